@@ -1,0 +1,213 @@
+package graph
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// DType is TensorProto.DataType; values are the standard's.
+type DType int32
+
+// The element types of ONNX tensors.
+const (
+	Undefined DType = 0
+	Float     DType = 1
+	Uint8     DType = 2
+	Int8      DType = 3
+	Uint16    DType = 4
+	Int16     DType = 5
+	Int32     DType = 6
+	Int64     DType = 7
+	String    DType = 8
+	Bool      DType = 9
+	Float16   DType = 10
+	Double    DType = 11
+	Uint32    DType = 12
+	Uint64    DType = 13
+	BFloat16  DType = 16
+	Uint4     DType = 21
+	Int4      DType = 22
+	Uint2     DType = 25
+	Int2      DType = 26
+)
+
+// dtypes is the one table of element types: the name of the standard and the
+// size in bits (0 where elements have no fixed size here).
+func (t DType) info() (name string, bits int) {
+	switch t {
+	case Float:
+		return "float", 32
+	case Uint8:
+		return "uint8", 8
+	case Int8:
+		return "int8", 8
+	case Uint16:
+		return "uint16", 16
+	case Int16:
+		return "int16", 16
+	case Int32:
+		return "int32", 32
+	case Int64:
+		return "int64", 64
+	case String:
+		return "string", 0
+	case Bool:
+		return "bool", 8
+	case Float16:
+		return "float16", 16
+	case Double:
+		return "double", 64
+	case Uint32:
+		return "uint32", 32
+	case Uint64:
+		return "uint64", 64
+	case BFloat16:
+		return "bfloat16", 16
+	case Uint4:
+		return "uint4", 4
+	case Int4:
+		return "int4", 4
+	case Uint2:
+		return "uint2", 2
+	case Int2:
+		return "int2", 2
+	}
+	return fmt.Sprintf("type%d", int32(t)), 0
+}
+
+// String returns the standard's name of the type, such as "float" or "int4".
+func (t DType) String() string { name, _ := t.info(); return name }
+
+// Bits returns the size of one element in bits, 0 for strings and unknown types.
+func (t DType) Bits() int { _, bits := t.info(); return bits }
+
+// IsFloat reports whether t is a floating-point type.
+func (t DType) IsFloat() bool {
+	return t == Float || t == Double || t == Float16 || t == BFloat16
+}
+
+// Tensor is a constant. Raw holds the elements in row-major order, little
+// endian, sub-byte types packed with the first element in the low bits and no
+// padding between rows: the layout of TensorProto.raw_data.
+type Tensor struct {
+	Name  string
+	DType DType
+	Dims  []int64
+	Raw   []byte
+	// Strings holds the elements of a String tensor, in place of Raw.
+	Strings [][]byte
+	Doc     string
+	Extra   []byte
+}
+
+// Len returns the number of elements. Readers have checked that it fits an int.
+func (t *Tensor) Len() int {
+	n := 1
+	for _, d := range t.Dims {
+		n *= int(d)
+	}
+	return n
+}
+
+// RawSize returns the bytes that n elements of type t occupy in Raw.
+func RawSize(t DType, n int) int { return (n*t.Bits() + 7) / 8 }
+
+// FromFloats makes a float32 tensor; no dims and one value make a scalar.
+func FromFloats(name string, v []float32, dims ...int64) *Tensor {
+	t := &Tensor{Name: name, DType: Float, Dims: dims, Raw: make([]byte, 4*len(v))}
+	for i, x := range v {
+		binary.LittleEndian.PutUint32(t.Raw[4*i:], math.Float32bits(x))
+	}
+	return t
+}
+
+// FromDoubles makes a float64 tensor.
+func FromDoubles(name string, v []float64, dims ...int64) *Tensor {
+	t := &Tensor{Name: name, DType: Double, Dims: dims, Raw: make([]byte, 8*len(v))}
+	for i, x := range v {
+		binary.LittleEndian.PutUint64(t.Raw[8*i:], math.Float64bits(x))
+	}
+	return t
+}
+
+// FromInts makes an int64 tensor.
+func FromInts(name string, v []int64, dims ...int64) *Tensor {
+	t := &Tensor{Name: name, DType: Int64, Dims: dims, Raw: make([]byte, 8*len(v))}
+	for i, x := range v {
+		binary.LittleEndian.PutUint64(t.Raw[8*i:], uint64(x))
+	}
+	return t
+}
+
+// FromInt32s makes an int32 tensor.
+func FromInt32s(name string, v []int32, dims ...int64) *Tensor {
+	t := &Tensor{Name: name, DType: Int32, Dims: dims, Raw: make([]byte, 4*len(v))}
+	for i, x := range v {
+		binary.LittleEndian.PutUint32(t.Raw[4*i:], uint32(x))
+	}
+	return t
+}
+
+// Floats returns the elements as float32, converting from float64 if need be.
+func (t *Tensor) Floats() ([]float32, error) {
+	switch t.DType {
+	case Float:
+		out := make([]float32, len(t.Raw)/4)
+		for i := range out {
+			out[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Raw[4*i:]))
+		}
+		return out, nil
+	case Double:
+		out := make([]float32, len(t.Raw)/8)
+		for i := range out {
+			out[i] = float32(math.Float64frombits(binary.LittleEndian.Uint64(t.Raw[8*i:])))
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("tensor %q holds %s, not float", t.Name, t.DType)
+}
+
+// Doubles returns the elements as float64, converting from float32 if need be.
+func (t *Tensor) Doubles() ([]float64, error) {
+	switch t.DType {
+	case Double:
+		out := make([]float64, len(t.Raw)/8)
+		for i := range out {
+			out[i] = math.Float64frombits(binary.LittleEndian.Uint64(t.Raw[8*i:]))
+		}
+		return out, nil
+	case Float:
+		out := make([]float64, len(t.Raw)/4)
+		for i := range out {
+			out[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(t.Raw[4*i:])))
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("tensor %q holds %s, not float", t.Name, t.DType)
+}
+
+// Ints returns the elements of an int64, int32, int8 or uint8 tensor.
+func (t *Tensor) Ints() ([]int64, error) {
+	size := t.DType.Bits() / 8
+	var out []int64
+	switch t.DType {
+	case Int64, Int32, Int8, Uint8, Bool:
+		out = make([]int64, len(t.Raw)/size)
+	default:
+		return nil, fmt.Errorf("tensor %q holds %s, not integers", t.Name, t.DType)
+	}
+	for i := range out {
+		switch t.DType {
+		case Int64:
+			out[i] = int64(binary.LittleEndian.Uint64(t.Raw[8*i:]))
+		case Int32:
+			out[i] = int64(int32(binary.LittleEndian.Uint32(t.Raw[4*i:])))
+		case Int8:
+			out[i] = int64(int8(t.Raw[i]))
+		default:
+			out[i] = int64(t.Raw[i])
+		}
+	}
+	return out, nil
+}
