@@ -12,7 +12,8 @@ const maxErrors = 20
 // Check reports every way in which g is not a graph: values defined twice,
 // inputs that nothing defines, nodes out of order or in a cycle, outputs that
 // nothing defines, tensors whose contents do not fit their shape. Errors name
-// the node or tensor; after the first 20 they are only counted. The values that a subgraph captures are not looked at.
+// the node or tensor; after the first 20 they are only counted. The values
+// that a subgraph captures are not looked at.
 func (g *Graph) Check() error {
 	var errs []error
 	more := 0
@@ -102,13 +103,13 @@ func (t *Tensor) Check() error {
 }
 
 // Label names the node in messages: its operator and its name, or its first
-// output when it has no name.
+// output when it has no name. Very long names are cut.
 func (n *Node) Label() string {
 	name := n.Name
 	if name == "" && len(n.Outputs) > 0 {
 		name = n.Outputs[0]
 	}
-	return fmt.Sprintf("%s node %q", n.Op, name)
+	return fmt.Sprintf("%.100s node %.200q", n.Op, name)
 }
 
 // Consumers maps each value to the nodes that use it, in graph order.

@@ -1,0 +1,53 @@
+package onnxio_test
+
+import (
+	"bytes"
+	"runtime"
+	"testing"
+	"time"
+
+	"cfq/onnxio"
+)
+
+// FuzzRead: no bytes make Read panic, take long or take memory out of
+// proportion, and what it accepts is written and read back the same.
+func FuzzRead(f *testing.F) {
+	f.Add(linear())
+	f.Add(linear()[:40])
+	f.Add(cat(linear(), msg(25, str(1, "F"), str(4, "p"), str(5, "q"), msg(7, str(1, "p"), str(2, "q"), str(4, "Relu")))))
+	f.Add(weights(num(1, 3), num(2, tInt4), packed(int32Data, 0x21, 0x0f), str(8, "w")))
+	f.Add(weights(num(1, 1<<40), num(1, 1<<40), num(2, tFloat), str(8, "w")))
+	f.Add(weights(outside("w", 4, "location", "../w", "offset", "1", "length", "4")))
+	f.Add(file(msg(1, str(2, "a"), str(4, "Constant"), msg(5, str(1, "value"), num(20, 4), msg(5, num(2, tFloat), float32s(floatData, 1))))))
+	f.Add(file(msg(11, str(1, "x"), msg(2, msg(1, num(1, 1), msg(2, msg(1, num(1, -5)), msg(1, str(3, "denotation")))), str(6, "IMAGE")))))
+	f.Add(file(bytes.Repeat([]byte{0x0a, 0}, 500), bytes.Repeat([]byte{0x2a, 0}, 500)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var before, after runtime.MemStats
+		start := time.Now()
+		runtime.ReadMemStats(&before)
+		m, err := onnxio.Read(data, "")
+		runtime.ReadMemStats(&after)
+		if used, limit := after.TotalAlloc-before.TotalAlloc, uint64(1<<20+2000*len(data)); used > limit {
+			t.Errorf("%d bytes of input took %d bytes of memory", len(data), used)
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("%d bytes of input took %v", len(data), took)
+		}
+		if err != nil {
+			return
+		}
+		_ = m.Graph.Text()
+		first, err := onnxio.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := onnxio.Read(first, "")
+		if err != nil {
+			t.Fatalf("what was written is not read: %v", err)
+		}
+		if second, err := onnxio.Marshal(again); err != nil || !bytes.Equal(first, second) {
+			t.Errorf("written again, other bytes (%v)", err)
+		}
+		_ = onnxio.Upgrade(again, 25)
+	})
+}

@@ -1,0 +1,139 @@
+package onnxio_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cfq/onnxio"
+)
+
+// linear is a file with the graph y = x w.
+func linear() []byte {
+	value := func(name string, dims ...[]byte) []byte {
+		return cat(str(1, name), msg(2, msg(1, num(1, tFloat), msg(2, dims...))))
+	}
+	return file(
+		msg(1, str(1, "x"), str(1, "w"), str(2, "y"), str(3, "mm"), str(4, "MatMul")),
+		str(2, "linear"),
+		msg(5, num(1, 2), num(1, 1), num(2, tFloat), str(8, "w"), float32s(floatData, 3, 4)),
+		msg(11, value("x", msg(1, str(2, "N")), msg(1, num(1, 2)))),
+		msg(12, value("y", msg(1, num(1, -1)), msg(1))),
+	)
+}
+
+func TestRead(t *testing.T) {
+	m, err := onnxio.Read(linear(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "input x float[N,2]\ninit w float[2,1] = [3,4]\nnode y = MatMul(x, w) \"mm\"\noutput y float[?,?]\n"
+	if got := m.Graph.Text(); got != want || m.IRVersion != 8 || m.Opset("") != 17 || m.Graph.Name != "linear" {
+		t.Errorf("%+v\n%s", m, got)
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	good := linear()
+	for _, c := range []struct {
+		name string
+		data string
+		want string
+	}{
+		{"empty", "", "the file is empty"},
+		{"git lfs", "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 5\n", "git lfs pull"},
+		{"html", "\n<!DOCTYPE html><html><body>404</body></html>", "HTML page"},
+		{"json", "{\"error\": \"não encontrado\"}", "is text"},
+		{"white space", "\n \n", "is text"},
+		{"zip", "PK\x03\x04 and so on", "zip archive"},
+		{"gzip", "\x1f\x8b\x08\x00\x00", "gzip"},
+		{"ort", "\x30\x00\x00\x00ORTM\x00\x00", ".ort"},
+		{"noise", "\xff\xfe\x00\x01\x02\xff\xff\xff\xff\xff\xff", "not an ONNX model"},
+		{"no graph", string(cat(num(1, 8), msg(8, num(2, 17)))), "holds no graph"},
+		{"no IR version", string(cat(msg(8, num(2, 17)), msg(7))), "no IR version"},
+		{"no operator set", string(cat(num(1, 8), msg(7))), "no operator set"},
+		{"graph of noise", string(cat(num(1, 8), msg(8, num(2, 17)), str(7, "\x0a\xff\xff\x01"))), "graph"},
+		{"cyclic", string(file(msg(1, str(1, "b"), str(2, "a"), str(4, "Relu")), msg(1, str(1, "a"), str(2, "b"), str(4, "Relu")))), `Relu node "a" uses "b" before`},
+		{"dangling", string(file(msg(1, str(1, "gone"), str(2, "a"), str(3, "act"), str(4, "Relu")))), `Relu node "act" uses "gone"`},
+		{"output twice", string(file(msg(1, str(2, "a"), str(4, "C")), msg(1, str(2, "a"), str(4, "C")))), `defines "a", which is defined already`},
+		{"initializer twice", string(file(msg(5, num(2, 1), num(1, 0), str(8, "w")), msg(5, num(2, 1), num(1, 0), str(8, "w")))), `initializer "w" is defined twice`},
+		{"no operator", string(file(msg(1, str(2, "a"), str(3, "n")))), `node "n": has no operator`},
+		{"attribute tensor", string(file(msg(1, str(2, "a"), str(4, "Constant"), msg(5, str(1, "value"), num(20, 4), msg(5, num(1, 2), num(2, tFloat)))))), `Constant node "a": attribute "value": tensor`},
+		{"attribute without tensor", string(file(msg(1, str(2, "a"), str(4, "Constant"), msg(5, str(1, "value"), num(20, 4))))), `attribute "value": has no tensor`},
+		{"function", string(cat(good, msg(25, str(1, "F"), str(4, "p"), str(5, "q"), msg(7, str(1, "r"), str(2, "q"), str(4, "Relu"))))), `function "F": Relu node "q" uses "r"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := onnxio.Read([]byte(c.data), ""); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestTruncated: no prefix of a model is taken for a model.
+func TestTruncated(t *testing.T) {
+	good := linear()
+	for n := range good {
+		_, err := onnxio.Read(good[:n], "")
+		if err == nil {
+			t.Fatalf("%d of %d bytes are accepted", n, len(good))
+		}
+		if n > 20 && !strings.Contains(err.Error(), "truncated") {
+			t.Errorf("%d of %d bytes: %v", n, len(good), err)
+		}
+	}
+}
+
+func TestReadFileRefuses(t *testing.T) {
+	dir := t.TempDir()
+	huge := filepath.Join(dir, "huge.onnx")
+	must(t, os.WriteFile(huge, nil, 0o644))
+	must(t, os.Truncate(huge, 1<<31)) // sparse
+	bad := filepath.Join(dir, "bad.onnx")
+	must(t, os.WriteFile(bad, linear()[:60], 0o644))
+	for path, want := range map[string]string{
+		dir:                        "is a directory",
+		filepath.Join(dir, "none"): "no such file",
+		huge:                       "more than the 2 GB",
+		os.DevNull:                 "not a regular file",
+		bad:                        "bad.onnx: the file is truncated",
+	} {
+		if _, err := onnxio.ReadFile(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one with %q", path, err, want)
+		}
+	}
+}
+
+// TestTooMany: empty messages, two bytes each, would take hundreds in memory.
+func TestTooMany(t *testing.T) {
+	for name, body := range map[string][]byte{
+		"nodes":      bytes.Repeat([]byte{0x0a, 0}, 3<<20),
+		"attributes": msg(1, str(4, "Op"), bytes.Repeat([]byte{0x2a, 0}, 3<<20)),
+	} {
+		if _, err := onnxio.Read(file(body), ""); err == nil || !strings.Contains(err.Error(), "more than 2097152") {
+			t.Errorf("%s: error %.200v", name, err)
+		}
+	}
+}
+
+// TestOldInputs: up to IR version 3, initializers are listed as inputs.
+func TestOldInputs(t *testing.T) {
+	value := msg(2, msg(1, num(1, tFloat)))
+	data := cat(num(1, 3), msg(8, num(2, 9)), msg(7,
+		msg(1, str(1, "x"), str(1, "w"), str(2, "y"), str(4, "Mul")),
+		msg(5, num(1, 1), num(2, tFloat), str(8, "w"), float32s(floatData, 3)),
+		msg(11, str(1, "x"), value), msg(11, str(1, "w"), value), msg(12, str(1, "y"), value)))
+	m, err := onnxio.Read(data, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in := m.Graph.DataInputs(); len(m.Graph.Inputs) != 2 || len(in) != 1 || in[0].Name != "x" {
+		t.Errorf("inputs %v, of data %v", m.Graph.Inputs, in)
+	}
+	must(t, onnxio.Upgrade(m, 18))
+	if len(m.Graph.Inputs) != 1 || m.IRVersion != 8 || m.Opset("") != 18 {
+		t.Errorf("after the upgrade: %+v\n%s", m, m.Graph.Text())
+	}
+}

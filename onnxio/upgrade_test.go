@@ -1,0 +1,208 @@
+package onnxio_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cfq/engine"
+	"cfq/engine/enginetest"
+	"cfq/graph"
+	"cfq/onnxio"
+)
+
+func TestUpgradeCollectsErrors(t *testing.T) {
+	m := read(t, linear())
+	m.Opsets[0].Version = 9
+	m.Graph.Nodes = append(m.Graph.Nodes,
+		&graph.Node{Name: "odd", Op: "NoSuchOperator", Inputs: []string{"y"}, Outputs: []string{"a"}},
+		&graph.Node{Op: "Clip", Inputs: []string{"a"}, Outputs: []string{"b"}, Attrs: []graph.Attr{graph.FloatAttr("min", 0)}},
+		&graph.Node{Name: "branch", Op: "If", Inputs: []string{"b"}, Outputs: []string{"c"}, Attrs: []graph.Attr{{Name: "then_branch", Kind: graph.AttrGraph}}},
+		&graph.Node{Name: "own", Op: "NoSuchOperator", Domain: "com.example", Inputs: []string{"b"}, Outputs: []string{"d"}},
+	)
+	m.Functions = []*graph.Function{{Name: "F", Inputs: []string{"p"}, Outputs: []string{"q"}, Opsets: []graph.Opset{{Version: 9}}, Nodes: []*graph.Node{
+		{Name: "inner", Op: "Clip", Inputs: []string{"p"}, Outputs: []string{"q"}, Attrs: []graph.Attr{{Name: "min", Kind: graph.AttrFloat, Ref: "low"}}},
+	}}}
+	before := m.Clone()
+	err := onnxio.Upgrade(m, 25)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{
+		"upgrade to opset 25", `NoSuchOperator node "odd" is of an operator that cannot be upgraded`, `If node "branch"`,
+		`Clip node "b" has the attribute "min"`, `function "F": Clip node "inner" has the attribute "min", which stands for`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in: %v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "own") || strings.Count(err.Error(), "\n") != 3 {
+		t.Errorf("other nodes or more than one error for one:\n%v", err)
+	}
+	if diff := cmp.Diff(before, m); diff != "" {
+		t.Errorf("the model changed:\n%s", diff)
+	}
+}
+
+func TestUpgradeVersions(t *testing.T) {
+	for _, c := range []struct{ ir, from, to, wantIR, wantOpset int64 }{
+		{4, 9, 10, 5, 10},
+		{3, 9, 12, 7, 12},
+		{8, 17, 18, 8, 18},
+		{8, 17, 19, 9, 19},
+		{8, 17, 21, 10, 21},
+		{8, 17, 22, 10, 22},
+		{8, 17, 23, 11, 23},
+		{8, 17, 24, 12, 24},
+		{8, 17, 25, 13, 25},
+		{12, 17, 18, 12, 18}, // never lowered
+		{10, 21, 18, 10, 21},
+		{8, 17, 8, 0, 0}, {8, 17, 26, 0, 0}, {3, 8, 18, 0, 0}, // refused
+	} {
+		m := read(t, linear())
+		m.IRVersion, m.Opsets[0].Version = c.ir, c.from
+		g := m.Graph
+		err := onnxio.Upgrade(m, c.to)
+		if c.wantIR == 0 {
+			if err == nil || m.Opset("") != c.from {
+				t.Errorf("%d to %d: error %v, opset %d", c.from, c.to, err, m.Opset(""))
+			}
+			continue
+		}
+		if err != nil || m.IRVersion != c.wantIR || m.Opset("") != c.wantOpset || m.Graph != g {
+			t.Errorf("%d to %d: IR %d, opset %d, error %v; want %d and %d", c.from, c.to, m.IRVersion, m.Opset(""), err, c.wantIR, c.wantOpset)
+		}
+	}
+}
+
+// TestUpgradeTypes: types below a byte need an IR version of their own.
+func TestUpgradeTypes(t *testing.T) {
+	for dtype, want := range map[graph.DType]int64{graph.Float: 8, graph.Int4: 10, graph.Uint2: 13} {
+		m := read(t, linear())
+		m.Graph.Nodes = append(m.Graph.Nodes, &graph.Node{Op: "Constant", Outputs: []string{"c"}, Attrs: []graph.Attr{graph.TensorAttr("value", &graph.Tensor{DType: dtype, Dims: []int64{0}})}})
+		if err := onnxio.Upgrade(m, 18); err != nil || m.IRVersion != want {
+			t.Errorf("%s: IR version %d, want %d (%v)", dtype, m.IRVersion, want, err)
+		}
+	}
+}
+
+func TestUpgradeWithoutStandardSet(t *testing.T) {
+	m := read(t, linear())
+	m.Opsets = []graph.Opset{{Domain: "com.example", Version: 1}}
+	if err := onnxio.Upgrade(m, 18); err == nil || !strings.Contains(err.Error(), "imports no standard operator set") {
+		t.Errorf("error %v", err)
+	}
+	m.Graph.Nodes[0].Domain = "com.example"
+	if err := onnxio.Upgrade(m, 18); err != nil || m.Opset("") != 18 || m.Opset("com.example") != 1 {
+		t.Errorf("opsets %v, error %v", m.Opsets, err)
+	}
+}
+
+// TestUpgradeNames: new values never take a name that is there.
+func TestUpgradeNames(t *testing.T) {
+	s := small{opset: 9, dims: []int64{2}, nodes: []*graph.Node{
+		node("Clip", "x", "h", graph.FloatAttr("min", 0)), node("Neg", "h", "h_min"), node("Add", "h h_min", "y"),
+	}}
+	m := s.model()
+	must(t, onnxio.Upgrade(m, 18))
+	must(t, m.Graph.Check())
+	if n := m.Graph.Nodes[0]; n.Input(1) == "h_min" || m.Graph.Init(n.Input(1)) == nil {
+		t.Errorf("\n%s", m.Graph.Text())
+	}
+}
+
+// TestUpgradeDouble: the limits of Clip get the type of what is clipped, here
+// found through nodes and declarations.
+func TestUpgradeDouble(t *testing.T) {
+	m := (&small{opset: 9, dims: []int64{2}, nodes: []*graph.Node{
+		node("Cast", "x", "d", graph.IntAttr("to", int64(graph.Double))), node("Relu", "d", "r"), node("Clip", "r", "c", graph.FloatAttr("max", .5)), node("Cast", "c", "y", graph.IntAttr("to", 1)),
+	}}).model()
+	must(t, onnxio.Upgrade(m, 18))
+	want := graph.FromDoubles("c_max", []float64{.5})
+	if diff := cmp.Diff(want, m.Graph.Init("c_max")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestUpgradeFunction: a function has no initializers, so its constants are nodes.
+func TestUpgradeFunction(t *testing.T) {
+	options := enginetest.Need(t)
+	build := func() *graph.Model {
+		m := (&small{opset: 15, dims: []int64{4, 3}, nodes: []*graph.Node{{Op: "Spread", Domain: "com.example", Inputs: []string{"x"}, Outputs: []string{"y"}}}}).model()
+		m.IRVersion = 8
+		m.Opsets = append(m.Opsets, graph.Opset{Domain: "com.example", Version: 1})
+		m.Functions = []*graph.Function{{Name: "Spread", Domain: "com.example", Inputs: []string{"a"}, Outputs: []string{"b"}, Opsets: []graph.Opset{{Version: 15}}, Nodes: []*graph.Node{
+			node("ReduceMax", "a", "hi", graph.IntsAttr("axes", 1)), node("ReduceMin", "a", "lo", graph.IntsAttr("axes", 1)), node("Sub", "hi lo", "b"),
+		}}}
+		return m
+	}
+	in := graph.FromFloats("x", []float32{1, 2, 3, -1, 0, 5, 2, 2, 2, 9, 8, 7}, 4, 3)
+	m := build()
+	must(t, onnxio.Upgrade(m, 21))
+	f := m.Functions[0]
+	if f.Opsets[0].Version != 21 || len(f.Nodes) != 5 || f.Nodes[0].Op != "Constant" {
+		t.Errorf("function %+v", f)
+	}
+	got := run(t, m, in, options)
+	if want := graph.FromFloats("y", []float32{2, 6, 0, 2}, 4, 1); !same(got, want) || !same(got, run(t, build(), in, options)) {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestUpgradeRealModels: PyTorch's models give the same logits, to the bit,
+// at every later operator set.
+func TestUpgradeRealModels(t *testing.T) {
+	paths := shared(t)
+	options := enginetest.Need(t)
+	for _, path := range paths {
+		m, err := onnxio.ReadFile(path)
+		must(t, err)
+		rows, dim := int64(16), m.Graph.Inputs[0].Shape[1].Size
+		x := make([]float32, rows*dim)
+		rng := rand.New(rand.NewPCG(1, 2))
+		for i := range x {
+			x[i] = float32(rng.NormFloat64())
+		}
+		in := graph.FromFloats(m.Graph.Inputs[0].Name, x, rows, dim)
+		want := run(t, m, in, options)
+		for _, opset := range []int64{18, 21, 25} {
+			must(t, onnxio.Upgrade(m, opset))
+			data, err := onnxio.Marshal(m)
+			must(t, err)
+			s, err := engine.OpenBytes(data, options)
+			must(t, err)
+			got, err := s.Run(context.Background(), []*graph.Tensor{in})
+			must(t, err)
+			must(t, s.Close())
+			if diff := cmp.Diff(want, got[0]); diff != "" {
+				t.Errorf("%s at opset %d: other outputs", path, opset)
+			}
+		}
+	}
+}
+
+// TestUpgradeOldInputs: a model that lists its weights as inputs, as files up to
+// IR version 3 and some later ones do, runs as it is and after an upgrade.
+func TestUpgradeOldInputs(t *testing.T) {
+	options := enginetest.Need(t)
+	for _, ir := range []int64{3, 4, 8} {
+		s := small{opset: 9, dims: []int64{2, 3}, inits: []*graph.Tensor{floats("w", []float32{1, 2, 3, 4, 5, 6}, 3, 2), floats("c", []float32{1, -1}, 2)}, nodes: []*graph.Node{node("Gemm", "x w c", "h"), node("Softmax", "h", "y")}}
+		m := s.model()
+		m.IRVersion = ir
+		for _, w := range m.Graph.Inits {
+			m.Graph.Inputs = append(m.Graph.Inputs, graph.Value{Name: w.Name, DType: w.DType, Shape: graph.Fixed(w.Dims...)})
+		}
+		in := graph.FromFloats("x", []float32{.1, .2, -.3, .1, 0, 0}, 2, 3)
+		want := run(t, m, in, options)
+		must(t, onnxio.Upgrade(m, 18))
+		if got := run(t, m, in, options); !same(got, want) {
+			t.Errorf("IR version %d: %v, was %v", ir, got, want)
+		}
+		if inputs := 1; ir == 3 && len(m.Graph.Inputs) != inputs || ir > 3 && len(m.Graph.Inputs) != inputs+2 {
+			t.Errorf("IR version %d: inputs %v", ir, m.Graph.Inputs)
+		}
+	}
+}

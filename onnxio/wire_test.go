@@ -1,0 +1,74 @@
+package onnxio_test
+
+import (
+	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"cfq/graph"
+	"cfq/onnxio"
+)
+
+// The tests build files with these functions from field numbers alone, so that
+// they do not depend on onnx.proto. References: onnx.proto of the standard.
+
+func cat(parts ...[]byte) []byte {
+	var b []byte
+	for _, p := range parts {
+		b = append(b, p...)
+	}
+	return b
+}
+
+func num(field protowire.Number, v int64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(nil, field, protowire.VarintType), uint64(v))
+}
+
+func str(field protowire.Number, v string) []byte {
+	return protowire.AppendString(protowire.AppendTag(nil, field, protowire.BytesType), v)
+}
+
+func msg(field protowire.Number, parts ...[]byte) []byte { return str(field, string(cat(parts...))) }
+
+func packed(field protowire.Number, vs ...int64) []byte {
+	var b []byte
+	for _, v := range vs {
+		b = protowire.AppendVarint(b, uint64(v))
+	}
+	return str(field, string(b))
+}
+
+func float32s(field protowire.Number, vs ...float32) []byte {
+	var b []byte
+	for _, v := range vs {
+		b = protowire.AppendFixed32(b, math.Float32bits(v))
+	}
+	return str(field, string(b))
+}
+
+func float64s(field protowire.Number, vs ...float64) []byte {
+	var b []byte
+	for _, v := range vs {
+		b = protowire.AppendFixed64(b, math.Float64bits(v))
+	}
+	return str(field, string(b))
+}
+
+// file is a model of IR version 8 and opset 17 with the given graph fields.
+func file(graphFields ...[]byte) []byte {
+	return cat(num(1, 8), msg(8, num(2, 17)), msg(7, graphFields...))
+}
+
+// weights is a file whose only content is one initializer.
+func weights(tensorFields ...[]byte) []byte {
+	return file(str(2, "g"), msg(5, tensorFields...))
+}
+
+// readWeights reads such a file.
+func readWeights(dir string, tensorFields ...[]byte) (*graph.Tensor, error) {
+	m, err := onnxio.Read(weights(tensorFields...), dir)
+	if err != nil {
+		return nil, err
+	}
+	return m.Graph.Inits[0], nil
+}
