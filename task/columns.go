@@ -1,0 +1,145 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// columns says where in a record everything is.
+type columns struct {
+	names    []string
+	encoded  bool
+	width    int   // fields that a record must have
+	features []int // per feature, or per model input when encoded
+	label    int   // -1: the file has none
+	filter   []int
+	groups   []int    // per Data.Subgroups
+	twins    [][2]int // fields of columns with the same name, of which the first is used
+}
+
+// resolve finds the task's columns among names.
+func (t *Task) resolve(names []string) (*columns, error) {
+	c := &columns{names: names, width: len(names), label: -1}
+	at := make(map[string]int, len(names))
+	for i, n := range names {
+		if _, ok := at[n]; !ok {
+			at[n] = i
+		}
+	}
+	inputs := t.InputNames()
+	c.encoded = t.Encoded || (!t.hasColumns(at) && contains(at, inputs))
+	var errs []error
+	need := func(column, by string) int {
+		i, ok := at[column]
+		if !ok {
+			errs = append(errs, fmt.Errorf("there is no column %q (%s)%s", column, by, suggest(column, names)))
+			return -1
+		}
+		return i
+	}
+	if c.encoded {
+		for _, in := range inputs {
+			c.features = append(c.features, need(in, "model input"))
+		}
+	} else {
+		for i := range t.Features {
+			c.features = append(c.features, need(t.Features[i].Column, "feature "+t.Features[i].Name))
+		}
+		for _, f := range t.Data.Filter {
+			c.filter = append(c.filter, need(f.Column, "data.filter"))
+		}
+		for _, g := range t.Data.Subgroups {
+			c.groups = append(c.groups, need(g, "data.subgroups"))
+		}
+	}
+	if i, ok := at[t.Data.Label]; ok && t.Data.Label != "" {
+		c.label = i
+	}
+	if len(errs) > 0 {
+		errs = append(errs, fmt.Errorf("the file's columns are: %s", shorten(names, 100)))
+		return nil, errors.Join(errs...)
+	}
+	c.findTwins(at)
+	return c, nil
+}
+
+// findTwins notes the repeated columns among those that are used.
+func (c *columns) findTwins(at map[string]int) {
+	used := append(append(append(slices.Clone(c.features), c.filter...), c.groups...), c.label)
+	for i, n := range c.names {
+		if first := at[n]; first != i && slices.Contains(used, first) {
+			c.twins = append(c.twins, [2]int{first, i})
+		}
+	}
+}
+
+func (t *Task) hasColumns(at map[string]int) bool {
+	for i := range t.Features {
+		if _, ok := at[t.Features[i].Column]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func contains(at map[string]int, names []string) bool {
+	for _, n := range names {
+		if _, ok := at[n]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// suggest names the column that was probably meant; the list of all follows elsewhere.
+func suggest(column string, names []string) string {
+	if n := nearest(column, names); n != "" {
+		return fmt.Sprintf("; did you mean %q?", n)
+	}
+	return ""
+}
+
+// header returns the columns of the file: from the task for a headerless file, otherwise from the first record. The record is returned
+// again when it is data.
+func (t *Task) header(first []string) (c *columns, data bool, err error) {
+	if names := t.Data.Columns; len(names) > 0 {
+		if slices.Equal(trimmed(first), names) { // a header that the task did not expect
+			c, err = t.resolve(names)
+			return c, false, err
+		}
+		if n := len(names); n > 1 && len(first) == n-1 && names[n-1] == t.Data.Label {
+			names = names[:n-1] // people without outcome
+		}
+		c, err = t.resolve(names)
+		return c, true, err
+	}
+	if t.Encoded && len(first) == t.Dim() && allNumbers(first) {
+		c, err = t.resolve(t.InputNames())
+		return c, true, err
+	}
+	names := trimmed(first)
+	c, err = t.resolve(names)
+	if err != nil && len(names) == 1 && len(t.Features) > 1 {
+		err = fmt.Errorf("%w\nthe header is a single field; data.delimiter is %q", err, t.Data.Delimiter)
+	}
+	return c, false, err
+}
+
+func trimmed(rec []string) []string {
+	out := make([]string, len(rec))
+	for i, s := range rec {
+		out[i] = strings.TrimSpace(s)
+	}
+	return out
+}
+
+func allNumbers(rec []string) bool {
+	for _, s := range rec {
+		if _, ok := parseNumber(strings.TrimSpace(s)); !ok {
+			return false
+		}
+	}
+	return true
+}

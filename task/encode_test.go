@@ -1,0 +1,77 @@
+package task
+
+import (
+	"math"
+	"strconv"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Every raw value comes back from the model inputs: exactly as text for categories, and as the same input for numbers.
+func TestEncodeDecodeRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := defaultFeature()
+		f.Kind = Numeric
+		f.Mean = rapid.Float64Range(-1e6, 1e6).Draw(t, "mean")
+		f.Std = rapid.Float64Range(1e-3, 1e6).Draw(t, "std")
+		raw := strconv.FormatFloat(f.Mean+f.Std*rapid.Float64Range(-50, 50).Draw(t, "z"), 'g', rapid.IntRange(1, 17).Draw(t, "digits"), 64)
+		x, back := make([]float32, 1), make([]float32, 1)
+		if err := f.Encode(raw, x); err != nil {
+			t.Fatal(err)
+		}
+		text, err := f.Decode(x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Encode(text, back); err != nil || back[0] != x[0] {
+			t.Fatalf("%s is input %v, decoded %s, which is input %v (%v)", raw, x[0], text, back[0], err)
+		}
+	})
+}
+
+func TestDecodeGivesBackWholeNumbers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := defaultFeature()
+		f.Kind = Numeric
+		f.Mean, f.Std = rapid.Float64Range(-1000, 1000).Draw(t, "mean"), rapid.Float64Range(0.1, 1000).Draw(t, "std")
+		raw := strconv.Itoa(rapid.IntRange(-9999, 9999).Draw(t, "raw"))
+		x := make([]float32, 1)
+		if err := f.Encode(raw, x); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := f.Decode(x); err != nil || text != raw {
+			t.Fatalf("%s came back as %s (%v)", raw, text, err)
+		}
+	})
+}
+
+func TestDecodeCategories(t *testing.T) {
+	hot := Feature{Name: "c", Kind: OneHot, Values: []string{"a", "b", "1"}, Width: 3}
+	two := Feature{Name: "m", Kind: Binary, One: "yes", Width: 1}
+	ord := Feature{Name: "o", Kind: Ordinal, Std: 2, Mean: 1, Values: []string{"10", "5"}, Levels: []float64{5, 10}, Width: 1}
+	for _, c := range []struct {
+		f         *Feature
+		raw, text string
+	}{
+		{&hot, "a", "a"}, {&hot, "1.0", "1"}, {&hot, "", ""}, {&two, "yes", "yes"}, {&two, "no", "not yes"}, {&ord, "5.0", "5"}, {&ord, "10", "10"},
+	} {
+		x := make([]float32, c.f.Width)
+		if err := c.f.Encode(c.raw, x); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := c.f.Decode(x); err != nil || text != c.text {
+			t.Errorf("%q came back as %q (%v), want %q", c.raw, text, err, c.text)
+		}
+	}
+	for _, bad := range []string{"7", "Inf", "0x5", ""} {
+		if err := ord.Encode(bad, make([]float32, 1)); err == nil {
+			t.Errorf("%q is accepted as one of 10, 5", bad)
+		}
+	}
+	for _, bad := range [][]float32{{1, 1, 0}, {0.5, 0, 0}, {float32(math.NaN()), 0, 0}} {
+		if text, err := hot.Decode(bad); err == nil {
+			t.Errorf("%v decodes to %q", bad, text)
+		}
+	}
+}

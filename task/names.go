@@ -1,0 +1,74 @@
+package task
+
+import "slices"
+
+// checkNames reports names that occur twice or that refer to nothing.
+func (d *decoder) checkNames(t *Task, data mapping, features []mapping) {
+	seen := map[string]bool{}
+	for i := range t.Features {
+		f, m := &t.Features[i], features[i]
+		if f.Name != "" && seen[f.Name] {
+			d.errorf(m.place("name"), "a feature named %q is listed above; names must differ (use column to read a column twice)", f.Name)
+		}
+		seen[f.Name] = true
+		if f.Column == "" {
+			continue
+		}
+		at := m.place("name")
+		if m.has("column") {
+			at = m.place("column")
+		}
+		switch {
+		case f.Column == t.Data.Label:
+			d.errorf(at, "feature %q reads the label column: the model would be given the outcome", f.Name)
+		case slices.Index(t.Data.Drop, f.Column) >= 0:
+			d.errorf(at, "feature %q reads column %q, which data.drop excludes; remove one of the two", f.Name, f.Column)
+		case len(t.Data.Columns) > 0 && !t.Encoded && slices.Index(t.Data.Columns, f.Column) < 0:
+			d.errorf(at, "feature %q reads column %q, which data.columns does not list%s", f.Name, f.Column, didYouMean(f.Column, t.Data.Columns))
+		}
+		for _, v := range f.Values {
+			if f.Kind == OneHot && slices.Index(t.Data.Missing, v) >= 0 {
+				d.errorf(m.place("values"), "feature %q: %q is both a value and a missing marker (data.missing)", f.Name, v)
+			}
+		}
+	}
+	if t.Data.Label != "" && !data.has("favourable") {
+		d.errorf(data.place("label"), "data.label needs data.favourable, the label value that is the favourable outcome")
+	}
+	if data.has("favourable") && !data.has("label") {
+		d.errorf(data.place("favourable"), "data.favourable needs data.label, the column of the outcome")
+	}
+	if data.has("favourable") && slices.Index(t.Data.Missing, t.Data.Favourable) >= 0 {
+		d.errorf(data.place("favourable"), "%q is both the favourable label and a missing marker (data.missing)", t.Data.Favourable)
+	}
+	d.checkColumns(t, data)
+}
+
+func (d *decoder) checkColumns(t *Task, data mapping) {
+	cols := t.Data.Columns
+	if len(cols) == 0 {
+		return
+	}
+	seen := map[string]bool{}
+	for _, c := range cols {
+		if seen[c] {
+			d.errorf(data.place("columns"), "column %q is listed twice", c)
+		}
+		seen[c] = true
+	}
+	refer := func(key, column string) {
+		if column != "" && slices.Index(cols, column) < 0 {
+			d.errorf(data.place(key), "data.%s names column %q, which data.columns does not list%s", key, column, didYouMean(column, cols))
+		}
+	}
+	refer("label", t.Data.Label)
+	for _, c := range t.Data.Drop {
+		refer("drop", c)
+	}
+	for _, c := range t.Data.Subgroups {
+		refer("subgroups", c)
+	}
+	for _, c := range t.Data.Filter {
+		refer("filter", c.Column)
+	}
+}

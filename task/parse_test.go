@@ -1,0 +1,218 @@
+package task
+
+import (
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// small is a task with one feature of each kind of encoding.
+const small = `version: 1
+data: {label: income, favourable: high, missing: "?"}
+features:
+  - {name: age, kind: numeric, mean: 40, std: 10, bounds: [18, 90], step: 1, direction: increase, max_increase: 20}
+  - {name: color, kind: onehot, values: [red, blue], shares: [0.25, 0.7], transitions: {red: [blue]}, subgroup: true}
+  - {name: member, kind: binary, one: "yes", zero: "no", shares: 0.5, subgroup: true}
+`
+
+func TestParseResolvesDefaults(t *testing.T) {
+	got, err := Parse("small.yaml", []byte(small))
+	if err != nil {
+		t.Fatal(err)
+	}
+	age, color, member := defaultFeature(), defaultFeature(), defaultFeature()
+	age.Name, age.Column, age.Kind, age.Mean, age.Std, age.Bounds, age.Step = "age", "age", Numeric, 40, 10, [2]float64{18, 90}, 1
+	age.Direction, age.MaxIncrease, age.Width = Increase, 20, 1
+	color.Name, color.Column, color.Kind, color.Values, color.Shares = "color", "color", OneHot, []string{"red", "blue"}, []float64{0.25, 0.7}
+	color.Transitions, color.Subgroup, color.Offset, color.Width = map[string][]string{"red": {"blue"}}, true, 1, 2
+	member.Name, member.Column, member.Kind, member.One, member.Zero, member.Shares = "member", "member", Binary, "yes", "no", []float64{0.5}
+	member.Subgroup, member.Offset, member.Width = true, 3, 1
+	want := &Task{
+		Version:  1,
+		Data:     Data{Label: "income", Favourable: "high", Missing: []string{"?"}, Delimiter: ','},
+		Target:   Target{Class: "favourable", Index: 1},
+		Features: []Feature{age, color, member},
+		Cost:     Cost{Norm: "l1", Weights: "inverse_std", Eps: 1e-3},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if got.Dim() != 4 || got.InputName(2) != "color=blue" || got.FeatureAt(3).Name != "member" || got.FeatureAt(4) != nil {
+		t.Errorf("inputs are %v", got.InputNames())
+	}
+}
+
+func TestParseReportsEveryMistakeWithItsPlace(t *testing.T) {
+	const file = `version: 2
+data: {label: income, favorable: high, delimiter: ";;", skip: -1}
+features:
+  - {name: age, kind: numric, mean: 40, std: 10}
+  - {name: hours, kind: numeric, mean: .nan, std: 0, bounds: [99, 1], step: 0}
+  - {name: color, kind: onehot, values: [red, blue, red], transitions: {red: [bleu]}, shares: [0.9, 0.9]}
+  - {name: hours, kind: numeric, max_increase: -1, weight: 0, actionable: maybe}
+  - {kind: binary, one: x, direction: up, values: [1]}
+  - {name: level, kind: ordinal}
+  - {name: degree, kind: ordinal, values: [1, two]}
+  - 7
+cost: {norm: l3, weights: inverse-std}
+sparsity: {max_feature: 5}
+spartity: {}
+`
+	want := []string{
+		`t.yaml:1:10: this task file has version 2`,
+		`t.yaml:2:23: data has no key "favorable"; did you mean "favourable"?`,
+		`t.yaml:2:51: this must be a single character, not ";;"`,
+		`t.yaml:2:63: this must be a whole number, 0 or more`,
+		`t.yaml:2:15: data.label needs data.favourable`,
+		`t.yaml:4:23: "numric" is not known here; did you mean "numeric"?`,
+		`t.yaml:5:40: this must be a number, not ".nan"`,
+		`t.yaml:5:51: feature "hours": std must be above 0`,
+		`t.yaml:5:62: no value lies between 99 and 1`,
+		`t.yaml:5:77: feature "hours": step must be above 0`,
+		`t.yaml:6:41: feature "color": the value "red" is listed twice`,
+		`t.yaml:6:72: feature "color": transitions name "bleu", which is not among its values; did you mean "blue"?`,
+		`t.yaml:6:95: feature "color": 2 shares for 3 values`,
+		`t.yaml:7:12: a feature named "hours" is listed above`,
+		`t.yaml:7:48: feature "hours": max_increase is a size`,
+		`t.yaml:7:60: feature "hours": weight must be above 0`,
+		`t.yaml:7:75: this must be true or false, not "maybe"`,
+		`t.yaml:8:5: a feature needs the key "name"`,
+		`t.yaml:8:39: "up" is not known here; one of: any, increase, decrease`,
+		`t.yaml:8:51: feature "": "values" means nothing for kind binary`,
+		`t.yaml:9:5: feature "level": an ordinal feature needs its values, or bounds [lo, hi] and step`,
+		`t.yaml:10:43: feature "degree": the values of an ordinal feature are numbers, and "two" is none`,
+		`t.yaml:11:5: a feature must be a mapping of keys to values, not "7"`,
+		`t.yaml:12:14: "l3" is not known here; did you mean "l1"?`,
+		`t.yaml:12:27: "inverse-std" is not known here; did you mean "inverse_std"?`,
+		`t.yaml:13:12: sparsity has no key "max_feature"; did you mean "max_features"?`,
+		`t.yaml:14:1: the task file has no key "spartity"; did you mean "sparsity"?`,
+	}
+	_, err := Parse("t.yaml", []byte(file))
+	if err == nil {
+		t.Fatal("no error")
+	}
+	got := strings.Split(err.Error(), "\n")
+	for _, w := range want {
+		found := false
+		for i, g := range got {
+			if strings.HasPrefix(g, w) {
+				got = append(got[:i], got[i+1:]...)
+				found = true
+				break
+			}
+		}
+		if !found {
+			t.Errorf("missing: %s", w)
+		}
+	}
+	for _, g := range got {
+		t.Errorf("unexpected: %s", g)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	const feature = "\nfeatures: [{name: a, kind: numeric}]"
+	for name, c := range map[string]struct{ file, want string }{
+		"nothing":            {"", "the task file is empty"},
+		"a comment":          {"# nothing", "the task file is empty"},
+		"a list":             {"[1]", "t:1:1: the task file must be a mapping"},
+		"two documents":      {"version: 1" + feature + "\n---\nversion: 1\n", "one document"},
+		"open bracket":       {"features: [", "t:1:11:"},
+		"duplicate key":      {"version: 1\nversion: 1" + feature, "t:2:1: mapping key"},
+		"alias":              {"version: &v 1\ntarget: {index: *v}" + feature, "anchor or alias"},
+		"merge key":          {"version: 1\n<<: {}" + feature, "merge keys"},
+		"block text":         {"version: 1\ndata: {label: a,\n favourable: >50K}" + feature, "put quotes around"},
+		"no features":        {"version: 1\nfeatures: []", "t:2:11: the list of features is empty"},
+		"leaking label":      {"version: 1\ndata: {label: a, favourable: 1}" + feature, "the model would be given the outcome"},
+		"dropped feature":    {"version: 1\ndata: {drop: [a]}" + feature, `t:3:19: feature "a" reads column "a", which data.drop excludes`},
+		"unlisted column":    {"version: 1\ndata: {columns: [b, aa]}" + feature, `did you mean "aa"?`},
+		"mean without std":   {"version: 1\nfeatures: [{name: a, kind: numeric, mean: 1}]", "belong together"},
+		"empty condition":    {"version: 1\ndata: {filter: [{column: b}]}" + feature, "needs a condition"},
+		"impossible filter":  {"version: 1\ndata: {filter: [{column: b, min: 2, max: 1}]}" + feature, "no value lies between"},
+		"negative margin":    {"version: 1\ntarget: {margin: -1}" + feature, "t:2:18: the margin must be 0 or more"},
+		"infinite mean":      {"version: 1\nfeatures: [{name: a, kind: numeric, mean: .inf, std: 1}]", "finite"},
+		"value is missing":   {"version: 1\ndata: {missing: '?'}\nfeatures: [{name: a, kind: onehot, values: ['?']}]", "both a value and a missing marker"},
+		"too deep":           {strings.Repeat("[", 5000), "nested too deep"},
+		"not text":           {"a: \xff", "not UTF-8"},
+		"too large":          {strings.Repeat("#", maxFile+1), "larger than 1 MiB"},
+		"shares of one kind": {"version: 1\nfeatures: [{name: a, kind: binary, one: x, shares: [0.5, 0.5]}]", "has one share"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse("t", []byte(c.file))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestParseReadsYAMLAndJSONAlike(t *testing.T) {
+	want, err := Parse("small.yaml", []byte(small))
+	if err != nil {
+		t.Fatal(err)
+	}
+	indented := strings.ReplaceAll(string(want.JSON()), "\n ", "\n\t")
+	for _, data := range []string{string(want.JSON()), indented, "\xef\xbb\xbf" + small, strings.ReplaceAll(small, "\n", "\r\n")} {
+		got, err := Parse("x", []byte(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Error(d)
+		}
+		if got.Hash() != want.Hash() {
+			t.Error("equal tasks have different hashes")
+		}
+	}
+	other, err := Parse("x", []byte(strings.Replace(small, "max_increase: 20", "max_increase: 21", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other.Hash() == want.Hash() {
+		t.Error("different tasks have the same hash")
+	}
+}
+
+func TestParseTakesTextAsWritten(t *testing.T) {
+	task, err := Parse("t", []byte(`version: 1
+data: {label: y, favourable: 0, missing: [NA, ~x, 1e5], comment: "#", delimiter: "\t"}
+features: [{name: a, kind: onehot, values: [1, 2.50, true, no]}, {name: b, kind: numeric, bounds: [null, 1e5]}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(Data{Label: "y", Favourable: "0", Missing: []string{"NA", "~x", "1e5"}, Comment: '#', Delimiter: '\t'}, task.Data); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]string{"1", "2.50", "true", "no"}, task.Features[0].Values); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([2]float64{math.Inf(-1), 1e5}, task.Features[1].Bounds, cmpopts.EquateNaNs()); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestShippedTasksLoad(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("..", "tasks", "*.yaml"))
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d task files, %v", len(files), err)
+	}
+	for _, f := range files {
+		task, err := Load(f)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		again, err := Parse(f, task.JSON())
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if d := cmp.Diff(task, again); d != "" {
+			t.Errorf("%s: %s", f, d)
+		}
+	}
+}

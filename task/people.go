@@ -1,0 +1,79 @@
+package task
+
+import "fmt"
+
+// People are the rows of a data file as the model sees them. Total = N + Failed + Filtered + Excluded: no row disappears without being counted.
+type People struct {
+	X         []float32  // N x Dim model inputs, row-major
+	Dim       int        // model inputs per person
+	N         int        // people that were read
+	Labels    []int8     // per person: 1 favourable, 0 not, -1 not known
+	Lines     []int      // per person: 1-based line of the (uncompressed) file; the row number + 1 for .npy
+	Rows      []int      // per person: index of the row, see ReadOptions
+	Subgroups []Subgroup // one per feature with Subgroup set, then one per Data.Subgroups column
+
+	Problems []Problem // the first maxProblems rows that could not be read
+	Failed   int       // all rows that could not be read
+	Filtered int       // rows that Data.Filter leaves out
+	Excluded int       // rows left out by ReadOptions.Only or Except
+	Total    int       // data rows looked at
+	Notes    []string  // things about the file worth telling the user once
+}
+
+// Subgroup holds the value that each person has of one feature.
+type Subgroup struct {
+	Feature string
+	Values  []string
+	Codes   []int32 // per person: index into Values, -1 when missing
+}
+
+// Problem says why a row could not be read.
+type Problem struct {
+	Line   int    // 1-based line of the uncompressed file
+	Column string // "" when the whole line is at fault
+	Reason string
+}
+
+// ReadOptions selects rows of a data file. The zero value reads all.
+//
+// Rows are numbered from 0 among the data rows that Data.Filter keeps: header, skipped, comment and blank lines have no number, rows that
+// cannot be read have one. So numbers made by any tool that applies the same filter mean the same rows here.
+type ReadOptions struct {
+	Rows   int   // look at the first Rows selected rows only; 0 = all
+	Only   []int // rows to read; nil = all
+	Except []int // rows to leave out
+}
+
+// Subset returns the people with the given positions (0 <= row < N), in that order. Counts of what could not be read are not carried over.
+func (p *People) Subset(rows []int) *People {
+	q := &People{
+		X: make([]float32, 0, len(rows)*p.Dim), Dim: p.Dim, N: len(rows), Total: len(rows),
+		Labels: pick(p.Labels, rows), Lines: pick(p.Lines, rows), Rows: pick(p.Rows, rows),
+	}
+	for _, r := range rows {
+		q.X = append(q.X, p.X[r*p.Dim:(r+1)*p.Dim]...)
+	}
+	for _, s := range p.Subgroups {
+		q.Subgroups = append(q.Subgroups, Subgroup{Feature: s.Feature, Values: s.Values, Codes: pick(s.Codes, rows)})
+	}
+	return q
+}
+
+func pick[T any](s []T, rows []int) []T {
+	if s == nil {
+		return nil
+	}
+	out := make([]T, len(rows))
+	for i, r := range rows {
+		out[i] = s[r]
+	}
+	return out
+}
+
+// Error returns the problem as one line.
+func (p *Problem) Error() string {
+	if p.Column == "" {
+		return fmt.Sprintf("line %d: %s", p.Line, p.Reason)
+	}
+	return fmt.Sprintf("line %d, column %q: %s", p.Line, p.Column, p.Reason)
+}

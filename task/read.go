@@ -1,0 +1,161 @@
+package task
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// maxProblems is how many problems are kept in detail; the others are counted.
+const maxProblems = 1000
+
+// maxGroups bounds the values of a Data.Subgroups column: more of them are no groups.
+const maxGroups = 1000
+
+// Read reads the people of a data file: delimited text of raw columns or of model inputs (a header that names the model's inputs, or
+// Task.Encoded), or a .npy matrix of model inputs; any of them may be compressed with gzip, which is recognised by content.
+//
+// A row that cannot be used is a Problem, not an error: a wrong number of fields, a number that is none, a missing number or binary value,
+// an unknown category. A missing category is no problem but an all-zero one-hot group. It is an error when no row at all can be used.
+func Read(ctx context.Context, path string, t *Task, o ReadOptions) (*People, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("data file: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // read only
+	p, err := ReadFrom(ctx, f, t, o)
+	if err != nil {
+		return nil, fmt.Errorf("data file %s: %w", path, err)
+	}
+	return p, nil
+}
+
+// ReadFrom is Read for a stream.
+func ReadFrom(ctx context.Context, r io.Reader, t *Task, o ReadOptions) (*People, error) {
+	in, err := open(r)
+	if err != nil {
+		return nil, err
+	}
+	rd := &reader{ctx: ctx, task: t, people: &People{Dim: t.Dim()}, pick: newSelection(o)}
+	if head, _ := in.Peek(len(npyMagic)); bytes.Equal(head, []byte(npyMagic)) {
+		err = rd.npy(in)
+	} else {
+		rows, rowsErr := newRows(in, &t.Data)
+		if rowsErr != nil {
+			return nil, rowsErr
+		}
+		err = rd.table(rows)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return rd.finish()
+}
+
+// reader turns records into people.
+type reader struct {
+	ctx    context.Context //nolint:containedctx // lives as long as one call of Read
+	task   *Task
+	people *People
+	pick   *selection
+	cols   *columns
+	lookup []map[string]int // per feature: value -> input, for OneHot
+	favour int              // people with the favourable label
+	known  int              // people with a label
+}
+
+// table reads delimited text.
+func (rd *reader) table(rows *rows) error {
+	first, line, err := rows.next()
+	var bad *Problem
+	switch {
+	case err == io.EOF:
+		return errors.New("the file is empty")
+	case errors.As(err, &bad):
+		return fmt.Errorf("the first row: %w", err)
+	case err != nil:
+		return err
+	}
+	cols, data, err := rd.task.header(first)
+	if err != nil {
+		return err
+	}
+	rd.setColumns(cols)
+	for n := 0; ; n++ {
+		if !data {
+			if n%1024 == 0 && rd.ctx.Err() != nil {
+				return context.Cause(rd.ctx)
+			}
+			first, line, err = rows.next()
+		}
+		data = false
+		switch {
+		case err == io.EOF:
+			return rd.pick.end()
+		case errors.As(err, &bad):
+			if rd.take() {
+				rd.problem(bad)
+			}
+		case err != nil:
+			return err
+		default:
+			rd.row(first, line)
+		}
+		if rd.pick.full() {
+			return nil
+		}
+	}
+}
+
+// setColumns prepares the encoding of records.
+func (rd *reader) setColumns(cols *columns) {
+	t := rd.task
+	rd.cols = cols
+	for i := range t.Features {
+		m := map[string]int{}
+		for j, v := range t.Features[i].Values {
+			m[v] = j
+		}
+		rd.lookup = append(rd.lookup, m)
+	}
+	for _, name := range t.Data.Subgroups {
+		if !cols.encoded {
+			rd.people.Subgroups = append(rd.people.Subgroups, Subgroup{Feature: name})
+		}
+	}
+	if cols.encoded && !t.Encoded {
+		rd.note("the header names the model's inputs: the rows are taken as encoded already")
+	}
+	if cols.encoded && len(t.Data.Subgroups) > 0 {
+		rd.note("encoded data has no results by " + strings.Join(t.Data.Subgroups, ", "))
+	}
+	switch {
+	case cols.label < 0 && t.Data.Label != "":
+		rd.note(fmt.Sprintf("the file has no column %q: outcomes are not known", t.Data.Label))
+	case cols.label < 0:
+		rd.note("the task names no label column: outcomes are not known")
+	}
+}
+
+func (rd *reader) note(s string) { rd.people.Notes = append(rd.people.Notes, s) }
+
+// take counts a row that the filter kept and says whether it was selected.
+func (rd *reader) take() bool {
+	rd.people.Total++
+	if !rd.pick.next() {
+		rd.people.Excluded++
+		return false
+	}
+	return true
+}
+
+func (rd *reader) problem(p *Problem) {
+	rd.people.Failed++
+	if len(rd.people.Problems) < maxProblems {
+		rd.people.Problems = append(rd.people.Problems, *p)
+	}
+}

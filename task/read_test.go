@@ -1,0 +1,284 @@
+package task
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// parse returns the task of a file that has no mistakes.
+func parse(t *testing.T, file string) *Task {
+	t.Helper()
+	task, err := Parse("test.yaml", []byte(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return task
+}
+
+func read(t *testing.T, task *Task, data string, o ReadOptions) *People {
+	t.Helper()
+	p, err := ReadFrom(context.Background(), strings.NewReader(data), task, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestReadEncodesAndAccountsForEveryRow(t *testing.T) {
+	p := read(t, parse(t, small), "\xef\xbb\xbfincome,age,color,member,extra\r\n"+
+		"high,30,red,yes,x\r\n"+ // line 2
+		"low,5e+01,?,no,\"a\r\nb\"\r\n"+ // lines 3 and 4
+		"low,old,red,no,\r\n"+ // 5
+		"low,,red,no,\r\n"+ // 6
+		"low,40,green,no,\r\n"+ // 7
+		"low,40,red,maybe,\r\n"+ // 8
+		"low,40,red,?,\r\n"+ // 9
+		"low,40\r\n"+ // 10
+		"low,40,r\"ed,no,\r\n"+ // 11
+		",40,,no,\r\n", ReadOptions{}) // 12
+	want := &People{
+		X: []float32{-1, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0}, Dim: 4, N: 3,
+		Labels: []int8{1, 0, -1}, Lines: []int{2, 3, 12}, Rows: []int{0, 1, 9},
+		Subgroups: []Subgroup{
+			{Feature: "color", Values: []string{"red", "blue"}, Codes: []int32{0, -1, -1}},
+			{Feature: "member", Values: []string{"no", "yes"}, Codes: []int32{1, 0, 0}},
+		},
+		Problems: []Problem{
+			{5, "age", `"old" is not a number`},
+			{6, "age", "the value is missing"},
+			{7, "color", `"green" is not a known value; one of: red, blue`},
+			{8, "member", `"maybe" is neither "yes" nor "no"`},
+			{9, "member", "the value is missing"},
+			{10, "", "2 fields where 5 are expected"},
+			{11, "", "a quote stands inside an unquoted field"},
+		},
+		Failed: 7, Total: 10,
+	}
+	if d := cmp.Diff(want, p); d != "" {
+		t.Error(d)
+	}
+	sub := p.Subset([]int{2, 0})
+	if d := cmp.Diff([]float32{0, 0, 0, 0, -1, 1, 0, 1}, sub.X); d != "" || sub.N != 2 || sub.Lines[0] != 12 || sub.Subgroups[1].Codes[1] != 1 {
+		t.Errorf("subset %+v", sub)
+	}
+}
+
+func TestReadHeaderlessWithJunkLine(t *testing.T) {
+	task := parse(t, `version: 1
+data: {label: y, label_suffix: ".", favourable: ">50K", trim: true, comment: "|", missing: "?", columns: [age, work, y]}
+features: [{name: age, kind: numeric}, {name: work, kind: onehot, values: [Private, State gov]}]`)
+	for name, c := range map[string]struct {
+		data   string
+		lines  []int
+		labels []int8
+		notes  int
+	}{
+		"comment line":    {"|1x3 Cross validator\n25, Private, <=50K.\n30, State gov , >50K.\n\n", []int{2, 3}, []int8{0, 1}, 0},
+		"no comment line": {"25, Private, <=50K\n30, \"State gov\", >50K\n", []int{1, 2}, []int8{0, 1}, 0},
+		"header repeated": {"age, work, y\n25, Private, <=50K\n30, State gov, >50K\n", []int{2, 3}, []int8{0, 1}, 0},
+		"no outcome":      {"25, Private\n30, State gov\n", []int{1, 2}, []int8{-1, -1}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := read(t, task, c.data, ReadOptions{})
+			if d := cmp.Diff([]float32{25, 1, 0, 30, 0, 1}, p.X); d != "" {
+				t.Error(d)
+			}
+			if d := cmp.Diff(c.lines, p.Lines); d != "" {
+				t.Error(d)
+			}
+			if d := cmp.Diff(c.labels, p.Labels); d != "" || len(p.Notes) != c.notes {
+				t.Error(d, p.Notes)
+			}
+		})
+	}
+}
+
+func TestReadFiltersAndSelects(t *testing.T) {
+	task := parse(t, `version: 1
+data: {subgroups: [race], filter: [{column: days, min: -30, max: 30}, {column: kind, not: [O, "-1"]}]}
+features: [{name: a, kind: numeric}]`)
+	data := "a,days,kind,race\n0,0,F,w\n1,,F,w\n2,31,F,b\n3,-30,O,b\n4,30,-1.0,b\nx,1,F,b\n6,2,F,b\n7,3,F,\n8,4,F,w\n"
+	all := read(t, task, data, ReadOptions{})
+	if d := cmp.Diff([]float32{0, 6, 7, 8}, all.X); d != "" || all.Filtered != 4 || all.Failed != 1 || all.Total != 9 {
+		t.Error(d, all)
+	}
+	if d := cmp.Diff([]int{0, 2, 3, 4}, all.Rows); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]Subgroup{{"race", []string{"b", "w"}, []int32{1, 0, -1, 1}}}, all.Subgroups); d != "" {
+		t.Error(d)
+	}
+	only := read(t, task, data, ReadOptions{Only: []int{3, 0}})
+	except := read(t, task, data, ReadOptions{Except: []int{3, 0}})
+	if d := cmp.Diff([]float32{0, 7}, only.X); d != "" || only.Excluded != 3 {
+		t.Error(d, only)
+	}
+	if d := cmp.Diff([]float32{6, 8}, except.X); d != "" || except.Excluded != 2 || except.Failed != 1 {
+		t.Error(d, except)
+	}
+	if p := read(t, task, data, ReadOptions{Rows: 3}); p.N != 2 || p.Failed != 1 {
+		t.Errorf("first three rows: %+v", p)
+	}
+	if _, err := ReadFrom(context.Background(), strings.NewReader(data), task, ReadOptions{Only: []int{5}}); err == nil || !strings.Contains(err.Error(), "row 5 is selected, but the file has 5 rows") {
+		t.Errorf("selection beyond the file: %v", err)
+	}
+}
+
+func TestReadRepeatedColumns(t *testing.T) {
+	task := parse(t, "version: 1\nfeatures: [{name: a, kind: numeric}]")
+	p := read(t, task, "a,b,a,b\n1,x,1.0,y\n2,x,3,x\n", ReadOptions{})
+	want := []Problem{{3, "a", `the column occurs twice with different values, "2" and "3"`}}
+	if d := cmp.Diff(want, p.Problems); d != "" || p.N != 1 {
+		t.Error(d, p)
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	for name, c := range map[string]struct{ data, want string }{
+		"empty":            {"", "the file is empty"},
+		"header only":      {"age,color,member,income\n", "no data rows"},
+		"missing columns":  {"ages,color,Member\n1,2,3\n", `there is no column "age" (feature age); did you mean "ages"?`},
+		"its list":         {"ages,color,Member\n1,2,3\n", "the file's columns are: ages, color, Member"},
+		"delimiter":        {"age;color;member\n1;red;no\n", "the header is a single field; data.delimiter is ','"},
+		"all rows fail":    {"age,color,member\nx,red,no\n", "none of 1 rows can be read:\n  line 2, column \"age\""},
+		"open quote":       {"age,color,member\n1,red,no\n2,\"red,no\n3,red,no\n", "line 3: a quoted field never ends; the lines from there to"},
+		"one endless line": {"age,color,member\n" + strings.Repeat("x", 2<<20), "longer than 1 MiB"},
+		"UTF-16":           {"\xff\xfea\x00", "save it as UTF-8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ReadFrom(context.Background(), strings.NewReader(c.data), parse(t, small), ReadOptions{})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestReadCountsMoreProblemsThanItKeeps(t *testing.T) {
+	p := read(t, parse(t, small), "age,color,member\n1,red,no\n"+strings.Repeat("x,red,no\n", 2500), ReadOptions{})
+	if p.Failed != 2500 || len(p.Problems) != maxProblems || p.Total != 2501 {
+		t.Errorf("%d failed, %d kept, %d in all", p.Failed, len(p.Problems), p.Total)
+	}
+}
+
+func TestReadGzip(t *testing.T) {
+	pack := func(data []byte) []byte {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		if _, err := z.Write(data); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	task := parse(t, small)
+	packed := pack([]byte("age,color,member\n30,red,no\n"))
+	p, err := ReadFrom(context.Background(), bytes.NewReader(packed), task, ReadOptions{})
+	if err != nil || p.N != 1 || p.Lines[0] != 2 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	_, err = ReadFrom(context.Background(), bytes.NewReader(packed[:len(packed)-6]), task, ReadOptions{})
+	if err == nil || !strings.Contains(err.Error(), "compressed data: unexpected EOF") {
+		t.Errorf("cut off: %v", err)
+	}
+	bomb := pack(append([]byte("age,color,member\n"), bytes.Repeat([]byte("30,red,no\n"), 2<<20)...))
+	_, err = ReadFrom(context.Background(), bytes.NewReader(bomb), task, ReadOptions{})
+	if err == nil || !strings.Contains(err.Error(), "expands more than 200 times") {
+		t.Errorf("bomb of %d bytes: %v", len(bomb), err)
+	}
+}
+
+func TestReadEncodedMatrices(t *testing.T) {
+	task := parse(t, small)
+	want := []float32{-1, 1, 0, 1, 0.5, 0, 0, 0}
+	named := read(t, task, "income,color=blue,age,color=red,member\nhigh,0,-1,1,1\nlow,0,0.5,0,0\nlow,1,0,1,0\n", ReadOptions{})
+	if d := cmp.Diff(want, named.X); d != "" || named.Labels[0] != 1 || named.Failed != 1 || len(named.Notes) != 1 {
+		t.Error(d, named)
+	}
+	task.Encoded = true
+	if bare := read(t, task, "-1,1,0,1\n0.5,0,0,0\n", ReadOptions{}); cmp.Diff(want, bare.X) != "" {
+		t.Error(bare)
+	}
+	var f4, f8 []byte
+	for _, v := range want {
+		f4 = binary.LittleEndian.AppendUint32(f4, math.Float32bits(v))
+		f8 = binary.LittleEndian.AppendUint64(f8, math.Float64bits(float64(v)))
+	}
+	for name, c := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"float32":    {npyBytes("<f4", false, 2, 4, f4), ""},
+		"float64":    {npyBytes("<f8", false, 2, 4, f8), ""},
+		"cut off":    {npyBytes("<f4", false, 3, 4, f4), "promises 3 rows and the file ends in row 2"},
+		"huge":       {npyBytes("<f4", false, 1<<40, 4, f4), "ends in row 2"},
+		"columns":    {npyBytes("<f4", false, 4, 2, f4), "the matrix is 4 x 2; the task has 4 model inputs"},
+		"order":      {npyBytes("<f4", true, 2, 4, f4), "Fortran order"},
+		"big endian": {npyBytes(">f4", false, 2, 4, f4), "save the matrix as float32"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := ReadFrom(context.Background(), bytes.NewReader(c.data), task, ReadOptions{})
+			switch {
+			case c.want != "":
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("error %v, want %q", err, c.want)
+				}
+			case err != nil:
+				t.Error(err)
+			case cmp.Diff(want, p.X) != "" || p.Labels[0] != -1 || p.Lines[1] != 2:
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+// npyBytes is a .npy file with a version 1 header.
+func npyBytes(descr string, fortran bool, rows, cols int, body []byte) []byte {
+	order := "False"
+	if fortran {
+		order = "True"
+	}
+	h := fmt.Sprintf("{'descr': '%s', 'fortran_order': %s, 'shape': (%d, %d), }", descr, order, rows, cols)
+	h += strings.Repeat(" ", 63-(len(h)+10)%64) + "\n"
+	out := append([]byte(npyMagic), 1, 0)
+	out = binary.LittleEndian.AppendUint16(out, uint16(len(h)))
+	return append(append(out, h...), body...)
+}
+
+func TestReadStopsWhenCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := ReadFrom(ctx, strings.NewReader("age,color,member\n30,red,no\n"), parse(t, small), ReadOptions{})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestParseRows(t *testing.T) {
+	for data, want := range map[string]string{
+		`{"test_rows": [3, 1], "seed": 0}`: "[3 1]",
+		`[0, 2]`:                           "[0 2]",
+		"4\n5, 6\n":                        "[4 5 6]",
+		`{"rows": [1]}`:                    `there is no list "test_rows"`,
+		"1 x":                              `"x" is not a row number`,
+		"[1, 1]":                           "row 1 is listed twice",
+		"-1":                               "-1 is not a row number; rows are numbered from 0",
+		"":                                 "the list is empty",
+	} {
+		rows, err := parseRows([]byte(data))
+		if got := fmt.Sprint(rows); err == nil && got != want || err != nil && err.Error() != want {
+			t.Errorf("%q: %s, %v, want %s", data, got, err, want)
+		}
+	}
+}

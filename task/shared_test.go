@@ -1,0 +1,310 @@
+package task
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/csv"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// shared returns the folder with the public data sets and trained models, or skips.
+func shared(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("CFQ_SHARED")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "shared")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "models")); err != nil {
+		t.Skipf("the public data sets are not here (set CFQ_SHARED to their folder): %v", err)
+	}
+	return dir
+}
+
+// published are the data sets with a task file, the file they are evaluated on, and the counts that their publishers state.
+var published = []struct {
+	name, data, split                     string
+	people, favourable, failed, filteredN int
+}{
+	{"adult", "adult/adult.test.gz", "", 16281, 3846, 0, 0},
+	{"german", "german/german.data", "german/split.json", 1000, 700, 0, 0},
+	{"compas", "compas/compas-scores-two-years.csv.gz", "compas/split.json", 6172, -1, 0, 7214 - 6172},
+	{"bank", "bank/bank-full.csv.gz", "bank/split.json", 45211, 5289, 0, 0},
+	{"default", "default/UCI_Credit_Card.csv.gz", "default/split.json", 30000, 23364, 0, 0},
+}
+
+func TestPublishedTasksMatchEncoding(t *testing.T) {
+	dir := shared(t)
+	for _, p := range published {
+		t.Run(p.name, func(t *testing.T) {
+			task := load(t, p.name)
+			var enc struct {
+				Features []struct {
+					Name, Column, Kind, Value, One string
+					Mean, Std                      float64
+				}
+			}
+			raw, err := os.ReadFile(filepath.Join(dir, "models", p.name, "encoding.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal(raw, &enc); err != nil {
+				t.Fatal(err)
+			}
+			if task.Dim() != len(enc.Features) {
+				t.Fatalf("%d model inputs, want %d", task.Dim(), len(enc.Features))
+			}
+			for i, want := range enc.Features {
+				f := task.FeatureAt(i)
+				if task.InputName(i) != want.Name || f.Column != want.Column {
+					t.Errorf("input %d is %q of column %q, want %q of %q", i, task.InputName(i), f.Column, want.Name, want.Column)
+				}
+				switch want.Kind {
+				case "numeric":
+					if (f.Kind != Numeric && f.Kind != Ordinal) || f.Mean != want.Mean || f.Std != want.Std {
+						t.Errorf("%s: %s %v %v, want numeric %v %v", f.Name, f.Kind, f.Mean, f.Std, want.Mean, want.Std)
+					}
+				case "binary":
+					if f.Kind != Binary || f.One != want.One {
+						t.Errorf("%s: %s one %q, want binary %q", f.Name, f.Kind, f.One, want.One)
+					}
+				default:
+					if f.Kind != OneHot {
+						t.Errorf("%s: %s, want onehot", f.Name, f.Kind)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestPublishedDataGivesTheModelsLogits(t *testing.T) {
+	dir := shared(t)
+	for _, p := range published {
+		t.Run(p.name, func(t *testing.T) {
+			task := load(t, p.name)
+			var o ReadOptions
+			if p.split != "" {
+				rows, err := LoadRows(filepath.Join(dir, "models", p.split))
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.Only = rows
+			}
+			people, err := Read(context.Background(), filepath.Join(dir, "data", p.data), task, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o.Only != nil && !slices.Equal(people.Rows, o.Only) {
+				t.Errorf("the rows read are not those selected")
+			}
+			net := readMLP(t, filepath.Join(dir, "models", p.name, "mlp2-s0.onnx"))
+			want := readMatrix(t, filepath.Join(dir, "models", p.name, "expected-mlp2-s0.csv"))
+			for i, w := range want {
+				got := net.run(people.X[i*people.Dim : (i+1)*people.Dim])
+				for j := range w {
+					if math.Abs(got[j]-w[j]) > 1e-4 {
+						t.Fatalf("row %d (line %d): logits %v, want %v", i, people.Lines[i], got, w)
+					}
+				}
+			}
+			right := 0
+			for i := range people.N {
+				z := net.run(people.X[i*people.Dim : (i+1)*people.Dim])
+				if (z[1] > z[0]) == (people.Labels[i] == 1) {
+					right++
+				}
+			}
+			accuracy := float64(right) / float64(people.N)
+			t.Logf("accuracy %.4f on %d people", accuracy, people.N)
+			if p.name == "adult" && math.Abs(accuracy-0.8577) > 5e-5 {
+				t.Errorf("accuracy %.5f, want 0.8577", accuracy)
+			}
+		})
+	}
+}
+
+func TestPublishedDataIsReadWhole(t *testing.T) {
+	dir := shared(t)
+	for _, p := range published {
+		t.Run(p.name, func(t *testing.T) {
+			task := load(t, p.name)
+			people, err := Read(context.Background(), filepath.Join(dir, "data", p.data), task, ReadOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			favourable := 0
+			for _, l := range people.Labels {
+				if l == 1 {
+					favourable++
+				}
+			}
+			if people.N != p.people || people.Failed != p.failed || people.Filtered != p.filteredN || (p.favourable >= 0 && favourable != p.favourable) {
+				t.Errorf("%d people, %d favourable, %d failed, %d filtered; problems %v", people.N, favourable, people.Failed, people.Filtered, people.Problems)
+			}
+			if len(people.Notes) > 0 {
+				t.Errorf("notes: %v", people.Notes)
+			}
+			for i := range people.N {
+				for j := range task.Features {
+					f := &task.Features[j]
+					if _, err := f.Decode(people.X[i*people.Dim+f.Offset : i*people.Dim+f.Offset+f.Width]); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if i > 200 {
+					break
+				}
+			}
+		})
+	}
+}
+
+func TestAdultTrainingDataHasTheFiguresOfItsTask(t *testing.T) {
+	dir := shared(t)
+	task := load(t, "adult")
+	start := time.Now()
+	people, err := Read(context.Background(), filepath.Join(dir, "data", "adult", "adult.data.gz"), task, ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d people in %v", people.N, time.Since(start))
+	if people.N != 32561 {
+		t.Errorf("%d people, want 32561", people.N)
+	}
+	sums := make([]float64, people.Dim) // standardised on these rows: mean 0 in each numeric column
+	for i, x := range people.X {
+		sums[i%people.Dim] += float64(x)
+	}
+	for i := range 5 {
+		if m := sums[i] / float64(people.N); math.Abs(m) > 1e-5 {
+			t.Errorf("%s has mean %v", task.InputName(i), m)
+		}
+	}
+	for i := range task.Features {
+		for j, s := range task.Features[i].Shares {
+			if got := sums[task.Features[i].Offset+j] / float64(people.N); math.Abs(got-s) > 1e-6 {
+				t.Errorf("share of %s is %v, the file says %v", task.InputName(task.Features[i].Offset+j), got, s)
+			}
+		}
+	}
+}
+
+func load(t *testing.T, name string) *Task {
+	t.Helper()
+	task, err := Load(filepath.Join("..", "tasks", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return task
+}
+
+// mlp is a chain of Gemm layers with ReLU between them, evaluated in double precision: an opinion on the encoding that owes nothing to the
+// rest of the project.
+type mlp struct{ w, b [][]float64 }
+
+func (m *mlp) run(x []float32) []float64 {
+	in := make([]float64, len(x))
+	for i, v := range x {
+		in[i] = float64(v)
+	}
+	for l, w := range m.w {
+		out := slices.Clone(m.b[l])
+		for i := range out {
+			for j, v := range in {
+				out[i] += w[i*len(in)+j] * v
+			}
+			if l < len(m.w)-1 {
+				out[i] = max(0, out[i])
+			}
+		}
+		in = out
+	}
+	return in
+}
+
+// readMLP takes the initializers of an ONNX file, in order: weight [out, in], bias [out], and so on.
+func readMLP(t *testing.T, path string) *mlp {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m mlp
+	each(t, data, 7, func(graph []byte) { // ModelProto.graph
+		each(t, graph, 5, func(tensor []byte) { // GraphProto.initializer
+			dims, values := 0, []float64{}
+			each(t, tensor, 1, func([]byte) { dims++ }) // TensorProto.dims
+			each(t, tensor, 9, func(raw []byte) {       // TensorProto.raw_data
+				for ; len(raw) >= 4; raw = raw[4:] {
+					values = append(values, float64(math.Float32frombits(binary.LittleEndian.Uint32(raw))))
+				}
+			})
+			if dims == 2 {
+				m.w = append(m.w, values)
+			} else {
+				m.b = append(m.b, values)
+			}
+		})
+	})
+	if len(m.w) == 0 || len(m.w) != len(m.b) {
+		t.Fatalf("%s: %d weights and %d biases", path, len(m.w), len(m.b))
+	}
+	return &m
+}
+
+// each calls f with the payload of every field with the given number of a protobuf message.
+func each(t *testing.T, msg []byte, field protowire.Number, f func([]byte)) {
+	t.Helper()
+	for len(msg) > 0 {
+		num, typ, n := protowire.ConsumeTag(msg)
+		if n < 0 {
+			t.Fatal(protowire.ParseError(n))
+		}
+		msg = msg[n:]
+		size := protowire.ConsumeFieldValue(num, typ, msg)
+		if size < 0 {
+			t.Fatal(protowire.ParseError(size))
+		}
+		if num == field {
+			body := msg[:size]
+			if typ == protowire.BytesType {
+				body, _ = protowire.ConsumeBytes(body)
+			}
+			f(body)
+		}
+		msg = msg[size:]
+	}
+}
+
+func readMatrix(t *testing.T, path string) [][]float64 {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // read only
+	recs, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([][]float64, len(recs))
+	for i, r := range recs {
+		for _, s := range r {
+			v, err := strconv.ParseFloat(s, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[i] = append(out[i], v)
+		}
+	}
+	return out
+}
