@@ -1,0 +1,32 @@
+// Package enginetest lets tests say that they need ONNX Runtime.
+//
+// In: the environment (CFQ_REQUIRE_ORT, and what engine.Find reads). Out: options
+// that work, or a test that is skipped, or failed where skipping would hide
+// something. The invariant: with CFQ_REQUIRE_ORT=1 no test skips for want of the
+// library.
+package enginetest
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"cfq/engine"
+)
+
+// Need returns options for a test that runs models. Without the library the
+// test is skipped, or fails when CFQ_REQUIRE_ORT is 1; a library that is there
+// and not usable fails the test in any case.
+func Need(t testing.TB) engine.Options {
+	t.Helper()
+	_, err := engine.Find("")
+	switch {
+	case err == nil:
+		return engine.Options{}
+	case errors.Is(err, engine.ErrNotFound) && os.Getenv("CFQ_REQUIRE_ORT") != "1":
+		t.Skip(err)
+	default:
+		t.Fatal(err)
+	}
+	return engine.Options{}
+}
