@@ -246,7 +246,7 @@ func (c *Model) runBatch(ctx context.Context, s *engine.Session, x []float32, fr
 	for i, w := range wants {
 		names[i] = w.name
 	}
-	in := append([]*graph.Tensor{c.feed(x[from*c.dim : to*c.dim])}, extra...)
+	in := append([]*graph.Tensor{c.Feed(x[from*c.dim : to*c.dim])}, extra...)
 	res, err := s.RunBatched(ctx, in, 0, names...)
 	if err != nil {
 		return err
@@ -264,8 +264,8 @@ func (c *Model) runBatch(ctx context.Context, s *engine.Session, x []float32, fr
 	return nil
 }
 
-// feed makes the input tensor of a batch.
-func (c *Model) feed(x []float32) *graph.Tensor {
+// Feed makes the model's input tensor of rows of inputs.
+func (c *Model) Feed(x []float32) *graph.Tensor {
 	dims := append([]int64{int64(len(x) / c.dim)}, c.sizes...)
 	if c.input.DType == graph.Double {
 		v := make([]float64, len(x))
@@ -327,6 +327,9 @@ func (c *Model) upgraded() (*graph.Model, error) {
 	}
 	return m, nil
 }
+
+// Fixed returns the only batch size that the model takes, 0 when it takes any.
+func (c *Model) Fixed() int { return c.fixed }
 
 // Target returns the index of the favourable class.
 func (c *Model) Target() int { return c.target }

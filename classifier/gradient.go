@@ -3,7 +3,9 @@ package classifier
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"cfq/autodiff"
@@ -131,10 +133,10 @@ func (c *Model) build(key string) (*graph.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	types := autodiff.Types{}
-	for k, v := range c.types {
-		types[k] = v
+	if err := opaque(m.Graph); err != nil {
+		return nil, err
 	}
+	types := maps.Clone(c.types)
 	g := m.Graph
 	var values, wrt, names []string
 	scalar := ""
@@ -164,8 +166,12 @@ func (c *Model) build(key string) (*graph.Model, error) {
 			names = append(names, fmt.Sprintf("%s%d", gradName, i))
 		}
 	}
+	g.Outputs = nil
+	for _, v := range append(slices.Clone(values), scalar) {
+		g.Outputs = append(g.Outputs, graph.Value{Name: v})
+	}
 	if len(wrt) > 0 {
-		got, err := autodiff.Gradients(g, types, scalar, wrt, autodiff.Options{Prefix: "cfq.d."})
+		got, err := autodiff.Gradients(g, types, scalar, wrt, autodiff.Options{Prefix: "cfq.d.", Policy: straightThrough(m)})
 		if err != nil {
 			return nil, fmt.Errorf("gradient of the model: %w", err)
 		}

@@ -38,7 +38,7 @@ func (c *Model) probe() error {
 	}
 	var shapes [][]*graph.Tensor
 	for _, rows := range runs {
-		in := c.feed(make([]float32, rows*c.dim))
+		in := c.Feed(make([]float32, rows*c.dim))
 		out, err := s.Run(context.Background(), []*graph.Tensor{in})
 		if err != nil {
 			return fmt.Errorf("the model does not run on a probe of %d rows: %w", rows, err)
