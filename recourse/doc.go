@@ -1,0 +1,32 @@
+// Package recourse finds what people can change so that a model decides in
+// their favour.
+//
+// In: people as model inputs (float32, rows x dim), the actions that a task
+// file allows them, and a model behind the small interface Model. Out: actions
+// delta in model-input units, with their cost and margin.
+//
+// The invariant: every action that leaves this package is feasible to the bit.
+// ActionSet.Check accepts it, ActionSet.Project returns it unchanged, and the
+// margin reported with it was computed at exactly the float32 point that Point
+// makes of it.
+//
+// Three solvers share one action set:
+//
+//   - Teacher: K projected gradient steps for everyone at once; the actions that
+//     calibration and training use.
+//   - FirstValid: the first valid iterate of a long projected gradient run; it
+//     stops past the boundary and is kept for comparison with the literature.
+//   - Solve: minimal-cost actions for evaluation, with the discrete choices
+//     searched as such.
+//
+// Projected gradient descent as the paper writes it returns a one-hot group to
+// the same vertex after every step, so it hardly ever changes one. The solvers
+// therefore keep a relaxed iterate, whose groups move freely, beside its
+// projection, which is the action; TeacherOptions.Plain is the rule as written.
+//
+// References: the paper's section "Recourse Optimization and Constraints":
+// recourse problem (app:eq:recourse_general), cost (app:eq:weighted_cost), action
+// set (app:eq:A_template), projected gradient steps (app:eq:pgd_steps), projection
+// (app:eq:proj_comp with proj_imm, proj_box, proj_cat_ordinal, proj_cat_onehot,
+// proj_sparse; Algorithm alg:projection_action_set), weights (app:eq:weight_std).
+package recourse

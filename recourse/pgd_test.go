@@ -1,0 +1,166 @@
+package recourse
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"cfq/task"
+)
+
+// The plain teacher is the paper's recursion, one person at a time.
+func TestTeacherPlainIsTheRecursion(t *testing.T) {
+	ctx := context.Background()
+	rng := rand.New(rand.NewPCG(5, 6))
+	tk := smallTask(rng, 3)
+	a := compile(t, tk)
+	x := randomPeople(rng, tk, 40)
+	m := newMLP(rng, -1, tk.Dim(), 16, 8, 1)
+	const steps, alpha = 4, 0.7
+	got, err := Teacher(ctx, m, a, x, TeacherOptions{Steps: steps, StepSize: alpha, Plain: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		px, d, at := row(x, i, a.Dim()), make([]float32, a.Dim()), make([]float32, a.Dim())
+		for range steps {
+			Point(at, px, d)
+			_, g, err := m.LossGrads(ctx, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for j := range d {
+				d[j] -= alpha * g[j]
+			}
+			a.Project(px, d)
+		}
+		if !slices.Equal(d, row(got, i, a.Dim())) {
+			t.Fatalf("person %d: got %v, want %v", i, row(got, i, a.Dim()), d)
+		}
+	}
+}
+
+func TestTeacherFeasible(t *testing.T) {
+	ctx := context.Background()
+	tk, a := adultTask(t)
+	rng := rand.New(rand.NewPCG(8, 9))
+	const people = 3000 // more than one piece
+	x := randomPeople(rng, tk, people)
+	m := newMLP(rng, -0.5, tk.Dim(), 8, 1)
+	before, err := m.Margins(ctx, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	valids := map[string]int{}
+	for name, o := range map[string]TeacherOptions{
+		"reach":   {},
+		"margin":  {Margin: 0.5, Steps: 5},
+		"relaxed": {StepSize: 0.5},
+		"plain":   {Plain: true},
+	} {
+		o.Workers = 1
+		d, err := Teacher(ctx, m, a, x, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Workers = 2
+		again, err := Teacher(ctx, m, a, x, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(d, again) {
+			t.Errorf("%s: result depends on workers", name)
+		}
+		points := make([]float32, len(x))
+		Point(points, x, d)
+		after, err := m.Margins(ctx, points)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range people {
+			r := row(d, i, a.Dim())
+			if err := a.Check(row(x, i, a.Dim()), r); err != nil {
+				t.Fatalf("%s: person %d: %v", name, i, err)
+			}
+			still := !slices.ContainsFunc(r, func(v float32) bool { return v != 0 })
+			if !o.Plain && valid(before[i], float32(o.Margin)) && !still {
+				t.Errorf("%s: person %d reaches the margin already but is moved", name, i)
+			}
+			if before[i] <= 0 && after[i] > 0 {
+				valids[name]++
+			}
+		}
+	}
+	if valids["reach"] < valids["relaxed"] || valids["reach"] < valids["plain"] || valids["reach"] == 0 {
+		t.Errorf("valid actions %v: the default is not the best", valids)
+	}
+}
+
+// Only a switch of the group helps. Plain projected gradient descent with short steps never makes it; a relaxed iterate does.
+func TestRelaxedIterateSwitches(t *testing.T) {
+	ctx := context.Background()
+	a := compile(t, taskOf(0, oneHot("job", "a", "b", "c")))
+	m := &affine{w: []float64{-1, 1.5, 0.5}, b: -0.5}
+	x := []float32{1, 0, 0}
+	want := []float32{-1, 1, 0}
+	d, err := Teacher(ctx, m, a, x, TeacherOptions{Plain: true, StepSize: 0.25, Steps: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(d, []float32{0, 0, 0}) {
+		t.Errorf("plain teacher switched: %v", d)
+	}
+	for name, o := range map[string]TeacherOptions{"reach": {}, "relaxed": {StepSize: 0.25, Steps: 10}} {
+		if d, err = Teacher(ctx, m, a, x, o); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(d, want) {
+			t.Errorf("%s: %v, want %v", name, d, want)
+		}
+	}
+	acts, err := FirstValid(ctx, m, a, x, FirstValidOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if act := acts[0]; act.Status != Found || !slices.Equal(act.Delta, want) || act.Margin != 1 {
+		t.Errorf("first valid: %+v, want the switch to b", act)
+	}
+}
+
+// Without constraints the first valid iterate is that of gradient descent.
+func TestFirstValidIsGradientDescent(t *testing.T) {
+	ctx := context.Background()
+	a := compile(t, taskOf(0, feature("a", task.Numeric), feature("b", task.Numeric)))
+	m := &affine{w: []float64{1, -0.5}, b: -2}
+	const margin = 0.3
+	x := []float32{0.5, 0.25, 9, 0}
+	acts, err := FirstValid(ctx, m, a, x, FirstValidOptions{Margin: margin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkActions(t, m, a, x, acts, margin)
+	if acts[1].Status != AlreadyFavourable {
+		t.Errorf("second person: %v", acts[1].Status)
+	}
+	d := [2]float64{}
+	value := func() float64 { return 0.5 + d[0] - 0.5*(0.25+d[1]) - 2 }
+	for value() < margin {
+		s := 0.2 / (1 + math.Exp(value())) // minus the loss gradient is sigmoid(-margin) w
+		d[0] += s
+		d[1] -= 0.5 * s
+	}
+	for j, want := range d {
+		if got := float64(acts[0].Delta[j]); math.Abs(got-want) > 1e-5 {
+			t.Errorf("input %d changes by %g, want %g", j, got, want)
+		}
+	}
+	// Too few steps, no action.
+	if acts, err = FirstValid(ctx, m, a, x, FirstValidOptions{Steps: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if acts[0].Status != NoneFound || acts[0].Cost != 0 {
+		t.Errorf("after two steps: %+v", acts[0])
+	}
+}

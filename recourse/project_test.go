@@ -1,0 +1,404 @@
+package recourse
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cfq/task"
+)
+
+// drawTask draws a small task. Round numbers make float32 arithmetic exact, so that ties are ties.
+func drawTask(t *rapid.T, round bool) *task.Task {
+	number := func(label string, lo, hi int) float64 {
+		v := float64(rapid.IntRange(lo*4, hi*4).Draw(t, label)) / 4
+		if !round {
+			v *= rapid.Float64Range(0.5, 1.7).Draw(t, label+" odd")
+		}
+		return v
+	}
+	n := rapid.IntRange(1, 6).Draw(t, "features")
+	var fs []task.Feature
+	for i := range n {
+		f := feature(string(rune('a'+i)), rapid.SampledFrom([]task.Kind{task.Numeric, task.Ordinal, task.Binary, task.OneHot}).Draw(t, "kind"))
+		f.Actionable = rapid.IntRange(0, 4).Draw(t, "actionable") > 0
+		if f.Kind != task.OneHot {
+			f.Direction = rapid.SampledFrom([]task.Direction{task.Any, task.Any, task.Increase, task.Decrease}).Draw(t, "direction")
+		}
+		switch f.Kind {
+		case task.Numeric, task.Ordinal:
+			f.Mean, f.Std = number("mean", -2, 2), rapid.SampledFrom([]float64{0.5, 1, 2}).Draw(t, "std")
+			if !round {
+				f.Std *= rapid.Float64Range(0.3, 900).Draw(t, "std odd")
+			}
+			if rapid.Bool().Draw(t, "bounded") {
+				f.Bounds[0] = number("low", -4, 0)
+				f.Bounds[1] = f.Bounds[0] + number("range", 0, 8)
+			}
+			if rapid.Bool().Draw(t, "stepped") {
+				f.Step = rapid.SampledFrom([]float64{0.25, 0.5, 1}).Draw(t, "step")
+			}
+			if rapid.Bool().Draw(t, "limited") {
+				f.MaxIncrease, f.MaxDecrease, f.MaxChange = number("inc", 0, 4), number("dec", 0, 4), number("chg", 0, 4)
+			}
+			if f.Kind == task.Ordinal && rapid.Bool().Draw(t, "levels") {
+				for v := range rapid.IntRange(1, 5).Draw(t, "level count") {
+					f.Levels = append(f.Levels, float64(v*v)-3)
+				}
+			}
+		case task.OneHot:
+			f.Values = []string{"p", "q", "r", "s"}[:rapid.IntRange(1, 4).Draw(t, "values")]
+			f.Width = len(f.Values)
+			if rapid.Bool().Draw(t, "transitions") {
+				f.Transitions = map[string][]string{}
+				for _, from := range f.Values {
+					if to := rapid.SliceOfDistinct(rapid.SampledFrom(f.Values), rapid.ID[string]).Draw(t, "to"); len(to) > 0 {
+						f.Transitions[from] = to
+					}
+				}
+			}
+		}
+		fs = append(fs, f)
+	}
+	return taskOf(rapid.IntRange(0, n).Draw(t, "limit"), fs...)
+}
+
+// drawPerson draws a factual point, missing values and values outside the bounds included.
+func drawPerson(t *rapid.T, tk *task.Task) []float32 {
+	x := make([]float32, tk.Dim())
+	for i := range tk.Features {
+		f := &tk.Features[i]
+		switch f.Kind {
+		case task.OneHot:
+			if v := rapid.IntRange(-1, f.Width-1).Draw(t, "value"); v >= 0 {
+				x[f.Offset+v] = 1
+			}
+		case task.Binary:
+			x[f.Offset] = float32(rapid.IntRange(0, 1).Draw(t, "binary"))
+		default:
+			raw := float64(rapid.IntRange(-20, 20).Draw(t, "raw")) / 4
+			if len(f.Levels) > 0 && rapid.Bool().Draw(t, "on level") {
+				raw = rapid.SampledFrom(f.Levels).Draw(t, "level")
+			}
+			x[f.Offset] = float32((raw - f.Mean) / f.Std)
+		}
+	}
+	return x
+}
+
+func drawDelta(t *rapid.T, dim int, round bool) []float32 {
+	d := make([]float32, dim)
+	for j := range d {
+		switch rapid.IntRange(0, 3).Draw(t, "delta kind") {
+		case 0:
+		case 1:
+			d[j] = float32(rapid.IntRange(-3, 3).Draw(t, "whole"))
+		default:
+			d[j] = float32(rapid.IntRange(-64, 64).Draw(t, "part")) / 16
+		}
+		if !round {
+			d[j] *= rapid.Float32Range(0.5, 20).Draw(t, "odd")
+		}
+	}
+	return d
+}
+
+func TestProjectFeasibleIdempotent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tk := drawTask(t, false)
+		a, err := Compile(tk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := drawPerson(t, tk)
+		d := drawDelta(t, a.Dim(), false)
+		if rapid.IntRange(0, 5).Draw(t, "bad numbers") == 0 {
+			d[0] = rapid.SampledFrom([]float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))}).Draw(t, "bad")
+		}
+		for _, clip := range []bool{true, false} {
+			p := slices.Clone(d)
+			a.project(x, p, clip)
+			if err := a.Check(x, p); err != nil {
+				t.Fatalf("projection of %v for %v is %v: %v", d, x, p, err)
+			}
+			again := slices.Clone(p)
+			a.project(x, again, clip)
+			for j := range p {
+				if math.Float32bits(p[j]) != math.Float32bits(again[j]) {
+					t.Fatalf("projected twice: input %d goes from %g to %g", j, p[j], again[j])
+				}
+			}
+			at := make([]float32, a.Dim())
+			Point(at, x, p)
+			for i := range tk.Features {
+				if f := &tk.Features[i]; f.Kind == task.OneHot || f.Kind == task.Binary {
+					for _, v := range at[f.Offset : f.Offset+f.Width] {
+						if v != 0 && v != 1 {
+							t.Fatalf("feature %s becomes %v", f.Name, at[f.Offset:f.Offset+f.Width])
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// feasibleChanges lists every change of one feature by the task file's own words, in
+// raw units; for a continuous feature, nil and its interval.
+func feasibleChanges(f *task.Feature, x []float32) (changes [][]float64, lo, hi float64) {
+	stay := make([]float64, f.Width)
+	changes = [][]float64{stay}
+	if !f.Actionable {
+		return changes, 0, 0
+	}
+	if f.Kind == task.OneHot {
+		cur := slices.Index(x, 1)
+		for to := range f.Values {
+			if to == cur || f.Transitions != nil && (cur < 0 || !slices.Contains(f.Transitions[f.Values[cur]], f.Values[to])) {
+				continue
+			}
+			c := make([]float64, f.Width)
+			if cur >= 0 {
+				c[cur] = -1
+			}
+			c[to] = 1
+			changes = append(changes, c)
+		}
+		return changes, 0, 0
+	}
+	raw := float64(x[0])*f.Std + f.Mean
+	lo, hi = math.Min(f.Bounds[0], raw)-raw, math.Max(f.Bounds[1], raw)-raw
+	lo, hi = math.Max(lo, -math.Min(f.MaxDecrease, f.MaxChange)), math.Min(hi, math.Min(f.MaxIncrease, f.MaxChange))
+	if f.Direction == task.Increase {
+		lo = 0
+	}
+	if f.Direction == task.Decrease {
+		hi = 0
+	}
+	var values []float64
+	step := f.Step
+	switch {
+	case f.Kind == task.Binary:
+		values = []float64{0, 1}
+	case f.Kind == task.Ordinal && len(f.Levels) > 0:
+		values = f.Levels
+	case f.Kind == task.Ordinal && step == 0:
+		step = 1
+	}
+	if values == nil && step == 0 {
+		return nil, lo / f.Std, hi / f.Std
+	}
+	for n := -400; values == nil && n <= 400; n++ {
+		if c := float64(n) * step; n != 0 && c >= lo && c <= hi {
+			changes = append(changes, []float64{c / f.Std})
+		}
+	}
+	for _, v := range values {
+		if c := v - raw; c != 0 && c >= lo && c <= hi {
+			changes = append(changes, []float64{c / f.Std})
+		}
+	}
+	return changes, lo / f.Std, hi / f.Std
+}
+
+// naiveProject is the projection by enumeration, in float64.
+func naiveProject(tk *task.Task, x, delta []float32) []float32 {
+	type part struct {
+		i    int
+		size float64
+	}
+	out := make([]float32, len(x))
+	var parts []part
+	for i := range tk.Features {
+		f := &tk.Features[i]
+		fx, fd := x[f.Offset:f.Offset+f.Width], delta[f.Offset:f.Offset+f.Width]
+		changes, lo, hi := feasibleChanges(f, fx)
+		best := 0
+		score := func(c []float64) float64 { // larger is better
+			if f.Kind != task.OneHot {
+				return -math.Abs(c[0] - math.Max(lo, math.Min(hi, float64(fd[0]))))
+			}
+			to := slices.IndexFunc(c, func(v float64) bool { return v > 0 })
+			if to < 0 {
+				if to = slices.Index(fx, 1); to < 0 {
+					return 0.5
+				}
+			}
+			return math.Max(0, math.Min(1, float64(fx[to])+float64(fd[to])))
+		}
+		var c []float64
+		if changes == nil {
+			c = []float64{math.Max(lo, math.Min(hi, float64(fd[0])))}
+		} else {
+			for k := range changes {
+				s, b := score(changes[k]), score(changes[best])
+				if s > b || s == b && math.Abs(changes[k][0]) < math.Abs(changes[best][0]) && f.Kind != task.OneHot {
+					best = k
+				}
+			}
+			c = changes[best]
+		}
+		size := 0.0
+		for j, v := range c {
+			out[f.Offset+j] = float32(v)
+			size = math.Max(size, math.Abs(v))
+		}
+		parts = append(parts, part{i, size})
+	}
+	slices.SortStableFunc(parts, func(a, b part) int {
+		switch {
+		case a.size > b.size:
+			return -1
+		case a.size < b.size:
+			return 1
+		}
+		return 0
+	})
+	if k := tk.Sparsity.MaxFeatures; k > 0 && k < len(parts) {
+		for _, p := range parts[k:] {
+			f := &tk.Features[p.i]
+			clear(out[f.Offset : f.Offset+f.Width])
+		}
+	}
+	return out
+}
+
+func TestProjectAgreesWithEnumeration(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tk := drawTask(t, true)
+		a, err := Compile(tk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := drawPerson(t, tk)
+		d := drawDelta(t, a.Dim(), true)
+		got := slices.Clone(d)
+		a.Project(x, got)
+		if want := naiveProject(tk, x, d); !slices.Equal(got, want) {
+			t.Fatalf("projection of %v for %v\n got %v\nwant %v", d, x, got, want)
+		}
+	})
+}
+
+// Every action that can be put together from the features' feasible changes passes Check and is its own projection.
+func TestFeasibleActionsStay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tk := drawTask(t, true)
+		a, err := Compile(tk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := drawPerson(t, tk)
+		d := make([]float32, a.Dim())
+		left := a.MaxFeatures()
+		for i := range tk.Features {
+			f := &tk.Features[i]
+			changes, lo, hi := feasibleChanges(f, x[f.Offset:f.Offset+f.Width])
+			if left == 0 || rapid.Bool().Draw(t, "leave") {
+				continue
+			}
+			left--
+			if changes == nil {
+				d[f.Offset] = float32(math.Max(lo, math.Min(hi, float64(rapid.Float32Range(-9, 9).Draw(t, "change")))))
+				continue
+			}
+			for j, v := range rapid.SampledFrom(changes).Draw(t, "change") {
+				d[f.Offset+j] = float32(v)
+			}
+		}
+		if err := a.Check(x, d); err != nil {
+			t.Fatalf("feasible action %v for %v: %v", d, x, err)
+		}
+		p := slices.Clone(d)
+		a.Project(x, p)
+		if !slices.Equal(p, d) {
+			t.Fatalf("feasible action %v becomes %v", d, p)
+		}
+	})
+}
+
+func TestCheckNames(t *testing.T) {
+	age := feature("age", task.Numeric)
+	age.Actionable = false
+	edu := feature("edu", task.Numeric)
+	edu.Step, edu.Direction, edu.Bounds = 1, task.Increase, [2]float64{0, 3}
+	gain := feature("gain", task.Numeric)
+	gain.MaxChange = 2
+	job := oneHot("job", "a", "b", "c")
+	job.Transitions = map[string][]string{"a": {"b"}}
+	grade := feature("grade", task.Ordinal)
+	grade.Levels = []float64{0, 1, 4}
+	a := compile(t, taskOf(2, age, edu, gain, job, grade))
+	x := []float32{30, 1, 0, 1, 0, 0, 1}
+	tests := []struct {
+		name  string
+		delta []float32
+		want  []string
+	}{
+		{"fine", []float32{0, 2, 0, -1, 1, 0, 0}, nil},
+		{"immutable", []float32{1, 0, 0, 0, 0, 0, 0}, []string{`"age"`, "immutable"}},
+		{"too high", []float32{0, 3, 0, 0, 0, 0, 0}, []string{`"edu"`, "bounds"}},
+		{"wrong way", []float32{0, -1, 0, 0, 0, 0, 0}, []string{`"edu"`, "direction"}},
+		{"off the grid", []float32{0, 0.5, 0, 0, 0, 0, 0}, []string{`"edu"`, "step"}},
+		{"too far", []float32{0, 0, 2.5, 0, 0, 0, 0}, []string{`"gain"`, "largest change"}},
+		{"not a number", []float32{0, 0, float32(math.NaN()), 0, 0, 0, 0}, []string{`"gain"`, "finite"}},
+		{"transition", []float32{0, 0, 0, -1, 0, 1, 0}, []string{`"job"`, "transitions"}},
+		{"half a switch", []float32{0, 0, 0, -0.5, 0.5, 0, 0}, []string{`"job"`, "category"}},
+		{"empty group", []float32{0, 0, 0, -1, 0, 0, 0}, []string{`"job"`, "empty"}},
+		{"no such grade", []float32{0, 0, 0, 0, 0, 0, 2}, []string{`"grade"`, "category"}},
+		{"too many", []float32{0, 1, 1, 0, 0, 0, -1}, []string{"sparsity", "3 features"}},
+		{"several", []float32{1, 0.5, 0, 0, 0, 0, 0}, []string{`"age"`, `"edu"`}},
+	}
+	for _, tt := range tests {
+		err := a.Check(x, tt.delta)
+		if tt.want == nil {
+			if err != nil {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+			continue
+		}
+		var v *Violation
+		if !errors.As(err, &v) {
+			t.Errorf("%s: error %v is no Violation", tt.name, err)
+			continue
+		}
+		for _, w := range tt.want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: %q does not name %s", tt.name, err, w)
+			}
+		}
+	}
+	if got := a.Changed(tests[0].delta); !slices.Equal(got, []string{"edu", "job"}) {
+		t.Errorf("changed features %v", got)
+	}
+}
+
+func TestProjectTies(t *testing.T) {
+	a := compile(t, taskOf(0, oneHot("job", "a", "b", "c")))
+	missing := []float32{0, 0, 0}
+	tests := []struct {
+		name           string
+		x, delta, want []float32
+	}{
+		{"stays when another only ties", []float32{1, 0, 0}, []float32{0, 1, 0}, []float32{0, 0, 0}},
+		{"the box makes ties", []float32{1, 0, 0}, []float32{0, 5, 0}, []float32{0, 0, 0}},
+		{"goes when the current one falls", []float32{1, 0, 0}, []float32{-0.25, 5, 0}, []float32{-1, 1, 0}},
+		{"the first of two", []float32{1, 0, 0}, []float32{-0.5, 0.75, 0.75}, []float32{-1, 1, 0}},
+		{"missing stays missing", missing, []float32{0, 0, 0}, missing},
+		{"missing pushed a little", missing, []float32{0, 0.5, 0.1}, missing},
+		{"missing pushed", missing, []float32{0, 0.5, 0.625}, []float32{0, 0, 1}},
+		{"no value is taken away", []float32{0, 1, 0}, []float32{0, -3, 0}, missing},
+	}
+	for _, tt := range tests {
+		got := slices.Clone(tt.delta)
+		a.Project(tt.x, got)
+		want := tt.want
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v becomes %v, want %v", tt.name, tt.delta, got, want)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package recourse
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+)
+
+// SolveOptions are the settings of Solve; the zero value is the default. All budgets are counts, so
+// that results do not depend on the machine.
+type SolveOptions struct {
+	// Margin is the logit margin that an action must reach; 0 = any favourable one.
+	Margin float64
+	// Steps is the number of gradient steps of one climb; 0 = 16.
+	Steps int
+	// Restarts is the number of climbs with randomly perturbed preferences; 0 = 4, negative = none.
+	Restarts int
+	// Rounds is how often the discrete choices are expanded by one more switch; 0 = 3, negative = none.
+	Rounds int
+	// Beam is the number of discrete choices that a round keeps; 0 = 4.
+	Beam int
+	// Seed drives the restarts. A person's random numbers depend on it and the person's row only.
+	Seed uint64
+	// Workers bounds the pieces of people in flight; 0 = GOMAXPROCS. It does not change the result.
+	Workers  int
+	Progress func(done, total int)
+}
+
+const (
+	solveChunk = 256  // people searched together
+	solveBatch = 8192 // most rows of one model call
+)
+
+// Solve finds for every person an action of (nearly) minimal cost that reaches the required margin:
+// the evaluation solver behind delta*_f and delta*_q. Who is already favourable gets no action.
+//
+// The search has three parts, all of them batched over people.
+//
+//  1. Climbs from the factual point: the move with the most margin per cost according to the gradient, numeric or a switch of a one-hot,
+//     ordinal or binary feature; also with numeric moves only, and with randomly perturbed preferences. Single numeric features
+//     are scanned over their whole range. Whoever has no valid action then climbs regardless of cost.
+//  2. Rounds over discrete choices: all single switches of the kept choices are evaluated, those that cost more than the best
+//     action are dropped, the most promising ones by the linearised cost of completing them climb with numeric moves.
+//  3. Refinement of each valid action: needless changes are dropped, switches replaced by cheaper ones, every numeric change
+//     is pulled back to the required margin, and cost is shifted to numeric features that achieve more with it.
+//
+// The search aims 1e-5 (relative to 1+Margin) above the required margin, so that rounding differences between batches do not
+// undo an action. The margin of the result is evaluated once more at the end and decides.
+//
+// References: app:eq:recourse_general; section "Practical recourse solver used in training and evaluation".
+func Solve(ctx context.Context, m Model, a *ActionSet, x []float32, o SolveOptions) ([]Action, error) {
+	n, err := checkArgs(m, a, x)
+	if err != nil {
+		return nil, err
+	}
+	if math.IsNaN(o.Margin) || o.Margin < 0 {
+		return nil, fmt.Errorf("recourse: required margin %g, must be 0 or more", o.Margin)
+	}
+	o.Steps = defaulted(o.Steps, 16)
+	o.Restarts = defaulted(o.Restarts, 4)
+	o.Rounds = defaulted(o.Rounds, 3)
+	o.Beam = max(defaulted(o.Beam, 4), 1)
+	actions := make([]Action, n)
+	err = chunks(ctx, n, solveChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
+		s := &search{ctx: ctx, m: m, a: a, o: o, need: float32(o.Margin + 1e-5*(1+o.Margin))}
+		return s.run(x[lo*a.dim:hi*a.dim], lo, actions[lo:hi])
+	})
+	if err != nil {
+		return nil, err
+	}
+	return actions, nil
+}
+
+func defaulted(v, def int) int {
+	switch {
+	case v == 0:
+		return def
+	case v < 0:
+		return 0
+	}
+	return v
+}
+
+// search is the state of Solve for one piece of people; one goroutine owns it.
+type search struct {
+	ctx    context.Context
+	m      Model
+	a      *ActionSet
+	o      SolveOptions
+	need   float32 // the margin searched for
+	people []*person
+	points []float32
+	slab   slab
+}
+
+// person is one who is refused.
+type person struct {
+	x     []float32
+	row   int // in the caller's x
+	start lane
+	best  []float32 // valid when cost is finite
+	cost  float64
+	seen  map[uint64]bool // discrete choices evaluated so far
+	kept  []*lane         // discrete choices to expand
+}
+
+// lane is one point of a person's search.
+type lane struct {
+	p      *person
+	d      []float32
+	cost   float64
+	margin float32
+	g      []float32 // margin gradient at the point, when it was asked for
+	climb  climb
+}
+
+func (s *search) run(x []float32, first int, actions []Action) error {
+	dim := s.a.dim
+	all := make([]*lane, len(actions))
+	zero := make([]float32, dim)
+	for i := range all {
+		p := &person{x: row(x, i, dim), row: first + i, cost: math.Inf(1)}
+		p.start = lane{p: p, d: zero}
+		all[i] = &p.start
+	}
+	if err := s.eval(all, true); err != nil {
+		return err
+	}
+	for i, l := range all {
+		actions[i] = Action{Status: AlreadyFavourable, Delta: make([]float32, dim), Margin: float64(l.margin)}
+		if !(l.margin > 0) {
+			actions[i].Status = NoneFound
+			l.p.best = make([]float32, dim)
+			s.people = append(s.people, l.p)
+		}
+	}
+	if err := s.improve(); err != nil {
+		return err
+	}
+	var done []*lane
+	for _, p := range s.people {
+		if !math.IsInf(p.cost, 1) {
+			s.a.Project(p.x, p.best) // changes nothing; the guarantee costs less than the doubt
+			done = append(done, &lane{p: p, d: p.best})
+		}
+	}
+	if err := s.eval(done, false); err != nil {
+		return err
+	}
+	for _, l := range done {
+		if act := &actions[l.p.row-first]; valid(l.margin, float32(s.o.Margin)) {
+			act.Status, act.Margin, act.Cost = Found, float64(l.margin), s.a.Cost(l.d)
+			copy(act.Delta, l.d)
+		}
+	}
+	return nil
+}
+
+// improve is the search proper.
+func (s *search) improve() error {
+	if err := s.fromFactual(); err != nil {
+		return err
+	}
+	for range s.o.Rounds {
+		s.slab.reset()
+		more, err := s.expand()
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// fromFactual is the first part: climbs and scans that start at the factual point.
+func (s *search) fromFactual() error {
+	var ls []*lane
+	for _, p := range s.people {
+		ls = append(ls, s.climber(p, nil, false, nil), s.climber(p, nil, true, nil))
+		rng := rand.New(rand.NewPCG(s.o.Seed, uint64(p.row)))
+		for range s.o.Restarts {
+			taste := make([]float64, len(s.a.units))
+			for i := range taste {
+				taste[i] = math.Exp(rng.NormFloat64())
+			}
+			ls = append(ls, s.climber(p, nil, false, taste))
+		}
+	}
+	if err := s.ascend(ls); err != nil {
+		return err
+	}
+	scanned, err := s.scan()
+	if err != nil {
+		return err
+	}
+	if err := s.refine(s.cheapest(append(ls, scanned...), 3, 2)); err != nil {
+		return err
+	}
+	return s.rescue()
+}
+
+// eval sets the margins, and gradients when asked for, of the lanes.
+func (s *search) eval(ls []*lane, grads bool) error {
+	dim := s.a.dim
+	for len(ls) > 0 {
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
+		part := ls[:min(len(ls), solveBatch)]
+		ls = ls[len(part):]
+		if need := len(part) * dim; cap(s.points) < need {
+			s.points = make([]float32, need)
+		}
+		points := s.points[:len(part)*dim]
+		for i, l := range part {
+			Point(points[i*dim:(i+1)*dim], l.p.x, l.d)
+		}
+		var m, g []float32
+		var err error
+		if grads {
+			m, g, err = s.m.MarginGrads(s.ctx, points)
+		} else {
+			m, err = s.m.Margins(s.ctx, points)
+		}
+		if err := call(dim, len(part), m, g, err); err != nil {
+			return err
+		}
+		for i, l := range part {
+			l.margin, l.g = m[i], nil
+			if grads {
+				l.g = row(g, i, dim)
+			}
+		}
+	}
+	return nil
+}
+
+// offer makes valid lanes their people's best action where they are cheaper.
+func (s *search) offer(ls []*lane) {
+	for _, l := range ls {
+		if valid(l.margin, s.need) && l.cost < l.p.cost {
+			l.p.cost = l.cost
+			copy(l.p.best, l.d)
+		}
+	}
+}
+
+// slab hands out rows that live until reset.
+type slab struct {
+	blocks [][]float32
+	block  int
+	used   int
+}
+
+func (b *slab) row(dim int) []float32 {
+	const block = 1 << 16
+	for {
+		if b.block == len(b.blocks) {
+			b.blocks = append(b.blocks, make([]float32, max(block, dim)))
+		}
+		if free := b.blocks[b.block][b.used:]; len(free) >= dim {
+			b.used += dim
+			return free[:dim:dim]
+		}
+		b.block, b.used = b.block+1, 0
+	}
+}
+
+func (b *slab) reset() { b.block, b.used = 0, 0 }

@@ -1,0 +1,301 @@
+package recourse
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cfq/task"
+)
+
+// smallTask has a number of feasible actions that can be enumerated.
+func smallTask(rng *rand.Rand, limit int) *task.Task {
+	edu := feature("edu", task.Numeric)
+	edu.Mean, edu.Std, edu.Step, edu.Bounds, edu.Direction = 3, 2, 1, [2]float64{0, 7}, task.Increase
+	hours := feature("hours", task.Numeric)
+	hours.Mean, hours.Std, hours.Step, hours.MaxChange = 40, 12, 5, 20
+	grade := feature("grade", task.Ordinal)
+	grade.Mean, grade.Std, grade.Levels = 2, 1.5, []float64{0, 1, 2, 5}
+	phone := feature("phone", task.Binary)
+	phone.Shares = []float64{0.3}
+	job := oneHot("job", "a", "b", "c", "d")
+	job.Shares = []float64{0.4, 0.3, 0.2, 0.1}
+	home := oneHot("home", "own", "rent", "free")
+	home.Transitions = map[string][]string{"rent": {"own", "free"}, "free": {"rent"}}
+	sex := oneHot("sex", "f", "m")
+	sex.Actionable = false
+	fs := []task.Feature{edu, job, hours, sex, grade, phone, home}
+	rng.Shuffle(len(fs), func(i, j int) { fs[i], fs[j] = fs[j], fs[i] })
+	return taskOf(limit, fs...)
+}
+
+// randomPeople draws people of the task, some with missing values.
+func randomPeople(rng *rand.Rand, tk *task.Task, n int) []float32 {
+	x := make([]float32, n*tk.Dim())
+	for i := range n {
+		r := row(x, i, tk.Dim())
+		for k := range tk.Features {
+			f := &tk.Features[k]
+			switch f.Kind {
+			case task.OneHot:
+				if v := rng.IntN(f.Width + 1); v < f.Width && (rng.IntN(4) > 0 || f.Width < 4) {
+					r[f.Offset+v] = 1
+				} else {
+					r[f.Offset+pick(rng, f.Shares, f.Width)] = 1
+				}
+			case task.Binary:
+				r[f.Offset] = float32(rng.IntN(2))
+			default:
+				raw := math.Round(f.Mean + f.Std*rng.NormFloat64())
+				if len(f.Levels) > 0 {
+					raw = f.Levels[rng.IntN(len(f.Levels))]
+				}
+				raw = min(max(raw, f.Bounds[0]), f.Bounds[1])
+				r[f.Offset] = float32((raw - f.Mean) / f.Std)
+			}
+		}
+	}
+	return x
+}
+
+func pick(rng *rand.Rand, shares []float64, n int) int {
+	u := rng.Float64()
+	for i, s := range shares {
+		if u -= s; u < 0 {
+			return i
+		}
+	}
+	return rng.IntN(n)
+}
+
+// exact returns the least cost of an action that reaches the margin, by enumeration of all feasible actions; +Inf when there is none.
+func exact(t *testing.T, m Model, tk *task.Task, a *ActionSet, x []float32, need float32) float64 {
+	t.Helper()
+	limit := a.MaxFeatures()
+	var points, deltas []float32
+	d := make([]float32, a.Dim())
+	var walk func(i, changed int)
+	walk = func(i, changed int) {
+		if i == len(tk.Features) {
+			deltas = append(deltas, d...)
+			at := make([]float32, len(d))
+			Point(at, x, d)
+			points = append(points, at...)
+			return
+		}
+		f := &tk.Features[i]
+		changes, _, _ := feasibleChanges(f, x[f.Offset:f.Offset+f.Width])
+		for k, c := range changes {
+			more := min(k, 1) // the first is no change
+			if changed+more > limit {
+				break
+			}
+			for j, v := range c {
+				d[f.Offset+j] = float32(v)
+			}
+			walk(i+1, changed+more)
+		}
+		clear(d[f.Offset : f.Offset+f.Width])
+	}
+	walk(0, 0)
+	margins, err := m.Margins(context.Background(), points)
+	if err != nil {
+		t.Fatal(err)
+	}
+	best := math.Inf(1)
+	for i, v := range margins {
+		if valid(v, need) {
+			best = min(best, a.Cost(row(deltas, i, a.Dim())))
+		}
+	}
+	return best
+}
+
+func TestSolveAgainstEnumeration(t *testing.T) {
+	ctx := context.Background()
+	for _, norm := range []string{"l1", "l2"} {
+		for _, linear := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s linear=%t", norm, linear), func(t *testing.T) {
+				var gap, ratio float64
+				var found, possible, worse int
+				for seed := range uint64(12) {
+					rng := rand.New(rand.NewPCG(seed, 7))
+					tk := smallTask(rng, 2+int(seed%3))
+					tk.Cost.Norm = norm
+					a := compile(t, tk)
+					x := randomPeople(rng, tk, 12)
+					var m Model = newMLP(rng, -1.5, tk.Dim(), 16, 8, 1)
+					if linear {
+						f := &affine{b: -1.5}
+						for range tk.Dim() {
+							f.w = append(f.w, rng.NormFloat64())
+						}
+						m = f
+					}
+					const margin = 0.1
+					acts, err := Solve(ctx, m, a, x, SolveOptions{Margin: margin})
+					if err != nil {
+						t.Fatal(err)
+					}
+					checkActions(t, m, a, x, acts, margin)
+					for i, act := range acts {
+						if act.Status == AlreadyFavourable {
+							continue
+						}
+						best := exact(t, m, tk, a, row(x, i, a.Dim()), margin+1e-5*(1+margin))
+						if !math.IsInf(best, 1) {
+							possible++
+						}
+						if act.Status != Found {
+							if linear && !math.IsInf(best, 1) {
+								t.Errorf("seed %d person %d: none found, but cost %g is possible", seed, i, best)
+							}
+							continue
+						}
+						found++
+						g := act.Cost/best - 1
+						if g < -1e-6 {
+							t.Errorf("seed %d person %d: cost %g below the exact optimum %g", seed, i, act.Cost, best)
+						}
+						if g > 1e-6 {
+							worse++
+						}
+						gap += g
+						ratio = max(ratio, g)
+					}
+				}
+				t.Logf("found %d of %d possible, mean gap %.4f, worst %.3f, not optimal %d", found, possible, gap/float64(found), ratio, worse)
+				if gap/float64(found) > 0.05 {
+					t.Errorf("mean gap to the exact optimum %.3f, want at most 0.05", gap/float64(found))
+				}
+				if float64(found) < 0.97*float64(possible) || possible < 30 {
+					t.Errorf("found %d of %d", found, possible)
+				}
+			})
+		}
+	}
+}
+
+// checkActions holds every action against the action set and its reported margin and cost against the model.
+func checkActions(t *testing.T, m Model, a *ActionSet, x []float32, acts []Action, margin float64) {
+	t.Helper()
+	for i, act := range acts {
+		px := row(x, i, a.Dim())
+		if err := a.Check(px, act.Delta); err != nil {
+			t.Errorf("person %d: %v", i, err)
+		}
+		at := make([]float32, a.Dim())
+		Point(at, px, act.Delta)
+		got, err := m.Margins(context.Background(), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		zero := !slices.ContainsFunc(act.Delta, func(v float32) bool { return v != 0 })
+		switch {
+		case float64(got[0]) != act.Margin:
+			t.Errorf("person %d: margin %g reported, is %g", i, act.Margin, got[0])
+		case act.Cost != a.Cost(act.Delta):
+			t.Errorf("person %d: cost %g reported, is %g", i, act.Cost, a.Cost(act.Delta))
+		case act.Status == Found && (zero || !valid(got[0], float32(margin))):
+			t.Errorf("person %d: found, but margin is %g", i, got[0])
+		case act.Status == AlreadyFavourable && (!zero || got[0] <= 0):
+			t.Errorf("person %d: already favourable, but margin is %g", i, got[0])
+		case act.Status == NoneFound && !zero:
+			t.Errorf("person %d: none found, but the action is not zero", i)
+		}
+	}
+}
+
+func adultTask(t testing.TB) (*task.Task, *ActionSet) {
+	t.Helper()
+	tk, err := task.Load("../tasks/adult.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tk, compile(t, tk)
+}
+
+func TestSolveAdultShape(t *testing.T) {
+	tk, a := adultTask(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	x := randomPeople(rng, tk, 400)
+	m := newMLP(rng, -0.5, tk.Dim(), 16, 8, 1)
+	for _, margin := range []float64{0, 0.25} {
+		want, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: margin, Workers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkActions(t, m, a, x, want, margin)
+		last := 0
+		got, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: margin, Workers: 3, Progress: func(done, total int) {
+			if done <= last || total != 400 {
+				t.Errorf("progress %d of %d after %d", done, total, last)
+			}
+			last = done
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("result depends on workers:\n%s", d)
+		}
+		if last != 400 {
+			t.Errorf("progress ended at %d", last)
+		}
+	}
+}
+
+// Without constraints that bind, the cheapest l1 action against a linear model moves the one feature with the largest |w|/cost by exactly the gap.
+func TestSolveLinearClosedForm(t *testing.T) {
+	a := compile(t, taskOf(0, feature("a", task.Numeric), feature("b", task.Numeric), feature("c", task.Numeric)))
+	m := &affine{w: []float64{0.5, -2, 1}, b: -3}
+	acts, err := Solve(context.Background(), m, a, []float32{0, 0, 0}, SolveOptions{Margin: 0.5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := 3.5 / 2 / 1.001
+	if act := acts[0]; act.Status != Found || math.Abs(act.Cost/want-1) > 1e-3 || act.Delta[0] != 0 || act.Delta[2] != 0 {
+		t.Errorf("got %+v, want cost %g by feature b alone", act, want)
+	}
+}
+
+// With the l2 norm the optimum is proportional to w/weight^2.
+func TestSolveLinearClosedFormL2(t *testing.T) {
+	tk := taskOf(0, feature("a", task.Numeric), feature("b", task.Numeric), feature("c", task.Numeric))
+	tk.Cost = task.Cost{Norm: "l2", Weights: "uniform"}
+	a := compile(t, tk)
+	m := &affine{w: []float64{0.5, -2, 1}, b: -3}
+	acts, err := Solve(context.Background(), m, a, []float32{0, 0, 0}, SolveOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := 3 / math.Sqrt(0.25+4+1)
+	if act := acts[0]; act.Status != Found || act.Cost/want > 1.02 || act.Cost < want {
+		t.Errorf("got %+v, want cost %g", act, want)
+	}
+}
+
+func TestSolveRefusesAndCancels(t *testing.T) {
+	a := compile(t, taskOf(0, feature("a", task.Numeric)))
+	m := &affine{w: []float64{1}, b: -1}
+	ctx := context.Background()
+	if _, err := Solve(ctx, m, a, []float32{0}, SolveOptions{Margin: math.NaN()}); err == nil {
+		t.Error("NaN margin accepted")
+	}
+	if _, err := Solve(ctx, &affine{w: []float64{1, 2}}, a, []float32{0}, SolveOptions{}); err == nil {
+		t.Error("model of another width accepted")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := Solve(ctx, m, a, []float32{0}, SolveOptions{}); err == nil {
+		t.Error("cancelled search returned no error")
+	}
+	if _, err := Teacher(ctx, m, a, []float32{0}, TeacherOptions{}); err == nil {
+		t.Error("cancelled teacher returned no error")
+	}
+}
