@@ -1,0 +1,309 @@
+package quant_test
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cfq/engine"
+	"cfq/engine/enginetest"
+	"cfq/graph"
+	"cfq/onnxio"
+	"cfq/quant"
+)
+
+// builder makes small models with random constants.
+type builder struct {
+	*graph.Builder
+	rng *rand.Rand
+}
+
+func (b *builder) random(name string, dims ...int64) string {
+	n := int64(1)
+	for _, d := range dims {
+		n *= d
+	}
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(b.rng.NormFloat64())
+	}
+	return b.Const(graph.FromFloats(name, v, dims...))
+}
+
+func (b *builder) positive(name string, dims ...int64) string {
+	name = b.random(name, dims...)
+	t := b.G.Init(name)
+	v, _ := t.Floats()
+	for i := range v {
+		v[i] = v[i]*v[i] + 0.1
+	}
+	t.Raw = graph.FromFloats("", v).Raw
+	return name
+}
+
+// constant adds a Constant node in place of an initializer.
+func (b *builder) constant(t *graph.Tensor) string {
+	return b.Op("Constant", nil, graph.TensorAttr("value", t))
+}
+
+func (b *builder) gemm(x string, in, out int64) string {
+	return b.Op("Gemm", []string{x, b.random("w", out, in), b.random("b", out)}, graph.IntAttr("transB", 1))
+}
+
+type form struct {
+	name   string
+	layers int
+	gone   string // operators that must not be left
+	build  func(b *builder) string
+}
+
+// forms are ways in which exporters write dense classifiers; the input is x [N, 6].
+func forms() []form {
+	return []form{
+		{"pytorch", 2, "Flatten Constant", func(b *builder) string {
+			h := b.gemm(b.Op("Flatten", []string{"x"}), 6, 5)
+			return b.gemm(b.Op("Relu", []string{h}), 5, 2)
+		}},
+		{"keras", 2, "MatMul Add Softmax_", func(b *builder) string {
+			h := b.Op("MatMul", []string{"x", b.random("k", 6, 5)})
+			h = b.Op("Tanh", []string{b.Op("Add", []string{h, b.random("c", 5)})})
+			h = b.Op("MatMul", []string{h, b.random("k", 5, 3)})
+			return b.Op("Softmax", []string{b.Op("Add", []string{b.random("c", 1, 3), h})})
+		}},
+		{"no bias, scalar bias, subtraction", 3, "MatMul Add Sub", func(b *builder) string {
+			h := b.Op("Relu", []string{b.Op("MatMul", []string{"x", b.random("k", 6, 5)})})
+			h = b.Op("Relu", []string{b.Op("Add", []string{b.Op("MatMul", []string{h, b.random("k", 5, 4)}), b.random("c")})})
+			return b.Op("Sub", []string{b.random("c", 3), b.Op("MatMul", []string{h, b.random("k", 4, 3)})})
+		}},
+		{"alpha, beta, odd bias shapes", 2, "", func(b *builder) string {
+			h := b.Op("Gemm", []string{"x", b.random("w", 6, 5), b.random("b", 1, 5)}, graph.FloatAttr("alpha", 0.5), graph.FloatAttr("beta", -2))
+			return b.Op("Gemm", []string{b.Op("Relu", []string{h}), b.random("w", 3, 5), b.random("b", 1)}, graph.IntAttr("transB", 1), graph.FloatAttr("beta", 3))
+		}},
+		{"constant nodes, transposed", 2, "Constant Transpose", func(b *builder) string {
+			w := b.G.Init(b.random("w", 6, 5))
+			h := b.Op("Gemm", []string{"x", b.constant(w), b.constant(graph.FromFloats("", []float32{1, 2, 3, 4, 5}, 5))})
+			k := b.Op("Transpose", []string{b.random("w", 3, 5)}, graph.IntsAttr("perm", 1, 0))
+			return b.Op("MatMul", []string{b.Op("Relu", []string{h}), k})
+		}},
+		{"batch normalization", 2, "BatchNormalization", func(b *builder) string {
+			h := b.Op("BatchNormalization", []string{b.gemm("x", 6, 5), b.random("s", 5), b.random("t", 5), b.random("m", 5), b.positive("v", 5)}, graph.FloatAttr("epsilon", 1e-3))
+			h = b.Op("BatchNormalization", []string{b.Op("Relu", []string{h}), b.random("s", 5), b.random("t", 5), b.random("m", 5), b.positive("v", 5)})
+			return b.gemm(h, 5, 2)
+		}},
+		{"affine chains", 2, "Mul Div Add Sub", func(b *builder) string {
+			h := b.Op("Mul", []string{b.gemm("x", 6, 5), b.random("c", 5)})
+			h = b.Op("Sub", []string{b.Op("Div", []string{h, b.positive("c", 1, 5)}), b.random("c")})
+			h = b.Op("Mul", []string{b.Op("Relu", []string{h}), b.random("c", 5)})
+			return b.gemm(b.Op("Add", []string{h, b.random("c", 1, 1)}), 5, 2)
+		}},
+		{"input scaling stays", 1, "", func(b *builder) string {
+			h := b.Op("Div", []string{b.Op("Sub", []string{"x", b.random("c", 6)}), b.positive("c", 6)})
+			return b.gemm(h, 6, 2)
+		}},
+		{"dropout, identity, reshape", 2, "Dropout Identity Reshape", func(b *builder) string {
+			no := b.Const(&graph.Tensor{Name: "no", DType: graph.Bool, Raw: []byte{0}})
+			x := b.Op("Reshape", []string{"x", b.Const(graph.FromInts("shape", []int64{-1, 6}, 2))})
+			h := b.Op("Dropout", []string{b.Op("Relu", []string{b.gemm(x, 6, 5)}), b.Const(graph.FromFloats("r", []float32{0.5})), no})
+			h = b.gemm(b.Op("Identity", []string{h}), 5, 2)
+			return b.Op("Identity", []string{h})
+		}},
+		{"transA", 1, "", func(b *builder) string {
+			h := b.Op("Transpose", []string{"x"}, graph.IntsAttr("perm", 1, 0))
+			return b.Op("Gemm", []string{h, b.random("w", 6, 2)}, graph.IntAttr("transA", 1))
+		}},
+		{"broadcast is no affine", 2, "", func(b *builder) string {
+			// The product has 5 columns, its input 1: it cannot move into the layer behind.
+			h := b.Op("Mul", []string{b.Op("Relu", []string{b.gemm("x", 6, 1)}), b.random("c", 1, 5)})
+			return b.gemm(h, 5, 2)
+		}},
+		{"shared weights", 3, "", func(b *builder) string {
+			w := b.random("w", 6, 6)
+			h := b.Op("MatMul", []string{"x", w})
+			h = b.Op("Add", []string{b.Op("MatMul", []string{b.Op("Relu", []string{h}), w}), b.random("c", 6)})
+			return b.gemm(h, 6, 2)
+		}},
+		{"two readers", 3, "", func(b *builder) string {
+			h := b.Op("Relu", []string{b.gemm("x", 6, 5)})
+			s := b.Op("Mul", []string{h, b.random("c", 5)})
+			return b.Op("Concat", []string{b.gemm(s, 5, 2), b.gemm(s, 5, 3), h}, graph.IntAttr("axis", 1))
+		}},
+		{"not dense", 0, "", func(b *builder) string {
+			return b.Op("MatMul", []string{"x", b.Op("Transpose", []string{"x"})})
+		}},
+	}
+}
+
+func model(f form) *graph.Model {
+	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "g"}}
+	m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 6}}}}
+	b := &builder{graph.NewBuilder(m.Graph, ""), rand.New(rand.NewPCG(9, 9))}
+	m.Graph.Outputs = []graph.Value{{Name: f.build(b), DType: graph.Float}}
+	return m
+}
+
+// TestCanonical checks in ONNX Runtime that the canonical form computes the
+// same function, finds its layers, and is a fixed point.
+func TestCanonical(t *testing.T) {
+	eng := enginetest.Need(t)
+	for _, f := range forms() {
+		t.Run(f.name, func(t *testing.T) {
+			m := model(f)
+			before, err := onnxio.Marshal(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := quant.Canonical(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if after, _ := onnxio.Marshal(m); string(after) != string(before) {
+				t.Error("the given model has changed")
+			}
+			same(t, eng, m, c, 7, 6)
+			layers, err := quant.FindLayers(c)
+			if err != nil || len(layers) != f.layers {
+				t.Errorf("%d layers, want %d (%v)", len(layers), f.layers, err)
+			}
+			for _, n := range c.Graph.Nodes {
+				if strings.Contains(" "+f.gone+" ", " "+n.Op+" ") {
+					t.Errorf("%s is left", n.Label())
+				}
+			}
+			again, err := quant.Canonical(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, _ := onnxio.Marshal(c)
+			b, _ := onnxio.Marshal(again)
+			if string(a) != string(b) {
+				t.Error("the canonical form of the canonical form differs")
+			}
+		})
+	}
+}
+
+// same runs both models on random rows.
+func same(t *testing.T, eng engine.Options, a, b *graph.Model, rows, dim int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(3, 4))
+	v := make([]float32, rows*dim)
+	for i := range v {
+		v[i] = float32(rng.NormFloat64())
+	}
+	x := graph.FromFloats(a.Graph.DataInputs()[0].Name, v, int64(rows), int64(dim))
+	want, got := run(t, a, eng, x), run(t, b, eng, x)
+	if len(want) != len(got) {
+		t.Fatalf("%d outputs, %d before", len(got), len(want))
+	}
+	for i := range want {
+		if want[i].Name != got[i].Name || len(want[i].Raw) != len(got[i].Raw) {
+			t.Fatalf("output %d is %q, %q before", i, got[i].Name, want[i].Name)
+		}
+		if !want[i].DType.IsFloat() {
+			continue
+		}
+		p, _ := want[i].Doubles()
+		q, _ := got[i].Doubles()
+		for k := range p {
+			if !(math.Abs(p[k]-q[k]) <= 1e-4*(1+math.Abs(p[k]))) {
+				t.Fatalf("output %q[%d] is %v, %v before", want[i].Name, k, q[k], p[k])
+			}
+		}
+	}
+}
+
+func run(t *testing.T, m *graph.Model, eng engine.Options, x *graph.Tensor) []*graph.Tensor {
+	t.Helper()
+	s, err := engine.Open(m, eng)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // nothing to be done
+	out, err := s.Run(context.Background(), []*graph.Tensor{x})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestCanonicalInputs checks that weights listed as inputs stop being inputs,
+// that other defaults stay, and that a weight that is an output stays in float.
+func TestCanonicalInputs(t *testing.T) {
+	m := model(form{build: func(b *builder) string {
+		h := b.Op("Gemm", []string{"x", b.random("w", 6, 5), b.random("b", 5)})
+		h = b.Op("Pow", []string{b.Op("Relu", []string{h}), b.random("p")})
+		return b.Op("Gemm", []string{h, b.random("v", 2, 5), b.random("c", 2)}, graph.IntAttr("transB", 1))
+	}})
+	for _, i := range m.Graph.Inits {
+		m.Graph.Inputs = append(m.Graph.Inputs, graph.Value{Name: i.Name, DType: graph.Float})
+	}
+	m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: "v", DType: graph.Float})
+	c, err := quant.Canonical(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, v := range c.Graph.Inputs {
+		names = append(names, v.Name)
+	}
+	if got := strings.Join(names, " "); got != "x p" {
+		t.Errorf("the inputs are %s", got)
+	}
+	layers, err := quant.FindLayers(c)
+	if err != nil || len(layers) != 2 {
+		t.Fatal(layers, err)
+	}
+	if layers[0].Fixed != "" || !strings.Contains(layers[1].Fixed, "output") {
+		t.Errorf("fixed: %q, %q", layers[0].Fixed, layers[1].Fixed)
+	}
+}
+
+func TestCanonicalRefuses(t *testing.T) {
+	m := model(forms()[0])
+	m.SetOpset("", 17)
+	if _, err := quant.Canonical(m); err == nil {
+		t.Error("opset 17 is accepted")
+	}
+	m = model(forms()[0])
+	m.Graph.Nodes = append(m.Graph.Nodes, &graph.Node{Name: "if", Op: "If", Attrs: []graph.Attr{{Name: "then_branch", Kind: graph.AttrGraph}}})
+	if _, err := quant.Canonical(m); err == nil || !strings.Contains(err.Error(), `"if"`) {
+		t.Errorf("a subgraph is not refused by name: %v", err)
+	}
+}
+
+// TestCanonicalRealModels does the same with the real classifiers.
+func TestCanonicalRealModels(t *testing.T) {
+	eng := enginetest.Need(t)
+	root := os.Getenv("CFQ_SHARED")
+	if root == "" {
+		root = filepath.Join("..", "..", "shared")
+	}
+	files, _ := filepath.Glob(filepath.Join(root, "models", "*", "*-s0.onnx"))
+	if len(files) == 0 {
+		t.Skip("the real models are not here; set CFQ_SHARED")
+	}
+	want := map[string]int{"logreg": 1, "mlp2": 3, "mlp2bn": 3, "mlp2sigmoid": 3, "mlp4": 5}
+	for _, path := range files {
+		m, err := onnxio.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := onnxio.Upgrade(m, 21); err != nil {
+			t.Fatal(err)
+		}
+		c, err := quant.Canonical(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		layers, err := quant.FindLayers(c)
+		kind, _, _ := strings.Cut(filepath.Base(path), "-")
+		if err != nil || len(layers) != want[kind] {
+			t.Errorf("%s: %d layers, want %d (%v)", path, len(layers), want[kind], err)
+		}
+		same(t, eng, m, c, 50, layers[0].In)
+	}
+}

@@ -1,0 +1,165 @@
+package quant_test
+
+import (
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cfq/graph"
+	"cfq/quant"
+)
+
+func TestFormats(t *testing.T) {
+	for _, f := range quant.Formats() {
+		if f.QMin != -1<<(f.Bits-1) || f.QMax != 1<<(f.Bits-1)-1 {
+			t.Errorf("%d bits: range %d..%d", f.Bits, f.QMin, f.QMax)
+		}
+	}
+	if f, err := quant.FormatOf(8, true); err != nil || f.QMin != -64 || f.QMax != 64 {
+		t.Errorf("reduced 8 bits: %+v, %v", f, err)
+	}
+	for _, bits := range []int{-1, 0, 1, 5, 16} {
+		if _, err := quant.FormatOf(bits, false); err == nil {
+			t.Errorf("%d bits are accepted", bits)
+		}
+	}
+}
+
+func anyFormat(t *rapid.T) quant.Format {
+	f, err := quant.FormatOf(rapid.SampledFrom([]int{2, 3, 4, 8}).Draw(t, "bits"), rapid.Bool().Draw(t, "reduced"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestQuantizeIsNearest: |x - dq(q(x))| <= scale/2 within the range, saturation
+// beyond it, and codes are fixed points.
+func TestQuantizeIsNearest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := anyFormat(t)
+		scale := rapid.Float32Range(1e-6, 1e6).Draw(t, "scale")
+		x := rapid.Float32Range(2*float32(f.QMin), 2*float32(f.QMax)+2).Draw(t, "x/scale") * scale
+		q := f.Quantize(x, scale)
+		back := float64(quant.Dequantize(q, scale))
+		lo, hi := float64(f.QMin)*float64(scale), float64(f.QMax)*float64(scale)
+		want := math.Abs(math.Min(math.Max(float64(x), lo), hi) - float64(x))
+		if want == 0 {
+			want = float64(scale) / 2
+		}
+		if d := math.Abs(back - float64(x)); d > want*(1+1e-5) {
+			t.Fatalf("%v becomes %v with scale %v, %d bits", x, back, scale, f.Bits)
+		}
+		if int(q) < f.QMin || int(q) > f.QMax {
+			t.Fatalf("code %d is outside %d..%d", q, f.QMin, f.QMax)
+		}
+		if again := f.Quantize(quant.Dequantize(q, scale), scale); again != q {
+			t.Fatalf("code %d becomes %d", q, again)
+		}
+	})
+}
+
+func TestQuantizeHalves(t *testing.T) {
+	f, _ := quant.FormatOf(4, false)
+	for x, want := range map[float32]int8{0.5: 0, 1.5: 2, 2.5: 2, -0.5: 0, -1.5: -2, -2.5: -2, 7.5: 7, 100: 7, -8.5: -8, -100: -8} {
+		if got := f.Quantize(x, 1); got != want {
+			t.Errorf("%v becomes %d, want %d", x, got, want)
+		}
+	}
+	if got := f.Quantize(float32(math.NaN()), 1); got != 0 {
+		t.Errorf("NaN becomes %d", got)
+	}
+}
+
+// TestFitScale: no value is clipped, and a scale 1 % smaller clips one.
+func TestFitScale(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := anyFormat(t)
+		w := rapid.SliceOfN(rapid.Float32Range(-1e3, 1e3), 1, 20).Draw(t, "w")
+		s := f.FitScale(w)
+		over := func(s float32) (n int) {
+			for _, x := range w {
+				v := float64(x) / float64(s)
+				if v > float64(f.QMax)*1.000001 || v < float64(f.QMin)*1.000001 {
+					n++
+				}
+			}
+			return n
+		}
+		if over(s) > 0 {
+			t.Fatalf("scale %v clips %v", s, w)
+		}
+		if s != 1 && over(s*0.99) == 0 {
+			t.Fatalf("scale %v of %v is not the smallest", s, w)
+		}
+	})
+}
+
+// TestFitAct: zero is exact, and what lies in the range is within a step.
+func TestFitAct(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := rapid.Float32Range(-100, 100).Draw(t, "a")
+		b := rapid.Float32Range(-100, 100).Draw(t, "b")
+		lo, hi := min(a, b), max(a, b)
+		act := quant.FitAct(rapid.IntRange(2, 8).Draw(t, "bits"), lo, hi)
+		if err := act.Check(); err != nil {
+			t.Fatal(err)
+		}
+		if act.Apply(0) != 0 {
+			t.Fatalf("%+v: zero becomes %v", act, act.Apply(0))
+		}
+		if lo >= 0 && act.Zero != 0 {
+			t.Fatalf("%+v: zero point of an unsigned range", act)
+		}
+		x := lo + (hi-lo)*rapid.Float32Range(0, 1).Draw(t, "x")
+		if d := math.Abs(float64(act.Apply(x) - x)); d > float64(act.Scale)*1.001 {
+			t.Fatalf("%+v: %v becomes %v", act, x, act.Apply(x))
+		}
+	})
+}
+
+// TestBiasWidens: a bias that does not fit its units makes the scale grow, and
+// weights and bias still stand for what they did, within the coarser step.
+func TestBiasWidens(t *testing.T) {
+	info := quant.LayerInfo{Node: "fc", In: 2, Out: 3, W: []float32{1e-12, -2e-12, 0.5, -0.25, 1, 1}, B: []float32{3, 0.1, 1e4}}
+	for _, l := range []quant.Layer{
+		{Node: "fc", Bits: 4, Scales: []float32{1e-12, 0.1, 0.2}},
+		{Node: "fc", Bits: 4, Scales: []float32{1e-12, 0.1, 0.2}, Codes: []int8{1, -2, 5, -2, 5, 5}},
+		{Node: "fc", Bits: 8, Scales: []float32{1e-12}},
+	} {
+		e, err := l.Encode(info, 0.01)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(e.Widened) == 0 || e.Widened[0] != 0 {
+			t.Errorf("widened outputs: %v", e.Widened)
+		}
+		for o, b := range e.Biases() {
+			unit := float64(e.InScale * e.Scale(o))
+			if d := math.Abs(float64(b - info.B[o])); d > unit+1e-6*math.Abs(float64(info.B[o])) {
+				t.Errorf("bias %v becomes %v", info.B[o], b)
+			}
+			if math.Abs(float64(e.Bias[o])) > 1<<30 {
+				t.Errorf("bias code %d", e.Bias[o])
+			}
+		}
+		for i, w := range e.Weights() {
+			s := float64(e.Scale(i / 2))
+			if f := e.Format; math.Abs(float64(info.W[i])) < s*float64(f.QMax) && math.Abs(float64(w-info.W[i])) > s/2*1.001 {
+				t.Errorf("weight %v becomes %v at scale %v", info.W[i], w, s)
+			}
+		}
+	}
+	l := quant.Layer{Node: "fc", Bits: 8, Scales: []float32{1}}
+	if _, err := l.Encode(quant.LayerInfo{In: 40000, Out: 1, W: make([]float32, 40000), B: []float32{0}}, 1); err == nil {
+		t.Error("sums that overflow 32 bits are accepted")
+	}
+}
+
+func TestFindLayersOfNothing(t *testing.T) {
+	m := &graph.Model{Graph: &graph.Graph{}}
+	if l, err := quant.FindLayers(m); err != nil || len(l) != 0 {
+		t.Error(l, err)
+	}
+}

@@ -1,0 +1,295 @@
+package quant
+
+import (
+	"math"
+
+	"cfq/graph"
+)
+
+// gemms brings every Gemm, and every MatMul of a rank-2 value, with constant
+// float weights into the canonical form. Others are left alone.
+func (r *rewriter) gemms() {
+	for _, n := range append([]*graph.Node(nil), r.g.Nodes...) {
+		switch {
+		case isOp(n, "MatMul"):
+			if _, ok := r.width(n.Input(0), 0); !ok {
+				continue
+			}
+		case !isOp(n, "Gemm"):
+			continue
+		}
+		w := r.constant(n.Input(1))
+		if w == nil || len(w.Dims) != 2 || w.Len() == 0 {
+			continue
+		}
+		r.gemm(n, w)
+	}
+	r.index()
+}
+
+func (r *rewriter) gemm(n *graph.Node, w *graph.Tensor) {
+	alpha, beta := n.Float("alpha", 1), n.Float("beta", 1)
+	wv, err := w.Floats()
+	if err != nil {
+		return
+	}
+	rows, cols := w.Dims[0], w.Dims[1]
+	changed := false
+	if n.Int("transB", 0) == 0 {
+		wv, rows, cols, changed = transpose(wv, int(rows), int(cols)), cols, rows, true
+	}
+	var bias []float32
+	if c := n.Input(2); c != "" {
+		t := r.constant(c)
+		if t == nil || !channels(t, int(rows)) {
+			return // a bias per example: not a dense layer
+		}
+		v, err := t.Floats()
+		if err != nil {
+			return
+		}
+		if len(t.Dims) != 1 || len(v) != int(rows) || beta != 1 {
+			bias = make([]float32, rows)
+			for i := range bias {
+				bias[i] = v[i%len(v)] * beta
+			}
+		}
+	}
+	if alpha != 1 {
+		changed = true
+		for i, x := range wv {
+			wv[i] = x * alpha
+		}
+	}
+	if changed {
+		r.retired[n.Input(1)] = true
+		n.Inputs[1] = r.add("w", wv, rows, cols)
+	}
+	if bias != nil {
+		r.retired[n.Input(2)] = true
+		n.Inputs[2] = r.add("b", bias, rows)
+	}
+	if n.Int("transA", 0) != 0 {
+		r.before(n, &graph.Node{
+			Op: "Transpose", Inputs: []string{n.Inputs[0]}, Outputs: []string{r.names.Name("t")},
+			Attrs: []graph.Attr{graph.IntsAttr("perm", 1, 0)},
+		})
+	}
+	n.Op, n.Attrs = "Gemm", []graph.Attr{graph.IntAttr("transB", 1)}
+}
+
+// before puts k in front of n, on n's first input.
+func (r *rewriter) before(n, k *graph.Node) {
+	n.Inputs[0] = k.Outputs[0]
+	for i, x := range r.g.Nodes {
+		if x == n {
+			r.g.Nodes = append(r.g.Nodes[:i:i], append([]*graph.Node{k}, r.g.Nodes[i:]...)...)
+			return
+		}
+	}
+}
+
+// layer returns the weights and bias of n if it is a canonical Gemm (bias all
+// zero when it has none).
+func (r *rewriter) layer(n *graph.Node) (w *graph.Tensor, wv, bv []float64) {
+	if n == nil || !isOp(n, "Gemm") || !plainGemm(n) {
+		return nil, nil, nil
+	}
+	if w = r.constant(n.Input(1)); w == nil || len(w.Dims) != 2 {
+		return nil, nil, nil
+	}
+	var err error
+	if wv, err = w.Doubles(); err != nil {
+		return nil, nil, nil
+	}
+	bv = make([]float64, w.Dims[0])
+	if c := n.Input(2); c != "" {
+		t := r.constant(c)
+		if t == nil || len(t.Dims) != 1 || t.Dims[0] != w.Dims[0] {
+			return nil, nil, nil
+		}
+		if bv, err = t.Doubles(); err != nil {
+			return nil, nil, nil
+		}
+	}
+	return w, wv, bv
+}
+
+// setLayer gives n new weights and biases, computed in float64, with w's shape.
+func (r *rewriter) setLayer(n *graph.Node, w *graph.Tensor, wv, bv []float64) {
+	r.retired[n.Input(1)], r.retired[n.Input(2)] = true, true
+	n.Inputs = []string{n.Inputs[0], r.add("w", singles(wv), w.Dims...), r.add("b", singles(bv), w.Dims[0])}
+}
+
+func singles(v []float64) []float32 {
+	out := make([]float32, len(v))
+	for i, x := range v {
+		out[i] = float32(x)
+	}
+	return out
+}
+
+// affines folds operators s*x+t, with s and t constant per channel, into the
+// layer in front of them or, where that is not possible, into those behind.
+func (r *rewriter) affines() {
+	for again := true; again; {
+		again = false
+		for _, n := range r.g.Nodes {
+			if r.foldBack(n) || r.foldForward(n) {
+				r.index()
+				again = true
+				break
+			}
+		}
+	}
+}
+
+// foldBack folds n into the layer that it reads.
+func (r *rewriter) foldBack(n *graph.Node) bool {
+	for i, x := range n.Inputs {
+		g := r.producers[x]
+		if g == nil || len(r.consumers[x]) != 1 || r.outputs[x] {
+			continue
+		}
+		w, wv, bv := r.layer(g)
+		if w == nil {
+			continue
+		}
+		s, t := r.affine(n, i, len(bv))
+		if s == nil {
+			continue
+		}
+		in := int(w.Dims[1])
+		for o := range bv {
+			for k := o * in; k < (o+1)*in; k++ {
+				wv[k] *= s[o]
+			}
+			bv[o] = bv[o]*s[o] + t[o]
+		}
+		r.setLayer(g, w, wv, bv)
+		r.drop(n, i)
+		g.Outputs[0] = n.Outputs[0]
+		return true
+	}
+	return false
+}
+
+// foldForward folds n, when it is not on the model's input, into the layers
+// that read it.
+func (r *rewriter) foldForward(n *graph.Node) bool {
+	if len(n.Outputs) == 0 || r.outputs[n.Outputs[0]] || len(r.consumers[n.Outputs[0]]) == 0 {
+		return false
+	}
+	y := n.Outputs[0]
+	for i, x := range n.Inputs {
+		if r.producers[x] == nil {
+			continue
+		}
+		width, wide := r.width(x, 0) // a narrower x would be broadcast
+		var s, t []float64
+		for _, g := range r.consumers[y] {
+			w, _, _ := r.layer(g)
+			if w == nil || !wide || width != w.Dims[1] || g.Input(0) != y || g.Input(1) == y || g.Input(2) == y {
+				s = nil
+				break
+			}
+			if s, t = r.affine(n, i, int(w.Dims[1])); s == nil {
+				break
+			}
+		}
+		if s == nil {
+			continue
+		}
+		for _, g := range r.consumers[y] {
+			w, wv, bv := r.layer(g)
+			for k := range wv {
+				bv[k/len(s)] += wv[k] * t[k%len(s)]
+				wv[k] *= s[k%len(s)]
+			}
+			r.setLayer(g, w, wv, bv)
+			g.Inputs[0] = x
+		}
+		r.drop(n, i)
+		return true
+	}
+	return false
+}
+
+// drop removes n; its constants go with it when nothing else uses them.
+func (r *rewriter) drop(n *graph.Node, data int) {
+	for i, c := range n.Inputs {
+		if i != data {
+			r.retired[c] = true
+		}
+	}
+	r.remove(n)
+}
+
+// affine returns s and t of length width when n computes s*x+t of its i-th
+// input x [N, width], nil otherwise.
+func (r *rewriter) affine(n *graph.Node, i, width int) (s, t []float64) {
+	if n.Domain != "" && n.Domain != "ai.onnx" {
+		return nil, nil
+	}
+	switch n.Op {
+	case "BatchNormalization":
+		if i != 0 || n.Int("training_mode", 0) != 0 || len(n.Outputs) != 1 {
+			return nil, nil
+		}
+		var p [4][]float64 // scale, bias, mean, variance
+		for k := range p {
+			if p[k] = r.perChannel(n.Input(k+1), width); p[k] == nil {
+				return nil, nil
+			}
+		}
+		s, t = p[0], p[1]
+		for c := range s {
+			s[c] /= math.Sqrt(p[3][c] + float64(n.Float("epsilon", 1e-5)))
+			t[c] -= p[2][c] * s[c]
+		}
+	case "Add", "Sub", "Mul", "Div":
+		c := r.perChannel(n.Input(1-i), width)
+		if c == nil || (n.Op == "Div" && i == 1) {
+			return nil, nil
+		}
+		s, t = make([]float64, width), make([]float64, width)
+		for k, v := range c {
+			switch {
+			case n.Op == "Add":
+				s[k], t[k] = 1, v
+			case n.Op == "Sub" && i == 0:
+				s[k], t[k] = 1, -v
+			case n.Op == "Sub":
+				s[k], t[k] = -1, v
+			case n.Op == "Mul":
+				s[k] = v
+			default:
+				s[k] = 1 / v
+			}
+		}
+	}
+	for k := range s {
+		if math.IsInf(s[k]-s[k], 0) || s[k]-s[k] != 0 || t[k]-t[k] != 0 {
+			return nil, nil
+		}
+	}
+	return s, t
+}
+
+// perChannel returns a constant spread over width channels, nil when it is no
+// float constant or has another size.
+func (r *rewriter) perChannel(name string, width int) []float64 {
+	c := r.constant(name)
+	if c == nil || !channels(c, width) {
+		return nil
+	}
+	v, err := c.Doubles()
+	if err != nil {
+		return nil
+	}
+	out := make([]float64, width)
+	for k := range out {
+		out[k] = v[k%len(v)]
+	}
+	return out
+}

@@ -1,0 +1,191 @@
+package qdq
+
+import (
+	"fmt"
+
+	"cfq/graph"
+)
+
+// Rule is one thing that ONNX Runtime does badly with quantized graphs, and
+// that can be seen in the graph.
+type Rule struct {
+	Name string
+	Doc  string // what happens where the rule is broken
+	// Advice marks rules that a good model may break.
+	Advice bool
+	check  func(*view) []Finding
+}
+
+// Finding is one place where a rule is broken.
+type Finding struct {
+	Rule    string
+	Node    string // label of the node or name of the tensor
+	Message string
+	Advice  bool
+}
+
+// String returns the finding as one line.
+func (f Finding) String() string { return fmt.Sprintf("%s: %s (%s)", f.Node, f.Message, f.Rule) }
+
+// Lint holds a quantized model, written by this package or another, against the
+// rules and returns where it breaks them, in the order of the table.
+func Lint(m *graph.Model) []Finding {
+	v := newView(m)
+	var out []Finding
+	for _, r := range Rules() {
+		for _, f := range r.check(v) {
+			f.Rule, f.Advice = r.Name, r.Advice
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// view is a model with what the rules ask of it.
+type view struct {
+	m         *graph.Model
+	inits     map[string]*graph.Tensor
+	producers map[string]*graph.Node
+	consumers map[string][]*graph.Node
+	outputs   map[string]bool
+	dense     []dense
+}
+
+// dense is a Gemm, MatMul or Conv and the DequantizeLinear nodes at its inputs,
+// nil where there is none.
+type dense struct {
+	node               *graph.Node
+	data, weight, bias *graph.Node
+}
+
+func newView(m *graph.Model) *view {
+	v := &view{
+		m: m, inits: map[string]*graph.Tensor{}, producers: m.Graph.Producers(),
+		consumers: m.Graph.Consumers(), outputs: map[string]bool{},
+	}
+	for _, t := range m.Graph.Inits {
+		v.inits[t.Name] = t
+	}
+	for _, o := range m.Graph.Outputs {
+		v.outputs[o.Name] = true
+	}
+	dq := func(name string, constant bool) *graph.Node {
+		n := v.producers[name]
+		if n != nil && standard(n, "DequantizeLinear") && v.constant(n.Input(0), 0) == constant {
+			return n
+		}
+		return nil
+	}
+	for _, n := range m.Graph.Nodes {
+		if !standard(n, "Gemm") && !standard(n, "MatMul") && !standard(n, "Conv") {
+			continue
+		}
+		d := dense{node: n, data: dq(n.Input(0), false), weight: dq(n.Input(1), true), bias: dq(n.Input(2), true)}
+		if t := v.producers[n.Input(1)]; t != nil && d.weight == nil && standard(t, "Transpose") {
+			d.weight = dq(t.Input(0), true)
+		}
+		v.dense = append(v.dense, d)
+	}
+	return v
+}
+
+func standard(n *graph.Node, op string) bool {
+	return n.Op == op && (n.Domain == "" || n.Domain == "ai.onnx")
+}
+
+// constant reports whether the value called name depends on initializers only.
+func (v *view) constant(name string, depth int) bool {
+	if v.inits[name] != nil {
+		return true
+	}
+	n := v.producers[name]
+	if n == nil || depth > 64 {
+		return false
+	}
+	for _, in := range n.Inputs {
+		if in != "" && !v.constant(in, depth+1) {
+			return false
+		}
+	}
+	return true
+}
+
+// floats returns the value called name if it is a constant or the product of
+// two constants, computed in float32.
+func (v *view) floats(name string) []float32 {
+	if t := v.inits[name]; t != nil {
+		f, err := t.Floats()
+		if err != nil || t.DType != graph.Float {
+			return nil
+		}
+		return f
+	}
+	n := v.producers[name]
+	if n == nil || !standard(n, "Mul") || v.inits[n.Input(0)] == nil || v.inits[n.Input(1)] == nil {
+		return nil
+	}
+	return product(v.floats(n.Input(0)), v.floats(n.Input(1)))
+}
+
+// product multiplies two vectors of which one may have length 1; nil when they do not fit.
+func product(a, b []float32) []float32 {
+	if len(a) < len(b) {
+		a, b = b, a
+	}
+	if len(b) == 0 || (len(b) != 1 && len(b) != len(a)) {
+		return nil
+	}
+	out := make([]float32, len(a))
+	for i := range a {
+		out[i] = a[i] * b[i%len(b)]
+	}
+	return out
+}
+
+// dtype returns the element type of a constant in front of a DequantizeLinear.
+func (v *view) dtype(name string) graph.DType {
+	if t := v.inits[name]; t != nil {
+		return t.DType
+	}
+	n := v.producers[name]
+	switch {
+	case n == nil:
+		return graph.Undefined
+	case standard(n, "Cast"):
+		return graph.DType(n.Int("to", 0))
+	case n.Domain == functionDomain && n.Op == functionName:
+		return graph.Int8
+	case len(n.Inputs) > 0:
+		return v.dtype(n.Inputs[0])
+	}
+	return graph.Undefined
+}
+
+// each collects the findings of check over the dense layers.
+func (v *view) each(check func(dense) string) []Finding {
+	var out []Finding
+	for _, d := range v.dense {
+		if msg := check(d); msg != "" {
+			out = append(out, Finding{Node: d.node.Label(), Message: msg})
+		}
+	}
+	return out
+}
+
+// quantized returns the QuantizeLinear nodes that read name, directly or behind a Relu or Clip.
+func (v *view) quantized(name string) []*graph.Node {
+	var out []*graph.Node
+	for _, n := range v.consumers[name] {
+		switch {
+		case standard(n, "QuantizeLinear"):
+			out = append(out, n)
+		case standard(n, "Relu") || standard(n, "Clip"):
+			for _, q := range v.consumers[n.Outputs[0]] {
+				if standard(q, "QuantizeLinear") {
+					out = append(out, q)
+				}
+			}
+		}
+	}
+	return out
+}

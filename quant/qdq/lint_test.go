@@ -1,0 +1,204 @@
+package qdq_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"cfq/engine"
+	"cfq/engine/enginetest"
+	"cfq/graph"
+	"cfq/quant/qdq"
+)
+
+// broken is a change that breaks one rule.
+type broken struct {
+	rule   string
+	change func(t *testing.T, m *graph.Model)
+}
+
+func init8(name string, t graph.DType, raw []byte, dims ...int64) *graph.Tensor {
+	return &graph.Tensor{Name: name, DType: t, Raw: raw, Dims: dims}
+}
+
+// side returns the DequantizeLinear node at input i of the layer called name.
+func side(t *testing.T, m *graph.Model, name string, i int) *graph.Node {
+	t.Helper()
+	n := m.Graph.Producers()[node(t, m, name).Inputs[i]]
+	if n == nil || n.Op != "DequantizeLinear" {
+		t.Fatalf("input %d of %s is not dequantized", i, name)
+	}
+	return n
+}
+
+// quantizer returns the QuantizeLinear node in front of the layer called name.
+func quantizer(t *testing.T, m *graph.Model, name string) *graph.Node {
+	t.Helper()
+	return m.Graph.Producers()[side(t, m, name, 0).Inputs[0]]
+}
+
+func breaks() []broken {
+	add := func(m *graph.Model, t *graph.Tensor) string {
+		m.Graph.Inits = append(m.Graph.Inits, t)
+		return t.Name
+	}
+	// bare feeds a layer with the float value in front of its quantizer.
+	bare := func(t *testing.T, m *graph.Model, layer string) *graph.Node {
+		n := node(t, m, layer)
+		n.Inputs[0] = quantizer(t, m, layer).Inputs[0]
+		return n
+	}
+	return []broken{
+		{"weight-type", func(t *testing.T, m *graph.Model) {
+			side(t, m, "layer1", 1).Inputs[0] = add(m, init8("u", graph.Uint8, make([]byte, 15), 3, 5))
+		}},
+		{"weight-zero-point", func(t *testing.T, m *graph.Model) {
+			d := side(t, m, "layer1", 1)
+			d.Inputs = d.Inputs[:2]
+		}},
+		{"weight-zero-point", func(t *testing.T, m *graph.Model) {
+			side(t, m, "layer1", 1).Inputs[2] = add(m, init8("zz", graph.Int8, []byte{0}))
+		}},
+		{"weight-zero-point", func(t *testing.T, m *graph.Model) {
+			side(t, m, "layer1", 1).Inputs[2] = add(m, init8("zz", graph.Int8, []byte{0, 1, 0}, 3))
+		}},
+		{"native-sub-byte", func(t *testing.T, m *graph.Model) {
+			d := side(t, m, "layer1", 1)
+			d.Inputs[0] = m.Graph.Producers()[d.Inputs[0]].Inputs[0]
+		}},
+		{"int2-opset", func(_ *testing.T, m *graph.Model) {
+			add(m, init8("two", graph.Int2, []byte{0}, 4))
+		}},
+		{"bias-scale", func(t *testing.T, m *graph.Model) {
+			side(t, m, "layer1", 2).Inputs[1] = add(m, graph.FromFloats("ss", []float32{1, 1, 1}, 3))
+		}},
+		{"bias-scale", func(t *testing.T, m *graph.Model) {
+			d := side(t, m, "layer1", 2)
+			d.Inputs = d.Inputs[:2]
+		}},
+		{"bias-range", func(t *testing.T, m *graph.Model) {
+			side(t, m, "layer1", 2).Inputs[0] = add(m, graph.FromInt32s("bb", []int32{0, 1<<30 + 1, 0}, 3))
+		}},
+		{"float-bias", func(t *testing.T, m *graph.Model) {
+			node(t, m, "layer2").Inputs[2] = add(m, graph.FromFloats("bb", []float32{0, 0}, 2))
+		}},
+		{"activation-type", func(t *testing.T, m *graph.Model) {
+			quantizer(t, m, "layer1").Inputs[2] = add(m, init8("zz", graph.Uint4, []byte{0}))
+		}},
+		{"activation-type", func(t *testing.T, m *graph.Model) {
+			q := quantizer(t, m, "layer1")
+			q.Inputs = q.Inputs[:2]
+		}},
+		{"relu-zero-point", func(t *testing.T, m *graph.Model) {
+			quantizer(t, m, "layer2").Inputs[2] = add(m, init8("zz", graph.Uint8, []byte{128}))
+		}},
+		{"last-gemm", func(t *testing.T, m *graph.Model) {
+			n, q := node(t, m, "layer2"), quantizer(t, m, "layer2")
+			n.Outputs[0] = "float"
+			m.Graph.Nodes = append(m.Graph.Nodes,
+				&graph.Node{Op: "QuantizeLinear", Inputs: []string{"float", q.Inputs[1], q.Inputs[2]}, Outputs: []string{"yq"}},
+				&graph.Node{Op: "DequantizeLinear", Inputs: []string{"yq", q.Inputs[1], q.Inputs[2]}, Outputs: []string{"y"}})
+		}},
+		{"conv-output", func(t *testing.T, m *graph.Model) { node(t, m, "layer2").Op = "Conv" }},
+		{"gemm-attributes", func(t *testing.T, m *graph.Model) {
+			n := node(t, m, "layer1")
+			n.Attrs = append(n.Attrs, graph.FloatAttr("alpha", 2))
+		}},
+		{"float-layer", func(t *testing.T, m *graph.Model) {
+			node(t, m, "layer1").Inputs[1] = add(m, graph.FromFloats("ww", make([]float32, 15), 3, 5))
+		}},
+		{"weight-only-dq", func(t *testing.T, m *graph.Model) { bare(t, m, "layer2") }},
+		{"weight-only-matmul", func(t *testing.T, m *graph.Model) { bare(t, m, "layer2").Attrs = nil }},
+		{"shared-scale", func(t *testing.T, m *graph.Model) {
+			s := add(m, graph.FromFloats("ss", []float32{1}))
+			for _, l := range []string{"layer1", "layer2"} {
+				bare(t, m, l)
+				side(t, m, l, 1).Inputs[1] = s
+			}
+		}},
+		{"block-size", func(t *testing.T, m *graph.Model) {
+			d := side(t, m, "layer1", 1)
+			d.Attrs = append(d.Attrs, graph.IntAttr("block_size", 48))
+		}},
+		{"reduced-range", func(t *testing.T, m *graph.Model) {
+			side(t, m, "layer1", 1).Inputs[0] = add(m, init8("ww", graph.Int8, append(make([]byte, 14), 65), 3, 5))
+		}},
+	}
+}
+
+// TestLint breaks every rule, one at a time, in a model that breaks none.
+func TestLint(t *testing.T) {
+	m := net(2, 5, 3, 2)
+	p := planFor(t, m, 4, true)
+	base := write(t, m, p, qdq.Options{})
+	if f := qdq.Lint(base); len(f) != 0 {
+		t.Fatalf("the written model breaks rules: %v", f)
+	}
+	tested := map[string]bool{}
+	for _, b := range breaks() {
+		c := base.Clone()
+		b.change(t, c)
+		found := false
+		for _, f := range qdq.Lint(c) {
+			found = found || f.Rule == b.rule
+			if f.Node == "" || f.Message == "" || !strings.Contains(f.String(), f.Rule) {
+				t.Errorf("%s: empty finding %+v", b.rule, f)
+			}
+		}
+		if !found {
+			t.Errorf("%s is not found; lint says %v", b.rule, qdq.Lint(c))
+		}
+		tested[b.rule] = true
+	}
+	for _, r := range qdq.Rules() {
+		if !tested[r.Name] {
+			t.Errorf("no test breaks the rule %s", r.Name)
+		}
+		if r.Doc == "" {
+			t.Errorf("rule %s has no documentation", r.Name)
+		}
+	}
+}
+
+// TestRulesAreTrue shows in ONNX Runtime what some of the rules say.
+func TestRulesAreTrue(t *testing.T) {
+	eng := enginetest.Need(t)
+	m := net(2, 5, 3, 2)
+	p := planFor(t, m, 4, true)
+	base := write(t, m, p, qdq.Options{})
+	unfused := map[string]bool{
+		"weight-zero-point": true, "native-sub-byte": true, "float-bias": true,
+		"relu-zero-point": true, "weight-only-dq": true,
+	}
+	for _, b := range breaks() {
+		if !unfused[b.rule] {
+			continue
+		}
+		delete(unfused, b.rule) // the first way of breaking a rule is the usual one
+		c := base.Clone()
+		b.change(t, c)
+		opt, err := engine.Optimized(marshal(t, c), eng)
+		if err != nil {
+			continue // refusing the model is as bad
+		}
+		kernels := 0
+		for _, n := range opt.Graph.Nodes {
+			if n.Op == "QGemm" {
+				kernels++
+			}
+		}
+		if kernels < len(p.Layers) {
+			continue
+		}
+		// Some releases fuse what they then cannot run.
+		s, err := engine.Open(c, eng)
+		if err != nil {
+			continue
+		}
+		_, err = s.Run(context.Background(), []*graph.Tensor{rows(1, 4, 5)})
+		s.Close()
+		if err == nil {
+			t.Errorf("%s: the model fuses nevertheless", b.rule)
+		}
+	}
+}

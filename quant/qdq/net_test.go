@@ -1,0 +1,189 @@
+package qdq_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"cfq/engine"
+	"cfq/graph"
+	"cfq/onnxio"
+	"cfq/quant"
+	"cfq/quant/qdq"
+)
+
+// net makes the float network x -> Gemm -> Relu -> Gemm ... -> y with random
+// weights; widths are those of the input, the hidden layers and the output.
+func net(seed uint64, widths ...int) *graph.Model {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "net"}}
+	g := m.Graph
+	g.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(widths[0])}}}}
+	g.Outputs = []graph.Value{{Name: "y", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(widths[len(widths)-1])}}}}
+	value := "x"
+	for i := 1; i < len(widths); i++ {
+		in, out := widths[i-1], widths[i]
+		w, b := make([]float32, in*out), make([]float32, out)
+		for k := range w {
+			w[k] = float32(rng.NormFloat64() / 3)
+		}
+		for k := range b {
+			b[k] = float32(rng.NormFloat64() / 5)
+		}
+		g.Inits = append(g.Inits,
+			graph.FromFloats(fmt.Sprintf("w%d", i), w, int64(out), int64(in)),
+			graph.FromFloats(fmt.Sprintf("b%d", i), b, int64(out)))
+		result := fmt.Sprintf("h%d", i)
+		if i == len(widths)-1 {
+			result = "y"
+		}
+		g.Nodes = append(g.Nodes, &graph.Node{
+			Name: fmt.Sprintf("layer%d", i), Op: "Gemm", Outputs: []string{result},
+			Inputs: []string{value, fmt.Sprintf("w%d", i), fmt.Sprintf("b%d", i)}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+		})
+		if value = result; result != "y" {
+			value = fmt.Sprintf("r%d", i)
+			g.Nodes = append(g.Nodes, &graph.Node{Name: "relu" + value, Op: "Relu", Inputs: []string{result}, Outputs: []string{value}})
+		}
+	}
+	return m
+}
+
+// rows makes n random rows of the given width as the input x.
+func rows(seed uint64, n, width int) *graph.Tensor {
+	rng := rand.New(rand.NewPCG(seed, 2))
+	x := make([]float32, n*width)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64() * 1.5)
+	}
+	return graph.FromFloats("x", x, int64(n), int64(width))
+}
+
+// planFor gives every layer of m the same bits, max-abs scales, and 8-bit
+// activations: signed on the input, unsigned behind Relus.
+func planFor(t testing.TB, m *graph.Model, bits int, perChannel bool) *quant.Plan {
+	t.Helper()
+	layers, err := quant.FindLayers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := quant.FormatOf(bits, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &quant.Plan{}
+	for i, l := range layers {
+		q := quant.Layer{Node: l.Node, Bits: bits}
+		if perChannel {
+			for o := range l.Out {
+				q.Scales = append(q.Scales, f.FitScale(l.Row(o)))
+			}
+		} else {
+			q.Scales = []float32{f.FitScale(l.W)}
+		}
+		q.Act = &quant.Act{Bits: 8, Scale: 0.031}
+		if i == 0 {
+			a := quant.FitAct(8, -3.1, 3.7)
+			q.Act = &a
+		}
+		p.Layers = append(p.Layers, q)
+	}
+	return p
+}
+
+func write(t testing.TB, m *graph.Model, p *quant.Plan, o qdq.Options) *graph.Model {
+	t.Helper()
+	q, err := qdq.Write(m, p, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Graph.Check(); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func marshal(t testing.TB, m *graph.Model) []byte {
+	t.Helper()
+	b, err := onnxio.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// size is the exact size function of the tests.
+func size(t testing.TB) func(*graph.Model) int {
+	return func(m *graph.Model) int { return len(marshal(t, m)) }
+}
+
+// run returns the outputs of m for x by name.
+func run(t testing.TB, m *graph.Model, o engine.Options, x *graph.Tensor) map[string]*graph.Tensor {
+	t.Helper()
+	s, err := engine.Open(m, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // nothing to be done
+	out, err := s.Run(context.Background(), []*graph.Tensor{x})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]*graph.Tensor{}
+	for _, v := range out {
+		named[v.Name] = v
+	}
+	return named
+}
+
+// expose returns m with the named values as outputs too.
+func expose(m *graph.Model, t graph.DType, names ...string) *graph.Model {
+	c := m.Clone()
+	for _, n := range names {
+		c.Graph.Outputs = append(c.Graph.Outputs, graph.Value{Name: n, DType: t})
+	}
+	return c
+}
+
+func floats(t testing.TB, v *graph.Tensor) []float32 {
+	t.Helper()
+	f, err := v.Floats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// node returns the node of m called name.
+func node(t testing.TB, m *graph.Model, name string) *graph.Node {
+	t.Helper()
+	for _, n := range m.Graph.Nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	t.Fatalf("no node %q", name)
+	return nil
+}
+
+// wantFused fails unless every layer of p runs as an integer kernel.
+func wantFused(t testing.TB, m *graph.Model, p *quant.Plan, o engine.Options) {
+	t.Helper()
+	opt, err := engine.Optimized(marshal(t, m), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernels := map[string]string{}
+	for _, n := range opt.Graph.Nodes {
+		kernels[n.Name] = n.Op
+		if n.Op == "DequantizeLinear" || n.Op == "Cast" || n.Op == "Unpack" {
+			t.Errorf("%s is left", n.Label())
+		}
+	}
+	for _, l := range p.Layers {
+		if kernels[l.Node] != "QGemm" {
+			t.Errorf("layer %q runs as %q", l.Node, kernels[l.Node])
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package qdq_test
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cfq/engine/enginetest"
+	"cfq/graph"
+	"cfq/quant"
+	"cfq/quant/qdq"
+)
+
+// TestRefuses checks that plans that do not fit the model are errors that say why.
+func TestRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		change     func(m *graph.Model, p *quant.Plan)
+	}{
+		{"unknown layer", `"layer9"`, func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Node = "layer9" }},
+		{"layer twice", "twice", func(_ *graph.Model, p *quant.Plan) { p.Layers[1].Node = "layer1" }},
+		{"width", "5-bit", func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Bits = 5 }},
+		{"scales", "2 scales for 3 outputs", func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Scales = []float32{1, 2} }},
+		{"zero scale", "scale 0", func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Scales = []float32{0} }},
+		{"no number", "not a positive number", func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Act.Scale = float32(math.NaN()) }},
+		{"codes", "4 codes for 3 x 5", func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Codes = make([]int8, 4) }},
+		{"code range", "outside -8..7", func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Codes = append(make([]int8, 14), 8) }},
+		{"bias", "bias", func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Bias = []float32{1} }},
+		{"activation bits", "9-bit", func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Act.Bits = 9 }},
+		{"zero point", "does not fit 4 bits", func(_ *graph.Model, p *quant.Plan) {
+			p.Layers[0].Act.Bits, p.Layers[0].Act.Zero = 4, 16
+		}},
+		{"two quantizers", "of its own", func(_ *graph.Model, p *quant.Plan) { p.Input = inputs()["few plain"] }},
+		{"input columns", "no column", func(_ *graph.Model, p *quant.Plan) {
+			p.Input, p.Layers[0].Act = inputs()["few plain"], nil
+		}},
+		{"old opset", "opset 13", func(m *graph.Model, _ *quant.Plan) { m.SetOpset("", 13) }},
+		{"weight is an output", `weight "w1" is also an output`, func(m *graph.Model, _ *quant.Plan) {
+			m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: "w1", DType: graph.Float})
+		}},
+	} {
+		m := net(2, 5, 3, 2)
+		p := planFor(t, m, 4, true)
+		c.change(m, p)
+		_, err := qdq.Write(m, p, qdq.Options{})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: the error is %v; it should say %q", c.name, err, c.want)
+		}
+	}
+	m := net(2, 5, 3, 2)
+	p := planFor(t, m, 4, true)
+	p.Layers[0].Bits, p.Layers[1].Bits = 5, 7
+	if _, err := qdq.Write(m, p, qdq.Options{}); err == nil || !strings.Contains(err.Error(), "layer1") || !strings.Contains(err.Error(), "layer2") {
+		t.Errorf("not all layers are reported: %v", err)
+	}
+}
+
+// TestPlanJSON checks that a plan survives JSON and gives the same file.
+func TestPlanJSON(t *testing.T) {
+	m := net(2, 4, 3, 2)
+	p := planFor(t, m, 3, true)
+	p.Input, p.Layers[0].Act = inputs()["few plain"], nil
+	p.Layers[1].Codes = []int8{-4, 3, 0, 1, 2, -1}
+	data, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back quant.Plan
+	if err := json.Unmarshal(data, &back); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(p, &back); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(marshal(t, write(t, m, p, qdq.Options{})), marshal(t, write(t, m, &back, qdq.Options{}))); d != "" {
+		t.Error("the plan from JSON gives another file")
+	}
+}
+
+// TestMixed checks models in which float, weight-only and integer layers meet.
+func TestMixed(t *testing.T) {
+	eng := enginetest.Need(t)
+	for _, bits := range []int{2, 3, 4, 8} {
+		for kinds := range 27 {
+			m := net(7, 6, 10, 9, 3)
+			p := planFor(t, m, bits, kinds%2 == 0)
+			for i, k := 0, kinds; i < 3; i, k = i+1, k/3 {
+				switch k % 3 {
+				case 1:
+					p.Layers[i].Float = true
+				case 2:
+					p.Layers[i].Act = nil
+				}
+			}
+			q := write(t, m, p, qdq.Options{Size: preferPlanes})
+			for _, f := range qdq.Lint(q) {
+				if !f.Advice {
+					t.Errorf("%d bits, kinds %d: %v", bits, kinds, f)
+				}
+			}
+			x := graph.FromFloats("x", clamp(floats(t, rows(4, 50, 6)), 3), 50, 6)
+			got := floats(t, run(t, q, eng, x)["y"])
+			want := floats(t, run(t, simulated(t, m, p), eng, x)["y"])
+			for i := range want {
+				if math.Abs(float64(got[i]-want[i])) > 0.1 {
+					t.Fatalf("%d bits, kinds %d: output %d is %v, want %v", bits, kinds, i, got[i], want[i])
+				}
+			}
+		}
+	}
+}
+
+// clamp keeps v within the range of the input's quantizer.
+func clamp(v []float32, limit float32) []float32 {
+	for i, x := range v {
+		v[i] = min(max(x, -limit), limit)
+	}
+	return v
+}
+
+// simulated returns m in float with the weights that p stands for; activations
+// are not quantized.
+func simulated(t *testing.T, m *graph.Model, p *quant.Plan) *graph.Model {
+	t.Helper()
+	layers, err := quant.FindLayers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := m.Clone()
+	for i := range p.Layers {
+		if p.Layers[i].Float {
+			continue
+		}
+		enc, err := p.Layers[i].Encode(layers[i], 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range c.Graph.Inits {
+			if v.Name == layers[i].Weight {
+				v.Raw = graph.FromFloats("", enc.Weights()).Raw
+			}
+		}
+	}
+	return c
+}
+
+// TestSharedWeights checks that two layers with one weight share its container.
+func TestSharedWeights(t *testing.T) {
+	eng := enginetest.Need(t)
+	m := net(7, 12, 12, 12, 2)
+	node(t, m, "layer2").Inputs[1] = "w1"
+	p := planFor(t, m, 4, true)
+	q := write(t, m, p, qdq.Options{})
+	wantFused(t, q, p, eng)
+	packed := 0
+	for _, v := range q.Graph.Inits {
+		if v.DType == graph.Int4 {
+			packed++
+		}
+	}
+	if packed != 2 {
+		t.Errorf("%d packed weights for two distinct ones", packed)
+	}
+	// One of the two in float: the float weight must stay.
+	p.Layers[1].Float = true
+	q = write(t, m, p, qdq.Options{})
+	if q.Graph.Init("w1") == nil {
+		t.Error("the float weight of a layer that stays in float is gone")
+	}
+	run(t, q, eng, rows(1, 3, 12))
+}

@@ -1,0 +1,184 @@
+package qdq_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"cfq/engine/enginetest"
+	"cfq/graph"
+	"cfq/quant"
+	"cfq/quant/qdq"
+)
+
+// column makes the segments of one source over [lo, hi] on the grid.
+func column(source int, lo, hi, gain, scale float32) []quant.InputColumn {
+	var out []quant.InputColumn
+	width := float32(250) * scale / gain
+	for ; lo < hi; lo += width {
+		out = append(out, quant.InputColumn{Source: source, Lo: lo, Hi: lo + width, Gain: gain})
+	}
+	return out
+}
+
+// inputs are the layouts that the writer treats differently.
+func inputs() map[string]*quant.Input {
+	const s = 1. / 64
+	join := func(cols ...[]quant.InputColumn) *quant.Input {
+		in := &quant.Input{Scale: s}
+		for _, c := range cols {
+			in.Columns = append(in.Columns, c...)
+		}
+		return in
+	}
+	plain := func(from, to int) (out []quant.InputColumn) {
+		for j := from; j < to; j++ {
+			out = append(out, quant.InputColumn{Source: j, Lo: 0, Hi: 1, Gain: 1})
+		}
+		return out
+	}
+	return map[string]*quant.Input{
+		"all plain":       join(plain(0, 20)),
+		"few plain":       join(column(0, -4, 13, 1, s), column(1, -1, 1, 1.25, s), plain(2, 4)),
+		"segments first":  join(column(0, -4, 13, 1, s), column(1, -3, 3, 0.75, s), plain(2, 22)),
+		"segments last":   join(plain(0, 15), column(15, -4, 13, 1, s), column(16, -3, 3, 0.75, s)),
+		"segments around": join(column(0, -4, 4, 1, s), plain(1, 12), column(12, -3, 30, 1.5, s)),
+		"permuted":        join(plain(4, 14), column(0, 0, 9, 1, s), column(3, -3, 3, 0.75, s), plain(1, 3)),
+		"one column":      join(column(0, -4, 13, 1, s)),
+		"no segments":     join(plain(0, 3), column(3, -1, 2, 1.1, s)),
+	}
+}
+
+// TestTabular holds the written input against quant.Input.Codes and the layer
+// behind it against the float layer on the input that the codes stand for.
+func TestTabular(t *testing.T) {
+	eng := enginetest.Need(t)
+	for name, in := range inputs() {
+		t.Run(name, func(t *testing.T) {
+			dim := 0
+			for _, c := range in.Columns {
+				dim = max(dim, c.Source+1)
+			}
+			m := net(3, dim, 7, 2)
+			p := planFor(t, m, 8, true)
+			p.Input = in
+			p.Layers[0].Act = nil
+			q := write(t, m, p, qdq.Options{})
+			wantFused(t, q, p, eng)
+			code := ""
+			for _, n := range q.Graph.Nodes {
+				if n.Op == "QuantizeLinear" && code == "" {
+					code = n.Outputs[0]
+				}
+			}
+			x := wild(dim)
+			got := run(t, expose(q, graph.Uint8, code), eng, x)
+			codes, err := got[code].Ints()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range in.Codes(floats(t, x), dim) {
+				if codes[i] != int64(want) {
+					c := in.Columns[i%len(in.Columns)]
+					t.Fatalf("code of %v in column %+v is %d, want %d", floats(t, x)[i/len(in.Columns)*dim+c.Source], c, codes[i], want)
+				}
+			}
+			checkWidened(t, m, in, codes, floats(t, x), dim)
+		})
+	}
+}
+
+// checkWidened checks that the widened layer, fed with what the codes stand for,
+// is the float layer fed with the input on its grid.
+func checkWidened(t *testing.T, m *graph.Model, in *quant.Input, codes []int64, x []float32, dim int) {
+	layers, err := quant.FindLayers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := layers[0]
+	w := in.Widen(l)
+	n := len(in.Columns)
+	for r := range len(x) / dim {
+		back := make([]float64, dim)
+		first := make([]bool, dim)
+		for j, c := range in.Columns {
+			if !first[c.Source] {
+				back[c.Source], first[c.Source] = float64(c.Lo), true
+			}
+			back[c.Source] += float64(codes[r*n+j]) * float64(in.Scale) / float64(c.Gain)
+		}
+		for j, c := range in.Columns {
+			v, low := float64(x[r*dim+c.Source]), float64(c.Lo)
+			// Half a grid step for each segment that the value crosses.
+			segments := 1.0
+			for k := j; k > 0 && in.Columns[k-1].Source == c.Source; k-- {
+				segments++
+				low = float64(in.Columns[k-1].Lo)
+			}
+			if in.Inner(j) || v < low || v > float64(c.Lo)+255*float64(in.Scale)/float64(c.Gain) {
+				continue
+			}
+			if d := math.Abs(back[c.Source] - v); d > segments*float64(in.Scale)/float64(c.Gain)/2*1.001 {
+				t.Fatalf("input %d = %v comes back as %v", c.Source, v, back[c.Source])
+			}
+		}
+		for o := range l.Out {
+			want, got := float64(l.B[o]), float64(w.B[o])
+			for i := range dim {
+				want += float64(l.W[o*l.In+i]) * back[i]
+			}
+			for j := range n {
+				got += float64(w.W[o*n+j]) * float64(codes[r*n+j]) * float64(in.Scale)
+			}
+			if math.Abs(got-want) > 1e-4 {
+				t.Fatalf("widened layer gives %v, want %v", got, want)
+			}
+		}
+	}
+}
+
+// wild makes rows with values in and beyond the ranges, ones and zeros among them.
+func wild(dim int) *graph.Tensor {
+	rng := rand.New(rand.NewPCG(6, uint64(dim)))
+	const n = 200
+	x := make([]float32, n*dim)
+	for i := range x {
+		switch rng.IntN(4) {
+		case 0:
+			x[i] = float32(rng.IntN(2))
+		case 1:
+			x[i] = float32(rng.NormFloat64() * 20)
+		default:
+			x[i] = float32(rng.NormFloat64() * 2)
+		}
+	}
+	return graph.FromFloats("x", x, n, int64(dim))
+}
+
+// TestAdultSize bounds the file of the network that the project is measured by:
+// 104-64-32-2 at 4 bits, per channel, with segments and metadata.
+func TestAdultSize(t *testing.T) {
+	m := net(1, 104, 64, 32, 2)
+	in := &quant.Input{Scale: 1. / 64}
+	for j := range 104 {
+		switch {
+		case j == 4: // a range of thirteen standard deviations
+			in.Columns = append(in.Columns, column(j, -0.2, 15, 1, in.Scale)...)
+		case j < 6:
+			in.Columns = append(in.Columns, column(j, -3, 6, 1, in.Scale)...)
+		default:
+			in.Columns = append(in.Columns, quant.InputColumn{Source: j, Lo: 0, Hi: 1, Gain: 1})
+		}
+	}
+	p := planFor(t, m, 4, true)
+	p.Input, p.Layers[0].Act = in, nil
+	q := write(t, m, p, qdq.Options{Size: size(t)})
+	q.SetMeta("cfq.recipe", fmt.Sprintf("%600d", 0))
+	extra := len(in.Columns) - 104
+	n := len(marshal(t, q))
+	t.Logf("%d extra columns, %d bytes", extra, n)
+	if n > 9000 {
+		t.Errorf("the file has %d bytes", n)
+	}
+}

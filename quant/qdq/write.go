@@ -1,0 +1,194 @@
+// Package qdq writes quantized models: plan + canonical float model -> ONNX
+// model with QuantizeLinear and DequantizeLinear nodes that ONNX Runtime fuses
+// into integer kernels.
+//
+// In: a model from quant.Canonical and a plan for it. Out: a new model that has
+// the size of its bits (sub-byte weights stand in packed containers in front of
+// the DequantizeLinear, where the runtime folds them at load) and runs on int8
+// kernels. The invariant: the integers in the file are those of quant.Encode,
+// and everything the plan does not name is as it was. In the paper: section
+// "Quantizer parameterization".
+package qdq
+
+import (
+	"errors"
+	"fmt"
+
+	"cfq/graph"
+	"cfq/quant"
+)
+
+// Options bound what is written. The zero value suits ONNX Runtime 1.24 and later.
+type Options struct {
+	// Size returns the bytes of a model's file. With it the container of every
+	// 3-bit layer is chosen by the bytes of the file; without, bit planes are
+	// used when the 3-bit layers hold 6000 weights or more.
+	Size func(*graph.Model) int
+	// NoInt2 stores 2-bit weights as bit planes, for runtimes without opset 25.
+	NoInt2 bool
+}
+
+// Opsets and IR versions that the containers need.
+const (
+	baseOpset, baseIR = 21, 10
+	int2Opset, int2IR = 25, 13
+)
+
+// planesFrom is the number of 3-bit weights from which bit planes pay, when no
+// Size function says so exactly.
+const planesFrom = 6000
+
+// Write returns the quantized form of m, a model from quant.Canonical. Errors
+// name the layers; all are reported at once.
+func Write(m *graph.Model, plan *quant.Plan, o Options) (*graph.Model, error) {
+	if v := m.Opset(""); v < baseOpset {
+		return nil, fmt.Errorf("the model has opset %d: quantized models need %d", v, baseOpset)
+	}
+	p, err := prepare(m, plan)
+	if err != nil {
+		return nil, err
+	}
+	var three []*layer
+	weights := 0
+	for _, l := range p.layers {
+		if l.enc != nil && l.plan.Bits == 3 {
+			three = append(three, l)
+			weights += len(l.enc.Codes)
+		}
+	}
+	if o.Size == nil || len(three) == 0 {
+		for _, l := range three {
+			l.planes = weights >= planesFrom
+		}
+		return p.write(o), nil
+	}
+	return p.smallest(three, o), nil
+}
+
+// smallest writes the model with the containers of the 3-bit layers that give
+// the fewest bytes. What a container saves does not depend on the other layers',
+// except that the first bit planes bring the unpacking function: so each layer's
+// saving is measured against all planes, and the best mixture against none.
+func (p *prepared) smallest(three []*layer, o Options) *graph.Model {
+	set := func(planes bool) {
+		for _, l := range three {
+			l.planes = planes
+		}
+	}
+	set(false)
+	plain := p.write(o)
+	set(true)
+	all := o.Size(p.write(o))
+	saves := make([]bool, len(three))
+	for i, l := range three {
+		l.planes = false
+		saves[i] = o.Size(p.write(o)) > all
+		l.planes = true
+	}
+	if len(three) > 1 {
+		for i, l := range three {
+			l.planes = saves[i]
+		}
+	}
+	if mixed := p.write(o); o.Size(mixed) < o.Size(plain) {
+		return mixed
+	}
+	return plain
+}
+
+// prepared is a plan that has been checked against its model, with all integers computed.
+type prepared struct {
+	m      *graph.Model
+	input  *quant.Input
+	value  string // the value that input covers
+	layers map[string]*layer
+}
+
+// layer is one planned layer; enc is nil when it stays in float.
+type layer struct {
+	info   quant.LayerInfo
+	plan   *quant.Layer
+	enc    *quant.Encoded
+	planes bool
+}
+
+// prepare checks the plan and encodes every layer.
+func prepare(m *graph.Model, plan *quant.Plan) (*prepared, error) {
+	infos, err := quant.FindLayers(m)
+	if err != nil {
+		return nil, err
+	}
+	p := &prepared{m: m, input: plan.Input, layers: map[string]*layer{}}
+	var errs []error
+	if plan.Input != nil {
+		if p.value, err = inputValue(m.Graph, plan.Input.Value); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, info := range infos {
+		if l := plan.Layer(info.Node); l != nil {
+			p.layers[info.Node] = &layer{info: info, plan: l}
+		}
+	}
+	used := false
+	for i := range plan.Layers {
+		l := &plan.Layers[i]
+		e := p.layers[l.Node]
+		switch {
+		case e == nil:
+			errs = append(errs, fmt.Errorf("the plan names the layer %q, which the model does not have", l.Node))
+			continue
+		case e.plan != l:
+			errs = append(errs, fmt.Errorf("the plan names the layer %q twice", l.Node))
+			continue
+		case l.Float:
+			continue
+		}
+		used = used || (p.input != nil && e.info.Input == p.value)
+		if err := p.encode(e); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if p.input != nil && p.value != "" && !used {
+		errs = append(errs, fmt.Errorf("the plan quantizes %q, which no quantized layer reads", p.value))
+	}
+	return p, errors.Join(errs...)
+}
+
+func (p *prepared) encode(l *layer) error {
+	var scale float32
+	if l.plan.Act != nil {
+		scale = l.plan.Act.Scale
+	}
+	if p.input != nil && l.info.Input == p.value {
+		if l.plan.Act != nil {
+			return fmt.Errorf("layer %q: its input is quantized by the plan's input; it cannot have a quantizer of its own", l.plan.Node)
+		}
+		if err := p.input.Check(l.info.In); err != nil {
+			return fmt.Errorf("layer %q: %w", l.plan.Node, err)
+		}
+		l.info = p.input.Widen(l.info)
+		scale = p.input.Scale
+	}
+	var err error
+	l.enc, err = l.plan.Encode(l.info, scale)
+	return err
+}
+
+// inputValue returns the value that the plan's input covers.
+func inputValue(g *graph.Graph, name string) (string, error) {
+	if name == "" {
+		if in := g.DataInputs(); len(in) == 1 {
+			return in[0].Name, nil
+		}
+		return "", errors.New("the model has several inputs: the plan's input must name its value")
+	}
+	for _, n := range g.Nodes {
+		for _, v := range n.Inputs {
+			if v == name {
+				return name, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("the plan quantizes the value %q, which the model does not have", name)
+}

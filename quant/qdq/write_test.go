@@ -1,0 +1,252 @@
+package qdq_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"testing"
+
+	"cfq/engine"
+	"cfq/engine/enginetest"
+	"cfq/graph"
+	"cfq/quant"
+	"cfq/quant/qdq"
+)
+
+// preferPlanes is a size function that makes bit planes look smaller than anything.
+func preferPlanes(m *graph.Model) int {
+	n := 1000
+	for _, k := range m.Graph.Nodes {
+		if k.Op == "Unpack" {
+			n--
+		}
+	}
+	return n
+}
+
+// TestArithmetic holds what ONNX Runtime computes from the written file against
+// the codes of quant and integer arithmetic in float64, for every width,
+// container and odd shape.
+func TestArithmetic(t *testing.T) {
+	eng := enginetest.Need(t)
+	type variant struct {
+		bits int
+		o    qdq.Options
+		name string
+	}
+	variants := []variant{
+		{2, qdq.Options{}, "int2"},
+		{2, qdq.Options{NoInt2: true}, "planes"},
+		{3, qdq.Options{}, "int4"},
+		{3, qdq.Options{Size: preferPlanes}, "planes"},
+		{4, qdq.Options{}, "int4"},
+		{8, qdq.Options{}, "int8"},
+	}
+	for _, v := range variants {
+		for _, perChannel := range []bool{false, true} {
+			for _, out := range []int{1, 2, 3, 17} {
+				for _, in := range []int{1, 5, 104} {
+					t.Run(fmt.Sprintf("%d-%s-%v-%dx%d", v.bits, v.name, perChannel, out, in), func(t *testing.T) {
+						m := net(uint64(in*100+out), in, out, 3)
+						checkArithmetic(t, eng, m, planFor(t, m, v.bits, perChannel), v.o)
+					})
+				}
+			}
+		}
+	}
+}
+
+func checkArithmetic(t *testing.T, eng engine.Options, m *graph.Model, p *quant.Plan, o qdq.Options) {
+	layers, err := quant.FindLayers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := write(t, m, p, o)
+	if again := write(t, m, p, o); !bytes.Equal(marshal(t, q), marshal(t, again)) {
+		t.Fatal("writing twice gives different bytes")
+	}
+	wantFused(t, q, p, eng)
+	for _, f := range qdq.Lint(q) {
+		if !f.Advice {
+			t.Errorf("lint: %v", f)
+		}
+	}
+	for i := range p.Layers {
+		enc, err := p.Layers[i].Encode(layers[i], p.Layers[i].Act.Scale)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkWeights(t, eng, q, &p.Layers[i], layers[i], enc)
+	}
+	checkOutputs(t, eng, q, p, layers)
+}
+
+// checkWeights exposes the dequantized weights and bias of a layer.
+func checkWeights(t *testing.T, eng engine.Options, q *graph.Model, l *quant.Layer, info quant.LayerInfo, enc *quant.Encoded) {
+	gemm := node(t, q, l.Node)
+	x := rows(1, 2, int(q.Graph.Inputs[0].Shape[1].Size))
+	for _, level := range []engine.Level{engine.Disabled, engine.Basic} {
+		eng.Level = level
+		got := run(t, expose(q, graph.Float, gemm.Inputs[1:]...), eng, x)
+		w, b := floats(t, got[gemm.Inputs[1]]), floats(t, got[gemm.Inputs[2]])
+		for i, want := range enc.Weights() {
+			if w[i] != want {
+				t.Fatalf("%s: weight %d is %v in the runtime, %v by the plan", l.Node, i, w[i], want)
+			}
+			if d := math.Abs(float64(w[i] - info.W[i])); d > float64(enc.Scale(i/enc.In))/2*1.0001 {
+				t.Fatalf("%s: weight %d is %v, %v before", l.Node, i, w[i], info.W[i])
+			}
+		}
+		for o, want := range enc.Biases() {
+			if b[o] != want {
+				t.Fatalf("%s: bias %d is %v in the runtime, %v by the plan", l.Node, o, b[o], want)
+			}
+			if d := math.Abs(float64(b[o] - info.B[o])); d > float64(enc.InScale*enc.Scale(o)) {
+				t.Fatalf("%s: bias %d is %v, %v before", l.Node, o, b[o], info.B[o])
+			}
+		}
+	}
+}
+
+// checkOutputs computes the two-layer network with integers in float64.
+func checkOutputs(t *testing.T, eng engine.Options, q *graph.Model, p *quant.Plan, layers []quant.LayerInfo) {
+	const n = 64
+	x := rows(2, n, layers[0].In)
+	// The code of the hidden activation can be an output without undoing the fusion.
+	hidden := ""
+	for _, k := range q.Graph.Nodes {
+		if k.Op == "QuantizeLinear" && k.Inputs[0] != "x" {
+			hidden = k.Outputs[0]
+		}
+	}
+	eng.Level = engine.All
+	got := run(t, expose(q, graph.Uint8, hidden), eng, x)
+	codes := make([]float64, n*layers[0].In)
+	a := p.Layers[0].Act
+	for i, v := range floats(t, x) {
+		c := math.RoundToEven(float64(v / a.Scale))
+		codes[i] = math.Min(math.Max(c+float64(a.Zero), 0), 255) - float64(a.Zero)
+	}
+	h := reference(t, p, layers, 0, codes)
+	hot, err := got[hidden].Ints()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, differ := make([]float64, len(h)), 0
+	for i, v := range h {
+		want := math.Min(math.Max(math.RoundToEven(v/float64(p.Layers[1].Act.Scale)), 0), 255)
+		next[i] = float64(hot[i])
+		switch d := math.Abs(want - float64(hot[i])); {
+		case d > 1:
+			t.Fatalf("hidden code %d is %d, want %v", i, hot[i], want)
+		case d == 1:
+			differ++
+		}
+	}
+	if differ > len(h)/100+1 {
+		t.Errorf("%d of %d hidden codes are off by one", differ, len(h))
+	}
+	want := reference(t, p, layers, 1, next)
+	for i, v := range floats(t, got["y"]) {
+		if math.Abs(float64(v)-want[i]) > 1e-5*(1+math.Abs(want[i])) {
+			t.Fatalf("output %d is %v, want %v", i, v, want[i])
+		}
+	}
+}
+
+// reference returns what layer i makes of input codes (zero point subtracted).
+func reference(t *testing.T, p *quant.Plan, layers []quant.LayerInfo, i int, codes []float64) []float64 {
+	l, enc := layers[i], (*quant.Encoded)(nil)
+	enc, err := p.Layers[i].Encode(l, p.Layers[i].Act.Scale)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := len(codes) / l.In
+	out := make([]float64, n*l.Out)
+	for r := range n {
+		for o := range l.Out {
+			sum := float64(enc.Bias[o])
+			for k := range l.In {
+				sum += codes[r*l.In+k] * float64(enc.Codes[o*l.In+k])
+			}
+			out[r*l.Out+o] = sum * float64(enc.InScale) * float64(enc.Scale(o))
+		}
+	}
+	return out
+}
+
+// TestLowBitActivations checks the clip between the quantizers and that it fuses.
+func TestLowBitActivations(t *testing.T) {
+	eng := enginetest.Need(t)
+	m := net(5, 9, 16, 8, 2)
+	for bits := 2; bits < 8; bits++ {
+		p := planFor(t, m, 4, true)
+		for i := range p.Layers {
+			a := quant.FitAct(bits, -3, 3)
+			if i > 0 {
+				a = quant.FitAct(bits, 0, 3)
+			}
+			p.Layers[i].Act = &a
+		}
+		q := write(t, m, p, qdq.Options{})
+		wantFused(t, q, p, eng)
+		var d []string
+		for _, n := range q.Graph.Nodes {
+			if n.Op == "Clip" {
+				d = append(d, n.Outputs[0])
+			}
+		}
+		if len(d) != 3 {
+			t.Fatalf("%d clips", len(d))
+		}
+		x := rows(3, 200, 9)
+		got := run(t, expose(q, graph.Uint8, d[0]), eng, x)
+		codes, err := got[d[0]].Ints()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := p.Layers[0].Act
+		top := int64(0)
+		for i, v := range floats(t, x) {
+			if want := a.Apply(v); float32(codes[i]-int64(a.Zero))*a.Scale != want {
+				t.Fatalf("%d bits: %v becomes code %d, want the value %v", bits, v, codes[i], want)
+			}
+			top = max(top, codes[i])
+		}
+		if top != int64(a.QMax()) {
+			t.Errorf("%d bits: the largest code is %d", bits, top)
+		}
+	}
+}
+
+// TestContainers checks that the container of every layer is the smallest in the file.
+func TestContainers(t *testing.T) {
+	type want struct {
+		widths  []int
+		unpacks int
+	}
+	for _, c := range []want{
+		{[]int{10, 20, 2}, 0},
+		{[]int{60, 60, 2}, 0},
+		{[]int{150, 100, 2}, 1},
+		{[]int{150, 100, 100, 2}, 2},
+	} {
+		m := net(8, c.widths...)
+		p := planFor(t, m, 3, true)
+		q := write(t, m, p, qdq.Options{Size: size(t)})
+		unpacks := 0
+		for _, n := range q.Graph.Nodes {
+			if n.Op == "Unpack" {
+				unpacks++
+			}
+		}
+		if unpacks != c.unpacks || (unpacks > 0) != (len(q.Functions) == 1) {
+			t.Errorf("%v: %d layers in bit planes, %d functions; want %d", c.widths, unpacks, len(q.Functions), c.unpacks)
+		}
+		none := len(marshal(t, write(t, m, p, qdq.Options{Size: func(*graph.Model) int { return 0 }})))
+		all := len(marshal(t, write(t, m, p, qdq.Options{Size: preferPlanes})))
+		if got := len(marshal(t, q)); got > min(none, all) {
+			t.Errorf("%v: %d bytes; %d with INT4, %d with planes", c.widths, got, none, all)
+		}
+	}
+}

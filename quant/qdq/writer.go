@@ -1,0 +1,229 @@
+package qdq
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	"cfq/graph"
+	"cfq/quant"
+)
+
+// writer builds one quantized graph.
+type writer struct {
+	*prepared
+	o       Options
+	g       *graph.Graph
+	names   *graph.Builder
+	values  map[string]string // what has been written already, by a description of it
+	int2    bool              // an INT2 tensor was written
+	unpacks bool              // the unpacking function is called
+}
+
+// write makes the quantized model from the containers that the layers ask for.
+func (p *prepared) write(o Options) *graph.Model {
+	m := p.m.Clone()
+	w := &writer{prepared: p, o: o, g: m.Graph, names: graph.NewBuilder(m.Graph, ""), values: map[string]string{}}
+	nodes := m.Graph.Nodes
+	m.Graph.Nodes = nil
+	for _, n := range nodes {
+		if l := p.layers[n.Name]; l != nil && l.enc != nil && n.Op == "Gemm" {
+			w.layer(n, l)
+			continue
+		}
+		m.Graph.Nodes = append(m.Graph.Nodes, n)
+	}
+	w.sweep()
+	if w.int2 {
+		// From opset 21 to 25 operators gain types; none changes its meaning.
+		m.SetOpset("", max(m.Opset(""), int2Opset))
+		m.IRVersion = max(m.IRVersion, int2IR)
+	}
+	m.IRVersion = max(m.IRVersion, baseIR)
+	if w.unpacks {
+		m.SetOpset(functionDomain, 1)
+		m.Functions = append(m.Functions, unpackFunction(m.Opset("")))
+	}
+	return m
+}
+
+// layer writes the layer l in place of its Gemm node n.
+func (w *writer) layer(n *graph.Node, l *layer) {
+	gemm := &graph.Node{
+		Name: n.Name, Op: "Gemm", Outputs: n.Outputs, Attrs: n.Attrs, Doc: n.Doc, Extra: n.Extra,
+	}
+	if l.enc.InScale == 0 {
+		gemm.Inputs = []string{n.Inputs[0], w.floatWeights(l)}
+		if !l.enc.AllZeroB {
+			gemm.Inputs = append(gemm.Inputs, w.floatBias(n, l))
+		}
+		w.append(gemm)
+		return
+	}
+	var data string
+	if l.plan.Act != nil {
+		data = w.activation(n.Inputs[0], *l.plan.Act)
+	} else {
+		data = w.tabular(n.Inputs[0])
+	}
+	scale := w.scale(l)
+	gemm.Inputs = []string{data, w.weights(l, scale)}
+	if !l.enc.AllZeroB {
+		gemm.Inputs = append(gemm.Inputs, w.bias(l, scale))
+	}
+	w.append(gemm)
+}
+
+// activation quantizes and dequantizes value v; layers that share v and the
+// quantizer share the nodes.
+func (w *writer) activation(v string, a quant.Act) string {
+	return w.once(fmt.Sprintf("act %q %v", v, a), func() string {
+		scale := w.scalar("s", a.Scale)
+		zero := w.uint8(a.Zero)
+		q := w.op("QuantizeLinear", "q", []string{v, scale, zero})
+		if a.Bits < 8 {
+			q = w.op("Clip", "q", []string{q, w.uint8(0), w.uint8(uint8(a.QMax()))})
+		}
+		return w.op("DequantizeLinear", "d", []string{q, scale, zero})
+	})
+}
+
+// scale writes the weight scales of l: a scalar or one per output.
+func (w *writer) scale(l *layer) string {
+	if s := l.enc.Scales; len(s) > 1 {
+		return w.tensor(graph.FromFloats("s", s, int64(len(s))))
+	}
+	return w.scalar("s", l.enc.Scales[0])
+}
+
+// weights writes the codes of l in their container and their DequantizeLinear.
+func (w *writer) weights(l *layer, scale string) string {
+	return w.op("DequantizeLinear", "d", []string{w.int8s(l), scale, w.zeros(graph.Int8, l)}, perOutput(l)...)
+}
+
+// bias writes the int32 bias, whose scale is the product of the input's and the weights'.
+func (w *writer) bias(l *layer, scale string) string {
+	b := w.tensor(graph.FromInt32s("b", l.enc.Bias, int64(len(l.enc.Bias))))
+	in := w.scalar("s", l.enc.InScale)
+	product := w.once("mul "+in+" "+scale, func() string {
+		// Long vectors of scales are multiplied at load: a node is shorter than the product.
+		if len(l.enc.Scales) > 6 {
+			return w.op("Mul", "s", []string{in, scale})
+		}
+		p := make([]float32, len(l.enc.Scales))
+		for o, s := range l.enc.Scales {
+			p[o] = l.enc.InScale * s
+		}
+		if len(p) == 1 {
+			return w.scalar("s", p[0])
+		}
+		return w.tensor(graph.FromFloats("s", p, int64(len(p))))
+	})
+	return w.op("DequantizeLinear", "d", []string{b, product, w.zeros(graph.Int32, l)}, perOutput(l)...)
+}
+
+// perOutput is the axis attribute of a DequantizeLinear with one scale per output.
+func perOutput(l *layer) []graph.Attr {
+	if len(l.enc.Scales) > 1 {
+		return []graph.Attr{graph.IntAttr("axis", 0)}
+	}
+	return nil
+}
+
+// zeros writes a zero point of the shape of l's scales. Without one the runtime
+// does not fuse, or fails.
+func (w *writer) zeros(t graph.DType, l *layer) string {
+	n := len(l.enc.Scales)
+	z := &graph.Tensor{Name: "z", DType: t, Raw: make([]byte, graph.RawSize(t, n))}
+	if n > 1 {
+		z.Dims = []int64{int64(n)}
+	}
+	return w.tensor(z)
+}
+
+// floatWeights writes weights for float arithmetic: Cast and Mul, which the
+// runtime folds at load. A DequantizeLinear here would run at every inference.
+func (w *writer) floatWeights(l *layer) string {
+	codes := w.codes(l, graph.Float)
+	scale := w.scalarOrColumn(l.enc.Scales)
+	return w.op("Mul", "w", []string{codes, scale})
+}
+
+// floatBias keeps the bias of n unless the plan has another.
+func (w *writer) floatBias(n *graph.Node, l *layer) string {
+	if b := n.Input(2); b != "" && l.plan.Bias == nil {
+		return b
+	}
+	return w.tensor(graph.FromFloats("b", l.enc.FloatB, int64(l.enc.Out)))
+}
+
+func (w *writer) scalarOrColumn(s []float32) string {
+	if len(s) == 1 {
+		return w.scalar("s", s[0])
+	}
+	return w.tensor(graph.FromFloats("s", s, int64(len(s)), 1))
+}
+
+func (w *writer) scalar(hint string, v float32) string {
+	return w.tensor(graph.FromFloats(hint, []float32{v}))
+}
+
+func (w *writer) uint8(v uint8) string {
+	return w.tensor(&graph.Tensor{Name: "z", DType: graph.Uint8, Raw: []byte{v}})
+}
+
+// tensor adds an initializer, or finds an equal one that was added before.
+func (w *writer) tensor(t *graph.Tensor) string {
+	return w.once(fmt.Sprintf("tensor %d %v %x", t.DType, t.Dims, sha256.Sum256(t.Raw)), func() string {
+		return w.names.Const(t)
+	})
+}
+
+// once returns the value described by key, making it the first time.
+func (w *writer) once(key string, make func() string) string {
+	if v, ok := w.values[key]; ok {
+		return v
+	}
+	v := make()
+	w.values[key] = v
+	return v
+}
+
+// op appends a node of the standard domain. New nodes have no names, which are
+// optional, to keep the file small.
+func (w *writer) op(op, hint string, inputs []string, attrs ...graph.Attr) string {
+	out := w.names.Name(hint)
+	w.append(&graph.Node{Op: op, Inputs: inputs, Outputs: []string{out}, Attrs: attrs})
+	return out
+}
+
+func (w *writer) append(n *graph.Node) { w.g.Nodes = append(w.g.Nodes, n) }
+
+// sweep drops the float weights and biases that nothing uses any more.
+func (w *writer) sweep() {
+	used := w.g.Consumers()
+	for _, v := range w.g.Outputs {
+		used[v.Name] = append(used[v.Name], nil)
+	}
+	gone := map[string]bool{}
+	for _, l := range w.layers {
+		for _, v := range []string{l.info.Weight, l.info.Bias} {
+			if v != "" && len(used[v]) == 0 {
+				gone[v] = true
+			}
+		}
+	}
+	var inits []*graph.Tensor
+	for _, t := range w.g.Inits {
+		if !gone[t.Name] {
+			inits = append(inits, t)
+		}
+	}
+	w.g.Inits = inits
+	var values []graph.Value
+	for _, v := range w.g.Values {
+		if !gone[v.Name] {
+			values = append(values, v)
+		}
+	}
+	w.g.Values = values
+}

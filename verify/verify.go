@@ -1,0 +1,166 @@
+// Package verify opens a written model again and says whether it is what the
+// plan promised.
+//
+// In: the bytes of a quantized file, its plan, probe inputs. Out: a report: which
+// kernel runs each layer, how far results depend on the optimization level, what
+// the file weighs, and where the graph breaks the rules of package quant/qdq. The
+// invariant: everything is measured on the bytes that will be shipped, in ONNX
+// Runtime, never on the plan. In the paper: section "Quantizer parameterization",
+// which assumes that the deployed arithmetic is that of the quantizers.
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"cfq/engine"
+	"cfq/graph"
+	"cfq/onnxio"
+	"cfq/quant"
+	"cfq/quant/qdq"
+)
+
+// Options says what the file is held against.
+type Options struct {
+	Engine     engine.Options  // as in production
+	Plan       *quant.Plan     // what the file was written from; required
+	FloatBytes int             // size of the full-precision file; 0 skips the comparison
+	Probes     []*graph.Tensor // one batch of the model's inputs, best some hundred real rows; required
+}
+
+// Report is what was found. Problems is empty when the file may be shipped.
+type Report struct {
+	Layers     []Layer `json:"layers"`
+	Bytes      int     `json:"bytes"`
+	FloatBytes int     `json:"float_bytes,omitempty"`
+	Levels     Levels  `json:"levels"`
+	// Advice lists broken rules that a good model may break.
+	Advice   []string `json:"advice,omitempty"`
+	Problems []string `json:"problems,omitempty"`
+}
+
+// Layer says how ONNX Runtime runs one layer of the plan.
+type Layer struct {
+	Node   string `json:"node"`
+	Bits   int    `json:"bits,omitempty"` // 0 for layers that stay in float
+	Kernel string `json:"kernel"`         // operator of the optimized graph, such as "QGemm"
+	// Fused reports whether the layer runs as planned: integer layers on an
+	// integer kernel, others on weights that are folded at load.
+	Fused bool `json:"fused"`
+}
+
+// Check verifies the file onnx. Errors are about files that cannot be examined;
+// what is wrong with one that can is in the report.
+func Check(ctx context.Context, onnx []byte, o Options) (*Report, error) {
+	if o.Plan == nil || len(o.Probes) == 0 {
+		return nil, errors.New("verify: a plan and probe inputs are required")
+	}
+	m, err := onnxio.Read(onnx, "")
+	if err != nil {
+		return nil, fmt.Errorf("verify: %w", err)
+	}
+	r := &Report{Bytes: len(onnx), FloatBytes: o.FloatBytes}
+	for _, f := range qdq.Lint(m) {
+		if f.Advice {
+			r.Advice = append(r.Advice, f.String())
+			continue
+		}
+		r.problem("%s", f)
+	}
+	if o.FloatBytes > 0 && len(onnx) >= o.FloatBytes {
+		r.problem("the file has %d bytes, the full-precision one %d: quantizing it saves nothing", len(onnx), o.FloatBytes)
+	}
+	opt, err := engine.Optimized(onnx, o.Engine)
+	if err != nil {
+		return nil, fmt.Errorf("verify: %w", err)
+	}
+	r.kernels(opt.Graph, m.Graph, o.Plan)
+	if err := r.levels(ctx, onnx, m, o.Engine, o.Probes); err != nil {
+		return nil, fmt.Errorf("verify: %w", err)
+	}
+	return r, nil
+}
+
+// OK reports whether nothing is wrong.
+func (r *Report) OK() bool { return len(r.Problems) == 0 }
+
+// Err returns the problems as one error, nil when there are none.
+func (r *Report) Err() error {
+	if r.OK() {
+		return nil
+	}
+	return errors.New("the written model is not as planned:\n  " + strings.Join(r.Problems, "\n  "))
+}
+
+func (r *Report) problem(format string, a ...any) {
+	r.Problems = append(r.Problems, fmt.Sprintf(format, a...))
+}
+
+// kernels finds the layers of the plan in the optimized graph opt of the written graph g.
+func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
+	inits := map[string]bool{}
+	for _, t := range opt.Inits {
+		inits[t.Name] = true
+	}
+	for _, n := range opt.Nodes {
+		if n.Op == "DequantizeLinear" && inits[n.Input(0)] {
+			r.problem("%s dequantizes weights at every inference", n.Label())
+		}
+	}
+	for _, p := range plan.Layers {
+		l := Layer{Node: p.Node, Bits: p.Bits}
+		if p.Float {
+			l.Bits = 0
+		}
+		n := find(opt, p.Node)
+		if n == nil {
+			r.problem("layer %q is not in the graph that ONNX Runtime runs", p.Node)
+			r.Layers = append(r.Layers, l)
+			continue
+		}
+		l.Kernel = n.Op
+		switch onIntegers := integer(g, p.Node); {
+		case p.Float:
+			l.Fused = true
+		case onIntegers:
+			l.Fused = n.Op == "QGemm" || n.Op == "QLinearMatMul" || n.Op == "MatMulIntegerToFloat"
+		default:
+			l.Fused = (n.Op == "Gemm" || n.Op == "FusedGemm" || n.Op == "MatMul") && inits[n.Input(1)]
+		}
+		if !l.Fused {
+			r.problem("layer %q runs as %s, not on the planned kernel", p.Node, n.Op)
+		}
+		r.Layers = append(r.Layers, l)
+	}
+}
+
+// find returns the node that runs the layer called name. Fusions with an
+// activation behind the layer put a word before the name.
+func find(opt *graph.Graph, name string) *graph.Node {
+	for _, n := range opt.Nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	for _, n := range opt.Nodes {
+		if strings.HasSuffix(n.Name, " "+name) {
+			return n
+		}
+	}
+	return nil
+}
+
+// integer reports whether the layer called name is written for integer
+// arithmetic: it reads a dequantized activation.
+func integer(g *graph.Graph, name string) bool {
+	producers := g.Producers()
+	for _, n := range g.Nodes {
+		if n.Name == name && n.Op == "Gemm" {
+			p := producers[n.Input(0)]
+			return p != nil && p.Op == "DequantizeLinear"
+		}
+	}
+	return false
+}

@@ -1,0 +1,186 @@
+package verify_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cfq/engine"
+	"cfq/engine/enginetest"
+	"cfq/graph"
+	"cfq/onnxio"
+	"cfq/quant"
+	"cfq/quant/qdq"
+	"cfq/verify"
+)
+
+// shared returns a file of the optional real models, or skips the test.
+func shared(t *testing.T, elem ...string) string {
+	t.Helper()
+	root := os.Getenv("CFQ_SHARED")
+	if root == "" {
+		root = filepath.Join("..", "..", "shared")
+	}
+	path := filepath.Join(append([]string{root}, elem...)...)
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("the real models are not here: %v", err)
+	}
+	return path
+}
+
+// canonical reads the model at path in the form that quant works on.
+func canonical(t *testing.T, path string) *graph.Model {
+	t.Helper()
+	m, err := onnxio.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := onnxio.Upgrade(m, 21); err != nil {
+		t.Fatal(err)
+	}
+	c, err := quant.Canonical(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// planFor quantizes every layer of m with scales from the largest value it takes on x.
+func planFor(t *testing.T, m *graph.Model, eng engine.Options, x *graph.Tensor, bits int) *quant.Plan {
+	t.Helper()
+	layers, err := quant.FindLayers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := quant.FormatOf(bits, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := m.Clone()
+	for _, l := range layers {
+		if l.Input != x.Name {
+			c.Graph.Outputs = append(c.Graph.Outputs, graph.Value{Name: l.Input, DType: graph.Float})
+		}
+	}
+	values := map[string]*graph.Tensor{x.Name: x}
+	for _, v := range run(t, c, eng, x) {
+		values[v.Name] = v
+	}
+	p := &quant.Plan{}
+	for _, l := range layers {
+		q := quant.Layer{Node: l.Node, Bits: bits, Reduced: true}
+		for o := range l.Out {
+			q.Scales = append(q.Scales, f.FitScale(l.Row(o)))
+		}
+		v, err := values[l.Input].Floats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lo, hi := v[0], v[0]
+		for _, x := range v {
+			lo, hi = min(lo, x), max(hi, x)
+		}
+		a := quant.FitAct(8, lo, hi)
+		q.Act = &a
+		p.Layers = append(p.Layers, q)
+	}
+	return p
+}
+
+func run(t *testing.T, m *graph.Model, eng engine.Options, x *graph.Tensor) []*graph.Tensor {
+	t.Helper()
+	s, err := engine.Open(m, eng)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // nothing to be done
+	out, err := s.Run(context.Background(), []*graph.Tensor{x})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// probe makes rows for m's input: a few numbers, then zeros and ones.
+func probe(m *graph.Model, n int) *graph.Tensor {
+	in := m.Graph.DataInputs()[0]
+	dim := int(in.Shape[1].Size)
+	rng := rand.New(rand.NewPCG(4, uint64(dim)))
+	x := make([]float32, n*dim)
+	for i := range x {
+		if i%dim < 6 {
+			x[i] = float32(rng.NormFloat64())
+		} else if rng.IntN(8) == 0 {
+			x[i] = 1
+		}
+	}
+	return graph.FromFloats(in.Name, x, int64(n), int64(dim))
+}
+
+func check(t *testing.T, m *graph.Model, o verify.Options) *verify.Report {
+	t.Helper()
+	onnx, err := onnxio.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := verify.Check(context.Background(), onnx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func write(t *testing.T, m *graph.Model, p *quant.Plan) *graph.Model {
+	t.Helper()
+	q, err := qdq.Write(m, p, qdq.Options{Size: func(m *graph.Model) int {
+		b, err := onnxio.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(b)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// TestRealModels writes and verifies the real classifiers: batch normalization,
+// sigmoid heads, four layers.
+func TestRealModels(t *testing.T) {
+	eng := enginetest.Need(t)
+	files, err := filepath.Glob(filepath.Join(shared(t, "models"), "*", "*-s0.onnx"))
+	if err != nil || len(files) < 9 {
+		t.Fatalf("%d models (%v)", len(files), err)
+	}
+	for _, path := range files {
+		m := canonical(t, path)
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := probe(m, 1000)
+		for _, bits := range []int{2, 3, 4, 8} {
+			p := planFor(t, m, eng, x, bits)
+			name := fmt.Sprintf("%s/%s at %d bits", filepath.Base(filepath.Dir(path)), filepath.Base(path), bits)
+			r := check(t, write(t, m, p), verify.Options{Engine: eng, Plan: p, FloatBytes: int(info.Size()), Probes: []*graph.Tensor{x}})
+			t.Logf("%s: %d -> %d bytes, levels %+v", name, r.FloatBytes, r.Bytes, r.Levels)
+			tiny := strings.Contains(path, "logreg")
+			if !r.OK() && !tiny {
+				t.Errorf("%s: %v", name, r.Err())
+			}
+			for _, l := range r.Layers {
+				if l.Kernel != "QGemm" || !l.Fused || l.Bits != bits {
+					t.Errorf("%s: %+v", name, l)
+				}
+			}
+			if len(r.Layers) != len(p.Layers) {
+				t.Errorf("%s: %d layers of %d", name, len(r.Layers), len(p.Layers))
+			}
+		}
+	}
+}
