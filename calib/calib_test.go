@@ -1,0 +1,264 @@
+package calib
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"cfq/classifier"
+	"cfq/engine/enginetest"
+	"cfq/graph"
+	"cfq/quant"
+	"cfq/recourse"
+	"cfq/task"
+)
+
+// people makes rows of a standardised whole number, a one-hot pair, a wide skewed
+// amount and a category that never occurs.
+func people(n int) ([]float32, int) {
+	r := rand.New(rand.NewPCG(5, 6))
+	var x []float32
+	for range n {
+		years := float64(18 + r.IntN(60))
+		amount := min(12, math.Exp(1.5*r.NormFloat64())/3)
+		one := float32(r.IntN(2))
+		x = append(x, float32((years-40)/13), one, 1-one, float32(amount), 0)
+	}
+	return x, 5
+}
+
+func TestFitInputIsExactOnLattices(t *testing.T) {
+	x, dim := people(3000)
+	set := FactualSet(x, dim)
+	in := FitInput(set, 16, 16*dim+16*8)
+	if err := in.Check(dim); err != nil {
+		t.Fatal(err)
+	}
+	if most := dim + max(2, int(extraShare*float64(16*dim+16*8)/16)); len(in.Columns) > most {
+		t.Errorf("%d columns, at most %d are paid for", len(in.Columns), most)
+	}
+	codes := in.Codes(x, dim)
+	k := len(in.Columns)
+	for i := range set.Rows() {
+		got := make([]float64, dim)
+		seen := make([]bool, dim)
+		for j, c := range in.Columns {
+			if !seen[c.Source] {
+				got[c.Source], seen[c.Source] = float64(c.Lo), true
+			}
+			got[c.Source] += float64(codes[i*k+j]) * float64(in.Scale) / float64(c.Gain)
+		}
+		for j := range dim {
+			tol := 1e-4 // a lattice: whole years, one-hots
+			if j == 3 {
+				tol = float64(in.Scale)*0.51 + 1e-4
+			}
+			if d := math.Abs(got[j] - float64(x[i*dim+j])); d > tol {
+				t.Fatalf("row %d column %d: %v became %v", i, j, x[i*dim+j], got[j])
+			}
+		}
+	}
+}
+
+// net is in -> hidden (Relu) -> 2 with random weights.
+func net(t *testing.T, dim, hidden int) (*classifier.Model, []quant.LayerInfo) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, 2))
+	draw := func(n int) []float32 {
+		v := make([]float32, n)
+		for i := range v {
+			v[i] = float32(r.NormFloat64())
+		}
+		return v
+	}
+	gemm := func(in, w, b, out string) *graph.Node {
+		return &graph.Node{Op: "Gemm", Name: out, Inputs: []string{in, w, b}, Outputs: []string{out}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}}
+	}
+	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
+		Name:    "net",
+		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(dim)}}}},
+		Outputs: []graph.Value{{Name: "z", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 2}}}},
+		Inits: []*graph.Tensor{
+			graph.FromFloats("w1", draw(hidden*dim), int64(hidden), int64(dim)), graph.FromFloats("b1", draw(hidden), int64(hidden)),
+			graph.FromFloats("w2", draw(2*hidden), 2, int64(hidden)), graph.FromFloats("b2", draw(2), 2),
+		},
+		Nodes: []*graph.Node{
+			gemm("x", "w1", "b1", "h"),
+			{Op: "Relu", Name: "r", Inputs: []string{"h"}, Outputs: []string{"a"}},
+			gemm("a", "w2", "b2", "z"),
+		},
+	}}
+	c, err := classifier.New(m, classifier.Options{Engine: enginetest.Need(t), Batch: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	layers, err := quant.FindLayers(m)
+	if err != nil || len(layers) != 2 {
+		t.Fatalf("%d layers, %v", len(layers), err)
+	}
+	return c, layers
+}
+
+// The statistics against sums over rows written out, with the hidden layer
+// computed by hand.
+func TestCollect(t *testing.T) {
+	x, dim := people(250)
+	c, layers := net(t, dim, 4)
+	set := FactualSet(x, dim)
+	stats, err := Collect(context.Background(), c, layers, set, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make([]float64, 16)
+	var largest float64
+	for i := range 250 {
+		var h [4]float64
+		for o := range h {
+			h[o] = float64(layers[0].B[o])
+			for j := range dim {
+				h[o] += float64(layers[0].W[o*dim+j]) * float64(x[i*dim+j])
+			}
+			h[o] = max(0, h[o])
+			largest = max(largest, h[o])
+		}
+		for a := range h {
+			for b := range h {
+				want[a*4+b] += h[a] * h[b] / 250
+			}
+		}
+	}
+	for i, w := range want {
+		if math.Abs(stats[1].Gram[i]-w) > 1e-4*(1+math.Abs(w)) {
+			t.Errorf("gram[%d] is %v, want %v", i, stats[1].Gram[i], w)
+		}
+	}
+	if stats[1].Min != 0 || math.Abs(float64(stats[1].Max)-largest) > 1e-4 {
+		t.Errorf("range [%v, %v], want [0, %v]", stats[1].Min, stats[1].Max, largest)
+	}
+	var n float64
+	for _, v := range stats[1].Hist {
+		n += v
+	}
+	if n != 250*4 {
+		t.Errorf("the histogram counts %v values of 1000", n)
+	}
+}
+
+// The reconstruction error from the Gram matrix equals the mean squared
+// difference of the layer's outputs over the rows, and the fitted scale is never
+// worse than the one that clips nothing.
+func TestWeightScales(t *testing.T) {
+	x, dim := people(250)
+	c, layers := net(t, dim, 4)
+	stats, err := Collect(context.Background(), c, layers, FactualSet(x, dim), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := layers[0]
+	for _, f := range quant.Formats() {
+		scales := WeightScales(l.W, l.Out, l.In, &stats[0], f, true)
+		for o, s := range scales {
+			w := l.Row(o)
+			var direct float64
+			for i := range 250 {
+				var d float64
+				for j, v := range w {
+					d += float64(v-quant.Dequantize(f.Quantize(v, s), s)) * float64(x[i*dim+j])
+				}
+				direct += d * d / 250
+			}
+			fitted := Reconstruction(w, l.In, stats[0].Gram, s, f)
+			if math.Abs(fitted-direct) > 1e-4*(1e-3+direct) {
+				t.Errorf("%d bits, output %d: error %v by the Gram matrix, %v over the rows", f.Bits, o, fitted, direct)
+			}
+			var largest float32
+			for _, v := range w {
+				largest = max(largest, float32(math.Abs(float64(v))))
+			}
+			if plain := Reconstruction(w, l.In, stats[0].Gram, largest/float32(f.QMax), f); fitted > plain*(1+1e-9) {
+				t.Errorf("%d bits, output %d: the fitted scale errs by %v, max-abs by %v", f.Bits, o, fitted, plain)
+			}
+		}
+		if one := WeightScales(l.W, l.Out, l.In, &stats[0], f, false); len(one) != 1 {
+			t.Errorf("%d scales per tensor", len(one))
+		}
+	}
+}
+
+func TestActivation(t *testing.T) {
+	s := &Stats{Min: 0, Max: 10, Hist: make([]float64, histBins)}
+	for b := range histBins / 10 {
+		s.Hist[b] = 100
+	}
+	s.Hist[histBins-1] = 1 // one far value
+	a := Activation(s, 4)
+	if a.Zero != 0 {
+		t.Errorf("zero point %d behind a Relu", a.Zero)
+	}
+	if wide := quant.FitAct(4, 0, 10); s.squaredError(a) >= s.squaredError(wide) {
+		t.Errorf("clipping at %v does not beat the full range", a.Scale*float32(a.QMax()))
+	}
+	if a := Activation(&Stats{Hist: make([]float64, histBins)}, 8); a.Check() != nil {
+		t.Error("a layer that is always zero has no usable quantizer")
+	}
+}
+
+// half decides by x0 - 1: people below 1 are refused.
+type half struct{}
+
+func (half) Dim() int { return 2 }
+
+func (half) Margins(_ context.Context, x []float32) ([]float32, error) {
+	m := make([]float32, len(x)/2)
+	for i := range m {
+		m[i] = x[2*i] - 1
+	}
+	return m, nil
+}
+
+func (h half) MarginGrads(ctx context.Context, x []float32) (m, g []float32, err error) {
+	m, err = h.Margins(ctx, x)
+	g = make([]float32, len(x))
+	for i := range m {
+		g[2*i] = 1
+	}
+	return m, g, err
+}
+
+func (h half) LossGrads(ctx context.Context, x []float32) (m, g []float32, err error) {
+	m, g, err = h.MarginGrads(ctx, x)
+	for i, v := range m {
+		g[2*i] = float32(-1 / (1 + math.Exp(float64(v))))
+	}
+	return m, g, err
+}
+
+func TestCounterfactual(t *testing.T) {
+	parsed, err := task.Parse("t.yaml", []byte("version: 1\ndata: {label: y, favourable: \"1\"}\nfeatures:\n  - {name: a, kind: numeric, mean: 0, std: 1}\n  - {name: b, kind: numeric, mean: 0, std: 1}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := recourse.Compile(parsed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := []float32{2, 0, 0, 1, 3, 0, .5, -1}
+	set, err := Counterfactual(context.Background(), half{}, a, x, recourse.TeacherOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set.Factual != 4 || set.Recourse != 2 || set.Source[0] != 1 || set.Source[1] != 3 {
+		t.Fatalf("%d facts, %d points of rows %v; rows 1 and 3 are refused", set.Factual, set.Recourse, set.Source)
+	}
+	for i, p := range set.Source {
+		if !set.Reached[i] || set.Points()[2*i] <= 1 || set.Points()[2*i+1] != x[2*p+1] {
+			t.Errorf("row %d moved to %v", p, set.Points()[2*i:2*i+2])
+		}
+	}
+}

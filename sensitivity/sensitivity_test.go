@@ -1,0 +1,152 @@
+package sensitivity
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"cfq/classifier"
+	"cfq/engine/enginetest"
+	"cfq/graph"
+	"cfq/quant"
+)
+
+func network() *graph.Model {
+	r := rand.New(rand.NewPCG(1, 2))
+	draw := func(n int) []float32 {
+		v := make([]float32, n)
+		for i := range v {
+			v[i] = float32(r.NormFloat64())
+		}
+		return v
+	}
+	gemm := func(in, w, b, out string) *graph.Node {
+		return &graph.Node{Op: "Gemm", Name: out, Inputs: []string{in, w, b}, Outputs: []string{out}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}}
+	}
+	return &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
+		Name:    "net",
+		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 3}}}},
+		Outputs: []graph.Value{{Name: "z", DType: graph.Float}},
+		Inits: []*graph.Tensor{
+			graph.FromFloats("w1", draw(12), 4, 3), graph.FromFloats("b1", draw(4), 4),
+			graph.FromFloats("w2", draw(8), 2, 4), graph.FromFloats("b2", draw(2), 2),
+		},
+		Nodes: []*graph.Node{
+			gemm("x", "w1", "b1", "h"),
+			{Op: "Tanh", Name: "t", Inputs: []string{"h"}, Outputs: []string{"a"}},
+			gemm("a", "w2", "b2", "z"),
+		},
+	}}
+}
+
+func open(t *testing.T, m *graph.Model) *classifier.Model {
+	t.Helper()
+	c, err := classifier.New(m, classifier.Options{Engine: enginetest.Need(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// nudged is the network with one weight changed.
+func nudged(m *graph.Model, name string, i int, by float32) *graph.Model {
+	c := m.Clone()
+	for k, t := range c.Graph.Inits {
+		if t.Name == name {
+			v, err := t.Floats()
+			if err != nil {
+				panic(err)
+			}
+			v[i] += by
+			c.Graph.Inits[k] = graph.FromFloats(name, v, t.Dims...)
+		}
+	}
+	return c
+}
+
+// The score against its definition, eq. cfptq_sensitivity: the mean over rows of
+// the l1 norm of central differences of the row's loss by every single weight.
+func TestGradientIsTheDefinition(t *testing.T) {
+	m := network()
+	c := open(t, m)
+	layers, err := quant.FindLayers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := []float32{.2, -.4, 1, -1, .3, .6, .8, .8, -.2}
+	classes := []int{1, 0, 1}
+	got, err := Gradient(context.Background(), c, layers, x, classes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loss := func(m *graph.Model) []float64 {
+		margins, err := c.With(m).Margins(context.Background(), x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := make([]float64, len(margins))
+		for i, v := range margins {
+			if classes[i] == 0 {
+				v = -v
+			}
+			out[i] = math.Log1p(math.Exp(-float64(v)))
+		}
+		return out
+	}
+	for k, l := range layers {
+		var want float64
+		for i := range l.W {
+			const h = 2e-2
+			up, down := loss(nudged(m, l.Weight, i, h)), loss(nudged(m, l.Weight, i, -h))
+			for r := range up {
+				want += math.Abs(up[r]-down[r]) / (2 * h) / 3
+			}
+		}
+		if math.Abs(got[k]-want) > 2e-3*want {
+			t.Errorf("layer %q scores %v, by differences %v", l.Node, got[k], want)
+		}
+	}
+}
+
+func TestDamage(t *testing.T) {
+	m := network()
+	c := open(t, m)
+	layers, err := quant.FindLayers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A quantizer that adds 1/bits to the first weight of the layer.
+	openWith := func(layer int, f quant.Format) *classifier.Model {
+		return c.With(nudged(m, layers[layer].Weight, 0, 1/float32(f.Bits)))
+	}
+	x := []float32{.2, -.4, 1, -1, .3, .6}
+	steps := 0
+	got, err := Damage(context.Background(), c, layers, quant.Formats(), x, openWith, func(int, int) { steps++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if steps != 8 {
+		t.Errorf("%d steps of progress, want 8", steps)
+	}
+	before, err := c.Margins(context.Background(), x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := openWith(1, quant.Formats()[0]).Margins(context.Background(), x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want float64
+	for i := range after {
+		want += math.Pow(float64(after[i]-before[i]), 2) / 2
+	}
+	if math.Abs(got[1][0]-want) > 1e-9 || got[1][0] <= got[1][3] {
+		t.Errorf("damage %v, want %v at 2 bits", got[1], want)
+	}
+}
