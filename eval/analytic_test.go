@@ -1,0 +1,104 @@
+package eval
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"cfq/recourse"
+	"cfq/task"
+)
+
+// analytic is a model whose margin is a formula: gain*(w.x + b) + bend(x).
+type analytic struct {
+	w    []float64
+	b    float64
+	gain float64
+	bend func(x []float32) float64 // must not depend on inputs that can change, unless the gradient may ignore it
+	fail error
+}
+
+func (m analytic) Dim() int { return len(m.w) }
+
+func (m analytic) Margins(_ context.Context, x []float32) ([]float32, error) {
+	d := len(m.w)
+	out := make([]float32, len(x)/d)
+	for i := range out {
+		s := m.b
+		for j, w := range m.w {
+			s += w * float64(x[i*d+j])
+		}
+		s *= m.gain
+		if m.bend != nil {
+			s += m.bend(x[i*d : (i+1)*d])
+		}
+		out[i] = float32(s)
+	}
+	return out, m.fail
+}
+
+func (m analytic) MarginGrads(ctx context.Context, x []float32) ([]float32, []float32, error) {
+	out, err := m.Margins(ctx, x)
+	g := make([]float32, len(x))
+	for k := range g {
+		g[k] = float32(m.gain * m.w[k%len(m.w)])
+	}
+	return out, g, err
+}
+
+// The gradient of log(1+exp(-m)).
+func (m analytic) LossGrads(ctx context.Context, x []float32) ([]float32, []float32, error) {
+	out, g, err := m.MarginGrads(ctx, x)
+	for k := range g {
+		g[k] *= float32(-1 / (1 + math.Exp(float64(out[k/len(m.w)]))))
+	}
+	return out, g, err
+}
+
+// Three inputs a, b, c; a and b can change at will at cost 1 per unit, c cannot.
+// f weighs a by 1 and b by 1/2, so that its cheapest recourse is t - m(x) units of a.
+var original = analytic{w: []float64{1, 0.5, 0.25}, b: -0.7, gain: 1}
+
+func threeInputs(t testing.TB) *recourse.ActionSet { return within(t, math.Inf(1)) }
+
+// within is threeInputs where a and b can change by no more than most.
+func within(t testing.TB, most float64) *recourse.ActionSet {
+	t.Helper()
+	inf := math.Inf(1)
+	tk := &task.Task{Version: 1, Target: task.Target{Class: "favourable", Index: 1}, Cost: task.Cost{Norm: "l1", Weights: "uniform"}}
+	for i, name := range []string{"a", "b", "c"} {
+		tk.Features = append(tk.Features, task.Feature{
+			Name: name, Column: name, Kind: task.Numeric, Std: 1, Actionable: name != "c", Direction: task.Any, Weight: 1,
+			Bounds: [2]float64{-inf, inf}, MaxIncrease: inf, MaxDecrease: inf, MaxChange: most, Offset: i, Width: 1,
+		})
+	}
+	set, err := recourse.Compile(tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func crowd(n int, seed uint64) *task.People {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	p := &task.People{Dim: 3, N: n, Total: n}
+	for i := range n {
+		for range 3 {
+			p.X = append(p.X, float32(rng.NormFloat64()))
+		}
+		p.Labels = append(p.Labels, int8(rng.IntN(3))-1)
+		p.Lines = append(p.Lines, i+2)
+		p.Rows = append(p.Rows, i)
+	}
+	return p
+}
+
+func compare(t testing.TB, f, g recourse.Model, people *task.People, o Options) *Result {
+	t.Helper()
+	r, err := Compare(t.Context(), f, g, threeInputs(t), people, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}

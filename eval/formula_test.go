@@ -1,0 +1,157 @@
+package eval
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+
+	"cfq/recourse"
+
+	"pgregory.net/rapid"
+)
+
+func TestGap(t *testing.T) {
+	g := gap([]float64{1, 2, 4}, []float64{2, 2, 1})
+	near(t, "mean", float64(g.Mean), (1+0-0.75)/3, 1e-8)
+	near(t, "ratio of sums", float64(g.RatioOfSums), (5.0-7)/7, 1e-12)
+	near(t, "median", float64(g.Median), 0, 1e-12)
+	// One person with a tiny cost carries the mean away, and nothing else.
+	g = gap([]float64{1, 1, 1e-6}, []float64{1, 1, 1})
+	if g.Mean < 1e5 || g.Median != 0 || math.Abs(float64(g.RatioOfSums)-0.5) > 1e-5 {
+		t.Errorf("tiny cost: %+v", g)
+	}
+	if g = gap(nil, nil); g.Mean.Defined() || g.N != 0 {
+		t.Errorf("nobody: %+v", g)
+	}
+	if m := median([]float64{4, 1, 3, 2}); m != 2.5 {
+		t.Errorf("median of four: %v", m)
+	}
+}
+
+func TestSimilarity(t *testing.T) {
+	for _, c := range []struct {
+		a, b         []float32
+		sim, overlap float64
+	}{
+		{[]float32{1, 0, 0}, []float32{2, 0, 0}, 1, 1},
+		{[]float32{1, 0, 0}, []float32{-1, 0, 0}, -1, 1},
+		{[]float32{1, 0, 0}, []float32{0, 1, 0}, 0, 0},
+		{[]float32{3, 4, 0}, []float32{3, 0, 4}, 9.0 / 25, 1.0 / 3},
+		{[]float32{3, 4, 1e-7}, []float32{3, 4, 0}, 1, 1}, // below SupportTau
+		{[]float32{0, 0, 0}, []float32{0, 0, 0}, 0, 0},
+	} {
+		near(t, "DirSim", dirSim(c.a, c.b), c.sim, 1e-6)
+		near(t, "ActOverlap", actOverlap(c.a, c.b), c.overlap, 1e-6)
+	}
+}
+
+func TestMarginError(t *testing.T) {
+	e := make([]float64, 200) // -1, 2, -3, ... 200
+	for i := range e {
+		e[i] = float64(i+1) * math.Pow(-1, float64(i+1))
+	}
+	m := marginError(e)
+	near(t, "mean", float64(m.Mean), 0.5, 1e-12)
+	near(t, "rms", float64(m.RMS), math.Sqrt(201.0*401/6), 1e-9)
+	near(t, "p99", float64(m.P99), 198, 0)
+	near(t, "max", float64(m.Max), 200, 0)
+}
+
+// tau01 is held against its definition: the predicted curve of VD over t,
+// walked on a fine grid.
+func TestTauIsTheFirstGoodMargin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		margins := []float64{0, 0.1, 0.25, 0.5}[:rapid.IntRange(1, 4).Draw(t, "margins")]
+		n := rapid.IntRange(1, 250).Draw(t, "people")
+		lenient := rapid.Float64Range(-0.6, 0.3).Draw(t, "mean error")
+		errs := rapid.SliceOfN(rapid.Float64Range(-0.3, 0.3), n, n).Draw(t, "errors")
+		promises := make([][]Promise, len(margins))
+		for i, s := range margins {
+			for _, e := range errs {
+				own := s + 1e-3
+				promises[i] = append(promises[i], Promise{Status: recourse.Found, Own: Float(own), Other: Float(own + lenient + e*(1+s))})
+			}
+		}
+		got := tau01(margins, promises)
+		tau, last := float64(got.Value), margins[len(margins)-1]
+		if got.Extrapolated != (tau > last) {
+			t.Fatalf("%+v", got)
+		}
+		good := func(x float64) bool {
+			ok := predictedVD(margins, promises, x) <= tauShare
+			for _, s := range margins {
+				ok = ok && (s < x || predictedVD(margins, promises, s) <= tauShare)
+			}
+			return ok
+		}
+		if tau > 0 && !good(tau) && !good(tau+1e-9) {
+			t.Fatalf("tau01 = %v is not enough", tau)
+		}
+		for x := 0.0; x < tau-1e-9; x += 1e-3 {
+			if good(x) {
+				t.Fatalf("tau01 = %v, but %v is enough", tau, x)
+			}
+		}
+	})
+}
+
+// predictedVD is the share that breaks when the points solved at the largest
+// margin <= t are moved on to t with their error unchanged.
+func predictedVD(margins []float64, promises [][]Promise, t float64) float64 {
+	i := 0
+	for k, s := range margins {
+		if s <= t {
+			i = k
+		}
+	}
+	broken := 0
+	for _, p := range promises[i] {
+		e := p.Other - p.Own
+		if max(float64(p.Own), t)+float64(e) <= 0 {
+			broken++
+		}
+	}
+	return float64(broken) / float64(len(promises[i]))
+}
+
+func TestTauWithoutPromises(t *testing.T) {
+	if tau := tau01([]float64{0, 0.1}, make([][]Promise, 2)); tau.Value.Defined() || tau.N != 0 || tau.Extrapolated {
+		t.Errorf("%+v", tau)
+	}
+	held := []Promise{{Status: recourse.Found, Own: 0.1, Other: 0.05}}
+	if tau := tau01([]float64{0, 0.1}, [][]Promise{nil, held}); tau.Value != 0.1 || tau.From != 0.1 {
+		t.Errorf("promises at 0.1 only: %+v", tau)
+	}
+}
+
+func TestUndefinedIsNull(t *testing.T) {
+	data, err := json.Marshal([]Float{1.5, undefined(), Float(math.Inf(1))})
+	if err != nil || string(data) != "[1.5,null,null]" {
+		t.Errorf("%s, %v", data, err)
+	}
+	var back []Float
+	if err := json.Unmarshal(data, &back); err != nil || back[0] != 1.5 || back[1].Defined() {
+		t.Errorf("%v, %v", back, err)
+	}
+	if r := NewRate(0, 0, 0.95); r.Value.Defined() || r.Lo != 0 || r.Hi != 1 {
+		t.Errorf("rate of nobody: %+v", r)
+	}
+}
+
+func TestQuantileIsNearestRank(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		xs := rapid.SliceOfN(rapid.Float64Range(-5, 5), 1, 300).Draw(t, "xs")
+		q := float64(rapid.IntRange(1, 100).Draw(t, "percent")) / 100
+		got := quantile(xs, q)
+		atMost := func(v float64) (n int) {
+			for _, x := range xs {
+				n += count(x <= v)
+			}
+			return n
+		}
+		need := q*float64(len(xs)) - 1e-9
+		if float64(atMost(got)) < need || float64(atMost(math.Nextafter(got, -10))) >= need {
+			t.Fatalf("quantile %v of %v: %v", q, xs, got)
+		}
+	})
+}

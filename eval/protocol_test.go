@@ -1,0 +1,258 @@
+package eval
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"html"
+	"math"
+	"strings"
+	"testing"
+
+	"cfq/recourse"
+	"cfq/task"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSampleAndWorkers(t *testing.T) {
+	people := crowd(500, 6)
+	g := original
+	g.w = []float64{0.97, 0.55, 0.2}
+	o := Options{Sample: 60, Seed: 7, Workers: 1}
+	one := compare(t, original, g, people, o)
+	o.Workers = 4
+	four := compare(t, original, g, people, o)
+	if d := cmp.Diff(asJSON(t, one), asJSON(t, four)); d != "" {
+		t.Errorf("workers change the result:\n%s", d)
+	}
+	if one.Population.Evaluated != 60 || one.Population.Refused <= 60 {
+		t.Errorf("%+v", one.Population)
+	}
+	o.Seed = 8
+	if d := cmp.Diff(evaluatedRows(one), evaluatedRows(compare(t, original, g, people, o))); d == "" {
+		t.Error("another seed draws the same people")
+	}
+	for _, r := range one.Records {
+		if r.Evaluated != (len(r.Steps) == 4) || r.Line != r.Row+2 || r.Evaluated && r.Full > 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func evaluatedRows(r *Result) (rows []int) {
+	for _, x := range r.Records {
+		if x.Evaluated {
+			rows = append(rows, x.Row)
+		}
+	}
+	return rows
+}
+
+func asJSON(t *testing.T, r *Result) string {
+	t.Helper()
+	a, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(r.Records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(a) + string(b)
+}
+
+func TestNobodyToEvaluate(t *testing.T) {
+	generous := original
+	generous.b = 100
+	for _, c := range []struct {
+		name   string
+		f      analytic
+		people *task.People
+		want   string
+	}{
+		{"nobody", original, &task.People{Dim: 3}, "there is nobody in the data"},
+		{"nobody refused", generous, crowd(40, 1), "refuses nobody of 40"},
+		{"few", original, crowd(10, 1), "people are evaluated"},
+	} {
+		r := compare(t, c.f, original, c.people, Options{})
+		if !strings.Contains(strings.Join(r.Warnings, "\n"), c.want) {
+			t.Errorf("%s: warnings %q do not say %q", c.name, r.Warnings, c.want)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	boom := errors.New("boom")
+	broken, short, nan := original, analytic{w: []float64{1}, gain: 1}, original
+	broken.fail = boom
+	nan.bend = func([]float32) float64 { return math.NaN() }
+	for _, c := range []struct {
+		name string
+		g    recourse.Model
+		o    Options
+		want string
+	}{
+		{"model fails", broken, Options{}, "boom"},
+		{"dimension", short, Options{}, "takes 3 inputs, the quantized model 1"},
+		{"NaN", nan, Options{}, "line 2: the margins are"},
+		{"options", original, Options{Margins: []float64{-1, math.NaN()}, Sample: -3, Confidence: 2}, "required margin -1"},
+		{"no margins", original, Options{Margins: []float64{}}, "no required margin"},
+	} {
+		_, err := Compare(t.Context(), original, c.g, threeInputs(t), crowd(20, 1), c.o)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Compare(ctx, original, original, threeInputs(t), crowd(200, 1), Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// Every metric of the table is in the JSON form, and progress ends where it says.
+func TestMetricKeysAreInTheResult(t *testing.T) {
+	last := map[string]Event{}
+	r := compare(t, original, original, crowd(60, 1), Options{Progress: func(e Event) { last[e.Stage] = e }})
+	for _, e := range last {
+		if e.Done != e.Total {
+			t.Errorf("%+v", e)
+		}
+	}
+	if len(last) != 1+1+2*4 {
+		t.Errorf("stages: %v", last)
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tree any
+	if err := json.Unmarshal(data, &tree); err != nil {
+		t.Fatal(err)
+	}
+	page := html.UnescapeString(MetricsMarkdown())
+	for _, m := range Metrics() {
+		at := tree
+		for name := range strings.SplitSeq(m.Key, ".") {
+			name, list := strings.CutSuffix(name, "[]")
+			obj, _ := at.(map[string]any)
+			at = obj[name]
+			if list {
+				if l, ok := at.([]any); ok && len(l) > 0 {
+					at = l[0]
+				}
+			}
+		}
+		if at == nil {
+			t.Errorf("metric %s is not in the result", m.Key)
+		}
+		if m.Name == "" || m.Unit == "" || m.Better == "" || m.Definition == "" || m.Source == "" {
+			t.Errorf("metric %s is not documented: %+v", m.Key, m)
+		}
+		if !strings.Contains(page, m.Definition) {
+			t.Errorf("metric %s is not on the page", m.Key)
+		}
+		_ = MetricAt(m.Key)
+	}
+}
+
+// Among people whom both models refuse, RVD of (f, g) is VD of (g, f), CRG changes sign with the roles,
+// and what the actions have in common stays the same.
+func TestRolesReversed(t *testing.T) {
+	everyone := crowd(500, 9)
+	g := analytic{w: []float64{0.9, 0.7, 0.1}, b: -0.6, gain: 1.1}
+	mf, _ := original.Margins(t.Context(), everyone.X)
+	mg, _ := g.Margins(t.Context(), everyone.X)
+	var rows []int
+	for i := range mf {
+		if mf[i] <= 0 && mg[i] <= 0 {
+			rows = append(rows, i)
+		}
+	}
+	people := everyone.Subset(rows)
+	fg, gf := compare(t, original, g, people, Options{}), compare(t, g, original, people, Options{})
+	for i, a := range fg.Margins {
+		b := gf.Margins[i]
+		if a.VD != b.RVD || a.RVD != b.VD || a.FRR != b.RFRR || a.RFRR != b.FRR || a.DirSim != b.DirSim || a.ActOverlap != b.ActOverlap {
+			t.Errorf("margin %v:\n%+v\n%+v", a.Margin, a, b)
+		}
+		near(t, "product of cost ratios", float64(1+a.CRG.RatioOfSums)*float64(1+b.CRG.RatioOfSums), 1, 1e-9)
+		if a.CRG != a.CRGBoth {
+			t.Errorf("margin %v: %+v, %+v", a.Margin, a.CRG, a.CRGBoth)
+		}
+	}
+	if fg.Tau01 != gf.RTau01 || fg.RTau01 != gf.Tau01 {
+		t.Errorf("%+v %+v, %+v %+v", fg.Tau01, fg.RTau01, gf.Tau01, gf.RTau01)
+	}
+}
+
+// With changes of at most 0.4, f gains at most 0.4 + 0.2: who needs more cannot be helped, and is counted.
+func TestInfeasiblePeopleAreCounted(t *testing.T) {
+	people := crowd(300, 10)
+	const reach = 0.6
+	r, err := Compare(t.Context(), original, original, within(t, 0.4), people, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, _ := original.Margins(t.Context(), people.X)
+	for _, a := range r.Margins {
+		var refused, helped int
+		for _, m := range m {
+			refused += count(m <= 0)
+			helped += count(m <= 0 && a.Margin-float64(m) <= reach)
+		}
+		if a.FRR.Num != helped || a.FRR.Den != refused || a.VD.Den != helped || a.CRG.N != helped {
+			t.Errorf("margin %v: FRR %+v, VD %+v, CRG %+v; want %d of %d", a.Margin, a.FRR, a.VD, a.CRG, helped, refused)
+		}
+	}
+	if ws := strings.Join(r.Warnings, "\n"); !strings.Contains(ws, "margin 0.5: no recourse was found for") {
+		t.Errorf("warnings: %s", ws)
+	}
+}
+
+// Summarize of all records is Compare, and of a part of them it counts that part.
+func TestSummarizeAPart(t *testing.T) {
+	g := original
+	g.b += 0.05
+	r := compare(t, original, g, crowd(300, 11), Options{})
+	again := Summarize(r.Records, r.Settings)
+	if d := cmp.Diff(asJSON(t, r), asJSON(t, again)); d != "" {
+		t.Error(d)
+	}
+	a, b := Summarize(r.Records[:100], r.Settings), Summarize(r.Records[100:], r.Settings)
+	for i, m := range r.Margins {
+		if m.VD.Num != a.Margins[i].VD.Num+b.Margins[i].VD.Num || m.RVD.Den != a.Margins[i].RVD.Den+b.Margins[i].RVD.Den {
+			t.Errorf("margin %v: the parts do not add up", m.Margin)
+		}
+	}
+	if r.Population.BothRefuse != a.Population.BothRefuse+b.Population.BothRefuse {
+		t.Errorf("%+v, %+v, %+v", r.Population, a.Population, b.Population)
+	}
+}
+
+// A solver's promise is held to what the model says at the very point: a model that
+// gives another margin the second time is noticed.
+func TestFickleModelIsNoticed(t *testing.T) {
+	f := &fickle{analytic: original}
+	s := &side{name: "the original", own: f, other: original, set: threeInputs(t), dim: 3, x: []float32{0, 0, 0}, approved: []bool{false}, o: Options{Progress: func(Event) {}}}
+	out := answers{promises: make([]Promise, 1), deltas: make([][]float32, 1)}
+	action := recourse.Action{Status: recourse.Found, Delta: []float32{0.75, 0, 0.5}, Cost: 0.75, Margin: 0.05}
+	if err := s.settle(t.Context(), []int{0}, []recourse.Action{action}, 0.05, out); err != nil {
+		t.Fatal(err)
+	}
+	notes := strings.Join(s.notes(), "\n")
+	if !strings.Contains(notes, "fall short") || !strings.Contains(notes, "not feasible") {
+		t.Errorf("notes: %s", notes)
+	}
+}
+
+type fickle struct{ analytic }
+
+func (f *fickle) Margins(ctx context.Context, x []float32) ([]float32, error) {
+	m, err := f.analytic.Margins(ctx, x)
+	for i := range m {
+		m[i]--
+	}
+	return m, err
+}

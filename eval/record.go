@@ -1,0 +1,49 @@
+package eval
+
+import "cfq/recourse"
+
+// Record is everything that was measured about one person. All metrics are
+// sums over records, so a slice of them (one subgroup, one bootstrap draw)
+// has metrics of its own: see Summarize.
+type Record struct {
+	Row       int     `json:"row"`   // position in the People that Compare was given
+	Line      int     `json:"line"`  // line of the data file, 0 when not known
+	Label     int8    `json:"label"` // 1 favourable, 0 not, -1 not known
+	Full      Float   `json:"full"`  // margin of f at the factual point
+	Quant     Float   `json:"quant"` // margin of g at the factual point
+	Evaluated bool    `json:"evaluated"`
+	Steps     []Step  `json:"steps,omitempty"` // one per required margin, in the order of Settings.Margins; nil unless Evaluated
+	First     Promise `json:"pgd_first"`       // f's first valid PGD iterate; meaningful only when Evaluated
+}
+
+// Step is one person's recourse under both models at one required margin.
+type Step struct {
+	Full    Promise `json:"full"`        // f's recourse; Other is g's margin there
+	Quant   Promise `json:"quant"`       // g's recourse; Other is f's margin there
+	DirSim  Float   `json:"dir_sim"`     // cosine of the two actions; undefined unless both were found
+	Overlap Float   `json:"act_overlap"` // Jaccard overlap of the changed inputs; undefined unless both were found
+}
+
+// Promise is a recourse that one model gives to one person. Cost is in the
+// task's cost units and both margins are logit margins at the recourse point
+// x+delta; they are undefined unless Status is recourse.Found, except that a
+// person who is favourable already has cost 0.
+type Promise struct {
+	Status recourse.Status `json:"status"`
+	Cost   Float           `json:"cost"`
+	Own    Float           `json:"own"`   // margin under the model that gives the promise
+	Other  Float           `json:"other"` // margin under the other model
+}
+
+// Made reports whether there is an action that the person was told to take.
+func (p Promise) Made() bool { return p.Status == recourse.Found }
+
+// Broken reports whether the other model refuses the person who took the action.
+func (p Promise) Broken() bool { return p.Made() && !approves(p.Other) }
+
+// approves is the tie rule: a margin of exactly zero is a refusal.
+func approves(margin Float) bool { return margin > 0 }
+
+// reverse reports whether the record counts for the mirrored metrics: g must refuse
+// the person, or there is nothing that g would tell them to change.
+func (r *Record) reverse() bool { return r.Evaluated && !approves(r.Quant) }

@@ -1,0 +1,113 @@
+package eval
+
+// Result is what Compare measured: everything in it is a function of Records
+// and Settings except the file counts of Population.
+type Result struct {
+	Settings   Settings   `json:"settings"`
+	Population Population `json:"population"`
+	Decisions  Decisions  `json:"decisions"`
+	Margins    []AtMargin `json:"margins"` // ascending required margin
+	First      First      `json:"pgd_first"`
+	Tau01      Tau        `json:"tau01"`
+	RTau01     Tau        `json:"rtau01"`
+	Warnings   []string   `json:"warnings"` // why a number may not mean what it seems to; never nil
+	Records    []Record   `json:"-"`
+}
+
+// Settings are the options that a Result was made with, defaults filled in.
+type Settings struct {
+	Margins    []float64 `json:"margins"`
+	Sample     int       `json:"sample"` // 0 = everyone refused
+	Seed       uint64    `json:"seed"`
+	Confidence float64   `json:"confidence"`
+	Epsilon    float64   `json:"epsilon"`     // of CRG, DirSim and ActOverlap
+	SupportTau float64   `json:"support_tau"` // of ActOverlap, in model-input units
+	Solver     Solver    `json:"solver"`
+}
+
+// Solver is what the solver was asked for; 0 stands for its default.
+type Solver struct {
+	Steps    int    `json:"steps"`
+	Restarts int    `json:"restarts"`
+	Rounds   int    `json:"rounds"`
+	Beam     int    `json:"beam"`
+	Seed     uint64 `json:"seed"`
+}
+
+// Population says who was looked at and who was evaluated.
+type Population struct {
+	Rows       int `json:"rows"`        // data rows of the file
+	Unreadable int `json:"unreadable"`  // rows that could not be read
+	LeftOut    int `json:"left_out"`    // rows left out by the task's filter or by the caller's choice of rows
+	Read       int `json:"read"`        // people
+	Labelled   int `json:"labelled"`    // people with a known outcome
+	Favoured   int `json:"favoured"`    // people f approves: nothing to promise
+	Refused    int `json:"refused"`     // people f refuses: the evaluated population
+	Evaluated  int `json:"evaluated"`   // Refused, or the sample of them
+	BothRefuse int `json:"both_refuse"` // evaluated people whom g refuses too: those who can get a promise of g
+}
+
+// Decisions compares the two models on the people as they are.
+type Decisions struct {
+	AccuracyFull    Rate `json:"accuracy_full"`
+	AccuracyQuant   Rate `json:"accuracy_quant"`
+	FavourableFull  Rate `json:"favourable_full"`
+	FavourableQuant Rate `json:"favourable_quant"`
+	Disagreement    Rate `json:"disagreement"` // of everyone
+	Lost            Rate `json:"lost"`         // of those f approves, g refuses
+	Gained          Rate `json:"gained"`       // of those f refuses, g approves
+}
+
+// AtMargin holds what depends on the required margin.
+type AtMargin struct {
+	Margin      float64     `json:"margin"`
+	FRR         Rate        `json:"frr"`
+	RFRR        Rate        `json:"rfrr"`
+	VD          Rate        `json:"vd"`
+	RVD         Rate        `json:"rvd"`
+	CRG         Gap         `json:"crg"`
+	CRGBoth     Gap         `json:"crg_both"`
+	DirSim      Mean        `json:"dir_sim"`
+	ActOverlap  Mean        `json:"act_overlap"`
+	MarginError MarginError `json:"margin_error"`
+}
+
+// First is the first-valid-iterate protocol (PGD-first).
+type First struct {
+	FRR Rate `json:"frr"`
+	VD  Rate `json:"vd"`
+}
+
+// Gap is the Counterfactual Recourse Gap in three forms, signed: positive
+// means that recourse costs more under g.
+type Gap struct {
+	Mean        Float `json:"mean"`          // mean of (cost_g-cost_f)/(cost_f+eps), the paper's
+	RatioOfSums Float `json:"ratio_of_sums"` // (sum cost_g - sum cost_f) / sum cost_f
+	Median      Float `json:"median"`        // median of the same ratios
+	N           int   `json:"n"`             // common people
+	Free        int   `json:"free"`          // of them, those with cost 0 under g because g approves them as they are
+}
+
+// MarginError is the distribution of e = margin_g - margin_f over f's recourse points, in logits.
+type MarginError struct {
+	N    int   `json:"n"`
+	Mean Float `json:"mean"`
+	RMS  Float `json:"rms"`
+	P99  Float `json:"p99"` // 99th percentile of |e|
+	Max  Float `json:"max"` // of |e|
+}
+
+// Headline returns the index of the margin that stands for the curve: 0.1, or
+// else the smallest positive one, or else the last.
+func (r *Result) Headline() int {
+	best := len(r.Margins) - 1
+	for i := len(r.Margins) - 1; i >= 0; i-- {
+		switch m := r.Margins[i].Margin; {
+		case m == headlineMargin:
+			return i
+		case m > 0:
+			best = i
+		}
+	}
+	return best
+}

@@ -1,0 +1,127 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"cfq/eval"
+)
+
+// block is one section of the views for people. Text and Markdown differ only
+// in how they draw blocks.
+type block struct {
+	title  string   // "" for the headline
+	lines  []string // sentences
+	table  table
+	after  []string // explanations under the table
+	bullet bool     // draw lines as a list
+}
+
+// table is rows of cells under an optional head. The first left columns are
+// aligned left, the others right.
+type table struct {
+	head []string
+	rows [][]string
+	left int
+}
+
+// blocks lays out d.
+func blocks(d *Document) []block {
+	r := d.Result
+	bs := []block{headline(r), models(d), people(r)}
+	if r.Population.Evaluated > 0 {
+		bs = append(bs, promises(r), costs(r), marginErrors(r))
+	}
+	bs = append(bs, decisions(r))
+	if ws := slices.Concat(d.Warnings, r.Warnings); len(ws) > 0 {
+		bs = append(bs, block{title: "Warnings", lines: ws, bullet: true})
+	}
+	if len(d.Recipe) > 0 {
+		b := block{title: "How the quantized model was made", table: table{left: 2}}
+		for _, k := range slices.Sorted(maps.Keys(d.Recipe)) {
+			b.table.rows = append(b.table.rows, []string{k, d.Recipe[k]})
+		}
+		bs = append(bs, b)
+	}
+	return bs
+}
+
+// headline says the most important thing first.
+func headline(r *eval.Result) block {
+	i := r.Headline()
+	if r.Population.Evaluated == 0 || i < 0 {
+		return block{lines: []string{"Nobody was evaluated: there is no recourse to speak of."}}
+	}
+	a, level := r.Margins[i], confidence(r)
+	if a.VD.Den == 0 {
+		return block{lines: []string{fmt.Sprintf("No recourse was found for any of %d people at margin %s: there are no promises to keep.", r.Population.Evaluated, margin(a.Margin))}}
+	}
+	rate := func(key string, x eval.Rate) string {
+		return fmt.Sprintf("%s %s, %s interval %s", symbolAt(key, a.Margin), percent(x.Value, 1), level, interval(x, 1))
+	}
+	lines := []string{fmt.Sprintf("Of %d %s %d %s (%s).", a.VD.Den, plural(a.VD.Den, "promise", "promises"),
+		a.VD.Num, plural(a.VD.Num, "breaks", "break"), rate("margins[].vd", a.VD))}
+	if a.RVD.Den > 0 {
+		lines = append(lines, fmt.Sprintf("Of %d %s that the quantized model makes, the original would not keep %d (%s).",
+			a.RVD.Den, plural(a.RVD.Den, "promise", "promises"), a.RVD.Num, rate("margins[].rvd", a.RVD)))
+	}
+	if t := r.Tau01; t.Value.Defined() {
+		how := ""
+		if t.Extrapolated {
+			how = ", extrapolated"
+		}
+		lines = append(lines, fmt.Sprintf("Recourse that demands a margin of %s breaks for at most 1 %% of people (%s%s).",
+			fixed(t.Value, 2), eval.MetricAt("tau01").Symbol, how))
+	}
+	return block{lines: lines, after: []string{fmt.Sprintf(
+		"A promise is the cheapest feasible change that lifts a person whom the original refuses to a logit margin of %s. It breaks when the quantized model still refuses.", margin(a.Margin))}}
+}
+
+func confidence(r *eval.Result) string {
+	return strconv.FormatFloat(100*r.Settings.Confidence, 'g', 6, 64) + " %"
+}
+
+func models(d *Document) block {
+	b := block{title: "Models", table: table{head: []string{"", "file", "size", "bits/weight", "sha256"}, left: 2}}
+	row := func(role string, m Model) {
+		bits := missing
+		if m.WeightBits > 0 {
+			bits = strconv.FormatFloat(m.WeightBits, 'f', 2, 64)
+		}
+		b.table.rows = append(b.table.rows, []string{role, m.Name, byteCount(m.Bytes), bits, short(m.SHA256)})
+	}
+	row("original", d.Full)
+	row("quantized", d.Quantized)
+	if d.Data.Name != "" {
+		b.table.rows = append(b.table.rows, []string{"people", d.Data.Name, byteCount(d.Data.Bytes), missing, short(d.Data.SHA256)})
+	}
+	if d.Task.Name != "" {
+		b.table.rows = append(b.table.rows, []string{"task", d.Task.Name, byteCount(d.Task.Bytes), missing, short(d.Task.SHA256)})
+	}
+	return b
+}
+
+func people(r *eval.Result) block {
+	p := r.Population
+	b := block{title: "Who was evaluated", table: table{left: 1}}
+	row := func(label string, n int) { b.table.rows = append(b.table.rows, []string{label, strconv.Itoa(n)}) }
+	row("rows in the data", p.Rows)
+	if p.LeftOut > 0 {
+		row("left out by the task or the choice of rows", p.LeftOut)
+	}
+	if p.Unreadable > 0 {
+		row("could not be read", p.Unreadable)
+	}
+	row("people read", p.Read)
+	row("approved by the original, need no recourse", p.Favoured)
+	row("refused by the original", p.Refused)
+	if p.Evaluated < p.Refused {
+		row(fmt.Sprintf("evaluated: a random sample of them (seed %d)", r.Settings.Seed), p.Evaluated)
+	} else {
+		row("evaluated: all of them", p.Evaluated)
+	}
+	row("of them refused by the quantized model too", p.BothRefuse)
+	return b
+}

@@ -1,0 +1,99 @@
+package report
+
+import (
+	"io"
+	"strings"
+)
+
+// Markdown writes d as a Markdown page with tables.
+func Markdown(w io.Writer, d *Document) error {
+	var b strings.Builder
+	if d.Title != "" {
+		b.WriteString("# " + escape(d.Title) + "\n\n")
+	}
+	for i, bl := range blocks(d) {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		markdownBlock(&b, bl)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func markdownBlock(b *strings.Builder, bl block) {
+	parts := 0
+	gap := func() {
+		if parts++; parts > 1 {
+			b.WriteByte('\n')
+		}
+	}
+	if bl.title != "" {
+		gap()
+		b.WriteString("## " + escape(bl.title) + "\n")
+	}
+	if len(bl.lines) > 0 {
+		gap()
+		markdownLines(b, bl.lines, bl.bullet, bl.title == "")
+	}
+	if len(bl.table.rows) > 0 {
+		gap()
+		markdownTable(b, bl.table)
+	}
+	if len(bl.after) > 0 {
+		gap()
+		markdownLines(b, bl.after, len(bl.after) > 1, false)
+	}
+}
+
+// markdownLines writes a list, or paragraphs of which the first may be strong.
+func markdownLines(b *strings.Builder, lines []string, list, strong bool) {
+	for i, l := range lines {
+		switch {
+		case list:
+			b.WriteString("- " + escape(l) + "\n")
+		case i == 0 && strong:
+			b.WriteString("**" + escape(l) + "**\n")
+		case i == 0:
+			b.WriteString(escape(l) + "\n")
+		default:
+			b.WriteString("\n" + escape(l) + "\n")
+		}
+	}
+}
+
+func markdownTable(b *strings.Builder, t table) {
+	columns := 0
+	for _, r := range t.rows {
+		columns = max(columns, len(r))
+	}
+	head := t.head
+	if head == nil {
+		head = make([]string, columns)
+	}
+	row := func(cells []string) {
+		b.WriteByte('|')
+		for _, c := range cells {
+			b.WriteString(" " + escape(c) + " |")
+		}
+		b.WriteByte('\n')
+	}
+	row(head)
+	b.WriteByte('|')
+	for j := range columns {
+		if j < t.left {
+			b.WriteString("---|")
+		} else {
+			b.WriteString("---:|")
+		}
+	}
+	b.WriteByte('\n')
+	for _, r := range t.rows {
+		row(r)
+	}
+}
+
+// escape keeps text from being read as markup.
+func escape(s string) string {
+	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", ">", "&gt;", "*", `\*`, "_", `\_`, "`", "\\`", "\n", " ").Replace(s)
+}

@@ -1,0 +1,205 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"cfq/eval"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+)
+
+var nan = eval.Float(math.NaN())
+
+func rate(num, den int) eval.Rate { return eval.NewRate(num, den, 0.95) }
+
+// loans is an evaluation with all that a report can show.
+func loans() *Document {
+	at := func(t float64, broken, rbroken int, crg eval.Float, e eval.Float) eval.AtMargin {
+		return eval.AtMargin{
+			Margin: t, FRR: rate(640, 702), RFRR: rate(631, 690), VD: rate(broken, 640), RVD: rate(rbroken, 631),
+			CRG:        eval.Gap{Mean: crg, RatioOfSums: crg / 2, Median: 0, N: 640, Free: 9},
+			CRGBoth:    eval.Gap{Mean: crg, RatioOfSums: crg / 2, Median: 0, N: 631},
+			DirSim:     eval.Mean{Value: 0.9731, N: 631},
+			ActOverlap: eval.Mean{Value: 0.9402, N: 631},
+			MarginError: eval.MarginError{
+				N: 640, Mean: e, RMS: 0.0571, P99: 0.1404, Max: 0.2213,
+			},
+		}
+	}
+	r := &eval.Result{
+		Settings:   eval.Settings{Margins: []float64{0, 0.1, 0.25}, Sample: 702, Seed: 7, Confidence: 0.95, Epsilon: 1e-9, SupportTau: 1e-6},
+		Population: eval.Population{Rows: 2010, Unreadable: 4, LeftOut: 6, Read: 2000, Labelled: 2000, Favoured: 1100, Refused: 900, Evaluated: 702, BothRefuse: 690},
+		Decisions: eval.Decisions{
+			AccuracyFull: rate(1716, 2000), AccuracyQuant: rate(1712, 2000), FavourableFull: rate(1100, 2000), FavourableQuant: rate(1108, 2000),
+			Disagreement: rate(16, 2000), Lost: rate(4, 1100), Gained: rate(12, 900),
+		},
+		Margins: []eval.AtMargin{at(0, 301, 330, 0.0124, -0.0031), at(0.1, 12, 14, -0.0004, 0.0028), at(0.25, 0, 1, 0.0002, 0.00001)},
+		First:   eval.First{FRR: rate(655, 702), VD: rate(31, 655)},
+		Tau01:   eval.Tau{Value: 0.1432, N: 640, From: 0.1},
+		RTau01:  eval.Tau{Value: 0.3121, N: 631, From: 0.25, Extrapolated: true},
+		Warnings: []string{
+			"Rtau01 (0.31) lies above the largest margin evaluated: it is extrapolated from margin 0.25; evaluate at a larger margin to know",
+		},
+	}
+	return &Document{
+		Title: "Recourse under quantization: loan.q.onnx against loan.onnx", Tool: "cfq 0.1",
+		Full:      Model{File: File{Name: "loan.onnx", SHA256: strings.Repeat("ab12", 16), Bytes: 36131}},
+		Quantized: Model{File: File{Name: "loan.q.onnx", SHA256: strings.Repeat("9f00", 16), Bytes: 9214}, WeightBits: 4},
+		Data:      File{Name: "people.csv", Bytes: 181223},
+		Recipe:    map[string]string{"method": "cf-ptq", "budget": "4.0", "calibration": "teacher, K = 3 | 512 rows"},
+		Warnings:  []string{"the task file <loan.yaml> gives no shares"},
+		Result:    r,
+	}
+}
+
+// empty is an evaluation of nobody.
+func empty() *Document {
+	none := rate(0, 0)
+	return &Document{
+		Full: Model{File: File{Name: "a.onnx"}}, Quantized: Model{File: File{Name: "b.onnx"}},
+		Result: &eval.Result{
+			Settings:   eval.Settings{Margins: []float64{0.1}, Confidence: 0.95},
+			Population: eval.Population{Rows: 40, Read: 40, Favoured: 40},
+			Decisions:  eval.Decisions{AccuracyFull: none, AccuracyQuant: none, FavourableFull: rate(40, 40), FavourableQuant: rate(40, 40), Disagreement: rate(0, 40), Lost: rate(0, 40), Gained: none},
+			Margins: []eval.AtMargin{{
+				Margin: 0.1, FRR: none, RFRR: none, VD: none, RVD: none,
+				CRG: eval.Gap{Mean: nan, RatioOfSums: nan, Median: nan}, CRGBoth: eval.Gap{Mean: nan, RatioOfSums: nan, Median: nan},
+				DirSim: eval.Mean{Value: nan}, ActOverlap: eval.Mean{Value: nan}, MarginError: eval.MarginError{Mean: nan, RMS: nan, P99: nan, Max: nan},
+			}},
+			First: eval.First{FRR: none, VD: none}, Tau01: eval.Tau{Value: nan, From: nan}, RTau01: eval.Tau{Value: nan, From: nan},
+			Warnings: []string{"the original refuses nobody of 40 people: there is no recourse to evaluate"},
+		},
+	}
+}
+
+// infeasible is an evaluation of people who cannot be helped.
+func infeasible() *Document {
+	d := empty()
+	r := d.Result
+	r.Population = eval.Population{Rows: 40, Read: 40, Favoured: 5, Refused: 35, Evaluated: 35, BothRefuse: 35}
+	r.Margins[0].FRR, r.Margins[0].RFRR = rate(0, 35), rate(0, 35)
+	r.Warnings = []string{"margin 0.1: no recourse was found for any of 35 people"}
+	return d
+}
+
+// Set UPDATE=1 to write the golden files anew.
+func TestGolden(t *testing.T) {
+	views := []struct {
+		name string
+		view func(io.Writer, *Document) error
+	}{{"text", Text}, {"markdown", Markdown}, {"json", JSON}}
+	for name, d := range map[string]*Document{"loans": loans(), "empty": empty(), "infeasible": infeasible()} {
+		t.Run(name, func(t *testing.T) {
+			var ar txtar.Archive
+			for _, v := range views {
+				var b bytes.Buffer
+				if err := v.view(&b, d); err != nil {
+					t.Fatal(err)
+				}
+				ar.Files = append(ar.Files, txtar.File{Name: v.name, Data: b.Bytes()})
+			}
+			path := "testdata/" + name + ".txtar"
+			if os.Getenv("UPDATE") == "1" {
+				if err := os.WriteFile(path, txtar.Format(&ar), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(string(want), string(txtar.Format(&ar))); d != "" {
+				t.Errorf("differs from %s (UPDATE=1 writes it anew):\n%s", path, d)
+			}
+		})
+	}
+}
+
+func TestTextFitsATerminal(t *testing.T) {
+	for _, d := range []*Document{loans(), empty(), infeasible()} {
+		var b strings.Builder
+		if err := Text(&b, d); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.SplitSeq(b.String(), "\n") {
+			if utf8.RuneCountInString(line) > 100 || strings.HasSuffix(line, " ") {
+				t.Errorf("line of %d characters: %q", utf8.RuneCountInString(line), line)
+			}
+			if strings.Contains(line, "NaN") {
+				t.Errorf("NaN: %q", line)
+			}
+		}
+	}
+}
+
+func TestJSONIsReadable(t *testing.T) {
+	for _, d := range []*Document{loans(), empty(), infeasible()} {
+		d.Records = []eval.Record{{Row: 1, Full: -1, Quant: -2, First: eval.Promise{Cost: nan, Own: nan, Other: nan}}}
+		var b bytes.Buffer
+		if err := JSON(&b, d); err != nil {
+			t.Fatal(err)
+		}
+		var head struct{ Schema string }
+		var back Document
+		if err := errors.Join(json.Unmarshal(b.Bytes(), &head), json.Unmarshal(b.Bytes(), &back)); err != nil {
+			t.Fatal(err)
+		}
+		if head.Schema != Schema {
+			t.Errorf("schema %q", head.Schema)
+		}
+		d.Result.Records = nil
+		floats := cmp.Comparer(func(a, b eval.Float) bool { return a == b || !a.Defined() && !b.Defined() })
+		if diff := cmp.Diff(d, &back, floats); diff != "" {
+			t.Errorf("not the same after reading:\n%s", diff)
+		}
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{percent(0.0188, 1), "1.9 %"},
+		{percent(0.0004, 1), "<0.1 %"},
+		{percent(0, 1), "0.0 %"},
+		{percent(0.00004, 2), "<0.01 %"},
+		{percent(nan, 1), "-"},
+		{signed(0.1234, 3), "+0.123"},
+		{signed(-0.1234, 3), "-0.123"},
+		{signed(-0.0001, 3), "0.000"},
+		{signed(0.0001, 3), "0.000"},
+		{signed(0, 3), "0.000"},
+		{signed(12.5, 1), "+12.5"},
+		{signed(nan, 3), "-"},
+		{byteCount(36131), "36,131 bytes"},
+		{byteCount(999), "999 bytes"},
+		{byteCount(1234567), "1,234,567 bytes"},
+		{symbolAt("margins[].vd", 0.1), "VD(0.1)"},
+		{symbolAt("tau01", 0.1), "tau01"},
+		{interval(rate(12, 640), 1), "1.1-3.2 %"},
+		{interval(rate(0, 0), 1), "-"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
+}
+
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
+
+func TestWriteErrors(t *testing.T) {
+	for _, view := range []func(io.Writer, *Document) error{Text, Markdown, JSON} {
+		if err := view(failing{}, loans()); !errors.Is(err, io.ErrShortWrite) {
+			t.Errorf("%v", err)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package report
+
+import (
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// width is the longest line of a sentence in the text view; tables and file
+// names may be wider.
+const width = 92
+
+// Text writes d for a terminal: plain characters, no colours, the result first.
+func Text(w io.Writer, d *Document) error {
+	var b strings.Builder
+	if d.Title != "" {
+		b.WriteString(d.Title + "\n\n")
+	}
+	for i, bl := range blocks(d) {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		textBlock(&b, bl)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func textBlock(b *strings.Builder, bl block) {
+	indent := ""
+	if bl.title != "" {
+		b.WriteString(bl.title + "\n")
+		indent = "  "
+	}
+	for _, l := range bl.lines {
+		if bl.bullet {
+			wrap(b, l, indent+"- ", indent+"  ")
+		} else {
+			wrap(b, l, indent, indent)
+		}
+	}
+	textTable(b, bl.table)
+	if len(bl.after) > 0 {
+		b.WriteByte('\n')
+	}
+	for _, l := range bl.after {
+		wrap(b, l, indent, indent)
+	}
+}
+
+// wrap writes a sentence, broken at blanks but not before a percent sign; the first
+// line starts with first and the others with rest.
+func wrap(b *strings.Builder, s, first, rest string) {
+	const glue = "\u00a0"
+	line := first
+	fresh := true
+	for _, word := range strings.Split(strings.ReplaceAll(s, " %", glue+"%"), " ") {
+		word = strings.ReplaceAll(word, glue, " ")
+		if !fresh && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+			b.WriteString(line + "\n")
+			line, fresh = rest, true
+		}
+		if !fresh {
+			line += " "
+		}
+		line += word
+		fresh = false
+	}
+	b.WriteString(line + "\n")
+}
+
+func textTable(b *strings.Builder, t table) {
+	rows := t.rows
+	if t.head != nil {
+		rows = append([][]string{t.head}, rows...)
+	}
+	var widths []int
+	for _, r := range rows {
+		for j, c := range r {
+			if j == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[j] = max(widths[j], utf8.RuneCountInString(c))
+		}
+	}
+	for _, r := range rows {
+		line := " "
+		for j, c := range r {
+			pad := strings.Repeat(" ", widths[j]-utf8.RuneCountInString(c))
+			if j < t.left {
+				line += " " + c + pad
+			} else {
+				line += " " + pad + c
+			}
+			if j < len(r)-1 {
+				line += " "
+			}
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+}
