@@ -1,0 +1,230 @@
+// Package cfq quantizes ONNX classifiers so that algorithmic recourse survives:
+// what people were told to change to get a favourable decision still works after
+// the model has been quantized.
+//
+// In: a model, a task, the rows to calibrate on. Out: a quantized model, written
+// and verified in ONNX Runtime, with the plan it was made from. The invariant:
+// the same inputs and options give the same bytes, for any number of workers.
+//
+// References: section Training-Free Counterfactual-Aware PTQ of the paper.
+package cfq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"cfq/calib"
+	"cfq/classifier"
+	"cfq/engine"
+	"cfq/graph"
+	"cfq/onnxio"
+	"cfq/quant"
+	"cfq/quant/qdq"
+	"cfq/recourse"
+	"cfq/task"
+	"cfq/verify"
+)
+
+// Options of Quantize. The zero value is the tool's default: cf-ptq at four bits
+// per weight, scales per output channel.
+type Options struct {
+	// Method is a name of Methods ("cf-ptq").
+	Method string
+	// Budget is the mean width of the weights in bits, 2 to 8 (4); scales and
+	// biases are not counted.
+	Budget float64
+	// Allocator is a name of Allocators; "" is the method's own.
+	Allocator string
+	// PerTensor gives each layer one weight scale instead of one per output channel.
+	PerTensor bool
+	// Reduced keeps 8-bit codes within 7 bits, so that CPUs without VNNI compute
+	// the same numbers.
+	Reduced bool
+	// Teacher are the settings of the teacher recourse (K = 3).
+	Teacher recourse.TeacherOptions
+	// Recipe is added to the model's metadata, such as hashes of the inputs.
+	Recipe  map[string]string
+	Engine  engine.Options
+	Workers int // parallel runs (1)
+	// Progress is told what is going on; nil is silence.
+	Progress func(Event)
+}
+
+// Event is a step of the work: Done of Total (0 when unknown) of a stage.
+type Event struct {
+	Stage       string
+	Done, Total int
+}
+
+// Layer is what was decided for one layer, and why.
+type Layer struct {
+	Node     string  `json:"node"`
+	Params   int     `json:"params"`
+	Bits     int     `json:"bits"`
+	Channels int     `json:"scales"`
+	Score    float64 `json:"sensitivity"` // gradient score, eq. cfptq_sensitivity or its factual counterpart
+	// Damage is the mean squared margin error of quantizing this layer alone, per
+	// width of quant.Formats; nil for a uniform allocation.
+	Damage []float64 `json:"damage,omitempty"`
+	Float  string    `json:"float,omitempty"` // why the layer stays in float
+}
+
+// Result is a quantized model and how it came about.
+type Result struct {
+	Model      []byte         `json:"-"`
+	Plan       *quant.Plan    `json:"-"`
+	Method     string         `json:"method"`
+	Allocator  string         `json:"allocator"`
+	Budget     float64        `json:"budget"`
+	Bits       float64        `json:"bits_per_weight"` // mean width of the weights that was given
+	Layers     []Layer        `json:"layers"`
+	Factual    int            `json:"calibration_rows"`
+	Recourse   int            `json:"recourse_points"`
+	Reached    int            `json:"recourse_points_valid"`
+	FloatBytes int            `json:"float_bytes"`
+	Bytes      int            `json:"bytes"`
+	Verified   *verify.Report `json:"verified"`
+}
+
+// Quantize quantizes the model for the task, calibrated on the people's rows.
+// floatBytes is the size of the model's file, to compare with. Whether the written
+// model does what it should is in Result.Verified; look at it before shipping.
+func Quantize(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, floatBytes int, o Options) (*Result, error) {
+	q, err := prepare(ctx, m, t, o)
+	if err != nil {
+		return nil, err
+	}
+	defer q.full.Close()
+	if people.N == 0 {
+		return nil, errors.New("there are no rows to calibrate on")
+	}
+	if err := q.calibrate(ctx, people); err != nil {
+		return nil, err
+	}
+	choice, err := q.allocate(ctx, people)
+	if err != nil {
+		return nil, err
+	}
+	plan := q.plan(choice)
+	out, err := qdq.Write(q.canonical, plan, qdq.Options{Size: size})
+	if err != nil {
+		return nil, fmt.Errorf("quantized graph: %w", err)
+	}
+	q.describe(out, t)
+	bytes, err := onnxio.Marshal(out)
+	if err != nil {
+		return nil, err
+	}
+	q.tell("verify", 0, 0)
+	report, err := verify.Check(ctx, bytes, verify.Options{Plan: plan, Engine: o.Engine, FloatBytes: floatBytes, Probes: q.probes(people)})
+	if err != nil {
+		return nil, err
+	}
+	return q.result(bytes, plan, choice, floatBytes, report), nil
+}
+
+// job is one run of Quantize.
+type job struct {
+	o         Options
+	method    Method
+	canonical *graph.Model
+	full      *classifier.Model
+	set       *recourse.ActionSet
+	layers    []quant.LayerInfo // of the canonical model
+	wide      []quant.LayerInfo // with the integer input in front
+	quantized []int             // indices of the layers that are quantized
+	cal       *calib.Set
+	input     *quant.Input
+	stats     []calib.Stats
+	scales    [][][]float32 // layer, format
+	score     []float64
+	damage    [][]float64
+}
+
+func (q *job) tell(stage string, done, total int) {
+	if q.o.Progress != nil {
+		q.o.Progress(Event{Stage: stage, Done: done, Total: total})
+	}
+}
+
+// prepare brings the model into canonical form and opens it.
+func prepare(ctx context.Context, m *graph.Model, t *task.Task, o Options) (*job, error) {
+	if o.Method == "" {
+		o.Method = "cf-ptq"
+	}
+	if o.Budget == 0 {
+		o.Budget = 4
+	}
+	if !(o.Budget >= 2 && o.Budget <= 8) {
+		return nil, fmt.Errorf("a budget of %v bits per weight: the widths go from 2 to 8", o.Budget)
+	}
+	method, err := FindMethod(o.Method)
+	if err != nil {
+		return nil, err
+	}
+	if o.Allocator == "" {
+		o.Allocator = method.Allocator
+	}
+	q := &job{o: o, method: method}
+	q.tell("read the model", 0, 0)
+	if q.canonical, err = Canonical(m); err != nil {
+		return nil, err
+	}
+	if q.layers, err = quant.FindLayers(q.canonical); err != nil {
+		return nil, err
+	}
+	for i, l := range q.layers {
+		if l.Fixed == "" {
+			q.quantized = append(q.quantized, i)
+		}
+	}
+	if len(q.quantized) == 0 {
+		return nil, errors.New("the model has no dense layer (Gemm or MatMul with constant weights) that can be quantized")
+	}
+	if q.full, err = OpenFor(q.canonical, t, o.Engine, o.Workers); err != nil {
+		return nil, err
+	}
+	if q.set, err = recourse.Compile(t); err != nil {
+		return nil, errors.Join(err, q.full.Close())
+	}
+	return q, ctx.Err()
+}
+
+// quantOpset is the operator set that the written model needs at least: INT4
+// and per-channel scales.
+const quantOpset = 21
+
+// Canonical returns the model in the form that layers are found and quantized
+// in, at the operator set that the quantized model needs.
+func Canonical(m *graph.Model) (*graph.Model, error) {
+	m = m.Clone()
+	if m.Opset("") < quantOpset {
+		if err := onnxio.Upgrade(m, quantOpset); err != nil {
+			return nil, err
+		}
+	}
+	return quant.Canonical(m)
+}
+
+// OpenFor opens a model as the classifier of a task, and checks that the two fit.
+func OpenFor(m *graph.Model, t *task.Task, e engine.Options, workers int) (*classifier.Model, error) {
+	c, err := classifier.New(m, classifier.Options{Target: &t.Target.Index, Engine: e, Workers: workers})
+	if err != nil {
+		return nil, err
+	}
+	if c.Dim() != t.Dim() {
+		return nil, errors.Join(fmt.Errorf("the model has %d inputs, but the task's features make %d: %s",
+			c.Dim(), t.Dim(), "give the task every feature of the model, in its order"), c.Close())
+	}
+	return c, nil
+}
+
+// size is the file size of a model, by which the writer chooses containers.
+func size(m *graph.Model) int {
+	b, err := onnxio.Marshal(m)
+	if err != nil {
+		return 1 << 62
+	}
+	return len(b)
+}
