@@ -15,8 +15,11 @@ func TestText(t *testing.T) {
 		&graph.Tensor{Name: "codes", DType: graph.Int4, Dims: []int64{2}, Raw: []byte{0}}, &graph.Tensor{Name: "bad", DType: graph.Float, Dims: []int64{-1}})
 	g.Nodes = append(g.Nodes, &graph.Node{Name: "odd \"name\"", Op: "Act", Domain: "com.example", Inputs: []string{"a b", "_"}, Outputs: []string{"", "é"}, Attrs: []graph.Attr{
 		graph.FloatAttr("alpha", .1), graph.IntsAttr("axes", 0, 1), graph.StringAttr("mode", "linear"), graph.TensorAttr("value", graph.FromInts("", []int64{3})),
-		{Name: "fs", Kind: graph.AttrFloats, Floats: []float32{.5, 1e30}}, {Name: "ss", Kind: graph.AttrStrings, Strings: [][]byte{[]byte("p")}},
-		{Name: "body", Kind: graph.AttrGraph}, {Name: "r", Kind: graph.AttrInt, Ref: "outer"}, {Name: "tp", Kind: 13},
+		{Name: "fs", Kind: graph.AttrFloats, Floats: []float32{.5, 1e30}},
+		{Name: "ss", Kind: graph.AttrStrings, Strings: [][]byte{[]byte("p")}},
+		{Name: "body", Kind: graph.AttrGraph},
+		{Name: "r", Kind: graph.AttrInt, Ref: "outer"},
+		{Name: "tp", Kind: 13},
 	}})
 	want := `input x float[N,2]
 input seq ?

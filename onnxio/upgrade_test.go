@@ -60,7 +60,9 @@ func TestUpgradeVersions(t *testing.T) {
 		{8, 17, 25, 13, 25},
 		{12, 17, 18, 12, 18}, // never lowered
 		{10, 21, 18, 10, 21},
-		{8, 17, 8, 0, 0}, {8, 17, 26, 0, 0}, {3, 8, 18, 0, 0}, // refused
+		{8, 17, 8, 0, 0},
+		{8, 17, 26, 0, 0},
+		{3, 8, 18, 0, 0}, // refused
 	} {
 		m := read(t, linear())
 		m.IRVersion, m.Opsets[0].Version = c.ir, c.from

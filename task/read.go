@@ -73,7 +73,7 @@ func (rd *reader) table(rows *rows) error {
 	first, line, err := rows.next()
 	var bad *Problem
 	switch {
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		return errors.New("the file is empty")
 	case errors.As(err, &bad):
 		return fmt.Errorf("the first row: %w", err)
@@ -94,7 +94,7 @@ func (rd *reader) table(rows *rows) error {
 		}
 		data = false
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return rd.pick.end()
 		case errors.As(err, &bad):
 			if rd.take() {

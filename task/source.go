@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -40,7 +41,7 @@ func (f *inflater) Read(p []byte) (int, error) {
 	if f.n > ratioFrom && f.n > maxRatio*f.packed.n {
 		return n, fmt.Errorf("the compressed data expands more than %d times; decompress the file first if this is right", maxRatio)
 	}
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = fmt.Errorf("compressed data: %w", err)
 	}
 	return n, err

@@ -1,0 +1,57 @@
+# Everything is made with Go, a C compiler and npm. `make help` lists the targets.
+
+GO ?= go
+TOOL = $(GO) tool -modfile=tools.mod
+BUILD = build
+LOANS = testdata/loans
+FUZZTIME ?= 10s
+GOSRC = $(shell find . -name '*.go' -not -name '*.pb.go' -not -path './$(BUILD)/*')
+
+export CGO_ENABLED = 1
+
+.DEFAULT_GOAL := build
+.PHONY: help build ort test lint fmt drift demo bench fuzz clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ort ## build bin/cfq
+	$(GO) build -trimpath -o bin/cfq ./cmd/cfq
+
+ort: ## fetch the pinned ONNX Runtime library into the cache, if it is not there
+	@$(GO) run ./internal/tools/ortfetch
+
+test: ort ## vet and test (CFQ_REQUIRE_ORT=1: tests that need ONNX Runtime fail without it)
+	$(GO) vet ./...
+	$(GO) test ./...
+
+lint: ## check the format and run the linters (the first run compiles them)
+	@unformatted=$$($(TOOL) gofumpt -l $(GOSRC)); \
+	if [ -n "$$unformatted" ]; then echo "not formatted by gofumpt:"; echo "$$unformatted"; exit 1; fi
+	$(TOOL) golangci-lint run ./...
+
+fmt: ## format the source
+	@$(TOOL) gofumpt -w $(GOSRC)
+
+drift: ## check that generated files are what their generators make
+	$(GO) run ./internal/tools/loansgen -check
+	$(GO) run ./internal/tools/docgen -check
+
+demo: build ort ## quantize the example loan model and evaluate it
+	@mkdir -p $(BUILD)
+	bin/cfq quantize $(LOANS)/model.onnx -d $(LOANS)/train.csv -t $(LOANS)/task.yaml --method cf-ptq --budget 4.0 --overwrite -o $(BUILD)/loans.q.onnx
+	bin/cfq eval $(LOANS)/model.onnx $(BUILD)/loans.q.onnx -d $(LOANS)/test.csv -t $(LOANS)/task.yaml
+
+bench: ort ## run the benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+fuzz: ## run each fuzz target for FUZZTIME (10s)
+	@$(GO) list -f '{{$$d := .ImportPath}}{{if or .TestGoFiles .XTestGoFiles}}{{$$d}}{{end}}' ./... | while read -r pkg; do \
+		for target in $$($(GO) test -list '^Fuzz' $$pkg </dev/null | grep '^Fuzz'); do \
+			echo "$$pkg $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg </dev/null || exit 1; \
+		done; \
+	done
+
+clean: ## remove what was built here; the cache stays
+	rm -rf bin $(BUILD)

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"cfq/engine"
+	"cfq/internal/cli"
+)
+
+// command is one subcommand.
+type command struct {
+	name     string
+	args     string   // as in the usage line
+	summary  string   // one line, without a full stop
+	about    string   // paragraphs
+	examples []string // command lines
+	// setup adds the subcommand's own flags and returns what runs when they are parsed.
+	setup func(fs *pflag.FlagSet) runFunc
+}
+
+type runFunc func(ctx context.Context, e *env, args []string) error
+
+// commands is the table of subcommands, in the order of the help.
+func commands() []command {
+	return []command{
+		quantizeCommand(),
+		evalCommand(),
+		inspectCommand(),
+		doctorCommand(),
+	}
+}
+
+// env is what every subcommand has: where to write, and the common flags.
+type env struct {
+	stdout  io.Writer    // the result
+	msg     *cli.Printer // everything else
+	lib     string
+	threads int
+	workers int // never 0 after parsing
+	json    bool
+}
+
+// engine returns how models are to be run.
+func (e *env) engine() engine.Options { return engine.Options{Lib: e.lib, Threads: e.threads} }
+
+// flags makes the flag set of c and what runs with it.
+func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
+	fs := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.Usage = func() {}
+	run := c.setup(fs)
+	fs.AddFlagSet(e.common())
+	return fs, func(ctx context.Context, e *env, args []string) error {
+		if e.threads < 1 || e.workers < 0 {
+			return cli.Usagef("", "--threads must be 1 or more and --workers 0 or more")
+		}
+		if e.workers == 0 {
+			e.workers = max(1, runtime.GOMAXPROCS(0)/e.threads)
+		}
+		return run(ctx, e, args)
+	}
+}
+
+// common returns the flags that every subcommand has.
+func (e *env) common() *pflag.FlagSet {
+	fs := pflag.NewFlagSet("common", pflag.ContinueOnError)
+	fs.SortFlags = false
+	fs.StringVar(&e.lib, "ort-lib", "", "ONNX Runtime `library`; else CFQ_ORT_LIB, the cache, the system")
+	fs.IntVar(&e.threads, "threads", 1, "threads within one run of a model")
+	fs.IntVar(&e.workers, "workers", 0, "runs of a model at once; 0 fills the machine. No result depends on it")
+	fs.BoolVar(&e.json, "json", false, "write the result to stdout as JSON")
+	fs.BoolVarP(&e.msg.Quiet, "quiet", "q", false, "no progress; errors, hints and warnings stay")
+	return fs
+}
+
+// arguments checks the number of arguments against their names.
+func arguments(c string, have []string, names ...string) error {
+	if len(have) == len(names) {
+		return nil
+	}
+	usage := fmt.Sprintf("usage: cfq %s %s ...; `cfq help %s` says more", c, strings.Join(names, " "), c)
+	if len(have) > len(names) {
+		return cli.Usagef(usage, "%s is one argument too many", have[len(names)])
+	}
+	return cli.Usagef(usage, "%s is missing", strings.Join(names[len(have):], " and "))
+}

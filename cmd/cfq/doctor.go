@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"cfq/engine"
+)
+
+func doctorCommand() command {
+	return command{
+		name:    "doctor",
+		summary: "say which ONNX Runtime is used and whether it works",
+		about: `
+Looks for the ONNX Runtime library as every subcommand does: --ort-lib, then the
+environment variable CFQ_ORT_LIB, then the project's cache, then the system's
+library path. Prints what was found, by which rule, and runs a small model.
+Exit code 3 when there is no library or it does not work.`,
+		examples: []string{
+			"cfq doctor",
+			"cfq doctor --json",
+			"cfq doctor --ort-lib /opt/onnxruntime/lib/libonnxruntime.so.1",
+		},
+		setup: func(*pflag.FlagSet) runFunc { return doctor },
+	}
+}
+
+// checkup is what doctor found.
+type checkup struct {
+	OK       bool    `json:"ok"`
+	Version  string  `json:"version"` // of cfq
+	Platform string  `json:"platform"`
+	Go       string  `json:"go"`
+	Cores    int     `json:"cores"`
+	Library  library `json:"library"`
+	Cache    string  `json:"cache"` // where make puts the library
+	SelfTest string  `json:"self_test"`
+	Millis   int64   `json:"self_test_ms"`
+	Error    string  `json:"error,omitempty"`
+}
+
+type library struct {
+	Path    string `json:"path"`
+	Version string `json:"version"`
+	Source  string `json:"source"`
+	Pinned  string `json:"pinned"` // version that the project is tested with
+}
+
+func doctor(ctx context.Context, e *env, args []string) error {
+	if err := arguments("doctor", args); err != nil {
+		return err
+	}
+	c := checkup{Version: release(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Cores: runtime.NumCPU(), SelfTest: "not run"}
+	c.Library.Pinned = engine.Version
+	if path, err := engine.CachePath(); err == nil {
+		c.Cache = path
+	}
+	err := c.examine(ctx, e)
+	if err != nil {
+		c.Error = err.Error()
+	}
+	c.OK = err == nil
+	if werr := c.write(e); werr != nil {
+		return werr
+	}
+	return runError(err)
+}
+
+func (c *checkup) examine(ctx context.Context, e *env) error {
+	info, err := engine.Find(e.lib)
+	if err != nil {
+		return err
+	}
+	c.Library.Path, c.Library.Version, c.Library.Source = info.Path, info.Version, info.Source
+	start := time.Now()
+	err = engine.SelfTest(ctx, e.engine())
+	c.Millis = time.Since(start).Milliseconds()
+	if err != nil {
+		c.SelfTest = "failed"
+		return fmt.Errorf("self-test of %s: %w", info.Path, err)
+	}
+	c.SelfTest = "passed"
+	return nil
+}
+
+func (c *checkup) write(e *env) error {
+	if e.json {
+		return writeJSON(e.stdout, c)
+	}
+	w := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
+	line := func(key, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", key, fmt.Sprintf(format, args...)) }
+	line("cfq", "%s", c.Version)
+	line("platform", "%s, %d cores, %s", c.Platform, c.Cores, c.Go)
+	if c.Library.Path == "" {
+		line("library", "not found")
+		line("cache", "%s", c.Cache)
+	} else {
+		line("library", "%s", c.Library.Path)
+		line("version", "%s (tested with %s)", c.Library.Version, c.Library.Pinned)
+		line("found by", "%s", c.Library.Source)
+	}
+	line("self-test", "%s", c.SelfTest)
+	return w.Flush()
+}

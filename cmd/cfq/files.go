@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"strings"
+
+	"cfq/classifier"
+	"cfq/engine"
+	"cfq/graph"
+	"cfq/internal/cli"
+	"cfq/onnxio"
+	"cfq/task"
+)
+
+// runError says what can be done about errors of ONNX Runtime.
+func runError(err error) error {
+	if errors.Is(err, engine.ErrNotFound) {
+		return cli.Wrap(err, cli.RunFailed, "`make ort` in the project fetches the library; --ort-lib and CFQ_ORT_LIB name one of your own")
+	}
+	return err
+}
+
+// readModel reads a model file.
+func readModel(path string) (*graph.Model, error) {
+	if err := cli.Input("model", path); err != nil {
+		return nil, err
+	}
+	m, err := onnxio.ReadFile(path)
+	if err != nil {
+		return nil, cli.Wrap(fmt.Errorf("model: %w", err), cli.Unusable, "an exported ONNX model is needed here; data goes behind -d, the task file behind -t")
+	}
+	return m, nil
+}
+
+// readTask reads a task file.
+func readTask(path string) (*task.Task, error) {
+	if path == "" {
+		return nil, cli.Usagef("-t task.yaml says what the columns mean and what people can change", "--task is missing")
+	}
+	if err := cli.Input("task file", path); err != nil {
+		return nil, err
+	}
+	t, err := task.Load(path)
+	return t, cli.Wrap(err, cli.Unusable, "")
+}
+
+// openClassifier prepares m, which was read from path, for the task.
+func openClassifier(e *env, path string, m *graph.Model, t *task.Task) (*classifier.Model, error) {
+	target := t.Target.Index
+	c, err := classifier.New(m, classifier.Options{Target: &target, Workers: e.workers, Engine: e.engine()})
+	switch {
+	case errors.Is(err, engine.ErrNotFound):
+		return nil, runError(err)
+	case err != nil:
+		return nil, cli.Wrap(fmt.Errorf("model %s: %w", path, err), cli.Unusable, "")
+	case c.Dim() != t.Dim():
+		err := cli.Usagef("each feature of the task file is one input, each value of a one-hot feature another",
+			"model %s takes %d inputs, but the task file describes %d", path, c.Dim(), t.Dim())
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// readPeople reads the rows of a data file that spec selects (see rowsHelp) and
+// warns of those that cannot be read.
+func readPeople(ctx context.Context, e *env, path, spec string, t *task.Task) (*task.People, error) {
+	if path == "" {
+		return nil, cli.Usagef("-d data.csv names the people", "--data is missing")
+	}
+	if err := cli.Input("data file", path); err != nil {
+		return nil, err
+	}
+	var o task.ReadOptions
+	if spec != "" {
+		rows, err := readRows(strings.TrimPrefix(spec, "!"))
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasPrefix(spec, "!") {
+			o.Except = rows
+		} else {
+			o.Only = rows
+		}
+	}
+	p, err := task.Read(ctx, path, t, o)
+	if err != nil {
+		if errors.Is(err, context.Canceled) {
+			return nil, err
+		}
+		return nil, cli.Wrap(err, cli.Unusable, "")
+	}
+	warnRows(e, path, p)
+	if p.N == 0 {
+		return nil, cli.Usagef("", "data file %s: none of its %d rows could be used", path, p.Total)
+	}
+	return p, nil
+}
+
+// warnRows says which rows could not be read, the first few with their lines.
+func warnRows(e *env, path string, p *task.People) {
+	for _, note := range p.Notes {
+		e.msg.Note("%s: %s", path, note)
+	}
+	if p.Failed == 0 {
+		return
+	}
+	const few = 5
+	e.msg.Warn("%s: %d of %d rows could not be read and are left out", path, p.Failed, p.Total)
+	shown := p.Problems[:min(few, len(p.Problems))]
+	for _, b := range shown {
+		if b.Column == "" {
+			e.msg.Warn("  line %d: %s", b.Line, b.Reason)
+		} else {
+			e.msg.Warn("  line %d, column %q: %s", b.Line, b.Column, b.Reason)
+		}
+	}
+	if more := p.Failed - len(shown); more > 0 {
+		e.msg.Warn("  and %d more", more)
+	}
+}
+
+const rowsHelp = "use only the data rows listed in a JSON `file` (0-based: an array, or an object with one array); !file uses all others"
+
+// readRows reads a list of row numbers: a JSON array, or an object with one.
+func readRows(path string) ([]int, error) {
+	if err := cli.Input("row file", path); err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("row file: %w", err)
+	}
+	const hint = "a JSON array of 0-based row numbers is needed, or an object with one such array"
+	var rows []int
+	if err := json.Unmarshal(data, &rows); err == nil {
+		return nonNegative(path, rows)
+	}
+	var object map[string][]int
+	if err := json.Unmarshal(data, &object); err != nil {
+		return nil, cli.Usagef(hint, "row file %s: %w", path, err)
+	}
+	if len(object) != 1 {
+		return nil, cli.Usagef(hint, "row file %s has %d lists", path, len(object))
+	}
+	for _, rows = range object {
+	}
+	return nonNegative(path, rows)
+}
+
+func nonNegative(path string, rows []int) ([]int, error) {
+	for _, r := range rows {
+		if r < 0 {
+			return nil, cli.Usagef("", "row file %s holds the row number %d", path, r)
+		}
+	}
+	if rows == nil {
+		rows = []int{}
+	}
+	return rows, nil
+}
+
+// recipe returns what the metadata of a quantized model says about how it was
+// made: the entries of cfq.recipe, a JSON object, and any other cfq.* entries.
+func recipe(m *graph.Model) map[string]string {
+	r := map[string]string{}
+	for _, e := range m.Metadata {
+		key, ok := strings.CutPrefix(e.Key, "cfq.")
+		if !ok {
+			continue
+		}
+		var steps map[string]string
+		if key != "recipe" || json.Unmarshal([]byte(e.Value), &steps) != nil {
+			steps = map[string]string{key: e.Value}
+		}
+		maps.Copy(r, steps)
+	}
+	if len(r) == 0 {
+		return nil
+	}
+	return r
+}
+
+// fileHash returns the size of a file and its SHA-256 in hexadecimal.
+func fileHash(path string) (size int64, sum string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, "", err
+	}
+	defer f.Close() //nolint:errcheck // read only
+	h := sha256.New()
+	size, err = io.Copy(h, f)
+	return size, hex.EncodeToString(h.Sum(nil)), err
+}
+
+// writeJSON writes v indented, with a trailing newline.
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"cfq/internal/cli"
+)
+
+// helpWidth is where lines of help are wrapped.
+const helpWidth = 100
+
+const exitCodes = `Exit codes:
+  0    done; a gate passed
+  1    a gate failed
+  2    the usage, the task file, the data or the model is wrong
+  3    something failed while running
+  5    inconclusive: too few people to say
+  130  interrupted`
+
+// help serves "cfq help", "cfq help NAME" and "cfq help --markdown", which
+// writes the help of everything as one page.
+func help(w io.Writer, args []string) error {
+	switch {
+	case len(args) == 0:
+		writeOverview(w)
+		return nil
+	case len(args) > 1:
+		return cli.Usagef("one subcommand at a time", "cfq help takes one argument")
+	case args[0] == "--markdown":
+		writeMarkdown(w)
+		return nil
+	}
+	c := find(args[0])
+	if c == nil {
+		return unknown(args[0])
+	}
+	c.writeHelp(w)
+	return nil
+}
+
+func writeOverview(w io.Writer) {
+	fmt.Fprint(w, `cfq quantizes ONNX classifiers so that the recourse they promise still holds,
+and measures how much of it does.
+
+Usage: cfq SUBCOMMAND ...
+
+Subcommands:
+`)
+	for _, c := range commands() {
+		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.summary)
+	}
+	fmt.Fprintf(w, "  %-10s %s\n", "help", "this text, or that of a subcommand: cfq help eval")
+	fmt.Fprintf(w, "  %-10s %s\n\n", "version", "print the version")
+	fmt.Fprintln(w, exitCodes)
+}
+
+// writeHelp writes what "cfq help NAME" and "cfq NAME --help" show.
+func (c *command) writeHelp(w io.Writer) {
+	usage := "cfq " + c.name
+	if c.args != "" {
+		usage += " " + c.args
+	}
+	own := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
+	c.setup(own)
+	e := &env{msg: &cli.Printer{}}
+	fmt.Fprintf(w, "%s.\n\nUsage: %s [flags]\n\n%s\n", upper(c.summary), usage, strings.TrimSpace(c.about))
+	if flags := own.FlagUsagesWrapped(helpWidth); flags != "" {
+		fmt.Fprintf(w, "\nFlags:\n%s", flags)
+	}
+	fmt.Fprintf(w, "\nCommon flags:\n%s", e.common().FlagUsagesWrapped(helpWidth))
+	fmt.Fprintf(w, "\nA flag --some-flag that is not given takes its value from the environment variable\nCFQ_SOME_FLAG, except --output and --overwrite.\n")
+	if len(c.examples) > 0 {
+		fmt.Fprintf(w, "\nExamples:\n")
+		for _, x := range c.examples {
+			fmt.Fprintf(w, "  %s\n", x)
+		}
+	}
+}
+
+func writeMarkdown(w io.Writer) {
+	block := func(title string, write func(io.Writer)) {
+		fmt.Fprintf(w, "## %s\n\n```\n", title)
+		write(w)
+		fmt.Fprint(w, "```\n\n")
+	}
+	block("cfq", writeOverview)
+	for _, c := range commands() {
+		block("cfq "+c.name, c.writeHelp)
+	}
+}
+
+func upper(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/pflag"
+
+	"cfq/engine"
+	"cfq/graph"
+	"cfq/internal/cli"
+	"cfq/onnxio"
+)
+
+func inspectCommand() command {
+	return command{
+		name:    "inspect",
+		args:    "MODEL",
+		summary: "show what is in a model: inputs, layers, bits, kernels, recipe",
+		about: `
+Prints the inputs and outputs, operator sets, size, and the dense layers with the
+bits their weights take in the file and the kernel that ONNX Runtime runs for
+each. For a file that cfq quantized it also prints the recipe from the metadata.
+Without the ONNX Runtime library all but the kernels is shown.`,
+		examples: []string{
+			"cfq inspect model.onnx",
+			"cfq inspect model.q.onnx --json",
+			"cfq inspect model.onnx --graph",
+		},
+		setup: func(fs *pflag.FlagSet) runFunc {
+			text := fs.Bool("graph", false, "print the graph as text, one line for each node")
+			return func(ctx context.Context, e *env, args []string) error { return inspect(ctx, e, args, *text) }
+		},
+	}
+}
+
+// inspection is what inspect shows.
+type inspection struct {
+	File       string            `json:"file"`
+	Bytes      int64             `json:"bytes"`
+	SHA256     string            `json:"sha256"`
+	IR         int64             `json:"ir_version"`
+	Opsets     map[string]int64  `json:"opsets"` // the standard one under "ai.onnx"
+	Producer   string            `json:"producer"`
+	Doc        string            `json:"doc,omitempty"`
+	Inputs     []port            `json:"inputs"`
+	Outputs    []port            `json:"outputs"`
+	Nodes      int               `json:"nodes"`
+	Operators  map[string]int    `json:"operators"`
+	Parameters int64             `json:"parameters"` // weights and biases of the layers
+	Layers     []layer           `json:"layers"`
+	WeightBits float64           `json:"weight_bits"` // stored bits per layer weight, scales not counted
+	Recipe     map[string]string `json:"recipe,omitempty"`
+	Metadata   map[string]string `json:"metadata,omitempty"`
+	Graph      string            `json:"graph,omitempty"`
+}
+
+type port struct {
+	Name  string `json:"name"`
+	Type  string `json:"type"`
+	Shape string `json:"shape"`
+}
+
+func inspect(ctx context.Context, e *env, args []string, text bool) error {
+	if err := arguments("inspect", args, "MODEL"); err != nil {
+		return err
+	}
+	m, err := readModel(args[0])
+	if err != nil {
+		return err
+	}
+	if text && !e.json {
+		_, err := io.WriteString(e.stdout, m.Graph.Text())
+		return err
+	}
+	v, err := describe(args[0], m)
+	if err != nil {
+		return err
+	}
+	if v.Layers, err = findLayers(m); err != nil {
+		e.msg.Warn("the layers cannot be listed: %v", err)
+	}
+	v.count()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := addKernels(e, m, v.Layers); err != nil {
+		e.msg.Warn("kernels are not shown: %v", err)
+	}
+	if text {
+		v.Graph = m.Graph.Text()
+	}
+	if e.json {
+		return writeJSON(e.stdout, v)
+	}
+	return v.write(e.stdout)
+}
+
+// describe fills in all but the layers.
+func describe(path string, m *graph.Model) (*inspection, error) {
+	v := &inspection{
+		File: filepath.Base(path), IR: m.IRVersion, Opsets: map[string]int64{}, Doc: m.Doc,
+		Producer: strings.TrimSpace(m.ProducerName + " " + m.ProducerVersion),
+		Inputs:   ports(m.Graph.DataInputs()), Outputs: ports(m.Graph.Outputs),
+		Nodes: len(m.Graph.Nodes), Operators: map[string]int{}, Layers: []layer{}, Recipe: recipe(m),
+	}
+	for _, o := range m.Opsets {
+		v.Opsets[domain(o.Domain)] = o.Version
+	}
+	for _, n := range m.Graph.Nodes {
+		v.Operators[qualified(n)]++
+	}
+	for _, entry := range m.Metadata {
+		if !strings.HasPrefix(entry.Key, "cfq.") {
+			if v.Metadata == nil {
+				v.Metadata = map[string]string{}
+			}
+			v.Metadata[entry.Key] = entry.Value
+		}
+	}
+	var err error
+	v.Bytes, v.SHA256, err = fileHash(path)
+	if err != nil {
+		return nil, cli.Wrap(fmt.Errorf("model: %w", err), cli.Unusable, "")
+	}
+	return v, nil
+}
+
+// count sums over the layers.
+func (v *inspection) count() {
+	for _, l := range v.Layers {
+		v.Parameters += int64(l.In*l.Out + l.Biases)
+	}
+	v.WeightBits = meanBits(v.Layers)
+}
+
+// addKernels asks ONNX Runtime what it runs for each layer.
+func addKernels(e *env, m *graph.Model, layers []layer) error {
+	data, err := onnxio.Marshal(m)
+	if err != nil {
+		return err
+	}
+	o, err := engine.Optimized(data, e.engine())
+	if err != nil {
+		if errors.Is(err, engine.ErrNotFound) {
+			return errors.New("there is no ONNX Runtime library; `cfq doctor` says more")
+		}
+		return err
+	}
+	setKernels(layers, o.Graph)
+	return nil
+}
+
+func ports(values []graph.Value) []port {
+	out := make([]port, 0, len(values))
+	for _, v := range values {
+		p := port{Name: v.Name, Type: v.DType.String(), Shape: "unknown"}
+		if v.Shape != nil {
+			dims := make([]string, len(v.Shape))
+			for i, d := range v.Shape {
+				switch {
+				case d.Size >= 0:
+					dims[i] = fmt.Sprint(d.Size)
+				case d.Param != "":
+					dims[i] = d.Param
+				default:
+					dims[i] = "?"
+				}
+			}
+			p.Shape = "[" + strings.Join(dims, ", ") + "]"
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func domain(d string) string {
+	if d == "" {
+		return "ai.onnx"
+	}
+	return d
+}
+
+// qualified is the operator of a node, with its domain unless that is the standard.
+func qualified(n *graph.Node) string {
+	if d := domain(n.Domain); d != "ai.onnx" {
+		return d + "." + n.Op
+	}
+	return n.Op
+}
+
+// write shows v to people.
+func (v *inspection) write(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	line := func(key, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", key, fmt.Sprintf(format, args...)) }
+	line("file", "%s, %d bytes", v.File, v.Bytes)
+	line("sha256", "%s", v.SHA256)
+	opsets := make([]string, 0, len(v.Opsets))
+	for _, d := range slices.Sorted(maps.Keys(v.Opsets)) {
+		opsets = append(opsets, fmt.Sprintf("%s %d", d, v.Opsets[d]))
+	}
+	line("format", "IR %d, opset %s", v.IR, strings.Join(opsets, ", "))
+	if v.Producer != "" {
+		line("producer", "%s", v.Producer)
+	}
+	for _, p := range v.Inputs {
+		line("input", "%s %s %s", p.Name, p.Type, p.Shape)
+	}
+	for _, p := range v.Outputs {
+		line("output", "%s %s %s", p.Name, p.Type, p.Shape)
+	}
+	ops := make([]string, 0, len(v.Operators))
+	for _, op := range slices.Sorted(maps.Keys(v.Operators)) {
+		ops = append(ops, fmt.Sprintf("%s %d", op, v.Operators[op]))
+	}
+	line("nodes", "%d: %s", v.Nodes, strings.Join(ops, ", "))
+	if len(v.Layers) > 0 {
+		line("layers", "%d, %d parameters, %.2f bits per weight", len(v.Layers), v.Parameters, v.WeightBits)
+	}
+	for _, k := range slices.Sorted(maps.Keys(v.Recipe)) {
+		if v.Recipe[k] != "" {
+			line("cfq."+k, "%s", shorten(v.Recipe[k]))
+		}
+	}
+	if err := w.Flush(); err != nil || len(v.Layers) == 0 {
+		return err
+	}
+	fmt.Fprintln(w, "\nlayer\tinputs\toutputs\tbits\tstored as\tkernel\tnote")
+	for _, l := range v.Layers {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\t%s\n", l.Name, l.In, l.Out, l.Bits, l.Container, dash(l.Kernel), l.Note)
+	}
+	return w.Flush()
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// shorten cuts long metadata, such as a plan, to a line.
+func shorten(s string) string {
+	const limit = 100
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > limit {
+		return fmt.Sprintf("%s... (%d characters; --json shows all)", strings.ToValidUTF8(s[:limit-30], ""), len(s))
+	}
+	return s
+}

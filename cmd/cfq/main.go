@@ -1,0 +1,128 @@
+// Command cfq quantizes ONNX classifiers so that the recourse they promise still
+// holds, and measures how much of it does.
+//
+// In: flags, an exported model, a data file, a task file. Out: results on
+// stdout, messages on stderr, files that are whole or not there, and an exit code
+// (see package cli). The invariant: nothing is decided here; each subcommand is
+// one file that reads files, calls the packages and shows what they return.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"cfq/internal/cli"
+)
+
+func main() {
+	os.Exit(start(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// start runs one command line and returns its exit code.
+func start(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
+	msg := &cli.Printer{Out: stderr}
+	err := dispatch(ctx, args, stdout, msg)
+	msg.Done()
+	switch code := cli.Code(err); code {
+	case cli.Passed:
+		return code
+	case cli.Interrupted:
+		msg.Error(errors.New("interrupted"))
+		return code
+	default:
+		msg.Error(err)
+		return code
+	}
+}
+
+// dispatch finds the subcommand and runs it.
+func dispatch(ctx context.Context, args []string, stdout io.Writer, msg *cli.Printer) error {
+	if len(args) == 0 {
+		writeOverview(stdout)
+		return nil
+	}
+	name, rest := args[0], args[1:]
+	switch name {
+	case "-h", "--help":
+		writeOverview(stdout)
+		return nil
+	case "--version", "version":
+		fmt.Fprintln(stdout, version())
+		return nil
+	case "help":
+		return help(stdout, rest)
+	}
+	c := find(name)
+	if c == nil {
+		return unknown(name)
+	}
+	e := &env{stdout: stdout, msg: msg}
+	fs, run := c.flags(e)
+	if err := cli.Parse(fs, rest, os.LookupEnv); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			c.writeHelp(stdout)
+			return nil
+		}
+		return err
+	}
+	return run(ctx, e, fs.Args())
+}
+
+func find(name string) *command {
+	for _, c := range commands() {
+		if c.name == name {
+			return &c
+		}
+	}
+	return nil
+}
+
+func unknown(name string) error {
+	const hint = "`cfq help` lists the subcommands"
+	if strings.HasPrefix(name, "-") {
+		return cli.Usagef(hint, "the first argument is a subcommand, not the flag %s", name)
+	}
+	names := []string{"help", "version"}
+	for _, c := range commands() {
+		names = append(names, c.name)
+	}
+	if s := cli.Suggest(name, names); s != "" {
+		return cli.Usagef(hint, "unknown subcommand %q; did you mean %q?", name, s)
+	}
+	return cli.Usagef(hint, "unknown subcommand %q", name)
+}
+
+// version names the program, how it was built and for what.
+func version() string {
+	return fmt.Sprintf("cfq %s (%s, %s/%s)", release(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// release is the module's version, or the revision that the program was built from.
+func release() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(unknown)"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	i := slices.IndexFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "vcs.revision" })
+	if i < 0 || len(info.Settings[i].Value) < 12 {
+		return "(devel)"
+	}
+	return "(devel) " + info.Settings[i].Value[:12]
+}

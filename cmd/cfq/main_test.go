@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"cfq/engine"
+	"cfq/internal/cli"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"cfq": main})
+}
+
+// TestScripts runs testdata/script. Scripts find the synthetic example in
+// $LOANS and the library, which needs no home directory, in $CFQ_ORT_LIB.
+// "exits N command..." runs a command that must end with the exit code N.
+func TestScripts(t *testing.T) {
+	loans, err := filepath.Abs(filepath.Join("..", "..", "testdata", "loans"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, missing := engine.Find("")
+	if missing != nil && os.Getenv("CFQ_REQUIRE_ORT") == "1" {
+		t.Fatal(missing)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join("testdata", "script"),
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("LOANS", loans)
+			e.Setenv("CFQ_ORT_LIB", info.Path)
+			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "ort" {
+				return missing == nil, nil
+			}
+			return false, errors.New("unknown condition " + cond)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE command...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	code := 0
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		code = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
+	}
+	if code != want {
+		ts.Fatalf("exit code %d, want %d", code, want)
+	}
+}
+
+// TestHelp checks that every subcommand explains itself, with examples that its
+// own flags understand.
+func TestHelp(t *testing.T) {
+	for _, c := range commands() {
+		var b bytes.Buffer
+		c.writeHelp(&b)
+		if !strings.Contains(b.String(), "Usage: cfq "+c.name) || !strings.Contains(b.String(), "--ort-lib") {
+			t.Errorf("%s: the help lacks its usage or the common flags:\n%s", c.name, b.String())
+		}
+		if len(c.examples) == 0 || c.summary == "" || strings.HasSuffix(c.summary, ".") {
+			t.Errorf("%s: no examples, or a bad summary %q", c.name, c.summary)
+		}
+		for _, x := range c.examples {
+			words := strings.Fields(strings.ReplaceAll(x, "'", ""))
+			if i := slices.Index(words, ">"); i >= 0 {
+				words = words[:i]
+			}
+			if len(words) < 2 || words[0] != "cfq" || words[1] != c.name {
+				t.Errorf("%s: the example %q is of something else", c.name, x)
+				continue
+			}
+			fs, _ := c.flags(&env{msg: &cli.Printer{}})
+			if err := cli.Parse(fs, words[2:], func(string) (string, bool) { return "", false }); err != nil {
+				t.Errorf("%s: example %q: %v", c.name, x, err)
+			}
+		}
+	}
+}
+
+// TestInterrupted checks that a cancelled run says so and leaves no report.
+func TestInterrupted(t *testing.T) {
+	if _, err := engine.Find(""); err != nil {
+		t.Skip(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	loans := filepath.Join("..", "..", "testdata", "loans")
+	out := filepath.Join(t.TempDir(), "report.json")
+	model := filepath.Join(loans, "model.onnx")
+	var stdout, stderr bytes.Buffer
+	err := dispatch(ctx, []string{
+		"eval", model, model, "-d", filepath.Join(loans, "test.csv"), "-t", filepath.Join(loans, "task.yaml"), "--report", "json:" + out,
+	}, &stdout, &cli.Printer{Out: &stderr})
+	if cli.Code(err) != cli.Interrupted || stdout.Len() > 0 {
+		t.Errorf("code %d (%v), stdout %q", cli.Code(err), err, stdout.String())
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("a report was written")
+	}
+}
+
+func TestReadRows(t *testing.T) {
+	dir := t.TempDir()
+	for text, want := range map[string][]int{
+		`[3, 1]`: {3, 1}, `{"test_rows": [0, 7]}`: {0, 7}, `[]`: {},
+		`{"a": [1], "b": [2]}`: nil, `[-1]`: nil, `[1.5]`: nil, `rows`: nil, `{}`: nil,
+	} {
+		path := filepath.Join(dir, "rows.json")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := readRows(path)
+		if (want == nil) != (err != nil) || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v; want %v", text, got, err, want)
+		}
+		if err != nil && cli.Code(err) != cli.Unusable {
+			t.Errorf("%s: code %d", text, cli.Code(err))
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/pflag"
+
+	"cfq"
+	"cfq/internal/cli"
+	"cfq/recourse"
+)
+
+// quantizeFlags are the flags of quantize.
+type quantizeFlags struct {
+	data, task, rows, out string
+	method, allocator     string
+	budget                float64
+	perTensor, reduced    bool
+	steps                 int
+	plan                  string
+	overwrite             bool
+}
+
+func quantizeCommand() command {
+	var methods strings.Builder
+	for _, m := range cfq.Methods() {
+		fmt.Fprintf(&methods, "  %-13s %s\n", m.Name, m.Doc)
+	}
+	return command{
+		name:    "quantize",
+		args:    "MODEL -d DATA -t TASK -o OUTPUT",
+		summary: "quantize a model so that its recourse holds",
+		about: `
+Finds teacher recourse points on the data, calibrates the quantizers, gives each
+layer 2, 3, 4 or 8 bits under the budget, and writes an ONNX file that runs on
+the integer kernels of ONNX Runtime. The file is opened again and checked before
+it is put in place: every layer must run on an integer kernel, and the optimized
+and the unoptimized graph must agree.
+
+Methods:
+` + methods.String() + `
+Use the training rows as data, and rows that the model has never seen for eval.`,
+		examples: []string{
+			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx",
+			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --method ptq --budget 8",
+			"cfq quantize model.onnx -d all.csv -t task.yaml -o model.q.onnx --rows '!split.json' --json",
+		},
+		setup: func(fs *pflag.FlagSet) runFunc {
+			f := &quantizeFlags{}
+			fs.SortFlags = false
+			fs.StringVarP(&f.data, "data", "d", "", "the calibration rows: a CSV `file`, also gzipped")
+			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
+			fs.StringVarP(&f.out, "output", "o", "", "the quantized model `file`")
+			fs.StringVar(&f.method, "method", "cf-ptq", "the `method`; see above")
+			fs.Float64Var(&f.budget, "budget", 4, "mean `bits` per weight, 2 to 8; scales and biases come on top")
+			fs.StringVar(&f.allocator, "allocator", "", "how bits are given: "+strings.Join(cfq.Allocators(), ", ")+"; else as the method says")
+			fs.BoolVar(&f.perTensor, "per-tensor", false, "one weight scale for each layer instead of one for each output channel")
+			fs.BoolVar(&f.reduced, "reduced-range", false, "8-bit weights in 7 bits: the same results on CPUs without VNNI")
+			fs.IntVar(&f.steps, "teacher-steps", 3, "gradient steps K of the teacher recourse")
+			fs.StringVar(&f.rows, "rows", "", rowsHelp)
+			fs.StringVar(&f.plan, "save-plan", "", "write the plan, what bits and scales went where, as a JSON `file`")
+			fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
+			return f.run
+		},
+	}
+}
+
+func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
+	if err := f.check(args); err != nil {
+		return err
+	}
+	t, err := readTask(f.task)
+	if err != nil {
+		return err
+	}
+	m, err := readModel(args[0])
+	if err != nil {
+		return err
+	}
+	people, err := readPeople(ctx, e, f.data, f.rows, t)
+	if err != nil {
+		return err
+	}
+	size, modelSum, err := fileHash(args[0])
+	if err != nil {
+		return err
+	}
+	_, dataSum, err := fileHash(f.data)
+	if err != nil {
+		return err
+	}
+	show := e.msg.Stages()
+	r, err := cfq.Quantize(ctx, m, t, people, int(size), cfq.Options{
+		Method: f.method, Budget: f.budget, Allocator: f.allocator, PerTensor: f.perTensor, Reduced: f.reduced,
+		Teacher: recourse.TeacherOptions{Steps: f.steps},
+		Recipe:  map[string]string{"cfq": release(), "model": modelSum, "data": dataSum, "rows": f.rows},
+		Engine:  e.engine(), Workers: e.workers,
+		Progress: func(ev cfq.Event) { show(ev.Stage, ev.Done, ev.Total) },
+	})
+	if err != nil {
+		return runError(fmt.Errorf("model %s: %w", args[0], err))
+	}
+	if err := r.Verified.Err(); err != nil {
+		return cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err), cli.RunFailed, "")
+	}
+	return f.write(e, r)
+}
+
+// check looks at the flags before any work is done.
+func (f *quantizeFlags) check(args []string) error {
+	if err := arguments("quantize", args, "MODEL"); err != nil {
+		return err
+	}
+	if f.out == "" {
+		return cli.Usagef("-o model.q.onnx names the file to write", "--output is missing")
+	}
+	names := make([]string, 0, len(cfq.Methods()))
+	for _, m := range cfq.Methods() {
+		names = append(names, m.Name)
+	}
+	if err := oneOf("method", f.method, names); err != nil {
+		return err
+	}
+	if f.allocator != "" {
+		if err := oneOf("allocator", f.allocator, cfq.Allocators()); err != nil {
+			return err
+		}
+	}
+	if f.steps < 1 {
+		return cli.Usagef("", "--teacher-steps must be 1 or more")
+	}
+	for _, path := range []string{f.out, f.plan} {
+		if path == "" {
+			continue
+		}
+		if err := cli.Output(path, f.overwrite); err != nil {
+			return err
+		}
+	}
+	same := func(a, b string) bool {
+		x, errX := os.Stat(a)
+		y, errY := os.Stat(b)
+		return errX == nil && errY == nil && os.SameFile(x, y)
+	}
+	if same(args[0], f.out) {
+		return cli.Usagef("give the output another name", "the output %s is the model itself", f.out)
+	}
+	return nil
+}
+
+// oneOf reports a flag whose value is none of the choices.
+func oneOf(flag, value string, choices []string) error {
+	for _, c := range choices {
+		if c == value {
+			return nil
+		}
+	}
+	hint := fmt.Sprintf("the choices are %s", strings.Join(choices, ", "))
+	if s := cli.Suggest(value, choices); s != "" {
+		hint = fmt.Sprintf("did you mean %s?", s)
+	}
+	return cli.Usagef(hint, "--%s %s: there is no such %s", flag, value, flag)
+}
+
+// write puts the files in place, the model last, and says what was done.
+func (f *quantizeFlags) write(e *env, r *cfq.Result) error {
+	if f.plan != "" {
+		if err := cli.Write(f.plan, func(w io.Writer) error { return writeJSON(w, r.Plan) }); err != nil {
+			return err
+		}
+	}
+	err := cli.Write(f.out, func(w io.Writer) error { _, err := w.Write(r.Model); return err })
+	if err != nil {
+		return err
+	}
+	if e.json {
+		return writeJSON(e.stdout, r)
+	}
+	return writeQuantized(e.stdout, f.out, r)
+}
+
+func writeQuantized(out io.Writer, path string, r *cfq.Result) error {
+	fmt.Fprintf(out, "%s: %s, %.2f bits per weight (budget %g), %d bytes (float %d, %.1fx smaller)\n",
+		path, r.Method, r.Bits, r.Budget, r.Bytes, r.FloatBytes, float64(r.FloatBytes)/float64(r.Bytes))
+	if r.Recourse > 0 {
+		fmt.Fprintf(out, "calibrated on %d rows and %d teacher recourse points, %d of them past the decision\n\n", r.Factual, r.Recourse, r.Reached)
+	} else {
+		fmt.Fprintf(out, "calibrated on %d rows\n\n", r.Factual)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "layer\tweights\tbits\tscales\tsensitivity\tkernel\t")
+	kernels := map[string]string{}
+	for _, l := range r.Verified.Layers {
+		kernels[l.Node] = l.Kernel
+	}
+	for _, l := range r.Layers {
+		if l.Float != "" {
+			fmt.Fprintf(w, "%s\t%d\tfloat\t\t\t%s\t\n", l.Node, l.Params, l.Float)
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.3g\t%s\t\n", l.Node, l.Params, l.Bits, l.Channels, l.Score, kernels[l.Node])
+	}
+	return w.Flush()
+}

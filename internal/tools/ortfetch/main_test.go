@@ -1,0 +1,115 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cfq/engine"
+)
+
+func TestUnpack(t *testing.T) {
+	content := []byte("the library")
+	sum := sha256.Sum256(content)
+	right := engine.Release{Member: "package/bin/lib.so", Name: "lib.so", SHA256: hex.EncodeToString(sum[:])}
+	wrong, missing := right, right
+	wrong.SHA256 = strings.Repeat("0", 64)
+	missing.Member = "package/bin/other.so"
+	tarball := makeTarball(t, map[string][]byte{"package/README": []byte("hello"), right.Member: content})
+
+	for _, c := range []struct {
+		name    string
+		release engine.Release
+		want    string // of the error; "" for none
+	}{
+		{"right", right, ""},
+		{"wrong hash", wrong, "the hash is"},
+		{"missing", missing, "holds no package/bin/other.so"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "cache")
+			path := filepath.Join(dir, "lib.so")
+			err := unpack(t.Context(), tarball, c.release, path)
+			got, _ := os.ReadFile(path)
+			left, _ := os.ReadDir(dir)
+			if c.want == "" {
+				if err != nil || !bytes.Equal(got, content) || len(left) != 1 {
+					t.Errorf("error %v, content %q, files %v", err, got, left)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v does not say %q", err, c.want)
+			}
+			if len(left) != 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+func TestFetchLeavesGivenLibraryAlone(t *testing.T) {
+	t.Setenv(engine.LibEnv, "/some/libonnxruntime.so")
+	t.Setenv(engine.CacheEnv, t.TempDir())
+	if err := fetch(t.Context(), "no such tarball"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFetchReplacesDamagedLibraryOnlyByAGoodOne(t *testing.T) {
+	t.Setenv(engine.LibEnv, "")
+	t.Setenv(engine.CacheEnv, t.TempDir())
+	release, err := engine.Pinned()
+	if err != nil {
+		t.Skip(err)
+	}
+	path, err := engine.CachePath()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tarball := makeTarball(t, map[string][]byte{release.Member: []byte("forged")})
+	if err := fetch(t.Context(), tarball); err == nil || !strings.Contains(err.Error(), "not the library that is pinned") {
+		t.Errorf("a forged library gave %v", err)
+	}
+	if got, _ := os.ReadFile(path); string(got) != "damaged" {
+		t.Errorf("the library was replaced by %q", got)
+	}
+}
+
+func makeTarball(t *testing.T, files map[string][]byte) string {
+	t.Helper()
+	var buf bytes.Buffer
+	z := gzip.NewWriter(&buf)
+	w := tar.NewWriter(z)
+	for name, data := range files {
+		if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(data)), Mode: 0o644}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "package.tgz")
+	if err := os.WriteFile(path, buf.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -1,0 +1,158 @@
+package cfq_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cfq"
+	"cfq/engine/enginetest"
+	"cfq/graph"
+	"cfq/onnxio"
+	"cfq/task"
+)
+
+// loans reads the example that comes with the project.
+func loans(t testing.TB, file string) (*graph.Model, int, *task.Task, *task.People) {
+	t.Helper()
+	dir := filepath.Join("testdata", "loans")
+	m, err := onnxio.ReadFile(filepath.Join(dir, "model.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(filepath.Join(dir, "model.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tk, err := task.Load(filepath.Join(dir, "task.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	people, err := task.Read(context.Background(), filepath.Join(dir, file), tk, task.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, int(info.Size()), tk, people
+}
+
+// Every method and allocator writes a model that ONNX Runtime runs on integer
+// kernels within its budget, decides like the original, and is the same for any
+// number of workers.
+func TestQuantize(t *testing.T) {
+	e := enginetest.Need(t)
+	m, size, tk, people := loans(t, "train.csv")
+	for _, method := range cfq.Methods() {
+		for _, allocator := range append(cfq.Allocators(), "") {
+			for _, perTensor := range []bool{false, true} {
+				o := cfq.Options{Method: method.Name, Allocator: allocator, Budget: 3.5, PerTensor: perTensor, Engine: e, Workers: 1}
+				t.Run(strings.Join([]string{method.Name, allocator}, "/"), func(t *testing.T) {
+					r, err := cfq.Quantize(context.Background(), m, tk, people, size, o)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := r.Verified.Err(); err != nil {
+						t.Error(err)
+					}
+					spent, weights := 0, 0
+					for _, l := range r.Layers {
+						spent += l.Bits * l.Params
+						weights += l.Params
+						if perTensor != (l.Channels == 1) {
+							t.Errorf("layer %s has %d scales", l.Node, l.Channels)
+						}
+					}
+					if float64(spent) > o.Budget*float64(weights) {
+						t.Errorf("%d bits for %d weights exceed a budget of %v", spent, weights, o.Budget)
+					}
+					if (r.Recourse > 0) != method.Counterfactual {
+						t.Errorf("%d recourse points", r.Recourse)
+					}
+					o.Workers = 3
+					again, err := cfq.Quantize(context.Background(), m, tk, people, size, o)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if !bytes.Equal(r.Model, again.Model) {
+						t.Error("three workers wrote other bytes than one")
+					}
+				})
+			}
+		}
+	}
+}
+
+// At eight bits nearly every decision is the original's.
+func TestEightBitsDecideAlike(t *testing.T) {
+	e := enginetest.Need(t)
+	m, size, tk, people := loans(t, "train.csv")
+	r, err := cfq.Quantize(context.Background(), m, tk, people, size, cfq.Options{Method: "ptq", Budget: 8, Engine: e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := onnxio.Read(r.Model, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if recipe, ok := q.Meta("cfq.recipe"); !ok || !strings.Contains(recipe, `"method":"ptq"`) {
+		t.Errorf("recipe %q", recipe)
+	}
+	_, _, _, test := loans(t, "test.csv")
+	var decisions [2][]float32
+	for i, m := range []*graph.Model{m, q} {
+		c, err := cfq.OpenFor(m, tk, e, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if decisions[i], err = c.Margins(context.Background(), test.X); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	differ := 0
+	for i, v := range decisions[0] {
+		if (v > 0) != (decisions[1][i] > 0) {
+			differ++
+		}
+	}
+	if differ > test.N/50 {
+		t.Errorf("%d of %d decisions differ", differ, test.N)
+	}
+}
+
+func TestQuantizeErrors(t *testing.T) {
+	e := enginetest.Need(t)
+	m, size, tk, people := loans(t, "train.csv")
+	short := *tk
+	short.Features = tk.Features[:3]
+	noLayers := m.Clone()
+	noLayers.Graph.Nodes = []*graph.Node{{Op: "Identity", Inputs: []string{m.Graph.Inputs[0].Name}, Outputs: []string{m.Graph.Outputs[0].Name}}}
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, tt := range []struct {
+		name string
+		ctx  context.Context
+		m    *graph.Model
+		t    *task.Task
+		p    *task.People
+		o    cfq.Options
+		want string
+	}{
+		{"method", context.Background(), m, tk, people, cfq.Options{Method: "cfptq"}, `unknown method "cfptq"`},
+		{"allocator", context.Background(), m, tk, people, cfq.Options{Allocator: "best"}, `unknown allocator "best"`},
+		{"budget", context.Background(), m, tk, people, cfq.Options{Budget: 1.5}, "budget of 1.5 bits"},
+		{"task", context.Background(), m, &short, people, cfq.Options{}, "the task's features make 3"},
+		{"people", context.Background(), m, tk, &task.People{}, cfq.Options{}, "no rows to calibrate on"},
+		{"layers", context.Background(), noLayers, tk, people, cfq.Options{}, "no dense layer"},
+		{"cancelled", cancelled, m, tk, people, cfq.Options{}, "context canceled"},
+	} {
+		tt.o.Engine = e
+		if _, err := cfq.Quantize(tt.ctx, tt.m, tt.t, tt.p, size, tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want it to say %q", tt.name, err, tt.want)
+		}
+	}
+}
