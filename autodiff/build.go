@@ -91,6 +91,10 @@ func (b *builder) op(op string, inputs []string, attrs ...graph.Attr) string {
 		b.fail(err)
 	}
 	b.shared[id], b.fresh[n.Outputs[0]] = n.Outputs[0], true
+	switch op {
+	case "Expand", "Reshape", "Squeeze", "Unsqueeze", "Transpose":
+		b.ones[n.Outputs[0]] = b.ones[inputs[0]]
+	}
 	return n.Outputs[0]
 }
 

@@ -51,7 +51,7 @@ func constantType(q *query) ([]Type, error) {
 func constantOfShapeType(q *query) ([]Type, error) {
 	e, ok := q.ints(0)
 	if !ok {
-		return nil, fmt.Errorf("shape (input %q) is not constant", q.node.Input(0))
+		return nil, fmt.Errorf("shape (input %q) is %w", q.node.Input(0), errVariable)
 	}
 	t := graph.Float
 	if a := q.node.Attr("value"); a != nil && a.T != nil {

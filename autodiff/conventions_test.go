@@ -2,6 +2,7 @@ package autodiff_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"cfq/autodiff"
@@ -142,10 +143,7 @@ func TestExpand(t *testing.T) {
 		t.Run(s.name(), func(t *testing.T) {
 			b := newBench(t, ort, graph.Float, s.opset, 3)
 			b.add(s)
-			var outs []string
-			for _, o := range b.g.Nodes[0].Outputs {
-				outs = append(outs, o)
-			}
+			outs := slices.Clone(b.g.Nodes[0].Outputs)
 			want := b.open(outs...).run()
 			if err := autodiff.Expand(b.g, b.types); err != nil {
 				t.Fatal(err)

@@ -149,16 +149,43 @@ func (d *driver) check(y string, wrt []string, seed string) error {
 			unknown = append(unknown, n.Label())
 			continue
 		}
-		for _, v := range slices.Concat(n.Inputs, n.Outputs) {
-			if _, ok := d.types[v]; v != "" && !ok {
-				bad("%s: the type of %q is not known", n.Label(), v)
-			}
+		if err := d.sound(n); err != nil {
+			bad("%s: %w", n.Label(), err)
 		}
 	}
 	if len(unknown) > 0 {
 		bad("%d nodes between the variables and %q have no gradient rule: %s", len(unknown), y, strings.Join(unknown, ", "))
 	}
 	return errors.Join(errs...)
+}
+
+// sound reports whether the types of n's values are known and go with the
+// operator, so that rules can rely on them.
+func (d *driver) sound(n *graph.Node) error {
+	for _, v := range slices.Concat(n.Inputs, n.Outputs) {
+		if _, ok := d.types[v]; v != "" && !ok {
+			return fmt.Errorf("the type of %q is not known", v)
+		}
+	}
+	op := d.table[key(n)]
+	if op == nil || d.policy[key(n)] != nil {
+		return nil
+	}
+	types, err := op.infer(d.query(n))
+	if errors.Is(err, errVariable) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for i, o := range n.Outputs {
+		if i >= len(types) {
+			return fmt.Errorf("output %q is one too many", o)
+		}
+		if o != "" && !compatible(types[i], d.types[o]) {
+			return fmt.Errorf("output %q is said to be %v, but must be %v", o, d.types[o], types[i])
+		}
+	}
+	return nil
 }
 
 // sweep walks the path backwards and applies the rules.
@@ -239,7 +266,7 @@ func (d *driver) unbroadcast(n *graph.Node, in, g string) string {
 	for i, w := range want {
 		switch h := have[lead+i]; {
 		case sameDim(w, h):
-		case w == one:
+		case w == one():
 			axes = append(axes, int64(i))
 		default:
 			d.fail(fmt.Errorf("%s: it is not known whether the size %s of %q along axis %d is the %s of the gradient",

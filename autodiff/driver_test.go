@@ -59,6 +59,19 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestOnes: without a seed nothing is multiplied by ones.
+func TestOnes(t *testing.T) {
+	b, y := build(t, enginetest.Need(t), func(nb *graph.Builder) string {
+		return nb.Op("ReduceSum", []string{nb.Op("Exp", []string{"x"}), nb.Const(graph.FromInts("axes", []int64{1}, 1))}, graph.IntAttr("keepdims", 0))
+	}, "x:N 3")
+	got := b.grads(y, []string{"x"}, autodiff.Options{})
+	if strings.Contains(dump(b.g), "Mul(") {
+		t.Errorf("there is a Mul:\n%s", dump(b.g))
+	}
+	out := b.open(got[0], "exp").run()
+	near(t, "gradient", out[got[0]], out["exp"], 0)
+}
+
 // TestIntermediate: the gradient by a value in the middle is that of what
 // follows it, and what comes before it does not go around it.
 func TestIntermediate(t *testing.T) {

@@ -153,6 +153,9 @@ func ungathered(c *Call, _ int) string {
 			if k < 0 {
 				where[i] += s[axis].Size
 			}
+			if where[i] < 0 || where[i] >= s[axis].Size {
+				return c.Fail("index %d of an axis of size %d", k, s[axis].Size)
+			}
 		}
 		return c.place(g, axis, where, s[axis].Size)
 	}
@@ -240,7 +243,7 @@ func (c *Call) size(a string, axis int) string {
 // shapeWith is the shape of a with the list n in the place of the size of axis.
 func (c *Call) shapeWith(a string, axis int, n string) string {
 	s := c.Type(a).Shape
-	if t := c.b.inits[n]; t != nil && fixed(replaced(s, axis, one)) {
+	if t := c.b.inits[n]; t != nil && fixed(replaced(s, axis, one())) {
 		if k, err := t.Ints(); err == nil {
 			return c.b.vector(sizes(replaced(s, axis, graph.Dim{Size: k[0]}))...)
 		}

@@ -51,7 +51,7 @@ func splitType(q *query) ([]Type, error) {
 	if !ok {
 		total := s[axis].Size
 		if total < 0 {
-			return nil, fmt.Errorf("the size of axis %d is not constant", axis)
+			return nil, fmt.Errorf("the size of axis %d is %w", axis, errVariable)
 		}
 		each := (total + n - 1) / n
 		for left := total; int64(len(parts)) < n; left -= each {
@@ -113,7 +113,7 @@ func (q *query) cuts() ([]cut, error) {
 			if start == 0 && end >= math.MaxInt32 && k.step == 1 {
 				continue
 			}
-			return nil, fmt.Errorf("the size of axis %d, which is cut, is not constant", k.axis)
+			return nil, fmt.Errorf("the size of axis %d, which is cut, is %w", k.axis, errVariable)
 		}
 		k.fill(start, end)
 		out = append(out, k)

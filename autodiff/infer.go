@@ -15,6 +15,10 @@ type query struct {
 	b    *builder
 }
 
+// errVariable marks what inference cannot know of a sound node: it depends on
+// values that are known only when the model runs.
+var errVariable = errors.New("not constant")
+
 // inference returns the types of a node's outputs.
 type inference func(q *query) ([]Type, error)
 
@@ -208,7 +212,7 @@ func (q *query) constInts(i int, attr string) (v []int64, ok bool, err error) {
 	}
 	e, known := q.ints(i)
 	if !known || !e.constant {
-		return nil, false, fmt.Errorf("%s (input %q) is not constant", attr, q.node.Input(i))
+		return nil, false, fmt.Errorf("%s (input %q) is %w", attr, q.node.Input(i), errVariable)
 	}
 	return sizes(e.dims), true, nil
 }

@@ -151,10 +151,10 @@ func matmulType(q *query) ([]Type, error) {
 	}
 	ra, rb := len(a), len(b)
 	if ra == 1 {
-		a = graph.Shape{one, a[0]}
+		a = graph.Shape{one(), a[0]}
 	}
 	if rb == 1 {
-		b = graph.Shape{b[0], one}
+		b = graph.Shape{b[0], one()}
 	}
 	k, k2 := a[len(a)-1], b[len(b)-2]
 	if k.Size >= 0 && k2.Size >= 0 && k.Size != k2.Size {

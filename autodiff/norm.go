@@ -90,7 +90,7 @@ func layerNormType(q *query) ([]Type, error) {
 	}
 	s := q.in[0].Shape
 	for _, a := range axes {
-		s = replaced(s, int(a), one)
+		s = replaced(s, int(a), one())
 	}
 	stat := Type{q.in[0].DType, s}
 	return []Type{q.in[0], stat, stat}, nil

@@ -140,7 +140,7 @@ func reduced(s graph.Shape, axes []int, keep bool) graph.Shape {
 		case !slices.Contains(axes, i):
 			out = append(out, d)
 		case keep:
-			out = append(out, one)
+			out = append(out, one())
 		}
 	}
 	return out

@@ -96,7 +96,7 @@ func reshapeType(q *query) ([]Type, error) {
 	in := q.in[0].Shape
 	e, ok := q.ints(1)
 	if !ok {
-		return nil, fmt.Errorf("shape (input %q) is not constant", q.node.Input(1))
+		return nil, fmt.Errorf("shape (input %q) is %w", q.node.Input(1), errVariable)
 	}
 	want := e.dims
 	out, free := slices.Clone(want), -1
@@ -151,10 +151,10 @@ func squeezeType(q *query) ([]Type, error) {
 	}
 	if !ok {
 		for i, d := range s {
-			if d == one {
+			if d == one() {
 				drop = append(drop, i)
 			} else if d.Size < 0 {
-				return nil, fmt.Errorf("without axes, what goes depends on the size %s", dimString(d))
+				return nil, fmt.Errorf("what goes depends on the size %s, which is %w", dimString(d), errVariable)
 			}
 		}
 	}
@@ -177,9 +177,12 @@ func unsqueezeType(q *query) ([]Type, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(at) != len(axes) {
+		return nil, fmt.Errorf("axes %v name one twice", axes)
+	}
 	out := slices.Clone(s)
 	for _, a := range at {
-		out = slices.Insert(out, a, one)
+		out = slices.Insert(out, a, one())
 	}
 	return []Type{{q.in[0].DType, out}}, nil
 }
@@ -190,7 +193,7 @@ func expandType(q *query) ([]Type, error) {
 	}
 	e, ok := q.ints(1)
 	if !ok {
-		return nil, fmt.Errorf("shape (input %q) is not constant", q.node.Input(1))
+		return nil, fmt.Errorf("shape (input %q) is %w", q.node.Input(1), errVariable)
 	}
 	s, err := broadcast(q.in[0].Shape, e.dims)
 	if err != nil {

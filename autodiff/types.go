@@ -63,7 +63,14 @@ func sameDim(a, b graph.Dim) bool {
 
 func sameShape(a, b graph.Shape) bool { return slices.EqualFunc(a, b, sameDim) }
 
-var one = graph.Dim{Size: 1}
+// compatible reports whether a and b can be types of one value.
+func compatible(a, b Type) bool {
+	return a.DType == b.DType && slices.EqualFunc(a.Shape, b.Shape, func(x, y graph.Dim) bool {
+		return x.Size < 0 || y.Size < 0 || x.Size == y.Size
+	})
+}
+
+func one() graph.Dim { return graph.Dim{Size: 1} }
 
 // broadcast returns the shape of an elementwise operation on a and b.
 func broadcast(a, b graph.Shape) (graph.Shape, error) {
@@ -75,12 +82,14 @@ func broadcast(a, b graph.Shape) (graph.Shape, error) {
 	for i, d := range b {
 		e := out[lead+i]
 		switch {
-		case sameDim(d, e) || sameDim(d, one):
-		case sameDim(e, one) || (e.Size < 0 && d.Size >= 0):
+		case sameDim(d, e) || sameDim(d, one()):
+		case sameDim(e, one()) || (e.Size < 0 && d.Size >= 0):
 			out[lead+i] = d
 		case d.Size < 0 && e.Size >= 0:
 		case d.Size < 0 && e.Size < 0 && (d.Param == "" || e.Param == ""):
 			out[lead+i] = graph.Dim{Size: -1}
+		case d.Size < 0:
+			return nil, fmt.Errorf("whether the sizes %s and %s of axis %d are equal is %w", dimString(d), dimString(e), lead+i, errVariable)
 		default:
 			return nil, fmt.Errorf("sizes %s and %s of axis %d do not broadcast", dimString(d), dimString(e), lead+i)
 		}
