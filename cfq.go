@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"cfq/calib"
 	"cfq/classifier"
@@ -36,6 +37,8 @@ type Options struct {
 	Budget float64
 	// Allocator is a name of Allocators; "" is the method's own.
 	Allocator string
+	// Rounding is a name of Roundings; "" is the method's own.
+	Rounding string
 	// PerTensor gives each layer one weight scale instead of one per output channel.
 	PerTensor bool
 	// Reduced keeps 8-bit codes within 7 bits, so that CPUs without VNNI compute
@@ -76,6 +79,7 @@ type Result struct {
 	Plan       *quant.Plan    `json:"-"`
 	Method     string         `json:"method"`
 	Allocator  string         `json:"allocator"`
+	Rounding   string         `json:"rounding"`
 	Budget     float64        `json:"budget"`
 	Bits       float64        `json:"bits_per_weight"` // mean width of the weights that was given
 	Layers     []Layer        `json:"layers"`
@@ -106,7 +110,7 @@ func Quantize(ctx context.Context, m *graph.Model, t *task.Task, people *task.Pe
 	if err != nil {
 		return nil, err
 	}
-	plan := q.plan(choice)
+	plan := q.plan(all(len(choice)), choice)
 	out, err := qdq.Write(q.canonical, plan, qdq.Options{Size: size})
 	if err != nil {
 		return nil, fmt.Errorf("quantized graph: %w", err)
@@ -137,7 +141,7 @@ type job struct {
 	cal       *calib.Set
 	input     *quant.Input
 	stats     []calib.Stats
-	scales    [][][]float32 // layer, format
+	fits      [][]quant.Layer // layer, format
 	score     []float64
 	damage    [][]float64
 }
@@ -165,6 +169,15 @@ func prepare(ctx context.Context, m *graph.Model, t *task.Task, o Options) (*job
 	}
 	if o.Allocator == "" {
 		o.Allocator = method.Allocator
+	}
+	if o.Rounding == "" {
+		o.Rounding = method.Rounding
+	}
+	if !slices.Contains(Roundings(), o.Rounding) {
+		return nil, fmt.Errorf("unknown rounding %q; the roundings are %v", o.Rounding, Roundings())
+	}
+	if !slices.Contains(Allocators(), o.Allocator) {
+		return nil, fmt.Errorf("unknown allocator %q; the allocators are %v", o.Allocator, Allocators())
 	}
 	q := &job{o: o, method: method}
 	q.tell("read the model", 0, 0)

@@ -15,9 +15,18 @@ type Method struct {
 	Counterfactual bool
 	// Recourse sensitivity looks at recourse points, otherwise at factual rows.
 	RecourseSensitivity bool
-	// Allocator is the default allocator.
-	Allocator string
+	// Allocator and Rounding are the method's own.
+	Allocator, Rounding string
 }
+
+// The ways of rounding weights.
+const (
+	RoundNearest    = "nearest"     // each weight to the nearest code
+	RoundCompensate = "compensated" // each weight makes up for the error of those before it; the bias for the rest
+)
+
+// Roundings lists the ways of rounding.
+func Roundings() []string { return []string{RoundNearest, RoundCompensate} }
 
 // The allocators.
 const (
@@ -32,10 +41,10 @@ func Allocators() []string { return []string{AllocatorExact, AllocatorPaper, All
 // Methods is the table of methods, in the paper's order.
 func Methods() []Method {
 	return []Method{
-		{Name: "ptq", Allocator: AllocatorUniform, Doc: "factual calibration, the same width in every layer"},
-		{Name: "mixed-ptq", Allocator: AllocatorExact, Doc: "factual calibration, widths by what hurts the margin on factual rows"},
-		{Name: "cf-ptq-calib", Counterfactual: true, Allocator: AllocatorExact, Doc: "calibration on factual rows and teacher recourse points, widths as in mixed-ptq"},
-		{Name: "cf-ptq", Counterfactual: true, RecourseSensitivity: true, Allocator: AllocatorExact, Doc: "calibration on factual rows and teacher recourse points, widths by what hurts the margin at recourse points"},
+		{Name: "ptq", Allocator: AllocatorUniform, Rounding: RoundNearest, Doc: "factual calibration, the same width in every layer"},
+		{Name: "mixed-ptq", Allocator: AllocatorExact, Rounding: RoundNearest, Doc: "factual calibration, widths by what hurts the margin on factual rows"},
+		{Name: "cf-ptq-calib", Counterfactual: true, Allocator: AllocatorExact, Rounding: RoundNearest, Doc: "calibration on factual rows and teacher recourse points, widths as in mixed-ptq"},
+		{Name: "cf-ptq", Counterfactual: true, RecourseSensitivity: true, Allocator: AllocatorExact, Rounding: RoundCompensate, Doc: "calibration on factual rows and teacher recourse points, widths by what hurts the margin at recourse points, compensated rounding"},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"cfq/classifier"
 	"cfq/graph"
 	"cfq/quant"
+	"cfq/quant/qdq"
 	"cfq/sensitivity"
 	"cfq/task"
 	"cfq/verify"
@@ -45,14 +46,20 @@ func (q *job) calibrate(ctx context.Context, people *task.People) error {
 	if q.stats, err = calib.Collect(ctx, q.full, q.wide, q.cal, q.input); err != nil {
 		return err
 	}
-	q.scales = make([][][]float32, len(q.layers))
+	o := calib.WeightOptions{PerTensor: q.o.PerTensor, Compensate: q.o.Rounding == RoundCompensate}
+	q.fits = make([][]quant.Layer, len(q.layers))
 	for _, i := range q.quantized {
 		for _, f := range q.formats() {
-			l := q.wide[i]
-			q.scales[i] = append(q.scales[i], calib.WeightScales(l.W, l.Out, l.In, &q.stats[i], f, !q.o.PerTensor))
+			fit := calib.FitWeights(q.wide[i], &q.stats[i], f, o)
+			fit.Reduced = q.o.Reduced
+			if q.input == nil || q.layers[i].Input != q.input.Value {
+				act := calib.Activation(&q.stats[i], 8)
+				fit.Act = &act
+			}
+			q.fits[i] = append(q.fits[i], fit)
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
 // fitInput lays the model's input on its grid when dense layers read it directly.
@@ -118,7 +125,7 @@ func (q *job) allocate(ctx context.Context, people *task.People) ([]int, error) 
 	case AllocatorExact:
 		return allocate.Exact(choices, budget)
 	}
-	return nil, fmt.Errorf("unknown allocator %q; the allocators are %v", q.o.Allocator, Allocators())
+	return nil, fmt.Errorf("unknown allocator %q", q.o.Allocator)
 }
 
 // measure fills in the gradient scores and, for the exact allocator, the measured
@@ -141,48 +148,28 @@ func (q *job) measure(ctx context.Context, people *task.People) error {
 		return nil
 	}
 	dim := q.full.Dim()
-	q.damage, err = sensitivity.Damage(ctx, q.full, layers, q.formats(), thin(x, dim, damageRows), q.openWith,
+	q.damage, err = sensitivity.Damage(ctx, q.full, len(layers), len(q.formats()), thin(x, dim, damageRows), q.openWith,
 		func(done, total int) { q.tell("damage of each width", done, total) })
 	return err
 }
 
-// openWith opens the canonical model with the weights of one quantized layer
-// rounded to a format; the layer's weights are those that the file would hold.
-func (q *job) openWith(k int, f quant.Format) *classifier.Model {
-	i := q.quantized[k]
-	wide, l := q.wide[i], q.layers[i]
-	scales := q.scales[i][slices.IndexFunc(q.formats(), func(g quant.Format) bool { return g.Bits == f.Bits })]
-	w := make([]float32, len(l.W))
-	for o := range l.Out {
-		s := scales[o%len(scales)]
-		for j := range wide.In {
-			v := quant.Dequantize(f.Quantize(wide.W[o*wide.In+j], s), s)
-			source := j
-			if q.input != nil && l.Input == q.input.Value {
-				source = q.input.Columns[j].Source
-				v *= q.input.Columns[j].Gain
-			}
-			w[o*l.In+source] = v
-		}
+// openWith opens the model in which one layer alone is quantized, as it would be
+// written.
+func (q *job) openWith(k, format int) (*classifier.Model, error) {
+	m, err := qdq.Write(q.canonical, q.plan([]int{k}, []int{format}), qdq.Options{})
+	if err != nil {
+		return nil, err
 	}
-	m := q.canonical.Clone()
-	for n, t := range m.Graph.Inits {
-		if t.Name == l.Weight {
-			m.Graph.Inits[n] = graph.FromFloats(l.Weight, w, t.Dims...)
-		}
-	}
-	return q.full.With(m)
+	return q.full.With(m), nil
 }
 
-// plan makes the plan of the chosen formats.
-func (q *job) plan(choice []int) *quant.Plan {
-	p := &quant.Plan{Input: q.input}
-	formats := q.formats()
-	for k, i := range q.quantized {
-		l := quant.Layer{Node: q.layers[i].Node, Bits: formats[choice[k]].Bits, Reduced: q.o.Reduced, Scales: q.scales[i][choice[k]]}
-		if q.input == nil || q.layers[i].Input != q.input.Value {
-			act := calib.Activation(&q.stats[i], 8)
-			l.Act = &act
+// plan makes the plan of the chosen formats of the quantized layers listed.
+func (q *job) plan(layers, choice []int) *quant.Plan {
+	p := &quant.Plan{}
+	for n, k := range layers {
+		l := q.fits[q.quantized[k]][choice[n]]
+		if l.Act == nil {
+			p.Input = q.input
 		}
 		p.Layers = append(p.Layers, l)
 	}
@@ -191,7 +178,7 @@ func (q *job) plan(choice []int) *quant.Plan {
 
 // describe writes the recipe into the model's metadata.
 func (q *job) describe(m *graph.Model, t *task.Task) {
-	recipe := map[string]string{"method": q.method.Name, "allocator": q.o.Allocator, "budget": fmt.Sprint(q.o.Budget), "task": t.Hash()}
+	recipe := map[string]string{"method": q.method.Name, "allocator": q.o.Allocator, "rounding": q.o.Rounding, "budget": fmt.Sprint(q.o.Budget), "task": t.Hash()}
 	if q.o.PerTensor {
 		recipe["scales"] = "per tensor"
 	}
@@ -209,7 +196,7 @@ func (q *job) describe(m *graph.Model, t *task.Task) {
 
 func (q *job) result(bytes []byte, plan *quant.Plan, choice []int, floatBytes int, report *verify.Report) *Result {
 	r := &Result{
-		Model: bytes, Plan: plan, Method: q.method.Name, Allocator: q.o.Allocator, Budget: q.o.Budget,
+		Model: bytes, Plan: plan, Method: q.method.Name, Allocator: q.o.Allocator, Rounding: q.o.Rounding, Budget: q.o.Budget,
 		Factual: q.cal.Factual, Recourse: q.cal.Recourse, FloatBytes: floatBytes, Bytes: len(bytes), Verified: report,
 	}
 	for _, ok := range q.cal.Reached {
@@ -222,7 +209,7 @@ func (q *job) result(bytes []byte, plan *quant.Plan, choice []int, floatBytes in
 	for i, l := range q.layers {
 		out := Layer{Node: l.Node, Params: l.Params(), Float: l.Fixed}
 		if k := slices.Index(q.quantized, i); k >= 0 {
-			out.Bits, out.Channels, out.Score = formats[choice[k]].Bits, len(q.scales[i][choice[k]]), q.score[k]
+			out.Bits, out.Channels, out.Score = formats[choice[k]].Bits, len(q.fits[i][choice[k]].Scales), q.score[k]
 			if q.damage != nil {
 				out.Damage = q.damage[k]
 			}
@@ -277,4 +264,13 @@ func (q *job) probes(people *task.People) []*graph.Tensor {
 		rows = n
 	}
 	return []*graph.Tensor{q.full.Feed(thin(people.X, q.full.Dim(), rows))}
+}
+
+// all returns 0..n-1.
+func all(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
 }

@@ -32,9 +32,10 @@ func in(shape string) operand { return operand{shape: shape, lo: -2, hi: 2} }
 
 func (o operand) within(lo, hi float64) operand { o.lo, o.hi = lo, hi; return o }
 func (o operand) avoid(k ...float64) operand    { o.away = k; return o }
-func ints(v ...int64) operand                   { return operand{constant: graph.FromInts("", v, int64(len(v)))} }
-func index(v int64) operand                     { return operand{constant: graph.FromInts("", []int64{v})} }
-func absent() operand                           { return operand{absent: true} }
+func ints(v ...int64) operand { return operand{constant: graph.FromInts("", v, int64(len(v)))} }
+
+func index(v int64) operand { return operand{constant: graph.FromInts("", []int64{v})} }
+func absent() operand       { return operand{absent: true} }
 func mask(v []byte, dims ...int64) operand {
 	return operand{constant: &graph.Tensor{DType: graph.Bool, Dims: dims, Raw: v}}
 }
@@ -105,8 +106,10 @@ func newBench(t tb, ort engine.Options, dtype graph.DType, opset, batch int64) *
 	if opset == 0 {
 		opset = 18
 	}
-	return &bench{t: t, ort: ort, g: &graph.Graph{Name: "test"}, types: autodiff.Types{}, dtype: dtype, opset: opset, batch: batch,
-		sizes: map[string][]int64{}, in: map[string][]float64{}, rng: rand.New(rand.NewPCG(1, 2))}
+	return &bench{
+		t: t, ort: ort, g: &graph.Graph{Name: "test"}, types: autodiff.Types{}, dtype: dtype, opset: opset, batch: batch,
+		sizes: map[string][]int64{}, in: map[string][]float64{}, rng: rand.New(rand.NewPCG(1, 2)),
+	}
 }
 
 // dims returns the sizes of a shape in this bench's batch.

@@ -39,8 +39,10 @@ func mlp(g *graph.Graph, dtype graph.DType, widths ...int64) string {
 		w, b, z := fmt.Sprintf("w%d", i), fmt.Sprintf("b%d", i), fmt.Sprintf("z%d", i)
 		constant(w, draw(widths[i]*widths[i+1]), widths[i+1], widths[i])
 		constant(b, draw(widths[i+1]), widths[i+1])
-		g.Nodes = append(g.Nodes, &graph.Node{Name: "gemm" + fmt.Sprint(i), Op: "Gemm", Inputs: []string{h, w, b},
-			Outputs: []string{z}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}})
+		g.Nodes = append(g.Nodes, &graph.Node{
+			Name: "gemm" + fmt.Sprint(i), Op: "Gemm", Inputs: []string{h, w, b},
+			Outputs: []string{z}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+		})
 		h = z
 		if i < len(widths)-2 {
 			h = fmt.Sprintf("h%d", i)
@@ -62,8 +64,16 @@ func TestNetwork(t *testing.T) {
 					name string
 					operand
 				}{
-					{"x", in("N 3")}, {"w0", in("4 3")}, {"b0", in("4")}, {"scale", in("4")}, {"shift", in("4")},
-					{"mean", in("4")}, {"var", in("4").within(0.5, 2)}, {"w1", in("4 2")}, {"b1", in("2")}, {"target", in("N 2").within(0, 1)},
+					{"x", in("N 3")},
+					{"w0", in("4 3")},
+					{"b0", in("4")},
+					{"scale", in("4")},
+					{"shift", in("4")},
+					{"mean", in("4")},
+					{"var", in("4").within(0.5, 2)},
+					{"w1", in("4 2")},
+					{"b1", in("2")},
+					{"target", in("N 2").within(0, 1)},
 				} {
 					b.input(p.name, p.operand)
 				}

@@ -68,8 +68,10 @@ func randomReduce(t *rapid.T) sample {
 	dims := sizes(t, 1, 4)
 	axes := rapid.SliceOfNDistinct(rapid.Int64Range(0, int64(len(dims)-1)), 1, len(dims), rapid.ID[int64]).Draw(t, "axes")
 	op := rapid.SampledFrom([]string{"ReduceSum", "ReduceMean", "ReduceMax", "ReduceSumSquare", "ReduceL2", "ReduceLogSumExp"}).Draw(t, "op")
-	return sample{op: op, in: []operand{in(text(dims)).within(0.5, 2), ints(axes...)},
-		attrs: []graph.Attr{graph.IntAttr("keepdims", rapid.Int64Range(0, 1).Draw(t, "keepdims"))}}
+	return sample{
+		op: op, in: []operand{in(text(dims)).within(0.5, 2), ints(axes...)},
+		attrs: []graph.Attr{graph.IntAttr("keepdims", rapid.Int64Range(0, 1).Draw(t, "keepdims"))},
+	}
 }
 
 func randomSlice(t *rapid.T) sample {

@@ -26,8 +26,16 @@ func unary(op string, o operand, single bool, attrs ...graph.Attr) []sample {
 func binary(op string, a, b operand) []sample {
 	var out []sample
 	for _, p := range [][2]string{
-		{"2 3", "2 3"}, {"N 3", "3"}, {"3", "N 3"}, {"N 3", "N 1"}, {"N 1", "1 3"},
-		{"", "N 2"}, {"N 2", ""}, {"2 1 3", "4 1"}, {"1 1", "2 2"}, {"2 1 2", "1 3 1"},
+		{"2 3", "2 3"},
+		{"N 3", "3"},
+		{"3", "N 3"},
+		{"N 3", "N 1"},
+		{"N 1", "1 3"},
+		{"", "N 2"},
+		{"N 2", ""},
+		{"2 1 3", "4 1"},
+		{"1 1", "2 2"},
+		{"2 1 2", "1 3 1"},
 	} {
 		a.shape, b.shape = p[0], p[1]
 		out = append(out, sample{op: op, in: []operand{a, b}})
@@ -81,8 +89,10 @@ func activationSamples() []sample {
 		out = append(out, sample{op: "PRelu", in: []operand{kink.of("N 3"), in(slope)}})
 	}
 	for _, form := range []string{"none", "tanh"} {
-		out = append(out, sample{op: "Gelu", note: form, in: []operand{in("N 3")}, opset: 20, single: form == "none",
-			attrs: []graph.Attr{graph.StringAttr("approximate", form)}})
+		out = append(out, sample{
+			op: "Gelu", note: form, in: []operand{in("N 3")}, opset: 20, single: form == "none",
+			attrs: []graph.Attr{graph.StringAttr("approximate", form)},
+		})
 	}
 	return out
 }
@@ -146,8 +156,18 @@ func linearSamples() []sample {
 		sample{op: "Gemm", in: []operand{in("N 3"), in("3 2"), in("2")}},
 	)
 	for _, p := range [][2]string{
-		{"N 3", "3 2"}, {"3", "3"}, {"3", "3 2"}, {"N 3", "3"}, {"N 2 3", "3 4"}, {"N 2 3", "3"}, {"3", "2 3 4"},
-		{"2 2 3", "2 3 2"}, {"1 2 3", "N 3 2"}, {"2 1 2 3", "3 3 2"}, {"2 3", "N 3 2"}, {"N 3 2 2", "2 1"},
+		{"N 3", "3 2"},
+		{"3", "3"},
+		{"3", "3 2"},
+		{"N 3", "3"},
+		{"N 2 3", "3 4"},
+		{"N 2 3", "3"},
+		{"3", "2 3 4"},
+		{"2 2 3", "2 3 2"},
+		{"1 2 3", "N 3 2"},
+		{"2 1 2 3", "3 3 2"},
+		{"2 3", "N 3 2"},
+		{"N 3 2 2", "2 1"},
 	} {
 		out = append(out, sample{op: "MatMul", in: []operand{in(p[0]), in(p[1])}})
 	}

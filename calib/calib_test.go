@@ -153,27 +153,22 @@ func TestCollect(t *testing.T) {
 // The reconstruction error from the Gram matrix equals the mean squared
 // difference of the layer's outputs over the rows, and the fitted scale is never
 // worse than the one that clips nothing.
-func TestWeightScales(t *testing.T) {
+func TestFitWeightsNearest(t *testing.T) {
 	x, dim := people(250)
 	c, layers := net(t, dim, 4)
 	stats, err := Collect(context.Background(), c, layers, FactualSet(x, dim), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := layers[0]
+	l, s := layers[0], &stats[0]
+	round := nearest(s.Gram, l.In)
 	for _, f := range quant.Formats() {
-		scales := WeightScales(l.W, l.Out, l.In, &stats[0], f, true)
-		for o, s := range scales {
+		fit := FitWeights(l, s, f, WeightOptions{})
+		for o, scale := range fit.Scales {
 			w := l.Row(o)
-			var direct float64
-			for i := range 250 {
-				var d float64
-				for j, v := range w {
-					d += float64(v-quant.Dequantize(f.Quantize(v, s), s)) * float64(x[i*dim+j])
-				}
-				direct += d * d / 250
-			}
-			fitted := Reconstruction(w, l.In, stats[0].Gram, s, f)
+			codes := make([]int8, l.In)
+			fitted := round(w, scale, f, codes)
+			direct := outputError(x, dim, w, codes, scale, 0)
 			if math.Abs(fitted-direct) > 1e-4*(1e-3+direct) {
 				t.Errorf("%d bits, output %d: error %v by the Gram matrix, %v over the rows", f.Bits, o, fitted, direct)
 			}
@@ -181,13 +176,96 @@ func TestWeightScales(t *testing.T) {
 			for _, v := range w {
 				largest = max(largest, float32(math.Abs(float64(v))))
 			}
-			if plain := Reconstruction(w, l.In, stats[0].Gram, largest/float32(f.QMax), f); fitted > plain*(1+1e-9) {
+			if plain := round(w, largest/float32(f.QMax), f, nil); fitted > plain*(1+1e-9) {
 				t.Errorf("%d bits, output %d: the fitted scale errs by %v, max-abs by %v", f.Bits, o, fitted, plain)
 			}
 		}
-		if one := WeightScales(l.W, l.Out, l.In, &stats[0], f, false); len(one) != 1 {
+		if one := FitWeights(l, s, f, WeightOptions{PerTensor: true}).Scales; len(one) != 1 {
 			t.Errorf("%d scales per tensor", len(one))
 		}
+	}
+}
+
+// outputError is the mean squared difference of one output over the rows, after
+// the bias moved by shift.
+func outputError(x []float32, dim int, w []float32, codes []int8, scale float32, shift float64) float64 {
+	var sum float64
+	rows := len(x) / dim
+	for i := range rows {
+		d := -shift
+		for j, v := range w {
+			d += float64(v-quant.Dequantize(codes[j], scale)) * float64(x[i*dim+j])
+		}
+		sum += d * d / float64(rows)
+	}
+	return sum
+}
+
+// Compensated rounding against every assignment of codes there is: never better
+// than the best, on the whole much nearer to it than rounding to the nearest, and
+// with no error left in the mean.
+func TestCompensation(t *testing.T) {
+	x, dim := people(250)
+	c, layers := net(t, dim, 12)
+	stats, err := Collect(context.Background(), c, layers, FactualSet(x, dim), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, s := layers[0], &stats[0]
+	f, err := quant.FormatOf(2, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fit := FitWeights(l, s, f, WeightOptions{Compensate: true})
+	plain := FitWeights(l, s, f, WeightOptions{})
+	var best, ours, rounded float64
+	for o, scale := range fit.Scales {
+		w := l.Row(o)
+		got := outputError(x, dim, w, fit.Codes[o*dim:(o+1)*dim], scale, float64(fit.Bias[o]-l.B[o]))
+		least := exhaustive(x, dim, w, scale, f, s.Mean)
+		if got < least*(1-1e-4) {
+			t.Errorf("output %d: error %v is below the least there is, %v", o, got, least)
+		}
+		best, ours = best+least, ours+got
+		codes := make([]int8, dim)
+		nearest(s.Gram, dim)(w, plain.Scales[o], f, codes)
+		rounded += outputError(x, dim, w, codes, plain.Scales[o], 0)
+		var mean float64
+		for j, v := range w {
+			mean += (float64(v) - float64(quant.Dequantize(fit.Codes[o*dim+j], scale))) * s.Mean[j]
+		}
+		near := math.Abs(mean-float64(fit.Bias[o]-l.B[o])) < 1e-5
+		if !near {
+			t.Errorf("output %d: the mean moves by %v, the bias by %v", o, mean, fit.Bias[o]-l.B[o])
+		}
+	}
+	t.Logf("mean squared error: %v best, %v compensated, %v to the nearest", best, ours, rounded)
+	if ours > 2*best || ours > 0.6*rounded {
+		t.Errorf("error %v: the best there is %v, to the nearest %v", ours, best, rounded)
+	}
+}
+
+// exhaustive tries all codes of a row, with the best bias for each.
+func exhaustive(x []float32, dim int, w []float32, scale float32, f quant.Format, mean []float64) float64 {
+	codes := make([]int8, dim)
+	for j := range codes {
+		codes[j] = int8(f.QMin)
+	}
+	least := math.Inf(1)
+	for {
+		var shift float64
+		for j, v := range w {
+			shift += (float64(v) - float64(quant.Dequantize(codes[j], scale))) * mean[j]
+		}
+		least = min(least, outputError(x, dim, w, codes, scale, shift))
+		j := 0
+		for ; j < dim && int(codes[j]) == f.QMax; j++ {
+			codes[j] = int8(f.QMin)
+		}
+		if j == dim {
+			return least
+		}
+		codes[j]++
 	}
 }
 

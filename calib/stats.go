@@ -18,6 +18,7 @@ type Stats struct {
 	// Gram is E[h h^T], In x In, row-major. For a layer that the input feeds, h are
 	// the columns of the integer input.
 	Gram []float64
+	Mean []float64 // E[h], In
 	// Min and Max of all elements of h, and how they are spread between.
 	Min, Max float32
 	Hist     []float64 // counts over histBins equal bins of [Min, Max]
@@ -51,7 +52,7 @@ func Collect(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo,
 	names := make([]string, len(layers))
 	for i, l := range layers {
 		names[i] = l.Input
-		stats[i] = Stats{Gram: make([]float64, l.In*l.In), Min: float32(math.Inf(1)), Max: float32(math.Inf(-1)), Hist: make([]float64, histBins)}
+		stats[i] = Stats{Gram: make([]float64, l.In*l.In), Mean: make([]float64, l.In), Min: float32(math.Inf(1)), Max: float32(math.Inf(-1)), Hist: make([]float64, histBins)}
 	}
 	probe := classifier.Probe{Values: names}
 	err := c.Observe(ctx, set.X, probe, func(_, _ int, values, _ [][]float32) error {
@@ -78,6 +79,7 @@ func Collect(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo,
 	}
 	for i := range stats {
 		floats.Scale(1/float64(set.Rows()), stats[i].Gram)
+		floats.Scale(1/float64(set.Rows()), stats[i].Mean)
 	}
 	return stats, nil
 }
@@ -93,10 +95,13 @@ func (s *Stats) count(v []float32) {
 	}
 }
 
-// add accumulates h^T h. The general product is used for a symmetric result
+// add accumulates h and h^T h. The general product is used for a symmetric result
 // because gonum computes it in blocks and on all cores, and Syrk on one.
 func (s *Stats) add(h []float64, rows int) {
 	k := len(h) / rows
+	for r := range rows {
+		floats.Add(s.Mean, h[r*k:(r+1)*k])
+	}
 	m := blas64.General{Rows: rows, Cols: k, Stride: k, Data: h}
 	blas64.Gemm(blas.Trans, blas.NoTrans, 1, m, m, 1, blas64.General{Rows: k, Cols: k, Stride: k, Data: s.Gram})
 }

@@ -11,6 +11,7 @@ package sensitivity
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -62,35 +63,38 @@ func norm1(v []float32) float64 {
 	return sum
 }
 
-// Damage measures what each width does to the margin: for each layer and format
-// it replaces that layer's weights alone, runs the rows of x and returns the mean
-// squared difference of the target margin. open makes the classifier of the
-// canonical graph with one layer's weights replaced.
-func Damage(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, formats []quant.Format, x []float32,
-	open func(layer int, f quant.Format) *classifier.Model, step func(done, total int),
+// Damage measures what each width does to the margin: open makes the classifier
+// in which one layer alone is quantized in one of the formats, the rows of x are
+// run through it, and the damage is the mean squared difference of the target
+// margin from c's. The result is layers x formats.
+func Damage(ctx context.Context, c *classifier.Model, layers, formats int, x []float32,
+	open func(layer, format int) (*classifier.Model, error), step func(done, total int),
 ) ([][]float64, error) {
 	ref, err := c.Margins(ctx, x)
 	if err != nil {
 		return nil, err
 	}
-	out := make([][]float64, len(layers))
+	out := make([][]float64, layers)
 	for i := range layers {
-		out[i] = make([]float64, len(formats))
-		for k, f := range formats {
-			if out[i][k], err = marginDamage(ctx, ref, x, i, f, open); err != nil {
-				return nil, fmt.Errorf("layer %q at %d bits: %w", layers[i].Node, f.Bits, err)
+		out[i] = make([]float64, formats)
+		for f := range formats {
+			if out[i][f], err = marginDamage(ctx, ref, x, i, f, open); err != nil {
+				return nil, fmt.Errorf("damage of layer %d in format %d: %w", i, f, err)
 			}
 			if step != nil {
-				step(i*len(formats)+k+1, len(layers)*len(formats))
+				step(i*formats+f+1, layers*formats)
 			}
 		}
 	}
 	return out, nil
 }
 
-func marginDamage(ctx context.Context, ref, x []float32, layer int, f quant.Format, open func(int, quant.Format) *classifier.Model) (float64, error) {
-	q := open(layer, f)
-	defer q.Close()
+func marginDamage(ctx context.Context, ref, x []float32, layer, format int, open func(layer, format int) (*classifier.Model, error)) (_ float64, err error) {
+	q, err := open(layer, format)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, q.Close()) }()
 	m, err := q.Margins(ctx, x)
 	if err != nil {
 		return 0, err

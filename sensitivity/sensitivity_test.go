@@ -122,12 +122,13 @@ func TestDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A quantizer that adds 1/bits to the first weight of the layer.
-	openWith := func(layer int, f quant.Format) *classifier.Model {
-		return c.With(nudged(m, layers[layer].Weight, 0, 1/float32(f.Bits)))
+	formats := quant.Formats()
+	openWith := func(layer, format int) (*classifier.Model, error) {
+		return c.With(nudged(m, layers[layer].Weight, 0, 1/float32(formats[format].Bits))), nil
 	}
 	x := []float32{.2, -.4, 1, -1, .3, .6}
 	steps := 0
-	got, err := Damage(context.Background(), c, layers, quant.Formats(), x, openWith, func(int, int) { steps++ })
+	got, err := Damage(context.Background(), c, len(layers), len(formats), x, openWith, func(int, int) { steps++ })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +139,11 @@ func TestDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	after, err := openWith(1, quant.Formats()[0]).Margins(context.Background(), x)
+	worst, err := openWith(1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := worst.Margins(context.Background(), x)
 	if err != nil {
 		t.Fatal(err)
 	}

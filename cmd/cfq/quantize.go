@@ -19,6 +19,7 @@ import (
 type quantizeFlags struct {
 	data, task, rows, out string
 	method, allocator     string
+	rounding              string
 	budget                float64
 	perTensor, reduced    bool
 	steps                 int
@@ -59,6 +60,7 @@ Use the training rows as data, and rows that the model has never seen for eval.`
 			fs.StringVar(&f.method, "method", "cf-ptq", "the `method`; see above")
 			fs.Float64Var(&f.budget, "budget", 4, "mean `bits` per weight, 2 to 8; scales and biases come on top")
 			fs.StringVar(&f.allocator, "allocator", "", "how bits are given: "+strings.Join(cfq.Allocators(), ", ")+"; else as the method says")
+			fs.StringVar(&f.rounding, "rounding", "", "how weights are rounded: "+strings.Join(cfq.Roundings(), ", ")+"; else as the method says")
 			fs.BoolVar(&f.perTensor, "per-tensor", false, "one weight scale for each layer instead of one for each output channel")
 			fs.BoolVar(&f.reduced, "reduced-range", false, "8-bit weights in 7 bits: the same results on CPUs without VNNI")
 			fs.IntVar(&f.steps, "teacher-steps", 3, "gradient steps K of the teacher recourse")
@@ -96,7 +98,7 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	}
 	show := e.msg.Stages()
 	r, err := cfq.Quantize(ctx, m, t, people, int(size), cfq.Options{
-		Method: f.method, Budget: f.budget, Allocator: f.allocator, PerTensor: f.perTensor, Reduced: f.reduced,
+		Method: f.method, Budget: f.budget, Allocator: f.allocator, Rounding: f.rounding, PerTensor: f.perTensor, Reduced: f.reduced,
 		Teacher: recourse.TeacherOptions{Steps: f.steps},
 		Recipe:  map[string]string{"cfq": release(), "model": modelSum, "data": dataSum, "rows": f.rows},
 		Engine:  e.engine(), Workers: e.workers,
@@ -128,6 +130,11 @@ func (f *quantizeFlags) check(args []string) error {
 	}
 	if f.allocator != "" {
 		if err := oneOf("allocator", f.allocator, cfq.Allocators()); err != nil {
+			return err
+		}
+	}
+	if f.rounding != "" {
+		if err := oneOf("rounding", f.rounding, cfq.Roundings()); err != nil {
 			return err
 		}
 	}

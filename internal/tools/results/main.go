@@ -71,7 +71,8 @@ func variants() []variant {
 			{"mixed-ptq, 4.0", cfq.Options{Method: "mixed-ptq", Budget: 4}},
 			{"cf-ptq-calib, 4.0", cfq.Options{Method: "cf-ptq-calib", Budget: 4}},
 			{"cf-ptq, 4.0", cfq.Options{Method: "cf-ptq", Budget: 4}},
-			{"cf-ptq, 4.0, paper's greedy rule", cfq.Options{Method: "cf-ptq", Budget: 4, Allocator: cfq.AllocatorPaper}},
+			{"cf-ptq, 4.0, nearest rounding", cfq.Options{Method: "cf-ptq", Budget: 4, Rounding: cfq.RoundNearest}},
+			{"cf-ptq, 4.0, paper's greedy rule", cfq.Options{Method: "cf-ptq", Budget: 4, Rounding: cfq.RoundNearest, Allocator: cfq.AllocatorPaper}},
 		} {
 			v.o.PerTensor = scales.perTensor
 			v.label += ", " + scales.label
