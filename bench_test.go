@@ -14,6 +14,7 @@ import (
 	"cfq"
 	"cfq/engine/enginetest"
 	"cfq/graph"
+	"cfq/internal/realdata"
 	"cfq/onnxio"
 	"cfq/recourse"
 	"cfq/task"
@@ -21,19 +22,14 @@ import (
 
 // adult reads Adult's training rows and model from the shared data, or the loans
 // when they are not there.
-func adult(b *testing.B) (name string, m *graph.Model, size int, t *task.Task, people *task.People) {
-	dir := os.Getenv("CFQ_SHARED")
-	if dir == "" {
-		dir = filepath.Join("..", "shared")
-	}
-	path := filepath.Join(dir, "models", "adult", "mlp2-s0.onnx")
-	info, err := os.Stat(path)
+func adult(b *testing.B) (name string, m *graph.Model, t *task.Task, people *task.People) {
+	dir, err := realdata.Find()
 	if err != nil {
-		b.Log("the shared data are not there: measuring the loans")
-		m, size, t, people = loans(b, "train.csv")
-		return "loans", m, size, t, people
+		b.Logf("measuring the loans: %v", err)
+		m, t, people = loans(b, "train.csv")
+		return "loans", m, t, people
 	}
-	if m, err = onnxio.ReadFile(path); err != nil {
+	if m, err = onnxio.ReadFile(filepath.Join(dir, "models", "adult", "mlp2-s0.onnx")); err != nil {
 		b.Fatal(err)
 	}
 	if t, err = task.Load(filepath.Join("tasks", "adult.yaml")); err != nil {
@@ -42,15 +38,15 @@ func adult(b *testing.B) (name string, m *graph.Model, size int, t *task.Task, p
 	if people, err = task.Read(context.Background(), filepath.Join(dir, "data", "adult", "adult.data.gz"), t, task.ReadOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	return "adult", m, int(info.Size()), t, people
+	return "adult", m, t, people
 }
 
 // BenchmarkTeacher measures the teacher actions, K = 3, of all training rows. The
 // ratio is their time to that of one plain gradient of all rows in the same run.
 func BenchmarkTeacher(b *testing.B) {
 	e := enginetest.Need(b)
-	name, m, _, t, people := adult(b)
-	c, err := cfq.OpenFor(m, t, e, runtime.GOMAXPROCS(0))
+	name, m, t, people := adult(b)
+	c, err := cfq.OpenFor(context.Background(), m, t, e, runtime.GOMAXPROCS(0))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -84,10 +80,10 @@ func BenchmarkTeacher(b *testing.B) {
 // most memory that the process ever had.
 func BenchmarkQuantize(b *testing.B) {
 	e := enginetest.Need(b)
-	name, m, size, t, people := adult(b)
+	name, m, t, people := adult(b)
 	b.Run(name, func(b *testing.B) {
 		for b.Loop() {
-			r, err := cfq.Quantize(context.Background(), m, t, people, size, cfq.Options{Engine: e, Workers: runtime.GOMAXPROCS(0)})
+			r, err := cfq.Quantize(context.Background(), m, t, people, cfq.Options{Engine: e, Workers: runtime.GOMAXPROCS(0)})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"cfq/calib"
 	"cfq/classifier"
@@ -44,7 +45,9 @@ type Options struct {
 	// Reduced keeps 8-bit codes within 7 bits, so that CPUs without VNNI compute
 	// the same numbers.
 	Reduced bool
-	// Teacher are the settings of the teacher recourse (K = 3).
+	// Teacher are the settings of the teacher recourse (K = 3). Its Margin is the
+	// task's unless it is set, its Workers are those below unless they are set, and
+	// its Progress is this one's.
 	Teacher recourse.TeacherOptions
 	// Recipe is added to the model's metadata, such as hashes of the inputs.
 	Recipe  map[string]string
@@ -62,11 +65,13 @@ type Event struct {
 
 // Layer is what was decided for one layer, and why.
 type Layer struct {
-	Node     string  `json:"node"`
-	Params   int     `json:"params"`
-	Bits     int     `json:"bits"`
-	Channels int     `json:"scales"`
-	Score    float64 `json:"sensitivity"` // gradient score, eq. cfptq_sensitivity or its factual counterpart
+	Node     string `json:"node"`
+	Params   int    `json:"params"`
+	Bits     int    `json:"bits"`
+	Channels int    `json:"scales"`
+	// Score is the gradient score, eq. cfptq_sensitivity or its factual counterpart;
+	// 0 when Result.Warnings says why there is none.
+	Score float64 `json:"sensitivity,omitempty"`
 	// Damage is the mean squared margin error of quantizing this layer alone, per
 	// width of quant.Formats; nil for a uniform allocation.
 	Damage []float64 `json:"damage,omitempty"`
@@ -81,7 +86,7 @@ type Result struct {
 	Allocator  string         `json:"allocator"`
 	Rounding   string         `json:"rounding"`
 	Budget     float64        `json:"budget"`
-	Bits       float64        `json:"bits_per_weight"` // mean width of the weights that was given
+	Bits       float64        `json:"bits_per_weight"` // mean width that was given to the quantized weights
 	Layers     []Layer        `json:"layers"`
 	Factual    int            `json:"calibration_rows"`
 	Recourse   int            `json:"recourse_points"`
@@ -89,28 +94,30 @@ type Result struct {
 	FloatBytes int            `json:"float_bytes"`
 	Bytes      int            `json:"bytes"`
 	Verified   *verify.Report `json:"verified"`
+	Warnings   []string       `json:"warnings,omitempty"` // what is not as the method's name says
 }
 
 // Quantize quantizes the model for the task, calibrated on the people's rows.
-// floatBytes is the size of the model's file, to compare with. Whether the written
-// model does what it should is in Result.Verified; look at it before shipping.
-func Quantize(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, floatBytes int, o Options) (*Result, error) {
+// Whether the written model does what it should is in Result.Verified; look at it
+// before shipping. An *InputError says that the options, the model or the task
+// cannot be used as they are.
+func Quantize(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options) (*Result, error) {
 	q, err := prepare(ctx, m, t, o)
+	if err == nil && people.N == 0 {
+		err = errors.Join(errors.New("there are no rows to calibrate on"), q.full.Close())
+	}
 	if err != nil {
-		return nil, err
+		return nil, inputError(err)
 	}
 	defer q.full.Close()
-	if people.N == 0 {
-		return nil, errors.New("there are no rows to calibrate on")
-	}
-	if err := q.calibrate(ctx, people); err != nil {
+	if err := q.calibrate(ctx, t, people); err != nil {
 		return nil, err
 	}
 	choice, err := q.allocate(ctx, people)
 	if err != nil {
 		return nil, err
 	}
-	plan := q.plan(all(len(choice)), choice)
+	plan := q.plan(choice)
 	out, err := qdq.Write(q.canonical, plan, qdq.Options{Size: size})
 	if err != nil {
 		return nil, fmt.Errorf("quantized graph: %w", err)
@@ -121,29 +128,46 @@ func Quantize(ctx context.Context, m *graph.Model, t *task.Task, people *task.Pe
 		return nil, err
 	}
 	q.tell("verify", 0, 0)
-	report, err := verify.Check(ctx, bytes, verify.Options{Plan: plan, Engine: o.Engine, FloatBytes: floatBytes, Probes: q.probes(people)})
+	report, err := verify.Check(ctx, bytes, verify.Options{Plan: plan, Engine: o.Engine, FloatBytes: q.floatBytes, Probes: q.probes(people)})
 	if err != nil {
 		return nil, err
 	}
-	return q.result(bytes, plan, choice, floatBytes, report), nil
+	return q.result(bytes, plan, choice, report), nil
+}
+
+// InputError is an error of what was given, not of the work.
+type InputError struct{ Err error }
+
+func (e *InputError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error behind.
+func (e *InputError) Unwrap() error { return e.Err }
+
+// inputError marks err, unless it has to do with the library or a cancellation.
+func inputError(err error) error {
+	if errors.Is(err, engine.ErrNotFound) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &InputError{err}
 }
 
 // job is one run of Quantize.
 type job struct {
-	o         Options
-	method    Method
-	canonical *graph.Model
-	full      *classifier.Model
-	set       *recourse.ActionSet
-	layers    []quant.LayerInfo // of the canonical model
-	wide      []quant.LayerInfo // with the integer input in front
-	quantized []int             // indices of the layers that are quantized
-	cal       *calib.Set
-	input     *quant.Input
-	stats     []calib.Stats
-	fits      [][]quant.Layer // layer, format
-	score     []float64
-	damage    [][]float64
+	o          Options
+	method     Method
+	warnings   []string
+	floatBytes int
+	canonical  *graph.Model
+	full       *classifier.Model
+	set        *recourse.ActionSet
+	found      []quant.LayerInfo // all dense layers of the canonical model
+	layers     []quant.LayerInfo // those that are quantized
+	wide       []quant.LayerInfo // the same with the integer input in front
+	cal        *calib.Set
+	input      *quant.Input
+	fits       [][]quant.Layer // layer, format
+	score      []float64
+	damage     [][]float64
 }
 
 func (q *job) tell(stage string, done, total int) {
@@ -184,24 +208,43 @@ func prepare(ctx context.Context, m *graph.Model, t *task.Task, o Options) (*job
 	if q.canonical, err = Canonical(m); err != nil {
 		return nil, err
 	}
-	if q.layers, err = quant.FindLayers(q.canonical); err != nil {
-		return nil, err
-	}
-	for i, l := range q.layers {
-		if l.Fixed == "" {
-			q.quantized = append(q.quantized, i)
-		}
-	}
-	if len(q.quantized) == 0 {
-		return nil, errors.New("the model has no dense layer (Gemm or MatMul with constant weights) that can be quantized")
-	}
-	if q.full, err = OpenFor(q.canonical, t, o.Engine, o.Workers); err != nil {
+	if err := q.findLayers(); err != nil {
 		return nil, err
 	}
 	if q.set, err = recourse.Compile(t); err != nil {
-		return nil, errors.Join(err, q.full.Close())
+		return nil, err
 	}
-	return q, ctx.Err()
+	if q.o.Teacher.Margin == 0 {
+		q.o.Teacher.Margin = t.Target.Margin
+	}
+	q.floatBytes = size(m)
+	q.full, err = OpenFor(ctx, q.canonical, t, o.Engine, o.Workers)
+	return q, err
+}
+
+// findLayers sorts the dense layers into those that can be quantized and those
+// that stay in float, and warns of the latter.
+func (q *job) findLayers() error {
+	var err error
+	if q.found, err = quant.FindLayers(q.canonical); err != nil {
+		return err
+	}
+	var reasons []string
+	for _, l := range q.found {
+		if l.Fixed == "" {
+			q.layers = append(q.layers, l)
+			continue
+		}
+		reasons = append(reasons, fmt.Sprintf("layer %q stays in float: %s", l.Node, l.Fixed))
+	}
+	switch {
+	case len(q.layers) == 0 && len(reasons) > 0:
+		return fmt.Errorf("the model has no layer that can be quantized: %s", strings.Join(reasons, "; "))
+	case len(q.layers) == 0:
+		return errors.New("the model has no dense layer: Gemm or MatMul with stored float32 weights")
+	}
+	q.warnings = append(q.warnings, reasons...)
+	return nil
 }
 
 // quantOpset is the operator set that the written model needs at least: INT4
@@ -221,14 +264,14 @@ func Canonical(m *graph.Model) (*graph.Model, error) {
 }
 
 // OpenFor opens a model as the classifier of a task, and checks that the two fit.
-func OpenFor(m *graph.Model, t *task.Task, e engine.Options, workers int) (*classifier.Model, error) {
-	c, err := classifier.New(m, classifier.Options{Target: &t.Target.Index, Engine: e, Workers: workers})
+func OpenFor(ctx context.Context, m *graph.Model, t *task.Task, e engine.Options, workers int) (*classifier.Model, error) {
+	c, err := classifier.New(ctx, m, classifier.Options{Target: &t.Target.Index, Engine: e, Workers: workers})
 	if err != nil {
 		return nil, err
 	}
 	if c.Dim() != t.Dim() {
-		return nil, errors.Join(fmt.Errorf("the model has %d inputs, but the task's features make %d: %s",
-			c.Dim(), t.Dim(), "give the task every feature of the model, in its order"), c.Close())
+		err := fmt.Errorf("the model has %d inputs, but the task's features make %d: each feature is one input, each value of a one-hot feature another, in the model's order", c.Dim(), t.Dim())
+		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }

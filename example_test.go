@@ -26,7 +26,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	result, err := cfq.Quantize(ctx, model, t, people, 0, cfq.Options{Budget: 4})
+	result, err := cfq.Quantize(ctx, model, t, people, cfq.Options{Budget: 4})
 	if err != nil {
 		log.Fatal(err)
 	}

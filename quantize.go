@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 
 	"cfq/allocate"
@@ -24,8 +25,12 @@ const damageRows = 4096
 // verifyRows is how many rows the written model is verified on.
 const verifyRows = 512
 
+func (q *job) warn(format string, args ...any) {
+	q.warnings = append(q.warnings, fmt.Sprintf(format, args...))
+}
+
 // calibrate makes the calibration set and fits every quantizer on it.
-func (q *job) calibrate(ctx context.Context, people *task.People) error {
+func (q *job) calibrate(ctx context.Context, t *task.Task, people *task.People) error {
 	x, dim := people.X, q.full.Dim()
 	q.cal = calib.FactualSet(x, dim)
 	if q.method.Counterfactual || q.method.RecourseSensitivity {
@@ -40,83 +45,83 @@ func (q *job) calibrate(ctx context.Context, people *task.People) error {
 		}
 		q.cal = cal
 	}
-	q.tell("calibrate", 0, 0)
-	q.fitInput()
-	var err error
-	if q.stats, err = calib.Collect(ctx, q.full, q.wide, q.cal, q.input); err != nil {
-		return err
-	}
-	o := calib.WeightOptions{PerTensor: q.o.PerTensor, Compensate: q.o.Rounding == RoundCompensate}
-	q.fits = make([][]quant.Layer, len(q.layers))
-	for _, i := range q.quantized {
-		for _, f := range q.formats() {
-			fit := calib.FitWeights(q.wide[i], &q.stats[i], f, o)
-			fit.Reduced = q.o.Reduced
-			if q.input == nil || q.layers[i].Input != q.input.Value {
-				act := calib.Activation(&q.stats[i], 8)
-				fit.Act = &act
-			}
-			q.fits[i] = append(q.fits[i], fit)
+	q.tell("statistics of the layers", 0, 0)
+	q.fitInput(t)
+	if q.input != nil {
+		for _, j := range q.cal.Clip(q.input) {
+			q.warn("input %q has values far from all others: those are clipped; is there a mistake in the data?", t.InputName(j))
 		}
 	}
-	return ctx.Err()
+	stats, err := calib.Collect(ctx, q.full, q.wide, q.cal, q.input)
+	if err != nil {
+		return err
+	}
+	o := calib.WeightOptions{PerTensor: q.o.PerTensor, Compensate: q.o.Rounding == RoundCompensate, Workers: q.o.Workers}
+	q.fits = make([][]quant.Layer, len(q.layers))
+	for i := range q.layers {
+		q.tell("fit the weights", i, len(q.layers))
+		if q.fits[i], err = calib.FitWeights(ctx, q.wide[i], &stats[i], q.formats(), o); err != nil {
+			return err
+		}
+		for n := range q.fits[i] {
+			fit := &q.fits[i][n]
+			fit.Reduced = q.o.Reduced
+			if q.input == nil || q.layers[i].Input != q.input.Value {
+				act := calib.Activation(&stats[i], 8)
+				fit.Act = &act
+			}
+		}
+	}
+	q.tell("fit the weights", len(q.layers), len(q.layers))
+	return nil
 }
 
 // fitInput lays the model's input on its grid when dense layers read it directly.
-func (q *job) fitInput() {
+func (q *job) fitInput(t *task.Task) {
 	q.wide = slices.Clone(q.layers)
 	name := q.canonical.Graph.DataInputs()[0].Name
 	out, weights := 0, 0
-	for _, i := range q.quantized {
-		weights += q.layers[i].Params()
-		if q.layers[i].Input == name {
-			out += q.layers[i].Out
+	for _, l := range q.layers {
+		weights += l.Params()
+		if l.Input == name {
+			out += l.Out
 		}
 	}
 	if out == 0 {
 		return
 	}
-	q.input = calib.FitInput(q.cal, out, weights)
+	q.input = calib.FitInput(q.cal, domain(t), out, weights)
 	q.input.Value = name
-	for _, i := range q.quantized {
-		if q.layers[i].Input == name {
-			q.wide[i] = q.input.Widen(q.layers[i])
+	for i, l := range q.layers {
+		if l.Input == name {
+			q.wide[i] = q.input.Widen(l)
 		}
 	}
 }
 
-func (q *job) formats() []quant.Format {
-	var out []quant.Format
-	for _, f := range quant.Formats() {
-		f, err := quant.FormatOf(f.Bits, q.o.Reduced)
-		if err == nil {
-			out = append(out, f)
-		}
-	}
-	return out
-}
+func (q *job) formats() []quant.Format { return quant.FormatsFor(q.o.Reduced) }
 
 // allocate gives each quantized layer the index of its format.
 func (q *job) allocate(ctx context.Context, people *task.People) ([]int, error) {
 	if err := q.measure(ctx, people); err != nil {
 		return nil, err
 	}
-	choices := make([][]allocate.Choice, len(q.quantized))
-	perParam := make([]float64, len(q.quantized))
+	choices := make([][]allocate.Choice, len(q.layers))
+	perParam := make([]float64, len(q.layers))
 	var weights int64
-	for k, i := range q.quantized {
-		n := int64(q.layers[i].Params())
+	for i, l := range q.layers {
+		n := int64(l.Params())
 		weights += n
-		perParam[k] = q.score[k] / float64(n)
+		perParam[i] = q.score[i] / float64(n)
 		for f, format := range q.formats() {
 			c := allocate.Choice{Bits: format.Bits, Cost: n * int64(format.Bits)}
 			if q.damage != nil {
-				c.Damage = q.damage[k][f]
+				c.Damage = q.damage[i][f]
 			}
-			choices[k] = append(choices[k], c)
+			choices[i] = append(choices[i], c)
 		}
 	}
-	budget := int64(q.o.Budget * float64(weights))
+	budget := int64(math.Floor(q.o.Budget*float64(weights) + 1e-6)) // 4.1 x 2880 is 11808, not a hair less
 	switch q.o.Allocator {
 	case AllocatorUniform:
 		return allocate.Uniform(choices, budget)
@@ -131,43 +136,58 @@ func (q *job) allocate(ctx context.Context, people *task.People) ([]int, error) 
 // measure fills in the gradient scores and, for the exact allocator, the measured
 // damage of every width, at recourse points or on factual rows as the method says.
 func (q *job) measure(ctx context.Context, people *task.People) error {
-	layers := make([]quant.LayerInfo, len(q.quantized))
-	for k, i := range q.quantized {
-		layers[k] = q.layers[i]
-	}
-	x, classes := q.cal.Facts(), labels(people.Labels, q.full)
-	if q.method.RecourseSensitivity && q.cal.Recourse > 0 {
-		x, classes = q.cal.Points(), nil
-	}
-	var err error
-	q.tell("sensitivity of the layers", 0, 0)
-	if q.score, err = sensitivity.Gradient(ctx, q.full, layers, x, classes); err != nil {
+	classes, err := factualClasses(ctx, q.full, people)
+	if err != nil {
 		return err
+	}
+	scored, damaged := q.cal.Facts(), q.cal.Facts()
+	if q.method.RecourseSensitivity && q.cal.Recourse > 0 {
+		scored, damaged, classes = q.cal.Moved(), q.cal.Points(), nil
+	}
+	if q.method.Counterfactual && q.cal.Recourse == 0 {
+		q.warn("nobody among the rows is refused and can be helped: calibrated on factual rows alone, as %s would be", "mixed-ptq")
+	}
+	q.tell("sensitivity of the layers", 0, 0)
+	q.score, err = sensitivity.Gradient(ctx, q.full, q.layers, scored, classes)
+	switch {
+	case err != nil && (q.o.Allocator == AllocatorPaper || ctx.Err() != nil):
+		return err
+	case err != nil:
+		q.score = make([]float64, len(q.layers))
+		q.warn("no sensitivity scores: %v", err)
 	}
 	if q.o.Allocator != AllocatorExact {
 		return nil
 	}
 	dim := q.full.Dim()
-	q.damage, err = sensitivity.Damage(ctx, q.full, len(layers), len(q.formats()), thin(x, dim, damageRows), q.openWith,
+	q.damage, err = sensitivity.Damage(ctx, q.full, len(q.layers), len(q.formats()), thin(damaged, dim, damageRows), q.openWith,
 		func(done, total int) { q.tell("damage of each width", done, total) })
 	return err
 }
 
 // openWith opens the model in which one layer alone is quantized, as it would be
 // written.
-func (q *job) openWith(k, format int) (*classifier.Model, error) {
-	m, err := qdq.Write(q.canonical, q.plan([]int{k}, []int{format}), qdq.Options{})
+func (q *job) openWith(layer, format int) (*classifier.Model, error) {
+	choice := slices.Repeat([]int{inFloat}, len(q.layers))
+	choice[layer] = format
+	m, err := qdq.Write(q.canonical, q.plan(choice), qdq.Options{})
 	if err != nil {
 		return nil, err
 	}
 	return q.full.With(m), nil
 }
 
-// plan makes the plan of the chosen formats of the quantized layers listed.
-func (q *job) plan(layers, choice []int) *quant.Plan {
+// inFloat is the choice of no format.
+const inFloat = -1
+
+// plan makes the plan of the chosen formats.
+func (q *job) plan(choice []int) *quant.Plan {
 	p := &quant.Plan{}
-	for n, k := range layers {
-		l := q.fits[q.quantized[k]][choice[n]]
+	for i, format := range choice {
+		if format == inFloat {
+			continue
+		}
+		l := q.fits[i][format]
 		if l.Act == nil {
 			p.Input = q.input
 		}
@@ -194,10 +214,10 @@ func (q *job) describe(m *graph.Model, t *task.Task) {
 	m.SetMeta("cfq.recipe", string(text))
 }
 
-func (q *job) result(bytes []byte, plan *quant.Plan, choice []int, floatBytes int, report *verify.Report) *Result {
+func (q *job) result(bytes []byte, plan *quant.Plan, choice []int, report *verify.Report) *Result {
 	r := &Result{
 		Model: bytes, Plan: plan, Method: q.method.Name, Allocator: q.o.Allocator, Rounding: q.o.Rounding, Budget: q.o.Budget,
-		Factual: q.cal.Factual, Recourse: q.cal.Recourse, FloatBytes: floatBytes, Bytes: len(bytes), Verified: report,
+		Factual: q.cal.Factual, Recourse: q.cal.Recourse, FloatBytes: q.floatBytes, Bytes: len(bytes), Verified: report, Warnings: q.warnings,
 	}
 	for _, ok := range q.cal.Reached {
 		if ok {
@@ -205,16 +225,17 @@ func (q *job) result(bytes []byte, plan *quant.Plan, choice []int, floatBytes in
 		}
 	}
 	formats := q.formats()
-	weights := 0
-	for i, l := range q.layers {
+	weights, at := 0, 0
+	for _, l := range q.found {
 		out := Layer{Node: l.Node, Params: l.Params(), Float: l.Fixed}
-		if k := slices.Index(q.quantized, i); k >= 0 {
-			out.Bits, out.Channels, out.Score = formats[choice[k]].Bits, len(q.fits[i][choice[k]].Scales), q.score[k]
+		if l.Fixed == "" {
+			out.Bits, out.Channels, out.Score = formats[choice[at]].Bits, len(q.fits[at][choice[at]].Scales), q.score[at]
 			if q.damage != nil {
-				out.Damage = q.damage[k]
+				out.Damage = q.damage[at]
 			}
 			r.Bits += float64(out.Bits * l.Params())
 			weights += l.Params()
+			at++
 		}
 		r.Layers = append(r.Layers, out)
 	}
@@ -222,21 +243,54 @@ func (q *job) result(bytes []byte, plan *quant.Plan, choice []int, floatBytes in
 	return r
 }
 
-// labels turns labels into classes for the factual gradient; rows of unknown
-// outcome take the class that the model is asked about, the target.
-func labels(l []int8, c *classifier.Model) []int {
-	if l == nil {
-		return nil
+// factualClasses returns the class of each row for the factual gradient: the
+// favourable one for rows with that label; for others the most likely class, of
+// those that are not favourable where the label says so.
+func factualClasses(ctx context.Context, c *classifier.Model, people *task.People) ([]int, error) {
+	z, k, err := c.Logits(ctx, people.X)
+	if err != nil {
+		return nil, err
 	}
-	other := 0
-	if c.Target() == 0 {
-		other = 1
+	out := make([]int, people.N)
+	for i := range out {
+		label := int8(-1)
+		if people.Labels != nil {
+			label = people.Labels[i]
+		}
+		row := z[i*k : (i+1)*k]
+		if k == 1 {
+			row = []float32{0, row[0]}
+		}
+		best := -1
+		for class, v := range row {
+			if (label != 0 || class != c.Target()) && (best < 0 || v > row[best]) {
+				best = class
+			}
+		}
+		if label == 1 {
+			best = c.Target()
+		}
+		out[i] = best
 	}
-	out := make([]int, len(l))
-	for i, v := range l {
-		out[i] = c.Target()
-		if v == 0 {
-			out[i] = other
+	return out, nil
+}
+
+// domain returns the values that the input grid must cover whether the data show
+// them or not: both values of one-hots and of binary features, the least and the
+// largest level of ordinal ones.
+func domain(t *task.Task) [][]float32 {
+	out := make([][]float32, 0, t.Dim())
+	for i := range t.Features {
+		f := &t.Features[i]
+		for range f.Width {
+			switch {
+			case f.Kind == task.OneHot || f.Kind == task.Binary:
+				out = append(out, []float32{0, 1})
+			case f.Kind == task.Ordinal && len(f.Levels) > 0:
+				out = append(out, []float32{float32(f.ToInput(f.Levels[0])), float32(f.ToInput(f.Levels[len(f.Levels)-1]))})
+			default:
+				out = append(out, nil)
+			}
 		}
 	}
 	return out
@@ -259,18 +313,13 @@ func thin(x []float32, dim, most int) []float32 {
 // probes is what the written model is verified on: a spread of the people, as
 // many as a model with a fixed batch size takes.
 func (q *job) probes(people *task.People) []*graph.Tensor {
-	rows := verifyRows
+	rows, dim := verifyRows, q.full.Dim()
 	if n := q.full.Fixed(); n > 0 {
 		rows = n
 	}
-	return []*graph.Tensor{q.full.Feed(thin(people.X, q.full.Dim(), rows))}
-}
-
-// all returns 0..n-1.
-func all(n int) []int {
-	out := make([]int, n)
-	for i := range out {
-		out[i] = i
+	x := thin(people.X, dim, rows)
+	for q.full.Fixed() > 0 && len(x) < rows*dim {
+		x = append(slices.Clip(x), x[:min(len(x), rows*dim-len(x))]...)
 	}
-	return out
+	return []*graph.Tensor{q.full.Feed(x)}
 }

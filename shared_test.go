@@ -13,23 +13,11 @@ import (
 	"cfq"
 	"cfq/engine/enginetest"
 	"cfq/eval"
+	"cfq/internal/realdata"
 	"cfq/onnxio"
 	"cfq/recourse"
 	"cfq/task"
 )
-
-// sharedDir is the folder with the real data sets and exported models.
-func sharedDir(t testing.TB) string {
-	t.Helper()
-	dir := os.Getenv("CFQ_SHARED")
-	if dir == "" {
-		dir = filepath.Join("..", "shared")
-	}
-	if _, err := os.Stat(filepath.Join(dir, "models")); err != nil {
-		t.Skip("the real data are not there: set CFQ_SHARED to the folder that holds data/ and models/")
-	}
-	return dir
-}
 
 // realPeople reads the test rows of a real data set.
 func realPeople(t testing.TB, dir, name string) (*task.Task, *task.People) {
@@ -59,7 +47,7 @@ func realPeople(t testing.TB, dir, name string) (*task.Task, *task.People) {
 // outputs that its exporter recorded.
 func TestExpectedOutputs(t *testing.T) {
 	e := enginetest.Need(t)
-	dir := sharedDir(t)
+	dir := realdata.Dir(t)
 	files, err := filepath.Glob(filepath.Join(dir, "models", "*", "expected-*.csv"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no expected outputs: %v", err)
@@ -73,7 +61,7 @@ func TestExpectedOutputs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := cfq.OpenFor(m, tk, e, 2)
+			c, err := cfq.OpenFor(context.Background(), m, tk, e, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,7 +101,7 @@ func TestExpectedOutputs(t *testing.T) {
 // The main job on Adult: size, accuracy, kernels, and promises kept.
 func TestAdult(t *testing.T) {
 	e := enginetest.Need(t)
-	dir := sharedDir(t)
+	dir := realdata.Dir(t)
 	tk, test := realPeople(t, dir, "adult")
 	ctx := context.Background()
 	train, err := task.Read(ctx, filepath.Join(dir, "data", "adult", "adult.data.gz"), tk, task.ReadOptions{})
@@ -125,7 +113,7 @@ func TestAdult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := cfq.Quantize(ctx, m, tk, train, 36131, cfq.Options{Engine: e, Workers: 2})
+	r, err := cfq.Quantize(ctx, m, tk, train, cfq.Options{Engine: e, Workers: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,12 +132,12 @@ func TestAdult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := cfq.OpenFor(m, tk, e, 2)
+	f, err := cfq.OpenFor(context.Background(), m, tk, e, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	g, err := cfq.OpenFor(q, tk, e, 2)
+	g, err := cfq.OpenFor(context.Background(), q, tk, e, 2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,8 +107,8 @@ func powExponent(c *Call, _ int) string {
 // constant returns the number that a constant of one element holds.
 func (c *Call) constant(name string) (float64, bool) {
 	t := c.b.inits[name]
-	if n := c.b.made[name]; t == nil && n != nil && key(n) == "Constant" {
-		t = constantTensor(n)
+	if n := c.b.made[name]; t == nil && n != nil {
+		t = n.Constant()
 	}
 	if t == nil || t.Len() != 1 {
 		return 0, false

@@ -7,6 +7,10 @@
 // the one table in this package and has its types recorded, so a gradient can be
 // differentiated again (Hessian-vector products of the sensitivity analysis).
 //
+// Gradients does it all. Infer, which finds the types of a graph's values, and
+// Expand, which rewrites composite operators, are its first steps, for callers who
+// want to see or change a graph before it is differentiated.
+//
 // The nodes are read and written with the meaning of opset 18 or later. The
 // gradients of the paper's losses (teacher actions, app:eq:pgd_steps; layer
 // sensitivity, app:eq:sens) are all built here.
@@ -113,7 +117,7 @@ func catalogue() map[string]*Operator {
 
 // key returns the name under which the table and policies know n's operator.
 func key(n *graph.Node) string {
-	if n.Domain == "" || n.Domain == "ai.onnx" {
+	if n.Standard() {
 		return n.Op
 	}
 	return n.Domain + "." + n.Op

@@ -34,7 +34,7 @@ func newBuilder(g *graph.Graph, types Types, prefix string) *builder {
 		g:      &work,
 		types:  maps.Clone(types),
 		table:  catalogue(),
-		inits:  make(map[string]*graph.Tensor, len(g.Inits)),
+		inits:  g.InitMap(),
 		made:   g.Producers(),
 		shared: map[string]string{},
 		ones:   map[string]bool{},
@@ -44,7 +44,6 @@ func newBuilder(g *graph.Graph, types Types, prefix string) *builder {
 		b.types = Types{}
 	}
 	for _, t := range g.Inits {
-		b.inits[t.Name] = t
 		if _, ok := b.types[t.Name]; !ok {
 			b.types[t.Name] = Type{t.DType, graph.Fixed(t.Dims...)}
 		}

@@ -19,29 +19,8 @@ func constants() []Operator {
 	}
 }
 
-// constantTensor returns the value of a Constant node, or nil for the kinds of
-// constants that are no dense tensor of numbers.
-func constantTensor(n *graph.Node) *graph.Tensor {
-	for i := range n.Attrs {
-		a := &n.Attrs[i]
-		switch a.Name {
-		case "value":
-			return a.T
-		case "value_float":
-			return graph.FromFloats("", []float32{a.F})
-		case "value_floats":
-			return graph.FromFloats("", a.Floats, int64(len(a.Floats)))
-		case "value_int":
-			return graph.FromInts("", []int64{a.I})
-		case "value_ints":
-			return graph.FromInts("", a.Ints, int64(len(a.Ints)))
-		}
-	}
-	return nil
-}
-
 func constantType(q *query) ([]Type, error) {
-	t := constantTensor(q.node)
+	t := q.node.Constant()
 	if t == nil {
 		return nil, fmt.Errorf("the constant is not a dense tensor of numbers")
 	}

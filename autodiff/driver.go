@@ -204,7 +204,7 @@ func (d *driver) sweep(y, seed string) {
 			c.grads[i] = d.total(o)
 			reached = reached || c.grads[i] != ""
 		}
-		if !reached || (len(c.grads) > 1 && c.grads[0] == "" && key(n) != "Split") {
+		if !reached || (len(c.grads) > 1 && c.grads[0] == "" && !n.Is("Split")) {
 			continue
 		}
 		for i, in := range n.Inputs {
@@ -270,7 +270,7 @@ func (d *driver) unbroadcast(n *graph.Node, in, g string) string {
 			axes = append(axes, int64(i))
 		default:
 			d.fail(fmt.Errorf("%s: it is not known whether the size %s of %q along axis %d is the %s of the gradient",
-				n.Label(), dimString(w), in, i, dimString(h)))
+				n.Label(), w, in, i, h))
 			return ""
 		}
 	}

@@ -32,7 +32,7 @@ func in(shape string) operand { return operand{shape: shape, lo: -2, hi: 2} }
 
 func (o operand) within(lo, hi float64) operand { o.lo, o.hi = lo, hi; return o }
 func (o operand) avoid(k ...float64) operand    { o.away = k; return o }
-func ints(v ...int64) operand { return operand{constant: graph.FromInts("", v, int64(len(v)))} }
+func ints(v ...int64) operand                   { return operand{constant: graph.FromInts("", v, int64(len(v)))} }
 
 func index(v int64) operand { return operand{constant: graph.FromInts("", []int64{v})} }
 func absent() operand       { return operand{absent: true} }

@@ -150,7 +150,7 @@ func (b *builder) ints(name string, depth int) (elements, bool) {
 	get := func(i int) (elements, bool) { return b.ints(n.Input(i), depth-1) }
 	switch key(n) {
 	case "Constant":
-		if t := constantTensor(n); t != nil {
+		if t := n.Constant(); t != nil {
 			return tensorInts(t)
 		}
 	case "Shape":

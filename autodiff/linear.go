@@ -21,7 +21,7 @@ func linear() []Operator {
 // gemm multiplies by alpha of the node.
 func (c *Call) gemm(a, b string, transA, transB int64) string {
 	var attrs []graph.Attr
-	if alpha := c.Node.Float("alpha", 1); key(c.Node) == "Gemm" && alpha != 1 {
+	if alpha := c.Node.Float("alpha", 1); c.Node.Is("Gemm") && alpha != 1 {
 		attrs = append(attrs, graph.FloatAttr("alpha", alpha))
 	}
 	if transA != 0 {

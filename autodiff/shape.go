@@ -154,7 +154,7 @@ func squeezeType(q *query) ([]Type, error) {
 			if d == one() {
 				drop = append(drop, i)
 			} else if d.Size < 0 {
-				return nil, fmt.Errorf("what goes depends on the size %s, which is %w", dimString(d), errVariable)
+				return nil, fmt.Errorf("what goes depends on the size %s, which is %w", d, errVariable)
 			}
 		}
 	}

@@ -22,21 +22,7 @@ type Type struct {
 
 // String returns the type as "float[N,3]".
 func (t Type) String() string {
-	dims := make([]string, len(t.Shape))
-	for i, d := range t.Shape {
-		dims[i] = dimString(d)
-	}
-	return t.DType.String() + "[" + strings.Join(dims, ",") + "]"
-}
-
-func dimString(d graph.Dim) string {
-	switch {
-	case d.Size >= 0:
-		return fmt.Sprint(d.Size)
-	case d.Param != "":
-		return d.Param
-	}
-	return "?"
+	return t.DType.String() + t.Shape.String()
 }
 
 func compareNames(a, b string) int {
@@ -89,9 +75,9 @@ func broadcast(a, b graph.Shape) (graph.Shape, error) {
 		case d.Size < 0 && e.Size < 0 && (d.Param == "" || e.Param == ""):
 			out[lead+i] = graph.Dim{Size: -1}
 		case d.Size < 0:
-			return nil, fmt.Errorf("whether the sizes %s and %s of axis %d are equal is %w", dimString(d), dimString(e), lead+i, errVariable)
+			return nil, fmt.Errorf("whether the sizes %s and %s of axis %d are equal is %w", d, e, lead+i, errVariable)
 		default:
-			return nil, fmt.Errorf("sizes %s and %s of axis %d do not broadcast", dimString(d), dimString(e), lead+i)
+			return nil, fmt.Errorf("sizes %s and %s of axis %d do not broadcast", d, e, lead+i)
 		}
 	}
 	return out, nil

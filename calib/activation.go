@@ -2,7 +2,6 @@ package calib
 
 import (
 	"math"
-	"runtime"
 
 	"cfq/quant"
 )
@@ -39,5 +38,3 @@ func (s *Stats) squaredError(a quant.Act) float64 {
 	}
 	return sum
 }
-
-func workers() int { return runtime.GOMAXPROCS(0) }

@@ -31,7 +31,7 @@ func people(n int) ([]float32, int) {
 func TestFitInputIsExactOnLattices(t *testing.T) {
 	x, dim := people(3000)
 	set := FactualSet(x, dim)
-	in := FitInput(set, 16, 16*dim+16*8)
+	in := FitInput(set, nil, 16, 16*dim+16*8)
 	if err := in.Check(dim); err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +56,38 @@ func TestFitInputIsExactOnLattices(t *testing.T) {
 			}
 			if d := math.Abs(got[j] - float64(x[i*dim+j])); d > tol {
 				t.Fatalf("row %d column %d: %v became %v", i, j, x[i*dim+j], got[j])
+			}
+		}
+	}
+}
+
+// A column of which the set shows one value, and one whose lattice is finer than
+// the grid: the first must have room for what the domain or chance may bring, the
+// second must be off by at most half a grid step in spite of its segments.
+func TestFitInputCorners(t *testing.T) {
+	var x []float32
+	for i := range 500 {
+		x = append(x, 1, 7, float32(i)*0.011)
+	}
+	set := FactualSet(x, 3)
+	in := FitInput(set, [][]float32{{0, 1}, nil, nil}, 4, 40)
+	if err := in.Check(3); err != nil {
+		t.Fatal(err)
+	}
+	rows := append([]float32{0, 6, 0, 0, 8, 0}, x...)
+	codes := in.Codes(rows, 3)
+	k := len(in.Columns)
+	for i := range len(rows) / 3 {
+		got := []float64{0, 0, 0}
+		for j, c := range in.Columns {
+			if j == 0 || in.Columns[j-1].Source != c.Source {
+				got[c.Source] = float64(c.Lo)
+			}
+			got[c.Source] += float64(codes[i*k+j]) * float64(in.Scale) / float64(c.Gain)
+		}
+		for j, v := range got {
+			if d := math.Abs(v - float64(rows[i*3+j])); d > 0.502*float64(in.Scale)/float64(in.Columns[j].Gain) {
+				t.Fatalf("row %d, column %d: %v became %v, off by %.2f steps", i, j, rows[i*3+j], v, d/float64(in.Scale))
 			}
 		}
 	}
@@ -89,7 +121,7 @@ func net(t *testing.T, dim, hidden int) (*classifier.Model, []quant.LayerInfo) {
 			gemm("a", "w2", "b2", "z"),
 		},
 	}}
-	c, err := classifier.New(m, classifier.Options{Engine: enginetest.Need(t), Batch: 100})
+	c, err := classifier.New(context.Background(), m, classifier.Options{Engine: enginetest.Need(t), Batch: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +195,7 @@ func TestFitWeightsNearest(t *testing.T) {
 	l, s := layers[0], &stats[0]
 	round := nearest(s.Gram, l.In)
 	for _, f := range quant.Formats() {
-		fit := FitWeights(l, s, f, WeightOptions{})
+		fit := fitOne(t, l, s, f, WeightOptions{Workers: 2})
 		for o, scale := range fit.Scales {
 			w := l.Row(o)
 			codes := make([]int8, l.In)
@@ -180,10 +212,19 @@ func TestFitWeightsNearest(t *testing.T) {
 				t.Errorf("%d bits, output %d: the fitted scale errs by %v, max-abs by %v", f.Bits, o, fitted, plain)
 			}
 		}
-		if one := FitWeights(l, s, f, WeightOptions{PerTensor: true}).Scales; len(one) != 1 {
+		if one := fitOne(t, l, s, f, WeightOptions{PerTensor: true}).Scales; len(one) != 1 {
 			t.Errorf("%d scales per tensor", len(one))
 		}
 	}
+}
+
+func fitOne(t *testing.T, l quant.LayerInfo, s *Stats, f quant.Format, o WeightOptions) quant.Layer {
+	t.Helper()
+	fits, err := FitWeights(context.Background(), l, s, []quant.Format{f}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fits[0]
 }
 
 // outputError is the mean squared difference of one output over the rows, after
@@ -216,8 +257,8 @@ func TestCompensation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fit := FitWeights(l, s, f, WeightOptions{Compensate: true})
-	plain := FitWeights(l, s, f, WeightOptions{})
+	fit := fitOne(t, l, s, f, WeightOptions{Compensate: true})
+	plain := fitOne(t, l, s, f, WeightOptions{})
 	var best, ours, rounded float64
 	for o, scale := range fit.Scales {
 		w := l.Row(o)

@@ -1,6 +1,7 @@
 package calib
 
 import (
+	"errors"
 	"slices"
 
 	"gonum.org/v1/gonum/mat"
@@ -23,7 +24,7 @@ const damping = 0.01
 // Columns go from the largest variance to the smallest.
 //
 // Reference: Frantar et al., GPTQ, 2023, equations 2 and 3.
-func compensation(s *Stats, in int) rounding {
+func compensation(s *Stats, in int) (rounding, error) {
 	order := make([]int, in)
 	for j := range order {
 		order[j] = j
@@ -53,7 +54,7 @@ func compensation(s *Stats, in int) rounding {
 	}
 	u, ok := inverseFactor(h)
 	if !ok {
-		return nearest(s.Gram, in)
+		return nil, errors.New("the second moments of its input are not those of finite numbers")
 	}
 	return func(w []float32, scale float32, f quant.Format, codes []int8) float64 {
 		v := make([]float64, in)
@@ -74,7 +75,7 @@ func compensation(s *Stats, in int) rounding {
 			}
 		}
 		return sum
-	}
+	}, nil
 }
 
 // inverseFactor returns the upper Cholesky factor U of the inverse of h,

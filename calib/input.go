@@ -26,35 +26,72 @@ type column struct {
 // fine as the columns of ordinary width allow, wider columns are split into
 // segments that share their weights, and each column whose values form a lattice
 // (whole years, one-hots) is stretched a little so that they fall on grid points
-// exactly. out is the number of outputs of the first layer, weights the number of
-// weights of the model: together they bound the number of extra columns.
-func FitInput(set *Set, out, weights int) *quant.Input {
+// exactly. domain holds, for each input, values that the grid must cover whether
+// the set shows them or not, such as both values of a one-hot; nil for none. out is
+// the number of outputs of the first layer, weights the number of weights of the
+// model: together they bound the number of extra columns.
+func FitInput(set *Set, domain [][]float32, out, weights int) *quant.Input {
 	cols := make([]column, set.Dim)
 	for j := range cols {
-		cols[j] = look(set, j)
+		var more []float32
+		if domain != nil {
+			more = domain[j]
+		}
+		cols[j] = look(set, j, more)
 	}
 	extra := max(2, int(extraShare*float64(weights)/float64(out)))
-	for k := finestGrid; k > 1; k-- {
-		if in := layGrid(cols, k); len(in.Columns) <= set.Dim+extra || k == 2 {
-			return in
+	k := finestGrid
+	for ; k > 1; k-- {
+		if countColumns(cols, k) <= float64(set.Dim+extra) {
+			break
 		}
 	}
-	return nil
+	return layGrid(cols, k)
 }
 
-// look finds the range and the lattice of column j.
-func look(set *Set, j int) column {
-	values := make([]float32, 0, set.Rows())
+// Clip moves the values of the set that lie outside the grid onto its ends, as the
+// quantized model does, and returns the inputs in which there were any.
+func (s *Set) Clip(in *quant.Input) []int {
+	lo, hi := make([]float32, s.Dim), make([]float32, s.Dim)
+	for j, c := range in.Columns {
+		if j == 0 || in.Columns[j-1].Source != c.Source {
+			lo[c.Source] = c.Lo
+		}
+		hi[c.Source] = c.Hi
+	}
+	clipped := make([]bool, s.Dim)
+	x := slices.Clone(s.X)
+	for i, v := range x {
+		j := i % s.Dim
+		// A bound is a value of the column in another computation: a hair beside it
+		// is not outside.
+		slack := 1e-4 * (hi[j] - lo[j])
+		clipped[j] = clipped[j] || v < lo[j]-slack || v > hi[j]+slack
+		x[i] = min(max(v, lo[j]), hi[j])
+	}
+	s.X = x
+	var out []int
+	for j, c := range clipped {
+		if c {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// look finds the range and the lattice of column j and the values in more.
+func look(set *Set, j int, more []float32) column {
+	values := append(make([]float32, 0, set.Rows()+len(more)), more...)
 	for i := j; i < len(set.X); i += set.Dim {
 		values = append(values, set.X[i])
 	}
 	slices.Sort(values)
-	values = slices.Compact(values)
+	values = slices.Compact(trim(values))
 	c := column{lo: float64(values[0]), hi: float64(values[len(values)-1])}
 	width := c.hi - c.lo
 	if width == 0 {
-		// A category that the set never shows may still come: leave it room.
-		return column{lo: c.lo, hi: c.lo + 1, step: 1}
+		// Other values than the only one seen may come: leave them room.
+		return column{lo: c.lo - 1, hi: c.lo + 1, step: 1}
 	}
 	step := width
 	for i := 1; i < len(values); i++ {
@@ -76,22 +113,56 @@ func look(set *Set, j int) column {
 	return c
 }
 
+// trim cuts off the far ends of sorted values that would make the grid of all
+// columns coarse for the sake of a few: beyond widest on either side of the median.
+func trim(values []float32) []float32 {
+	median := float64(values[len(values)/2])
+	for float64(values[0]) < median-widest {
+		values = values[1:]
+	}
+	for float64(values[len(values)-1]) > median+widest {
+		values = values[:len(values)-1]
+	}
+	return values
+}
+
+// widest is how far from its median a column may reach, in model-input units; for
+// standardised inputs, standard deviations.
+const widest = 100
+
+// steps returns the gain of a column on a grid of k steps per unit, and the width
+// of its segments. A segment holds 255 grid steps. Where the lattice is stretched
+// onto the grid it ends on a lattice point, so that every value stays a sum of
+// whole lattice steps; elsewhere it ends on a grid point, so that only the last
+// segment rounds.
+func (c column) steps(k int) (gain, segment float64) {
+	if n := math.Round(c.step * float64(k)); n >= 1 && n < 256 {
+		return n / (c.step * float64(k)), c.step * math.Floor(255/n)
+	}
+	return 1, 255 / float64(k)
+}
+
+// segments is the number of columns that c takes on a grid of k steps per unit.
+func (c column) segments(k int) float64 {
+	_, segment := c.steps(k)
+	return max(1, math.Ceil((c.hi-c.lo)/segment*(1-1e-6)))
+}
+
+func countColumns(cols []column, k int) float64 {
+	var n float64
+	for _, c := range cols {
+		n += c.segments(k)
+	}
+	return n
+}
+
 // layGrid lays the columns on a grid of k steps per unit.
 func layGrid(cols []column, k int) *quant.Input {
 	in := &quant.Input{Scale: float32(1 / float64(k))}
 	for j, c := range cols {
-		gain := 1.0
-		if n := math.Round(c.step * float64(k)); n >= 1 && n < 256 {
-			gain = n / (c.step * float64(k))
-		}
-		// A segment holds 255 grid steps; on a lattice it ends on a lattice point,
-		// so that every value stays a sum of whole lattice steps.
-		segment := 255 / float64(k) / gain
-		if c.step > 0 && c.step <= segment {
-			segment = c.step * math.Floor(segment/c.step*(1+1e-6))
-		}
+		gain, segment := c.steps(k)
 		lo := c.lo
-		for n := max(1, math.Ceil((c.hi-c.lo)/segment*(1-1e-6))); n > 0; n-- {
+		for n := c.segments(k); n > 0; n-- {
 			hi := min(lo+segment, c.hi)
 			in.Columns = append(in.Columns, quant.InputColumn{Source: j, Lo: float32(lo), Hi: float32(hi), Gain: float32(gain)})
 			lo = hi

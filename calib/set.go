@@ -15,6 +15,7 @@ package calib
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"cfq/recourse"
 )
@@ -36,6 +37,16 @@ func (s *Set) Rows() int { return s.Factual + s.Recourse }
 
 // Points returns the recourse points, Recourse x Dim.
 func (s *Set) Points() []float32 { return s.X[s.Factual*s.Dim:] }
+
+// Moved returns x + delta for every x of X_cal: the recourse points, and the rows
+// of people who stay where they are; Factual x Dim.
+func (s *Set) Moved() []float32 {
+	x := slices.Clone(s.Facts())
+	for i, row := range s.Source {
+		copy(x[row*s.Dim:(row+1)*s.Dim], s.Points()[i*s.Dim:])
+	}
+	return x
+}
 
 // Facts returns the factual rows, Factual x Dim.
 func (s *Set) Facts() []float32 { return s.X[:s.Factual*s.Dim] }

@@ -61,6 +61,9 @@ func Collect(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo,
 			for _, x := range v {
 				s.Min, s.Max = min(s.Min, x), max(s.Max, x)
 			}
+			if !(s.Max-s.Min < math.MaxFloat32) { // also when one of them is not a number
+				return fmt.Errorf("the input of layer %q is not finite on these rows (%v to %v)", layers[i].Node, s.Min, s.Max)
+			}
 		}
 		return nil
 	})

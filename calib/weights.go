@@ -1,20 +1,27 @@
 package calib
 
 import (
+	"context"
+	"fmt"
 	"math"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/floats"
 
 	"cfq/quant"
 )
 
-// clipSteps is how many clipping thresholds are tried for a scale, evenly from
-// clipLeast of the largest weight to all of it.
+// Clipping thresholds are tried from clipLeast of the largest weight to all of
+// it, clipSteps of them, first every clipStride-th and then those around the best.
 const (
-	clipSteps = 60
-	clipLeast = 0.25
+	clipSteps  = 60
+	clipStride = 5
+	clipLeast  = 0.25
 )
+
+// idleScale is the scale of a row of zeros. It is also the unit of the row's bias,
+// so it is small.
+const idleScale = 1e-4
 
 // WeightOptions say how weights become codes.
 type WeightOptions struct {
@@ -23,35 +30,52 @@ type WeightOptions struct {
 	// it, and corrects the bias; see compensation. Otherwise each is rounded to the
 	// nearest code and the bias stays.
 	Compensate bool
+	Workers    int // rows fitted at once (1); no result depends on it
 }
 
-// FitWeights fits the weights of a layer (in the coordinates of s.Gram) in a
-// format: the scales, and with Compensate the codes and the bias. The scales
+// FitWeights fits the weights of a layer (in the coordinates of s.Gram) in each of
+// the formats: the scales, and with Compensate the codes and the bias. The scales
 // minimise the reconstruction error of the layer's outputs,
 // E||(W - dq(q(W))) h||^2 = sum over rows r of e_r^T Gram e_r,
 // over clipping thresholds. The paper leaves the choice of objective to the
 // backend (eq. cfptq_calibration); the error of the weights themselves would clip
 // rare but wide columns.
-func FitWeights(l quant.LayerInfo, s *Stats, f quant.Format, o WeightOptions) quant.Layer {
-	fit := quant.Layer{Node: l.Node, Bits: f.Bits}
+func FitWeights(ctx context.Context, l quant.LayerInfo, s *Stats, formats []quant.Format, o WeightOptions) ([]quant.Layer, error) {
 	round := nearest(s.Gram, l.In)
 	if o.Compensate {
-		fit.Codes = make([]int8, len(l.W))
-		round = compensation(s, l.In)
+		var err error
+		if round, err = compensation(s, l.In); err != nil {
+			return nil, fmt.Errorf("layer %q: %w", l.Node, err)
+		}
 	}
-	if o.PerTensor {
-		fit.Scales = []float32{bestScale(l.W, l.In, f, round)}
-	} else {
-		fit.Scales = make([]float32, l.Out)
-		parallel(l.Out, func(r int) {
-			fit.Scales[r] = bestScale(l.Row(r), l.In, f, round)
-		})
+	var fits []quant.Layer
+	for _, f := range formats {
+		fit := quant.Layer{Node: l.Node, Bits: f.Bits}
+		if o.PerTensor {
+			fit.Scales = []float32{bestScale(l.W, l.In, f, round, o.Workers)}
+		} else {
+			fit.Scales = make([]float32, l.Out)
+			parallel(ctx, o.Workers, l.Out, func(r int) {
+				fit.Scales[r] = bestScale(l.Row(r), l.In, f, round, 1)
+			})
+		}
+		if o.Compensate {
+			compensate(ctx, &fit, l, s, f, round, o.Workers)
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		fits = append(fits, fit)
 	}
-	if !o.Compensate {
-		return fit
-	}
+	return fits, nil
+}
+
+// compensate fills in the codes and the bias that takes up what they do to the
+// mean of the outputs.
+func compensate(ctx context.Context, fit *quant.Layer, l quant.LayerInfo, s *Stats, f quant.Format, round rounding, workers int) {
+	fit.Codes = make([]int8, len(l.W))
 	fit.Bias = make([]float32, l.Out)
-	parallel(l.Out, func(r int) {
+	parallel(ctx, workers, l.Out, func(r int) {
 		scale := fit.Scales[r%len(fit.Scales)]
 		w, codes := l.Row(r), fit.Codes[r*l.In:(r+1)*l.In]
 		round(w, scale, f, codes)
@@ -61,7 +85,6 @@ func FitWeights(l quant.LayerInfo, s *Stats, f quant.Format, o WeightOptions) qu
 		}
 		fit.Bias[r] = float32(float64(l.B[r]) + shift)
 	})
-	return fit
 }
 
 // rounding rounds one row of weights with a scale into codes (nil: only the
@@ -90,49 +113,48 @@ func nearest(gram []float64, in int) rounding {
 }
 
 // bestScale tries the clipping thresholds on all rows of w together.
-func bestScale(w []float32, in int, f quant.Format, round rounding) float32 {
+func bestScale(w []float32, in int, f quant.Format, round rounding, workers int) float32 {
 	var largest float32
 	for _, v := range w {
 		largest = max(largest, float32(math.Abs(float64(v))))
 	}
 	if largest == 0 {
-		return 1
+		return idleScale
 	}
 	scale := func(i int) float32 {
 		clip := clipLeast + (1-clipLeast)*float64(i)/clipSteps
 		return float32(clip * float64(largest) / float64(f.QMax))
 	}
 	tried := make([]float64, clipSteps+1)
-	try := func(i int) {
-		for r := 0; r < len(w); r += in {
-			tried[i] += round(w[r:r+in], scale(i), f, nil)
-		}
+	for i := range tried {
+		tried[i] = math.Inf(1)
 	}
-	if len(w) > in {
-		parallel(len(tried), try)
-	} else {
-		for i := range tried {
-			try(i)
-		}
-	}
-	return scale(floats.MinIdx(tried))
-}
-
-// parallel calls f for 0..n-1 on all cores; every call writes its own result, so
-// the outcome does not depend on their number.
-func parallel(n int, f func(int)) {
-	var wg sync.WaitGroup
-	next := make(chan int)
-	for range workers() {
-		wg.Go(func() {
-			for i := range next {
-				f(i)
+	try := func(from, to, stride int) {
+		n := (to-from)/stride + 1
+		parallel(context.Background(), workers, n, func(k int) {
+			i := from + k*stride
+			tried[i] = 0
+			for r := 0; r < len(w); r += in {
+				tried[i] += round(w[r:r+in], scale(i), f, nil)
 			}
 		})
 	}
+	try(0, clipSteps, clipStride)
+	best := floats.MinIdx(tried)
+	try(max(0, best-clipStride+1), min(clipSteps, best+clipStride-1), 1)
+	return scale(floats.MinIdx(tried))
+}
+
+// parallel calls f for 0..n-1, workers at once, until ctx is done; every call
+// writes its own result, so the outcome does not depend on their number.
+func parallel(ctx context.Context, workers, n int, f func(int)) {
+	var group errgroup.Group
+	group.SetLimit(max(1, workers))
 	for i := range n {
-		next <- i
+		if ctx.Err() != nil {
+			break
+		}
+		group.Go(func() error { f(i); return nil })
 	}
-	close(next)
-	wg.Wait()
+	_ = group.Wait() // f has no errors
 }

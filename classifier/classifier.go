@@ -17,12 +17,9 @@ import (
 	"math"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"cfq/autodiff"
 	"cfq/engine"
 	"cfq/graph"
-	"cfq/onnxio"
 )
 
 // Options of a classifier. The zero value decides for class 1 and runs one
@@ -43,8 +40,8 @@ type Options struct {
 // Model is a classifier ready to run. It is safe for concurrent use.
 type Model struct {
 	o       Options
-	m       *graph.Model // as given, upgraded when gradients need it
-	head    Head
+	m       *graph.Model // as given
+	head    head
 	types   autodiff.Types
 	input   graph.Value
 	sizes   []int64 // input dimensions behind the batch axis
@@ -57,12 +54,15 @@ type Model struct {
 	sessions map[string]*engine.Session
 }
 
+// maxFeed bounds the numbers of one run: a file may declare any shape.
+const maxFeed = 1 << 28
+
 // rows of the probe batches: two sizes, so that the batch axis shows itself.
 const probeA, probeB = 2, 3
 
 // New prepares m: it finds the head, runs two probe batches with every value
 // exposed to learn types and shapes, and checks that the target class exists.
-func New(m *graph.Model, o Options) (*Model, error) {
+func New(ctx context.Context, m *graph.Model, o Options) (*Model, error) {
 	if o.Batch <= 0 {
 		o.Batch = 4096
 	}
@@ -77,10 +77,10 @@ func New(m *graph.Model, o Options) (*Model, error) {
 		return nil, err
 	}
 	var err error
-	if c.head, err = FindHead(m.Graph); err != nil {
+	if c.head, err = findHead(m.Graph); err != nil {
 		return nil, err
 	}
-	if err := c.probe(); err != nil {
+	if err := c.probe(ctx); err != nil {
 		return nil, err
 	}
 	return c, c.readLogits()
@@ -114,29 +114,48 @@ func (c *Model) readInput() error {
 		if d.Size <= 0 {
 			return fmt.Errorf("dimension %d of input %q is %q; only the first may be dynamic", i, c.input.Name, d.Param)
 		}
+		if d.Size > maxFeed/int64(c.dim) {
+			return fmt.Errorf("input %q has the absurd shape %v", c.input.Name, sizes(c.input.Shape))
+		}
 		c.sizes = append(c.sizes, d.Size)
 		c.dim *= int(d.Size)
+	}
+	if int64(c.fixed) > maxFeed/int64(c.dim) {
+		return fmt.Errorf("input %q has the absurd shape %v", c.input.Name, sizes(c.input.Shape))
 	}
 	return nil
 }
 
+func sizes(s graph.Shape) []int64 {
+	out := make([]int64, len(s))
+	for i, d := range s {
+		out[i] = d.Size
+	}
+	return out
+}
+
 // readLogits checks the logits' shape and the target against it.
 func (c *Model) readLogits() error {
-	t, ok := c.types[c.head.Logits]
+	t, ok := c.types[c.head.logits]
 	if !ok || !t.DType.IsFloat() {
-		return fmt.Errorf("the logits %q hold %s; a float tensor is needed", c.head.Logits, t.DType)
+		return fmt.Errorf("the logits %q hold %s; a float tensor is needed", c.head.logits, t.DType)
 	}
 	c.classes = 1
 	for i, d := range t.Shape {
 		if i > 0 {
 			if d.Size < 1 {
-				return fmt.Errorf("the logits %q have no fixed number of classes", c.head.Logits)
+				return fmt.Errorf("the logits %q have no fixed number of classes", c.head.logits)
 			}
 			c.classes *= int(d.Size)
 		}
 	}
 	if len(t.Shape) > 2 || len(t.Shape) == 0 || (c.fixed == 0 && t.Shape[0].Size >= 0) {
-		return fmt.Errorf("the logits %q do not have the form rows x classes", c.head.Logits)
+		return fmt.Errorf("the logits %q do not have the form rows x classes", c.head.logits)
+	}
+	if c.classes == 1 {
+		if err := squashed(c.m.Graph, c.head.logits); err != nil {
+			return err
+		}
 	}
 	limit := max(c.classes, 2)
 	if c.target < 0 || c.target >= limit {
@@ -150,9 +169,6 @@ func (c *Model) Dim() int { return c.dim }
 
 // Classes returns the number of classes (2 for a single logit).
 func (c *Model) Classes() int { return max(c.classes, 2) }
-
-// Head returns how the model decides.
-func (c *Model) Head() Head { return c.head }
 
 // Close frees the sessions.
 func (c *Model) Close() error {
@@ -169,7 +185,7 @@ func (c *Model) Close() error {
 // Logits returns rows x classes values in front of the head; a single logit is
 // one value per row.
 func (c *Model) Logits(ctx context.Context, x []float32) (logits []float32, classes int, err error) {
-	out, err := c.run(ctx, "forward", x, []want{{c.head.Logits, c.classes}})
+	out, err := c.run(ctx, "forward", x, []want{{c.head.logits, c.classes}})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -205,127 +221,6 @@ func margin(z []float32, target int) float32 {
 		}
 	}
 	return z[target] - other
-}
-
-// want names a value and its size per row.
-type want struct {
-	name string
-	size int
-}
-
-// run feeds x, with the extra inputs if there are any, through the session called
-// key, batch by batch, and returns each wanted value as rows x size. Extra inputs
-// belong to one batch: x must then be no longer than that.
-func (c *Model) run(ctx context.Context, key string, x []float32, wants []want, extra ...*graph.Tensor) ([][]float32, error) {
-	if c.dim == 0 || len(x)%c.dim != 0 {
-		return nil, fmt.Errorf("%d numbers are not rows of %d inputs", len(x), c.dim)
-	}
-	n := len(x) / c.dim
-	out := make([][]float32, len(wants))
-	for i, w := range wants {
-		out[i] = make([]float32, n*w.size)
-	}
-	s, err := c.session(key)
-	if err != nil {
-		return nil, err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(c.o.Workers)
-	for from := 0; from < n; from += c.o.Batch {
-		to := min(from+c.o.Batch, n)
-		group.Go(func() error { return c.runBatch(ctx, s, x, from, to, wants, out, extra) })
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *Model) runBatch(ctx context.Context, s *engine.Session, x []float32, from, to int, wants []want, out [][]float32, extra []*graph.Tensor) error {
-	names := make([]string, len(wants))
-	for i, w := range wants {
-		names[i] = w.name
-	}
-	in := append([]*graph.Tensor{c.Feed(x[from*c.dim : to*c.dim])}, extra...)
-	res, err := s.RunBatched(ctx, in, 0, names...)
-	if err != nil {
-		return err
-	}
-	for i, w := range wants {
-		v, err := res[i].Floats()
-		if err != nil {
-			return err
-		}
-		if len(v) != (to-from)*w.size {
-			return fmt.Errorf("value %q has %d numbers for %d rows of %d", w.name, len(v), to-from, w.size)
-		}
-		copy(out[i][from*w.size:to*w.size], v)
-	}
-	return nil
-}
-
-// Feed makes the model's input tensor of rows of inputs.
-func (c *Model) Feed(x []float32) *graph.Tensor {
-	dims := append([]int64{int64(len(x) / c.dim)}, c.sizes...)
-	if c.input.DType == graph.Double {
-		v := make([]float64, len(x))
-		for i, f := range x {
-			v[i] = float64(f)
-		}
-		return graph.FromDoubles(c.input.Name, v, dims...)
-	}
-	return graph.FromFloats(c.input.Name, x, dims...)
-}
-
-// forward returns a copy of the model whose outputs are the named values.
-func (c *Model) forward(names ...string) *graph.Model {
-	m := c.m.Clone()
-	m.Graph.Outputs = nil
-	for _, name := range names {
-		t := c.types[name]
-		m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: name, DType: t.DType, Shape: t.Shape})
-	}
-	return m
-}
-
-// session opens the session called key once.
-func (c *Model) session(key string) (*engine.Session, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.sessions == nil {
-		return nil, errors.New("the classifier is closed")
-	}
-	if s := c.sessions[key]; s != nil {
-		return s, nil
-	}
-	var m *graph.Model
-	var err error
-	switch key {
-	case "forward":
-		m = c.forward(c.head.Logits)
-	default:
-		m, err = c.build(key)
-	}
-	if err != nil {
-		return nil, err
-	}
-	s, err := engine.Open(m, c.o.Engine)
-	if err != nil {
-		return nil, err
-	}
-	c.sessions[key] = s
-	return s, nil
-}
-
-// upgraded returns the model at an operator set that autodiff's rules speak.
-func (c *Model) upgraded() (*graph.Model, error) {
-	m := c.m.Clone()
-	if m.Opset("") < 18 {
-		if err := onnxio.Upgrade(m, 18); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
 }
 
 // Fixed returns the only batch size that the model takes, 0 when it takes any.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"cfq/engine/enginetest"
 	"cfq/graph"
+	"cfq/internal/realdata"
 	"cfq/onnxio"
 )
 
@@ -133,10 +133,12 @@ func TestMarginAndGradients(t *testing.T) {
 		{"three classes", 3, 2, dynamic, []*graph.Node{node("LogSoftmax", "z", "p", graph.IntAttr("axis", 1))}},
 		{"one logit", 1, 1, dynamic, []*graph.Node{node("Sigmoid", "z", "p")}},
 		{"one logit, refusing", 1, 0, dynamic, []*graph.Node{node("Sigmoid", "z", "p")}},
+		{"one logit, flattened probability", 1, 1, dynamic, []*graph.Node{node("Sigmoid", "z", "p"), node("Flatten", "p", "f"), node("Identity", "f", "y")}},
+		{"one logit, squeezed probability", 1, 1, dynamic, []*graph.Node{node("Sigmoid", "z", "p"), node("Squeeze", "p", "y")}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newMLP(3, tt.out, 7)
-			c, err := New(n.model(tt.batch, tt.head...), Options{Target: &tt.target, Engine: e, Batch: 4, Workers: 2})
+			c, err := New(context.Background(), n.model(tt.batch, tt.head...), Options{Target: &tt.target, Engine: e, Batch: 4, Workers: 2})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -194,7 +196,7 @@ func near(t *testing.T, what string, got, want, tol float64) {
 func TestObserveGradients(t *testing.T) {
 	e := enginetest.Need(t)
 	n := newMLP(3, 3, 9)
-	c, err := New(n.model(graph.Dim{Size: -1}), Options{Engine: e, Batch: 2})
+	c, err := New(context.Background(), n.model(graph.Dim{Size: -1}), Options{Engine: e, Batch: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,6 +236,7 @@ func TestErrors(t *testing.T) {
 	second.Graph.Outputs = append(second.Graph.Outputs, graph.Value{Name: "h"})
 	wide := newMLP(3, 2, 1).model(graph.Dim{Size: -1})
 	wide.Graph.Inputs[0].Shape[1] = graph.Dim{Size: -1, Param: "features"}
+	prob := newMLP(3, 1, 1).model(graph.Dim{Size: -1}, node("Neg", "z", "n"), node("Exp", "n", "e"), node("Neg", "e", "y"))
 	ints := newMLP(3, 2, 1).model(graph.Dim{Size: -1})
 	ints.Graph.Inputs[0].DType = graph.Int64
 	for _, tt := range []struct {
@@ -245,14 +248,15 @@ func TestErrors(t *testing.T) {
 		{"target", two, Options{Target: &three}, "target class 3 does not exist"},
 		{"outputs", second, Options{}, `outputs "z" and "h" come from different values`},
 		{"features", wide, Options{}, `dimension 1 of input "x" is "features"`},
+		{"probability", prob, Options{}, "seems to be a probability"},
 		{"type", ints, Options{}, "holds int64"},
 	} {
 		tt.o.Engine = e
-		if _, err := New(tt.m, tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := New(context.Background(), tt.m, tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want it to say %q", tt.name, err, tt.want)
 		}
 	}
-	c, err := New(two, Options{Engine: e})
+	c, err := New(context.Background(), two, Options{Engine: e})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,9 +275,10 @@ func TestErrors(t *testing.T) {
 // its head, and the gradients agree with central differences of the margin.
 func TestExportedModels(t *testing.T) {
 	e := enginetest.Need(t)
-	files, err := filepath.Glob(filepath.Join(shared(), "models", "*", "*.onnx"))
+	dir := realdata.Dir(t, "models")
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*.onnx"))
 	if err != nil || len(files) == 0 {
-		t.Skip("no shared models: set CFQ_SHARED to the folder that holds models/")
+		t.Fatalf("no models in %s: %v", dir, err)
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file), func(t *testing.T) {
@@ -281,7 +286,7 @@ func TestExportedModels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := New(m, Options{Engine: e})
+			c, err := New(context.Background(), m, Options{Engine: e})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -319,11 +324,4 @@ func TestExportedModels(t *testing.T) {
 			}
 		})
 	}
-}
-
-func shared() string {
-	if dir := os.Getenv("CFQ_SHARED"); dir != "" {
-		return dir
-	}
-	return filepath.Join("..", "..", "shared")
 }

@@ -157,7 +157,7 @@ func (c *Model) build(key string) (*graph.Model, error) {
 		}
 		if b != "" {
 			wrt = strings.Split(b, "\x00")
-			shape := graph.Shape{types[c.head.Logits].Shape[0], {Size: int64(c.Classes())}}
+			shape := graph.Shape{types[c.head.logits].Shape[0], {Size: int64(c.Classes())}}
 			g.Inputs = append(g.Inputs, graph.Value{Name: pickName, DType: graph.Float, Shape: shape})
 			types[pickName] = autodiff.Type{DType: graph.Float, Shape: shape}
 			scalar = c.appendLoss(g, types, pickName)
@@ -234,7 +234,7 @@ func (c *Model) appendLoss(g *graph.Graph, types autodiff.Types, pick string) st
 // columns: a single logit z becomes [0, z].
 func (c *Model) logits2(g *graph.Graph, types autodiff.Types) (*graph.Builder, string) {
 	b := graph.NewBuilder(g, "cfq.")
-	z := c.head.Logits
+	z := c.head.logits
 	t := types[z]
 	if len(t.Shape) == 1 {
 		z = c.add(b, types, graph.Shape{t.Shape[0], {Size: 1}}, "Unsqueeze", []string{z, b.Const(graph.FromInts("axes", []int64{1}, 1))})
@@ -249,7 +249,7 @@ func (c *Model) logits2(g *graph.Graph, types autodiff.Types) (*graph.Builder, s
 // add appends a node and records the type of its output, which has the logits' element type.
 func (c *Model) add(b *graph.Builder, types autodiff.Types, shape graph.Shape, op string, in []string, attrs ...graph.Attr) string {
 	out := b.Op(op, in, attrs...)
-	types[out] = autodiff.Type{DType: c.types[c.head.Logits].DType, Shape: shape}
+	types[out] = autodiff.Type{DType: c.types[c.head.logits].DType, Shape: shape}
 	for _, name := range in {
 		if t := b.G.Init(name); t != nil {
 			types[name] = autodiff.Type{DType: t.DType, Shape: graph.Fixed(t.Dims...)}
@@ -261,7 +261,7 @@ func (c *Model) add(b *graph.Builder, types autodiff.Types, shape graph.Shape, o
 // constant adds a row vector of the logits' element type, shape [1, len(v)].
 func (c *Model) constant(b *graph.Builder, types autodiff.Types, v []float64) string {
 	t := graph.FromDoubles("c", v, 1, int64(len(v)))
-	if c.types[c.head.Logits].DType == graph.Float {
+	if c.types[c.head.logits].DType == graph.Float {
 		f := make([]float32, len(v))
 		for i, x := range v {
 			f[i] = float32(x)

@@ -9,13 +9,13 @@ import (
 	"cfq/graph"
 )
 
-// BatchParam is the symbol of the batch axis in the types that a probe learns.
-const BatchParam = "N"
+// batchParam is the symbol of the batch axis in the types that a probe learns.
+const batchParam = "N"
 
 // probe runs the model with every value exposed and learns each value's element
 // type and shape. Two batch sizes tell which axis is the batch: shapes come from
 // running the model, for every operator there is.
-func (c *Model) probe() error {
+func (c *Model) probe(ctx context.Context) error {
 	m := c.m.Clone()
 	m.Graph.Outputs = nil
 	for _, n := range m.Graph.Nodes {
@@ -39,7 +39,7 @@ func (c *Model) probe() error {
 	var shapes [][]*graph.Tensor
 	for _, rows := range runs {
 		in := c.Feed(make([]float32, rows*c.dim))
-		out, err := s.Run(context.Background(), []*graph.Tensor{in})
+		out, err := s.Run(ctx, []*graph.Tensor{in})
 		if err != nil {
 			return fmt.Errorf("the model does not run on a probe of %d rows: %w", rows, err)
 		}
@@ -57,9 +57,9 @@ func (c *Model) probe() error {
 				switch {
 				case d == other[k]:
 				case d == probeA && other[k] == probeB:
-					shape[k] = graph.Dim{Size: -1, Param: BatchParam}
+					shape[k] = graph.Dim{Size: -1, Param: batchParam}
 				case d%probeA == 0 && other[k] == d/probeA*probeB:
-					shape[k] = graph.Dim{Size: -1, Param: fmt.Sprintf("%s*%d", BatchParam, d/probeA)}
+					shape[k] = graph.Dim{Size: -1, Param: fmt.Sprintf("%s*%d", batchParam, d/probeA)}
 				default:
 					return fmt.Errorf("dimension %d of value %q is %d for %d rows and %d for %d: it does not follow the batch", k, t.Name, d, probeA, other[k], probeB)
 				}

@@ -2,7 +2,6 @@ package classifier
 
 import (
 	"fmt"
-	"slices"
 
 	"cfq/autodiff"
 	"cfq/graph"
@@ -53,9 +52,8 @@ func straightThrough(m *graph.Model) map[string]autodiff.Rule {
 	if len(used) == 0 {
 		return nil
 	}
-	dropUnused(g)
 	m.SetOpset(ownDomain, 1)
-	rules := map[string]autodiff.Rule{}
+	rules := map[string]autodiff.Rule{"Min": strictMin}
 	for _, name := range []string{fakeQuant, fakeClip} {
 		if used[name] {
 			m.Functions = append(m.Functions, quantizer(name, m.Opset("")))
@@ -88,34 +86,50 @@ func quantizer(name string, opset int64) *graph.Function {
 	return f
 }
 
-// throughClip passes the gradient where the quantizer did not saturate: there its
-// output lies within a grid step of its input.
+// throughClip passes the gradient where the quantizer does not saturate: between
+// the numbers that its least and its largest code stand for.
 func throughClip(c *autodiff.Call, i int) string {
 	if i != 0 {
 		return ""
 	}
-	x, y := c.Node.Input(0), c.Node.Outputs[0]
-	off := c.Op("Abs", []string{c.Op("Sub", []string{x, y})})
-	inside := c.Op("LessOrEqual", []string{off, c.Node.Input(1)})
+	x, scale, zero := c.Node.Input(0), c.Node.Input(1), c.Node.Input(2)
+	number := func(code string) string {
+		return c.Op("Cast", []string{code}, graph.IntAttr("to", int64(c.Type(x).DType)))
+	}
+	var lo, hi string
+	switch {
+	case c.Node.Op == fakeClip:
+		lo, hi = number(c.Node.Input(3)), number(c.Node.Input(4))
+	case c.Type(zero).DType == graph.Uint8:
+		lo, hi = c.Scalar(x, 0), c.Scalar(x, 255)
+	case c.Type(zero).DType == graph.Int8:
+		lo, hi = c.Scalar(x, -128), c.Scalar(x, 127)
+	default:
+		return c.Fail("no gradient passes through a quantizer to %s", c.Type(zero).DType)
+	}
+	stands := func(code string) string {
+		return c.Op("Mul", []string{c.Op("Sub", []string{code, number(zero)}), scale})
+	}
+	inside := c.Op("And", []string{
+		c.Op("GreaterOrEqual", []string{x, stands(lo)}),
+		c.Op("LessOrEqual", []string{x, stands(hi)}),
+	})
 	return c.Op("Where", []string{inside, c.Grad(), c.Scalar(x, 0)})
 }
 
-// dropUnused removes nodes whose outputs nothing reads.
-func dropUnused(g *graph.Graph) {
-	read := map[string]bool{}
-	for _, v := range g.Outputs {
-		read[v.Name] = true
-	}
-	for i := len(g.Nodes) - 1; i >= 0; i-- {
-		n := g.Nodes[i]
-		if !slices.ContainsFunc(n.Outputs, func(o string) bool { return read[o] }) {
-			g.Nodes = slices.Delete(g.Nodes, i, i+1)
-			continue
-		}
-		for _, in := range n.Inputs {
-			read[in] = true
+// strictMin gives the gradient of a minimum to the input that is below all others,
+// to none where inputs tie. A wide input column is the sum of segments
+// min(x, hi) - lo; where x stands at the end of one, the next one has the slope, and
+// the usual rule would count it twice.
+func strictMin(c *autodiff.Call, i int) string {
+	x := c.Node.Input(i)
+	g := c.Grad()
+	for k, other := range c.Node.Inputs {
+		if k != i {
+			g = c.Op("Where", []string{c.Op("Less", []string{x, other}), g, c.Scalar(x, 0)})
 		}
 	}
+	return g
 }
 
 // opaque are operators that compute on integers as a whole: a gradient would

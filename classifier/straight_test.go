@@ -53,7 +53,7 @@ func TestStraightThrough(t *testing.T) {
 	}
 	x[0] = 50 // far outside the quantizer's range
 	for _, clip := range []bool{false, true} {
-		q, err := New(quantized(float, 1./24, clip), Options{Engine: e})
+		q, err := New(context.Background(), quantized(float, 1./24, clip), Options{Engine: e})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestStraightThrough(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := New(float, Options{Engine: e})
+		f, err := New(context.Background(), float, Options{Engine: e})
 		if err != nil {
 			t.Fatal(err)
 		}

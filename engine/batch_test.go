@@ -3,7 +3,6 @@ package engine_test
 import (
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,6 +12,8 @@ import (
 	"cfq/engine"
 	"cfq/engine/enginetest"
 	"cfq/graph"
+	"cfq/internal/realdata"
+	"cfq/onnxio"
 )
 
 // scaled is y = x * k with x of shape in and k a whole input of shape [2].
@@ -106,20 +107,20 @@ func TestRunBatchedNoRows(t *testing.T) {
 // A classifier exported from PyTorch gives the same logits in batches of 7 as
 // in one, but for the last bits of the sums.
 func TestRealClassifierInBatches(t *testing.T) {
-	dir := os.Getenv("CFQ_SHARED")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "shared")
-	}
-	onnx, err := os.ReadFile(filepath.Join(dir, "models", "adult", "mlp2-s0.onnx"))
+	onnx, err := os.ReadFile(realdata.Dir(t, "models", "adult", "mlp2-s0.onnx"))
 	if err != nil {
-		t.Skipf("no real models in CFQ_SHARED: %v", err)
+		t.Fatal(err)
+	}
+	m, err := onnxio.Read(onnx, "")
+	if err != nil {
+		t.Fatal(err)
 	}
 	s, err := engine.OpenBytes(onnx, enginetest.Need(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	in := s.Inputs()[0]
+	in := m.Graph.DataInputs()[0]
 	dim := in.Shape[1].Size
 	rng := rand.New(rand.NewPCG(1, 2))
 	x := make([]float32, 50*dim)

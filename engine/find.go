@@ -25,8 +25,10 @@ type Info struct {
 // library that was asked for by name and is not there is an error, never a
 // reason to look further. The library is loaded only when its version cannot be
 // read from the file. The error wraps ErrNotFound when nothing was found.
-func Find(lib string) (Info, error) {
-	info, err := locate(lib)
+func Find(lib string) (Info, error) { return find(lib, systemDirs) }
+
+func find(lib string, dirs func() []string) (Info, error) {
+	info, err := locate(lib, dirs)
 	if err != nil {
 		return Info{}, err
 	}
@@ -39,8 +41,9 @@ func Find(lib string) (Info, error) {
 	return load(lib)
 }
 
-// locate applies the order of Find; Version stays empty.
-func locate(lib string) (Info, error) {
+// locate applies the order of Find, with the system's library path in dirs; Version
+// stays empty.
+func locate(lib string, dirs func() []string) (Info, error) {
 	if lib != "" {
 		return named(lib, "--ort-lib")
 	}
@@ -56,8 +59,8 @@ func locate(lib string) (Info, error) {
 	default:
 		tried = append(tried, fmt.Sprintf("the cache (no %s)", path))
 	}
-	dirs := systemDirs()
-	for _, dir := range dirs {
+	system := dirs()
+	for _, dir := range system {
 		for _, name := range systemNames() {
 			if path := filepath.Join(dir, name); isFile(path) {
 				return Info{Path: path, Source: "system"}, nil
@@ -65,7 +68,7 @@ func locate(lib string) (Info, error) {
 		}
 	}
 	tried = append(tried, fmt.Sprintf("the system's library path (no %s in %s)",
-		strings.Join(systemNames(), " or "), strings.Join(dirs, ", ")))
+		strings.Join(systemNames(), " or "), strings.Join(system, ", ")))
 	return Info{}, fmt.Errorf("%w; looked at %s; run `make ort` or set %s to the library (%s or later)",
 		ErrNotFound, strings.Join(tried, ", "), LibEnv, MinVersion)
 }

@@ -24,8 +24,7 @@ func TestSelfTest(t *testing.T) {
 	}
 }
 
-// ONNX Runtime has the fused kernel at the levels at which it fuses, and the
-// configuration entries reach it.
+// ONNX Runtime has the fused kernel at the levels at which it fuses.
 func TestOptimized(t *testing.T) {
 	o := enginetest.Need(t)
 	onnx, err := onnxio.Marshal(quantizedGemm())
@@ -34,16 +33,14 @@ func TestOptimized(t *testing.T) {
 	}
 	for _, c := range []struct {
 		level   engine.Level
-		config  map[string]string
 		op, not string
 	}{
-		{engine.All, nil, "QGemm", "Gemm"},
-		{engine.Extended, nil, "QGemm", "Gemm"},
-		{engine.Basic, nil, "Gemm", "QGemm"},
-		{engine.Disabled, nil, "Gemm", "QGemm"},
-		{engine.All, map[string]string{"session.disable_quant_qdq": "1"}, "Gemm", "QGemm"},
+		{engine.All, "QGemm", "Gemm"},
+		{engine.Extended, "QGemm", "Gemm"},
+		{engine.Basic, "Gemm", "QGemm"},
+		{engine.Disabled, "Gemm", "QGemm"},
 	} {
-		o.Level, o.Config = c.level, c.config
+		o.Level = c.level
 		m, err := engine.Optimized(onnx, o)
 		if err != nil {
 			t.Errorf("%s: %v", c.level, err)
@@ -57,7 +54,7 @@ func TestOptimized(t *testing.T) {
 			for _, n := range m.Graph.Nodes {
 				ops = append(ops, n.Op)
 			}
-			t.Errorf("%s %v: the graph holds %v", c.level, c.config, ops)
+			t.Errorf("%s: the graph holds %v", c.level, ops)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func load(lib string) (Info, error) {
 		}
 		return have, nil
 	}
-	info, err := locate(lib)
+	info, err := locate(lib, systemDirs)
 	if err != nil {
 		return Info{}, err
 	}

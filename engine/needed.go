@@ -17,10 +17,8 @@ func needed(m *graph.Model) *graph.Model {
 	keep := make([]bool, len(g.Nodes))
 	for i := len(g.Nodes) - 1; i >= 0; i-- {
 		n := g.Nodes[i]
-		for _, a := range n.Attrs {
-			if a.Kind == graph.AttrGraph {
-				return m
-			}
+		if n.HasGraphs() {
+			return m
 		}
 		for _, o := range n.Outputs {
 			keep[i] = keep[i] || want[o]

@@ -46,8 +46,10 @@ func TestNeeded(t *testing.T) {
 	if d := cmp.Diff(all, ops(m)); d != "" {
 		t.Errorf("the model was changed:\n%s", d)
 	}
-	m.Graph.Nodes[4].Attrs = []graph.Attr{{Name: "body", Kind: graph.AttrGraph}}
-	if d := cmp.Diff(all, ops(needed(m))); d != "" {
-		t.Errorf("with control flow:\n%s", d)
+	for _, kind := range []graph.AttrKind{graph.AttrGraph, graph.AttrGraphs} {
+		m.Graph.Nodes[4].Attrs = []graph.Attr{{Name: "body", Kind: kind}}
+		if d := cmp.Diff(all, ops(needed(m))); d != "" {
+			t.Errorf("with subgraphs in an attribute of kind %d:\n%s", kind, d)
+		}
 	}
 }

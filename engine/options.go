@@ -2,8 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	ort "github.com/yalue/onnxruntime_go"
 )
@@ -11,10 +9,9 @@ import (
 // Options says how models are run. The zero value is what production uses:
 // every optimization, one thread.
 type Options struct {
-	Lib     string            // path of the ONNX Runtime library; "" finds it, see Find
-	Threads int               // threads inside one operator; 0 means 1
-	Level   Level             // graph optimizations; the zero value is All
-	Config  map[string]string // session configuration entries, such as "session.disable_quant_qdq": "1"
+	Lib     string // path of the ONNX Runtime library; "" finds it, see Find
+	Threads int    // threads inside one operator; 0 means 1
+	Level   Level  // graph optimizations; the zero value is All
 }
 
 // Level says how far ONNX Runtime rewrites the graph before it runs it.
@@ -41,16 +38,6 @@ func (l Level) String() string {
 		return "disabled"
 	}
 	return fmt.Sprintf("level %d", int(l))
-}
-
-// ParseLevel returns the level called name.
-func ParseLevel(name string) (Level, error) {
-	for l := All; l <= Disabled; l++ {
-		if l.String() == name {
-			return l, nil
-		}
-	}
-	return All, fmt.Errorf("unknown optimization level %q: use all, extended, basic or disabled", name)
 }
 
 func (l Level) native() (ort.GraphOptimizationLevel, error) {
@@ -98,11 +85,6 @@ func (o Options) native() (_ *ort.SessionOptions, err error) {
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("setting session options: %w", err)
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(o.Config)) {
-		if err := so.AddSessionConfigEntry(key, o.Config[key]); err != nil {
-			return nil, fmt.Errorf("session configuration %q = %q: %w", key, o.Config[key], err)
 		}
 	}
 	return so, nil

@@ -23,8 +23,8 @@ type Release struct {
 	SHA256   string // of the library itself, hexadecimal
 }
 
-// Releases lists the platforms that Package carries a library for.
-func Releases() []Release {
+// releases lists the platforms that Package carries a library for.
+func releases() []Release {
 	const bin = "package/bin/napi-v6/"
 	return []Release{
 		{
@@ -55,7 +55,7 @@ func Releases() []Release {
 func Pinned() (Release, error) { return pinnedFor(runtime.GOOS + "/" + runtime.GOARCH) }
 
 func pinnedFor(platform string) (Release, error) {
-	for _, r := range Releases() {
+	for _, r := range releases() {
 		if r.Platform == platform {
 			return r, nil
 		}

@@ -6,7 +6,7 @@ import (
 )
 
 func TestPinnedFor(t *testing.T) {
-	for _, r := range Releases() {
+	for _, r := range releases() {
 		got, err := pinnedFor(r.Platform)
 		if err != nil || got != r {
 			t.Errorf("%s: %+v, %v", r.Platform, got, err)

@@ -90,13 +90,6 @@ func open(onnx []byte, m *graph.Model, o Options) (*Session, error) {
 	return s, nil
 }
 
-// Inputs returns what Run must be given, as the model declares it.
-func (s *Session) Inputs() []graph.Value { return slices.Clone(s.inputs) }
-
-// Outputs returns what Run computes, as the model declares it: shapes that the
-// file leaves open are open here.
-func (s *Session) Outputs() []graph.Value { return slices.Clone(s.outputs) }
-
 // Close frees the model. It waits for runs that are under way; later ones fail
 // with ErrClosed. Closing twice is fine.
 func (s *Session) Close() error {
@@ -209,25 +202,9 @@ func fits(t *graph.Tensor, v graph.Value, anyRows bool) error {
 		ok = v.Shape[i].Size < 0 || v.Shape[i].Size == t.Dims[i] || (i == 0 && anyRows)
 	}
 	if !ok {
-		return fmt.Errorf("input %q has shape %s, not %v", v.Name, shapeString(v.Shape), t.Dims)
+		return fmt.Errorf("input %q has shape %s, not %s", v.Name, v.Shape, graph.Fixed(t.Dims...))
 	}
 	return nil
-}
-
-// shapeString writes a shape as "[N 104]", open sizes without a name as "?".
-func shapeString(s graph.Shape) string {
-	parts := make([]string, len(s))
-	for i, d := range s {
-		switch {
-		case d.Size >= 0:
-			parts[i] = fmt.Sprint(d.Size)
-		case d.Param != "":
-			parts[i] = d.Param
-		default:
-			parts[i] = "?"
-		}
-	}
-	return "[" + strings.Join(parts, " ") + "]"
 }
 
 func names(values []graph.Value) []string {

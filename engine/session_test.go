@@ -82,9 +82,6 @@ func TestRunNamesInputsAndOutputs(t *testing.T) {
 			t.Errorf("outputs %q (-want +got):\n%s", c.ask, d)
 		}
 	}
-	if d := cmp.Diff([]graph.Value{value("a", graph.Float, rows(2)), value("b", graph.Float, rows(2))}, s.Inputs()); d != "" {
-		t.Error(d)
-	}
 }
 
 func TestRunRefusesWrongInputs(t *testing.T) {
@@ -99,8 +96,8 @@ func TestRunRefusesWrongInputs(t *testing.T) {
 		{"missing", []*graph.Tensor{good("a")}, "", []string{`inputs are "a", "b"`, `missing: "b"`}},
 		{"unknown", []*graph.Tensor{good("a"), good("c")}, "", []string{`missing: "b"`, `not among them: "c"`}},
 		{"twice", []*graph.Tensor{good("a"), good("b"), good("a")}, "", []string{`"a" is given twice`}},
-		{"columns", []*graph.Tensor{good("a"), graph.FromFloats("b", make([]float32, 3), 1, 3)}, "", []string{`input "b" has shape [N 2], not [1 3]`}},
-		{"rank", []*graph.Tensor{good("a"), graph.FromFloats("b", make([]float32, 2), 2)}, "", []string{`input "b" has shape [N 2], not [2]`}},
+		{"columns", []*graph.Tensor{good("a"), graph.FromFloats("b", make([]float32, 3), 1, 3)}, "", []string{`input "b" has shape [N,2], not [1,3]`}},
+		{"rank", []*graph.Tensor{good("a"), graph.FromFloats("b", make([]float32, 2), 2)}, "", []string{`input "b" has shape [N,2], not [2]`}},
 		{"type", []*graph.Tensor{good("a"), graph.FromDoubles("b", make([]float64, 2), 1, 2)}, "", []string{`input "b" has type float, not double`}},
 		{"contents", []*graph.Tensor{good("a"), {Name: "b", DType: graph.Float, Dims: []int64{1, 2}, Raw: make([]byte, 7)}}, "", []string{`input "b"`, "7 bytes"}},
 		{"output", []*graph.Tensor{good("a"), good("b")}, "product", []string{`no output "product"`, `"sum", "difference"`}},

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"cfq/task"
 )
 
 func TestIdenticalModels(t *testing.T) {
@@ -40,7 +42,7 @@ func TestConstantShift(t *testing.T) {
 	r := compare(t, original, lenient, people, Options{})
 	strict := compare(t, lenient, original, people, Options{}) // the same pair the other way round
 
-	var refused, both, gained int
+	var refused, both, gained, free int
 	m, _ := original.Margins(t.Context(), people.X)
 	var crg, crgBoth []float64
 	for _, m := range m {
@@ -52,9 +54,14 @@ func TestConstantShift(t *testing.T) {
 		quant := full - 0.2
 		if m > -0.2 {
 			gained++
-			quant = 0
 		} else {
 			both++
+		}
+		// Whom g approves by less than 0.1 must still reach it.
+		if m >= -0.1 {
+			free++
+			quant = 0
+		} else {
 			crgBoth = append(crgBoth, -0.2/full)
 		}
 		crg = append(crg, (quant-full)/full)
@@ -66,11 +73,11 @@ func TestConstantShift(t *testing.T) {
 	if d := r.Decisions; d.Gained.Num != gained || d.Gained.Den != refused || d.Lost.Num != 0 || d.Disagreement.Num != gained {
 		t.Errorf("%+v, want %d gained", d, gained)
 	}
-	if a.CRG.Free != gained || a.CRG.N != refused || a.CRGBoth.N != both {
+	if free == gained || a.CRG.Free != free || a.CRG.N != refused || a.CRGBoth.N != refused-free {
 		t.Errorf("%+v, %+v", a.CRG, a.CRGBoth)
 	}
 	near(t, "CRG", float64(a.CRG.Mean), sum(crg)/float64(refused), 2e-3)
-	near(t, "CRG both", float64(a.CRGBoth.Mean), sum(crgBoth)/float64(both), 2e-3)
+	near(t, "CRG both", float64(a.CRGBoth.Mean), sum(crgBoth)/float64(len(crgBoth)), 2e-3)
 	near(t, "mean error", float64(a.MarginError.Mean), 0.2, 1e-5)
 	near(t, "rms error", float64(a.MarginError.RMS), 0.2, 1e-5)
 	near(t, "tau01", float64(r.Tau01.Value), 0, 0)
@@ -82,6 +89,33 @@ func TestConstantShift(t *testing.T) {
 		t.Errorf("the other way round: VD %+v, RVD %+v, CRG %+v", s.VD, s.RVD, s.CRG)
 	}
 	near(t, "tau01, other way", float64(strict.Tau01.Value), 0.2, 1e-4)
+}
+
+// By hand: at t = 0.25, f asks four people for 0.5, 0.375, 0.25 and 1.25 units of a, and g, whose margin is 0.25 larger, for 0.25 less each. It
+// approves the second and the third, of whom only the third has margin 0.25; at t = 0 both cost nothing.
+func TestApprovedByLessThanTheMargin(t *testing.T) {
+	f := analytic{w: []float64{1, 0.5, 0.25}, gain: 1}
+	g := f
+	g.b = 0.25
+	people := &task.People{Dim: 3, N: 4, Total: 4, X: []float32{-0.25, 0, 0, -0.125, 0, 0, 0, 0, 0, -1, 0, 0}}
+	r := compare(t, f, g, people, Options{Margins: []float64{0, 0.25}})
+	for i, want := range []struct {
+		free, both, reverse int
+		sums, mean          float64
+	}{
+		// c_f = 0.25, 0.125, 0, 1 and c_g = 0, 0, 0, 0.75. The first person has margin 0 under g, a refusal.
+		{2, 2, 2, -0.625 / 1.375, math.NaN()},
+		{1, 3, 2, -1. / 2.375, (-0.25/0.5 - 0.25/0.375 - 1 - 0.25/1.25) / 4},
+	} {
+		a := r.Margins[i]
+		if a.CRG.N != 4 || a.CRG.Free != want.free || a.CRGBoth.N != want.both || a.DirSim.N != want.both || a.RVD.Den != want.reverse || a.RFRR.Den != want.reverse {
+			t.Errorf("margin %v: %+v, %+v, %+v, %+v", a.Margin, a.CRG, a.CRGBoth, a.DirSim, a.RVD)
+		}
+		near(t, "CRG sums", float64(a.CRG.RatioOfSums), want.sums, 1e-3)
+		if !math.IsNaN(want.mean) { // at t = 0 one cost is nearly none
+			near(t, "CRG", float64(a.CRG.Mean), want.mean, 1e-3)
+		}
+	}
 }
 
 // Halved margins: nobody is decided differently, no promise breaks, but people must go further.
@@ -120,13 +154,14 @@ func TestRotated(t *testing.T) {
 	r := compare(t, original, turned, people, Options{Margins: []float64{0.25}})
 	mf, _ := original.Margins(t.Context(), people.X)
 	mg, _ := turned.Margins(t.Context(), people.X)
-	var broken, rbroken, promises, rpromises int
+	var broken, rbroken, promises, rpromises, both int
 	for i := range mf {
 		if mf[i] > 0 {
 			continue
 		}
 		promises++
 		broken += count(float64(mg[i])+0.5*(0.25-float64(mf[i])) <= 0)
+		both += count(mg[i] < 0.25)
 		if mg[i] <= 0 {
 			rpromises++
 			rbroken += count(float64(mf[i])+0.5*(0.25-float64(mg[i])) <= 0)
@@ -134,7 +169,7 @@ func TestRotated(t *testing.T) {
 	}
 	a := r.Margins[0]
 	got := []int{a.VD.Num, a.VD.Den, a.RVD.Num, a.RVD.Den, a.DirSim.N}
-	if want := []int{broken, promises, rbroken, rpromises, rpromises}; !slices.Equal(got, want) {
+	if want := []int{broken, promises, rbroken, rpromises, both}; !slices.Equal(got, want) {
 		t.Errorf("broken, promises, mirrored, both: %v, want %v", got, want)
 	}
 	near(t, "DirSim", float64(a.DirSim.Value), 0, 1e-6)

@@ -19,7 +19,7 @@ type side struct {
 	own, other recourse.Model
 	set        *recourse.ActionSet
 	x          []float32 // the people evaluated
-	approved   []bool    // whom own approves as they are: they get no promise, at no cost
+	start      []Float   // own's margins as they are: who reaches the required one gets no promise, at no cost
 	dim        int
 	o          Options
 	short      int   // promises whose point does not reach the margin they were made for
@@ -34,10 +34,10 @@ func evaluate(ctx context.Context, f, g recourse.Model, set *recourse.ActionSet,
 		return nil, nil
 	}
 	x := people.Subset(rows).X
-	full := &side{name: "the original", own: f, other: g, set: set, x: x, dim: f.Dim(), o: o, approved: make([]bool, len(rows))}
-	quant := &side{name: "the quantized model", own: g, other: f, set: set, x: x, dim: f.Dim(), o: o, approved: make([]bool, len(rows))}
-	for k, row := range rows {
-		quant.approved[k] = approves(records[row].Quant)
+	full := &side{name: "the original", own: f, other: g, set: set, x: x, dim: f.Dim(), o: o}
+	quant := &side{name: "the quantized model", own: g, other: f, set: set, x: x, dim: f.Dim(), o: o}
+	for _, row := range rows {
+		full.start, quant.start = append(full.start, records[row].Full), append(quant.start, records[row].Quant)
 	}
 	first, err := full.first(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *side) next(ctx context.Context, t float64, below answers) (answers, err
 	out := answers{promises: make([]Promise, n), deltas: make([][]float32, n)}
 	var todo []int
 	for k := range n {
-		if s.approved[k] {
+		if approves(s.start[k]) && float32(s.start[k]) >= float32(t) { // the solver's rule
 			out.promises[k] = Promise{Status: recourse.AlreadyFavourable, Own: undefined(), Other: undefined()}
 			continue
 		}

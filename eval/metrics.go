@@ -81,8 +81,8 @@ func actionMetrics() []Metric {
 	return []Metric{
 		{
 			"margins[].crg.mean", "change of the cost of recourse, mean of ratios", "CRG", "ratio", Zero,
-			"Mean of (c_g - c_f)/(c_f + eps) over common people: evaluated people with a recourse under f for whom g has a recourse too, or whom g approves as they are; " +
-				"the latter are counted with cost c_g = 0 and listed as crg.free. eps = 1e-9. Signed: negative means cheaper under g. A few people with tiny costs can dominate it.",
+			"Mean of (c_g - c_f)/(c_f + eps) over common people: evaluated people with a recourse under f for whom g has a recourse too, or who have margin t under g as they are (m_g > 0 and m_g >= t); " +
+				"the latter are counted with cost c_g = 0 and listed as crg.free. Both costs are those of reaching margin t, also for people g approves by less than t. eps = 1e-9. Signed: negative means cheaper under g. A few people with tiny costs can dominate it.",
 			"Metrics, CRG",
 		},
 		{

@@ -27,7 +27,7 @@ type Step struct {
 // Promise is a recourse that one model gives to one person. Cost is in the
 // task's cost units and both margins are logit margins at the recourse point
 // x+delta; they are undefined unless Status is recourse.Found, except that a
-// person who is favourable already has cost 0.
+// person who has the required margin already has cost 0.
 type Promise struct {
 	Status recourse.Status `json:"status"`
 	Cost   Float           `json:"cost"`

@@ -85,7 +85,7 @@ type Gap struct {
 	RatioOfSums Float `json:"ratio_of_sums"` // (sum cost_g - sum cost_f) / sum cost_f
 	Median      Float `json:"median"`        // median of the same ratios
 	N           int   `json:"n"`             // common people
-	Free        int   `json:"free"`          // of them, those with cost 0 under g because g approves them as they are
+	Free        int   `json:"free"`          // of them, those with cost 0 under g because g gives them the required margin as they are
 }
 
 // MarginError is the distribution of e = margin_g - margin_f over f's recourse points, in logits.

@@ -38,7 +38,7 @@ func warnings(r *Result) []string {
 		warn("only %d people are evaluated: the rates are little more than anecdotes (see the intervals)", p.Evaluated)
 	}
 	if free := p.Evaluated - p.BothRefuse; float64(free) > muchFree*float64(p.Evaluated) {
-		warn("the quantized model approves %d of the %d evaluated people as they are: CRG counts them at cost 0 (crg_both leaves them out)", free, p.Evaluated)
+		warn("the quantized model approves %d of the %d evaluated people as they are: CRG counts those of them who have the required margin at cost 0 (crg_both leaves these out)", free, p.Evaluated)
 	}
 	for i := range r.Margins {
 		ws = append(ws, marginWarnings(&r.Margins[i], p.Evaluated)...)

@@ -60,68 +60,6 @@ type Value struct {
 	Extra []byte
 }
 
-// Shape is a list of dimensions. A nil Shape has unknown rank, an empty one is a scalar.
-type Shape []Dim
-
-// Dim is a size: Size >= 0, or -1 with the symbol in Param ("" if it has none).
-type Dim struct {
-	Size  int64
-	Param string
-}
-
-// Fixed makes a shape of known sizes.
-func Fixed(sizes ...int64) Shape {
-	s := make(Shape, len(sizes))
-	for i, n := range sizes {
-		s[i].Size = n
-	}
-	return s
-}
-
-// Node applies an operator. An empty input or output name is an absent optional.
-type Node struct {
-	Name    string
-	Op      string
-	Domain  string
-	Inputs  []string
-	Outputs []string
-	Attrs   []Attr
-	Doc     string
-	Extra   []byte
-}
-
-// AttrKind is AttributeProto.AttributeType; values are the standard's.
-type AttrKind int32
-
-// The attribute kinds that this package interprets. Any other kind (graphs,
-// sparse tensors, types) is carried unread in Attr.Extra.
-const (
-	AttrFloat   AttrKind = 1
-	AttrInt     AttrKind = 2
-	AttrString  AttrKind = 3
-	AttrTensor  AttrKind = 4
-	AttrGraph   AttrKind = 5
-	AttrFloats  AttrKind = 6
-	AttrInts    AttrKind = 7
-	AttrStrings AttrKind = 8
-)
-
-// Attr is a node attribute; Kind says which of the value fields holds it.
-type Attr struct {
-	Name    string
-	Kind    AttrKind
-	F       float32
-	I       int64
-	S       []byte
-	T       *Tensor
-	Floats  []float32
-	Ints    []int64
-	Strings [][]byte
-	Ref     string // ref_attr_name: inside a function, the attribute it stands for
-	Doc     string
-	Extra   []byte
-}
-
 // Function is a model-local function.
 type Function struct {
 	Name    string
@@ -235,6 +173,16 @@ func (g *Graph) Init(name string) *Tensor {
 	return nil
 }
 
+// InitMap returns the initializers by name: Init for many look-ups. The map does
+// not follow later changes of g.
+func (g *Graph) InitMap() map[string]*Tensor {
+	m := make(map[string]*Tensor, len(g.Inits))
+	for _, t := range slices.Backward(g.Inits) {
+		m[t.Name] = t
+	}
+	return m
+}
+
 // DataInputs returns the inputs that a caller must feed: those that are not
 // merely defaults of initializers, which files up to IR version 3 list as
 // inputs too.
@@ -250,46 +198,4 @@ func (g *Graph) DataInputs() []Value {
 		}
 	}
 	return out
-}
-
-// Attr returns the attribute called name, or nil.
-func (n *Node) Attr(name string) *Attr {
-	for i := range n.Attrs {
-		if n.Attrs[i].Name == name {
-			return &n.Attrs[i]
-		}
-	}
-	return nil
-}
-
-// Int returns the integer attribute called name, or def.
-func (n *Node) Int(name string, def int64) int64 {
-	if a := n.Attr(name); a != nil {
-		return a.I
-	}
-	return def
-}
-
-// Float returns the float attribute called name, or def.
-func (n *Node) Float(name string, def float32) float32 {
-	if a := n.Attr(name); a != nil {
-		return a.F
-	}
-	return def
-}
-
-// Ints returns the integer-list attribute called name, or nil.
-func (n *Node) Ints(name string) []int64 {
-	if a := n.Attr(name); a != nil {
-		return a.Ints
-	}
-	return nil
-}
-
-// Input returns the i-th input, or "" when it is absent.
-func (n *Node) Input(i int) string {
-	if i < len(n.Inputs) {
-		return n.Inputs[i]
-	}
-	return ""
 }

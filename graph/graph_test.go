@@ -63,18 +63,13 @@ func TestClone(t *testing.T) {
 	}
 }
 
-func TestNodeAccessors(t *testing.T) {
-	n := &graph.Node{Inputs: []string{"a", ""}, Attrs: []graph.Attr{
-		graph.IntAttr("i", 7), graph.FloatAttr("f", .5), graph.IntsAttr("is", 1, 2), graph.StringAttr("s", "text"),
-		graph.TensorAttr("t", graph.FromInts("", []int64{4})),
-	}}
-	if n.Int("i", 0) != 7 || n.Int("none", 3) != 3 || n.Float("f", 0) != .5 || n.Float("none", 2) != 2 || len(n.Ints("is")) != 2 || n.Ints("none") != nil {
-		t.Error("attribute values")
+func TestInitMap(t *testing.T) {
+	g := mlp()
+	if m := g.InitMap(); len(m) != 2 || m["w"] != g.Inits[0] || m["b"] != g.Inits[1] {
+		t.Errorf("initializers %v", m)
 	}
-	if string(n.Attr("s").S) != "text" || n.Attr("t").T.Len() != 1 || n.Attr("none") != nil {
-		t.Error("attributes")
-	}
-	if n.Input(0) != "a" || n.Input(1) != "" || n.Input(2) != "" {
-		t.Error("inputs")
+	g.Inits = append(g.Inits, graph.FromFloats("w", nil, 0)) // not a correct graph
+	if g.InitMap()["w"] != g.Init("w") {
+		t.Error("InitMap and Init find different tensors of one name")
 	}
 }

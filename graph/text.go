@@ -78,6 +78,8 @@ func (a *Attr) text() string {
 		return list(a.Strings, func(v []byte) string { return strconv.Quote(string(v)) })
 	case a.Kind == AttrGraph:
 		return "graph"
+	case a.Kind == AttrGraphs:
+		return "graphs"
 	}
 	return fmt.Sprintf("kind%d", a.Kind)
 }
@@ -100,18 +102,7 @@ func (v *Value) typeText() string {
 	if v.DType == Undefined {
 		return "?"
 	}
-	if v.Shape == nil {
-		return v.DType.String() + "*"
-	}
-	return v.DType.String() + list(v.Shape, func(d Dim) string {
-		switch {
-		case d.Size >= 0:
-			return strconv.FormatInt(d.Size, 10)
-		case d.Param != "":
-			return plain(d.Param)
-		}
-		return "?"
-	})
+	return v.DType.String() + v.Shape.String()
 }
 
 func float(v float64, bits int) string { return strconv.FormatFloat(v, 'g', -1, bits) }

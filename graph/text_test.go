@@ -18,6 +18,7 @@ func TestText(t *testing.T) {
 		{Name: "fs", Kind: graph.AttrFloats, Floats: []float32{.5, 1e30}},
 		{Name: "ss", Kind: graph.AttrStrings, Strings: [][]byte{[]byte("p")}},
 		{Name: "body", Kind: graph.AttrGraph},
+		{Name: "bodies", Kind: graph.AttrGraphs},
 		{Name: "r", Kind: graph.AttrInt, Ref: "outer"},
 		{Name: "tp", Kind: 13},
 	}})
@@ -35,7 +36,7 @@ init codes int4[2]
 init bad float[-1]
 node h = Gemm(x, w, b) {transB=1} "fc"
 node y = Clip(h, _, _)
-node _, é = com.example::Act("a b", "_") {alpha=0.1, axes=[0,1], mode="linear", value=int64[] = [3], fs=[0.5,1e+30], ss=["p"], body=graph, r=@outer, tp=kind13} "odd \"name\""
+node _, é = com.example::Act("a b", "_") {alpha=0.1, axes=[0,1], mode="linear", value=int64[] = [3], fs=[0.5,1e+30], ss=["p"], body=graph, bodies=graphs, r=@outer, tp=kind13} "odd \"name\""
 output y float*
 `
 	if diff := cmp.Diff(want, g.Text()); diff != "" {

@@ -24,7 +24,7 @@ func (u *upgrader) infer() {
 		}
 	}
 	for _, n := range *u.nodes {
-		if len(n.Outputs) > 0 && isStandard(n) {
+		if len(n.Outputs) > 0 && n.Standard() {
 			u.learn(n.Outputs[0], u.result(n))
 		}
 	}
@@ -61,7 +61,7 @@ func (u *upgrader) result(n *graph.Node) known {
 	first := u.typeOf(n.Input(0))
 	switch n.Op {
 	case "Constant":
-		if t := u.constantOf(n.Outputs[0]); t != nil {
+		if t := n.Constant(); t != nil {
 			return known{t.DType, len(t.Dims)}
 		}
 	case "Cast":
@@ -119,10 +119,7 @@ func (u *upgrader) anyType(n *graph.Node) graph.DType {
 // constantOf returns the constant behind value, or nil.
 func (u *upgrader) constantOf(value string) *graph.Tensor {
 	if p := u.producer[value]; p != nil {
-		if a := p.Attr("value"); p.Op == "Constant" && isStandard(p) && a != nil {
-			return a.T
-		}
-		return nil
+		return p.Constant()
 	}
 	if u.graph == nil {
 		return nil

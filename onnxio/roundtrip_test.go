@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"cfq/graph"
+	"cfq/internal/realdata"
 	"cfq/onnxio"
 )
 
@@ -219,14 +220,11 @@ func genTensor(t *rapid.T) *graph.Tensor {
 // shared lists the real models, which are not part of the project.
 func shared(t *testing.T) []string {
 	t.Helper()
-	dir := os.Getenv("CFQ_SHARED")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "shared")
-	}
-	paths, err := filepath.Glob(filepath.Join(dir, "models", "*", "*.onnx"))
+	dir := realdata.Dir(t, "models")
+	paths, err := filepath.Glob(filepath.Join(dir, "*", "*.onnx"))
 	must(t, err)
 	if len(paths) == 0 {
-		t.Skip("no real models in", dir, "(CFQ_SHARED)")
+		t.Fatalf("no models in %s", dir)
 	}
 	return paths
 }

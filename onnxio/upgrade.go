@@ -145,10 +145,8 @@ type upgrader struct {
 
 // standard reports whether any node is of the standard domain.
 func (u *upgrader) standard() bool {
-	return slices.ContainsFunc(*u.nodes, isStandard)
+	return slices.ContainsFunc(*u.nodes, (*graph.Node).Standard)
 }
-
-func isStandard(n *graph.Node) bool { return n.Domain == "" || n.Domain == "ai.onnx" }
 
 // run takes the nodes from one version to the next until they are at to.
 func (u *upgrader) run(from, to int64) []error {
@@ -185,26 +183,21 @@ func (u *upgrader) run(from, to int64) []error {
 }
 
 func (u *upgrader) usable(n *graph.Node) error {
-	if !isStandard(n) {
+	if !n.Standard() {
 		return nil
 	}
 	if _, ok := u.rules[n.Op]; !ok {
 		return errors.New("is of an operator that cannot be upgraded")
 	}
-	for _, a := range n.Attrs {
-		if a.Kind == graph.AttrGraph || a.Kind == attrGraphs {
-			return fmt.Errorf("has a subgraph (attribute %q), which cannot be upgraded", a.Name)
-		}
+	if n.HasGraphs() {
+		return errors.New("has a subgraph, which cannot be upgraded")
 	}
 	return nil
 }
 
-// attrGraphs is AttributeProto.GRAPHS.
-const attrGraphs graph.AttrKind = 10
-
 // node applies what changed at version to n.
 func (u *upgrader) node(n *graph.Node, version int64) error {
-	if !isStandard(n) {
+	if !n.Standard() {
 		return nil
 	}
 	for _, c := range u.rules[n.Op] {

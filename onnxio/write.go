@@ -2,10 +2,7 @@ package onnxio
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 
-	"github.com/google/renameio/v2"
 	"google.golang.org/protobuf/proto"
 
 	"cfq/graph"
@@ -26,29 +23,4 @@ func Marshal(m *graph.Model) ([]byte, error) {
 		return nil, fmt.Errorf("encode model: %w", err)
 	}
 	return b, nil
-}
-
-// WriteFile writes m to path with mode 0644. The file is there completely or,
-// after an error, is what it was before: the bytes are written to a temporary
-// file in the same folder, synced and renamed.
-func WriteFile(path string, m *graph.Model) error {
-	data, err := Marshal(m)
-	if err != nil {
-		return fmt.Errorf("write model: %s: %w", path, err)
-	}
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("write model: %s is there already and is not a regular file", path)
-	}
-	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o644))
-	if err != nil {
-		return fmt.Errorf("write model: %w", err)
-	}
-	defer f.Cleanup() // does nothing after the rename
-	if _, err := f.Write(data); err != nil {
-		return fmt.Errorf("write model: %s: %w", path, err)
-	}
-	if err := f.CloseAtomicallyReplace(); err != nil {
-		return fmt.Errorf("write model: %s: %w", path, err)
-	}
-	return nil
 }

@@ -27,10 +27,8 @@ func Canonical(m *graph.Model) (*graph.Model, error) {
 	}
 	var errs []error
 	for _, n := range m.Graph.Nodes {
-		for _, a := range n.Attrs {
-			if a.Kind == graph.AttrGraph || a.Kind == attrGraphs {
-				errs = append(errs, fmt.Errorf("%s holds a subgraph", n.Label()))
-			}
+		if n.HasGraphs() {
+			errs = append(errs, fmt.Errorf("%s holds a subgraph", n.Label()))
 		}
 	}
 	if len(errs) > 0 {
@@ -50,8 +48,6 @@ func Canonical(m *graph.Model) (*graph.Model, error) {
 	return c, nil
 }
 
-const attrGraphs graph.AttrKind = 10 // AttributeProto.GRAPHS
-
 // rewriter holds the graph under change and what is known of it.
 type rewriter struct {
 	g         *graph.Graph
@@ -67,10 +63,7 @@ type rewriter struct {
 
 // index recomputes the tables after the graph has changed.
 func (r *rewriter) index() {
-	r.inits = map[string]*graph.Tensor{}
-	for _, t := range r.g.Inits {
-		r.inits[t.Name] = t
-	}
+	r.inits = r.g.InitMap()
 	r.inputs = map[string]graph.Value{}
 	for _, v := range r.g.DataInputs() {
 		r.inputs[v.Name] = v
@@ -130,13 +123,13 @@ func (r *rewriter) constants() {
 		switch {
 		case len(n.Outputs) != 1 || r.outputs[n.Outputs[0]]:
 			continue
-		case isOp(n, "Constant"):
-			t = constantValue(n)
-		case isOp(n, "Transpose"):
+		case n.Is("Constant"):
+			t = n.Constant()
+		case n.Is("Transpose"):
 			if t = transposed(r.constant(n.Input(0)), n.Ints("perm")); t != nil {
 				r.retired[n.Input(0)] = true
 			}
-		case isOp(n, "Identity") && r.constant(n.Input(0)) != nil:
+		case n.Is("Identity") && r.constant(n.Input(0)) != nil:
 			c := *r.constant(n.Input(0))
 			t = &c
 			r.retired[n.Input(0)] = true
@@ -150,29 +143,6 @@ func (r *rewriter) constants() {
 		r.remove(n)
 	}
 	r.index()
-}
-
-// constantValue returns the tensor that a Constant node makes, nil for kinds
-// (sparse tensors, strings) that no dense layer has.
-func constantValue(n *graph.Node) *graph.Tensor {
-	for _, a := range n.Attrs {
-		switch {
-		case a.Ref != "":
-			return nil
-		case a.Name == "value" && a.T != nil:
-			t := *a.T
-			return &t
-		case a.Name == "value_float":
-			return graph.FromFloats("", []float32{a.F})
-		case a.Name == "value_floats":
-			return graph.FromFloats("", a.Floats, int64(len(a.Floats)))
-		case a.Name == "value_int":
-			return graph.FromInts("", []int64{a.I})
-		case a.Name == "value_ints":
-			return graph.FromInts("", a.Ints, int64(len(a.Ints)))
-		}
-	}
-	return nil
 }
 
 // transposed returns the transpose of a 2-d float constant, nil when t is none.
@@ -206,7 +176,7 @@ func (r *rewriter) clean() {
 	taken := map[string]bool{}
 	weights := map[string]bool{}
 	for _, n := range r.g.Nodes {
-		if isOp(n, "Gemm") {
+		if n.Is("Gemm") {
 			if n.Name == "" || taken[n.Name] {
 				n.Name = r.names.Name("Gemm")
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"cfq/engine"
 	"cfq/engine/enginetest"
 	"cfq/graph"
+	"cfq/internal/realdata"
 	"cfq/onnxio"
 	"cfq/quant"
 )
@@ -278,13 +278,10 @@ func TestCanonicalRefuses(t *testing.T) {
 // TestCanonicalRealModels does the same with the real classifiers.
 func TestCanonicalRealModels(t *testing.T) {
 	eng := enginetest.Need(t)
-	root := os.Getenv("CFQ_SHARED")
-	if root == "" {
-		root = filepath.Join("..", "..", "shared")
-	}
-	files, _ := filepath.Glob(filepath.Join(root, "models", "*", "*-s0.onnx"))
-	if len(files) == 0 {
-		t.Skip("the real models are not here; set CFQ_SHARED")
+	dir := realdata.Dir(t, "models")
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*-s0.onnx"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no models in %s: %v", dir, err)
 	}
 	want := map[string]int{"logreg": 1, "mlp2": 3, "mlp2bn": 3, "mlp2sigmoid": 3, "mlp4": 5}
 	for _, path := range files {

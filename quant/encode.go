@@ -75,27 +75,6 @@ func (e *Encoded) Scale(o int) float32 {
 	return e.Scales[o]
 }
 
-// Weights returns the dequantized weights, Out x In.
-func (e *Encoded) Weights() []float32 {
-	w := make([]float32, len(e.Codes))
-	for i, q := range e.Codes {
-		w[i] = Dequantize(q, e.Scale(i/e.In))
-	}
-	return w
-}
-
-// Biases returns the dequantized bias, length Out.
-func (e *Encoded) Biases() []float32 {
-	if e.Bias == nil {
-		return e.FloatB
-	}
-	b := make([]float32, e.Out)
-	for o := range b {
-		b[o] = float32(e.Bias[o]) * (e.InScale * e.Scale(o))
-	}
-	return b
-}
-
 func (e *Encoded) quantizeBias() error {
 	if int64(e.In)*255*int64(-e.Format.QMin) >= biasLimit {
 		return fmt.Errorf("%d inputs overflow 32-bit sums", e.In)

@@ -30,17 +30,24 @@ func Formats() []Format {
 	}
 }
 
-// FormatOf returns the format of weights of the given width. Reduced narrows 8
-// bits to -ReducedMax..ReducedMax and changes nothing for other widths.
-func FormatOf(bits int, reduced bool) (Format, error) {
-	for _, f := range Formats() {
-		if f.Bits != bits {
-			continue
-		}
-		if reduced && f.QMax > ReducedMax {
+// FormatsFor returns Formats, with 8 bits narrowed to -ReducedMax..ReducedMax when
+// reduced is set.
+func FormatsFor(reduced bool) []Format {
+	formats := Formats()
+	for i := range formats {
+		if f := &formats[i]; reduced && f.QMax > ReducedMax {
 			f.QMin, f.QMax = -ReducedMax, ReducedMax
 		}
-		return f, nil
+	}
+	return formats
+}
+
+// FormatOf returns the format of weights of the given width out of FormatsFor.
+func FormatOf(bits int, reduced bool) (Format, error) {
+	for _, f := range FormatsFor(reduced) {
+		if f.Bits == bits {
+			return f, nil
+		}
 	}
 	return Format{}, fmt.Errorf("%d-bit weights are not supported: the widths are 2, 3, 4 and 8", bits)
 }
@@ -62,18 +69,4 @@ func quantize(x, scale float32, zero, lo, hi int) int {
 	}
 	q += float64(zero)
 	return int(math.Min(math.Max(q, float64(lo)), float64(hi)))
-}
-
-// FitScale returns the smallest scale at which every value of w lies within the
-// format's range: max-abs calibration. It is 1 when w is all zero.
-func (f Format) FitScale(w []float32) float32 {
-	var lo, hi float64
-	for _, x := range w {
-		lo, hi = math.Min(lo, float64(x)), math.Max(hi, float64(x))
-	}
-	s := float32(math.Max(lo/float64(f.QMin), hi/float64(f.QMax)))
-	if !(s > math.SmallestNonzeroFloat32*(1<<23)) {
-		return 1
-	}
-	return s
 }

@@ -2,11 +2,11 @@ package quant_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
-	"cfq/graph"
 	"cfq/quant"
 )
 
@@ -18,6 +18,15 @@ func TestFormats(t *testing.T) {
 	}
 	if f, err := quant.FormatOf(8, true); err != nil || f.QMin != -64 || f.QMax != 64 {
 		t.Errorf("reduced 8 bits: %+v, %v", f, err)
+	}
+	for i, f := range quant.FormatsFor(true) {
+		same := quant.Formats()[i]
+		if got, err := quant.FormatOf(f.Bits, true); err != nil || got != f || f.Bits != same.Bits || (f.Bits < 8) != (f == same) {
+			t.Errorf("reduced format %d: %+v, %+v alone, %+v in full (%v)", i, f, got, same, err)
+		}
+	}
+	if !slices.Equal(quant.FormatsFor(false), quant.Formats()) {
+		t.Errorf("formats that are not reduced: %v", quant.FormatsFor(false))
 	}
 	for _, bits := range []int{-1, 0, 1, 5, 16} {
 		if _, err := quant.FormatOf(bits, false); err == nil {
@@ -72,30 +81,6 @@ func TestQuantizeHalves(t *testing.T) {
 	}
 }
 
-// TestFitScale: no value is clipped, and a scale 1 % smaller clips one.
-func TestFitScale(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f := anyFormat(t)
-		w := rapid.SliceOfN(rapid.Float32Range(-1e3, 1e3), 1, 20).Draw(t, "w")
-		s := f.FitScale(w)
-		over := func(s float32) (n int) {
-			for _, x := range w {
-				v := float64(x) / float64(s)
-				if v > float64(f.QMax)*1.000001 || v < float64(f.QMin)*1.000001 {
-					n++
-				}
-			}
-			return n
-		}
-		if over(s) > 0 {
-			t.Fatalf("scale %v clips %v", s, w)
-		}
-		if s != 1 && over(s*0.99) == 0 {
-			t.Fatalf("scale %v of %v is not the smallest", s, w)
-		}
-	})
-}
-
 // TestFitAct: zero is exact, and what lies in the range is within a step.
 func TestFitAct(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -135,16 +120,18 @@ func TestBiasWidens(t *testing.T) {
 		if len(e.Widened) == 0 || e.Widened[0] != 0 {
 			t.Errorf("widened outputs: %v", e.Widened)
 		}
-		for o, b := range e.Biases() {
+		for o, code := range e.Bias {
 			unit := float64(e.InScale * e.Scale(o))
-			if d := math.Abs(float64(b - info.B[o])); d > unit+1e-6*math.Abs(float64(info.B[o])) {
+			b := float64(code) * unit
+			if d := math.Abs(b - float64(info.B[o])); d > unit+1e-6*math.Abs(float64(info.B[o])) {
 				t.Errorf("bias %v becomes %v", info.B[o], b)
 			}
 			if math.Abs(float64(e.Bias[o])) > 1<<30 {
 				t.Errorf("bias code %d", e.Bias[o])
 			}
 		}
-		for i, w := range e.Weights() {
+		for i, code := range e.Codes {
+			w := quant.Dequantize(code, e.Scale(i/2))
 			s := float64(e.Scale(i / 2))
 			if f := e.Format; math.Abs(float64(info.W[i])) < s*float64(f.QMax) && math.Abs(float64(w-info.W[i])) > s/2*1.001 {
 				t.Errorf("weight %v becomes %v at scale %v", info.W[i], w, s)
@@ -154,12 +141,5 @@ func TestBiasWidens(t *testing.T) {
 	l := quant.Layer{Node: "fc", Bits: 8, Scales: []float32{1}}
 	if _, err := l.Encode(quant.LayerInfo{In: 40000, Out: 1, W: make([]float32, 40000), B: []float32{0}}, 1); err == nil {
 		t.Error("sums that overflow 32 bits are accepted")
-	}
-}
-
-func TestFindLayersOfNothing(t *testing.T) {
-	m := &graph.Model{Graph: &graph.Graph{}}
-	if l, err := quant.FindLayers(m); err != nil || len(l) != 0 {
-		t.Error(l, err)
 	}
 }

@@ -11,11 +11,11 @@ import (
 func (r *rewriter) gemms() {
 	for _, n := range append([]*graph.Node(nil), r.g.Nodes...) {
 		switch {
-		case isOp(n, "MatMul"):
+		case n.Is("MatMul"):
 			if _, ok := r.width(n.Input(0), 0); !ok {
 				continue
 			}
-		case !isOp(n, "Gemm"):
+		case !n.Is("Gemm"):
 			continue
 		}
 		w := r.constant(n.Input(1))
@@ -92,7 +92,7 @@ func (r *rewriter) before(n, k *graph.Node) {
 // layer returns the weights and bias of n if it is a canonical Gemm (bias all
 // zero when it has none).
 func (r *rewriter) layer(n *graph.Node) (w *graph.Tensor, wv, bv []float64) {
-	if n == nil || !isOp(n, "Gemm") || !plainGemm(n) {
+	if n == nil || !n.Is("Gemm") || !plainGemm(n) {
 		return nil, nil, nil
 	}
 	if w = r.constant(n.Input(1)); w == nil || len(w.Dims) != 2 {
@@ -228,7 +228,7 @@ func (r *rewriter) drop(n *graph.Node, data int) {
 // affine returns s and t of length width when n computes s*x+t of its i-th
 // input x [N, width], nil otherwise.
 func (r *rewriter) affine(n *graph.Node, i, width int) (s, t []float64) {
-	if n.Domain != "" && n.Domain != "ai.onnx" {
+	if !n.Standard() {
 		return nil, nil
 	}
 	switch n.Op {

@@ -18,7 +18,7 @@ func (r *rewriter) identities() {
 
 // passes reports whether n's first output is its first input.
 func (r *rewriter) passes(n *graph.Node) bool {
-	if n.Domain != "" && n.Domain != "ai.onnx" || len(n.Outputs) == 0 || n.Input(0) == "" {
+	if !n.Standard() || len(n.Outputs) == 0 || n.Input(0) == "" {
 		return false
 	}
 	switch n.Op {
@@ -111,7 +111,7 @@ func (r *rewriter) width(v string, depth int) (int64, bool) {
 		return -1, false
 	}
 	switch {
-	case isOp(n, "Gemm") || isOp(n, "MatMul"):
+	case n.Is("Gemm") || n.Is("MatMul"):
 		t := r.inits[n.Input(1)]
 		if t == nil || len(t.Dims) != 2 {
 			break
@@ -122,17 +122,20 @@ func (r *rewriter) width(v string, depth int) (int64, bool) {
 		if _, ok := r.width(n.Input(0), depth+1); ok {
 			return t.Dims[1], true
 		}
-	case isOp(n, "Flatten"):
+	case n.Is("Flatten"):
 		if w, ok := r.width(n.Input(0), depth+1); ok && n.Int("axis", 1) == 1 {
 			return w, true
 		}
 		return -1, true
-	case n.Domain == "" && sameShape(n.Op) && n.Outputs[0] == v:
+	case n.Standard() && sameShape(n.Op) && n.Outputs[0] == v:
 		return r.width(n.Input(0), depth+1)
-	case isOp(n, "Add") || isOp(n, "Sub") || isOp(n, "Mul") || isOp(n, "Div"):
+	case n.Is("Add") || n.Is("Sub") || n.Is("Mul") || n.Is("Div"):
 		for i, other := range []int{1, 0} {
-			w, ok := r.width(n.Input(i), depth+1)
-			if t := r.inits[n.Input(other)]; ok && t != nil && w > 0 && channels(t, int(w)) {
+			t := r.inits[n.Input(other)]
+			if t == nil {
+				continue // only one input is followed: both would take 2^depth steps
+			}
+			if w, ok := r.width(n.Input(i), depth+1); ok && w > 0 && channels(t, int(w)) {
 				return w, true
 			}
 		}

@@ -198,20 +198,6 @@ func (u *unit) compileGroup(f *task.Feature) error {
 // Dim returns the number of model inputs.
 func (a *ActionSet) Dim() int { return a.dim }
 
-// MaxFeatures returns the most features an action may change.
-func (a *ActionSet) MaxFeatures() int { return a.limit }
-
-// Changed returns the names of the features that the action changes, in task order.
-func (a *ActionSet) Changed(delta []float32) []string {
-	var names []string
-	for i := range a.units {
-		if u := &a.units[i]; u.changed(delta) {
-			names = append(names, u.name)
-		}
-	}
-	return names
-}
-
 func (u *unit) changed(delta []float32) bool {
 	for _, v := range delta[u.first : u.first+u.width] {
 		if v != 0 {

@@ -81,6 +81,3 @@ func (a *ActionSet) Cost(delta []float32) float64 {
 	}
 	return sum
 }
-
-// Weights returns a copy of the cost weight of every model input.
-func (a *ActionSet) Weights() []float64 { return append([]float64(nil), a.weights...) }

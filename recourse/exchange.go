@@ -5,6 +5,9 @@ import (
 	"slices"
 )
 
+// leastGain is the share of the cost that a transfer must save to be worth it.
+const leastGain = 1e-4
+
 // exchange shifts cost between numeric features: less of the one that gains least margin for its
 // cost, as much more of the one that gains most as keeps the margin. With a piecewise linear
 // model and the l1 norm a local minimum has at most one numeric change inside its range, so whole transfers
@@ -25,27 +28,14 @@ func (s *search) exchange(ls []*lane) error {
 		var tries []*lane
 		var owner []int
 		for i, l := range active {
-			for _, t := range s.transfers(l) {
+			for _, t := range append(s.transfers(l), s.fills(l)...) {
 				tries, owner = append(tries, t), append(owner, i)
 			}
 		}
-		if err := s.eval(tries, false); err != nil {
+		var err error
+		if active, err = s.accept(active, tries, owner, leastGain); err != nil {
 			return err
 		}
-		better := make([]bool, len(active))
-		for k, t := range tries {
-			if l := active[owner[k]]; valid(t.margin, s.need) && t.cost < l.cost*(1-1e-4) {
-				copy(l.d, t.d)
-				l.margin, l.cost, better[owner[k]] = t.margin, t.cost, true
-			}
-		}
-		keep := active[:0]
-		for i, l := range active {
-			if better[i] {
-				keep = append(keep, l)
-			}
-		}
-		active = keep
 		if err := s.shrink(active); err != nil {
 			return err
 		}
@@ -70,7 +60,7 @@ func (s *search) transfers(l *lane) []*lane {
 			}
 			t := s.copyOf(l)
 			s.transfer(t, l.g, from, to, share)
-			if t.cost = s.a.Cost(t.d); t.cost < l.cost*(1-1e-4) {
+			if t.cost = s.a.Cost(t.d); t.cost < l.cost*(1-leastGain) {
 				out = append(out, t)
 			}
 		}
@@ -87,6 +77,57 @@ func (s *search) transfer(t *lane, g []float32, from, to int, share float64) {
 	slope := float64(g[b.first])
 	at := float64(t.d[b.first]) + max(lost*1.03, 0)/slope
 	t.d[b.first] = b.outward(t.p.x[b.first], at, slope > 0)
+}
+
+// fills returns the cheaper points that take a change on a grid one step or all the way back and have one other
+// numeric feature, however little it is worth, close the gap. Where the most worthwhile feature has to round up to a coarse
+// grid, a finer one is the cheaper way to the rest.
+func (s *search) fills(l *lane) []*lane {
+	full := s.a.changes(l.d) >= s.a.limit
+	var out []*lane
+	for _, from := range s.leastEffective(l) {
+		a := &s.a.units[from]
+		if a.kind != grid {
+			continue
+		}
+		before := l.d[a.first]
+		back := a.tick(roundToZero(float64(before)/a.step) - math.Copysign(1, float64(before)))
+		for _, at := range []float32{back, 0} {
+			gap := float64(s.need-l.margin) + float64(l.g[a.first])*float64(before-at)
+			for _, f := range s.a.free {
+				if f == from || full && at != 0 && !s.a.units[f].changed(l.d) {
+					continue
+				}
+				if t := s.fill(l, a, at, f, gap); t != nil {
+					out = append(out, t)
+				}
+			}
+			if back == 0 {
+				break
+			}
+		}
+	}
+	return out
+}
+
+// fill returns the point where the feature u changes by at and the feature f makes up for the gap, nil when that is not cheaper.
+func (s *search) fill(l *lane, u *unit, at float32, f int, gap float64) *lane {
+	b := &s.a.units[f]
+	slope := float64(l.g[b.first])
+	if !b.numeric() || slope == 0 || slope != slope {
+		return nil
+	}
+	to := b.outward(l.p.x[b.first], float64(l.d[b.first])+gap*1.001/slope, slope > 0)
+	was, held := l.d[u.first], l.d[b.first]
+	l.d[u.first], l.d[b.first] = at, to
+	defer func() { l.d[u.first], l.d[b.first] = was, held }()
+	cost := s.a.Cost(l.d)
+	if cost >= l.cost*(1-leastGain) || slope*float64(to-held) < gap {
+		return nil
+	}
+	t := s.copyOf(l)
+	t.cost = cost
+	return t
 }
 
 // mostWorth returns the most numeric features, other than from, that gain more margin for their cost than from does

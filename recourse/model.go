@@ -29,7 +29,7 @@ type Status int8
 
 // The statuses.
 const (
-	AlreadyFavourable Status = iota // the model decides for the target as it is; Delta is zero
+	AlreadyFavourable Status = iota // the person meets the required margin as they are; Delta is zero
 	Found                           // Delta reaches the required margin
 	NoneFound                       // no action was found; Delta is zero
 )

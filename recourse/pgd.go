@@ -97,7 +97,7 @@ func FirstValid(ctx context.Context, m Model, a *ActionSet, x []float32, o First
 			err := p.step(ctx, func(i int, margin float32, g []float32) bool {
 				act := &actions[lo+i]
 				switch {
-				case step == 0 && margin > 0:
+				case step == 0 && valid(margin, float32(o.Margin)):
 					act.Status, act.Margin = AlreadyFavourable, float64(margin)
 					return false
 				case step > 0 && valid(margin, float32(o.Margin)):

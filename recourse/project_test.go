@@ -192,8 +192,16 @@ func feasibleChanges(f *task.Feature, x []float32) (changes [][]float64, lo, hi 
 	if values == nil && step == 0 {
 		return nil, lo / f.Std, hi / f.Std
 	}
-	for n := -400; values == nil && n <= 400; n++ {
-		if c := float64(n) * step; n != 0 && c >= lo && c <= hi {
+	first, last := -400, 400 // stand for no limit
+	if step > 0 && !math.IsInf(lo, 0) {
+		first = int(math.Floor(lo / step))
+	}
+	if step > 0 && !math.IsInf(hi, 0) {
+		last = int(math.Ceil(hi / step))
+	}
+	for n := first; values == nil && n <= last; n++ {
+		// A person's raw value is only as exact as its float32 input.
+		if c := float64(n) * step; n != 0 && c >= lo-0.01*step && c <= hi+0.01*step {
 			changes = append(changes, []float64{c / f.Std})
 		}
 	}
@@ -294,7 +302,7 @@ func TestFeasibleActionsStay(t *testing.T) {
 		}
 		x := drawPerson(t, tk)
 		d := make([]float32, a.Dim())
-		left := a.MaxFeatures()
+		left := a.limit
 		for i := range tk.Features {
 			f := &tk.Features[i]
 			changes, lo, hi := feasibleChanges(f, x[f.Offset:f.Offset+f.Width])
@@ -371,9 +379,6 @@ func TestCheckNames(t *testing.T) {
 				t.Errorf("%s: %q does not name %s", tt.name, err, w)
 			}
 		}
-	}
-	if got := a.Changed(tests[0].delta); !slices.Equal(got, []string{"edu", "job"}) {
-		t.Errorf("changed features %v", got)
 	}
 }
 

@@ -41,26 +41,38 @@ func (s *search) simplify(ls []*lane) error {
 				})
 			}
 		}
-		if err := s.eval(tries, false); err != nil {
+		for _, t := range tries {
+			t.cost = s.a.Cost(t.d)
+		}
+		var err error
+		if active, err = s.accept(active, tries, owner, 0); err != nil {
 			return err
 		}
-		better := make([]bool, len(active))
-		for k, t := range tries {
-			t.cost = s.a.Cost(t.d)
-			if l := active[owner[k]]; valid(t.margin, s.need) && t.cost < l.cost {
-				copy(l.d, t.d)
-				l.margin, l.cost, better[owner[k]] = t.margin, t.cost, true
-			}
-		}
-		keep := active[:0]
-		for i, l := range active {
-			if better[i] {
-				keep = append(keep, l)
-			}
-		}
-		active = keep
 	}
 	return nil
+}
+
+// accept evaluates tries, whose costs are known, and gives lane owner[k] the action of
+// tries[k] when that is valid and saves more than the share gain of the lane's cost. It
+// returns the lanes that changed; ls is used for them.
+func (s *search) accept(ls, tries []*lane, owner []int, gain float64) ([]*lane, error) {
+	if err := s.eval(tries, false); err != nil {
+		return nil, err
+	}
+	better := make([]bool, len(ls))
+	for k, t := range tries {
+		if l := ls[owner[k]]; valid(t.margin, s.need) && t.cost < l.cost*(1-gain) {
+			copy(l.d, t.d)
+			l.margin, l.cost, better[owner[k]] = t.margin, t.cost, true
+		}
+	}
+	keep := ls[:0]
+	for i, l := range ls {
+		if better[i] {
+			keep = append(keep, l)
+		}
+	}
+	return keep, nil
 }
 
 func (s *search) copyOf(l *lane) *lane {

@@ -33,7 +33,8 @@ const (
 )
 
 // Solve finds for every person an action of (nearly) minimal cost that reaches the required margin:
-// the evaluation solver behind delta*_f and delta*_q. Who is already favourable gets no action.
+// the evaluation solver behind delta*_f and delta*_q. Who meets the requirement as they are gets no action; who is
+// favourable by less than the required margin is told how to reach it, so that costs under two models pay for the same.
 //
 // The search has three parts, all of them batched over people.
 //
@@ -43,7 +44,8 @@ const (
 //  2. Rounds over discrete choices: all single switches of the kept choices are evaluated, those that cost more than the best
 //     action are dropped, the most promising ones by the linearised cost of completing them climb with numeric moves.
 //  3. Refinement of each valid action: needless changes are dropped, switches replaced by cheaper ones, every numeric change
-//     is pulled back to the required margin, and cost is shifted to numeric features that achieve more with it.
+//     is pulled back to the required margin, and cost is shifted to numeric features that achieve more with it, or to those of
+//     a finer grid that fill what a coarse one would round up.
 //
 // The search aims 1e-5 (relative to 1+Margin) above the required margin, so that rounding differences between batches do not
 // undo an action. The margin of the result is evaluated once more at the end and decides.
@@ -94,7 +96,7 @@ type search struct {
 	slab   slab
 }
 
-// person is one who is refused.
+// person is one who falls short of the required margin.
 type person struct {
 	x     []float32
 	row   int // in the caller's x
@@ -129,7 +131,7 @@ func (s *search) run(x []float32, first int, actions []Action) error {
 	}
 	for i, l := range all {
 		actions[i] = Action{Status: AlreadyFavourable, Delta: make([]float32, dim), Margin: float64(l.margin)}
-		if !(l.margin > 0) {
+		if !valid(l.margin, float32(s.o.Margin)) {
 			actions[i].Status = NoneFound
 			l.p.best = make([]float32, dim)
 			s.people = append(s.people, l.p)

@@ -76,7 +76,7 @@ func pick(rng *rand.Rand, shares []float64, n int) int {
 // exact returns the least cost of an action that reaches the margin, by enumeration of all feasible actions; +Inf when there is none.
 func exact(t *testing.T, m Model, tk *task.Task, a *ActionSet, x []float32, need float32) float64 {
 	t.Helper()
-	limit := a.MaxFeatures()
+	limit := a.limit
 	var points, deltas []float32
 	d := make([]float32, a.Dim())
 	var walk func(i, changed int)
@@ -203,7 +203,7 @@ func checkActions(t *testing.T, m Model, a *ActionSet, x []float32, acts []Actio
 			t.Errorf("person %d: cost %g reported, is %g", i, act.Cost, a.Cost(act.Delta))
 		case act.Status == Found && (zero || !valid(got[0], float32(margin))):
 			t.Errorf("person %d: found, but margin is %g", i, got[0])
-		case act.Status == AlreadyFavourable && (!zero || got[0] <= 0):
+		case act.Status == AlreadyFavourable && (!zero || !valid(got[0], float32(margin))):
 			t.Errorf("person %d: already favourable, but margin is %g", i, got[0])
 		case act.Status == NoneFound && !zero:
 			t.Errorf("person %d: none found, but the action is not zero", i)
@@ -277,6 +277,43 @@ func TestSolveLinearClosedFormL2(t *testing.T) {
 	want := 3 / math.Sqrt(0.25+4+1)
 	if act := acts[0]; act.Status != Found || act.Cost/want > 1.02 || act.Cost < want {
 		t.Errorf("got %+v, want cost %g", act, want)
+	}
+}
+
+// Who is favourable by less than the required margin must act; who meets it need not, to the bit.
+func TestSolveFavourableButShort(t *testing.T) {
+	a := compile(t, taskOf(0, feature("a", task.Numeric), feature("b", task.Numeric)))
+	m := &affine{w: []float64{1, 2}, b: 0}
+	x := []float32{-0.25, 0, 0.125, 0, 0.5, 0, 0.75, 0, 0, 0}
+	for _, c := range []struct {
+		margin float64
+		costs  []float64 // 1.001 is the weight; -1: no action; b is twice as worthwhile as a
+	}{
+		{0, []float64{0.125, -1, -1, -1, 0}},
+		{0.5, []float64{0.375, 0.1875, -1, -1, 0.25}},
+		{0.625, []float64{0.4375, 0.25, 0.0625, -1, 0.3125}},
+	} {
+		acts, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: c.margin})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkActions(t, m, a, x, acts, c.margin)
+		first, err := FirstValid(context.Background(), m, a, x, FirstValidOptions{Margin: c.margin})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range c.costs {
+			status := Found
+			if want < 0 {
+				status, want = AlreadyFavourable, 0
+			}
+			if acts[i].Status != status || math.Abs(acts[i].Cost-want/1.001) > 1e-3 {
+				t.Errorf("margin %g, person %d: %+v, want %v at cost %g", c.margin, i, acts[i], status, want/1.001)
+			}
+			if first[i].Status != status {
+				t.Errorf("margin %g, person %d: first valid step %v, want %v", c.margin, i, first[i].Status, status)
+			}
+		}
 	}
 }
 

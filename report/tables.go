@@ -60,7 +60,7 @@ func costs(r *eval.Result) block {
 			fixed(a.DirSim.Value, 3), fixed(a.ActOverlap.Value, 3), strconv.Itoa(a.DirSim.N),
 		})
 	}
-	b.after = append(b.after, "Positive: recourse costs more under the quantized model. cost 0: people it approves as they are.")
+	b.after = append(b.after, "Positive: recourse costs more under the quantized model. cost 0: people to whom it gives the margin as they are.")
 	return b
 }
 

@@ -22,7 +22,7 @@ import (
 // Gradient returns, per layer, the mean over the rows of x of the l1 norm of the
 // gradient of the row's cross-entropy by the layer's weights. classes holds each
 // row's class (the label for factual sensitivity); nil means the target class,
-// which at recourse points is the paper's s_l^cf.
+// which over x + delta of all calibration rows is the paper's s_l^cf.
 //
 // A dense layer's per-row weight gradient is the outer product of the gradient
 // by its output and its input, so its l1 norm is the product of their l1 norms:

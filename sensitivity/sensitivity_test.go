@@ -42,7 +42,7 @@ func network() *graph.Model {
 
 func open(t *testing.T, m *graph.Model) *classifier.Model {
 	t.Helper()
-	c, err := classifier.New(m, classifier.Options{Engine: enginetest.Need(t)})
+	c, err := classifier.New(context.Background(), m, classifier.Options{Engine: enginetest.Need(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

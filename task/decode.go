@@ -20,11 +20,16 @@ type decoder struct {
 // set stores the value at a node.
 type set func(n ast.Node)
 
-// rule is one key that a mapping may have.
+// rule is one key that a mapping may have: how its value is read, and what the reference page says about it.
 type rule struct {
-	key string
-	set set
+	key      string
+	set      set
+	fallback string // what holds without the key, in Markdown; or required
+	doc      string // what the key is, with its unit, in Markdown
 }
+
+// required is the fallback of a key that a mapping must have.
+const required = "required"
 
 // mapping is a decoded mapping: the places of its values, by key, for the checks that follow.
 type mapping struct {
@@ -55,7 +60,7 @@ func (d *decoder) errorf(n ast.Node, format string, args ...any) {
 }
 
 // mapping decodes n by the rules; what names it in messages ("data", "a feature").
-func (d *decoder) mapping(n ast.Node, what string, rules []rule, required ...string) mapping {
+func (d *decoder) mapping(n ast.Node, what string, rules []rule) mapping {
 	m := mapping{node: n, at: map[string]ast.Node{}}
 	node, ok := n.(*ast.MappingNode)
 	if !ok {
@@ -85,9 +90,9 @@ func (d *decoder) mapping(n ast.Node, what string, rules []rule, required ...str
 			rules[i].set(kv.Value)
 		}
 	}
-	for _, key := range required {
-		if !m.has(key) {
-			d.errorf(m.node, "%s needs the key %q", what, key)
+	for _, r := range rules {
+		if r.fallback == required && !m.has(r.key) {
+			d.errorf(m.node, "%s needs the key %q", what, r.key)
 		}
 	}
 	return m

@@ -11,27 +11,7 @@ import (
 
 // feature decodes one feature; checkFeature then checks it.
 func (d *decoder) feature(n ast.Node, f *Feature) mapping {
-	m := d.mapping(n, "a feature", []rule{
-		{"name", d.text(&f.Name)},
-		{"column", d.text(&f.Column)},
-		{"kind", word(d, &f.Kind, Numeric, Ordinal, Binary, OneHot)},
-		{"mean", d.number(&f.Mean)},
-		{"std", d.number(&f.Std)},
-		{"one", d.text(&f.One)},
-		{"zero", d.text(&f.Zero)},
-		{"values", d.texts(&f.Values)},
-		{"shares", d.shares(&f.Shares)},
-		{"actionable", d.flag(&f.Actionable)},
-		{"direction", word(d, &f.Direction, Any, Increase, Decrease)},
-		{"bounds", d.span(&f.Bounds)},
-		{"step", d.number(&f.Step)},
-		{"max_increase", d.number(&f.MaxIncrease)},
-		{"max_decrease", d.number(&f.MaxDecrease)},
-		{"max_change", d.number(&f.MaxChange)},
-		{"weight", d.number(&f.Weight)},
-		{"transitions", d.transitions(&f.Transitions)},
-		{"subgroup", d.flag(&f.Subgroup)},
-	}, "name", "kind")
+	m := d.mapping(n, "a feature", d.featureRules(f))
 	if f.Column == "" {
 		f.Column = f.Name
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"strings"
 	"unicode/utf8"
@@ -144,23 +143,7 @@ func (d *decoder) task(root ast.Node) *Task {
 	}
 	var data mapping
 	var features []mapping
-	top := d.mapping(root, "the task file", []rule{
-		{"version", d.count(&t.Version)},
-		{"encoded", d.flag(&t.Encoded)},
-		{"data", func(n ast.Node) { data = d.data(n, &t.Data) }},
-		{"target", func(n ast.Node) { d.target(n, &t.Target) }},
-		{"features", func(n ast.Node) {
-			d.list(n, "features", func(_ int, n ast.Node) {
-				f := defaultFeature()
-				features = append(features, d.feature(n, &f))
-				t.Features = append(t.Features, f)
-			})
-		}},
-		{"cost", func(n ast.Node) { d.cost(n, &t.Cost) }},
-		{"sparsity", func(n ast.Node) {
-			d.mapping(n, "sparsity", []rule{{"max_features", d.count(&t.Sparsity.MaxFeatures)}})
-		}},
-	}, "version", "features")
+	top := d.mapping(root, "the task file", d.taskRules(t, &data, &features))
 	if top.has("version") && t.Version != 1 {
 		d.errorf(top.place("version"), "this task file has version %d; the version known here is 1", t.Version)
 	}
@@ -180,26 +163,7 @@ func (d *decoder) task(root ast.Node) *Task {
 }
 
 func (d *decoder) data(n ast.Node, t *Data) mapping {
-	m := d.mapping(n, "data", []rule{
-		{"label", d.text(&t.Label)},
-		{"label_suffix", d.text(&t.LabelSuffix)},
-		{"favourable", d.text(&t.Favourable)},
-		{"missing", d.texts(&t.Missing)},
-		{"delimiter", d.char(&t.Delimiter)},
-		{"trim", d.flag(&t.Trim)},
-		{"comment", d.char(&t.Comment)},
-		{"skip", d.count(&t.Skip)},
-		{"columns", d.texts(&t.Columns)},
-		{"drop", d.texts(&t.Drop)},
-		{"subgroups", d.texts(&t.Subgroups)},
-		{"filter", func(n ast.Node) {
-			d.list(n, "filter", func(_ int, n ast.Node) {
-				c := Condition{Min: math.Inf(-1), Max: math.Inf(1)}
-				d.condition(n, &c)
-				t.Filter = append(t.Filter, c)
-			})
-		}},
-	})
+	m := d.mapping(n, "data", d.dataRules(t))
 	if t.Comment == t.Delimiter {
 		d.errorf(m.place("comment"), "comment and delimiter must differ")
 	}
@@ -207,12 +171,7 @@ func (d *decoder) data(n ast.Node, t *Data) mapping {
 }
 
 func (d *decoder) condition(n ast.Node, c *Condition) {
-	m := d.mapping(n, "a filter", []rule{
-		{"column", d.text(&c.Column)},
-		{"min", d.number(&c.Min)},
-		{"max", d.number(&c.Max)},
-		{"not", d.texts(&c.Not)},
-	}, "column")
+	m := d.mapping(n, "a filter", d.filterRules(c))
 	switch {
 	case !m.has("column"):
 	case !m.has("min") && !m.has("max") && !m.has("not"):
@@ -223,22 +182,14 @@ func (d *decoder) condition(n ast.Node, c *Condition) {
 }
 
 func (d *decoder) target(n ast.Node, t *Target) {
-	m := d.mapping(n, "target", []rule{
-		{"class", word(d, &t.Class, "favourable")},
-		{"index", d.count(&t.Index)},
-		{"margin", d.number(&t.Margin)},
-	})
+	m := d.mapping(n, "target", d.targetRules(t))
 	if t.Margin < 0 {
 		d.errorf(m.place("margin"), "the margin must be 0 or more: recourse is a point on the favourable side")
 	}
 }
 
 func (d *decoder) cost(n ast.Node, c *Cost) {
-	m := d.mapping(n, "cost", []rule{
-		{"norm", word(d, &c.Norm, "l1", "l2")},
-		{"weights", word(d, &c.Weights, "inverse_std", "uniform", "given")},
-		{"eps", d.number(&c.Eps)},
-	})
+	m := d.mapping(n, "cost", d.costRules(c))
 	if c.Eps <= 0 {
 		d.errorf(m.place("eps"), "eps must be above 0: it bounds the weight 1/(std+eps) of an input that never varies")
 	}

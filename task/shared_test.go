@@ -14,20 +14,9 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
-)
 
-// shared returns the folder with the public data sets and trained models, or skips.
-func shared(t *testing.T) string {
-	t.Helper()
-	dir := os.Getenv("CFQ_SHARED")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "shared")
-	}
-	if _, err := os.Stat(filepath.Join(dir, "models")); err != nil {
-		t.Skipf("the public data sets are not here (set CFQ_SHARED to their folder): %v", err)
-	}
-	return dir
-}
+	"cfq/internal/realdata"
+)
 
 // published are the data sets with a task file, the file they are evaluated on, and the counts that their publishers state.
 var published = []struct {
@@ -42,7 +31,7 @@ var published = []struct {
 }
 
 func TestPublishedTasksMatchEncoding(t *testing.T) {
-	dir := shared(t)
+	dir := realdata.Dir(t)
 	for _, p := range published {
 		t.Run(p.name, func(t *testing.T) {
 			task := load(t, p.name)
@@ -87,7 +76,7 @@ func TestPublishedTasksMatchEncoding(t *testing.T) {
 }
 
 func TestPublishedDataGivesTheModelsLogits(t *testing.T) {
-	dir := shared(t)
+	dir := realdata.Dir(t)
 	for _, p := range published {
 		t.Run(p.name, func(t *testing.T) {
 			task := load(t, p.name)
@@ -133,7 +122,7 @@ func TestPublishedDataGivesTheModelsLogits(t *testing.T) {
 }
 
 func TestPublishedDataIsReadWhole(t *testing.T) {
-	dir := shared(t)
+	dir := realdata.Dir(t)
 	for _, p := range published {
 		t.Run(p.name, func(t *testing.T) {
 			task := load(t, p.name)
@@ -169,7 +158,7 @@ func TestPublishedDataIsReadWhole(t *testing.T) {
 }
 
 func TestAdultTrainingDataHasTheFiguresOfItsTask(t *testing.T) {
-	dir := shared(t)
+	dir := realdata.Dir(t)
 	task := load(t, "adult")
 	start := time.Now()
 	people, err := Read(context.Background(), filepath.Join(dir, "data", "adult", "adult.data.gz"), task, ReadOptions{})

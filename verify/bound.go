@@ -37,10 +37,9 @@ func bounds(ctx context.Context, m *graph.Model, o engine.Options, probes []*gra
 	}
 	b := &bounded{values: map[string]spread{}}
 	ranges := map[string]float64{} // largest magnitude of quantized values
-	inits := map[string]*graph.Tensor{}
-	for _, t := range m.Graph.Inits {
-		inits[t.Name] = t
-		b.values[t.Name] = spread{0}
+	inits := m.Graph.InitMap()
+	for name := range inits {
+		b.values[name] = spread{0}
 	}
 	for _, v := range m.Graph.DataInputs() {
 		b.values[v.Name] = spread{0}
@@ -62,7 +61,11 @@ func (b *bounded) node(n *graph.Node, weights map[string]matrix, inits map[strin
 	if !ok && len(n.Inputs) > 0 {
 		return nil, false
 	}
-	switch n.Op {
+	op := n.Op
+	if !n.Standard() {
+		op = ""
+	}
+	switch op {
 	case "Gemm":
 		if w, ok := weights[n.Name]; ok {
 			return b.gemm(n, w, in, ranges), true
@@ -151,20 +154,17 @@ func (m matrix) bias(o int) float32 {
 // computes them from the file, by node name.
 func weightsOf(ctx context.Context, m *graph.Model, o engine.Options, probes []*graph.Tensor) (map[string]matrix, error) {
 	c := m.Clone()
-	inits := map[string]*graph.Tensor{}
-	for _, t := range c.Graph.Inits {
-		inits[t.Name] = t
-	}
+	inits := c.Graph.InitMap()
 	c.Graph.Outputs = nil
 	var layers []*graph.Node
 	asked := map[string]bool{}
 	for _, n := range c.Graph.Nodes {
-		if n.Op != "Gemm" || n.Int("transB", 0) != 1 {
+		if !n.Is("Gemm") || n.Int("transB", 0) != 1 {
 			continue
 		}
 		layers = append(layers, n)
 		for _, v := range n.Inputs[1:] {
-			if inits[v] == nil && !asked[v] {
+			if v != "" && inits[v] == nil && !asked[v] {
 				asked[v] = true
 				c.Graph.Outputs = append(c.Graph.Outputs, graph.Value{Name: v, DType: graph.Float})
 			}

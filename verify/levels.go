@@ -15,7 +15,7 @@ import (
 // the upper and one the lower. Everything else must agree.
 type Levels struct {
 	Rows int `json:"rows"` // probes
-	// Diff is the largest difference of a float output.
+	// Diff is the largest difference of a float output, where it is a number.
 	Diff float64 `json:"diff"`
 	// Step is one output step: what one code of the last layer's input moves an
 	// output by at most. 0 when the model has no integer layer.
@@ -27,11 +27,15 @@ type Levels struct {
 	// Beyond counts the rows that differ by more than one Step. Codes flip
 	// rarely, one at a time, so there must be few: at most 1 in 50.
 	Beyond int `json:"beyond"`
-	// Flipped counts the rows in which an integer output (a class) differs.
+	// Flipped counts the rows in which an integer output (a class) differs. They
+	// may be as few as those Beyond.
 	Flipped int `json:"flipped,omitempty"`
+	// NaN counts the rows in which an output is not a number, or infinite at one level only.
+	NaN int `json:"nan,omitempty"`
 }
 
-// beyondShare is the share of rows that may differ by more than one output step.
+// beyondShare is the share of rows that may differ by more than one output step,
+// or in their class.
 const beyondShare = 0.02
 
 func (r *Report) levels(ctx context.Context, onnx []byte, m *graph.Model, o engine.Options, in []*graph.Tensor) error {
@@ -51,30 +55,37 @@ func (r *Report) levels(ctx context.Context, onnx []byte, m *graph.Model, o engi
 	}
 	l := &r.Levels
 	l.Step = b.step
-	beyond := map[int]bool{}
-	flipped := map[int]bool{}
+	d := differing{map[int]bool{}, map[int]bool{}, map[int]bool{}}
 	for i := range got {
-		if err := l.compare(got[i], want[i], beyond, flipped); err != nil {
+		if err := l.compare(got[i], want[i], d); err != nil {
 			return err
 		}
 		if s, ok := b.values[got[i].Name]; ok && got[i].DType.IsFloat() {
 			l.Bound = math.Max(l.Bound, s.max())
 		}
 	}
-	l.Beyond, l.Flipped = len(beyond), len(flipped)
+	l.Beyond, l.Flipped, l.NaN = len(d.beyond), len(d.flipped), len(d.nan)
+	few := math.Max(beyondShare*float64(l.Rows), 1)
+	if l.NaN > 0 {
+		r.problem("in %d of %d rows an output is not a number, or infinite at one optimization level only", l.NaN, l.Rows)
+	}
+	if float64(l.Flipped) > few {
+		r.problem("%d of %d rows have another class at another optimization level", l.Flipped, l.Rows)
+	}
 	switch {
-	case math.IsNaN(l.Diff):
-		r.problem("an output is not a number")
 	case l.Bound > 0 && l.Diff > l.Bound:
 		r.problem("outputs differ by %.3g between optimization levels; rounding explains at most %.3g", l.Diff, l.Bound)
-	case l.Step > 0 && float64(l.Beyond) > math.Max(beyondShare*float64(l.Rows), 1):
+	case l.Step > 0 && float64(l.Beyond) > few:
 		r.problem("%d of %d rows differ by more than one output step (%.3g) between optimization levels", l.Beyond, l.Rows, l.Step)
 	}
 	return nil
 }
 
+// differing holds the rows in which outputs differ, by the kind of difference.
+type differing struct{ beyond, flipped, nan map[int]bool }
+
 // compare holds one output against itself at another level, row by row.
-func (l *Levels) compare(a, b *graph.Tensor, beyond, flipped map[int]bool) error {
+func (l *Levels) compare(a, b *graph.Tensor, d differing) error {
 	if len(a.Raw) != len(b.Raw) || a.DType != b.DType {
 		return fmt.Errorf("output %q has another shape without optimizations", a.Name)
 	}
@@ -87,7 +98,7 @@ func (l *Levels) compare(a, b *graph.Tensor, beyond, flipped map[int]bool) error
 		width := len(a.Raw) / max(rows, 1)
 		for i := range a.Raw {
 			if a.Raw[i] != b.Raw[i] {
-				flipped[i/width] = true
+				d.flipped[i/width] = true
 			}
 		}
 		return nil
@@ -101,12 +112,16 @@ func (l *Levels) compare(a, b *graph.Tensor, beyond, flipped map[int]bool) error
 		return err
 	}
 	for i := range x {
-		d := math.Abs(x[i] - y[i])
-		if !(d <= l.Diff) {
-			l.Diff = d
-		}
-		if d > l.Step {
-			beyond[i*rows/len(x)] = true
+		row, diff := i*rows/len(x), math.Abs(x[i]-y[i])
+		switch {
+		case x[i] == y[i]: // also infinities
+		case math.IsNaN(diff) || math.IsInf(diff, 0):
+			d.nan[row] = true
+		default:
+			l.Diff = math.Max(l.Diff, diff)
+			if diff > l.Step {
+				d.beyond[row] = true
+			}
 		}
 	}
 	return nil

@@ -100,12 +100,9 @@ func (r *Report) problem(format string, a ...any) {
 
 // kernels finds the layers of the plan in the optimized graph opt of the written graph g.
 func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
-	inits := map[string]bool{}
-	for _, t := range opt.Inits {
-		inits[t.Name] = true
-	}
+	inits, producers := opt.InitMap(), g.Producers()
 	for _, n := range opt.Nodes {
-		if n.Op == "DequantizeLinear" && inits[n.Input(0)] {
+		if n.Is("DequantizeLinear") && inits[n.Input(0)] != nil {
 			r.problem("%s dequantizes weights at every inference", n.Label())
 		}
 	}
@@ -114,20 +111,23 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 		if p.Float {
 			l.Bits = 0
 		}
-		n := find(opt, p.Node)
+		var data, n *graph.Node // what the layer reads, what runs it
+		if w := written(g, p.Node); w != nil {
+			data, n = producers[w.Input(0)], Kernel(opt, p.Node, w.Outputs[0])
+		}
 		if n == nil {
 			r.problem("layer %q is not in the graph that ONNX Runtime runs", p.Node)
 			r.Layers = append(r.Layers, l)
 			continue
 		}
 		l.Kernel = n.Op
-		switch onIntegers := integer(g, p.Node); {
+		switch {
 		case p.Float:
 			l.Fused = true
-		case onIntegers:
+		case data != nil && data.Is("DequantizeLinear"): // written for integer arithmetic
 			l.Fused = n.Op == "QGemm" || n.Op == "QLinearMatMul" || n.Op == "MatMulIntegerToFloat"
 		default:
-			l.Fused = (n.Op == "Gemm" || n.Op == "FusedGemm" || n.Op == "MatMul") && inits[n.Input(1)]
+			l.Fused = (n.Op == "Gemm" || n.Op == "FusedGemm" || n.Op == "MatMul") && inits[n.Input(1)] != nil
 		}
 		if !l.Fused {
 			r.problem("layer %q runs as %s, not on the planned kernel", p.Node, n.Op)
@@ -136,31 +136,30 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 	}
 }
 
-// find returns the node that runs the layer called name. Fusions with an
-// activation behind the layer put a word before the name.
-func find(opt *graph.Graph, name string) *graph.Node {
-	for _, n := range opt.Nodes {
-		if n.Name == name {
-			return n
+// Kernel returns the node of the optimized graph that runs a layer of the
+// written one, given the layer's name and the value that it defines ("" when one
+// is not known); nil when there is none. Fusion keeps the name of the layer's
+// node, puts a word before it where it takes in an activation behind, or else
+// keeps the value.
+func Kernel(optimized *graph.Graph, name, output string) *graph.Node {
+	for _, prefixed := range []bool{false, true} {
+		for _, n := range optimized.Nodes {
+			if name != "" && (n.Name == name || prefixed && strings.HasSuffix(n.Name, " "+name)) {
+				return n
+			}
 		}
 	}
-	for _, n := range opt.Nodes {
-		if strings.HasSuffix(n.Name, " "+name) {
+	return optimized.Producers()[output]
+}
+
+// written returns the node of the layer called name, as quant.FindLayers names
+// it, in the written graph; nil without one.
+func written(g *graph.Graph, name string) *graph.Node {
+	for _, n := range g.Nodes {
+		named := n.Name == name || n.Name == "" && len(n.Outputs) > 0 && n.Outputs[0] == name
+		if named && (n.Is("Gemm") || n.Is("MatMul")) {
 			return n
 		}
 	}
 	return nil
-}
-
-// integer reports whether the layer called name is written for integer
-// arithmetic: it reads a dequantized activation.
-func integer(g *graph.Graph, name string) bool {
-	producers := g.Producers()
-	for _, n := range g.Nodes {
-		if n.Name == name && n.Op == "Gemm" {
-			p := producers[n.Input(0)]
-			return p != nil && p.Op == "DequantizeLinear"
-		}
-	}
-	return false
 }

@@ -6,31 +6,19 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"cfq/engine"
 	"cfq/engine/enginetest"
 	"cfq/graph"
+	"cfq/internal/realdata"
 	"cfq/onnxio"
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/verify"
 )
-
-// shared returns a file of the optional real models, or skips the test.
-func shared(t *testing.T, elem ...string) string {
-	t.Helper()
-	root := os.Getenv("CFQ_SHARED")
-	if root == "" {
-		root = filepath.Join("..", "..", "shared")
-	}
-	path := filepath.Join(append([]string{root}, elem...)...)
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("the real models are not here: %v", err)
-	}
-	return path
-}
 
 // canonical reads the model at path in the form that quant works on.
 func canonical(t *testing.T, path string) *graph.Model {
@@ -74,7 +62,8 @@ func planFor(t *testing.T, m *graph.Model, eng engine.Options, x *graph.Tensor, 
 	for _, l := range layers {
 		q := quant.Layer{Node: l.Node, Bits: bits, Reduced: true}
 		for o := range l.Out {
-			q.Scales = append(q.Scales, f.FitScale(l.Row(o)))
+			s := max(slices.Max(l.Row(o))/float32(f.QMax), slices.Min(l.Row(o))/float32(f.QMin), 1e-9)
+			q.Scales = append(q.Scales, s)
 		}
 		v, err := values[l.Input].Floats()
 		if err != nil {
@@ -153,7 +142,7 @@ func write(t *testing.T, m *graph.Model, p *quant.Plan) *graph.Model {
 // sigmoid heads, four layers.
 func TestRealModels(t *testing.T) {
 	eng := enginetest.Need(t)
-	files, err := filepath.Glob(filepath.Join(shared(t, "models"), "*", "*-s0.onnx"))
+	files, err := filepath.Glob(filepath.Join(realdata.Dir(t, "models"), "*", "*-s0.onnx"))
 	if err != nil || len(files) < 9 {
 		t.Fatalf("%d models (%v)", len(files), err)
 	}

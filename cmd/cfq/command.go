@@ -36,6 +36,10 @@ func commands() []command {
 	}
 }
 
+// perCore bounds threads and workers: more than a few for each core only get into
+// each other's way.
+const perCore = 16
+
 // env is what every subcommand has: where to write, and the common flags.
 type env struct {
 	stdout  io.Writer    // the result
@@ -57,8 +61,8 @@ func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
 	run := c.setup(fs)
 	fs.AddFlagSet(e.common())
 	return fs, func(ctx context.Context, e *env, args []string) error {
-		if e.threads < 1 || e.workers < 0 {
-			return cli.Usagef("", "--threads must be 1 or more and --workers 0 or more")
+		if most := perCore * runtime.NumCPU(); e.threads < 1 || e.threads > most || e.workers < 0 || e.workers > most {
+			return cli.Usagef("", "--threads must be 1 to %d and --workers 0 to %d on this machine, which has %d cores", most, most, runtime.NumCPU())
 		}
 		if e.workers == 0 {
 			e.workers = max(1, runtime.GOMAXPROCS(0)/e.threads)

@@ -59,8 +59,7 @@ in silence.`,
 			fs.StringVarP(&f.data, "data", "d", "", "the people: a CSV `file`, also gzipped")
 			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
-			f.margins = numbers{0, 0.1, 0.25, 0.5}
-			fs.Var(&f.margins, "margins", "required logit `margins`, separated by commas")
+			fs.Var(&f.margins, "margins", "required logit `margins`, separated by commas; else 0,0.1,0.25,0.5 and the task's")
 			fs.IntVar(&f.sample, "sample", 0, "evaluate a random sample of this many refused people; 0 takes all")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the sample and of the solver")
 			fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is the solver's default")
@@ -80,9 +79,24 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) (err error) 
 	if err != nil {
 		return err
 	}
+	var paths []string
+	for _, o := range outputs {
+		if o.path != "" {
+			paths = append(paths, o.path)
+		}
+	}
+	if err := cli.Distinct([]string{args[0], args[1], f.data, f.task, f.rows}, paths); err != nil {
+		return err
+	}
+	if f.sample < 0 {
+		return cli.Usagef("0 takes all", "--sample %d: there are no such people", f.sample)
+	}
 	t, err := readTask(f.task)
 	if err != nil {
 		return err
+	}
+	if len(f.margins) == 0 {
+		f.margins = numbers{0, 0.1, 0.25, 0.5, t.Target.Margin}
 	}
 	set, err := recourse.Compile(t)
 	if err != nil {
@@ -100,7 +114,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) (err error) 
 	}
 	var models [2]*classifier.Model
 	for i, path := range args {
-		if models[i], err = openClassifier(e, path, files[i], t); err != nil {
+		if models[i], err = openClassifier(ctx, e, path, files[i], t); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, models[i].Close()) }()

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 
+	"cfq"
 	"cfq/classifier"
 	"cfq/engine"
 	"cfq/graph"
@@ -20,7 +21,7 @@ import (
 	"cfq/task"
 )
 
-// runError says what can be done about errors of ONNX Runtime.
+// runError gives errors of the library and of what was given their exit codes.
 func runError(err error) error {
 	if errors.Is(err, engine.ErrNotFound) {
 		return cli.Wrap(err, cli.RunFailed, "`make ort` in the project fetches the library; --ort-lib and CFQ_ORT_LIB name one of your own")
@@ -53,18 +54,10 @@ func readTask(path string) (*task.Task, error) {
 }
 
 // openClassifier prepares m, which was read from path, for the task.
-func openClassifier(e *env, path string, m *graph.Model, t *task.Task) (*classifier.Model, error) {
-	target := t.Target.Index
-	c, err := classifier.New(m, classifier.Options{Target: &target, Workers: e.workers, Engine: e.engine()})
-	switch {
-	case errors.Is(err, engine.ErrNotFound):
-		return nil, runError(err)
-	case err != nil:
-		return nil, cli.Wrap(fmt.Errorf("model %s: %w", path, err), cli.Unusable, "")
-	case c.Dim() != t.Dim():
-		err := cli.Usagef("each feature of the task file is one input, each value of a one-hot feature another",
-			"model %s takes %d inputs, but the task file describes %d", path, c.Dim(), t.Dim())
-		return nil, errors.Join(err, c.Close())
+func openClassifier(ctx context.Context, e *env, path string, m *graph.Model, t *task.Task) (*classifier.Model, error) {
+	c, err := cfq.OpenFor(ctx, m, t, e.engine(), e.workers)
+	if err != nil {
+		return nil, runError(cli.Wrap(fmt.Errorf("model %s: %w", path, err), cli.Unusable, ""))
 	}
 	return c, nil
 }
@@ -98,9 +91,6 @@ func readPeople(ctx context.Context, e *env, path, spec string, t *task.Task) (*
 		return nil, cli.Wrap(err, cli.Unusable, "")
 	}
 	warnRows(e, path, p)
-	if p.N == 0 {
-		return nil, cli.Usagef("", "data file %s: none of its %d rows could be used", path, p.Total)
-	}
 	return p, nil
 }
 
@@ -129,42 +119,13 @@ func warnRows(e *env, path string, p *task.People) {
 
 const rowsHelp = "use only the data rows listed in a JSON `file` (0-based: an array, or an object with one array); !file uses all others"
 
-// readRows reads a list of row numbers: a JSON array, or an object with one.
+// readRows reads a list of row numbers.
 func readRows(path string) ([]int, error) {
 	if err := cli.Input("row file", path); err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("row file: %w", err)
-	}
-	const hint = "a JSON array of 0-based row numbers is needed, or an object with one such array"
-	var rows []int
-	if err := json.Unmarshal(data, &rows); err == nil {
-		return nonNegative(path, rows)
-	}
-	var object map[string][]int
-	if err := json.Unmarshal(data, &object); err != nil {
-		return nil, cli.Usagef(hint, "row file %s: %w", path, err)
-	}
-	if len(object) != 1 {
-		return nil, cli.Usagef(hint, "row file %s has %d lists", path, len(object))
-	}
-	for _, rows = range object {
-	}
-	return nonNegative(path, rows)
-}
-
-func nonNegative(path string, rows []int) ([]int, error) {
-	for _, r := range rows {
-		if r < 0 {
-			return nil, cli.Usagef("", "row file %s holds the row number %d", path, r)
-		}
-	}
-	if rows == nil {
-		rows = []int{}
-	}
-	return rows, nil
+	rows, err := task.LoadRows(path)
+	return rows, cli.Wrap(err, cli.Unusable, "")
 }
 
 // recipe returns what the metadata of a quantized model says about how it was

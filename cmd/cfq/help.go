@@ -14,11 +14,9 @@ import (
 const helpWidth = 100
 
 const exitCodes = `Exit codes:
-  0    done; a gate passed
-  1    a gate failed
+  0    done
   2    the usage, the task file, the data or the model is wrong
   3    something failed while running
-  5    inconclusive: too few people to say
   130  interrupted`
 
 // help serves "cfq help", "cfq help NAME" and "cfq help --markdown", which

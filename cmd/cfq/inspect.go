@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +113,7 @@ func describe(path string, m *graph.Model) (*inspection, error) {
 		Nodes: len(m.Graph.Nodes), Operators: map[string]int{}, Layers: []layer{}, Recipe: recipe(m),
 	}
 	for _, o := range m.Opsets {
-		v.Opsets[domain(o.Domain)] = o.Version
+		v.Opsets[cmp.Or(o.Domain, standardDomain)] = o.Version
 	}
 	for _, n := range m.Graph.Nodes {
 		v.Operators[qualified(n)]++
@@ -136,7 +137,7 @@ func describe(path string, m *graph.Model) (*inspection, error) {
 // count sums over the layers.
 func (v *inspection) count() {
 	for _, l := range v.Layers {
-		v.Parameters += int64(l.In*l.Out + l.Biases)
+		v.Parameters += int64(l.Params() + l.Biases)
 	}
 	v.WeightBits = meanBits(v.Layers)
 }
@@ -159,41 +160,22 @@ func addKernels(e *env, m *graph.Model, layers []layer) error {
 }
 
 func ports(values []graph.Value) []port {
-	out := make([]port, 0, len(values))
-	for _, v := range values {
-		p := port{Name: v.Name, Type: v.DType.String(), Shape: "unknown"}
-		if v.Shape != nil {
-			dims := make([]string, len(v.Shape))
-			for i, d := range v.Shape {
-				switch {
-				case d.Size >= 0:
-					dims[i] = fmt.Sprint(d.Size)
-				case d.Param != "":
-					dims[i] = d.Param
-				default:
-					dims[i] = "?"
-				}
-			}
-			p.Shape = "[" + strings.Join(dims, ", ") + "]"
-		}
-		out = append(out, p)
+	out := make([]port, len(values))
+	for i, v := range values {
+		out[i] = port{v.Name, v.DType.String(), v.Shape.String()}
 	}
 	return out
 }
 
-func domain(d string) string {
-	if d == "" {
-		return "ai.onnx"
-	}
-	return d
-}
+// standardDomain is the name of the standard operators' domain, which files leave out.
+const standardDomain = "ai.onnx"
 
 // qualified is the operator of a node, with its domain unless that is the standard.
 func qualified(n *graph.Node) string {
-	if d := domain(n.Domain); d != "ai.onnx" {
-		return d + "." + n.Op
+	if n.Standard() {
+		return n.Op
 	}
-	return n.Op
+	return n.Domain + "." + n.Op
 }
 
 // write shows v to people.
@@ -234,7 +216,7 @@ func (v *inspection) write(out io.Writer) error {
 	}
 	fmt.Fprintln(w, "\nlayer\tinputs\toutputs\tbits\tstored as\tkernel\tnote")
 	for _, l := range v.Layers {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\t%s\n", l.Name, l.In, l.Out, l.Bits, l.Container, dash(l.Kernel), l.Note)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\t%s\n", l.Node, l.In, l.Out, l.Bits, l.Container, dash(l.Kernel), l.Note)
 	}
 	return w.Flush()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"cfq/engine"
+	"cfq/engine/enginetest"
 	"cfq/internal/cli"
 )
 
@@ -102,9 +103,7 @@ func TestHelp(t *testing.T) {
 
 // TestInterrupted checks that a cancelled run says so and leaves no report.
 func TestInterrupted(t *testing.T) {
-	if _, err := engine.Find(""); err != nil {
-		t.Skip(err)
-	}
+	enginetest.Need(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	loans := filepath.Join("..", "..", "testdata", "loans")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 
@@ -88,7 +87,7 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	size, modelSum, err := fileHash(args[0])
+	_, modelSum, err := fileHash(args[0])
 	if err != nil {
 		return err
 	}
@@ -97,7 +96,7 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	show := e.msg.Stages()
-	r, err := cfq.Quantize(ctx, m, t, people, int(size), cfq.Options{
+	r, err := cfq.Quantize(ctx, m, t, people, cfq.Options{
 		Method: f.method, Budget: f.budget, Allocator: f.allocator, Rounding: f.rounding, PerTensor: f.perTensor, Reduced: f.reduced,
 		Teacher: recourse.TeacherOptions{Steps: f.steps},
 		Recipe:  map[string]string{"cfq": release(), "model": modelSum, "data": dataSum, "rows": f.rows},
@@ -107,8 +106,11 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
 	}
+	for _, w := range r.Warnings {
+		e.msg.Warn("%s", w)
+	}
 	if err := r.Verified.Err(); err != nil {
-		return cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err), cli.RunFailed, "")
+		return cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err), cli.RunFailed, "try another --budget; a very small model is best left in float")
 	}
 	return f.write(e, r)
 }
@@ -138,26 +140,22 @@ func (f *quantizeFlags) check(args []string) error {
 			return err
 		}
 	}
+	if !(f.budget >= 2 && f.budget <= 8) {
+		return cli.Usagef("the widths go from 2 to 8 bits", "--budget %v: there are no such bits per weight", f.budget)
+	}
 	if f.steps < 1 {
 		return cli.Usagef("", "--teacher-steps must be 1 or more")
 	}
-	for _, path := range []string{f.out, f.plan} {
-		if path == "" {
-			continue
-		}
+	outputs := []string{f.out}
+	if f.plan != "" {
+		outputs = append(outputs, f.plan)
+	}
+	for _, path := range outputs {
 		if err := cli.Output(path, f.overwrite); err != nil {
 			return err
 		}
 	}
-	same := func(a, b string) bool {
-		x, errX := os.Stat(a)
-		y, errY := os.Stat(b)
-		return errX == nil && errY == nil && os.SameFile(x, y)
-	}
-	if same(args[0], f.out) {
-		return cli.Usagef("give the output another name", "the output %s is the model itself", f.out)
-	}
-	return nil
+	return cli.Distinct([]string{args[0], f.data, f.task, f.rows}, outputs)
 }
 
 // oneOf reports a flag whose value is none of the choices.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -150,6 +152,90 @@ func TestFiles(t *testing.T) {
 	for _, p := range []string{path, filepath.Join(dir, "fresh")} {
 		if err := Output(p, p == path); err != nil {
 			t.Errorf("%s: %v", p, err)
+		}
+	}
+}
+
+// TestFilesOfOtherKinds: what is no regular file stays what it is.
+func TestFilesOfOtherKinds(t *testing.T) {
+	dir := t.TempDir()
+	content := func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }
+	kind := func(path string) fs.FileMode {
+		t.Helper()
+		info, err := os.Lstat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Mode().Type()
+	}
+	socket := filepath.Join(dir, "socket")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer l.Close()
+	toSocket, toNothing, toFile := filepath.Join(dir, "to-socket"), filepath.Join(dir, "to-nothing"), filepath.Join(dir, "to-file")
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for link, target := range map[string]string{toSocket: "socket", toNothing: "nothing", toFile: "file"} {
+		if err := os.Symlink(target, link); err != nil {
+			t.Skip(err)
+		}
+	}
+	for _, path := range []string{socket, toSocket, os.DevNull} {
+		for _, overwrite := range []bool{false, true} {
+			if err := Output(path, overwrite); err == nil || !strings.Contains(err.Error(), "not a regular file") || Code(err) != Unusable {
+				t.Errorf("output %s: %v", path, err)
+			}
+		}
+		if path == os.DevNull {
+			continue // nothing is written over it, not even by a test that fails
+		}
+		before := kind(path)
+		if err := Write(path, content); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("writing %s: %v", path, err)
+		}
+		if kind(path) != before {
+			t.Errorf("%s has become something else", path)
+		}
+	}
+	if err := Output(toNothing, true); err == nil || !strings.Contains(err.Error(), "link to a file that does not exist") {
+		t.Errorf("a link to nothing: %v", err)
+	}
+	if err := Output(toFile, false); err == nil || !strings.Contains(err.Error(), "exists") {
+		t.Errorf("a link to a file, not to be overwritten: %v", err)
+	}
+	if err := errors.Join(Output(toFile, true), Write(toFile, content)); err != nil {
+		t.Error(err)
+	}
+	if have, _ := os.ReadFile(file); string(have) != "new" || kind(toFile) != fs.ModeSymlink {
+		t.Errorf("behind the link is %q, the link is %v", have, kind(toFile))
+	}
+}
+
+func TestDistinct(t *testing.T) {
+	dir := t.TempDir()
+	in, link, out := filepath.Join(dir, "in"), filepath.Join(dir, "link"), filepath.Join(dir, "out")
+	if err := os.WriteFile(in, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(in, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		outputs []string
+		want    string
+	}{
+		{[]string{out}, ""},
+		{[]string{out, in}, "is one of the inputs"},
+		{[]string{link}, "is one of the inputs"},
+		{[]string{out, filepath.Join(dir, ".", "out")}, "two outputs"},
+	} {
+		err := Distinct([]string{in, ""}, c.outputs)
+		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v: %v, want %q", c.outputs, err, c.want)
 		}
 	}
 }

@@ -14,12 +14,10 @@ import (
 
 // Exit codes of the command.
 const (
-	Passed       = 0   // done; a gate passed
-	GateFailed   = 1   // a gate failed
-	Unusable     = 2   // the usage, the task file, the data or the model is wrong
-	RunFailed    = 3   // something failed while running
-	Inconclusive = 5   // too few people to say
-	Interrupted  = 130 // stopped by Ctrl-C
+	Passed      = 0   // done
+	Unusable    = 2   // the usage, the task file, the data or the model is wrong
+	RunFailed   = 3   // something failed while running
+	Interrupted = 130 // stopped by Ctrl-C
 )
 
 // Error is an error that knows its exit code and what could be done about it.

@@ -52,29 +52,81 @@ func sibling(path string) string {
 	return filepath.Join(dir, s)
 }
 
-// Output reports why path must not be written: it exists and overwrite is not
-// set, or its directory is missing. Checked before work begins.
+// Output reports why path must not be written: it is no regular file (a device, a
+// pipe, a link to nothing), it exists and overwrite is not set, or its directory
+// is missing. Checked before work begins.
 func Output(path string, overwrite bool) error {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
 		return Usagef("name a file in it", "output %s is a directory", path)
+	case err == nil && !info.Mode().IsRegular():
+		return Usagef("name a regular file", "output %s is not a regular file and cannot be replaced by one", path)
 	case err == nil && !overwrite:
 		return Usagef("--overwrite replaces it", "output %s exists", path)
 	case err == nil:
-		return nil
+		return writable(path)
 	case !errors.Is(err, fs.ErrNotExist):
 		return Usagef("", "output: %w", err)
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return Usagef("remove the link or name its target", "output %s is a link to a file that does not exist", path)
 	}
 	if dir, err := os.Stat(filepath.Dir(path)); err != nil || !dir.IsDir() {
 		return Usagef("make it first", "output %s: there is no directory %s", path, filepath.Dir(path))
 	}
+	return writable(path)
+}
+
+// writable reports why no file can be made beside path.
+func writable(path string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".cfq-*")
+	if err != nil {
+		return Usagef("", "output %s: %w", path, err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// Distinct reports an output that is one of the inputs, or another output.
+func Distinct(inputs, outputs []string) error {
+	for i, out := range outputs {
+		for _, in := range inputs {
+			if sameFile(in, out) {
+				return Usagef("give the output another name", "the output %s is one of the inputs", out)
+			}
+		}
+		for _, other := range outputs[:i] {
+			if sameFile(other, out) {
+				return Usagef("give each its own name", "two outputs are to be written to %s", out)
+			}
+		}
+	}
 	return nil
 }
 
-// Write writes a file by write, all of it or nothing.
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	if errX == nil && errY == nil {
+		return os.SameFile(x, y)
+	}
+	absA, errX := filepath.Abs(a)
+	absB, errY := filepath.Abs(b)
+	return errX == nil && errY == nil && absA == absB
+}
+
+// Write writes a file by write, all of it or nothing: into a temporary file that
+// then takes the place of path, or of the file that path links to. It replaces
+// regular files only.
 func Write(path string, write func(io.Writer) error) (err error) {
-	f, err := renameio.NewPendingFile(path, renameio.WithPermissions(0o644))
+	target := path
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		target = real
+	}
+	if info, err := os.Lstat(target); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("writing %s: it is not a regular file", path)
+	}
+	f, err := renameio.NewPendingFile(target, renameio.WithPermissions(0o644))
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}

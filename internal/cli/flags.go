@@ -62,8 +62,8 @@ func flagNames(fs *pflag.FlagSet) []string {
 	return names
 }
 
-// Variable returns the environment variable that stands for a flag.
-func Variable(flag string) string {
+// variable returns the environment variable that stands for a flag.
+func variable(flag string) string {
 	return "CFQ_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
@@ -77,12 +77,12 @@ func environment(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
 		if f.Changed || slices.Contains(except, f.Name) {
 			return
 		}
-		value, ok := lookup(Variable(f.Name))
+		value, ok := lookup(variable(f.Name))
 		if !ok || value == "" {
 			return
 		}
 		if err := fs.Set(f.Name, value); err != nil {
-			errs = append(errs, fmt.Errorf("environment variable %s=%q: not a value of --%s (%s)", Variable(f.Name), value, f.Name, f.Value.Type()))
+			errs = append(errs, fmt.Errorf("environment variable %s=%q: not a value of --%s (%s)", variable(f.Name), value, f.Name, f.Value.Type()))
 		}
 	})
 	return Wrap(errors.Join(errs...), Unusable, "")

@@ -60,8 +60,8 @@ func (p *Printer) clear() {
 	}
 }
 
-// Terminal reports whether messages go to a terminal.
-func (p *Printer) Terminal() bool {
+// terminal reports whether messages go to a terminal.
+func (p *Printer) terminal() bool {
 	f, ok := p.Out.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
@@ -70,7 +70,7 @@ func (p *Printer) Terminal() bool {
 // reported, and removes it when all is done. It draws nothing when Quiet or when
 // stderr is no terminal. The function may be called from several goroutines.
 func (p *Printer) Progress(label string) func(done, total int) {
-	if p.Quiet || !p.Terminal() {
+	if p.Quiet || !p.terminal() {
 		return func(int, int) {}
 	}
 	var bar *progressbar.ProgressBar

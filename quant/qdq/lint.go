@@ -2,6 +2,7 @@ package qdq
 
 import (
 	"fmt"
+	"slices"
 
 	"cfq/graph"
 )
@@ -47,7 +48,8 @@ type view struct {
 	inits     map[string]*graph.Tensor
 	producers map[string]*graph.Node
 	consumers map[string][]*graph.Node
-	outputs   map[string]bool
+	constant  map[string]bool // values that depend on initializers only
+	feeds     map[string]bool // values that a layer depends on
 	dense     []dense
 }
 
@@ -60,54 +62,49 @@ type dense struct {
 
 func newView(m *graph.Model) *view {
 	v := &view{
-		m: m, inits: map[string]*graph.Tensor{}, producers: m.Graph.Producers(),
-		consumers: m.Graph.Consumers(), outputs: map[string]bool{},
+		m: m, inits: m.Graph.InitMap(), producers: m.Graph.Producers(), consumers: m.Graph.Consumers(),
+		constant: map[string]bool{}, feeds: map[string]bool{},
 	}
-	for _, t := range m.Graph.Inits {
-		v.inits[t.Name] = t
+	for name := range v.inits {
+		v.constant[name] = true
 	}
-	for _, o := range m.Graph.Outputs {
-		v.outputs[o.Name] = true
-	}
-	dq := func(name string, constant bool) *graph.Node {
-		n := v.producers[name]
-		if n != nil && standard(n, "DequantizeLinear") && v.constant(n.Input(0), 0) == constant {
-			return n
-		}
-		return nil
-	}
+	// Nodes stand in the order in which they are computed, so one pass knows the constants, ...
 	for _, n := range m.Graph.Nodes {
-		if !standard(n, "Gemm") && !standard(n, "MatMul") && !standard(n, "Conv") {
+		computed := slices.ContainsFunc(n.Inputs, func(in string) bool { return in != "" && !v.constant[in] })
+		for _, out := range n.Outputs {
+			v.constant[out] = !computed
+		}
+		if isDense(n) {
+			v.dense = append(v.dense, v.layer(n))
+		}
+	}
+	// ... and one back what layers depend on.
+	for _, n := range slices.Backward(m.Graph.Nodes) {
+		if !isDense(n) && !slices.ContainsFunc(n.Outputs, func(out string) bool { return v.feeds[out] }) {
 			continue
 		}
-		d := dense{node: n, data: dq(n.Input(0), false), weight: dq(n.Input(1), true), bias: dq(n.Input(2), true)}
-		if t := v.producers[n.Input(1)]; t != nil && d.weight == nil && standard(t, "Transpose") {
-			d.weight = dq(t.Input(0), true)
+		for _, in := range n.Inputs {
+			v.feeds[in] = in != "" // an absent input is no value
 		}
-		v.dense = append(v.dense, d)
 	}
 	return v
 }
 
-func standard(n *graph.Node, op string) bool {
-	return n.Op == op && (n.Domain == "" || n.Domain == "ai.onnx")
-}
+func isDense(n *graph.Node) bool { return n.Is("Gemm") || n.Is("MatMul") || n.Is("Conv") }
 
-// constant reports whether the value called name depends on initializers only.
-func (v *view) constant(name string, depth int) bool {
-	if v.inits[name] != nil {
-		return true
-	}
-	n := v.producers[name]
-	if n == nil || depth > 64 {
-		return false
-	}
-	for _, in := range n.Inputs {
-		if in != "" && !v.constant(in, depth+1) {
-			return false
+// layer finds the DequantizeLinear nodes at the inputs of n.
+func (v *view) layer(n *graph.Node) dense {
+	dq := func(name string, constant bool) *graph.Node {
+		if p := v.producers[name]; p != nil && p.Is("DequantizeLinear") && v.constant[p.Input(0)] == constant {
+			return p
 		}
+		return nil
 	}
-	return true
+	d := dense{node: n, data: dq(n.Input(0), false), weight: dq(n.Input(1), true), bias: dq(n.Input(2), true)}
+	if t := v.producers[n.Input(1)]; t != nil && d.weight == nil && t.Is("Transpose") {
+		d.weight = dq(t.Input(0), true)
+	}
+	return d
 }
 
 // floats returns the value called name if it is a constant or the product of
@@ -121,7 +118,7 @@ func (v *view) floats(name string) []float32 {
 		return f
 	}
 	n := v.producers[name]
-	if n == nil || !standard(n, "Mul") || v.inits[n.Input(0)] == nil || v.inits[n.Input(1)] == nil {
+	if n == nil || !n.Is("Mul") || v.inits[n.Input(0)] == nil || v.inits[n.Input(1)] == nil {
 		return nil
 	}
 	return product(v.floats(n.Input(0)), v.floats(n.Input(1)))
@@ -151,7 +148,7 @@ func (v *view) dtype(name string) graph.DType {
 	switch {
 	case n == nil:
 		return graph.Undefined
-	case standard(n, "Cast"):
+	case n.Is("Cast"):
 		return graph.DType(n.Int("to", 0))
 	case n.Domain == functionDomain && n.Op == functionName:
 		return graph.Int8
@@ -177,11 +174,11 @@ func (v *view) quantized(name string) []*graph.Node {
 	var out []*graph.Node
 	for _, n := range v.consumers[name] {
 		switch {
-		case standard(n, "QuantizeLinear"):
+		case n.Is("QuantizeLinear"):
 			out = append(out, n)
-		case standard(n, "Relu") || standard(n, "Clip"):
+		case n.Is("Relu") || n.Is("Clip"):
 			for _, q := range v.consumers[n.Outputs[0]] {
-				if standard(q, "QuantizeLinear") {
+				if q.Is("QuantizeLinear") {
 					out = append(out, q)
 				}
 			}

@@ -2,8 +2,11 @@ package qdq_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"cfq/engine"
 	"cfq/engine/enginetest"
@@ -200,5 +203,45 @@ func TestRulesAreTrue(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: the model fuses nevertheless", b.rule)
 		}
+	}
+}
+
+// TestLintDoublingChains: neither a constant nor a value behind a layer that
+// each node of a chain reads twice is followed 2^n times.
+func TestLintDoublingChains(t *testing.T) {
+	m := write(t, net(2, 5, 3, 2), planFor(t, net(2, 5, 3, 2), 4, true), qdq.Options{})
+	double := func(v, name string, n int) string {
+		for i := range n {
+			out := fmt.Sprint(name, i)
+			m.Graph.Nodes = append(m.Graph.Nodes, &graph.Node{Op: "Add", Inputs: []string{v, v}, Outputs: []string{out}})
+			v = out
+		}
+		return v
+	}
+	last := node(t, m, "layer2")
+	q := quantizer(t, m, "layer2")
+	m.Graph.Nodes = append(m.Graph.Nodes,
+		&graph.Node{Op: "QuantizeLinear", Inputs: []string{last.Outputs[0], q.Inputs[1], q.Inputs[2]}, Outputs: []string{"yq"}},
+		&graph.Node{Op: "DequantizeLinear", Inputs: []string{"yq", q.Inputs[1], q.Inputs[2]}, Outputs: []string{"yd"}})
+	end := double("yd", "a", 60)
+	m.Graph.Inits = append(m.Graph.Inits, graph.FromFloats("c", []float32{0}))
+	codes := double("c", "b", 60)
+	m.Graph.Nodes = append(m.Graph.Nodes,
+		&graph.Node{Op: "DequantizeLinear", Inputs: []string{codes, q.Inputs[1]}, Outputs: []string{"wide"}},
+		&graph.Node{Name: "wide", Op: "MatMul", Inputs: []string{end, "wide"}, Outputs: []string{"z"}})
+	done := make(chan []qdq.Finding, 1)
+	go func() { done <- qdq.Lint(m) }()
+	select {
+	case found := <-done:
+		for _, f := range found {
+			if f.Rule == "last-gemm" {
+				t.Errorf("a layer reads the last output: %v", f)
+			}
+		}
+		if !slices.ContainsFunc(found, func(f qdq.Finding) bool { return f.Rule == "weight-only-matmul" }) {
+			t.Errorf("the constant weights are not seen: %v", found)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("chains of 60 nodes take more than a minute")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"cfq/engine"
@@ -77,10 +78,10 @@ func planFor(t testing.TB, m *graph.Model, bits int, perChannel bool) *quant.Pla
 		q := quant.Layer{Node: l.Node, Bits: bits}
 		if perChannel {
 			for o := range l.Out {
-				q.Scales = append(q.Scales, f.FitScale(l.Row(o)))
+				q.Scales = append(q.Scales, maxAbs(f, l.Row(o)))
 			}
 		} else {
-			q.Scales = []float32{f.FitScale(l.W)}
+			q.Scales = []float32{maxAbs(f, l.W)}
 		}
 		q.Act = &quant.Act{Bits: 8, Scale: 0.031}
 		if i == 0 {
@@ -90,6 +91,21 @@ func planFor(t testing.TB, m *graph.Model, bits int, perChannel bool) *quant.Pla
 		p.Layers = append(p.Layers, q)
 	}
 	return p
+}
+
+// maxAbs returns the smallest scale at which every value of w lies within f's range.
+func maxAbs(f quant.Format, w []float32) float32 {
+	s := slices.Max(w) / float32(f.QMax)
+	return max(s, slices.Min(w)/float32(f.QMin), 1e-9)
+}
+
+// weights returns the numbers that the codes of e stand for.
+func weights(e *quant.Encoded) []float32 {
+	w := make([]float32, len(e.Codes))
+	for i, q := range e.Codes {
+		w[i] = quant.Dequantize(q, e.Scale(i/e.In))
+	}
+	return w
 }
 
 func write(t testing.TB, m *graph.Model, p *quant.Plan, o qdq.Options) *graph.Model {

@@ -140,7 +140,7 @@ func simulated(t *testing.T, m *graph.Model, p *quant.Plan) *graph.Model {
 		}
 		for _, v := range c.Graph.Inits {
 			if v.Name == layers[i].Weight {
-				v.Raw = graph.FromFloats("", enc.Weights()).Raw
+				v.Raw = graph.FromFloats("", weights(enc)).Raw
 			}
 		}
 	}

@@ -77,7 +77,7 @@ func (v *view) zeroPoint(n *graph.Node, t graph.DType) string {
 func nativeSubByte(v *view) []Finding {
 	var out []Finding
 	for _, n := range v.m.Graph.Nodes {
-		if standard(n, "DequantizeLinear") && v.constant(n.Input(0), 0) {
+		if n.Is("DequantizeLinear") && v.constant[n.Input(0)] {
 			if t := v.dtype(n.Input(0)); t.Bits() > 0 && t.Bits() < 8 {
 				out = append(out, Finding{Node: n.Label(), Message: fmt.Sprintf("it reads %s without a Cast(int8) between", t)})
 			}
@@ -146,7 +146,7 @@ func floatBias(v *view) []Finding {
 func activationType(v *view) []Finding {
 	var out []Finding
 	for _, n := range v.m.Graph.Nodes {
-		if !standard(n, "QuantizeLinear") {
+		if !n.Is("QuantizeLinear") {
 			continue
 		}
 		switch z := v.inits[n.Input(2)]; {
@@ -163,7 +163,7 @@ func reluZeroPoint(v *view) []Finding {
 	var out []Finding
 	for _, n := range v.m.Graph.Nodes {
 		p, z := v.producers[n.Input(0)], v.inits[n.Input(2)]
-		if standard(n, "QuantizeLinear") && p != nil && standard(p, "Relu") && z != nil &&
+		if n.Is("QuantizeLinear") && p != nil && p.Is("Relu") && z != nil &&
 			z.DType == graph.Uint8 && slices.ContainsFunc(z.Raw, func(b byte) bool { return b != 0 }) {
 			out = append(out, Finding{Node: n.Label(), Message: fmt.Sprintf("its zero point is %d behind a Relu", z.Raw[0])})
 		}
@@ -178,28 +178,13 @@ func lastGemm(v *view) []Finding {
 		}
 		for _, q := range v.quantized(d.node.Outputs[0]) {
 			for _, n := range v.consumers[q.Outputs[0]] {
-				if standard(n, "DequantizeLinear") && !v.feedsDense(n.Outputs[0], 0) {
+				if n.Is("DequantizeLinear") && !v.feeds[n.Outputs[0]] {
 					return "its output is quantized and no other layer reads it"
 				}
 			}
 		}
 		return ""
 	})
-}
-
-// feedsDense reports whether a layer depends on the value called name.
-func (v *view) feedsDense(name string, depth int) bool {
-	for _, n := range v.consumers[name] {
-		for _, d := range v.dense {
-			if d.node == n {
-				return true
-			}
-		}
-		if depth < 64 && len(n.Outputs) > 0 && v.feedsDense(n.Outputs[0], depth+1) {
-			return true
-		}
-	}
-	return false
 }
 
 func convOutput(v *view) []Finding {
@@ -223,7 +208,7 @@ func gemmAttributes(v *view) []Finding {
 
 func floatLayer(v *view) []Finding {
 	return v.each(func(d dense) string {
-		if d.data != nil && d.weight == nil && d.node.Op != "MatMul" && v.constant(d.node.Input(1), 0) {
+		if d.data != nil && d.weight == nil && d.node.Op != "MatMul" && v.constant[d.node.Input(1)] {
 			return "its weights are float and its input is dequantized"
 		}
 		return ""
@@ -236,7 +221,7 @@ func weightOnly(v *view) []Finding {
 			return ""
 		}
 		p := v.producers[d.node.Input(1)]
-		if d.node.Op == "Conv" || d.node.Int("transB", 0) != 0 || standard(p, "Transpose") {
+		if d.node.Op == "Conv" || d.node.Int("transB", 0) != 0 || p.Is("Transpose") {
 			return "its weights are dequantized at every inference"
 		}
 		return ""
@@ -274,7 +259,7 @@ func sharedScale(v *view) []Finding {
 func blockSize(v *view) []Finding {
 	var out []Finding
 	for _, n := range v.m.Graph.Nodes {
-		if b := n.Int("block_size", 0); standard(n, "DequantizeLinear") && b != 0 && !slices.Contains([]int64{16, 32, 64, 128, 256}, b) {
+		if b := n.Int("block_size", 0); n.Is("DequantizeLinear") && b != 0 && !slices.Contains([]int64{16, 32, 64, 128, 256}, b) {
 			out = append(out, Finding{Node: n.Label(), Message: fmt.Sprintf("its block size is %d", b)})
 		}
 	}

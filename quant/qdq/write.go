@@ -126,7 +126,9 @@ func prepare(m *graph.Model, plan *quant.Plan) (*prepared, error) {
 		}
 	}
 	for _, info := range infos {
-		if l := plan.Layer(info.Node); l != nil {
+		// Only Gemms have names of their own: a fixed layer does not take one from them.
+		first := p.layers[info.Node]
+		if l := plan.Layer(info.Node); l != nil && (first == nil || first.info.Fixed != "") {
 			p.layers[info.Node] = &layer{info: info, plan: l}
 		}
 	}

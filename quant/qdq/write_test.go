@@ -89,7 +89,7 @@ func checkWeights(t *testing.T, eng engine.Options, q *graph.Model, l *quant.Lay
 		eng.Level = level
 		got := run(t, expose(q, graph.Float, gemm.Inputs[1:]...), eng, x)
 		w, b := floats(t, got[gemm.Inputs[1]]), floats(t, got[gemm.Inputs[2]])
-		for i, want := range enc.Weights() {
+		for i, want := range weights(enc) {
 			if w[i] != want {
 				t.Fatalf("%s: weight %d is %v in the runtime, %v by the plan", l.Node, i, w[i], want)
 			}
@@ -97,8 +97,8 @@ func checkWeights(t *testing.T, eng engine.Options, q *graph.Model, l *quant.Lay
 				t.Fatalf("%s: weight %d is %v, %v before", l.Node, i, w[i], info.W[i])
 			}
 		}
-		for o, want := range enc.Biases() {
-			if b[o] != want {
+		for o, code := range enc.Bias {
+			if want := float32(code) * (enc.InScale * enc.Scale(o)); b[o] != want {
 				t.Fatalf("%s: bias %d is %v in the runtime, %v by the plan", l.Node, o, b[o], want)
 			}
 			if d := math.Abs(float64(b[o] - info.B[o])); d > float64(enc.InScale*enc.Scale(o)) {

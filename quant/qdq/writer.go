@@ -26,7 +26,7 @@ func (p *prepared) write(o Options) *graph.Model {
 	nodes := m.Graph.Nodes
 	m.Graph.Nodes = nil
 	for _, n := range nodes {
-		if l := p.layers[n.Name]; l != nil && l.enc != nil && n.Op == "Gemm" {
+		if l := p.layers[n.Name]; l != nil && l.enc != nil && n.Is("Gemm") {
 			w.layer(n, l)
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"cfq/autodiff"
 	"cfq/eval"
 	"cfq/quant"
+	"cfq/task"
 )
 
 // pages lists what is generated.
@@ -20,6 +21,7 @@ func pages() []page {
 		{"operators.md", "package autodiff", plain(autodiff.Markdown)},
 		{"metrics.md", "package eval", plain(eval.MetricsMarkdown)},
 		{"formats.md", "package quant", plain(formats)},
+		{"task.md", "package task", plain(task.Markdown)},
 		{"command.md", "cmd/cfq", command},
 	}
 }

@@ -30,7 +30,7 @@ func columns() []column {
 	}
 	return []column{
 		{name: "age", kind: "numeric", number: func(p person) float64 { return p.age }, about: "years; nobody can change it", extra: "actionable: false"},
-		{name: "sex", kind: "binary", text: func(p person) string { return p.sex }, values: []string{"male", "female"}, about: "never an action, but results are reported for each value", extra: "actionable: false, subgroup: true"},
+		{name: "sex", kind: "binary", text: func(p person) string { return p.sex }, values: []string{"male", "female"}, about: "never an action; the group is kept with each person", extra: "actionable: false, subgroup: true"},
 		{name: "dependants", kind: "numeric", number: func(p person) float64 { return p.dependants }, about: "people to be supported", extra: "actionable: false"},
 		{name: "income", kind: "numeric", number: func(p person) float64 { return p.income }, about: "per year; a raise, but not a miracle", extra: "direction: increase, max_increase: 12000, step: 100"},
 		{name: "savings", kind: "numeric", number: func(p person) float64 { return p.savings }, about: "skewed: a few people are ten standard deviations out", extra: "bounds: [0, 500000], max_increase: 15000, step: 50"},

@@ -132,7 +132,7 @@ The population is drawn feature by feature: income depends on employment, age an
 wealth that savings share; debt, amount and duration are independent; late payments lower the
 credit grade. Income, savings, debt and amount are log-normal, so single inputs lie ten to
 fifteen standard deviations out: the case in which one scale for all inputs ruins a quantized
-model. Women's incomes are drawn about 11 %% lower, so that reports by subgroup have something
+model. Women's incomes are drawn about 11 %% lower, so that a look at subgroups has something
 to show; the decision itself never looks at sex.
 
 A lender's score (saturating in income, savings, debt and the burden of the instalments, with

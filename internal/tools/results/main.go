@@ -154,12 +154,8 @@ func one(ctx context.Context, path string, t *task.Task, train, test *task.Peopl
 	if err != nil {
 		return err
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
 	o.Workers = runtime.GOMAXPROCS(0)
-	q, err := cfq.Quantize(ctx, m, t, train, int(info.Size()), o)
+	q, err := cfq.Quantize(ctx, m, t, train, o)
 	if err != nil {
 		return err
 	}
@@ -170,12 +166,12 @@ func one(ctx context.Context, path string, t *task.Task, train, test *task.Peopl
 	if err != nil {
 		return err
 	}
-	full, err := cfq.OpenFor(m, t, o.Engine, o.Workers)
+	full, err := cfq.OpenFor(ctx, m, t, o.Engine, o.Workers)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, full.Close()) }()
-	quantized, err := cfq.OpenFor(written, t, o.Engine, o.Workers)
+	quantized, err := cfq.OpenFor(ctx, written, t, o.Engine, o.Workers)
 	if err != nil {
 		return err
 	}

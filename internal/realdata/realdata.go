@@ -1,0 +1,66 @@
+// Package realdata finds the optional real data sets and exported models that some
+// tests measure. They are no part of the repository.
+//
+// In: a path below their folder. Out: the path on this machine. The invariant: a
+// test whose data are not there is skipped and says so, never failed. The folder is
+// the one that CFQ_SHARED names, or shared/ beside the repository; it holds data/
+// and models/.
+package realdata
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Env names the environment variable for the folder.
+const Env = "CFQ_SHARED"
+
+// Dir returns the folder of the real data, or what is at the path below in it, and
+// skips the test when that is not there.
+func Dir(t testing.TB, below ...string) string {
+	t.Helper()
+	path, err := Find(below...)
+	if err != nil {
+		t.Skip(err)
+	}
+	return path
+}
+
+// Find is Dir for tests that can do without the data.
+func Find(below ...string) (string, error) {
+	dir := os.Getenv(Env)
+	if dir == "" {
+		root, err := root()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(root, "..", "shared")
+	}
+	path := filepath.Join(append([]string{dir}, below...)...)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("the optional real data are not there (%s is to name the folder of data/ and models/): %w", Env, err)
+	}
+	return path, nil
+}
+
+// root is the directory of the repository: of go.mod, at or above the working
+// directory, which is that of the package under test.
+func root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("finding the repository: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", errors.New("finding the repository: there is no go.mod at or above the working directory")
+		}
+		dir = up
+	}
+}

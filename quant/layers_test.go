@@ -1,0 +1,127 @@
+package quant_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"cfq/graph"
+	"cfq/quant"
+)
+
+// fixedModel has one dense layer of each kind that has no canonical form, and a
+// common one, all on the input x [N, 6] or on a value of rank 3.
+func fixedModel() *graph.Model {
+	m := model(form{build: func(b *builder) string {
+		return b.Op("MatMul", []string{"x", b.random("plain", 6, 2)})
+	}})
+	b := &builder{graph.NewBuilder(m.Graph, "f"), nil}
+	zeros := func(name string, t graph.DType, dims ...int64) string {
+		n := 1
+		for _, d := range dims {
+			n *= int(d)
+		}
+		return b.Const(&graph.Tensor{Name: name, DType: t, Dims: dims, Raw: make([]byte, graph.RawSize(t, n))})
+	}
+	out := func(name, op string, inputs []string, attrs ...graph.Attr) {
+		b.Append(&graph.Node{Name: name, Op: op, Inputs: inputs, Outputs: []string{name + "_y"}, Attrs: attrs})
+		m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: name + "_y"})
+	}
+	transB := graph.IntAttr("transB", 1)
+	m.Graph.Inputs = append(m.Graph.Inputs,
+		graph.Value{Name: "x3", DType: graph.Float, Shape: graph.Fixed(1, 4, 6)},
+		graph.Value{Name: "d", DType: graph.Double, Shape: graph.Fixed(1, 6)})
+	out("rank3", "MatMul", []string{"x3", zeros("w", graph.Float, 6, 5)})
+	out("batch", "MatMul", []string{"x3", zeros("w", graph.Float, 2, 6, 5)})
+	out("vector", "MatMul", []string{"x", zeros("w", graph.Float, 6)})
+	out("double", "MatMul", []string{"d", zeros("w", graph.Double, 6, 5)})
+	out("rowbias", "Gemm", []string{"x", zeros("w", graph.Float, 5, 6), zeros("b", graph.Float, 3, 1)}, transB)
+	out("computed", "Gemm", []string{"x", zeros("w", graph.Float, 6, 5), b.Op("Exp", []string{zeros("b", graph.Float, 5)})})
+	half := b.Op("Cast", []string{zeros("w", graph.Float16, 6, 3)}, graph.IntAttr("to", int64(graph.Float)))
+	out("half", "MatMul", []string{"x", half})
+	out("left", "MatMul", []string{zeros("w", graph.Float, 7, 4), "x3"})
+	out("activations", "MatMul", []string{"x3", b.Op("Transpose", []string{"x3"}, graph.IntsAttr("perm", 0, 2, 1))})
+	m.Graph.Nodes = append(m.Graph.Nodes,
+		&graph.Node{Op: "MatMul", Inputs: []string{"x3", zeros("w", graph.Float, 6, 1)}, Outputs: []string{"nameless"}})
+	return m
+}
+
+// TestFixedLayers: layers that stay in float because they have no canonical form
+// are listed with the reason and their number of weights.
+func TestFixedLayers(t *testing.T) {
+	c, err := quant.Canonical(fixedModel())
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := quant.FindLayers(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []struct {
+		node, fixed string
+		in, out     int
+	}{
+		{"n_MatMul", "", 6, 2},
+		{"rank3", "2 dimensions", 6, 5},
+		{"batch", "3 dimensions", 6, 10},
+		{"vector", "1 dimensions", 6, 1},
+		{"double", "double", 6, 5},
+		{"rowbias", "shape [3 1]", 6, 5},
+		{"computed", "is computed", 6, 5},
+		{"half", "float16", 6, 3},
+		{"left", "left factor", 4, 7},
+		{"nameless", "2 dimensions", 6, 1},
+	}
+	if len(layers) != len(want) {
+		t.Fatalf("%d layers, want %d: %+v", len(layers), len(want), layers)
+	}
+	for i, w := range want {
+		l := layers[i]
+		if l.Node != w.node || l.In != w.in || l.Out != w.out || l.Params() != w.in*w.out {
+			t.Errorf("layer %d is %q, %d x %d, want %+v", i, l.Node, l.Out, l.In, w)
+		}
+		if (l.Fixed == "") != (w.fixed == "") || !strings.Contains(l.Fixed, w.fixed) {
+			t.Errorf("%s: fixed %q, want %q", w.node, l.Fixed, w.fixed)
+		}
+		if (l.W == nil) != (l.Fixed != "") || (l.B == nil) != (l.Fixed != "") {
+			t.Errorf("%s: %d weights, %d biases", w.node, len(l.W), len(l.B))
+		}
+		if c.Graph.Producers()[l.Output] == nil || l.Input == "" || l.Weight == "" {
+			t.Errorf("%s: values %+v", w.node, l)
+		}
+	}
+}
+
+func TestFindLayersOfNothing(t *testing.T) {
+	m := &graph.Model{Graph: &graph.Graph{}}
+	if l, err := quant.FindLayers(m); err != nil || len(l) != 0 {
+		t.Error(l, err)
+	}
+}
+
+// TestDoublingChains: a value that is read twice by each node of a chain is not
+// followed 2^n times.
+func TestDoublingChains(t *testing.T) {
+	for _, op := range []string{"Add", "Mul"} {
+		m := model(form{build: func(b *builder) string {
+			h := b.Op("Relu", []string{"x"})
+			for range 60 {
+				h = b.Op(op, []string{h, h})
+			}
+			return b.Op("MatMul", []string{h, b.random("w", 6, 2)})
+		}})
+		done := make(chan error, 1)
+		go func() {
+			_, err := quant.Canonical(m)
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("a chain of 60 %s nodes takes more than a minute", op)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package qdq_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cfq/graph"
+	"cfq/quant"
+	"cfq/quant/qdq"
+)
+
+// TestDescribe writes a model in every container and checks that the bits are
+// read back from the file alone.
+func TestDescribe(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		bits      int
+		options   qdq.Options
+		want      int
+		container string
+		note      string
+	}{
+		{"int8", 8, qdq.Options{}, 8, "int8", ""},
+		{"int4", 4, qdq.Options{}, 4, "int4", ""},
+		{"3 bits in int4", 3, qdq.Options{}, 4, "int4", "codes of 3 bits"},
+		{"3-bit planes", 3, qdq.Options{Size: preferPlanes}, 3, "packed, cfq.Unpack", ""},
+		{"int2", 2, qdq.Options{}, 2, "int2", ""},
+		{"2-bit planes", 2, qdq.Options{NoInt2: true}, 2, "packed, cfq.Unpack", ""},
+	} {
+		for _, integers := range []bool{true, false} {
+			m := net(3, 9, 7, 2)
+			p := planFor(t, m, c.bits, true)
+			if !integers {
+				for i := range p.Layers {
+					p.Layers[i].Act = nil
+				}
+			}
+			got, err := qdq.Describe(write(t, m, p, c.options))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := qdq.LayerNote{Op: "Gemm", Bits: c.want, Container: c.container, Note: c.note}
+			first, second := l, l
+			first.Node, first.Output, first.In, first.Out, first.Biases = "layer1", "h1", 9, 7, 7
+			second.Node, second.Output, second.In, second.Out, second.Biases = "layer2", "y", 7, 2, 2
+			if d := cmp.Diff([]qdq.LayerNote{first, second}, got); d != "" {
+				t.Errorf("%s, integers %v: %s", c.name, integers, d)
+			}
+		}
+	}
+}
+
+// TestDescribeFloat: layers in float are described as they stand, also those that
+// cannot be quantized.
+func TestDescribeFloat(t *testing.T) {
+	m := net(3, 9, 7, 2)
+	m.Graph.Inputs = append(m.Graph.Inputs, graph.Value{Name: "s", DType: graph.Float, Shape: graph.Fixed(1, 4, 6)})
+	m.Graph.Inits = append(m.Graph.Inits, graph.FromFloats("k", make([]float32, 60), 2, 6, 5),
+		&graph.Tensor{Name: "h", DType: graph.Float16, Dims: []int64{5, 3}, Raw: make([]byte, 30)})
+	m.Graph.Nodes = append(m.Graph.Nodes,
+		&graph.Node{Op: "MatMul", Inputs: []string{"s", "k"}, Outputs: []string{"a"}},
+		&graph.Node{Op: "Cast", Inputs: []string{"h"}, Outputs: []string{"f"}, Attrs: []graph.Attr{graph.IntAttr("to", int64(graph.Float))}},
+		&graph.Node{Op: "MatMul", Inputs: []string{"a", "f"}, Outputs: []string{"b"}},
+		&graph.Node{Op: "MatMul", Inputs: []string{"b", "a"}, Outputs: []string{"c"}})
+	p := planFor(t, net(3, 9, 7, 2), 4, true)
+	p.Layers = p.Layers[:1]
+	got, err := qdq.Describe(write(t, m, p, qdq.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []qdq.LayerNote{
+		{Node: "layer1", Op: "Gemm", In: 9, Out: 7, Biases: 7, Bits: 4, Container: "int4", Output: "h1"},
+		{Node: "layer2", Op: "Gemm", In: 7, Out: 2, Biases: 2, Bits: 32, Container: "float", Output: "y"},
+		{Node: "a", Op: "MatMul", In: 6, Out: 10, Bits: 32, Container: "float", Output: "a", Fixed: "its weights have 3 dimensions, not 2"},
+		{Node: "b", Op: "MatMul", In: 5, Out: 3, Bits: 16, Container: "float16", Output: "b", Fixed: "its weights are float16, not float32"},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestNamesOfFixedLayers: a layer that cannot be quantized does not take the
+// place of a Gemm of the same name in the plan.
+func TestNamesOfFixedLayers(t *testing.T) {
+	m := net(3, 9, 7, 2)
+	m.Graph.Inits = append(m.Graph.Inits, graph.FromFloats("k", make([]float32, 12), 2, 2, 3))
+	matmul := &graph.Node{Name: "layer1", Op: "MatMul", Inputs: []string{"y", "k"}, Outputs: []string{"z"}}
+	m.Graph.Nodes = append(m.Graph.Nodes, matmul)
+	p := planFor(t, net(3, 9, 7, 2), 4, true)
+	q := write(t, m, p, qdq.Options{})
+	if n := q.Graph.Producers()["h1"]; n.Input(1) == "w1" {
+		t.Error("layer1 is not quantized")
+	}
+	layers, err := quant.FindLayers(m)
+	if err != nil || len(layers) != 3 || layers[2].Fixed == "" {
+		t.Errorf("%+v, %v", layers, err)
+	}
+}

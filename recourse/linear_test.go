@@ -1,0 +1,210 @@
+package recourse
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"cfq/internal/realdata"
+	"cfq/onnxio"
+	"cfq/task"
+)
+
+// choice is a change of one feature under a linear model.
+type choice struct{ cost, gain float64 }
+
+// frontier returns the feature's changes that no cheaper one outdoes, by ascending cost and gain.
+func frontier(f *task.Feature, a *ActionSet, m *affine, x []float32) []choice {
+	changes, _, _ := feasibleChanges(f, x[f.Offset:f.Offset+f.Width])
+	var all []choice
+	for _, c := range changes[1:] {
+		var o choice
+		for j, v := range c {
+			d := float64(float32(v))
+			o.cost += a.weights[f.Offset+j] * math.Abs(d)
+			o.gain += m.w[f.Offset+j] * d
+		}
+		all = append(all, o)
+	}
+	slices.SortFunc(all, func(p, q choice) int { return cmp.Or(cmp.Compare(p.cost, q.cost), cmp.Compare(q.gain, p.gain)) })
+	var out []choice
+	top := 0.0
+	for _, o := range all {
+		if o.gain > top {
+			out, top = append(out, o), o.gain
+		}
+	}
+	return out
+}
+
+// linearOptimum returns the least l1 cost of an action that gains gap under a linear model, by enumeration: all
+// combinations of all features but the one with the most changes, whose cheapest sufficient change is looked up.
+func linearOptimum(tk *task.Task, a *ActionSet, m *affine, x []float32, gap float64) float64 {
+	var lists [][]choice
+	for i := range tk.Features {
+		if l := frontier(&tk.Features[i], a, m, x); len(l) > 0 {
+			lists = append(lists, l)
+		}
+	}
+	slices.SortFunc(lists, func(p, q []choice) int { return cmp.Compare(len(p), len(q)) })
+	best := math.Inf(1)
+	var walk func(i, changed int, cost, gap float64)
+	walk = func(i, changed int, cost, gap float64) {
+		if gap <= 0 {
+			best = min(best, cost)
+			return
+		}
+		if i == len(lists) || changed == a.limit {
+			return
+		}
+		if i == len(lists)-1 {
+			l := lists[i]
+			k, _ := slices.BinarySearchFunc(l, gap, func(o choice, gap float64) int { return cmp.Compare(o.gain, gap) })
+			if k < len(l) {
+				best = min(best, cost+l[k].cost)
+			}
+			return
+		}
+		walk(i+1, changed, cost, gap)
+		for _, o := range lists[i] {
+			if cost+o.cost >= best {
+				break
+			}
+			walk(i+1, changed+1, cost+o.cost, gap-o.gain)
+		}
+	}
+	walk(0, 0, 0, gap)
+	return best
+}
+
+// gaps are the relative distances of actions to the exact optimum.
+type gaps []float64
+
+func (g gaps) report(t *testing.T) (mean, most float64) {
+	t.Helper()
+	off := 0
+	for _, v := range g {
+		mean += v / float64(len(g))
+		most = max(most, v)
+		if v > 1e-3 {
+			off++
+		}
+	}
+	t.Logf("%d people: mean gap %.4f %%, maximum %.3f %%, above 0.1 %%: %.1f %%", len(g), 100*mean, 100*most, 100*float64(off)/float64(len(g)))
+	return mean, most
+}
+
+// linearGaps solves and compares with the optimum of everyone who must act.
+func linearGaps(t *testing.T, tk *task.Task, m *affine, x []float32, margin float64) gaps {
+	t.Helper()
+	a := compile(t, tk)
+	acts, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: margin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkActions(t, m, a, x, acts, margin)
+	need := margin + 1e-5*(1+margin) // what the search aims at
+	var out gaps
+	for i, act := range acts {
+		if act.Status == AlreadyFavourable {
+			continue
+		}
+		px := row(x, i, a.Dim())
+		start, _ := m.Margins(context.Background(), px)
+		best := linearOptimum(tk, a, m, px, need-float64(start[0]))
+		switch {
+		case act.Status != Found:
+			if !math.IsInf(best, 1) {
+				t.Errorf("person %d: none found, but cost %g is possible", i, best)
+			}
+		default:
+			out = append(out, act.Cost/best-1)
+			if act.Cost < best*(1-1e-3) {
+				t.Errorf("person %d: cost %g below the optimum %g", i, act.Cost, best)
+			}
+		}
+	}
+	return out
+}
+
+// gridTask mixes coarse grids with finer ones, and a few discrete features.
+func gridTask(rng *rand.Rand, limit int) *task.Task {
+	var fs []task.Feature
+	for i, step := range []float64{0.8, 0.5, 0.09, 0.05, 0.0004} {
+		f := feature(string(rune('a'+i)), task.Numeric)
+		f.Step, f.MaxChange = step, 3
+		fs = append(fs, f)
+	}
+	phone := feature("phone", task.Binary)
+	phone.Shares = []float64{0.3}
+	fs = append(fs, phone, oneHot("job", "p", "q", "r"))
+	rng.Shuffle(len(fs), func(i, j int) { fs[i], fs[j] = fs[j], fs[i] })
+	return taskOf(limit, fs...)
+}
+
+// Where grids of different steps meet, rounding up the most worthwhile feature is
+// not optimal: a finer, less worthwhile one fills what is left.
+func TestSolveMixedGrids(t *testing.T) {
+	var all gaps
+	for seed := range uint64(24) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		tk := gridTask(rng, 1+int(seed%4))
+		m := &affine{b: -1.5}
+		for range tk.Dim() {
+			m.w = append(m.w, rng.NormFloat64())
+		}
+		all = append(all, linearGaps(t, tk, m, randomPeople(rng, tk, 16), 0.1*float64(seed%2))...)
+	}
+	if mean, most := all.report(t); len(all) < 150 || mean > 0.002 || most > 0.1 {
+		t.Errorf("mean gap %g, maximum %g of %d people", mean, most, len(all))
+	}
+}
+
+// The real German credit data with their logistic regression: months and years on a coarse grid, the amount on a fine one.
+func TestSolveGerman(t *testing.T) {
+	dir := realdata.Dir(t, "models", "german")
+	tk, err := task.Load("../tasks/german.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := task.ReadOptions{}
+	if o.Only, err = task.LoadRows(filepath.Join(dir, "split.json")); err != nil {
+		t.Fatal(err)
+	}
+	people, err := task.Read(context.Background(), realdata.Dir(t, "data", "german", "german.data"), tk, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := onnxio.ReadFile(filepath.Join(dir, "logreg-s0.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The margin of two logits is their difference.
+	m, dim := &affine{w: make([]float64, tk.Dim())}, tk.Dim()
+	for _, init := range model.Graph.Inits {
+		v, err := init.Floats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch len(v) {
+		case 2:
+			m.b = float64(v[1]) - float64(v[0])
+		case 2 * dim:
+			for j := range m.w {
+				m.w[j] = float64(v[dim+j]) - float64(v[j])
+			}
+		default:
+			t.Fatalf("%s has %d values: the model is not a logistic regression with two logits", init.Name, len(v))
+		}
+	}
+	for _, margin := range []float64{0, 0.1} {
+		mean, most := linearGaps(t, tk, m, people.X, margin).report(t)
+		if mean > 0.001 || most > 0.02 {
+			t.Errorf("margin %g: mean gap %g, maximum %g", margin, mean, most)
+		}
+	}
+}
