@@ -205,7 +205,7 @@ func prepare(ctx context.Context, m *graph.Model, t *task.Task, o Options) (*job
 	}
 	q := &job{o: o, method: method}
 	q.tell("read the model", 0, 0)
-	if q.canonical, err = Canonical(m); err != nil {
+	if q.canonical, err = q.canonicalOf(ctx, m, t); err != nil {
 		return nil, err
 	}
 	if err := q.findLayers(); err != nil {
@@ -261,6 +261,32 @@ func Canonical(m *graph.Model) (*graph.Model, error) {
 		}
 	}
 	return quant.Canonical(m)
+}
+
+// canonicalOf is Canonical with the shapes of all values known from a probe, so
+// that layers are found whatever operators stand around them.
+func (q *job) canonicalOf(ctx context.Context, m *graph.Model, t *task.Task) (_ *graph.Model, err error) {
+	if m.Opset("") < quantOpset {
+		m = m.Clone()
+		if err := onnxio.Upgrade(m, quantOpset); err != nil {
+			return nil, err
+		}
+	}
+	c, err := OpenFor(ctx, m, t, q.o.Engine, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	known := m.Clone()
+	c.Declare(known.Graph)
+	if known, err = Canonical(known); err != nil {
+		return nil, err
+	}
+	// What the file declared stays, what was learnt does not go into the next one.
+	known.Graph.Values = slices.DeleteFunc(known.Graph.Values, func(v graph.Value) bool {
+		return !slices.ContainsFunc(m.Graph.Values, func(w graph.Value) bool { return w.Name == v.Name })
+	})
+	return known, nil
 }
 
 // OpenFor opens a model as the classifier of a task, and checks that the two fit.

@@ -31,6 +31,9 @@ func (q *job) warn(format string, args ...any) {
 
 // calibrate makes the calibration set and fits every quantizer on it.
 func (q *job) calibrate(ctx context.Context, t *task.Task, people *task.People) error {
+	if err := q.lookAtTarget(ctx, people); err != nil {
+		return err
+	}
 	x, dim := people.X, q.full.Dim()
 	q.cal = calib.FactualSet(x, dim)
 	if q.method.Counterfactual || q.method.RecourseSensitivity {
@@ -46,11 +49,8 @@ func (q *job) calibrate(ctx context.Context, t *task.Task, people *task.People) 
 		q.cal = cal
 	}
 	q.tell("statistics of the layers", 0, 0)
-	q.fitInput(t)
-	if q.input != nil {
-		for _, j := range q.cal.Clip(q.input) {
-			q.warn("input %q has values far from all others: those are clipped; is there a mistake in the data?", t.InputName(j))
-		}
+	if err := q.fitInput(ctx, t); err != nil {
+		return err
 	}
 	stats, err := calib.Collect(ctx, q.full, q.wide, q.cal, q.input)
 	if err != nil {
@@ -76,27 +76,46 @@ func (q *job) calibrate(ctx context.Context, t *task.Task, people *task.People) 
 	return nil
 }
 
-// fitInput lays the model's input on its grid when dense layers read it directly.
-func (q *job) fitInput(t *task.Task) {
+// fitInput lays the value that the first dense layers read on its grid: the
+// model's input, or what scaling operators make of it.
+func (q *job) fitInput(ctx context.Context, t *task.Task) error {
 	q.wide = slices.Clone(q.layers)
-	name := q.canonical.Graph.DataInputs()[0].Name
+	first := q.found[0]
+	if first.Fixed != "" {
+		return nil // what lies behind it is no input any more
+	}
 	out, weights := 0, 0
 	for _, l := range q.layers {
 		weights += l.Params()
-		if l.Input == name {
+		if l.Input == first.Input {
 			out += l.Out
 		}
 	}
-	if out == 0 {
-		return
+	x, values := q.cal.X, domain(t)
+	if first.Input != q.canonical.Graph.DataInputs()[0].Name {
+		x, values = nil, nil
+		err := q.full.Observe(ctx, q.cal.X, classifier.Probe{Values: []string{first.Input}}, func(_, _ int, v, _ [][]float32) error {
+			x = append(x, v[0]...)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
 	}
-	q.input = calib.FitInput(q.cal, domain(t), out, weights)
-	q.input.Value = name
+	q.input = calib.FitInput(x, first.In, values, out, weights)
+	q.input.Value = first.Input
 	for i, l := range q.layers {
-		if l.Input == name {
+		if l.Input == first.Input {
 			q.wide[i] = q.input.Widen(l)
 		}
 	}
+	if values == nil {
+		return nil
+	}
+	for _, j := range q.cal.Clip(q.input) {
+		q.warn("input %q has values far from all others: those are clipped; is there a mistake in the data?", t.InputName(j))
+	}
+	return nil
 }
 
 func (q *job) formats() []quant.Format { return quant.FormatsFor(q.o.Reduced) }
@@ -241,6 +260,28 @@ func (q *job) result(bytes []byte, plan *quant.Plan, choice []int, report *verif
 	}
 	r.Bits /= float64(weights)
 	return r
+}
+
+// lookAtTarget warns when the model disagrees with most labels, which is what a
+// wrong class index looks like.
+func (q *job) lookAtTarget(ctx context.Context, people *task.People) error {
+	margins, err := q.full.Margins(ctx, people.X)
+	if err != nil {
+		return err
+	}
+	right, known := 0, 0
+	for i, l := range people.Labels {
+		if l >= 0 {
+			known++
+			if (margins[i] > 0) == (l == 1) {
+				right++
+			}
+		}
+	}
+	if known >= 20 && 5*right < 2*known {
+		q.warn("the model decides only %.0f %% of the labelled rows as their labels say: is class %d, the task's target.index, the favourable one?", 100*float64(right)/float64(known), q.full.Target())
+	}
+	return nil
 }
 
 // factualClasses returns the class of each row for the factual gradient: the

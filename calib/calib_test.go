@@ -31,7 +31,7 @@ func people(n int) ([]float32, int) {
 func TestFitInputIsExactOnLattices(t *testing.T) {
 	x, dim := people(3000)
 	set := FactualSet(x, dim)
-	in := FitInput(set, nil, 16, 16*dim+16*8)
+	in := FitInput(x, dim, nil, 16, 16*dim+16*8)
 	if err := in.Check(dim); err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +69,7 @@ func TestFitInputCorners(t *testing.T) {
 	for i := range 500 {
 		x = append(x, 1, 7, float32(i)*0.011)
 	}
-	set := FactualSet(x, 3)
-	in := FitInput(set, [][]float32{{0, 1}, nil, nil}, 4, 40)
+	in := FitInput(x, 3, [][]float32{{0, 1}, nil, nil}, 4, 40)
 	if err := in.Check(3); err != nil {
 		t.Fatal(err)
 	}

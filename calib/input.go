@@ -26,23 +26,23 @@ type column struct {
 // fine as the columns of ordinary width allow, wider columns are split into
 // segments that share their weights, and each column whose values form a lattice
 // (whole years, one-hots) is stretched a little so that they fall on grid points
-// exactly. domain holds, for each input, values that the grid must cover whether
+// exactly. x holds the rows, dim columns each; domain holds, for each column, values that the grid must cover whether
 // the set shows them or not, such as both values of a one-hot; nil for none. out is
 // the number of outputs of the first layer, weights the number of weights of the
 // model: together they bound the number of extra columns.
-func FitInput(set *Set, domain [][]float32, out, weights int) *quant.Input {
-	cols := make([]column, set.Dim)
+func FitInput(x []float32, dim int, domain [][]float32, out, weights int) *quant.Input {
+	cols := make([]column, dim)
 	for j := range cols {
 		var more []float32
 		if domain != nil {
 			more = domain[j]
 		}
-		cols[j] = look(set, j, more)
+		cols[j] = look(x, dim, j, more)
 	}
 	extra := max(2, int(extraShare*float64(weights)/float64(out)))
 	k := finestGrid
 	for ; k > 1; k-- {
-		if countColumns(cols, k) <= float64(set.Dim+extra) {
+		if countColumns(cols, k) <= float64(dim+extra) {
 			break
 		}
 	}
@@ -80,10 +80,10 @@ func (s *Set) Clip(in *quant.Input) []int {
 }
 
 // look finds the range and the lattice of column j and the values in more.
-func look(set *Set, j int, more []float32) column {
-	values := append(make([]float32, 0, set.Rows()+len(more)), more...)
-	for i := j; i < len(set.X); i += set.Dim {
-		values = append(values, set.X[i])
+func look(x []float32, dim, j int, more []float32) column {
+	values := append(make([]float32, 0, len(x)/dim+len(more)), more...)
+	for i := j; i < len(x); i += dim {
+		values = append(values, x[i])
 	}
 	slices.Sort(values)
 	values = slices.Compact(trim(values))

@@ -3,6 +3,7 @@ package classifier
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"cfq/autodiff"
 	"cfq/engine"
@@ -11,6 +12,22 @@ import (
 
 // batchParam is the symbol of the batch axis in the types that a probe learns.
 const batchParam = "N"
+
+// Declare writes the types that the probe learnt into g, a graph with the model's
+// values, for those that it does not declare.
+func (c *Model) Declare(g *graph.Graph) {
+	declared := map[string]bool{}
+	for _, v := range slices.Concat(g.Inputs, g.Outputs, g.Values) {
+		declared[v.Name] = true
+	}
+	for _, n := range g.Nodes {
+		for _, o := range n.Outputs {
+			if t, ok := c.types[o]; ok && !declared[o] {
+				g.Values = append(g.Values, graph.Value{Name: o, DType: t.DType, Shape: t.Shape})
+			}
+		}
+	}
+}
 
 // probe runs the model with every value exposed and learns each value's element
 // type and shape. Two batch sizes tell which axis is the batch: shapes come from
