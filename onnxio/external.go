@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -44,6 +45,9 @@ func (e *external) read(t *graph.Tensor, entries []*onnxpb.StringStringEntryProt
 		return nil, err
 	}
 	f, err := e.file(location)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("external data file %q does not exist beside the model", filepath.ToSlash(location))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("external data: %w", err)
 	}

@@ -20,7 +20,7 @@ func (d *decoder) tensor(p *onnxpb.TensorProto) *graph.Tensor {
 	t := &graph.Tensor{Name: p.GetName(), DType: graph.DType(p.GetDataType()), Dims: p.Dims, Doc: p.GetDocString()}
 	if err := d.contents(t, p); err != nil {
 		d.bad(err)
-		t.Raw = nil
+		t.Raw, t.Dims = nil, []int64{0} // one mistake is one error: without elements, t has nothing else to object to
 	}
 	p.Name, p.DataType, p.Dims, p.DocString, p.RawData = nil, nil, nil, nil, nil
 	t.Extra = leftover(p)

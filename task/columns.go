@@ -11,6 +11,7 @@ import (
 type columns struct {
 	names    []string
 	encoded  bool
+	header   bool  // the file names its columns
 	width    int   // fields that a record must have
 	features []int // per feature, or per model input when encoded
 	label    int   // -1: the file has none
@@ -34,7 +35,7 @@ func (t *Task) resolve(names []string) (*columns, error) {
 	need := func(column, by string) int {
 		i, ok := at[column]
 		if !ok {
-			errs = append(errs, fmt.Errorf("there is no column %q (%s)%s", column, by, suggest(column, names)))
+			errs = append(errs, fmt.Errorf("there is no column %s (%s)%s", quote(column), clip(by), suggest(column, names)))
 			return -1
 		}
 		return i
@@ -63,6 +64,18 @@ func (t *Task) resolve(names []string) (*columns, error) {
 	}
 	c.findTwins(at)
 	return c, nil
+}
+
+// unused returns the columns that are neither features nor filters nor subgroups.
+func (c *columns) unused() []string {
+	used := append(append(slices.Clone(c.features), c.filter...), c.groups...)
+	var names []string
+	for i, n := range c.names {
+		if !slices.Contains(used, i) {
+			names = append(names, n)
+		}
+	}
+	return names
 }
 
 // findTwins notes the repeated columns among those that are used.
@@ -96,7 +109,7 @@ func contains(at map[string]int, names []string) bool {
 // suggest names the column that was probably meant; the list of all follows elsewhere.
 func suggest(column string, names []string) string {
 	if n := nearest(column, names); n != "" {
-		return fmt.Sprintf("; did you mean %q?", n)
+		return fmt.Sprintf("; did you mean %s?", quote(n))
 	}
 	return ""
 }
@@ -121,9 +134,6 @@ func (t *Task) header(first []string) (c *columns, data bool, err error) {
 	}
 	names := trimmed(first)
 	c, err = t.resolve(names)
-	if err != nil && len(names) == 1 && len(t.Features) > 1 {
-		err = fmt.Errorf("%w\nthe header is a single field; data.delimiter is %q", err, t.Data.Delimiter)
-	}
 	return c, false, err
 }
 

@@ -50,7 +50,13 @@ func (m mapping) has(key string) bool {
 	return ok
 }
 
+// errorf notes a mistake at n. Texts among args are cut to a length that a terminal line can hold: they may be a whole file that is no task file.
 func (d *decoder) errorf(n ast.Node, format string, args ...any) {
+	for i, a := range args {
+		if s, ok := a.(string); ok {
+			args[i] = clip(s)
+		}
+	}
 	e := &Error{File: d.file, Msg: fmt.Sprintf(format, args...)}
 	if n != nil && n.GetToken() != nil && n.GetToken().Position != nil {
 		p := n.GetToken().Position
@@ -292,7 +298,7 @@ func scalarText(n ast.Node) string {
 }
 
 // describe names what a node is, for messages.
-func describe(n ast.Node) string {
+func describe(n ast.Node) clause {
 	switch n.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:
 		return "a mapping"
@@ -305,7 +311,7 @@ func describe(n ast.Node) string {
 	case *ast.TagNode:
 		return "a tag, which task files do not have"
 	case *ast.BoolNode, *ast.IntegerNode, *ast.FloatNode, *ast.StringNode, *ast.LiteralNode, *ast.InfinityNode, *ast.NanNode:
-		return strconv.Quote(scalarText(n))
+		return clause(quote(scalarText(n)))
 	}
 	return "this"
 }

@@ -18,7 +18,7 @@ func (f *Feature) Encode(raw string, dst []float32) error {
 		}
 		i := find(f.Values, raw)
 		if i < 0 {
-			return fmt.Errorf("%q is not a known value%s", raw, didYouMean(raw, f.Values))
+			return fmt.Errorf("%s is not a known value%s", quote(raw), didYouMean(raw, f.Values))
 		}
 		dst[i] = 1
 		return nil
@@ -31,7 +31,7 @@ func (f *Feature) Encode(raw string, dst []float32) error {
 		case f.Zero == "" || same(raw, f.Zero):
 			dst[0] = 0
 		default:
-			return fmt.Errorf("%q is neither %q nor %q", raw, f.One, f.Zero)
+			return fmt.Errorf("%s is neither %q nor %q", quote(raw), f.One, f.Zero)
 		}
 		return nil
 	}
@@ -40,14 +40,14 @@ func (f *Feature) Encode(raw string, dst []float32) error {
 	}
 	v, ok := parseNumber(raw)
 	if !ok {
-		return fmt.Errorf("%q is not a number", raw)
+		return fmt.Errorf("%s is not a number", quote(raw))
 	}
 	if f.Levels != nil && !slices.Contains(f.Levels, v) {
-		return fmt.Errorf("%q is not a known value; one of: %s", raw, shorten(f.Values, 20))
+		return fmt.Errorf("%s is not a known value; one of: %s", quote(raw), shorten(f.Values, 20))
 	}
 	x := f.ToInput(v)
 	if math.IsInf(float64(x), 0) {
-		return fmt.Errorf("%q is too large for a model input", raw)
+		return fmt.Errorf("%s is too large for a model input", quote(raw))
 	}
 	dst[0] = x
 	return nil

@@ -11,11 +11,13 @@ import (
 func (rd *reader) finish() (*People, error) {
 	p := rd.people
 	if p.N == 0 {
-		return nil, p.nobody()
+		err := p.nobody()
+		if rd.hint != "" {
+			err = fmt.Errorf("%s\n%w", rd.hint, err)
+		}
+		return nil, err
 	}
-	if rd.known > 0 && rd.favour == 0 {
-		rd.note(fmt.Sprintf("no row has the favourable label %q in column %q", rd.task.Data.Favourable, rd.task.Data.Label))
-	}
+	rd.checkLabels()
 	for i := range p.Subgroups {
 		p.Subgroups[i].sort()
 		if len(p.Subgroups[i].Values) == maxGroups {

@@ -17,8 +17,9 @@ import (
 
 // maxFile and maxDepth bound a task file: the YAML parser needs quadratic time for deep nesting.
 const (
-	maxFile  = 1 << 20
-	maxDepth = 1000
+	maxFile    = 1 << 20
+	maxDepth   = 1000
+	maxMessage = 200 // characters of what the YAML parser says: it may repeat the file
 )
 
 // Load reads a task file in YAML or JSON. Mistakes in it are returned as Errors.
@@ -73,7 +74,7 @@ func (d *decoder) document(data []byte) (root ast.Node) {
 	}
 	defer func() {
 		if r := recover(); r != nil { // a slip of the YAML parser on a broken file is not worth a crash
-			fail(0, 0, fmt.Sprintf("this is not YAML that can be read (%v)", r))
+			fail(0, 0, fmt.Sprintf("this is not YAML that can be read (%.200v)", r))
 			root = nil
 		}
 	}()
@@ -87,6 +88,7 @@ func (d *decoder) document(data []byte) (root ast.Node) {
 				line, col = tok.Position.Line, tok.Position.Column
 			}
 		}
+		msg = clipTo(msg, maxMessage)
 		if strings.Contains(msg, "invalid header option") {
 			msg += "; put quotes around a text that starts with > or |"
 		}

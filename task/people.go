@@ -18,6 +18,7 @@ type People struct {
 	Excluded int       // rows left out by ReadOptions.Only or Except
 	Total    int       // data rows looked at
 	Notes    []string  // things about the file worth telling the user once
+	Warnings []string  // things about the file that probably make results wrong: labels that look mistaken, no labels where some are expected
 }
 
 // Subgroup holds the value that each person has of one feature.

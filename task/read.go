@@ -44,6 +44,9 @@ func ReadFrom(ctx context.Context, r io.Reader, t *Task, o ReadOptions) (*People
 	if head, _ := in.Peek(len(npyMagic)); bytes.Equal(head, []byte(npyMagic)) {
 		err = rd.npy(in)
 	} else {
+		if head, _ := in.Peek(512); bytes.IndexByte(head, 0) >= 0 {
+			return nil, fmt.Errorf("this is a binary file and no delimited text; it starts with %.16q", head)
+		}
 		rows, rowsErr := newRows(in, &t.Data)
 		if rowsErr != nil {
 			return nil, rowsErr
@@ -65,25 +68,35 @@ type reader struct {
 	cols   *columns
 	lookup []map[string]int // per feature: value -> input, for OneHot
 	favour int              // people with the favourable label
+	others others           // what the other people's labels are
+	hint   string           // the likely delimiter when it is not the task's, for errors
 	known  int              // people with a label
 }
 
 // table reads delimited text.
 func (rd *reader) table(rows *rows) error {
+	rd.hint = otherDelimiter(rows.head, rd.task.Data.Delimiter)
+	hinted := func(err error) error {
+		if rd.hint != "" {
+			err = fmt.Errorf("%s\n%w", rd.hint, err)
+		}
+		return err
+	}
 	first, line, err := rows.next()
 	var bad *Problem
 	switch {
 	case errors.Is(err, io.EOF):
 		return errors.New("the file is empty")
 	case errors.As(err, &bad):
-		return fmt.Errorf("the first row: %w", err)
+		return hinted(fmt.Errorf("the first row: %w", err))
 	case err != nil:
-		return err
+		return hinted(err)
 	}
 	cols, data, err := rd.task.header(first)
 	if err != nil {
-		return err
+		return hinted(err)
 	}
+	cols.header = !data
 	rd.setColumns(cols)
 	for n := 0; ; n++ {
 		if !data {
@@ -134,6 +147,8 @@ func (rd *reader) setColumns(cols *columns) {
 		rd.note("encoded data has no results by " + strings.Join(t.Data.Subgroups, ", "))
 	}
 	switch {
+	case cols.label < 0 && t.Data.Label != "" && cols.header:
+		rd.warn(fmt.Sprintf("the file has no column %q, which data.label names: outcomes are not known%s", t.Data.Label, suggest(t.Data.Label, cols.unused())))
 	case cols.label < 0 && t.Data.Label != "":
 		rd.note(fmt.Sprintf("the file has no column %q: outcomes are not known", t.Data.Label))
 	case cols.label < 0:
@@ -142,6 +157,8 @@ func (rd *reader) setColumns(cols *columns) {
 }
 
 func (rd *reader) note(s string) { rd.people.Notes = append(rd.people.Notes, s) }
+
+func (rd *reader) warn(s string) { rd.people.Warnings = append(rd.people.Warnings, s) }
 
 // take counts a row that the filter kept and says whether it was selected.
 func (rd *reader) take() bool {

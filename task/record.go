@@ -24,7 +24,7 @@ func (rd *reader) row(rec []string, line int) {
 	}
 	for _, tw := range c.twins {
 		if a, b := rec[tw[0]], rec[tw[1]]; !same(a, b) {
-			rd.problem(&Problem{Line: line, Column: c.names[tw[0]], Reason: fmt.Sprintf("the column occurs twice with different values, %q and %q", a, b)})
+			rd.problem(&Problem{Line: line, Column: c.names[tw[0]], Reason: fmt.Sprintf("the column occurs twice with different values, %s and %s", quote(a), quote(b))})
 			return
 		}
 	}
@@ -98,7 +98,7 @@ func (rd *reader) copyInputs(rec []string, dst []float32) *Problem {
 		field := rec[rd.cols.features[i]]
 		v, ok := parseNumber(field)
 		if !ok {
-			return &Problem{Column: rd.task.InputName(i), Reason: fmt.Sprintf("%q is not a number", field)}
+			return &Problem{Column: rd.task.InputName(i), Reason: quote(field) + " is not a number"}
 		}
 		dst[i] = float32(v)
 	}
@@ -136,6 +136,7 @@ func (rd *reader) label(rec []string) int8 {
 		rd.favour++
 		return 1
 	}
+	rd.others.add(field)
 	return 0
 }
 

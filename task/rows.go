@@ -2,6 +2,7 @@ package task
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -75,6 +76,22 @@ func LoadRows(path string) ([]int, error) {
 	return rows, nil
 }
 
+// rowsAre is what a list of rows may be, for messages.
+const rowsAre = `row numbers are whole numbers >= 0, in a JSON list, in a JSON object with the list "test_rows", or as plain numbers`
+
+// badRows says in the words of the file what the JSON decoder found.
+func badRows(err error) error {
+	var kind *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &kind):
+		return fmt.Errorf("a %s stands where a row number or a list of them is expected (byte %d); %s", clip(kind.Value), kind.Offset, rowsAre)
+	case errors.As(err, &syntax):
+		return fmt.Errorf("this is not JSON that can be read (byte %d: %w); %s", syntax.Offset, err, rowsAre)
+	}
+	return fmt.Errorf("%w; %s", err, rowsAre)
+}
+
 func parseRows(data []byte) ([]int, error) {
 	var rows []int
 	switch text := strings.TrimSpace(string(data)); {
@@ -85,21 +102,21 @@ func parseRows(data []byte) ([]int, error) {
 			Rows *[]int `json:"test_rows"`
 		}
 		if err := json.Unmarshal(data, &split); err != nil {
-			return nil, err
+			return nil, badRows(err)
 		}
 		if split.Rows == nil {
-			return nil, fmt.Errorf(`there is no list "test_rows"`)
+			return nil, fmt.Errorf(`there is no list "test_rows"; %s`, rowsAre)
 		}
 		rows = *split.Rows
 	case text[0] == '[':
 		if err := json.Unmarshal(data, &rows); err != nil {
-			return nil, err
+			return nil, badRows(err)
 		}
 	default:
 		for _, w := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n,", r) }) {
 			n, err := strconv.Atoi(w)
 			if err != nil {
-				return nil, fmt.Errorf("%q is not a row number", w)
+				return nil, fmt.Errorf("%s is not a row number; %s", quote(w), rowsAre)
 			}
 			rows = append(rows, n)
 		}

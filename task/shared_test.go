@@ -139,8 +139,8 @@ func TestPublishedDataIsReadWhole(t *testing.T) {
 			if people.N != p.people || people.Failed != p.failed || people.Filtered != p.filteredN || (p.favourable >= 0 && favourable != p.favourable) {
 				t.Errorf("%d people, %d favourable, %d failed, %d filtered; problems %v", people.N, favourable, people.Failed, people.Filtered, people.Problems)
 			}
-			if len(people.Notes) > 0 {
-				t.Errorf("notes: %v", people.Notes)
+			if len(people.Notes)+len(people.Warnings) > 0 {
+				t.Errorf("notes: %v, warnings: %v", people.Notes, people.Warnings)
 			}
 			for i := range people.N {
 				for j := range task.Features {

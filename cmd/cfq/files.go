@@ -99,6 +99,9 @@ func warnRows(e *env, path string, p *task.People) {
 	for _, note := range p.Notes {
 		e.msg.Note("%s: %s", path, note)
 	}
+	for _, w := range p.Warnings {
+		e.msg.Warn("%s: %s", path, w)
+	}
 	if p.Failed == 0 {
 		return
 	}

@@ -95,11 +95,15 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
+	_, taskSum, err := fileHash(f.task)
+	if err != nil {
+		return err
+	}
 	show := e.msg.Stages()
 	r, err := cfq.Quantize(ctx, m, t, people, cfq.Options{
 		Method: f.method, Budget: f.budget, Allocator: f.allocator, Rounding: f.rounding, PerTensor: f.perTensor, Reduced: f.reduced,
 		Teacher: recourse.TeacherOptions{Steps: f.steps},
-		Recipe:  map[string]string{"cfq": release(), "model": modelSum, "data": dataSum, "rows": f.rows},
+		Recipe:  map[string]string{"cfq": release(), "model": modelSum, "data": dataSum, "task": taskSum, "rows": f.rows},
 		Engine:  e.engine(), Workers: e.workers,
 		Progress: func(ev cfq.Event) { show(ev.Stage, ev.Done, ev.Total) },
 	})
