@@ -2,7 +2,9 @@ package cfq
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"cfq/calib"
 	"cfq/classifier"
@@ -35,7 +37,7 @@ func (q *job) calibrate(ctx context.Context, t *task.Task, people *task.People) 
 	}
 	stats, err := calib.Collect(ctx, q.full, q.wide, q.cal, q.input)
 	if err != nil {
-		return err
+		return inputError(fmt.Errorf("%s: %w", strings.Join(append(q.warnings, "statistics"), "; "), err))
 	}
 	o := calib.WeightOptions{PerTensor: q.o.PerTensor, Compensate: q.o.Rounding == RoundCompensate, Workers: q.o.Workers}
 	q.fits = make([][]quant.Layer, len(q.layers))

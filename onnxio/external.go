@@ -8,7 +8,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+
+	"google.golang.org/protobuf/proto"
 
 	"cfq/graph"
 	"cfq/internal/onnxpb"
@@ -156,4 +159,27 @@ func rawSize(t *graph.Tensor) (int64, error) {
 		bits *= d
 	}
 	return (bits + 7) / 8, nil
+}
+
+// ExternalFiles lists the files beside the model at path that its initializers name
+// as their data, slash-separated as in the model; nil when it cannot be read.
+func ExternalFiles(path string) []string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	var m onnxpb.ModelProto
+	if proto.Unmarshal(data, &m) != nil {
+		return nil
+	}
+	var files []string
+	for _, t := range m.GetGraph().GetInitializer() {
+		for _, e := range t.GetExternalData() {
+			if e.GetKey() == "location" {
+				files = append(files, filepath.Join(filepath.Dir(path), filepath.FromSlash(e.GetValue())))
+			}
+		}
+	}
+	slices.Sort(files)
+	return slices.Compact(files)
 }

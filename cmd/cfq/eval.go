@@ -17,6 +17,7 @@ import (
 	"cfq/eval"
 	"cfq/graph"
 	"cfq/internal/cli"
+	"cfq/onnxio"
 	"cfq/recourse"
 	"cfq/report"
 	"cfq/task"
@@ -85,7 +86,8 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) (err error) 
 			paths = append(paths, o.path)
 		}
 	}
-	if err := cli.Distinct([]string{args[0], args[1], f.data, f.task, f.rows}, paths); err != nil {
+	inputs := append(onnxio.ExternalFiles(args[0]), onnxio.ExternalFiles(args[1])...)
+	if err := cli.Distinct(append(inputs, args[0], args[1], f.data, f.task, f.rows), paths); err != nil {
 		return err
 	}
 	if f.sample < 0 {

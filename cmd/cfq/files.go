@@ -23,8 +23,12 @@ import (
 
 // runError gives errors of the library and of what was given their exit codes.
 func runError(err error) error {
-	if errors.Is(err, engine.ErrNotFound) {
+	var input *cfq.InputError
+	switch {
+	case errors.Is(err, engine.ErrNotFound):
 		return cli.Wrap(err, cli.RunFailed, "`make ort` in the project fetches the library; --ort-lib and CFQ_ORT_LIB name one of your own")
+	case errors.As(err, &input):
+		return cli.Wrap(err, cli.Unusable, "")
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"cfq"
 	"cfq/internal/cli"
+	"cfq/onnxio"
 	"cfq/recourse"
 )
 
@@ -114,7 +115,7 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 		e.msg.Warn("%s", w)
 	}
 	if err := r.Verified.Err(); err != nil {
-		return cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err), cli.RunFailed, "try another --budget; a very small model is best left in float")
+		return cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err), cli.RunFailed, "a very small model is best left in float; a larger one may fit with a smaller --budget")
 	}
 	return f.write(e, r)
 }
@@ -159,7 +160,7 @@ func (f *quantizeFlags) check(args []string) error {
 			return err
 		}
 	}
-	return cli.Distinct([]string{args[0], f.data, f.task, f.rows}, outputs)
+	return cli.Distinct(append(onnxio.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows), outputs)
 }
 
 // oneOf reports a flag whose value is none of the choices.
