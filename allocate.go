@@ -52,16 +52,19 @@ func (q *job) allocate(ctx context.Context, people *task.People) ([]int, error) 
 // measure fills in the gradient scores and, for the exact allocator, the measured
 // damage of every width, at recourse points or on factual rows as the method says.
 func (q *job) measure(ctx context.Context, people *task.People) error {
-	classes, err := factualClasses(ctx, q.full, people)
-	if err != nil {
-		return err
-	}
-	scored, damaged := q.cal.Facts(), q.cal.Facts()
+	var scored, damaged []float32
+	var classes []int
+	var err error
 	if q.method.RecourseSensitivity && q.cal.Recourse > 0 {
-		scored, damaged, classes = q.cal.Moved(), q.cal.Points(), nil
+		scored, damaged = q.cal.Moved(), q.cal.Points()
+	} else {
+		scored, damaged = q.cal.Facts(), q.cal.Facts()
+		if classes, err = factualClasses(ctx, q.full, people); err != nil {
+			return err
+		}
 	}
 	if q.method.Counterfactual && q.cal.Recourse == 0 {
-		q.warn("nobody among the rows is refused and can be helped: calibrated on factual rows alone, as %s would be", "mixed-ptq")
+		q.warn("nobody among the rows is refused and can be helped: calibrated on factual rows alone, as mixed-ptq would be")
 	}
 	q.tell("sensitivity of the layers", 0, 0)
 	q.score, err = sensitivity.Gradient(ctx, q.full, q.layers, scored, classes)

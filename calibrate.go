@@ -135,7 +135,7 @@ func domain(t *task.Task) [][]float32 {
 			case f.Kind == task.OneHot || f.Kind == task.Binary:
 				out = append(out, []float32{0, 1})
 			case f.Kind == task.Ordinal && len(f.Levels) > 0:
-				out = append(out, []float32{float32(f.ToInput(f.Levels[0])), float32(f.ToInput(f.Levels[len(f.Levels)-1]))})
+				out = append(out, []float32{f.ToInput(f.Levels[0]), f.ToInput(f.Levels[len(f.Levels)-1])})
 			default:
 				out = append(out, nil)
 			}

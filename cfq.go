@@ -254,23 +254,29 @@ const quantOpset = 21
 // Canonical returns the model in the form that layers are found and quantized
 // in, at the operator set that the quantized model needs.
 func Canonical(m *graph.Model) (*graph.Model, error) {
+	m, err := upgraded(m)
+	if err != nil {
+		return nil, err
+	}
+	return quant.Canonical(m)
+}
+
+// upgraded returns a copy of the model at quantOpset or above.
+func upgraded(m *graph.Model) (*graph.Model, error) {
 	m = m.Clone()
 	if m.Opset("") < quantOpset {
 		if err := onnxio.Upgrade(m, quantOpset); err != nil {
 			return nil, err
 		}
 	}
-	return quant.Canonical(m)
+	return m, nil
 }
 
 // canonicalOf is Canonical with the shapes of all values known from a probe, so
 // that layers are found whatever operators stand around them.
 func (q *job) canonicalOf(ctx context.Context, m *graph.Model, t *task.Task) (_ *graph.Model, err error) {
-	if m.Opset("") < quantOpset {
-		m = m.Clone()
-		if err := onnxio.Upgrade(m, quantOpset); err != nil {
-			return nil, err
-		}
+	if m, err = upgraded(m); err != nil {
+		return nil, err
 	}
 	c, err := OpenFor(ctx, m, t, q.o.Engine, 1)
 	if err != nil {
@@ -279,7 +285,7 @@ func (q *job) canonicalOf(ctx context.Context, m *graph.Model, t *task.Task) (_ 
 	defer func() { err = errors.Join(err, c.Close()) }()
 	known := m.Clone()
 	c.Declare(known.Graph)
-	if known, err = Canonical(known); err != nil {
+	if known, err = quant.Canonical(known); err != nil {
 		return nil, err
 	}
 	// What the file declared stays, what was learnt does not go into the next one.

@@ -185,7 +185,7 @@ func (c *Model) Close() error {
 // Logits returns rows x classes values in front of the head; a single logit is
 // one value per row.
 func (c *Model) Logits(ctx context.Context, x []float32) (logits []float32, classes int, err error) {
-	out, err := c.run(ctx, "forward", x, []want{{c.head.logits, c.classes}})
+	out, err := c.run(ctx, "forward", c.forward, x, []want{{c.head.logits, c.classes}})
 	if err != nil {
 		return nil, 0, err
 	}

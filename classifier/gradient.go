@@ -6,24 +6,16 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"cfq/autodiff"
 	"cfq/graph"
-)
-
-// The sessions that gradients run in.
-const (
-	keyMargin  = "margin"
-	keyLoss    = "loss"
-	keyObserve = "observe:"
 )
 
 // MarginGrads returns each row's target margin and its gradient by the inputs,
 // rows x Dim. Where two other classes tie, the gradient is that of autodiff's
 // ReduceMax.
 func (c *Model) MarginGrads(ctx context.Context, x []float32) (m, grads []float32, err error) {
-	return c.grads(ctx, keyMargin, x)
+	return c.grads(ctx, "margin", c.appendMargin, x)
 }
 
 // LossGrads returns each row's target margin and the gradient by the inputs of
@@ -32,9 +24,9 @@ func (c *Model) MarginGrads(ctx context.Context, x []float32) (m, grads []float3
 // times -1/(1+exp(m)).
 func (c *Model) LossGrads(ctx context.Context, x []float32) (m, grads []float32, err error) {
 	if c.classes > 2 {
-		return c.grads(ctx, keyLoss, x)
+		return c.grads(ctx, "loss", c.appendTargetLoss, x)
 	}
-	m, grads, err = c.grads(ctx, keyMargin, x)
+	m, grads, err = c.MarginGrads(ctx, x)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -48,8 +40,13 @@ func (c *Model) LossGrads(ctx context.Context, x []float32) (m, grads []float32,
 	return m, grads, nil
 }
 
-func (c *Model) grads(ctx context.Context, key string, x []float32) (m, grads []float32, err error) {
-	out, err := c.run(ctx, key, x, []want{{marginName, 1}, {gradName, c.dim}})
+// grads returns the margin and the gradient by the inputs of the value that scalar
+// appends.
+func (c *Model) grads(ctx context.Context, key string, scalar appender, x []float32) (m, grads []float32, err error) {
+	build := func() (*graph.Model, error) {
+		return c.withGradients([]string{marginName}, []string{c.input.Name}, scalar)
+	}
+	out, err := c.run(ctx, key, build, x, []want{{marginName, 1}, {gradOf(0), c.dim}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -69,7 +66,8 @@ type Probe struct {
 // batch.
 func (c *Model) Observe(ctx context.Context, x []float32, p Probe, visit func(from, rows int, values, grads [][]float32) error) error {
 	values, grads := p.Values, p.Grads
-	key := keyObserve + strings.Join(values, "\x00") + "\x01" + strings.Join(grads, "\x00")
+	key := fmt.Sprintf("observe %q %q", values, grads)
+	build := func() (*graph.Model, error) { return c.withGradients(values, grads, c.appendPickedLoss) }
 	wants := make([]want, 0, len(values)+len(grads))
 	for i, name := range append(append([]string{}, values...), grads...) {
 		t, ok := c.types[name]
@@ -84,7 +82,7 @@ func (c *Model) Observe(ctx context.Context, x []float32, p Probe, visit func(fr
 			size *= int(d.Size)
 		}
 		if i >= len(values) {
-			name = fmt.Sprintf("%s%d", gradName, i-len(values))
+			name = gradOf(i - len(values))
 		}
 		wants = append(wants, want{name, size})
 	}
@@ -95,7 +93,7 @@ func (c *Model) Observe(ctx context.Context, x []float32, p Probe, visit func(fr
 		if len(grads) > 0 {
 			extra = append(extra, c.picks(p.Classes, from, to))
 		}
-		out, err := c.run(ctx, key, x[from*c.dim:to*c.dim], wants, extra...)
+		out, err := c.run(ctx, key, build, x[from*c.dim:to*c.dim], wants, extra...)
 		if err != nil {
 			return err
 		}
@@ -123,64 +121,42 @@ func (c *Model) picks(classes []int, from, to int) *graph.Tensor {
 // Names of the values that the gradient graphs add.
 const (
 	marginName = "cfq.margin"
-	gradName   = "cfq.grad"
 	pickName   = "cfq.pick"
 )
 
-// build makes the graph of a session that needs gradients.
-func (c *Model) build(key string) (*graph.Model, error) {
+// gradOf names the i-th gradient.
+func gradOf(i int) string { return fmt.Sprintf("cfq.grad%d", i) }
+
+// appender adds to g, and to types, the nodes that compute a value of one number
+// per row, and returns its name.
+type appender func(g *graph.Graph, types autodiff.Types) string
+
+// withGradients makes the model whose outputs are the named values and, when wrt
+// names any, the gradients by those of the value that scalar appends.
+func (c *Model) withGradients(values, wrt []string, scalar appender) (*graph.Model, error) {
 	m, err := c.upgraded()
 	if err != nil {
 		return nil, err
 	}
-	if err := opaque(m.Graph); err != nil {
+	g := m.Graph
+	if err := opaque(g); err != nil {
 		return nil, err
 	}
-	types := maps.Clone(c.types)
-	g := m.Graph
-	var values, wrt, names []string
-	scalar := ""
-	switch {
-	case key == keyMargin:
-		wrt, names = []string{c.input.Name}, []string{gradName}
-		scalar = c.appendMargin(g, types)
-		values = []string{marginName}
-	case key == keyLoss:
-		wrt, names = []string{c.input.Name}, []string{gradName}
-		c.appendMargin(g, types)
-		scalar = c.appendLoss(g, types, "")
-		values = []string{marginName}
-	default:
-		a, b, _ := strings.Cut(strings.TrimPrefix(key, keyObserve), "\x01")
-		if a != "" {
-			values = strings.Split(a, "\x00")
-		}
-		if b != "" {
-			wrt = strings.Split(b, "\x00")
-			shape := graph.Shape{types[c.head.logits].Shape[0], {Size: int64(c.Classes())}}
-			g.Inputs = append(g.Inputs, graph.Value{Name: pickName, DType: graph.Float, Shape: shape})
-			types[pickName] = autodiff.Type{DType: graph.Float, Shape: shape}
-			scalar = c.appendLoss(g, types, pickName)
-		}
-		for i := range wrt {
-			names = append(names, fmt.Sprintf("%s%d", gradName, i))
-		}
-	}
-	g.Outputs = nil
-	for _, v := range append(slices.Clone(values), scalar) {
-		g.Outputs = append(g.Outputs, graph.Value{Name: v})
-	}
+	outputs := slices.Clone(values)
 	if len(wrt) > 0 {
-		got, err := autodiff.Gradients(g, types, scalar, wrt, autodiff.Options{Prefix: "cfq.d.", Policy: straightThrough(m)})
+		types := maps.Clone(c.types)
+		y := scalar(g, types)
+		got, err := autodiff.Gradients(g, types, y, wrt, autodiff.Options{Prefix: "cfq.d.", Policy: straightThrough(m)})
 		if err != nil {
 			return nil, fmt.Errorf("gradient of the model: %w", err)
 		}
 		for i, name := range got {
-			g.Nodes = append(g.Nodes, &graph.Node{Op: "Identity", Inputs: []string{name}, Outputs: []string{names[i]}})
+			g.Nodes = append(g.Nodes, &graph.Node{Op: "Identity", Inputs: []string{name}, Outputs: []string{gradOf(i)}})
+			outputs = append(outputs, gradOf(i))
 		}
 	}
 	g.Outputs = nil
-	for _, v := range append(values, names...) {
+	for _, v := range outputs {
 		g.Outputs = append(g.Outputs, graph.Value{Name: v})
 	}
 	return m, nil
@@ -213,17 +189,32 @@ func (c *Model) appendMargin(g *graph.Graph, types autodiff.Types) string {
 	return marginName
 }
 
-// appendLoss adds the cross-entropy, rows x 1, with the class that the input pick
-// picks, or with the target class when pick is "".
-func (c *Model) appendLoss(g *graph.Graph, types autodiff.Types, pick string) string {
+// appendTargetLoss adds the target margin, and the cross-entropy with the target
+// class, rows x 1.
+func (c *Model) appendTargetLoss(g *graph.Graph, types autodiff.Types) string {
+	c.appendMargin(g, types)
 	b, z := c.logits2(g, types)
-	if pick == "" {
-		v := make([]float64, c.Classes())
-		v[c.target] = -1
-		pick = c.constant(b, types, v)
-	} else if t := types[z].DType; t != graph.Float {
+	pick := make([]float64, c.Classes())
+	pick[c.target] = -1
+	return c.crossEntropy(b, types, z, c.constant(b, types, pick))
+}
+
+// appendPickedLoss adds the cross-entropy with each row's own class, which a new
+// input picks, rows x 1.
+func (c *Model) appendPickedLoss(g *graph.Graph, types autodiff.Types) string {
+	shape := graph.Shape{types[c.head.logits].Shape[0], {Size: int64(c.Classes())}}
+	g.Inputs = append(g.Inputs, graph.Value{Name: pickName, DType: graph.Float, Shape: shape})
+	types[pickName] = autodiff.Type{DType: graph.Float, Shape: shape}
+	b, z := c.logits2(g, types)
+	pick := pickName
+	if t := types[z].DType; t != graph.Float {
 		pick = c.add(b, types, types[z].Shape, "Cast", []string{pick}, graph.IntAttr("to", int64(t)))
 	}
+	return c.crossEntropy(b, types, z, pick)
+}
+
+// crossEntropy adds sum(pick x log softmax(z)) of each row, rows x 1.
+func (c *Model) crossEntropy(b *graph.Builder, types autodiff.Types, z, pick string) string {
 	logp := c.add(b, types, types[z].Shape, "LogSoftmax", []string{z}, graph.IntAttr("axis", 1))
 	own := c.add(b, types, types[z].Shape, "Mul", []string{logp, pick})
 	return c.add(b, types, graph.Shape{types[z].Shape[0], {Size: 1}}, "ReduceSum",

@@ -19,9 +19,9 @@ type want struct {
 }
 
 // run feeds x, with the extra inputs if there are any, through the session called
-// key, batch by batch, and returns each wanted value as rows x size. Extra inputs
-// belong to one batch: x must then be no longer than that.
-func (c *Model) run(ctx context.Context, key string, x []float32, wants []want, extra ...*graph.Tensor) ([][]float32, error) {
+// key, which build makes the graph of, batch by batch, and returns each wanted value
+// as rows x size. Extra inputs belong to one batch: x must then be no longer than that.
+func (c *Model) run(ctx context.Context, key string, build builder, x []float32, wants []want, extra ...*graph.Tensor) ([][]float32, error) {
 	if c.dim == 0 || len(x)%c.dim != 0 {
 		return nil, fmt.Errorf("%d numbers are not rows of %d inputs", len(x), c.dim)
 	}
@@ -30,7 +30,7 @@ func (c *Model) run(ctx context.Context, key string, x []float32, wants []want, 
 	for i, w := range wants {
 		out[i] = make([]float32, n*w.size)
 	}
-	s, err := c.session(key)
+	s, err := c.session(key, build)
 	if err != nil {
 		return nil, err
 	}
@@ -82,19 +82,19 @@ func (c *Model) Feed(x []float32) *graph.Tensor {
 	return graph.FromFloats(c.input.Name, x, dims...)
 }
 
-// forward returns a copy of the model whose outputs are the named values.
-func (c *Model) forward(names ...string) *graph.Model {
+// forward makes the model with its logits as the only output.
+func (c *Model) forward() (*graph.Model, error) {
 	m := c.m.Clone()
-	m.Graph.Outputs = nil
-	for _, name := range names {
-		t := c.types[name]
-		m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: name, DType: t.DType, Shape: t.Shape})
-	}
-	return m
+	t := c.types[c.head.logits]
+	m.Graph.Outputs = []graph.Value{{Name: c.head.logits, DType: t.DType, Shape: t.Shape}}
+	return m, nil
 }
 
+// builder makes the graph of a session.
+type builder func() (*graph.Model, error)
+
 // session opens the session called key once.
-func (c *Model) session(key string) (*engine.Session, error) {
+func (c *Model) session(key string, build builder) (*engine.Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sessions == nil {
@@ -103,14 +103,7 @@ func (c *Model) session(key string) (*engine.Session, error) {
 	if s := c.sessions[key]; s != nil {
 		return s, nil
 	}
-	var m *graph.Model
-	var err error
-	switch key {
-	case "forward":
-		m = c.forward(c.head.logits)
-	default:
-		m, err = c.build(key)
-	}
+	m, err := build()
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package quant_test
 
 import (
-	"context"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -195,7 +194,7 @@ func same(t *testing.T, eng engine.Options, a, b *graph.Model, rows, dim int) {
 		v[i] = float32(rng.NormFloat64())
 	}
 	x := graph.FromFloats(a.Graph.DataInputs()[0].Name, v, int64(rows), int64(dim))
-	want, got := run(t, a, eng, x), run(t, b, eng, x)
+	want, got := enginetest.Run(t, a, eng, x), enginetest.Run(t, b, eng, x)
 	if len(want) != len(got) {
 		t.Fatalf("%d outputs, %d before", len(got), len(want))
 	}
@@ -214,20 +213,6 @@ func same(t *testing.T, eng engine.Options, a, b *graph.Model, rows, dim int) {
 			}
 		}
 	}
-}
-
-func run(t *testing.T, m *graph.Model, eng engine.Options, x *graph.Tensor) []*graph.Tensor {
-	t.Helper()
-	s, err := engine.Open(m, eng)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close() //nolint:errcheck // nothing to be done
-	out, err := s.Run(context.Background(), []*graph.Tensor{x})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
 }
 
 // TestCanonicalInputs checks that weights listed as inputs stop being inputs,

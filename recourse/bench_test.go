@@ -50,46 +50,39 @@ func adultModel(dim int) *counted {
 	return &counted{Model: newMLP(rand.New(rand.NewPCG(3, 4)), -0.5, dim, 16, 8, 1)}
 }
 
-func BenchmarkTeacherAdult(b *testing.B) {
+// benchAdult measures solve on Adult-shaped people.
+func benchAdult(b *testing.B, people int, solve func(m Model, a *ActionSet, x []float32) error) {
 	tk, a := adultTask(b)
-	const people = 32561
 	x := randomPeople(rand.New(rand.NewPCG(1, 2)), tk, people)
 	m := adultModel(a.Dim())
 	b.ResetTimer()
 	for range b.N {
-		if _, err := Teacher(context.Background(), m, a, x, TeacherOptions{}); err != nil {
+		if err := solve(m, a, x); err != nil {
 			b.Fatal(err)
 		}
 	}
 	m.report(b, people)
+}
+
+func BenchmarkTeacherAdult(b *testing.B) {
+	benchAdult(b, 32561, func(m Model, a *ActionSet, x []float32) error {
+		_, err := Teacher(context.Background(), m, a, x, TeacherOptions{})
+		return err
+	})
 }
 
 func BenchmarkFirstValidAdult(b *testing.B) {
-	tk, a := adultTask(b)
-	const people = 1000
-	x := randomPeople(rand.New(rand.NewPCG(1, 2)), tk, people)
-	m := adultModel(a.Dim())
-	b.ResetTimer()
-	for range b.N {
-		if _, err := FirstValid(context.Background(), m, a, x, FirstValidOptions{}); err != nil {
-			b.Fatal(err)
-		}
-	}
-	m.report(b, people)
+	benchAdult(b, 1000, func(m Model, a *ActionSet, x []float32) error {
+		_, err := FirstValid(context.Background(), m, a, x, FirstValidOptions{})
+		return err
+	})
 }
 
 func BenchmarkSolveAdult(b *testing.B) {
-	tk, a := adultTask(b)
-	const people = 1000
-	x := randomPeople(rand.New(rand.NewPCG(1, 2)), tk, people)
-	m := adultModel(a.Dim())
-	b.ResetTimer()
-	for range b.N {
-		if _, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1}); err != nil {
-			b.Fatal(err)
-		}
-	}
-	m.report(b, people)
+	benchAdult(b, 1000, func(m Model, a *ActionSet, x []float32) error {
+		_, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1})
+		return err
+	})
 }
 
 func BenchmarkProjectAdult(b *testing.B) {

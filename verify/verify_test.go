@@ -55,7 +55,7 @@ func planFor(t *testing.T, m *graph.Model, eng engine.Options, x *graph.Tensor, 
 		}
 	}
 	values := map[string]*graph.Tensor{x.Name: x}
-	for _, v := range run(t, c, eng, x) {
+	for _, v := range enginetest.Run(t, c, eng, x) {
 		values[v.Name] = v
 	}
 	p := &quant.Plan{}
@@ -78,20 +78,6 @@ func planFor(t *testing.T, m *graph.Model, eng engine.Options, x *graph.Tensor, 
 		p.Layers = append(p.Layers, q)
 	}
 	return p
-}
-
-func run(t *testing.T, m *graph.Model, eng engine.Options, x *graph.Tensor) []*graph.Tensor {
-	t.Helper()
-	s, err := engine.Open(m, eng)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close() //nolint:errcheck // nothing to be done
-	out, err := s.Run(context.Background(), []*graph.Tensor{x})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
 }
 
 // probe makes rows for m's input: a few numbers, then zeros and ones.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -88,23 +89,17 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	_, modelSum, err := fileHash(args[0])
-	if err != nil {
-		return err
-	}
-	_, dataSum, err := fileHash(f.data)
-	if err != nil {
-		return err
-	}
-	_, taskSum, err := fileHash(f.task)
-	if err != nil {
-		return err
+	recipe := map[string]string{"cfq": release(), "rows": f.rows}
+	for key, path := range map[string]string{"model": args[0], "data": f.data, "task": f.task} {
+		if _, recipe[key], err = fileHash(path); err != nil {
+			return err
+		}
 	}
 	show := e.msg.Stages()
 	r, err := cfq.Quantize(ctx, m, t, people, cfq.Options{
 		Method: f.method, Budget: f.budget, Allocator: f.allocator, Rounding: f.rounding, PerTensor: f.perTensor, Reduced: f.reduced,
 		Teacher: recourse.TeacherOptions{Steps: f.steps},
-		Recipe:  map[string]string{"cfq": release(), "model": modelSum, "data": dataSum, "task": taskSum, "rows": f.rows},
+		Recipe:  recipe,
 		Engine:  e.engine(), Workers: e.workers,
 		Progress: func(ev cfq.Event) { show(ev.Stage, ev.Done, ev.Total) },
 	})
@@ -165,10 +160,8 @@ func (f *quantizeFlags) check(args []string) error {
 
 // oneOf reports a flag whose value is none of the choices.
 func oneOf(flag, value string, choices []string) error {
-	for _, c := range choices {
-		if c == value {
-			return nil
-		}
+	if slices.Contains(choices, value) {
+		return nil
 	}
 	hint := fmt.Sprintf("the choices are %s", strings.Join(choices, ", "))
 	if s := cli.Suggest(value, choices); s != "" {

@@ -1,4 +1,4 @@
-// Package enginetest lets tests say that they need ONNX Runtime.
+// Package enginetest lets tests say that they need ONNX Runtime, and run models in it.
 //
 // In: the environment (CFQ_REQUIRE_ORT, and what engine.Find reads). Out: options
 // that work, or a test that is skipped, or failed where skipping would hide

@@ -28,7 +28,7 @@ func table() []row {
 		{"onnxio", "graph internal/onnxpb"},
 		{"autodiff", "graph"},
 		{"engine", "graph onnxio"},
-		{"engine/enginetest", "engine"},
+		{"engine/enginetest", "graph engine"},
 		{"quant", "graph"},
 		{"quant/qdq", "graph quant"},
 		{"verify", "graph onnxio engine quant quant/qdq"},

@@ -1,13 +1,13 @@
 package qdq_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"cfq/engine"
+	"cfq/engine/enginetest"
 	"cfq/graph"
 	"cfq/onnxio"
 	"cfq/quant"
@@ -137,17 +137,8 @@ func size(t testing.TB) func(*graph.Model) int {
 // run returns the outputs of m for x by name.
 func run(t testing.TB, m *graph.Model, o engine.Options, x *graph.Tensor) map[string]*graph.Tensor {
 	t.Helper()
-	s, err := engine.Open(m, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close() //nolint:errcheck // nothing to be done
-	out, err := s.Run(context.Background(), []*graph.Tensor{x})
-	if err != nil {
-		t.Fatal(err)
-	}
 	named := map[string]*graph.Tensor{}
-	for _, v := range out {
+	for _, v := range enginetest.Run(t, m, o, x) {
 		named[v.Name] = v
 	}
 	return named
