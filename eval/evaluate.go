@@ -157,8 +157,7 @@ func (s *side) settle(ctx context.Context, todo []int, actions []recourse.Action
 			}
 			out.promises[k].Cost, out.deltas[k] = Float(a.Cost), a.Delta
 			found = append(found, k)
-			points = append(points, x...)
-			recourse.Point(points[len(points)-s.dim:], x, a.Delta)
+			points = append(points, a.Point...)
 		}
 	}
 	own, other, err := margins(ctx, s.own, s.other, points, len(found))

@@ -39,7 +39,7 @@ func (s *search) ascend(ls []*lane) error {
 		}
 		keep := active[:0]
 		for _, l := range active {
-			l.cost = s.a.Cost(l.d)
+			l.cost = s.a.Cost(l.p.x, l.d)
 			if valid(l.margin, s.need) || l.cost > 1.5*l.p.cost {
 				continue
 			}
@@ -51,7 +51,7 @@ func (s *search) ascend(ls []*lane) error {
 	}
 	// Who is left moved after its last evaluation.
 	for _, l := range active {
-		l.cost = s.a.Cost(l.d)
+		l.cost = s.a.Cost(l.p.x, l.d)
 	}
 	return s.eval(active, true)
 }
@@ -143,7 +143,7 @@ func (a *ActionSet) numericMove(u *unit, x, d, g []float32, gap float64) (float3
 	if !(gain > 0) {
 		return 0, 0
 	}
-	return to, effectiveness(min(gain, gap), a.marginal(u, d, to))
+	return to, effectiveness(min(gain, gap), a.marginal(u, x, d, to))
 }
 
 // effectiveness is gain per cost. Gains that cost nothing come first, larger ones before smaller.
@@ -158,12 +158,12 @@ func effectiveness(gain, cost float64) float64 {
 }
 
 // marginal returns the rise in cost when the numeric feature's change becomes to.
-func (a *ActionSet) marginal(u *unit, d []float32, to float32) float64 {
+func (a *ActionSet) marginal(u *unit, x, d []float32, to float32) float64 {
 	w, from := a.weights[u.first], float64(d[u.first])
 	if a.norm == l1 {
 		return w * (math.Abs(float64(to)) - math.Abs(from))
 	}
-	rest := a.Cost(d)
+	rest := a.Cost(x, d)
 	return math.Sqrt(max(rest*rest+w*w*(float64(to)*float64(to)-from*from), 0)) - rest
 }
 

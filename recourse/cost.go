@@ -60,10 +60,10 @@ func sigma(f *task.Feature, j int) float64 {
 	return math.Sqrt(max(p*(1-p), 0))
 }
 
-// Cost returns ||W delta||_p in model-input units, p as the task file says.
+// Cost returns the cost of the action delta of the person x, ||W delta||_p in model-input units, p as the task file says.
 //
 // References: app:eq:weighted_cost, app:eq:weight_std.
-func (a *ActionSet) Cost(delta []float32) float64 {
+func (a *ActionSet) Cost(x, delta []float32) float64 {
 	sum := 0.0
 	if a.norm == l2 {
 		for j, d := range delta {

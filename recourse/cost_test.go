@@ -33,7 +33,7 @@ func TestCost(t *testing.T) {
 	for _, tt := range tests {
 		tk := taskOf(0, age, phone, job, home)
 		tk.Cost = task.Cost{Norm: tt.norm, Weights: tt.weights, Eps: eps}
-		if got := compile(t, tk).Cost(d); math.Abs(got-tt.want) > 1e-9 {
+		if got := compile(t, tk).Cost(make([]float32, len(d)), d); math.Abs(got-tt.want) > 1e-9 {
 			t.Errorf("%s %s: cost %g, want %g", tt.norm, tt.weights, got, tt.want)
 		}
 	}

@@ -60,7 +60,7 @@ func (s *search) transfers(l *lane) []*lane {
 			}
 			t := s.copyOf(l)
 			s.transfer(t, l.g, from, to, share)
-			if t.cost = s.a.Cost(t.d); t.cost < l.cost*(1-leastGain) {
+			if t.cost = s.a.Cost(t.p.x, t.d); t.cost < l.cost*(1-leastGain) {
 				out = append(out, t)
 			}
 		}
@@ -121,7 +121,7 @@ func (s *search) fill(l *lane, u *unit, at float32, f int, gap float64) *lane {
 	was, held := l.d[u.first], l.d[b.first]
 	l.d[u.first], l.d[b.first] = at, to
 	defer func() { l.d[u.first], l.d[b.first] = was, held }()
-	cost := s.a.Cost(l.d)
+	cost := s.a.Cost(l.p.x, l.d)
 	if cost >= l.cost*(1-leastGain) || slope*float64(to-held) < gap {
 		return nil
 	}

@@ -76,7 +76,7 @@ func (s *search) detach() error {
 			}
 		}
 		if p.visit(l.d) {
-			l.cost = s.a.Cost(l.d)
+			l.cost = s.a.Cost(l.p.x, l.d)
 			p.kept = append(p.kept, l)
 			fresh = append(fresh, l)
 		}
@@ -137,7 +137,7 @@ func (s *search) switches(p *person) []*lane {
 					return
 				}
 				l := s.copyOf(&lane{p: p, d: scratch})
-				l.cost, l.g, l.margin = s.a.Cost(l.d), from.g, from.margin
+				l.cost, l.g, l.margin = s.a.Cost(l.p.x, l.d), from.g, from.margin
 				estimates[l] = s.completion(l, gain)
 				out = append(out, l)
 			})

@@ -32,6 +32,7 @@ const (
 	AlreadyFavourable Status = iota // the person meets the required margin as they are; Delta is zero
 	Found                           // Delta reaches the required margin
 	NoneFound                       // no action was found; Delta is zero
+	NoneExists                      // proved: no feasible action reaches the required margin; Delta is zero
 )
 
 func (s Status) String() string {
@@ -42,6 +43,8 @@ func (s Status) String() string {
 		return "found"
 	case NoneFound:
 		return "none found"
+	case NoneExists:
+		return "none exists"
 	}
 	return fmt.Sprintf("Status(%d)", int8(s))
 }
@@ -49,9 +52,10 @@ func (s Status) String() string {
 // Action is what was found for one person.
 type Action struct {
 	Status Status
-	Delta  []float32 // Dim entries, never nil
-	Cost   float64   // ActionSet.Cost of Delta
-	Margin float64   // the model's margin at Point(x, Delta)
+	Point  []float32 // the person after the action, Dim entries: what was judged
+	Delta  []float32 // Point - x; Dim entries, never nil
+	Cost   float64   // ActionSet.Cost of the action
+	Margin float64   // the model's margin at Point
 }
 
 // valid says whether a margin meets the requirement. At requirement 0 the decision itself must change.

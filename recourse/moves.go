@@ -76,7 +76,7 @@ func (a *ActionSet) switchGain(u *unit, x, d, g []float32, option int) (gain, co
 	if a.norm == l1 {
 		return gain, sum
 	}
-	before := a.Cost(d)
+	before := a.Cost(x, d)
 	return gain, math.Sqrt(max(before*before+square, 0)) - before
 }
 

@@ -42,7 +42,7 @@ func (s *search) simplify(ls []*lane) error {
 			}
 		}
 		for _, t := range tries {
-			t.cost = s.a.Cost(t.d)
+			t.cost = s.a.Cost(t.p.x, t.d)
 		}
 		var err error
 		if active, err = s.accept(active, tries, owner, 0); err != nil {
@@ -187,7 +187,7 @@ func (s *search) narrow(ps []*pull) error {
 		}
 	}
 	for _, p := range ps {
-		p.l.cost = s.a.Cost(p.l.d)
+		p.l.cost = s.a.Cost(p.l.p.x, p.l.d)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func (s *search) rescue() error {
 		}
 		keep = active[:0]
 		for _, l := range active {
-			l.cost = s.a.Cost(l.d)
+			l.cost = s.a.Cost(l.p.x, l.d)
 			if !valid(l.margin, s.need) && l.margin > l.climb.prevM {
 				keep = append(keep, l)
 			}

@@ -27,7 +27,7 @@ func (s *search) scan() ([]*lane, error) {
 					l := &lane{p: p, d: s.slab.row(s.a.dim)}
 					clear(l.d)
 					l.d[u.first] = d
-					if l.cost = s.a.Cost(l.d); l.cost >= p.cost {
+					if l.cost = s.a.Cost(l.p.x, l.d); l.cost >= p.cost {
 						break
 					}
 					tries = append(tries, l)

@@ -130,7 +130,7 @@ func (s *search) run(x []float32, first int, actions []Action) error {
 		return err
 	}
 	for i, l := range all {
-		actions[i] = Action{Status: AlreadyFavourable, Delta: make([]float32, dim), Margin: float64(l.margin)}
+		actions[i] = Action{Status: AlreadyFavourable, Point: l.p.x, Delta: make([]float32, dim), Margin: float64(l.margin)}
 		if !valid(l.margin, float32(s.o.Margin)) {
 			actions[i].Status = NoneFound
 			l.p.best = make([]float32, dim)
@@ -152,8 +152,10 @@ func (s *search) run(x []float32, first int, actions []Action) error {
 	}
 	for _, l := range done {
 		if act := &actions[l.p.row-first]; valid(l.margin, float32(s.o.Margin)) {
-			act.Status, act.Margin, act.Cost = Found, float64(l.margin), s.a.Cost(l.d)
+			act.Status, act.Margin, act.Cost = Found, float64(l.margin), s.a.Cost(l.p.x, l.d)
 			copy(act.Delta, l.d)
+			act.Point = make([]float32, dim)
+			Point(act.Point, l.p.x, l.d)
 		}
 	}
 	return nil

@@ -110,7 +110,7 @@ func exact(t *testing.T, m Model, tk *task.Task, a *ActionSet, x []float32, need
 	best := math.Inf(1)
 	for i, v := range margins {
 		if valid(v, need) {
-			best = min(best, a.Cost(row(deltas, i, a.Dim())))
+			best = min(best, a.Cost(x, row(deltas, i, a.Dim())))
 		}
 	}
 	return best
@@ -199,8 +199,8 @@ func checkActions(t *testing.T, m Model, a *ActionSet, x []float32, acts []Actio
 		switch {
 		case float64(got[0]) != act.Margin:
 			t.Errorf("person %d: margin %g reported, is %g", i, act.Margin, got[0])
-		case act.Cost != a.Cost(act.Delta):
-			t.Errorf("person %d: cost %g reported, is %g", i, act.Cost, a.Cost(act.Delta))
+		case act.Cost != a.Cost(row(x, i, a.Dim()), act.Delta):
+			t.Errorf("person %d: cost %g reported, is %g", i, act.Cost, a.Cost(row(x, i, a.Dim()), act.Delta))
 		case act.Status == Found && (zero || !valid(got[0], float32(margin))):
 			t.Errorf("person %d: found, but margin is %g", i, got[0])
 		case act.Status == AlreadyFavourable && (!zero || !valid(got[0], float32(margin))):

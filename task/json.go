@@ -84,7 +84,7 @@ func (t *Task) JSON() []byte {
 			Label: d.Label, LabelSuffix: d.LabelSuffix, Missing: d.Missing, Delimiter: string(d.Delimiter), Trim: d.Trim,
 			Skip: d.Skip, Columns: d.Columns, Drop: d.Drop, Subgroups: d.Subgroups,
 		},
-		Target: jsonTarget(t.Target), Cost: jsonCost(t.Cost), Sparsity: jsonSparsity(t.Sparsity),
+		Target: jsonTarget(t.Target), Cost: jsonCost{Norm: string(t.Cost.Norm), Weights: t.Cost.Weights, Eps: t.Cost.Eps}, Sparsity: jsonSparsity(t.Sparsity),
 	}
 	if d.Label != "" {
 		j.Data.Favourable = &d.Favourable

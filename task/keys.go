@@ -150,7 +150,7 @@ func (d *decoder) featureRules(f *Feature) []rule {
 
 func (d *decoder) costRules(c *Cost) []rule {
 	return []rule{
-		{"norm", word(d, &c.Norm, "l1", "l2"), "`l1`", "`l1`: sum of weight times change over the inputs; `l2`: root of the sum of squares of the same"},
+		{"norm", word(d, &c.Norm, L1, L2), "`l1`", "`l1`: sum of weight times change over the inputs; `l2`: root of the sum of squares of the same"},
 		{
 			"weights", word(d, &c.Weights, "inverse_std", "uniform", "given"), "`inverse_std`",
 			"weight of an input: `inverse_std` is the feature's `weight`/(sigma + `eps`), `given` the feature's `weight` alone, `uniform` 1",

@@ -141,7 +141,7 @@ func (d *decoder) task(root ast.Node) *Task {
 	t := &Task{
 		Data:   Data{Delimiter: ','},
 		Target: Target{Class: "favourable", Index: 1},
-		Cost:   Cost{Norm: "l1", Weights: "inverse_std", Eps: 1e-3},
+		Cost:   Cost{Norm: L1, L1Ratio: 0.5, Weights: "inverse_std", Eps: 1e-3, Switches: "once"},
 	}
 	var data mapping
 	var features []mapping

@@ -9,6 +9,8 @@ type Task struct {
 	Data     Data
 	Target   Target
 	Features []Feature // in the order of the model's inputs
+	Links    []Link    // changes that drag others along
+	Rules    []Rule    // what must hold between features after an action
 	Cost     Cost
 	Sparsity Sparsity
 }
@@ -53,6 +55,9 @@ const (
 	Ordinal Kind = "ordinal" // as Numeric, but only the raw values Levels (or those a whole number of Steps away) are meaningful
 	Binary  Kind = "binary"  // one input, 1 for the value One and 0 for any other
 	OneHot  Kind = "onehot"  // len(Values) inputs, at most one of them 1; all zero is a missing value
+	// Thermometer is one input for each value above the lowest, 1 up to the person's own value and 0 beyond: with Values, the first of which is
+	// all zeros, or with Thresholds on a number, input j being 1 when the number is at least Thresholds[j].
+	Thermometer Kind = "thermometer"
 )
 
 // Direction restricts the sign of a change in raw units.
@@ -74,9 +79,17 @@ type Feature struct {
 	One, Zero string    // Binary; Zero may be "": then every value but One and missing ones is the zero
 	Values    []string  // OneHot: in the order of the inputs. Ordinal: the domain as written, or nil
 	Levels    []float64 // Ordinal with Values: the domain, ascending
+	Ordered   bool      // OneHot: Values stand in an order, in which Direction and the largest changes count places
+	// Thresholds of a Thermometer without Values, ascending.
+	Thresholds []float64
+	// MAD is the median absolute deviation from the median over the training rows, in raw units; 0 when not given.
+	MAD float64
+	// Quantiles are raw values of the training rows at equally spaced ranks, from the least value to the greatest; nil when not given.
+	Quantiles []float64
 	Shares    []float64 // OneHot: share of each value in the training rows. Binary: one number, the share of One. nil when not given
 
-	Actionable  bool // default true
+	Actionable  bool // a person can change it; default true
+	Mutable     bool // it may change at all; a feature that is not Actionable changes only as what a link drags along. Default: Actionable, or dragged
 	Direction   Direction
 	Bounds      [2]float64          // a change may not leave them; -Inf and +Inf when absent
 	Step        float64             // changes are whole multiples of it; 0 = any
@@ -84,6 +97,7 @@ type Feature struct {
 	MaxDecrease float64             // +Inf when absent
 	MaxChange   float64             // bound on |change|; +Inf when absent
 	Weight      float64             // factor on the cost of changing it; default 1
+	SwitchCost  float64             // OneHot, Thermometer: cost of a change of value, times the places moved when the values are in order; 0 = by Weights
 	Transitions map[string][]string // OneHot: value -> values it may become; nil = any. A value that is no key stays as it is
 	Subgroup    bool                // report results by the values of this feature
 
@@ -91,11 +105,73 @@ type Feature struct {
 	Width  int // number of model inputs: 1, or len(Values) for OneHot
 }
 
+// Link makes the change of one feature drag another one along, free of cost. The dragged feature is not Actionable. Several links to one number
+// add up; the links form no circle.
+type Link struct {
+	From, To string
+	Scale    float64 // raw units of To for each raw unit that From changes; 0 when Map is given
+	// Map gives the value that To takes when From changes to a value. When From is a number, an entry holds from its value on up to the next
+	// one; below the first, and for values of a category that have no entry, To stays.
+	Map []Pair
+}
+
+// Pair is an entry of Link.Map: raw values.
+type Pair struct{ From, To string }
+
+// Rule is a condition on people after an action. With Then: if all of If hold, all of Then must. With Of: at most AtMost of those
+// features change. A person who breaks the rule as they are may take no action that breaks it further: an action changes none of its features, or fulfils it, or,
+// for a rule without If, brings every broken inequality no further from being fulfilled.
+type Rule struct {
+	Text     string // as written, for messages
+	If, Then []Inequality
+	AtMost   int
+	Of       []string
+}
+
+// Inequality is sum(Coef x value) <= Bound, or < Bound when Strict, over raw values.
+type Inequality struct {
+	Text   string // as written, for messages
+	Terms  []Term
+	Bound  float64
+	Strict bool
+}
+
+// Term is a feature in an inequality: its raw number, or with Value, 1 when the feature has that value and 0 otherwise.
+type Term struct {
+	Feature, Value string
+	Coef           float64
+}
+
+// Norm is how changes add up to the cost of an action.
+type Norm string
+
+// The norms of weighted changes w.
+const (
+	L1              Norm = "l1"                   // sum |w|
+	L2              Norm = "l2"                   // root of sum w^2
+	LInf            Norm = "linf"                 // max |w|
+	Mixed           Norm = "mixed"                // L1Ratio sum |w| + (1-L1Ratio) sum w^2
+	PercentileShift Norm = "max_percentile_shift" // max over features of Weight x |F(new) - F(old)|, F the feature's distribution in the training rows
+)
+
+// Override is what one person can change where it differs from the task: With stands in place of Features[Feature].
+type Override struct {
+	Row     int // of the data file, see ReadOptions
+	Feature int
+	With    Feature
+}
+
 // Cost is the cost of an action.
 type Cost struct {
-	Norm    string  // "l1" or "l2"
-	Weights string  // "inverse_std" (1/(sigma+Eps), sigma in model-input units), "uniform" (1) or "given" (Feature.Weight alone)
+	Norm    Norm
+	L1Ratio float64 // Mixed: from 0 to 1; default 0.5
+	// Weights is "inverse_std" (Weight/(sigma+Eps), sigma in model-input units), "inverse_mad" and "inverse_range" (the same with the MAD and
+	// the range of the training rows, 1 for categories), "uniform" (1) or "given" (Weight alone).
+	Weights string
 	Eps     float64 // default 1e-3
+	// Switches says what a change of a one-hot value costs unless SwitchCost does: "once" (default), a change of size 1 at the mean of
+	// the weights of the two values, or "encoded", both inputs that change.
+	Switches string
 }
 
 // Sparsity bounds how many features an action changes.
