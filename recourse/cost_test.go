@@ -21,8 +21,9 @@ func TestCost(t *testing.T) {
 	inverse := func(p float64) float64 { return 1 / (math.Sqrt(p*(1-p)) + eps) }
 	w := []float64{2 / (1 + eps), inverse(0.2), inverse(0.5), inverse(0.1), inverse(0.4), inverse(0.5), inverse(0.5)}
 	tests := []struct {
-		norm, weights string
-		want          float64
+		norm    task.Norm
+		weights string
+		want    float64
 	}{
 		{"l1", "inverse_std", 1.5*w[0] + w[1] + w[2] + w[3] + w[5]},
 		{"l2", "inverse_std", math.Sqrt(2.25*w[0]*w[0] + w[1]*w[1] + w[2]*w[2] + w[3]*w[3] + w[5]*w[5])},

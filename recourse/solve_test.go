@@ -118,7 +118,7 @@ func exact(t *testing.T, m Model, tk *task.Task, a *ActionSet, x []float32, need
 
 func TestSolveAgainstEnumeration(t *testing.T) {
 	ctx := context.Background()
-	for _, norm := range []string{"l1", "l2"} {
+	for _, norm := range []task.Norm{task.L1, task.L2} {
 		for _, linear := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s linear=%t", norm, linear), func(t *testing.T) {
 				var gap, ratio float64
