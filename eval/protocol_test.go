@@ -237,7 +237,7 @@ func TestFickleModelIsNoticed(t *testing.T) {
 	f := &fickle{analytic: original}
 	s := &side{name: "the original", own: f, other: original, set: threeInputs(t), dim: 3, x: []float32{0, 0, 0}, start: []Float{-1}, o: Options{Progress: func(Event) {}}}
 	out := answers{promises: make([]Promise, 1), deltas: make([][]float32, 1)}
-	action := recourse.Action{Status: recourse.Found, Delta: []float32{0.75, 0, 0.5}, Cost: 0.75, Margin: 0.05}
+	action := recourse.Action{Status: recourse.Found, Point: []float32{0.75, 0, 0.5}, Delta: []float32{0.75, 0, 0.5}, Cost: 0.75, Margin: 0.05}
 	if err := s.settle(t.Context(), []int{0}, []recourse.Action{action}, 0.05, out); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,8 @@ package recourse
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 )
 
 // Constraint names a part of the action set.
@@ -16,6 +18,9 @@ const (
 	Category   Constraint = "category"
 	Transition Constraint = "transitions"
 	Sparsity   Constraint = "sparsity"
+	Linkage    Constraint = "links"
+	Relation   Constraint = "constraints"
+	Subset     Constraint = "at_most"
 	Finite     Constraint = "finite"
 )
 
@@ -45,7 +50,7 @@ func (a *ActionSet) Check(x, delta []float32) error {
 	}
 	var errs []error
 	changed := 0
-	for i := range a.units {
+	for _, i := range a.free {
 		u := &a.units[i]
 		if !u.changed(delta) {
 			continue
@@ -55,10 +60,37 @@ func (a *ActionSet) Check(x, delta []float32) error {
 			errs = append(errs, &Violation{Feature: u.name, Constraint: c, Detail: detail})
 		}
 	}
+	errs = append(errs, a.checkOthers(x, delta)...)
 	if changed > a.limit {
 		errs = append(errs, &Violation{Constraint: Sparsity, Detail: fmt.Sprintf("%d features changed, at most %d may", changed, a.limit)})
 	}
+	if b := a.firstBroken(x, delta); b != nil {
+		errs = append(errs, &Violation{Constraint: b.kind, Detail: b.text})
+	}
 	return errors.Join(errs...)
+}
+
+// checkOthers checks the features that an action cannot change by itself: the immutable and the linked ones.
+func (a *ActionSet) checkOthers(x, delta []float32) []error {
+	var errs []error
+	want := slices.Clone(delta)
+	a.drag(x, want)
+	for i := range a.units {
+		u := &a.units[i]
+		for j := u.first; j < u.first+u.width && u.kind <= linked; j++ {
+			d, w := float64(delta[j]), float64(want[j])
+			switch {
+			case u.kind == fixed && d != 0:
+				errs = append(errs, &Violation{Feature: u.name, Constraint: Immutable, Detail: fmt.Sprintf("changed by %g", d)})
+			case u.kind == linked && !(math.Abs(d-w) <= noise(x[j], delta[j])):
+				errs = append(errs, &Violation{Feature: u.name, Constraint: Linkage, Detail: fmt.Sprintf("changed by %g, the features that drag it along make it %g", d, w)})
+			default:
+				continue
+			}
+			break
+		}
+	}
+	return errs
 }
 
 // check says which constraint a change of one feature breaks; "" when none.
@@ -68,66 +100,55 @@ func (u *unit) check(x, d []float32) (Constraint, string) {
 			return Finite, fmt.Sprintf("change is %g", v)
 		}
 	}
-	switch u.kind {
-	case fixed:
-		return Immutable, fmt.Sprintf("changed by %g", d[0])
-	case group:
-		return u.checkGroup(x, d)
+	if u.form >= group {
+		return u.checkCategory(x, d)
 	}
-	v := d[0]
-	lo, hi := u.span(x[0])
-	switch u.kind {
+	return u.checkLine(x[0], d[0])
+}
+
+// checkLine is check for a feature of one input. A change is taken for what lies within float32 noise of it: an action may have been
+// written in raw units and read again.
+func (u *unit) checkLine(x, v float32) (Constraint, string) {
+	lo, hi := u.span(x)
+	slack := noise(x, v)
+	inside := float64(v) >= float64(lo)-slack && float64(v) <= float64(hi)+slack
+	switch u.form {
 	case continuous:
-		if v < lo || v > hi {
+		if !inside {
 			return Bounds, fmt.Sprintf("change %g outside [%g, %g]", v, lo, hi)
 		}
 	case grid:
 		n := roundToZero(float64(v) / u.step)
-		if first, last := u.ticks(x[0], lo, hi); n < first || n > last {
+		if first, last := u.ticks(x, lo, hi); n < first || n > last {
 			return Bounds, fmt.Sprintf("change by %g steps, allowed %g to %g", n, first, last)
 		}
-		if u.tick(n) != v {
+		if !u.onTick(x, v, n) {
 			return Step, fmt.Sprintf("change %g is not a whole number of steps of %g", v, u.step)
 		}
 	case domain:
 		for _, t := range u.values {
-			if c, ok := u.reach(x[0], t, lo, hi); ok && c == v {
+			if c, ok := u.reach(x, t, lo, hi); ok && math.Abs(float64(c)-float64(v)) <= slack {
 				return "", ""
 			}
 		}
-		if v < lo || v > hi {
+		if !inside {
 			return Bounds, fmt.Sprintf("change %g outside [%g, %g]", v, lo, hi)
 		}
-		return Category, fmt.Sprintf("%g + %g is not one of the %d values", x[0], v, len(u.values))
+		return Category, fmt.Sprintf("%g + %g is not one of the %d values", x, v, len(u.values))
 	}
 	return "", ""
 }
 
-func (u *unit) checkGroup(x, d []float32) (Constraint, string) {
-	to := -1
-	for j := range d {
-		if x[j]+d[j] > 0.5 {
-			to = j
-			break
-		}
+// noise is how far two float32 changes of x by v may lie apart and still be the same.
+func noise(x, v float32) float64 {
+	n := 2.4e-7*(math.Abs(float64(x))+math.Abs(float64(v))) + 1e-9
+	if math.IsInf(n, 1) {
+		return 0
 	}
-	cur := current(x)
-	if to < 0 {
-		return Category, "a one-hot group cannot become empty"
-	}
-	for j := range d {
-		want := -x[j]
-		if j == to {
-			want = 1 - x[j]
-		}
-		if d[j] != want {
-			return Category, fmt.Sprintf("input %d of the group becomes %g", j, x[j]+d[j])
-		}
-	}
-	for _, t := range u.options(cur) {
-		if t == to {
-			return "", ""
-		}
-	}
-	return Transition, fmt.Sprintf("value %d may not become %d", cur, to)
+	return n
+}
+
+// onTick says whether the change v is that of n steps.
+func (u *unit) onTick(x, v float32, n float64) bool {
+	return math.Abs(float64(v)-n*u.step) <= noise(x, v)
 }

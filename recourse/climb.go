@@ -39,7 +39,7 @@ func (s *search) ascend(ls []*lane) error {
 		}
 		keep := active[:0]
 		for _, l := range active {
-			l.cost = s.a.Cost(l.p.x, l.d)
+			l.cost = l.p.a.Cost(l.p.x, l.d)
 			if valid(l.margin, s.need) || l.cost > 1.5*l.p.cost {
 				continue
 			}
@@ -51,7 +51,7 @@ func (s *search) ascend(ls []*lane) error {
 	}
 	// Who is left moved after its last evaluation.
 	for _, l := range active {
-		l.cost = s.a.Cost(l.p.x, l.d)
+		l.cost = l.p.a.Cost(l.p.x, l.d)
 	}
 	return s.eval(active, true)
 }
@@ -60,7 +60,7 @@ func (s *search) ascend(ls []*lane) error {
 func (s *search) step(l *lane) bool {
 	c := &l.climb
 	if c.last >= 0 && !(l.margin > c.prevM) {
-		u := &s.a.units[c.last]
+		u := &l.p.a.units[c.last]
 		if u.numeric() && !c.short {
 			c.short = true
 			before, after := float64(c.prev[u.first]), float64(l.d[u.first])
@@ -87,11 +87,11 @@ func (s *search) step(l *lane) bool {
 // advance makes the move with the most linearised margin per cost and returns its feature.
 func (s *search) advance(l *lane, gap float64) (int, bool) {
 	c, x := &l.climb, l.p.x
-	full := s.a.changes(l.d) >= s.a.limit
+	full := l.p.a.changes(l.d) >= l.p.a.limit
 	best, pick, to := 0.0, -1, float32(0)
 	option := -1
-	for _, f := range s.a.free {
-		u := &s.a.units[f]
+	for _, f := range l.p.a.free {
+		u := &l.p.a.units[f]
 		if slices.Contains(c.banned, f) || full && !u.changed(l.d) {
 			continue
 		}
@@ -100,7 +100,7 @@ func (s *search) advance(l *lane, gap float64) (int, bool) {
 			taste = c.taste[f]
 		}
 		if u.numeric() {
-			d, eff := s.a.numericMove(u, x, l.d, l.g, gap)
+			d, eff := l.p.a.numericMove(u, x, l.d, l.g, gap)
 			if eff *= taste; eff > best {
 				best, pick, to, option = eff, f, d, -1
 			}
@@ -110,7 +110,7 @@ func (s *search) advance(l *lane, gap float64) (int, bool) {
 			continue
 		}
 		u.each(x, func(o int) {
-			gain, cost := s.a.switchGain(u, x, l.d, l.g, o)
+			gain, cost := l.p.a.switchGain(u, x, l.d, l.g, o)
 			// More than the gap is of no use.
 			eff := effectiveness(min(gain, gap), cost) * taste
 			if eff > best {
@@ -121,13 +121,15 @@ func (s *search) advance(l *lane, gap float64) (int, bool) {
 	if pick < 0 {
 		return -1, false
 	}
-	u := &s.a.units[pick]
-	if option >= 0 {
-		u.set(x, l.d, option)
-	} else {
-		l.d[u.first] = to
-	}
-	return pick, true
+	u := &l.p.a.units[pick]
+	ok := l.p.a.apply(u, x, l.d, func(d []float32) {
+		if option >= 0 {
+			u.set(x, d, option)
+		} else {
+			d[u.first] = to
+		}
+	})
+	return pick, ok
 }
 
 // numericMove returns the change of a numeric feature that closes the gap by the gradient, or as much of it as
@@ -143,7 +145,11 @@ func (a *ActionSet) numericMove(u *unit, x, d, g []float32, gap float64) (float3
 	if !(gain > 0) {
 		return 0, 0
 	}
-	return to, effectiveness(min(gain, gap), a.marginal(u, x, d, to))
+	if u.joint {
+		gain, cost := a.jointGain(u, x, d, g, func(t []float32) { t[j] = to })
+		return to, effectiveness(min(gain, gap), cost)
+	}
+	return to, effectiveness(min(gain, gap), a.rise(u, x, d, a.lineTerm(u, x[j], to)))
 }
 
 // effectiveness is gain per cost. Gains that cost nothing come first, larger ones before smaller.
@@ -157,26 +163,16 @@ func effectiveness(gain, cost float64) float64 {
 	return gain / cost
 }
 
-// marginal returns the rise in cost when the numeric feature's change becomes to.
-func (a *ActionSet) marginal(u *unit, x, d []float32, to float32) float64 {
-	w, from := a.weights[u.first], float64(d[u.first])
-	if a.norm == l1 {
-		return w * (math.Abs(float64(to)) - math.Abs(from))
-	}
-	rest := a.Cost(x, d)
-	return math.Sqrt(max(rest*rest+w*w*(float64(to)*float64(to)-from*from), 0)) - rest
-}
-
 // drop takes back the change that achieves least, to make room under the sparsity limit.
 func (s *search) drop(l *lane) bool {
 	c := &l.climb
 	c.last = -1
-	if s.a.changes(l.d) < s.a.limit {
+	if l.p.a.changes(l.d) < l.p.a.limit {
 		return false
 	}
 	least, pick := math.Inf(1), -1
-	for _, f := range s.a.free {
-		u := &s.a.units[f]
+	for _, f := range l.p.a.free {
+		u := &l.p.a.units[f]
 		if !u.changed(l.d) || c.numeric && !u.numeric() {
 			continue
 		}
@@ -187,7 +183,7 @@ func (s *search) drop(l *lane) bool {
 	if pick < 0 {
 		return false
 	}
-	u := &s.a.units[pick]
+	u := &l.p.a.units[pick]
 	clear(l.d[u.first : u.first+u.width])
 	c.banned = append(c.banned, pick)
 	return true

@@ -25,11 +25,11 @@ func TestCost(t *testing.T) {
 		weights string
 		want    float64
 	}{
-		{"l1", "inverse_std", 1.5*w[0] + w[1] + w[2] + w[3] + w[5]},
-		{"l2", "inverse_std", math.Sqrt(2.25*w[0]*w[0] + w[1]*w[1] + w[2]*w[2] + w[3]*w[3] + w[5]*w[5])},
-		{"l1", "uniform", 5.5},
-		{"l1", "given", 7},
-		{"l2", "given", math.Sqrt(9 + 4)},
+		{"l1", "inverse_std", 1.5*w[0] + w[1] + (w[2]+w[3])/2 + w[5]},
+		{"l2", "inverse_std", math.Sqrt(2.25*w[0]*w[0] + w[1]*w[1] + (w[2]+w[3])*(w[2]+w[3])/4 + w[5]*w[5])},
+		{"l1", "uniform", 4.5},
+		{"l1", "given", 6},
+		{"l2", "given", math.Sqrt(9 + 3)},
 	}
 	for _, tt := range tests {
 		tk := taskOf(0, age, phone, job, home)

@@ -13,10 +13,7 @@ const leastGain = 1e-4
 // model and the l1 norm a local minimum has at most one numeric change inside its range, so whole transfers
 // are tried first.
 func (s *search) exchange(ls []*lane) error {
-	rounds := 4
-	if s.a.norm == l2 {
-		rounds = 10 // the optimum spreads over features: many partial transfers
-	}
+	const rounds = 4
 	active := slices.Clone(ls)
 	for range rounds {
 		if len(active) == 0 {
@@ -28,7 +25,7 @@ func (s *search) exchange(ls []*lane) error {
 		var tries []*lane
 		var owner []int
 		for i, l := range active {
-			for _, t := range append(s.transfers(l), s.fills(l)...) {
+			for _, t := range slices.Concat(s.transfers(l), s.fills(l), s.refits(l)) {
 				tries, owner = append(tries, t), append(owner, i)
 			}
 		}
@@ -51,16 +48,16 @@ func (s *search) transfers(l *lane) []*lane {
 		return nil
 	}
 	from := order[0]
-	full := s.a.changes(l.d) >= s.a.limit
+	full := l.p.a.changes(l.d) >= l.p.a.limit
 	var out []*lane
 	for _, to := range s.mostWorth(l, from, 2) {
 		for _, share := range []float64{1, 0.5, 0.25, 0.1} {
-			if full && share < 1 && !s.a.units[to].changed(l.d) {
+			if full && share < 1 && !l.p.a.units[to].changed(l.d) {
 				break
 			}
 			t := s.copyOf(l)
 			s.transfer(t, l.g, from, to, share)
-			if t.cost = s.a.Cost(t.p.x, t.d); t.cost < l.cost*(1-leastGain) {
+			if t.cost = t.p.a.Cost(t.p.x, t.d); t.cost < l.cost*(1-leastGain) {
 				out = append(out, t)
 			}
 		}
@@ -70,7 +67,7 @@ func (s *search) transfers(l *lane) []*lane {
 
 // transfer takes a share of the change of one numeric feature back and has another make up for the lost margin.
 func (s *search) transfer(t *lane, g []float32, from, to int, share float64) {
-	a, b := &s.a.units[from], &s.a.units[to]
+	a, b := &t.p.a.units[from], &t.p.a.units[to]
 	before := float64(t.d[a.first])
 	t.d[a.first] = a.nearest(t.p.x[a.first], float32(before*(1-share)))
 	lost := float64(g[a.first]) * (before - float64(t.d[a.first]))
@@ -83,10 +80,10 @@ func (s *search) transfer(t *lane, g []float32, from, to int, share float64) {
 // numeric feature, however little it is worth, close the gap. Where the most worthwhile feature has to round up to a coarse
 // grid, a finer one is the cheaper way to the rest.
 func (s *search) fills(l *lane) []*lane {
-	full := s.a.changes(l.d) >= s.a.limit
+	full := l.p.a.changes(l.d) >= l.p.a.limit
 	var out []*lane
 	for _, from := range s.leastEffective(l) {
-		a := &s.a.units[from]
+		a := &l.p.a.units[from]
 		if a.kind != grid {
 			continue
 		}
@@ -94,8 +91,8 @@ func (s *search) fills(l *lane) []*lane {
 		back := a.tick(roundToZero(float64(before)/a.step) - math.Copysign(1, float64(before)))
 		for _, at := range []float32{back, 0} {
 			gap := float64(s.need-l.margin) + float64(l.g[a.first])*float64(before-at)
-			for _, f := range s.a.free {
-				if f == from || full && at != 0 && !s.a.units[f].changed(l.d) {
+			for _, f := range l.p.a.free {
+				if f == from || full && at != 0 && !l.p.a.units[f].changed(l.d) {
 					continue
 				}
 				if t := s.fill(l, a, at, f, gap); t != nil {
@@ -112,7 +109,7 @@ func (s *search) fills(l *lane) []*lane {
 
 // fill returns the point where the feature u changes by at and the feature f makes up for the gap, nil when that is not cheaper.
 func (s *search) fill(l *lane, u *unit, at float32, f int, gap float64) *lane {
-	b := &s.a.units[f]
+	b := &l.p.a.units[f]
 	slope := float64(l.g[b.first])
 	if !b.numeric() || slope == 0 || slope != slope {
 		return nil
@@ -121,7 +118,7 @@ func (s *search) fill(l *lane, u *unit, at float32, f int, gap float64) *lane {
 	was, held := l.d[u.first], l.d[b.first]
 	l.d[u.first], l.d[b.first] = at, to
 	defer func() { l.d[u.first], l.d[b.first] = was, held }()
-	cost := s.a.Cost(l.p.x, l.d)
+	cost := l.p.a.Cost(l.p.x, l.d)
 	if cost >= l.cost*(1-leastGain) || slope*float64(to-held) < gap {
 		return nil
 	}
@@ -133,19 +130,19 @@ func (s *search) fill(l *lane, u *unit, at float32, f int, gap float64) *lane {
 // mostWorth returns the most numeric features, other than from, that gain more margin for their cost than from does
 // and have room, best first.
 func (s *search) mostWorth(l *lane, from, most int) []int {
-	floor := s.a.worth(from, l)
+	floor := l.p.a.worth(from, l)
 	var best []int
 	for range most {
 		pick, top := -1, floor
-		for _, f := range s.a.free {
-			u := &s.a.units[f]
+		for _, f := range l.p.a.free {
+			u := &l.p.a.units[f]
 			if f == from || !u.numeric() || slices.Contains(best, f) {
 				continue
 			}
 			slope := float64(l.g[u.first])
 			away := float64(l.d[u.first])*slope >= 0
 			room := u.outward(l.p.x[u.first], math.Copysign(far, slope), slope > 0) != l.d[u.first]
-			if v := s.a.worth(f, l); away && room && slope != 0 && v > top {
+			if v := l.p.a.worth(f, l); away && room && slope != 0 && v > top {
 				pick, top = f, v
 			}
 		}

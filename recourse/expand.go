@@ -70,13 +70,13 @@ func (s *search) detach() error {
 			continue
 		}
 		l := &lane{p: p, d: slices.Clone(p.best)}
-		for _, f := range s.a.free {
-			if u := &s.a.units[f]; u.numeric() {
+		for _, f := range p.a.free {
+			if u := &p.a.units[f]; u.numeric() {
 				l.d[u.first] = 0
 			}
 		}
 		if p.visit(l.d) {
-			l.cost = s.a.Cost(l.p.x, l.d)
+			l.cost = p.a.Cost(l.p.x, l.d)
 			p.kept = append(p.kept, l)
 			fresh = append(fresh, l)
 		}
@@ -120,24 +120,23 @@ func (s *search) switches(p *person) []*lane {
 	estimates := map[*lane]float64{}
 	scratch := s.slab.row(s.a.dim)
 	for _, from := range parents {
-		full := s.a.changes(from.d) >= s.a.limit
-		for _, f := range s.a.free {
-			u := &s.a.units[f]
+		full := p.a.changes(from.d) >= p.a.limit
+		for _, f := range p.a.free {
+			u := &p.a.units[f]
 			if full && !u.changed(from.d) {
 				continue
 			}
 			u.each(p.x, func(o int) {
-				gain, rise := s.a.switchGain(u, p.x, from.d, from.g, o)
+				gain, rise := p.a.switchGain(u, p.x, from.d, from.g, o)
 				if from.cost+rise >= p.cost || gain == 0 && rise == 0 {
 					return
 				}
 				copy(scratch, from.d)
-				u.set(p.x, scratch, o)
-				if !p.visit(scratch) {
+				if !p.a.apply(u, p.x, scratch, func(d []float32) { u.set(p.x, d, o) }) || !p.visit(scratch) {
 					return
 				}
 				l := s.copyOf(&lane{p: p, d: scratch})
-				l.cost, l.g, l.margin = s.a.Cost(l.p.x, l.d), from.g, from.margin
+				l.cost, l.g, l.margin = p.a.Cost(l.p.x, l.d), from.g, from.margin
 				estimates[l] = s.completion(l, gain)
 				out = append(out, l)
 			})
@@ -158,38 +157,20 @@ func (s *search) completion(l *lane, gain float64) float64 {
 	if !(gap > 0) {
 		return l.cost
 	}
-	type line struct{ slope, room, worth float64 }
 	var lines []line
-	for _, f := range s.a.free {
-		u := &s.a.units[f]
+	for _, f := range l.p.a.free {
+		u := &l.p.a.units[f]
 		slope := float64(l.g[u.first])
 		if !u.numeric() || slope == 0 || slope != slope {
 			continue
 		}
 		room := math.Abs(float64(u.outward(l.p.x[u.first], math.Copysign(far, slope), slope > 0)))
 		if slope = math.Abs(slope); room > 0 {
-			lines = append(lines, line{slope, room, slope / s.a.weights[u.first]})
+			w := l.p.a.weights[u.first]
+			lines = append(lines, line{slope, room, w, slope / w})
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return -cmp.Compare(a.worth, b.worth) })
-	lines = lines[:min(len(lines), max(s.a.limit-s.a.changes(l.d), 0))]
-	if s.a.norm == l2 {
-		square := 0.0
-		for _, n := range lines {
-			square += n.worth * n.worth
-		}
-		if square == 0 {
-			return 1e12 * (1 + gap)
-		}
-		return math.Hypot(l.cost, gap/math.Sqrt(square))
-	}
-	cost := l.cost
-	for _, n := range lines {
-		part := min(gap, n.slope*n.room)
-		cost += part / n.worth
-		if gap -= part; gap <= 0 {
-			return cost
-		}
-	}
-	return 1e12 * (1 + gap)
+	lines = lines[:min(len(lines), max(l.p.a.limit-l.p.a.changes(l.d), 0))]
+	return l.p.a.fill(l.cost, lines, gap)
 }

@@ -44,6 +44,7 @@ func (p *pgd) step(ctx context.Context, move func(i int, margin float32, g []flo
 	}
 	keep := p.active[:0]
 	for k, i := range p.active {
+		p.a.at(i).pull(g[k*dim : (k+1)*dim])
 		if move(i, margins[k], g[k*dim:(k+1)*dim]) {
 			keep = append(keep, i)
 		}
@@ -58,16 +59,17 @@ func (p *pgd) plain(i int, g []float32, alpha float64) {
 	for j := range d {
 		d[j] -= float32(alpha) * g[j]
 	}
-	p.a.Project(row(p.x, i, p.a.dim), d)
+	p.a.at(i).Project(row(p.x, i, p.a.dim), d)
 }
 
 // relaxed moves the inner iterate, which stays in the box but off the grid, the vertices and the sparsity
 // limit, and makes its projection the action.
 func (p *pgd) relaxed(i int, g []float32, alpha float64) {
 	x, u, d := row(p.x, i, p.a.dim), row(p.inner, i, p.a.dim), row(p.delta, i, p.a.dim)
-	p.a.relax(x, u, u, g, alpha)
+	a := p.a.at(i)
+	a.relax(x, u, u, g, alpha)
 	copy(d, u)
-	p.a.project(x, d, false)
+	a.project(x, d, false)
 }
 
 // reach chooses alpha by the margin's linearisation at the action: doubled from the unprojected Newton step until the projected
@@ -77,10 +79,11 @@ func (p *pgd) relaxed(i int, g []float32, alpha float64) {
 // sigmoid of minus the margin.
 func (p *pgd) reach(i int, g []float32, margin, required float64) {
 	x, u, d := row(p.x, i, p.a.dim), row(p.inner, i, p.a.dim), row(p.delta, i, p.a.dim)
+	a := p.a.at(i)
 	slope := -(1 + math.Exp(margin)) // margin gradient = slope * g
 	square := 0.0
-	for _, f := range p.a.free {
-		for j := p.a.units[f].first; j < p.a.units[f].first+p.a.units[f].width; j++ {
+	for _, f := range a.free {
+		for j := a.units[f].first; j < a.units[f].first+a.units[f].width; j++ {
 			square += float64(g[j]) * float64(g[j])
 		}
 	}
@@ -89,8 +92,8 @@ func (p *pgd) reach(i int, g []float32, margin, required float64) {
 	}
 	need := max((required-margin)*1.1, 1e-3) // a little beyond, for curvature
 	gain := func(alpha float64) float64 {
-		p.a.relax(x, p.try, u, g, alpha)
-		p.a.project(x, p.try, false)
+		a.relax(x, p.try, u, g, alpha)
+		a.project(x, p.try, false)
 		sum := 0.0
 		for j, v := range p.try {
 			if v != d[j] {
@@ -113,9 +116,9 @@ func (p *pgd) reach(i int, g []float32, margin, required float64) {
 		}
 		short, alpha = alpha, 2*alpha
 	}
-	p.a.relax(x, u, u, g, alpha)
+	a.relax(x, u, u, g, alpha)
 	copy(d, u)
-	p.a.project(x, d, false)
+	a.project(x, d, false)
 }
 
 // relax sets dst to u - alpha g with the box and immutability kept: numeric features in their span, groups free.
@@ -123,9 +126,9 @@ func (a *ActionSet) relax(x, dst, u, g []float32, alpha float64) {
 	for i := range a.units {
 		f := &a.units[i]
 		switch f.kind {
-		case fixed:
+		case fixed, linked: // what is linked follows the projection
 			clear(dst[f.first : f.first+f.width])
-		case group:
+		case group, ladder:
 			for j := f.first; j < f.first+f.width; j++ {
 				dst[j] = u[j] - float32(alpha)*g[j]
 			}

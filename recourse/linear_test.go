@@ -23,11 +23,12 @@ func frontier(f *task.Feature, a *ActionSet, m *affine, x []float32) []choice {
 	var all []choice
 	for _, c := range changes[1:] {
 		var o choice
+		delta := make([]float32, a.dim)
 		for j, v := range c {
-			d := float64(float32(v))
-			o.cost += a.weights[f.Offset+j] * math.Abs(d)
-			o.gain += m.w[f.Offset+j] * d
+			delta[f.Offset+j] = float32(v)
+			o.gain += m.w[f.Offset+j] * float64(float32(v))
 		}
+		o.cost = a.Cost(x, delta)
 		all = append(all, o)
 	}
 	slices.SortFunc(all, func(p, q choice) int { return cmp.Or(cmp.Compare(p.cost, q.cost), cmp.Compare(q.gain, p.gain)) })

@@ -1,6 +1,11 @@
 package recourse
 
-import "math"
+import (
+	"math"
+	"slices"
+
+	"cfq/task"
+)
 
 // The moves that the solvers make on one feature.
 
@@ -14,8 +19,8 @@ const coarse = 12
 // domain the index into it, for a grid with few steps the number of steps.
 func (u *unit) each(x []float32, do func(option int)) {
 	switch u.kind {
-	case group:
-		for _, o := range u.options(current(x[u.first : u.first+u.width])) {
+	case group, ladder:
+		for _, o := range u.options(u.current(x[u.first : u.first+u.width])) {
 			do(o)
 		}
 	case domain:
@@ -42,42 +47,99 @@ func (u *unit) each(x []float32, do func(option int)) {
 // set makes d the change to an option of each.
 func (u *unit) set(x, d []float32, option int) {
 	switch u.kind {
-	case group:
-		setGroup(x[u.first:u.first+u.width], d[u.first:u.first+u.width], option)
-	case domain:
-		d[u.first] = float32(u.values[option] - float64(x[u.first]))
-	case grid:
-		d[u.first] = u.tick(float64(option))
+	case group, ladder:
+		u.become(x[u.first:u.first+u.width], d[u.first:u.first+u.width], option)
+	default:
+		d[u.first] = u.changeTo(x, option)
 	}
+}
+
+// changeTo returns the change of a feature of one input to an option of each.
+func (u *unit) changeTo(x []float32, option int) float32 {
+	if u.form == domain {
+		return float32(u.values[option] - float64(x[u.first]))
+	}
+	return u.tick(float64(option))
 }
 
 // switchGain returns by how much the option raises the linearised margin and the cost, compared to the action d.
 func (a *ActionSet) switchGain(u *unit, x, d, g []float32, option int) (gain, cost float64) {
-	sum, square := 0.0, 0.0
-	for j := u.first; j < u.first+u.width; j++ {
-		from, to := float64(d[j]), 0.0
-		switch {
-		case u.kind == grid:
-			to = float64(option) * u.step
-		case u.kind == domain:
-			to = u.values[option] - float64(x[j])
-		case j == u.first+option:
-			to = 1 - float64(x[j])
-		default:
-			to = -float64(x[j])
-		}
-		if to == from {
-			continue
-		}
-		gain += float64(g[j]) * (to - from)
-		sum += a.weights[j] * (math.Abs(to) - math.Abs(from))
-		square += a.weights[j] * a.weights[j] * (to*to - from*from)
+	if u.joint {
+		return a.jointGain(u, x, d, g, func(t []float32) { u.set(x, t, option) })
 	}
-	if a.norm == l1 {
-		return gain, sum
+	if u.form < group {
+		to := u.changeTo(x, option)
+		return float64(g[u.first]) * (float64(to) - float64(d[u.first])), a.rise(u, x, d, a.lineTerm(u, x[u.first], to))
 	}
-	before := a.Cost(x, d)
-	return gain, math.Sqrt(max(before*before+square, 0)) - before
+	var buf [64]float32
+	to := append(buf[:0], d[u.first:u.first+u.width]...)
+	from := x[u.first : u.first+u.width]
+	u.become(from, to, option)
+	for j, v := range to {
+		if was := d[u.first+j]; v != was {
+			gain += float64(g[u.first+j]) * (float64(v) - float64(was))
+		}
+	}
+	return gain, a.rise(u, x, d, a.categoryTerm(u, from, to))
+}
+
+// rise returns the rise in cost when the term of the feature u becomes to.
+func (a *ActionSet) rise(u *unit, x, d []float32, to float64) float64 {
+	from := a.term(u, x, d)
+	switch {
+	case a.norm == task.L2:
+		before := a.Cost(x, d)
+		return math.Sqrt(max(before*before+to-from, 0)) - before
+	case a.bottleneck():
+		others := 0.0
+		for _, i := range a.free {
+			if o := &a.units[i]; o != u && o.changed(d) {
+				others = max(others, a.term(o, x, d))
+			}
+		}
+		return max(others, to) - max(others, from)
+	}
+	return to - from
+}
+
+// jointGain is switchGain for a feature that others depend on: with all that has to change along.
+func (a *ActionSet) jointGain(u *unit, x, d, g []float32, set func(t []float32)) (gain, cost float64) {
+	t := slices.Clone(d)
+	if !a.apply(u, x, t, set) {
+		return 0, 0
+	}
+	for j, v := range t {
+		if v != d[j] {
+			gain += float64(g[j]) * (float64(v) - float64(d[j]))
+		}
+	}
+	for i := range a.links { // the gradient of what drags along holds that of what is dragged already
+		if l := &a.links[i]; l.scale != 0 {
+			gain -= l.scale * float64(g[a.units[l.to].first]) * (float64(t[a.units[l.from].first]) - float64(d[a.units[l.from].first]))
+		}
+	}
+	return gain, a.Cost(x, t) - a.Cost(x, d)
+}
+
+// apply makes a change of the feature u, and those that links and rules between features make necessary. When there are none, it
+// leaves d as it was and returns false.
+func (a *ActionSet) apply(u *unit, x, d []float32, set func(d []float32)) bool {
+	if !u.joint {
+		set(d)
+		return true
+	}
+	before := slices.Clone(d)
+	changed := a.changes(d)
+	keep := slices.IndexFunc(a.units, func(o unit) bool { return o.first == u.first })
+	for _, keep := range []int{keep, -1} {
+		set(d)
+		a.drag(x, d)
+		if a.mend(x, d, keep) && !slices.Equal(d, before) && a.changes(d) <= max(a.limit, changed) {
+			return true
+		}
+		copy(d, before)
+	}
+	return false
 }
 
 // outward returns the feasible change at d or, on a grid, the next one beyond it in the given direction; where there is no room, the last one.

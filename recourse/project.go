@@ -17,6 +17,8 @@ import (
 //     value) the zero vector counts as one half, so that the group goes to the nearest vertex and stays when nothing pushes it.
 //   - sparse: the features with the largest changes are kept, up to the limit. A group counts once, with the largest
 //     |delta| of its inputs; ties keep the earlier feature.
+//   - joint: linked features follow. While a rule between features is broken, the change that mends it at the least cost is made, or else
+//     one of its changes taken back.
 //
 // References: app:eq:proj_comp, Algorithm alg:projection_action_set.
 func (a *ActionSet) Project(x, delta []float32) { a.project(x, delta, true) }
@@ -39,37 +41,55 @@ func (a *ActionSet) project(x, delta []float32, clip bool) {
 	if changed > a.limit {
 		a.sparse(delta, size)
 	}
-}
-
-// project does imm, box and cat for one feature and returns its largest |delta|.
-func (u *unit) project(x, d []float32, clip bool) float32 {
-	switch u.kind {
-	case group:
-		return u.projectGroup(x, d, clip)
-	case continuous, grid, domain:
-		d[0] = u.nearest(x[0], d[0])
-		return abs32(d[0])
+	if len(a.links)+len(a.rules)+len(a.subsets) > 0 {
+		a.join(x, delta)
 	}
-	clear(d)
-	return 0
 }
 
-// nearest returns the feasible change closest to d.
+// project does imm, box and cat for one feature and returns its largest |delta|. Linked features are left for join.
+func (u *unit) project(x, d []float32, clip bool) float32 {
+	switch {
+	case u.kind == linked:
+		return 0
+	case u.kind == fixed:
+		clear(d)
+		return 0
+	case u.form >= group:
+		return u.projectCategory(x, d, clip)
+	}
+	d[0] = u.nearest(x[0], d[0])
+	return abs32(d[0])
+}
+
+// nearest returns the feasible change closest to d, which is d itself when that is feasible but for float32 noise.
 func (u *unit) nearest(x, d float32) float32 {
 	if d != d || d == 0 {
 		return 0
 	}
 	lo, hi := u.span(x)
-	switch u.kind {
+	switch u.form {
 	case continuous:
+		if u.within(x, d, lo, hi) {
+			return d
+		}
 		return min(max(d, lo), hi) + 0 // + 0: no negative zero
 	case grid:
 		first, last := u.ticks(x, lo, hi)
-		return u.tick(min(max(roundToZero(float64(d)/u.step), first), last))
+		n := min(max(roundToZero(float64(d)/u.step), first), last)
+		if n != 0 && u.onTick(x, d, n) {
+			return d
+		}
+		return u.tick(n)
 	case domain:
-		return u.nearestValue(x, float64(min(max(d, lo), hi)), lo, hi)
+		return u.nearestValue(x, d, lo, hi)
 	}
 	return 0
+}
+
+// within says whether the change d is inside the span but for float32 noise.
+func (u *unit) within(x, d, lo, hi float32) bool {
+	slack := noise(x, d)
+	return float64(d) >= float64(lo)-slack && float64(d) <= float64(hi)+slack
 }
 
 // span returns the interval of changes that bounds, direction and largest changes
@@ -101,14 +121,18 @@ func (u *unit) tick(n float64) float32 {
 }
 
 // nearestValue returns the change to the domain value nearest to x+d.
-func (u *unit) nearestValue(x float32, d float64, lo, hi float32) float32 {
-	best, dist := float32(0), math.Abs(d)
+func (u *unit) nearestValue(x, d, lo, hi float32) float32 {
+	at := float64(min(max(d, lo), hi))
+	best, dist := float32(0), math.Abs(at)
 	for _, v := range u.values {
 		c, ok := u.reach(x, v, lo, hi)
 		if !ok {
 			continue
 		}
-		e := math.Abs(d - (v - float64(x)))
+		if math.Abs(float64(c)-float64(d)) <= noise(x, d) {
+			return d
+		}
+		e := math.Abs(at - (v - float64(x)))
 		if e < dist || e == dist && abs32(c) < abs32(best) {
 			best, dist = c, e
 		}
@@ -124,75 +148,6 @@ func (u *unit) reach(x float32, v float64, lo, hi float32) (float32, bool) {
 		return 0, false
 	}
 	return float32(d), true
-}
-
-func (u *unit) projectGroup(x, d []float32, clip bool) float32 {
-	moved, known := false, true
-	for j, v := range d {
-		moved = moved || v != 0
-		known = known && x[j] == x[j]
-	}
-	if !moved || !known {
-		clear(d) // no negative zero
-		return 0
-	}
-	value := func(j int) float32 {
-		if d[j] != d[j] {
-			return x[j]
-		}
-		v := x[j] + d[j]
-		if clip {
-			v = min(max(v, 0), 1)
-		}
-		return v
-	}
-	cur := current(x)
-	to, best := -1, float32(0.5)
-	if cur >= 0 {
-		best = value(cur)
-	}
-	for _, j := range u.options(cur) {
-		if v := value(j); v > best {
-			to, best = j, v
-		}
-	}
-	return setGroup(x, d, to)
-}
-
-// options returns the values that a group whose value is cur (-1: none) may become.
-func (u *unit) options(cur int) []int {
-	if cur < 0 {
-		return u.next[u.width]
-	}
-	return u.next[cur]
-}
-
-// setGroup makes d the change of the group x to its value to (-1: none) and returns its largest entry.
-func setGroup(x, d []float32, to int) float32 {
-	if to < 0 {
-		clear(d)
-		return 0
-	}
-	largest := float32(0)
-	for j := range d {
-		d[j] = -x[j] + 0
-		if j == to {
-			d[j] = 1 - x[j]
-		}
-		largest = max(largest, abs32(d[j]))
-	}
-	return largest
-}
-
-// current returns the value of a one-hot group: the largest entry above one half, or -1 for a missing value.
-func current(x []float32) int {
-	cur, best := -1, float32(0.5)
-	for j, v := range x {
-		if v > best {
-			cur, best = j, v
-		}
-	}
-	return cur
 }
 
 // sparse keeps the a.limit largest features.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"cfq/task"
 )
 
 // refine makes valid lanes cheaper and offers them.
@@ -24,8 +26,8 @@ func (s *search) simplify(ls []*lane) error {
 		var tries []*lane
 		var owner []int
 		for i, l := range active {
-			for _, f := range s.a.free {
-				u := &s.a.units[f]
+			for _, f := range l.p.a.free {
+				u := &l.p.a.units[f]
 				if !u.changed(l.d) {
 					continue
 				}
@@ -33,7 +35,7 @@ func (s *search) simplify(ls []*lane) error {
 				clear(t.d[u.first : u.first+u.width])
 				tries, owner = append(tries, t), append(owner, i)
 				u.each(l.p.x, func(o int) {
-					if _, rise := s.a.switchGain(u, l.p.x, l.d, l.d, o); rise < 0 {
+					if _, rise := l.p.a.switchGain(u, l.p.x, l.d, l.d, o); rise < 0 {
 						t := s.copyOf(l)
 						u.set(l.p.x, t.d, o)
 						tries, owner = append(tries, t), append(owner, i)
@@ -42,7 +44,7 @@ func (s *search) simplify(ls []*lane) error {
 			}
 		}
 		for _, t := range tries {
-			t.cost = s.a.Cost(t.p.x, t.d)
+			t.cost = t.p.a.Cost(t.p.x, t.d)
 		}
 		var err error
 		if active, err = s.accept(active, tries, owner, 0); err != nil {
@@ -96,7 +98,7 @@ func (s *search) shrink(ls []*lane) error {
 		var ps []*pull
 		for i, l := range ls {
 			if k < len(orders[i]) {
-				u := &s.a.units[orders[i][k]]
+				u := &l.p.a.units[orders[i][k]]
 				d := l.d[u.first]
 				ps = append(ps, &pull{l: l, u: u, good: d, goodM: l.margin, badM: l.margin - slopeOf(l, u)*d})
 			}
@@ -118,13 +120,13 @@ func slopeOf(l *lane, u *unit) float32 {
 // leastEffective orders the numeric features that the lane changes by margin per cost.
 func (s *search) leastEffective(l *lane) []int {
 	var order []int
-	for _, f := range s.a.free {
-		if u := &s.a.units[f]; u.numeric() && u.changed(l.d) {
+	for _, f := range l.p.a.free {
+		if u := &l.p.a.units[f]; u.numeric() && u.changed(l.d) {
 			order = append(order, f)
 		}
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Compare(s.a.worth(a, l), s.a.worth(b, l))
+		return cmp.Compare(l.p.a.worth(a, l), l.p.a.worth(b, l))
 	})
 	return order
 }
@@ -140,10 +142,13 @@ func (a *ActionSet) worth(f int, l *lane) float64 {
 	case l.d[u.first] < 0:
 		slope = -slope
 	}
-	if a.norm == l2 {
+	switch a.norm {
+	case task.L2:
 		w *= w * max(d, 1e-6)
+	case task.Mixed:
+		w *= a.ratio + 2*(1-a.ratio)*w*d
 	}
-	return slope / w
+	return slope / max(w, 1e-12)
 }
 
 // pull moves one numeric feature of a valid lane towards a change that is not valid, as
@@ -164,7 +169,7 @@ func (s *search) narrow(ps []*pull) error {
 		keep := active[:0]
 		var ls []*lane
 		for _, p := range active {
-			if p.next(s.need, k%3 == 2, 1e-4*s.a.scale(p)) {
+			if p.next(s.need, k%3 == 2, 1e-4*p.l.p.a.scale(p)) {
 				p.l.d[p.u.first] = p.try
 				keep, ls = append(keep, p), append(ls, p.l)
 			}
@@ -187,7 +192,7 @@ func (s *search) narrow(ps []*pull) error {
 		}
 	}
 	for _, p := range ps {
-		p.l.cost = s.a.Cost(p.l.p.x, p.l.d)
+		p.l.cost = p.l.p.a.Cost(p.l.p.x, p.l.d)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func (s *search) rescue() error {
 		}
 		keep = active[:0]
 		for _, l := range active {
-			l.cost = s.a.Cost(l.p.x, l.d)
+			l.cost = l.p.a.Cost(l.p.x, l.d)
 			if !valid(l.margin, s.need) && l.margin > l.climb.prevM {
 				keep = append(keep, l)
 			}
@@ -56,8 +56,8 @@ func (s *search) greatest(l *lane) {
 	}
 	var gains []gain
 	x, zero := l.p.x, l.p.start.d
-	for _, f := range s.a.free {
-		u := &s.a.units[f]
+	for _, f := range l.p.a.free {
+		u := &l.p.a.units[f]
 		best := gain{f: f}
 		if u.numeric() {
 			slope := float64(l.g[u.first])
@@ -65,7 +65,7 @@ func (s *search) greatest(l *lane) {
 			best.gain = slope * float64(best.to)
 		} else {
 			u.each(x, func(o int) {
-				if v, _ := s.a.switchGain(u, x, zero, l.g, o); v > best.gain {
+				if v, _ := l.p.a.switchGain(u, x, zero, l.g, o); v > best.gain {
 					best.option, best.gain = o, v
 				}
 			})
@@ -76,11 +76,17 @@ func (s *search) greatest(l *lane) {
 	}
 	slices.SortStableFunc(gains, func(a, b gain) int { return -cmp.Compare(a.gain, b.gain) })
 	clear(l.d)
-	for _, b := range gains[:min(len(gains), s.a.limit)] {
-		if u := &s.a.units[b.f]; u.numeric() {
-			l.d[u.first] = b.to
-		} else {
-			u.set(x, l.d, b.option)
+	for _, b := range gains {
+		u := &l.p.a.units[b.f]
+		if l.p.a.changes(l.d) >= l.p.a.limit && !u.changed(l.d) {
+			continue
 		}
+		l.p.a.apply(u, x, l.d, func(d []float32) {
+			if u.numeric() {
+				d[u.first] = b.to
+			} else {
+				u.set(x, d, b.option)
+			}
+		})
 	}
 }

@@ -15,7 +15,7 @@ func (s *search) scan() ([]*lane, error) {
 	var pulls []*pull
 	for _, p := range s.people {
 		for _, f := range s.scannable(p) {
-			u := &s.a.units[f]
+			u := &p.a.units[f]
 			for _, up := range []bool{false, true} {
 				end := u.farthest(p.x[u.first], up)
 				last := float32(0)
@@ -26,8 +26,10 @@ func (s *search) scan() ([]*lane, error) {
 					}
 					l := &lane{p: p, d: s.slab.row(s.a.dim)}
 					clear(l.d)
-					l.d[u.first] = d
-					if l.cost = s.a.Cost(l.p.x, l.d); l.cost >= p.cost {
+					if !p.a.apply(u, p.x, l.d, func(t []float32) { t[u.first] = d }) {
+						continue
+					}
+					if l.cost = l.p.a.Cost(l.p.x, l.d); l.cost >= p.cost {
 						break
 					}
 					tries = append(tries, l)
@@ -57,14 +59,14 @@ func (s *search) scan() ([]*lane, error) {
 
 // reachable limits the end of a scanned line to what costs less than the best action.
 func (s *search) reachable(end float64, u *unit, p *person) float64 {
-	return math.Copysign(min(math.Abs(end), p.cost/s.a.weights[u.first]), end)
+	return math.Copysign(min(math.Abs(end), p.a.affords(u, p.x, p.cost)), end)
 }
 
 // scannable returns the numeric features with the largest margin gradient per cost.
 func (s *search) scannable(p *person) []int {
 	var fs []int
-	for _, f := range s.a.free {
-		if s.a.units[f].numeric() {
+	for _, f := range p.a.free {
+		if p.a.units[f].numeric() {
 			fs = append(fs, f)
 		}
 	}
@@ -72,7 +74,7 @@ func (s *search) scannable(p *person) []int {
 		return fs
 	}
 	slices.SortStableFunc(fs, func(a, b int) int {
-		return -cmp.Compare(s.a.worth(a, &p.start), s.a.worth(b, &p.start))
+		return -cmp.Compare(p.a.worth(a, &p.start), p.a.worth(b, &p.start))
 	})
 	return fs[:scanned]
 }

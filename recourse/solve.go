@@ -20,7 +20,7 @@ type SolveOptions struct {
 	Rounds int
 	// Beam is the number of discrete choices that a round keeps; 0 = 4.
 	Beam int
-	// Seed drives the restarts. A person's random numbers depend on it and the person's row only.
+	// Seed drives the restarts. A person's random numbers depend on it and the person's inputs only.
 	Seed uint64
 	// Workers bounds the pieces of people in flight; 0 = GOMAXPROCS. It does not change the result.
 	Workers  int
@@ -98,8 +98,9 @@ type search struct {
 
 // person is one who falls short of the required margin.
 type person struct {
+	a     *ActionSet
 	x     []float32
-	row   int // in the caller's x
+	row   int // in the piece
 	start lane
 	best  []float32 // valid when cost is finite
 	cost  float64
@@ -122,7 +123,7 @@ func (s *search) run(x []float32, first int, actions []Action) error {
 	all := make([]*lane, len(actions))
 	zero := make([]float32, dim)
 	for i := range all {
-		p := &person{x: row(x, i, dim), row: first + i, cost: math.Inf(1)}
+		p := &person{a: s.a.at(first + i), x: row(x, i, dim), row: i, cost: math.Inf(1)}
 		p.start = lane{p: p, d: zero}
 		all[i] = &p.start
 	}
@@ -140,25 +141,7 @@ func (s *search) run(x []float32, first int, actions []Action) error {
 	if err := s.improve(); err != nil {
 		return err
 	}
-	var done []*lane
-	for _, p := range s.people {
-		if !math.IsInf(p.cost, 1) {
-			s.a.Project(p.x, p.best) // changes nothing; the guarantee costs less than the doubt
-			done = append(done, &lane{p: p, d: p.best})
-		}
-	}
-	if err := s.eval(done, false); err != nil {
-		return err
-	}
-	for _, l := range done {
-		if act := &actions[l.p.row-first]; valid(l.margin, float32(s.o.Margin)) {
-			act.Status, act.Margin, act.Cost = Found, float64(l.margin), s.a.Cost(l.p.x, l.d)
-			copy(act.Delta, l.d)
-			act.Point = make([]float32, dim)
-			Point(act.Point, l.p.x, l.d)
-		}
-	}
-	return nil
+	return s.conclude(actions)
 }
 
 // improve is the search proper.
@@ -181,9 +164,9 @@ func (s *search) fromFactual() error {
 	var ls []*lane
 	for _, p := range s.people {
 		ls = append(ls, s.climber(p, nil, false, nil), s.climber(p, nil, true, nil))
-		rng := rand.New(rand.NewPCG(s.o.Seed, uint64(p.row)))
+		rng := rand.New(rand.NewPCG(s.o.Seed, fingerprint(p.x)))
 		for range s.o.Restarts {
-			taste := make([]float64, len(s.a.units))
+			taste := make([]float64, len(p.a.units))
 			for i := range taste {
 				taste[i] = math.Exp(rng.NormFloat64())
 			}
@@ -217,6 +200,7 @@ func (s *search) eval(ls []*lane, grads bool) error {
 		}
 		points := s.points[:len(part)*dim]
 		for i, l := range part {
+			l.p.a.drag(l.p.x, l.d)
 			Point(points[i*dim:(i+1)*dim], l.p.x, l.d)
 		}
 		var m, g []float32
@@ -233,6 +217,10 @@ func (s *search) eval(ls []*lane, grads bool) error {
 			l.margin, l.g = m[i], nil
 			if grads {
 				l.g = row(g, i, dim)
+				l.p.a.pull(l.g)
+			}
+			if !l.p.a.obeys(l.p.x, l.d) {
+				l.margin = float32(math.Inf(-1)) // never valid, and worse than any point that is feasible
 			}
 		}
 	}
