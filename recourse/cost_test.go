@@ -71,3 +71,51 @@ func TestProjectAllocatesNothing(t *testing.T) {
 		t.Errorf("%g allocations", n)
 	}
 }
+
+// Every norm by hand, with an ordered group that moves two places, a ladder that moves one, and a switch at its own price.
+func TestCostNorms(t *testing.T) {
+	age := feature("age", task.Numeric)
+	age.Mean, age.Std, age.Weight, age.MAD = 40, 10, 2, 5
+	age.Quantiles = []float64{20, 30, 40, 40, 80} // ranks 0, .25, .5, .75, 1
+	rank := oneHot("rank", "low", "mid", "high")
+	rank.Ordered, rank.Shares = true, []float64{0.5, 0.3, 0.2}
+	home := oneHot("home", "own", "rent")
+	home.SwitchCost, home.Shares = 3, []float64{0.6, 0.4}
+	saved := feature("saved", task.Thermometer)
+	saved.Thresholds, saved.Width = []float64{1, 2}, 2
+	x := []float32{0, 1, 0, 0, 1, 0, 1, 0}  // 40 years, low, own, level 1
+	d := []float32{1, -1, 0, 1, -1, 1, 0, 1} // 50 years, high, rent, level 2
+	tests := []struct {
+		norm    task.Norm
+		weights string
+		want    float64
+	}{
+		{task.L1, "given", 2 + 2 + 3 + 1},
+		{task.L2, "given", math.Sqrt(4 + 4 + 9 + 1)},
+		{task.LInf, "given", 3},
+		{task.Mixed, "given", 0.25*8 + 0.75*18},
+		{task.L1, "inverse_mad", 2/0.5 + 2 + 3 + 1},
+		{task.L1, "inverse_range", 2/6.0 + 2 + 3 + 1},
+		// 40 years are the rank .75 and 50 are .75 + .25/4, at the weight 2; the switch has its own price, the others are at most 1.
+		{task.PercentileShift, "given", 3},
+	}
+	for _, tt := range tests {
+		tk := taskOf(0, age, rank, home, saved)
+		tk.Cost = task.Cost{Norm: tt.norm, L1Ratio: 0.25, Weights: tt.weights}
+		if got := compile(t, tk).Cost(x, d); math.Abs(got-tt.want) > 1e-6 {
+			t.Errorf("%s %s: cost %g, want %g", tt.norm, tt.weights, got, tt.want)
+		}
+	}
+	alone := []float32{1, 0, 0, 0, 0, 0, 0, 0}
+	tk := taskOf(0, age, rank, home, saved)
+	tk.Cost = task.Cost{Norm: task.PercentileShift, Weights: "given"}
+	if got := compile(t, tk).Cost(x, alone); math.Abs(got-2*0.25/4) > 1e-6 {
+		t.Errorf("percentile shift of 40 to 50 years costs %g, want %g", got, 2*0.25/4)
+	}
+	tk = taskOf(0, home)
+	tk.Features[0].SwitchCost = 0
+	tk.Cost = task.Cost{Norm: task.L1, Weights: "given", Switches: "encoded"}
+	if got := compile(t, tk).Cost([]float32{1, 0}, []float32{-1, 1}); got != 2 {
+		t.Errorf("an encoded switch costs %g, want 2", got)
+	}
+}

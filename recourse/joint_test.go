@@ -1,0 +1,216 @@
+package recourse
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cfq/task"
+)
+
+// jointTask ties features to each other in every way there is; all of them are discrete.
+func jointTask(rng *rand.Rand, norm task.Norm, limit int) *task.Task {
+	years := feature("years", task.Numeric)
+	years.Mean, years.Std, years.Step, years.Bounds, years.MaxIncrease = 4, 2, 1, [2]float64{0, 8}, 3
+	years.Direction = task.Increase
+	age := feature("age", task.Numeric)
+	age.Mean, age.Std, age.Actionable, age.Mutable, age.Bounds = 40, 10, false, true, [2]float64{18, 48}
+	degree := oneHot("degree", "none", "school", "college")
+	degree.Actionable, degree.Mutable = false, true
+	income := feature("income", task.Numeric)
+	income.Mean, income.Std, income.Step, income.Bounds, income.MaxChange = 30, 10, 5, [2]float64{10, 60}, 15
+	debt := feature("debt", task.Numeric)
+	debt.Mean, debt.Std, debt.Step, debt.Bounds, debt.MaxChange = 10, 6, 2, [2]float64{0, 40}, 8
+	home := oneHot("home", "own", "rent", "free")
+	home.Shares, home.SwitchCost = []float64{0.5, 0.3, 0.2}, 1.5
+	rank := oneHot("rank", "low", "mid", "high", "top")
+	rank.Ordered, rank.MaxChange, rank.Shares = true, 2, []float64{0.4, 0.3, 0.2, 0.1}
+	saved := feature("saved", task.Thermometer)
+	saved.Thresholds, saved.Width, saved.MaxIncrease = []float64{10, 20, 30}, 3, 2
+	for _, f := range []*task.Feature{&years, &income, &debt} {
+		lo, hi := f.Bounds[0], f.Bounds[1]
+		f.Quantiles = []float64{lo, lo, (2*lo + hi) / 3, (lo + hi) / 2, hi}
+	}
+	fs := []task.Feature{years, age, degree, income, debt, home, rank, saved}
+	rng.Shuffle(len(fs), func(i, j int) { fs[i], fs[j] = fs[j], fs[i] })
+	tk := taskOf(limit, fs...)
+	tk.Cost.Norm, tk.Cost.L1Ratio = norm, 0.4
+	tk.Links = []task.Link{
+		{From: "years", To: "age", Scale: 1.5},
+		{From: "years", To: "degree", Map: []task.Pair{{From: "3", To: "school"}, {From: "6", To: "college"}}},
+	}
+	tk.Rules = []task.Rule{
+		{Text: "debt <= 0.4 * income", Then: []task.Inequality{{Terms: []task.Term{{Feature: "debt", Coef: 1}, {Feature: "income", Coef: -0.4}}}}},
+		{
+			Text: "if home = own then income >= 30", If: []task.Inequality{{Terms: []task.Term{{Feature: "home", Value: "own", Coef: -1}}, Bound: -1}},
+			Then: []task.Inequality{{Terms: []task.Term{{Feature: "income", Coef: -1}}, Bound: -30}},
+		},
+		{
+			Text: "if age < 30 then rank != top", If: []task.Inequality{{Terms: []task.Term{{Feature: "age", Coef: 1}}, Bound: 30, Strict: true}},
+			Then: []task.Inequality{{Terms: []task.Term{{Feature: "rank", Value: "top", Coef: 1}}}},
+		},
+		{Text: "at most 2 of income, debt, saved", AtMost: 2, Of: []string{"income", "debt", "saved"}},
+	}
+	return tk
+}
+
+// jointPeople draws people whose degree belongs to their years.
+func jointPeople(rng *rand.Rand, tk *task.Task, n int) []float32 {
+	x := make([]float32, 0, n*tk.Dim())
+	for range n {
+		years, debt := rng.IntN(9), 2*rng.IntN(12)
+		raw := map[string]string{
+			"years": fmt.Sprint(years), "age": fmt.Sprint(20 + rng.IntN(35)), "income": fmt.Sprint(10 + 5*rng.IntN(11)), "debt": fmt.Sprint(debt),
+			"home": []string{"own", "rent", "free", ""}[rng.IntN(4)], "rank": []string{"low", "mid", "high", "top"}[rng.IntN(4)],
+			"degree": []string{"none", "school", "college"}[years/3%3],
+		}
+		for i := range tk.Features {
+			f := &tk.Features[i]
+			in := make([]float32, f.Width)
+			if f.Kind == task.Thermometer {
+				for j := range rng.IntN(f.Width + 1) {
+					in[j] = 1
+				}
+			} else if err := f.Encode(raw[f.Name], in); err != nil {
+				panic(err)
+			}
+			x = append(x, in...)
+		}
+	}
+	return x
+}
+
+// everyAction calls do for every feasible action of the person, by trying all combinations of the single features' values.
+func everyAction(a *ActionSet, x []float32, do func(d []float32)) {
+	d := make([]float32, a.dim)
+	var walk func(k, changed int)
+	walk = func(k, changed int) {
+		if k == len(a.free) {
+			full := slices.Clone(d)
+			a.drag(x, full)
+			if a.obeys(x, full) {
+				do(full)
+			}
+			return
+		}
+		walk(k+1, changed)
+		if changed == a.limit {
+			return
+		}
+		u := &a.units[a.free[k]]
+		u.each(x, func(option int) {
+			u.set(x, d, option)
+			walk(k+1, changed+1)
+		})
+		clear(d[u.first : u.first+u.width])
+	}
+	walk(0, 0)
+}
+
+// cheapestOf is the least cost of a feasible action that reaches the margin, and how many feasible ones there are.
+func cheapestOf(t *testing.T, m Model, a *ActionSet, x []float32, need float32) (least float64, actions int) {
+	t.Helper()
+	var points []float32
+	var costs []float64
+	everyAction(a, x, func(d []float32) {
+		at := make([]float32, a.dim)
+		Point(at, x, d)
+		points, costs = append(points, at...), append(costs, a.Cost(x, d))
+	})
+	margins, err := m.Margins(context.Background(), points)
+	if err != nil {
+		t.Fatal(err)
+	}
+	least = math.Inf(1)
+	for i, v := range margins {
+		if valid(v, need) {
+			least = min(least, costs[i])
+		}
+	}
+	return least, len(costs)
+}
+
+// Solve under links, rules, ordered groups, thermometers and every norm comes close to the best of all feasible actions.
+func TestSolveJoint(t *testing.T) {
+	for _, norm := range []task.Norm{task.L1, task.L2, task.LInf, task.Mixed, task.PercentileShift} {
+		t.Run(string(norm), func(t *testing.T) {
+			var gaps []float64
+			var found, possible, actions int
+			for seed := range uint64(40) {
+				rng := rand.New(rand.NewPCG(seed, 9))
+				tk := jointTask(rng, norm, 2+int(seed%3))
+				a := compile(t, tk)
+				x := jointPeople(rng, tk, 12)
+				m := newMLP(rng, -0.6, tk.Dim(), 12, 1)
+				acts, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1, Seed: seed})
+				if err != nil {
+					t.Fatal(err)
+				}
+				checkActions(t, m, a, x, acts, 0.1)
+				for i, act := range acts {
+					if act.Status == AlreadyFavourable {
+						continue
+					}
+					best, n := cheapestOf(t, m, a, row(x, i, a.dim), 0.1)
+					actions += n
+					if math.IsInf(best, 1) {
+						if act.Status == Found {
+							t.Errorf("seed %d, person %d: found what no enumeration holds", seed, i)
+						}
+						continue
+					}
+					possible++
+					if act.Status != Found {
+						continue
+					}
+					found++
+					if act.Cost < best-1e-4 {
+						t.Errorf("seed %d, person %d: cost %g is below the least, %g", seed, i, act.Cost, best)
+					}
+					gaps = append(gaps, act.Cost/best-1)
+				}
+			}
+			slices.Sort(gaps)
+			mean := 0.0
+			for _, g := range gaps {
+				mean += g / float64(len(gaps))
+			}
+			t.Logf("%d of %d found, %d actions in all, gap: mean %.2f %%, 95th percentile %.2f %%, worst %.2f %%",
+				found, possible, actions, 100*mean, 100*gaps[len(gaps)*95/100], 100*gaps[len(gaps)-1])
+			if found < possible*97/100 || mean > 0.03 {
+				t.Error("too far from the best actions")
+			}
+		})
+	}
+}
+
+// Under joint constraints too, projections are feasible, final, and leave feasible actions alone.
+func TestProjectJoint(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 3))
+		tk := jointTask(rng, task.L1, 1+rng.IntN(6))
+		a, err := Compile(tk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := jointPeople(rng, tk, 1)
+		d := make([]float32, a.dim)
+		for j := range d {
+			d[j] = float32(rng.NormFloat64() * 2)
+		}
+		a.Project(x, d)
+		if err := a.Check(x, d); err != nil {
+			t.Fatalf("the projection %v: %v", d, err)
+		}
+		again := slices.Clone(d)
+		a.Project(x, again)
+		if !slices.Equal(d, again) {
+			t.Fatalf("projected again, %v becomes %v", d, again)
+		}
+	})
+}

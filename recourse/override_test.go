@@ -1,0 +1,109 @@
+package recourse
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cfq/task"
+)
+
+// What holds for single people holds for them alone, in every solver, wherever their rows stand.
+func TestOverride(t *testing.T) {
+	hours := feature("hours", task.Numeric)
+	hours.Mean, hours.Std = 40, 10
+	income := feature("income", task.Numeric)
+	income.Mean, income.Std = 30, 10
+	tk := taskOf(0, hours, income)
+	stuck, capped := tk.Features[0], tk.Features[0]
+	stuck.Actionable = false
+	capped.MaxIncrease = 2
+	base := compile(t, tk)
+	a, err := base.Override([]task.Override{{Row: 1, Feature: 0, With: stuck}, {Row: 600, Feature: 0, With: capped}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &affine{w: []float64{2, 1}, b: -1} // hours are the cheaper way
+	const n = 700
+	x := make([]float32, n*2)
+	acts, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deltas, err := Teacher(context.Background(), m, a, x, TeacherOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, act := range acts {
+		if act.Status != Found {
+			t.Fatalf("row %d: %s", i, act.Status)
+		}
+		for what, d := range map[string][]float32{"solver": act.Delta, "teacher": row(deltas, i, 2)} {
+			if err := a.at(i).Check(row(x, i, 2), d); err != nil {
+				t.Errorf("%s, row %d: %v", what, i, err)
+			}
+			switch {
+			case i == 1 && (d[0] != 0 || d[1] == 0), i == 600 && (d[0] == 0 || d[0] > 0.2+1e-6), i != 1 && i != 600 && d[0] <= 0.2:
+				t.Errorf("%s, row %d: action %v", what, i, d)
+			}
+		}
+	}
+	rows := []int{600, 5, 1}
+	some, err := Solve(context.Background(), m, a.Select(rows), make([]float32, 6), SolveOptions{Margin: 0.1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range rows {
+		if d := cmp.Diff(acts[r], some[i]); d != "" {
+			t.Errorf("row %d selected as %d: %s", r, i, d)
+		}
+	}
+	if a.Select(rows) == a || base.Select(rows) != base {
+		t.Error("only overrides make a selection differ")
+	}
+	bad := tk.Features[0]
+	bad.Std = 0
+	if _, err := base.Override([]task.Override{{Row: 3, Feature: 0, With: bad}}); err == nil {
+		t.Error("an impossible override is taken")
+	}
+}
+
+// A promise holds as it is written: the new values have few digits, and reading them makes the very point that was judged.
+func TestPublish(t *testing.T) {
+	hours := feature("hours", task.Numeric)
+	hours.Mean, hours.Std, hours.Bounds = 40.437, 12.347, [2]float64{1, 99}
+	years := feature("years", task.Numeric)
+	years.Mean, years.Std, years.Step = 10.08, 2.573, 1
+	gain := feature("gain", task.Numeric)
+	gain.Mean, gain.Std, gain.MaxIncrease = 1077.6488, 7385.1787, 2500.5
+	tk := taskOf(0, hours, years, gain)
+	a := compile(t, tk)
+	rng := rand.New(rand.NewPCG(4, 4))
+	for range 300 {
+		m := &affine{w: []float64{rng.NormFloat64(), rng.NormFloat64(), rng.NormFloat64()}, b: -2 * rng.Float64()}
+		raw := []float64{float64(rng.IntN(80)), float64(rng.IntN(16)), float64(rng.IntN(9999))}
+		x := make([]float32, 3)
+		for i := range tk.Features {
+			x[i] = tk.Features[i].ToInput(raw[i])
+		}
+		acts, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.05})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkActions(t, m, a, x, acts, 0.05)
+		for _, c := range a.Changes(x, acts[0].Point) {
+			i := slices.IndexFunc(tk.Features, func(f task.Feature) bool { return f.Name == c.Feature })
+			f := &tk.Features[i]
+			in := make([]float32, 1)
+			if err := f.Encode(c.To, in); err != nil || in[0] != acts[0].Point[i] {
+				t.Errorf("%s %s -> %s leads to %v, judged was %v (%v)", c.Feature, c.From, c.To, in[0], acts[0].Point[i], err)
+			}
+			if len(c.To) > 9 {
+				t.Errorf("%s %s -> %s: too many digits", c.Feature, c.From, c.To)
+			}
+		}
+	}
+}
