@@ -206,7 +206,7 @@ func (a *ActionSet) lineTerm(u *unit, x, d float32) float64 {
 
 // sizes returns the size of a category's change as the sum, the sum of squares and the largest of its weighted parts.
 func (u *unit) sizes(x, d []float32, shift bool) (linear, square, largest float64) {
-	p, places := &u.price, 1.0
+	p := &u.price
 	flipped, sum, squares := 0, 0.0, 0.0
 	for j, v := range d {
 		if v == 0 {
@@ -221,13 +221,18 @@ func (u *unit) sizes(x, d []float32, shift bool) (linear, square, largest float6
 	if flipped == 0 {
 		return 0, 0, 0
 	}
-	if u.ordered {
-		places = float64(u.moved(x, d))
+	from, to := u.current(x), u.after(x, d)
+	places := 1.0
+	known := u.ordered && from >= 0 && to >= 0
+	if known {
+		places = math.Abs(float64(to - from))
 	}
 	switch {
 	case p.flip > 0:
 		linear = p.flip * places
-	case p.encoded || shift && u.form == group:
+	case shift && known:
+		linear = p.factor * math.Abs(u.below(to)-u.below(from))
+	case p.encoded || shift:
 		return sum, squares, largest
 	case u.form == ladder:
 		linear = sum
@@ -235,6 +240,23 @@ func (u *unit) sizes(x, d []float32, shift bool) (linear, square, largest float6
 		linear = sum / float64(flipped) * places
 	}
 	return linear, linear * linear, linear
+}
+
+// below returns the share of training rows whose value is at most the ordered value.
+func (u *unit) below(value int) float64 {
+	switch {
+	case u.form == ladder && len(u.feature.Shares) == 0:
+		return float64(value+1) / float64(u.width+1)
+	case u.form == ladder && value < u.width:
+		return 1 - u.price.shares[value]
+	case u.form == ladder:
+		return 1
+	}
+	sum := 0.0
+	for _, s := range u.price.shares[:value+1] {
+		sum += s
+	}
+	return sum
 }
 
 // rank returns the share of training rows that are at most v: linear between the ranks, and at a value that many rows have the highest of its

@@ -83,7 +83,7 @@ func TestCostNorms(t *testing.T) {
 	home.SwitchCost, home.Shares = 3, []float64{0.6, 0.4}
 	saved := feature("saved", task.Thermometer)
 	saved.Thresholds, saved.Width = []float64{1, 2}, 2
-	x := []float32{0, 1, 0, 0, 1, 0, 1, 0}  // 40 years, low, own, level 1
+	x := []float32{0, 1, 0, 0, 1, 0, 1, 0}   // 40 years, low, own, level 1
 	d := []float32{1, -1, 0, 1, -1, 1, 0, 1} // 50 years, high, rent, level 2
 	tests := []struct {
 		norm    task.Norm
@@ -111,6 +111,12 @@ func TestCostNorms(t *testing.T) {
 	tk.Cost = task.Cost{Norm: task.PercentileShift, Weights: "given"}
 	if got := compile(t, tk).Cost(x, alone); math.Abs(got-2*0.25/4) > 1e-6 {
 		t.Errorf("percentile shift of 40 to 50 years costs %g, want %g", got, 2*0.25/4)
+	}
+	promoted := []float32{0, -1, 0, 1, 0, 0, 0, 0} // low to high, past mid: half of the rows
+	tk = taskOf(0, age, rank, home, saved)
+	tk.Cost = task.Cost{Norm: task.PercentileShift, Weights: "given"}
+	if got := compile(t, tk).Cost(x, promoted); math.Abs(got-0.5) > 1e-6 {
+		t.Errorf("percentile shift of low to high costs %g, want 0.5", got)
 	}
 	tk = taskOf(0, home)
 	tk.Features[0].SwitchCost = 0

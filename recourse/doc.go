@@ -5,10 +5,15 @@
 // file allows them, and a model behind the small interface Model. Out: actions
 // delta in model-input units, with their cost and margin.
 //
-// The invariant: every action that leaves this package is feasible to the bit.
-// ActionSet.Check accepts it, ActionSet.Project returns it unchanged, and the
-// margin reported with it was computed at exactly the float32 point that Point
-// makes of it.
+// The invariant: every action that leaves this package is feasible. ActionSet.Check accepts it,
+// ActionSet.Project returns it unchanged, and the margin reported with it is the model's at the very
+// point that it is reported with. For Solve that point is the one that reading the promise makes, "hours-per-week
+// 40 -> 45": new values are rounded to what is written before they are judged.
+//
+// An action set is a list of features, each with its own constraints (a feature is one unit of sparsity, whatever the number of its inputs), and
+// of what ties them: links, by which a change drags others along free of cost, rules that must hold between the new values, and
+// limits on how many of some features change. The solvers search over the features and let the rest follow: linked changes are
+// computed, a broken rule is mended by the cheapest further change, and a point that breaks one all the same never counts as valid.
 //
 // Three solvers share one action set:
 //

@@ -49,9 +49,12 @@ func (u *unit) become(x, d []float32, to int) float32 {
 	return largest
 }
 
-// moved returns how many places apart the values before and after the change are; 1 when a value is missing.
-func (u *unit) moved(x, d []float32) int {
-	cur, to := u.current(x), -1
+// after returns the value of the category after the change d.
+func (u *unit) after(x, d []float32) int {
+	to := -1
+	if u.form == ladder {
+		to = 0
+	}
 	for j := range d {
 		switch v := x[j] + d[j]; {
 		case u.form == group && v > 0.5:
@@ -60,13 +63,7 @@ func (u *unit) moved(x, d []float32) int {
 			to = j + 1
 		}
 	}
-	if u.form == ladder {
-		to = max(to, 0)
-	}
-	if cur < 0 || to < 0 {
-		return 1
-	}
-	return max(cur-to, to-cur)
+	return to
 }
 
 // projectCategory moves d to the nearest reachable value, see Project, and returns its largest |delta|.
@@ -134,7 +131,7 @@ func (u *unit) projectLadder(x, d []float32, value func(j int) float32) float32 
 func (u *unit) checkCategory(x, d []float32) (Constraint, string) {
 	after := make([]float32, len(x))
 	Point(after, x, d)
-	cur, to := u.current(x), u.current(after)
+	cur, to := u.current(x), u.after(x, d)
 	if to < 0 {
 		return Category, "a one-hot group cannot become empty"
 	}

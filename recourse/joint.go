@@ -279,12 +279,11 @@ func (a *ActionSet) drag(x, d []float32) {
 // value looks up what the new value of from makes of the linked feature; NaN: it stays.
 func (l *link) value(from *unit, x, d []float32) float64 {
 	if l.starts == nil {
-		after := make([]float32, from.width)
-		Point(after, x[from.first:from.first+from.width], d[from.first:from.first+from.width])
 		if from.form < group {
-			return l.values[int(after[0]+0.5)]
+			return l.values[int(x[from.first]+d[from.first]+0.5)]
 		}
-		return l.values[max(from.current(after), 0)]
+		to := from.after(x[from.first:from.first+from.width], d[from.first:from.first+from.width])
+		return l.values[max(to, 0)]
 	}
 	at := float64(x[from.first]) + float64(d[from.first])
 	at += 1e-6 * (1 + math.Abs(at))

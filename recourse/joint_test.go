@@ -214,3 +214,43 @@ func TestProjectJoint(t *testing.T) {
 		}
 	})
 }
+
+// Gradient steps keep to joint constraints as well, and reach people in spite of them.
+func TestGradientStepsJoint(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 8))
+	tk := jointTask(rng, task.L1, 4)
+	a := compile(t, tk)
+	x := jointPeople(rng, tk, 200)
+	m := newMLP(rng, -0.3, tk.Dim(), 12, 1)
+	before, _ := m.Margins(context.Background(), x)
+	deltas, err := Teacher(context.Background(), m, a, x, TeacherOptions{Steps: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := FirstValid(context.Background(), m, a, x, FirstValidOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused, helped := 0, 0
+	for i, act := range first {
+		if err := a.Check(row(x, i, a.dim), act.Delta); err != nil {
+			t.Errorf("first valid, person %d: %v", i, err)
+		}
+		d := row(deltas, i, a.dim)
+		if err := a.Check(row(x, i, a.dim), d); err != nil {
+			t.Errorf("teacher, person %d: %v", i, err)
+		}
+		if before[i] > 0 {
+			continue
+		}
+		at := make([]float32, a.dim)
+		Point(at, row(x, i, a.dim), d)
+		after, _ := m.Margins(context.Background(), at)
+		if refused++; after[0] > 0 {
+			helped++
+		}
+	}
+	if refused < 20 || helped < refused/4 {
+		t.Errorf("%d of %d refused people are helped", helped, refused)
+	}
+}

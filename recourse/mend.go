@@ -23,7 +23,8 @@ func (a *ActionSet) follows(x, d []float32) bool {
 	if len(a.links) == 0 {
 		return true
 	}
-	want := slices.Clone(d)
+	var buf [128]float32
+	want := append(buf[:0], d...)
 	a.drag(x, want)
 	for j := range d {
 		if !(math.Abs(float64(d[j])-float64(want[j])) <= noise(x[j], d[j])) {

@@ -174,6 +174,25 @@ func (u *unit) farthest(x float32, up bool) float32 {
 	return u.nearest(x, lo)
 }
 
+// movable says whether the person can change anything.
+func (a *ActionSet) movable(x []float32) bool {
+	for _, i := range a.free {
+		u := &a.units[i]
+		if u.numeric() {
+			if u.farthest(x[u.first], true) != 0 || u.farthest(x[u.first], false) != 0 {
+				return true
+			}
+			continue
+		}
+		some := false
+		u.each(x, func(int) { some = true })
+		if some {
+			return true
+		}
+	}
+	return false
+}
+
 // dot returns the inner product over the feature's inputs.
 func (u *unit) dot(g, d []float32) float64 {
 	sum := 0.0

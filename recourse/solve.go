@@ -134,6 +134,10 @@ func (s *search) run(x []float32, first int, actions []Action) error {
 		actions[i] = Action{Status: AlreadyFavourable, Point: l.p.x, Delta: make([]float32, dim), Margin: float64(l.margin)}
 		if !valid(l.margin, float32(s.o.Margin)) {
 			actions[i].Status = NoneFound
+			if !l.p.a.movable(l.p.x) {
+				actions[i].Status = NoneExists
+				continue
+			}
 			l.p.best = make([]float32, dim)
 			s.people = append(s.people, l.p)
 		}

@@ -34,6 +34,18 @@ func (f *Feature) Encode(raw string, dst []float32) error {
 			return fmt.Errorf("%s is neither %q nor %q", quote(raw), f.One, f.Zero)
 		}
 		return nil
+	case Thermometer:
+		n, err := f.height(raw)
+		if err != nil {
+			return err
+		}
+		for j := range dst {
+			dst[j] = 0
+			if j < n {
+				dst[j] = 1
+			}
+		}
+		return nil
 	}
 	if raw == "" {
 		return fmt.Errorf("the value is missing")
@@ -64,7 +76,8 @@ func (f *Feature) FromInput(x float32) float64 {
 }
 
 // Decode returns the raw text of a feature's model inputs (length Width): for a number the shortest decimal that Encode takes back to the
-// same input, "" for an all-zero one-hot group. Inputs that no raw value has are an error.
+// same input, "" for an all-zero one-hot group, the threshold reached or "<" and the first one for a Thermometer with Thresholds. Inputs that no
+// raw value has are an error.
 func (f *Feature) Decode(x []float32) (string, error) {
 	switch f.Kind {
 	case OneHot:
@@ -84,6 +97,12 @@ func (f *Feature) Decode(x []float32) (string, error) {
 			return "", fmt.Errorf("feature %q: %v is neither 0 nor 1", f.Name, x[0])
 		}
 		return f.zeroName(), nil
+	case Thermometer:
+		n, ok := reached(x)
+		if !ok {
+			return "", fmt.Errorf("feature %q: %v is not a thermometer, ones followed by zeros", f.Name, x)
+		}
+		return f.placeName(n), nil
 	}
 	v := f.FromInput(x[0])
 	if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -92,11 +111,7 @@ func (f *Feature) Decode(x []float32) (string, error) {
 	if f.Levels != nil {
 		return f.Values[f.level(v)], nil
 	}
-	v = f.shortest(v, x[0])
-	if math.Abs(v) >= 1e15 || (v != 0 && math.Abs(v) < 1e-6) {
-		return strconv.FormatFloat(v, 'g', -1, 64), nil
-	}
-	return strconv.FormatFloat(v+0, 'f', -1, 64), nil // +0 turns -0 into 0
+	return decimal(f.shortest(v, x[0])), nil
 }
 
 // shortest returns the decimal near v with the fewest places whose input is x: the lattice of whole numbers before that of tenths, and so on.
@@ -122,32 +137,6 @@ func (f *Feature) zeroName() string {
 	return f.Zero
 }
 
-// level returns the index in Values of the domain value nearest to v.
-func (f *Feature) level(v float64) int {
-	best, dist := 0, math.Inf(1)
-	for i, s := range f.Values {
-		if x, _ := parseNumber(s); math.Abs(x-v) < dist {
-			best, dist = i, math.Abs(x-v)
-		}
-	}
-	return best
-}
-
-// vertex returns which input of a one-hot group is 1, -1 when all are zero; false when the group is neither.
-func (f *Feature) vertex(x []float32) (int, bool) {
-	at := -1
-	for i, v := range x {
-		switch {
-		case v == 0:
-		case v == 1 && at < 0:
-			at = i
-		default:
-			return -1, false
-		}
-	}
-	return at, true
-}
-
 // check says why x (length Width) cannot be the inputs of this feature; nil when it can.
 func (f *Feature) check(x []float32) error {
 	for _, v := range x {
@@ -163,6 +152,10 @@ func (f *Feature) check(x []float32) error {
 	case Binary:
 		if x[0] != 0 && x[0] != 1 {
 			return fmt.Errorf("a binary input is 0 or 1, not %v", x[0])
+		}
+	case Thermometer:
+		if _, ok := reached(x); !ok {
+			return fmt.Errorf("the inputs of a thermometer are ones followed by zeros")
 		}
 	}
 	return nil

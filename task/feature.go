@@ -1,7 +1,7 @@
 package task
 
 import (
-	"maps"
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -11,67 +11,35 @@ import (
 
 // feature decodes one feature; checkFeature then checks it.
 func (d *decoder) feature(n ast.Node, f *Feature) mapping {
-	m := d.mapping(n, "a feature", d.featureRules(f))
+	var b percents
+	m := d.mapping(n, "a feature", d.featureKeys(f, &b), d.featureAliases(f, &b)...)
+	d.settle(f, &b, m)
+	d.noDirection(f, m)
 	if f.Column == "" {
 		f.Column = f.Name
 	}
 	f.Width = 1
-	if f.Kind == OneHot {
+	switch {
+	case f.Kind == OneHot:
 		f.Width = len(f.Values)
+	case f.Kind == Thermometer:
+		f.Width = max(f.places()-1, 0)
 	}
 	return m
 }
 
-// shares stores a list of shares, or the single one of a binary feature.
-func (d *decoder) shares(dst *[]float64) set {
-	return func(n ast.Node) {
-		if _, ok := n.(*ast.SequenceNode); ok {
-			d.numbers(dst)(n)
-			return
-		}
-		*dst = []float64{0}
-		d.number(&(*dst)[0])(n)
+// noDirection makes a feature with MACE's direction "none" one that is not actionable.
+func (d *decoder) noDirection(f *Feature, m mapping) {
+	n, ok := m.at["direction"].(*ast.StringNode)
+	if !ok || n.Value != "none" {
+		return
 	}
-}
-
-// transitions stores the mapping of a value to those it may become.
-func (d *decoder) transitions(dst *map[string][]string) set {
-	return func(n ast.Node) {
-		node, ok := n.(*ast.MappingNode)
-		if !ok {
-			d.errorf(n, "transitions must map a value to the values it may become, as {Private: [State-gov]}, not %s", describe(n))
-			return
-		}
-		*dst = map[string][]string{}
-		for _, kv := range node.Values {
-			key, ok := d.key(kv.Key)
-			if !ok {
-				continue
-			}
-			if _, dup := (*dst)[key]; dup {
-				d.errorf(kv.Key, "transitions from %q are given twice; keep one list", key)
-			}
-			var to []string
-			if _, none := kv.Value.(*ast.NullNode); !none {
-				d.texts(&to)(kv.Value)
-			}
-			(*dst)[key] = to
-		}
+	if m.has("actionable") && f.Actionable {
+		d.errorf(n, "feature %q: direction none says that it is not actionable, and actionable that it is; keep one of the two", f.Name)
+		return
 	}
-}
-
-// applies lists, for each kind, the keys that mean something for it beyond those every feature has.
-func applies(k Kind) []string {
-	switch k {
-	case Numeric:
-		return []string{"mean", "std", "direction", "bounds", "step", "max_increase", "max_decrease", "max_change"}
-	case Ordinal:
-		return []string{"mean", "std", "values", "direction", "bounds", "step", "max_increase", "max_decrease", "max_change", "subgroup"}
-	case Binary:
-		return []string{"one", "zero", "shares", "direction", "subgroup"}
-	default:
-		return []string{"values", "shares", "transitions", "subgroup"}
-	}
+	f.Actionable = false
+	m.at["actionable"] = n
 }
 
 // checkFeature reports what is impossible within one feature and fills in Levels.
@@ -82,17 +50,26 @@ func (d *decoder) checkFeature(f *Feature, m mapping) {
 	if f.Kind == "" {
 		return
 	}
-	for _, key := range []string{
-		"mean", "std", "one", "zero", "values", "shares", "direction", "bounds", "step",
-		"max_increase", "max_decrease", "max_change", "transitions", "subgroup",
-	} {
-		if m.has(key) && !slices.Contains(applies(f.Kind), key) {
-			d.errorf(m.place(key), "feature %q: %q means nothing for kind %s; remove it", f.Name, key, f.Kind)
-		}
-	}
-	if m.has("mean") != m.has("std") && f.Kind != OneHot && f.Kind != Binary {
+	if m.has("mean") != m.has("std") && (f.Kind == Numeric || f.Kind == Ordinal) {
 		d.errorf(m.node, "feature %q: mean and std belong together; give both, or neither for an input that is not standardised", f.Name)
 	}
+	d.checkAction(f, m)
+	switch f.Kind {
+	case Binary:
+		d.checkBinary(f, m)
+	case OneHot:
+		d.checkOneHot(f, m)
+	case Ordinal:
+		d.checkOrdinal(f, m)
+	case Thermometer:
+		d.checkThermometer(f, m)
+	}
+	d.checkStatistics(f, m)
+}
+
+// checkAction reports what is wrong with the keys that are given, whatever the kind, or for it.
+func (d *decoder) checkAction(f *Feature, m mapping) {
+	d.checkApplies(f, m)
 	if f.Std <= 0 {
 		d.errorf(m.place("std"), "feature %q: std must be above 0", f.Name)
 	}
@@ -102,6 +79,9 @@ func (d *decoder) checkFeature(f *Feature, m mapping) {
 	if f.Weight <= 0 {
 		d.errorf(m.place("weight"), "feature %q: weight must be above 0; actionable: false forbids a change", f.Name)
 	}
+	if m.has("switch_cost") && f.SwitchCost <= 0 {
+		d.errorf(m.place("switch_cost"), "feature %q: switch_cost must be above 0; actionable: false forbids a change", f.Name)
+	}
 	for _, b := range []struct {
 		key   string
 		bound float64
@@ -110,18 +90,30 @@ func (d *decoder) checkFeature(f *Feature, m mapping) {
 			d.errorf(m.place(b.key), "feature %q: %s is a size and must be 0 or more", f.Name, b.key)
 		}
 	}
-	switch f.Kind {
-	case Binary:
-		d.checkBinary(f, m)
-	case OneHot:
-		d.checkOneHot(f, m)
-	case Ordinal:
-		d.checkOrdinal(f, m)
+}
+
+// checkApplies reports keys that mean nothing for the kind of the feature.
+func (d *decoder) checkApplies(f *Feature, m mapping) {
+	var some []string // keys that mean something for some kinds only
+	for _, k := range allKinds() {
+		some = append(some, applies(k)...)
 	}
-	for _, s := range f.Shares {
-		if s < 0 || s > 1 {
-			d.errorf(m.place("shares"), "feature %q: a share lies between 0 and 1, not at %v", f.Name, s)
+	slices.Sort(some)
+	for _, key := range slices.Compact(some) {
+		if m.has(key) && !slices.Contains(applies(f.Kind), key) {
+			d.errorf(m.place(key), "feature %q: %q means nothing for kind %s; remove it", f.Name, key, f.Kind)
 		}
+	}
+	if f.Kind != OneHot || f.Ordered {
+		return
+	}
+	for _, key := range []string{"max_increase", "max_decrease", "max_change"} {
+		if m.has(key) {
+			d.errorf(m.place(key), "feature %q: %q needs values that stand in an order; say so with ordered: true, or remove it", f.Name, key)
+		}
+	}
+	if f.Direction != Any {
+		d.errorf(m.place("direction"), "feature %q: a direction needs values that stand in an order; say so with ordered: true, or remove it", f.Name)
 	}
 }
 
@@ -152,9 +144,11 @@ func (d *decoder) checkOneHot(f *Feature, m mapping) {
 	} else if sum > 1.01 { // shares may be rounded
 		d.errorf(m.place("shares"), "feature %q: the shares add up to %.6g, more than 1", f.Name, sum)
 	}
-	for _, from := range slices.Sorted(maps.Keys(f.Transitions)) {
+	named := map[string]bool{}
+	for _, from := range sortedKeys(f.Transitions) {
 		for _, v := range append([]string{from}, f.Transitions[from]...) {
-			if slices.Index(f.Values, v) < 0 {
+			if slices.Index(f.Values, v) < 0 && !named[v] {
+				named[v] = true
 				d.errorf(m.place("transitions"), "feature %q: transitions name %q, which is not among its values%s", f.Name, v, didYouMean(v, f.Values))
 			}
 		}
@@ -186,6 +180,31 @@ func (d *decoder) checkOrdinal(f *Feature, m mapping) {
 	}
 }
 
+func (d *decoder) checkThermometer(f *Feature, m mapping) {
+	switch {
+	case f.Values != nil && f.Thresholds != nil:
+		d.errorf(m.place("thresholds"), "feature %q: a thermometer has values or thresholds, not both", f.Name)
+		return
+	case len(f.Thresholds) > 0:
+		for i := 1; i < len(f.Thresholds); i++ {
+			if f.Thresholds[i] <= f.Thresholds[i-1] {
+				d.errorf(m.place("thresholds"), "feature %q: thresholds ascend, and %v does not follow %v", f.Name, f.Thresholds[i], f.Thresholds[i-1])
+			}
+		}
+	case len(f.Values) < 2:
+		d.errorf(m.node, "feature %q: a thermometer needs thresholds, or two values or more in ascending order, the first of which is all zeros", f.Name)
+		return
+	default:
+		d.checkDistinct(f, m)
+	}
+	if f.Shares != nil && len(f.Shares) != f.Width {
+		d.errorf(m.place("shares"), "feature %q: %d shares, and %d values above the lowest; give the share of the rows that reach each", f.Name, len(f.Shares), f.Width)
+	}
+	if !slices.IsSortedFunc(f.Shares, func(a, b float64) int { return cmp.Compare(b, a) }) {
+		d.errorf(m.place("shares"), "feature %q: shares of a thermometer descend: who reaches a value has reached those before it", f.Name)
+	}
+}
+
 func (d *decoder) checkDistinct(f *Feature, m mapping) {
 	seen := map[string]bool{}
 	for _, v := range f.Values {
@@ -196,5 +215,23 @@ func (d *decoder) checkDistinct(f *Feature, m mapping) {
 			d.errorf(m.place("values"), "feature %q: a value is empty; an empty field is a missing value and encoded as all zeros", f.Name)
 		}
 		seen[v] = true
+	}
+}
+
+// checkStatistics reports figures that no training rows can have.
+func (d *decoder) checkStatistics(f *Feature, m mapping) {
+	for _, s := range f.Shares {
+		if s < 0 || s > 1 {
+			d.errorf(m.place("shares"), "feature %q: a share lies between 0 and 1, not at %v", f.Name, s)
+		}
+	}
+	if f.MAD < 0 {
+		d.errorf(m.place("mad"), "feature %q: mad must be 0 or more", f.Name)
+	}
+	if m.has("quantiles") && len(f.Quantiles) < 2 {
+		d.errorf(m.place("quantiles"), "feature %q: quantiles are two numbers or more, from the least value to the greatest", f.Name)
+	}
+	if !slices.IsSorted(f.Quantiles) {
+		d.errorf(m.place("quantiles"), "feature %q: quantiles ascend, from the least value to the greatest", f.Name)
 	}
 }

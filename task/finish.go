@@ -24,14 +24,23 @@ func (rd *reader) finish() (*People, error) {
 			rd.note(fmt.Sprintf("column %q has %d values or more; the further ones are taken as missing", p.Subgroups[i].Feature, maxGroups))
 		}
 	}
+	if rd.batch != nil {
+		p.Subgroups = nil
+		return p, nil
+	}
+	p.Subgroups = append(rd.task.subgroups(p), p.Subgroups...)
+	return p, nil
+}
+
+// subgroups reads the subgroups that are features back from the model inputs.
+func (t *Task) subgroups(p *People) []Subgroup {
 	var groups []Subgroup
-	for i := range rd.task.Features {
-		if f := &rd.task.Features[i]; f.Subgroup {
+	for i := range t.Features {
+		if f := &t.Features[i]; f.Subgroup {
 			groups = append(groups, f.subgroup(p))
 		}
 	}
-	p.Subgroups = append(groups, p.Subgroups...)
-	return p, nil
+	return groups
 }
 
 // nobody explains why there is no person.
@@ -56,8 +65,11 @@ func (p *People) nobody() error {
 // subgroup reads a feature's values back from the model inputs.
 func (f *Feature) subgroup(p *People) Subgroup {
 	s := Subgroup{Feature: f.Name, Values: f.Values, Codes: make([]int32, p.N)}
-	if f.Kind == Binary {
+	switch f.Kind {
+	case Binary:
 		s.Values = []string{f.zeroName(), f.One}
+	case Thermometer:
+		s.Values = f.placeNames()
 	}
 	for i := range s.Codes {
 		x := p.X[i*p.Dim+f.Offset : i*p.Dim+f.Offset+f.Width]
@@ -67,6 +79,9 @@ func (f *Feature) subgroup(p *People) Subgroup {
 			s.Codes[i] = int32(at)
 		case Binary:
 			s.Codes[i] = int32(x[0])
+		case Thermometer:
+			at, _ := reached(x)
+			s.Codes[i] = int32(at)
 		default:
 			s.Codes[i] = int32(f.level(f.FromInput(x[0])))
 		}

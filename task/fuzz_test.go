@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,6 +20,10 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(data)
 	f.Add([]byte(small))
+	f.Add([]byte(full))
+	f.Add([]byte(strings.ReplaceAll(full, "\n", "\r\n")))
+	f.Add([]byte("version: 1\nfeatures: [{name: a, kind: numeric, lb: 1, step_direction: 1, mad: 0}, {name: b, kind: binary, one: x, direction: none}]\n" +
+		"features_to_vary: [a]\nlinks: [{from: a, to: b, map: {3: x, 1: y}}]\nconstraints: [\"`a` = 2\"]\npermitted_range: {a: [1, 2]}\ncost: {weights: inverse_mad}\n"))
 	f.Add([]byte(`{"version": 1, "features": [{"name": "a", "kind": "numeric", "bounds": [null, 1e5]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		task, err := Parse("x.yaml", data)
@@ -66,6 +71,29 @@ func FuzzRead(f *testing.F) {
 			if prob := task.checkInputs(p.X[i*p.Dim : (i+1)*p.Dim]); prob != nil {
 				t.Fatalf("person %d: %v", i, prob)
 			}
+		}
+	})
+}
+
+// FuzzOverrides: any table gives overrides of features that there are, each once for a person, or mistakes; never a panic.
+func FuzzOverrides(f *testing.F) {
+	f.Add([]byte("row,feature,actionable,direction,min,max,step,max_increase,weight\n0,income,true,none,1%,9,2,3,4\n1,housing,false,,,,,,\n"))
+	f.Add([]byte("feature,row\n\"in\ncome\",1\n"))
+	task, err := Parse("full.yaml", []byte(full))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		o := newOverrideReader("o.csv", task)
+		if err := o.read(bytes.NewReader(data)); err != nil || len(o.d.errs) > 0 {
+			return
+		}
+		seen := map[[2]int]bool{}
+		for _, v := range o.all {
+			if v.Row < 0 || v.Feature < 0 || v.With.Name != task.Features[v.Feature].Name || seen[[2]int{v.Row, v.Feature}] || v.With.Bounds[0] > v.With.Bounds[1] {
+				t.Fatalf("%+v", v)
+			}
+			seen[[2]int{v.Row, v.Feature}] = true
 		}
 	})
 }

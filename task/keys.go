@@ -6,41 +6,66 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// The functions below declare the keys of a task file, one list for each mapping. The decoder reads by them and Markdown prints them, so
-// that the reference page cannot differ from what is read.
+// The functions here and in featurekeys.go declare the keys of a task file, one list for each mapping. The decoder reads by them, Markdown prints
+// them and Schema translates them, so that neither the reference page nor the schema can differ from what is read.
 
-func (d *decoder) taskRules(t *Task, data *mapping, features *[]mapping) []rule {
+// parts are the places of the parts of a task file, for what is checked once all of it is read.
+type parts struct {
+	data              mapping
+	features          []mapping
+	links, conditions ast.Node // nil when the file has none
+	cost              mapping
+}
+
+func (d *decoder) taskKeys(t *Task, p *parts) []key {
 	each := func(_ int, n ast.Node) {
 		f := defaultFeature()
-		*features = append(*features, d.feature(n, &f))
+		p.features = append(p.features, d.feature(n, &f))
 		t.Features = append(t.Features, f)
 	}
-	return []rule{
-		{"version", d.count(&t.Version), required, "version of the format; 1 is the only one"},
+	return []key{
+		{"version", d.count(&t.Version).with("enum", []int{1}), required, "version of the format; 1 is the only one"},
 		{
 			"encoded", d.flag(&t.Encoded), "`false`",
 			"`true`: data files hold the model's inputs (standardised, one-hot) instead of raw columns; a file whose header names the inputs " +
-				"(`age`, `housing=rent`) and a `.npy` matrix are taken so by themselves",
+				"(`age`, `housing=rent`, `savings>=1000`) and a `.npy` matrix are taken so by themselves",
 		},
 		{
-			"data", func(n ast.Node) { *data = d.data(n, &t.Data) },
+			"data", value{func(n ast.Node) { p.data = d.data(n, &t.Data) }, func() schema { return object(d.dataKeys(&Data{}), nil) }},
 			"comma-separated, with a header and no outcome", "how data files are read, see below",
 		},
-		{"target", func(n ast.Node) { d.target(n, &t.Target) }, "see below", "the outcome that people want"},
 		{
-			"features", func(n ast.Node) { d.list(n, "features", each) },
+			"target", value{func(n ast.Node) { d.target(n, &t.Target) }, func() schema { return object(d.targetKeys(&Target{}), nil) }},
+			"see below", "the outcome that people want",
+		},
+		{
+			"features", value{func(n ast.Node) { d.list(n, "features", each) }, featuresForm},
 			required, "list of features, in the order of the model's inputs, see below",
 		},
-		{"cost", func(n ast.Node) { d.cost(n, &t.Cost) }, "see below", "what a change costs"},
 		{
-			"sparsity", func(n ast.Node) { d.mapping(n, "sparsity", d.sparsityRules(&t.Sparsity)) },
+			"links", value{func(n ast.Node) { p.links = n }, listOf(func() schema { return object(d.linkKeys(&Link{}, &pairs{}), nil) })},
+			"every feature changes alone", "list of changes that drag others along, see below",
+		},
+		{
+			"constraints", value{func(n ast.Node) { p.conditions = n }, conditionsForm}, "none",
+			"list of what must hold between features after an action: inequalities, if-then rules and subset limits, see below",
+		},
+		{
+			"cost", value{func(n ast.Node) { p.cost = d.cost(n, &t.Cost) }, func() schema { return object(d.costKeys(&Cost{}), nil) }},
+			"see below", "what a change costs",
+		},
+		{
+			"sparsity", value{
+				func(n ast.Node) { d.mapping(n, "sparsity", d.sparsityKeys(&t.Sparsity)) },
+				func() schema { return object(d.sparsityKeys(&Sparsity{}), nil) },
+			},
 			"no limit", "how many features an action may change",
 		},
 	}
 }
 
-func (d *decoder) dataRules(t *Data) []rule {
-	return []rule{
+func (d *decoder) dataKeys(t *Data) []key {
+	return []key{
 		{"label", d.text(&t.Label), "no outcome", "column of the outcome; a data file may lack it, the outcomes are not known then"},
 		{
 			"label_suffix", d.text(&t.LabelSuffix), "nothing",
@@ -68,20 +93,20 @@ func (d *decoder) dataRules(t *Data) []rule {
 			"columns that are no features, but whose values are kept with each person to tell groups apart",
 		},
 		{
-			"filter", func(n ast.Node) {
+			"filter", value{func(n ast.Node) {
 				d.list(n, "filter", func(_ int, n ast.Node) {
 					c := Condition{Min: math.Inf(-1), Max: math.Inf(1)}
 					d.condition(n, &c)
 					t.Filter = append(t.Filter, c)
 				})
-			},
+			}, listOf(func() schema { return object(d.filterKeys(&Condition{}), nil) })},
 			"every row", "list of conditions, see below; a row that fails one is nobody of this task: not read, not counted as unreadable",
 		},
 	}
 }
 
-func (d *decoder) filterRules(c *Condition) []rule {
-	return []rule{
+func (d *decoder) filterKeys(c *Condition) []key {
+	return []key{
 		{"column", d.text(&c.Column), required, "the column that is looked at; it need not be a feature"},
 		{"min", d.number(&c.Min), "no limit", "smallest raw value; a field that is no number fails"},
 		{"max", d.number(&c.Max), "no limit", "largest raw value; a field that is no number fails"},
@@ -89,78 +114,47 @@ func (d *decoder) filterRules(c *Condition) []rule {
 	}
 }
 
-func (d *decoder) targetRules(t *Target) []rule {
-	return []rule{
+func (d *decoder) targetKeys(t *Target) []key {
+	return []key{
 		{"class", word(d, &t.Class, "favourable"), "`favourable`", "the outcome that recourse aims at; `favourable` is the only one"},
 		{
 			"index", d.count(&t.Index), "`1`",
 			"class index of the favourable outcome among the model's outputs, from 0; with a single logit, 1 is a logit above 0 and 0 one below",
 		},
 		{
-			"margin", d.number(&t.Margin), "`0`",
+			"margin", d.number(&t.Margin).from0(), "`0`",
 			"margin in logits, 0 or more, that recourse is meant to reach; `cfq eval` asks for those of `--margins` instead",
 		},
 	}
 }
 
-func (d *decoder) featureRules(f *Feature) []rule {
-	return []rule{
-		{"name", d.text(&f.Name), required, "name in messages and reports; no two features share one"},
-		{"column", d.text(&f.Column), "the name", "column of the data file"},
-		{"kind", word(d, &f.Kind, Numeric, Ordinal, Binary, OneHot), required, "`numeric`, `ordinal`, `binary` or `onehot`, see above"},
-		{"mean", d.number(&f.Mean), "`0`", "raw value that becomes the input 0; together with `std`"},
-		{"std", d.number(&f.Std), "`1`", "raw units, above 0, that make one unit of the input; together with `mean`"},
-		{"one", d.text(&f.One), "required if binary", "value that becomes 1"},
-		{"zero", d.text(&f.Zero), "every value but `one`", "value that becomes 0; when given, a row with a third value cannot be read"},
+func (d *decoder) costKeys(c *Cost) []key {
+	return []key{
 		{
-			"values", d.texts(&f.Values), "required if one-hot; ordinal: `bounds` and `step` instead",
-			"one-hot: the values in the order of the inputs; ordinal: the numbers that can occur, in raw units",
+			"norm", word(d, &c.Norm, L1, L2, LInf, Mixed, PercentileShift), "`l1`",
+			"how weighted changes add up: `l1` their sum, `l2` the root of the sum of squares, `linf` the largest, `mixed` both by `l1_ratio`, " +
+				"`max_percentile_shift` the largest `weight` times shift in the distribution of the training rows",
 		},
 		{
-			"shares", d.shares(&f.Shares), "1/number of values; 1/2 if binary",
-			"shares, 0 to 1, in the training rows, for the cost: of each value in the order of `values`, together at most 1, or of `one` alone",
-		},
-		{"actionable", d.flag(&f.Actionable), "`true`", "`false`: no action changes this feature"},
-		{
-			"direction", word(d, &f.Direction, Any, Increase, Decrease), "`any`",
-			"`increase`, `decrease` or `any` (both); an increase of a binary feature goes from `zero` to `one`",
+			"l1_ratio", d.number(&c.L1Ratio).from0().with("maximum", 1), "`0.5`",
+			"only with `mixed`, 0 to 1: the cost is `l1_ratio` times the sum plus the rest times the sum of squares",
 		},
 		{
-			"bounds", d.span(&f.Bounds), "`[null, null]`",
-			"`[lo, hi]` in raw units, which an action may not leave; `null` leaves a side open; a person beyond them stays or comes closer",
+			"weights", word(d, &c.Weights, "inverse_std", "inverse_mad", "inverse_range", "uniform", "given"), "`inverse_std`",
+			"weight of an input: `inverse_std` is the feature's `weight`/(sigma + `eps`), `inverse_mad` and `inverse_range` the same with the `mad` " +
+				"and the range, `given` the feature's `weight` alone, `uniform` 1",
 		},
+		{"eps", d.number(&c.Eps).above0(), "`0.001`", "model-input units, above 0; bounds the weight of an input that hardly varies"},
 		{
-			"step", d.number(&f.Step), "any change",
-			"raw units, above 0; changes are whole multiples of it, from the person's own value; ordinal with `values`: those are the steps",
-		},
-		{"max_increase", d.number(&f.MaxIncrease), "no limit", "largest increase in raw units, 0 or more"},
-		{"max_decrease", d.number(&f.MaxDecrease), "no limit", "largest decrease in raw units, 0 or more"},
-		{"max_change", d.number(&f.MaxChange), "no limit", "largest change in raw units, 0 or more, in either direction"},
-		{"weight", d.number(&f.Weight), "`1`", "factor, above 0, on the cost of a change; unused with cost weights `uniform`"},
-		{
-			"transitions", d.transitions(&f.Transitions), "any value may become any other",
-			"what may become what, as `{rent: [family]}`; once given, a value that is no key stays, and so does a missing one",
-		},
-		{
-			"subgroup", d.flag(&f.Subgroup), "`false`",
-			"`true`: the value is kept with each person to tell groups apart; an ordinal feature needs `values` for it",
+			"switches", word(d, &c.Switches, "once", "encoded"), "`once`",
+			"what another one-hot value costs where no `switch_cost` is given: `once` a change of size 1 at the mean of the weights of the two values, " +
+				"`encoded` the changes of both inputs",
 		},
 	}
 }
 
-func (d *decoder) costRules(c *Cost) []rule {
-	return []rule{
-		{"norm", word(d, &c.Norm, L1, L2), "`l1`", "`l1`: sum of weight times change over the inputs; `l2`: root of the sum of squares of the same"},
-		{
-			"weights", word(d, &c.Weights, "inverse_std", "uniform", "given"), "`inverse_std`",
-			"weight of an input: `inverse_std` is the feature's `weight`/(sigma + `eps`), `given` the feature's `weight` alone, `uniform` 1",
-		},
-		{"eps", d.number(&c.Eps), "`0.001`", "model-input units, above 0; bounds the weight of an input that hardly varies"},
-	}
-}
-
-func (d *decoder) sparsityRules(s *Sparsity) []rule {
-	return []rule{{
+func (d *decoder) sparsityKeys(s *Sparsity) []key {
+	return []key{{
 		"max_features", d.count(&s.MaxFeatures), "`0`",
 		"most features that an action changes, 0 for no limit; a one-hot feature counts once, however many inputs it has",
 	}}

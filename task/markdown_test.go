@@ -15,19 +15,24 @@ import (
 func TestMarkdownHasEveryKey(t *testing.T) {
 	page := Markdown()
 	for _, s := range sections() {
-		if !strings.Contains(page, "\n## "+s.title+"\n") || len(s.rules) == 0 {
+		if !strings.Contains(page, "\n## "+s.title+"\n") || len(s.keys) == 0 {
 			t.Errorf("no section %q, or no keys in it", s.title)
 		}
-		for _, r := range s.rules {
+		for _, r := range s.keys {
 			if len(r.doc) < 15 || r.fallback == "" {
-				t.Errorf("%s: key %q: doc %q, fallback %q", s.title, r.key, r.doc, r.fallback)
+				t.Errorf("%s: key %q: doc %q, fallback %q", s.title, r.name, r.doc, r.fallback)
 			}
-			if !strings.Contains(page, "| `"+r.key+"` | "+r.doc+" |") {
-				t.Errorf("%s: the page has no row of key %q", s.title, r.key)
+			if !strings.Contains(page, "| `"+r.name+"` | "+r.doc+" |") {
+				t.Errorf("%s: the page has no row of key %q", s.title, r.name)
 			}
 			if strings.Count(r.doc+r.fallback, "`")%2 != 0 || strings.ContainsAny(r.doc+r.fallback, "|\n~") {
-				t.Errorf("%s: key %q breaks the table", s.title, r.key)
+				t.Errorf("%s: key %q breaks the table", s.title, r.name)
 			}
+		}
+	}
+	for _, a := range append((&decoder{}).featureAliases(&Feature{}, &percents{}), (&decoder{}).taskAliases(&Task{}, &parts{})...) {
+		if !strings.Contains(page, "| `"+a.word+"` | "+a.library+" |") || len(a.doc) < 5 {
+			t.Errorf("the page has no row of %s's %q", a.library, a.word)
 		}
 	}
 	if strings.Contains(page, "~") {
@@ -41,6 +46,7 @@ func TestMarkdownTellsTheDefaults(t *testing.T) {
 		Numeric: "name: a, kind: numeric", Ordinal: "name: a, kind: ordinal, values: [1, 2]",
 		Binary: "name: a, kind: binary, one: x", OneHot: "name: a, kind: onehot, values: [x, y]",
 	}
+	context := map[string]string{"l1_ratio": ", norm: mixed"}            // what a key needs beside it
 	partner := map[string]string{"mean": ", std: 1", "std": ", mean: 0"} // these two are given together
 	files := func(title, entry string) (with, without string) {
 		const plain = "version: 1\nfeatures: [{name: a, kind: numeric}]\n"
@@ -56,18 +62,23 @@ func TestMarkdownTellsTheDefaults(t *testing.T) {
 			bare := "version: 1\nfeatures: [{" + features[kind]
 			return bare + ", " + entry + partner[key] + "}]", bare + "}]"
 		default:
+			key, _, _ := strings.Cut(entry, ":")
+			if c := context[key]; c != "" {
+				plain := plain + strings.Trim(title, "`") + ": {"
+				return plain + entry + c + "}", plain + c[2:] + "}"
+			}
 			return plain + fmt.Sprintf("%s: {%s}", strings.Trim(title, "`"), entry), plain
 		}
 	}
 	literal, tried := regexp.MustCompile("^`(.+)`$"), 0
 	for _, s := range sections() {
-		for _, r := range s.rules {
+		for _, r := range s.keys {
 			value := literal.FindStringSubmatch(r.fallback)
 			if value == nil {
 				continue
 			}
 			tried++
-			with, without := files(s.title, r.key+": "+value[1])
+			with, without := files(s.title, r.name+": "+value[1])
 			got, err := Parse("with", []byte(with))
 			if err != nil {
 				t.Errorf("%s: %v\n%s", s.title, err, with)
@@ -78,11 +89,11 @@ func TestMarkdownTellsTheDefaults(t *testing.T) {
 				t.Fatal(err)
 			}
 			if d := cmp.Diff(want, got); d != "" {
-				t.Errorf("%s: %q is not the default of %q:\n%s", s.title, value[1], r.key, d)
+				t.Errorf("%s: %q is not the default of %q:\n%s", s.title, value[1], r.name, d)
 			}
 		}
 	}
-	if tried < 17 {
+	if tried < 20 {
 		t.Errorf("%d literal defaults tried", tried)
 	}
 }
@@ -90,7 +101,8 @@ func TestMarkdownTellsTheDefaults(t *testing.T) {
 func TestMarkdownKinds(t *testing.T) {
 	want := map[string][]string{
 		"name": {"all"}, "weight": {"all"}, "actionable": {"all"}, "mean": {"numeric", "ordinal"},
-		"values": {"ordinal", "onehot"}, "direction": {"numeric", "ordinal", "binary"}, "transitions": {"onehot"},
+		"values": {"ordinal", "onehot", "thermometer"}, "direction": {"numeric", "ordinal", "binary", "onehot", "thermometer"}, "transitions": {"onehot"},
+		"thresholds": {"thermometer"}, "ordered": {"onehot"}, "mad": {"numeric", "ordinal"},
 	}
 	for key, kinds := range want {
 		if got := kindsOf(key); !slices.Equal(got, kinds) {
@@ -142,5 +154,29 @@ func TestDemoTaskLoads(t *testing.T) {
 	}
 	if p.N == 0 || p.Failed > 0 {
 		t.Errorf("%d people, %d rows that cannot be read", p.N, p.Failed)
+	}
+}
+
+// TestMarkdownConstraints reads the constraints and the overrides that the page shows.
+func TestMarkdownConstraints(t *testing.T) {
+	const features = `version: 1
+features:
+  - {name: debt, kind: numeric}
+  - {name: income, kind: numeric}
+  - {name: savings, kind: numeric}
+  - {name: amount, kind: numeric}
+  - {name: months, kind: numeric}
+  - {name: housing, kind: onehot, values: [rent, own, family]}
+  - {name: education, kind: thermometer, values: [School, Bachelors, Masters]}
+  - {name: employment, kind: onehot, values: [unemployed, salaried]}
+`
+	block := strings.TrimPrefix(strings.Split(rulesNote, "~~~")[1], "yaml\n")
+	if task := parse(t, features+block); len(task.Rules) != strings.Count(block, "\n  - ") || len(task.Rules) < 6 {
+		t.Errorf("%d constraints of\n%s", len(task.Rules), block)
+	}
+	table := strings.TrimPrefix(strings.Split(overridesNote, "~~~")[1], "text\n")
+	got, err := loadOverrides(t, parse(t, example), table)
+	if err != nil || len(got) != 3 || got[0].With.MaxIncrease != 2000 || got[1].With.Bounds[1] != 12000 || got[2].With.Actionable {
+		t.Errorf("%+v, %v", got, err)
 	}
 }

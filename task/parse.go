@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -143,19 +144,27 @@ func (d *decoder) task(root ast.Node) *Task {
 		Target: Target{Class: "favourable", Index: 1},
 		Cost:   Cost{Norm: L1, L1Ratio: 0.5, Weights: "inverse_std", Eps: 1e-3, Switches: "once"},
 	}
-	var data mapping
-	var features []mapping
-	top := d.mapping(root, "the task file", d.taskRules(t, &data, &features))
+	var p parts
+	top := d.mapping(root, "the task file", d.taskKeys(t, &p), d.taskAliases(t, &p)...)
 	if top.has("version") && t.Version != 1 {
 		d.errorf(top.place("version"), "this task file has version %d; the version known here is 1", t.Version)
 	}
 	if top.has("features") && len(t.Features) == 0 {
 		d.errorf(top.place("features"), "the list of features is empty; name each input of the model")
 	}
+	known := len(t.Features) > 0
 	for i := range t.Features {
-		d.checkFeature(&t.Features[i], features[i])
+		d.checkMutable(&t.Features[i], p.features[i])
+		d.checkFeature(&t.Features[i], p.features[i])
+		known = known && t.Features[i].Kind != "" && t.Features[i].Width > 0
 	}
-	d.checkNames(t, data, features)
+	d.checkNames(t, p.data, p.features)
+	if known { // what refers to features that are no features would be reported twice
+		d.links(p.links, t, p.features)
+		d.rules(p.conditions, t)
+		t.settleMutable(p.features)
+		d.checkCost(t, p.cost, p.features)
+	}
 	offset := 0
 	for i := range t.Features {
 		t.Features[i].Offset = offset
@@ -164,8 +173,33 @@ func (d *decoder) task(root ast.Node) *Task {
 	return t
 }
 
+// checkMutable makes what is not mutable not actionable.
+func (d *decoder) checkMutable(f *Feature, m mapping) {
+	if !m.has("mutable") || f.Mutable {
+		return
+	}
+	if m.has("actionable") && f.Actionable {
+		d.errorf(m.place("mutable"), "feature %q: it is actionable and never changes (mutable: false); keep one of the two", f.Name)
+	}
+	f.Actionable = false
+}
+
+// settleMutable fills in Mutable where the file does not say.
+func (t *Task) settleMutable(features []mapping) {
+	for i := range t.Features {
+		if f := &t.Features[i]; !features[i].has("mutable") {
+			f.Mutable = f.Actionable || t.drags(f.Name)
+		}
+	}
+}
+
+// drags says whether a link drags the feature along.
+func (t *Task) drags(name string) bool {
+	return slices.ContainsFunc(t.Links, func(l Link) bool { return l.To == name })
+}
+
 func (d *decoder) data(n ast.Node, t *Data) mapping {
-	m := d.mapping(n, "data", d.dataRules(t))
+	m := d.mapping(n, "data", d.dataKeys(t))
 	if t.Comment == t.Delimiter {
 		d.errorf(m.place("comment"), "comment and delimiter must differ")
 	}
@@ -173,7 +207,7 @@ func (d *decoder) data(n ast.Node, t *Data) mapping {
 }
 
 func (d *decoder) condition(n ast.Node, c *Condition) {
-	m := d.mapping(n, "a filter", d.filterRules(c))
+	m := d.mapping(n, "a filter", d.filterKeys(c))
 	switch {
 	case !m.has("column"):
 	case !m.has("min") && !m.has("max") && !m.has("not"):
@@ -184,15 +218,8 @@ func (d *decoder) condition(n ast.Node, c *Condition) {
 }
 
 func (d *decoder) target(n ast.Node, t *Target) {
-	m := d.mapping(n, "target", d.targetRules(t))
+	m := d.mapping(n, "target", d.targetKeys(t))
 	if t.Margin < 0 {
 		d.errorf(m.place("margin"), "the margin must be 0 or more: recourse is a point on the favourable side")
-	}
-}
-
-func (d *decoder) cost(n ast.Node, c *Cost) {
-	m := d.mapping(n, "cost", d.costRules(c))
-	if c.Eps <= 0 {
-		d.errorf(m.place("eps"), "eps must be above 0: it bounds the weight 1/(std+eps) of an input that never varies")
 	}
 }

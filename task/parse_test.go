@@ -31,12 +31,13 @@ func TestParseResolvesDefaults(t *testing.T) {
 	color.Transitions, color.Subgroup, color.Offset, color.Width = map[string][]string{"red": {"blue"}}, true, 1, 2
 	member.Name, member.Column, member.Kind, member.One, member.Zero, member.Shares = "member", "member", Binary, "yes", "no", []float64{0.5}
 	member.Subgroup, member.Offset, member.Width = true, 3, 1
+	age.Mutable, color.Mutable, member.Mutable = true, true, true
 	want := &Task{
 		Version:  1,
 		Data:     Data{Label: "income", Favourable: "high", Missing: []string{"?"}, Delimiter: ','},
 		Target:   Target{Class: "favourable", Index: 1},
 		Features: []Feature{age, color, member},
-		Cost:     Cost{Norm: "l1", Weights: "inverse_std", Eps: 1e-3},
+		Cost:     Cost{Norm: L1, L1Ratio: 0.5, Weights: "inverse_std", Eps: 1e-3, Switches: "once"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

@@ -10,6 +10,7 @@ type People struct {
 	Labels    []int8     // per person: 1 favourable, 0 not, -1 not known
 	Lines     []int      // per person: 1-based line of the (uncompressed) file; the row number + 1 for .npy
 	Rows      []int      // per person: index of the row, see ReadOptions
+	Kept      [][]string // per person: the fields of the columns ReadOptions.Keep, "" where the file has no such column; nil without them
 	Subgroups []Subgroup // one per feature with Subgroup set, then one per Data.Subgroups column
 
 	Problems []Problem // the first maxProblems rows that could not be read
@@ -43,13 +44,15 @@ type ReadOptions struct {
 	Rows   int   // look at the first Rows selected rows only; 0 = all
 	Only   []int // rows to read; nil = all
 	Except []int // rows to leave out
+
+	Keep []string // columns whose fields are returned as text, in People.Kept
 }
 
 // Subset returns the people with the given positions (0 <= row < N), in that order. Counts of what could not be read are not carried over.
 func (p *People) Subset(rows []int) *People {
 	q := &People{
 		X: make([]float32, 0, len(rows)*p.Dim), Dim: p.Dim, N: len(rows), Total: len(rows),
-		Labels: pick(p.Labels, rows), Lines: pick(p.Lines, rows), Rows: pick(p.Rows, rows),
+		Labels: pick(p.Labels, rows), Lines: pick(p.Lines, rows), Rows: pick(p.Rows, rows), Kept: pick(p.Kept, rows),
 	}
 	for _, r := range rows {
 		q.X = append(q.X, p.X[r*p.Dim:(r+1)*p.Dim]...)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -36,22 +37,33 @@ func Read(ctx context.Context, path string, t *Task, o ReadOptions) (*People, er
 
 // ReadFrom is Read for a stream.
 func ReadFrom(ctx context.Context, r io.Reader, t *Task, o ReadOptions) (*People, error) {
+	return newReader(ctx, t, o).read(r)
+}
+
+func newReader(ctx context.Context, t *Task, o ReadOptions) *reader {
+	return &reader{ctx: ctx, task: t, people: &People{Dim: t.Dim()}, pick: newSelection(o), texts: o.Keep}
+}
+
+// read reads all of r.
+func (rd *reader) read(r io.Reader) (*People, error) {
 	in, err := open(r)
 	if err != nil {
 		return nil, err
 	}
-	rd := &reader{ctx: ctx, task: t, people: &People{Dim: t.Dim()}, pick: newSelection(o)}
 	if head, _ := in.Peek(len(npyMagic)); bytes.Equal(head, []byte(npyMagic)) {
 		err = rd.npy(in)
 	} else {
 		if head, _ := in.Peek(512); bytes.IndexByte(head, 0) >= 0 {
 			return nil, fmt.Errorf("this is a binary file and no delimited text; it starts with %.16q", head)
 		}
-		rows, rowsErr := newRows(in, &t.Data)
+		rows, rowsErr := newRows(in, &rd.task.Data)
 		if rowsErr != nil {
 			return nil, rowsErr
 		}
 		err = rd.table(rows)
+	}
+	if err == nil {
+		err = rd.flush(true)
 	}
 	if err != nil {
 		return nil, err
@@ -71,6 +83,9 @@ type reader struct {
 	others others           // what the other people's labels are
 	hint   string           // the likely delimiter when it is not the task's, for errors
 	known  int              // people with a label
+	texts  []string         // columns to be kept as text
+	kept   []int            // where they are, -1 when the file has none
+	batch  *batch           // nil when all people are wanted at once
 }
 
 // table reads delimited text.
@@ -117,6 +132,9 @@ func (rd *reader) table(rows *rows) error {
 			return err
 		default:
 			rd.row(first, line)
+			if err := rd.flush(false); err != nil {
+				return err
+			}
 		}
 		if rd.pick.full() {
 			return nil
@@ -128,6 +146,9 @@ func (rd *reader) table(rows *rows) error {
 func (rd *reader) setColumns(cols *columns) {
 	t := rd.task
 	rd.cols = cols
+	for _, name := range rd.texts {
+		rd.kept = append(rd.kept, slices.Index(cols.names, name))
+	}
 	for i := range t.Features {
 		m := map[string]int{}
 		for j, v := range t.Features[i].Values {

@@ -41,6 +41,20 @@ func (rd *reader) row(rec []string, line int) {
 	for i, at := range c.groups {
 		rd.group(&p.Subgroups[i], rec[at])
 	}
+	if rd.kept != nil {
+		p.Kept = append(p.Kept, copies(rec, rd.kept))
+	}
+}
+
+// copies returns fields out of a record, "" for those it does not have.
+func copies(rec []string, at []int) []string {
+	out := make([]string, len(at))
+	for i, j := range at {
+		if j >= 0 {
+			out[i] = strings.Clone(rec[j]) // the field shares memory with its whole record
+		}
+	}
+	return out
 }
 
 // keep says whether a record satisfies the filter.

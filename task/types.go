@@ -82,11 +82,13 @@ type Feature struct {
 	Ordered   bool      // OneHot: Values stand in an order, in which Direction and the largest changes count places
 	// Thresholds of a Thermometer without Values, ascending.
 	Thresholds []float64
-	// MAD is the median absolute deviation from the median over the training rows, in raw units; 0 when not given.
+	// MAD is the median absolute deviation from the median over the training rows, in raw units; 0 also when not given.
 	MAD float64
 	// Quantiles are raw values of the training rows at equally spaced ranks, from the least value to the greatest; nil when not given.
 	Quantiles []float64
-	Shares    []float64 // OneHot: share of each value in the training rows. Binary: one number, the share of One. nil when not given
+	// Shares in the training rows. OneHot: of each value. Binary: one number, that of One. Thermometer: for each input, of those whose input
+	// is 1, descending. nil when not given.
+	Shares []float64
 
 	Actionable  bool // a person can change it; default true
 	Mutable     bool // it may change at all; a feature that is not Actionable changes only as what a link drags along. Default: Actionable, or dragged
@@ -102,7 +104,7 @@ type Feature struct {
 	Subgroup    bool                // report results by the values of this feature
 
 	Offset int // first model input
-	Width  int // number of model inputs: 1, or len(Values) for OneHot
+	Width  int // number of model inputs: 1, len(Values) for OneHot, len(Thresholds) or len(Values)-1 for Thermometer
 }
 
 // Link makes the change of one feature drag another one along, free of cost. The dragged feature is not Actionable. Several links to one number
@@ -110,8 +112,8 @@ type Feature struct {
 type Link struct {
 	From, To string
 	Scale    float64 // raw units of To for each raw unit that From changes; 0 when Map is given
-	// Map gives the value that To takes when From changes to a value. When From is a number, an entry holds from its value on up to the next
-	// one; below the first, and for values of a category that have no entry, To stays.
+	// Map gives the value that To takes when From changes to a value, in the order of From's values. When From is a number, an entry holds from
+	// its value on up to the next one; below the first, and for values of a category that have no entry, To stays.
 	Map []Pair
 }
 
@@ -136,7 +138,8 @@ type Inequality struct {
 	Strict bool
 }
 
-// Term is a feature in an inequality: its raw number, or with Value, 1 when the feature has that value and 0 otherwise.
+// Term is a feature in an inequality: its raw number, or with Value, 1 when the feature has that value and 0 otherwise. The number of a Thermometer
+// with Thresholds is the one it has reached; below the first, that lies as far below it as the second lies above it, or 1 when there is no second.
 type Term struct {
 	Feature, Value string
 	Coef           float64
@@ -198,33 +201,34 @@ func (t *Task) FeatureAt(input int) *Feature {
 	return nil
 }
 
-// InputName names a model input for messages: "age", or "workclass=Private" for an input of a one-hot group.
+// InputName names a model input for messages: "age", "workclass=Private" for an input of a one-hot group, "grade>=B" for one of a thermometer.
 func (t *Task) InputName(input int) string {
 	f := t.FeatureAt(input)
-	switch {
-	case f == nil:
+	if f == nil {
 		return ""
-	case f.Kind == OneHot:
-		return f.Name + "=" + f.Values[input-f.Offset]
-	default:
-		return f.Name
 	}
+	return f.inputName(input - f.Offset)
 }
 
 // InputNames returns the names of all model inputs in order.
 func (t *Task) InputNames() []string {
 	names := make([]string, 0, t.Dim())
 	for i := range t.Features {
-		f := &t.Features[i]
-		if f.Kind != OneHot {
-			names = append(names, f.Name)
-			continue
-		}
-		for _, v := range f.Values {
-			names = append(names, f.Name+"="+v)
+		for j := range t.Features[i].Width {
+			names = append(names, t.Features[i].inputName(j))
 		}
 	}
 	return names
+}
+
+func (f *Feature) inputName(j int) string {
+	switch f.Kind {
+	case OneHot:
+		return f.Name + "=" + f.Values[j]
+	case Thermometer:
+		return f.Name + ">=" + f.placeName(j+1)
+	}
+	return f.Name
 }
 
 // defaultFeature is what a feature is before its keys are read.

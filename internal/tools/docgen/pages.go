@@ -22,6 +22,7 @@ func pages() []page {
 		{"metrics.md", "package eval", plain(eval.MetricsMarkdown)},
 		{"formats.md", "package quant", plain(formats)},
 		{"task.md", "package task", plain(task.Markdown)},
+		{"task.schema.json", "package task", plain(func() string { return string(task.Schema()) })},
 		{"command.md", "cmd/cfq", command},
 	}
 }

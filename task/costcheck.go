@@ -1,0 +1,63 @@
+package task
+
+import (
+	"math"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+func (d *decoder) cost(n ast.Node, c *Cost) mapping {
+	m := d.mapping(n, "cost", d.costKeys(c))
+	if c.Eps <= 0 {
+		d.errorf(m.place("eps"), "eps must be above 0: it bounds the weight 1/(std+eps) of an input that never varies")
+	}
+	if m.has("l1_ratio") && c.Norm != Mixed {
+		d.errorf(m.place("l1_ratio"), "l1_ratio means nothing with norm %s; remove it, or set norm: mixed", c.Norm)
+	}
+	if c.L1Ratio < 0 || c.L1Ratio > 1 {
+		d.errorf(m.place("l1_ratio"), "l1_ratio lies between 0 (squares only) and 1 (sizes only), not at %v", c.L1Ratio)
+	}
+	return m
+}
+
+// checkCost reports features whose cost needs figures that the file does not give.
+func (d *decoder) checkCost(t *Task, m mapping, features []mapping) {
+	var lacking []string
+	key, need := "weights", ""
+	for i := range t.Features {
+		f := &t.Features[i]
+		if k, what := t.Cost.lacks(f, features[i]); f.Actionable && what != "" {
+			key, need = k, what
+			lacking = append(lacking, f.Name)
+		}
+	}
+	if lacking == nil {
+		return
+	}
+	word := t.Cost.Weights
+	if key == "norm" {
+		word = string(t.Cost.Norm)
+	}
+	d.errorf(m.place(key), "%s needs %s of every number that people can change, and these have none: %s; `cfq task init` makes them from data",
+		word, need, clause(shorten(lacking, 20)))
+}
+
+// lacks says which figures the cost of changing f needs that f does not have, and by which key of the cost; "" when none.
+func (c *Cost) lacks(f *Feature, m mapping) (key, need string) {
+	if f.Kind != Numeric && f.Kind != Ordinal {
+		return "", ""
+	}
+	if c.Norm == PercentileShift {
+		if f.Quantiles == nil {
+			return "norm", "the quantiles"
+		}
+		return "", "" // weights mean nothing beside it
+	}
+	switch {
+	case c.Weights == "inverse_mad" && f.MAD == 0 && !m.has("mad"):
+		return "weights", "the mad"
+	case c.Weights == "inverse_range" && f.Quantiles == nil && len(f.Levels) < 2 && (math.IsInf(f.Bounds[0], 0) || math.IsInf(f.Bounds[1], 0)):
+		return "weights", "quantiles, or bounds on both sides,"
+	}
+	return "", ""
+}

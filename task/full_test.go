@@ -1,0 +1,211 @@
+package task
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// full is a task that uses everything the format has.
+const full = `version: 1
+data: {label: outcome, favourable: yes, filter: [{column: age, min: 18}]}
+features:
+  - {name: age, kind: numeric, mean: 40, std: 10, actionable: false, quantiles: [18, 30, 40, 52, 90]}
+  - {name: income, kind: numeric, mean: 30000, std: 20000, bounds: ["5%", 99%], quantiles: [0, 10000, 25000, 40000, 200000], mad: 12000}
+  - {name: debt, kind: numeric, bounds: [0, 100%], step: 50, direction: decrease, quantiles: [0, 500, 9000], mad: 0}
+  - {name: hours-per-week, kind: ordinal, bounds: [0, 80], step: 1, mad: 5, quantiles: [0, 40, 80]}
+  - {name: housing, kind: onehot, values: [rent, own, with family], switch_cost: 2}
+  - {name: education, kind: onehot, values: [School, College, Masters], ordered: true, direction: increase, max_increase: 1}
+  - {name: degree years, kind: numeric, actionable: false}
+  - {name: grade, kind: thermometer, values: [D, C, B, A], shares: [0.9, 0.5, 0.1], max_change: 2, switch_cost: 1.5, subgroup: true}
+  - {name: savings, kind: thermometer, thresholds: [100, 1000, 2500.5], direction: increase}
+  - {name: sex, kind: binary, one: Male, actionable: false, mutable: false, subgroup: true}
+  - {name: guarantor, kind: binary, one: "yes", zero: "no"}
+  - {name: status, kind: onehot, values: [a, b], actionable: false, mutable: true}
+links:
+  - {from: education, to: degree years, map: {Masters: 16, School: 10, College: 13}}
+  - {from: hours-per-week, to: age, scale: 0.01}
+  - {from: income, to: age, scale: -1.0e-5}
+constraints:
+  - debt <= 0.5 * income
+  - debt = 2 * (hours-per-week - 2)
+  - housing in {rent, with family}
+  - grade >= C
+  - {if: [guarantor = no, education != Masters], then: debt < 5000}
+  - {if: savings >= 1000, then: [housing = own, income > 1000]}
+  - {at_most: 2, of: [income, housing, debt]}
+cost: {norm: mixed, l1_ratio: 0.25, weights: inverse_mad, switches: encoded}
+sparsity: {max_features: 3}
+`
+
+func TestEverythingIsRead(t *testing.T) {
+	task := parse(t, full)
+	f := map[string]*Feature{}
+	for i := range task.Features {
+		f[task.Features[i].Name] = &task.Features[i]
+	}
+	// 5 % is a fifth of the way to the second of five quantiles, 99 % 0.96 of the way to the last.
+	if got := f["income"].Bounds; math.Abs(got[0]-2000) > 1e-6 || math.Abs(got[1]-(40000+0.96*160000)) > 1e-6 {
+		t.Errorf("bounds of income: %v", got)
+	}
+	if got := f["debt"].Bounds; got != [2]float64{0, 9000} {
+		t.Errorf("bounds of debt: %v", got)
+	}
+	mutable := ""
+	for i := range task.Features {
+		if !task.Features[i].Mutable {
+			mutable += task.Features[i].Name
+		}
+	}
+	if mutable != "sex" || !f["age"].Mutable || f["age"].Actionable || !f["status"].Mutable {
+		t.Errorf("immutable: %s", mutable)
+	}
+	if d := cmp.Diff([]Link{
+		{From: "education", To: "degree years", Map: []Pair{{"School", "10"}, {"College", "13"}, {"Masters", "16"}}},
+		{From: "hours-per-week", To: "age", Scale: 0.01}, {From: "income", To: "age", Scale: -1e-5},
+	}, task.Links); d != "" {
+		t.Error(d)
+	}
+	const eq = "debt = 2 * (hours-per-week - 2)"
+	want := []Rule{
+		{Text: "debt <= 0.5 * income", Then: []Inequality{{Text: "debt <= 0.5 * income", Terms: []Term{{"income", "", -0.5}, {"debt", "", 1}}}}},
+		{Text: eq, Then: []Inequality{
+			{Text: eq, Terms: []Term{{"debt", "", 1}, {"hours-per-week", "", -2}}, Bound: -4},
+			{Text: eq, Terms: []Term{{"debt", "", -1}, {"hours-per-week", "", 2}}, Bound: 4},
+		}},
+		{Text: "housing in {rent, with family}", Then: []Inequality{
+			{Text: "housing in {rent, with family}", Terms: []Term{{"housing", "rent", -1}, {"housing", "with family", -1}}, Bound: -1},
+		}},
+		{Text: "grade >= C", Then: []Inequality{{Text: "grade >= C", Terms: []Term{{"grade", "C", -1}, {"grade", "B", -1}, {"grade", "A", -1}}, Bound: -1}}},
+		{
+			Text: "if guarantor = no and education != Masters then debt < 5000",
+			If: []Inequality{
+				{Text: "guarantor = no", Terms: []Term{{"guarantor", "no", -1}}, Bound: -1},
+				{Text: "education != Masters", Terms: []Term{{"education", "Masters", 1}}},
+			},
+			Then: []Inequality{{Text: "debt < 5000", Terms: []Term{{"debt", "", 1}}, Bound: 5000, Strict: true}},
+		},
+		{
+			Text: "if savings >= 1000 then housing = own and income > 1000",
+			If:   []Inequality{{Text: "savings >= 1000", Terms: []Term{{"savings", "", -1}}, Bound: -1000}},
+			Then: []Inequality{
+				{Text: "housing = own", Terms: []Term{{"housing", "own", -1}}, Bound: -1},
+				{Text: "income > 1000", Terms: []Term{{"income", "", -1}}, Bound: -1000, Strict: true},
+			},
+		},
+		{Text: "at most 2 of income, debt, housing", AtMost: 2, Of: []string{"income", "debt", "housing"}},
+	}
+	if d := cmp.Diff(want, task.Rules); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(Cost{Norm: Mixed, L1Ratio: 0.25, Weights: "inverse_mad", Eps: 1e-3, Switches: "encoded"}, task.Cost); d != "" {
+		t.Error(d)
+	}
+	inputs := "age income debt hours-per-week housing=rent housing=own housing=with family education=School education=College education=Masters " +
+		"degree years grade>=C grade>=B grade>=A savings>=100 savings>=1000 savings>=2500.5 sex guarantor status=a status=b"
+	if got := strings.Join(task.InputNames(), " "); got != inputs || task.InputName(15) != "savings>=1000" {
+		t.Errorf("inputs %s", got)
+	}
+}
+
+func TestCanonicalFormOfEverything(t *testing.T) {
+	task := parse(t, full)
+	again, err := Parse("x.json", task.JSON())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, task.JSON())
+	}
+	if d := cmp.Diff(task, again); d != "" {
+		t.Error(d)
+	}
+	for _, c := range [][2]string{ // each is another task
+		{"scale: 0.01", "scale: 0.02"}, {"School: 10", "School: 9"}, {"debt <= 0.5", "debt <= 0.6"}, {"debt < 5000", "debt <= 5000"}, {"at_most: 2", "at_most: 1"},
+		{"l1_ratio: 0.25", "l1_ratio: 0.3"}, {"switches: encoded", "switches: once"}, {"ordered: true, direction: increase, max_increase: 1", "ordered: false"},
+		{"2500.5", "2501"}, {"switch_cost: 2", "switch_cost: 3"}, {"mad: 5", "mad: 6"}, {"[0, 40, 80]", "[0, 41, 80]"}, {"false, mutable: true", "false"},
+	} {
+		if strings.Count(full, c[0]) != 1 {
+			t.Fatalf("%q is not there once", c[0])
+		}
+		if parse(t, strings.Replace(full, c[0], c[1], 1)).Hash() == task.Hash() {
+			t.Errorf("%q is the same task as %q", c[1], c[0])
+		}
+	}
+}
+
+// older is a task as the format was before it had links, constraints and orders.
+const older = "version: 1\nencoded: true\ndata: {comment: \"#\", columns: [a, b, c, d], filter: [{column: d, not: x, max: 3}], drop: [d]}\nfeatures:\n" +
+	"  - {name: a, kind: ordinal, values: [3, 1], actionable: false, weight: 2}\n  - {name: b, kind: onehot, values: [x, <y>], actionable: false}\n" +
+	"  - {name: c, kind: ordinal, bounds: [0, 4], step: 0.5, max_change: 1}\ncost: {norm: l2, weights: uniform}\nsparsity: {max_features: 2}\n"
+
+// TestHashesOfOldTasksStay holds the hashes of files that use nothing new: recipes in models name them.
+func TestHashesOfOldTasksStay(t *testing.T) {
+	for file, want := range map[string]string{
+		small: "4654c82ee864fcecd3de8ba6180d87a3dbd21f2b73221fcfad7d6f2b5a6f9c00",
+		older: "6bc7af8346ffb68424e766d62d217600810b96a5701c126784c32e62b48cc997",
+	} {
+		if got := parse(t, file).Hash(); got != want {
+			t.Errorf("hash %s, want %s, of\n%s", got, want, file)
+		}
+	}
+}
+
+func TestMistakesInFeatures(t *testing.T) {
+	for _, c := range []struct{ feature, want string }{
+		{`name: a, kind: thermometer`, `3:5: feature "a": a thermometer needs thresholds, or two values or more`},
+		{`name: a, kind: thermometer, values: [x]`, `3:5: feature "a": a thermometer needs thresholds, or two values or more`},
+		{`name: a, kind: thermometer, values: [x, y], thresholds: [1]`, `3:62: feature "a": a thermometer has values or thresholds, not both`},
+		{`name: a, kind: thermometer, thresholds: [1, 1]`, `3:46: feature "a": thresholds ascend, and 1 does not follow 1`},
+		{`name: a, kind: thermometer, values: [x, x]`, `3:42: feature "a": the value "x" is listed twice`},
+		{`name: a, kind: thermometer, values: [x, y], shares: [0.5, 0.5]`, `3:58: feature "a": 2 shares, and 1 values above the lowest; give the share of the rows that reach each`},
+		{`name: a, kind: thermometer, values: [x, y, z], shares: [0.2, 0.5]`, `3:61: feature "a": shares of a thermometer descend`},
+		{`name: a, kind: thermometer, values: [x, y], mean: 1`, `3:56: feature "a": "mean" means nothing for kind thermometer; remove it`},
+		{`name: a, kind: thermometer, values: [x, y], ordered: true`, `feature "a": "ordered" means nothing for kind thermometer`},
+		{`name: a, kind: onehot, values: [x, y], direction: increase`, `3:56: feature "a": a direction needs values that stand in an order; say so with ordered: true`},
+		{`name: a, kind: onehot, values: [x, y], max_change: 1`, `3:57: feature "a": "max_change" needs values that stand in an order`},
+		{`name: a, kind: numeric, ordered: true`, `feature "a": "ordered" means nothing for kind numeric`},
+		{`name: a, kind: numeric, switch_cost: 1`, `feature "a": "switch_cost" means nothing for kind numeric`},
+		{`name: a, kind: onehot, values: [x, y], switch_cost: 0`, `3:58: feature "a": switch_cost must be above 0`},
+		{`name: a, kind: numeric, mad: -1`, `3:35: feature "a": mad must be 0 or more`},
+		{`name: a, kind: numeric, quantiles: [1]`, `3:41: feature "a": quantiles are two numbers or more`},
+		{`name: a, kind: numeric, quantiles: [2, 1]`, `3:41: feature "a": quantiles ascend`},
+		{`name: a, kind: numeric, bounds: [1%, 5]`, "3:39: feature \"a\": the percentile \"1%\" needs the feature's quantiles; `cfq task init` makes them from data, or give a number"},
+		{`name: a, kind: numeric, bounds: [0, 101%], quantiles: [1, 2]`, `3:42: "101%" is no percentile; write one from "0%" to "100%"`},
+		{`name: a, kind: numeric, bounds: [0, x%], quantiles: [1, 2]`, `"x%" is no percentile`},
+		{`name: a, kind: numeric, bounds: [99%, 1%], quantiles: [1, 2]`, `3:38: no value lies between 1.99 and 1.01`},
+		{`name: a, kind: numeric, actionable: true, mutable: false`, `3:57: feature "a": it is actionable and never changes (mutable: false); keep one of the two`},
+		{`name: a, kind: numeric, actionable: true, direction: none`, `3:59: feature "a": direction none says that it is not actionable, and actionable that it is`},
+	} {
+		wantMistake(t, "version: 1\nfeatures:\n  - {"+c.feature+"}\n", c.want)
+	}
+}
+
+func TestMistakesInCost(t *testing.T) {
+	const features = "version: 1\nfeatures: [{name: a, kind: numeric, quantiles: [0, 9]}, {name: b, kind: numeric, mad: 1}, {name: c, kind: numeric, bounds: [0, 1]},\n" +
+		"{name: d, kind: ordinal, values: [1, 2]}, {name: e, kind: numeric, actionable: false}, {name: f, kind: onehot, values: [x, y]}]\ncost: "
+	for _, c := range []struct{ cost, want string }{
+		{"{weights: inverse_mad}", "4:17: inverse_mad needs the mad of every number that people can change, and these have none: a, c, d; `cfq task init`"},
+		{"{weights: inverse_range}", `4:17: inverse_range needs quantiles, or bounds on both sides, of every number that people can change, and these have none: b;`},
+		{"{norm: max_percentile_shift, weights: inverse_mad}", `4:14: max_percentile_shift needs the quantiles of every number that people can change, and these have none: b, c, d;`},
+		{"{norm: l2, l1_ratio: 0.5}", `4:28: l1_ratio means nothing with norm l2; remove it, or set norm: mixed`},
+		{"{norm: mixed, l1_ratio: 1.5}", `4:31: l1_ratio lies between 0 (squares only) and 1 (sizes only), not at 1.5`},
+		{"{switches: twice}", `4:18: "twice" is not known here; one of: once, encoded`},
+		{"{weights: inverse_variance}", `4:17: "inverse_variance" is not known here; did you mean "inverse_range"?`},
+	} {
+		wantMistake(t, features+c.cost+"\n", c.want)
+	}
+}
+
+// wantMistake checks that the file has one mistake, whose message starts with want or, if that has no place, holds it.
+func wantMistake(t *testing.T, file, want string) {
+	t.Helper()
+	_, err := Parse("t", []byte(file))
+	if err == nil {
+		t.Errorf("no mistake in\n%s\nwant %s", file, want)
+		return
+	}
+	if got := fmt.Sprint(err); !strings.Contains(got, want) || strings.Contains(got, "\n") {
+		t.Errorf("%s\ngot  %s\nwant %s", file, got, want)
+	}
+}

@@ -1,0 +1,185 @@
+package task
+
+import (
+	"cmp"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+)
+
+// LoadOverrides reads what single people can change where it differs from the task: a table with the columns row and feature, and any of actionable,
+// direction, min, max (the sides of bounds), step, max_increase, max_decrease, max_change and weight. Rows are counted as ReadOptions counts them; an
+// empty field keeps what the task says. The fields are checked as the keys of a task file are, and mistakes returned as Errors, all of them.
+// The overrides come in the order of rows and features.
+func LoadOverrides(path string, t *Task) ([]Override, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("overrides: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // read only
+	o := newOverrideReader(path, t)
+	if err := o.read(f); err != nil {
+		return nil, fmt.Errorf("overrides %s: %w", path, err)
+	}
+	if len(o.d.errs) > 0 {
+		o.d.errs.sort()
+		return nil, o.d.errs
+	}
+	slices.SortFunc(o.all, func(a, b Override) int {
+		return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.Feature, b.Feature))
+	})
+	return o.all, nil
+}
+
+// overrideReader reads a table of overrides.
+type overrideReader struct {
+	d       *decoder
+	task    *Task
+	columns []string
+	seen    map[[2]int]int // line of each row and feature
+	all     []Override
+}
+
+func newOverrideReader(path string, t *Task) *overrideReader {
+	return &overrideReader{d: &decoder{file: path}, task: t, seen: map[[2]int]int{}}
+}
+
+// overrideColumns are the columns that a table of overrides may have beside row and feature.
+func overrideColumns() []string {
+	return []string{"actionable", "direction", "min", "max", "step", "max_increase", "max_decrease", "max_change", "weight"}
+}
+
+func (o *overrideReader) read(r io.Reader) error {
+	in, err := open(r)
+	if err != nil {
+		return err
+	}
+	table := csv.NewReader(in)
+	table.TrimLeadingSpace, table.ReuseRecord = true, true
+	header, err := table.Read()
+	if errors.Is(err, io.EOF) {
+		return errors.New("the file is empty; it needs a header with row, feature and the columns that differ")
+	}
+	if err != nil {
+		return err
+	}
+	if !o.header(header) {
+		return nil
+	}
+	for {
+		rec, err := table.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		fields := map[string]ast.Node{}
+		for i, s := range rec {
+			line, col := table.FieldPos(i)
+			if s = strings.TrimSpace(s); s != "" {
+				fields[o.columns[i]] = fieldNode(s, line, col)
+			}
+		}
+		line, col := table.FieldPos(0)
+		o.override(fieldNode("", line, col), fields)
+	}
+}
+
+// header reads the names of the columns.
+func (o *overrideReader) header(rec []string) bool {
+	known := append([]string{"row", "feature"}, overrideColumns()...)
+	for i, s := range rec {
+		name := strings.TrimSpace(s)
+		at := fieldNode(name, 1, i+1)
+		switch {
+		case !slices.Contains(known, name):
+			o.d.errorf(at, "there is no column %q%s", name, didYouMean(name, known))
+		case slices.Contains(o.columns, name):
+			o.d.errorf(at, "the column %q occurs twice", name)
+		}
+		o.columns = append(o.columns, name)
+	}
+	for _, name := range known[:2] {
+		if !slices.Contains(o.columns, name) {
+			o.d.errorf(fieldNode("", 1, 1), "the column %q is missing", name)
+		}
+	}
+	return len(o.d.errs) == 0
+}
+
+// fieldNode is a field of a table as a value of a task file.
+func fieldNode(s string, line, col int) ast.Node {
+	tk := token.New(s, s, &token.Position{Line: line, Column: col})
+	tk.Type = token.StringType
+	if s == "true" || s == "false" {
+		return ast.Bool(tk)
+	}
+	return ast.String(tk)
+}
+
+// override reads one record.
+func (o *overrideReader) override(at ast.Node, fields map[string]ast.Node) {
+	d, before := o.d, len(o.d.errs)
+	for _, name := range []string{"row", "feature"} {
+		if fields[name] == nil {
+			d.errorf(at, "the field %q is empty", name)
+		}
+	}
+	if len(d.errs) > before {
+		return
+	}
+	var row int
+	d.count(&row).read(fields["row"])
+	i := d.featureNamed(fields["feature"], scalarText(fields["feature"]), o.task)
+	if len(d.errs) > before {
+		return
+	}
+	if line, twice := o.seen[[2]int{row, i}]; twice {
+		d.errorf(at, "row %d and feature %q are given on line %d, too; keep one", row, o.task.Features[i].Name, line)
+		return
+	}
+	o.seen[[2]int{row, i}] = at.GetToken().Position.Line
+	f := o.task.Features[i]
+	o.apply(&f, at, fields)
+	if len(d.errs) == before {
+		o.all = append(o.all, Override{Row: row, Feature: i, With: f})
+	}
+}
+
+// apply puts the fields in place of what the feature has, and checks them.
+func (o *overrideReader) apply(f *Feature, at ast.Node, fields map[string]ast.Node) {
+	d := o.d
+	m, was := mapping{node: at, at: fields}, f.Actionable
+	var b percents
+	for _, k := range d.actionKeys(f, &b) {
+		if m.has(k.name) && slices.Contains(overrideColumns(), k.name) {
+			k.value.read(m.at[k.name])
+		}
+	}
+	for i, name := range []string{"min", "max"} {
+		if !m.has(name) {
+			continue
+		}
+		d.side(m.at[name], i, &f.Bounds, &b)
+		m.at["bounds"] = m.at[name]
+	}
+	d.settle(f, &b, m)
+	d.noDirection(f, m)
+	d.checkAction(f, m)
+	drags := o.task.drags(f.Name)
+	if m.has("actionable") && f.Actionable && drags {
+		d.errorf(m.place("actionable"), "%q is dragged along by a link, and cannot be actionable, too", f.Name)
+	}
+	f.Mutable = f.Actionable || drags
+	if key, need := o.task.Cost.lacks(f, mapping{}); f.Actionable && !was && need != "" {
+		d.errorf(m.place("actionable"), "the %s of the cost needs %s of %q when it is actionable; `cfq task init` makes them from data", clause(key), need, f.Name)
+	}
+}

@@ -1,0 +1,169 @@
+package task
+
+import (
+	"math"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+)
+
+// text stores a scalar as it is written: a label 0 or a category 1e5 is a text here, whatever YAML takes it for.
+func (d *decoder) text(dst *string) value {
+	return value{func(n ast.Node) {
+		if s, ok := d.str(n); ok {
+			*dst = s
+		}
+	}, scalarForm}
+}
+
+func (d *decoder) str(n ast.Node) (string, bool) {
+	switch n.(type) {
+	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode, *ast.LiteralNode:
+		return scalarText(n), true
+	}
+	d.errorf(n, "this must be a text, not %s", describe(n))
+	return "", false
+}
+
+// texts stores a list of texts; a single one may stand without brackets.
+func (d *decoder) texts(dst *[]string) value {
+	return value{func(n ast.Node) {
+		seq, ok := n.(*ast.SequenceNode)
+		if !ok {
+			if s, ok := d.str(n); ok {
+				*dst = []string{s}
+			}
+			return
+		}
+		*dst = make([]string, 0, len(seq.Values))
+		for _, v := range seq.Values {
+			s, _ := d.str(v) // a mistake keeps its place in the list, so that the others keep theirs
+			*dst = append(*dst, s)
+		}
+	}, oneOrMore(scalarForm)}
+}
+
+// list decodes every entry of a list.
+func (d *decoder) list(n ast.Node, what string, each func(i int, n ast.Node)) {
+	seq, ok := n.(*ast.SequenceNode)
+	if !ok {
+		d.errorf(n, "%s must be a list, not %s", what, describe(n))
+		return
+	}
+	for i, v := range seq.Values {
+		each(i, v)
+	}
+}
+
+func (d *decoder) float(n ast.Node) (float64, bool) {
+	switch v := n.(type) {
+	case *ast.IntegerNode, *ast.FloatNode:
+		if f, ok := parseNumber(strings.ReplaceAll(scalarText(n), "_", "")); ok {
+			return f, true
+		}
+	case *ast.InfinityNode:
+		return v.Value, true
+	case *ast.StringNode: // YAML 1.2 needs a dot in 1e5, JSON does not
+		if f, ok := parseNumber(v.Value); ok && v.Token.Type == token.StringType {
+			return f, true
+		}
+	}
+	d.errorf(n, "this must be a number, not %s", describe(n))
+	return 0, false
+}
+
+// number stores a finite number.
+func (d *decoder) number(dst *float64) value {
+	return value{func(n ast.Node) {
+		f, ok := d.float(n)
+		switch {
+		case !ok:
+		case math.IsInf(f, 0):
+			d.errorf(n, "this must be a finite number")
+		default:
+			*dst = f
+		}
+	}, numberForm}
+}
+
+// numbers stores a list of finite numbers.
+func (d *decoder) numbers(dst *[]float64) value {
+	return value{func(n ast.Node) {
+		*dst = nil
+		d.list(n, "this", func(_ int, n ast.Node) {
+			var f float64
+			d.number(&f).read(n)
+			*dst = append(*dst, f)
+		})
+	}, listOf(numberForm)}
+}
+
+// count stores a whole number >= 0.
+func (d *decoder) count(dst *int) value {
+	return value{func(n ast.Node) {
+		f, ok := d.float(n)
+		switch {
+		case !ok:
+		case f != math.Trunc(f) || f < 0 || f > math.MaxInt32:
+			d.errorf(n, "this must be a whole number, 0 or more")
+		default:
+			*dst = int(f)
+		}
+	}, countForm}
+}
+
+func (d *decoder) flag(dst *bool) value {
+	return value{func(n ast.Node) {
+		b, ok := n.(*ast.BoolNode)
+		if !ok {
+			d.errorf(n, "this must be true or false, not %s", describe(n))
+			return
+		}
+		*dst = b.Value
+	}, flagForm}
+}
+
+// char stores a single character.
+func (d *decoder) char(dst *rune) value {
+	return value{func(n ast.Node) {
+		s, ok := d.str(n)
+		if !ok {
+			return
+		}
+		r := []rune(s)
+		if len(r) != 1 || strings.ContainsAny(s, "\x00\"\r\n\ufffd") {
+			d.errorf(n, "this must be a single character, not %q", s)
+			return
+		}
+		*dst = r[0]
+	}, charForm}
+}
+
+// word stores one of the given words.
+func word[T ~string](d *decoder, dst *T, words ...T) value {
+	all := make([]string, len(words))
+	for i, w := range words {
+		all[i] = string(w)
+	}
+	return value{func(n ast.Node) {
+		if i := d.oneOf(n, all); i >= 0 {
+			*dst = words[i]
+		}
+	}, oneOf(all)}
+}
+
+// oneOf returns the index of n among words, -1 and a mistake when it is none of them.
+func (d *decoder) oneOf(n ast.Node, words []string) int {
+	s, ok := d.str(n)
+	if !ok {
+		return -1
+	}
+	for i, w := range words {
+		if s == w {
+			return i
+		}
+	}
+	d.errorf(n, "%q is not known here%s", s, didYouMean(s, words))
+	return -1
+}

@@ -1,0 +1,101 @@
+package task
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// A thermometer's inputs come back as a text that has the same inputs, and of a number say which thresholds it reaches.
+func TestThermometerRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := defaultFeature()
+		f.Name, f.Kind = "f", Thermometer
+		levels := rapid.IntRange(2, 6).Draw(t, "levels")
+		f.Width = levels - 1
+		var raw string
+		want := make([]float32, f.Width)
+		if rapid.Bool().Draw(t, "values") {
+			f.Values = rapid.SliceOfNDistinct(rapid.StringN(1, 4, -1), levels, levels, rapid.ID).Draw(t, "names")
+			i := rapid.IntRange(0, levels-1).Draw(t, "level")
+			raw = f.Values[i]
+			for j := range i {
+				want[j] = 1
+			}
+		} else {
+			f.Thresholds = rapid.SliceOfNDistinct(rapid.Float64Range(-1e6, 1e6), f.Width, f.Width, rapid.ID).Draw(t, "thresholds")
+			slices.Sort(f.Thresholds)
+			v := rapid.OneOf(rapid.Float64Range(-2e6, 2e6), rapid.SampledFrom(f.Thresholds)).Draw(t, "value")
+			raw = strconv.FormatFloat(v, 'g', -1, 64)
+			for j, threshold := range f.Thresholds {
+				if v >= threshold {
+					want[j] = 1
+				}
+			}
+		}
+		x, back := make([]float32, f.Width), make([]float32, f.Width)
+		if err := f.Encode(raw, x); err != nil || !slices.Equal(x, want) {
+			t.Fatalf("%q is %v (%v), want %v", raw, x, err, want)
+		}
+		text, err := f.Decode(x)
+		if err != nil || f.check(x) != nil {
+			t.Fatal(err, f.check(x))
+		}
+		if err := f.Encode(text, back); err != nil || !slices.Equal(back, x) {
+			t.Fatalf("%q is %v, decoded %q, which is %v (%v)", raw, x, text, back, err)
+		}
+		if f.Values != nil && text != raw {
+			t.Fatalf("%q came back as %q", raw, text)
+		}
+	})
+}
+
+func TestReadThermometers(t *testing.T) {
+	task := parse(t, `version: 1
+data: {missing: "?"}
+features:
+  - {name: grade, kind: thermometer, values: [D, C, "1"], subgroup: true}
+  - {name: savings, kind: thermometer, thresholds: [1000, 2.5e3], subgroup: true}`)
+	p := read(t, task, "savings,grade\n999.9,D\n1000,1.0\n1e4,C\n<1000,C\n<2500,C\n500,B\n,C\n10,?\nmuch,D\n", ReadOptions{})
+	if d := cmp.Diff([]float32{0, 0, 0, 0, 1, 1, 1, 0, 1, 0, 1, 1, 1, 0, 0, 0}, p.X); d != "" {
+		t.Error(d)
+	}
+	want := []Problem{
+		{6, "savings", `"<2500" is neither a number nor "<1000"`},
+		{7, "grade", `"B" is not a known value; one of: D, C, 1`},
+		{8, "savings", "the value is missing"},
+		{9, "grade", "the value is missing"},
+		{10, "savings", `"much" is neither a number nor "<1000"`},
+	}
+	if d := cmp.Diff(want, p.Problems); d != "" {
+		t.Error(d)
+	}
+	groups := []Subgroup{
+		{"grade", []string{"1", "C", "D"}, []int32{2, 0, 1, 1}},
+		{"savings", []string{"1000", "2500", "<1000"}, []int32{2, 0, 1, 2}},
+	}
+	for i := range groups {
+		p.Subgroups[i].sort()
+	}
+	if d := cmp.Diff(groups, p.Subgroups); d != "" {
+		t.Error(d)
+	}
+	encoded := read(t, task, "savings>=1000,grade>=1,grade>=C,savings>=2500\n1,0,1,0\n0,1,0,0\n1,0,0.5,0\n0,0,0,1\n", ReadOptions{})
+	if d := cmp.Diff([]float32{1, 0, 1, 0}, encoded.X); d != "" || encoded.Failed != 3 {
+		t.Error(d, encoded.Problems)
+	}
+	for _, prob := range encoded.Problems {
+		if !strings.Contains(prob.Reason, "ones followed by zeros") {
+			t.Error(prob)
+		}
+	}
+	for _, bad := range [][]float32{{0, 1}, {0.5, 0}, {1, 2}} {
+		if text, err := task.Features[0].Decode(bad); err == nil {
+			t.Errorf("%v decodes to %q", bad, text)
+		}
+	}
+}
