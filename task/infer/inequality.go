@@ -1,0 +1,48 @@
+package infer
+
+import (
+	"math"
+
+	"cfq/task"
+)
+
+// Slack returns how far the raw values of a person are from breaking an inequality: its bound less the sum of its terms, in the units of the
+// inequality; below 0 it is broken. value returns the raw value of a feature as text, "" when it is missing. The result is NaN when a term
+// needs a number that there is not.
+func Slack(q *task.Inequality, value func(feature string) string) float64 {
+	sum := 0.0
+	for _, t := range q.Terms {
+		v := value(t.Feature)
+		switch {
+		case t.Value == "":
+			x, ok := number(v)
+			if !ok {
+				return math.NaN()
+			}
+			sum += t.Coef * x
+		case v == t.Value || sameNumber(v, t.Value):
+			sum += t.Coef
+		}
+	}
+	return q.Bound - sum
+}
+
+// Holds says whether an inequality holds for a person, up to the rounding of the sum. What cannot be told does not hold.
+func Holds(q *task.Inequality, value func(feature string) string) bool {
+	slack := Slack(q, value)
+	tolerance := 1e-9 * math.Max(1, math.Abs(q.Bound))
+	if q.Strict {
+		return slack > tolerance
+	}
+	return slack >= -tolerance
+}
+
+// allHold says whether all of the inequalities hold.
+func allHold(all []task.Inequality, value func(feature string) string) bool {
+	for i := range all {
+		if !Holds(&all[i], value) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,94 @@
+package infer
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// quoted is %q of at most 60 characters of what a message repeats of a file.
+func quoted(s string) string {
+	n := 0
+	for i := range s {
+		if n == 60 {
+			return strconv.Quote(s[:i] + "…")
+		}
+		n++
+	}
+	return strconv.Quote(s)
+}
+
+// list names at most limit things.
+func list(names []string, limit int) string {
+	shown := make([]string, 0, limit)
+	for _, n := range names[:min(limit, len(names))] {
+		shown = append(shown, legible(n))
+	}
+	s := strings.Join(shown, ", ")
+	if more := len(names) - len(shown); more > 0 {
+		s += fmt.Sprintf(" and %d more", more)
+	}
+	return s
+}
+
+// legible is s itself, unless a terminal or a reader would stumble over it.
+func legible(s string) string {
+	q := quoted(s)
+	if s == "" || strings.ContainsAny(s, ",") || q != `"`+s+`"` {
+		return q
+	}
+	return s
+}
+
+// decimal writes a number with the digits that it needs, without an exponent where people would write none.
+func decimal(v float64) string {
+	if a := math.Abs(v); a != 0 && (a >= 1e15 || a < 1e-5) {
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	}
+	return strconv.FormatFloat(v+0, 'f', -1, 64) // +0 turns -0 into 0
+}
+
+// percent writes a share.
+func percent(share float64) string {
+	switch p := 100 * share; {
+	case share > 0 && p < 0.1:
+		return "less than 0.1 %"
+	case share < 1 && p > 99.9:
+		return "more than 99.9 %"
+	default:
+		return strconv.FormatFloat(p, 'f', 1, 64) + " %"
+	}
+}
+
+// plural writes a count with its noun.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// scalar writes s as a YAML scalar that is read back as the same text, quoted unless it is a plain word or number.
+func scalar(s string) string {
+	plain := s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r > unicode.MaxASCII || !(unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-. /+()", r))
+	})
+	first, last := byte(' '), byte(' ')
+	if plain {
+		first, last = s[0], s[len(s)-1]
+	}
+	if _, ok := number(s); ok && plain && first != '.' && first != '+' && last != '.' && !strings.ContainsAny(s, "eE") {
+		return s
+	}
+	letter := first >= 'a' && first <= 'z' || first >= 'A' && first <= 'Z'
+	switch strings.ToLower(s) {
+	case "y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf":
+		plain = false
+	}
+	if plain && letter && last != ' ' && !strings.Contains(s, "  ") && !strings.Contains(s, " -") {
+		return s
+	}
+	return strconv.Quote(s)
+}
