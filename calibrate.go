@@ -25,11 +25,15 @@ func (q *job) calibrate(ctx context.Context, t *task.Task, people *task.People) 
 		if o.Workers == 0 {
 			o.Workers = q.o.Workers
 		}
-		cal, err := calib.Counterfactual(ctx, q.full, q.set, x, o)
+		var err error
+		if q.o.Promises != nil {
+			q.cal, err = calib.Promised(ctx, q.full, x, q.o.Promises)
+		} else {
+			q.cal, err = q.counterfactual(ctx, t, x, o)
+		}
 		if err != nil {
 			return err
 		}
-		q.cal = cal
 	}
 	q.tell("statistics of the layers", 0, 0)
 	if err := q.fitInput(ctx, t); err != nil {
@@ -39,24 +43,33 @@ func (q *job) calibrate(ctx context.Context, t *task.Task, people *task.People) 
 	if err != nil {
 		return inputError(fmt.Errorf("%s: %w", strings.Join(append(q.warnings, "statistics"), "; "), err))
 	}
-	o := calib.WeightOptions{PerTensor: q.o.PerTensor, Compensate: q.o.Rounding == RoundCompensate, Workers: q.o.Workers}
 	q.fits = make([][]quant.Layer, len(q.layers))
 	for i := range q.layers {
 		q.tell("fit the weights", i, len(q.layers))
-		if q.fits[i], err = calib.FitWeights(ctx, q.wide[i], &stats[i], q.formats(), o); err != nil {
+		if q.fits[i], err = q.fit(ctx, i, &stats[i], q.formats(), calib.Variation{}); err != nil {
 			return err
-		}
-		for n := range q.fits[i] {
-			fit := &q.fits[i][n]
-			fit.Reduced = q.o.Reduced
-			if q.input == nil || q.layers[i].Input != q.input.Value {
-				act := calib.Activation(&stats[i], 8)
-				fit.Act = &act
-			}
 		}
 	}
 	q.tell("fit the weights", len(q.layers), len(q.layers))
 	return nil
+}
+
+// fit fits layer i in each of the formats.
+func (q *job) fit(ctx context.Context, i int, s *calib.Stats, formats []quant.Format, vary calib.Variation) ([]quant.Layer, error) {
+	fits, err := calib.FitWeights(ctx, q.wide[i], s, formats, calib.WeightOptions{
+		PerTensor: q.o.PerTensor, Compensate: q.o.Rounding == RoundCompensate, Vary: vary, Workers: q.o.Workers,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for n := range fits {
+		fits[n].Reduced = q.o.Reduced
+		if q.input == nil || q.layers[i].Input != q.input.Value {
+			act := vary.Clip(q.layers[i].Node, calib.Activation(s, 8))
+			fits[n].Act = &act
+		}
+	}
+	return fits, nil
 }
 
 // lookAtTarget warns when the model disagrees with most labels, which is what a
@@ -132,7 +145,7 @@ func domain(t *task.Task) [][]float32 {
 		f := &t.Features[i]
 		for range f.Width {
 			switch {
-			case f.Kind == task.OneHot || f.Kind == task.Binary:
+			case f.Kind == task.OneHot || f.Kind == task.Binary || f.Kind == task.Thermometer:
 				out = append(out, []float32{0, 1})
 			case f.Kind == task.Ordinal && len(f.Levels) > 0:
 				out = append(out, []float32{f.ToInput(f.Levels[0]), f.ToInput(f.Levels[len(f.Levels)-1])})

@@ -49,6 +49,13 @@ type Options struct {
 	// task's unless it is set, its Workers are those below unless they are set, and
 	// its Progress is this one's.
 	Teacher recourse.TeacherOptions
+	// Promises are recourse that people have been given already, one action for each
+	// of the people; those that are Found take the place of the teacher's. nil computes
+	// the teacher's.
+	Promises []recourse.Action
+	// Cache is a folder in which teacher actions are kept from one run to the next,
+	// see CacheDir; "" computes them anew. It does not change the result.
+	Cache string
 	// Recipe is added to the model's metadata, such as hashes of the inputs.
 	Recipe  map[string]string
 	Engine  engine.Options
@@ -91,6 +98,7 @@ type Result struct {
 	Factual    int            `json:"calibration_rows"`
 	Recourse   int            `json:"recourse_points"`
 	Reached    int            `json:"recourse_points_valid"`
+	Promised   bool           `json:"promises,omitempty"` // the recourse points are those of Options.Promises
 	FloatBytes int            `json:"float_bytes"`
 	Bytes      int            `json:"bytes"`
 	Verified   *verify.Report `json:"verified"`
@@ -102,37 +110,59 @@ type Result struct {
 // before shipping. An *InputError says that the options, the model or the task
 // cannot be used as they are.
 func Quantize(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options) (*Result, error) {
-	q, err := prepare(ctx, m, t, o)
-	if err == nil && people.N == 0 {
-		err = errors.Join(errors.New("there are no rows to calibrate on"), q.full.Close())
-	}
+	q, choice, err := decide(ctx, m, t, people, o)
 	if err != nil {
-		return nil, inputError(err)
+		return nil, err
 	}
 	defer q.full.Close()
-	if err := q.calibrate(ctx, t, people); err != nil {
-		return nil, err
+	return q.finish(ctx, t, people, choice)
+}
+
+// decide calibrates and gives every layer its format. The caller closes q.full.
+func decide(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options) (q *job, choice []int, err error) {
+	q, err = prepare(ctx, m, t, o)
+	switch {
+	case err != nil:
+	case people.N == 0:
+		err = errors.Join(errors.New("there are no rows to calibrate on"), q.full.Close())
+	case o.Promises != nil && len(o.Promises) != people.N:
+		err = errors.Join(fmt.Errorf("%d promises for %d people", len(o.Promises), people.N), q.full.Close())
 	}
-	choice, err := q.allocate(ctx, people)
 	if err != nil {
-		return nil, err
+		return nil, nil, inputError(err)
 	}
+	if err = q.calibrate(ctx, t, people); err == nil {
+		choice, err = q.allocate(ctx, people)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, q.full.Close())
+	}
+	return q, choice, nil
+}
+
+// finish writes the file of the chosen formats and looks at it.
+func (q *job) finish(ctx context.Context, t *task.Task, people *task.People, choice []int) (*Result, error) {
 	plan := q.plan(choice)
-	out, err := qdq.Write(q.canonical, plan, qdq.Options{Size: size})
-	if err != nil {
-		return nil, fmt.Errorf("quantized graph: %w", err)
-	}
-	q.describe(out, t)
-	bytes, err := onnxio.Marshal(out)
+	bytes, err := q.write(plan, t)
 	if err != nil {
 		return nil, err
 	}
 	q.tell("verify", 0, 0)
-	report, err := verify.Check(ctx, bytes, verify.Options{Plan: plan, Engine: o.Engine, FloatBytes: q.floatBytes, Probes: q.probes(people)})
+	report, err := verify.Check(ctx, bytes, verify.Options{Plan: plan, Engine: q.o.Engine, FloatBytes: q.floatBytes, Probes: q.probes(people)})
 	if err != nil {
 		return nil, err
 	}
 	return q.result(bytes, plan, choice, report), nil
+}
+
+// write makes the file of a plan. More is keys and values for the recipe.
+func (q *job) write(plan *quant.Plan, t *task.Task, more ...string) ([]byte, error) {
+	out, err := qdq.Write(q.canonical, plan, qdq.Options{Size: size})
+	if err != nil {
+		return nil, fmt.Errorf("quantized graph: %w", err)
+	}
+	q.describe(out, t, more)
+	return onnxio.Marshal(out)
 }
 
 // InputError is an error of what was given, not of the work.

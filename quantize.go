@@ -25,30 +25,45 @@ const inFloat = -1
 
 // plan makes the plan of the chosen formats.
 func (q *job) plan(choice []int) *quant.Plan {
-	p := &quant.Plan{}
+	var layers []quant.Layer
 	for i, format := range choice {
-		if format == inFloat {
-			continue
+		if format != inFloat {
+			layers = append(layers, q.fits[i][format])
 		}
-		l := q.fits[i][format]
-		if l.Act == nil {
+	}
+	return q.planOf(layers)
+}
+
+// planOf puts layers together to a plan.
+func (q *job) planOf(layers []quant.Layer) *quant.Plan {
+	p := &quant.Plan{Layers: layers}
+	for i := range layers {
+		if layers[i].Act == nil {
 			p.Input = q.input
 		}
-		p.Layers = append(p.Layers, l)
 	}
 	return p
 }
 
 // describe writes the recipe into the model's metadata.
-func (q *job) describe(m *graph.Model, t *task.Task) {
+func (q *job) describe(m *graph.Model, t *task.Task, more []string) {
 	recipe := map[string]string{"method": q.method.Name, "allocator": q.o.Allocator, "rounding": q.o.Rounding, "budget": fmt.Sprint(q.o.Budget), "task": t.Hash()}
 	if q.o.PerTensor {
 		recipe["scales"] = "per tensor"
+	}
+	if q.o.Promises != nil {
+		recipe["recourse"] = "promises"
+	}
+	if o := q.o.Teacher; o.Noise > 0 || o.Sample > 0 {
+		recipe["teacher"] = fmt.Sprintf("noise %v, sample %d, seed %d", o.Noise, o.Sample, o.Seed)
 	}
 	for k, v := range q.o.Recipe {
 		if v != "" {
 			recipe[k] = v
 		}
+	}
+	for i := 0; i+1 < len(more); i += 2 {
+		recipe[more[i]] = more[i+1]
 	}
 	text, err := json.Marshal(recipe) // keys are sorted: the same recipe gives the same bytes
 	if err != nil {
@@ -62,6 +77,7 @@ func (q *job) result(bytes []byte, plan *quant.Plan, choice []int, report *verif
 		Model: bytes, Plan: plan, Method: q.method.Name, Allocator: q.o.Allocator, Rounding: q.o.Rounding, Budget: q.o.Budget,
 		Factual: q.cal.Factual, Recourse: q.cal.Recourse, FloatBytes: q.floatBytes, Bytes: len(bytes), Verified: report, Warnings: q.warnings,
 	}
+	r.Promised = r.Recourse > 0 && q.o.Promises != nil
 	for _, ok := range q.cal.Reached {
 		if ok {
 			r.Reached++

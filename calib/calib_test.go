@@ -198,7 +198,7 @@ func TestFitWeightsNearest(t *testing.T) {
 		for o, scale := range fit.Scales {
 			w := l.Row(o)
 			codes := make([]int8, l.In)
-			fitted := round(w, scale, f, codes)
+			fitted := round(w, scale, f, codes, nil)
 			direct := outputError(x, dim, w, codes, scale, 0)
 			if math.Abs(fitted-direct) > 1e-4*(1e-3+direct) {
 				t.Errorf("%d bits, output %d: error %v by the Gram matrix, %v over the rows", f.Bits, o, fitted, direct)
@@ -207,7 +207,7 @@ func TestFitWeightsNearest(t *testing.T) {
 			for _, v := range w {
 				largest = max(largest, float32(math.Abs(float64(v))))
 			}
-			if plain := round(w, largest/float32(f.QMax), f, nil); fitted > plain*(1+1e-9) {
+			if plain := round(w, largest/float32(f.QMax), f, nil, nil); fitted > plain*(1+1e-9) {
 				t.Errorf("%d bits, output %d: the fitted scale errs by %v, max-abs by %v", f.Bits, o, fitted, plain)
 			}
 		}
@@ -268,7 +268,7 @@ func TestCompensation(t *testing.T) {
 		}
 		best, ours = best+least, ours+got
 		codes := make([]int8, dim)
-		nearest(s.Gram, dim)(w, plain.Scales[o], f, codes)
+		nearest(s.Gram, dim)(w, plain.Scales[o], f, codes, nil)
 		rounded += outputError(x, dim, w, codes, plain.Scales[o], 0)
 		var mean float64
 		for j, v := range w {

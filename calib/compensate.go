@@ -56,14 +56,14 @@ func compensation(s *Stats, in int) (rounding, error) {
 	if !ok {
 		return nil, errors.New("the second moments of its input are not those of finite numbers")
 	}
-	return func(w []float32, scale float32, f quant.Format, codes []int8) float64 {
+	return func(w []float32, scale float32, f quant.Format, codes []int8, by dither) float64 {
 		v := make([]float64, in)
 		for a, j := range order {
 			v[a] = float64(w[j])
 		}
 		var sum float64
 		for a, j := range order {
-			q := f.Quantize(float32(v[a]), scale)
+			q := f.Quantize(by.move(float32(v[a]), scale), scale)
 			if codes != nil {
 				codes[j] = q
 			}

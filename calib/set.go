@@ -75,7 +75,7 @@ func Counterfactual(ctx context.Context, m recourse.Model, a *recourse.ActionSet
 			s.Source = append(s.Source, i)
 		}
 	}
-	delta, err := recourse.Teacher(ctx, m, a, refused, o)
+	delta, err := recourse.Teacher(ctx, m, a.Select(s.Source), refused, o)
 	if err != nil {
 		return nil, fmt.Errorf("teacher actions: %w", err)
 	}

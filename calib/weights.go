@@ -30,7 +30,8 @@ type WeightOptions struct {
 	// it, and corrects the bias; see compensation. Otherwise each is rounded to the
 	// nearest code and the bias stays.
 	Compensate bool
-	Workers    int // rows fitted at once (1); no result depends on it
+	Vary       Variation // how the fit departs from the best one
+	Workers    int       // rows fitted at once (1); no result depends on it
 }
 
 // FitWeights fits the weights of a layer (in the coordinates of s.Gram) in each of
@@ -59,8 +60,9 @@ func FitWeights(ctx context.Context, l quant.LayerInfo, s *Stats, formats []quan
 				fit.Scales[r] = bestScale(l.Row(r), l.In, f, round, 1)
 			})
 		}
-		if o.Compensate {
-			compensate(ctx, &fit, l, s, f, round, o.Workers)
+		o.Vary.scales(l.Node, fit.Scales)
+		if o.Compensate || o.Vary.Rounding > 0 {
+			assign(ctx, &fit, l, s, f, round, o)
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -70,15 +72,20 @@ func FitWeights(ctx context.Context, l quant.LayerInfo, s *Stats, formats []quan
 	return fits, nil
 }
 
-// compensate fills in the codes and the bias that takes up what they do to the
-// mean of the outputs.
-func compensate(ctx context.Context, fit *quant.Layer, l quant.LayerInfo, s *Stats, f quant.Format, round rounding, workers int) {
+// assign fills in the codes and, with Compensate, the bias that takes up what they
+// do to the mean of the outputs.
+func assign(ctx context.Context, fit *quant.Layer, l quant.LayerInfo, s *Stats, f quant.Format, round rounding, o WeightOptions) {
 	fit.Codes = make([]int8, len(l.W))
-	fit.Bias = make([]float32, l.Out)
-	parallel(ctx, workers, l.Out, func(r int) {
+	if o.Compensate {
+		fit.Bias = make([]float32, l.Out)
+	}
+	parallel(ctx, o.Workers, l.Out, func(r int) {
 		scale := fit.Scales[r%len(fit.Scales)]
 		w, codes := l.Row(r), fit.Codes[r*l.In:(r+1)*l.In]
-		round(w, scale, f, codes)
+		round(w, scale, f, codes, o.Vary.dither(l.Node, r))
+		if !o.Compensate {
+			return
+		}
 		shift := 0.0
 		for j, v := range w {
 			shift += (float64(v) - float64(quant.Dequantize(codes[j], scale))) * s.Mean[j]
@@ -88,15 +95,16 @@ func compensate(ctx context.Context, fit *quant.Layer, l quant.LayerInfo, s *Sta
 }
 
 // rounding rounds one row of weights with a scale into codes (nil: only the
-// error is wanted) and returns the reconstruction error of the row's output.
-type rounding func(w []float32, scale float32, f quant.Format, codes []int8) float64
+// error is wanted) and returns the reconstruction error of the row's output. What
+// by returns is added to each code before it is rounded; nil adds nothing.
+type rounding func(w []float32, scale float32, f quant.Format, codes []int8, by dither) float64
 
 // nearest rounds every weight to the nearest code; its error is e^T Gram e.
 func nearest(gram []float64, in int) rounding {
-	return func(w []float32, scale float32, f quant.Format, codes []int8) float64 {
+	return func(w []float32, scale float32, f quant.Format, codes []int8, by dither) float64 {
 		e := make([]float64, in)
 		for j, v := range w {
-			q := f.Quantize(v, scale)
+			q := f.Quantize(by.move(v, scale), scale)
 			if codes != nil {
 				codes[j] = q
 			}
@@ -135,7 +143,7 @@ func bestScale(w []float32, in int, f quant.Format, round rounding, workers int)
 			i := from + k*stride
 			tried[i] = 0
 			for r := 0; r < len(w); r += in {
-				tried[i] += round(w[r:r+in], scale(i), f, nil)
+				tried[i] += round(w[r:r+in], scale(i), f, nil, nil)
 			}
 		})
 	}

@@ -42,6 +42,10 @@ func load(lib string) (Info, error) {
 	if err := checkVersion(info); err != nil {
 		return Info{}, err
 	}
+	// Telemetry leaves empty log files in the temporary directory, even when it is switched off after loading, as it is below.
+	if err := os.Setenv("ORT_DISABLE_TELEMETRY", "1"); err != nil {
+		return Info{}, fmt.Errorf("switching telemetry off: %w", err)
+	}
 	ort.SetSharedLibraryPath(info.Path)
 	if err := ort.InitializeEnvironment(ort.WithLogLevelError()); err != nil {
 		// The binding's message when the library has no API of the version asked for.

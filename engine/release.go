@@ -70,6 +70,19 @@ const (
 	CacheEnv = "CFQ_CACHE_DIR" // the project's cache, in place of <user cache>/cfq
 )
 
+// CacheDir returns the project's cache directory: CFQ_CACHE_DIR, else cfq in the
+// user's cache. It need not exist.
+func CacheDir() (string, error) {
+	if dir := os.Getenv(CacheEnv); dir != "" {
+		return dir, nil
+	}
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the cache directory: %w", err)
+	}
+	return filepath.Join(user, "cfq"), nil
+}
+
 // CachePath returns the path where make puts the pinned library:
 // <cache>/onnxruntime/<version>/<library>. The file need not exist.
 func CachePath() (string, error) {
@@ -77,13 +90,9 @@ func CachePath() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := os.Getenv(CacheEnv)
-	if dir == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return "", fmt.Errorf("finding the cache directory: %w", err)
-		}
-		dir = filepath.Join(user, "cfq")
+	dir, err := CacheDir()
+	if err != nil {
+		return "", err
 	}
 	return filepath.Join(dir, "onnxruntime", Version, r.Name), nil
 }

@@ -35,8 +35,11 @@ type Options struct {
 	Seed       uint64                // of the sample, and of the solver unless Solver.Seed is set
 	Confidence float64               // of the intervals; default 0.95
 	Solver     recourse.SolveOptions // Margin and Progress are set by Compare
-	Workers    int                   // of the solver unless Solver.Workers is set
-	Progress   func(Event)
+	// Promises are recourse that people have been given already, one action for each of the people: those that are Found are the
+	// promises of f that are held against g, in place of what the solver finds for f. nil solves.
+	Promises []recourse.Action
+	Workers  int // of the solver unless Solver.Workers is set
+	Progress func(Event)
 }
 
 // Event is progress within one stage of Compare.
@@ -48,6 +51,9 @@ type Event struct {
 // Compare measures g against f on people. Both models must take inputs of
 // people's dimension, and their margins must be of the same favourable class.
 // The people evaluated are those f refuses (margin <= 0), or a sample of them.
+//
+// With Options.Promises, the promises of f at t are those given whose margin
+// under f is t or more, and the following holds for g alone.
 //
 // At each required margin t, in ascending order, both models' minimal-cost
 // recourse is solved, once: a person whose point for a smaller t reaches the
@@ -65,16 +71,22 @@ func Compare(ctx context.Context, f, g recourse.Model, set *recourse.ActionSet, 
 		return nil, fmt.Errorf("eval: the original takes %d inputs, the quantized model %d, and the data hold %d values for %d people",
 			f.Dim(), g.Dim(), len(people.X), people.N)
 	}
+	if o.Promises != nil && len(o.Promises) != people.N {
+		return nil, fmt.Errorf("eval: %d promises for %d people", len(o.Promises), people.N)
+	}
 	records, err := decide(ctx, f, g, people, o)
 	if err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
 	rows := pick(records, o.Sample, o.Seed)
-	notes, err := evaluate(ctx, f, g, set, people, records, rows, o)
+	given, notes, err := evaluate(ctx, f, g, set, people, records, rows, o)
 	if err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
 	r := Summarize(records, o.settings())
+	if r.Given = given; given != nil && given.Invalid > 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("the original itself does not keep %d of the %d promises given to people who are evaluated: they count at no margin", given.Invalid, given.Promises))
+	}
 	r.Population.Rows = max(people.Total, people.N)
 	r.Population.Unreadable = people.Failed
 	r.Population.LeftOut = people.Filtered + people.Excluded
@@ -125,7 +137,7 @@ func (o Options) withDefaults() (Options, error) {
 
 func (o Options) settings() Settings {
 	return Settings{
-		Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Confidence: o.Confidence, Epsilon: Epsilon, SupportTau: SupportTau,
+		Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Confidence: o.Confidence, Epsilon: Epsilon, SupportTau: SupportTau, Given: o.Promises != nil,
 		Solver: Solver{Steps: o.Solver.Steps, Restarts: o.Solver.Restarts, Rounds: o.Solver.Rounds, Beam: o.Solver.Beam, Seed: o.Solver.Seed},
 	}
 }

@@ -22,26 +22,39 @@ type side struct {
 	start      []Float   // own's margins as they are: who reaches the required one gets no promise, at no cost
 	dim        int
 	o          Options
-	short      int   // promises whose point does not reach the margin they were made for
-	unfit      int   // promises whose action is not feasible
-	unfitErr   error // the first of them
+	short      int      // promises whose point does not reach the margin they were made for
+	unfit      int      // promises whose action is not feasible
+	unfitErr   error    // the first of them
+	given      *answers // promises that were made already; nil to solve them
 }
 
 // evaluate solves the recourse of the people in rows under both models and
-// fills in their records. The strings are warnings.
-func evaluate(ctx context.Context, f, g recourse.Model, set *recourse.ActionSet, people *task.People, records []Record, rows []int, o Options) ([]string, error) {
+// fills in their records, or takes the promises of f that o gives. The strings are warnings.
+func evaluate(ctx context.Context, f, g recourse.Model, set *recourse.ActionSet, people *task.People, records []Record, rows []int, o Options) (*Given, []string, error) {
 	if len(rows) == 0 {
-		return nil, nil
+		return o.given(), nil, nil
 	}
-	x := people.Subset(rows).X
+	sub := people.Subset(rows)
+	x := sub.X
+	if sub.Rows != nil { // people of a file may have constraints of their own, by their rows there
+		set = set.Select(sub.Rows)
+	} else {
+		set = set.Select(rows)
+	}
 	full := &side{name: "the original", own: f, other: g, set: set, x: x, dim: f.Dim(), o: o}
 	quant := &side{name: "the quantized model", own: g, other: f, set: set, x: x, dim: f.Dim(), o: o}
 	for _, row := range rows {
 		full.start, quant.start = append(full.start, records[row].Full), append(quant.start, records[row].Quant)
 	}
+	given := o.given()
+	if given != nil {
+		if err := full.take(ctx, rows, given); err != nil {
+			return nil, nil, err
+		}
+	}
 	first, err := full.first(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for k, row := range rows {
 		records[row].First = first[k]
@@ -50,10 +63,10 @@ func evaluate(ctx context.Context, f, g recourse.Model, set *recourse.ActionSet,
 	var af, ag answers
 	for i, t := range o.Margins {
 		if af, err = full.next(ctx, t, af); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if ag, err = quant.next(ctx, t, ag); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for k, row := range rows {
 			s := Step{Full: af.promises[k], Quant: ag.promises[k], DirSim: undefined(), Overlap: undefined()}
@@ -64,7 +77,7 @@ func evaluate(ctx context.Context, f, g recourse.Model, set *recourse.ActionSet,
 			records[row].Steps[i] = s
 		}
 	}
-	return append(full.notes(), quant.notes()...), nil
+	return given, append(full.notes(), quant.notes()...), nil
 }
 
 // answers are one model's recourse for everyone evaluated at one required margin.
@@ -76,6 +89,9 @@ type answers struct {
 // next solves at the required margin t, given the answers at the margin below
 // (empty at the first one).
 func (s *side) next(ctx context.Context, t float64, below answers) (answers, error) {
+	if s.given != nil {
+		return s.meeting(t), nil
+	}
 	n := len(s.x) / s.dim
 	out := answers{promises: make([]Promise, n), deltas: make([][]float32, n)}
 	var todo []int
@@ -86,7 +102,7 @@ func (s *side) next(ctx context.Context, t float64, below answers) (answers, err
 		}
 		if below.promises != nil {
 			p := below.promises[k]
-			if p.Status == recourse.NoneFound || p.Made() && float32(p.Own) >= float32(t) {
+			if p.Status == recourse.NoneFound || p.Status == recourse.NoneExists || p.Made() && p.reaches(t) {
 				out.promises[k], out.deltas[k] = p, below.deltas[k]
 				continue
 			}
@@ -103,7 +119,7 @@ func (s *side) next(ctx context.Context, t float64, below answers) (answers, err
 	so.Progress = func(done, total int) {
 		s.o.Progress(Event{Stage: stage, Done: n - len(todo) + min(done, len(todo)), Total: n})
 	}
-	actions, err := recourse.Solve(ctx, s.own, s.set, s.rows(todo), so)
+	actions, err := recourse.Solve(ctx, s.own, s.set.Select(todo), s.rows(todo), so)
 	if err == nil {
 		err = s.settle(ctx, todo, actions, t, out)
 	}
@@ -149,7 +165,7 @@ func (s *side) settle(ctx context.Context, todo []int, actions []recourse.Action
 			out.promises[k].Cost = 0
 		case recourse.Found:
 			x := s.x[k*s.dim : (k+1)*s.dim]
-			if err := s.set.Check(x, a.Delta); err != nil {
+			if err := s.set.Person(k).Check(x, a.Delta); err != nil {
 				s.unfit++
 				if s.unfitErr == nil {
 					s.unfitErr = err
@@ -185,6 +201,12 @@ func (s *side) rows(todo []int) []float32 {
 
 func (s *side) notes() []string {
 	var notes []string
+	if s.given != nil {
+		if s.unfit > 0 {
+			notes = append(notes, fmt.Sprintf("the task does not allow %d of the promises given (the first: %v): they count all the same", s.unfit, s.unfitErr))
+		}
+		return notes
+	}
 	if s.short > 0 {
 		notes = append(notes, fmt.Sprintf("%d recourse points of %s fall short of the margin they were solved for by more than %g: run again, the model gave another value than it gave the solver",
 			s.short, s.name, shortfall))

@@ -10,7 +10,8 @@ type Result struct {
 	First      First      `json:"pgd_first"`
 	Tau01      Tau        `json:"tau01"`
 	RTau01     Tau        `json:"rtau01"`
-	Warnings   []string   `json:"warnings"` // why a number may not mean what it seems to; never nil
+	Given      *Given     `json:"given,omitempty"` // counts of Options.Promises; nil when the solver made f's promises
+	Warnings   []string   `json:"warnings"`        // why a number may not mean what it seems to; never nil
 	Records    []Record   `json:"-"`
 }
 
@@ -20,8 +21,9 @@ type Settings struct {
 	Sample     int       `json:"sample"` // 0 = everyone refused
 	Seed       uint64    `json:"seed"`
 	Confidence float64   `json:"confidence"`
-	Epsilon    float64   `json:"epsilon"`     // of CRG, DirSim and ActOverlap
-	SupportTau float64   `json:"support_tau"` // of ActOverlap, in model-input units
+	Epsilon    float64   `json:"epsilon"`                  // of CRG, DirSim and ActOverlap
+	SupportTau float64   `json:"support_tau"`              // of ActOverlap, in model-input units
+	Given      bool      `json:"given_promises,omitempty"` // f's promises are Options.Promises
 	Solver     Solver    `json:"solver"`
 }
 

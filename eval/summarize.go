@@ -17,6 +17,9 @@ func Summarize(records []Record, s Settings) *Result {
 		r.Margins[i], full[i], quant[i] = atMargin(records, i, t, s.Confidence)
 	}
 	r.Tau01, r.RTau01 = tau01(s.Margins, full), tau01(s.Margins, quant)
+	if s.Given && len(full) > 0 {
+		r.Tau01 = givenTau(s.Margins[0], full[0])
+	}
 	r.Warnings = warnings(r)
 	return r
 }

@@ -41,7 +41,7 @@ func warnings(r *Result) []string {
 		warn("the quantized model approves %d of the %d evaluated people as they are: CRG counts those of them who have the required margin at cost 0 (crg_both leaves these out)", free, p.Evaluated)
 	}
 	for i := range r.Margins {
-		ws = append(ws, marginWarnings(&r.Margins[i], p.Evaluated)...)
+		ws = append(ws, marginWarnings(&r.Margins[i], p.Evaluated, r.Settings.Given)...)
 	}
 	if p.Evaluated >= fewPeople && r.First.FRR.Num == 0 {
 		warn("gradient descent found a valid recourse for nobody: there is no PGD-first value")
@@ -67,12 +67,20 @@ func tauWarnings(tau, rtau Tau) []string {
 	return ws
 }
 
-func marginWarnings(a *AtMargin, evaluated int) []string {
+func marginWarnings(a *AtMargin, evaluated int, given bool) []string {
 	var ws []string
 	warn := func(format string, x ...any) {
 		ws = append(ws, fmt.Sprintf("margin %g: ", a.Margin)+fmt.Sprintf(format, x...))
 	}
 	switch {
+	case given && a.VD.Den == 0:
+		warn("none of the promises given to %d people reaches it", evaluated)
+		return ws
+	case given && a.VD.Den < fewPeople:
+		warn("only %d of the promises given reach it", a.VD.Den)
+		return ws
+	case given:
+		return ws
 	case a.VD.Den == 0:
 		warn("no recourse was found for any of %d people", evaluated)
 		return ws

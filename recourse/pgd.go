@@ -4,68 +4,6 @@ import "context"
 
 const pgdChunk = 2048 // people per model call
 
-// TeacherOptions are the settings of Teacher; the zero value is the default.
-type TeacherOptions struct {
-	// Steps is the K of the paper: the number of gradient steps; 0 = 3.
-	Steps int
-	// StepSize is the alpha of the paper. 0 lets every step of every person be as long as its linearised margin needs
-	// to reach the required one through the projection; with Plain, 0 = 1.
-	StepSize float64
-	// Margin is the logit margin at which a person is left alone; 0 = any favourable one.
-	Margin float64
-	// Plain takes the recursion as the paper writes it: the iterate is the projected action, nobody stops early.
-	// It hardly ever changes a one-hot group, and step sizes above 1 overshoot.
-	Plain bool
-	// Workers bounds the pieces of people in flight; 0 = GOMAXPROCS. It does not change the result.
-	Workers  int
-	Progress func(done, total int)
-}
-
-// Teacher returns the teacher action of every person, rows x Dim: K projected gradient
-// steps on the target cross-entropy, from zero. Every row is feasible; it need not be valid.
-// A model is called K times per piece of 2048 people.
-//
-// Reference: app:eq:pgd_steps.
-func Teacher(ctx context.Context, m Model, a *ActionSet, x []float32, o TeacherOptions) ([]float32, error) {
-	n, err := checkArgs(m, a, x)
-	if err != nil {
-		return nil, err
-	}
-	if o.Steps <= 0 {
-		o.Steps = 3
-	}
-	if o.Plain && o.StepSize == 0 {
-		o.StepSize = 1
-	}
-	delta := make([]float32, len(x))
-	err = chunks(ctx, n, pgdChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
-		p := newPGD(m, a, x[lo*a.dim:hi*a.dim], delta[lo*a.dim:hi*a.dim])
-		for range o.Steps {
-			err := p.step(ctx, func(i int, margin float32, g []float32) bool {
-				switch {
-				case o.Plain:
-					p.plain(i, g, o.StepSize)
-				case valid(margin, float32(o.Margin)):
-					return false
-				case o.StepSize > 0:
-					p.relaxed(i, g, o.StepSize)
-				default:
-					p.reach(i, g, float64(margin), o.Margin)
-				}
-				return true
-			})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return delta, nil
-}
-
 // FirstValidOptions are the settings of FirstValid; the zero value is the default.
 type FirstValidOptions struct {
 	Steps    int     // 0 = 100
@@ -92,7 +30,7 @@ func FirstValid(ctx context.Context, m Model, a *ActionSet, x []float32, o First
 	delta := make([]float32, len(x))
 	actions := make([]Action, n)
 	err = chunks(ctx, n, pgdChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
-		p := newPGD(m, a, x[lo*a.dim:hi*a.dim], delta[lo*a.dim:hi*a.dim])
+		p := newPGD(m, a.rest(lo), x[lo*a.dim:hi*a.dim], delta[lo*a.dim:hi*a.dim])
 		for step := range o.Steps + 1 {
 			err := p.step(ctx, func(i int, margin float32, g []float32) bool {
 				act := &actions[lo+i]

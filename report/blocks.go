@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,7 +31,7 @@ type table struct {
 // blocks lays out d.
 func blocks(d *Document) []block {
 	r := d.Result
-	bs := []block{headline(r), models(d), people(r)}
+	bs := []block{headline(d), models(d), people(r)}
 	if r.Population.Evaluated > 0 {
 		bs = append(bs, promises(r), costs(r), marginErrors(r))
 	}
@@ -49,23 +50,32 @@ func blocks(d *Document) []block {
 }
 
 // headline says the most important thing first.
-func headline(r *eval.Result) block {
+func headline(d *Document) block {
+	r := d.Result
 	i := r.Headline()
 	if r.Population.Evaluated == 0 || i < 0 {
 		return block{lines: []string{"Nobody was evaluated: there is no recourse to speak of."}}
 	}
-	a, level := r.Margins[i], confidence(r)
-	if a.VD.Den == 0 {
-		return block{lines: []string{fmt.Sprintf("No recourse was found for any of %d people at margin %s: there are no promises to keep.", r.Population.Evaluated, margin(a.Margin))}}
+	a, mirrored, level := r.Margins[i], r.Margins[i], confidence(r)
+	what := "A promise is the cheapest feasible change that lifts a person whom the original refuses to a logit margin of %s. It breaks when the quantized model still refuses."
+	none := "No recourse was found for any of %d people at margin %s: there are no promises to keep."
+	if r.Given != nil { // they are what they are; only recourse that is computed needs a margin to be worth something
+		a = r.Margins[0]
+		what = "A promise is a change that " + cmp.Or(d.Promises.Name, "the caller") + " gives a person whom the original refuses, and that lifts them to a logit margin of %s or more. " +
+			"It breaks when the quantized model still refuses. The quantized model's own promises are computed."
+		none = "None of the promises given to the %d people evaluated reaches margin %s: there are none to keep."
 	}
-	rate := func(key string, x eval.Rate) string {
-		return fmt.Sprintf("%s %s, %s interval %s", symbolAt(key, a.Margin), percent(x.Value, 1), level, interval(x, 1))
+	if a.VD.Den == 0 {
+		return block{lines: []string{fmt.Sprintf(none, r.Population.Evaluated, margin(a.Margin))}}
+	}
+	rate := func(key string, at eval.AtMargin, x eval.Rate) string {
+		return fmt.Sprintf("%s %s, %s interval %s", symbolAt(key, at.Margin), percent(x.Value, 1), level, interval(x, 1))
 	}
 	lines := []string{fmt.Sprintf("Of %d %s %d %s (%s).", a.VD.Den, plural(a.VD.Den, "promise", "promises"),
-		a.VD.Num, plural(a.VD.Num, "breaks", "break"), rate("margins[].vd", a.VD))}
-	if a.RVD.Den > 0 {
+		a.VD.Num, plural(a.VD.Num, "breaks", "break"), rate("margins[].vd", a, a.VD))}
+	if x := mirrored.RVD; x.Den > 0 {
 		lines = append(lines, fmt.Sprintf("Of %d %s that the quantized model makes, the original would not keep %d (%s).",
-			a.RVD.Den, plural(a.RVD.Den, "promise", "promises"), a.RVD.Num, rate("margins[].rvd", a.RVD)))
+			x.Den, plural(x.Den, "promise", "promises"), x.Num, rate("margins[].rvd", mirrored, x)))
 	}
 	if t := r.Tau01; t.Value.Defined() {
 		how := ""
@@ -75,8 +85,7 @@ func headline(r *eval.Result) block {
 		lines = append(lines, fmt.Sprintf("Recourse that demands a margin of %s breaks for at most 1 %% of people (%s%s).",
 			fixed(t.Value, 2), eval.MetricAt("tau01").Symbol, how))
 	}
-	return block{lines: lines, after: []string{fmt.Sprintf(
-		"A promise is the cheapest feasible change that lifts a person whom the original refuses to a logit margin of %s. It breaks when the quantized model still refuses.", margin(a.Margin))}}
+	return block{lines: lines, after: []string{fmt.Sprintf(what, margin(a.Margin))}}
 }
 
 func confidence(r *eval.Result) string {
@@ -99,6 +108,9 @@ func models(d *Document) block {
 	}
 	if d.Task.Name != "" {
 		b.table.rows = append(b.table.rows, []string{"task", d.Task.Name, byteCount(d.Task.Bytes), missing, short(d.Task.SHA256)})
+	}
+	if d.Promises.Name != "" {
+		b.table.rows = append(b.table.rows, []string{"promises", d.Promises.Name, byteCount(d.Promises.Bytes), missing, short(d.Promises.SHA256)})
 	}
 	return b
 }
@@ -123,5 +135,11 @@ func people(r *eval.Result) block {
 		row("evaluated: all of them", p.Evaluated)
 	}
 	row("of them refused by the quantized model too", p.BothRefuse)
+	if g := r.Given; g != nil {
+		row("promises given to people who are evaluated", g.Promises)
+		row("of them not kept by the original itself", g.Invalid)
+		row("of them not allowed by the task", g.Infeasible)
+		row("promises given to others", g.Others)
+	}
 	return b
 }

@@ -27,6 +27,7 @@ type Document struct {
 	Quantized Model             `json:"quantized"`
 	Data      File              `json:"data"`
 	Task      File              `json:"task"`
+	Promises  File              `json:"promises,omitzero"`  // whose promises are the original's; none when they were computed
 	Recipe    map[string]string `json:"recipe,omitempty"`   // how the quantized model was made
 	Warnings  []string          `json:"warnings,omitempty"` // beside those of Result
 	Result    *eval.Result      `json:"result"`

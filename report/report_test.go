@@ -91,13 +91,25 @@ func infeasible() *Document {
 	return d
 }
 
+// given is an evaluation of promises that were made before, of which none has a margin of 0.25.
+func given() *Document {
+	d := loans()
+	d.Promises = File{Name: "issued.csv", SHA256: strings.Repeat("77aa", 16), Bytes: 51234}
+	d.Warnings = []string{"2 of 660 rows of issued.csv could not be read"}
+	r := d.Result
+	r.Settings.Given, r.Given = true, &eval.Given{Promises: 644, Others: 14, Invalid: 4, Infeasible: 3}
+	a := &r.Margins[2]
+	a.FRR, a.VD = rate(0, 702), rate(0, 0)
+	return d
+}
+
 // Set UPDATE=1 to write the golden files anew.
 func TestGolden(t *testing.T) {
 	views := []struct {
 		name string
 		view func(io.Writer, *Document) error
 	}{{"text", Text}, {"markdown", Markdown}, {"json", JSON}}
-	for name, d := range map[string]*Document{"loans": loans(), "empty": empty(), "infeasible": infeasible()} {
+	for name, d := range map[string]*Document{"loans": loans(), "empty": empty(), "infeasible": infeasible(), "given": given()} {
 		t.Run(name, func(t *testing.T) {
 			var ar txtar.Archive
 			for _, v := range views {

@@ -25,7 +25,7 @@ func (rd *reader) finish() (*People, error) {
 		}
 	}
 	if rd.batch != nil {
-		p.Subgroups = nil
+		p.X, p.Subgroups = nil, nil
 		return p, nil
 	}
 	p.Subgroups = append(rd.task.subgroups(p), p.Subgroups...)

@@ -31,7 +31,9 @@ func commands() []command {
 	return []command{
 		quantizeCommand(),
 		evalCommand(),
+		recourseCommand(),
 		inspectCommand(),
+		taskCommand(),
 		doctorCommand(),
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"cfq/internal/cli"
 	"cfq/onnxio"
 	"cfq/recourse"
+	"cfq/recourse/promise"
 	"cfq/report"
 	"cfq/task"
 )
@@ -26,6 +27,7 @@ import (
 // evalFlags are the flags of eval.
 type evalFlags struct {
 	data, task, rows   string
+	from, overrides    string
 	margins            numbers
 	sample             int
 	seed               uint64
@@ -47,11 +49,16 @@ the share that it refuses), and the other way round (RVD). Beside these: cost
 gaps, decisions on the people as they are, and the margin error, each with its
 counts. docs/metrics.md defines them.
 
+With --from the promises of the full-precision model are those of a file, such as
+cfq recourse writes, each at the margin that it has. A file with factual rows of
+its own needs no --data.
+
 Rows of the data that cannot be read are counted and reported, never dropped
 in silence.`,
 		examples: []string{
 			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml",
 			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --margins 0,0.1,0.5 --report md:report.md",
+			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --from promises.csv",
 			"cfq eval model.onnx model.q.onnx -d all.csv -t task.yaml --rows split.json --json > report.json",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
@@ -60,6 +67,8 @@ in silence.`,
 			fs.StringVarP(&f.data, "data", "d", "", "the people: a CSV `file`, also gzipped")
 			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
+			fs.StringVar(&f.from, "from", "", fromHelp)
+			fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
 			fs.Var(&f.margins, "margins", "required logit `margins`, separated by commas; else 0,0.1,0.25,0.5 and the task's")
 			fs.IntVar(&f.sample, "sample", 0, "evaluate a random sample of this many refused people; 0 takes all")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the sample and of the solver")
@@ -87,7 +96,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) (err error) 
 		}
 	}
 	inputs := append(onnxio.ExternalFiles(args[0]), onnxio.ExternalFiles(args[1])...)
-	if err := cli.Distinct(append(inputs, args[0], args[1], f.data, f.task, f.rows), paths); err != nil {
+	if err := cli.Distinct(append(inputs, args[0], args[1], f.data, f.task, f.rows, f.from, f.overrides), paths); err != nil {
 		return err
 	}
 	if f.sample < 0 {
@@ -100,9 +109,9 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) (err error) 
 	if len(f.margins) == 0 {
 		f.margins = numbers{0, 0.1, 0.25, 0.5, t.Target.Margin}
 	}
-	set, err := recourse.Compile(t)
+	set, _, err := actionSet(f.task, f.overrides, t)
 	if err != nil {
-		return cli.Wrap(fmt.Errorf("task %s: %w", f.task, err), cli.Unusable, "")
+		return err
 	}
 	var files [2]*graph.Model
 	for i, path := range args {
@@ -110,9 +119,16 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) (err error) 
 			return err
 		}
 	}
-	people, err := readPeople(ctx, e, f.data, f.rows, t)
+	people, err := promisedPeople(ctx, e, f.data, f.rows, f.from, t)
 	if err != nil {
 		return err
+	}
+	var given *promise.File
+	if f.from != "" {
+		if given, err = readPromises(ctx, e, f.from, t, people); err != nil {
+			return err
+		}
+		people = given.People
 	}
 	var models [2]*classifier.Model
 	for i, path := range args {
@@ -121,13 +137,16 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) (err error) 
 		}
 		defer func() { err = errors.Join(err, models[i].Close()) }()
 	}
-	result, err := f.compare(ctx, e, models, set, people)
+	result, err := f.compare(ctx, e, models, set, people, given)
 	if err != nil {
 		return runError(err)
 	}
 	doc, err := f.document(args, files, result)
 	if err != nil {
 		return err
+	}
+	if given != nil {
+		doc.Warnings = append(doc.Warnings, unused(f.from, given)...)
 	}
 	show := report.Text
 	if e.json {
@@ -145,10 +164,15 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) (err error) 
 	return show(e.stdout, doc)
 }
 
-func (f *evalFlags) compare(ctx context.Context, e *env, models [2]*classifier.Model, set *recourse.ActionSet, people *task.People) (*eval.Result, error) {
+func (f *evalFlags) compare(ctx context.Context, e *env, models [2]*classifier.Model, set *recourse.ActionSet, people *task.People, given *promise.File) (*eval.Result, error) {
+	promises, err := chosen(ctx, e, models[0], set, given)
+	if err != nil {
+		return nil, err
+	}
 	show := e.msg.Stages()
 	return eval.Compare(ctx, models[0], models[1], set, people, eval.Options{
-		Margins: f.margins, Sample: f.sample, Seed: f.seed, Workers: e.workers,
+		Promises: promises,
+		Margins:  f.margins, Sample: f.sample, Seed: f.seed, Workers: e.workers,
 		Solver:   recourse.SolveOptions{Restarts: f.restarts},
 		Progress: func(ev eval.Event) { show(ev.Stage, ev.Done, ev.Total) },
 	})
@@ -183,8 +207,11 @@ func (n *numbers) Set(s string) error {
 
 // document adds to the result where it came from.
 func (f *evalFlags) document(args []string, models [2]*graph.Model, result *eval.Result) (*report.Document, error) {
-	var files [4]report.File
-	for i, path := range []string{args[0], args[1], f.data, f.task} {
+	var files [5]report.File
+	for i, path := range []string{args[0], args[1], f.data, f.task, f.from} {
+		if path == "" {
+			continue
+		}
 		size, sum, err := fileHash(path)
 		if err != nil {
 			return nil, fmt.Errorf("hashing: %w", err)
@@ -195,7 +222,7 @@ func (f *evalFlags) document(args []string, models [2]*graph.Model, result *eval
 		Title: fmt.Sprintf("%s against %s", files[1].Name, files[0].Name), Tool: "cfq " + release(),
 		Full:      report.Model{File: files[0], WeightBits: weightBits(models[0])},
 		Quantized: report.Model{File: files[1], WeightBits: weightBits(models[1])},
-		Data:      files[2], Task: files[3], Recipe: recipe(models[1]), Result: result,
+		Data:      files[2], Task: files[3], Promises: files[4], Recipe: recipe(models[1]), Result: result,
 	}
 	if f.records {
 		d.Records = result.Records

@@ -18,6 +18,7 @@ import (
 	"cfq/graph"
 	"cfq/internal/cli"
 	"cfq/onnxio"
+	"cfq/recourse"
 	"cfq/task"
 )
 
@@ -66,36 +67,74 @@ func openClassifier(ctx context.Context, e *env, path string, m *graph.Model, t 
 	return c, nil
 }
 
+// overridesHelp is the help of the flag that actionSet's overrides come from.
+const overridesHelp = "what single people can change where it differs from the task: a CSV `file`, see docs/task.md"
+
+// actionSet returns what people can change by the task and by the file of overrides, if any, and the rows that the latter speaks of.
+func actionSet(taskPath, overrides string, t *task.Task) (*recourse.ActionSet, map[int]bool, error) {
+	set, err := recourse.Compile(t)
+	if err != nil {
+		return nil, nil, cli.Wrap(fmt.Errorf("task %s: %w", taskPath, err), cli.Unusable, "")
+	}
+	if overrides == "" {
+		return set, nil, nil
+	}
+	if err := cli.Input("overrides file", overrides); err != nil {
+		return nil, nil, err
+	}
+	list, err := task.LoadOverrides(overrides, t)
+	if err == nil {
+		set, err = set.Override(list)
+	}
+	own := map[int]bool{}
+	for _, o := range list {
+		own[o.Row] = true
+	}
+	return set, own, cli.Wrap(err, cli.Unusable, "")
+}
+
 // readPeople reads the rows of a data file that spec selects (see rowsHelp) and
 // warns of those that cannot be read.
 func readPeople(ctx context.Context, e *env, path, spec string, t *task.Task) (*task.People, error) {
-	if path == "" {
-		return nil, cli.Usagef("-d data.csv names the people", "--data is missing")
-	}
-	if err := cli.Input("data file", path); err != nil {
+	o, err := readOptions(path, spec)
+	if err != nil {
 		return nil, err
-	}
-	var o task.ReadOptions
-	if spec != "" {
-		rows, err := readRows(strings.TrimPrefix(spec, "!"))
-		if err != nil {
-			return nil, err
-		}
-		if strings.HasPrefix(spec, "!") {
-			o.Except = rows
-		} else {
-			o.Only = rows
-		}
 	}
 	p, err := task.Read(ctx, path, t, o)
 	if err != nil {
-		if errors.Is(err, context.Canceled) {
-			return nil, err
-		}
-		return nil, cli.Wrap(err, cli.Unusable, "")
+		return nil, dataError(err)
 	}
 	warnRows(e, path, p)
 	return p, nil
+}
+
+// readOptions looks for the data file and reads the row list that spec names.
+func readOptions(path, spec string) (task.ReadOptions, error) {
+	var o task.ReadOptions
+	if path == "" {
+		return o, cli.Usagef("-d data.csv names the people", "--data is missing")
+	}
+	if err := cli.Input("data file", path); err != nil {
+		return o, err
+	}
+	if spec == "" {
+		return o, nil
+	}
+	rows, err := readRows(strings.TrimPrefix(spec, "!"))
+	if strings.HasPrefix(spec, "!") {
+		o.Except = rows
+	} else {
+		o.Only = rows
+	}
+	return o, err
+}
+
+// dataError gives errors of reading a file their exit code.
+func dataError(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	return cli.Wrap(err, cli.Unusable, "")
 }
 
 // warnRows says which rows could not be read, the first few with their lines.
@@ -106,22 +145,7 @@ func warnRows(e *env, path string, p *task.People) {
 	for _, w := range p.Warnings {
 		e.msg.Warn("%s: %s", path, w)
 	}
-	if p.Failed == 0 {
-		return
-	}
-	const few = 5
-	e.msg.Warn("%s: %d of %d rows could not be read and are left out", path, p.Failed, p.Total)
-	shown := p.Problems[:min(few, len(p.Problems))]
-	for _, b := range shown {
-		if b.Column == "" {
-			e.msg.Warn("  line %d: %s", b.Line, b.Reason)
-		} else {
-			e.msg.Warn("  line %d, column %q: %s", b.Line, b.Column, b.Reason)
-		}
-	}
-	if more := p.Failed - len(shown); more > 0 {
-		e.msg.Warn("  and %d more", more)
-	}
+	warnProblems(e, fmt.Sprintf("%s: %d of %d rows could not be read and are left out", path, p.Failed, p.Total), p.Problems, p.Failed)
 }
 
 const rowsHelp = "use only the data rows listed in a JSON `file` (0-based: an array, or an object with one array); !file uses all others"

@@ -19,11 +19,12 @@ import (
 // quantizeFlags are the flags of quantize.
 type quantizeFlags struct {
 	data, task, rows, out string
+	from                  string
 	method, allocator     string
 	rounding              string
 	budget                float64
 	perTensor, reduced    bool
-	steps                 int
+	teacher               teacherFlags
 	plan                  string
 	overwrite             bool
 }
@@ -46,10 +47,15 @@ and the unoptimized graph must agree.
 
 Methods:
 ` + methods.String() + `
+With --from the recourse points are those of a promises file, such as cfq recourse
+writes, in place of the teacher's: what was promised is what must survive. A file
+with factual rows of its own needs no --data.
+
 Use the training rows as data, and rows that the model has never seen for eval.`,
 		examples: []string{
 			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx",
 			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --method ptq --budget 8",
+			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --from promises.csv",
 			"cfq quantize model.onnx -d all.csv -t task.yaml -o model.q.onnx --rows '!split.json' --json",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
@@ -64,8 +70,9 @@ Use the training rows as data, and rows that the model has never seen for eval.`
 			fs.StringVar(&f.rounding, "rounding", "", "how weights are rounded: "+strings.Join(cfq.Roundings(), ", ")+"; else as the method says")
 			fs.BoolVar(&f.perTensor, "per-tensor", false, "one weight scale for each layer instead of one for each output channel")
 			fs.BoolVar(&f.reduced, "reduced-range", false, "8-bit weights in 7 bits: the same results on CPUs without VNNI")
-			fs.IntVar(&f.steps, "teacher-steps", 3, "gradient steps K of the teacher recourse")
+			f.teacher.add(fs)
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
+			fs.StringVar(&f.from, "from", "", fromHelp)
 			fs.StringVar(&f.plan, "save-plan", "", "write the plan, what bits and scales went where, as a JSON `file`")
 			fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
 			return f.run
@@ -85,12 +92,21 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	people, err := readPeople(ctx, e, f.data, f.rows, t)
+	people, err := promisedPeople(ctx, e, f.data, f.rows, f.from, t)
 	if err != nil {
 		return err
 	}
+	var promises []recourse.Action
+	if f.from != "" {
+		if people, promises, err = promisedActions(ctx, e, f.from, args[0], m, t, people); err != nil {
+			return err
+		}
+	}
 	recipe := map[string]string{"cfq": release(), "rows": f.rows}
-	for key, path := range map[string]string{"model": args[0], "data": f.data, "task": f.task} {
+	for key, path := range map[string]string{"model": args[0], "data": f.data, "task": f.task, "promises": f.from} {
+		if path == "" {
+			continue
+		}
 		if _, recipe[key], err = fileHash(path); err != nil {
 			return err
 		}
@@ -98,9 +114,9 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	show := e.msg.Stages()
 	r, err := cfq.Quantize(ctx, m, t, people, cfq.Options{
 		Method: f.method, Budget: f.budget, Allocator: f.allocator, Rounding: f.rounding, PerTensor: f.perTensor, Reduced: f.reduced,
-		Teacher: recourse.TeacherOptions{Steps: f.steps},
-		Recipe:  recipe,
-		Engine:  e.engine(), Workers: e.workers,
+		Teacher: f.teacher.options(), Cache: f.teacher.cache(),
+		Promises: promises, Recipe: recipe,
+		Engine: e.engine(), Workers: e.workers,
 		Progress: func(ev cfq.Event) { show(ev.Stage, ev.Done, ev.Total) },
 	})
 	if err != nil {
@@ -123,11 +139,7 @@ func (f *quantizeFlags) check(args []string) error {
 	if f.out == "" {
 		return cli.Usagef("-o model.q.onnx names the file to write", "--output is missing")
 	}
-	names := make([]string, 0, len(cfq.Methods()))
-	for _, m := range cfq.Methods() {
-		names = append(names, m.Name)
-	}
-	if err := oneOf("method", f.method, names); err != nil {
+	if err := checkMethod(f.method, f.budget); err != nil {
 		return err
 	}
 	if f.allocator != "" {
@@ -140,11 +152,11 @@ func (f *quantizeFlags) check(args []string) error {
 			return err
 		}
 	}
-	if !(f.budget >= 2 && f.budget <= 8) {
-		return cli.Usagef("the widths go from 2 to 8 bits", "--budget %v: there are no such bits per weight", f.budget)
+	if m, err := cfq.FindMethod(f.method); err == nil && f.from != "" && !m.Counterfactual && !m.RecourseSensitivity {
+		return cli.Usagef("--method cf-ptq calibrates on them", "--from: the method %s has no use for promises", f.method)
 	}
-	if f.steps < 1 {
-		return cli.Usagef("", "--teacher-steps must be 1 or more")
+	if err := f.teacher.check(); err != nil {
+		return err
 	}
 	outputs := []string{f.out}
 	if f.plan != "" {
@@ -155,7 +167,7 @@ func (f *quantizeFlags) check(args []string) error {
 			return err
 		}
 	}
-	return cli.Distinct(append(onnxio.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows), outputs)
+	return cli.Distinct(append(onnxio.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from), outputs)
 }
 
 // oneOf reports a flag whose value is none of the choices.
@@ -191,7 +203,11 @@ func writeQuantized(out io.Writer, path string, r *cfq.Result) error {
 	fmt.Fprintf(out, "%s: %s, %.2f bits per weight (budget %g), %d bytes (float %d, %.1fx smaller)\n",
 		path, r.Method, r.Bits, r.Budget, r.Bytes, r.FloatBytes, float64(r.FloatBytes)/float64(r.Bytes))
 	if r.Recourse > 0 {
-		fmt.Fprintf(out, "calibrated on %d rows and %d teacher recourse points, %d of them past the decision\n\n", r.Factual, r.Recourse, r.Reached)
+		what := "teacher recourse points"
+		if r.Promised {
+			what = "promised points"
+		}
+		fmt.Fprintf(out, "calibrated on %d rows and %d %s, %d of them past the decision\n\n", r.Factual, r.Recourse, what, r.Reached)
 	} else {
 		fmt.Fprintf(out, "calibrated on %d rows\n\n", r.Factual)
 	}

@@ -1,0 +1,158 @@
+package calib
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cfq/quant"
+)
+
+// layerOf makes a layer and the statistics of inputs that correlate.
+func layerOf(out, in int) (quant.LayerInfo, *Stats) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	l := quant.LayerInfo{Node: "fc", In: in, Out: out, W: make([]float32, in*out), B: make([]float32, out)}
+	for i := range l.W {
+		l.W[i] = float32(rng.NormFloat64())
+	}
+	s := &Stats{Gram: make([]float64, in*in), Mean: make([]float64, in)}
+	const rows = 300
+	for range rows {
+		h, common := make([]float64, in), rng.NormFloat64()
+		for j := range h {
+			h[j] = common + rng.NormFloat64() + 1
+			s.Mean[j] += h[j] / rows
+		}
+		for i := range h {
+			for j := range h {
+				s.Gram[i*in+j] += h[i] * h[j] / rows
+			}
+		}
+	}
+	return l, s
+}
+
+// Codes rounded by chance are one of the two beside the number, and right on average.
+func TestStochasticRounding(t *testing.T) {
+	l, s := layerOf(3, 5)
+	f, err := quant.FormatOf(8, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const seeds = 2000
+	sum := make([]float64, len(l.W))
+	var plain quant.Layer
+	for seed := range seeds {
+		fit := fitOne(t, l, s, f, WeightOptions{Vary: Variation{Seed: uint64(seed), Rounding: 1}})
+		if seed == 0 {
+			plain = fitOne(t, l, s, f, WeightOptions{})
+		}
+		if !slices.Equal(fit.Scales, plain.Scales) {
+			t.Fatal("rounding changes the scales")
+		}
+		for i, q := range fit.Codes {
+			at := float64(l.W[i] / fit.Scales[i/l.In])
+			if d := math.Abs(float64(q) - at); d >= 1.0001 && math.Abs(at) < 127 {
+				t.Fatalf("weight %d: code %d for %v", i, q, at)
+			}
+			sum[i] += float64(q) - math.Min(math.Max(at, -128), 127)
+		}
+	}
+	for i, v := range sum {
+		if mean := v / seeds; math.Abs(mean) > 4*0.5/math.Sqrt(seeds) {
+			t.Errorf("weight %d: codes are off by %v on average", i, mean)
+		}
+	}
+}
+
+// A variation follows from seed, layer and row alone; jitter stays in its band; codes with compensation still fit the
+// layer's outputs better than chance alone.
+func TestVariation(t *testing.T) {
+	l, s := layerOf(4, 12)
+	f, err := quant.FormatOf(4, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	best := fitOne(t, l, s, f, WeightOptions{Compensate: true})
+	vary := Variation{Seed: 5, Rounding: 1, Jitter: 0.05}
+	one := fitOne(t, l, s, f, WeightOptions{Compensate: true, Vary: vary, Workers: 1})
+	four := fitOne(t, l, s, f, WeightOptions{Compensate: true, Vary: vary, Workers: 4})
+	if d := cmp.Diff(one, four); d != "" {
+		t.Errorf("depends on workers: %s", d)
+	}
+	vary.Seed++
+	if other := fitOne(t, l, s, f, WeightOptions{Compensate: true, Vary: vary}); slices.Equal(other.Codes, one.Codes) || slices.Equal(other.Scales, one.Scales) {
+		t.Error("another seed gives the same codes or scales")
+	}
+	renamed := l
+	renamed.Node = "other"
+	if other := fitOne(t, renamed, s, f, WeightOptions{Compensate: true, Vary: Variation{Seed: 5, Rounding: 1, Jitter: 0.05}}); slices.Equal(other.Scales, one.Scales) {
+		t.Error("two layers have the same jitter")
+	}
+	for i, v := range one.Scales {
+		if r := math.Abs(float64(v/best.Scales[i]) - 1); r > 0.0501 || r == 0 {
+			t.Errorf("scale %d changes by %v of itself", i, r)
+		}
+	}
+	a := quant.Act{Bits: 8, Scale: 0.5, Zero: 7}
+	if b := vary.Clip("fc", a); b.Zero != 7 || b.Scale == a.Scale || math.Abs(float64(b.Scale)/0.5-1) > 0.0501 {
+		t.Errorf("clip %+v", b)
+	}
+	if (Variation{Seed: 9}).Clip("fc", a) != a {
+		t.Error("no jitter changes the clip")
+	}
+	// The output's mean squared error: e^T Gram e with the bias free.
+	damage := func(fit quant.Layer) float64 {
+		sum := 0.0
+		for o := range l.Out {
+			e := make([]float64, l.In)
+			for j := range e {
+				e[j] = float64(l.W[o*l.In+j]) - float64(quant.Dequantize(fit.Codes[o*l.In+j], fit.Scales[o]))
+			}
+			for i := range e {
+				for j := range e {
+					sum += e[i] * e[j] * (s.Gram[i*l.In+j] - s.Mean[i]*s.Mean[j])
+				}
+			}
+		}
+		return sum
+	}
+	var compensated, chance float64
+	for seed := range uint64(20) {
+		v := Variation{Seed: seed, Rounding: 1}
+		compensated += damage(fitOne(t, l, s, f, WeightOptions{Compensate: true, Vary: v})) / 20
+		chance += damage(fitOne(t, l, s, f, WeightOptions{Vary: v})) / 20
+	}
+	if !(damage(best) < compensated && compensated < chance) {
+		t.Errorf("damage %v at best, %v by chance and compensated, %v by chance", damage(best), compensated, chance)
+	}
+}
+
+func TestBatch(t *testing.T) {
+	s := &Set{Dim: 2, Factual: 3, Recourse: 2, X: []float32{0, 0, 1, 10, 2, 20, 3, 30, 4, 40}}
+	seen := map[float32]bool{}
+	for seed := range uint64(30) {
+		b := s.Batch(4, seed)
+		if b.Rows() != 4 || len(b.X) != 8 {
+			t.Fatalf("%d rows", b.Rows())
+		}
+		if !slices.Equal(b.X, s.Batch(4, seed).X) {
+			t.Error("the same seed draws other rows")
+		}
+		for i := 0; i < len(b.X); i += 2 {
+			if b.X[i+1] != 10*b.X[i] {
+				t.Fatalf("%v is no row", b.X[i:i+2])
+			}
+			seen[b.X[i]] = true
+		}
+	}
+	if len(seen) != 5 {
+		t.Errorf("rows drawn: %v", seen)
+	}
+	if n := s.Batch(100, 1).Rows(); n != 5 {
+		t.Errorf("%d rows out of 5", n)
+	}
+}

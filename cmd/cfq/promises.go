@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"cfq/graph"
+	"cfq/internal/cli"
+	"cfq/recourse"
+	"cfq/recourse/promise"
+	"cfq/task"
+)
+
+// fewShown is how many broken constraints, or rows that cannot be read, are written out.
+const fewShown = 5
+
+// claimSlack is how far, in logits, a claimed margin may be from the one found before it is worth a warning.
+const claimSlack = 1e-3
+
+// fromHelp is the help of --from where promises take the place of the solver's.
+const fromHelp = "use the promises of this `file`, see docs/promises.md, in place of recourse that is computed"
+
+// promisedPeople reads the people that a promises file is for: those of the data, or nil for those of the file itself.
+func promisedPeople(ctx context.Context, e *env, data, rows, from string, t *task.Task) (*task.People, error) {
+	switch {
+	case from == "" || data != "":
+		return readPeople(ctx, e, data, rows, t)
+	case rows != "":
+		return nil, cli.Usagef("-d data.csv names the data", "--rows chooses rows of --data, which is missing")
+	}
+	return nil, nil
+}
+
+// readPromises reads a promises file and says which of its rows are of no use.
+func readPromises(ctx context.Context, e *env, path string, t *task.Task, people *task.People) (*promise.File, error) {
+	if err := cli.Input("promises file", path); err != nil {
+		return nil, err
+	}
+	f, err := promise.Read(ctx, path, t, people)
+	if err != nil {
+		hint := ""
+		if people == nil {
+			hint = "-d data.csv names the people whom the rows are for"
+		}
+		return nil, cli.Wrap(dataError(err), cli.Unusable, hint)
+	}
+	for _, note := range f.Notes {
+		e.msg.Warn("%s: %s", path, note)
+	}
+	warnProblems(e, fmt.Sprintf("%s: %d of %d rows could not be read and are left out", path, f.Failed, f.Rows), f.Problems, f.Failed)
+	warnProblems(e, fmt.Sprintf("%s: %d promises are to people who are not among the people read", path, f.Missing), f.Lost, f.Missing)
+	if len(f.Promises) == 0 {
+		return nil, cli.Wrap(fmt.Errorf("%s promises nothing to any of the people", path), cli.Unusable, "are these the data and the task that it was made with?")
+	}
+	return f, nil
+}
+
+// chosen makes one action for each person out of the promises of f, see
+// promise.File.Actions, and says how many that leaves out; nil for a nil f.
+func chosen(ctx context.Context, e *env, m recourse.Model, set *recourse.ActionSet, f *promise.File) ([]recourse.Action, error) {
+	if f == nil {
+		return nil, nil
+	}
+	verdicts, err := promise.Judge(ctx, m, set, f)
+	if err != nil {
+		return nil, err
+	}
+	warnClaims(e, f, verdicts)
+	actions, further := f.Actions(verdicts)
+	if further > 0 {
+		e.msg.Note("%d further promises to the same people: of each person's, the cheapest that the model keeps is used", further)
+	}
+	return actions, nil
+}
+
+// warnClaims warns when a file states other margins than were found.
+func warnClaims(e *env, f *promise.File, verdicts []promise.Verdict) {
+	if d := f.Difference(verdicts); d > claimSlack {
+		e.msg.Warn("the margins that the promises file states differ from those found by up to %.3g: was it made for another model, task or data?", d)
+	}
+}
+
+// promisedActions reads a promises file and makes one action of it for each person, as
+// the model at path judges them. The people are those given or, for nil, the file's.
+func promisedActions(ctx context.Context, e *env, from, path string, m *graph.Model, t *task.Task, people *task.People) (_ *task.People, _ []recourse.Action, err error) {
+	file, err := readPromises(ctx, e, from, t, people)
+	if err != nil {
+		return nil, nil, err
+	}
+	set, err := recourse.Compile(t)
+	if err != nil {
+		return nil, nil, cli.Wrap(fmt.Errorf("task: %w", err), cli.Unusable, "")
+	}
+	c, err := openClassifier(ctx, e, path, m, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	actions, err := chosen(ctx, e, c, set, file)
+	return file.People, actions, runError(err)
+}
+
+// unused says for a report what of a promises file is not in it.
+func unused(path string, f *promise.File) []string {
+	var ws []string
+	if f.Failed > 0 {
+		ws = append(ws, fmt.Sprintf("%d of %d rows of %s could not be read", f.Failed, f.Rows, filepath.Base(path)))
+	}
+	if f.Missing > 0 {
+		ws = append(ws, fmt.Sprintf("%d promises of %s are to people who are not among those read", f.Missing, filepath.Base(path)))
+	}
+	return ws
+}
+
+// warnProblems warns of n problems, the first few with their lines.
+func warnProblems(e *env, what string, list []task.Problem, n int) {
+	if n == 0 {
+		return
+	}
+	e.msg.Warn("%s", what)
+	shown := list[:min(fewShown, len(list))]
+	for _, b := range shown {
+		if b.Column == "" {
+			e.msg.Warn("  line %d: %s", b.Line, b.Reason)
+		} else {
+			e.msg.Warn("  line %d, column %q: %s", b.Line, b.Column, b.Reason)
+		}
+	}
+	if more := n - len(shown); more > 0 {
+		e.msg.Warn("  and %d more", more)
+	}
+}

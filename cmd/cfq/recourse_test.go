@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"cfq/engine/enginetest"
+	"cfq/internal/cli"
+)
+
+// TestInterruptedRecourse: a run that is stopped in the middle of writing leaves neither the file nor a part of it.
+func TestInterruptedRecourse(t *testing.T) {
+	enginetest.Need(t)
+	loans := filepath.Join("..", "..", "testdata", "loans")
+	text, err := os.ReadFile(filepath.Join(loans, "test.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, rows, _ := bytes.Cut(text, []byte("\n"))
+	data := filepath.Join(t.TempDir(), "people.csv")
+	if err := os.WriteFile(data, append(append(header, '\n'), bytes.Repeat(rows, 200)...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir) // where the file grows until it takes its place
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	began := make(chan bool, 1)
+	go func() { // until the first batch has been written
+		for ctx.Err() == nil {
+			files, _ := filepath.Glob(filepath.Join(dir, "*promises.csv*")) // the library keeps files of its own there
+			for _, f := range files {
+				if info, err := os.Stat(f); err == nil && info.Size() > 0 {
+					began <- true
+					cancel()
+					return
+				}
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	var stdout, stderr bytes.Buffer
+	err = dispatch(ctx, []string{
+		"recourse", filepath.Join(loans, "model.onnx"), "-d", data, "-t", filepath.Join(loans, "task.yaml"), "-o", filepath.Join(dir, "promises.csv"),
+	}, &stdout, &cli.Printer{Out: &stderr})
+	if cli.Code(err) != cli.Interrupted || stdout.Len() > 0 || len(began) == 0 {
+		t.Errorf("code %d (%v), stdout %q, began %d", cli.Code(err), err, stdout.String(), len(began))
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "*promises.csv*")); len(files) > 0 {
+		t.Errorf("left behind: %v", files)
+	}
+}
+
+func TestEstimateRows(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct {
+		text  []byte
+		least int
+		most  int
+	}{
+		"long":   {bytes.Repeat([]byte("12,345\n"), 50000), 49000, 51000},
+		"short":  {[]byte("a,b\n1,2\n"), 2, 2},
+		"binary": {[]byte("\x1f\x8b\x08\n\n\n"), 0, 0},
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, c.text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if n := estimateRows(path); n < c.least || n > c.most {
+			t.Errorf("%s: %d rows", name, n)
+		}
+	}
+	if n := estimateRows(filepath.Join(dir, "nothing")); n != 0 {
+		t.Errorf("%d rows of no file", n)
+	}
+}

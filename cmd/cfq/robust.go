@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/pflag"
+
+	"cfq"
+	"cfq/graph"
+	"cfq/internal/cli"
+	"cfq/recourse"
+	"cfq/task"
+)
+
+// robustSample is how many people the table beneath robust actions is about, at most.
+const robustSample = 500
+
+// robustFlags are the flags of recourse that must hold in more than one model.
+type robustFlags struct {
+	models      int
+	calibration string
+	method      string
+	budget      float64
+}
+
+func (f *robustFlags) add(fs *pflag.FlagSet) {
+	fs.IntVar(&f.models, "robust", 0, "find actions that the model, its quantized version and this `many` sampled deployments of that all accept")
+	fs.StringVar(&f.calibration, "calibration", "", "--robust: the rows to calibrate on, a CSV `file`; else the people themselves")
+	fs.StringVar(&f.method, "method", "cf-ptq", "--robust: the `method` that quantizes, as in quantize")
+	fs.Float64Var(&f.budget, "budget", 4, "--robust: mean `bits` per weight, as in quantize")
+}
+
+// check looks at the flags; from is that of recourse.
+func (f *robustFlags) check(from string) error {
+	const most = 256
+	switch {
+	case f.models < 0 || f.models > most:
+		return cli.Usagef("", "--robust %d: 1 to %d deployments", f.models, most)
+	case f.models == 0 && f.calibration != "":
+		return cli.Usagef("--robust 8 asks for actions that hold in 8 sampled deployments", "--calibration is of use with --robust only")
+	case f.models > 0 && from != "":
+		return cli.Usagef("", "--robust finds actions and --from reads them: give one of the two")
+	case f.models == 0:
+		return nil
+	}
+	return checkMethod(f.method, f.budget)
+}
+
+// checkMethod reports a method or a budget that there is not.
+func checkMethod(method string, budget float64) error {
+	names := make([]string, 0, len(cfq.Methods()))
+	for _, m := range cfq.Methods() {
+		names = append(names, m.Name)
+	}
+	if err := oneOf("method", method, names); err != nil {
+		return err
+	}
+	if !(budget >= 2 && budget <= 8) {
+		return cli.Usagef("the widths go from 2 to 8 bits", "--budget %v: there are no such bits per weight", budget)
+	}
+	return nil
+}
+
+// robustRun is recourse over sampled deployments: as many as were asked for are solved on, as many again
+// tell how far that carries.
+type robustRun struct {
+	flags robustFlags
+	fleet *cfq.Fleet
+	first *task.People // the first batch
+}
+
+// open quantizes the model and opens its deployments; data and rows are the people's.
+func (f robustFlags) open(ctx context.Context, e *env, m *graph.Model, t *task.Task, data, rows string, seed uint64) (*robustRun, error) {
+	if f.calibration != "" {
+		data, rows = f.calibration, ""
+	}
+	people, err := readPeople(ctx, e, data, rows, t)
+	if err != nil {
+		return nil, err
+	}
+	show := e.msg.Stages()
+	fleet, err := cfq.OpenFleet(ctx, m, t, people, cfq.Options{
+		Method: f.method, Budget: f.budget, Engine: e.engine(), Workers: e.workers,
+		Progress: func(ev cfq.Event) { show(ev.Stage, ev.Done, ev.Total) },
+	}, cfq.DeployOptions{Models: 2 * f.models, Seed: seed})
+	if err != nil {
+		return nil, runError(err)
+	}
+	for _, w := range fleet.Result.Warnings {
+		e.msg.Warn("%s", w)
+	}
+	return &robustRun{flags: f, fleet: fleet}, nil
+}
+
+// model is what actions are solved on.
+func (r *robustRun) model() recourse.Model { return r.fleet.Worst(r.flags.models) }
+
+// batch is told of every batch of people.
+func (r *robustRun) batch(p *task.People) {
+	if r.first == nil {
+		r.first = p
+	}
+}
+
+// restate gives actions, which were judged by the least margin of all models, the margin that the original
+// has at their points: the one that can be checked with the model alone.
+func (r *robustRun) restate(ctx context.Context, actions []recourse.Action) error {
+	var points []float32
+	for i := range actions {
+		points = append(points, actions[i].Point...)
+	}
+	margins, err := r.fleet.Full.Margins(ctx, points)
+	if err != nil {
+		return err
+	}
+	for i := range actions {
+		actions[i].Margin = float64(margins[i])
+	}
+	return nil
+}
+
+// measure compares solvers on people of the first batch; nil when there was nobody.
+func (r *robustRun) measure(ctx context.Context, set *recourse.ActionSet, margin float64, seed uint64, workers int) (*cfq.Robustness, error) {
+	if r.first == nil {
+		return nil, nil
+	}
+	return r.fleet.Robustness(ctx, set.Select(r.first.Rows), r.first, cfq.RobustOptions{
+		Seen: r.flags.models, Margins: []float64{margin}, Sample: robustSample, Seed: seed, Workers: workers,
+	})
+}
+
+// writeRobustness shows what robustness buys and costs.
+func writeRobustness(w io.Writer, r *cfq.Robustness) error {
+	fmt.Fprintln(w)
+	return r.Text(w)
+}

@@ -1,0 +1,93 @@
+package eval
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"cfq/recourse"
+)
+
+// Given counts the promises that Compare was given in place of the original's recourse.
+type Given struct {
+	Promises   int `json:"promises"`   // to people who are evaluated
+	Others     int `json:"others"`     // to people who are not: f approves them as they are, or they are not in the sample
+	Invalid    int `json:"invalid"`    // of Promises: f refuses who takes the action, so they are promises at no margin
+	Infeasible int `json:"infeasible"` // of Promises: the task does not allow the action; they count all the same
+}
+
+// given makes the counts of o.Promises, of which none is taken yet; nil when there are none to take.
+func (o *Options) given() *Given {
+	if o.Promises == nil {
+		return nil
+	}
+	g := &Given{}
+	for i := range o.Promises {
+		g.Others += count(o.Promises[i].Status == recourse.Found)
+	}
+	return g
+}
+
+// take makes the given promises of the people in rows, who are the side's, the ones that the side keeps to, and counts them.
+func (s *side) take(ctx context.Context, rows []int, g *Given) error {
+	everyone, actions := make([]int, len(rows)), make([]recourse.Action, len(rows))
+	for k, row := range rows {
+		everyone[k], actions[k] = k, s.o.Promises[row]
+	}
+	out := answers{promises: make([]Promise, len(rows)), deltas: make([][]float32, len(rows))}
+	if err := s.settle(ctx, everyone, actions, math.Inf(-1), out); err != nil {
+		return fmt.Errorf("given promises: %w", err)
+	}
+	for k := range out.promises {
+		if p := &out.promises[k]; p.Made() {
+			g.Promises++
+			g.Others--
+			g.Invalid += count(!approves(p.Own))
+		}
+	}
+	s.given, g.Infeasible = &out, s.unfit
+	return nil
+}
+
+// meeting returns those of the given promises that are promises at the required margin t.
+func (s *side) meeting(t float64) answers {
+	out := answers{promises: slices.Clone(s.given.promises), deltas: slices.Clone(s.given.deltas)}
+	for k := range out.promises {
+		if p := &out.promises[k]; p.Made() && !p.reaches(t) {
+			*p = Promise{Status: recourse.NoneFound, Cost: undefined(), Own: undefined(), Other: undefined()}
+			out.deltas[k] = nil
+		}
+	}
+	return out
+}
+
+// reaches says whether the model that gives the promise approves by the required margin. The comparison is the solver's.
+func (p *Promise) reaches(t float64) bool { return approves(p.Own) && float32(p.Own) >= float32(t) }
+
+// givenTau is tau01 of given promises. Their points do not move with the required margin: at t, those whose own margin is t or more are promises. So
+// VD is known at every t from the lowest evaluated margin on, and nothing is predicted. It is undefined when the promises
+// with the largest margins break: no margin is enough then.
+func givenTau(lowest float64, promises []Promise) Tau {
+	t := Tau{Value: undefined(), From: undefined()}
+	sorted := slices.SortedFunc(slices.Values(promises), func(a, b Promise) int { return cmp.Compare(b.Own, a.Own) })
+	broken := 0
+	for i, p := range sorted {
+		broken += count(p.Broken())
+		if i+1 < len(sorted) && sorted[i+1].Own == p.Own {
+			continue // promises with equal margins are all there or none
+		}
+		if broken > int(math.Floor(tauShare*float64(i+1)+1e-9)) {
+			if t.N > 0 {
+				t.Value, t.From = p.Own, Float(lowest)
+			}
+			return t
+		}
+		t.N = i + 1
+	}
+	if t.N > 0 {
+		t.Value, t.From = Float(lowest), Float(lowest)
+	}
+	return t
+}

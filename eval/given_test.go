@@ -1,0 +1,178 @@
+package eval
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"cfq/recourse"
+)
+
+// given makes random promises to half of the people: some overshoot, some fall short, some change what may not change.
+func given(n int, x []float32, seed uint64) []recourse.Action {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	actions := make([]recourse.Action, n)
+	for i := range actions {
+		a := &actions[i]
+		a.Status, a.Delta, a.Point = recourse.NoneFound, make([]float32, 3), slices.Clone(x[3*i:3*i+3])
+		if rng.IntN(2) == 0 {
+			continue
+		}
+		a.Status, a.Cost = recourse.Found, rng.Float64()
+		a.Point[0] += float32(rng.NormFloat64() + 1.5)
+		if rng.IntN(10) == 0 {
+			a.Point[2]++ // c is immutable
+		}
+		for j := range a.Delta {
+			a.Delta[j] = a.Point[j] - x[3*i+j]
+		}
+	}
+	return actions
+}
+
+func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
+	people := crowd(400, 11)
+	g := original
+	g.b -= 0.12
+	actions := given(people.N, people.X, 5)
+	margins := []float64{0, 0.25, 1}
+	r := compare(t, original, g, people, Options{Promises: actions, Margins: margins, Workers: 1})
+
+	var points []float32
+	for i := range actions {
+		points = append(points, actions[i].Point...)
+	}
+	before, _ := original.Margins(t.Context(), people.X)
+	f, _ := original.Margins(t.Context(), points)
+	q, _ := g.Margins(t.Context(), points)
+	want := Given{}
+	refused := 0
+	made, broken := make([]int, 3), make([]int, 3)
+	for i := range actions {
+		refused += count(before[i] <= 0)
+		if actions[i].Status != recourse.Found {
+			continue
+		}
+		if before[i] > 0 {
+			want.Others++
+			continue
+		}
+		want.Promises++
+		want.Invalid += count(f[i] <= 0)
+		want.Infeasible += count(actions[i].Delta[2] != 0)
+		for k, m := range margins {
+			if f[i] > 0 && f[i] >= float32(m) {
+				made[k]++
+				broken[k] += count(q[i] <= 0)
+			}
+		}
+	}
+	if want.Invalid == 0 || want.Infeasible == 0 || want.Others == 0 || broken[0] == 0 {
+		t.Fatalf("nothing to see: %+v", want)
+	}
+	if d := cmp.Diff(&want, r.Given); d != "" {
+		t.Error(d)
+	}
+	for k := range margins {
+		a := r.Margins[k]
+		if a.VD.Num != broken[k] || a.VD.Den != made[k] || a.FRR.Num != made[k] || a.FRR.Den != refused || a.MarginError.N != made[k] || a.RVD.Den == 0 {
+			t.Errorf("margin %v: VD %+v, FRR %+v; want %d of %d of %d", margins[k], a.VD, a.FRR, broken[k], made[k], refused)
+		}
+	}
+	text := strings.Join(r.Warnings, "\n")
+	if !strings.Contains(text, "the task does not allow") || !strings.Contains(text, "the original itself does not keep") {
+		t.Errorf("warnings: %s", text)
+	}
+	// A sample leaves the others' promises uncounted, and says so.
+	s := compare(t, original, g, people, Options{Promises: actions, Margins: margins, Sample: 50, Seed: 3})
+	if s.Given.Promises+s.Given.Others != want.Promises+want.Others || s.Given.Promises > 50 || s.Population.Evaluated != 50 {
+		t.Errorf("%+v", s.Given)
+	}
+}
+
+// TestGivenIsSolved: promises that the solver made for a margin give the numbers of that margin.
+func TestGivenIsSolved(t *testing.T) {
+	people := crowd(300, 8)
+	g := original
+	g.w = []float64{0.9, 0.6, 0.2}
+	o := Options{Margins: []float64{0.25}, Seed: 4}
+	solved := compare(t, original, g, people, o)
+	actions, err := recourse.Solve(t.Context(), original, threeInputs(t), people.X, recourse.SolveOptions{Margin: 0.25, Seed: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Promises = actions
+	again := compare(t, original, g, people, o)
+	if d := cmp.Diff(solved.Margins, again.Margins, cmp.Comparer(func(a, b Float) bool { return a == b || !a.Defined() && !b.Defined() })); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestGivenTau: against the definition, tried at every margin that matters.
+func TestGivenTau(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		promises := make([]Promise, rapid.IntRange(0, 250).Draw(rt, "n"))
+		rare := rapid.IntRange(1, 120).Draw(rt, "rare")
+		var own []float64
+		for i := range promises {
+			p := &promises[i]
+			p.Status, p.Own, p.Other = recourse.Found, Float(rapid.IntRange(1, 60).Draw(rt, "own")), 1
+			if rapid.IntRange(0, rare).Draw(rt, "broken") == 0 {
+				p.Other = -1
+			}
+			own = append(own, float64(p.Own))
+		}
+		good := func(from float64) bool { // no promise of that margin or more may be missing from what is counted
+			for _, s := range append(own, from) {
+				n, broken := 0, 0
+				for _, p := range promises {
+					if s >= from && float64(p.Own) >= s {
+						n++
+						broken += count(p.Other <= 0)
+					}
+				}
+				if broken > int(math.Floor(tauShare*float64(n)+1e-9)) {
+					return false
+				}
+			}
+			return true
+		}
+		got := givenTau(0, promises)
+		slices.Sort(own)
+		want := math.NaN()
+		switch n := len(own); {
+		case n == 0 || !good(own[n-1]):
+		case good(0):
+			want = 0
+		default:
+			for _, s := range own { // just above s
+				if good(s + 0.5) {
+					want = s
+					break
+				}
+			}
+		}
+		if float64(got.Value) != want && !(math.IsNaN(want) && !got.Value.Defined()) {
+			rt.Errorf("tau %v, want %v", got.Value, want)
+		}
+	})
+}
+
+func TestGivenErrors(t *testing.T) {
+	people := crowd(20, 1)
+	_, err := Compare(t.Context(), original, original, threeInputs(t), people, Options{Promises: make([]recourse.Action, 3)})
+	if err == nil || !strings.Contains(err.Error(), "3 promises for 20 people") {
+		t.Errorf("error %v", err)
+	}
+	generous := original
+	generous.b = 100
+	r := compare(t, generous, original, people, Options{Promises: given(20, people.X, 1)})
+	if r.Given == nil || r.Given.Promises != 0 || r.Given.Others == 0 {
+		t.Errorf("%+v", r.Given)
+	}
+}

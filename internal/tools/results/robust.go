@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"cfq"
+	"cfq/onnxio"
+	"cfq/recourse"
+	"cfq/task"
+)
+
+// robustDeployments is how many deployments the robust solver knows, and how many
+// are held out.
+const robustDeployments = 8
+
+// robust writes the tables of docs/robust.md.
+func robust(ctx context.Context, w io.Writer, o settings) error {
+	for _, d := range datasets() {
+		if d.name == "compas" {
+			continue // its actionable features are all discrete: few actions to choose from
+		}
+		t, err := task.Load(filepath.Join("tasks", d.name+".yaml"))
+		if err != nil {
+			return err
+		}
+		train, test, err := read(ctx, o.shared, d, t)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "\n### %s\n", d.title)
+		for _, method := range []string{"ptq", "cf-ptq"} {
+			fmt.Fprintf(os.Stderr, "results: %s, %s\n", d.title, method)
+			r, err := robustness(ctx, filepath.Join(o.shared, "models", d.name, "mlp2-s0.onnx"), t, train, test, method, o.sample)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", d.title, method, err)
+			}
+			writeRobust(w, method, r)
+		}
+	}
+	return nil
+}
+
+func robustness(ctx context.Context, path string, t *task.Task, train, test *task.People, method string, sample int) (_ *cfq.Robustness, err error) {
+	m, err := onnxio.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	workers := runtime.GOMAXPROCS(0)
+	f, err := cfq.OpenFleet(ctx, m, t, train, cfq.Options{Method: method, Workers: workers}, cfq.DeployOptions{Models: 2 * robustDeployments, Seed: 1})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	set, err := recourse.Compile(t)
+	if err != nil {
+		return nil, err
+	}
+	return f.Robustness(ctx, set, test, cfq.RobustOptions{Seen: robustDeployments, Margins: []float64{0, 0.1, 0.25}, Sample: sample, Seed: 1, Workers: workers})
+}
+
+func writeRobust(w io.Writer, method string, r *cfq.Robustness) {
+	fmt.Fprintf(w, "\n%s at 4 bits, scales per channel; %d people; deployments held out differ from the quantized model by %.3f logits (rms).\n\n", method, r.People, r.Drift)
+	fmt.Fprintln(w, "| margin | solved on | found | original | quantized | seen | all seen | held out | all held out | cost | time |")
+	fmt.Fprintln(w, "|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+	var base float64
+	for _, row := range r.Rows {
+		if row.Solver == r.Rows[0].Solver {
+			base = row.Seconds
+		}
+		fmt.Fprintf(w, "| %g | %s | %d | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f (x%.3f) | x%.1f |\n", row.Margin, row.Solver, row.Found,
+			row.Original, row.Quantized, row.Seen, row.SeenAll, row.HeldOut, row.HeldOutAll, row.Cost, row.CostRatio, row.Seconds/base)
+	}
+}

@@ -1,0 +1,245 @@
+package promise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cfq/recourse"
+	"cfq/task"
+)
+
+const columns = "age,hours-per-week,gain,work,member"
+
+// said lists what was made of a file: promises as "line->person", then problems and losses.
+func said(f *File) []string {
+	var out []string
+	for i := range f.Promises {
+		out = append(out, fmt.Sprintf("%d->%d", f.Promises[i].Line, f.Promises[i].Person))
+	}
+	for _, p := range f.Problems {
+		out = append(out, "bad "+p.Error())
+	}
+	for _, p := range f.Lost {
+		out = append(out, "lost "+p.Error())
+	}
+	return append(out, f.Notes...)
+}
+
+func TestForeignFiles(t *testing.T) {
+	tk, _ := parse(t, jobs)
+	data := people(t, tk, fourPeople)
+	fact := []string{"30,40,0,Private,no", "41,38,1000,self,yes", "52,20,12.5,,no", `63,60,0,"State, gov",no`}
+	for name, c := range map[string]struct {
+		text string
+		own  bool // the file's factual rows are the people
+		want []string
+	}{
+		"row numbers": {
+			text: "row," + columns + "\n3," + fact[3] + "\n0,30,45,0,Private,no\n0.0,30,46,0,Private,no\n9," + fact[0] + "\nx," + fact[0] + "\n1,41,38,much,self,yes\n",
+			want: []string{
+				"2->3", "3->0", "4->0", `bad line 7, column "gain": "much" is not a number`,
+				`bad line 6, column "row": "x" is not a row number; rows are numbered from 0`,
+				`lost line 5, column "row": no person of the data has the row number 9`,
+			},
+		},
+		"saved with its index": {
+			text: "," + columns + "\n1," + fact[1] + "\n",
+			want: []string{"2->1", `column "" is taken as the row number in the data`},
+		},
+		"a column type that is no role": {
+			text: "type,id," + columns + "\ncash,2," + fact[2] + "\n",
+			want: []string{"2->2", `column "id" is taken as the row number in the data`},
+		},
+		"counterfactual rows alone": {
+			text: "role,row," + columns + "\ncf,2," + fact[2] + "\n",
+			want: []string{"2->2"},
+		},
+		"pairs": {
+			text: columns + ",Kind,ID\n30,45,0,Private,no,cf,ann\n" + fact[0] + ",original,ann\n" + fact[1] + ",factual,bob\n41,40,1000,self,yes,Counterfactual,bob\n" +
+				"41,42,1000,self,yes,cf,bob\n" + fact[2] + ",cf,cid\n" + fact[0] + ",other,ann\n",
+			own: true,
+			want: []string{
+				"2->0", "5->1", "6->1",
+				`bad line 8, column "Kind": "other" is neither factual, original, orig, query nor counterfactual, cf, cfe, recourse`,
+				`lost line 7, column "ID": there is no factual row with ID "cid"`,
+			},
+		},
+		"pairs beside the data": {
+			text: columns + ",role,person\n" + fact[3] + ",factual,ann\n30,45,0,Private,no,cf,bob\n" + fact[0] + ",factual,bob\n63,70,0,self,no,cf,ann\n" +
+				"31,40,0,Private,no,factual,cid\n31,44,0,Private,no,cf,cid\n" + fact[0] + ",factual,dan\n",
+			want: []string{
+				"3->0", "5->3",
+				"bad line 6: no person of the data has the values of this factual row, or none that is not taken by another one",
+				"bad line 8: no person of the data has the values of this factual row, or none that is not taken by another one",
+				`lost line 7, column "person": the person of person "cid" is not among the data, see its factual row`,
+			},
+		},
+		"numbered pairs beside the data": {
+			text: columns + ",role,row\n" + fact[3] + ",factual,3\n63,70,0,self,no,cf,3\n" + fact[3] + ",factual,1\n41,39,1000,self,yes,cf,1\n" + fact[3] + ",factual,3\n",
+			want: []string{
+				"3->3", `bad line 4, column "row": row 1 of the data (line 3) has other values than this factual row`,
+				`lost line 5, column "row": the person of row "1" is not among the data, see its factual row`,
+			},
+		},
+		"two factual rows": {
+			text: columns + ",role,id\n" + fact[0] + ",factual,a\n" + fact[1] + ",factual,a\n" + fact[0] + ",factual,a\n30,45,0,Private,no,cf,a\n",
+			own:  true,
+			want: []string{"5->0", `bad line 3, column "id": "a" has another factual row on line 2, with other values; the first counts`},
+		},
+		"model inputs": {
+			text: "row,age,hours,gain,work=Private,\"work=State, gov\",work=self,member\n1,0.5,0,0,1,0,0,0\n0,0.5,0,0,0.9,0.1,0,0\n",
+			want: []string{"2->1", `bad line 3, column "work": the inputs of a one-hot group are 0 and at most one 1`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := data
+			if c.own {
+				given = nil
+			}
+			f, err := Read(t.Context(), file(t, c.text), tk, given)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, said(f)); diff != "" {
+				t.Error(diff)
+			}
+			checkCounts(t, f)
+			if c.own && (f.People.N != 2-strings.Count(name, "two") || !slices.Equal(f.X(&f.Promises[0]), data.X[:data.Dim])) {
+				t.Errorf("people %+v", f.People)
+			}
+		})
+	}
+}
+
+// checkCounts: every row is accounted for, once.
+func checkCounts(t testing.TB, f *File) {
+	t.Helper()
+	n := len(f.Promises) + f.Factual + f.Failed + f.Missing
+	for _, k := range f.Unpromised {
+		n += k
+	}
+	if n != f.Rows {
+		t.Errorf("%d rows, %d accounted for: %+v", f.Rows, n, f)
+	}
+}
+
+func TestReadErrors(t *testing.T) {
+	tk, _ := parse(t, jobs)
+	data := people(t, tk, fourPeople)
+	for name, c := range map[string]struct {
+		text string
+		data *task.People
+		want string
+	}{
+		"no numbers":     {columns + "\n30,40,0,Private,no\n", data, `no column says whose promise a row is: row numbers of the data stand in a column "row", "id", "person" or "index"`},
+		"no people":      {"row," + columns + "\n0,30,40,0,Private,no\n", nil, "does not say what its people are like"},
+		"a typo":         {"row,age,hours-per-weak,gain,work,member\n0,30,40,0,Private,no\n", data, `there is no column "hours-per-week" (feature hours); did you mean "hours-per-weak"?`},
+		"nothing usable": {"row," + columns + "\n0,30,40,0,Public,no\n", data, "none of 1 rows can be read"},
+		"no rows":        {"row," + columns + "\n", data, "the file has no data rows"},
+		"empty":          {"\n\n", data, "the header: EOF"},
+	} {
+		_, err := Read(t.Context(), file(t, c.text), tk, c.data)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", name, err, c.want)
+		}
+	}
+	if _, err := Read(t.Context(), "nowhere.csv", tk, data); err == nil {
+		t.Error("a file that is not there is read")
+	}
+}
+
+// TestOwnFileDamaged: rows whose status, cost or place cannot be understood are said.
+func TestOwnFileDamaged(t *testing.T) {
+	tk, _ := parse(t, strings.ReplaceAll(jobs, "label: status", "label: outcome"))
+	data := people(t, tk, strings.ReplaceAll(fourPeople, "status", "outcome"))
+	f, err := Read(t.Context(), file(t, "row,line,status,cost,margin,before,action,"+columns+"\n"+
+		"0,2,found,1,2,-1,,30,45,0,Private,no\n"+
+		"1,7,found,1,,,,41,39,1000,self,yes\n"+
+		"2,4,fund,1,2,-1,,52,21,12.5,,no\n"+
+		"3,5,found,cheap,2,-1,,63,61,0,self,no\n"), tk, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"2->0", "3->1",
+		`bad line 4, column "status": "fund" is no status; there are [already favourable found none found none exists]`,
+		`bad line 5, column "cost": "cheap" is not a number`,
+		"1 promises were made from other lines of the data than their rows are on now; are these the data that they were made from?",
+	}
+	if diff := cmp.Diff(want, said(f)); diff != "" {
+		t.Error(diff)
+	}
+	checkCounts(t, f)
+}
+
+func TestJudge(t *testing.T) {
+	tk, set := parse(t, jobs)
+	data := people(t, tk, fourPeople)
+	f, err := Read(t.Context(), file(t, "row,"+columns+"\n"+
+		"0,30,45,0,\"State, gov\",no\n"+ // fine
+		"0,30,61,0,self,no\n"+ // too many hours, and no such transition
+		"1,42,38.5,1000,self,yes\n"+ // nobody chooses an age or half an hour
+		"2,52,20,12.5,,no\n"), tk, data) // nothing changes
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := linear{w: []float32{0, 2, 0, 0, 0, 0, 0}, b: 0}
+	verdicts, err := Judge(t.Context(), m, set, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, v := range verdicts {
+		text := fmt.Sprintf("%.3f", v.Margin)
+		for _, b := range v.Broken {
+			text += fmt.Sprintf(" %s/%s", b.Feature, b.Constraint)
+		}
+		got = append(got, text)
+	}
+	// 2 (hours - 40.437) / 12.347
+	want := []string{"0.739", "3.331 hours/bounds, direction or largest change work/transitions", "-0.314 hours/step age/immutable", "-3.310"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	counts, infeasible := Broken(verdicts)
+	if infeasible != 2 || len(counts) != 4 || counts[0].Promises != 1 {
+		t.Errorf("%d infeasible, %v", infeasible, counts)
+	}
+	// The weight of a numeric input is 1/(1+0.001), a switch costs the mean of the weights of its values.
+	if c := verdicts[0].Cost; math.Abs(c-(5/12.347/1.001+1/(math.Sqrt(2)/3+0.001))) > 1e-6 {
+		t.Errorf("cost %v", c)
+	}
+	actions, further := f.Actions(verdicts)
+	if further != 1 || actions[0].Cost != verdicts[0].Cost || actions[0].Status != recourse.Found || actions[3].Status != recourse.NoneFound || len(actions) != 4 {
+		t.Errorf("%d further, %+v", further, actions)
+	}
+	m.b = -2 // now only the dearer promise of the first person holds
+	if verdicts, err = Judge(t.Context(), m, set, f); err != nil {
+		t.Fatal(err)
+	}
+	if actions, _ = f.Actions(verdicts); actions[0].Cost != verdicts[1].Cost || actions[1].Margin >= 0 {
+		t.Errorf("%+v", actions[:2])
+	}
+	if d := f.Difference(verdicts); !math.IsNaN(d) {
+		t.Errorf("a file that claims nothing differs by %v", d)
+	}
+	if _, err := Judge(t.Context(), linear{w: []float32{1}}, set, f); err == nil {
+		t.Error("a model of another size judges")
+	}
+	if _, err := Judge(t.Context(), failing{m}, set, f); !errors.Is(err, errFailing) {
+		t.Errorf("error %v", err)
+	}
+}
+
+var errFailing = errors.New("no model")
+
+type failing struct{ recourse.Model }
+
+func (failing) Margins(context.Context, []float32) ([]float32, error) { return nil, errFailing }

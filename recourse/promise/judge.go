@@ -1,0 +1,170 @@
+package promise
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"cfq/recourse"
+)
+
+// Verdict is what a task and a model say of one promise.
+type Verdict struct {
+	Before, Margin float64 // of the person as they are and after the action, under the model
+	Cost           float64 // by the task
+	Broken         []*recourse.Violation
+}
+
+// Valid says whether the model approves the person after the action, by the required margin at least.
+func (v *Verdict) Valid(required float64) bool {
+	return v.Margin > 0 && float32(v.Margin) >= float32(required)
+}
+
+// Judge holds every promise of f against the action set of f.People and a model. The verdicts stand in the order of f.Promises.
+func Judge(ctx context.Context, m recourse.Model, a *recourse.ActionSet, f *File) ([]Verdict, error) {
+	dim := f.People.Dim
+	if m.Dim() != dim || a.Dim() != dim {
+		return nil, fmt.Errorf("promises: the people have %d inputs, the model %d and the action set %d", dim, m.Dim(), a.Dim())
+	}
+	verdicts := make([]Verdict, len(f.Promises))
+	delta := make([]float32, dim)
+	const batch = 8192 // rows of one model call
+	points := make([]float32, 0, batch*dim)
+	for lo := 0; lo < len(verdicts); lo += batch {
+		part := verdicts[lo:min(lo+batch, len(verdicts))]
+		points = points[:0]
+		for i := range part {
+			points = append(points, f.Promises[lo+i].Point...)
+		}
+		after, err := m.Margins(ctx, points)
+		if err != nil {
+			return nil, fmt.Errorf("promises: %w", err)
+		}
+		points = points[:0]
+		for i := range part {
+			points = append(points, f.X(&f.Promises[lo+i])...)
+		}
+		before, err := m.Margins(ctx, points)
+		if err != nil {
+			return nil, fmt.Errorf("promises: %w", err)
+		}
+		for i := range part {
+			p := &f.Promises[lo+i]
+			x := f.X(p)
+			for j := range delta {
+				delta[j] = p.Point[j] - x[j]
+			}
+			part[i] = Verdict{Before: float64(before[i]), Margin: float64(after[i]), Cost: a.Cost(x, delta), Broken: violations(a.Person(p.Person).Check(x, delta))}
+		}
+	}
+	return verdicts, nil
+}
+
+// violations takes the errors of ActionSet.Check apart.
+func violations(err error) []*recourse.Violation {
+	if err == nil {
+		return nil
+	}
+	var many interface{ Unwrap() []error }
+	errs := []error{err}
+	if errors.As(err, &many) {
+		errs = many.Unwrap()
+	}
+	var list []*recourse.Violation
+	for _, e := range errs {
+		var v *recourse.Violation
+		if !errors.As(e, &v) {
+			v = &recourse.Violation{Constraint: recourse.Finite, Detail: e.Error()}
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
+// Actions makes one action for each of f.People out of the promises: the cheapest, by the task's cost, of those that the model keeps, or of
+// all when it keeps none. Whoever was promised nothing has the status NoneFound. Further says how many promises that leaves out.
+func (f *File) Actions(verdicts []Verdict) (actions []recourse.Action, further int) {
+	chosen := make([]int, f.People.N)
+	for i := range chosen {
+		chosen[i] = -1
+	}
+	for i := range f.Promises {
+		k := &chosen[f.Promises[i].Person]
+		if *k >= 0 {
+			further++
+		}
+		if *k < 0 || better(&verdicts[i], &verdicts[*k]) {
+			*k = i
+		}
+	}
+	actions = make([]recourse.Action, f.People.N)
+	dim := f.People.Dim
+	for i, k := range chosen {
+		x := f.People.X[i*dim : (i+1)*dim]
+		actions[i] = recourse.Action{Status: recourse.NoneFound, Point: x, Delta: make([]float32, dim)}
+		if k < 0 {
+			continue
+		}
+		a, v := &actions[i], &verdicts[k]
+		a.Status, a.Point, a.Cost, a.Margin = recourse.Found, f.Promises[k].Point, v.Cost, v.Margin
+		for j := range a.Delta {
+			a.Delta[j] = a.Point[j] - x[j]
+		}
+	}
+	return actions, further
+}
+
+func better(a, b *Verdict) bool {
+	if a.Valid(0) != b.Valid(0) {
+		return a.Valid(0)
+	}
+	return a.Cost < b.Cost
+}
+
+// Difference is how far the file's claims are from the verdicts: the largest of |claimed - found| of the margins after and before the
+// action; NaN when the file claims nothing. More than rounding means that the file was made for another model, task or data.
+func (f *File) Difference(verdicts []Verdict) float64 {
+	most := math.NaN()
+	for i := range f.Promises {
+		p, v := &f.Promises[i], &verdicts[i]
+		for _, d := range []float64{p.Margin - v.Margin, p.Before - v.Before} {
+			if d = math.Abs(d); !math.IsNaN(d) && !(most >= d) {
+				most = d
+			}
+		}
+	}
+	return most
+}
+
+// Count is how many promises break a constraint.
+type Count struct {
+	Constraint recourse.Constraint
+	Promises   int
+}
+
+// Broken counts the promises that break each constraint, the most frequent first, and those that break any.
+func Broken(verdicts []Verdict) (counts []Count, infeasible int) {
+	n := map[recourse.Constraint]int{}
+	for i := range verdicts {
+		seen := map[recourse.Constraint]bool{}
+		for _, b := range verdicts[i].Broken {
+			if !seen[b.Constraint] {
+				n[b.Constraint]++
+			}
+			seen[b.Constraint] = true
+		}
+		if len(seen) > 0 {
+			infeasible++
+		}
+	}
+	for c, k := range n {
+		counts = append(counts, Count{c, k})
+	}
+	slices.SortFunc(counts, func(a, b Count) int {
+		return cmp.Or(b.Promises-a.Promises, cmp.Compare(a.Constraint, b.Constraint))
+	})
+	return counts, infeasible
+}

@@ -1,0 +1,32 @@
+package promise
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"cfq/recourse"
+)
+
+// TestPage: docs/promises.md names every column, every word and every status that the code knows.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "promises.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := slices.Concat(ownColumns(), roleNames(), factualWords(), counterfactualWords(), []string{
+		recourse.AlreadyFavourable.String(), recourse.Found.String(), recourse.NoneFound.String(), recourse.NoneExists.String(), taken + colStatus,
+	})
+	for _, k := range keyNames() {
+		if k != "" && !strings.HasPrefix(k, "Unnamed") { // said in words
+			words = append(words, k)
+		}
+	}
+	for _, w := range words {
+		if !strings.Contains(string(page), "`"+w+"`") {
+			t.Errorf("the page does not name `%s`", w)
+		}
+	}
+}

@@ -1,0 +1,334 @@
+package promise
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cfq/recourse"
+	"cfq/task"
+)
+
+// linear is a model whose margin is w x + b.
+type linear struct {
+	w []float32
+	b float32
+}
+
+func (m linear) Dim() int { return len(m.w) }
+
+func (m linear) Margins(_ context.Context, x []float32) ([]float32, error) {
+	out := make([]float32, len(x)/len(m.w))
+	for i := range out {
+		out[i] = m.b
+		for j, w := range m.w {
+			out[i] += w * x[i*len(m.w)+j]
+		}
+	}
+	return out, nil
+}
+
+func (m linear) MarginGrads(ctx context.Context, x []float32) (margins, g []float32, err error) {
+	margins, err = m.Margins(ctx, x)
+	return margins, slices.Repeat(m.w, len(margins)), err
+}
+
+func (m linear) LossGrads(ctx context.Context, x []float32) (margins, g []float32, err error) {
+	margins, g, err = m.MarginGrads(ctx, x)
+	for i := range g {
+		g[i] = float32(-float64(g[i]) / (1 + math.Exp(float64(margins[i/len(m.w)]))))
+	}
+	return margins, g, err
+}
+
+// jobs has an immutable number, one on a grid, one free, a category and a binary feature.
+const jobs = `version: 1
+data: {label: status, favourable: "1", missing: "?"}
+features:
+  - {name: age, kind: numeric, mean: 38.58, std: 13.64, actionable: false}
+  - {name: hours, column: hours-per-week, kind: numeric, mean: 40.437, std: 12.347, bounds: [1, 80], step: 1, max_increase: 20}
+  - {name: gain, kind: numeric, mean: 1077.6, std: 7385.3, bounds: [0, 99999]}
+  - {name: work, kind: onehot, values: [Private, "State, gov", self], transitions: {Private: ["State, gov"]}}
+  - {name: member, kind: binary, one: "yes"}
+`
+
+func parse(t testing.TB, text string) (*task.Task, *recourse.ActionSet) {
+	t.Helper()
+	tk, err := task.Parse("test.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := recourse.Compile(tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tk, set
+}
+
+// file puts text into a file.
+func file(t testing.TB, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "promises.csv")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// people reads a data file given as text.
+func people(t testing.TB, tk *task.Task, text string) *task.People {
+	t.Helper()
+	p, err := task.ReadFrom(t.Context(), strings.NewReader(text), tk, task.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+const fourPeople = `age,hours-per-week,gain,work,member,status
+30,40,0,Private,no,0
+41,38,1000,self,yes,0
+52,20,12.5,?,no,1
+63,60,0,"State, gov",no,0
+`
+
+func TestWriteThenRead(t *testing.T) {
+	tk, set := parse(t, jobs)
+	p := people(t, tk, fourPeople)
+	point := people(t, tk, "age,hours-per-week,gain,work,member,status\n30,45,0,\"State, gov\",no,0\n").X
+	var b bytes.Buffer
+	w, err := NewWriter(&b, tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := p.Dim
+	for i, a := range []recourse.Action{
+		{Status: recourse.Found, Point: point, Cost: 1.25, Margin: 0.5},
+		{Status: recourse.NoneFound},
+		{Status: recourse.AlreadyFavourable},
+		{Status: recourse.NoneExists},
+	} {
+		l := Line{Row: p.Rows[i], Line: p.Lines[i], Before: float64(i) - 1.5, X: p.X[i*d : (i+1)*d], Action: a}
+		if a.Status == recourse.Found {
+			l.Changes = set.Changes(l.X, a.Point)
+		}
+		if err := w.Write(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	// The label of the task is called status, so the file's own column is not.
+	want := `row,line,promise.status,cost,margin,before,action,age,hours-per-week,gain,work,member
+0,2,found,1.25,0.5,-1.5,"hours 40 -> 45; work Private -> State, gov",30,45,0,"State, gov",not yes
+1,3,none found,,,-0.5,,41,38,1000,self,yes
+2,4,already favourable,0,0.5,0.5,,52,20,12.5,,not yes
+3,5,none exists,,,1.5,,63,60,0,"State, gov",not yes
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Error(diff)
+	}
+	f, err := Read(t.Context(), file(t, b.String()), tk, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Promises) != 1 || f.Failed+f.Missing+f.Factual+len(f.Notes) > 0 ||
+		!cmp.Equal(f.Unpromised, map[recourse.Status]int{recourse.NoneFound: 1, recourse.AlreadyFavourable: 1, recourse.NoneExists: 1}) {
+		t.Fatalf("%+v", f)
+	}
+	if diff := cmp.Diff(Promise{Person: 0, Line: 2, Point: point, Cost: 1.25, Margin: 0.5, Before: -1.5}, f.Promises[0]); diff != "" {
+		t.Error(diff)
+	}
+	again := people(t, tk, b.String()) // the file is a data file, too
+	if !slices.Equal(again.X[:d], point) || !slices.Equal(again.X[d:], p.X[d:]) {
+		t.Errorf("as data: %v", again.X)
+	}
+}
+
+// TestSolvedPromisesComeBack: what the solver judged is what the file says, bit for bit, for the tasks that come with the project.
+func TestSolvedPromisesComeBack(t *testing.T) {
+	paths, _ := filepath.Glob(filepath.Join("..", "..", "tasks", "*.yaml"))
+	rich := filepath.Join(t.TempDir(), "rich.yaml")
+	if err := os.WriteFile(rich, []byte(richTask), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	paths = append(paths, filepath.Join("..", "..", "testdata", "loans", "task.yaml"), rich)
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			tk, err := task.Load(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			set, err := recourse.Compile(tk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := invent(t, tk, 60)
+			m := linear{w: make([]float32, p.Dim), b: -1.3}
+			for j := range m.w {
+				m.w[j] = float32(math.Sin(float64(3*j + 1)))
+			}
+			actions, err := recourse.Solve(t.Context(), m, set, p.X, recourse.SolveOptions{Margin: 0.25, Workers: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, _ := m.Margins(t.Context(), p.X)
+			var b bytes.Buffer
+			w, err := NewWriter(&b, tk)
+			found := 0
+			for i := range actions {
+				l := Line{Row: p.Rows[i], Line: p.Lines[i], Before: float64(before[i]), X: p.X[i*p.Dim : (i+1)*p.Dim], Action: actions[i]}
+				if actions[i].Status == recourse.Found {
+					found++
+					l.Changes = set.Changes(l.X, actions[i].Point)
+				}
+				if err == nil {
+					err = w.Write(l)
+				}
+			}
+			if err != nil || w.Flush() != nil || found == 0 {
+				t.Fatalf("%d found: %v", found, err)
+			}
+			f, err := Read(t.Context(), file(t, b.String()), tk, p)
+			if strings.HasPrefix(filepath.Base(path), "rich") && !strings.Contains(b.String(), "(follows)") {
+				t.Errorf("nothing follows from anything:\n%s", b.String())
+			}
+			if err != nil || len(f.Promises) != found || f.Failed+f.Missing > 0 {
+				t.Fatalf("%d of %d promises read: %v, %v", len(f.Promises), found, err, f.Problems)
+			}
+			verdicts, err := Judge(t.Context(), m, set, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range f.Promises {
+				q := &f.Promises[i]
+				a := actions[q.Person]
+				if !slices.Equal(q.Point, a.Point) {
+					t.Errorf("person %d: read %v, judged %v", q.Person, q.Point, a.Point)
+				}
+				if v := verdicts[i]; len(v.Broken) > 0 || v.Margin != a.Margin || math.Abs(v.Cost-a.Cost) > 1e-6*a.Cost || !v.Valid(0.25) {
+					t.Errorf("person %d: verdict %+v of %+v: %v", q.Person, v, a, v.Broken)
+				}
+			}
+			if d := f.Difference(verdicts); d > 1e-6 {
+				t.Errorf("claims differ by %v", d)
+			}
+		})
+	}
+}
+
+// richTask has what the others do not: links, rules, thermometers, ordered values, another norm, and names that the file uses itself.
+const richTask = `version: 1
+data: {label: y, favourable: "1", missing: "-9"}
+features:
+  - {name: row, kind: numeric, mean: 40, std: 12.3, direction: increase}
+  - {name: cost, kind: numeric, mean: 3.3, std: 1.7, actionable: false, bounds: [0, 100]}
+  - {name: degree, kind: thermometer, values: [none, school, "a, b", phd], direction: increase}
+  - {name: wealth, kind: thermometer, thresholds: [1000, 2000.5, 1e7]}
+  - {name: grade, kind: onehot, values: [D, C, B, A], ordered: true, max_increase: 2}
+  - {name: action, kind: binary, one: "yes", zero: "no"}
+  - {name: years, kind: ordinal, values: [1, 2, 4, 8], mean: 3, std: 2.1, actionable: false}
+links:
+  - {from: row, to: cost, scale: 0.37}
+  - {from: degree, to: years, map: {school: 2, "a, b": 4, phd: 8}}
+constraints:
+  - row <= 30 * cost
+cost: {norm: linf}
+`
+
+// invent makes people whose raw values lie around the task's means.
+func invent(t *testing.T, tk *task.Task, n int) *task.People {
+	t.Helper()
+	p := &task.People{Dim: tk.Dim(), N: n, X: make([]float32, n*tk.Dim())}
+	for i := range n {
+		p.Rows, p.Lines = append(p.Rows, 2*i), append(p.Lines, 2*i+2)
+		for k := range tk.Features {
+			f := &tk.Features[k]
+			var raw string
+			switch at := i*7 + k*3; {
+			case len(f.Values) > 0:
+				raw = f.Values[at%len(f.Values)]
+			case len(f.Thresholds) > 0:
+				raw = fmt.Sprint(f.Thresholds[at%len(f.Thresholds)])
+			case f.Kind == task.Binary:
+				raw = []string{f.One, f.Zero}[at%2]
+			default:
+				v := math.Round(f.Mean + f.Std*2*math.Sin(float64(at)))
+				v = min(max(v, math.Ceil(f.Bounds[0])), math.Floor(f.Bounds[1]))
+				raw = fmt.Sprint(v)
+			}
+			at := i*p.Dim + f.Offset
+			if err := f.Encode(raw, p.X[at:at+f.Width]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return p
+}
+
+// TestTwoFeaturesOfOneColumn: one raw value must serve both, or nothing is written.
+func TestTwoFeaturesOfOneColumn(t *testing.T) {
+	tk, _ := parse(t, `version: 1
+features:
+  - {name: age, kind: numeric}
+  - {name: adult, column: age, kind: binary, one: "18"}
+`)
+	var b bytes.Buffer
+	w, err := NewWriter(&b, tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := []float32{18, 1}
+	if err := w.Write(Line{X: x, Action: recourse.Action{Status: recourse.NoneFound}}); err != nil {
+		t.Error(err)
+	}
+	err = w.Write(Line{X: x, Row: 7, Action: recourse.Action{Status: recourse.Found, Point: []float32{19, 1}}})
+	if err == nil || !strings.Contains(err.Error(), `row 7: column "age"`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestMissingMarkerAsValue: a number that the task's data mean something else by is not written.
+func TestMissingMarkerAsValue(t *testing.T) {
+	tk, _ := parse(t, "version: 1\ndata: {missing: \"0\"}\nfeatures: [{name: debt, kind: numeric}]")
+	w, err := NewWriter(&bytes.Buffer{}, tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = w.Write(Line{X: []float32{5}, Action: recourse.Action{Status: recourse.Found, Point: []float32{0}}})
+	if err == nil || !strings.Contains(err.Error(), "would be read as a missing value") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestEncodedTask(t *testing.T) {
+	tk, _ := parse(t, `version: 1
+encoded: true
+features:
+  - {name: a, kind: numeric}
+  - {name: c, kind: onehot, values: [x, y]}
+`)
+	var b bytes.Buffer
+	w, err := NewWriter(&b, tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &task.People{Dim: 3, N: 1, X: []float32{0.1, 1, 0}, Rows: []int{0}, Lines: []int{2}}
+	point := []float32{1.0 / 3, 0, 1}
+	if err := w.Write(Line{X: p.X, Action: recourse.Action{Status: recourse.Found, Point: point}}); err != nil || w.Flush() != nil {
+		t.Fatal(err)
+	}
+	f, err := Read(t.Context(), file(t, b.String()), tk, p)
+	if err != nil || len(f.Promises) != 1 || !slices.Equal(f.Promises[0].Point, point) {
+		t.Errorf("%+v, %v\n%s", f, err, b.String())
+	}
+}

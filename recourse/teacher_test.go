@@ -1,0 +1,120 @@
+package recourse
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// The noisy teacher is Pi(delta + sigma xi) of the clean teacher's action, xi drawn by seed and row: feasible for any task, and the
+// same for any number of workers. Those who have nothing to do stay where they are.
+func TestNoisyTeacher(t *testing.T) {
+	ctx := context.Background()
+	changed := 0
+	rapid.Check(t, func(t *rapid.T) {
+		tk := drawTask(t, false)
+		a, err := Compile(tk)
+		if err != nil {
+			t.Skip(err)
+		}
+		const people = 20
+		var x []float32
+		for range people {
+			x = append(x, drawPerson(t, tk)...)
+		}
+		m := newMLP(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "net"), 0)), -0.3, tk.Dim(), 5, 1)
+		o := TeacherOptions{Steps: rapid.IntRange(1, 4).Draw(t, "steps"), Plain: rapid.Bool().Draw(t, "plain"), Workers: 1}
+		clean, err := Teacher(ctx, m, a, x, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Noise = rapid.SampledFrom([]float64{1e-3, 0.1, 1, 50}).Draw(t, "sigma")
+		o.Seed = rapid.Uint64().Draw(t, "seed")
+		noisy, err := Teacher(ctx, m, a, x, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		margins, err := m.Margins(ctx, x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range people {
+			px, d := row(x, i, a.Dim()), slices.Clone(row(clean, i, a.Dim()))
+			if o.Plain || !(margins[i] > 0) {
+				rng := rand.New(rand.NewPCG(o.Seed, uint64(i)))
+				for j := range d {
+					d[j] += float32(o.Noise * rng.NormFloat64())
+				}
+				a.Project(px, d)
+			}
+			got := row(noisy, i, a.Dim())
+			if !slices.Equal(got, d) {
+				t.Fatalf("person %d: %v, want %v", i, got, d)
+			}
+			if err := a.Check(px, got); err != nil {
+				t.Fatalf("person %d: %v", i, err)
+			}
+			if !slices.Equal(got, row(clean, i, a.Dim())) {
+				changed++
+			}
+		}
+	})
+	if changed == 0 {
+		t.Error("noise changed nothing")
+	}
+}
+
+// Noise and the sample follow from seed and row, across pieces and for any number of workers; who is not drawn has no action, who is
+// has that of the whole.
+func TestTeacherSampleAndWorkers(t *testing.T) {
+	ctx := context.Background()
+	tk, a := adultTask(t)
+	rng := rand.New(rand.NewPCG(8, 9))
+	const people, sample = 5000, 1200
+	x := randomPeople(rng, tk, people)
+	m := newMLP(rng, -2, tk.Dim(), 8, 1)
+	all, err := Teacher(ctx, m, a, x, TeacherOptions{Noise: 0.1, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn := map[uint64][]int{}
+	for _, seed := range []uint64{3, 4} {
+		o := TeacherOptions{Noise: 0.1, Seed: seed, Sample: sample, Workers: 1}
+		one, err := Teacher(ctx, m, a, x, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Workers = 3
+		three, err := Teacher(ctx, m, a, x, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(one, three) {
+			t.Error("the result depends on workers")
+		}
+		for i := range people {
+			if got := row(one, i, a.Dim()); slices.ContainsFunc(got, func(v float32) bool { return v != 0 }) {
+				drawn[seed] = append(drawn[seed], i)
+				if seed == 3 && !slices.Equal(got, row(all, i, a.Dim())) {
+					t.Fatalf("person %d: the sample's action is not that of the whole", i)
+				}
+			}
+		}
+		if n := len(drawn[seed]); n > sample || n < sample*9/10 {
+			t.Errorf("%d actions in a sample of %d, nearly all of whom are refused", n, sample)
+		}
+	}
+	if slices.Equal(drawn[3], drawn[4]) {
+		t.Error("both seeds draw the same people")
+	}
+	for _, o := range []TeacherOptions{{Noise: -1}, {Noise: math.NaN()}, {Noise: math.Inf(1)}, {Sample: -1}} {
+		if _, err := Teacher(ctx, m, a, x, o); err == nil || !strings.Contains(err.Error(), "teacher") {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}

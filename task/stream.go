@@ -1,0 +1,89 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+)
+
+// Stream is Read for files of any length: each is given the people in batches of size (the last may be smaller), in the order of the file,
+// and keeps the batch it is given. Memory is bounded by the batch.
+//
+// Row numbers, filters, problems, notes and warnings are those of Read. Codes of Data.Subgroups columns mean the same in all batches, but their
+// values stand in the order in which they first occur. The returned People have the counts, problems, notes and warnings of the whole file, and
+// nobody in person: X and all that is listed per person is nil. An error of each ends the reading and is returned as it is.
+func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, each func(*People) error) (*People, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("data file: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // read only
+	rd := newReader(ctx, t, o)
+	rd.batch = &batch{size: max(size, 1), each: each}
+	p, err := rd.read(f)
+	switch {
+	case rd.batch.err != nil:
+		return nil, rd.batch.err
+	case err != nil:
+		return nil, fmt.Errorf("data file %s: %w", path, err)
+	}
+	return p, nil
+}
+
+// batch is where people go while a file is being streamed.
+type batch struct {
+	size int
+	each func(*People) error
+	err  error // what each returned
+}
+
+// flush hands the people read so far on when they fill a batch, or when they are the last.
+func (rd *reader) flush(last bool) error {
+	b, p := rd.batch, rd.people
+	if b == nil || len(p.Lines) == 0 || (!last && len(p.Lines) < b.size) {
+		return nil
+	}
+	n := len(p.Lines)
+	q := &People{X: p.X, Dim: p.Dim, N: n, Labels: p.Labels, Lines: p.Lines, Rows: p.Rows, Kept: p.Kept, Total: n}
+	q.Subgroups = rd.task.subgroups(q)
+	p.X, p.Labels, p.Lines, p.Rows, p.Kept = nil, nil, nil, nil, nil
+	for i := range p.Subgroups {
+		s := &p.Subgroups[i]
+		q.Subgroups = append(q.Subgroups, Subgroup{Feature: s.Feature, Values: slices.Clip(s.Values), Codes: s.Codes})
+		s.Codes = nil
+	}
+	b.err = b.each(q)
+	return b.err
+}
+
+// Header returns the names of the columns of a delimited text file: its first row, without blanks around them. Data.Columns is not looked at.
+func Header(path string, d *Data) ([]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("data file: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // read only
+	names, err := header(f, d)
+	if err != nil {
+		return nil, fmt.Errorf("data file %s: the header: %w", path, err)
+	}
+	return names, nil
+}
+
+func header(r io.Reader, d *Data) ([]string, error) {
+	in, err := open(r)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := newRows(in, d)
+	if err != nil {
+		return nil, err
+	}
+	first, _, err := rows.next()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(trimmed(first)), nil
+}

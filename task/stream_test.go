@@ -1,0 +1,138 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// grouped is a task with subgroups of both sorts and a filter.
+const grouped = `version: 1
+data: {label: y, favourable: "1", missing: "?", subgroups: [town], filter: [{column: age, max: 90}]}
+features:
+  - {name: age, kind: numeric}
+  - {name: color, kind: onehot, values: [red, blue], subgroup: true}`
+
+// TestStreamIsRead: batches of any size hold, one behind the other, what Read returns, and the rest of the result is the same.
+func TestStreamIsRead(t *testing.T) {
+	task := parse(t, grouped)
+	path := filepath.Join(t.TempDir(), "people.csv")
+	rapid.Check(t, func(rt *rapid.T) {
+		lines := rapid.SliceOf(rapid.SampledFrom([]string{
+			"30,red,Rome,1,a", "40,blue,Oslo,0,b", "40,?,?,?,c", "95,red,Rome,0,d", "old,red,Rome,1,e", "50,green,Bonn,1,f", "50,red", "7,blue,Bonn,2,g",
+		})).Draw(rt, "lines")
+		o := ReadOptions{Rows: rapid.IntRange(0, 5).Draw(rt, "rows"), Keep: []string{"note", "none"}}
+		if rapid.Bool().Draw(rt, "except") {
+			o.Except = []int{0, 2}
+		}
+		if err := os.WriteFile(path, []byte("age,color,town,y,note\n"+strings.Join(lines, "\n")), 0o600); err != nil {
+			rt.Fatal(err)
+		}
+		size := rapid.IntRange(1, 4).Draw(rt, "size")
+		want, wantErr := Read(t.Context(), path, task, o)
+		got := &People{}
+		codes := make([][]string, 2)
+		total, err := Stream(t.Context(), path, task, o, size, func(p *People) error {
+			if p.N > size || p.N < 1 || (got.N%size != 0) || len(p.Subgroups) != 2 {
+				rt.Errorf("a batch of %d people behind %d others", p.N, got.N)
+			}
+			got.N += p.N
+			got.X, got.Labels, got.Lines = append(got.X, p.X...), append(got.Labels, p.Labels...), append(got.Lines, p.Lines...)
+			got.Rows, got.Kept = append(got.Rows, p.Rows...), append(got.Kept, p.Kept...)
+			for i := range p.Subgroups {
+				codes[i] = append(codes[i], groupTexts(&p.Subgroups[i])...)
+			}
+			return nil
+		})
+		if (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() {
+			rt.Fatalf("error %v, want %v", err, wantErr)
+		}
+		if err != nil {
+			return
+		}
+		for i := range want.Subgroups {
+			if d := cmp.Diff(groupTexts(&want.Subgroups[i]), codes[i]); d != "" {
+				rt.Errorf("subgroup %d: %s", i, d)
+			}
+		}
+		got.Dim, got.Problems, got.Notes, got.Warnings = total.Dim, total.Problems, total.Notes, total.Warnings
+		got.Failed, got.Filtered, got.Excluded, got.Total = total.Failed, total.Filtered, total.Excluded, total.Total
+		if total.N != want.N || total.X != nil || total.Lines != nil || total.Subgroups != nil {
+			rt.Errorf("the result holds people: %+v", total)
+		}
+		want.Subgroups = nil
+		if d := cmp.Diff(want, got); d != "" {
+			rt.Error(d)
+		}
+	})
+}
+
+func groupTexts(s *Subgroup) (out []string) {
+	for _, c := range s.Codes {
+		text := "-"
+		if c >= 0 {
+			text = s.Values[c]
+		}
+		out = append(out, s.Feature+"="+text)
+	}
+	return out
+}
+
+func TestStreamMatrix(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.npy")
+	task := parse(t, "version: 1\nfeatures: [{name: a, kind: numeric}, {name: b, kind: numeric}]")
+	if err := os.WriteFile(path, npyBytes("<f4", false, 3, 2, make([]byte, 24)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var rows []int
+	p, err := Stream(t.Context(), path, task, ReadOptions{Keep: []string{"x"}}, 2, func(p *People) error {
+		rows = append(rows, p.Rows...)
+		if len(p.X) != 2*p.N || len(p.Kept) != p.N {
+			t.Errorf("%+v", p)
+		}
+		return nil
+	})
+	if err != nil || p.N != 3 || !slices.Equal(rows, []int{0, 1, 2}) {
+		t.Errorf("%+v, %v, rows %v", p, err, rows)
+	}
+}
+
+// TestStreamStops: an error of the caller, or a cancellation, ends the reading at once.
+func TestStreamStops(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "people.csv")
+	if err := os.WriteFile(path, []byte("age,color,town,y\n"+strings.Repeat("30,red,Rome,1\n", 5000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	task, boom, calls := parse(t, grouped), errors.New("boom"), 0
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := Stream(ctx, path, task, ReadOptions{}, 10, func(*People) error { calls++; return boom })
+	if err != boom || calls != 1 { //nolint:errorlint // as it is
+		t.Errorf("%v after %d calls", err, calls)
+	}
+	calls = 0
+	_, err = Stream(ctx, path, task, ReadOptions{}, 10, func(*People) error { calls++; cancel(); return nil })
+	if !errors.Is(err, context.Canceled) || calls > 200 {
+		t.Errorf("%v after %d calls", err, calls)
+	}
+}
+
+func TestHeader(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "h.csv")
+	if err := os.WriteFile(path, []byte("\xef\xbb\xbf row ,\"a;b\",c\n1,2,3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	names, err := Header(path, &Data{Delimiter: ','})
+	if err != nil || !slices.Equal(names, []string{"row", "a;b", "c"}) {
+		t.Errorf("%q, %v", names, err)
+	}
+	if _, err := Header(path+"x", &Data{Delimiter: ','}); err == nil {
+		t.Error("a file that is not there has a header")
+	}
+}
