@@ -143,7 +143,7 @@ func decide(ctx context.Context, m *graph.Model, t *task.Task, people *task.Peop
 // finish writes the file of the chosen formats and looks at it.
 func (q *job) finish(ctx context.Context, t *task.Task, people *task.People, choice []int) (*Result, error) {
 	plan := q.plan(choice)
-	bytes, err := q.write(plan, t)
+	bytes, err := q.write(plan, t, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -155,8 +155,8 @@ func (q *job) finish(ctx context.Context, t *task.Task, people *task.People, cho
 	return q.result(bytes, plan, choice, report), nil
 }
 
-// write makes the file of a plan. More is keys and values for the recipe.
-func (q *job) write(plan *quant.Plan, t *task.Task, more ...string) ([]byte, error) {
+// write makes the file of a plan; more goes into its recipe.
+func (q *job) write(plan *quant.Plan, t *task.Task, more map[string]string) ([]byte, error) {
 	out, err := qdq.Write(q.canonical, plan, qdq.Options{Size: size})
 	if err != nil {
 		return nil, fmt.Errorf("quantized graph: %w", err)

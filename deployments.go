@@ -116,7 +116,7 @@ func (q *job) draw(ctx context.Context, t *task.Task, choice []int, d DeployOpti
 		layers[i] = fits[0]
 	}
 	out := Deployment{Plan: q.planOf(layers)}
-	out.Model, err = q.write(out.Plan, t, "deployment", strconv.Itoa(k), "deployment_seed", strconv.FormatUint(d.Seed, 10))
+	out.Model, err = q.write(out.Plan, t, map[string]string{"deployment": strconv.Itoa(k), "deployment_seed": strconv.FormatUint(d.Seed, 10)})
 	return out, err
 }
 
@@ -165,12 +165,9 @@ func OpenFleet(ctx context.Context, m *graph.Model, t *task.Task, people *task.P
 }
 
 // Worst is the original, its quantized version and the first seen deployments in
-// one model that accepts what all of them accept; negative = all deployments.
+// one model that accepts what all of them accept.
 func (f *Fleet) Worst(seen int) recourse.Model {
 	models := []recourse.Model{f.Full, f.Nominal}
-	if seen < 0 {
-		seen = len(f.Drawn)
-	}
 	for _, c := range f.Drawn[:seen] {
 		models = append(models, c)
 	}

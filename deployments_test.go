@@ -199,10 +199,6 @@ func TestRobustness(t *testing.T) {
 	if d := cmp.Diff(r, again); d != "" {
 		t.Errorf("depends on workers: %s", d)
 	}
-	var text bytes.Buffer
-	if err := r.Text(&text); err != nil || strings.Count(text.String(), "\n") < 5 || !strings.Contains(text.String(), "all seen") {
-		t.Errorf("%v\n%s", err, text.String())
-	}
 }
 
 func TestDeployErrors(t *testing.T) {

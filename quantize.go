@@ -3,6 +3,7 @@ package cfq
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"cfq/graph"
@@ -46,7 +47,7 @@ func (q *job) planOf(layers []quant.Layer) *quant.Plan {
 }
 
 // describe writes the recipe into the model's metadata.
-func (q *job) describe(m *graph.Model, t *task.Task, more []string) {
+func (q *job) describe(m *graph.Model, t *task.Task, more map[string]string) {
 	recipe := map[string]string{"method": q.method.Name, "allocator": q.o.Allocator, "rounding": q.o.Rounding, "budget": fmt.Sprint(q.o.Budget), "task": t.Hash()}
 	if q.o.PerTensor {
 		recipe["scales"] = "per tensor"
@@ -62,9 +63,7 @@ func (q *job) describe(m *graph.Model, t *task.Task, more []string) {
 			recipe[k] = v
 		}
 	}
-	for i := 0; i+1 < len(more); i += 2 {
-		recipe[more[i]] = more[i+1]
-	}
+	maps.Copy(recipe, more)
 	text, err := json.Marshal(recipe) // keys are sorted: the same recipe gives the same bytes
 	if err != nil {
 		panic(err) // a map of strings always marshals

@@ -3,11 +3,9 @@ package cfq
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"cfq/recourse"
@@ -241,17 +239,4 @@ func costs(rows []RobustRow, found [][]recourse.Action) {
 			rows[k].CostRatio = rows[k].Cost / rows[0].Cost
 		}
 	}
-}
-
-// Text writes the table: shares and, beside them, what robustness costs.
-func (r *Robustness) Text(w io.Writer) error {
-	fmt.Fprintf(w, "%d of %d refused people; %d deployments seen, %d held out, which differ from the quantized model by %.3f logits (rms)\n\n",
-		r.People, r.Refused, r.Seen, r.HeldOut, r.Drift)
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "margin\tsolved on\tfound\toriginal\tquantized\tseen\tall seen\theld out\tall held out\tcost\ttime\t")
-	for _, row := range r.Rows {
-		fmt.Fprintf(tw, "%g\t%s\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\tx%.3f\t%.1fs\t\n", row.Margin, row.Solver, row.Found,
-			row.Original, row.Quantized, row.Seen, row.SeenAll, row.HeldOut, row.HeldOutAll, row.CostRatio, row.Seconds)
-	}
-	return tw.Flush()
 }

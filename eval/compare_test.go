@@ -141,7 +141,7 @@ func TestScaled(t *testing.T) {
 	}
 	near(t, "CRG", float64(a.CRG.Mean), sum(ratios)/float64(len(ratios)), 2e-3)
 	near(t, "CRG sums", float64(a.CRG.RatioOfSums), sum(quant)/sum(full)-1, 2e-3)
-	near(t, "CRG median", float64(a.CRG.Median), median(ratios), 2e-3)
+	near(t, "CRG median", float64(a.CRG.Median), Median(ratios), 2e-3)
 	near(t, "DirSim", float64(a.DirSim.Value), 1, 1e-6)
 	near(t, "error", float64(a.MarginError.Mean), -0.25, 1e-3)
 }

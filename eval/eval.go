@@ -50,7 +50,8 @@ type Event struct {
 
 // Compare measures g against f on people. Both models must take inputs of
 // people's dimension, and their margins must be of the same favourable class.
-// The people evaluated are those f refuses (margin <= 0), or a sample of them.
+// The people evaluated are those f refuses (margin <= 0), or a sample of them;
+// overrides in set are theirs by position among people.
 //
 // With Options.Promises, the promises of f at t are those given whose margin
 // under f is t or more, and the following holds for g alone.

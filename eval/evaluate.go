@@ -34,13 +34,8 @@ func evaluate(ctx context.Context, f, g recourse.Model, set *recourse.ActionSet,
 	if len(rows) == 0 {
 		return o.given(), nil, nil
 	}
-	sub := people.Subset(rows)
-	x := sub.X
-	if sub.Rows != nil { // people of a file may have constraints of their own, by their rows there
-		set = set.Select(sub.Rows)
-	} else {
-		set = set.Select(rows)
-	}
+	x := people.Subset(rows).X
+	set = set.Select(rows)
 	full := &side{name: "the original", own: f, other: g, set: set, x: x, dim: f.Dim(), o: o}
 	quant := &side{name: "the quantized model", own: g, other: f, set: set, x: x, dim: f.Dim(), o: o}
 	for _, row := range rows {

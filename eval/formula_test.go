@@ -23,7 +23,7 @@ func TestGap(t *testing.T) {
 	if g = gap(nil, nil); g.Mean.Defined() || g.N != 0 {
 		t.Errorf("nobody: %+v", g)
 	}
-	if m := median([]float64{4, 1, 3, 2}); m != 2.5 {
+	if m := Median([]float64{4, 1, 3, 2}); m != 2.5 {
 		t.Errorf("median of four: %v", m)
 	}
 }
@@ -142,7 +142,7 @@ func TestQuantileIsNearestRank(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xs := rapid.SliceOfN(rapid.Float64Range(-5, 5), 1, 300).Draw(t, "xs")
 		q := float64(rapid.IntRange(1, 100).Draw(t, "percent")) / 100
-		got := quantile(xs, q)
+		got := Quantile(xs, q)
 		atMost := func(v float64) (n int) {
 			for _, x := range xs {
 				n += count(x <= v)

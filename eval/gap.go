@@ -24,7 +24,7 @@ func gap(full, quant []float64) Gap {
 		ratios[i] = (quant[i] - full[i]) / (full[i] + Epsilon)
 	}
 	g.Mean = Float(sum(ratios) / float64(len(ratios)))
-	g.Median = Float(median(ratios))
+	g.Median = Float(Median(ratios))
 	if s := sum(full); s > 0 {
 		g.RatioOfSums = Float((sum(quant) - s) / s)
 	}
@@ -76,7 +76,7 @@ func marginError(e []float64) MarginError {
 	}
 	m.Mean = Float(sum(e) / float64(len(e)))
 	m.RMS = Float(math.Sqrt(squares / float64(len(e))))
-	m.P99 = Float(quantile(abs, 0.99))
-	m.Max = Float(quantile(abs, 1))
+	m.P99 = Float(Quantile(abs, 0.99))
+	m.Max = Float(Quantile(abs, 1))
 	return m
 }

@@ -74,9 +74,9 @@ func sum(xs []float64) float64 {
 	return s
 }
 
-// median returns the middle value, the mean of the two middle ones when there
+// Median returns the middle value, the mean of the two middle ones when there
 // is an even number of them, NaN when there is none.
-func median(xs []float64) float64 {
+func Median(xs []float64) float64 {
 	if len(xs) == 0 {
 		return math.NaN()
 	}
@@ -89,9 +89,9 @@ func median(xs []float64) float64 {
 	return (s[h-1] + s[h]) / 2
 }
 
-// quantile returns the smallest x of xs such that at least a share q of xs is
+// Quantile returns the smallest x of xs such that at least a share q of xs is
 // <= x (the nearest rank), NaN when xs is empty.
-func quantile(xs []float64, q float64) float64 {
+func Quantile(xs []float64, q float64) float64 {
 	if len(xs) == 0 {
 		return math.NaN()
 	}

@@ -40,6 +40,39 @@ func TestSampleAndWorkers(t *testing.T) {
 	}
 }
 
+// What holds for single people is found by their positions, whatever their rows in a file and whoever is sampled.
+func TestOverridesOfSampledPeople(t *testing.T) {
+	people := crowd(200, 3)
+	var stuck []task.Override // every third person can change b only, which achieves half as much
+	a := task.Feature{Name: "a", Kind: task.Numeric, Std: 1, Direction: task.Any, Weight: 1, Width: 1}
+	for i := range people.N {
+		people.Rows[i] = people.N - 1 - i
+		if i%3 == 0 {
+			stuck = append(stuck, task.Override{Row: i, With: a})
+		}
+	}
+	set, err := threeInputs(t).Override(stuck)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Compare(t.Context(), original, original, set, people, Options{Margins: []float64{0}, Sample: 40, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, rec := range r.Records {
+		if !rec.Evaluated {
+			continue
+		}
+		want := -float64(rec.Full)
+		if i%3 == 0 {
+			want *= 2
+		}
+		if got := float64(rec.Steps[0].Full.Cost); math.Abs(got-want) > 1e-3*(1+want) {
+			t.Errorf("position %d, margin %v: cost %v, want %v", i, rec.Full, got, want)
+		}
+	}
+}
+
 func evaluatedRows(r *Result) (rows []int) {
 	for _, x := range r.Records {
 		if x.Evaluated {

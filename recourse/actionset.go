@@ -68,15 +68,11 @@ type unit struct {
 // units. The error names every feature that has an impossible constraint.
 func Compile(t *task.Task) (*ActionSet, error) {
 	a := &ActionSet{dim: t.Dim(), limit: t.Sparsity.MaxFeatures, task: t}
-	dragged := map[string]bool{}
-	for _, l := range t.Links {
-		dragged[l.To] = true
-	}
 	var errs []error
 	at := 0
 	for i := range t.Features {
 		f := &t.Features[i]
-		u, err := compileUnit(f, dragged[f.Name])
+		u, err := compileUnit(f, t.Drags(f.Name))
 		if err == nil && (f.Offset != at || f.Width < 1) {
 			err = fmt.Errorf("inputs %d to %d do not follow on input %d", f.Offset, f.Offset+f.Width-1, at-1)
 		}
@@ -171,9 +167,17 @@ func (u *unit) compileNumeric(f *task.Feature) error {
 	case f.Step > 0:
 		u.form, u.step = grid, f.Step/f.Std
 	default:
-		u.form, u.quantum = continuous, math.Pow10(int(math.Floor(math.Log10(f.Std)))-4)
+		u.form, u.quantum = continuous, math.Pow10(int(math.Floor(math.Log10(spread(f))))-4)
 	}
 	return nil
+}
+
+// spread is the size of a number's changes in raw units: its standard deviation, or less where bounds are closer together.
+func spread(f *task.Feature) float64 {
+	if width := f.Bounds[1] - f.Bounds[0]; width > 0 && width < f.Std {
+		return width
+	}
+	return f.Std
 }
 
 func (u *unit) compileGroup(f *task.Feature) error {

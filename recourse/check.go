@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+
+	"cfq/task"
 )
 
 // Constraint names a part of the action set.
@@ -81,9 +84,9 @@ func (a *ActionSet) checkOthers(x, delta []float32) []error {
 			d, w := float64(delta[j]), float64(want[j])
 			switch {
 			case u.kind == fixed && d != 0:
-				errs = append(errs, &Violation{Feature: u.name, Constraint: Immutable, Detail: fmt.Sprintf("changed by %g", d)})
+				errs = append(errs, &Violation{Feature: u.name, Constraint: Immutable, Detail: "changed by " + u.amount(d)})
 			case u.kind == linked && !(math.Abs(d-w) <= noise(x[j], delta[j])):
-				errs = append(errs, &Violation{Feature: u.name, Constraint: Linkage, Detail: fmt.Sprintf("changed by %g, the features that drag it along make it %g", d, w)})
+				errs = append(errs, &Violation{Feature: u.name, Constraint: Linkage, Detail: fmt.Sprintf("changed by %s, the features that drag it along make it %s", u.amount(d), u.amount(w))})
 			default:
 				continue
 			}
@@ -115,15 +118,15 @@ func (u *unit) checkLine(x, v float32) (Constraint, string) {
 	switch u.form {
 	case continuous:
 		if !inside {
-			return Bounds, fmt.Sprintf("change %g outside [%g, %g]", v, lo, hi)
+			return Bounds, u.outside(v, float64(lo), float64(hi))
 		}
 	case grid:
 		n := roundToZero(float64(v) / u.step)
 		if first, last := u.ticks(x, lo, hi); n < first || n > last {
-			return Bounds, fmt.Sprintf("change by %g steps, allowed %g to %g", n, first, last)
+			return Bounds, u.outside(v, first*u.step, last*u.step)
 		}
 		if !u.onTick(x, v, n) {
-			return Step, fmt.Sprintf("change %g is not a whole number of steps of %g", v, u.step)
+			return Step, fmt.Sprintf("a change of %s is not a whole number of steps of %s", u.amount(float64(v)), u.amount(u.step))
 		}
 	case domain:
 		for _, t := range u.values {
@@ -132,11 +135,32 @@ func (u *unit) checkLine(x, v float32) (Constraint, string) {
 			}
 		}
 		if !inside {
-			return Bounds, fmt.Sprintf("change %g outside [%g, %g]", v, lo, hi)
+			return Bounds, u.outside(v, float64(lo), float64(hi))
 		}
-		return Category, fmt.Sprintf("%g + %g is not one of the %d values", x, v, len(u.values))
+		return Category, fmt.Sprintf("a change of %s does not lead to one of the %d values", u.amount(float64(v)), len(u.values))
 	}
 	return "", ""
+}
+
+// outside says that the change v is not within [lo, hi].
+func (u *unit) outside(v float32, lo, hi float64) string {
+	return fmt.Sprintf("a change of %s, allowed are %s to %s", u.amount(float64(v)), u.amount(lo), u.amount(hi))
+}
+
+// amount writes a change of an input for people: in raw units where the feature has them.
+func (u *unit) amount(change float64) string {
+	if f := u.feature; f.Kind == task.Numeric || f.Kind == task.Ordinal {
+		change *= f.Std
+	}
+	change += 0 // -0 is 0
+	if a := math.Abs(change); a >= 1e15 || a < 1e-5 {
+		return strconv.FormatFloat(change, 'g', 6, 64)
+	}
+	digits, err := strconv.ParseFloat(strconv.FormatFloat(change, 'g', 6, 64), 64) // beyond is float32 noise
+	if err != nil {
+		return strconv.FormatFloat(change, 'g', 6, 64) // not a number
+	}
+	return strconv.FormatFloat(digits, 'f', -1, 64)
 }
 
 // noise is how far two float32 changes of x by v may lie apart and still be the same.

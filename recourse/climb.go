@@ -140,13 +140,24 @@ func (a *ActionSet) numericMove(u *unit, x, d, g []float32, gap float64) (float3
 	if slope == 0 || slope != slope {
 		return 0, 0
 	}
-	to := u.outward(x[j], at+gap/slope, slope > 0)
+	to := a.allowed(u, x, d, u.outward(x[j], at+gap/slope, slope > 0))
 	gain := slope * (float64(to) - at)
 	if !(gain > 0) {
 		return 0, 0
 	}
 	if u.joint {
 		gain, cost := a.jointGain(u, x, d, g, func(t []float32) { t[j] = to })
+		for range 2 { // what comes along takes some of the gain back, so go farther
+			if !(gain > 0 && gain < gap) {
+				break
+			}
+			more := a.allowed(u, x, d, u.outward(x[j], at+(float64(to)-at)*gap/gain*1.001, slope > 0))
+			farther, dearer := a.jointGain(u, x, d, g, func(t []float32) { t[j] = more })
+			if !(farther > gain) {
+				break
+			}
+			to, gain, cost = more, farther, dearer
+		}
 		return to, effectiveness(min(gain, gap), cost)
 	}
 	return to, effectiveness(min(gain, gap), a.rise(u, x, d, a.lineTerm(u, x[j], to)))

@@ -7,27 +7,34 @@ import (
 )
 
 // conclude writes everybody's best action in raw units, runs the model at the very points that reading it back makes, and reports those
-// that are feasible and reach the required margin. Where rounding lost it, one feature after the other is given more.
+// that are feasible and reach the required margin. Where rounding lost it, one feature after the other is given more; where it broke a rule between
+// features, or nothing else helps, nothing is rounded.
 func (s *search) conclude(actions []Action) error {
 	dim := s.a.dim
+	const attempts = 8
 	var open []*lane
+	unrounded := map[*lane]bool{}
 	for _, p := range s.people {
 		if !math.IsInf(p.cost, 1) {
 			open = append(open, &lane{p: p, d: p.best})
 		}
 	}
-	for attempt := 0; len(open) > 0 && attempt < 8; attempt++ {
+	for attempt := 0; len(open) > 0 && attempt < attempts; attempt++ {
 		var asked []*lane
 		var points []float32
 		for _, l := range open {
 			point := make([]float32, dim)
-			pick := s.spare(l, attempt)
-			l.p.a.publish(point, l.p.x, l.d, func(u *unit) float64 {
-				if attempt == 0 || u != pick {
-					return 0
-				}
-				return float64(int(1) << attempt)
-			})
+			if unrounded[l] || attempt == attempts-1 {
+				l.p.a.publishUnrounded(point, l.p.x, l.d)
+			} else {
+				pick := s.spare(l, attempt)
+				l.p.a.publish(point, l.p.x, l.d, func(u *unit) float64 {
+					if attempt == 0 || u != pick {
+						return 0
+					}
+					return float64(int(1) << attempt)
+				})
+			}
 			asked, points = append(asked, l), append(points, point...)
 		}
 		margins, err := s.m.Margins(s.ctx, points)
@@ -39,7 +46,9 @@ func (s *search) conclude(actions []Action) error {
 			delta := make([]float32, dim)
 			point := row(points, i, dim)
 			l.p.a.difference(delta, l.p.x, point)
-			if !valid(margins[i], float32(s.o.Margin)) || l.p.a.Check(l.p.x, delta) != nil {
+			feasible := l.p.a.Check(l.p.x, delta) == nil
+			if !valid(margins[i], float32(s.o.Margin)) || !feasible {
+				unrounded[l] = !feasible && !unrounded[l]
 				open = append(open, l)
 				continue
 			}

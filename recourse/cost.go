@@ -48,21 +48,21 @@ func (a *ActionSet) compileCost(t *task.Task) error {
 
 func (u *unit) compilePrice(c *task.Cost, weights []float64) error {
 	f := u.feature
-	u.price = price{weights: weights, flip: f.SwitchCost, encoded: c.Switches == "encoded", factor: f.Weight}
+	u.price = price{weights: weights, flip: f.SwitchCost, encoded: c.Switches == task.Encoded, factor: f.Weight}
 	for _, q := range f.Quantiles {
 		u.price.ranks = append(u.price.ranks, (q-f.Mean)/f.Std)
 	}
 	for j := range weights {
 		w := f.Weight
 		switch c.Weights {
-		case "inverse_std", "":
+		case task.InverseStd, "":
 			w /= sigma(f, j) + c.Eps
-		case "inverse_mad":
+		case task.InverseMAD:
 			w /= mad(f) + c.Eps
-		case "inverse_range":
+		case task.InverseRange:
 			w /= valueRange(f) + c.Eps
-		case "given":
-		case "uniform":
+		case task.Given:
+		case task.Uniform:
 			w = 1
 		default:
 			return fmt.Errorf("unknown cost weights %q", c.Weights)
@@ -97,7 +97,7 @@ func sigma(f *task.Feature, j int) float64 {
 }
 
 func mad(f *task.Feature) float64 {
-	if f.MAD > 0 && (f.Kind == task.Numeric || f.Kind == task.Ordinal) {
+	if f.MAD > 0 && f.Kind.IsNumber() {
 		return f.MAD / f.Std
 	}
 	return 1
@@ -107,7 +107,7 @@ func mad(f *task.Feature) float64 {
 func valueRange(f *task.Feature) float64 {
 	width := 0.0
 	switch {
-	case f.Kind != task.Numeric && f.Kind != task.Ordinal:
+	case !f.Kind.IsNumber():
 		return 1
 	case len(f.Quantiles) > 0:
 		width = f.Quantiles[len(f.Quantiles)-1] - f.Quantiles[0]

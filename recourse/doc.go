@@ -15,7 +15,7 @@
 // limits on how many of some features change. The solvers search over the features and let the rest follow: linked changes are
 // computed, a broken rule is mended by the cheapest further change, and a point that breaks one all the same never counts as valid.
 //
-// Three solvers share one action set:
+// The solvers share one action set:
 //
 //   - Teacher: K projected gradient steps for everyone at once; the actions that
 //     calibration and training use.
@@ -23,6 +23,11 @@
 //     stops past the boundary and is kept for comparison with the literature.
 //   - Solve: minimal-cost actions for evaluation, with the discrete choices
 //     searched as such.
+//   - Exact: the least cost for certain, for the models and action sets for which
+//     there is a method; what Solve is measured by.
+//
+// Each of them takes any Model; Worst makes one of several that accepts what all of them accept. What holds for single people (Override) is found
+// by their positions among the people that a solver is given (Select).
 //
 // Projected gradient descent as the paper writes it returns a one-hot group to
 // the same vertex after every step, so it hardly ever changes one. The solvers

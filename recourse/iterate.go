@@ -8,7 +8,8 @@ import (
 // pgd is projected gradient descent for one piece of people.
 type pgd struct {
 	m      Model
-	a      *ActionSet
+	a      *ActionSet // of everybody
+	first  int        // row of the piece's first person among them
 	x      []float32
 	delta  []float32 // the actions: always feasible
 	inner  []float32 // the relaxed iterates
@@ -17,8 +18,9 @@ type pgd struct {
 	try    []float32 // one row of scratch
 }
 
-func newPGD(m Model, a *ActionSet, x, delta []float32) *pgd {
-	p := &pgd{m: m, a: a, x: x, delta: delta, inner: make([]float32, len(x)), points: make([]float32, len(x)), try: make([]float32, a.dim)}
+// newPGD starts at the factual points x, those of the people from row first on.
+func newPGD(m Model, a *ActionSet, first int, x, delta []float32) *pgd {
+	p := &pgd{m: m, a: a, first: first, x: x, delta: delta, inner: make([]float32, len(x)), points: make([]float32, len(x)), try: make([]float32, a.dim)}
 	for i := range len(x) / a.dim {
 		p.active = append(p.active, i)
 	}
@@ -44,7 +46,7 @@ func (p *pgd) step(ctx context.Context, move func(i int, margin float32, g []flo
 	}
 	keep := p.active[:0]
 	for k, i := range p.active {
-		p.a.at(i).pull(g[k*dim : (k+1)*dim])
+		p.set(i).pull(g[k*dim : (k+1)*dim])
 		if move(i, margins[k], g[k*dim:(k+1)*dim]) {
 			keep = append(keep, i)
 		}
@@ -53,20 +55,23 @@ func (p *pgd) step(ctx context.Context, move func(i int, margin float32, g []flo
 	return nil
 }
 
+// set returns the action set of the piece's i-th person.
+func (p *pgd) set(i int) *ActionSet { return p.a.at(p.first + i) }
+
 // plain is delta <- Pi(delta - alpha g), as the paper writes it.
 func (p *pgd) plain(i int, g []float32, alpha float64) {
 	d := row(p.delta, i, p.a.dim)
 	for j := range d {
 		d[j] -= float32(alpha) * g[j]
 	}
-	p.a.at(i).Project(row(p.x, i, p.a.dim), d)
+	p.set(i).Project(row(p.x, i, p.a.dim), d)
 }
 
 // relaxed moves the inner iterate, which stays in the box but off the grid, the vertices and the sparsity
 // limit, and makes its projection the action.
 func (p *pgd) relaxed(i int, g []float32, alpha float64) {
 	x, u, d := row(p.x, i, p.a.dim), row(p.inner, i, p.a.dim), row(p.delta, i, p.a.dim)
-	a := p.a.at(i)
+	a := p.set(i)
 	a.relax(x, u, u, g, alpha)
 	copy(d, u)
 	a.project(x, d, false)
@@ -79,7 +84,7 @@ func (p *pgd) relaxed(i int, g []float32, alpha float64) {
 // sigmoid of minus the margin.
 func (p *pgd) reach(i int, g []float32, margin, required float64) {
 	x, u, d := row(p.x, i, p.a.dim), row(p.inner, i, p.a.dim), row(p.delta, i, p.a.dim)
-	a := p.a.at(i)
+	a := p.set(i)
 	slope := -(1 + math.Exp(margin)) // margin gradient = slope * g
 	square := 0.0
 	for _, f := range a.free {

@@ -333,8 +333,8 @@ func (a *ActionSet) firstBroken(x, d []float32) *broken {
 		if u.form >= group || !u.changed(d) {
 			continue
 		}
-		if c, detail := u.checkLine(x[u.first], d[u.first]); c == Bounds {
-			return &broken{kind: Bounds, text: fmt.Sprintf("%q, which changes along: %s", u.name, detail), unit: u}
+		if c, detail := u.checkLine(x[u.first], d[u.first]); c == Bounds || c == Category {
+			return &broken{kind: c, text: fmt.Sprintf("%q, which changes along: %s", u.name, detail), unit: u}
 		}
 	}
 	for i := range a.rules {
@@ -360,7 +360,7 @@ func (a *ActionSet) breaks(r *rule, x, d []float32) bool {
 		}
 	}
 	for i := range r.then {
-		if c := &r.then[i]; !c.holds(x, d) && (r.when != nil || c.excess(x, d) > max(c.excess(x, nil), 0)+c.noise(x, d)) {
+		if c := &r.then[i]; !c.holds(x, d) && (r.when != nil || c.worse(x, d)) {
 			return true
 		}
 	}
@@ -380,18 +380,27 @@ func (c *condition) excess(x, d []float32) float64 {
 	return sum
 }
 
-// noise bounds what float32 inputs do to the sum.
+// noise bounds what float32 inputs do to the sum. The bound, which the means went into, is as exact as float64.
 func (c *condition) noise(x, d []float32) float64 {
-	size := math.Abs(c.bound)
+	size := 0.0
 	for _, t := range c.terms {
 		size += math.Abs(t.coef) * (math.Abs(float64(x[t.input])) + math.Abs(float64(d[t.input])))
 	}
-	return 1e-6 * (size + 1e-6)
+	return 2.4e-7*size + 1e-12*(math.Abs(c.bound)+1)
 }
 
-func (c *condition) holds(x, d []float32) bool {
+func (c *condition) holds(x, d []float32) bool { return c.within(c.excess(x, d), c.noise(x, d)) }
+
+// within says whether an excess fulfils the condition.
+func (c *condition) within(excess, noise float64) bool {
 	if c.strict {
-		return c.excess(x, d) < -c.noise(x, d)
+		return excess < -noise
 	}
-	return c.excess(x, d) <= c.noise(x, d)
+	return excess <= noise
+}
+
+// worse says whether a condition that does not hold after the action held before, or was nearer to it.
+func (c *condition) worse(x, d []float32) bool {
+	before, noise := c.excess(x, nil), c.noise(x, d)
+	return c.within(before, noise) || c.excess(x, d) > max(before, 0)+noise
 }

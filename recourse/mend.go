@@ -10,12 +10,16 @@ func (a *ActionSet) join(x, d []float32) {
 	if a.follows(x, d) && a.obeys(x, d) {
 		return
 	}
-	a.drag(x, d)
-	for !a.mend(x, d, -1) {
-		// What cannot be mended is undone, the smallest change of those concerned first; without changes nothing is broken.
-		b := a.firstBroken(x, d)
-		a.undo(x, d, a.smallest(x, d, b))
+	if a.drag(x, d); a.obeys(x, d) {
+		return
 	}
+	mended := slices.Clone(d)
+	for ; !a.mend(x, mended, -1, false); copy(mended, d) {
+		// What cannot be mended is undone, the smallest change of those concerned first; without changes nothing is broken. That is done to the action
+		// as it was: remedies that made way for each other would come again for ever.
+		a.undo(x, d, a.smallest(x, d, a.firstBroken(x, d)))
+	}
+	copy(d, mended)
 }
 
 // follows says whether the linked features changed as the others drag them.
@@ -35,8 +39,8 @@ func (a *ActionSet) follows(x, d []float32) bool {
 }
 
 // mend changes d, whose links are dragged, until it obeys the joint constraints, each time by the change of one feature that ends a breach at
-// the least cost. The feature keep, if any, stays as it is. It reports whether it succeeded; d is of no use otherwise, but feasible feature by feature.
-func (a *ActionSet) mend(x, d []float32, keep int) bool {
+// the least cost or, with near, closest to d: to take back what was achieved is the cheapest, but no way on for a search. The feature keep, if any, stays as it is. It reports whether it succeeded; d is of no use otherwise, but feasible feature by feature.
+func (a *ActionSet) mend(x, d []float32, keep int, near bool) bool {
 	for range 4 + 2*(len(a.rules)+len(a.subsets)) {
 		b := a.firstBroken(x, d)
 		if b == nil {
@@ -45,7 +49,11 @@ func (a *ActionSet) mend(x, d []float32, keep int) bool {
 		var best []float32
 		least := math.Inf(1)
 		a.remedies(x, d, b, keep, func(t []float32) {
-			if c := a.Cost(x, t); c < least && a.changes(t) <= a.limit && a.ended(b, x, t) {
+			c := a.Cost(x, t)
+			if near {
+				c = a.distance(d, t)
+			}
+			if c < least && a.changes(t) <= a.limit && a.ended(b, x, t) {
 				least, best = c, slices.Clone(t)
 			}
 		})
@@ -57,6 +65,15 @@ func (a *ActionSet) mend(x, d []float32, keep int) bool {
 	return a.obeys(x, d)
 }
 
+// distance returns the weighted l1 distance of two actions.
+func (a *ActionSet) distance(d, t []float32) float64 {
+	sum := 0.0
+	for j, v := range t {
+		sum += a.weights[j] * math.Abs(float64(v)-float64(d[j]))
+	}
+	return sum
+}
+
 // ended says whether the breach b is over at d.
 func (a *ActionSet) ended(b *broken, x, d []float32) bool {
 	switch {
@@ -64,7 +81,7 @@ func (a *ActionSet) ended(b *broken, x, d []float32) bool {
 		return !a.breaks(b.rule, x, d)
 	case b.unit != nil:
 		c, _ := b.unit.checkLine(x[b.unit.first], d[b.unit.first])
-		return c != Bounds
+		return c != Bounds && c != Category
 	}
 	n := 0
 	for _, k := range b.subset.units {

@@ -35,6 +35,9 @@ const (
 	NoneExists                      // proved: no feasible action reaches the required margin; Delta is zero
 )
 
+// Statuses returns all statuses.
+func Statuses() []Status { return []Status{AlreadyFavourable, Found, NoneFound, NoneExists} }
+
 func (s Status) String() string {
 	switch s {
 	case AlreadyFavourable:

@@ -134,12 +134,41 @@ func (a *ActionSet) apply(u *unit, x, d []float32, set func(d []float32)) bool {
 	for _, keep := range []int{keep, -1} {
 		set(d)
 		a.drag(x, d)
-		if a.mend(x, d, keep) && !slices.Equal(d, before) && a.changes(d) <= max(a.limit, changed) {
+		if a.mend(x, d, keep, true) && !slices.Equal(d, before) && a.changes(d) <= max(a.limit, changed) {
 			return true
 		}
 		copy(d, before)
 	}
 	return false
+}
+
+// allowed returns the change of a numeric feature on the way from that in d to the given one which is as far as the rules between features
+// let it go, with what they make necessary along with it.
+func (a *ActionSet) allowed(u *unit, x, d []float32, to float32) float32 {
+	if !u.joint {
+		return to
+	}
+	t := slices.Clone(d)
+	fits := func(v float32) bool {
+		copy(t, d)
+		return a.apply(u, x, t, func(t []float32) { t[u.first] = v })
+	}
+	if d[u.first] == to || fits(to) {
+		return to
+	}
+	good, bad := d[u.first], to
+	for range 10 {
+		mid := u.nearest(x[u.first], good+(bad-good)/2)
+		switch {
+		case mid == good || mid == bad:
+			return good
+		case fits(mid):
+			good = mid
+		default:
+			bad = mid
+		}
+	}
+	return good
 }
 
 // outward returns the feasible change at d or, on a grid, the next one beyond it in the given direction; where there is no room, the last one.
@@ -156,6 +185,14 @@ func (u *unit) outward(x float32, d float64, up bool) float32 {
 		return u.tick(min(max(n, first), last))
 	}
 	return min(max(float32(d), lo), hi) + 0
+}
+
+// inward returns the feasible change at d or, on a grid, the last one before it.
+func (u *unit) inward(x float32, d float64) float32 {
+	if u.kind == grid {
+		d = math.Trunc(d/u.step*(1+1e-9)) * u.step
+	}
+	return u.nearest(x, float32(d))
 }
 
 // farthest returns the largest feasible change in the direction. Where nothing limits it, 64 (of

@@ -10,7 +10,7 @@ import (
 )
 
 // Override returns the action set with constraints of single people in place: row i of the people is given to it
-// as Row i, until Select says otherwise. Costs stay those of the task.
+// as Row i, until Select says otherwise. A weight of their own counts; all else that costs come from stays the task's.
 func (a *ActionSet) Override(overrides []task.Override) (*ActionSet, error) {
 	by := map[int][]task.Override{}
 	for _, o := range overrides {
@@ -29,9 +29,29 @@ func (a *ActionSet) Override(overrides []task.Override) (*ActionSet, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("row %d: %w", row, err))
 		}
+		if err == nil && t.Cost.Weights == task.InverseRange {
+			err = own.reprice(a.task)
+			errs = append(errs, err)
+		}
 		b.own[row] = own
 	}
 	return &b, errors.Join(errs...)
+}
+
+// reprice makes a range that is that of the bounds the one of the task's, not of the person's.
+func (a *ActionSet) reprice(t *task.Task) error {
+	for i := range a.units {
+		f := *a.units[i].feature
+		f.Bounds = t.Features[i].Bounds
+		if u := &a.units[i]; u.kind > linked {
+			priced := unit{feature: &f}
+			if err := priced.compilePrice(&t.Cost, a.weights[u.first:u.first+u.width]); err != nil {
+				return fmt.Errorf("recourse: feature %q: %w", u.name, err)
+			}
+			u.price = priced.price
+		}
+	}
+	return nil
 }
 
 // Select returns the action set for people of whom the i-th is row rows[i] of those it is for now.
@@ -57,18 +77,5 @@ func (a *ActionSet) at(row int) *ActionSet {
 	return a
 }
 
-// rest returns the action set for the people from row first on.
-func (a *ActionSet) rest(first int) *ActionSet {
-	if len(a.own) == 0 {
-		return a
-	}
-	b := *a
-	b.own = map[int]*ActionSet{}
-	for row, own := range a.own {
-		b.own[row-first] = own
-	}
-	return &b
-}
-
-// Person returns the action set of the person in the given row, for Check, Cost and Changes.
+// Person returns the action set of the person in the given row: what Check, Cost and Changes mean for them.
 func (a *ActionSet) Person(row int) *ActionSet { return a.at(row) }

@@ -51,6 +51,15 @@ func TestOverride(t *testing.T) {
 			}
 		}
 	}
+	firsts, err := FirstValid(context.Background(), m, a, x, FirstValidOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, act := range firsts {
+		if err := a.at(i).Check(row(x, i, 2), act.Delta); err != nil || act.Status != Found {
+			t.Errorf("first valid, row %d: %s, %v", i, act.Status, err)
+		}
+	}
 	rows := []int{600, 5, 1}
 	some, err := Solve(context.Background(), m, a.Select(rows), make([]float32, 6), SolveOptions{Margin: 0.1})
 	if err != nil {

@@ -30,7 +30,7 @@ func FirstValid(ctx context.Context, m Model, a *ActionSet, x []float32, o First
 	delta := make([]float32, len(x))
 	actions := make([]Action, n)
 	err = chunks(ctx, n, pgdChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
-		p := newPGD(m, a.rest(lo), x[lo*a.dim:hi*a.dim], delta[lo*a.dim:hi*a.dim])
+		p := newPGD(m, a, lo, x[lo*a.dim:hi*a.dim], delta[lo*a.dim:hi*a.dim])
 		for step := range o.Steps + 1 {
 			err := p.step(ctx, func(i int, margin float32, g []float32) bool {
 				act := &actions[lo+i]
@@ -64,7 +64,7 @@ func FirstValid(ctx context.Context, m Model, a *ActionSet, x []float32, o First
 		if act.Status == NoneFound {
 			clear(act.Delta)
 		}
-		act.Cost = a.Cost(row(x, i, a.dim), act.Delta)
+		act.Cost = a.at(i).Cost(row(x, i, a.dim), act.Delta)
 		act.Point = make([]float32, a.dim)
 		Point(act.Point, row(x, i, a.dim), act.Delta)
 	}

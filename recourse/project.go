@@ -93,9 +93,9 @@ func (u *unit) within(x, d, lo, hi float32) bool {
 }
 
 // span returns the interval of changes that bounds, direction and largest changes
-// leave, as float32 rounded towards zero; it contains 0.
+// leave, as float32 rounded towards zero; it contains 0, and nothing else when the factual value is no finite number.
 func (u *unit) span(x float32) (lo, hi float32) {
-	if x != x {
+	if x-x != 0 {
 		return 0, 0
 	}
 	v := float64(x)
@@ -106,6 +106,9 @@ func (u *unit) span(x float32) (lo, hi float32) {
 // factual value carries float32 noise, so a tick that misses a bound by no more than that counts as inside.
 func (u *unit) ticks(x, lo, hi float32) (first, last float64) {
 	const most = 1 << 22 // beyond, a tick is not recovered from its float32 change
+	if lo == 0 && hi == 0 {
+		return 0, 0
+	}
 	count := func(room float32) float64 {
 		noise := min(0.25, 1e-6+2.4e-7*(math.Abs(float64(x))+float64(room))/u.step)
 		return min(math.Floor(float64(room)/u.step+noise), most)
@@ -144,7 +147,7 @@ func (u *unit) nearestValue(x, d, lo, hi float32) float32 {
 func (u *unit) reach(x float32, v float64, lo, hi float32) (float32, bool) {
 	d := v - float64(x)
 	noise := 1e-6 * (1 + math.Abs(v))
-	if math.Abs(d) <= noise || d < float64(lo)-noise || d > float64(hi)+noise {
+	if !(math.Abs(d) > noise) || math.IsInf(d, 0) || d < float64(lo)-noise || d > float64(hi)+noise {
 		return 0, false
 	}
 	return float32(d), true

@@ -9,11 +9,30 @@ import (
 
 // An action is a promise once it can be said in raw units: "hours-per-week 40 -> 45". So the new values are rounded to what is
 // written before a model judges them. A value on a grid is the person's own and whole steps, a free one is rounded to four digits after the first of the
-// feature's standard deviation, away from the person's own value.
+// feature's standard deviation, or of the width of its bounds where that is less, away from the person's own value.
 
 // publish sets point to the person after the action d, as reading the written values makes it; extra more quanta are given to the units where more is
 // not 0, in the direction of their change.
 func (a *ActionSet) publish(point, x, d []float32, more func(u *unit) float64) {
+	a.write(point, x, d, func(u *unit) float32 { return u.written(x[u.first], d[u.first], more(u)) })
+}
+
+// publishUnrounded is publish with as many digits as it takes to say the very change.
+func (a *ActionSet) publishUnrounded(point, x, d []float32) {
+	a.write(point, x, d, func(u *unit) float32 {
+		if u.form == grid {
+			return u.written(x[u.first], d[u.first], 0)
+		}
+		from, away := u.feature.Raw(x[u.first]), math.Copysign(1, float64(d[u.first]))
+		if limit := u.feature.ToInput(u.limit(from, away)); float64(x[u.first]+d[u.first])*away > float64(limit)*away {
+			return limit
+		}
+		return x[u.first] + d[u.first]
+	})
+}
+
+// write sets point to the person after the action d with the numbers that change as number has them.
+func (a *ActionSet) write(point, x, d []float32, number func(u *unit) float32) {
 	copy(point, x)
 	for _, i := range a.free {
 		u := &a.units[i]
@@ -21,7 +40,7 @@ func (a *ActionSet) publish(point, x, d []float32, more func(u *unit) float64) {
 			continue
 		}
 		if u.form == continuous || u.form == grid {
-			point[u.first] = u.written(x[u.first], d[u.first], more(u))
+			point[u.first] = number(u)
 			continue
 		}
 		a.settleInto(u, point, x, d)
@@ -38,9 +57,7 @@ func (a *ActionSet) publish(point, x, d []float32, more func(u *unit) float64) {
 			continue
 		}
 		if u.form == continuous || u.form == grid {
-			f := u.feature
-			raw := f.Raw(x[u.first]) + float64(moved[u.first])*f.Std
-			point[u.first] = f.ToInput(clean(raw, 7))
+			point[u.first] = u.follow(x[u.first], moved[u.first])
 			continue
 		}
 		a.settleInto(u, point, x, moved)
@@ -84,14 +101,32 @@ func (u *unit) written(x, d float32, more float64) float32 {
 		n = math.Floor(n + 1e-6)
 	}
 	n += more * away
-	limit := min(f.Bounds[1], from+f.MaxIncrease, from+f.MaxChange)
-	if away < 0 {
-		limit = max(f.Bounds[0], from-f.MaxDecrease, from-f.MaxChange)
-	}
+	limit := u.limit(from, away)
 	if raw := n * u.quantum; raw*away < limit*away {
 		return f.ToInput(clean(raw, 12))
 	}
 	return f.ToInput(clean(limit, 12)) // the bound as the task file has it
+}
+
+// limit returns the raw value that a change from the given one may go to, upwards or (away below 0) downwards.
+func (u *unit) limit(from, away float64) float64 {
+	f := u.feature
+	if away < 0 {
+		return max(f.Bounds[0], from-f.MaxDecrease, from-f.MaxChange)
+	}
+	return min(f.Bounds[1], from+f.MaxIncrease, from+f.MaxChange)
+}
+
+// follow returns the input of the value that stands for the change d of a linked feature, with as few digits as say it.
+func (u *unit) follow(x, d float32) float32 {
+	f := u.feature
+	raw := f.Raw(x) + float64(d)*f.Std
+	for digits := 7; digits < 17; digits++ {
+		if at := f.ToInput(clean(raw, digits)); math.Abs(float64(at)-float64(x)-float64(d)) <= noise(x, d)/2 {
+			return at
+		}
+	}
+	return x + d
 }
 
 // clean removes the noise of binary arithmetic on decimal numbers.

@@ -159,18 +159,56 @@ type pull struct {
 	bad, good   float32
 	badM, goodM float32
 	try         float32
+	base        []float32 // of a feature that others depend on: the action with good in place
+}
+
+// set tries a change; what rules between features make necessary comes along.
+func (p *pull) set() {
+	l, j := p.l, p.u.first
+	if p.base != nil {
+		copy(l.d, p.base)
+		if l.p.a.apply(p.u, l.p.x, l.d, func(d []float32) { d[j] = p.try }) {
+			return
+		}
+	}
+	l.d[j] = p.try
+}
+
+// judge narrows the bracket by the margin at what was tried, and goes back to the last good change.
+func (p *pull) judge(need float32) {
+	l, a := p.l, p.l.p.a
+	good := valid(l.margin, need)
+	if good && p.base != nil {
+		if good = a.Cost(l.p.x, l.d) < a.Cost(l.p.x, p.base); good {
+			copy(p.base, l.d)
+		}
+	}
+	if good {
+		p.good, p.goodM = p.try, l.margin
+	} else {
+		p.bad, p.badM = p.try, l.margin
+	}
+	if p.base != nil {
+		copy(l.d, p.base)
+	}
+	l.d[p.u.first], l.margin = p.good, p.goodM
 }
 
 // narrow brackets the smallest valid change of every pull, by interpolation with every third step a bisection.
 func (s *search) narrow(ps []*pull) error {
 	const steps = 9
 	active := slices.Clone(ps)
+	for _, p := range active {
+		if p.u.joint {
+			p.base = slices.Clone(p.l.d)
+		}
+	}
 	for k := range steps {
 		keep := active[:0]
 		var ls []*lane
 		for _, p := range active {
 			if p.next(s.need, k%3 == 2, 1e-4*p.l.p.a.scale(p)) {
-				p.l.d[p.u.first] = p.try
+				p.set()
 				keep, ls = append(keep, p), append(ls, p.l)
 			}
 		}
@@ -183,12 +221,8 @@ func (s *search) narrow(ps []*pull) error {
 			return err
 		}
 		for i, p := range active {
-			if valid(p.l.margin, s.need) {
-				p.good, p.goodM = p.try, p.l.margin
-			} else {
-				p.bad, p.badM = p.try, p.l.margin
-			}
-			p.l.d[p.u.first], p.l.margin, p.l.g = p.good, p.goodM, grads[i]
+			p.judge(s.need)
+			p.l.g = grads[i]
 		}
 	}
 	for _, p := range ps {
@@ -207,7 +241,8 @@ func (p *pull) next(need float32, middle bool, precision float64) bool {
 		return false
 	}
 	share := 0.5
-	if den := float64(p.goodM) - float64(p.badM); !middle && den > 0 {
+	// What is not feasible has a margin of -Inf, which says nothing about how far to go.
+	if den := float64(p.goodM) - float64(p.badM); !middle && den > 0 && !math.IsInf(den, 1) {
 		// Aim just inside, so that the next bracket is short on both sides.
 		share = min(max((float64(need)-float64(p.badM))/den+0.005, 0.02), 0.98)
 	}

@@ -120,12 +120,16 @@ func (s *search) refits(l *lane) []*lane {
 			}
 		})
 	}
-	if a.norm == task.PercentileShift {
+	if a.bottleneck() {
 		s.levels(l, offer)
 		return out
 	}
 	kept, discrete := s.spreadable(l)
-	for _, beyond := range []float64{1, 1.03, 1.1} {
+	aims := []float64{1, 1.03, 1.1}
+	if len(a.rules) > 0 { // which hold some features back
+		aims = append(aims, 1.25, 1.5, 2, 3)
+	}
+	for _, beyond := range aims {
 		moves, ok := a.spread(kept.lines, discrete*beyond)
 		if !ok {
 			continue
@@ -183,29 +187,40 @@ func (k *spreadable) set(l *lane, d []float32, moves []float64) {
 		}
 	}
 	for i, u := range k.units {
-		d[u.first] = u.outward(l.p.x[u.first], k.signs[i]*moves[i], k.signs[i] > 0)
+		k.move(l, d, u, u.outward(l.p.x[u.first], k.signs[i]*moves[i], k.signs[i] > 0))
 	}
 }
 
-// levels offers points where every feature moves as far as a common percentile shift allows.
+// move sets the change of one feature in d, as far as the rules between features let it, with what they make necessary.
+func (k *spreadable) move(l *lane, d []float32, u *unit, to float32) {
+	if !u.changed(d) && l.p.a.changes(d) >= l.p.a.limit {
+		return
+	}
+	to = l.p.a.allowed(u, l.p.x, d, to)
+	l.p.a.apply(u, l.p.x, d, func(t []float32) { t[u.first] = to })
+}
+
+// levels offers, for the norms under which the costliest change alone counts, points where every feature does what gains most within a common cost:
+// the least one at which the margin's linearisation is enough, and a little above.
 func (s *search) levels(l *lane, offer func(set func(d []float32))) {
-	a := l.p.a
-	k, _ := s.spreadable(l)
-	for _, share := range []float64{0.3, 0.5, 0.7, 0.85, 0.95} {
-		offer(func(d []float32) {
-			moves := make([]float64, len(k.units))
-			for i, u := range k.units {
-				moves[i] = a.reachAt(u, l.p.x, k.signs[i], l.cost*share)
-			}
-			for _, f := range a.free {
-				if u := &a.units[f]; u.numeric() {
-					d[u.first] = 0
-				}
-			}
-			for i, u := range k.units {
-				d[u.first] = u.nearest(l.p.x[u.first], float32(k.signs[i]*moves[i]))
-			}
-		})
+	d := slices.Clone(l.d)
+	lo, hi := 0.0, l.cost
+	for range 14 {
+		mid := (lo + hi) / 2
+		s.greatest(l, d, mid)
+		gain := 0.0
+		for _, f := range l.p.a.free {
+			u := &l.p.a.units[f]
+			gain += u.dot(l.g, d) - u.dot(l.g, l.d)
+		}
+		if float64(l.margin)+gain >= float64(s.need) {
+			hi = mid
+		} else {
+			lo = mid
+		}
+	}
+	for _, beyond := range []float64{1, 1.01, 1.05, 1.2} {
+		offer(func(d []float32) { s.greatest(l, d, hi*beyond) })
 	}
 }
 

@@ -26,7 +26,7 @@ func (s *search) rescue() error {
 		for _, l := range active {
 			copy(l.climb.prev, l.d)
 			l.climb.prevM = l.margin
-			s.greatest(l)
+			s.greatest(l, l.d, math.Inf(1))
 			if !slices.Equal(l.d, l.climb.prev) {
 				keep = append(keep, l)
 			}
@@ -47,8 +47,8 @@ func (s *search) rescue() error {
 	return s.refine(s.cheapest(all, 1, 1))
 }
 
-// greatest sets the lane's action to the one with the largest linearised margin.
-func (s *search) greatest(l *lane) {
+// greatest sets d to the action with the largest margin, linearised at the lane, of those in which no feature costs more than most.
+func (s *search) greatest(l *lane, d []float32, most float64) {
 	type gain struct {
 		f, option int
 		to        float32
@@ -61,11 +61,16 @@ func (s *search) greatest(l *lane) {
 		best := gain{f: f}
 		if u.numeric() {
 			slope := float64(l.g[u.first])
-			best.to = u.farthest(x[u.first], slope > 0)
+			to := u.farthest(x[u.first], slope > 0)
+			if !math.IsInf(most, 1) {
+				sign := math.Copysign(1, slope)
+				to = u.inward(x[u.first], sign*l.p.a.reachAt(u, x, sign, most))
+			}
+			best.to = l.p.a.allowed(u, x, zero, to)
 			best.gain = slope * float64(best.to)
 		} else {
 			u.each(x, func(o int) {
-				if v, _ := l.p.a.switchGain(u, x, zero, l.g, o); v > best.gain {
+				if v, cost := l.p.a.switchGain(u, x, zero, l.g, o); v > best.gain && cost <= most {
 					best.option, best.gain = o, v
 				}
 			})
@@ -75,15 +80,19 @@ func (s *search) greatest(l *lane) {
 		}
 	}
 	slices.SortStableFunc(gains, func(a, b gain) int { return -cmp.Compare(a.gain, b.gain) })
-	clear(l.d)
+	clear(d)
 	for _, b := range gains {
 		u := &l.p.a.units[b.f]
-		if l.p.a.changes(l.d) >= l.p.a.limit && !u.changed(l.d) {
+		if l.p.a.changes(d) >= l.p.a.limit && !u.changed(d) {
 			continue
 		}
-		l.p.a.apply(u, x, l.d, func(d []float32) {
+		to := b.to
+		if u.numeric() {
+			to = l.p.a.allowed(u, x, d, to)
+		}
+		l.p.a.apply(u, x, d, func(d []float32) {
 			if u.numeric() {
-				d[u.first] = b.to
+				d[u.first] = to
 			} else {
 				u.set(x, d, b.option)
 			}

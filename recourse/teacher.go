@@ -57,7 +57,7 @@ func Teacher(ctx context.Context, m Model, a *ActionSet, x []float32, o TeacherO
 	chosen := o.choose(n)
 	delta := make([]float32, len(x))
 	err = chunks(ctx, n, pgdChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
-		p := newPGD(m, a.rest(lo), x[lo*a.dim:hi*a.dim], delta[lo*a.dim:hi*a.dim])
+		p := newPGD(m, a, lo, x[lo*a.dim:hi*a.dim], delta[lo*a.dim:hi*a.dim])
 		if chosen != nil {
 			p.active = slices.DeleteFunc(p.active, func(i int) bool { return !chosen[lo+i] })
 		}
@@ -123,5 +123,5 @@ func (p *pgd) blur(i int, sigma float64, rng *rand.Rand) {
 	for j := range d {
 		d[j] += float32(sigma * rng.NormFloat64())
 	}
-	p.a.at(i).Project(row(p.x, i, p.a.dim), d)
+	p.set(i).Project(row(p.x, i, p.a.dim), d)
 }

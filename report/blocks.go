@@ -103,14 +103,13 @@ func models(d *Document) block {
 	}
 	row("original", d.Full)
 	row("quantized", d.Quantized)
-	if d.Data.Name != "" {
-		b.table.rows = append(b.table.rows, []string{"people", d.Data.Name, byteCount(d.Data.Bytes), missing, short(d.Data.SHA256)})
-	}
-	if d.Task.Name != "" {
-		b.table.rows = append(b.table.rows, []string{"task", d.Task.Name, byteCount(d.Task.Bytes), missing, short(d.Task.SHA256)})
-	}
-	if d.Promises.Name != "" {
-		b.table.rows = append(b.table.rows, []string{"promises", d.Promises.Name, byteCount(d.Promises.Bytes), missing, short(d.Promises.SHA256)})
+	for _, o := range []struct {
+		name string
+		file File
+	}{{"people", d.Data}, {"task", d.Task}, {"promises", d.Promises}, {"overrides", d.Overrides}} {
+		if o.file.Name != "" {
+			b.table.rows = append(b.table.rows, []string{o.name, o.file.Name, byteCount(o.file.Bytes), missing, short(o.file.SHA256)})
+		}
 	}
 	return b
 }

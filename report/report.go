@@ -28,6 +28,7 @@ type Document struct {
 	Data      File              `json:"data"`
 	Task      File              `json:"task"`
 	Promises  File              `json:"promises,omitzero"`  // whose promises are the original's; none when they were computed
+	Overrides File              `json:"overrides,omitzero"` // what single people can change; none when the task says it for all
 	Recipe    map[string]string `json:"recipe,omitempty"`   // how the quantized model was made
 	Warnings  []string          `json:"warnings,omitempty"` // beside those of Result
 	Result    *eval.Result      `json:"result"`

@@ -45,19 +45,23 @@ func (d *decoder) featureAliases(f *Feature, b *percents) []alias {
 	return []alias{
 		{
 			"step_direction", libARs, "`direction`: 1 is `increase`, -1 `decrease`, 0 `any`",
-			[]string{"direction"}, func() schema { return schema{"enum": []int{-1, 0, 1}} },
+			[]string{"direction"},
+			func() schema { return schema{"enum": []int{-1, 0, 1}} },
 			func(n ast.Node, m mapping) { d.stepDirection(n, f, m) },
 		},
 		{"step_size", libARs, "`step`, in raw units", []string{"step"}, d.number(&f.Step).above0().form, number(&f.Step, "step")},
 		{
-			"step_type", libAR, "how `step_size` is meant: `absolute` is the only way here", []string{"step_type"}, oneOf([]string{"absolute"}),
+			"step_type", libAR, "how `step_size` is meant: `absolute` is the only way here",
+			[]string{"step_type"},
+			oneOf([]string{"absolute"}),
 			func(n ast.Node, _ mapping) { d.stepType(n) },
 		},
 		{"lb", libARs, "the lower side of `bounds`", []string{"bounds lo"}, sideForm, side(0)},
 		{"ub", libARs, "the upper side of `bounds`", []string{"bounds hi"}, sideForm, side(1)},
 		{"step_ub", libReach, "`max_increase`", []string{"max_increase"}, d.number(&f.MaxIncrease).from0().form, number(&f.MaxIncrease, "max_increase")},
 		{
-			"step_lb", libReach, "`max_decrease`, as a number not above 0", []string{"max_decrease"},
+			"step_lb", libReach, "`max_decrease`, as a number not above 0",
+			[]string{"max_decrease"},
 			d.number(&f.MaxDecrease).with("maximum", 0).form,
 			func(n ast.Node, m mapping) {
 				number(&f.MaxDecrease, "max_decrease")(n, m)
@@ -66,11 +70,15 @@ func (d *decoder) featureAliases(f *Feature, b *percents) []alias {
 		},
 		{
 			"actionability", libMACE, "`same-or-increase` and `same-or-decrease` are a `direction`, `none` is `actionable: false`, `any` neither; " +
-				"also as a value of `direction`", []string{"actionable", "direction"}, oneOf(actionabilities()),
+				"also as a value of `direction`",
+			[]string{"actionable", "direction"},
+			oneOf(actionabilities()),
 			func(n ast.Node, m mapping) { d.actionability(n, f, m) },
 		},
 		{
-			"mutability", libMACE, "`mutable`", []string{"mutable"}, flagForm,
+			"mutability", libMACE, "`mutable`",
+			[]string{"mutable"},
+			flagForm,
 			func(n ast.Node, m mapping) {
 				d.flag(&f.Mutable).read(n)
 				m.at["mutable"] = n
@@ -78,11 +86,14 @@ func (d *decoder) featureAliases(f *Feature, b *percents) []alias {
 		},
 		{
 			"permitted_range", libDiCE, "`bounds`; of a one-hot feature, the list of values that it may become, as `transitions` from every one",
-			[]string{"bounds", "transitions"}, anyOf(pairForm, listOf(scalarForm)),
+			[]string{"bounds", "transitions"},
+			anyOf(pairForm, listOf(scalarForm)),
 			func(n ast.Node, m mapping) { d.permit(n, f, b, m) },
 		},
 		{
-			"feature_range", libAlibi, "`bounds`, in raw units", []string{"bounds"}, pairForm,
+			"feature_range", libAlibi, "`bounds`, in raw units",
+			[]string{"bounds"},
+			pairForm,
 			func(n ast.Node, m mapping) {
 				d.span(&f.Bounds, b).read(n)
 				m.at["bounds"] = n
@@ -94,18 +105,22 @@ func (d *decoder) featureAliases(f *Feature, b *percents) []alias {
 func (d *decoder) taskAliases(t *Task, p *parts) []alias {
 	fixed := func(word, library string) alias {
 		return alias{
-			word, library, "`mutable: false`: " + immutable, []string{word}, oneOrMore(scalarForm),
+			word, library, "`mutable: false`: " + immutable,
+			[]string{word},
+			oneOrMore(scalarForm),
 			func(n ast.Node, _ mapping) { d.immutable(n, t, p) },
 		}
 	}
 	return []alias{
 		{
 			"permitted_range", libDiCE, "`bounds` by the names of features, as `{age: [18, 65]}`; of a one-hot feature, the list of values that it may become",
-			[]string{"permitted_range"}, mapOf(anyOf(pairForm, listOf(scalarForm))),
+			[]string{"permitted_range"},
+			mapOf(anyOf(pairForm, listOf(scalarForm))),
 			func(n ast.Node, _ mapping) { d.permitAll(n, t, p) },
 		},
 		{
-			"features_to_vary", libDiCE, "names of the features that are `actionable`, as all others are not; or `all`", []string{"features_to_vary"},
+			"features_to_vary", libDiCE, "names of the features that are `actionable`, as all others are not; or `all`",
+			[]string{"features_to_vary"},
 			oneOrMore(scalarForm), func(n ast.Node, _ mapping) { d.vary(n, t, p) },
 		},
 		fixed("immutables", libCARLA), fixed("immutable", libCARLA), fixed("immutable_features", libAlibi),

@@ -49,8 +49,12 @@ func TestAliasesMeanTheirKeys(t *testing.T) {
 	for _, c := range []pair{
 		{"permitted_range: {a: [1, 2], b: [y]}", "bounds: [1, 2]; transitions: {x: [y], y: [y], z: [y]}"},
 		{"permitted_range: {a: [50%, null]}", "bounds: [10, null];"},
-		{"features_to_vary: all", ";"}, {"features_to_vary: [a]", "; actionable: false"}, {"features_to_vary: b", "actionable: false;"},
-		{"immutables: [a]", "mutable: false;"}, {"immutable: b", "; mutable: false"}, {"immutable_features: [b, a]", "mutable: false; mutable: false"},
+		{"features_to_vary: all", ";"},
+		{"features_to_vary: [a]", "; actionable: false"},
+		{"features_to_vary: b", "actionable: false;"},
+		{"immutables: [a]", "mutable: false;"},
+		{"immutable: b", "; mutable: false"},
+		{"immutable_features: [b, a]", "mutable: false; mutable: false"},
 		{"features_to_vary: [a]\nimmutable: [b]", "; mutable: false"},
 	} {
 		of := strings.Split(c.ours, ";")

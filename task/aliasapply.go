@@ -168,15 +168,15 @@ func (d *decoder) featureList(n ast.Node, t *Task) map[int]ast.Node {
 func (d *decoder) featureNamed(n ast.Node, name string, t *Task) int {
 	i := slices.IndexFunc(t.Features, func(f Feature) bool { return f.Name == name })
 	if i < 0 {
-		d.errorf(n, "there is no feature %q%s", name, didYouMean(name, t.featureNames()))
+		d.errorf(n, "there is no feature %q%s", name, didYouMean(name, featureNames(t.Features)))
 	}
 	return i
 }
 
-func (t *Task) featureNames() []string {
-	names := make([]string, len(t.Features))
-	for i := range t.Features {
-		names[i] = t.Features[i].Name
+func featureNames(features []Feature) []string {
+	names := make([]string, len(features))
+	for i := range features {
+		names[i] = features[i].Name
 	}
 	return names
 }

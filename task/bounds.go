@@ -33,7 +33,7 @@ func (d *decoder) side(n ast.Node, i int, dst *[2]float64, b *percents) {
 		return
 	}
 	if s, ok := n.(*ast.StringNode); ok && strings.HasSuffix(s.Value, "%") {
-		p, ok := parseNumber(strings.TrimSpace(strings.TrimSuffix(s.Value, "%")))
+		p, ok := Number(strings.TrimSpace(strings.TrimSuffix(s.Value, "%")))
 		if !ok || p < 0 || p > 100 {
 			d.errorf(n, "%q is no percentile; write one from \"0%%\" to \"100%%\"", s.Value)
 			return

@@ -147,7 +147,7 @@ func trimmed(rec []string) []string {
 
 func allNumbers(rec []string) bool {
 	for _, s := range rec {
-		if _, ok := parseNumber(strings.TrimSpace(s)); !ok {
+		if _, ok := Number(strings.TrimSpace(s)); !ok {
 			return false
 		}
 	}

@@ -34,7 +34,7 @@ func (d *decoder) checkCost(t *Task, m mapping, features []mapping) {
 	if lacking == nil {
 		return
 	}
-	word := t.Cost.Weights
+	word := string(t.Cost.Weights)
 	if key == "norm" {
 		word = string(t.Cost.Norm)
 	}
@@ -44,7 +44,7 @@ func (d *decoder) checkCost(t *Task, m mapping, features []mapping) {
 
 // lacks says which figures the cost of changing f needs that f does not have, and by which key of the cost; "" when none.
 func (c *Cost) lacks(f *Feature, m mapping) (key, need string) {
-	if f.Kind != Numeric && f.Kind != Ordinal {
+	if !f.Kind.IsNumber() {
 		return "", ""
 	}
 	if c.Norm == PercentileShift {
@@ -54,9 +54,9 @@ func (c *Cost) lacks(f *Feature, m mapping) (key, need string) {
 		return "", "" // weights mean nothing beside it
 	}
 	switch {
-	case c.Weights == "inverse_mad" && f.MAD == 0 && !m.has("mad"):
+	case c.Weights == InverseMAD && f.MAD == 0 && !m.has("mad"):
 		return "weights", "the mad"
-	case c.Weights == "inverse_range" && f.Quantiles == nil && len(f.Levels) < 2 && (math.IsInf(f.Bounds[0], 0) || math.IsInf(f.Bounds[1], 0)):
+	case c.Weights == InverseRange && f.Quantiles == nil && len(f.Levels) < 2 && (math.IsInf(f.Bounds[0], 0) || math.IsInf(f.Bounds[1], 0)):
 		return "weights", "quantiles, or bounds on both sides,"
 	}
 	return "", ""

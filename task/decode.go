@@ -147,8 +147,8 @@ func describe(n ast.Node) clause {
 	return "this"
 }
 
-// parseNumber reads a decimal number such as 40, -1.5 or 1e+05. Infinities, NaN, hexadecimals and digit separators are no numbers here.
-func parseNumber(s string) (float64, bool) {
+// Number reads a decimal number such as 40, -1.5 or 1e+05. Infinities, NaN, hexadecimals and digit separators are no numbers here.
+func Number(s string) (float64, bool) {
 	if s == "" {
 		return 0, false
 	}

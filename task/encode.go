@@ -50,7 +50,7 @@ func (f *Feature) Encode(raw string, dst []float32) error {
 	if raw == "" {
 		return fmt.Errorf("the value is missing")
 	}
-	v, ok := parseNumber(raw)
+	v, ok := Number(raw)
 	if !ok {
 		return fmt.Errorf("%s is not a number", quote(raw))
 	}
@@ -111,11 +111,19 @@ func (f *Feature) Decode(x []float32) (string, error) {
 	if f.Levels != nil {
 		return f.Values[f.level(v)], nil
 	}
-	return decimal(f.shortest(v, x[0])), nil
+	return Decimal(f.shortest(v, x[0])), nil
 }
 
-// shortest returns the decimal near v with the fewest places whose input is x: the lattice of whole numbers before that of tenths, and so on.
+// shortest returns the decimal near v with the fewest places whose input is x: the lattice of whole numbers before that of tenths, and so on. Where
+// an input stands for many whole numbers, as float32 does for amounts in millions, hundreds come before tens and these before ones.
 func (f *Feature) shortest(v float64, x float32) float64 {
+	if math.Abs(v) < 1e15 && f.ToInput(math.Round(v)) == x {
+		for unit := 1e15; unit > 1; unit /= 10 {
+			if round := math.Round(v/unit) * unit; f.ToInput(round) == x {
+				return round + 0 // not -0
+			}
+		}
+	}
 	for places := range 7 {
 		if short, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'f', places, 64), 64); f.ToInput(short) == x {
 			return short
@@ -166,11 +174,11 @@ func same(a, b string) bool {
 	if a == b {
 		return true
 	}
-	x, ok := parseNumber(a)
+	x, ok := Number(a)
 	if !ok {
 		return false
 	}
-	y, ok := parseNumber(b)
+	y, ok := Number(b)
 	return ok && x == y
 }
 
@@ -179,7 +187,7 @@ func find(values []string, raw string) int {
 	if i := slices.Index(values, raw); i >= 0 {
 		return i
 	}
-	if _, ok := parseNumber(raw); !ok {
+	if _, ok := Number(raw); !ok {
 		return -1
 	}
 	return slices.IndexFunc(values, func(v string) bool { return same(v, raw) })

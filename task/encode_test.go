@@ -75,3 +75,19 @@ func TestDecodeCategories(t *testing.T) {
 		}
 	}
 }
+
+// Where float32 does not tell whole numbers apart, the round one is written, and nobody has a debt of -2 instead of none.
+func TestRawOfLargeAmounts(t *testing.T) {
+	f := Feature{Kind: Numeric, Mean: 64736200, Std: 88239200}
+	for _, v := range []float64{0, 18500000, 6000000, 58000000, 1e9} {
+		if got := f.Raw(f.ToInput(v)); got != v || math.Signbit(got) {
+			t.Errorf("%v is written as %v", v, got)
+		}
+	}
+	small := Feature{Kind: Numeric, Mean: 6473.62, Std: 8823.92}
+	for _, v := range []float64{0, 5, 10, 1850, 18501, 0.25, -3} {
+		if got := small.Raw(small.ToInput(v)); got != v {
+			t.Errorf("%v is written as %v", v, got)
+		}
+	}
+}

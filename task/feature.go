@@ -50,7 +50,7 @@ func (d *decoder) checkFeature(f *Feature, m mapping) {
 	if f.Kind == "" {
 		return
 	}
-	if m.has("mean") != m.has("std") && (f.Kind == Numeric || f.Kind == Ordinal) {
+	if m.has("mean") != m.has("std") && f.Kind.IsNumber() {
 		d.errorf(m.node, "feature %q: mean and std belong together; give both, or neither for an input that is not standardised", f.Name)
 	}
 	d.checkAction(f, m)
@@ -167,7 +167,7 @@ func (d *decoder) checkOrdinal(f *Feature, m mapping) {
 	}
 	d.checkDistinct(f, m)
 	for _, v := range f.Values {
-		x, ok := parseNumber(v)
+		x, ok := Number(v)
 		if !ok {
 			d.errorf(m.place("values"), "feature %q: the values of an ordinal feature are numbers, and %q is none", f.Name, v)
 			return

@@ -65,7 +65,8 @@ func TestEverythingIsRead(t *testing.T) {
 	}
 	if d := cmp.Diff([]Link{
 		{From: "education", To: "degree years", Map: []Pair{{"School", "10"}, {"College", "13"}, {"Masters", "16"}}},
-		{From: "hours-per-week", To: "age", Scale: 0.01}, {From: "income", To: "age", Scale: -1e-5},
+		{From: "hours-per-week", To: "age", Scale: 0.01},
+		{From: "income", To: "age", Scale: -1e-5},
 	}, task.Links); d != "" {
 		t.Error(d)
 	}
@@ -121,9 +122,19 @@ func TestCanonicalFormOfEverything(t *testing.T) {
 		t.Error(d)
 	}
 	for _, c := range [][2]string{ // each is another task
-		{"scale: 0.01", "scale: 0.02"}, {"School: 10", "School: 9"}, {"debt <= 0.5", "debt <= 0.6"}, {"debt < 5000", "debt <= 5000"}, {"at_most: 2", "at_most: 1"},
-		{"l1_ratio: 0.25", "l1_ratio: 0.3"}, {"switches: encoded", "switches: once"}, {"ordered: true, direction: increase, max_increase: 1", "ordered: false"},
-		{"2500.5", "2501"}, {"switch_cost: 2", "switch_cost: 3"}, {"mad: 5", "mad: 6"}, {"[0, 40, 80]", "[0, 41, 80]"}, {"false, mutable: true", "false"},
+		{"scale: 0.01", "scale: 0.02"},
+		{"School: 10", "School: 9"},
+		{"debt <= 0.5", "debt <= 0.6"},
+		{"debt < 5000", "debt <= 5000"},
+		{"at_most: 2", "at_most: 1"},
+		{"l1_ratio: 0.25", "l1_ratio: 0.3"},
+		{"switches: encoded", "switches: once"},
+		{"ordered: true, direction: increase, max_increase: 1", "ordered: false"},
+		{"2500.5", "2501"},
+		{"switch_cost: 2", "switch_cost: 3"},
+		{"mad: 5", "mad: 6"},
+		{"[0, 40, 80]", "[0, 41, 80]"},
+		{"false, mutable: true", "false"},
 	} {
 		if strings.Count(full, c[0]) != 1 {
 			t.Fatalf("%q is not there once", c[0])

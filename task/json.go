@@ -91,9 +91,9 @@ type (
 	jsonCost struct {
 		Norm     Norm     `json:"norm"`
 		L1Ratio  *float64 `json:"l1_ratio,omitempty"`
-		Weights  string   `json:"weights"`
+		Weights  Weights  `json:"weights"`
 		Eps      float64  `json:"eps"`
-		Switches string   `json:"switches,omitempty"`
+		Switches Switches `json:"switches,omitempty"`
 	}
 	jsonSparsity struct {
 		MaxFeatures int `json:"max_features"`
@@ -151,7 +151,7 @@ func (c *Cost) json() jsonCost {
 	if c.Norm == Mixed {
 		j.L1Ratio = &c.L1Ratio
 	}
-	if c.Switches != "once" {
+	if c.Switches != Once {
 		j.Switches = c.Switches
 	}
 	return j
@@ -163,7 +163,7 @@ func (t *Task) json(f *Feature) jsonFeature {
 		Values: f.Values, Thresholds: f.Thresholds, Ordered: f.Ordered, Shares: f.Shares, Quantiles: f.Quantiles,
 		SwitchCost: f.SwitchCost, Transitions: f.Transitions, Zero: f.Zero,
 	}
-	if f.Mutable != (f.Actionable || t.drags(f.Name)) {
+	if f.Mutable != (f.Actionable || t.Drags(f.Name)) {
 		j.Mutable = &f.Mutable
 	}
 	if f.Kind != OneHot || f.Ordered {
@@ -172,11 +172,11 @@ func (t *Task) json(f *Feature) jsonFeature {
 	if f.Kind == Binary {
 		j.One = &f.One
 	}
-	if f.isNumber() {
+	if f.Kind.IsNumber() {
 		j.Mean, j.Std, j.Step = &f.Mean, &f.Std, f.Step
 		j.Bounds = []*float64{finite(f.Bounds[0]), finite(f.Bounds[1])}
 	}
-	if f.isNumber() && (f.MAD > 0 || t.Cost.Weights == "inverse_mad") {
+	if f.Kind.IsNumber() && (f.MAD > 0 || t.Cost.Weights == InverseMAD) {
 		j.MAD = &f.MAD // which may be 0
 	}
 	j.MaxIncrease, j.MaxDecrease, j.MaxChange = finite(f.MaxIncrease), finite(f.MaxDecrease), finite(f.MaxChange)

@@ -31,31 +31,39 @@ func (d *decoder) taskKeys(t *Task, p *parts) []key {
 				"(`age`, `housing=rent`, `savings>=1000`) and a `.npy` matrix are taken so by themselves",
 		},
 		{
-			"data", value{func(n ast.Node) { p.data = d.data(n, &t.Data) }, func() schema { return object(d.dataKeys(&Data{}), nil) }},
+			"data",
+			value{func(n ast.Node) { p.data = d.data(n, &t.Data) }, func() schema { return object(d.dataKeys(&Data{}), nil) }},
 			"comma-separated, with a header and no outcome", "how data files are read, see below",
 		},
 		{
-			"target", value{func(n ast.Node) { d.target(n, &t.Target) }, func() schema { return object(d.targetKeys(&Target{}), nil) }},
+			"target",
+			value{func(n ast.Node) { d.target(n, &t.Target) }, func() schema { return object(d.targetKeys(&Target{}), nil) }},
 			"see below", "the outcome that people want",
 		},
 		{
-			"features", value{func(n ast.Node) { d.list(n, "features", each) }, featuresForm},
+			"features",
+			value{func(n ast.Node) { d.list(n, "features", each) }, featuresForm},
 			required, "list of features, in the order of the model's inputs, see below",
 		},
 		{
-			"links", value{func(n ast.Node) { p.links = n }, listOf(func() schema { return object(d.linkKeys(&Link{}, &pairs{}), nil) })},
+			"links",
+			value{func(n ast.Node) { p.links = n }, listOf(func() schema { return object(d.linkKeys(&Link{}, &pairs{}), nil) })},
 			"every feature changes alone", "list of changes that drag others along, see below",
 		},
 		{
-			"constraints", value{func(n ast.Node) { p.conditions = n }, conditionsForm}, "none",
+			"constraints",
+			value{func(n ast.Node) { p.conditions = n }, conditionsForm},
+			"none",
 			"list of what must hold between features after an action: inequalities, if-then rules and subset limits, see below",
 		},
 		{
-			"cost", value{func(n ast.Node) { p.cost = d.cost(n, &t.Cost) }, func() schema { return object(d.costKeys(&Cost{}), nil) }},
+			"cost",
+			value{func(n ast.Node) { p.cost = d.cost(n, &t.Cost) }, func() schema { return object(d.costKeys(&Cost{}), nil) }},
 			"see below", "what a change costs",
 		},
 		{
-			"sparsity", value{
+			"sparsity",
+			value{
 				func(n ast.Node) { d.mapping(n, "sparsity", d.sparsityKeys(&t.Sparsity)) },
 				func() schema { return object(d.sparsityKeys(&Sparsity{}), nil) },
 			},
@@ -93,7 +101,8 @@ func (d *decoder) dataKeys(t *Data) []key {
 			"columns that are no features, but whose values are kept with each person to tell groups apart",
 		},
 		{
-			"filter", value{func(n ast.Node) {
+			"filter",
+			value{func(n ast.Node) {
 				d.list(n, "filter", func(_ int, n ast.Node) {
 					c := Condition{Min: math.Inf(-1), Max: math.Inf(1)}
 					d.condition(n, &c)
@@ -140,13 +149,13 @@ func (d *decoder) costKeys(c *Cost) []key {
 			"only with `mixed`, 0 to 1: the cost is `l1_ratio` times the sum plus the rest times the sum of squares",
 		},
 		{
-			"weights", word(d, &c.Weights, "inverse_std", "inverse_mad", "inverse_range", "uniform", "given"), "`inverse_std`",
+			"weights", word(d, &c.Weights, InverseStd, InverseMAD, InverseRange, Uniform, Given), "`inverse_std`",
 			"weight of an input: `inverse_std` is the feature's `weight`/(sigma + `eps`), `inverse_mad` and `inverse_range` the same with the `mad` " +
 				"and the range, `given` the feature's `weight` alone, `uniform` 1",
 		},
 		{"eps", d.number(&c.Eps).above0(), "`0.001`", "model-input units, above 0; bounds the weight of an input that hardly varies"},
 		{
-			"switches", word(d, &c.Switches, "once", "encoded"), "`once`",
+			"switches", word(d, &c.Switches, Once, Encoded), "`once`",
 			"what another one-hot value costs where no `switch_cost` is given: `once` a change of size 1 at the mean of the weights of the two values, " +
 				"`encoded` the changes of both inputs",
 		},

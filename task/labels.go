@@ -51,7 +51,7 @@ func (o *others) sorted() []label {
 	numbers := map[float64]int{}
 	var all []label
 	for _, v := range slices.Sorted(maps.Keys(o.n)) {
-		x, ok := parseNumber(v)
+		x, ok := Number(v)
 		if i, seen := numbers[x]; ok && seen {
 			all[i].n += o.n[v]
 			continue

@@ -39,7 +39,7 @@ func newGrammar(t *Task) *grammar {
 		name := t.Features[i].Name
 		g.index[name] = i
 		first, _ := utf8.DecodeRuneInString(name)
-		if _, number := parseNumber(name); !number && isLetter(first) {
+		if _, number := Number(name); !number && isLetter(first) {
 			g.names = append(g.names, name)
 		}
 	}
@@ -158,7 +158,7 @@ func (p *conditionParser) condition() ([]Inequality, error) {
 
 // hasNumber says whether the feature stands for a number in expressions. A thermometer with thresholds does: for the one it has reached.
 func (f *Feature) hasNumber() bool {
-	return f.isNumber() || f.Kind == Thermometer && f.Values == nil
+	return f.Kind.IsNumber() || f.Kind == Thermometer && f.Values == nil
 }
 
 func (p *conditionParser) expression() (linear, error) {
@@ -272,7 +272,7 @@ func (p *conditionParser) number() (linear, error) {
 			digits()
 		}
 	}
-	v, ok := parseNumber(p.text[start:p.pos])
+	v, ok := Number(p.text[start:p.pos])
 	if after, _ := utf8.DecodeRuneInString(p.text[p.pos:]); ok && !isLetter(after) {
 		return constant(v), nil
 	}

@@ -95,21 +95,18 @@ func (d *decoder) link(l *Link, p *pairs, m mapping, t *Task, features []mapping
 		d.checkMap(l, p, from, to)
 	case l.Scale == 0:
 		d.errorf(m.place("scale"), "scale must not be 0: it is what %q changes by for each unit of %q", l.To, l.From)
-	case !from.isNumber() || !to.isNumber():
+	case !from.Kind.IsNumber() || !to.Kind.IsNumber():
 		d.errorf(m.place("scale"), "scale is between numbers, and %q is %s; write a map", notNumber(from, to).Name, clause(notNumber(from, to).Kind))
 	}
 	return true
 }
 
 func notNumber(a, b *Feature) *Feature {
-	if a.isNumber() {
+	if a.Kind.IsNumber() {
 		return b
 	}
 	return a
 }
-
-// isNumber says whether the feature's input is a raw number, standardised.
-func (f *Feature) isNumber() bool { return f.Kind == Numeric || f.Kind == Ordinal }
 
 // checkMap reports entries that either feature does not know, and sorts them.
 func (d *decoder) checkMap(l *Link, p *pairs, from, to *Feature) {
@@ -151,7 +148,7 @@ func (f *Feature) rank(raw string) (rank float64, name, why string) {
 	}
 	switch f.Kind {
 	case Numeric, Ordinal:
-		v, _ := parseNumber(raw)
+		v, _ := Number(raw)
 		return v, raw, ""
 	case Binary:
 		if same(raw, f.One) {

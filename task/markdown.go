@@ -22,7 +22,7 @@ func Markdown() string {
 		s.table(&b)
 		text(s.note)
 	}
-	text(overridesNote)
+	text(strings.Replace(overridesNote, "COLUMNS", "~"+strings.Join(overrideColumns(), "~, ~")+"~", 1))
 	text(aliasNote)
 	aliasTable(&b)
 	text(aliasRest)

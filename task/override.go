@@ -14,9 +14,8 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// LoadOverrides reads what single people can change where it differs from the task: a table with the columns row and feature, and any of actionable,
-// direction, min, max (the sides of bounds), step, max_increase, max_decrease, max_change and weight. Rows are counted as ReadOptions counts them; an
-// empty field keeps what the task says. The fields are checked as the keys of a task file are, and mistakes returned as Errors, all of them.
+// LoadOverrides reads what single people can change where it differs from the task: a table with the columns row and feature, and any of
+// the columns that docs/task.md lists. Rows are counted as ReadOptions counts them; an empty field keeps what the task says. The fields are checked as the keys of a task file are, and mistakes returned as Errors, all of them.
 // The overrides come in the order of rows and features.
 func LoadOverrides(path string, t *Task) ([]Override, error) {
 	f, err := os.Open(path)
@@ -57,7 +56,7 @@ func overrideColumns() []string {
 }
 
 func (o *overrideReader) read(r io.Reader) error {
-	in, err := open(r)
+	in, err := PlainText(r)
 	if err != nil {
 		return err
 	}
@@ -174,7 +173,7 @@ func (o *overrideReader) apply(f *Feature, at ast.Node, fields map[string]ast.No
 	d.settle(f, &b, m)
 	d.noDirection(f, m)
 	d.checkAction(f, m)
-	drags := o.task.drags(f.Name)
+	drags := o.task.Drags(f.Name)
 	if m.has("actionable") && f.Actionable && drags {
 		d.errorf(m.place("actionable"), "%q is dragged along by a link, and cannot be actionable, too", f.Name)
 	}

@@ -156,8 +156,8 @@ const overridesNote = `
 ## What single people can change
 
 A table, read beside the data file, says where single people differ from the task: a column ~row~ with the number of the data row
-(counted as above), one ~feature~, and any of ~actionable~, ~direction~, ~min~, ~max~ (the sides of ~bounds~), ~step~,
-~max_increase~, ~max_decrease~, ~max_change~ and ~weight~. An empty field keeps what the task says.
+(counted as above), one ~feature~, and any of COLUMNS, of which ~min~ and ~max~ are the sides of ~bounds~. An empty
+field keeps what the task says.
 
 ~~~text
 row,feature,actionable,max,max_increase

@@ -142,7 +142,7 @@ func (d *decoder) task(root ast.Node) *Task {
 	t := &Task{
 		Data:   Data{Delimiter: ','},
 		Target: Target{Class: "favourable", Index: 1},
-		Cost:   Cost{Norm: L1, L1Ratio: 0.5, Weights: "inverse_std", Eps: 1e-3, Switches: "once"},
+		Cost:   Cost{Norm: L1, L1Ratio: 0.5, Weights: InverseStd, Eps: 1e-3, Switches: Once},
 	}
 	var p parts
 	top := d.mapping(root, "the task file", d.taskKeys(t, &p), d.taskAliases(t, &p)...)
@@ -188,13 +188,13 @@ func (d *decoder) checkMutable(f *Feature, m mapping) {
 func (t *Task) settleMutable(features []mapping) {
 	for i := range t.Features {
 		if f := &t.Features[i]; !features[i].has("mutable") {
-			f.Mutable = f.Actionable || t.drags(f.Name)
+			f.Mutable = f.Actionable || t.Drags(f.Name)
 		}
 	}
 }
 
-// drags says whether a link drags the feature along.
-func (t *Task) drags(name string) bool {
+// Drags says whether a link drags the feature along.
+func (t *Task) Drags(name string) bool {
 	return slices.ContainsFunc(t.Links, func(l Link) bool { return l.To == name })
 }
 

@@ -21,9 +21,9 @@ func (f *Feature) placeName(i int) string {
 	case f.Kind != Thermometer || f.Values != nil:
 		return f.Values[i]
 	case i == 0:
-		return "<" + decimal(f.Thresholds[0])
+		return "<" + Decimal(f.Thresholds[0])
 	}
-	return decimal(f.Thresholds[i-1])
+	return Decimal(f.Thresholds[i-1])
 }
 
 // placeNames returns the raw texts of all values of a category.
@@ -47,10 +47,10 @@ func (f *Feature) height(raw string) (int, error) {
 		}
 		return i, nil
 	}
-	if low, ok := strings.CutPrefix(raw, "<"); ok && same(low, decimal(f.Thresholds[0])) {
+	if low, ok := strings.CutPrefix(raw, "<"); ok && same(low, Decimal(f.Thresholds[0])) {
 		return 0, nil
 	}
-	v, ok := parseNumber(raw)
+	v, ok := Number(raw)
 	if !ok {
 		return 0, fmt.Errorf("%s is neither a number nor %q", quote(raw), f.placeName(0))
 	}
@@ -65,7 +65,7 @@ func (f *Feature) height(raw string) (int, error) {
 func (f *Feature) level(v float64) int {
 	best, dist := 0, 0.0
 	for i, s := range f.Values {
-		x, _ := parseNumber(s)
+		x, _ := Number(s)
 		if d := max(x-v, v-x); i == 0 || d < dist {
 			best, dist = i, d
 		}
@@ -102,8 +102,8 @@ func reached(x []float32) (int, bool) {
 	return n, true
 }
 
-// decimal writes a number as people do, exactly.
-func decimal(v float64) string {
+// Decimal writes a number as people do, exactly.
+func Decimal(v float64) string {
 	if a := max(v, -v); a >= 1e15 || (v != 0 && a < 1e-6) {
 		return strconv.FormatFloat(v, 'g', -1, 64)
 	}

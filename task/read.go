@@ -46,7 +46,7 @@ func newReader(ctx context.Context, t *Task, o ReadOptions) *reader {
 
 // read reads all of r.
 func (rd *reader) read(r io.Reader) (*People, error) {
-	in, err := open(r)
+	in, err := PlainText(r)
 	if err != nil {
 		return nil, err
 	}

@@ -59,13 +59,13 @@ func (d *decoder) list(n ast.Node, what string, each func(i int, n ast.Node)) {
 func (d *decoder) float(n ast.Node) (float64, bool) {
 	switch v := n.(type) {
 	case *ast.IntegerNode, *ast.FloatNode:
-		if f, ok := parseNumber(strings.ReplaceAll(scalarText(n), "_", "")); ok {
+		if f, ok := Number(strings.ReplaceAll(scalarText(n), "_", "")); ok {
 			return f, true
 		}
 	case *ast.InfinityNode:
 		return v.Value, true
 	case *ast.StringNode: // YAML 1.2 needs a dot in 1e5, JSON does not
-		if f, ok := parseNumber(v.Value); ok && v.Token.Type == token.StringType {
+		if f, ok := Number(v.Value); ok && v.Token.Type == token.StringType {
 			return f, true
 		}
 	}

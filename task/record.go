@@ -69,7 +69,7 @@ func (rd *reader) keep(rec []string) bool {
 
 func (c *Condition) keeps(field string) bool {
 	if !math.IsInf(c.Min, 0) || !math.IsInf(c.Max, 0) {
-		if v, ok := parseNumber(field); !ok || v < c.Min || v > c.Max {
+		if v, ok := Number(field); !ok || v < c.Min || v > c.Max {
 			return false
 		}
 	}
@@ -110,7 +110,7 @@ func (rd *reader) encode(rec []string, dst []float32) *Problem {
 func (rd *reader) copyInputs(rec []string, dst []float32) *Problem {
 	for i := range dst {
 		field := rec[rd.cols.features[i]]
-		v, ok := parseNumber(field)
+		v, ok := Number(field)
 		if !ok {
 			return &Problem{Column: rd.task.InputName(i), Reason: quote(field) + " is not a number"}
 		}

@@ -3,8 +3,11 @@ package task
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/goccy/go-yaml"
@@ -140,5 +143,56 @@ func TestSchemaHasEveryKey(t *testing.T) {
 	}
 	if got := walk("", s); got != want {
 		t.Errorf("the schema has %d keys, the page %d", got, want)
+	}
+}
+
+// TestLimitsOfNumbersAreChecked: a number beyond what the schema says is a mistake to the decoder, too, whose checks stand elsewhere.
+func TestLimitsOfNumbersAreChecked(t *testing.T) {
+	kinds := map[Kind]string{
+		Numeric: "", Ordinal: ", values: [1, 2]", Binary: ", one: x", OneHot: ", values: [x, y], ordered: true", Thermometer: ", values: [x, y]",
+	}
+	d, tried := &decoder{}, 0
+	try := func(k key, file func(bad string) string) {
+		form := k.value.form()
+		var bad []string
+		for word, beyond := range map[string]float64{"minimum": -1, "exclusiveMinimum": 0, "maximum": 1} {
+			if limit, ok := form[word].(int); ok {
+				bad = append(bad, fmt.Sprint(float64(limit)+beyond))
+			}
+		}
+		for _, v := range bad {
+			tried++
+			if _, err := Parse("t", []byte(file(v))); err == nil || !strings.Contains(err.Error(), k.name) && !strings.Contains(err.Error(), "this must be") {
+				t.Errorf("%s: %s is taken, or something else is wrong: %v", k.name, v, err)
+			}
+		}
+	}
+	for _, kind := range allKinds() {
+		for _, k := range d.featureKeys(&Feature{}, &percents{}) {
+			if on := kindsOf(k.name); on[0] != "all" && !slices.Contains(on, string(kind)) {
+				continue
+			}
+			try(k, func(bad string) string {
+				rest := kinds[kind]
+				if k.name == "std" {
+					rest += ", mean: 0"
+				}
+				return fmt.Sprintf("version: 1\nfeatures: [{name: a, kind: %s%s, %s: %s}]\n", kind, rest, k.name, bad)
+			})
+		}
+	}
+	for name, keys := range map[string][]key{"target": d.targetKeys(&Target{}), "cost": d.costKeys(&Cost{}), "sparsity": d.sparsityKeys(&Sparsity{}), "data": d.dataKeys(&Data{})} {
+		for _, k := range keys {
+			try(k, func(bad string) string {
+				more := ""
+				if k.name == "l1_ratio" {
+					more = ", norm: mixed"
+				}
+				return fmt.Sprintf("version: 1\nfeatures: [{name: a, kind: numeric}]\n%s: {%s: %s%s}\n", name, k.name, bad, more)
+			})
+		}
+	}
+	if tried < 30 {
+		t.Errorf("only %d numbers were tried", tried)
 	}
 }

@@ -47,8 +47,9 @@ func (f *inflater) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// open returns the plain bytes of r: decompressed when its content is gzip, without a byte order mark.
-func open(r io.Reader) (*bufio.Reader, error) {
+// PlainText returns what delimited text in r is: decompressed when its content is gzip, without a byte order mark. What
+// expands out of proportion, and UTF-16, is an error.
+func PlainText(r io.Reader) (*bufio.Reader, error) {
 	packed := &counter{r: r}
 	plain := bufio.NewReaderSize(packed, 1<<16)
 	if head, _ := plain.Peek(2); bytes.Equal(head, []byte{0x1f, 0x8b}) {

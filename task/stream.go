@@ -73,7 +73,7 @@ func Header(path string, d *Data) ([]string, error) {
 }
 
 func header(r io.Reader, d *Data) ([]string, error) {
-	in, err := open(r)
+	in, err := PlainText(r)
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func (p *conditionParser) name() (feature int, ok bool, err error) {
 	if quoted {
 		i, known := p.index[s]
 		if !known {
-			return 0, false, fmt.Errorf("there is no feature %s%s", quote(s), didYouMean(s, p.featureNames()))
+			return 0, false, fmt.Errorf("there is no feature %s%s", quote(s), didYouMean(s, featureNames(p.features)))
 		}
 		return i, true, nil
 	}
@@ -58,14 +58,6 @@ func (p *conditionParser) name() (feature int, ok bool, err error) {
 		return p.index[s], true, nil
 	}
 	return 0, false, nil
-}
-
-func (p *conditionParser) featureNames() []string {
-	names := make([]string, len(p.features))
-	for i := range p.features {
-		names[i] = p.features[i].Name
-	}
-	return names
 }
 
 // longest reads the first of the words, longest first, that the text goes on with and that ends there.
@@ -128,7 +120,7 @@ func (p *conditionParser) unknown() error {
 	case unicode.IsDigit(first) || first == '.':
 		return fmt.Errorf("%s is not a number; write it as 1200.5, and a product as 2 * income", quote(word))
 	}
-	return fmt.Errorf("there is no feature %s%s", quote(word), didYouMean(word, p.featureNames()))
+	return fmt.Errorf("there is no feature %s%s", quote(word), didYouMean(word, featureNames(p.features)))
 }
 
 // comparison reads an operator; == is =.

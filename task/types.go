@@ -60,6 +60,9 @@ const (
 	Thermometer Kind = "thermometer"
 )
 
+// IsNumber says whether the one input of such a feature is a raw number, standardised.
+func (k Kind) IsNumber() bool { return k == Numeric || k == Ordinal }
+
 // Direction restricts the sign of a change in raw units.
 type Direction string
 
@@ -166,16 +169,33 @@ type Override struct {
 
 // Cost is the cost of an action.
 type Cost struct {
-	Norm    Norm
-	L1Ratio float64 // Mixed: from 0 to 1; default 0.5
-	// Weights is "inverse_std" (Weight/(sigma+Eps), sigma in model-input units), "inverse_mad" and "inverse_range" (the same with the MAD and
-	// the range of the training rows, 1 for categories), "uniform" (1) or "given" (Weight alone).
-	Weights string
-	Eps     float64 // default 1e-3
-	// Switches says what a change of a one-hot value costs unless SwitchCost does: "once" (default), a change of size 1 at the mean of
-	// the weights of the two values, or "encoded", both inputs that change.
-	Switches string
+	Norm     Norm
+	L1Ratio  float64 // Mixed: from 0 to 1; default 0.5
+	Weights  Weights
+	Eps      float64  // default 1e-3
+	Switches Switches // what a change of a one-hot value costs unless SwitchCost says so
 }
+
+// Weights is what the weight of a model input is.
+type Weights string
+
+// The weights. Sigma is in model-input units.
+const (
+	InverseStd   Weights = "inverse_std"   // Weight/(sigma+Eps); default
+	InverseMAD   Weights = "inverse_mad"   // the same with the MAD of the training rows, 1 for categories
+	InverseRange Weights = "inverse_range" // the same with their range
+	Uniform      Weights = "uniform"       // 1
+	Given        Weights = "given"         // Weight alone
+)
+
+// Switches is how a change of a one-hot value counts.
+type Switches string
+
+// The ways to count it.
+const (
+	Once    Switches = "once"    // a change of size 1 at the mean of the weights of the two values; default
+	Encoded Switches = "encoded" // both inputs that change
+)
 
 // Sparsity bounds how many features an action changes.
 type Sparsity struct {

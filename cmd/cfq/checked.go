@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
-	"slices"
 	"text/tabwriter"
 
 	"cfq/eval"
@@ -49,19 +47,15 @@ type brokenLine struct {
 
 // checkPromises reports what the task and the model make of a promises file.
 func (j *recourseJob) checkPromises(ctx context.Context) error {
-	people, err := promisedPeople(ctx, j.e, j.data, j.rows, j.from, j.t)
-	if err != nil {
-		return err
-	}
-	if people == nil && j.out != "" {
+	if j.data == "" && j.out != "" {
 		return cli.Usagef("-d data.csv names it", "--output: a promises file counts the rows of a data file, and there is none")
 	}
-	file, err := readPromises(ctx, j.e, j.from, j.t, people)
+	people, file, err := promised(ctx, j.e, j.data, j.rows, j.from, j.t)
 	if err != nil {
 		return err
 	}
-	set := j.of(file.People)
-	j.warnOverrides()
+	set := j.set.of(people)
+	j.set.warn(j.e)
 	verdicts, err := promise.Judge(ctx, j.model, set, file)
 	if err != nil {
 		return runError(err)
@@ -128,10 +122,9 @@ func newChecked(f *promise.File, verdicts []promise.Verdict, required float64) *
 	}
 	c.People = len(people)
 	c.Feasible, c.Valid, c.Reached = eval.NewRate(n-infeasible, n, 0.95), eval.NewRate(valid, n, 0.95), eval.NewRate(reached, n, 0.95)
-	c.Cost = meanMedian(paid)
-	slices.Sort(margins)
+	c.Cost = costsOf(paid)
 	for i, q := range []float64{0, 0.05, 0.5, 0.95, 1} {
-		c.Margins[i] = eval.Float(margins[max(int(math.Ceil(q*float64(n)))-1, 0)])
+		c.Margins[i] = eval.Float(eval.Quantile(margins, q))
 	}
 	return c
 }
@@ -159,27 +152,27 @@ func (c *checked) write(out io.Writer, path string) error {
 		line("written to", "%s", path)
 	}
 	line("promises", "%d, to %d of %d people", c.Promises, c.People, c.Among)
-	for _, s := range statuses() {
+	for _, s := range recourse.Statuses() {
 		if k := c.Unpromised[s.String()]; k > 0 {
 			line("  "+s.String(), "%d", k)
 		}
 	}
 	if c.Lost+c.Unreadable > 0 {
-		line("not checked", "%d rows that cannot be read, %d promises to people who are not among those read", c.Unreadable, c.Lost)
+		line("not checked", "%s that cannot be read, %s to people who are not among those read", counted(c.Unreadable, "row"), counted(c.Lost, "promise"))
 	}
 	line("the task allows", "%s", share(c.Feasible))
 	for _, b := range c.Broken {
 		line("  against "+string(b.Constraint), "%d", b.Promises)
 	}
 	for _, b := range c.First {
-		line("", "line %d: %s", b.Line, b.Reason)
+		line(fmt.Sprintf("    line %d", b.Line), "%s", b.Reason)
 	}
 	line("the model keeps", "%s", share(c.Valid))
 	if c.Margin > 0 {
 		line(fmt.Sprintf("  by margin %g", c.Margin), "%s", share(c.Reached))
 	}
 	if c.Needless > 0 {
-		line("  as they are", "%d are to people whom the model approves already", c.Needless)
+		line("  as they are", "%s to people whom the model approves already", counted(c.Needless, "promise"))
 	}
 	m := c.Margins
 	line("margins", "least %.3g, 5 %% below %.3g, median %.3g, 5 %% above %.3g, greatest %.3g",

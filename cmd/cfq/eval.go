@@ -109,7 +109,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) (err error) 
 	if len(f.margins) == 0 {
 		f.margins = numbers{0, 0.1, 0.25, 0.5, t.Target.Margin}
 	}
-	set, _, err := actionSet(f.task, f.overrides, t)
+	set, err := actionSet(f.task, f.overrides, t)
 	if err != nil {
 		return err
 	}
@@ -119,17 +119,12 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) (err error) 
 			return err
 		}
 	}
-	people, err := promisedPeople(ctx, e, f.data, f.rows, f.from, t)
+	people, given, err := promised(ctx, e, f.data, f.rows, f.from, t)
 	if err != nil {
 		return err
 	}
-	var given *promise.File
-	if f.from != "" {
-		if given, err = readPromises(ctx, e, f.from, t, people); err != nil {
-			return err
-		}
-		people = given.People
-	}
+	who := set.of(people)
+	set.warn(e)
 	var models [2]*classifier.Model
 	for i, path := range args {
 		if models[i], err = openClassifier(ctx, e, path, files[i], t); err != nil {
@@ -137,7 +132,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) (err error) 
 		}
 		defer func() { err = errors.Join(err, models[i].Close()) }()
 	}
-	result, err := f.compare(ctx, e, models, set, people, given)
+	result, err := f.compare(ctx, e, models, who, people, given)
 	if err != nil {
 		return runError(err)
 	}
@@ -165,7 +160,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string) (err error) 
 }
 
 func (f *evalFlags) compare(ctx context.Context, e *env, models [2]*classifier.Model, set *recourse.ActionSet, people *task.People, given *promise.File) (*eval.Result, error) {
-	promises, err := chosen(ctx, e, models[0], set, given)
+	promises, _, err := chosen(ctx, e, models[0], set, given)
 	if err != nil {
 		return nil, err
 	}
@@ -207,8 +202,8 @@ func (n *numbers) Set(s string) error {
 
 // document adds to the result where it came from.
 func (f *evalFlags) document(args []string, models [2]*graph.Model, result *eval.Result) (*report.Document, error) {
-	var files [5]report.File
-	for i, path := range []string{args[0], args[1], f.data, f.task, f.from} {
+	var files [6]report.File
+	for i, path := range []string{args[0], args[1], f.data, f.task, f.from, f.overrides} {
 		if path == "" {
 			continue
 		}
@@ -222,7 +217,7 @@ func (f *evalFlags) document(args []string, models [2]*graph.Model, result *eval
 		Title: fmt.Sprintf("%s against %s", files[1].Name, files[0].Name), Tool: "cfq " + release(),
 		Full:      report.Model{File: files[0], WeightBits: weightBits(models[0])},
 		Quantized: report.Model{File: files[1], WeightBits: weightBits(models[1])},
-		Data:      files[2], Task: files[3], Promises: files[4], Recipe: recipe(models[1]), Result: result,
+		Data:      files[2], Task: files[3], Promises: files[4], Overrides: files[5], Recipe: recipe(models[1]), Result: result,
 	}
 	if f.records {
 		d.Records = result.Records

@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"cfq"
@@ -70,27 +71,53 @@ func openClassifier(ctx context.Context, e *env, path string, m *graph.Model, t 
 // overridesHelp is the help of the flag that actionSet's overrides come from.
 const overridesHelp = "what single people can change where it differs from the task: a CSV `file`, see docs/task.md"
 
-// actionSet returns what people can change by the task and by the file of overrides, if any, and the rows that the latter speaks of.
-func actionSet(taskPath, overrides string, t *task.Task) (*recourse.ActionSet, map[int]bool, error) {
+// allowed is what people can change, and for whom a file of overrides says so.
+type allowed struct {
+	set       *recourse.ActionSet // of the rows of the data
+	overrides string
+	unseen    map[int]bool // rows with overrides of whom no people were made yet
+}
+
+// actionSet compiles what people can change by the task and by the file of overrides, if any.
+func actionSet(taskPath, overrides string, t *task.Task) (*allowed, error) {
 	set, err := recourse.Compile(t)
 	if err != nil {
-		return nil, nil, cli.Wrap(fmt.Errorf("task %s: %w", taskPath, err), cli.Unusable, "")
+		return nil, cli.Wrap(fmt.Errorf("task %s: %w", taskPath, err), cli.Unusable, "")
 	}
+	a := &allowed{set: set, overrides: overrides, unseen: map[int]bool{}}
 	if overrides == "" {
-		return set, nil, nil
+		return a, nil
 	}
 	if err := cli.Input("overrides file", overrides); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	list, err := task.LoadOverrides(overrides, t)
-	if err == nil {
-		set, err = set.Override(list)
+	if err != nil {
+		return nil, cli.Wrap(err, cli.Unusable, "")
 	}
-	own := map[int]bool{}
+	if a.set, err = set.Override(list); err != nil {
+		return nil, cli.Wrap(fmt.Errorf("overrides %s: %w", overrides, err), cli.Unusable, "")
+	}
 	for _, o := range list {
-		own[o.Row] = true
+		a.unseen[o.Row] = true
 	}
-	return set, own, cli.Wrap(err, cli.Unusable, "")
+	return a, nil
+}
+
+// of returns the action set of some people, by their positions, and notes that they are there.
+func (a *allowed) of(p *task.People) *recourse.ActionSet {
+	for _, row := range p.Rows {
+		delete(a.unseen, row)
+	}
+	return a.set.Select(p.Rows)
+}
+
+// warn says which overrides are for nobody.
+func (a *allowed) warn(e *env) {
+	if len(a.unseen) > 0 {
+		rows := slices.Sorted(maps.Keys(a.unseen))
+		e.msg.Warn("%s: %s not among the people read, the first is row %d", a.overrides, counted(len(rows), "row"), rows[0])
+	}
 }
 
 // readPeople reads the rows of a data file that spec selects (see rowsHelp) and
@@ -110,13 +137,22 @@ func readPeople(ctx context.Context, e *env, path, spec string, t *task.Task) (*
 
 // readOptions looks for the data file and reads the row list that spec names.
 func readOptions(path, spec string) (task.ReadOptions, error) {
-	var o task.ReadOptions
+	if err := dataFile(path); err != nil {
+		return task.ReadOptions{}, err
+	}
+	return readSelection(spec)
+}
+
+// dataFile looks for the data file.
+func dataFile(path string) error {
 	if path == "" {
-		return o, cli.Usagef("-d data.csv names the people", "--data is missing")
+		return cli.Usagef("-d data.csv names the data", "--data is missing")
 	}
-	if err := cli.Input("data file", path); err != nil {
-		return o, err
-	}
+	return cli.Input("data file", path)
+}
+
+// readSelection reads the row list that spec names, see rowsHelp.
+func readSelection(spec string) (o task.ReadOptions, err error) {
 	if spec == "" {
 		return o, nil
 	}
@@ -129,12 +165,12 @@ func readOptions(path, spec string) (task.ReadOptions, error) {
 	return o, err
 }
 
-// dataError gives errors of reading a file their exit code.
+// dataError gives errors of files that people hand over, and of what is made of them, their exit codes.
 func dataError(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	return cli.Wrap(err, cli.Unusable, "")
+	return runError(cli.Wrap(err, cli.Unusable, ""))
 }
 
 // warnRows says which rows could not be read, the first few with their lines.

@@ -65,7 +65,7 @@ func (c *command) writeHelp(w io.Writer) {
 	own := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
 	c.setup(own)
 	e := &env{msg: &cli.Printer{}}
-	fmt.Fprintf(w, "%s.\n\nUsage: %s [flags]\n\n%s\n", upper(c.summary), usage, strings.TrimSpace(c.about))
+	fmt.Fprintf(w, "%s.\n\nUsage: %s [flags]\n\n%s\n", upper(c.summary), usage, strings.Trim(c.about, "\n"))
 	if flags := own.FlagUsagesWrapped(helpWidth); flags != "" {
 		fmt.Fprintf(w, "\nFlags:\n%s", flags)
 	}
@@ -77,6 +77,20 @@ func (c *command) writeHelp(w io.Writer) {
 			fmt.Fprintf(w, "  %s\n", x)
 		}
 	}
+}
+
+// item writes an entry of a list in a help text: a name, and what it is in lines of helpWidth.
+func item(w io.Writer, name, what string) {
+	const indent = 16
+	line := fmt.Sprintf("  %-*s", indent-3, name)
+	for _, word := range strings.Fields(what) {
+		if len(line)+1+len(word) > helpWidth && strings.TrimSpace(line) != "" {
+			fmt.Fprintln(w, line)
+			line = strings.Repeat(" ", indent-1)
+		}
+		line += " " + word
+	}
+	fmt.Fprintln(w, line)
 }
 
 func writeMarkdown(w io.Writer) {

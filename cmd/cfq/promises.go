@@ -22,15 +22,20 @@ const claimSlack = 1e-3
 // fromHelp is the help of --from where promises take the place of the solver's.
 const fromHelp = "use the promises of this `file`, see docs/promises.md, in place of recourse that is computed"
 
-// promisedPeople reads the people that a promises file is for: those of the data, or nil for those of the file itself.
-func promisedPeople(ctx context.Context, e *env, data, rows, from string, t *task.Task) (*task.People, error) {
+// promised reads people and, unless from is "", what that file promises them. The people are those of the data or, without any, the file's.
+func promised(ctx context.Context, e *env, data, rows, from string, t *task.Task) (people *task.People, f *promise.File, err error) {
 	switch {
 	case from == "" || data != "":
-		return readPeople(ctx, e, data, rows, t)
+		if people, err = readPeople(ctx, e, data, rows, t); err != nil || from == "" {
+			return people, nil, err
+		}
 	case rows != "":
-		return nil, cli.Usagef("-d data.csv names the data", "--rows chooses rows of --data, which is missing")
+		return nil, nil, cli.Usagef("-d data.csv names the data", "--rows chooses rows of --data, which is missing")
 	}
-	return nil, nil
+	if f, err = readPromises(ctx, e, from, t, people); err != nil {
+		return nil, nil, err
+	}
+	return f.People, f, nil
 }
 
 // readPromises reads a promises file and says which of its rows are of no use.
@@ -50,29 +55,34 @@ func readPromises(ctx context.Context, e *env, path string, t *task.Task, people
 		e.msg.Warn("%s: %s", path, note)
 	}
 	warnProblems(e, fmt.Sprintf("%s: %d of %d rows could not be read and are left out", path, f.Failed, f.Rows), f.Problems, f.Failed)
-	warnProblems(e, fmt.Sprintf("%s: %d promises are to people who are not among the people read", path, f.Missing), f.Lost, f.Missing)
+	warnProblems(e, fmt.Sprintf("%s: %s to people who are not among the people read", path, counted(f.Missing, "promise")), f.Lost, f.Missing)
 	if len(f.Promises) == 0 {
-		return nil, cli.Wrap(fmt.Errorf("%s promises nothing to any of the people", path), cli.Unusable, "are these the data and the task that it was made with?")
+		err, hint := fmt.Errorf("%s promises nothing to any of the people", path), "are these the data and the task that it was made with?"
+		if n := f.Unpromised[recourse.AlreadyFavourable] + f.Unpromised[recourse.NoneFound] + f.Unpromised[recourse.NoneExists]; n > 0 && n == f.Rows-f.Failed {
+			err, hint = fmt.Errorf("%s promises nothing: its %s say so", path, counted(n, "row")), "only rows with the status found are promises"
+		}
+		return nil, cli.Wrap(err, cli.Unusable, hint)
 	}
 	return f, nil
 }
 
 // chosen makes one action for each person out of the promises of f, see
-// promise.File.Actions, and says how many that leaves out; nil for a nil f.
-func chosen(ctx context.Context, e *env, m recourse.Model, set *recourse.ActionSet, f *promise.File) ([]recourse.Action, error) {
+// promise.File.Actions, and says how many that leaves out; nil for a nil f. The
+// verdicts are on all promises.
+func chosen(ctx context.Context, e *env, m recourse.Model, set *recourse.ActionSet, f *promise.File) ([]recourse.Action, []promise.Verdict, error) {
 	if f == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	verdicts, err := promise.Judge(ctx, m, set, f)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	warnClaims(e, f, verdicts)
 	actions, further := f.Actions(verdicts)
 	if further > 0 {
 		e.msg.Note("%d further promises to the same people: of each person's, the cheapest that the model keeps is used", further)
 	}
-	return actions, nil
+	return actions, verdicts, nil
 }
 
 // warnClaims warns when a file states other margins than were found.
@@ -82,24 +92,35 @@ func warnClaims(e *env, f *promise.File, verdicts []promise.Verdict) {
 	}
 }
 
-// promisedActions reads a promises file and makes one action of it for each person, as
-// the model at path judges them. The people are those given or, for nil, the file's.
-func promisedActions(ctx context.Context, e *env, from, path string, m *graph.Model, t *task.Task, people *task.People) (_ *task.People, _ []recourse.Action, err error) {
-	file, err := readPromises(ctx, e, from, t, people)
-	if err != nil {
-		return nil, nil, err
+// judgedBy is chosen for the model m, read from path, under the task's own action set.
+func judgedBy(ctx context.Context, e *env, path string, m *graph.Model, taskPath string, t *task.Task, f *promise.File) (_ []recourse.Action, err error) {
+	if f == nil {
+		return nil, nil
 	}
-	set, err := recourse.Compile(t)
+	set, err := actionSet(taskPath, "", t)
 	if err != nil {
-		return nil, nil, cli.Wrap(fmt.Errorf("task: %w", err), cli.Unusable, "")
+		return nil, err
 	}
 	c, err := openClassifier(ctx, e, path, m, t)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	actions, err := chosen(ctx, e, c, set, file)
-	return file.People, actions, runError(err)
+	actions, verdicts, err := chosen(ctx, e, c, set.of(f.People), f)
+	warnVerdicts(e, verdicts)
+	return actions, runError(err)
+}
+
+// warnVerdicts warns of promises that should not have been made.
+func warnVerdicts(e *env, verdicts []promise.Verdict) {
+	_, infeasible := promise.Broken(verdicts)
+	broken := 0
+	for i := range verdicts {
+		broken += count(!verdicts[i].Valid(0))
+	}
+	if infeasible+broken > 0 {
+		e.msg.Warn("of %s the task does not allow %d, and the model does not keep %d; cfq recourse --from says more", counted(len(verdicts), "promise"), infeasible, broken)
+	}
 }
 
 // unused says for a report what of a promises file is not in it.
@@ -109,7 +130,7 @@ func unused(path string, f *promise.File) []string {
 		ws = append(ws, fmt.Sprintf("%d of %d rows of %s could not be read", f.Failed, f.Rows, filepath.Base(path)))
 	}
 	if f.Missing > 0 {
-		ws = append(ws, fmt.Sprintf("%d promises of %s are to people who are not among those read", f.Missing, filepath.Base(path)))
+		ws = append(ws, fmt.Sprintf("%s of %s to people who are not among those read", counted(f.Missing, "promise"), filepath.Base(path)))
 	}
 	return ws
 }

@@ -13,7 +13,6 @@ import (
 	"cfq"
 	"cfq/internal/cli"
 	"cfq/onnxio"
-	"cfq/recourse"
 )
 
 // quantizeFlags are the flags of quantize.
@@ -32,7 +31,7 @@ type quantizeFlags struct {
 func quantizeCommand() command {
 	var methods strings.Builder
 	for _, m := range cfq.Methods() {
-		fmt.Fprintf(&methods, "  %-13s %s\n", m.Name, m.Doc)
+		item(&methods, m.Name, m.Doc)
 	}
 	return command{
 		name:    "quantize",
@@ -92,15 +91,13 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	people, err := promisedPeople(ctx, e, f.data, f.rows, f.from, t)
+	people, given, err := promised(ctx, e, f.data, f.rows, f.from, t)
 	if err != nil {
 		return err
 	}
-	var promises []recourse.Action
-	if f.from != "" {
-		if people, promises, err = promisedActions(ctx, e, f.from, args[0], m, t, people); err != nil {
-			return err
-		}
+	promises, err := judgedBy(ctx, e, args[0], m, f.task, t, given)
+	if err != nil {
+		return err
 	}
 	recipe := map[string]string{"cfq": release(), "rows": f.rows}
 	for key, path := range map[string]string{"model": args[0], "data": f.data, "task": f.task, "promises": f.from} {

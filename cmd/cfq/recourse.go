@@ -86,7 +86,7 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given bool, args []stri
 	if !(f.margin >= 0) || math.IsInf(f.margin, 1) {
 		return cli.Usagef("0 asks for any favourable decision", "--margin %v: a required margin is a number of 0 or more", f.margin)
 	}
-	set, own, err := actionSet(f.task, f.overrides, t)
+	set, err := actionSet(f.task, f.overrides, t)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given bool, args []stri
 		return err
 	}
 	defer c.Close()
-	job := &recourseJob{recourseFlags: f, e: e, t: t, model: c, set: set, own: own}
+	job := &recourseJob{recourseFlags: f, e: e, t: t, model: c, set: set}
 	if f.from != "" {
 		return job.checkPromises(ctx)
 	}

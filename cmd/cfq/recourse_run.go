@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"time"
 
 	"cfq/internal/cli"
@@ -23,26 +21,9 @@ type recourseJob struct {
 	*recourseFlags
 	e      *env
 	t      *task.Task
-	model  recourse.Model      // that must accept
-	robust *robustRun          // nil without --robust
-	set    *recourse.ActionSet // of the rows of the data
-	own    map[int]bool        // rows with overrides that were not seen yet
-}
-
-// of returns the action set of some people, and notes that they are there.
-func (j *recourseJob) of(p *task.People) *recourse.ActionSet {
-	for _, row := range p.Rows {
-		delete(j.own, row)
-	}
-	return j.set.Select(p.Rows)
-}
-
-// warnOverrides says which overrides are for nobody.
-func (j *recourseJob) warnOverrides() {
-	if len(j.own) > 0 {
-		rows := slices.Sorted(maps.Keys(j.own))
-		j.e.msg.Warn("%s: %d rows are not among the people read, the first is row %d", j.overrides, len(rows), rows[0])
-	}
+	model  recourse.Model // that must accept
+	robust *robustRun     // nil without --robust
+	set    *allowed
 }
 
 // findRecourse reads people, finds their actions and writes them, a batch at a time.
@@ -76,19 +57,19 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 			return dataError(err)
 		}
 		show(1, 1)
+		s.finish(people, time.Since(start))
+		if j.robust != nil { // before the file appears, which it does not when the run is stopped
+			if s.Robustness, err = j.robust.measure(ctx, j.set, j.margin, j.seed, j.e.workers); err != nil {
+				return runError(err)
+			}
+		}
 		return out.Flush()
 	})
 	if err != nil {
 		return err
 	}
 	warnRows(j.e, j.data, people)
-	j.warnOverrides()
-	s.finish(people, time.Since(start))
-	if j.robust != nil {
-		if s.Robustness, err = j.robust.measure(ctx, j.set, j.margin, j.seed, j.e.workers); err != nil {
-			return runError(err)
-		}
-	}
+	j.set.warn(j.e)
 	if j.e.json {
 		return writeJSON(j.e.stdout, s)
 	}
@@ -118,7 +99,7 @@ func (j *recourseJob) solve(ctx context.Context, p *task.People, s *solved, out 
 	if err != nil {
 		return err
 	}
-	set := j.of(p)
+	set := j.set.of(p)
 	actions, methods, err := j.answer(ctx, set, p.X, func(done, _ int) { progress(done) })
 	if err != nil {
 		return err

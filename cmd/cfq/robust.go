@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 
@@ -122,17 +123,24 @@ func (r *robustRun) restate(ctx context.Context, actions []recourse.Action) erro
 }
 
 // measure compares solvers on people of the first batch; nil when there was nobody.
-func (r *robustRun) measure(ctx context.Context, set *recourse.ActionSet, margin float64, seed uint64, workers int) (*cfq.Robustness, error) {
+func (r *robustRun) measure(ctx context.Context, set *allowed, margin float64, seed uint64, workers int) (*cfq.Robustness, error) {
 	if r.first == nil {
 		return nil, nil
 	}
-	return r.fleet.Robustness(ctx, set.Select(r.first.Rows), r.first, cfq.RobustOptions{
+	return r.fleet.Robustness(ctx, set.of(r.first), r.first, cfq.RobustOptions{
 		Seen: r.flags.models, Margins: []float64{margin}, Sample: robustSample, Seed: seed, Workers: workers,
 	})
 }
 
-// writeRobustness shows what robustness buys and costs.
+// writeRobustness shows shares and, beside them, what robustness costs.
 func writeRobustness(w io.Writer, r *cfq.Robustness) error {
-	fmt.Fprintln(w)
-	return r.Text(w)
+	fmt.Fprintf(w, "\n%d of %d refused people; %d deployments seen, %d held out, which differ from the quantized model by %.3f logits (rms)\n\n",
+		r.People, r.Refused, r.Seen, r.HeldOut, r.Drift)
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(tw, "margin\tsolved on\tfound\toriginal\tquantized\tseen\tall seen\theld out\tall held out\tcost\ttime\t")
+	for _, row := range r.Rows {
+		fmt.Fprintf(tw, "%g\t%s\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\tx%.3f\t%.1fs\t\n", row.Margin, row.Solver, row.Found,
+			row.Original, row.Quantized, row.Seen, row.SeenAll, row.HeldOut, row.HeldOutAll, row.CostRatio, row.Seconds)
+	}
+	return tw.Flush()
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -85,7 +84,7 @@ func (s *solved) finish(p *task.People, took time.Duration) {
 	s.Unreadable, s.LeftOut = p.Failed, p.Filtered+p.Excluded
 	s.Status = map[string]int{}
 	short := 0
-	for _, v := range statuses() {
+	for _, v := range recourse.Statuses() {
 		s.Status[v.String()] = s.statuses[v]
 		if v != recourse.AlreadyFavourable {
 			short += s.statuses[v]
@@ -93,7 +92,7 @@ func (s *solved) finish(p *task.People, took time.Duration) {
 	}
 	found := s.statuses[recourse.Found]
 	s.Success = eval.NewRate(found, short, 0.95)
-	s.Cost = meanMedian(s.paid)
+	s.Cost = costsOf(s.paid)
 	s.Features = []featureCount{}
 	for name, n := range s.used {
 		s.Features = append(s.Features, featureCount{name, n, float64(n) / float64(found)})
@@ -103,21 +102,13 @@ func (s *solved) finish(p *task.People, took time.Duration) {
 	s.PerSecond = float64(s.People) / s.Seconds
 }
 
-// meanMedian sorts v; both are undefined without any.
-func meanMedian(v []float64) costs {
-	n, sum := len(v), 0.0
-	if n == 0 {
-		return costs{eval.Float(math.NaN()), eval.Float(math.NaN())}
-	}
-	slices.Sort(v)
+// costsOf is undefined without any.
+func costsOf(v []float64) costs {
+	sum := 0.0
 	for _, x := range v {
 		sum += x
 	}
-	return costs{eval.Float(sum / float64(n)), eval.Float((v[(n-1)/2] + v[n/2]) / 2)}
-}
-
-func statuses() []recourse.Status {
-	return []recourse.Status{recourse.AlreadyFavourable, recourse.Found, recourse.NoneFound, recourse.NoneExists}
+	return costs{eval.Float(sum / float64(len(v))), eval.Float(eval.Median(v))}
 }
 
 // write shows s to people; path is the file that was written, "" when none was.
@@ -128,7 +119,7 @@ func (s *solved) write(out io.Writer, path string) error {
 		line("written to", "%s", path)
 	}
 	line("people", "%d", s.People)
-	for _, v := range statuses() {
+	for _, v := range recourse.Statuses() {
 		line("  "+v.String(), "%d", s.statuses[v])
 	}
 	line("required margin", "%g", s.Margin)

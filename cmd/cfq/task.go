@@ -11,7 +11,6 @@ import (
 	"cfq/classifier"
 	"cfq/graph"
 	"cfq/internal/cli"
-	"cfq/task/infer"
 )
 
 // taskFlags are the flags of task.
@@ -109,21 +108,6 @@ func atMost(action string, have []string, names ...string) ([]string, error) {
 		return nil, cli.Wrap(arguments("task", have, names...), cli.Unusable, fmt.Sprintf("usage: cfq task %s %s ...; `cfq help task` says more", action, strings.Join(names, " ")))
 	}
 	return append(slices.Clone(have), "")[:len(names)], nil
-}
-
-// selection reads --rows.
-func (f *taskFlags) selection() (infer.Selection, error) {
-	var s infer.Selection
-	if f.rows == "" {
-		return s, nil
-	}
-	rows, err := readRows(strings.TrimPrefix(f.rows, "!"))
-	if strings.HasPrefix(f.rows, "!") {
-		s.Except = rows
-	} else {
-		s.Only = rows
-	}
-	return s, err
 }
 
 // openAny opens the model at path whatever its class index, and says whether it begins with a scaling of its own.

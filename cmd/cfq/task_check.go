@@ -24,19 +24,13 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	if err != nil {
 		return err
 	}
-	if f.data == "" {
-		return cli.Usagef("-d data.csv names the data", "--data is missing")
-	}
-	if err := cli.Input("data file", f.data); err != nil {
-		return err
-	}
-	s, err := f.selection()
+	o, err := readOptions(f.data, f.rows)
 	if err != nil {
 		return err
 	}
-	people, err := task.Read(ctx, f.data, t, task.ReadOptions{Only: s.Only, Except: s.Except})
+	people, err := task.Read(ctx, f.data, t, o)
 	if err != nil {
-		return unusable(err)
+		return dataError(err)
 	}
 	var model infer.Model
 	if args[1] != "" {

@@ -19,10 +19,7 @@ func (f *taskFlags) init(ctx context.Context, e *env, args []string) (err error)
 	if err != nil {
 		return err
 	}
-	if f.data == "" {
-		return cli.Usagef("-d data.csv names the data", "--data is missing")
-	}
-	if err := cli.Input("data file", f.data); err != nil {
+	if err := dataFile(f.data); err != nil {
 		return err
 	}
 	if f.out != "" {
@@ -55,17 +52,17 @@ func (f *taskFlags) init(ctx context.Context, e *env, args []string) (err error)
 
 // draft infers a task file.
 func (f *taskFlags) draft(ctx context.Context, e *env, o infer.Options) ([]byte, *task.Task, error) {
-	s, err := f.selection()
+	rows, err := readSelection(f.rows)
 	if err != nil {
 		return nil, nil, err
 	}
-	table, err := infer.Open(ctx, f.data, f.columns, s)
+	table, err := infer.Open(ctx, f.data, f.columns, rows)
 	if err != nil {
-		return nil, nil, unusable(err)
+		return nil, nil, dataError(err)
 	}
 	p, err := infer.Infer(ctx, table, o)
 	if err != nil {
-		return nil, nil, unusable(err)
+		return nil, nil, dataError(err)
 	}
 	f.tell(e, p)
 	return p.Text, p.Task, nil
@@ -99,14 +96,6 @@ func (f *taskFlags) put(e *env, text []byte, t *task.Task) error {
 	return err
 }
 
-// unusable gives errors of data and task files their exit code.
-func unusable(err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, os.ErrPermission) {
-		return err
-	}
-	return runError(cli.Wrap(err, cli.Unusable, ""))
-}
-
 // fill fills the gaps of the task file that --from names.
 func (f *taskFlags) fill(ctx context.Context, e *env, o infer.Options) ([]byte, *task.Task, error) {
 	for _, name := range []string{"label", "favourable", "features", "columns"} {
@@ -119,15 +108,15 @@ func (f *taskFlags) fill(ctx context.Context, e *env, o infer.Options) ([]byte, 
 	}
 	text, err := os.ReadFile(f.from)
 	if err != nil {
-		return nil, nil, unusable(err)
+		return nil, nil, dataError(err)
 	}
-	s, err := f.selection()
+	rows, err := readSelection(f.rows)
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := infer.Fill(ctx, f.from, text, f.data, task.ReadOptions{Only: s.Only, Except: s.Except}, o)
+	p, err := infer.Fill(ctx, f.from, text, f.data, rows, o)
 	if err != nil {
-		return nil, nil, unusable(err)
+		return nil, nil, dataError(err)
 	}
 	f.tell(e, p)
 	return p.Text, p.Task, nil

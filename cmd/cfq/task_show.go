@@ -50,7 +50,7 @@ func writeTask(out io.Writer, t *task.Task, set *recourse.ActionSet) error {
 	} else {
 		line("outcome", "%s, favourable: %s", t.Data.Label, t.Data.Favourable)
 	}
-	line("target", "class %d, margin %s", t.Target.Index, exact(t.Target.Margin))
+	line("target", "class %d, margin %s", t.Target.Index, task.Decimal(t.Target.Margin))
 	line("inputs", "%d of %s", t.Dim(), counted(len(t.Features), "feature"))
 	line("cost", "%s", costWords(&t.Cost))
 	if t.Sparsity.MaxFeatures > 0 {
@@ -64,7 +64,7 @@ func writeTask(out io.Writer, t *task.Task, set *recourse.ActionSet) error {
 	for i := range t.Features {
 		f := &t.Features[i]
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Name, f.Kind, inputs(f), changes(t, f), dash(direction(f)), dash(span(f)), dash(step(f)), dash(limits(f)),
-			exact(f.Weight), dash(unitCost(t, f, set)))
+			task.Decimal(f.Weight), dash(unitCost(t, f, set)))
 	}
 	err := w.Flush()
 	if len(t.Links) > 0 {
@@ -85,10 +85,10 @@ func writeTask(out io.Writer, t *task.Task, set *recourse.ActionSet) error {
 func costWords(c *task.Cost) string {
 	s := fmt.Sprintf("%s, weights %s", c.Norm, c.Weights)
 	if c.Norm == task.Mixed {
-		s += fmt.Sprintf(", %s of it l1", exact(c.L1Ratio))
+		s += fmt.Sprintf(", %s of it l1", task.Decimal(c.L1Ratio))
 	}
 	if c.Switches != "" {
-		s += ", a change of value counts " + map[bool]string{true: "once", false: "as encoded"}[c.Switches == "once"]
+		s += ", a change of value counts " + map[bool]string{true: "once", false: "as encoded"}[c.Switches == task.Once]
 	}
 	return s
 }
@@ -102,11 +102,10 @@ func inputs(f *task.Feature) string {
 
 // changes says whether and how a feature can change.
 func changes(t *task.Task, f *task.Feature) string {
-	dragged := slices.ContainsFunc(t.Links, func(l task.Link) bool { return l.To == f.Name })
 	switch {
 	case f.Actionable:
 		return "yes"
-	case dragged:
+	case t.Drags(f.Name):
 		return "by a link"
 	case f.Mutable:
 		return "as a side effect"
@@ -122,7 +121,7 @@ func direction(f *task.Feature) string {
 }
 
 func span(f *task.Feature) string {
-	if f.Kind != task.Numeric && f.Kind != task.Ordinal {
+	if !f.Kind.IsNumber() {
 		if len(f.Values) > 0 {
 			return counted(len(f.Values), "value")
 		}
@@ -134,11 +133,11 @@ func span(f *task.Feature) string {
 	case math.IsInf(lo, 0) && math.IsInf(hi, 0):
 		return ""
 	case math.IsInf(lo, 0):
-		return "up to " + exact(hi)
+		return "up to " + task.Decimal(hi)
 	case math.IsInf(hi, 0):
-		return "from " + exact(lo)
+		return "from " + task.Decimal(lo)
 	default:
-		return exact(lo) + " to " + exact(hi)
+		return task.Decimal(lo) + " to " + task.Decimal(hi)
 	}
 }
 
@@ -146,7 +145,7 @@ func step(f *task.Feature) string {
 	if f.Step == 0 {
 		return ""
 	}
-	return exact(f.Step)
+	return task.Decimal(f.Step)
 }
 
 // limits are the largest changes.
@@ -157,7 +156,7 @@ func limits(f *task.Feature) string {
 		v    float64
 	}{{"+", f.MaxIncrease}, {"-", f.MaxDecrease}, {"±", f.MaxChange}} {
 		if !math.IsInf(l.v, 0) {
-			out = append(out, l.sign+exact(l.v))
+			out = append(out, l.sign+task.Decimal(l.v))
 		}
 	}
 	return strings.Join(out, " ")
@@ -231,19 +230,11 @@ func transitionsOf(out io.Writer, t *task.Task) error {
 
 func linkWords(l *task.Link) string {
 	if len(l.Map) == 0 {
-		return fmt.Sprintf("%s changes with %s, %s for each unit", l.To, l.From, exact(l.Scale))
+		return fmt.Sprintf("%s changes with %s, %s for each unit", l.To, l.From, task.Decimal(l.Scale))
 	}
 	pairs := make([]string, len(l.Map))
 	for i, p := range l.Map {
 		pairs[i] = p.From + ": " + p.To
 	}
 	return fmt.Sprintf("%s follows %s: %s", l.To, l.From, strings.Join(pairs, ", "))
-}
-
-// exact writes a number as it is in the task file.
-func exact(v float64) string {
-	if a := math.Abs(v); a >= 1e-5 && a < 1e15 || v == 0 {
-		return strconv.FormatFloat(v, 'f', -1, 64)
-	}
-	return strconv.FormatFloat(v, 'g', -1, 64)
 }

@@ -142,6 +142,8 @@ func TestFiles(t *testing.T) {
 	}
 	fails(Input("model", filepath.Join(dir, "modle.onnx")), "does not exist", "model.onnx")
 	fails(Input("model", dir), "is a directory", "file")
+	fails(Input("model", os.DevNull), "is a pipe or a device", "save it to a file")
+	fails(Input("model", "-"), "standard input is not read", "save it to a file")
 	if err := os.WriteFile(filepath.Join(dir, "empty"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

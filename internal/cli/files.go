@@ -12,10 +12,12 @@ import (
 )
 
 // Input reports why path cannot be read as an input file: it is missing, a
-// directory or empty. What says what the file should be, such as "model".
+// directory, a pipe or empty. What says what the file should be, such as "model".
 func Input(what, path string) error {
 	info, err := os.Stat(path)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && path == "-":
+		return Usagef("save it to a file and name that", "%s: the standard input is not read", what)
 	case errors.Is(err, fs.ErrNotExist):
 		hint := ""
 		if s := sibling(path); s != "" {
@@ -26,7 +28,9 @@ func Input(what, path string) error {
 		return Usagef("", "%s: %w", what, err)
 	case info.IsDir():
 		return Usagef("name the file in it", "%s %s is a directory", what, path)
-	case info.Mode().IsRegular() && info.Size() == 0:
+	case !info.Mode().IsRegular(): // some inputs are opened more than once, and what was read of a pipe is gone
+		return Usagef("save it to a file and name that", "%s %s is a pipe or a device, not a file", what, path)
+	case info.Size() == 0:
 		return Usagef("was it written completely?", "%s %s is empty", what, path)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,6 +39,8 @@ func Parse(fs *pflag.FlagSet, args []string, lookup func(string) (string, bool))
 	help := fmt.Sprintf("`cfq help %s` lists the flags", fs.Name())
 	err := fs.Parse(args)
 	var unknown *pflag.NotExistError
+	var invalid *pflag.InvalidValueError
+	var number *strconv.NumError
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		return pflag.ErrHelp
@@ -50,6 +53,8 @@ func Parse(fs *pflag.FlagSet, args []string, lookup func(string) (string, bool))
 			return Usagef(help, "unknown flag --%s; did you mean --%s?", name, s)
 		}
 		return Usagef(help, "unknown flag --%s", name)
+	case errors.As(err, &invalid) && errors.As(err, &number):
+		return Usagef(help, `invalid argument %q for "--%s" (%s): %w`, invalid.GetValue(), invalid.GetFlag().Name, invalid.GetFlag().Value.Type(), number.Err)
 	case err != nil:
 		return Usagef(help, "%w", err)
 	}

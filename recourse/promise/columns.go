@@ -65,7 +65,10 @@ func (b *table) plan(path string) (*layout, error) {
 	keys := keyNames()
 	keys[0] = b.column(colRow)
 	p.key, p.names.key = column(keys)
-	if p.key < 0 {
+	switch {
+	case p.key < 0 && len(header) == 1:
+		return nil, fmt.Errorf("there is one column only, %.60q: fields are separated by commas, or as the task's data.delimiter says", header[0])
+	case p.key < 0:
 		return nil, fmt.Errorf("no column says whose promise a row is: row numbers of the data stand in a column %q, %q, %q or %q; the columns are %s",
 			keys[0], "id", "person", "index", strings.Join(header, ", "))
 	}
@@ -141,11 +144,10 @@ func (r *rows) claim(i int, name string) (float64, error) {
 // status reads the status that this program wrote.
 func (r *rows) status(i int) (recourse.Status, error) {
 	word := r.field(i, r.at[colStatus])
-	all := []recourse.Status{recourse.AlreadyFavourable, recourse.Found, recourse.NoneFound, recourse.NoneExists}
-	for _, s := range all {
+	for _, s := range recourse.Statuses() {
 		if s.String() == word {
 			return s, nil
 		}
 	}
-	return 0, fmt.Errorf("%q is no status; there are %v", word, all)
+	return 0, fmt.Errorf("%q is no status; there are %v", word, recourse.Statuses())
 }

@@ -138,12 +138,13 @@ func TestReadErrors(t *testing.T) {
 		data *task.People
 		want string
 	}{
-		"no numbers":     {columns + "\n30,40,0,Private,no\n", data, `no column says whose promise a row is: row numbers of the data stand in a column "row", "id", "person" or "index"`},
-		"no people":      {"row," + columns + "\n0,30,40,0,Private,no\n", nil, "does not say what its people are like"},
-		"a typo":         {"row,age,hours-per-weak,gain,work,member\n0,30,40,0,Private,no\n", data, `there is no column "hours-per-week" (feature hours); did you mean "hours-per-weak"?`},
-		"nothing usable": {"row," + columns + "\n0,30,40,0,Public,no\n", data, "none of 1 rows can be read"},
-		"no rows":        {"row," + columns + "\n", data, "the file has no data rows"},
-		"empty":          {"\n\n", data, "the header: EOF"},
+		"other delimiter": {strings.ReplaceAll("row,"+columns, ",", ";") + "\n0;30;40;0;Private;no\n", data, `one column only, "row;age`},
+		"no numbers":      {columns + "\n30,40,0,Private,no\n", data, `no column says whose promise a row is: row numbers of the data stand in a column "row", "id", "person" or "index"`},
+		"no people":       {"row," + columns + "\n0,30,40,0,Private,no\n", nil, "does not say what its people are like"},
+		"a typo":          {"row,age,hours-per-weak,gain,work,member\n0,30,40,0,Private,no\n", data, `there is no column "hours-per-week" (feature hours); did you mean "hours-per-weak"?`},
+		"nothing usable":  {"row," + columns + "\n0,30,40,0,Public,no\n", data, "none of 1 rows can be read"},
+		"no rows":         {"row," + columns + "\n", data, "the file has no data rows"},
+		"empty":           {"\n\n", data, "the header: EOF"},
 	} {
 		_, err := Read(t.Context(), file(t, c.text), tk, c.data)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -229,6 +230,20 @@ func TestJudge(t *testing.T) {
 	}
 	if d := f.Difference(verdicts); !math.IsNaN(d) {
 		t.Errorf("a file that claims nothing differs by %v", d)
+	}
+	// What holds for one person alone is what their promises are held against and priced by.
+	dear := tk.Features[1]
+	dear.Weight, dear.MaxIncrease = 3, 2
+	own, err := set.Override([]task.Override{{Row: 0, Feature: 1, With: dear}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := Judge(t.Context(), m, own, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := theirs[0].Cost - verdicts[0].Cost; math.Abs(c-2*5/12.347/1.001) > 1e-6 || len(theirs[0].Broken) != 1 || theirs[3].Cost != verdicts[3].Cost {
+		t.Errorf("with constraints of their own: %+v, %v dearer", theirs[0], c)
 	}
 	if _, err := Judge(t.Context(), linear{w: []float32{1}}, set, f); err == nil {
 		t.Error("a model of another size judges")

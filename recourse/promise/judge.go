@@ -14,7 +14,7 @@ import (
 // Verdict is what a task and a model say of one promise.
 type Verdict struct {
 	Before, Margin float64 // of the person as they are and after the action, under the model
-	Cost           float64 // by the task
+	Cost           float64 // by what the task says of the person
 	Broken         []*recourse.Violation
 }
 
@@ -57,7 +57,8 @@ func Judge(ctx context.Context, m recourse.Model, a *recourse.ActionSet, f *File
 			for j := range delta {
 				delta[j] = p.Point[j] - x[j]
 			}
-			part[i] = Verdict{Before: float64(before[i]), Margin: float64(after[i]), Cost: a.Cost(x, delta), Broken: violations(a.Person(p.Person).Check(x, delta))}
+			own := a.Person(p.Person)
+			part[i] = Verdict{Before: float64(before[i]), Margin: float64(after[i]), Cost: own.Cost(x, delta), Broken: violations(own.Check(x, delta))}
 		}
 	}
 	return verdicts, nil

@@ -16,9 +16,10 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	words := slices.Concat(ownColumns(), roleNames(), factualWords(), counterfactualWords(), []string{
-		recourse.AlreadyFavourable.String(), recourse.Found.String(), recourse.NoneFound.String(), recourse.NoneExists.String(), taken + colStatus,
-	})
+	words := slices.Concat(ownColumns(), roleNames(), factualWords(), counterfactualWords(), []string{taken + colStatus})
+	for _, s := range recourse.Statuses() {
+		words = append(words, s.String())
+	}
 	for _, k := range keyNames() {
 		if k != "" && !strings.HasPrefix(k, "Unnamed") { // said in words
 			words = append(words, k)

@@ -171,7 +171,7 @@ func reached(f *task.Feature, raw string) string {
 	if len(f.Thresholds) > 1 {
 		below = f.Thresholds[1] - f.Thresholds[0]
 	}
-	return decimal(f.Thresholds[0] - below)
+	return task.Decimal(f.Thresholds[0] - below)
 }
 
 // share of the people that were read.
@@ -224,18 +224,11 @@ func (c *checker) numbers(i int) *profile {
 	p := &profile{}
 	byValue := map[float64]float64{}
 	for j, s := range c.raws[i] {
-		if v, ok := number(s); ok {
+		if v, ok := task.Number(s); ok {
 			byValue[v] += float64(c.counts[i][j])
 		}
 	}
-	for v := range byValue {
-		p.points = append(p.points, v)
-	}
-	slices.Sort(p.points)
-	for _, v := range p.points {
-		p.weights = append(p.weights, byValue[v])
-		p.rows += byValue[v]
-	}
+	p.tally(byValue)
 	return p
 }
 

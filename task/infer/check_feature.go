@@ -12,7 +12,7 @@ func (c *checker) feature(i int) {
 	f := &c.t.Features[i]
 	col := Column{Name: f.Name, Kind: f.Kind}
 	switch {
-	case f.Kind == task.Numeric, f.Kind == task.Ordinal:
+	case f.Kind.IsNumber():
 		c.number(i, f, &col)
 	case len(f.Values) > 0 || f.Kind == task.Binary:
 		c.category(i, f, &col)
@@ -51,10 +51,10 @@ func (c *checker) bounds(f *task.Feature, p *profile, col *Column) {
 		}
 	}
 	out := col.Below + col.Above
-	switch span := "[" + decimal(f.Bounds[0]) + ", " + decimal(f.Bounds[1]) + "]"; {
+	switch span := "[" + task.Decimal(f.Bounds[0]) + ", " + task.Decimal(f.Bounds[1]) + "]"; {
 	case out == 0:
 	case out == c.p.N:
-		c.find(Problem, f.Name, out, "no row lies within the bounds %s; the data run from %s to %s. Are the units the same?", span, decimal(p.points[0]), decimal(p.points[len(p.points)-1]))
+		c.find(Problem, f.Name, out, "no row lies within the bounds %s; the data run from %s to %s. Are the units the same?", span, task.Decimal(p.points[0]), task.Decimal(p.points[len(p.points)-1]))
 	case c.share(out) > few && f.Actionable:
 		c.find(Warning, f.Name, out, "%s of the rows lie outside of the bounds %s: %d below, %d above", percent(c.share(out)), span, col.Below, col.Above)
 	}
@@ -77,7 +77,7 @@ func (c *checker) steps(f *task.Feature, p *profile, col *Column) {
 	col.Off = int(p.rows - top)
 	if c.share(col.Off) > most && f.Actionable {
 		c.find(Warning, f.Name, col.Off, "at most %s of the rows lie on one grid of step %s: changes are whole steps from a person's own value, so most results are values that the data do not have",
-			percent(1-c.share(col.Off)), decimal(f.Step))
+			percent(1-c.share(col.Off)), task.Decimal(f.Step))
 	}
 }
 
@@ -93,7 +93,7 @@ func (c *checker) domain(i int, f *task.Feature, p *profile) {
 				}
 			}
 			if on == 0 {
-				c.find(Problem, f.Name, c.p.N, "no row has one of the grades: %s and whole steps of %s from it", decimal(f.Bounds[0]), decimal(f.Step))
+				c.find(Problem, f.Name, c.p.N, "no row has one of the grades: %s and whole steps of %s from it", task.Decimal(f.Bounds[0]), task.Decimal(f.Step))
 			}
 		}
 		return
@@ -101,7 +101,7 @@ func (c *checker) domain(i int, f *task.Feature, p *profile) {
 	var unseen []string
 	for j, v := range f.Levels {
 		if !slices.Contains(p.points, v) {
-			unseen = append(unseen, decimal(f.Levels[j]))
+			unseen = append(unseen, task.Decimal(f.Levels[j]))
 		}
 	}
 	if len(unseen) > 0 && f.Actionable {
@@ -115,15 +115,15 @@ func (c *checker) scale(f *task.Feature, mean, std float64) {
 	switch {
 	case std == 0:
 		if f.Actionable {
-			c.find(Warning, f.Name, 0, "all rows have the value %s: what a change of it does, and costs, no data say", decimal(short(mean)))
+			c.find(Warning, f.Name, 0, "all rows have the value %s: what a change of it does, and costs, no data say", task.Decimal(short(mean)))
 		}
-	case raw && f.Actionable && f.Weight == 1 && std > 10 && (c.t.Cost.Weights == "inverse_std" || c.t.Cost.Weights == ""):
-		c.find(Warning, f.Name, 0, "without mean and std one raw unit costs as much as one standard deviation of other features; here one standard deviation is %s units: set weight", decimal(rounded(std, 3)))
+	case raw && f.Actionable && f.Weight == 1 && std > 10 && (c.t.Cost.Weights == task.InverseStd || c.t.Cost.Weights == ""):
+		c.find(Warning, f.Name, 0, "without mean and std one raw unit costs as much as one standard deviation of other features; here one standard deviation is %s units: set weight", task.Decimal(rounded(std, 3)))
 	case raw || c.t.Encoded:
 	case math.Abs(f.Mean-mean) > 0.5*std:
-		c.find(Warning, f.Name, 0, "mean is %s in the task and %s in the data, %s of its standard deviations apart", decimal(f.Mean), decimal(rounded(mean, 6)), decimal(rounded(math.Abs(f.Mean-mean)/std, 2)))
+		c.find(Warning, f.Name, 0, "mean is %s in the task and %s in the data, %s of its standard deviations apart", task.Decimal(f.Mean), task.Decimal(rounded(mean, 6)), task.Decimal(rounded(math.Abs(f.Mean-mean)/std, 2)))
 	case f.Std > 2*std || f.Std < std/2:
-		c.find(Warning, f.Name, 0, "std is %s in the task and %s in the data", decimal(f.Std), decimal(rounded(std, 6)))
+		c.find(Warning, f.Name, 0, "std is %s in the task and %s in the data", task.Decimal(f.Std), task.Decimal(rounded(std, 6)))
 	}
 }
 
@@ -167,10 +167,10 @@ func (c *checker) category(i int, f *task.Feature, col *Column) {
 // shares compares a share of the task with that of the data.
 func (c *checker) shares(f *task.Feature, value string, have, data float64) {
 	switch {
-	case f.Actionable && (have == 0 || have == 1) && c.t.Cost.Weights == "inverse_std" && f.SwitchCost == 0:
-		c.find(Warning, f.Name, 0, "the share of %s is %s, so that its weight is 1/eps: a change of it costs as much as a hundred others", quoted(value), decimal(have))
+	case f.Actionable && (have == 0 || have == 1) && c.t.Cost.Weights == task.InverseStd && f.SwitchCost == 0:
+		c.find(Warning, f.Name, 0, "the share of %s is %s, so that its weight is 1/eps: a change of it costs as much as a hundred others", quoted(value), task.Decimal(have))
 	case math.Abs(have-data) > 0.1:
-		c.find(Warning, f.Name, 0, "the share of %s is %s in the task and %s in the data", quoted(value), decimal(have), decimal(rounded(data, 3)))
+		c.find(Warning, f.Name, 0, "the share of %s is %s in the task and %s in the data", quoted(value), task.Decimal(have), task.Decimal(rounded(data, 3)))
 	}
 }
 

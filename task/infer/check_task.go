@@ -69,7 +69,7 @@ func (c *checker) links() {
 			continue
 		}
 		if r := c.correlation(from, to); r*l.Scale < 0 && (r > 0.3 || r < -0.3) {
-			c.find(Warning, about, 0, "an increase drags the other way than in the data, where their correlation is %s", decimal(rounded(r, 2)))
+			c.find(Warning, about, 0, "an increase drags the other way than in the data, where their correlation is %s", task.Decimal(rounded(r, 2)))
 		}
 	}
 }
@@ -77,7 +77,7 @@ func (c *checker) links() {
 // linkMap counts the people whose value is another than the map gives.
 func (c *checker) linkMap(l *task.Link, from, to int, about string) {
 	covered, broken := 0, 0
-	ladder := numberLike(c.t.Features[from].Kind)
+	ladder := c.t.Features[from].Kind.IsNumber()
 	for row := range c.p.N {
 		a, b := c.raws[from][c.codes[from][row]], c.raws[to][c.codes[to][row]]
 		want, ok := mapped(l.Map, a, ladder)
@@ -101,10 +101,10 @@ func (c *checker) linkMap(l *task.Link, from, to int, about string) {
 
 // mapped returns the entry of a map for a value: of a category its own, of a number the last one at or below it.
 func mapped(m []task.Pair, value string, ladder bool) (to string, ok bool) {
-	v, isNumber := number(value)
+	v, isNumber := task.Number(value)
 	best := 0.0
 	for _, p := range m {
-		x, numeric := number(p.From)
+		x, numeric := task.Number(p.From)
 		switch {
 		case p.From == value || (isNumber && numeric && x == v):
 			return p.To, true
@@ -122,15 +122,11 @@ func (c *checker) index(name string) int {
 // whole looks at the task as a whole.
 func (c *checker) whole() {
 	free := 0
-	dragged := map[string]bool{}
-	for _, l := range c.t.Links {
-		dragged[l.To] = true
-	}
 	for i := range c.t.Features {
 		f := &c.t.Features[i]
 		if f.Actionable {
 			free++
-		} else if f.Mutable && !dragged[f.Name] {
+		} else if f.Mutable && !c.t.Drags(f.Name) {
 			c.find(Warning, f.Name, 0, "it may change as a side effect, but no link drags it: it stays as it is")
 		}
 	}

@@ -28,7 +28,7 @@ func Fill(ctx context.Context, name string, text []byte, path string, ro task.Re
 	if err != nil {
 		return nil, err
 	}
-	table, err := OpenAs(ctx, path, &t.Data, Selection{Lines: people.Lines})
+	table, err := openAs(ctx, path, &t.Data, people.Lines)
 	if err != nil {
 		return nil, err
 	}
@@ -126,8 +126,8 @@ func (f *filler) entries(ft *task.Feature, keys []string, p *profile, scaled boo
 		out = append(out, entry{"shares", "[" + strings.Join(decimals(ft.Shares), ", ") + "]"})
 	case ft.Kind == task.Binary && ft.Shares == nil && lacks("shares"):
 		ft.Shares = []float64{rounded(p.shareAny(ft.One), 6)}
-		out = append(out, entry{"shares", decimal(ft.Shares[0])})
-	case !numberLike(ft.Kind) || !p.numeric:
+		out = append(out, entry{"shares", task.Decimal(ft.Shares[0])})
+	case !ft.Kind.IsNumber() || !p.numeric:
 		return nil
 	default:
 		return append(out, f.numbers(ft, lacks, p, scaled)...)
@@ -145,17 +145,17 @@ func (f *filler) numbers(ft *task.Feature, lacks func(...string) bool, p *profil
 		f.warnings = append(f.warnings, fmt.Sprintf("feature %s has one value in the data: no std is filled in", quoted(ft.Name)))
 	default:
 		ft.Mean, ft.Std = short(mean), short(std)
-		out = append(out, entry{"mean", decimal(ft.Mean)}, entry{"std", decimal(ft.Std)})
+		out = append(out, entry{"mean", task.Decimal(ft.Mean)}, entry{"std", task.Decimal(ft.Std)})
 	}
 	open := math.IsInf(ft.Bounds[0], -1) && math.IsInf(ft.Bounds[1], 1)
 	if ft.Kind == task.Numeric && open && (ft.Actionable || ft.Mutable) && lacks("bounds", "lb", "ub", "permitted_range", "feature_range") {
 		lo, hi, _ := p.bounds()
 		ft.Bounds = [2]float64{lo, hi}
-		out = append(out, entry{"bounds", "[" + decimal(lo) + ", " + decimal(hi) + "]"})
+		out = append(out, entry{"bounds", "[" + task.Decimal(lo) + ", " + task.Decimal(hi) + "]"})
 	}
 	if lacks("mad") {
 		ft.MAD = short(p.mad())
-		out = append(out, entry{"mad", decimal(ft.MAD)})
+		out = append(out, entry{"mad", task.Decimal(ft.MAD)})
 	}
 	if ft.Quantiles == nil && lacks("quantiles") {
 		ft.Quantiles = p.quantiles()
@@ -179,7 +179,7 @@ func (p *profile) shareAny(v string) float64 {
 func (f *filler) scale(ctx context.Context, people *task.People, o Options) (bool, error) {
 	lacking := 0
 	for i := range f.t.Features {
-		if numberLike(f.t.Features[i].Kind) && !slices.Contains(f.where[i].keys, "mean") {
+		if f.t.Features[i].Kind.IsNumber() && !slices.Contains(f.where[i].keys, "mean") {
 			lacking++
 		}
 	}
@@ -196,7 +196,7 @@ func (f *filler) scale(ctx context.Context, people *task.People, o Options) (boo
 	}
 	x := slices.Clone(people.X)
 	for i := range f.t.Features {
-		if ft := &f.t.Features[i]; numberLike(ft.Kind) && !slices.Contains(f.where[i].keys, "mean") {
+		if ft := &f.t.Features[i]; ft.Kind.IsNumber() && !slices.Contains(f.where[i].keys, "mean") {
 			f.standardise(ft, x, people)
 		}
 	}

@@ -3,6 +3,7 @@ package infer
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"cfq/task"
 )
@@ -21,7 +22,7 @@ func parseGaps(name string, text []byte) (t *task.Task, percentiles []bool, err 
 	made := func(quantiles string) (*task.Task, error) {
 		var all []insertion
 		for _, p := range where {
-			if !contains(p.keys, "quantiles") && numberLike(task.Kind(p.kind)) {
+			if !slices.Contains(p.keys, "quantiles") && task.Kind(p.kind).IsNumber() {
 				all = append(all, p.render([]entry{{"quantiles", quantiles}}, "\n", json.Valid(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")))))
 			}
 		}
@@ -36,7 +37,7 @@ func parseGaps(name string, text []byte) (t *task.Task, percentiles []bool, err 
 	for i := range first.Features {
 		f := &first.Features[i]
 		percentiles[i] = f.Bounds != second.Features[i].Bounds
-		if !contains(where[i].keys, "quantiles") {
+		if !slices.Contains(where[i].keys, "quantiles") {
 			f.Quantiles = nil
 		}
 	}

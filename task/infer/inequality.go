@@ -6,16 +6,16 @@ import (
 	"cfq/task"
 )
 
-// Slack returns how far the raw values of a person are from breaking an inequality: its bound less the sum of its terms, in the units of the
+// room returns how far the raw values of a person are from breaking an inequality: its bound less the sum of its terms, in the units of the
 // inequality; below 0 it is broken. value returns the raw value of a feature as text, "" when it is missing. The result is NaN when a term
 // needs a number that there is not.
-func Slack(q *task.Inequality, value func(feature string) string) float64 {
+func room(q *task.Inequality, value func(feature string) string) float64 {
 	sum := 0.0
 	for _, t := range q.Terms {
 		v := value(t.Feature)
 		switch {
 		case t.Value == "":
-			x, ok := number(v)
+			x, ok := task.Number(v)
 			if !ok {
 				return math.NaN()
 			}
@@ -27,9 +27,9 @@ func Slack(q *task.Inequality, value func(feature string) string) float64 {
 	return q.Bound - sum
 }
 
-// Holds says whether an inequality holds for a person, up to the rounding of the sum. What cannot be told does not hold.
-func Holds(q *task.Inequality, value func(feature string) string) bool {
-	slack := Slack(q, value)
+// holds says whether an inequality holds for a person, up to the rounding of the sum. What cannot be told does not hold.
+func holds(q *task.Inequality, value func(feature string) string) bool {
+	slack := room(q, value)
 	tolerance := 1e-9 * math.Max(1, math.Abs(q.Bound))
 	if q.Strict {
 		return slack > tolerance
@@ -40,7 +40,7 @@ func Holds(q *task.Inequality, value func(feature string) string) bool {
 // allHold says whether all of the inequalities hold.
 func allHold(all []task.Inequality, value func(feature string) string) bool {
 	for i := range all {
-		if !Holds(&all[i], value) {
+		if !holds(&all[i], value) {
 			return false
 		}
 	}

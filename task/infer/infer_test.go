@@ -159,8 +159,8 @@ func TestKinds(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range 200 {
 		row := []string{
-			decimal(float64(i + 1000)), "2024-01-" + decimal(float64(10+i%19)), "text" + decimal(float64(i)), "", "x", decimal(float64(50 * r.IntN(100))), decimal(r.Float64()),
-			decimal(float64(r.IntN(1000)) / 100), decimal(float64(r.IntN(4))), []string{"a", "b"}[r.IntN(2)], decimal(float64(r.IntN(2))), []string{"x", "y", "z", "NA"}[r.IntN(4)],
+			task.Decimal(float64(i + 1000)), "2024-01-" + task.Decimal(float64(10+i%19)), "text" + task.Decimal(float64(i)), "", "x", task.Decimal(float64(50 * r.IntN(100))), task.Decimal(r.Float64()),
+			task.Decimal(float64(r.IntN(1000)) / 100), task.Decimal(float64(r.IntN(4))), []string{"a", "b"}[r.IntN(2)], task.Decimal(float64(r.IntN(2))), []string{"x", "y", "z", "NA"}[r.IntN(4)],
 			[]string{"", "5", "6", "7.5"}[min(3, r.IntN(8))], []string{"good", "bad"}[r.IntN(2)],
 		}
 		b.WriteString(strings.Join(row, ",") + "\n")
@@ -204,7 +204,7 @@ func TestOneHotColumns(t *testing.T) {
 				home[j] = "0"
 			}
 			home[at] = "1"
-			b.WriteString(decimal(scale*r.NormFloat64()) + "," + strings.Join(home, ",") + "," + []string{"good", "bad"}[r.IntN(2)] + "\n")
+			b.WriteString(task.Decimal(scale*r.NormFloat64()) + "," + strings.Join(home, ",") + "," + []string{"good", "bad"}[r.IntN(2)] + "\n")
 		}
 		return b.String()
 	}
@@ -244,7 +244,7 @@ func TestDraftsCanBeRead(t *testing.T) {
 		n := rapid.IntRange(8, 30).Draw(rt, "rows")
 		pools := make([][]string, columns)
 		for i := range pools {
-			table.Names = append(table.Names, rapid.StringMatching(`[a-zA-Z_ :#é"'-]{1,6}`).Draw(rt, "name")+decimal(float64(i)))
+			table.Names = append(table.Names, rapid.StringMatching(`[a-zA-Z_ :#é"'-]{1,6}`).Draw(rt, "name")+task.Decimal(float64(i)))
 			pools[i] = rapid.SliceOfN(field, 1, 6).Draw(rt, "pool")
 		}
 		for range n {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"cfq/task"
 )
 
 // target is the column of the outcome and what is known of it.
@@ -86,7 +88,7 @@ func guessLabel(profiles []*profile) int {
 func withoutStop(values []string) (merged []string, suffix string) {
 	for _, v := range values {
 		if w := strings.TrimSuffix(v, "."); w != v {
-			if _, ok := number(v); !ok {
+			if _, ok := task.Number(v); !ok {
 				v, suffix = w, "."
 			}
 		}

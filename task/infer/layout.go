@@ -205,12 +205,3 @@ func (l *layout) missing() []string {
 	slices.Sort(out)
 	return out
 }
-
-// rounded rounds v to n significant digits.
-func rounded(v float64, n int) float64 {
-	if v == 0 {
-		return 0
-	}
-	scale := math.Pow(10, float64(n)-math.Ceil(math.Log10(math.Abs(v))))
-	return short(math.Round(v*scale) / scale)
-}

@@ -2,13 +2,15 @@ package infer
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"gonum.org/v1/gonum/stat"
+
+	"cfq/task"
 )
 
 // profile is what the fields of a column say.
@@ -36,21 +38,12 @@ func inNumbers() []string {
 	return []string{"-", "--", ".", "none", "None", "NONE", "unknown", "Unknown", "UNKNOWN", "missing", "Missing", "n.a.", "not available", "inf", "-inf"}
 }
 
-// number reads a decimal number as the task file's reader does: no infinities, hexadecimals or digit separators.
-func number(s string) (float64, bool) {
-	if s == "" || strings.Trim(s, "0123456789.+-eE") != "" || strings.ContainsAny(s, "xXpP_") {
-		return 0, false
-	}
-	v, err := strconv.ParseFloat(s, 64)
-	return v, err == nil
-}
-
 // look profiles a column. A column is numeric when all its fields but missing ones and few others are numbers.
 func look(c *column) *profile {
 	p := &profile{name: c.name, col: c, whole: true}
 	numbers, others := 0, 0
 	for i, s := range c.values {
-		if _, ok := number(s); ok {
+		if _, ok := task.Number(s); ok {
 			numbers += c.counts[i]
 		} else if !slices.Contains(anywhere(), s) && !slices.Contains(inNumbers(), s) {
 			others += c.counts[i]
@@ -59,7 +52,7 @@ func look(c *column) *profile {
 	p.numeric = numbers > 0 && others*20 <= numbers
 	byValue, first := map[float64]float64{}, map[float64]int{}
 	for i, s := range c.values {
-		v, ok := number(s)
+		v, ok := task.Number(s)
 		switch {
 		case p.numeric && ok:
 			byValue[v] += float64(c.counts[i])
@@ -83,15 +76,17 @@ func look(c *column) *profile {
 		}
 		p.texts, p.counts = append(p.texts, s), append(p.counts, c.counts[i])
 	}
-	for v := range byValue {
-		p.points = append(p.points, v)
-	}
-	slices.Sort(p.points)
+	p.tally(byValue)
+	return p
+}
+
+// tally takes the rows of each number.
+func (p *profile) tally(byValue map[float64]float64) {
+	p.points = slices.Sorted(maps.Keys(byValue))
 	for _, v := range p.points {
 		p.weights = append(p.weights, byValue[v])
 		p.rows += byValue[v]
 	}
-	return p
 }
 
 // moments returns the mean and the standard deviation of the population, as scikit-learn's StandardScaler has them.
@@ -185,8 +180,8 @@ func (p *profile) sorted() []string {
 	}
 	out := slices.Clone(p.texts)
 	slices.SortFunc(out, func(a, b string) int {
-		x, okX := number(a)
-		y, okY := number(b)
+		x, okX := task.Number(a)
+		y, okY := task.Number(b)
 		if okX && okY && x != y {
 			return cmp.Compare(x, y)
 		}
@@ -207,8 +202,8 @@ func (p *profile) share(s string) float64 {
 }
 
 func sameNumber(a, b string) bool {
-	x, okX := number(a)
-	y, okY := number(b)
+	x, okX := task.Number(a)
+	y, okY := task.Number(b)
 	return okX && okY && x == y
 }
 
@@ -231,7 +226,10 @@ func (p *profile) dates() bool {
 const digits = 8
 
 // short rounds v to the digits that are written.
-func short(v float64) float64 {
-	out, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', digits, 64), 64)
+func short(v float64) float64 { return rounded(v, digits) }
+
+// rounded rounds v to n significant digits.
+func rounded(v float64, n int) float64 {
+	out, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', n, 64), 64)
 	return out
 }

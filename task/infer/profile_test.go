@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"cfq/task"
 )
 
 func columnOf(fields ...string) *column {
@@ -33,7 +35,7 @@ func TestStatistics(t *testing.T) {
 		fields := make([]string, n)
 		for i := range values {
 			values[i] = float64(rapid.IntRange(-40, 40).Draw(t, "v")) / 4
-			fields[i] = decimal(values[i])
+			fields[i] = task.Decimal(values[i])
 		}
 		p := look(columnOf(fields...))
 		sum, square := 0.0, 0.0
@@ -122,14 +124,14 @@ func TestRounding(t *testing.T) {
 		n    int
 		want string
 	}{{0.00003071158748, 6, "0.0000307116"}, {0.69703, 3, "0.697"}, {12345.678, 4, "12350"}, {0, 3, "0"}, {-0.5, 2, "-0.5"}, {1e-9, 2, "1e-09"}} {
-		if got := decimal(rounded(c.v, c.n)); got != c.want {
+		if got := task.Decimal(rounded(c.v, c.n)); got != c.want {
 			t.Errorf("%v to %d digits: %s, want %s", c.v, c.n, got, c.want)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.Float64Range(-1e9, 1e9).Draw(t, "v")
-		if back, err := strconv.ParseFloat(decimal(v), 64); err != nil || back != v {
-			t.Fatalf("%v is written as %s", v, decimal(v))
+		if back, err := strconv.ParseFloat(task.Decimal(v), 64); err != nil || back != v {
+			t.Fatalf("%v is written as %s", v, task.Decimal(v))
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Model is what infer asks of a classifier.
@@ -163,7 +164,7 @@ func (t *target) labels(c *column, missing []string) []int8 {
 		switch {
 		case v == favourable || sameNumber(v, favourable):
 			byValue[i] = 1
-		case contains(anywhere(), v) || contains(missing, v):
+		case slices.Contains(anywhere(), v) || slices.Contains(missing, v):
 			byValue[i] = -1
 		}
 	}
@@ -172,15 +173,6 @@ func (t *target) labels(c *column, missing []string) []int8 {
 		out[i] = byValue[code]
 	}
 	return out
-}
-
-func contains(all []string, s string) bool {
-	for _, a := range all {
-		if a == s {
-			return true
-		}
-	}
-	return false
 }
 
 // describe says in words how well the model decides.

@@ -52,8 +52,7 @@ func TestDraftsForPublicData(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer model.Close()
-			var train Selection
-			var held task.ReadOptions
+			var train, held task.ReadOptions
 			if c.split != "" {
 				rows, err := task.LoadRows(filepath.Join(dir, "models", c.split))
 				if err != nil {

@@ -165,7 +165,7 @@ func hasHeader(sample [][]string) bool {
 	first := sample[0]
 	seen := map[string]bool{}
 	for _, s := range first {
-		if _, ok := number(s); ok {
+		if _, ok := task.Number(s); ok {
 			return false
 		}
 		seen[s] = true

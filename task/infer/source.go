@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"cfq/task"
 )
 
 // class is what a column holds.
@@ -154,7 +156,7 @@ func exclusive(members []*source) bool {
 	for _, s := range members {
 		one := make([]bool, len(s.col.values))
 		for i, v := range s.col.values {
-			x, _ := number(v)
+			x, _ := task.Number(v)
 			one[i] = x == 1
 		}
 		for i, code := range s.col.codes {

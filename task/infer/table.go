@@ -3,13 +3,13 @@ package infer
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -34,56 +34,40 @@ type column struct {
 	index  map[string]int32
 }
 
-// maxFile bounds the memory that the fields of a file may take.
-const maxFile = 4 << 30
-
-// Selection says which rows are taken. The zero value takes all.
-type Selection struct {
-	Only   []int // row numbers from 0 among the data rows; nil = all
-	Except []int // row numbers to leave out
-	Lines  []int // 1-based lines of the file; nil = all
-}
-
 // Open reads the data file at path, delimited text that may be compressed with gzip, and finds out how it is to be read: delimiter, comment
 // lines, lines before the header, blanks around fields. names are the columns of a file without header; nil takes them from its first row when that looks like a
-// header, and numbers the columns otherwise.
-func Open(ctx context.Context, path string, names []string, s Selection) (*Table, error) {
-	return read(ctx, path, s, func(head []byte) (task.Data, error) { return sniff(head, names) })
+// header, and numbers the columns otherwise. Only and Except of o choose rows.
+func Open(ctx context.Context, path string, names []string, o task.ReadOptions) (*Table, error) {
+	return read(ctx, path, newPicker(o, nil), func(head []byte) (task.Data, error) { return sniff(head, names) })
 }
 
-// OpenAs reads the data file at path as d says.
-func OpenAs(ctx context.Context, path string, d *task.Data, s Selection) (*Table, error) {
-	return read(ctx, path, s, func([]byte) (task.Data, error) { return *d, nil })
+// openAs reads some lines (counted from 1) of the data file at path as d says.
+func openAs(ctx context.Context, path string, d *task.Data, lines []int) (*Table, error) {
+	return read(ctx, path, newPicker(task.ReadOptions{}, lines), func([]byte) (task.Data, error) { return *d, nil })
 }
 
 // headSize is how much of a file is looked at to find out how it is read.
 const headSize = 1 << 18
 
-func read(ctx context.Context, path string, s Selection, how func([]byte) (task.Data, error)) (*Table, error) {
+func read(ctx context.Context, path string, rows *picker, how func([]byte) (task.Data, error)) (*Table, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("data file: %w", err)
 	}
 	defer f.Close() //nolint:errcheck // read only
-	t, err := readFrom(ctx, f, s, how)
+	t, err := readFrom(ctx, f, rows, how)
 	if err != nil {
 		return nil, fmt.Errorf("data file %s: %w", path, err)
 	}
 	return t, nil
 }
 
-func readFrom(ctx context.Context, r io.Reader, s Selection, how func([]byte) (task.Data, error)) (*Table, error) {
-	in := bufio.NewReaderSize(r, headSize)
-	if head, _ := in.Peek(2); bytes.Equal(head, []byte{0x1f, 0x8b}) {
-		z, err := gzip.NewReader(in)
-		if err != nil {
-			return nil, fmt.Errorf("compressed data: %w", err)
-		}
-		in = bufio.NewReaderSize(io.LimitReader(z, maxFile), headSize)
+func readFrom(ctx context.Context, r io.Reader, rows *picker, how func([]byte) (task.Data, error)) (*Table, error) {
+	text, err := task.PlainText(r)
+	if err != nil {
+		return nil, err
 	}
-	if head, _ := in.Peek(3); bytes.Equal(head, []byte("\xef\xbb\xbf")) {
-		_, _ = in.Discard(3)
-	}
+	in := bufio.NewReaderSize(text, headSize)
 	head, err := in.Peek(headSize)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
@@ -96,11 +80,11 @@ func readFrom(ctx context.Context, r io.Reader, s Selection, how func([]byte) (t
 		return nil, err
 	}
 	t := &Table{Data: d}
-	return t, t.fill(ctx, in, s)
+	return t, t.fill(ctx, in, rows)
 }
 
-// fill reads all rows.
-func (t *Table) fill(ctx context.Context, in *bufio.Reader, s Selection) error {
+// fill reads the rows that are picked.
+func (t *Table) fill(ctx context.Context, in *bufio.Reader, pick *picker) error {
 	for range t.Data.Skip {
 		if _, err := in.ReadString('\n'); err != nil {
 			return errors.New("the file ends before its first row")
@@ -110,7 +94,6 @@ func (t *Table) fill(ctx context.Context, in *bufio.Reader, s Selection) error {
 	rows.Comma, rows.Comment, rows.TrimLeadingSpace = t.Data.Delimiter, t.Data.Comment, t.Data.Trim
 	rows.FieldsPerRecord, rows.ReuseRecord = -1, true
 	t.Names = t.Data.Columns
-	pick := newPicker(s)
 	for n := 0; ; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -214,7 +197,8 @@ type picker struct {
 	only, except, lines map[int]bool
 }
 
-func newPicker(s Selection) *picker {
+// newPicker takes what o selects, of the given lines only unless they are nil.
+func newPicker(o task.ReadOptions, lines []int) *picker {
 	p := &picker{row: -1, last: -1}
 	set := func(rows []int) map[int]bool {
 		if rows == nil {
@@ -226,8 +210,8 @@ func newPicker(s Selection) *picker {
 		}
 		return m
 	}
-	p.only, p.except, p.lines = set(s.Only), set(s.Except), set(s.Lines)
-	for _, r := range append(append([]int{}, s.Only...), s.Except...) {
+	p.only, p.except, p.lines = set(o.Only), set(o.Except), set(lines)
+	for _, r := range slices.Concat(o.Only, o.Except) {
 		p.last = max(p.last, r)
 	}
 	return p

@@ -67,7 +67,7 @@ func TestTableReadsWhatTasksRead(t *testing.T) {
 	if !slices.Equal(p.X, want) {
 		t.Errorf("%v, want %v", p.X, want)
 	}
-	again, err := OpenAs(t.Context(), write(t, "data.csv", text), &d, Selection{Lines: p.Lines[1:]})
+	again, err := openAs(t.Context(), write(t, "data.csv", text), &d, p.Lines[1:])
 	if err != nil || again.Rows != 2 || again.column("age").values[0] != "41" {
 		t.Errorf("%+v, %v", again, err)
 	}
@@ -76,19 +76,18 @@ func TestTableReadsWhatTasksRead(t *testing.T) {
 func TestSelections(t *testing.T) {
 	path := write(t, "data.csv", "a,b\n0,x\n1,y\n2,z\n3,u\n")
 	for _, c := range []struct {
-		s    Selection
+		s    task.ReadOptions
 		want []string
 	}{
-		{Selection{Only: []int{2, 0}}, []string{"0", "2"}},
-		{Selection{Except: []int{1, 2}}, []string{"0", "3"}},
-		{Selection{Lines: []int{3}}, []string{"1"}},
+		{task.ReadOptions{Only: []int{2, 0}}, []string{"0", "2"}},
+		{task.ReadOptions{Except: []int{1, 2}}, []string{"0", "3"}},
 	} {
 		table, err := Open(t.Context(), path, nil, c.s)
 		if err != nil || !slices.Equal(table.cols[0].values, c.want) {
 			t.Errorf("%+v: %v, %v", c.s, table, err)
 		}
 	}
-	if _, err := Open(t.Context(), path, nil, Selection{Only: []int{1, 9}}); err == nil || !strings.Contains(err.Error(), "row 9") {
+	if _, err := Open(t.Context(), path, nil, task.ReadOptions{Only: []int{1, 9}}); err == nil || !strings.Contains(err.Error(), "row 9") {
 		t.Errorf("a row that is not there: %v", err)
 	}
 }
@@ -102,6 +101,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"nothing":   {"", "empty"},
 		"header":    {"a,b\n", "no data rows"},
+		"utf16":     {"\xff\xfea\x00,\x00", "UTF-16"},
 		"binary":    {"PK\x03\x04\x00\x00", "binary"},
 		"latin1":    {"a,b\n1,caf\xe9\n", "UTF-8"},
 		"truncated": {packed.String()[:packed.Len()-10], "EOF"},
@@ -110,7 +110,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(t.Context(), path, nil, Selection{}); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), name) {
+		if _, err := Open(t.Context(), path, nil, task.ReadOptions{}); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -118,15 +118,15 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	if err := os.WriteFile(path, packed.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if table, err := Open(t.Context(), path, nil, Selection{}); err != nil || table.Rows != 1 {
+	if table, err := Open(t.Context(), path, nil, task.ReadOptions{}); err != nil || table.Rows != 1 {
 		t.Errorf("gzip: %v, %v", table, err)
 	}
-	if _, err := Open(t.Context(), path, []string{"one"}, Selection{}); err == nil || !strings.Contains(err.Error(), "1 columns are named") {
+	if _, err := Open(t.Context(), path, []string{"one"}, task.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "1 columns are named") {
 		t.Errorf("too few names: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Open(ctx, path, nil, Selection{}); err == nil {
+	if _, err := Open(ctx, path, nil, task.ReadOptions{}); err == nil {
 		t.Error("a cancelled reading went on")
 	}
 }

@@ -2,6 +2,7 @@ package infer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"cfq/task"
@@ -85,7 +86,7 @@ func (p *plan) tellColumns() {
 		p.warn("no feature is left that people can change")
 	}
 	for _, s := range p.chosen.columns {
-		if contains(p.twins, s.name) {
+		if slices.Contains(p.twins, s.name) {
 			p.warn("the file has two columns %s; the first counts, and rows in which they differ cannot be read", quoted(s.name))
 		}
 		if s.numeric && s.missing > 0 {
@@ -126,7 +127,7 @@ func (p *plan) tellModel() {
 	if p.score != nil {
 		p.note("%s", p.score.describe())
 	}
-	if p.score != nil && p.score.Fits() {
+	if p.score != nil && p.score.Fits() && p.target.favourable != "" {
 		p.note("class index of the favourable outcome: %d, by the rows' outcomes", p.index())
 	}
 }

@@ -27,7 +27,7 @@ func write(t testing.TB, name, text string) string {
 // open reads a table from text.
 func open(t testing.TB, text string, names ...string) *Table {
 	t.Helper()
-	table, err := Open(context.Background(), write(t, "data.csv", text), names, Selection{})
+	table, err := Open(context.Background(), write(t, "data.csv", text), names, task.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,14 +79,14 @@ func applicants(t testing.TB, tk *task.Task, m *linear, n int, seed uint64) stri
 	}
 	for range n {
 		fields := []string{
-			decimal(float64(18 + r.IntN(60))), decimal(float64(100 * (50 + r.IntN(900)))), []string{"female", "male"}[r.IntN(2)],
-			homes[r.IntN(4)], decimal(float64(1 + r.IntN(5))), decimal(float64(r.IntN(2))),
+			task.Decimal(float64(18 + r.IntN(60))), task.Decimal(float64(100 * (50 + r.IntN(900)))), []string{"female", "male"}[r.IntN(2)],
+			homes[r.IntN(4)], task.Decimal(float64(1 + r.IntN(5))), task.Decimal(float64(r.IntN(2))),
 		}
 		x := make([]float32, tk.Dim())
 		for i := range tk.Features {
 			f := &tk.Features[i]
 			v := fields[columnAt(f.Column)]
-			if v == "?" && contains(tk.Data.Missing, "?") {
+			if v == "?" && slices.Contains(tk.Data.Missing, "?") {
 				v = ""
 			}
 			if err := f.Encode(v, x[f.Offset:f.Offset+f.Width]); err != nil {

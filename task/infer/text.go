@@ -2,10 +2,11 @@ package infer
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"cfq/task"
 )
 
 // quoted is %q of at most 60 characters of what a message repeats of a file.
@@ -42,14 +43,6 @@ func legible(s string) string {
 	return s
 }
 
-// decimal writes a number with the digits that it needs, without an exponent where people would write none.
-func decimal(v float64) string {
-	if a := math.Abs(v); a != 0 && (a >= 1e15 || a < 1e-5) {
-		return strconv.FormatFloat(v, 'g', -1, 64)
-	}
-	return strconv.FormatFloat(v+0, 'f', -1, 64) // +0 turns -0 into 0
-}
-
 // percent writes a share.
 func percent(share float64) string {
 	switch p := 100 * share; {
@@ -79,7 +72,7 @@ func scalar(s string) string {
 	if plain {
 		first, last = s[0], s[len(s)-1]
 	}
-	if _, ok := number(s); ok && plain && first != '.' && first != '+' && last != '.' && !strings.ContainsAny(s, "eE") {
+	if _, ok := task.Number(s); ok && plain && first != '.' && first != '+' && last != '.' && !strings.ContainsAny(s, "eE") {
 		return s
 	}
 	letter := first >= 'a' && first <= 'z' || first >= 'A' && first <= 'Z'

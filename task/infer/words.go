@@ -8,7 +8,7 @@ import (
 	"cfq/task"
 )
 
-// Words writes a constraint in one form: sums of terms, compared with a number.
+// Words writes a constraint in one form, whatever form it was given in.
 func Words(r *task.Rule) string {
 	if len(r.Of) > 0 {
 		return fmt.Sprintf("at most %d of %s change", r.AtMost, strings.Join(r.Of, ", "))
@@ -40,8 +40,12 @@ func opposite(a, b *task.Inequality) bool {
 	})
 }
 
-// sentence writes one inequality with the given sign, or its own. One whose terms are all negative is written the other way round.
+// sentence writes one inequality with the given sign, or its own: terms stand on the side on which they are positive, and all on the left when
+// they have one sign. What a category must or must not be is written so.
 func sentence(q *task.Inequality, sign string) string {
+	if text := membership(q); text != "" && sign == "" {
+		return text
+	}
 	turn := 1.0
 	if len(q.Terms) > 0 && !slices.ContainsFunc(q.Terms, func(t task.Term) bool { return t.Coef > 0 }) {
 		turn = -1
@@ -53,29 +57,64 @@ func sentence(q *task.Inequality, sign string) string {
 		}
 		sign += " "
 	}
-	var b strings.Builder
-	for i, t := range q.Terms {
-		coef := turn * t.Coef
-		switch {
-		case i == 0 && coef < 0:
-			b.WriteString("-")
-			coef = -coef
-		case i > 0 && coef < 0:
-			b.WriteString(" - ")
-			coef = -coef
-		case i > 0:
-			b.WriteString(" + ")
-		}
-		if coef != 1 {
-			b.WriteString(decimal(coef) + " ")
-		}
-		b.WriteString(legible(t.Feature))
-		if t.Value != "" {
-			b.WriteString("=" + legible(t.Value))
+	var left, right []string
+	for _, t := range q.Terms {
+		if coef := turn * t.Coef; coef > 0 {
+			left = append(left, product(coef, &t))
+		} else {
+			right = append(right, product(-coef, &t))
 		}
 	}
-	if len(q.Terms) == 0 {
-		b.WriteString("0")
+	if len(left) == 0 {
+		left = []string{"0"}
 	}
-	return b.String() + sign + decimal(turn*q.Bound)
+	text := strings.Join(left, " + ") + sign + strings.Join(right, " + ")
+	switch bound := turn * q.Bound; {
+	case len(right) == 0:
+		return text + task.Decimal(bound)
+	case bound > 0:
+		return text + " + " + task.Decimal(bound)
+	case bound < 0:
+		return text + " - " + task.Decimal(-bound)
+	}
+	return text
+}
+
+// product writes a term with a coefficient above 0.
+func product(coef float64, t *task.Term) string {
+	text := legible(t.Feature)
+	if t.Value != "" {
+		text = "(" + text + " = " + legible(t.Value) + ")"
+	}
+	if coef != 1 {
+		text = task.Decimal(coef) + " * " + text
+	}
+	return text
+}
+
+// membership writes the inequality that says which values one category has, or which it has not; "" for any other.
+func membership(q *task.Inequality) string {
+	if len(q.Terms) == 0 || q.Strict {
+		return ""
+	}
+	first := q.Terms[0]
+	var values []string
+	for _, t := range q.Terms {
+		if t.Value == "" || t.Feature != first.Feature || t.Coef != first.Coef {
+			return ""
+		}
+		values = append(values, legible(t.Value))
+	}
+	one, many := "=", "in"
+	switch {
+	case first.Coef == -1 && q.Bound == -1:
+	case first.Coef == 1 && q.Bound == 0:
+		one, many = "!=", "not in"
+	default:
+		return ""
+	}
+	if len(values) == 1 {
+		return legible(first.Feature) + " " + one + " " + values[0]
+	}
+	return legible(first.Feature) + " " + many + " {" + strings.Join(values, ", ") + "}"
 }

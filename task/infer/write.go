@@ -210,7 +210,7 @@ func scalarChar(r rune) string {
 func decimals(v []float64) []string {
 	out := make([]string, len(v))
 	for i := range v {
-		out[i] = decimal(v[i])
+		out[i] = task.Decimal(v[i])
 	}
 	return out
 }
@@ -223,6 +223,3 @@ func texts(v []string) []string {
 	}
 	return out
 }
-
-// numberLike says whether a feature has one input on a scale.
-func numberLike(k task.Kind) bool { return k == task.Numeric || k == task.Ordinal }

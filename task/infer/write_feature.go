@@ -23,19 +23,19 @@ func (p *plan) writeFeature(w *writer, f *feature) {
 		if f.Zero != "" {
 			keys = append(keys, "zero: "+scalar(f.Zero))
 		}
-		keys = append(keys, "shares: "+decimal(f.Shares[0]))
+		keys = append(keys, "shares: "+task.Decimal(f.Shares[0]))
 	}
-	if numberLike(f.Kind) {
+	if f.Kind.IsNumber() {
 		if p.chosen.scaling != raw {
-			keys = append(keys, "mean: "+decimal(f.Mean), "std: "+decimal(f.Std))
+			keys = append(keys, "mean: "+task.Decimal(f.Mean), "std: "+task.Decimal(f.Std))
 		}
 		if f.Values == nil {
-			keys = append(keys, fmt.Sprintf("bounds: [%s, %s]", decimal(f.Bounds[0]), decimal(f.Bounds[1])))
+			keys = append(keys, fmt.Sprintf("bounds: [%s, %s]", task.Decimal(f.Bounds[0]), task.Decimal(f.Bounds[1])))
 			if f.Step > 0 {
-				keys = append(keys, "step: "+decimal(f.Step))
+				keys = append(keys, "step: "+task.Decimal(f.Step))
 			}
 		}
-		keys = append(keys, "mad: "+decimal(f.MAD))
+		keys = append(keys, "mad: "+task.Decimal(f.MAD))
 	}
 	if !f.Actionable {
 		keys = append(keys, "actionable: false")
@@ -44,7 +44,7 @@ func (p *plan) writeFeature(w *writer, f *feature) {
 		}
 	}
 	if f.Weight != 1 && f.Weight > 0 {
-		keys = append(keys, "weight: "+decimal(f.Weight))
+		keys = append(keys, "weight: "+task.Decimal(f.Weight))
 	}
 	const lead, next = "  - {", "     "
 	rest := p.lists(f)
@@ -69,7 +69,7 @@ func (p *plan) lists(f *feature) []string {
 	if f.Kind == task.OneHot {
 		add("shares", decimals(f.Shares))
 	}
-	if numberLike(f.Kind) && f.Quantiles != nil {
+	if f.Kind.IsNumber() && f.Quantiles != nil {
 		add("quantiles", decimals(f.Quantiles))
 	}
 	return out
@@ -102,7 +102,7 @@ func (p *plan) remarks(f *feature) []string {
 			out = append(out, "No step: the values have many places.")
 		}
 		if f.Step > 1 {
-			out = append(out, fmt.Sprintf("All values are %s apart, or a multiple of it.", decimal(f.Step)))
+			out = append(out, fmt.Sprintf("All values are %s apart, or a multiple of it.", task.Decimal(f.Step)))
 		}
 	}
 	if s.class == category && p.chosen.orders[s.name] != nil {
@@ -114,14 +114,14 @@ func (p *plan) remarks(f *feature) []string {
 	if f.Kind == task.Ordinal && f.Values == nil {
 		out = append(out, "Few whole numbers: the bounds are all that occur.")
 	}
-	if numberLike(f.Kind) && p.chosen.scaling != raw {
+	if f.Kind.IsNumber() && p.chosen.scaling != raw {
 		mean, std := s.moments()
 		if lo, hi := s.points[0], s.points[len(s.points)-1]; std > 0 && (hi-mean > 20*std || mean-lo > 20*std) {
 			far := hi
 			if mean-lo > hi-mean {
 				far = lo
 			}
-			out = append(out, fmt.Sprintf("Somebody is %.0f standard deviations away, at %s: is that a person or a mark for something else?", math.Abs(far-mean)/std, decimal(far)))
+			out = append(out, fmt.Sprintf("Somebody is %.0f standard deviations away, at %s: is that a person or a mark for something else?", math.Abs(far-mean)/std, task.Decimal(far)))
 		}
 	}
 	return out

@@ -1,11 +1,10 @@
-// Command results measures the methods on the real data sets and writes the
-// tables of docs/results.md.
+// Command results measures on the real data sets and writes the tables of pages
+// in docs/.
 //
-//	go run ./internal/tools/results -shared DIR
+//	go run ./internal/tools/results -shared DIR [-page NAME]
 //
 // DIR holds data/ and models/ as described in docs/results.md. The numbers are
-// those of the tool itself: cfq.Quantize writes each file, eval.Compare runs it in
-// ONNX Runtime.
+// those of the tool itself: cfq.Quantize writes each file, ONNX Runtime runs it.
 package main
 
 import (
@@ -14,6 +13,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -27,13 +27,34 @@ import (
 	"cfq/task"
 )
 
+// page is a page of docs/ with tables between two marks.
+type page struct {
+	name   string
+	tables func(ctx context.Context, w io.Writer, o settings) error
+}
+
+func pages() []page {
+	return []page{
+		{"results", results},
+		{"robust", robust},
+		{"gap", gap},
+	}
+}
+
+// settings are the flags.
+type settings struct {
+	shared        string
+	seeds, sample int
+}
+
 func main() {
-	shared := flag.String("shared", filepath.Join("..", "shared"), "folder that holds data/ and models/")
-	out := flag.String("o", filepath.Join("docs", "results.md"), "page whose tables are replaced")
-	seeds := flag.Int("seeds", 5, "models of each data set")
-	sample := flag.Int("sample", 1000, "people evaluated of each model, at most")
+	var o settings
+	flag.StringVar(&o.shared, "shared", filepath.Join("..", "shared"), "folder that holds data/ and models/")
+	only := flag.String("page", "results", "page of docs/ whose tables are replaced")
+	flag.IntVar(&o.seeds, "seeds", 5, "models of each data set")
+	flag.IntVar(&o.sample, "sample", 1000, "people evaluated of each model, at most")
 	flag.Parse()
-	if err := run(context.Background(), *shared, *out, *seeds, *sample); err != nil {
+	if err := run(context.Background(), *only, o); err != nil {
 		fmt.Fprintln(os.Stderr, "results:", err)
 		os.Exit(1)
 	}
@@ -82,27 +103,43 @@ func variants() []variant {
 	return out
 }
 
-func run(ctx context.Context, shared, out string, seeds, sample int) error {
-	page, err := os.ReadFile(out)
-	if err != nil {
-		return err
+// run replaces the tables of a page.
+func run(ctx context.Context, name string, o settings) error {
+	for _, p := range pages() {
+		if p.name != name {
+			continue
+		}
+		out := filepath.Join("docs", name+".md")
+		text, err := os.ReadFile(out)
+		if err != nil {
+			return err
+		}
+		var tables bytes.Buffer
+		if err := p.tables(ctx, &tables, o); err != nil {
+			return err
+		}
+		begin, end := []byte("<!-- results: begin -->\n"), []byte("<!-- results: end -->")
+		i, j := bytes.Index(text, begin), bytes.Index(text, end)
+		if i < 0 || j < i {
+			return fmt.Errorf("%s has no lines %q and %q", out, bytes.TrimSpace(begin), end)
+		}
+		i += len(begin)
+		text = append(append(append([]byte{}, text[:i]...), tables.Bytes()...), text[j:]...)
+		return renameio.WriteFile(out, text, 0o644)
 	}
-	var tables bytes.Buffer
+	return fmt.Errorf("there is no page %q", name)
+}
+
+// results writes the tables of the methods.
+func results(ctx context.Context, w io.Writer, o settings) error {
 	for _, d := range datasets() {
-		rows, err := measure(ctx, shared, d, seeds, sample)
+		rows, err := measure(ctx, o.shared, d, o.seeds, o.sample)
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.title, err)
 		}
-		write(&tables, d, rows, seeds)
+		write(w, d, rows, o.seeds)
 	}
-	begin, end := []byte("<!-- results: begin -->\n"), []byte("<!-- results: end -->")
-	i, j := bytes.Index(page, begin), bytes.Index(page, end)
-	if i < 0 || j < i {
-		return fmt.Errorf("%s has no lines %q and %q", out, bytes.TrimSpace(begin), end)
-	}
-	i += len(begin)
-	page = append(append(append([]byte{}, page[:i]...), tables.Bytes()...), page[j:]...)
-	return renameio.WriteFile(out, page, 0o644)
+	return nil
 }
 
 // measure runs every variant on every model of a data set.

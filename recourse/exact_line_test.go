@@ -1,0 +1,426 @@
+package recourse
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/optimize/convex/lp"
+	"pgregory.net/rapid"
+
+	"cfq/task"
+)
+
+// ruled are rows of the simplex: sum of coefficient times move <= bound.
+type ruled struct {
+	rows   [][]float64
+	bounds []float64
+}
+
+// simplex returns the least l1 cost by gonum's LP: moves up and down of every feature within its room, the gap closed.
+func simplex(t testing.TB, cost, slope, down, up []float64, gap float64, rules ...ruled) float64 {
+	t.Helper()
+	n, k := len(cost), 0
+	for _, r := range rules {
+		k += len(r.rows)
+	}
+	c, b := make([]float64, 4*n+1+k), make([]float64, 2*n+1+k)
+	a := mat.NewDense(2*n+1+k, 4*n+1+k, nil)
+	for j := range n {
+		for k, room := range []float64{up[j], down[j]} {
+			at := 2*j + k
+			c[at] = cost[j]
+			a.Set(at, at, 1) // move + slack = room
+			a.Set(at, 2*n+at, 1)
+			b[at] = room
+			a.Set(2*n, at, slope[j]*[]float64{1, -1}[k])
+		}
+	}
+	a.Set(2*n, 4*n, -1)
+	b[2*n] = gap
+	for _, r := range rules {
+		for i, coefs := range r.rows {
+			for j, v := range coefs {
+				a.Set(2*n+1+i, 2*j, v)
+				a.Set(2*n+1+i, 2*j+1, -v)
+			}
+			a.Set(2*n+1+i, 4*n+1+i, 1)
+			b[2*n+1+i] = r.bounds[i]
+		}
+	}
+	v, _, err := lp.Simplex(c, a, b, 1e-10, nil)
+	if errors.Is(err, lp.ErrInfeasible) {
+		return math.Inf(1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// drawLine draws a task of numeric features without steps and what the simplex needs to know of it.
+func drawLine(t *rapid.T, rng *rand.Rand) (tk *task.Task, x []float32, cost, down, up []float64) {
+	var fs []task.Feature
+	for i := range rapid.IntRange(1, 7).Draw(t, "features") {
+		f := feature(string(rune('a'+i)), task.Numeric)
+		f.Weight = 0.2 + rng.Float64()
+		f.MaxIncrease, f.MaxDecrease = rng.Float64()*2, rng.Float64()*2
+		if rng.IntN(3) == 0 {
+			f.Direction, f.MaxDecrease = task.Increase, 0
+		}
+		fs = append(fs, f)
+		x = append(x, float32(rng.NormFloat64()))
+		cost = append(cost, f.Weight/1.001)
+		down, up = append(down, f.MaxDecrease), append(up, f.MaxIncrease)
+	}
+	return taskOf(0, fs...), x, cost, down, up
+}
+
+func TestExactAgainstSimplex(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
+		tk, x, cost, down, up := drawLine(rt, rng)
+		m := drawAffine(rng, len(x), 0)
+		start, _ := m.Margins(context.Background(), x)
+		m.b -= float64(start[0]) + 2*rng.Float64()
+		start, _ = m.Margins(context.Background(), x)
+		holdOptimum(rt, m, compile(t, tk), x, simplex(t, cost, m.w, down, up, 1e-5-float64(start[0])), 2e-6)
+	})
+}
+
+// Lines, steps and switches together under a limit: for every choice of steps, switches and features that may move, the rest is
+// a linear program.
+func TestExactMixedAgainstSimplex(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
+		tk, x, cost, down, up := drawLine(rt, rng)
+		lines := len(x)
+		limit := rapid.IntRange(1, 4).Draw(rt, "limit")
+		stepped := feature("steps", task.Numeric)
+		stepped.Step, stepped.MaxChange = 0.3, 1
+		fs := append(slices.Clone(tk.Features), stepped, oneHot("job", "p", "q", "r"))
+		tk = taskOf(limit, fs...)
+		x = append(x, 0.25, 0, 1, 0)
+		a := compile(t, tk)
+		m := drawAffine(rng, len(x), 0)
+		start, _ := m.Margins(context.Background(), x)
+		m.b -= float64(start[0]) + 3*rng.Float64()
+		start, _ = m.Margins(context.Background(), x)
+		best := math.Inf(1)
+		d := make([]float32, a.Dim())
+		for tick := -3; tick <= 3; tick++ {
+			for job := range 3 {
+				clear(d)
+				d[lines] = float32(float64(tick) * 0.3)
+				d[lines+2]--
+				d[lines+1+job]++
+				fixed, changed := a.Cost(x, d), min(1, tick*tick)
+				if job != 1 {
+					changed++
+				}
+				gap := 1e-5 - float64(start[0])
+				for j, v := range d {
+					gap -= m.w[j] * float64(v)
+				}
+				for set := range 1 << lines {
+					u, v, moved := slices.Clone(up), slices.Clone(down), changed
+					for j := range lines {
+						if set>>j&1 == 0 {
+							u[j], v[j] = 0, 0
+						} else {
+							moved++
+						}
+					}
+					switch {
+					case moved > limit:
+					case gap <= 0:
+						best = min(best, fixed)
+					default:
+						best = min(best, fixed+simplex(t, cost, m.w[:lines], v, u, gap))
+					}
+				}
+			}
+		}
+		holdOptimum(rt, m, a, x, best, 2e-6)
+	})
+}
+
+// The l2 optimum over lines is d_j = min(price slope_j/cost_j^2, room) for the least price that closes the gap.
+func TestExactL2(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
+		tk, x, cost, down, up := drawLine(rt, rng)
+		tk.Cost.Norm = task.L2
+		m := drawAffine(rng, len(x), 0)
+		start, _ := m.Margins(context.Background(), x)
+		m.b -= float64(start[0]) + 2*rng.Float64()
+		start, _ = m.Margins(context.Background(), x)
+		gap := 1e-5 - float64(start[0])
+		at := func(price float64) (gain, square float64) {
+			for j, s := range m.w {
+				room := up[j]
+				if s < 0 {
+					room = down[j]
+				}
+				d := min(price*math.Abs(s)/(cost[j]*cost[j]), room)
+				gain += math.Abs(s) * d
+				square += cost[j] * cost[j] * d * d
+			}
+			return gain, square
+		}
+		low, high := 0.0, 1e9
+		for range 200 {
+			if g, _ := at((low + high) / 2); g < gap {
+				low = (low + high) / 2
+			} else {
+				high = (low + high) / 2
+			}
+		}
+		most, square := at(high)
+		if want := math.Sqrt(square); most >= gap {
+			holdOptimum(rt, m, compile(t, tk), x, want, 2e-6)
+		} else {
+			holdOptimum(rt, m, compile(t, tk), x, math.Inf(1), 2e-6)
+		}
+	})
+}
+
+// Under a rule between lines the simplex has another row.
+func TestExactRuleAgainstSimplex(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
+		tk, x, cost, down, up := drawLine(rt, rng)
+		m := drawAffine(rng, len(x), 0)
+		start, _ := m.Margins(context.Background(), x)
+		m.b -= float64(start[0]) + rng.Float64()
+		start, _ = m.Margins(context.Background(), x)
+		var rows [][]float64
+		var bounds []float64
+		for range rapid.IntRange(1, 2).Draw(rt, "rules") {
+			q, coefs, at := task.Inequality{}, []float64(nil), 0.0
+			for j, v := range x {
+				c := rng.NormFloat64()
+				q.Terms = append(q.Terms, task.Term{Feature: tk.Features[j].Name, Coef: c})
+				coefs, at = append(coefs, c), at+c*float64(v)
+			}
+			room := 0.3 * rng.Float64() // 0 for who stands beyond the bound as they are
+			q.Bound = at + room
+			if rng.IntN(4) == 0 {
+				q.Bound, room = at-1, 0
+			}
+			tk.Rules = append(tk.Rules, task.Rule{Text: "rule", Then: []task.Inequality{q}})
+			rows, bounds = append(rows, coefs), append(bounds, room)
+		}
+		a := compile(t, tk)
+		for i := range a.units {
+			a.units[i].quantum = 1e-9 // a rule keeps a distance for the rounding of raw values
+		}
+		holdOptimum(rt, m, a, x, simplex(t, cost, m.w, down, up, 1e-5-float64(start[0]), ruled{rows, bounds}), 5e-3)
+	})
+}
+
+// holdOptimum holds the optimum and the action made of it, which is written in raw units, against the least cost; +Inf when there is none.
+func holdOptimum(t *rapid.T, m *affine, a *ActionSet, x []float32, want, tol float64) {
+	t.Helper()
+	w, _, _, _ := m.Affine(context.Background())
+	start, _ := m.Margins(context.Background(), x)
+	d, proved := a.optimum(x, w, 1e-5-float64(start[0]))
+	if !proved || (d == nil) != math.IsInf(want, 1) {
+		t.Fatalf("action %v, proved %v; least cost %g", d, proved, want)
+	}
+	if d == nil {
+		return
+	}
+	// float32 weights and changes; a rule allows for the noise of raw values, which two of them may make much of.
+	if got := a.Cost(x, d); got > want+2e-6*(1+want) || got < want-tol*(1+want) {
+		t.Errorf("cost %.9g, want %.9g", got, want)
+	}
+	acts, methods, err := Exact(context.Background(), m, a, x, ExactOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rounding := (1e-3 + tol) * (want + tol)
+	for _, f := range a.free {
+		if u := &a.units[f]; u.kind == continuous && u.changed(d) {
+			rounding += 1.1 * a.weights[u.first] * u.quantum / u.feature.Std
+		}
+	}
+	if act := acts[0]; act.Status != Found || methods[0] != Affine || act.Cost < want-(tol+1e-4)*(1+want) || act.Cost > want+rounding {
+		t.Errorf("%v by %q at %.9g, want %.9g", act.Status, methods[0], act.Cost, want)
+	}
+	if err := a.Check(x, acts[0].Delta); err != nil {
+		t.Error(err)
+	}
+}
+
+// Grids of very different steps, the finest with 15000 of them, against the enumeration of all but the longest feature.
+func TestExactMixedGrids(t *testing.T) {
+	for seed := range uint64(12) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		tk := gridTask(rng, 1+int(seed%4))
+		a := compile(t, tk)
+		m := &affine{b: -1.5}
+		for range tk.Dim() {
+			m.w = append(m.w, rng.NormFloat64())
+		}
+		x := randomPeople(rng, tk, 12)
+		acts, methods, err := Exact(context.Background(), m, a, x, ExactOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkActions(t, m, a, x, acts, 0)
+		for i, act := range acts {
+			if act.Status == AlreadyFavourable {
+				continue
+			}
+			start, _ := m.Margins(context.Background(), row(x, i, a.dim))
+			best := linearOptimum(tk, a, m, row(x, i, a.dim), 1e-5-float64(start[0]))
+			if methods[i] != Affine || math.IsInf(best, 1) != (act.Status == NoneExists) || act.Status == Found && math.Abs(act.Cost-best) > 2e-6*best {
+				t.Errorf("seed %d, person %d: %v at %.9g, want %.9g", seed, i, act.Status, act.Cost, best)
+			}
+		}
+	}
+}
+
+// When the costliest change makes the cost, the optimum is the least cost of a single change under which the largest gains
+// of as many features as may change close the gap.
+func TestExactBottleneck(t *testing.T) {
+	for seed := range uint64(12) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		tk := gridTask(rng, 1+int(seed%4))
+		tk.Cost.Norm = task.LInf
+		a := compile(t, tk)
+		m := drawAffine(rng, tk.Dim(), -2)
+		x := randomPeople(rng, tk, 8)
+		acts, _, err := Exact(context.Background(), m, a, x, ExactOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkActions(t, m, a, x, acts, 0)
+		for i, act := range acts {
+			if act.Status == AlreadyFavourable {
+				continue
+			}
+			start, _ := m.Margins(context.Background(), row(x, i, a.dim))
+			best := bottleneck(tk, a, m, row(x, i, a.dim), 1e-5-float64(start[0]))
+			if math.IsInf(best, 1) != (act.Status == NoneExists) || act.Status == Found && math.Abs(act.Cost-best) > 2e-6*best {
+				t.Errorf("seed %d, person %d: %v at %.9g, want %.9g", seed, i, act.Status, act.Cost, best)
+			}
+		}
+	}
+}
+
+// bottleneck returns the least largest cost of an action that gains gap under a linear model; +Inf when there is none.
+func bottleneck(tk *task.Task, a *ActionSet, m *affine, x []float32, gap float64) float64 {
+	var lists [][]choice
+	var tops []float64
+	for i := range tk.Features {
+		l := frontier(&tk.Features[i], a, m, x)
+		lists = append(lists, l)
+		for _, o := range l {
+			tops = append(tops, o.cost)
+		}
+	}
+	slices.Sort(tops)
+	enough := func(top float64) bool {
+		var gains []float64
+		for _, l := range lists {
+			best := 0.0
+			for _, o := range l {
+				if o.cost <= top {
+					best = max(best, o.gain)
+				}
+			}
+			gains = append(gains, best)
+		}
+		slices.SortFunc(gains, func(p, q float64) int { return cmp.Compare(q, p) })
+		sum := 0.0
+		for _, g := range gains[:min(a.limit, len(gains))] {
+			sum += g
+		}
+		return sum >= gap
+	}
+	k, _ := slices.BinarySearchFunc(tops, true, func(top float64, _ bool) int {
+		if enough(top) {
+			return 0
+		}
+		return -1
+	})
+	if k == len(tops) {
+		return math.Inf(1)
+	}
+	return tops[k]
+}
+
+// choice is a change of one feature under a linear model.
+type choice struct{ cost, gain float64 }
+
+// frontier returns the feature's changes that no cheaper one outdoes, by ascending cost and gain.
+func frontier(f *task.Feature, a *ActionSet, m *affine, x []float32) []choice {
+	changes, _, _ := feasibleChanges(f, x[f.Offset:f.Offset+f.Width])
+	var all []choice
+	for _, c := range changes[1:] {
+		var o choice
+		delta := make([]float32, a.dim)
+		for j, v := range c {
+			delta[f.Offset+j] = float32(v)
+			o.gain += m.w[f.Offset+j] * float64(float32(v))
+		}
+		o.cost = a.Cost(x, delta)
+		all = append(all, o)
+	}
+	slices.SortFunc(all, func(p, q choice) int { return cmp.Or(cmp.Compare(p.cost, q.cost), cmp.Compare(q.gain, p.gain)) })
+	var out []choice
+	top := 0.0
+	for _, o := range all {
+		if o.gain > top {
+			out, top = append(out, o), o.gain
+		}
+	}
+	return out
+}
+
+// linearOptimum returns the least l1 cost of an action that gains gap under a linear model, by enumeration: all
+// combinations of all features but the one with the most changes, whose cheapest sufficient change is looked up.
+func linearOptimum(tk *task.Task, a *ActionSet, m *affine, x []float32, gap float64) float64 {
+	var lists [][]choice
+	for i := range tk.Features {
+		if l := frontier(&tk.Features[i], a, m, x); len(l) > 0 {
+			lists = append(lists, l)
+		}
+	}
+	slices.SortFunc(lists, func(p, q []choice) int { return cmp.Compare(len(p), len(q)) })
+	best := math.Inf(1)
+	var walk func(i, changed int, cost, gap float64)
+	walk = func(i, changed int, cost, gap float64) {
+		if gap <= 0 {
+			best = min(best, cost)
+			return
+		}
+		if i == len(lists) || changed == a.limit {
+			return
+		}
+		if i == len(lists)-1 {
+			l := lists[i]
+			k, _ := slices.BinarySearchFunc(l, gap, func(o choice, gap float64) int { return cmp.Compare(o.gain, gap) })
+			if k < len(l) {
+				best = min(best, cost+l[k].cost)
+			}
+			return
+		}
+		walk(i+1, changed, cost, gap)
+		for _, o := range lists[i] {
+			if cost+o.cost >= best {
+				break
+			}
+			walk(i+1, changed+1, cost+o.cost, gap-o.gain)
+		}
+	}
+	walk(0, 0, 0, gap)
+	return best
+}
