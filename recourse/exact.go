@@ -141,7 +141,7 @@ func (e *exactSearch) run(x []float32, first int, actions []Action, methods []Me
 			continue
 		}
 		actions[i].Status = NoneFound
-		switch a := e.a.at(first + i); {
+		switch a := e.a.Person(first + i); {
 		case e.w != nil && a.separable() == "":
 			linear = append(linear, i)
 		case a.noMethod(e.w != nil) == "":
@@ -176,7 +176,7 @@ func (e *exactSearch) judge(points []float32) ([]float32, error) {
 
 // settle makes the judged point the action of person i, and says whether it is feasible.
 func (e *exactSearch) settle(i int, point []float32, margin float32) bool {
-	a, x := e.a.at(e.first+i), row(e.x, i, e.a.dim)
+	a, x := e.a.Person(e.first+i), row(e.x, i, e.a.dim)
 	delta := make([]float32, a.dim)
 	a.difference(delta, x, point)
 	if a.Check(x, delta) != nil {

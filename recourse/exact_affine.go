@@ -45,7 +45,7 @@ func (e *exactSearch) affine(open []int) error {
 // it lowers the aim: there may be something between it and the required margin, and what lies below by no more than noise could be there. A person
 // for whom there is none even so has the proof.
 func (e *exactSearch) aim(i int, aim *float64, first bool) []float32 {
-	a, x := e.a.at(e.first+i), row(e.x, i, e.a.dim)
+	a, x := e.a.Person(e.first+i), row(e.x, i, e.a.dim)
 	for {
 		d, proved := a.optimum(x, e.w, e.o.Margin+*aim*e.slack-e.actions[i].Margin)
 		switch {

@@ -13,7 +13,7 @@ func (e *exactSearch) exhaustive(open []int) error {
 		for len(open) > 0 && len(active) < mostShared && (len(active) == 0 || listed < mostListed) {
 			i := open[0]
 			open = open[1:]
-			c := e.a.at(e.first+i).catalogue(i, row(e.x, i, e.a.dim), e.o.MaxPoints)
+			c := e.a.Person(e.first+i).catalogue(i, row(e.x, i, e.a.dim), e.o.MaxPoints)
 			active = append(active, c)
 			listed += c.listed()
 		}

@@ -126,20 +126,31 @@ func (s *search) switches(p *person) []*lane {
 			if full && !u.changed(from.d) {
 				continue
 			}
-			u.each(p.x, func(o int) {
-				gain, rise := p.a.switchGain(u, p.x, from.d, from.g, o)
+			child := func(gain, rise float64, set func(d []float32)) {
 				if from.cost+rise >= p.cost || gain == 0 && rise == 0 {
 					return
 				}
 				copy(scratch, from.d)
-				if !p.a.apply(u, p.x, scratch, func(d []float32) { u.set(p.x, d, o) }) || !p.visit(scratch) {
+				if !p.a.apply(u, p.x, scratch, set) || !p.visit(scratch) {
 					return
 				}
 				l := s.copyOf(&lane{p: p, d: scratch})
 				l.cost, l.g, l.margin = p.a.Cost(l.p.x, l.d), from.g, from.margin
 				estimates[l] = s.completion(l, gain)
 				out = append(out, l)
+			}
+			u.each(p.x, func(o int) {
+				gain, rise := p.a.switchGain(u, p.x, from.d, from.g, o)
+				child(gain, rise, func(d []float32) { u.set(p.x, d, o) })
 			})
+			if u.numeric() && math.IsInf(p.cost, 1) {
+				// Nothing is valid so far: the far ends of numbers are choices, too. Where the margin bends, the gradient does not lead there.
+				for _, up := range []bool{false, true} {
+					to := u.farthest(p.x[u.first], up)
+					gain := float64(from.g[u.first]) * (float64(to) - float64(from.d[u.first]))
+					child(gain, 0, func(d []float32) { d[u.first] = to })
+				}
+			}
 		}
 	}
 	if len(out) > most {

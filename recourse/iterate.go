@@ -56,7 +56,7 @@ func (p *pgd) step(ctx context.Context, move func(i int, margin float32, g []flo
 }
 
 // set returns the action set of the piece's i-th person.
-func (p *pgd) set(i int) *ActionSet { return p.a.at(p.first + i) }
+func (p *pgd) set(i int) *ActionSet { return p.a.Person(p.first + i) }
 
 // plain is delta <- Pi(delta - alpha g), as the paper writes it.
 func (p *pgd) plain(i int, g []float32, alpha float64) {

@@ -69,13 +69,10 @@ func (a *ActionSet) Select(rows []int) *ActionSet {
 	return &b
 }
 
-// at returns the action set of the person in the given row.
-func (a *ActionSet) at(row int) *ActionSet {
+// Person returns the action set of the person in the given row: what Check, Cost and Changes mean for them.
+func (a *ActionSet) Person(row int) *ActionSet {
 	if own := a.own[row]; own != nil {
 		return own
 	}
 	return a
 }
-
-// Person returns the action set of the person in the given row: what Check, Cost and Changes mean for them.
-func (a *ActionSet) Person(row int) *ActionSet { return a.at(row) }

@@ -42,7 +42,7 @@ func TestOverride(t *testing.T) {
 			t.Fatalf("row %d: %s", i, act.Status)
 		}
 		for what, d := range map[string][]float32{"solver": act.Delta, "teacher": row(deltas, i, 2)} {
-			if err := a.at(i).Check(row(x, i, 2), d); err != nil {
+			if err := a.Person(i).Check(row(x, i, 2), d); err != nil {
 				t.Errorf("%s, row %d: %v", what, i, err)
 			}
 			switch {
@@ -56,7 +56,7 @@ func TestOverride(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, act := range firsts {
-		if err := a.at(i).Check(row(x, i, 2), act.Delta); err != nil || act.Status != Found {
+		if err := a.Person(i).Check(row(x, i, 2), act.Delta); err != nil || act.Status != Found {
 			t.Errorf("first valid, row %d: %s, %v", i, act.Status, err)
 		}
 	}

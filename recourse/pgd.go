@@ -64,7 +64,7 @@ func FirstValid(ctx context.Context, m Model, a *ActionSet, x []float32, o First
 		if act.Status == NoneFound {
 			clear(act.Delta)
 		}
-		act.Cost = a.at(i).Cost(row(x, i, a.dim), act.Delta)
+		act.Cost = a.Person(i).Cost(row(x, i, a.dim), act.Delta)
 		act.Point = make([]float32, a.dim)
 		Point(act.Point, row(x, i, a.dim), act.Delta)
 	}

@@ -123,7 +123,7 @@ func (s *search) run(x []float32, first int, actions []Action) error {
 	all := make([]*lane, len(actions))
 	zero := make([]float32, dim)
 	for i := range all {
-		p := &person{a: s.a.at(first + i), x: row(x, i, dim), row: i, cost: math.Inf(1)}
+		p := &person{a: s.a.Person(first + i), x: row(x, i, dim), row: i, cost: math.Inf(1)}
 		p.start = lane{p: p, d: zero}
 		all[i] = &p.start
 	}

@@ -1,0 +1,184 @@
+package recourse
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"cfq/task"
+)
+
+// rule is a task.Rule without Of: if all of when hold at the new point, all of then must.
+type rule struct {
+	text       string
+	when, then []condition
+	units      []int // that it speaks of
+}
+
+// condition is sum(coef*(x+delta)) <= bound over model inputs, or < bound.
+type condition struct {
+	terms  []entry
+	bound  float64
+	strict bool
+}
+
+type entry struct {
+	input int
+	coef  float64
+}
+
+func (a *ActionSet) compileRule(r task.Rule, at map[string]int) error {
+	var units []int
+	look := func(name string) (int, error) {
+		i, ok := at[name]
+		if !ok {
+			return 0, fmt.Errorf("there is no feature %q", name)
+		}
+		if !slices.Contains(units, i) {
+			units = append(units, i)
+		}
+		a.units[i].joint = true
+		return i, nil
+	}
+	if r.Of != nil {
+		for _, name := range r.Of {
+			if _, err := look(name); err != nil {
+				return err
+			}
+		}
+		a.subsets = append(a.subsets, subset{text: r.Text, most: r.AtMost, units: units})
+		return nil
+	}
+	c := rule{text: r.Text}
+	for _, side := range []struct {
+		from []task.Inequality
+		to   *[]condition
+	}{{r.If, &c.when}, {r.Then, &c.then}} {
+		for _, q := range side.from {
+			cond := condition{bound: q.Bound, strict: q.Strict}
+			for _, t := range q.Terms {
+				i, err := look(t.Feature)
+				if err == nil {
+					err = cond.add(a.units[i].feature, t)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			*side.to = append(*side.to, cond)
+		}
+	}
+	c.units = units
+	a.rules = append(a.rules, c)
+	return nil
+}
+
+// add adds a term over raw values to the condition over inputs.
+func (c *condition) add(f *task.Feature, t task.Term) error {
+	put := func(j int, coef float64) { c.terms = append(c.terms, entry{f.Offset + j, coef}) }
+	switch {
+	case t.Value != "" && (f.Kind == task.OneHot || f.Kind == task.Thermometer || f.Kind == task.Binary):
+		x := make([]float32, f.Width)
+		if err := f.Encode(t.Value, x); err != nil {
+			return err
+		}
+		switch f.Kind {
+		case task.OneHot:
+			put(slices.Index(x, 1), t.Coef)
+		case task.Binary: // x, or 1-x
+			put(0, t.Coef*float64(2*x[0]-1))
+			c.bound -= t.Coef * float64(1-x[0])
+		default: // 1 on this level: the input below it minus the one above it
+			level := 0
+			for level < f.Width && x[level] == 1 {
+				level++
+			}
+			if level < f.Width {
+				put(level, -t.Coef)
+			}
+			if level > 0 {
+				put(level-1, t.Coef)
+			} else {
+				c.bound -= t.Coef
+			}
+		}
+	case f.Kind == task.Numeric || f.Kind == task.Ordinal:
+		put(0, t.Coef*f.Std)
+		c.bound -= t.Coef * f.Mean
+	case f.Kind == task.Thermometer && len(f.Thresholds) > 0:
+		// The level's threshold; the lowest level lies one place below the first.
+		below := 1.0
+		if len(f.Thresholds) > 1 {
+			below = f.Thresholds[1] - f.Thresholds[0]
+		}
+		last := f.Thresholds[0] - below
+		c.bound -= t.Coef * last
+		for j, v := range f.Thresholds {
+			put(j, t.Coef*(v-last))
+			last = v
+		}
+	default:
+		return fmt.Errorf("feature %q is no number; compare it with a value", f.Name)
+	}
+	return nil
+}
+
+// breaks says whether the action breaks the rule: see task.Rule for people who break it as they are.
+func (a *ActionSet) breaks(r *rule, x, d []float32) bool {
+	touched := false
+	for _, i := range r.units {
+		touched = touched || a.units[i].changed(d)
+	}
+	if !touched {
+		return false
+	}
+	for i := range r.when {
+		if !r.when[i].holds(x, d) {
+			return false
+		}
+	}
+	for i := range r.then {
+		if c := &r.then[i]; !c.holds(x, d) && (r.when != nil || c.worse(x, d)) {
+			return true
+		}
+	}
+	return false
+}
+
+// excess returns sum - bound at x + d; a nil d is no change.
+func (c *condition) excess(x, d []float32) float64 {
+	sum := -c.bound
+	for _, t := range c.terms {
+		v := float64(x[t.input])
+		if d != nil {
+			v += float64(d[t.input])
+		}
+		sum += t.coef * v
+	}
+	return sum
+}
+
+// noise bounds what float32 inputs do to the sum. The bound, which the means went into, is as exact as float64.
+func (c *condition) noise(x, d []float32) float64 {
+	size := 0.0
+	for _, t := range c.terms {
+		size += math.Abs(t.coef) * (math.Abs(float64(x[t.input])) + math.Abs(float64(d[t.input])))
+	}
+	return 2.4e-7*size + 1e-12*(math.Abs(c.bound)+1)
+}
+
+func (c *condition) holds(x, d []float32) bool { return c.within(c.excess(x, d), c.noise(x, d)) }
+
+// within says whether an excess fulfils the condition.
+func (c *condition) within(excess, noise float64) bool {
+	if c.strict {
+		return excess < -noise
+	}
+	return excess <= noise
+}
+
+// worse says whether a condition that does not hold after the action held before, or was nearer to it.
+func (c *condition) worse(x, d []float32) bool {
+	before, noise := c.excess(x, nil), c.noise(x, d)
+	return c.within(before, noise) || c.excess(x, d) > max(before, 0)+noise
+}
