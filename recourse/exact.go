@@ -20,21 +20,22 @@ type ExactOptions struct {
 	Progress func(done, total int)
 }
 
-// Method says how Exact came to a person's answer.
+// Method says how a person's answer was come to.
 type Method string
 
-// The methods. With the last ones, and others that start with "none: ", there is no answer: the status is NoneFound.
+// The methods. Exact has all but Search. With the last ones, and others that start with "none: ", it has no answer: the status is NoneFound.
 const (
 	NotNeeded  Method = ""           // the person is favourable as they are
 	Affine     Method = "affine"     // branch and bound over an affine model
 	Exhaustive Method = "exhaustive" // all feasible actions, cheapest first
+	Search     Method = "search"     // Solve: nothing says that there is no cheaper action, or none
 	TooMany    Method = "none: more actions than the limit"
 	TooHard    Method = "none: branch and bound found no end"
 	Refused    Method = "none: the model refuses what its weights promise, for rounding"
 )
 
 // Proved says whether the answer is exact: the optimum, or the proof that there is no action.
-func (m Method) Proved() bool { return !strings.HasPrefix(string(m), "none") }
+func (m Method) Proved() bool { return m != Search && !strings.HasPrefix(string(m), "none") }
 
 // exactChunk is the number of people searched together: few, for one alone may take seconds.
 const exactChunk = 16

@@ -16,6 +16,7 @@ const (
 	colRow    = "row"    // number of the person's row in the data, see task.ReadOptions
 	colLine   = "line"   // its line in that file
 	colStatus = "status" // a recourse.Status
+	colMethod = "method" // a recourse.Method: how the answer was come to
 	colCost   = "cost"
 	colMargin = "margin" // after the action
 	colBefore = "before" // as they are
@@ -25,7 +26,7 @@ const (
 )
 
 func ownColumns() []string {
-	return []string{colRow, colLine, colStatus, colCost, colMargin, colBefore, colAction}
+	return []string{colRow, colLine, colStatus, colMethod, colCost, colMargin, colBefore, colAction}
 }
 
 // table is how a task's people stand in a file: a column for each raw column of the features, or for each model input when the task's data

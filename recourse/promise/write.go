@@ -10,8 +10,8 @@ import (
 	"cfq/task"
 )
 
-// Writer writes a promises file: plain comma-separated text with a header, one row per person. The columns are row, line, status, cost,
-// margin, before and action (one that the task uses as a column itself is called promise.NAME), and then the columns that the task reads,
+// Writer writes a promises file: plain comma-separated text with a header, one row per person. The columns are row, line, status, method,
+// cost, margin, before and action (one that the task uses as a column itself is called promise.NAME), and then the columns that the task reads,
 // with the values the person has after the action. So the file can be read as data.
 type Writer struct {
 	csv   *csv.Writer
@@ -25,6 +25,7 @@ type Line struct {
 	Before    float64 // margin as they are
 	X         []float32
 	Action    recourse.Action
+	Method    recourse.Method   // how it was come to; "" when nobody knows or nothing is needed
 	Changes   []recourse.Change // of Action.Point; nil when there is none
 }
 
@@ -47,7 +48,7 @@ func (p *Writer) Write(l Line) error {
 		point, cost, margin = l.Action.Point, strconv.FormatFloat(l.Action.Cost, 'g', 9, 64), decimal(float32(l.Action.Margin))
 		action = words(l.Changes)
 	}
-	p.rec = append(p.rec[:0], strconv.Itoa(l.Row), strconv.Itoa(l.Line), l.Action.Status.String(), cost, margin, decimal(float32(l.Before)), action)
+	p.rec = append(p.rec[:0], strconv.Itoa(l.Row), strconv.Itoa(l.Line), l.Action.Status.String(), string(l.Method), cost, margin, decimal(float32(l.Before)), action)
 	var err error
 	if p.rec, err = p.table.texts(p.rec, point); err != nil {
 		return fmt.Errorf("row %d: %w", l.Row, err)
