@@ -9,6 +9,7 @@ import (
 	"cfq/allocate"
 	"cfq/classifier"
 	"cfq/quant/qdq"
+	"cfq/recourse"
 	"cfq/sensitivity"
 	"cfq/task"
 )
@@ -64,7 +65,7 @@ func (q *job) measure(ctx context.Context, people *task.People) error {
 		}
 	}
 	if q.method.Counterfactual && q.cal.Recourse == 0 {
-		q.warn("nobody among the rows is refused and can be helped: calibrated on factual rows alone, as mixed-ptq would be")
+		q.warn("%s: calibrated on factual rows alone, as mixed-ptq would be", q.noRecourse())
 	}
 	q.tell("sensitivity of the layers", 0, 0)
 	q.score, err = sensitivity.Gradient(ctx, q.full, q.layers, scored, classes)
@@ -82,6 +83,17 @@ func (q *job) measure(ctx context.Context, people *task.People) error {
 	q.damage, err = sensitivity.Damage(ctx, q.full, len(q.layers), len(q.formats()), thin(damaged, dim, damageRows), q.openWith,
 		func(done, total int) { q.tell("damage of each width", done, total) })
 	return err
+}
+
+// noRecourse says why there are no recourse points.
+func (q *job) noRecourse() string {
+	switch promised := func(a recourse.Action) bool { return a.Status == recourse.Found }; {
+	case q.o.Promises == nil:
+		return "nobody among the rows is refused and can be helped"
+	case slices.ContainsFunc(q.o.Promises, promised):
+		return "the promises change nothing about anybody"
+	}
+	return "nobody among the rows is promised anything"
 }
 
 // openWith opens the model in which one layer alone is quantized, as it would be

@@ -12,6 +12,33 @@ import (
 	"cfq/task"
 )
 
+// personal lets the people change what Options.Overrides gives them.
+func (q *job) personal(people *task.People) error {
+	if len(q.o.Overrides) == 0 {
+		return nil
+	}
+	if len(people.Rows) != people.N {
+		return fmt.Errorf("overrides are by rows of the data file, and %d people have %d of them", people.N, len(people.Rows))
+	}
+	by := map[int][]task.Override{}
+	for _, o := range q.o.Overrides {
+		by[o.Row] = append(by[o.Row], o)
+	}
+	q.own = nil
+	for i, row := range people.Rows {
+		for _, o := range by[row] {
+			o.Row = i
+			q.own = append(q.own, o)
+		}
+	}
+	set, err := q.set.Override(q.own)
+	if err != nil {
+		return fmt.Errorf("overrides: %w", err)
+	}
+	q.set = set
+	return nil
+}
+
 // calibrate makes the calibration set and fits every quantizer on it.
 func (q *job) calibrate(ctx context.Context, t *task.Task, people *task.People) error {
 	if err := q.lookAtTarget(ctx, people); err != nil {

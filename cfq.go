@@ -53,6 +53,10 @@ type Options struct {
 	// of the people; those that are Found take the place of the teacher's. nil computes
 	// the teacher's.
 	Promises []recourse.Action
+	// Overrides are what single people can change where it differs from the task, by the
+	// row of the data file that People.Rows gives them; the teacher keeps to it. Rows of
+	// nobody among the people make no difference.
+	Overrides []task.Override
 	// Cache is a folder in which teacher actions are kept from one run to the next,
 	// see CacheDir; "" computes them anew. It does not change the result.
 	Cache string
@@ -127,6 +131,10 @@ func decide(ctx context.Context, m *graph.Model, t *task.Task, people *task.Peop
 		err = errors.Join(errors.New("there are no rows to calibrate on"), q.full.Close())
 	case o.Promises != nil && len(o.Promises) != people.N:
 		err = errors.Join(fmt.Errorf("%d promises for %d people", len(o.Promises), people.N), q.full.Close())
+	default:
+		if err = q.personal(people); err != nil {
+			err = errors.Join(err, q.full.Close())
+		}
 	}
 	if err != nil {
 		return nil, nil, inputError(err)
@@ -190,6 +198,7 @@ type job struct {
 	canonical  *graph.Model
 	full       *classifier.Model
 	set        *recourse.ActionSet
+	own        []task.Override   // those of Options.Overrides that are of the people, Row being a position among them
 	found      []quant.LayerInfo // all dense layers of the canonical model
 	layers     []quant.LayerInfo // those that are quantized
 	wide       []quant.LayerInfo // the same with the integer input in front

@@ -65,7 +65,8 @@ func (q *job) counterfactual(ctx context.Context, t *task.Task, x []float32, o r
 }
 
 // teacherKey names everything that the teacher's actions depend on: the program,
-// the library and how it is run, the model, the task, the rows and the settings.
+// the library and how it is run, the model, the task, what single people can change
+// otherwise, the rows and the settings.
 func (q *job) teacherKey(t *task.Task, x []float32, o recourse.TeacherOptions) (cacheKey, error) {
 	h := sha256.New()
 	program, err := programVersion()
@@ -83,7 +84,7 @@ func (q *job) teacherKey(t *task.Task, x []float32, o recourse.TeacherOptions) (
 	o.Workers, o.Progress = 0, nil
 	settings := fmt.Sprintf("%+v", o)
 	// The task with all of its fields, as resolved: what is written otherwise but means the same is the same.
-	fmt.Fprintf(h, "%q %q %q %v %d %q %d %d\n%+v\n", program, runtime.GOARCH, lib.Version, q.o.Engine.Level, q.o.Engine.Threads, settings, len(model), len(x), *t)
+	fmt.Fprintf(h, "%q %q %q %v %d %q %d %d\n%+v\n%+v\n", program, runtime.GOARCH, lib.Version, q.o.Engine.Level, q.o.Engine.Threads, settings, len(model), len(x), *t, q.own)
 	h.Write(model)
 	writeFloats(h, x)
 	return cacheKey(h.Sum(nil)), nil

@@ -61,6 +61,9 @@ func TestTeacherCache(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer q.full.Close()
+		if err := q.personal(people); err != nil {
+			t.Fatal(err)
+		}
 		stages = nil
 		s, err := q.counterfactual(ctx, tk, x, q.o.Teacher)
 		if err != nil {
@@ -78,6 +81,11 @@ func TestTeacherCache(t *testing.T) {
 	other.Features[len(other.Features)-1].Weight = 2
 	x := slices.Clone(people.X)
 	x[0]++
+	own := func(row int) func(o *Options) {
+		f := tk.Features[3]
+		f.Actionable = false
+		return func(o *Options) { o.Overrides = []task.Override{{Row: row, Feature: 3, With: f}} }
+	}
 	for _, c := range []struct {
 		name   string
 		t      *task.Task
@@ -95,6 +103,9 @@ func TestTeacherCache(t *testing.T) {
 		{"seed", tk, people.X, func(o *Options) { o.Teacher.Seed = 1 }, false},
 		{"threads", tk, people.X, func(o *Options) { o.Engine.Threads = 2 }, false},
 		{"task", &other, people.X, nil, false},
+		{"what a person can change", tk, people.X, own(0), false},
+		{"what another person can change", tk, people.X, own(2), false},
+		{"what nobody of them can change", tk, people.X, own(people.N), true},
 		{"a row", tk, x, nil, false},
 		{"fewer rows", tk, people.X[:len(people.X)-tk.Dim()], nil, false},
 		{"after all", tk, people.X, nil, true},
@@ -107,7 +118,7 @@ func TestTeacherCache(t *testing.T) {
 			t.Errorf("%s: %s", c.name, d)
 		}
 	}
-	overwriteAll(t, dir, 8)
+	overwriteAll(t, dir, 10)
 	for k, kept := range []bool{false, true} {
 		got := calibrate(tk, people.X, nil)
 		if hit() != kept {

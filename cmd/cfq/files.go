@@ -75,6 +75,7 @@ const overridesHelp = "what single people can change where it differs from the t
 type allowed struct {
 	set       *recourse.ActionSet // of the rows of the data
 	overrides string
+	list      []task.Override
 	unseen    map[int]bool // rows with overrides of whom no people were made yet
 }
 
@@ -91,14 +92,13 @@ func actionSet(taskPath, overrides string, t *task.Task) (*allowed, error) {
 	if err := cli.Input("overrides file", overrides); err != nil {
 		return nil, err
 	}
-	list, err := task.LoadOverrides(overrides, t)
-	if err != nil {
+	if a.list, err = task.LoadOverrides(overrides, t); err != nil {
 		return nil, cli.Wrap(err, cli.Unusable, "")
 	}
-	if a.set, err = set.Override(list); err != nil {
+	if a.set, err = set.Override(a.list); err != nil {
 		return nil, cli.Wrap(fmt.Errorf("overrides %s: %w", overrides, err), cli.Unusable, "")
 	}
-	for _, o := range list {
+	for _, o := range a.list {
 		a.unseen[o.Row] = true
 	}
 	return a, nil

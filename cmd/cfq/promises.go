@@ -92,21 +92,17 @@ func warnClaims(e *env, f *promise.File, verdicts []promise.Verdict) {
 	}
 }
 
-// judgedBy is chosen for the model m, read from path, under the task's own action set.
-func judgedBy(ctx context.Context, e *env, path string, m *graph.Model, taskPath string, t *task.Task, f *promise.File) (_ []recourse.Action, err error) {
+// judgedBy is chosen for the model m, read from path, under the people's action set.
+func judgedBy(ctx context.Context, e *env, path string, m *graph.Model, t *task.Task, set *recourse.ActionSet, f *promise.File) (_ []recourse.Action, err error) {
 	if f == nil {
 		return nil, nil
-	}
-	set, err := actionSet(taskPath, "", t)
-	if err != nil {
-		return nil, err
 	}
 	c, err := openClassifier(ctx, e, path, m, t)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	actions, verdicts, err := chosen(ctx, e, c, set.of(f.People), f)
+	actions, verdicts, err := chosen(ctx, e, c, set, f)
 	warnVerdicts(e, verdicts)
 	return actions, runError(err)
 }

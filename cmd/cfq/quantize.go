@@ -18,7 +18,7 @@ import (
 // quantizeFlags are the flags of quantize.
 type quantizeFlags struct {
 	data, task, rows, out string
-	from                  string
+	from, overrides       string
 	method, allocator     string
 	rounding              string
 	budget                float64
@@ -72,6 +72,7 @@ Use the training rows as data, and rows that the model has never seen for eval.`
 			f.teacher.add(fs)
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
 			fs.StringVar(&f.from, "from", "", fromHelp)
+			fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
 			fs.StringVar(&f.plan, "save-plan", "", "write the plan, what bits and scales went where, as a JSON `file`")
 			fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
 			return f.run
@@ -87,6 +88,10 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
+	set, err := actionSet(f.task, f.overrides, t)
+	if err != nil {
+		return err
+	}
 	m, err := readModel(args[0])
 	if err != nil {
 		return err
@@ -95,24 +100,21 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	promises, err := judgedBy(ctx, e, args[0], m, f.task, t, given)
+	who := set.of(people)
+	set.warn(e)
+	promises, err := judgedBy(ctx, e, args[0], m, t, who, given)
 	if err != nil {
 		return err
 	}
-	recipe := map[string]string{"cfq": release(), "rows": f.rows}
-	for key, path := range map[string]string{"model": args[0], "data": f.data, "task": f.task, "promises": f.from} {
-		if path == "" {
-			continue
-		}
-		if _, recipe[key], err = fileHash(path); err != nil {
-			return err
-		}
+	recipe, err := f.recipe(args[0])
+	if err != nil {
+		return err
 	}
 	show := e.msg.Stages()
 	r, err := cfq.Quantize(ctx, m, t, people, cfq.Options{
 		Method: f.method, Budget: f.budget, Allocator: f.allocator, Rounding: f.rounding, PerTensor: f.perTensor, Reduced: f.reduced,
 		Teacher: f.teacher.options(), Cache: f.teacher.cache(),
-		Promises: promises, Recipe: recipe,
+		Promises: promises, Overrides: set.list, Recipe: recipe,
 		Engine: e.engine(), Workers: e.workers,
 		Progress: func(ev cfq.Event) { show(ev.Stage, ev.Done, ev.Total) },
 	})
@@ -126,6 +128,20 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 		return cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err), cli.RunFailed, "a very small model is best left in float; a larger one may fit with a smaller --budget")
 	}
 	return f.write(e, r)
+}
+
+// recipe says which files the quantized model was made from.
+func (f *quantizeFlags) recipe(model string) (_ map[string]string, err error) {
+	r := map[string]string{"cfq": release(), "rows": f.rows}
+	for key, path := range map[string]string{"model": model, "data": f.data, "task": f.task, "promises": f.from, "overrides": f.overrides} {
+		if path == "" {
+			continue
+		}
+		if _, r[key], err = fileHash(path); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
 }
 
 // check looks at the flags before any work is done.
@@ -149,8 +165,13 @@ func (f *quantizeFlags) check(args []string) error {
 			return err
 		}
 	}
-	if m, err := cfq.FindMethod(f.method); err == nil && f.from != "" && !m.Counterfactual && !m.RecourseSensitivity {
-		return cli.Usagef("--method cf-ptq calibrates on them", "--from: the method %s has no use for promises", f.method)
+	if m, err := cfq.FindMethod(f.method); err == nil && !m.Counterfactual && !m.RecourseSensitivity {
+		switch {
+		case f.from != "":
+			return cli.Usagef("--method cf-ptq calibrates on them", "--from: the method %s has no use for promises", f.method)
+		case f.overrides != "":
+			return cli.Usagef("--method cf-ptq calibrates on recourse", "--overrides: the method %s has no use for what people can change", f.method)
+		}
 	}
 	if err := f.teacher.check(); err != nil {
 		return err
@@ -164,7 +185,7 @@ func (f *quantizeFlags) check(args []string) error {
 			return err
 		}
 	}
-	return cli.Distinct(append(onnxio.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from), outputs)
+	return cli.Distinct(append(onnxio.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides), outputs)
 }
 
 // oneOf reports a flag whose value is none of the choices.

@@ -60,27 +60,27 @@ over to others (docs/robust.md).`,
 			fs.Float64Var(&f.margin, "margin", 0, "required logit `margin`; else the task's")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the solver")
 			fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is its default")
-			fs.BoolVar(&f.exact, "exact", false, "find the cheapest action for certain, or prove that there is none; says by which method, and refuses when none applies")
+			fs.BoolVar(&f.exact, "exact", false, "find the cheapest action for certain, or prove that there is none; who needs too long a proof gets the solver's action, which is said; refuses when no proof is possible at all")
 			fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
 			f.robust.add(fs)
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
 			fs.BoolVar(&f.overwrite, "overwrite", false, "replace an output that exists")
 			return func(ctx context.Context, e *env, args []string) error {
-				return f.run(ctx, e, fs.Changed("margin"), args)
+				return f.run(ctx, e, fs.Changed, args)
 			}
 		},
 	}
 }
 
-func (f *recourseFlags) run(ctx context.Context, e *env, given bool, args []string) (err error) {
-	if err := f.check(args); err != nil {
+func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string) bool, args []string) (err error) {
+	if err := f.check(given, args); err != nil {
 		return err
 	}
 	t, err := readTask(f.task)
 	if err != nil {
 		return err
 	}
-	if !given {
+	if !given("margin") {
 		f.margin = t.Target.Margin
 	}
 	if !(f.margin >= 0) || math.IsInf(f.margin, 1) {
@@ -114,15 +114,15 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given bool, args []stri
 	return job.findRecourse(ctx)
 }
 
-// check looks at the flags before any work is done.
-func (f *recourseFlags) check(args []string) error {
+// check looks at the flags before any work is done; given says which of them were.
+func (f *recourseFlags) check(given func(flag string) bool, args []string) error {
 	if err := arguments("recourse", args, "MODEL"); err != nil {
 		return err
 	}
 	if f.exact && f.from != "" {
 		return cli.Usagef("", "--exact finds actions and --from reads them: give one of the two")
 	}
-	if err := f.robust.check(f.from); err != nil {
+	if err := f.robust.check(f.from, given); err != nil {
 		return err
 	}
 	var outputs []string

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"time"
@@ -33,7 +32,7 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 		return err
 	}
 	start := time.Now()
-	s := newSolved(j.margin)
+	s := newSolved(j.margin, j.exact)
 	var people *task.People
 	var failed error // of what was done with the people, not of reading them
 	err = j.write(func(w io.Writer) error {
@@ -114,30 +113,16 @@ func (j *recourseJob) solve(ctx context.Context, p *task.People, s *solved, out 
 		if l.Action.Status == recourse.Found {
 			l.Changes = set.Person(i).Changes(l.X, l.Action.Point)
 		}
-		s.add(&l)
-		if methods != nil {
-			s.addMethod(methods[i])
+		if l.Method = methods[i]; !l.Method.Proved() {
+			l.Method = recourse.Search
 		}
+		s.add(&l)
+		s.addMethod(methods[i], l.Action.Status)
 		if err := out.Write(l); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// answer finds an action for every row of x; methods says how, for --exact.
-func (j *recourseJob) answer(ctx context.Context, set *recourse.ActionSet, x []float32, progress func(done, total int)) (actions []recourse.Action, methods []recourse.Method, err error) {
-	if j.exact {
-		actions, methods, err = recourse.Exact(ctx, j.model, set, x, recourse.ExactOptions{Margin: j.margin, Workers: j.e.workers, Progress: progress})
-		if errors.Is(err, recourse.ErrNotExact) {
-			err = cli.Wrap(err, cli.Unusable, "without --exact the solver finds actions that are near the cheapest")
-		}
-		return actions, methods, err
-	}
-	actions, err = recourse.Solve(ctx, j.model, set, x, recourse.SolveOptions{
-		Margin: j.margin, Restarts: j.restarts, Seed: j.seed, Workers: j.e.workers, Progress: progress,
-	})
-	return actions, nil, err
 }
 
 // estimateRows guesses the rows of a plain data file from its first lines, for a progress bar; 0 when it cannot.

@@ -33,14 +33,17 @@ func (f *robustFlags) add(fs *pflag.FlagSet) {
 	fs.Float64Var(&f.budget, "budget", 4, "--robust: mean `bits` per weight, as in quantize")
 }
 
-// check looks at the flags; from is that of recourse.
-func (f *robustFlags) check(from string) error {
+// check looks at the flags; from is that of recourse, given says which flags were.
+func (f *robustFlags) check(from string, given func(flag string) bool) error {
 	const most = 256
+	for _, name := range []string{"calibration", "method", "budget"} {
+		if given(name) && !given("robust") {
+			return cli.Usagef("--robust 8 asks for actions that hold in 8 sampled deployments", "--%s is of use with --robust only", name)
+		}
+	}
 	switch {
-	case f.models < 0 || f.models > most:
+	case given("robust") && f.models == 0 || f.models < 0 || f.models > most:
 		return cli.Usagef("", "--robust %d: 1 to %d deployments", f.models, most)
-	case f.models == 0 && f.calibration != "":
-		return cli.Usagef("--robust 8 asks for actions that hold in 8 sampled deployments", "--calibration is of use with --robust only")
 	case f.models > 0 && from != "":
 		return cli.Usagef("", "--robust finds actions and --from reads them: give one of the two")
 	case f.models == 0:

@@ -20,14 +20,16 @@ import (
 // solved is what recourse tells of a run.
 type solved struct {
 	People     int                     `json:"people"`
-	Unreadable int                     `json:"unreadable"`        // rows
-	LeftOut    int                     `json:"left_out"`          // rows, by the task's filter or the choice of rows
-	Margin     float64                 `json:"margin"`            // required
-	Status     map[string]int          `json:"status"`            // people
-	Success    eval.Rate               `json:"success"`           // of those who fall short of the margin
-	Cost       costs                   `json:"cost"`              // of the actions found
-	Features   []featureCount          `json:"features"`          // of the actions found, the most used first
-	Methods    map[recourse.Method]int `json:"methods,omitempty"` // of --exact: people
+	Unreadable int                     `json:"unreadable"`         // rows
+	LeftOut    int                     `json:"left_out"`           // rows, by the task's filter or the choice of rows
+	Margin     float64                 `json:"margin"`             // required
+	Status     map[string]int          `json:"status"`             // people
+	Success    eval.Rate               `json:"success"`            // of those who fall short of the margin
+	Cost       costs                   `json:"cost"`               // of the actions found
+	Features   []featureCount          `json:"features"`           // of the actions found, the most used first
+	Methods    map[recourse.Method]int `json:"methods"`            // people who fall short, by how their answer was come to
+	Proved     int                     `json:"proved"`             // answers that are the cheapest action, or that there is none, for certain
+	Unproved   map[string]int          `json:"unproved,omitempty"` // people whom --exact could not answer for, by the reason
 	Seconds    float64                 `json:"seconds"`
 	PerSecond  float64                 `json:"people_per_second"`
 	// Robustness is there with --robust only.
@@ -35,6 +37,7 @@ type solved struct {
 	used       map[string]int  // people, by feature
 	paid       []float64       // costs of the actions found
 	statuses   map[recourse.Status]int
+	exact      bool
 }
 
 type costs struct {
@@ -49,8 +52,8 @@ type featureCount struct {
 	Share   float64 `json:"share"`
 }
 
-func newSolved(margin float64) *solved {
-	return &solved{Margin: margin, used: map[string]int{}, statuses: map[recourse.Status]int{}}
+func newSolved(margin float64, exact bool) *solved {
+	return &solved{Margin: margin, exact: exact, Methods: map[recourse.Method]int{}, Unproved: map[string]int{}, used: map[string]int{}, statuses: map[recourse.Status]int{}}
 }
 
 // add counts one person.
@@ -68,13 +71,17 @@ func (s *solved) add(l *promise.Line) {
 	}
 }
 
-// addMethod counts how an exact answer came about.
-func (s *solved) addMethod(m recourse.Method) {
+// addMethod counts how an answer was come to; one without proof came from the solver.
+func (s *solved) addMethod(m recourse.Method, status recourse.Status) {
 	if m == recourse.NotNeeded {
 		return
 	}
-	if s.Methods == nil {
-		s.Methods = map[recourse.Method]int{}
+	if m.Proved() || status == recourse.NoneExists {
+		s.Proved++
+	}
+	if why, none := strings.CutPrefix(string(m), "none: "); none {
+		s.Unproved[why]++
+		m = recourse.Search
 	}
 	s.Methods[m]++
 }
@@ -130,8 +137,14 @@ func (s *solved) write(out io.Writer, path string) error {
 		line("cost", "mean %.4g, median %.4g", float64(s.Cost.Mean), float64(s.Cost.Median))
 		line("changed", "%s", mostUsed(s.Features))
 	}
-	for _, m := range slices.Sorted(maps.Keys(s.Methods)) {
-		line("exact", "%s: %d people", m, s.Methods[m])
+	if s.exact && s.Success.Den > 0 {
+		line("proved", "%d of %d answers (%.1f %%)", s.Proved, s.Success.Den, 100*float64(s.Proved)/float64(s.Success.Den))
+		for _, m := range slices.Sorted(maps.Keys(s.Methods)) {
+			line("  "+string(m), "%d", s.Methods[m])
+		}
+		for _, why := range slices.Sorted(maps.Keys(s.Unproved)) {
+			line("    not proved", "%d: %s", s.Unproved[why], why)
+		}
 	}
 	line("time", "%.2f s, %.0f people per second", s.Seconds, s.PerSecond)
 	if err := w.Flush(); err != nil || s.Robustness == nil {
@@ -145,7 +158,11 @@ func mostUsed(list []featureCount) string {
 	const most = 6
 	var parts []string
 	for _, c := range list[:min(most, len(list))] {
-		parts = append(parts, fmt.Sprintf("%s %.0f %%", c.Feature, 100*c.Share))
+		share := fmt.Sprintf("%.0f", 100*c.Share)
+		if share == "0" { // some do
+			share = "<1"
+		}
+		parts = append(parts, c.Feature+" "+share+" %")
 	}
 	return strings.Join(parts, ", ")
 }

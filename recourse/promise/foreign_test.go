@@ -156,7 +156,7 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// TestOwnFileDamaged: rows whose status, cost or place cannot be understood are said.
+// TestOwnFileDamaged: rows whose status, cost or place cannot be understood are said. The file has no column method: that is never needed.
 func TestOwnFileDamaged(t *testing.T) {
 	tk, _ := parse(t, strings.ReplaceAll(jobs, "label: status", "label: outcome"))
 	data := people(t, tk, strings.ReplaceAll(fourPeople, "status", "outcome"))

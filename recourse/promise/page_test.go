@@ -17,6 +17,9 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	words := slices.Concat(ownColumns(), roleNames(), factualWords(), counterfactualWords(), []string{taken + colStatus})
+	for _, m := range []recourse.Method{recourse.Affine, recourse.Exhaustive, recourse.Search} {
+		words = append(words, string(m))
+	}
 	for _, s := range recourse.Statuses() {
 		words = append(words, s.String())
 	}

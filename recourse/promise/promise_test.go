@@ -110,13 +110,14 @@ func TestWriteThenRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := p.Dim
+	methods := []recourse.Method{recourse.Exhaustive, recourse.Search, recourse.NotNeeded, recourse.Affine}
 	for i, a := range []recourse.Action{
 		{Status: recourse.Found, Point: point, Cost: 1.25, Margin: 0.5},
 		{Status: recourse.NoneFound},
 		{Status: recourse.AlreadyFavourable},
 		{Status: recourse.NoneExists},
 	} {
-		l := Line{Row: p.Rows[i], Line: p.Lines[i], Before: float64(i) - 1.5, X: p.X[i*d : (i+1)*d], Action: a}
+		l := Line{Row: p.Rows[i], Line: p.Lines[i], Before: float64(i) - 1.5, X: p.X[i*d : (i+1)*d], Action: a, Method: methods[i]}
 		if a.Status == recourse.Found {
 			l.Changes = set.Changes(l.X, a.Point)
 		}
@@ -128,11 +129,11 @@ func TestWriteThenRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The label of the task is called status, so the file's own column is not.
-	want := `row,line,promise.status,cost,margin,before,action,age,hours-per-week,gain,work,member
-0,2,found,1.25,0.5,-1.5,"hours 40 -> 45; work Private -> State, gov",30,45,0,"State, gov",not yes
-1,3,none found,,,-0.5,,41,38,1000,self,yes
-2,4,already favourable,0,0.5,0.5,,52,20,12.5,,not yes
-3,5,none exists,,,1.5,,63,60,0,"State, gov",not yes
+	want := `row,line,promise.status,method,cost,margin,before,action,age,hours-per-week,gain,work,member
+0,2,found,exhaustive,1.25,0.5,-1.5,"hours 40 -> 45; work Private -> State, gov",30,45,0,"State, gov",not yes
+1,3,none found,search,,,-0.5,,41,38,1000,self,yes
+2,4,already favourable,,0,0.5,0.5,,52,20,12.5,,not yes
+3,5,none exists,affine,,,1.5,,63,60,0,"State, gov",not yes
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Error(diff)

@@ -94,6 +94,7 @@ func Check(ctx context.Context, t *task.Task, p *task.People, m Model) (*Report,
 		c.feature(i)
 	}
 	c.rules()
+	c.conflicts()
 	c.links()
 	c.whole()
 	if m != nil {

@@ -17,6 +17,7 @@ func (c *checker) feature(i int) {
 	case len(f.Values) > 0 || f.Kind == task.Binary:
 		c.category(i, f, &col)
 	}
+	c.moves(f)
 	if f.Kind == task.OneHot {
 		for j, raw := range c.raws[i] {
 			if raw == "" {

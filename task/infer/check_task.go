@@ -63,6 +63,7 @@ func (c *checker) links() {
 		if from < 0 || to < 0 {
 			continue
 		}
+		c.dead(l)
 		about := fmt.Sprintf("link %s -> %s", l.From, l.To)
 		if len(l.Map) > 0 {
 			c.linkMap(l, from, to, about)
