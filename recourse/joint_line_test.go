@@ -155,7 +155,7 @@ func TestSolveAlongRule(t *testing.T) {
 		for i, act := range acts {
 			// (begin-2000) - (end-2001)/2 = 9 on begin = end is 2017; who need not go so far stops short of it.
 			b, e := begin.FromInput(x[2*i]), end.FromInput(x[2*i+1])
-			want := (math.Max(2009+(e-2001)/2-b, 0)) / 3 / 1.001
+			want := math.Max(2009+(e-2001)/2-b, 0) / 3 / 1.001
 			if b+want*3 > e {
 				want = (2017 - b + 2017 - e) / 3 / 1.001
 			}

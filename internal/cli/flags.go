@@ -86,7 +86,9 @@ func environment(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
 		if !ok || value == "" {
 			return
 		}
-		if err := fs.Set(f.Name, value); err != nil {
+		err := fs.Set(f.Name, value)
+		f.Changed = false // which says what the command line has: a variable is there for whichever subcommand it means something to
+		if err != nil {
 			errs = append(errs, fmt.Errorf("environment variable %s=%q: not a value of --%s (%s)", variable(f.Name), value, f.Name, f.Value.Type()))
 		}
 	})
