@@ -144,3 +144,49 @@ func TestExactStrictRule(t *testing.T) {
 		t.Errorf("%s (%s): %v, want low 2 and high 3", acts[0].Status, methods[0], acts[0].Point)
 	}
 }
+
+// Numbers that a rule ties to each other, under every norm: the solver comes close to the exact optimum.
+func TestSolveAlongRuleGap(t *testing.T) {
+	income, debt, saved := feature("income", task.Numeric), feature("debt", task.Numeric), feature("saved", task.Numeric)
+	income.Mean, income.Std, income.Bounds, income.MaxChange = 33000, 20000, [2]float64{0, 100000}, 30000
+	debt.Mean, debt.Std, debt.Bounds = 15000, 10000, [2]float64{0, 60000}
+	saved.Mean, saved.Std, saved.Bounds, saved.MaxChange = 5000, 4000, [2]float64{0, 30000}, 6000
+	tk := taskOf(0, income, debt, saved)
+	tk.Rules = []task.Rule{{Text: "debt <= 0.5 * income", Then: []task.Inequality{{Terms: []task.Term{{Feature: "debt", Coef: 1}, {Feature: "income", Coef: -0.5}}}}}}
+	for _, norm := range []task.Norm{task.L1, task.L2, task.LInf, task.Mixed} {
+		tk.Cost.Norm, tk.Cost.L1Ratio = norm, 0.4
+		a := compile(t, tk)
+		sum, worst, both, possible := 0.0, 0.0, 0, 0
+		for seed := range uint64(60) {
+			rng := rand.New(rand.NewPCG(seed, 11))
+			m := &affine{w: []float64{rng.NormFloat64(), rng.NormFloat64(), rng.NormFloat64()}, b: -1.5}
+			var x []float32
+			for range 4 {
+				earned := float64(10000 + rng.IntN(60000))
+				x = append(x, tk.Features[0].ToInput(earned), tk.Features[1].ToInput(earned*rng.Float64()*0.65), tk.Features[2].ToInput(float64(rng.IntN(12000))))
+			}
+			acts, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			best, _, err := Exact(context.Background(), m, a, x, ExactOptions{Margin: 0.1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, act := range acts {
+				if best[i].Status != Found {
+					continue
+				}
+				if possible++; act.Status == Found {
+					both++
+					gap := act.Cost/best[i].Cost - 1
+					sum, worst = sum+gap, max(worst, gap)
+				}
+			}
+		}
+		t.Logf("%s: %d of %d found, mean gap %.3f %%, worst %.2f %%", norm, both, possible, 100*sum/float64(both), 100*worst)
+		if possible < 100 || both < possible*99/100 || sum/float64(both) > 0.02 {
+			t.Errorf("%s: too far from the exact optimum", norm)
+		}
+	}
+}

@@ -204,23 +204,31 @@ func (k *spreadable) move(l *lane, d []float32, u *unit, to float32) {
 // the least one at which the margin's linearisation is enough, and a little above.
 func (s *search) levels(l *lane, offer func(set func(d []float32))) {
 	d := slices.Clone(l.d)
-	lo, hi := 0.0, l.cost
-	for range 14 {
-		mid := (lo + hi) / 2
-		s.greatest(l, d, mid)
-		gain := 0.0
-		for _, f := range l.p.a.free {
-			u := &l.p.a.units[f]
-			gain += u.dot(l.g, d) - u.dot(l.g, l.d)
-		}
-		if float64(l.margin)+gain >= float64(s.need) {
-			hi = mid
-		} else {
-			lo = mid
+	orders := []int{-1}
+	for _, f := range l.p.a.free {
+		if len(l.p.a.rules) > 0 && l.p.a.units[f].joint {
+			orders = append(orders, f)
 		}
 	}
-	for _, beyond := range []float64{1, 1.01, 1.05, 1.2} {
-		offer(func(d []float32) { s.greatest(l, d, hi*beyond) })
+	for _, first := range orders {
+		lo, hi := 0.0, l.cost
+		for range 14 {
+			mid := (lo + hi) / 2
+			s.greatest(l, d, mid, first)
+			gain := 0.0
+			for _, f := range l.p.a.free {
+				u := &l.p.a.units[f]
+				gain += u.dot(l.g, d) - u.dot(l.g, l.d)
+			}
+			if float64(l.margin)+gain >= float64(s.need) {
+				hi = mid
+			} else {
+				lo = mid
+			}
+		}
+		for _, beyond := range []float64{1, 1.01, 1.05, 1.2} {
+			offer(func(d []float32) { s.greatest(l, d, hi*beyond, first) })
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ func (s *search) rescue() error {
 		for _, l := range active {
 			copy(l.climb.prev, l.d)
 			l.climb.prevM = l.margin
-			s.greatest(l, l.d, math.Inf(1))
+			s.greatest(l, l.d, math.Inf(1), -1)
 			if !slices.Equal(l.d, l.climb.prev) {
 				keep = append(keep, l)
 			}
@@ -47,8 +47,9 @@ func (s *search) rescue() error {
 	return s.refine(s.cheapest(all, 1, 1))
 }
 
-// greatest sets d to the action with the largest margin, linearised at the lane, of those in which no feature costs more than most.
-func (s *search) greatest(l *lane, d []float32, most float64) {
+// greatest sets d to the action with the largest margin, linearised at the lane, of those in which no feature costs more than most. Where rules make
+// features give way to each other, the feature first (-1: none) goes before those that gain more.
+func (s *search) greatest(l *lane, d []float32, most float64, first int) {
 	type gain struct {
 		f, option int
 		to        float32
@@ -79,7 +80,9 @@ func (s *search) greatest(l *lane, d []float32, most float64) {
 			gains = append(gains, best)
 		}
 	}
-	slices.SortStableFunc(gains, func(a, b gain) int { return -cmp.Compare(a.gain, b.gain) })
+	slices.SortStableFunc(gains, func(a, b gain) int {
+		return cmp.Or(boolInt(b.f == first)-boolInt(a.f == first), -cmp.Compare(a.gain, b.gain))
+	})
 	clear(d)
 	for _, b := range gains {
 		u := &l.p.a.units[b.f]
