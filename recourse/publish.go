@@ -89,7 +89,7 @@ func (u *unit) written(x, d float32, more float64) float32 {
 		lo, hi := u.span(x)
 		first, last := u.ticks(x, lo, hi)
 		n := min(max(roundToZero(float64(d)/u.step)+more*away, first), last)
-		return f.ToInput(clean(from+n*u.step*f.Std, 12))
+		return f.ToInput(task.Rounded(from+n*u.step*f.Std, 12))
 	}
 	if more == 0 && math.Abs(float64(d)*f.Std) < u.quantum/2 {
 		return x // left over from a search; the rounding of the others makes up for it
@@ -103,9 +103,9 @@ func (u *unit) written(x, d float32, more float64) float32 {
 	n += more * away
 	limit := u.limit(from, away)
 	if raw := n * u.quantum; raw*away < limit*away {
-		return f.ToInput(clean(raw, 12))
+		return f.ToInput(task.Rounded(raw, 12))
 	}
-	return f.ToInput(clean(limit, 12)) // the bound as the task file has it
+	return f.ToInput(task.Rounded(limit, 12)) // the bound as the task file has it
 }
 
 // limit returns the raw value that a change from the given one may go to, upwards or (away below 0) downwards.
@@ -122,17 +122,11 @@ func (u *unit) follow(x, d float32) float32 {
 	f := u.feature
 	raw := f.Raw(x) + float64(d)*f.Std
 	for digits := 7; digits < 17; digits++ {
-		if at := f.ToInput(clean(raw, digits)); math.Abs(float64(at)-float64(x)-float64(d)) <= noise(x, d)/2 {
+		if at := f.ToInput(task.Rounded(raw, digits)); math.Abs(float64(at)-float64(x)-float64(d)) <= noise(x, d)/2 {
 			return at
 		}
 	}
 	return x + d
-}
-
-// clean removes the noise of binary arithmetic on decimal numbers.
-func clean(v float64, digits int) float64 {
-	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', digits, 64), 64)
-	return v
 }
 
 // difference sets d to the action that leads from x to point.

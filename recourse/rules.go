@@ -102,16 +102,11 @@ func (c *condition) add(f *task.Feature, t task.Term) error {
 				c.bound -= t.Coef
 			}
 		}
-	case f.Kind == task.Numeric || f.Kind == task.Ordinal:
+	case f.Kind.IsNumber():
 		put(0, t.Coef*f.Std)
 		c.bound -= t.Coef * f.Mean
 	case f.Kind == task.Thermometer && len(f.Thresholds) > 0:
-		// The level's threshold; the lowest level lies one place below the first.
-		below := 1.0
-		if len(f.Thresholds) > 1 {
-			below = f.Thresholds[1] - f.Thresholds[0]
-		}
-		last := f.Thresholds[0] - below
+		last := f.Floor()
 		c.bound -= t.Coef * last
 		for j, v := range f.Thresholds {
 			put(j, t.Coef*(v-last))

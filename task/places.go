@@ -102,6 +102,21 @@ func reached(x []float32) (int, bool) {
 	return n, true
 }
 
+// Rounded rounds v to so many significant decimal digits, which also removes the noise of binary arithmetic on decimal numbers.
+func Rounded(v float64, digits int) float64 {
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', digits, 64), 64)
+	return v
+}
+
+// Floor is what a thermometer of thresholds counts as in constraints below the first of them: as far below it as the second lies
+// above, or 1 when there is no second.
+func (f *Feature) Floor() float64 {
+	if len(f.Thresholds) > 1 {
+		return f.Thresholds[0] - (f.Thresholds[1] - f.Thresholds[0])
+	}
+	return f.Thresholds[0] - 1
+}
+
 // Decimal writes a number as people do, exactly.
 func Decimal(v float64) string {
 	if a := max(v, -v); a >= 1e15 || (v != 0 && a < 1e-6) {

@@ -23,16 +23,20 @@ const maxGroups = 1000
 // A row that cannot be used is a Problem, not an error: a wrong number of fields, a number that is none, a missing number or binary value,
 // an unknown category. A missing category is no problem but an all-zero one-hot group. It is an error when no row at all can be used.
 func Read(ctx context.Context, path string, t *Task, o ReadOptions) (*People, error) {
+	return FromFile(path, func(r io.Reader) (*People, error) { return ReadFrom(ctx, r, t, o) })
+}
+
+// FromFile opens a data file and returns what read makes of it; errors name the file.
+func FromFile[T any](path string, read func(io.Reader) (T, error)) (v T, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("data file: %w", err)
+		return v, fmt.Errorf("data file: %w", err)
 	}
 	defer f.Close() //nolint:errcheck // read only
-	p, err := ReadFrom(ctx, f, t, o)
-	if err != nil {
-		return nil, fmt.Errorf("data file %s: %w", path, err)
+	if v, err = read(f); err != nil {
+		return v, fmt.Errorf("data file %s: %w", path, err)
 	}
-	return p, nil
+	return v, nil
 }
 
 // ReadFrom is Read for a stream.

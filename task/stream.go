@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 )
 
@@ -15,21 +14,13 @@ import (
 // values stand in the order in which they first occur. The returned People have the counts, problems, notes and warnings of the whole file, and
 // nobody in person: X and all that is listed per person is nil. An error of each ends the reading and is returned as it is.
 func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, each func(*People) error) (*People, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("data file: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // read only
 	rd := newReader(ctx, t, o)
 	rd.batch = &batch{size: max(size, 1), each: each}
-	p, err := rd.read(f)
-	switch {
-	case rd.batch.err != nil:
+	p, err := FromFile(path, rd.read)
+	if rd.batch.err != nil {
 		return nil, rd.batch.err
-	case err != nil:
-		return nil, fmt.Errorf("data file %s: %w", path, err)
 	}
-	return p, nil
+	return p, err
 }
 
 // batch is where people go while a file is being streamed.
@@ -60,16 +51,13 @@ func (rd *reader) flush(last bool) error {
 
 // Header returns the names of the columns of a delimited text file: its first row, without blanks around them. Data.Columns is not looked at.
 func Header(path string, d *Data) ([]string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("data file: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // read only
-	names, err := header(f, d)
-	if err != nil {
-		return nil, fmt.Errorf("data file %s: the header: %w", path, err)
-	}
-	return names, nil
+	return FromFile(path, func(r io.Reader) ([]string, error) {
+		names, err := header(r, d)
+		if err != nil {
+			return nil, fmt.Errorf("the header: %w", err)
+		}
+		return names, nil
+	})
 }
 
 func header(r io.Reader, d *Data) ([]string, error) {

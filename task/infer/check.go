@@ -162,17 +162,12 @@ func (c *checker) value(row int) func(string) string {
 	}
 }
 
-// reached is the number that a thermometer of thresholds stands for, as constraints have it: below the first threshold, one as far from it as the
-// second is, or 1 when there is no second. Other raw values are as they are.
+// reached is the number that a thermometer of thresholds stands for, as constraints have it. Other raw values are as they are.
 func reached(f *task.Feature, raw string) string {
 	if f.Kind != task.Thermometer || len(f.Thresholds) == 0 || !strings.HasPrefix(raw, "<") {
 		return raw
 	}
-	below := 1.0
-	if len(f.Thresholds) > 1 {
-		below = f.Thresholds[1] - f.Thresholds[0]
-	}
-	return task.Decimal(f.Thresholds[0] - below)
+	return task.Decimal(f.Floor())
 }
 
 // share of the people that were read.

@@ -119,12 +119,12 @@ func (c *checker) scale(f *task.Feature, mean, std float64) {
 			c.find(Warning, f.Name, 0, "all rows have the value %s: what a change of it does, and costs, no data say", task.Decimal(short(mean)))
 		}
 	case raw && f.Actionable && f.Weight == 1 && std > 10 && (c.t.Cost.Weights == task.InverseStd || c.t.Cost.Weights == ""):
-		c.find(Warning, f.Name, 0, "without mean and std one raw unit costs as much as one standard deviation of other features; here one standard deviation is %s units: set weight", task.Decimal(rounded(std, 3)))
+		c.find(Warning, f.Name, 0, "without mean and std one raw unit costs as much as one standard deviation of other features; here one standard deviation is %s units: set weight", task.Decimal(task.Rounded(std, 3)))
 	case raw || c.t.Encoded:
 	case math.Abs(f.Mean-mean) > 0.5*std:
-		c.find(Warning, f.Name, 0, "mean is %s in the task and %s in the data, %s of its standard deviations apart", task.Decimal(f.Mean), task.Decimal(rounded(mean, 6)), task.Decimal(rounded(math.Abs(f.Mean-mean)/std, 2)))
+		c.find(Warning, f.Name, 0, "mean is %s in the task and %s in the data, %s of its standard deviations apart", task.Decimal(f.Mean), task.Decimal(task.Rounded(mean, 6)), task.Decimal(task.Rounded(math.Abs(f.Mean-mean)/std, 2)))
 	case f.Std > 2*std || f.Std < std/2:
-		c.find(Warning, f.Name, 0, "std is %s in the task and %s in the data", task.Decimal(f.Std), task.Decimal(rounded(std, 6)))
+		c.find(Warning, f.Name, 0, "std is %s in the task and %s in the data", task.Decimal(f.Std), task.Decimal(task.Rounded(std, 6)))
 	}
 }
 
@@ -143,7 +143,7 @@ func (c *checker) category(i int, f *task.Feature, col *Column) {
 			}
 		}
 		share := c.share(n)
-		col.Shares = append(col.Shares, rounded(share, 6))
+		col.Shares = append(col.Shares, task.Rounded(share, 6))
 		if n == 0 {
 			unseen = append(unseen, v)
 		}
@@ -171,7 +171,7 @@ func (c *checker) shares(f *task.Feature, value string, have, data float64) {
 	case f.Actionable && (have == 0 || have == 1) && c.t.Cost.Weights == task.InverseStd && f.SwitchCost == 0:
 		c.find(Warning, f.Name, 0, "the share of %s is %s, so that its weight is 1/eps: a change of it costs as much as a hundred others", quoted(value), task.Decimal(have))
 	case math.Abs(have-data) > 0.1:
-		c.find(Warning, f.Name, 0, "the share of %s is %s in the task and %s in the data", quoted(value), task.Decimal(have), task.Decimal(rounded(data, 3)))
+		c.find(Warning, f.Name, 0, "the share of %s is %s in the task and %s in the data", quoted(value), task.Decimal(have), task.Decimal(task.Rounded(data, 3)))
 	}
 }
 

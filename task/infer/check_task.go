@@ -70,7 +70,7 @@ func (c *checker) links() {
 			continue
 		}
 		if r := c.correlation(from, to); r*l.Scale < 0 && (r > 0.3 || r < -0.3) {
-			c.find(Warning, about, 0, "an increase drags the other way than in the data, where their correlation is %s", task.Decimal(rounded(r, 2)))
+			c.find(Warning, about, 0, "an increase drags the other way than in the data, where their correlation is %s", task.Decimal(task.Rounded(r, 2)))
 		}
 	}
 }

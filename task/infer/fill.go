@@ -121,11 +121,11 @@ func (f *filler) entries(ft *task.Feature, keys []string, p *profile, scaled boo
 	switch {
 	case ft.Kind == task.OneHot && ft.Shares == nil && lacks("shares"):
 		for _, v := range ft.Values {
-			ft.Shares = append(ft.Shares, rounded(p.shareAny(v), 6))
+			ft.Shares = append(ft.Shares, task.Rounded(p.shareAny(v), 6))
 		}
 		out = append(out, entry{"shares", "[" + strings.Join(decimals(ft.Shares), ", ") + "]"})
 	case ft.Kind == task.Binary && ft.Shares == nil && lacks("shares"):
-		ft.Shares = []float64{rounded(p.shareAny(ft.One), 6)}
+		ft.Shares = []float64{task.Rounded(p.shareAny(ft.One), 6)}
 		out = append(out, entry{"shares", task.Decimal(ft.Shares[0])})
 	case !ft.Kind.IsNumber() || !p.numeric:
 		return nil

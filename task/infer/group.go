@@ -33,7 +33,7 @@ func (p *plan) group() {
 		for ; i < len(p.features) && p.features[i].from.group == g.Name; i++ {
 			s := p.features[i].from
 			g.Values = append(g.Values, s.value)
-			g.Shares = append(g.Shares, rounded(s.share("1"), 6))
+			g.Shares = append(g.Shares, task.Rounded(s.share("1"), 6))
 			g.Actionable = g.Actionable && s.protect == ""
 			g.Width++
 		}

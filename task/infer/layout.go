@@ -150,7 +150,7 @@ func (l *layout) scale(f *feature) {
 		f.Mean, f.Std = s.points[0], short(s.points[len(s.points)-1]-s.points[0])
 	}
 	if l.scaling != standard && std > 0 {
-		f.Weight = rounded(f.Std/std, 4)
+		f.Weight = task.Rounded(f.Std/std, 4)
 	}
 }
 
@@ -161,7 +161,7 @@ func (l *layout) group(f feature) []feature {
 	if !l.first {
 		f.Kind, f.Values, f.Width = task.OneHot, values, len(values)
 		for _, v := range values {
-			f.Shares = append(f.Shares, rounded(s.share(v)+s.markerShare(v), 6))
+			f.Shares = append(f.Shares, task.Rounded(s.share(v)+s.markerShare(v), 6))
 		}
 		return []feature{f}
 	}
@@ -170,7 +170,7 @@ func (l *layout) group(f feature) []feature {
 		one := f
 		one.Name, one.Kind, one.One, one.ofSet = s.name+"="+v, task.Binary, v, s.name
 		one.Actionable, one.Mutable = false, false
-		one.Shares = []float64{rounded(s.share(v)+s.markerShare(v), 6)}
+		one.Shares = []float64{task.Rounded(s.share(v)+s.markerShare(v), 6)}
 		out = append(out, one)
 	}
 	return out

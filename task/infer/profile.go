@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"gonum.org/v1/gonum/stat"
@@ -226,10 +225,4 @@ func (p *profile) dates() bool {
 const digits = 8
 
 // short rounds v to the digits that are written.
-func short(v float64) float64 { return rounded(v, digits) }
-
-// rounded rounds v to n significant digits.
-func rounded(v float64, n int) float64 {
-	out, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', n, 64), 64)
-	return out
-}
+func short(v float64) float64 { return task.Rounded(v, digits) }

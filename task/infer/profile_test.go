@@ -124,7 +124,7 @@ func TestRounding(t *testing.T) {
 		n    int
 		want string
 	}{{0.00003071158748, 6, "0.0000307116"}, {0.69703, 3, "0.697"}, {12345.678, 4, "12350"}, {0, 3, "0"}, {-0.5, 2, "-0.5"}, {1e-9, 2, "1e-09"}} {
-		if got := task.Decimal(rounded(c.v, c.n)); got != c.want {
+		if got := task.Decimal(task.Rounded(c.v, c.n)); got != c.want {
 			t.Errorf("%v to %d digits: %s, want %s", c.v, c.n, got, c.want)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -50,16 +49,7 @@ func openAs(ctx context.Context, path string, d *task.Data, lines []int) (*Table
 const headSize = 1 << 18
 
 func read(ctx context.Context, path string, rows *picker, how func([]byte) (task.Data, error)) (*Table, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("data file: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // read only
-	t, err := readFrom(ctx, f, rows, how)
-	if err != nil {
-		return nil, fmt.Errorf("data file %s: %w", path, err)
-	}
-	return t, nil
+	return task.FromFile(path, func(r io.Reader) (*Table, error) { return readFrom(ctx, r, rows, how) })
 }
 
 func readFrom(ctx context.Context, r io.Reader, rows *picker, how func([]byte) (task.Data, error)) (*Table, error) {
