@@ -66,7 +66,11 @@ type unit struct {
 
 // Compile turns the task file's constraints, which are in raw units, into model-input
 // units. The error names every feature that has an impossible constraint.
-func Compile(t *task.Task) (*ActionSet, error) {
+func Compile(t *task.Task) (*ActionSet, error) { return compileWith(t, t.Features) }
+
+// compileWith is Compile with the ranges of these features behind the weights of inverse_range: a person whose bounds are narrower than other
+// people's does not pay more for it.
+func compileWith(t *task.Task, ranges []task.Feature) (*ActionSet, error) {
 	a := &ActionSet{dim: t.Dim(), limit: t.Sparsity.MaxFeatures, task: t}
 	var errs []error
 	at := 0
@@ -89,7 +93,7 @@ func Compile(t *task.Task) (*ActionSet, error) {
 		a.limit = len(a.units)
 	}
 	if len(errs) == 0 {
-		errs = append(errs, a.compileCost(t), a.compileJoint(t))
+		errs = append(errs, a.compileCost(t, ranges), a.compileJoint(t))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ type price struct {
 // The standard deviation of a numeric input is 1, because mean and std of the task file standardise it; that of an input that is 0 or 1
 // follows from its training share p as sqrt(p(1-p)). Without shares, p is 1/len(values) for a one-hot group and 1/2 otherwise. MAD and range are
 // divided by std for the same reason; a MAD of 0 (more than half of the rows have the same value) falls back to the standard deviation.
-func (a *ActionSet) compileCost(t *task.Task) error {
+func (a *ActionSet) compileCost(t *task.Task, ranges []task.Feature) error {
 	a.norm, a.ratio = t.Cost.Norm, t.Cost.L1Ratio
 	switch a.norm {
 	case "":
@@ -36,7 +36,7 @@ func (a *ActionSet) compileCost(t *task.Task) error {
 	a.weights = make([]float64, a.dim)
 	for _, i := range a.free {
 		u := &a.units[i]
-		if err := u.compilePrice(&t.Cost, a.weights[u.first:u.first+u.width]); err != nil {
+		if err := u.compilePrice(&t.Cost, &ranges[i], a.weights[u.first:u.first+u.width]); err != nil {
 			return fmt.Errorf("recourse: feature %q: %w", u.name, err)
 		}
 		if a.norm == task.PercentileShift && u.form < group && len(u.price.ranks) == 0 && u.feature.Kind != task.Binary {
@@ -46,7 +46,7 @@ func (a *ActionSet) compileCost(t *task.Task) error {
 	return nil
 }
 
-func (u *unit) compilePrice(c *task.Cost, weights []float64) error {
+func (u *unit) compilePrice(c *task.Cost, ranges *task.Feature, weights []float64) error {
 	f := u.feature
 	u.price = price{weights: weights, flip: f.SwitchCost, encoded: c.Switches == task.Encoded, factor: f.Weight}
 	for _, q := range f.Quantiles {
@@ -60,7 +60,7 @@ func (u *unit) compilePrice(c *task.Cost, weights []float64) error {
 		case task.InverseMAD:
 			w /= mad(f) + c.Eps
 		case task.InverseRange:
-			w /= valueRange(f) + c.Eps
+			w /= valueRange(ranges) + c.Eps
 		case task.Given:
 		case task.Uniform:
 			w = 1
@@ -172,7 +172,11 @@ func (a *ActionSet) term(u *unit, x, delta []float32) float64 {
 
 // categoryTerm is term for a category; x and d are its inputs only.
 func (a *ActionSet) categoryTerm(u *unit, x, d []float32) float64 {
-	linear, square, largest := u.sizes(x, d, a.norm == task.PercentileShift)
+	return a.part(u.sizes(x, d, a.norm == task.PercentileShift))
+}
+
+// part is what weighted changes, given as their sum, their sum of squares and the largest of them, add to the cost.
+func (a *ActionSet) part(linear, square, largest float64) float64 {
 	switch a.norm {
 	case task.L2:
 		return square
@@ -189,19 +193,14 @@ func (a *ActionSet) lineTerm(u *unit, x, d float32) float64 {
 	if d == 0 {
 		return 0
 	}
-	w := a.weights[u.first] * math.Abs(float64(d))
-	switch a.norm {
-	case task.L2:
-		return w * w
-	case task.Mixed:
-		return a.ratio*w + (1-a.ratio)*w*w
-	case task.PercentileShift:
+	if a.norm == task.PercentileShift {
 		if u.feature.Kind == task.Binary {
 			return u.price.factor * u.price.shares[0]
 		}
 		return u.price.factor * math.Abs(u.price.rank(float64(x)+float64(d))-u.price.rank(float64(x)))
 	}
-	return w
+	w := a.weights[u.first] * math.Abs(float64(d))
+	return a.part(w, w*w, w)
 }
 
 // sizes returns the size of a category's change as the sum, the sum of squares and the largest of its weighted parts.

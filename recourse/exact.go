@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 )
@@ -65,8 +64,8 @@ func Exact(ctx context.Context, m Model, a *ActionSet, x []float32, o ExactOptio
 	if err != nil {
 		return nil, nil, err
 	}
-	if math.IsNaN(o.Margin) || o.Margin < 0 {
-		return nil, nil, fmt.Errorf("recourse: required margin %g, must be 0 or more", o.Margin)
+	if err := checkMargin(o.Margin); err != nil {
+		return nil, nil, err
 	}
 	o.MaxPoints = defaulted(o.MaxPoints, 2_000_000)
 	var w []float32
@@ -84,7 +83,7 @@ func Exact(ctx context.Context, m Model, a *ActionSet, x []float32, o ExactOptio
 	}
 	actions, methods := make([]Action, n), make([]Method, n)
 	err = chunks(ctx, n, exactChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
-		e := &exactSearch{ctx: ctx, m: m, a: a, o: o, w: w, slack: 1e-5 * (1 + o.Margin)}
+		e := &exactSearch{ctx: ctx, m: m, a: a, o: o, w: w, slack: slackAbove(o.Margin)}
 		return e.run(x[lo*a.dim:hi*a.dim], lo, actions[lo:hi], methods[lo:hi])
 	})
 	if err != nil {

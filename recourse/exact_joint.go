@@ -198,13 +198,11 @@ func (j *jointRows) broken(c *plan, settled []*either) *either {
 	}
 	for i := range a.subsets {
 		s := &a.subsets[i]
-		n := 0
 		var open *either
 		for _, k := range s.units {
 			if !a.units[k].changed(d) {
 				continue
 			}
-			n++
 			for _, f := range a.roots(k) {
 				if e := j.subsets[i][f]; a.units[f].changed(d) && !slices.Contains(settled, e) {
 					open = e
@@ -212,7 +210,7 @@ func (j *jointRows) broken(c *plan, settled []*either) *either {
 			}
 		}
 		switch {
-		case n <= s.most:
+		case a.changesOf(s, d) <= s.most:
 		case open != nil:
 			return open
 		default:

@@ -56,25 +56,38 @@ type broken struct {
 // obeys says whether an action that respects every feature's own constraints, and whose linked features are dragged, respects the joint ones.
 func (a *ActionSet) obeys(x, d []float32) bool { return a.firstBroken(x, d) == nil }
 
+// changesOf counts the features of the subset that the action changes.
+func (a *ActionSet) changesOf(s *subset, d []float32) int {
+	n := 0
+	for _, k := range s.units {
+		if a.units[k].changed(d) {
+			n++
+		}
+	}
+	return n
+}
+
+// astray says which constraint a number breaks to which links have dragged it; "" when none. Its steps are its own affair.
+func (u *unit) astray(x, d []float32) (Constraint, string) {
+	if u.form >= group || !u.changed(d) {
+		return "", ""
+	}
+	if c, detail := u.checkLine(x[u.first], d[u.first]); c == Bounds || c == Category {
+		return c, detail
+	}
+	return "", ""
+}
+
 func (a *ActionSet) firstBroken(x, d []float32) *broken {
 	for i := range a.subsets {
 		s := &a.subsets[i]
-		n := 0
-		for _, k := range s.units {
-			if a.units[k].changed(d) {
-				n++
-			}
-		}
-		if n > s.most {
+		if n := a.changesOf(s, d); n > s.most {
 			return &broken{kind: Subset, text: fmt.Sprintf("%d features changed, at most %d may: %s", n, s.most, s.text), subset: s}
 		}
 	}
 	for i := range a.links {
 		u := &a.units[a.links[i].to]
-		if u.form >= group || !u.changed(d) {
-			continue
-		}
-		if c, detail := u.checkLine(x[u.first], d[u.first]); c == Bounds || c == Category {
+		if c, detail := u.astray(x, d); c != "" {
 			return &broken{kind: c, text: fmt.Sprintf("%q, which changes along: %s", u.name, detail), unit: u}
 		}
 	}

@@ -27,14 +27,14 @@ func (a *ActionSet) compileLink(l task.Link, from, to int) (link, error) {
 		c.scale = l.Scale * source.feature.Std / target.feature.Std
 		return c, nil
 	}
-	if source.form >= group || source.feature.Kind == task.Binary {
+	category := source.form >= group || source.feature.Kind == task.Binary
+	if category {
 		c.values = make([]float64, max(source.width+1, 2))
 		for i := range c.values {
 			c.values[i] = math.NaN()
 		}
 	}
-	pairs := slices.Clone(l.Map)
-	for _, p := range pairs {
+	for _, p := range l.Map {
 		key, err := source.option(p.From)
 		if err != nil {
 			return c, err
@@ -43,7 +43,7 @@ func (a *ActionSet) compileLink(l task.Link, from, to int) (link, error) {
 		if err != nil {
 			return c, err
 		}
-		if c.values != nil && (source.form >= group || source.feature.Kind == task.Binary) {
+		if category {
 			c.values[int(key)] = value
 			continue
 		}

@@ -80,16 +80,10 @@ func (a *ActionSet) ended(b *broken, x, d []float32) bool {
 	case b.rule != nil:
 		return !a.breaks(b.rule, x, d)
 	case b.unit != nil:
-		c, _ := b.unit.checkLine(x[b.unit.first], d[b.unit.first])
-		return c != Bounds && c != Category
+		c, _ := b.unit.astray(x, d)
+		return c == ""
 	}
-	n := 0
-	for _, k := range b.subset.units {
-		if a.units[k].changed(d) {
-			n++
-		}
-	}
-	return n <= b.subset.most
+	return a.changesOf(b.subset, d) <= b.subset.most
 }
 
 // remedies proposes changes of single features that may end the breach.

@@ -3,6 +3,7 @@ package recourse
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 
@@ -73,6 +74,16 @@ func checkArgs(m Model, a *ActionSet, x []float32) (n int, err error) {
 	}
 	return len(x) / a.dim, nil
 }
+
+func checkMargin(required float64) error {
+	if math.IsNaN(required) || required < 0 {
+		return fmt.Errorf("recourse: required margin %g, must be 0 or more", required)
+	}
+	return nil
+}
+
+// slackAbove is how far above a required margin solvers aim, so that rounding differences between batches do not undo an action.
+func slackAbove(required float64) float64 { return 1e-5 * (1 + required) }
 
 // chunks runs do on [0,n) in pieces of at most size people, several at a time. The pieces do not
 // depend on the number of workers.

@@ -25,33 +25,13 @@ func (a *ActionSet) Override(overrides []task.Override) (*ActionSet, error) {
 		for _, o := range by[row] {
 			t.Features[o.Feature] = o.With
 		}
-		own, err := Compile(&t)
+		own, err := compileWith(&t, a.task.Features)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("row %d: %w", row, err))
-		}
-		if err == nil && t.Cost.Weights == task.InverseRange {
-			err = own.reprice(a.task)
-			errs = append(errs, err)
 		}
 		b.own[row] = own
 	}
 	return &b, errors.Join(errs...)
-}
-
-// reprice makes a range that is that of the bounds the one of the task's, not of the person's.
-func (a *ActionSet) reprice(t *task.Task) error {
-	for i := range a.units {
-		f := *a.units[i].feature
-		f.Bounds = t.Features[i].Bounds
-		if u := &a.units[i]; u.kind > linked {
-			priced := unit{feature: &f}
-			if err := priced.compilePrice(&t.Cost, a.weights[u.first:u.first+u.width]); err != nil {
-				return fmt.Errorf("recourse: feature %q: %w", u.name, err)
-			}
-			u.price = priced.price
-		}
-	}
-	return nil
 }
 
 // Select returns the action set for people of whom the i-th is row rows[i] of those it is for now.

@@ -42,14 +42,7 @@ func (a *ActionSet) fill(cost float64, lines []line, gap float64) float64 {
 	sum := a.open(cost)
 	for k, v := range moves {
 		w := lines[k].weight * v
-		switch a.norm {
-		case task.LInf:
-			sum = max(sum, w)
-		case task.Mixed:
-			sum += a.ratio*w + (1-a.ratio)*w*w
-		default:
-			sum += w * w
-		}
+		sum = a.add(sum, a.part(w, w*w, w))
 	}
 	return a.close(sum)
 }

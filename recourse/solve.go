@@ -2,7 +2,6 @@ package recourse
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"math/rand/v2"
 )
@@ -56,8 +55,8 @@ func Solve(ctx context.Context, m Model, a *ActionSet, x []float32, o SolveOptio
 	if err != nil {
 		return nil, err
 	}
-	if math.IsNaN(o.Margin) || o.Margin < 0 {
-		return nil, fmt.Errorf("recourse: required margin %g, must be 0 or more", o.Margin)
+	if err := checkMargin(o.Margin); err != nil {
+		return nil, err
 	}
 	o.Steps = defaulted(o.Steps, 16)
 	o.Restarts = defaulted(o.Restarts, 4)
@@ -65,7 +64,7 @@ func Solve(ctx context.Context, m Model, a *ActionSet, x []float32, o SolveOptio
 	o.Beam = max(defaulted(o.Beam, 4), 1)
 	actions := make([]Action, n)
 	err = chunks(ctx, n, solveChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
-		s := &search{ctx: ctx, m: m, a: a, o: o, need: float32(o.Margin + 1e-5*(1+o.Margin))}
+		s := &search{ctx: ctx, m: m, a: a, o: o, need: float32(o.Margin + slackAbove(o.Margin))}
 		return s.run(x[lo*a.dim:hi*a.dim], lo, actions[lo:hi])
 	})
 	if err != nil {
