@@ -64,7 +64,7 @@ func (q *job) measure(ctx context.Context, people *task.People) error {
 			return err
 		}
 	}
-	if q.method.Counterfactual && q.cal.Recourse == 0 {
+	if q.o.CalibrateOn != OnFactual && q.cal.Recourse == 0 {
 		q.warn("%s: calibrated on factual rows alone, as mixed-ptq would be", q.noRecourse())
 	}
 	q.tell("sensitivity of the layers", 0, 0)

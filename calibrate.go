@@ -46,7 +46,7 @@ func (q *job) calibrate(ctx context.Context, t *task.Task, people *task.People) 
 	}
 	x, dim := people.X, q.full.Dim()
 	q.cal = calib.FactualSet(x, dim)
-	if q.method.Counterfactual || q.method.RecourseSensitivity {
+	if q.o.CalibrateOn != OnFactual || q.method.RecourseSensitivity {
 		o := q.o.Teacher
 		o.Progress = func(done, total int) { q.tell("teacher recourse", done, total) }
 		if o.Workers == 0 {
@@ -84,7 +84,7 @@ func (q *job) calibrate(ctx context.Context, t *task.Task, people *task.People) 
 // fit fits layer i in each of the formats.
 func (q *job) fit(ctx context.Context, i int, s *calib.Stats, formats []quant.Format, vary calib.Variation) ([]quant.Layer, error) {
 	fits, err := calib.FitWeights(ctx, q.wide[i], s, formats, calib.WeightOptions{
-		PerTensor: q.o.PerTensor, Compensate: q.o.Rounding == RoundCompensate, Vary: vary, Workers: q.o.Workers,
+		PerTensor: q.o.Scales == ScaleTensor, Compensate: q.o.Rounding == RoundCompensate, Vary: vary, Workers: q.o.Workers,
 	})
 	if err != nil {
 		return nil, err

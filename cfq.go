@@ -31,17 +31,39 @@ import (
 // Options of Quantize. The zero value is the tool's default: cf-ptq at four bits
 // per weight, scales per output channel.
 type Options struct {
-	// Method is a name of Methods ("cf-ptq").
+	// Method is a name of Methods ("cf-ptq"). What is "" or 0 below is as the method says.
 	Method string
-	// Budget is the mean width of the weights in bits, 2 to 8 (4); scales and
-	// biases are not counted.
+	// Budget is what a weight may cost on average, in the unit of Cost, 2 to 8 (4).
 	Budget float64
-	// Allocator is a name of Allocators; "" is the method's own.
+	// Cost is a name of Costs: what a budget counts ("bits").
+	Cost string
+	// Allocator is a name of Allocators.
 	Allocator string
-	// Rounding is a name of Roundings; "" is the method's own.
+	// Widths is a name of Granularities: whether each layer or each of its rows has a width of its own.
+	Widths string
+	// Scales is a name of ScaleKinds: one weight scale for each layer or for each output channel.
+	Scales string
+	// WeightRange and ActRange are names of calib.Ranges: how scales are fitted.
+	WeightRange, ActRange string
+	// CalibrateOn is a name of Calibrations: the rows, and the weights of the rows, that all is fitted on.
+	CalibrateOn string
+	// Rounding is a name of Roundings.
 	Rounding string
-	// PerTensor gives each layer one weight scale instead of one per output channel.
-	PerTensor bool
+	// Refine is how many rounds of end-to-end refinement are run; negative = none.
+	Refine int
+	// Equalize evens out the ranges of neighbouring layers' channels before anything is fitted.
+	Equalize bool
+	// ActBits is the width of the activations between layers, 2 to 8 (8).
+	ActBits int
+	// Input is a name of InputKinds: how the model's input is quantized ("auto").
+	Input string
+	// Only and KeepFloat are patterns of layer names (path.Match): layers that match none of
+	// Only, if there are any, or one of KeepFloat stay in float.
+	Only, KeepFloat []string
+	// WeightOnly stores weights in few bits and leaves the arithmetic in float.
+	WeightOnly bool
+	// Runtime is the oldest ONNX Runtime that must read the file, such as "1.22"; "" = 1.24.
+	Runtime string
 	// Reduced keeps 8-bit codes within 7 bits, so that CPUs without VNNI compute
 	// the same numbers.
 	Reduced bool
@@ -114,16 +136,49 @@ type Result struct {
 // before shipping. An *InputError says that the options, the model or the task
 // cannot be used as they are.
 func Quantize(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options) (*Result, error) {
-	q, choice, err := decide(ctx, m, t, people, o)
+	c, err := Calibrate(ctx, m, t, people, o)
 	if err != nil {
 		return nil, err
 	}
-	defer q.full.Close()
-	return q.finish(ctx, t, people, choice)
+	defer c.Close() //nolint:errcheck // the result is what counts
+	return c.Quantize(ctx, c.job.o.Budget)
 }
 
-// decide calibrates and gives every layer its format. The caller closes q.full.
-func decide(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options) (q *job, choice []int, err error) {
+// Calibration is all of Quantize that does not depend on the budget. Close it after use.
+type Calibration struct {
+	job    *job
+	task   *task.Task
+	people *task.People
+}
+
+// Calibrate does the part of Quantize that does not depend on the budget, so that a model
+// can be quantized at several. Options.Budget is of no use here.
+func Calibrate(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options) (*Calibration, error) {
+	q, err := calibrated(ctx, m, t, people, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Calibration{job: q, task: t, people: people}, nil
+}
+
+// Quantize quantizes the model at a budget: what Quantize returns for the same options.
+// It is not safe for concurrent use.
+func (c *Calibration) Quantize(ctx context.Context, budget float64) (*Result, error) {
+	q := *c.job
+	q.warnings = slices.Clone(q.warnings)
+	q.o.Budget = budget
+	choice, err := q.allocate(ctx, c.people)
+	if err != nil {
+		return nil, err
+	}
+	return q.finish(ctx, c.task, c.people, choice)
+}
+
+// Close frees the model.
+func (c *Calibration) Close() error { return c.job.full.Close() }
+
+// calibrated opens the model and fits everything that it may be quantized with.
+func calibrated(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options) (q *job, err error) {
 	q, err = prepare(ctx, m, t, o)
 	switch {
 	case err != nil:
@@ -137,15 +192,12 @@ func decide(ctx context.Context, m *graph.Model, t *task.Task, people *task.Peop
 		}
 	}
 	if err != nil {
-		return nil, nil, inputError(err)
+		return nil, inputError(err)
 	}
-	if err = q.calibrate(ctx, t, people); err == nil {
-		choice, err = q.allocate(ctx, people)
+	if err = q.calibrate(ctx, t, people); err != nil {
+		return nil, errors.Join(err, q.full.Close())
 	}
-	if err != nil {
-		return nil, nil, errors.Join(err, q.full.Close())
-	}
-	return q, choice, nil
+	return q, nil
 }
 
 // finish writes the file of the chosen formats and looks at it.
@@ -217,30 +269,9 @@ func (q *job) tell(stage string, done, total int) {
 
 // prepare brings the model into canonical form and opens it.
 func prepare(ctx context.Context, m *graph.Model, t *task.Task, o Options) (*job, error) {
-	if o.Method == "" {
-		o.Method = "cf-ptq"
-	}
-	if o.Budget == 0 {
-		o.Budget = 4
-	}
-	if !(o.Budget >= 2 && o.Budget <= 8) {
-		return nil, fmt.Errorf("a budget of %v bits per weight: the widths go from 2 to 8", o.Budget)
-	}
-	method, err := FindMethod(o.Method)
+	o, method, err := o.resolve()
 	if err != nil {
 		return nil, err
-	}
-	if o.Allocator == "" {
-		o.Allocator = method.Allocator
-	}
-	if o.Rounding == "" {
-		o.Rounding = method.Rounding
-	}
-	if !slices.Contains(Roundings(), o.Rounding) {
-		return nil, fmt.Errorf("unknown rounding %q; the roundings are %v", o.Rounding, Roundings())
-	}
-	if !slices.Contains(Allocators(), o.Allocator) {
-		return nil, fmt.Errorf("unknown allocator %q; the allocators are %v", o.Allocator, Allocators())
 	}
 	q := &job{o: o, method: method}
 	q.tell("read the model", 0, 0)

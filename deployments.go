@@ -49,11 +49,15 @@ func Deployments(ctx context.Context, m *graph.Model, t *task.Task, people *task
 	if d, err = d.withDefaults(); err != nil {
 		return nil, nil, inputError(err)
 	}
-	q, choice, err := decide(ctx, m, t, people, o)
+	q, err := calibrated(ctx, m, t, people, o)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer q.full.Close()
+	choice, err := q.allocate(ctx, people)
+	if err != nil {
+		return nil, nil, err
+	}
 	if nominal, err = q.finish(ctx, t, people, choice); err != nil {
 		return nil, nil, err
 	}

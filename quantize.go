@@ -49,9 +49,7 @@ func (q *job) planOf(layers []quant.Layer) *quant.Plan {
 // describe writes the recipe into the model's metadata.
 func (q *job) describe(m *graph.Model, t *task.Task, more map[string]string) {
 	recipe := map[string]string{"method": q.method.Name, "allocator": q.o.Allocator, "rounding": q.o.Rounding, "budget": fmt.Sprint(q.o.Budget), "task": t.Hash()}
-	if q.o.PerTensor {
-		recipe["scales"] = "per tensor"
-	}
+	recipe["scales"] = q.o.Scales
 	if q.o.Promises != nil {
 		recipe["recourse"] = "promises"
 	}

@@ -41,9 +41,10 @@ func TestQuantize(t *testing.T) {
 	e := enginetest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	for _, method := range cfq.Methods() {
-		for _, allocator := range append(cfq.Allocators(), "") {
-			for _, perTensor := range []bool{false, true} {
-				o := cfq.Options{Method: method.Name, Allocator: allocator, Budget: 3.5, PerTensor: perTensor, Engine: e, Workers: 1}
+		for _, allocator := range append(cfq.Names(cfq.Allocators()), "") {
+			for _, scales := range cfq.Names(cfq.ScaleKinds()) {
+				perTensor := scales == cfq.ScaleTensor
+				o := cfq.Options{Method: method.Name, Allocator: allocator, Budget: 3.5, Scales: scales, Engine: e, Workers: 1}
 				t.Run(strings.Join([]string{method.Name, allocator}, "/"), func(t *testing.T) {
 					r, err := cfq.Quantize(context.Background(), m, tk, people, o)
 					if err != nil {
@@ -63,7 +64,7 @@ func TestQuantize(t *testing.T) {
 					if float64(spent) > o.Budget*float64(weights) {
 						t.Errorf("%d bits for %d weights exceed a budget of %v", spent, weights, o.Budget)
 					}
-					if (r.Recourse > 0) != method.Counterfactual {
+					if (r.Recourse > 0) != (method.CalibrateOn != cfq.OnFactual) {
 						t.Errorf("%d recourse points", r.Recourse)
 					}
 					if allocator != "" {

@@ -31,6 +31,8 @@ type Layer struct {
 	Float bool   `json:"float,omitempty"` // stay in float; all else is ignored
 	// Bits is the width of the weights: 2, 3, 4 or 8.
 	Bits int `json:"bits,omitempty"`
+	// RowBits holds the width of each output's weights (row of W), in place of Bits.
+	RowBits []int `json:"row_bits,omitempty"`
 	// Reduced keeps 8-bit codes within -64..64; see ReducedMax.
 	Reduced bool `json:"reduced,omitempty"`
 	// Scales holds one scale for the whole tensor or one per output (row of W).
@@ -43,6 +45,17 @@ type Layer struct {
 	Bias []float32 `json:"bias,omitempty"`
 	// Act quantizes the activation that the layer reads.
 	Act *Act `json:"act,omitempty"`
+	// Result quantizes what the layer makes, behind a Relu or Clip that follows it;
+	// integer convolutions need one, others have none.
+	Result *Act `json:"result,omitempty"`
+}
+
+// Width returns the width of the weights of output o.
+func (l *Layer) Width(o int) int {
+	if l.RowBits != nil {
+		return l.RowBits[o]
+	}
+	return l.Bits
 }
 
 // Act is an asymmetric unsigned quantizer of activations: the value x has the

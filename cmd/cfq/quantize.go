@@ -22,7 +22,8 @@ type quantizeFlags struct {
 	method, allocator     string
 	rounding              string
 	budget                float64
-	perTensor, reduced    bool
+	scales                string
+	reduced               bool
 	teacher               teacherFlags
 	plan                  string
 	overwrite             bool
@@ -65,9 +66,9 @@ Use the training rows as data, and rows that the model has never seen for eval.`
 			fs.StringVarP(&f.out, "output", "o", "", "the quantized model `file`")
 			fs.StringVar(&f.method, "method", "cf-ptq", "the `method`; see above")
 			fs.Float64Var(&f.budget, "budget", 4, "mean `bits` per weight, 2 to 8; scales and biases come on top")
-			fs.StringVar(&f.allocator, "allocator", "", "how bits are given: "+strings.Join(cfq.Allocators(), ", ")+"; else as the method says")
-			fs.StringVar(&f.rounding, "rounding", "", "how weights are rounded: "+strings.Join(cfq.Roundings(), ", ")+"; else as the method says")
-			fs.BoolVar(&f.perTensor, "per-tensor", false, "one weight scale for each layer instead of one for each output channel")
+			fs.StringVar(&f.allocator, "allocator", "", "how bits are given: "+strings.Join(cfq.Names(cfq.Allocators()), ", ")+"; else as the method says")
+			fs.StringVar(&f.rounding, "rounding", "", "how weights are rounded: "+strings.Join(cfq.Names(cfq.Roundings()), ", ")+"; else as the method says")
+			fs.StringVar(&f.scales, "scales", "", "what has a weight scale of its own: "+strings.Join(cfq.Names(cfq.ScaleKinds()), ", ")+"; else as the method says")
 			fs.BoolVar(&f.reduced, "reduced-range", false, "8-bit weights in 7 bits: the same results on CPUs without VNNI")
 			f.teacher.add(fs)
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
@@ -112,7 +113,7 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	}
 	show := e.msg.Stages()
 	r, err := cfq.Quantize(ctx, m, t, people, cfq.Options{
-		Method: f.method, Budget: f.budget, Allocator: f.allocator, Rounding: f.rounding, PerTensor: f.perTensor, Reduced: f.reduced,
+		Method: f.method, Budget: f.budget, Allocator: f.allocator, Rounding: f.rounding, Scales: f.scales, Reduced: f.reduced,
 		Teacher: f.teacher.options(), Cache: f.teacher.cache(),
 		Promises: promises, Overrides: set.list, Recipe: recipe,
 		Engine: e.engine(), Workers: e.workers,
@@ -156,16 +157,16 @@ func (f *quantizeFlags) check(args []string) error {
 		return err
 	}
 	if f.allocator != "" {
-		if err := oneOf("allocator", f.allocator, cfq.Allocators()); err != nil {
+		if err := oneOf("allocator", f.allocator, cfq.Names(cfq.Allocators())); err != nil {
 			return err
 		}
 	}
 	if f.rounding != "" {
-		if err := oneOf("rounding", f.rounding, cfq.Roundings()); err != nil {
+		if err := oneOf("rounding", f.rounding, cfq.Names(cfq.Roundings())); err != nil {
 			return err
 		}
 	}
-	if m, err := cfq.FindMethod(f.method); err == nil && !m.Counterfactual && !m.RecourseSensitivity {
+	if m, err := cfq.FindMethod(f.method); err == nil && m.CalibrateOn == cfq.OnFactual && !m.RecourseSensitivity {
 		switch {
 		case f.from != "":
 			return cli.Usagef("--method cf-ptq calibrates on them", "--from: the method %s has no use for promises", f.method)

@@ -83,9 +83,8 @@ type variant struct {
 func variants() []variant {
 	var out []variant
 	for _, scales := range []struct {
-		label     string
-		perTensor bool
-	}{{"per tensor", true}, {"per channel", false}} {
+		label, scales string
+	}{{"per tensor", cfq.ScaleTensor}, {"per channel", cfq.ScaleChannel}} {
 		for _, v := range []variant{
 			{"ptq, 8 bits", cfq.Options{Method: "ptq", Budget: 8}},
 			{"ptq, 4 bits", cfq.Options{Method: "ptq", Budget: 4}},
@@ -95,7 +94,7 @@ func variants() []variant {
 			{"cf-ptq, 4.0, nearest rounding", cfq.Options{Method: "cf-ptq", Budget: 4, Rounding: cfq.RoundNearest}},
 			{"cf-ptq, 4.0, paper's greedy rule", cfq.Options{Method: "cf-ptq", Budget: 4, Rounding: cfq.RoundNearest, Allocator: cfq.AllocatorPaper}},
 		} {
-			v.o.PerTensor = scales.perTensor
+			v.o.Scales = scales.scales
 			v.label += ", " + scales.label
 			out = append(out, v)
 		}
