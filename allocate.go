@@ -2,12 +2,14 @@ package cfq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 
 	"cfq/allocate"
 	"cfq/classifier"
+	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/recourse"
 	"cfq/sensitivity"
@@ -18,52 +20,183 @@ import (
 // third digit.
 const damageRows = 4096
 
-// allocate gives each quantized layer the index of its format.
-func (q *job) allocate(ctx context.Context, people *task.People) ([]int, error) {
-	if err := q.measure(ctx, people); err != nil {
-		return nil, err
-	}
-	choices := make([][]allocate.Choice, len(q.layers))
-	perParam := make([]float64, len(q.layers))
-	var weights int64
+// widths says which format each layer has, by its index among job.formats: none (the
+// layer stays in float), one for the layer, or one for each of its rows.
+type widths [][]int
+
+// unit is what has a width of its own: a row of a layer, or, with row -1, all of it.
+type unit struct{ layer, row int }
+
+// units lists what has a width of its own. Convolutions have one for all rows.
+func (q *job) units() []unit {
+	var out []unit
 	for i, l := range q.layers {
-		n := int64(l.Params())
-		weights += n
-		perParam[i] = q.score[i] / float64(n)
-		for f, format := range q.formats() {
-			c := allocate.Choice{Bits: format.Bits, Cost: n * int64(format.Bits)}
-			if q.damage != nil {
-				c.Damage = q.damage[i][f]
-			}
-			choices[i] = append(choices[i], c)
+		if q.o.Widths != WidthsRow || l.Conv != nil {
+			out = append(out, unit{i, -1})
+			continue
+		}
+		for r := range l.Out {
+			out = append(out, unit{i, r})
 		}
 	}
-	budget := int64(math.Floor(q.o.Budget*float64(weights) + 1e-6)) // 4.1 x 2880 is 11808, not a hair less
-	switch q.o.Allocator {
-	case AllocatorUniform:
-		return allocate.Uniform(choices, budget)
-	case AllocatorPaper:
-		return allocate.Paper(choices, perParam, budget)
-	case AllocatorExact:
-		return allocate.Exact(choices, budget)
-	}
-	return nil, fmt.Errorf("unknown allocator %q", q.o.Allocator)
+	return out
 }
 
-// measure fills in the gradient scores and, for the exact allocator, the measured
-// damage of every width, at recourse points or on factual rows as the method says.
+// weights is the number of weights of a unit.
+func (q *job) weights(u unit) int64 {
+	l := &q.layers[u.layer]
+	if u.row < 0 {
+		return int64(l.Params())
+	}
+	return int64(l.In)
+}
+
+// damageOf returns what each format of a unit does to the margin; nil when it was not measured.
+func (q *job) damageOf(u unit) []float64 {
+	switch {
+	case u.row >= 0:
+		return q.rowDamage[u.layer][u.row]
+	case q.damage != nil:
+		return q.damage[u.layer]
+	}
+	return nil
+}
+
+// multiples is what one bit of width of a weight of layer i costs, and what the budget
+// grants for it, in the unit of the budget.
+func (q *job) multiples(i int) (cost, grant int64) {
+	if q.o.Cost != CostBOPs {
+		return 1, 1
+	}
+	act := 8
+	if fit := q.fits[i][0]; fit.Act != nil {
+		act = fit.Act.Bits
+	} else if q.input == nil || q.wide[i].Input != q.input.Value {
+		act = 32 // float
+	}
+	n := int64(sensitivity.Multiplications(q.layers[i:i+1])) / int64(q.layers[i].Params())
+	return n * int64(act), n * 8
+}
+
+// allocate gives each unit its format, so that the whole costs no more than the budget
+// less spent, in the unit of the budget; skip are formats that are not to be had. It
+// returns the predicted damage, too.
+func (q *job) allocate(ctx context.Context, spent int64, skip ...int) (widths, float64, error) {
+	units := q.units()
+	choices := make([][]allocate.Choice, len(units))
+	perWeight := make([]float64, len(units))
+	index := make([][]int, len(units)) // the format of each choice
+	var granted float64
+	for k, u := range units {
+		n := q.weights(u)
+		cost, grant := q.multiples(u.layer)
+		granted += float64(n) * float64(grant)
+		perWeight[k] = q.score[u.layer] / float64(q.layers[u.layer].Params())
+		damage := q.damageOf(u)
+		for f, format := range q.formats() {
+			if slices.Contains(skip, format.Bits) {
+				continue
+			}
+			c := allocate.Choice{Bits: format.Bits, Cost: n * cost * int64(format.Bits)}
+			if damage != nil {
+				c.Damage = damage[f]
+			}
+			choices[k], index[k] = append(choices[k], c), append(index[k], f)
+		}
+	}
+	budget := int64(math.Floor(q.o.Budget*granted+1e-6)) - spent // 4.1 x 2880 is 11808, not a hair less
+	var picks []int
+	var err error
+	switch q.o.Allocator {
+	case AllocatorUniform:
+		picks, err = allocate.Uniform(choices, budget)
+	case AllocatorPaper:
+		picks, err = allocate.Paper(choices, perWeight, budget)
+	case AllocatorExact:
+		picks, err = allocate.Exact(choices, budget)
+	case AllocatorExhaustive:
+		picks, err = allocate.Exhaustive(choices, budget, func(picks []int) (float64, error) { return q.joint(ctx, q.widths(units, index, picks)) },
+			func(done, total int) { q.tell("every assignment of widths", done, total) })
+	default:
+		err = fmt.Errorf("unknown allocator %q", q.o.Allocator)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	var total float64
+	for k, p := range picks {
+		total += choices[k][p].Damage
+	}
+	return q.widths(units, index, picks), total, nil
+}
+
+// widths puts the picks of units together.
+func (q *job) widths(units []unit, index [][]int, picks []int) widths {
+	out := make(widths, len(q.layers))
+	for k, u := range units {
+		out[u.layer] = append(out[u.layer], index[k][picks[k]])
+	}
+	return out
+}
+
+// fitBytes allocates for a budget of bytes: what the file stores for the weights beside
+// their codes is known only when it is written, so it is taken off the budget until all
+// fits. Rows of 3 bits are tried with and without: in small models they take 4.
+func (q *job) fitBytes(ctx context.Context) (widths, error) {
+	var budget int64
+	for _, l := range q.layers {
+		budget += int64(math.Floor(q.o.Budget*float64(l.Params()) + 1e-6))
+	}
+	var best widths
+	least := math.Inf(1)
+	var failed error
+	for _, skip := range [][]int{nil, {3}} {
+		var spent int64
+		for range 12 {
+			w, damage, err := q.allocate(ctx, spent, skip...)
+			if err != nil {
+				failed = fmt.Errorf("%w (%d of that for what is stored beside the codes)", err, spent)
+				break
+			}
+			m, err := qdq.Write(q.canonical, q.planOf(q.layersOf(w)), writer(q.o.Runtime))
+			if err != nil {
+				return nil, err
+			}
+			bytes, err := qdq.Stored(m)
+			if err != nil {
+				return nil, err
+			}
+			if over := 8*int64(bytes) - budget; over > 0 {
+				spent += over
+				continue
+			}
+			if damage < least {
+				best, least = w, damage
+			}
+			break
+		}
+	}
+	if best == nil {
+		return nil, failed
+	}
+	return best, nil
+}
+
+// measure fills in the gradient scores and, for the exact allocator, the damage of every
+// width, at recourse points or on factual rows as the method says.
 func (q *job) measure(ctx context.Context, people *task.People) error {
-	var scored, damaged []float32
+	var scored []float32
 	var classes []int
 	var err error
-	if q.method.RecourseSensitivity && q.cal.Recourse > 0 {
-		scored, damaged = q.cal.Moved(), q.cal.Points()
+	if q.method.RecourseSensitivity && q.union.Recourse > 0 {
+		scored, q.judged = q.union.Moved(), q.union.Points()
 	} else {
-		scored, damaged = q.cal.Facts(), q.cal.Facts()
+		scored, q.judged = q.union.Facts(), q.union.Facts()
 		if classes, err = factualClasses(ctx, q.full, people); err != nil {
 			return err
 		}
 	}
+	q.judged = thin(q.judged, q.full.Dim(), damageRows)
 	if q.o.CalibrateOn != OnFactual && q.cal.Recourse == 0 {
 		q.warn("%s: calibrated on factual rows alone, as mixed-ptq would be", q.noRecourse())
 	}
@@ -79,10 +212,55 @@ func (q *job) measure(ctx context.Context, people *task.People) error {
 	if q.o.Allocator != AllocatorExact {
 		return nil
 	}
-	dim := q.full.Dim()
-	q.damage, err = sensitivity.Damage(ctx, q.full, len(q.layers), len(q.formats()), thin(damaged, dim, damageRows), q.openWith,
-		func(done, total int) { q.tell("damage of each width", done, total) })
+	if q.o.Widths == WidthsRow {
+		if err := q.measureRows(ctx); err != nil || !slices.ContainsFunc(q.units(), func(u unit) bool { return u.row < 0 }) {
+			return err
+		}
+	}
+	return q.measureLayers(ctx)
+}
+
+// measureLayers measures what each format of each layer does to the margin, by the rule
+// of sensitivity.Exact.
+func (q *job) measureLayers(ctx context.Context) (err error) {
+	step := func(done, total int) { q.tell("damage of each width", done, total) }
+	if sensitivity.Exact(len(q.layers), len(q.formats()), len(q.judged)/q.full.Dim(), sensitivity.Multiplications(q.layers)) {
+		q.damage, err = sensitivity.Damage(ctx, q.full, len(q.layers), len(q.formats()), q.judged, q.openWith, step)
+		return err
+	}
+	q.damage, err = sensitivity.FirstOrder(ctx, q.full, q.layers, len(q.formats()), q.judged, q.change, step)
 	return err
+}
+
+// measureRows estimates what each format of each row of the dense layers does to the margin.
+func (q *job) measureRows(ctx context.Context) error {
+	q.tell("damage of each width", 0, 0)
+	var dense []int
+	for i := range q.layers {
+		if q.layers[i].Conv == nil {
+			dense = append(dense, i)
+		}
+	}
+	q.rowDamage = make([][][]float64, len(q.layers))
+	infos := make([]quant.LayerInfo, len(dense))
+	for k, i := range dense {
+		infos[k] = q.wide[i]
+	}
+	got, err := sensitivity.Rows(ctx, q.full, infos, len(q.formats()), q.judged, func(layer, format int) (sensitivity.Change, error) {
+		return q.change(dense[layer], format)
+	})
+	if err != nil {
+		return err
+	}
+	for k, i := range dense {
+		q.rowDamage[i] = got[k]
+	}
+	return nil
+}
+
+// change is what a format makes of a layer.
+func (q *job) change(layer, format int) (sensitivity.Change, error) {
+	return sensitivity.ChangeOf(&q.fits[layer][format], q.wide[layer], q.input)
 }
 
 // noRecourse says why there are no recourse points.
@@ -99,13 +277,40 @@ func (q *job) noRecourse() string {
 // openWith opens the model in which one layer alone is quantized, as it would be
 // written.
 func (q *job) openWith(layer, format int) (*classifier.Model, error) {
-	choice := slices.Repeat([]int{inFloat}, len(q.layers))
-	choice[layer] = format
-	m, err := qdq.Write(q.canonical, q.plan(choice), qdq.Options{})
+	w := make(widths, len(q.layers))
+	w[layer] = []int{format}
+	return q.openPlans(q.layersOf(w))
+}
+
+// openPlans opens the model of plans for a look at its margins.
+func (q *job) openPlans(layers []quant.Layer) (*classifier.Model, error) {
+	m, err := qdq.Write(q.canonical, q.planOf(layers), qdq.Options{})
 	if err != nil {
 		return nil, err
 	}
 	return q.full.With(m), nil
+}
+
+// joint measures the damage of a whole model.
+func (q *job) joint(ctx context.Context, w widths) (damage float64, err error) {
+	want, err := q.full.Margins(ctx, q.judged)
+	if err != nil {
+		return 0, err
+	}
+	m, err := q.openPlans(q.layersOf(w))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	got, err := m.Margins(ctx, q.judged)
+	if err != nil {
+		return 0, err
+	}
+	for i, v := range got {
+		d := float64(v) - float64(want[i])
+		damage += d * d
+	}
+	return damage / float64(max(1, len(got))), nil
 }
 
 // factualClasses returns the class of each row for the factual gradient: the

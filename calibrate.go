@@ -3,6 +3,7 @@ package cfq
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -62,13 +63,26 @@ func (q *job) calibrate(ctx context.Context, t *task.Task, people *task.People) 
 			return err
 		}
 	}
+	if q.union = q.cal; q.o.CalibrateOn == OnFactual {
+		q.cal = calib.FactualSet(q.union.Facts(), dim)
+	}
 	q.tell("statistics of the layers", 0, 0)
 	if err := q.fitInput(ctx, t); err != nil {
 		return err
 	}
-	stats, err := calib.Collect(ctx, q.full, q.wide, q.cal, q.input)
+	if q.o.CalibrateOn == OnWeighted {
+		margins, err := q.full.Margins(ctx, q.cal.X)
+		if err != nil {
+			return err
+		}
+		q.cal.Weigh(margins)
+	}
+	stats, err := q.statistics(ctx)
 	if err != nil {
 		return inputError(fmt.Errorf("%s: %w", strings.Join(append(q.warnings, "statistics"), "; "), err))
+	}
+	if q.outputs, err = calib.FitOutputs(ctx, q.full, q.layers, q.cal, q.o.ActBits, q.o.ActRange); err != nil {
+		return inputError(err)
 	}
 	q.fits = make([][]quant.Layer, len(q.layers))
 	for i := range q.layers {
@@ -81,19 +95,30 @@ func (q *job) calibrate(ctx context.Context, t *task.Task, people *task.People) 
 	return nil
 }
 
+// collects says what statistics the ranges need.
+func (q *job) collects() calib.CollectOptions {
+	return calib.CollectOptions{Logits: q.o.WeightRange == calib.Logits || q.o.ActRange == calib.Logits}
+}
+
 // fit fits layer i in each of the formats.
 func (q *job) fit(ctx context.Context, i int, s *calib.Stats, formats []quant.Format, vary calib.Variation) ([]quant.Layer, error) {
 	fits, err := calib.FitWeights(ctx, q.wide[i], s, formats, calib.WeightOptions{
-		PerTensor: q.o.Scales == ScaleTensor, Compensate: q.o.Rounding == RoundCompensate, Vary: vary, Workers: q.o.Workers,
+		PerTensor: q.o.Scales == ScaleTensor, Range: q.o.WeightRange, Rounding: q.o.Rounding, Vary: vary, Workers: q.o.Workers,
 	})
 	if err != nil {
 		return nil, err
 	}
 	for n := range fits {
 		fits[n].Reduced = q.o.Reduced
-		if q.input == nil || q.layers[i].Input != q.input.Value {
-			act := vary.Clip(q.layers[i].Node, calib.Activation(s, 8))
+		for k, v := range fits[n].Scales {
+			if half, ok := quant.Half(v); ok {
+				fits[n].Scales[k] = half // stored in half the bytes
+			}
+		}
+		if !q.floats(i) && (q.input == nil || q.layers[i].Input != q.input.Value) {
+			act := q.outputs.Act(q.layers[i], vary, calib.Activation(s, q.o.ActBits, q.o.ActRange))
 			fits[n].Act = &act
+			fits[n].Result = q.outputs.Result(q.layers[i].Node, vary)
 		}
 	}
 	return fits, nil
@@ -121,23 +146,21 @@ func (q *job) lookAtTarget(ctx context.Context, people *task.People) error {
 	return nil
 }
 
+// inputHarm is the root mean square margin error, in logits, from which the grid of the
+// input alone is too coarse: half of the headline margin.
+const inputHarm = 0.05
+
 // fitInput lays the value that the first dense layers read on its grid: the
 // model's input, or what scaling operators make of it.
 func (q *job) fitInput(ctx context.Context, t *task.Task) error {
 	q.wide = slices.Clone(q.layers)
 	first := q.found[0]
-	if first.Fixed != "" {
-		return nil // what lies behind it is no input any more
+	if first.Fixed != "" || first.Conv != nil || q.o.WeightOnly || q.o.Input == InputFloat {
+		return nil // what lies behind a layer in float is no input any more
 	}
-	out, weights := 0, 0
-	for _, l := range q.layers {
-		weights += l.Params()
-		if l.Input == first.Input {
-			out += l.Out
-		}
-	}
+	raw := first.Input == q.canonical.Graph.DataInputs()[0].Name
 	x, values := q.cal.X, domain(t)
-	if first.Input != q.canonical.Graph.DataInputs()[0].Name {
+	if !raw {
 		x, values = nil, nil
 		err := q.full.Observe(ctx, q.cal.X, classifier.Probe{Values: []string{first.Input}}, func(_, _ int, v, _ [][]float32) error {
 			x = append(x, v[0]...)
@@ -147,20 +170,58 @@ func (q *job) fitInput(ctx context.Context, t *task.Task) error {
 			return err
 		}
 	}
-	q.input = calib.FitInput(x, first.In, values, out, weights)
+	q.input = calib.FitInput(x, first.In, values)
 	q.input.Value = first.Input
-	for i, l := range q.layers {
-		if l.Input == first.Input {
-			q.wide[i] = q.input.Widen(l)
+	if raw && q.o.Input == InputAuto {
+		harm, err := q.gridError(ctx)
+		if err != nil {
+			return err
+		}
+		if harm > inputHarm {
+			q.warn("on an 8-bit grid the input alone moves margins by %.2g logits: the layers that read it compute in float (--input %s keeps them on integers)", harm, InputInt8)
+			q.input = nil
+			return nil
 		}
 	}
-	if values == nil {
-		return nil
+	for i, l := range q.layers {
+		if l.Input == first.Input {
+			q.wide[i] = q.input.Fold(l)
+		}
 	}
-	for _, j := range q.cal.Clip(q.input) {
-		q.warn("input %q has values far from all others: those are clipped; is there a mistake in the data?", t.InputName(j))
+	if raw {
+		if q.union != q.cal {
+			q.union.Clip(q.input)
+		}
+		for _, j := range q.cal.Clip(q.input) {
+			q.warn("input %q has values far from all others: those are clipped; is there a mistake in the data?", t.InputName(j))
+		}
 	}
 	return nil
+}
+
+// gridError is the root mean square margin error that the grid of the input alone makes.
+func (q *job) gridError(ctx context.Context) (float64, error) {
+	x := thin(q.cal.X, q.cal.Dim, damageRows)
+	want, err := q.full.Margins(ctx, x)
+	if err != nil {
+		return 0, err
+	}
+	got, err := q.full.Margins(ctx, q.input.Round(x, q.cal.Dim))
+	if err != nil {
+		return 0, err
+	}
+	var sum float64
+	for i, v := range got {
+		d := float64(v) - float64(want[i])
+		sum += d * d
+	}
+	return math.Sqrt(sum / float64(max(1, len(got)))), nil
+}
+
+// floats reports whether layer i computes in float, on weights of few bits.
+func (q *job) floats(i int) bool {
+	first := &q.found[0]
+	return q.o.WeightOnly || q.input == nil && first.Fixed == "" && first.Conv == nil && q.layers[i].Input == first.Input
 }
 
 // domain returns the values that the input grid must cover whether the data show

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"cfq/allocate"
 	"cfq/calib"
 	"cfq/classifier"
 	"cfq/engine"
@@ -24,6 +25,7 @@ import (
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/recourse"
+	"cfq/refine"
 	"cfq/task"
 	"cfq/verify"
 )
@@ -98,37 +100,47 @@ type Event struct {
 
 // Layer is what was decided for one layer, and why.
 type Layer struct {
-	Node     string `json:"node"`
-	Params   int    `json:"params"`
-	Bits     int    `json:"bits"`
-	Channels int    `json:"scales"`
+	Node   string `json:"node"`
+	Params int    `json:"params"`
+	// Bits is the mean width of the weights; Rows says how many rows have which width where
+	// they differ.
+	Bits     float64     `json:"bits"`
+	Rows     map[int]int `json:"rows_of_width,omitempty"`
+	Channels int         `json:"scales"`
 	// Score is the gradient score, eq. cfptq_sensitivity or its factual counterpart;
 	// 0 when Result.Warnings says why there is none.
 	Score float64 `json:"sensitivity,omitempty"`
 	// Damage is the mean squared margin error of quantizing this layer alone, per
-	// width of quant.Formats; nil for a uniform allocation.
+	// width of quant.Formats; nil where it was not measured.
 	Damage []float64 `json:"damage,omitempty"`
 	Float  string    `json:"float,omitempty"` // why the layer stays in float
 }
 
 // Result is a quantized model and how it came about.
 type Result struct {
-	Model      []byte         `json:"-"`
-	Plan       *quant.Plan    `json:"-"`
-	Method     string         `json:"method"`
-	Allocator  string         `json:"allocator"`
-	Rounding   string         `json:"rounding"`
-	Budget     float64        `json:"budget"`
-	Bits       float64        `json:"bits_per_weight"` // mean width that was given to the quantized weights
-	Layers     []Layer        `json:"layers"`
-	Factual    int            `json:"calibration_rows"`
-	Recourse   int            `json:"recourse_points"`
-	Reached    int            `json:"recourse_points_valid"`
-	Promised   bool           `json:"promises,omitempty"` // the recourse points are those of Options.Promises
-	FloatBytes int            `json:"float_bytes"`
-	Bytes      int            `json:"bytes"`
-	Verified   *verify.Report `json:"verified"`
-	Warnings   []string       `json:"warnings,omitempty"` // what is not as the method's name says
+	Model     []byte      `json:"-"`
+	Plan      *quant.Plan `json:"-"`
+	Method    string      `json:"method"`
+	Allocator string      `json:"allocator"`
+	Rounding  string      `json:"rounding"`
+	Budget    float64     `json:"budget"`
+	Bits      float64     `json:"bits_per_weight"` // mean width that was given to the quantized weights
+	// Stored is what the file stores for those weights in all, in bits per weight: codes, scales,
+	// zero points, the order of rows.
+	Stored     float64         `json:"stored_bits_per_weight"`
+	Refined    *refine.Outcome `json:"refined,omitempty"` // what end-to-end refinement did
+	Layers     []Layer         `json:"layers"`
+	Equalized  []string        `json:"equalized,omitempty"` // pairs of layers whose ranges were evened out
+	Factual    int             `json:"calibration_rows"`
+	Recourse   int             `json:"recourse_points"`
+	Reached    int             `json:"recourse_points_valid"`
+	Promised   bool            `json:"promises,omitempty"` // the recourse points are those of Options.Promises
+	FloatBytes int             `json:"float_bytes"`
+	Bytes      int             `json:"bytes"`
+	Verified   *verify.Report  `json:"verified"`
+	Warnings   []string        `json:"warnings,omitempty"` // what is not as the method's name says
+
+	origin origin // for WritePlan
 }
 
 // Quantize quantizes the model for the task, calibrated on the people's rows.
@@ -164,14 +176,17 @@ func Calibrate(ctx context.Context, m *graph.Model, t *task.Task, people *task.P
 // Quantize quantizes the model at a budget: what Quantize returns for the same options.
 // It is not safe for concurrent use.
 func (c *Calibration) Quantize(ctx context.Context, budget float64) (*Result, error) {
+	if err := checkBudget(budget); err != nil {
+		return nil, inputError(err)
+	}
 	q := *c.job
 	q.warnings = slices.Clone(q.warnings)
 	q.o.Budget = budget
-	choice, err := q.allocate(ctx, c.people)
+	w, err := q.chosen(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return q.finish(ctx, c.task, c.people, choice)
+	return q.finish(ctx, c.task, c.people, w)
 }
 
 // Close frees the model.
@@ -194,16 +209,36 @@ func calibrated(ctx context.Context, m *graph.Model, t *task.Task, people *task.
 	if err != nil {
 		return nil, inputError(err)
 	}
-	if err = q.calibrate(ctx, t, people); err != nil {
+	if err = q.calibrate(ctx, t, people); err == nil {
+		err = q.measure(ctx, people)
+	}
+	if err != nil {
 		return nil, errors.Join(err, q.full.Close())
 	}
 	return q, nil
 }
 
-// finish writes the file of the chosen formats and looks at it.
-func (q *job) finish(ctx context.Context, t *task.Task, people *task.People, choice []int) (*Result, error) {
-	plan := q.plan(choice)
-	bytes, err := q.write(plan, t, nil)
+// chosen gives the layers or their rows formats within the budget.
+func (q *job) chosen(ctx context.Context) (w widths, err error) {
+	if q.o.Cost == CostBytes {
+		w, err = q.fitBytes(ctx)
+	} else {
+		w, _, err = q.allocate(ctx, 0)
+	}
+	if errors.Is(err, allocate.ErrBudget) {
+		err = inputError(fmt.Errorf("a budget of %v bits per weight (cost: %s): %w", q.o.Budget, q.o.Cost, err))
+	}
+	return w, err
+}
+
+// finish refines the layers in their formats, writes the file and looks at it.
+func (q *job) finish(ctx context.Context, t *task.Task, people *task.People, w widths) (*Result, error) {
+	layers, outcome, err := q.refine(ctx, q.layersOf(w), q.cal)
+	if err != nil {
+		return nil, err
+	}
+	plan := q.planOf(layers)
+	out, bytes, err := q.write(plan, t, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -212,17 +247,24 @@ func (q *job) finish(ctx context.Context, t *task.Task, people *task.People, cho
 	if err != nil {
 		return nil, err
 	}
-	return q.result(bytes, plan, choice, report), nil
+	r, err := q.result(out, plan)
+	if err != nil {
+		return nil, err
+	}
+	r.Model, r.Bytes, r.Verified, r.Refined = bytes, len(bytes), report, outcome
+	r.origin = origin{q.source, q.canonical, q.o.Runtime}
+	return r, nil
 }
 
-// write makes the file of a plan; more goes into its recipe.
-func (q *job) write(plan *quant.Plan, t *task.Task, more map[string]string) ([]byte, error) {
-	out, err := qdq.Write(q.canonical, plan, qdq.Options{Size: size})
+// write makes the model and the file of a plan; more goes into its recipe.
+func (q *job) write(plan *quant.Plan, t *task.Task, more map[string]string) (*graph.Model, []byte, error) {
+	out, err := qdq.Write(q.canonical, plan, writer(q.o.Runtime))
 	if err != nil {
-		return nil, fmt.Errorf("quantized graph: %w", err)
+		return nil, nil, fmt.Errorf("quantized graph: %w", err)
 	}
 	q.describe(out, t, more)
-	return onnxio.Marshal(out)
+	bytes, err := onnxio.Marshal(out)
+	return out, bytes, err
 }
 
 // InputError is an error of what was given, not of the work.
@@ -248,17 +290,23 @@ type job struct {
 	warnings   []string
 	floatBytes int
 	canonical  *graph.Model
+	equalized  []string     // what quant.Equalize did
+	source     *graph.Model // canonical as it came from the file, whatever is done to it later
 	full       *classifier.Model
 	set        *recourse.ActionSet
 	own        []task.Override   // those of Options.Overrides that are of the people, Row being a position among them
 	found      []quant.LayerInfo // all dense layers of the canonical model
 	layers     []quant.LayerInfo // those that are quantized
 	wide       []quant.LayerInfo // the same with the integer input in front
-	cal        *calib.Set
+	cal        *calib.Set        // what everything is fitted on
+	union      *calib.Set        // U_cal: the rows and the recourse points, whichever of them cal has
 	input      *quant.Input
+	outputs    calib.Outputs   // output quantizers of convolutions
 	fits       [][]quant.Layer // layer, format
 	score      []float64
-	damage     [][]float64
+	judged     []float32     // the points that damage is measured on
+	damage     [][]float64   // layer, format; nil where it was not measured
+	rowDamage  [][][]float64 // layer, row, format
 }
 
 func (q *job) tell(stage string, done, total int) {
@@ -277,6 +325,12 @@ func prepare(ctx context.Context, m *graph.Model, t *task.Task, o Options) (*job
 	q.tell("read the model", 0, 0)
 	if q.canonical, err = q.canonicalOf(ctx, m, t); err != nil {
 		return nil, err
+	}
+	q.source = q.canonical
+	if o.Equalize {
+		if q.canonical, q.equalized, err = quant.Equalize(q.canonical); err != nil {
+			return nil, err
+		}
 	}
 	if err := q.findLayers(); err != nil {
 		return nil, err
@@ -299,15 +353,24 @@ func (q *job) findLayers() error {
 	if q.found, err = quant.FindLayers(q.canonical); err != nil {
 		return err
 	}
+	kept, err := q.o.selected(q.found)
+	if err != nil {
+		return err
+	}
 	var reasons []string
-	for _, l := range q.found {
-		if l.Fixed == "" {
-			q.layers = append(q.layers, l)
-			continue
+	for i := range q.found {
+		switch l := &q.found[i]; {
+		case l.Fixed != "":
+			reasons = append(reasons, fmt.Sprintf("layer %q stays in float: %s", l.Node, l.Fixed))
+		case kept[l.Node] != "":
+			l.Fixed = kept[l.Node] // as was asked for: nothing to warn of
+		default:
+			q.layers = append(q.layers, *l)
 		}
-		reasons = append(reasons, fmt.Sprintf("layer %q stays in float: %s", l.Node, l.Fixed))
 	}
 	switch {
+	case len(q.layers) == 0 && len(kept) > 0:
+		return errors.New("nothing is left to quantize: every layer is to stay in float")
 	case len(q.layers) == 0 && len(reasons) > 0:
 		return fmt.Errorf("the model has no layer that can be quantized: %s", strings.Join(reasons, "; "))
 	case len(q.layers) == 0:
@@ -343,12 +406,18 @@ func upgraded(m *graph.Model) (*graph.Model, error) {
 }
 
 // canonicalOf is Canonical with the shapes of all values known from a probe, so
-// that layers are found whatever operators stand around them.
+// that layers are found whatever operators stand around them. A nil task is one
+// that the model fits.
 func (q *job) canonicalOf(ctx context.Context, m *graph.Model, t *task.Task) (_ *graph.Model, err error) {
 	if m, err = upgraded(m); err != nil {
 		return nil, err
 	}
-	c, err := OpenFor(ctx, m, t, q.o.Engine, 1)
+	var c *classifier.Model
+	if t == nil {
+		c, err = openAny(ctx, m, q.o.Engine, 1)
+	} else {
+		c, err = OpenFor(ctx, m, t, q.o.Engine, 1)
+	}
 	if err != nil {
 		return nil, err
 	}

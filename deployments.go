@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 
 	"cfq/calib"
@@ -54,16 +55,16 @@ func Deployments(ctx context.Context, m *graph.Model, t *task.Task, people *task
 		return nil, nil, err
 	}
 	defer q.full.Close()
-	choice, err := q.allocate(ctx, people)
+	w, err := q.chosen(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	if nominal, err = q.finish(ctx, t, people, choice); err != nil {
+	if nominal, err = q.finish(ctx, t, people, w); err != nil {
 		return nil, nil, err
 	}
 	for k := range d.Models {
 		q.tell("sampled deployments", k, d.Models)
-		one, err := q.draw(ctx, t, choice, d, k)
+		one, err := q.draw(ctx, t, w, d, k)
 		if err != nil {
 			return nil, nil, fmt.Errorf("deployment %d: %w", k, err)
 		}
@@ -99,28 +100,35 @@ func (d DeployOptions) withDefaults() (DeployOptions, error) {
 }
 
 // draw makes deployment k.
-func (q *job) draw(ctx context.Context, t *task.Task, choice []int, d DeployOptions, k int) (Deployment, error) {
+func (q *job) draw(ctx context.Context, t *task.Task, w widths, d DeployOptions, k int) (Deployment, error) {
 	seed := rand.NewPCG(d.Seed, uint64(k)).Uint64()
 	set := q.cal
 	if d.Batch > 0 {
 		set = q.cal.Batch(d.Batch, seed)
 	}
-	stats, err := calib.Collect(ctx, q.full, q.wide, set, q.input)
+	stats, err := calib.Collect(ctx, q.full, q.wide, set, q.input, q.collects())
 	if err != nil {
 		return Deployment{}, err
 	}
-	layers := make([]quant.Layer, len(q.layers))
-	formats := q.formats()
-	for i := range layers {
-		format := formats[choice[i] : choice[i]+1]
-		fits, err := q.fit(ctx, i, &stats[i], format, calib.Variation{Seed: seed, Rounding: d.Rounding, Jitter: d.Jitter})
-		if err != nil {
-			return Deployment{}, err
+	sample := *q
+	sample.fits = make([][]quant.Layer, len(q.layers))
+	for i := range q.layers {
+		sample.fits[i] = make([]quant.Layer, len(q.formats()))
+		for _, f := range slices.Compact(slices.Sorted(slices.Values(w[i]))) {
+			vary := calib.Variation{Seed: seed, Rounding: d.Rounding, Jitter: d.Jitter}
+			fits, err := q.fit(ctx, i, &stats[i], q.formats()[f:f+1], vary)
+			if err != nil {
+				return Deployment{}, err
+			}
+			sample.fits[i][f] = fits[0]
 		}
-		layers[i] = fits[0]
+	}
+	layers, _, err := sample.refine(ctx, sample.layersOf(w), set)
+	if err != nil {
+		return Deployment{}, err
 	}
 	out := Deployment{Plan: q.planOf(layers)}
-	out.Model, err = q.write(out.Plan, t, map[string]string{"deployment": strconv.Itoa(k), "deployment_seed": strconv.FormatUint(d.Seed, 10)})
+	_, out.Model, err = q.write(out.Plan, t, map[string]string{"deployment": strconv.Itoa(k), "deployment_seed": strconv.FormatUint(d.Seed, 10)})
 	return out, err
 }
 

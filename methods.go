@@ -3,6 +3,8 @@ package cfq
 import (
 	"fmt"
 	"strings"
+
+	"cfq/calib"
 )
 
 // Method is one way to quantize: what it is calibrated on and how it gives bits.
@@ -25,9 +27,9 @@ type Choice struct{ Name, Doc string }
 
 // The ways of rounding weights.
 const (
-	RoundNearest    = "nearest"
-	RoundCompensate = "compensated"
-	RoundAdaptive   = "adaptive"
+	RoundNearest    = calib.Nearest
+	RoundCompensate = calib.Compensated
+	RoundAdaptive   = calib.Adaptive
 )
 
 // Roundings lists the ways of rounding.

@@ -28,10 +28,9 @@ func (o Options) resolve() (Options, Method, error) {
 		o.Refine = method.Refine
 	}
 	o.Refine = max(o.Refine, 0)
+	rows := o.Widths
 	var errs []error
-	if !(o.Budget >= 2 && o.Budget <= 8) {
-		errs = append(errs, fmt.Errorf("a budget of %v bits per weight: the widths go from 2 to 8", o.Budget))
-	}
+	errs = append(errs, checkBudget(o.Budget))
 	if o.ActBits < 2 || o.ActBits > 8 {
 		errs = append(errs, fmt.Errorf("activations of %d bits: the widths go from 2 to 8", o.ActBits))
 	}
@@ -62,8 +61,21 @@ func (o Options) resolve() (Options, Method, error) {
 			errs = append(errs, fmt.Errorf("unknown %s %q; there are %s", c.what, *c.value, strings.Join(names, ", ")))
 		}
 	}
-	if o.Scales == ScaleTensor && o.Widths == WidthsRow {
-		errs = append(errs, errors.New("widths of rows need scales of channels"))
+	switch {
+	case o.Widths != WidthsRow || o.Scales == ScaleChannel && o.Allocator == AllocatorExact:
+	case rows == "":
+		o.Widths = WidthsLayer // the method's own, which what was asked for cannot have
+	case o.Scales != ScaleChannel:
+		errs = append(errs, fmt.Errorf("widths of rows need a scale for each %s", ScaleChannel))
+	default:
+		errs = append(errs, fmt.Errorf("widths of rows are given by the allocator %s alone", AllocatorExact))
 	}
 	return o, method, errors.Join(errs...)
+}
+
+func checkBudget(bits float64) error {
+	if !(bits >= 2 && bits <= 8) {
+		return fmt.Errorf("a budget of %v bits per weight: the widths go from 2 to 8", bits)
+	}
+	return nil
 }

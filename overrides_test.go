@@ -17,7 +17,7 @@ import (
 // set returns the calibration set of the people with the given overrides.
 func set(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, o Options) *calib.Set {
 	t.Helper()
-	q, _, err := decide(context.Background(), m, tk, people, o)
+	q, err := calibrated(context.Background(), m, tk, people, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestWhyNoRecourse(t *testing.T) {
 		{promises(recourse.Found), "the promises change nothing about anybody: "},
 		{promises(recourse.NoneFound), "nobody among the rows is promised anything: "},
 	} {
-		q, _, err := decide(context.Background(), m, tk, people, Options{Engine: e, Allocator: AllocatorUniform, Promises: c.promises})
+		q, err := calibrated(context.Background(), m, tk, people, Options{Engine: e, Allocator: AllocatorUniform, Promises: c.promises})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"cfq/graph"
 	"cfq/quant"
+	"cfq/quant/qdq"
 	"cfq/task"
-	"cfq/verify"
 )
 
 // verifyRows is how many rows the written model is verified on.
@@ -21,18 +22,37 @@ func (q *job) warn(format string, args ...any) {
 
 func (q *job) formats() []quant.Format { return quant.FormatsFor(q.o.Reduced) }
 
-// inFloat is the choice of no format.
-const inFloat = -1
-
-// plan makes the plan of the chosen formats.
-func (q *job) plan(choice []int) *quant.Plan {
-	var layers []quant.Layer
-	for i, format := range choice {
-		if format != inFloat {
-			layers = append(layers, q.fits[i][format])
+// layersOf returns the plans of the layers that have formats, fitted in them.
+func (q *job) layersOf(w widths) []quant.Layer {
+	var out []quant.Layer
+	for i, formats := range w {
+		switch {
+		case len(formats) == 0:
+		case !slices.ContainsFunc(formats, func(f int) bool { return f != formats[0] }):
+			out = append(out, q.fits[i][formats[0]])
+		default:
+			out = append(out, mixed(q.fits[i], formats, q.layers[i].In))
 		}
 	}
-	return q.planOf(layers)
+	return out
+}
+
+// mixed puts a layer together from the rows of its fits in several formats.
+func mixed(fits []quant.Layer, formats []int, in int) quant.Layer {
+	out := fits[formats[0]]
+	out.Bits, out.Scales, out.Codes, out.Bias = 0, nil, nil, nil
+	for r, f := range formats {
+		fit := &fits[f]
+		out.RowBits = append(out.RowBits, fit.Bits)
+		out.Scales = append(out.Scales, fit.Scales[r])
+		if fit.Codes != nil {
+			out.Codes = append(out.Codes, fit.Codes[r*in:(r+1)*in]...)
+		}
+		if fit.Bias != nil {
+			out.Bias = append(out.Bias, fit.Bias[r])
+		}
+	}
+	return out
 }
 
 // planOf puts layers together to a plan.
@@ -48,8 +68,19 @@ func (q *job) planOf(layers []quant.Layer) *quant.Plan {
 
 // describe writes the recipe into the model's metadata.
 func (q *job) describe(m *graph.Model, t *task.Task, more map[string]string) {
-	recipe := map[string]string{"method": q.method.Name, "allocator": q.o.Allocator, "rounding": q.o.Rounding, "budget": fmt.Sprint(q.o.Budget), "task": t.Hash()}
-	recipe["scales"] = q.o.Scales
+	recipe := map[string]string{
+		"method": q.method.Name, "budget": fmt.Sprint(q.o.Budget), "cost": q.o.Cost, "allocator": q.o.Allocator, "widths": q.o.Widths,
+		"scales": q.o.Scales, "weight_range": q.o.WeightRange, "act_range": q.o.ActRange, "calibrate_on": q.o.CalibrateOn,
+		"rounding": q.o.Rounding, "input": q.o.Input, "refine": strconv.Itoa(q.o.Refine), "task": t.Hash(),
+	}
+	if q.o.ActBits != 8 {
+		recipe["act_bits"] = strconv.Itoa(q.o.ActBits)
+	}
+	for key, on := range map[string]bool{"equalize": q.o.Equalize, "weight_only": q.o.WeightOnly, "reduced": q.o.Reduced} {
+		if on {
+			recipe[key] = "yes"
+		}
+	}
 	if q.o.Promises != nil {
 		recipe["recourse"] = "promises"
 	}
@@ -69,34 +100,71 @@ func (q *job) describe(m *graph.Model, t *task.Task, more map[string]string) {
 	m.SetMeta("cfq.recipe", string(text))
 }
 
-func (q *job) result(bytes []byte, plan *quant.Plan, choice []int, report *verify.Report) *Result {
+// result says what was decided for the written model.
+func (q *job) result(written *graph.Model, plan *quant.Plan) (*Result, error) {
 	r := &Result{
-		Model: bytes, Plan: plan, Method: q.method.Name, Allocator: q.o.Allocator, Rounding: q.o.Rounding, Budget: q.o.Budget,
-		Factual: q.cal.Factual, Recourse: q.cal.Recourse, FloatBytes: q.floatBytes, Bytes: len(bytes), Verified: report, Warnings: q.warnings,
+		Plan: plan, Method: q.method.Name, Allocator: q.o.Allocator, Rounding: q.o.Rounding, Budget: q.o.Budget,
+		Equalized: q.equalized, Factual: q.union.Factual, Recourse: q.union.Recourse, FloatBytes: q.floatBytes, Warnings: q.warnings,
 	}
 	r.Promised = r.Recourse > 0 && q.o.Promises != nil
-	for _, ok := range q.cal.Reached {
+	for _, ok := range q.union.Reached {
 		if ok {
 			r.Reached++
 		}
 	}
-	formats := q.formats()
-	weights, at := 0, 0
+	at := 0
 	for _, l := range q.found {
 		out := Layer{Node: l.Node, Params: l.Params(), Float: l.Fixed}
 		if l.Fixed == "" {
-			out.Bits, out.Channels, out.Score = formats[choice[at]].Bits, len(q.fits[at][choice[at]].Scales), q.score[at]
+			out.Score = q.score[at]
 			if q.damage != nil {
 				out.Damage = q.damage[at]
 			}
-			r.Bits += float64(out.Bits * l.Params())
-			weights += l.Params()
 			at++
 		}
 		r.Layers = append(r.Layers, out)
 	}
-	r.Bits /= float64(weights)
-	return r
+	r.widths(q.found)
+	stored, err := qdq.Stored(written)
+	if err != nil {
+		return nil, err
+	}
+	r.Stored = 8 * float64(stored) / float64(r.weights())
+	return r, nil
+}
+
+// widths fills in what the plan says about the layers.
+func (r *Result) widths(found []quant.LayerInfo) {
+	var bits float64
+	for k := range r.Layers {
+		l, info := &r.Layers[k], &found[k]
+		if l.Float != "" {
+			continue
+		}
+		p := r.Plan.Layer(l.Node)
+		rows := map[int]int{}
+		for o := range info.Out {
+			rows[p.Width(o)]++
+			l.Bits += float64(p.Width(o)) / float64(info.Out)
+		}
+		if len(rows) > 1 {
+			l.Rows = rows
+		}
+		l.Channels = len(p.Scales)
+		bits += l.Bits * float64(l.Params)
+	}
+	r.Bits = bits / float64(r.weights())
+}
+
+// weights is the number of weights that are quantized.
+func (r *Result) weights() int {
+	n := 0
+	for _, l := range r.Layers {
+		if l.Float == "" {
+			n += l.Params
+		}
+	}
+	return n
 }
 
 // thin returns at most most rows, evenly spread.

@@ -3,12 +3,14 @@ package cfq_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"cfq"
+	"cfq/calib"
 	"cfq/engine/enginetest"
 	"cfq/graph"
 	"cfq/onnxio"
@@ -53,16 +55,16 @@ func TestQuantize(t *testing.T) {
 					if err := r.Verified.Err(); err != nil {
 						t.Error(err)
 					}
-					spent, weights := 0, 0
+					spent, weights := 0.0, 0
 					for _, l := range r.Layers {
-						spent += l.Bits * l.Params
+						spent += l.Bits * float64(l.Params)
 						weights += l.Params
 						if perTensor != (l.Channels == 1) {
 							t.Errorf("layer %s has %d scales", l.Node, l.Channels)
 						}
 					}
-					if float64(spent) > o.Budget*float64(weights) {
-						t.Errorf("%d bits for %d weights exceed a budget of %v", spent, weights, o.Budget)
+					if spent > o.Budget*float64(weights)+1e-6 || r.Stored < r.Bits {
+						t.Errorf("%v bits for %d weights exceed a budget of %v", spent, weights, o.Budget)
 					}
 					if (r.Recourse > 0) != (method.CalibrateOn != cfq.OnFactual) {
 						t.Errorf("%d recourse points", r.Recourse)
@@ -238,5 +240,145 @@ func TestQuantizeLeavesFixedLayers(t *testing.T) {
 	first := r.Layers[0]
 	if len(r.Layers) != 4 || first.Node != "cubic" || first.Float == "" || first.Params != 25 {
 		t.Errorf("%+v", r.Layers)
+	}
+}
+
+// Every choice of every option makes a file that runs as planned, says in its recipe how it
+// was made, and differs from that of the other choices.
+func TestChoices(t *testing.T) {
+	e := enginetest.Need(t)
+	m, tk, people := loans(t, "train.csv")
+	var ranges []cfq.Choice
+	for _, r := range calib.Ranges() {
+		ranges = append(ranges, cfq.Choice(r))
+	}
+	for _, c := range []struct {
+		name    string
+		choices []cfq.Choice
+		set     func(o *cfq.Options, v string)
+		same    int // so many choices make no difference here
+	}{
+		{"cost", cfq.Costs(), func(o *cfq.Options, v string) { o.Cost = v }, 1}, // all activations have 8 bits: bops are bits
+		{"widths", cfq.Granularities(), func(o *cfq.Options, v string) { o.Widths = v }, 0},
+		{"scales", cfq.ScaleKinds(), func(o *cfq.Options, v string) { o.Scales = v }, 0},
+		{"weights", ranges, func(o *cfq.Options, v string) { o.WeightRange = v }, 0},
+		{"activations", ranges, func(o *cfq.Options, v string) { o.ActRange = v }, 0},
+		{"calibration", cfq.Calibrations(), func(o *cfq.Options, v string) { o.CalibrateOn = v }, 0},
+		{"rounding", cfq.Roundings(), func(o *cfq.Options, v string) { o.Rounding = v }, 0},
+		{"input", cfq.InputKinds(), func(o *cfq.Options, v string) { o.Input = v }, 1},
+	} {
+		files := map[string]bool{}
+		for _, choice := range c.choices {
+			o := cfq.Options{Engine: e, Refine: -1, ActBits: 5}
+			if c.name == "cost" {
+				o.ActBits = 8
+			}
+			c.set(&o, choice.Name)
+			r, err := cfq.Quantize(context.Background(), m, tk, people, o)
+			if err != nil {
+				t.Errorf("%s %s: %v", c.name, choice.Name, err)
+				continue
+			}
+			if err := r.Verified.Err(); err != nil {
+				t.Errorf("%s %s: %v", c.name, choice.Name, err)
+			}
+			q, err := onnxio.Read(r.Model, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			recipe, _ := q.Meta("cfq.recipe")
+			if !strings.Contains(recipe, `"`+choice.Name+`"`) {
+				t.Errorf("%s %s is not in the recipe %s", c.name, choice.Name, recipe)
+			}
+			q.Metadata = nil
+			plain, err := onnxio.Marshal(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[string(plain)] = true
+		}
+		if got, want := len(files), len(c.choices)-c.same; got != want {
+			t.Errorf("%s: %d choices make %d files, want %d", c.name, len(c.choices), got, want)
+		}
+	}
+}
+
+// A budget of bytes holds for all that is stored for the weights, and is used up but for
+// less than a row.
+func TestBudgetOfBytes(t *testing.T) {
+	e := enginetest.Need(t)
+	m, tk, people := loans(t, "train.csv")
+	for _, budget := range []float64{4, 5.5} {
+		r, err := cfq.Quantize(context.Background(), m, tk, people, cfq.Options{Budget: budget, Cost: cfq.CostBytes, Engine: e})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Verified.Err(); err != nil {
+			t.Error(err)
+		}
+		if r.Stored > budget || r.Stored < 0.9*budget || r.Bits >= r.Stored {
+			t.Errorf("budget %v: %v bits are stored for a weight, %v of them codes", budget, r.Stored, r.Bits)
+		}
+	}
+	var input *cfq.InputError
+	if _, err := cfq.Quantize(context.Background(), m, tk, people, cfq.Options{Budget: 2, Cost: cfq.CostBytes, Engine: e}); !errors.As(err, &input) {
+		t.Errorf("two bits with all that comes on top: %v", err)
+	}
+}
+
+// With activations of fewer bits the same budget of bit operations buys wider weights.
+func TestBudgetOfOperations(t *testing.T) {
+	e := enginetest.Need(t)
+	m, tk, people := loans(t, "train.csv")
+	bits := map[int]float64{}
+	for _, act := range []int{4, 8} {
+		r, err := cfq.Quantize(context.Background(), m, tk, people, cfq.Options{Budget: 3, Cost: cfq.CostBOPs, ActBits: act, Engine: e, Refine: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bits[act] = r.Bits
+		var bops, all float64
+		for i, l := range r.Layers {
+			a := 8.0
+			if i > 0 {
+				a = float64(act)
+			}
+			bops += l.Bits * a * float64(l.Params)
+			all += 8 * float64(l.Params)
+		}
+		if bops > 3*all+1e-6 {
+			t.Errorf("%d-bit activations: %v bit operations of %v", act, bops, 3*all)
+		}
+	}
+	if bits[4] <= bits[8] {
+		t.Errorf("%v bits per weight with 4-bit activations, %v with 8-bit ones", bits[4], bits[8])
+	}
+}
+
+// Refinement lowers the margin error, and weights alone in few bits leave no integer kernel.
+func TestRefinedAndWeightOnly(t *testing.T) {
+	e := enginetest.Need(t)
+	m, tk, people := loans(t, "train.csv")
+	r, err := cfq.Quantize(context.Background(), m, tk, people, cfq.Options{Budget: 3, Engine: e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := r.Refined; o == nil || !(o.After < o.Before) || o.Rounds == 0 {
+		t.Errorf("refinement: %+v", o)
+	}
+	r, err = cfq.Quantize(context.Background(), m, tk, people, cfq.Options{WeightOnly: true, Engine: e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Verified.Err(); err != nil {
+		t.Error(err)
+	}
+	for _, l := range r.Verified.Layers {
+		if l.Kernel != "Gemm" && l.Kernel != "FusedGemm" {
+			t.Errorf("layer %s runs as %s", l.Node, l.Kernel)
+		}
+	}
+	if r.Plan.Input != nil {
+		t.Error("the input is quantized")
 	}
 }

@@ -87,8 +87,8 @@ func (op *Operator) rule(i int) Rule {
 
 // Operators returns the table, sorted by name.
 func Operators() []Operator {
-	ops := slices.Concat(arithmetic(), activations(), selections(), linear(), softmaxes(),
-		reductions(), shaping(), indexing(), constants(), composites())
+	ops := slices.Concat(arithmetic(), activations(), selections(), linear(), convolutions(), pools(),
+		softmaxes(), reductions(), shaping(), indexing(), constants(), composites())
 	for i := range ops {
 		op := &ops[i]
 		if op.Until == 0 {

@@ -72,16 +72,18 @@ func (b *builder) fail(err error) { b.errs = append(b.errs, err) }
 
 // op appends a node with one output and returns the output's name.
 func (b *builder) op(op string, inputs []string, attrs ...graph.Attr) string {
-	id := fmt.Sprintf("%s %q %v", op, inputs, attrs)
-	if v, ok := b.shared[id]; ok {
-		return v
+	return b.ops(op, inputs, 1, attrs...)[0]
+}
+
+// ops appends a node with outs outputs and returns their names.
+func (b *builder) ops(op string, inputs []string, outs int, attrs ...graph.Attr) []string {
+	id := fmt.Sprintf("%s %q %d %v", op, inputs, outs, attrs)
+	if n := b.shared[id]; n != "" {
+		return b.made[n].Outputs
 	}
-	n := &graph.Node{
-		Name:    b.names.Name("n_" + op),
-		Op:      op,
-		Inputs:  slices.Clone(inputs),
-		Outputs: []string{b.names.Name(strings.ToLower(op))},
-		Attrs:   attrs,
+	n := &graph.Node{Name: b.names.Name("n_" + op), Op: op, Inputs: slices.Clone(inputs), Attrs: attrs}
+	for range outs {
+		n.Outputs = append(n.Outputs, b.names.Name(strings.ToLower(op)))
 	}
 	b.add(n)
 	if entry := b.table[op]; entry == nil || entry.Kind == Composite {
@@ -89,12 +91,15 @@ func (b *builder) op(op string, inputs []string, attrs ...graph.Attr) string {
 	} else if err := b.infer(n); err != nil {
 		b.fail(err)
 	}
-	b.shared[id], b.fresh[n.Outputs[0]] = n.Outputs[0], true
+	b.shared[id] = n.Outputs[0]
+	for _, o := range n.Outputs {
+		b.fresh[o] = true
+	}
 	switch op {
 	case "Expand", "Reshape", "Squeeze", "Unsqueeze", "Transpose":
 		b.ones[n.Outputs[0]] = b.ones[inputs[0]]
 	}
-	return n.Outputs[0]
+	return n.Outputs
 }
 
 func (b *builder) add(n *graph.Node) {
@@ -154,14 +159,22 @@ func (b *builder) shapeOf(name string) string {
 	return b.op("Shape", []string{name})
 }
 
-// scalar makes a constant of rank 0, or nil for element types other than float
-// and double.
-func scalar(t graph.DType, v float64) *graph.Tensor {
+// numbers makes a tensor of the element type t, or nil for element types other than
+// float and double.
+func numbers(t graph.DType, v []float64, dims ...int64) *graph.Tensor {
 	switch t {
 	case graph.Float:
-		return graph.FromFloats("", []float32{float32(v)})
+		f := make([]float32, len(v))
+		for i, x := range v {
+			f[i] = float32(x)
+		}
+		return graph.FromFloats("", f, dims...)
 	case graph.Double:
-		return graph.FromDoubles("", []float64{v})
+		return graph.FromDoubles("", v, dims...)
 	}
 	return nil
 }
+
+// scalar makes a constant of rank 0, or nil for element types other than float
+// and double.
+func scalar(t graph.DType, v float64) *graph.Tensor { return numbers(t, []float64{v}) }

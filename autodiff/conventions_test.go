@@ -58,6 +58,10 @@ func TestConventions(t *testing.T) {
 		{sample{op: "ReduceMax", in: []operand{in("4")}}, []float64{5, 1, 5, 0}, []float64{0.5, 0, 0.5, 0}},
 		{sample{op: "ReduceL2", in: []operand{in("2 2"), ints(1)}}, []float64{0, 0, 3, 4}, []float64{0, 0, 1.2, 1.6}},
 		{sample{op: "ReduceL1", in: []operand{in("3")}}, []float64{0, -2, 2}, []float64{0, -1, 1}},
+		// Windows that overlap add up; of equal elements the first takes all, in each window.
+		{sample{op: "MaxPool", note: "overlap", in: []operand{in("1 1 4")}, attrs: spatial("kernel_shape=2")}, []float64{0, 2, 1, 1}, []float64{0, 3, 3, 0}},
+		{sample{op: "MaxPool", note: "ties", in: []operand{in("1 1 2 2")}, attrs: spatial("kernel_shape=2,2")}, []float64{0, 1, 1, 1}, []float64{0, 1, 0, 0}},
+		{sample{op: "GlobalMaxPool", in: []operand{in("1 1 4")}, single: true}, []float64{5, 1, 5, 0}, []float64{0.5, 0, 0.5, 0}},
 	} {
 		t.Run(c.s.name(), func(t *testing.T) {
 			got, second := gradientAt(t, ort, c.s, c.x...)

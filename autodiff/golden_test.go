@@ -18,7 +18,8 @@ import (
 func TestGolden(t *testing.T) {
 	for name, list := range map[string][]sample{
 		"arithmetic": arithmeticSamples(), "activation": activationSamples(), "selection": selectionSamples(),
-		"linear": linearSamples(), "reduce": reduceSamples(), "shape": shapeSamples(), "index": indexSamples(), "norm": normSamples(),
+		"linear": linearSamples(), "conv": convSamples(), "pool": poolSamples(),
+		"reduce": reduceSamples(), "shape": shapeSamples(), "index": indexSamples(), "norm": normSamples(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := txtar.Archive{Comment: []byte("Gradients by all variable inputs, with the seed v. UPDATE=1 go test rewrites this file.\n\n")}

@@ -46,11 +46,13 @@ type sample struct {
 	note   string
 	in     []operand
 	attrs  []graph.Attr
-	outs   int   // outputs of the node; 0 means 1
-	use    []int // outputs that the function sums; nil means the first
-	opset  int64 // 0 means 18
-	single bool  // ONNX Runtime has the operator in float only
-	linear bool  // second derivatives need not be looked at
+	outs   int     // outputs of the node; 0 means 1
+	use    []int   // outputs that the function sums; nil means the first
+	opset  int64   // 0 means 18
+	single bool    // ONNX Runtime has the operator in float only
+	linear bool    // second derivatives need not be looked at
+	grid   float64 // values are multiples of it; see precision
+	rounds bool    // what is computed on the grid leaves it
 }
 
 func (s sample) name() string {
@@ -89,16 +91,18 @@ type tb interface {
 
 // bench is a graph under test with values for its inputs.
 type bench struct {
-	t     tb
-	ort   engine.Options
-	g     *graph.Graph
-	types autodiff.Types
-	dtype graph.DType
-	opset int64
-	batch int64
-	sizes map[string][]int64 // measured, of values whose shape is not known
-	in    map[string][]float64
-	rng   *rand.Rand
+	t      tb
+	ort    engine.Options
+	g      *graph.Graph
+	types  autodiff.Types
+	dtype  graph.DType
+	opset  int64
+	batch  int64
+	sizes  map[string][]int64 // measured, of values whose shape is not known
+	in     map[string][]float64
+	rng    *rand.Rand
+	grid   float64 // values are multiples of it; 0 means any
+	rounds bool
 }
 
 func newBench(t tb, ort engine.Options, dtype graph.DType, opset, batch int64) *bench {
@@ -147,6 +151,9 @@ func (b *bench) declare(name string, t autodiff.Type, n int, o operand) {
 	v := make([]float64, n)
 	for i := range v {
 		v[i] = o.draw(b.rng)
+		if b.grid > 0 {
+			v[i] = math.Round(v[i]/b.grid) * b.grid
+		}
 	}
 	copy(v, o.values)
 	b.in[name] = v
@@ -300,17 +307,23 @@ func (b *bench) tensor(name string) *graph.Tensor {
 	return graph.FromFloats(name, f, dims...)
 }
 
-// difference returns the central difference of f by each element of input x.
-func (b *bench) difference(x string, h float64, f func() float64) []float64 {
+// differences returns the central differences of each value of f by each element
+// of input x.
+func (b *bench) differences(x string, h float64, f func() []float64) [][]float64 {
 	v := b.in[x]
-	out := make([]float64, len(v))
+	var out [][]float64
 	for i, at := range v {
 		v[i] = at + h
 		up := f()
 		v[i] = at - h
 		down := f()
 		v[i] = at
-		out[i] = (up - down) / (2 * h)
+		for k := range up {
+			if i == 0 {
+				out = append(out, make([]float64, len(v)))
+			}
+			out[k][i] = (up[k] - down[k]) / (2 * h)
+		}
 	}
 	return out
 }

@@ -50,12 +50,12 @@ func malformed(t *rapid.T, names []string) {
 		}
 		n.Inputs = append(n.Inputs, name)
 	}
-	for _, name := range []string{"axis", "keepdims", "transA", "transB", "to", "start", "end"} {
+	for _, name := range []string{"axis", "keepdims", "transA", "transB", "to", "start", "end", "group", "ceil_mode", "count_include_pad"} {
 		if rapid.Bool().Draw(t, name) {
 			n.Attrs = append(n.Attrs, graph.IntAttr(name, small.Draw(t, name)))
 		}
 	}
-	for _, name := range []string{"perm", "axes", "split", "pads"} {
+	for _, name := range []string{"perm", "axes", "split", "pads", "kernel_shape", "strides", "dilations", "output_padding"} {
 		if rapid.Bool().Draw(t, name) {
 			n.Attrs = append(n.Attrs, graph.IntsAttr(name, rapid.SliceOfN(small, 0, 4).Draw(t, name)...))
 		}

@@ -2,6 +2,7 @@ package autodiff_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ func TestRandomShapes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom([]func(*rapid.T) sample{
 			randomBroadcast, randomMatMul, randomReduce, randomSlice, randomGather, randomConcat, randomTranspose,
+			randomConv, randomConvTranspose, randomPool,
 		}).Draw(t, "kind")
 		s := kind(t)
 		t.Log(s.name(), attributes(&graph.Node{Attrs: s.attrs}))
@@ -116,4 +118,90 @@ func randomTranspose(t *rapid.T) sample {
 	}
 	perm = rapid.Permutation(perm).Draw(t, "perm")
 	return sample{op: "Transpose", in: []operand{in(text(dims))}, attrs: []graph.Attr{graph.IntsAttr("perm", perm...)}}
+}
+
+// randomWindows draws images with one or two spatial axes and the attributes that
+// move a kernel over them.
+func randomWindows(t *rapid.T) (image, kernel []int64, attrs map[string][]int64) {
+	attrs = map[string][]int64{}
+	n := rapid.IntRange(1, 2).Draw(t, "spatial axes")
+	var after []int64
+	for range n {
+		k, d := rapid.Int64Range(1, 3).Draw(t, "kernel"), rapid.Int64Range(1, 2).Draw(t, "dilation")
+		kernel = append(kernel, k)
+		attrs["dilations"] = append(attrs["dilations"], d)
+		attrs["strides"] = append(attrs["strides"], rapid.Int64Range(1, 3).Draw(t, "stride"))
+		attrs["pads"] = append(attrs["pads"], rapid.Int64Range(0, k-1).Draw(t, "pad before"))
+		after = append(after, rapid.Int64Range(0, k-1).Draw(t, "pad after"))
+		image = append(image, (k-1)*d+rapid.Int64Range(1, 3).Draw(t, "more"))
+	}
+	attrs["pads"] = append(attrs["pads"], after...)
+	return image, kernel, attrs
+}
+
+func attributesOf(group int64, lists map[string][]int64) []graph.Attr {
+	var out []graph.Attr
+	for _, name := range slices.Sorted(maps.Keys(lists)) {
+		out = append(out, graph.IntsAttr(name, lists[name]...))
+	}
+	if group > 1 {
+		out = append(out, graph.IntAttr("group", group))
+	}
+	return out
+}
+
+func randomConv(t *rapid.T) sample {
+	image, kernel, attrs := randomWindows(t)
+	small := rapid.Int64Range(1, 2)
+	group, channels, outputs := small.Draw(t, "group"), small.Draw(t, "channels"), small.Draw(t, "outputs")
+	x, w := append([]int64{2, group * channels}, image...), append([]int64{group * outputs, channels}, kernel...)
+	return sample{
+		op: "Conv", single: true, grid: grid, attrs: attributesOf(group, attrs),
+		in: []operand{in(text(x)), in(text(w)), in(text(w[:1]))},
+	}
+}
+
+func randomConvTranspose(t *rapid.T) sample {
+	_, kernel, attrs := randomWindows(t)
+	small := rapid.Int64Range(1, 2)
+	group, channels, outputs := small.Draw(t, "group"), small.Draw(t, "channels"), small.Draw(t, "outputs")
+	image := make([]int64, len(kernel))
+	for i := range image {
+		image[i] = rapid.Int64Range(2, 3).Draw(t, "size")
+		attrs["output_padding"] = append(attrs["output_padding"], rapid.Int64Range(0, attrs["strides"][i]-1).Draw(t, "output padding"))
+		// Something must be left between the pads.
+		for _, k := range []int{i, len(kernel) + i} {
+			attrs["pads"][k] = min(attrs["pads"][k], 1)
+		}
+	}
+	x, w := append([]int64{2, group * channels}, image...), append([]int64{group * channels, outputs}, kernel...)
+	return sample{op: "ConvTranspose", single: true, grid: grid, attrs: attributesOf(group, attrs), in: []operand{in(text(x)), in(text(w))}}
+}
+
+func randomPool(t *rapid.T) sample {
+	image, kernel, attrs := randomWindows(t)
+	attrs["kernel_shape"] = kernel
+	x := in(text(append([]int64{2, 2}, image...)))
+	ceil := rapid.Int64Range(0, 1).Draw(t, "ceil_mode")
+	for i, k := range kernel {
+		// ONNX Runtime runs a window less than its shape inference counts where that
+		// window would start behind the image, and stumbles over the buffers.
+		before, stride := attrs["pads"][i], attrs["strides"][i]
+		room := before + image[i] + attrs["pads"][len(kernel)+i] - (k-1)*attrs["dilations"][i] - 1
+		if room%stride != 0 && (room/stride+1)*stride >= before+image[i] {
+			ceil = 0
+		}
+	}
+	s := sample{op: "MaxPool", in: []operand{x}}
+	if rapid.Bool().Draw(t, "average") {
+		s = sample{op: "AveragePool", in: []operand{x}, opset: 19, single: true, grid: grid, rounds: true}
+		for i := range kernel {
+			attrs["dilations"][i] = 1 // a window with gaps may read padding only
+		}
+	}
+	s.attrs = append(attributesOf(1, attrs), graph.IntAttr("ceil_mode", ceil))
+	if s.op == "AveragePool" && ceil == 0 && rapid.Bool().Draw(t, "count_include_pad") {
+		s.attrs = append(s.attrs, graph.IntAttr("count_include_pad", 1))
+	}
+	return s
 }

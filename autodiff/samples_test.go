@@ -8,7 +8,7 @@ import (
 
 // samples lists uses of every operator that has a rule.
 func samples() []sample {
-	return slices.Concat(arithmeticSamples(), activationSamples(), selectionSamples(), linearSamples(),
+	return slices.Concat(arithmeticSamples(), activationSamples(), selectionSamples(), linearSamples(), convSamples(), poolSamples(),
 		reduceSamples(), shapeSamples(), indexSamples(), normSamples())
 }
 

@@ -7,34 +7,126 @@ import (
 )
 
 // Activation fits the quantizer of a layer's input: the range [lo, hi] with
-// lo <= 0 <= hi whose uint grid of the given bits has the least mean squared
-// error over the histogram. After a Relu (no negative values) lo is 0, so that
-// the zero point is 0 and the Relu is absorbed by the integer kernel.
-func Activation(s *Stats, bits int) quant.Act {
+// lo <= 0 <= hi that a uint grid of the given bits covers, fitted as kind, a name
+// of Ranges, says ("" is MSE; Logits without its statistics is Output). After a
+// Relu (no negative values) lo is 0, so that the zero point is 0 and the Relu is
+// absorbed by the integer kernel; then hi is what is fitted, as the clipping
+// parameter alpha of PACT is.
+//
+// Reference: docs/calibration.md.
+func Activation(s *Stats, bits int, kind string) quant.Act {
 	lo, hi := min(0, s.Min), max(0, s.Max)
-	best, bestErr := quant.FitAct(bits, lo, hi), math.Inf(1)
-	for i := 50; i >= 20; i-- {
-		clip := float32(i) / 50
-		a := quant.FitAct(bits, lo*clip, hi*clip)
-		if e := s.squaredError(a); e < bestErr {
-			best, bestErr = a, e
+	all := quant.FitAct(bits, lo, hi)
+	if !(hi > lo) {
+		return all
+	}
+	var loss func(quant.Act) float64
+	switch kind {
+	case MinMax:
+		return all
+	case Percentile:
+		if from, to := s.tails(1 - kept); to > from {
+			return quant.FitAct(bits, from, to)
+		}
+		return all // hardly anything but zeros
+	case Entropy:
+		loss = newEntropy(s.Hist, float64(s.Min), float64(s.Max)).divergence
+	default:
+		hist := s.Hist
+		if kind == Logits && s.LogitHist != nil {
+			hist = s.LogitHist
+		} else if (kind == Logits || kind == Output) && s.OutputHist != nil {
+			hist = s.OutputHist
+		}
+		loss = newSpread(hist, float64(s.Min), float64(s.Max)).squaredError
+	}
+	return fitClips(bits, lo, hi, loss)
+}
+
+// kept is the share of numbers that a percentile range does not clip.
+const kept = 0.9999
+
+// Ends of a range are tried at clipRatio^i of the outermost value, i = 0 ...
+// clipTries, fineClips to a step; where both ends are to be found, whole steps first
+// and then what lies around the best.
+const (
+	clipRatio = 0.9
+	clipTries = 40
+	fineClips = 8
+)
+
+// fitClips returns the quantizer of the least loss, the widest of several. Both
+// ends of the range are tried together, since what one end gives up makes the
+// grid finer for the other; an end at zero stays there.
+func fitClips(bits int, lo, hi float32, loss func(quant.Act) float64) quant.Act {
+	var best quant.Act
+	least, bestLo, bestHi := math.Inf(1), 0, 0
+	try := func(i, j int) { // in 1/fineClips of a step
+		clip := func(n int) float32 { return float32(math.Pow(clipRatio, float64(n)/fineClips)) }
+		a := quant.FitAct(bits, lo*clip(i), hi*clip(j))
+		if e := loss(a); e < least || best.Bits == 0 {
+			best, least, bestLo, bestHi = a, e, i, j
 		}
 	}
+	around := func(from, to, stride int) (lows, highs [2]int) {
+		bounds := func(end float32, at int) [2]int {
+			if end == 0 {
+				return [2]int{0, 0}
+			}
+			return [2]int{max(0, at+from*stride), min(clipTries*fineClips, at+to*stride)}
+		}
+		return bounds(lo, bestLo), bounds(hi, bestHi)
+	}
+	scan := func(from, to, stride int) {
+		lows, highs := around(from, to, stride)
+		for i := lows[0]; i <= lows[1]; i += stride {
+			for j := highs[0]; j <= highs[1]; j += stride {
+				try(i, j)
+			}
+		}
+	}
+	if lo == 0 || hi == 0 {
+		scan(0, clipTries*fineClips, 1)
+		return best
+	}
+	scan(0, clipTries, fineClips)
+	scan(-fineClips+1, fineClips-1, 1)
 	return best
 }
 
-// squaredError sums the squared rounding and clipping errors over the histogram,
-// each bin at its centre.
-func (s *Stats) squaredError(a quant.Act) float64 {
-	width := (float64(s.Max) - float64(s.Min)) / histBins
-	var sum float64
-	for b, n := range s.Hist {
-		if n == 0 {
-			continue
-		}
-		x := float64(s.Min) + (float64(b)+0.5)*width
-		e := x - float64(a.Apply(float32(x)))
-		sum += n * e * e
+// tails returns the range that leaves the share out of the values beyond it: half
+// of it at either side, or all of it at the only side that has any.
+func (s *Stats) tails(out float64) (lo, hi float32) {
+	switch {
+	case s.Min >= 0:
+		return 0, float32(s.quantile(1 - out))
+	case s.Max <= 0:
+		return float32(s.quantile(out)), 0
 	}
-	return sum
+	return float32(min(0, s.quantile(out/2))), float32(max(0, s.quantile(1-out/2)))
+}
+
+// quantile returns the value below which the share p of the values lies, those
+// within a bin evenly spread.
+func (s *Stats) quantile(p float64) float64 {
+	width := (float64(s.Max) - float64(s.Min)) / histBins
+	total := s.Zeros
+	for _, n := range s.Hist {
+		total += n
+	}
+	left, zeros := p*total, s.Zeros
+	for b, n := range s.Hist {
+		from := float64(s.Min) + float64(b)*width
+		if zeros > 0 && from+width > 0 { // those in the bin count after the zeros
+			if left -= zeros; left <= 0 {
+				return 0
+			}
+			zeros = 0
+		}
+		if left <= n && n > 0 {
+			return from + width*left/n
+		}
+		left -= n
+	}
+	return float64(s.Max)
 }

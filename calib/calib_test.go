@@ -31,11 +31,11 @@ func people(n int) ([]float32, int) {
 func TestFitInputIsExactOnLattices(t *testing.T) {
 	x, dim := people(3000)
 	set := FactualSet(x, dim)
-	in := FitInput(x, dim, nil, 16, 16*dim+16*8)
+	in := FitInput(x, dim, nil)
 	if err := in.Check(dim); err != nil {
 		t.Fatal(err)
 	}
-	if most := dim + max(2, int(extraShare*float64(16*dim+16*8)/16)); len(in.Columns) > most {
+	if most := dim + max(leastExtra, dim/2); len(in.Columns) > most {
 		t.Errorf("%d columns, at most %d are paid for", len(in.Columns), most)
 	}
 	codes := in.Codes(x, dim)
@@ -69,7 +69,7 @@ func TestFitInputCorners(t *testing.T) {
 	for i := range 500 {
 		x = append(x, 1, 7, float32(i)*0.011)
 	}
-	in := FitInput(x, 3, [][]float32{{0, 1}, nil, nil}, 4, 40)
+	in := FitInput(x, 3, [][]float32{{0, 1}, nil, nil})
 	if err := in.Check(3); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestCollect(t *testing.T) {
 	x, dim := people(250)
 	c, layers := net(t, dim, 4)
 	set := FactualSet(x, dim)
-	stats, err := Collect(context.Background(), c, layers, set, nil)
+	stats, err := Collect(context.Background(), c, layers, set, nil, CollectOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestCollect(t *testing.T) {
 	if stats[1].Min != 0 || math.Abs(float64(stats[1].Max)-largest) > 1e-4 {
 		t.Errorf("range [%v, %v], want [0, %v]", stats[1].Min, stats[1].Max, largest)
 	}
-	var n float64
+	n := stats[1].Zeros
 	for _, v := range stats[1].Hist {
 		n += v
 	}
@@ -187,7 +187,7 @@ func TestCollect(t *testing.T) {
 func TestFitWeightsNearest(t *testing.T) {
 	x, dim := people(250)
 	c, layers := net(t, dim, 4)
-	stats, err := Collect(context.Background(), c, layers, FactualSet(x, dim), nil)
+	stats, err := Collect(context.Background(), c, layers, FactualSet(x, dim), nil, CollectOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestFitWeightsNearest(t *testing.T) {
 		for o, scale := range fit.Scales {
 			w := l.Row(o)
 			codes := make([]int8, l.In)
-			fitted := round(w, scale, f, codes, nil)
+			fitted := round(w, scale, f, codes, nil, unlimited)
 			direct := outputError(x, dim, w, codes, scale, 0)
 			if math.Abs(fitted-direct) > 1e-4*(1e-3+direct) {
 				t.Errorf("%d bits, output %d: error %v by the Gram matrix, %v over the rows", f.Bits, o, fitted, direct)
@@ -207,7 +207,7 @@ func TestFitWeightsNearest(t *testing.T) {
 			for _, v := range w {
 				largest = max(largest, float32(math.Abs(float64(v))))
 			}
-			if plain := round(w, largest/float32(f.QMax), f, nil, nil); fitted > plain*(1+1e-9) {
+			if plain := round(w, largest/float32(f.QMax), f, nil, nil, unlimited); fitted > plain*(1+1e-9) {
 				t.Errorf("%d bits, output %d: the fitted scale errs by %v, max-abs by %v", f.Bits, o, fitted, plain)
 			}
 		}
@@ -247,7 +247,7 @@ func outputError(x []float32, dim int, w []float32, codes []int8, scale float32,
 func TestCompensation(t *testing.T) {
 	x, dim := people(250)
 	c, layers := net(t, dim, 12)
-	stats, err := Collect(context.Background(), c, layers, FactualSet(x, dim), nil)
+	stats, err := Collect(context.Background(), c, layers, FactualSet(x, dim), nil, CollectOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestCompensation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fit := fitOne(t, l, s, f, WeightOptions{Compensate: true})
+	fit := fitOne(t, l, s, f, WeightOptions{Rounding: Compensated})
 	plain := fitOne(t, l, s, f, WeightOptions{})
 	var best, ours, rounded float64
 	for o, scale := range fit.Scales {
@@ -268,7 +268,7 @@ func TestCompensation(t *testing.T) {
 		}
 		best, ours = best+least, ours+got
 		codes := make([]int8, dim)
-		nearest(s.Gram, dim)(w, plain.Scales[o], f, codes, nil)
+		nearest(s.Gram, dim)(w, plain.Scales[o], f, codes, nil, unlimited)
 		rounded += outputError(x, dim, w, codes, plain.Scales[o], 0)
 		var mean float64
 		for j, v := range w {
@@ -309,20 +309,32 @@ func exhaustive(x []float32, dim int, w []float32, scale float32, f quant.Format
 	}
 }
 
+// binError sums the squared errors over the bins' centres, one by one.
+func binError(s *Stats, a quant.Act) float64 {
+	width := (float64(s.Max) - float64(s.Min)) / histBins
+	var sum float64
+	for b, n := range s.Hist {
+		x := float64(s.Min) + (float64(b)+0.5)*width
+		e := x - float64(a.Apply(float32(x)))
+		sum += n * e * e
+	}
+	return sum
+}
+
 func TestActivation(t *testing.T) {
 	s := &Stats{Min: 0, Max: 10, Hist: make([]float64, histBins)}
 	for b := range histBins / 10 {
 		s.Hist[b] = 100
 	}
 	s.Hist[histBins-1] = 1 // one far value
-	a := Activation(s, 4)
+	a := Activation(s, 4, MSE)
 	if a.Zero != 0 {
 		t.Errorf("zero point %d behind a Relu", a.Zero)
 	}
-	if wide := quant.FitAct(4, 0, 10); s.squaredError(a) >= s.squaredError(wide) {
+	if wide := quant.FitAct(4, 0, 10); binError(s, a) >= binError(s, wide) {
 		t.Errorf("clipping at %v does not beat the full range", a.Scale*float32(a.QMax()))
 	}
-	if a := Activation(&Stats{Hist: make([]float64, histBins)}, 8); a.Check() != nil {
+	if a := Activation(&Stats{Hist: make([]float64, histBins)}, 8, MSE); a.Check() != nil {
 		t.Error("a layer that is always zero has no usable quantizer")
 	}
 }

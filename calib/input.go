@@ -7,9 +7,10 @@ import (
 	"cfq/quant"
 )
 
-// extraShare bounds what the segments of wide input columns may add to the
-// weights: a tenth of them.
-const extraShare = 0.10
+// leastExtra is how many columns the segments of wide inputs may always add; half as
+// many as there are inputs if that is more. They cost no weights, but time: the
+// first layer multiplies that much more.
+const leastExtra = 8
 
 // finestGrid is the largest number of grid steps per unit of a model input.
 const finestGrid = 255
@@ -27,10 +28,8 @@ type column struct {
 // segments that share their weights, and each column whose values form a lattice
 // (whole years, one-hots) is stretched a little so that they fall on grid points
 // exactly. x holds the rows, dim columns each; domain holds, for each column, values that the grid must cover whether
-// the set shows them or not, such as both values of a one-hot; nil for none. out is
-// the number of outputs of the first layer, weights the number of weights of the
-// model: together they bound the number of extra columns.
-func FitInput(x []float32, dim int, domain [][]float32, out, weights int) *quant.Input {
+// the set shows them or not, such as both values of a one-hot; nil for none.
+func FitInput(x []float32, dim int, domain [][]float32) *quant.Input {
 	cols := make([]column, dim)
 	for j := range cols {
 		var more []float32
@@ -39,7 +38,7 @@ func FitInput(x []float32, dim int, domain [][]float32, out, weights int) *quant
 		}
 		cols[j] = look(x, dim, j, more)
 	}
-	extra := max(2, int(extraShare*float64(weights)/float64(out)))
+	extra := max(leastExtra, dim/2)
 	k := finestGrid
 	for ; k > 1; k-- {
 		if countColumns(cols, k) <= float64(dim+extra) {

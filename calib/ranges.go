@@ -13,6 +13,13 @@ const (
 	Logits     = "logits"
 )
 
+// The ways of rounding weights.
+const (
+	Nearest     = "nearest"
+	Compensated = "compensated"
+	Adaptive    = "adaptive"
+)
+
 // Ranges is the table of the ways of fitting ranges, for weights and activations alike.
 func Ranges() []Range {
 	return []Range{

@@ -30,6 +30,8 @@ type Set struct {
 	Recourse int
 	Source   []int
 	Reached  []bool
+	// Weights say how much each row counts in statistics; nil: all the same.
+	Weights []float64
 }
 
 // Rows returns the number of rows of the set.

@@ -1,110 +1,134 @@
 package calib
 
 import (
-	"context"
-	"fmt"
 	"math"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
 
-	"cfq/classifier"
 	"cfq/quant"
 )
 
-// Stats describes the input h of one layer over a calibration set.
+// Stats describes the input h of one layer over a calibration set. All sums count
+// a row as often as its weight says; their size does not depend on the rows.
 type Stats struct {
-	// Gram is E[h h^T], In x In, row-major. For a layer that the input feeds, h are
-	// the columns of the integer input.
-	Gram []float64
-	Mean []float64 // E[h], In
-	// Min and Max of all elements of h, and how they are spread between.
+	// Gram is E[h h^T], In x In, row-major, and Mean E[h]. For a layer that the input
+	// feeds, h is what Input.Reads gives; for a convolution, a patch of its input, and
+	// the moments of its groups follow one another.
+	Gram, Mean []float64
+	// Min and Max of all elements of h, and how they are spread between: Hist holds
+	// their weight in histBins equal bins of [Min, Max], Zeros the weight of those that
+	// are exactly 0 (which lies on every grid) and in no bin.
 	Min, Max float32
-	Hist     []float64 // counts over histBins equal bins of [Min, Max]
+	Zeros    float64
+	Hist     []float64
+	// OutputHist is Hist with element h_i counting ||W_:,i||^2 times: what an error of
+	// it does to the layer's outputs. One histogram serves for all channels, since they
+	// share a quantizer.
+	OutputHist []float64
+
+	// What is computed for CollectOptions.Logits, else nil. LogitGram and LogitMean are
+	// moments of h with each row counting by the squared gradient of the margin by the
+	// layer's outputs; in LogitHist, h_i counts by that of the margin by h_i.
+	LogitGram, LogitMean, LogitHist []float64
 }
 
 const histBins = 4096
 
-// reads returns what a layer's integer kernel reads: v itself, or, for a layer
-// that the input feeds, its codes times the grid's scale.
-func reads(v []float32, rows int, l quant.LayerInfo, input *quant.Input) []float64 {
-	if input == nil || l.Input != input.Value {
-		h := make([]float64, len(v))
-		for k, x := range v {
-			h[k] = float64(x)
-		}
-		return h
+func newStats(l quant.LayerInfo, o CollectOptions) Stats {
+	moments := func() (gram, mean []float64) { return make([]float64, l.In*l.In), make([]float64, l.In) }
+	s := Stats{Min: float32(math.Inf(1)), Max: float32(math.Inf(-1)), Hist: make([]float64, histBins), OutputHist: make([]float64, histBins)}
+	s.Gram, s.Mean = moments()
+	if o.Logits {
+		s.LogitGram, s.LogitMean = moments()
+		s.LogitHist = make([]float64, histBins)
 	}
-	codes := input.Codes(v, len(v)/rows)
-	h := make([]float64, len(codes))
-	for k, q := range codes {
-		h[k] = float64(q) * float64(input.Scale)
-	}
-	return h
+	s.forGroups(l)
+	return s
 }
 
-// Collect runs the set through the classifier of the canonical graph twice
-// (ranges, then sums) and returns the statistics of each layer's input. layers are
-// widened already where input, the layout of the model's input (or nil), feeds them.
-func Collect(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, set *Set, input *quant.Input) ([]Stats, error) {
-	stats := make([]Stats, len(layers))
-	names := make([]string, len(layers))
-	for i, l := range layers {
-		names[i] = l.Input
-		stats[i] = Stats{Gram: make([]float64, l.In*l.In), Mean: make([]float64, l.In), Min: float32(math.Inf(1)), Max: float32(math.Inf(-1)), Hist: make([]float64, histBins)}
-	}
-	probe := classifier.Probe{Values: names}
-	err := c.Observe(ctx, set.X, probe, func(_, _ int, values, _ [][]float32) error {
-		for i, v := range values {
-			s := &stats[i]
-			for _, x := range v {
-				s.Min, s.Max = min(s.Min, x), max(s.Max, x)
-			}
-			if !(s.Max-s.Min < math.MaxFloat32) { // also when one of them is not a number
-				return fmt.Errorf("the input of layer %q is not finite on these rows (%v to %v)", layers[i].Node, s.Min, s.Max)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("ranges of the layers: %w", err)
-	}
-	err = c.Observe(ctx, set.X, probe, func(_, rows int, values, _ [][]float32) error {
-		for i, v := range values {
-			stats[i].count(v)
-			stats[i].add(reads(v, rows, layers[i], input), rows)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("statistics of the layers: %w", err)
-	}
-	for i := range stats {
-		floats.Scale(1/float64(set.Rows()), stats[i].Gram)
-		floats.Scale(1/float64(set.Rows()), stats[i].Mean)
-	}
-	return stats, nil
-}
-
-func (s *Stats) count(v []float32) {
+// count adds values, rows x len(costs), to the histograms; by is the margin's
+// gradient by them, or nil.
+func (s *Stats) count(v, by []float32, weights, costs []float64) {
 	width := float64(s.Max) - float64(s.Min)
-	if width <= 0 {
+	size := len(costs)
+	for k, x := range v {
+		w := weights[k/size]
+		if x == 0 || width <= 0 {
+			s.Zeros += w
+			continue
+		}
+		b := min(int((float64(x)-float64(s.Min))/width*histBins), histBins-1)
+		s.Hist[b] += w
+		s.OutputHist[b] += w * costs[k%size]
+		if by != nil {
+			g := float64(by[k])
+			s.LogitHist[b] += w * g * g
+		}
+	}
+}
+
+// moments adds the weighted sums of h and h^T h, and returns the sum of the
+// weights; h is overwritten. The general product is used for a symmetric result
+// because gonum computes it in blocks and on all cores, and Syrk on one.
+func moments(gram, mean, h, weights []float64) float64 {
+	k := len(mean)
+	var total float64
+	for r, w := range weights {
+		row := h[r*k : (r+1)*k]
+		total += w
+		if w == 1 {
+			floats.Add(mean, row)
+			continue
+		}
+		floats.AddScaled(mean, w, row)
+		floats.Scale(math.Sqrt(w), row)
+	}
+	m := blas64.General{Rows: len(weights), Cols: k, Stride: k, Data: h}
+	blas64.Gemm(blas.Trans, blas.NoTrans, 1, m, m, 1, blas64.General{Rows: k, Cols: k, Stride: k, Data: gram})
+	return total
+}
+
+// finish turns sums into means over rows of the weights given. Where the margin
+// depends on the layer nowhere, its rows count as they do without gradients.
+func (s *Stats) finish(weight, logitWeight float64) {
+	divide(s.Gram, s.Mean, weight)
+	if s.LogitGram == nil {
 		return
 	}
-	for _, x := range v {
-		b := int((float64(x) - float64(s.Min)) / width * histBins)
-		s.Hist[min(b, histBins-1)]++
+	if logitWeight > 0 {
+		divide(s.LogitGram, s.LogitMean, logitWeight)
+	} else {
+		copy(s.LogitGram, s.Gram)
+		copy(s.LogitMean, s.Mean)
+	}
+	if floats.Sum(s.LogitHist) == 0 {
+		copy(s.LogitHist, s.OutputHist)
 	}
 }
 
-// add accumulates h and h^T h. The general product is used for a symmetric result
-// because gonum computes it in blocks and on all cores, and Syrk on one.
-func (s *Stats) add(h []float64, rows int) {
-	k := len(h) / rows
-	for r := range rows {
-		floats.Add(s.Mean, h[r*k:(r+1)*k])
+// divide divides sums by the weight of their terms, and makes the second moments
+// symmetric to the bit.
+func divide(gram, first []float64, weight float64) {
+	if !(weight > 0) {
+		weight = 1
 	}
-	m := blas64.General{Rows: rows, Cols: k, Stride: k, Data: h}
-	blas64.Gemm(blas.Trans, blas.NoTrans, 1, m, m, 1, blas64.General{Rows: k, Cols: k, Stride: k, Data: s.Gram})
+	floats.Scale(1/weight, gram)
+	floats.Scale(1/weight, first)
+	n := len(first)
+	for i := range n {
+		for j := range i {
+			gram[i*n+j] = gram[j*n+i]
+		}
+	}
+}
+
+// moments returns the second moments and the means by which ranges of the kind, and
+// the rounding that goes with them, minimise the error.
+func (s *Stats) moments(kind string) (gram, mean []float64) {
+	if kind == Logits && s.LogitGram != nil {
+		return s.LogitGram, s.LogitMean
+	}
+	return s.Gram, s.Mean
 }

@@ -103,7 +103,7 @@ func affineNode(n *graph.Node, moving []int) bool {
 		return true
 	case "Mul", "MatMul":
 		return len(moving) == 1
-	case "Gemm":
+	case "Gemm", "Conv", "ConvTranspose":
 		// The product may have one factor that moves; the addend may move as well.
 		factors := 0
 		for _, i := range moving {
@@ -112,7 +112,7 @@ func affineNode(n *graph.Node, moving []int) bool {
 			}
 		}
 		return factors < 2
-	case "Div", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Gather", "Slice", "Split", "Expand", "ReduceSum", "ReduceMean":
+	case "Div", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Gather", "Slice", "Split", "Expand", "ReduceSum", "ReduceMean", "AveragePool", "GlobalAveragePool", "Pad":
 		return only(0)
 	case "Cast":
 		to := graph.DType(n.Int("to", 0))

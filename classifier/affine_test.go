@@ -40,6 +40,12 @@ func straightLine(form string) *graph.Model {
 		add("Div", []string{"c", "std"}, "s")
 		add("MatMul", []string{"s", "wt"}, "m")
 		add("Add", []string{"m", "b"}, "z")
+	case "conv":
+		g.Inits = append(g.Inits, graph.FromInts("image", []int64{-1, 1, 3}, 3), graph.FromFloats("kernel", []float32{1, 0.25, -2, 3, 0.5, -1}, 2, 1, 3))
+		add("Reshape", []string{"x", "image"}, "i")
+		add("Conv", []string{"i", "kernel", "b"}, "c")
+		add("GlobalAveragePool", []string{"c"}, "p")
+		add("Flatten", []string{"p"}, "z")
 	case "relu":
 		add("Relu", []string{"x"}, "r")
 		gemm("r")
@@ -72,6 +78,7 @@ func TestAffine(t *testing.T) {
 		{"gemm", &zero, []float32{-2, -0.25, -1}, 1.5},
 		{"softmax", nil, []float32{2, 0.25, 1}, -1.5},
 		{"scaler", nil, []float32{1, 0.0625, 2}, -1.5 - 1 - 0.125 - 8},
+		{"conv", nil, []float32{2, 0.25, 1}, -1.5},
 		{"relu", nil, nil, 0},
 		{"square", nil, nil, 0},
 		{"inverse", nil, nil, 0},

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"cfq/autodiff"
@@ -149,7 +150,8 @@ func (c *Model) readLogits() error {
 			c.classes *= int(d.Size)
 		}
 	}
-	if len(t.Shape) > 2 || len(t.Shape) == 0 || (c.fixed == 0 && t.Shape[0].Size >= 0) {
+	flat := len(t.Shape) > 0 && !slices.ContainsFunc(t.Shape[min(2, len(t.Shape)):], func(d graph.Dim) bool { return d.Size != 1 })
+	if !flat || (c.fixed == 0 && t.Shape[0].Size >= 0) {
 		return fmt.Errorf("the logits %q do not have the form rows x classes", c.head.logits)
 	}
 	if c.classes == 1 {

@@ -228,6 +228,62 @@ func TestObserveGradients(t *testing.T) {
 	}
 }
 
+// Gradients of the margin by an inner value, against central differences of the
+// margins that ONNX Runtime gives for networks whose hidden layer's bias is moved.
+func TestObserveMarginGradients(t *testing.T) {
+	e := enginetest.Need(t)
+	ctx := context.Background()
+	x := []float32{.1, -.2, .3, 1, .5, -1, -.7, .2, .9}
+	for _, classes := range []int{1, 2, 3} {
+		n := newMLP(3, classes, 11)
+		open := func(n *mlp) *Model {
+			c, err := New(ctx, n.model(graph.Dim{Size: -1}, node("Sigmoid", "z", "p")), Options{Engine: e, Batch: 2})
+			if classes > 1 {
+				c, err = New(ctx, n.model(graph.Dim{Size: -1}), Options{Engine: e, Batch: 2})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() })
+			return c
+		}
+		moved := func(k int, by float32) []float32 {
+			shifted := *n
+			shifted.b1 = append([]float32{}, n.b1...)
+			shifted.b1[k] += by
+			m, err := open(&shifted).Margins(ctx, x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+		const step = 1.0 / 64
+		var up, down [5][]float32
+		for k := range up {
+			up[k], down[k] = moved(k, step), moved(k, -step)
+		}
+		c, seen := open(n), 0
+		probe := Probe{Values: []string{"h"}, Grads: []string{"h"}, Margin: true}
+		// The cross-entropy's gradients of the same values come from another session.
+		if err := c.Observe(ctx, x, Probe{Values: probe.Values, Grads: probe.Grads}, func(int, int, [][]float32, [][]float32) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		err := c.Observe(ctx, x, probe, func(from, rows int, _, grads [][]float32) error {
+			for i := range rows {
+				for k := range up {
+					want := float64(up[k][from+i]-down[k][from+i]) / (2 * step)
+					near(t, "gradient of the margin by h", float64(grads[0][i*5+k]), want, 2e-3)
+				}
+				seen++
+			}
+			return nil
+		})
+		if err != nil || seen != 3 {
+			t.Fatalf("saw %d rows, %v", seen, err)
+		}
+	}
+}
+
 func TestErrors(t *testing.T) {
 	e := enginetest.Need(t)
 	three := 3

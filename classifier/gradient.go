@@ -59,6 +59,8 @@ type Probe struct {
 	Grads  []string // values whose gradient of each row's cross-entropy is wanted
 	// Classes is the class of the cross-entropy of each row; nil is the target for all.
 	Classes []int
+	// Margin makes Grads those of each row's target margin instead, see MarginGrads.
+	Margin bool
 }
 
 // Observe runs x batch by batch, in order, and hands to visit, for each batch,
@@ -66,8 +68,12 @@ type Probe struct {
 // batch.
 func (c *Model) Observe(ctx context.Context, x []float32, p Probe, visit func(from, rows int, values, grads [][]float32) error) error {
 	values, grads := p.Values, p.Grads
-	key := fmt.Sprintf("observe %q %q", values, grads)
-	build := func() (*graph.Model, error) { return c.withGradients(values, grads, c.appendPickedLoss) }
+	scalar := c.appendPickedLoss
+	if p.Margin {
+		scalar = c.appendMargin
+	}
+	key := fmt.Sprintf("observe %q %q %t", values, grads, p.Margin)
+	build := func() (*graph.Model, error) { return c.withGradients(values, grads, scalar) }
 	wants := make([]want, 0, len(values)+len(grads))
 	for i, name := range append(append([]string{}, values...), grads...) {
 		t, ok := c.types[name]
@@ -90,7 +96,7 @@ func (c *Model) Observe(ctx context.Context, x []float32, p Probe, visit func(fr
 	for from := 0; from < n; from += c.o.Batch {
 		to := min(from+c.o.Batch, n)
 		var extra []*graph.Tensor
-		if len(grads) > 0 {
+		if len(grads) > 0 && !p.Margin {
 			extra = append(extra, c.picks(p.Classes, from, to))
 		}
 		out, err := c.run(ctx, key, build, x[from*c.dim:to*c.dim], wants, extra...)
@@ -227,7 +233,10 @@ func (c *Model) logits2(g *graph.Graph, types autodiff.Types) (*graph.Builder, s
 	b := graph.NewBuilder(g, "cfq.")
 	z := c.head.logits
 	t := types[z]
-	if len(t.Shape) == 1 {
+	switch {
+	case len(t.Shape) > 2: // a pooled image of one element per class
+		z = c.add(b, types, graph.Shape{t.Shape[0], t.Shape[1]}, "Flatten", []string{z}, graph.IntAttr("axis", 1))
+	case len(t.Shape) == 1:
 		z = c.add(b, types, graph.Shape{t.Shape[0], {Size: 1}}, "Unsqueeze", []string{z, b.Const(graph.FromInts("axes", []int64{1}, 1))})
 	}
 	if c.classes == 1 {

@@ -38,6 +38,8 @@ type Options struct {
 	// Promises are recourse that people have been given already, one action for each of the people: those that are Found are the
 	// promises of f that are held against g, in place of what the solver finds for f. nil solves.
 	Promises []recourse.Action
+	// Original is what Prepare solved for the same f, set, people and options; nil solves it. It changes no result.
+	Original *Original
 	Workers  int // of the solver unless Solver.Workers is set
 	Progress func(Event)
 }

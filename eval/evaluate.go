@@ -22,11 +22,15 @@ type side struct {
 	start      []Float   // own's margins as they are: who reaches the required one gets no promise, at no cost
 	dim        int
 	o          Options
-	short      int      // promises whose point does not reach the margin they were made for
-	unfit      int      // promises whose action is not feasible
-	unfitErr   error    // the first of them
-	given      *answers // promises that were made already; nil to solve them
+	short      int       // promises whose point does not reach the margin they were made for
+	unfit      int       // promises whose action is not feasible
+	unfitErr   error     // the first of them
+	given      *answers  // promises that were made already; nil to solve them
+	known      *Original // actions that were solved already; nil for none
+	learn      *Original // keeps what is solved; nil for nothing
 }
+
+const originalName = "the original"
 
 // evaluate solves the recourse of the people in rows under both models and
 // fills in their records, or takes the promises of f that o gives. The strings are warnings.
@@ -36,7 +40,7 @@ func evaluate(ctx context.Context, f, g recourse.Model, set *recourse.ActionSet,
 	}
 	x := people.Subset(rows).X
 	set = set.Select(rows)
-	full := &side{name: "the original", own: f, other: g, set: set, x: x, dim: f.Dim(), o: o}
+	full := &side{name: originalName, own: f, other: g, set: set, x: x, dim: f.Dim(), o: o, known: o.Original}
 	quant := &side{name: "the quantized model", own: g, other: f, set: set, x: x, dim: f.Dim(), o: o}
 	for _, row := range rows {
 		full.start, quant.start = append(full.start, records[row].Full), append(quant.start, records[row].Quant)
@@ -114,7 +118,9 @@ func (s *side) next(ctx context.Context, t float64, below answers) (answers, err
 	so.Progress = func(done, total int) {
 		s.o.Progress(Event{Stage: stage, Done: n - len(todo) + min(done, len(todo)), Total: n})
 	}
-	actions, err := recourse.Solve(ctx, s.own, s.set.Select(todo), s.rows(todo), so)
+	actions, err := s.solve(stage, todo, func() ([]recourse.Action, error) {
+		return recourse.Solve(ctx, s.own, s.set.Select(todo), s.rows(todo), so)
+	})
 	if err == nil {
 		err = s.settle(ctx, todo, actions, t, out)
 	}
@@ -134,7 +140,9 @@ func (s *side) first(ctx context.Context) ([]Promise, error) {
 	for k := range everyone {
 		everyone[k] = k
 	}
-	actions, err := recourse.FirstValid(ctx, s.own, s.set, s.x, recourse.FirstValidOptions{Workers: s.o.Solver.Workers, Progress: progress})
+	actions, err := s.solve(stage, everyone, func() ([]recourse.Action, error) {
+		return recourse.FirstValid(ctx, s.own, s.set, s.x, recourse.FirstValidOptions{Workers: s.o.Solver.Workers, Progress: progress})
+	})
 	if err == nil {
 		err = s.settle(ctx, everyone, actions, 0, out)
 	}

@@ -12,11 +12,12 @@ import (
 //
 //	Gemm(x, W [out,in], b [out]) with transB=1 and no other attribute
 //
-// Constant nodes become initializers; Identity, Dropout and Flatten or Reshape
+// and every Conv as it is, with what follows it folded in. Constant nodes become initializers; Identity, Dropout and Flatten or Reshape
 // that change nothing go away; MatMul with constant weights becomes Gemm; alpha,
 // beta, transA and transposed weights are folded; so are per-channel affine
-// operators around a layer (BatchNormalization, Add, Sub, Mul, Div by constants),
-// except those on the model's input. Folded initializers that were listed as
+// operators around a dense layer, and behind a Conv (BatchNormalization, Add, Sub,
+// Mul, Div by constants), except those on the model's input; a Relu behind the
+// MaxPool of a Conv goes in front of it, where integer kernels take it in. Folded initializers that were listed as
 // inputs are no longer inputs. All else is kept. m, of opset 21 or later, is not changed.
 //
 // Models with subgraphs (If, Loop, Scan) are refused: values that subgraphs
@@ -41,6 +42,7 @@ func Canonical(m *graph.Model) (*graph.Model, error) {
 	r.identities()
 	r.gemms()
 	r.affines()
+	r.pools()
 	r.clean()
 	if err := c.Graph.Check(); err != nil {
 		return nil, fmt.Errorf("canonical form: %w", err)
@@ -176,9 +178,9 @@ func (r *rewriter) clean() {
 	taken := map[string]bool{}
 	weights := map[string]bool{}
 	for _, n := range r.g.Nodes {
-		if n.Is("Gemm") {
+		if n.Is("Gemm") || n.Is("Conv") {
 			if n.Name == "" || taken[n.Name] {
-				n.Name = r.names.Name("Gemm")
+				n.Name = r.names.Name(n.Op)
 			}
 			weights[n.Input(1)], weights[n.Input(2)] = true, true
 		}

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Encoded is a layer's weight side as it stands in the file.
 type Encoded struct {
-	Format   Format
 	In, Out  int
+	Columns  int       // of the integer kernel; see LayerInfo
+	Formats  []Format  // Out; the format of each output's weights
 	Codes    []int8    // Out x In
 	Scales   []float32 // 1 or Out
 	Bias     []int32   // Out, in units of InScale*Scales; nil for layers with float arithmetic
@@ -23,20 +25,20 @@ type Encoded struct {
 // room as the bias itself.
 const biasLimit = 1 << 30
 
-// Encode quantizes the layer info as l says. info is widened already when
+// Encode quantizes the layer info as l says. info is that of Input.Fold when
 // Plan.Input feeds the layer. inScale is the scale of the quantized input, 0 when
 // the layer's arithmetic stays in float. Errors name the layer's node.
 //
 // The bias is int32 with the scale inScale*scale (the float32 product). Where it
 // would not fit, the output's scale grows until it does, at the price of coarser weights.
 func (l *Layer) Encode(info LayerInfo, inScale float32) (*Encoded, error) {
-	f, err := l.check(info)
+	formats, err := l.check(info)
 	if err != nil {
 		return nil, fmt.Errorf("layer %q: %w", l.Node, err)
 	}
 	e := &Encoded{
-		Format: f, In: info.In, Out: info.Out, InScale: inScale,
-		Scales: append([]float32(nil), l.Scales...), FloatB: info.B,
+		Formats: formats, In: info.In, Out: info.Out, Columns: max(info.In, info.Columns), InScale: inScale,
+		Scales: slices.Clone(l.Scales), FloatB: info.B,
 	}
 	if l.Bias != nil {
 		e.FloatB = l.Bias
@@ -52,7 +54,7 @@ func (l *Layer) Encode(info LayerInfo, inScale float32) (*Encoded, error) {
 	}
 	e.Codes = make([]int8, len(info.W))
 	for o := range e.Out {
-		s := e.Scale(o)
+		s, f := e.Scale(o), formats[o]
 		for i := o * e.In; i < (o+1)*e.In; i++ {
 			switch {
 			case l.Codes == nil:
@@ -76,8 +78,10 @@ func (e *Encoded) Scale(o int) float32 {
 }
 
 func (e *Encoded) quantizeBias() error {
-	if int64(e.In)*255*int64(-e.Format.QMin) >= biasLimit {
-		return fmt.Errorf("%d inputs overflow 32-bit sums", e.In)
+	for _, f := range e.Formats {
+		if int64(e.Columns)*255*int64(-f.QMin) >= biasLimit {
+			return fmt.Errorf("%d inputs overflow 32-bit sums", e.Columns)
+		}
 	}
 	for o, b := range e.FloatB {
 		need := math.Abs(float64(b)) / biasLimit / float64(e.InScale)
@@ -107,8 +111,34 @@ func (l *Layer) scale(o int) float32 {
 	return l.Scales[o]
 }
 
-func (l *Layer) check(info LayerInfo) (Format, error) {
-	f, err := FormatOf(l.Bits, l.Reduced)
+// formats returns the format of each output's weights.
+func (l *Layer) formats(out int) ([]Format, error) {
+	widths := l.RowBits
+	switch {
+	case widths == nil:
+		widths = []int{l.Bits}
+	case l.Bits != 0:
+		return nil, fmt.Errorf("it has both %d bits and bits by row", l.Bits)
+	case len(widths) != out:
+		return nil, fmt.Errorf("%d widths of rows for %d outputs", len(widths), out)
+	case len(l.Scales) != out:
+		return nil, fmt.Errorf("%d scales for %d outputs: rows of different widths need one each", len(l.Scales), out)
+	}
+	formats := make([]Format, out)
+	for o := range formats {
+		var err error
+		if formats[o], err = FormatOf(widths[o%len(widths)], l.Reduced); err != nil {
+			if l.RowBits != nil {
+				err = fmt.Errorf("row %d: %w", o, err)
+			}
+			return nil, err
+		}
+	}
+	return formats, nil
+}
+
+func (l *Layer) check(info LayerInfo) ([]Format, error) {
+	formats, err := l.formats(info.Out)
 	errs := []error{err}
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
 	if info.Fixed != "" {
@@ -124,20 +154,22 @@ func (l *Layer) check(info LayerInfo) (Format, error) {
 	}
 	if l.Codes != nil && len(l.Codes) != info.In*info.Out {
 		bad("%d codes for %d x %d weights", len(l.Codes), info.Out, info.In)
-	}
-	for i, q := range l.Codes {
-		if err == nil && (int(q) < f.QMin || int(q) > f.QMax) {
-			bad("code %d is %d, outside %d..%d", i, q, f.QMin, f.QMax)
-			break
+	} else if err == nil {
+		for i, q := range l.Codes {
+			if f := formats[i/info.In]; int(q) < f.QMin || int(q) > f.QMax {
+				bad("code %d is %d, outside %d..%d", i, q, f.QMin, f.QMax)
+				break
+			}
 		}
 	}
 	if l.Bias != nil && len(l.Bias) != info.Out || !finite(l.Bias) {
 		bad("the bias is not %d finite numbers", info.Out)
 	}
+	errs = append(errs, l.checkResult(info))
 	if l.Act != nil {
 		if err := l.Act.Check(); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	return f, errors.Join(errs...)
+	return formats, errors.Join(errs...)
 }

@@ -23,9 +23,9 @@ const ReducedMax = 64
 // q+ = 2^(b-1)-1.
 func Formats() []Format {
 	return []Format{
-		{2, -2, 1, "INT2 behind Cast(int8); two bit planes with qdq.Options.NoInt2, for runtimes without opset 25"},
+		{2, -2, 1, "INT2 behind Cast(int8); two bit planes for ONNX Runtime before 1.24"},
 		{3, -4, 3, "three bit planes unpacked by one shared function, or INT4 where that is smaller"},
-		{4, -8, 7, "INT4 behind Cast(int8)"},
+		{4, -8, 7, "INT4 behind Cast(int8); four bit planes for ONNX Runtime before 1.23"},
 		{8, -128, 127, "int8; -64..64 when reduced, which cannot saturate on x64 CPUs without VNNI"},
 	}
 }

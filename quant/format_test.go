@@ -3,6 +3,7 @@ package quant_test
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -133,7 +134,7 @@ func TestBiasWidens(t *testing.T) {
 		for i, code := range e.Codes {
 			w := quant.Dequantize(code, e.Scale(i/2))
 			s := float64(e.Scale(i / 2))
-			if f := e.Format; math.Abs(float64(info.W[i])) < s*float64(f.QMax) && math.Abs(float64(w-info.W[i])) > s/2*1.001 {
+			if f := e.Formats[i/2]; math.Abs(float64(info.W[i])) < s*float64(f.QMax) && math.Abs(float64(w-info.W[i])) > s/2*1.001 {
 				t.Errorf("weight %v becomes %v at scale %v", info.W[i], w, s)
 			}
 		}
@@ -141,5 +142,52 @@ func TestBiasWidens(t *testing.T) {
 	l := quant.Layer{Node: "fc", Bits: 8, Scales: []float32{1}}
 	if _, err := l.Encode(quant.LayerInfo{In: 40000, Out: 1, W: make([]float32, 40000), B: []float32{0}}, 1); err == nil {
 		t.Error("sums that overflow 32 bits are accepted")
+	}
+}
+
+// TestRowBits: every row is rounded in its own format, and plans whose rows do not
+// fit the layer are errors that say why.
+func TestRowBits(t *testing.T) {
+	info := quant.LayerInfo{Node: "fc", In: 2, Out: 4, W: []float32{9, -9, 9, -9, 9, -9, 90, -90}, B: make([]float32, 4)}
+	rows := func(change func(l *quant.Layer)) *quant.Layer {
+		l := &quant.Layer{Node: "fc", RowBits: []int{2, 3, 4, 8}, Scales: []float32{1, 1, 1, 1}}
+		if change != nil {
+			change(l)
+		}
+		return l
+	}
+	e, err := rows(nil).Encode(info, 0.1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []int8{1, -2, 3, -4, 7, -8, 90, -90}; !slices.Equal(e.Codes, want) {
+		t.Errorf("codes %v, want %v", e.Codes, want)
+	}
+	if got := rows(nil).MeanBits(); got != 4.25 {
+		t.Errorf("%v bits on average", got)
+	}
+	if e, err = rows(func(l *quant.Layer) { l.Reduced = true }).Encode(info, 0.1); err != nil || e.Codes[6] != 64 || e.Codes[7] != -64 {
+		t.Errorf("reduced: %v, %v", e.Codes, err)
+	}
+	for _, c := range []struct {
+		want   string
+		change func(l *quant.Layer)
+	}{
+		{"3 widths of rows for 4 outputs", func(l *quant.Layer) { l.RowBits = l.RowBits[:3] }},
+		{"both 4 bits and bits by row", func(l *quant.Layer) { l.Bits = 4 }},
+		{"1 scales for 4 outputs", func(l *quant.Layer) { l.Scales = l.Scales[:1] }},
+		{"row 1: 5-bit", func(l *quant.Layer) { l.RowBits[1] = 5 }},
+		{"0 widths", func(l *quant.Layer) { l.RowBits = []int{} }},
+		{"code 2 is 4, outside -4..3", func(l *quant.Layer) { l.Codes = []int8{1, 1, 4, 1, 1, 1, 1, 1} }},
+		{"7 codes for 4 x 2", func(l *quant.Layer) { l.Codes = make([]int8, 7) }},
+	} {
+		if _, err := rows(c.change).Encode(info, 0.1); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "fc") {
+			t.Errorf("the error is %v; it should say %q", err, c.want)
+		}
+	}
+	wide := info
+	wide.Columns = 40000
+	if _, err := rows(nil).Encode(wide, 0.1); err == nil {
+		t.Error("sums over 40000 columns that overflow 32 bits are accepted")
 	}
 }

@@ -89,13 +89,13 @@ func (r *rewriter) before(n, k *graph.Node) {
 	}
 }
 
-// layer returns the weights and bias of n if it is a canonical Gemm (bias all
-// zero when it has none).
+// layer returns the weights and bias of n if it is a canonical Gemm or a Conv
+// (bias all zero when it has none).
 func (r *rewriter) layer(n *graph.Node) (w *graph.Tensor, wv, bv []float64) {
-	if n == nil || !n.Is("Gemm") || !plainGemm(n) {
+	if n == nil || !(n.Is("Gemm") && plainGemm(n)) && !n.Is("Conv") {
 		return nil, nil, nil
 	}
-	if w = r.constant(n.Input(1)); w == nil || len(w.Dims) != 2 {
+	if w = r.constant(n.Input(1)); w == nil || w.Len() == 0 || n.Is("Gemm") && len(w.Dims) != 2 || n.Is("Conv") && len(w.Dims) < 3 {
 		return nil, nil, nil
 	}
 	var err error
@@ -155,11 +155,11 @@ func (r *rewriter) foldBack(n *graph.Node) bool {
 		if w == nil {
 			continue
 		}
-		s, t := r.affine(n, i, len(bv))
+		s, t := r.affine(n, i, len(bv), len(w.Dims)-2)
 		if s == nil {
 			continue
 		}
-		in := int(w.Dims[1])
+		in := len(wv) / len(bv)
 		for o := range bv {
 			for k := o * in; k < (o+1)*in; k++ {
 				wv[k] *= s[o]
@@ -189,11 +189,11 @@ func (r *rewriter) foldForward(n *graph.Node) bool {
 		var s, t []float64
 		for _, g := range r.consumers[y] {
 			w, _, _ := r.layer(g)
-			if w == nil || !wide || width != w.Dims[1] || g.Input(0) != y || g.Input(1) == y || g.Input(2) == y {
+			if w == nil || !g.Is("Gemm") || !wide || width != w.Dims[1] || g.Input(0) != y || g.Input(1) == y || g.Input(2) == y {
 				s = nil
 				break
 			}
-			if s, t = r.affine(n, i, int(w.Dims[1])); s == nil {
+			if s, t = r.affine(n, i, int(w.Dims[1]), 0); s == nil {
 				break
 			}
 		}
@@ -226,8 +226,9 @@ func (r *rewriter) drop(n *graph.Node, data int) {
 }
 
 // affine returns s and t of length width when n computes s*x+t of its i-th
-// input x [N, width], nil otherwise.
-func (r *rewriter) affine(n *graph.Node, i, width int) (s, t []float64) {
+// input x, nil otherwise: [N, width], or with space further dimensions the channels
+// of a convolution's output.
+func (r *rewriter) affine(n *graph.Node, i, width, space int) (s, t []float64) {
 	if !n.Standard() {
 		return nil, nil
 	}
@@ -238,7 +239,7 @@ func (r *rewriter) affine(n *graph.Node, i, width int) (s, t []float64) {
 		}
 		var p [4][]float64 // scale, bias, mean, variance
 		for k := range p {
-			if p[k] = r.perChannel(n.Input(k+1), width); p[k] == nil {
+			if p[k] = r.perChannel(n.Input(k+1), width, 0); p[k] == nil {
 				return nil, nil
 			}
 		}
@@ -248,7 +249,7 @@ func (r *rewriter) affine(n *graph.Node, i, width int) (s, t []float64) {
 			t[c] -= p[2][c] * s[c]
 		}
 	case "Add", "Sub", "Mul", "Div":
-		c := r.perChannel(n.Input(1-i), width)
+		c := r.perChannel(n.Input(1-i), width, space)
 		if c == nil || (n.Op == "Div" && i == 1) {
 			return nil, nil
 		}
@@ -276,15 +277,18 @@ func (r *rewriter) affine(n *graph.Node, i, width int) (s, t []float64) {
 	return s, t
 }
 
-// perChannel returns a constant spread over width channels, nil when it is no
-// float constant or has another size.
-func (r *rewriter) perChannel(name string, width int) []float64 {
+// perChannel returns a constant spread over width channels in front of space
+// further dimensions, nil when it is no float constant or has another size.
+func (r *rewriter) perChannel(name string, width, space int) []float64 {
 	c := r.constant(name)
-	if c == nil || !channels(c, width) {
+	if c == nil || space == 0 && !channels(c, width) || space > 0 && !spatialChannels(c, width, space) {
 		return nil
 	}
 	v, err := c.Doubles()
 	if err != nil {
+		return nil
+	}
+	if len(v) == 0 {
 		return nil
 	}
 	out := make([]float64, width)
@@ -292,4 +296,19 @@ func (r *rewriter) perChannel(name string, width int) []float64 {
 		out[k] = v[k%len(v)]
 	}
 	return out
+}
+
+// spatialChannels reports whether t broadcasts over [N, width, ...] with space
+// further dimensions, one number for each channel or for all, without changing the shape.
+func spatialChannels(t *graph.Tensor, width, space int) bool {
+	if len(t.Dims) > space+2 {
+		return false
+	}
+	for i, d := range t.Dims {
+		channel := i == len(t.Dims)-1-space
+		if d != 1 && !(channel && d == int64(width)) {
+			return false
+		}
+	}
+	return true
 }

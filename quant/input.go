@@ -12,7 +12,8 @@ import (
 // [lo,c1], [c1,c2], ..., each a column of its own with the same weights: the sum
 // over the segments of clip(x,Lo,Hi)-Lo is x minus the first Lo. No weight grows
 // and the grid stays fine. Offsets go into the layer's bias and gains into its
-// weight columns (Widen), so every layer that reads the input is covered.
+// weight columns (Fold), so every layer that reads the input is covered. Segments
+// share their codes, which the file holds once.
 type Input struct {
 	// Value is the value that is laid on the grid, rank 2 [N, dim]; "" means the model's only input.
 	Value   string        `json:"value,omitempty"`
@@ -57,6 +58,8 @@ func (in *Input) Check(dim int) error {
 			bad("column %d of the input: the segments of source %d are not next to each other", j, c.Source)
 		case follows && in.Columns[j-1].Hi != c.Lo:
 			bad("column %d of the input begins at %v; the segment before ends at %v", j, c.Lo, in.Columns[j-1].Hi)
+		case follows && in.Columns[j-1].Gain != c.Gain:
+			bad("column %d of the input has the gain %v; the segment before has %v", j, c.Gain, in.Columns[j-1].Gain)
 		case follows && in.Columns[j-1].code(in.Columns[j-1].Hi, in.Scale) > 255:
 			bad("column %d of the input reaches beyond code 255", j-1)
 		}
@@ -80,44 +83,104 @@ func (c InputColumn) code(x, scale float32) int {
 	return quantize((x-c.Lo)*c.Gain, scale, 0, 0, 1<<20)
 }
 
+// byteOf is min(code, 255), for the many rows of a calibration set.
+func (c *InputColumn) byteOf(x, scale float32) uint8 {
+	v := (x - c.Lo) * c.Gain / scale
+	switch {
+	case v >= 255:
+		return 255
+	case !(v > 0): // also what is not a number
+		return 0
+	}
+	const whole = 1 << 23 // from here on a float32 has no fraction: adding it rounds, halves to even
+	return uint8(v + whole - whole)
+}
+
 // Codes returns the codes of the rows x (rows x dim): rows x len(Columns),
 // computed in float32 as the written model computes them.
 func (in *Input) Codes(x []float32, dim int) []uint8 {
-	n := len(x) / dim
-	out := make([]uint8, n*len(in.Columns))
-	for r := range n {
-		row := x[r*dim : (r+1)*dim]
-		for j, c := range in.Columns {
-			v := row[c.Source]
-			if in.Inner(j) {
+	out := make([]uint8, len(x)/dim*len(in.Columns))
+	in.each(x, dim, func(row, j int, code uint8) { out[row*len(in.Columns)+j] = code })
+	return out
+}
+
+// each gives the code of every column of every row, column by column.
+func (in *Input) each(x []float32, dim int, code func(row, column int, code uint8)) {
+	for j := range in.Columns {
+		c := &in.Columns[j]
+		inner := in.Inner(j)
+		for row, k := 0, c.Source; k < len(x); row, k = row+1, k+dim {
+			v := x[k]
+			if inner {
 				v = min(v, c.Hi)
 			}
-			out[r*len(in.Columns)+j] = uint8(min(c.code(v, in.Scale), 255))
+			code(row, j, c.byteOf(v, in.Scale))
+		}
+	}
+}
+
+// Reads returns what the integer kernel reads of each model input: the sum over
+// its segments of code times Scale, rows x dim. Times the weights of Fold it gives
+// the layer's sums.
+func (in *Input) Reads(x []float32, dim int) []float32 {
+	out := make([]float32, len(x)) // sums of codes are whole numbers below 2^24: exact
+	in.each(x, dim, func(row, j int, code uint8) { out[row*dim+in.Columns[j].Source] += float32(code) })
+	for k := range out {
+		out[k] *= in.Scale
+	}
+	return out
+}
+
+// Round returns the rows x as the grid shows them to the model.
+func (in *Input) Round(x []float32, dim int) []float32 {
+	out := in.Reads(x, dim)
+	for j, c := range in.Columns {
+		if j > 0 && in.Columns[j-1].Source == c.Source {
+			continue
+		}
+		for k := c.Source; k < len(out); k += dim {
+			out[k] = c.Lo + out[k]/c.Gain
 		}
 	}
 	return out
 }
 
-// Widen returns l as it is with the integer input in front: one weight column
-// per input column (divided by the gain), the offsets added to the bias.
-func (in *Input) Widen(l LayerInfo) LayerInfo {
-	w := l
-	w.In = len(in.Columns)
-	w.W = make([]float32, l.Out*w.In)
-	w.B = make([]float32, l.Out)
+// Sources returns the model input of each column, nil where the columns are the
+// model's inputs as they are.
+func (in *Input) Sources() []int {
+	sources := make([]int, len(in.Columns))
+	identity := true
+	for j, c := range in.Columns {
+		sources[j] = c.Source
+		identity = identity && c.Source == j
+	}
+	if identity {
+		return nil
+	}
+	return sources
+}
+
+// Fold returns l with the integer input in front: its weight columns, one per
+// model input, divided by the gains, and the offsets added to the bias.
+func (in *Input) Fold(l LayerInfo) LayerInfo {
+	f := l
+	f.Columns = len(in.Columns)
+	f.W = make([]float32, len(l.W))
+	f.B = make([]float32, l.Out)
 	for o := range l.Out {
 		var b float64
 		if l.B != nil {
 			b = float64(l.B[o])
 		}
 		for j, c := range in.Columns {
-			v := float64(l.W[o*l.In+c.Source])
-			w.W[o*w.In+j] = float32(v / float64(c.Gain))
-			if j == 0 || in.Columns[j-1].Source != c.Source {
-				b += v * float64(c.Lo)
+			if j > 0 && in.Columns[j-1].Source == c.Source {
+				continue
 			}
+			v := float64(l.W[o*l.In+c.Source])
+			f.W[o*l.In+c.Source] = float32(v / float64(c.Gain))
+			b += v * float64(c.Lo)
 		}
-		w.B[o] = float32(b)
+		f.B[o] = float32(b)
 	}
-	return w
+	return f
 }

@@ -31,17 +31,17 @@ type Layer struct {
 	Float bool   `json:"float,omitempty"` // stay in float; all else is ignored
 	// Bits is the width of the weights: 2, 3, 4 or 8.
 	Bits int `json:"bits,omitempty"`
-	// RowBits holds the width of each output's weights (row of W), in place of Bits.
+	// RowBits holds the width of each output's weights (row of W), in place of
+	// Bits, which is 0 then. Such a layer has one scale per output.
 	RowBits []int `json:"row_bits,omitempty"`
 	// Reduced keeps 8-bit codes within -64..64; see ReducedMax.
 	Reduced bool `json:"reduced,omitempty"`
 	// Scales holds one scale for the whole tensor or one per output (row of W).
 	Scales []float32 `json:"scales,omitempty"`
-	// Codes, Out x In (In counts the columns of Plan.Input if that feeds the
-	// layer), replaces rounding to the nearest.
+	// Codes, Out x In, replaces rounding to the nearest.
 	Codes []int8 `json:"codes,omitempty"`
 	// Bias replaces the layer's float bias (length Out), for calibrations that
-	// correct it; behind Plan.Input, the bias that Input.Widen gives.
+	// correct it; behind Plan.Input, in place of the bias that Input.Fold gives.
 	Bias []float32 `json:"bias,omitempty"`
 	// Act quantizes the activation that the layer reads.
 	Act *Act `json:"act,omitempty"`
@@ -56,6 +56,22 @@ func (l *Layer) Width(o int) int {
 		return l.RowBits[o]
 	}
 	return l.Bits
+}
+
+// MeanBits is the mean width of the weights, all rows of which are equally long; 0
+// for layers that stay in float.
+func (l *Layer) MeanBits() float64 {
+	switch {
+	case l.Float:
+		return 0
+	case len(l.RowBits) == 0:
+		return float64(l.Bits)
+	}
+	sum := 0
+	for _, b := range l.RowBits {
+		sum += b
+	}
+	return float64(sum) / float64(len(l.RowBits))
 }
 
 // Act is an asymmetric unsigned quantizer of activations: the value x has the

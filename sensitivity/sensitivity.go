@@ -1,12 +1,14 @@
 // Package sensitivity says how much each layer matters: to the decisions on
-// factual rows, to recourse, and, measured, to the margin.
+// factual rows, to recourse, by curvature, and, measured or to first order, to the
+// margin.
 //
 // In: the classifier of the canonical graph, its layers, a calibration set. Out:
 // one number per layer, or per layer and width. The invariant: scores are means
 // over rows of per-row quantities, so they depend neither on batch nor workers
 // beyond rounding.
 //
-// References: Training-free counterfactual sensitivity (eq. cfptq_sensitivity).
+// References: Training-free counterfactual sensitivity (eq. cfptq_sensitivity); the
+// trace is that of HAWQ-V2 (Dong et al., NeurIPS 2020), by Hutchinson's estimate.
 package sensitivity
 
 import (
@@ -14,6 +16,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"gonum.org/v1/gonum/floats"
 
 	"cfq/classifier"
 	"cfq/quant"
@@ -25,24 +29,22 @@ import (
 // which over x + delta of all calibration rows is the paper's s_l^cf.
 //
 // A dense layer's per-row weight gradient is the outer product of the gradient
-// by its output and its input, so its l1 norm is the product of their l1 norms:
-// no per-row weight gradient is ever formed.
+// by its output and its input, so its l1 norm is the product of their l1 norms, and
+// none is ever formed. A convolution's is a sum of such products over its positions.
 func Gradient(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, x []float32, classes []int) ([]float64, error) {
 	if len(x) == 0 {
 		return nil, fmt.Errorf("no rows to measure sensitivity on")
 	}
-	p := classifier.Probe{Classes: classes}
-	for _, l := range layers {
-		p.Values = append(p.Values, l.Input)
-		p.Grads = append(p.Grads, l.Output)
-	}
+	p, reads, makes := around(layers)
+	p.Classes = classes
 	sums := make([]float64, len(layers))
 	err := c.Observe(ctx, x, p, func(_, rows int, values, grads [][]float32) error {
 		for i := range layers {
-			in, out := len(values[i])/rows, len(grads[i])/rows
-			for r := range rows {
-				sums[i] += norm1(values[i][r*in:(r+1)*in]) * norm1(grads[i][r*out:(r+1)*out])
+			h, g := values[reads[i]], grads[makes[i]]
+			if err := fits(&layers[i], h, g, rows); err != nil {
+				return err
 			}
+			sums[i] += norms(&layers[i], h, g, rows)
 		}
 		return nil
 	})
@@ -53,6 +55,26 @@ func Gradient(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo
 		sums[i] /= float64(len(x) / c.Dim())
 	}
 	return sums, nil
+}
+
+// norms adds up over the rows the l1 norms of the gradients by a layer's weights.
+func norms(l *quant.LayerInfo, h, g []float32, rows int) float64 {
+	in, out := len(h)/rows, len(g)/rows
+	var d []float64
+	if l.Conv != nil {
+		d = make([]float64, l.Params())
+	}
+	var sum float64
+	for r := range rows {
+		h, g := h[r*in:(r+1)*in], g[r*out:(r+1)*out]
+		if l.Conv != nil {
+			convGradient(d, l, h, g)
+			sum += floats.Norm(d, 1)
+			continue
+		}
+		sum += norm1(h) * norm1(g)
+	}
+	return sum
 }
 
 func norm1(v []float32) float64 {

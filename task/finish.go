@@ -18,6 +18,7 @@ func (rd *reader) finish() (*People, error) {
 		return nil, err
 	}
 	rd.checkLabels()
+	p.inOrder()
 	for i := range p.Subgroups {
 		p.Subgroups[i].sort()
 		if len(p.Subgroups[i].Values) == maxGroups {

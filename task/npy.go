@@ -52,6 +52,7 @@ func (rd *reader) npy(in *bufio.Reader) error {
 				if rd.texts != nil {
 					p.Kept = append(p.Kept, make([]string, len(rd.texts)))
 				}
+				rd.sample()
 			}
 		}
 		if err := rd.flush(false); err != nil {

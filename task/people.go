@@ -2,7 +2,8 @@ package task
 
 import "fmt"
 
-// People are the rows of a data file as the model sees them. Total = N + Failed + Filtered + Excluded: no row disappears without being counted.
+// People are the rows of a data file as the model sees them. Total = N + Thinned + Failed + Filtered + Excluded: no row disappears without
+// being counted.
 type People struct {
 	X         []float32  // N x Dim model inputs, row-major
 	Dim       int        // model inputs per person
@@ -17,6 +18,7 @@ type People struct {
 	Failed   int       // all rows that could not be read
 	Filtered int       // rows that Data.Filter leaves out
 	Excluded int       // rows left out by ReadOptions.Only or Except
+	Thinned  int       // people who could be read and were not drawn, see ReadOptions.Most
 	Total    int       // data rows looked at
 	Notes    []string  // things about the file worth telling the user once
 	Warnings []string  // things about the file that probably make results wrong: labels that look mistaken, no labels where some are expected
@@ -44,6 +46,11 @@ type ReadOptions struct {
 	Rows   int   // look at the first Rows selected rows only; 0 = all
 	Only   []int // rows to read; nil = all
 	Except []int // rows to leave out
+
+	// Most bounds the people that are kept, and with them the memory: of more, so many are drawn, each with the same chance, by Seed.
+	// They stand in the order of the file. 0 = all.
+	Most int
+	Seed uint64
 
 	Keep []string // columns whose fields are returned as text, in People.Kept
 }

@@ -45,7 +45,7 @@ func ReadFrom(ctx context.Context, r io.Reader, t *Task, o ReadOptions) (*People
 }
 
 func newReader(ctx context.Context, t *Task, o ReadOptions) *reader {
-	return &reader{ctx: ctx, task: t, people: &People{Dim: t.Dim()}, pick: newSelection(o), texts: o.Keep}
+	return &reader{ctx: ctx, task: t, people: &People{Dim: t.Dim()}, pick: newSelection(o), sampler: newSampler(o), texts: o.Keep}
 }
 
 // read reads all of r.
@@ -77,19 +77,20 @@ func (rd *reader) read(r io.Reader) (*People, error) {
 
 // reader turns records into people.
 type reader struct {
-	ctx    context.Context //nolint:containedctx // lives as long as one call of Read
-	task   *Task
-	people *People
-	pick   *selection
-	cols   *columns
-	lookup []map[string]int // per feature: value -> input, for OneHot
-	favour int              // people with the favourable label
-	others others           // what the other people's labels are
-	hint   string           // the likely delimiter when it is not the task's, for errors
-	known  int              // people with a label
-	texts  []string         // columns to be kept as text
-	kept   []int            // where they are, -1 when the file has none
-	batch  *batch           // nil when all people are wanted at once
+	ctx     context.Context //nolint:containedctx // lives as long as one call of Read
+	task    *Task
+	people  *People
+	pick    *selection
+	sampler *sampler // nil when everybody is kept
+	cols    *columns
+	lookup  []map[string]int // per feature: value -> input, for OneHot
+	favour  int              // people with the favourable label
+	others  others           // what the other people's labels are
+	hint    string           // the likely delimiter when it is not the task's, for errors
+	known   int              // people with a label
+	texts   []string         // columns to be kept as text
+	kept    []int            // where they are, -1 when the file has none
+	batch   *batch           // nil when all people are wanted at once
 }
 
 // table reads delimited text.

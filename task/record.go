@@ -44,6 +44,7 @@ func (rd *reader) row(rec []string, line int) {
 	if rd.kept != nil {
 		p.Kept = append(p.Kept, copies(rec, rd.kept))
 	}
+	rd.sample()
 }
 
 // copies returns fields out of a record, "" for those it does not have.

@@ -13,7 +13,11 @@ import (
 // Row numbers, filters, problems, notes and warnings are those of Read. Codes of Data.Subgroups columns mean the same in all batches, but their
 // values stand in the order in which they first occur. The returned People have the counts, problems, notes and warnings of the whole file, and
 // nobody in person: X and all that is listed per person is nil. An error of each ends the reading and is returned as it is.
+// With ReadOptions.Most the people drawn are handed on at the end of the file, and memory is bounded by their number.
 func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, each func(*People) error) (*People, error) {
+	if o.Most > 0 {
+		return drawn(ctx, path, t, o, max(size, 1), each)
+	}
 	rd := newReader(ctx, t, o)
 	rd.batch = &batch{size: max(size, 1), each: each}
 	p, err := FromFile(path, rd.read)
@@ -21,6 +25,25 @@ func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, 
 		return nil, rd.batch.err
 	}
 	return p, err
+}
+
+// drawn is Stream for a sample of the people.
+func drawn(ctx context.Context, path string, t *Task, o ReadOptions, size int, each func(*People) error) (*People, error) {
+	p, err := Read(ctx, path, t, o)
+	if err != nil {
+		return nil, err
+	}
+	for from := 0; from < p.N; from += size {
+		var rows []int
+		for i := from; i < min(from+size, p.N); i++ {
+			rows = append(rows, i)
+		}
+		if err := each(p.Subset(rows)); err != nil {
+			return nil, err
+		}
+	}
+	p.X, p.Labels, p.Lines, p.Rows, p.Kept, p.Subgroups = nil, nil, nil, nil, nil, nil
+	return p, nil
 }
 
 // batch is where people go while a file is being streamed.

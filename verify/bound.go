@@ -20,6 +20,7 @@ func (s spread) max() float64 { return slices.Max(s) }
 type bounded struct {
 	values map[string]spread
 	step   float64
+	convs  map[string]bool // what convolutions make, and activation functions of it
 }
 
 // floatRounding is the relative error of sums of products in float32: at most a
@@ -35,7 +36,7 @@ func bounds(ctx context.Context, m *graph.Model, o engine.Options, probes []*gra
 	if err != nil {
 		return nil, err
 	}
-	b := &bounded{values: map[string]spread{}}
+	b := &bounded{values: map[string]spread{}, convs: map[string]bool{}}
 	ranges := map[string]float64{} // largest magnitude of quantized values
 	inits := m.Graph.InitMap()
 	for name := range inits {
@@ -72,6 +73,7 @@ func (b *bounded) node(n *graph.Node, weights map[string]matrix, inits map[strin
 		}
 	case "QuantizeLinear":
 		s := scale(inits[n.Input(1)])
+		b.rounded(n, s)
 		if in.max() == 0 {
 			return in, true
 		}
@@ -84,6 +86,7 @@ func (b *bounded) node(n *graph.Node, weights map[string]matrix, inits map[strin
 		ranges[n.Outputs[0]] = 255 * scale(inits[n.Input(1)])
 		return in, true
 	case "Clip", "Relu", "Tanh", "Sigmoid", "HardSigmoid", "Softplus", "Identity":
+		b.passed(n)
 		return in, true
 	case "LeakyRelu", "Elu":
 		if n.Float("alpha", 0.01) <= 1 {
@@ -93,6 +96,11 @@ func (b *bounded) node(n *graph.Node, weights map[string]matrix, inits map[strin
 		return spread{in.max()}, true
 	case "LogSoftmax":
 		return spread{2 * in.max()}, true
+	case "":
+	default:
+		if s, ok := b.space(n, in, weights, ranges); ok {
+			return s, true
+		}
 	}
 	// Any operator gives the same result for the same inputs.
 	for _, v := range n.Inputs {
@@ -159,7 +167,7 @@ func weightsOf(ctx context.Context, m *graph.Model, o engine.Options, probes []*
 	var layers []*graph.Node
 	asked := map[string]bool{}
 	for _, n := range c.Graph.Nodes {
-		if !n.Is("Gemm") || n.Int("transB", 0) != 1 {
+		if !n.Is("Conv") && (!n.Is("Gemm") || n.Int("transB", 0) != 1) {
 			continue
 		}
 		layers = append(layers, n)
@@ -187,11 +195,14 @@ func weightsOf(ctx context.Context, m *graph.Model, o engine.Options, probes []*
 	out := map[string]matrix{}
 	for _, n := range layers {
 		w := inits[n.Input(1)]
-		if len(w.Dims) != 2 {
+		var x matrix
+		var err error
+		if w == nil {
+			continue // computed
+		}
+		if x.rows, x.cols, err = flat(w.Dims); err != nil {
 			continue
 		}
-		x := matrix{rows: int(w.Dims[0]), cols: int(w.Dims[1])}
-		var err error
 		if x.v, err = w.Floats(); err != nil {
 			continue
 		}

@@ -37,14 +37,13 @@ func canonical(t *testing.T, path string) *graph.Model {
 	return c
 }
 
+// mixed stands for rows of 2, 3, 4 and 8 bits in turn.
+const mixed = 0
+
 // planFor quantizes every layer of m with scales from the largest value it takes on x.
 func planFor(t *testing.T, m *graph.Model, eng engine.Options, x *graph.Tensor, bits int) *quant.Plan {
 	t.Helper()
 	layers, err := quant.FindLayers(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := quant.FormatOf(bits, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,6 +61,15 @@ func planFor(t *testing.T, m *graph.Model, eng engine.Options, x *graph.Tensor, 
 	for _, l := range layers {
 		q := quant.Layer{Node: l.Node, Bits: bits, Reduced: true}
 		for o := range l.Out {
+			width := bits
+			if bits == mixed {
+				width = []int{2, 3, 4, 8}[o%4]
+				q.RowBits = append(q.RowBits, width)
+			}
+			f, err := quant.FormatOf(width, true)
+			if err != nil {
+				t.Fatal(err)
+			}
 			s := max(slices.Max(l.Row(o))/float32(f.QMax), slices.Min(l.Row(o))/float32(f.QMin), 1e-9)
 			q.Scales = append(q.Scales, s)
 		}
@@ -139,7 +147,7 @@ func TestRealModels(t *testing.T) {
 			t.Fatal(err)
 		}
 		x := probe(m, 1000)
-		for _, bits := range []int{2, 3, 4, 8} {
+		for _, bits := range []int{2, 3, 4, 8, mixed} {
 			p := planFor(t, m, eng, x, bits)
 			name := fmt.Sprintf("%s/%s at %d bits", filepath.Base(filepath.Dir(path)), filepath.Base(path), bits)
 			r := check(t, write(t, m, p), verify.Options{Engine: eng, Plan: p, FloatBytes: int(info.Size()), Probes: []*graph.Tensor{x}})
@@ -148,14 +156,41 @@ func TestRealModels(t *testing.T) {
 			if !r.OK() && !tiny {
 				t.Errorf("%s: %v", name, r.Err())
 			}
-			for _, l := range r.Layers {
-				if l.Kernel != "QGemm" || !l.Fused || l.Bits != bits {
+			for i, l := range r.Layers {
+				if l.Kernel != "QGemm" || !l.Fused || bits != mixed && l.Bits != float64(bits) || l.Bits != p.Layers[i].MeanBits() {
 					t.Errorf("%s: %+v", name, l)
 				}
 			}
 			if len(r.Layers) != len(p.Layers) {
 				t.Errorf("%s: %d layers of %d", name, len(r.Layers), len(p.Layers))
 			}
+		}
+	}
+}
+
+// TestSmallModels: a small model is not said to be faster; nothing is said of a large one.
+func TestSmallModels(t *testing.T) {
+	eng := enginetest.Need(t)
+	for _, c := range []struct {
+		in   int
+		said bool
+	}{{20, true}, {2500, false}} {
+		w := make([]float32, 10*c.in)
+		for i := range w {
+			w[i] = float32(i%7) - 3
+		}
+		m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
+			Name:    "g",
+			Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1}, {Size: int64(c.in)}}}},
+			Outputs: []graph.Value{{Name: "y", DType: graph.Float}},
+			Inits:   []*graph.Tensor{graph.FromFloats("w", w, 10, int64(c.in))},
+			Nodes:   []*graph.Node{{Name: "fc", Op: "Gemm", Inputs: []string{"x", "w"}, Outputs: []string{"y"}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}}},
+		}}
+		x := probe(m, 20)
+		p := planFor(t, m, eng, x, 4)
+		r := check(t, write(t, m, p), verify.Options{Engine: eng, Plan: p, Probes: []*graph.Tensor{x}})
+		if said := strings.Contains(strings.Join(r.Advice, "\n"), "not faster"); said != c.said || !r.OK() {
+			t.Errorf("%d weights: advice %q, problems %q", len(w), r.Advice, r.Problems)
 		}
 	}
 }

@@ -19,6 +19,7 @@ type command struct {
 	args     string   // as in the usage line
 	summary  string   // one line, without a full stop
 	about    string   // paragraphs
+	notes    string   // paragraphs behind the flags
 	examples []string // command lines
 	// setup adds the subcommand's own flags and returns what runs when they are parsed.
 	setup func(fs *pflag.FlagSet) runFunc
@@ -31,7 +32,9 @@ func commands() []command {
 	return []command{
 		quantizeCommand(),
 		evalCommand(),
+		sweepCommand(),
 		recourseCommand(),
+		sensitivityCommand(),
 		inspectCommand(),
 		taskCommand(),
 		doctorCommand(),

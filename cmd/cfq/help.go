@@ -15,8 +15,10 @@ const helpWidth = 100
 
 const exitCodes = `Exit codes:
   0    done
+  1    a target was not reached
   2    the usage, the task file, the data or the model is wrong
   3    something failed while running
+  5    too few people to say
   130  interrupted`
 
 // help serves "cfq help", "cfq help NAME" and "cfq help --markdown", which
@@ -66,8 +68,9 @@ func (c *command) writeHelp(w io.Writer) {
 	c.setup(own)
 	e := &env{msg: &cli.Printer{}}
 	fmt.Fprintf(w, "%s.\n\nUsage: %s [flags]\n\n%s\n", upper(c.summary), usage, strings.Trim(c.about, "\n"))
-	if flags := own.FlagUsagesWrapped(helpWidth); flags != "" {
-		fmt.Fprintf(w, "\nFlags:\n%s", flags)
+	writeFlags(w, own)
+	if c.notes != "" {
+		fmt.Fprintf(w, "\n%s\n", strings.Trim(c.notes, "\n"))
 	}
 	fmt.Fprintf(w, "\nCommon flags:\n%s", e.common().FlagUsagesWrapped(helpWidth))
 	fmt.Fprintf(w, "\nA flag --some-flag that is not given takes its value from the environment variable\nCFQ_SOME_FLAG, except --output and --overwrite.\n")
@@ -76,6 +79,39 @@ func (c *command) writeHelp(w io.Writer) {
 		for _, x := range c.examples {
 			fmt.Fprintf(w, "  %s\n", x)
 		}
+	}
+}
+
+// groupKey is the annotation of a flag that says under which heading it stands in the help.
+const groupKey = "group"
+
+// group puts the flags that add adds under a heading of their own.
+func group(fs *pflag.FlagSet, heading string, add func(fs *pflag.FlagSet)) {
+	part := pflag.NewFlagSet(heading, pflag.ContinueOnError)
+	part.SortFlags = false
+	add(part)
+	part.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{groupKey: {heading}} })
+	fs.AddFlagSet(part)
+}
+
+// writeFlags writes the flags under their headings, in the order in which they were added.
+func writeFlags(w io.Writer, own *pflag.FlagSet) {
+	var headings []string
+	groups := map[string]*pflag.FlagSet{}
+	own.VisitAll(func(f *pflag.Flag) {
+		heading := "Flags"
+		if g := f.Annotations[groupKey]; len(g) > 0 {
+			heading = g[0]
+		}
+		if groups[heading] == nil {
+			headings = append(headings, heading)
+			groups[heading] = pflag.NewFlagSet(heading, pflag.ContinueOnError)
+			groups[heading].SortFlags = false
+		}
+		groups[heading].AddFlag(f)
+	})
+	for _, h := range headings {
+		fmt.Fprintf(w, "\n%s:\n%s", h, groups[h].FlagUsagesWrapped(helpWidth))
 	}
 }
 

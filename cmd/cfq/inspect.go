@@ -57,7 +57,8 @@ type inspection struct {
 	Operators  map[string]int    `json:"operators"`
 	Parameters int64             `json:"parameters"` // weights and biases of the layers
 	Layers     []layer           `json:"layers"`
-	WeightBits float64           `json:"weight_bits"` // stored bits per layer weight, scales not counted
+	WeightBits float64           `json:"weight_bits"`            // stored bits per layer weight, scales not counted
+	Stored     int               `json:"stored_bytes,omitempty"` // of the weights of quantized layers, with all that they need
 	Recipe     map[string]string `json:"recipe,omitempty"`
 	Metadata   map[string]string `json:"metadata,omitempty"`
 	Graph      string            `json:"graph,omitempty"`
@@ -139,7 +140,7 @@ func (v *inspection) count() {
 	for _, l := range v.Layers {
 		v.Parameters += int64(l.Params() + l.Biases)
 	}
-	v.WeightBits = meanBits(v.Layers)
+	v.WeightBits, v.Stored = meanBits(v.Layers), storedBytes(v.Layers)
 }
 
 // addKernels asks ONNX Runtime what it runs for each layer.
@@ -204,7 +205,11 @@ func (v *inspection) write(out io.Writer) error {
 	}
 	line("nodes", "%d: %s", v.Nodes, strings.Join(ops, ", "))
 	if len(v.Layers) > 0 {
-		line("layers", "%d, %d parameters, %.2f bits per weight", len(v.Layers), v.Parameters, v.WeightBits)
+		stored := ""
+		if v.Stored > 0 {
+			stored = fmt.Sprintf("; %d bytes for the weights of quantized ones", v.Stored)
+		}
+		line("layers", "%d, %d parameters, %.2f bits per weight%s", len(v.Layers), v.Parameters, v.WeightBits, stored)
 	}
 	for _, k := range slices.Sorted(maps.Keys(v.Recipe)) {
 		if v.Recipe[k] != "" {
@@ -214,9 +219,13 @@ func (v *inspection) write(out io.Writer) error {
 	if err := w.Flush(); err != nil || len(v.Layers) == 0 {
 		return err
 	}
-	fmt.Fprintln(w, "\nlayer\tinputs\toutputs\tbits\tstored as\tkernel\tnote")
+	fmt.Fprintln(w, "\nlayer\tinputs\toutputs\tbits\tbytes\tstored as\tkernel\tnote")
 	for _, l := range v.Layers {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\t%s\n", l.Node, l.In, l.Out, l.Bits, l.Container, dash(l.Kernel), l.Note)
+		bytes := "-"
+		if l.Stored > 0 {
+			bytes = fmt.Sprint(l.Stored)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%.4g\t%s\t%s\t%s\t%s\n", l.Node, l.In, l.Out, l.Bits, bytes, l.Container, dash(l.Kernel), l.Note)
 	}
 	return w.Flush()
 }

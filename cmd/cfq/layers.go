@@ -45,15 +45,24 @@ func findLayers(m *graph.Model) ([]layer, error) {
 
 // meanBits is the mean of the stored bits over all weights, 0 without any.
 func meanBits(layers []layer) float64 {
-	weights, bits := 0, 0
+	weights, bits := 0, 0.0
 	for _, l := range layers {
 		weights += l.Params()
-		bits += l.Params() * l.Bits
+		bits += float64(l.Params()) * l.Bits
 	}
 	if weights == 0 {
 		return 0
 	}
-	return float64(bits) / float64(weights)
+	return bits / float64(weights)
+}
+
+// storedBytes is what the weights of the quantized layers take in the file.
+func storedBytes(layers []layer) int {
+	sum := 0
+	for _, l := range layers {
+		sum += l.Stored
+	}
+	return sum
 }
 
 // weightBits is meanBits of a model, 0 when its layers are not understood.
@@ -69,7 +78,11 @@ func weightBits(m *graph.Model) float64 {
 func setKernels(layers []layer, optimized *graph.Graph) {
 	for i := range layers {
 		l := &layers[i]
-		if n := verify.Kernel(optimized, l.Node, l.Output); n != nil {
+		n := verify.Kernel(optimized, l.Node, l.Output)
+		if n == nil {
+			n = verify.Kernel(optimized, "", l.Behind)
+		}
+		if n != nil {
 			l.Kernel = n.Op
 		}
 	}

@@ -2,88 +2,85 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
-	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 
 	"cfq"
+	"cfq/graph"
 	"cfq/internal/cli"
-	"cfq/onnxio"
+	"cfq/recourse/promise"
+	"cfq/task"
 )
 
-// quantizeFlags are the flags of quantize.
-type quantizeFlags struct {
-	data, task, rows, out string
-	from, overrides       string
-	method, allocator     string
-	rounding              string
-	budget                float64
-	scales                string
-	reduced               bool
-	teacher               teacherFlags
-	plan                  string
-	overwrite             bool
-}
-
 func quantizeCommand() command {
-	var methods strings.Builder
-	for _, m := range cfq.Methods() {
-		item(&methods, m.Name, m.Doc)
-	}
 	return command{
 		name:    "quantize",
 		args:    "MODEL -d DATA -t TASK -o OUTPUT",
 		summary: "quantize a model so that its recourse holds",
 		about: `
 Finds teacher recourse points on the data, calibrates the quantizers, gives each
-layer 2, 3, 4 or 8 bits under the budget, and writes an ONNX file that runs on
-the integer kernels of ONNX Runtime. The file is opened again and checked before
-it is put in place: every layer must run on an integer kernel, and the optimized
-and the unoptimized graph must agree.
+layer or row 2, 3, 4 or 8 bits under the budget, and writes an ONNX file that runs
+on the integer kernels of ONNX Runtime. The file is opened again and checked before
+it is put in place: every layer must run as planned, and the optimized and the
+unoptimized graph must agree.
 
-Methods:
-` + methods.String() + `
-With --from the recourse points are those of a promises file, such as cfq recourse
-writes, in place of the teacher's: what was promised is what must survive. A file
-with factual rows of its own needs no --data.
+With --target-vd it looks for the smallest budget at which at most that share of
+promises breaks, as shown by people who were held out (docs/target-vd.md). With
+--plan it writes the model that a saved plan describes, from nothing else
+(docs/plan.md). With --from the recourse points are those of a promises file, such as
+cfq recourse writes: what was promised is what must survive.
 
 Use the training rows as data, and rows that the model has never seen for eval.`,
+		notes: quantizeNotes(),
 		examples: []string{
 			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx",
+			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --target-vd 0.02",
 			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --method ptq --budget 8",
 			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --from promises.csv",
+			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --keep-float /layers.4/Gemm --save-plan plan.json",
+			"cfq quantize model.onnx --plan plan.json -o model.q.onnx",
 			"cfq quantize model.onnx -d all.csv -t task.yaml -o model.q.onnx --rows '!split.json' --json",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
-			f := &quantizeFlags{}
+			f := &quantizeFlags{given: fs.Changed}
 			fs.SortFlags = false
-			fs.StringVarP(&f.data, "data", "d", "", "the calibration rows: a CSV `file`, also gzipped")
-			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
-			fs.StringVarP(&f.out, "output", "o", "", "the quantized model `file`")
-			fs.StringVar(&f.method, "method", "cf-ptq", "the `method`; see above")
-			fs.Float64Var(&f.budget, "budget", 4, "mean `bits` per weight, 2 to 8; scales and biases come on top")
-			fs.StringVar(&f.allocator, "allocator", "", "how bits are given: "+strings.Join(cfq.Names(cfq.Allocators()), ", ")+"; else as the method says")
-			fs.StringVar(&f.rounding, "rounding", "", "how weights are rounded: "+strings.Join(cfq.Names(cfq.Roundings()), ", ")+"; else as the method says")
-			fs.StringVar(&f.scales, "scales", "", "what has a weight scale of its own: "+strings.Join(cfq.Names(cfq.ScaleKinds()), ", ")+"; else as the method says")
-			fs.BoolVar(&f.reduced, "reduced-range", false, "8-bit weights in 7 bits: the same results on CPUs without VNNI")
-			f.teacher.add(fs)
-			fs.StringVar(&f.rows, "rows", "", rowsHelp)
-			fs.StringVar(&f.from, "from", "", fromHelp)
-			fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
-			fs.StringVar(&f.plan, "save-plan", "", "write the plan, what bits and scales went where, as a JSON `file`")
-			fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
+			f.add(fs)
 			return f.run
 		},
 	}
 }
 
+// quantizeNotes explains the methods and the values of flags, from the tables.
+func quantizeNotes() string {
+	var b strings.Builder
+	b.WriteString("Methods:\n")
+	for _, m := range cfq.Methods() {
+		item(&b, m.Name, m.Doc)
+	}
+	b.WriteString("\nWhat a method stands for where a flag is not given:\n")
+	writeMethods(&b)
+	f := &quantizeFlags{}
+	for _, c := range f.choices() {
+		if c.shared {
+			continue
+		}
+		fmt.Fprintf(&b, "\n%s:\n", c.title)
+		for _, choice := range c.choices {
+			item(&b, choice.Name, choice.Doc)
+		}
+	}
+	return b.String()
+}
+
 func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if err := f.check(args); err != nil {
 		return err
+	}
+	if f.plan != "" {
+		return f.runPlan(ctx, e, args[0])
 	}
 	t, err := readTask(f.task)
 	if err != nil {
@@ -97,42 +94,74 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	people, given, err := promised(ctx, e, f.data, f.rows, f.from, t)
+	people, given, err := f.people(ctx, e, t)
 	if err != nil {
 		return err
 	}
 	who := set.of(people)
 	set.warn(e)
-	promises, err := judgedBy(ctx, e, args[0], m, t, who, given)
-	if err != nil {
+	o := f.options(e)
+	if o.Promises, err = judgedBy(ctx, e, args[0], m, t, who, given); err != nil {
 		return err
 	}
-	recipe, err := f.recipe(args[0])
-	if err != nil {
+	if o.Recipe, err = f.recipe(args[0], people); err != nil {
 		return err
 	}
-	show := e.msg.Stages()
-	r, err := cfq.Quantize(ctx, m, t, people, cfq.Options{
-		Method: f.method, Budget: f.budget, Allocator: f.allocator, Rounding: f.rounding, Scales: f.scales, Reduced: f.reduced,
-		Teacher: f.teacher.options(), Cache: f.teacher.cache(),
-		Promises: promises, Overrides: set.list, Recipe: recipe,
-		Engine: e.engine(), Workers: e.workers,
-		Progress: func(ev cfq.Event) { show(ev.Stage, ev.Done, ev.Total) },
-	})
+	o.Overrides = set.list
+	if f.target.VD > 0 {
+		return f.runTarget(ctx, e, args[0], m, t, people, o)
+	}
+	r, err := cfq.Quantize(ctx, m, t, people, o)
 	if err != nil {
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
 	}
+	if err := f.usable(e, r); err != nil {
+		return err
+	}
+	return f.write(e, r, func() error { return writeQuantized(e.stdout, f.out, r) }, r)
+}
+
+// people reads the calibration rows: all or, of more than --calibration-rows, a sample. With --from all
+// are read, and the promises with them.
+func (f *quantizeFlags) people(ctx context.Context, e *env, t *task.Task) (*task.People, *promise.File, error) {
+	if f.from != "" {
+		return promised(ctx, e, f.data, f.rows, f.from, t)
+	}
+	p, err := readSample(ctx, e, f.data, f.rows, t, f.calibrationRows, f.target.Seed)
+	return p, nil, err
+}
+
+// readSample is readPeople for at most most rows; 0 = all.
+func readSample(ctx context.Context, e *env, path, spec string, t *task.Task, most int, seed uint64) (*task.People, error) {
+	o, err := readOptions(path, spec)
+	if err != nil {
+		return nil, err
+	}
+	o.Most, o.Seed = most, seed
+	p, err := task.Read(ctx, path, t, o)
+	if err != nil {
+		return nil, dataError(err)
+	}
+	warnRows(e, path, p)
+	if p.Thinned > 0 {
+		e.msg.Note("%s: %d of %d rows were drawn", path, p.N, p.N+p.Thinned)
+	}
+	return p, nil
+}
+
+// usable says what is not as expected about a result, and refuses one that must not be shipped.
+func (f *quantizeFlags) usable(e *env, r *cfq.Result) error {
 	for _, w := range r.Warnings {
 		e.msg.Warn("%s", w)
 	}
 	if err := r.Verified.Err(); err != nil {
 		return cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err), cli.RunFailed, "a very small model is best left in float; a larger one may fit with a smaller --budget")
 	}
-	return f.write(e, r)
+	return nil
 }
 
 // recipe says which files the quantized model was made from.
-func (f *quantizeFlags) recipe(model string) (_ map[string]string, err error) {
+func (f *quantizeFlags) recipe(model string, people *task.People) (_ map[string]string, err error) {
 	r := map[string]string{"cfq": release(), "rows": f.rows}
 	for key, path := range map[string]string{"model": model, "data": f.data, "task": f.task, "promises": f.from, "overrides": f.overrides} {
 		if path == "" {
@@ -142,106 +171,31 @@ func (f *quantizeFlags) recipe(model string) (_ map[string]string, err error) {
 			return nil, err
 		}
 	}
+	if people.Thinned > 0 {
+		r["drawn"] = fmt.Sprintf("%d of %d rows, seed %d", people.N, people.N+people.Thinned, f.target.Seed)
+	}
 	return r, nil
 }
 
-// check looks at the flags before any work is done.
-func (f *quantizeFlags) check(args []string) error {
-	if err := arguments("quantize", args, "MODEL"); err != nil {
+// runTarget looks for the smallest model that keeps the target. The model is written in any case; one that
+// does not keep the target ends with the code Missed.
+func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, m *graph.Model, t *task.Task, people *task.People, o cfq.Options) error {
+	r, err := cfq.Smallest(ctx, m, t, people, o, f.target)
+	var few *cfq.TooFew
+	switch {
+	case errors.As(err, &few):
+		return cli.Wrap(fmt.Errorf("inconclusive: %w", err), cli.Inconclusive, "more rows of data, a larger --holdout or a larger --target-vd; nothing was quantized")
+	case err != nil:
+		return runError(fmt.Errorf("model %s: %w", path, err))
+	}
+	if err := f.usable(e, r.Result); err != nil {
 		return err
 	}
-	if f.out == "" {
-		return cli.Usagef("-o model.q.onnx names the file to write", "--output is missing")
-	}
-	if err := checkMethod(f.method, f.budget); err != nil {
+	if err := f.write(e, r.Result, func() error { return writeTarget(e.stdout, f.out, r) }, r); err != nil || r.Reached {
 		return err
 	}
-	if f.allocator != "" {
-		if err := oneOf("allocator", f.allocator, cfq.Names(cfq.Allocators())); err != nil {
-			return err
-		}
-	}
-	if f.rounding != "" {
-		if err := oneOf("rounding", f.rounding, cfq.Names(cfq.Roundings())); err != nil {
-			return err
-		}
-	}
-	if m, err := cfq.FindMethod(f.method); err == nil && m.CalibrateOn == cfq.OnFactual && !m.RecourseSensitivity {
-		switch {
-		case f.from != "":
-			return cli.Usagef("--method cf-ptq calibrates on them", "--from: the method %s has no use for promises", f.method)
-		case f.overrides != "":
-			return cli.Usagef("--method cf-ptq calibrates on recourse", "--overrides: the method %s has no use for what people can change", f.method)
-		}
-	}
-	if err := f.teacher.check(); err != nil {
-		return err
-	}
-	outputs := []string{f.out}
-	if f.plan != "" {
-		outputs = append(outputs, f.plan)
-	}
-	for _, path := range outputs {
-		if err := cli.Output(path, f.overwrite); err != nil {
-			return err
-		}
-	}
-	return cli.Distinct(append(onnxio.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides), outputs)
-}
-
-// oneOf reports a flag whose value is none of the choices.
-func oneOf(flag, value string, choices []string) error {
-	if slices.Contains(choices, value) {
-		return nil
-	}
-	hint := fmt.Sprintf("the choices are %s", strings.Join(choices, ", "))
-	if s := cli.Suggest(value, choices); s != "" {
-		hint = fmt.Sprintf("did you mean %s?", s)
-	}
-	return cli.Usagef(hint, "--%s %s: there is no such %s", flag, value, flag)
-}
-
-// write puts the files in place, the model last, and says what was done.
-func (f *quantizeFlags) write(e *env, r *cfq.Result) error {
-	if f.plan != "" {
-		if err := cli.Write(f.plan, func(w io.Writer) error { return writeJSON(w, r.Plan) }); err != nil {
-			return err
-		}
-	}
-	err := cli.Write(f.out, func(w io.Writer) error { _, err := w.Write(r.Model); return err })
-	if err != nil {
-		return err
-	}
-	if e.json {
-		return writeJSON(e.stdout, r)
-	}
-	return writeQuantized(e.stdout, f.out, r)
-}
-
-func writeQuantized(out io.Writer, path string, r *cfq.Result) error {
-	fmt.Fprintf(out, "%s: %s, %.2f bits per weight (budget %g), %d bytes (float %d, %.1fx smaller)\n",
-		path, r.Method, r.Bits, r.Budget, r.Bytes, r.FloatBytes, float64(r.FloatBytes)/float64(r.Bytes))
-	if r.Recourse > 0 {
-		what := "teacher recourse points"
-		if r.Promised {
-			what = "promised points"
-		}
-		fmt.Fprintf(out, "calibrated on %d rows and %d %s, %d of them past the decision\n\n", r.Factual, r.Recourse, what, r.Reached)
-	} else {
-		fmt.Fprintf(out, "calibrated on %d rows\n\n", r.Factual)
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "layer\tweights\tbits\tscales\tsensitivity\tkernel\t")
-	kernels := map[string]string{}
-	for _, l := range r.Verified.Layers {
-		kernels[l.Node] = l.Kernel
-	}
-	for _, l := range r.Layers {
-		if l.Float != "" {
-			fmt.Fprintf(w, "%s\t%d\tfloat\t\t\t%s\t\n", l.Node, l.Params, l.Float)
-			continue
-		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.3g\t%s\t\n", l.Node, l.Params, l.Bits, l.Channels, l.Score, kernels[l.Node])
-	}
-	return w.Flush()
+	c := r.Candidates[r.Chosen].HeldOut
+	return cli.Wrap(fmt.Errorf("no budget up to 8 bits was shown to keep VD(%g) within %g; %s is the best found: at most %.4f of its promises break, and %.4f of the reverse ones, as far as %d people can show",
+		f.target.Margin, f.target.VD, f.out, float64(c.VD.Upper), float64(c.RVD.Upper), r.Asked), cli.Missed,
+		"more people narrow the bounds; a larger --target-margin, --method cf-ptq or --keep-float the errors")
 }

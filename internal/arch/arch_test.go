@@ -20,6 +20,7 @@ func table() []row {
 	return []row{
 		{"internal/onnxpb", ""},
 		{"internal/cli", ""},
+		{"internal/chart", ""},
 		{"internal/arch", ""},
 		{"internal/realdata", ""},
 		{"testdata/...", ""},
@@ -39,12 +40,13 @@ func table() []row {
 		{"recourse/promise", "task recourse"},
 		{"calib", "recourse classifier quant"},
 		{"sensitivity", "classifier quant"},
+		{"refine", "classifier quant"},
 		{"allocate", ""},
 		{"qat", "graph autodiff engine quant quant/qdq classifier recourse"},
 		{"eval", "recourse task"},
 		{"report", "eval"},
 
-		{".", "graph onnxio engine quant quant/qdq verify task classifier recourse calib sensitivity allocate qat"},
+		{".", "graph onnxio engine quant quant/qdq verify task classifier recourse calib sensitivity refine allocate qat eval"},
 		{"cmd/cfq", "*"},
 		{"internal/tools/...", "*"},
 	}
@@ -60,6 +62,9 @@ func boundaries() []row {
 		{"github.com/spf13/pflag", "internal/cli cmd/cfq"},
 		{"github.com/schollz/progressbar/v3", "internal/cli cmd/cfq"},
 		{"golang.org/x/term", "internal/cli cmd/cfq"},
+		{"gonum.org/v1/plot", "internal/chart"},
+		{"codeberg.org/go-fonts/liberation", "internal/chart"},
+		{"golang.org/x/image", "internal/chart"},
 	}
 }
 

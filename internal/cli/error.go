@@ -14,10 +14,12 @@ import (
 
 // Exit codes of the command.
 const (
-	Passed      = 0   // done
-	Unusable    = 2   // the usage, the task file, the data or the model is wrong
-	RunFailed   = 3   // something failed while running
-	Interrupted = 130 // stopped by Ctrl-C
+	Passed       = 0   // done
+	Missed       = 1   // done, but a target was not reached
+	Unusable     = 2   // the usage, the task file, the data or the model is wrong
+	RunFailed    = 3   // something failed while running
+	Inconclusive = 5   // too few people to say
+	Interrupted  = 130 // stopped by Ctrl-C
 )
 
 // Error is an error that knows its exit code and what could be done about it.

@@ -1,41 +1,113 @@
 package qdq
 
 import (
-	"fmt"
+	"slices"
 
 	"cfq/graph"
 )
 
-// int8s returns the codes of l as an int8 value.
-func (w *writer) int8s(l *layer) string { return w.codes(l, graph.Int8) }
+// container is a way to store signed codes of up to so many bits: as a tensor of
+// integers of that width, or as bit planes.
+type container struct {
+	bits   int
+	planes bool
+}
 
-// codes returns the codes of l, [out, in], as a value of type to, int8 or float,
-// from the smallest container for the layer's width. Whatever stands between
-// the container and this value is folded by the runtime at load.
-func (w *writer) codes(l *layer, to graph.DType) string {
-	dims := []int64{int64(l.enc.Out), int64(l.enc.In)}
-	bits := l.plan.Bits
-	var packed string
+// dtype is the element type of the tensor that holds a container's codes.
+func (c container) dtype() graph.DType {
 	switch {
-	case bits == 8:
-		packed = w.packed(graph.Int8, l.enc.Codes, dims)
-		if to == graph.Int8 {
-			return packed
+	case c.planes:
+		return graph.Uint8
+	case c.bits == 2:
+		return graph.Int2
+	case c.bits == 4:
+		return graph.Int4
+	}
+	return graph.Int8
+}
+
+// stores says in which container the rows of each width stand. Rows of several
+// widths may share one.
+type stores map[int]container
+
+// group is the rows of a layer that share a container, in the order of the layer.
+type group struct {
+	container
+	rows []int
+}
+
+// groups collects the rows of l by their container, in the order in which those
+// occur, and returns where in that order each row of the layer stands; nil when
+// it stands in its place.
+func (l *layer) groups() ([]group, []int) {
+	var groups []group
+	for o, f := range l.enc.Formats {
+		c := l.stores[f.Bits]
+		g := slices.IndexFunc(groups, func(g group) bool { return g.container == c })
+		if g < 0 {
+			g = len(groups)
+			groups = append(groups, group{container: c})
 		}
-	case bits == 4 || bits == 3 && !l.planes:
-		packed = w.packed(graph.Int4, l.enc.Codes, dims)
-	case bits == 2 && !w.o.NoInt2:
-		packed = w.packed(graph.Int2, l.enc.Codes, dims)
-		w.int2 = true
-	default:
-		packed = w.planes(l.enc.Codes, bits, dims)
-		if to == graph.Int8 {
-			return packed
+		groups[g].rows = append(groups[g].rows, o)
+	}
+	place := make([]int, len(l.enc.Formats))
+	moved, at := false, 0
+	for _, g := range groups {
+		for _, o := range g.rows {
+			place[o] = at
+			moved = moved || o != at
+			at++
 		}
 	}
-	return w.once(fmt.Sprintf("cast %s %d", packed, to), func() string {
-		return w.op("Cast", "w", []string{packed}, graph.IntAttr("to", int64(to)))
-	})
+	if !moved {
+		return groups, nil
+	}
+	return groups, place
+}
+
+// codes returns the codes of l as a value of type to, int8 or float, [outputs,
+// columns of the kernel]. The file holds them by the containers of their rows and
+// once for each input; what makes one tensor of that is folded by the runtime at load.
+func (w *writer) codes(l *layer, to graph.DType) string {
+	groups, place := l.groups()
+	parts := make([]string, len(groups))
+	for i, g := range groups {
+		parts[i] = w.group(l, g, to)
+	}
+	v := parts[0]
+	if len(parts) > 1 {
+		v = w.shared("Concat", "w", parts, graph.IntAttr("axis", 0))
+	}
+	if place != nil {
+		v = w.shared("Gather", "w", []string{v, w.indices(place)})
+	}
+	if l.sources != nil {
+		v = w.shared("Gather", "w", []string{v, w.indices(l.sources)}, graph.IntAttr("axis", 1))
+	}
+	return v
+}
+
+// group returns the codes of the rows of g as a value of type to.
+func (w *writer) group(l *layer, g group, to graph.DType) string {
+	in := l.enc.In
+	codes := l.enc.Codes
+	if len(g.rows) < l.enc.Out {
+		codes = nil
+		for _, o := range g.rows {
+			codes = append(codes, l.enc.Codes[o*in:(o+1)*in]...)
+		}
+	}
+	dims := []int64{int64(len(g.rows)), int64(in)}
+	var v string
+	if g.planes {
+		v = w.planes(codes, g.bits, dims)
+	} else {
+		v = w.packed(g.dtype(), codes, dims)
+	}
+	if to == graph.Int8 && (g.planes || g.bits == 8) {
+		return v
+	}
+	return w.shared("Cast", "w", []string{v}, graph.IntAttr("to", int64(to)))
 }
 
 // packed adds codes as a tensor of a signed integer type of 2, 4 or 8 bits.
@@ -46,6 +118,7 @@ func (w *writer) packed(t graph.DType, codes []int8, dims []int64) string {
 	for i, q := range codes {
 		raw[i*bits/8] |= (byte(q) & mask) << (i * bits % 8)
 	}
+	w.int2 = w.int2 || t == graph.Int2
 	return w.tensor(&graph.Tensor{Name: "w", DType: t, Dims: dims, Raw: raw})
 }
 
@@ -79,6 +152,21 @@ func (w *writer) planes(codes []int8, bits int, dims []int64) string {
 		w.append(&graph.Node{Op: functionName, Domain: functionDomain, Inputs: []string{p, v, shape}, Outputs: []string{out}})
 		return out
 	})
+}
+
+// indices adds gather indices, as bytes behind a Cast where that is shorter.
+func (w *writer) indices(v []int) string {
+	small := len(v) > castBytes/3
+	raw, ints := make([]byte, len(v)), make([]int32, len(v))
+	for i, x := range v {
+		small = small && x < 256
+		raw[i], ints[i] = byte(x), int32(x)
+	}
+	if !small {
+		return w.tensor(graph.FromInt32s("i", ints, int64(len(v))))
+	}
+	t := w.tensor(&graph.Tensor{Name: "i", DType: graph.Uint8, Dims: []int64{int64(len(v))}, Raw: raw})
+	return w.shared("Cast", "i", []string{t}, graph.IntAttr("to", int64(graph.Int32)))
 }
 
 // unpackFunction is the model-local function that turns bit planes into int8

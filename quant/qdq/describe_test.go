@@ -10,33 +10,41 @@ import (
 	"cfq/quant/qdq"
 )
 
-// TestDescribe writes a model in every container and checks that the bits are
-// read back from the file alone.
+// TestDescribe writes a model in every container and checks that bits and bytes
+// are read back from the file alone. The bytes are counted by hand: codes, scales,
+// zero points, and for bit planes the worth of each (4 bytes), the shape (16) and,
+// with the first layer, the constants of the function (33).
 func TestDescribe(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		bits      int
 		options   qdq.Options
-		want      int
+		want      float64
 		container string
 		note      string
+		codes     [2]int
 	}{
-		{"int8", 8, qdq.Options{}, 8, "int8", ""},
-		{"int4", 4, qdq.Options{}, 4, "int4", ""},
-		{"3 bits in int4", 3, qdq.Options{}, 4, "int4", "codes of 3 bits"},
-		{"3-bit planes", 3, qdq.Options{Size: preferPlanes}, 3, "packed, cfq.Unpack", ""},
-		{"int2", 2, qdq.Options{}, 2, "int2", ""},
-		{"2-bit planes", 2, qdq.Options{NoInt2: true}, 2, "packed, cfq.Unpack", ""},
+		{"int8", 8, qdq.Options{}, 8, "int8", "", [2]int{63, 14}},
+		{"int4", 4, qdq.Options{}, 4, "int4", "", [2]int{32, 7}},
+		{"3 bits in int4", 3, qdq.Options{}, 4, "int4", "codes of 3 bits", [2]int{32, 7}},
+		{"3-bit planes", 3, qdq.Options{Size: preferPlanes}, 3, "packed, cfq.Unpack", "", [2]int{24 + 12 + 16 + 33, 6 + 16}},
+		{"int2", 2, qdq.Options{}, 2, "int2", "", [2]int{16, 4}},
+		{"2-bit planes", 2, qdq.Options{Runtime: "1.23", Size: preferPlanes}, 2, "packed, cfq.Unpack", "", [2]int{16 + 8 + 16 + 33, 4 + 16}},
+		{"4-bit planes", 4, qdq.Options{Runtime: "1.22", Size: preferPlanes}, 4, "packed, cfq.Unpack", "", [2]int{32 + 16 + 16 + 33, 8 + 16}},
+		{"4 bits in int8", 4, qdq.Options{Runtime: "1.20"}, 8, "int8", "", [2]int{63, 14}},
 	} {
 		for _, integers := range []bool{true, false} {
 			m := net(3, 9, 7, 2)
 			p := planFor(t, m, c.bits, true)
+			zeros := 1
 			if !integers {
+				zeros = 0
 				for i := range p.Layers {
 					p.Layers[i].Act = nil
 				}
 			}
-			got, err := qdq.Describe(write(t, m, p, c.options))
+			q := write(t, m, p, c.options)
+			got, err := qdq.Describe(q)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,10 +52,46 @@ func TestDescribe(t *testing.T) {
 			first, second := l, l
 			first.Node, first.Output, first.In, first.Out, first.Biases = "layer1", "h1", 9, 7, 7
 			second.Node, second.Output, second.In, second.Out, second.Biases = "layer2", "y", 7, 2, 2
+			first.Stored, second.Stored = c.codes[0]+7*(4+zeros), c.codes[1]+2*(4+zeros)
 			if d := cmp.Diff([]qdq.LayerNote{first, second}, got); d != "" {
 				t.Errorf("%s, integers %v: %s", c.name, integers, d)
 			}
+			if n, err := qdq.Stored(q); err != nil || n != first.Stored+second.Stored {
+				t.Errorf("%s, integers %v: %d bytes in all (%v), %d and %d by layer", c.name, integers, n, err, first.Stored, second.Stored)
+			}
 		}
+	}
+}
+
+// TestDescribeRows describes layers with several widths behind a split input.
+func TestDescribeRows(t *testing.T) {
+	m := net(3, 9, 40, 2)
+	p := planFor(t, m, 8, true)
+	p.Layers[0].Act, p.Input = nil, &quant.Input{Scale: 1. / 64}
+	for i := range 9 {
+		p.Input.Columns = append(p.Input.Columns, column(i, -4, 6, 1, p.Input.Scale)...)
+	}
+	first := &p.Layers[0]
+	first.Bits = 0
+	for o := range 40 {
+		first.RowBits = append(first.RowBits, []int{2, 4, 8, 4}[o%4])
+		first.Scales[o] = 1. / 32 // two bytes each
+	}
+	got, err := qdq.Describe(write(t, m, p, qdq.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []qdq.LayerNote{
+		{
+			Node: "layer1", Op: "Gemm", In: 9, Out: 40, Biases: 40, Bits: 4.5, Widths: []int{2, 4, 8}, Container: "int2, int4, int8", Output: "h1",
+			Note: "2,4,8 bits by row; 27 columns",
+			// Codes in 2, 4 and 8 bits, scales, zero points, the orders of rows and columns.
+			Stored: 90*2/8 + 1 + 180*4/8 + 90 + 40*2 + 40 + 40 + 27,
+		},
+		{Node: "layer2", Op: "Gemm", In: 40, Out: 2, Biases: 2, Bits: 8, Container: "int8", Stored: 80 + 8 + 2, Output: "y"},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
 	}
 }
 
@@ -70,7 +114,7 @@ func TestDescribeFloat(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []qdq.LayerNote{
-		{Node: "layer1", Op: "Gemm", In: 9, Out: 7, Biases: 7, Bits: 4, Container: "int4", Output: "h1"},
+		{Node: "layer1", Op: "Gemm", In: 9, Out: 7, Biases: 7, Bits: 4, Container: "int4", Stored: 32 + 28 + 7, Output: "h1"},
 		{Node: "layer2", Op: "Gemm", In: 7, Out: 2, Biases: 2, Bits: 32, Container: "float", Output: "y"},
 		{Node: "a", Op: "MatMul", In: 6, Out: 10, Bits: 32, Container: "float", Output: "a", Fixed: "its weights have 3 dimensions, not 2"},
 		{Node: "b", Op: "MatMul", In: 5, Out: 3, Bits: 16, Container: "float16", Output: "b", Fixed: "its weights are float16, not float32"},

@@ -1,6 +1,7 @@
 package qdq
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -107,8 +108,8 @@ func (v *view) layer(n *graph.Node) dense {
 	return d
 }
 
-// floats returns the value called name if it is a constant or the product of
-// two constants, computed in float32.
+// floats returns the value called name if it is a constant, a Cast of one that
+// holds float16, or the product of two such, computed in float32.
 func (v *view) floats(name string) []float32 {
 	if t := v.inits[name]; t != nil {
 		f, err := t.Floats()
@@ -118,10 +119,30 @@ func (v *view) floats(name string) []float32 {
 		return f
 	}
 	n := v.producers[name]
-	if n == nil || !n.Is("Mul") || v.inits[n.Input(0)] == nil || v.inits[n.Input(1)] == nil {
+	switch {
+	case n == nil:
+	case n.Is("Cast") && n.Int("to", 0) == int64(graph.Float):
+		t := v.inits[n.Input(0)]
+		if t == nil || t.DType != graph.Float16 {
+			return nil
+		}
+		f := make([]float32, len(t.Raw)/2)
+		for i := range f {
+			f[i] = halfFloat(binary.LittleEndian.Uint16(t.Raw[2*i:]))
+		}
+		return f
+	case n.Is("Mul"):
+		return product(v.scales(n.Input(0)), v.scales(n.Input(1)))
+	}
+	return nil
+}
+
+// scales is floats without products, so that no chain of them is followed.
+func (v *view) scales(name string) []float32 {
+	if n := v.producers[name]; n != nil && n.Is("Mul") {
 		return nil
 	}
-	return product(v.floats(n.Input(0)), v.floats(n.Input(1)))
+	return v.floats(name)
 }
 
 // product multiplies two vectors of which one may have length 1; nil when they do not fit.

@@ -1,8 +1,10 @@
 package qdq_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +67,11 @@ func breaks() []broken {
 		{"weight-zero-point", func(t *testing.T, m *graph.Model) {
 			side(t, m, "layer1", 1).Inputs[2] = add(m, init8("zz", graph.Int8, []byte{0, 1, 0}, 3))
 		}},
+		{"weight-axis", func(t *testing.T, m *graph.Model) { side(t, m, "layer1", 1).Attrs[0].I = 1 }},
+		{"weight-axis", func(t *testing.T, m *graph.Model) { side(t, m, "layer1", 1).Attrs = nil }},
+		{"float16", func(t *testing.T, m *graph.Model) {
+			side(t, m, "layer1", 1).Inputs[1] = add(m, init8("hh", graph.Float16, []byte{0, 32, 0, 36, 0, 40}, 3))
+		}},
 		{"native-sub-byte", func(t *testing.T, m *graph.Model) {
 			d := side(t, m, "layer1", 1)
 			d.Inputs[0] = m.Graph.Producers()[d.Inputs[0]].Inputs[0]
@@ -122,6 +129,30 @@ func breaks() []broken {
 		{"block-size", func(t *testing.T, m *graph.Model) {
 			d := side(t, m, "layer1", 1)
 			d.Attrs = append(d.Attrs, graph.IntAttr("block_size", 48))
+		}},
+		{"native-sub-byte", func(t *testing.T, m *graph.Model) {
+			side(t, m, "layer1", 1).Inputs[0] = add(m, init8("two", graph.Int2, make([]byte, 4), 3, 5))
+		}},
+		{"float-layer", func(t *testing.T, m *graph.Model) {
+			h := add(m, init8("hh", graph.Float16, make([]byte, 30), 3, 5))
+			m.Graph.Nodes = append([]*graph.Node{{Op: "Cast", Inputs: []string{h}, Outputs: []string{"wf"}, Attrs: []graph.Attr{graph.IntAttr("to", 1)}}}, m.Graph.Nodes...)
+			node(t, m, "layer1").Inputs[1] = "wf"
+		}},
+		{"container", func(t *testing.T, m *graph.Model) {
+			side(t, m, "layer1", 1).Inputs[0] = add(m, init8("wide", graph.Int8, bytes.Repeat([]byte{7, 0xf8, 0}, 900), 3, 900))
+		}},
+		{"container", func(t *testing.T, m *graph.Model) {
+			wide := add(m, init8("wide", graph.Int4, bytes.Repeat([]byte{0xc3}, 4200), 3, 2800))
+			m.Graph.Producers()[side(t, m, "layer1", 1).Inputs[0]].Inputs[0] = wide
+		}},
+		{"reduced-range", func(t *testing.T, m *graph.Model) {
+			d := side(t, m, "layer1", 1)
+			ww := add(m, init8("ww", graph.Int8, append(make([]byte, 14), 0xbf), 3, 5))
+			m.Graph.Nodes = append([]*graph.Node{
+				{Op: "Concat", Inputs: []string{ww, ww}, Outputs: []string{"cc"}, Attrs: []graph.Attr{graph.IntAttr("axis", 0)}},
+				{Op: "Gather", Inputs: []string{"cc", add(m, graph.FromInts("order", []int64{1, 0, 2}, 3))}, Outputs: []string{"gg"}},
+			}, m.Graph.Nodes...)
+			d.Inputs[0] = "gg"
 		}},
 		{"reduced-range", func(t *testing.T, m *graph.Model) {
 			side(t, m, "layer1", 1).Inputs[0] = add(m, init8("ww", graph.Int8, append(make([]byte, 14), 65), 3, 5))
@@ -203,6 +234,83 @@ func TestRulesAreTrue(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: the model fuses nevertheless", b.rule)
 		}
+	}
+}
+
+// TestWrongAxis shows the rule weight-axis: optimized and not, the same model
+// computes different numbers.
+func TestWrongAxis(t *testing.T) {
+	eng := enginetest.Need(t)
+	m := net(3, 5, 5, 2)
+	q := write(t, m, planFor(t, m, 8, true), qdq.Options{})
+	x := rows(3, 20, 5)
+	differ := func() (largest float64) {
+		fused, plain := eng, eng
+		plain.Level = engine.Disabled
+		a, b := floats(t, run(t, q, fused, x)["y"]), floats(t, run(t, q, plain, x)["y"])
+		for i := range a {
+			largest = max(largest, math.Abs(float64(a[i]-b[i])))
+		}
+		return largest
+	}
+	if d := differ(); d > 0.01 {
+		t.Fatalf("the right axis makes a difference of %v", d)
+	}
+	side(t, q, "layer1", 1).Attrs = nil
+	if d := differ(); d < 0.05 {
+		t.Errorf("the wrong axis makes a difference of %v only: the rule is no longer true", d)
+	}
+}
+
+// checklist is what a writer of quantized models for ONNX Runtime has to heed, with
+// the rules that see it in a graph or, where none can, the test that holds it.
+func checklist() []checked {
+	return []checked{
+		{"int8 weight codes with zero point 0 of the scale's shape, along the axis of the outputs", []string{"weight-type", "weight-zero-point", "weight-axis"}, ""},
+		{"2 and 4 bits only behind a Cast to int8", []string{"native-sub-byte"}, ""},
+		{"INT2 needs opset 25; other containers for older releases", []string{"int2-opset"}, "TestRuntimes"},
+		{"3 bits by unpacking; containers by their bytes", []string{"container"}, "TestContainers, TestSmallest"},
+		{"int32 bias with the product of the scales, zero point 0, within bounds", []string{"bias-scale", "bias-range", "float-bias"}, "quant.TestBiasWidens"},
+		{"uint8 activations, zero point 0 behind a Relu", []string{"activation-type", "relu-zero-point"}, ""},
+		{"last Gemm without, Conv with an output quantizer", []string{"last-gemm", "conv-output"}, ""},
+		{"Gemm without alpha, beta and transA", []string{"gemm-attributes"}, ""},
+		{"no quantizers around layers with float weights, float16 ones included", []string{"float-layer", "float16"}, ""},
+		{"no weight-only DequantizeLinear in front of Gemm or Conv", []string{"weight-only-dq"}, "TestMixed"},
+		{"no equal short scales of weight-only layers, blocks that have a kernel", []string{"shared-scale", "block-size"}, ""},
+		{"no weight-only MatMul, which quantizes activations at run time", []string{"weight-only-matmul"}, ""},
+		{"evaluated with optimizations and without", nil, "verify.Check, verify.TestRealModels"},
+		{"loads in the oldest release", nil, "TestRuntimes; engine.MinVersion in CI"},
+		{"8-bit codes within 64 where the CPU is unknown", []string{"reduced-range"}, "quant.TestFormats"},
+		{"histograms are streamed", nil, "package calib"},
+		{"small models gain no speed", nil, "verify.TestSmallModels"},
+	}
+}
+
+type checked struct {
+	item  string
+	rules []string
+	held  string // where no rule, or not only one, holds it
+}
+
+// TestChecklist: every item is held by something, and every rule belongs to an item.
+func TestChecklist(t *testing.T) {
+	in := map[string]bool{}
+	for _, c := range checklist() {
+		if len(c.rules) == 0 && c.held == "" {
+			t.Errorf("nothing holds %q", c.item)
+		}
+		for _, r := range c.rules {
+			in[r] = true
+		}
+	}
+	for _, r := range qdq.Rules() {
+		if !in[r.Name] {
+			t.Errorf("the rule %s belongs to no item", r.Name)
+		}
+		delete(in, r.Name)
+	}
+	for name := range in {
+		t.Errorf("there is no rule %s", name)
 	}
 }
 

@@ -1,18 +1,25 @@
 package qdq_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"testing"
 
 	"cfq/engine"
-	"cfq/engine/enginetest"
 	"cfq/graph"
 	"cfq/onnxio"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )
+
+// failer is what the helpers ask of a test: testing.T and rapid.T have it.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Errorf(format string, args ...any)
+}
 
 // net makes the float network x -> Gemm -> Relu -> Gemm ... -> y with random
 // weights; widths are those of the input, the hidden layers and the output.
@@ -63,7 +70,7 @@ func rows(seed uint64, n, width int) *graph.Tensor {
 
 // planFor gives every layer of m the same bits, max-abs scales, and 8-bit
 // activations: signed on the input, unsigned behind Relus.
-func planFor(t testing.TB, m *graph.Model, bits int, perChannel bool) *quant.Plan {
+func planFor(t failer, m *graph.Model, bits int, perChannel bool) *quant.Plan {
 	t.Helper()
 	layers, err := quant.FindLayers(m)
 	if err != nil {
@@ -108,7 +115,7 @@ func weights(e *quant.Encoded) []float32 {
 	return w
 }
 
-func write(t testing.TB, m *graph.Model, p *quant.Plan, o qdq.Options) *graph.Model {
+func write(t failer, m *graph.Model, p *quant.Plan, o qdq.Options) *graph.Model {
 	t.Helper()
 	q, err := qdq.Write(m, p, o)
 	if err != nil {
@@ -120,7 +127,7 @@ func write(t testing.TB, m *graph.Model, p *quant.Plan, o qdq.Options) *graph.Mo
 	return q
 }
 
-func marshal(t testing.TB, m *graph.Model) []byte {
+func marshal(t failer, m *graph.Model) []byte {
 	t.Helper()
 	b, err := onnxio.Marshal(m)
 	if err != nil {
@@ -130,15 +137,24 @@ func marshal(t testing.TB, m *graph.Model) []byte {
 }
 
 // size is the exact size function of the tests.
-func size(t testing.TB) func(*graph.Model) int {
+func size(t failer) func(*graph.Model) int {
 	return func(m *graph.Model) int { return len(marshal(t, m)) }
 }
 
 // run returns the outputs of m for x by name.
-func run(t testing.TB, m *graph.Model, o engine.Options, x *graph.Tensor) map[string]*graph.Tensor {
+func run(t failer, m *graph.Model, o engine.Options, x *graph.Tensor) map[string]*graph.Tensor {
 	t.Helper()
+	s, err := engine.Open(m, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // nothing was written
+	out, err := s.Run(context.Background(), []*graph.Tensor{x})
+	if err != nil {
+		t.Fatal(err)
+	}
 	named := map[string]*graph.Tensor{}
-	for _, v := range enginetest.Run(t, m, o, x) {
+	for _, v := range out {
 		named[v.Name] = v
 	}
 	return named
@@ -153,7 +169,7 @@ func expose(m *graph.Model, t graph.DType, names ...string) *graph.Model {
 	return c
 }
 
-func floats(t testing.TB, v *graph.Tensor) []float32 {
+func floats(t failer, v *graph.Tensor) []float32 {
 	t.Helper()
 	f, err := v.Floats()
 	if err != nil {
@@ -163,7 +179,7 @@ func floats(t testing.TB, v *graph.Tensor) []float32 {
 }
 
 // node returns the node of m called name.
-func node(t testing.TB, m *graph.Model, name string) *graph.Node {
+func node(t failer, m *graph.Model, name string) *graph.Node {
 	t.Helper()
 	for _, n := range m.Graph.Nodes {
 		if n.Name == name {
@@ -175,7 +191,7 @@ func node(t testing.TB, m *graph.Model, name string) *graph.Node {
 }
 
 // wantFused fails unless every layer of p runs as an integer kernel.
-func wantFused(t testing.TB, m *graph.Model, p *quant.Plan, o engine.Options) {
+func wantFused(t failer, m *graph.Model, p *quant.Plan, o engine.Options) {
 	t.Helper()
 	opt, err := engine.Optimized(marshal(t, m), o)
 	if err != nil {

@@ -2,11 +2,9 @@ package qdq
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"cfq/graph"
-	"cfq/quant"
 )
 
 // Rules returns the table of rules, in the order in which Lint applies them.
@@ -15,6 +13,8 @@ func Rules() []Rule {
 	return []Rule{
 		{Name: "weight-type", Doc: "Weights that reach the kernel as uint8 run 4-5 times slower than int8 at large batches.", check: weightType},
 		{Name: "weight-zero-point", Doc: "Weights without an int8 zero point 0 of the scale's shape do not fuse, or fail when run.", check: weightZeroPoint},
+		{Name: "weight-axis", Doc: "Weight scales that are not one for each output are taken for that by the integer kernels: results are wrong, silently.", check: weightAxis},
+		{Name: "float16", Doc: "A DequantizeLinear with a float16 scale makes float16, for which there are no integer kernels: scales may be stored so behind a Cast.", check: float16Scale},
 		{Name: "native-sub-byte", Doc: "A DequantizeLinear on 2- or 4-bit integers is never fused with integer arithmetic: INT4 runs 15-40 times slower than float, INT2 does not load.", check: nativeSubByte},
 		{Name: "int2-opset", Doc: "2-bit integers exist from opset 25 and IR version 13 on.", check: int2Opsets},
 		{Name: "bias-scale", Doc: "The kernels add the int32 bias as it is: a scale other than input scale times weight scale, in float32, or a zero point other than an explicit 0, gives wrong results or no fusion.", check: biasScale},
@@ -30,70 +30,9 @@ func Rules() []Rule {
 		{Name: "weight-only-matmul", Doc: "With a float input, DequantizeLinear and MatMul become a kernel that quantizes activations at run time: results differ from the file's.", check: weightOnlyMatMul},
 		{Name: "shared-scale", Doc: "Weight-only layers with equal scales of up to 8 elements share them after optimization and lose their kernels.", check: sharedScale},
 		{Name: "block-size", Doc: "Blocks of sizes other than 16, 32, 64, 128 and 256 have no kernel.", check: blockSize},
+		{Name: "container", Doc: "Large weights in wider containers than their codes need make the file larger than it has to be.", Advice: true, check: wideContainer},
 		{Name: "reduced-range", Doc: "8-bit codes beyond +-64 can saturate on x64 CPUs without VNNI: results differ between machines.", Advice: true, check: reducedRange},
 	}
-}
-
-func weightType(v *view) []Finding {
-	return v.each(func(d dense) string {
-		if d.weight == nil {
-			return ""
-		}
-		if t := v.dtype(d.weight.Input(0)); t.Bits() == 8 && t != graph.Int8 {
-			return fmt.Sprintf("the weights reach the kernel as %s, not int8", t)
-		}
-		return ""
-	})
-}
-
-func weightZeroPoint(v *view) []Finding {
-	return v.each(func(d dense) string {
-		if d.weight == nil {
-			return ""
-		}
-		return v.zeroPoint(d.weight, graph.Int8)
-	})
-}
-
-// zeroPoint says what is wrong with the zero point of a DequantizeLinear on
-// constants of type t.
-func (v *view) zeroPoint(n *graph.Node, t graph.DType) string {
-	z, s := v.inits[n.Input(2)], v.floats(n.Input(1))
-	switch {
-	case n.Input(2) == "":
-		return "it has no zero point"
-	case z == nil:
-		return "its zero point is not a constant"
-	case z.DType != t && z.DType.Bits() >= 8:
-		return fmt.Sprintf("its zero point is %s, not %s", z.DType, t)
-	case s != nil && z.Len() != len(s):
-		return fmt.Sprintf("it has %d scales and %d zero points", len(s), z.Len())
-	case slices.ContainsFunc(z.Raw, func(b byte) bool { return b != 0 }):
-		return "its zero point is not 0"
-	}
-	return ""
-}
-
-func nativeSubByte(v *view) []Finding {
-	var out []Finding
-	for _, n := range v.m.Graph.Nodes {
-		if n.Is("DequantizeLinear") && v.constant[n.Input(0)] {
-			if t := v.dtype(n.Input(0)); t.Bits() > 0 && t.Bits() < 8 {
-				out = append(out, Finding{Node: n.Label(), Message: fmt.Sprintf("it reads %s without a Cast(int8) between", t)})
-			}
-		}
-	}
-	return out
-}
-
-func int2Opsets(v *view) []Finding {
-	var out []Finding
-	for _, t := range v.m.Graph.Inits {
-		if t.DType.Bits() == 2 && (v.m.Opset("") < int2Opset || v.m.IRVersion < int2IR) {
-			out = append(out, Finding{Node: t.Name, Message: fmt.Sprintf("it is %s in a model of opset %d, IR version %d", t.DType, v.m.Opset(""), v.m.IRVersion)})
-		}
-	}
-	return out
 }
 
 func biasScale(v *view) []Finding {
@@ -252,40 +191,6 @@ func sharedScale(v *view) []Finding {
 			return "its scales are those of " + first
 		}
 		seen[key] = d.node.Label()
-		return ""
-	})
-}
-
-func blockSize(v *view) []Finding {
-	var out []Finding
-	for _, n := range v.m.Graph.Nodes {
-		if b := n.Int("block_size", 0); n.Is("DequantizeLinear") && b != 0 && !slices.Contains([]int64{16, 32, 64, 128, 256}, b) {
-			out = append(out, Finding{Node: n.Label(), Message: fmt.Sprintf("its block size is %d", b)})
-		}
-	}
-	return out
-}
-
-func reducedRange(v *view) []Finding {
-	return v.each(func(d dense) string {
-		if d.data == nil || d.weight == nil {
-			return ""
-		}
-		t := v.inits[d.weight.Input(0)]
-		if t == nil || t.DType != graph.Int8 {
-			return ""
-		}
-		codes, err := t.Ints()
-		if err != nil {
-			return ""
-		}
-		worst := 0.0
-		for _, q := range codes {
-			worst = math.Max(worst, math.Abs(float64(q)))
-		}
-		if worst > quant.ReducedMax {
-			return fmt.Sprintf("its codes reach %v", worst)
-		}
 		return ""
 	})
 }

@@ -1,10 +1,6 @@
 package qdq
 
-import (
-	"fmt"
-
-	"cfq/graph"
-)
+import "cfq/graph"
 
 // passLength is the number of columns from which a run that needs no arithmetic
 // is passed on by itself: its nodes are shorter than constants for its columns.
@@ -81,9 +77,9 @@ func (w *writer) part(x string, p part) string {
 			w.tensor(graph.FromInts("i", []int64{first + int64(len(cols))}, 1)), one,
 		})
 	default:
-		sources := make([]int64, len(cols))
+		sources := make([]int, len(cols))
 		for j, c := range cols {
-			sources[j] = int64(c.Source)
+			sources[j] = c.Source
 		}
 		x = w.op("Gather", "u", []string{x, w.indices(sources)}, graph.IntAttr("axis", 1))
 	}
@@ -100,13 +96,13 @@ func (w *writer) part(x string, p part) string {
 		shifted, gained = shifted || c.Lo != 0, gained || c.Gain != 1
 	}
 	if inner {
-		x = w.op("Min", "u", []string{x, w.vector(hi)})
+		x = w.op("Min", "u", []string{x, w.perColumn(hi)})
 	}
 	if shifted {
-		x = w.op("Sub", "u", []string{x, w.vector(lo)})
+		x = w.op("Sub", "u", []string{x, w.perColumn(lo)})
 	}
 	if gained {
-		x = w.op("Mul", "u", []string{x, w.vector(gain)})
+		x = w.op("Mul", "u", []string{x, w.perColumn(gain)})
 	}
 	return x
 }
@@ -123,29 +119,12 @@ func (w *writer) dim() int {
 	return dim
 }
 
-// vector adds one value per column, or one for all when they are equal.
-func (w *writer) vector(v []float32) string {
+// perColumn adds one value per column, or one for all when they are equal.
+func (w *writer) perColumn(v []float32) string {
 	for _, x := range v {
 		if x != v[0] {
 			return w.tensor(graph.FromFloats("u", v, int64(len(v))))
 		}
 	}
 	return w.scalar("u", v[0])
-}
-
-// indices adds gather indices, as bytes behind a Cast where that is shorter.
-func (w *writer) indices(v []int64) string {
-	small := len(v) > 5
-	raw := make([]byte, len(v))
-	for i, x := range v {
-		small = small && x < 256
-		raw[i] = byte(x)
-	}
-	if !small {
-		return w.tensor(graph.FromInts("i", v, int64(len(v))))
-	}
-	t := w.tensor(&graph.Tensor{Name: "i", DType: graph.Uint8, Dims: []int64{int64(len(v))}, Raw: raw})
-	return w.once(fmt.Sprintf("indices %s", t), func() string {
-		return w.op("Cast", "i", []string{t}, graph.IntAttr("to", int64(graph.Int64)))
-	})
 }

@@ -18,14 +18,15 @@ import (
 	"cfq/quant"
 )
 
-// Options bound what is written. The zero value suits ONNX Runtime 1.24 and later.
+// Options bound what is written. The zero value suits DefaultRuntime and later.
 type Options struct {
-	// Size returns the bytes of a model's file. With it the container of every
-	// 3-bit layer is chosen by the bytes of the file; without, bit planes are
-	// used when the 3-bit layers hold 6000 weights or more.
+	// Size returns the bytes of a model's file. With it the containers of every
+	// layer's rows are chosen by the bytes of the file; without, each width has its
+	// own, and bit planes are used when they save 750 bytes in all, 6000 weights of 3 bits.
 	Size func(*graph.Model) int
-	// NoInt2 stores 2-bit weights as bit planes, for runtimes without opset 25.
-	NoInt2 bool
+	// Runtime is the oldest release of ONNX Runtime that shall read the model, one
+	// of Runtimes; "" is DefaultRuntime. What it can read decides about containers.
+	Runtime string
 }
 
 // Opsets and IR versions that the containers need.
@@ -34,82 +35,44 @@ const (
 	int2Opset, int2IR = 25, 13
 )
 
-// planesFrom is the number of 3-bit weights from which bit planes pay, when no
-// Size function says so exactly.
-const planesFrom = 6000
-
 // Write returns the quantized form of m, a model from quant.Canonical. Errors
 // name the layers; all are reported at once.
 func Write(m *graph.Model, plan *quant.Plan, o Options) (*graph.Model, error) {
 	if v := m.Opset(""); v < baseOpset {
 		return nil, fmt.Errorf("the model has opset %d: quantized models need %d", v, baseOpset)
 	}
+	r, err := RuntimeOf(o.Runtime)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.check(m); err != nil {
+		return nil, err
+	}
 	p, err := prepare(m, plan)
 	if err != nil {
 		return nil, err
 	}
-	var three []*layer
-	weights := 0
-	for _, l := range p.layers {
-		if l.enc != nil && l.plan.Bits == 3 {
-			three = append(three, l)
-			weights += len(l.enc.Codes)
-		}
-	}
-	if o.Size == nil || len(three) == 0 {
-		for _, l := range three {
-			l.planes = weights >= planesFrom
-		}
-		return p.write(o), nil
-	}
-	return p.smallest(three, o), nil
-}
-
-// smallest writes the model with the containers of the 3-bit layers that give
-// the fewest bytes. What a container saves does not depend on the other layers',
-// except that the first bit planes bring the unpacking function: so each layer's
-// saving is measured against all planes, and the best mixture against none.
-func (p *prepared) smallest(three []*layer, o Options) *graph.Model {
-	set := func(planes bool) {
-		for _, l := range three {
-			l.planes = planes
-		}
-	}
-	set(false)
-	plain := p.write(o)
-	set(true)
-	all := o.Size(p.write(o))
-	saves := make([]bool, len(three))
-	for i, l := range three {
-		l.planes = false
-		saves[i] = o.Size(p.write(o)) > all
-		l.planes = true
-	}
-	if len(three) > 1 {
-		for i, l := range three {
-			l.planes = saves[i]
-		}
-	}
-	if mixed := p.write(o); o.Size(mixed) < o.Size(plain) {
-		return mixed
-	}
-	return plain
+	p.runtime = r
+	p.choose(o)
+	return p.write(false), nil
 }
 
 // prepared is a plan that has been checked against its model, with all integers computed.
 type prepared struct {
-	m      *graph.Model
-	input  *quant.Input
-	value  string // the value that input covers
-	layers map[string]*layer
+	m       *graph.Model
+	runtime Runtime
+	input   *quant.Input
+	value   string // the value that input covers
+	layers  map[string]*layer
 }
 
 // layer is one planned layer; enc is nil when it stays in float.
 type layer struct {
-	info   quant.LayerInfo
-	plan   *quant.Layer
-	enc    *quant.Encoded
-	planes bool
+	info    quant.LayerInfo
+	plan    *quant.Layer
+	enc     *quant.Encoded
+	sources []int  // input of each column of the kernel; nil when they are the same
+	stores  stores // how its codes stand in the file
 }
 
 // prepare checks the plan and encodes every layer.
@@ -169,7 +132,7 @@ func (p *prepared) encode(l *layer) error {
 		if err := p.input.Check(l.info.In); err != nil {
 			return fmt.Errorf("layer %q: %w", l.plan.Node, err)
 		}
-		l.info = p.input.Widen(l.info)
+		l.info, l.sources = p.input.Fold(l.info), p.input.Sources()
 		scale = p.input.Scale
 	}
 	var err error

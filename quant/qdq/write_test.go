@@ -36,7 +36,7 @@ func TestArithmetic(t *testing.T) {
 	}
 	variants := []variant{
 		{2, qdq.Options{}, "int2"},
-		{2, qdq.Options{NoInt2: true}, "planes"},
+		{2, qdq.Options{Runtime: "1.23", Size: preferPlanes}, "planes"},
 		{3, qdq.Options{}, "int4"},
 		{3, qdq.Options{Size: preferPlanes}, "planes"},
 		{4, qdq.Options{}, "int4"},

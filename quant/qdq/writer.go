@@ -3,6 +3,7 @@ package qdq
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 
 	"cfq/graph"
 	"cfq/quant"
@@ -11,26 +12,28 @@ import (
 // writer builds one quantized graph.
 type writer struct {
 	*prepared
-	o       Options
 	g       *graph.Graph
 	names   *graph.Builder
-	values  map[string]string // what has been written already, by a description of it
-	int2    bool              // an INT2 tensor was written
-	unpacks bool              // the unpacking function is called
+	values  map[string]string    // what has been written already, by a description of it
+	int2    bool                 // an INT2 tensor was written
+	unpacks bool                 // the unpacking function is called
+	outputs map[string]quant.Act // output quantizers by the values that they stand at
 }
 
-// write makes the quantized model from the containers that the layers ask for.
-func (p *prepared) write(o Options) *graph.Model {
+// write makes the quantized model with the containers of the layers; with the
+// unpacking function in any case if unpacks is set.
+func (p *prepared) write(unpacks bool) *graph.Model {
 	m := p.m.Clone()
-	w := &writer{prepared: p, o: o, g: m.Graph, names: graph.NewBuilder(m.Graph, ""), values: map[string]string{}}
+	w := &writer{prepared: p, unpacks: unpacks, g: m.Graph, names: graph.NewBuilder(m.Graph, ""), values: map[string]string{}, outputs: p.results()}
 	nodes := m.Graph.Nodes
 	m.Graph.Nodes = nil
 	for _, n := range nodes {
-		if l := p.layers[n.Name]; l != nil && l.enc != nil && n.Is("Gemm") {
+		if l := p.layers[n.Name]; l != nil && l.enc != nil && isLayer(n) {
 			w.layer(n, l)
-			continue
+		} else {
+			w.append(n)
 		}
-		m.Graph.Nodes = append(m.Graph.Nodes, n)
+		w.result(n)
 	}
 	w.sweep()
 	if w.int2 {
@@ -38,7 +41,8 @@ func (p *prepared) write(o Options) *graph.Model {
 		m.SetOpset("", max(m.Opset(""), int2Opset))
 		m.IRVersion = max(m.IRVersion, int2IR)
 	}
-	m.IRVersion = max(m.IRVersion, baseIR)
+	// Newer IR versions add element types, which come with newer opsets, and notes on devices.
+	m.IRVersion = min(max(m.IRVersion, baseIR), p.runtime.IR)
 	if w.unpacks {
 		m.SetOpset(functionDomain, 1)
 		m.Functions = append(m.Functions, unpackFunction(m.Opset("")))
@@ -49,7 +53,7 @@ func (p *prepared) write(o Options) *graph.Model {
 // layer writes the layer l in place of its Gemm node n.
 func (w *writer) layer(n *graph.Node, l *layer) {
 	gemm := &graph.Node{
-		Name: n.Name, Op: "Gemm", Outputs: n.Outputs, Attrs: n.Attrs, Doc: n.Doc, Extra: n.Extra,
+		Name: n.Name, Op: n.Op, Outputs: n.Outputs, Attrs: n.Attrs, Doc: n.Doc, Extra: n.Extra,
 	}
 	if l.enc.InScale == 0 {
 		gemm.Inputs = []string{n.Inputs[0], w.floatWeights(l)}
@@ -90,14 +94,14 @@ func (w *writer) activation(v string, a quant.Act) string {
 // scale writes the weight scales of l: a scalar or one per output.
 func (w *writer) scale(l *layer) string {
 	if s := l.enc.Scales; len(s) > 1 {
-		return w.tensor(graph.FromFloats("s", s, int64(len(s))))
+		return w.vector("s", s, int64(len(s)))
 	}
 	return w.scalar("s", l.enc.Scales[0])
 }
 
 // weights writes the codes of l in their container and their DequantizeLinear.
 func (w *writer) weights(l *layer, scale string) string {
-	return w.op("DequantizeLinear", "d", []string{w.int8s(l), scale, w.zeros(graph.Int8, l)}, perOutput(l)...)
+	return w.op("DequantizeLinear", "d", []string{w.kernel(l, w.codes(l, graph.Int8)), scale, w.zeros(graph.Int8, l)}, perOutput(l)...)
 }
 
 // bias writes the int32 bias, whose scale is the product of the input's and the weights'.
@@ -129,28 +133,17 @@ func perOutput(l *layer) []graph.Attr {
 	return nil
 }
 
-// zeros writes a zero point of the shape of l's scales. Without one the runtime
-// does not fuse, or fails.
-func (w *writer) zeros(t graph.DType, l *layer) string {
-	n := len(l.enc.Scales)
-	z := &graph.Tensor{Name: "z", DType: t, Raw: make([]byte, graph.RawSize(t, n))}
-	if n > 1 {
-		z.Dims = []int64{int64(n)}
-	}
-	return w.tensor(z)
-}
-
 // floatWeights writes weights for float arithmetic: Cast and Mul, which the
 // runtime folds at load. A DequantizeLinear here would run at every inference.
 func (w *writer) floatWeights(l *layer) string {
 	codes := w.codes(l, graph.Float)
 	scale := w.scalarOrColumn(l.enc.Scales)
-	return w.op("Mul", "w", []string{codes, scale})
+	return w.kernel(l, w.op("Mul", "w", []string{codes, scale}))
 }
 
 // floatBias keeps the bias of n unless the plan has another.
 func (w *writer) floatBias(n *graph.Node, l *layer) string {
-	if b := n.Input(2); b != "" && l.plan.Bias == nil {
+	if b := n.Input(2); b != "" && slices.Equal(l.enc.FloatB, l.info.B) {
 		return b
 	}
 	return w.tensor(graph.FromFloats("b", l.enc.FloatB, int64(l.enc.Out)))
@@ -160,7 +153,7 @@ func (w *writer) scalarOrColumn(s []float32) string {
 	if len(s) == 1 {
 		return w.scalar("s", s[0])
 	}
-	return w.tensor(graph.FromFloats("s", s, int64(len(s)), 1))
+	return w.vector("s", s, int64(len(s)), 1)
 }
 
 func (w *writer) scalar(hint string, v float32) string {
@@ -186,6 +179,14 @@ func (w *writer) once(key string, make func() string) string {
 	v := make()
 	w.values[key] = v
 	return v
+}
+
+// shared returns the output of a node of the standard domain, or that of an equal
+// one that was written before.
+func (w *writer) shared(op, hint string, inputs []string, attrs ...graph.Attr) string {
+	return w.once(fmt.Sprintf("%s %q %v", op, inputs, attrs), func() string {
+		return w.op(op, hint, inputs, attrs...)
+	})
 }
 
 // op appends a node of the standard domain. New nodes have no names, which are

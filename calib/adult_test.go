@@ -1,0 +1,214 @@
+package calib_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"cfq/calib"
+	"cfq/classifier"
+	"cfq/engine/enginetest"
+	"cfq/internal/realdata"
+	"cfq/onnxio"
+	"cfq/quant"
+	"cfq/task"
+)
+
+// adult opens a two-layer network of the Adult data and all training rows.
+func adult(t testing.TB) (*classifier.Model, []quant.LayerInfo, *calib.Set) {
+	t.Helper()
+	e := enginetest.Need(t)
+	m, err := onnxio.ReadFile(realdata.Dir(t, "models", "adult", "mlp2-s0.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Opset("") < 21 {
+		if err := onnxio.Upgrade(m, 21); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m, err = quant.Canonical(m); err != nil {
+		t.Fatal(err)
+	}
+	tk, err := task.Load(filepath.Join("..", "tasks", "adult.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	people, err := task.Read(context.Background(), realdata.Dir(t, "data", "adult", "adult.data.gz"), tk, task.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := classifier.New(context.Background(), m, classifier.Options{Engine: e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	layers, err := quant.FindLayers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, layers, calib.FactualSet(people.X, tk.Dim())
+}
+
+// layerError is E||W h + B - what the fit makes of it||^2 over moments of h.
+func layerError(l quant.LayerInfo, gram, mean []float64, fit *quant.Layer, f quant.Format) float64 {
+	var sum float64
+	for r := range l.Out {
+		e := make([]float64, l.In)
+		scale := fit.Scales[r%len(fit.Scales)]
+		shift := 0.0
+		if fit.Bias != nil {
+			shift = float64(fit.Bias[r]) - float64(l.B[r])
+		}
+		for j, w := range l.Row(r) {
+			q := f.Quantize(w, scale)
+			if fit.Codes != nil {
+				q = fit.Codes[r*l.In+j]
+			}
+			e[j] = float64(w) - float64(quant.Dequantize(q, scale))
+			sum -= 2 * shift * e[j] * mean[j]
+		}
+		for i := range e {
+			for j := range e {
+				sum += e[i] * e[j] * gram[i*l.In+j]
+			}
+		}
+		sum += shift * shift
+	}
+	return sum
+}
+
+// On real moments, compensated rounding halves the error of rounding to the nearest
+// at least, and adaptive rounding is no worse.
+func TestAdultRoundings(t *testing.T) {
+	c, layers, set := adult(t)
+	stats, err := calib.Collect(context.Background(), c, layers, set, nil, calib.CollectOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range quant.Formats()[1:3] {
+		for i, l := range layers {
+			errs := map[string]float64{}
+			for _, rounding := range []string{calib.Nearest, calib.Compensated, calib.Adaptive} {
+				start := time.Now()
+				fits, err := calib.FitWeights(context.Background(), l, &stats[i], []quant.Format{f}, calib.WeightOptions{Rounding: rounding, Workers: 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				errs[rounding] = layerError(l, stats[i].Gram, stats[i].Mean, &fits[0], f)
+				t.Logf("%d bits, %3d -> %2d, %-11s: %.4g in %v", f.Bits, l.In, l.Out, rounding, errs[rounding], time.Since(start).Round(time.Millisecond))
+			}
+			if errs[calib.Compensated] > 0.6*errs[calib.Nearest] || errs[calib.Adaptive] > 1.005*errs[calib.Compensated] {
+				t.Errorf("%d bits, layer %q: %v", f.Bits, l.Node, errs)
+			}
+		}
+	}
+}
+
+// What each way of fitting ranges does to the outputs of the layers, in sum over
+// layers, relative to the outputs' own variance, computed row by row for activations.
+// None but the kind that minimises it is better than that.
+func TestAdultRanges(t *testing.T) {
+	c, layers, set := adult(t)
+	set.X, set.Factual = set.X[:6000*set.Dim], 6000
+	ctx := context.Background()
+	stats, err := calib.Collect(ctx, c, layers, set, nil, calib.CollectOptions{Logits: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := make([]string, len(layers))
+	for i, l := range layers {
+		values[i] = l.Input
+	}
+	rows := make([][]float32, len(layers))
+	err = c.Observe(ctx, set.X, classifier.Probe{Values: values}, func(_, _ int, v, _ [][]float32) error {
+		for i := range v {
+			rows[i] = append(rows[i], v[i]...)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bits := range []int{2, 3, 4, 8} {
+		least := map[string]float64{}
+		for _, kind := range calib.Ranges() {
+			f, err := quant.FormatOf(bits, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var channel, tensor, logits, act float64
+			for i, l := range layers {
+				s := &stats[i]
+				total := variance(l, s)
+				for _, perTensor := range []bool{false, true} {
+					fits, err := calib.FitWeights(ctx, l, s, []quant.Format{f}, calib.WeightOptions{PerTensor: perTensor, Range: kind.Name})
+					if err != nil {
+						t.Fatal(err)
+					}
+					e := layerError(l, s.Gram, s.Mean, &fits[0], f) / total
+					if perTensor {
+						tensor += e
+						continue
+					}
+					channel += e
+					logits += layerError(l, s.LogitGram, s.LogitMean, &fits[0], f) / total
+				}
+				if i > 0 {
+					act += actError(l, rows[i], calib.Activation(s, bits, kind.Name)) / total
+				}
+			}
+			t.Logf("%d bits, %-10s: weights %.3g by channel, %.3g by tensor, %.3g by channel where the margin depends on it; activations %.3g", bits, kind.Name, channel, tensor, logits, act)
+			least[kind.Name+" channel"], least[kind.Name+" tensor"], least[kind.Name+" logits"], least[kind.Name+" act"] = channel, tensor, logits, act
+		}
+		for _, kind := range calib.Ranges() {
+			for column, best := range map[string]string{" channel": calib.Output, " tensor": calib.Output, " logits": calib.Logits} {
+				if least[best+column] > 1.02*least[kind.Name+column] {
+					t.Errorf("%d bits,%s: %s errs by %v, %s by %v", bits, column, best, least[best+column], kind.Name, least[kind.Name+column])
+				}
+			}
+			if least["output act"] > 1.25*least[kind.Name+" act"] { // it leaves out how errors of channels go together
+				t.Errorf("%d bits: output errs by %v, %s by %v", bits, least["output act"], kind.Name, least[kind.Name+" act"])
+			}
+		}
+	}
+}
+
+// variance is that of the layer's outputs, in sum.
+func variance(l quant.LayerInfo, s *calib.Stats) float64 {
+	var sum float64
+	for r := range l.Out {
+		w := l.Row(r)
+		for i, a := range w {
+			for j, b := range w {
+				sum += float64(a) * float64(b) * (s.Gram[i*l.In+j] - s.Mean[i]*s.Mean[j])
+			}
+		}
+	}
+	return sum
+}
+
+// actError is E||W (h - q(h))||^2 over the rows of h.
+func actError(l quant.LayerInfo, h []float32, a quant.Act) float64 {
+	n := len(h) / l.In
+	e := make([]float64, l.In)
+	var sum float64
+	for r := range n {
+		for j, x := range h[r*l.In : (r+1)*l.In] {
+			e[j] = float64(x) - float64(a.Apply(x))
+		}
+		for o := range l.Out {
+			var d float64
+			for j, w := range l.Row(o) {
+				d += float64(w) * e[j]
+			}
+			sum += d * d / float64(n)
+		}
+	}
+	return sum
+}

@@ -1,0 +1,31 @@
+package calib_test
+
+import (
+	"context"
+	"testing"
+
+	"cfq/calib"
+	"cfq/quant"
+)
+
+// BenchmarkFitWeights measures the fit of all layers of a network of Adult in all
+// formats.
+func BenchmarkFitWeights(b *testing.B) {
+	c, layers, set := adult(b)
+	ctx := context.Background()
+	stats, err := calib.Collect(ctx, c, layers, set, nil, calib.CollectOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, rounding := range []string{calib.Nearest, calib.Compensated, calib.Adaptive} {
+		b.Run(rounding, func(b *testing.B) {
+			for b.Loop() {
+				for i, l := range layers {
+					if _, err := calib.FitWeights(ctx, l, &stats[i], quant.Formats(), calib.WeightOptions{Rounding: rounding}); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}

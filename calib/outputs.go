@@ -1,0 +1,82 @@
+package calib
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"cfq/classifier"
+	"cfq/quant"
+)
+
+// Outputs are the output quantizers of convolutions, by the layer's node.
+type Outputs map[string]output
+
+// output is an output quantizer and the convolution whose bounds it must keep.
+type output struct {
+	act  quant.Act
+	conv *quant.Conv
+}
+
+// FitOutputs fits the output quantizers of the convolutions among the layers on
+// what the set makes of them, behind their Relu or Clip, as Activation does for
+// inputs; other layers have none.
+func FitOutputs(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, set *Set, bits int, kind string) (Outputs, error) {
+	k := &collector{set: set}
+	for _, l := range layers {
+		if l.Conv == nil {
+			continue
+		}
+		l.Input = l.Conv.Behind // what is looked at
+		k.values.add(l.Input)
+		k.layers = append(k.layers, l)
+		k.stats = append(k.stats, Stats{
+			Min: float32(math.Inf(1)), Max: float32(math.Inf(-1)),
+			Hist: make([]float64, histBins), OutputHist: make([]float64, histBins),
+		})
+	}
+	if len(k.layers) == 0 {
+		return nil, nil
+	}
+	probe := classifier.Probe{Values: k.values}
+	err := c.Observe(ctx, set.X, probe, func(_, _ int, values, _ [][]float32) error { return k.bound(values) })
+	if err != nil {
+		return nil, fmt.Errorf("ranges of the convolutions' outputs: %w", err)
+	}
+	err = c.Observe(ctx, set.X, probe, func(from, rows int, values, _ [][]float32) error {
+		weights := k.rowWeights(from, rows)
+		for i, l := range k.layers {
+			v := values[k.values.at(l.Input)]
+			k.stats[i].count(v, nil, weights, slices.Repeat([]float64{1}, len(v)/rows))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("statistics of the convolutions' outputs: %w", err)
+	}
+	out := Outputs{}
+	for i, l := range k.layers {
+		out[l.Node] = output{Activation(&k.stats[i], bits, kind), l.Conv}
+	}
+	return out, nil
+}
+
+// Result returns the output quantizer of the layer called node, nil when it has none.
+func (o Outputs) Result(node string, vary Variation) *quant.Act {
+	r, ok := o[node]
+	if !ok {
+		return nil
+	}
+	a := r.conv.Within(vary.Clip(node, r.act))
+	return &a
+}
+
+// Act returns the quantizer of a layer's input: where a convolution's output comes
+// straight to it that one, so that nothing is rounded twice, else the one fitted.
+func (o Outputs) Act(l quant.LayerInfo, vary Variation, fitted quant.Act) quant.Act {
+	if r := o.Result(l.Source, vary); r != nil && r.Bits == fitted.Bits {
+		return *r
+	}
+	return vary.Clip(l.Node, fitted)
+}

@@ -1,0 +1,315 @@
+package calib
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"cfq/classifier"
+	"cfq/engine/enginetest"
+	"cfq/graph"
+	"cfq/quant"
+)
+
+// images makes a classifier x [N, 36] -> [4, 3, 3] -> Conv in groups -> Clip -> Conv -> Flatten -> Gemm.
+func images(t *testing.T, groups int64) (*graph.Model, *classifier.Model, []quant.LayerInfo) {
+	t.Helper()
+	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "g"}}
+	m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 36}}}}
+	b := graph.NewBuilder(m.Graph, "")
+	rng := rand.New(rand.NewPCG(8, 8))
+	random := func(dims ...int64) string {
+		n := int64(1)
+		for _, d := range dims {
+			n *= d
+		}
+		v := make([]float32, n)
+		for i := range v {
+			v[i] = float32(rng.NormFloat64())
+		}
+		return b.Const(graph.FromFloats("w", v, dims...))
+	}
+	h := b.Op("Reshape", []string{"x", b.Const(graph.FromInts("shape", []int64{-1, 4, 3, 3}, 4))})
+	h = b.Op("Conv", []string{h, random(8, 4/groups, 2, 2), random(8)}, graph.IntAttr("group", groups), graph.IntsAttr("pads", 1, 0, 0, 1))
+	h = b.Op("Clip", []string{h, b.Const(graph.FromFloats("lo", []float32{0})), b.Const(graph.FromFloats("hi", []float32{2}))})
+	h = b.Op("Conv", []string{h, random(2, 8, 1, 1)})
+	y := b.Op("Gemm", []string{b.Op("Flatten", []string{h}), random(2, 18)}, graph.IntAttr("transB", 1))
+	m.Graph.Outputs = []graph.Value{{Name: y, DType: graph.Float}}
+	layers, err := quant.FindLayers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := classifier.New(context.Background(), m, classifier.Options{Engine: enginetest.Need(t), Batch: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m, c, layers
+}
+
+func imageSet(rows int) *Set {
+	rng := rand.New(rand.NewPCG(2, 9))
+	x := make([]float32, rows*36)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64() + 0.3)
+	}
+	s := FactualSet(x, 36)
+	for range rows {
+		s.Weights = append(s.Weights, 0.5+rng.Float64())
+	}
+	return s
+}
+
+// weightedMeans returns, for each output of the layer, the mean of value over the
+// rows, by their weights, and the positions.
+func weightedMeans(t *testing.T, m *graph.Model, value string, outs int, s *Set) []float64 {
+	t.Helper()
+	c := m.Clone()
+	c.Graph.Outputs = []graph.Value{{Name: value}}
+	v, err := enginetest.Run(t, c, enginetest.Need(t), graph.FromFloats("x", s.X, int64(s.Rows()), 36))[0].Floats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, total := make([]float64, outs), 0.0
+	places := len(v) / s.Rows() / outs
+	for r, w := range s.Weights {
+		total += w
+		for k, y := range v[r*outs*places : (r+1)*outs*places] {
+			out[k/places] += w * float64(y) / float64(places)
+		}
+	}
+	for o := range out {
+		out[o] /= total
+	}
+	return out
+}
+
+// TestConvBias: the bias takes up, exactly, what the codes do to the mean of each
+// output over all positions and rows, as ONNX Runtime computes it: so the means of
+// the patches are right, group by group, and so is their order in a row.
+func TestConvBias(t *testing.T) {
+	for _, groups := range []int64{1, 2, 4} {
+		m, c, layers := images(t, groups)
+		set := imageSet(50)
+		stats, err := Collect(context.Background(), c, layers, set, nil, CollectOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := layers[0]
+		want := weightedMeans(t, m, l.Output, l.Out, set)
+		for _, o := range []WeightOptions{{Rounding: Compensated}, {Rounding: Compensated, PerTensor: true}, {Rounding: Adaptive}} {
+			fits, err := FitWeights(context.Background(), l, &stats[0], quant.Formats(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, fit := range fits {
+				rounded := m.Clone()
+				w := make([]float32, len(l.W))
+				for i, q := range fit.Codes {
+					w[i] = quant.Dequantize(q, fit.Scales[i/l.In%len(fit.Scales)])
+				}
+				for k, old := range rounded.Graph.Inits {
+					switch old.Name {
+					case l.Weight:
+						rounded.Graph.Inits[k] = graph.FromFloats(old.Name, w, old.Dims...)
+					case l.Bias:
+						rounded.Graph.Inits[k] = graph.FromFloats(old.Name, fit.Bias, old.Dims...)
+					}
+				}
+				for i, got := range weightedMeans(t, rounded, l.Output, l.Out, set) {
+					if math.Abs(got-want[i]) > 1e-4 {
+						t.Fatalf("%d groups, %+v, %d bits: output %d has the mean %v, want %v", groups, o, fit.Bits, i, got, want[i])
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestConvGroups: a convolution in groups is fitted as so many convolutions, each
+// on its channels alone; and its second moments are those of the patches.
+func TestConvGroups(t *testing.T) {
+	_, c, layers := images(t, 2)
+	set := imageSet(40)
+	stats, err := Collect(context.Background(), c, layers, set, nil, CollectOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := layers[0]
+	formats := quant.Formats()
+	whole, err := FitWeights(context.Background(), l, &stats[0], formats, WeightOptions{Rounding: Compensated})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for g, part := range l.Groups() {
+		alone := newStats(part, CollectOptions{})
+		var total float64
+		patch := make([]float64, l.In)
+		for r, w := range set.Weights {
+			for p := range l.Positions {
+				l.Conv.Patch(patch, set.X[r*36:(r+1)*36], g, p)
+				total += w
+				for i, a := range patch {
+					alone.Mean[i] += w * a
+					for j, b := range patch {
+						alone.Gram[i*l.In+j] += w * a * b
+					}
+				}
+			}
+		}
+		alone.finish(total, 0)
+		at := stats[0].part(l, g)
+		for i, v := range alone.Gram {
+			if math.Abs(v-at.Gram[i]) > 1e-9 {
+				t.Fatalf("group %d: second moment %d is %v, want %v", g, i, at.Gram[i], v)
+			}
+		}
+		fits, err := FitWeights(context.Background(), part, &alone, formats, WeightOptions{Rounding: Compensated})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, f := range fits {
+			from, to := g*part.Out, (g+1)*part.Out
+			if !slices.Equal(f.Scales, whole[i].Scales[from:to]) || !slices.Equal(f.Codes, whole[i].Codes[from*l.In:to*l.In]) {
+				t.Errorf("group %d at %d bits is fitted differently by itself", g, f.Bits)
+			}
+		}
+	}
+}
+
+// TestConvLogits: the moments that weigh by the margin's gradient are those of the
+// patches with the gradients by what each makes, computed by central differences.
+func TestConvLogits(t *testing.T) {
+	m, c, layers := images(t, 2)
+	set := imageSet(10)
+	ctx := context.Background()
+	if _, _, err := c.MarginGrads(ctx, set.X[:36]); err != nil {
+		t.Skipf("no gradients of this model: %v", err)
+	}
+	stats, err := Collect(ctx, c, layers, set, nil, CollectOptions{Logits: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The margin as a function of what the second convolution makes.
+	l := layers[1]
+	tail := m.Clone()
+	tail.Graph.Inputs = []graph.Value{{Name: l.Output, DType: graph.Float, Shape: graph.Fixed(1, 2, 3, 3)}}
+	tail.Graph.Nodes = tail.Graph.Nodes[len(tail.Graph.Nodes)-2:]
+	if tail.Graph.Nodes[0].Input(0) != l.Output {
+		t.Fatal("the tail begins elsewhere")
+	}
+	out := make([]float32, 2*9)
+	margin := func() float64 {
+		z, err := enginetest.Run(t, tail, enginetest.Need(t), graph.FromFloats(l.Output, out, 1, 2, 3, 3))[0].Doubles()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return z[1] - z[0]
+	}
+	weight := make([]float64, 9) // the tail is linear: the gradient is the same everywhere
+	for i := range out {
+		out[i] = 1
+		up := margin()
+		out[i] = -1
+		g := (up - margin()) / 2
+		out[i] = 0
+		weight[i%9] += g * g
+	}
+	want, total := make([]float64, l.In), 0.0
+	patch := make([]float64, l.In)
+	err = c.Observe(ctx, set.X, classifier.Probe{Values: []string{l.Input}}, func(from, rows int, values, _ [][]float32) error {
+		size := len(values[0]) / rows
+		for r := range rows {
+			for p, k := range weight {
+				l.Conv.Patch(patch, values[0][r*size:(r+1)*size], 0, p)
+				w := k * set.Weights[from+r]
+				total += w
+				for i, a := range patch {
+					want[i] += w * a
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range want {
+		if got := stats[1].LogitMean[i]; math.Abs(got-v/total) > 1e-4 {
+			t.Errorf("mean %d weighted by the gradient is %v, want %v", i, got, v/total)
+		}
+	}
+}
+
+// TestPlaces: few positions stand for many without preferring any.
+func TestPlaces(t *testing.T) {
+	for _, c := range []struct{ in, groups, positions, want int }{
+		{9, 1, 50, 50}, {9, 1, 784, 64}, {576, 1, 784, 4}, {576, 1, 3, 3}, {9, 64, 784, 64}, {100, 2, 784, 52},
+	} {
+		l := quant.LayerInfo{In: c.in, Conv: &quant.Conv{Group: c.groups, Output: []int{c.positions}}}
+		if got := places(l); got != c.want {
+			t.Errorf("%+v: %d places", c, got)
+		}
+	}
+	const n, all = 64, 784
+	seen := make([]int, all)
+	for row := range 1300 {
+		var in []int
+		for k := range n {
+			p := place(k, n, all, row)
+			seen[p]++
+			in = append(in, p)
+		}
+		slices.Sort(in)
+		if len(slices.Compact(in)) != n {
+			t.Fatalf("row %d: positions twice among %v", row, in)
+		}
+	}
+	if least, most := slices.Min(seen), slices.Max(seen); least < 90 || most > 210 {
+		t.Errorf("positions are looked at %d to %d times", least, most)
+	}
+}
+
+// TestFitOutputs: an output quantizer covers what stands behind the convolution,
+// within its bounds, and what comes straight from it is not rounded again.
+func TestFitOutputs(t *testing.T) {
+	_, c, layers := images(t, 1)
+	set := imageSet(60)
+	for _, kind := range Ranges() {
+		outs, err := FitOutputs(context.Background(), c, layers, set, 8, kind.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, second := outs.Result(layers[0].Node, Variation{}), outs.Result(layers[1].Node, Variation{})
+		if first == nil || second == nil || outs.Result(layers[2].Node, Variation{}) != nil {
+			t.Fatalf("%s: quantizers %v %v", kind.Name, first, second)
+		}
+		if top := first.Apply(100); first.Zero != 0 || top > 2 || kind.Name == MinMax && top < 1.999 {
+			t.Errorf("%s: behind a Clip from 0 to 2 stands %+v, up to %v", kind.Name, first, top)
+		}
+		if second.Zero == 0 {
+			t.Errorf("%s: %+v has no negative codes", kind.Name, second)
+		}
+		other := quant.Act{Bits: 8, Scale: 9}
+		if got := outs.Act(layers[1], Variation{}, other); got != *first {
+			t.Errorf("%s: the second reads with %+v what the first made with %+v", kind.Name, got, first)
+		}
+		if got := outs.Act(layers[0], Variation{}, other); got != other {
+			t.Errorf("%s: the first reads with %+v", kind.Name, got)
+		}
+		// A jittered range may not leave the bounds, and both sides jitter alike.
+		for seed := range uint64(8) {
+			v := Variation{Seed: seed, Jitter: 0.3}
+			r := outs.Result(layers[0].Node, v)
+			if r.Apply(100) > 2 || outs.Act(layers[1], v, other) != *r {
+				t.Errorf("%s: jittered to %+v", kind.Name, r)
+			}
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"cfq"
+	"cfq/internal/cli"
+	"cfq/onnxio"
+)
+
+// check looks at the flags before any work is done.
+func (f *quantizeFlags) check(args []string) error {
+	if err := arguments("quantize", args, "MODEL"); err != nil {
+		return err
+	}
+	if f.out == "" {
+		return cli.Usagef("-o model.q.onnx names the file to write", "--output is missing")
+	}
+	checks := []func() error{f.checkPlan, f.checkValues, f.checkUse, f.checkTarget, f.teacher.check}
+	if f.plan != "" {
+		checks = checks[:1]
+	}
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	outputs := []string{f.out}
+	if f.savePlan != "" {
+		outputs = append(outputs, f.savePlan)
+	}
+	for _, path := range outputs {
+		if err := cli.Output(path, f.overwrite); err != nil {
+			return err
+		}
+	}
+	return cli.Distinct(append(onnxio.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides, f.plan), outputs)
+}
+
+// checkValues reports values that there are not.
+func (f *quantizeFlags) checkValues() error {
+	if err := checkMethod(f.o.Method, f.o.Budget); err != nil {
+		return err
+	}
+	for _, c := range f.choices() {
+		if *c.value == "" {
+			continue
+		}
+		if err := oneOf(c.name, *c.value, cfq.Names(c.choices)); err != nil {
+			return err
+		}
+	}
+	if err := oneOf("target-side", f.side, []string{sideBoth, sideVD}); err != nil {
+		return err
+	}
+	switch {
+	case f.o.ActBits < 2 || f.o.ActBits > 8:
+		return cli.Usagef("the widths go from 2 to 8 bits", "--act-bits %d: there are no such activations", f.o.ActBits)
+	case f.calibrationRows < 0:
+		return cli.Usagef("0 takes all", "--calibration-rows %d: there are no so many rows", f.calibrationRows)
+	case f.o.Runtime != "" && !regexp.MustCompile(`^[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?$`).MatchString(f.o.Runtime):
+		return cli.Usagef("as in 1.22", "--target-ort %s: this is no version of ONNX Runtime", f.o.Runtime)
+	}
+	o := f.o
+	o.Refine = f.refine.option()
+	return cli.Wrap(o.Check(), cli.Unusable, "")
+}
+
+// checkUse reports flags that are of no use beside each other.
+func (f *quantizeFlags) checkUse() error {
+	m, err := cfq.FindMethod(f.o.Method)
+	if err != nil {
+		return err
+	}
+	on := f.o.CalibrateOn
+	if on == "" {
+		on = m.CalibrateOn
+	}
+	switch factual := on == cfq.OnFactual && !m.RecourseSensitivity; {
+	case factual && f.from != "":
+		return cli.Usagef("--method cf-ptq calibrates on them", "--from: the method %s has no use for promises", f.o.Method)
+	case factual && f.overrides != "":
+		return cli.Usagef("--method cf-ptq calibrates on recourse", "--overrides: the method %s has no use for what people can change", f.o.Method)
+	case f.from != "" && f.given("calibration-rows"):
+		return cli.Usagef("--rows chooses rows", "--calibration-rows: with --from all rows are taken, those of the promises among them")
+	}
+	return nil
+}
+
+// checkTarget reports what cannot be aimed at.
+func (f *quantizeFlags) checkTarget() error {
+	f.target.OneSided = f.side == sideVD
+	if f.target.VD == 0 && !f.given("target-vd") {
+		for _, name := range []string{"target-margin", "target-side", "holdout", "confidence", "target-sample"} {
+			if f.given(name) {
+				return cli.Usagef("--target-vd 0.02 looks for the smallest model with a VD of 2 % at most", "--%s is of use with --target-vd only", name)
+			}
+		}
+		return nil
+	}
+	inside := func(v float64) bool { return v > 0 && v < 1 }
+	switch t := f.target; {
+	case f.given("budget"):
+		return cli.Usagef("give one of the two", "--budget: with --target-vd the budget is what is looked for")
+	case !inside(t.VD):
+		return cli.Usagef("0.02 is two of a hundred", "--target-vd %v: it is a share above 0 and below 1", t.VD)
+	case !inside(t.HoldOut):
+		return cli.Usagef("0.3 holds three of ten rows out", "--holdout %v: it is a share above 0 and below 1", t.HoldOut)
+	case !(t.Confidence >= 0.5 && t.Confidence < 1):
+		return cli.Usagef("0.95 is usual", "--confidence %v: it is at least 0.5 and below 1", t.Confidence)
+	case !(t.Margin > 0 && t.Margin < 1e30):
+		return cli.Usagef("0.1 is usual: at the boundary half of all promises break whatever is done", "--target-margin %v: it is a number of logits above 0", t.Margin)
+	case t.Sample < 1:
+		return cli.Usagef("", "--target-sample %d: there are no such people", t.Sample)
+	}
+	return nil
+}
+
+// oneOf reports a flag whose value is none of the choices.
+func oneOf(flag, value string, choices []string) error {
+	if slices.Contains(choices, value) {
+		return nil
+	}
+	hint := fmt.Sprintf("the choices are %s", strings.Join(choices, ", "))
+	if s := cli.Suggest(value, choices); s != "" {
+		hint = fmt.Sprintf("did you mean %s?", s)
+	}
+	return cli.Usagef(hint, "--%s %s: there is no such %s", flag, value, flag)
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/pflag"
+
+	"cfq"
+	"cfq/calib"
+)
+
+// quantizeFlags are the flags of quantize.
+type quantizeFlags struct {
+	given                 func(flag string) bool // on the command line
+	data, task, rows, out string
+	from, overrides       string
+	o                     cfq.Options // those of its fields that are flags as they are
+	refine                rounds
+	teacher               teacherFlags
+	target                cfq.Target
+	side                  string
+	calibrationRows       int
+	plan, savePlan        string
+	overwrite             bool
+}
+
+// choiceFlag is a flag whose values are those of a table.
+type choiceFlag struct {
+	name    string
+	value   *string
+	title   string // of the list of values
+	what    string // in the flag's help
+	choices []cfq.Choice
+	shared  bool // the list stands with another flag
+}
+
+// choices lists the flags with tables, in the order of the help.
+func (f *quantizeFlags) choices() []choiceFlag {
+	var ranges []cfq.Choice
+	for _, r := range calib.Ranges() {
+		ranges = append(ranges, cfq.Choice(r))
+	}
+	return []choiceFlag{
+		{"allocator", &f.o.Allocator, "Allocators (--allocator)", "how bits are given", cfq.Allocators(), false},
+		{"cost", &f.o.Cost, "What a budget counts (--cost)", "what a budget counts", cfq.Costs(), false},
+		{"widths", &f.o.Widths, "What has a width of its own (--widths)", "what has a width of its own", cfq.Granularities(), false},
+		{"scales", &f.o.Scales, "What has a weight scale of its own (--scales)", "what has a weight scale of its own", cfq.ScaleKinds(), false},
+		{"input", &f.o.Input, "The model's input (--input)", "how the model's input is quantized", cfq.InputKinds(), false},
+		{"calibrate-on", &f.o.CalibrateOn, "What scales and codes are fitted on (--calibrate-on)", "what scales and codes are fitted on", cfq.Calibrations(), false},
+		{"weight-range", &f.o.WeightRange, "How scales are fitted (--weight-range, --act-range)", "how the scales of weights are fitted", ranges, false},
+		{"act-range", &f.o.ActRange, "", "how the ranges of activations are fitted", ranges, true},
+		{"rounding", &f.o.Rounding, "Roundings (--rounding)", "how weights are rounded", cfq.Roundings(), false},
+	}
+}
+
+// add adds the flags: first what most people need, then the rest under headings.
+func (f *quantizeFlags) add(fs *pflag.FlagSet) {
+	fs.StringVarP(&f.data, "data", "d", "", "the calibration rows: a CSV `file`, also gzipped")
+	fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
+	fs.StringVarP(&f.out, "output", "o", "", "the quantized model `file`")
+	fs.StringVar(&f.o.Method, "method", "cf-ptq", "the `method`; see below")
+	fs.Float64Var(&f.o.Budget, "budget", 4, "mean `bits` per weight, 2 to 8; see --cost")
+	fs.Float64Var(&f.target.VD, "target-vd", 0, "in place of a budget: the smallest model of whose promises at most this `share` breaks")
+	fs.StringArrayVar(&f.o.KeepFloat, "keep-float", nil, "leave the layers of this name or `pattern` in float, as in '/head/*'; may be repeated")
+	fs.StringVar(&f.savePlan, "save-plan", "", "write the plan, all bits, scales and codes, to a `file`")
+	fs.StringVar(&f.plan, "plan", "", "write the model that this plan `file` describes; needs no data")
+	fs.StringVar(&f.rows, "rows", "", rowsHelp)
+	fs.StringVar(&f.from, "from", "", fromHelp)
+	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
+	byName := map[string]choiceFlag{}
+	for _, c := range f.choices() {
+		byName[c.name] = c
+	}
+	choice := func(fs *pflag.FlagSet, names ...string) {
+		for _, name := range names {
+			c := byName[name]
+			end := "; else as the method says"
+			switch name {
+			case "cost":
+				end = "; else " + cfq.CostBits
+			case "input":
+				end = "; else " + cfq.InputAuto
+			}
+			fs.StringVar(c.value, name, "", c.what+": "+strings.Join(cfq.Names(c.choices), ", ")+end)
+		}
+	}
+	group(fs, "Widths", func(fs *pflag.FlagSet) {
+		choice(fs, "allocator", "cost", "widths", "scales")
+		fs.StringArrayVar(&f.o.Only, "only", nil, "quantize only the layers of this name or `pattern`; may be repeated")
+		fs.BoolVar(&f.o.WeightOnly, "weight-only", false, "store weights in few bits and compute in float")
+		fs.IntVar(&f.o.ActBits, "act-bits", 8, "`bits` of the activations between layers, 2 to 8")
+		choice(fs, "input")
+	})
+	group(fs, "Calibration", func(fs *pflag.FlagSet) {
+		choice(fs, "calibrate-on", "weight-range", "act-range")
+		fs.IntVar(&f.calibrationRows, "calibration-rows", 100000, "of more `rows` so many are drawn; 0 takes all. With --from all are taken")
+		fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
+		f.teacher.add(fs)
+	})
+	group(fs, "Rounding", func(fs *pflag.FlagSet) {
+		choice(fs, "rounding")
+		fs.Var(&f.refine, "refine", "`rounds` of end-to-end refinement, 0 for none; else as the method says")
+		fs.BoolVar(&f.o.Equalize, "equalize", false, "even out the ranges of neighbouring layers' channels first")
+	})
+	group(fs, "Target (with --target-vd)", func(fs *pflag.FlagSet) {
+		fs.Float64Var(&f.target.Margin, "target-margin", 0.1, "the `margin`, in logits, of the promises that are to hold")
+		fs.StringVar(&f.side, "target-side", sideBoth, "what must be within the target: both VD and RVD, or only vd")
+		fs.Float64Var(&f.target.HoldOut, "holdout", 0.3, "the `share` of the rows that is not calibrated on and judges")
+		fs.Float64Var(&f.target.Confidence, "confidence", 0.95, "of the claim that the target is kept")
+		fs.IntVar(&f.target.Sample, "target-sample", 4000, "at most this many refused `people` judge")
+		fs.Uint64Var(&f.target.Seed, "seed", 1, "seed of what is held out, of the judges and of --calibration-rows")
+	})
+	group(fs, "Where it runs", func(fs *pflag.FlagSet) {
+		fs.StringVar(&f.o.Runtime, "target-ort", "", "the oldest ONNX Runtime `version` that must read the file, as in 1.22; else 1.24")
+		fs.BoolVar(&f.o.Reduced, "reduced-range", false, "8-bit weights in 7 bits: the same results on CPUs without VNNI")
+	})
+}
+
+// The values of --target-side.
+const (
+	sideBoth = "both"
+	sideVD   = "vd"
+)
+
+// rounds is a number that may not be given.
+type rounds struct {
+	n   int
+	set bool
+}
+
+func (r *rounds) Type() string { return "rounds" }
+
+func (r *rounds) String() string {
+	if !r.set {
+		return ""
+	}
+	return strconv.Itoa(r.n)
+}
+
+// Set reads a whole number of 0 or more.
+func (r *rounds) Set(s string) error {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 {
+		return fmt.Errorf("%q is not a number of rounds: 0 is none", s)
+	}
+	r.n, r.set = n, true
+	return nil
+}
+
+// option returns the number as Options.Refine wants it.
+func (r *rounds) option() int {
+	if r.set && r.n == 0 {
+		return -1
+	}
+	return r.n
+}
+
+// options puts the options together; what comes out of files is not there yet.
+func (f *quantizeFlags) options(e *env) cfq.Options {
+	o := f.o
+	o.Refine, o.Teacher, o.Cache = f.refine.option(), f.teacher.options(), f.teacher.cache()
+	o.Engine, o.Workers = e.engine(), e.workers
+	show := e.msg.Stages()
+	o.Progress = func(ev cfq.Event) { show(ev.Stage, ev.Done, ev.Total) }
+	return o
+}
+
+// writeMethods writes what each method stands for.
+func writeMethods(w io.Writer) {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "  method\tallocator\twidths\tscales\tcalibrate-on\tweight-range\tact-range\trounding\trefine")
+	for _, m := range cfq.Methods() {
+		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", m.Name, m.Allocator, m.Widths, m.Scales, m.CalibrateOn, m.WeightRange, m.ActRange, m.Rounding, max(m.Refine, 0))
+	}
+	_ = tw.Flush() // into memory
+}

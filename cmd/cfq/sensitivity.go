@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"cfq"
+	"cfq/internal/chart"
+	"cfq/internal/cli"
+	"cfq/onnxio"
+	"cfq/sensitivity"
+)
+
+// sensitivityFlags are the flags of sensitivity.
+type sensitivityFlags struct {
+	data, task, rows string
+	from, overrides  string
+	method, damage   string
+	budget           float64
+	probes           int
+	seed             uint64
+	teacher          teacherFlags
+	plot             string
+	overwrite        bool
+}
+
+func sensitivityCommand() command {
+	return command{
+		name:    "sensitivity",
+		args:    "MODEL -d DATA -t TASK",
+		summary: "show how much each layer matters, by gradient, curvature and measured damage",
+		about: `
+Measures each layer that can be quantized at the rows of the data, as they are
+labelled, and at the recourse points of the people whom the model refuses:
+
+  gradient   mean l1 norm of the gradient of a row's loss by the layer's weights;
+             at recourse points the paper's counterfactual sensitivity
+  curvature  trace of the Hessian of the loss by the layer's weights (HAWQ-V2),
+             estimated with random vectors, with its standard error
+  damage     what the layer alone at 2, 3, 4 or 8 bits does to the margin
+
+and then what bits each rule would give the layers at a budget, and what becomes
+of the margin of the whole model with them. --plot draws the same. Nothing is
+quantized for good: that is cfq quantize. docs/sensitivity.md defines all of it.
+
+The layers are calibrated and rounded as --method says. Use the training rows
+as data.`,
+		examples: []string{
+			"cfq sensitivity model.onnx -d train.csv -t task.yaml",
+			"cfq sensitivity model.onnx -d train.csv -t task.yaml --budget 3 --plot profile.svg",
+			"cfq sensitivity model.onnx -d train.csv -t task.yaml --method cf-ptq-paper --probes 256 --json",
+		},
+		setup: func(fs *pflag.FlagSet) runFunc {
+			f := &sensitivityFlags{}
+			fs.SortFlags = false
+			fs.StringVarP(&f.data, "data", "d", "", "the calibration rows: a CSV `file`, also gzipped")
+			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
+			fs.StringVar(&f.plot, "plot", "", "draw the profiles into a `file`: .svg or .png")
+			fs.StringVar(&f.method, "method", "cf-ptq", "calibrate and round as this `method` of cfq quantize does")
+			fs.Float64Var(&f.budget, "budget", 4, "mean `bits` per weight that the rules may give, 2 to 8")
+			fs.IntVar(&f.probes, "probes", sensitivity.DefaultProbes, "random vectors for each trace; four times as many halve its standard error")
+			fs.Uint64Var(&f.seed, "seed", 1, "seed of the random vectors")
+			fs.StringVar(&f.damage, "damage", cfq.DamageAuto, "how damage is found: "+strings.Join(cfq.Names(cfq.DamageKinds()), ", "))
+			f.teacher.add(fs)
+			fs.StringVar(&f.rows, "rows", "", rowsHelp)
+			fs.StringVar(&f.from, "from", "", fromHelp)
+			fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
+			fs.BoolVar(&f.overwrite, "overwrite", false, "replace the plot if it exists")
+			return f.run
+		},
+	}
+}
+
+// check looks at the flags before any work is done.
+func (f *sensitivityFlags) check(args []string) error {
+	if err := arguments("sensitivity", args, "MODEL"); err != nil {
+		return err
+	}
+	if err := checkMethod(f.method, f.budget); err != nil {
+		return err
+	}
+	if err := oneOf("damage", f.damage, cfq.Names(cfq.DamageKinds())); err != nil {
+		return err
+	}
+	if f.probes < 2 {
+		return cli.Usagef("two are the least that a standard error can be had from", "--probes %d", f.probes)
+	}
+	if err := f.teacher.check(); err != nil {
+		return err
+	}
+	if f.plot == "" {
+		return nil
+	}
+	if !slices.Contains(chart.Formats(), f.format()) {
+		return cli.Usagef("the name must end in .svg or .png", "--plot %s: that is no kind of picture that can be drawn", f.plot)
+	}
+	if err := cli.Output(f.plot, f.overwrite); err != nil {
+		return err
+	}
+	return cli.Distinct(append(onnxio.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides), []string{f.plot})
+}
+
+// format is the kind of picture that the plot's name asks for.
+func (f *sensitivityFlags) format() string {
+	return strings.ToLower(strings.TrimPrefix(filepath.Ext(f.plot), "."))
+}
+
+func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error {
+	if err := f.check(args); err != nil {
+		return err
+	}
+	t, err := readTask(f.task)
+	if err != nil {
+		return err
+	}
+	set, err := actionSet(f.task, f.overrides, t)
+	if err != nil {
+		return err
+	}
+	m, err := readModel(args[0])
+	if err != nil {
+		return err
+	}
+	people, given, err := promised(ctx, e, f.data, f.rows, f.from, t)
+	if err != nil {
+		return err
+	}
+	who := set.of(people)
+	set.warn(e)
+	promises, err := judgedBy(ctx, e, args[0], m, t, who, given)
+	if err != nil {
+		return err
+	}
+	show := e.msg.Stages()
+	c, err := cfq.Calibrate(ctx, m, t, people, cfq.Options{
+		Method: f.method, Budget: f.budget, Teacher: f.teacher.options(), Cache: f.teacher.cache(),
+		Promises: promises, Overrides: set.list, Engine: e.engine(), Workers: e.workers,
+		Progress: func(ev cfq.Event) { show(ev.Stage, ev.Done, ev.Total) },
+	})
+	if err != nil {
+		return runError(fmt.Errorf("model %s: %w", args[0], err))
+	}
+	defer c.Close() //nolint:errcheck // the profile is what counts
+	p, err := c.Profile(ctx, cfq.ProfileOptions{Budget: f.budget, Probes: f.probes, Seed: f.seed, Damage: f.damage})
+	if err != nil {
+		return runError(fmt.Errorf("model %s: %w", args[0], err))
+	}
+	for _, w := range p.Warnings {
+		e.msg.Warn("%s", w)
+	}
+	if f.plot != "" {
+		err := cli.Write(f.plot, func(w io.Writer) error { return chart.Draw(w, f.format(), profileCharts(p)...) })
+		if err != nil {
+			return err
+		}
+	}
+	if e.json {
+		return writeJSON(e.stdout, p)
+	}
+	return writeProfile(e.stdout, p)
+}

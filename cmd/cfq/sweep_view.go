@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"cfq"
+	"cfq/eval"
+	"cfq/internal/chart"
+)
+
+// sweepView shows the points of a sweep.
+type sweepView struct {
+	*cfq.SweepResult
+	methods []string // in the order of the points
+	cost    string
+	margin  float64 // which stands for all
+}
+
+func newSweepView(r *cfq.SweepResult, cost string) *sweepView {
+	v := &sweepView{SweepResult: r, cost: cost}
+	for i := range r.Points {
+		p := &r.Points[i]
+		if !slices.Contains(v.methods, p.Method) {
+			v.methods = append(v.methods, p.Method)
+		}
+		v.margin = p.Measured.Margins[p.Measured.Headline()].Margin // the same for all
+	}
+	return v
+}
+
+// sweepColumn is a number of a point at a required margin.
+type sweepColumn struct {
+	name  string
+	value func(p *cfq.SweepPoint, a *eval.AtMargin) any
+}
+
+// rateColumns are the columns of a rate.
+func rateColumns(name string, of func(p *cfq.SweepPoint, a *eval.AtMargin) eval.Rate) []sweepColumn {
+	return []sweepColumn{
+		{name, func(p *cfq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Value }},
+		{name + "_lo", func(p *cfq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Lo }},
+		{name + "_hi", func(p *cfq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Hi }},
+		{name + "_num", func(p *cfq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Num }},
+		{name + "_den", func(p *cfq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Den }},
+	}
+}
+
+// sweepColumns is the table of what curves.csv holds.
+func sweepColumns() []sweepColumn {
+	list := []sweepColumn{
+		{"method", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Method }},
+		{"budget", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Budget }},
+		{"same_as_budget", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return sweepSame(p) }},
+		{"bits_per_weight", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Bits }},
+		{"stored_bits_per_weight", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Stored }},
+		{"bytes", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Bytes }},
+		{"widths", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return sweepWidths(p.Widths) }},
+		{"problems", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return len(p.Problems) }},
+		{"accuracy_full", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Measured.Decisions.AccuracyFull.Value }},
+	}
+	list = append(list, rateColumns("accuracy", func(p *cfq.SweepPoint, _ *eval.AtMargin) eval.Rate { return p.Measured.Decisions.AccuracyQuant })...)
+	list = append(list, rateColumns("disagreement", func(p *cfq.SweepPoint, _ *eval.AtMargin) eval.Rate { return p.Measured.Decisions.Disagreement })...)
+	list = append(list, sweepColumn{"margin", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.Margin }})
+	list = append(list, rateColumns("vd", func(_ *cfq.SweepPoint, a *eval.AtMargin) eval.Rate { return a.VD })...)
+	list = append(list, rateColumns("rvd", func(_ *cfq.SweepPoint, a *eval.AtMargin) eval.Rate { return a.RVD })...)
+	return append(list, []sweepColumn{
+		{"crg_sums", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.CRG.RatioOfSums }},
+		{"crg_median", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.CRG.Median }},
+		{"crg_mean", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.CRG.Mean }},
+		{"dir_sim", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.DirSim.Value }},
+		{"act_overlap", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.ActOverlap.Value }},
+		{"margin_error_rms", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.MarginError.RMS }},
+		{"tau01", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Measured.Tau01.Value }},
+		{"rtau01", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Measured.RTau01.Value }},
+	}...)
+}
+
+// sweepWidths shows widths, which are means for some layers.
+func sweepWidths(widths []float64) string {
+	words := make([]string, len(widths))
+	for i, w := range widths {
+		words[i] = strconv.FormatFloat(w, 'g', 4, 64)
+	}
+	return strings.Join(words, " ")
+}
+
+// sweepSame is the budget that a point is the same at, or "".
+func sweepSame(p *cfq.SweepPoint) any {
+	if p.Same == 0 {
+		return ""
+	}
+	return p.Same
+}
+
+// csv writes one line for each point and required margin; what is undefined is empty.
+func (v *sweepView) csv(out io.Writer) error {
+	w := csv.NewWriter(out)
+	columns := sweepColumns()
+	line := make([]string, len(columns))
+	for i, c := range columns {
+		line[i] = c.name
+	}
+	if err := w.Write(line); err != nil {
+		return err
+	}
+	for i := range v.Points {
+		p := &v.Points[i]
+		for k := range p.Measured.Margins {
+			for j, c := range columns {
+				line[j] = sweepCell(c.value(p, &p.Measured.Margins[k]))
+			}
+			if err := w.Write(line); err != nil {
+				return err
+			}
+		}
+	}
+	w.Flush()
+	return w.Error()
+}
+
+func sweepCell(value any) string {
+	switch x := value.(type) {
+	case eval.Float:
+		if !x.Defined() {
+			return ""
+		}
+		return strconv.FormatFloat(float64(x), 'g', -1, 64)
+	case float64:
+		return strconv.FormatFloat(x, 'g', -1, 64)
+	}
+	return fmt.Sprint(value)
+}
+
+// warnings says which points are not what their lines look like.
+func (v *sweepView) warnings() []string {
+	var list []string
+	for i := range v.Points {
+		if p := &v.Points[i]; len(p.Problems) > 0 {
+			list = append(list, fmt.Sprintf("%s at %g: quantize would not write this file: %s", p.Method, p.Budget, p.Problems[0]))
+		}
+	}
+	for _, w := range v.Points[0].Measured.Warnings {
+		if !slices.ContainsFunc(v.Points, func(p cfq.SweepPoint) bool { return !slices.Contains(p.Measured.Warnings, w) }) {
+			list = append(list, w) // of the data, then
+		}
+	}
+	return list
+}
+
+// text writes the points as a table.
+func (v *sweepView) text(out io.Writer, files string) error {
+	first := v.Points[0].Measured
+	fmt.Fprintf(out, "%s\n%d people evaluated, the original: accuracy %.4f, %d bytes\n\n", files, first.Population.Evaluated, float64(first.Decisions.AccuracyFull.Value), v.FloatBytes)
+	var table bytes.Buffer
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
+	at := func(name string) string { return fmt.Sprintf("%s(%g)", name, v.margin) }
+	fmt.Fprintf(w, "method\tbudget\tbits\tbytes\t%s\t\t%s\t\t%s\trms error\taccuracy\tagree\t\n", at("VD"), at("RVD"), at("CRG"))
+	for i := range v.Points {
+		p := &v.Points[i]
+		if p.Same != 0 {
+			fmt.Fprintf(w, "%s\t%g\tas at %g\t\t\t\t\t\t\t\t\t\t\n", p.Method, p.Budget, p.Same)
+			continue
+		}
+		a, d := p.At(v.margin), p.Measured.Decisions
+		mark := ""
+		if len(p.Problems) > 0 {
+			mark = " !"
+		}
+		fmt.Fprintf(w, "%s%s\t%g\t%.2f\t%d\t%s\t%s\t%s\t%.4f\t%.4f\t%s\t\n", p.Method, mark, p.Budget, p.Bits, p.Bytes, sweepRate(a.VD), sweepRate(a.RVD),
+			percent(a.CRG.RatioOfSums), float64(a.MarginError.RMS), float64(d.AccuracyQuant.Value), percent(1-d.Disagreement.Value))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(table.String()) {
+		fmt.Fprintln(out, strings.TrimRight(line, " \n"))
+	}
+	return nil
+}
+
+// percent shows a share.
+func percent(x eval.Float) string {
+	if !x.Defined() {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(x))
+}
+
+// sweepRate shows a rate with its interval, in two cells.
+func sweepRate(r eval.Rate) string {
+	if r.Den == 0 {
+		return "-\t"
+	}
+	return fmt.Sprintf("%s\t%.1f..%.1f", percent(r.Value), 100*float64(r.Lo), 100*float64(r.Hi))
+}
+
+// draw draws everything over the budget and over the size of the file.
+func (v *sweepView) draw(w io.Writer, format string) error {
+	of := func(name string) string { return fmt.Sprintf("%s(%g)", name, v.margin) }
+	full := float64(v.Points[0].Measured.Decisions.AccuracyFull.Value)
+	var charts []chart.Chart
+	for _, c := range []struct {
+		title, y string
+		value    func(p *cfq.SweepPoint) eval.Rate
+	}{
+		{of("VD"), "the original's promises that break", func(p *cfq.SweepPoint) eval.Rate { return p.At(v.margin).VD }},
+		{of("RVD"), "its own promises the original refuses", func(p *cfq.SweepPoint) eval.Rate { return p.At(v.margin).RVD }},
+		{of("CRG"), "more cost, ratio of sums", func(p *cfq.SweepPoint) eval.Rate { return sweepNumber(p.At(v.margin).CRG.RatioOfSums) }},
+		{fmt.Sprintf("Accuracy (original %.4f)", full), "accuracy", func(p *cfq.SweepPoint) eval.Rate { return sweepNumber(p.Measured.Decisions.AccuracyQuant.Value) }},
+	} {
+		budget := chart.Chart{Title: c.title + " over the budget", X: "budget, " + v.cost + " per weight", Y: c.y}
+		if v.cost == cfq.CostBytes || v.cost == cfq.CostBOPs {
+			budget.X = "budget, bits per weight of " + v.cost
+		}
+		size := chart.Chart{Title: c.title + " over the size", X: "file size in bytes", Y: c.y}
+		for _, method := range v.methods {
+			a, b := chart.Series{Name: method}, chart.Series{Name: method}
+			for i := range v.Points {
+				p := &v.Points[i]
+				if p.Method != method {
+					continue
+				}
+				addSweepPoint(&a, p.Budget, c.value(p))
+				if p.Same == 0 {
+					addSweepPoint(&b, float64(p.Bytes), c.value(p))
+				}
+			}
+			budget.Series, size.Series = append(budget.Series, a), append(size.Series, b)
+		}
+		charts = append(charts, budget, size)
+	}
+	return chart.Draw(w, format, charts...)
+}
+
+// sweepNumber is a number without an interval, or with one that says nothing here: that of the accuracy is
+// about other people, while all points are of the same ones.
+func sweepNumber(x eval.Float) eval.Rate {
+	none := eval.Float(math.NaN())
+	return eval.Rate{Value: x, Lo: none, Hi: none}
+}
+
+// addSweepPoint adds a rate with its interval.
+func addSweepPoint(s *chart.Series, x float64, r eval.Rate) {
+	s.X, s.Y = append(s.X, x), append(s.Y, float64(r.Value))
+	s.Low, s.High = append(s.Low, float64(r.Lo)), append(s.High, float64(r.Hi))
+}

@@ -1,0 +1,69 @@
+package eval
+
+import (
+	"context"
+	"math"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// counting counts the rows that a model is asked about by the solver.
+type counting struct {
+	analytic
+	rows *atomic.Int64
+}
+
+func (m counting) MarginGrads(ctx context.Context, x []float32) ([]float32, []float32, error) {
+	m.rows.Add(int64(len(x) / m.Dim()))
+	return m.analytic.MarginGrads(ctx, x)
+}
+
+func (m counting) LossGrads(ctx context.Context, x []float32) ([]float32, []float32, error) {
+	m.rows.Add(int64(len(x) / m.Dim()))
+	return m.analytic.LossGrads(ctx, x)
+}
+
+// What Prepare solved gives the same numbers, person by person, and is not solved again.
+func TestOriginalIsSolvedOnce(t *testing.T) {
+	people := crowd(300, 21)
+	shifted, turned := original, original
+	shifted.b += 0.15
+	turned.w = []float64{0.9, 0.6, 0.2}
+	var rows atomic.Int64
+	f := counting{original, &rows}
+	same := cmp.Options{cmp.Comparer(func(a, b Float) bool { return a == b || math.IsNaN(float64(a)) && math.IsNaN(float64(b)) })}
+	for name, o := range map[string]Options{
+		"everyone": {},
+		"sample":   {Sample: 40, Seed: 3, Margins: []float64{0.25, 0.1}},
+		"promises": {Promises: given(people.N, people.X, 5)},
+	} {
+		prepared, err := Prepare(t.Context(), f, threeInputs(t), people, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range []analytic{shifted, turned, original} {
+			want := compare(t, original, g, people, o)
+			again := o
+			again.Original = prepared
+			rows.Store(0)
+			got := compare(t, f, g, people, again)
+			if d := cmp.Diff(want, got, same); d != "" {
+				t.Errorf("%s: %s", name, d)
+			}
+			if n := rows.Load(); n != 0 {
+				t.Errorf("%s: the original was asked for %d gradients", name, n)
+			}
+		}
+	}
+	// Of other people, it is of no use and does no harm.
+	others := crowd(300, 22)
+	prepared, err := Prepare(t.Context(), f, threeInputs(t), people, Options{Sample: 40, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(compare(t, original, turned, others, Options{}), compare(t, original, turned, others, Options{Original: prepared}), same); d != "" {
+		t.Errorf("another sample: %s", d)
+	}
+}

@@ -1,0 +1,216 @@
+package chart
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"image/color"
+	"image/png"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func render(t testing.TB, format string, charts ...Chart) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Draw(&b, format, charts...); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func curves(n int) []Chart {
+	out := make([]Chart, n)
+	for i := range out {
+		out[i] = Chart{Title: "chart " + strconv.Itoa(i), X: "x <axis>", Y: "y", Series: []Series{
+			{Name: "first & foremost", X: []float64{1, 2, 3}, Y: []float64{0, 1, 4}, Low: []float64{0, 0.5, 3}, High: []float64{1, 2, 5}},
+			{Name: "second", X: []float64{1, 2, 3}, Y: []float64{3, math.NaN(), 1}},
+		}}
+	}
+	return out
+}
+
+func TestBytesAreTheSame(t *testing.T) {
+	for _, format := range Formats() {
+		if a, b := render(t, format, curves(5)...), render(t, format, curves(5)...); !bytes.Equal(a, b) {
+			t.Errorf("%s: two pictures of the same charts", format)
+		}
+	}
+}
+
+// An SVG is XML, names its titles as they are, and has as many legends as it should.
+func TestSVG(t *testing.T) {
+	other := curves(2)
+	other[1].Series = other[1].Series[:1]
+	for _, c := range []struct {
+		charts  []Chart
+		legends int
+	}{{curves(1), 1}, {curves(4), 1}, {other, 2}} {
+		svg := render(t, "svg", c.charts...)
+		words := map[string]int{}
+		for d := xml.NewDecoder(bytes.NewReader(svg)); ; {
+			token, err := d.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if data, ok := token.(xml.CharData); ok {
+				words[strings.TrimSpace(string(data))]++
+			}
+		}
+		if words["first & foremost"] != c.legends || words["x <axis>"] != len(c.charts) || words["chart 0"] != 1 {
+			t.Errorf("%d charts: %v", len(c.charts), words)
+		}
+		if !bytes.Contains(svg, []byte("sans-serif")) {
+			t.Error("readers without the typeface are left alone")
+		}
+	}
+}
+
+// Charts stand beneath each other, or in two columns; where nothing is drawn the paper is white.
+func TestGrid(t *testing.T) {
+	size := map[int][2]int{}
+	for n := 1; n <= 6; n++ {
+		img, err := png.Decode(bytes.NewReader(render(t, "png", curves(n)...)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		size[n] = [2]int{img.Bounds().Dx(), img.Bounds().Dy()}
+		if r, g, b, a := img.At(1, 1).RGBA(); r+g+b+a != 4*0xffff {
+			t.Error("the corner is not white")
+		}
+	}
+	if size[1][0] != size[3][0] || size[4][0] < 19*size[1][0]/10 || size[4] == size[5] || size[5] != size[6] || size[3][1] < 28*size[1][1]/10 {
+		t.Errorf("%v", size)
+	}
+}
+
+// A bar is as high as its value: counted in pixels of its colour.
+func TestBarsAreAsHighAsTheirValues(t *testing.T) {
+	c := Chart{Categories: []string{"a", "b"}, Series: []Series{{Name: "one", Y: []float64{1, 0}}, {Name: "two", Y: []float64{4, 0}}}}
+	img, err := png.Decode(bytes.NewReader(render(t, "png", c)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tallest := func(want color.NRGBA) (most int) {
+		for x := range img.Bounds().Dx() {
+			run := 0
+			for y := range img.Bounds().Dy() {
+				if r, g, b, _ := img.At(x, y).RGBA(); uint8(r>>8) == want.R && uint8(g>>8) == want.G && uint8(b>>8) == want.B {
+					run++
+					most = max(most, run)
+				} else {
+					run = 0
+				}
+			}
+		}
+		return most
+	}
+	one, two := tallest(colour(0)), tallest(colour(1))
+	if one < 40 || math.Abs(float64(two)/float64(one)-4) > 0.1 {
+		t.Errorf("bars of 1 and 4 are %d and %d pixels high", one, two)
+	}
+}
+
+func TestWhatCannotBeDrawn(t *testing.T) {
+	for name, c := range map[string]Chart{
+		"2 values of x and 1 of y":             {Series: []Series{{X: []float64{1, 2}, Y: []float64{1}}}},
+		"1 bars for 2 categories":              {Categories: []string{"a", "b"}, Series: []Series{{Y: []float64{1}}}},
+		"0 lower and 1 upper ends":             {Series: []Series{{X: []float64{1}, Y: []float64{1}, High: []float64{2}}}},
+		"1 lower and 2 upper ends":             {Series: []Series{{X: []float64{1}, Y: []float64{1}, Low: []float64{2}, High: []float64{2, 3}}}},
+		`chart "t", series "s": 0 values of x`: {Title: "t", Series: []Series{{Name: "s", Y: []float64{1}}}},
+	} {
+		if err := Draw(io.Discard, "svg", c); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v, want %q", err, name)
+		}
+	}
+	if err := Draw(io.Discard, "gif", Chart{}); err == nil || !strings.Contains(err.Error(), "svg and png") {
+		t.Errorf("gif: %v", err)
+	}
+	if Draw(io.Discard, "svg") == nil || Draw(io.Discard, "svg", make([]Chart, mostCharts+1)...) == nil {
+		t.Error("no charts, or too many, are drawn")
+	}
+}
+
+// The axis shows every value that can be shown, and its ticks are on it, in order, with the values their labels say.
+func TestAxis(t *testing.T) {
+	number := rapid.OneOf(rapid.Float64(), rapid.Float64Range(-10, 10), rapid.Just(0.), rapid.Just(math.NaN()), rapid.Just(1e-310))
+	rapid.Check(t, func(t *rapid.T) {
+		values := rapid.SliceOfN(number, 0, 6).Draw(t, "values")
+		log := rapid.Bool().Draw(t, "log")
+		zero := origin(rapid.IntRange(0, 2).Draw(t, "zero"))
+		a := axisOf(log, zero, values)
+		if !(a.min < a.max) {
+			t.Fatalf("from %v to %v", a.min, a.max)
+		}
+		for _, v := range values {
+			if p := a.at(v); shown(v, log) && !(p >= -1e-9 && p <= 1+1e-9) {
+				t.Fatalf("%v lies at %v of %v to %v", v, p, a.min, a.max)
+			}
+		}
+		if zero == needed && !log && (a.min > 0 || a.max < 0) {
+			t.Fatalf("no zero from %v to %v", a.min, a.max)
+		}
+		for i, k := range a.ticks {
+			v, err := strconv.ParseFloat(k.label, 64)
+			if err != nil || math.Abs(v-k.value) > 1e-9*math.Abs(k.value) {
+				t.Fatalf("tick at %v says %q", k.value, k.label)
+			}
+			if p := a.at(k.value); !(p >= -1e-9 && p <= 1+1e-9) || i > 0 && k.value <= a.ticks[i-1].value {
+				t.Fatalf("tick %v lies at %v of %v to %v", k.value, p, a.min, a.max)
+			}
+		}
+		if len(a.ticks) < 2 {
+			t.Fatalf("%d ticks from %v to %v", len(a.ticks), a.min, a.max)
+		}
+	})
+}
+
+func TestTicks(t *testing.T) {
+	for want, a := range map[string]axis{
+		"0 0.2 0.4 0.6 0.8 1":       axisOf(false, needed, []float64{0, 1}),
+		"0.8 0.805 0.81 0.815 0.82": axisOf(false, worthwhile, []float64{0.8, 0.822}),
+		"2 4 6 8":                   axisOf(false, nothing, []float64{2, 8}),
+		"0.001 0.01 0.1 1":          axisOf(true, nothing, []float64{0.001, 1}),
+		"2000 5000 10000":           axisOf(true, nothing, []float64{1900, 11000}),
+		"2200 2400 2600 2800 3000":  axisOf(true, nothing, []float64{2100, 3000}),
+	} {
+		var labels []string
+		for _, k := range a.ticks {
+			labels = append(labels, k.label)
+		}
+		if got := strings.Join(labels, " "); got != want {
+			t.Errorf("%v to %v: %s, want %s", a.min, a.max, got, want)
+		}
+	}
+}
+
+// Any numbers are drawn, or left out, without a panic.
+func TestAnyNumbers(t *testing.T) {
+	number := rapid.OneOf(rapid.Float64(), rapid.Float64Range(-1, 1), rapid.Just(math.NaN()), rapid.Just(math.Inf(-1)))
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(0, 4).Draw(t, "n")
+		list := func(name string) []float64 { return rapid.SliceOfN(number, n, n).Draw(t, name) }
+		c := Chart{LogX: rapid.Bool().Draw(t, "log x"), LogY: rapid.Bool().Draw(t, "log y"), Title: rapid.String().Draw(t, "title")}
+		for range rapid.IntRange(0, 9).Draw(t, "series") {
+			c.Series = append(c.Series, Series{Name: rapid.String().Draw(t, "name"), X: list("x"), Y: list("y"), Low: list("low"), High: list("high")})
+		}
+		if rapid.Bool().Draw(t, "bars") {
+			c.Categories = rapid.SliceOfN(rapid.String(), n, n).Draw(t, "categories")
+		}
+		var b bytes.Buffer
+		if err := Draw(&b, "svg", c); err != nil {
+			t.Fatal(err)
+		}
+		if s := b.String(); strings.Contains(s, "NaN") && !strings.Contains(c.Title, "NaN") || strings.Contains(s, "+Inf") {
+			t.Fatal("a number that is none was drawn")
+		}
+	})
+}

@@ -1,0 +1,375 @@
+package quant
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// planModel is two layers 3-4-2; the first reads "x".
+func planModel(rng *rand.Rand) []LayerInfo {
+	layer := func(node, input string, out, in int) LayerInfo {
+		l := LayerInfo{Node: node, Input: input, Out: out, In: in, W: make([]float32, out*in), B: make([]float32, out)}
+		for i := range l.W {
+			l.W[i] = float32(rng.NormFloat64())
+		}
+		for i := range l.B {
+			l.B[i] = float32(rng.NormFloat64())
+		}
+		return l
+	}
+	conv := layer("conv", "image", 2, 4)
+	conv.Conv = &Conv{Lo: float32(math.Inf(-1)), Hi: float32(math.Inf(1))}
+	return []LayerInfo{
+		layer("first", "x", 4, 3),
+		{Node: "odd", Input: "y", Out: 4, In: 4, Fixed: "its weights are converted by a Cast"},
+		layer("last", "h", 2, 4),
+		layer("side", "h", 2, 4),
+		conv,
+	}
+}
+
+func planInput() *Input {
+	return &Input{Value: "x", Scale: 0.01, Columns: []InputColumn{
+		{Source: 0, Lo: -1, Hi: 1, Gain: 1}, {Source: 0, Lo: 1, Hi: 3.5, Gain: 1}, {Source: 1, Lo: 0, Hi: 1, Gain: 0.98}, {Source: 2, Lo: -0.3, Hi: 2, Gain: 1.1},
+	}}
+}
+
+// written is a layer as it ends up in the file.
+func written(t *testing.T, p *Plan, infos []LayerInfo) []*Encoded {
+	t.Helper()
+	var out []*Encoded
+	for i := range p.Layers {
+		l := &p.Layers[i]
+		for _, info := range infos {
+			if info.Node != l.Node || l.Float {
+				continue
+			}
+			var scale float32
+			if in := p.Input.before(info, "x"); in != nil {
+				info, scale = in.Fold(info), in.Scale
+			} else if l.Act != nil {
+				scale = l.Act.Scale
+			}
+			e, err := l.Encode(info, scale)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.Widened = nil
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// Plans of every kind come back from their text as the same encoded layers, and the
+// text from its own reading.
+func TestPlanFileRoundTrip(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	infos := planModel(rng)
+	act := &Act{Bits: 6, Scale: 0.1, Zero: 3}
+	codes := []int8{-8, 7, 0, -1, 1, 2, 3, 4}
+	for name, p := range map[string]*Plan{
+		"nearest":     {Input: planInput(), Layers: []Layer{{Node: "first", Bits: 4, Scales: []float32{0.3}}, {Node: "last", Bits: 8, Scales: []float32{0.01, 0.02}, Act: act}}},
+		"rows":        {Layers: []Layer{{Node: "first", RowBits: []int{2, 3, 4, 8}, Scales: []float32{1, 0.5, 0.2, 0.01}, Act: act, Reduced: true}}},
+		"given":       {Layers: []Layer{{Node: "last", Bits: 4, Scales: []float32{0.1, 1e-5}, Codes: codes, Bias: []float32{float32(math.Copysign(0, -1)), 1e-20}, Act: act}}},
+		"convolution": {Layers: []Layer{{Node: "conv", Bits: 8, Scales: []float32{0.1, 0.2}, Act: act, Result: &Act{Bits: 8, Scale: 0.3, Zero: 9}}}},
+		"weight only": {Layers: []Layer{{Node: "first", Bits: 3, Scales: []float32{0.5}}, {Node: "side", Float: true}}},
+		"large bias":  {Layers: []Layer{{Node: "last", Bits: 4, Scales: []float32{1e-7, 0.1}, Bias: []float32{1000, -1000}, Act: act}}},
+		"nothing":     {},
+	} {
+		f, err := NewPlanFile(p, infos, "x")
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		f.Model.SHA256, f.Runtime = strings.Repeat("0a", 32), "1.24"
+		f.Equalized = name == "rows"
+		f.Recipe = map[string]string{"method": "ptq", "odd \"key\"": "a\nb<>&é\u2028"}
+		if f.Model.Weights != 12+16+8+8+8 || len(f.Layers) != 4 {
+			t.Errorf("%s: %d weights, %d layers", name, f.Model.Weights, len(f.Layers))
+		}
+		text, err := MarshalPlan(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := UnmarshalPlan(text)
+		if err != nil {
+			t.Errorf("%s: %v\n%s", name, err, text)
+			continue
+		}
+		again, err := MarshalPlan(g)
+		if err != nil || !bytes.Equal(text, again) {
+			t.Errorf("%s: read and written again (%v):\n%s\n%s", name, err, text, again)
+		}
+		if !reflect.DeepEqual(f.Recipe, g.Recipe) || f.Model != g.Model || f.Runtime != g.Runtime || f.Equalized != g.Equalized || !reflect.DeepEqual(f.Input, g.Input) {
+			t.Errorf("%s: %+v", name, g)
+		}
+		q, err := g.Plan(infos, "x")
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		want, got := written(t, p, infos), written(t, q, infos)
+		if !reflect.DeepEqual(want, got) {
+			t.Errorf("%s: encoded\n%+v\nwant\n%+v", name, got, want)
+		}
+		for i := range q.Layers {
+			l := p.Layer(q.Layers[i].Node)
+			if !reflect.DeepEqual(l.Act, q.Layers[i].Act) || !reflect.DeepEqual(l.Result, q.Layers[i].Result) || l.Reduced != q.Layers[i].Reduced {
+				t.Errorf("%s: layer %+v, want %+v", name, q.Layers[i], l)
+			}
+		}
+	}
+}
+
+// One row is one line: what changes in one weight changes one line.
+func TestPlanFileDiffs(t *testing.T) {
+	infos := planModel(rand.New(rand.NewPCG(1, 2)))
+	text := func(last float32) []string {
+		infos[0].W[11] = last
+		f, err := NewPlanFile(&Plan{Layers: []Layer{{Node: "first", Bits: 4, Scales: []float32{0.1}, Act: &Act{Bits: 8, Scale: 1}}}}, infos, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := MarshalPlan(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(string(b), "\n")
+	}
+	a, b := text(0.5), text(-0.5)
+	var changed []string
+	for i := range a {
+		if a[i] != b[i] {
+			changed = append(changed, a[i], b[i])
+		}
+	}
+	if len(a) != len(b) || len(changed) != 2 || !strings.Contains(changed[0], `5"}`) || !strings.Contains(changed[1], `b"}`) {
+		t.Errorf("changed lines %q", changed)
+	}
+}
+
+// Every finite float32 is read back as it was.
+func TestPlanNumbers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		x := rapid.Float32().Draw(t, "x")
+		w := &planWriter{}
+		text := w.number(x)
+		r := newPlanReader([]byte("[" + text + "]"))
+		r.delim('[', "")
+		if y := r.number(); w.err != nil || r.err != nil || math.Float32bits(x) != math.Float32bits(y) {
+			t.Fatalf("%v is written as %q and read as %v (%v, %v)", x, text, y, w.err, r.err)
+		}
+	})
+	w := &planWriter{}
+	if w.number(float32(math.NaN())); w.err == nil {
+		t.Error("NaN was written")
+	}
+}
+
+// Codes as they are explained: two's complement, by hand.
+func TestPlanCodes(t *testing.T) {
+	for _, c := range []struct {
+		bits  int
+		codes []int8
+		text  string
+	}{
+		{2, []int8{-2, -1, 0, 1}, "ef01"},
+		{3, []int8{-4, -1, 0, 3}, "cf03"},
+		{4, []int8{-8, -1, 0, 7, 5}, "8f075"},
+		{8, []int8{-128, -1, 0, 1, 16, 127}, "80ff0001107f"},
+	} {
+		if got := encodeCodes(c.codes, c.bits); got != c.text {
+			t.Errorf("%d bits: %q, want %q", c.bits, got, c.text)
+		}
+		f, _ := FormatOf(c.bits, false)
+		if got, err := decodeCodes(c.text, f); err != nil || !reflect.DeepEqual(got, c.codes) {
+			t.Errorf("%d bits: %v, %v; want %v", c.bits, got, err, c.codes)
+		}
+	}
+	reduced, _ := FormatOf(8, true)
+	if _, err := decodeCodes("4041", reduced); err == nil || !strings.Contains(err.Error(), `code 1: "41" is 65, outside -64..64`) {
+		t.Error(err)
+	}
+}
+
+const smallPlan = `{
+  "cfq_plan": 1,
+  "model": {"sha256": "0000000000000000000000000000000000000000000000000000000000000000", "weights": 12},
+  "recipe": {"method": "ptq"},
+  "layers": [
+    {
+      "node": "last",
+      "bits": 2,
+      "activation": {"bits": 8, "scale": 0.5, "zero": 0},
+      "rows": [
+        {"scale": 0.5, "bias": 1, "codes": "01ef"},
+        {"scale": 0.25, "bias": -1, "codes": "1111"}
+      ]
+    }
+  ]
+}
+`
+
+// Every mistake has one clear error with its place.
+func TestPlanFileMistakes(t *testing.T) {
+	infos := planModel(rand.New(rand.NewPCG(1, 2)))
+	for _, c := range []struct{ name, old, by, want string }{
+		{"nothing wrong", "", "", ""},
+		{"no plan", smallPlan, "{}", `this is no plan that --save-plan wrote: line 1, column 1: a plan has no "cfq_plan"`},
+		{"empty", smallPlan, "", `this is no plan`},
+		{"version", `"cfq_plan": 1`, `"cfq_plan": 2`, `line 2, column 15: this is version 2 of the format, and this program reads version 1`},
+		{"hash", `"0000`, `"000`, `line 3, column 23: a SHA-256 is 64`},
+		{"unknown key", `"bias": 1,`, `"bais": 1,`, `line 11, column 24: unknown key "bais" in a row; the keys are bias, bits, codes, scale`},
+		{"key twice", `"bits": 2`, `"bits": 2, "bits": 3`, `line 8, column 18: the key "bits" is there twice in a layer`},
+		{"recipe", `"ptq"`, `7`, `line 4, column 24: 7 stands where a text is expected`},
+		{"width", `"bits": 2`, `"bits": 5`, `line 8, column 15: 5-bit weights are not supported`},
+		{"code range", `"1111"`, `"1131"`, `line 12, column 46: layer "last", row 1: code 2: "3" is 3, outside -2..1`},
+		{"code digit", `"1111"`, `"11x1"`, `layer "last", row 1: code 2: "x" is no code`},
+		{"few codes", `"1111"`, `"111"`, `line 12: layer "last", row 1: 3 codes for 4 inputs`},
+		{"few rows", `,
+        {"scale": 0.25, "bias": -1, "codes": "1111"}`, ``, `line 6: layer "last": it has 1 rows, and the layer 2 outputs`},
+		{"scale", `"scale": 0.25`, `"scale": -0.25`, `line 12, column 19: the scale -0.25 is not a positive number`},
+		{"huge", `"bias": 1,`, `"bias": 1e99,`, `line 11, column 32: 1e99 stands where a number within float32 is expected`},
+		{"no scale", `"scale": 0.25, `, ``, `line 12: layer "last", row 1: codes mean nothing without a scale`},
+		{"zero point", `"zero": 0`, `"zero": 256`, `line 9, column 55: 256 stands where a whole number from 0 to 255`},
+		{"activation", `{"bits": 8, "scale": 0.5, "zero": 0}`, `"input"`, `line 6: layer "last": it reads "h", which the plan's input does not cover`},
+		{"no activation", "      \"activation\": {\"bits\": 8, \"scale\": 0.5, \"zero\": 0},\n", "", `line 6, column 5: a layer has no "activation"`},
+		{"layer", `"last"`, `"least"`, `line 6: the model has no layer "least"`},
+		{"fixed", `"last"`, `"odd"`, `line 6: layer "odd": it must stay in float: its weights are converted`},
+		{"shape", `"bits": 2,`, `"bits": 2, "shape": [2, 5],`, `4 codes for 5 inputs`},
+		{"shape of the model", `"bits": 2,`, `"bits": 2, "shape": [3, 4],`, `line 6: layer "last": its shape is [3, 4], that of the model's [2, 4]`},
+		{"no bits", `      "bits": 2,
+`, ``, `layer "last", row 0: neither the row nor the layer says how many bits`},
+		{"bits twice", `{"scale": 0.25`, `{"bits": 2, "scale": 0.25`, `line 12: layer "last", row 1: the layer has bits for all rows already`},
+		{"syntax", `"rows": [`, `"rows": {`, `line 10, column 15: an object stands where a list of rows is expected`},
+		{"comma", `"codes": "01ef"},`, `"codes": "01ef"}`, `this is not JSON`},
+		{"end", "  ]\n}\n", "", `the file ends here`},
+		{"behind", "  ]\n}\n", "  ]\n}\n{}", `line 17, column 1: something stands behind the plan`},
+		{"twice", "  ]\n}\n", `, {"node": "last", "float": true}]}`, `the layer "last" is there twice`},
+	} {
+		text := smallPlan
+		if c.old != "" {
+			if !strings.Contains(text, c.old) {
+				t.Fatalf("%s: the plan has no %q", c.name, c.old)
+			}
+			text = strings.Replace(text, c.old, c.by, 1)
+		}
+		f, err := UnmarshalPlan([]byte(text))
+		if err == nil {
+			_, err = f.Plan(infos, "x")
+		}
+		var mistake *PlanError
+		if (err == nil) != (c.want == "") || err != nil && (!errors.As(err, &mistake) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// What an edited plan may leave out is computed.
+func TestPlanFileEdited(t *testing.T) {
+	infos := planModel(rand.New(rand.NewPCG(1, 2)))
+	edit := func(old, by string) *Plan {
+		t.Helper()
+		f, err := UnmarshalPlan([]byte(strings.Replace(smallPlan, old, by, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := f.Plan(infos, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	if p := edit(`"bits": 2`, `"float": true, "bits": 2`); len(p.Layers) != 0 {
+		t.Errorf("a layer in float: %+v", p)
+	}
+	last := infos[2]
+	// A row without codes is rounded to the nearest, with the scale that it has.
+	p := edit(`"codes": "1111"`, `"codes": "1111"`)
+	if l := p.Layers[0]; l.Codes[4] != 1 || l.Scales[1] != 0.25 {
+		t.Errorf("%+v", l)
+	}
+	p = edit(`, "codes": "1111"`, ``)
+	f2, _ := FormatOf(2, false)
+	for i, w := range last.Row(1) {
+		if got, want := p.Layers[0].Codes[4+i], f2.Quantize(w, 0.25); got != want {
+			t.Errorf("code %d is %d, want %d", i, got, want)
+		}
+	}
+	// A layer without rows at another width: scales that clip nothing, the model's bias.
+	from, to := strings.Index(smallPlan, `"bits": 2`), strings.Index(smallPlan, "    }\n  ]\n}")
+	p = edit(smallPlan[from:to], `"bits": 8, "activation": "float"`+"\n")
+	for o := range last.Out {
+		var most float64
+		for _, w := range last.Row(o) {
+			if w > 0 {
+				most = math.Max(most, float64(w)/127)
+			} else {
+				most = math.Max(most, -float64(w)/128)
+			}
+		}
+		if got := float64(p.Layers[0].Scales[o]); math.Abs(got-most) > 1e-6*most {
+			t.Errorf("row %d has the scale %v, want %v", o, got, most)
+		}
+		for i, w := range last.Row(o) {
+			q := float64(p.Layers[0].Codes[o*4+i]) * most
+			if math.Abs(q-float64(w)) > most/2*1.0001 {
+				t.Errorf("row %d: %v became %v", o, w, q)
+			}
+		}
+	}
+	if !reflect.DeepEqual(p.Layers[0].Bias, last.B) {
+		t.Errorf("bias %v, want %v", p.Layers[0].Bias, last.B)
+	}
+}
+
+func FuzzUnmarshalPlan(f *testing.F) {
+	infos := planModel(rand.New(rand.NewPCG(1, 2)))
+	f.Add([]byte(smallPlan))
+	full, err := NewPlanFile(&Plan{Input: planInput(), Layers: []Layer{{Node: "first", RowBits: []int{2, 3, 4, 8}, Scales: []float32{1, 1, 1, 1}}, {Node: "conv", Bits: 8, Scales: []float32{1}, Act: &Act{Bits: 4, Scale: 1}, Result: &Act{Bits: 8, Scale: 1}}}}, infos, "x")
+	if err != nil {
+		f.Fatal(err)
+	}
+	full.Model.SHA256 = strings.Repeat("0", 64)
+	text, err := MarshalPlan(full)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := UnmarshalPlan(data)
+		if err != nil {
+			return
+		}
+		text, err := MarshalPlan(p)
+		if err != nil {
+			return // such as names that are not UTF-8
+		}
+		again, err := UnmarshalPlan(text)
+		if err != nil {
+			t.Fatalf("what was written cannot be read: %v\n%s", err, text)
+		}
+		if second, err := MarshalPlan(again); err != nil || !bytes.Equal(text, second) {
+			t.Fatalf("written again: %v\n%s\n%s", err, text, second)
+		}
+		plan, err := p.Plan(infos, "x")
+		if err != nil {
+			return
+		}
+		for i := range plan.Layers {
+			for _, info := range infos {
+				if info.Node == plan.Layers[i].Node {
+					_, _ = plan.Layers[i].Encode(info, 1)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,421 @@
+package qdq_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"cfq/engine"
+	"cfq/engine/enginetest"
+	"cfq/graph"
+	"cfq/quant"
+	"cfq/quant/qdq"
+)
+
+// convPlan gives every layer the bits and quantizers of the ranges that x shows.
+func convPlan(t testing.TB, eng engine.Options, m *graph.Model, x *graph.Tensor, bits, act int, perChannel bool) *quant.Plan {
+	t.Helper()
+	layers, err := quant.FindLayers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := quant.FormatOf(bits, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := observed(t, eng, m, layers, x)
+	p := &quant.Plan{}
+	results := map[string]*quant.Act{}
+	for _, l := range layers {
+		q := quant.Layer{Node: l.Node, Bits: bits, Reduced: true}
+		if perChannel {
+			for o := range l.Out {
+				q.Scales = append(q.Scales, maxAbs(f, l.Row(o)))
+			}
+		} else {
+			q.Scales = []float32{maxAbs(f, l.W)}
+		}
+		a := quant.FitAct(act, slices.Min(values[l.Input]), slices.Max(values[l.Input]))
+		if q.Act = results[l.Source]; q.Act == nil {
+			q.Act = &a
+		}
+		if l.Conv != nil {
+			v := values[l.Conv.Behind]
+			r := l.Conv.Within(quant.FitAct(act, slices.Min(v), slices.Max(v)))
+			q.Result = &r
+			results[l.Node] = &r
+		}
+		p.Layers = append(p.Layers, q)
+	}
+	return p
+}
+
+// observed returns what the layers read and what they make.
+func observed(t testing.TB, eng engine.Options, m *graph.Model, layers []quant.LayerInfo, x *graph.Tensor) map[string][]float32 {
+	t.Helper()
+	asked := map[string]bool{}
+	var names []string
+	for _, l := range layers {
+		values := []string{l.Input}
+		if l.Conv != nil {
+			values = append(values, l.Conv.Behind)
+		}
+		for _, v := range values {
+			if !asked[v] && v != "x" && v != m.Graph.Outputs[0].Name {
+				names = append(names, v)
+			}
+			asked[v] = true
+		}
+	}
+	eng.Level = engine.Disabled
+	out := map[string][]float32{"x": floats(t, x)}
+	for name, v := range run(t, expose(m, graph.Float, names...), eng, x) {
+		out[name] = floats(t, v)
+	}
+	return out
+}
+
+// TestConvFuses: every planned convolution runs as QLinearConv, whatever its
+// container and whatever stands around it; optimized and unoptimized agree.
+func TestConvFuses(t *testing.T) {
+	eng := enginetest.Need(t)
+	variants := []struct {
+		bits, act  int
+		perChannel bool
+		o          qdq.Options
+	}{
+		{8, 8, true, qdq.Options{}},
+		{8, 8, false, qdq.Options{}},
+		{4, 8, true, qdq.Options{}},
+		{3, 8, true, qdq.Options{Size: preferPlanes}},
+		{2, 8, false, qdq.Options{}},
+		{2, 8, true, qdq.Options{Runtime: "1.20"}},
+		{8, 4, true, qdq.Options{}},
+		{8, 2, false, qdq.Options{}},
+	}
+	for _, n := range convNets() {
+		m := n.model(t)
+		x := rows(11, 64, n.width)
+		for _, v := range variants {
+			t.Run(fmt.Sprintf("%s/w%da%d-%v", n.name, v.bits, v.act, v.perChannel), func(t *testing.T) {
+				p := convPlan(t, eng, m, x, v.bits, v.act, v.perChannel)
+				q := write(t, m, p, v.o)
+				wantNoFindings(t, q)
+				wantConvsFused(t, q, m, eng)
+				optimized := outputs(t, q, eng, x)
+				plain := eng
+				plain.Level = engine.Disabled
+				differ := 0
+				for i, want := range outputs(t, q, plain, x) {
+					if math.Abs(float64(want-optimized[i])) > 1e-3*(1+math.Abs(float64(want))) {
+						differ++
+					}
+				}
+				if differ > len(optimized)/20 { // codes flip rarely
+					t.Errorf("%d of %d outputs depend on the optimization level", differ, len(optimized))
+				}
+			})
+		}
+	}
+}
+
+// wantNoFindings fails where a rule is broken that is more than advice.
+func wantNoFindings(t *testing.T, m *graph.Model) {
+	t.Helper()
+	for _, f := range qdq.Lint(m) {
+		if !f.Advice {
+			t.Errorf("lint: %v", f)
+		}
+	}
+}
+
+func outputs(t testing.TB, m *graph.Model, eng engine.Options, x *graph.Tensor) []float32 {
+	t.Helper()
+	return floats(t, enginetest.Run(t, m, eng, x)[0])
+}
+
+// wantConvsFused fails unless every layer of m runs on integers in the written q.
+func wantConvsFused(t *testing.T, q, m *graph.Model, eng engine.Options) {
+	t.Helper()
+	opt, err := engine.Optimized(marshal(t, q), eng)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{}
+	for _, n := range m.Graph.Nodes {
+		switch n.Op {
+		case "Conv":
+			want["QLinearConv"]++
+		case "Gemm":
+			want["QGemm"]++
+		}
+	}
+	got, inits := map[string]int{}, opt.Graph.InitMap()
+	for _, n := range opt.Graph.Nodes {
+		switch n.Op {
+		case "Conv", "Gemm", "FusedConv", "FusedGemm", "Cast", "Unpack":
+			t.Errorf("%s is left", n.Label())
+		case "QLinearConv", "QGemm":
+			got[n.Op]++
+		case "DequantizeLinear":
+			if inits[n.Input(0)] != nil {
+				t.Errorf("%s is left", n.Label())
+			}
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%v run, want %v", got, want)
+	}
+}
+
+// TestConvBound: at 8 bits the written model stays within what rounding explains:
+// every layer multiplies the error of its input by its weights, and adds that of its
+// own weights, bias and output.
+func TestConvBound(t *testing.T) {
+	eng := enginetest.Need(t)
+	for _, n := range convNets() {
+		if n.name == "residual" {
+			continue // two paths
+		}
+		for _, perChannel := range []bool{true, false} {
+			m := n.model(t)
+			x := rows(11, 64, n.width)
+			p := convPlan(t, eng, m, x, 8, 8, perChannel)
+			layers, err := quant.FindLayers(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			values := observed(t, eng, m, layers, x)
+			bound := 0.0
+			for i, l := range layers {
+				q := p.Layers[i]
+				enc, err := q.Encode(l, q.Act.Scale)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if l.Source == "" {
+					bound += 0.5 * float64(q.Act.Scale)
+				}
+				largest := 0.0
+				for _, v := range values[l.Input] {
+					largest = math.Max(largest, math.Abs(float64(v)))
+				}
+				bound = spread(l, enc, bound, largest)
+				if q.Result != nil {
+					bound += 0.5 * float64(q.Result.Scale)
+				}
+			}
+			want := outputs(t, m, eng, x)
+			worst := 0.0
+			for i, v := range outputs(t, write(t, m, p, qdq.Options{}), eng, x) {
+				worst = math.Max(worst, math.Abs(float64(v-want[i])))
+			}
+			if worst > bound || worst == 0 {
+				t.Errorf("%s: off by %v, at most %v is explained", n.name, worst, bound)
+			}
+			t.Logf("%s: off by %.4f of at most %.4f", n.name, worst, bound)
+		}
+	}
+}
+
+// spread bounds the error of a layer's output when that of its input, whose
+// numbers are at most largest, is at most in.
+func spread(l quant.LayerInfo, enc *quant.Encoded, in, largest float64) float64 {
+	worst := 0.0
+	for o := range l.Out {
+		var sum float64
+		for i, w := range l.Row(o) {
+			q := float64(quant.Dequantize(enc.Codes[o*l.In+i], enc.Scale(o)))
+			sum += math.Abs(q)*in + math.Abs(float64(w)-q)*largest
+		}
+		unit := float64(enc.InScale * enc.Scale(o))
+		worst = math.Max(worst, sum+math.Abs(float64(enc.Bias[o])*unit-float64(l.B[o]))+1e-5)
+	}
+	return worst
+}
+
+// TestConvRows: widths of their own for each output.
+func TestConvRows(t *testing.T) {
+	eng := enginetest.Need(t)
+	n := convNets()[2]
+	m := n.model(t)
+	x := rows(11, 32, n.width)
+	p := convPlan(t, eng, m, x, 8, 8, true)
+	layers, err := quant.FindLayers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range p.Layers {
+		l := &p.Layers[i]
+		l.Bits = 0
+		for o := range layers[i].Out {
+			bits := []int{8, 4, 3, 2}[o%4]
+			l.RowBits = append(l.RowBits, bits)
+			f, err := quant.FormatOf(bits, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Scales[o] = maxAbs(f, layers[i].Row(o))
+		}
+	}
+	q := write(t, m, p, qdq.Options{Size: size(t)})
+	wantConvsFused(t, q, m, eng)
+	for i, l := range p.Layers {
+		enc, err := l.Encode(layers[i], l.Act.Scale)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := node(t, q, l.Node).Inputs[1]
+		got := run(t, expose(q, graph.Float, w), eng, x)[w]
+		if want := weights(enc); !slices.Equal(floats(t, got), want) {
+			t.Errorf("%s: the weights are not those of the plan", l.Node)
+		}
+	}
+}
+
+// TestConvWeightOnly: without activations, weights come to a float Conv by Cast
+// and Mul, folded at load.
+func TestConvWeightOnly(t *testing.T) {
+	eng := enginetest.Need(t)
+	for _, n := range convNets() {
+		m := n.model(t)
+		x := rows(11, 16, n.width)
+		p := convPlan(t, eng, m, x, 4, 8, true)
+		layers, err := quant.FindLayers(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rounded := m.Clone()
+		for i := range p.Layers {
+			l := &p.Layers[i]
+			l.Act, l.Result = nil, nil
+			enc, err := l.Encode(layers[i], 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for k, w := range rounded.Graph.Inits {
+				if w.Name == layers[i].Weight {
+					rounded.Graph.Inits[k] = graph.FromFloats(w.Name, weights(enc), w.Dims...)
+				}
+			}
+		}
+		q := write(t, m, p, qdq.Options{})
+		wantNoFindings(t, q)
+		opt, err := engine.Optimized(marshal(t, q), eng)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range opt.Graph.Nodes {
+			if k.Op == "Cast" || k.Op == "Mul" || strings.HasPrefix(k.Op, "Dequantize") {
+				t.Errorf("%s: %s is left", n.name, k.Label())
+			}
+		}
+		want := outputs(t, rounded, eng, x)
+		for i, v := range outputs(t, q, eng, x) {
+			if math.Abs(float64(v-want[i])) > 1e-4*(1+math.Abs(float64(v))) {
+				t.Fatalf("%s: output %d is %v, want %v", n.name, i, v, want[i])
+			}
+		}
+	}
+}
+
+// TestConvBesideFloat: layers that stay in float between integer convolutions keep
+// their weights, which the runtime would round between quantizers.
+func TestConvBesideFloat(t *testing.T) {
+	eng := enginetest.Need(t)
+	for _, n := range convNets() {
+		m := n.model(t)
+		x := rows(11, 32, n.width)
+		for i := range convPlan(t, eng, m, x, 8, 8, true).Layers {
+			if i == 3 && n.name == "image" {
+				continue // a dense layer in front is no convolution's matter
+			}
+			for _, only := range []bool{false, true} {
+				p := convPlan(t, eng, m, x, 8, 8, true)
+				l := &p.Layers[i]
+				if only {
+					l.Act, l.Result = nil, nil // weights of 8 bits, float arithmetic
+				} else {
+					l.Float = true
+				}
+				q := write(t, m, p, qdq.Options{})
+				wantNoFindings(t, q)
+				opt, err := engine.Optimized(marshal(t, q), eng)
+				if err != nil {
+					t.Fatal(err)
+				}
+				integers := 0
+				for _, k := range opt.Graph.Nodes {
+					if k.Op == "QLinearConv" || k.Op == "QGemm" {
+						integers++
+					}
+				}
+				if integers != len(p.Layers)-1 {
+					t.Errorf("%s: %d layers run on integers where layer %d of %d shall not", n.name, integers, i, len(p.Layers))
+				}
+			}
+		}
+	}
+}
+
+// TestConvRefused: plans that no integer convolution can be written from name the node.
+func TestConvRefused(t *testing.T) {
+	eng := enginetest.Need(t)
+	n := convNets()[3]
+	m := n.model(t)
+	x := rows(11, 16, n.width)
+	cases := []struct {
+		name   string
+		change func(p *quant.Plan)
+		want   string
+	}{
+		{"no result", func(p *quant.Plan) { p.Layers[0].Result = nil }, "needs an output quantizer"},
+		{"no act", func(p *quant.Plan) { p.Layers[0].Act = nil }, "its input has none"},
+		{"dense", func(p *quant.Plan) { p.Layers[3].Result = p.Layers[0].Result }, "no convolution"},
+		{"beyond the clip", func(p *quant.Plan) { p.Layers[0].Result = &quant.Act{Bits: 8, Scale: 1} }, "lets only"},
+		{"zero behind a Relu", func(p *quant.Plan) { p.Layers[2].Result = &quant.Act{Bits: 8, Scale: 0.01, Zero: 7} }, "lets only"},
+		{"bits", func(p *quant.Plan) { p.Layers[0].Result = &quant.Act{Bits: 9, Scale: 0.01} }, "9-bit"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			p := convPlan(t, eng, m, x, 8, 8, true)
+			c.change(p)
+			_, err := qdq.Write(m, p, qdq.Options{})
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `layer "`) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestDescribeConv: a written file lists its convolutions.
+func TestDescribeConv(t *testing.T) {
+	eng := enginetest.Need(t)
+	n := convNets()[2]
+	m := n.model(t)
+	x := rows(11, 16, n.width)
+	for _, c := range []struct {
+		bits      int
+		container string
+		o         qdq.Options
+	}{{8, "int8", qdq.Options{}}, {4, "int4", qdq.Options{}}, {3, "packed, cfq.Unpack", qdq.Options{Size: preferPlanes}}} {
+		q := write(t, m, convPlan(t, eng, m, x, c.bits, 8, true), c.o)
+		notes, err := qdq.Describe(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(notes) != 4 {
+			t.Fatalf("%d layers: %+v", len(notes), notes)
+		}
+		got := notes[1]
+		if got.Op != "Conv" || got.In != 72 || got.Out != 8 || got.Biases != 8 || got.Bits != float64(c.bits) || got.Container != c.container {
+			t.Errorf("%d bits: %+v", c.bits, got)
+		}
+	}
+	notes, err := qdq.Describe(m)
+	if err != nil || len(notes) != 4 || notes[0].In != 18 || notes[0].Bits != 32.0 {
+		t.Errorf("the float model: %+v (%v)", notes, err)
+	}
+}

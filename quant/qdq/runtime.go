@@ -1,0 +1,83 @@
+package qdq
+
+import (
+	"fmt"
+	"strings"
+
+	"cfq/graph"
+)
+
+// Runtime is what a release of ONNX Runtime can read of a quantized model.
+type Runtime struct {
+	Version string // such as "1.24"
+	// Opset and IR are the newest operator set and the newest IR version that it reads.
+	Opset, IR int64
+	// Int4 and Int2 say whether it folds a Cast from the 4-bit and 2-bit integers
+	// to int8 when it loads a model. Where it does not, codes of these widths stand
+	// in bit planes or wider integers.
+	Int4, Int2 bool
+}
+
+// DefaultRuntime is the release that models are written for unless another is asked for.
+const DefaultRuntime = "1.24"
+
+// Runtimes returns the table of releases that models can be written for, oldest
+// first. A release reads what was written for an older one. 1.20 is the first
+// one: it has the opset in which quantizers are what they are today. The opsets
+// are those of the ONNX release that each contains (1.16, 1.17, 1.17, 1.18, and
+// 1.20 or later); INT4 has a Cast from 1.23 on, INT2 is known from 1.24 on.
+func Runtimes() []Runtime {
+	out := []Runtime{
+		{"1.20", 21, 10, false, false},
+		{"1.21", 22, 10, false, false},
+		{"1.22", 22, 10, false, false},
+		{"1.23", 23, 11, true, false},
+	}
+	for minor := 24; minor <= 30; minor++ {
+		out = append(out, Runtime{fmt.Sprintf("1.%d", minor), int2Opset, int2IR, true, true})
+	}
+	return out
+}
+
+// RuntimeOf returns the release called version ("1.24", or "1.24.3" with the
+// patch release, which changes nothing); "" is DefaultRuntime.
+func RuntimeOf(version string) (Runtime, error) {
+	if version == "" {
+		version = DefaultRuntime
+	}
+	parts := strings.SplitN(version, ".", 3)
+	var known []string
+	for _, r := range Runtimes() {
+		if len(parts) > 1 && r.Version == parts[0]+"."+parts[1] && (len(parts) == 2 || digits(parts[2])) {
+			return r, nil
+		}
+		known = append(known, r.Version)
+	}
+	return Runtime{}, fmt.Errorf("ONNX Runtime %q is not a release that models can be written for: those are %s", version, strings.Join(known, ", "))
+}
+
+func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// check reports a model whose operator set r does not read.
+func (r Runtime) check(m *graph.Model) error {
+	if v := m.Opset(""); v > r.Opset {
+		return fmt.Errorf("the model has opset %d, and ONNX Runtime %s reads up to %d: write for a newer release, or export the model with a lower opset", v, r.Version, r.Opset)
+	}
+	return nil
+}
+
+// exact returns the container of exactly the given width.
+func (r Runtime) exact(bits int) container {
+	return container{bits, bits == 3 || bits == 2 && !r.Int2 || bits == 4 && !r.Int4}
+}
+
+// plain returns the narrowest container for the given width that is no bit planes.
+func (r Runtime) plain(bits int) container {
+	switch {
+	case bits == 2 && r.Int2:
+		return container{bits: 2}
+	case bits <= 4 && r.Int4:
+		return container{bits: 4}
+	}
+	return container{bits: 8}
+}

@@ -1,0 +1,238 @@
+// Package refine improves a quantized model as a whole: codes, weight scales and
+// biases are moved so that margins, above all those at recourse points, become
+// those of the full-precision model.
+//
+// In: plans of layers, points, the margins wanted there, and a way to open the
+// model of a plan. Out: plans of the same widths. The invariant: nothing is
+// trained and no labels are used; what counts is the margin error of the model as
+// it would be written, run by ONNX Runtime, on points that no step has looked at,
+// and plans that are worse there are not returned.
+//
+// References: output-logit reconstruction, one of the ways in which the paper lets
+// its calibration objective (eq. cfptq_calibration) be instantiated.
+package refine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"cfq/classifier"
+	"cfq/quant"
+)
+
+// Layer is a dense layer to refine.
+type Layer struct {
+	Info quant.LayerInfo // behind an integer input, folded
+	Plan quant.Layer
+	// Reads turns rows of the values of Info.Input into what the layer's kernel reads, rows x Info.In.
+	Reads func(values []float32, rows int) []float32
+}
+
+// Points are where margins count.
+type Points struct {
+	X       []float32 // rows of model inputs
+	Margins []float32 // of the full-precision model
+	Weights []float64 // how much each row counts; nil: all the same
+}
+
+// Options of Run; the zero value is the default.
+type Options struct {
+	Rounds int // at most (4)
+	// Local is how much the error of each single output of a layer counts beside that of
+	// the margin (0.1): without it codes are bent to the points at hand.
+	Local    float64
+	Progress func(done, total int)
+}
+
+// Outcome says what came of it.
+type Outcome struct {
+	Before float64 `json:"before"` // root mean square margin error on the points held out, in logits
+	After  float64 `json:"after"`
+	Rounds int     `json:"rounds"` // after how many rounds it was best
+}
+
+// LeastPoints is how many points there must be.
+const LeastPoints = 2 * heldEvery
+
+const (
+	// heldEvery: one point of so many is held out to judge by.
+	heldEvery = 5
+	// enough is the relative gain below which another round is not worth its time.
+	enough = 0.01
+)
+
+// Run refines the layers and returns their plans. open opens the model in which the
+// layers are as the plans say. Each round runs the model, linearises the margin in
+// all layers' outputs, and moves one number after the other to where the squared
+// margin error on the points is least (see descend); then the model is run again.
+// The result does not depend on anything but the arguments.
+func Run(ctx context.Context, layers []Layer, p Points, open func(plans []quant.Layer) (*classifier.Model, error), o Options) ([]quant.Layer, Outcome, error) {
+	var out Outcome
+	if o.Rounds == 0 {
+		o.Rounds = 4
+	}
+	if o.Local == 0 {
+		o.Local = 0.1
+	}
+	if len(p.Margins) < LeastPoints {
+		return nil, out, fmt.Errorf("refinement needs %d points at least, there are %d", LeastPoints, len(p.Margins))
+	}
+	s, err := newState(layers, p, o)
+	if err != nil {
+		return nil, out, err
+	}
+	var best []quant.Layer
+	least := math.Inf(1)
+	for round := 0; ; round++ {
+		if o.Progress != nil {
+			o.Progress(round, o.Rounds)
+		}
+		held, err := s.look(ctx, open, round < o.Rounds)
+		if err != nil {
+			return nil, out, err
+		}
+		if round == 0 {
+			out.Before = math.Sqrt(held)
+		}
+		gained := held < least*(1-enough)
+		if held < least {
+			best, least, out.Rounds = s.plans(), held, round
+		}
+		if round == o.Rounds || !gained {
+			out.After = math.Sqrt(least)
+			return best, out, nil
+		}
+		for l := range s.layers {
+			if err := ctx.Err(); err != nil {
+				return nil, out, err
+			}
+			s.descend(l)
+		}
+	}
+}
+
+// state is a run: the layers as they are now and what is known of the model of them.
+type state struct {
+	layers  []Layer
+	formats [][]quant.Format // of each row of each layer
+	o       Options
+	dim     int
+
+	seen, held Points
+	n          int         // seen points
+	h, g       [][]float32 // of each layer: what it reads and the margin's gradient by its outputs, In x n and Out x n
+	r, w       []float32   // of each seen point: the margin error and the weight
+}
+
+// newState copies the layers' plans, fills in codes and biases where a plan leaves
+// them to rounding, and parts the points.
+func newState(layers []Layer, p Points, o Options) (*state, error) {
+	s := &state{layers: slices.Clone(layers), o: o, dim: len(p.X) / len(p.Margins)}
+	for l := range s.layers {
+		one := &s.layers[l]
+		enc, err := one.Plan.Encode(one.Info, 0)
+		if err != nil {
+			return nil, err
+		}
+		one.Plan.Codes, one.Plan.Bias = slices.Clone(enc.Codes), slices.Clone(enc.FloatB)
+		one.Plan.Scales = slices.Clone(one.Plan.Scales)
+		formats := make([]quant.Format, one.Info.Out)
+		for o := range formats {
+			if formats[o], err = quant.FormatOf(one.Plan.Width(o), one.Plan.Reduced); err != nil {
+				return nil, fmt.Errorf("layer %q: %w", one.Plan.Node, err)
+			}
+		}
+		s.formats = append(s.formats, formats)
+	}
+	for i, m := range p.Margins {
+		part := &s.seen
+		if i%heldEvery == 0 {
+			part = &s.held
+		}
+		part.X = append(part.X, p.X[i*s.dim:(i+1)*s.dim]...)
+		part.Margins = append(part.Margins, m)
+		weight := 1.0
+		if p.Weights != nil {
+			weight = p.Weights[i]
+		}
+		part.Weights = append(part.Weights, weight)
+	}
+	s.n = len(s.seen.Margins)
+	s.r, s.w = make([]float32, s.n), make([]float32, s.n)
+	for k, w := range s.seen.Weights {
+		s.w[k] = float32(w)
+	}
+	s.h, s.g = make([][]float32, len(layers)), make([][]float32, len(layers))
+	for l := range s.layers {
+		info := &s.layers[l].Info
+		s.h[l], s.g[l] = make([]float32, info.In*s.n), make([]float32, info.Out*s.n)
+	}
+	return s, nil
+}
+
+// plans returns a copy of the layers' plans as they are.
+func (s *state) plans() []quant.Layer {
+	out := make([]quant.Layer, len(s.layers))
+	for l := range s.layers {
+		p := s.layers[l].Plan
+		p.Codes, p.Bias, p.Scales = slices.Clone(p.Codes), slices.Clone(p.Bias), slices.Clone(p.Scales)
+		out[l] = p
+	}
+	return out
+}
+
+// look runs the model of the plans: it returns the mean squared margin error on the
+// points held out and, if more is to come, notes what the seen points show.
+func (s *state) look(ctx context.Context, open func([]quant.Layer) (*classifier.Model, error), more bool) (held float64, err error) {
+	m, err := open(s.plans())
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	got, err := m.Margins(ctx, s.held.X)
+	if err != nil {
+		return 0, err
+	}
+	var weights float64
+	for i, v := range got {
+		d := float64(v) - float64(s.held.Margins[i])
+		held += s.held.Weights[i] * d * d
+		weights += s.held.Weights[i]
+	}
+	held /= max(weights, math.SmallestNonzeroFloat64)
+	if !more {
+		return held, nil
+	}
+	if got, err = m.Margins(ctx, s.seen.X); err != nil {
+		return 0, err
+	}
+	for k, v := range got {
+		s.r[k] = v - s.seen.Margins[k]
+	}
+	probe := classifier.Probe{Margin: true}
+	for l := range s.layers {
+		probe.Values = append(probe.Values, s.layers[l].Info.Input)
+		probe.Grads = append(probe.Grads, s.layers[l].Info.Output)
+	}
+	err = m.Observe(ctx, s.seen.X, probe, func(from, rows int, values, grads [][]float32) error {
+		for l := range s.layers {
+			columns(s.h[l], s.layers[l].Reads(values[l], rows), s.n, from, rows)
+			columns(s.g[l], grads[l], s.n, from, rows)
+		}
+		return nil
+	})
+	return held, err
+}
+
+// columns writes rows of values, the first being row from of n, column by column.
+func columns(dst, v []float32, n, from, rows int) {
+	k := len(v) / rows
+	for r := range rows {
+		for j, x := range v[r*k : (r+1)*k] {
+			dst[j*n+from+r] = x
+		}
+	}
+}

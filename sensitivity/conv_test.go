@@ -1,0 +1,138 @@
+package sensitivity
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"cfq/classifier"
+	"cfq/graph"
+	"cfq/quant"
+	"cfq/quant/qdq"
+)
+
+// picture is a convolution of two groups with strides, dilations and uneven padding,
+// then the activation act, if any, and a dense layer.
+func picture(act string) *graph.Model {
+	r := rand.New(rand.NewPCG(6, 6))
+	draw := func(name string, dims ...int64) *graph.Tensor {
+		n := int64(1)
+		for _, d := range dims {
+			n *= d
+		}
+		v := make([]float32, n)
+		for i := range v {
+			v[i] = float32(r.NormFloat64()) / 3
+		}
+		return graph.FromFloats(name, v, dims...)
+	}
+	size := func(n int64) graph.Dim { return graph.Dim{Size: n} }
+	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
+		Name:    "picture",
+		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, size(4), size(5), size(6)}}},
+		Outputs: []graph.Value{{Name: "z", DType: graph.Float}},
+		Inits:   []*graph.Tensor{draw("w1", 6, 2, 2, 3), draw("b1", 6), draw("w2", 2, 6*5*4), draw("b2", 2)},
+	}}
+	b := graph.NewBuilder(m.Graph, "")
+	b.Append(&graph.Node{Op: "Conv", Name: "conv", Inputs: []string{"x", "w1", "b1"}, Outputs: []string{"h"}, Attrs: []graph.Attr{
+		graph.IntAttr("group", 2), graph.IntsAttr("strides", 1, 2), graph.IntsAttr("dilations", 2, 1), graph.IntsAttr("pads", 1, 2, 1, 1),
+	}})
+	last := "h"
+	if act != "" {
+		last = b.Op(act, []string{last})
+	}
+	last = b.Op("Flatten", []string{last}, graph.IntAttr("axis", 1))
+	b.Append(&graph.Node{Op: "Gemm", Name: "dense", Inputs: []string{last, "w2", "b2"}, Outputs: []string{"z"}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}})
+	return m
+}
+
+func pixels(rows int) []float32 {
+	r := rand.New(rand.NewPCG(7, 7))
+	x := make([]float32, rows*4*5*6)
+	for i := range x {
+		x[i] = float32(2*r.Float64() - 1)
+	}
+	return x
+}
+
+// found returns the layers of a model whose shapes a probe has learnt.
+func found(t *testing.T, c *classifier.Model, m *graph.Model) []quant.LayerInfo {
+	t.Helper()
+	m = m.Clone()
+	c.Declare(m.Graph)
+	layers, err := quant.FindLayers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(layers) != 2 || layers[0].Conv == nil || layers[0].Fixed != "" {
+		t.Fatalf("layers %+v", layers)
+	}
+	return layers
+}
+
+// The score of a convolution, too, is the mean l1 norm of central differences of the
+// rows' losses by every weight.
+func TestGradientOfAConvolution(t *testing.T) {
+	m := picture("Tanh")
+	c := open(t, m)
+	layers := found(t, c, m)
+	x := pixels(3)
+	got, err := Gradient(context.Background(), c, layers, x, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loss := func(m *graph.Model) []float64 {
+		margins, err := c.With(m).Margins(context.Background(), x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := make([]float64, len(margins))
+		for i, v := range margins {
+			out[i] = math.Log1p(math.Exp(-float64(v)))
+		}
+		return out
+	}
+	var want float64
+	for i := range layers[0].W {
+		const h = 2e-2
+		up, down := loss(nudged(m, "w1", i, h)), loss(nudged(m, "w1", i, -h))
+		for r := range up {
+			want += math.Abs(up[r]-down[r]) / (2 * h) / 3
+		}
+	}
+	if math.Abs(got[0]-want) > 2e-3*want {
+		t.Errorf("score %v, by differences %v", got[0], want)
+	}
+}
+
+// With weights alone in few bits and all linear behind it, a convolution has its exact damage.
+func TestFirstOrderOfAConvolution(t *testing.T) {
+	m := picture("")
+	c := open(t, m)
+	layers := found(t, c, m)
+	x := pixels(20)
+	plan := planned(layers[0], quant.Formats()[1])
+	plan.Act = nil
+	want, err := Damage(context.Background(), c, 1, 1, x, func(int, int) (*classifier.Model, error) {
+		declared := m.Clone()
+		c.Declare(declared.Graph)
+		q, err := qdq.Write(declared, &quant.Plan{Layers: []quant.Layer{plan}}, qdq.Options{})
+		if err != nil {
+			return nil, err
+		}
+		return c.With(q), nil
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := FirstOrder(context.Background(), c, layers[:1], 1, x, func(int, int) (Change, error) {
+		return ChangeOf(&plan, layers[0], nil)
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if math.Abs(got[0][0]-want[0][0]) > 1e-3*want[0][0] || want[0][0] < 1e-4 {
+		t.Errorf("damage %v to first order, measured %v", got, want)
+	}
+}

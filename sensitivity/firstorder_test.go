@@ -1,0 +1,189 @@
+package sensitivity
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"cfq/classifier"
+	"cfq/graph"
+	"cfq/quant"
+	"cfq/quant/qdq"
+)
+
+// deep is a network of three layers with tanh between, and a fourth layer beside the
+// first, that reads the input and joins the logits.
+func deep(seed uint64) *graph.Model {
+	r := rand.New(rand.NewPCG(seed, 1))
+	draw := func(name string, dims ...int64) *graph.Tensor {
+		v := make([]float32, dims[0])
+		if len(dims) > 1 {
+			v = make([]float32, dims[0]*dims[1])
+		}
+		for i := range v {
+			v[i] = float32(r.NormFloat64()) / float32(math.Sqrt(float64(dims[len(dims)-1])))
+		}
+		return graph.FromFloats(name, v, dims...)
+	}
+	gemm := func(in, w, b, out string) *graph.Node {
+		return &graph.Node{Op: "Gemm", Name: out, Inputs: []string{in, w, b}, Outputs: []string{out}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}}
+	}
+	tanh := func(in, out string) *graph.Node {
+		return &graph.Node{Op: "Tanh", Name: out, Inputs: []string{in}, Outputs: []string{out}}
+	}
+	return &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
+		Name:    "deep",
+		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 5}}}},
+		Outputs: []graph.Value{{Name: "z", DType: graph.Float}},
+		Inits: []*graph.Tensor{
+			draw("w1", 12, 5), draw("b1", 12), draw("w2", 8, 12), draw("b2", 8), draw("w3", 2, 8), draw("b3", 2), draw("w4", 2, 5), draw("b4", 2),
+		},
+		Nodes: []*graph.Node{
+			gemm("x", "w1", "b1", "h1"), tanh("h1", "a1"), gemm("a1", "w2", "b2", "h2"), tanh("h2", "a2"),
+			gemm("a2", "w3", "b3", "h3"), gemm("x", "w4", "b4", "h4"),
+			{Op: "Add", Name: "z", Inputs: []string{"h3", "h4"}, Outputs: []string{"z"}},
+		},
+	}}
+}
+
+// planned quantizes a layer per channel, and what it reads to 8 bits.
+func planned(l quant.LayerInfo, f quant.Format) quant.Layer {
+	p := quant.Layer{Node: l.Node, Bits: f.Bits}
+	for o := range l.Out {
+		var largest float64
+		for _, v := range l.Row(o) {
+			largest = max(largest, math.Abs(float64(v)))
+		}
+		p.Scales = append(p.Scales, float32(largest/float64(f.QMax)))
+	}
+	act := quant.FitAct(8, -3, 3)
+	p.Act = &act
+	return p
+}
+
+// The estimate against the measurement, in which the written model is run: equal to
+// rounding where all behind the layer is linear, nearly equal at eight bits, and of the
+// same order of widths.
+func TestFirstOrderIsNearlyTheDamage(t *testing.T) {
+	m := deep(7)
+	c := open(t, m)
+	layers, err := quant.FindLayers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(8, 9))
+	x := make([]float32, 300*5)
+	for i := range x {
+		x[i] = float32(min(max(r.NormFloat64(), -3), 3))
+	}
+	formats := quant.Formats()
+	exact, err := Damage(context.Background(), c, len(layers), len(formats), x, func(layer, format int) (*classifier.Model, error) {
+		q, err := qdq.Write(m, &quant.Plan{Layers: []quant.Layer{planned(layers[layer], formats[format])}}, qdq.Options{})
+		if err != nil {
+			return nil, err
+		}
+		return c.With(q), nil
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := 0
+	got, err := FirstOrder(context.Background(), c, layers, len(formats), x, func(layer, format int) (Change, error) {
+		p := planned(layers[layer], formats[format])
+		return ChangeOf(&p, layers[layer], nil)
+	}, func(done, total int) { last = done - total })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last != 0 {
+		t.Errorf("the last step is %d off the end", last)
+	}
+	for i, l := range layers {
+		linear := l.Output == "h3" || l.Output == "h4"
+		for f := range formats {
+			ratio := got[i][f] / exact[i][f]
+			slack := map[int]float64{2: 3, 3: 1.6, 4: 1.3, 8: 1.05}[formats[f].Bits]
+			if linear {
+				slack = 1.001
+			}
+			if !(ratio < slack && ratio > 1/slack) {
+				t.Errorf("layer %q, %d bits: damage %.4g to first order, measured %.4g", l.Node, formats[f].Bits, got[i][f], exact[i][f])
+			}
+			if f > 0 && (got[i][f] < got[i][f-1]) != (exact[i][f] < exact[i][f-1]) {
+				t.Errorf("layer %q: %d bits and %d are ordered otherwise", l.Node, formats[f-1].Bits, formats[f].Bits)
+			}
+		}
+	}
+}
+
+// Behind the integer input, too, a linear layer has its exact damage.
+func TestFirstOrderBehindTheIntegerInput(t *testing.T) {
+	m := line([]float32{.5, -1, 2, .25, 1, -.75}, 2)
+	c := open(t, m)
+	layers, err := quant.FindLayers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	input := &quant.Input{Value: "x", Scale: 1. / 64, Columns: []quant.InputColumn{
+		{Source: 0, Lo: -2, Hi: 1, Gain: 1}, {Source: 0, Lo: 1, Hi: 4, Gain: 1}, {Source: 1, Lo: 0, Hi: 1, Gain: 1.5}, {Source: 2, Lo: -1, Hi: 1, Gain: 1},
+	}}
+	x := []float32{.2, .5, 1, -1.51, .3, .613, 3.3, .8, -.2, 2, 0, 0.001}
+	plan := quant.Plan{Input: input, Layers: []quant.Layer{{Node: "only", Bits: 3, Scales: []float32{.3, .31}}}}
+	want, err := Damage(context.Background(), c, 1, 1, x, func(int, int) (*classifier.Model, error) {
+		q, err := qdq.Write(m, &plan, qdq.Options{})
+		if err != nil {
+			return nil, err
+		}
+		return c.With(q), nil
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := FirstOrder(context.Background(), c, layers, 1, x, func(int, int) (Change, error) {
+		return ChangeOf(&plan.Layers[0], input.Fold(layers[0]), input)
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if math.Abs(got[0][0]-want[0][0]) > 1e-4*want[0][0] || want[0][0] < 1e-3 {
+		t.Errorf("damage %v to first order, measured %v", got, want)
+	}
+}
+
+func TestFirstOrderErrors(t *testing.T) {
+	m := deep(7)
+	c := open(t, m)
+	layers, err := quant.FindLayers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := make([]float32, 5)
+	_, err = FirstOrder(context.Background(), c, layers[:1], 1, x, func(int, int) (Change, error) {
+		return ChangeOf(&quant.Layer{Node: "h1", Bits: 5}, layers[0], nil)
+	}, nil)
+	if err == nil || !strings.Contains(err.Error(), "h1") || !strings.Contains(err.Error(), "5-bit") {
+		t.Errorf("a width that there is not: %v", err)
+	}
+	wrong := layers[0]
+	wrong.In, wrong.Out = 12, 5
+	same := func(int, int) (Change, error) { return Change{W: wrong.W, B: wrong.B[:5]}, nil }
+	if _, err := FirstOrder(context.Background(), c, []quant.LayerInfo{wrong}, 1, x, same, nil); err == nil || !strings.Contains(err.Error(), "reads 5 and makes 12") {
+		t.Errorf("a layer that is not dense: %v", err)
+	}
+}
+
+// The rule: a network of a table is measured, a deep one of a hundred million weights is not.
+func TestExactRule(t *testing.T) {
+	if !Exact(3, 4, 4096, 9000) {
+		t.Error("a small network is not measured")
+	}
+	if Exact(100, 4, 4096, 100_000_000) {
+		t.Error("a large network is measured")
+	}
+	layers := []quant.LayerInfo{{In: 3, Out: 4}, {In: 9, Out: 2, Conv: &quant.Conv{Output: []int{5, 7}}}}
+	if n := Multiplications(layers); n != 12+18*35 {
+		t.Errorf("%d multiplications", n)
+	}
+}

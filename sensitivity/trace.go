@@ -1,0 +1,120 @@
+package sensitivity
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"cfq/classifier"
+	"cfq/quant"
+)
+
+// TraceRows is how many rows Trace takes the mean over at most, evenly spread where there
+// are more: 1024 for a network that a table is enough for, fewer for layers that take many
+// multiplications, 128 at least.
+func TraceRows(layers []quant.LayerInfo) int {
+	return min(1024, max(128, 1<<30/max(1, Multiplications(layers))))
+}
+
+// DefaultProbes is how many random vectors estimate a trace where it is not said.
+const DefaultProbes = 64
+
+// TraceOptions of Trace. The zero value takes DefaultProbes.
+type TraceOptions struct {
+	Probes int // random vectors for each layer, 2 or more (DefaultProbes)
+	Seed   uint64
+	Step   func(done, total int) // is told the progress; nil is silence
+}
+
+// Curvature is the estimated trace of a layer's Hessian.
+type Curvature struct {
+	Trace float64 // mean of the probes
+	// Err is the standard error of Trace that the random vectors make. What another
+	// choice of rows would change is not in it.
+	Err float64
+}
+
+// Trace estimates, for each layer, the trace of the Hessian by the layer's weights of
+// the mean cross-entropy over the rows of x (at most TraceRows); classes as in Gradient. It is Hutchinson's
+// estimate: the mean of v' H v over random vectors v of -1 and 1, drawn for each layer
+// and probe by the seed, so that neither other layers nor more probes change them. H v
+// is the gradient of <gradient, v>; no Hessian is ever formed. The trace divided by the
+// number of weights, the mean of H's eigenvalues, is the sensitivity of HAWQ-V2.
+//
+// A trace may be negative: the cross-entropy is not convex in the weights of layers
+// that are followed by others. Between the kinks of a piecewise linear network it is.
+func Trace(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, x []float32, classes []int, o TraceOptions) ([]Curvature, error) {
+	if o.Probes == 0 {
+		o.Probes = DefaultProbes
+	}
+	switch {
+	case o.Probes < 2:
+		return nil, fmt.Errorf("%d probes of the trace: a standard error needs 2 or more", o.Probes)
+	case len(x) == 0:
+		return nil, fmt.Errorf("no rows to take a trace over")
+	}
+	x, classes = spread(x, classes, c.Dim(), TraceRows(layers))
+	out := make([]Curvature, len(layers))
+	for i := range layers {
+		l := &layers[i]
+		var sum, squares float64
+		for p := range o.Probes {
+			v := rademacher(len(l.W), o.Seed, l.Node, p)
+			hv, err := c.HessianVector(ctx, x, classes, l.Weight, v)
+			if err != nil {
+				return nil, fmt.Errorf("trace of layer %q: %w", l.Node, err)
+			}
+			var q float64
+			for k := range v {
+				q += float64(v[k]) * float64(hv[k])
+			}
+			sum += q
+			squares += q * q
+			if o.Step != nil {
+				o.Step(i*o.Probes+p+1, len(layers)*o.Probes)
+			}
+		}
+		n := float64(o.Probes)
+		mean := sum / n
+		out[i] = Curvature{Trace: mean, Err: math.Sqrt(max(0, squares-n*mean*mean) / (n - 1) / n)}
+	}
+	return out, nil
+}
+
+// rademacher draws n numbers of -1 or 1 for one probe of a layer.
+func rademacher(n int, seed uint64, node string, probe int) []float32 {
+	h := fnv.New64a()
+	h.Write([]byte(node))
+	r := rand.New(rand.NewPCG(seed, h.Sum64()+uint64(probe)))
+	v := make([]float32, n)
+	var bits uint64
+	for i := range v {
+		if i%64 == 0 {
+			bits = r.Uint64()
+		}
+		v[i] = 1 - 2*float32(bits&1)
+		bits >>= 1
+	}
+	return v
+}
+
+// spread returns at most most rows, evenly spread, with their classes.
+func spread(x []float32, classes []int, dim, most int) ([]float32, []int) {
+	n := len(x) / dim
+	if n <= most {
+		return x, classes
+	}
+	rows := make([]float32, 0, most*dim)
+	var own []int
+	for k := range most {
+		i := k * n / most
+		rows = append(rows, x[i*dim:(i+1)*dim]...)
+		if classes != nil {
+			own = append(own, classes[i])
+		}
+	}
+	return slices.Clip(rows), own
+}

@@ -1,0 +1,252 @@
+package sensitivity
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"cfq/graph"
+	"cfq/quant"
+)
+
+// hessian returns the Hessian by the layer's weights, column by column.
+func hessian(t *testing.T, m *graph.Model, l quant.LayerInfo, x []float32, classes []int) [][]float64 {
+	t.Helper()
+	c := open(t, m)
+	h := make([][]float64, len(l.W))
+	for i := range h {
+		e := make([]float32, len(l.W))
+		e[i] = 1
+		column, err := c.HessianVector(context.Background(), x, classes, l.Weight, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range column {
+			h[i] = append(h[i], float64(v))
+		}
+	}
+	return h
+}
+
+// The estimate against the trace by second differences of the loss, which knows of no
+// Hessian; its standard error against the variance that v' H v has for random signs v,
+// 2 x the sum of the squares beside the diagonal.
+func TestTraceIsTheTrace(t *testing.T) {
+	m := network()
+	c := open(t, m)
+	layers, err := quant.FindLayers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := []float32{.2, -.4, 1, -1, .3, .6, .8, .8, -.2, -.5, -.9, .1}
+	classes := []int{1, 0, 1, 0}
+	loss := func(m *graph.Model) float64 {
+		margins, err := c.With(m).Margins(context.Background(), x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sum float64
+		for i, v := range margins {
+			if classes[i] == 0 {
+				v = -v
+			}
+			sum += math.Log1p(math.Exp(-float64(v))) / float64(len(margins))
+		}
+		return sum
+	}
+	const probes = 400
+	got, err := Trace(context.Background(), c, layers, x, classes, TraceOptions{Probes: probes, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, l := range layers {
+		const h = 0.0625
+		var trace float64
+		for i := range l.W {
+			trace += (loss(nudged(m, l.Weight, i, h)) - 2*loss(m) + loss(nudged(m, l.Weight, i, -h))) / (h * h)
+		}
+		var diagonal, off float64
+		for i, row := range hessian(t, m, l, x, classes) {
+			for j, v := range row {
+				if i == j {
+					diagonal += v
+				} else {
+					off += v * v
+				}
+			}
+		}
+		if math.Abs(diagonal-trace) > 5e-3*(1+math.Abs(trace)) {
+			t.Errorf("layer %q: the exact trace is %v, by differences %v", l.Node, diagonal, trace)
+		}
+		if e := math.Sqrt(2 * off / probes); math.Abs(got[k].Err-e) > 0.2*e {
+			t.Errorf("layer %q: standard error %v, in truth %v", l.Node, got[k].Err, e)
+		}
+		if d := math.Abs(got[k].Trace - diagonal); d > 3*got[k].Err || d == 0 {
+			t.Errorf("layer %q: trace %v +- %v, exact %v", l.Node, got[k].Trace, got[k].Err, diagonal)
+		}
+	}
+}
+
+// line is a linear model: outputs logits of inputs.
+func line(w []float32, outputs int64, head ...*graph.Node) *graph.Model {
+	in := int64(len(w)) / outputs
+	last := "z"
+	nodes := []*graph.Node{{Op: "Gemm", Name: "only", Inputs: []string{"x", "w"}, Outputs: []string{"z"}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}}}
+	for _, n := range head {
+		nodes = append(nodes, n)
+		last = n.Outputs[0]
+	}
+	return &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
+		Name:    "line",
+		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: in}}}},
+		Outputs: []graph.Value{{Name: last, DType: graph.Float}},
+		Inits:   []*graph.Tensor{graph.FromFloats("w", w, outputs, in)},
+		Nodes:   nodes,
+	}}
+}
+
+// A linear model has its trace in closed form: with one logit and p its probability,
+// the mean of p(1-p) |x|^2; with one logit for each class, of sum_k p_k(1-p_k) |x|^2.
+// Classes make no difference.
+func TestTraceOfALinearModel(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 5))
+	draw := func(n int) []float32 {
+		v := make([]float32, n)
+		for i := range v {
+			v[i] = float32(r.NormFloat64())
+		}
+		return v
+	}
+	const rows, in = 50, 6
+	x := draw(rows * in)
+	for _, tt := range []struct {
+		name    string
+		outputs int
+		head    []*graph.Node
+	}{
+		{"one logit", 1, []*graph.Node{{Op: "Sigmoid", Name: "s", Inputs: []string{"z"}, Outputs: []string{"p"}}}},
+		{"two logits", 2, nil},
+		{"three logits", 3, nil},
+	} {
+		w := draw(tt.outputs * in)
+		m := line(w, int64(tt.outputs), tt.head...)
+		layers, err := quant.FindLayers(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want float64
+		for i := range rows {
+			row := x[i*in : (i+1)*in]
+			var norm float64
+			for _, v := range row {
+				norm += float64(v) * float64(v)
+			}
+			z := make([]float64, tt.outputs)
+			for o := range z {
+				for j, v := range row {
+					z[o] += float64(v) * float64(w[o*in+j])
+				}
+			}
+			if len(z) == 1 {
+				p := 1 / (1 + math.Exp(-z[0]))
+				want += p * (1 - p) * norm / rows
+				continue
+			}
+			var sum float64
+			for _, v := range z {
+				sum += math.Exp(v)
+			}
+			for _, v := range z {
+				p := math.Exp(v) / sum
+				want += p * (1 - p) * norm / rows
+			}
+		}
+		classes := make([]int, rows)
+		for i := range classes {
+			classes[i] = r.IntN(max(2, tt.outputs))
+		}
+		for _, cl := range [][]int{nil, classes} {
+			got, err := Trace(context.Background(), open(t, m), layers, x, cl, TraceOptions{Probes: 200})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := math.Abs(got[0].Trace - want); d > 3*got[0].Err || got[0].Err > 0.1*want {
+				t.Errorf("%s: trace %v +- %v, in closed form %v", tt.name, got[0].Trace, got[0].Err, want)
+			}
+		}
+	}
+}
+
+// A layer's estimate depends on its own draws only, and thinning takes rows with their classes.
+func TestTraceDraws(t *testing.T) {
+	m := network()
+	c := open(t, m)
+	layers, err := quant.FindLayers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := slices.Repeat([]float32{.2, -.4, 1}, 2*TraceRows(layers))
+	trace := func(layers []quant.LayerInfo, x []float32, o TraceOptions) []Curvature {
+		t.Helper()
+		got, err := Trace(context.Background(), c, layers, x, nil, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	all := trace(layers, x[:3], TraceOptions{Probes: 4})
+	if alone := trace(layers[1:], x[:3], TraceOptions{Probes: 4}); alone[0] != all[1] {
+		t.Errorf("%v alone, %v beside another layer", alone[0], all[1])
+	}
+	if many := trace(layers[:1], x, TraceOptions{Probes: 4}); math.Abs(many[0].Trace-all[0].Trace) > 1e-5*math.Abs(all[0].Trace) {
+		t.Errorf("%v over copies of a row, %v over the row", many[0], all[0])
+	}
+	if other := trace(layers[:1], x[:3], TraceOptions{Probes: 4, Seed: 1}); other[0] == all[0] {
+		t.Error("the seed makes no difference")
+	}
+	rows, classes := spread([]float32{0, 0, 1, 1, 2, 2, 3, 3, 4, 4}, []int{0, 10, 20, 30, 40}, 2, 2)
+	if !slices.Equal(rows, []float32{0, 0, 2, 2}) || !slices.Equal(classes, []int{0, 20}) {
+		t.Errorf("spread: %v, %v", rows, classes)
+	}
+	for want, o := range map[string]TraceOptions{"needs 2 or more": {Probes: 1}, "no rows": {}} {
+		rows := x[:3]
+		if want == "no rows" {
+			rows = nil
+		}
+		if _, err := Trace(context.Background(), c, layers, rows, nil, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+// Small networks have many rows, large ones few.
+func TestTraceRows(t *testing.T) {
+	for weights, want := range map[int]int{100: 1024, 1 << 22: 256, 1 << 30: 128} {
+		if n := TraceRows([]quant.LayerInfo{{In: weights, Out: 1}}); n != want {
+			t.Errorf("%d rows for %d weights, want %d", n, weights, want)
+		}
+	}
+}
+
+// Random signs are balanced, and of each other independent.
+func TestRademacher(t *testing.T) {
+	const n = 20000
+	a, b := rademacher(n, 1, "a", 0), rademacher(n, 1, "a", 1)
+	var sum, product, next float64
+	for i := range a {
+		if a[i] != 1 && a[i] != -1 {
+			t.Fatalf("number %d is %v", i, a[i])
+		}
+		sum += float64(a[i])
+		product += float64(a[i] * b[i])
+		next += float64(a[i] * a[(i+1)%n])
+	}
+	for what, s := range map[string]float64{"mean": sum, "two probes": product, "neighbours": next} {
+		if math.Abs(s) > 4*math.Sqrt(n) {
+			t.Errorf("%s: a sum of %v over %d", what, s, n)
+		}
+	}
+}

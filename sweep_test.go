@@ -1,0 +1,257 @@
+package cfq_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cfq"
+	"cfq/engine/enginetest"
+	"cfq/eval"
+	"cfq/graph"
+	"cfq/onnxio"
+	"cfq/recourse"
+	"cfq/task"
+)
+
+// sweepLoans are the loans, with few people, and a short sweep over them.
+func sweepLoans(t *testing.T) (m *graph.Model, tk *task.Task, train, test *task.People, o cfq.SweepOptions) {
+	t.Helper()
+	e := enginetest.Need(t)
+	dir := filepath.Join("testdata", "loans")
+	m, err := onnxio.ReadFile(filepath.Join(dir, "model.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tk, err = task.Load(filepath.Join(dir, "task.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	read := func(name string, n int) *task.People {
+		rows := make([]int, n)
+		for i := range rows {
+			rows[i] = i
+		}
+		p, err := task.Read(t.Context(), filepath.Join(dir, name), tk, task.ReadOptions{Only: rows})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	return m, tk, read("train.csv", 400), read("test.csv", 150), cfq.SweepOptions{
+		Methods: []string{"ptq", "cf-ptq-calib"}, Budgets: []float64{4.5, 2, 4}, Margins: []float64{0.1, 0.25}, Sample: 30, Seed: 5,
+		Quantize: cfq.Options{Engine: e},
+	}
+}
+
+func sweep(t *testing.T, o cfq.SweepOptions) *cfq.SweepResult {
+	t.Helper()
+	m, tk, train, test, _ := sweepLoans(t)
+	r, err := cfq.Sweep(t.Context(), m, tk, train, test, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// numbers compares undefined numbers as equal.
+func numbers() cmp.Option {
+	return cmp.Comparer(func(a, b eval.Float) bool { return a == b || !a.Defined() && !b.Defined() })
+}
+
+// Every point is what Quantize and a plain eval.Compare give.
+func TestSweepIsQuantizeAndCompare(t *testing.T) {
+	m, tk, train, test, o := sweepLoans(t)
+	r := sweep(t, o)
+	set, err := recourse.Compile(tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Points) != 6 {
+		t.Fatalf("%d points", len(r.Points))
+	}
+	differ := 0
+	for i, p := range r.Points {
+		method, budget := o.Methods[i/3], []float64{2, 4, 4.5}[i%3]
+		qo := o.Quantize
+		qo.Method, qo.Budget = method, budget
+		q, err := cfq.Quantize(t.Context(), m, tk, train, qo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Method != method || p.Budget != budget || p.Bytes != q.Bytes || p.Bits != q.Bits || len(p.Widths) != len(q.Layers) || p.Widths[1] != float64(q.Layers[1].Bits) {
+			t.Errorf("point %d: %s %v, %d bytes, %v bits, widths %v", i, p.Method, p.Budget, p.Bytes, p.Bits, p.Widths)
+		}
+		written, err := onnxio.Read(q.Model, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := cfq.OpenFor(t.Context(), m, tk, qo.Engine, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := cfq.OpenFor(t.Context(), written, tk, qo.Engine, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := eval.Compare(t.Context(), f, g, set, test, eval.Options{Margins: o.Margins, Sample: o.Sample, Seed: o.Seed})
+		if err := errors.Join(err, f.Close(), g.Close()); err != nil {
+			t.Fatal(err)
+		}
+		want.Records = nil
+		if d := cmp.Diff(want, p.Measured, numbers()); d != "" {
+			t.Errorf("%s at %v: %s", method, budget, d)
+		}
+		if i > 0 && !reflect.DeepEqual(p.Measured.Margins, r.Points[0].Measured.Margins) {
+			differ++
+		}
+	}
+	if r.Points[2].Same != 4 || r.Points[1].Same != 0 || r.Points[2].Measured != r.Points[1].Measured {
+		t.Error("uniform widths at 4.5 bits are those at 4, and that is not seen")
+	}
+	if differ == 0 {
+		t.Error("all points are alike")
+	}
+}
+
+// A sweep that is stopped at any point and run again, with any number of workers, gives the
+// result and the log of one run; what was finished is not computed again.
+func TestSweepResumes(t *testing.T) {
+	m, tk, train, test, o := sweepLoans(t)
+	o.Sample = 12
+	want := sweep(t, o)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "points.jsonl")
+	in, err := cfq.NewSweepInputs(m, tk, train, test, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for run, stop := range []int{1, 2, 99} {
+		l, err := cfq.OpenSweepLog(path, in, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		computed := 0
+		o.Workers, o.Done = 1+run, l.Points
+		o.Finished = func(p cfq.SweepPoint) error {
+			if computed == stop {
+				return nil // came too late to be kept
+			}
+			if computed++; computed == stop {
+				cancel()
+			}
+			return l.Append(p)
+		}
+		got, err := cfq.Sweep(ctx, m, tk, train, test, o)
+		cancel()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		total += computed
+		if stop < 99 {
+			if !errors.Is(err, context.Canceled) || len(l.Points)+computed != total {
+				t.Fatalf("run %d: %d points before, %d computed: %v", run, len(l.Points), computed, err)
+			}
+			torn(t, path)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got, numbers()); d != "" || total != len(want.Points) {
+			t.Errorf("%d points computed: %s", total, d)
+		}
+		var one, several strings.Builder
+		if err := errors.Join(cfq.WriteSweepLog(&one, in, want), cfq.WriteSweepLog(&several, in, got)); err != nil || one.String() != several.String() {
+			t.Errorf("the logs differ: %v", err)
+		}
+	}
+}
+
+// torn ends a log as a crash would.
+func torn(t *testing.T, path string) {
+	t.Helper()
+	have, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, append(have, `{"method":"ptq","bud`...), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSweepLogOfSomethingElse(t *testing.T) {
+	m, tk, train, test, o := sweepLoans(t)
+	inputs := func(people *task.People, o cfq.SweepOptions) cfq.SweepInputs {
+		in, err := cfq.NewSweepInputs(m, tk, people, test, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in
+	}
+	in := inputs(train, o)
+	path := filepath.Join(t.TempDir(), "points.jsonl")
+	open := func(in cfq.SweepInputs, anew bool) error {
+		l, err := cfq.OpenSweepLog(path, in, anew)
+		if err == nil {
+			err = l.Close()
+		}
+		return err
+	}
+	if err := open(in, false); err != nil {
+		t.Fatal(err)
+	}
+	same := o
+	same.Workers, same.Quantize.Workers, same.Quantize.Cache, same.Budgets = 7, 3, "somewhere", []float64{2, 4, 4.5}
+	if err := open(inputs(train, same), false); err != nil {
+		t.Errorf("what makes no difference: %v", err)
+	}
+	other := o
+	other.Sample++
+	fewer := *train
+	fewer.N--
+	for want, in := range map[string]cfq.SweepInputs{"with other options": inputs(train, other), "with other calibration rows": inputs(&fewer, o)} {
+		var input *cfq.InputError
+		if err := open(in, false); !errors.As(err, &input) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if err := open(inputs(train, other), true); err != nil {
+		t.Errorf("anew: %v", err)
+	}
+	if err := open(in, false); err == nil {
+		t.Error("begun anew, the log is still the old one")
+	}
+	for text, want := range map[string]string{"method,budget\n": "not the log", "PK": "not the log", `{"budget":4}` + "\n": "not the log"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := open(in, false); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestSweepOptions(t *testing.T) {
+	m, tk, train, test, o := sweepLoans(t)
+	for want, change := range map[string]func(*cfq.SweepOptions){
+		"unknown method":   func(o *cfq.SweepOptions) { o.Methods = []string{"ptq", "gptq"} },
+		"asked for twice":  func(o *cfq.SweepOptions) { o.Methods = []string{"ptq", "ptq"} },
+		"budget 1":         func(o *cfq.SweepOptions) { o.Budgets = []float64{4, 1} },
+		"unknown rounding": func(o *cfq.SweepOptions) { o.Quantize.Rounding = "up" },
+		"required margin":  func(o *cfq.SweepOptions) { o.Margins = []float64{-1} },
+	} {
+		bad := o
+		change(&bad)
+		if _, err := cfq.Sweep(t.Context(), m, tk, train, test, bad); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package task
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// sampleRows are n people of whom every seventh cannot be read and every eleventh is filtered.
+func sampleRows(n int) string {
+	var b strings.Builder
+	b.WriteString("age,color,town,y,note\n")
+	for i := range n {
+		age := fmt.Sprint(i % 60)
+		switch {
+		case i%7 == 3:
+			age = "old"
+		case i%11 == 5:
+			age = "95"
+		}
+		fmt.Fprintf(&b, "%s,%s,%s,%d,n%d\n", age, []string{"red", "blue"}[i%2], []string{"Rome", "Oslo", "Bonn"}[i%3], i%2, i)
+	}
+	return b.String()
+}
+
+// TestMostKeepsWhatItKeeps: a sample is some of the people as Read returns them, in the order of the file, with the counts of the whole file.
+func TestMostKeepsWhatItKeeps(t *testing.T) {
+	task, text := parse(t, grouped), sampleRows(200)
+	read := func(o ReadOptions) *People {
+		p, err := ReadFrom(t.Context(), strings.NewReader(text), task, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	keep := []string{"note"}
+	all := read(ReadOptions{Keep: keep})
+	for _, most := range []int{1, 2, 50, all.N - 1} {
+		p := read(ReadOptions{Keep: keep, Most: most, Seed: 4})
+		if p.N != most || p.Thinned != all.N-most || p.Total != p.N+p.Thinned+p.Failed+p.Filtered+p.Excluded {
+			t.Errorf("most %d: %d people, %d thinned, %d in all", most, p.N, p.Thinned, p.Total)
+		}
+		if !slices.IsSorted(p.Rows) {
+			t.Errorf("most %d: rows %v", most, p.Rows)
+		}
+		var at []int
+		for _, row := range p.Rows {
+			at = append(at, slices.Index(all.Rows, row))
+		}
+		want := all.Subset(at)
+		want.Thinned, want.Failed, want.Filtered, want.Total = p.Thinned, all.Failed, all.Filtered, all.Total
+		want.Problems, want.Notes, want.Warnings = all.Problems, all.Notes, all.Warnings
+		if d := cmp.Diff(want, p); d != "" {
+			t.Errorf("most %d: %s", most, d)
+		}
+		if d := cmp.Diff(p, read(ReadOptions{Keep: keep, Most: most, Seed: 4})); d != "" {
+			t.Errorf("most %d, again: %s", most, d)
+		}
+	}
+	if slices.Equal(read(ReadOptions{Most: 20, Seed: 1}).Rows, read(ReadOptions{Most: 20, Seed: 2}).Rows) {
+		t.Error("two seeds drew the same people")
+	}
+	for _, most := range []int{all.N, all.N + 1, 1 << 40} { // nobody has to go
+		if d := cmp.Diff(all, read(ReadOptions{Keep: keep, Most: most, Seed: 9})); d != "" {
+			t.Errorf("most %d of %d: %s", most, all.N, d)
+		}
+	}
+}
+
+// TestMostIsUniform: over many seeds every pair of people is drawn as often as any other.
+func TestMostIsUniform(t *testing.T) {
+	task := parse(t, "version: 1\nfeatures:\n  - {name: age, kind: numeric}")
+	const n, most, runs = 6, 3, 6000
+	var singles [n]int
+	var pairs [n][n]int
+	for seed := range runs {
+		p, err := ReadFrom(t.Context(), strings.NewReader("age\n0\n1\n2\n3\n4\n5\n"), task, ReadOptions{Most: most, Seed: uint64(seed)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range p.Rows {
+			singles[a]++
+			for _, b := range p.Rows {
+				pairs[a][b]++
+			}
+		}
+	}
+	check := func(what string, got int, p float64) {
+		if sigma := math.Sqrt(runs * p * (1 - p)); math.Abs(float64(got)-runs*p) > 4.5*sigma {
+			t.Errorf("%s: %d of %d draws, want about %v", what, got, runs, runs*p)
+		}
+	}
+	for a := range n {
+		check(fmt.Sprint("person ", a), singles[a], float64(most)/n)
+		for b := range a {
+			check(fmt.Sprint("people ", a, " and ", b), pairs[a][b], float64(most*(most-1))/(n*(n-1)))
+		}
+	}
+}
+
+// TestMostBoundsMemory reads a stream that is far larger than what is kept of it.
+func TestMostBoundsMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a long file")
+	}
+	task := parse(t, "version: 1\nfeatures:\n  - {name: a, kind: numeric}\n  - {name: b, kind: numeric}")
+	const rows, most = 400_000, 1000
+	r, w := io.Pipe()
+	go func() {
+		line := []byte("1.25,-7\n")
+		_, _ = w.Write([]byte("a,b\n"))
+		block := slices.Repeat(line, 1000)
+		for range rows / 1000 {
+			if _, err := w.Write(block); err != nil {
+				return
+			}
+		}
+		_ = w.Close()
+	}()
+	p, err := ReadFrom(t.Context(), r, task, ReadOptions{Most: most})
+	if err != nil || p.N != most || p.Total != rows {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	for what, c := range map[string]int{"X": cap(p.X) / p.Dim, "lines": cap(p.Lines), "rows": cap(p.Rows), "labels": cap(p.Labels)} {
+		if c > 3*most {
+			t.Errorf("%s has room for %d people, %d were kept", what, c, most)
+		}
+	}
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	if m.HeapAlloc > 64<<20 {
+		t.Errorf("%d bytes are in use", m.HeapAlloc)
+	}
+}
+
+// TestStreamMost: a sample that is streamed is the sample that is read.
+func TestStreamMost(t *testing.T) {
+	task := parse(t, grouped)
+	path := filepath.Join(t.TempDir(), "people.csv")
+	if err := os.WriteFile(path, []byte(sampleRows(100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := ReadOptions{Most: 10, Seed: 3}
+	want, err := Read(context.Background(), path, task, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows, sizes []int
+	total, err := Stream(t.Context(), path, task, o, 4, func(p *People) error {
+		rows, sizes = append(rows, p.Rows...), append(sizes, p.N)
+		return nil
+	})
+	if err != nil || !slices.Equal(rows, want.Rows) || !slices.Equal(sizes, []int{4, 4, 2}) {
+		t.Errorf("rows %v in batches of %v, want %v (%v)", rows, sizes, want.Rows, err)
+	}
+	if total.N != 10 || total.X != nil || total.Total != want.Total || total.Thinned != want.Thinned {
+		t.Errorf("%+v", total)
+	}
+}
+
+// TestMostOfMatrix: rows of a matrix are drawn as those of a table are.
+func TestMostOfMatrix(t *testing.T) {
+	task := parse(t, "version: 1\nfeatures:\n  - {name: age, kind: numeric}")
+	var body []byte
+	text := "age\n"
+	for i := range 40 {
+		body = binary.LittleEndian.AppendUint32(body, math.Float32bits(float32(i)))
+		text += fmt.Sprintln(i)
+	}
+	o := ReadOptions{Most: 7, Seed: 2}
+	matrix, err := ReadFrom(t.Context(), bytes.NewReader(npyBytes("<f4", false, 40, 1, body)), task, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := ReadFrom(t.Context(), strings.NewReader(text), task, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if matrix.N != 7 || matrix.Thinned != 33 || !slices.Equal(matrix.Rows, table.Rows) || !slices.Equal(matrix.X, table.X) {
+		t.Errorf("rows %v of the matrix, %v of the table", matrix.Rows, table.Rows)
+	}
+}

@@ -1,0 +1,113 @@
+package verify_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"cfq/engine/enginetest"
+	"cfq/graph"
+	"cfq/quant"
+	"cfq/verify"
+)
+
+// convolutional makes x -> Reshape -> Conv -> Relu -> MaxPool -> Conv -> Relu -> Flatten -> Gemm.
+func convolutional(t *testing.T, dims ...int64) *graph.Model {
+	t.Helper()
+	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "conv"}}
+	m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 72}}}}
+	b := graph.NewBuilder(m.Graph, "")
+	rng := rand.New(rand.NewPCG(1, 1))
+	random := func(dims ...int64) string {
+		n := int64(1)
+		for _, d := range dims {
+			n *= d
+		}
+		v := make([]float32, n)
+		for i := range v {
+			v[i] = float32(rng.NormFloat64() / math.Sqrt(float64(n/dims[0])))
+		}
+		return b.Const(graph.FromFloats("w", v, dims...))
+	}
+	ones := func(n int) []int64 { return slices.Repeat([]int64{int64(n)}, len(dims)-1) }
+	h := b.Op("Reshape", []string{"x", b.Const(graph.FromInts("shape", append([]int64{-1}, dims...), int64(len(dims)+1)))})
+	h = b.Op("Conv", []string{h, random(append([]int64{8, dims[0]}, ones(3)...)...), random(8)}, graph.IntsAttr("pads", slices.Concat(ones(1), ones(1))...))
+	h = b.Op("MaxPool", []string{b.Op("Relu", []string{h})}, graph.IntsAttr("kernel_shape", ones(2)...), graph.IntsAttr("strides", ones(2)...))
+	h = b.Op("Relu", []string{b.Op("Conv", []string{h, random(append([]int64{4, 8}, ones(1)...)...), random(4)})})
+	size := int64(4)
+	for _, d := range dims[1:] {
+		size *= d / 2
+	}
+	y := b.Op("Gemm", []string{b.Op("Flatten", []string{h}), random(2, size), random(2)}, graph.IntAttr("transB", 1))
+	m.Graph.Outputs = []graph.Value{{Name: y, DType: graph.Float}}
+	return m
+}
+
+// TestConvKernels: integer convolutions are recognised wherever the optimizer puts
+// them, and float ones where only the weights are quantized.
+func TestConvKernels(t *testing.T) {
+	eng := enginetest.Need(t)
+	for _, dims := range [][]int64{{2, 6, 6}, {6, 12}} {
+		m := convolutional(t, dims...)
+		x := probe(m, 128)
+		layers, err := quant.FindLayers(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, floats := range []bool{false, true} {
+			p := planFor(t, m, eng, x, 8)
+			for i, l := range layers {
+				if l.Conv != nil && !floats {
+					a := quant.FitAct(8, 0, 6)
+					p.Layers[i].Result = &a
+				}
+				if floats {
+					p.Layers[i].Act = nil
+				}
+			}
+			r := check(t, write(t, m, p), verify.Options{Engine: eng, Plan: p, Probes: []*graph.Tensor{x}})
+			if err := r.Err(); err != nil {
+				t.Error(err)
+			}
+			var kernels []string
+			for _, l := range r.Layers {
+				kernels = append(kernels, l.Kernel)
+			}
+			want := "[QLinearConv QLinearConv QGemm]"
+			if floats {
+				want = "[Conv Conv Gemm]"
+			}
+			got := strings.ReplaceAll(fmt.Sprint(kernels), "Fused", "")
+			if got != want {
+				t.Errorf("%v run, want %v", kernels, want)
+			}
+			if !floats && (r.Levels.Step == 0 || r.Levels.Bound < r.Levels.Step || r.Levels.Diff > r.Levels.Bound) {
+				t.Errorf("levels %+v", r.Levels)
+			}
+		}
+	}
+}
+
+// TestConvNotFused: a convolution whose output is not quantized does not run on integers.
+func TestConvNotFused(t *testing.T) {
+	eng := enginetest.Need(t)
+	m := convolutional(t, 2, 6, 6)
+	x := probe(m, 32)
+	p := planFor(t, m, eng, x, 8)
+	a := quant.FitAct(8, 0, 6)
+	p.Layers[0].Result, p.Layers[1].Result = &a, &a
+	q := write(t, m, p)
+	// The first quantizer of the output is taken away again.
+	for _, n := range q.Graph.Nodes {
+		if n.Is("MaxPool") {
+			n.Inputs[0] = q.Graph.Producers()[q.Graph.Producers()[n.Inputs[0]].Input(0)].Input(0)
+		}
+	}
+	r := check(t, q, verify.Options{Engine: eng, Plan: p, Probes: []*graph.Tensor{x}})
+	if r.OK() || r.Layers[0].Fused || !r.Layers[1].Fused {
+		t.Errorf("problems %q, layers %+v", r.Problems, r.Layers)
+	}
+}
