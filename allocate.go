@@ -184,7 +184,7 @@ func (q *job) fitBytes(ctx context.Context) (widths, error) {
 
 // measure fills in the gradient scores and, for the exact allocator, the damage of every
 // width, at recourse points or on factual rows as the method says.
-func (q *job) measure(ctx context.Context, people *task.People) error {
+func (q *job) measure(ctx context.Context) error {
 	var scored []float32
 	var classes []int
 	var err error
@@ -192,7 +192,7 @@ func (q *job) measure(ctx context.Context, people *task.People) error {
 		scored, q.judged = q.union.Moved(), q.union.Points()
 	} else {
 		scored, q.judged = q.union.Facts(), q.union.Facts()
-		if classes, err = factualClasses(ctx, q.full, people); err != nil {
+		if classes, err = factualClasses(ctx, q.full, q.people); err != nil {
 			return err
 		}
 	}

@@ -41,11 +41,8 @@ func (q *job) personal(people *task.People) error {
 }
 
 // calibrate makes the calibration set and fits every quantizer on it.
-func (q *job) calibrate(ctx context.Context, t *task.Task, people *task.People) error {
-	if err := q.lookAtTarget(ctx, people); err != nil {
-		return err
-	}
-	x, dim := people.X, q.full.Dim()
+func (q *job) calibrate(ctx context.Context, t *task.Task) error {
+	x, dim := q.people.X, q.full.Dim()
 	q.cal = calib.FactualSet(x, dim)
 	if q.o.CalibrateOn != OnFactual || q.method.RecourseSensitivity {
 		o := q.o.Teacher
@@ -126,13 +123,9 @@ func (q *job) fit(ctx context.Context, i int, s *calib.Stats, formats []quant.Fo
 
 // lookAtTarget warns when the model disagrees with most labels, which is what a
 // wrong class index looks like.
-func (q *job) lookAtTarget(ctx context.Context, people *task.People) error {
-	margins, err := q.full.Margins(ctx, people.X)
-	if err != nil {
-		return err
-	}
+func (q *job) lookAtTarget(labels []int8, margins []float32) {
 	right, known := 0, 0
-	for i, l := range people.Labels {
+	for i, l := range labels {
 		if l >= 0 {
 			known++
 			if (margins[i] > 0) == (l == 1) {
@@ -143,7 +136,6 @@ func (q *job) lookAtTarget(ctx context.Context, people *task.People) error {
 	if known >= 20 && 5*right < 2*known {
 		q.warn("the model decides only %.0f %% of the labelled rows as their labels say: is class %d, the task's target.index, the favourable one?", 100*float64(right)/float64(known), q.full.Target())
 	}
-	return nil
 }
 
 // inputHarm is the root mean square margin error, in logits, from which the grid of the
@@ -160,9 +152,13 @@ func (q *job) fitInput(ctx context.Context, t *task.Task) error {
 	}
 	raw := first.Input == q.canonical.Graph.DataInputs()[0].Name
 	x, values := q.cal.X, domain(t)
+	if q.all.N > q.people.N {
+		x = append(slices.Clip(x), q.all.X...)
+	}
 	if !raw {
+		seen := x
 		x, values = nil, nil
-		err := q.full.Observe(ctx, q.cal.X, classifier.Probe{Values: []string{first.Input}}, func(_, _ int, v, _ [][]float32) error {
+		err := q.full.Observe(ctx, seen, classifier.Probe{Values: []string{first.Input}}, func(_, _ int, v, _ [][]float32) error {
 			x = append(x, v[0]...)
 			return nil
 		})

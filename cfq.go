@@ -77,6 +77,10 @@ type Options struct {
 	// of the people; those that are Found take the place of the teacher's. nil computes
 	// the teacher's.
 	Promises []recourse.Action
+	// Rows is how many of the people are calibrated on at most, evenly spread (4096); negative =
+	// all of them. Where few of those are refused, more of the refused come on top. The range
+	// of the model's input is that of all people.
+	Rows int
 	// Overrides are what single people can change where it differs from the task, by the
 	// row of the data file that People.Rows gives them; the teacher keeps to it. Rows of
 	// nobody among the people make no difference.
@@ -131,6 +135,7 @@ type Result struct {
 	Refined    *refine.Outcome `json:"refined,omitempty"` // what end-to-end refinement did
 	Layers     []Layer         `json:"layers"`
 	Equalized  []string        `json:"equalized,omitempty"` // pairs of layers whose ranges were evened out
+	People     int             `json:"people"`              // who were given
 	Factual    int             `json:"calibration_rows"`
 	Recourse   int             `json:"recourse_points"`
 	Reached    int             `json:"recourse_points_valid"`
@@ -158,9 +163,8 @@ func Quantize(ctx context.Context, m *graph.Model, t *task.Task, people *task.Pe
 
 // Calibration is all of Quantize that does not depend on the budget. Close it after use.
 type Calibration struct {
-	job    *job
-	task   *task.Task
-	people *task.People
+	job  *job
+	task *task.Task
 }
 
 // Calibrate does the part of Quantize that does not depend on the budget, so that a model
@@ -170,7 +174,7 @@ func Calibrate(ctx context.Context, m *graph.Model, t *task.Task, people *task.P
 	if err != nil {
 		return nil, err
 	}
-	return &Calibration{job: q, task: t, people: people}, nil
+	return &Calibration{job: q, task: t}, nil
 }
 
 // Quantize quantizes the model at a budget: what Quantize returns for the same options.
@@ -186,36 +190,83 @@ func (c *Calibration) Quantize(ctx context.Context, budget float64) (*Result, er
 	if err != nil {
 		return nil, err
 	}
-	return q.finish(ctx, c.task, c.people, w)
+	return q.finish(ctx, c.task, w)
 }
 
 // Close frees the model.
 func (c *Calibration) Close() error { return c.job.full.Close() }
 
 // calibrated opens the model and fits everything that it may be quantized with.
-func calibrated(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options) (q *job, err error) {
-	q, err = prepare(ctx, m, t, o)
-	switch {
-	case err != nil:
-	case people.N == 0:
-		err = errors.Join(errors.New("there are no rows to calibrate on"), q.full.Close())
-	case o.Promises != nil && len(o.Promises) != people.N:
-		err = errors.Join(fmt.Errorf("%d promises for %d people", len(o.Promises), people.N), q.full.Close())
-	default:
-		if err = q.personal(people); err != nil {
-			err = errors.Join(err, q.full.Close())
-		}
-	}
+func calibrated(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options) (*job, error) {
+	q, err := prepare(ctx, m, t, o)
 	if err != nil {
 		return nil, inputError(err)
 	}
-	if err = q.calibrate(ctx, t, people); err == nil {
-		err = q.measure(ctx, people)
+	if err = q.choose(ctx, people); err != nil {
+		err = inputError(err)
+	} else if err = q.calibrate(ctx, t); err == nil {
+		err = q.measure(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, q.full.Close())
 	}
 	return q, nil
+}
+
+// refusedShare: of the people calibrated on one in so many is refused at least, where there
+// are enough: recourse points are made of them.
+const refusedShare = 4
+
+// choose picks the people to calibrate on and lets each change what Options.Overrides says.
+func (q *job) choose(ctx context.Context, people *task.People) error {
+	switch {
+	case people.N == 0:
+		return errors.New("there are no rows to calibrate on")
+	case q.o.Promises != nil && len(q.o.Promises) != people.N:
+		return fmt.Errorf("%d promises for %d people", len(q.o.Promises), people.N)
+	}
+	margins, err := q.full.Margins(ctx, people.X)
+	if err != nil {
+		return err
+	}
+	q.lookAtTarget(people.Labels, margins)
+	q.people, q.all = people, people
+	if q.o.Rows > 0 && people.N > q.o.Rows {
+		rows := withRefused(spread(0, people.N, q.o.Rows), margins)
+		q.people = people.Subset(rows)
+		if q.o.Promises != nil {
+			promises := make([]recourse.Action, len(rows))
+			for k, r := range rows {
+				promises[k] = q.o.Promises[r]
+			}
+			q.o.Promises = promises
+		}
+	}
+	return q.personal(q.people)
+}
+
+// withRefused adds rows, evenly spread, of people who are refused until there is one for
+// every refusedShare rows given. Rows are in ascending order.
+func withRefused(rows []int, margins []float32) []int {
+	chosen := make(map[int]bool, len(rows))
+	refused := 0
+	for _, r := range rows {
+		chosen[r] = true
+		if margins[r] <= 0 {
+			refused++
+		}
+	}
+	var others []int
+	for r, m := range margins {
+		if m <= 0 && !chosen[r] {
+			others = append(others, r)
+		}
+	}
+	for _, k := range spread(0, len(others), max(0, len(rows)/refusedShare-refused)) {
+		rows = append(rows, others[k])
+	}
+	slices.Sort(rows)
+	return rows
 }
 
 // chosen gives the layers or their rows formats within the budget.
@@ -232,7 +283,7 @@ func (q *job) chosen(ctx context.Context) (w widths, err error) {
 }
 
 // finish refines the layers in their formats, writes the file and looks at it.
-func (q *job) finish(ctx context.Context, t *task.Task, people *task.People, w widths) (*Result, error) {
+func (q *job) finish(ctx context.Context, t *task.Task, w widths) (*Result, error) {
 	layers, outcome, err := q.refine(ctx, q.layersOf(w), q.cal)
 	if err != nil {
 		return nil, err
@@ -243,7 +294,7 @@ func (q *job) finish(ctx context.Context, t *task.Task, people *task.People, w w
 		return nil, err
 	}
 	q.tell("verify", 0, 0)
-	report, err := verify.Check(ctx, bytes, verify.Options{Plan: plan, Engine: q.o.Engine, FloatBytes: q.floatBytes, Probes: q.probes(people)})
+	report, err := verify.Check(ctx, bytes, verify.Options{Plan: plan, Engine: q.o.Engine, FloatBytes: q.floatBytes, Probes: q.probes(q.people)})
 	if err != nil {
 		return nil, err
 	}
@@ -294,6 +345,8 @@ type job struct {
 	source     *graph.Model // canonical as it came from the file, whatever is done to it later
 	full       *classifier.Model
 	set        *recourse.ActionSet
+	all        *task.People      // everybody
+	people     *task.People      // those who are calibrated on
 	own        []task.Override   // those of Options.Overrides that are of the people, Row being a position among them
 	found      []quant.LayerInfo // all dense layers of the canonical model
 	layers     []quant.LayerInfo // those that are quantized
@@ -327,6 +380,9 @@ func prepare(ctx context.Context, m *graph.Model, t *task.Task, o Options) (*job
 		return nil, err
 	}
 	q.source = q.canonical
+	if err := readable(q.canonical, o.Runtime); err != nil {
+		return nil, err
+	}
 	if o.Equalize {
 		if q.canonical, q.equalized, err = quant.Equalize(q.canonical); err != nil {
 			return nil, err

@@ -59,7 +59,7 @@ func Deployments(ctx context.Context, m *graph.Model, t *task.Task, people *task
 	if err != nil {
 		return nil, nil, err
 	}
-	if nominal, err = q.finish(ctx, t, people, w); err != nil {
+	if nominal, err = q.finish(ctx, t, w); err != nil {
 		return nil, nil, err
 	}
 	for k := range d.Models {

@@ -26,9 +26,11 @@ func TestDeployments(t *testing.T) {
 	e := enginetest.Need(t)
 	ctx := context.Background()
 	m, tk, people := loans(t, "train.csv")
-	for _, method := range []string{"ptq", "cf-ptq"} {
-		o := cfq.Options{Method: method, Engine: e, Workers: 1}
-		nominal, drawn, err := cfq.Deployments(ctx, m, tk, people, o, cfq.DeployOptions{Models: 4, Seed: 1})
+	people = few(people, 500)
+	for _, o := range []cfq.Options{{Method: "ptq"}, {Method: "cf-ptq", Refine: 2}} {
+		method := o.Method
+		o.Engine, o.Workers = e, 1
+		nominal, drawn, err := cfq.Deployments(ctx, m, tk, people, o, cfq.DeployOptions{Models: 3, Seed: 1, Batch: 500})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,15 +38,15 @@ func TestDeployments(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(drawn) != 4 || !bytes.Equal(nominal.Model, plain.Model) {
+		if len(drawn) != 3 || !bytes.Equal(nominal.Model, plain.Model) {
 			t.Fatalf("%s: %d deployments, or the nominal one is not that of Quantize", method, len(drawn))
 		}
 		o.Workers = 2
-		_, again, err := cfq.Deployments(ctx, m, tk, people, o, cfq.DeployOptions{Models: 2, Seed: 1})
+		_, again, err := cfq.Deployments(ctx, m, tk, people, o, cfq.DeployOptions{Models: 2, Seed: 1, Batch: 500})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, others, err := cfq.Deployments(ctx, m, tk, people, o, cfq.DeployOptions{Models: 1, Seed: 2})
+		_, others, err := cfq.Deployments(ctx, m, tk, people, o, cfq.DeployOptions{Models: 1, Seed: 2, Batch: 500})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,6 +99,7 @@ func containers(t *testing.T, onnx []byte) string {
 func TestDeploymentWithoutVariation(t *testing.T) {
 	e := enginetest.Need(t)
 	m, tk, people := loans(t, "train.csv")
+	people = few(people, 500)
 	nominal, drawn, err := cfq.Deployments(context.Background(), m, tk, people, cfq.Options{Engine: e},
 		cfq.DeployOptions{Models: 1, Rounding: -1, Jitter: -1, Batch: -1})
 	if err != nil {
@@ -113,9 +116,13 @@ func TestDeploymentsStayNear(t *testing.T) {
 	e := enginetest.Need(t)
 	ctx := context.Background()
 	m, tk, people := loans(t, "train.csv")
+	people = few(people, 500)
 	rms := func(d cfq.DeployOptions) (drift, quantization float64) {
 		d.Models = 4
-		f, err := cfq.OpenFleet(ctx, m, tk, people, cfq.Options{Engine: e}, d)
+		if d.Batch == 0 {
+			d.Batch = people.N // the default is for more people
+		}
+		f, err := cfq.OpenFleet(ctx, m, tk, people, cfq.Options{Refine: 2, Engine: e}, d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +167,7 @@ func TestRobustness(t *testing.T) {
 	ctx := context.Background()
 	m, tk, train := loans(t, "train.csv")
 	_, _, test := loans(t, "test.csv")
-	f, err := cfq.OpenFleet(ctx, m, tk, train, cfq.Options{Engine: e, Budget: 3, Workers: 2}, cfq.DeployOptions{Models: 8})
+	f, err := cfq.OpenFleet(ctx, m, tk, few(train, 500), cfq.Options{Engine: e, Budget: 2.5, Refine: 2, Workers: 2}, cfq.DeployOptions{Models: 8, Batch: 500})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,12 +176,12 @@ func TestRobustness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := cfq.RobustOptions{Sample: 150, Seed: 3, Seen: 5, Margins: []float64{0.1}}
+	o := cfq.RobustOptions{Sample: 80, Seed: 3, Seen: 5, Margins: []float64{0.1}}
 	r, err := f.Robustness(ctx, set, test, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Refused < r.People || r.People != 150 || r.Seen != 5 || r.HeldOut != 3 || len(r.Rows) != 3 || !(r.Drift > 0) {
+	if r.Refused < r.People || r.People != 80 || r.Seen != 5 || r.HeldOut != 3 || len(r.Rows) != 3 || !(r.Drift > 0) {
 		t.Fatalf("%+v", r)
 	}
 	original, quantized, robust := r.Rows[0], r.Rows[1], r.Rows[2]

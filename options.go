@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"cfq/calib"
+	"cfq/quant/qdq"
 )
 
 // resolve fills in what the method says and reports every option that there is not.
@@ -28,9 +29,15 @@ func (o Options) resolve() (Options, Method, error) {
 		o.Refine = method.Refine
 	}
 	o.Refine = max(o.Refine, 0)
+	if o.Rows == 0 {
+		o.Rows = 4096
+	}
 	rows := o.Widths
 	var errs []error
 	errs = append(errs, checkBudget(o.Budget))
+	if _, err := qdq.RuntimeOf(o.Runtime); err != nil {
+		errs = append(errs, err)
+	}
 	if o.ActBits < 2 || o.ActBits > 8 {
 		errs = append(errs, fmt.Errorf("activations of %d bits: the widths go from 2 to 8", o.ActBits))
 	}

@@ -32,7 +32,17 @@ type origin struct {
 const recipeKey = "cfq.recipe"
 
 // writer is how models are written that ONNX Runtime from the given version on must read.
-func writer(string) qdq.Options { return qdq.Options{Size: size} }
+func writer(version string) qdq.Options { return qdq.Options{Size: size, Runtime: version} }
+
+// readable reports a model that ONNX Runtime of the given version cannot read, however it
+// is written, and versions that there are not.
+func readable(m *graph.Model, version string) error {
+	r, err := qdq.RuntimeOf(version)
+	if err != nil {
+		return err
+	}
+	return r.Check(m)
+}
 
 // WritePlan writes the plan file that FromPlan makes r's model from again, byte by byte.
 func WritePlan(w io.Writer, r *Result) error {
@@ -76,6 +86,9 @@ func FromPlan(ctx context.Context, m *graph.Model, f *quant.PlanFile, people *ta
 		return nil, inputError(err)
 	}
 	q.source = q.canonical
+	if err := readable(q.canonical, f.Runtime); err != nil {
+		return nil, inputError(err)
+	}
 	plan, err := q.planFrom(f)
 	if err != nil {
 		return nil, inputError(err)

@@ -98,7 +98,7 @@ type Score struct {
 
 // Profile measures how much each layer matters, and what bits each rule would give.
 func (c *Calibration) Profile(ctx context.Context, o ProfileOptions) (*Profile, error) {
-	p := &profiler{job: *c.job, o: o, people: c.people}
+	p := &profiler{job: *c.job, o: o}
 	p.warnings = slices.Clone(p.warnings)
 	if err := p.prepare(ctx, c.task); err != nil {
 		return nil, err
@@ -124,7 +124,6 @@ type profiler struct {
 	job
 
 	o                 ProfileOptions
-	people            *task.People
 	points            *calib.Set // with the recourse points, also where the method has no use for them
 	factual, recourse *measures
 }

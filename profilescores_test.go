@@ -47,7 +47,7 @@ func TestCurvedDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	p := &profiler{job: *c.job, people: people}
+	p := &profiler{job: *c.job}
 	r := &ruler{profiler: p, weights: p.params()}
 	trace := []sensitivity.Curvature{{Trace: 5}, {Trace: -1}, {Trace: 64}}
 	got, err := r.curved(trace)

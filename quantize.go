@@ -73,6 +73,9 @@ func (q *job) describe(m *graph.Model, t *task.Task, more map[string]string) {
 		"scales": q.o.Scales, "weight_range": q.o.WeightRange, "act_range": q.o.ActRange, "calibrate_on": q.o.CalibrateOn,
 		"rounding": q.o.Rounding, "input": q.o.Input, "refine": strconv.Itoa(q.o.Refine), "task": t.Hash(),
 	}
+	if q.people.N < q.all.N {
+		recipe["calibrated_on"] = fmt.Sprintf("%d of %d rows", q.people.N, q.all.N)
+	}
 	if q.o.ActBits != 8 {
 		recipe["act_bits"] = strconv.Itoa(q.o.ActBits)
 	}
@@ -104,7 +107,7 @@ func (q *job) describe(m *graph.Model, t *task.Task, more map[string]string) {
 func (q *job) result(written *graph.Model, plan *quant.Plan) (*Result, error) {
 	r := &Result{
 		Plan: plan, Method: q.method.Name, Allocator: q.o.Allocator, Rounding: q.o.Rounding, Budget: q.o.Budget,
-		Equalized: q.equalized, Factual: q.union.Factual, Recourse: q.union.Recourse, FloatBytes: q.floatBytes, Warnings: q.warnings,
+		Equalized: q.equalized, People: q.all.N, Factual: q.union.Factual, Recourse: q.union.Recourse, FloatBytes: q.floatBytes, Warnings: q.warnings,
 	}
 	r.Promised = r.Recourse > 0 && q.o.Promises != nil
 	for _, ok := range q.union.Reached {

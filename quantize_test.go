@@ -36,52 +36,62 @@ func loans(t testing.TB, file string) (*graph.Model, *task.Task, *task.People) {
 	return m, tk, people
 }
 
+// few are n of the people, evenly spread: enough where the numbers do not matter.
+func few(people *task.People, n int) *task.People {
+	rows := make([]int, n)
+	for k := range rows {
+		rows[k] = k * people.N / n
+	}
+	return people.Subset(rows)
+}
+
 // Every method and allocator writes a model that ONNX Runtime runs on integer
 // kernels within its budget, decides like the original, and is the same for any
-// number of workers.
+// number of workers. Each method and each allocator meets each kind of scales.
 func TestQuantize(t *testing.T) {
 	e := enginetest.Need(t)
 	m, tk, people := loans(t, "train.csv")
-	for _, method := range cfq.Methods() {
-		for _, allocator := range append(cfq.Names(cfq.Allocators()), "") {
-			for _, scales := range cfq.Names(cfq.ScaleKinds()) {
-				perTensor := scales == cfq.ScaleTensor
-				o := cfq.Options{Method: method.Name, Allocator: allocator, Budget: 3.5, Scales: scales, Engine: e, Workers: 1}
-				t.Run(strings.Join([]string{method.Name, allocator}, "/"), func(t *testing.T) {
-					r, err := cfq.Quantize(context.Background(), m, tk, people, o)
-					if err != nil {
-						t.Fatal(err)
+	people = few(people, 500)
+	kinds := cfq.Names(cfq.ScaleKinds())
+	for i, method := range cfq.Methods() {
+		for k, allocator := range append(cfq.Names(cfq.Allocators()), "") {
+			scales := kinds[(i+k+1)%len(kinds)] // of cf-ptq and ptq those that they have anyway are run twice
+			perTensor := scales == cfq.ScaleTensor
+			o := cfq.Options{Method: method.Name, Allocator: allocator, Budget: 3.5, Scales: scales, Engine: e, Workers: 1}
+			t.Run(strings.Join([]string{method.Name, allocator, scales}, "/"), func(t *testing.T) {
+				r, err := cfq.Quantize(context.Background(), m, tk, people, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := r.Verified.Err(); err != nil {
+					t.Error(err)
+				}
+				spent, weights := 0.0, 0
+				for _, l := range r.Layers {
+					spent += l.Bits * float64(l.Params)
+					weights += l.Params
+					if perTensor != (l.Channels == 1) {
+						t.Errorf("layer %s has %d scales", l.Node, l.Channels)
 					}
-					if err := r.Verified.Err(); err != nil {
-						t.Error(err)
-					}
-					spent, weights := 0.0, 0
-					for _, l := range r.Layers {
-						spent += l.Bits * float64(l.Params)
-						weights += l.Params
-						if perTensor != (l.Channels == 1) {
-							t.Errorf("layer %s has %d scales", l.Node, l.Channels)
-						}
-					}
-					if spent > o.Budget*float64(weights)+1e-6 || r.Stored < r.Bits {
-						t.Errorf("%v bits for %d weights exceed a budget of %v", spent, weights, o.Budget)
-					}
-					if (r.Recourse > 0) != (method.CalibrateOn != cfq.OnFactual) {
-						t.Errorf("%d recourse points", r.Recourse)
-					}
-					if allocator != "" {
-						return
-					}
-					o.Workers = 3
-					again, err := cfq.Quantize(context.Background(), m, tk, people, o)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if !bytes.Equal(r.Model, again.Model) {
-						t.Error("three workers wrote other bytes than one")
-					}
-				})
-			}
+				}
+				if spent > o.Budget*float64(weights)+1e-6 || r.Stored < r.Bits {
+					t.Errorf("%v bits for %d weights exceed a budget of %v", spent, weights, o.Budget)
+				}
+				if (r.Recourse > 0) != (method.CalibrateOn != cfq.OnFactual) {
+					t.Errorf("%d recourse points", r.Recourse)
+				}
+				if allocator != "" {
+					return
+				}
+				o.Workers = 3
+				again, err := cfq.Quantize(context.Background(), m, tk, people, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(r.Model, again.Model) {
+					t.Error("three workers wrote other bytes than one")
+				}
+			})
 		}
 	}
 }
@@ -183,6 +193,7 @@ func TestGradientAtSegmentEnds(t *testing.T) {
 func TestQuantizeErrors(t *testing.T) {
 	e := enginetest.Need(t)
 	m, tk, people := loans(t, "train.csv")
+	people = few(people, 100)
 	short := *tk
 	short.Features = tk.Features[:3]
 	noLayers := m.Clone()
@@ -218,6 +229,7 @@ func TestQuantizeErrors(t *testing.T) {
 func TestQuantizeLeavesFixedLayers(t *testing.T) {
 	e := enginetest.Need(t)
 	m, tk, people := loans(t, "train.csv")
+	people = few(people, 400)
 	g := m.Graph
 	eye := make([]float32, 25)
 	for i := range 5 {
@@ -248,6 +260,7 @@ func TestQuantizeLeavesFixedLayers(t *testing.T) {
 func TestChoices(t *testing.T) {
 	e := enginetest.Need(t)
 	m, tk, people := loans(t, "train.csv")
+	people = few(people, 400)
 	var ranges []cfq.Choice
 	for _, r := range calib.Ranges() {
 		ranges = append(ranges, cfq.Choice(r))
@@ -308,6 +321,7 @@ func TestChoices(t *testing.T) {
 func TestBudgetOfBytes(t *testing.T) {
 	e := enginetest.Need(t)
 	m, tk, people := loans(t, "train.csv")
+	people = few(people, 400)
 	for _, budget := range []float64{4, 5.5} {
 		r, err := cfq.Quantize(context.Background(), m, tk, people, cfq.Options{Budget: budget, Cost: cfq.CostBytes, Engine: e})
 		if err != nil {
@@ -330,6 +344,7 @@ func TestBudgetOfBytes(t *testing.T) {
 func TestBudgetOfOperations(t *testing.T) {
 	e := enginetest.Need(t)
 	m, tk, people := loans(t, "train.csv")
+	people = few(people, 400)
 	bits := map[int]float64{}
 	for _, act := range []int{4, 8} {
 		r, err := cfq.Quantize(context.Background(), m, tk, people, cfq.Options{Budget: 3, Cost: cfq.CostBOPs, ActBits: act, Engine: e, Refine: -1})
@@ -359,6 +374,7 @@ func TestBudgetOfOperations(t *testing.T) {
 func TestRefinedAndWeightOnly(t *testing.T) {
 	e := enginetest.Need(t)
 	m, tk, people := loans(t, "train.csv")
+	people = few(people, 600)
 	r, err := cfq.Quantize(context.Background(), m, tk, people, cfq.Options{Budget: 3, Engine: e})
 	if err != nil {
 		t.Fatal(err)

@@ -99,15 +99,16 @@ func TestSmallest(t *testing.T) {
 	e := enginetest.Need(t)
 	dir := filepath.Join("testdata", "loans")
 	m, tk, people := open(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
+	people = people.Subset(spread(0, people.N, 700))
 	ctx := context.Background()
-	target := Target{VD: 0.03, Seed: 1}
-	o := Options{Engine: e, Workers: 1}
+	target := Target{VD: 0.1, Seed: 1}
+	o := Options{Engine: e, Workers: 1, Refine: 2}
 	r, err := Smallest(ctx, m, tk, people, o, target)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := r.Candidates[r.Chosen]
-	if !r.Reached || !c.Holds || c.result != r.Result || float64(c.HeldOut.VD.Upper) > 0.03 || float64(c.HeldOut.RVD.Upper) > 0.03 {
+	if !r.Reached || !c.Holds || c.result != r.Result || float64(c.HeldOut.VD.Upper) > 0.1 || float64(c.HeldOut.RVD.Upper) > 0.1 {
 		t.Fatalf("reached %v: %+v", r.Reached, c.HeldOut)
 	}
 	asked := 0
@@ -134,7 +135,7 @@ func TestSmallest(t *testing.T) {
 		t.Fatalf("%d and %d people, want %d and %d", r.Calibrated, r.HeldOut, len(own), len(held))
 	}
 	direct := o
-	direct.Budget, direct.Recipe = c.Budget, map[string]string{"target": "VD 0.03 at margin 0.1, 0.3 of the people held out by seed 1"}
+	direct.Budget, direct.Recipe = c.Budget, map[string]string{"target": "VD 0.1 at margin 0.1, 0.3 of the people held out by seed 1"}
 	q, err := Quantize(ctx, m, tk, people.Subset(own), direct)
 	if err != nil || !bytes.Equal(q.Model, r.Result.Model) {
 		t.Errorf("Quantize of the calibration part gives other bytes (%v)", err)
@@ -176,13 +177,15 @@ func TestSmallestFails(t *testing.T) {
 	e := enginetest.Need(t)
 	dir := filepath.Join("testdata", "loans")
 	m, tk, people := open(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
+	people = people.Subset(spread(0, people.N, 700))
 	ctx := context.Background()
-	// Two-bit activations break far more than three of a hundred; the best is kept.
-	r, err := Smallest(ctx, m, tk, people, Options{Engine: e, Method: "ptq", ActBits: 2}, Target{VD: 0.03, OneSided: true, Sample: 160})
+	// Two-bit activations break far more than six of a hundred; the best is kept.
+	r, err := Smallest(ctx, m, tk, people, Options{Engine: e, Method: "ptq", ActBits: 2}, Target{VD: 0.06, OneSided: true, Sample: 75})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Reached || r.Result == nil || r.Asked != 160 || r.Candidates[r.Chosen].Holds {
+	for _, c := range r.Candidates { t.Logf("%v %v %+v %+v", c.Budget, c.Bytes, c.Search, c.HeldOut) }
+	if r.Reached || r.Result == nil || r.Asked != 75 || r.Candidates[r.Chosen].Holds {
 		t.Errorf("reached %v, asked %d, %+v", r.Reached, r.Asked, r.Candidates[r.Chosen])
 	}
 	for i, c := range r.Candidates {
@@ -201,7 +204,7 @@ func TestSmallestFails(t *testing.T) {
 		"a margin of -1":          {VD: 0.1, Margin: -1},
 		"a confidence of 0.4":     {VD: 0.1, Confidence: 0.4},
 		"a sample of -1":          {VD: 0.1, Sample: -1},
-		"2000 people are held ou": {VD: 0.1, HoldOut: 0.999999999},
+		"700 people are held ou": {VD: 0.1, HoldOut: 0.999999999},
 	} {
 		if _, err := Smallest(ctx, m, tk, people, Options{Engine: e}, target); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want it to say %q", err, want)

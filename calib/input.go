@@ -1,6 +1,7 @@
 package calib
 
 import (
+	"maps"
 	"math"
 	"slices"
 
@@ -60,13 +61,16 @@ func (s *Set) Clip(in *quant.Input) []int {
 	}
 	clipped := make([]bool, s.Dim)
 	x := slices.Clone(s.X)
-	for i, v := range x {
-		j := i % s.Dim
+	for j := range s.Dim {
 		// A bound is a value of the column in another computation: a hair beside it
 		// is not outside.
 		slack := 1e-4 * (hi[j] - lo[j])
-		clipped[j] = clipped[j] || v < lo[j]-slack || v > hi[j]+slack
-		x[i] = min(max(v, lo[j]), hi[j])
+		for k := j; k < len(x); k += s.Dim {
+			if v := x[k]; !(v >= lo[j] && v <= hi[j]) {
+				clipped[j] = clipped[j] || v < lo[j]-slack || v > hi[j]+slack
+				x[k] = min(max(v, lo[j]), hi[j])
+			}
+		}
 	}
 	s.X = x
 	var out []int
@@ -80,12 +84,7 @@ func (s *Set) Clip(in *quant.Input) []int {
 
 // look finds the range and the lattice of column j and the values in more.
 func look(x []float32, dim, j int, more []float32) column {
-	values := append(make([]float32, 0, len(x)/dim+len(more)), more...)
-	for i := j; i < len(x); i += dim {
-		values = append(values, x[i])
-	}
-	slices.Sort(values)
-	values = slices.Compact(trim(values))
+	values := trim(distinct(x, dim, j, more))
 	c := column{lo: float64(values[0]), hi: float64(values[len(values)-1])}
 	width := c.hi - c.lo
 	if width == 0 {
@@ -112,10 +111,53 @@ func look(x []float32, dim, j int, more []float32) column {
 	return c
 }
 
+// fewValues is how many different values a column may have to be counted one by one,
+// which is much faster than sorting all rows: most columns are one-hots.
+const fewValues = 32
+
+// distinct returns the different values of column j and of more in ascending order,
+// and the median of all of them.
+func distinct(x []float32, dim, j int, more []float32) (values []float32, median float32) {
+	counts := map[float32]int{}
+	last, run := float32(0), 0
+	for _, v := range more {
+		counts[v]++
+	}
+	for i := j; i < len(x) && len(counts) <= fewValues; i += dim {
+		if x[i] != last {
+			if run > 0 {
+				counts[last] += run
+			}
+			last, run = x[i], 0
+		}
+		run++
+	}
+	if run > 0 {
+		counts[last] += run
+	}
+	if len(counts) > fewValues {
+		all := append(make([]float32, 0, len(x)/dim+len(more)), more...)
+		for i := j; i < len(x); i += dim {
+			all = append(all, x[i])
+		}
+		slices.Sort(all)
+		return slices.Compact(all), all[len(all)/2]
+	}
+	values = slices.Sorted(maps.Keys(counts))
+	middle := (len(x)/dim + len(more)) / 2
+	for _, v := range values {
+		if middle -= counts[v]; middle < 0 {
+			median = v
+			break
+		}
+	}
+	return values, median
+}
+
 // trim cuts off the far ends of sorted values that would make the grid of all
 // columns coarse for the sake of a few: beyond widest on either side of the median.
-func trim(values []float32) []float32 {
-	median := float64(values[len(values)/2])
+func trim(values []float32, middle float32) []float32 {
+	median := float64(middle)
 	for float64(values[0]) < median-widest {
 		values = values[1:]
 	}

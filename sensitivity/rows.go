@@ -53,13 +53,17 @@ func Rows(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, fo
 				return err
 			}
 			e := make([]float32, rows*l.Out)
+			var read []float32
 			for f := range changes[i] {
 				d := &changes[i][f]
+				if f == 0 || !sameReads(d, &changes[i][f-1]) {
+					read = d.reads(h, rows)
+				}
 				for r := range rows {
 					copy(e[r*l.Out:(r+1)*l.Out], d.B)
 				}
 				blas32.Gemm(blas.NoTrans, blas.Trans, 1,
-					blas32.General{Rows: rows, Cols: l.In, Stride: l.In, Data: d.reads(h, rows)},
+					blas32.General{Rows: rows, Cols: l.In, Stride: l.In, Data: read},
 					blas32.General{Rows: l.Out, Cols: l.In, Stride: l.In, Data: d.W}, 1,
 					blas32.General{Rows: rows, Cols: l.Out, Stride: l.Out, Data: e})
 				for k, v := range e {

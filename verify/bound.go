@@ -96,6 +96,11 @@ func (b *bounded) node(n *graph.Node, weights map[string]matrix, inits map[strin
 		return spread{in.max()}, true
 	case "LogSoftmax":
 		return spread{2 * in.max()}, true
+	case "Max", "Min":
+		// The larger of two numbers moves no farther than those.
+		if !slices.ContainsFunc(n.Inputs[1:], func(v string) bool { return inits[v] == nil || inits[v].Len() != 1 }) {
+			return in, true
+		}
 	case "":
 	default:
 		if s, ok := b.space(n, in, weights, ranges); ok {
@@ -118,6 +123,7 @@ func (b *bounded) gemm(n *graph.Node, w matrix, in spread, ranges map[string]flo
 	if reach > 0 {
 		b.step = 0
 	}
+	gain := 0.0
 	for o := range w.rows {
 		largest, sum := 0.0, 0.0
 		for i := range w.cols {
@@ -126,10 +132,14 @@ func (b *bounded) gemm(n *graph.Node, w matrix, in spread, ranges map[string]flo
 			sum += a
 			largest = math.Max(largest, a)
 		}
+		gain = math.Max(gain, sum)
 		out[o] += floatRounding * (sum*math.Max(reach, 1) + math.Abs(float64(w.bias(o))))
 		if reach > 0 {
 			b.step = math.Max(b.step, largest*reach/255)
 		}
+	}
+	if reach == 0 && in.max() > 0 { // a float layer behind integer ones multiplies their steps
+		b.step *= gain
 	}
 	return out
 }

@@ -27,6 +27,15 @@ func runs(n, w *graph.Node, integers bool, inits map[string]*graph.Tensor) bool 
 	return known && (integers || inits[n.Input(1)] != nil)
 }
 
+// integers reports whether n is an integer kernel with weights.
+func integers(n *graph.Node) bool {
+	switch n.Op {
+	case "QGemm", "QLinearMatMul", "MatMulIntegerToFloat", "QLinearConv", "DynamicQuantizeMatMul", "MatMulInteger", "ConvInteger":
+		return true
+	}
+	return false
+}
+
 // moved reports whether the optimizer gave the node called by to another layout of
 // its data: such a node is called after it.
 func moved(name, by string) bool {

@@ -135,10 +135,7 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 		var data, n *graph.Node // what the layer reads, what runs it
 		w := written(g, p.Node)
 		if w != nil {
-			data, n = producers[w.Input(0)], Kernel(opt, p.Node, w.Outputs[0])
-			if n == nil {
-				n = Kernel(opt, "", qdq.Behind(g, w))
-			}
+			data, n = producers[w.Input(0)], kernelOf(opt, g, w, p.Node)
 		}
 		if n == nil {
 			r.problem("layer %q is not in the graph that ONNX Runtime runs", p.Node)
@@ -148,7 +145,7 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 		l.Kernel = n.Op
 		switch {
 		case p.Float:
-			l.Fused = true
+			l.Fused = !integers(n)
 		case data != nil && data.Is("DequantizeLinear"): // written for integer arithmetic
 			l.Fused = runs(n, w, true, inits)
 		default:
@@ -159,6 +156,24 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 		}
 		r.Layers = append(r.Layers, l)
 	}
+	// Between quantizers the optimizer rounds float weights to 8 bits, unasked.
+	for _, w := range g.Nodes {
+		if !isLayer(w) || w.Name == "" || plan.Layer(w.Name) != nil {
+			continue
+		}
+		if n := kernelOf(opt, g, w, w.Name); n != nil && integers(n) {
+			r.problem("layer %q is to stay in float and runs as %s", w.Name, n.Op)
+		}
+	}
+}
+
+// kernelOf returns the node of the optimized graph opt that runs the layer w, called
+// name, of the written graph g; nil when there is none.
+func kernelOf(opt, g *graph.Graph, w *graph.Node, name string) *graph.Node {
+	if n := Kernel(opt, name, w.Outputs[0]); n != nil {
+		return n
+	}
+	return Kernel(opt, "", qdq.Behind(g, w))
 }
 
 // Kernel returns the node of the optimized graph that runs a layer of the

@@ -121,13 +121,19 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	return f.write(e, r, func() error { return writeQuantized(e.stdout, f.out, r) }, r)
 }
 
-// people reads the calibration rows: all or, of more than --calibration-rows, a sample. With --from all
-// are read, and the promises with them.
+// mostRead is how many rows are kept in memory: of more, so many are drawn.
+const mostRead = 100000
+
+// people reads the rows to calibrate on, with --from all of them and the promises.
 func (f *quantizeFlags) people(ctx context.Context, e *env, t *task.Task) (*task.People, *promise.File, error) {
 	if f.from != "" {
 		return promised(ctx, e, f.data, f.rows, f.from, t)
 	}
-	p, err := readSample(ctx, e, f.data, f.rows, t, f.calibrationRows, f.target.Seed)
+	most := 0 // no bound
+	if f.calibrationRows > 0 {
+		most = max(mostRead, f.calibrationRows)
+	}
+	p, err := readSample(ctx, e, f.data, f.rows, t, most, f.target.Seed)
 	return p, nil, err
 }
 

@@ -2,13 +2,13 @@ package main
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"cfq"
 	"cfq/internal/cli"
 	"cfq/onnxio"
+	"cfq/quant/qdq"
 )
 
 // check looks at the flags before any work is done.
@@ -61,8 +61,9 @@ func (f *quantizeFlags) checkValues() error {
 		return cli.Usagef("the widths go from 2 to 8 bits", "--act-bits %d: there are no such activations", f.o.ActBits)
 	case f.calibrationRows < 0:
 		return cli.Usagef("0 takes all", "--calibration-rows %d: there are no so many rows", f.calibrationRows)
-	case f.o.Runtime != "" && !regexp.MustCompile(`^[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?$`).MatchString(f.o.Runtime):
-		return cli.Usagef("as in 1.22", "--target-ort %s: this is no version of ONNX Runtime", f.o.Runtime)
+	}
+	if _, err := qdq.RuntimeOf(f.o.Runtime); err != nil {
+		return cli.Usagef("newer releases read what was written for an older one", "--target-ort %s: %v", f.o.Runtime, err)
 	}
 	o := f.o
 	o.Refine = f.refine.option()
@@ -84,8 +85,6 @@ func (f *quantizeFlags) checkUse() error {
 		return cli.Usagef("--method cf-ptq calibrates on them", "--from: the method %s has no use for promises", f.o.Method)
 	case factual && f.overrides != "":
 		return cli.Usagef("--method cf-ptq calibrates on recourse", "--overrides: the method %s has no use for what people can change", f.o.Method)
-	case f.from != "" && f.given("calibration-rows"):
-		return cli.Usagef("--rows chooses rows", "--calibration-rows: with --from all rows are taken, those of the promises among them")
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	})
 	group(fs, "Calibration", func(fs *pflag.FlagSet) {
 		choice(fs, "calibrate-on", "weight-range", "act-range")
-		fs.IntVar(&f.calibrationRows, "calibration-rows", 100000, "of more `rows` so many are drawn; 0 takes all. With --from all are taken")
+		fs.IntVar(&f.calibrationRows, "calibration-rows", 4096, "of more `rows` so many are calibrated on, and more of the refused where few are; 0 takes all")
 		fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
 		f.teacher.add(fs)
 	})
@@ -112,7 +112,7 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 		fs.Float64Var(&f.target.HoldOut, "holdout", 0.3, "the `share` of the rows that is not calibrated on and judges")
 		fs.Float64Var(&f.target.Confidence, "confidence", 0.95, "of the claim that the target is kept")
 		fs.IntVar(&f.target.Sample, "target-sample", 4000, "at most this many refused `people` judge")
-		fs.Uint64Var(&f.target.Seed, "seed", 1, "seed of what is held out, of the judges and of --calibration-rows")
+		fs.Uint64Var(&f.target.Seed, "seed", 1, "seed of what is held out and of the judges, and of the rows read of very large data")
 	})
 	group(fs, "Where it runs", func(fs *pflag.FlagSet) {
 		fs.StringVar(&f.o.Runtime, "target-ort", "", "the oldest ONNX Runtime `version` that must read the file, as in 1.22; else 1.24")
@@ -163,7 +163,10 @@ func (r *rounds) option() int {
 func (f *quantizeFlags) options(e *env) cfq.Options {
 	o := f.o
 	o.Refine, o.Teacher, o.Cache = f.refine.option(), f.teacher.options(), f.teacher.cache()
-	o.Engine, o.Workers = e.engine(), e.workers
+	o.Engine, o.Workers, o.Rows = e.engine(), e.workers, f.calibrationRows
+	if o.Rows == 0 {
+		o.Rows = -1 // all of them
+	}
 	show := e.msg.Stages()
 	o.Progress = func(ev cfq.Event) { show(ev.Stage, ev.Done, ev.Total) }
 	return o

@@ -47,9 +47,9 @@ func writeQuantized(out io.Writer, path string, r *cfq.Result) error {
 		if r.Promised {
 			what = "promised points"
 		}
-		fmt.Fprintf(out, "calibrated on %d rows and %d %s, %d of them past the decision\n\n", r.Factual, r.Recourse, what, r.Reached)
+		fmt.Fprintf(out, "calibrated on %s and %d %s, %d of them past the decision\n\n", calibratedOn(r), r.Recourse, what, r.Reached)
 	default:
-		fmt.Fprintf(out, "calibrated on %d rows\n\n", r.Factual)
+		fmt.Fprintf(out, "calibrated on %s\n\n", calibratedOn(r))
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "layer\tweights\tbits\tscales\tsensitivity\tkernel\t")
@@ -134,4 +134,12 @@ func yesNo(b bool) string {
 		return "yes"
 	}
 	return "no"
+}
+
+// calibratedOn says how many rows were looked at, and of how many.
+func calibratedOn(r *cfq.Result) string {
+	if r.People > r.Factual {
+		return fmt.Sprintf("%d of %d rows", r.Factual, r.People)
+	}
+	return fmt.Sprintf("%d rows", r.Factual)
 }

@@ -22,6 +22,8 @@ func Rules() []Rule {
 		{Name: "float-bias", Doc: "A float bias on a layer without output QuantizeLinear keeps it from fusing.", check: floatBias},
 		{Name: "activation-type", Doc: "Activations in types other than uint8 are converted, or, below 8 bits, never fused: low bits are a Clip between uint8 quantizers.", check: activationType},
 		{Name: "relu-zero-point", Doc: "Behind a Relu a zero point other than 0 keeps the Relu, and with it the layer, from fusing.", check: reluZeroPoint},
+		{Name: "relu-float", Doc: "A Relu or Clip that alone reads a Gemm, and whose value stays in float or is bounded more than the QuantizeLinear behind it does, keeps the Gemm from fusing. A Max does not.", check: reluFloat},
+		{Name: "quantized-beside", Doc: "A QuantizeLinear that reads a Gemm, which others read, too, keeps the Gemm from fusing.", check: quantizedBeside},
 		{Name: "last-gemm", Doc: "Quantizing the output of the last Gemm rounds the margin of the decision for nothing.", check: lastGemm},
 		{Name: "conv-output", Doc: "A Conv without output QuantizeLinear does not fuse.", check: convOutput},
 		{Name: "gemm-attributes", Doc: "A Gemm with alpha, beta or transA does not fuse.", check: gemmAttributes},

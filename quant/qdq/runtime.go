@@ -58,8 +58,8 @@ func RuntimeOf(version string) (Runtime, error) {
 
 func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// check reports a model whose operator set r does not read.
-func (r Runtime) check(m *graph.Model) error {
+// Check reports a model whose operator set r does not read.
+func (r Runtime) Check(m *graph.Model) error {
 	if v := m.Opset(""); v > r.Opset {
 		return fmt.Errorf("the model has opset %d, and ONNX Runtime %s reads up to %d: write for a newer release, or export the model with a lower opset", v, r.Version, r.Opset)
 	}

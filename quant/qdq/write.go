@@ -45,7 +45,7 @@ func Write(m *graph.Model, plan *quant.Plan, o Options) (*graph.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.check(m); err != nil {
+	if err := r.Check(m); err != nil {
 		return nil, err
 	}
 	p, err := prepare(m, plan)

@@ -35,6 +35,7 @@ func (p *prepared) write(unpacks bool) *graph.Model {
 		}
 		w.result(n)
 	}
+	w.isolate()
 	w.sweep()
 	if w.int2 {
 		// From opset 21 to 25 operators gain types; none changes its meaning.

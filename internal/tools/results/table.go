@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/gonum/stat"
@@ -11,89 +13,178 @@ import (
 	"cfq/eval"
 )
 
-// row collects one variant's measurements, one value per model.
+// metrics are what is measured of one file.
+type metrics struct {
+	widths                 []float64 // mean width of each layer
+	byRow                  bool      // widths differ within a layer
+	integer                int       // layers on integer kernels
+	people                 float64
+	bits, stored, bytes    float64
+	accuracyFull, accuracy float64
+	vd0, vd1, vd25, rvd1   float64
+	first, rms, tau        float64
+	mean, sums, median     float64 // CRG at margin 0.1
+	dirSim                 float64 // at margin 0.1
+	mean0, dirSim0         float64 // at margin 0
+}
+
+// metricsOf picks from what Quantize and Compare say. The margins are eval's own: 0, 0.1,
+// 0.25, 0.5.
+func metricsOf(q *cfq.Result, r *eval.Result) metrics {
+	at0, at1, at25 := &r.Margins[0], &r.Margins[1], &r.Margins[2]
+	m := metrics{
+		people: float64(r.Population.Evaluated),
+		bits:   q.Bits, stored: q.Stored, bytes: float64(q.Bytes),
+		accuracyFull: float64(r.Decisions.AccuracyFull.Value), accuracy: float64(r.Decisions.AccuracyQuant.Value),
+		vd0: float64(at0.VD.Value), vd1: float64(at1.VD.Value), vd25: float64(at25.VD.Value), rvd1: float64(at1.RVD.Value),
+		first: float64(r.First.VD.Value), rms: float64(at0.MarginError.RMS), tau: float64(r.Tau01.Value),
+		mean: float64(at1.CRG.Mean), sums: float64(at1.CRG.RatioOfSums), median: float64(at1.CRG.Median),
+		dirSim: float64(at1.DirSim.Value),
+		mean0:  float64(at0.CRG.Mean), dirSim0: float64(at0.DirSim.Value),
+	}
+	for _, l := range q.Layers {
+		m.widths = append(m.widths, l.Bits)
+		m.byRow = m.byRow || len(l.Rows) > 1
+	}
+	for _, l := range q.Verified.Layers {
+		if strings.HasPrefix(l.Kernel, "QGemm") || strings.HasPrefix(l.Kernel, "QLinear") {
+			m.integer++
+		}
+	}
+	return m
+}
+
+// row collects one variant's measurements, one for each network.
 type row struct {
 	label  string
-	values [][]float64 // column, model
-	bits   map[string]int
-	people []float64
+	values []metrics
+}
+
+// mean is the mean over the networks.
+func (r *row) mean(f func(m *metrics) float64) float64 {
+	var sum []float64
+	for i := range r.values {
+		sum = append(sum, f(&r.values[i]))
+	}
+	return stat.Mean(sum, nil)
+}
+
+// find returns the row of a label.
+func find(rows []*row, label string) (*row, error) {
+	i := slices.IndexFunc(rows, func(r *row) bool { return r.label == label })
+	if i < 0 {
+		return nil, fmt.Errorf("no row %q", label)
+	}
+	return rows[i], nil
+}
+
+// widths names the widths of the layers: their mean where rows have widths of their own,
+// else the most frequent ones where the networks differ.
+func (r *row) widths() string {
+	count := map[string]int{}
+	best := ""
+	byRow := false
+	means := make([]float64, len(r.values[0].widths))
+	for _, m := range r.values {
+		var parts []string
+		for i, w := range m.widths {
+			parts = append(parts, fmt.Sprintf("%g", w))
+			means[i] += w / float64(len(r.values))
+		}
+		k := strings.Join(parts, " ")
+		count[k]++
+		if best == "" || count[k] > count[best] || count[k] == count[best] && k < best {
+			best = k
+		}
+		byRow = byRow || m.byRow
+	}
+	switch {
+	case byRow:
+		var parts []string
+		for _, w := range means {
+			parts = append(parts, fmt.Sprintf("%.1f", w))
+		}
+		return strings.Join(parts, " ")
+	case len(count) > 1:
+		return best + " (mostly)"
+	}
+	return best
 }
 
 // column is a column of the tables.
 type column struct {
 	head   string
 	format string
-	value  func(q *cfq.Result, r *eval.Result) float64
+	value  func(m *metrics) float64
 }
 
-func columns() []column {
-	at := func(i int, f func(m *eval.AtMargin) eval.Float) func(*cfq.Result, *eval.Result) float64 {
-		return func(_ *cfq.Result, r *eval.Result) float64 { return float64(f(&r.Margins[i])) }
-	}
-	vd := func(m *eval.AtMargin) eval.Float { return m.VD.Value }
-	rvd := func(m *eval.AtMargin) eval.Float { return m.RVD.Value }
+func sizeColumns() []column {
 	return []column{
-		{"bytes", "%.0f", func(q *cfq.Result, _ *eval.Result) float64 { return float64(q.Bytes) }},
-		{"accuracy", "%+.4f", func(_ *cfq.Result, r *eval.Result) float64 {
-			return float64(r.Decisions.AccuracyQuant.Value - r.Decisions.AccuracyFull.Value)
-		}},
-		{"VD(0)", "%.3f", at(0, vd)},
-		{"VD(.1)", "%.3f", at(1, vd)},
-		{"VD(.25)", "%.3f", at(2, vd)},
-		{"VD(.5)", "%.3f", at(3, vd)},
-		{"RVD(.1)", "%.3f", at(1, rvd)},
-		{"PGD-first", "%.3f", func(_ *cfq.Result, r *eval.Result) float64 { return float64(r.First.VD.Value) }},
-		{"rms", "%.3f", at(0, func(m *eval.AtMargin) eval.Float { return m.MarginError.RMS })},
-		{"tau01", "%.2f", func(_ *cfq.Result, r *eval.Result) float64 { return float64(r.Tau01.Value) }},
-		{"CRG mean", "%+.3f", at(1, func(m *eval.AtMargin) eval.Float { return m.CRG.Mean })},
-		{"CRG sums", "%+.3f", at(1, func(m *eval.AtMargin) eval.Float { return m.CRG.RatioOfSums })},
-		{"CRG median", "%+.3f", at(1, func(m *eval.AtMargin) eval.Float { return m.CRG.Median })},
+		{"bits", "%.2f", func(m *metrics) float64 { return m.bits }},
+		{"stored bits", "%.2f", func(m *metrics) float64 { return m.stored }},
+		{"bytes", "%.0f", func(m *metrics) float64 { return m.bytes }},
+		{"integer layers", "%.3g", func(m *metrics) float64 { return float64(m.integer) }},
+		{"accuracy", "%+.4f", func(m *metrics) float64 { return m.accuracy - m.accuracyFull }},
 	}
 }
 
-func (r *row) add(q *cfq.Result, res *eval.Result) {
-	if r.values == nil {
-		r.values, r.bits = make([][]float64, len(columns())), map[string]int{}
+func promiseColumns() []column {
+	return []column{
+		{"VD(0)", "%.3f", func(m *metrics) float64 { return m.vd0 }},
+		{"VD(.1)", "%.4f", func(m *metrics) float64 { return m.vd1 }},
+		{"VD(.25)", "%.3f", func(m *metrics) float64 { return m.vd25 }},
+		{"RVD(.1)", "%.4f", func(m *metrics) float64 { return m.rvd1 }},
+		{"PGD-first", "%.3f", func(m *metrics) float64 { return m.first }},
+		{"rms", "%.3f", func(m *metrics) float64 { return m.rms }},
+		{"tau01", "%.3f", func(m *metrics) float64 { return m.tau }},
 	}
-	for i, c := range columns() {
-		r.values[i] = append(r.values[i], c.value(q, res))
-	}
-	var bits []string
-	for _, l := range q.Layers {
-		bits = append(bits, fmt.Sprint(l.Bits))
-	}
-	r.bits[strings.Join(bits, " ")]++
-	r.people = append(r.people, float64(res.Population.Evaluated))
 }
 
-// write writes a data set's table: means over the models.
-func write(w io.Writer, d dataset, rows []*row, seeds int) {
-	fmt.Fprintf(w, "\n### %s\n\nMean of %d models; %.0f people evaluated per model on average.\n\n", d.title, seeds, stat.Mean(rows[0].people, nil))
-	fmt.Fprint(w, "| method | widths |")
-	for _, c := range columns() {
+func costColumns() []column {
+	return []column{
+		{"CRG mean", "%+.3f", func(m *metrics) float64 { return m.mean }},
+		{"CRG sums", "%+.4f", func(m *metrics) float64 { return m.sums }},
+		{"CRG median", "%+.4f", func(m *metrics) float64 { return m.median }},
+		{"DirSim", "%.4f", func(m *metrics) float64 { return m.dirSim }},
+	}
+}
+
+func writeTitle(w io.Writer, title string, rows []*row) {
+	n := len(rows[0].values)
+	people := rows[0].mean(func(m *metrics) float64 { return m.people })
+	if n == 1 {
+		fmt.Fprintf(w, "\n### %s\n\nOne network; %.0f people evaluated.\n", title, people)
+		return
+	}
+	fmt.Fprintf(w, "\n### %s\n\nMean of %d networks; %.0f people evaluated per network on average.\n", title, n, people)
+}
+
+// writeTable writes one table; with names of leading columns, "widths" is one.
+func writeTable(w io.Writer, rows []*row, columns []column, lead ...string) {
+	fmt.Fprint(w, "\n| method |")
+	for _, head := range lead {
+		fmt.Fprintf(w, " %s |", head)
+	}
+	for _, c := range columns {
 		fmt.Fprintf(w, " %s |", c.head)
 	}
-	fmt.Fprint(w, "\n|---|---|"+strings.Repeat("---:|", len(columns()))+"\n")
+	fmt.Fprint(w, "\n|---|"+strings.Repeat("---|", len(lead))+strings.Repeat("---:|", len(columns))+"\n")
 	for _, r := range rows {
-		fmt.Fprintf(w, "| %s | %s |", r.label, r.widths())
-		for i, c := range columns() {
-			fmt.Fprintf(w, " "+c.format+" |", stat.Mean(r.values[i], nil))
+		fmt.Fprintf(w, "| %s |", r.label)
+		if len(lead) > 0 {
+			fmt.Fprintf(w, " %s |", r.widths())
+		}
+		for _, c := range columns {
+			fmt.Fprintf(w, " %s |", number(c.format, r.mean(c.value)))
 		}
 		fmt.Fprintln(w)
 	}
 }
 
-// widths names the widths that the variant gave its layers, the most frequent
-// where the models differ.
-func (r *row) widths() string {
-	best := ""
-	for k, n := range r.bits {
-		if best == "" || n > r.bits[best] || (n == r.bits[best] && k < best) {
-			best = k
-		}
+// number formats a value that may be undefined.
+func number(format string, v float64) string {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return "none"
 	}
-	if len(r.bits) > 1 {
-		return best + " (mostly)"
-	}
-	return best
+	return fmt.Sprintf(format, v)
 }

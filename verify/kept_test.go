@@ -1,0 +1,135 @@
+package verify_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"cfq/engine/enginetest"
+	"cfq/graph"
+	"cfq/verify"
+)
+
+// deep is a random classifier with the given widths, an activation function between
+// its layers and one behind them.
+func deep(activation, end string, widths ...int) *graph.Model {
+	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "deep"}}
+	m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(widths[0])}}}}
+	b := graph.NewBuilder(m.Graph, "")
+	rng := rand.New(rand.NewPCG(3, 8))
+	random := func(name string, dims ...int64) string {
+		n := int64(1)
+		for _, d := range dims {
+			n *= d
+		}
+		v := make([]float32, n)
+		for i := range v {
+			v[i] = float32(rng.NormFloat64() / 2)
+		}
+		return b.Const(graph.FromFloats(name, v, dims...))
+	}
+	value := "x"
+	for i := 1; i < len(widths); i++ {
+		in, out := int64(widths[i-1]), int64(widths[i])
+		made := fmt.Sprintf("h%d", i)
+		b.Append(&graph.Node{
+			Name: fmt.Sprintf("layer%d", i), Op: "Gemm", Inputs: []string{value, random("w", out, in), random("b", out)}, Outputs: []string{made},
+			Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+		})
+		op := activation
+		if i == len(widths)-1 {
+			op = end
+		}
+		switch value = made; op {
+		case "":
+		case "Clip":
+			value = b.Op("Clip", []string{made, b.Const(graph.FromFloats("lo", []float32{0})), b.Const(graph.FromFloats("hi", []float32{1}))})
+		default:
+			value = b.Op(op, []string{made})
+		}
+	}
+	m.Graph.Outputs = []graph.Value{{Name: value, DType: graph.Float}}
+	return m
+}
+
+// TestKept leaves each layer of three and four in float: the others run on integers, it
+// does not, and the results do not depend on optimizations.
+func TestKept(t *testing.T) {
+	eng := enginetest.Need(t)
+	for _, activation := range []string{"Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "Elu"} {
+		for _, end := range []string{"", "Sigmoid", "Softmax", "Relu"} {
+			for depth := 3; depth <= 4; depth++ {
+				out := 2
+				if end == "Sigmoid" {
+					out = 1
+				}
+				m := deep(activation, end, append([]int{10, 16, 12, 8}[:depth], out)...)
+				x := probe(m, 300)
+				for kept := range depth {
+					for _, listed := range []bool{true, false} {
+						if listed && activation != "Relu" {
+							continue
+						}
+						p := planFor(t, m, eng, x, 4)
+						name := p.Layers[kept].Node
+						p.Layers[kept].Float = true
+						if !listed {
+							p.Layers = append(p.Layers[:kept:kept], p.Layers[kept+1:]...)
+						}
+						r := check(t, write(t, m, p), verify.Options{Engine: eng, Plan: p, FloatBytes: 1 << 20, Probes: []*graph.Tensor{x}})
+						what := fmt.Sprintf("%s, %d layers, %s in float (in the plan: %v), %q at the end", activation, depth, name, listed, end)
+						if !r.OK() {
+							t.Errorf("%s: %v", what, r.Err())
+						}
+						for _, l := range r.Layers {
+							if (l.Kernel == "QGemm") == (l.Node == name) {
+								t.Errorf("%s: %s runs as %s", what, l.Node, l.Kernel)
+							}
+						}
+						if r.Levels.Bound <= 0 || r.Levels.Step <= 0 {
+							t.Errorf("%s: %+v", what, r.Levels)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestNotKept: a layer that is to stay in float and that ONNX Runtime quantizes, since it stands
+// between quantizers, is a problem, whether the plan names it or not.
+func TestNotKept(t *testing.T) {
+	eng := enginetest.Need(t)
+	m := deep("Relu", "", 10, 16, 12, 2)
+	x := probe(m, 100)
+	p := planFor(t, m, eng, x, 8)
+	p.Layers[1].Float = true
+	q := write(t, m, p)
+	// A quantizer in front of it makes it one between two.
+	var last *graph.Node
+	for i, n := range q.Graph.Nodes {
+		if n.Name == "layer2" {
+			last = n
+			b := &graph.Node{Op: "QuantizeLinear", Inputs: []string{n.Inputs[0], "half", "zero"}, Outputs: []string{"hq"}}
+			d := &graph.Node{Op: "DequantizeLinear", Inputs: []string{"hq", "half", "zero"}, Outputs: []string{"hd"}}
+			q.Graph.Nodes = append(q.Graph.Nodes[:i:i], append([]*graph.Node{b, d}, q.Graph.Nodes[i:]...)...)
+			break
+		}
+	}
+	last.Inputs[0] = "hd"
+	q.Graph.Inits = append(q.Graph.Inits, graph.FromFloats("half", []float32{0.05}), &graph.Tensor{Name: "zero", DType: graph.Uint8, Raw: []byte{0}})
+	for _, listed := range []bool{true, false} {
+		if !listed {
+			p.Layers = append(p.Layers[:1:1], p.Layers[2:]...)
+		}
+		r := check(t, q, verify.Options{Engine: eng, Plan: p, Probes: []*graph.Tensor{x}})
+		found := false
+		for _, s := range r.Problems {
+			found = found || strings.Contains(s, `"layer2"`) && strings.Contains(s, "QGemm")
+		}
+		if !found {
+			t.Errorf("in the plan: %v: %q", listed, r.Problems)
+		}
+	}
+}
