@@ -53,6 +53,7 @@ func convolutionalLoans(tk *task.Task) *graph.Model {
 func TestQuantizeConvolutions(t *testing.T) {
 	e := enginetest.Need(t)
 	_, tk, people := loans(t, "train.csv")
+	people = few(people, 500)
 	m := convolutionalLoans(tk)
 	const integers = "map[QGemm:1 QLinearConv:2]"
 	// Half of the people shall be favoured.

@@ -18,7 +18,7 @@ import (
 func planOf(t *testing.T, m *graph.Model, o cfq.Options) (*cfq.Result, []byte) {
 	t.Helper()
 	_, tk, people := loans(t, "train.csv")
-	r, err := cfq.Quantize(context.Background(), m, tk, people, o)
+	r, err := cfq.Quantize(context.Background(), m, tk, few(people, 300), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,27 +24,10 @@ import (
 func sweepLoans(t *testing.T) (m *graph.Model, tk *task.Task, train, test *task.People, o cfq.SweepOptions) {
 	t.Helper()
 	e := enginetest.Need(t)
-	dir := filepath.Join("testdata", "loans")
-	m, err := onnxio.ReadFile(filepath.Join(dir, "model.onnx"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if tk, err = task.Load(filepath.Join(dir, "task.yaml")); err != nil {
-		t.Fatal(err)
-	}
-	read := func(name string, n int) *task.People {
-		rows := make([]int, n)
-		for i := range rows {
-			rows[i] = i
-		}
-		p, err := task.Read(t.Context(), filepath.Join(dir, name), tk, task.ReadOptions{Only: rows})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	return m, tk, read("train.csv", 400), read("test.csv", 150), cfq.SweepOptions{
-		Methods: []string{"ptq", "cf-ptq-calib"}, Budgets: []float64{4.5, 2, 4}, Margins: []float64{0.1, 0.25}, Sample: 30, Seed: 5,
+	m, tk, train = loans(t, "train.csv")
+	_, _, test = loans(t, "test.csv")
+	return m, tk, few(train, 200), few(test, 150), cfq.SweepOptions{
+		Methods: []string{"ptq", "cf-ptq-calib"}, Budgets: []float64{4.5, 2, 4}, Margins: []float64{0.1, 0.25}, Sample: 15, Seed: 5,
 		Quantize: cfq.Options{Engine: e},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/calib"
 	"cfq/engine/enginetest"
 	"cfq/eval"
 	"cfq/onnxio"
@@ -180,11 +181,10 @@ func TestSmallestFails(t *testing.T) {
 	people = people.Subset(spread(0, people.N, 700))
 	ctx := context.Background()
 	// Two-bit activations break far more than six of a hundred; the best is kept.
-	r, err := Smallest(ctx, m, tk, people, Options{Engine: e, Method: "ptq", ActBits: 2}, Target{VD: 0.06, OneSided: true, Sample: 75})
+	r, err := Smallest(ctx, m, tk, people, Options{Engine: e, Method: "ptq", ActBits: 2, WeightRange: calib.MinMax}, Target{VD: 0.06, OneSided: true, Sample: 75})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range r.Candidates { t.Logf("%v %v %+v %+v", c.Budget, c.Bytes, c.Search, c.HeldOut) }
 	if r.Reached || r.Result == nil || r.Asked != 75 || r.Candidates[r.Chosen].Holds {
 		t.Errorf("reached %v, asked %d, %+v", r.Reached, r.Asked, r.Candidates[r.Chosen])
 	}

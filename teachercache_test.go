@@ -47,6 +47,7 @@ func TestTeacherCache(t *testing.T) {
 	ctx := context.Background()
 	loans := filepath.Join("testdata", "loans")
 	m, tk, people := open(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
+	people = people.Subset(spread(0, people.N, 600))
 	dir := filepath.Join(t.TempDir(), "not", "there yet")
 	var stages []string
 	calibrate := func(tk *task.Task, x []float32, change func(o *Options)) *calib.Set {
@@ -149,6 +150,7 @@ func TestQuantizeWithCache(t *testing.T) {
 	e := enginetest.Need(t)
 	loans := filepath.Join("testdata", "loans")
 	m, tk, people := open(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
+	people = people.Subset(spread(0, people.N, 600))
 	o := Options{Engine: e}
 	o.Teacher.Steps, o.Teacher.Noise = 300, 0.1
 	dir := t.TempDir()

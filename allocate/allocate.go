@@ -25,57 +25,91 @@ type Choice struct {
 // ErrBudget says that even the cheapest choice of every layer is over the budget.
 var ErrBudget = errors.New("budget too small")
 
+// mostStates bounds a Pareto front of Exact. A longer one is thinned to the best of
+// each of so many equal pieces of the budget.
+const mostStates = 1 << 13
+
 // Exact returns, for each layer, the index of its choice in the assignment of
 // least total damage whose total cost is within the budget; among equal damages
 // the cheapest, among equal costs the one with fewer bits in earlier layers.
 //
-// It merges Pareto fronts layer by layer, so it is exact for any costs; the
-// fronts stay small because dominated partial assignments are dropped.
+// It merges Pareto fronts layer by layer and drops dominated partial assignments, so it
+// is exact for any costs as long as no front has more than mostStates entries; beyond
+// that it is nearly so. The budget holds in any case.
 func Exact(layers [][]Choice, budget int64) ([]int, error) {
 	if err := check(layers, budget); err != nil {
 		return nil, err
 	}
-	type state struct {
-		cost   int64
-		damage float64
-		prev   int // index in the previous front
-		choice int
-	}
-	fronts := make([][]state, len(layers)+1)
-	fronts[0] = []state{{}}
+	front := []state{{}}
+	steps := make([][]step, len(layers))
 	rest := cheapestRest(layers)
 	for i, choices := range layers {
-		var next []state
-		for p, s := range fronts[i] {
-			for c, ch := range choices {
-				if cost := s.cost + ch.Cost; cost+rest[i+1] <= budget {
-					next = append(next, state{cost, s.damage + ch.Damage, p, c})
-				}
-			}
-		}
-		sort.SliceStable(next, func(a, b int) bool {
-			if next[a].cost != next[b].cost {
-				return next[a].cost < next[b].cost
-			}
-			return next[a].damage < next[b].damage
-		})
-		front := next[:0]
-		best := math.Inf(1)
-		for _, s := range next {
-			if s.damage < best {
-				best = s.damage
-				front = append(front, s)
-			}
-		}
-		fronts[i+1] = front
+		front, steps[i] = extend(front, choices, budget-rest[i+1])
 	}
 	out := make([]int, len(layers))
-	at := len(fronts[len(layers)]) - 1 // the dearest on the front does least damage
-	for i := len(layers); i > 0; i-- {
-		s := fronts[i][at]
-		out[i-1], at = s.choice, s.prev
+	at := len(front) - 1 // the dearest on the front does least damage
+	for i := len(layers) - 1; i >= 0; i-- {
+		s := steps[i][at]
+		out[i], at = int(s.choice), int(s.prev)
 	}
 	return out, nil
+}
+
+// state is a partial assignment on a front, in ascending order of cost and descending order of damage.
+type state struct {
+	cost   int64
+	damage float64
+}
+
+// step is how a state came about: which one of the front before, and which choice.
+type step struct{ prev, choice int32 }
+
+// extend adds a layer to all states of a front whose costs stay within the budget. The
+// states with one choice are in order as the front is, so the choices' sequences are
+// merged.
+func extend(front []state, choices []Choice, budget int64) ([]state, []step) {
+	var next []state
+	var steps []step
+	at := make([]int, len(choices)) // the next state of each choice's sequence
+	least := math.Inf(1)
+	for {
+		best := -1
+		var s state
+		for c, ch := range choices {
+			if at[c] == len(front) {
+				continue
+			}
+			f := front[at[c]]
+			n := state{f.cost + ch.Cost, f.damage + ch.Damage}
+			if best < 0 || n.cost < s.cost || n.cost == s.cost && n.damage < s.damage {
+				best, s = c, n
+			}
+		}
+		if best < 0 || s.cost > budget {
+			return thin(next, steps, budget)
+		}
+		if s.damage < least {
+			least = s.damage
+			next, steps = append(next, s), append(steps, step{int32(at[best]), int32(best)})
+		}
+		at[best]++
+	}
+}
+
+// thin keeps, of a front that is too long, the last state in each piece of the budget.
+func thin(front []state, steps []step, budget int64) ([]state, []step) {
+	if len(front) <= mostStates {
+		return front, steps
+	}
+	piece := budget/mostStates + 1
+	n := 0
+	for i := range front {
+		if i+1 == len(front) || front[i].cost/piece != front[i+1].cost/piece || i == 0 {
+			front[n], steps[n] = front[i], steps[i]
+			n++
+		}
+	}
+	return front[:n], steps[:n]
 }
 
 // Paper is the greedy rule as the paper writes it: every layer starts at its

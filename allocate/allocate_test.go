@@ -2,6 +2,8 @@ package allocate
 
 import (
 	"errors"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -133,5 +135,48 @@ func TestBadInput(t *testing.T) {
 	}
 	if _, err := Paper([][]Choice{{{Bits: 2, Cost: 1}}}, nil, 1); err == nil {
 		t.Error("no scores: no error")
+	}
+}
+
+// With hundreds of rows of unlike sizes the fronts are thinned: the budget still holds, and
+// the damage is within a thousandth of the bound that fractions of choices give.
+func TestExactOfManyRows(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	layers := make([][]Choice, 400)
+	var all int64
+	for i := range layers {
+		n := 500 + r.Int64N(9000)
+		all += n
+		scale := math.Exp(2 * r.NormFloat64())
+		for _, b := range []int{2, 3, 4, 8} {
+			layers[i] = append(layers[i], Choice{Bits: b, Cost: n * int64(b), Damage: scale * math.Pow(4, -float64(b)) * (0.7 + 0.6*r.Float64())})
+		}
+	}
+	budget := 7 * all / 2
+	pick, err := Exact(layers, budget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damage, cost := total(layers, pick)
+	if cost > budget {
+		t.Errorf("cost %d of %d", cost, budget)
+	}
+	// For every price per unit of cost, the sum of the least damage + price x cost, less
+	// price x budget, is a lower bound.
+	bound := 0.0
+	for e := -14.0; e < 0; e += 0.002 {
+		price := math.Exp(e) / 1000
+		sum := -price * float64(budget)
+		for _, choices := range layers {
+			least := math.Inf(1)
+			for _, c := range choices {
+				least = min(least, c.Damage+price*float64(c.Cost))
+			}
+			sum += least
+		}
+		bound = max(bound, sum)
+	}
+	if damage > 1.001*bound {
+		t.Errorf("damage %v, no assignment has less than %v", damage, bound)
 	}
 }

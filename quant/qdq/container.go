@@ -33,7 +33,18 @@ type stores map[int]container
 // group is the rows of a layer that share a container, in the order of the layer.
 type group struct {
 	container
-	rows []int
+	widths uint16 // bit b is set when rows of width b are among them
+	rows   []int
+}
+
+// shelf is what stores hold: the tensors that rows of certain widths of a layer make in
+// a container. Models are written many times with other containers around them.
+type shelf map[shelved]*graph.Tensor
+
+type shelved struct {
+	layer *layer
+	container
+	widths uint16
 }
 
 // groups collects the rows of l by their container, in the order in which those
@@ -49,6 +60,7 @@ func (l *layer) groups() ([]group, []int) {
 			groups = append(groups, group{container: c})
 		}
 		groups[g].rows = append(groups[g].rows, o)
+		groups[g].widths |= 1 << f.Bits
 	}
 	place := make([]int, len(l.enc.Formats))
 	moved, at := false, 0
@@ -89,6 +101,26 @@ func (w *writer) codes(l *layer, to graph.DType) string {
 
 // group returns the codes of the rows of g as a value of type to.
 func (w *writer) group(l *layer, g group, to graph.DType) string {
+	key := shelved{l, g.container, g.widths}
+	t := w.shelf[key]
+	if t == nil {
+		t = packed(l, g)
+		w.shelf[key] = t
+	}
+	c := *t // tensors are named when they are added
+	v := w.tensor(&c)
+	w.int2 = w.int2 || t.DType == graph.Int2
+	if g.planes {
+		v = w.unpack(v, g.bits, []int64{int64(len(g.rows)), int64(l.enc.In)})
+	}
+	if to == graph.Int8 && (g.planes || g.bits == 8) {
+		return v
+	}
+	return w.shared("Cast", "w", []string{v}, graph.IntAttr("to", int64(to)))
+}
+
+// packed returns the codes of the rows of g of l in their container.
+func packed(l *layer, g group) *graph.Tensor {
 	in := l.enc.In
 	codes := l.enc.Codes
 	if len(g.rows) < l.enc.Out {
@@ -97,29 +129,29 @@ func (w *writer) group(l *layer, g group, to graph.DType) string {
 			codes = append(codes, l.enc.Codes[o*in:(o+1)*in]...)
 		}
 	}
-	dims := []int64{int64(len(g.rows)), int64(in)}
-	var v string
 	if g.planes {
-		v = w.planes(codes, g.bits, dims)
-	} else {
-		v = w.packed(g.dtype(), codes, dims)
+		return planes(codes, g.bits)
 	}
-	if to == graph.Int8 && (g.planes || g.bits == 8) {
-		return v
-	}
-	return w.shared("Cast", "w", []string{v}, graph.IntAttr("to", int64(to)))
-}
-
-// packed adds codes as a tensor of a signed integer type of 2, 4 or 8 bits.
-func (w *writer) packed(t graph.DType, codes []int8, dims []int64) string {
-	raw := make([]byte, graph.RawSize(t, len(codes)))
-	bits := t.Bits()
+	t := &graph.Tensor{Name: "w", DType: g.dtype(), Dims: []int64{int64(len(g.rows)), int64(in)}}
+	t.Raw = make([]byte, graph.RawSize(t.DType, len(codes)))
+	bits := t.DType.Bits()
 	mask := byte(1<<bits - 1)
 	for i, q := range codes {
-		raw[i*bits/8] |= (byte(q) & mask) << (i * bits % 8)
+		t.Raw[i*bits/8] |= (byte(q) & mask) << (i * bits % 8)
 	}
-	w.int2 = w.int2 || t == graph.Int2
-	return w.tensor(&graph.Tensor{Name: "w", DType: t, Dims: dims, Raw: raw})
+	return t
+}
+
+// planes returns codes as bit planes: uint8 [bits, bytes of a plane, 1].
+func planes(codes []int8, bits int) *graph.Tensor {
+	m := (len(codes) + 7) / 8
+	raw := make([]byte, bits*m)
+	for i, q := range codes {
+		for b := range bits {
+			raw[b*m+i/8] |= byte(q) >> b & 1 << (i % 8)
+		}
+	}
+	return &graph.Tensor{Name: "w", DType: graph.Uint8, Dims: []int64{int64(bits), int64(m), 1}, Raw: raw}
 }
 
 // The function that unpacks bit planes, shared by all layers of a model.
@@ -128,17 +160,9 @@ const (
 	functionName   = "Unpack"
 )
 
-// planes adds codes as bit planes and calls the function that unpacks them.
-func (w *writer) planes(codes []int8, bits int, dims []int64) string {
+// unpack calls the function that turns the bit planes p into codes of shape dims.
+func (w *writer) unpack(p string, bits int, dims []int64) string {
 	w.unpacks = true
-	m := (len(codes) + 7) / 8
-	raw := make([]byte, bits*m)
-	for i, q := range codes {
-		for b := range bits {
-			raw[b*m+i/8] |= byte(q) >> b & 1 << (i % 8)
-		}
-	}
-	p := w.tensor(&graph.Tensor{Name: "w", DType: graph.Uint8, Dims: []int64{int64(bits), int64(m), 1}, Raw: raw})
 	// Two's complement: the highest plane counts negative.
 	value := make([]float32, bits)
 	for b := range value {
@@ -147,7 +171,7 @@ func (w *writer) planes(codes []int8, bits int, dims []int64) string {
 	value[bits-1] = -value[bits-1]
 	v := w.tensor(graph.FromFloats("v", value, int64(bits), 1))
 	shape := w.tensor(graph.FromInts("n", dims, 2))
-	return w.once("unpack "+p+shape, func() string {
+	return w.once("unpack "+p+" "+shape, func() string {
 		out := w.names.Name("w")
 		w.append(&graph.Node{Op: functionName, Domain: functionDomain, Inputs: []string{p, v, shape}, Outputs: []string{out}})
 		return out

@@ -64,6 +64,7 @@ type prepared struct {
 	input   *quant.Input
 	value   string // the value that input covers
 	layers  map[string]*layer
+	shelf   shelf
 }
 
 // layer is one planned layer; enc is nil when it stays in float.
@@ -81,7 +82,7 @@ func prepare(m *graph.Model, plan *quant.Plan) (*prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &prepared{m: m, input: plan.Input, layers: map[string]*layer{}}
+	p := &prepared{m: m, input: plan.Input, layers: map[string]*layer{}, shelf: shelf{}}
 	var errs []error
 	if plan.Input != nil {
 		if p.value, err = inputValue(m.Graph, plan.Input.Value); err != nil {

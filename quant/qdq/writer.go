@@ -1,9 +1,9 @@
 package qdq
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"cfq/graph"
 	"cfq/quant"
@@ -167,9 +167,13 @@ func (w *writer) uint8(v uint8) string {
 
 // tensor adds an initializer, or finds an equal one that was added before.
 func (w *writer) tensor(t *graph.Tensor) string {
-	return w.once(fmt.Sprintf("tensor %d %v %x", t.DType, t.Dims, sha256.Sum256(t.Raw)), func() string {
-		return w.names.Const(t)
-	})
+	key := make([]byte, 0, 32+len(t.Raw))
+	key = strconv.AppendInt(append(key, "tensor "...), int64(t.DType), 10)
+	for _, d := range t.Dims {
+		key = strconv.AppendInt(append(key, ' '), d, 10)
+	}
+	key = append(append(key, ':'), t.Raw...)
+	return w.once(string(key), func() string { return w.names.Const(t) })
 }
 
 // once returns the value described by key, making it the first time.
@@ -182,12 +186,18 @@ func (w *writer) once(key string, make func() string) string {
 	return v
 }
 
-// shared returns the output of a node of the standard domain, or that of an equal
-// one that was written before.
+// shared returns the output of a node of the standard domain with whole numbers for
+// attributes, or that of an equal one that was written before.
 func (w *writer) shared(op, hint string, inputs []string, attrs ...graph.Attr) string {
-	return w.once(fmt.Sprintf("%s %q %v", op, inputs, attrs), func() string {
-		return w.op(op, hint, inputs, attrs...)
-	})
+	key := make([]byte, 0, 64)
+	key = append(key, op...)
+	for _, in := range inputs {
+		key = append(append(key, 0), in...)
+	}
+	for _, a := range attrs {
+		key = strconv.AppendInt(append(append(key, 0, 0), a.Name...), a.I, 10)
+	}
+	return w.once(string(key), func() string { return w.op(op, hint, inputs, attrs...) })
 }
 
 // op appends a node of the standard domain. New nodes have no names, which are
