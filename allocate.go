@@ -1,6 +1,7 @@
 package cfq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,10 +116,21 @@ func (q *job) allocate(ctx context.Context, spent int64, skip ...int) (widths, f
 	case AllocatorExact:
 		picks, err = allocate.Exact(choices, budget)
 	case AllocatorExhaustive:
-		picks, err = allocate.Exhaustive(choices, budget, func(picks []int) (float64, error) { return q.joint(ctx, q.widths(units, index, picks)) },
-			func(done, total int) { q.tell("every assignment of widths", done, total) })
+		var want []float32
+		if want, err = q.full.Margins(ctx, q.judged); err == nil {
+			picks, err = allocate.Exhaustive(choices, budget,
+				func(picks []int) (float64, error) { return q.joint(ctx, q.widths(units, index, picks), q.judged, want) },
+				func(done, total int) { q.tell("every assignment of widths", done, total) })
+		}
 	default:
 		err = fmt.Errorf("unknown allocator %q", q.o.Allocator)
+	}
+	if errors.Is(err, allocate.ErrBudget) {
+		least := spent
+		for _, c := range choices {
+			least += slices.MinFunc(c, func(a, b allocate.Choice) int { return cmp.Compare(a.Cost, b.Cost) }).Cost
+		}
+		err = tooSmall(least, granted)
 	}
 	if err != nil {
 		return nil, 0, err
@@ -128,6 +140,11 @@ func (q *job) allocate(ctx context.Context, spent int64, skip ...int) (widths, f
 		total += choices[k][p].Damage
 	}
 	return q.widths(units, index, picks), total, nil
+}
+
+// tooSmall says which budget is the least, when so much is needed of what a budget of 1 grants.
+func tooSmall(least int64, granted float64) error {
+	return fmt.Errorf("%w: the least is %.2f", allocate.ErrBudget, math.Ceil(100*float64(least)/granted)/100)
 }
 
 // widths puts the picks of units together.
@@ -141,21 +158,27 @@ func (q *job) widths(units []unit, index [][]int, picks []int) widths {
 
 // fitBytes allocates for a budget of bytes: what the file stores for the weights beside
 // their codes is known only when it is written, so it is taken off the budget until all
-// fits. Rows of 3 bits are tried with and without: in small models they take 4.
+// fits. Rows of 3 bits are tried with and without: in small models they take 4. Where
+// nothing fits, mixtures being dear to store, two widths and then the lowest alone are tried.
 func (q *job) fitBytes(ctx context.Context) (widths, error) {
 	var budget int64
+	var granted float64
 	for _, l := range q.layers {
+		granted += float64(l.Params())
 		budget += int64(math.Floor(q.o.Budget*float64(l.Params()) + 1e-6))
 	}
 	var best widths
 	least := math.Inf(1)
 	var failed error
-	for _, skip := range [][]int{nil, {3}} {
+	for _, skip := range [][]int{nil, {3}, {3, 8}, {3, 4, 8}} {
+		if best != nil && len(skip) > 1 {
+			break
+		}
 		var spent int64
 		for range 12 {
 			w, damage, err := q.allocate(ctx, spent, skip...)
 			if err != nil {
-				failed = fmt.Errorf("%w (%d of that for what is stored beside the codes)", err, spent)
+				failed = err
 				break
 			}
 			m, err := qdq.Write(q.canonical, q.planOf(q.layersOf(w)), writer(q.o.Runtime))
@@ -167,6 +190,10 @@ func (q *job) fitBytes(ctx context.Context) (widths, error) {
 				return nil, err
 			}
 			if over := 8*int64(bytes) - budget; over > 0 {
+				if len(skip) == len(q.formats())-1 { // no wider than that
+					failed = tooSmall(8*int64(bytes), granted)
+					break
+				}
 				spent += over
 				continue
 			}
@@ -223,13 +250,17 @@ func (q *job) measure(ctx context.Context) error {
 // measureLayers measures what each format of each layer does to the margin, by the rule
 // of sensitivity.Exact.
 func (q *job) measureLayers(ctx context.Context) (err error) {
-	step := func(done, total int) { q.tell("damage of each width", done, total) }
-	if sensitivity.Exact(len(q.layers), len(q.formats()), len(q.judged)/q.full.Dim(), sensitivity.Multiplications(q.layers)) {
-		q.damage, err = sensitivity.Damage(ctx, q.full, len(q.layers), len(q.formats()), q.judged, q.openWith, step)
-		return err
-	}
-	q.damage, err = sensitivity.FirstOrder(ctx, q.full, q.layers, len(q.formats()), q.judged, q.change, step)
+	exact := sensitivity.Exact(len(q.layers), len(q.formats()), len(q.judged)/q.full.Dim(), sensitivity.Multiplications(q.layers))
+	q.damage, err = q.damageAt(ctx, q.judged, exact, func(done, total int) { q.tell("damage of each width", done, total) })
 	return err
+}
+
+// damageAt measures or estimates what each format of each layer does to the margin on the rows of x.
+func (q *job) damageAt(ctx context.Context, x []float32, exact bool, progress func(done, total int)) ([][]float64, error) {
+	if exact {
+		return sensitivity.Damage(ctx, q.full, len(q.layers), len(q.formats()), x, q.openWith, progress)
+	}
+	return sensitivity.FirstOrder(ctx, q.full, q.layers, len(q.formats()), x, q.change, progress)
 }
 
 // measureRows estimates what each format of each row of the dense layers does to the margin.
@@ -284,33 +315,25 @@ func (q *job) openWith(layer, format int) (*classifier.Model, error) {
 
 // openPlans opens the model of plans for a look at its margins.
 func (q *job) openPlans(layers []quant.Layer) (*classifier.Model, error) {
-	m, err := qdq.Write(q.canonical, q.planOf(layers), qdq.Options{})
+	m, err := qdq.Write(q.canonical, q.planOf(layers), qdq.Options{Plain: true})
 	if err != nil {
 		return nil, err
 	}
 	return q.full.With(m), nil
 }
 
-// joint measures the damage of a whole model.
-func (q *job) joint(ctx context.Context, w widths) (damage float64, err error) {
-	want, err := q.full.Margins(ctx, q.judged)
-	if err != nil {
-		return 0, err
-	}
+// joint measures the damage of a whole model on the rows of x, whose margins should be those wanted.
+func (q *job) joint(ctx context.Context, w widths, x, want []float32) (_ float64, err error) {
 	m, err := q.openPlans(q.layersOf(w))
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	got, err := m.Margins(ctx, q.judged)
+	got, err := m.Margins(ctx, x)
 	if err != nil {
 		return 0, err
 	}
-	for i, v := range got {
-		d := float64(v) - float64(want[i])
-		damage += d * d
-	}
-	return damage / float64(max(1, len(got))), nil
+	return sensitivity.MarginDamage(got, want), nil
 }
 
 // factualClasses returns the class of each row for the factual gradient: the

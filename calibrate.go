@@ -10,51 +10,21 @@ import (
 	"cfq/calib"
 	"cfq/classifier"
 	"cfq/quant"
+	"cfq/recourse"
+	"cfq/sensitivity"
 	"cfq/task"
 )
-
-// personal lets the people change what Options.Overrides gives them.
-func (q *job) personal(people *task.People) error {
-	if len(q.o.Overrides) == 0 {
-		return nil
-	}
-	if len(people.Rows) != people.N {
-		return fmt.Errorf("overrides are by rows of the data file, and %d people have %d of them", people.N, len(people.Rows))
-	}
-	by := map[int][]task.Override{}
-	for _, o := range q.o.Overrides {
-		by[o.Row] = append(by[o.Row], o)
-	}
-	q.own = nil
-	for i, row := range people.Rows {
-		for _, o := range by[row] {
-			o.Row = i
-			q.own = append(q.own, o)
-		}
-	}
-	set, err := q.set.Override(q.own)
-	if err != nil {
-		return fmt.Errorf("overrides: %w", err)
-	}
-	q.set = set
-	return nil
-}
 
 // calibrate makes the calibration set and fits every quantizer on it.
 func (q *job) calibrate(ctx context.Context, t *task.Task) error {
 	x, dim := q.people.X, q.full.Dim()
 	q.cal = calib.FactualSet(x, dim)
 	if q.o.CalibrateOn != OnFactual || q.method.RecourseSensitivity {
-		o := q.o.Teacher
-		o.Progress = func(done, total int) { q.tell("teacher recourse", done, total) }
-		if o.Workers == 0 {
-			o.Workers = q.o.Workers
-		}
 		var err error
 		if q.o.Promises != nil {
 			q.cal, err = calib.Promised(ctx, q.full, x, q.o.Promises)
 		} else {
-			q.cal, err = q.counterfactual(ctx, t, x, o)
+			q.cal, err = q.counterfactual(ctx, t, x, q.teacher())
 		}
 		if err != nil {
 			return err
@@ -92,6 +62,16 @@ func (q *job) calibrate(ctx context.Context, t *task.Task) error {
 	return nil
 }
 
+// teacher returns the settings of the teacher recourse.
+func (q *job) teacher() recourse.TeacherOptions {
+	o := q.o.Teacher
+	o.Progress = func(done, total int) { q.tell("teacher recourse", done, total) }
+	if o.Workers == 0 {
+		o.Workers = q.o.Workers
+	}
+	return o
+}
+
 // collects says what statistics the ranges need.
 func (q *job) collects() calib.CollectOptions {
 	return calib.CollectOptions{Logits: q.o.WeightRange == calib.Logits || q.o.ActRange == calib.Logits}
@@ -119,23 +99,6 @@ func (q *job) fit(ctx context.Context, i int, s *calib.Stats, formats []quant.Fo
 		}
 	}
 	return fits, nil
-}
-
-// lookAtTarget warns when the model disagrees with most labels, which is what a
-// wrong class index looks like.
-func (q *job) lookAtTarget(labels []int8, margins []float32) {
-	right, known := 0, 0
-	for i, l := range labels {
-		if l >= 0 {
-			known++
-			if (margins[i] > 0) == (l == 1) {
-				right++
-			}
-		}
-	}
-	if known >= 20 && 5*right < 2*known {
-		q.warn("the model decides only %.0f %% of the labelled rows as their labels say: is class %d, the task's target.index, the favourable one?", 100*float64(right)/float64(known), q.full.Target())
-	}
 }
 
 // inputHarm is the root mean square margin error, in logits, from which the grid of the
@@ -206,12 +169,7 @@ func (q *job) gridError(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	var sum float64
-	for i, v := range got {
-		d := float64(v) - float64(want[i])
-		sum += d * d
-	}
-	return math.Sqrt(sum / float64(max(1, len(got)))), nil
+	return math.Sqrt(sensitivity.MarginDamage(got, want)), nil
 }
 
 // floats reports whether layer i computes in float, on weights of few bits.

@@ -20,6 +20,7 @@ import (
 	"cfq/calib"
 	"cfq/classifier"
 	"cfq/engine"
+	"cfq/eval"
 	"cfq/graph"
 	"cfq/onnxio"
 	"cfq/quant"
@@ -45,7 +46,7 @@ type Options struct {
 	Widths string
 	// Scales is a name of ScaleKinds: one weight scale for each layer or for each output channel.
 	Scales string
-	// WeightRange and ActRange are names of calib.Ranges: how scales are fitted.
+	// WeightRange and ActRange are names of Ranges: how scales are fitted.
 	WeightRange, ActRange string
 	// CalibrateOn is a name of Calibrations: the rows, and the weights of the rows, that all is fitted on.
 	CalibrateOn string
@@ -85,8 +86,8 @@ type Options struct {
 	// row of the data file that People.Rows gives them; the teacher keeps to it. Rows of
 	// nobody among the people make no difference.
 	Overrides []task.Override
-	// Cache is a folder in which teacher actions are kept from one run to the next,
-	// see CacheDir; "" computes them anew. It does not change the result.
+	// Cache is a folder in which teacher actions and statistics of layers are kept from one
+	// run to the next, see TeacherCache; "" computes them anew. It does not change the result.
 	Cache string
 	// Recipe is added to the model's metadata, such as hashes of the inputs.
 	Recipe  map[string]string
@@ -97,9 +98,12 @@ type Options struct {
 }
 
 // Event is a step of the work: Done of Total (0 when unknown) of a stage.
-type Event struct {
-	Stage       string
-	Done, Total int
+type Event = eval.Event
+
+func (o *Options) tell(stage string, done, total int) {
+	if o.Progress != nil {
+		o.Progress(Event{Stage: stage, Done: done, Total: total})
+	}
 }
 
 // Layer is what was decided for one layer, and why.
@@ -168,7 +172,7 @@ type Calibration struct {
 }
 
 // Calibrate does the part of Quantize that does not depend on the budget, so that a model
-// can be quantized at several. Options.Budget is of no use here.
+// can be quantized at several. Of Options.Budget only Profile takes notice.
 func Calibrate(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options) (*Calibration, error) {
 	q, err := calibrated(ctx, m, t, people, o)
 	if err != nil {
@@ -186,7 +190,7 @@ func (c *Calibration) Quantize(ctx context.Context, budget float64) (*Result, er
 	q := *c.job
 	q.warnings = slices.Clone(q.warnings)
 	q.o.Budget = budget
-	w, err := q.chosen(ctx)
+	w, err := q.giveWidths(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +206,7 @@ func calibrated(ctx context.Context, m *graph.Model, t *task.Task, people *task.
 	if err != nil {
 		return nil, inputError(err)
 	}
-	if err = q.choose(ctx, people); err != nil {
+	if err = q.choosePeople(ctx, people); err != nil {
 		err = inputError(err)
 	} else if err = q.calibrate(ctx, t); err == nil {
 		err = q.measure(ctx)
@@ -213,64 +217,8 @@ func calibrated(ctx context.Context, m *graph.Model, t *task.Task, people *task.
 	return q, nil
 }
 
-// refusedShare: of the people calibrated on one in so many is refused at least, where there
-// are enough: recourse points are made of them.
-const refusedShare = 4
-
-// choose picks the people to calibrate on and lets each change what Options.Overrides says.
-func (q *job) choose(ctx context.Context, people *task.People) error {
-	switch {
-	case people.N == 0:
-		return errors.New("there are no rows to calibrate on")
-	case q.o.Promises != nil && len(q.o.Promises) != people.N:
-		return fmt.Errorf("%d promises for %d people", len(q.o.Promises), people.N)
-	}
-	margins, err := q.full.Margins(ctx, people.X)
-	if err != nil {
-		return err
-	}
-	q.lookAtTarget(people.Labels, margins)
-	q.people, q.all = people, people
-	if q.o.Rows > 0 && people.N > q.o.Rows {
-		rows := withRefused(spread(0, people.N, q.o.Rows), margins)
-		q.people = people.Subset(rows)
-		if q.o.Promises != nil {
-			promises := make([]recourse.Action, len(rows))
-			for k, r := range rows {
-				promises[k] = q.o.Promises[r]
-			}
-			q.o.Promises = promises
-		}
-	}
-	return q.personal(q.people)
-}
-
-// withRefused adds rows, evenly spread, of people who are refused until there is one for
-// every refusedShare rows given. Rows are in ascending order.
-func withRefused(rows []int, margins []float32) []int {
-	chosen := make(map[int]bool, len(rows))
-	refused := 0
-	for _, r := range rows {
-		chosen[r] = true
-		if margins[r] <= 0 {
-			refused++
-		}
-	}
-	var others []int
-	for r, m := range margins {
-		if m <= 0 && !chosen[r] {
-			others = append(others, r)
-		}
-	}
-	for _, k := range spread(0, len(others), max(0, len(rows)/refusedShare-refused)) {
-		rows = append(rows, others[k])
-	}
-	slices.Sort(rows)
-	return rows
-}
-
-// chosen gives the layers or their rows formats within the budget.
-func (q *job) chosen(ctx context.Context) (w widths, err error) {
+// giveWidths gives the layers or their rows formats within the budget.
+func (q *job) giveWidths(ctx context.Context) (w widths, err error) {
 	if q.o.Cost == CostBytes {
 		w, err = q.fitBytes(ctx)
 	} else {
@@ -362,11 +310,7 @@ type job struct {
 	rowDamage  [][][]float64 // layer, row, format
 }
 
-func (q *job) tell(stage string, done, total int) {
-	if q.o.Progress != nil {
-		q.o.Progress(Event{Stage: stage, Done: done, Total: total})
-	}
-}
+func (q *job) tell(stage string, done, total int) { q.o.tell(stage, done, total) }
 
 // prepare brings the model into canonical form and opens it.
 func prepare(ctx context.Context, m *graph.Model, t *task.Task, o Options) (*job, error) {
@@ -429,6 +373,8 @@ func (q *job) findLayers() error {
 		return errors.New("nothing is left to quantize: every layer is to stay in float")
 	case len(q.layers) == 0 && len(reasons) > 0:
 		return fmt.Errorf("the model has no layer that can be quantized: %s", strings.Join(reasons, "; "))
+	case len(q.layers) == 0 && isQuantized(q.canonical):
+		return errors.New("the model is quantized already: quantize the float model that it was made from")
 	case len(q.layers) == 0:
 		return errors.New("the model has no dense layer: Gemm or MatMul with stored float32 weights")
 	}
@@ -436,78 +382,8 @@ func (q *job) findLayers() error {
 	return nil
 }
 
-// quantOpset is the operator set that the written model needs at least: INT4
-// and per-channel scales.
-const quantOpset = 21
-
-// Canonical returns the model in the form that layers are found and quantized
-// in, at the operator set that the quantized model needs.
-func Canonical(m *graph.Model) (*graph.Model, error) {
-	m, err := upgraded(m)
-	if err != nil {
-		return nil, err
-	}
-	return quant.Canonical(m)
-}
-
-// upgraded returns a copy of the model at quantOpset or above.
-func upgraded(m *graph.Model) (*graph.Model, error) {
-	m = m.Clone()
-	if m.Opset("") < quantOpset {
-		if err := onnxio.Upgrade(m, quantOpset); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
-}
-
-// canonicalOf is Canonical with the shapes of all values known from a probe, so
-// that layers are found whatever operators stand around them. A nil task is one
-// that the model fits.
-func (q *job) canonicalOf(ctx context.Context, m *graph.Model, t *task.Task) (_ *graph.Model, err error) {
-	if m, err = upgraded(m); err != nil {
-		return nil, err
-	}
-	var c *classifier.Model
-	if t == nil {
-		c, err = openAny(ctx, m, q.o.Engine, 1)
-	} else {
-		c, err = OpenFor(ctx, m, t, q.o.Engine, 1)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	known := m.Clone()
-	c.Declare(known.Graph)
-	if known, err = quant.Canonical(known); err != nil {
-		return nil, err
-	}
-	// What the file declared stays, what was learnt does not go into the next one.
-	known.Graph.Values = slices.DeleteFunc(known.Graph.Values, func(v graph.Value) bool {
-		return !slices.ContainsFunc(m.Graph.Values, func(w graph.Value) bool { return w.Name == v.Name })
-	})
-	return known, nil
-}
-
-// OpenFor opens a model as the classifier of a task, and checks that the two fit.
-func OpenFor(ctx context.Context, m *graph.Model, t *task.Task, e engine.Options, workers int) (*classifier.Model, error) {
-	c, err := classifier.New(ctx, m, classifier.Options{Target: &t.Target.Index, Engine: e, Workers: workers})
-	if err != nil {
-		return nil, err
-	}
-	if c.Dim() != t.Dim() {
-		err := fmt.Errorf("the model has %d inputs, but the task's features make %d: each feature is one input, each value of a one-hot feature another, in the model's order", c.Dim(), t.Dim())
-		return nil, errors.Join(err, c.Close())
-	}
-	return c, nil
-}
-
-// size is the file size of a model, by which the writer chooses containers.
-func size(m *graph.Model) int {
-	b, err := onnxio.Marshal(m)
-	if err != nil {
-		return 1 << 62
-	}
-	return len(b)
+// isQuantized says whether somebody has quantized the model, with whatever tool.
+func isQuantized(m *graph.Model) bool {
+	return slices.ContainsFunc(m.Metadata, func(e graph.Meta) bool { return e.Key == recipeKey }) ||
+		slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool { return n.Op == "DequantizeLinear" })
 }

@@ -55,7 +55,7 @@ func Deployments(ctx context.Context, m *graph.Model, t *task.Task, people *task
 		return nil, nil, err
 	}
 	defer q.full.Close()
-	w, err := q.chosen(ctx)
+	w, err := q.giveWidths(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

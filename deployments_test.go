@@ -26,11 +26,11 @@ func TestDeployments(t *testing.T) {
 	e := enginetest.Need(t)
 	ctx := context.Background()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 500)
+	people = few(people, 300)
 	for _, o := range []cfq.Options{{Method: "ptq"}, {Method: "cf-ptq", Refine: 2}} {
 		method := o.Method
 		o.Engine, o.Workers = e, 1
-		nominal, drawn, err := cfq.Deployments(ctx, m, tk, people, o, cfq.DeployOptions{Models: 3, Seed: 1, Batch: 500})
+		nominal, drawn, err := cfq.Deployments(ctx, m, tk, people, o, cfq.DeployOptions{Models: 3, Seed: 1, Batch: 300})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,11 +42,11 @@ func TestDeployments(t *testing.T) {
 			t.Fatalf("%s: %d deployments, or the nominal one is not that of Quantize", method, len(drawn))
 		}
 		o.Workers = 2
-		_, again, err := cfq.Deployments(ctx, m, tk, people, o, cfq.DeployOptions{Models: 2, Seed: 1, Batch: 500})
+		_, again, err := cfq.Deployments(ctx, m, tk, people, o, cfq.DeployOptions{Models: 2, Seed: 1, Batch: 300})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, others, err := cfq.Deployments(ctx, m, tk, people, o, cfq.DeployOptions{Models: 1, Seed: 2, Batch: 500})
+		_, others, err := cfq.Deployments(ctx, m, tk, people, o, cfq.DeployOptions{Models: 1, Seed: 2, Batch: 300})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func containers(t *testing.T, onnx []byte) string {
 func TestDeploymentWithoutVariation(t *testing.T) {
 	e := enginetest.Need(t)
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 500)
+	people = few(people, 300)
 	nominal, drawn, err := cfq.Deployments(context.Background(), m, tk, people, cfq.Options{Engine: e},
 		cfq.DeployOptions{Models: 1, Rounding: -1, Jitter: -1, Batch: -1})
 	if err != nil {
@@ -116,7 +116,7 @@ func TestDeploymentsStayNear(t *testing.T) {
 	e := enginetest.Need(t)
 	ctx := context.Background()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 500)
+	people = few(people, 300)
 	rms := func(d cfq.DeployOptions) (drift, quantization float64) {
 		d.Models = 4
 		if d.Batch == 0 {
@@ -167,7 +167,7 @@ func TestRobustness(t *testing.T) {
 	ctx := context.Background()
 	m, tk, train := loans(t, "train.csv")
 	_, _, test := loans(t, "test.csv")
-	f, err := cfq.OpenFleet(ctx, m, tk, few(train, 500), cfq.Options{Engine: e, Budget: 2.5, Refine: 2, Workers: 2}, cfq.DeployOptions{Models: 8, Batch: 500})
+	f, err := cfq.OpenFleet(ctx, m, tk, few(train, 400), cfq.Options{Engine: e, Budget: 2.5, Refine: 2, Workers: 2}, cfq.DeployOptions{Models: 8, Batch: 300})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,12 +176,12 @@ func TestRobustness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := cfq.RobustOptions{Sample: 80, Seed: 3, Seen: 5, Margins: []float64{0.1}}
+	o := cfq.RobustOptions{Sample: 60, Seed: 3, Seen: 5, Margins: []float64{0.1}}
 	r, err := f.Robustness(ctx, set, test, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Refused < r.People || r.People != 80 || r.Seen != 5 || r.HeldOut != 3 || len(r.Rows) != 3 || !(r.Drift > 0) {
+	if r.Refused < r.People || r.People != 60 || r.Seen != 5 || r.HeldOut != 3 || len(r.Rows) != 3 || !(r.Drift > 0) {
 		t.Fatalf("%+v", r)
 	}
 	original, quantized, robust := r.Rows[0], r.Rows[1], r.Rows[2]

@@ -147,13 +147,13 @@ func Names(choices []Choice) []string {
 // Methods is the table of methods. Those with Paper set are the paper's training-free rows.
 func Methods() []Method {
 	paper := func(m Method) Method {
-		m.Scales, m.Widths, m.WeightRange, m.ActRange, m.Rounding, m.Refine = ScaleTensor, WidthsLayer, "output", "mse", RoundNearest, -1
+		m.Scales, m.Widths, m.WeightRange, m.ActRange, m.Rounding, m.Refine = ScaleTensor, WidthsLayer, calib.Output, calib.MSE, RoundNearest, -1
 		return m
 	}
 	return []Method{
 		{
 			Name: "cf-ptq", RecourseSensitivity: true, CalibrateOn: OnRecourse, Allocator: AllocatorExact, Widths: WidthsRow,
-			Scales: ScaleChannel, WeightRange: "output", ActRange: "mse", Rounding: RoundCompensate, Refine: 8,
+			Scales: ScaleChannel, WeightRange: calib.Output, ActRange: calib.MSE, Rounding: RoundCompensate, Refine: 8,
 			Doc: "calibration on rows and recourse points, widths of rows by what hurts the margin there, compensated rounding, end-to-end refinement",
 		},
 		paper(Method{

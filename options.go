@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"cfq/calib"
 	"cfq/quant/qdq"
 )
 
@@ -32,7 +31,7 @@ func (o Options) resolve() (Options, Method, error) {
 	if o.Rows == 0 {
 		o.Rows = 4096
 	}
-	rows := o.Widths
+	asked := o.Widths
 	var errs []error
 	errs = append(errs, checkBudget(o.Budget))
 	if _, err := qdq.RuntimeOf(o.Runtime); err != nil {
@@ -41,36 +40,16 @@ func (o Options) resolve() (Options, Method, error) {
 	if o.ActBits < 2 || o.ActBits > 8 {
 		errs = append(errs, fmt.Errorf("activations of %d bits: the widths go from 2 to 8", o.ActBits))
 	}
-	ranges := make([]Choice, 0, len(calib.Ranges()))
-	for _, r := range calib.Ranges() {
-		ranges = append(ranges, Choice(r))
-	}
-	for _, c := range []struct {
-		what    string
-		value   *string
-		def     string
-		choices []Choice
-	}{
-		{"cost", &o.Cost, CostBits, Costs()},
-		{"allocator", &o.Allocator, method.Allocator, Allocators()},
-		{"widths", &o.Widths, method.Widths, Granularities()},
-		{"scales", &o.Scales, method.Scales, ScaleKinds()},
-		{"range of weights", &o.WeightRange, method.WeightRange, ranges},
-		{"range of activations", &o.ActRange, method.ActRange, ranges},
-		{"calibration", &o.CalibrateOn, method.CalibrateOn, Calibrations()},
-		{"rounding", &o.Rounding, method.Rounding, Roundings()},
-		{"input", &o.Input, InputAuto, InputKinds()},
-	} {
-		if *c.value == "" {
-			*c.value = c.def
+	for _, s := range Settings() {
+		value := s.Of(&o)
+		if *value == "" {
+			*value = s.Default(method)
 		}
-		if names := Names(c.choices); !slices.Contains(names, *c.value) {
-			errs = append(errs, fmt.Errorf("unknown %s %q; there are %s", c.what, *c.value, strings.Join(names, ", ")))
-		}
+		errs = append(errs, checkChoice(s.Name, *value, s.Choices))
 	}
 	switch {
 	case o.Widths != WidthsRow || o.Scales == ScaleChannel && o.Allocator == AllocatorExact:
-	case rows == "":
+	case asked == "":
 		o.Widths = WidthsLayer // the method's own, which what was asked for cannot have
 	case o.Scales != ScaleChannel:
 		errs = append(errs, fmt.Errorf("widths of rows need a scale for each %s", ScaleChannel))
@@ -80,8 +59,19 @@ func (o Options) resolve() (Options, Method, error) {
 	return o, method, errors.Join(errs...)
 }
 
+// checkChoice reports a value that is not among the choices.
+func checkChoice(what, value string, choices []Choice) error {
+	if names := Names(choices); !slices.Contains(names, value) {
+		return fmt.Errorf("unknown %s %q; there are %s", what, value, strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// The least and the largest budget, in bits per weight: those of quant.Formats.
+const leastBudget, mostBudget = 2.0, 8.0
+
 func checkBudget(bits float64) error {
-	if !(bits >= 2 && bits <= 8) {
+	if !(bits >= leastBudget && bits <= mostBudget) {
 		return fmt.Errorf("a budget of %v bits per weight: the widths go from 2 to 8", bits)
 	}
 	return nil

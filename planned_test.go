@@ -43,6 +43,7 @@ func readPlan(t *testing.T, text []byte) *quant.PlanFile {
 func TestFromPlan(t *testing.T) {
 	e := enginetest.Need(t)
 	m, _, people := loans(t, "test.csv")
+	people = few(people, 300)
 	for name, o := range map[string]cfq.Options{
 		"default":     {},
 		"paper":       {Method: "cf-ptq-paper", Budget: 3},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"cfq/calib"
 	"cfq/sensitivity"
@@ -15,7 +14,7 @@ import (
 
 // ProfileOptions of Profile. The zero value is useful.
 type ProfileOptions struct {
-	// Budget is what the rules may spend, in mean bits per weight (that of Options).
+	// Budget is what the rules may spend, in mean bits per weight (that of the Options of Calibrate).
 	Budget float64
 	// Probes is the number of random vectors that estimate each trace (sensitivity.DefaultProbes).
 	Probes int
@@ -46,6 +45,7 @@ func DamageKinds() []Choice {
 type Profile struct {
 	Method   string  `json:"method"` // as which the layers are fitted, and whose calibration set it is
 	Budget   float64 `json:"budget"` // of the rules, in mean bits per weight
+	People   int     `json:"people"` // who were given
 	Factual  int     `json:"calibration_rows"`
 	Recourse int     `json:"recourse_points"`
 	Reached  int     `json:"recourse_points_valid"`
@@ -152,28 +152,19 @@ func (p *profiler) prepare(ctx context.Context, t *task.Task) error {
 	if p.o.Probes == 0 {
 		p.o.Probes = sensitivity.DefaultProbes
 	}
-	var errs []error
-	if !(p.o.Budget >= 2 && p.o.Budget <= 8) {
-		errs = append(errs, fmt.Errorf("a budget of %v bits per weight: the widths go from 2 to 8", p.o.Budget))
-	}
+	errs := []error{checkBudget(p.o.Budget), checkChoice("damage", p.o.Damage, DamageKinds())}
 	if p.o.Probes < 2 {
 		errs = append(errs, fmt.Errorf("%d probes: a standard error needs 2 or more", p.o.Probes))
 	}
-	if names := Names(DamageKinds()); !slices.Contains(names, p.o.Damage) {
-		errs = append(errs, fmt.Errorf("unknown damage %q; there are %s", p.o.Damage, strings.Join(names, ", ")))
-	}
-	if len(errs) > 0 {
-		return inputError(errors.Join(errs...))
+	if err := errors.Join(errs...); err != nil {
+		return inputError(err)
 	}
 	p.points = p.union
 	if p.union.Recourse > 0 || p.job.o.CalibrateOn != OnFactual || p.method.RecourseSensitivity {
 		return nil
 	}
-	teacher := p.job.o.Teacher
-	teacher.Workers = max(teacher.Workers, p.job.o.Workers)
-	teacher.Progress = func(done, total int) { p.tell("teacher recourse", done, total) }
 	var err error
-	p.points, err = p.counterfactual(ctx, t, p.people.X, teacher)
+	p.points, err = p.counterfactual(ctx, t, p.people.X, p.teacher())
 	return err
 }
 
@@ -212,7 +203,7 @@ func (p *profiler) survey(ctx context.Context, where, damage string) (*measures,
 		m.gradient = nil
 	}
 	m.trace, err = sensitivity.Trace(ctx, p.full, p.layers, rows, classes, sensitivity.TraceOptions{
-		Probes: p.o.Probes, Seed: p.o.Seed, Step: func(done, total int) { p.tell("curvature at "+where, done, total) },
+		Probes: p.o.Probes, Seed: p.o.Seed, Progress: func(done, total int) { p.tell("curvature at "+where, done, total) },
 	})
 	for _, t := range m.trace {
 		err = errors.Join(err, finite("trace", []float64{t.Trace, t.Err}))
@@ -229,15 +220,8 @@ func (p *profiler) survey(ctx context.Context, where, damage string) (*measures,
 }
 
 // damages finds the damage of every layer and width over the rows of x.
-func (p *profiler) damages(ctx context.Context, x []float32, kind string, step func(done, total int)) ([][]float64, error) {
-	formats := len(p.formats())
-	var d [][]float64
-	var err error
-	if kind == DamageExact {
-		d, err = sensitivity.Damage(ctx, p.full, len(p.layers), formats, x, p.openWith, step)
-	} else {
-		d, err = sensitivity.FirstOrder(ctx, p.full, p.layers, formats, x, p.change, step)
-	}
+func (p *profiler) damages(ctx context.Context, x []float32, kind string, progress func(done, total int)) ([][]float64, error) {
+	d, err := p.damageAt(ctx, x, kind == DamageExact, progress)
 	for i := range d {
 		if e := finite("damage", d[i]); e != nil {
 			err = errors.Join(err, fmt.Errorf("layer %q: %w", p.layers[i].Node, e))

@@ -139,9 +139,11 @@ func TestProfileRules(t *testing.T) {
 
 // Estimated and measured damage agree, ranks are ranks, and nothing depends on the workers.
 func TestProfileMeasures(t *testing.T) {
-	exact := profile(t, nil, cfq.Options{Workers: 1}, cfq.ProfileOptions{Probes: 8, Damage: cfq.DamageExact})
-	first := profile(t, nil, cfq.Options{Workers: 1}, cfq.ProfileOptions{Probes: 8, Damage: cfq.DamageFirstOrder})
-	auto := profile(t, nil, cfq.Options{Workers: 3}, cfq.ProfileOptions{Probes: 8})
+	_, _, people := loans(t, "train.csv")
+	people = few(people, 600)
+	exact := profile(t, people, cfq.Options{Workers: 1}, cfq.ProfileOptions{Probes: 8, Damage: cfq.DamageExact})
+	first := profile(t, people, cfq.Options{Workers: 1}, cfq.ProfileOptions{Probes: 8, Damage: cfq.DamageFirstOrder})
+	auto := profile(t, people, cfq.Options{Workers: 3}, cfq.ProfileOptions{Probes: 8})
 	if !reflect.DeepEqual(exact, auto) {
 		t.Errorf("with one worker %+v\nwith three %+v", exact, auto)
 	}

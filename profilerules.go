@@ -2,12 +2,10 @@ package cfq
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 
 	"cfq/allocate"
-	"cfq/quant"
 	"cfq/sensitivity"
 )
 
@@ -189,7 +187,7 @@ func (r *ruler) fill(ctx context.Context, rule *Rule, picks []int, err error) er
 }
 
 // together is the mean squared margin error of the model with these choices.
-func (r *ruler) together(ctx context.Context, picks []int) (_ float64, err error) {
+func (r *ruler) together(ctx context.Context, picks []int) (float64, error) {
 	key := fmt.Sprint(picks)
 	if d, ok := r.known[key]; ok {
 		return d, nil
@@ -198,24 +196,9 @@ func (r *ruler) together(ctx context.Context, picks []int) (_ float64, err error
 	for i, f := range picks {
 		w[i] = []int{f}
 	}
-	layers := make([]quant.Layer, len(picks))
-	for i, f := range picks {
-		layers[i] = r.fits[i][f]
+	d, err := r.joint(ctx, w, r.x, r.margins)
+	if err == nil {
+		r.known[key] = d
 	}
-	c, err := r.openPlans(layers)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	margins, err := c.Margins(ctx, r.x)
-	if err != nil {
-		return 0, err
-	}
-	var sum float64
-	for i, v := range margins {
-		d := float64(v) - float64(r.margins[i])
-		sum += d * d
-	}
-	r.known[key] = sum / float64(max(1, len(margins)))
-	return r.known[key], nil
+	return d, err
 }

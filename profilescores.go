@@ -10,16 +10,11 @@ import (
 // header is what is known before anything is measured.
 func (p *profiler) header() *Profile {
 	out := &Profile{
-		Method: p.method.Name, Budget: p.o.Budget, Factual: p.points.Factual, Recourse: p.points.Recourse,
+		Method: p.method.Name, Budget: p.o.Budget, People: p.all.N, Factual: p.points.Factual, Recourse: p.points.Recourse, Reached: p.points.Valid(),
 		DamageRows: damageRows, Probes: p.o.Probes, TraceRows: sensitivity.TraceRows(p.layers), Promised: p.points.Recourse > 0 && p.job.o.Promises != nil,
 	}
 	if out.Damage = p.damageKind(); out.Damage == DamageFirstOrder {
 		out.DamageRows = sensitivity.MostFirstOrderRows
-	}
-	for _, ok := range p.points.Reached {
-		if ok {
-			out.Reached++
-		}
 	}
 	for _, f := range p.formats() {
 		out.Widths = append(out.Widths, f.Bits)

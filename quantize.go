@@ -1,11 +1,11 @@
 package cfq
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"cfq/graph"
 	"cfq/quant"
@@ -69,9 +69,10 @@ func (q *job) planOf(layers []quant.Layer) *quant.Plan {
 // describe writes the recipe into the model's metadata.
 func (q *job) describe(m *graph.Model, t *task.Task, more map[string]string) {
 	recipe := map[string]string{
-		"method": q.method.Name, "budget": fmt.Sprint(q.o.Budget), "cost": q.o.Cost, "allocator": q.o.Allocator, "widths": q.o.Widths,
-		"scales": q.o.Scales, "weight_range": q.o.WeightRange, "act_range": q.o.ActRange, "calibrate_on": q.o.CalibrateOn,
-		"rounding": q.o.Rounding, "input": q.o.Input, "refine": strconv.Itoa(q.o.Refine), "task": t.Hash(),
+		"method": q.method.Name, "budget": fmt.Sprint(q.o.Budget), "refine": strconv.Itoa(q.o.Refine), "task": t.Hash(),
+	}
+	for _, s := range Settings() {
+		recipe[strings.ReplaceAll(s.Name, "-", "_")] = *s.Of(&q.o)
 	}
 	if q.people.N < q.all.N {
 		recipe["calibrated_on"] = fmt.Sprintf("%d of %d rows", q.people.N, q.all.N)
@@ -96,25 +97,16 @@ func (q *job) describe(m *graph.Model, t *task.Task, more map[string]string) {
 		}
 	}
 	maps.Copy(recipe, more)
-	text, err := json.Marshal(recipe) // keys are sorted: the same recipe gives the same bytes
-	if err != nil {
-		panic(err) // a map of strings always marshals
-	}
-	m.SetMeta("cfq.recipe", string(text))
+	setRecipe(m, recipe)
 }
 
 // result says what was decided for the written model.
 func (q *job) result(written *graph.Model, plan *quant.Plan) (*Result, error) {
 	r := &Result{
 		Plan: plan, Method: q.method.Name, Allocator: q.o.Allocator, Rounding: q.o.Rounding, Budget: q.o.Budget,
-		Equalized: q.equalized, People: q.all.N, Factual: q.union.Factual, Recourse: q.union.Recourse, FloatBytes: q.floatBytes, Warnings: q.warnings,
+		Equalized: q.equalized, People: q.all.N, Factual: q.union.Factual, Recourse: q.union.Recourse, Reached: q.union.Valid(), FloatBytes: q.floatBytes, Warnings: q.warnings,
 	}
 	r.Promised = r.Recourse > 0 && q.o.Promises != nil
-	for _, ok := range q.union.Reached {
-		if ok {
-			r.Reached++
-		}
-	}
 	at := 0
 	for _, l := range q.found {
 		out := Layer{Node: l.Node, Params: l.Params(), Float: l.Fixed}
@@ -177,8 +169,7 @@ func thin(x []float32, dim, most int) []float32 {
 		return x
 	}
 	out := make([]float32, 0, most*dim)
-	for k := range most {
-		i := k * n / most
+	for _, i := range spread(0, n, most) {
 		out = append(out, x[i*dim:(i+1)*dim]...)
 	}
 	return out

@@ -51,13 +51,16 @@ func few(people *task.People, n int) *task.People {
 func TestQuantize(t *testing.T) {
 	e := enginetest.Need(t)
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 500)
+	people = few(people, 300)
 	kinds := cfq.Names(cfq.ScaleKinds())
 	for i, method := range cfq.Methods() {
 		for k, allocator := range append(cfq.Names(cfq.Allocators()), "") {
 			scales := kinds[(i+k+1)%len(kinds)] // of cf-ptq and ptq those that they have anyway are run twice
 			perTensor := scales == cfq.ScaleTensor
 			o := cfq.Options{Method: method.Name, Allocator: allocator, Budget: 3.5, Scales: scales, Engine: e, Workers: 1}
+			if method.Refine > 0 {
+				o.Refine = 2
+			}
 			t.Run(strings.Join([]string{method.Name, allocator, scales}, "/"), func(t *testing.T) {
 				r, err := cfq.Quantize(context.Background(), m, tk, people, o)
 				if err != nil {
@@ -260,25 +263,31 @@ func TestQuantizeLeavesFixedLayers(t *testing.T) {
 func TestChoices(t *testing.T) {
 	e := enginetest.Need(t)
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 400)
+	people = few(people, 300)
 	var ranges []cfq.Choice
 	for _, r := range calib.Ranges() {
 		ranges = append(ranges, cfq.Choice(r))
 	}
+	std, err := cfq.FindMethod("cf-ptq")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var usual *cfq.Result // by the choices that are made anyway
 	for _, c := range []struct {
 		name    string
 		choices []cfq.Choice
+		std     string // the choice that is made anyway
 		set     func(o *cfq.Options, v string)
 		same    int // so many choices make no difference here
 	}{
-		{"cost", cfq.Costs(), func(o *cfq.Options, v string) { o.Cost = v }, 1}, // all activations have 8 bits: bops are bits
-		{"widths", cfq.Granularities(), func(o *cfq.Options, v string) { o.Widths = v }, 0},
-		{"scales", cfq.ScaleKinds(), func(o *cfq.Options, v string) { o.Scales = v }, 0},
-		{"weights", ranges, func(o *cfq.Options, v string) { o.WeightRange = v }, 0},
-		{"activations", ranges, func(o *cfq.Options, v string) { o.ActRange = v }, 0},
-		{"calibration", cfq.Calibrations(), func(o *cfq.Options, v string) { o.CalibrateOn = v }, 0},
-		{"rounding", cfq.Roundings(), func(o *cfq.Options, v string) { o.Rounding = v }, 0},
-		{"input", cfq.InputKinds(), func(o *cfq.Options, v string) { o.Input = v }, 1},
+		{"cost", cfq.Costs(), "", func(o *cfq.Options, v string) { o.Cost = v }, 1}, // all activations have 8 bits: bops are bits
+		{"widths", cfq.Granularities(), std.Widths, func(o *cfq.Options, v string) { o.Widths = v }, 0},
+		{"scales", cfq.ScaleKinds(), std.Scales, func(o *cfq.Options, v string) { o.Scales = v }, 0},
+		{"weights", ranges, std.WeightRange, func(o *cfq.Options, v string) { o.WeightRange = v }, 0},
+		{"activations", ranges, std.ActRange, func(o *cfq.Options, v string) { o.ActRange = v }, 0},
+		{"calibration", cfq.Calibrations(), std.CalibrateOn, func(o *cfq.Options, v string) { o.CalibrateOn = v }, 0},
+		{"rounding", cfq.Roundings(), std.Rounding, func(o *cfq.Options, v string) { o.Rounding = v }, 0},
+		{"input", cfq.InputKinds(), cfq.InputAuto, func(o *cfq.Options, v string) { o.Input = v }, 1},
 	} {
 		files := map[string]bool{}
 		for _, choice := range c.choices {
@@ -287,10 +296,15 @@ func TestChoices(t *testing.T) {
 				o.ActBits = 8
 			}
 			c.set(&o, choice.Name)
-			r, err := cfq.Quantize(context.Background(), m, tk, people, o)
-			if err != nil {
-				t.Errorf("%s %s: %v", c.name, choice.Name, err)
-				continue
+			r := usual
+			if choice.Name != c.std || usual == nil {
+				if r, err = cfq.Quantize(context.Background(), m, tk, people, o); err != nil {
+					t.Errorf("%s %s: %v", c.name, choice.Name, err)
+					continue
+				}
+			}
+			if choice.Name == c.std {
+				usual = r
 			}
 			if err := r.Verified.Err(); err != nil {
 				t.Errorf("%s %s: %v", c.name, choice.Name, err)

@@ -16,6 +16,7 @@ import (
 func TestSolveCompany(t *testing.T) {
 	e := enginetest.Need(t)
 	m, tk, people := loans(t, "test.csv")
+	people = few(people, 500)
 	ctx := context.Background()
 	c, err := cfq.OpenFor(ctx, m, tk, e, 2)
 	if err != nil {

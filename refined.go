@@ -108,7 +108,7 @@ func spread(from, to, most int) []int {
 
 // openGradients opens the model of a plan so that gradients pass its quantizers.
 func (q *job) openGradients(ctx context.Context, plan *quant.Plan) (*classifier.Model, error) {
-	m, err := qdq.Write(q.canonical, plan, qdq.Options{})
+	m, err := qdq.Write(q.canonical, plan, qdq.Options{Plain: true})
 	if err != nil {
 		return nil, err
 	}

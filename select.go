@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"cfq/quant"
@@ -18,7 +19,7 @@ func (o Options) selected(layers []quant.LayerInfo) (map[string]string, error) {
 	matches := func(what string, patterns []string) map[string]string {
 		found := map[string]string{}
 		for _, p := range patterns {
-			if _, err := path.Match(p, ""); err != nil && !named(layers, p) {
+			if _, err := path.Match(p, ""); err != nil && !slices.ContainsFunc(layers, func(l quant.LayerInfo) bool { return l.Node == p }) {
 				errs = append(errs, fmt.Errorf("%s %q is no pattern: a [ is never closed, or a \\ ends it", what, p))
 				continue
 			}
@@ -51,16 +52,6 @@ func (o Options) selected(layers []quant.LayerInfo) (map[string]string, error) {
 		}
 	}
 	return out, nil
-}
-
-// named reports whether a layer has the very name.
-func named(layers []quant.LayerInfo, name string) bool {
-	for _, l := range layers {
-		if l.Node == name {
-			return true
-		}
-	}
-	return false
 }
 
 // layerNames lists layers for messages.

@@ -5,10 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"runtime"
 
 	"cfq/calib"
-	"cfq/engine"
+	"cfq/internal/cache"
 	"cfq/onnxio"
 )
 
@@ -40,8 +39,8 @@ func (q *job) statisticsFrom(ctx context.Context, least float64) ([]calib.Stats,
 	if err != nil {
 		return nil, err
 	}
-	c := cache{dir: q.o.Cache, limit: teacherCacheBytes}
-	if kept, ok := c.get(key); ok {
+	c := cache.Dir{Path: q.o.Cache, Limit: cacheBytes}
+	if kept, ok := c.Get(key); ok {
 		if s, err := calib.UnpackStats(kept); err == nil && len(s) == len(q.wide) {
 			q.tell("statistics of the layers from the cache", len(s), len(s))
 			return s, nil
@@ -49,7 +48,7 @@ func (q *job) statisticsFrom(ctx context.Context, least float64) ([]calib.Stats,
 	}
 	s, err := collect()
 	if err == nil {
-		c.put(key, calib.PackStats(s))
+		c.Put(key, calib.PackStats(s))
 	}
 	return s, err
 }
@@ -57,25 +56,21 @@ func (q *job) statisticsFrom(ctx context.Context, least float64) ([]calib.Stats,
 // statsKey names everything that the statistics depend on: the program, the
 // library and how it is run, the model, its target, the layers, the input's grid, the
 // rows and their weights, and what is wanted of them.
-func (q *job) statsKey() (cacheKey, error) {
+func (q *job) statsKey() (cache.Key, error) {
 	h := sha256.New()
-	program, err := programVersion()
+	by, err := computedBy(q.o.Engine)
 	if err != nil {
-		return cacheKey{}, err
-	}
-	lib, err := engine.Find(q.o.Engine.Lib)
-	if err != nil {
-		return cacheKey{}, err
+		return cache.Key{}, err
 	}
 	model, err := onnxio.Marshal(q.canonical)
 	if err != nil {
-		return cacheKey{}, err
+		return cache.Key{}, err
 	}
 	input, err := json.Marshal(q.input)
 	if err != nil {
-		return cacheKey{}, fmt.Errorf("the input's grid: %w", err)
+		return cache.Key{}, fmt.Errorf("the input's grid: %w", err)
 	}
-	fmt.Fprintf(h, "statistics %q %q %q %v %d %+v %d %d %d %d %q\n", program, runtime.GOARCH, lib.Version, q.o.Engine.Level, q.o.Engine.Threads,
+	fmt.Fprintf(h, "statistics %s %+v %d %d %d %d %q\n", by,
 		q.collects(), q.full.Target(), len(model), len(q.cal.X), len(q.cal.Weights), input)
 	for _, l := range q.wide {
 		fmt.Fprintf(h, "%q %q %q %d %d\n", l.Node, l.Input, l.Output, l.In, l.Out)
@@ -85,5 +80,5 @@ func (q *job) statsKey() (cacheKey, error) {
 	for _, w := range q.cal.Weights {
 		fmt.Fprintf(h, "%x ", w) // exact
 	}
-	return cacheKey(h.Sum(nil)), nil
+	return cache.Key(h.Sum(nil)), nil
 }

@@ -13,6 +13,7 @@ import (
 	"cfq/calib"
 	"cfq/engine/enginetest"
 	"cfq/internal/realdata"
+	"cfq/task"
 )
 
 // Statistics read back are those that were computed, to the bit; another row, weight,
@@ -31,11 +32,7 @@ func TestStatsCache(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer q.full.Close()
-		q.cal = calib.FactualSet(people.X, tk.Dim())
-		q.union = q.cal
-		if err := q.fitInput(ctx, tk); err != nil {
-			t.Fatal(err)
-		}
+		onFacts(t, q, tk, people)
 		if change != nil {
 			change(q)
 		}
@@ -95,6 +92,17 @@ func TestStatsCache(t *testing.T) {
 	}
 }
 
+// onFacts calibrates the job's input on the rows of the people alone.
+func onFacts(t testing.TB, q *job, tk *task.Task, people *task.People) {
+	t.Helper()
+	q.people, q.all = people, people
+	q.cal = calib.FactualSet(people.X, tk.Dim())
+	q.union = q.cal
+	if err := q.fitInput(context.Background(), tk); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // BenchmarkStatsCache measures the statistics of Adult's training rows computed and
 // read back.
 func BenchmarkStatsCache(b *testing.B) {
@@ -110,10 +118,7 @@ func BenchmarkStatsCache(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer q.full.Close()
-	q.cal = calib.FactualSet(people.X, t.Dim())
-	if err := q.fitInput(ctx, t); err != nil {
-		b.Fatal(err)
-	}
+	onFacts(b, q, t, people)
 	for _, kind := range []string{calib.MSE, calib.Logits} {
 		for _, cached := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%s/cached=%v", kind, cached), func(b *testing.B) {

@@ -116,7 +116,7 @@ func (o SweepOptions) resolve() (SweepOptions, error) {
 		of.Method = name
 		for _, b := range o.Budgets {
 			of.Budget = b
-			if _, _, err := of.resolve(); err != nil || math.IsNaN(b) {
+			if _, _, err := of.resolve(); err != nil {
 				errs = append(errs, fmt.Errorf("method %s, budget %v: %w", name, b, err))
 				break
 			}

@@ -27,7 +27,7 @@ func sweepLoans(t *testing.T) (m *graph.Model, tk *task.Task, train, test *task.
 	m, tk, train = loans(t, "train.csv")
 	_, _, test = loans(t, "test.csv")
 	return m, tk, few(train, 200), few(test, 150), cfq.SweepOptions{
-		Methods: []string{"ptq", "cf-ptq-calib"}, Budgets: []float64{4.5, 2, 4}, Margins: []float64{0.1, 0.25}, Sample: 15, Seed: 5,
+		Methods: []string{"ptq", "cf-ptq-calib"}, Budgets: []float64{4.5, 2, 4}, Margins: []float64{0.1, 0.25}, Sample: 8, Seed: 5,
 		Quantize: cfq.Options{Engine: e},
 	}
 }
@@ -106,7 +106,7 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 // result and the log of one run; what was finished is not computed again.
 func TestSweepResumes(t *testing.T) {
 	m, tk, train, test, o := sweepLoans(t)
-	o.Sample = 12
+	o.Sample = 6
 	want := sweep(t, o)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "points.jsonl")

@@ -2,8 +2,6 @@ package cfq
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -51,7 +49,7 @@ func (s *sweep) run(ctx context.Context) error {
 		return &InputError{err}
 	}
 	prepare := s.compared(s.o.Workers)
-	prepare.Progress = func(e eval.Event) { s.o.Progress(Event(e)) }
+	prepare.Progress = s.o.Progress
 	if s.original, err = eval.Prepare(ctx, s.full, s.set, s.test, prepare); err != nil {
 		return err
 	}
@@ -70,7 +68,8 @@ func (s *sweep) compared(workers int) eval.Options {
 	return eval.Options{Margins: s.o.Margins, Sample: s.o.Sample, Seed: s.o.Seed, Solver: s.o.Solver, Workers: workers}
 }
 
-// method calibrates a method once and quantizes at the budgets that are missing, the smallest first. Nobody holds a slot while waiting for something else.
+// method calibrates a method once and quantizes at the budgets that are missing, the
+// smallest first. Nobody holds a slot while waiting for something else.
 func (s *sweep) method(ctx context.Context, g *errgroup.Group, method string) (err error) {
 	o := s.o.Quantize
 	o.Method, o.Budget, o.Progress = method, 0, nil
@@ -139,15 +138,13 @@ func (p *SweepPoint) describe(r *Result) error {
 		return err
 	}
 	m.Metadata = nil // has the budget in it
-	plain, err := onnxio.Marshal(m)
-	if err != nil {
+	if p.Graph, err = fingerprint(m); err != nil {
 		return err
 	}
-	sum := sha256.Sum256(plain)
-	p.Graph, p.Bits, p.Stored, p.Bytes = hex.EncodeToString(sum[:]), r.Bits, r.Stored, r.Bytes
+	p.Bits, p.Stored, p.Bytes = r.Bits, r.Stored, r.Bytes
 	p.Warnings, p.Problems = r.Warnings, r.Verified.Problems
 	for _, l := range r.Layers {
-		p.Widths = append(p.Widths, float64(l.Bits))
+		p.Widths = append(p.Widths, l.Bits)
 	}
 	return nil
 }

@@ -32,9 +32,8 @@ type Target struct {
 // The search. Held-out people are asked about at most targetTries models, and which those
 // are does not depend on them: so each bound is one of targetTries.
 const (
-	targetTries             = 4
-	targetStep              = 0.25
-	leastBudget, mostBudget = 2.0, 8.0
+	targetTries = 4
+	targetStep  = 0.25
 )
 
 // Share is a share of promises that break, with its exact upper bound at the confidence of TargetResult.Level.
@@ -147,7 +146,7 @@ func Smallest(ctx context.Context, m *graph.Model, t *task.Task, people *task.Pe
 	}
 	o.Recipe["target"] = fmt.Sprintf("VD %v at margin %v, %v of the people held out by seed %d", target.VD, target.Margin, target.HoldOut, target.Seed)
 	if o.Promises != nil {
-		o.Promises = choose(o.Promises, s.own.rows)
+		o.Promises = subset(o.Promises, s.own.rows)
 	}
 	s.cal, err = Calibrate(ctx, m, t, people.Subset(s.own.rows), o)
 	if err != nil {

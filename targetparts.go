@@ -31,11 +31,7 @@ type part struct {
 	points  []float32           // where the original's promises to them lead
 }
 
-func (s *search) tell(stage string, done, total int) {
-	if s.o.Progress != nil {
-		s.o.Progress(Event{Stage: stage, Done: done, Total: total})
-	}
-}
+func (s *search) tell(stage string, done, total int) { s.o.tell(stage, done, total) }
 
 // heldOut says whether the row x is held out: by a hash of its values, so that equal rows
 // are on the same side and the order of the file makes no difference.
@@ -248,16 +244,11 @@ func (s *search) broken(ctx context.Context, m *classifier.Model, points []float
 
 func accuracy(ctx context.Context, g *classifier.Model, p *part, confidence float64) (eval.Rate, error) {
 	margins, err := g.Margins(ctx, p.x)
-	right, known := 0, 0
-	for i, l := range p.labels {
-		if l >= 0 && err == nil {
-			known++
-			if (margins[i] > 0) == (l == 1) {
-				right++
-			}
-		}
+	if err != nil {
+		return eval.Rate{}, err
 	}
-	return eval.NewRate(right, known, confidence), err
+	right, known := agreement(p.labels, margins)
+	return eval.NewRate(right, known, confidence), nil
 }
 
 // score is the larger of the bounds that the target is about.
@@ -276,13 +267,4 @@ func compareScores(a, b, a2, b2 float64) int {
 		return c
 	}
 	return cmp.Compare(a2, b2)
-}
-
-// choose returns the elements at the positions.
-func choose[T any](s []T, at []int) []T {
-	out := make([]T, len(at))
-	for k, i := range at {
-		out[k] = s[i]
-	}
-	return out
 }

@@ -15,6 +15,7 @@ import (
 
 	"cfq/calib"
 	"cfq/engine"
+	"cfq/internal/cache"
 	"cfq/onnxio"
 	"cfq/recourse"
 	"cfq/task"
@@ -27,8 +28,8 @@ func TeacherCache() (string, error) {
 	return filepath.Join(dir, "teacher"), err
 }
 
-// teacherCacheBytes bounds the folder; the least recently used files go.
-const teacherCacheBytes = 256 << 20
+// cacheBytes bounds the folder; the least recently used files go.
+const cacheBytes = 256 << 20
 
 // worthKeeping is the number of multiplications, rows x weights x steps, from which on the actions are kept.
 // Reading them back takes about a tenth of the time at any size (BenchmarkTeacherCache: 16 instead of
@@ -50,8 +51,8 @@ func (q *job) counterfactual(ctx context.Context, t *task.Task, x []float32, o r
 	if err != nil {
 		return nil, err
 	}
-	c := cache{dir: q.o.Cache, limit: teacherCacheBytes}
-	if kept, ok := c.get(key); ok {
+	c := cache.Dir{Path: q.o.Cache, Limit: cacheBytes}
+	if kept, ok := c.Get(key); ok {
 		if s, err := unpackSet(kept, x, q.full.Dim()); err == nil {
 			q.tell("teacher recourse from the cache", s.Recourse, s.Recourse)
 			return s, nil
@@ -59,7 +60,7 @@ func (q *job) counterfactual(ctx context.Context, t *task.Task, x []float32, o r
 	}
 	s, err := calib.Counterfactual(ctx, q.full, q.set, x, o)
 	if err == nil {
-		c.put(key, packSet(s))
+		c.Put(key, packSet(s))
 	}
 	return s, err
 }
@@ -67,27 +68,36 @@ func (q *job) counterfactual(ctx context.Context, t *task.Task, x []float32, o r
 // teacherKey names everything that the teacher's actions depend on: the program,
 // the library and how it is run, the model, the task, what single people can change
 // otherwise, the rows and the settings.
-func (q *job) teacherKey(t *task.Task, x []float32, o recourse.TeacherOptions) (cacheKey, error) {
+func (q *job) teacherKey(t *task.Task, x []float32, o recourse.TeacherOptions) (cache.Key, error) {
 	h := sha256.New()
-	program, err := programVersion()
+	by, err := computedBy(q.o.Engine)
 	if err != nil {
-		return cacheKey{}, err
-	}
-	lib, err := engine.Find(q.o.Engine.Lib)
-	if err != nil {
-		return cacheKey{}, err
+		return cache.Key{}, err
 	}
 	model, err := onnxio.Marshal(q.canonical)
 	if err != nil {
-		return cacheKey{}, err
+		return cache.Key{}, err
 	}
 	o.Workers, o.Progress = 0, nil
 	settings := fmt.Sprintf("%+v", o)
 	// The task with all of its fields, as resolved: what is written otherwise but means the same is the same.
-	fmt.Fprintf(h, "%q %q %q %v %d %q %d %d\n%+v\n%+v\n", program, runtime.GOARCH, lib.Version, q.o.Engine.Level, q.o.Engine.Threads, settings, len(model), len(x), *t, q.own)
+	fmt.Fprintf(h, "%s %q %d %d\n%+v\n%+v\n", by, settings, len(model), len(x), *t, q.own)
 	h.Write(model)
 	writeFloats(h, x)
-	return cacheKey(h.Sum(nil)), nil
+	return cache.Key(h.Sum(nil)), nil
+}
+
+// computedBy names what computes: this program, ONNX Runtime and how it is run.
+func computedBy(e engine.Options) (string, error) {
+	program, err := programVersion()
+	if err != nil {
+		return "", err
+	}
+	lib, err := engine.Find(e.Lib)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%q %q %q %v %d", program, runtime.GOARCH, lib.Version, e.Level, e.Threads), nil
 }
 
 // programVersion tells builds of this program apart: the module versions and, since those stay the

@@ -47,7 +47,7 @@ func TestTeacherCache(t *testing.T) {
 	ctx := context.Background()
 	loans := filepath.Join("testdata", "loans")
 	m, tk, people := open(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
-	people = people.Subset(spread(0, people.N, 600))
+	people = people.Subset(spread(0, people.N, 200))
 	dir := filepath.Join(t.TempDir(), "not", "there yet")
 	var stages []string
 	calibrate := func(tk *task.Task, x []float32, change func(o *Options)) *calib.Set {
@@ -104,9 +104,9 @@ func TestTeacherCache(t *testing.T) {
 		{"seed", tk, people.X, func(o *Options) { o.Teacher.Seed = 1 }, false},
 		{"threads", tk, people.X, func(o *Options) { o.Engine.Threads = 2 }, false},
 		{"task", &other, people.X, nil, false},
-		{"what a person can change", tk, people.X, own(0), false},
-		{"what another person can change", tk, people.X, own(2), false},
-		{"what nobody of them can change", tk, people.X, own(people.N), true},
+		{"what a person can change", tk, people.X, own(people.Rows[0]), false},
+		{"what another person can change", tk, people.X, own(people.Rows[2]), false},
+		{"what nobody of them can change", tk, people.X, own(1_000_000), true},
 		{"a row", tk, x, nil, false},
 		{"fewer rows", tk, people.X[:len(people.X)-tk.Dim()], nil, false},
 		{"after all", tk, people.X, nil, true},
@@ -150,8 +150,8 @@ func TestQuantizeWithCache(t *testing.T) {
 	e := enginetest.Need(t)
 	loans := filepath.Join("testdata", "loans")
 	m, tk, people := open(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
-	people = people.Subset(spread(0, people.N, 600))
-	o := Options{Engine: e}
+	people = people.Subset(spread(0, people.N, 200))
+	o := Options{Engine: e, Refine: 1}
 	o.Teacher.Steps, o.Teacher.Noise = 300, 0.1
 	dir := t.TempDir()
 	var want []byte

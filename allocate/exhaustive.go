@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// MostAssignments bounds how many assignments Exhaustive tries. Each is a whole model
+// mostAssignments bounds how many assignments Exhaustive tries. Each is a whole model
 // to be made and run, some tens of milliseconds, so this many take minutes; six layers
 // of four widths have no more.
-const MostAssignments = 4096
+const mostAssignments = 4096
 
 // Exhaustive returns, for each layer, the index of its choice in the assignment of
 // least damage among all whose cost is within the budget, where damage is asked for
@@ -17,17 +17,17 @@ const MostAssignments = 4096
 // Choice.Damage means nothing to it. Among equal damages the cheapest wins, among
 // equal costs the one with fewer bits in earlier layers.
 //
-// There may be at most MostAssignments within the budget; more are an error before
-// anything is tried. damage must not keep its argument. step is told how many are done;
+// There may be at most mostAssignments within the budget; more are an error before
+// anything is tried. damage must not keep its argument. progress is told how many are done;
 // it may be nil.
-func Exhaustive(layers [][]Choice, budget int64, damage func(pick []int) (float64, error), step func(done, total int)) ([]int, error) {
+func Exhaustive(layers [][]Choice, budget int64, damage func(pick []int) (float64, error), progress func(done, total int)) ([]int, error) {
 	if err := check(layers, budget); err != nil {
 		return nil, err
 	}
 	total := 0
-	within(layers, budget, func([]int, int64) bool { total++; return total <= MostAssignments })
-	if total > MostAssignments {
-		return nil, fmt.Errorf("%d layers have more than %d assignments of widths within the budget, too many to try each: use the exact knapsack over the damages of single layers, or keep layers in float", len(layers), MostAssignments)
+	within(layers, budget, func([]int, int64) bool { total++; return total <= mostAssignments })
+	if total > mostAssignments {
+		return nil, fmt.Errorf("%d layers have more than %d assignments of widths within the budget, too many to try each: use the exact knapsack over the damages of single layers, or keep layers in float", len(layers), mostAssignments)
 	}
 	var (
 		best      []int
@@ -49,8 +49,8 @@ func Exhaustive(layers [][]Choice, budget int64, damage func(pick []int) (float6
 			best, least, leastCost = slices.Clone(pick), d, cost
 		}
 		done++
-		if step != nil {
-			step(done, total)
+		if progress != nil {
+			progress(done, total)
 		}
 		return true
 	})

@@ -95,7 +95,7 @@ func TestExhaustiveIsBounded(t *testing.T) {
 	calls := 0
 	count := func([]int) (float64, error) { calls++; return float64(calls), nil }
 	six, seven := slices.Repeat([][]Choice{layer}, 6), slices.Repeat([][]Choice{layer}, 7)
-	if _, err := Exhaustive(six, 48, count, nil); err != nil || calls != MostAssignments {
+	if _, err := Exhaustive(six, 48, count, nil); err != nil || calls != mostAssignments {
 		t.Errorf("six layers: %d tried, %v", calls, err)
 	}
 	calls = 0

@@ -87,6 +87,7 @@ func layerError(l quant.LayerInfo, gram, mean []float64, fit *quant.Layer, f qua
 // at least, and adaptive rounding is no worse.
 func TestAdultRoundings(t *testing.T) {
 	c, layers, set := adult(t)
+	set.X, set.Factual = set.X[:10000*set.Dim], 10000
 	stats, err := calib.Collect(context.Background(), c, layers, set, nil, calib.CollectOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +116,7 @@ func TestAdultRoundings(t *testing.T) {
 // None but the kind that minimises it is better than that.
 func TestAdultRanges(t *testing.T) {
 	c, layers, set := adult(t)
-	set.X, set.Factual = set.X[:6000*set.Dim], 6000
+	set.X, set.Factual = set.X[:3000*set.Dim], 3000
 	ctx := context.Background()
 	stats, err := calib.Collect(ctx, c, layers, set, nil, calib.CollectOptions{Logits: true})
 	if err != nil {

@@ -37,6 +37,17 @@ type Set struct {
 // Rows returns the number of rows of the set.
 func (s *Set) Rows() int { return s.Factual + s.Recourse }
 
+// Valid returns the number of recourse points that are Reached.
+func (s *Set) Valid() int {
+	n := 0
+	for _, ok := range s.Reached {
+		if ok {
+			n++
+		}
+	}
+	return n
+}
+
 // Points returns the recourse points, Recourse x Dim.
 func (s *Set) Points() []float32 { return s.X[s.Factual*s.Dim:] }
 

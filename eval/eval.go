@@ -44,10 +44,11 @@ type Options struct {
 	Progress func(Event)
 }
 
-// Event is progress within one stage of Compare.
+// Event is progress within one stage of the work: Done of Total, 0 when that is not known;
+// people in Compare.
 type Event struct {
 	Stage       string // "decisions", "recourse of the original, margin 0.1", ...
-	Done, Total int    // people
+	Done, Total int
 }
 
 // Compare measures g against f on people. Both models must take inputs of

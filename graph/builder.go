@@ -1,7 +1,7 @@
 package graph
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -37,7 +37,7 @@ func (b *Builder) Name(hint string) string {
 	name := b.Prefix + hint
 	for b.taken[name] {
 		b.count[hint]++
-		name = fmt.Sprintf("%s%s_%d", b.Prefix, hint, b.count[hint])
+		name = b.Prefix + hint + "_" + strconv.Itoa(b.count[hint])
 	}
 	b.taken[name] = true
 	return name

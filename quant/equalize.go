@@ -158,7 +158,7 @@ func (p *equalPair) changed() int {
 // write puts the numbers of the pair into the graph.
 func (p *equalPair) write(g *graph.Graph) error {
 	for _, l := range []*equalLayer{p.a, p.b} {
-		w, b := floats(l.w), floats(l.b)
+		w, b := singles(l.w), singles(l.b)
 		if !finite(w) || !finite(b) {
 			return fmt.Errorf("layers %q and %q: their weights differ by too much to be equalized in single precision", p.a.Node, p.b.Node)
 		}
@@ -178,14 +178,6 @@ func doubles(v []float32) []float64 {
 	out := make([]float64, len(v))
 	for i, x := range v {
 		out[i] = float64(x)
-	}
-	return out
-}
-
-func floats(v []float64) []float32 {
-	out := make([]float32, len(v))
-	for i, x := range v {
-		out[i] = float32(x)
 	}
 	return out
 }

@@ -63,10 +63,15 @@ func Dequantize(code int8, scale float32) float32 { return float32(code) * scale
 
 // quantize is ONNX's QuantizeLinear in float32, halves to even, saturating.
 func quantize(x, scale float32, zero, lo, hi int) int {
-	q := math.RoundToEven(float64(x / scale))
-	if q != q {
+	q := math.RoundToEven(float64(x/scale)) + float64(zero)
+	// Comparisons in the order in which they are likely: fitting does little else.
+	switch {
+	case q < float64(hi) && q > float64(lo):
+		return int(q)
+	case q <= float64(lo):
+		return lo
+	case q != q:
 		return min(max(zero, lo), hi)
 	}
-	q += float64(zero)
-	return int(math.Min(math.Max(q, float64(lo)), float64(hi)))
+	return hi
 }

@@ -131,6 +131,23 @@ func (in *Input) Reads(x []float32, dim int) []float32 {
 	return out
 }
 
+// Reads returns what a layer's kernel reads in place of rows of the values of its input:
+// what the quantizer act makes of them, or the grid of the model's input where that feeds
+// the layer, or the values as they are where both are nil.
+func Reads(act *Act, input *Input, values []float32, rows int) []float32 {
+	switch {
+	case act != nil:
+		out := make([]float32, len(values))
+		for k, v := range values {
+			out[k] = act.Apply(v)
+		}
+		return out
+	case input != nil:
+		return input.Reads(values, len(values)/rows)
+	}
+	return values
+}
+
 // Round returns the rows x as the grid shows them to the model.
 func (in *Input) Round(x []float32, dim int) []float32 {
 	out := in.Reads(x, dim)

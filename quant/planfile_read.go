@@ -195,20 +195,16 @@ func (r *planReader) list(what string, read func()) {
 	r.delim(']', "the end of the "+what)
 }
 
-func (r *planReader) text() string {
-	t := r.token()
-	s, ok := t.(string)
-	if r.err == nil && !ok {
-		r.fail("%s stands where a text is expected", show(t))
-	}
-	return s
-}
+func (r *planReader) text() string { return value[string](r, "a text") }
 
-func (r *planReader) truth() bool {
+func (r *planReader) truth() bool { return value[bool](r, "true or false") }
+
+// value reads a value of one of JSON's types.
+func value[T any](r *planReader, what string) T {
 	t := r.token()
-	v, ok := t.(bool)
+	v, ok := t.(T)
 	if r.err == nil && !ok {
-		r.fail("%s stands where true or false is expected", show(t))
+		r.fail("%s stands where %s is expected", show(t), what)
 	}
 	return v
 }

@@ -46,17 +46,7 @@ func ChangeOf(l *quant.Layer, info quant.LayerInfo, input *quant.Input) (Change,
 
 // reads returns what the layer reads in place of the rows h of its input.
 func (c *Change) reads(h []float32, rows int) []float32 {
-	switch {
-	case c.Act != nil:
-		out := make([]float32, len(h))
-		for i, v := range h {
-			out[i] = c.Act.Apply(v)
-		}
-		return out
-	case c.Input != nil:
-		return c.Input.Reads(h, len(h)/rows)
-	}
-	return h
+	return quant.Reads(c.Act, c.Input, h, rows)
 }
 
 // sameReads reports whether both changes read the same.

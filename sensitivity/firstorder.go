@@ -11,9 +11,9 @@ import (
 	"cfq/quant"
 )
 
-// MostExact is how many multiplications Damage may take before FirstOrder is to be used
+// mostExact is how many multiplications Damage may take before FirstOrder is to be used
 // in its place: some ten seconds of one core.
-const MostExact = 1 << 39
+const mostExact = 1 << 39
 
 // MostFirstOrderRows is how many rows FirstOrder takes the mean over at most; of more, so
 // many are taken, evenly spread. It is for networks with which all would take long.
@@ -25,10 +25,10 @@ const openings = 256
 
 // Exact is the rule by which damage is measured or estimated: it reports whether each of
 // the formats of each of the layers of a model, which takes so many multiplications for
-// a row (Multiplications), can be run on so many rows within MostExact. The work of Damage
+// a row (Multiplications), can be run on so many rows within mostExact. The work of Damage
 // grows with layers times multiplications, that of FirstOrder only with the latter.
 func Exact(layers, formats, rows, multiplications int) bool {
-	return float64(layers)*float64(formats)*float64(rows+openings)*float64(multiplications) <= MostExact
+	return float64(layers)*float64(formats)*float64(rows+openings)*float64(multiplications) <= mostExact
 }
 
 // Multiplications is the number of multiplications of weights that a row takes.
@@ -53,7 +53,7 @@ func Multiplications(layers []quant.LayerInfo) int {
 // runs, never folded; only change speaks of folded ones. The result is
 // layers x formats.
 func FirstOrder(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, formats int, x []float32,
-	change func(layer, format int) (Change, error), step func(done, total int),
+	change func(layer, format int) (Change, error), progress func(done, total int),
 ) ([][]float64, error) {
 	p, reads, makes := around(layers)
 	p.Margin = true
@@ -79,8 +79,8 @@ func FirstOrder(ctx context.Context, c *classifier.Model, layers []quant.LayerIn
 			}
 			addDamages(out[i], &l, changes[i], h, g, rows)
 		}
-		if step != nil {
-			step(from+rows, total)
+		if progress != nil {
+			progress(from+rows, total)
 		}
 		return nil
 	})

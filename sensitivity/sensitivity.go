@@ -90,7 +90,7 @@ func norm1(v []float32) float64 {
 // run through it, and the damage is the mean squared difference of the target
 // margin from c's. The result is layers x formats.
 func Damage(ctx context.Context, c *classifier.Model, layers, formats int, x []float32,
-	open func(layer, format int) (*classifier.Model, error), step func(done, total int),
+	open func(layer, format int) (*classifier.Model, error), progress func(done, total int),
 ) ([][]float64, error) {
 	ref, err := c.Margins(ctx, x)
 	if err != nil {
@@ -100,18 +100,18 @@ func Damage(ctx context.Context, c *classifier.Model, layers, formats int, x []f
 	for i := range layers {
 		out[i] = make([]float64, formats)
 		for f := range formats {
-			if out[i][f], err = marginDamage(ctx, ref, x, i, f, open); err != nil {
+			if out[i][f], err = damageOf(ctx, ref, x, i, f, open); err != nil {
 				return nil, fmt.Errorf("damage of layer %d in format %d: %w", i, f, err)
 			}
-			if step != nil {
-				step(i*formats+f+1, layers*formats)
+			if progress != nil {
+				progress(i*formats+f+1, layers*formats)
 			}
 		}
 	}
 	return out, nil
 }
 
-func marginDamage(ctx context.Context, ref, x []float32, layer, format int, open func(layer, format int) (*classifier.Model, error)) (_ float64, err error) {
+func damageOf(ctx context.Context, ref, x []float32, layer, format int, open func(layer, format int) (*classifier.Model, error)) (_ float64, err error) {
 	q, err := open(layer, format)
 	if err != nil {
 		return 0, err
@@ -121,10 +121,16 @@ func marginDamage(ctx context.Context, ref, x []float32, layer, format int, open
 	if err != nil {
 		return 0, err
 	}
+	return MarginDamage(m, ref), nil
+}
+
+// MarginDamage is the mean squared difference of margins from those that are wanted, in
+// squared logits; 0 where there are none.
+func MarginDamage(got, want []float32) float64 {
 	var sum float64
-	for i := range m {
-		d := float64(m[i]) - float64(ref[i])
+	for i, v := range got {
+		d := float64(v) - float64(want[i])
 		sum += d * d
 	}
-	return sum / float64(max(1, len(m))), nil
+	return sum / float64(max(1, len(got)))
 }

@@ -26,7 +26,8 @@ const DefaultProbes = 64
 type TraceOptions struct {
 	Probes int // random vectors for each layer, 2 or more (DefaultProbes)
 	Seed   uint64
-	Step   func(done, total int) // is told the progress; nil is silence
+	// Progress is told what is going on; nil is silence.
+	Progress func(done, total int)
 }
 
 // Curvature is the estimated trace of a layer's Hessian.
@@ -73,8 +74,8 @@ func Trace(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, x
 			}
 			sum += q
 			squares += q * q
-			if o.Step != nil {
-				o.Step(i*o.Probes+p+1, len(layers)*o.Probes)
+			if o.Progress != nil {
+				o.Progress(i*o.Probes+p+1, len(layers)*o.Probes)
 			}
 		}
 		n := float64(o.Probes)

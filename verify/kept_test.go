@@ -60,6 +60,9 @@ func TestKept(t *testing.T) {
 	for _, activation := range []string{"Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "Elu"} {
 		for _, end := range []string{"", "Sigmoid", "Softmax", "Relu"} {
 			for depth := 3; depth <= 4; depth++ {
+				if activation != "Relu" && (end != "" || depth > 3) {
+					continue // what stands elsewhere makes no difference
+				}
 				out := 2
 				if end == "Sigmoid" {
 					out = 1
@@ -131,5 +134,35 @@ func TestNotKept(t *testing.T) {
 		if !found {
 			t.Errorf("in the plan: %v: %q", listed, r.Problems)
 		}
+	}
+}
+
+// TestAdvice: what several layers do is said once, with their names.
+func TestAdvice(t *testing.T) {
+	eng := enginetest.Need(t)
+	m := deep("Relu", "", 10, 16, 12, 8, 8, 2)
+	x := probe(m, 50)
+	p := planFor(t, m, eng, x, 8)
+	advice := func() (of []string) {
+		r := check(t, write(t, m, p), verify.Options{Engine: eng, Plan: p, Probes: []*graph.Tensor{x}})
+		for _, a := range r.Advice {
+			if strings.HasPrefix(a, "reduced-range: ") {
+				of = append(of, a)
+			}
+		}
+		return of
+	}
+	if got := advice(); len(got) != 0 {
+		t.Errorf("codes within 64: %q", got)
+	}
+	for i := range p.Layers {
+		p.Layers[i].Reduced = false
+		for o := range p.Layers[i].Scales {
+			p.Layers[i].Scales[o] /= 1.9
+		}
+	}
+	got := advice()
+	if len(got) != 1 || !strings.Contains(got[0], `"layer1"`) || !strings.Contains(got[0], `"layer3"`) || strings.Contains(got[0], `"layer4"`) || !strings.HasSuffix(got[0], ", 2 more)") {
+		t.Errorf("five layers beyond 64: %q", got)
 	}
 }

@@ -62,13 +62,7 @@ func Check(ctx context.Context, onnx []byte, o Options) (*Report, error) {
 		return nil, fmt.Errorf("verify: %w", err)
 	}
 	r := &Report{Bytes: len(onnx), FloatBytes: o.FloatBytes}
-	for _, f := range qdq.Lint(m) {
-		if f.Advice {
-			r.Advice = append(r.Advice, f.String())
-			continue
-		}
-		r.problem("%s", f)
-	}
+	r.lint(m)
 	if o.FloatBytes > 0 && len(onnx) >= o.FloatBytes {
 		r.problem("the file has %d bytes, the full-precision one %d: quantizing it saves nothing", len(onnx), o.FloatBytes)
 	}
@@ -82,6 +76,28 @@ func Check(ctx context.Context, onnx []byte, o Options) (*Report, error) {
 		return nil, fmt.Errorf("verify: %w", err)
 	}
 	return r, nil
+}
+
+// lint holds the model against the rules; what several layers do is one piece of advice.
+func (r *Report) lint(m *graph.Model) {
+	nodes := map[string][]string{}
+	for _, f := range qdq.Lint(m) {
+		if f.Advice {
+			nodes[f.Rule] = append(nodes[f.Rule], f.Node)
+			continue
+		}
+		r.problem("%s", f)
+	}
+	for _, rule := range qdq.Rules() {
+		where := nodes[rule.Name]
+		if len(where) == 0 {
+			continue
+		}
+		if more := len(where) - 3; more > 0 {
+			where = append(where[:3:3], fmt.Sprintf("%d more", more))
+		}
+		r.Advice = append(r.Advice, fmt.Sprintf("%s: %s (%s)", rule.Name, strings.TrimSuffix(rule.Doc, "."), strings.Join(where, ", ")))
+	}
 }
 
 // fewWeights is the number of weights up to which integer kernels are not faster
@@ -103,7 +119,7 @@ func (r *Report) small(m *graph.Model) {
 		}
 	}
 	if 0 < weights && weights <= fewWeights {
-		r.Advice = append(r.Advice, fmt.Sprintf("the model is smaller, not faster: ONNX Runtime computes with %d weights as fast in float", weights))
+		r.Advice = append(r.Advice, fmt.Sprintf("the model is smaller, not faster: ONNX Runtime is as fast with %d weights in float", weights))
 	}
 }
 

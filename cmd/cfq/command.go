@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/engine"
+	"cfq/eval"
 	"cfq/internal/cli"
 )
 
@@ -57,6 +58,12 @@ type env struct {
 
 // engine returns how models are to be run.
 func (e *env) engine() engine.Options { return engine.Options{Lib: e.lib, Threads: e.threads} }
+
+// progress returns what shows the stages of the work.
+func (e *env) progress() func(eval.Event) {
+	show := e.msg.Stages()
+	return func(ev eval.Event) { show(ev.Stage, ev.Done, ev.Total) }
+}
 
 // flags makes the flag set of c and what runs with it.
 func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {

@@ -164,12 +164,11 @@ func (f *evalFlags) compare(ctx context.Context, e *env, models [2]*classifier.M
 	if err != nil {
 		return nil, err
 	}
-	show := e.msg.Stages()
 	return eval.Compare(ctx, models[0], models[1], set, people, eval.Options{
 		Promises: promises,
 		Margins:  f.margins, Sample: f.sample, Seed: f.seed, Workers: e.workers,
 		Solver:   recourse.SolveOptions{Restarts: f.restarts},
-		Progress: func(ev eval.Event) { show(ev.Stage, ev.Done, ev.Total) },
+		Progress: e.progress(),
 	})
 }
 

@@ -51,10 +51,10 @@ Usage: cfq SUBCOMMAND ...
 Subcommands:
 `)
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.summary)
+		fmt.Fprintf(w, "  %-11s %s\n", c.name, c.summary)
 	}
-	fmt.Fprintf(w, "  %-10s %s\n", "help", "this text, or that of a subcommand: cfq help eval")
-	fmt.Fprintf(w, "  %-10s %s\n\n", "version", "print the version")
+	fmt.Fprintf(w, "  %-11s %s\n", "help", "this text, or that of a subcommand: cfq help eval")
+	fmt.Fprintf(w, "  %-11s %s\n\n", "version", "print the version")
 	fmt.Fprintln(w, exitCodes)
 }
 

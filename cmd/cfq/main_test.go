@@ -24,11 +24,21 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs testdata/script. Scripts find the synthetic example in
-// $LOANS and the library, which needs no home directory, in $CFQ_ORT_LIB.
+// $LOANS, the first 700 of its training rows in $FEW and the library, which needs no home
+// directory, in $CFQ_ORT_LIB.
 // "exits N command..." runs a command that must end with the exit code N.
 func TestScripts(t *testing.T) {
 	loans, err := filepath.Abs(filepath.Join("..", "..", "testdata", "loans"))
 	if err != nil {
+		t.Fatal(err)
+	}
+	train, err := os.ReadFile(filepath.Join(loans, "train.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := filepath.Join(t.TempDir(), "few.csv")
+	lines := bytes.SplitAfterN(train, []byte("\n"), 702)
+	if err := os.WriteFile(few, bytes.Join(lines[:701], nil), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	info, missing := engine.Find("")
@@ -39,6 +49,7 @@ func TestScripts(t *testing.T) {
 		Dir: filepath.Join("testdata", "script"),
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("LOANS", loans)
+			e.Setenv("FEW", few)
 			e.Setenv("CFQ_ORT_LIB", info.Path)
 			return nil
 		},

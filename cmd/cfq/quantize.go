@@ -118,7 +118,7 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if err := f.usable(e, r); err != nil {
 		return err
 	}
-	return f.write(e, r, func() error { return writeQuantized(e.stdout, f.out, r) }, r)
+	return f.write(e, r, nil)
 }
 
 // mostRead is how many rows are kept in memory: of more, so many are drawn.
@@ -197,7 +197,7 @@ func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, m *g
 	if err := f.usable(e, r.Result); err != nil {
 		return err
 	}
-	if err := f.write(e, r.Result, func() error { return writeTarget(e.stdout, f.out, r) }, r); err != nil || r.Reached {
+	if err := f.write(e, r.Result, r); err != nil || r.Reached {
 		return err
 	}
 	c := r.Candidates[r.Chosen].HeldOut

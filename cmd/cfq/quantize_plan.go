@@ -69,7 +69,7 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 	if err := f.usable(e, r); err != nil {
 		return err
 	}
-	return f.write(e, r, func() error { return writeQuantized(e.stdout, f.out, r) }, r)
+	return f.write(e, r, nil)
 }
 
 // readPlan reads a plan file.

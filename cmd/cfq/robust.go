@@ -54,17 +54,26 @@ func (f *robustFlags) check(from string, given func(flag string) bool) error {
 
 // checkMethod reports a method or a budget that there is not.
 func checkMethod(method string, budget float64) error {
-	names := make([]string, 0, len(cfq.Methods()))
+	if err := oneOf("method", method, methodNames()); err != nil {
+		return err
+	}
+	return checkBudget("budget", budget)
+}
+
+// checkBudget looks at the budget that a flag gives.
+func checkBudget(flag string, budget float64) error {
+	if !(budget >= 2 && budget <= 8) {
+		return cli.Usagef("the widths go from 2 to 8 bits", "--%s %v: there are no such bits per weight", flag, budget)
+	}
+	return nil
+}
+
+func methodNames() []string {
+	var names []string
 	for _, m := range cfq.Methods() {
 		names = append(names, m.Name)
 	}
-	if err := oneOf("method", method, names); err != nil {
-		return err
-	}
-	if !(budget >= 2 && budget <= 8) {
-		return cli.Usagef("the widths go from 2 to 8 bits", "--budget %v: there are no such bits per weight", budget)
-	}
-	return nil
+	return names
 }
 
 // robustRun is recourse over sampled deployments: as many as were asked for are solved on, as many again
@@ -84,10 +93,9 @@ func (f robustFlags) open(ctx context.Context, e *env, m *graph.Model, t *task.T
 	if err != nil {
 		return nil, err
 	}
-	show := e.msg.Stages()
 	fleet, err := cfq.OpenFleet(ctx, m, t, people, cfq.Options{
 		Method: f.method, Budget: f.budget, Engine: e.engine(), Workers: e.workers,
-		Progress: func(ev cfq.Event) { show(ev.Stage, ev.Done, ev.Total) },
+		Progress: e.progress(),
 	}, cfq.DeployOptions{Models: 2 * f.models, Seed: seed})
 	if err != nil {
 		return nil, runError(err)

@@ -137,11 +137,10 @@ func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error
 	if err != nil {
 		return err
 	}
-	show := e.msg.Stages()
 	c, err := cfq.Calibrate(ctx, m, t, people, cfq.Options{
 		Method: f.method, Budget: f.budget, Teacher: f.teacher.options(), Cache: f.teacher.cache(),
 		Promises: promises, Overrides: set.list, Engine: e.engine(), Workers: e.workers,
-		Progress: func(ev cfq.Event) { show(ev.Stage, ev.Done, ev.Total) },
+		Progress: e.progress(),
 	})
 	if err != nil {
 		return runError(fmt.Errorf("model %s: %w", args[0], err))

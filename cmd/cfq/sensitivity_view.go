@@ -57,7 +57,11 @@ func scoreMeasures(p *cfq.Profile) []measure {
 
 // writeProfile writes the profiles side by side.
 func writeProfile(out io.Writer, p *cfq.Profile) error {
-	fmt.Fprintf(out, "%s on %d rows", p.Method, p.Factual)
+	rows := counted(p.Factual, "row")
+	if p.People > p.Factual {
+		rows = fmt.Sprintf("%d of %d rows", p.Factual, p.People)
+	}
+	fmt.Fprintf(out, "%s on %s", p.Method, rows)
 	if p.Recourse > 0 {
 		what := "teacher recourse points"
 		if p.Promised {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -42,10 +43,6 @@ const (
 )
 
 func sweepCommand() command {
-	var methods []string
-	for _, m := range cfq.Methods() {
-		methods = append(methods, m.Name)
-	}
 	return command{
 		name:    "sweep",
 		args:    "MODEL -d TRAIN -t TASK --test TEST -o DIR",
@@ -71,7 +68,7 @@ With other inputs or options that is an error, not a mixture.`,
 			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
 			fs.StringVar(&f.test, "test", "", "the rows to measure on: a CSV `file`; else those of --data that --test-rows chooses")
 			fs.StringVarP(&f.out, "output", "o", "", "the `folder` for the results")
-			fs.StringSliceVar(&f.methods, "methods", nil, "`names` of methods, separated by commas: "+strings.Join(methods, ", ")+"; else all")
+			fs.StringSliceVar(&f.methods, "methods", nil, "`names` of methods, separated by commas: "+strings.Join(methodNames(), ", ")+"; else all")
 			fs.Var(&f.budgets, "budgets", "mean `bits` per weight, 2 to 8, separated by commas; else 2,2.5,3,3.5,4,5,6,8")
 			fs.StringVar(&f.cost, "cost", cfq.CostBits, "what a budget counts: "+strings.Join(cfq.Names(cfq.Costs()), ", "))
 			fs.Var(&f.margins, "margin", "required logit `margins`, separated by commas: 0.1 unless there are some")
@@ -80,7 +77,7 @@ With other inputs or options that is an error, not a mixture.`,
 			fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is the solver's default")
 			f.teacher.add(fs)
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
-			fs.StringVar(&f.testRows, "test-rows", "", "the same, of the rows to measure on")
+			fs.StringVar(&f.testRows, "test-rows", "", "the same, of the rows to measure on: such a `file`, or !file")
 			fs.BoolVar(&f.png, "png", false, "write "+sweepPNG+" too")
 			fs.BoolVar(&f.overwrite, "overwrite", false, "begin anew and replace what is in the folder")
 			return f.run
@@ -135,8 +132,7 @@ func (f *sweepFlags) sweep(ctx context.Context, e *env, m *graph.Model, t *task.
 		kept++
 		return log.Append(p)
 	}
-	show := e.msg.Stages()
-	o.Progress = func(ev cfq.Event) { show(ev.Stage, ev.Done, ev.Total) }
+	o.Progress = e.progress()
 	r, err := cfq.Sweep(ctx, m, t, people, test, o)
 	if ctx.Err() != nil {
 		e.msg.Hint(fmt.Sprintf("%s in %s; the same command goes on from there", counted(kept, "point"), f.path(sweepPoints)))
@@ -180,12 +176,16 @@ func (f *sweepFlags) check(args []string) error {
 		f.test = f.data
 	}
 	for _, name := range f.methods {
-		if err := checkMethod(name, 4); err != nil {
-			return err
+		if names := methodNames(); !slices.Contains(names, name) {
+			hint := "the choices are " + strings.Join(names, ", ")
+			if near := cli.Suggest(name, names); near != "" {
+				hint = fmt.Sprintf("did you mean %s?", near)
+			}
+			return cli.Usagef(hint, "--methods: there is no method %q", name)
 		}
 	}
 	for _, b := range f.budgets {
-		if err := checkMethod(cfq.Methods()[0].Name, b); err != nil {
+		if err := checkBudget("budgets", b); err != nil {
 			return err
 		}
 	}

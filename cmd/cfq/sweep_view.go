@@ -170,12 +170,15 @@ func (v *sweepView) text(out io.Writer, files string) error {
 			continue
 		}
 		a, d := p.At(v.margin), p.Measured.Decisions
-		mark := ""
+		mark, rms := "", "-"
+		if a.MarginError.RMS.Defined() {
+			rms = fmt.Sprintf("%.4f", float64(a.MarginError.RMS))
+		}
 		if len(p.Problems) > 0 {
 			mark = " !"
 		}
-		fmt.Fprintf(w, "%s%s\t%g\t%.2f\t%d\t%s\t%s\t%s\t%.4f\t%.4f\t%s\t\n", p.Method, mark, p.Budget, p.Bits, p.Bytes, sweepRate(a.VD), sweepRate(a.RVD),
-			percent(a.CRG.RatioOfSums), float64(a.MarginError.RMS), float64(d.AccuracyQuant.Value), percent(1-d.Disagreement.Value))
+		fmt.Fprintf(w, "%s%s\t%g\t%.2f\t%d\t%s\t%s\t%s\t%s\t%.4f\t%s\t\n", p.Method, mark, p.Budget, p.Bits, p.Bytes, sweepRate(a.VD), sweepRate(a.RVD),
+			percent(a.CRG.RatioOfSums), rms, float64(d.AccuracyQuant.Value), percent(1-d.Disagreement.Value))
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -21,6 +21,7 @@ func table() []row {
 		{"internal/onnxpb", ""},
 		{"internal/cli", ""},
 		{"internal/chart", ""},
+		{"internal/cache", ""},
 		{"internal/arch", ""},
 		{"internal/realdata", ""},
 		{"testdata/...", ""},
@@ -46,7 +47,7 @@ func table() []row {
 		{"eval", "recourse task"},
 		{"report", "eval"},
 
-		{".", "graph onnxio engine quant quant/qdq verify task classifier recourse calib sensitivity refine allocate qat eval"},
+		{".", "internal/cache graph onnxio engine quant quant/qdq verify task classifier recourse calib sensitivity refine allocate qat eval"},
 		{"cmd/cfq", "*"},
 		{"internal/tools/...", "*"},
 	}

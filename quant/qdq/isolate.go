@@ -16,31 +16,48 @@ import (
 // quantizer is not the only reader, the layer runs on dequantized weights instead. A Max behind
 // the layer is nothing that the runtime takes in, so what reads that does not matter.
 func (w *writer) isolate() {
-	consumers, producers := w.g.Consumers(), w.g.Producers()
-	nodes := make([]*graph.Node, 0, len(w.g.Nodes))
-	for _, n := range w.g.Nodes {
-		nodes = append(nodes, n)
-		weight := producers[n.Input(1)]
-		if !n.Is("Gemm") || weight == nil || !weight.Is("DequantizeLinear") || w.takes(n.Outputs[0], consumers) {
-			continue
-		}
+	readers := w.readers()
+	for _, n := range w.integers {
 		y := n.Outputs[0]
-		if readers := consumers[y]; len(readers) == 1 && readers[0].Is("Relu") && !w.isOutput(y) {
-			relu := readers[0]
-			relu.Op, relu.Inputs = "Max", []string{y, w.scalar("z", 0)}
+		if w.takes(y, readers) {
 			continue
 		}
-		inner := w.names.Name("c")
-		n.Outputs = []string{inner}
-		nodes = append(nodes, &graph.Node{Op: "Max", Inputs: []string{inner, w.scalar("z", -unbounded)}, Outputs: []string{y}})
+		if r := readers[y]; len(r) == 1 && r[0].Is("Relu") && !w.isOutput(y) {
+			r[0].Op, r[0].Inputs = "Max", []string{y, w.scalar("z", 0)}
+			continue
+		}
+		n.Outputs = []string{w.names.Name("c")}
+		most := &graph.Node{Op: "Max", Inputs: []string{n.Outputs[0], w.scalar("z", -unbounded)}, Outputs: []string{y}}
+		w.g.Nodes = slices.Insert(w.g.Nodes, slices.Index(w.g.Nodes, n)+1, most)
 	}
-	w.g.Nodes = nodes
+}
+
+// readers returns the nodes that read what integer layers make, and what a Relu or
+// Clip makes of that, by value.
+func (w *writer) readers() map[string][]*graph.Node {
+	out := make(map[string][]*graph.Node, 2*len(w.integers))
+	for _, n := range w.integers {
+		out[n.Outputs[0]] = nil
+	}
+	for _, n := range w.g.Nodes {
+		for i, v := range n.Inputs {
+			r, ok := out[v]
+			if !ok || slices.Contains(n.Inputs[:i], v) {
+				continue
+			}
+			out[v] = append(r, n)
+			if n.Is("Relu") || n.Is("Clip") {
+				out[n.Outputs[0]] = nil
+			}
+		}
+	}
+	return out
 }
 
 // takes reports whether all that stands behind the layer that makes y goes well with an
 // integer kernel: a quantizer alone, perhaps behind a Relu or Clip, or none at all.
-func (w *writer) takes(y string, consumers map[string][]*graph.Node) bool {
-	readers := consumers[y]
+func (w *writer) takes(y string, all map[string][]*graph.Node) bool {
+	readers := all[y]
 	quantizes := func(n *graph.Node) bool { return n.Is("QuantizeLinear") }
 	bounds := func(n *graph.Node) bool { return n.Is("Relu") || n.Is("Clip") }
 	// A quantizer moves in front of what only moves numbers.
@@ -54,7 +71,7 @@ func (w *writer) takes(y string, consumers map[string][]*graph.Node) bool {
 		return true
 	}
 	behind := readers[0].Outputs[0]
-	q := consumers[behind]
+	q := all[behind]
 	return len(q) == 1 && quantizes(q[0]) && !w.isOutput(behind) && covers(w.g, readers[0], q[0])
 }
 

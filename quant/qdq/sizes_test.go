@@ -2,7 +2,6 @@ package qdq_test
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"testing"
 
@@ -96,7 +95,7 @@ func TestSmallest(t *testing.T) {
 					}
 				}
 			}
-			t.Log(fmt.Sprintf("%dx%d for %s: %d bytes", c.out, c.in, runtime, best))
+			t.Logf("%dx%d for %s: %d bytes", c.out, c.in, runtime, best)
 		}
 	}
 }

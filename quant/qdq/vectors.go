@@ -22,7 +22,7 @@ func (w *writer) vector(hint string, v []float32, dims ...int64) string {
 	raw := make([]byte, 2*len(v))
 	for i, x := range v {
 		h, ok := quant.Half(x)
-		if !ok || h != x || 2*len(v) <= castBytes {
+		if !ok || h != x || 2*len(v) <= castBytes || w.plain {
 			return w.tensor(graph.FromFloats(hint, v, dims...))
 		}
 		binary.LittleEndian.PutUint16(raw[2*i:], halfBits(h))
@@ -61,7 +61,7 @@ func (w *writer) zeros(t graph.DType, l *layer) string {
 	switch {
 	case n == 1:
 		return zero(1)
-	case n*size <= expandBytes+shapeBytes+size:
+	case w.plain || n*size <= expandBytes+shapeBytes+size:
 		return zero(n, int64(n))
 	}
 	shape := w.tensor(graph.FromInts("n", []int64{int64(n)}, 1))

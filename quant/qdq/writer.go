@@ -14,10 +14,12 @@ type writer struct {
 	*prepared
 	g       *graph.Graph
 	names   *graph.Builder
-	values  map[string]string    // what has been written already, by a description of it
-	int2    bool                 // an INT2 tensor was written
-	unpacks bool                 // the unpacking function is called
-	outputs map[string]quant.Act // output quantizers by the values that they stand at
+	values  map[string]string // what has been written already, by a description of it
+	int2    bool              // an INT2 tensor was written
+	unpacks bool              // the unpacking function is called
+	// integers are the dense layers with integer arithmetic.
+	integers []*graph.Node
+	outputs  map[string]quant.Act // output quantizers by the values that they stand at
 }
 
 // write makes the quantized model with the containers of the layers; with the
@@ -75,6 +77,9 @@ func (w *writer) layer(n *graph.Node, l *layer) {
 	if !l.enc.AllZeroB {
 		gemm.Inputs = append(gemm.Inputs, w.bias(l, scale))
 	}
+	if gemm.Is("Gemm") {
+		w.integers = append(w.integers, gemm)
+	}
 	w.append(gemm)
 }
 
@@ -111,7 +116,7 @@ func (w *writer) bias(l *layer, scale string) string {
 	in := w.scalar("s", l.enc.InScale)
 	product := w.once("mul "+in+" "+scale, func() string {
 		// Long vectors of scales are multiplied at load: a node is shorter than the product.
-		if len(l.enc.Scales) > 6 {
+		if len(l.enc.Scales) > 6 && !w.plain {
 			return w.op("Mul", "s", []string{in, scale})
 		}
 		p := make([]float32, len(l.enc.Scales))
@@ -137,6 +142,13 @@ func perOutput(l *layer) []graph.Attr {
 // floatWeights writes weights for float arithmetic: Cast and Mul, which the
 // runtime folds at load. A DequantizeLinear here would run at every inference.
 func (w *writer) floatWeights(l *layer) string {
+	if w.plain {
+		v := make([]float32, len(l.enc.Codes))
+		for i, q := range l.enc.Codes {
+			v[i] = quant.Dequantize(q, l.enc.Scale(i/l.enc.In))
+		}
+		return w.kernel(l, w.tensor(graph.FromFloats("w", v, int64(l.enc.Out), int64(l.enc.In))))
+	}
 	codes := w.codes(l, graph.Float)
 	scale := w.scalarOrColumn(l.enc.Scales)
 	return w.kernel(l, w.op("Mul", "w", []string{codes, scale}))
@@ -212,30 +224,18 @@ func (w *writer) append(n *graph.Node) { w.g.Nodes = append(w.g.Nodes, n) }
 
 // sweep drops the float weights and biases that nothing uses any more.
 func (w *writer) sweep() {
-	used := w.g.Consumers()
-	for _, v := range w.g.Outputs {
-		used[v.Name] = append(used[v.Name], nil)
-	}
 	gone := map[string]bool{}
 	for _, l := range w.layers {
-		for _, v := range []string{l.info.Weight, l.info.Bias} {
-			if v != "" && len(used[v]) == 0 {
-				gone[v] = true
-			}
+		gone[l.info.Weight], gone[l.info.Bias] = true, true
+	}
+	for _, n := range w.g.Nodes {
+		for _, v := range n.Inputs {
+			delete(gone, v)
 		}
 	}
-	var inits []*graph.Tensor
-	for _, t := range w.g.Inits {
-		if !gone[t.Name] {
-			inits = append(inits, t)
-		}
+	for _, v := range w.g.Outputs {
+		delete(gone, v.Name)
 	}
-	w.g.Inits = inits
-	var values []graph.Value
-	for _, v := range w.g.Values {
-		if !gone[v.Name] {
-			values = append(values, v)
-		}
-	}
-	w.g.Values = values
+	w.g.Inits = slices.DeleteFunc(w.g.Inits, func(t *graph.Tensor) bool { return gone[t.Name] })
+	w.g.Values = slices.DeleteFunc(w.g.Values, func(v graph.Value) bool { return gone[v.Name] })
 }

@@ -58,9 +58,9 @@ func TestFindsTheModelsEncoding(t *testing.T) {
 			}
 			tk := parse(t, text+"features:\n  - "+strings.Join(c.features, "\n  - ")+"\n")
 			m := weights(tk)
-			table := open(t, applicants(t, tk, m, 3000, 7))
+			table := open(t, applicants(t, tk, m, 1500, 7))
 			p := draft(t, table, Options{Model: m})
-			people, err := task.Read(t.Context(), write(t, "d.csv", applicants(t, tk, m, 3000, 8)), p.Task, task.ReadOptions{})
+			people, err := task.Read(t.Context(), write(t, "d.csv", applicants(t, tk, m, 1500, 8)), p.Task, task.ReadOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func TestFindsTheModelsEncoding(t *testing.T) {
 			truth := *tk
 			truth.Data = p.Task.Data
 			truth.Data.Missing = tk.Data.Missing
-			want, err := task.Read(t.Context(), write(t, "d.csv", applicants(t, tk, m, 3000, 8)), &truth, task.ReadOptions{})
+			want, err := task.Read(t.Context(), write(t, "d.csv", applicants(t, tk, m, 1500, 8)), &truth, task.ReadOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"strings"
 
+	"cfq"
 	"cfq/autodiff"
 	"cfq/eval"
 	"cfq/quant"
@@ -21,6 +22,7 @@ func pages() []page {
 		{"operators.md", "package autodiff", plain(autodiff.Markdown)},
 		{"metrics.md", "package eval", plain(eval.MetricsMarkdown)},
 		{"formats.md", "package quant", plain(formats)},
+		{"methods.md", "package cfq", plain(methods)},
 		{"task.md", "package task", plain(task.Markdown)},
 		{"task.schema.json", "package task", plain(func() string { return string(task.Schema()) })},
 		{"command.md", "cmd/cfq", command},
@@ -52,6 +54,57 @@ Activations are unsigned 8-bit codes with a scale and a zero point (0 behind a R
 a Clip between quantization and dequantization, which keeps the integer kernels. The last layer has no output
 quantizer: logits are float32.
 `, quant.ReducedMax, quant.ReducedMax)
+	return b.String()
+}
+
+// methods shows what a method stands for and what each of its settings can be.
+func methods() string {
+	var b strings.Builder
+	b.WriteString(`# Methods
+
+A method (` + "`--method`" + `) is a name for a value of each setting below; a flag that is given takes the
+place of its value. Those with a row of the paper are the paper's, with its scales and its rounding.
+
+`)
+	settings := cfq.Settings()
+	b.WriteString("| |")
+	for _, m := range cfq.Methods() {
+		fmt.Fprintf(&b, " `%s` |", m.Name)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(cfq.Methods())) + "\n")
+	line := func(name string, of func(cfq.Method) string) {
+		fmt.Fprintf(&b, "| %s |", name)
+		for _, m := range cfq.Methods() {
+			fmt.Fprintf(&b, " %s |", of(m))
+		}
+		b.WriteString("\n")
+	}
+	for _, s := range settings {
+		line("`--"+s.Name+"`", s.Default)
+	}
+	line("`--refine`", func(m cfq.Method) string { return fmt.Sprint(max(m.Refine, 0)) })
+	line("importance of layers", func(m cfq.Method) string {
+		if m.RecourseSensitivity {
+			return "at recourse points"
+		}
+		return "at factual rows"
+	})
+	line("row of the paper", func(m cfq.Method) string { return m.Paper })
+	b.WriteString("\n")
+	for _, m := range cfq.Methods() {
+		fmt.Fprintf(&b, "- `%s`: %s.\n", m.Name, m.Doc)
+	}
+	for _, s := range settings {
+		fmt.Fprintf(&b, "\n## `--%s`: %s\n\n", s.Name, s.Doc)
+		for _, c := range s.Choices {
+			fmt.Fprintf(&b, "- `%s`: %s\n", c.Name, c.Doc)
+		}
+	}
+	b.WriteString(`
+What is behind these: [allocation](allocation.md), [calibration](calibration.md) (ranges), [rounding](rounding.md),
+[refinement](refinement.md), [the input's grid](input-grid.md), [convolutions](convolutions.md),
+[number formats](formats.md), [containers](containers.md), [sensitivity](sensitivity.md).
+`)
 	return b.String()
 }
 

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"cfq"
+	"cfq/onnxio"
+	"cfq/refine"
+	"cfq/verify"
+)
+
+// example is a result with everything in it.
+func example() *cfq.Result {
+	return &cfq.Result{
+		Method: "cf-ptq", Budget: 4, Bits: 3.9982, Stored: 4.865, Bytes: 8959, FloatBytes: 36131,
+		People: 32561, Factual: 4096, Recourse: 3226, Reached: 3200,
+		Refined: &refine.Outcome{Before: 0.03761, After: 0.02322, Rounds: 2},
+		Layers: []cfq.Layer{
+			{Node: "/0/Gemm", Params: 6656, Bits: 4.34375, Rows: map[int]int{2: 3, 3: 16, 4: 34, 8: 11}, Channels: 64, Score: 47.41},
+			{Node: "/2/Gemm", Params: 2048, Bits: 2.875, Rows: map[int]int{2: 10, 3: 16, 8: 6}, Channels: 32, Score: 24.5},
+			{Node: "/4/Gemm", Params: 64, Float: `"/4/*" keeps it`},
+			{Node: "/6/Gemm", Params: 64, Bits: 4, Channels: 2, Score: 5.9},
+		},
+		Verified: &verify.Report{
+			Layers: []verify.Layer{{Node: "/0/Gemm", Kernel: "QGemm"}, {Node: "/2/Gemm", Kernel: "QGemm"}, {Node: "/6/Gemm", Kernel: "QGemm"}},
+			Levels: verify.Levels{Rows: 512, Diff: 9.54e-7},
+			Advice: []string{"reduced-range: 8-bit codes beyond +-64 can saturate on x64 CPUs without VNNI: results differ between machines (/0/Gemm)"},
+		},
+	}
+}
+
+func text(t *testing.T, r *cfq.Result) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := writeQuantized(&b, "q.onnx", r); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(b.String(), "\n") {
+		if len(line) > 100 || line != strings.TrimRight(line, " ") {
+			t.Errorf("a line of %d columns: %q", len(line), line)
+		}
+	}
+	return b.String()
+}
+
+func TestQuantizeText(t *testing.T) {
+	const want = `q.onnx: cf-ptq, 4.00 bits per weight (budget 4)
+  8959 bytes (float 36131, 4.0x smaller); 4.87 bits per weight with all that weights need
+  calibrated on 4096 of 32561 rows and 3226 teacher recourse points (3200 past the decision)
+  refined in 2 rounds: margin error 0.0376 -> 0.0232 logits (rms at points held out)
+  verified on 512 rows: optimizations change outputs by 9.5e-07 at most
+
+                           rows of
+  layer    weights   bits    2-bit  3-bit  4-bit  8-bit  scales  sensitivity  kernel
+  /0/Gemm     6656   4.34        3     16     34     11      64         47.4  QGemm
+  /2/Gemm     2048   2.88       10     16             6      32         24.5  QGemm
+  /4/Gemm       64  float                                                     "/4/*" keeps it
+  /6/Gemm       64      4                      2              2          5.9  QGemm
+
+  note: reduced-range: 8-bit codes beyond +-64 can saturate on x64 CPUs without VNNI: results
+    differ between machines (/0/Gemm)
+`
+	if got := text(t, example()); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+
+	r := example()
+	r.Method, r.Budget, r.Factual, r.Refined, r.Verified.Advice = "", 0, 0, nil, nil // by a plan, one width for each layer
+	for i := range r.Layers {
+		r.Layers[i].Rows, r.Layers[i].Score = nil, 0
+	}
+	r.Layers[0].Bits, r.Layers[1].Bits = 8, 2
+	const plain = `q.onnx: by plan, 4.00 bits per weight
+  8959 bytes (float 36131, 4.0x smaller); 4.87 bits per weight with all that weights need
+  verified on 512 rows: optimizations change outputs by 9.5e-07 at most
+
+  layer    weights   bits  scales  kernel
+  /0/Gemm     6656      8      64  QGemm
+  /2/Gemm     2048      2      32  QGemm
+  /4/Gemm       64  float          "/4/*" keeps it
+  /6/Gemm       64      4       2  QGemm
+`
+	if got := text(t, r); got != plain {
+		t.Errorf("got:\n%s\nwant:\n%s", got, plain)
+	}
+	for change, want := range map[string]string{
+		"promises":   "and 3226 promised points (3200 past",
+		"facts":      "  calibrated on 4096 of 32561 rows\n",
+		"all rows":   "  calibrated on 4096 rows and",
+		"not better": "  refinement made nothing better: margin error 0.0376 logits",
+		"equalized":  `  ranges evened out: "a" and "b": 64 of 64 channels`,
+	} {
+		r := example()
+		switch change {
+		case "promises":
+			r.Promised = true
+		case "facts":
+			r.Recourse = 0
+		case "all rows":
+			r.People = 4096
+		case "not better":
+			r.Refined.Rounds = 0
+		case "equalized":
+			r.Equalized = []string{`"a" and "b": 64 of 64 channels`}
+		}
+		if got := text(t, r); !strings.Contains(got, want) {
+			t.Errorf("%s: nothing says %q:\n%s", change, want, got)
+		}
+	}
+}
+
+// The JSON says what the file is, what it was made from, and everything else that is known.
+func TestQuantizeJSON(t *testing.T) {
+	m, err := readModel("../../testdata/loans/model.onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.SetMeta("cfq.recipe", `{"method":"cf-ptq","rows":"17"}`)
+	r := example()
+	if r.Model, err = onnxio.Marshal(m); err != nil {
+		t.Fatal(err)
+	}
+	f := quantizeFlags{out: "q.onnx", savePlan: "p.json"}
+	for _, target := range []*cfq.TargetResult{nil, {Reached: true, Result: r}} {
+		var b bytes.Buffer
+		if err := f.writeJSON(&b, r, target); err != nil {
+			t.Fatal(err)
+		}
+		var file writtenFile
+		var inner *cfq.Result
+		if err := json.Unmarshal(b.Bytes(), &file); err != nil {
+			t.Fatal(err)
+		}
+		if target == nil {
+			err = json.Unmarshal(b.Bytes(), &inner)
+		} else {
+			var got cfq.TargetResult
+			err = json.Unmarshal(b.Bytes(), &got)
+			inner = got.Result
+		}
+		if err != nil || file.File != "q.onnx" || file.Plan != "p.json" || len(file.SHA256) != 64 || file.Recipe["rows"] != "17" {
+			t.Errorf("%+v, %v", file, err)
+		}
+		if inner == nil || inner.Stored != r.Stored || inner.Refined.After != r.Refined.After || inner.Layers[0].Rows[8] != 11 ||
+			len(inner.Verified.Advice) != 1 || inner.Verified.Levels.Rows != 512 || inner.People != r.People {
+			t.Errorf("%+v\n%s", inner, b.Bytes())
+		}
+	}
+}
