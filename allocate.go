@@ -21,6 +21,9 @@ import (
 // third digit.
 const damageRows = 4096
 
+// fewPoints is how many rows, or recourse points, are hardly enough to calibrate on.
+const fewPoints = 100
+
 // widths says which format each layer has, by its index among job.formats: none (the
 // layer stays in float), one for the layer, or one for each of its rows.
 type widths [][]int
@@ -197,6 +200,9 @@ func (q *job) fitBytes(ctx context.Context) (widths, error) {
 				spent += over
 				continue
 			}
+			if q.o.Allocator != AllocatorExact {
+				damage = -q.meanBits(w) // only that one adds up damages
+			}
 			if damage < least {
 				best, least = w, damage
 			}
@@ -207,6 +213,19 @@ func (q *job) fitBytes(ctx context.Context) (widths, error) {
 		return nil, failed
 	}
 	return best, nil
+}
+
+// meanBits is the mean width of the weights.
+func (q *job) meanBits(w widths) float64 {
+	var bits, weights float64
+	for i, formats := range w {
+		n := float64(q.layers[i].Params())
+		for _, f := range formats {
+			bits += n / float64(len(formats)) * float64(q.formats()[f].Bits)
+		}
+		weights += n
+	}
+	return bits / weights
 }
 
 // measure fills in the gradient scores and, for the exact allocator, the damage of every
@@ -226,6 +245,12 @@ func (q *job) measure(ctx context.Context) error {
 	q.judged = thin(q.judged, q.full.Dim(), damageRows)
 	if q.o.CalibrateOn != OnFactual && q.cal.Recourse == 0 {
 		q.warn("%s: calibrated on factual rows alone, as mixed-ptq would be", q.noRecourse())
+	}
+	if n := q.cal.Recourse; q.o.CalibrateOn != OnFactual && n > 0 && n < fewPoints {
+		q.warn("only %d recourse points to calibrate on: %d or more would be better", n, fewPoints)
+	}
+	if q.people.N < fewPoints {
+		q.warn("only %d rows to calibrate on: %d or more would be better", q.people.N, fewPoints)
 	}
 	q.tell("sensitivity of the layers", 0, 0)
 	q.score, err = sensitivity.Gradient(ctx, q.full, q.layers, scored, classes)

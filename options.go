@@ -52,9 +52,9 @@ func (o Options) resolve() (Options, Method, error) {
 	case asked == "":
 		o.Widths = WidthsLayer // the method's own, which what was asked for cannot have
 	case o.Scales != ScaleChannel:
-		errs = append(errs, fmt.Errorf("widths of rows need a scale for each %s", ScaleChannel))
+		errs = append(errs, fmt.Errorf("widths %s need scales %s; widths %s do without", WidthsRow, ScaleChannel, WidthsLayer))
 	default:
-		errs = append(errs, fmt.Errorf("widths of rows are given by the allocator %s alone", AllocatorExact))
+		errs = append(errs, fmt.Errorf("widths %s are given by the allocator %s alone; widths %s by any", WidthsRow, AllocatorExact, WidthsLayer))
 	}
 	return o, method, errors.Join(errs...)
 }

@@ -119,7 +119,42 @@ func FromPlan(ctx context.Context, m *graph.Model, f *quant.PlanFile, people *ta
 	}
 	r := &Result{Model: bytes, Plan: plan, FloatBytes: q.floatBytes, Bytes: len(bytes), Verified: report}
 	r.origin = origin{q.source, q.canonical, f.Runtime}
-	return r, q.describePlan(r, out, f.Recipe)
+	if err := q.describePlan(r, out, f.Recipe); err != nil {
+		return nil, err
+	}
+	return r, q.decideAlike(ctx, r, out, people)
+}
+
+// leastAlike is the share of rows that a model of a plan decides as the original does, below
+// which something is probably wrong with the plan.
+const leastAlike = 0.9
+
+// decideAlike warns when the model of a plan decides otherwise than the original: a plan may
+// be edited, and verification holds the file against the plan only.
+func (q *job) decideAlike(ctx context.Context, r *Result, written *graph.Model, people *task.People) (err error) {
+	c, err := openAny(ctx, written, q.o.Engine, q.o.Workers)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	want, err := q.full.Margins(ctx, people.X)
+	if err != nil {
+		return err
+	}
+	got, err := c.Margins(ctx, people.X)
+	if err != nil {
+		return err
+	}
+	alike := 0
+	for i, m := range got {
+		if (m > 0) == (want[i] > 0) {
+			alike++
+		}
+	}
+	if float64(alike) < leastAlike*float64(len(got)) {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("the model of the plan decides only %d of %d rows as the original does: are the plan's scales and codes right?", alike, len(got)))
+	}
+	return nil
 }
 
 // planFrom returns the plan of a file if it is one for the canonical model.
@@ -157,7 +192,7 @@ func (q *job) planFrom(f *quant.PlanFile) (*quant.Plan, error) {
 
 // describePlan fills in what the plan and the recipe say about a result.
 func (q *job) describePlan(r *Result, written *graph.Model, recipe map[string]string) error {
-	r.Method, r.Allocator, r.Rounding = recipe["method"], recipe["allocator"], recipe["rounding"]
+	r.Method, r.Cost, r.Allocator, r.Rounding = recipe["method"], recipe["cost"], recipe["allocator"], recipe["rounding"]
 	r.Budget, _ = strconv.ParseFloat(recipe["budget"], 64) // 0 when the recipe was edited
 	for _, info := range q.found {
 		l := Layer{Node: info.Node, Params: info.Params(), Float: info.Fixed}

@@ -131,7 +131,7 @@ func TestFromPlanErrors(t *testing.T) {
 	other := m.Clone()
 	for i := range other.Graph.Inits {
 		if v, err := other.Graph.Inits[i].Floats(); err == nil && len(v) > 0 {
-			v[0] += 1
+			v[0]++
 			other.Graph.Inits[i] = graph.FromFloats(other.Graph.Inits[i].Name, v, other.Graph.Inits[i].Dims...)
 			break
 		}

@@ -48,17 +48,20 @@ type SweepPoint struct {
 	// Same is the smallest budget at which the method gives the same graph as here; 0 when that is this one.
 	// What was measured there is not measured again.
 	Same float64 `json:"same_as_budget,omitempty"`
+	// Unfit says why nothing of the method fits the budget; then there is nothing else to say. "" when something does.
+	Unfit string `json:"does_not_fit,omitempty"`
 	// Graph is the SHA-256 of the written model without its metadata.
-	Graph  string  `json:"graph"`
-	Bits   float64 `json:"bits_per_weight"`        // as Result.Bits
-	Stored float64 `json:"stored_bits_per_weight"` // as Result.Stored
-	Bytes  int     `json:"bytes"`
+	Graph  string  `json:"graph,omitempty"`
+	Bits   float64 `json:"bits_per_weight,omitempty"`        // as Result.Bits
+	Stored float64 `json:"stored_bits_per_weight,omitempty"` // as Result.Stored
+	Bytes  int     `json:"bytes,omitempty"`
 	// Widths are those of the layers in the order of the model, means where the rows of a
 	// layer differ, and 0 for layers in float.
-	Widths   []float64 `json:"widths"`
+	Widths   []float64 `json:"widths,omitempty"`
 	Problems []string  `json:"problems,omitempty"` // what verification found: quantize would not write the file
 	Warnings []string  `json:"warnings,omitempty"` // of quantizing
-	// Measured compares the written file with the original on the test people; nil in Finished and Done when Same is set.
+	// Measured compares the written file with the original on the test people; nil when the point is Unfit, and in
+	// Finished and Done when Same is set.
 	Measured *eval.Result `json:"measured,omitempty"`
 }
 
@@ -69,7 +72,8 @@ type SweepResult struct {
 }
 
 // Sweep quantizes the model by several methods at several budgets, calibrated on people, and
-// compares each with the original on test. The invariant: a point is what Quantize and
+// compares each with the original on test. Budgets that a method does not fit are points that say so; it is an
+// error when there are no others. The invariant: a point is what Quantize and
 // eval.Compare give for the same options, for any number of workers and
 // whatever was Done before.
 func Sweep(ctx context.Context, m *graph.Model, t *task.Task, people, test *task.People, o SweepOptions) (*SweepResult, error) {
@@ -86,7 +90,7 @@ func Sweep(ctx context.Context, m *graph.Model, t *task.Task, people, test *task
 	}
 	s := &sweep{o: o, m: m, t: t, people: people, test: test, full: full, points: map[sweepKey]SweepPoint{}}
 	for _, p := range o.Done {
-		if p.Same == 0 && p.Measured != nil || p.Same < p.Budget && slices.Contains(o.Budgets, p.Same) {
+		if p.Unfit != "" || p.Same == 0 && p.Measured != nil || p.Same < p.Budget && slices.Contains(o.Budgets, p.Same) {
 			s.points[sweepKey{p.Method, p.Budget}] = p
 		}
 	}
@@ -94,7 +98,25 @@ func Sweep(ctx context.Context, m *graph.Model, t *task.Task, people, test *task
 	if err = errors.Join(err, full.Close()); err != nil {
 		return nil, err
 	}
-	return s.result(), nil
+	r := s.result()
+	if err := r.fits(); err != nil {
+		return nil, &InputError{err}
+	}
+	return r, nil
+}
+
+// fits reports a sweep none of whose points fits, by what the largest budget is too small for.
+func (r *SweepResult) fits() error {
+	var errs []error
+	for i, p := range r.Points {
+		if p.Unfit == "" {
+			return nil
+		}
+		if i == len(r.Points)-1 || r.Points[i+1].Method != p.Method {
+			errs = append(errs, fmt.Errorf("method %s fits none of the budgets: %s", p.Method, p.Unfit))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // resolve fills in what is not given and reports what there is not.

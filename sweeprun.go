@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"cfq/allocate"
 	"cfq/classifier"
 	"cfq/eval"
 	"cfq/graph"
@@ -86,12 +87,19 @@ func (s *sweep) method(ctx context.Context, g *errgroup.Group, method string) (e
 		if !known {
 			p = SweepPoint{Method: method, Budget: b}
 			err := s.work(ctx, func() (err error) { r, err = c.Quantize(ctx, b); return err })
-			if err == nil {
+			switch {
+			case err == nil:
 				err = p.describe(r)
+			case errors.Is(err, allocate.ErrBudget):
+				p.Unfit = err.Error()
+				err = s.finish(p)
 			}
 			if err != nil {
 				return fmt.Errorf("method %s, budget %v: %w", method, b, err)
 			}
+		}
+		if p.Unfit != "" {
+			continue
 		}
 		smaller, same := first[p.Graph]
 		switch {

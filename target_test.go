@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -64,30 +66,55 @@ func TestTargetIsHonest(t *testing.T) {
 	}
 }
 
+// Rows are divided by their values, whatever their order; of equal ones a share is held out, too.
 func TestHeldOut(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	held, other := 0, 0
 	const n = 4000
-	for range n {
-		x := []float32{float32(rng.NormFloat64()), float32(rng.IntN(2))}
-		a := heldOut(x, 0.3, 1)
-		if a != heldOut(slices.Clone(x), 0.3, 1) {
-			t.Fatal("equal rows are on two sides")
+	rows := make([][]float32, n)
+	for i := range rows {
+		rows[i] = []float32{float32(rng.NormFloat64()), float32(rng.IntN(2))}
+		if i%2 == 1 {
+			rows[i] = []float32{1, 0} // half of all are equal
 		}
-		if a {
-			held++
+	}
+	divide := func(share float64, seed uint64) (held map[string]int, sides []bool) {
+		d := newDivider(share, seed)
+		held = map[string]int{}
+		for _, x := range rows {
+			side := d.heldOut(x)
+			if side {
+				held[fmt.Sprint(x)]++
+			}
+			sides = append(sides, side)
 		}
-		if a != heldOut(x, 0.3, 2) {
+		return held, sides
+	}
+	held, sides := divide(0.3, 1)
+	_, more := divide(0.5, 1)
+	_, others := divide(0.3, 2)
+	count, other := 0, 0
+	for i, side := range sides {
+		if side {
+			count++
+		}
+		if side != others[i] {
 			other++
 		}
-		if a && !heldOut(x, 0.5, 1) {
+		if side && !more[i] {
 			t.Fatal("a larger share leaves out whom a smaller one holds out")
 		}
 	}
-	if held < n*26/100 || held > n*34/100 || other < n/3 {
-		t.Errorf("%d of %d are held out, %d are on another side for another seed", held, n, other)
+	if count < n*27/100 || count > n*33/100 || other < n/3 {
+		t.Errorf("%d of %d are held out, %d are on another side for another seed", count, n, other)
 	}
-	if heldOut([]float32{0}, 0.3, 1) != heldOut([]float32{float32(negativeZero())}, 0.3, 1) {
+	if same := held[fmt.Sprint(rows[1])]; same < n/2*26/100 || same > n/2*34/100 {
+		t.Errorf("%d of %d equal rows are held out", same, n/2)
+	}
+	slices.Reverse(rows)
+	if again, _ := divide(0.3, 1); !maps.Equal(held, again) {
+		t.Error("the order of the rows makes a difference")
+	}
+	if newDivider(0.3, 1).heldOut([]float32{0}) != newDivider(0.3, 1).heldOut([]float32{float32(negativeZero())}) {
 		t.Error("0 and -0 are on two sides")
 	}
 }
@@ -125,8 +152,9 @@ func TestSmallest(t *testing.T) {
 		t.Errorf("people were asked about %d models", asked)
 	}
 	var own, held []int
+	draw := newDivider(0.3, 1)
 	for i := range people.N {
-		if heldOut(people.X[i*people.Dim:(i+1)*people.Dim], 0.3, 1) {
+		if draw.heldOut(people.X[i*people.Dim : (i+1)*people.Dim]) {
 			held = append(held, i)
 		} else {
 			own = append(own, i)
@@ -198,12 +226,12 @@ func TestSmallestFails(t *testing.T) {
 		t.Errorf("too few people: %v", err)
 	}
 	for want, target := range map[string]Target{
-		"a Validity Drop of 0":    {},
-		"a Validity Drop of 1.5":  {VD: 1.5},
-		"a share of 1 held out":   {VD: 0.1, HoldOut: 1},
-		"a margin of -1":          {VD: 0.1, Margin: -1},
-		"a confidence of 0.4":     {VD: 0.1, Confidence: 0.4},
-		"a sample of -1":          {VD: 0.1, Sample: -1},
+		"a Validity Drop of 0":   {},
+		"a Validity Drop of 1.5": {VD: 1.5},
+		"a share of 1 held out":  {VD: 0.1, HoldOut: 1},
+		"a margin of -1":         {VD: 0.1, Margin: -1},
+		"a confidence of 0.4":    {VD: 0.1, Confidence: 0.4},
+		"a sample of -1":         {VD: 0.1, Sample: -1},
 		"700 people are held ou": {VD: 0.1, HoldOut: 0.999999999},
 	} {
 		if _, err := Smallest(ctx, m, tk, people, Options{Engine: e}, target); err == nil || !strings.Contains(err.Error(), want) {

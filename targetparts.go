@@ -33,18 +33,32 @@ type part struct {
 
 func (s *search) tell(stage string, done, total int) { s.o.tell(stage, done, total) }
 
-// heldOut says whether the row x is held out: by a hash of its values, so that equal rows
-// are on the same side and the order of the file makes no difference.
-func heldOut(x []float32, share float64, seed uint64) bool {
-	h := sha256.New()
-	var buf [8]byte
-	binary.LittleEndian.PutUint64(buf[:], seed)
-	_, _ = h.Write(buf[:]) // a hash takes everything
+// divider says whether rows are held out: by a hash of their values and of how many equal ones
+// came before. The order of the file makes no difference then, and each person is drawn
+// for themselves: bounds of shares take people to be independent, which they are not where
+// all equal ones are drawn together.
+type divider struct {
+	share float64
+	seed  uint64
+	seen  map[[sha256.Size]byte]uint64
+}
+
+func newDivider(share float64, seed uint64) *divider {
+	return &divider{share, seed, map[[sha256.Size]byte]uint64{}}
+}
+
+// heldOut says whether the next row, x, is held out.
+func (d *divider) heldOut(x []float32) bool {
+	buf := make([]byte, 0, 4*len(x)+8)
 	for _, v := range x {
-		binary.LittleEndian.PutUint32(buf[:4], math.Float32bits(v+0)) // no -0
-		_, _ = h.Write(buf[:4])
+		buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v+0)) // no -0
 	}
-	return float64(binary.LittleEndian.Uint64(h.Sum(nil))>>11)*0x1p-53 < share
+	key := sha256.Sum256(buf)
+	buf = binary.LittleEndian.AppendUint64(append(buf[:0], key[:]...), d.seed)
+	buf = binary.LittleEndian.AppendUint64(buf, d.seen[key])
+	d.seen[key]++
+	sum := sha256.Sum256(buf)
+	return float64(binary.LittleEndian.Uint64(sum[:])>>11)*0x1p-53 < d.share
 }
 
 // open divides the people, opens the original and has its promises made. It fails before
@@ -63,9 +77,10 @@ func (s *search) open(ctx context.Context, m *graph.Model, people *task.People) 
 		return inputError(err)
 	}
 	s.own, s.held = &part{name: "calibration part"}, &part{name: "held-out part"}
+	draw := newDivider(r.Target.HoldOut, r.Target.Seed)
 	for i := range people.N {
 		p := s.own
-		if heldOut(people.X[i*people.Dim:(i+1)*people.Dim], r.Target.HoldOut, r.Target.Seed) {
+		if draw.heldOut(people.X[i*people.Dim : (i+1)*people.Dim]) {
 			p = s.held
 		}
 		p.rows = append(p.rows, i)

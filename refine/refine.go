@@ -62,12 +62,16 @@ const (
 	heldEvery = 5
 	// enough is the relative gain below which another round is not worth its time.
 	enough = 0.01
+	// After a round that made things worse Local is so many times larger, so often at most.
+	shorter       = 10
+	mostShortened = 2
 )
 
 // Run refines the layers and returns their plans. open opens the model in which the
 // layers are as the plans say. Each round runs the model, linearises the margin in
 // all layers' outputs, and moves one number after the other to where the squared
 // margin error on the points is least (see descend); then the model is run again.
+// A round that makes things worse is taken back, and those after it are shorter.
 // The result does not depend on anything but the arguments.
 func Run(ctx context.Context, layers []Layer, p Points, open func(plans []quant.Layer) (*classifier.Model, error), o Options) ([]quant.Layer, Outcome, error) {
 	var out Outcome
@@ -97,13 +101,19 @@ func Run(ctx context.Context, layers []Layer, p Points, open func(plans []quant.
 		if round == 0 {
 			out.Before = math.Sqrt(held)
 		}
-		gained := held < least*(1-enough)
+		worse, gained := held > least, held < least*(1-enough)
 		if held < least {
 			best, least, out.Rounds = s.plans(), held, round
 		}
-		if round == o.Rounds || !gained {
+		if round == o.Rounds || !gained && !(worse && s.shorten()) {
 			out.After = math.Sqrt(least)
 			return best, out, nil
+		}
+		if worse { // the step was too long: a shorter one from where it was best
+			s.restore(best)
+			if _, err := s.look(ctx, open, true); err != nil {
+				return nil, out, err
+			}
 		}
 		for l := range s.layers {
 			if err := ctx.Err(); err != nil {
@@ -114,12 +124,30 @@ func Run(ctx context.Context, layers []Layer, p Points, open func(plans []quant.
 	}
 }
 
+// shorten makes the error of single outputs count more, so that rounds move less; it
+// reports false when that has been done often enough.
+func (s *state) shorten() bool {
+	s.o.Local *= shorter
+	s.shortened++
+	return s.shortened <= mostShortened
+}
+
+// restore makes the layers those of plans.
+func (s *state) restore(plans []quant.Layer) {
+	for l, p := range plans {
+		p.Codes, p.Bias, p.Scales = slices.Clone(p.Codes), slices.Clone(p.Bias), slices.Clone(p.Scales)
+		s.layers[l].Plan = p
+	}
+}
+
 // state is a run: the layers as they are now and what is known of the model of them.
 type state struct {
 	layers  []Layer
 	formats [][]quant.Format // of each row of each layer
 	o       Options
 	dim     int
+	// shortened counts how often a round was taken back.
+	shortened int
 
 	seen, held Points
 	n          int         // seen points

@@ -182,6 +182,19 @@ func TestRefineHelpsElsewhere(t *testing.T) {
 	}
 }
 
+// Where many units are at a kink for most points, the linearised margin promises what a
+// whole round does not keep: the round is taken back and a shorter one tried.
+func TestRefineShortensRounds(t *testing.T) {
+	p := quantized(t, 13, 8, 1000, 10, 12, 12, 12, 8, 2)
+	_, outcome, err := Run(context.Background(), p.layers, p.points, p.open(t), Options{Rounds: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if outcome.After > 0.8*outcome.Before {
+		t.Errorf("margin error %.4f before, %.4f after %d rounds", outcome.Before, outcome.After, outcome.Rounds)
+	}
+}
+
 // One layer alone is linear in everything, so a descent without the local term must end
 // where no single number can be moved to any gain. All neighbours are tried by running them.
 func TestRefineEndsAtLocalOptimum(t *testing.T) {

@@ -74,12 +74,12 @@ func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
 	fs.AddFlagSet(e.common())
 	return fs, func(ctx context.Context, e *env, args []string) error {
 		if most := perCore * runtime.NumCPU(); e.threads < 1 || e.threads > most || e.workers < 0 || e.workers > most {
-			return cli.Usagef("", "--threads must be 1 to %d and --workers 0 to %d on this machine, which has %d cores", most, most, runtime.NumCPU())
+			return cli.Blame(fs, cli.Usagef("", "--threads must be 1 to %d and --workers 0 to %d on this machine, which has %d cores", most, most, runtime.NumCPU()))
 		}
 		if e.workers == 0 {
 			e.workers = max(1, runtime.GOMAXPROCS(0)/e.threads)
 		}
-		return run(ctx, e, args)
+		return cli.Blame(fs, run(ctx, e, args))
 	}
 }
 

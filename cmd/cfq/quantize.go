@@ -131,7 +131,7 @@ func (f *quantizeFlags) people(ctx context.Context, e *env, t *task.Task) (*task
 	}
 	most := 0 // no bound
 	if f.calibrationRows > 0 {
-		most = max(mostRead, f.calibrationRows)
+		most = max(mostRead, int(f.calibrationRows))
 	}
 	p, err := readSample(ctx, e, f.data, f.rows, t, most, f.target.Seed)
 	return p, nil, err
@@ -160,8 +160,11 @@ func (f *quantizeFlags) usable(e *env, r *cfq.Result) error {
 	for _, w := range r.Warnings {
 		e.msg.Warn("%s", w)
 	}
+	if r.Bytes >= r.FloatBytes {
+		return cli.Wrap(fmt.Errorf("%s was not written: it would have %d bytes, and the original has %d", f.out, r.Bytes, r.FloatBytes), cli.Unusable, "a very small model is best left in float")
+	}
 	if err := r.Verified.Err(); err != nil {
-		return cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err), cli.RunFailed, "a very small model is best left in float; a larger one may fit with a smaller --budget")
+		return cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err), cli.RunFailed, "the model is correct in float; a report of this is welcome")
 	}
 	return nil
 }

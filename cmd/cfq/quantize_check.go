@@ -60,7 +60,7 @@ func (f *quantizeFlags) checkValues() error {
 	case f.o.ActBits < 2 || f.o.ActBits > 8:
 		return cli.Usagef("the widths go from 2 to 8 bits", "--act-bits %d: there are no such activations", f.o.ActBits)
 	case f.calibrationRows < 0:
-		return cli.Usagef("0 takes all", "--calibration-rows %d: there are no so many rows", f.calibrationRows)
+		return cli.Usagef("0 takes all", "--calibration-rows %d: a number of rows is 0 or more", f.calibrationRows)
 	}
 	if _, err := qdq.RuntimeOf(f.o.Runtime); err != nil {
 		return cli.Usagef("newer releases read what was written for an older one", "--target-ort %s: %v", f.o.Runtime, err)
@@ -75,6 +75,11 @@ func (f *quantizeFlags) checkUse() error {
 	m, err := cfq.FindMethod(f.o.Method)
 	if err != nil {
 		return err
+	}
+	for _, name := range []string{"act-bits", "act-range", "input"} {
+		if f.o.WeightOnly && f.given(name) {
+			return cli.Usagef("give one of the two", "--%s: with --weight-only no activation is quantized", name)
+		}
 	}
 	on := f.o.CalibrateOn
 	if on == "" {

@@ -23,7 +23,7 @@ type quantizeFlags struct {
 	teacher               teacherFlags
 	target                cfq.Target
 	side                  string
-	calibrationRows       int
+	calibrationRows       rowCount
 	plan, savePlan        string
 	overwrite             bool
 }
@@ -97,7 +97,7 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	})
 	group(fs, "Calibration", func(fs *pflag.FlagSet) {
 		choice(fs, "calibrate-on", "weight-range", "act-range")
-		fs.IntVar(&f.calibrationRows, "calibration-rows", 4096, "of more `rows` so many are calibrated on, and more of the refused where few are; 0 takes all")
+		f.calibrationRows.add(fs)
 		fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
 		f.teacher.add(fs)
 	})
@@ -163,10 +163,7 @@ func (r *rounds) option() int {
 func (f *quantizeFlags) options(e *env) cfq.Options {
 	o := f.o
 	o.Refine, o.Teacher, o.Cache = f.refine.option(), f.teacher.options(), f.teacher.cache()
-	o.Engine, o.Workers, o.Rows = e.engine(), e.workers, f.calibrationRows
-	if o.Rows == 0 {
-		o.Rows = -1 // all of them
-	}
+	o.Engine, o.Workers, o.Rows = e.engine(), e.workers, f.calibrationRows.option()
 	show := e.msg.Stages()
 	o.Progress = func(ev cfq.Event) { show(ev.Stage, ev.Done, ev.Total) }
 	return o

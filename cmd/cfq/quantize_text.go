@@ -19,7 +19,7 @@ func writeQuantized(out io.Writer, path string, r *cfq.Result) error {
 	}
 	fmt.Fprintf(out, "%s: %s, %.2f bits per weight", path, method, r.Bits)
 	if r.Budget > 0 {
-		fmt.Fprintf(out, " (budget %g)", r.Budget)
+		fmt.Fprintf(out, " (budget %g%s)", r.Budget, by(r.Cost))
 	}
 	fmt.Fprintln(out)
 	for _, line := range summary(r) {
@@ -46,11 +46,11 @@ func summary(r *cfq.Result) []string {
 	switch {
 	case r.Factual == 0: // by a plan
 	case r.Recourse > 0:
-		what := "teacher recourse points"
+		what := "teacher recourse point"
 		if r.Promised {
-			what = "promised points"
+			what = "promised point"
 		}
-		lines = append(lines, fmt.Sprintf("calibrated on %s and %d %s (%d past the decision)", calibratedOn(r), r.Recourse, what, r.Reached))
+		lines = append(lines, fmt.Sprintf("calibrated on %s and %s (%d past the decision)", calibratedOn(r), counted(r.Recourse, what), r.Reached))
 	default:
 		lines = append(lines, "calibrated on "+calibratedOn(r))
 	}
@@ -65,12 +65,20 @@ func summary(r *cfq.Result) []string {
 	return append(lines, fmt.Sprintf("verified on %s: optimizations change outputs by %.2g at most", counted(l.Rows, "row"), l.Diff))
 }
 
+// by says what a budget counts, if not bits.
+func by(cost string) string {
+	if cost == "" || cost == cfq.CostBits {
+		return ""
+	}
+	return " by " + cost
+}
+
 // calibratedOn says how many rows were looked at, and of how many.
 func calibratedOn(r *cfq.Result) string {
 	if r.People > r.Factual {
 		return fmt.Sprintf("%d of %d rows", r.Factual, r.People)
 	}
-	return fmt.Sprintf("%d rows", r.Factual)
+	return counted(r.Factual, "row")
 }
 
 // layerTable lists the layers; where rows of a layer differ in width, with their numbers by width.

@@ -25,6 +25,7 @@ type sensitivityFlags struct {
 	budget           float64
 	probes           int
 	seed             uint64
+	calibrationRows  rowCount
 	teacher          teacherFlags
 	plot             string
 	overwrite        bool
@@ -67,6 +68,7 @@ as data.`,
 			fs.IntVar(&f.probes, "probes", sensitivity.DefaultProbes, "random vectors for each trace; four times as many halve its standard error")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the random vectors")
 			fs.StringVar(&f.damage, "damage", cfq.DamageAuto, "how damage is found: "+strings.Join(cfq.Names(cfq.DamageKinds()), ", "))
+			f.calibrationRows.add(fs)
 			f.teacher.add(fs)
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
 			fs.StringVar(&f.from, "from", "", fromHelp)
@@ -90,6 +92,9 @@ func (f *sensitivityFlags) check(args []string) error {
 	}
 	if f.probes < 2 {
 		return cli.Usagef("two are the least that a standard error can be had from", "--probes %d", f.probes)
+	}
+	if err := f.calibrationRows.check(); err != nil {
+		return err
 	}
 	if err := f.teacher.check(); err != nil {
 		return err
@@ -140,6 +145,7 @@ func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error
 	c, err := cfq.Calibrate(ctx, m, t, people, cfq.Options{
 		Method: f.method, Budget: f.budget, Teacher: f.teacher.options(), Cache: f.teacher.cache(),
 		Promises: promises, Overrides: set.list, Engine: e.engine(), Workers: e.workers,
+		Rows: f.calibrationRows.option(),
 		Progress: e.progress(),
 	})
 	if err != nil {

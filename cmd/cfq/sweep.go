@@ -30,6 +30,7 @@ type sweepFlags struct {
 	cost                       string
 	sample, restarts           int
 	seed                       uint64
+	calibrationRows            rowCount
 	teacher                    teacherFlags
 	png, overwrite             bool
 }
@@ -75,6 +76,7 @@ With other inputs or options that is an error, not a mixture.`,
 			fs.IntVar(&f.sample, "sample", 0, "measure on a random sample of this many refused people; 0 takes all")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the sample and of the solver")
 			fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is the solver's default")
+			f.calibrationRows.add(fs)
 			f.teacher.add(fs)
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
 			fs.StringVar(&f.testRows, "test-rows", "", "the same, of the rows to measure on: such a `file`, or !file")
@@ -144,7 +146,7 @@ func (f *sweepFlags) options(e *env) cfq.SweepOptions {
 	return cfq.SweepOptions{
 		Methods: f.methods, Budgets: f.budgets, Margins: f.margins, Sample: f.sample, Seed: f.seed, Workers: e.workers,
 		Solver:   recourse.SolveOptions{Restarts: f.restarts},
-		Quantize: cfq.Options{Cost: f.cost, Teacher: f.teacher.options(), Cache: f.teacher.cache(), Engine: e.engine()},
+		Quantize: cfq.Options{Cost: f.cost, Rows: f.calibrationRows.option(), Teacher: f.teacher.options(), Cache: f.teacher.cache(), Engine: e.engine()},
 	}
 }
 
@@ -192,11 +194,16 @@ func (f *sweepFlags) check(args []string) error {
 	if err := oneOf("cost", f.cost, cfq.Names(cfq.Costs())); err != nil {
 		return err
 	}
+	if err := f.calibrationRows.check(); err != nil {
+		return err
+	}
 	if err := f.teacher.check(); err != nil {
 		return err
 	}
 	info, err := os.Stat(f.out)
 	switch {
+	case f.out == "-":
+		return cli.Output(f.out, false)
 	case err == nil && !info.IsDir():
 		return cli.Usagef("name a folder", "output %s is a file", f.out)
 	case err == nil:

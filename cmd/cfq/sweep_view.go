@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"cfq"
 	"cfq/eval"
@@ -21,9 +19,11 @@ type sweepView struct {
 	*cfq.SweepResult
 	methods []string // in the order of the points
 	cost    string
-	margin  float64 // which stands for all
+	first   *eval.Result // of the points that were measured
+	margin  float64      // which stands for all
 }
 
+// newSweepView needs a point that fits, which Sweep sees to.
 func newSweepView(r *cfq.SweepResult, cost string) *sweepView {
 	v := &sweepView{SweepResult: r, cost: cost}
 	for i := range r.Points {
@@ -31,8 +31,11 @@ func newSweepView(r *cfq.SweepResult, cost string) *sweepView {
 		if !slices.Contains(v.methods, p.Method) {
 			v.methods = append(v.methods, p.Method)
 		}
-		v.margin = p.Measured.Margins[p.Measured.Headline()].Margin // the same for all
+		if v.first == nil {
+			v.first = p.Measured
+		}
 	}
+	v.margin = v.first.Margins[v.first.Headline()].Margin // the same for all
 	return v
 }
 
@@ -40,6 +43,11 @@ func newSweepView(r *cfq.SweepResult, cost string) *sweepView {
 type sweepColumn struct {
 	name  string
 	value func(p *cfq.SweepPoint, a *eval.AtMargin) any
+}
+
+// ofUnfit says whether a point that does not fit has something in the column, too.
+func (c *sweepColumn) ofUnfit() bool {
+	return slices.Contains([]string{"method", "budget", "does_not_fit", "margin"}, c.name)
 }
 
 // rateColumns are the columns of a rate.
@@ -64,6 +72,7 @@ func sweepColumns() []sweepColumn {
 		{"bytes", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Bytes }},
 		{"widths", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return sweepWidths(p.Widths) }},
 		{"problems", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return len(p.Problems) }},
+		{"does_not_fit", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Unfit }},
 		{"accuracy_full", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Measured.Decisions.AccuracyFull.Value }},
 	}
 	list = append(list, rateColumns("accuracy", func(p *cfq.SweepPoint, _ *eval.AtMargin) eval.Rate { return p.Measured.Decisions.AccuracyQuant })...)
@@ -113,9 +122,16 @@ func (v *sweepView) csv(out io.Writer) error {
 	}
 	for i := range v.Points {
 		p := &v.Points[i]
-		for k := range p.Measured.Margins {
+		at := v.first.Margins // of a point that does not fit, the margins alone are of use
+		if p.Unfit == "" {
+			at = p.Measured.Margins
+		}
+		for k := range at {
 			for j, c := range columns {
-				line[j] = sweepCell(c.value(p, &p.Measured.Margins[k]))
+				line[j] = ""
+				if p.Unfit == "" || c.ofUnfit() {
+					line[j] = sweepCell(c.value(p, &at[k]))
+				}
 			}
 			if err := w.Write(line); err != nil {
 				return err
@@ -147,68 +163,18 @@ func (v *sweepView) warnings() []string {
 			list = append(list, fmt.Sprintf("%s at %g: quantize would not write this file: %s", p.Method, p.Budget, p.Problems[0]))
 		}
 	}
-	for _, w := range v.Points[0].Measured.Warnings {
-		if !slices.ContainsFunc(v.Points, func(p cfq.SweepPoint) bool { return !slices.Contains(p.Measured.Warnings, w) }) {
+	for _, w := range v.first.Warnings {
+		if !slices.ContainsFunc(v.Points, func(p cfq.SweepPoint) bool { return p.Unfit == "" && !slices.Contains(p.Measured.Warnings, w) }) {
 			list = append(list, w) // of the data, then
 		}
 	}
 	return list
 }
 
-// text writes the points as a table.
-func (v *sweepView) text(out io.Writer, files string) error {
-	first := v.Points[0].Measured
-	fmt.Fprintf(out, "%s\n%d people evaluated, the original: accuracy %.4f, %d bytes\n\n", files, first.Population.Evaluated, float64(first.Decisions.AccuracyFull.Value), v.FloatBytes)
-	var table bytes.Buffer
-	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
-	at := func(name string) string { return fmt.Sprintf("%s(%g)", name, v.margin) }
-	fmt.Fprintf(w, "method\tbudget\tbits\tbytes\t%s\t\t%s\t\t%s\trms error\taccuracy\tagree\t\n", at("VD"), at("RVD"), at("CRG"))
-	for i := range v.Points {
-		p := &v.Points[i]
-		if p.Same != 0 {
-			fmt.Fprintf(w, "%s\t%g\tas at %g\t\t\t\t\t\t\t\t\t\t\n", p.Method, p.Budget, p.Same)
-			continue
-		}
-		a, d := p.At(v.margin), p.Measured.Decisions
-		mark, rms := "", "-"
-		if a.MarginError.RMS.Defined() {
-			rms = fmt.Sprintf("%.4f", float64(a.MarginError.RMS))
-		}
-		if len(p.Problems) > 0 {
-			mark = " !"
-		}
-		fmt.Fprintf(w, "%s%s\t%g\t%.2f\t%d\t%s\t%s\t%s\t%s\t%.4f\t%s\t\n", p.Method, mark, p.Budget, p.Bits, p.Bytes, sweepRate(a.VD), sweepRate(a.RVD),
-			percent(a.CRG.RatioOfSums), rms, float64(d.AccuracyQuant.Value), percent(1-d.Disagreement.Value))
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	for line := range strings.Lines(table.String()) {
-		fmt.Fprintln(out, strings.TrimRight(line, " \n"))
-	}
-	return nil
-}
-
-// percent shows a share.
-func percent(x eval.Float) string {
-	if !x.Defined() {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f %%", 100*float64(x))
-}
-
-// sweepRate shows a rate with its interval, in two cells.
-func sweepRate(r eval.Rate) string {
-	if r.Den == 0 {
-		return "-\t"
-	}
-	return fmt.Sprintf("%s\t%.1f..%.1f", percent(r.Value), 100*float64(r.Lo), 100*float64(r.Hi))
-}
-
 // draw draws everything over the budget and over the size of the file.
 func (v *sweepView) draw(w io.Writer, format string) error {
 	of := func(name string) string { return fmt.Sprintf("%s(%g)", name, v.margin) }
-	full := float64(v.Points[0].Measured.Decisions.AccuracyFull.Value)
+	full := float64(v.first.Decisions.AccuracyFull.Value)
 	var charts []chart.Chart
 	for _, c := range []struct {
 		title, y string
@@ -228,13 +194,16 @@ func (v *sweepView) draw(w io.Writer, format string) error {
 			a, b := chart.Series{Name: method}, chart.Series{Name: method}
 			for i := range v.Points {
 				p := &v.Points[i]
-				if p.Method != method {
+				if p.Method != method || p.Unfit != "" {
 					continue
 				}
 				addSweepPoint(&a, p.Budget, c.value(p))
 				if p.Same == 0 {
 					addSweepPoint(&b, float64(p.Bytes), c.value(p))
 				}
+			}
+			if len(a.X) == 0 {
+				continue // it fits no budget
 			}
 			budget.Series, size.Series = append(budget.Series, a), append(size.Series, b)
 		}

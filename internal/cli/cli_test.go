@@ -72,6 +72,9 @@ func newFlags() (*pflag.FlagSet, *int) {
 	fs.SetOutput(io.Discard)
 	fs.String("method", "ptq", "")
 	fs.String("output", "", "")
+	fs.Float64("share", 0, "")
+	fs.Uint64("seed", 1, "")
+	fs.Bool("draw", false, "")
 	return fs, fs.Int("sample-size", 7, "")
 }
 
@@ -82,7 +85,12 @@ func TestParse(t *testing.T) {
 		{"--metod x", "unknown flag --metod; did you mean --method?"},
 		{"--qqqqqqqq", "unknown flag --qqqqqqqq"},
 		{"-z", "unknown flag -z"},
-		{"--sample-size many", "invalid argument"},
+		{"--sample-size many", "--sample-size many: not a whole number"},
+		{"--sample-size 99999999999999999999", "--sample-size 99999999999999999999: too large a number"},
+		{"--share 3%", "--share 3%: not a number"},
+		{"--share -1e999", "--share -1e999: too large a number"},
+		{"--seed -1", "--seed -1: not a whole number of 0 or more"},
+		{"--draw=perhaps", "--draw perhaps: neither true nor false"},
 		{"--method", "needs an argument"},
 	} {
 		fs, _ := newFlags()
@@ -113,8 +121,35 @@ func TestEnvironment(t *testing.T) {
 	}
 	env["CFQ_SAMPLE_SIZE"] = "some"
 	fs, _ = newFlags()
-	if err := Parse(fs, nil, lookup); err == nil || !strings.Contains(err.Error(), "CFQ_SAMPLE_SIZE") || Code(err) != Unusable {
+	if err := Parse(fs, nil, lookup); err == nil || err.Error() != "environment variable CFQ_SAMPLE_SIZE=some: not a whole number" || Code(err) != Unusable {
 		t.Errorf("a bad variable: %v", err)
+	}
+}
+
+// What is wrong with a value that came from the environment names the variable, and no other does.
+func TestBlame(t *testing.T) {
+	env := map[string]string{"CFQ_SHARE": "30", "CFQ_METHOD": "ptq", "CFQ_SEED": "7"}
+	for _, c := range []struct {
+		args, want string
+		err        error
+	}{
+		{"", "--share 30: no (from the environment: CFQ_SHARE=30)", Usagef("", "--share 30: no")},
+		{"", "method ptq has no use (from the environment: CFQ_METHOD=ptq)", Usagef("", "method ptq has no use")},
+		{"--share 30", "--share 30: no", Usagef("", "--share 30: no")},
+		{"", "--shares, mixed-ptq, 7", Usagef("", "--shares, mixed-ptq, 7")},
+		{"", "--share: broke", errors.New("--share: broke")},
+	} {
+		fs, _ := newFlags()
+		if err := Parse(fs, strings.Fields(c.args), func(k string) (string, bool) { v, ok := env[k]; return v, ok }); err != nil {
+			t.Fatal(err)
+		}
+		if got := Blame(fs, c.err); got.Error() != c.want || Code(got) != Code(c.err) {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+	fs, _ := newFlags()
+	if err := Blame(fs, nil); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -143,7 +178,17 @@ func TestFiles(t *testing.T) {
 	fails(Input("model", filepath.Join(dir, "modle.onnx")), "does not exist", "model.onnx")
 	fails(Input("model", dir), "is a directory", "file")
 	fails(Input("model", os.DevNull), "is a pipe or a device", "save it to a file")
-	fails(Input("model", "-"), "standard input is not read", "save it to a file")
+	t.Chdir(dir)
+	for range 2 { // without and with a file of that name
+		fails(Input("model", "-"), "model -: standard input and output are not supported", "./-")
+		fails(Output("-", true), "output -: standard input and output are not supported", "./-")
+		if err := os.WriteFile("./-", []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(Input("model", "./-"), Output("./-", true)); err != nil {
+		t.Error(err)
+	}
 	if err := os.WriteFile(filepath.Join(dir, "empty"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -11,13 +11,23 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// Input reports why path cannot be read as an input file: it is missing, a
-// directory, a pipe or empty. What says what the file should be, such as "model".
+// standard is the name that stands for the standard input or output elsewhere. Here files are read
+// more than once and replaced as a whole, so it is refused rather than taken for a file's name.
+const standard = "-"
+
+// notStandard reports that what, an input or the output, is asked of the standard input or output.
+func notStandard(what string) error {
+	return Usagef("name a file; ./- is one of that name", "%s -: standard input and output are not supported", what)
+}
+
+// Input reports why path cannot be read as an input file: it is the standard input,
+// missing, a directory, a pipe or empty. What says what the file should be, such as "model".
 func Input(what, path string) error {
+	if path == standard {
+		return notStandard(what)
+	}
 	info, err := os.Stat(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && path == "-":
-		return Usagef("save it to a file and name that", "%s: the standard input is not read", what)
 	case errors.Is(err, fs.ErrNotExist):
 		hint := ""
 		if s := sibling(path); s != "" {
@@ -56,10 +66,13 @@ func sibling(path string) string {
 	return filepath.Join(dir, s)
 }
 
-// Output reports why path must not be written: it is no regular file (a device, a
-// pipe, a link to nothing), it exists and overwrite is not set, or its directory
-// is missing. Checked before work begins.
+// Output reports why path must not be written: it is the standard output or no regular
+// file (a device, a pipe, a link to nothing), it exists and overwrite is not set, or its
+// directory is missing. Checked before work begins.
 func Output(path string, overwrite bool) error {
+	if path == standard {
+		return notStandard("output")
+	}
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():

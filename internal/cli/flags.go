@@ -40,7 +40,6 @@ func Parse(fs *pflag.FlagSet, args []string, lookup func(string) (string, bool))
 	err := fs.Parse(args)
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
-	var number *strconv.NumError
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		return pflag.ErrHelp
@@ -53,8 +52,8 @@ func Parse(fs *pflag.FlagSet, args []string, lookup func(string) (string, bool))
 			return Usagef(help, "unknown flag --%s; did you mean --%s?", name, s)
 		}
 		return Usagef(help, "unknown flag --%s", name)
-	case errors.As(err, &invalid) && errors.As(err, &number):
-		return Usagef(help, `invalid argument %q for "--%s" (%s): %w`, invalid.GetValue(), invalid.GetFlag().Name, invalid.GetFlag().Value.Type(), number.Err)
+	case errors.As(err, &invalid):
+		return Usagef(help, "--%s %s: %w", invalid.GetFlag().Name, invalid.GetValue(), notValue(invalid.GetFlag(), err))
 	case err != nil:
 		return Usagef(help, "%w", err)
 	}
@@ -70,6 +69,73 @@ func flagNames(fs *pflag.FlagSet) []string {
 // variable returns the environment variable that stands for a flag.
 func variable(flag string) string {
 	return "CFQ_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// notValue says in plain words why a flag cannot have a value.
+func notValue(f *pflag.Flag, err error) error {
+	var number *strconv.NumError
+	var invalid *pflag.InvalidValueError
+	switch {
+	case !errors.As(err, &number):
+		if errors.As(err, &invalid) {
+			err = invalid.Unwrap()
+		}
+		return err
+	case errors.Is(err, strconv.ErrRange):
+		return errors.New("too large a number")
+	}
+	switch f.Value.Type() {
+	case "bool":
+		return errors.New("neither true nor false")
+	case "int":
+		return errors.New("not a whole number")
+	case "uint64":
+		return errors.New("not a whole number of 0 or more")
+	}
+	return errors.New("not a number")
+}
+
+// fromEnvironment is the annotation of a flag with the value that its variable gave it.
+const fromEnvironment = "environment"
+
+// Blame adds to an error of usage the variables that it is about: those that gave a value to
+// a flag that the error names, or a name to a file or choice that it names.
+func Blame(fs *pflag.FlagSet, err error) error {
+	if Code(err) != Unusable {
+		return err
+	}
+	var from []string
+	fs.VisitAll(func(f *pflag.Flag) {
+		for _, value := range f.Annotations[fromEnvironment] {
+			if hasWord(err.Error(), "--"+f.Name) || f.Value.Type() == "string" && hasWord(err.Error(), value) {
+				from = append(from, variable(f.Name)+"="+value)
+			}
+		}
+	})
+	if from == nil {
+		return err
+	}
+	return Wrap(fmt.Errorf("%w (from the environment: %s)", err, strings.Join(from, ", ")), Unusable, "")
+}
+
+// hasWord says whether word stands in text and not as a part of a longer one.
+func hasWord(text, word string) bool {
+	for i := strings.Index(text, word); i >= 0; {
+		end := i + len(word)
+		if (i == 0 || !inWord(text[i-1])) && (end == len(text) || !inWord(text[end])) {
+			return true
+		}
+		next := strings.Index(text[i+1:], word)
+		if next < 0 {
+			return false
+		}
+		i += 1 + next
+	}
+	return false
+}
+
+func inWord(c byte) bool {
+	return c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
 // environment sets flags that were not given from the environment. Where the
@@ -88,9 +154,12 @@ func environment(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
 		}
 		err := fs.Set(f.Name, value)
 		f.Changed = false // which says what the command line has: a variable is there for whichever subcommand it means something to
-		if err != nil {
-			errs = append(errs, fmt.Errorf("environment variable %s=%q: not a value of --%s (%s)", variable(f.Name), value, f.Name, f.Value.Type()))
+		if err == nil {
+			err = fs.SetAnnotation(f.Name, fromEnvironment, []string{value})
+		} else {
+			err = fmt.Errorf("environment variable %s=%s: %w", variable(f.Name), value, notValue(f, err))
 		}
+		errs = append(errs, err)
 	})
 	return Wrap(errors.Join(errs...), Unusable, "")
 }

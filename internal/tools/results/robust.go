@@ -34,11 +34,15 @@ func robust(ctx context.Context, w io.Writer, o settings) error {
 			return err
 		}
 		fmt.Fprintf(w, "\n### %s\n", d.title)
-		for _, method := range []string{"ptq", "cf-ptq"} {
-			fmt.Fprintf(os.Stderr, "results: %s, %s\n", d.title, method)
-			r, err := robustness(ctx, filepath.Join(o.shared, "models", d.name, "mlp2-s0.onnx"), t, train, test, method, o.sample)
+		for _, name := range []string{"ptq", "cf-ptq"} {
+			method, err := cfq.FindMethod(name)
 			if err != nil {
-				return fmt.Errorf("%s, %s: %w", d.title, method, err)
+				return err
+			}
+			fmt.Fprintf(os.Stderr, "results: %s, %s\n", d.title, name)
+			r, err := robustness(ctx, filepath.Join(o.shared, "models", d.name, "mlp2-s0.onnx"), t, train, test, name, o.sample)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", d.title, name, err)
 			}
 			writeRobust(w, method, r)
 		}
@@ -64,8 +68,8 @@ func robustness(ctx context.Context, path string, t *task.Task, train, test *tas
 	return f.Robustness(ctx, set, test, cfq.RobustOptions{Seen: robustDeployments, Margins: []float64{0, 0.1, 0.25}, Sample: sample, Seed: 1, Workers: workers})
 }
 
-func writeRobust(w io.Writer, method string, r *cfq.Robustness) {
-	fmt.Fprintf(w, "\n%s at 4 bits, scales per channel; %d people; deployments held out differ from the quantized model by %.3f logits (rms).\n\n", method, r.People, r.Drift)
+func writeRobust(w io.Writer, m cfq.Method, r *cfq.Robustness) {
+	fmt.Fprintf(w, "\n%s at 4 bits, a scale for each %s; %d people; deployments held out differ from the quantized model by %.3f logits (rms).\n\n", m.Name, m.Scales, r.People, r.Drift)
 	fmt.Fprintln(w, "| margin | solved on | found | original | quantized | seen | all seen | held out | all held out | cost | time |")
 	fmt.Fprintln(w, "|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
 	var base float64
