@@ -116,7 +116,7 @@ func TestDeploymentsStayNear(t *testing.T) {
 	e := enginetest.Need(t)
 	ctx := context.Background()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 300)
+	people = few(people, 600)
 	rms := func(d cfq.DeployOptions) (drift, quantization float64) {
 		d.Models = 4
 		if d.Batch == 0 {
@@ -167,7 +167,7 @@ func TestRobustness(t *testing.T) {
 	ctx := context.Background()
 	m, tk, train := loans(t, "train.csv")
 	_, _, test := loans(t, "test.csv")
-	f, err := cfq.OpenFleet(ctx, m, tk, few(train, 400), cfq.Options{Engine: e, Budget: 2.5, Refine: 2, Workers: 2}, cfq.DeployOptions{Models: 8, Batch: 300})
+	f, err := cfq.OpenFleet(ctx, m, tk, few(train, 600), cfq.Options{Engine: e, Budget: 2.5, Refine: 2, Workers: 2}, cfq.DeployOptions{Models: 8, Batch: 600})
 	if err != nil {
 		t.Fatal(err)
 	}

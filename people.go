@@ -9,8 +9,8 @@ import (
 	"cfq/task"
 )
 
-// refusedShare: of the people calibrated on one in so many is refused at least, where there
-// are enough: recourse points are made of them.
+// refusedShare: for so many people who are calibrated on there is one who is refused, at
+// least: recourse points are made of them.
 const refusedShare = 4
 
 // choosePeople picks the people to calibrate on and lets each change what Options.Overrides says.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"cfq"
+	"cfq/allocate"
 	"cfq/engine/enginetest"
 	"cfq/eval"
 	"cfq/graph"
@@ -196,8 +197,9 @@ func TestSweepLogOfSomethingElse(t *testing.T) {
 	if err := open(inputs(train, same), false); err != nil {
 		t.Errorf("what makes no difference: %v", err)
 	}
-	other := o
+	other, rows := o, o
 	other.Sample++
+	rows.Quantize.Rows = 100
 	fewer := *train
 	fewer.N--
 	for want, in := range map[string]cfq.SweepInputs{"with other options": inputs(train, other), "with other calibration rows": inputs(&fewer, o)} {
@@ -205,6 +207,9 @@ func TestSweepLogOfSomethingElse(t *testing.T) {
 		if err := open(in, false); !errors.As(err, &input) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
+	}
+	if err := open(inputs(train, rows), false); err == nil || !strings.Contains(err.Error(), "with other options") {
+		t.Errorf("another number of rows: %v", err)
 	}
 	if err := open(inputs(train, other), true); err != nil {
 		t.Errorf("anew: %v", err)
@@ -219,6 +224,40 @@ func TestSweepLogOfSomethingElse(t *testing.T) {
 		if err := open(in, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+// A budget that a method does not fit is a point that says what quantizing says, between others that are
+// as without it; it is not tried again, and alone it is an error.
+func TestSweepUnfit(t *testing.T) {
+	m, tk, train, test, o := sweepLoans(t)
+	o.Methods, o.Quantize.Cost, o.Sample = []string{"ptq"}, cfq.CostBytes, 6
+	o.Budgets = []float64{8}
+	fits := sweep(t, o)
+	o.Budgets = []float64{2, 8}
+	var told []cfq.SweepPoint
+	o.Finished = func(p cfq.SweepPoint) error { told = append(told, p); return nil }
+	r := sweep(t, o)
+	of := o.Quantize
+	of.Method, of.Budget = "ptq", 2
+	_, want := cfq.Quantize(t.Context(), m, tk, train, of)
+	if !errors.Is(want, allocate.ErrBudget) || len(told) != 2 {
+		t.Fatalf("%d points, and quantizing: %v", len(told), want)
+	}
+	if d := cmp.Diff(cfq.SweepPoint{Method: "ptq", Budget: 2, Unfit: want.Error()}, r.Points[0]); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(fits.Points[0], r.Points[1], numbers()); d != "" {
+		t.Error(d)
+	}
+	o.Done, told = told, nil
+	if d := cmp.Diff(r, sweep(t, o), numbers()); d != "" || len(told) != 0 {
+		t.Errorf("%d points again: %s", len(told), d)
+	}
+	o.Budgets, o.Done = []float64{2}, nil
+	var input *cfq.InputError
+	if _, err := cfq.Sweep(t.Context(), m, tk, train, test, o); !errors.As(err, &input) || !strings.Contains(err.Error(), want.Error()) || len(told) != 1 {
+		t.Errorf("nothing fits: %v", err)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"cfq/classifier"
 	"cfq/graph"
 	"cfq/quant"
-	"cfq/quant/qdq"
 )
 
 // picture is a convolution of two groups with strides, dilations and uneven padding,
@@ -117,11 +116,7 @@ func TestFirstOrderOfAConvolution(t *testing.T) {
 	want, err := Damage(context.Background(), c, 1, 1, x, func(int, int) (*classifier.Model, error) {
 		declared := m.Clone()
 		c.Declare(declared.Graph)
-		q, err := qdq.Write(declared, &quant.Plan{Layers: []quant.Layer{plan}}, qdq.Options{})
-		if err != nil {
-			return nil, err
-		}
-		return c.With(q), nil
+		return written(c, declared, &quant.Plan{Layers: []quant.Layer{plan}})
 	}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -63,6 +63,15 @@ func planned(l quant.LayerInfo, f quant.Format) quant.Layer {
 	return p
 }
 
+// written opens the model of a plan as it would be written.
+func written(c *classifier.Model, m *graph.Model, plan *quant.Plan) (*classifier.Model, error) {
+	q, err := qdq.Write(m, plan, qdq.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return c.With(q), nil
+}
+
 // The estimate against the measurement, in which the written model is run: equal to
 // rounding where all behind the layer is linear, nearly equal at eight bits, and of the
 // same order of widths.
@@ -80,11 +89,7 @@ func TestFirstOrderIsNearlyTheDamage(t *testing.T) {
 	}
 	formats := quant.Formats()
 	exact, err := Damage(context.Background(), c, len(layers), len(formats), x, func(layer, format int) (*classifier.Model, error) {
-		q, err := qdq.Write(m, &quant.Plan{Layers: []quant.Layer{planned(layers[layer], formats[format])}}, qdq.Options{})
-		if err != nil {
-			return nil, err
-		}
-		return c.With(q), nil
+		return written(c, m, &quant.Plan{Layers: []quant.Layer{planned(layers[layer], formats[format])}})
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -132,11 +137,7 @@ func TestFirstOrderBehindTheIntegerInput(t *testing.T) {
 	x := []float32{.2, .5, 1, -1.51, .3, .613, 3.3, .8, -.2, 2, 0, 0.001}
 	plan := quant.Plan{Input: input, Layers: []quant.Layer{{Node: "only", Bits: 3, Scales: []float32{.3, .31}}}}
 	want, err := Damage(context.Background(), c, 1, 1, x, func(int, int) (*classifier.Model, error) {
-		q, err := qdq.Write(m, &plan, qdq.Options{})
-		if err != nil {
-			return nil, err
-		}
-		return c.With(q), nil
+		return written(c, m, &plan)
 	}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -145,7 +145,7 @@ func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error
 	c, err := cfq.Calibrate(ctx, m, t, people, cfq.Options{
 		Method: f.method, Budget: f.budget, Teacher: f.teacher.options(), Cache: f.teacher.cache(),
 		Promises: promises, Overrides: set.list, Engine: e.engine(), Workers: e.workers,
-		Rows: f.calibrationRows.option(),
+		Rows:     f.calibrationRows.option(),
 		Progress: e.progress(),
 	})
 	if err != nil {

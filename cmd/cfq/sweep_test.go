@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"cfq"
 	"cfq/engine/enginetest"
+	"cfq/eval"
 	"cfq/internal/cli"
 )
 
@@ -65,6 +67,38 @@ func TestSweepStopped(t *testing.T) {
 		b, errB := os.ReadFile(filepath.Join(two, name))
 		if errA != nil || errB != nil || !bytes.Equal(a, b) {
 			t.Errorf("%s: another than of one run (%v, %v)", name, errA, errB)
+		}
+	}
+}
+
+// TestSweepTable checks the width of the table where every number is as long as it gets.
+func TestSweepTable(t *testing.T) {
+	rate := eval.Rate{Num: 662, Den: 1000, Value: 0.662, Lo: 0.613, Hi: 0.708}
+	all := eval.Rate{Num: 9, Den: 9, Value: 1, Lo: 0.901, Hi: 1}
+	at := eval.AtMargin{Margin: 0.1, VD: rate, RVD: all}
+	at.CRG.RatioOfSums, at.MarginError.RMS = -1, 0.012345
+	measured := &eval.Result{Margins: []eval.AtMargin{at}}
+	measured.Decisions.Disagreement.Value = 0.001
+	r := &cfq.SweepResult{FloatBytes: 123_456_789, Points: []cfq.SweepPoint{
+		{Method: "cf-ptq-paper", Budget: 2, Unfit: "a budget of 2 bits per weight (cost: bytes): budget too small: the least is 2.65"},
+		{Method: "cf-ptq-calib", Budget: 2.25, Bits: 2.25, Bytes: 98_765_432, Measured: measured, Problems: []string{"x"}},
+		{Method: "cf-ptq-calib", Budget: 3, Same: 2.25, Measured: measured},
+	}}
+	var b bytes.Buffer
+	if err := newSweepView(r, cfq.CostBits).text(&b, "files"); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		if n := len(strings.TrimSuffix(line, "\n")); n > 100 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	for _, want := range []string{
+		"cf-ptq-paper       2  does not fit: the least is 2.65\n", "cf-ptq-calib       3  as at 2.25\n",
+		"cf-ptq-calib   2.25!  2.25  98765432  66.2  61.3..70.8  100  90.1..100  -100  0.0123  0.0000   99.9\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
 		}
 	}
 }
