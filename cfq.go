@@ -132,7 +132,7 @@ type Result struct {
 	Allocator string      `json:"allocator"`
 	Rounding  string      `json:"rounding"`
 	Budget    float64     `json:"budget"`
-	Cost      string      `json:"cost"` // what the budget counts, a name of Costs
+	Cost      string      `json:"cost"`            // what the budget counts, a name of Costs
 	Bits      float64     `json:"bits_per_weight"` // mean width that was given to the quantized weights
 	// Stored is what the file stores for those weights in all, in bits per weight: codes, scales,
 	// zero points, the order of rows.

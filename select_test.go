@@ -85,10 +85,10 @@ func TestOptionsCheck(t *testing.T) {
 		t.Error(err)
 	}
 	for want, o := range map[string]Options{
-		"unknown cost":          {Cost: "joules"},
-		"empty pattern":         {Only: []string{""}},
-		"activations of 9":      {ActBits: 9},
-		"need scales": {Scales: ScaleTensor, Widths: WidthsRow},
+		"unknown cost":     {Cost: "joules"},
+		"empty pattern":    {Only: []string{""}},
+		"activations of 9": {ActBits: 9},
+		"need scales":      {Scales: ScaleTensor, Widths: WidthsRow},
 	} {
 		if err := o.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want it to say %q", err, want)

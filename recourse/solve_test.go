@@ -244,7 +244,7 @@ func adultTask(t testing.TB) (*task.Task, *ActionSet) {
 func TestSolveAdultShape(t *testing.T) {
 	tk, a := adultTask(t)
 	rng := rand.New(rand.NewPCG(1, 2))
-	x := randomPeople(rng, tk, 200)
+	x := randomPeople(rng, tk, 120)
 	m := newMLP(rng, -0.5, tk.Dim(), 16, 8, 1)
 	for _, margin := range []float64{0, 0.25} {
 		want, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: margin, Workers: 1})
@@ -254,7 +254,7 @@ func TestSolveAdultShape(t *testing.T) {
 		checkActions(t, m, a, x, want, margin)
 		last := 0
 		got, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: margin, Workers: 3, Progress: func(done, total int) {
-			if done <= last || total != 200 {
+			if done <= last || total != 120 {
 				t.Errorf("progress %d of %d after %d", done, total, last)
 			}
 			last = done
@@ -265,7 +265,7 @@ func TestSolveAdultShape(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("result depends on workers:\n%s", d)
 		}
-		if last != 200 {
+		if last != 120 {
 			t.Errorf("progress ended at %d", last)
 		}
 	}

@@ -58,7 +58,7 @@ func TestFindsTheModelsEncoding(t *testing.T) {
 			}
 			tk := parse(t, text+"features:\n  - "+strings.Join(c.features, "\n  - ")+"\n")
 			m := weights(tk)
-			table := open(t, applicants(t, tk, m, 1500, 7))
+			table := open(t, applicants(t, tk, m, 800, 7))
 			p := draft(t, table, Options{Model: m})
 			people, err := task.Read(t.Context(), write(t, "d.csv", applicants(t, tk, m, 1500, 8)), p.Task, task.ReadOptions{})
 			if err != nil {
