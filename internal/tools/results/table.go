@@ -181,10 +181,14 @@ func writeTable(w io.Writer, rows []*row, columns []column, lead ...string) {
 	}
 }
 
-// number formats a value that may be undefined.
+// number formats a value that may be undefined, zero without a minus.
 func number(format string, v float64) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return "none"
 	}
-	return fmt.Sprintf(format, v)
+	s := fmt.Sprintf(format, v)
+	if strings.Trim(s, "-0.") == "" {
+		return strings.Replace(s, "-", "+", 1)
+	}
+	return s
 }
