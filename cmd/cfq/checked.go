@@ -13,7 +13,7 @@ import (
 	"cfq/task"
 )
 
-// checked is what recourse --from tells of a promises file.
+// checked is what recourse --promises tells of a promises file.
 type checked struct {
 	Promises   int            `json:"promises"`
 	People     int            `json:"people"`     // who were promised something

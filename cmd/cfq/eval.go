@@ -49,7 +49,7 @@ the share that it refuses), and the other way round (RVD). Beside these: cost
 gaps, decisions on the people as they are, and the margin error, each with its
 counts. docs/metrics.md defines them.
 
-With --from the promises of the full-precision model are those of a file, such as
+With --promises the promises of the full-precision model are those of a file, such as
 cfq recourse writes, each at the margin that it has. A file with factual rows of
 its own needs no --data.
 
@@ -58,7 +58,7 @@ in silence.`,
 		examples: []string{
 			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml",
 			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --margins 0,0.1,0.5 --report md:report.md",
-			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --from promises.csv",
+			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --promises promises.csv",
 			"cfq eval model.onnx model.q.onnx -d all.csv -t task.yaml --rows split.json --json > report.json",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
@@ -67,7 +67,7 @@ in silence.`,
 			fs.StringVarP(&f.data, "data", "d", "", "the people: a CSV `file`, also gzipped")
 			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
-			fs.StringVar(&f.from, "from", "", fromHelp)
+			fs.StringVar(&f.from, "promises", "", fromHelp)
 			fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
 			fs.Var(&f.margins, "margins", "required logit `margins`, separated by commas; else 0,0.1,0.25,0.5 and the task's")
 			fs.IntVar(&f.sample, "sample", 0, "evaluate a random sample of this many refused people; 0 takes all")

@@ -19,7 +19,7 @@ const fewShown = 5
 // claimSlack is how far, in logits, a claimed margin may be from the one found before it is worth a warning.
 const claimSlack = 1e-3
 
-// fromHelp is the help of --from where promises take the place of the solver's.
+// fromHelp is the help of --promises where promises take the place of the solver's.
 const fromHelp = "use the promises of this `file`, see docs/promises.md, in place of recourse that is computed"
 
 // promised reads people and, unless from is "", what that file promises them. The people are those of the data or, without any, the file's.
@@ -115,7 +115,7 @@ func warnVerdicts(e *env, verdicts []promise.Verdict) {
 		broken += count(!verdicts[i].Valid(0))
 	}
 	if infeasible+broken > 0 {
-		e.msg.Warn("of %s the task does not allow %d, and the model does not keep %d; cfq recourse --from says more", counted(len(verdicts), "promise"), infeasible, broken)
+		e.msg.Warn("of %s the task does not allow %d, and the model does not keep %d; cfq recourse --promises says more", counted(len(verdicts), "promise"), infeasible, broken)
 	}
 }
 

@@ -30,7 +30,7 @@ unoptimized graph must agree.
 With --target-vd it looks for the smallest budget at which at most that share of
 promises breaks, as shown by people who were held out (docs/target-vd.md). With
 --plan it writes the model that a saved plan describes, from nothing else
-(docs/plan.md). With --from the recourse points are those of a promises file, such as
+(docs/plan.md). With --promises the recourse points are those of a promises file, such as
 cfq recourse writes: what was promised is what must survive.
 
 Use the training rows as data, and rows that the model has never seen for eval.`,
@@ -39,7 +39,7 @@ Use the training rows as data, and rows that the model has never seen for eval.`
 			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx",
 			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --target-vd 0.02",
 			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --method ptq --budget 8",
-			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --from promises.csv",
+			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --promises promises.csv",
 			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --keep-float /layers.4/Gemm --save-plan plan.json",
 			"cfq quantize model.onnx --plan plan.json -o model.q.onnx",
 			"cfq quantize model.onnx -d all.csv -t task.yaml -o model.q.onnx --rows '!split.json' --json",
@@ -124,7 +124,7 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 // mostRead is how many rows are kept in memory: of more, so many are drawn.
 const mostRead = 100000
 
-// people reads the rows to calibrate on, with --from all of them and the promises.
+// people reads the rows to calibrate on, with --promises all of them and the promises.
 func (f *quantizeFlags) people(ctx context.Context, e *env, t *task.Task) (*task.People, *promise.File, error) {
 	if f.from != "" {
 		return promised(ctx, e, f.data, f.rows, f.from, t)

@@ -87,7 +87,7 @@ func (f *quantizeFlags) checkUse() error {
 	}
 	switch factual := on == cfq.OnFactual && !m.RecourseSensitivity; {
 	case factual && f.from != "":
-		return cli.Usagef("--method cf-ptq calibrates on them", "--from: the method %s has no use for promises", f.o.Method)
+		return cli.Usagef("--method cf-ptq calibrates on them", "--promises: the method %s has no use for promises", f.o.Method)
 	case factual && f.overrides != "":
 		return cli.Usagef("--method cf-ptq calibrates on recourse", "--overrides: the method %s has no use for what people can change", f.o.Method)
 	}

@@ -69,7 +69,7 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.savePlan, "save-plan", "", "write the plan, all bits, scales and codes, to a `file`")
 	fs.StringVar(&f.plan, "plan", "", "write the model that this plan `file` describes; needs no data")
 	fs.StringVar(&f.rows, "rows", "", rowsHelp)
-	fs.StringVar(&f.from, "from", "", fromHelp)
+	fs.StringVar(&f.from, "promises", "", fromHelp)
 	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
 	byName := map[string]choiceFlag{}
 	for _, c := range f.choices() {

@@ -21,7 +21,7 @@ func (f *quantizeFlags) checkPlan() error {
 		return nil
 	}
 	said := []string{
-		"method", "budget", "target-vd", "keep-float", "from", "only", "weight-only", "act-bits", "calibration-rows", "overrides",
+		"method", "budget", "target-vd", "keep-float", "promises", "only", "weight-only", "act-bits", "calibration-rows", "overrides",
 		"teacher-steps", "teacher-noise", "teacher-sample", "teacher-seed", "no-cache", "refine", "equalize", "target-margin", "target-side",
 		"holdout", "confidence", "target-sample", "seed", "target-ort", "reduced-range",
 	}

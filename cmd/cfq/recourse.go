@@ -35,7 +35,7 @@ and the person's values after the action, which are exactly those that the model
 judged. People are read, helped and written a batch at a time, so the data may
 be of any length.
 
-With --from it finds nothing but reads a promises file, its own or another
+With --promises it finds nothing but reads a promises file, its own or another
 library's, and reports which promises the task allows and the model keeps.
 docs/promises.md describes the file.
 
@@ -47,8 +47,8 @@ over to others (docs/robust.md).`,
 			"cfq recourse model.onnx -d people.csv -t task.yaml --margin 0.1 --json",
 			"cfq recourse model.onnx -d people.csv -t task.yaml --exact",
 			"cfq recourse model.onnx -d people.csv -t task.yaml --robust 8 --calibration train.csv -o promises.csv",
-			"cfq recourse model.onnx -d people.csv -t task.yaml --from promises.csv",
-			"cfq recourse model.onnx -t task.yaml --from factual-and-counterfactual.csv",
+			"cfq recourse model.onnx -d people.csv -t task.yaml --promises promises.csv",
+			"cfq recourse model.onnx -t task.yaml --promises factual-and-counterfactual.csv",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &recourseFlags{}
@@ -56,7 +56,7 @@ over to others (docs/robust.md).`,
 			fs.StringVarP(&f.data, "data", "d", "", "the people: a CSV `file`, also gzipped")
 			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
 			fs.StringVarP(&f.out, "output", "o", "", "the promises `file` to write")
-			fs.StringVar(&f.from, "from", "", "check this promises `file` instead of finding actions; with -o it is written anew")
+			fs.StringVar(&f.from, "promises", "", "check this promises `file` instead of finding actions; with -o it is written anew")
 			fs.Float64Var(&f.margin, "margin", 0, "required logit `margin`; else the task's")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the solver")
 			fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is its default")
@@ -120,7 +120,7 @@ func (f *recourseFlags) check(given func(flag string) bool, args []string) error
 		return err
 	}
 	if f.exact && f.from != "" {
-		return cli.Usagef("", "--exact finds actions and --from reads them: give one of the two")
+		return cli.Usagef("", "--exact finds actions and --promises reads them: give one of the two")
 	}
 	if err := f.robust.check(f.from, given); err != nil {
 		return err

@@ -45,7 +45,7 @@ func (f *robustFlags) check(from string, given func(flag string) bool) error {
 	case given("robust") && f.models == 0 || f.models < 0 || f.models > most:
 		return cli.Usagef("", "--robust %d: 1 to %d deployments", f.models, most)
 	case f.models > 0 && from != "":
-		return cli.Usagef("", "--robust finds actions and --from reads them: give one of the two")
+		return cli.Usagef("", "--robust finds actions and --promises reads them: give one of the two")
 	case f.models == 0:
 		return nil
 	}

@@ -71,7 +71,7 @@ as data.`,
 			f.calibrationRows.add(fs)
 			f.teacher.add(fs)
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
-			fs.StringVar(&f.from, "from", "", fromHelp)
+			fs.StringVar(&f.from, "promises", "", fromHelp)
 			fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
 			fs.BoolVar(&f.overwrite, "overwrite", false, "replace the plot if it exists")
 			return f.run
