@@ -14,12 +14,12 @@ func TestIdenticalModels(t *testing.T) {
 		if a.VD.Num != 0 || a.RVD.Num != 0 || a.VD.Den != r.Population.Evaluated || a.RVD.Den != a.VD.Den || a.FRR.Value != 1 {
 			t.Errorf("margin %v: VD %+v, RVD %+v, FRR %+v", a.Margin, a.VD, a.RVD, a.FRR)
 		}
-		if a.CRG.Mean != 0 || a.CRG.Median != 0 || a.CRG.RatioOfSums != 0 || a.CRG.Free != 0 {
+		if a.CRG.Mean.Value != 0 || a.CRG.Median.Value != 0 || a.CRG.RatioOfSums.Value != 0 || a.CRG.Free != 0 {
 			t.Errorf("margin %v: CRG %+v", a.Margin, a.CRG)
 		}
 		near(t, "DirSim", float64(a.DirSim.Value), 1, 1e-3)
 		near(t, "ActOverlap", float64(a.ActOverlap.Value), 1, 1e-6)
-		if a.MarginError.Max != 0 {
+		if a.MarginError.Max.Value != 0 {
 			t.Errorf("margin %v: %+v", a.Margin, a.MarginError)
 		}
 	}
@@ -76,16 +76,16 @@ func TestConstantShift(t *testing.T) {
 	if free == gained || a.CRG.Free != free || a.CRG.N != refused || a.CRGBoth.N != refused-free {
 		t.Errorf("%+v, %+v", a.CRG, a.CRGBoth)
 	}
-	near(t, "CRG", float64(a.CRG.Mean), sum(crg)/float64(refused), 2e-3)
-	near(t, "CRG both", float64(a.CRGBoth.Mean), sum(crgBoth)/float64(len(crgBoth)), 2e-3)
-	near(t, "mean error", float64(a.MarginError.Mean), 0.2, 1e-5)
-	near(t, "rms error", float64(a.MarginError.RMS), 0.2, 1e-5)
+	near(t, "CRG", float64(a.CRG.Mean.Value), sum(crg)/float64(refused), 2e-3)
+	near(t, "CRG both", float64(a.CRGBoth.Mean.Value), sum(crgBoth)/float64(len(crgBoth)), 2e-3)
+	near(t, "mean error", float64(a.MarginError.Mean.Value), 0.2, 1e-5)
+	near(t, "rms error", float64(a.MarginError.RMS.Value), 0.2, 1e-5)
 	near(t, "tau01", float64(r.Tau01.Value), 0, 0)
 	near(t, "Rtau01", float64(r.RTau01.Value), 0.2, 1e-4)
 	if above := r.Margins[2]; above.Margin != 0.25 || above.RVD.Num != 0 {
 		t.Errorf("margin %v: RVD %+v", above.Margin, above.RVD)
 	}
-	if s := strict.Margins[1]; s.VD.Num != s.VD.Den || s.VD.Den == 0 || s.RVD.Num != 0 || s.CRG.Mean <= 0 {
+	if s := strict.Margins[1]; s.VD.Num != s.VD.Den || s.VD.Den == 0 || s.RVD.Num != 0 || s.CRG.Mean.Value <= 0 {
 		t.Errorf("the other way round: VD %+v, RVD %+v, CRG %+v", s.VD, s.RVD, s.CRG)
 	}
 	near(t, "tau01, other way", float64(strict.Tau01.Value), 0.2, 1e-4)
@@ -111,9 +111,9 @@ func TestApprovedByLessThanTheMargin(t *testing.T) {
 		if a.CRG.N != 4 || a.CRG.Free != want.free || a.CRGBoth.N != want.both || a.DirSim.N != want.both || a.RVD.Den != want.reverse || a.RFRR.Den != want.reverse {
 			t.Errorf("margin %v: %+v, %+v, %+v, %+v", a.Margin, a.CRG, a.CRGBoth, a.DirSim, a.RVD)
 		}
-		near(t, "CRG sums", float64(a.CRG.RatioOfSums), want.sums, 1e-3)
+		near(t, "CRG sums", float64(a.CRG.RatioOfSums.Value), want.sums, 1e-3)
 		if !math.IsNaN(want.mean) { // at t = 0 one cost is nearly none
-			near(t, "CRG", float64(a.CRG.Mean), want.mean, 1e-3)
+			near(t, "CRG", float64(a.CRG.Mean.Value), want.mean, 1e-3)
 		}
 	}
 }
@@ -139,11 +139,11 @@ func TestScaled(t *testing.T) {
 	if a.VD.Num != 0 || a.RVD.Num != 0 || r.Decisions.Disagreement.Num != 0 {
 		t.Errorf("VD %+v, RVD %+v, %+v", a.VD, a.RVD, r.Decisions)
 	}
-	near(t, "CRG", float64(a.CRG.Mean), sum(ratios)/float64(len(ratios)), 2e-3)
-	near(t, "CRG sums", float64(a.CRG.RatioOfSums), sum(quant)/sum(full)-1, 2e-3)
-	near(t, "CRG median", float64(a.CRG.Median), Median(ratios), 2e-3)
+	near(t, "CRG", float64(a.CRG.Mean.Value), sum(ratios)/float64(len(ratios)), 2e-3)
+	near(t, "CRG sums", float64(a.CRG.RatioOfSums.Value), sum(quant)/sum(full)-1, 2e-3)
+	near(t, "CRG median", float64(a.CRG.Median.Value), Median(ratios), 2e-3)
 	near(t, "DirSim", float64(a.DirSim.Value), 1, 1e-6)
-	near(t, "error", float64(a.MarginError.Mean), -0.25, 1e-3)
+	near(t, "error", float64(a.MarginError.Mean.Value), -0.25, 1e-3)
 }
 
 // g prefers b where f prefers a: the cheapest actions have nothing in common.

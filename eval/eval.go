@@ -38,6 +38,15 @@ type Options struct {
 	// Promises are recourse that people have been given already, one action for each of the people: those that are Found are the
 	// promises of f that are held against g, in place of what the solver finds for f. nil solves.
 	Promises []recourse.Action
+	// OneSided leaves out what is not about f's promises, and takes the time: the recourse of g and the first valid iterates.
+	OneSided bool
+	// Noise is for how many people, drawn by Seed, f's recourse is solved once more with other random numbers: what CRG is of a
+	// model against itself. 0 = none. It has no meaning with Promises.
+	Noise int
+	// Prove and Perturb, if any, are asked about the neighbourhoods, of the Radius in model-input units, of f's recourse points.
+	Prove   Prover
+	Perturb Perturber
+	Radius  float64
 	// Original is what Prepare solved for the same f, set, people and options; nil solves it. It changes no result.
 	Original *Original
 	Workers  int // of the solver unless Solver.Workers is set
@@ -127,8 +136,11 @@ func (o Options) withDefaults() (Options, error) {
 			errs = append(errs, fmt.Errorf("required margin %v: it must be a number >= 0", t))
 		}
 	}
-	if o.Sample < 0 {
-		errs = append(errs, fmt.Errorf("sample of %d people", o.Sample))
+	if o.Sample < 0 || o.Noise < 0 {
+		errs = append(errs, fmt.Errorf("samples of %d and %d people", o.Sample, o.Noise))
+	}
+	if !(o.Radius >= 0) || math.IsInf(o.Radius, 1) {
+		errs = append(errs, fmt.Errorf("radius %v: it must be a number >= 0", o.Radius))
 	}
 	if !(o.Confidence > 0 && o.Confidence < 1) {
 		errs = append(errs, fmt.Errorf("confidence %v: it must lie between 0 and 1", o.Confidence))
@@ -142,6 +154,7 @@ func (o Options) withDefaults() (Options, error) {
 func (o Options) settings() Settings {
 	return Settings{
 		Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Confidence: o.Confidence, Epsilon: Epsilon, SupportTau: SupportTau, Given: o.Promises != nil,
+		OneSided: o.OneSided, Radius: o.Radius,
 		Solver: Solver{Steps: o.Solver.Steps, Restarts: o.Solver.Restarts, Rounds: o.Solver.Rounds, Beam: o.Solver.Beam, Seed: o.Solver.Seed},
 	}
 }

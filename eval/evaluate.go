@@ -3,6 +3,8 @@ package eval
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 
 	"cfq/recourse"
 	"cfq/task"
@@ -28,6 +30,8 @@ type side struct {
 	given      *answers  // promises that were made already; nil to solve them
 	known      *Original // actions that were solved already; nil for none
 	learn      *Original // keeps what is solved; nil for nothing
+	of         []int     // of twice: the people's positions on the side that it repeats
+	silent     bool      // promises nothing
 }
 
 const originalName = "the original"
@@ -41,7 +45,7 @@ func evaluate(ctx context.Context, f, g recourse.Model, set *recourse.ActionSet,
 	x := people.Subset(rows).X
 	set = set.Select(rows)
 	full := &side{name: originalName, own: f, other: g, set: set, x: x, dim: f.Dim(), o: o, known: o.Original}
-	quant := &side{name: "the quantized model", own: g, other: f, set: set, x: x, dim: f.Dim(), o: o}
+	quant := &side{name: "the quantized model", own: g, other: f, set: set, x: x, dim: f.Dim(), o: o, silent: o.OneSided}
 	for _, row := range rows {
 		full.start, quant.start = append(full.start, records[row].Full), append(quant.start, records[row].Quant)
 	}
@@ -51,16 +55,23 @@ func evaluate(ctx context.Context, f, g recourse.Model, set *recourse.ActionSet,
 			return nil, nil, err
 		}
 	}
-	first, err := full.first(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	for k, row := range rows {
-		records[row].First = first[k]
+	for _, row := range rows {
+		records[row].First = none(recourse.NoneFound)
 		records[row].Steps = make([]Step, len(o.Margins))
 	}
-	var af, ag answers
+	if !o.OneSided {
+		first, err := full.first(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		for k, row := range rows {
+			records[row].First = first[k]
+		}
+	}
+	again := full.twice()
+	var af, ag, aa answers
 	for i, t := range o.Margins {
+		var err error
 		if af, err = full.next(ctx, t, af); err != nil {
 			return nil, nil, err
 		}
@@ -68,15 +79,90 @@ func evaluate(ctx context.Context, f, g recourse.Model, set *recourse.ActionSet,
 			return nil, nil, err
 		}
 		for k, row := range rows {
-			s := Step{Full: af.promises[k], Quant: ag.promises[k], DirSim: undefined(), Overlap: undefined()}
+			s := Step{Full: af.promises[k], Quant: ag.promises[k], DirSim: undefined(), Overlap: undefined(), Again: undefined()}
 			if s.Full.Made() && s.Quant.Made() {
 				s.DirSim = Float(dirSim(af.deltas[k], ag.deltas[k]))
 				s.Overlap = Float(actOverlap(af.deltas[k], ag.deltas[k]))
 			}
 			records[row].Steps[i] = s
 		}
+		if again != nil {
+			if aa, err = again.next(ctx, t, aa); err != nil {
+				return nil, nil, err
+			}
+			for j, k := range again.of {
+				if s := &records[rows[k]].Steps[i]; s.Full.Made() && aa.promises[j].Made() {
+					s.Again = aa.promises[j].Cost
+				}
+			}
+		}
+		if err := around(ctx, full, records, rows, i); err != nil {
+			return nil, nil, err
+		}
 	}
 	return given, append(full.notes(), quant.notes()...), nil
+}
+
+// twice is the side of some of the people once more, with other random numbers; nil when nobody is to be solved twice.
+func (s *side) twice() *side {
+	n := len(s.x) / s.dim
+	most := min(s.o.Noise, n)
+	if most == 0 || s.given != nil {
+		return nil
+	}
+	of := rand.New(rand.NewPCG(s.o.Seed, 0x2e)).Perm(n)[:most]
+	slices.Sort(of)
+	again := &side{name: s.name + " once more", own: s.own, other: s.own, set: s.set.Select(of), x: s.rows(of), dim: s.dim, o: s.o, of: of}
+	again.o.Solver.Seed ^= 0x9e3779b97f4a7c15
+	for _, k := range of {
+		again.start = append(again.start, s.start[k])
+	}
+	return again
+}
+
+// around asks about the neighbourhoods of the recourse points of full at the i-th required margin.
+func around(ctx context.Context, full *side, records []Record, rows []int, i int) error {
+	o := full.o
+	if o.Prove == nil && o.Perturb == nil {
+		return nil
+	}
+	var steps []*Step
+	var points, half []float32
+	for k, row := range rows {
+		s := &records[row].Steps[i]
+		if !s.Full.Made() {
+			continue
+		}
+		steps = append(steps, s)
+		points = append(points, s.Full.Point...)
+		box := make([]float32, full.dim)
+		for _, j := range full.set.Person(k).Numbers() {
+			box[j] = float32(o.Radius)
+		}
+		half = append(half, box...)
+	}
+	stage := fmt.Sprintf("neighbourhoods, margin %g", o.Margins[i])
+	o.Progress(Event{Stage: stage, Total: len(steps)})
+	if o.Prove != nil {
+		proofs, err := o.Prove(ctx, points, half, len(steps))
+		if err != nil {
+			return fmt.Errorf("%s: %w", stage, err)
+		}
+		for k, s := range steps {
+			s.Proof = &proofs[k]
+		}
+	}
+	if o.Perturb != nil {
+		eps, err := o.Perturb(ctx, points, len(steps))
+		if err != nil {
+			return fmt.Errorf("%s: %w", stage, err)
+		}
+		for k, s := range steps {
+			s.Perturbed = eps[k]
+		}
+	}
+	o.Progress(Event{Stage: stage, Done: len(steps), Total: len(steps)})
+	return nil
 }
 
 // answers are one model's recourse for everyone evaluated at one required margin.
@@ -93,6 +179,12 @@ func (s *side) next(ctx context.Context, t float64, below answers) (answers, err
 	}
 	n := len(s.x) / s.dim
 	out := answers{promises: make([]Promise, n), deltas: make([][]float32, n)}
+	if s.silent {
+		for k := range out.promises {
+			out.promises[k] = none(recourse.NoneFound)
+		}
+		return out, nil
+	}
 	var todo []int
 	for k := range n {
 		if approves(s.start[k]) && float32(s.start[k]) >= float32(t) { // the solver's rule
@@ -162,7 +254,7 @@ func (s *side) settle(ctx context.Context, todo []int, actions []recourse.Action
 	var points []float32
 	for i, k := range todo {
 		a := actions[i]
-		out.promises[k] = Promise{Status: a.Status, Cost: undefined(), Own: undefined(), Other: undefined()}
+		out.promises[k] = none(a.Status)
 		switch a.Status {
 		case recourse.AlreadyFavourable:
 			out.promises[k].Cost = 0
@@ -174,7 +266,7 @@ func (s *side) settle(ctx context.Context, todo []int, actions []recourse.Action
 					s.unfitErr = err
 				}
 			}
-			out.promises[k].Cost, out.deltas[k] = Float(a.Cost), a.Delta
+			out.promises[k].Cost, out.promises[k].Point, out.deltas[k] = Float(a.Cost), a.Point, a.Delta
 			found = append(found, k)
 			points = append(points, a.Point...)
 		}

@@ -11,16 +11,16 @@ import (
 )
 
 func TestGap(t *testing.T) {
-	g := gap([]float64{1, 2, 4}, []float64{2, 2, 1})
-	near(t, "mean", float64(g.Mean), (1+0-0.75)/3, 1e-8)
-	near(t, "ratio of sums", float64(g.RatioOfSums), (5.0-7)/7, 1e-12)
-	near(t, "median", float64(g.Median), 0, 1e-12)
+	g := gap([]float64{1, 2, 4}, []float64{2, 2, 1}, 0.95)
+	near(t, "mean", float64(g.Mean.Value), (1+0-0.75)/3, 1e-8)
+	near(t, "ratio of sums", float64(g.RatioOfSums.Value), (5.0-7)/7, 1e-12)
+	near(t, "median", float64(g.Median.Value), 0, 1e-12)
 	// One person with a tiny cost carries the mean away, and nothing else.
-	g = gap([]float64{1, 1, 1e-6}, []float64{1, 1, 1})
-	if g.Mean < 1e5 || g.Median != 0 || math.Abs(float64(g.RatioOfSums)-0.5) > 1e-5 {
+	g = gap([]float64{1, 1, 1e-6}, []float64{1, 1, 1}, 0.95)
+	if g.Mean.Value < 1e5 || g.Median.Value != 0 || math.Abs(float64(g.RatioOfSums.Value)-0.5) > 1e-5 {
 		t.Errorf("tiny cost: %+v", g)
 	}
-	if g = gap(nil, nil); g.Mean.Defined() || g.N != 0 {
+	if g = gap(nil, nil, 0.95); g.Mean.Value.Defined() || g.N != 0 {
 		t.Errorf("nobody: %+v", g)
 	}
 	if m := Median([]float64{4, 1, 3, 2}); m != 2.5 {
@@ -50,11 +50,11 @@ func TestMarginError(t *testing.T) {
 	for i := range e {
 		e[i] = float64(i+1) * math.Pow(-1, float64(i+1))
 	}
-	m := marginError(e)
-	near(t, "mean", float64(m.Mean), 0.5, 1e-12)
-	near(t, "rms", float64(m.RMS), math.Sqrt(201.0*401/6), 1e-9)
-	near(t, "p99", float64(m.P99), 198, 0)
-	near(t, "max", float64(m.Max), 200, 0)
+	m := marginError(e, 0.95)
+	near(t, "mean", float64(m.Mean.Value), 0.5, 1e-12)
+	near(t, "rms", float64(m.RMS.Value), math.Sqrt(201.0*401/6), 1e-9)
+	near(t, "p99", float64(m.P99.Value), 198, 0)
+	near(t, "max", float64(m.Max.Value), 200, 0)
 }
 
 // tau01 is held against its definition: the predicted curve of VD over t,
@@ -72,7 +72,7 @@ func TestTauIsTheFirstGoodMargin(t *testing.T) {
 				promises[i] = append(promises[i], Promise{Status: recourse.Found, Own: Float(own), Other: Float(own + lenient + e*(1+s))})
 			}
 		}
-		got := tau01(margins, promises)
+		got := tau01(margins, promises, 0.95)
 		tau, last := float64(got.Value), margins[len(margins)-1]
 		if got.Extrapolated != (tau > last) {
 			t.Fatalf("%+v", got)
@@ -115,11 +115,11 @@ func predictedVD(margins []float64, promises [][]Promise, t float64) float64 {
 }
 
 func TestTauWithoutPromises(t *testing.T) {
-	if tau := tau01([]float64{0, 0.1}, make([][]Promise, 2)); tau.Value.Defined() || tau.N != 0 || tau.Extrapolated {
+	if tau := tau01([]float64{0, 0.1}, make([][]Promise, 2), 0.95); tau.Value.Defined() || tau.N != 0 || tau.Extrapolated {
 		t.Errorf("%+v", tau)
 	}
 	held := []Promise{{Status: recourse.Found, Own: 0.1, Other: 0.05}}
-	if tau := tau01([]float64{0, 0.1}, [][]Promise{nil, held}); tau.Value != 0.1 || tau.From != 0.1 {
+	if tau := tau01([]float64{0, 0.1}, [][]Promise{nil, held}, 0.95); tau.Value != 0.1 || tau.From != 0.1 {
 		t.Errorf("promises at 0.1 only: %+v", tau)
 	}
 }

@@ -14,21 +14,18 @@ const SupportTau = 1e-6
 // gap computes the Counterfactual Recourse Gap of paired costs.
 //
 // References: CRG in "Metrics".
-func gap(full, quant []float64) Gap {
-	g := Gap{Mean: undefined(), RatioOfSums: undefined(), Median: undefined(), N: len(full)}
-	if len(full) == 0 {
-		return g
-	}
-	ratios := make([]float64, len(full))
+func gap(full, quant []float64, confidence float64) Gap {
+	ratios, abs := make([]float64, len(full)), make([]float64, len(full))
 	for i := range full {
 		ratios[i] = (quant[i] - full[i]) / (full[i] + Epsilon)
+		abs[i] = math.Abs(ratios[i])
 	}
-	g.Mean = Float(sum(ratios) / float64(len(ratios)))
-	g.Median = Float(Median(ratios))
-	if s := sum(full); s > 0 {
-		g.RatioOfSums = Float((sum(quant) - s) / s)
+	return Gap{
+		Mean: meanOf(ratios, confidence), RatioOfSums: ratioOf(full, quant, confidence),
+		Median: quantileOf(ratios, 0.5, confidence), P95: quantileOf(ratios, 0.95, confidence),
+		AbsMean: meanOf(abs, confidence), AbsMedian: quantileOf(abs, 0.5, confidence), AbsP95: quantileOf(abs, 0.95, confidence),
+		N: len(full),
 	}
-	return g
 }
 
 // dirSim is the cosine between two actions.
@@ -63,20 +60,19 @@ func actOverlap(a, b []float32) float64 {
 }
 
 // marginError summarises e = margin_g - margin_f.
-func marginError(e []float64) MarginError {
-	m := MarginError{N: len(e), Mean: undefined(), RMS: undefined(), P99: undefined(), Max: undefined()}
-	if len(e) == 0 {
-		return m
-	}
+func marginError(e []float64, confidence float64) MarginError {
 	abs := make([]float64, len(e))
-	var squares float64
 	for i, x := range e {
 		abs[i] = math.Abs(x)
-		squares += x * x
 	}
-	m.Mean = Float(sum(e) / float64(len(e)))
-	m.RMS = Float(math.Sqrt(squares / float64(len(e))))
-	m.P99 = Float(Quantile(abs, 0.99))
-	m.Max = Float(Quantile(abs, 1))
-	return m
+	return MarginError{
+		N: len(e), Mean: meanOf(e, confidence), RMS: rmsOf(e, confidence),
+		P99: quantileOf(abs, 0.99, confidence), Max: quantileOf(abs, 1, confidence),
+	}
+}
+
+// spreadOf summarises margins.
+func spreadOf(m []float64) Spread {
+	at := func(q float64) Float { return Float(Quantile(m, q)) }
+	return Spread{N: len(m), Min: at(0), P05: at(0.05), Median: Float(Median(m)), P95: at(0.95), Max: at(1)}
 }

@@ -142,7 +142,7 @@ func TestGivenTau(t *testing.T) {
 			}
 			return true
 		}
-		got := givenTau(0, promises)
+		got := givenTau(0, promises, 0.95)
 		slices.Sort(own)
 		want := math.NaN()
 		switch n := len(own); {

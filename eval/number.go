@@ -53,19 +53,6 @@ func NewRate(num, den int, confidence float64) Rate {
 	return r
 }
 
-// Mean is an average over N people; undefined when N is 0.
-type Mean struct {
-	Value Float `json:"value"`
-	N     int   `json:"n"`
-}
-
-func newMean(xs []float64) Mean {
-	if len(xs) == 0 {
-		return Mean{Value: undefined()}
-	}
-	return Mean{Value: Float(sum(xs) / float64(len(xs))), N: len(xs)}
-}
-
 func sum(xs []float64) float64 {
 	var s float64
 	for _, x := range xs {

@@ -210,7 +210,7 @@ func TestRolesReversed(t *testing.T) {
 		if a.VD != b.RVD || a.RVD != b.VD || a.FRR != b.RFRR || a.RFRR != b.FRR || a.DirSim != b.DirSim || a.ActOverlap != b.ActOverlap {
 			t.Errorf("margin %v:\n%+v\n%+v", a.Margin, a, b)
 		}
-		near(t, "product of cost ratios", float64(1+a.CRG.RatioOfSums)*float64(1+b.CRG.RatioOfSums), 1, 1e-9)
+		near(t, "product of cost ratios", float64(1+a.CRG.RatioOfSums.Value)*float64(1+b.CRG.RatioOfSums.Value), 1, 1e-9)
 		if a.CRG != a.CRGBoth {
 			t.Errorf("margin %v: %+v, %+v", a.Margin, a.CRG, a.CRGBoth)
 		}

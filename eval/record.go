@@ -22,6 +22,10 @@ type Step struct {
 	Quant   Promise `json:"quant"`       // g's recourse; Other is f's margin there
 	DirSim  Float   `json:"dir_sim"`     // cosine of the two actions; undefined unless both were found
 	Overlap Float   `json:"act_overlap"` // Jaccard overlap of the changed inputs; undefined unless both were found
+	Again   Float   `json:"again"`       // cost of f's recourse solved once more, see Options.Noise; undefined without it
+	// What is known of the neighbourhood of f's recourse point; nil unless it was asked for.
+	Proof     *Proof  `json:"proof,omitempty"`
+	Perturbed []Float `json:"perturbation,omitempty"` // logit perturbation by each of Perturbations
 }
 
 // Promise is a recourse that one model gives to one person. Cost is in the
@@ -33,6 +37,13 @@ type Promise struct {
 	Cost   Float           `json:"cost"`
 	Own    Float           `json:"own"`   // margin under the model that gives the promise
 	Other  Float           `json:"other"` // margin under the other model
+	// Point is the recourse point in model inputs, nil unless the promise is Made.
+	Point []float32 `json:"-"`
+}
+
+// none is what a person has who is promised nothing, and why.
+func none(why recourse.Status) Promise {
+	return Promise{Status: why, Cost: undefined(), Own: undefined(), Other: undefined()}
 }
 
 // Made reports whether there is an action that the person was told to take.

@@ -10,8 +10,12 @@ type Result struct {
 	First      First      `json:"pgd_first"`
 	Tau01      Tau        `json:"tau01"`
 	RTau01     Tau        `json:"rtau01"`
-	Given      *Given     `json:"given,omitempty"` // counts of Options.Promises; nil when the solver made f's promises
-	Warnings   []string   `json:"warnings"`        // why a number may not mean what it seems to; never nil
+	Given      *Given     `json:"given,omitempty"`     // counts of Options.Promises; nil when the solver made f's promises
+	Footprint  *Footprint `json:"footprint,omitempty"` // nil unless the caller measured the files
+	Timing     *Timing    `json:"timing,omitempty"`    // nil unless the caller took the time: all else is the same on every run
+	Groups     []Grouping `json:"groups,omitempty"`    // the same metrics by groups of people, see ByGroups
+	Scenarios  []Scenario `json:"scenarios,omitempty"` // the same metrics under other conditions, see Stress
+	Warnings   []string   `json:"warnings"`            // why a number may not mean what it seems to; never nil
 	Records    []Record   `json:"-"`
 }
 
@@ -24,6 +28,8 @@ type Settings struct {
 	Epsilon    float64   `json:"epsilon"`                  // of CRG, DirSim and ActOverlap
 	SupportTau float64   `json:"support_tau"`              // of ActOverlap, in model-input units
 	Given      bool      `json:"given_promises,omitempty"` // f's promises are Options.Promises
+	OneSided   bool      `json:"one_sided,omitempty"`      // g's own recourse was not computed, so nothing mirrored is known
+	Radius     float64   `json:"radius,omitempty"`         // of Certified and Perturbed, in model-input units
 	Solver     Solver    `json:"solver"`
 }
 
@@ -51,27 +57,35 @@ type Population struct {
 
 // Decisions compares the two models on the people as they are.
 type Decisions struct {
-	AccuracyFull    Rate `json:"accuracy_full"`
-	AccuracyQuant   Rate `json:"accuracy_quant"`
-	FavourableFull  Rate `json:"favourable_full"`
-	FavourableQuant Rate `json:"favourable_quant"`
-	Disagreement    Rate `json:"disagreement"` // of everyone
-	Lost            Rate `json:"lost"`         // of those f approves, g refuses
-	Gained          Rate `json:"gained"`       // of those f refuses, g approves
+	AccuracyFull    Rate     `json:"accuracy_full"`
+	AccuracyQuant   Rate     `json:"accuracy_quant"`
+	AccuracyDrop    Estimate `json:"accuracy_drop"` // AccuracyFull - AccuracyQuant
+	FavourableFull  Rate     `json:"favourable_full"`
+	FavourableQuant Rate     `json:"favourable_quant"`
+	Disagreement    Rate     `json:"disagreement"` // of everyone
+	Lost            Rate     `json:"lost"`         // of those f approves, g refuses
+	Gained          Rate     `json:"gained"`       // of those f refuses, g approves
 }
 
 // AtMargin holds what depends on the required margin.
 type AtMargin struct {
-	Margin      float64     `json:"margin"`
-	FRR         Rate        `json:"frr"`
-	RFRR        Rate        `json:"rfrr"`
-	VD          Rate        `json:"vd"`
-	RVD         Rate        `json:"rvd"`
-	CRG         Gap         `json:"crg"`
-	CRGBoth     Gap         `json:"crg_both"`
-	DirSim      Mean        `json:"dir_sim"`
-	ActOverlap  Mean        `json:"act_overlap"`
-	MarginError MarginError `json:"margin_error"`
+	Margin       float64                    `json:"margin"`
+	FRR          Rate                       `json:"frr"`
+	RFRR         Rate                       `json:"rfrr"`
+	VD           Rate                       `json:"vd"`
+	VDMismatch   Rate                       `json:"vd_mismatch"`
+	RVD          Rate                       `json:"rvd"`
+	LostRecourse Rate                       `json:"lost_recourse"`
+	CRG          Gap                        `json:"crg"`
+	CRGBoth      Gap                        `json:"crg_both"`
+	Noise        *Gap                       `json:"crg_noise,omitempty"` // CRG of f against itself, solved with another seed; nil unless Options.Noise
+	DirSim       Estimate                   `json:"dir_sim"`
+	ActOverlap   Estimate                   `json:"act_overlap"`
+	MarginError  MarginError                `json:"margin_error"`
+	FullMargins  Spread                     `json:"margins_full"`           // of f at its recourse points
+	QuantMargins Spread                     `json:"margins_quant"`          // of g at the same points
+	Certified    *Proofs                    `json:"certified,omitempty"`    // nil unless Options.Prove
+	Perturbed    map[Perturbation]Perturbed `json:"perturbation,omitempty"` // nil unless Options.Perturb
 }
 
 // First is the first-valid-iterate protocol (PGD-first).
@@ -80,23 +94,37 @@ type First struct {
 	VD  Rate `json:"vd"`
 }
 
-// Gap is the Counterfactual Recourse Gap in three forms, signed: positive
+// Gap is the Counterfactual Recourse Gap, signed and absolute: positive
 // means that recourse costs more under g.
 type Gap struct {
-	Mean        Float `json:"mean"`          // mean of (cost_g-cost_f)/(cost_f+eps), the paper's
-	RatioOfSums Float `json:"ratio_of_sums"` // (sum cost_g - sum cost_f) / sum cost_f
-	Median      Float `json:"median"`        // median of the same ratios
-	N           int   `json:"n"`             // common people
-	Free        int   `json:"free"`          // of them, those with cost 0 under g because g gives them the required margin as they are
+	Mean        Estimate `json:"mean"`          // mean of (cost_g-cost_f)/(cost_f+eps), the paper's
+	RatioOfSums Estimate `json:"ratio_of_sums"` // (sum cost_g - sum cost_f) / sum cost_f
+	Median      Estimate `json:"median"`        // median of the same ratios
+	P95         Estimate `json:"p95"`           // their 95th percentile
+	AbsMean     Estimate `json:"abs_mean"`      // mean of the ratios' absolute values
+	AbsMedian   Estimate `json:"abs_median"`
+	AbsP95      Estimate `json:"abs_p95"`
+	N           int      `json:"n"`    // common people
+	Free        int      `json:"free"` // of them, those with cost 0 under g because g gives them the required margin as they are
 }
 
 // MarginError is the distribution of e = margin_g - margin_f over f's recourse points, in logits.
 type MarginError struct {
-	N    int   `json:"n"`
-	Mean Float `json:"mean"`
-	RMS  Float `json:"rms"`
-	P99  Float `json:"p99"` // 99th percentile of |e|
-	Max  Float `json:"max"` // of |e|
+	N    int      `json:"n"`
+	Mean Estimate `json:"mean"`
+	RMS  Estimate `json:"rms"`
+	P99  Estimate `json:"p99"` // 99th percentile of |e|
+	Max  Estimate `json:"max"` // of |e|
+}
+
+// Spread is the distribution of margins, in logits.
+type Spread struct {
+	N      int   `json:"n"`
+	Min    Float `json:"min"`
+	P05    Float `json:"p05"`
+	Median Float `json:"median"`
+	P95    Float `json:"p95"`
+	Max    Float `json:"max"`
 }
 
 // Headline returns the index of the margin that stands for the curve: 0.1, or

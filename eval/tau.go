@@ -24,22 +24,59 @@ const tauShare = 0.01
 //
 // A promise cannot break by halves: with fewer than 100 promises, 1 % of them is none.
 type Tau struct {
-	Value        Float `json:"value"`        // logits; undefined when there are no promises
+	Value        Float `json:"value"` // logits; undefined when there are no promises
+	Lo           Float `json:"lo"`    // the interval: where the exact bounds of VD, one for each end, meet 1 %
+	Hi           Float `json:"hi"`
 	N            int   `json:"n"`            // promises at the solved margin it rests on
 	From         Float `json:"from"`         // that solved margin
 	Extrapolated bool  `json:"extrapolated"` // Value lies above the largest solved margin
 }
 
+// allowance says how many of n promises may break.
+type allowance func(n int) int
+
+// allowances returns those of tau01 and of the ends of its interval: as many as 1 % is; as many as leave it
+// possible, by the exact bound of the share, that 1 % or less break; and as many as exclude that more do (-1: however few there are).
+func allowances(confidence float64) (value, lo, hi allowance) {
+	side := (1 + confidence) / 2
+	value = func(n int) int { return int(math.Floor(tauShare*float64(n) + 1e-9)) }
+	lo = func(n int) int {
+		return searchLast(n, func(k int) bool { return ClopperPearsonLower(k, n, side) <= tauShare })
+	}
+	hi = func(n int) int {
+		return searchLast(n+1, func(k int) bool { return ClopperPearsonUpper(k-1, n, side) <= tauShare }) - 1
+	}
+	return value, lo, hi
+}
+
 // tau01 takes the promises at each solved margin, ascending.
-func tau01(margins []float64, promises [][]Promise) Tau {
+func tau01(margins []float64, promises [][]Promise, confidence float64) Tau {
+	value, lo, hi := allowances(confidence)
+	t := tauOf(margins, promises, value)
+	t.Lo, t.Hi = Float(math.Inf(-1)), Float(math.Inf(1))
+	if t.Value.Defined() {
+		t.Lo = tauOf(margins, promises, lo).Value
+		if h := tauOf(margins, promises, hi).Value; h.Defined() {
+			t.Hi = h
+		}
+	}
+	return t
+}
+
+func tauOf(margins []float64, promises [][]Promise, allowed allowance) Tau {
 	t := Tau{Value: undefined(), From: undefined()}
 	// From the top: as long as a margin is good enough, the answer is no larger.
 	for i := len(margins) - 1; i >= 0; i-- {
-		if len(promises[i]) == 0 {
+		n := len(promises[i])
+		if n == 0 {
 			continue
 		}
-		n, s, need := len(promises[i]), Float(margins[i]), Float(needed(promises[i]))
-		if need <= 0 { // no more than 1 % break here
+		may := allowed(n)
+		if may < 0 {
+			break
+		}
+		s, need := Float(margins[i]), Float(needed(promises[i], may))
+		if need <= 0 { // no more than that break here
 			t = Tau{Value: s, N: n, From: s}
 			continue
 		}
@@ -52,9 +89,12 @@ func tau01(margins []float64, promises [][]Promise) Tau {
 	return t
 }
 
-// needed returns the margin above which at most tauShare of the promises are
+// needed returns the margin above which at most so many of the promises are
 // predicted to break, 0 when no more than that break as they are.
-func needed(promises []Promise) float64 {
+func needed(promises []Promise, allowed int) float64 {
+	if allowed >= len(promises) {
+		return 0
+	}
 	need := make([]float64, len(promises))
 	for i, p := range promises {
 		if p.Broken() {
@@ -63,6 +103,5 @@ func needed(promises []Promise) float64 {
 		}
 	}
 	slices.Sort(need)
-	allowed := int(math.Floor(tauShare*float64(len(need)) + 1e-9))
 	return need[len(need)-1-allowed]
 }

@@ -260,3 +260,15 @@ func (u *unit) changed(delta []float32) bool {
 
 // Dim returns the number of model inputs.
 func (a *ActionSet) Dim() int { return a.dim }
+
+// Numbers returns the inputs that stand for numbers which actions may change, ascending: those in which people may end near
+// a recourse point instead of on it.
+func (a *ActionSet) Numbers() []int {
+	var at []int
+	for _, i := range a.free {
+		if u := &a.units[i]; u.kind == continuous || u.kind == grid {
+			at = append(at, u.first)
+		}
+	}
+	return at
+}

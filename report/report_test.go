@@ -21,17 +21,31 @@ var nan = eval.Float(math.NaN())
 
 func rate(num, den int) eval.Rate { return eval.NewRate(num, den, 0.95) }
 
+// about is an estimate with an interval of a tenth on either side.
+func about(x eval.Float, n int) eval.Estimate {
+	d := eval.Float(0.1 * math.Abs(float64(x)))
+	return eval.Estimate{Value: x, N: n, Lo: x - d, Hi: x + d}
+}
+
+func gap(mean eval.Float, n, free int) eval.Gap {
+	return eval.Gap{
+		Mean: about(mean, n), RatioOfSums: about(mean/2, n), Median: about(0*mean, n), P95: about(2*mean, n),
+		AbsMean: about(eval.Float(math.Abs(float64(mean))), n), AbsMedian: about(0*mean, n), AbsP95: about(eval.Float(math.Abs(float64(2*mean))), n),
+		N: n, Free: free,
+	}
+}
+
 // loans is an evaluation with all that a report can show.
 func loans() *Document {
 	at := func(t float64, broken, rbroken int, crg eval.Float, e eval.Float) eval.AtMargin {
 		return eval.AtMargin{
 			Margin: t, FRR: rate(640, 702), RFRR: rate(631, 690), VD: rate(broken, 640), RVD: rate(rbroken, 631),
-			CRG:        eval.Gap{Mean: crg, RatioOfSums: crg / 2, Median: 0, N: 640, Free: 9},
-			CRGBoth:    eval.Gap{Mean: crg, RatioOfSums: crg / 2, Median: 0, N: 631},
-			DirSim:     eval.Mean{Value: 0.9731, N: 631},
-			ActOverlap: eval.Mean{Value: 0.9402, N: 631},
+			CRG:        gap(crg, 640, 9),
+			CRGBoth:    gap(crg, 631, 0),
+			DirSim:     about(0.9731, 631),
+			ActOverlap: about(0.9402, 631),
 			MarginError: eval.MarginError{
-				N: 640, Mean: e, RMS: 0.0571, P99: 0.1404, Max: 0.2213,
+				N: 640, Mean: about(e, 640), RMS: about(0.0571, 640), P99: about(0.1404, 640), Max: about(0.2213, 640),
 			},
 		}
 	}
@@ -72,8 +86,8 @@ func empty() *Document {
 			Decisions:  eval.Decisions{AccuracyFull: none, AccuracyQuant: none, FavourableFull: rate(40, 40), FavourableQuant: rate(40, 40), Disagreement: rate(0, 40), Lost: rate(0, 40), Gained: none},
 			Margins: []eval.AtMargin{{
 				Margin: 0.1, FRR: none, RFRR: none, VD: none, RVD: none,
-				CRG: eval.Gap{Mean: nan, RatioOfSums: nan, Median: nan}, CRGBoth: eval.Gap{Mean: nan, RatioOfSums: nan, Median: nan},
-				DirSim: eval.Mean{Value: nan}, ActOverlap: eval.Mean{Value: nan}, MarginError: eval.MarginError{Mean: nan, RMS: nan, P99: nan, Max: nan},
+				CRG: gap(nan, 0, 0), CRGBoth: gap(nan, 0, 0),
+				DirSim: about(nan, 0), ActOverlap: about(nan, 0), MarginError: eval.MarginError{Mean: about(nan, 0), RMS: about(nan, 0), P99: about(nan, 0), Max: about(nan, 0)},
 			}},
 			First: eval.First{FRR: none, VD: none}, Tau01: eval.Tau{Value: nan, From: nan}, RTau01: eval.Tau{Value: nan, From: nan},
 			Warnings: []string{"the original refuses nobody of 40 people: there is no recourse to evaluate"},

@@ -50,12 +50,12 @@ func tau(key string, t eval.Tau) string {
 
 func costs(r *eval.Result) block {
 	crg, sums, median := "margins[].crg.mean", "margins[].crg.ratio_of_sums", "margins[].crg.median"
-	sim, overlap := "margins[].dir_sim.value", "margins[].act_overlap.value"
+	sim, overlap := "margins[].dir_sim", "margins[].act_overlap"
 	b := block{title: "Cost and shape of the recourse", after: legend(crg, sums, median, sim, overlap)}
 	b.table.head = []string{"t", symbol(crg), "sums", "median", "people", "cost 0", symbol(sim), symbol(overlap), "people"}
 	for _, a := range r.Margins {
 		b.table.rows = append(b.table.rows, []string{
-			margin(a.Margin), signed(a.CRG.Mean, 3), signed(a.CRG.RatioOfSums, 3), signed(a.CRG.Median, 3),
+			margin(a.Margin), signed(a.CRG.Mean.Value, 3), signed(a.CRG.RatioOfSums.Value, 3), signed(a.CRG.Median.Value, 3),
 			strconv.Itoa(a.CRG.N), strconv.Itoa(a.CRG.Free),
 			fixed(a.DirSim.Value, 3), fixed(a.ActOverlap.Value, 3), strconv.Itoa(a.DirSim.N),
 		})
@@ -71,7 +71,7 @@ func marginErrors(r *eval.Result) block {
 	for _, a := range r.Margins {
 		e := a.MarginError
 		b.table.rows = append(b.table.rows, []string{
-			margin(a.Margin), signed(e.Mean, 3), fixed(e.RMS, 3), fixed(e.P99, 3), fixed(e.Max, 3), strconv.Itoa(e.N),
+			margin(a.Margin), signed(e.Mean.Value, 3), fixed(e.RMS.Value, 3), fixed(e.P99.Value, 3), fixed(e.Max.Value, 3), strconv.Itoa(e.N),
 		})
 	}
 	return b

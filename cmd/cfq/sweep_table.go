@@ -45,14 +45,14 @@ func sweepRow(w io.Writer, p *cfq.SweepPoint, margin float64) {
 	}
 	a, d := p.At(margin), p.Measured.Decisions
 	mark, rms := "", "-"
-	if a.MarginError.RMS.Defined() {
-		rms = fmt.Sprintf("%.3g", float64(a.MarginError.RMS))
+	if a.MarginError.RMS.Value.Defined() {
+		rms = fmt.Sprintf("%.3g", float64(a.MarginError.RMS.Value))
 	}
 	if len(p.Problems) > 0 {
 		mark = "!"
 	}
 	fmt.Fprintf(w, "%s\t%g%s\t%.2f\t%d\t%s\t%s\t%s\t%s\t%.4f\t%s\t\n", p.Method, p.Budget, mark, p.Bits, p.Bytes, sweepRate(a.VD), sweepRate(a.RVD),
-		sweepPercent(a.CRG.RatioOfSums), rms, float64(d.AccuracyQuant.Value), sweepPercent(1-d.Disagreement.Value))
+		sweepPercent(a.CRG.RatioOfSums.Value), rms, float64(d.AccuracyQuant.Value), sweepPercent(1-d.Disagreement.Value))
 }
 
 // sweepNote says in place of numbers why a line of the table has none. It is not a cell: no

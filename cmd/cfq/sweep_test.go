@@ -76,7 +76,7 @@ func TestSweepTable(t *testing.T) {
 	rate := eval.Rate{Num: 662, Den: 1000, Value: 0.662, Lo: 0.613, Hi: 0.708}
 	all := eval.Rate{Num: 9, Den: 9, Value: 1, Lo: 0.901, Hi: 1}
 	at := eval.AtMargin{Margin: 0.1, VD: rate, RVD: all}
-	at.CRG.RatioOfSums, at.MarginError.RMS = -1, 0.012345
+	at.CRG.RatioOfSums.Value, at.MarginError.RMS.Value = -1, 0.012345
 	measured := &eval.Result{Margins: []eval.AtMargin{at}}
 	measured.Decisions.Disagreement.Value = 0.001
 	r := &cfq.SweepResult{FloatBytes: 123_456_789, Points: []cfq.SweepPoint{

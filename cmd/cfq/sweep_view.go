@@ -81,12 +81,12 @@ func sweepColumns() []sweepColumn {
 	list = append(list, rateColumns("vd", func(_ *cfq.SweepPoint, a *eval.AtMargin) eval.Rate { return a.VD })...)
 	list = append(list, rateColumns("rvd", func(_ *cfq.SweepPoint, a *eval.AtMargin) eval.Rate { return a.RVD })...)
 	return append(list, []sweepColumn{
-		{"crg_sums", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.CRG.RatioOfSums }},
-		{"crg_median", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.CRG.Median }},
-		{"crg_mean", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.CRG.Mean }},
+		{"crg_sums", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.CRG.RatioOfSums.Value }},
+		{"crg_median", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.CRG.Median.Value }},
+		{"crg_mean", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.CRG.Mean.Value }},
 		{"dir_sim", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.DirSim.Value }},
 		{"act_overlap", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.ActOverlap.Value }},
-		{"margin_error_rms", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.MarginError.RMS }},
+		{"margin_error_rms", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.MarginError.RMS.Value }},
 		{"tau01", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Measured.Tau01.Value }},
 		{"rtau01", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Measured.RTau01.Value }},
 	}...)
@@ -182,7 +182,7 @@ func (v *sweepView) draw(w io.Writer, format string) error {
 	}{
 		{of("VD"), "the original's promises that break", func(p *cfq.SweepPoint) eval.Rate { return p.At(v.margin).VD }},
 		{of("RVD"), "its own promises the original refuses", func(p *cfq.SweepPoint) eval.Rate { return p.At(v.margin).RVD }},
-		{of("CRG"), "more cost, ratio of sums", func(p *cfq.SweepPoint) eval.Rate { return sweepNumber(p.At(v.margin).CRG.RatioOfSums) }},
+		{of("CRG"), "more cost, ratio of sums", func(p *cfq.SweepPoint) eval.Rate { return sweepNumber(p.At(v.margin).CRG.RatioOfSums.Value) }},
 		{fmt.Sprintf("Accuracy (original %.4f)", full), "accuracy", func(p *cfq.SweepPoint) eval.Rate { return sweepNumber(p.Measured.Decisions.AccuracyQuant.Value) }},
 	} {
 		budget := chart.Chart{Title: c.title + " over the budget", X: "budget, " + v.cost + " per weight", Y: c.y}

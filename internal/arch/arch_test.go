@@ -45,7 +45,10 @@ func table() []row {
 		{"allocate", ""},
 		{"qat", "graph autodiff engine quant quant/qdq classifier recourse"},
 		{"eval", "recourse task"},
-		{"report", "eval"},
+		{"certify", "graph onnxio engine quant quant/qdq classifier eval"},
+		{"footprint", "graph onnxio engine quant quant/qdq eval"},
+		{"gate", "eval"},
+		{"report", "eval gate internal/chart"},
 
 		{".", "internal/cache graph onnxio engine quant quant/qdq verify task classifier recourse calib sensitivity refine allocate qat eval"},
 		{"cmd/cfq", "*"},
@@ -59,7 +62,7 @@ func boundaries() []row {
 	return []row{
 		{"github.com/yalue/onnxruntime_go", "engine"},
 		{"google.golang.org/protobuf", "internal/onnxpb onnxio"},
-		{"github.com/goccy/go-yaml", "task task/infer"},
+		{"github.com/goccy/go-yaml", "task task/infer gate"},
 		{"github.com/spf13/pflag", "internal/cli cmd/cfq"},
 		{"github.com/schollz/progressbar/v3", "internal/cli cmd/cfq"},
 		{"golang.org/x/term", "internal/cli cmd/cfq"},

@@ -37,10 +37,10 @@ func metricsOf(q *cfq.Result, r *eval.Result) metrics {
 		bits:   q.Bits, stored: q.Stored, bytes: float64(q.Bytes),
 		accuracyFull: float64(r.Decisions.AccuracyFull.Value), accuracy: float64(r.Decisions.AccuracyQuant.Value),
 		vd0: float64(at0.VD.Value), vd1: float64(at1.VD.Value), vd25: float64(at25.VD.Value), rvd1: float64(at1.RVD.Value),
-		first: float64(r.First.VD.Value), rms: float64(at0.MarginError.RMS), tau: float64(r.Tau01.Value),
-		mean: float64(at1.CRG.Mean), sums: float64(at1.CRG.RatioOfSums), median: float64(at1.CRG.Median),
+		first: float64(r.First.VD.Value), rms: float64(at0.MarginError.RMS.Value), tau: float64(r.Tau01.Value),
+		mean: float64(at1.CRG.Mean.Value), sums: float64(at1.CRG.RatioOfSums.Value), median: float64(at1.CRG.Median.Value),
 		dirSim: float64(at1.DirSim.Value),
-		mean0:  float64(at0.CRG.Mean), dirSim0: float64(at0.DirSim.Value),
+		mean0:  float64(at0.CRG.Mean.Value), dirSim0: float64(at0.DirSim.Value),
 	}
 	for _, l := range q.Layers {
 		m.widths = append(m.widths, l.Bits)

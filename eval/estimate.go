@@ -1,0 +1,155 @@
+package eval
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Estimate is a number computed from N people, with an interval at the two-sided confidence of Settings in which
+// the population's lies. An end that these people cannot tell is infinite (null in JSON); Value is undefined when N is 0.
+type Estimate struct {
+	Value Float `json:"value"`
+	N     int   `json:"n"`
+	Lo    Float `json:"lo"`
+	Hi    Float `json:"hi"`
+}
+
+func unknown() Estimate {
+	return Estimate{Value: undefined(), Lo: Float(math.Inf(-1)), Hi: Float(math.Inf(1))}
+}
+
+// meanOf estimates a mean: Student's interval, which needs two people.
+//
+// References: Student (1908).
+func meanOf(xs []float64, confidence float64) Estimate {
+	e := unknown()
+	n := len(xs)
+	if n == 0 {
+		return e
+	}
+	m := sum(xs) / float64(n)
+	e.Value, e.N = Float(m), n
+	if n > 1 {
+		var squares float64
+		for _, x := range xs {
+			squares += (x - m) * (x - m)
+		}
+		e.around(math.Sqrt(squares/float64(n-1)/float64(n)), confidence)
+	}
+	return e
+}
+
+// around puts Student's interval with a standard error around the value.
+func (e *Estimate) around(se, confidence float64) {
+	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(e.N - 1)}.Quantile((1 + confidence) / 2)
+	e.Lo, e.Hi = e.Value-Float(t*se), e.Value+Float(t*se)
+}
+
+// rmsOf estimates a root mean square: the root of the interval of the mean square.
+func rmsOf(xs []float64, confidence float64) Estimate {
+	squares := make([]float64, len(xs))
+	for i, x := range xs {
+		squares[i] = x * x
+	}
+	e := meanOf(squares, confidence)
+	root := func(x Float) Float { return Float(math.Sqrt(max(0, float64(x)))) }
+	if e.N > 0 {
+		e.Value, e.Lo, e.Hi = root(e.Value), root(e.Lo), root(e.Hi)
+	}
+	return e
+}
+
+// ratioOf estimates sum(b)/sum(a) - 1 of pairs: Student's interval by the delta method. It
+// is undefined when a sums to nothing.
+//
+// References: Cochran (1977), Sampling Techniques, section 6.4.
+func ratioOf(a, b []float64, confidence float64) Estimate {
+	e := unknown()
+	total := sum(a)
+	if e.N = len(a); !(total > 0) {
+		return e
+	}
+	r := sum(b) / total
+	e.Value = Float(r - 1)
+	if n := float64(e.N); e.N > 1 {
+		var squares float64
+		for i := range a {
+			d := b[i] - r*a[i]
+			squares += d * d
+		}
+		e.around(math.Sqrt(squares*n/(n-1))/total, confidence)
+	}
+	return e
+}
+
+// quantileOf estimates a quantile by the nearest rank, a median (q = 0.5) by Median: the interval lies between two order
+// statistics and holds whatever the distribution. The largest number (q = 1) has no upper end.
+//
+// References: Conover (1999), Practical Nonparametric Statistics, section 3.2.
+func quantileOf(xs []float64, q, confidence float64) Estimate {
+	e := unknown()
+	n := len(xs)
+	if n == 0 {
+		return e
+	}
+	s := slices.Clone(xs)
+	slices.Sort(s)
+	e.N, e.Value = n, Float(Quantile(s, q))
+	if q == 0.5 {
+		e.Value = Float(Median(s))
+	}
+	if q == 1 {
+		e.Lo = e.Value
+		return e
+	}
+	lo, hi := orderRanks(n, q, (1-confidence)/2)
+	if lo >= 1 {
+		e.Lo = Float(s[lo-1])
+	}
+	if hi <= n {
+		e.Hi = Float(s[hi-1])
+	}
+	return e
+}
+
+// orderRanks returns the ranks (1 to n, 0 and n+1 where there is none) of the order statistics that the q-quantile of the population lies below
+// and above with probability of at most side each: of n numbers, k below the quantile are binomial.
+func orderRanks(n int, q, side float64) (lo, hi int) {
+	b := distuv.Binomial{N: float64(n), P: q}
+	// The quantile lies below the lo-th number when fewer than lo are below it.
+	at := func(k int) bool { return b.CDF(float64(k)) <= side }
+	lo = searchLast(n, func(k int) bool { return at(k - 1) })
+	// It lies above the hi-th one when at least hi are below it.
+	hi = n + 1 - searchLast(n, func(k int) bool { return b.Survival(float64(n-k)) <= side })
+	return lo, hi
+}
+
+// searchLast returns the largest k of 1..n for which ok, which holds up to some k, is true; 0 when there is none.
+func searchLast(n int, ok func(k int) bool) int {
+	lo, hi := 0, n
+	for lo < hi {
+		mid := (lo + hi + 1) / 2
+		if ok(mid) {
+			lo = mid
+		} else {
+			hi = mid - 1
+		}
+	}
+	return lo
+}
+
+// dropOf estimates the difference (b-c)/n of two shares of the same n people, b and c being those who count in the first alone and in the
+// second alone. The interval is that of two exact ones, so it is wider than need be.
+func dropOf(b, c, n int, confidence float64) Estimate {
+	e := unknown()
+	if e.N = n; n == 0 {
+		return e
+	}
+	e.Value = Float(float64(b-c) / float64(n))
+	each := (3 + confidence) / 4 // four bounds, of which two make an end
+	e.Lo = Float(ClopperPearsonLower(b, n, each) - ClopperPearsonUpper(c, n, each))
+	e.Hi = Float(ClopperPearsonUpper(b, n, each) - ClopperPearsonLower(c, n, each))
+	return e
+}

@@ -1,0 +1,32 @@
+package eval
+
+// Footprint is what a quantized model takes, beside the full-precision one.
+type Footprint struct {
+	Full  Weight `json:"full"`
+	Quant Weight `json:"quant"`
+}
+
+// Weight is the size of a model file and of the work of one decision.
+type Weight struct {
+	Bytes      int64   `json:"bytes"`       // of the file, external data included
+	WeightBits float64 `json:"weight_bits"` // stored bits per weight, with all that the weights need; 32 in float
+	BOPs       float64 `json:"bops"`        // bit operations of one row: multiplications times bits of weight times bits of activation
+}
+
+// Timing is how fast ONNX Runtime runs the two models on this machine.
+type Timing struct {
+	Threads int  `json:"threads"`
+	One     Pace `json:"batch_1"`   // one row at a time
+	Many    Pace `json:"batch_256"` // 256 rows at a time
+}
+
+// Pace is the median time of one run, in seconds, over many runs of the two models in turn.
+type Pace struct {
+	Full  Estimate `json:"full"`
+	Quant Estimate `json:"quant"`
+}
+
+// NewPace makes a Pace of the times that runs took.
+func NewPace(full, quant []float64, confidence float64) Pace {
+	return Pace{quantileOf(full, 0.5, confidence), quantileOf(quant, 0.5, confidence)}
+}
