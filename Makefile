@@ -10,7 +10,7 @@ GOSRC = $(shell find . -name '*.go' -not -name '*.pb.go' -not -path './$(BUILD)/
 export CGO_ENABLED = 1
 
 .DEFAULT_GOAL := build
-.PHONY: help build ort test lint fmt drift demo bench fuzz clean
+.PHONY: help build ort test long lint fmt drift demo pipelines page bench fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ ort: ## fetch the pinned ONNX Runtime library into the cache, if it is not there
 test: ort ## vet and test (CFQ_REQUIRE_ORT=1: tests that need ONNX Runtime fail without it)
 	$(GO) vet ./...
 	$(GO) test ./...
+
+long: ort ## the simulations of statistics that take minutes
+	CFQ_LONG=1 $(GO) test -timeout 60m ./eval ./gate
 
 lint: ## check the format and run the linters (the first run compiles them)
 	@unformatted=$$($(TOOL) gofumpt -l $(GOSRC)); \
@@ -41,6 +44,12 @@ demo: build ort ## quantize the example loan model and evaluate it
 	@mkdir -p $(BUILD)
 	bin/cfq quantize $(LOANS)/model.onnx -d $(LOANS)/train.csv -t $(LOANS)/task.yaml --method cf-ptq --budget 4.0 --overwrite -o $(BUILD)/loans.q.onnx
 	bin/cfq eval $(LOANS)/model.onnx $(BUILD)/loans.q.onnx -d $(LOANS)/test.csv -t $(LOANS)/task.yaml
+
+pipelines: build ## run the pipelines of action.yml and examples/ci on this machine
+	$(GO) run ./internal/tools/pipelines
+
+page: ort ## look at the HTML reports in headless Chromium (CFQ_CHROMIUM or the PATH names it)
+	CFQ_REQUIRE_CHROMIUM=1 $(GO) test -count=1 -run Page ./report
 
 bench: ort ## run the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -136,19 +136,22 @@ type Result struct {
 	Bits      float64     `json:"bits_per_weight"` // mean width that was given to the quantized weights
 	// Stored is what the file stores for those weights in all, in bits per weight: codes, scales,
 	// zero points, the order of rows.
-	Stored     float64         `json:"stored_bits_per_weight"`
-	Refined    *refine.Outcome `json:"refined,omitempty"` // what end-to-end refinement did
-	Layers     []Layer         `json:"layers"`
-	Equalized  []string        `json:"equalized,omitempty"` // pairs of layers whose ranges were evened out
-	People     int             `json:"people"`              // who were given
-	Factual    int             `json:"calibration_rows"`
-	Recourse   int             `json:"recourse_points"`
-	Reached    int             `json:"recourse_points_valid"`
-	Promised   bool            `json:"promises,omitempty"` // the recourse points are those of Options.Promises
-	FloatBytes int             `json:"float_bytes"`
-	Bytes      int             `json:"bytes"`
-	Verified   *verify.Report  `json:"verified"`
-	Warnings   []string        `json:"warnings,omitempty"` // what is not as the method's name says
+	Stored    float64         `json:"stored_bits_per_weight"`
+	Refined   *refine.Outcome `json:"refined,omitempty"` // what end-to-end refinement did
+	Layers    []Layer         `json:"layers"`
+	Equalized []string        `json:"equalized,omitempty"` // pairs of layers whose ranges were evened out
+	People    int             `json:"people"`              // who were given
+	// Calibrated are the positions, ascending, of the people whom the model was calibrated on or, by Smallest, chosen by. A model
+	// of a plan has none.
+	Calibrated []int          `json:"-"`
+	Factual    int            `json:"calibration_rows"`
+	Recourse   int            `json:"recourse_points"`
+	Reached    int            `json:"recourse_points_valid"`
+	Promised   bool           `json:"promises,omitempty"` // the recourse points are those of Options.Promises
+	FloatBytes int            `json:"float_bytes"`
+	Bytes      int            `json:"bytes"`
+	Verified   *verify.Report `json:"verified"`
+	Warnings   []string       `json:"warnings,omitempty"` // what is not as the method's name says
 
 	origin origin // for WritePlan
 }
@@ -296,6 +299,7 @@ type job struct {
 	set        *recourse.ActionSet
 	all        *task.People      // everybody
 	people     *task.People      // those who are calibrated on
+	rows       []int             // their positions among all
 	own        []task.Override   // those of Options.Overrides that are of the people, Row being a position among them
 	found      []quant.LayerInfo // all dense layers of the canonical model
 	layers     []quant.LayerInfo // those that are quantized

@@ -27,9 +27,10 @@ func (q *job) choosePeople(ctx context.Context, people *task.People) error {
 	}
 	q.lookAtTarget(people.Labels, margins)
 	q.people, q.all = people, people
+	q.rows = spread(0, people.N, people.N)
 	if q.o.Rows > 0 && people.N > q.o.Rows {
 		rows := withRefused(spread(0, people.N, q.o.Rows), margins)
-		q.people = people.Subset(rows)
+		q.people, q.rows = people.Subset(rows), rows
 		if q.o.Promises != nil {
 			q.o.Promises = subset(q.o.Promises, rows)
 		}

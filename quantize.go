@@ -104,7 +104,7 @@ func (q *job) describe(m *graph.Model, t *task.Task, more map[string]string) {
 func (q *job) result(written *graph.Model, plan *quant.Plan) (*Result, error) {
 	r := &Result{
 		Plan: plan, Method: q.method.Name, Allocator: q.o.Allocator, Rounding: q.o.Rounding, Budget: q.o.Budget, Cost: q.o.Cost,
-		Equalized: q.equalized, People: q.all.N, Factual: q.union.Factual, Recourse: q.union.Recourse, Reached: q.union.Valid(), FloatBytes: q.floatBytes, Warnings: q.warnings,
+		Equalized: q.equalized, People: q.all.N, Calibrated: q.rows, Factual: q.union.Factual, Recourse: q.union.Recourse, Reached: q.union.Valid(), FloatBytes: q.floatBytes, Warnings: q.warnings,
 	}
 	r.Promised = r.Recourse > 0 && q.o.Promises != nil
 	at := 0

@@ -172,5 +172,9 @@ func Smallest(ctx context.Context, m *graph.Model, t *task.Task, people *task.Pe
 			break
 		}
 	}
-	return s.answer()
+	r, err := s.answer()
+	if err == nil { // those who were held out have chosen the model, too
+		r.Result.Calibrated = spread(0, people.N, people.N)
+	}
+	return r, err
 }

@@ -225,6 +225,9 @@ func margin(z []float32, target int) float32 {
 	return z[target] - other
 }
 
+// Values names what the model reads and the logits in front of its head.
+func (c *Model) Values() (input, logits string) { return c.input.Name, c.head.logits }
+
 // Fixed returns the only batch size that the model takes, 0 when it takes any.
 func (c *Model) Fixed() int { return c.fixed }
 

@@ -272,3 +272,26 @@ func (c *Model) constant(b *graph.Builder, types autodiff.Types, v []float64) st
 	types[name] = autodiff.Type{DType: t.DType, Shape: graph.Fixed(t.Dims...)}
 	return name
 }
+
+// LogitGrads returns the gradient by the inputs of one class's logit, rows x Dim. A
+// single logit z stands for [0, z].
+func (c *Model) LogitGrads(ctx context.Context, x []float32, class int) ([]float32, error) {
+	if class < 0 || class >= c.Classes() {
+		return nil, fmt.Errorf("class %d does not exist: the model has the classes 0 to %d", class, c.Classes()-1)
+	}
+	build := func() (*graph.Model, error) {
+		return c.withGradients(nil, []string{c.input.Name}, func(g *graph.Graph, types autodiff.Types) string {
+			b, z := c.logits2(g, types)
+			pick := make([]float64, c.Classes())
+			pick[class] = 1
+			own := c.add(b, types, types[z].Shape, "Mul", []string{z, c.constant(b, types, pick)})
+			return c.add(b, types, graph.Shape{types[z].Shape[0], {Size: 1}}, "ReduceSum",
+				[]string{own, b.Const(graph.FromInts("axes", []int64{1}, 1))}, graph.IntAttr("keepdims", 1))
+		})
+	}
+	out, err := c.run(ctx, fmt.Sprintf("logit %d", class), build, x, []want{{gradOf(0), c.dim}})
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
+}

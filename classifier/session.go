@@ -26,19 +26,28 @@ func (c *Model) run(ctx context.Context, key string, build builder, x []float32,
 		return nil, fmt.Errorf("%d numbers are not rows of %d inputs", len(x), c.dim)
 	}
 	n := len(x) / c.dim
-	out := make([][]float32, len(wants))
-	for i, w := range wants {
-		out[i] = make([]float32, n*w.size)
-	}
 	s, err := c.session(key, build)
 	if err != nil {
 		return nil, err
+	}
+	if n > 0 && n <= c.o.Batch {
+		return c.runBatch(ctx, s, x, wants, extra)
+	}
+	out := make([][]float32, len(wants))
+	for i, w := range wants {
+		out[i] = make([]float32, n*w.size)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(c.o.Workers)
 	for from := 0; from < n; from += c.o.Batch {
 		to := min(from+c.o.Batch, n)
-		group.Go(func() error { return c.runBatch(ctx, s, x, from, to, wants, out, extra) })
+		group.Go(func() error {
+			res, err := c.runBatch(ctx, s, x[from*c.dim:to*c.dim], wants, extra)
+			for i, v := range res {
+				copy(out[i][from*wants[i].size:to*wants[i].size], v)
+			}
+			return err
+		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
@@ -46,27 +55,35 @@ func (c *Model) run(ctx context.Context, key string, build builder, x []float32,
 	return out, nil
 }
 
-func (c *Model) runBatch(ctx context.Context, s *engine.Session, x []float32, from, to int, wants []want, out [][]float32, extra []*graph.Tensor) error {
+// runBatch is run for one batch. The results are the caller's.
+func (c *Model) runBatch(ctx context.Context, s *engine.Session, x []float32, wants []want, extra []*graph.Tensor) ([][]float32, error) {
 	names := make([]string, len(wants))
 	for i, w := range wants {
 		names[i] = w.name
 	}
-	in := append([]*graph.Tensor{c.Feed(x[from*c.dim : to*c.dim])}, extra...)
-	res, err := s.RunBatched(ctx, in, 0, names...)
+	feed := c.Feed
+	if c.input.DType == graph.Float {
+		feed = c.view
+	}
+	res, err := s.RunBatched(ctx, append([]*graph.Tensor{feed(x)}, extra...), 0, names...)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	out := make([][]float32, len(wants))
 	for i, w := range wants {
-		v, err := res[i].Floats()
-		if err != nil {
-			return err
+		if out[i], err = engine.FloatsOf(res[i]); err != nil {
+			return nil, err
 		}
-		if len(v) != (to-from)*w.size {
-			return fmt.Errorf("value %q has %d numbers for %d rows of %d", w.name, len(v), to-from, w.size)
+		if rows := len(x) / c.dim; len(out[i]) != rows*w.size {
+			return nil, fmt.Errorf("value %q has %d numbers for %d rows of %d", w.name, len(out[i]), rows, w.size)
 		}
-		copy(out[i][from*w.size:to*w.size], v)
 	}
-	return nil
+	return out, nil
+}
+
+// view is Feed for float inputs without copying them.
+func (c *Model) view(x []float32) *graph.Tensor {
+	return engine.ViewFloats(c.input.Name, x, append([]int64{int64(len(x) / c.dim)}, c.sizes...)...)
 }
 
 // Feed makes the model's input tensor of rows of inputs.

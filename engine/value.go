@@ -75,6 +75,21 @@ func bytesOf[T ort.TensorData](v []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&v[0])), len(v)*int(unsafe.Sizeof(v[0])))
 }
 
+// ViewFloats makes a float32 tensor over the memory of v, for feeding rows without
+// copying them: v must not change while the tensor is in use.
+func ViewFloats(name string, v []float32, dims ...int64) *graph.Tensor {
+	return &graph.Tensor{Name: name, DType: graph.Float, Dims: dims, Raw: bytesOf(v)}
+}
+
+// FloatsOf returns the elements of a float32 tensor that Run returned, without copying
+// them, and of any other as Tensor.Floats does.
+func FloatsOf(t *graph.Tensor) ([]float32, error) {
+	if t.DType != graph.Float || len(t.Raw) == 0 || uintptr(unsafe.Pointer(&t.Raw[0]))%unsafe.Alignof(float32(0)) != 0 {
+		return t.Floats()
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(&t.Raw[0])), len(t.Raw)/4), nil
+}
+
 // newInput makes a value over the contents of t, which pin keeps in place until
 // the run is over.
 func newInput(t *graph.Tensor, pin *runtime.Pinner) (ort.Value, error) {

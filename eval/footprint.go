@@ -6,7 +6,7 @@ type Footprint struct {
 	Quant Weight `json:"quant"`
 }
 
-// Weight is the size of a model file and of the work of one decision.
+// Weight is the size of a model file and of the work of one decision; 0 is a number that is not known.
 type Weight struct {
 	Bytes      int64   `json:"bytes"`       // of the file, external data included
 	WeightBits float64 `json:"weight_bits"` // stored bits per weight, with all that the weights need; 32 in float
@@ -22,11 +22,15 @@ type Timing struct {
 
 // Pace is the median time of one run, in seconds, over many runs of the two models in turn.
 type Pace struct {
-	Full  Estimate `json:"full"`
-	Quant Estimate `json:"quant"`
+	Full       Estimate `json:"full"`
+	Quant      Estimate `json:"quant"`
+	Throughput Estimate `json:"throughput"` // rows per second of the quantized model in such runs
 }
 
-// NewPace makes a Pace of the times that runs took.
-func NewPace(full, quant []float64, confidence float64) Pace {
-	return Pace{quantileOf(full, 0.5, confidence), quantileOf(quant, 0.5, confidence)}
+// NewPace makes a Pace of the times that runs of so many rows each took.
+func NewPace(rows int, full, quant []float64, confidence float64) Pace {
+	p := Pace{Full: quantileOf(full, 0.5, confidence), Quant: quantileOf(quant, 0.5, confidence)}
+	n := Float(rows)
+	p.Throughput = Estimate{Value: n / p.Quant.Value, N: p.Quant.N, Lo: n / p.Quant.Hi, Hi: n / max(0, p.Quant.Lo)}
+	return p
 }

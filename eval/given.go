@@ -1,7 +1,6 @@
 package eval
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -65,47 +64,3 @@ func (s *side) meeting(t float64) answers {
 
 // reaches says whether the model that gives the promise approves by the required margin. The comparison is the solver's.
 func (p *Promise) reaches(t float64) bool { return approves(p.Own) && float32(p.Own) >= float32(t) }
-
-// givenTau is tau01 of given promises. Their points do not move with the required margin: at t, those whose own margin is t or more are promises. So
-// VD is known at every t from the lowest evaluated margin on, and nothing is predicted. It is undefined when the promises
-// with the largest margins break: no margin is enough then.
-func givenTau(lowest float64, promises []Promise, confidence float64) Tau {
-	sorted := slices.SortedFunc(slices.Values(promises), func(a, b Promise) int { return cmp.Compare(b.Own, a.Own) })
-	value, lo, hi := allowances(confidence)
-	t := givenTauOf(lowest, sorted, value)
-	t.Lo, t.Hi = Float(math.Inf(-1)), Float(math.Inf(1))
-	if t.Value.Defined() {
-		t.Lo = givenTauOf(lowest, sorted, lo).Value
-		if h := givenTauOf(lowest, sorted, hi).Value; h.Defined() {
-			t.Hi = h
-		}
-	}
-	return t
-}
-
-// givenTauOf takes the promises with the largest margins first. While there are so few that none may break to show it, more are taken.
-func givenTauOf(lowest float64, sorted []Promise, allowed allowance) Tau {
-	t := Tau{Value: undefined(), From: undefined()}
-	broken := 0
-	for i, p := range sorted {
-		broken += count(p.Broken())
-		if i+1 < len(sorted) && sorted[i+1].Own == p.Own {
-			continue // promises with equal margins are all there or none
-		}
-		may := allowed(i + 1)
-		switch {
-		case may < 0 && broken == 0:
-			continue
-		case broken > may:
-			if t.N > 0 {
-				t.Value, t.From = p.Own, Float(lowest)
-			}
-			return t
-		}
-		t.N = i + 1
-	}
-	if t.N > 0 {
-		t.Value, t.From = Float(lowest), Float(lowest)
-	}
-	return t
-}

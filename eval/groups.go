@@ -1,31 +1,187 @@
 package eval
 
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agext/levenshtein"
+
+	"cfq/task"
+)
+
 // Grouping is the people told apart by one attribute, or by several at once.
 type Grouping struct {
-	By     string     `json:"by"`     // the attribute, or attributes joined by "*"
-	Groups []Group    `json:"groups"` // in the order of the attribute's values; people without a value are in none
-	Gaps   []GroupGap `json:"gaps"`   // of the metrics that tell groups apart
+	By       string     `json:"by"`                 // the attribute, or attributes joined by "*"
+	Groups   []Group    `json:"groups"`             // in the order of the attributes' values; those that nobody is in are left out
+	Without  int        `json:"without"`            // people who have no value, and so are in no group
+	Gaps     []GroupGap `json:"gaps"`               // of the metrics that tell groups apart
+	Warnings []string   `json:"warnings,omitempty"` // what is doubtful about the grouping; Group.Result has those of each group
 }
 
 // Group is some of the people.
 type Group struct {
-	Name   string  `json:"name"`
-	Small  bool    `json:"small"`  // fewer promises than the minimum: shown, but not ranked
+	Name   string  `json:"name"`   // the value, or values joined by "*"
+	Small  bool    `json:"small"`  // fewer promises at the headline margin than the minimum: shown, but not ranked or tested
 	Result *Result `json:"result"` // every metric of them
 }
 
-// GroupGap compares the groups of a grouping by one metric.
+// GroupGap compares the groups of a grouping by one metric. Groups are compared that are not Small and of whom the metric counts no fewer people than
+// the minimum.
 type GroupGap struct {
-	Metric     string  `json:"metric"` // Metric.ID
-	Margin     float64 `json:"margin"`
-	Worst      string  `json:"worst"` // group, among those that are not small; "" when there are fewer than two
-	Best       string  `json:"best"`
-	Difference Float   `json:"difference"` // of their values
-	P          Float   `json:"p"`          // that the worst differs from the rest by chance: Fisher's exact test, Holm over the groups
+	Metric     string   `json:"metric"`           // Metric.ID
+	Margin     *float64 `json:"margin,omitempty"` // required; nil for metrics that have none
+	Worst      string   `json:"worst"`            // group; "" when fewer than two are compared, or all are equally good
+	Best       string   `json:"best"`
+	Difference Float    `json:"difference"` // size of the difference between their values; undefined when fewer than two are compared
+	P          Float    `json:"p"`          // that Worst differs from all others by chance, Holm over the groups compared; undefined without a test
+	Test       string   `json:"test"`       // "Fisher exact" of shares; "median test" (Mood's, Fisher exact) of medians; "" without a test
 }
 
-// Scenario is the evaluation under other conditions than those of the data and the task.
-type Scenario struct {
-	Name   string  `json:"name"` // as it was asked for, see Stress
-	Result *Result `json:"result"`
+// ByGroups computes every metric for groups of people. groups holds the value of each of the people that r is about, so that Record.Row is a position in it.
+// A spec is an attribute, "sex", or several at once, "sex*race"; no specs are all attributes, each by itself. min is how many promises a group must
+// have at the headline margin to be compared with others; 0 = 30.
+//
+// The error names the attributes that there are when a spec names another one.
+//
+// References: equations subgroup_vd and subgroup_crg.
+func (r *Result) ByGroups(groups []task.Subgroup, specs []string, min int) ([]Grouping, error) {
+	splits, err := splitBy(groups, specs)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.Records) == 0 && r.Population.Read > 0 {
+		return nil, errors.New("eval: groups need the records of the people, and the result is without")
+	}
+	if min <= 0 {
+		min = fewPeople
+	}
+	var out []Grouping
+	for _, s := range splits {
+		g, err := s.group(r, min)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, g)
+	}
+	return out, nil
+}
+
+// CheckGroups returns the error that ByGroups would: for those who want it before the work is done.
+func CheckGroups(groups []task.Subgroup, specs []string) error {
+	_, err := splitBy(groups, specs)
+	return err
+}
+
+// split tells people apart by attributes.
+type split struct {
+	by    string
+	parts []*task.Subgroup
+}
+
+func splitBy(groups []task.Subgroup, specs []string) ([]split, error) {
+	var splits []split
+	if specs == nil {
+		for i := range groups {
+			splits = append(splits, split{groups[i].Feature, []*task.Subgroup{&groups[i]}})
+		}
+		return splits, nil
+	}
+	var errs []error
+	for _, spec := range specs {
+		s, err := splitOf(groups, spec)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("eval: %w", err))
+		case !slices.ContainsFunc(splits, func(o split) bool { return o.by == s.by }):
+			splits = append(splits, s)
+		}
+	}
+	return splits, errors.Join(errs...)
+}
+
+// splitOf reads one spec.
+func splitOf(groups []task.Subgroup, spec string) (split, error) {
+	if g, err := attribute(groups, spec); err == nil { // whose name may have a * in it
+		return split{g.Feature, []*task.Subgroup{g}}, nil
+	}
+	var s split
+	var names []string
+	for name := range strings.SplitSeq(spec, "*") {
+		g, err := attribute(groups, strings.TrimSpace(name))
+		if err != nil {
+			return s, err
+		}
+		if slices.Contains(names, g.Feature) {
+			return s, fmt.Errorf("%q names %q twice", spec, g.Feature)
+		}
+		names, s.parts = append(names, g.Feature), append(s.parts, g)
+	}
+	s.by = strings.Join(names, "*")
+	return s, nil
+}
+
+// attribute returns the subgroups of the name.
+func attribute(groups []task.Subgroup, name string) (*task.Subgroup, error) {
+	var names []string
+	for i := range groups {
+		if groups[i].Feature == name {
+			return &groups[i], nil
+		}
+		names = append(names, groups[i].Feature)
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%q: the task declares no subgroups: give a feature subgroup: true, or name columns in data.subgroups", name)
+	}
+	return nil, fmt.Errorf("there are no subgroups %q; %s", name, oneOf(name, names))
+}
+
+// oneOf says which of the words was probably meant, or lists them.
+func oneOf(word string, words []string) string {
+	best, distance := "", max(2, len(word)/3)+1
+	for _, w := range words {
+		if d := levenshtein.Distance(strings.ToLower(word), strings.ToLower(w), nil); d < distance && d < len(w) {
+			best, distance = w, d
+		}
+	}
+	if best != "" {
+		return fmt.Sprintf("did you mean %q?", best)
+	}
+	const most = 20
+	if more := len(words) - most; more > 0 {
+		return fmt.Sprintf("one of: %s and %d more", strings.Join(words[:most], ", "), more)
+	}
+	return "one of: " + strings.Join(words, ", ")
+}
+
+// of returns the group of the person in the row, numbered so that the last attribute varies fastest; -1 when a value is missing.
+func (s *split) of(row int) (int, error) {
+	at := 0
+	for _, p := range s.parts {
+		if row < 0 || row >= len(p.Codes) {
+			return -1, fmt.Errorf("eval: subgroups %q are those of %d people, and there is one in row %d", p.Feature, len(p.Codes), row)
+		}
+		code := int(p.Codes[row])
+		switch {
+		case code < 0 || at < 0:
+			at = -1
+		case code >= len(p.Values):
+			return -1, fmt.Errorf("eval: subgroups %q have %d values, and the person in row %d has number %d", p.Feature, len(p.Values), row, code)
+		default:
+			at = at*len(p.Values) + code
+		}
+	}
+	return at, nil
+}
+
+// name is the inverse of of.
+func (s *split) name(at int) string {
+	values := make([]string, len(s.parts))
+	for i := len(s.parts) - 1; i >= 0; i-- {
+		n := len(s.parts[i].Values)
+		values[i] = s.parts[i].Values[at%n]
+		at /= n
+	}
+	return strings.Join(values, "*")
 }

@@ -30,7 +30,11 @@ type Metric struct {
 
 // ID returns the metric's name on command lines and in gate files: its Key without the list or object that it stands in.
 func (m *Metric) ID() string {
-	return strings.TrimPrefix(strings.TrimPrefix(m.Key, perMargin), "decisions.")
+	id := m.Key
+	for _, where := range []string{perMargin, "decisions.", "footprint.quant."} {
+		id = strings.TrimPrefix(id, where)
+	}
+	return id
 }
 
 const perMargin = "margins[]."

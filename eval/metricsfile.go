@@ -1,7 +1,5 @@
 package eval
 
-import "math"
-
 // Value is what a Result says of one metric.
 type Value struct {
 	Estimate
@@ -72,7 +70,10 @@ func footprint(f func(*Weight) float64) func(*Result, int) Value {
 		if r.Footprint == nil {
 			return Value{Estimate: unknown()}
 		}
-		return exactly(f(&r.Footprint.Quant))
+		if x := f(&r.Footprint.Quant); x > 0 {
+			return exactly(x)
+		}
+		return Value{Estimate: unknown()}
 	})
 }
 
@@ -236,10 +237,7 @@ func fileMetrics() []Metric {
 			"timing.batch_256.throughput", "throughput", "", "rows/s", Higher,
 			"256 rows divided by that time.",
 			"standard",
-			timing(func(t *Timing) Estimate {
-				e := t.Many.Quant
-				return Estimate{Value: 256 / e.Value, N: e.N, Lo: 256 / e.Hi, Hi: 256 / Float(math.Max(0, float64(e.Lo)))}
-			}),
+			timing(func(t *Timing) Estimate { return t.Many.Throughput }),
 		},
 	}
 }

@@ -144,16 +144,60 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Every metric of the table is in the JSON form, and progress ends where it says.
+// everything is the result of an evaluation with all that can be asked for, of made-up proofs and perturbations.
+func everything(t *testing.T, progress func(Event)) *Result {
+	t.Helper()
+	g := original
+	g.b -= 0.06
+	r := compare(t, original, g, crowd(200, 1), Options{
+		Progress: progress, Noise: 20, Radius: 0.1,
+		Prove: func(_ context.Context, points, half []float32, n int) ([]Proof, error) {
+			proofs := make([]Proof, n)
+			for i := range proofs {
+				if len(points) != 3*n || half[3*i] != 0.1 || half[3*i+2] != 0 {
+					t.Errorf("%d points of %d numbers, half widths %v", n, len(points), half[3*i:3*i+3])
+				}
+				proofs[i] = Proof{Lower: Float(i%2) - 0.5, Apart: Float(i)}
+			}
+			return proofs, nil
+		},
+		Perturb: func(_ context.Context, _ []float32, n int) ([][]Float, error) {
+			eps := make([][]Float, n)
+			for i := range eps {
+				eps[i] = []Float{0.01, 0.02, 0.03, 4}
+			}
+			return eps, nil
+		},
+	})
+	r.Footprint = &Footprint{Full: Weight{4000, 32, 1e6}, Quant: Weight{1000, 4.5, 1e5}}
+	times := []float64{0.004, 0.002, 0.001, 0.003, 0.002, 0.002, 0.002}
+	r.Timing = &Timing{Threads: 1, One: NewPace(1, times, times, 0.95), Many: NewPace(256, times, times, 0.95)}
+	return r
+}
+
+// step returns what stands in a JSON tree under a name, with "[]" the first of a list.
+func step(tree any, name string) any {
+	name, list := strings.CutSuffix(name, "[]")
+	obj, _ := tree.(map[string]any)
+	if !list {
+		return obj[name]
+	}
+	if l, ok := obj[name].([]any); ok && len(l) > 0 {
+		return l[0]
+	}
+	return nil
+}
+
+// Every metric of the table is in the JSON form, with the value that its getter gives; and progress ends where it says.
 func TestMetricKeysAreInTheResult(t *testing.T) {
 	last := map[string]Event{}
-	r := compare(t, original, original, crowd(60, 1), Options{Progress: func(e Event) { last[e.Stage] = e }})
+	r := everything(t, func(e Event) { last[e.Stage] = e })
 	for _, e := range last {
 		if e.Done != e.Total {
 			t.Errorf("%+v", e)
 		}
 	}
-	if len(last) != 1+1+2*4 {
+	if len(last) != 1+1+4*4 {
 		t.Errorf("stages: %v", last)
 	}
 	data, err := json.Marshal(r)
@@ -168,17 +212,21 @@ func TestMetricKeysAreInTheResult(t *testing.T) {
 	for _, m := range Metrics() {
 		at := tree
 		for name := range strings.SplitSeq(m.Key, ".") {
-			name, list := strings.CutSuffix(name, "[]")
-			obj, _ := at.(map[string]any)
-			at = obj[name]
-			if list {
-				if l, ok := at.([]any); ok && len(l) > 0 {
-					at = l[0]
-				}
+			at = step(at, name)
+		}
+		value := at
+		if obj, ok := at.(map[string]any); ok {
+			value = obj["value"]
+		}
+		got := m.Of(r, 0)
+		if x, ok := value.(float64); !ok || Float(x) != got.Value || got.N == 0 || !(got.Lo <= got.Value && got.Value <= got.Hi) {
+			// Nobody is safe inside a ball at margin 0, and nobody is safe by the layers' bound at all.
+			if m.ID() != "perturbation.ball.broken_inside" || at == nil {
+				t.Errorf("metric %s: %v is in the result, the getter gives %+v", m.Key, at, got)
 			}
 		}
-		if at == nil {
-			t.Errorf("metric %s is not in the result", m.Key)
+		if _, ok := MetricBy(m.ID()); !ok {
+			t.Errorf("metric %s is not found by its name %s", m.Key, m.ID())
 		}
 		if m.Name == "" || m.Unit == "" || m.Better == "" || m.Definition == "" || m.Source == "" {
 			t.Errorf("metric %s is not documented: %+v", m.Key, m)

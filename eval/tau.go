@@ -1,8 +1,11 @@
 package eval
 
 import (
+	"cmp"
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // tauShare is the share of promises that tau01 allows to break.
@@ -25,57 +28,126 @@ const tauShare = 0.01
 // A promise cannot break by halves: with fewer than 100 promises, 1 % of them is none.
 type Tau struct {
 	Value        Float `json:"value"` // logits; undefined when there are no promises
-	Lo           Float `json:"lo"`    // the interval: where the exact bounds of VD, one for each end, meet 1 %
+	Lo           Float `json:"lo"`    // the interval: where the exact bounds of VD, one for each end, meet 1 %; see tauOf and tauAbove
 	Hi           Float `json:"hi"`
 	N            int   `json:"n"`            // promises at the solved margin it rests on
 	From         Float `json:"from"`         // that solved margin
 	Extrapolated bool  `json:"extrapolated"` // Value lies above the largest solved margin
 }
 
-// allowance says how many of n promises may break.
-type allowance func(n int) int
+// tolerance says whether so many of n promises may break; if so, fewer may.
+type tolerance func(broken, n int) bool
 
-// allowances returns those of tau01 and of the ends of its interval: as many as 1 % is; as many as leave it
-// possible, by the exact bound of the share, that 1 % or less break; and as many as exclude that more do (-1: however few there are).
-func allowances(confidence float64) (value, lo, hi allowance) {
-	side := (1 + confidence) / 2
-	value = func(n int) int { return int(math.Floor(tauShare*float64(n) + 1e-9)) }
-	lo = func(n int) int {
-		return searchLast(n, func(k int) bool { return ClopperPearsonLower(k, n, side) <= tauShare })
+// onePercent is tau01's own.
+func onePercent(broken, n int) bool { return float64(broken) <= tauShare*float64(n)+1e-9 }
+
+// surely excludes that more than 1 % break: the exact upper bound is 1 % at most. There may be too few promises for any to be tolerated, or none even.
+func surely(confidence float64) tolerance {
+	return func(broken, n int) bool {
+		return distuv.Binomial{N: float64(n), P: tauShare}.CDF(float64(broken)) <= (1-confidence)/2
 	}
-	hi = func(n int) int {
-		return searchLast(n+1, func(k int) bool { return ClopperPearsonUpper(k-1, n, side) <= tauShare }) - 1
+}
+
+// possibly leaves it possible that 1 % break or less: the exact lower bound is 1 % at most.
+func possibly(confidence float64) tolerance {
+	return func(broken, n int) bool {
+		return broken == 0 || distuv.Binomial{N: float64(n), P: tauShare}.Survival(float64(broken-1)) >= (1-confidence)/2
 	}
-	return value, lo, hi
+}
+
+// most returns how many of n promises may break, -1 when there are too few to say.
+func (ok tolerance) most(n int) int {
+	return searchLast(n+1, func(k int) bool { return ok(k-1, n) }) - 1
+}
+
+// solvedAt holds the promises at one solved margin.
+type solvedAt struct {
+	margin float64
+	made   []int     // whose they are
+	need   []float64 // of those that break, the margin above which they would hold, descending
+	broken []int     // whose these are
+}
+
+// newSolvedAt takes the promises at a solved margin and whose they are, nil for 0, 1, 2 ...
+func newSolvedAt(margin float64, promises []Promise, who []int) solvedAt {
+	s := solvedAt{margin: margin, made: who}
+	if who == nil {
+		s.made = make([]int, len(promises))
+		for i := range s.made {
+			s.made[i] = i
+		}
+	}
+	var at []int
+	for i := range promises {
+		if promises[i].Broken() {
+			at = append(at, i)
+		}
+	}
+	need := func(i int) float64 {
+		// Never 0, or a promise broken by a hair would count as kept.
+		return max(float64(promises[i].Own-promises[i].Other), math.SmallestNonzeroFloat64)
+	}
+	slices.SortStableFunc(at, func(i, j int) int { return cmp.Compare(need(j), need(i)) })
+	for _, i := range at {
+		s.need, s.broken = append(s.need, need(i)), append(s.broken, s.made[i])
+	}
+	return s
+}
+
+// count returns the number of promises when each person's count as often as weights say.
+func (s *solvedAt) count(weights []float64) int {
+	var n float64
+	for _, i := range s.made {
+		n += weights[i]
+	}
+	return int(n)
+}
+
+// needed returns the margin above which at most so many of the promises are predicted to break, 0 when no more than that break as they are.
+func (s *solvedAt) needed(allowed int, weights []float64) float64 {
+	var n float64
+	for k, i := range s.broken {
+		if n += weights[i]; int(n) > allowed {
+			return s.need[k]
+		}
+	}
+	return 0
 }
 
 // tau01 takes the promises at each solved margin, ascending.
 func tau01(margins []float64, promises [][]Promise, confidence float64) Tau {
-	value, lo, hi := allowances(confidence)
-	t := tauOf(margins, promises, value)
+	stages := make([]solvedAt, len(margins))
+	most := 0
+	for i := range stages {
+		stages[i] = newSolvedAt(margins[i], promises[i], nil)
+		most = max(most, len(promises[i]))
+	}
+	each := ones(most)
+	t := tauOf(stages, each, onePercent)
 	t.Lo, t.Hi = Float(math.Inf(-1)), Float(math.Inf(1))
 	if t.Value.Defined() {
-		t.Lo = tauOf(margins, promises, lo).Value
-		if h := tauOf(margins, promises, hi).Value; h.Defined() {
+		t.Lo = tauAbove(stages, each, possibly(confidence))
+		if h := tauOf(stages, each, surely(confidence)).Value; h.Defined() {
 			t.Hi = h
 		}
 	}
 	return t
 }
 
-func tauOf(margins []float64, promises [][]Promise, allowed allowance) Tau {
+// tauOf goes from the top: as long as a margin is good enough, the answer is no larger. With surely it is an upper bound: to be too small, it must
+// have found good the margins just below the true value, which are not, and of those that is one test.
+func tauOf(stages []solvedAt, weights []float64, ok tolerance) Tau {
 	t := Tau{Value: undefined(), From: undefined()}
-	// From the top: as long as a margin is good enough, the answer is no larger.
-	for i := len(margins) - 1; i >= 0; i-- {
-		n := len(promises[i])
+	for i := len(stages) - 1; i >= 0; i-- {
+		n := stages[i].count(weights)
 		if n == 0 {
 			continue
 		}
-		may := allowed(n)
+		may := ok.most(n)
 		if may < 0 {
 			break
 		}
-		s, need := Float(margins[i]), Float(needed(promises[i], may))
+		s, need := Float(stages[i].margin), Float(stages[i].needed(may, weights))
 		if need <= 0 { // no more than that break here
 			t = Tau{Value: s, N: n, From: s}
 			continue
@@ -85,23 +157,36 @@ func tauOf(margins []float64, promises [][]Promise, allowed allowance) Tau {
 		}
 		break
 	}
-	t.Extrapolated = float64(t.Value) > margins[len(margins)-1]
+	t.Extrapolated = float64(t.Value) > stages[len(stages)-1].margin
 	return t
 }
 
-// needed returns the margin above which at most so many of the promises are
-// predicted to break, 0 when no more than that break as they are.
-func needed(promises []Promise, allowed int) float64 {
-	if allowed >= len(promises) {
-		return 0
-	}
-	need := make([]float64, len(promises))
-	for i, p := range promises {
-		if p.Broken() {
-			// Never 0, or a promise broken by a hair would count as kept.
-			need[i] = max(float64(p.Own-p.Other), math.SmallestNonzeroFloat64)
+// tauAbove goes from the bottom, to the first margin that is good enough. With possibly it is a lower bound: to be too large, it must have found
+// the true value not good enough, which is one test too. (From the top, a margin far above that is found bad by chance would do.)
+func tauAbove(stages []solvedAt, weights []float64, ok tolerance) Float {
+	least := undefined()
+	for i := range stages {
+		s := Float(stages[i].margin)
+		n := stages[i].count(weights)
+		if n == 0 {
+			continue
 		}
+		if least.Defined() && least < s {
+			return least
+		}
+		need := Float(stages[i].needed(ok.most(n), weights))
+		if need <= 0 {
+			return s
+		}
+		least = max(s, need)
 	}
-	slices.Sort(need)
-	return need[len(need)-1-allowed]
+	return least
+}
+
+func ones(n int) []float64 {
+	w := make([]float64, n)
+	for i := range w {
+		w[i] = 1
+	}
+	return w
 }

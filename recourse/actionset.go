@@ -53,6 +53,7 @@ type unit struct {
 	first, width int
 	lo, hi       float64 // bounds on the new value; ±Inf when absent
 	up, down     float64 // largest change in either direction, >= 0; 0 when the direction is forbidden
+	scale        float64 // of the distances that a change may go, see Tighten; else 1
 	step         float64 // of a grid
 	values       []float64
 	// next holds for each current value of a group (the last row: none), or level of a ladder, the
@@ -103,7 +104,7 @@ func compileWith(t *task.Task, ranges []task.Feature) (*ActionSet, error) {
 
 // compileUnit compiles what holds for one feature by itself; dragged features have bounds, but no cost.
 func compileUnit(f *task.Feature, dragged bool) (unit, error) {
-	u := unit{name: f.Name, first: f.Offset, width: f.Width, lo: math.Inf(-1), hi: math.Inf(1), up: math.Inf(1), down: math.Inf(1), feature: f}
+	u := unit{name: f.Name, first: f.Offset, width: f.Width, lo: math.Inf(-1), hi: math.Inf(1), up: math.Inf(1), down: math.Inf(1), scale: 1, feature: f}
 	if !f.Actionable && !dragged {
 		return u, nil
 	}
@@ -241,7 +242,7 @@ func (u *unit) places(f *task.Feature, n int) [][]int {
 	next := make([][]int, n)
 	for from := range next {
 		for to := range n {
-			if d := float64(to - from); d != 0 && d <= up && -d <= down {
+			if d := float64(to - from); d != 0 && d <= u.steps(up, n-1-from) && -d <= u.steps(down, from) {
 				next[from] = append(next[from], to)
 			}
 		}

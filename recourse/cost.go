@@ -220,11 +220,12 @@ func (u *unit) sizes(x, d []float32, shift bool) (linear, square, largest float6
 	if flipped == 0 {
 		return 0, 0, 0
 	}
-	from, to := u.current(x), u.after(x, d)
-	places := 1.0
-	known := u.ordered && from >= 0 && to >= 0
-	if known {
-		places = math.Abs(float64(to - from))
+	places, from, to, known := 1.0, 0, 0, false
+	if u.ordered { // else nobody asks for the values
+		from, to = u.current(x), u.after(x, d)
+		if known = from >= 0 && to >= 0; known {
+			places = math.Abs(float64(to - from))
+		}
 	}
 	switch {
 	case p.flip > 0:

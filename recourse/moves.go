@@ -130,8 +130,11 @@ func (a *ActionSet) apply(u *unit, x, d []float32, set func(d []float32)) bool {
 	}
 	before := slices.Clone(d)
 	changed := a.changes(d)
-	keep := slices.IndexFunc(a.units, func(o unit) bool { return o.first == u.first })
-	for _, keep := range []int{keep, -1} {
+	self := 0
+	for a.units[self].first != u.first {
+		self++
+	}
+	for _, keep := range []int{self, -1} {
 		set(d)
 		a.drag(x, d)
 		if a.mend(x, d, keep, true) && !slices.Equal(d, before) && a.changes(d) <= max(a.limit, changed) {

@@ -99,7 +99,7 @@ func (u *unit) span(x float32) (lo, hi float32) {
 		return 0, 0
 	}
 	v := float64(x)
-	return -towardsZero(max(min(u.down, v-u.lo), 0)), towardsZero(max(min(u.up, u.hi-v), 0))
+	return -u.room(u.down, v-u.lo, v, false), u.room(u.up, u.hi-v, v, true)
 }
 
 // ticks returns the first and last whole number of steps inside the span. The

@@ -24,7 +24,7 @@ func (a *ActionSet) publishUnrounded(point, x, d []float32) {
 			return u.written(x[u.first], d[u.first], 0)
 		}
 		from, away := u.feature.Raw(x[u.first]), math.Copysign(1, float64(d[u.first]))
-		if limit := u.feature.ToInput(u.limit(from, away)); float64(x[u.first]+d[u.first])*away > float64(limit)*away {
+		if limit := u.feature.ToInput(u.limit(x[u.first], from, away)); float64(x[u.first]+d[u.first])*away > float64(limit)*away {
 			return limit
 		}
 		return x[u.first] + d[u.first]
@@ -101,16 +101,23 @@ func (u *unit) written(x, d float32, more float64) float32 {
 		n = math.Floor(n + 1e-6)
 	}
 	n += more * away
-	limit := u.limit(from, away)
+	limit := u.limit(x, from, away)
 	if raw := n * u.quantum; raw*away < limit*away {
 		return f.ToInput(task.Rounded(raw, 12))
 	}
 	return f.ToInput(task.Rounded(limit, 12)) // the bound as the task file has it
 }
 
-// limit returns the raw value that a change from the given one may go to, upwards or (away below 0) downwards.
-func (u *unit) limit(from, away float64) float64 {
+// limit returns the raw value that a change from the given one, whose input is x, may go to, upwards or (away below 0) downwards.
+func (u *unit) limit(x float32, from, away float64) float64 {
 	f := u.feature
+	if u.scale != 1 {
+		lo, hi := u.span(x)
+		if away < 0 {
+			return from + float64(lo)*f.Std
+		}
+		return from + float64(hi)*f.Std
+	}
 	if away < 0 {
 		return max(f.Bounds[0], from-f.MaxDecrease, from-f.MaxChange)
 	}

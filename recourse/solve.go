@@ -64,7 +64,7 @@ func Solve(ctx context.Context, m Model, a *ActionSet, x []float32, o SolveOptio
 	o.Beam = max(defaulted(o.Beam, 4), 1)
 	actions := make([]Action, n)
 	err = chunks(ctx, n, solveChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
-		s := &search{ctx: ctx, m: m, a: a, o: o, need: float32(o.Margin + slackAbove(o.Margin))}
+		s := &search{ctx: ctx, m: m, a: a, o: o, need: float32(o.Margin + slackAbove(o.Margin)), known: newKnown()}
 		return s.run(x[lo*a.dim:hi*a.dim], lo, actions[lo:hi])
 	})
 	if err != nil {
@@ -85,14 +85,16 @@ func defaulted(v, def int) int {
 
 // search is the state of Solve for one piece of people; one goroutine owns it.
 type search struct {
-	ctx    context.Context
-	m      Model
-	a      *ActionSet
-	o      SolveOptions
-	need   float32 // the margin searched for
-	people []*person
-	points []float32
-	slab   slab
+	ctx            context.Context
+	m              Model
+	a              *ActionSet
+	o              SolveOptions
+	need           float32 // the margin searched for
+	people         []*person
+	points         []float32
+	slab           slab
+	known          known
+	answers, fresh []*answer // scratch of eval
 }
 
 // person is one who falls short of the required margin.
@@ -187,47 +189,6 @@ func (s *search) fromFactual() error {
 		return err
 	}
 	return s.rescue()
-}
-
-// eval sets the margins, and gradients when asked for, of the lanes.
-func (s *search) eval(ls []*lane, grads bool) error {
-	dim := s.a.dim
-	for len(ls) > 0 {
-		if err := s.ctx.Err(); err != nil {
-			return err
-		}
-		part := ls[:min(len(ls), solveBatch)]
-		ls = ls[len(part):]
-		if need := len(part) * dim; cap(s.points) < need {
-			s.points = make([]float32, need)
-		}
-		points := s.points[:len(part)*dim]
-		for i, l := range part {
-			l.p.a.drag(l.p.x, l.d)
-			Point(points[i*dim:(i+1)*dim], l.p.x, l.d)
-		}
-		var m, g []float32
-		var err error
-		if grads {
-			m, g, err = s.m.MarginGrads(s.ctx, points)
-		} else {
-			m, err = s.m.Margins(s.ctx, points)
-		}
-		if err := call(dim, len(part), m, g, err); err != nil {
-			return err
-		}
-		for i, l := range part {
-			l.margin, l.g = m[i], nil
-			if grads {
-				l.g = row(g, i, dim)
-				l.p.a.pull(l.g)
-			}
-			if !l.p.a.obeys(l.p.x, l.d) {
-				l.margin = float32(math.Inf(-1)) // never valid, and worse than any point that is feasible
-			}
-		}
-	}
-	return nil
 }
 
 // offer makes valid lanes their people's best action where they are cheaper.

@@ -8,16 +8,37 @@ import (
 	"strconv"
 
 	"cfq/eval"
+	"cfq/gate"
+	"cfq/internal/chart"
 )
 
-// block is one section of the views for people. Text and Markdown differ only
-// in how they draw blocks.
+// page is what the views for people show. They differ only in how they draw it.
+type page struct {
+	title   string
+	verdict gate.Verdict // "" without a gate
+	blocks  []block
+}
+
+// head is the title with the verdict first.
+func (p *page) head() string {
+	switch {
+	case p.verdict == "":
+		return p.title
+	case p.title == "":
+		return string(p.verdict)
+	}
+	return string(p.verdict) + ": " + p.title
+}
+
+// block is one section of a page.
 type block struct {
-	title  string   // "" for the headline
-	lines  []string // sentences
-	table  table
-	after  []string // explanations under the table
-	bullet bool     // draw lines as a list
+	title   string   // "" for the headline
+	lines   []string // sentences
+	table   table
+	after   []string // explanations under the table
+	figures []figure // for views that can draw
+	bullet  bool     // draw lines as a list
+	fold    bool     // few readers need it: views that can close it do
 }
 
 // table is rows of cells under an optional head. The first left columns are
@@ -26,27 +47,96 @@ type table struct {
 	head []string
 	rows [][]string
 	left int
+	// moods are "good", "bad" or "unsure" for cells of the columns that prune leaves where they are.
+	moods map[place]string
 }
 
-// blocks lays out d.
-func blocks(d *Document) []block {
-	r := d.Result
-	bs := []block{headline(d), models(d), people(r)}
-	if r.Population.Evaluated > 0 {
-		bs = append(bs, promises(r), costs(r), marginErrors(r))
+// place is a row and a column.
+type place struct{ row, column int }
+
+// figure is a picture that shows numbers of the block's table, or of what the caption says.
+type figure struct {
+	caption string
+	chart   chart.Chart
+}
+
+func (t *table) mood(column int, mood string) {
+	if t.moods == nil {
+		t.moods = map[place]string{}
 	}
-	bs = append(bs, decisions(r))
-	if ws := slices.Concat(d.Warnings, r.Warnings); len(ws) > 0 {
-		bs = append(bs, block{title: "Warnings", lines: ws, bullet: true})
+	t.moods[place{len(t.rows) - 1, column}] = mood
+}
+
+func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
+
+// prune takes out the columns that say nothing in any row.
+func (t *table) prune() {
+	if t.head == nil {
+		return
 	}
-	if len(d.Recipe) > 0 {
-		b := block{title: "How the quantized model was made", table: table{left: 2}}
-		for _, k := range slices.Sorted(maps.Keys(d.Recipe)) {
-			b.table.rows = append(b.table.rows, []string{k, d.Recipe[k]})
+	left := t.left
+	for j := len(t.head) - 1; j >= 0; j-- {
+		if slices.ContainsFunc(t.rows, func(r []string) bool { return r[j] != missing }) || len(t.rows) == 0 {
+			continue
 		}
-		bs = append(bs, b)
+		t.head = slices.Delete(t.head, j, j+1)
+		for i := range t.rows {
+			t.rows[i] = slices.Delete(t.rows[i], j, j+1)
+		}
+		if j < left {
+			t.left--
+		}
 	}
-	return bs
+}
+
+// detail says how much a view shows.
+type detail bool
+
+const (
+	brief detail = false
+	full  detail = true
+)
+
+// many returns how many of n rows are shown when a brief view shows at most so many.
+func (d detail) many(n, most int) int {
+	if d == full {
+		return n
+	}
+	return min(n, most)
+}
+
+// pageOf lays out d: what decides first, where it came from last.
+func pageOf(d *Document, how detail) *page {
+	r := d.Result
+	p := &page{title: d.Title}
+	add := func(bs ...block) {
+		for _, b := range bs {
+			b.table.prune()
+			if len(b.lines)+len(b.table.rows)+len(b.after)+len(b.figures) > 0 {
+				p.blocks = append(p.blocks, b)
+			}
+		}
+	}
+	if d.Gate != nil {
+		p.verdict = d.Gate.Verdict
+		add(verdict(d.Gate), findings(d.Gate, how))
+	}
+	head := headline(d)
+	if d.Gate != nil {
+		head.title = "The promises"
+	}
+	add(head)
+	if ws := slices.Concat(d.Warnings, r.Warnings); len(ws) > 0 {
+		add(block{title: "Warnings", lines: ws, bullet: true})
+	}
+	if r.Population.Evaluated > 0 {
+		add(promises(r), costs(r, how), shape(r, how), marginErrors(r, how), spreads(r, how))
+	}
+	add(groups(r, how)...)
+	add(scenarios(r), certificates(r), perturbations(r, how), broken(d, how))
+	add(decisions(r), footprint(r), timing(r), layers(d, how))
+	add(people(r), models(d), recipe(d.Recipe), settings(r, how))
+	return p
 }
 
 // headline says the most important thing first.
@@ -62,7 +152,10 @@ func headline(d *Document) block {
 	if r.Given != nil { // they are what they are; only recourse that is computed needs a margin to be worth something
 		a = r.Margins[0]
 		what = "A promise is a change that " + cmp.Or(d.Promises.Name, "the caller") + " gives a person whom the original refuses, and that lifts them to a logit margin of %s or more. " +
-			"It breaks when the quantized model still refuses. The quantized model's own promises are computed."
+			"It breaks when the quantized model still refuses."
+		if !r.Settings.OneSided {
+			what += " The quantized model's own promises are computed."
+		}
 		none = "None of the promises given to the %d people evaluated reaches margin %s: there are none to keep."
 	}
 	if a.VD.Den == 0 {
@@ -92,53 +185,10 @@ func confidence(r *eval.Result) string {
 	return strconv.FormatFloat(100*r.Settings.Confidence, 'g', 6, 64) + " %"
 }
 
-func models(d *Document) block {
-	b := block{title: "Models", table: table{head: []string{"", "file", "size", "bits/weight", "sha256"}, left: 2}}
-	row := func(role string, m Model) {
-		bits := missing
-		if m.WeightBits > 0 {
-			bits = strconv.FormatFloat(m.WeightBits, 'f', 2, 64)
-		}
-		b.table.rows = append(b.table.rows, []string{role, m.Name, byteCount(m.Bytes), bits, short(m.SHA256)})
-	}
-	row("original", d.Full)
-	row("quantized", d.Quantized)
-	for _, o := range []struct {
-		name string
-		file File
-	}{{"people", d.Data}, {"task", d.Task}, {"promises", d.Promises}, {"overrides", d.Overrides}} {
-		if o.file.Name != "" {
-			b.table.rows = append(b.table.rows, []string{o.name, o.file.Name, byteCount(o.file.Bytes), missing, short(o.file.SHA256)})
-		}
-	}
-	return b
-}
-
-func people(r *eval.Result) block {
-	p := r.Population
-	b := block{title: "Who was evaluated", table: table{left: 1}}
-	row := func(label string, n int) { b.table.rows = append(b.table.rows, []string{label, strconv.Itoa(n)}) }
-	row("rows in the data", p.Rows)
-	if p.LeftOut > 0 {
-		row("left out by the task or the choice of rows", p.LeftOut)
-	}
-	if p.Unreadable > 0 {
-		row("could not be read", p.Unreadable)
-	}
-	row("people read", p.Read)
-	row("approved by the original, need no recourse", p.Favoured)
-	row("refused by the original", p.Refused)
-	if p.Evaluated < p.Refused {
-		row(fmt.Sprintf("evaluated: a random sample of them (seed %d)", r.Settings.Seed), p.Evaluated)
-	} else {
-		row("evaluated: all of them", p.Evaluated)
-	}
-	row("of them refused by the quantized model too", p.BothRefuse)
-	if g := r.Given; g != nil {
-		row("promises given to people who are evaluated", g.Promises)
-		row("of them not kept by the original itself", g.Invalid)
-		row("of them not allowed by the task", g.Infeasible)
-		row("promises given to others", g.Others)
+func recipe(steps map[string]string) block {
+	b := block{title: "How the quantized model was made", table: table{left: 2}, fold: true}
+	for _, k := range slices.Sorted(maps.Keys(steps)) {
+		b.table.row(k, steps[k])
 	}
 	return b
 }

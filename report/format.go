@@ -1,8 +1,10 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"cfq/eval"
 )
@@ -34,7 +36,80 @@ func interval(r eval.Rate, decimals int) string {
 func counts(r eval.Rate) string { return fmt.Sprintf("%d of %d", r.Num, r.Den) }
 
 // fraction is counts for a crowded table: "12/640".
-func fraction(r eval.Rate) string { return fmt.Sprintf("%d/%d", r.Num, r.Den) }
+func fraction(r eval.Rate) string {
+	if r.Den == 0 {
+		return missing
+	}
+	return fmt.Sprintf("%d/%d", r.Num, r.Den)
+}
+
+// between shows the ends of an interval, each as show does; one that nobody can tell is left open.
+func between(e eval.Estimate, show func(eval.Float) string) string {
+	switch lo, hi := e.Lo.Defined(), e.Hi.Defined(); {
+	case lo && hi:
+		return show(e.Lo) + " to " + show(e.Hi)
+	case lo:
+		return ">= " + show(e.Lo)
+	case hi:
+		return "<= " + show(e.Hi)
+	}
+	return missing
+}
+
+// seconds shows a time.
+func seconds(x eval.Float) string {
+	for _, u := range []struct {
+		name string
+		size eval.Float
+	}{{" s", 1}, {" ms", 1e-3}} {
+		if x >= u.size {
+			return strconv.FormatFloat(float64(x/u.size), 'f', 2, 64) + u.name
+		}
+	}
+	if !x.Defined() {
+		return missing
+	}
+	return strconv.FormatFloat(float64(x/1e-6), 'f', 1, 64) + " us"
+}
+
+// amount shows a metric's value in its unit.
+func amount(unit string, x eval.Float) string {
+	switch {
+	case !x.Defined():
+		return missing
+	case unit == "share":
+		return percent(x, 1)
+	case unit == "seconds":
+		return seconds(x)
+	case unit == "bytes", unit == "bit operations", unit == "rows/s":
+		return thousands(int64(x))
+	}
+	return fixed(x, 3)
+}
+
+// difference shows by how much values of a unit differ, shares in percentage points.
+func difference(unit string, x eval.Float) string {
+	switch {
+	case !x.Defined():
+		return missing
+	case unit == "share":
+		return signed(100*x, 1) + " pp"
+	case unit == "seconds", unit == "bytes", unit == "bit operations", unit == "rows/s":
+		switch {
+		case x < 0:
+			return "-" + amount(unit, -x)
+		case x > 0:
+			return "+" + amount(unit, x)
+		}
+		return "0"
+	}
+	return signed(x, 3)
+}
+
+// sentence joins the parts of an action.
+func sentence(parts []string) string { return orMissing(strings.Join(parts, ", ")) }
+
+func orMissing(s string) string { return cmp.Or(s, missing) }
 
 // fixed shows a number with a number of decimals, signed shows its sign too.
 func fixed(x eval.Float, decimals int) string {
@@ -81,11 +156,20 @@ func byteCount(n int64) string {
 	if n == 0 {
 		return missing
 	}
+	return thousands(n) + " bytes"
+}
+
+// thousands shows a whole number with commas.
+func thousands(n int64) string {
 	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
+	first := 0
+	if n < 0 {
+		first = 1
+	}
+	for i := len(s) - 3; i > first; i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}
-	return s + " bytes"
+	return s
 }
 
 // short shows the beginning of a hash.

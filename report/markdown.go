@@ -5,13 +5,17 @@ import (
 	"strings"
 )
 
-// Markdown writes d as a Markdown page with tables.
-func Markdown(w io.Writer, d *Document) error {
+// Markdown writes d as a Markdown page with tables, of which those that few need are closed.
+func Markdown(w io.Writer, d *Document) error { return pageOf(d, brief).markdown(w) }
+
+func compareMarkdown(w io.Writer, c *Comparison) error { return comparisonPage(c, brief).markdown(w) }
+
+func (p *page) markdown(w io.Writer) error {
 	var b strings.Builder
-	if d.Title != "" {
-		b.WriteString("# " + escape(d.Title) + "\n\n")
+	if h := p.head(); h != "" {
+		b.WriteString("# " + escape(h) + "\n\n")
 	}
-	for i, bl := range blocks(d) {
+	for i, bl := range p.blocks {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
@@ -28,7 +32,12 @@ func markdownBlock(b *strings.Builder, bl block) {
 			b.WriteByte('\n')
 		}
 	}
-	if bl.title != "" {
+	switch {
+	case bl.fold && bl.title != "":
+		gap()
+		b.WriteString("<details><summary>" + escape(bl.title) + "</summary>\n")
+		defer b.WriteString("\n</details>\n")
+	case bl.title != "":
 		gap()
 		b.WriteString("## " + escape(bl.title) + "\n")
 	}

@@ -1,24 +1,18 @@
-// Package report shows an evaluation to people and programs: one Document,
-// many views. Text is for a terminal, Markdown for a page, JSON for a program.
+// Package report shows an evaluation, or a comparison of several, to people and programs: one
+// document, many views. Views lists them.
 //
-// In: a Document, which holds an eval.Result and where it came from. Out: bytes
-// on a writer, which depend on the Document alone. The invariant: every view
+// In: a Document, which holds an eval.Result and where it came from, or a Comparison. Out: bytes
+// on a writer, which depend on the document alone. The invariant: every view
 // tells the same numbers, a rate never goes without its counts, and a number
-// that does not exist is shown as missing ("-", null), not as a zero.
+// that does not exist is shown as missing ("-", null, nothing in CSV), not as a zero.
 package report
 
 import (
-	"encoding/json"
-	"fmt"
 	"io"
 
 	"cfq/eval"
 	"cfq/gate"
 )
-
-// Schema names the layout of the JSON view. The number grows when a key
-// changes its meaning or goes away; new keys do not change it.
-const Schema = "cfq.eval/2"
 
 // Document is one evaluation and where it came from.
 type Document struct {
@@ -37,6 +31,14 @@ type Document struct {
 	Layers    []Layer           `json:"layers,omitempty"`  // of the quantized model
 	Broken    []Broken          `json:"broken,omitempty"`  // people whose promise breaks, in the order of the data
 	Records   []eval.Record     `json:"records,omitempty"` // one per person, when they are asked for
+	// Attributes are columns that the CSV view adds to each person. Other views have nothing of them.
+	Attributes []Attribute `json:"-"`
+}
+
+// Attribute is a column about people.
+type Attribute struct {
+	Name   string
+	Values []string // by Record.Row; "" where there is none
 }
 
 // Layer is one layer of the quantized model.
@@ -77,17 +79,54 @@ type Model struct {
 	WeightBits float64 `json:"weight_bits,omitempty"` // mean bits per weight
 }
 
-// JSON writes d as one indented JSON object with a trailing newline. Keys are stable
-// (see Schema), numbers that do not exist are null.
-func JSON(w io.Writer, d *Document) error {
-	v := struct {
-		Schema string `json:"schema"`
-		*Document
-	}{Schema, d}
-	data, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
+// Comparison is a contest of quantized models and where they came from.
+type Comparison struct {
+	Title     string        `json:"title"`
+	Tool      string        `json:"tool,omitempty"` // program and version that made it
+	Full      Model         `json:"full"`
+	Entries   []Entry       `json:"entries"` // in the order of Contest.Names
+	Data      File          `json:"data"`
+	Task      File          `json:"task"`
+	Promises  File          `json:"promises,omitzero"`
+	Overrides File          `json:"overrides,omitzero"`
+	Warnings  []string      `json:"warnings,omitempty"`
+	Contest   *eval.Contest `json:"contest"`
+}
+
+// Entry is a quantized model that takes part in a Comparison.
+type Entry struct {
+	Alias string `json:"alias"` // by which the comparison calls it
+	Model
+	Recipe map[string]string `json:"recipe,omitempty"` // how it was made
+}
+
+// View is one way to show a document.
+type View[D any] struct {
+	Name  string // as in --report NAME:PATH
+	Doc   string // one line
+	Ext   string // of files, with its dot
+	Write func(io.Writer, *D) error
+}
+
+// Views lists how a Document can be shown.
+func Views() []View[Document] {
+	return []View[Document]{
+		{"text", "for a terminal", ".txt", Text},
+		{"json", "for programs, see report.schema.json", ".json", JSON},
+		{"md", "Markdown, for the summary of a pipeline's job", ".md", Markdown},
+		{"html", "one page that needs nothing else, with plots", ".html", HTML},
+		{"csv", "one line for each person", ".csv", CSV},
+		{"junit", "the checks of a gate as test cases", ".xml", JUnit},
 	}
-	_, err = w.Write(append(data, '\n'))
-	return err
+}
+
+// ComparisonViews lists how a Comparison can be shown.
+func ComparisonViews() []View[Comparison] {
+	return []View[Comparison]{
+		{"text", "for a terminal", ".txt", compareText},
+		{"json", "for programs, see compare.schema.json", ".json", compareJSON},
+		{"md", "Markdown, for the summary of a pipeline's job", ".md", compareMarkdown},
+		{"html", "one page that needs nothing else, with plots", ".html", compareHTML},
+		{"csv", "one line for each metric and model", ".csv", compareCSV},
+	}
 }

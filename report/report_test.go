@@ -2,16 +2,17 @@ package report
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"cfq/eval"
+	"cfq/recourse"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
@@ -117,75 +118,98 @@ func given() *Document {
 	return d
 }
 
+// samples are documents of every kind.
+func samples() map[string]*Document {
+	return map[string]*Document{"loans": loans(), "empty": empty(), "infeasible": infeasible(), "given": given(), "onesided": oneSided(), "complete": complete()}
+}
+
+// draw renders views of a document. Of the large one the views for programs are tested elsewhere.
+func draw[D any](t *testing.T, d *D, views []View[D], names ...string) *txtar.Archive {
+	t.Helper()
+	ar := &txtar.Archive{}
+	for _, v := range views {
+		if !slices.Contains(names, v.Name) {
+			continue
+		}
+		var b bytes.Buffer
+		if err := v.Write(&b, d); err != nil {
+			t.Fatalf("%s: %v", v.Name, err)
+		}
+		ar.Files = append(ar.Files, txtar.File{Name: v.Name, Data: bytes.ReplaceAll(b.Bytes(), []byte("\r"), nil)})
+	}
+	return ar
+}
+
 // Set UPDATE=1 to write the golden files anew.
+func golden(t *testing.T, name string, ar *txtar.Archive) {
+	t.Helper()
+	path := "testdata/" + name + ".txtar"
+	if os.Getenv("UPDATE") == "1" {
+		if err := os.WriteFile(path, txtar.Format(ar), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), string(txtar.Format(ar))); d != "" {
+		t.Errorf("differs from %s (UPDATE=1 writes it anew):\n%s", path, d)
+	}
+}
+
 func TestGolden(t *testing.T) {
-	views := []struct {
-		name string
-		view func(io.Writer, *Document) error
-	}{{"text", Text}, {"markdown", Markdown}, {"json", JSON}}
-	for name, d := range map[string]*Document{"loans": loans(), "empty": empty(), "infeasible": infeasible(), "given": given()} {
+	for name, d := range samples() {
 		t.Run(name, func(t *testing.T) {
-			var ar txtar.Archive
-			for _, v := range views {
-				var b bytes.Buffer
-				if err := v.view(&b, d); err != nil {
-					t.Fatal(err)
-				}
-				ar.Files = append(ar.Files, txtar.File{Name: v.name, Data: b.Bytes()})
+			views := []string{"text", "md", "json"}
+			if name == "complete" {
+				views = []string{"text", "md", "junit"}
 			}
-			path := "testdata/" + name + ".txtar"
-			if os.Getenv("UPDATE") == "1" {
-				if err := os.WriteFile(path, txtar.Format(&ar), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(string(want), string(txtar.Format(&ar))); d != "" {
-				t.Errorf("differs from %s (UPDATE=1 writes it anew):\n%s", path, d)
-			}
+			golden(t, name, draw(t, d, Views(), views...))
 		})
 	}
+	t.Run("contest", func(t *testing.T) {
+		golden(t, "contest", draw(t, contest(), ComparisonViews(), "text", "md", "csv"))
+	})
+}
+
+// oneSided is an evaluation without the quantized model's own recourse.
+func oneSided() *Document {
+	d := loans()
+	records := crowd(11, 400, d.Result.Settings.Margins, 0.05)
+	for i := range records {
+		for k := range records[i].Steps {
+			s := &records[i].Steps[k]
+			s.Quant = eval.Promise{Status: recourse.NoneFound, Cost: nan, Own: nan, Other: nan}
+			s.DirSim, s.Overlap, s.Again, s.Proof, s.Perturbed = nan, nan, nan, nil, nil
+		}
+	}
+	d.Result.Settings.OneSided = true
+	d.Result = eval.Summarize(records, d.Result.Settings)
+	return d
 }
 
 func TestTextFitsATerminal(t *testing.T) {
-	for _, d := range []*Document{loans(), empty(), infeasible()} {
-		var b strings.Builder
-		if err := Text(&b, d); err != nil {
+	texts := map[string]*strings.Builder{}
+	for name, d := range samples() {
+		texts[name] = &strings.Builder{}
+		if err := Text(texts[name], d); err != nil {
 			t.Fatal(err)
-		}
-		for line := range strings.SplitSeq(b.String(), "\n") {
-			if utf8.RuneCountInString(line) > 100 || strings.HasSuffix(line, " ") {
-				t.Errorf("line of %d characters: %q", utf8.RuneCountInString(line), line)
-			}
-			if strings.Contains(line, "NaN") {
-				t.Errorf("NaN: %q", line)
-			}
 		}
 	}
-}
+	texts["contest"] = &strings.Builder{}
+	if err := compareText(texts["contest"], contest()); err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range texts {
+		for line := range strings.SplitSeq(b.String(), "\n") {
 
-func TestJSONIsReadable(t *testing.T) {
-	for _, d := range []*Document{loans(), empty(), infeasible()} {
-		d.Records = []eval.Record{{Row: 1, Full: -1, Quant: -2, First: eval.Promise{Cost: nan, Own: nan, Other: nan}}}
-		var b bytes.Buffer
-		if err := JSON(&b, d); err != nil {
-			t.Fatal(err)
-		}
-		var head struct{ Schema string }
-		var back Document
-		if err := errors.Join(json.Unmarshal(b.Bytes(), &head), json.Unmarshal(b.Bytes(), &back)); err != nil {
-			t.Fatal(err)
-		}
-		if head.Schema != Schema {
-			t.Errorf("schema %q", head.Schema)
-		}
-		d.Result.Records = nil
-		floats := cmp.Comparer(func(a, b eval.Float) bool { return a == b || !a.Defined() && !b.Defined() })
-		if diff := cmp.Diff(d, &back, floats); diff != "" {
-			t.Errorf("not the same after reading:\n%s", diff)
+			if utf8.RuneCountInString(line) > 100 || strings.HasSuffix(line, " ") {
+				t.Errorf("%s: line of %d characters: %q", name, utf8.RuneCountInString(line), line)
+			}
+			if strings.Contains(line, "NaN") {
+				t.Errorf("%s: NaN: %q", name, line)
+			}
 		}
 	}
 }
@@ -211,6 +235,21 @@ func TestNumbers(t *testing.T) {
 		{symbolAt("tau01", 0.1), "tau01"},
 		{interval(rate(12, 640), 1), "1.1-3.2 %"},
 		{interval(rate(0, 0), 1), "-"},
+		{fraction(rate(0, 0)), "-"},
+		{thousands(-1234567), "-1,234,567"},
+		{thousands(-123), "-123"},
+		{seconds(0.0142), "14.20 ms"},
+		{seconds(2.5e-6), "2.5 us"},
+		{seconds(3), "3.00 s"},
+		{seconds(nan), "-"},
+		{difference("share", -0.017), "-1.7 pp"},
+		{difference("bytes", -414), "-414"},
+		{difference("bytes", 414), "+414"},
+		{difference("seconds", -0.001), "-1.00 ms"},
+		{difference("logits", -0.00001), "0.000"},
+		{difference("logits", -0.25), "-0.250"},
+		{probability(0.00004), "<0.001"},
+		{probability(0.0121), "0.012"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)
@@ -223,9 +262,15 @@ type failing struct{}
 func (failing) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 
 func TestWriteErrors(t *testing.T) {
-	for _, view := range []func(io.Writer, *Document) error{Text, Markdown, JSON} {
-		if err := view(failing{}, loans()); !errors.Is(err, io.ErrShortWrite) {
-			t.Errorf("%v", err)
+	d := complete()
+	for _, v := range Views() {
+		if err := v.Write(failing{}, d); !errors.Is(err, io.ErrShortWrite) {
+			t.Errorf("%s: %v", v.Name, err)
+		}
+	}
+	for _, v := range ComparisonViews() {
+		if err := v.Write(failing{}, contest()); !errors.Is(err, io.ErrShortWrite) {
+			t.Errorf("%s: %v", v.Name, err)
 		}
 	}
 }

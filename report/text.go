@@ -2,7 +2,9 @@ package report
 
 import (
 	"io"
+	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -11,12 +13,16 @@ import (
 const width = 92
 
 // Text writes d for a terminal: plain characters, no colours, the result first.
-func Text(w io.Writer, d *Document) error {
+func Text(w io.Writer, d *Document) error { return pageOf(d, brief).text(w) }
+
+func compareText(w io.Writer, c *Comparison) error { return comparisonPage(c, brief).text(w) }
+
+func (p *page) text(w io.Writer) error {
 	var b strings.Builder
-	if d.Title != "" {
-		b.WriteString(d.Title + "\n\n")
+	if h := p.head(); h != "" {
+		b.WriteString(oneLine(h) + "\n\n")
 	}
-	for i, bl := range blocks(d) {
+	for i, bl := range p.blocks {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
@@ -24,6 +30,16 @@ func Text(w io.Writer, d *Document) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// oneLine keeps what a file says from breaking lines or steering the terminal.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s)
 }
 
 func textBlock(b *strings.Builder, bl block) {
@@ -40,7 +56,7 @@ func textBlock(b *strings.Builder, bl block) {
 		}
 	}
 	textTable(b, bl.table)
-	if len(bl.after) > 0 {
+	if len(bl.after) > 0 && len(bl.lines)+len(bl.table.rows) > 0 {
 		b.WriteByte('\n')
 	}
 	for _, l := range bl.after {
@@ -54,7 +70,7 @@ func wrap(b *strings.Builder, s, first, rest string) {
 	const glue = "\u00a0"
 	line := first
 	fresh := true
-	for _, word := range strings.Split(strings.ReplaceAll(s, " %", glue+"%"), " ") {
+	for _, word := range strings.Split(strings.ReplaceAll(oneLine(s), " %", glue+"%"), " ") {
 		word = strings.ReplaceAll(word, glue, " ")
 		if !fresh && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
 			b.WriteString(line + "\n")
@@ -70,13 +86,17 @@ func wrap(b *strings.Builder, s, first, rest string) {
 }
 
 func textTable(b *strings.Builder, t table) {
-	rows := t.rows
+	var rows [][]string
 	if t.head != nil {
-		rows = append([][]string{t.head}, rows...)
+		rows = append(rows, t.head)
 	}
+	rows = append(rows, t.rows...)
 	var widths []int
-	for _, r := range rows {
+	for i, r := range rows {
+		rows[i] = slices.Clone(r)
 		for j, c := range r {
+			c = oneLine(c)
+			rows[i][j] = c
 			if j == len(widths) {
 				widths = append(widths, 0)
 			}

@@ -49,6 +49,9 @@ func (rd *reader) npy(in *bufio.Reader) error {
 				p.X = append(p.X, x...)
 				p.N++
 				p.Lines, p.Rows, p.Labels = append(p.Lines, n+1), append(p.Rows, rd.pick.row), append(p.Labels, -1)
+				if rd.hash != nil {
+					p.Hashes = append(p.Hashes, rd.hash.numbers(x))
+				}
 				if rd.texts != nil {
 					p.Kept = append(p.Kept, make([]string, len(rd.texts)))
 				}

@@ -12,6 +12,7 @@ type People struct {
 	Lines     []int      // per person: 1-based line of the (uncompressed) file; the row number + 1 for .npy
 	Rows      []int      // per person: index of the row, see ReadOptions
 	Kept      [][]string // per person: the fields of the columns ReadOptions.Keep, "" where the file has no such column; nil without them
+	Hashes    []uint64   // per person, with ReadOptions.Hash: the same number wherever the same record stands in a file, see there; nil without it
 	Subgroups []Subgroup // one per feature with Subgroup set, then one per Data.Subgroups column
 
 	Problems []Problem // the first maxProblems rows that could not be read
@@ -52,6 +53,11 @@ type ReadOptions struct {
 	Most int
 	Seed uint64
 
+	// Hash fills People.Hashes: SHA-256, cut to 64 bits, of all fields of the person's record, without blanks around them, in the order of
+	// the columns' names. So it says nothing of where a row stands, of the order of columns, of delimiters, quotes and line endings. Of a
+	// .npy matrix it is that of the numbers in float32.
+	Hash bool
+
 	Keep []string // columns whose fields are returned as text, in People.Kept
 }
 
@@ -60,6 +66,7 @@ func (p *People) Subset(rows []int) *People {
 	q := &People{
 		X: make([]float32, 0, len(rows)*p.Dim), Dim: p.Dim, N: len(rows), Total: len(rows),
 		Labels: pick(p.Labels, rows), Lines: pick(p.Lines, rows), Rows: pick(p.Rows, rows), Kept: pick(p.Kept, rows),
+		Hashes: pick(p.Hashes, rows),
 	}
 	for _, r := range rows {
 		q.X = append(q.X, p.X[r*p.Dim:(r+1)*p.Dim]...)

@@ -45,7 +45,7 @@ func ReadFrom(ctx context.Context, r io.Reader, t *Task, o ReadOptions) (*People
 }
 
 func newReader(ctx context.Context, t *Task, o ReadOptions) *reader {
-	return &reader{ctx: ctx, task: t, people: &People{Dim: t.Dim()}, pick: newSelection(o), sampler: newSampler(o), texts: o.Keep}
+	return &reader{ctx: ctx, task: t, people: &People{Dim: t.Dim()}, pick: newSelection(o), sampler: newSampler(o), texts: o.Keep, hash: newRecordHash(o)}
 }
 
 // read reads all of r.
@@ -90,6 +90,7 @@ type reader struct {
 	known   int              // people with a label
 	texts   []string         // columns to be kept as text
 	kept    []int            // where they are, -1 when the file has none
+	hash    *recordHash      // nil when nobody asks for it
 	batch   *batch           // nil when all people are wanted at once
 }
 
@@ -151,6 +152,7 @@ func (rd *reader) table(rows *rows) error {
 func (rd *reader) setColumns(cols *columns) {
 	t := rd.task
 	rd.cols = cols
+	rd.hash.by(cols.names)
 	for _, name := range rd.texts {
 		rd.kept = append(rd.kept, slices.Index(cols.names, name))
 	}

@@ -29,7 +29,10 @@ func (rd *reader) row(rec []string, line int) {
 		}
 	}
 	start := len(p.X)
-	p.X = slices.Grow(p.X, p.Dim)[:start+p.Dim]
+	if cap(p.X)-start < p.Dim { // by as much as there is: of large files the numbers are most of the work of growing
+		p.X = slices.Grow(p.X, max(p.Dim, start))
+	}
+	p.X = p.X[:start+p.Dim]
 	if prob := rd.encode(rec, p.X[start:]); prob != nil {
 		prob.Line = line
 		rd.problem(prob)
@@ -40,6 +43,9 @@ func (rd *reader) row(rec []string, line int) {
 	p.Lines, p.Rows, p.Labels = append(p.Lines, line), append(p.Rows, rd.pick.row), append(p.Labels, rd.label(rec))
 	for i, at := range c.groups {
 		rd.group(&p.Subgroups[i], rec[at])
+	}
+	if rd.hash != nil {
+		p.Hashes = append(p.Hashes, rd.hash.record(rec))
 	}
 	if rd.kept != nil {
 		p.Kept = append(p.Kept, copies(rec, rd.kept))

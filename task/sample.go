@@ -37,6 +37,7 @@ func (rd *reader) sample() {
 		move(p.Rows, i)
 		move(p.Labels, i)
 		move(p.Kept, i)
+		move(p.Hashes, i)
 		for k := range p.Subgroups {
 			move(p.Subgroups[k].Codes, i)
 		}
@@ -46,6 +47,9 @@ func (rd *reader) sample() {
 	p.Lines, p.Rows, p.Labels = p.Lines[:last], p.Rows[:last], p.Labels[:last]
 	if p.Kept != nil {
 		p.Kept = p.Kept[:last]
+	}
+	if p.Hashes != nil {
+		p.Hashes = p.Hashes[:last]
 	}
 	for k := range p.Subgroups {
 		p.Subgroups[k].Codes = p.Subgroups[k].Codes[:last]
@@ -70,5 +74,5 @@ func (p *People) inOrder() {
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(p.Rows[a], p.Rows[b]) })
 	q := p.Subset(order)
-	p.X, p.Lines, p.Rows, p.Labels, p.Kept, p.Subgroups = q.X, q.Lines, q.Rows, q.Labels, q.Kept, q.Subgroups
+	p.X, p.Lines, p.Rows, p.Labels, p.Kept, p.Hashes, p.Subgroups = q.X, q.Lines, q.Rows, q.Labels, q.Kept, q.Hashes, q.Subgroups
 }

@@ -42,7 +42,7 @@ func drawn(ctx context.Context, path string, t *Task, o ReadOptions, size int, e
 			return nil, err
 		}
 	}
-	p.X, p.Labels, p.Lines, p.Rows, p.Kept, p.Subgroups = nil, nil, nil, nil, nil, nil
+	p.X, p.Labels, p.Lines, p.Rows, p.Kept, p.Hashes, p.Subgroups = nil, nil, nil, nil, nil, nil, nil
 	return p, nil
 }
 
@@ -60,9 +60,9 @@ func (rd *reader) flush(last bool) error {
 		return nil
 	}
 	n := len(p.Lines)
-	q := &People{X: p.X, Dim: p.Dim, N: n, Labels: p.Labels, Lines: p.Lines, Rows: p.Rows, Kept: p.Kept, Total: n}
+	q := &People{X: p.X, Dim: p.Dim, N: n, Labels: p.Labels, Lines: p.Lines, Rows: p.Rows, Kept: p.Kept, Hashes: p.Hashes, Total: n}
 	q.Subgroups = rd.task.subgroups(q)
-	p.X, p.Labels, p.Lines, p.Rows, p.Kept = nil, nil, nil, nil, nil
+	p.X, p.Labels, p.Lines, p.Rows, p.Kept, p.Hashes = nil, nil, nil, nil, nil, nil
 	for i := range p.Subgroups {
 		s := &p.Subgroups[i]
 		q.Subgroups = append(q.Subgroups, Subgroup{Feature: s.Feature, Values: slices.Clip(s.Values), Codes: s.Codes})

@@ -50,7 +50,7 @@ func (j *recourseJob) checkPromises(ctx context.Context) error {
 	if j.data == "" && j.out != "" {
 		return cli.Usagef("-d data.csv names it", "--output: a promises file counts the rows of a data file, and there is none")
 	}
-	people, file, err := promised(ctx, j.e, j.data, j.rows, j.from, j.t)
+	people, file, err := promised(ctx, j.e, j.data, j.rows, j.from, j.t, task.ReadOptions{})
 	if err != nil {
 		return err
 	}

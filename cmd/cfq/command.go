@@ -33,10 +33,13 @@ func commands() []command {
 	return []command{
 		quantizeCommand(),
 		evalCommand(),
+		gateCommand(),
+		compareCommand(),
 		sweepCommand(),
 		recourseCommand(),
 		sensitivityCommand(),
 		inspectCommand(),
+		explainCommand(),
 		taskCommand(),
 		doctorCommand(),
 	}

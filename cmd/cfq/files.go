@@ -123,10 +123,16 @@ func (a *allowed) warn(e *env) {
 // readPeople reads the rows of a data file that spec selects (see rowsHelp) and
 // warns of those that cannot be read.
 func readPeople(ctx context.Context, e *env, path, spec string, t *task.Task) (*task.People, error) {
-	o, err := readOptions(path, spec)
+	return readPeopleWith(ctx, e, path, spec, t, task.ReadOptions{})
+}
+
+// readPeopleWith is readPeople with options beside the rows.
+func readPeopleWith(ctx context.Context, e *env, path, spec string, t *task.Task, o task.ReadOptions) (*task.People, error) {
+	chosen, err := readOptions(path, spec)
 	if err != nil {
 		return nil, err
 	}
+	o.Only, o.Except = chosen.Only, chosen.Except
 	p, err := task.Read(ctx, path, t, o)
 	if err != nil {
 		return nil, dataError(err)

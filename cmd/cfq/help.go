@@ -15,10 +15,10 @@ const helpWidth = 100
 
 const exitCodes = `Exit codes:
   0    done
-  1    a target was not reached
+  1    a gate failed, or a target was not reached
   2    the usage, the task file, the data or the model is wrong
   3    something failed while running
-  5    too few people to say
+  5    inconclusive: too few people to say
   130  interrupted`
 
 // help serves "cfq help", "cfq help NAME" and "cfq help --markdown", which

@@ -23,10 +23,10 @@ const claimSlack = 1e-3
 const fromHelp = "use the promises of this `file`, see docs/promises.md, in place of recourse that is computed"
 
 // promised reads people and, unless from is "", what that file promises them. The people are those of the data or, without any, the file's.
-func promised(ctx context.Context, e *env, data, rows, from string, t *task.Task) (people *task.People, f *promise.File, err error) {
+func promised(ctx context.Context, e *env, data, rows, from string, t *task.Task, o task.ReadOptions) (people *task.People, f *promise.File, err error) {
 	switch {
 	case from == "" || data != "":
-		if people, err = readPeople(ctx, e, data, rows, t); err != nil || from == "" {
+		if people, err = readPeopleWith(ctx, e, data, rows, t, o); err != nil || from == "" {
 			return people, nil, err
 		}
 	case rows != "":

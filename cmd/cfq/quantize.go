@@ -107,6 +107,7 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if o.Recipe, err = f.recipe(args[0], people); err != nil {
 		return err
 	}
+	f.calibrating = people
 	o.Overrides = set.list
 	if f.target.VD > 0 {
 		return f.runTarget(ctx, e, args[0], m, t, people, o)
@@ -127,7 +128,7 @@ const mostRead = 100000
 // people reads the rows to calibrate on, with --promises all of them and the promises.
 func (f *quantizeFlags) people(ctx context.Context, e *env, t *task.Task) (*task.People, *promise.File, error) {
 	if f.from != "" {
-		return promised(ctx, e, f.data, f.rows, f.from, t)
+		return promised(ctx, e, f.data, f.rows, f.from, t, task.ReadOptions{Hash: true})
 	}
 	most := 0 // no bound
 	if f.calibrationRows > 0 {
@@ -143,7 +144,7 @@ func readSample(ctx context.Context, e *env, path, spec string, t *task.Task, mo
 	if err != nil {
 		return nil, err
 	}
-	o.Most, o.Seed = most, seed
+	o.Most, o.Seed, o.Hash = most, seed, true
 	p, err := task.Read(ctx, path, t, o)
 	if err != nil {
 		return nil, dataError(err)

@@ -8,6 +8,7 @@ import (
 	"cfq"
 	"cfq/internal/cli"
 	"cfq/onnxio"
+	"cfq/provenance"
 	"cfq/quant/qdq"
 )
 
@@ -29,6 +30,9 @@ func (f *quantizeFlags) check(args []string) error {
 		}
 	}
 	outputs := []string{f.out}
+	if f.records() {
+		outputs = append(outputs, provenance.Path(f.out))
+	}
 	if f.savePlan != "" {
 		outputs = append(outputs, f.savePlan)
 	}

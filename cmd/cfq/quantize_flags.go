@@ -11,6 +11,7 @@ import (
 
 	"cfq"
 	"cfq/calib"
+	"cfq/task"
 )
 
 // quantizeFlags are the flags of quantize.
@@ -26,6 +27,7 @@ type quantizeFlags struct {
 	calibrationRows       rowCount
 	plan, savePlan        string
 	overwrite             bool
+	calibrating           *task.People // who were read; nil with --plan
 }
 
 // choiceFlag is a flag whose values are those of a table.

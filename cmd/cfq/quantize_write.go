@@ -25,6 +25,9 @@ func (f *quantizeFlags) write(e *env, r *cfq.Result, target *cfq.TargetResult) e
 			return err
 		}
 	}
+	if err := f.writeRows(r); err != nil {
+		return err
+	}
 	err := cli.Write(f.out, func(w io.Writer) error { _, err := w.Write(r.Model); return err })
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"cfq/internal/cli"
 	"cfq/onnxio"
 	"cfq/sensitivity"
+	"cfq/task"
 )
 
 // sensitivityFlags are the flags of sensitivity.
@@ -132,7 +133,7 @@ func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error
 	if err != nil {
 		return err
 	}
-	people, given, err := promised(ctx, e, f.data, f.rows, f.from, t)
+	people, given, err := promised(ctx, e, f.data, f.rows, f.from, t, task.ReadOptions{})
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ func table() []row {
 		{"verify", "graph onnxio engine quant quant/qdq"},
 		{"task", ""},
 		{"task/infer", "task"},
+		{"provenance", "task"},
 		{"classifier", "graph onnxio autodiff engine"},
 		{"recourse", "task"},
 		{"recourse/promise", "task recourse"},
@@ -45,10 +46,10 @@ func table() []row {
 		{"allocate", ""},
 		{"qat", "graph autodiff engine quant quant/qdq classifier recourse"},
 		{"eval", "recourse task"},
-		{"certify", "graph onnxio engine quant quant/qdq classifier eval"},
+		{"certify", "graph onnxio engine quant quant/qdq verify classifier eval"},
 		{"footprint", "graph onnxio engine quant quant/qdq eval"},
 		{"gate", "eval"},
-		{"report", "eval gate internal/chart"},
+		{"report", "recourse eval gate internal/chart"},
 
 		{".", "internal/cache graph onnxio engine quant quant/qdq verify task classifier recourse calib sensitivity refine allocate qat eval"},
 		{"cmd/cfq", "*"},
@@ -62,13 +63,14 @@ func boundaries() []row {
 	return []row{
 		{"github.com/yalue/onnxruntime_go", "engine"},
 		{"google.golang.org/protobuf", "internal/onnxpb onnxio"},
-		{"github.com/goccy/go-yaml", "task task/infer gate"},
+		{"github.com/goccy/go-yaml", "task task/infer gate internal/tools/pipelines"},
 		{"github.com/spf13/pflag", "internal/cli cmd/cfq"},
 		{"github.com/schollz/progressbar/v3", "internal/cli cmd/cfq"},
 		{"golang.org/x/term", "internal/cli cmd/cfq"},
 		{"gonum.org/v1/plot", "internal/chart"},
 		{"codeberg.org/go-fonts/liberation", "internal/chart"},
 		{"golang.org/x/image", "internal/chart"},
+		{"github.com/invopop/jsonschema", "internal/tools/docgen"},
 	}
 }
 

@@ -128,6 +128,7 @@ func even(lo, hi float64) []tick {
 		if err != nil {
 			break
 		}
+		v += 0 // no -0
 		ticks = append(ticks, tick{v, strconv.FormatFloat(v, shape(v), -1, 64)})
 	}
 	return ticks

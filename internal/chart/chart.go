@@ -1,8 +1,8 @@
 // Package chart draws line and bar charts as SVG or PNG.
 //
 // In: charts, which are numbers with names. Out: one picture with all of them, one
-// beneath the other, or in two columns when there are more than three. The
-// invariants: the same charts give the same bytes; no legend lies on data; series
+// beneath the other, or in two columns when there are more than three; or one
+// chart as a part of a page. The invariants: the same charts give the same bytes; no legend lies on data; series
 // differ in colour, dash and marker, in colours that colour-blind people can tell apart.
 package chart
 
@@ -24,6 +24,8 @@ type Series struct {
 	X, Y []float64 // X is not used by bars
 	// Low and High, if there are any, are the ends of each point's error bar.
 	Low, High []float64
+	// Bare leaves out the markers of the points, for lines of many.
+	Bare bool
 }
 
 // Chart is one pair of axes.
@@ -33,7 +35,11 @@ type Chart struct {
 	// Categories make it a chart of grouped bars: one group for each category, in
 	// which the bar of series k is as high as its Y for that category.
 	Categories []string
-	Series     []Series
+	// Lying makes the bars lie, each category beneath the one before, which leaves room for long names. Their
+	// axis has the title X.
+	Lying  bool
+	Rules  []float64 // x of lines across a chart that has no bars
+	Series []Series
 }
 
 // The sizes of the picture, on paper; a PNG has resolution dots per inch.
@@ -116,7 +122,8 @@ func (c *Chart) check() error {
 	return errors.Join(errs...)
 }
 
-func (c *Chart) bars() bool { return c.Categories != nil }
+func (c *Chart) bars() bool  { return c.Categories != nil }
+func (c *Chart) lying() bool { return c.bars() && c.Lying }
 
 // common says whether one legend serves all charts.
 func common(charts []Chart) bool {

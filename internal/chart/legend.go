@@ -21,6 +21,7 @@ type entry struct {
 	name   string
 	width  vg.Length
 	bar    bool
+	bare   bool
 }
 
 // legendOf breaks the names of a chart's series into lines of a width; one series without a name needs no legend.
@@ -28,7 +29,7 @@ func (l lettering) legendOf(c *Chart, width vg.Length) legend {
 	out := legend{nil}
 	var used vg.Length
 	for k := range c.Series {
-		e := entry{k, c.Series[k].Name, l.width(normal, c.Series[k].Name) + sample + sampleGap, c.bars()}
+		e := entry{k, c.Series[k].Name, l.width(normal, c.Series[k].Name) + sample + sampleGap, c.bars(), c.Series[k].Bare}
 		if last := len(out) - 1; used > 0 && used+entryGap+e.width > width {
 			out, used = append(out, []entry{e}), e.width
 		} else {
@@ -62,7 +63,9 @@ func (s *sheet) legend(l legend, a area) {
 			} else {
 				stroke, mark := style(e.series)
 				s.StrokeLine2(stroke, x, y, x+sample, y)
-				s.DrawGlyphNoClip(mark, vg.Point{X: x + sample/2, Y: y})
+				if !e.bare {
+					s.DrawGlyphNoClip(mark, vg.Point{X: x + sample/2, Y: y})
+				}
 			}
 			s.words(normal, x+sample+sampleGap, y, float64(draw.XLeft), 0, e.name)
 			x += e.width + entryGap

@@ -27,9 +27,14 @@ const (
 
 // panel draws a chart, with a legend of its own if it is to have one.
 func (s *sheet) panel(c *Chart, a area, own bool) {
-	f := frame{y: c.yAxis()}
-	if !c.bars() {
-		f.x = c.xAxis()
+	var f frame
+	switch {
+	case c.lying():
+		f.x = c.yAxis()
+	case c.bars():
+		f.y = c.yAxis()
+	default:
+		f.x, f.y = c.xAxis(), c.yAxis()
 	}
 	f.area = area{a.left + padding, a.bottom + padding + textStep, a.right - lastSpace, a.top - padding}
 	if c.Title != "" {
@@ -52,13 +57,19 @@ func (s *sheet) panel(c *Chart, a area, own bool) {
 		widest = max(widest, s.letters.width(small, t.label))
 	}
 	f.left += widest + tickSize + 4
-	names, turn := s.categories(c, &f, a.left)
-	s.axes(c, &f, a)
-	s.name(&f, names, turn)
-	if c.bars() {
-		s.bars(c, &f)
+	if c.lying() {
+		names := s.shorten(c, &f)
+		s.axes(c, &f, a)
+		s.lyingBars(c, &f, names)
 	} else {
-		s.lines(c, &f)
+		names, turn := s.categories(c, &f, a.left)
+		s.axes(c, &f, a)
+		s.name(&f, names, turn)
+		if c.bars() {
+			s.bars(c, &f)
+		} else {
+			s.lines(c, &f)
+		}
 	}
 	s.strokes(grey(0x20), 0.8, strokes{{f.left, f.bottom, f.left, f.top}, {f.left, f.bottom, f.right, f.bottom}})
 }
@@ -68,7 +79,7 @@ func (c *Chart) xAxis() axis {
 	for i := range c.Series {
 		values = append(values, c.Series[i].X)
 	}
-	return axisOf(c.LogX, nothing, values...)
+	return axisOf(c.LogX, nothing, append(values, c.Rules)...)
 }
 
 func (c *Chart) yAxis() axis {
@@ -99,6 +110,15 @@ func (s *sheet) axes(c *Chart, f *frame, a area) {
 		s.words(small, x, f.bottom-tickSize-7, -0.5, 0, t.label)
 	}
 	s.strokes(grey(0xe2), 0.5, across)
+	if !c.bars() {
+		var rules strokes
+		for _, x := range c.Rules {
+			if shown(x, c.LogX) {
+				rules = append(rules, [4]vg.Length{f.atX(x), f.bottom, f.atX(x), f.top})
+			}
+		}
+		s.strokes(grey(0x60), 1, rules)
+	}
 	s.strokes(grey(0x20), 0.8, ticks)
 	if c.X != "" {
 		s.words(normal, (f.left+f.right)/2, a.bottom+padding+3, -0.5, 0, c.X)
@@ -140,7 +160,7 @@ func (s *sheet) lines(c *Chart, f *frame) {
 		r := &c.Series[k]
 		_, mark := style(k)
 		for i := range r.Y {
-			if c.has(r, i) {
+			if c.has(r, i) && !r.Bare {
 				s.DrawGlyphNoClip(mark, vg.Point{X: f.atX(r.X[i]), Y: f.atY(r.Y[i])})
 			}
 		}

@@ -163,3 +163,9 @@ func environment(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	})
 	return Wrap(errors.Join(errs...), Unusable, "")
 }
+
+// Given says whether a flag has its value from the command line or the environment, and not by default.
+func Given(fs *pflag.FlagSet, name string) bool {
+	f := fs.Lookup(name)
+	return f.Changed || len(f.Annotations[fromEnvironment]) > 0
+}

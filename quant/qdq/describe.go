@@ -12,6 +12,8 @@ type LayerNote struct {
 	In     int    `json:"inputs"`
 	Out    int    `json:"outputs"`
 	Biases int    `json:"biases"`
+	// Columns is the number of inputs that the kernel multiplies: In, or more where inputs are split.
+	Columns int `json:"-"`
 	// Bits of a stored weight, on average; Widths are those that occur, when there are several.
 	Bits   float64 `json:"bits"`
 	Widths []int   `json:"widths,omitempty"`

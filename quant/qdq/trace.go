@@ -50,7 +50,9 @@ func (s *stored) describe(l *LayerNote) {
 		text := strings.ReplaceAll(strings.Trim(fmt.Sprint(widths), "[]"), " ", ",")
 		notes = append([]string{text + " bits by row"}, notes...)
 	}
+	l.Columns = l.In
 	if s.columns > 0 && s.columns != l.In {
+		l.Columns = s.columns
 		notes = append(notes, fmt.Sprintf("%d columns", s.columns))
 	}
 	l.Container, l.Note = strings.Join(containers, ", "), strings.Join(notes, "; ")

@@ -59,5 +59,22 @@ func (f *File) X(p *Promise) []float32 {
 	return f.People.X[p.Person*d : (p.Person+1)*d]
 }
 
+// Only returns the promises of f to some of its people: people are those at the given positions of f.People.
+func (f *File) Only(people *task.People, rows []int) *File {
+	at := make(map[int]int, len(rows))
+	for k, i := range rows {
+		at[i] = k
+	}
+	g := *f
+	g.People, g.Promises = people, nil
+	for _, p := range f.Promises {
+		if k, ok := at[p.Person]; ok {
+			p.Person = k
+			g.Promises = append(g.Promises, p)
+		}
+	}
+	return &g
+}
+
 // errNobody is returned when promises name rows of data that nobody gave.
 var errNobody = errors.New("the file does not say what its people are like: it needs either the data that its rows are numbered by, or factual rows of its own, marked in a column role")

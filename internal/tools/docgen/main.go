@@ -1,8 +1,8 @@
 // Command docgen writes the pages of docs that are made from tables in the code.
 //
-// In: the tables of packages autodiff, cfq, eval, quant and task, and the help texts of
-// cmd/cfq, which it runs. Out: docs/operators.md, metrics.md, formats.md, methods.md,
-// task.md, task.schema.json and command.md. The invariant: a page with the generator's mark
+// In: the tables of packages autodiff, cfq, eval, quant and task, the types that package report writes as JSON with their
+// comments, and the help texts of cmd/cfq, which it runs. Out: docs/operators.md, metrics.md, formats.md, methods.md,
+// task.md, task.schema.json, report.schema.json, compare.schema.json and command.md. The invariant: a page with the generator's mark
 // holds nothing that was written by hand, so -check can compare it byte for byte.
 package main
 

@@ -18,7 +18,7 @@ func pages() []page {
 	plain := func(text func() string) func() (string, error) {
 		return func() (string, error) { return text(), nil }
 	}
-	return []page{
+	return append([]page{
 		{"operators.md", "package autodiff", plain(autodiff.Markdown)},
 		{"metrics.md", "package eval", plain(eval.MetricsMarkdown)},
 		{"formats.md", "package quant", plain(formats)},
@@ -26,7 +26,7 @@ func pages() []page {
 		{"task.md", "package task", plain(task.Markdown)},
 		{"task.schema.json", "package task", plain(func() string { return string(task.Schema()) })},
 		{"command.md", "cmd/cfq", command},
-	}
+	}, layouts()...)
 }
 
 // formats shows the number formats of weights.

@@ -1,0 +1,117 @@
+package certify
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"cfq/engine/enginetest"
+	"cfq/graph"
+)
+
+// tiny is a network of one operator, or, for Gemm, one layer.
+func tiny(op string) *graph.Model {
+	rows := graph.Shape{{Size: -1, Param: "N"}, {Size: 1}}
+	g := &graph.Graph{
+		Name: "tiny", Inputs: []graph.Value{{Name: "x", DType: graph.Float, Shape: rows}}, Outputs: []graph.Value{{Name: "y", DType: graph.Float, Shape: rows}},
+		Inits: []*graph.Tensor{graph.FromFloats("w", []float32{2}, 1, 1)},
+		Nodes: []*graph.Node{{Op: op, Inputs: []string{"x"}, Outputs: []string{"y"}}},
+	}
+	if op == "Gemm" {
+		g.Nodes[0].Inputs = append(g.Nodes[0].Inputs, "w")
+	}
+	return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}
+}
+
+// A machine that computes something else than the file says is found out.
+func TestHold(t *testing.T) {
+	o := enginetest.Need(t)
+	k, err := Open(t.Context(), tiny("Gemm"), tiny("Gemm"), 1, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close() //nolint:errcheck // nothing was written
+	point, half := []float32{1}, []float32{0.25}
+	got, err := k.Prove(t.Context(), point, half, 1)
+	if err != nil || math.Abs(float64(got[0].Lower)-1.5) > 1e-5 || got[0].Apart > 1e-5 {
+		t.Fatalf("2x is at least %v for x in [0.75, 1.25], and %v from itself: %v", got[0].Lower, got[0].Apart, err)
+	}
+	k.quant.p.steps[0].(*dense).w[0] = 3 // as if the file said so
+	if got, err := k.Prove(t.Context(), point, half, 1); err == nil || !strings.Contains(err.Error(), "--reduced-range") {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+// ONNX Runtime's Sigmoid and Tanh are as near to the functions as is claimed, and those are enclosed by the slopes.
+func TestSmooth(t *testing.T) {
+	o := enginetest.Need(t)
+	for _, c := range []smooth{{tanh: true}, {tanh: false}} {
+		op := "Sigmoid"
+		if c.tanh {
+			op = "Tanh"
+		}
+		var x []float32
+		for v := float32(-25); v < 25; v += 0.0013 {
+			x = append(x, v)
+		}
+		y, err := enginetest.Run(t, tiny(op), o, graph.FromFloats("x", x, int64(len(x)), 1))[0].Floats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		worst := 0.0
+		for i, v := range x {
+			worst = math.Max(worst, math.Abs(float64(y[i])-c.at(float64(v))))
+		}
+		if worst > approximated/4 {
+			t.Errorf("%s: ONNX Runtime is off by %v", op, worst)
+		}
+		for _, b := range [][2]float64{{-3, -1}, {-1, 2}, {-0.1, 5}, {0.5, 0.6}, {-20, 20}} {
+			slope, from, to := c.chord(b[0], b[1])
+			least, most := c.slopes(b[0], b[1])
+			for i := range 1000 {
+				x := b[0] + (b[1]-b[0])*float64(i)/999
+				if v := c.at(x) - slope*x; v < from-1e-12 || v > to+1e-12 {
+					t.Errorf("%s at %v: %v is not in [%v, %v]", op, x, v, from, to)
+				}
+				if s := c.slope(x); s < least-1e-12 || s > most+1e-12 {
+					t.Errorf("%s at %v: slope %v is not in [%v, %v]", op, x, s, least, most)
+				}
+			}
+		}
+	}
+}
+
+// A quantizer's line and remainder cover its staircase, at its ends and beyond them.
+func TestQuantizeCovers(t *testing.T) {
+	for _, c := range []struct {
+		q         quantize
+		from, to  float64
+		pointwise bool
+	}{
+		{quantize{scale: 0.5, qmax: 255}, 0.3, 7, false},
+		{quantize{scale: 0.5, qmax: 255}, -3, 2, false},
+		{quantize{scale: 0.5, zero: 7, qmax: 15}, -9, 9, false},
+		{quantize{scale: 0.5, zero: 3, qmin: -128, qmax: 127}, 60, 70, false},
+		{quantize{scale: 0.5, qmax: 255}, 0.9, 1.1, true},
+	} {
+		for _, p := range []pass{{first: true}, {}} {
+			p.space, p.forms = &space{}, make([]*form, 2)
+			x := p.box([]float32{float32(c.from+c.to) / 2}, []float32{float32(c.to-c.from) / 2})
+			p.forms[0] = x
+			q := c.q
+			q.out = 1
+			q.run(&p)
+			y := p.forms[1]
+			for i := range 2001 {
+				s := float64(i)/1000 - 1
+				got := q.code((x.c[0] + s*x.row(0)[0]) / q.scale)
+				if want := y.c[0] + s*y.row(0)[0]; math.Abs(got-want) > y.own[0] || got < y.lo[0] || got > y.hi[0] {
+					t.Fatalf("%+v at %v: code %v, said to be within %v of %v, and in [%v, %v]", c, s, got, y.own[0], want, y.lo[0], y.hi[0])
+				}
+			}
+			if c.pointwise && y.own[0] != 0 {
+				t.Errorf("%+v: one code alone, and yet uncertain by %v", c, y.own[0])
+			}
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package certify
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+
+	"cfq/eval"
+	"cfq/graph"
+)
+
+// Perturb measures how far the logits of the two models are apart within radius of points, in the Euclidean norm. samples is
+// how many points of each ball are looked at; which those are depends on the seed and the point alone.
+func (k *Certifier) Perturb(radius float64, samples int, seed uint64) eval.Perturber {
+	bound := newLayerwise(k.full.p, k.quant.p, k.full.c.Dim())
+	return func(ctx context.Context, points []float32, n int) ([][]eval.Float, error) {
+		dim := k.full.c.Dim()
+		if len(points) != n*dim || !(radius >= 0) {
+			return nil, fmt.Errorf("perturbation: %d numbers for %d rows of %d inputs, radius %v", len(points), n, dim, radius)
+		}
+		at, err := k.apart(ctx, points)
+		if err != nil {
+			return nil, fmt.Errorf("perturbation: %w", err)
+		}
+		slope, err := k.steepness(ctx, points)
+		if err != nil {
+			return nil, fmt.Errorf("perturbation: %w", err)
+		}
+		out := make([][]eval.Float, n)
+		for i := range out {
+			u := points[i*dim : (i+1)*dim]
+			most := at[i]
+			got, err := k.apart(ctx, ball(u, radius, samples, seed))
+			if err != nil {
+				return nil, fmt.Errorf("perturbation: %w", err)
+			}
+			for _, d := range got {
+				most = math.Max(most, d)
+			}
+			first, layers := eval.Float(math.NaN()), eval.Float(math.NaN())
+			if slope != nil {
+				first = eval.Float(at[i] + radius*slope[i])
+			}
+			if bound != nil {
+				layers = eval.Float(bound.at(u, radius))
+			}
+			out[i] = []eval.Float{eval.Float(at[i]), eval.Float(most), first, layers}
+		}
+		return out, nil
+	}
+}
+
+// apart returns the largest difference, over the classes, of the two models' logits in each row of x.
+func (k *Certifier) apart(ctx context.Context, x []float32) ([]float64, error) {
+	f, classes, err := k.full.c.Logits(ctx, x)
+	if err != nil {
+		return nil, err
+	}
+	g, _, err := k.quant.c.Logits(ctx, x)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]float64, len(f)/classes)
+	for i, v := range f {
+		out[i/classes] = math.Max(out[i/classes], math.Abs(float64(g[i])-float64(v)))
+	}
+	return out, nil
+}
+
+// ball draws samples points evenly from the ball around u.
+func ball(u []float32, radius float64, samples int, seed uint64) []float32 {
+	h := fnv.New64a()
+	h.Write(graph.FromFloats("", u).Raw) //nolint:errcheck // a hash takes all
+	rng := rand.New(rand.NewPCG(seed, h.Sum64()))
+	out := make([]float32, 0, samples*len(u))
+	step := make([]float64, len(u))
+	for range samples {
+		for j := range step {
+			step[j] = rng.NormFloat64()
+		}
+		size := radius * math.Pow(rng.Float64(), 1/float64(len(u))) / math.Max(euclid(step), 1e-300)
+		for j, v := range u {
+			out = append(out, float32(float64(v)+size*step[j]))
+		}
+	}
+	return out
+}
+
+// steepness returns the norm of the gradient of the logits' difference in each row, of the class where it is largest. The
+// quantized model's gradient passes its quantizers straight through. It is nil where a model has no gradient.
+func (k *Certifier) steepness(ctx context.Context, points []float32) ([]float64, error) {
+	dim := k.full.c.Dim()
+	out := make([]float64, len(points)/dim)
+	_, classes, err := k.full.c.Logits(ctx, points[:min(dim, len(points))])
+	if err != nil {
+		return nil, err
+	}
+	for class := range classes {
+		if classes == 1 {
+			class = 1 // a single logit speaks for the second of two
+		}
+		f, err := k.full.c.LogitGrads(ctx, points, class)
+		if err != nil {
+			return nil, ctx.Err()
+		}
+		g, err := k.quant.c.LogitGrads(ctx, points, class)
+		if err != nil {
+			return nil, ctx.Err()
+		}
+		for i := range out {
+			sum := 0.0
+			for j := i * dim; j < (i+1)*dim; j++ {
+				d := float64(g[j]) - float64(f[j])
+				sum += d * d
+			}
+			out[i] = math.Max(out[i], math.Sqrt(sum))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"cfq/eval"
+	"cfq/internal/cli"
+	"cfq/report"
+	"cfq/task"
+)
+
+// compareFlags are the flags of compare.
+type compareFlags struct {
+	asked
+	margins numbers
+	draws   int
+	reports []string
+}
+
+func compareCommand() command {
+	return command{
+		name:    "compare",
+		args:    "FULL NAME=QUANTIZED NAME=QUANTIZED ... -d DATA -t TASK",
+		summary: "hold several quantized versions of a model against each other",
+		about: `
+Evaluates each quantized model against the full-precision one, which comes first,
+on the same people, and compares each of the others with the first quantized
+model: paired tests, McNemar's exact one where both are judged on the same promise
+or decision of a person, the bootstrap over people elsewhere. A difference that
+could be chance is shown as ~. Names are given as NAME=FILE, or taken from the files.`,
+		examples: []string{
+			"cfq compare fp=model.onnx ptq=a.onnx cf-ptq=b.onnx -d test.csv -t task.yaml",
+			"cfq compare model.onnx cf-ptq=ptq.onnx cfq-qat=qat.onnx -d test.csv -t task.yaml --margins 0.1,0.25 --report html:compare.html",
+		},
+		setup: func(fs *pflag.FlagSet) runFunc {
+			f := &compareFlags{}
+			fs.SortFlags = false
+			f.add(fs)
+			fs.Var(&f.margins, "margins", "required logit `margins`, separated by commas; else 0.1,0.25 and the task's")
+			fs.Float64Var(&f.confidence, "confidence", 0.95, "of the intervals, and of what is called a difference")
+			fs.IntVar(&f.draws, "draws", 2000, "draws of the bootstrap")
+			fs.StringArrayVar(&f.reports, "report", nil, reportHelp(report.ComparisonViews()))
+			fs.BoolVar(&f.overwrite, "overwrite", false, "replace reports that exist")
+			return f.run
+		},
+	}
+}
+
+func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err error) {
+	if len(args) < 3 {
+		return cli.Usagef("usage: cfq compare fp=model.onnx a=a.onnx b=b.onnx ...; `cfq help compare` says more",
+			"%d of the models are missing: the original and two quantized ones at least", 3-len(args))
+	}
+	names, paths, err := named(args)
+	if err != nil {
+		return err
+	}
+	outs, err := parseReports(f.reports, report.ComparisonViews(), f.overwrite)
+	if err != nil {
+		return err
+	}
+	if f.draws < 100 {
+		return cli.Usagef("2000 is usual", "--draws %d: less than 100 say nothing", f.draws)
+	}
+	d, err := f.open(ctx, e, paths, outs.paths(), task.ReadOptions{}, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	results, err := f.results(ctx, d, names)
+	if err != nil {
+		return err
+	}
+	contest, err := eval.Contrast(names[1:], results, eval.ContrastOptions{Confidence: f.confidence, Seed: f.seed, Draws: f.draws, Workers: e.workers})
+	if err != nil {
+		return err
+	}
+	doc, err := d.comparison(names, contest)
+	if err != nil {
+		return err
+	}
+	return outs.write(e, doc, report.ComparisonViews())
+}
+
+// results evaluates all quantized models; the original's recourse is found once.
+func (f *compareFlags) results(ctx context.Context, d *field, names []string) ([]*eval.Result, error) {
+	o, err := d.options(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if o.Margins = f.margins; len(o.Margins) == 0 {
+		o.Margins = []float64{0.1, 0.25, d.task.Target.Margin}
+	}
+	if o.Original, err = eval.Prepare(ctx, d.models[0], d.set, d.people, o); err != nil {
+		return nil, runError(err)
+	}
+	var results []*eval.Result
+	for i := 1; i < len(d.models); i++ {
+		show := o.Progress
+		each := o
+		each.Progress = func(ev eval.Event) {
+			ev.Stage = names[i] + ": " + ev.Stage
+			show(ev)
+		}
+		r, err := eval.Compare(ctx, d.models[0], d.models[i], d.set, d.people, each)
+		if err != nil {
+			return nil, runError(fmt.Errorf("%s: %w", names[i], err))
+		}
+		if err := d.weigh(ctx, r, i, false); err != nil {
+			return nil, err
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+// comparison adds to a contest where its models came from.
+func (d *field) comparison(names []string, contest *eval.Contest) (*report.Comparison, error) {
+	files, err := d.sources()
+	if err != nil {
+		return nil, err
+	}
+	models, err := d.weighed()
+	if err != nil {
+		return nil, err
+	}
+	doc := &report.Comparison{
+		Title: fmt.Sprintf("%s of %s", strings.Join(names[1:], ", "), models[0].Name), Tool: "cfq " + release(), Full: models[0],
+		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3], Contest: contest,
+	}
+	for i := 1; i < len(models); i++ {
+		doc.Entries = append(doc.Entries, report.Entry{Alias: names[i], Model: models[i], Recipe: recipe(d.files[i])})
+	}
+	if d.given != nil {
+		doc.Warnings = unused(d.f.promises, d.given)
+	}
+	return doc, nil
+}
+
+// named splits NAME=FILE arguments; a file without a name has its own.
+func named(args []string) (names, paths []string, err error) {
+	for _, arg := range args {
+		name, path, ok := strings.Cut(arg, "=")
+		if !ok {
+			path = arg
+			name = strings.TrimSuffix(filepath.Base(arg), filepath.Ext(arg))
+		}
+		switch {
+		case name == "" || path == "":
+			return nil, nil, cli.Usagef("as in ptq=a.onnx", "%s is neither a file nor NAME=FILE", arg)
+		case slices.Contains(names, name):
+			return nil, nil, cli.Usagef("as in a=one/model.onnx b=two/model.onnx", "two models are called %s: give them names", name)
+		}
+		names, paths = append(names, name), append(paths, path)
+	}
+	return names, paths, nil
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"cfq/engine"
+	"cfq/eval"
+	"cfq/report"
+)
+
+// document adds to a result where it came from and, with details, the layers of the quantized model.
+func (d *field) document(ctx context.Context, r *eval.Result, n *neighbourhood, details bool) (*report.Document, error) {
+	files, err := d.sources()
+	if err != nil {
+		return nil, err
+	}
+	models, err := d.weighed()
+	if err != nil {
+		return nil, err
+	}
+	doc := &report.Document{
+		Title: fmt.Sprintf("%s against %s", models[1].Name, models[0].Name), Tool: "cfq " + release(),
+		Full: models[0], Quantized: models[1],
+		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3], Recipe: recipe(d.files[1]), Result: r,
+		Broken: d.broken(r), Warnings: n.warnings,
+	}
+	if d.given != nil {
+		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.given)...)
+	}
+	if d.f.records {
+		doc.Records = r.Records
+	}
+	if details {
+		doc.Layers, err = d.layers(ctx, r, n)
+	}
+	return doc, err
+}
+
+// sources are the data, the task, the promises and the overrides; those that there are none of are empty.
+func (d *field) sources() (files [4]report.File, err error) {
+	for i, path := range []string{d.f.data, d.f.task, d.f.promises, d.f.overrides} {
+		if files[i], err = source(path); err != nil {
+			return files, err
+		}
+	}
+	return files, nil
+}
+
+func source(path string) (report.File, error) {
+	if path == "" {
+		return report.File{}, nil
+	}
+	size, sum, err := fileHash(path)
+	if err != nil {
+		return report.File{}, fmt.Errorf("hashing: %w", err)
+	}
+	return report.File{Name: filepath.Base(path), SHA256: sum, Bytes: size}, nil
+}
+
+// weighed are the models as reports name them.
+func (d *field) weighed() ([]report.Model, error) {
+	var models []report.Model
+	for i, path := range d.paths {
+		file, err := source(path)
+		if err != nil {
+			return nil, err
+		}
+		models = append(models, report.Model{File: file, WeightBits: weightBits(d.files[i])})
+	}
+	return models, nil
+}
+
+// broken lists the people whose promise breaks at the headline margin, and what would have held.
+func (d *field) broken(r *eval.Result) []report.Broken {
+	h := r.Headline()
+	var list []report.Broken
+	for i := range r.Records {
+		p := &r.Records[i]
+		if h < 0 || !p.Evaluated || !p.Steps[h].Full.Broken() {
+			continue
+		}
+		s := &p.Steps[h].Full
+		b := report.Broken{
+			Row: p.Row, Line: p.Line, Margin: r.Settings.Margins[h], Own: s.Own, Other: s.Other, Cost: s.Cost,
+			Action: d.words(p.Row, s.Point),
+		}
+		if d.people.Rows != nil {
+			b.Row = d.people.Rows[p.Row]
+		}
+		b.Repair, b.RepairCost = d.repair(r, p, h)
+		list = append(list, b)
+	}
+	return list
+}
+
+// repair says what would have held for a person whose promise breaks at the h-th margin: recourse with the smallest
+// larger margin that both models accept, or the quantized model's own.
+func (d *field) repair(r *eval.Result, p *eval.Record, h int) (what string, cost eval.Float) {
+	if !r.Settings.Given {
+		for i := h + 1; i < len(p.Steps); i++ {
+			if s := &p.Steps[i].Full; s.Made() && !s.Broken() {
+				return fmt.Sprintf("demand a margin of %g: %s", r.Settings.Margins[i], strings.Join(d.words(p.Row, s.Point), ", ")), s.Cost
+			}
+		}
+	}
+	s := &p.Steps[h].Quant
+	switch {
+	case !s.Made():
+		return "", eval.Float(nan)
+	case s.Broken():
+		return "what the quantized model asks for, which the original would not keep: " + strings.Join(d.words(p.Row, s.Point), ", "), s.Cost
+	}
+	return "what the quantized model asks for, which the original keeps: " + strings.Join(d.words(p.Row, s.Point), ", "), s.Cost
+}
+
+// words says what a point changes for the person at a position.
+func (d *field) words(person int, point []float32) []string {
+	var out []string
+	dim := d.people.Dim
+	for _, c := range d.set.Person(person).Changes(d.people.X[person*dim:(person+1)*dim], point) {
+		out = append(out, fmt.Sprintf("%s %s -> %s", c.Feature, c.From, c.To))
+	}
+	return out
+}
+
+// layers lists the layers of the quantized model, with what each of them does to the margin at the recourse points.
+func (d *field) layers(ctx context.Context, r *eval.Result, n *neighbourhood) ([]report.Layer, error) {
+	found, err := findLayers(d.files[1])
+	if err != nil {
+		return nil, nil //nolint:nilerr // a model whose layers are not understood has none to show
+	}
+	data, err := os.ReadFile(d.paths[1])
+	if err != nil {
+		return nil, err
+	}
+	if o, err := engine.Optimized(data, d.e.engine()); err == nil {
+		setKernels(found, o.Graph)
+	}
+	damage := n.damage(ctx, r)
+	var layers []report.Layer
+	for _, l := range found {
+		x := report.Layer{Node: l.Node, Weights: l.Params(), Bits: l.Bits, Bytes: l.Stored, Kernel: l.Kernel, Damage: eval.Float(nan)}
+		if v, ok := damage[l.Node]; ok {
+			x.Damage = eval.Float(v)
+		}
+		layers = append(layers, x)
+	}
+	return layers, ctx.Err()
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/pflag"
+
+	"cfq/eval"
+	"cfq/internal/cli"
+)
+
+func explainCommand() command {
+	return command{
+		name:    "explain",
+		args:    "[METRIC]",
+		summary: "say what a metric is, or list them",
+		about: `
+Without an argument it lists the metrics by the names that checks and reports have
+for them. docs/metrics.md is made from the same table.`,
+		examples: []string{"cfq explain", "cfq explain vd", "cfq explain crg.median"},
+		setup: func(*pflag.FlagSet) runFunc {
+			return func(_ context.Context, e *env, args []string) error { return explain(e, args) }
+		},
+	}
+}
+
+// explained is a metric as --json shows it.
+type explained struct {
+	ID         string `json:"id"`
+	Key        string `json:"key"`
+	Name       string `json:"name"`
+	Symbol     string `json:"symbol,omitempty"`
+	Unit       string `json:"unit"`
+	Better     string `json:"better"`
+	PerMargin  bool   `json:"per_margin"`
+	Definition string `json:"definition"`
+	Source     string `json:"source"`
+}
+
+func explain(e *env, args []string) error {
+	if len(args) == 0 {
+		return listMetrics(e)
+	}
+	if err := arguments("explain", args, "METRIC"); err != nil {
+		return err
+	}
+	m, ok := eval.MetricBy(args[0])
+	if !ok {
+		return unknownMetric(args[0])
+	}
+	if e.json {
+		return writeJSON(e.stdout, explainedOf(&m))
+	}
+	title := m.ID() + ": " + m.Name
+	if m.Symbol != "" {
+		title += " (" + m.Symbol + ")"
+	}
+	fmt.Fprintf(e.stdout, "%s\n\n", title)
+	paragraph(e.stdout, "", "", m.Definition)
+	better := string(m.Better)
+	fmt.Fprintf(e.stdout, "\nunit    %s\nbetter  %s\nin JSON %s\n", m.Unit, better, m.Key)
+	paragraph(e.stdout, "source  ", "        ", m.Source)
+	return nil
+}
+
+func explainedOf(m *eval.Metric) explained {
+	return explained{m.ID(), m.Key, m.Name, m.Symbol, m.Unit, string(m.Better), m.PerMargin(), m.Definition, m.Source}
+}
+
+func listMetrics(e *env) error {
+	metrics := eval.Metrics()
+	if e.json {
+		list := make([]explained, len(metrics))
+		for i := range metrics {
+			list[i] = explainedOf(&metrics[i])
+		}
+		return writeJSON(e.stdout, list)
+	}
+	w := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "metric\tunit\tbetter\twhat")
+	for i := range metrics {
+		m := &metrics[i]
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", m.ID(), m.Unit, m.Better, m.Name)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(e.stdout, "\ncfq explain METRIC says more\n")
+	return err
+}
+
+// unknownMetric names the metric that was probably meant.
+func unknownMetric(id string) error {
+	var ids []string
+	for _, m := range eval.Metrics() {
+		ids = append(ids, m.ID())
+	}
+	if s := cli.Suggest(strings.ToLower(id), ids); s != "" {
+		return cli.Usagef("`cfq explain` lists the metrics", "there is no metric %q; did you mean %s?", id, s)
+	}
+	return cli.Usagef("`cfq explain` lists the metrics", "there is no metric %q", id)
+}

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"cfq/eval"
+	"cfq/gate"
+	"cfq/internal/cli"
+	"cfq/report"
+)
+
+// gateFlags are the flags of gate.
+type gateFlags struct {
+	asked
+	file           string
+	checks         []string
+	limits         [4]float64 // of shorthands
+	margin         float64
+	previous       string
+	record         string
+	onInconclusive string
+	reports        []string
+}
+
+// shorthands are flags for the checks that most gates have: a flag's value is the limit of the check.
+func shorthands() [4]struct{ flag, check, help string } {
+	return [4]struct{ flag, check, help string }{
+		{"max-vd", "vd<=%v", "at most this `share` of promises may break; stands for --check 'vd<=SHARE'"},
+		{"max-rvd", "rvd<=%v", "at most this `share` of the quantized model's promises may be such as the original would not keep"},
+		{"max-crg", "crg.mean<=%v", "recourse may become dearer by at most this `ratio`, in the mean"},
+		{"max-accuracy-drop", "accuracy_drop<=%v", "accuracy may fall by at most this `share`"},
+	}
+}
+
+// What becomes of a gate that is INCONCLUSIVE.
+const (
+	saySo  = "report"
+	toFail = "fail"
+	toPass = "pass"
+)
+
+func gateCommand() command {
+	return command{
+		name:    "gate",
+		args:    "FULL QUANTIZED -d DATA -t TASK",
+		summary: "decide whether a quantized model keeps enough to be released",
+		about: `
+Evaluates the quantized model as cfq eval does, as far as the checks need it, and
+holds the result against them. Exact bounds decide: a check PASSes when the upper
+bound of what was measured is within its limit, FAILs when the lower bound is
+beyond it, and is INCONCLUSIVE otherwise, with the number of people who would be
+needed. What could not be measured never passes. The exit code is 0 for PASS, 1 for
+FAIL, 5 for INCONCLUSIVE; reports are written before.
+
+Checks are given by flags, by --check (METRIC[@MARGIN][[BY]]<=LIMIT, see cfq
+explain) or in a gate file (docs/gate.md), which also has severities, waivers and
+limits by groups of people.
+
+People whom the model was calibrated on do not count: they are recognised by the
+record that cfq quantize writes beside the model (docs/calibration-rows.md), left
+out and reported. With --promises no recourse is computed unless a check needs it.`,
+		examples: []string{
+			"cfq gate model.onnx model.q.onnx -d test.csv -t task.yaml --max-vd 0.02 --max-rvd 0.02",
+			"cfq gate model.onnx model.q.onnx -d test.csv -t task.yaml --promises promises.csv --max-vd 0.01",
+			"cfq gate model.onnx model.q.onnx -d test.csv -t task.yaml --gate gate.yaml --report junit:gate.xml --report md:gate.md",
+			"cfq gate model.onnx model.q.onnx -d test.csv -t task.yaml --check 'vd[sex]<=0.05' --check '|crg.median|<=0.05' --check 'bytes<=6000'",
+		},
+		setup: func(fs *pflag.FlagSet) runFunc {
+			f := &gateFlags{}
+			fs.SortFlags = false
+			f.add(fs)
+			for i, s := range shorthands() {
+				fs.Float64Var(&f.limits[i], s.flag, 0, s.help)
+			}
+			fs.StringArrayVar(&f.checks, "check", nil, "a `check` such as 'vd[sex]@0.25<=0.05'; may be repeated")
+			fs.StringVar(&f.file, "gate", "", "checks and waivers: a YAML `file`, see docs/gate.md")
+			fs.Float64Var(&f.margin, "margin", 0.1, "required logit `margin` of checks that name none")
+			fs.Float64Var(&f.confidence, "confidence", 0.95, "of each verdict, one-sided")
+			fs.StringVar(&f.previous, "previous", "", "JSON report of an earlier evaluation, for checks of an increase: a `file`")
+			fs.StringVar(&f.onInconclusive, "on-inconclusive", saySo, "what INCONCLUSIVE does: `report` it by exit code 5, fail or pass")
+			f.addGroups(fs)
+			fs.Float64Var(&f.certify, "certify", 0, certifyHelp)
+			fs.StringVar(&f.record, "calibrated", "", "record of the rows that the model was calibrated on: a `file`; else QUANTIZED.rows; none when it was calibrated on none of these")
+			fs.StringArrayVar(&f.reports, "report", nil, reportHelp(report.Views()))
+			fs.BoolVar(&f.records, "records", false, "put one record per person into JSON reports")
+			fs.BoolVar(&f.overwrite, "overwrite", false, "replace reports that exist")
+			return func(ctx context.Context, e *env, args []string) error { return f.run(ctx, e, args, fs) }
+		},
+	}
+}
+
+func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.FlagSet) (err error) {
+	if err := arguments("gate", args, "FULL", "QUANTIZED"); err != nil {
+		return err
+	}
+	if !slices.Contains([]string{saySo, toFail, toPass}, f.onInconclusive) {
+		return cli.Usagef("report, fail or pass", "--on-inconclusive %s: there is no such choice", f.onInconclusive)
+	}
+	outs, err := parseReports(f.reports, report.Views(), f.overwrite)
+	if err != nil {
+		return err
+	}
+	g, previous, err := f.gate(fs)
+	if err != nil {
+		return err
+	}
+	needs := g.Needs()
+	if len(f.by) == 0 {
+		f.by = needs.By
+	}
+	f.confidence = 2*g.Confidence - 1 // both ends of an interval are one-sided bounds at the gate's confidence then
+	rows := calibratedRows{path: f.record, e: e}
+	if err := rows.read(args[1]); err != nil {
+		return err
+	}
+	d, err := f.open(ctx, e, args, outs.paths(), rows.options(), rows.others)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	if err := rows.vouch(d); err != nil {
+		return err
+	}
+	o, err := d.options(ctx)
+	if err != nil {
+		return err
+	}
+	o.Margins, o.OneSided = needs.Margins, !needs.Mirrored
+	if needs.Noise {
+		o.Noise = noisePeople
+	}
+	around, err := d.around(ctx, needs.Certificates || needs.Perturbation || cli.Given(fs, "certify"), &o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, around.Close()) }()
+	r, err := d.measure(ctx, o, nil, needs.Timing)
+	if err != nil {
+		return err
+	}
+	doc, err := d.document(ctx, r, around, outs.has("html", "json", "md") || e.json)
+	if err != nil {
+		return err
+	}
+	doc.Gate = gate.Judge(g, r, previous, time.Now())
+	doc.Gate.Excluded = rows.excluded
+	doc.Gate.Notes = append(doc.Gate.Notes, rows.notes...)
+	if err := outs.write(e, doc, report.Views()); err != nil {
+		return err
+	}
+	return f.verdict(e, doc.Gate)
+}
+
+// gate puts together what the file and the flags ask for.
+func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, *eval.Result, error) {
+	g := &gate.Gate{}
+	if f.file != "" {
+		if err := cli.Input("gate file", f.file); err != nil {
+			return nil, nil, err
+		}
+		data, err := os.ReadFile(f.file)
+		if err != nil {
+			return nil, nil, cli.Wrap(err, cli.Unusable, "")
+		}
+		if g, err = gate.Parse(data); err != nil {
+			return nil, nil, cli.Wrap(fmt.Errorf("gate file %s: %w", f.file, err), cli.Unusable, "docs/gate.md lists what it can hold")
+		}
+	}
+	if cli.Given(fs, "confidence") || g.Confidence == 0 {
+		g.Confidence = f.confidence
+	}
+	if cli.Given(fs, "margin") || g.Margin == 0 {
+		g.Margin = f.margin
+	}
+	for i, s := range shorthands() {
+		if cli.Given(fs, s.flag) {
+			f.checks = append(f.checks, fmt.Sprintf(s.check, f.limits[i]))
+		}
+	}
+	var errs []error
+	for _, text := range f.checks {
+		c, err := gate.ParseCheck(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--check %s: %w", text, err))
+		}
+		g.Checks = append(g.Checks, c)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, cli.Wrap(err, cli.Unusable, "as in --check 'vd[sex]@0.25<=0.05'; `cfq explain` lists the metrics")
+	}
+	if len(g.Checks) == 0 {
+		return nil, nil, cli.Usagef("--max-vd 0.02 --max-rvd 0.02 is a good beginning; --gate FILE reads more", "there is nothing to check")
+	}
+	if err := g.Check(); err != nil {
+		return nil, nil, cli.Wrap(err, cli.Unusable, "`cfq explain` lists the metrics")
+	}
+	if f.previous == "" {
+		if g.Needs().Previous {
+			return nil, nil, cli.Usagef("as in --previous report.json, a report of cfq eval or cfq gate", "a check asks for an increase, and --previous names no earlier report")
+		}
+		return g, nil, nil
+	}
+	previous, err := readReport(f.previous)
+	return g, previous, err
+}
+
+// readReport reads the result of an earlier JSON report.
+func readReport(path string) (*eval.Result, error) {
+	if err := cli.Input("report", path); err != nil {
+		return nil, err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, cli.Wrap(err, cli.Unusable, "")
+	}
+	defer file.Close() //nolint:errcheck // read only
+	doc, err := report.ReadJSON(file)
+	if err != nil {
+		return nil, cli.Wrap(fmt.Errorf("report %s: %w", path, err), cli.Unusable, "--report json:FILE of cfq eval or cfq gate writes one")
+	}
+	return doc.Result, nil
+}
+
+// verdict turns what the gate says into an exit code.
+func (f *gateFlags) verdict(e *env, r *gate.Report) error {
+	var which []string
+	for i := range r.Findings {
+		if x := &r.Findings[i]; !x.OK() && x.Verdict == r.Verdict {
+			name := x.Check
+			if x.Group != "" {
+				name += " of " + x.Group
+			}
+			which = append(which, name)
+		}
+	}
+	err := fmt.Errorf("%s: %s", r.Verdict, strings.Join(which, ", "))
+	switch {
+	case r.Verdict == gate.Pass:
+		return nil
+	case r.Verdict == gate.Fail:
+		return cli.Wrap(err, cli.Missed, "")
+	case f.onInconclusive == toPass:
+		e.msg.Warn("%v; --on-inconclusive pass lets it through", err)
+		return nil
+	case f.onInconclusive == toFail:
+		return cli.Wrap(fmt.Errorf("%w; --on-inconclusive fail makes it one", err), cli.Missed, "")
+	}
+	return cli.Wrap(err, cli.Inconclusive, "")
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"cfq/certify"
+	"cfq/eval"
+	"cfq/internal/cli"
+)
+
+var nan = math.NaN()
+
+// ballSamples is how many points of the ball around each recourse point are looked at.
+const ballSamples = 64
+
+// neighbourhood knows what holds around recourse points.
+type neighbourhood struct {
+	d        *field
+	k        *certify.Certifier // nil when it was not needed yet
+	warnings []string
+}
+
+// around adds certificates and logit perturbation to what is evaluated, if it is asked for.
+func (d *field) around(ctx context.Context, certify bool, o *eval.Options) (*neighbourhood, error) {
+	n := &neighbourhood{d: d}
+	if !certify {
+		return n, nil
+	}
+	if err := n.open(ctx); err != nil {
+		return nil, runError(err)
+	}
+	o.Radius = d.f.certify
+	o.Perturb = n.k.Perturb(o.Radius, ballSamples, o.Seed)
+	if err := n.k.Check(); err != nil {
+		n.warnings = append(n.warnings, fmt.Sprintf("nothing can be proved: %v", err))
+		return n, nil
+	}
+	o.Prove = n.k.Prove
+	return n, nil
+}
+
+func (n *neighbourhood) open(ctx context.Context) (err error) {
+	if n.k == nil {
+		n.k, err = certify.Open(ctx, n.d.files[0], n.d.files[1], n.d.task.Target.Index, n.d.e.engine())
+	}
+	return err
+}
+
+// Close frees what was opened.
+func (n *neighbourhood) Close() error {
+	if n.k == nil {
+		return nil
+	}
+	return n.k.Close()
+}
+
+// damage returns what each layer's weights do to the margin at the recourse points of the headline margin; nil when that
+// cannot be told, which is a note.
+func (n *neighbourhood) damage(ctx context.Context, r *eval.Result) map[string]float64 {
+	h := r.Headline()
+	var points []float32
+	rows := 0
+	for i := range r.Records {
+		if p := &r.Records[i]; h >= 0 && p.Evaluated && p.Steps[h].Full.Made() {
+			points = append(points, p.Steps[h].Full.Point...)
+			rows++
+		}
+	}
+	if rows == 0 {
+		return nil
+	}
+	if err := n.open(ctx); err != nil {
+		n.d.e.msg.Note("what each layer does is not shown: %v", err)
+		return nil
+	}
+	list, err := n.k.LayerDamage(ctx, points, rows)
+	if err != nil {
+		n.d.e.msg.Note("what each layer does is not shown: %v", err)
+		return nil
+	}
+	out := map[string]float64{}
+	for _, d := range list {
+		out[d.Node] = d.RMS
+	}
+	return out
+}
+
+// parseStress reads the values of --stress.
+func parseStress(specs []string) ([]eval.Stress, error) {
+	var list []eval.Stress
+	for _, spec := range specs {
+		s, err := eval.ParseStress(spec)
+		if err != nil {
+			return nil, cli.Usagef("`cfq help eval` lists them", "--stress %s: %w", spec, err)
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}

@@ -1,0 +1,405 @@
+package eval
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cfq/recourse"
+)
+
+// long skips what takes minutes, unless it is asked for.
+func long(t *testing.T) {
+	t.Helper()
+	if os.Getenv("CFQ_LONG") != "1" {
+		t.Skip("a simulation of minutes: CFQ_LONG=1 runs it")
+	}
+}
+
+// quality is how a made-up quantized model differs from the original.
+type quality struct {
+	noise, shift float64 // of its margins, in logits
+	dearer       float64 // of the logarithm of what its recourse costs
+	unlucky      float64 // share of people for whom it finds no recourse
+}
+
+var contestMargins = []float64{0, 0.1, 0.25}
+
+// madeUp makes the result of a quantized model of the original that the seed of the people stands for.
+func madeUp(n int, people, model uint64, q quality) *Result {
+	base, rng := rand.New(rand.NewPCG(people, 1)), rand.New(rand.NewPCG(people^0xabc, model))
+	records := make([]Record, n)
+	for i := range records {
+		r := &records[i]
+		*r = Record{Row: i, Line: i + 2, Label: int8(base.IntN(2)), Full: Float(base.NormFloat64() - 1)}
+		r.Quant = r.Full + Float(q.shift+q.noise*rng.NormFloat64())
+		cost := math.Exp(base.NormFloat64())
+		if r.Evaluated = !approves(r.Full); !r.Evaluated {
+			continue
+		}
+		r.First = Promise{Status: recourse.Found, Cost: 1, Own: Float(base.ExpFloat64()), Other: 0}
+		r.First.Other = r.First.Own + Float(q.shift+q.noise*rng.NormFloat64())
+		found := base.Float64() < 0.95
+		for _, t := range contestMargins {
+			s := Step{Full: none(recourse.NoneFound), Quant: none(recourse.NoneFound), DirSim: undefined(), Overlap: undefined(), Again: undefined()}
+			e, back, change := q.shift+q.noise*rng.NormFloat64(), q.noise*rng.NormFloat64()-q.shift, q.dearer+q.noise*rng.NormFloat64()
+			if found {
+				s.Full = Promise{Status: recourse.Found, Cost: Float(cost + t), Own: Float(t + 1e-3), Other: Float(t + 1e-3 + e)}
+			}
+			if lucky := rng.Float64() < 0.97-q.unlucky; approves(r.Quant) && r.Quant >= Float(t) {
+				s.Quant = Promise{Status: recourse.AlreadyFavourable, Own: undefined(), Other: undefined()}
+			} else if found && lucky {
+				s.Quant = Promise{Status: recourse.Found, Cost: Float((cost + t) * math.Exp(change)), Own: Float(t + 1e-3), Other: Float(t + 1e-3 + back)}
+				s.DirSim, s.Overlap = Float(1-math.Abs(change)), Float(1/(1+math.Abs(e)))
+			}
+			r.Steps = append(r.Steps, s)
+		}
+	}
+	return Summarize(records, Settings{Margins: contestMargins, Confidence: 0.95})
+}
+
+func contest(t testing.TB, o ContrastOptions, results ...*Result) *Contest {
+	t.Helper()
+	var names []string
+	for i := range results {
+		names = append(names, fmt.Sprintf("m%d", i))
+	}
+	c, err := Contrast(names, results, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// cellsOf returns the last cells of the metric's rows, by margin.
+func cellsOf(c *Contest, metric string) (cells []Cell) {
+	for _, r := range c.Rows {
+		if r.Metric == metric {
+			cells = append(cells, r.Cells[len(r.Cells)-1])
+		}
+	}
+	return cells
+}
+
+// TestContrastRows: every metric of a contest is in the table of metrics, in its order, and its value and difference are those of the results.
+func TestContrastRows(t *testing.T) {
+	a, b := madeUp(1500, 1, 1, quality{noise: 0.1}), madeUp(1500, 1, 2, quality{noise: 0.15, dearer: 0.02})
+	a.Footprint, b.Footprint = &Footprint{Quant: Weight{Bytes: 1000, WeightBits: 4.5, BOPs: 7}}, &Footprint{Quant: Weight{Bytes: 900, WeightBits: 4.75, BOPs: 7}}
+	c := contest(t, ContrastOptions{Draws: 200}, a, b)
+	var order []string
+	for _, m := range Metrics() {
+		order = append(order, m.ID())
+	}
+	last := -1
+	seen := map[string]int{}
+	for _, r := range c.Rows {
+		at := slices.Index(order, r.Metric)
+		if at < last {
+			t.Errorf("%s stands behind %s", r.Metric, order[last])
+		}
+		last = at
+		m, _ := MetricBy(r.Metric)
+		if m.PerMargin() != (r.Margin != nil) || m.PerMargin() && *r.Margin != contestMargins[seen[r.Metric]] {
+			t.Errorf("%s: margin %v", r.Metric, r.Margin)
+		}
+		for j, res := range c.Results {
+			if d := cmp.Diff(m.Of(res, seen[r.Metric]).Estimate, r.Cells[j].Value, sameFloat); d != "" {
+				t.Errorf("%s of model %d: %s", r.Metric, j, d)
+			}
+		}
+		// Here everybody who counts in one model counts in the other, or has trials of their own: the difference is that of the values. It is not
+		// where they are restricted to people who are common to both, which changes little.
+		delta, want := float64(r.Cells[1].Delta.Value), float64(r.Cells[1].Value.Value-r.Cells[0].Value.Value)
+		tol := 1e-12
+		if strings.HasPrefix(r.Metric, "crg") || r.Metric == "dir_sim" || r.Metric == "act_overlap" {
+			tol = 0.02
+		}
+		near(t, r.Metric, delta, want, tol)
+		if r.Cells[0].Call != Baseline || r.Cells[0].Delta.Value.Defined() || r.Cells[0].P.Defined() {
+			t.Errorf("%s: the first model is compared: %+v", r.Metric, r.Cells[0])
+		}
+		seen[r.Metric]++
+	}
+	for _, k := range contests() {
+		if k.id != "certified.share" && seen[k.id] == 0 {
+			t.Errorf("%s has no row", k.id)
+		}
+	}
+	for id, want := range map[string]Call{"bytes": BetterThan, "weight_bits": WorseThan, "bops": Alike} {
+		if cell := cellsOf(c, id)[0]; cell.Call != want || cell.P.Defined() || cell.Test != "" || cell.Delta.Lo != cell.Delta.Hi {
+			t.Errorf("%s: %+v", id, cell)
+		}
+	}
+}
+
+var sameFloat = cmp.Comparer(func(a, b Float) bool { return a == b || math.IsNaN(float64(a)) && math.IsNaN(float64(b)) })
+
+func TestContrastOfIdenticalModels(t *testing.T) {
+	a := madeUp(400, 3, 1, quality{noise: 0.2})
+	c := contest(t, ContrastOptions{Draws: 200}, a, madeUp(400, 3, 1, quality{noise: 0.2}), a)
+	for _, r := range c.Rows {
+		for _, cell := range r.Cells[1:] {
+			if cell.Call != Alike || cell.P <= 0.05 || cell.Delta.Value != 0 {
+				t.Errorf("%s: %+v", r.Metric, cell)
+			}
+		}
+		if r.Metric == "rfrr" {
+			t.Error("a row for a share that is the same")
+		}
+	}
+}
+
+// A model that is worse in what a metric measures is called so, on the right side.
+func TestContrastFindsWhatIsPlanted(t *testing.T) {
+	good := madeUp(2000, 4, 1, quality{noise: 0.1})
+	noisy := contest(t, ContrastOptions{Draws: 400}, good, madeUp(2000, 4, 2, quality{noise: 0.2}))
+	shifted := contest(t, ContrastOptions{Draws: 400}, good, madeUp(2000, 4, 2, quality{noise: 0.1, shift: 0.15, dearer: -0.2}))
+	for _, w := range []struct {
+		c      *Contest
+		metric string
+		at     int
+		want   Call
+		test   string
+	}{
+		{noisy, "vd", 1, WorseThan, mcNemarTest},
+		{noisy, "rvd", 1, WorseThan, bootstrapTest},
+		{noisy, "tau01", 0, WorseThan, bootstrapTest},
+		{noisy, "rtau01", 0, WorseThan, bootstrapTest},
+		{noisy, "crg.abs_mean", 1, WorseThan, bootstrapTest},
+		{noisy, "dir_sim", 1, WorseThan, bootstrapTest},
+		{noisy, "act_overlap", 1, WorseThan, bootstrapTest},
+		{noisy, "margin_error.rms", 1, WorseThan, bootstrapTest},
+		{noisy, "pgd_first.vd", 0, WorseThan, mcNemarTest},
+		{noisy, "disagreement", 0, WorseThan, mcNemarTest},
+		{shifted, "vd", 1, BetterThan, mcNemarTest}, // and that is not the whole truth:
+		{shifted, "rvd", 1, WorseThan, bootstrapTest},
+		{shifted, "gained", 0, WorseThan, mcNemarTest},
+		{shifted, "lost", 0, BetterThan, mcNemarTest},
+		{shifted, "crg.median", 1, WorseThan, bootstrapTest}, // it is less, and farther from 0
+		{shifted, "crg.ratio_of_sums", 1, WorseThan, bootstrapTest},
+	} {
+		cell := cellsOf(w.c, w.metric)[w.at]
+		if cell.Call != w.want || cell.Test != w.test || !(cell.P > 0 && cell.P <= 0.05) {
+			t.Errorf("%s: %+v, want %s by %s", w.metric, cell, w.want, w.test)
+		}
+		if !(cell.Delta.Lo <= cell.Delta.Value && cell.Delta.Value <= cell.Delta.Hi && cell.Delta.Lo.Defined() && cell.Delta.Hi.Defined()) {
+			t.Errorf("%s: interval %+v", w.metric, cell.Delta)
+		}
+	}
+	unlucky := contest(t, ContrastOptions{Draws: 400}, good, madeUp(2000, 4, 2, quality{noise: 0.1, unlucky: 0.05}))
+	for metric, want := range map[string]Call{"lost_recourse": WorseThan, "rfrr": Differs} {
+		if cell := cellsOf(unlucky, metric)[1]; cell.Call != want {
+			t.Errorf("%s: %+v, want %s", metric, cell, want)
+		}
+	}
+	// Turned round, the calls are the opposite ones.
+	back := contest(t, ContrastOptions{Draws: 400}, noisy.Results[1], noisy.Results[0])
+	opposite := map[Call]Call{BetterThan: WorseThan, WorseThan: BetterThan, Alike: Alike, Differs: Differs}
+	for i, r := range noisy.Rows {
+		a, b := r.Cells[1], back.Rows[i].Cells[1]
+		if b.Call != opposite[a.Call] || a.P != b.P && a.P.Defined() || math.Abs(float64(a.Delta.Value+b.Delta.Value)) > 1e-12 {
+			t.Errorf("%s: %+v, turned round %+v", r.Metric, a, b)
+		}
+	}
+}
+
+// McNemar's counts by hand: of the 4 promises, model b breaks what a keeps once and keeps what a breaks never; the p of 5 of 5 is 2/2^5.
+func TestContrastMcNemarByHand(t *testing.T) {
+	result := func(broken ...int) *Result {
+		records := make([]Record, 40)
+		for i := range records {
+			p := Promise{Status: recourse.Found, Cost: 1, Own: 0.1, Other: 0.1}
+			if slices.Contains(broken, i) {
+				p.Other = -0.1
+			}
+			records[i] = Record{Row: i, Label: -1, Full: -1, Quant: -1, Evaluated: true, First: none(recourse.NoneFound), Steps: []Step{{Full: p, Quant: p}}}
+		}
+		return Summarize(records, Settings{Margins: []float64{0.1}, Confidence: 0.95})
+	}
+	for _, c := range []struct {
+		name          string
+		first, this   []int
+		delta, p      float64
+		call          Call
+		otherP, other float64 // a third model between, for Holm
+	}{
+		{"5 to 0", nil, []int{1, 2, 3, 4, 5}, 5. / 40, 2. / 32, Alike, 1, 0},
+		{"6 to 0", []int{9}, []int{1, 2, 3, 4, 5, 6, 9}, 6. / 40, 2. / 64, Alike, 1, 0}, // 2/64 is halved by Holm
+		{"0 to 8", []int{1, 2, 3, 4, 5, 6, 7, 8}, nil, -8. / 40, 2. / 256, BetterThan, 1, 0},
+		{"2 to 1", []int{7}, []int{1, 2}, 1. / 40, 1, Alike, 1, 0},
+	} {
+		got := contest(t, ContrastOptions{Draws: 100}, result(c.first...), result(c.first...), result(c.this...))
+		between, cell := got.Rows[0].Cells[1], got.Rows[0].Cells[2]
+		if got.Rows[0].Metric != "vd" || cell.Call != c.call || between.Call != Alike {
+			t.Errorf("%s: %+v, %+v", c.name, between, cell)
+		}
+		near(t, c.name+", p", float64(cell.P), min(1, 2*c.p), 1e-12)
+		near(t, c.name+", p of the model between", float64(between.P), 1, 0)
+		near(t, c.name+", difference", float64(cell.Delta.Value), c.delta, 1e-12)
+	}
+}
+
+// The bootstrap of a mean difference is held against the closed form: its interval is Student's.
+func TestContrastAgainstClosedForm(t *testing.T) {
+	a, b := madeUp(3000, 5, 1, quality{noise: 0.1}), madeUp(3000, 5, 2, quality{noise: 0.1, dearer: 0.004})
+	cell := cellsOf(contest(t, ContrastOptions{Draws: 2000, Seed: 1}, a, b), "dir_sim")[1]
+	var d []float64
+	for i := range a.Records {
+		if x, y := &a.Records[i], &b.Records[i]; x.Evaluated && x.Steps[1].DirSim.Defined() && y.Steps[1].DirSim.Defined() {
+			d = append(d, float64(y.Steps[1].DirSim-x.Steps[1].DirSim))
+		}
+	}
+	want := meanOf(d, 0.95)
+	width := float64(want.Hi - want.Lo)
+	near(t, "difference", float64(cell.Delta.Value), float64(want.Value), 1e-12)
+	near(t, "lower end", float64(cell.Delta.Lo), float64(want.Lo), 0.06*width)
+	near(t, "upper end", float64(cell.Delta.Hi), float64(want.Hi), 0.06*width)
+	if cell.Delta.N != want.N {
+		t.Errorf("%d people, want %d", cell.Delta.N, want.N)
+	}
+}
+
+// Each statistic, with everybody counting once, is the metric itself; and with whole weights that of people repeated.
+func TestContrastStatistics(t *testing.T) {
+	a := madeUp(300, 6, 1, quality{noise: 0.3})
+	rng := rand.New(rand.NewPCG(9, 9))
+	var again []Record
+	b := newBootstrap([]*Result{a})
+	weights := make([]float64, len(b.people))
+	for i, row := range b.people {
+		weights[i] = float64(rng.IntN(4))
+		for range int(weights[i]) {
+			again = append(again, a.Records[row])
+		}
+	}
+	repeated := Summarize(again, a.Settings)
+	for _, k := range contests() {
+		if k.statistic == nil && k.whole == nil {
+			continue
+		}
+		m, _ := MetricBy(k.id)
+		for at := range contestMargins {
+			d := k.duel(b, a, a, at)
+			near(t, k.id, d.this(ones(len(weights))), float64(m.Of(a, at).Value), 1e-12)
+			near(t, k.id+" of people repeated", d.this(weights), float64(m.Of(repeated, at).Value), 1e-12)
+			if d.differ != 0 || d.n == 0 {
+				t.Errorf("%s of a model and itself: %d of %d people differ", k.id, d.differ, d.n)
+			}
+		}
+	}
+}
+
+func TestContrastDoesNotDependOn(t *testing.T) {
+	a, b := madeUp(500, 7, 1, quality{noise: 0.1}), madeUp(500, 7, 2, quality{noise: 0.14})
+	o := ContrastOptions{Draws: 200, Seed: 3, Workers: 1}
+	want := contest(t, o, a, b)
+	o.Workers = 5
+	if d := cmp.Diff(want.Rows, contest(t, o, a, b).Rows, sameFloat); d != "" {
+		t.Errorf("the number of workers: %s", d)
+	}
+	order := rand.New(rand.NewPCG(1, 1)).Perm(500)
+	mixed := func(r *Result) *Result {
+		records := make([]Record, len(order))
+		for i, k := range order {
+			records[i] = r.Records[k]
+			records[i].Row, records[i].Line = i, 0
+		}
+		return Summarize(records, r.Settings)
+	}
+	o.Workers = 2
+	got := contest(t, o, mixed(a), mixed(b))
+	for i, r := range got.Rows {
+		near(t, "value", float64(r.Cells[1].Value.Value), float64(want.Rows[i].Cells[1].Value.Value), 1e-12)
+		r.Cells[1].Value = want.Rows[i].Cells[1].Value // the rounding of sums is another
+		if d := cmp.Diff(want.Rows[i].Cells[1], r.Cells[1], sameFloat); d != "" {
+			t.Errorf("the order of people: %s: %s", r.Metric, d)
+		}
+	}
+	o.Seed = 4
+	if d := cmp.Diff(want.Rows, contest(t, o, a, b).Rows, sameFloat); d == "" {
+		t.Error("another seed draws the same people")
+	}
+}
+
+// Of few people, or few who make a difference, nothing is called but what is exact.
+func TestContrastOfFew(t *testing.T) {
+	for _, n := range []int{0, 1, 5, 30} {
+		a, b := madeUp(n, 8, 1, quality{noise: 0.01}), madeUp(n, 8, 2, quality{noise: 5, shift: 3})
+		for _, r := range contest(t, ContrastOptions{Draws: 100}, a, b).Rows {
+			if cell := r.Cells[1]; cell.Test == bootstrapTest {
+				t.Errorf("%d people, %s: %+v", n, r.Metric, cell)
+			}
+		}
+	}
+	a := madeUp(2000, 8, 1, quality{noise: 0.1})
+	b := madeUp(2000, 8, 1, quality{noise: 0.1})
+	changed := 0
+	for i := range b.Records {
+		if r := &b.Records[i]; r.Evaluated && changed < 9 && r.Steps[1].DirSim.Defined() {
+			r.Steps[1].DirSim = -1
+			changed++
+		}
+	}
+	c := contest(t, ContrastOptions{Draws: 100}, a, Summarize(b.Records, b.Settings))
+	if cell := cellsOf(c, "dir_sim")[1]; cell.Call != Alike || cell.P.Defined() || cell.Delta.Value >= 0 || cell.Delta.Hi.Defined() {
+		t.Errorf("nine people who differ: %+v", cell)
+	}
+}
+
+func TestContrastErrors(t *testing.T) {
+	a := madeUp(60, 9, 1, quality{noise: 0.1})
+	changed := func(f func(*Result)) *Result {
+		r := madeUp(60, 9, 2, quality{noise: 0.1})
+		f(r)
+		return r
+	}
+	promised := slices.IndexFunc(a.Records, func(r Record) bool { return r.Evaluated && r.Steps[0].Full.Made() })
+	for _, c := range []struct {
+		name string
+		b    *Result
+		o    ContrastOptions
+		want string
+	}{
+		{"other people", madeUp(60, 10, 2, quality{}), ContrastOptions{}, "line 2: "},
+		{"fewer people", madeUp(59, 9, 2, quality{}), ContrastOptions{}, "60 and 59 people"},
+		{"margins", changed(func(r *Result) { r.Settings.Margins = []float64{0} }), ContrastOptions{}, "required margins are [0 0.1 0.25] and [0]"},
+		{"original", changed(func(r *Result) { r.Records[7].Full++ }), ContrastOptions{}, "line 9: the original's margin"},
+		{"sample", changed(func(r *Result) { r.Records[promised].Evaluated = false }), ContrastOptions{}, "the samples are different"},
+		{"recourse", changed(func(r *Result) { r.Records[promised].Steps[1].Full.Cost++ }), ContrastOptions{}, "recourse is different at margin 0.1"},
+		{"first", changed(func(r *Result) { r.Records[promised].First.Own++ }), ContrastOptions{}, "first valid step"},
+		{"options", changed(func(r *Result) { r.Settings.OneSided = true }), ContrastOptions{}, "different options"},
+		{"report", changed(func(r *Result) { r.Records = nil }), ContrastOptions{}, "read from a report"},
+		{"confidence", changed(func(*Result) {}), ContrastOptions{Confidence: 1.5}, "confidence 1.5"},
+		{"draws", changed(func(*Result) {}), ContrastOptions{Draws: 30}, "fewer than 40"},
+	} {
+		_, err := Contrast([]string{"a", "b"}, []*Result{a, c.b}, c.o)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+	for _, names := range [][]string{{"a"}, {"a", "b"}, {"a", "a"}} {
+		results := []*Result{a, a}[:max(1, len(names)-1)]
+		if names[0] == names[len(names)-1] && len(names) > 1 {
+			results = []*Result{a, a}
+		}
+		if _, err := Contrast(names, results, ContrastOptions{}); err == nil {
+			t.Errorf("%q: no error", names)
+		}
+	}
+}
+
+func BenchmarkContrast(b *testing.B) {
+	var results []*Result
+	for i := range uint64(3) {
+		results = append(results, madeUp(12000, 1, i, quality{noise: 0.1}))
+	}
+	for b.Loop() {
+		contest(b, ContrastOptions{}, results...)
+	}
+}

@@ -1,0 +1,176 @@
+package eval
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestMeanAsPublished(t *testing.T) {
+	// Student (1908), The Probable Error of a Mean: hours of sleep gained by ten patients with one drug more than with the other.
+	// R's t.test of the same differences gives the interval.
+	sleep := []float64{1.2, 2.4, 1.3, 1.3, 0, 1, 1.8, 0.8, 4.6, 1.4}
+	e := meanOf(sleep, 0.95)
+	near(t, "mean", float64(e.Value), 1.58, 1e-12)
+	near(t, "low", float64(e.Lo), 0.7001142, 5e-8)
+	near(t, "high", float64(e.Hi), 2.4598858, 5e-8)
+	if e.N != 10 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// By hand: the ratio of 2+3+7 to 1+2+3 is 2, the residuals b - 2a are 0, -1 and 1, so that the standard error is sqrt(3/2 * 2)/6; and t of 2 degrees is 4.302653.
+func TestRatioByHand(t *testing.T) {
+	e := ratioOf([]float64{1, 2, 3}, []float64{2, 3, 7}, 0.95)
+	half := 4.302653 * math.Sqrt(3) / 6
+	near(t, "ratio", float64(e.Value), 1, 1e-12)
+	near(t, "low", float64(e.Lo), 1-half, 1e-6)
+	near(t, "high", float64(e.Hi), 1+half, 1e-6)
+	// Divided by numbers that are equal, a ratio is a mean.
+	a, b := []float64{4, 4, 4, 4, 4}, []float64{3, 5, 9, 1, 4}
+	m, e := meanOf(b, 0.9), ratioOf(a, b, 0.9)
+	near(t, "as a mean, low", float64(1+e.Lo)*4, float64(m.Lo), 1e-12)
+	near(t, "as a mean, high", float64(1+e.Hi)*4, float64(m.Hi), 1e-12)
+	if e := ratioOf([]float64{0, 0}, []float64{1, 1}, 0.95); e.Value.Defined() || e.Lo.Defined() || e.Hi.Defined() {
+		t.Errorf("divided by nothing: %+v", e)
+	}
+}
+
+func TestRMSByHand(t *testing.T) {
+	// Squares 1, 4, 4, 1: mean 2.5, standard error sqrt(9/3/4); t of 3 degrees is 3.182446. The lower end of the mean square is below 0.
+	e := rmsOf([]float64{1, -2, 2, -1}, 0.95)
+	near(t, "rms", float64(e.Value), math.Sqrt(2.5), 1e-12)
+	near(t, "low", float64(e.Lo), 0, 0)
+	near(t, "high", float64(e.Hi), math.Sqrt(2.5+3.182446*math.Sqrt(0.75)), 1e-6)
+}
+
+// Of nobody, of one person and of what could not be computed there is no interval, and it is not read as a good one.
+func TestEstimatesOfLittle(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	open := func(e Estimate) bool { return math.IsInf(float64(e.Lo), -1) && math.IsInf(float64(e.Hi), 1) }
+	for _, c := range []struct {
+		name  string
+		e     Estimate
+		n     int
+		value float64
+	}{
+		{"mean of nobody", meanOf(nil, 0.95), 0, nan},
+		{"mean of one", meanOf([]float64{3}, 0.95), 1, 3},
+		{"mean with an undefined number", meanOf([]float64{3, nan, 3}, 0.95), 3, nan},
+		{"mean with an infinite number", meanOf([]float64{3, inf, 3}, 0.95), 3, inf},
+		{"rms of nobody", rmsOf(nil, 0.95), 0, nan},
+		{"ratio of nobody", ratioOf(nil, nil, 0.95), 0, nan},
+		{"median of nobody", quantileOf(nil, 0.5, 0.95), 0, nan},
+		{"median of five", quantileOf([]float64{5, 1, 2, 3, 4}, 0.5, 0.95), 5, 3},
+		{"quantile with an undefined number", quantileOf([]float64{1, 1, 1, 1, 1, 1, 1, 1, nan}, 0.5, 0.95), 9, nan},
+		{"difference of nobody", dropOf(0, 0, 0, 0.95), 0, nan},
+	} {
+		if same := float64(c.e.Value) == c.value || math.IsNaN(c.value) && math.IsNaN(float64(c.e.Value)); !same || c.e.N != c.n || !open(c.e) {
+			t.Errorf("%s: %+v", c.name, c.e)
+		}
+	}
+	if e := quantileOf([]float64{1, 7, 3}, 1, 0.95); e.Value != 7 || e.Lo != 7 || !math.IsInf(float64(e.Hi), 1) {
+		t.Errorf("largest: %+v", e)
+	}
+}
+
+// The ranks of the 95 % interval of a median as tables of nonparametric statistics give them.
+func TestMedianRanksAsPublished(t *testing.T) {
+	for _, c := range [][3]int{{5, 0, 6}, {6, 1, 6}, {8, 1, 8}, {9, 2, 8}, {10, 2, 9}, {12, 3, 10}, {15, 4, 12}, {20, 6, 15}, {25, 8, 18}, {30, 10, 21}, {50, 18, 33}, {100, 40, 61}} {
+		if lo, hi := orderRanks(c[0], 0.5, 0.025); lo != c[1] || hi != c[2] {
+			t.Errorf("%d numbers: ranks %d and %d, want %d and %d", c[0], lo, hi, c[1], c[2])
+		}
+	}
+}
+
+// The ranks are the innermost ones whose binomial sums allow it.
+func TestRanksByCounting(t *testing.T) {
+	for _, q := range []float64{0.05, 0.25, 0.5, 0.9, 0.95, 0.99} {
+		for _, side := range []float64{0.05, 0.025, 0.005} {
+			for n := 1; n <= 130; n++ {
+				lo, hi := orderRanks(n, q, side)
+				// The quantile lies below the k-th number when at most k-1 of the n are below it, above when at least k are.
+				below := func(k int) float64 { return tail(n, q, 0, k-1) }
+				above := func(k int) float64 { return tail(n, q, k, n) }
+				if lo < 0 || lo > n || lo > 0 && below(lo) > side+1e-9 || lo < n && below(lo+1) < side-1e-9 {
+					t.Fatalf("n = %d, q = %v, side %v: lower rank %d", n, q, side, lo)
+				}
+				if hi < 1 || hi > n+1 || hi <= n && above(hi) > side+1e-9 || hi > 1 && above(hi-1) < side-1e-9 {
+					t.Fatalf("n = %d, q = %v, side %v: upper rank %d", n, q, side, hi)
+				}
+			}
+		}
+	}
+}
+
+func TestDropByHand(t *testing.T) {
+	// Nobody counts in one alone: either share is 0, of which the exact bound at 1 - 0.05/4 is 1 - 0.0125^(1/n).
+	e := dropOf(0, 0, 100, 0.95)
+	bound := 1 - math.Pow(0.0125, 0.01)
+	near(t, "low", float64(e.Lo), -bound, 1e-9)
+	near(t, "high", float64(e.Hi), bound, 1e-9)
+	e, back := dropOf(9, 2, 200, 0.9), dropOf(2, 9, 200, 0.9)
+	near(t, "value", float64(e.Value), 7./200, 1e-12)
+	if e.Lo != -back.Hi || e.Hi != -back.Lo {
+		t.Errorf("%+v, turned round %+v", e, back)
+	}
+}
+
+// Intervals hold the value, widen with the confidence and narrow with the people.
+func TestIntervalsAreMonotone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		xs := rapid.SliceOfN(rapid.Float64Range(-3, 9), 2, 60).Draw(t, "xs")
+		as := make([]float64, len(xs))
+		for i := range as {
+			as[i] = 1 + math.Abs(xs[i]-float64(i%3))
+		}
+		lower := rapid.Float64Range(0.5, 0.98).Draw(t, "confidence")
+		higher := rapid.Float64Range(lower, 0.999).Draw(t, "higher confidence")
+		n := len(xs)
+		b := rapid.IntRange(0, n).Draw(t, "b")
+		c := rapid.IntRange(0, n-b).Draw(t, "c")
+		q := rapid.SampledFrom([]float64{0.05, 0.5, 0.95}).Draw(t, "q")
+		for name, f := range map[string]func(float64) Estimate{
+			"mean":     func(conf float64) Estimate { return meanOf(xs, conf) },
+			"rms":      func(conf float64) Estimate { return rmsOf(xs, conf) },
+			"ratio":    func(conf float64) Estimate { return ratioOf(as, xs, conf) },
+			"quantile": func(conf float64) Estimate { return quantileOf(xs, q, conf) },
+			"drop":     func(conf float64) Estimate { return dropOf(b, c, n, conf) },
+		} {
+			narrow, wide := f(lower), f(higher)
+			if !(wide.Lo <= narrow.Lo && narrow.Lo <= narrow.Value && narrow.Value <= narrow.Hi && narrow.Hi <= wide.Hi) {
+				t.Fatalf("%s at %v: %+v, at %v: %+v", name, lower, narrow, higher, wide)
+			}
+		}
+		k := rapid.IntRange(0, n-1).Draw(t, "k")
+		for _, bound := range []func(k, n int, confidence float64) float64{ClopperPearsonUpper, ClopperPearsonLower} {
+			if !(bound(k, n, lower) <= bound(k+1, n, lower) && bound(k, n+1, lower) <= bound(k, n, lower)) {
+				t.Fatalf("%d of %d: %v, one more counts %v, of one more person %v", k, n, bound(k, n, lower), bound(k+1, n, lower), bound(k, n+1, lower))
+			}
+		}
+		if more := dropOf(2*b, 2*c, 2*n, lower); more.Hi-more.Lo > dropOf(b, c, n, lower).Hi-dropOf(b, c, n, lower).Lo {
+			t.Fatalf("twice the people say less: %+v", more)
+		}
+	})
+}
+
+func TestPace(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	var full, quant []float64
+	for range 51 {
+		full, quant = append(full, 0.004+1e-4*rng.Float64()), append(quant, 0.002+1e-4*rng.Float64())
+	}
+	quant[7] = 3 // the machine was busy
+	p := NewPace(256, full, quant, 0.95)
+	near(t, "throughput", float64(p.Throughput.Value)*float64(p.Quant.Value), 256, 1e-9)
+	near(t, "low", float64(p.Throughput.Lo)*float64(p.Quant.Hi), 256, 1e-9)
+	near(t, "high", float64(p.Throughput.Hi)*float64(p.Quant.Lo), 256, 1e-9)
+	if p.Throughput.N != 51 || p.Full.Value < 0.004 || p.Quant.Value > 0.0021 {
+		t.Errorf("%+v", p)
+	}
+	if p := NewPace(256, full[:3], quant[:3], 0.95).Throughput; p.Lo != 0 || p.Hi.Defined() || !p.Value.Defined() {
+		t.Errorf("of three runs: %+v", p)
+	}
+}

@@ -1,0 +1,302 @@
+package eval
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cfq/recourse"
+	"cfq/task"
+)
+
+// one is a refused person whose promise at the only margin holds or breaks, and who pays under g ratio more than 1 under f.
+func one(row int, broken bool, ratio float64) Record {
+	p := Promise{Status: recourse.Found, Cost: 1, Own: 0.2, Other: 0.1}
+	if broken {
+		p.Other = -0.1
+	}
+	q := Promise{Status: recourse.Found, Cost: Float(1 + ratio), Own: 0.2, Other: 0.2}
+	return Record{
+		Row: row, Label: int8(row % 2), Full: -1, Quant: -1, Evaluated: true, First: none(recourse.NoneFound),
+		Steps: []Step{{Full: p, Quant: q, DirSim: 1, Overlap: 1, Again: undefined()}},
+	}
+}
+
+// grouped makes a result and one attribute: of the i-th value are[i] people, broken[i] of whose promises break.
+func grouped(are, broken []int, ratio func(group, k int) float64) (*Result, task.Subgroup) {
+	s := task.Subgroup{Feature: "race"}
+	var records []Record
+	for g := range are {
+		s.Values = append(s.Values, string(rune('A'+g)))
+		for k := range are[g] {
+			records = append(records, one(len(records), k < broken[g], ratio(g, k)))
+			s.Codes = append(s.Codes, int32(g))
+		}
+	}
+	return Summarize(records, Settings{Margins: []float64{0.1}, Confidence: 0.95}), s
+}
+
+func noRatio(int, int) float64 { return 0 }
+
+func gapOf(t *testing.T, g *Grouping, metric string) GroupGap {
+	t.Helper()
+	for _, x := range g.Gaps {
+		if x.Metric == metric {
+			return x
+		}
+	}
+	t.Fatalf("there is no gap of %s", metric)
+	return GroupGap{}
+}
+
+// By hand: C has the largest share, but is too small to be ranked; of the others B is worst.
+func TestGroupsByHand(t *testing.T) {
+	r, race := grouped([]int{40, 50, 12, 35}, []int{2, 20, 12, 1}, noRatio)
+	race.Codes[0] = -1 // of A, one of those that broke
+	gs, err := r.ByGroups([]task.Subgroup{race}, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gs[0]
+	if len(gs) != 1 || g.By != "race" || g.Without != 1 || len(g.Groups) != 4 {
+		t.Fatalf("%d groupings, the first %s with %d groups, %d people without", len(gs), g.By, len(g.Groups), g.Without)
+	}
+	for i, want := range []struct {
+		name     string
+		small    bool
+		num, den int
+	}{{"A", false, 1, 39}, {"B", false, 20, 50}, {"C", true, 12, 12}, {"D", false, 1, 35}} {
+		x := g.Groups[i]
+		if vd := x.Result.Margins[0].VD; x.Name != want.name || x.Small != want.small || vd.Num != want.num || vd.Den != want.den || x.Result.Population.Read != want.den {
+			t.Errorf("%s, small %t, VD %+v, want %+v", x.Name, x.Small, vd, want)
+		}
+	}
+	vd := gapOf(t, g, "vd")
+	if vd.Worst != "B" || vd.Best != "A" || *vd.Margin != 0.1 || vd.Test != "Fisher exact" {
+		t.Errorf("%+v", vd)
+	}
+	near(t, "difference", float64(vd.Difference), 20./50-1./39, 1e-12)
+	// Against everyone else: of A 1 of 39 and of the others 33 of 97, and so on.
+	a, b, d := FisherExact(1, 38, 33, 64), FisherExact(20, 30, 14, 72), FisherExact(1, 34, 33, 68)
+	p := []float64{a, b, d}
+	slices.Sort(p)
+	rank := slices.Index(p, b)
+	want := 0.0
+	for i := range rank + 1 {
+		want = max(want, float64(3-i)*p[i])
+	}
+	near(t, "p", float64(vd.P), want, 1e-12)
+	joined := strings.Join(g.Warnings, "\n")
+	for _, want := range []string{"1 of 4 groups of race have fewer than 30 promises and are not compared: C 12", "1 people have no value of race"} {
+		if !strings.Contains(joined, want) {
+			t.Errorf("warnings %q do not say %q", joined, want)
+		}
+	}
+	if x := gapOf(t, g, "accuracy_quant"); x.Margin != nil || x.Worst == "" {
+		t.Errorf("%+v", x)
+	}
+	for _, x := range g.Gaps {
+		if x.Metric == "lost" { // nobody is approved
+			t.Errorf("there is a gap where nobody counts: %+v", x)
+		}
+	}
+	if x := gapOf(t, g, "frr"); x.Worst != "" || x.Best != "" || x.Difference != 0 || x.P.Defined() || x.Test != "" {
+		t.Errorf("all groups are helped, and one is the worst: %+v", x)
+	}
+	if gs, err = r.ByGroups([]task.Subgroup{race}, nil, 40); err != nil {
+		t.Fatal(err)
+	}
+	if x := gapOf(t, &gs[0], "vd"); x.Worst != "" || x.Best != "" || x.Difference.Defined() || x.P.Defined() || !gs[0].Groups[0].Small || gs[0].Groups[1].Small {
+		t.Errorf("with one group of 40 promises: %+v", x)
+	}
+}
+
+// CRG is worst where it is farthest from 0, and medians are compared by who is above the common one.
+func TestGroupsCRG(t *testing.T) {
+	r, race := grouped([]int{40, 40, 40}, []int{0, 0, 0}, func(g, k int) float64 {
+		return []float64{0.01, 0.02, -0.5}[g] + float64(k)*1e-5
+	})
+	gs, err := r.ByGroups([]task.Subgroup{race}, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := gapOf(t, &gs[0], "crg.median")
+	if x.Worst != "C" || x.Best != "A" || x.Test != "median test" {
+		t.Errorf("%+v", x)
+	}
+	near(t, "difference", float64(x.Difference), 0.51, 1e-6)
+	// The common median lies in A: above it are the upper half of A and all of B.
+	near(t, "p", float64(x.P), 3*FisherExact(0, 40, 60, 20), 1e-12)
+}
+
+// Every group's result is that of its people alone, however they are told apart.
+func TestGroupsAreTheirPeople(t *testing.T) {
+	people := crowd(600, 9)
+	rng := rand.New(rand.NewPCG(9, 9))
+	sex, race := task.Subgroup{Feature: "sex", Values: []string{"f", "m"}}, task.Subgroup{Feature: "race", Values: []string{"x", "y", "z", "nobody"}}
+	for range people.N {
+		sex.Codes, race.Codes = append(sex.Codes, int32(rng.IntN(2))), append(race.Codes, int32(rng.IntN(4)-1))
+	}
+	g := original
+	g.w = []float64{0.95, 0.6, 0.2}
+	r := compare(t, original, g, people, Options{Margins: []float64{0, 0.1}})
+	gs, err := r.ByGroups([]task.Subgroup{sex, race}, []string{"race", "sex * race", "race", "sex*race"}, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(gs) != 2 || gs[0].By != "race" || gs[1].By != "sex*race" {
+		t.Fatalf("%d groupings", len(gs))
+	}
+	want := map[string][]Record{}
+	for _, x := range r.Records {
+		if c := race.Codes[x.Row]; c >= 0 {
+			want["race "+race.Values[c]] = append(want["race "+race.Values[c]], x)
+			both := "sex*race " + sex.Values[sex.Codes[x.Row]] + "*" + race.Values[c]
+			want[both] = append(want[both], x)
+		}
+	}
+	seen := 0
+	for _, by := range gs {
+		people := by.Without
+		var names []string
+		for _, g := range by.Groups {
+			seen++
+			people += g.Result.Population.Read
+			names = append(names, g.Name)
+			alone := Summarize(want[by.By+" "+g.Name], r.Settings)
+			if d := cmp.Diff(asJSON(t, alone), asJSON(t, g.Result)); d != "" {
+				t.Errorf("%s %s: %s", by.By, g.Name, d)
+			}
+		}
+		if people != 600 || by.Without == 0 || !slices.IsSorted(names) {
+			t.Errorf("%s: %d people in groups %q or none", by.By, people, names)
+		}
+	}
+	if seen != len(want) || seen != 9 {
+		t.Errorf("%d groups of %d", seen, len(want))
+	}
+	all, err := r.ByGroups([]task.Subgroup{sex, race}, nil, 0)
+	if err != nil || len(all) != 2 || all[0].By != "sex" || all[1].By != "race" {
+		t.Errorf("all: %d groupings, %v", len(all), err)
+	}
+}
+
+func TestGroupErrors(t *testing.T) {
+	r, race := grouped([]int{40, 40}, []int{0, 0}, noRatio)
+	sex := task.Subgroup{Feature: "sex", Values: []string{"f"}, Codes: make([]int32, 80)}
+	odd := task.Subgroup{Feature: "a*b", Values: []string{"f"}, Codes: make([]int32, 80)}
+	few := task.Subgroup{Feature: "few", Values: []string{"f"}, Codes: make([]int32, 79)}
+	wild := task.Subgroup{Feature: "wild", Values: []string{"f"}, Codes: slices.Repeat([]int32{1}, 80)}
+	groups := []task.Subgroup{race, sex, odd, few, wild}
+	if gs, err := r.ByGroups(groups, []string{"a*b"}, 0); err != nil || gs[0].By != "a*b" {
+		t.Errorf("a name with a star: %v", err)
+	}
+	bare := *r
+	bare.Records = nil
+	for _, c := range []struct {
+		r      *Result
+		groups []task.Subgroup
+		spec   string
+		want   []string
+	}{
+		{r, groups, "gender", []string{`no subgroups "gender"; one of: race, sex`}},
+		{r, groups, "rase", []string{`did you mean "race"?`}},
+		{r, groups, "sex*Rase", []string{`"Rase"; did you mean "race"?`}},
+		{r, groups, "sex*sex", []string{`names "sex" twice`}},
+		{r, groups, "", []string{`no subgroups ""`}},
+		{r, nil, "sex", []string{"the task declares no subgroups", "subgroup: true"}},
+		{r, groups, "few", []string{"79 people", "row 79"}},
+		{r, groups, "wild", []string{`"wild" have 1 values`}},
+		{&bare, groups, "sex", []string{"records"}},
+	} {
+		_, err := c.r.ByGroups(c.groups, []string{c.spec}, 0)
+		if err == nil {
+			t.Errorf("%q is taken", c.spec)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v does not say %q", c.spec, err, want)
+			}
+		}
+	}
+	if err := CheckGroups(groups, []string{"rase"}); err == nil {
+		t.Error("not checked")
+	}
+	if gs, err := r.ByGroups(nil, nil, 0); err != nil || len(gs) != 0 {
+		t.Errorf("no groups: %v, %v", gs, err)
+	}
+}
+
+// Where groups do not differ, picking the worst of seven is called significant no more often than the level says, by shares and by medians; and
+// a group that is worse is found.
+func TestWorstGroupIsPaidFor(t *testing.T) {
+	draws := 120
+	if os.Getenv("CFQ_LONG") == "1" {
+		draws = 4000
+	}
+	rng := rand.New(rand.NewPCG(12, 3))
+	are := []int{200, 120, 90, 60, 50, 40, 35}
+	for _, worse := range []float64{0, 0.25} {
+		alarms := map[string]int{}
+		for range draws {
+			broken := make([]int, len(are))
+			for g, n := range are {
+				p := 0.15
+				if g == 2 {
+					p += worse
+				}
+				for range n {
+					broken[g] += count(rng.Float64() < p)
+				}
+			}
+			r, race := grouped(are, broken, func(g, _ int) float64 {
+				x := rng.NormFloat64()
+				if g == 2 {
+					x += 6 * worse
+				}
+				return x
+			})
+			g := Grouping{}
+			for i, name := range race.Values {
+				in := slices.DeleteFunc(slices.Clone(r.Records), func(x Record) bool { return race.Codes[x.Row] != int32(i) })
+				g.Groups = append(g.Groups, Group{Name: name, Result: summary(in)})
+			}
+			for _, id := range []string{"vd", "crg.median"} {
+				m, _ := MetricBy(id)
+				g.gap(&m, 0, nil, 30)
+				if x := g.Gaps[len(g.Gaps)-1]; x.P <= 0.05 && (worse == 0 || x.Worst == "C") {
+					alarms[id]++
+				}
+			}
+		}
+		for _, id := range []string{"vd", "crg.median"} {
+			share := float64(alarms[id]) / float64(draws)
+			what := fmt.Sprintf("%s, one group worse by %v: alarm in %.3f of %d draws", id, worse, share, draws)
+			switch slack := 4 * math.Sqrt(0.05*0.95/float64(draws)); {
+			case worse == 0 && share > 0.05+slack:
+				t.Error(what)
+			case worse > 0 && share < 0.8:
+				t.Error(what)
+			}
+		}
+	}
+}
+
+// summary has of a Result what the gaps of VD and the median CRG need.
+func summary(records []Record) *Result {
+	a := AtMargin{}
+	var y tally
+	for i := range records {
+		y.add(&records[i].Steps[0], true)
+	}
+	a.VD = NewRate(y.broken, len(y.full), 0.95)
+	a.CRG.Median = Estimate{Value: Float(Median(costRatios(records, 0))), N: len(records)}
+	return &Result{Margins: []AtMargin{a}, Records: records}
+}

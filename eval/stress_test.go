@@ -1,0 +1,385 @@
+package eval
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"cfq/recourse"
+	"cfq/task"
+)
+
+func TestParseStress(t *testing.T) {
+	for _, c := range []struct {
+		spec string
+		want Stress
+	}{
+		{"noise:0.5", Stress{kind: noiseStress, size: 0.5}},
+		{"mix:sex=Female:0.5", Stress{kind: mixStress, feature: "sex", value: "Female", share: 0.5}},
+		{"mix:grade=a=b:c:0", Stress{kind: mixStress, feature: "grade", value: "a=b:c"}},
+		{"mix:income=>50K, more:1", Stress{kind: mixStress, feature: "income", value: ">50K, more", share: 1}},
+		{"outcome:0.8", Stress{kind: outcomeStress, share: 0.8}},
+		{"sparsity:2", Stress{kind: limitStress, features: 2, scale: 1}},
+		{"bounds:0.5", Stress{kind: limitStress, scale: 0.5}},
+		{"sparsity:2,bounds:0.5", Stress{kind: limitStress, features: 2, scale: 0.5}},
+		{"bounds:1.5, sparsity:8", Stress{kind: limitStress, features: 8, scale: 1.5}},
+		{"shifts", Stress{kind: shiftStresses}},
+		{"tightness", Stress{kind: tightnessStresses}},
+	} {
+		got, err := ParseStress(c.spec)
+		c.want.Spec = c.spec
+		if err != nil || got != c.want {
+			t.Errorf("%q: %+v, %v", c.spec, got, err)
+		}
+	}
+	for spec, want := range map[string]string{
+		"":                       "one of: noise:S",
+		"nois:0.5":               `did you mean "noise"?`,
+		"earthquake":             "mix:FEATURE=VALUE:SHARE",
+		"noise":                  "noise:0.25",
+		"noise:0":                "above 0",
+		"noise:NaN":              "above 0",
+		"noise:Inf":              "above 0",
+		"mix:sex:0.5":            "mix:sex=Female:0.5",
+		"mix:sex=Female":         "mix:sex=Female:0.5",
+		"mix:=Female:0.5":        "mix:sex=Female:0.5",
+		"mix:sex=Female:1.5":     "from 0 to 1",
+		"mix:sex=Female:half":    "from 0 to 1",
+		"outcome:80":             "from 0 to 1",
+		"sparsity:0":             "1 or more",
+		"sparsity:2.5":           "whole number",
+		"bounds:-1":              "above 0",
+		"bounds:1,bounds:2":      "twice",
+		"sparsity:2,noise:1":     "only sparsity:K and bounds:G",
+		"sparsity:2,bounds:0.5,": "only sparsity:K and bounds:G",
+		"shifts:2":               "takes no number",
+	} {
+		if _, err := ParseStress(spec); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v does not say %q", spec, err, want)
+		}
+	}
+	for _, f := range StressForms() {
+		if f.Doc == "" || f.read == nil {
+			t.Errorf("%s has no text", f.Form)
+		}
+	}
+}
+
+func FuzzParseStress(f *testing.F) {
+	for _, s := range []string{"noise:0.5", "mix:a=b:0.5", "sparsity:2,bounds:0.5", "shifts", "::=,"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, spec string) {
+		s, err := ParseStress(spec)
+		if err != nil {
+			return
+		}
+		if again, err := ParseStress(s.Spec); err != nil || again != s {
+			t.Errorf("%q: %+v, and once more %+v, %v", spec, s, again, err)
+		}
+	})
+}
+
+// By trying all numbers of people there are.
+func TestCompositionIsLargest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := rapid.IntRange(0, 25).Draw(t, "a"), rapid.IntRange(0, 25).Draw(t, "b")
+		share := rapid.OneOf(rapid.SampledFrom([]float64{0, 0.5, 1, 1. / 3}), rapid.Float64Range(0, 1)).Draw(t, "share")
+		most := 0
+		for i := range a + 1 {
+			for j := range b + 1 {
+				if i == int(math.Round(share*float64(i+j))) {
+					most = max(most, i+j)
+				}
+			}
+		}
+		i, j := composition(a, b, share)
+		if i < 0 || i > a || j < 0 || j > b || i+j != most || math.Abs(float64(i)-share*float64(i+j)) > 0.5 {
+			t.Fatalf("of %d and %d, share %v: %d and %d, at most %d can be drawn", a, b, share, i, j, most)
+		}
+	})
+}
+
+// stressed are people with an attribute: every fifth person is "few", one in ten has no value.
+func stressed(n int) *task.People {
+	people := crowd(n, 31)
+	s := task.Subgroup{Feature: "kind", Values: []string{"few", "many"}}
+	for i := range n {
+		code := int32(1)
+		switch {
+		case i%5 == 0:
+			code = 0
+		case i%10 == 1:
+			code = -1
+		}
+		s.Codes = append(s.Codes, code)
+	}
+	people.Subgroups = []task.Subgroup{s}
+	return people
+}
+
+func stress(t *testing.T, set *recourse.ActionSet, people *task.People, o Options, specs ...string) (*Result, []Scenario) {
+	t.Helper()
+	g := original
+	g.w = []float64{0.95, 0.6, 0.2}
+	var list []Stress
+	for _, spec := range specs {
+		s, err := ParseStress(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, s)
+	}
+	base, err := Compare(t.Context(), original, g, set, people, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := Stressed(t.Context(), original, g, set, people, o, base, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return base, out
+}
+
+// A mix has the share that was asked for, is of distinct people, and its numbers are theirs.
+func TestMix(t *testing.T) {
+	people := stressed(500) // 100 are few
+	kind := people.Subgroups[0]
+	base, out := stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}}, "mix:kind=few:0.4", "mix:kind=few:0.5", "mix:kind=many:0.1", "outcome:0.9", "mix:kind=few:0.4")
+	if len(out) != 4 {
+		t.Fatalf("%d scenarios", len(out))
+	}
+	var drawn [][]int
+	for i, want := range []struct{ n, in int }{{251, 100}, {200, 100}, {167, 17}} { // of 252, 101 would be nearest to 0.4; 350 are many, and 150 are not
+		r := out[i].Result
+		rows, in, code := []int{}, 0, int32(0)
+		if i == 2 {
+			code = 1
+		}
+		for _, x := range r.Records {
+			rows = append(rows, x.Row)
+			in += count(kind.Codes[x.Row] == code)
+		}
+		if len(rows) != want.n || in != want.in || !slices.IsSorted(rows) || len(slices.Compact(slices.Clone(rows))) != want.n {
+			t.Errorf("%s: %d of %d people are of the group, want %d of %d", out[i].Name, in, len(rows), want.in, want.n)
+		}
+		var records []Record
+		for _, row := range rows {
+			records = append(records, base.Records[row])
+		}
+		if d := cmp.Diff(asJSON(t, Summarize(records, base.Settings)), asJSON(t, r)); d != "" {
+			t.Errorf("%s: %s", out[i].Name, d)
+		}
+		drawn = append(drawn, rows)
+	}
+	if want := "people with kind=few are 39.8 % in place of 20 %: 251 of 500 are drawn"; out[0].About != want {
+		t.Errorf("%q, want %q", out[0].About, want)
+	}
+	for _, row := range drawn[1] {
+		if !slices.Contains(drawn[0], row) {
+			t.Fatal("a smaller draw of the same people is no part of the larger one")
+		}
+	}
+	var zero, one, unknown int
+	for _, l := range people.Labels {
+		zero, one, unknown = zero+count(l == 0), one+count(l == 1), unknown+count(l < 0)
+	}
+	r := out[3].Result
+	if p := r.Population; p.Labelled != p.Read || math.Abs(float64(zero)-0.9*float64(p.Read)) > 0.5 || !strings.Contains(out[3].About, "have no known outcome") {
+		t.Errorf("%d people, %d with a known outcome; there are %d, %d and %d: %s", p.Read, p.Labelled, zero, one, unknown, out[3].About)
+	}
+	_, other := stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}, Seed: 9}, "mix:kind=few:0.4")
+	if slices.Equal(evaluatedRows(other[0].Result), evaluatedRows(out[0].Result)) {
+		t.Error("another seed draws the same people")
+	}
+}
+
+// The margin of f is a sum of two numbers with noise and one without: the standard deviation of its change is known, and who is who stays.
+func TestNoise(t *testing.T) {
+	people := stressed(3000)
+	base, out := stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}, Sample: 50}, "noise:0.5")
+	r := out[0].Result
+	var squares float64
+	for i, x := range r.Records {
+		was := base.Records[i]
+		if x.Label != was.Label || x.Line != was.Line || x.Row != was.Row {
+			t.Fatalf("%+v was %+v", x, was)
+		}
+		squares += float64(x.Full-was.Full) * float64(x.Full-was.Full)
+	}
+	want := 0.5 * math.Sqrt(1+0.25)
+	near(t, "standard deviation", math.Sqrt(squares/3000), want, 4*want/math.Sqrt(6000))
+	if r.Population.Evaluated != 50 || slices.Equal(evaluatedRows(r), evaluatedRows(base)) {
+		t.Errorf("%d people are evaluated, drawn from those who are refused as they are then", r.Population.Evaluated)
+	}
+	for _, x := range r.Records {
+		if x.Evaluated && x.Full > 0 {
+			t.Errorf("%+v", x)
+		}
+	}
+	blind := original // sees only what cannot change
+	blind.w = []float64{0, 0, 1}
+	same, err := Compare(t.Context(), blind, blind, threeInputs(t), people, Options{Margins: []float64{0}, Sample: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := ParseStress("noise:2")
+	noisy, err := Stressed(t.Context(), blind, blind, threeInputs(t), people, Options{Margins: []float64{0}, Sample: 1}, same, []Stress{s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, x := range noisy[0].Result.Records {
+		if x.Full != same.Records[i].Full {
+			t.Fatalf("row %d: an input that cannot change has noise", i)
+		}
+	}
+}
+
+// a raises the margin by 1 and b by half for each unit, and both may go one unit: whom the constraints leave recourse is known.
+func TestTightness(t *testing.T) {
+	people := stressed(1500)
+	set := within(t, 1)
+	base, out := stress(t, set, people, Options{Margins: []float64{0.1}}, "bounds:0.5", "sparsity:1", "sparsity:1,bounds:0.5", "bounds:2", "tightness")
+	margins, _ := original.Margins(t.Context(), people.X)
+	most := map[string]float64{
+		"bounds:0.5": 0.75, "sparsity:1": 1, "sparsity:1,bounds:0.5": 0.5, "bounds:2": 3, "bounds:1": 1.5, "sparsity:4,bounds:1.5": 2.25,
+	}
+	var names []string
+	for _, s := range out {
+		names = append(names, s.Name)
+		helped, refused := 0, 0
+		for _, m := range margins {
+			if m <= 0 {
+				refused++
+				helped += count(float64(m) > 0.1-most[s.Name])
+			}
+		}
+		if frr := s.Result.Margins[0].FRR; frr.Den != refused || frr.Num < helped-2 || frr.Num > helped { // the last ulps of the reach
+			t.Errorf("%s: FRR %d/%d, want %d/%d", s.Name, frr.Num, frr.Den, helped, refused)
+		}
+		if strings.Contains(strings.Join(s.Result.Warnings, ""), "not feasible") {
+			t.Errorf("%s: %q", s.Name, s.Result.Warnings)
+		}
+		if s.About == "" || len(s.Result.Records) != people.N {
+			t.Errorf("%s: about %q, %d records", s.Name, s.About, len(s.Result.Records))
+		}
+	}
+	// The preset's restrictive regime is here already.
+	if want := []string{"bounds:0.5", "sparsity:1", "sparsity:1,bounds:0.5", "bounds:2", "bounds:1", "sparsity:4,bounds:1.5"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
+	}
+	base.Groups, base.Footprint = []Grouping{{}}, &Footprint{}
+	if m := out[4].Result; m.Groups != nil || asJSON(t, m) == asJSON(t, base) {
+		t.Error("the moderate regime has what only the result as a whole has")
+	}
+	base.Groups, base.Footprint = nil, nil
+	if d := cmp.Diff(asJSON(t, base), asJSON(t, out[4].Result)); d != "" {
+		t.Errorf("the moderate regime is not the task's: %s", d)
+	}
+}
+
+// The presets are made of what can be written by itself, and what they cannot do is said.
+func TestShifts(t *testing.T) {
+	people := stressed(500)
+	_, out := stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}}, "shifts")
+	var names []string
+	for _, s := range out {
+		names = append(names, s.Name)
+	}
+	var zero, one int
+	for _, l := range people.Labels {
+		zero, one = zero+count(l == 0), one+count(l == 1)
+	}
+	if len(names) != 3 || names[0] != "noise:0.25" || names[1] != "mix:kind=few:0.3333" || !strings.HasPrefix(names[2], "outcome:0.6") {
+		t.Errorf("%q", names)
+	}
+	// Everybody of the doubled group, and half of the others.
+	if n := out[1].Result.Population.Read; n < 299 || n > 301 {
+		t.Errorf("%d people are drawn where 100 count twice and 400 once", n)
+	}
+	p, favourable := out[2].Result.Population, 0
+	for _, x := range out[2].Result.Records {
+		favourable += count(x.Label == 1)
+	}
+	if p.Read-favourable != zero || favourable < one/2-1 || favourable > one/2+1 {
+		t.Errorf("%d people, of whom %d have the favourable outcome, are drawn of %d and %d", p.Read, favourable, zero+one, one)
+	}
+	_, again := stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}}, names...)
+	for i := range again {
+		if d := cmp.Diff(asJSON(t, out[i].Result), asJSON(t, again[i].Result)); d != "" {
+			t.Errorf("%s by itself: %s", names[i], d)
+		}
+	}
+	people.Labels = nil
+	people.Subgroups[0].Values[0], people.Subgroups[0].Codes = "all", make([]int32, 500)
+	_, out = stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}}, "shifts")
+	joined := strings.Join(out[0].Result.Warnings, "\n")
+	if len(out) != 1 || !strings.Contains(joined, "kind has no group with 30 promises or more beside others") || !strings.Contains(joined, "no outcome is known") {
+		t.Errorf("%d scenarios, warnings %q", len(out), joined)
+	}
+}
+
+func TestStressIsReproducible(t *testing.T) {
+	people := stressed(300)
+	specs := []string{"noise:0.5", "mix:kind=few:0.4", "outcome:0.8", "bounds:0.5"}
+	var stages []string
+	_, one := stress(t, within(t, 1), people, Options{Seed: 4, Workers: 1, Sample: 60, Progress: func(e Event) { stages = append(stages, e.Stage) }}, specs...)
+	_, four := stress(t, within(t, 1), people, Options{Seed: 4, Workers: 4, Sample: 60}, specs...)
+	for i := range one {
+		if d := cmp.Diff(asJSON(t, one[i].Result), asJSON(t, four[i].Result)); d != "" {
+			t.Errorf("%s: workers change the result:\n%s", specs[i], d)
+		}
+	}
+	if !slices.ContainsFunc(stages, func(s string) bool { return strings.HasPrefix(s, "bounds:0.5: recourse of the original") }) {
+		t.Errorf("stages %q", stages)
+	}
+}
+
+func TestStressErrors(t *testing.T) {
+	people := stressed(100)
+	people.Subgroups[0].Values = append(people.Subgroups[0].Values, "nobody")
+	bare := *people
+	bare.Labels, bare.Subgroups = nil, nil
+	o := Options{Margins: []float64{0.1}}
+	promised := o
+	promised.Promises = make([]recourse.Action, people.N)
+	base := compare(t, original, original, people, o)
+	for _, c := range []struct {
+		spec   string
+		people *task.People
+		o      Options
+		want   string
+	}{
+		{"mix:kin=few:0.5", people, o, `mix:kin=few:0.5: there are no subgroups "kin"; did you mean "kind"?`},
+		{"mix:kind=fe:0.5", people, o, `"fe" is no value of kind; did you mean "few"?`},
+		{"mix:kind=nobody:0.5", people, o, "nobody with kind=nobody"},
+		{"mix:kind=few:0.5", &bare, o, "the task declares no subgroups"},
+		{"outcome:0.5", &bare, o, "no outcome is known"},
+		{"noise:1", people, promised, "the promises are given"},
+		{"tightness", people, promised, "the promises are given"},
+	} {
+		s, err := ParseStress(c.spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Stressed(t.Context(), original, original, threeInputs(t), c.people, c.o, base, []Stress{s})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v does not say %q", c.spec, err, c.want)
+		}
+		if check := s.Check(c.people, c.o); check == nil || check.Error() != err.Error() {
+			t.Errorf("%s: checked %v, run %v", c.spec, check, err)
+		}
+	}
+	base.Records = nil
+	s, _ := ParseStress("outcome:0.5")
+	if _, err := Stressed(t.Context(), original, original, threeInputs(t), people, o, base, []Stress{s}); err == nil {
+		t.Error("a result without records is taken")
+	}
+	if _, err := Stressed(t.Context(), original, original, threeInputs(t), people, o, compare(t, original, original, people, o), []Stress{{}}); err == nil {
+		t.Error("the zero Stress is taken")
+	}
+}

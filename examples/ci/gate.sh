@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Gate a quantized model and keep every report. This is what the GitHub action,
+# the GitLab job and the Makefile in this folder run.
+#
+#   FULL       the full-precision model
+#   QUANTIZED  the quantized one
+#   CFQ        the command (cfq)
+#   OUT        folder of the reports (cfq-report)
+#
+# Everything else is said as to cfq gate: by flags behind this script's name, or by
+# the environment, where CFQ_DATA stands for --data, CFQ_TASK for --task, CFQ_GATE for
+# --gate, CFQ_MAX_VD for --max-vd, and so on.
+#
+# The exit code is that of cfq gate: 0 passed, 1 failed, 5 inconclusive, 2 and 3 errors.
+# Whatever it is, the reports that were written are there.
+set -euo pipefail
+
+out=${OUT:-cfq-report}
+mkdir -p "$out"
+code=0
+"${CFQ:-cfq}" gate "${FULL:?names the full-precision model}" "${QUANTIZED:?names the quantized model}" "$@" --quiet --overwrite \
+	--report "md:$out/gate.md" --report "junit:$out/gate.xml" --report "json:$out/gate.json" \
+	--report "html:$out/gate.html" --report "csv:$out/people.csv" || code=$?
+if [[ -n ${GITHUB_STEP_SUMMARY:-} && -f $out/gate.md ]]; then
+	cat "$out/gate.md" >>"$GITHUB_STEP_SUMMARY"
+fi
+exit "$code"

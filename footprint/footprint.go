@@ -1,0 +1,160 @@
+// Package footprint measures what a quantized model takes, beside the full-precision one: bytes, bits, bit operations, time.
+//
+// In: two models, their files' sizes, rows for the clock. Out: eval.Footprint and eval.Timing. The invariant: bits and
+// operations are read from the graphs that are shipped, and time is that of ONNX Runtime at the optimization level
+// of production; nothing is taken from the plan that a model was made from.
+package footprint
+
+import (
+	"fmt"
+	"slices"
+
+	"cfq/eval"
+	"cfq/graph"
+	"cfq/onnxio"
+	"cfq/quant"
+	"cfq/quant/qdq"
+)
+
+// floatBits is the width of what is not quantized.
+const floatBits = 32
+
+// opset is the operator set that canonical form needs.
+const opset = 21
+
+// Measure counts bits and bit operations of one row in both models; the bytes of their files are the caller's to say. The weights
+// are those of Gemm, MatMul and Conv. A quantized one takes what the file stores for it, see qdq.Stored. A bit operation is a
+// multiplication times the bits of its weight (of a layer's rows in several widths, their mean) times the bits of its
+// activation; a layer that computes in float has 32 x 32, and one of quantized weights and float activations has 32
+// for the latter.
+//
+// How often a convolution uses its weights follows from the sizes in the full model. Where these are not declared, or the layers cannot
+// be told, the number is 0.
+func Measure(full, quantized *graph.Model, fullBytes, quantBytes int64) (*eval.Footprint, error) {
+	f, err := layersOf(full)
+	if err != nil {
+		return nil, fmt.Errorf("footprint of the original: %w", err)
+	}
+	q, err := layersOf(quantized)
+	if err != nil {
+		return nil, fmt.Errorf("footprint of the quantized model: %w", err)
+	}
+	for i := range q {
+		q[i].adopt(f, i)
+	}
+	return &eval.Footprint{Full: weight(f, fullBytes), Quant: weight(q, quantBytes)}, nil
+}
+
+// layer is a layer with how it computes.
+type layer struct {
+	qdq.LayerNote
+	positions  int // of a convolution at which it uses its weights, 1 otherwise; 0: not known
+	activation int // bits
+}
+
+// layersOf lists the layers of a model: of a float one in canonical form, where layers are whole, of a quantized one as it is.
+func layersOf(m *graph.Model) ([]layer, error) {
+	if !isQuantized(m) {
+		m = canonical(m)
+	}
+	notes, err := qdq.Describe(m)
+	if err != nil {
+		return nil, err
+	}
+	infos, err := quant.FindLayers(m)
+	if err != nil {
+		return nil, err
+	}
+	places := map[string]int{}
+	for i := range infos {
+		if l := &infos[i]; l.Conv != nil {
+			places[l.Output] = l.Positions
+		}
+	}
+	producers := m.Graph.Producers()
+	nodes := map[string]*graph.Node{}
+	for _, n := range m.Graph.Nodes {
+		if len(n.Outputs) > 0 {
+			nodes[n.Outputs[0]] = n
+		}
+	}
+	layers := make([]layer, len(notes))
+	inits := m.Graph.InitMap()
+	for i, n := range notes {
+		l := layer{LayerNote: n, positions: 1, activation: activation(nodes[n.Output].Input(0), producers, inits)}
+		if n.Op == "Conv" {
+			l.positions = places[n.Output]
+		}
+		layers[i] = l
+	}
+	return layers, nil
+}
+
+func isQuantized(m *graph.Model) bool {
+	return slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool { return n.Is("DequantizeLinear") || n.Is("QuantizeLinear") })
+}
+
+// canonical returns the model in canonical form, and as it is when it has none.
+func canonical(m *graph.Model) *graph.Model {
+	c := m.Clone()
+	if c.Opset("") < opset {
+		if err := onnxio.Upgrade(c, opset); err != nil {
+			return m
+		}
+	}
+	c, err := quant.Canonical(c)
+	if err != nil {
+		return m
+	}
+	return c
+}
+
+// adopt takes the positions of a convolution, the i-th layer, over from the same layer of the full model.
+func (l *layer) adopt(full []layer, i int) {
+	if l.positions > 0 {
+		return
+	}
+	at := slices.IndexFunc(full, func(f layer) bool { return f.Node == l.Node })
+	if at < 0 {
+		at = i
+	}
+	if at < len(full) && full[at].Op == l.Op && full[at].In == l.In && full[at].Out == l.Out {
+		l.positions = full[at].positions
+	}
+}
+
+// weight sums over layers.
+func weight(layers []layer, bytes int64) eval.Weight {
+	w := eval.Weight{Bytes: bytes}
+	weights, stored, known := 0, 0.0, true
+	for i := range layers {
+		l := &layers[i]
+		weights += l.Params()
+		width := l.Bits
+		if l.isFloat() {
+			stored += l.Bits * float64(l.Params())
+			width, l.activation = floatBits, floatBits
+		} else {
+			stored += 8 * float64(l.Stored)
+		}
+		known = known && l.positions > 0
+		w.BOPs += float64(l.positions) * float64(l.Columns) * float64(l.Out) * width * float64(l.activation)
+	}
+	if weights > 0 {
+		w.WeightBits = stored / float64(weights)
+	}
+	if !known {
+		w.BOPs = 0
+	}
+	return w
+}
+
+// isFloat says whether the weights are stored as floats.
+func (l *layer) isFloat() bool {
+	for _, t := range []graph.DType{graph.Float, graph.Double, graph.Float16, graph.BFloat16} {
+		if l.Container == t.String() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,225 @@
+package footprint
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"cfq"
+	"cfq/engine/enginetest"
+	"cfq/eval"
+	"cfq/graph"
+	"cfq/onnxio"
+	"cfq/task"
+)
+
+// handmade writes a network of two layers by hand: 3 inputs, 4 hidden ones in int8 weights behind codes of bits activation bits,
+// 2 outputs in float weights.
+func handmade(bits int) *graph.Model {
+	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "hand"}}
+	g := m.Graph
+	g.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 3}}}}
+	g.Outputs = []graph.Value{{Name: "y", DType: graph.Float}}
+	byteOf := func(name string, v ...byte) *graph.Tensor {
+		return &graph.Tensor{Name: name, DType: graph.Uint8, Dims: []int64{}, Raw: v}
+	}
+	g.Inits = []*graph.Tensor{
+		graph.FromFloats("s", []float32{0.1}), byteOf("z", 0), byteOf("lo", 0), byteOf("hi", byte(1<<bits-1)),
+		{Name: "w1", DType: graph.Int8, Dims: []int64{4, 3}, Raw: []byte{100, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}},
+		graph.FromFloats("s1", []float32{1, 2, 3, 4}, 4),
+		{Name: "z1", DType: graph.Int8, Dims: []int64{4}, Raw: make([]byte, 4)},
+		graph.FromFloats("w2", make([]float32, 8), 2, 4),
+	}
+	add := func(op, out string, in ...string) *graph.Node {
+		n := &graph.Node{Name: op + out, Op: op, Inputs: in, Outputs: []string{out}}
+		g.Nodes = append(g.Nodes, n)
+		return n
+	}
+	add("QuantizeLinear", "q", "x", "s", "z")
+	add("Clip", "c", "q", "lo", "hi")
+	add("DequantizeLinear", "d", "c", "s", "z")
+	add("DequantizeLinear", "dw", "w1", "s1", "z1").Attrs = []graph.Attr{graph.IntAttr("axis", 0)}
+	add("Gemm", "h", "d", "dw").Attrs = []graph.Attr{graph.IntAttr("transB", 1)}
+	add("Relu", "r", "h")
+	add("Gemm", "y", "r", "w2").Attrs = []graph.Attr{graph.IntAttr("transB", 1)}
+	return m
+}
+
+func float(t *testing.T) *graph.Model {
+	t.Helper()
+	m := &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 13}}, Graph: &graph.Graph{Name: "float"}}
+	g := m.Graph
+	g.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 3}}}}
+	g.Outputs = []graph.Value{{Name: "y", DType: graph.Float}}
+	g.Inits = []*graph.Tensor{graph.FromFloats("w1", make([]float32, 12), 3, 4), graph.FromFloats("w2", make([]float32, 8), 4, 2)}
+	g.Nodes = []*graph.Node{
+		{Name: "a", Op: "MatMul", Inputs: []string{"x", "w1"}, Outputs: []string{"h"}},
+		{Name: "b", Op: "Relu", Inputs: []string{"h"}, Outputs: []string{"r"}},
+		{Name: "c", Op: "MatMul", Inputs: []string{"r", "w2"}, Outputs: []string{"y"}},
+	}
+	return m
+}
+
+func TestByHand(t *testing.T) {
+	for _, bits := range []int{8, 5, 2} {
+		f, err := Measure(float(t), handmade(bits), 1000, 300)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := (eval.Weight{Bytes: 1000, WeightBits: 32, BOPs: 20 * 32 * 32}); f.Full != want {
+			t.Errorf("full: %+v, want %+v", f.Full, want)
+		}
+		// 12 codes, 4 scales and 4 zero points make 32 bytes for 12 weights; 8 weights are floats.
+		want := eval.Weight{Bytes: 300, WeightBits: (8*32 + 32*8) / 20., BOPs: float64(12*8*bits + 8*32*32)}
+		if f.Quant != want {
+			t.Errorf("%d bits: %+v, want %+v", bits, f.Quant, want)
+		}
+	}
+}
+
+// convolution is 1 x 6 x 5 numbers through two 3 x 3 kernels, padded by one below and at the right only, and four outputs behind.
+func convolution(rows, columns int64) *graph.Model {
+	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "conv"}}
+	g := m.Graph
+	g.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 1}, {Size: rows}, {Size: columns}}}}
+	g.Outputs = []graph.Value{{Name: "y", DType: graph.Float}}
+	g.Inits = []*graph.Tensor{graph.FromFloats("k", make([]float32, 18), 2, 1, 3, 3)}
+	g.Nodes = []*graph.Node{{
+		Name: "conv", Op: "Conv", Inputs: []string{"x", "k"}, Outputs: []string{"y"},
+		Attrs: []graph.Attr{graph.IntsAttr("pads", 0, 0, 1, 1)},
+	}}
+	return m
+}
+
+// The output has (6+1-3+1) x (5+1-3+1) = 5 x 4 places.
+func TestConvolution(t *testing.T) {
+	full := convolution(6, 5)
+	q := full.Clone()
+	q.Graph.Inits = []*graph.Tensor{
+		{Name: "k8", DType: graph.Int8, Dims: []int64{2, 1, 3, 3}, Raw: make([]byte, 18)},
+		graph.FromFloats("s", []float32{1}),
+		{Name: "z", DType: graph.Uint8, Dims: []int64{}, Raw: []byte{0}},
+		{Name: "z8", DType: graph.Int8, Dims: []int64{}, Raw: []byte{0}},
+	}
+	q.Graph.Nodes = append([]*graph.Node{
+		{Op: "QuantizeLinear", Inputs: []string{"x", "s", "z"}, Outputs: []string{"q"}},
+		{Op: "DequantizeLinear", Inputs: []string{"q", "s", "z"}, Outputs: []string{"d"}},
+		{Op: "DequantizeLinear", Inputs: []string{"k8", "s", "z8"}, Outputs: []string{"k"}},
+	}, q.Graph.Nodes...)
+	q.Graph.Nodes[3].Inputs = []string{"d", "k"}
+	f, err := Measure(full, q, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Zero codes fit in the narrowest format.
+	notes, err := layersOf(q)
+	if err != nil || len(notes) != 1 {
+		t.Fatalf("%v, %v", notes, err)
+	}
+	if want := 20. * 18 * 32 * 32; f.Full.BOPs != want {
+		t.Errorf("full: %v, want %v", f.Full.BOPs, want)
+	}
+	if want := 20. * 18 * 8 * notes[0].Bits; f.Quant.BOPs != want || want == 0 {
+		t.Errorf("quantized: %v, want %v", f.Quant.BOPs, want)
+	}
+	// Without sizes nobody knows how often a weight is used.
+	if f, err = Measure(convolution(-1, 5), q, 1, 1); err != nil || f.Full.BOPs != 0 || f.Full.WeightBits != 32 {
+		t.Errorf("sizes not declared: %+v, %v", f, err)
+	}
+}
+
+// The loans as `cfq inspect` and `cfq quantize` count them.
+func TestLoans(t *testing.T) {
+	full := read(t, "model.onnx")
+	f, err := Measure(full, full, 10, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Full != f.Quant || f.Full.WeightBits != 32 || f.Full.BOPs != 1024*multiplications(t, full) {
+		t.Errorf("%+v", f)
+	}
+}
+
+// multiplications is the sum of the sizes of all matrices that the file holds.
+func multiplications(t *testing.T, m *graph.Model) float64 {
+	t.Helper()
+	n := 0
+	for _, c := range m.Graph.Inits {
+		if len(c.Dims) == 2 {
+			n += c.Len()
+		}
+	}
+	if n == 0 {
+		t.Fatal("no matrices")
+	}
+	return float64(n)
+}
+
+func read(t *testing.T, name string) *graph.Model {
+	t.Helper()
+	m, err := onnxio.ReadFile(filepath.Join("..", "testdata", "loans", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestNoLayers(t *testing.T) {
+	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
+		Inputs:  []graph.Value{{Name: "x", DType: graph.Float}},
+		Outputs: []graph.Value{{Name: "y", DType: graph.Float}},
+		Nodes:   []*graph.Node{{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"}}},
+	}}
+	f, err := Measure(m, m, 7, 7)
+	if err != nil || fmt.Sprint(f.Full) != "{7 0 0}" || math.IsNaN(f.Full.WeightBits) {
+		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+// What was written counts as quantize counts it, split input columns included.
+func TestAsQuantize(t *testing.T) {
+	e := enginetest.Need(t)
+	tk, err := task.Load(filepath.Join("..", "testdata", "loans", "task.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	people, err := task.Read(t.Context(), filepath.Join("..", "testdata", "loans", "train.csv"), tk, task.ReadOptions{Rows: 400})
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := read(t, "model.onnx")
+	for _, o := range []cfq.Options{{Method: "ptq", Budget: 4}, {Method: "ptq", Budget: 8, ActBits: 6}, {Method: "ptq", Budget: 4, WeightOnly: true}} {
+		o.Engine = e
+		r, err := cfq.Quantize(t.Context(), full, tk, people, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := onnxio.Read(r.Model, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := Measure(full, m, int64(r.FloatBytes), int64(r.Bytes))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want float64
+		for i, l := range r.Layers {
+			p := r.Plan.Layer(l.Node)
+			products, width := float64(l.Params), 8.
+			switch {
+			case o.WeightOnly:
+				width = 32
+			case p.Act != nil:
+				width = float64(p.Act.Bits)
+			}
+			if i == 0 && r.Plan.Input != nil && !o.WeightOnly {
+				products = products / float64(people.Dim) * float64(len(r.Plan.Input.Columns))
+			}
+			want += products * l.Bits * width
+		}
+		if math.Abs(f.Quant.BOPs-want) > 1e-6*want || math.Abs(f.Quant.WeightBits-r.Stored) > 1e-9 {
+			t.Errorf("%+v: %+v, want %v BOPs and %v bits", o, f.Quant, want, r.Stored)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package footprint
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"cfq/engine/enginetest"
+	"cfq/graph"
+)
+
+// wide is x W W ... W, times of n x n numbers: a model whose time is known to be about times that of one.
+func wide(n, times int, batch int64) *graph.Model {
+	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "wide"}}
+	g := m.Graph
+	g.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: batch}, {Size: int64(n)}}}}
+	g.Inits = []*graph.Tensor{graph.FromFloats("w", make([]float32, n*n), int64(n), int64(n))}
+	at := "x"
+	for k := range times {
+		to := string(rune('a' + k))
+		g.Nodes = append(g.Nodes, &graph.Node{Op: "MatMul", Inputs: []string{at, "w"}, Outputs: []string{to}})
+		at = to
+	}
+	g.Outputs = []graph.Value{{Name: at, DType: graph.Float, Shape: graph.Shape{{Size: batch}, {Size: int64(n)}}}}
+	return m
+}
+
+func TestTime(t *testing.T) {
+	o := TimeOptions{Engine: enginetest.Need(t), Budget: 300 * time.Millisecond}
+	const n = 64
+	rows := make([]float32, 3*n) // fewer than a batch
+	got, err := Time(t.Context(), wide(n, 1, -1), wide(n, 12, -1), rows, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []struct{ quick, slow, lo, hi float64 }{
+		{float64(got.One.Full.Value), float64(got.One.Quant.Value), float64(got.One.Full.Lo), float64(got.One.Full.Hi)},
+		{float64(got.Many.Full.Value), float64(got.Many.Quant.Value), float64(got.Many.Full.Lo), float64(got.Many.Full.Hi)},
+	} {
+		if !(p.quick > 0 && p.slow > p.quick) || !(p.lo <= p.quick && p.quick <= p.hi) {
+			t.Errorf("%+v", p)
+		}
+	}
+	if got.Threads != 1 || got.One.Full.N != got.One.Quant.N || got.One.Full.N < few {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A fixed batch size of 4: one row is one run, 256 are 64.
+func TestTimeFixedBatch(t *testing.T) {
+	o := TimeOptions{Engine: enginetest.Need(t), Most: 200, Budget: 300 * time.Millisecond}
+	got, err := Time(t.Context(), wide(64, 3, 4), wide(64, 3, -1), make([]float32, 64*10), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if one, many := got.One.Full.Value, got.Many.Full.Value; !(many > 8*one) {
+		t.Errorf("one row takes %v s, 256 rows %v s", one, many)
+	}
+}
+
+func TestTimeRefuses(t *testing.T) {
+	o := TimeOptions{Engine: enginetest.Need(t), Budget: time.Millisecond}
+	m := wide(8, 1, -1)
+	if _, err := Time(t.Context(), m, m, nil, o); err == nil {
+		t.Error("no rows")
+	}
+	if _, err := Time(t.Context(), m, wide(9, 1, -1), make([]float32, 8), o); err == nil {
+		t.Error("rows of another size")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Time(ctx, m, m, make([]float32, 8), o); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}

@@ -1,0 +1,286 @@
+package gate
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cfq/eval"
+)
+
+// drifted is a result whose median CRG at margin 0.1 is value, of n people, within [lo, hi] at the confidence.
+func drifted(value, lo, hi float64, n int, confidence float64) *eval.Result {
+	r := broken(0, n)
+	r.Settings.Confidence = confidence
+	r.Margins[0].CRG.Median = eval.Estimate{Value: eval.Float(value), N: n, Lo: eval.Float(lo), Hi: eval.Float(hi)}
+	return r
+}
+
+func TestEstimates(t *testing.T) {
+	inf := math.Inf(1)
+	for _, c := range []struct {
+		check      string
+		r          *eval.Result
+		confidence float64
+		want       Verdict
+		why        string
+	}{
+		{"crg.median<=0.1", drifted(0.05, -0.01, 0.0999, 200, 0.95), 0, Pass, "0.05 (200 people); at most 0.0999 with confidence 95 %, within the limit of 0.1"},
+		{"crg.median<=0.1", drifted(0.05, -0.01, 0.1001, 200, 0.95), 0, Inconclusive, "0.05 (200 people); at most 0.11 with confidence 95 %, above the limit of 0.1"},
+		{"crg.median<=0.1", drifted(0.15, 0.11, 0.2, 200, 0.95), 0, Fail, "0.15 (200 people); at least 0.11 with confidence 95 %, above the limit of 0.1"},
+		{"crg.median>=0.1", drifted(0.15, 0.11, 0.2, 200, 0.95), 0, Pass, "0.15 (200 people); at least 0.11 with confidence 95 %, within the limit of 0.1"},
+		{"crg.median>=0.1", drifted(0.05, 0.01, 0.09, 200, 0.95), 0, Fail, "at most 0.09"},
+		{"crg.median<=0.1", drifted(0.01, 0, 0.02, 29, 0.95), 0, Inconclusive, "0.01 (29 people); 30 are needed to say something"},
+		{"crg.median<=0.1", drifted(0.01, 0, 0.02, 30, 0.95), 0, Pass, ""},
+		{"crg.median<=0.1", drifted(0.01, -inf, inf, 200, 0.95), 0, Inconclusive, "0.01 (200 people); how far it may lie beyond the limit cannot be told from so few"},
+		{"crg.median<=0.1", drifted(0.01, math.NaN(), math.NaN(), 200, 0.95), 0, Inconclusive, "cannot be told"},
+		{"|crg.median|<=0.1", drifted(0.01, math.NaN(), 0.02, 200, 0.95), 0, Inconclusive, "cannot be told"},
+		// Each end of an interval of 0.90 is a bound of 0.95.
+		{"crg.median<=0.1", drifted(0.01, 0, 0.02, 200, 0.9), 0, Pass, ""},
+		{"|crg.median|<=0.1", drifted(0.01, 0, 0.02, 200, 0.9), 0, Pass, ""},
+		{"crg.median<=0.1", drifted(0.01, 0, 0.02, 200, 0.89), 0, Inconclusive, "its interval has confidence 89 %, too little for a verdict with 95 %: evaluate with confidence 90 % or more"},
+		{"|crg.median|<=0.1", drifted(0.2, 0.11, 0.29, 200, 0.9), 0, Inconclusive, "outside the limits of ±0.1, but by so little that it may be chance"},
+		{"|crg.median|<=0.1", drifted(0.2, 0.12, 0.28, 200, 0.9), 0, Fail, "outside the limits of ±0.1"},
+		{"crg.median<=0.1", drifted(0.01, 0, 0.02, 200, 0.95), 0.99, Inconclusive, "its interval has confidence 95 %, too little for a verdict with 99 %: evaluate with confidence 98 % or more"},
+		{"crg.median<=0.1", drifted(0.01, 0, 0.02, 200, 0), 0, Inconclusive, "confidence 0 %"},
+		{"|crg.median|<=0.1", drifted(-0.05, -0.09, 0.01, 200, 0.95), 0, Pass, "-0.05 (200 people); between -0.09 and 0.01 with confidence 95 %, within the limits of ±0.1"},
+		{"|crg.median|<=0.1", drifted(-0.05, -0.11, 0.01, 200, 0.95), 0, Inconclusive, "partly outside the limits of ±0.1"},
+		{"|crg.median|<=0.1", drifted(-0.2, -0.3, -0.11, 200, 0.95), 0, Fail, "between -0.3 and -0.11 with confidence 95 %, outside the limits of ±0.1"},
+		{"|crg.median|<=0.1", drifted(0.2, 0.11, 0.3, 200, 0.95), 0, Fail, ""},
+	} {
+		check, err := ParseCheck(c.check)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := single(t, Gate{Confidence: c.confidence, Checks: []Check{check}}, c.r)
+		if f.Verdict != c.want || !strings.Contains(f.Why, c.why) {
+			t.Errorf("%s: %s, %q; want %s, %q", c.check, f.Verdict, f.Why, c.want, c.why)
+		}
+	}
+}
+
+// grouped is a result with the groups by sex; of each, k of n promises break. Groups of fewer than 20 are small.
+func grouped(ks, ns []int) *eval.Result {
+	r := broken(0, 1000)
+	by := eval.Grouping{By: "sex"}
+	for i := range ks {
+		by.Groups = append(by.Groups, eval.Group{Name: string(rune('A' + i)), Small: ns[i] < 20, Result: broken(ks[i], ns[i])})
+	}
+	r.Groups = []eval.Grouping{by}
+	return r
+}
+
+func TestGroups(t *testing.T) {
+	check := Check{Metric: "vd", Max: ptr(0.1), By: "sex"}
+	for _, c := range []struct {
+		ks, ns []int
+		want   []Verdict
+		all    Verdict
+	}{
+		{[]int{2, 3, 4}, []int{100, 100, 200}, []Verdict{Pass, Pass, Pass}, Pass},
+		// A small group is not skipped: by itself it says too little.
+		{[]int{2, 3, 0}, []int{100, 100, 5}, []Verdict{Pass, Pass, Inconclusive}, Inconclusive},
+		{[]int{2, 3, 0}, []int{100, 100, 0}, []Verdict{Pass, Pass, Inconclusive}, Inconclusive},
+		// 17 of 100: as many or more have probability 0.0206 at 10 %, which is enough alone and not among three ...
+		{[]int{17}, []int{100}, []Verdict{Fail}, Fail},
+		{[]int{17, 5, 5}, []int{100, 100, 100}, []Verdict{Inconclusive, Inconclusive, Inconclusive}, Inconclusive},
+		// ... and 19 of 100 have 0.0046.
+		{[]int{19, 5, 5}, []int{100, 100, 100}, []Verdict{Fail, Inconclusive, Inconclusive}, Fail},
+		// Holm goes on to the next: 19 (0.0046 * 3), then 18 (0.0100 * 2), then 16 (0.0399 * 1).
+		{[]int{19, 18, 16}, []int{100, 100, 100}, []Verdict{Fail, Fail, Fail}, Fail},
+	} {
+		report := Judge(&Gate{Checks: []Check{check}}, grouped(c.ks, c.ns), nil, noon)
+		if report.Verdict != c.all || len(report.Findings) != len(c.want) {
+			t.Fatalf("%v of %v: %s, want %s: %+v", c.ks, c.ns, report.Verdict, c.all, report.Findings)
+		}
+		for i, f := range report.Findings {
+			if f.Verdict != c.want[i] || f.Group != string(rune('A'+i)) {
+				t.Errorf("%v of %v, group %s: %s, want %s: %s", c.ks, c.ns, f.Group, f.Verdict, c.want[i], f.Why)
+			}
+		}
+	}
+	report := Judge(&Gate{Checks: []Check{check}}, grouped([]int{17, 5, 5}, []int{100, 100, 100}), nil, noon)
+	want := "promises that break: 17 of 100 (17 %); at least 11.1 % with confidence 95 %, above the limit of 10 %; of 3 groups one may be so by chance"
+	if got := report.Findings[0].Why; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if report := Judge(&Gate{Checks: []Check{check}}, broken(0, 1000), nil, noon); report.Verdict != Inconclusive || report.Findings[0].Why != "promises that break: the groups by sex were not evaluated" {
+		t.Errorf("%+v", report)
+	}
+}
+
+// Of one group alone, an estimate is judged as it is without groups.
+func TestOneGroupOfEstimates(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := rapid.Float64Range(-0.3, 0.3).Draw(t, "value")
+		lo, hi := v-rapid.Float64Range(0, 0.3).Draw(t, "below"), v+rapid.Float64Range(0, 0.3).Draw(t, "above")
+		text := rapid.SampledFrom([]string{"crg.median%s<=0.1", "crg.median%s>=-0.1", "|crg.median%s|<=0.1"}).Draw(t, "check")
+		one, _ := ParseCheck(strings.ReplaceAll(text, "%s", ""))
+		by, err := ParseCheck(strings.ReplaceAll(text, "%s", "[sex]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := drifted(v, lo, hi, 100, 0.95)
+		r.Groups = []eval.Grouping{{By: "sex", Groups: []eval.Group{{Name: "A", Result: drifted(v, lo, hi, 100, 0.95)}}}}
+		want, got := Judge(&Gate{Checks: []Check{one}}, r, nil, noon), Judge(&Gate{Checks: []Check{by}}, r, nil, noon)
+		if want.Verdict != got.Verdict {
+			t.Fatalf("%v in [%v, %v], %s: %s alone, %s as a group", v, lo, hi, text, want.Verdict, got.Verdict)
+		}
+	})
+}
+
+// Ten groups of estimates whose intervals just clear the limit: each would fail alone, one among ten does not.
+func TestGroupsOfEstimates(t *testing.T) {
+	r := broken(0, 1000)
+	by := eval.Grouping{By: "sex"}
+	for i := range 10 {
+		one := drifted(0, -0.05, 0.05, 100, 0.95)
+		if i == 0 {
+			one = drifted(0.16, 0.101, 0.22, 100, 0.95)
+		}
+		by.Groups = append(by.Groups, eval.Group{Name: string(rune('A' + i)), Result: one})
+	}
+	r.Groups = []eval.Grouping{by}
+	g := &Gate{Checks: []Check{{Metric: "crg.median", Max: ptr(0.1), By: "sex"}}}
+	if f := Judge(g, r, nil, noon).Findings[0]; f.Verdict != Inconclusive {
+		t.Errorf("%+v", f)
+	}
+	by.Groups[0].Result = drifted(0.3, 0.24, 0.36, 100, 0.95)
+	if f := Judge(g, r, nil, noon).Findings[0]; f.Verdict != Fail {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestGap(t *testing.T) {
+	for _, c := range []struct {
+		ks, ns []int
+		limit  float64
+		want   Verdict
+		why    string
+	}{
+		{
+			[]int{10, 10},
+			[]int{1000, 1000},
+			0.05, Pass,
+			"promises that break: 10 of 1000 (1 %) in A, 10 of 1000 (1 %) in A, 0 points apart; at most 1.4 points with confidence 95 %, within the limit of 5 points",
+		},
+		{[]int{10, 30}, []int{100, 100}, 0.05, Inconclusive, "30 of 100 (30 %) in B, 10 of 100 (10 %) in A, 20 points apart; at most 35.1 points with confidence 95 %, above the limit of 5 points"},
+		{[]int{100, 300}, []int{1000, 1000}, 0.05, Fail, "at least 14.4 points"},
+		{[]int{10, 10, 0}, []int{1000, 1000, 19}, 0.05, Pass, "; too small to count: C"},
+		{[]int{10, 0}, []int{1000, 19}, 0.05, Inconclusive, "there are no two groups by sex to compare that are not small; too small to count: B"},
+		{[]int{10, 10, 5}, []int{1000, 1000, 20}, 0.05, Inconclusive, "25 % in C"},
+	} {
+		g := &Gate{Checks: []Check{{Metric: "vd", By: "sex", MaxGap: &c.limit}}}
+		f := Judge(g, grouped(c.ks, c.ns), nil, noon).Findings[0]
+		if f.Verdict != c.want || !strings.Contains(strings.ReplaceAll(f.Why, "(25 %)", "25 %"), c.why) {
+			t.Errorf("%v of %v: %s %q, want %s %q", c.ks, c.ns, f.Verdict, f.Why, c.want, c.why)
+		}
+	}
+	// A group that counts and has no value keeps the gap from being known.
+	r := grouped([]int{10, 10, 0}, []int{1000, 1000, 0})
+	r.Groups[0].Groups[2].Small = false
+	g := &Gate{Checks: []Check{{Metric: "vd", By: "sex", MaxGap: ptr(1)}}}
+	if f := Judge(g, r, nil, noon).Findings[0]; f.Verdict != Inconclusive || !strings.Contains(f.Why, "in C") {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestIncrease(t *testing.T) {
+	for _, c := range []struct {
+		now, before *eval.Result
+		check       string
+		want        Verdict
+		why         string
+	}{
+		{broken(10, 1000), broken(10, 1000), "increase(vd)<=0.02", Pass, "promises that break: 10 of 1000 (1 %), before 10 of 1000 (1 %); the difference is 0 points; at most 1.4 points with confidence 95 %, within the limit of 2 points"},
+		{broken(10, 1000), broken(10, 1000), "increase(vd)<=0.01", Inconclusive, "at most 1.4 points"},
+		{broken(100, 1000), broken(10, 1000), "increase(vd)<=0.01", Fail, "the difference is 9 points; at least 6"},
+		{broken(0, 1000), broken(500, 1000), "increase(vd)<=0", Pass, "the difference is -50 points"},
+		{broken(10, 1000), nil, "increase(vd)<=0.01", Inconclusive, "there is no earlier report to compare with"},
+		{broken(10, 1000), &eval.Result{}, "increase(vd)<=0.01", Inconclusive, "in the earlier report, margin 0.1 was not evaluated"},
+		{drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 100, 0.95), "increase(crg.median)<=0.05", Pass, "at most 0.04 with"},
+		{drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 100, 0.95), "increase(crg.median)<=0.03", Inconclusive, ""},
+		{drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 29, 0.95), "increase(crg.median)<=0.05", Inconclusive, "in the earlier report, 0.04 (29 people); 30 are needed"},
+		{drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 100, 0.9), "increase(crg.median)<=0.05", Inconclusive, "in the earlier report, 0.04 (100 people); its interval has confidence 90 %"},
+	} {
+		check, err := ParseCheck(c.check)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := Judge(&Gate{Checks: []Check{check}}, c.now, c.before, noon).Findings[0]
+		if f.Verdict != c.want || !strings.Contains(f.Why, c.why) {
+			t.Errorf("%s: %s %q, want %s %q", c.check, f.Verdict, f.Why, c.want, c.why)
+		}
+	}
+	given := broken(10, 1000)
+	given.Settings.Given = true
+	g := &Gate{Checks: []Check{{Metric: "vd", MaxIncrease: ptr(1)}}}
+	if f := Judge(g, broken(10, 1000), given, noon).Findings[0]; f.Verdict != Inconclusive || !strings.Contains(f.Why, "given promises") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// A report that went through JSON has null for infinity: what passed in memory must not depend on that.
+func TestIncreaseOverJSON(t *testing.T) {
+	before := drifted(0.04, math.Inf(-1), math.Inf(1), 100, 0.95)
+	text, err := json.Marshal(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read eval.Result
+	if err := json.Unmarshal(text, &read); err != nil {
+		t.Fatal(err)
+	}
+	g := &Gate{Checks: []Check{{Metric: "crg.median", MaxIncrease: ptr(1000)}}}
+	for _, p := range []*eval.Result{before, &read} {
+		if f := Judge(g, drifted(0.05, 0.03, 0.07, 100, 0.95), p, noon).Findings[0]; f.Verdict != Inconclusive {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+func TestOverall(t *testing.T) {
+	warn := func(c Check) Check { c.Severity = Warns; return c }
+	pass, fail, doubt := Check{Metric: "vd", Max: ptr(0.5)}, Check{Metric: "vd", Max: ptr(0.001)}, Check{Metric: "vd", Max: ptr(0.05)}
+	for _, c := range []struct {
+		checks []Check
+		want   Verdict
+		notes  int
+	}{
+		{[]Check{pass}, Pass, 0},
+		{[]Check{pass, doubt}, Inconclusive, 0},
+		{[]Check{doubt, fail, pass}, Fail, 0},
+		{[]Check{pass, warn(fail), warn(doubt)}, Pass, 0},
+		{[]Check{doubt, warn(fail)}, Inconclusive, 0},
+		{[]Check{warn(fail)}, Pass, 1},
+	} {
+		report := Judge(&Gate{Checks: c.checks}, broken(5, 100), nil, noon)
+		if report.Verdict != c.want || len(report.Notes) != c.notes {
+			t.Errorf("%v: %s, %q", c.checks, report.Verdict, report.Notes)
+		}
+	}
+}
+
+// Margins are the same when they differ by no more than decimal numbers lose; the same input gives the same report.
+func TestMarginsAndOrder(t *testing.T) {
+	r := broken(0, 1000)
+	r.Margins[0].Margin = 0.1 + 1e-12
+	if f := single(t, Gate{Checks: maxVD(0.01)}, r); f.Verdict != Pass || *f.Margin != 0.1 {
+		t.Errorf("%+v", f)
+	}
+	f := single(t, Gate{Margin: 0.25, Checks: maxVD(0.01)}, r)
+	if f.Verdict != Inconclusive || f.Why != "promises that break: margin 0.25 was not evaluated" {
+		t.Errorf("%+v", f)
+	}
+	g := &Gate{Checks: everyCheck(t)}
+	first, _ := json.Marshal(Judge(g, grouped([]int{1, 2}, []int{100, 200}), r, noon))
+	for range 3 {
+		if again, _ := json.Marshal(Judge(g, grouped([]int{1, 2}, []int{100, 200}), r, noon)); !bytes.Equal(first, again) {
+			t.Fatal("another report")
+		}
+	}
+}

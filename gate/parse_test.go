@@ -1,0 +1,316 @@
+package gate
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"cfq/eval"
+)
+
+func exampleGate() *Gate {
+	return &Gate{
+		Confidence: 0.95, Margin: 0.1,
+		Checks: []Check{
+			{Metric: "vd", Max: ptr(0.02)},
+			{Metric: "rvd", Max: ptr(0.02)},
+			{Metric: "crg.median", AbsMax: ptr(0.05)},
+			{Name: "fair", Metric: "vd", By: "sex", Max: ptr(0.05), MaxGap: ptr(0.05)},
+			{Metric: "vd", Margin: ptr(0.25), MaxIncrease: ptr(0.01)},
+			{Metric: "accuracy_drop", Max: ptr(0.01), Severity: Warns},
+		},
+		Waivers: []Waiver{{Check: "fair [Female]", Until: day("2026-12-31"), Reason: "the new training data come in autumn", Owner: "credit risk"}},
+	}
+}
+
+func TestParse(t *testing.T) {
+	asJSON, err := yaml.YAMLToJSON([]byte(example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tabs bytes.Buffer
+	if err := json.Indent(&tabs, asJSON, "", "\t"); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"example": example, "json": string(asJSON), "json with tabs": tabs.String(), "crlf": strings.ReplaceAll(example, "\n", "\r\n"), "byte order mark": "\xef\xbb\xbf" + example,
+	} {
+		g, err := Parse([]byte(text))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if d := cmp.Diff(exampleGate(), g); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "g.yaml")
+	if err := os.WriteFile(path, []byte("version: 1\nchecks: [{metric: vdd, max: 1}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); err == nil || err.Error() != path+`:2:19: there is no metric "vdd"; did you mean "vd"?` {
+		t.Errorf("%v", err)
+	}
+	if _, err := Load(path + "x"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", "the gate file is empty; it needs version and checks"},
+		{"vd", `1:1: the gate file must be a mapping of keys to values, not "vd"`},
+		{"checks: [{metric: vd, max: 0.1}]", `1:1: the gate file needs the key "version": version: 1`},
+		{"version: 2\nchecks: [{metric: vd, max: 0.1}]", "1:10: this gate file has version 2; the version known here is 1"},
+		{"version: 1", "1:1: there are no checks: a gate without any would let everything pass"},
+		{"version: 1\nchecks: []", "2:9: there are no checks"},
+		{"version: 1\nchecks: 5", `2:9: this must be a list, not "5"`},
+		{"version: 1\nchecks: [{metric: vd, max: 0.1}]\nchekcs: []", `3:1: the gate file has no key "chekcs"; did you mean "checks"?`},
+		{"version: 1\nconfidence: 0\nchecks: [{metric: vd, max: 0.1}]", "2:13: confidence must be above 0; leave it out for the default"},
+		{"version: 1\nconfidence: 95\nchecks: [{metric: vd, max: 0.1}]", "2:13: a confidence of 95: it must be 0.5 or more and below 1"},
+		{"version: 1\nmargin: 0\nchecks: [{metric: vd, max: 0.1}]", "2:9: margin must be above 0"},
+		{"version: 1\nmargin: -1\nchecks: [{metric: vd, max: 0.1}]", "2:9: a margin of -1: it must be above 0"},
+		{"version: 1\nmin_people: 0\nchecks: [{metric: vd, max: 0.1}]", "2:13: this must be a whole number, 1 or more"},
+		{"version: 1\nmin_people: 1.5\nchecks: [{metric: vd, max: 0.1}]", "2:13: this must be a whole number, 1 or more"},
+		{"version: 1\nversion: 1\nchecks: [{metric: vd, max: 0.1}]", "2:1: "},
+		{check("metric: vd"), "3:5: a check needs a limit: max, min, abs_max, max_increase, or max_gap with by"},
+		{check("max: 0.1"), "3:5: a check needs a metric, such as vd"},
+		{check("metric: [vd]\n    max: 0.1"), "3:13: this must be a text, not a list"},
+		{check("metric: crg.meddian\n    max: 0.1"), `3:13: there is no metric "crg.meddian"; did you mean "crg.median"?`},
+		{check("metric: vd\n    mx: 0.1"), `4:5: a check has no key "mx"; did you mean "max"?`},
+		{check("metric: vd\n    max: 0.1\n    max: 0.2"), "5:5: "},
+		{check("metric: vd\n    max: 2"), "4:10: a limit of 2 for vd: a share lies between 0 and 1; for 2 % write 0.02"},
+		{check("metric: vd\n    max: 2%"), `4:10: the value "2%" must be a number: write 0.02`},
+		{check("metric: vd\n    max: \"0.1\""), `4:10: this must be a finite number, not "0.1"`},
+		{check("metric: vd\n    max: .nan"), `4:10: this must be a finite number, not ".nan"`},
+		{check("metric: crg.mean\n    max: .inf"), `4:10: this must be a finite number, not ".inf"`},
+		{check("metric: crg.mean\n    max: -.Inf"), "4:10: this must be a finite number"},
+		{check("metric: crg.mean\n    max: 1e999"), `4:10: this must be a finite number, not "1e999"`},
+		{check("metric: vd\n    max:"), "4:"},
+		{check("metric: vd\n    margin: -0.1\n    max: 0.1"), "4:13: a margin of -0.1: it must be a number, 0 or more"},
+		{check("metric: tau01\n    margin: 0.1\n    max: 0.1"), "4:13: tau01 has no required margin"},
+		{check("metric: vd\n    severity: warn\n    max: 0.1"), `4:15: "warn" is no severity`},
+		{check("metric: vd\n    max_gap: 0.1"), "4:14: max_gap is about groups: it needs by, such as sex"},
+		{check("metric: vd\n    by: sex\n    max_increase: 0.1"), "5:19: max_increase is about all people"},
+		{check("metric: frr\n    max: 0.1\n    min: 0.2"), "5:10: nothing is at least 0.2 and at most 0.1"},
+		{check("name: a\n    metric: vd\n    max: 0.1\n  - name: a\n    metric: rvd\n    max: 0.1"), `6:11: a check named "a" is listed above; give one of them another name`},
+		{check("metric: vd\n    max: 0.1\n  - metric: vd\n    max: 0.1"), `5:5: a check named "vd<=0.1" is listed above`},
+		{check("name: \"\"\n    metric: vd\n    max: 0.1"), "3:11: this must not be empty"},
+		{check("&a metric: vd\n    max: 0.1"), "3:"},
+		{check("<<: {metric: vd}\n    max: 0.1"), "3:5: this must be a text, not an anchor or alias, which gate files do not have"},
+		{waiver("check: vd", "until: 2026-01-31", "reason: r"), `6:12: there is no check "vd"; one of: vd<=0.1`},
+		{waiver("check: vd<=0.1 [Female]", "until: 2026-01-31", "reason: r"), `6:12: there is no check "vd<=0.1 [Female]"`},
+		{waiver("check: vd<=0.1", "until: 2026-02-30", "reason: r"), `7:12: "2026-02-30" is no day; write it as 2026-12-31`},
+		{waiver("check: vd<=0.1", "until: 31.1.2026", "reason: r"), `7:12: "31.1.2026" is no day`},
+		{waiver("check: vd<=0.1", "until: 2026-01-31"), "6:5: a waiver needs a reason"},
+		{waiver("check: vd<=0.1", "until: 2026-01-31", "reason: ' '"), "8:13: this must not be empty"},
+		{waiver("check: vd<=0.1", "reason: r"), "6:5: a waiver needs until, its last day, as 2026-12-31"},
+		{waiver("until: 2026-01-31", "reason: r"), "6:5: a waiver needs a check, by its name"},
+		{"version: 1\nchecks:\n\t- metric: vd", "3:1: "},
+		{"a: 1\n---\nb: 2", "remove what follows the second ---"},
+		{"\xff\xfe", "not UTF-8 text"},
+		{strings.Repeat("[", 5000), "nested too deep"},
+		{strings.Repeat("x", maxFile+1), "larger than 1 MiB"},
+	} {
+		g, err := Parse([]byte(c.text))
+		var list Errors
+		if g != nil || !errors.As(err, &list) {
+			t.Errorf("%q: %+v, %v", clip(c.text), g, err)
+			continue
+		}
+		if !strings.Contains(err.Error(), "gate file:"+c.want) && !strings.Contains(err.Error(), "gate file: "+c.want) && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q:\n%v\nwant %s", clip(c.text), err, c.want)
+		}
+	}
+}
+
+func check(text string) string { return "version: 1\nchecks:\n  - " + text + "\n" }
+
+func waiver(lines ...string) string {
+	return check("metric: vd\n    max: 0.1")[:len(check("metric: vd\n    max: 0.1"))-1] + "\nwaivers:\n  - " + strings.Join(lines, "\n    ") + "\n"
+}
+
+// All mistakes come at once, in the order of their places, and each once.
+func TestAllMistakes(t *testing.T) {
+	_, err := Parse([]byte(`version: 3
+confidence: 2
+checks:
+  - {metric: vd, maxx: 0.1}
+  - {metric: vdd, max: 0.1, margin: -1}
+  - {metric: frr, max: 7, min: x}
+waivers:
+  - {check: nothing, until: tomorrow}
+colour: red
+`))
+	want := []string{
+		"1:10: this gate file has version 3; the version known here is 1",
+		"2:13: a confidence of 2: it must be 0.5 or more and below 1",
+		`4:18: a check has no key "maxx"; did you mean "max"?`,
+		`5:14: there is no metric "vdd"; did you mean "vd"?`,
+		"5:37: a margin of -1: it must be a number, 0 or more",
+		"6:24: a limit of 7 for frr: a share lies between 0 and 1; for 7 % write 0.07",
+		`6:32: this must be a finite number, not "x"`,
+		"8:5: a waiver needs a reason",
+		`8:13: there is no check "nothing"; one of: vd, vdd@-1<=0.1, frr<=7`,
+		`8:29: "tomorrow" is no day; write it as 2026-12-31`,
+		`9:1: the gate file has no key "colour"; one of: version, confidence, margin, min_people, checks, waivers`,
+	}
+	var list Errors
+	if !errors.As(err, &list) {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range list {
+		got = append(got, strings.TrimPrefix(e.Error(), "gate file:"))
+	}
+	for i := range want {
+		if i >= len(got) || !strings.HasPrefix(got[i], want[i]) {
+			t.Fatalf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d mistakes, want %d:\n%s", len(got), len(want), strings.Join(got, "\n"))
+	}
+}
+
+// A gate that was put together by a program is checked by the same rules.
+func TestCheckOfGate(t *testing.T) {
+	g := exampleGate()
+	if err := g.Check(); err != nil {
+		t.Fatal(err)
+	}
+	g.Checks[0].Metric, g.Waivers[0].Reason, g.MinPeople = "vdd", "", -1
+	err := g.Check()
+	for _, want := range []string{`check 1 ("vdd<=0.02"), metric: there is no metric "vdd"`, `waiver 1 ("fair [Female]"), reason: a waiver needs a reason`, "gate, min_people: -1 people"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %s", err, want)
+		}
+	}
+}
+
+func schemaOf(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("gate.schema.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("gate.schema.json") // also holds the schema against the draft it names
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// The schema takes the example and not the mistakes of form.
+func TestSchema(t *testing.T) {
+	s := schemaOf(t)
+	for _, c := range []struct {
+		text string
+		ok   bool
+	}{
+		{example, true},
+		{check("metric: vd\n    max: 0.1"), true},
+		{"version: 1\nchecks: []", false},
+		{"checks: [{metric: vd, max: 0.1}]", false},
+		{check("metric: vd"), false},
+		{check("metric: vdd\n    max: 0.1"), false},
+		{check("metric: vd\n    mx: 0.1"), false},
+		{check("metric: vd\n    max: \"0.1\""), false},
+		{check("metric: vd\n    margin: -0.1\n    max: 0.1"), false},
+		{check("metric: vd\n    severity: warn\n    max: 0.1"), false},
+		{check("metric: vd\n    max_gap: 0.1"), false},
+		{waiver("check: vd<=0.1", "until: 31.1.2026", "reason: r"), false},
+		{waiver("check: vd<=0.1", "until: 2026-01-31"), false},
+	} {
+		text, err := yaml.YAMLToJSON([]byte(c.text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Validate(v); (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.text, err)
+		}
+		if _, err := Parse([]byte(c.text)); (err == nil) != c.ok {
+			t.Errorf("%s: read with %v", c.text, err)
+		}
+	}
+}
+
+// The page names every key and every metric, and its lines of checks are checks.
+func TestPage(t *testing.T) {
+	page := Markdown()
+	d := &decoder{}
+	for _, k := range append(append(d.gateKeys(&Gate{}, &parts{}), d.checkKeys(&Check{})...), d.waiverKeys(&Waiver{})...) {
+		if !strings.Contains(page, "| `"+k.name+"` |") {
+			t.Errorf("no key %s", k.name)
+		}
+	}
+	for _, m := range eval.Metrics() {
+		if !strings.Contains(page, "| `"+m.ID()+"` |") {
+			t.Errorf("no metric %s", m.ID())
+		}
+	}
+	_, block, _ := strings.Cut(checkText, "~~~text\n")
+	block, _, _ = strings.Cut(block, "~~~")
+	lines := strings.Split(strings.TrimSpace(block), "\n")
+	for _, line := range lines {
+		text, _, _ := strings.Cut(line, " ")
+		if c, err := ParseCheck(text); err != nil || c.String() != text {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if len(lines) < 6 || strings.Contains(page, "~") {
+		t.Errorf("%d lines", len(lines))
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(example))
+	f.Add([]byte(check("metric: crg.median\n    margin: 0\n    abs_max: 1e-2\n    by: sex * race")))
+	f.Add([]byte(waiver("check: vd<=0.1", "until: 2026-01-31", "reason: r")))
+	f.Add([]byte(`{"version": 1, "checks": [{"metric": "bytes", "max": 1E5, "severity": "warning"}]}`))
+	f.Add([]byte("version: 1\nchecks: [{metric: .nan, max: .inf, by: *x}]\n---\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		g, err := Parse(data)
+		if err != nil {
+			var list Errors
+			if !errors.As(err, &list) || len(list) == 0 {
+				t.Fatalf("not a list of mistakes: %v", err)
+			}
+			return
+		}
+		if err := g.Check(); err != nil {
+			t.Fatalf("read, and still wrong: %v", err)
+		}
+		for i := range g.Checks {
+			c := g.Checks[i]
+			if len(c.limits()) != 1 {
+				continue
+			}
+			again, err := ParseCheck(c.String())
+			again.Name = c.Name
+			if c.Severity == Blocks {
+				c.Severity = ""
+			}
+			if err != nil || cmp.Diff(c, again) != "" {
+				t.Fatalf("%s: %v, %s", c.String(), err, cmp.Diff(c, again))
+			}
+		}
+		Judge(g, &eval.Result{}, &eval.Result{}, noon)
+	})
+}

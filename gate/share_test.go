@@ -1,0 +1,262 @@
+package gate
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"cfq/eval"
+)
+
+func ptr(x float64) *float64 { return &x }
+
+var noon = time.Date(2026, 6, 15, 12, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // a day of the tests
+
+// broken is a result in which k of n promises break at margin 0.1.
+func broken(k, n int) *eval.Result {
+	return &eval.Result{
+		Settings: eval.Settings{Margins: []float64{0.1}, Confidence: 0.95},
+		Margins:  []eval.AtMargin{{Margin: 0.1, VD: eval.NewRate(k, n, 0.95)}},
+	}
+}
+
+// single judges one check that has no groups and returns its finding.
+func single(t testing.TB, g Gate, r *eval.Result) Finding {
+	t.Helper()
+	if err := g.Check(); err != nil {
+		t.Fatal(err)
+	}
+	report := Judge(&g, r, nil, noon)
+	if len(report.Findings) != 1 {
+		t.Fatalf("%d findings", len(report.Findings))
+	}
+	return report.Findings[0]
+}
+
+func maxVD(limit float64) []Check { return []Check{{Metric: "vd", Max: &limit}} }
+
+// Exact two-sided intervals of 95 %, so one-sided bounds of 97.5 %, as statistics programs and textbooks print them; and the rule of
+// three, of which 1 - 0.05^(1/n) is the exact form.
+func TestBounds(t *testing.T) {
+	for _, c := range []struct {
+		k, n         int
+		confidence   float64
+		lower, upper float64
+		tolerance    float64
+	}{
+		{10, 100, 0.975, 0.0490, 0.1762, 5e-5},
+		{5, 20, 0.975, 0.0866, 0.4910, 5e-5},
+		{0, 10, 0.975, 0, 0.3085, 5e-5},
+		{10, 10, 0.975, 0.6915, 1, 5e-5},
+		{0, 100, 0.95, 0, 3.0 / 100, 1e-3},
+		{0, 300, 0.95, 0, 3.0 / 300, 1e-4},
+		{0, 149, 0.95, 0, 1 - math.Pow(0.05, 1.0/149), 1e-12},
+	} {
+		f := single(t, Gate{Confidence: c.confidence, Checks: maxVD(0.5)}, broken(c.k, c.n))
+		if math.Abs(float64(f.Lower)-c.lower) > c.tolerance || math.Abs(float64(f.Upper)-c.upper) > c.tolerance {
+			t.Errorf("%d of %d with %v: [%v, %v], want [%v, %v]", c.k, c.n, c.confidence, f.Lower, f.Upper, c.lower, c.upper)
+		}
+	}
+}
+
+func TestShareSentences(t *testing.T) {
+	for _, c := range []struct {
+		check string
+		k, n  int
+		want  Verdict
+		need  int
+		why   string
+	}{
+		{"vd<=0.02", 0, 149, Pass, 0, "promises that break: none of 149; at most 1.991 % with confidence 95 %, within the limit of 2 %"},
+		{"vd<=0.02", 0, 148, Inconclusive, 149, "promises that break: none of 148; 149 would show 2 %"},
+		{"vd<=0.02", 0, 120, Inconclusive, 149, "promises that break: none of 120; 149 would show 2 %"},
+		{"vd<=0.01", 0, 120, Inconclusive, 299, "promises that break: none of 120; 299 would show 1 %"},
+		{"vd<=0.02", 12, 640, Inconclusive, 33571, "promises that break: 12 of 640 (1.9 %); at most 3.1 % with confidence 95 %, above the limit of 2 %; 33571 people with this share would show it"},
+		{"vd<=0.02", 14, 640, Inconclusive, 0, "promises that break: 14 of 640 (2.2 %); at most 3.4 % with confidence 95 %, above the limit of 2 %; with this share no number of people would show it"},
+		{"vd<=0.02", 40, 640, Fail, 0, "promises that break: 40 of 640 (6.2 %); at least 4.7 % with confidence 95 %, above the limit of 2 %"},
+		{"vd>=0.9", 100, 100, Pass, 0, "promises that break: 100 of 100 (100 %); at least 97 % with confidence 95 %, within the limit of 90 %"},
+		{"vd>=0.9", 20, 20, Inconclusive, 29, "promises that break: 20 of 20 (100 %); 29 would show 90 %"},
+		{"vd>=0.9", 10, 100, Fail, 0, "promises that break: 10 of 100 (10 %); at most 16.4 % with confidence 95 %, below the limit of 90 %"},
+		{"vd<=0", 0, 100000, Inconclusive, 0, "promises that break: none of 100000; at most 0.003 % with confidence 95 %, above the limit of 0 %; with this share no number of people would show it"},
+		{"vd<=1", 3, 3, Pass, 0, "promises that break: 3 of 3 (100 %); at most 100 % with confidence 95 %, within the limit of 100 %"},
+		{"vd<=0.5", 0, 0, Inconclusive, 0, "promises that break: there is nobody to measure it by"},
+	} {
+		check, err := ParseCheck(c.check)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := single(t, Gate{Checks: []Check{check}}, broken(c.k, c.n))
+		if f.Verdict != c.want || f.Need != c.need || f.Why != c.why {
+			t.Errorf("%s, %d of %d: %s, need %d\n  %s\nwant %s, need %d\n  %s", c.check, c.k, c.n, f.Verdict, f.Need, f.Why, c.want, c.need, c.why)
+		}
+	}
+}
+
+// atMostOf is the probability of k or fewer of n, added up term by term.
+func atMostOf(k, n int, p float64) float64 {
+	var sum float64
+	scale := float64(n) * math.Log1p(-p) // of the term, so that it does not vanish
+	term := 1.0
+	for i := 0; i <= k; i++ {
+		if i > 0 {
+			term *= float64(n-i+1) / float64(i) * p / (1 - p)
+		}
+		if term > 1e100 {
+			sum, term, scale = sum*1e-100, term*1e-100, scale+100*math.Ln10
+		}
+		sum += term
+	}
+	return sum * math.Exp(scale)
+}
+
+// The verdict on every count of every small n is what the definition of the exact bounds says: the upper one is within the limit when so few are
+// improbable at the limit, the lower one beyond it when so many are.
+func TestSmallNumbers(t *testing.T) {
+	const slack = 1e-9
+	for n := 1; n <= 25; n++ {
+		for k := 0; k <= n; k++ {
+			for _, limit := range []float64{0.01, 0.02, 0.05, 0.1, 0.3, 0.5, 0.9} {
+				few, many := atMostOf(k, n, limit), 1-atMostOf(k-1, n, limit)
+				for _, confidence := range []float64{0.9, 0.95, 0.99} {
+					alpha := 1 - confidence
+					if math.Abs(few-alpha) < slack || math.Abs(many-alpha) < slack {
+						continue
+					}
+					want := Inconclusive
+					if few < alpha {
+						want = Pass
+					} else if many < alpha {
+						want = Fail
+					}
+					g := Gate{Confidence: confidence, Checks: maxVD(limit)}
+					if f := Judge(&g, broken(k, n), nil, noon).Findings[0]; f.Verdict != want {
+						t.Fatalf("%d of %d, limit %v, confidence %v: %s, want %s", k, n, limit, confidence, f.Verdict, want)
+					}
+					mirror := Gate{Confidence: confidence, Checks: []Check{{Metric: "vd", Min: ptr(1 - limit)}}}
+					if f := Judge(&mirror, broken(n-k, n), nil, noon).Findings[0]; f.Verdict != want {
+						t.Fatalf("%d of %d, at least %v, confidence %v: %s, want %s", n-k, n, 1-limit, confidence, f.Verdict, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// The number of people needed is the least that would pass, found by trying all.
+func TestNeed(t *testing.T) {
+	const most = 2000
+	asked := 0
+	for n := 1; n <= 20; n++ {
+		for k := 0; k <= n; k++ {
+			for _, limit := range []float64{0.05, 0.1, 0.2, 0.4} {
+				if f := single(t, Gate{Checks: maxVD(limit)}, broken(k, n)); f.Verdict != Inconclusive {
+					continue
+				}
+				want := 0
+				for m := n + 1; float64(k)/float64(n) < limit && want == 0 && m <= most; m++ {
+					if atMostOf(int(math.Round(float64(k)/float64(n)*float64(m))), m, limit) <= 0.05 {
+						want = m
+					}
+				}
+				for _, side := range []side{atMost, atLeast} {
+					got := limit2(side, limit).need(count(side, k, n), n, 0.95)
+					if got != want && (want > 0 || got <= most || float64(k) >= limit*float64(n)) {
+						t.Fatalf("%v, %d of %d: %d people, want %d", limit2(side, limit), count(side, k, n), n, got, want)
+					}
+				}
+				asked++
+			}
+		}
+	}
+	if asked < 300 {
+		t.Errorf("only %d cases", asked)
+	}
+}
+
+func limit2(s side, x float64) limit {
+	if s == atLeast {
+		x = 1 - x
+	}
+	return limit{s, x}
+}
+
+func count(s side, k, n int) int {
+	if s == atLeast {
+		return n - k
+	}
+	return k
+}
+
+// The probabilities behind bounds and needs hold where there are many people.
+func TestManyPeople(t *testing.T) {
+	for _, c := range []struct {
+		k, n int
+		p    float64
+	}{{1900, 100000, 0.02}, {19700, 1000000, 0.02}, {499000, 1000000, 0.5}, {80, 100000, 0.001}} {
+		want := atMostOf(c.k, c.n, c.p)
+		if got := tail(c.k, c.n, c.p); math.Abs(got-want) > 1e-5*want {
+			t.Errorf("%d of %d at %v: %v, want %v", c.k, c.n, c.p, got, want)
+		}
+		if got := (limit{atMost, c.p}).chance(c.k+1, c.n); math.Abs(got-(1-want)) > 1e-5 {
+			t.Errorf("more than %d of %d at %v: %v, want %v", c.k, c.n, c.p, got, 1-want)
+		}
+	}
+	// A need can be held against the bound itself; beyond a million it is a round number, and beyond all reason none.
+	for _, share := range []float64{0.015, 0.019, 0.0195, 0.0197, 0.0199, 0.01995} {
+		need := needOf(share, 1, 1, 0.02, 0.05)
+		want := math.Pow(1.6449/(0.02-share), 2) * 0.02 * 0.98
+		if math.Abs(float64(need)-want) > 0.1*want {
+			t.Errorf("%v: %d people, about %v are needed", share, need, want)
+		}
+		if k := int(math.Round(share * float64(need))); need < maxNeed/2 && eval.ClopperPearsonUpper(k, need, 0.95) > 0.02 {
+			t.Errorf("%d of %d do not show it", k, need)
+		}
+	}
+	if need := needOf(0.019999, 1, 1, 0.02, 0.05); need != 0 {
+		t.Errorf("%d people", need)
+	}
+}
+
+func rank(v Verdict) int { return map[Verdict]int{Pass: 0, Inconclusive: 1, Fail: 2}[v] }
+
+// More failures never make a verdict better, nor does a stricter limit.
+func TestMonotone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 3000).Draw(t, "n")
+		k := rapid.IntRange(0, n).Draw(t, "k")
+		more := rapid.IntRange(k, n).Draw(t, "more")
+		limit := rapid.Float64Range(0, 1).Draw(t, "limit")
+		strict := rapid.Float64Range(0, limit).Draw(t, "strict")
+		ask := func(k int, limit float64) int {
+			g := Gate{Checks: maxVD(limit)}
+			return rank(Judge(&g, broken(k, n), nil, noon).Verdict)
+		}
+		v := ask(k, limit)
+		if w := ask(more, limit); w < v {
+			t.Fatalf("%d of %d is %d, %d is %d", k, n, v, more, w)
+		}
+		if w := ask(k, strict); w < v {
+			t.Fatalf("%d of %d is %d within %v and %d within %v", k, n, v, limit, w, strict)
+		}
+	})
+}
+
+func TestSentenceIsNotTheLimit(t *testing.T) {
+	for n := 100; n < 3000; n += 101 {
+		for k := range 40 {
+			f := single(t, Gate{Checks: maxVD(0.02)}, broken(k, n))
+			for _, part := range strings.Split(f.Why, ",") {
+				if strings.Contains(part, "at most 2 %") || strings.Contains(part, "at least 2 %") {
+					t.Fatalf("%d of %d: %s", k, n, f.Why)
+				}
+			}
+			if strings.Contains(f.Why, "e-") || strings.Contains(f.Why, "NaN") || strings.Contains(f.Why, fmt.Sprint(math.Inf(1))) {
+				t.Fatal(f.Why)
+			}
+		}
+	}
+}

@@ -1,0 +1,233 @@
+package gate
+
+import (
+	"math"
+	"reflect"
+	"slices"
+	"testing"
+
+	"cfq/eval"
+	"cfq/recourse"
+)
+
+// everyCheck returns, for each metric, checks that nearly any value would pass: of every limit that a check of it can have.
+func everyCheck(t *testing.T) []Check {
+	t.Helper()
+	var all []Check
+	for _, m := range eval.Metrics() {
+		low, high := -1e300, 1e300
+		if kindOf(&m) == share {
+			low, high = 0, 1
+		}
+		for _, c := range []Check{
+			{Max: &high},
+			{Min: &low},
+			{AbsMax: &high},
+			{MaxIncrease: &high},
+			{Max: &high, By: "sex"},
+			{Min: &low, By: "sex"},
+			{AbsMax: &high, By: "sex"},
+			{MaxGap: &high, By: "sex"},
+		} {
+			c.Metric = m.ID()
+			if c.problems() == nil {
+				all = append(all, c)
+			}
+		}
+	}
+	if len(all) < 5*len(eval.Metrics()) {
+		t.Fatalf("only %d checks", len(all))
+	}
+	return all
+}
+
+// fill sets all numbers of v to NaN and all counts to 100, lists and objects that may be missing to what is filled alike. Groups are left out.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Float64:
+		v.SetFloat(math.NaN())
+	case reflect.Int, reflect.Int64:
+		v.SetInt(100)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if name := v.Type().Field(i).Name; name != "Settings" && name != "Groups" && name != "Scenarios" && name != "Records" {
+				fill(v.Field(i))
+			}
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		for _, k := range eval.Perturbations() {
+			e := reflect.New(v.Type().Elem()).Elem()
+			fill(e)
+			v.SetMapIndex(reflect.ValueOf(k), e)
+		}
+	}
+}
+
+// No check of any metric passes, or fails, by what was not measured.
+func TestNothingPassesUnmeasured(t *testing.T) {
+	settings := eval.Settings{Margins: []float64{0.1}, Confidence: 0.95}
+	var undefined eval.Result
+	fill(reflect.ValueOf(&undefined).Elem())
+	undefined.Settings, undefined.Margins[0].Margin = settings, 0.1
+	undefined.Footprint.Quant.Bytes = 0
+	zero := &eval.Result{Settings: settings, Margins: []eval.AtMargin{{Margin: 0.1}}, Footprint: &eval.Footprint{}, Timing: &eval.Timing{}}
+	results := map[string]*eval.Result{
+		"no result": nil, "empty": {}, "zero": zero, "nobody": eval.Summarize(nil, settings), "another margin": eval.Summarize(nil, eval.Settings{Margins: []float64{0.2}, Confidence: 0.95}),
+		"undefined": &undefined,
+	}
+	for name, r := range results {
+		for _, groups := range []string{"no groups", "empty groups", "groups"} {
+			if r != nil {
+				r.Groups = map[string][]eval.Grouping{
+					"empty groups": {{By: "sex"}},
+					"groups":       {{By: "sex", Groups: []eval.Group{{Name: "f", Result: r}, {Name: "m", Result: r}, {Name: "x"}}}},
+				}[groups]
+			}
+			for _, previous := range []*eval.Result{nil, r} {
+				for _, c := range everyCheck(t) {
+					g := &Gate{Checks: []Check{c}, MinPeople: 1}
+					report := Judge(g, r, previous, noon)
+					if report.Verdict != Inconclusive {
+						t.Errorf("%s, %s: %s: %s", name, groups, c.text(), report.Verdict)
+					}
+					for _, f := range report.Findings {
+						if f.Verdict != Inconclusive || f.Why == "" || f.Value.Defined() {
+							t.Errorf("%s, %s: %s: %+v", name, groups, c.text(), f)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// Sizes and a share that were measured do pass, so the test above can tell.
+func TestMeasuredPasses(t *testing.T) {
+	r := broken(0, 1000)
+	r.Footprint = &eval.Footprint{Quant: eval.Weight{Bytes: 4000, WeightBits: 4.1, BOPs: 1e6}}
+	g := &Gate{Checks: []Check{
+		{Metric: "vd", Max: ptr(0.01)},
+		{Metric: "bytes", Max: ptr(4000)},
+		{Metric: "weight_bits", Max: ptr(4.1)},
+	}}
+	if report := Judge(g, r, nil, noon); report.Verdict != Pass {
+		t.Errorf("%+v", report)
+	}
+	g.Checks[1].Max = ptr(3999)
+	report := Judge(g, r, nil, noon)
+	if report.Verdict != Fail || report.Findings[1].Why != "size of the file: 4000 bytes; above or below the limit of 3999 bytes" {
+		t.Errorf("%+v", report.Findings[1])
+	}
+}
+
+func TestGateWithoutChecks(t *testing.T) {
+	g := &Gate{}
+	if g.Check() == nil {
+		t.Error("no mistake")
+	}
+	if r := Judge(g, broken(0, 1000), nil, noon); r.Verdict != Inconclusive || len(r.Notes) == 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What an evaluation leaves out is what Needs says: the metrics that are undefined when only f's promises are looked at are those that need both
+// models' recourse, and so on for the other parts.
+func TestParts(t *testing.T) {
+	made := func(other float64) eval.Promise {
+		return eval.Promise{Status: recourse.Found, Cost: 1, Own: 0.2, Other: eval.Float(other), Point: []float32{0}}
+	}
+	records := func(both bool) []eval.Record {
+		nan := eval.Float(math.NaN())
+		var rs []eval.Record
+		for i := range 200 {
+			r := eval.Record{Row: i, Label: int8(i % 2), Full: 1, Quant: eval.Float(1 - 2*(i/3%2))} //nolint:gosec // 0 or 1
+			if i%3 > 0 {
+				r.Full, r.Quant, r.Evaluated = -1, eval.Float(-1+2*(i%2)*(i/7%2)), true
+				// The mirrored half is as eval.Compare leaves it: nothing found for g, and no first iterate.
+				none := eval.Promise{Status: recourse.NoneFound, Cost: nan, Own: nan, Other: nan}
+				r.First = none
+				s := eval.Step{Full: made(float64(i%2) - 0.5), Quant: none, DirSim: nan, Overlap: nan, Again: 1.5, Proof: &eval.Proof{Lower: 1, Apart: 1}}
+				s.Perturbed = []eval.Float{0.01, 0.05 + eval.Float(i%2), 0.3, 0.4}
+				if both {
+					r.First, s.Quant, s.DirSim, s.Overlap = made(1), made(1), 1, 1
+				}
+				r.Steps = []eval.Step{s}
+			}
+			rs = append(rs, r)
+		}
+		return rs
+	}
+	settings := eval.Settings{Margins: []float64{0.1}, Confidence: 0.95}
+	full := eval.Summarize(records(true), settings)
+	full.Footprint = &eval.Footprint{Quant: eval.Weight{Bytes: 1, WeightBits: 1, BOPs: 1}}
+	pace := eval.NewPace(1, []float64{1, 2, 3, 4, 5, 6, 7, 8}, []float64{1, 2, 3, 4, 5, 6, 7, 8}, 0.95)
+	full.Timing = &eval.Timing{One: pace, Many: pace}
+	settings.OneSided = true
+	oneSided := eval.Summarize(records(false), settings)
+	var others []string
+	for _, m := range eval.Metrics() {
+		if _, missing := measured(&m, 0.1, full); missing != "" {
+			t.Errorf("%s: %s", m.ID(), missing)
+		}
+		v, missing := measured(&m, 0.1, oneSided)
+		n := (&Gate{Checks: []Check{{Metric: m.ID(), Max: ptr(1)}}}).Needs()
+		if (missing != "") != (n.Mirrored || n.Timing || n.Footprint) {
+			t.Errorf("%s: one-sided %v (%s), needs %+v", m.ID(), v, missing, n)
+		}
+		if n.Noise || n.Certificates || n.Perturbation {
+			others = append(others, m.ID())
+		}
+	}
+	for i := range oneSided.Margins {
+		a := &oneSided.Margins[i]
+		a.Noise, a.Certified, a.Perturbed = nil, nil, nil
+	}
+	for _, m := range eval.Metrics() {
+		_, missing := measured(&m, 0.1, oneSided)
+		p := partOf(&m)
+		if bare := p == always; bare != (missing == "") || slices.Contains(others, m.ID()) && missing == "" {
+			t.Errorf("%s of part %d: %q", m.ID(), p, missing)
+		}
+	}
+}
+
+func TestNeeds(t *testing.T) {
+	g := &Gate{Margin: 0.3, Checks: []Check{
+		{Metric: "vd", Max: ptr(1)},
+		{Metric: "vd", Margin: ptr(0.1), Max: ptr(1), By: "sex * race"},
+		{Metric: "frr", Margin: ptr(0.1), MaxGap: ptr(1), By: "sex*race"},
+		{Metric: "accuracy_drop", MaxIncrease: ptr(1)},
+		{Metric: "tau01", Max: ptr(1)},
+	}}
+	want := Needs{Margins: []float64{0.1, 0.3}, Confidence: 0.95, By: []string{"sex*race"}, Previous: true}
+	if got := g.Needs(); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	// The increase of a share has its own bounds; that of an estimate needs an interval of the gate's confidence.
+	for text, want := range map[string]float64{"vd<=0.1": 0.9, "increase(vd)<=0.1": 0.9, "gap(vd[sex])<=0.1": 0.9, "crg.mean<=0.1": 0.9, "|crg.mean|<=0.1": 0.9, "increase(crg.mean)<=0.1": 0.95, "gap(crg.mean[sex])<=0.1": 0.95} {
+		c, err := ParseCheck(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := (&Gate{Checks: []Check{c}}).Needs()
+		if math.Abs(n.Confidence-want) > 1e-12 {
+			t.Errorf("%s: %v, want %v", text, n.Confidence, want)
+		}
+		// What the gate asks for is what its verdicts take.
+		r, small := drifted(0.01, 0.01, 0.01, 100, n.Confidence), drifted(0.01, 0.01, 0.01, 100, n.Confidence)
+		for _, x := range []*eval.Result{r, small} {
+			x.Margins[0].CRG.Mean = x.Margins[0].CRG.Median
+		}
+		r.Groups = []eval.Grouping{{By: "sex", Groups: []eval.Group{{Name: "A", Result: small}, {Name: "B", Result: small}}}}
+		if f := Judge(&Gate{Checks: []Check{c}}, r, small, noon).Findings[0]; f.Verdict != Pass {
+			t.Errorf("%s: %+v", text, f)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+// Package provenance records which rows a quantized model was calibrated on, so that nobody judges it by them.
+//
+// In: the hashes of rows that package task makes (ReadOptions.Hash). Out: a small file beside the model, and the people of other data who are
+// not in it. The invariant: a record that is read is whole and names its model; the same rows make the same bytes.
+package provenance
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"cfq/task"
+)
+
+// Schema is the format of the record.
+const Schema = "cfq.rows/1"
+
+// maxFile bounds what is read: rows for eight bytes each, and nothing else of size.
+const maxFile = 1 << 30
+
+// Path returns where the record of the model of that path stands.
+func Path(model string) string { return model + ".rows" }
+
+// Rows is the record of the rows that a model was calibrated on.
+type Rows struct {
+	Model string // SHA-256 of the model's file, in hexadecimal
+	Data  Data
+	Count int // rows, equal ones included
+
+	hashes []uint64 // ascending, each once
+}
+
+// Data is the file that the rows come from.
+type Data struct {
+	Name   string `json:"name"` // without its directory
+	SHA256 string `json:"sha256"`
+}
+
+// New makes the record of a model from the hashes of the rows.
+func New(model string, data Data, hashes []uint64) *Rows {
+	r := &Rows{Model: model, Data: data, Count: len(hashes), hashes: slices.Clone(hashes)}
+	slices.Sort(r.hashes)
+	r.hashes = slices.Compact(r.hashes)
+	return r
+}
+
+// Calibrated says whether the model was calibrated on a row of this hash.
+func (r *Rows) Calibrated(hash uint64) bool {
+	_, ok := slices.BinarySearch(r.hashes, hash)
+	return ok
+}
+
+// Calibrated returns the positions, ascending, of the people whom the model was calibrated on. They must have been read with task.ReadOptions.Hash.
+func Calibrated(people *task.People, rows *Rows) []int {
+	var at []int
+	for i, h := range people.Hashes {
+		if rows.Calibrated(h) {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+// record is the file.
+type record struct {
+	Schema string `json:"schema"`
+	Model  string `json:"model_sha256"`
+	Data   Data   `json:"data"`
+	Rows   int    `json:"rows"`
+	// Hashes are 64-bit little-endian numbers, ascending, each once, in base64.
+	Hashes string `json:"hashes"`
+}
+
+// Write writes the record as JSON.
+func (r *Rows) Write(w io.Writer) error {
+	packed := make([]byte, 0, 8*len(r.hashes))
+	for _, h := range r.hashes {
+		packed = binary.LittleEndian.AppendUint64(packed, h)
+	}
+	text, err := json.MarshalIndent(record{Schema, r.Model, r.Data, r.Count, base64.StdEncoding.EncodeToString(packed)}, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
+}
+
+// ReadRows reads a record from a file. The error wraps fs.ErrNotExist when there is none.
+func ReadRows(path string) (*Rows, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("record of calibration rows: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // read only
+	r, err := Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("record of calibration rows %s: %w", path, err)
+	}
+	return r, nil
+}
+
+// Read reads a record.
+func Read(from io.Reader) (*Rows, error) {
+	text, err := io.ReadAll(io.LimitReader(from, maxFile))
+	if err != nil {
+		return nil, err
+	}
+	var f record
+	switch err := json.Unmarshal(text, &f); {
+	case f.Schema != Schema && f.Schema != "":
+		return nil, fmt.Errorf("it has the schema %.40q, not %q: it was written by another version of cfq, or by something else", f.Schema, Schema)
+	case err != nil:
+		return nil, fmt.Errorf("it is not whole: %w; quantize the model again", err)
+	case f.Schema == "":
+		return nil, fmt.Errorf("it has no schema %q: this is another file", Schema)
+	}
+	for _, sum := range []string{f.Model, f.Data.SHA256} {
+		if b, err := hex.DecodeString(sum); err != nil || len(b) != 32 {
+			return nil, fmt.Errorf("%.70q is no SHA-256", sum)
+		}
+	}
+	packed, err := base64.StdEncoding.DecodeString(f.Hashes)
+	if err != nil || len(packed)%8 != 0 {
+		return nil, errors.New("its hashes are not whole; quantize the model again")
+	}
+	r := &Rows{Model: f.Model, Data: f.Data, Count: f.Rows, hashes: make([]uint64, len(packed)/8)}
+	for i := range r.hashes {
+		r.hashes[i] = binary.LittleEndian.Uint64(packed[8*i:])
+		if i > 0 && r.hashes[i] <= r.hashes[i-1] {
+			return nil, errors.New("its hashes are not in order; quantize the model again")
+		}
+	}
+	if r.Count < len(r.hashes) || (r.Count > 0) != (len(r.hashes) > 0) {
+		return nil, fmt.Errorf("it is of %d rows and has the hashes of %d", r.Count, len(r.hashes))
+	}
+	return r, nil
+}

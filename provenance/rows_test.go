@@ -1,0 +1,203 @@
+package provenance
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"cfq/task"
+)
+
+const someTask = `
+version: 1
+data: {label: ok, favourable: "yes"}
+target: {class: favourable}
+features:
+  - {name: age, kind: numeric, mean: 40, std: 10, actionable: false}
+  - {name: job, kind: onehot, values: [cook, clerk]}
+`
+
+func taskOf(t *testing.T, extra string) *task.Task {
+	t.Helper()
+	tk, err := task.Parse("task.yaml", []byte(strings.Replace(someTask, `favourable: "yes"`, `favourable: "yes"`+extra, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tk
+}
+
+func read(t *testing.T, tk *task.Task, text string) *task.People {
+	t.Helper()
+	p, err := task.ReadFrom(context.Background(), strings.NewReader(text), tk, task.ReadOptions{Hash: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Hashes) != p.N {
+		t.Fatalf("%d hashes of %d people", len(p.Hashes), p.N)
+	}
+	return p
+}
+
+var sum = strings.Repeat("ab", 32)
+
+const train = "age,job,ok,id\n30,cook,yes,1\n40,clerk,no,2\n40,clerk,no,2\n50,,yes,3\n"
+
+func TestRecognised(t *testing.T) {
+	tk := taskOf(t, "")
+	rows := New(sum, Data{"train.csv", sum}, read(t, tk, train).Hashes)
+	if rows.Count != 4 || len(rows.hashes) != 3 {
+		t.Errorf("%d rows, %d hashes", rows.Count, len(rows.hashes))
+	}
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	fmt.Fprint(z, train)
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, delimiter, text string
+		want                  []int
+	}{
+		{"the same file", "", train, []int{0, 1, 2, 3}},
+		{"gzip", "", zipped.String(), []int{0, 1, 2, 3}},
+		{"other line endings", "", strings.ReplaceAll(train, "\n", "\r\n"), []int{0, 1, 2, 3}},
+		{"some of them among others", "", "age,job,ok,id\n31,cook,yes,1\n40,clerk,no,2\n30,cook,no,1\n30,cook,yes,1\n30,cook,yes,4\n", []int{1, 3}},
+		{"columns in another order", "", "ok,id,job,age\nyes,3,,50\nno,3,,50\nno,2,clerk,40\n", []int{0, 2}},
+		{"blanks around names and fields", ", trim: true", " age , job,ok,id\n30, cook,yes ,1\n", []int{0}},
+		{"quotes", "", "\"age\",job,ok,id\n\"30\",\"cook\",yes,1\n", []int{0}},
+		{"semicolons", `, delimiter: ";"`, "age;job;ok;id\n30;cook;yes;1\n", []int{0}},
+		// What the fields say counts, and where they stand: not their text in one go.
+		{"fields shifted", "", "age,job,ok,id\n3,cook,yes,01\n", nil},
+		{"another column of the file differs", "", "age,job,ok,id\n30,cook,yes,7\n", nil},
+		{"nobody", "", "age,job,ok,id\n33,cook,yes,1\n", nil},
+	} {
+		if got := Calibrated(read(t, taskOf(t, c.delimiter), c.text), rows); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A subset, a sample and a stream keep everybody's own hash.
+func TestHashesFollowTheirPeople(t *testing.T) {
+	tk := taskOf(t, "")
+	var text strings.Builder
+	text.WriteString("age,job,ok\n")
+	for i := range 500 {
+		fmt.Fprintf(&text, "%d,cook,no\n", i)
+	}
+	path := filepath.Join(t.TempDir(), "data.csv")
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all, err := task.Read(t.Context(), path, tk, task.ReadOptions{Hash: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := func(what string, p *task.People) {
+		t.Helper()
+		for i, row := range p.Rows {
+			if p.Hashes[i] != all.Hashes[row] {
+				t.Fatalf("%s: row %d has the hash of another", what, row)
+			}
+		}
+	}
+	same("subset", all.Subset([]int{7, 3, 499}))
+	drawn, err := task.Read(t.Context(), path, tk, task.ReadOptions{Hash: true, Most: 50, Seed: 3})
+	if err != nil || drawn.N != 50 || len(drawn.Hashes) != 50 {
+		t.Fatalf("%v, %+v", err, drawn)
+	}
+	same("sample", drawn)
+	n := 0
+	if _, err := task.Stream(t.Context(), path, tk, task.ReadOptions{Hash: true, Only: []int{1, 5, 77, 400}}, 3, func(p *task.People) error {
+		n += len(p.Hashes)
+		same("stream", p)
+		return nil
+	}); err != nil || n != 4 {
+		t.Errorf("%d hashes, %v", n, err)
+	}
+	if slices.Sort(all.Hashes); len(slices.Compact(all.Hashes)) != 500 {
+		t.Error("different rows have the same hash")
+	}
+	if p, err := task.Read(t.Context(), path, tk, task.ReadOptions{}); err != nil || p.Hashes != nil {
+		t.Errorf("not asked for: %v, %v", p.Hashes, err)
+	}
+}
+
+// A file without a header has its names from the task; a matrix has numbers.
+func TestWithoutHeader(t *testing.T) {
+	named := read(t, taskOf(t, ""), "job,ok,age\ncook,yes,30\n")
+	bare := read(t, taskOf(t, ", columns: [age, job, ok]"), "30,cook,yes\n")
+	if named.Hashes[0] != bare.Hashes[0] {
+		t.Error("a header changes the hash")
+	}
+	header := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }%40s\n", "")
+	npy := "\x93NUMPY\x01\x00" + string([]byte{byte(len(header)), 0}) + header + strings.Repeat("\x00\x00\x80\x3f\x00\x00\x00\x00\x00\x00\x00\x00", 2)
+	m := read(t, taskOf(t, ""), npy)
+	if m.N != 2 || m.Hashes[0] != m.Hashes[1] || m.Hashes[0] == 0 {
+		t.Errorf("%v", m.Hashes)
+	}
+}
+
+func TestWrittenAndRead(t *testing.T) {
+	r := New(sum, Data{"train.csv", sum}, []uint64{5, 1 << 63, 5, 7})
+	var a, b bytes.Buffer
+	if err := r.Write(&a); err != nil {
+		t.Fatal(err)
+	}
+	if err := New(sum, Data{"train.csv", sum}, []uint64{7, 5, 1 << 63, 5}).Write(&b); err != nil || a.String() != b.String() {
+		t.Errorf("the order of rows shows: %v", err)
+	}
+	got, err := Read(&b)
+	if err != nil || got.Model != sum || got.Data != r.Data || got.Count != 4 || !slices.Equal(got.hashes, []uint64{5, 7, 1 << 63}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	text := a.String()
+	for _, c := range []struct{ old, new, want string }{
+		{"cfq.rows/1", "cfq.rows/2", "another version"},
+		{text[len(text)-20:], "", "not whole"},
+		{sum, sum[1:], "no SHA-256"},
+		{`"hashes": "BQ`, `"hashes": "CQ`, "not in order"},
+		{`"rows": 4`, `"rows": 2`, "2 rows"},
+		{`AAA`, `AA`, "not whole"},
+		{text, "{}", "another file"},
+		{text, "", "not whole"},
+	} {
+		if _, err := Read(strings.NewReader(strings.Replace(text, c.old, c.new, 1))); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q for %q: %v", c.new, c.old, err)
+		}
+	}
+	if _, err := ReadRows(filepath.Join(t.TempDir(), "none.rows")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	var b bytes.Buffer
+	if err := New(sum, Data{"a", sum}, []uint64{1, 2, 3}).Write(&b); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.String())
+	f.Add(`{"schema":"cfq.rows/1","rows":0,"hashes":""}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := Read(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		var again bytes.Buffer
+		if err := r.Write(&again); err != nil {
+			t.Fatal(err)
+		}
+		back, err := Read(&again)
+		if err != nil || !slices.Equal(back.hashes, r.hashes) || back.Count != r.Count {
+			t.Errorf("%+v, %+v, %v", r, back, err)
+		}
+	})
+}

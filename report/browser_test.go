@@ -1,0 +1,199 @@
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// browser starts Chromium, which CFQ_CHROMIUM names or the path has. Without one the test is skipped, or fails when CFQ_REQUIRE_CHROMIUM=1.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	program := os.Getenv("CFQ_CHROMIUM")
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
+		if program == "" {
+			program, _ = exec.LookPath(name)
+		}
+	}
+	if program == "" {
+		if os.Getenv("CFQ_REQUIRE_CHROMIUM") == "1" {
+			t.Fatal("there is no Chromium: install it or name it by CFQ_CHROMIUM")
+		}
+		t.Skip("there is no Chromium to look at the page with: install it or name it by CFQ_CHROMIUM")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(program), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.WSURLReadTimeout(time.Minute),
+	)
+	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(stop)
+	ctx, closeTab := chromedp.NewContext(ctx)
+	t.Cleanup(closeTab)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// complaints collects what a page must not do.
+type complaints struct {
+	sync.Mutex
+	list []string
+}
+
+func (c *complaints) add(format string, a ...any) {
+	c.Lock()
+	defer c.Unlock()
+	c.list = append(c.list, fmt.Sprintf(format, a...))
+}
+
+func (c *complaints) take() []string {
+	c.Lock()
+	defer c.Unlock()
+	list := c.list
+	c.list = nil
+	return list
+}
+
+// listen notes what the console says and what is asked of the network.
+func (c *complaints) listen(ctx context.Context) error {
+	return chromedp.Listen(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventConsoleAPICalled:
+			c.add("the console says something (%s)", e.Type)
+		case *runtime.EventExceptionThrown:
+			c.add("exception: %v", e.ExceptionDetails)
+		case *log.EventEntryAdded:
+			c.add("%s: %s", e.Entry.Level, e.Entry.Text)
+		case *network.EventRequestWillBeSent:
+			if u := e.Request.URL; !strings.HasPrefix(u, "file://") && !strings.HasPrefix(u, "data:") {
+				c.add("a request to %s", u)
+			}
+		}
+	})
+}
+
+// measured is what a page says of itself.
+type layout struct {
+	Width, Inner       float64
+	H1, Tables, Charts int
+	Smallest           float64  // height of the smallest letters of a picture, in pixels
+	Outside            []string // elements that reach beyond the window and are not in a container that scrolls
+	Verdict, Title     string
+}
+
+const measure = `(() => {
+	const boxes = s => [...document.querySelectorAll(s)];
+	document.querySelectorAll('details').forEach(d => d.open = true);
+
+	const scrolls = e => { for (; e; e = e.parentElement) if (e.classList.contains('scroll')) return true; return false; };
+	return {
+		Width: document.documentElement.scrollWidth, Inner: window.innerWidth,
+		H1: boxes('h1').length, Tables: boxes('.scroll table').length, Charts: boxes('[role=img] > svg').length,
+		Smallest: Math.min(1000, ...boxes('svg text').map(e => parseFloat(getComputedStyle(e).fontSize) * e.ownerSVGElement.getBoundingClientRect().width / e.ownerSVGElement.viewBox.baseVal.width)),
+		Outside: boxes('body *').filter(e => !e.closest('svg') && !scrolls(e) && e.getBoundingClientRect().right > window.innerWidth + 0.5).map(e => e.tagName + '.' + e.className),
+		Verdict: (document.querySelector('.verdict') || {textContent: ''}).textContent, Title: document.title,
+	};
+})()`
+
+// The pages are looked at in a browser: at the width of a telephone and of a desk, in the light and in the dark. CFQ_SCREENSHOTS names
+// a directory for pictures of them.
+func TestPagesInABrowser(t *testing.T) {
+	ctx := browser(t)
+	dir := t.TempDir()
+	pages := map[string]func(io.Writer) error{
+		"complete": func(w io.Writer) error { return HTML(w, complete()) },
+		"empty":    func(w io.Writer) error { return HTML(w, empty()) },
+		"contest":  func(w io.Writer) error { return compareHTML(w, contest()) },
+	}
+	var c complaints
+	if err := c.listen(ctx); err != nil {
+		t.Fatal(err)
+	}
+	_, err1 := chromedp.Call(ctx, network.Enable, network.EnableParams{})
+	_, err2 := chromedp.Call(ctx, log.Enable, cdp.Empty{})
+	_, err3 := chromedp.Call(ctx, runtime.Enable, cdp.Empty{})
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	for name, write := range pages {
+		path := filepath.Join(dir, name+".html")
+		f, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := write(f); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, size := range [][2]int64{{390, 844}, {1280, 900}} {
+			for _, colours := range []string{"light", "dark"} {
+				if colours == "dark" && name == "empty" {
+					continue // it has nothing that the others do not have
+				}
+				t.Run(fmt.Sprintf("%s-%d-%s", name, size[0], colours), func(t *testing.T) {
+					look(ctx, t, path, size, colours, name)
+					for _, complaint := range c.take() {
+						t.Error(complaint)
+					}
+				})
+			}
+		}
+	}
+}
+
+func look(ctx context.Context, t *testing.T, path string, size [2]int64, colours, name string) {
+	t.Helper()
+	_, err1 := chromedp.Call(ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: size[0], Height: size[1], DeviceScaleFactor: 1, Mobile: size[0] < 500,
+	})
+	_, err2 := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours}},
+	})
+	address := (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String()
+	if err := errors.Join(err1, err2, chromedp.Do(ctx, chromedp.Navigate(address))); err != nil {
+		t.Fatal(err)
+	}
+	l, err := chromedp.Run(ctx, chromedp.Evaluate[layout](measure))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Width > l.Inner || len(l.Outside) > 0 {
+		t.Errorf("the page is %v wide in a window of %v; beyond it are %v", l.Width, l.Inner, l.Outside)
+	}
+	if l.Inner != float64(size[0]) || l.H1 != 1 || l.Tables == 0 || l.Title == "" {
+		t.Errorf("%+v", l)
+	}
+	if l.Smallest < 10 {
+		t.Errorf("letters of %.1f pixels in a picture", l.Smallest)
+	}
+	if name == "complete" && (l.Charts != 7 || l.Verdict != "FAIL") {
+		t.Errorf("%d pictures and the verdict %q", l.Charts, l.Verdict)
+	}
+	if out := os.Getenv("CFQ_SCREENSHOTS"); out != "" {
+		shot, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(out, fmt.Sprintf("%s-%d-%s.png", name, size[0], colours)), shot, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

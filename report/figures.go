@@ -1,0 +1,109 @@
+package report
+
+import (
+	"math"
+	"slices"
+
+	"cfq/eval"
+	"cfq/internal/chart"
+)
+
+// mostBars is how many categories a figure shows: the table beside it shows all.
+const mostBars = 60
+
+// rates is a series of shares in percent, with their intervals.
+func rates(name string, xs []float64, list []eval.Rate) chart.Series {
+	s := chart.Series{Name: name, X: xs}
+	for _, r := range list {
+		if r.Den == 0 {
+			s.Y, s.Low, s.High = append(s.Y, math.NaN()), append(s.Low, math.NaN()), append(s.High, math.NaN())
+			continue
+		}
+		s.Y, s.Low, s.High = append(s.Y, 100*float64(r.Value)), append(s.Low, 100*float64(r.Lo)), append(s.High, 100*float64(r.Hi))
+	}
+	return s
+}
+
+// curve shows VD and RVD over the required margin.
+func curve(r *eval.Result) []figure {
+	var xs []float64
+	var vd, rvd []eval.Rate
+	for _, a := range r.Margins {
+		xs, vd, rvd = append(xs, a.Margin), append(vd, a.VD), append(rvd, a.RVD)
+	}
+	c := chart.Chart{X: "required margin t, logits", Y: "promises that break, %"}
+	for _, s := range []chart.Series{rates("VD(t)", xs, vd), rates("RVD(t), mirrored", xs, rvd)} {
+		if anyDefined(s.Y) {
+			c.Series = append(c.Series, s)
+		}
+	}
+	if len(c.Series) == 0 {
+		return nil
+	}
+	return []figure{{"Promises that break, by the margin that they were made with. Error bars: " + confidence(r) + " intervals.", c}}
+}
+
+// distribution shows the margins of both models at the original's recourse points, at the margin that stands for the curve.
+func distribution(r *eval.Result) []figure {
+	i := r.Headline()
+	var own, other []float64
+	for k := range r.Records {
+		if x := &r.Records[k]; x.Evaluated && i < len(x.Steps) && x.Steps[i].Full.Made() {
+			p := x.Steps[i].Full
+			own, other = append(own, float64(p.Own)), append(other, float64(p.Other))
+		}
+	}
+	if len(own) == 0 {
+		return nil
+	}
+	// Where margins reach far up, the boundary would be a hair at the left; what lies beyond almost everyone is cut off.
+	most := max(eval.Quantile(own, 0.95), eval.Quantile(other, 0.95))
+	return []figure{{
+		"Share of people whose margin at the original's recourse point (t = " + margin(r.Margins[i].Margin) + ") is at most so large. " +
+			"Left of 0 the model refuses: there the quantized model's curve is VD.",
+		chart.Chart{
+			X: "margin at the recourse point, logits", Y: "people, %", Rules: []float64{0},
+			Series: []chart.Series{stairs("original", own, most), stairs("quantized", other, most)},
+		},
+	}}
+}
+
+// mostSteps is how many steps stairs show: more cannot be told apart on a page.
+const mostSteps = 240
+
+// stairs is the distribution function of xs in percent, up to most.
+func stairs(name string, xs []float64, most float64) chart.Series {
+	xs = slices.DeleteFunc(slices.Clone(xs), math.IsNaN)
+	slices.Sort(xs)
+	s := chart.Series{Name: name, Bare: true}
+	n := len(xs)
+	stride := max(1, n/mostSteps)
+	low := 0.0
+	for i := 0; i < n && xs[i] <= most; i += stride {
+		y := 100 * float64(i+1) / float64(n)
+		s.X, s.Y = append(s.X, xs[i], xs[i]), append(s.Y, low, y)
+		low = y
+	}
+	return s
+}
+
+func anyDefined(xs []float64) bool {
+	return slices.ContainsFunc(xs, func(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) })
+}
+
+// bars shows VD of several results, with its intervals, and RVD where it is known.
+func bars(caption string, names []string, vd, rvd []eval.Rate) []figure {
+	if len(names) > mostBars {
+		names, vd, rvd = names[:mostBars], vd[:mostBars], rvd[:mostBars]
+	}
+	c := chart.Chart{X: "promises that break, %", Categories: names, Lying: true}
+	for _, s := range []chart.Series{rates("VD", nil, vd), rates("RVD", nil, rvd)} {
+		if anyDefined(s.Y) {
+			c.Series = append(c.Series, s)
+		}
+	}
+	if len(c.Series) == 0 {
+		return nil
+	}
+	return []figure{{caption, c}}
+}

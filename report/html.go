@@ -1,0 +1,202 @@
+package report
+
+import (
+	"bytes"
+	_ "embed" // the page's template and style
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cfq/eval"
+	"cfq/gate"
+	"cfq/internal/chart"
+)
+
+//go:embed page.html
+var pageHTML string
+
+//go:embed page.css
+var pageCSS string
+
+// HTML writes d as one page that asks the network for nothing and needs no script.
+func HTML(w io.Writer, d *Document) error {
+	return pageOf(d, full).html(w, tiles(d))
+}
+
+func compareHTML(w io.Writer, c *Comparison) error { return comparisonPage(c, full).html(w, nil) }
+
+// What the template is given.
+type (
+	htmlPage struct {
+		Head, Title, Mood string
+		Verdict           gate.Verdict
+		Style             template.CSS
+		Lead              *lead
+		Tiles             []tile
+		Sections          []section
+	}
+	lead    struct{ Lines, After []string }
+	section struct {
+		ID, Title      string
+		Lines, After   []string
+		Bullet, Closed bool
+		Beside         bool // the one picture and the table may stand side by side
+		Figures        []picture
+		Table          *grid
+	}
+	picture struct {
+		Caption string
+		SVG     template.HTML
+	}
+	grid struct {
+		Head []cell
+		Rows [][]cell
+	}
+	cell struct{ Text, Note, Class string }
+	// tile is a number at the top of the page.
+	tile struct{ Label, Value, Note string }
+)
+
+func (p *page) html(w io.Writer, tiles []tile) error {
+	t, err := template.New("page").Parse(pageHTML)
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	v := htmlPage{
+		Head: p.head(), Title: p.title, Verdict: p.verdict, Mood: mood(p.verdict), Tiles: tiles,
+		Style: template.CSS(pageCSS), //nolint:gosec // our own, from a file of this package
+	}
+	if v.Title == "" {
+		v.Title = "Recourse under quantization"
+	}
+	if v.Head == "" {
+		v.Head = v.Title
+	}
+	ids := map[string]int{}
+	for i := range p.blocks {
+		b := &p.blocks[i]
+		if i == 0 && b.title == "" && len(b.table.rows) == 0 {
+			v.Lead = &lead{b.lines, b.after}
+			continue
+		}
+		s, err := sectionOf(b)
+		if err != nil {
+			return err
+		}
+		if ids[s.ID]++; ids[s.ID] > 1 {
+			s.ID += "-" + strconv.Itoa(ids[s.ID])
+		}
+		v.Sections = append(v.Sections, s)
+	}
+	var out bytes.Buffer
+	if err := t.Execute(&out, v); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	_, err = w.Write(out.Bytes())
+	return err
+}
+
+func sectionOf(b *block) (section, error) {
+	s := section{
+		ID: slug(b.title), Title: b.title, Lines: b.lines, After: b.after, Bullet: b.bullet,
+		Closed: b.fold && len(b.figures) == 0, Table: gridOf(&b.table),
+	}
+	s.Beside = len(b.figures) == 1
+	for _, f := range b.figures {
+		var svg strings.Builder
+		if err := chart.Figure(&svg, f.chart); err != nil {
+			return s, fmt.Errorf("report: %w", err)
+		}
+		s.Figures = append(s.Figures, picture{f.caption, template.HTML(svg.String())}) //nolint:gosec // drawn here, its words escaped
+	}
+	return s, nil
+}
+
+// longText is from how many letters on a cell is given room.
+const longText = 20
+
+func gridOf(t *table) *grid {
+	if len(t.rows) == 0 {
+		return nil
+	}
+	class := func(j int) string {
+		switch {
+		case j >= t.left:
+			return ""
+		case slices.ContainsFunc(t.rows, func(r []string) bool { return j < len(r) && len(r[j]) >= longText }):
+			return "left long"
+		}
+		return "left"
+	}
+	g := &grid{}
+	for j, text := range t.head {
+		g.Head = append(g.Head, cell{Text: text, Class: class(j)})
+	}
+	for i, r := range t.rows {
+		row := make([]cell, len(r))
+		for j, text := range r {
+			row[j] = cell{Text: text, Class: strings.TrimSpace(class(j) + " " + t.moods[place{i, j}])}
+			if value, note, ok := strings.Cut(text, " ("); ok && j >= t.left && strings.HasSuffix(note, ")") {
+				row[j].Text, row[j].Note = value, strings.TrimSuffix(note, ")")
+			}
+		}
+		g.Rows = append(g.Rows, row)
+	}
+	return g
+}
+
+// mood is the class of a verdict.
+func mood(v gate.Verdict) string {
+	switch v {
+	case gate.Pass:
+		return "good"
+	case gate.Fail:
+		return "bad"
+	case gate.Inconclusive:
+		return "unsure"
+	}
+	return ""
+}
+
+// slug makes an id of a title.
+func slug(title string) string {
+	words := strings.FieldsFunc(strings.ToLower(title), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
+	return "s-" + strings.Join(words, "-")
+}
+
+// tiles are the numbers that stand for the evaluation.
+func tiles(d *Document) []tile {
+	r := d.Result
+	i := r.Headline()
+	if i < 0 || r.Population.Evaluated == 0 {
+		return nil
+	}
+	a := &r.Margins[i]
+	var out []tile
+	add := func(label, value, note string) {
+		if value != missing {
+			out = append(out, tile{label, value, note})
+		}
+	}
+	add("promises that break, "+symbolAt("margins[].vd", a.Margin), percent(a.VD.Value, 1), fraction(a.VD)+", "+interval(a.VD, 1))
+	add("mirrored, "+symbolAt("margins[].rvd", a.Margin), percent(a.RVD.Value, 1), fraction(a.RVD)+", "+interval(a.RVD, 1))
+	if t := r.Tau01; t.Value.Defined() {
+		add("margin at which at most 1 % break", fixed(t.Value, 2), "tau01, logits")
+	}
+	if p := a.Certified; p != nil {
+		add("provably survive", percent(p.Certified.Value, 1), fraction(p.Certified)+", within "+margin(p.Radius))
+	}
+	noise := "median person, " + symbolAt("margins[].crg.median", a.Margin)
+	if a.Noise != nil {
+		noise += "; solver's noise " + fixed(a.Noise.AbsMean.Value, 3)
+	}
+	add("change of the cost of recourse", signed(a.CRG.Median.Value, 3), noise)
+	add("accuracy", percent(r.Decisions.AccuracyQuant.Value, 1), "original "+percent(r.Decisions.AccuracyFull.Value, 1))
+	if n := d.Quantized.Bytes; n > 0 && d.Full.Bytes > 0 {
+		add("size of the file", percent(eval.Float(float64(n)/float64(d.Full.Bytes)), 0), thousands(n)+" of "+byteCount(d.Full.Bytes))
+	}
+	return out
+}

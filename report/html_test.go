@@ -1,0 +1,197 @@
+package report
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"cfq/gate"
+)
+
+// render returns the page, and fails when it is not well-formed: every element that is opened is closed, in order.
+func render(t *testing.T, write func(io.Writer) error) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		t.Fatal(err)
+	}
+	x := xml.NewDecoder(bytes.NewReader(b.Bytes()))
+	x.Strict = true
+	var open []string
+	for {
+		token, err := x.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e := token.(type) {
+		case xml.StartElement:
+			open = append(open, e.Name.Local)
+		case xml.EndElement:
+			open = open[:len(open)-1]
+		}
+	}
+	if len(open) > 0 {
+		t.Errorf("not closed: %v", open)
+	}
+	return b.String()
+}
+
+func TestHTML(t *testing.T) {
+	for name, d := range samples() {
+		page := render(t, func(w io.Writer) error { return HTML(w, d) })
+		checkPage(t, name, page)
+	}
+	page := render(t, func(w io.Writer) error { return compareHTML(w, contest()) })
+	checkPage(t, "contest", page)
+	for _, want := range []string{"McNemar exact", ">-1.7 pp<", "(p=0.012 n=640)", ">~<", `class="good"`, "cfq-qat.onnx"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the comparison does not show %q", want)
+		}
+	}
+	if strings.Count(page, "<svg") != 1 {
+		t.Error("the comparison has no picture")
+	}
+}
+
+// checkPage checks what every page keeps to: nothing from elsewhere, no script, ids that are there once, pictures that say what they show.
+func checkPage(t *testing.T, name, page string) {
+	t.Helper()
+	for _, no := range []string{"<script", "http://", "https://", "@import", "url(", "NaN", "ZgotmplZ", "<b>", "Inf "} {
+		found := strings.Count(page, no)
+		if no == "http://" {
+			found -= strings.Count(page, `="http://www.w3.org/`) // names of XML, which nobody fetches
+		}
+		if found > 0 {
+			t.Errorf("%s: %q is in the page", name, no)
+		}
+	}
+	ids := regexp.MustCompile(` id="([^"]*)"`).FindAllStringSubmatch(page, -1)
+	seen := map[string]bool{}
+	for _, id := range ids {
+		if seen[id[1]] {
+			t.Errorf("%s: two ids %s", name, id[1])
+		}
+		seen[id[1]] = true
+	}
+	for _, to := range regexp.MustCompile(`href="#([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		if !seen[to[1]] {
+			t.Errorf("%s: nothing has the id %s", name, to[1])
+		}
+	}
+	if strings.Count(page, "<svg") != strings.Count(page, `role="img" aria-label="`) || strings.Count(page, "<h1") != 1 {
+		t.Errorf("%s: a picture without words, or not one title", name)
+	}
+}
+
+// The verdict stands before everything else, and nothing that was measured is missing.
+func TestHTMLOrder(t *testing.T) {
+	d := complete()
+	page := render(t, func(w io.Writer) error { return HTML(w, d) })
+	body := page[strings.Index(page, "<body>"):]
+	last := -1
+	for _, want := range []string{
+		`class="verdict bad">FAIL`, d.Title, "Of 5 checks 2 fail", `class="tiles"`, "Checks</h2>", "The promises</h2>", "Warnings</h2>", "Promises by required margin t</h2>",
+		"Cost of the recourse</h2>", "Margins at the original&#39;s recourse points</h2>", "By sex</h2>", "Under other conditions</h2>", "Certificates</h2>", "Logit perturbation",
+		"Whose promise breaks", "Decisions on people as they are</h2>", "Size and work</h2>", "Speed in ONNX Runtime", "Layers of the quantized model</h2>", "Files</h2>", "How the quantized model was made</h2>", "Settings</h2>",
+	} {
+		i := strings.Index(body[max(last, 0):], want)
+		if i < 0 {
+			t.Errorf("%q is not in the page behind what should stand before it", want)
+			continue
+		}
+		last = max(last, 0) + i
+	}
+	// The curve, the distribution, two groupings, scenarios, bits and damage.
+	if n := strings.Count(page, "<svg"); n != 7 {
+		t.Errorf("%d pictures, want 7", n)
+	}
+	if !strings.Contains(page, "income 27000 -&gt; 31500, debt 9000 -&gt; 8200") || !strings.Contains(page, "some &amp; &lt;more&gt;") {
+		t.Error("an action or a group's name is not there as it should be")
+	}
+}
+
+func TestVerdictComesFirst(t *testing.T) {
+	for _, v := range []gate.Verdict{gate.Pass, gate.Fail, gate.Inconclusive} {
+		d := complete()
+		d.Gate.Verdict = v
+		for name, view := range map[string]func(io.Writer, *Document) error{"# ": Markdown, "": Text} {
+			var b strings.Builder
+			if err := view(&b, d); err != nil {
+				t.Fatal(err)
+			}
+			if first, _, _ := strings.Cut(b.String(), "\n"); !strings.HasPrefix(first, name+string(v)+": ") {
+				t.Errorf("the first line is %q", first)
+			}
+		}
+	}
+}
+
+// What is closed in Markdown is opened and closed again, with the empty lines that tables need.
+func TestMarkdownDetails(t *testing.T) {
+	var b strings.Builder
+	if err := Markdown(&b, complete()); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(b.String(), "\n")
+	depth := 0
+	for i, l := range lines {
+		switch {
+		case strings.HasPrefix(l, "<details>"):
+			depth++
+			if !strings.HasSuffix(l, "</summary>") || lines[i+1] != "" {
+				t.Errorf("line %d: %q then %q", i+1, l, lines[i+1])
+			}
+		case l == "</details>":
+			depth--
+			if lines[i-1] != "" {
+				t.Errorf("line %d: no empty line before the end", i+1)
+			}
+		}
+		if depth < 0 || depth > 1 {
+			t.Fatalf("line %d: depth %d", i+1, depth)
+		}
+	}
+	if depth != 0 || !slices.Contains(lines, "</details>") {
+		t.Error("details are not closed, or there are none")
+	}
+	if b.Len() > 60_000 {
+		t.Errorf("%d bytes: a summary is cut at a megabyte, and nobody reads that much", b.Len())
+	}
+}
+
+// Of many people and checks a brief view shows some and says how many there are.
+func TestMany(t *testing.T) {
+	d := complete()
+	for len(d.Broken) < 1000 {
+		d.Broken = append(d.Broken, d.Broken[0])
+	}
+	for range 50 {
+		d.Gate.Findings = append(d.Gate.Findings, d.Gate.Findings[0])
+	}
+	var text strings.Builder
+	if err := Text(&text, d); err != nil {
+		t.Fatal(err)
+	}
+	page := render(t, func(w io.Writer) error { return HTML(w, d) })
+	for _, c := range []struct{ in, want string }{
+		{text.String(), "5 of 1000 people are shown"}, {page, "200 of 1000 people are shown"}, {text.String(), "39 more pass"},
+	} {
+		if !strings.Contains(c.in, c.want) {
+			t.Errorf("%q is not said", c.want)
+		}
+	}
+	if n := strings.Count(text.String(), "income 27000"); n != 5 {
+		t.Errorf("the text shows %d people", n)
+	}
+	if strings.Contains(page, "more pass") {
+		t.Error("the page hides checks")
+	}
+}

@@ -1,0 +1,115 @@
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"cfq/eval"
+)
+
+// Schema and CompareSchema name the layouts of the JSON views. The number grows when a key
+// changes its meaning or goes away; new keys do not change it.
+const (
+	Schema        = "cfq.eval/2"
+	CompareSchema = "cfq.compare/1"
+)
+
+// Layout is the JSON view of a Document.
+type Layout struct {
+	Schema string `json:"schema"` // cfq.eval/2
+	*Document
+}
+
+// CompareLayout is the JSON view of a Comparison.
+type CompareLayout struct {
+	Schema string `json:"schema"` // cfq.compare/1
+	*Comparison
+}
+
+// JSON writes d as one indented JSON object with a trailing newline. Keys are stable
+// (see Schema), numbers that do not exist are null. Two evaluations of the same files and options differ in timing alone.
+func JSON(w io.Writer, d *Document) error { return writeJSON(w, Layout{Schema, d}) }
+
+func compareJSON(w io.Writer, c *Comparison) error {
+	return writeJSON(w, CompareLayout{CompareSchema, c})
+}
+
+func writeJSON(w io.Writer, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	_, err = w.Write(append(data, '\n'))
+	return err
+}
+
+// ReadJSON reads what JSON wrote, all of r. What is not in the file stays out: Result.Records are the
+// document's records if there are any, and infinite numbers are undefined. A document that it returns can be shown.
+func ReadJSON(r io.Reader) (*Document, error) {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	v := Layout{Document: &Document{}}
+	var head struct {
+		Schema string `json:"schema"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return nil, fmt.Errorf("report: this is no JSON report: %w", err)
+	}
+	if head.Schema != Schema {
+		return nil, fmt.Errorf("report: the schema is %q, and only %q can be read: write the report with --report json:FILE", head.Schema, Schema)
+	}
+	if err := json.Unmarshal(data, &v); err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	d := v.Document
+	if d.Result == nil {
+		return nil, errors.New("report: there is no result")
+	}
+	if err := sound(d.Result, d.Records); err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	d.Result.Records = d.Records
+	return d, nil
+}
+
+// sound reports what the views could not show: lists that do not belong together.
+func sound(r *eval.Result, records []eval.Record) error {
+	n := len(r.Margins)
+	if n == 0 || n != len(r.Settings.Margins) {
+		return fmt.Errorf("%d required margins were asked for, and %d are there", len(r.Settings.Margins), n)
+	}
+	if c := r.Settings.Confidence; !(c > 0 && c < 1) {
+		return fmt.Errorf("the confidence is %v: it must lie between 0 and 1", c)
+	}
+	for i := range records {
+		if x := &records[i]; x.Evaluated && len(x.Steps) != n {
+			return fmt.Errorf("record %d has %d steps for %d required margins", i+1, len(x.Steps), n)
+		}
+	}
+	inner := func(what, name string, part *eval.Result) error {
+		if part == nil {
+			return fmt.Errorf("%s %q has no result", what, name)
+		}
+		if part.Groups != nil || part.Scenarios != nil {
+			return fmt.Errorf("%s %q has parts of its own", what, name)
+		}
+		if err := sound(part, nil); err != nil {
+			return fmt.Errorf("%s %q: %w", what, name, err)
+		}
+		return nil
+	}
+	var errs []error
+	for _, by := range r.Groups {
+		for _, g := range by.Groups {
+			errs = append(errs, inner("group", by.By+" "+g.Name, g.Result))
+		}
+	}
+	for _, s := range r.Scenarios {
+		errs = append(errs, inner("scenario", s.Name, s.Result))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,169 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"cfq/eval"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+func schemaOf(t *testing.T, path string) *jsonschema.Schema {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("schema.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func valid(t *testing.T, s *jsonschema.Schema, data []byte) error {
+	t.Helper()
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Validate(v)
+}
+
+// recorded puts a few people's records into d.
+func recorded(d *Document) *Document {
+	d.Result.Records = d.Result.Records[:min(len(d.Result.Records), 60)]
+	d.Records, d.Attributes = d.Result.Records, nil
+	return d
+}
+
+func jsonOf[D any](t *testing.T, write func(w *bytes.Buffer, d *D) error, d *D) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := write(&b, d); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestJSONKeepsToItsSchema(t *testing.T) {
+	s := schemaOf(t, "../docs/report.schema.json")
+	for name, d := range samples() {
+		recorded(d)
+		data := jsonOf(t, func(w *bytes.Buffer, d *Document) error { return JSON(w, d) }, d)
+		if err := valid(t, s, data); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	data := jsonOf(t, func(w *bytes.Buffer, c *Comparison) error { return compareJSON(w, c) }, contest())
+	if err := valid(t, schemaOf(t, "../docs/compare.schema.json"), data); err != nil {
+		t.Error(err)
+	}
+}
+
+// The schema finds what is wrong: a schema that accepts everything tells nobody anything.
+func TestSchemaRefuses(t *testing.T) {
+	s := schemaOf(t, "../docs/report.schema.json")
+	good := string(jsonOf(t, func(w *bytes.Buffer, d *Document) error { return JSON(w, d) }, complete()))
+	for _, c := range []struct{ old, with string }{
+		{`"schema": "cfq.eval/2"`, `"schema": "cfq.eval/1"`},
+		{`"findings": [`, `"finds": [`},
+		{`"num": 12,`, `"num": "12",`},
+		{`"margins": [`, `"margins": null, "m": [`},
+	} {
+		bad := strings.Replace(good, c.old, c.with, 1)
+		if bad == good {
+			t.Errorf("%s is not there", c.old)
+		}
+		if valid(t, s, []byte(bad)) == nil {
+			t.Errorf("%s is accepted", c.with)
+		}
+	}
+}
+
+func TestReadJSON(t *testing.T) {
+	for name, d := range samples() {
+		recorded(d)
+		data := jsonOf(t, func(w *bytes.Buffer, d *Document) error { return JSON(w, d) }, d)
+		back, err := ReadJSON(bytes.NewReader(data))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		floats := cmp.Comparer(func(a, b eval.Float) bool { return a == b || !a.Defined() && !b.Defined() })
+		if diff := cmp.Diff(d, back, floats, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s is not the same after reading:\n%s", name, diff)
+		}
+		if again := jsonOf(t, func(w *bytes.Buffer, d *Document) error { return JSON(w, d) }, back); !bytes.Equal(data, again) {
+			t.Errorf("%s is not the same when it is written again", name)
+		}
+	}
+}
+
+func TestReadJSONRefuses(t *testing.T) {
+	good := string(jsonOf(t, func(w *bytes.Buffer, d *Document) error { return JSON(w, d) }, complete()))
+	for _, c := range []struct{ old, with, want string }{
+		{good, "", "no JSON report"},
+		{good, `{}`, `the schema is ""`},
+		{good, `{"schema": "cfq.eval/1"}`, `"cfq.eval/2" can be read`},
+		{good, `{"schema": "cfq.eval/2"}`, "no result"},
+		{good, good + "x", "no JSON report"},
+		{`"confidence": 0.95,`, `"confidence": 95,`, "between 0 and 1"},
+		{`"rows": 1200`, `"rows": "many"`, "rows"},
+		{good, `{"schema": "cfq.eval/2", "result": {}}`, "required margins"},
+	} {
+		if _, err := ReadJSON(strings.NewReader(strings.Replace(good, c.old, c.with, 1))); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%.40s: %v, want %q", c.with, err, c.want)
+		}
+	}
+	var tree map[string]any
+	if err := json.Unmarshal([]byte(good), &tree); err != nil {
+		t.Fatal(err)
+	}
+	result := tree["result"].(map[string]any)
+	result["margins"] = slices.Clone(result["margins"].([]any))[:1]
+	short, err := json.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadJSON(bytes.NewReader(short)); err == nil || !strings.Contains(err.Error(), "4 required margins were asked for, and 1 are there") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Whatever is read can be shown.
+func FuzzReadJSON(f *testing.F) {
+	for _, d := range samples() {
+		var b bytes.Buffer
+		d.Broken, d.Result.Records = d.Broken[:min(1, len(d.Broken))], d.Result.Records[:min(2, len(d.Result.Records))]
+		if JSON(&b, recorded(d)) != nil {
+			f.Fatal("a sample cannot be written")
+		}
+		f.Add(b.Bytes())
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d, err := ReadJSON(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		for _, v := range Views() {
+			if err := v.Write(&bytes.Buffer{}, d); err != nil && v.Name != "junit" && v.Name != "csv" {
+				t.Errorf("%s: %v", v.Name, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,119 @@
+package report
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"cfq/gate"
+)
+
+// The elements of JUnit's XML, in the form that build servers agree on.
+type (
+	junitSuites struct {
+		XMLName xml.Name   `xml:"testsuites"`
+		Suite   junitSuite `xml:"testsuite"`
+	}
+	junitSuite struct {
+		Name     string          `xml:"name,attr"`
+		Tests    int             `xml:"tests,attr"`
+		Failures int             `xml:"failures,attr"`
+		Errors   int             `xml:"errors,attr"`
+		Skipped  int             `xml:"skipped,attr"`
+		Time     string          `xml:"time,attr"` // no clock: a report is the same each time
+		Props    []junitProperty `xml:"properties>property"`
+		Cases    []junitCase     `xml:"testcase"`
+		Out      string          `xml:"system-out,omitempty"`
+	}
+	junitProperty struct {
+		Name  string `xml:"name,attr"`
+		Value string `xml:"value,attr"`
+	}
+	junitCase struct {
+		Name    string        `xml:"name,attr"`
+		Class   string        `xml:"classname,attr"`
+		Time    string        `xml:"time,attr"`
+		Skipped *junitMessage `xml:"skipped"`
+		Error   *junitMessage `xml:"error"`
+		Failure *junitMessage `xml:"failure"`
+		Out     string        `xml:"system-out,omitempty"`
+	}
+	junitMessage struct {
+		Message string `xml:"message,attr"`
+		Type    string `xml:"type,attr,omitempty"`
+		Text    string `xml:",chardata"`
+	}
+)
+
+const junitName = "cfq gate"
+
+// JUnit writes the checks of d's gate as test cases: what fails is a failure, what is inconclusive an error, and what does not pass
+// but only warns or is waived is skipped, with the reason. It fails without a gate.
+func JUnit(w io.Writer, d *Document) error {
+	g := d.Gate
+	if g == nil {
+		return errors.New("report: the junit view shows the checks of a gate, and there is none: use cfq gate")
+	}
+	s := junitSuite{Name: junitName, Tests: len(g.Findings), Time: "0", Out: clean(strings.Join(g.Notes, "\n"))}
+	property := func(name, value string) { s.Props = append(s.Props, junitProperty{name, clean(value)}) }
+	property("verdict", string(g.Verdict))
+	property("original", d.Full.Name)
+	property("quantized", d.Quantized.Name)
+	if g.Excluded > 0 {
+		property("excluded calibration rows", fmt.Sprint(g.Excluded))
+	}
+	for i := range g.Findings {
+		f := &g.Findings[i]
+		c := junitCase{Name: clean(checkName(f)), Class: junitName + "." + clean(f.Metric), Time: "0", Out: clean(measured(f))}
+		m := &junitMessage{Message: clean(f.Why), Type: string(f.Verdict), Text: clean(measured(f))}
+		switch {
+		case f.Verdict == gate.Pass:
+		case f.OK():
+			m.Type, m.Text = "", ""
+			m.Message = clean(verdictOf(f) + ": " + strings.Join(reasons(f), "; "))
+			c.Skipped = m
+			s.Skipped++
+		case f.Verdict == gate.Fail:
+			c.Failure, c.Out = m, ""
+			s.Failures++
+		default:
+			c.Error, c.Out = m, ""
+			s.Errors++
+		}
+		s.Cases = append(s.Cases, c)
+	}
+	out, err := xml.MarshalIndent(junitSuites{Suite: s}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	_, err = io.WriteString(w, xml.Header+string(out)+"\n")
+	return err
+}
+
+// measured says what was found, in one line.
+func measured(f *gate.Finding) string {
+	people := fmt.Sprint(f.N)
+	if f.Num != nil {
+		people = fmt.Sprintf("%d of %d", *f.Num, f.N)
+	}
+	s := fmt.Sprintf("%s = %s (people: %s; bounds: %s), limit %s", f.Metric, number(f.Value), people, bounds(f), f.Limit)
+	if f.Margin != nil {
+		s += ", required margin " + margin(*f.Margin)
+	}
+	if f.Need > 0 {
+		s += fmt.Sprintf(", %d people would be needed", f.Need)
+	}
+	return s
+}
+
+// clean takes out what XML cannot hold.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\t' || r == '\n' || r >= 0x20 && r <= 0xd7ff || r >= 0xe000 && r <= 0xfffd || r >= 0x10000 {
+			return r
+		}
+		return '\ufffd'
+	}, strings.ToValidUTF8(s, "\ufffd"))
+}

@@ -1,0 +1,117 @@
+package report
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"testing"
+
+	"cfq/gate"
+)
+
+// node is any element, so that the test does not read with what wrote.
+type node struct {
+	XMLName  xml.Name
+	Attrs    []xml.Attr `xml:",any,attr"`
+	Text     string     `xml:",chardata"`
+	Children []node     `xml:",any"`
+}
+
+func (n *node) attr(name string) string {
+	for _, a := range n.Attrs {
+		if a.Name.Local == name {
+			return a.Value
+		}
+	}
+	return ""
+}
+
+func (n *node) all(name string) (out []node) {
+	for _, c := range n.Children {
+		if c.XMLName.Local == name {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// The rules are those of the schema that Jenkins publishes: which elements and attributes there are, and which must be.
+func TestJUnit(t *testing.T) {
+	d := complete()
+	d.Gate.Findings[1].Why += " \x00\x1b[31m\xff <&\"'>"
+	var b bytes.Buffer
+	if err := JUnit(&b, d); err != nil {
+		t.Fatal(err)
+	}
+	var root node
+	if err := xml.Unmarshal(b.Bytes(), &root); err != nil {
+		t.Fatal(err)
+	}
+	if root.XMLName.Local != "testsuites" || len(root.all("testsuite")) != 1 {
+		t.Fatalf("the root is %v with %d suites", root.XMLName, len(root.Children))
+	}
+	suite := root.all("testsuite")[0]
+	count := map[string]int{}
+	got := map[string]string{}
+	for _, c := range suite.all("testcase") {
+		if c.attr("name") == "" || c.attr("classname") == "" {
+			t.Errorf("a test case without a name or a class: %v", c.Attrs)
+		}
+		if _, err := strconv.ParseFloat(c.attr("time"), 64); err != nil {
+			t.Errorf("the time of %s: %v", c.attr("name"), err)
+		}
+		outcome := "pass"
+		for _, x := range c.Children {
+			switch name := x.XMLName.Local; name {
+			case "failure", "error", "skipped":
+				if outcome != "pass" {
+					t.Errorf("%s has two outcomes", c.attr("name"))
+				}
+				outcome = name
+				if x.attr("message") == "" {
+					t.Errorf("%s does not say why", c.attr("name"))
+				}
+			case "system-out":
+			default:
+				t.Errorf("a test case has no %s", name)
+			}
+		}
+		count[outcome]++
+		got[c.attr("name")] = outcome
+	}
+	for _, k := range []struct {
+		attr    string
+		outcome string
+	}{{"failures", "failure"}, {"errors", "error"}, {"skipped", "skipped"}} {
+		if suite.attr(k.attr) != strconv.Itoa(count[k.outcome]) {
+			t.Errorf("%s is %s and there are %d", k.attr, suite.attr(k.attr), count[k.outcome])
+		}
+	}
+	if suite.attr("name") != "cfq gate" || suite.attr("tests") != strconv.Itoa(len(d.Gate.Findings)) {
+		t.Errorf("%v", suite.Attrs)
+	}
+	for name, want := range map[string]string{
+		"accuracy": "pass", "vd": "failure", "vd by sex [Female]": "error", "vd by sex [Male <b>]": "skipped", "crg": "skipped",
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %q, want %q", name, got[name], want)
+		}
+	}
+	if s := b.String(); strings.ContainsAny(s, "\x00\x1b") || !strings.Contains(s, "known since May &amp; accepted") {
+		t.Error("what XML cannot hold is in it, or a reason is not")
+	}
+}
+
+func TestJUnitNeedsAGate(t *testing.T) {
+	if err := JUnit(io.Discard, loans()); err == nil || !strings.Contains(err.Error(), "gate") {
+		t.Errorf("%v", err)
+	}
+	d := loans()
+	d.Gate = &gate.Report{Verdict: gate.Pass}
+	if err := errors.Join(JUnit(io.Discard, d), Text(io.Discard, d), HTML(io.Discard, d)); err != nil {
+		t.Errorf("a gate without checks: %v", err)
+	}
+}

@@ -1,0 +1,164 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cfq/eval"
+	"cfq/gate"
+)
+
+// verdict says what a gate says of all checks, and why what does not pass does not.
+func verdict(g *gate.Report) block {
+	n := map[gate.Verdict]int{}
+	var waived, warned int
+	for i := range g.Findings {
+		f := &g.Findings[i]
+		n[f.Verdict]++
+		if f.Verdict != gate.Pass && f.Waived != "" {
+			waived++
+		} else if f.Verdict != gate.Pass && f.OK() {
+			warned++
+		}
+	}
+	var parts []string
+	part := func(n int, one, many string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, plural(n, one, many)))
+		}
+	}
+	part(n[gate.Fail], "fails", "fail")
+	part(n[gate.Inconclusive], "is inconclusive", "are inconclusive")
+	part(n[gate.Pass], "passes", "pass")
+	line := fmt.Sprintf("Of %d %s %s.", len(g.Findings), plural(len(g.Findings), "check", "checks"), strings.Join(parts, ", "))
+	if len(g.Findings) == 0 {
+		line = "There are no checks."
+	}
+	var extra []string
+	if waived > 0 {
+		extra = append(extra, fmt.Sprintf("%d of those that do not pass %s waived", waived, plural(waived, "is", "are")))
+	}
+	if warned > 0 {
+		extra = append(extra, fmt.Sprintf("%d only %s", warned, plural(warned, "warns", "warn")))
+	}
+	b := block{lines: []string{line}}
+	if len(extra) > 0 {
+		b.lines = append(b.lines, strings.Join(extra, "; ")+".")
+	}
+	if g.Excluded > 0 {
+		b.lines = append(b.lines, fmt.Sprintf("%d %s left out: the quantized model was calibrated on them.", g.Excluded, plural(g.Excluded, "person is", "people are")))
+	}
+	b.lines = append(b.lines, g.Notes...)
+	return b
+}
+
+// mostPassing is how many passing checks a brief view lists.
+const mostPassing = 12
+
+// findings is the table of checks, what keeps the gate from passing first.
+func findings(g *gate.Report, how detail) block {
+	b := block{title: "Checks"}
+	b.table = table{head: []string{"check", "verdict", "value", "people", "bounds", "limit"}, left: 2}
+	sorted := ranked(g)
+	passing := 0
+	for _, f := range sorted {
+		if f.Verdict == gate.Pass {
+			if passing++; passing > how.many(passing, mostPassing) {
+				continue
+			}
+		}
+		people := strconv.Itoa(f.N)
+		if f.Num != nil {
+			people = fmt.Sprintf("%d/%d", *f.Num, f.N)
+		}
+		b.table.row(checkName(f), verdictOf(f), number(f.Value), people, bounds(f), f.Limit)
+		if f.Verdict == gate.Pass || !f.OK() {
+			b.table.mood(1, mood(f.Verdict))
+		}
+		if f.Verdict != gate.Pass || how == full {
+			b.after = append(b.after, reasons(f)...)
+		}
+	}
+	if hidden := passing - how.many(passing, mostPassing); hidden > 0 {
+		b.after = append(b.after, fmt.Sprintf("%d more pass.", hidden))
+	}
+	if len(sorted) > 0 {
+		b.after = append(b.after, fmt.Sprintf("bounds: exact one-sided bounds of the value, each with confidence %s; a check passes when the bound is within the limit",
+			strconv.FormatFloat(g.Confidence, 'g', 6, 64)))
+	}
+	return b
+}
+
+// ranked sorts findings by how bad they are, and leaves those that are alike in the gate's order.
+func ranked(g *gate.Report) []*gate.Finding {
+	var list []*gate.Finding
+	for i := range g.Findings {
+		list = append(list, &g.Findings[i])
+	}
+	rank := func(f *gate.Finding) int {
+		switch {
+		case f.Verdict == gate.Pass:
+			return 3
+		case f.OK():
+			return 2
+		case f.Verdict == gate.Inconclusive:
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(list, func(a, b *gate.Finding) int { return rank(a) - rank(b) })
+	return list
+}
+
+// checkName names the check with its group.
+func checkName(f *gate.Finding) string {
+	name := f.Check
+	if name == "" {
+		name = f.Metric
+	}
+	if f.Group != "" && !strings.Contains(name, f.Group) {
+		name += " [" + f.Group + "]"
+	}
+	return name
+}
+
+// verdictOf is the verdict with what takes its force.
+func verdictOf(f *gate.Finding) string {
+	switch {
+	case f.Verdict == gate.Pass:
+	case f.Waived != "":
+		return string(f.Verdict) + ", waived"
+	case f.Severity == gate.Warns:
+		return string(f.Verdict) + ", warning"
+	}
+	return string(f.Verdict)
+}
+
+func bounds(f *gate.Finding) string {
+	return between(eval.Estimate{Lo: f.Lower, Hi: f.Upper}, number)
+}
+
+func reasons(f *gate.Finding) []string {
+	var out []string
+	if f.Why != "" {
+		out = append(out, checkName(f)+" - "+f.Why)
+	}
+	if f.Waived != "" {
+		out = append(out, checkName(f)+" - waived: "+f.Waived)
+	}
+	return out
+}
+
+// number shows a number in the unit of its limit, with four digits or more.
+func number(x eval.Float) string {
+	if !x.Defined() {
+		return missing
+	}
+	if math.Abs(float64(x)) >= 1000 {
+		return strconv.FormatFloat(float64(x), 'f', 0, 64)
+	}
+	return strconv.FormatFloat(float64(x), 'g', 4, 64)
+}

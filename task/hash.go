@@ -1,0 +1,60 @@
+package task
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"math"
+	"slices"
+	"strings"
+)
+
+// recordHash makes the numbers of People.Hashes.
+type recordHash struct {
+	order []int  // of the fields
+	text  []byte // scratch
+}
+
+func newRecordHash(o ReadOptions) *recordHash {
+	if !o.Hash {
+		return nil
+	}
+	return &recordHash{}
+}
+
+// by orders the fields by the names of their columns; those of one name stay as they are.
+func (h *recordHash) by(names []string) {
+	if h == nil {
+		return
+	}
+	h.order = make([]int, len(names))
+	for i := range h.order {
+		h.order[i] = i
+	}
+	slices.SortStableFunc(h.order, func(a, b int) int { return cmp.Compare(names[a], names[b]) })
+}
+
+// record hashes the fields, each behind its length.
+func (h *recordHash) record(rec []string) uint64 {
+	h.text = h.text[:0]
+	for _, i := range h.order {
+		field := strings.TrimSpace(rec[i])
+		h.text = binary.AppendUvarint(h.text, uint64(len(field)))
+		h.text = append(h.text, field...)
+	}
+	return h.sum()
+}
+
+// numbers hashes the inputs of a row of a matrix.
+func (h *recordHash) numbers(x []float32) uint64 {
+	h.text = h.text[:0]
+	for _, v := range x {
+		h.text = binary.LittleEndian.AppendUint32(h.text, math.Float32bits(v+0)) // -0 is 0
+	}
+	return h.sum()
+}
+
+func (h *recordHash) sum() uint64 {
+	sum := sha256.Sum256(h.text)
+	return binary.LittleEndian.Uint64(sum[:])
+}
