@@ -91,6 +91,7 @@ func (p part) absent(oneSided bool) string {
 // Needs is what an evaluation must have computed for a gate.
 type Needs struct {
 	Margins      []float64 // ascending; empty when no check has one
+	Curve        bool      // the usual margins besides: tau01 is read off the curve over them
 	Confidence   float64   // of the intervals, at least: that whose ends are one-sided bounds at the gate's confidence, or that of the gate
 	Mirrored     bool      // the quantized model's own recourse, or PGD-first
 	Noise        bool
@@ -113,6 +114,7 @@ func (g *Gate) Needs() Needs {
 		if ok && m.PerMargin() {
 			n.Margins = append(n.Margins, c.margin(&d))
 		}
+		n.Curve = n.Curve || c.Metric == "tau01" || c.Metric == "rtau01"
 		switch partOf(&m) {
 		case mirrored:
 			n.Mirrored = true

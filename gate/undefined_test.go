@@ -206,7 +206,7 @@ func TestNeeds(t *testing.T) {
 		{Metric: "accuracy_drop", MaxIncrease: ptr(1)},
 		{Metric: "tau01", Max: ptr(1)},
 	}}
-	want := Needs{Margins: []float64{0.1, 0.3}, Confidence: 0.95, By: []string{"sex*race"}, Previous: true}
+	want := Needs{Margins: []float64{0.1, 0.3}, Curve: true, Confidence: 0.95, By: []string{"sex*race"}, Previous: true}
 	if got := g.Needs(); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}

@@ -50,7 +50,7 @@ func didYouMean(s string, candidates []string) string {
 
 // maxListed and maxQuote bound what a message lists, and repeats of a file.
 const (
-	maxListed = 50
+	maxListed = 12
 	maxQuote  = 80
 )
 

@@ -68,13 +68,17 @@ func (s *search) eval(ls []*lane, grads bool) error {
 		part := ls[:min(len(ls), solveBatch)]
 		ls = ls[len(part):]
 		s.answers, s.fresh = s.answers[:0], s.fresh[:0]
-		for _, l := range part {
+		if !grads && len(s.passing) < len(part) {
+			s.passing = make([]answer, len(part))
+		}
+		for i, l := range part {
 			l.p.a.drag(l.p.x, l.d)
 			a, fresh := (*answer)(nil), true
 			if grads {
 				a, fresh = s.known.of(l)
 			} else {
-				a = &answer{p: l.p, d: l.d}
+				a = &s.passing[i]
+				*a = answer{p: l.p, d: l.d}
 			}
 			if s.answers = append(s.answers, a); fresh {
 				s.fresh = append(s.fresh, a)

@@ -95,6 +95,7 @@ type search struct {
 	slab           slab
 	known          known
 	answers, fresh []*answer // scratch of eval
+	passing        []answer  // those that are not kept
 }
 
 // person is one who falls short of the required margin.

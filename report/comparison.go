@@ -19,15 +19,15 @@ func comparisonPage(c *Comparison, how detail) *page {
 		p.blocks = append(p.blocks, block{title: "Warnings", lines: c.Warnings, bullet: true})
 	}
 	p.blocks = append(p.blocks, standings(c, how)...)
-	if b := recipes(c); len(b.table.rows) > 0 {
+	if b := recipes(c, how); len(b.table.rows) > 0 {
 		p.blocks = append(p.blocks, b)
 	}
 	p.blocks = append(p.blocks, entries(c))
 	return p
 }
 
-// recipes shows how the models were made, side by side: first what they differ in.
-func recipes(c *Comparison) block {
+// recipes shows how the models were made, side by side: what they differ in, then the rest.
+func recipes(c *Comparison, how detail) block {
 	b := block{title: "How the models were made", fold: true, table: table{left: 1 + len(c.Entries), head: []string{""}}}
 	keys := map[string]bool{}
 	for _, e := range c.Entries {
@@ -48,7 +48,9 @@ func recipes(c *Comparison) block {
 			same = append(same, row)
 		}
 	}
-	b.table.rows = append(b.table.rows, same...)
+	if how == full {
+		b.table.rows = append(b.table.rows, same...)
+	}
 	return b
 }
 
@@ -100,13 +102,19 @@ func few(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// rowName is the symbol of a row's metric, or its name, with the margin.
+// longName is how many letters of a metric's name fit into a table: the ID of others is shorter.
+const longName = 28
+
+// rowName is the symbol of a row's metric, or what else it is called, with the margin.
 func rowName(r *eval.ContestRow) string {
 	m, ok := eval.MetricBy(r.Metric)
 	if !ok {
 		return r.Metric
 	}
 	name := cmp.Or(m.Symbol, m.Name)
+	if len(name) > longName {
+		name = m.ID()
+	}
 	if r.Margin == nil {
 		return name
 	}

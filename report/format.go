@@ -116,19 +116,19 @@ func fixed(x eval.Float, decimals int) string {
 	if !x.Defined() {
 		return missing
 	}
-	return strconv.FormatFloat(float64(x), 'f', decimals, 64)
+	s := strconv.FormatFloat(float64(x), 'f', decimals, 64)
+	if zero := strconv.FormatFloat(0, 'f', decimals, 64); s == "-"+zero {
+		return zero
+	}
+	return s
 }
 
 func signed(x eval.Float, decimals int) string {
 	s := fixed(x, decimals)
-	switch zero := fixed(0, decimals); {
-	case s == zero || s == "-"+zero:
-		return zero
-	case x > 0:
+	if x > 0 && s != fixed(0, decimals) {
 		return "+" + s
-	default:
-		return s
 	}
+	return s
 }
 
 // margin shows a required margin as it was asked for.

@@ -64,9 +64,15 @@ func JUnit(w io.Writer, d *Document) error {
 	if g.Excluded > 0 {
 		property("excluded calibration rows", fmt.Sprint(g.Excluded))
 	}
+	seen := map[string]bool{}
 	for i := range g.Findings {
 		f := &g.Findings[i]
-		c := junitCase{Name: clean(checkName(f)), Class: junitName + "." + clean(f.Metric), Time: "0", Out: clean(measured(f))}
+		name := clean(checkName(f))
+		if seen[name] { // a check with several limits
+			name += " " + clean(f.Limit)
+		}
+		seen[name] = true
+		c := junitCase{Name: name, Class: junitName + "." + clean(f.Metric), Time: "0", Out: clean(measured(f))}
 		m := &junitMessage{Message: clean(f.Why), Type: string(f.Verdict), Text: clean(measured(f))}
 		switch {
 		case f.Verdict == gate.Pass:

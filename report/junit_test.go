@@ -41,6 +41,9 @@ func (n *node) all(name string) (out []node) {
 // The rules are those of the schema that Jenkins publishes: which elements and attributes there are, and which must be.
 func TestJUnit(t *testing.T) {
 	d := complete()
+	twice := d.Gate.Findings[0]
+	twice.Limit = ">= -0.5"
+	d.Gate.Findings = append(d.Gate.Findings, twice)
 	d.Gate.Findings[1].Why += " \x00\x1b[31m\xff <&\"'>"
 	var b bytes.Buffer
 	if err := JUnit(&b, d); err != nil {
@@ -80,6 +83,9 @@ func TestJUnit(t *testing.T) {
 			}
 		}
 		count[outcome]++
+		if _, known := got[c.attr("name")]; known {
+			t.Errorf("two test cases %s", c.attr("name"))
+		}
 		got[c.attr("name")] = outcome
 	}
 	for _, k := range []struct {
@@ -94,7 +100,7 @@ func TestJUnit(t *testing.T) {
 		t.Errorf("%v", suite.Attrs)
 	}
 	for name, want := range map[string]string{
-		"accuracy": "pass", "vd": "failure", "vd by sex [Female]": "error", "vd by sex [Male <b>]": "skipped", "crg": "skipped",
+		"accuracy": "pass", "accuracy >= -0.5": "pass", "vd": "failure", "vd by sex [Female]": "error", "vd by sex [Male <b>]": "skipped", "crg": "skipped",
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %q", name, got[name], want)

@@ -119,8 +119,8 @@ func checkName(f *gate.Finding) string {
 	if name == "" {
 		name = f.Metric
 	}
-	if f.Group != "" && !strings.Contains(name, f.Group) {
-		name += " [" + f.Group + "]"
+	if group := " [" + f.Group + "]"; f.Group != "" && !strings.HasSuffix(name, group) {
+		name += group
 	}
 	return name
 }

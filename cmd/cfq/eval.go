@@ -67,7 +67,9 @@ counted and reported, never dropped in silence.`,
 			fs.StringArrayVar(&f.reports, "report", nil, reportHelp(report.Views()))
 			fs.BoolVar(&f.records, "records", false, "put one record per person into JSON reports")
 			fs.BoolVar(&f.overwrite, "overwrite", false, "replace reports that exist")
-			return func(ctx context.Context, e *env, args []string) error { return f.run(ctx, e, args, cli.Given(fs, "certify")) }
+			return func(ctx context.Context, e *env, args []string) error {
+				return f.run(ctx, e, args, cli.Given(fs, "certify"))
+			}
 		},
 	}
 }
@@ -99,7 +101,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 		}
 	}
 	if o.Margins = f.margins; len(o.Margins) == 0 {
-		o.Margins = []float64{0, 0.1, 0.25, 0.5, d.task.Target.Margin}
+		o.Margins = curve(d.task)
 	}
 	o.Noise = f.noise
 	around, err := d.around(ctx, certify, &o)
@@ -141,6 +143,9 @@ func (d *field) measure(ctx context.Context, o eval.Options, stress []eval.Stres
 	}
 	return r, nil
 }
+
+// curve are the required margins that are evaluated when nobody says which.
+func curve(t *task.Task) []float64 { return []float64{0, 0.1, 0.25, 0.5, t.Target.Margin} }
 
 // stressHelp lists the conditions of --stress.
 func stressHelp() string {

@@ -116,7 +116,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if len(f.by) == 0 {
 		f.by = needs.By
 	}
-	f.confidence = 2*g.Confidence - 1 // both ends of an interval are one-sided bounds at the gate's confidence then
+	f.confidence = needs.Confidence
 	rows := calibratedRows{path: f.record, e: e}
 	if err := rows.read(args[1]); err != nil {
 		return err
@@ -134,6 +134,9 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 		return err
 	}
 	o.Margins, o.OneSided = needs.Margins, !needs.Mirrored
+	if needs.Curve { // tau01 rests on all margins
+		o.Margins = append(curve(d.task), o.Margins...)
+	}
 	if needs.Noise {
 		o.Noise = noisePeople
 	}
@@ -166,12 +169,9 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, *eval.Result, error) {
 		if err := cli.Input("gate file", f.file); err != nil {
 			return nil, nil, err
 		}
-		data, err := os.ReadFile(f.file)
-		if err != nil {
-			return nil, nil, cli.Wrap(err, cli.Unusable, "")
-		}
-		if g, err = gate.Parse(data); err != nil {
-			return nil, nil, cli.Wrap(fmt.Errorf("gate file %s: %w", f.file, err), cli.Unusable, "docs/gate.md lists what it can hold")
+		var err error
+		if g, err = gate.Load(f.file); err != nil {
+			return nil, nil, cli.Wrap(err, cli.Unusable, "docs/gate.md lists what it can hold")
 		}
 	}
 	if cli.Given(fs, "confidence") || g.Confidence == 0 {
@@ -189,7 +189,7 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, *eval.Result, error) {
 	for _, text := range f.checks {
 		c, err := gate.ParseCheck(text)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("--check %s: %w", text, err))
+			errs = append(errs, err)
 		}
 		g.Checks = append(g.Checks, c)
 	}

@@ -50,8 +50,8 @@ func TestDescribe(t *testing.T) {
 			}
 			l := qdq.LayerNote{Op: "Gemm", Bits: c.want, Container: c.container, Note: c.note}
 			first, second := l, l
-			first.Node, first.Output, first.In, first.Out, first.Biases = "layer1", "h1", 9, 7, 7
-			second.Node, second.Output, second.In, second.Out, second.Biases = "layer2", "y", 7, 2, 2
+			first.Node, first.Output, first.In, first.Columns, first.Out, first.Biases = "layer1", "h1", 9, 9, 7, 7
+			second.Node, second.Output, second.In, second.Columns, second.Out, second.Biases = "layer2", "y", 7, 7, 2, 2
 			first.Stored, second.Stored = c.codes[0]+7*(4+zeros), c.codes[1]+2*(4+zeros)
 			if d := cmp.Diff([]qdq.LayerNote{first, second}, got); d != "" {
 				t.Errorf("%s, integers %v: %s", c.name, integers, d)
@@ -83,12 +83,12 @@ func TestDescribeRows(t *testing.T) {
 	}
 	want := []qdq.LayerNote{
 		{
-			Node: "layer1", Op: "Gemm", In: 9, Out: 40, Biases: 40, Bits: 4.5, Widths: []int{2, 4, 8}, Container: "int2, int4, int8", Output: "h1",
+			Node: "layer1", Op: "Gemm", In: 9, Columns: 27, Out: 40, Biases: 40, Bits: 4.5, Widths: []int{2, 4, 8}, Container: "int2, int4, int8", Output: "h1",
 			Note: "2,4,8 bits by row; 27 columns",
 			// Codes in 2, 4 and 8 bits, scales, zero points, the orders of rows and columns.
 			Stored: 90*2/8 + 1 + 180*4/8 + 90 + 40*2 + 40 + 40 + 27,
 		},
-		{Node: "layer2", Op: "Gemm", In: 40, Out: 2, Biases: 2, Bits: 8, Container: "int8", Stored: 80 + 8 + 2, Output: "y"},
+		{Node: "layer2", Op: "Gemm", In: 40, Columns: 40, Out: 2, Biases: 2, Bits: 8, Container: "int8", Stored: 80 + 8 + 2, Output: "y"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -114,10 +114,10 @@ func TestDescribeFloat(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []qdq.LayerNote{
-		{Node: "layer1", Op: "Gemm", In: 9, Out: 7, Biases: 7, Bits: 4, Container: "int4", Stored: 32 + 28 + 7, Output: "h1"},
-		{Node: "layer2", Op: "Gemm", In: 7, Out: 2, Biases: 2, Bits: 32, Container: "float", Output: "y"},
-		{Node: "a", Op: "MatMul", In: 6, Out: 10, Bits: 32, Container: "float", Output: "a", Fixed: "its weights have 3 dimensions, not 2"},
-		{Node: "b", Op: "MatMul", In: 5, Out: 3, Bits: 16, Container: "float16", Output: "b", Fixed: "its weights are float16, not float32"},
+		{Node: "layer1", Op: "Gemm", In: 9, Columns: 9, Out: 7, Biases: 7, Bits: 4, Container: "int4", Stored: 32 + 28 + 7, Output: "h1"},
+		{Node: "layer2", Op: "Gemm", In: 7, Columns: 7, Out: 2, Biases: 2, Bits: 32, Container: "float", Output: "y"},
+		{Node: "a", Op: "MatMul", In: 6, Columns: 6, Out: 10, Bits: 32, Container: "float", Output: "a", Fixed: "its weights have 3 dimensions, not 2"},
+		{Node: "b", Op: "MatMul", In: 5, Columns: 5, Out: 3, Bits: 16, Container: "float16", Output: "b", Fixed: "its weights are float16, not float32"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

@@ -9,6 +9,7 @@ import (
 	"cfq"
 	"cfq/autodiff"
 	"cfq/eval"
+	"cfq/gate"
 	"cfq/quant"
 	"cfq/task"
 )
@@ -23,6 +24,8 @@ func pages() []page {
 		{"metrics.md", "package eval", plain(eval.MetricsMarkdown)},
 		{"formats.md", "package quant", plain(formats)},
 		{"methods.md", "package cfq", plain(methods)},
+		{"gate.md", "package gate", plain(gate.Markdown)},
+		{"gate.schema.json", "package gate", plain(func() string { return string(gate.Schema()) })},
 		{"task.md", "package task", plain(task.Markdown)},
 		{"task.schema.json", "package task", plain(func() string { return string(task.Schema()) })},
 		{"command.md", "cmd/cfq", command},
