@@ -25,7 +25,7 @@ func warnings(r *Result) []string {
 	case p.Refused == 0:
 		warn("the original refuses nobody of %d people: there is no recourse to evaluate", p.Read)
 		return ws
-	case p.Evaluated > 0 && p.BothRefuse == 0:
+	case p.Evaluated > 0 && p.BothRefuse == 0 && !r.Settings.OneSided:
 		warn("the quantized model refuses none of the %d evaluated people: the mirrored rates are empty", p.Evaluated)
 	}
 	if p.Labelled == 0 {
@@ -37,13 +37,13 @@ func warnings(r *Result) []string {
 	if p.Evaluated < fewPeople {
 		warn("only %d people are evaluated: the rates are little more than anecdotes (see the intervals)", p.Evaluated)
 	}
-	if free := p.Evaluated - p.BothRefuse; float64(free) > muchFree*float64(p.Evaluated) {
+	if free := p.Evaluated - p.BothRefuse; float64(free) > muchFree*float64(p.Evaluated) && !r.Settings.OneSided {
 		warn("the quantized model approves %d of the %d evaluated people as they are: CRG counts those of them who have the required margin at cost 0 (crg_both leaves these out)", free, p.Evaluated)
 	}
 	for i := range r.Margins {
 		ws = append(ws, marginWarnings(&r.Margins[i], p.Evaluated, r.Settings.Given)...)
 	}
-	if p.Evaluated >= fewPeople && r.First.FRR.Num == 0 {
+	if p.Evaluated >= fewPeople && r.First.FRR.Num == 0 && !r.Settings.OneSided {
 		warn("gradient descent found a valid recourse for nobody: there is no PGD-first value")
 	}
 	ws = append(ws, tauWarnings(r.Tau01, r.RTau01)...)

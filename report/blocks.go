@@ -17,6 +17,7 @@ type page struct {
 	title   string
 	verdict gate.Verdict // "" without a gate
 	blocks  []block
+	answer  int // the blocks that say what was asked for, with a gate; the rest is what it rests on
 }
 
 // head is the title with the verdict first.
@@ -129,6 +130,7 @@ func pageOf(d *Document, how detail) *page {
 	if ws := slices.Concat(d.Warnings, r.Warnings); len(ws) > 0 {
 		add(block{title: "Warnings", lines: ws, bullet: true})
 	}
+	p.answer = len(p.blocks)
 	if r.Population.Evaluated > 0 {
 		add(promises(r), costs(r, how), shape(r, how), marginErrors(r, how), spreads(r, how))
 	}

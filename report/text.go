@@ -13,7 +13,17 @@ import (
 const width = 92
 
 // Text writes d for a terminal: plain characters, no colours, the result first.
-func Text(w io.Writer, d *Document) error { return pageOf(d, brief).text(w) }
+func Text(w io.Writer, d *Document) error {
+	p := pageOf(d, brief)
+	if d.Gate != nil { // a verdict is an answer; the other views have what it rests on
+		b := broken(d, brief)
+		p.blocks = p.blocks[:p.answer]
+		if len(b.lines)+len(b.table.rows) > 0 {
+			p.blocks = append(p.blocks, b)
+		}
+	}
+	return p.text(w)
+}
 
 func compareText(w io.Writer, c *Comparison) error { return comparisonPage(c, brief).text(w) }
 

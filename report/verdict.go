@@ -86,7 +86,7 @@ func findings(g *gate.Report, how detail) block {
 		b.after = append(b.after, fmt.Sprintf("%d more pass.", hidden))
 	}
 	if len(sorted) > 0 {
-		b.after = append(b.after, fmt.Sprintf("bounds: exact one-sided bounds of the value, each with confidence %s; a check passes when the bound is within the limit",
+		b.after = append(b.after, fmt.Sprintf("bounds: one-sided bounds of the value, each with confidence %s; a check passes when the bound is within the limit",
 			strconv.FormatFloat(g.Confidence, 'g', 6, 64)))
 	}
 	return b

@@ -51,7 +51,7 @@ counted and reported, never dropped in silence.`,
 			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml",
 			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --margins 0,0.1,0.5 --report md:report.md --report html:report.html",
 			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --promises promises.csv",
-			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --by 'sex*housing' --stress shifts --stress tightness --certify 0.05",
+			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --by 'sex*race' --stress shifts --stress tightness --certify 0.05",
 			"cfq eval model.onnx model.q.onnx -d all.csv -t task.yaml --rows split.json --json > report.json",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {

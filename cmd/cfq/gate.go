@@ -80,7 +80,7 @@ out and reported. With --promises no recourse is computed unless a check needs i
 			for i, s := range shorthands() {
 				fs.Float64Var(&f.limits[i], s.flag, 0, s.help)
 			}
-			fs.StringArrayVar(&f.checks, "check", nil, "a `check` such as 'vd[sex]@0.25<=0.05'; may be repeated")
+			fs.StringArrayVar(&f.checks, "check", nil, "a `check` such as 'vd@0.25[sex]<=0.05'; may be repeated")
 			fs.StringVar(&f.file, "gate", "", "checks and waivers: a YAML `file`, see docs/gate.md")
 			fs.Float64Var(&f.margin, "margin", 0.1, "required logit `margin` of checks that name none")
 			fs.Float64Var(&f.confidence, "confidence", 0.95, "of each verdict, one-sided")
@@ -194,7 +194,7 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, *eval.Result, error) {
 		g.Checks = append(g.Checks, c)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, nil, cli.Wrap(err, cli.Unusable, "as in --check 'vd[sex]@0.25<=0.05'; `cfq explain` lists the metrics")
+		return nil, nil, cli.Wrap(err, cli.Unusable, "as in --check 'vd@0.25[sex]<=0.05'; `cfq explain` lists the metrics")
 	}
 	if len(g.Checks) == 0 {
 		return nil, nil, cli.Usagef("--max-vd 0.02 --max-rvd 0.02 is a good beginning; --gate FILE reads more", "there is nothing to check")

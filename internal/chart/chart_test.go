@@ -119,6 +119,69 @@ func TestBarsAreAsHighAsTheirValues(t *testing.T) {
 	}
 }
 
+// A lying bar is as long as its value, and stands beneath the one of the category before.
+func TestLyingBars(t *testing.T) {
+	c := Chart{Lying: true, Categories: []string{"a", "a category with a name that nobody would write on an axis"}, Series: []Series{
+		{Name: "one", Y: []float64{1, 0}, Low: []float64{math.NaN(), 0}, High: []float64{math.NaN(), 1}}, {Name: "two", Y: []float64{0, 4}},
+	}}
+	img, err := png.Decode(bytes.NewReader(render(t, "png", c)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	longest := func(want color.NRGBA) (most, at int) {
+		for y := range img.Bounds().Dy() {
+			run := 0
+			for x := range img.Bounds().Dx() {
+				if r, g, b, _ := img.At(x, y).RGBA(); uint8(r>>8) == want.R && uint8(g>>8) == want.G && uint8(b>>8) == want.B {
+					if run++; run > most {
+						most, at = run, y
+					}
+				} else {
+					run = 0
+				}
+			}
+		}
+		return most, at
+	}
+	one, above := longest(colour(0))
+	two, below := longest(colour(1))
+	if one < 40 || math.Abs(float64(two)/float64(one)-4) > 0.1 || above >= below {
+		t.Errorf("bars of 1 and 4 are %d and %d pixels long, at %d and %d", one, two, above, below)
+	}
+}
+
+// A figure is an element that can stand in a page as often as one likes: nothing before it, no ids, no title, at most as wide as a telephone.
+func TestFigure(t *testing.T) {
+	lying := Chart{Title: "not shown", Lying: true, Categories: []string{"x & y", "z"}, Series: []Series{{Y: []float64{1, 2}}}}
+	bare := curves(1)[0]
+	bare.Rules, bare.Series[0].Bare, bare.Series[1].Bare = []float64{2, math.NaN()}, true, true
+	for _, c := range []Chart{lying, bare, {X: "nothing"}} {
+		var b bytes.Buffer
+		if err := Figure(&b, c); err != nil {
+			t.Fatal(err)
+		}
+		svg := b.String()
+		if !strings.HasPrefix(svg, "<svg") || strings.Contains(svg, " id=") || strings.Contains(svg, "not shown") || strings.Contains(svg, "chart 0") {
+			t.Errorf("%.300s", svg)
+		}
+		var root struct {
+			ViewBox string `xml:"viewBox,attr"`
+		}
+		if err := xml.Unmarshal(b.Bytes(), &root); err != nil {
+			t.Fatal(err)
+		}
+		if words := strings.Fields(root.ViewBox); len(words) != 4 || words[2] != "248.4" {
+			t.Errorf("the box is %q", root.ViewBox)
+		}
+		if c.Lying && !strings.Contains(svg, "x &amp; y") {
+			t.Error("a category has no name")
+		}
+	}
+	if Figure(io.Discard, Chart{Series: []Series{{X: []float64{1}}}}) == nil {
+		t.Error("a figure of numbers that do not belong together")
+	}
+}
+
 func TestWhatCannotBeDrawn(t *testing.T) {
 	for name, c := range map[string]Chart{
 		"2 values of x and 1 of y":             {Series: []Series{{X: []float64{1, 2}, Y: []float64{1}}}},
