@@ -111,7 +111,7 @@ func (c *calibratedRows) note(text string) {
 }
 
 // options of reading the people.
-func (c *calibratedRows) options() task.ReadOptions { return task.ReadOptions{Hash: true} }
+func (c *calibratedRows) options() task.ReadOptions { return task.ReadOptions{Hash: c.record != nil} }
 
 // calibrated is how many of the people the quantized model is known to have been calibrated on.
 func (d *field) calibrated() int {
