@@ -141,6 +141,9 @@ func pageOf(d *Document, how detail) *page {
 	return p
 }
 
+// fewForTau is how many promises tau01 must rest on to be in the headline: of fewer, 1 % is none.
+const fewForTau = 100
+
 // headline says the most important thing first.
 func headline(d *Document) block {
 	r := d.Result
@@ -172,7 +175,7 @@ func headline(d *Document) block {
 		lines = append(lines, fmt.Sprintf("Of %d %s that the quantized model makes, the original would not keep %d (%s).",
 			x.Den, plural(x.Den, "promise", "promises"), x.Num, rate("margins[].rvd", mirrored, x)))
 	}
-	if t := r.Tau01; t.Value.Defined() {
+	if t := r.Tau01; t.Value.Defined() && t.N >= fewForTau {
 		how := ""
 		if t.Extrapolated {
 			how = ", extrapolated"

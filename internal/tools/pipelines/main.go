@@ -1,6 +1,6 @@
 // Pipelines runs the pipelines that the project offers, step by step, on this machine.
 //
-// In: action.yml, examples/ci/gitlab.yml and examples/ci/Makefile of this checkout, and the loan example. Out: what each step prints;
+// In: action.yml, examples/ci/gitlab.yml, examples/ci/Makefile and examples/pytorch/walk.sh of this checkout, and the loan example. Out: what each step prints;
 // an error when a step ends otherwise than it must, or a report is missing. The invariant: what is run are the
 // files themselves, not copies of their commands. Steps that only GitHub can run ("uses") are named and left out.
 package main
@@ -79,6 +79,16 @@ func run(ctx context.Context) error {
 		filepath.Join(project, "examples", "ci", "release"))
 	if err := p.shell(nil, make, 0); err != nil {
 		return fmt.Errorf("examples/ci/Makefile: %w", err)
+	}
+	fmt.Println("== examples/pytorch/walk.sh")
+	walk := fmt.Sprintf("OUT=%s %s | tee walk.txt", filepath.Join(work, "walk"), filepath.Join(project, "examples", "pytorch", "walk.sh"))
+	if err := p.shell(nil, walk, 0); err != nil {
+		return fmt.Errorf("examples/pytorch/walk.sh: %w", err)
+	}
+	for _, said := range []string{"FAIL: ptq.onnx against model.onnx", "PASS: cf-ptq.onnx against model.onnx"} {
+		if err := contains(filepath.Join(work, "walk.txt"), said); err != nil {
+			return err
+		}
 	}
 	fmt.Println("== all pipelines did what they must")
 	return nil
