@@ -11,6 +11,9 @@ import (
 	"cfq"
 	"cfq/engine/enginetest"
 	"cfq/eval"
+	"cfq/graph"
+	"cfq/internal/realdata"
+	"cfq/onnxio"
 	"cfq/recourse"
 	"cfq/recourse/promise"
 	"cfq/task"
@@ -134,4 +137,57 @@ func crowd(b *testing.B, m recourse.Model, set *recourse.ActionSet, t *task.Task
 		}
 	}
 	return data, promises
+}
+
+// BenchmarkEval measures eval.Compare of a quantized model on all of Adult's test rows (else the loans') at three margins with a
+// noise floor, and how many times the original's own recourse at these margins that takes.
+func BenchmarkEval(b *testing.B) {
+	e := enginetest.Need(b)
+	ctx := b.Context()
+	name, m, t, people := adult(b)
+	q, err := cfq.Quantize(ctx, m, t, people, cfq.Options{Budget: 4, Engine: e})
+	if err != nil {
+		b.Fatal(err)
+	}
+	g, err := onnxio.Read(q.Model, "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	if dir, err := realdata.Find(); err == nil {
+		if people, err = task.Read(ctx, filepath.Join(dir, "data", "adult", "adult.test.gz"), t, task.ReadOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	set, err := recourse.Compile(t)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var models [2]recourse.Model
+	for i, m := range []*graph.Model{m, g} {
+		c, err := cfq.OpenFor(ctx, m, t, e, runtime.GOMAXPROCS(0))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer c.Close()
+		models[i] = c
+	}
+	b.Run(name, func(b *testing.B) {
+		o := eval.Options{Margins: []float64{0, 0.1, 0.25}, Noise: 500}
+		var alone, all time.Duration
+		for b.Loop() {
+			start := time.Now()
+			if _, err := eval.Prepare(ctx, models[0], set, people, o); err != nil {
+				b.Fatal(err)
+			}
+			alone += time.Since(start)
+			start = time.Now()
+			if _, err := eval.Compare(ctx, models[0], models[1], set, people, o); err != nil {
+				b.Fatal(err)
+			}
+			all += time.Since(start)
+		}
+		b.ReportMetric(all.Seconds()/float64(b.N), "eval-s")
+		b.ReportMetric(all.Seconds()/alone.Seconds(), "times-original")
+		b.ReportMetric(peakMB(), "peak-MB")
+	})
 }

@@ -72,7 +72,7 @@ func marginError(e []float64, confidence float64) MarginError {
 }
 
 // spreadOf summarises margins.
-func spreadOf(m []float64) Spread {
-	at := func(q float64) Float { return Float(Quantile(m, q)) }
-	return Spread{N: len(m), Min: at(0), P05: at(0.05), Median: Float(Median(m)), P95: at(0.95), Max: at(1)}
+func spreadOf(m []float64, confidence float64) Spread {
+	at := func(q float64) Estimate { return quantileOf(m, q, confidence) }
+	return Spread{N: len(m), Min: Float(Quantile(m, 0)), P05: at(0.05), Median: at(0.5), P95: at(0.95), Max: Float(Quantile(m, 1))}
 }

@@ -208,6 +208,24 @@ func actionMetrics() []Metric {
 			"this project",
 			estimate(func(a *AtMargin) Estimate { return a.MarginError.Max }),
 		},
+		{
+			"margins[].margins_full.median", "margin of the original at its recourse points, median", "", "logits", None,
+			"Median of m_f(u_f) over the recourse points of f; smallest, p05, p95 and largest are beside it.",
+			"Diagnostics: margins at recourse points",
+			estimate(func(a *AtMargin) Estimate { return a.FullMargins.Median }),
+		},
+		{
+			"margins[].margins_quant.median", "margin of the quantized model at the same points, median", "", "logits", None,
+			"Median of m_g(u_f).",
+			"Diagnostics: margins at recourse points",
+			estimate(func(a *AtMargin) Estimate { return a.QuantMargins.Median }),
+		},
+		{
+			"margins[].margins_quant.p05", "margin of the quantized model that 95 % of the points exceed", "", "logits", None,
+			"5th percentile (nearest rank) of m_g(u_f): above 0, at most 5 % of the promises break.",
+			"Diagnostics: margins at recourse points",
+			estimate(func(a *AtMargin) Estimate { return a.QuantMargins.P05 }),
+		},
 	}
 }
 

@@ -119,12 +119,12 @@ type MarginError struct {
 
 // Spread is the distribution of margins, in logits.
 type Spread struct {
-	N      int   `json:"n"`
-	Min    Float `json:"min"`
-	P05    Float `json:"p05"`
-	Median Float `json:"median"`
-	P95    Float `json:"p95"`
-	Max    Float `json:"max"`
+	N      int      `json:"n"`
+	Min    Float    `json:"min"`
+	P05    Estimate `json:"p05"` // 5th percentile
+	Median Estimate `json:"median"`
+	P95    Estimate `json:"p95"`
+	Max    Float    `json:"max"`
 }
 
 // Headline returns the index of the margin that stands for the curve: 0.1, or

@@ -116,7 +116,7 @@ func atMargin(records []Record, i int, s Settings) (a AtMargin, full, quant []Pr
 		VD: rate(y.broken, len(y.full)), VDMismatch: rate(y.mismatch, len(y.full)), RVD: rate(y.rbroken, len(y.quant)), LostRecourse: rate(y.lost, y.asked),
 		CRG: gap(y.costF, y.costG, s.Confidence), CRGBoth: gap(y.bothF, y.bothG, s.Confidence),
 		DirSim: meanOf(y.sims, s.Confidence), ActOverlap: meanOf(y.overlaps, s.Confidence), MarginError: marginError(y.errs, s.Confidence),
-		FullMargins: spreadOf(y.own), QuantMargins: spreadOf(y.other),
+		FullMargins: spreadOf(y.own, s.Confidence), QuantMargins: spreadOf(y.other, s.Confidence),
 		Certified: proofs(records, i, s), Perturbed: perturbed(records, i, s.Confidence),
 	}
 	a.CRG.Free = y.free

@@ -133,7 +133,7 @@ func spreads(r *eval.Result, how detail) block {
 			eval.Spread
 		}{{"original", a.FullMargins}, {"quantized", a.QuantMargins}} {
 			if m.N > 0 {
-				b.table.row(margin(a.Margin), m.name, signed(m.Min, 3), signed(m.P05, 3), signed(m.Median, 3), signed(m.P95, 3), signed(m.Max, 3), strconv.Itoa(m.N))
+				b.table.row(margin(a.Margin), m.name, signed(m.Min, 3), signed(m.P05.Value, 3), signed(m.Median.Value, 3), signed(m.P95.Value, 3), signed(m.Max, 3), strconv.Itoa(m.N))
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -13,6 +14,7 @@ import (
 	"cfq/graph"
 	"cfq/internal/cli"
 	"cfq/onnxio"
+	"cfq/provenance"
 	"cfq/recourse"
 	"cfq/recourse/promise"
 	"cfq/task"
@@ -42,14 +44,14 @@ func (f *asked) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.rows, "rows", "", rowsHelp)
 	fs.StringVar(&f.promises, "promises", "", fromHelp)
 	fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
-	fs.IntVar(&f.sample, "sample", 0, "evaluate a random sample of this many refused people; 0 takes all")
-	fs.Uint64Var(&f.seed, "seed", 1, "seed of the sample and of the solver")
-	fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is the solver's default")
+	fs.IntVar(&f.sample, "sample", 0, "evaluate a random sample of so many refused `people`; 0 takes all")
+	fs.Uint64Var(&f.seed, "seed", 1, "`seed` of the sample and of the solver")
+	fs.IntVar(&f.restarts, "restarts", 0, "random `restarts` of the solver; 0 is the solver's default")
 }
 
 func (f *asked) addGroups(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.by, "by", nil, "groups that are told apart: `features`, joined by * for their combinations; else the task's subgroups; none for none")
-	fs.IntVar(&f.minGroup, "min-group", 30, "promises without which a group is not compared with others")
+	fs.IntVar(&f.minGroup, "min-group", 30, "`promises` without which a group is not compared with others")
 }
 
 // certifyHelp is the help of --certify.
@@ -63,9 +65,13 @@ type field struct {
 	set    *recourse.ActionSet // of people, by position
 	people *task.People
 	given  *promise.File // nil without --promises
+	stray  float64       // how far margins that the promises file states are from those found; NaN when it states none
 	paths  []string      // of the models, the original's first
 	files  []*graph.Model
 	models []*classifier.Model
+	same   bool // a quantized model has the content of the original
+	// warnings are doubts about the files, for the report.
+	warnings []string
 }
 
 // open reads the task, the models and the people, in the order in which mistakes are cheapest to report. outputs are files that will be
@@ -73,7 +79,7 @@ type field struct {
 func (f *asked) open(ctx context.Context, e *env, paths, outputs []string, o task.ReadOptions, keep func(*task.People) ([]int, error)) (_ *field, err error) {
 	var inputs []string
 	for _, p := range paths {
-		inputs = append(append(inputs, p), onnxio.ExternalFiles(p)...)
+		inputs = append(append(inputs, p, provenance.Path(p)), onnxio.ExternalFiles(p)...)
 	}
 	if err := cli.Distinct(append(inputs, f.data, f.task, f.rows, f.promises, f.overrides), outputs); err != nil {
 		return nil, err
@@ -83,6 +89,8 @@ func (f *asked) open(ctx context.Context, e *env, paths, outputs []string, o tas
 		return nil, cli.Usagef("0 takes all", "--sample %d: there are no such people", f.sample)
 	case f.minGroup < 0:
 		return nil, cli.Usagef("", "--min-group %d: a number of promises is 0 or more", f.minGroup)
+	case f.restarts < 0:
+		return nil, cli.Usagef("0 is the solver's default", "--restarts %d: a number of restarts is 0 or more", f.restarts)
 	case !(f.certify >= 0):
 		return nil, cli.Usagef("0 proves the points themselves", "--certify %g: a radius is a number of 0 or more", f.certify)
 	}
@@ -100,6 +108,9 @@ func (f *asked) open(ctx context.Context, e *env, paths, outputs []string, o tas
 			return nil, err
 		}
 		d.files = append(d.files, m)
+	}
+	if err := d.pairing(); err != nil {
+		return nil, err
 	}
 	if f.minGroup == 0 {
 		f.minGroup = 1
@@ -155,7 +166,12 @@ func (d *field) Close() error {
 
 // options are those of eval.Compare that the flags give.
 func (d *field) options(ctx context.Context) (eval.Options, error) {
-	promises, _, err := chosen(ctx, d.e, d.models[0], d.set, d.given)
+	promises, verdicts, err := chosen(ctx, d.e, d.models[0], d.set, d.given)
+	if d.given != nil && err == nil {
+		if d.stray = d.given.Difference(verdicts); d.stray > claimSlack {
+			d.warn("the margins that %s states differ from those found by up to %.3g: it may be of another model, task or data", filepath.Base(d.f.promises), d.stray)
+		}
+	}
 	return eval.Options{
 		Promises: promises, Sample: d.f.sample, Seed: d.f.seed, Workers: d.e.workers, Confidence: d.f.confidence,
 		Solver: recourse.SolveOptions{Restarts: d.f.restarts}, Progress: d.e.progress(),
@@ -182,6 +198,6 @@ func (f *asked) without() bool { return len(f.by) == 1 && f.by[0] == noBy }
 func (f *asked) named() bool { return len(f.by) > 0 && !f.without() }
 
 func (f *asked) badGroups(err error) error {
-	return cli.Wrap(fmt.Errorf("--by %s: %w", strings.Join(f.by, ","), err), cli.Unusable,
+	return cli.Wrap(fmt.Errorf("groups by %s: %w", strings.Join(f.by, ", "), plain(err)), cli.Unusable,
 		"a feature with subgroup: true, or a column under data: subgroups, tells people apart")
 }

@@ -28,7 +28,7 @@ type calibratedRows struct {
 // read finds the record of the model. It is an error when one is named that is not there or is another model's.
 func (c *calibratedRows) read(model string) error {
 	if c.path == noRecord {
-		c.note("--calibrated none: nobody was looked for whom the model was calibrated on")
+		c.note("--calibrated none: whether the model was calibrated on some of these people was not checked")
 		return nil
 	}
 	path := c.path
@@ -42,7 +42,7 @@ func (c *calibratedRows) read(model string) error {
 	case c.path == "" && errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return cli.Wrap(fmt.Errorf("record of rows %s: %w", path, err), cli.Unusable, "cfq quantize writes one beside the model")
+		return cli.Wrap(err, cli.Unusable, "cfq quantize writes one beside the model")
 	}
 	_, sum, err := fileHash(model)
 	if err != nil {
@@ -114,10 +114,10 @@ func (c *calibratedRows) note(text string) {
 func (c *calibratedRows) options() task.ReadOptions { return task.ReadOptions{Hash: c.record != nil} }
 
 // calibrated is how many of the people the quantized model is known to have been calibrated on.
-func (d *field) calibrated() int {
+func (d *field) calibrated() (int, error) {
 	c := calibratedRows{e: d.e}
-	if c.read(d.paths[1]) != nil || c.record == nil || d.people.Hashes == nil {
-		return 0
+	if err := c.read(d.paths[1]); err != nil || c.record == nil || d.people.Hashes == nil {
+		return 0, err
 	}
-	return len(provenance.Calibrated(d.people, c.record))
+	return len(provenance.Calibrated(d.people, c.record)), nil
 }

@@ -107,5 +107,9 @@ func arguments(c string, have []string, names ...string) error {
 	if len(have) > len(names) {
 		return cli.Usagef(usage, "%s is one argument too many", have[len(names)])
 	}
-	return cli.Usagef(usage, "%s is missing", strings.Join(names[len(have):], " and "))
+	missing := names[len(have):]
+	if len(missing) > 1 {
+		return cli.Usagef(usage, "%s are missing", strings.Join(missing, " and "))
+	}
+	return cli.Usagef(usage, "%s is missing", missing[0])
 }

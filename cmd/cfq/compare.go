@@ -44,8 +44,8 @@ could be chance is shown as ~. Names are given as NAME=FILE, or taken from the f
 			fs.SortFlags = false
 			f.add(fs)
 			fs.Var(&f.margins, "margins", "required logit `margins`, separated by commas; else 0.1,0.25 and the task's")
-			fs.Float64Var(&f.confidence, "confidence", 0.95, "of the intervals, and of what is called a difference")
-			fs.IntVar(&f.draws, "draws", 2000, "draws of the bootstrap")
+			fs.Float64Var(&f.confidence, "confidence", 0.95, "confidence `level` of the intervals, and of what is called a difference")
+			fs.IntVar(&f.draws, "draws", 2000, "`draws` of the bootstrap")
 			fs.StringArrayVar(&f.reports, "report", nil, reportHelp(report.ComparisonViews()))
 			fs.BoolVar(&f.overwrite, "overwrite", false, "replace reports that exist")
 			return f.run
@@ -56,7 +56,7 @@ could be chance is shown as ~. Names are given as NAME=FILE, or taken from the f
 func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err error) {
 	if len(args) < 3 {
 		return cli.Usagef("usage: cfq compare fp=model.onnx a=a.onnx b=b.onnx ...; `cfq help compare` says more",
-			"%d of the models are missing: the original and two quantized ones at least", 3-len(args))
+			"%s missing: the original and two quantized ones are the least", are(3-len(args), "model"))
 	}
 	names, paths, err := named(args)
 	if err != nil {
@@ -66,8 +66,11 @@ func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err erro
 	if err != nil {
 		return err
 	}
+	if !(f.confidence > 0 && f.confidence < 1) {
+		return cli.Usagef("as in --confidence 0.95", "--confidence %g: a confidence lies between 0 and 1", f.confidence)
+	}
 	if f.draws < 100 {
-		return cli.Usagef("2000 is usual", "--draws %d: less than 100 say nothing", f.draws)
+		return cli.Usagef("2000 is usual", "--draws %d: fewer than 100 say nothing", f.draws)
 	}
 	d, err := f.open(ctx, e, paths, outs.paths(), task.ReadOptions{}, nil)
 	if err != nil {
@@ -133,15 +136,23 @@ func (d *field) comparison(names []string, contest *eval.Contest) (*report.Compa
 	}
 	doc := &report.Comparison{
 		Title: fmt.Sprintf("%s of %s", strings.Join(names[1:], ", "), models[0].Name), Tool: "cfq " + release(), Full: models[0],
-		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3], Contest: contest,
+		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3], Contest: contest, Warnings: d.warnings,
 	}
 	for i := 1; i < len(models); i++ {
 		doc.Entries = append(doc.Entries, report.Entry{Alias: names[i], Model: models[i], Recipe: recipe(d.files[i])})
 	}
 	if d.given != nil {
-		doc.Warnings = unused(d.f.promises, d.given)
+		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.given)...)
 	}
 	return doc, nil
+}
+
+// are counts what something is said of: "1 model is", "2 models are".
+func are(n int, what string) string {
+	if n == 1 {
+		return counted(n, what) + " is"
+	}
+	return counted(n, what) + " are"
 }
 
 // named splits NAME=FILE arguments; a file without a name has its own.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"cfq/engine"
@@ -26,7 +27,7 @@ func (d *field) document(ctx context.Context, r *eval.Result, n *neighbourhood, 
 		Title: fmt.Sprintf("%s against %s", models[1].Name, models[0].Name), Tool: "cfq " + release(),
 		Full: models[0], Quantized: models[1],
 		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3], Recipe: recipe(d.files[1]), Result: r,
-		Broken: d.broken(r), Warnings: n.warnings,
+		Broken: d.broken(r), Warnings: slices.Concat(d.warnings, n.warnings),
 	}
 	if d.given != nil {
 		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.given)...)

@@ -78,6 +78,9 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 	if err := arguments("eval", args, "FULL", "QUANTIZED"); err != nil {
 		return err
 	}
+	if f.noise < 0 {
+		return cli.Usagef("0 is none", "--noise %d: a number of people is 0 or more", f.noise)
+	}
 	outs, err := parseReports(f.reports, report.Views(), f.overwrite)
 	if err != nil {
 		return err
@@ -97,7 +100,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 	}
 	for i := range list {
 		if err := list[i].Check(d.people, o); err != nil {
-			return cli.Wrap(err, cli.Unusable, "")
+			return cli.Wrap(fmt.Errorf("--stress %w", plain(err)), cli.Unusable, "")
 		}
 	}
 	if o.Margins = f.margins; len(o.Margins) == 0 {
@@ -113,7 +116,10 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 	if err != nil {
 		return err
 	}
-	if n := d.calibrated(); n > 0 {
+	switch n, err := d.calibrated(); {
+	case err != nil:
+		r.Warnings = append(r.Warnings, fmt.Sprintf("people whom the quantized model was calibrated on cannot be recognised: %v", err))
+	case n > 0:
 		r.Warnings = append(r.Warnings, fmt.Sprintf("the quantized model was calibrated on %d of the %d people: what it keeps for them says little about others; cfq gate leaves them out", n, d.people.N))
 	}
 	doc, err := d.document(ctx, r, around, outs.has("html", "json", "md") || e.json)

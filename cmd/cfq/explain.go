@@ -41,6 +41,10 @@ type explained struct {
 	Source     string `json:"source"`
 }
 
+// notation is what definitions take for granted.
+const notation = "f is the original model, g the quantized one; m_f and m_g are their logit margins for the favourable outcome, and a person is " +
+	"approved when the margin is above 0. u_f is the recourse point of f, the cheapest feasible change that reaches the required margin t, and u_g that of g."
+
 func explain(e *env, args []string) error {
 	if len(args) == 0 {
 		return listMetrics(e)
@@ -49,6 +53,9 @@ func explain(e *env, args []string) error {
 		return err
 	}
 	m, ok := eval.MetricBy(args[0])
+	if !ok {
+		m, ok = eval.MetricBy(strings.ToLower(args[0]))
+	}
 	if !ok {
 		return unknownMetric(args[0])
 	}
@@ -64,6 +71,8 @@ func explain(e *env, args []string) error {
 	better := string(m.Better)
 	fmt.Fprintf(e.stdout, "\nunit    %s\nbetter  %s\nin JSON %s\n", m.Unit, better, m.Key)
 	paragraph(e.stdout, "source  ", "        ", m.Source)
+	fmt.Fprintln(e.stdout)
+	paragraph(e.stdout, "", "", notation)
 	return nil
 }
 

@@ -60,8 +60,8 @@ beyond it, and is INCONCLUSIVE otherwise, with the number of people who would be
 needed. What could not be measured never passes. The exit code is 0 for PASS, 1 for
 FAIL, 5 for INCONCLUSIVE; reports are written before.
 
-Checks are given by flags, by --check (METRIC[@MARGIN][[BY]]<=LIMIT, see cfq
-explain) or in a gate file (docs/gate.md), which also has severities, waivers and
+Checks are given by flags, by --check (METRIC[@MARGIN][[BY]]<=LIMIT; cfq
+explain lists the metrics) or in a gate file (docs/gate.md), which also has severities, waivers and
 limits by groups of people.
 
 People whom the model was calibrated on do not count: they are recognised by the
@@ -82,13 +82,13 @@ out and reported. With --promises no recourse is computed unless a check needs i
 			}
 			fs.StringArrayVar(&f.checks, "check", nil, "a `check` such as 'vd@0.25[sex]<=0.05'; may be repeated")
 			fs.StringVar(&f.file, "gate", "", "checks and waivers: a YAML `file`, see docs/gate.md")
-			fs.Float64Var(&f.margin, "margin", 0.1, "required logit `margin` of checks that name none")
-			fs.Float64Var(&f.confidence, "confidence", 0.95, "of each verdict, one-sided")
-			fs.StringVar(&f.previous, "previous", "", "JSON report of an earlier evaluation, for checks of an increase: a `file`")
-			fs.StringVar(&f.onInconclusive, "on-inconclusive", saySo, "what INCONCLUSIVE does: `report` it by exit code 5, fail or pass")
+			fs.Float64Var(&f.margin, "margin", 0.1, "required logit `margin` of checks that name no other")
+			fs.Float64Var(&f.confidence, "confidence", 0.95, "one-sided confidence `level` of each verdict")
+			fs.StringVar(&f.previous, "previous", "", "JSON report `file` of an earlier evaluation, for checks of an increase")
+			fs.StringVar(&f.onInconclusive, "on-inconclusive", saySo, "`what` INCONCLUSIVE does: report (exit code 5), fail (1) or pass (0)")
 			f.addGroups(fs)
 			fs.Float64Var(&f.certify, "certify", 0, certifyHelp)
-			fs.StringVar(&f.record, "calibrated", "", "record of the rows that the model was calibrated on: a `file`; else QUANTIZED.rows; none when it was calibrated on none of these")
+			fs.StringVar(&f.record, "calibrated", "", "record `file` of the rows that the model was calibrated on; else QUANTIZED.rows; none when it was calibrated on none of these people")
 			fs.StringArrayVar(&f.reports, "report", nil, reportHelp(report.Views()))
 			fs.BoolVar(&f.records, "records", false, "put one record per person into JSON reports")
 			fs.BoolVar(&f.overwrite, "overwrite", false, "replace reports that exist")
@@ -113,12 +113,20 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 		return err
 	}
 	needs := g.Needs()
-	if len(f.by) == 0 {
-		f.by = needs.By
+	if f.without() && len(needs.By) > 0 {
+		f.by = nil
+	}
+	for _, by := range needs.By { // beside those of --by
+		if !slices.Contains(f.by, by) {
+			f.by = append(f.by, by)
+		}
 	}
 	f.confidence = needs.Confidence
 	rows := calibratedRows{path: f.record, e: e}
 	if err := rows.read(args[1]); err != nil {
+		return err
+	}
+	if err := cli.Distinct([]string{f.file, f.previous, f.record}, outs.paths()); err != nil {
 		return err
 	}
 	d, err := f.open(ctx, e, args, outs.paths(), rows.options(), rows.others)
@@ -129,8 +137,14 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if err := rows.vouch(d); err != nil {
 		return err
 	}
+	if d.same {
+		return cli.Usagef("name the quantized model second", "%s and %s have the same content: there is nothing to judge", args[0], args[1])
+	}
 	o, err := d.options(ctx)
 	if err != nil {
+		return err
+	}
+	if err := d.foreign(); err != nil {
 		return err
 	}
 	o.Margins, o.OneSided = needs.Margins, !needs.Mirrored
@@ -200,7 +214,7 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, *eval.Result, error) {
 		return nil, nil, cli.Usagef("--max-vd 0.02 --max-rvd 0.02 is a good beginning; --gate FILE reads more", "there is nothing to check")
 	}
 	if err := g.Check(); err != nil {
-		return nil, nil, cli.Wrap(err, cli.Unusable, "`cfq explain` lists the metrics")
+		return nil, nil, cli.Wrap(err, cli.Unusable, "")
 	}
 	if f.previous == "" {
 		if g.Needs().Previous {

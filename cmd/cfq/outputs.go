@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -53,7 +54,8 @@ func parseReports[D any](specs []string, views []report.View[D], overwrite bool)
 		case ok && path == "":
 			return nil, cli.Usagef("as in "+kind+":FILE; without the colon it goes to stdout", "--report %s names no file", spec)
 		case slices.ContainsFunc(outs, func(x output[D]) bool { return x.path == path }):
-			return nil, cli.Usagef("", "--report %s: that place is taken by another report", spec)
+			where := cmp.Or(path, "stdout")
+			return nil, cli.Usagef("give each a file of its own, KIND:FILE", "--report %s: another report goes to %s", spec, where)
 		}
 		if path != "" {
 			if err := cli.Output(path, overwrite); err != nil {

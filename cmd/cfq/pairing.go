@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+
+	"cfq/internal/cli"
+)
+
+// pairing looks whether each quantized model belongs to the original, as far as the files say. Models the wrong way round are an
+// error; what else is doubtful becomes a warning of the report.
+func (d *field) pairing() error {
+	sums := make([]string, len(d.paths))
+	for i, path := range d.paths {
+		var err error
+		if _, sums[i], err = fileHash(path); err != nil {
+			return fmt.Errorf("hashing: %w", err)
+		}
+	}
+	original := recipe(d.files[0])
+	for i := 1; i < len(d.paths); i++ {
+		switch from := recipe(d.files[i])["model"]; {
+		case original["model"] != "" && original["model"] == sums[i]:
+			return cli.Usagef("the original comes first, what was made of it afterwards",
+				"%s was quantized from %s: the two stand the wrong way round", d.paths[0], d.paths[i])
+		case sums[0] == sums[i]:
+			d.same = true
+			d.warn("%s and %s have the same content: a model keeps all promises of its own", d.paths[0], d.paths[i])
+		case from != "" && from != sums[0]:
+			d.warn("%s was quantized from another model than %s (its recipe says %.12s, and this is %.12s)", d.paths[i], d.paths[0], from, sums[0])
+		}
+	}
+	if len(original) > 0 && !d.same {
+		d.warn("%s was itself quantized: the promises are its own, and not those of the model that it was made from", d.paths[0])
+	}
+	for i := 2; i < len(d.paths); i++ {
+		for k := 1; k < i; k++ {
+			if sums[i] == sums[k] {
+				d.warn("%s and %s have the same content", d.paths[k], d.paths[i])
+			}
+		}
+	}
+	return nil
+}
+
+// warn keeps a doubt for the report.
+func (d *field) warn(format string, args ...any) {
+	d.warnings = append(d.warnings, fmt.Sprintf(format, args...))
+}
+
+// strayMargin is how far, in logits, the margins that a promises file states may be from those found for a gate to rest on it.
+const strayMargin = 0.05
+
+// foreign is an error when the promises are clearly not those of the original to these people.
+func (d *field) foreign() error {
+	if d.given == nil || !(d.stray > strayMargin) {
+		return nil
+	}
+	return cli.Wrap(fmt.Errorf("promises %s: the margins that the file states are up to %.3g logits from those of %s: it was made for another model, task or data",
+		d.f.promises, d.stray, d.paths[0]), cli.Unusable, "make the promises anew with cfq recourse for this model and these people")
+}
