@@ -10,7 +10,7 @@ import (
 )
 
 // bends compiles activation functions and bounds.
-func bends(k *compiler, _ context.Context, n *graph.Node, moving []int) error {
+func bends(_ context.Context, k *compiler, n *graph.Node, moving []int) error {
 	out := k.values[n.Outputs[0]]
 	if len(moving) != 1 {
 		return errors.New("several of its inputs depend on the model's")
@@ -117,12 +117,15 @@ func (k *compiler) grid(n *graph.Node) (scale, zero float64, codes graph.DType, 
 	return s[0], zero, codes, nil
 }
 
-func quantizer(k *compiler, _ context.Context, n *graph.Node, moving []int) error {
+func quantizer(_ context.Context, k *compiler, n *graph.Node, moving []int) error {
 	if err := only(moving); err != nil {
 		return err
 	}
 	scale, zero, codes, err := k.grid(n)
 	if err != nil {
+		return err
+	}
+	if err := k.doubled(n); err != nil {
 		return err
 	}
 	d := &quantize{in: k.slot[n.Input(0)], scale: scale, zero: zero, qmax: 255}
@@ -138,7 +141,7 @@ func quantizer(k *compiler, _ context.Context, n *graph.Node, moving []int) erro
 	return nil
 }
 
-func dequantizer(k *compiler, _ context.Context, n *graph.Node, moving []int) error {
+func dequantizer(_ context.Context, k *compiler, n *graph.Node, moving []int) error {
 	if err := only(moving); err != nil {
 		return err
 	}

@@ -17,7 +17,8 @@
 //   - other operators: 8 2^-24 of what they add up; Sigmoid and Tanh, which ONNX Runtime approximates: 2^-18;
 //   - the bounds' own double arithmetic: 2^-38 of the magnitudes.
 //
-// Weights are those that ONNX Runtime itself makes of the file, and its kernels are looked up in its optimized graph. Every proof is
+// Weights are those that ONNX Runtime itself makes of the file, and its kernels are looked up in its optimized graph. Where that rounds what the
+// file does not round, or makes one quantizer of two, nothing is proved; the rounding of a bias is allowed for. Every proof is
 // held against a run of both models at the middle of its box. Convolutions are not known.
 //
 // The package also measures logit perturbations, and what each layer's weights do to the margin.

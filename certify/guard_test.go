@@ -115,3 +115,29 @@ func TestQuantizeCovers(t *testing.T) {
 		}
 	}
 }
+
+// Nothing is proved where a number between the layers may be too large for float32, though the margin is not.
+func TestOverflow(t *testing.T) {
+	o := enginetest.Need(t)
+	m := tiny("Gemm")
+	m.Graph.Inits = []*graph.Tensor{graph.FromFloats("w", []float32{-1e30}, 1, 1), graph.FromFloats("v", []float32{1e-30}, 1, 1)}
+	m.Graph.Nodes = []*graph.Node{
+		{Name: "first", Op: "Gemm", Inputs: []string{"x", "w"}, Outputs: []string{"h"}},
+		{Name: "second", Op: "Gemm", Inputs: []string{"h", "v"}, Outputs: []string{"y"}},
+	}
+	k, err := Open(t.Context(), m, m, 1, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close() //nolint:errcheck // nothing was written
+	got, err := k.Prove(t.Context(), []float32{1e8, 1e8}, []float32{5e8, 1e8}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !math.IsInf(float64(got[0].Lower), -1) || !math.IsInf(float64(got[0].Apart), 1) {
+		t.Errorf("6e8 times -1e30 is -Inf in float32, and %v was proved", got[0])
+	}
+	if math.IsInf(float64(got[1].Lower), -1) {
+		t.Error("nothing is proved where nothing overflows")
+	}
+}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 
 	"cfq/graph"
 )
 
 // layer compiles Gemm and MatMul with constant weights.
-func layer(k *compiler, _ context.Context, n *graph.Node, moving []int) error {
+func layer(_ context.Context, k *compiler, n *graph.Node, moving []int) error {
 	if err := only(moving); err != nil {
 		return err
 	}
@@ -29,6 +29,11 @@ func layer(k *compiler, _ context.Context, n *graph.Node, moving []int) error {
 	q, err := k.integer(n)
 	if err != nil {
 		return err
+	}
+	if q == nil {
+		if err := k.rounds(n); err != nil {
+			return err
+		}
 	}
 	alpha, beta := 1.0, 1.0
 	if n.Op == "Gemm" {
@@ -63,15 +68,13 @@ type codes struct {
 	data    float64   // scale of what the layer reads
 }
 
+// unit is half of the largest unit of the sums.
+func (q *codes) unit() float64 { return slices.Max(q.scales) * q.data / 2 }
+
 // integer returns the codes of the node's weights if ONNX Runtime runs it on an integer kernel, and nil if not.
 func (k *compiler) integer(n *graph.Node) (*codes, error) {
 	kernel := k.kernel(n)
-	if kernel == nil {
-		return nil, nil
-	}
-	switch kernel.Op {
-	case "QGemm", "QLinearMatMul", "MatMulIntegerToFloat":
-	default:
+	if kernel == nil || !isInteger(kernel) {
 		return nil, nil
 	}
 	dq, data := k.producers[n.Input(1)], k.producers[n.Input(0)]
@@ -118,6 +121,9 @@ func (k *compiler) bias(n *graph.Node, d *dense, q *codes, beta float64) ([]floa
 	b := make([]float64, d.rows)
 	name := n.Input(2)
 	if name == "" {
+		if d.exact && k.biasOf(n) != "" { // that of an Add, which the kernel may round to the units of the sums
+			d.between = q.unit()
+		}
 		return b, nil
 	}
 	v, dims, err := k.constant(name)
@@ -136,9 +142,7 @@ func (k *compiler) bias(n *graph.Node, d *dense, q *codes, beta float64) ([]floa
 	dq := k.producers[name]
 	if dq == nil || !dq.Is("DequantizeLinear") {
 		// ONNX Runtime rounds it to the units of the sums.
-		for _, s := range q.scales {
-			d.between = math.Max(d.between, s*q.data/2)
-		}
+		d.between = q.unit()
 		return b, nil
 	}
 	ints, _, err := k.constant(dq.Input(0))

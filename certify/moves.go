@@ -11,7 +11,7 @@ import (
 )
 
 // moves compiles an operator that only moves numbers: what goes where is found by running it on the numbers 0, 1, 2...
-func moves(k *compiler, ctx context.Context, n *graph.Node, moving []int) error {
+func moves(ctx context.Context, k *compiler, n *graph.Node, moving []int) error {
 	concat := n.Op == "Concat"
 	if !concat {
 		if err := only(moving); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // maker compiles a node of which the inputs at moving depend on the model's input.
-type maker func(k *compiler, ctx context.Context, n *graph.Node, moving []int) error
+type maker func(ctx context.Context, k *compiler, n *graph.Node, moving []int) error
 
 // operators are those that certificates know.
 func operators() map[string]maker {
@@ -22,13 +22,21 @@ func operators() map[string]maker {
 		"QuantizeLinear": quantizer, "DequantizeLinear": dequantizer,
 		"Cast": cast,
 	}
-	for _, op := range []string{"Identity", "Dropout", "Flatten", "Reshape", "Squeeze", "Unsqueeze"} {
-		table[op] = same
-	}
-	for _, op := range []string{"Gather", "Slice", "Transpose", "Split", "Expand", "Tile", "Concat"} {
+	for i, op := range movers() {
 		table[op] = moves
+		if i < inOrder {
+			table[op] = same
+		}
 	}
 	return table
+}
+
+// inOrder is how many of movers leave numbers in their order.
+const inOrder = 6
+
+// movers are the operators that leave numbers as they are.
+func movers() []string {
+	return []string{"Identity", "Dropout", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Gather", "Slice", "Transpose", "Split", "Expand", "Tile", "Concat"}
 }
 
 // only reports whether the first input alone depends on the model's.
@@ -40,7 +48,7 @@ func only(moving []int) error {
 }
 
 // same is for operators that leave all numbers as they are, in their order.
-func same(k *compiler, _ context.Context, n *graph.Node, moving []int) error {
+func same(_ context.Context, k *compiler, n *graph.Node, moving []int) error {
 	if err := only(moving); err != nil {
 		return err
 	}
@@ -53,7 +61,7 @@ func same(k *compiler, _ context.Context, n *graph.Node, moving []int) error {
 	return nil
 }
 
-func cast(k *compiler, _ context.Context, n *graph.Node, _ []int) error {
+func cast(_ context.Context, k *compiler, n *graph.Node, _ []int) error {
 	in, to := k.values[n.Input(0)], graph.DType(n.Int("to", 0))
 	switch {
 	case to == graph.Double || to == graph.Float && in.DType != graph.Double:
@@ -77,7 +85,7 @@ func (k *compiler) affine(n *graph.Node, in, size int, of func(i int) (a, b, ter
 }
 
 // arithmetic compiles Add, Sub, Mul, Div and Neg.
-func arithmetic(k *compiler, _ context.Context, n *graph.Node, moving []int) error {
+func arithmetic(_ context.Context, k *compiler, n *graph.Node, moving []int) error {
 	out := k.values[n.Outputs[0]]
 	if len(moving) == 2 {
 		if n.Op != "Add" && n.Op != "Sub" {
@@ -163,7 +171,7 @@ func broadcast(dims, to []int64) []int {
 	return at
 }
 
-func normalization(k *compiler, _ context.Context, n *graph.Node, moving []int) error {
+func normalization(_ context.Context, k *compiler, n *graph.Node, moving []int) error {
 	if err := only(moving); err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"cfq/engine"
 	"cfq/graph"
 	"cfq/onnxio"
-	"cfq/verify"
 )
 
 // step computes the form of a slot from those of others.
@@ -169,11 +168,11 @@ func (k *compiler) node(ctx context.Context, n *graph.Node) error {
 	if !n.HasGraphs() && !random && (len(moving) == 0 || op == "Shape" || op == "Size") {
 		return nil // a constant, for one row
 	}
-	make := operators()[op]
-	if make == nil {
+	compile := operators()[op]
+	if compile == nil {
 		return fmt.Errorf("certificates do not know the operator of %s", n.Label())
 	}
-	if err := make(k, ctx, n, moving); err != nil {
+	if err := compile(ctx, k, n, moving); err != nil {
 		return fmt.Errorf("certificates: %s: %w", n.Label(), err)
 	}
 	return nil
@@ -190,18 +189,4 @@ func (k *compiler) constant(name string) ([]float64, []int64, error) {
 		return nil, nil, fmt.Errorf("constant %q: %w", name, err)
 	}
 	return v, t.Dims, nil
-}
-
-// kernel is the operator that ONNX Runtime runs for the node, "" when that is not seen.
-func (k *compiler) kernel(n *graph.Node) *graph.Node {
-	return verify.Kernel(k.kernels, n.Name, n.Outputs[0])
-}
-
-// size is the number of elements of a value in one row.
-func (k *compiler) size(value string) (int, error) {
-	t := k.values[value]
-	if t == nil {
-		return 0, fmt.Errorf("nothing is known of %q", value)
-	}
-	return t.Len(), nil
 }

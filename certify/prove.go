@@ -86,11 +86,27 @@ func (k *Certifier) prove(s *space, point, half []float32) (_ eval.Proof, upper 
 	s.symbols = inputs
 	alone := pass{space: s}
 	l, u := k.margin(k.quant.p.run(&alone, x), nil)
+	unknown := overflows(full.forms) || overflows(beside.forms) && overflows(alone.forms)
 	lower, upper = math.Max(lower, l), math.Min(upper, u)
-	if math.IsNaN(lower) || math.IsNaN(upper) || math.IsNaN(apart) { // float32 overflows somewhere in the box
+	if unknown || math.IsNaN(lower) || math.IsNaN(upper) || math.IsNaN(apart) { // float32 overflows somewhere in the box
 		return eval.Proof{Lower: eval.Float(math.Inf(-1)), Apart: eval.Float(math.Inf(1))}, math.Inf(1)
 	}
 	return eval.Proof{Lower: eval.Float(lower), Apart: eval.Float(apart)}, upper
+}
+
+// overflows says that a number, or one of those that were added up to it, may be too large for float32.
+func overflows(forms []*form) bool {
+	for _, f := range forms {
+		if f == nil {
+			continue
+		}
+		for i := range f.c {
+			if !(f.mag[i] < math.MaxFloat32 && f.reach(i) < math.MaxFloat32) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // margin bounds the margin of the logits g, or how much larger it is than that of f.

@@ -6,8 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agext/levenshtein"
-
+	"cfq/internal/words"
 	"cfq/task"
 )
 
@@ -134,25 +133,7 @@ func attribute(groups []task.Subgroup, name string) (*task.Subgroup, error) {
 	if len(names) == 0 {
 		return nil, fmt.Errorf("%q: the task declares no subgroups: give a feature subgroup: true, or name columns in data.subgroups", name)
 	}
-	return nil, fmt.Errorf("there are no subgroups %q; %s", name, oneOf(name, names))
-}
-
-// oneOf says which of the words was probably meant, or lists them.
-func oneOf(word string, words []string) string {
-	best, distance := "", max(2, len(word)/3)+1
-	for _, w := range words {
-		if d := levenshtein.Distance(strings.ToLower(word), strings.ToLower(w), nil); d < distance && d < len(w) {
-			best, distance = w, d
-		}
-	}
-	if best != "" {
-		return fmt.Sprintf("did you mean %q?", best)
-	}
-	const most = 20
-	if more := len(words) - most; more > 0 {
-		return fmt.Sprintf("one of: %s and %d more", strings.Join(words[:most], ", "), more)
-	}
-	return "one of: " + strings.Join(words, ", ")
+	return nil, fmt.Errorf("there are no subgroups %q%s", name, words.DidYouMean(name, names))
 }
 
 // of returns the group of the person in the row, numbered so that the last attribute varies fastest; -1 when a value is missing.

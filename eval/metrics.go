@@ -50,7 +50,7 @@ func (m *Metric) Of(r *Result, at int) Value { return m.value(r, at) }
 // m their logit margin for the favourable class, x a person, and u the point
 // where the person's minimal-cost recourse ends.
 func Metrics() []Metric {
-	return slices.Concat(promiseMetrics(), actionMetrics(), certaintyMetrics(), decisionMetrics(), fileMetrics())
+	return slices.Concat(promiseMetrics(), actionMetrics(), marginMetrics(), certaintyMetrics(), decisionMetrics(), fileMetrics())
 }
 
 func promiseMetrics() []Metric {
@@ -64,7 +64,7 @@ func promiseMetrics() []Metric {
 		{
 			"margins[].vd_mismatch", "recourse points decided differently", "VD(t), mismatch", "share", Lower,
 			"Of the recourse points of f at required margin t, the share on which f and g decide differently: the paper's first form of VD. It is VD(t) whenever f approves its own points, " +
-				"which is checked at every one of them; of promises that were given, given.mismatch counts those too that f itself does not keep.",
+				"which is checked at every one of them; promises that were given and that f itself does not keep are promises at no margin, and counted in given.invalid.",
 			"Metrics, VD, in its form as label mismatch",
 			share(func(a *AtMargin) Rate { return a.VDMismatch }),
 		},
@@ -183,48 +183,6 @@ func actionMetrics() []Metric {
 			"Mean over the same people of |S_f and S_g| / (|S_f or S_g| + eps), S being the model inputs that an action changes by more than 1e-6. A switch within a one-hot group changes two inputs.",
 			"Metrics, ActOverlap",
 			estimate(func(a *AtMargin) Estimate { return a.ActOverlap }),
-		},
-		{
-			"margins[].margin_error.mean", "mean margin error at recourse points", "mean e", "logits", Zero,
-			"Mean of e = m_g(u_f) - m_f(u_f) over the recourse points of f. Positive: g is more lenient there. The report quotes it at the smallest required margin, where promises are closest to the boundary.",
-			"this project",
-			estimate(func(a *AtMargin) Estimate { return a.MarginError.Mean }),
-		},
-		{
-			"margins[].margin_error.rms", "typical margin error at recourse points", "rms e", "logits", Lower,
-			"Root mean square of the same e: the continuous quantity under VD, RVD and tau01.",
-			"this project",
-			estimate(func(a *AtMargin) Estimate { return a.MarginError.RMS }),
-		},
-		{
-			"margins[].margin_error.p99", "margin error that 99 % stay below", "p99 |e|", "logits", Lower,
-			"99th percentile (nearest rank) of |e|.",
-			"this project",
-			estimate(func(a *AtMargin) Estimate { return a.MarginError.P99 }),
-		},
-		{
-			"margins[].margin_error.max", "largest margin error", "max |e|", "logits", Lower,
-			"Maximum of |e|.",
-			"this project",
-			estimate(func(a *AtMargin) Estimate { return a.MarginError.Max }),
-		},
-		{
-			"margins[].margins_full.median", "margin of the original at its recourse points, median", "", "logits", None,
-			"Median of m_f(u_f) over the recourse points of f; smallest, p05, p95 and largest are beside it.",
-			"Diagnostics: margins at recourse points",
-			estimate(func(a *AtMargin) Estimate { return a.FullMargins.Median }),
-		},
-		{
-			"margins[].margins_quant.median", "margin of the quantized model at the same points, median", "", "logits", None,
-			"Median of m_g(u_f).",
-			"Diagnostics: margins at recourse points",
-			estimate(func(a *AtMargin) Estimate { return a.QuantMargins.Median }),
-		},
-		{
-			"margins[].margins_quant.p05", "margin of the quantized model that 95 % of the points exceed", "", "logits", None,
-			"5th percentile (nearest rank) of m_g(u_f): above 0, at most 5 % of the promises break.",
-			"Diagnostics: margins at recourse points",
-			estimate(func(a *AtMargin) Estimate { return a.QuantMargins.P05 }),
 		},
 	}
 }

@@ -1,6 +1,9 @@
 package eval
 
-import "context"
+import (
+	"context"
+	"math"
+)
 
 // Perturbation is a way to measure the logit perturbation eps around a recourse point u, in logits:
 // the largest difference, over the classes, between the two models' logits.
@@ -34,7 +37,7 @@ type Perturbed struct {
 }
 
 // Perturber measures logit perturbations. points are n rows of dim model inputs; the result has one row for each, with one
-// number for each of Perturbations, undefined where the model's graph has none.
+// number for each of Perturbations, undefined where the model's graph has none, and infinite where it has one that cannot be told: that is not safe.
 type Perturber func(ctx context.Context, points []float32, n int) ([][]Float, error)
 
 // perturbed summarises the perturbations at the i-th required margin; nil when they were not measured.
@@ -55,7 +58,7 @@ func perturbed(records []Record, i int, confidence float64) map[Perturbation]Per
 			}
 			asked = true
 			e := s.Perturbed[k]
-			if !e.Defined() {
+			if math.IsNaN(float64(e)) {
 				continue
 			}
 			eps = append(eps, float64(e))

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"cfq/internal/words"
 )
 
 // Stress is other conditions to evaluate under, or several of them, as ParseStress reads them.
@@ -83,7 +85,7 @@ func StressForms() []StressForm {
 func ParseStress(spec string) (Stress, error) {
 	spec = strings.TrimSpace(spec)
 	word, rest, _ := strings.Cut(spec, ":")
-	var forms, words []string
+	var forms, known []string
 	for _, f := range StressForms() {
 		if f.word() == word {
 			s, err := f.read(spec, rest)
@@ -93,13 +95,12 @@ func ParseStress(spec string) (Stress, error) {
 			s.Spec = spec
 			return s, nil
 		}
-		forms, words = append(forms, f.Form), append(words, f.word())
+		forms, known = append(forms, f.Form), append(known, f.word())
 	}
-	near := oneOf(word, words)
-	if strings.HasPrefix(near, "one of") {
-		near = "one of: " + strings.Join(forms, ", ")
+	if words.Nearest(word, known) != "" {
+		forms = known
 	}
-	return Stress{}, fmt.Errorf("eval: %q is no condition to evaluate under; %s", spec, near)
+	return Stress{}, fmt.Errorf("eval: %q is no condition to evaluate under%s", spec, words.DidYouMean(word, forms))
 }
 
 func readNoise(_, rest string) (Stress, error) {

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"fmt"
+	"slices"
 
 	"cfq/eval"
 )
@@ -48,7 +49,9 @@ func (j *judge) increase(s *subject) Finding {
 func (s *subject) unlike(now, before *eval.Settings) string {
 	ofPeople := s.PerMargin() || partOf(s.Metric) == mirrored || s.ID() == "tau01"
 	near := partOf(s.Metric) == certificates || partOf(s.Metric) == perturbation
-	switch {
+	switch curve := s.ID() == "tau01" || s.ID() == "rtau01"; {
+	case curve && !slices.Equal(now.Margins, before.Margins): // the smallest is the least that there can be, and in between it is predicted
+		return fmt.Sprintf("it was read off other required margins, %v and not %v: evaluate both at the same ones", before.Margins, now.Margins)
 	case ofPeople && now.Given != before.Given:
 		return "the promises were not made in the same way: one is about given promises, the other about computed ones"
 	case near && now.Radius != before.Radius:

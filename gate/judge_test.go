@@ -224,6 +224,26 @@ func TestIncrease(t *testing.T) {
 	}
 }
 
+// tau01 is never below the smallest margin that was evaluated: an earlier one that was read off larger margins hides an increase.
+func TestIncreaseOfTau(t *testing.T) {
+	read := func(tau eval.Float, margins ...float64) *eval.Result {
+		return &eval.Result{
+			Settings: eval.Settings{Confidence: 0.95, Margins: margins}, Margins: make([]eval.AtMargin, len(margins)),
+			Tau01: eval.Tau{Value: tau, Lo: tau, Hi: tau, N: 5000}, RTau01: eval.Tau{Value: tau, Lo: tau, Hi: tau, N: 5000},
+		}
+	}
+	for _, metric := range []string{"tau01", "rtau01"} {
+		g := &Gate{Checks: []Check{{Metric: metric, MaxIncrease: ptr(0.05)}}}
+		now := read(0.4, 0, 0.1, 0.5)
+		if f := Judge(g, now, read(0.5, 0.5), noon).Findings[0]; f.Verdict != Inconclusive || !strings.Contains(f.Why, "other required margins") {
+			t.Errorf("%+v", f)
+		}
+		if f := Judge(g, now, read(0.1, 0, 0.1, 0.5), noon).Findings[0]; f.Verdict != Fail {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
 // A report that went through JSON has null for infinity: what passed in memory must not depend on that.
 func TestIncreaseOverJSON(t *testing.T) {
 	before := drifted(0.04, math.Inf(-1), math.Inf(1), 100, 0.95)

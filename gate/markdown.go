@@ -14,7 +14,7 @@ func Markdown() string {
 	text(introduction)
 	fmt.Fprintf(&b, "\n```yaml\n%s```\n", example)
 	text(rules)
-	d := &decoder{}
+	d := newDecoder("")
 	text("\n## The gate file\n\n" + fileNote)
 	table(&b, d.gateKeys(&Gate{}, &parts{}))
 	text("\n### A check of ~checks~\n\n")
@@ -32,11 +32,11 @@ func table(b *strings.Builder, keys []key) {
 	cell := strings.NewReplacer("|", `\|`)
 	b.WriteString("| key | what | without it |\n|---|---|---|\n")
 	for _, k := range keys {
-		fallback := k.fallback
+		fallback := k.Fallback
 		if fallback == required {
 			fallback = "**required**"
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s |\n", k.name, cell.Replace(k.doc), cell.Replace(fallback))
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", k.Name, cell.Replace(k.Doc), cell.Replace(fallback))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"cfq/eval"
+	"cfq/internal/words"
 )
 
 func exampleGate() *Gate {
@@ -105,7 +106,7 @@ func TestMistakes(t *testing.T) {
 		{check("metric: vd\n    max: 0.1\n  - metric: vd\n    max: 0.1"), `5:5: a check named "vd<=0.1" is listed above`},
 		{check("name: \"\"\n    metric: vd\n    max: 0.1"), "3:11: this must not be empty"},
 		{check("&a metric: vd\n    max: 0.1"), "3:"},
-		{check("<<: {metric: vd}\n    max: 0.1"), "3:5: this must be a text, not an anchor or alias, which gate files do not have"},
+		{check("<<: {metric: vd}\n    max: 0.1"), "3:5: a key must be plain text; merge keys (<<)"},
 		{waiver("check: vd", "until: 2026-01-31", "reason: r"), `6:12: there is no check "vd"; one of: vd<=0.1`},
 		{waiver("check: vd<=0.1 [Female]", "until: 2026-01-31", "reason: r"), `6:12: there is no check "vd<=0.1 [Female]"`},
 		{waiver("check: vd<=0.1", "until: 2026-02-30", "reason: r"), `7:12: "2026-02-30" is no day; write it as 2026-12-31`},
@@ -118,16 +119,16 @@ func TestMistakes(t *testing.T) {
 		{"a: 1\n---\nb: 2", "remove what follows the second ---"},
 		{"\xff\xfe", "not UTF-8 text"},
 		{strings.Repeat("[", 5000), "nested too deep"},
-		{strings.Repeat("x", maxFile+1), "larger than 1 MiB"},
+		{strings.Repeat("x", 1<<20+1), "larger than 1 MiB"},
 	} {
 		g, err := Parse([]byte(c.text))
 		var list Errors
 		if g != nil || !errors.As(err, &list) {
-			t.Errorf("%q: %+v, %v", clip(c.text), g, err)
+			t.Errorf("%q: %+v, %v", words.Clip(c.text), g, err)
 			continue
 		}
 		if !strings.Contains(err.Error(), "gate file:"+c.want) && !strings.Contains(err.Error(), "gate file: "+c.want) && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q:\n%v\nwant %s", clip(c.text), err, c.want)
+			t.Errorf("%q:\n%v\nwant %s", words.Clip(c.text), err, c.want)
 		}
 	}
 }
@@ -254,10 +255,10 @@ func TestSchema(t *testing.T) {
 // The page names every key and every metric, and its lines of checks are checks.
 func TestPage(t *testing.T) {
 	page := Markdown()
-	d := &decoder{}
+	d := newDecoder("")
 	for _, k := range append(append(d.gateKeys(&Gate{}, &parts{}), d.checkKeys(&Check{})...), d.waiverKeys(&Waiver{})...) {
-		if !strings.Contains(page, "| `"+k.name+"` |") {
-			t.Errorf("no key %s", k.name)
+		if !strings.Contains(page, "| `"+k.Name+"` |") {
+			t.Errorf("no key %s", k.Name)
 		}
 	}
 	for _, m := range eval.Metrics() {

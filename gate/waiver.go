@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"cfq/internal/words"
 )
 
 const dateLayout = "2006-01-02"
@@ -59,11 +61,11 @@ func (r *Report) waive(waivers []Waiver, now time.Time) {
 		}
 		switch {
 		case !found:
-			r.note("the waiver of %s is about nothing that was found: is there such a group?", quote(w.Check))
+			r.note("the waiver of %s is about nothing that was found: is there such a group?", words.Quote(w.Check))
 		case w.over(now):
-			r.note("the waiver of %s expired on %s: %s", quote(w.Check), w.last(), w)
+			r.note("the waiver of %s expired on %s: %s", words.Quote(w.Check), w.last(), w)
 		case !needed:
-			r.note("the waiver of %s is no longer needed: it passes", quote(w.Check))
+			r.note("the waiver of %s is no longer needed: it passes", words.Quote(w.Check))
 		}
 	}
 }

@@ -91,8 +91,8 @@ func (r *Rows) Write(w io.Writer) error {
 	return err
 }
 
-// ReadRows reads a record from a file. The error wraps fs.ErrNotExist when there is none.
-func ReadRows(path string) (*Rows, error) {
+// Load reads a record from a file. The error wraps fs.ErrNotExist when there is none.
+func Load(path string) (*Rows, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("record of calibration rows: %w", err)

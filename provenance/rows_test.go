@@ -174,7 +174,7 @@ func TestWrittenAndRead(t *testing.T) {
 			t.Errorf("%q for %q: %v", c.new, c.old, err)
 		}
 	}
-	if _, err := ReadRows(filepath.Join(t.TempDir(), "none.rows")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Load(filepath.Join(t.TempDir(), "none.rows")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 }

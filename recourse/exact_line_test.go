@@ -137,9 +137,10 @@ func TestExactMixedAgainstSimplex(t *testing.T) {
 						}
 					}
 					switch {
-					case moved > limit:
+					case moved > limit || fixed >= best:
 					case gap <= 0:
-						best = min(best, fixed)
+						best = fixed
+					case moved < limit && set != 1<<lines-1: // another set has these and more
 					default:
 						best = min(best, fixed+simplex(t, cost, m.w[:lines], v, u, gap))
 					}

@@ -180,8 +180,11 @@ func headline(d *Document) block {
 		if t.Extrapolated {
 			how = ", extrapolated"
 		}
-		lines = append(lines, fmt.Sprintf("Recourse that demands a margin of %s breaks for at most 1 %% of people (%s%s).",
-			fixed(t.Value, 2), eval.MetricAt("tau01").Symbol, how))
+		what := "Recourse that demands a margin of %s breaks for at most 1 %% of people (%s%s)."
+		if r.Given != nil { // nothing is known of other recourse
+			what = "Of those given that reach a margin of %s at most 1 %% break (%s%s)."
+		}
+		lines = append(lines, fmt.Sprintf(what, fixed(t.Value, 2), eval.MetricAt("tau01").Symbol, how))
 	}
 	return block{lines: lines, after: []string{fmt.Sprintf(what, margin(a.Margin))}}
 }

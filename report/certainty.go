@@ -21,9 +21,12 @@ func certificates(r *eval.Result) block {
 	if len(b.table.rows) == 0 {
 		return block{}
 	}
+	where := fmt.Sprintf("within %s (in model inputs) of the recourse point", margin(radius))
+	if radius == 0 {
+		where = "exactly at the recourse point"
+	}
 	b.after = []string{
-		fmt.Sprintf("certified: the quantized model approves whoever ends within %s (in model inputs) of the recourse point; this is proved, not estimated. A promise without a certificate may hold all the same.",
-			margin(radius)),
+		"certified: the quantized model approves whoever ends " + where + "; this is proved, not estimated. A promise without a certificate may hold all the same.",
 		"models apart: by how much their margins can differ there at most, median person (logits)",
 	}
 	return b

@@ -18,11 +18,29 @@ func comparisonPage(c *Comparison, how detail) *page {
 		p.blocks = append(p.blocks, block{title: "Warnings", lines: c.Warnings, bullet: true})
 	}
 	p.blocks = append(p.blocks, standings(c, how)...)
+	if how == full {
+		p.blocks = append(p.blocks, glossary(c.Contest))
+	}
 	if b := recipes(c, how); len(b.table.rows) > 0 {
 		p.blocks = append(p.blocks, b)
 	}
 	p.blocks = append(p.blocks, entries(c))
 	return p
+}
+
+// glossary says what the metrics of the tables are.
+func glossary(t *eval.Contest) block {
+	b := block{title: "What the metrics are", fold: true, table: table{left: 4, head: []string{"", "what", "unit", "better"}}}
+	seen := map[string]bool{}
+	for i := range t.Rows {
+		m, ok := eval.MetricBy(t.Rows[i].Metric)
+		if !ok || seen[m.ID()] {
+			continue
+		}
+		seen[m.ID()] = true
+		b.table.row(nameOf(&m), m.Name, m.Unit, string(m.Better))
+	}
+	return b
 }
 
 // recipes shows how the models were made, side by side: what they differ in, then the rest.
@@ -110,10 +128,7 @@ func rowName(r *eval.ContestRow) string {
 	if !ok {
 		return r.Metric
 	}
-	name := cmp.Or(m.Symbol, m.Name)
-	if len(name) > longName {
-		name = m.ID()
-	}
+	name := nameOf(&m)
 	if r.Margin == nil {
 		return name
 	}
@@ -121,6 +136,14 @@ func rowName(r *eval.ContestRow) string {
 		return s
 	}
 	return name + " at " + margin(*r.Margin)
+}
+
+// nameOf is what a table calls a metric.
+func nameOf(m *eval.Metric) string {
+	if name := cmp.Or(m.Symbol, m.Name); len(name) <= longName {
+		return name
+	}
+	return m.ID()
 }
 
 func entries(c *Comparison) block {

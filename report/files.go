@@ -127,11 +127,11 @@ func timing(r *eval.Result) block {
 		return block{}
 	}
 	b := block{title: fmt.Sprintf("Speed in ONNX Runtime, %d %s", t.Threads, plural(t.Threads, "thread", "threads"))}
-	b.table = table{head: []string{"", "original", "interval", "quantized", "interval", "runs", "faster"}, left: 1}
+	b.table = table{head: []string{"", "original", "interval", "quantized", "interval", "runs", "speed-up"}, left: 1}
 	row := func(label string, p eval.Pace) {
 		times := missing
 		if p.Full.Value.Defined() && p.Quant.Value > 0 {
-			times = strconv.FormatFloat(float64(p.Full.Value/p.Quant.Value), 'f', 2, 64) + " times"
+			times = strconv.FormatFloat(float64(p.Full.Value/p.Quant.Value), 'f', 2, 64) + "x"
 		}
 		b.table.row(label, seconds(p.Full.Value), between(p.Full, seconds), seconds(p.Quant.Value), between(p.Quant, seconds), strconv.Itoa(p.Quant.N), times)
 	}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"cfq/eval"
 )
@@ -62,10 +63,22 @@ func groups(r *eval.Result, how detail) []block {
 		}
 		p.add("everyone", r, t)
 		b := block{title: "By " + by.By, table: p.table}
+		tested, alike := false, 0
 		for _, g := range by.Gaps {
-			if (g.Margin == nil || *g.Margin == t) && g.Worst != "" {
+			switch {
+			case g.Margin != nil && *g.Margin != t || g.Worst == "":
+			case how == brief && g.P.Defined() && float64(g.P) > 1-r.Settings.Confidence && g.Metric != "vd" && g.Metric != "rvd":
+				alike++
+			default:
+				tested = tested || g.P.Defined()
 				b.after = append(b.after, gapLine(&g))
 			}
+		}
+		if alike > 0 {
+			b.after = append(b.after, fmt.Sprintf("In %d other %s the groups differ no more than chance lets them.", alike, plural(alike, "metric", "metrics")))
+		}
+		if tested {
+			b.after = append(b.after, "p: how often chance alone would set the worst group so far apart from the others, adjusted (Holm) for the number of groups")
 		}
 		if small {
 			b.after = append(b.after, "* too few promises to be compared with the others")
@@ -89,7 +102,7 @@ func gapLine(g *eval.GroupGap) string {
 	}
 	line := fmt.Sprintf("%s: worst for %s, best for %s, %s apart", name, g.Worst, g.Best, difference(unit, g.Difference))
 	if g.P.Defined() {
-		line += fmt.Sprintf(" (p = %s that the worst is so by chance)", probability(g.P))
+		line += strings.Replace(fmt.Sprintf(" (p=%s)", probability(g.P)), "p=<", "p<", 1)
 	}
 	return line
 }

@@ -182,14 +182,18 @@ func tiles(d *Document) []tile {
 		}
 	}
 	add("promises that break, "+symbolAt("margins[].vd", a.Margin), percent(a.VD.Value, 1), fraction(a.VD)+", "+interval(a.VD, 1))
-	add("mirrored, "+symbolAt("margins[].rvd", a.Margin), percent(a.RVD.Value, 1), fraction(a.RVD)+", "+interval(a.RVD, 1))
+	add("promises of its own that the original refuses, "+symbolAt("margins[].rvd", a.Margin), percent(a.RVD.Value, 1), fraction(a.RVD)+", "+interval(a.RVD, 1))
 	if t := r.Tau01; t.Value.Defined() {
-		add("margin at which at most 1 % break", fixed(t.Value, 2), "tau01, logits")
+		note := "tau01, logits"
+		if t.Extrapolated {
+			note += ", extrapolated"
+		}
+		add("margin at which at most 1 % break", fixed(t.Value, 2), note)
 	}
 	if p := a.Certified; p != nil {
 		add("provably survive", percent(p.Certified.Value, 1), fraction(p.Certified)+", within "+margin(p.Radius))
 	}
-	noise := "median person, " + symbolAt("margins[].crg.median", a.Margin)
+	noise := "of the original's cost, median person, " + symbolAt("margins[].crg.median", a.Margin)
 	if a.Noise != nil {
 		noise += "; solver's noise " + fixed(a.Noise.AbsMean.Value, 3)
 	}

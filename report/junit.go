@@ -64,6 +64,9 @@ func JUnit(w io.Writer, d *Document) error {
 	if g.Excluded > 0 {
 		property("excluded calibration rows", fmt.Sprint(g.Excluded))
 	}
+	for _, n := range g.Notes {
+		property("note", n)
+	}
 	seen := map[string]bool{}
 	for i := range g.Findings {
 		f := &g.Findings[i]
@@ -100,11 +103,14 @@ func JUnit(w io.Writer, d *Document) error {
 
 // measured says what was found, in one line.
 func measured(f *gate.Finding) string {
-	people := fmt.Sprint(f.N)
+	people := fmt.Sprintf("people: %d; ", f.N)
 	if f.Num != nil {
-		people = fmt.Sprintf("%d of %d", *f.Num, f.N)
+		people = fmt.Sprintf("people: %d of %d; ", *f.Num, f.N)
 	}
-	s := fmt.Sprintf("%s = %s (people: %s; bounds: %s), limit %s", f.Metric, number(f.Value), people, bounds(f), f.Limit)
+	if precise(f) {
+		people = ""
+	}
+	s := fmt.Sprintf("%s = %s (%sbounds: %s), limit %s", f.Metric, number(f.Value), people, bounds(f), f.Limit)
 	if f.Margin != nil {
 		s += ", required margin " + margin(*f.Margin)
 	}

@@ -111,14 +111,14 @@ func contestLegend(c *Comparison, shortened bool) []string {
 	}
 	slices.Sort(tests)
 	lines := []string{
-		fmt.Sprintf("~: nothing can be said with confidence %s; p: that the difference is chance, adjusted (Holm) for the models in the row; n: people who count in both",
+		fmt.Sprintf("~: no difference can be told with confidence %s; p: how often chance alone would make such a difference, adjusted (Holm) for the models in the row; n: people who count in both",
 			strconv.FormatFloat(c.Contest.Confidence, 'g', 6, 64)),
 	}
 	if len(tests) > 0 {
 		lines = append(lines, "tests: "+strings.Join(tests, ", ")+", of the same people under both models; pp: percentage points")
 	}
 	if shortened {
-		lines = append(lines, "Other required margins are in the JSON, CSV and HTML reports.")
+		lines = append(lines, "Other required margins are in the JSON, CSV and HTML reports; cfq explain says what a metric is.")
 	}
 	return lines
 }

@@ -24,6 +24,9 @@ func symbol(key string) string { return eval.MetricAt(key).Symbol }
 
 func promises(r *eval.Result) block {
 	b := block{title: "Promises by required margin t", after: legend("margins[].vd", "margins[].rvd", "margins[].frr"), figures: curve(r)}
+	if r.Settings.OneSided {
+		b.after = legend("margins[].vd", "margins[].frr")
+	}
 	b.table.head = []string{
 		"t", symbol("margins[].vd"), "broken", "interval", symbol("margins[].rvd"), "broken", "interval", symbol("margins[].frr"), "helped",
 	}
@@ -144,6 +147,9 @@ func decisions(r *eval.Result) block {
 	d := r.Decisions
 	b := block{title: "Decisions on people as they are", table: table{left: 1}}
 	row := func(key string, x eval.Rate) {
+		if x.Den == 0 {
+			return
+		}
 		b.table.row(eval.MetricAt(key).Name, percent(x.Value, 2), counts(x), interval(x, 2))
 	}
 	row("decisions.accuracy_full", d.AccuracyFull)

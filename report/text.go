@@ -69,8 +69,12 @@ func textBlock(b *strings.Builder, bl block) {
 	if len(bl.after) > 0 && len(bl.lines)+len(bl.table.rows) > 0 {
 		b.WriteByte('\n')
 	}
+	rest := indent
+	if len(bl.table.rows) > 0 { // a list of what its columns are
+		rest += "  "
+	}
 	for _, l := range bl.after {
-		wrap(b, l, indent, indent)
+		wrap(b, l, indent, rest)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"cfq/internal/keyfile"
 )
 
 // alias is a key under the name that another recourse library has for it, so that its users need not translate what they have.
@@ -32,14 +34,14 @@ const (
 func (d *decoder) featureAliases(f *Feature, b *percents) []alias {
 	number := func(dst *float64, key string) func(ast.Node, mapping) {
 		return func(n ast.Node, m mapping) {
-			d.number(dst).read(n)
-			m.at[key] = n
+			d.number(dst).Read(n)
+			m.At[key] = n
 		}
 	}
 	side := func(i int) func(ast.Node, mapping) {
 		return func(n ast.Node, m mapping) {
 			d.side(n, i, &f.Bounds, b)
-			m.at["bounds"] = n
+			m.At["bounds"] = n
 		}
 	}
 	return []alias{
@@ -49,7 +51,7 @@ func (d *decoder) featureAliases(f *Feature, b *percents) []alias {
 			func() schema { return schema{"enum": []int{-1, 0, 1}} },
 			func(n ast.Node, m mapping) { d.stepDirection(n, f, m) },
 		},
-		{"step_size", libARs, "`step`, in raw units", []string{"step"}, d.number(&f.Step).above0().form, number(&f.Step, "step")},
+		{"step_size", libARs, "`step`, in raw units", []string{"step"}, d.number(&f.Step).Above0().Form, number(&f.Step, "step")},
 		{
 			"step_type", libAR, "how `step_size` is meant: `absolute` is the only way here",
 			[]string{"step_type"},
@@ -58,11 +60,11 @@ func (d *decoder) featureAliases(f *Feature, b *percents) []alias {
 		},
 		{"lb", libARs, "the lower side of `bounds`", []string{"bounds lo"}, sideForm, side(0)},
 		{"ub", libARs, "the upper side of `bounds`", []string{"bounds hi"}, sideForm, side(1)},
-		{"step_ub", libReach, "`max_increase`", []string{"max_increase"}, d.number(&f.MaxIncrease).from0().form, number(&f.MaxIncrease, "max_increase")},
+		{"step_ub", libReach, "`max_increase`", []string{"max_increase"}, d.number(&f.MaxIncrease).From0().Form, number(&f.MaxIncrease, "max_increase")},
 		{
 			"step_lb", libReach, "`max_decrease`, as a number not above 0",
 			[]string{"max_decrease"},
-			d.number(&f.MaxDecrease).with("maximum", 0).form,
+			d.number(&f.MaxDecrease).With("maximum", 0).Form,
 			func(n ast.Node, m mapping) {
 				number(&f.MaxDecrease, "max_decrease")(n, m)
 				f.MaxDecrease = 0 - f.MaxDecrease
@@ -80,14 +82,14 @@ func (d *decoder) featureAliases(f *Feature, b *percents) []alias {
 			[]string{"mutable"},
 			flagForm,
 			func(n ast.Node, m mapping) {
-				d.flag(&f.Mutable).read(n)
-				m.at["mutable"] = n
+				d.flag(&f.Mutable).Read(n)
+				m.At["mutable"] = n
 			},
 		},
 		{
 			"permitted_range", libDiCE, "`bounds`; of a one-hot feature, the list of values that it may become, as `transitions` from every one",
 			[]string{"bounds", "transitions"},
-			anyOf(pairForm, listOf(scalarForm)),
+			anyOf(pairForm, keyfile.ListOf(scalarForm)),
 			func(n ast.Node, m mapping) { d.permit(n, f, b, m) },
 		},
 		{
@@ -95,8 +97,8 @@ func (d *decoder) featureAliases(f *Feature, b *percents) []alias {
 			[]string{"bounds"},
 			pairForm,
 			func(n ast.Node, m mapping) {
-				d.span(&f.Bounds, b).read(n)
-				m.at["bounds"] = n
+				d.span(&f.Bounds, b).Read(n)
+				m.At["bounds"] = n
 			},
 		},
 	}
@@ -115,7 +117,7 @@ func (d *decoder) taskAliases(t *Task, p *parts) []alias {
 		{
 			"permitted_range", libDiCE, "`bounds` by the names of features, as `{age: [18, 65]}`; of a one-hot feature, the list of values that it may become",
 			[]string{"permitted_range"},
-			mapOf(anyOf(pairForm, listOf(scalarForm))),
+			mapOf(anyOf(pairForm, keyfile.ListOf(scalarForm))),
 			func(n ast.Node, _ mapping) { d.permitAll(n, t, p) },
 		},
 		{
@@ -134,30 +136,30 @@ func isAlias(aliases []alias, word string) bool {
 // applyAliases reads the words of other libraries, and reports those that stand beside a key or another word for the same thing.
 func (d *decoder) applyAliases(m mapping, aliases []alias) {
 	var own []string
-	for _, word := range sortedKeys(m.at) {
+	for _, word := range sortedKeys(m.At) {
 		if !isAlias(aliases, word) {
 			own = append(own, word)
 		}
 	}
 	var given []alias
 	for _, a := range aliases {
-		if !m.has(a.word) {
+		if !m.Has(a.word) {
 			continue
 		}
 		for _, key := range own {
 			if overlap(a.covers, []string{key}) {
-				d.errorf(m.at[a.word], "%q is another word for %q (%s), which is given, too; keep one", a.word, key, clause(a.library))
+				d.errorf(m.At[a.word], "%q is another word for %q (%s), which is given, too; keep one", a.word, key, clause(a.library))
 			}
 		}
 		for _, o := range given {
 			if overlap(a.covers, o.covers) {
-				d.errorf(m.at[a.word], "%q and %q say the same thing; keep one", o.word, a.word)
+				d.errorf(m.At[a.word], "%q and %q say the same thing; keep one", o.word, a.word)
 			}
 		}
 		given = append(given, a)
 	}
 	for _, a := range given {
-		a.apply(m.at[a.word], m)
+		a.apply(m.At[a.word], m)
 	}
 }
 
@@ -175,7 +177,7 @@ func overlap(a, b []string) bool {
 
 // aliasTable is the table of the reference page.
 func aliasTable(b *strings.Builder) {
-	d := &decoder{}
+	d := newDecoder("")
 	rows := func(where string, aliases []alias) {
 		for _, a := range aliases {
 			fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", a.word, a.library, where, a.doc)

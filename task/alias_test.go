@@ -66,7 +66,7 @@ func TestAliasesMeanTheirKeys(t *testing.T) {
 		sameTask(t, head+"}\n"+hot+"}\n"+c.theirs+"\n", head+of[0]+"}\n"+hot+of[1]+"}\n")
 		words[strings.Split(c.theirs, ":")[0]] = true
 	}
-	for _, a := range append((&decoder{}).featureAliases(&Feature{}, &percents{}), (&decoder{}).taskAliases(&Task{}, &parts{})...) {
+	for _, a := range append(newDecoder("").featureAliases(&Feature{}, &percents{}), newDecoder("").taskAliases(&Task{}, &parts{})...) {
 		if !words[a.word] {
 			t.Errorf("%s's %q is not tried", a.library, a.word)
 		}

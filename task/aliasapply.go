@@ -30,11 +30,11 @@ func (d *decoder) stepDirection(n ast.Node, f *Feature, m mapping) {
 		d.errorf(n, "step_direction is 1 (increase), -1 (decrease) or 0 (both), not %v", v)
 		return
 	}
-	m.at["direction"] = n
+	m.At["direction"] = n
 }
 
 func (d *decoder) stepType(n ast.Node) {
-	switch s, ok := d.str(n); {
+	switch s, ok := d.Text(n); {
 	case !ok || s == "absolute":
 	case s == "relative":
 		d.errorf(n, "steps are in raw units here: multiply step_size by the distance of the bounds and write step_type: absolute")
@@ -48,10 +48,10 @@ func (d *decoder) actionability(n ast.Node, f *Feature, m mapping) {
 	switch i {
 	case 1:
 		f.Actionable = false
-		m.at["actionable"] = n
+		m.At["actionable"] = n
 	case 2, 3:
 		f.Direction = []Direction{Increase, Decrease}[i-2]
-		m.at["direction"] = n
+		m.At["direction"] = n
 	}
 }
 
@@ -60,15 +60,15 @@ func (d *decoder) permit(n ast.Node, f *Feature, b *percents, m mapping) {
 	switch f.Kind {
 	case OneHot:
 		var values []string
-		d.texts(&values).read(n)
+		d.texts(&values).Read(n)
 		f.Transitions = map[string][]string{}
 		for _, v := range f.Values {
 			f.Transitions[v] = values
 		}
-		m.at["transitions"] = n
+		m.At["transitions"] = n
 	case Numeric, Ordinal:
-		d.span(&f.Bounds, b).read(n)
-		m.at["bounds"] = n
+		d.span(&f.Bounds, b).Read(n)
+		m.At["bounds"] = n
 	case Binary, Thermometer:
 		d.errorf(n, "feature %q: permitted_range means nothing for kind %s; give a direction or actionable: false", f.Name, f.Kind)
 	}
@@ -78,11 +78,11 @@ func (d *decoder) permit(n ast.Node, f *Feature, b *percents, m mapping) {
 func (d *decoder) permitAll(n ast.Node, t *Task, p *parts) {
 	node, ok := n.(*ast.MappingNode)
 	if !ok {
-		d.errorf(n, "permitted_range must map features to [lo, hi], as {age: [18, 65]}, not %s", describe(n))
+		d.errorf(n, "permitted_range must map features to [lo, hi], as {age: [18, 65]}, not %s", d.describe(n))
 		return
 	}
 	for _, kv := range node.Values {
-		name, ok := d.key(kv.Key)
+		name, ok := d.Key(kv.Key)
 		if !ok {
 			continue
 		}
@@ -91,7 +91,7 @@ func (d *decoder) permitAll(n ast.Node, t *Task, p *parts) {
 			continue
 		}
 		f, m := &t.Features[i], p.features[i]
-		if m.has("bounds") || m.has("transitions") {
+		if m.Has("bounds") || m.Has("transitions") {
 			d.errorf(kv.Key, "permitted_range of %q stands beside the feature's own limits; keep one of the two", name)
 			continue
 		}
@@ -110,13 +110,13 @@ func (d *decoder) vary(n ast.Node, t *Task, p *parts) {
 	for i := range t.Features {
 		f, m := &t.Features[i], p.features[i]
 		at, in := listed[i]
-		switch said := m.has("actionable"); {
+		switch said := m.Has("actionable"); {
 		case in && said && !f.Actionable:
 			d.errorf(at, "features_to_vary lists %q, which says itself that it is not actionable; keep one of the two", f.Name)
 		case in:
-			m.at["actionable"] = at
+			m.At["actionable"] = at
 		case said && f.Actionable:
-			d.errorf(m.place("actionable"), "feature %q says that it is actionable, and features_to_vary does not list it; keep one of the two", f.Name)
+			d.errorf(m.Place("actionable"), "feature %q says that it is actionable, and features_to_vary does not list it; keep one of the two", f.Name)
 		default:
 			f.Actionable = false
 		}
@@ -132,12 +132,12 @@ func (d *decoder) immutable(n ast.Node, t *Task, p *parts) {
 			continue
 		}
 		f, m := &t.Features[i], p.features[i]
-		if m.has("actionable") && f.Actionable || m.has("mutable") && f.Mutable {
+		if m.Has("actionable") && f.Actionable || m.Has("mutable") && f.Mutable {
 			d.errorf(at, "%q is listed as immutable, and is actionable or mutable elsewhere in this file; keep one of the two", f.Name)
 			continue
 		}
 		f.Actionable, f.Mutable = false, false
-		m.at["mutable"] = at
+		m.At["mutable"] = at
 	}
 }
 
@@ -149,7 +149,7 @@ func (d *decoder) featureList(n ast.Node, t *Task) map[int]ast.Node {
 	}
 	listed := map[int]ast.Node{}
 	for _, v := range nodes {
-		name, ok := d.str(v)
+		name, ok := d.Text(v)
 		if !ok {
 			continue
 		}

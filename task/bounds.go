@@ -5,6 +5,9 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"cfq/internal/keyfile"
+	"cfq/internal/words"
 )
 
 // percents are the sides of bounds that are given as percentiles, until the quantiles are known.
@@ -15,7 +18,7 @@ type percents [2]struct {
 
 // span stores [lo, hi]; null and infinities leave a side open.
 func (d *decoder) span(dst *[2]float64, b *percents) value {
-	return value{func(n ast.Node) {
+	return value{Read: func(n ast.Node) {
 		seq, ok := n.(*ast.SequenceNode)
 		if !ok || len(seq.Values) != 2 {
 			d.errorf(n, "this must be a pair [lo, hi]; null leaves a side open")
@@ -24,7 +27,7 @@ func (d *decoder) span(dst *[2]float64, b *percents) value {
 		for i, v := range seq.Values {
 			d.side(v, i, dst, b)
 		}
-	}, pairForm}
+	}, Form: pairForm}
 }
 
 // side stores one side of bounds: null, a number, or a percentile such as 99%.
@@ -53,13 +56,13 @@ func (d *decoder) settle(f *Feature, b *percents, m mapping) {
 		case p.at == nil:
 		case len(f.Quantiles) < 2:
 			d.errorf(p.at, "feature %q: the percentile %s needs the feature's quantiles; `cfq task init` makes them from data, or give a number",
-				f.Name, quote(scalarText(p.at)))
+				f.Name, words.Quote(keyfile.ScalarText(p.at)))
 		default:
 			f.Bounds[i] = f.quantile(p.value / 100)
 		}
 	}
 	if f.Bounds[0] > f.Bounds[1] || math.IsInf(f.Bounds[0], 1) || math.IsInf(f.Bounds[1], -1) {
-		d.errorf(m.place("bounds"), "no value lies between %v and %v; write [lo, hi] with lo <= hi", f.Bounds[0], f.Bounds[1])
+		d.errorf(m.Place("bounds"), "no value lies between %v and %v; write [lo, hi] with lo <= hi", f.Bounds[0], f.Bounds[1])
 	}
 }
 

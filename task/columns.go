@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"cfq/internal/words"
 )
 
 // columns says where in a record everything is.
@@ -35,7 +37,7 @@ func (t *Task) resolve(names []string) (*columns, error) {
 	need := func(column, by string) int {
 		i, ok := at[column]
 		if !ok {
-			errs = append(errs, fmt.Errorf("there is no column %s (%s)%s", quote(column), clip(by), suggest(column, names)))
+			errs = append(errs, fmt.Errorf("there is no column %s (%s)%s", words.Quote(column), words.Clip(by), suggest(column, names)))
 			return -1
 		}
 		return i
@@ -59,7 +61,7 @@ func (t *Task) resolve(names []string) (*columns, error) {
 		c.label = i
 	}
 	if len(errs) > 0 {
-		errs = append(errs, fmt.Errorf("the file's columns are: %s", shorten(names, 100)))
+		errs = append(errs, fmt.Errorf("the file's columns are: %s", words.List(names, 100)))
 		return nil, errors.Join(errs...)
 	}
 	c.findTwins(at)
@@ -108,8 +110,8 @@ func contains(at map[string]int, names []string) bool {
 
 // suggest names the column that was probably meant; the list of all follows elsewhere.
 func suggest(column string, names []string) string {
-	if n := nearest(column, names); n != "" {
-		return fmt.Sprintf("; did you mean %s?", quote(n))
+	if n := words.Nearest(column, names); n != "" {
+		return fmt.Sprintf("; did you mean %s?", words.Quote(n))
 	}
 	return ""
 }

@@ -4,18 +4,20 @@ import (
 	"math"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"cfq/internal/words"
 )
 
 func (d *decoder) cost(n ast.Node, c *Cost) mapping {
 	m := d.mapping(n, "cost", d.costKeys(c))
 	if c.Eps <= 0 {
-		d.errorf(m.place("eps"), "eps must be above 0: it bounds the weight 1/(std+eps) of an input that never varies")
+		d.errorf(m.Place("eps"), "eps must be above 0: it bounds the weight 1/(std+eps) of an input that never varies")
 	}
-	if m.has("l1_ratio") && c.Norm != Mixed {
-		d.errorf(m.place("l1_ratio"), "l1_ratio means nothing with norm %s; remove it, or set norm: mixed", c.Norm)
+	if m.Has("l1_ratio") && c.Norm != Mixed {
+		d.errorf(m.Place("l1_ratio"), "l1_ratio means nothing with norm %s; remove it, or set norm: mixed", c.Norm)
 	}
 	if c.L1Ratio < 0 || c.L1Ratio > 1 {
-		d.errorf(m.place("l1_ratio"), "l1_ratio lies between 0 (squares only) and 1 (sizes only), not at %v", c.L1Ratio)
+		d.errorf(m.Place("l1_ratio"), "l1_ratio lies between 0 (squares only) and 1 (sizes only), not at %v", c.L1Ratio)
 	}
 	return m
 }
@@ -38,8 +40,8 @@ func (d *decoder) checkCost(t *Task, m mapping, features []mapping) {
 	if key == "norm" {
 		word = string(t.Cost.Norm)
 	}
-	d.errorf(m.place(key), "%s needs %s of every number that people can change, and these have none: %s; `cfq task init` makes them from data",
-		word, need, clause(shorten(lacking, 20)))
+	d.errorf(m.Place(key), "%s needs %s of every number that people can change, and these have none: %s; `cfq task init` makes them from data",
+		word, need, clause(words.List(lacking, 20)))
 }
 
 // lacks says which figures the cost of changing f needs that f does not have, and by which key of the cost; "" when none.
@@ -54,7 +56,7 @@ func (c *Cost) lacks(f *Feature, m mapping) (key, need string) {
 		return "", "" // weights mean nothing beside it
 	}
 	switch {
-	case c.Weights == InverseMAD && f.MAD == 0 && !m.has("mad"):
+	case c.Weights == InverseMAD && f.MAD == 0 && !m.Has("mad"):
 		return "weights", "the mad"
 	case c.Weights == InverseRange && f.Quantiles == nil && len(f.Levels) < 2 && (math.IsInf(f.Bounds[0], 0) || math.IsInf(f.Bounds[1], 0)):
 		return "weights", "quantiles, or bounds on both sides,"

@@ -85,7 +85,7 @@ func FuzzOverrides(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		o := newOverrideReader("o.csv", task)
-		if err := o.read(bytes.NewReader(data)); err != nil || len(o.d.errs) > 0 {
+		if err := o.read(bytes.NewReader(data)); err != nil || len(o.d.Errs) > 0 {
 			return
 		}
 		seen := map[[2]int]bool{}

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 
 	"github.com/agext/levenshtein"
+
+	"cfq/internal/words"
 )
 
 // Bounds on what is kept of, and said about, the labels other than the favourable one.
@@ -76,12 +77,12 @@ func (rd *reader) checkLabels() {
 	list := listLabels(all, rd.others.more)
 	switch {
 	case rd.favour == 0 && len(all) == 1 && hint == "" && rd.known < fewLabels:
-		rd.note(fmt.Sprintf("no row has the favourable label %s in column %s: the label is %s", quote(d.Favourable), quote(d.Label), list))
+		rd.note(fmt.Sprintf("no row has the favourable label %s in column %s: the label is %s", words.Quote(d.Favourable), words.Quote(d.Label), list))
 	case rd.favour == 0:
 		rd.warn(fmt.Sprintf("no row has the favourable label %s in column %s, so all count as unfavourable; the labels are %s%s",
-			quote(d.Favourable), quote(d.Label), list, hint))
+			words.Quote(d.Favourable), words.Quote(d.Label), list, hint))
 	case len(all) > 1 || certain:
-		rd.warn(fmt.Sprintf("column %s: every label but %s counts as unfavourable: %s%s", quote(d.Label), quote(d.Favourable), list, hint))
+		rd.warn(fmt.Sprintf("column %s: every label but %s counts as unfavourable: %s%s", words.Quote(d.Label), words.Quote(d.Favourable), list, hint))
 	}
 }
 
@@ -89,7 +90,7 @@ func (rd *reader) checkLabels() {
 func listLabels(all []label, more int) string {
 	var parts []string
 	for _, l := range all[:min(shownLabels, len(all))] {
-		parts = append(parts, fmt.Sprintf("%s (%d)", quote(l.value), l.n))
+		parts = append(parts, fmt.Sprintf("%s (%d)", words.Quote(l.value), l.n))
 	}
 	s := strings.Join(parts, ", ")
 	switch rest := len(all) - len(parts); {
@@ -107,16 +108,19 @@ func slip(favourable string, all []label) (hint string, certain bool) {
 	for _, l := range all {
 		if fold(l.value) == want {
 			return fmt.Sprintf("; %s differs from %s only in case or blanks: correct data.favourable or the file (data.trim removes blanks)",
-				quote(l.value), quote(favourable)), true
+				words.Quote(l.value), words.Quote(favourable)), true
 		}
 	}
 	for _, l := range all {
 		if v := fold(l.value); letters(want) && letters(v) && slipped(want, v) {
-			return fmt.Sprintf("; did you mean %s?", quote(l.value)), false
+			return fmt.Sprintf("; did you mean %s?", words.Quote(l.value)), false
 		}
 	}
 	return "", false
 }
+
+// maxLabel bounds the labels that are compared, together: the time grows with the square of their length.
+const maxLabel = 200
 
 // slipped says whether a and b differ as by a slip of the pen. A prefix such as in "paid" and "unpaid" is none.
 func slipped(a, b string) bool {
@@ -127,7 +131,7 @@ func slipped(a, b string) bool {
 	case n >= 4:
 		limit = 1
 	}
-	if len(a)+len(b) > maxWord || strings.HasSuffix(a, b) || strings.HasSuffix(b, a) {
+	if len(a)+len(b) > maxLabel || strings.HasSuffix(a, b) || strings.HasSuffix(b, a) {
 		return false
 	}
 	return levenshtein.Distance(a, b, nil) <= limit
@@ -146,33 +150,4 @@ func fold(s string) string {
 // letters says whether s is a word: names such as ">50K" and "<50K" differ by little and mean the opposite.
 func letters(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) })
-}
-
-// maxQuote is how many characters of a file's content a message repeats.
-const maxQuote = 60
-
-// clip shortens what a message repeats of a file.
-func clip(s string) string { return clipTo(s, maxQuote) }
-
-func clipTo(s string, limit int) string {
-	n := 0
-	for i := range s {
-		if n == limit {
-			return s[:i] + "…"
-		}
-		n++
-	}
-	return s
-}
-
-// quote is %q of what a message repeats of a file.
-func quote(s string) string { return strconv.Quote(clip(s)) }
-
-// legible is s itself, unless it has characters that a terminal should not see.
-func legible(s string) string {
-	s = clip(s)
-	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
-		return strconv.Quote(s)
-	}
-	return s
 }

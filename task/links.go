@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"cfq/internal/words"
 )
 
 // pairs is the map of a link with its places.
@@ -16,15 +18,15 @@ type pairs struct {
 
 func (d *decoder) linkKeys(l *Link, p *pairs) []key {
 	return []key{
-		{"from", d.text(&l.From), required, "the feature whose change drags"},
-		{"to", d.text(&l.To), required, "the feature that is dragged along; it is `actionable: false`"},
+		{Name: "from", Value: d.text(&l.From), Fallback: required, Doc: "the feature whose change drags"},
+		{Name: "to", Value: d.text(&l.To), Fallback: required, Doc: "the feature that is dragged along; it is `actionable: false`"},
 		{
-			"scale", d.number(&l.Scale), "`map` instead",
-			"between numbers: raw units of `to` for each raw unit that `from` changes, not 0; several links to one number add up",
+			Name: "scale", Value: d.number(&l.Scale), Fallback: "`map` instead",
+			Doc: "between numbers: raw units of `to` for each raw unit that `from` changes, not 0; several links to one number add up",
 		},
 		{
-			"map", d.pairs(p), "`scale` instead",
-			"the value that `to` takes when `from` changes to a value, as `{Masters: 14}`; when `from` is a number, each entry holds from its value on up to " +
+			Name: "map", Value: d.pairs(p), Fallback: "`scale` instead",
+			Doc: "the value that `to` takes when `from` changes to a value, as `{Masters: 14}`; when `from` is a number, each entry holds from its value on up to " +
 				"the next; without an entry `to` stays",
 		},
 	}
@@ -32,15 +34,15 @@ func (d *decoder) linkKeys(l *Link, p *pairs) []key {
 
 // pairs reads a mapping of raw values to raw values.
 func (d *decoder) pairs(p *pairs) value {
-	return value{func(n ast.Node) {
+	return value{Read: func(n ast.Node) {
 		node, ok := n.(*ast.MappingNode)
 		if !ok {
-			d.errorf(n, "map must give the value of one feature for values of another, as {Masters: 14}, not %s", describe(n))
+			d.errorf(n, "map must give the value of one feature for values of another, as {Masters: 14}, not %s", d.describe(n))
 			return
 		}
 		for _, kv := range node.Values {
-			from, ok1 := d.key(kv.Key)
-			to, ok2 := d.str(kv.Value)
+			from, ok1 := d.Key(kv.Key)
+			to, ok2 := d.Text(kv.Value)
 			if ok1 && ok2 {
 				p.list, p.at = append(p.list, Pair{from, to}), append(p.at, ast.Node(kv.Key))
 			}
@@ -48,7 +50,7 @@ func (d *decoder) pairs(p *pairs) value {
 		if len(node.Values) == 0 {
 			d.errorf(n, "the map is empty")
 		}
-	}, mapOf(scalarForm)}
+	}, Form: mapOf(scalarForm)}
 }
 
 // links reads and checks the links, once the features are known.
@@ -57,11 +59,11 @@ func (d *decoder) links(n ast.Node, t *Task, features []mapping) {
 		return
 	}
 	var places []mapping
-	d.list(n, "links", func(_ int, n ast.Node) {
+	d.List(n, "links", func(_ int, n ast.Node) {
 		var l Link
 		var p pairs
 		m := d.mapping(n, "a link", d.linkKeys(&l, &p))
-		if m.has("from") && m.has("to") && d.link(&l, &p, m, t, features) {
+		if m.Has("from") && m.Has("to") && d.link(&l, &p, m, t, features) {
 			t.Links = append(t.Links, l)
 			places = append(places, m)
 		}
@@ -74,29 +76,29 @@ func (d *decoder) links(n ast.Node, t *Task, features []mapping) {
 
 // link checks one link and puts its map into order. It says whether both features are there.
 func (d *decoder) link(l *Link, p *pairs, m mapping, t *Task, features []mapping) bool {
-	i, j := d.featureNamed(m.place("from"), l.From, t), d.featureNamed(m.place("to"), l.To, t)
+	i, j := d.featureNamed(m.Place("from"), l.From, t), d.featureNamed(m.Place("to"), l.To, t)
 	if i < 0 || j < 0 {
 		return false
 	}
 	from, to := &t.Features[i], &t.Features[j]
 	switch {
 	case i == j:
-		d.errorf(m.place("to"), "%q drags itself along; from and to are two features", l.To)
+		d.errorf(m.Place("to"), "%q drags itself along; from and to are two features", l.To)
 		return false
 	case to.Actionable:
-		d.errorf(m.place("to"), "%q is dragged along by %q and actionable, too; set actionable: false on it, or remove the link", l.To, l.From)
-	case features[j].has("mutable") && !to.Mutable:
-		d.errorf(m.place("to"), "%q never changes (mutable: false), and %q drags it along; remove one of the two", l.To, l.From)
+		d.errorf(m.Place("to"), "%q is dragged along by %q and actionable, too; set actionable: false on it, or remove the link", l.To, l.From)
+	case features[j].Has("mutable") && !to.Mutable:
+		d.errorf(m.Place("to"), "%q never changes (mutable: false), and %q drags it along; remove one of the two", l.To, l.From)
 	}
 	switch {
-	case m.has("scale") == m.has("map"):
-		d.errorf(m.node, "a link needs scale or map, one of the two")
-	case m.has("map"):
+	case m.Has("scale") == m.Has("map"):
+		d.errorf(m.Node, "a link needs scale or map, one of the two")
+	case m.Has("map"):
 		d.checkMap(l, p, from, to)
 	case l.Scale == 0:
-		d.errorf(m.place("scale"), "scale must not be 0: it is what %q changes by for each unit of %q", l.To, l.From)
+		d.errorf(m.Place("scale"), "scale must not be 0: it is what %q changes by for each unit of %q", l.To, l.From)
 	case !from.Kind.IsNumber() || !to.Kind.IsNumber():
-		d.errorf(m.place("scale"), "scale is between numbers, and %q is %s; write a map", notNumber(from, to).Name, clause(notNumber(from, to).Kind))
+		d.errorf(m.Place("scale"), "scale is between numbers, and %q is %s; write a map", notNumber(from, to).Name, clause(notNumber(from, to).Kind))
 	}
 	return true
 }
@@ -158,7 +160,7 @@ func (f *Feature) rank(raw string) (rank float64, name, why string) {
 	}
 	i := slices.IndexFunc(f.placeNames(), func(s string) bool { return same(raw, s) })
 	if i < 0 {
-		return 0, "", "one of: " + shorten(f.placeNames(), 20)
+		return 0, "", "one of: " + words.List(f.placeNames(), 20)
 	}
 	return float64(i), f.placeName(i), ""
 }
@@ -185,10 +187,10 @@ func (d *decoder) checkLinkPair(links []Link, m mapping) {
 		switch {
 		case o.To != l.To:
 		case o.From == l.From:
-			d.errorf(m.place("from"), "the link from %q to %q is given twice; keep one", l.From, l.To)
+			d.errorf(m.Place("from"), "the link from %q to %q is given twice; keep one", l.From, l.To)
 			return
 		case o.Map != nil || l.Map != nil:
-			d.errorf(m.place("to"), "%q has two sources, %q and %q; only scales add up, a map is the only link to its feature", l.To, o.From, l.From)
+			d.errorf(m.Place("to"), "%q has two sources, %q and %q; only scales add up, a map is the only link to its feature", l.To, o.From, l.From)
 			return
 		}
 	}
@@ -198,7 +200,7 @@ func (d *decoder) checkLinkPair(links []Link, m mapping) {
 func (d *decoder) checkCircle(links []Link, places []mapping) {
 	for i, l := range links {
 		if way := wayBack(links, l.To, l.From, nil); way != nil {
-			d.errorf(places[i].node, "the links go round in a circle: %s; remove one of them", clause(legible(l.From)+" -> "+strings.Join(way, " -> ")))
+			d.errorf(places[i].Node, "the links go round in a circle: %s; remove one of them", clause(words.Legible(l.From)+" -> "+strings.Join(way, " -> ")))
 			return
 		}
 	}
@@ -207,7 +209,7 @@ func (d *decoder) checkCircle(links []Link, places []mapping) {
 // wayBack returns the features on a way along the links, nil when there is none.
 func wayBack(links []Link, from, to string, seen []string) []string {
 	if from == to {
-		return []string{legible(to)}
+		return []string{words.Legible(to)}
 	}
 	if slices.Contains(seen, from) {
 		return nil
@@ -217,7 +219,7 @@ func wayBack(links []Link, from, to string, seen []string) []string {
 			continue
 		}
 		if way := wayBack(links, l.To, to, append(seen, from)); way != nil {
-			return append([]string{legible(from)}, way...)
+			return append([]string{words.Legible(from)}, way...)
 		}
 	}
 	return nil

@@ -39,7 +39,7 @@ type section struct {
 
 // sections lists the mappings of a task file. Their keys are never read.
 func sections() []section {
-	d, t := &decoder{}, &Task{}
+	d, t := newDecoder(""), &Task{}
 	return []section{
 		{title: "The task file", keys: d.taskKeys(t, &parts{})},
 		{title: "`data`", keys: d.dataKeys(&t.Data)},
@@ -61,13 +61,13 @@ func (s section) table(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "%s\n%s\n", head, rule)
 	for _, r := range s.keys {
-		fallback := r.fallback
+		fallback := r.Fallback
 		if fallback == required {
 			fallback = "**required**"
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s |", r.name, cell.Replace(r.doc), cell.Replace(fallback))
+		fmt.Fprintf(b, "| `%s` | %s | %s |", r.Name, cell.Replace(r.Doc), cell.Replace(fallback))
 		if s.kinds {
-			fmt.Fprintf(b, " %s |", strings.Join(kindsOf(r.name), ", "))
+			fmt.Fprintf(b, " %s |", strings.Join(kindsOf(r.Name), ", "))
 		}
 		b.WriteString("\n")
 	}

@@ -19,18 +19,18 @@ func TestMarkdownHasEveryKey(t *testing.T) {
 			t.Errorf("no section %q, or no keys in it", s.title)
 		}
 		for _, r := range s.keys {
-			if len(r.doc) < 15 || r.fallback == "" {
-				t.Errorf("%s: key %q: doc %q, fallback %q", s.title, r.name, r.doc, r.fallback)
+			if len(r.Doc) < 15 || r.Fallback == "" {
+				t.Errorf("%s: key %q: doc %q, fallback %q", s.title, r.Name, r.Doc, r.Fallback)
 			}
-			if !strings.Contains(page, "| `"+r.name+"` | "+r.doc+" |") {
-				t.Errorf("%s: the page has no row of key %q", s.title, r.name)
+			if !strings.Contains(page, "| `"+r.Name+"` | "+r.Doc+" |") {
+				t.Errorf("%s: the page has no row of key %q", s.title, r.Name)
 			}
-			if strings.Count(r.doc+r.fallback, "`")%2 != 0 || strings.ContainsAny(r.doc+r.fallback, "|\n~") {
-				t.Errorf("%s: key %q breaks the table", s.title, r.name)
+			if strings.Count(r.Doc+r.Fallback, "`")%2 != 0 || strings.ContainsAny(r.Doc+r.Fallback, "|\n~") {
+				t.Errorf("%s: key %q breaks the table", s.title, r.Name)
 			}
 		}
 	}
-	for _, a := range append((&decoder{}).featureAliases(&Feature{}, &percents{}), (&decoder{}).taskAliases(&Task{}, &parts{})...) {
+	for _, a := range append(newDecoder("").featureAliases(&Feature{}, &percents{}), newDecoder("").taskAliases(&Task{}, &parts{})...) {
 		if !strings.Contains(page, "| `"+a.word+"` | "+a.library+" |") || len(a.doc) < 5 {
 			t.Errorf("the page has no row of %s's %q", a.library, a.word)
 		}
@@ -73,12 +73,12 @@ func TestMarkdownTellsTheDefaults(t *testing.T) {
 	literal, tried := regexp.MustCompile("^`(.+)`$"), 0
 	for _, s := range sections() {
 		for _, r := range s.keys {
-			value := literal.FindStringSubmatch(r.fallback)
+			value := literal.FindStringSubmatch(r.Fallback)
 			if value == nil {
 				continue
 			}
 			tried++
-			with, without := files(s.title, r.name+": "+value[1])
+			with, without := files(s.title, r.Name+": "+value[1])
 			got, err := Parse("with", []byte(with))
 			if err != nil {
 				t.Errorf("%s: %v\n%s", s.title, err, with)
@@ -89,7 +89,7 @@ func TestMarkdownTellsTheDefaults(t *testing.T) {
 				t.Fatal(err)
 			}
 			if d := cmp.Diff(want, got); d != "" {
-				t.Errorf("%s: %q is not the default of %q:\n%s", s.title, value[1], r.name, d)
+				t.Errorf("%s: %q is not the default of %q:\n%s", s.title, value[1], r.Name, d)
 			}
 		}
 	}

@@ -8,15 +8,15 @@ func (d *decoder) checkNames(t *Task, data mapping, features []mapping) {
 	for i := range t.Features {
 		f, m := &t.Features[i], features[i]
 		if f.Name != "" && seen[f.Name] {
-			d.errorf(m.place("name"), "a feature named %q is listed above; names must differ (use column to read a column twice)", f.Name)
+			d.errorf(m.Place("name"), "a feature named %q is listed above; names must differ (use column to read a column twice)", f.Name)
 		}
 		seen[f.Name] = true
 		if f.Column == "" {
 			continue
 		}
-		at := m.place("name")
-		if m.has("column") {
-			at = m.place("column")
+		at := m.Place("name")
+		if m.Has("column") {
+			at = m.Place("column")
 		}
 		switch {
 		case f.Column == t.Data.Label:
@@ -28,18 +28,18 @@ func (d *decoder) checkNames(t *Task, data mapping, features []mapping) {
 		}
 		for _, v := range f.Values {
 			if f.Kind == OneHot && slices.Index(t.Data.Missing, v) >= 0 {
-				d.errorf(m.place("values"), "feature %q: %q is both a value and a missing marker (data.missing)", f.Name, v)
+				d.errorf(m.Place("values"), "feature %q: %q is both a value and a missing marker (data.missing)", f.Name, v)
 			}
 		}
 	}
-	if t.Data.Label != "" && !data.has("favourable") {
-		d.errorf(data.place("label"), "data.label needs data.favourable, the label value that is the favourable outcome")
+	if t.Data.Label != "" && !data.Has("favourable") {
+		d.errorf(data.Place("label"), "data.label needs data.favourable, the label value that is the favourable outcome")
 	}
-	if data.has("favourable") && !data.has("label") {
-		d.errorf(data.place("favourable"), "data.favourable needs data.label, the column of the outcome")
+	if data.Has("favourable") && !data.Has("label") {
+		d.errorf(data.Place("favourable"), "data.favourable needs data.label, the column of the outcome")
 	}
-	if data.has("favourable") && slices.Index(t.Data.Missing, t.Data.Favourable) >= 0 {
-		d.errorf(data.place("favourable"), "%q is both the favourable label and a missing marker (data.missing)", t.Data.Favourable)
+	if data.Has("favourable") && slices.Index(t.Data.Missing, t.Data.Favourable) >= 0 {
+		d.errorf(data.Place("favourable"), "%q is both the favourable label and a missing marker (data.missing)", t.Data.Favourable)
 	}
 	d.checkColumns(t, data)
 }
@@ -52,13 +52,13 @@ func (d *decoder) checkColumns(t *Task, data mapping) {
 	seen := map[string]bool{}
 	for _, c := range cols {
 		if seen[c] {
-			d.errorf(data.place("columns"), "column %q is listed twice", c)
+			d.errorf(data.Place("columns"), "column %q is listed twice", c)
 		}
 		seen[c] = true
 	}
 	refer := func(key, column string) {
 		if column != "" && slices.Index(cols, column) < 0 {
-			d.errorf(data.place(key), "data.%s names column %q, which data.columns does not list%s", key, column, didYouMean(column, cols))
+			d.errorf(data.Place(key), "data.%s names column %q, which data.columns does not list%s", key, column, didYouMean(column, cols))
 		}
 	}
 	refer("label", t.Data.Label)

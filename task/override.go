@@ -12,6 +12,8 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"cfq/internal/keyfile"
 )
 
 // LoadOverrides reads what single people can change where it differs from the task: a table with the columns row and feature, and any of
@@ -27,9 +29,8 @@ func LoadOverrides(path string, t *Task) ([]Override, error) {
 	if err := o.read(f); err != nil {
 		return nil, fmt.Errorf("overrides %s: %w", path, err)
 	}
-	if len(o.d.errs) > 0 {
-		o.d.errs.sort()
-		return nil, o.d.errs
+	if err := o.d.Err(); err != nil {
+		return nil, err
 	}
 	slices.SortFunc(o.all, func(a, b Override) int {
 		return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.Feature, b.Feature))
@@ -47,7 +48,7 @@ type overrideReader struct {
 }
 
 func newOverrideReader(path string, t *Task) *overrideReader {
-	return &overrideReader{d: &decoder{file: path}, task: t, seen: map[[2]int]int{}}
+	return &overrideReader{d: newDecoder(path), task: t, seen: map[[2]int]int{}}
 }
 
 // overrideColumns are the columns that a table of overrides may have beside row and feature.
@@ -111,7 +112,7 @@ func (o *overrideReader) header(rec []string) bool {
 			o.d.errorf(fieldNode("", 1, 1), "the column %q is missing", name)
 		}
 	}
-	return len(o.d.errs) == 0
+	return len(o.d.Errs) == 0
 }
 
 // fieldNode is a field of a table as a value of a task file.
@@ -126,19 +127,19 @@ func fieldNode(s string, line, col int) ast.Node {
 
 // override reads one record.
 func (o *overrideReader) override(at ast.Node, fields map[string]ast.Node) {
-	d, before := o.d, len(o.d.errs)
+	d, before := o.d, len(o.d.Errs)
 	for _, name := range []string{"row", "feature"} {
 		if fields[name] == nil {
 			d.errorf(at, "the field %q is empty", name)
 		}
 	}
-	if len(d.errs) > before {
+	if len(d.Errs) > before {
 		return
 	}
 	var row int
-	d.count(&row).read(fields["row"])
-	i := d.featureNamed(fields["feature"], scalarText(fields["feature"]), o.task)
-	if len(d.errs) > before {
+	d.count(&row).Read(fields["row"])
+	i := d.featureNamed(fields["feature"], keyfile.ScalarText(fields["feature"]), o.task)
+	if len(d.Errs) > before {
 		return
 	}
 	if line, twice := o.seen[[2]int{row, i}]; twice {
@@ -148,7 +149,7 @@ func (o *overrideReader) override(at ast.Node, fields map[string]ast.Node) {
 	o.seen[[2]int{row, i}] = at.GetToken().Position.Line
 	f := o.task.Features[i]
 	o.apply(&f, at, fields)
-	if len(d.errs) == before {
+	if len(d.Errs) == before {
 		o.all = append(o.all, Override{Row: row, Feature: i, With: f})
 	}
 }
@@ -156,29 +157,29 @@ func (o *overrideReader) override(at ast.Node, fields map[string]ast.Node) {
 // apply puts the fields in place of what the feature has, and checks them.
 func (o *overrideReader) apply(f *Feature, at ast.Node, fields map[string]ast.Node) {
 	d := o.d
-	m, was := mapping{node: at, at: fields}, f.Actionable
+	m, was := mapping{Node: at, At: fields}, f.Actionable
 	var b percents
 	for _, k := range d.actionKeys(f, &b) {
-		if m.has(k.name) && slices.Contains(overrideColumns(), k.name) {
-			k.value.read(m.at[k.name])
+		if m.Has(k.Name) && slices.Contains(overrideColumns(), k.Name) {
+			k.Value.Read(m.At[k.Name])
 		}
 	}
 	for i, name := range []string{"min", "max"} {
-		if !m.has(name) {
+		if !m.Has(name) {
 			continue
 		}
-		d.side(m.at[name], i, &f.Bounds, &b)
-		m.at["bounds"] = m.at[name]
+		d.side(m.At[name], i, &f.Bounds, &b)
+		m.At["bounds"] = m.At[name]
 	}
 	d.settle(f, &b, m)
 	d.noDirection(f, m)
 	d.checkAction(f, m)
 	drags := o.task.Drags(f.Name)
-	if m.has("actionable") && f.Actionable && drags {
-		d.errorf(m.place("actionable"), "%q is dragged along by a link, and cannot be actionable, too", f.Name)
+	if m.Has("actionable") && f.Actionable && drags {
+		d.errorf(m.Place("actionable"), "%q is dragged along by a link, and cannot be actionable, too", f.Name)
 	}
 	f.Mutable = f.Actionable || drags
 	if key, need := o.task.Cost.lacks(f, mapping{}); f.Actionable && !was && need != "" {
-		d.errorf(m.place("actionable"), "the %s of the cost needs %s of %q when it is actionable; `cfq task init` makes them from data", clause(key), need, f.Name)
+		d.errorf(m.Place("actionable"), "the %s of the cost needs %s of %q when it is actionable; `cfq task init` makes them from data", clause(key), need, f.Name)
 	}
 }

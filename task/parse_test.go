@@ -139,7 +139,7 @@ func TestParseRefuses(t *testing.T) {
 		"value is missing":   {"version: 1\ndata: {missing: '?'}\nfeatures: [{name: a, kind: onehot, values: ['?']}]", "both a value and a missing marker"},
 		"too deep":           {strings.Repeat("[", 5000), "nested too deep"},
 		"not text":           {"a: \xff", "not UTF-8"},
-		"too large":          {strings.Repeat("#", maxFile+1), "larger than 1 MiB"},
+		"too large":          {strings.Repeat("#", 1<<20+1), "larger than 1 MiB"},
 		"shares of one kind": {"version: 1\nfeatures: [{name: a, kind: binary, one: x, shares: [0.5, 0.5]}]", "has one share"},
 	} {
 		t.Run(name, func(t *testing.T) {

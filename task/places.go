@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"cfq/internal/words"
 )
 
 // places returns how many values a category has; those of a thermometer are the lowest, and one for each input.
@@ -43,7 +45,7 @@ func (f *Feature) height(raw string) (int, error) {
 	if f.Values != nil {
 		i := find(f.Values, raw)
 		if i < 0 {
-			return 0, fmt.Errorf("%s is not a known value%s", quote(raw), didYouMean(raw, f.Values))
+			return 0, fmt.Errorf("%s is not a known value%s", words.Quote(raw), didYouMean(raw, f.Values))
 		}
 		return i, nil
 	}
@@ -52,7 +54,7 @@ func (f *Feature) height(raw string) (int, error) {
 	}
 	v, ok := Number(raw)
 	if !ok {
-		return 0, fmt.Errorf("%s is neither a number nor %q", quote(raw), f.placeName(0))
+		return 0, fmt.Errorf("%s is neither a number nor %q", words.Quote(raw), f.placeName(0))
 	}
 	i, exact := slices.BinarySearch(f.Thresholds, v)
 	if exact {

@@ -6,60 +6,41 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"cfq/internal/keyfile"
 )
 
 // text stores a scalar as it is written: a label 0 or a category 1e5 is a text here, whatever YAML takes it for.
 func (d *decoder) text(dst *string) value {
-	return value{func(n ast.Node) {
-		if s, ok := d.str(n); ok {
+	return value{Read: func(n ast.Node) {
+		if s, ok := d.Text(n); ok {
 			*dst = s
 		}
-	}, scalarForm}
-}
-
-func (d *decoder) str(n ast.Node) (string, bool) {
-	switch n.(type) {
-	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode, *ast.LiteralNode:
-		return scalarText(n), true
-	}
-	d.errorf(n, "this must be a text, not %s", describe(n))
-	return "", false
+	}, Form: scalarForm}
 }
 
 // texts stores a list of texts; a single one may stand without brackets.
 func (d *decoder) texts(dst *[]string) value {
-	return value{func(n ast.Node) {
+	return value{Read: func(n ast.Node) {
 		seq, ok := n.(*ast.SequenceNode)
 		if !ok {
-			if s, ok := d.str(n); ok {
+			if s, ok := d.Text(n); ok {
 				*dst = []string{s}
 			}
 			return
 		}
 		*dst = make([]string, 0, len(seq.Values))
 		for _, v := range seq.Values {
-			s, _ := d.str(v) // a mistake keeps its place in the list, so that the others keep theirs
+			s, _ := d.Text(v) // a mistake keeps its place in the list, so that the others keep theirs
 			*dst = append(*dst, s)
 		}
-	}, oneOrMore(scalarForm)}
-}
-
-// list decodes every entry of a list.
-func (d *decoder) list(n ast.Node, what string, each func(i int, n ast.Node)) {
-	seq, ok := n.(*ast.SequenceNode)
-	if !ok {
-		d.errorf(n, "%s must be a list, not %s", what, describe(n))
-		return
-	}
-	for i, v := range seq.Values {
-		each(i, v)
-	}
+	}, Form: oneOrMore(scalarForm)}
 }
 
 func (d *decoder) float(n ast.Node) (float64, bool) {
 	switch v := n.(type) {
 	case *ast.IntegerNode, *ast.FloatNode:
-		if f, ok := Number(strings.ReplaceAll(scalarText(n), "_", "")); ok {
+		if f, ok := Number(strings.ReplaceAll(keyfile.ScalarText(n), "_", "")); ok {
 			return f, true
 		}
 	case *ast.InfinityNode:
@@ -69,13 +50,13 @@ func (d *decoder) float(n ast.Node) (float64, bool) {
 			return f, true
 		}
 	}
-	d.errorf(n, "this must be a number, not %s", describe(n))
+	d.errorf(n, "this must be a number, not %s", d.describe(n))
 	return 0, false
 }
 
 // number stores a finite number.
 func (d *decoder) number(dst *float64) value {
-	return value{func(n ast.Node) {
+	return value{Read: func(n ast.Node) {
 		f, ok := d.float(n)
 		switch {
 		case !ok:
@@ -84,24 +65,24 @@ func (d *decoder) number(dst *float64) value {
 		default:
 			*dst = f
 		}
-	}, numberForm}
+	}, Form: keyfile.NumberForm}
 }
 
 // numbers stores a list of finite numbers.
 func (d *decoder) numbers(dst *[]float64) value {
-	return value{func(n ast.Node) {
+	return value{Read: func(n ast.Node) {
 		*dst = nil
-		d.list(n, "this", func(_ int, n ast.Node) {
+		d.List(n, "this", func(_ int, n ast.Node) {
 			var f float64
-			d.number(&f).read(n)
+			d.number(&f).Read(n)
 			*dst = append(*dst, f)
 		})
-	}, listOf(numberForm)}
+	}, Form: keyfile.ListOf(keyfile.NumberForm)}
 }
 
 // count stores a whole number >= 0.
 func (d *decoder) count(dst *int) value {
-	return value{func(n ast.Node) {
+	return value{Read: func(n ast.Node) {
 		f, ok := d.float(n)
 		switch {
 		case !ok:
@@ -110,24 +91,24 @@ func (d *decoder) count(dst *int) value {
 		default:
 			*dst = int(f)
 		}
-	}, countForm}
+	}, Form: countForm}
 }
 
 func (d *decoder) flag(dst *bool) value {
-	return value{func(n ast.Node) {
+	return value{Read: func(n ast.Node) {
 		b, ok := n.(*ast.BoolNode)
 		if !ok {
-			d.errorf(n, "this must be true or false, not %s", describe(n))
+			d.errorf(n, "this must be true or false, not %s", d.describe(n))
 			return
 		}
 		*dst = b.Value
-	}, flagForm}
+	}, Form: flagForm}
 }
 
 // char stores a single character.
 func (d *decoder) char(dst *rune) value {
-	return value{func(n ast.Node) {
-		s, ok := d.str(n)
+	return value{Read: func(n ast.Node) {
+		s, ok := d.Text(n)
 		if !ok {
 			return
 		}
@@ -137,7 +118,7 @@ func (d *decoder) char(dst *rune) value {
 			return
 		}
 		*dst = r[0]
-	}, charForm}
+	}, Form: charForm}
 }
 
 // word stores one of the given words.
@@ -146,16 +127,16 @@ func word[T ~string](d *decoder, dst *T, words ...T) value {
 	for i, w := range words {
 		all[i] = string(w)
 	}
-	return value{func(n ast.Node) {
+	return value{Read: func(n ast.Node) {
 		if i := d.oneOf(n, all); i >= 0 {
 			*dst = words[i]
 		}
-	}, oneOf(all)}
+	}, Form: oneOf(all)}
 }
 
 // oneOf returns the index of n among words, -1 and a mistake when it is none of them.
 func (d *decoder) oneOf(n ast.Node, words []string) int {
-	s, ok := d.str(n)
+	s, ok := d.Text(n)
 	if !ok {
 		return -1
 	}

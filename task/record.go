@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"cfq/internal/words"
 )
 
 // row filters, selects and encodes one record.
@@ -24,7 +26,7 @@ func (rd *reader) row(rec []string, line int) {
 	}
 	for _, tw := range c.twins {
 		if a, b := rec[tw[0]], rec[tw[1]]; !same(a, b) {
-			rd.problem(&Problem{Line: line, Column: c.names[tw[0]], Reason: fmt.Sprintf("the column occurs twice with different values, %s and %s", quote(a), quote(b))})
+			rd.problem(&Problem{Line: line, Column: c.names[tw[0]], Reason: fmt.Sprintf("the column occurs twice with different values, %s and %s", words.Quote(a), words.Quote(b))})
 			return
 		}
 	}
@@ -119,7 +121,7 @@ func (rd *reader) copyInputs(rec []string, dst []float32) *Problem {
 		field := rec[rd.cols.features[i]]
 		v, ok := Number(field)
 		if !ok {
-			return &Problem{Column: rd.task.InputName(i), Reason: quote(field) + " is not a number"}
+			return &Problem{Column: rd.task.InputName(i), Reason: words.Quote(field) + " is not a number"}
 		}
 		dst[i] = float32(v)
 	}

@@ -137,7 +137,7 @@ func TestSchemaHasEveryKey(t *testing.T) {
 	if err := json.Unmarshal(Schema(), &s); err != nil {
 		t.Fatal(err)
 	}
-	want := len((&decoder{}).featureAliases(&Feature{}, &percents{})) + len((&decoder{}).taskAliases(&Task{}, &parts{}))
+	want := len(newDecoder("").featureAliases(&Feature{}, &percents{})) + len(newDecoder("").taskAliases(&Task{}, &parts{}))
 	for _, sec := range sections() {
 		want += len(sec.keys)
 	}
@@ -151,9 +151,9 @@ func TestLimitsOfNumbersAreChecked(t *testing.T) {
 	kinds := map[Kind]string{
 		Numeric: "", Ordinal: ", values: [1, 2]", Binary: ", one: x", OneHot: ", values: [x, y], ordered: true", Thermometer: ", values: [x, y]",
 	}
-	d, tried := &decoder{}, 0
+	d, tried := newDecoder(""), 0
 	try := func(k key, file func(bad string) string) {
-		form := k.value.form()
+		form := k.Value.Form()
 		var bad []string
 		for word, beyond := range map[string]float64{"minimum": -1, "exclusiveMinimum": 0, "maximum": 1} {
 			if limit, ok := form[word].(int); ok {
@@ -162,22 +162,22 @@ func TestLimitsOfNumbersAreChecked(t *testing.T) {
 		}
 		for _, v := range bad {
 			tried++
-			if _, err := Parse("t", []byte(file(v))); err == nil || !strings.Contains(err.Error(), k.name) && !strings.Contains(err.Error(), "this must be") {
-				t.Errorf("%s: %s is taken, or something else is wrong: %v", k.name, v, err)
+			if _, err := Parse("t", []byte(file(v))); err == nil || !strings.Contains(err.Error(), k.Name) && !strings.Contains(err.Error(), "this must be") {
+				t.Errorf("%s: %s is taken, or something else is wrong: %v", k.Name, v, err)
 			}
 		}
 	}
 	for _, kind := range allKinds() {
 		for _, k := range d.featureKeys(&Feature{}, &percents{}) {
-			if on := kindsOf(k.name); on[0] != "all" && !slices.Contains(on, string(kind)) {
+			if on := kindsOf(k.Name); on[0] != "all" && !slices.Contains(on, string(kind)) {
 				continue
 			}
 			try(k, func(bad string) string {
 				rest := kinds[kind]
-				if k.name == "std" {
+				if k.Name == "std" {
 					rest += ", mean: 0"
 				}
-				return fmt.Sprintf("version: 1\nfeatures: [{name: a, kind: %s%s, %s: %s}]\n", kind, rest, k.name, bad)
+				return fmt.Sprintf("version: 1\nfeatures: [{name: a, kind: %s%s, %s: %s}]\n", kind, rest, k.Name, bad)
 			})
 		}
 	}
@@ -185,10 +185,10 @@ func TestLimitsOfNumbersAreChecked(t *testing.T) {
 		for _, k := range keys {
 			try(k, func(bad string) string {
 				more := ""
-				if k.name == "l1_ratio" {
+				if k.Name == "l1_ratio" {
 					more = ", norm: mixed"
 				}
-				return fmt.Sprintf("version: 1\nfeatures: [{name: a, kind: numeric}]\n%s: {%s: %s%s}\n", name, k.name, bad, more)
+				return fmt.Sprintf("version: 1\nfeatures: [{name: a, kind: numeric}]\n%s: {%s: %s%s}\n", name, k.Name, bad, more)
 			})
 		}
 	}

@@ -37,7 +37,7 @@ func (c *calibratedRows) read(model string) error {
 	} else if err := cli.Input("record of rows", path); err != nil {
 		return err
 	}
-	rows, err := provenance.ReadRows(path)
+	rows, err := provenance.Load(path)
 	switch {
 	case c.path == "" && errors.Is(err, fs.ErrNotExist):
 		return nil

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -111,7 +112,7 @@ func (d *field) repair(r *eval.Result, p *eval.Record, h int) (what string, cost
 	s := &p.Steps[h].Quant
 	switch {
 	case !s.Made():
-		return "", eval.Float(nan)
+		return "", eval.Float(math.NaN())
 	case s.Broken():
 		return "what the quantized model asks for, which the original would not keep: " + strings.Join(d.words(p.Row, s.Point), ", "), s.Cost
 	}
@@ -144,7 +145,7 @@ func (d *field) layers(ctx context.Context, r *eval.Result, n *neighbourhood) ([
 	damage := n.damage(ctx, r)
 	var layers []report.Layer
 	for _, l := range found {
-		x := report.Layer{Node: l.Node, Weights: l.Params(), Bits: l.Bits, Bytes: l.Stored, Kernel: l.Kernel, Damage: eval.Float(nan)}
+		x := report.Layer{Node: l.Node, Weights: l.Params(), Bits: l.Bits, Bytes: l.Stored, Kernel: l.Kernel, Damage: eval.Float(math.NaN())}
 		if v, ok := damage[l.Node]; ok {
 			x.Damage = eval.Float(v)
 		}

@@ -52,10 +52,7 @@ func explain(e *env, args []string) error {
 	if err := arguments("explain", args, "METRIC"); err != nil {
 		return err
 	}
-	m, ok := eval.MetricBy(args[0])
-	if !ok {
-		m, ok = eval.MetricBy(strings.ToLower(args[0]))
-	}
+	m, ok := metricNamed(args[0])
 	if !ok {
 		return unknownMetric(args[0])
 	}
@@ -74,6 +71,19 @@ func explain(e *env, args []string) error {
 	fmt.Fprintln(e.stdout)
 	paragraph(e.stdout, "", "", notation)
 	return nil
+}
+
+// metricNamed finds a metric by its ID or by the symbol that tables have for it, in any case.
+func metricNamed(word string) (eval.Metric, bool) {
+	if m, ok := eval.MetricBy(word); ok {
+		return m, true
+	}
+	for _, m := range eval.Metrics() {
+		if strings.EqualFold(word, m.ID()) || strings.EqualFold(word, m.Symbol) || strings.EqualFold(word, strings.TrimSuffix(m.Symbol, "(t)")) {
+			return m, true
+		}
+	}
+	return eval.Metric{}, false
 }
 
 func explainedOf(m *eval.Metric) explained {

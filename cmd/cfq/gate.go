@@ -188,19 +188,23 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, *eval.Result, error) {
 			return nil, nil, cli.Wrap(err, cli.Unusable, "docs/gate.md lists what it can hold")
 		}
 	}
+	if cli.Given(fs, "margin") && f.margin == 0 || cli.Given(fs, "confidence") && f.confidence == 0 { // in a Gate, 0 stands for the default
+		return nil, nil, cli.Usagef("leave it out for the default; --check 'vd@0<=0.5' is about the boundary", "--margin and --confidence must be above 0")
+	}
 	if cli.Given(fs, "confidence") || g.Confidence == 0 {
 		g.Confidence = f.confidence
 	}
 	if cli.Given(fs, "margin") || g.Margin == 0 {
 		g.Margin = f.margin
 	}
+	var texts []string
 	for i, s := range shorthands() {
 		if cli.Given(fs, s.flag) {
-			f.checks = append(f.checks, fmt.Sprintf(s.check, f.limits[i]))
+			texts = append(texts, fmt.Sprintf(s.check, f.limits[i]))
 		}
 	}
 	var errs []error
-	for _, text := range f.checks {
+	for _, text := range append(texts, f.checks...) {
 		c, err := gate.ParseCheck(text)
 		if err != nil {
 			errs = append(errs, err)

@@ -57,7 +57,7 @@ func TestFixedLayersAreListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []layer{{LayerNote: qdq.LayerNote{
-		Node: "fc", Op: "MatMul", In: 3, Out: 2, Bits: 64, Container: "double", Output: "y",
+		Node: "fc", Op: "MatMul", In: 3, Columns: 3, Out: 2, Bits: 64, Container: "double", Output: "y",
 		Note: "stays in float: its weights are double, not float32", Fixed: "its weights are double, not float32",
 	}}}
 	if d := cmp.Diff(want, got); d != "" {

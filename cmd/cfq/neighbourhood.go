@@ -3,16 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math"
 	"strings"
 
 	"cfq/certify"
 	"cfq/eval"
 	"cfq/internal/cli"
 )
-
-var nan = math.NaN()
 
 // ballSamples is how many points of the ball around each recourse point are looked at.
 const ballSamples = 64
@@ -36,7 +32,7 @@ func (d *field) around(ctx context.Context, certify bool, o *eval.Options) (*nei
 	o.Radius = d.f.certify
 	o.Perturb = n.k.Perturb(o.Radius, ballSamples, o.Seed)
 	if err := n.k.Check(); err != nil {
-		n.warnings = append(n.warnings, fmt.Sprintf("nothing can be proved: %v", err))
+		n.warnings = append(n.warnings, "nothing can be proved: "+strings.ReplaceAll(err.Error(), "\n", "; "))
 		return n, nil
 	}
 	o.Prove = n.k.Prove

@@ -4,17 +4,20 @@ import (
 	"fmt"
 
 	"cfq/internal/cli"
+	"cfq/onnxio"
 )
 
 // pairing looks whether each quantized model belongs to the original, as far as the files say. Models the wrong way round are an
 // error; what else is doubtful becomes a warning of the report.
 func (d *field) pairing() error {
 	sums := make([]string, len(d.paths))
+	whole := true // the files hold all there is of the models
 	for i, path := range d.paths {
 		var err error
 		if _, sums[i], err = fileHash(path); err != nil {
 			return fmt.Errorf("hashing: %w", err)
 		}
+		whole = whole && len(onnxio.ExternalFiles(path)) == 0
 	}
 	original := recipe(d.files[0])
 	for i := 1; i < len(d.paths); i++ {
@@ -22,7 +25,7 @@ func (d *field) pairing() error {
 		case original["model"] != "" && original["model"] == sums[i]:
 			return cli.Usagef("the original comes first, what was made of it afterwards",
 				"%s was quantized from %s: the two stand the wrong way round", d.paths[0], d.paths[i])
-		case sums[0] == sums[i]:
+		case whole && sums[0] == sums[i]:
 			d.same = true
 			d.warn("%s and %s have the same content: a model keeps all promises of its own", d.paths[0], d.paths[i])
 		case from != "" && from != sums[0]:
@@ -34,7 +37,7 @@ func (d *field) pairing() error {
 	}
 	for i := 2; i < len(d.paths); i++ {
 		for k := 1; k < i; k++ {
-			if sums[i] == sums[k] {
+			if whole && sums[i] == sums[k] {
 				d.warn("%s and %s have the same content", d.paths[k], d.paths[i])
 			}
 		}

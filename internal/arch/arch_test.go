@@ -19,7 +19,9 @@ type row struct {
 func table() []row {
 	return []row{
 		{"internal/onnxpb", ""},
-		{"internal/cli", ""},
+		{"internal/words", ""},
+		{"internal/keyfile", "internal/words"},
+		{"internal/cli", "internal/words"},
 		{"internal/chart", ""},
 		{"internal/cache", ""},
 		{"internal/arch", ""},
@@ -34,8 +36,8 @@ func table() []row {
 		{"quant", "graph"},
 		{"quant/qdq", "graph quant"},
 		{"verify", "graph onnxio engine quant quant/qdq"},
-		{"task", ""},
-		{"task/infer", "task"},
+		{"task", "internal/keyfile internal/words"},
+		{"task/infer", "task internal/words"},
 		{"provenance", "task"},
 		{"classifier", "graph onnxio autodiff engine"},
 		{"recourse", "task"},
@@ -45,10 +47,10 @@ func table() []row {
 		{"refine", "classifier quant"},
 		{"allocate", ""},
 		{"qat", "graph autodiff engine quant quant/qdq classifier recourse"},
-		{"eval", "recourse task"},
+		{"eval", "recourse task internal/words"},
 		{"certify", "graph onnxio engine quant quant/qdq verify classifier eval"},
 		{"footprint", "graph onnxio engine quant quant/qdq eval"},
-		{"gate", "eval"},
+		{"gate", "eval internal/keyfile internal/words"},
 		{"report", "recourse eval gate internal/chart"},
 
 		{".", "internal/cache graph onnxio engine quant quant/qdq verify task classifier recourse calib sensitivity refine allocate qat eval"},
@@ -63,7 +65,7 @@ func boundaries() []row {
 	return []row{
 		{"github.com/yalue/onnxruntime_go", "engine"},
 		{"google.golang.org/protobuf", "internal/onnxpb onnxio"},
-		{"github.com/goccy/go-yaml", "task task/infer gate internal/tools/pipelines"},
+		{"github.com/goccy/go-yaml", "internal/keyfile task task/infer gate internal/tools/pipelines"},
 		{"github.com/spf13/pflag", "internal/cli cmd/cfq"},
 		{"github.com/schollz/progressbar/v3", "internal/cli cmd/cfq"},
 		{"golang.org/x/term", "internal/cli cmd/cfq"},

@@ -8,27 +8,23 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agext/levenshtein"
 	"github.com/spf13/pflag"
+
+	"cfq/internal/words"
 )
 
 // throttle is the shortest time between two drawings of a bar.
 const throttle = 100 * time.Millisecond
 
 // Suggest returns the candidate that word most likely meant, or "" when none is
-// near enough.
+// near enough. Three letters are enough to abbreviate one.
 func Suggest(word string, candidates []string) string {
-	best, distance := "", max(2, len(word)/3)+1
 	for _, c := range candidates {
-		d := levenshtein.Distance(strings.ToLower(word), strings.ToLower(c), nil)
 		if len(word) > 2 && strings.HasPrefix(c, word) {
-			d = min(d, 1)
-		}
-		if d < distance && d < len(c) {
-			best, distance = c, d
+			return c
 		}
 	}
-	return best
+	return words.Nearest(word, candidates)
 }
 
 // Parse parses args into fs, allowing flags behind arguments, and then gives the

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"cfq/internal/words"
 )
 
 // candidate is a layout with as many inputs as the model has.
@@ -80,11 +82,11 @@ func (c *candidate) choose(all []*source, dim int, fixed bool, yield func(candid
 		}
 		for _, s := range without {
 			x.cost += 2
-			x.steps = append(x.steps, fmt.Sprintf("column %s is no input", quoted(s.name)))
+			x.steps = append(x.steps, fmt.Sprintf("column %s is no input", words.Quote(s.name)))
 		}
 		for _, s := range with {
 			x.cost += 1.5
-			x.steps = append(x.steps, fmt.Sprintf("column %s is an input after all (%s)", quoted(s.name), s.leave))
+			x.steps = append(x.steps, fmt.Sprintf("column %s is an input after all (%s)", words.Quote(s.name), s.leave))
 		}
 		yield(x)
 	}

@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// words splits a name such as native-country, AgeGroup or age_cat into lower-case words.
-func words(name string) []string {
+// wordsOf splits a name such as native-country, AgeGroup or age_cat into lower-case words.
+func wordsOf(name string) []string {
 	var out []string
 	var word []rune
 	flush := func() {
@@ -35,7 +35,7 @@ func words(name string) []string {
 
 // hasWord says whether a word of the name is one of whole, or starts with one of stems.
 func hasWord(name string, whole, stems []string) bool {
-	for _, w := range words(name) {
+	for _, w := range wordsOf(name) {
 		if slices.Contains(whole, w) || slices.ContainsFunc(stems, func(s string) bool { return strings.HasPrefix(w, s) }) {
 			return true
 		}

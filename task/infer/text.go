@@ -6,20 +6,9 @@ import (
 	"strings"
 	"unicode"
 
+	"cfq/internal/words"
 	"cfq/task"
 )
-
-// quoted is %q of at most 60 characters of what a message repeats of a file.
-func quoted(s string) string {
-	n := 0
-	for i := range s {
-		if n == 60 {
-			return strconv.Quote(s[:i] + "…")
-		}
-		n++
-	}
-	return strconv.Quote(s)
-}
 
 // list names at most limit things.
 func list(names []string, limit int) string {
@@ -36,7 +25,7 @@ func list(names []string, limit int) string {
 
 // legible is s itself, unless a terminal or a reader would stumble over it.
 func legible(s string) string {
-	q := quoted(s)
+	q := words.Quote(s)
 	if s == "" || strings.ContainsAny(s, ",") || q != `"`+s+`"` {
 		return q
 	}

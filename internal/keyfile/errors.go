@@ -1,4 +1,4 @@
-package gate
+package keyfile
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Error is one mistake in a gate file.
+// Error is one mistake in a file.
 type Error struct {
 	File      string
 	Line, Col int // 1-based; 0 when the mistake has no place
@@ -21,10 +21,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Msg)
 }
 
-// Errors are all mistakes of one gate file in the order of their places.
+// Errors are all mistakes of one file in the order of their places.
 type Errors []*Error
 
-// maxShown is how many mistakes are written out: a file with more of them is not meant as a gate file.
+// maxShown is how many mistakes are written out: a file with more of them is not meant as what it is read for.
 const maxShown = 50
 
 // Error returns one line per mistake.
@@ -48,11 +48,13 @@ func (e Errors) Unwrap() []error {
 	return out
 }
 
-func (e Errors) sort() {
+// sorted is the list by place, mistakes at one place in the order in which they were found.
+func (e Errors) sorted() Errors {
 	slices.SortStableFunc(e, func(a, b *Error) int {
 		if a.Line != b.Line {
 			return a.Line - b.Line
 		}
 		return a.Col - b.Col
 	})
+	return e
 }

@@ -1,0 +1,117 @@
+package keyfile
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/google/go-cmp/cmp"
+)
+
+// pet is what the files of these tests are about.
+type pet struct {
+	name string
+	legs string
+	toys []string
+}
+
+func (p *pet) keys(d *Decoder) []Key {
+	text := func(dst *string) Value {
+		return Value{Read: func(n ast.Node) { *dst, _ = d.Text(n) }, Form: func() Schema { return Schema{"type": "string"} }}
+	}
+	toy := func(_ int, n ast.Node) {
+		s, _ := d.Text(n)
+		p.toys = append(p.toys, s)
+	}
+	return []Key{
+		{Name: "name", Value: text(&p.name), Fallback: Required, Doc: "what it is called, see below"},
+		{Name: "legs", Value: text(&p.legs).With("minLength", 1), Fallback: "`four`", Doc: "how many"},
+		{Name: "toys", Value: Value{Read: func(n ast.Node) { d.List(n, "toys", toy) }, Form: ListOf(NumberForm)}, Fallback: "none", Doc: "`toys`"},
+	}
+}
+
+func read(text string, other func(string) bool) (pet, Mapping, error) {
+	d := &Decoder{File: "rex.yaml", Kind: "pet file"}
+	var p pet
+	var m Mapping
+	if root := d.Document([]byte(text), "a name"); root != nil {
+		m = d.Mapping(root, "a pet", p.keys(d), other)
+	}
+	return p, m, d.Err()
+}
+
+func TestRead(t *testing.T) {
+	want := pet{"Rex", "0x4", []string{"ball", "1e3"}}
+	for _, text := range []string{
+		"name: Rex\nlegs: 0x4\ntoys: [ball, 1e3]\nbreed: pug\n",
+		"\xef\xbb\xbf---\nname: Rex\nlegs: 0x4\ntoys:\n- ball\n- 1e3\nbreed: pug\n",
+		"{\"name\": \"Rex\",\t\"legs\": \"0x4\", \"toys\": [\"ball\", \"1e3\"], \"breed\": \"pug\"}",
+	} {
+		got, m, err := read(text, func(key string) bool { return key == "breed" })
+		if err != nil || cmp.Diff(want, got, cmp.AllowUnexported(pet{})) != "" {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+		if !m.Has("breed") || m.Has("age") || len(m.Bad) != 0 || m.Place("age") != m.Node {
+			t.Errorf("%q: %+v", text, m)
+		}
+	}
+}
+
+// All mistakes are said at once, in the order of their places, with what is near.
+func TestMistakes(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want string // one line for each mistake
+		bad  []string
+	}{
+		{"nam: Rex\ntoys: ball\nname: [a]\n", `rex.yaml:1:1: a pet has no key "nam"; did you mean "name"?
+rex.yaml:2:7: toys must be a list, not "ball"
+rex.yaml:3:7: this must be a text, not a list`, []string{"", "toys", "name"}},
+		{"Rex", `rex.yaml:1:1: a pet must be a mapping of keys to values, not "Rex"`, []string{"", "name", "legs", "toys"}},
+		{"name: *x\n", "rex.yaml:1:7: this must be a text, not an anchor or alias, which pet files do not have", []string{"name"}},
+		{"name: !!str x\n", "rex.yaml:1:7: this must be a text, not a tag, which pet files do not have", []string{"name"}},
+		{"name:\n", "rex.yaml:1:7: this must be a text, not nothing", []string{"name"}},
+		{"name: a\nname: b\n", `rex.yaml:2:1: mapping key "name" already defined at [1:1]`, nil}, // by the parser
+		{"# nothing\n", "rex.yaml: the pet file is empty; it needs a name", nil},
+		{"name: a\n---\nname: b\n", "rex.yaml:3:5: a pet file holds one document; remove what follows the second ---", nil}, // a mapping is where its colon is
+		{"\xff", "rex.yaml: not UTF-8 text", nil},
+		{strings.Repeat("[", maxDepth+1), "rex.yaml:1:1: nested too deep; is this a pet file?", nil},
+		{strings.Repeat("#", maxFile+1), "rex.yaml: larger than 1 MiB; is this a pet file?", nil},
+	} {
+		_, m, err := read(c.text, nil)
+		got := ""
+		if err != nil {
+			got = err.Error()
+		}
+		head := c.text[:min(len(c.text), 40)]
+		if got != c.want {
+			t.Errorf("%q:\n%s\nwant\n%s", head, got, c.want)
+		}
+		for _, key := range c.bad {
+			if !m.Bad[key] {
+				t.Errorf("%q: the key %q is not bad", head, key)
+			}
+		}
+	}
+}
+
+func TestObject(t *testing.T) {
+	want := Schema{
+		"type": "object", "additionalProperties": false, "required": []string{"name"},
+		"properties": Schema{
+			"name": Schema{"type": "string", "description": "what it is called"},
+			"legs": Schema{"type": "string", "minLength": 1, "default": "four", "description": "how many"},
+			"toys": Schema{"type": "array", "items": Schema{"type": "number"}, "description": "toys"},
+		},
+	}
+	if d := cmp.Diff(want, Object((&pet{}).keys(&Decoder{}))); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestContent(t *testing.T) {
+	if _, err := Content("pet file", filepath.Join(t.TempDir(), "rex.yaml")); err == nil || !strings.HasPrefix(err.Error(), "pet file: open ") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}

@@ -1,0 +1,96 @@
+// Package words puts what people wrote into messages: shortened, quoted, listed,
+// and with the word that they probably meant. What goes in may be anything, a
+// whole file included; what comes out fits a line of a terminal.
+package words
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/agext/levenshtein"
+)
+
+// most is how many characters a message repeats of what somebody wrote, and
+// listed how many words it offers instead of a wrong one.
+const (
+	most   = 60
+	listed = 20
+)
+
+// Clip shortens s to what a message can repeat.
+func Clip(s string) string { return ClipTo(s, most) }
+
+// ClipTo shortens s to so many characters.
+func ClipTo(s string, limit int) string {
+	n := 0
+	for i := range s {
+		if n == limit {
+			return s[:i] + "…"
+		}
+		n++
+	}
+	return s
+}
+
+// Quote is %q of what a message can repeat of s.
+func Quote(s string) string { return strconv.Quote(Clip(s)) }
+
+// Legible is s without quotes, unless it has characters that a terminal should
+// not see.
+func Legible(s string) string {
+	s = Clip(s)
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
+// List names at most limit of the words, and says how many more there are.
+func List(words []string, limit int) string {
+	shown := make([]string, 0, min(limit, len(words)))
+	for _, w := range words[:min(limit, len(words))] {
+		shown = append(shown, Legible(w))
+	}
+	s := strings.Join(shown, ", ")
+	if more := len(words) - len(shown); more > 0 {
+		s += fmt.Sprintf(" and %d more", more)
+	}
+	return s
+}
+
+// longest bounds the words that are compared: the time grows with the square of
+// their length.
+const longest = 200
+
+// Nearest returns the candidate most like s, or "" when none is close enough to
+// be a slip of the pen.
+func Nearest(s string, candidates []string) string {
+	if len(s) > longest {
+		return ""
+	}
+	s = strings.ToLower(s)
+	best, least := "", max(1, (len(s)+2)/3)+1
+	for _, c := range candidates {
+		if len(c) > longest {
+			continue
+		}
+		if d := levenshtein.Distance(s, strings.ToLower(c), nil); d < least && d < max(len(s), len(c)) { // at the maximum, they have nothing in common
+			best, least = c, d
+		}
+	}
+	return best
+}
+
+// DidYouMean is the clause to put behind a message about the unknown word s: the
+// likely word, or those that there are.
+func DidYouMean(s string, candidates []string) string {
+	if n := Nearest(s, candidates); n != "" {
+		return fmt.Sprintf("; did you mean %s?", Quote(n))
+	}
+	if len(candidates) == 0 {
+		return ""
+	}
+	return "; one of: " + List(candidates, listed)
+}

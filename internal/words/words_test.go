@@ -1,0 +1,64 @@
+package words
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestNearest(t *testing.T) {
+	colours := []string{"red", "Green", "blue", "ultramarine"}
+	for _, c := range []struct{ word, want string }{
+		{"rde", ""}, // two letters of three are wrong
+		{"ref", "red"},
+		{"GREN", "Green"},
+		{"ultramerin", "ultramarine"},
+		{"ultra", ""},
+		{"xyz", ""},
+		{"", ""},
+		{strings.Repeat("blue", 100), ""},
+	} {
+		if got := Nearest(c.word, colours); got != c.want {
+			t.Errorf("%s: %q, want %q", Clip(c.word), got, c.want)
+		}
+	}
+	if got := Nearest("blu", []string{strings.Repeat("blu", 100)}); got != "" {
+		t.Errorf("the nearest is %q", Clip(got))
+	}
+}
+
+func TestDidYouMean(t *testing.T) {
+	for _, c := range []struct {
+		word  string
+		known []string
+		want  string
+	}{
+		{"ref", []string{"red", "blue"}, `; did you mean "red"?`},
+		{"xyz", []string{"red", "blue"}, "; one of: red, blue"},
+		{"xyz", nil, ""},
+		{"xyz", strings.Fields(strings.Repeat("a ", 23)), "; one of: " + strings.Repeat("a, ", 19) + "a and 3 more"},
+	} {
+		if got := DidYouMean(c.word, c.known); got != c.want {
+			t.Errorf("%s among %d: %q, want %q", c.word, len(c.known), got, c.want)
+		}
+	}
+}
+
+// Whatever stands in a file, a message of it is one line that a terminal can show.
+func TestQuoting(t *testing.T) {
+	long := strings.Repeat("ä", 61)
+	for _, c := range []struct{ got, want string }{
+		{Clip("short"), "short"},
+		{Clip(long[:120]), long[:120]}, // characters are counted, not bytes
+		{Clip(long), long[:120] + "…"},
+		{ClipTo("abc", 2), "ab…"},
+		{Quote("a\nb"), `"a\nb"`},
+		{Legible("40 %"), "40 %"},
+		{Legible("a\x1b[2J"), `"a\x1b[2J"`},
+		{Legible("\xff"), `"\xff"`},
+		{List([]string{"a", "b\n"}, 5), `a, "b\n"`},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s, want %s", c.got, c.want)
+		}
+	}
+}
