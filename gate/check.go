@@ -144,8 +144,18 @@ func (c *Check) problems() []problem {
 			add(l.key(), "%s", text)
 		}
 	}
-	if c.Max != nil && c.Min != nil && *c.Max < *c.Min {
-		add("min", "nothing is at least %v and at most %v", *c.Min, *c.Max)
+	switch {
+	case c.Max != nil && c.Min != nil:
+		if *c.Max < *c.Min {
+			add("min", "nothing is at least %v and at most %v", *c.Min, *c.Max)
+		}
+	case c.Min != nil && m.Better == eval.Lower:
+		add("min", "less of %s is better: a least value alone lets the worst pass; max bounds it", c.Metric)
+	case c.Max != nil && m.Better == eval.Higher:
+		add("max", "more of %s is better: a largest value alone lets the worst pass; min bounds it", c.Metric)
+	}
+	if c.MaxIncrease != nil && m.Better == eval.Higher {
+		add("max_increase", "more of %s is better: an increase is no harm", c.Metric)
 	}
 	return append(ps, c.groupProblems(&m)...)
 }

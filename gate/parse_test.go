@@ -158,6 +158,7 @@ colour: red
 		`5:14: there is no metric "vdd"; did you mean "vd"?`,
 		"5:37: a margin of -1: it must be a number, 0 or more",
 		"6:24: a limit of 7 for frr: a share lies between 0 and 1; for 7 % write 0.07",
+		"6:24: more of frr is better: a largest value alone lets the worst pass; min bounds it",
 		`6:32: this must be a finite number, not "x"`,
 		"8:5: a waiver needs a reason",
 		`8:13: there is no check "nothing"; one of: vd, vdd@-1<=0.1, frr<=7`,

@@ -16,11 +16,11 @@ func ptr(x float64) *float64 { return &x }
 
 var noon = time.Date(2026, 6, 15, 12, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // a day of the tests
 
-// broken is a result in which k of n promises break at margin 0.1.
+// broken is a result in which k of n promises break at margin 0.1; as many people of as many can be helped.
 func broken(k, n int) *eval.Result {
 	return &eval.Result{
 		Settings: eval.Settings{Margins: []float64{0.1}, Confidence: 0.95},
-		Margins:  []eval.AtMargin{{Margin: 0.1, VD: eval.NewRate(k, n, 0.95)}},
+		Margins:  []eval.AtMargin{{Margin: 0.1, VD: eval.NewRate(k, n, 0.95), FRR: eval.NewRate(k, n, 0.95)}},
 	}
 }
 
@@ -78,9 +78,9 @@ func TestShareSentences(t *testing.T) {
 		{"vd<=0.02", 12, 640, Inconclusive, 33571, "promises that break: 12 of 640 (1.9 %); at most 3.1 % with confidence 95 %, above the limit of 2 %; 33571 people with this share would show it"},
 		{"vd<=0.02", 14, 640, Inconclusive, 0, "promises that break: 14 of 640 (2.2 %); at most 3.4 % with confidence 95 %, above the limit of 2 %; with this share no number of people would show it"},
 		{"vd<=0.02", 40, 640, Fail, 0, "promises that break: 40 of 640 (6.2 %); at least 4.7 % with confidence 95 %, above the limit of 2 %"},
-		{"vd>=0.9", 100, 100, Pass, 0, "promises that break: 100 of 100 (100 %); at least 97 % with confidence 95 %, within the limit of 90 %"},
-		{"vd>=0.9", 20, 20, Inconclusive, 29, "promises that break: 20 of 20 (100 %); 29 would show 90 %"},
-		{"vd>=0.9", 10, 100, Fail, 0, "promises that break: 10 of 100 (10 %); at most 16.4 % with confidence 95 %, below the limit of 90 %"},
+		{"frr>=0.9", 100, 100, Pass, 0, "people who can be helped: 100 of 100 (100 %); at least 97 % with confidence 95 %, within the limit of 90 %"},
+		{"frr>=0.9", 20, 20, Inconclusive, 29, "people who can be helped: 20 of 20 (100 %); 29 would show 90 %"},
+		{"frr>=0.9", 10, 100, Fail, 0, "people who can be helped: 10 of 100 (10 %); at most 16.4 % with confidence 95 %, below the limit of 90 %"},
 		{"vd<=0", 0, 100000, Inconclusive, 0, "promises that break: none of 100000; at most 0.003 % with confidence 95 %, above the limit of 0 %; with this share no number of people would show it"},
 		{"vd<=1", 3, 3, Pass, 0, "promises that break: 3 of 3 (100 %); at most 100 % with confidence 95 %, within the limit of 100 %"},
 		{"vd<=0.5", 0, 0, Inconclusive, 0, "promises that break: there is nobody to measure it by"},
