@@ -9,6 +9,9 @@
 // there is no recourse, or none to compare, is in a denominator or in a count
 // beside it, never dropped. Results depend on the inputs and the seed only.
 //
+// Beside Compare: ByGroups tells people apart, Stressed evaluates under other conditions, Contrast holds several
+// quantized models against each other. Verdicts are package gate's.
+//
 // Definitions: sections "Metrics" and "Sensitivity to action constraints" of
 // the paper; Metrics says where this package is more precise than they are.
 package eval
