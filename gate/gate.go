@@ -107,7 +107,7 @@ type Finding struct {
 	N        int        `json:"n"`
 	Lower    eval.Float `json:"lower"` // bounds of Value at Report.Confidence or more, one-sided each; undefined where there are none
 	Upper    eval.Float `json:"upper"`
-	Need     int        `json:"need,omitempty"`   // of an inconclusive share: the people with whom this share, if it stays, would pass; 0 = no number would
+	Need     int        `json:"need,omitempty"`   // of an inconclusive share: the people with whom it would pass if it stays, of an estimate about so many; 0 = no number would, or nobody can say
 	Why      string     `json:"why"`              // one sentence
 	Waived   string     `json:"waived,omitempty"` // reason, owner and last day of the waiver that holds
 }

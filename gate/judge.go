@@ -132,8 +132,12 @@ func (j *judge) one(s *subject, r *eval.Result) Finding {
 	}
 	f.Lower, f.Upper = eval.Float(lo), eval.Float(hi)
 	f.Verdict = s.limit.verdict(lo, hi)
-	if s.kind == share && f.Verdict == Inconclusive {
+	switch {
+	case f.Verdict != Inconclusive:
+	case s.kind == share:
 		f.Need = s.limit.need(v.Num, v.N, j.Confidence)
+	case s.kind == estimate && partOf(s.Metric) != timing:
+		f.Need = s.limit.needAbout(v, lo, hi)
 	}
 	f.Why = j.why(s, &f, v)
 	if s.limit.side == within && f.Verdict == Fail && !(s.chance(v, r.Settings.Confidence) <= 1-j.Confidence) {

@@ -112,7 +112,7 @@ inconclusive share would need is the smallest with which the share found, if it 
 **Estimates** (means, medians, quantiles, tau01) have the interval of the evaluation, which is two-sided: each of its ends is a one-sided bound with confidence (1 + c)/2, c being that of the
 interval. For a verdict it must be that of the gate or more; for differences (~max_gap~, ~max_increase~) c itself must be, since each of the two numbers has half of the error. ~cfq gate~ evaluates with the
 interval that its checks need; an earlier report may have too low a confidence. ~abs_max~ passes when both ends are within the limits. With fewer than ~min_people~
-people the verdict is INCONCLUSIVE; runs that were timed may be fewer. The intervals of means and ratios rest on the normal distribution; those of medians, quantiles and tau01 hold whatever the
+people the verdict is INCONCLUSIVE; runs that were timed may be fewer. How many people an inconclusive estimate would take is a rough number: its interval narrows with their root. The intervals of means and ratios rest on the normal distribution; those of medians, quantiles and tau01 hold whatever the
 distribution is. What is largest in a sample says nothing of how large it can get: ~margin_error.max~ can fail, and never passes ~max~.
 
 **Sizes** are exact: within the limit or not.

@@ -4,6 +4,8 @@ import (
 	"math"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"cfq/eval"
 )
 
 // maxNeed is how many people are counted one by one: above it, the normal distribution says how many it takes.
@@ -23,6 +25,33 @@ func (l limit) need(k, n int, confidence float64) int {
 		return people(math.Ceil(math.Log(1-confidence)/math.Log1p(-bound) - 1e-9))
 	}
 	return needOf(float64(k)/float64(n), k, n, bound, 1-confidence)
+}
+
+// needAbout returns how many people an estimate that is inconclusive would take, roughly: both ends of its interval come
+// nearer with the root of their number. 0 when the value itself is beyond the limit, or an end is not known.
+func (l limit) needAbout(v eval.Value, lo, hi float64) int {
+	x, times := float64(v.Value), 0.0
+	reach := func(width, room float64) {
+		if room > 0 && width >= 0 {
+			times = math.Max(times, width/room)
+		} else {
+			times = math.Inf(1)
+		}
+	}
+	if l.side != atLeast {
+		reach(hi-x, l.x-x)
+	}
+	switch l.side {
+	case atLeast:
+		reach(x-lo, x-l.x)
+	case within:
+		reach(x-lo, x+l.x)
+	}
+	n := float64(v.N) * times * times
+	if !(n < math.MaxInt32) {
+		return 0
+	}
+	return max(v.N+1, people(outward(n, 2, true)))
 }
 
 // people is how many there must be, 0 when it is out of all reason.

@@ -260,3 +260,26 @@ func TestSentenceIsNotTheLimit(t *testing.T) {
 		}
 	}
 }
+
+// TestNeedAbout holds the rough number against intervals that are halved by four times as many people.
+func TestNeedAbout(t *testing.T) {
+	inf := math.Inf(1)
+	for _, c := range []struct {
+		l             limit
+		x, lo, hi     float64
+		n, want, most int
+	}{
+		{limit{atMost, 0.03}, 0.02, 0, 0.04, 100, 400, 410},
+		{limit{atMost, 0.03}, 0.025, 0.02, 0.0301, 1000, 1050, 1100},
+		{limit{atLeast, 0.9}, 0.95, 0.85, 1.05, 50, 200, 210},
+		{limit{within, 0.1}, 0.05, -0.15, 0.25, 60, 960, 970}, // the nearer limit decides
+		{limit{within, 0.1}, -0.05, -0.25, 0.15, 60, 960, 970},
+		{limit{atMost, 0.03}, 0.03, 0, 0.06, 100, 0, 0},
+		{limit{atMost, 0.03}, 0.02, 0, inf, 100, 0, 0},
+	} {
+		v := eval.Value{Estimate: eval.Estimate{Value: eval.Float(c.x), N: c.n}}
+		if got := c.l.needAbout(v, c.lo, c.hi); got < c.want || got > c.most {
+			t.Errorf("%v, %v in [%v, %v] of %d: %d, want about %d", c.l, c.x, c.lo, c.hi, c.n, got, c.want)
+		}
+	}
+}

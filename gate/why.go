@@ -15,8 +15,12 @@ func (j *judge) why(s *subject, f *Finding, v eval.Value) string {
 		return fmt.Sprintf("%s; %d would show %s", text, f.Need, s.show(s.limit.x))
 	}
 	text += "; " + j.outcome(s, f)
-	if s.kind == share && f.Verdict == Inconclusive {
+	switch {
+	case f.Verdict != Inconclusive:
+	case s.kind == share:
 		text += needed(f.Need)
+	case f.Need > 0:
+		text += fmt.Sprintf("; about %d people would show it, if it stays", f.Need)
 	}
 	return text
 }
