@@ -137,7 +137,7 @@ func (c *Contest) add(m *Metric, k *contested, at int, b *bootstrap) {
 		}
 		cell.Call = Alike
 		switch {
-		case values[i].Exact && values[0].Exact:
+		case values[i].Kind == KindExact && values[0].Kind == KindExact:
 			d := values[i].Value - values[0].Value
 			cell.Delta = exactly(float64(d)).Estimate
 			cell.Call = call(m.Better, float64(d))

@@ -132,7 +132,7 @@ func (g *Grouping) test(m *Metric, at int, values []Value, compared []int, worst
 	type table struct{ yes, no int }
 	tables := make([]table, len(values))
 	switch {
-	case values[worst].Share:
+	case values[worst].Kind == KindShare:
 		name = fisherTest
 		for i, v := range values {
 			tables[i] = table{v.Num, v.N - v.Num}

@@ -8,62 +8,62 @@ func marginMetrics() []Metric {
 			"margins[].margin_error.mean", "mean margin error at recourse points", "mean e", "logits", Zero,
 			"Mean of e = m_g(u_f) - m_f(u_f) over the recourse points of f. Positive: g is more lenient there. The report quotes it at the smallest required margin, where promises are closest to the boundary.",
 			"this project",
-			estimate(func(a *AtMargin) Estimate { return a.MarginError.Mean }),
+			estimates(func(a *AtMargin) Estimate { return a.MarginError.Mean }),
 		},
 		{
 			"margins[].margin_error.rms", "typical margin error at recourse points", "rms e", "logits", Lower,
 			"Root mean square of the same e: the continuous quantity under VD, RVD and tau01.",
 			"this project",
-			estimate(func(a *AtMargin) Estimate { return a.MarginError.RMS }),
+			estimates(func(a *AtMargin) Estimate { return a.MarginError.RMS }),
 		},
 		{
 			"margins[].margin_error.p99", "margin error that 99 % stay below", "p99 |e|", "logits", Lower,
 			"99th percentile (nearest rank) of |e|.",
 			"this project",
-			estimate(func(a *AtMargin) Estimate { return a.MarginError.P99 }),
+			estimates(func(a *AtMargin) Estimate { return a.MarginError.P99 }),
 		},
 		{
 			"margins[].margin_error.max", "largest margin error", "max |e|", "logits", Lower,
 			"Maximum of |e|.",
 			"this project",
-			estimate(func(a *AtMargin) Estimate { return a.MarginError.Max }),
+			estimates(func(a *AtMargin) Estimate { return a.MarginError.Max }),
 		},
 		{
 			"margins[].margins_full.median", "margin of the original at its recourse points, median", "", "logits", None,
 			"Median of m_f(u_f) over the recourse points of f; smallest, p05, p95 and largest are beside it.",
 			"Diagnostics: margins at recourse points",
-			estimate(func(a *AtMargin) Estimate { return a.FullMargins.Median }),
+			estimates(func(a *AtMargin) Estimate { return a.FullMargins.Median }),
 		},
 		{
 			"margins[].margins_quant.median", "margin of the quantized model at the same points, median", "", "logits", None,
 			"Median of m_g(u_f).",
 			"Diagnostics: margins at recourse points",
-			estimate(func(a *AtMargin) Estimate { return a.QuantMargins.Median }),
+			estimates(func(a *AtMargin) Estimate { return a.QuantMargins.Median }),
 		},
 		{
 			"margins[].margins_quant.p05", "margin of the quantized model that 95 % of the points exceed", "", "logits", None,
 			"5th percentile (nearest rank) of m_g(u_f): above 0, at most 5 % of the promises break.",
 			"Diagnostics: margins at recourse points",
-			estimate(func(a *AtMargin) Estimate { return a.QuantMargins.P05 }),
+			estimates(func(a *AtMargin) Estimate { return a.QuantMargins.P05 }),
 		},
 	}
 }
 
 func certaintyMetrics() []Metric {
-	p95 := func(p *Perturbed) Value { return Value{Estimate: p.P95} }
+	p95 := func(p *Perturbed) Estimate { return p.P95 }
 	return []Metric{
 		{
 			"margins[].certified.share", "promises that provably survive", "", "share", Higher,
 			"Of the recourse points of f at margin t, the share around which g provably approves: in the box of the given radius, in model-input units, around the inputs that stand for numbers which actions may change. " +
 				"A certificate is a sound bound on the network as ONNX Runtime runs it; a point without one may still be safe.",
 			"this project",
-			certified(func(p *Proofs) Value { return shareValue(p.Certified) }),
+			certifiedShare(),
 		},
 		{
 			"margins[].certified.apart", "how far the models can be apart nearby", "", "logits", Lower,
 			"Median over the recourse points of a sound bound on |m_g - m_f| in the same box: whoever ends there with a larger margin under f is approved by g.",
 			"this project",
-			certified(func(p *Proofs) Value { return Value{Estimate: p.Apart} }),
+			certified(func(p *Proofs) Estimate { return p.Apart }),
 		},
 		{
 			"margins[].perturbation.point.p95", "logit perturbation at recourse points", "eps", "logits", Lower,
@@ -94,19 +94,19 @@ func certaintyMetrics() []Metric {
 			"margins[].perturbation.ball.safe", "promises with a safe margin", "safe-margin fraction", "share", Higher,
 			"Of the recourse points of f, the share with m_f(u) > 2 eps hat(u).",
 			"Table margin_diagnostics",
-			perturbation(InBall, func(p *Perturbed) Value { return shareValue(p.Safe) }),
+			perturbationShare(InBall, func(p *Perturbed) Rate { return p.Safe }),
 		},
 		{
 			"margins[].perturbation.ball.broken_inside", "promises that break inside the safe set", "", "share", Lower,
 			"Of the points with a safe margin, the share that g refuses: 0, since u itself is among the points that eps hat is taken over.",
 			"Table margin_diagnostics",
-			perturbation(InBall, func(p *Perturbed) Value { return shareValue(p.BrokenInside) }),
+			perturbationShare(InBall, func(p *Perturbed) Rate { return p.BrokenInside }),
 		},
 		{
 			"margins[].perturbation.ball.broken_outside", "promises that break outside the safe set", "", "share", Lower,
 			"Of the points without a safe margin, the share that g refuses.",
 			"Table margin_diagnostics",
-			perturbation(InBall, func(p *Perturbed) Value { return shareValue(p.BrokenOutside) }),
+			perturbationShare(InBall, func(p *Perturbed) Rate { return p.BrokenOutside }),
 		},
 	}
 }

@@ -122,7 +122,7 @@ func (j *judge) members(s *subject, groups []eval.Group) (members []member, smal
 		if m.lo, m.hi, few = j.ends(s, v, g.Result, 1-half); few != "" {
 			return nil, nil, fmt.Sprintf("%s in %s; %s", s.amount(v), g.Name, few)
 		}
-		if together := 1 - half/float64(len(large)); s.kind == share {
+		if together := 1 - half/float64(len(large)); s.Kind() == eval.KindShare {
 			m.in0, m.in1, _ = j.ends(s, v, g.Result, together)
 		} else {
 			m.in0, m.in1 = wider(v, g.Result.Settings.Confidence, together)

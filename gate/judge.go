@@ -57,7 +57,7 @@ type judge struct {
 // subject is a limit on a metric.
 type subject struct {
 	*eval.Metric
-	kind   kind
+
 	check  *Check
 	limit  limit
 	margin float64
@@ -73,7 +73,7 @@ func (j *judge) check(c *Check) []Finding {
 	}
 	var all []Finding
 	for _, l := range c.limits() {
-		s := &subject{&m, kindOf(&m), c, l, c.margin(&j.Gate)}
+		s := &subject{&m, c, l, c.margin(&j.Gate)}
 		switch {
 		case l.side == increase:
 			all = append(all, j.increase(s))
@@ -122,7 +122,7 @@ func (j *judge) one(s *subject, r *eval.Result) Finding {
 		return f
 	}
 	f.Value, f.N = v.Value, v.N
-	if s.kind == share {
+	if s.Kind() == eval.KindShare {
 		f.Num = &v.Num
 	}
 	lo, hi, few := j.ends(s, v, r, j.Confidence)
@@ -134,9 +134,9 @@ func (j *judge) one(s *subject, r *eval.Result) Finding {
 	f.Verdict = s.limit.verdict(lo, hi)
 	switch {
 	case f.Verdict != Inconclusive:
-	case s.kind == share:
+	case s.Kind() == eval.KindShare:
 		f.Need = s.limit.need(v.Num, v.N, j.Confidence)
-	case s.kind == estimate && partOf(s.Metric) != timing:
+	case s.Kind() == eval.KindEstimate && s.Part() != eval.PartTiming:
 		f.Need = s.limit.needAbout(v, lo, hi)
 	}
 	f.Why = j.why(s, &f, v)
@@ -149,10 +149,10 @@ func (j *judge) one(s *subject, r *eval.Result) Finding {
 
 // ends are the one-sided bounds of a value, each at the level or more, or what keeps them from being that.
 func (j *judge) ends(s *subject, v eval.Value, r *eval.Result, level float64) (lo, hi float64, few string) {
-	switch s.kind {
-	case share:
+	switch s.Kind() {
+	case eval.KindShare:
 		return eval.ClopperPearsonLower(v.Num, v.N, level), eval.ClopperPearsonUpper(v.Num, v.N, level), ""
-	case exact:
+	case eval.KindExact:
 		return float64(v.Value), float64(v.Value), ""
 	}
 	few = j.fewFor(s, v, r, level)
@@ -163,7 +163,7 @@ func (j *judge) ends(s *subject, v eval.Value, r *eval.Result, level float64) (l
 func (j *judge) fewFor(s *subject, v eval.Value, r *eval.Result, level float64) string {
 	const slack = 1e-12
 	switch c := r.Settings.Confidence; {
-	case v.N < j.MinPeople && partOf(s.Metric) != timing:
+	case v.N < j.MinPeople && s.Part() != eval.PartTiming:
 		return fmt.Sprintf("%d are needed to say something", j.MinPeople)
 	case !(c > 0 && c < 1) || (1+c)/2 < level-slack:
 		return fmt.Sprintf("its interval has confidence %s, too little for a verdict with %s: evaluate with confidence %s or more",
@@ -175,7 +175,7 @@ func (j *judge) fewFor(s *subject, v eval.Value, r *eval.Result, level float64) 
 // chance is the probability that the value is so far beyond the limit when the truth is just at it; 1 when that cannot be said. Of an estimate it is that of
 // a normal one with the same interval.
 func (s *subject) chance(v eval.Value, c float64) float64 {
-	if s.kind == share {
+	if s.Kind() == eval.KindShare {
 		return s.limit.chance(v.Num, v.N)
 	}
 	end, beyond := float64(v.Value-v.Lo), float64(v.Value)-s.limit.x

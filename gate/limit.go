@@ -77,14 +77,14 @@ func (c *Check) put(l limit) {
 
 // problem says why the limit makes no sense for the metric, "" when it does.
 func (l limit) problem(m *eval.Metric) string {
-	k, least := kindOf(m), 0.0
-	if k != share {
+	k, least := m.Kind(), 0.0
+	if k != eval.KindShare {
 		least = -1 // a difference of two shares
 	}
 	switch {
 	case math.IsNaN(l.x) || math.IsInf(l.x, 0):
 		return fmt.Sprintf("a limit of %v: it must be a finite number", l.x)
-	case k == share && l.side == within:
+	case k == eval.KindShare && l.side == within:
 		return m.ID() + " is a share, which is never below 0: use max"
 	case m.Unit == "share" && l.x > 1 && l.x <= 100:
 		return fmt.Sprintf("a limit of %v for %s: a share lies between 0 and 1; for %v %% write %s", l.x, m.ID(), l.x, number(rounded(l.x/100, 15)))

@@ -43,23 +43,19 @@ func table(b *strings.Builder, keys []key) {
 func metricsTable(b *strings.Builder) {
 	b.WriteString("| metric | what | unit | better | judged by | margin | needs |\n|---|---|---|---|---|---|---|\n")
 	metrics := eval.Metrics()
+	needs := [...]string{
+		eval.PartAlways: "", eval.PartMirrored: "both models' recourse", eval.PartNoise: "recourse solved twice", eval.PartProofs: "certificates",
+		eval.PartPerturbation: "logit perturbation", eval.PartTiming: "timing", eval.PartFootprint: "both files",
+	}
 	for i := range metrics {
 		m := &metrics[i]
-		by := map[kind]string{share: "exact bounds", estimate: "interval", exact: "its value"}[kindOf(m)]
+		by := [...]string{eval.KindShare: "exact bounds", eval.KindEstimate: "interval", eval.KindExact: "its value"}[m.Kind()]
 		margin := ""
 		if m.PerMargin() {
 			margin = "yes"
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", m.ID(), m.Name, m.Unit, m.Better, by, margin, partOf(m))
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", m.ID(), m.Name, m.Unit, m.Better, by, margin, needs[m.Part()])
 	}
-}
-
-// String is the part in the words of the page.
-func (p part) String() string {
-	return [...]string{
-		always: "", mirrored: "both models' recourse", noise: "recourse solved twice", certificates: "certificates",
-		perturbation: "logit perturbation", timing: "timing", footprint: "both files",
-	}[p]
 }
 
 // In the texts below ~ stands for a backquote.

@@ -4,85 +4,24 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"cfq/eval"
 )
 
-// kind is how a metric is judged.
-type kind int
-
-const (
-	share    kind = iota // of people: by the exact bounds of its counts
-	estimate             // by the interval of the result
-	exact                // as it is
-)
-
-// kindOf asks the metric about a result that has everything.
-func kindOf(m *eval.Metric) kind {
-	perturbed := map[eval.Perturbation]eval.Perturbed{}
-	for _, p := range eval.Perturbations() {
-		perturbed[p] = eval.Perturbed{}
-	}
-	v := m.Of(&eval.Result{
-		Margins:   []eval.AtMargin{{Noise: &eval.Gap{}, Certified: &eval.Proofs{}, Perturbed: perturbed}},
-		Footprint: &eval.Footprint{Quant: eval.Weight{Bytes: 1, WeightBits: 1, BOPs: 1}}, Timing: &eval.Timing{},
-	}, 0)
-	switch {
-	case v.Share:
-		return share
-	case v.Exact:
-		return exact
-	}
-	return estimate
-}
-
-// part is the part of an evaluation that a metric comes from.
-type part int
-
-const (
-	always part = iota
-	mirrored
-	noise
-	certificates
-	perturbation
-	timing
-	footprint
-)
-
-func partOf(m *eval.Metric) part {
-	head, _, _ := strings.Cut(strings.TrimPrefix(m.Key, "margins[]."), ".")
-	switch head {
-	case "rvd", "lost_recourse", "rtau01", "pgd_first", "rfrr", "crg", "crg_both", "dir_sim", "act_overlap":
-		return mirrored
-	case "crg_noise":
-		return noise
-	case "certified":
-		return certificates
-	case "perturbation":
-		return perturbation
-	case "timing":
-		return timing
-	case "footprint":
-		return footprint
-	}
-	return always
-}
-
 // absent says what an evaluation did not do when it has no value of a metric of the part.
-func (p part) absent(oneSided bool) string {
+func absent(p eval.Part, oneSided bool) string {
 	switch {
-	case p == mirrored && oneSided:
+	case p == eval.PartMirrored && oneSided:
 		return "the quantized model's own recourse and the first valid iterates were not computed"
-	case p == noise:
+	case p == eval.PartNoise:
 		return "nobody's recourse was solved twice"
-	case p == certificates:
+	case p == eval.PartProofs:
 		return "nothing was certified"
-	case p == perturbation:
+	case p == eval.PartPerturbation:
 		return "the logit perturbation was not measured"
-	case p == timing:
+	case p == eval.PartTiming:
 		return "the time was not taken"
-	case p == footprint:
+	case p == eval.PartFootprint:
 		return "the files were not measured"
 	}
 	return "there is nobody to measure it by"
@@ -111,29 +50,32 @@ func (g *Gate) Needs() Needs {
 	for i := range d.Checks {
 		c := &d.Checks[i]
 		m, ok := eval.MetricBy(c.Metric)
-		if ok && m.PerMargin() {
+		if !ok { // which Check says
+			continue
+		}
+		if m.PerMargin() {
 			n.Margins = append(n.Margins, c.margin(&d))
 		}
 		n.Curve = n.Curve || c.Metric == "tau01" || c.Metric == "rtau01"
-		switch partOf(&m) {
-		case mirrored:
+		switch m.Part() {
+		case eval.PartMirrored:
 			n.Mirrored = true
-		case noise:
+		case eval.PartNoise:
 			n.Noise = true
-		case certificates:
+		case eval.PartProofs:
 			n.Certificates = true
-		case perturbation:
+		case eval.PartPerturbation:
 			n.Perturbation = true
-		case timing:
+		case eval.PartTiming:
 			n.Timing = true
-		case footprint:
+		case eval.PartFootprint:
 			n.Footprint = true
 		}
 		if by := grouping(c.By); by != "" && !slices.Contains(n.By, by) {
 			n.By = append(n.By, by)
 		}
 		n.Previous = n.Previous || c.MaxIncrease != nil
-		if ok && kindOf(&m) == estimate && (c.MaxIncrease != nil || c.MaxGap != nil) { // differences of two estimates take half of the error each
+		if m.Kind() == eval.KindEstimate && (c.MaxIncrease != nil || c.MaxGap != nil) { // differences of two estimates take half of the error each
 			n.Confidence = d.Confidence
 		}
 	}
@@ -169,10 +111,10 @@ func measured(m *eval.Metric, margin float64, r *eval.Result) (v eval.Value, mis
 	w := m.Of(r, at)
 	switch {
 	case w.N <= 0:
-		return v, partOf(m).absent(r.Settings.OneSided)
-	case w.Share && (w.Num < 0 || w.Num > w.N): // a report that was written by hand
+		return v, absent(m.Part(), r.Settings.OneSided)
+	case w.Kind == eval.KindShare && (w.Num < 0 || w.Num > w.N): // a report that was written by hand
 		return v, fmt.Sprintf("%d of %d is no share", w.Num, w.N)
-	case w.Exact && !(w.Value > 0 && w.Value.Defined()): // no file and no decision takes nothing
+	case w.Kind == eval.KindExact && !(w.Value > 0 && w.Value.Defined()): // no file and no decision takes nothing
 		return v, "it could not be computed"
 	case !w.Value.Defined():
 		return v, "it is not defined for " + counted(w.N, m)
@@ -185,7 +127,7 @@ func undefined() eval.Float { return eval.Float(math.NaN()) }
 // counted names the n things that the metric is about: runs of a model that was timed, else people.
 func counted(n int, m *eval.Metric) string {
 	one, many := "person", "people"
-	if partOf(m) == timing {
+	if m.Part() == eval.PartTiming {
 		one, many = "run", "runs"
 	}
 	if n == 1 {

@@ -16,7 +16,7 @@ func everyCheck(t *testing.T) []Check {
 	var all []Check
 	for _, m := range eval.Metrics() {
 		low, high := -1e300, 1e300
-		if kindOf(&m) == share {
+		if m.Kind() == eval.KindShare {
 			low, high = 0, 1
 		}
 		for _, c := range []Check{
@@ -191,8 +191,8 @@ func TestParts(t *testing.T) {
 	}
 	for _, m := range eval.Metrics() {
 		_, missing := measured(&m, 0.1, oneSided)
-		p := partOf(&m)
-		if bare := p == always; bare != (missing == "") || slices.Contains(others, m.ID()) && missing == "" {
+		p := m.Part()
+		if bare := p == eval.PartAlways; bare != (missing == "") || slices.Contains(others, m.ID()) && missing == "" {
 			t.Errorf("%s of part %d: %q", m.ID(), p, missing)
 		}
 	}

@@ -11,13 +11,13 @@ import (
 // why is the sentence of a finding that has bounds.
 func (j *judge) why(s *subject, f *Finding, v eval.Value) string {
 	text := s.Name + ": " + s.amount(v)
-	if s.kind == share && f.Verdict == Inconclusive && f.Need > 0 && s.none(v) {
+	if s.Kind() == eval.KindShare && f.Verdict == Inconclusive && f.Need > 0 && s.none(v) {
 		return fmt.Sprintf("%s; %d would show %s", text, f.Need, s.show(s.limit.x))
 	}
 	text += "; " + j.outcome(s, f)
 	switch {
 	case f.Verdict != Inconclusive:
-	case s.kind == share:
+	case s.Kind() == eval.KindShare:
 		text += needed(f.Need)
 	case f.Need > 0:
 		text += fmt.Sprintf("; about %d people would show it, if it stays", f.Need)
@@ -45,9 +45,9 @@ func (j *judge) outcome(s *subject, f *Finding) string {
 	limit := s.limitText()
 	const silent = "how far it may lie beyond the limit cannot be told from so few"
 	switch {
-	case s.kind == exact && f.Verdict == Pass:
+	case s.Kind() == eval.KindExact && f.Verdict == Pass:
 		return "within the limit of " + limit
-	case s.kind == exact:
+	case s.Kind() == eval.KindExact:
 		return "above or below the limit of " + limit
 	case s.limit.side == within && (unknown(lower) || unknown(upper)) && f.Verdict == Inconclusive:
 		return silent
@@ -73,11 +73,11 @@ func (j *judge) outcome(s *subject, f *Finding) string {
 // amount is a value with what it is made of.
 func (s *subject) amount(v eval.Value) string {
 	switch {
-	case s.kind == share && v.Num == 0:
+	case s.Kind() == eval.KindShare && v.Num == 0:
 		return fmt.Sprintf("none of %d", v.N)
-	case s.kind == share:
+	case s.Kind() == eval.KindShare:
 		return fmt.Sprintf("%d of %d (%s)", v.Num, v.N, s.show(float64(v.Value)))
-	case s.kind == exact:
+	case s.Kind() == eval.KindExact:
 		return s.show(float64(v.Value))
 	}
 	return fmt.Sprintf("%s (%s)", s.show(float64(v.Value)), counted(v.N, s.Metric))
@@ -85,10 +85,10 @@ func (s *subject) amount(v eval.Value) string {
 
 // show writes a number of the metric with its unit, to few digits; all of them when it is exact.
 func (s *subject) show(x float64) string {
-	switch s.kind {
-	case share:
+	switch s.Kind() {
+	case eval.KindShare:
 		return percent(x)
-	case exact:
+	case eval.KindExact:
 		return number(rounded(x, 12)) + s.unit()
 	}
 	return number(rounded(x*s.scale(), 4)) + s.unit()
@@ -144,7 +144,7 @@ func (s *subject) unit() string {
 	case "ratio", "cosine", "Jaccard index":
 		return ""
 	case "share":
-		if s.kind == share && s.limit.side != increase && s.limit.side != gap {
+		if s.Kind() == eval.KindShare && s.limit.side != increase && s.limit.side != gap {
 			return " %"
 		}
 		return " points"
