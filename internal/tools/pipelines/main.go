@@ -197,7 +197,8 @@ func (p *place) reports(dir, verdict string) error {
 // shell runs commands in the user's folder and expects an exit code.
 func (p *place) shell(env []string, commands string, code int) error {
 	c := exec.CommandContext(p.ctx, "bash", "-e", "-c", commands)
-	c.Dir, c.Env, c.Stdout, c.Stderr = p.work, append(os.Environ(), env...), os.Stdout, os.Stderr
+	said := &indented{}
+	c.Dir, c.Env, c.Stdout, c.Stderr = p.work, append(os.Environ(), env...), said, said
 	err := c.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -207,6 +208,23 @@ func (p *place) shell(env []string, commands string, code int) error {
 		return fmt.Errorf("exit code %d in place of %d", got, code)
 	}
 	return nil
+}
+
+// indented sets what is written to it apart from what this program says: a gate that has to fail is no failure.
+type indented struct{ within bool }
+
+func (w *indented) Write(b []byte) (int, error) {
+	for line := range strings.SplitAfterSeq(string(b), "\n") {
+		if line == "" {
+			continue
+		}
+		if !w.within {
+			fmt.Print("  | ")
+		}
+		fmt.Print(line)
+		w.within = !strings.HasSuffix(line, "\n")
+	}
+	return len(b), nil
 }
 
 func (p *place) yaml(name string, v any) error {
