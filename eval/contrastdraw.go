@@ -98,7 +98,7 @@ func (b *bootstrap) apart(first, this *Result, quant bool) (n, differ int) {
 		if quant {
 			p = &s.Quant
 		}
-		if !p.Made() || quant && !mirrored(r, o) {
+		if !p.Made() || quant && !r.mirrored(o) {
 			return false, 0
 		}
 		if p.Broken() {

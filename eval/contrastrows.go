@@ -2,8 +2,6 @@ package eval
 
 import (
 	"math"
-
-	"cfq/recourse"
 )
 
 // contested is a metric of a contest, and what it is computed from.
@@ -24,23 +22,22 @@ type contested struct {
 func contests() []contested {
 	crg := func(f func(full, quant float64) (x, of float64)) func(*Record, int, *Settings) (float64, float64) {
 		return atStep(func(_ *Record, p *Step, _ *Settings) (float64, float64) {
-			if free := p.Quant.Status == recourse.AlreadyFavourable; !p.Full.Made() || !p.Quant.Made() && !free {
+			if !p.common() {
 				return 0, 0
 			}
 			return f(float64(p.Full.Cost), float64(p.Quant.Cost))
 		})
 	}
-	ratio := func(full, quant float64) float64 { return (quant - full) / (full + Epsilon) }
 	of := func(f func(p *Step) Float) func(*Record, int, *Settings) (float64, float64) {
 		return atStep(func(_ *Record, p *Step, _ *Settings) (float64, float64) { return defined(f(p)) })
 	}
 	return []contested{
 		{id: "vd", share: true, part: atStep(func(_ *Record, p *Step, _ *Settings) (float64, float64) { return yes(p.Full.Broken(), p.Full.Made()) })},
 		{id: "rvd", own: true, statistic: parts.ratio, part: atStep(func(r *Record, p *Step, s *Settings) (float64, float64) {
-			return yes(p.Quant.Broken(), p.Quant.Made() && mirrored(r, s))
+			return yes(p.Quant.Broken(), p.Quant.Made() && r.mirrored(s))
 		})},
 		{id: "lost_recourse", own: true, statistic: parts.ratio, part: atStep(func(r *Record, p *Step, s *Settings) (float64, float64) {
-			return yes(!p.Quant.Made() && p.Quant.Status != recourse.AlreadyFavourable, p.Full.Made() && mirrored(r, s))
+			return yes(!p.Quant.Made() && !p.free(), p.Full.Made() && r.mirrored(s))
 		})},
 		{id: "tau01", whole: fullTau},
 		{id: "rtau01", own: true, whole: quantTau},
@@ -48,12 +45,12 @@ func contests() []contested {
 			return yes(r.First.Broken(), r.Evaluated && r.First.Made() && !s.OneSided)
 		}},
 		{id: "rfrr", own: true, ifDifferent: true, statistic: parts.ratio, part: atStep(func(r *Record, p *Step, s *Settings) (float64, float64) {
-			return yes(p.Quant.Made(), mirrored(r, s))
+			return yes(p.Quant.Made(), r.mirrored(s))
 		})},
-		{id: "crg.mean", statistic: parts.ratio, part: crg(func(full, quant float64) (float64, float64) { return ratio(full, quant), 1 })},
+		{id: "crg.mean", statistic: parts.ratio, part: crg(func(full, quant float64) (float64, float64) { return costRatio(full, quant), 1 })},
 		{id: "crg.ratio_of_sums", statistic: parts.ratio, part: crg(func(full, quant float64) (float64, float64) { return quant - full, full })},
-		{id: "crg.median", statistic: parts.median, part: crg(func(full, quant float64) (float64, float64) { return ratio(full, quant), 1 })},
-		{id: "crg.abs_mean", statistic: parts.ratio, part: crg(func(full, quant float64) (float64, float64) { return math.Abs(ratio(full, quant)), 1 })},
+		{id: "crg.median", statistic: parts.median, part: crg(func(full, quant float64) (float64, float64) { return costRatio(full, quant), 1 })},
+		{id: "crg.abs_mean", statistic: parts.ratio, part: crg(func(full, quant float64) (float64, float64) { return math.Abs(costRatio(full, quant)), 1 })},
 		{id: "dir_sim", statistic: parts.ratio, part: of(func(p *Step) Float { return p.DirSim })},
 		{id: "act_overlap", statistic: parts.ratio, part: of(func(p *Step) Float { return p.Overlap })},
 		{id: "margin_error.rms", statistic: parts.root, part: of(func(p *Step) Float { e := p.Full.Other - p.Full.Own; return e * e })},
@@ -77,9 +74,6 @@ func contests() []contested {
 		{id: "bops"},
 	}
 }
-
-// mirrored says that g can promise something to the person.
-func mirrored(r *Record, s *Settings) bool { return r.reverse() && !s.OneSided }
 
 func yes(does, asked bool) (x, of float64) {
 	if !asked {

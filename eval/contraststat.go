@@ -73,7 +73,7 @@ func fullTau(b *bootstrap, r *Result) statistic {
 
 // quantTau is rtau01 of a model.
 func quantTau(b *bootstrap, r *Result) statistic {
-	return b.tau(r, func(rec *Record, p *Step) (*Promise, bool) { return &p.Quant, mirrored(rec, &r.Settings) })
+	return b.tau(r, func(rec *Record, p *Step) (*Promise, bool) { return &p.Quant, rec.mirrored(&r.Settings) })
 }
 
 func (b *bootstrap) tau(r *Result, of func(*Record, *Step) (*Promise, bool)) statistic {

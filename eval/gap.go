@@ -11,13 +11,18 @@ const Epsilon = 1e-9
 // counts as changed (the paper's tau of supp_tau).
 const SupportTau = 1e-6
 
+// costRatio is by how much of what it was a cost has changed.
+//
+// References: CRG in "Metrics".
+func costRatio(full, quant float64) float64 { return (quant - full) / (full + Epsilon) }
+
 // gap computes the Counterfactual Recourse Gap of paired costs.
 //
 // References: CRG in "Metrics".
 func gap(full, quant []float64, confidence float64) Gap {
 	ratios, abs := make([]float64, len(full)), make([]float64, len(full))
 	for i := range full {
-		ratios[i] = (quant[i] - full[i]) / (full[i] + Epsilon)
+		ratios[i] = costRatio(full[i], quant[i])
 		abs[i] = math.Abs(ratios[i])
 	}
 	return Gap{

@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"cfq/recourse"
 )
 
 // gapMetrics are the metrics by which groups are compared; Group.Result has the others.
@@ -175,9 +173,8 @@ func costRatios(records []Record, at int) []float64 {
 		if !records[i].Evaluated {
 			continue
 		}
-		// The common people of tally.add.
-		if s := &records[i].Steps[at]; s.Full.Made() && (s.Quant.Made() || s.Quant.Status == recourse.AlreadyFavourable) {
-			ratios = append(ratios, (float64(s.Quant.Cost)-float64(s.Full.Cost))/(float64(s.Full.Cost)+Epsilon))
+		if s := &records[i].Steps[at]; s.common() {
+			ratios = append(ratios, costRatio(float64(s.Full.Cost), float64(s.Quant.Cost)))
 		}
 	}
 	return ratios

@@ -28,6 +28,12 @@ type Step struct {
 	Perturbed []Float `json:"perturbation,omitempty"` // logit perturbation by each of Perturbations
 }
 
+// free says that g gives the person the required margin as they are, at no cost.
+func (s *Step) free() bool { return s.Quant.Status == recourse.AlreadyFavourable }
+
+// common says that both models have a price for the person, which CRG compares.
+func (s *Step) common() bool { return s.Full.Made() && (s.Quant.Made() || s.free()) }
+
 // Promise is a recourse that one model gives to one person. Cost is in the
 // task's cost units and both margins are logit margins at the recourse point
 // x+delta; they are undefined unless Status is recourse.Found, except that a
@@ -58,3 +64,6 @@ func approves(margin Float) bool { return margin > 0 }
 // reverse reports whether the record counts for the mirrored metrics: g must refuse
 // the person, or there is nothing that g would tell them to change.
 func (r *Record) reverse() bool { return r.Evaluated && !approves(r.Quant) }
+
+// mirrored says that g was asked what it can promise to the person.
+func (r *Record) mirrored(s *Settings) bool { return r.reverse() && !s.OneSided }

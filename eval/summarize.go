@@ -1,7 +1,5 @@
 package eval
 
-import "cfq/recourse"
-
 // Summarize computes every metric of a Result from records, which hold one
 // Step for each of the margins if they are evaluated. It is what Compare does
 // with all records; a caller may do it with some of them. Population counts
@@ -106,7 +104,7 @@ func atMargin(records []Record, i int, s Settings) (a AtMargin, full, quant []Pr
 	var y tally
 	for k := range records {
 		if r := &records[k]; r.Evaluated {
-			y.add(&r.Steps[i], r.reverse() && !s.OneSided)
+			y.add(&r.Steps[i], r.mirrored(&s))
 		}
 	}
 	rate := func(num, den int) Rate { return NewRate(num, den, s.Confidence) }
@@ -140,7 +138,6 @@ func (y *tally) add(s *Step, mirrored bool) {
 			y.once, y.again = append(y.once, float64(s.Full.Cost)), append(y.again, float64(s.Again))
 		}
 	}
-	free := s.Quant.Status == recourse.AlreadyFavourable
 	if mirrored {
 		y.reverse++
 		if s.Quant.Made() {
@@ -149,12 +146,12 @@ func (y *tally) add(s *Step, mirrored bool) {
 		}
 		if s.Full.Made() {
 			y.asked++
-			y.lost += count(!s.Quant.Made() && !free)
+			y.lost += count(!s.Quant.Made() && !s.free())
 		}
 	}
-	if s.Full.Made() && (s.Quant.Made() || free) {
+	if s.common() {
 		y.costF, y.costG = append(y.costF, float64(s.Full.Cost)), append(y.costG, float64(s.Quant.Cost))
-		y.free += count(free)
+		y.free += count(s.free())
 	}
 	if s.Full.Made() && s.Quant.Made() {
 		y.bothF, y.bothG = append(y.bothF, float64(s.Full.Cost)), append(y.bothG, float64(s.Quant.Cost))

@@ -17,6 +17,7 @@ import (
 	"cfq/provenance"
 	"cfq/recourse"
 	"cfq/recourse/promise"
+	"cfq/report"
 	"cfq/task"
 )
 
@@ -69,7 +70,9 @@ type field struct {
 	paths  []string      // of the models, the original's first
 	files  []*graph.Model
 	models []*classifier.Model
-	same   bool // a quantized model has the content of the original
+	// sources are the models' files as reports name them.
+	sources []report.File
+	same    bool // a quantized model has the content of the original
 	// warnings are doubts about the files, for the report.
 	warnings []string
 }

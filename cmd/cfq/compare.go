@@ -126,14 +126,11 @@ func (f *compareFlags) results(ctx context.Context, d *field, names []string) ([
 
 // comparison adds to a contest where its models came from.
 func (d *field) comparison(names []string, contest *eval.Contest) (*report.Comparison, error) {
-	files, err := d.sources()
+	files, err := d.inputs()
 	if err != nil {
 		return nil, err
 	}
-	models, err := d.weighed()
-	if err != nil {
-		return nil, err
-	}
+	models := d.weighed()
 	doc := &report.Comparison{
 		Title: fmt.Sprintf("%s of %s", strings.Join(names[1:], ", "), models[0].Name), Tool: "cfq " + release(), Full: models[0],
 		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3], Contest: contest, Warnings: d.warnings,

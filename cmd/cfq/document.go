@@ -16,14 +16,11 @@ import (
 
 // document adds to a result where it came from and, with details, the layers of the quantized model.
 func (d *field) document(ctx context.Context, r *eval.Result, n *neighbourhood, details bool) (*report.Document, error) {
-	files, err := d.sources()
+	files, err := d.inputs()
 	if err != nil {
 		return nil, err
 	}
-	models, err := d.weighed()
-	if err != nil {
-		return nil, err
-	}
+	models := d.weighed()
 	doc := &report.Document{
 		Title: fmt.Sprintf("%s against %s", models[1].Name, models[0].Name), Tool: "cfq " + release(),
 		Full: models[0], Quantized: models[1],
@@ -42,8 +39,8 @@ func (d *field) document(ctx context.Context, r *eval.Result, n *neighbourhood, 
 	return doc, err
 }
 
-// sources are the data, the task, the promises and the overrides; those that there are none of are empty.
-func (d *field) sources() (files [4]report.File, err error) {
+// inputs are the data, the task, the promises and the overrides; those that there are none of are empty.
+func (d *field) inputs() (files [4]report.File, err error) {
 	for i, path := range []string{d.f.data, d.f.task, d.f.promises, d.f.overrides} {
 		if files[i], err = source(path); err != nil {
 			return files, err
@@ -64,16 +61,12 @@ func source(path string) (report.File, error) {
 }
 
 // weighed are the models as reports name them.
-func (d *field) weighed() ([]report.Model, error) {
+func (d *field) weighed() []report.Model {
 	var models []report.Model
-	for i, path := range d.paths {
-		file, err := source(path)
-		if err != nil {
-			return nil, err
-		}
+	for i, file := range d.sources {
 		models = append(models, report.Model{File: file, WeightBits: weightBits(d.files[i])})
 	}
-	return models, nil
+	return models
 }
 
 // broken lists the people whose promise breaks at the headline margin, and what would have held.

@@ -62,7 +62,7 @@ counted and reported, never dropped in silence.`,
 			f.addGroups(fs)
 			fs.StringArrayVar(&f.stress, "stress", nil, "evaluate under other `conditions` too, see below; may be repeated")
 			fs.Float64Var(&f.certify, "certify", 0, certifyHelp)
-			fs.IntVar(&f.noise, "noise", 500, "`people` whose recourse is solved twice, for the noise floor of CRG; 0 is none")
+			fs.IntVar(&f.noise, "noise", noisePeople, "`people` whose recourse is solved twice, for the noise floor of CRG; 0 is none")
 			fs.BoolVar(&f.latency, "latency", false, "take the time of both models, with 1 row and with 256")
 			fs.StringArrayVar(&f.reports, "report", nil, reportHelp(report.Views()))
 			fs.BoolVar(&f.records, "records", false, "put one record per person into JSON reports")
@@ -152,16 +152,6 @@ func (d *field) measure(ctx context.Context, o eval.Options, stress []eval.Stres
 
 // curve are the required margins that are evaluated when nobody says which.
 func curve(t *task.Task) []float64 { return []float64{0, 0.1, 0.25, 0.5, t.Target.Margin} }
-
-// stressHelp lists the conditions of --stress.
-func stressHelp() string {
-	var b strings.Builder
-	b.WriteString("Conditions (--stress):\n")
-	for _, f := range eval.StressForms() {
-		paragraph(&b, fmt.Sprintf("  %-24s ", f.Form), strings.Repeat(" ", 27), f.Doc)
-	}
-	return b.String()
-}
 
 // numbers is a flag's list of numbers, shown as it is written.
 type numbers []float64

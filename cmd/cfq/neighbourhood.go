@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"cfq/certify"
 	"cfq/eval"
-	"cfq/internal/cli"
 )
 
 // ballSamples is how many points of the ball around each recourse point are looked at.
@@ -83,25 +81,4 @@ func (n *neighbourhood) damage(ctx context.Context, r *eval.Result) map[string]f
 		out[d.Node] = d.RMS
 	}
 	return out
-}
-
-// plain takes the name of the package off an error about a flag's value, which the flag names better.
-func plain(err error) error {
-	if s, ok := strings.CutPrefix(err.Error(), "eval: "); ok {
-		return errors.New(s)
-	}
-	return err
-}
-
-// parseStress reads the values of --stress.
-func parseStress(specs []string) ([]eval.Stress, error) {
-	var list []eval.Stress
-	for _, spec := range specs {
-		s, err := eval.ParseStress(spec)
-		if err != nil {
-			return nil, cli.Usagef("`cfq help eval` lists the conditions", "--stress %w", plain(err))
-		}
-		list = append(list, s)
-	}
-	return list, nil
 }

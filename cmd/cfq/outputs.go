@@ -26,12 +26,17 @@ func reportHelp[D any](views []report.View[D]) string {
 	return fmt.Sprintf("write a `report`: KIND:FILE, KIND being %s; without :FILE to stdout in place of the text; may be repeated", kinds(views))
 }
 
-func kinds[D any](views []report.View[D]) string {
-	var names []string
+func names[D any](views []report.View[D]) []string {
+	var all []string
 	for _, v := range views {
-		names = append(names, v.Name)
+		all = append(all, v.Name)
 	}
-	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+	return all
+}
+
+func kinds[D any](views []report.View[D]) string {
+	all := names(views)
+	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }
 
 // parseReports reads the values of --report and checks that they can be written.
@@ -43,11 +48,7 @@ func parseReports[D any](specs []string, views []report.View[D], overwrite bool)
 		switch {
 		case i < 0:
 			hint := "the kinds are " + kinds(views) + ", as in md:FILE"
-			var names []string
-			for _, v := range views {
-				names = append(names, v.Name)
-			}
-			if s := cli.Suggest(kind, names); s != "" {
+			if s := cli.Suggest(kind, names(views)); s != "" {
 				hint = fmt.Sprintf("did you mean %s?", s)
 			}
 			return nil, cli.Usagef(hint, "--report %s: there is no report of the kind %q", spec, kind)

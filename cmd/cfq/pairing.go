@@ -10,26 +10,26 @@ import (
 // pairing looks whether each quantized model belongs to the original, as far as the files say. Models the wrong way round are an
 // error; what else is doubtful becomes a warning of the report.
 func (d *field) pairing() error {
-	sums := make([]string, len(d.paths))
 	whole := true // the files hold all there is of the models
-	for i, path := range d.paths {
-		var err error
-		if _, sums[i], err = fileHash(path); err != nil {
-			return fmt.Errorf("hashing: %w", err)
+	for _, path := range d.paths {
+		file, err := source(path)
+		if err != nil {
+			return err
 		}
+		d.sources = append(d.sources, file)
 		whole = whole && len(onnxio.ExternalFiles(path)) == 0
 	}
 	original := recipe(d.files[0])
 	for i := 1; i < len(d.paths); i++ {
 		switch from := recipe(d.files[i])["model"]; {
-		case original["model"] != "" && original["model"] == sums[i]:
+		case original["model"] != "" && original["model"] == d.sources[i].SHA256:
 			return cli.Usagef("the original comes first, what was made of it afterwards",
 				"%s was quantized from %s: the two stand the wrong way round", d.paths[0], d.paths[i])
-		case whole && sums[0] == sums[i]:
+		case whole && d.sources[0].SHA256 == d.sources[i].SHA256:
 			d.same = true
 			d.warn("%s and %s have the same content: a model keeps all promises of its own", d.paths[0], d.paths[i])
-		case from != "" && from != sums[0]:
-			d.warn("%s was quantized from another model than %s (its recipe says %.12s, and this is %.12s)", d.paths[i], d.paths[0], from, sums[0])
+		case from != "" && from != d.sources[0].SHA256:
+			d.warn("%s was quantized from another model than %s (its recipe says %.12s, and this is %.12s)", d.paths[i], d.paths[0], from, d.sources[0].SHA256)
 		}
 	}
 	if len(original) > 0 && !d.same {
@@ -37,7 +37,7 @@ func (d *field) pairing() error {
 	}
 	for i := 2; i < len(d.paths); i++ {
 		for k := 1; k < i; k++ {
-			if whole && sums[i] == sums[k] {
+			if whole && d.sources[i].SHA256 == d.sources[k].SHA256 {
 				d.warn("%s and %s have the same content", d.paths[k], d.paths[i])
 			}
 		}
