@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"cfq/allocate"
-	"cfq/classifier"
+	"cfq/onnxio/classifier"
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/recourse"

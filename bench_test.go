@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"cfq"
-	"cfq/engine/enginetest"
-	"cfq/graph"
 	"cfq/internal/realdata"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -44,7 +44,7 @@ func adult(b *testing.B) (name string, m *graph.Model, t *task.Task, people *tas
 // BenchmarkTeacher measures the teacher actions, K = 3, of all training rows. The
 // ratio is their time to that of one plain gradient of all rows in the same run.
 func BenchmarkTeacher(b *testing.B) {
-	e := enginetest.Need(b)
+	e := orttest.Need(b)
 	name, m, t, people := adult(b)
 	c, err := cfq.OpenFor(context.Background(), m, t, e, runtime.GOMAXPROCS(0))
 	if err != nil {
@@ -79,7 +79,7 @@ func BenchmarkTeacher(b *testing.B) {
 // BenchmarkQuantize measures the whole of quantize on all training rows, with the
 // most memory that the process ever had.
 func BenchmarkQuantize(b *testing.B) {
-	e := enginetest.Need(b)
+	e := orttest.Need(b)
 	name, m, t, people := adult(b)
 	b.Run(name, func(b *testing.B) {
 		for b.Loop() {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"cfq/calib"
-	"cfq/classifier"
+	"cfq/onnxio/classifier"
 	"cfq/quant"
 	"cfq/recourse"
 	"cfq/sensitivity"

@@ -18,11 +18,11 @@ import (
 
 	"cfq/allocate"
 	"cfq/calib"
-	"cfq/classifier"
-	"cfq/engine"
 	"cfq/eval"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/recourse"
@@ -91,7 +91,7 @@ type Options struct {
 	Cache string
 	// Recipe is added to the model's metadata, such as hashes of the inputs.
 	Recipe  map[string]string
-	Engine  engine.Options
+	Engine  ort.Options
 	Workers int // parallel runs (1)
 	// Progress is told what is going on; nil is silence.
 	Progress func(Event)
@@ -280,7 +280,7 @@ func (e *InputError) Unwrap() error { return e.Err }
 
 // inputError marks err, unless it has to do with the library or a cancellation.
 func inputError(err error) error {
-	if errors.Is(err, engine.ErrNotFound) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, ort.ErrNotFound) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return &InputError{err}

@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"cfq"
-	"cfq/engine/enginetest"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/task"
 )
@@ -51,7 +51,7 @@ func convolutionalLoans(tk *task.Task) *graph.Model {
 // A model with convolutions is quantized like any other: on integer kernels, deciding
 // as it did, the same bytes every time.
 func TestQuantizeConvolutions(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	_, tk, people := loans(t, "train.csv")
 	people = few(people, 500)
 	m := convolutionalLoans(tk)
@@ -118,7 +118,7 @@ func TestQuantizeConvolutions(t *testing.T) {
 func differences(t *testing.T, m *graph.Model, tk *task.Task, people *task.People) []float32 {
 	t.Helper()
 	x := graph.FromFloats("x", people.X, int64(people.N), int64(tk.Dim()))
-	z, err := enginetest.Run(t, m, enginetest.Need(t), x)[0].Floats()
+	z, err := orttest.Run(t, m, orttest.Need(t), x)[0].Floats()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,9 @@ import (
 	"strconv"
 
 	"cfq/calib"
-	"cfq/classifier"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
 	"cfq/quant"
 	"cfq/recourse"
 	"cfq/task"

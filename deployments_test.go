@@ -10,10 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"cfq"
-	"cfq/engine"
-	"cfq/engine/enginetest"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant/qdq"
 	"cfq/recourse"
 	"cfq/task"
@@ -23,7 +23,7 @@ import (
 // Sampled deployments are files of their own, each with the layers, widths and kernels
 // of the nominal one, and the same for the same seed.
 func TestDeployments(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	ctx := context.Background()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
@@ -97,7 +97,7 @@ func containers(t *testing.T, onnx []byte) string {
 
 // With nothing to vary, a deployment computes what the nominal file computes.
 func TestDeploymentWithoutVariation(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
 	nominal, drawn, err := cfq.Deployments(context.Background(), m, tk, people, cfq.Options{Engine: e},
@@ -113,7 +113,7 @@ func TestDeploymentWithoutVariation(t *testing.T) {
 // Deployments differ from the quantized model by about as much as that from the
 // original; more variation, more difference.
 func TestDeploymentsStayNear(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	ctx := context.Background()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 600)
@@ -163,7 +163,7 @@ func difference(a, b []float32) float64 {
 // What the robust solver finds holds under all that it saw; it costs more than what
 // one model asks for and holds more often elsewhere.
 func TestRobustness(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	ctx := context.Background()
 	m, tk, train := loans(t, "train.csv")
 	_, _, test := loans(t, "test.csv")
@@ -215,7 +215,7 @@ func TestDeployErrors(t *testing.T) {
 		"dither of NaN codes":    {Rounding: math.NaN()},
 		"jitter of 2":            {Jitter: 2},
 	} {
-		if _, _, err := cfq.Deployments(context.Background(), m, tk, people, cfq.Options{Engine: engine.Options{}}, d); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := cfq.Deployments(context.Background(), m, tk, people, cfq.Options{Engine: ort.Options{}}, d); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", d, err)
 		}
 	}

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"cfq"
-	"cfq/engine/enginetest"
 	"cfq/eval"
-	"cfq/graph"
 	"cfq/internal/realdata"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/recourse"
 	"cfq/recourse/promise"
 	"cfq/task"
@@ -23,7 +23,7 @@ import (
 // the data and the promises, judging them by the original, asking a quantized model. The people and their promises are those of Adult's training rows
 // (else the loans'), repeated.
 func BenchmarkGate100k(b *testing.B) {
-	e := enginetest.Need(b)
+	e := orttest.Need(b)
 	ctx := b.Context()
 	name, m, t, people := adult(b)
 	full, err := cfq.OpenFor(ctx, m, t, e, runtime.GOMAXPROCS(0))
@@ -142,7 +142,7 @@ func crowd(b *testing.B, m recourse.Model, set *recourse.ActionSet, t *task.Task
 // BenchmarkEval measures eval.Compare of a quantized model on all of Adult's test rows (else the loans') at three margins with a
 // noise floor, and how many times the original's own recourse at these margins that takes.
 func BenchmarkEval(b *testing.B) {
-	e := enginetest.Need(b)
+	e := orttest.Need(b)
 	ctx := b.Context()
 	name, m, t, people := adult(b)
 	q, err := cfq.Quantize(ctx, m, t, people, cfq.Options{Budget: 4, Engine: e})

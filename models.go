@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"cfq/classifier"
-	"cfq/engine"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 	"cfq/quant"
 	"cfq/task"
 )
@@ -69,7 +69,7 @@ func (q *job) canonicalOf(ctx context.Context, m *graph.Model, t *task.Task) (_ 
 }
 
 // OpenFor opens a model as the classifier of a task, and checks that the two fit.
-func OpenFor(ctx context.Context, m *graph.Model, t *task.Task, e engine.Options, workers int) (*classifier.Model, error) {
+func OpenFor(ctx context.Context, m *graph.Model, t *task.Task, e ort.Options, workers int) (*classifier.Model, error) {
 	c, err := classifier.New(ctx, m, classifier.Options{Target: &t.Target.Index, Engine: e, Workers: workers})
 	if err != nil {
 		return nil, err

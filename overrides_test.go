@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"cfq/calib"
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -39,7 +39,7 @@ func point(s *calib.Set, i int) []float32 {
 // Teacher points keep to what each person can change, whatever order the people are in; those of others stay as
 // they were.
 func TestTeacherKeepsToOverrides(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	loans := filepath.Join("testdata", "loans")
 	m, tk, all := open(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
 	var rows []int
@@ -95,7 +95,7 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 
 // Where there are no recourse points the warning says why.
 func TestWhyNoRecourse(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	loans := filepath.Join("testdata", "loans")
 	m, tk, all := open(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "test.csv"))
 	people := all.Subset([]int{0, 2}) // both approved

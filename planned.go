@@ -11,10 +11,10 @@ import (
 	"math/rand/v2"
 	"strconv"
 
-	"cfq/classifier"
-	"cfq/engine"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/task"
@@ -235,7 +235,7 @@ func dataInput(m *graph.Model) string {
 }
 
 // openAny opens a model of which no task is known.
-func openAny(ctx context.Context, m *graph.Model, e engine.Options, workers int) (*classifier.Model, error) {
+func openAny(ctx context.Context, m *graph.Model, e ort.Options, workers int) (*classifier.Model, error) {
 	return classifier.New(ctx, m, classifier.Options{Engine: e, Workers: workers})
 }
 

@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"cfq"
-	"cfq/engine/enginetest"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/task"
 )
@@ -21,7 +21,7 @@ import (
 // the two against each other. It returns the result and the plan's text.
 func roundTrip(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, o cfq.Options) (*cfq.Result, string) {
 	t.Helper()
-	o.Engine = enginetest.Need(t)
+	o.Engine = orttest.Need(t)
 	r, err := cfq.Quantize(context.Background(), m, tk, people, o)
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestFromPlanKinds(t *testing.T) {
 func readPlanOf(t *testing.T, m *graph.Model, text string) *quant.Plan {
 	t.Helper()
 	f := readPlan(t, []byte(text))
-	r, err := cfq.FromPlan(context.Background(), m, f, nil, cfq.Options{Engine: enginetest.Need(t)})
+	r, err := cfq.FromPlan(context.Background(), m, f, nil, cfq.Options{Engine: orttest.Need(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func readPlanOf(t *testing.T, m *graph.Model, text string) *quant.Plan {
 
 // A plan of a model with convolutions gives its bytes again: output quantizers, channels, groups.
 func TestFromPlanConvolutions(t *testing.T) {
-	enginetest.Need(t)
+	orttest.Need(t)
 	_, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
 	m := convolutionalLoans(tk)
@@ -168,7 +168,7 @@ func TestKeepFloatEach(t *testing.T) {
 
 // Releases that there are not, or that do not read the model, are found before any work.
 func TestRuntimeErrors(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	newer := m.Clone()
 	newer.SetOpset("", 23)

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"cfq"
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 )
 
@@ -41,7 +41,7 @@ func readPlan(t *testing.T, text []byte) *quant.PlanFile {
 // A plan gives the bytes of the run that saved it, whatever the options of that were,
 // without data and without a task.
 func TestFromPlan(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	m, _, people := loans(t, "test.csv")
 	people = few(people, 300)
 	for name, o := range map[string]cfq.Options{
@@ -88,7 +88,7 @@ func TestFromPlan(t *testing.T) {
 
 // An edited plan is a plan: layers go to float, rows to other widths.
 func TestFromEditedPlan(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	m, _, _ := loans(t, "train.csv")
 	_, text := planOf(t, m, cfq.Options{Method: "ptq", Engine: e, Scales: cfq.ScaleChannel})
 	for _, node := range []string{"/layers.0/Gemm", "/layers.4/Gemm"} {
@@ -125,7 +125,7 @@ func TestFromEditedPlan(t *testing.T) {
 }
 
 func TestFromPlanErrors(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	m, _, people := loans(t, "train.csv")
 	_, text := planOf(t, m, cfq.Options{Method: "ptq", Engine: e})
 	other := m.Clone()

@@ -12,8 +12,8 @@ import (
 
 	"cfq"
 	"cfq/calib"
-	"cfq/engine/enginetest"
 	"cfq/onnxio"
+	"cfq/onnxio/ort/orttest"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -24,7 +24,7 @@ func profile(t *testing.T, people *task.People, o cfq.Options, po cfq.ProfileOpt
 	if people == nil {
 		people = train
 	}
-	o.Engine = enginetest.Need(t)
+	o.Engine = orttest.Need(t)
 	c, err := cfq.Calibrate(context.Background(), m, tk, people, o)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func rule(t *testing.T, p *cfq.Profile, name, at string) cfq.Rule {
 func TestProfileIsWhatQuantizeDoes(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	for method, at := range map[string]string{"cf-ptq-paper": "recourse", "mixed-ptq": "factual"} {
-		o := cfq.Options{Method: method, Budget: 3.5, Engine: enginetest.Need(t)}
+		o := cfq.Options{Method: method, Budget: 3.5, Engine: orttest.Need(t)}
 		p := profile(t, nil, o, cfq.ProfileOptions{Probes: 4})
 		r, err := cfq.Quantize(context.Background(), m, tk, people, o)
 		if err != nil {
@@ -75,7 +75,7 @@ func TestProfileIsWhatQuantizeDoes(t *testing.T) {
 // The margin error of a rule is that of the file with its bits; that of every assignment
 // tried is the least, and no rule spends more than there is.
 func TestProfileRules(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	ctx := context.Background()
 	m, tk, people := loans(t, "train.csv")
 	o := cfq.Options{Method: "ptq", Budget: 4, Engine: e, Workers: 2}
@@ -174,7 +174,7 @@ func TestProfileMeasures(t *testing.T) {
 // Where nobody is refused there is nothing to say about recourse.
 func TestProfileWithoutRecourse(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
-	f, err := cfq.OpenFor(context.Background(), m, tk, enginetest.Need(t), 1)
+	f, err := cfq.OpenFor(context.Background(), m, tk, orttest.Need(t), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestProfileWithoutRecourse(t *testing.T) {
 
 func TestProfileOptions(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
-	c, err := cfq.Calibrate(context.Background(), m, tk, people, cfq.Options{Method: "ptq", Engine: enginetest.Need(t)})
+	c, err := cfq.Calibrate(context.Background(), m, tk, people, cfq.Options{Method: "ptq", Engine: orttest.Need(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"cfq/engine/enginetest"
 	"cfq/onnxio"
+	"cfq/onnxio/ort/orttest"
 	"cfq/sensitivity"
 	"cfq/task"
 )
@@ -42,7 +42,7 @@ func TestCurvedDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := Calibrate(context.Background(), m, tk, people, Options{Method: "ptq", Engine: enginetest.Need(t)})
+	c, err := Calibrate(context.Background(), m, tk, people, Options{Method: "ptq", Engine: orttest.Need(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/task"

@@ -11,9 +11,9 @@ import (
 
 	"cfq"
 	"cfq/calib"
-	"cfq/engine/enginetest"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/task"
 )
 
@@ -49,7 +49,7 @@ func few(people *task.People, n int) *task.People {
 // kernels within its budget, decides like the original, and is the same for any
 // number of workers. Each method and each allocator meets each kind of scales.
 func TestQuantize(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
 	kinds := cfq.Names(cfq.ScaleKinds())
@@ -101,7 +101,7 @@ func TestQuantize(t *testing.T) {
 
 // At eight bits nearly every decision is the original's.
 func TestEightBitsDecideAlike(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	r, err := cfq.Quantize(context.Background(), m, tk, people, cfq.Options{Method: "ptq", Budget: 8, Engine: e})
 	if err != nil {
@@ -142,7 +142,7 @@ func TestEightBitsDecideAlike(t *testing.T) {
 // Where a wide column's segments meet, the slope of the quantized model is that of
 // the original, not that of both segments together.
 func TestGradientAtSegmentEnds(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	ctx := context.Background()
 	r, err := cfq.Quantize(ctx, m, tk, people, cfq.Options{Method: "ptq", Budget: 8, Engine: e})
@@ -194,7 +194,7 @@ func TestGradientAtSegmentEnds(t *testing.T) {
 }
 
 func TestQuantizeErrors(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 100)
 	short := *tk
@@ -230,7 +230,7 @@ func TestQuantizeErrors(t *testing.T) {
 // Layers that have no canonical form stay in float, also where they read the
 // model's input, and are in the result with the reason.
 func TestQuantizeLeavesFixedLayers(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 400)
 	g := m.Graph
@@ -261,7 +261,7 @@ func TestQuantizeLeavesFixedLayers(t *testing.T) {
 // Every choice of every option makes a file that runs as planned, says in its recipe how it
 // was made, and differs from that of the other choices.
 func TestChoices(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
 	var ranges []cfq.Choice
@@ -333,7 +333,7 @@ func TestChoices(t *testing.T) {
 // A budget of bytes holds for all that is stored for the weights, and is used up but for
 // less than a row.
 func TestBudgetOfBytes(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 400)
 	for _, budget := range []float64{4, 5.5} {
@@ -356,7 +356,7 @@ func TestBudgetOfBytes(t *testing.T) {
 
 // With activations of fewer bits the same budget of bit operations buys wider weights.
 func TestBudgetOfOperations(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 400)
 	bits := map[int]float64{}
@@ -386,7 +386,7 @@ func TestBudgetOfOperations(t *testing.T) {
 
 // Refinement lowers the margin error, and weights alone in few bits leave no integer kernel.
 func TestRefinedAndWeightOnly(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 600)
 	r, err := cfq.Quantize(context.Background(), m, tk, people, cfq.Options{Budget: 3, Engine: e})

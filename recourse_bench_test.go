@@ -12,17 +12,17 @@ import (
 	"testing"
 
 	"cfq"
-	"cfq/engine"
-	"cfq/engine/enginetest"
-	"cfq/graph"
 	"cfq/internal/realdata"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 	"cfq/recourse"
 	"cfq/task"
 )
 
 // BenchmarkSolve measures evaluation recourse, default settings at margin 0.1, for all of Adult's test rows (or the loans).
 func BenchmarkSolve(b *testing.B) {
-	e := enginetest.Need(b)
+	e := orttest.Need(b)
 	name, m, t, people := adult(b)
 	if dir, err := realdata.Find(); err == nil {
 		if people, err = task.Read(context.Background(), filepath.Join(dir, "data", "adult", "adult.test.gz"), t, task.ReadOptions{}); err != nil {
@@ -35,7 +35,7 @@ func BenchmarkSolve(b *testing.B) {
 // BenchmarkSolveGrowth shows how the time grows: each size doubles one thing of a base case of 1000 people, 8 numbers, 2 groups of 4 values and
 // 2 hidden layers of 32.
 func BenchmarkSolveGrowth(b *testing.B) {
-	e := enginetest.Need(b)
+	e := orttest.Need(b)
 	for _, s := range []growth{
 		{1000, 8, 2, 2}, {2000, 8, 2, 2}, {4000, 8, 2, 2}, {1000, 16, 2, 2}, {1000, 32, 2, 2}, {1000, 8, 4, 2}, {1000, 8, 8, 2}, {1000, 8, 2, 4}, {1000, 8, 2, 8},
 	} {
@@ -81,7 +81,7 @@ func benchSolve(b *testing.B, m recourse.Model, t *task.Task, x []float32) {
 	b.ReportMetric(float64(found)/float64(max(refused, 1)), "found/refused")
 }
 
-func cfqModel(b *testing.B, m *graph.Model, t *task.Task, e engine.Options) recourse.Model {
+func cfqModel(b *testing.B, m *graph.Model, t *task.Task, e ort.Options) recourse.Model {
 	c, err := cfq.OpenFor(context.Background(), m, t, e, runtime.GOMAXPROCS(0))
 	if err != nil {
 		b.Fatal(err)

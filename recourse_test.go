@@ -8,13 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"cfq"
-	"cfq/engine/enginetest"
+	"cfq/onnxio/ort/orttest"
 	"cfq/recourse"
 )
 
 // In ONNX Runtime too, what a person is told depends neither on who else is asked about, nor on the order, nor on the workers.
 func TestSolveCompany(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	m, tk, people := loans(t, "test.csv")
 	people = few(people, 500)
 	ctx := context.Background()

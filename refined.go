@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"cfq/calib"
-	"cfq/classifier"
+	"cfq/onnxio/classifier"
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/refine"

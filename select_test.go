@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/engine/enginetest"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 )
 
@@ -46,7 +46,7 @@ func TestSelected(t *testing.T) {
 // Kept layers are in float in the file and say so in the result; patterns that leave
 // nothing to do are mistakes.
 func TestKeepFloat(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	dir := filepath.Join("testdata", "loans")
 	m, tk, people := open(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
 	ctx := context.Background()

@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"cfq"
-	"cfq/engine/enginetest"
 	"cfq/eval"
 	"cfq/internal/realdata"
 	"cfq/onnxio"
+	"cfq/onnxio/ort/orttest"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -46,7 +46,7 @@ func realPeople(t testing.TB, dir, name string) (*task.Task, *task.People) {
 // From the CSV to the logits of ONNX Runtime: every exported model gives the
 // outputs that its exporter recorded.
 func TestExpectedOutputs(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	dir := realdata.Dir(t)
 	files, err := filepath.Glob(filepath.Join(dir, "models", "*", "expected-*.csv"))
 	if err != nil || len(files) == 0 {
@@ -100,7 +100,7 @@ func TestExpectedOutputs(t *testing.T) {
 
 // The main job on Adult: size, accuracy, kernels, and promises kept.
 func TestAdult(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	dir := realdata.Dir(t)
 	tk, test := realPeople(t, dir, "adult")
 	ctx := context.Background()

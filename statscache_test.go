@@ -11,15 +11,15 @@ import (
 	"testing"
 
 	"cfq/calib"
-	"cfq/engine/enginetest"
 	"cfq/internal/realdata"
+	"cfq/onnxio/ort/orttest"
 	"cfq/task"
 )
 
 // Statistics read back are those that were computed, to the bit; another row, weight,
 // grid, layer or wish is another key; a damaged file is written anew.
 func TestStatsCache(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	ctx := context.Background()
 	loans := filepath.Join("testdata", "loans")
 	m, tk, people := open(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
@@ -106,7 +106,7 @@ func onFacts(t testing.TB, q *job, tk *task.Task, people *task.People) {
 // BenchmarkStatsCache measures the statistics of Adult's training rows computed and
 // read back.
 func BenchmarkStatsCache(b *testing.B) {
-	e := enginetest.Need(b)
+	e := orttest.Need(b)
 	dir, err := realdata.Find()
 	if err != nil {
 		b.Skip(err)

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"cfq/eval"
-	"cfq/graph"
+	"cfq/onnxio/graph"
 	"cfq/recourse"
 	"cfq/task"
 )

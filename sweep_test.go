@@ -13,10 +13,10 @@ import (
 
 	"cfq"
 	"cfq/allocate"
-	"cfq/engine/enginetest"
 	"cfq/eval"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -24,7 +24,7 @@ import (
 // sweepLoans are the loans, with few people, and a short sweep over them.
 func sweepLoans(t *testing.T) (m *graph.Model, tk *task.Task, train, test *task.People, o cfq.SweepOptions) {
 	t.Helper()
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	m, tk, train = loans(t, "train.csv")
 	_, _, test = loans(t, "test.csv")
 	return m, tk, few(train, 200), few(test, 150), cfq.SweepOptions{

@@ -15,9 +15,9 @@ import (
 	"runtime"
 	"strings"
 
-	"cfq/engine"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 	"cfq/task"
 )
 
@@ -42,7 +42,7 @@ func NewSweepInputs(m *graph.Model, t *task.Task, people, test *task.People, o S
 	if err != nil {
 		return SweepInputs{}, err
 	}
-	lib, err := engine.Find(o.Quantize.Engine.Lib)
+	lib, err := ort.Find(o.Quantize.Engine.Lib)
 	if err != nil {
 		return SweepInputs{}, err
 	}

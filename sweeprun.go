@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"cfq/allocate"
-	"cfq/classifier"
 	"cfq/eval"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
 	"cfq/recourse"
 	"cfq/task"
 )

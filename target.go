@@ -8,7 +8,7 @@ import (
 	"math"
 
 	"cfq/eval"
-	"cfq/graph"
+	"cfq/onnxio/graph"
 	"cfq/recourse"
 	"cfq/task"
 )

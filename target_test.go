@@ -14,9 +14,9 @@ import (
 	"testing"
 
 	"cfq/calib"
-	"cfq/engine/enginetest"
 	"cfq/eval"
 	"cfq/onnxio"
+	"cfq/onnxio/ort/orttest"
 	"cfq/recourse"
 )
 
@@ -124,7 +124,7 @@ func negativeZero() float64 { return math.Copysign(0, -1) }
 // What Smallest says is what Quantize makes of the calibration part and what
 // eval.Compare finds on the people held out.
 func TestSmallest(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	dir := filepath.Join("testdata", "loans")
 	m, tk, people := open(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
 	people = people.Subset(spread(0, people.N, 700))
@@ -203,7 +203,7 @@ func TestSmallest(t *testing.T) {
 }
 
 func TestSmallestFails(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	dir := filepath.Join("testdata", "loans")
 	m, tk, people := open(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
 	people = people.Subset(spread(0, people.N, 700))

@@ -11,10 +11,10 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"cfq/classifier"
 	"cfq/eval"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
 	"cfq/recourse"
 	"cfq/task"
 )

@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"cfq/allocate"
-	"cfq/classifier"
 	"cfq/eval"
+	"cfq/onnxio/classifier"
 	"cfq/task"
 )
 

@@ -14,9 +14,9 @@ import (
 	"runtime/debug"
 
 	"cfq/calib"
-	"cfq/engine"
 	"cfq/internal/cache"
 	"cfq/onnxio"
+	"cfq/onnxio/ort"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -24,7 +24,7 @@ import (
 // TeacherCache returns the folder in which the command keeps teacher actions, for
 // Options.Cache: teacher in the project's cache directory.
 func TeacherCache() (string, error) {
-	dir, err := engine.CacheDir()
+	dir, err := ort.CacheDir()
 	return filepath.Join(dir, "teacher"), err
 }
 
@@ -88,12 +88,12 @@ func (q *job) teacherKey(t *task.Task, x []float32, o recourse.TeacherOptions) (
 }
 
 // computedBy names what computes: this program, ONNX Runtime and how it is run.
-func computedBy(e engine.Options) (string, error) {
+func computedBy(e ort.Options) (string, error) {
 	program, err := programVersion()
 	if err != nil {
 		return "", err
 	}
-	lib, err := engine.Find(e.Lib)
+	lib, err := ort.Find(e.Lib)
 	if err != nil {
 		return "", err
 	}

@@ -15,10 +15,10 @@ import (
 	"pgregory.net/rapid"
 
 	"cfq/calib"
-	"cfq/engine/enginetest"
-	"cfq/graph"
 	"cfq/internal/realdata"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/task"
 )
 
@@ -43,7 +43,7 @@ func open(t testing.TB, model, taskFile, data string) (*graph.Model, *task.Task,
 // What is read back is what was computed, to the bit; another setting, task, model or
 // row is another key; a damaged file is written anew.
 func TestTeacherCache(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	ctx := context.Background()
 	loans := filepath.Join("testdata", "loans")
 	m, tk, people := open(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
@@ -147,7 +147,7 @@ func overwriteAll(t *testing.T, dir string, n int) {
 
 // Quantize writes the same bytes with a cold cache, a warm one, and none.
 func TestQuantizeWithCache(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	loans := filepath.Join("testdata", "loans")
 	m, tk, people := open(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
 	people = people.Subset(spread(0, people.N, 200))
@@ -210,7 +210,7 @@ func TestUnpackSet(t *testing.T) {
 // computed, and when they are read back: for part of Adult's training rows, for all
 // of them, and for all many times over.
 func BenchmarkTeacherCache(b *testing.B) {
-	e := enginetest.Need(b)
+	e := orttest.Need(b)
 	dir, err := realdata.Find()
 	if err != nil {
 		b.Skip(err)

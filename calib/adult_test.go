@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"cfq/calib"
-	"cfq/classifier"
-	"cfq/engine/enginetest"
 	"cfq/internal/realdata"
 	"cfq/onnxio"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/task"
 )
@@ -18,7 +18,7 @@ import (
 // adult opens a two-layer network of the Adult data and all training rows.
 func adult(t testing.TB) (*classifier.Model, []quant.LayerInfo, *calib.Set) {
 	t.Helper()
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	m, err := onnxio.ReadFile(realdata.Dir(t, "models", "adult", "mlp2-s0.onnx"))
 	if err != nil {
 		t.Fatal(err)

@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"cfq/classifier"
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/recourse"
 	"cfq/task"
@@ -120,7 +120,7 @@ func net(t *testing.T, dim, hidden int) (*classifier.Model, []quant.LayerInfo) {
 			gemm("a", "w2", "b2", "z"),
 		},
 	}}
-	c, err := classifier.New(context.Background(), m, classifier.Options{Engine: enginetest.Need(t), Batch: 100})
+	c, err := classifier.New(context.Background(), m, classifier.Options{Engine: orttest.Need(t), Batch: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

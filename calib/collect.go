@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"cfq/classifier"
+	"cfq/onnxio/classifier"
 	"cfq/quant"
 )
 

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"cfq/classifier"
+	"cfq/onnxio/classifier"
 	"cfq/quant"
 )
 

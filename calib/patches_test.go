@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"cfq/classifier"
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 )
 
@@ -41,7 +41,7 @@ func images(t *testing.T, groups int64) (*graph.Model, *classifier.Model, []quan
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := classifier.New(context.Background(), m, classifier.Options{Engine: enginetest.Need(t), Batch: 7})
+	c, err := classifier.New(context.Background(), m, classifier.Options{Engine: orttest.Need(t), Batch: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func weightedMeans(t *testing.T, m *graph.Model, value string, outs int, s *Set)
 	t.Helper()
 	c := m.Clone()
 	c.Graph.Outputs = []graph.Value{{Name: value}}
-	v, err := enginetest.Run(t, c, enginetest.Need(t), graph.FromFloats("x", s.X, int64(s.Rows()), 36))[0].Floats()
+	v, err := orttest.Run(t, c, orttest.Need(t), graph.FromFloats("x", s.X, int64(s.Rows()), 36))[0].Floats()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestConvLogits(t *testing.T) {
 	}
 	out := make([]float32, 2*9)
 	margin := func() float64 {
-		z, err := enginetest.Run(t, tail, enginetest.Need(t), graph.FromFloats(l.Output, out, 1, 2, 3, 3))[0].Doubles()
+		z, err := orttest.Run(t, tail, orttest.Need(t), graph.FromFloats(l.Output, out, 1, 2, 3, 3))[0].Doubles()
 		if err != nil {
 			t.Fatal(err)
 		}

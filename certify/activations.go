@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // bends compiles activation functions and bounds.

@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"cfq/certify"
-	"cfq/classifier"
-	"cfq/engine"
-	"cfq/engine/enginetest"
 	"cfq/eval"
-	"cfq/graph"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 )
 
 // found is the worst that an attack found in the box of one point.
@@ -23,7 +23,7 @@ type pair struct {
 	k    *certify.Certifier
 }
 
-func opened(t testing.TB, f, g *graph.Model, target int, o engine.Options) *pair {
+func opened(t testing.TB, f, g *graph.Model, target int, o ort.Options) *pair {
 	t.Helper()
 	p := &pair{}
 	var err error
@@ -140,25 +140,25 @@ func holds(t testing.TB, name string, proofs []eval.Proof, attacked []found) (ce
 
 // Random boxes on random networks: what is proved is never found otherwise.
 func TestAttack(t *testing.T) {
-	o := enginetest.Need(t)
+	o := orttest.Need(t)
 	for i, c := range []struct {
 		net    shape
 		ways   ways
 		target int
-		level  engine.Level
+		level  ort.Level
 	}{
-		{shape{widths: []int{5, 12, 8, 2}, act: "Relu"}, ways{bits: 4, act: 8, channels: true}, 1, engine.All},
-		{shape{widths: []int{5, 12, 8, 2}, act: "Relu"}, ways{bits: 4, act: 8, channels: true}, 0, engine.Disabled},
-		{shape{widths: []int{6, 16, 10, 2}, act: "Relu", scaled: true}, ways{bits: 8, act: 8, grid: true, channels: true}, 1, engine.All},
-		{shape{widths: []int{6, 16, 10, 2}, act: "Relu"}, ways{bits: 3, act: 4, grid: true}, 1, engine.All},
-		{shape{widths: []int{4, 9, 1}, act: "Relu", matmul: true}, ways{bits: 4, act: 5}, 1, engine.All},
-		{shape{widths: []int{4, 9, 1}, act: "Relu"}, ways{bits: 2, act: 8, channels: true}, 0, engine.All},
-		{shape{widths: []int{5, 10, 4}, act: "Clip"}, ways{bits: 4, act: 8}, 2, engine.All},
-		{shape{widths: []int{5, 10, 6, 3}, act: "LeakyRelu"}, ways{bits: 4, weightOnly: true}, 0, engine.All},
-		{shape{widths: []int{5, 10, 6, 3}, act: "LeakyRelu"}, ways{bits: 8, act: 8}, 1, engine.All},
-		{shape{widths: []int{4, 8, 8, 2}, act: "Sigmoid"}, ways{bits: 4, act: 8}, 1, engine.All},
-		{shape{widths: []int{4, 8, 8, 2}, act: "Tanh", matmul: true}, ways{bits: 4, weightOnly: true}, 1, engine.All},
-		{shape{widths: []int{3, 2}, act: "Relu"}, ways{bits: 8, act: 8}, 1, engine.All},
+		{shape{widths: []int{5, 12, 8, 2}, act: "Relu"}, ways{bits: 4, act: 8, channels: true}, 1, ort.All},
+		{shape{widths: []int{5, 12, 8, 2}, act: "Relu"}, ways{bits: 4, act: 8, channels: true}, 0, ort.Disabled},
+		{shape{widths: []int{6, 16, 10, 2}, act: "Relu", scaled: true}, ways{bits: 8, act: 8, grid: true, channels: true}, 1, ort.All},
+		{shape{widths: []int{6, 16, 10, 2}, act: "Relu"}, ways{bits: 3, act: 4, grid: true}, 1, ort.All},
+		{shape{widths: []int{4, 9, 1}, act: "Relu", matmul: true}, ways{bits: 4, act: 5}, 1, ort.All},
+		{shape{widths: []int{4, 9, 1}, act: "Relu"}, ways{bits: 2, act: 8, channels: true}, 0, ort.All},
+		{shape{widths: []int{5, 10, 4}, act: "Clip"}, ways{bits: 4, act: 8}, 2, ort.All},
+		{shape{widths: []int{5, 10, 6, 3}, act: "LeakyRelu"}, ways{bits: 4, weightOnly: true}, 0, ort.All},
+		{shape{widths: []int{5, 10, 6, 3}, act: "LeakyRelu"}, ways{bits: 8, act: 8}, 1, ort.All},
+		{shape{widths: []int{4, 8, 8, 2}, act: "Sigmoid"}, ways{bits: 4, act: 8}, 1, ort.All},
+		{shape{widths: []int{4, 8, 8, 2}, act: "Tanh", matmul: true}, ways{bits: 4, weightOnly: true}, 1, ort.All},
+		{shape{widths: []int{3, 2}, act: "Relu"}, ways{bits: 8, act: 8}, 1, ort.All},
 	} {
 		rng := rand.New(rand.NewPCG(7, uint64(i)))
 		name := fmt.Sprintf("%d: %+v %+v", i, c.net, c.ways)
@@ -190,7 +190,7 @@ func TestAttack(t *testing.T) {
 
 // Exactly at the point, a proof is as good as a run of the model.
 func TestPoint(t *testing.T) {
-	o := enginetest.Need(t)
+	o := orttest.Need(t)
 	rng := rand.New(rand.NewPCG(3, 3))
 	f := net(rng, shape{widths: []int{20, 64, 32, 2}, act: "Relu"})
 	g := quantized(t, f, ways{bits: 4, act: 8, channels: true, grid: true})

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"cfq/classifier"
-	"cfq/engine"
-	"cfq/graph"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 )
 
 // Certifier bounds how a quantized model differs from the full-precision one. It is safe for concurrent use.
@@ -21,14 +21,14 @@ type Certifier struct {
 type side struct {
 	m      *graph.Model
 	c      *classifier.Model
-	o      engine.Options
+	o      ort.Options
 	values map[string]*graph.Tensor // of one row of zeros
 	p      *program                 // nil where the graph holds what certificates do not know
 }
 
 // Open prepares certificates for the class called target of the two models, as ONNX Runtime runs them with the
 // engine's options. Operators that certificates do not know are no error here: see Check.
-func Open(ctx context.Context, full, quantized *graph.Model, target int, o engine.Options) (*Certifier, error) {
+func Open(ctx context.Context, full, quantized *graph.Model, target int, o ort.Options) (*Certifier, error) {
 	k := &Certifier{full: side{m: full, o: o}, quant: side{m: quantized, o: o}, target: target}
 	var unknown []error
 	for i, s := range []*side{&k.full, &k.quant} {

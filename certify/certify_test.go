@@ -10,9 +10,9 @@ import (
 
 	"cfq"
 	"cfq/certify"
-	"cfq/engine/enginetest"
 	"cfq/eval"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/task"
 )
 
@@ -23,7 +23,7 @@ var _ = func(k *certify.Certifier) eval.Options {
 
 // An operator that certificates do not know is named, with its node, and is no obstacle to the rest.
 func TestUnknown(t *testing.T) {
-	o := enginetest.Need(t)
+	o := orttest.Need(t)
 	rng := rand.New(rand.NewPCG(1, 1))
 	f := net(rng, shape{widths: []int{3, 4, 2}, act: "Softplus"})
 	p := opened(t, f, f, 1, o)
@@ -56,7 +56,7 @@ func TestUnknown(t *testing.T) {
 
 // Points that are no numbers, and boxes of no size, are errors.
 func TestProveRefuses(t *testing.T) {
-	o := enginetest.Need(t)
+	o := orttest.Need(t)
 	f := net(rand.New(rand.NewPCG(1, 1)), shape{widths: []int{2, 3, 2}, act: "Relu"})
 	p := opened(t, f, f, 1, o)
 	nan := float32(0)
@@ -81,7 +81,7 @@ func TestProveRefuses(t *testing.T) {
 // inFourBits quantizes a model without what takes long.
 func inFourBits(t testing.TB, f *graph.Model, tk *task.Task, people *task.People) *graph.Model {
 	t.Helper()
-	r, err := cfq.Quantize(t.Context(), f, tk, people, cfq.Options{Rows: 300, Refine: -1, Engine: enginetest.Need(t)})
+	r, err := cfq.Quantize(t.Context(), f, tk, people, cfq.Options{Rows: 300, Refine: -1, Engine: orttest.Need(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func inFourBits(t testing.TB, f *graph.Model, tk *task.Task, people *task.People
 
 // Proofs of real recourse stand up to attack, and do not depend on the workers or on the company.
 func TestRecourse(t *testing.T) {
-	o := enginetest.Need(t)
+	o := orttest.Need(t)
 	for _, c := range []struct {
 		name  string
 		make  func(testing.TB, float64) (*graph.Model, *graph.Model, *promised)

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"math"
 
-	"cfq/classifier"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )

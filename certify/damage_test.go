@@ -5,15 +5,15 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"cfq/classifier"
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 )
 
 // The damage of a layer is that of the same network with the layer's weights rounded by hand.
 func TestLayerDamage(t *testing.T) {
-	o := enginetest.Need(t)
+	o := orttest.Need(t)
 	for i, c := range []struct {
 		net  shape
 		ways ways
@@ -107,7 +107,7 @@ func rounded(t testing.TB, m *graph.Model, l quant.LayerInfo, w ways, first bool
 			c.Graph.Inits[i] = graph.FromFloats(x.Name, bias, x.Dims...)
 		}
 	}
-	k, err := classifier.New(t.Context(), c, classifier.Options{Target: &target, Engine: enginetest.Need(t)})
+	k, err := classifier.New(t.Context(), c, classifier.Options{Target: &target, Engine: orttest.Need(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

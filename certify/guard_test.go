@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 )
 
 // tiny is a network of one operator, or, for Gemm, one layer.
@@ -25,7 +25,7 @@ func tiny(op string) *graph.Model {
 
 // A machine that computes something else than the file says is found out.
 func TestHold(t *testing.T) {
-	o := enginetest.Need(t)
+	o := orttest.Need(t)
 	k, err := Open(t.Context(), tiny("Gemm"), tiny("Gemm"), 1, o)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestHold(t *testing.T) {
 
 // ONNX Runtime's Sigmoid and Tanh are as near to the functions as is claimed, and those are enclosed by the slopes.
 func TestSmooth(t *testing.T) {
-	o := enginetest.Need(t)
+	o := orttest.Need(t)
 	for _, c := range []smooth{{tanh: true}, {tanh: false}} {
 		op := "Sigmoid"
 		if c.tanh {
@@ -54,7 +54,7 @@ func TestSmooth(t *testing.T) {
 		for v := float32(-25); v < 25; v += 0.0013 {
 			x = append(x, v)
 		}
-		y, err := enginetest.Run(t, tiny(op), o, graph.FromFloats("x", x, int64(len(x)), 1))[0].Floats()
+		y, err := orttest.Run(t, tiny(op), o, graph.FromFloats("x", x, int64(len(x)), 1))[0].Floats()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestQuantizeCovers(t *testing.T) {
 
 // Nothing is proved where a number between the layers may be too large for float32, though the margin is not.
 func TestOverflow(t *testing.T) {
-	o := enginetest.Need(t)
+	o := orttest.Need(t)
 	m := tiny("Gemm")
 	m.Graph.Inits = []*graph.Tensor{graph.FromFloats("w", []float32{-1e30}, 1, 1), graph.FromFloats("v", []float32{1e-30}, 1, 1)}
 	m.Graph.Nodes = []*graph.Node{

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // layer compiles Gemm and MatMul with constant weights.

@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
-	"cfq/engine"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 )
 
 // moves compiles an operator that only moves numbers: what goes where is found by running it on the numbers 0, 1, 2...
@@ -61,7 +61,7 @@ func moves(ctx context.Context, k *compiler, n *graph.Node, moving []int) error 
 			g.Outputs = append(g.Outputs, graph.Value{Name: v})
 		}
 	}
-	s, err := engine.Open(&graph.Model{IRVersion: k.m.IRVersion, Opsets: k.m.Opsets, Graph: g}, k.o)
+	s, err := ort.Open(&graph.Model{IRVersion: k.m.IRVersion, Opsets: k.m.Opsets, Graph: g}, k.o)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )

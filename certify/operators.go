@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // maker compiles a node of which the inputs at moving depend on the model's input.

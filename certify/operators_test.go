@@ -4,13 +4,13 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 )
 
 // Every operator that certificates know, in one network with two branches that come together.
 func TestOperators(t *testing.T) {
-	o := enginetest.Need(t)
+	o := orttest.Need(t)
 	rng := rand.New(rand.NewPCG(2, 9))
 	rows := func(n int64) graph.Shape { return graph.Shape{{Size: -1, Param: "N"}, {Size: n}} }
 	g := &graph.Graph{

@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"cfq"
-	"cfq/engine"
-	"cfq/engine/enginetest"
-	"cfq/graph"
 	"cfq/internal/realdata"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -44,7 +44,7 @@ func read(t testing.TB, path string) *graph.Model {
 }
 
 // promises solves the recourse of the first people who are refused.
-func promises(t testing.TB, f *graph.Model, tk *task.Task, people *task.People, margin float64, most int, o engine.Options) *promised {
+func promises(t testing.TB, f *graph.Model, tk *task.Task, people *task.People, margin float64, most int, o ort.Options) *promised {
 	t.Helper()
 	ctx := context.Background()
 	c, err := cfq.OpenFor(ctx, f, tk, o, 1)
@@ -91,7 +91,7 @@ func loanPair(t testing.TB, margin float64) (f, g *graph.Model, p *promised) {
 	tk, people := peopleOf(t, filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
 	g = inFourBits(t, f, tk, people)
 	tk, people = peopleOf(t, filepath.Join(dir, "task.yaml"), filepath.Join(dir, "test.csv"))
-	return f, g, promises(t, f, tk, people, margin, 100, enginetest.Need(t))
+	return f, g, promises(t, f, tk, people, margin, 100, orttest.Need(t))
 }
 
 // adultPair are the same of the census model, where that is there.
@@ -105,7 +105,7 @@ func adultPair(t testing.TB, margin float64) (f, g *graph.Model, p *promised) {
 		rows[i] = i
 	}
 	g = inFourBits(t, f, tk, people.Subset(rows))
-	return f, g, promises(t, f, tk, people, margin, 60, enginetest.Need(t))
+	return f, g, promises(t, f, tk, people, margin, 60, orttest.Need(t))
 }
 
 func write(t testing.TB, path string, data []byte) {

@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 
 	"cfq/eval"
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // Perturb measures how far the logits of the two models are apart within radius of points, in the Euclidean norm. samples is

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 )
 
 // byHand is a network of two inputs, two hidden numbers and one logit.
@@ -32,7 +32,7 @@ func byHand(w1, b1, w2, b2 []float32) *graph.Model {
 // what the first layer reads has norm sqrt(5) + 0.2 at most, and its weights differ by 0.5; the second layer multiplies by 5, and
 // its bias differs by 0.25.
 func TestPerturbByHand(t *testing.T) {
-	o := enginetest.Need(t)
+	o := orttest.Need(t)
 	f := byHand([]float32{2, 0, 0, 1}, []float32{0, 1}, []float32{3, 4}, []float32{0})
 	g := byHand([]float32{2.5, 0, 0, 1}, []float32{0, 1}, []float32{3, 4}, []float32{0.25})
 	p := opened(t, f, g, 1, o)
@@ -55,7 +55,7 @@ func TestPerturbByHand(t *testing.T) {
 
 // What is found in the ball is at least what is at its middle, and at most the bound by layers.
 func TestPerturbOrder(t *testing.T) {
-	o := enginetest.Need(t)
+	o := orttest.Need(t)
 	for i, c := range []struct {
 		net  shape
 		ways ways
@@ -87,7 +87,7 @@ func TestPerturbOrder(t *testing.T) {
 
 // In a small ball a smooth function is as its gradient says.
 func TestPerturbFirstOrder(t *testing.T) {
-	o := enginetest.Need(t)
+	o := orttest.Need(t)
 	rng := rand.New(rand.NewPCG(8, 1))
 	f := net(rng, shape{widths: []int{2, 8, 2}, act: "Tanh"})
 	p := opened(t, f, quantized(t, f, ways{bits: 2, weightOnly: true}), 1, o)
@@ -107,7 +107,7 @@ func TestPerturbFirstOrder(t *testing.T) {
 
 // A point's numbers depend on the point and the seed, not on its company.
 func TestPerturbSeed(t *testing.T) {
-	o := enginetest.Need(t)
+	o := orttest.Need(t)
 	rng := rand.New(rand.NewPCG(8, 2))
 	f := net(rng, shape{widths: []int{3, 8, 2}, act: "Relu"})
 	p := opened(t, f, quantized(t, f, ways{bits: 4, act: 8}), 1, o)

@@ -3,9 +3,9 @@ package certify
 import (
 	"context"
 
-	"cfq/classifier"
-	"cfq/engine"
-	"cfq/graph"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 )
 
 // numbers are the elements of a tensor of any type of numbers.
@@ -25,7 +25,7 @@ func numbers(t *graph.Tensor) ([]float64, error) {
 }
 
 // probed runs a model on one row of zeros, with every value exposed, and returns them all.
-func probed(ctx context.Context, m *graph.Model, c *classifier.Model, o engine.Options) (map[string]*graph.Tensor, error) {
+func probed(ctx context.Context, m *graph.Model, c *classifier.Model, o ort.Options) (map[string]*graph.Tensor, error) {
 	m = m.Clone()
 	values := map[string]*graph.Tensor{}
 	for _, t := range m.Graph.Inits {
@@ -39,8 +39,8 @@ func probed(ctx context.Context, m *graph.Model, c *classifier.Model, o engine.O
 			}
 		}
 	}
-	o.Level = engine.Disabled // an optimized graph no longer computes every value
-	s, err := engine.Open(m, o)
+	o.Level = ort.Disabled // an optimized graph no longer computes every value
+	s, err := ort.Open(m, o)
 	if err != nil {
 		return nil, err
 	}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"cfq/classifier"
-	"cfq/engine"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 )
 
 // step computes the form of a slot from those of others.
@@ -55,7 +55,7 @@ func (g *program) run(p *pass, x *form) *form {
 // compiler makes a program of a graph.
 type compiler struct {
 	m         *graph.Model
-	o         engine.Options
+	o         ort.Options
 	values    map[string]*graph.Tensor // all values of the graph for one row of zeros
 	slot      map[string]int           // values that depend on the input
 	kernels   *graph.Graph             // what ONNX Runtime makes of the graph
@@ -65,7 +65,7 @@ type compiler struct {
 }
 
 // compile makes the program of a classifier's model. values are those of probed.
-func compile(ctx context.Context, m *graph.Model, c *classifier.Model, o engine.Options, values map[string]*graph.Tensor) (*program, error) {
+func compile(ctx context.Context, m *graph.Model, c *classifier.Model, o ort.Options, values map[string]*graph.Tensor) (*program, error) {
 	if c.Fixed() > 1 {
 		return nil, fmt.Errorf("the model takes %d rows at a time; certificates need one that takes any number, or one", c.Fixed())
 	}
@@ -73,7 +73,7 @@ func compile(ctx context.Context, m *graph.Model, c *classifier.Model, o engine.
 	if err != nil {
 		return nil, err
 	}
-	opt, err := engine.Optimized(onnx, o)
+	opt, err := ort.Optimized(onnx, o)
 	if err != nil {
 		return nil, err
 	}

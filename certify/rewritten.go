@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"cfq/engine"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 	"cfq/verify"
 )
 
@@ -49,7 +49,7 @@ func (k *compiler) dequantized(value string) *graph.Node {
 // doubled refuses a quantizer that reads what another one has rounded on another grid: ONNX Runtime makes one of the two.
 func (k *compiler) doubled(n *graph.Node) error {
 	d := k.dequantized(n.Input(0))
-	if d == nil || k.o.Level == engine.Disabled {
+	if d == nil || k.o.Level == ort.Disabled {
 		return nil
 	}
 	scale, zero, codes, err := k.grid(d)
@@ -62,7 +62,7 @@ func (k *compiler) doubled(n *graph.Node) error {
 // rounds refuses a layer whose weights or bias are floats in the file and integers when it runs: between quantizers, ONNX Runtime rounds them.
 // Integer kernels are not its concern.
 func (k *compiler) rounds(n *graph.Node) error {
-	if k.o.Level == engine.Disabled || k.dequantized(n.Input(0)) == nil {
+	if k.o.Level == ort.Disabled || k.dequantized(n.Input(0)) == nil {
 		return nil
 	}
 	coded := func(producers map[string]*graph.Node, value string) bool {

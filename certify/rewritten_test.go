@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/engine"
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 )
 
 // coded is a network of one number between quantizers.
@@ -52,7 +52,7 @@ func (c *coded) model(last string) *graph.Model {
 
 // What ONNX Runtime rounds although the file does not say so is allowed for, or refused.
 func TestRewritten(t *testing.T) {
-	o := enginetest.Need(t)
+	o := orttest.Need(t)
 	weights := func(c *coded) string { return c.add("DequantizeLinear", "codes", "half", "none") }
 	for _, c := range []struct {
 		name   string
@@ -74,7 +74,7 @@ func TestRewritten(t *testing.T) {
 		}, "one quantizer of the two"},
 		{"the same quantizer twice", func(c *coded) string { return c.add("Gemm", c.rounded(c.rounded("x", "half"), "half"), "float") }, ""},
 	} {
-		for _, level := range []engine.Level{engine.All, engine.Disabled} {
+		for _, level := range []ort.Level{ort.All, ort.Disabled} {
 			o := o
 			o.Level = level
 			g := newCoded()
@@ -83,7 +83,7 @@ func TestRewritten(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := k.Check(); c.refuse != "" && level == engine.All {
+			if err := k.Check(); c.refuse != "" && level == ort.All {
 				if err == nil || !strings.Contains(err.Error(), c.refuse) {
 					t.Errorf("%s: not refused: %v", c.name, err)
 				}

@@ -3,7 +3,7 @@ package footprint
 import (
 	"math/bits"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 	"cfq/quant"
 )
 

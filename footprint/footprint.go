@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"cfq/eval"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )

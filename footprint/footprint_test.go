@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"cfq"
-	"cfq/engine/enginetest"
 	"cfq/eval"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/task"
 )
 
@@ -179,7 +179,7 @@ func TestNoLayers(t *testing.T) {
 
 // What was written counts as quantize counts it, split input columns included.
 func TestAsQuantize(t *testing.T) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	tk, err := task.Load(filepath.Join("..", "testdata", "loans", "task.yaml"))
 	if err != nil {
 		t.Fatal(err)

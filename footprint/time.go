@@ -7,17 +7,17 @@ import (
 	"runtime"
 	"time"
 
-	"cfq/engine"
 	"cfq/eval"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 )
 
 // TimeOptions are the settings of Time; the zero value is the default.
 type TimeOptions struct {
-	Engine     engine.Options // Level is not looked at: time is that of full optimization
-	Budget     time.Duration  // of the clock, for each batch size; 0 = 1 s
-	Most       int            // runs of each model at each batch size; 0 = 2000
-	Confidence float64        // of the intervals; 0 = 0.95
+	Engine     ort.Options   // Level is not looked at: time is that of full optimization
+	Budget     time.Duration // of the clock, for each batch size; 0 = 1 s
+	Most       int           // runs of each model at each batch size; 0 = 2000
+	Confidence float64       // of the intervals; 0 = 0.95
 }
 
 const (
@@ -67,20 +67,20 @@ func (o TimeOptions) withDefaults() TimeOptions {
 	if o.Confidence == 0 {
 		o.Confidence = 0.95
 	}
-	o.Engine.Level = engine.All
+	o.Engine.Level = ort.All
 	o.Engine.Threads = max(o.Engine.Threads, 1)
 	return o
 }
 
 // subject is a model under the clock.
 type subject struct {
-	session *engine.Session
+	session *ort.Session
 	input   graph.Value
 	dim     int
 	rows    []float32
 }
 
-func open(m *graph.Model, rows []float32, o engine.Options) (*subject, error) {
+func open(m *graph.Model, rows []float32, o ort.Options) (*subject, error) {
 	ins := m.Graph.DataInputs()
 	if len(ins) != 1 || len(ins[0].Shape) < 2 {
 		return nil, errors.New("it does not have one input of rows x features")
@@ -99,7 +99,7 @@ func open(m *graph.Model, rows []float32, o engine.Options) (*subject, error) {
 		return nil, fmt.Errorf("its input holds %s; float or double is needed", t)
 	}
 	var err error
-	s.session, err = engine.Open(m, o)
+	s.session, err = ort.Open(m, o)
 	return s, err
 }
 

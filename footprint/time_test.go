@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 )
 
 // wide is x W W ... W, times of n x n numbers: a model whose time is known to be about times that of one.
@@ -27,7 +27,7 @@ func wide(n, times int, batch int64) *graph.Model {
 }
 
 func TestTime(t *testing.T) {
-	o := TimeOptions{Engine: enginetest.Need(t), Budget: 300 * time.Millisecond}
+	o := TimeOptions{Engine: orttest.Need(t), Budget: 300 * time.Millisecond}
 	const n = 64
 	rows := make([]float32, 3*n) // fewer than a batch
 	got, err := Time(t.Context(), wide(n, 1, -1), wide(n, 12, -1), rows, o)
@@ -49,7 +49,7 @@ func TestTime(t *testing.T) {
 
 // A fixed batch size of 4: one row is one run, 256 are 64.
 func TestTimeFixedBatch(t *testing.T) {
-	o := TimeOptions{Engine: enginetest.Need(t), Most: 200, Budget: 300 * time.Millisecond}
+	o := TimeOptions{Engine: orttest.Need(t), Most: 200, Budget: 300 * time.Millisecond}
 	got, err := Time(t.Context(), wide(64, 3, 4), wide(64, 3, -1), make([]float32, 64*10), o)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestTimeFixedBatch(t *testing.T) {
 }
 
 func TestTimeRefuses(t *testing.T) {
-	o := TimeOptions{Engine: enginetest.Need(t), Budget: time.Millisecond}
+	o := TimeOptions{Engine: orttest.Need(t), Budget: time.Millisecond}
 	m := wide(8, 1, -1)
 	if _, err := Time(t.Context(), m, m, nil, o); err == nil {
 		t.Error("no rows")

@@ -6,8 +6,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"cfq/graph"
 	"cfq/internal/onnxpb"
+	"cfq/onnxio/graph"
 )
 
 // maxErrors bounds the list of a damaged file's errors.

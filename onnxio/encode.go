@@ -5,8 +5,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"cfq/graph"
 	"cfq/internal/onnxpb"
+	"cfq/onnxio/graph"
 )
 
 // encoder turns a graph.Model into messages. Every message starts as what its

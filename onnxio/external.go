@@ -13,8 +13,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"cfq/graph"
 	"cfq/internal/onnxpb"
+	"cfq/onnxio/graph"
 )
 
 // external reads tensors that are kept in files beside the model. It opens

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
 )
 
 // outside is a tensor of n bytes in another file.

@@ -1,6 +1,6 @@
 package onnxio
 
-import "cfq/graph"
+import "cfq/onnxio/graph"
 
 // known is what a file says about a value, or what follows from it.
 type known struct {

@@ -18,8 +18,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"cfq/graph"
 	"cfq/internal/onnxpb"
+	"cfq/onnxio/graph"
 )
 
 // maxSize is the largest message that protobuf can hold.

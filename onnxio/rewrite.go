@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // remove takes the attribute called name from n and returns it, nil when there

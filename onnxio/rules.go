@@ -4,7 +4,7 @@ import (
 	"errors"
 	"strings"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // change is what happened to an operator at a version of the operator set.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"math"
 
-	"cfq/graph"
 	"cfq/internal/onnxpb"
+	"cfq/onnxio/graph"
 )
 
 // external is TensorProto.DataLocation.EXTERNAL.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // The operator sets that Upgrade knows.

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/engine"
-	"cfq/engine/enginetest"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 )
 
 // small is a model of one node (or a few) at an old operator set, that
@@ -121,8 +121,8 @@ func smalls() []small {
 
 // TestUpgradeRuns compares each model with its upgrades in ONNX Runtime.
 func TestUpgradeRuns(t *testing.T) {
-	options := enginetest.Need(t)
-	options.Level = engine.Disabled
+	options := orttest.Need(t)
+	options.Level = ort.Disabled
 	for _, s := range smalls() {
 		t.Run(s.name, func(t *testing.T) {
 			if s.reject != "" {
@@ -171,9 +171,9 @@ func TestUpgradeRuns(t *testing.T) {
 	}
 }
 
-func run(t *testing.T, m *graph.Model, in *graph.Tensor, o engine.Options) *graph.Tensor {
+func run(t *testing.T, m *graph.Model, in *graph.Tensor, o ort.Options) *graph.Tensor {
 	t.Helper()
-	s, err := engine.Open(m, o)
+	s, err := ort.Open(m, o)
 	if err != nil {
 		t.Fatalf("opset %d: %v\n%s", m.Opset(""), err, m.Graph.Text())
 	}

@@ -8,10 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"cfq/engine"
-	"cfq/engine/enginetest"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 )
 
 func TestUpgradeCollectsErrors(t *testing.T) {
@@ -131,7 +131,7 @@ func TestUpgradeDouble(t *testing.T) {
 
 // TestUpgradeFunction: a function has no initializers, so its constants are nodes.
 func TestUpgradeFunction(t *testing.T) {
-	options := enginetest.Need(t)
+	options := orttest.Need(t)
 	build := func() *graph.Model {
 		m := (&small{opset: 15, dims: []int64{4, 3}, nodes: []*graph.Node{{Op: "Spread", Domain: "com.example", Inputs: []string{"x"}, Outputs: []string{"y"}}}}).model()
 		m.IRVersion = 8
@@ -158,7 +158,7 @@ func TestUpgradeFunction(t *testing.T) {
 // at every later operator set.
 func TestUpgradeRealModels(t *testing.T) {
 	paths := shared(t)
-	options := enginetest.Need(t)
+	options := orttest.Need(t)
 	for _, path := range paths {
 		m, err := onnxio.ReadFile(path)
 		must(t, err)
@@ -174,7 +174,7 @@ func TestUpgradeRealModels(t *testing.T) {
 			must(t, onnxio.Upgrade(m, opset))
 			data, err := onnxio.Marshal(m)
 			must(t, err)
-			s, err := engine.OpenBytes(data, options)
+			s, err := ort.OpenBytes(data, options)
 			must(t, err)
 			got, err := s.Run(context.Background(), []*graph.Tensor{in})
 			must(t, err)
@@ -189,7 +189,7 @@ func TestUpgradeRealModels(t *testing.T) {
 // TestUpgradeOldInputs: a model that lists its weights as inputs, as files up to
 // IR version 3 and some later ones do, runs as it is and after an upgrade.
 func TestUpgradeOldInputs(t *testing.T) {
-	options := enginetest.Need(t)
+	options := orttest.Need(t)
 	for _, ir := range []int64{3, 4, 8} {
 		s := small{opset: 9, dims: []int64{2, 3}, inits: []*graph.Tensor{floats("w", []float32{1, 2, 3, 4, 5, 6}, 3, 2), floats("c", []float32{1, -1}, 2)}, nodes: []*graph.Node{node("Gemm", "x w c", "h"), node("Softmax", "h", "y")}}
 		m := s.model()

@@ -5,8 +5,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
 )
 
 // The tests build files with these functions from field numbers alone, so that

@@ -5,7 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // Marshal encodes m with all tensors inline. The same model gives the same bytes.

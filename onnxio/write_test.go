@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
 )
 
 func read(t *testing.T, data []byte) *graph.Model {

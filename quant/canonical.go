@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // Canonical returns a model that computes the same function (up to float32

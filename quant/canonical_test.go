@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/engine"
-	"cfq/engine/enginetest"
-	"cfq/graph"
 	"cfq/internal/realdata"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 )
 
@@ -147,7 +147,7 @@ func model(f form) *graph.Model {
 // TestCanonical checks in ONNX Runtime that the canonical form computes the
 // same function, finds its layers, and is a fixed point.
 func TestCanonical(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	for _, f := range forms() {
 		t.Run(f.name, func(t *testing.T) {
 			m := model(f)
@@ -186,7 +186,7 @@ func TestCanonical(t *testing.T) {
 }
 
 // same runs both models on random rows.
-func same(t *testing.T, eng engine.Options, a, b *graph.Model, rows, dim int) {
+func same(t *testing.T, eng ort.Options, a, b *graph.Model, rows, dim int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(3, 4))
 	v := make([]float32, rows*dim)
@@ -194,7 +194,7 @@ func same(t *testing.T, eng engine.Options, a, b *graph.Model, rows, dim int) {
 		v[i] = float32(rng.NormFloat64())
 	}
 	x := graph.FromFloats(a.Graph.DataInputs()[0].Name, v, int64(rows), int64(dim))
-	want, got := enginetest.Run(t, a, eng, x), enginetest.Run(t, b, eng, x)
+	want, got := orttest.Run(t, a, eng, x), orttest.Run(t, b, eng, x)
 	if len(want) != len(got) {
 		t.Fatalf("%d outputs, %d before", len(got), len(want))
 	}
@@ -262,7 +262,7 @@ func TestCanonicalRefuses(t *testing.T) {
 
 // TestCanonicalRealModels does the same with the real classifiers.
 func TestCanonicalRealModels(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	dir := realdata.Dir(t, "models")
 	files, err := filepath.Glob(filepath.Join(dir, "*", "*-s0.onnx"))
 	if err != nil || len(files) == 0 {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // Conv describes the convolution of a layer, of one or two dimensions.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 )
 
@@ -65,7 +65,7 @@ func noise(rows int, sizes []int64) *graph.Tensor {
 // TestPatches: the weights times the patches are what ONNX Runtime's Conv gives,
 // for the whole layer and for its groups as layers of their own.
 func TestPatches(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	for _, f := range convForms() {
 		t.Run(f.name, func(t *testing.T) {
 			m := convModel(f)
@@ -79,7 +79,7 @@ func TestPatches(t *testing.T) {
 			l := layers[0]
 			const rows = 3
 			x := noise(rows, f.input)
-			out := enginetest.Run(t, m, eng, x)[0]
+			out := orttest.Run(t, m, eng, x)[0]
 			want, err := out.Floats()
 			if err != nil {
 				t.Fatal(err)
@@ -165,7 +165,7 @@ func convNets() []form {
 
 // TestCanonicalConv: the canonical form of convolutional networks computes the same.
 func TestCanonicalConv(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	for _, f := range convNets() {
 		t.Run(f.name, func(t *testing.T) {
 			m := model(f)

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // Equalize evens out how wide the weights of neighbouring dense layers are. Where

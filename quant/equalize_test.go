@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/engine/enginetest"
-	"cfq/graph"
 	"cfq/internal/realdata"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 )
 
@@ -33,7 +33,7 @@ func (b *builder) uneven(x string, in, out int64) string {
 // The network computes the same in ONNX Runtime, and the channels of every pair
 // that can be equalized, and of no other, are equally wide on both sides.
 func TestEqualize(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	for _, tt := range []struct {
 		name  string
 		pairs int
@@ -160,7 +160,7 @@ func TestEqualizeByHand(t *testing.T) {
 }
 
 func TestEqualizeRealModels(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	files, err := filepath.Glob(filepath.Join(realdata.Dir(t, "models"), "*", "*-s0.onnx"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no models: %v", err)

@@ -3,7 +3,7 @@ package quant
 import (
 	"math"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // gemms brings every Gemm, and every MatMul of a rank-2 value, with constant

@@ -1,6 +1,6 @@
 package quant
 
-import "cfq/graph"
+import "cfq/onnxio/graph"
 
 // identities removes nodes that pass their first input on unchanged.
 func (r *rewriter) identities() {

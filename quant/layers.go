@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"maps"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // LayerInfo describes one layer of a canonical model. That of a dense one is

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 	"cfq/quant"
 )
 

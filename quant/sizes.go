@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // window is how a kernel moves over an input.

@@ -19,7 +19,7 @@ import (
 	"math"
 	"slices"
 
-	"cfq/classifier"
+	"cfq/onnxio/classifier"
 	"cfq/quant"
 )
 

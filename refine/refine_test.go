@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"cfq/classifier"
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )
@@ -105,7 +105,7 @@ func quantized(t *testing.T, seed uint64, bits, rows int, sizes ...int) *problem
 
 func open(t *testing.T, m *graph.Model) *classifier.Model {
 	t.Helper()
-	c, err := classifier.New(context.Background(), m, classifier.Options{Engine: enginetest.Need(t)})
+	c, err := classifier.New(context.Background(), m, classifier.Options{Engine: orttest.Need(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func open(t *testing.T, m *graph.Model) *classifier.Model {
 
 // open opens the model of plans as it would be written.
 func (p *problem) open(t *testing.T) func([]quant.Layer) (*classifier.Model, error) {
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	return func(plans []quant.Layer) (*classifier.Model, error) {
 		m, err := qdq.Write(p.m, &quant.Plan{Layers: plans}, qdq.Options{})
 		if err != nil {

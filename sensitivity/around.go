@@ -6,7 +6,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
-	"cfq/classifier"
+	"cfq/onnxio/classifier"
 	"cfq/quant"
 )
 

@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"cfq/classifier"
-	"cfq/graph"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
 	"cfq/quant"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/classifier"
-	"cfq/graph"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )

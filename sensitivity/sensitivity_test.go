@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"cfq/classifier"
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 )
 
@@ -42,7 +42,7 @@ func network() *graph.Model {
 
 func open(t *testing.T, m *graph.Model) *classifier.Model {
 	t.Helper()
-	c, err := classifier.New(context.Background(), m, classifier.Options{Engine: enginetest.Need(t)})
+	c, err := classifier.New(context.Background(), m, classifier.Options{Engine: orttest.Need(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

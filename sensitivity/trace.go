@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"cfq/classifier"
+	"cfq/onnxio/classifier"
 	"cfq/quant"
 )
 

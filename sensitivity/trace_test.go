@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 	"cfq/quant"
 )
 

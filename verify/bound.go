@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
-	"cfq/engine"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 )
 
 // spread bounds, per channel, how far a value may differ between two correct
@@ -31,7 +31,7 @@ const floatRounding = 0x1p-18
 // is not computed exactly alike adds one code, a layer multiplies by its absolute
 // weights (those that ONNX Runtime computes from the file), and activation
 // functions with slope at most one pass them on.
-func bounds(ctx context.Context, m *graph.Model, o engine.Options, probes []*graph.Tensor) (*bounded, error) {
+func bounds(ctx context.Context, m *graph.Model, o ort.Options, probes []*graph.Tensor) (*bounded, error) {
 	weights, err := weightsOf(ctx, m, o, probes)
 	if err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (m matrix) bias(o int) float32 {
 
 // weightsOf returns the weights of all layers with transB=1 as ONNX Runtime
 // computes them from the file, by node name.
-func weightsOf(ctx context.Context, m *graph.Model, o engine.Options, probes []*graph.Tensor) (map[string]matrix, error) {
+func weightsOf(ctx context.Context, m *graph.Model, o ort.Options, probes []*graph.Tensor) (map[string]matrix, error) {
 	c := m.Clone()
 	inits := c.Graph.InitMap()
 	c.Graph.Outputs = nil
@@ -189,7 +189,7 @@ func weightsOf(ctx context.Context, m *graph.Model, o engine.Options, probes []*
 		}
 	}
 	if len(asked) > 0 {
-		s, err := engine.Open(c, o)
+		s, err := ort.Open(c, o)
 		if err != nil {
 			return nil, fmt.Errorf("reading the dequantized weights: %w", err)
 		}

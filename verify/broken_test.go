@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/verify"
 )
@@ -44,7 +44,7 @@ func net() *graph.Model {
 
 // TestBroken changes a good file and expects the report to say so.
 func TestBroken(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	m := net()
 	x := probe(m, 400)
 	p := planFor(t, m, eng, x, 4)
@@ -94,7 +94,7 @@ func TestCannotCheck(t *testing.T) {
 	if _, err := verify.Check(context.Background(), []byte("no model"), verify.Options{}); err == nil {
 		t.Error("no plan is accepted")
 	}
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	o := verify.Options{Engine: eng, Plan: &quant.Plan{}, Probes: []*graph.Tensor{probe(net(), 1)}}
 	if _, err := verify.Check(context.Background(), []byte("no model"), o); err == nil {
 		t.Error("no model is accepted")

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // isLayer reports whether n is of an operator that has weights.

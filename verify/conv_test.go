@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/verify"
 )
@@ -49,7 +49,7 @@ func convolutional(t *testing.T, dims ...int64) *graph.Model {
 // TestConvKernels: integer convolutions are recognised wherever the optimizer puts
 // them, and float ones where only the weights are quantized.
 func TestConvKernels(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	for _, dims := range [][]int64{{2, 6, 6}, {6, 12}} {
 		m := convolutional(t, dims...)
 		x := probe(m, 128)
@@ -93,7 +93,7 @@ func TestConvKernels(t *testing.T) {
 
 // TestConvNotFused: a convolution whose output is not quantized does not run on integers.
 func TestConvNotFused(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	m := convolutional(t, 2, 6, 6)
 	x := probe(m, 32)
 	p := planFor(t, m, eng, x, 8)

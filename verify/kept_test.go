@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/verify"
 )
 
@@ -56,7 +56,7 @@ func deep(activation, end string, widths ...int) *graph.Model {
 // TestKept leaves each layer of three and four in float: the others run on integers, it
 // does not, and the results do not depend on optimizations.
 func TestKept(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	for _, activation := range []string{"Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "Elu"} {
 		for _, end := range []string{"", "Sigmoid", "Softmax", "Relu"} {
 			for depth := 3; depth <= 4; depth++ {
@@ -103,7 +103,7 @@ func TestKept(t *testing.T) {
 // TestNotKept: a layer that is to stay in float and that ONNX Runtime quantizes, since it stands
 // between quantizers, is a problem, whether the plan names it or not.
 func TestNotKept(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	m := deep("Relu", "", 10, 16, 12, 2)
 	x := probe(m, 100)
 	p := planFor(t, m, eng, x, 8)
@@ -139,7 +139,7 @@ func TestNotKept(t *testing.T) {
 
 // TestAdvice: what several layers do is said once, with their names.
 func TestAdvice(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	m := deep("Relu", "", 10, 16, 12, 8, 8, 2)
 	x := probe(m, 50)
 	p := planFor(t, m, eng, x, 8)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 
-	"cfq/engine"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 )
 
 // Levels compares the outputs at the production level with those of the
@@ -38,13 +38,13 @@ type Levels struct {
 // or in their class.
 const beyondShare = 0.02
 
-func (r *Report) levels(ctx context.Context, onnx []byte, m *graph.Model, o engine.Options, in []*graph.Tensor) error {
+func (r *Report) levels(ctx context.Context, onnx []byte, m *graph.Model, o ort.Options, in []*graph.Tensor) error {
 	got, err := runBytes(ctx, onnx, o, in)
 	if err != nil {
 		return err
 	}
 	plain := o
-	plain.Level = engine.Disabled
+	plain.Level = ort.Disabled
 	want, err := runBytes(ctx, onnx, plain, in)
 	if err != nil {
 		return err
@@ -127,8 +127,8 @@ func (l *Levels) compare(a, b *graph.Tensor, d differing) error {
 	return nil
 }
 
-func runBytes(ctx context.Context, onnx []byte, o engine.Options, in []*graph.Tensor) ([]*graph.Tensor, error) {
-	s, err := engine.OpenBytes(onnx, o)
+func runBytes(ctx context.Context, onnx []byte, o ort.Options, in []*graph.Tensor) ([]*graph.Tensor, error) {
+	s, err := ort.OpenBytes(onnx, o)
 	if err != nil {
 		return nil, fmt.Errorf("optimizations %s: %w", o.Level, err)
 	}

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/verify"
 )
@@ -24,7 +24,7 @@ func problems(r *verify.Report, want string) (found []string) {
 // TestNotANumber: an output that is no number is a problem in whatever row it
 // stands, and does not hide how far the others differ.
 func TestNotANumber(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	m := net()
 	b := graph.NewBuilder(m.Graph, "")
 	root := b.Op("Sqrt", []string{"x"}) // NaN below zero
@@ -56,7 +56,7 @@ func TestNotANumber(t *testing.T) {
 
 // TestInfinity: an output that is infinite at every level is the same at every level.
 func TestInfinity(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	m := net()
 	b := graph.NewBuilder(m.Graph, "")
 	root := b.Op("Reciprocal", []string{b.Op("Abs", []string{"x"})})
@@ -71,7 +71,7 @@ func TestInfinity(t *testing.T) {
 
 // TestClasses: a model whose only output is a class is held against itself, too.
 func TestClasses(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	m := net()
 	b := graph.NewBuilder(m.Graph, "")
 	m.Graph.Outputs = []graph.Value{{Name: b.Op("ArgMax", []string{m.Graph.Outputs[0].Name}, graph.IntAttr("axis", 1)), DType: graph.Int64}}
@@ -94,7 +94,7 @@ func TestClasses(t *testing.T) {
 
 // TestEmptyBias: an optional input may be written as "".
 func TestEmptyBias(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	m := net()
 	for _, n := range m.Graph.Nodes {
 		if n.Name == "first" {

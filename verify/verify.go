@@ -15,16 +15,16 @@ import (
 	"fmt"
 	"strings"
 
-	"cfq/engine"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )
 
 // Options says what the file is held against.
 type Options struct {
-	Engine     engine.Options  // as in production
+	Engine     ort.Options     // as in production
 	Plan       *quant.Plan     // what the file was written from; required
 	FloatBytes int             // size of the full-precision file; 0 skips the comparison
 	Probes     []*graph.Tensor // one batch of the model's inputs, best some hundred real rows; required
@@ -67,7 +67,7 @@ func Check(ctx context.Context, onnx []byte, o Options) (*Report, error) {
 		r.problem("the file has %d bytes, the full-precision one %d: quantizing it saves nothing", len(onnx), o.FloatBytes)
 	}
 	r.small(m)
-	opt, err := engine.Optimized(onnx, o.Engine)
+	opt, err := ort.Optimized(onnx, o.Engine)
 	if err != nil {
 		return nil, fmt.Errorf("verify: %w", err)
 	}

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/engine"
-	"cfq/engine/enginetest"
-	"cfq/graph"
 	"cfq/internal/realdata"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/verify"
@@ -41,7 +41,7 @@ func canonical(t *testing.T, path string) *graph.Model {
 const mixed = 0
 
 // planFor quantizes every layer of m with scales from the largest value it takes on x.
-func planFor(t *testing.T, m *graph.Model, eng engine.Options, x *graph.Tensor, bits int) *quant.Plan {
+func planFor(t *testing.T, m *graph.Model, eng ort.Options, x *graph.Tensor, bits int) *quant.Plan {
 	t.Helper()
 	layers, err := quant.FindLayers(m)
 	if err != nil {
@@ -54,7 +54,7 @@ func planFor(t *testing.T, m *graph.Model, eng engine.Options, x *graph.Tensor, 
 		}
 	}
 	values := map[string]*graph.Tensor{x.Name: x}
-	for _, v := range enginetest.Run(t, c, eng, x) {
+	for _, v := range orttest.Run(t, c, eng, x) {
 		values[v.Name] = v
 	}
 	p := &quant.Plan{}
@@ -135,7 +135,7 @@ func write(t *testing.T, m *graph.Model, p *quant.Plan) *graph.Model {
 // TestRealModels writes and verifies the real classifiers: batch normalization,
 // sigmoid heads, four layers.
 func TestRealModels(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	files, err := filepath.Glob(filepath.Join(realdata.Dir(t, "models"), "*", "*-s0.onnx"))
 	if err != nil || len(files) < 9 {
 		t.Fatalf("%d models (%v)", len(files), err)
@@ -170,7 +170,7 @@ func TestRealModels(t *testing.T) {
 
 // TestSmallModels: a small model is not said to be faster; nothing is said of a large one.
 func TestSmallModels(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	for _, c := range []struct {
 		in   int
 		said bool

@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq/classifier"
 	"cfq/eval"
-	"cfq/graph"
 	"cfq/internal/cli"
 	"cfq/onnxio"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
 	"cfq/provenance"
 	"cfq/recourse"
 	"cfq/recourse/promise"

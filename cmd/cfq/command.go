@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq/engine"
 	"cfq/eval"
 	"cfq/internal/cli"
+	"cfq/onnxio/ort"
 )
 
 // command is one subcommand.
@@ -60,7 +60,7 @@ type env struct {
 }
 
 // engine returns how models are to be run.
-func (e *env) engine() engine.Options { return engine.Options{Lib: e.lib, Threads: e.threads} }
+func (e *env) engine() ort.Options { return ort.Options{Lib: e.lib, Threads: e.threads} }
 
 // progress returns what shows the stages of the work.
 func (e *env) progress() func(eval.Event) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq/engine"
+	"cfq/onnxio/ort"
 )
 
 func doctorCommand() command {
@@ -56,8 +56,8 @@ func doctor(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	c := checkup{Version: release(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Cores: runtime.NumCPU(), SelfTest: "not run"}
-	c.Library.Pinned = engine.Version
-	if path, err := engine.CachePath(); err == nil {
+	c.Library.Pinned = ort.Version
+	if path, err := ort.CachePath(); err == nil {
 		c.Cache = path
 	}
 	err := c.examine(ctx, e)
@@ -72,13 +72,13 @@ func doctor(ctx context.Context, e *env, args []string) error {
 }
 
 func (c *checkup) examine(ctx context.Context, e *env) error {
-	info, err := engine.Find(e.lib)
+	info, err := ort.Find(e.lib)
 	if err != nil {
 		return err
 	}
 	c.Library.Path, c.Library.Version, c.Library.Source = info.Path, info.Version, info.Source
 	start := time.Now()
-	err = engine.SelfTest(ctx, e.engine())
+	err = ort.SelfTest(ctx, e.engine())
 	c.Millis = time.Since(start).Milliseconds()
 	if err != nil {
 		c.SelfTest = "failed"

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"cfq/engine"
 	"cfq/eval"
+	"cfq/onnxio/ort"
 	"cfq/report"
 )
 
@@ -132,7 +132,7 @@ func (d *field) layers(ctx context.Context, r *eval.Result, n *neighbourhood) ([
 	if err != nil {
 		return nil, err
 	}
-	if o, err := engine.Optimized(data, d.e.engine()); err == nil {
+	if o, err := ort.Optimized(data, d.e.engine()); err == nil {
 		setKernels(found, o.Graph)
 	}
 	damage := n.damage(ctx, r)

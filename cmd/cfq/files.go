@@ -14,11 +14,11 @@ import (
 	"strings"
 
 	"cfq"
-	"cfq/classifier"
-	"cfq/engine"
-	"cfq/graph"
 	"cfq/internal/cli"
 	"cfq/onnxio"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -27,7 +27,7 @@ import (
 func runError(err error) error {
 	var input *cfq.InputError
 	switch {
-	case errors.Is(err, engine.ErrNotFound):
+	case errors.Is(err, ort.ErrNotFound):
 		return cli.Wrap(err, cli.RunFailed, "`make ort` in the project fetches the library; --ort-lib and CFQ_ORT_LIB name one of your own")
 	case errors.As(err, &input):
 		return cli.Wrap(err, cli.Unusable, "")

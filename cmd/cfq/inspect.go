@@ -14,10 +14,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq/engine"
-	"cfq/graph"
 	"cfq/internal/cli"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 )
 
 func inspectCommand() command {
@@ -149,9 +149,9 @@ func addKernels(e *env, m *graph.Model, layers []layer) error {
 	if err != nil {
 		return err
 	}
-	o, err := engine.Optimized(data, e.engine())
+	o, err := ort.Optimized(data, e.engine())
 	if err != nil {
-		if errors.Is(err, engine.ErrNotFound) {
+		if errors.Is(err, ort.ErrNotFound) {
 			return errors.New("there is no ONNX Runtime library; `cfq doctor` says more")
 		}
 		return err

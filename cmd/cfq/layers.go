@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"cfq"
-	"cfq/graph"
+	"cfq/onnxio/graph"
 	"cfq/quant/qdq"
 	"cfq/verify"
 )

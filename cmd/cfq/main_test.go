@@ -14,9 +14,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"cfq/engine"
-	"cfq/engine/enginetest"
 	"cfq/internal/cli"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 )
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func TestScripts(t *testing.T) {
 	if err := os.WriteFile(few, bytes.Join(lines[:701], nil), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	info, missing := engine.Find("")
+	info, missing := ort.Find("")
 	if missing != nil && os.Getenv("CFQ_REQUIRE_ORT") == "1" {
 		t.Fatal(missing)
 	}
@@ -114,7 +114,7 @@ func TestHelp(t *testing.T) {
 
 // TestInterrupted checks that a cancelled run says so and leaves no report.
 func TestInterrupted(t *testing.T) {
-	enginetest.Need(t)
+	orttest.Need(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	loans := filepath.Join("..", "..", "testdata", "loans")

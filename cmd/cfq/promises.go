@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"cfq/graph"
 	"cfq/internal/cli"
+	"cfq/onnxio/graph"
 	"cfq/recourse"
 	"cfq/recourse/promise"
 	"cfq/task"

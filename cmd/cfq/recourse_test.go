@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"cfq/engine/enginetest"
 	"cfq/internal/cli"
+	"cfq/onnxio/ort/orttest"
 )
 
 // TestInterruptedRecourse: a run that is stopped in the middle of writing leaves neither the file nor a part of it.
 func TestInterruptedRecourse(t *testing.T) {
-	enginetest.Need(t)
+	orttest.Need(t)
 	loans := filepath.Join("..", "..", "testdata", "loans")
 	text, err := os.ReadFile(filepath.Join(loans, "test.csv"))
 	if err != nil {

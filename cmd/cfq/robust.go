@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq"
-	"cfq/graph"
 	"cfq/internal/cli"
+	"cfq/onnxio/graph"
 	"cfq/recourse"
 	"cfq/task"
 )

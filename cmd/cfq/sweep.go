@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq"
-	"cfq/graph"
 	"cfq/internal/cli"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
 	"cfq/recourse"
 	"cfq/task"
 )

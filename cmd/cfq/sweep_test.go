@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"cfq"
-	"cfq/engine/enginetest"
 	"cfq/eval"
 	"cfq/internal/cli"
+	"cfq/onnxio/ort/orttest"
 )
 
 // TestSweepStopped checks that a sweep that was stopped, even in the middle of a line, and called
 // again ends with the files of one run.
 func TestSweepStopped(t *testing.T) {
-	enginetest.Need(t)
+	orttest.Need(t)
 	loans := filepath.Join("..", "..", "testdata", "loans")
 	dir := t.TempDir()
 	run := func(ctx context.Context, out, workers string) (stderr string, err error) {

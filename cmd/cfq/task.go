@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq/classifier"
-	"cfq/graph"
 	"cfq/internal/cli"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
 )
 
 // taskFlags are the flags of task.

@@ -135,7 +135,7 @@ func inWord(c byte) bool {
 }
 
 // environment sets flags that were not given from the environment. Where the
-// library is found is left to package engine, which reports the variable as the
+// library is found is left to package onnxio/ort, which reports the variable as the
 // source; files and consents must be said each time.
 func environment(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	except := []string{"ort-lib", "help", "output", "overwrite"}

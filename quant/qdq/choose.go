@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // planesFrom is the number of bytes that bit planes have to save, in all, to pay for

@@ -3,7 +3,7 @@ package qdq
 import (
 	"slices"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // container is a way to store signed codes of up to so many bits: as a tensor of

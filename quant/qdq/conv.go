@@ -3,7 +3,7 @@ package qdq
 import (
 	"fmt"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 	"cfq/quant"
 )
 

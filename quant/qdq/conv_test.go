@@ -7,15 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/engine"
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )
 
 // convPlan gives every layer the bits and quantizers of the ranges that x shows.
-func convPlan(t testing.TB, eng engine.Options, m *graph.Model, x *graph.Tensor, bits, act int, perChannel bool) *quant.Plan {
+func convPlan(t testing.TB, eng ort.Options, m *graph.Model, x *graph.Tensor, bits, act int, perChannel bool) *quant.Plan {
 	t.Helper()
 	layers, err := quant.FindLayers(m)
 	if err != nil {
@@ -53,7 +53,7 @@ func convPlan(t testing.TB, eng engine.Options, m *graph.Model, x *graph.Tensor,
 }
 
 // observed returns what the layers read and what they make.
-func observed(t testing.TB, eng engine.Options, m *graph.Model, layers []quant.LayerInfo, x *graph.Tensor) map[string][]float32 {
+func observed(t testing.TB, eng ort.Options, m *graph.Model, layers []quant.LayerInfo, x *graph.Tensor) map[string][]float32 {
 	t.Helper()
 	asked := map[string]bool{}
 	var names []string
@@ -69,7 +69,7 @@ func observed(t testing.TB, eng engine.Options, m *graph.Model, layers []quant.L
 			asked[v] = true
 		}
 	}
-	eng.Level = engine.Disabled
+	eng.Level = ort.Disabled
 	out := map[string][]float32{"x": floats(t, x)}
 	for name, v := range run(t, expose(m, graph.Float, names...), eng, x) {
 		out[name] = floats(t, v)
@@ -80,7 +80,7 @@ func observed(t testing.TB, eng engine.Options, m *graph.Model, layers []quant.L
 // TestConvFuses: every planned convolution runs as QLinearConv, whatever its
 // container and whatever stands around it; optimized and unoptimized agree.
 func TestConvFuses(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	variants := []struct {
 		bits, act  int
 		perChannel bool
@@ -106,7 +106,7 @@ func TestConvFuses(t *testing.T) {
 				wantConvsFused(t, q, m, eng)
 				optimized := outputs(t, q, eng, x)
 				plain := eng
-				plain.Level = engine.Disabled
+				plain.Level = ort.Disabled
 				differ := 0
 				for i, want := range outputs(t, q, plain, x) {
 					if math.Abs(float64(want-optimized[i])) > 1e-3*(1+math.Abs(float64(want))) {
@@ -131,15 +131,15 @@ func wantNoFindings(t *testing.T, m *graph.Model) {
 	}
 }
 
-func outputs(t testing.TB, m *graph.Model, eng engine.Options, x *graph.Tensor) []float32 {
+func outputs(t testing.TB, m *graph.Model, eng ort.Options, x *graph.Tensor) []float32 {
 	t.Helper()
-	return floats(t, enginetest.Run(t, m, eng, x)[0])
+	return floats(t, orttest.Run(t, m, eng, x)[0])
 }
 
 // wantConvsFused fails unless every layer of m runs on integers in the written q.
-func wantConvsFused(t *testing.T, q, m *graph.Model, eng engine.Options) {
+func wantConvsFused(t *testing.T, q, m *graph.Model, eng ort.Options) {
 	t.Helper()
-	opt, err := engine.Optimized(marshal(t, q), eng)
+	opt, err := ort.Optimized(marshal(t, q), eng)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func wantConvsFused(t *testing.T, q, m *graph.Model, eng engine.Options) {
 // every layer multiplies the error of its input by its weights, and adds that of its
 // own weights, bias and output.
 func TestConvBound(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	for _, n := range convNets() {
 		if n.name == "residual" {
 			continue // two paths
@@ -238,7 +238,7 @@ func spread(l quant.LayerInfo, enc *quant.Encoded, in, largest float64) float64 
 
 // TestConvRows: widths of their own for each output.
 func TestConvRows(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	n := convNets()[2]
 	m := n.model(t)
 	x := rows(11, 32, n.width)
@@ -278,7 +278,7 @@ func TestConvRows(t *testing.T) {
 // TestConvWeightOnly: without activations, weights come to a float Conv by Cast
 // and Mul, folded at load.
 func TestConvWeightOnly(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	for _, n := range convNets() {
 		m := n.model(t)
 		x := rows(11, 16, n.width)
@@ -303,7 +303,7 @@ func TestConvWeightOnly(t *testing.T) {
 		}
 		q := write(t, m, p, qdq.Options{})
 		wantNoFindings(t, q)
-		opt, err := engine.Optimized(marshal(t, q), eng)
+		opt, err := ort.Optimized(marshal(t, q), eng)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -324,7 +324,7 @@ func TestConvWeightOnly(t *testing.T) {
 // TestConvBesideFloat: layers that stay in float between integer convolutions keep
 // their weights, which the runtime would round between quantizers.
 func TestConvBesideFloat(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	for _, n := range convNets() {
 		m := n.model(t)
 		x := rows(11, 32, n.width)
@@ -342,7 +342,7 @@ func TestConvBesideFloat(t *testing.T) {
 				}
 				q := write(t, m, p, qdq.Options{})
 				wantNoFindings(t, q)
-				opt, err := engine.Optimized(marshal(t, q), eng)
+				opt, err := ort.Optimized(marshal(t, q), eng)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -362,7 +362,7 @@ func TestConvBesideFloat(t *testing.T) {
 
 // TestConvRefused: plans that no integer convolution can be written from name the node.
 func TestConvRefused(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	n := convNets()[3]
 	m := n.model(t)
 	x := rows(11, 16, n.width)
@@ -392,7 +392,7 @@ func TestConvRefused(t *testing.T) {
 
 // TestDescribeConv: a written file lists its convolutions.
 func TestDescribeConv(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	n := convNets()[2]
 	m := n.model(t)
 	x := rows(11, 16, n.width)

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 	"cfq/quant"
 )
 

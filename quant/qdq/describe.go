@@ -1,7 +1,7 @@
 package qdq
 
 import (
-	"cfq/graph"
+	"cfq/onnxio/graph"
 	"cfq/quant"
 )
 

@@ -7,17 +7,17 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/engine"
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )
 
 // kernelsOf returns what ONNX Runtime runs for each layer, by name.
-func kernelsOf(t *testing.T, m *graph.Model, eng engine.Options) map[string]string {
+func kernelsOf(t *testing.T, m *graph.Model, eng ort.Options) map[string]string {
 	t.Helper()
-	opt, err := engine.Optimized(marshal(t, m), eng)
+	opt, err := ort.Optimized(marshal(t, m), eng)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func simulate(t *testing.T, m *graph.Model, p *quant.Plan, x []float32, n int) [
 // TestKeptFloat keeps every set of layers of networks of two to four in float: the
 // others run on integer kernels, those in float, and all computes what the plan says.
 func TestKeptFloat(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	for depth := 2; depth <= 4; depth++ {
 		for _, out := range []int{1, 2} {
 			for kept := range 1<<depth - 1 {
@@ -136,7 +136,7 @@ func after(m *graph.Model, n, k *graph.Node) {
 // TestReaders puts all kinds of readers behind an integer layer: it runs on the integer
 // kernel, and optimizations change nothing.
 func TestReaders(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	output := func(m *graph.Model, name string) {
 		m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: name, DType: graph.Float})
 	}
@@ -248,7 +248,7 @@ func TestReaders(t *testing.T) {
 					}
 					const n = 100
 					x, plain := rows(5, n, 12), eng
-					plain.Level = engine.Disabled
+					plain.Level = ort.Disabled
 					got, want := run(t, q, eng, x), run(t, q, plain, x)
 					for _, v := range q.Graph.Outputs {
 						a, b := floats(t, got[v.Name]), floats(t, want[v.Name])

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // Rule is one thing that ONNX Runtime does badly with quantized graphs, and

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"cfq/engine"
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant/qdq"
 )
 
@@ -210,7 +210,7 @@ func TestLint(t *testing.T) {
 
 // TestRulesAreTrue shows in ONNX Runtime what some of the rules say.
 func TestRulesAreTrue(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	m := net(2, 5, 3, 2)
 	p := planFor(t, m, 4, true)
 	base := write(t, m, p, qdq.Options{})
@@ -225,7 +225,7 @@ func TestRulesAreTrue(t *testing.T) {
 		delete(unfused, b.rule) // the first way of breaking a rule is the usual one
 		c := base.Clone()
 		b.change(t, c)
-		opt, err := engine.Optimized(marshal(t, c), eng)
+		opt, err := ort.Optimized(marshal(t, c), eng)
 		if err != nil {
 			continue // refusing the model is as bad
 		}
@@ -239,7 +239,7 @@ func TestRulesAreTrue(t *testing.T) {
 			continue
 		}
 		// Some releases fuse what they then cannot run.
-		s, err := engine.Open(c, eng)
+		s, err := ort.Open(c, eng)
 		if err != nil {
 			continue
 		}
@@ -254,13 +254,13 @@ func TestRulesAreTrue(t *testing.T) {
 // TestWrongAxis shows the rule weight-axis: optimized and not, the same model
 // computes different numbers.
 func TestWrongAxis(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	m := net(3, 5, 5, 2)
 	q := write(t, m, planFor(t, m, 8, true), qdq.Options{})
 	x := rows(3, 20, 5)
 	differ := func() (largest float64) {
 		fused, plain := eng, eng
-		plain.Level = engine.Disabled
+		plain.Level = ort.Disabled
 		a, b := floats(t, run(t, q, fused, x)["y"]), floats(t, run(t, q, plain, x)["y"])
 		for i := range a {
 			largest = max(largest, math.Abs(float64(a[i]-b[i])))
@@ -294,7 +294,7 @@ func checklist() []checked {
 		{"no equal short scales of weight-only layers, blocks that have a kernel", []string{"shared-scale", "block-size"}, ""},
 		{"no weight-only MatMul, which quantizes activations at run time", []string{"weight-only-matmul"}, ""},
 		{"evaluated with optimizations and without", nil, "verify.Check, verify.TestRealModels"},
-		{"loads in the oldest release", nil, "TestRuntimes; engine.MinVersion in CI"},
+		{"loads in the oldest release", nil, "TestRuntimes; ort.MinVersion in CI"},
 		{"8-bit codes within 64 where the CPU is unknown", []string{"reduced-range"}, "quant.TestFormats"},
 		{"histograms are streamed", nil, "package calib"},
 		{"small models gain no speed", nil, "verify.TestSmallModels"},

@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"cfq/engine"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )
@@ -142,9 +142,9 @@ func size(t failer) func(*graph.Model) int {
 }
 
 // run returns the outputs of m for x by name.
-func run(t failer, m *graph.Model, o engine.Options, x *graph.Tensor) map[string]*graph.Tensor {
+func run(t failer, m *graph.Model, o ort.Options, x *graph.Tensor) map[string]*graph.Tensor {
 	t.Helper()
-	s, err := engine.Open(m, o)
+	s, err := ort.Open(m, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,9 +191,9 @@ func node(t failer, m *graph.Model, name string) *graph.Node {
 }
 
 // wantFused fails unless every layer of p runs as an integer kernel.
-func wantFused(t failer, m *graph.Model, p *quant.Plan, o engine.Options) {
+func wantFused(t failer, m *graph.Model, p *quant.Plan, o ort.Options) {
 	t.Helper()
-	opt, err := engine.Optimized(marshal(t, m), o)
+	opt, err := ort.Optimized(marshal(t, m), o)
 	if err != nil {
 		t.Fatal(err)
 	}

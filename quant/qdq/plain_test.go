@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"cfq/engine"
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )
@@ -28,7 +28,7 @@ func likeAdult(t failer) (*graph.Model, *quant.Plan) {
 
 // TestPlain: a plain model runs as the small one does and computes the same, bit by bit.
 func TestPlain(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	m, p := likeAdult(t)
 	float := func(p *quant.Plan) {
 		p.Layers[0].Act, p.Layers[2].Act = nil, nil // weight-only
@@ -51,13 +51,13 @@ func TestPlain(t *testing.T) {
 			wantFused(t, plain, c, eng)
 		}
 		x := rows(4, 300, 104)
-		for _, level := range []engine.Level{engine.All, engine.Disabled} {
+		for _, level := range []ort.Level{ort.All, ort.Disabled} {
 			eng.Level = level
 			if a, b := floats(t, run(t, plain, eng, x)["y"]), floats(t, run(t, small, eng, x)["y"]); !slices.Equal(a, b) {
 				t.Errorf("%s, optimizations %s: the results differ", name, level)
 			}
 		}
-		eng.Level = engine.All
+		eng.Level = ort.All
 	}
 }
 
@@ -89,13 +89,13 @@ func BenchmarkWrite(b *testing.B) {
 
 // BenchmarkOpen opens the models of BenchmarkWrite in ONNX Runtime.
 func BenchmarkOpen(b *testing.B) {
-	eng := enginetest.Need(b)
+	eng := orttest.Need(b)
 	m, p := likeAdult(b)
 	for name, o := range map[string]qdq.Options{"plain": {Plain: true}, "default": {}} {
 		onnx := marshal(b, write(b, m, p, o))
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				s, err := engine.OpenBytes(onnx, eng)
+				s, err := ort.OpenBytes(onnx, eng)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -1,6 +1,6 @@
 package qdq
 
-import "cfq/graph"
+import "cfq/onnxio/graph"
 
 // The function that unpacks bit planes, shared by all layers of a model.
 const (

@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )
@@ -82,7 +82,7 @@ func TestPlanJSON(t *testing.T) {
 
 // TestMixed checks models in which float, weight-only and integer layers meet.
 func TestMixed(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	for _, bits := range []int{2, 3, 4, 8} {
 		for kinds := range 27 {
 			m := net(7, 6, 10, 9, 3)
@@ -149,7 +149,7 @@ func simulated(t *testing.T, m *graph.Model, p *quant.Plan) *graph.Model {
 
 // TestSharedWeights checks that two layers with one weight share its container.
 func TestSharedWeights(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	m := net(7, 12, 12, 12, 2)
 	node(t, m, "layer2").Inputs[1] = "w1"
 	p := planFor(t, m, 4, true)

@@ -9,9 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"cfq/engine"
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )
@@ -127,7 +127,7 @@ const probes = 20
 // TestRowBits: whatever the widths of the rows and their containers, the runtime
 // sees the weights of the plan and computes with them, with optimizations and without.
 func TestRowBits(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	sizes := []func(*graph.Model) int{nil, size(t), preferPlanes, preferConcats}
 	rapid.Check(t, func(t *rapid.T) {
 		integers := rapid.Bool().Draw(t, "integers")
@@ -160,12 +160,12 @@ func preferConcats(m *graph.Model) int {
 	return n
 }
 
-func (c *rowCase) check(t failer, eng engine.Options, q *graph.Model) {
+func (c *rowCase) check(t failer, eng ort.Options, q *graph.Model) {
 	in, out := int(c.m.Graph.Inputs[0].Shape[1].Size), len(c.b)
 	gemm := node(t, q, "layer1")
 	x := rows(7, probes, in)
 	reads := c.reads(floats(t, x))
-	for _, level := range []engine.Level{engine.Disabled, engine.All} {
+	for _, level := range []ort.Level{ort.Disabled, ort.All} {
 		eng.Level = level
 		y := floats(t, run(t, q, eng, x)["y"])
 		// Weights that are outputs are not fused, so they are read by themselves.
@@ -197,7 +197,7 @@ func (c *rowCase) check(t failer, eng engine.Options, q *graph.Model) {
 // TestRuntimes: what is written for a release has nothing that it does not read,
 // and releases that are not known are an error that says which are.
 func TestRuntimes(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	for _, r := range qdq.Runtimes() {
 		for _, bits := range []int{2, 3, 4, 8} {
 			m := net(3, 40, 30, 2)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // Rules returns the table of rules, in the order in which Lint applies them.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 	"cfq/quant"
 )
 

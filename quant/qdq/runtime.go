@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // Runtime is what a release of ONNX Runtime can read of a quantized model.

@@ -5,7 +5,7 @@ import (
 	"math"
 	"testing"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )

@@ -3,7 +3,7 @@ package qdq
 import (
 	"slices"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 )
 
 // Stored returns the bytes of data that the file holds for the weights of

@@ -1,6 +1,6 @@
 package qdq
 
-import "cfq/graph"
+import "cfq/onnxio/graph"
 
 // passLength is the number of columns from which a run that needs no arithmetic
 // is passed on by itself: its nodes are shorter than constants for its columns.

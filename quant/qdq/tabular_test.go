@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"cfq/engine"
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )
@@ -54,7 +54,7 @@ func inputs() map[string]*quant.Input {
 // TestTabular holds the written input against quant.Input.Codes and the layer
 // behind it against the float layer on the input that the codes stand for.
 func TestTabular(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	for name, in := range inputs() {
 		t.Run(name, func(t *testing.T) {
 			dim := 0
@@ -150,7 +150,7 @@ func checkFolded(t *testing.T, m *graph.Model, in *quant.Input, codes []int64, x
 
 // checkTied checks that every column of the written weights is that of its input.
 func checkTied(t *testing.T, q *graph.Model, in *quant.Input, l *quant.Layer, m *graph.Model, x *graph.Tensor) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	layers, err := quant.FindLayers(m)
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func checkTied(t *testing.T, q *graph.Model, in *quant.Input, l *quant.Layer, m 
 	}
 	want, n := weights(enc), len(in.Columns)
 	gemm := node(t, q, l.Node)
-	for _, level := range []engine.Level{engine.Disabled, engine.Basic} {
+	for _, level := range []ort.Level{ort.Disabled, ort.Basic} {
 		eng.Level = level
 		got := floats(t, run(t, expose(q, graph.Float, gemm.Inputs[1]), eng, x)[gemm.Inputs[1]])
 		if len(got) != enc.Out*n {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 	"cfq/quant"
 )
 

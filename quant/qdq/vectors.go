@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 	"cfq/quant"
 )
 

@@ -14,7 +14,7 @@ import (
 	"errors"
 	"fmt"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 	"cfq/quant"
 )
 

@@ -6,9 +6,9 @@ import (
 	"math"
 	"testing"
 
-	"cfq/engine"
-	"cfq/engine/enginetest"
-	"cfq/graph"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )
@@ -28,7 +28,7 @@ func preferPlanes(m *graph.Model) int {
 // the codes of quant and integer arithmetic in float64, for every width,
 // container and odd shape.
 func TestArithmetic(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	type variant struct {
 		bits int
 		o    qdq.Options
@@ -56,7 +56,7 @@ func TestArithmetic(t *testing.T) {
 	}
 }
 
-func checkArithmetic(t *testing.T, eng engine.Options, m *graph.Model, p *quant.Plan, o qdq.Options) {
+func checkArithmetic(t *testing.T, eng ort.Options, m *graph.Model, p *quant.Plan, o qdq.Options) {
 	layers, err := quant.FindLayers(m)
 	if err != nil {
 		t.Fatal(err)
@@ -82,10 +82,10 @@ func checkArithmetic(t *testing.T, eng engine.Options, m *graph.Model, p *quant.
 }
 
 // checkWeights exposes the dequantized weights and bias of a layer.
-func checkWeights(t *testing.T, eng engine.Options, q *graph.Model, l *quant.Layer, info quant.LayerInfo, enc *quant.Encoded) {
+func checkWeights(t *testing.T, eng ort.Options, q *graph.Model, l *quant.Layer, info quant.LayerInfo, enc *quant.Encoded) {
 	gemm := node(t, q, l.Node)
 	x := rows(1, 2, int(q.Graph.Inputs[0].Shape[1].Size))
-	for _, level := range []engine.Level{engine.Disabled, engine.Basic} {
+	for _, level := range []ort.Level{ort.Disabled, ort.Basic} {
 		eng.Level = level
 		got := run(t, expose(q, graph.Float, gemm.Inputs[1:]...), eng, x)
 		w, b := floats(t, got[gemm.Inputs[1]]), floats(t, got[gemm.Inputs[2]])
@@ -109,7 +109,7 @@ func checkWeights(t *testing.T, eng engine.Options, q *graph.Model, l *quant.Lay
 }
 
 // checkOutputs computes the two-layer network with integers in float64.
-func checkOutputs(t *testing.T, eng engine.Options, q *graph.Model, p *quant.Plan, layers []quant.LayerInfo) {
+func checkOutputs(t *testing.T, eng ort.Options, q *graph.Model, p *quant.Plan, layers []quant.LayerInfo) {
 	const n = 64
 	x := rows(2, n, layers[0].In)
 	// The code of the hidden activation can be an output without undoing the fusion.
@@ -119,7 +119,7 @@ func checkOutputs(t *testing.T, eng engine.Options, q *graph.Model, p *quant.Pla
 			hidden = k.Outputs[0]
 		}
 	}
-	eng.Level = engine.All
+	eng.Level = ort.All
 	got := run(t, expose(q, graph.Uint8, hidden), eng, x)
 	codes := make([]float64, n*layers[0].In)
 	a := p.Layers[0].Act
@@ -177,7 +177,7 @@ func reference(t *testing.T, p *quant.Plan, layers []quant.LayerInfo, i int, cod
 
 // TestLowBitActivations checks the clip between the quantizers and that it fuses.
 func TestLowBitActivations(t *testing.T) {
-	eng := enginetest.Need(t)
+	eng := orttest.Need(t)
 	m := net(5, 9, 16, 8, 2)
 	for bits := 2; bits < 8; bits++ {
 		p := planFor(t, m, 4, true)

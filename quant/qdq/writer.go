@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 	"cfq/quant"
 )
 

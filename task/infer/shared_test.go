@@ -4,17 +4,17 @@ import (
 	"path/filepath"
 	"testing"
 
-	"cfq/classifier"
-	"cfq/engine/enginetest"
 	"cfq/internal/realdata"
 	"cfq/onnxio"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/ort/orttest"
 	"cfq/task"
 )
 
 // What is inferred from public data sets and their models decides as well as the task files that were made by hand.
 func TestDraftsForPublicData(t *testing.T) {
 	dir := realdata.Dir(t)
-	e := enginetest.Need(t)
+	e := orttest.Need(t)
 	for _, c := range []struct {
 		name, train, test, split string
 		columns, features        []string

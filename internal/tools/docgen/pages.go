@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"cfq"
-	"cfq/autodiff"
 	"cfq/eval"
 	"cfq/gate"
+	"cfq/onnxio/autodiff"
 	"cfq/quant"
 	"cfq/task"
 )

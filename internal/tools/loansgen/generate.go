@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"fmt"
 
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
 )
 
 const (

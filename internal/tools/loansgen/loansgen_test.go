@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/engine"
-	"cfq/engine/enginetest"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
 	"cfq/task"
 )
 
@@ -128,12 +128,12 @@ func TestTaskAgrees(t *testing.T) {
 // TestModel runs the committed file and holds its logits against the network
 // that was trained.
 func TestModel(t *testing.T) {
-	options := enginetest.Need(t)
+	options := orttest.Need(t)
 	m, err := onnxio.ReadFile(filepath.Join(committed, "model.onnx"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	session, err := engine.Open(m, options)
+	session, err := ort.Open(m, options)
 	if err != nil {
 		t.Fatal(err)
 	}

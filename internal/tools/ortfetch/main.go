@@ -1,7 +1,7 @@
 // Ortfetch puts the pinned ONNX Runtime library into the project's cache.
 //
 // In: the npm package that engine pins, fetched with npm, or its tarball. Out:
-// the one library for this platform at engine.CachePath. The invariant: a file at
+// the one library for this platform at ort.CachePath. The invariant: a file at
 // that path has the pinned hash; it appears there whole or not at all.
 //
 // When the library is in the cache already, or CFQ_ORT_LIB names one, nothing is
@@ -24,7 +24,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"cfq/engine"
+	"cfq/onnxio/ort"
 )
 
 func main() {
@@ -42,21 +42,21 @@ func main() {
 func say(format string, a ...any) { fmt.Fprintf(os.Stderr, "ortfetch: "+format+"\n", a...) }
 
 func fetch(ctx context.Context, tarball string) error {
-	if lib := os.Getenv(engine.LibEnv); lib != "" {
-		say("%s names %s: nothing to fetch", engine.LibEnv, lib)
+	if lib := os.Getenv(ort.LibEnv); lib != "" {
+		say("%s names %s: nothing to fetch", ort.LibEnv, lib)
 		return nil
 	}
-	release, err := engine.Pinned()
+	release, err := ort.Pinned()
 	if err != nil {
 		return err
 	}
-	path, err := engine.CachePath()
+	path, err := ort.CachePath()
 	if err != nil {
 		return err
 	}
 	switch sum, err := hashFile(path); {
 	case err == nil && sum == release.SHA256:
-		say("ONNX Runtime %s is at %s", engine.Version, path)
+		say("ONNX Runtime %s is at %s", ort.Version, path)
 		return nil
 	case err == nil:
 		say("%s has the wrong hash: replacing it", path)
@@ -76,13 +76,13 @@ func fetch(ctx context.Context, tarball string) error {
 	if err := unpack(ctx, tarball, release, path); err != nil {
 		return err
 	}
-	say("ONNX Runtime %s for %s is at %s", engine.Version, release.Platform, path)
+	say("ONNX Runtime %s for %s is at %s", ort.Version, release.Platform, path)
 	return nil
 }
 
 // pack has npm put the package's tarball into dir.
 func pack(ctx context.Context, dir string) (string, error) {
-	spec := engine.Package + "@" + engine.Version
+	spec := ort.Package + "@" + ort.Version
 	say("fetching %s with npm (about 110 MB)", spec)
 	cmd := exec.CommandContext(ctx, "npm", "pack", "--silent", "--pack-destination", dir, spec)
 	cmd.Dir = dir
@@ -90,13 +90,13 @@ func pack(ctx context.Context, dir string) (string, error) {
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("npm pack %s: %w; without npm or a network, set %s to an ONNX Runtime library (%s or later)",
-			spec, err, engine.LibEnv, engine.MinVersion)
+			spec, err, ort.LibEnv, ort.MinVersion)
 	}
 	return filepath.Join(dir, filepath.Base(strings.TrimSpace(string(out)))), nil
 }
 
 // unpack writes the library inside the tarball to path.
-func unpack(ctx context.Context, tarball string, r engine.Release, path string) error {
+func unpack(ctx context.Context, tarball string, r ort.Release, path string) error {
 	f, err := os.Open(tarball)
 	if err != nil {
 		return fmt.Errorf("opening the package: %w", err)
@@ -128,7 +128,7 @@ func unpack(ctx context.Context, tarball string, r engine.Release, path string) 
 }
 
 // install writes the library beside path and, if its hash is right, moves it there.
-func install(lib io.Reader, r engine.Release, path string) (err error) {
+func install(lib io.Reader, r ort.Release, path string) (err error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -11,13 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/engine"
+	"cfq/onnxio/ort"
 )
 
 func TestUnpack(t *testing.T) {
 	content := []byte("the library")
 	sum := sha256.Sum256(content)
-	right := engine.Release{Member: "package/bin/lib.so", Name: "lib.so", SHA256: hex.EncodeToString(sum[:])}
+	right := ort.Release{Member: "package/bin/lib.so", Name: "lib.so", SHA256: hex.EncodeToString(sum[:])}
 	wrong, missing := right, right
 	wrong.SHA256 = strings.Repeat("0", 64)
 	missing.Member = "package/bin/other.so"
@@ -25,7 +25,7 @@ func TestUnpack(t *testing.T) {
 
 	for _, c := range []struct {
 		name    string
-		release engine.Release
+		release ort.Release
 		want    string // of the error; "" for none
 	}{
 		{"right", right, ""},
@@ -55,21 +55,21 @@ func TestUnpack(t *testing.T) {
 }
 
 func TestFetchLeavesGivenLibraryAlone(t *testing.T) {
-	t.Setenv(engine.LibEnv, "/some/libonnxruntime.so")
-	t.Setenv(engine.CacheEnv, t.TempDir())
+	t.Setenv(ort.LibEnv, "/some/libonnxruntime.so")
+	t.Setenv(ort.CacheEnv, t.TempDir())
 	if err := fetch(t.Context(), "no such tarball"); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestFetchReplacesDamagedLibraryOnlyByAGoodOne(t *testing.T) {
-	t.Setenv(engine.LibEnv, "")
-	t.Setenv(engine.CacheEnv, t.TempDir())
-	release, err := engine.Pinned()
+	t.Setenv(ort.LibEnv, "")
+	t.Setenv(ort.CacheEnv, t.TempDir())
+	release, err := ort.Pinned()
 	if err != nil {
 		t.Skip(err)
 	}
-	path, err := engine.CachePath()
+	path, err := ort.CachePath()
 	if err != nil {
 		t.Fatal(err)
 	}

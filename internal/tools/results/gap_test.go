@@ -7,15 +7,15 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"cfq/engine/enginetest"
 	"cfq/internal/realdata"
+	"cfq/onnxio/ort/orttest"
 	"cfq/task"
 )
 
 // On the real data the solver is within 2 % of the optimum under logistic regressions and within 5 % under networks, and
 // finds an action for as many people but for half a percent.
 func TestGap(t *testing.T) {
-	enginetest.Need(t)
+	orttest.Need(t)
 	o := settings{shared: realdata.Dir(t), sample: 300}
 	realdata.Dir(t, "models", "compas", "mlp2-s0.onnx")
 	t.Chdir("../../..")

@@ -6,7 +6,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"cfq/graph"
+	"cfq/onnxio/graph"
 	"cfq/task"
 )
 

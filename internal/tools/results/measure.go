@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"cfq"
-	"cfq/classifier"
-	"cfq/engine"
 	"cfq/eval"
-	"cfq/graph"
 	"cfq/onnxio"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -87,7 +87,7 @@ func (b *bench) network(ctx context.Context, path string, vs []variant, keep fun
 	if b.model, err = onnxio.ReadFile(path); err != nil {
 		return err
 	}
-	if b.full, err = cfq.OpenFor(ctx, b.model, b.task, engine.Options{}, b.workers); err != nil {
+	if b.full, err = cfq.OpenFor(ctx, b.model, b.task, ort.Options{}, b.workers); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.full.Close()) }()
@@ -186,7 +186,7 @@ func (b *bench) one(ctx context.Context, c *cfq.Calibration, budget float64) (me
 
 // compare holds a quantized model against the original.
 func (b *bench) compare(ctx context.Context, m *graph.Model) (r *eval.Result, err error) {
-	quantized, err := cfq.OpenFor(ctx, m, b.task, engine.Options{}, 1)
+	quantized, err := cfq.OpenFor(ctx, m, b.task, ort.Options{}, 1)
 	if err != nil {
 		return nil, err
 	}

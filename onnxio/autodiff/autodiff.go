@@ -1,0 +1,124 @@
+// Package autodiff appends the backward pass of a graph to it, as ordinary ONNX
+// nodes that any runtime executes.
+//
+// In: a graph of standard operators, the types of its values, a value y and the
+// values to differentiate by. Out: the same graph with more nodes, and the names
+// of the gradients. The invariant: whatever is appended consists of operators of
+// the one table in this package and has its types recorded, so a gradient can be
+// differentiated again (Hessian-vector products of the sensitivity analysis).
+//
+// Gradients does it all. Infer, which finds the types of a graph's values, and
+// Expand, which rewrites composite operators, are its first steps, for callers who
+// want to see or change a graph before it is differentiated.
+//
+// The nodes are read and written with the meaning of opset 18 or later. The
+// gradients of the paper's losses (teacher actions, app:eq:pgd_steps; layer
+// sensitivity, app:eq:sens) are all built here.
+package autodiff
+
+import (
+	"slices"
+
+	"cfq/onnxio/graph"
+)
+
+// Options changes what Gradients builds; the zero value is useful.
+type Options struct {
+	// Prefix starts the names of all values that are appended; "" means "grad_".
+	Prefix string
+	// Seed names a value of y's type and shape: the result is then the
+	// vector-Jacobian product with it, in place of the gradient of sum(y).
+	Seed string
+	// Policy replaces the rules of operators, by operator name (with "domain."
+	// before it for operators outside the standard domain): straight-through
+	// estimators, for example. The replacement serves all inputs of the operator
+	// and may be given for operators that the table does not know.
+	Policy map[string]Rule
+}
+
+// Rule returns the name of the gradient of input i of the node of c, or "" when
+// none flows to it. It may return a gradient that still has the axes along which
+// the input was broadcast; summing over them is the driver's work.
+type Rule func(c *Call, i int) string
+
+// Kind says what differentiation does with an operator.
+type Kind int8
+
+const (
+	// Differentiable operators have a rule for each input that a gradient reaches.
+	Differentiable Kind = iota
+	// Constant operators have a derivative of zero wherever it exists.
+	Constant
+	// Composite operators are rewritten into simpler ones first; see Expand.
+	Composite
+)
+
+// String returns the kind as the generated documentation spells it.
+func (k Kind) String() string { return [...]string{"differentiable", "zero", "expanded"}[k] }
+
+// newest is the last operator set that the table was held against.
+const newest = 25
+
+// Operator is one entry of the table.
+type Operator struct {
+	Name string // ONNX name, such as "MatMul"
+	// Since and Until are the first and the last operator set whose meaning of
+	// the name the entry implements.
+	Since, Until int64
+	Kind         Kind
+	Doc          string // the gradient, with g that of the output y, and its conventions
+
+	infer    inference
+	grads    []Rule // by input; nil where no gradient flows
+	variadic bool   // the last rule serves all further inputs
+	expand   func(c *Call) []string
+}
+
+// rule returns the rule for input i, or nil.
+func (op *Operator) rule(i int) Rule {
+	if op.variadic && i >= len(op.grads) {
+		i = len(op.grads) - 1
+	}
+	if i < len(op.grads) {
+		return op.grads[i]
+	}
+	return nil
+}
+
+// Operators returns the table, sorted by name.
+func Operators() []Operator {
+	ops := slices.Concat(arithmetic(), activations(), selections(), linear(), convolutions(), pools(),
+		softmaxes(), reductions(), shaping(), indexing(), constants(), composites())
+	for i := range ops {
+		op := &ops[i]
+		if op.Until == 0 {
+			op.Until = newest
+		}
+		if op.expand != nil {
+			op.Kind = Composite
+		} else if op.grads == nil {
+			op.Kind = Constant
+		}
+	}
+	slices.SortFunc(ops, func(a, b Operator) int { return compareNames(a.Name, b.Name) })
+	return ops
+}
+
+// catalogue finds operators by the key of a node. It is built anew for each
+// call of an entry point: rules must not reach it, and it must not be shared.
+func catalogue() map[string]*Operator {
+	ops := Operators()
+	m := make(map[string]*Operator, len(ops))
+	for i := range ops {
+		m[ops[i].Name] = &ops[i]
+	}
+	return m
+}
+
+// key returns the name under which the table and policies know n's operator.
+func key(n *graph.Node) string {
+	if n.Standard() {
+		return n.Op
+	}
+	return n.Domain + "." + n.Op
+}

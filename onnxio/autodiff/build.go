@@ -1,0 +1,180 @@
+package autodiff
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"cfq/onnxio/graph"
+)
+
+// builder appends nodes of table operators to a graph, with their types. Equal
+// operations on equal inputs become one node. It works on copies of the lists of
+// the graph and of the types, so that a call that fails changes nothing.
+type builder struct {
+	names  *graph.Builder
+	g      *graph.Graph
+	types  Types
+	table  map[string]*Operator
+	inits  map[string]*graph.Tensor
+	made   map[string]*graph.Node // producer of each value
+	shared map[string]string      // operation -> value
+	ones   map[string]bool        // values known to hold ones only
+	fresh  map[string]bool        // outputs of nodes that op appended
+	errs   []error
+}
+
+func newBuilder(g *graph.Graph, types Types, prefix string) *builder {
+	work := *g
+	work.Nodes, work.Inits = slices.Clone(g.Nodes), slices.Clone(g.Inits)
+	b := &builder{
+		names:  graph.NewBuilder(&work, prefix),
+		g:      &work,
+		types:  maps.Clone(types),
+		table:  catalogue(),
+		inits:  g.InitMap(),
+		made:   g.Producers(),
+		shared: map[string]string{},
+		ones:   map[string]bool{},
+		fresh:  map[string]bool{},
+	}
+	if b.types == nil {
+		b.types = Types{}
+	}
+	for _, t := range g.Inits {
+		if _, ok := b.types[t.Name]; !ok {
+			b.types[t.Name] = Type{t.DType, graph.Fixed(t.Dims...)}
+		}
+	}
+	for _, v := range g.Inputs {
+		if _, ok := b.types[v.Name]; !ok && v.Shape != nil {
+			b.types[v.Name] = Type{v.DType, v.Shape}
+		}
+	}
+	return b
+}
+
+// commit makes the changes in g and types, or returns the collected errors.
+func (b *builder) commit(g *graph.Graph, types Types) error {
+	if len(b.errs) > 0 {
+		return errors.Join(b.errs...)
+	}
+	g.Nodes, g.Inits = b.g.Nodes, b.g.Inits
+	if types != nil {
+		maps.Copy(types, b.types)
+	}
+	return nil
+}
+
+func (b *builder) fail(err error) { b.errs = append(b.errs, err) }
+
+// op appends a node with one output and returns the output's name.
+func (b *builder) op(op string, inputs []string, attrs ...graph.Attr) string {
+	return b.ops(op, inputs, 1, attrs...)[0]
+}
+
+// ops appends a node with outs outputs and returns their names.
+func (b *builder) ops(op string, inputs []string, outs int, attrs ...graph.Attr) []string {
+	id := fmt.Sprintf("%s %q %d %v", op, inputs, outs, attrs)
+	if n := b.shared[id]; n != "" {
+		return b.made[n].Outputs
+	}
+	n := &graph.Node{Name: b.names.Name("n_" + op), Op: op, Inputs: slices.Clone(inputs), Attrs: attrs}
+	for range outs {
+		n.Outputs = append(n.Outputs, b.names.Name(strings.ToLower(op)))
+	}
+	b.add(n)
+	if entry := b.table[op]; entry == nil || entry.Kind == Composite {
+		b.fail(fmt.Errorf("a rule emitted %s, which is not an operator that the table can differentiate", op))
+	} else if err := b.infer(n); err != nil {
+		b.fail(err)
+	}
+	b.shared[id] = n.Outputs[0]
+	for _, o := range n.Outputs {
+		b.fresh[o] = true
+	}
+	switch op {
+	case "Expand", "Reshape", "Squeeze", "Unsqueeze", "Transpose":
+		b.ones[n.Outputs[0]] = b.ones[inputs[0]]
+	}
+	return n.Outputs
+}
+
+func (b *builder) add(n *graph.Node) {
+	b.names.Append(n)
+	for _, o := range n.Outputs {
+		b.made[o] = n
+	}
+}
+
+// constant adds t as an initializer, or returns an equal one of this builder.
+func (b *builder) constant(t *graph.Tensor) string {
+	id := fmt.Sprintf("const %d %v %x", t.DType, t.Dims, t.Raw)
+	if v, ok := b.shared[id]; ok {
+		return v
+	}
+	t.Name = "const"
+	name := b.names.Const(t)
+	b.inits[name] = t
+	b.types[name] = Type{t.DType, graph.Fixed(t.Dims...)}
+	b.shared[id] = name
+	return name
+}
+
+// vector makes the constant list of integers that axes, sizes and pads are.
+func (b *builder) vector(v ...int64) string {
+	return b.constant(graph.FromInts("", v, int64(len(v))))
+}
+
+// filled returns a value of the shape of like that holds v everywhere.
+func (b *builder) filled(like string, v float64) string {
+	t := b.types[like]
+	k := scalar(t.DType, v)
+	if k == nil {
+		b.fail(fmt.Errorf("cannot make a gradient for %q: elements are %s", like, t.DType))
+		return like
+	}
+	var name string
+	if n := product(t.Shape).Size; n >= 0 && n <= 64 && fixed(t.Shape) {
+		k.Raw = []byte(strings.Repeat(string(k.Raw), int(n)))
+		k.Dims = sizes(t.Shape)
+		name = b.constant(k)
+	} else {
+		k.Dims = []int64{1}
+		name = b.op("ConstantOfShape", []string{b.shapeOf(like)}, graph.TensorAttr("value", k))
+	}
+	if v == 1 {
+		b.ones[name] = true
+	}
+	return name
+}
+
+// shapeOf returns a value that holds the shape of name: a constant if it is one.
+func (b *builder) shapeOf(name string) string {
+	if s := b.types[name].Shape; fixed(s) {
+		return b.vector(sizes(s)...)
+	}
+	return b.op("Shape", []string{name})
+}
+
+// numbers makes a tensor of the element type t, or nil for element types other than
+// float and double.
+func numbers(t graph.DType, v []float64, dims ...int64) *graph.Tensor {
+	switch t {
+	case graph.Float:
+		f := make([]float32, len(v))
+		for i, x := range v {
+			f[i] = float32(x)
+		}
+		return graph.FromFloats("", f, dims...)
+	case graph.Double:
+		return graph.FromDoubles("", v, dims...)
+	}
+	return nil
+}
+
+// scalar makes a constant of rank 0, or nil for element types other than float
+// and double.
+func scalar(t graph.DType, v float64) *graph.Tensor { return numbers(t, []float64{v}) }

@@ -1,0 +1,300 @@
+package autodiff
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"cfq/onnxio/graph"
+)
+
+// Gradients appends to g the nodes that compute the gradient of sum(y), or the
+// vector-Jacobian product with o.Seed, by each value of wrt. The names that it
+// returns, in the order of wrt, are distinct values of the types of wrt; where y
+// does not depend on a value, its gradient is a zero tensor. Values of wrt may be
+// inputs, initializers or intermediates, also of one another.
+//
+// types must hold the values between wrt and y and the inputs of the nodes there,
+// as measured by running the model; what it lacks is inferred where the table
+// can. Every value that is appended is added to types, so the result can be
+// differentiated again. Composite operators between wrt and y are expanded in g.
+//
+// One error names all nodes that cannot be differentiated; g and types are then
+// unchanged. Where the gradient of a function does not exist, the conventions of
+// Operators hold. The same arguments always give the same graph.
+func Gradients(g *graph.Graph, types Types, y string, wrt []string, o Options) ([]string, error) {
+	if o.Prefix == "" {
+		o.Prefix = "grad_"
+	}
+	d := &driver{builder: newBuilder(g, types, o.Prefix), policy: o.Policy, sums: map[string][]string{}}
+	d.prepare(y, wrt)
+	if err := d.check(y, wrt, o.Seed); err != nil {
+		return nil, fmt.Errorf("autodiff: %w", errors.Join(append(d.errs, err)...))
+	}
+	d.sweep(y, o.Seed)
+	out := d.results(wrt)
+	if err := d.commit(g, types); err != nil {
+		return nil, fmt.Errorf("autodiff: %w", err)
+	}
+	return out, nil
+}
+
+// driver does what rules need not know: which nodes matter, adding up the
+// gradients of a value with several uses, and summing over broadcast axes.
+type driver struct {
+	*builder
+	policy map[string]Rule
+	active map[string]bool // values that depend on wrt and that y depends on
+	path   []*graph.Node   // nodes that make them, in graph order
+	sums   map[string][]string
+}
+
+// rule returns the rule for input i of n, and whether n's operator is known.
+func (d *driver) rule(n *graph.Node, i int) (Rule, bool) {
+	if r := d.policy[key(n)]; r != nil {
+		return r, true
+	}
+	op := d.table[key(n)]
+	if op == nil {
+		return nil, false
+	}
+	if op.Kind == Composite {
+		return pass, true // for finding dependencies; it is expanded before use
+	}
+	return op.rule(i), true
+}
+
+// prepare expands composites between wrt and y and completes the types there.
+func (d *driver) prepare(y string, wrt []string) {
+	for _, n := range d.g.Nodes {
+		_ = d.complete(n) // what stays unknown matters only on the path, and is reported there
+	}
+	d.trace(y, wrt)
+	composites := map[*graph.Node]bool{}
+	for _, n := range d.path {
+		if op := d.table[key(n)]; op != nil && op.Kind == Composite && d.policy[key(n)] == nil {
+			composites[n] = true
+		}
+	}
+	if len(composites) > 0 {
+		d.expand(func(n *graph.Node) bool { return composites[n] })
+		d.trace(y, wrt)
+		clear(d.fresh)
+	}
+}
+
+// trace finds the values and nodes between wrt and y.
+func (d *driver) trace(y string, wrt []string) {
+	depends := map[string]bool{}
+	for _, x := range wrt {
+		depends[x] = true
+	}
+	for _, n := range d.g.Nodes {
+		for i, in := range n.Inputs {
+			if r, known := d.rule(n, i); !depends[in] || (known && r == nil) {
+				continue
+			}
+			for _, o := range n.Outputs {
+				if t, known := d.types[o]; !known || t.DType.IsFloat() {
+					depends[o] = o != ""
+				}
+			}
+		}
+	}
+	d.active, d.path = map[string]bool{y: depends[y]}, nil
+	for _, n := range slices.Backward(d.g.Nodes) {
+		if !slices.ContainsFunc(n.Outputs, func(o string) bool { return d.active[o] }) {
+			continue
+		}
+		onPath := false
+		for i, in := range n.Inputs {
+			if r, known := d.rule(n, i); depends[in] && (!known || r != nil) {
+				d.active[in], onPath = true, true
+			}
+		}
+		if onPath {
+			d.path = append(d.path, n)
+		}
+	}
+	slices.Reverse(d.path)
+}
+
+// check reports everything that stands in the way, in one error.
+func (d *driver) check(y string, wrt []string, seed string) error {
+	var errs []error
+	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	need := func(name, what string) Type {
+		t, ok := d.types[name]
+		if !ok {
+			bad("the type of %s %q is not known", what, name)
+		} else if !t.DType.IsFloat() {
+			bad("%s %q is %v, and only floating-point values have gradients", what, name, t)
+		}
+		return t
+	}
+	ty := need(y, "the function")
+	for _, x := range wrt {
+		need(x, "the variable")
+	}
+	if seed != "" {
+		if t := need(seed, "the seed"); t.DType != ty.DType || !sameShape(t.Shape, ty.Shape) {
+			bad("the seed %q is %v, but %q is %v", seed, t, y, ty)
+		}
+	}
+	var unknown []string
+	for _, n := range d.path {
+		_, known := d.rule(n, 0)
+		if !known {
+			unknown = append(unknown, n.Label())
+			continue
+		}
+		if err := d.sound(n); err != nil {
+			bad("%s: %w", n.Label(), err)
+		}
+	}
+	if len(unknown) > 0 {
+		bad("%d nodes between the variables and %q have no gradient rule: %s", len(unknown), y, strings.Join(unknown, ", "))
+	}
+	return errors.Join(errs...)
+}
+
+// sound reports whether the types of n's values are known and go with the
+// operator, so that rules can rely on them.
+func (d *driver) sound(n *graph.Node) error {
+	for _, v := range slices.Concat(n.Inputs, n.Outputs) {
+		if _, ok := d.types[v]; v != "" && !ok {
+			return fmt.Errorf("the type of %q is not known", v)
+		}
+	}
+	op := d.table[key(n)]
+	if op == nil || d.policy[key(n)] != nil {
+		return nil
+	}
+	types, err := op.infer(d.query(n))
+	if errors.Is(err, errVariable) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for i, o := range n.Outputs {
+		if i >= len(types) {
+			return fmt.Errorf("output %q is one too many", o)
+		}
+		if o != "" && !compatible(types[i], d.types[o]) {
+			return fmt.Errorf("output %q is said to be %v, but must be %v", o, d.types[o], types[i])
+		}
+	}
+	return nil
+}
+
+// sweep walks the path backwards and applies the rules.
+func (d *driver) sweep(y, seed string) {
+	if !d.active[y] {
+		return
+	}
+	if seed == "" {
+		seed = d.filled(y, 1)
+	}
+	d.sums[y] = []string{seed}
+	for _, n := range slices.Backward(d.path) {
+		c := &Call{Node: n, b: d.builder, grads: make([]string, len(n.Outputs))}
+		reached := false
+		for i, o := range n.Outputs {
+			c.grads[i] = d.total(o)
+			reached = reached || c.grads[i] != ""
+		}
+		if !reached || (len(c.grads) > 1 && c.grads[0] == "" && !n.Is("Split")) {
+			continue
+		}
+		for i, in := range n.Inputs {
+			if r, _ := d.rule(n, i); d.active[in] && r != nil {
+				d.give(n, in, c, r, i)
+			}
+		}
+	}
+}
+
+// give adds what rule r returns for input i of n to the gradient of that input.
+func (d *driver) give(n *graph.Node, in string, c *Call, r Rule, i int) {
+	before := len(d.errs)
+	gx := r(c, i)
+	if gx != "" && len(d.errs) == before {
+		gx = d.unbroadcast(n, in, gx)
+	}
+	if len(d.errs) > before {
+		d.errs = d.errs[:before+1] // what follows the first complaint follows from it
+		return
+	}
+	if gx != "" {
+		d.sums[in] = append(d.sums[in], gx)
+	}
+}
+
+// total returns the gradient of a value, summed over its uses, or "".
+func (d *driver) total(name string) string {
+	parts := d.sums[name]
+	switch len(parts) {
+	case 0:
+		return ""
+	case 1:
+		return parts[0]
+	case 2:
+		d.sums[name] = []string{d.op("Add", parts)}
+	default:
+		d.sums[name] = []string{d.op("Sum", parts)}
+	}
+	return d.sums[name][0]
+}
+
+// unbroadcast sums g over the axes along which the input of n was repeated.
+func (d *driver) unbroadcast(n *graph.Node, in, g string) string {
+	want, have := d.types[in].Shape, d.types[g].Shape
+	lead := len(have) - len(want)
+	if lead < 0 {
+		d.fail(fmt.Errorf("%s: gradient %v of %q, which is %v", n.Label(), d.types[g], in, d.types[in]))
+		return ""
+	}
+	if lead > 0 {
+		axes := make([]int64, lead)
+		for i := range axes {
+			axes[i] = int64(i)
+		}
+		g = d.op("ReduceSum", []string{g, d.vector(axes...)}, graph.IntAttr("keepdims", 0))
+	}
+	var axes []int64
+	for i, w := range want {
+		switch h := have[lead+i]; {
+		case sameDim(w, h):
+		case w == one():
+			axes = append(axes, int64(i))
+		default:
+			d.fail(fmt.Errorf("%s: it is not known whether the size %s of %q along axis %d is the %s of the gradient",
+				n.Label(), w, in, i, h))
+			return ""
+		}
+	}
+	if len(axes) > 0 {
+		g = d.op("ReduceSum", []string{g, d.vector(axes...)}, graph.IntAttr("keepdims", 1))
+	}
+	return g
+}
+
+// results returns a value of its own for each variable's gradient: not one that
+// the graph had, nor the same one twice.
+func (d *driver) results(wrt []string) []string {
+	out := make([]string, len(wrt))
+	for i, x := range wrt {
+		v := d.total(x)
+		if v == "" {
+			v = d.filled(x, 0)
+		}
+		if !d.fresh[v] {
+			clear(d.shared)
+			v = d.op("Identity", []string{v})
+		}
+		delete(d.fresh, v)
+		out[i] = v
+	}
+	return out
+}

@@ -1,0 +1,201 @@
+package autodiff_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"cfq/onnxio/autodiff"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
+)
+
+// build makes a bench with the float inputs that are given as "name: shape" and
+// lets f add nodes.
+func build(t *testing.T, rt ort.Options, f func(nb *graph.Builder) string, inputs ...string) (*bench, string) {
+	t.Helper()
+	b := newBench(t, rt, graph.Double, 18, 2)
+	for _, s := range inputs {
+		name, shape, _ := strings.Cut(s, ":")
+		b.input(name, in(shape))
+	}
+	y := f(graph.NewBuilder(b.g, ""))
+	_ = autodiff.Infer(b.g, b.types) // what it cannot infer is the point of some tests
+	return b, y
+}
+
+// TestFanOut: a value that is used often collects all its gradients.
+func TestFanOut(t *testing.T) {
+	b, y := build(t, orttest.Need(t), func(nb *graph.Builder) string {
+		sq := nb.Op("Mul", []string{"x", "x"})
+		cube := nb.Op("Mul", []string{sq, "x"})
+		return nb.Op("Sum", []string{"x", sq, cube, nb.Op("Sub", []string{cube, "x"})})
+	}, "x:N 2")
+	b.like("v", y)
+	b.check(y, "v", []string{"x"}, b.grads(y, []string{"x"}, autodiff.Options{Seed: "v"}), false)
+}
+
+// TestNames: each gradient is a value of its own, whatever it is equal to.
+func TestNames(t *testing.T) {
+	b, y := build(t, orttest.Need(t), func(nb *graph.Builder) string {
+		return nb.Op("Add", []string{"a", nb.Op("Mul", []string{"b", "k"})})
+	}, "a:N 2", "b:N 2", "k:N 2", "c:N 3", "d:4")
+	wrt := []string{"a", "b", "c", "d", y, "a", "k"}
+	got := b.grads(y, wrt, autodiff.Options{Prefix: "p/"})
+	for i, g := range got {
+		if slices.Contains(got[:i], g) || !strings.HasPrefix(g, "p/") {
+			t.Errorf("the gradient by %s is called %s, of %v", wrt[i], g, got)
+		}
+		if have, want := b.types[g].String(), b.types[wrt[i]].String(); have != want {
+			t.Errorf("the gradient by %s is %s, not %s", wrt[i], have, want)
+		}
+	}
+	out := b.open(got...).run()
+	ones := []float64{1, 1, 1, 1}
+	for i, want := range [][]float64{ones, b.in["k"], {0, 0, 0, 0, 0, 0}, {0, 0, 0, 0}, ones, ones, b.in["b"]} {
+		near(t, wrt[i], out[got[i]], want, 0)
+	}
+}
+
+// TestOnes: without a seed nothing is multiplied by ones.
+func TestOnes(t *testing.T) {
+	b, y := build(t, orttest.Need(t), func(nb *graph.Builder) string {
+		return nb.Op("ReduceSum", []string{nb.Op("Exp", []string{"x"}), nb.Const(graph.FromInts("axes", []int64{1}, 1))}, graph.IntAttr("keepdims", 0))
+	}, "x:N 3")
+	got := b.grads(y, []string{"x"}, autodiff.Options{})
+	if strings.Contains(dump(b.g), "Mul(") {
+		t.Errorf("there is a Mul:\n%s", dump(b.g))
+	}
+	out := b.open(got[0], "exp").run()
+	near(t, "gradient", out[got[0]], out["exp"], 0)
+}
+
+// TestIntermediate: the gradient by a value in the middle is that of what
+// follows it, and what comes before it does not go around it.
+func TestIntermediate(t *testing.T) {
+	var h string
+	b, y := build(t, orttest.Need(t), func(nb *graph.Builder) string {
+		h = nb.Op("Exp", []string{"x"})
+		return nb.Op("Mul", []string{h, nb.Op("Tanh", []string{h})})
+	}, "x:N 2")
+	got := b.grads(y, []string{"x", h}, autodiff.Options{})
+	out := b.open(got[0], got[1], h).run()
+	want := make([]float64, 4)
+	for i := range want {
+		want[i] = out[got[1]][i] * out[h][i]
+	}
+	near(t, "chain", out[got[0]], want, 1e-12)
+}
+
+// TestPolicy replaces rules: straight-through rounding, and an operator of
+// another domain that the table does not know.
+func TestPolicy(t *testing.T) {
+	b, y := build(t, orttest.Need(t), func(nb *graph.Builder) string {
+		return nb.Op("Mul", []string{nb.Op("Round", []string{nb.Op("Mul", []string{"x", "s"})}), "s"})
+	}, "x:N 2", "s:2")
+	through := func(c *autodiff.Call, _ int) string { return c.Grad() }
+	plain := b.grads(y, []string{"x"}, autodiff.Options{})
+	ste := b.grads(y, []string{"x"}, autodiff.Options{Policy: map[string]autodiff.Rule{"Round": through}})
+	out := b.open(plain[0], ste[0]).run()
+	s := b.in["s"]
+	near(t, "zero", out[plain[0]], []float64{0, 0, 0, 0}, 0)
+	near(t, "straight", out[ste[0]], []float64{s[0] * s[0], s[1] * s[1], s[0] * s[0], s[1] * s[1]}, 1e-15)
+
+	b, y = build(t, ort.Options{}, func(nb *graph.Builder) string {
+		nb.Append(&graph.Node{Op: "Fake", Domain: "test", Inputs: []string{"x"}, Outputs: []string{"f"}})
+		return nb.Op("Neg", []string{"f"})
+	}, "x:N 2")
+	b.types["f"], b.types[y] = b.types["x"], b.types["x"]
+	if _, err := autodiff.Gradients(b.g, b.types, y, []string{"x"}, autodiff.Options{}); err == nil || !strings.Contains(err.Error(), "Fake node") {
+		t.Errorf("without a policy: %v", err)
+	}
+	b.grads(y, []string{"x"}, autodiff.Options{Policy: map[string]autodiff.Rule{"test.Fake": through}})
+}
+
+// TestDeterministic: the same call gives the same graph, and leaves what was there.
+func TestDeterministic(t *testing.T) {
+	var first string
+	for range 5 {
+		b := newBench(t, ort.Options{}, graph.Double, 18, 2)
+		b.input("x", in("N 3"))
+		logits := mlp(b.g, graph.Double, 3, 8, 8, 2)
+		before := dump(b.g)
+		b.grads(logits, []string{"w0", "x", "b1", "w1", "b0"}, autodiff.Options{})
+		b.grads(logits, []string{"x"}, autodiff.Options{})
+		text := dump(b.g)
+		if first == "" {
+			first = text
+		}
+		if text != first {
+			t.Fatalf("the graph differs:\n%s\n%s", text, first)
+		}
+		for _, line := range strings.Split(strings.TrimSpace(before), "\n") {
+			if !strings.Contains(text, line+"\n") {
+				t.Errorf("%q is gone", line)
+			}
+		}
+	}
+}
+
+// TestErrors: one error names everything, and nothing is changed.
+func TestErrors(t *testing.T) {
+	op := func(nb *graph.Builder, op string, attrs ...graph.Attr) string {
+		return nb.Op(op, []string{"x"}, attrs...)
+	}
+	flag := func(nb *graph.Builder, v byte) string {
+		return nb.Const(&graph.Tensor{Name: "flag", DType: graph.Bool, Dims: []int64{}, Raw: []byte{v}})
+	}
+	for name, c := range map[string]struct {
+		f    func(nb *graph.Builder) string
+		wrt  string
+		seed string
+		want []string
+	}{
+		"unsupported": {f: func(nb *graph.Builder) string {
+			op(nb, "NotOnThePath")
+			return nb.Op("Add", []string{op(nb, "Foo"), op(nb, "Bar")})
+		}, want: []string{"2 nodes", `Foo node "n_Foo"`, `Bar node "n_Bar"`}},
+		"dropout": {f: func(nb *graph.Builder) string {
+			return nb.Op("Dropout", []string{"x", "", flag(nb, 1)})
+		}, want: []string{"Dropout node", "training mode"}},
+		"two at once": {f: func(nb *graph.Builder) string {
+			bn := nb.Op("BatchNormalization", []string{"x", "s", "s", "s", "s"}, graph.IntAttr("training_mode", 1))
+			return nb.Op("Add", []string{bn, nb.Op("Dropout", []string{"x", "", flag(nb, 1)})})
+		}, want: []string{"BatchNormalization node", "Dropout node"}},
+		"type":            {f: func(nb *graph.Builder) string { return op(nb, "Cast", graph.IntAttr("to", int64(graph.Int64))) }, want: []string{"int64[N,3]", "floating-point"}},
+		"unknown":         {f: func(*graph.Builder) string { return "nothing" }, want: []string{`"nothing"`, "not known"}},
+		"variable":        {f: func(nb *graph.Builder) string { return op(nb, "Neg") }, wrt: "z", want: []string{`variable "z"`, "not known"}},
+		"seed":            {f: func(nb *graph.Builder) string { return op(nb, "Neg") }, seed: "s", want: []string{`seed "s" is double[3]`, "double[N,3]"}},
+		"dynamic axis":    {f: func(nb *graph.Builder) string { return nb.Op("Concat", []string{"x", "x"}, graph.IntAttr("axis", 0)) }, want: []string{"Concat node", "axis 0", "not constant"}},
+		"different sizes": {f: func(nb *graph.Builder) string { return nb.Op("Mul", []string{"x", "m"}) }, want: []string{"Mul node", "not known"}},
+		"slice": {f: func(nb *graph.Builder) string {
+			from := nb.Op("Cast", []string{"s"}, graph.IntAttr("to", int64(graph.Int64)))
+			return nb.Op("Slice", []string{"x", from, from})
+		}, want: []string{"Slice node", "not known"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, y := build(t, ort.Options{}, c.f, "x:N 3", "s:3", "m:M 3")
+			if c.wrt == "" {
+				c.wrt = "x"
+			}
+			before, types := dump(b.g), maps.Clone(b.types)
+			_, err := autodiff.Gradients(b.g, b.types, y, []string{c.wrt}, autodiff.Options{Seed: c.seed})
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is not in the error: %v", want, err)
+				}
+			}
+			if strings.Contains(err.Error(), "NotOnThePath") {
+				t.Errorf("the error names a node that is not on the path: %v", err)
+			}
+			if dump(b.g) != before || len(types) != len(b.types) {
+				t.Error("the graph or the types are changed")
+			}
+		})
+	}
+}

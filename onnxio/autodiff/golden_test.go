@@ -1,0 +1,82 @@
+package autodiff_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"cfq/onnxio/autodiff"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+)
+
+// TestGolden shows what the rule of each operator emits: testdata/FAMILY.txtar
+// holds one graph per operator, that of its first sample with a dynamic batch.
+// UPDATE=1 writes the files.
+func TestGolden(t *testing.T) {
+	for name, list := range map[string][]sample{
+		"arithmetic": arithmeticSamples(), "activation": activationSamples(), "selection": selectionSamples(),
+		"linear": linearSamples(), "conv": convSamples(), "pool": poolSamples(),
+		"reduce": reduceSamples(), "shape": shapeSamples(), "index": indexSamples(), "norm": normSamples(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := txtar.Archive{Comment: []byte("Gradients by all variable inputs, with the seed v. UPDATE=1 go test rewrites this file.\n\n")}
+			for _, s := range oneEach(list) {
+				got.Files = append(got.Files, txtar.File{Name: s.name(), Data: []byte(emitted(t, s))})
+			}
+			path := "testdata/" + name + ".txtar"
+			if os.Getenv("UPDATE") == "1" {
+				if err := os.WriteFile(path, txtar.Format(&got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(string(want), string(txtar.Format(&got))); d != "" {
+				t.Errorf("UPDATE=1 go test accepts this (-file +now):\n%s", d)
+			}
+		})
+	}
+}
+
+// oneEach keeps one sample per operator.
+func oneEach(list []sample) []sample {
+	var out []sample
+	at := map[string]int{}
+	for _, s := range list {
+		i, ok := at[s.op]
+		switch {
+		case !ok:
+			at[s.op] = len(out)
+			out = append(out, s)
+		case !out[i].dynamic() && s.dynamic():
+			out[i] = s
+		}
+	}
+	return out
+}
+
+// emitted returns the node of s, expanded where it is a composite, and what is
+// added for its gradients.
+func emitted(t *testing.T, s sample) string {
+	b := newBench(t, ort.Options{}, graph.Double, s.opset, 2)
+	vars, outs := b.add(s)
+	y := outs[0]
+	if len(outs) > 1 {
+		y = b.join(outs)
+	}
+	b.declare("v", b.types[y], 0, in(""))
+	inits := len(b.g.Inits)
+	names := b.grads(y, vars, autodiff.Options{Seed: "v"})
+	g := b.g.Clone()
+	g.Inits = g.Inits[inits:]
+	text := dump(g)
+	for i, x := range vars {
+		text += "d " + x + " = " + names[i] + "\n"
+	}
+	return text
+}

@@ -1,0 +1,174 @@
+package autodiff
+
+import (
+	"fmt"
+	"slices"
+
+	"cfq/onnxio/graph"
+)
+
+// linear lists the matrix products.
+func linear() []Operator {
+	return []Operator{
+		{Name: "Gemm", Since: 11, Doc: "alpha·g·Bᵀ, alpha·Aᵀ·g and beta·g, transposed as A and B are; each is one Gemm", infer: gemmType, grads: []Rule{
+			gemmA, gemmB,
+			func(c *Call, _ int) string { return c.scale(c.Grad(), c.float("beta", 1)) },
+		}},
+		{Name: "MatMul", Since: 1, Doc: "g·Bᵀ and Aᵀ·g, summed over broadcast batch axes", infer: matmulType, grads: []Rule{matmulA, matmulB}},
+	}
+}
+
+// gemm multiplies by alpha of the node.
+func (c *Call) gemm(a, b string, transA, transB int64) string {
+	var attrs []graph.Attr
+	if alpha := c.Node.Float("alpha", 1); c.Node.Is("Gemm") && alpha != 1 {
+		attrs = append(attrs, graph.FloatAttr("alpha", alpha))
+	}
+	if transA != 0 {
+		attrs = append(attrs, graph.IntAttr("transA", 1))
+	}
+	if transB != 0 {
+		attrs = append(attrs, graph.IntAttr("transB", 1))
+	}
+	return c.Op("Gemm", []string{a, b}, attrs...)
+}
+
+func gemmA(c *Call, _ int) string {
+	transB := c.Node.Int("transB", 0)
+	if c.Node.Int("transA", 0) != 0 {
+		return c.gemm(c.in(1), c.Grad(), transB, 1)
+	}
+	return c.gemm(c.Grad(), c.in(1), 0, 1-min(transB, 1))
+}
+
+func gemmB(c *Call, _ int) string {
+	transA := c.Node.Int("transA", 0)
+	if c.Node.Int("transB", 0) != 0 {
+		return c.gemm(c.Grad(), c.in(0), 1, transA)
+	}
+	return c.gemm(c.in(0), c.Grad(), 1-min(transA, 1), 0)
+}
+
+// ranks returns the ranks of the two factors of a MatMul.
+func (c *Call) ranks() (a, b int) {
+	return len(c.Type(c.in(0)).Shape), len(c.Type(c.in(1)).Shape)
+}
+
+func matmulA(c *Call, _ int) string {
+	ra, rb := c.ranks()
+	switch {
+	case ra == 1 && rb == 1:
+		return c.mul(c.Grad(), c.in(1))
+	case ra == 2 && rb == 2:
+		return c.gemm(c.Grad(), c.in(1), 0, 1)
+	}
+	_, b, g := c.matrices()
+	da := c.Op("MatMul", []string{g, c.transposed(b)})
+	if ra == 1 {
+		da = c.Op("Squeeze", []string{da, c.b.vector(-2)})
+	}
+	return da
+}
+
+func matmulB(c *Call, _ int) string {
+	ra, rb := c.ranks()
+	switch {
+	case ra == 1 && rb == 1:
+		return c.mul(c.Grad(), c.in(0))
+	case ra == 2 && rb == 2:
+		return c.gemm(c.in(0), c.Grad(), 1, 0)
+	case ra > 2 && rb == 2: // one product over all batch axes instead of a batch of them and a sum
+		k, m := c.Type(c.in(1)).Shape[0].Size, c.Type(c.in(1)).Shape[1].Size
+		if k > 0 && m > 0 {
+			rows := func(v string, n int64) string { return c.Op("Reshape", []string{v, c.b.vector(-1, n)}) }
+			return c.gemm(rows(c.in(0), k), rows(c.Grad(), m), 1, 0)
+		}
+	}
+	a, _, g := c.matrices()
+	db := c.Op("MatMul", []string{c.transposed(a), g})
+	if rb == 1 {
+		db = c.Op("Squeeze", []string{db, c.b.vector(-1)})
+	}
+	return db
+}
+
+// matrices returns the factors of a MatMul and the gradient as (stacks of)
+// matrices: a factor of rank 1 becomes a row or a column.
+func (c *Call) matrices() (a, b, g string) {
+	a, b, g = c.in(0), c.in(1), c.Grad()
+	ra, rb := c.ranks()
+	if ra == 1 {
+		a = c.Op("Unsqueeze", []string{a, c.b.vector(0)})
+		g = c.Op("Unsqueeze", []string{g, c.b.vector(-2)})
+	}
+	if rb == 1 {
+		b = c.Op("Unsqueeze", []string{b, c.b.vector(1)})
+		g = c.Op("Unsqueeze", []string{g, c.b.vector(-1)})
+	}
+	return a, b, g
+}
+
+// transposed swaps the last two axes.
+func (c *Call) transposed(a string) string {
+	r := len(c.Type(a).Shape)
+	perm := make([]int64, r)
+	for i := range perm {
+		perm[i] = int64(i)
+	}
+	perm[r-2], perm[r-1] = perm[r-1], perm[r-2]
+	return c.Op("Transpose", []string{a}, graph.IntsAttr("perm", perm...))
+}
+
+func gemmType(q *query) ([]Type, error) {
+	if err := q.need(2); err != nil {
+		return nil, err
+	}
+	a, b := q.in[0].Shape, q.in[1].Shape
+	if len(a) != 2 || len(b) != 2 {
+		return nil, fmt.Errorf("factors %v and %v are not matrices", q.in[0], q.in[1])
+	}
+	rows, k := a[0], a[1]
+	if q.node.Int("transA", 0) != 0 {
+		rows, k = k, rows
+	}
+	k2, cols := b[0], b[1]
+	if q.node.Int("transB", 0) != 0 {
+		k2, cols = cols, k2
+	}
+	if k.Size >= 0 && k2.Size >= 0 && k != k2 {
+		return nil, fmt.Errorf("factors %v and %v do not fit", q.in[0], q.in[1])
+	}
+	return []Type{{q.in[0].DType, graph.Shape{rows, cols}}}, nil
+}
+
+func matmulType(q *query) ([]Type, error) {
+	if err := q.need(2); err != nil {
+		return nil, err
+	}
+	a, b := slices.Clone(q.in[0].Shape), slices.Clone(q.in[1].Shape)
+	if len(a) == 0 || len(b) == 0 {
+		return nil, fmt.Errorf("factors %v and %v: a scalar is no matrix", q.in[0], q.in[1])
+	}
+	ra, rb := len(a), len(b)
+	if ra == 1 {
+		a = graph.Shape{one(), a[0]}
+	}
+	if rb == 1 {
+		b = graph.Shape{b[0], one()}
+	}
+	k, k2 := a[len(a)-1], b[len(b)-2]
+	if k.Size >= 0 && k2.Size >= 0 && k.Size != k2.Size {
+		return nil, fmt.Errorf("factors %v and %v do not fit", q.in[0], q.in[1])
+	}
+	out, err := broadcast(a[:len(a)-2], b[:len(b)-2])
+	if err != nil {
+		return nil, err
+	}
+	if ra > 1 {
+		out = append(out, a[len(a)-2])
+	}
+	if rb > 1 {
+		out = append(out, b[len(b)-1])
+	}
+	return []Type{{q.in[0].DType, out}}, nil
+}

@@ -1,0 +1,85 @@
+package autodiff_test
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cfq/onnxio/autodiff"
+	"cfq/onnxio/graph"
+)
+
+// TestMalformed gives nodes that make no sense, with types that lie: whatever
+// comes of it is an error or a graph, never a panic.
+func TestMalformed(t *testing.T) {
+	var names []string
+	for _, op := range autodiff.Operators() {
+		names = append(names, op.Name)
+	}
+	rapid.Check(t, func(t *rapid.T) { malformed(t, names) })
+}
+
+func malformed(t *rapid.T, names []string) {
+	g := &graph.Graph{}
+	types := autodiff.Types{}
+	small := rapid.Int64Range(-3, 3)
+	aType := func() autodiff.Type {
+		s := graph.Shape{}
+		for _, n := range rapid.SliceOfN(rapid.Int64Range(-1, 3), 0, 4).Draw(t, "shape") {
+			d := graph.Dim{Size: n}
+			if n < 0 {
+				d.Param = rapid.SampledFrom([]string{"", "N", "M"}).Draw(t, "param")
+			}
+			s = append(s, d)
+		}
+		return autodiff.Type{DType: rapid.SampledFrom([]graph.DType{graph.Float, graph.Double, graph.Float16, graph.Int64}).Draw(t, "type"), Shape: s}
+	}
+	n := &graph.Node{Name: "node", Op: rapid.SampledFrom(names).Draw(t, "op"), Outputs: []string{"y"}}
+	for i := range rapid.IntRange(0, 5).Draw(t, "inputs") {
+		name := fmt.Sprintf("x%d", i)
+		switch rapid.IntRange(0, 3).Draw(t, "input") {
+		case 0:
+			v := rapid.SliceOfN(small, 0, 4).Draw(t, "constant")
+			g.Inits = append(g.Inits, graph.FromInts(name, v, int64(len(v))))
+		case 1:
+			name = ""
+		default:
+			types[name] = aType()
+			g.Inputs = append(g.Inputs, graph.Value{Name: name})
+		}
+		n.Inputs = append(n.Inputs, name)
+	}
+	for _, name := range []string{"axis", "keepdims", "transA", "transB", "to", "start", "end", "group", "ceil_mode", "count_include_pad"} {
+		if rapid.Bool().Draw(t, name) {
+			n.Attrs = append(n.Attrs, graph.IntAttr(name, small.Draw(t, name)))
+		}
+	}
+	for _, name := range []string{"perm", "axes", "split", "pads", "kernel_shape", "strides", "dilations", "output_padding"} {
+		if rapid.Bool().Draw(t, name) {
+			n.Attrs = append(n.Attrs, graph.IntsAttr(name, rapid.SliceOfN(small, 0, 4).Draw(t, name)...))
+		}
+	}
+	if rapid.Bool().Draw(t, "second output") {
+		n.Outputs = append(n.Outputs, "y2")
+	}
+	g.Nodes = []*graph.Node{n}
+	for _, o := range n.Outputs {
+		if rapid.Bool().Draw(t, "known") {
+			types[o] = aType()
+		}
+	}
+	var wrt []string
+	for _, v := range g.Inputs {
+		wrt = append(wrt, v.Name)
+	}
+	got, err := autodiff.Gradients(g, types, "y", wrt, autodiff.Options{})
+	if err != nil {
+		return
+	}
+	for _, v := range got {
+		if _, err := autodiff.Gradients(g, types, v, wrt, autodiff.Options{}); err != nil {
+			t.Log(err)
+		}
+	}
+}

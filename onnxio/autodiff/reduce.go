@@ -1,0 +1,147 @@
+package autodiff
+
+import (
+	"slices"
+
+	"cfq/onnxio/graph"
+)
+
+// reductions lists the operators that sum or select along axes. The axes are an
+// input since opset 13 (ReduceSum) or 18, an attribute before; both are read.
+func reductions() []Operator {
+	return []Operator{
+		{Name: "ReduceSum", Since: 1, Doc: "g, repeated", infer: reduceType, grads: []Rule{spread}},
+		{Name: "ReduceMean", Since: 1, Doc: "g/count, repeated", infer: reduceType, grads: []Rule{mean}},
+		{Name: "ReduceMax", Since: 1, Doc: "g, shared equally by the elements that equal y", infer: reduceType, grads: []Rule{extremum}},
+		{Name: "ReduceMin", Since: 1, Doc: "g, shared equally by the elements that equal y", infer: reduceType, grads: []Rule{extremum}},
+		{Name: "ReduceL1", Since: 1, Doc: "g·sign(x); 0 at 0", infer: reduceType, grads: []Rule{
+			func(c *Call, _ int) string { return c.mul(c.kept(c.Grad()), c.Op("Sign", []string{c.x()})) },
+		}},
+		{Name: "ReduceL2", Since: 1, Doc: "g·x/y; 0 where y = 0", infer: reduceType, grads: []Rule{
+			func(c *Call, _ int) string {
+				return c.mul(c.kept(c.Grad()), c.div(c.x(), c.nonzero(c.kept(c.y()))))
+			},
+		}},
+		{Name: "ReduceSumSquare", Since: 1, Doc: "2·g·x", infer: reduceType, grads: []Rule{
+			func(c *Call, _ int) string { return c.mul(c.scale(c.kept(c.Grad()), 2), c.x()) },
+		}},
+		{Name: "ReduceLogSum", Since: 1, Doc: "g/exp(y), repeated", infer: reduceType, grads: []Rule{
+			func(c *Call, _ int) string {
+				return c.spreadOf(c.div(c.Grad(), c.Op("Exp", []string{c.y()})))
+			},
+		}},
+		{Name: "ReduceLogSumExp", Since: 1, Doc: "g·exp(x − y)", infer: reduceType, grads: []Rule{
+			func(c *Call, _ int) string {
+				return c.mul(c.kept(c.Grad()), c.Op("Exp", []string{c.sub(c.x(), c.kept(c.y()))}))
+			},
+		}},
+		{Name: "ArgMax", Since: 1, Doc: "an index", infer: argType},
+		{Name: "ArgMin", Since: 1, Doc: "an index", infer: argType},
+	}
+}
+
+// axes returns the axes that the node reduces over, sorted.
+func (q *query) axes() ([]int, error) {
+	r := len(q.in[0].Shape)
+	v, ok, err := q.constInts(1, "axes")
+	if err != nil {
+		return nil, err
+	}
+	if !ok || len(v) == 0 {
+		if q.node.Int("noop_with_empty_axes", 0) != 0 {
+			return nil, nil
+		}
+		all := make([]int, r)
+		for i := range all {
+			all[i] = i
+		}
+		return all, nil
+	}
+	return normals(v, r)
+}
+
+// kept gives a, which has the shape of the node's output, the reduced axes back,
+// with size one.
+func (c *Call) kept(a string) string {
+	axes, err := c.query().axes()
+	if err != nil {
+		return c.Fail("%w", err)
+	}
+	if c.Node.Int("keepdims", 1) != 0 || len(axes) == 0 {
+		return a
+	}
+	return c.Op("Unsqueeze", []string{a, c.b.vector(int64s(axes)...)})
+}
+
+// spreadOf repeats a, which has the shape of the node's output, to that of its input.
+func (c *Call) spreadOf(a string) string {
+	k := c.kept(a)
+	if k == "" || sameShape(c.Type(k).Shape, c.Type(c.x()).Shape) {
+		return k
+	}
+	return c.Op("Expand", []string{k, c.b.shapeOf(c.x())})
+}
+
+func spread(c *Call, _ int) string { return c.spreadOf(c.Grad()) }
+
+// mean divides by the number of elements that each output element averages; if
+// that depends on the batch it is computed.
+func mean(c *Call, _ int) string {
+	g := c.Grad()
+	if n := quotient(c.Type(c.x()).Shape, c.Type(c.y()).Shape); n.Size > 0 {
+		return c.spreadOf(c.scale(g, 1/float64(n.Size)))
+	}
+	to := graph.IntAttr("to", int64(c.Type(g).DType))
+	size := func(v string) string { return c.Op("Cast", []string{c.Op("Size", []string{v})}, to) }
+	return c.spreadOf(c.mul(g, c.div(size(c.y()), size(c.x()))))
+}
+
+func extremum(c *Call, _ int) string {
+	axes, err := c.query().axes()
+	if err != nil {
+		return c.Fail("%w", err)
+	}
+	g, y := c.kept(c.Grad()), c.kept(c.y())
+	hit := c.Op("Cast", []string{c.Op("Equal", []string{c.x(), y})}, graph.IntAttr("to", int64(c.Type(y).DType)))
+	if len(axes) == 0 {
+		return g
+	}
+	count := c.Op("ReduceSum", []string{hit, c.b.vector(int64s(axes)...)}, graph.IntAttr("keepdims", 1))
+	return c.mul(hit, c.div(g, count))
+}
+
+func reduceType(q *query) ([]Type, error) {
+	if err := q.need(1); err != nil {
+		return nil, err
+	}
+	axes, err := q.axes()
+	if err != nil {
+		return nil, err
+	}
+	return []Type{{q.in[0].DType, reduced(q.in[0].Shape, axes, q.node.Int("keepdims", 1) != 0)}}, nil
+}
+
+func argType(q *query) ([]Type, error) {
+	if err := q.need(1); err != nil {
+		return nil, err
+	}
+	axis, err := normal(q.node.Int("axis", 0), len(q.in[0].Shape))
+	if err != nil {
+		return nil, err
+	}
+	return []Type{{graph.Int64, reduced(q.in[0].Shape, []int{axis}, q.node.Int("keepdims", 1) != 0)}}, nil
+}
+
+// reduced returns s with the axes set to one, or removed.
+func reduced(s graph.Shape, axes []int, keep bool) graph.Shape {
+	out := graph.Shape{}
+	for i, d := range s {
+		switch {
+		case !slices.Contains(axes, i):
+			out = append(out, d)
+		case keep:
+			out = append(out, one())
+		}
+	}
+	return out
+}

@@ -1,0 +1,297 @@
+package classifier
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"cfq/onnxio/autodiff"
+	"cfq/onnxio/graph"
+)
+
+// MarginGrads returns each row's target margin and its gradient by the inputs,
+// rows x Dim. Where two other classes tie, the gradient is that of autodiff's
+// ReduceMax.
+func (c *Model) MarginGrads(ctx context.Context, x []float32) (m, grads []float32, err error) {
+	return c.grads(ctx, "margin", c.appendMargin, x)
+}
+
+// LossGrads returns each row's target margin and the gradient by the inputs of
+// the cross-entropy with the target class, the paper's L_cf; rows x Dim. For two
+// classes the cross-entropy is log(1+exp(-m)), so its gradient is the margin's
+// times -1/(1+exp(m)).
+func (c *Model) LossGrads(ctx context.Context, x []float32) (m, grads []float32, err error) {
+	if c.classes > 2 {
+		return c.grads(ctx, "loss", c.appendTargetLoss, x)
+	}
+	m, grads, err = c.MarginGrads(ctx, x)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, v := range m {
+		k := float32(-1 / (1 + math.Exp(float64(v))))
+		row := grads[i*c.dim : (i+1)*c.dim]
+		for j := range row {
+			row[j] *= k
+		}
+	}
+	return m, grads, nil
+}
+
+// grads returns the margin and the gradient by the inputs of the value that scalar
+// appends.
+func (c *Model) grads(ctx context.Context, key string, scalar appender, x []float32) (m, grads []float32, err error) {
+	build := func() (*graph.Model, error) {
+		return c.withGradients([]string{marginName}, []string{c.input.Name}, scalar)
+	}
+	out, err := c.run(ctx, key, build, x, []want{{marginName, 1}, {gradOf(0), c.dim}})
+	if err != nil {
+		return nil, nil, err
+	}
+	return out[0], out[1], nil
+}
+
+// Probe says what Observe looks at.
+type Probe struct {
+	Values []string // values of the graph
+	Grads  []string // values whose gradient of each row's cross-entropy is wanted
+	// Classes is the class of the cross-entropy of each row; nil is the target for all.
+	Classes []int
+	// Margin makes Grads those of each row's target margin instead, see MarginGrads.
+	Margin bool
+}
+
+// Observe runs x batch by batch, in order, and hands to visit, for each batch,
+// the probed values and gradients, each as rows x size. Memory is bounded by the
+// batch.
+func (c *Model) Observe(ctx context.Context, x []float32, p Probe, visit func(from, rows int, values, grads [][]float32) error) error {
+	values, grads := p.Values, p.Grads
+	scalar := c.appendPickedLoss
+	if p.Margin {
+		scalar = c.appendMargin
+	}
+	key := fmt.Sprintf("observe %q %q %t", values, grads, p.Margin)
+	build := func() (*graph.Model, error) { return c.withGradients(values, grads, scalar) }
+	wants := make([]want, 0, len(values)+len(grads))
+	for i, name := range append(append([]string{}, values...), grads...) {
+		t, ok := c.types[name]
+		if !ok {
+			return fmt.Errorf("the model has no value %q", name)
+		}
+		size := 1
+		for _, d := range t.Shape[min(1, len(t.Shape)):] {
+			if d.Size < 0 {
+				return fmt.Errorf("value %q is not of the form rows x features", name)
+			}
+			size *= int(d.Size)
+		}
+		if i >= len(values) {
+			name = gradOf(i - len(values))
+		}
+		wants = append(wants, want{name, size})
+	}
+	n := len(x) / c.dim
+	for from := 0; from < n; from += c.o.Batch {
+		to := min(from+c.o.Batch, n)
+		var extra []*graph.Tensor
+		if len(grads) > 0 && !p.Margin {
+			extra = append(extra, c.picks(p.Classes, from, to))
+		}
+		out, err := c.run(ctx, key, build, x[from*c.dim:to*c.dim], wants, extra...)
+		if err != nil {
+			return err
+		}
+		if err := visit(from, to-from, out[:len(values)], out[len(values):]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// picks makes the input that picks each row's class: -1 at the class, 0 elsewhere.
+func (c *Model) picks(classes []int, from, to int) *graph.Tensor {
+	k := c.Classes()
+	v := make([]float32, (to-from)*k)
+	for i := range to - from {
+		class := c.target
+		if classes != nil {
+			class = classes[from+i]
+		}
+		v[i*k+class] = -1
+	}
+	return graph.FromFloats(pickName, v, int64(to-from), int64(k))
+}
+
+// Names of the values that the gradient graphs add.
+const (
+	marginName = "cfq.margin"
+	pickName   = "cfq.pick"
+)
+
+// gradOf names the i-th gradient.
+func gradOf(i int) string { return fmt.Sprintf("cfq.grad%d", i) }
+
+// appender adds to g, and to types, the nodes that compute a value of one number
+// per row, and returns its name.
+type appender func(g *graph.Graph, types autodiff.Types) string
+
+// withGradients makes the model whose outputs are the named values and, when wrt
+// names any, the gradients by those of the value that scalar appends.
+func (c *Model) withGradients(values, wrt []string, scalar appender) (*graph.Model, error) {
+	m, err := c.upgraded()
+	if err != nil {
+		return nil, err
+	}
+	g := m.Graph
+	if err := opaque(g); err != nil {
+		return nil, err
+	}
+	outputs := slices.Clone(values)
+	if len(wrt) > 0 {
+		types := maps.Clone(c.types)
+		y := scalar(g, types)
+		got, err := autodiff.Gradients(g, types, y, wrt, autodiff.Options{Prefix: "cfq.d.", Policy: straightThrough(m)})
+		if err != nil {
+			return nil, fmt.Errorf("gradient of the model: %w", err)
+		}
+		for i, name := range got {
+			g.Nodes = append(g.Nodes, &graph.Node{Op: "Identity", Inputs: []string{name}, Outputs: []string{gradOf(i)}})
+			outputs = append(outputs, gradOf(i))
+		}
+	}
+	g.Outputs = nil
+	for _, v := range outputs {
+		g.Outputs = append(g.Outputs, graph.Value{Name: v})
+	}
+	return m, nil
+}
+
+// appendMargin adds the target margin, rows x 1, as marginName: the target's
+// logit less the largest other one.
+func (c *Model) appendMargin(g *graph.Graph, types autodiff.Types) string {
+	b, z := c.logits2(g, types)
+	k := max(c.classes, 2)
+	rows := types[z].Shape[0]
+	pick, mask := make([]float64, k), make([]float64, k)
+	pick[c.target] = 1
+	mask[c.target] = -1e30 // never the largest of the others
+	sum := func(v string) string {
+		return c.add(b, types, graph.Shape{rows, {Size: 1}}, "ReduceSum", []string{v, b.Const(graph.FromInts("axes", []int64{1}, 1))}, graph.IntAttr("keepdims", 1))
+	}
+	shape := types[z].Shape
+	at := sum(c.add(b, types, shape, "Mul", []string{z, c.constant(b, types, pick)}))
+	var other string
+	if k == 2 {
+		pick[0], pick[1] = pick[1], pick[0]
+		other = sum(c.add(b, types, shape, "Mul", []string{z, c.constant(b, types, pick)}))
+	} else {
+		masked := c.add(b, types, shape, "Add", []string{z, c.constant(b, types, mask)})
+		other = c.add(b, types, graph.Shape{rows, {Size: 1}}, "ReduceMax", []string{masked, b.Const(graph.FromInts("axes", []int64{1}, 1))}, graph.IntAttr("keepdims", 1))
+	}
+	g.Nodes = append(g.Nodes, &graph.Node{Op: "Sub", Name: marginName, Inputs: []string{at, other}, Outputs: []string{marginName}})
+	types[marginName] = types[at]
+	return marginName
+}
+
+// appendTargetLoss adds the target margin, and the cross-entropy with the target
+// class, rows x 1.
+func (c *Model) appendTargetLoss(g *graph.Graph, types autodiff.Types) string {
+	c.appendMargin(g, types)
+	b, z := c.logits2(g, types)
+	pick := make([]float64, c.Classes())
+	pick[c.target] = -1
+	return c.crossEntropy(b, types, z, c.constant(b, types, pick))
+}
+
+// appendPickedLoss adds the cross-entropy with each row's own class, which a new
+// input picks, rows x 1.
+func (c *Model) appendPickedLoss(g *graph.Graph, types autodiff.Types) string {
+	shape := graph.Shape{types[c.head.logits].Shape[0], {Size: int64(c.Classes())}}
+	g.Inputs = append(g.Inputs, graph.Value{Name: pickName, DType: graph.Float, Shape: shape})
+	types[pickName] = autodiff.Type{DType: graph.Float, Shape: shape}
+	b, z := c.logits2(g, types)
+	pick := pickName
+	if t := types[z].DType; t != graph.Float {
+		pick = c.add(b, types, types[z].Shape, "Cast", []string{pick}, graph.IntAttr("to", int64(t)))
+	}
+	return c.crossEntropy(b, types, z, pick)
+}
+
+// crossEntropy adds sum(pick x log softmax(z)) of each row, rows x 1.
+func (c *Model) crossEntropy(b *graph.Builder, types autodiff.Types, z, pick string) string {
+	logp := c.add(b, types, types[z].Shape, "LogSoftmax", []string{z}, graph.IntAttr("axis", 1))
+	own := c.add(b, types, types[z].Shape, "Mul", []string{logp, pick})
+	return c.add(b, types, graph.Shape{types[z].Shape[0], {Size: 1}}, "ReduceSum",
+		[]string{own, b.Const(graph.FromInts("axes", []int64{1}, 1))}, graph.IntAttr("keepdims", 1))
+}
+
+// logits2 returns a builder and the logits as rows x classes with at least two
+// columns: a single logit z becomes [0, z].
+func (c *Model) logits2(g *graph.Graph, types autodiff.Types) (*graph.Builder, string) {
+	b := graph.NewBuilder(g, "cfq.")
+	z := c.head.logits
+	t := types[z]
+	switch {
+	case len(t.Shape) > 2: // a pooled image of one element per class
+		z = c.add(b, types, graph.Shape{t.Shape[0], t.Shape[1]}, "Flatten", []string{z}, graph.IntAttr("axis", 1))
+	case len(t.Shape) == 1:
+		z = c.add(b, types, graph.Shape{t.Shape[0], {Size: 1}}, "Unsqueeze", []string{z, b.Const(graph.FromInts("axes", []int64{1}, 1))})
+	}
+	if c.classes == 1 {
+		two := c.constant(b, types, []float64{0, 1})
+		z = c.add(b, types, graph.Shape{t.Shape[0], {Size: 2}}, "Mul", []string{z, two})
+	}
+	return b, z
+}
+
+// add appends a node and records the type of its output, which has the logits' element type.
+func (c *Model) add(b *graph.Builder, types autodiff.Types, shape graph.Shape, op string, in []string, attrs ...graph.Attr) string {
+	out := b.Op(op, in, attrs...)
+	types[out] = autodiff.Type{DType: c.types[c.head.logits].DType, Shape: shape}
+	for _, name := range in {
+		if t := b.G.Init(name); t != nil {
+			types[name] = autodiff.Type{DType: t.DType, Shape: graph.Fixed(t.Dims...)}
+		}
+	}
+	return out
+}
+
+// constant adds a row vector of the logits' element type, shape [1, len(v)].
+func (c *Model) constant(b *graph.Builder, types autodiff.Types, v []float64) string {
+	t := graph.FromDoubles("c", v, 1, int64(len(v)))
+	if c.types[c.head.logits].DType == graph.Float {
+		f := make([]float32, len(v))
+		for i, x := range v {
+			f[i] = float32(x)
+		}
+		t = graph.FromFloats("c", f, 1, int64(len(v)))
+	}
+	name := b.Const(t)
+	types[name] = autodiff.Type{DType: t.DType, Shape: graph.Fixed(t.Dims...)}
+	return name
+}
+
+// LogitGrads returns the gradient by the inputs of one class's logit, rows x Dim. A
+// single logit z stands for [0, z].
+func (c *Model) LogitGrads(ctx context.Context, x []float32, class int) ([]float32, error) {
+	if class < 0 || class >= c.Classes() {
+		return nil, fmt.Errorf("class %d does not exist: the model has the classes 0 to %d", class, c.Classes()-1)
+	}
+	build := func() (*graph.Model, error) {
+		return c.withGradients(nil, []string{c.input.Name}, func(g *graph.Graph, types autodiff.Types) string {
+			b, z := c.logits2(g, types)
+			pick := make([]float64, c.Classes())
+			pick[class] = 1
+			own := c.add(b, types, types[z].Shape, "Mul", []string{z, c.constant(b, types, pick)})
+			return c.add(b, types, graph.Shape{types[z].Shape[0], {Size: 1}}, "ReduceSum",
+				[]string{own, b.Const(graph.FromInts("axes", []int64{1}, 1))}, graph.IntAttr("keepdims", 1))
+		})
+	}
+	out, err := c.run(ctx, fmt.Sprintf("logit %d", class), build, x, []want{{gradOf(0), c.dim}})
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
+}

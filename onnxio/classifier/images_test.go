@@ -1,0 +1,302 @@
+package classifier
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
+)
+
+// convNet is a small classifier of images of one channel and 6 x 6 elements:
+// convolutions with padding, strides, groups, batch normalization, an activation,
+// two pools and the head. Its input is rows x features when flat, rows x 1 x 6 x 6
+// otherwise.
+type convNet struct {
+	batch     graph.Dim
+	flat      bool
+	act, pool string
+	classes   int64
+	head      string // "gemm"; "pool": a class per channel, flattened; "image": not flattened
+}
+
+func (n convNet) model() *graph.Model {
+	r := rand.New(rand.NewPCG(21, 1))
+	g := &graph.Graph{
+		Name:    "conv",
+		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{n.batch, {Size: 1}, {Size: 6}, {Size: 6}}}},
+		Outputs: []graph.Value{{Name: "z", DType: graph.Float}},
+	}
+	draw := func(name string, dims ...int64) string {
+		k := int64(1)
+		for _, d := range dims {
+			k *= d
+		}
+		v := make([]float32, k)
+		for i := range v {
+			v[i] = float32(r.NormFloat64() / 2)
+			if name == "var" {
+				v[i] = 1 + v[i]*v[i]
+			}
+		}
+		g.Inits = append(g.Inits, graph.FromFloats(name, v, dims...))
+		return name
+	}
+	b := graph.NewBuilder(g, "")
+	h := "x"
+	if n.flat {
+		g.Inputs[0].Shape = graph.Shape{n.batch, {Size: 36}}
+		h = b.Op("Reshape", []string{h, b.Const(graph.FromInts("image", []int64{-1, 1, 6, 6}, 4))})
+	}
+	h = b.Op("Conv", []string{h, draw("w1", 4, 1, 3, 3), draw("b1", 4)}, graph.IntsAttr("pads", 1, 0, 1, 1))
+	h = b.Op("BatchNormalization", []string{h, draw("scale", 4), draw("shift", 4), draw("mean", 4), draw("var", 4)})
+	h = b.Op(n.act, []string{h})
+	h = b.Op(n.pool, []string{h}, graph.IntsAttr("kernel_shape", 3, 2), graph.IntsAttr("pads", 1, 0, 1, 0), graph.IntsAttr("strides", 1, 2))
+	h = b.Op("Conv", []string{h, draw("w2", 6, 2, 2, 2), draw("b2", 6)}, graph.IntAttr("group", 2), graph.IntsAttr("strides", 2, 1))
+	h = b.Op(n.act, []string{h})
+	if n.head == "gemm" {
+		h = b.Op("Flatten", []string{b.Op("GlobalAveragePool", []string{h})})
+		b.Append(&graph.Node{Op: "Gemm", Name: "out", Inputs: []string{h, draw("w3", n.classes, 6), draw("b3", n.classes)}, Outputs: []string{"z"}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}})
+		return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}
+	}
+	h = b.Op("Conv", []string{h, draw("w3", n.classes, 6, 1, 1), draw("b3", n.classes)})
+	h = b.Op("GlobalAveragePool", []string{h})
+	if n.head == "pool" {
+		h = b.Op("Flatten", []string{h})
+	}
+	b.Append(&graph.Node{Op: "Softmax", Name: "out", Inputs: []string{h}, Outputs: []string{"z"}, Attrs: []graph.Attr{graph.IntAttr("axis", 1)}})
+	return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}
+}
+
+func images(rows int) []float32 {
+	r := rand.New(rand.NewPCG(8, 8))
+	x := make([]float32, rows*36)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	return x
+}
+
+// Classifiers of images have the margins that ONNX Runtime gives the very model, and
+// the gradients of both scalars are the central differences of the margin and of the
+// loss. The networks are piecewise linear: differences err by rounding only, except
+// at a kink.
+func TestImages(t *testing.T) {
+	e := orttest.Need(t)
+	any, four := graph.Dim{Size: -1, Param: "batch"}, graph.Dim{Size: 4}
+	for name, n := range map[string]convNet{
+		"images":       {any, false, "Relu", "MaxPool", 3, "gemm"},
+		"rows":         {any, true, "Relu", "MaxPool", 2, "gemm"},
+		"fixed batch":  {four, false, "Relu", "AveragePool", 2, "gemm"},
+		"one logit":    {any, true, "LeakyRelu", "AveragePool", 1, "gemm"},
+		"pooled":       {any, false, "Relu", "MaxPool", 3, "pool"},
+		"pooled image": {any, true, "Relu", "MaxPool", 2, "image"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := n.model()
+			c, err := New(context.Background(), m, Options{Engine: e, Batch: 3, Workers: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			const rows = 4
+			x := images(rows)
+			ms, grads, err := c.MarginGrads(context.Background(), x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, losses, err := c.LossGrads(context.Background(), x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range directMargins(t, m, e, c, x, n) {
+				near(t, "margin", float64(ms[i]), want, 1e-5)
+			}
+			gradientsNear(t, c, x, grads, losses)
+		})
+	}
+}
+
+// directMargins runs the model itself and reads the margin off its output: logits, or
+// probabilities, whose logarithms differ by the margin for the target class 1.
+func directMargins(t *testing.T, m *graph.Model, e ort.Options, c *Model, x []float32, n convNet) []float64 {
+	t.Helper()
+	z, err := orttest.Run(t, m, e, c.Feed(x))[0].Floats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := int(n.classes)
+	var out []float64
+	for row := range slices.Chunk(z, k) {
+		v := make([]float64, k)
+		for i, p := range row {
+			if v[i] = float64(p); n.head != "gemm" {
+				v[i] = math.Log(v[i])
+			}
+		}
+		out = append(out, trueMargin(v, 1))
+	}
+	return out
+}
+
+// gradientsNear holds gradients against central differences, of which a few may
+// straddle a kink.
+func gradientsNear(t *testing.T, c *Model, x, margins, losses []float32) {
+	t.Helper()
+	const h = 1. / 1024
+	var points []float32
+	for i := range x {
+		row := i / c.Dim()
+		for _, s := range []float32{h, -h} {
+			p := slices.Clone(x[row*c.Dim() : (row+1)*c.Dim()])
+			p[i%c.Dim()] += s
+			points = append(points, p...)
+		}
+	}
+	z, k, err := c.Logits(context.Background(), points)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(i int, f func([]float64, int) float64) float64 {
+		v := make([]float64, k)
+		for j := range v {
+			v[j] = float64(z[i*k+j])
+		}
+		return f(v, c.Target())
+	}
+	bad := 0
+	for i := range x {
+		for _, p := range []struct {
+			got float32
+			f   func([]float64, int) float64
+		}{{margins[i], trueMargin}, {losses[i], trueLoss}} {
+			want := (at(2*i, p.f) - at(2*i+1, p.f)) / (2 * h)
+			if !(math.Abs(float64(p.got)-want) <= 5e-4*(1+math.Abs(want))) {
+				bad++
+			}
+		}
+	}
+	if bad > len(x)/10 {
+		t.Errorf("%d of %d gradients differ from central differences", bad, 2*len(x))
+	}
+}
+
+// The curvature of the loss along v, v H v, by kernels and behind pools, against
+// second differences of the loss.
+func TestHessianVectorOfConvolutions(t *testing.T) {
+	e := orttest.Need(t)
+	for _, n := range []convNet{
+		{graph.Dim{Size: -1}, false, "Tanh", "AveragePool", 3, "gemm"},
+		{graph.Dim{Size: 3}, true, "Tanh", "AveragePool", 2, "pool"},
+	} {
+		const rows = 8
+		x, classes := images(rows), make([]int, rows)
+		for i := range classes {
+			classes[i] = i % int(n.classes)
+		}
+		m := n.model()
+		c, err := New(context.Background(), m, Options{Engine: e, Batch: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		r := rand.New(rand.NewPCG(2, 3))
+		for _, name := range []string{"w1", "b1", "w2", "scale", "w3"} {
+			w := m.Graph.Init(name)
+			v := make([]float32, w.Len())
+			for i := range v {
+				v[i] = float32(2*r.IntN(2) - 1)
+			}
+			hv, err := c.HessianVector(context.Background(), x, classes, name, v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got float64
+			for i := range v {
+				got += float64(hv[i]) * float64(v[i])
+			}
+			const h = 1. / 64
+			loss := func(step float32) float64 { return meanLoss(t, c, m, name, v, step, x, classes) }
+			// The logits' rounding leaves about 2e-4 of it; the curvatures are up to one.
+			// The fourth-order formula: kernels of many weights make long steps.
+			want := (16*(loss(h)+loss(-h)) - (loss(2*h) + loss(-2*h)) - 30*loss(0)) / (12 * h * h)
+			near(t, name+": v H v", got, want, 5e-4)
+		}
+	}
+}
+
+// meanLoss is the mean cross-entropy with step times v added to the initializer.
+func meanLoss(t *testing.T, c *Model, m *graph.Model, name string, v []float32, step float32, x []float32, classes []int) float64 {
+	t.Helper()
+	moved := m.Clone()
+	i := slices.IndexFunc(moved.Graph.Inits, func(w *graph.Tensor) bool { return w.Name == name })
+	w, err := moved.Graph.Inits[i].Floats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w = slices.Clone(w)
+	for k := range w {
+		w[k] += step * v[k]
+	}
+	moved.Graph.Inits[i] = graph.FromFloats(name, w, moved.Graph.Inits[i].Dims...)
+	other := c.With(moved)
+	defer other.Close()
+	z, k, err := other.Logits(context.Background(), x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum float64
+	for i, class := range classes {
+		row := make([]float64, k)
+		for j := range row {
+			row[j] = float64(z[i*k+j])
+		}
+		sum += trueLoss(row, class)
+	}
+	return sum / float64(len(classes))
+}
+
+// Gradients pass straight through the quantizers around a convolution: on a fine
+// grid they are those of the network without.
+func TestImagesStraightThrough(t *testing.T) {
+	e := orttest.Need(t)
+	m := convNet{graph.Dim{Size: -1}, false, "Tanh", "AveragePool", 3, "gemm"}.model()
+	q := m.Clone()
+	g := q.Graph
+	g.Inits = append(g.Inits, graph.FromFloats("step", []float32{1. / 120}), &graph.Tensor{Name: "zero", DType: graph.Int8, Dims: []int64{}, Raw: []byte{0}})
+	var nodes []*graph.Node
+	for _, n := range g.Nodes {
+		nodes = append(nodes, n)
+		if n.Op == "Tanh" {
+			y := n.Outputs[0]
+			n.Outputs = []string{y + "/real"}
+			nodes = append(nodes,
+				&graph.Node{Op: "QuantizeLinear", Name: y + "/q", Inputs: []string{y + "/real", "step", "zero"}, Outputs: []string{y + "/code"}},
+				&graph.Node{Op: "DequantizeLinear", Name: y + "/dq", Inputs: []string{y + "/code", "step", "zero"}, Outputs: []string{y}})
+		}
+	}
+	g.Nodes = nodes
+	var grads [2][]float32
+	for i, m := range []*graph.Model{m, q} {
+		c, err := New(context.Background(), m, Options{Engine: e})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, grads[i], err = c.MarginGrads(context.Background(), images(4)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var off, size float64
+	for i, want := range grads[0] {
+		d := float64(grads[1][i] - want)
+		off, size = off+d*d, size+float64(want)*float64(want)
+	}
+	if off == 0 || off > 1e-3*size {
+		t.Errorf("the gradient differs by %g of its size, want a little", math.Sqrt(off/size))
+	}
+}

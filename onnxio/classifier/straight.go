@@ -1,0 +1,149 @@
+package classifier
+
+import (
+	"fmt"
+
+	"cfq/onnxio/autodiff"
+	"cfq/onnxio/graph"
+)
+
+// A quantized model's derivative is zero almost everywhere. What a solver needs
+// is the slope of the function that the quantizers approximate, so gradients pass
+// them straight through: each QuantizeLinear -> [Clip] -> DequantizeLinear on the
+// way from the input becomes one call of a model-local function with the same
+// body, and autodiff is told that its gradient is that of a clip. The forward
+// pass is unchanged.
+
+const (
+	ownDomain = "cfq"
+	fakeQuant = "FakeQuant"
+	fakeClip  = "FakeQuantClip"
+)
+
+// straightThrough rewrites the quantizers of m in place and returns the rules for
+// the calls, nil when there are none.
+func straightThrough(m *graph.Model) map[string]autodiff.Rule {
+	g := m.Graph
+	producers := g.Producers()
+	inits := map[string]bool{}
+	for _, t := range g.Inits {
+		inits[t.Name] = true
+	}
+	used := map[string]bool{}
+	for i, dq := range g.Nodes {
+		if dq.Op != "DequantizeLinear" || dq.Domain != "" {
+			continue
+		}
+		q, clip := producers[dq.Input(0)], (*graph.Node)(nil)
+		if q != nil && q.Op == "Clip" {
+			q, clip = producers[q.Input(0)], q
+		}
+		if q == nil || q.Op != "QuantizeLinear" || inits[q.Input(0)] || !sameScale(q, dq) {
+			continue
+		}
+		call := &graph.Node{Op: fakeQuant, Domain: ownDomain, Name: dq.Name, Outputs: dq.Outputs, Inputs: []string{q.Inputs[0], q.Inputs[1], q.Input(2)}}
+		if clip != nil {
+			call.Op = fakeClip
+			call.Inputs = append(call.Inputs, clip.Input(1), clip.Input(2))
+		}
+		g.Nodes[i] = call
+		used[call.Op] = true
+	}
+	if len(used) == 0 {
+		return nil
+	}
+	m.SetOpset(ownDomain, 1)
+	rules := map[string]autodiff.Rule{"Min": strictMin}
+	for _, name := range []string{fakeQuant, fakeClip} {
+		if used[name] {
+			m.Functions = append(m.Functions, quantizer(name, m.Opset("")))
+			rules[ownDomain+"."+name] = throughClip
+		}
+	}
+	return rules
+}
+
+// sameScale reports whether the pair quantizes and dequantizes on the same
+// per-tensor grid, named alike.
+func sameScale(q, dq *graph.Node) bool {
+	return q.Input(1) == dq.Input(1) && q.Input(2) == dq.Input(2) && q.Input(2) != ""
+}
+
+// quantizer is the body of a call: x, scale, zero point and, with a clip, its limits.
+func quantizer(name string, opset int64) *graph.Function {
+	f := &graph.Function{
+		Name: name, Domain: ownDomain, Inputs: []string{"x", "s", "z"}, Outputs: []string{"y"},
+		Opsets: []graph.Opset{{Version: opset}},
+		Nodes:  []*graph.Node{{Op: "QuantizeLinear", Inputs: []string{"x", "s", "z"}, Outputs: []string{"q"}}},
+	}
+	last := "q"
+	if name == fakeClip {
+		f.Inputs = append(f.Inputs, "lo", "hi")
+		f.Nodes = append(f.Nodes, &graph.Node{Op: "Clip", Inputs: []string{"q", "lo", "hi"}, Outputs: []string{"c"}})
+		last = "c"
+	}
+	f.Nodes = append(f.Nodes, &graph.Node{Op: "DequantizeLinear", Inputs: []string{last, "s", "z"}, Outputs: []string{"y"}})
+	return f
+}
+
+// throughClip passes the gradient where the quantizer does not saturate: between
+// the numbers that its least and its largest code stand for.
+func throughClip(c *autodiff.Call, i int) string {
+	if i != 0 {
+		return ""
+	}
+	x, scale, zero := c.Node.Input(0), c.Node.Input(1), c.Node.Input(2)
+	number := func(code string) string {
+		return c.Op("Cast", []string{code}, graph.IntAttr("to", int64(c.Type(x).DType)))
+	}
+	var lo, hi string
+	switch {
+	case c.Node.Op == fakeClip:
+		lo, hi = number(c.Node.Input(3)), number(c.Node.Input(4))
+	case c.Type(zero).DType == graph.Uint8:
+		lo, hi = c.Scalar(x, 0), c.Scalar(x, 255)
+	case c.Type(zero).DType == graph.Int8:
+		lo, hi = c.Scalar(x, -128), c.Scalar(x, 127)
+	default:
+		return c.Fail("no gradient passes through a quantizer to %s", c.Type(zero).DType)
+	}
+	stands := func(code string) string {
+		return c.Op("Mul", []string{c.Op("Sub", []string{code, number(zero)}), scale})
+	}
+	inside := c.Op("And", []string{
+		c.Op("GreaterOrEqual", []string{x, stands(lo)}),
+		c.Op("LessOrEqual", []string{x, stands(hi)}),
+	})
+	return c.Op("Where", []string{inside, c.Grad(), c.Scalar(x, 0)})
+}
+
+// strictMin gives the gradient of a minimum to the input that is below all others,
+// to none where inputs tie. A wide input column is the sum of segments
+// min(x, hi) - lo; where x stands at the end of one, the next one has the slope, and
+// the usual rule would count it twice.
+func strictMin(c *autodiff.Call, i int) string {
+	x := c.Node.Input(i)
+	g := c.Grad()
+	for k, other := range c.Node.Inputs {
+		if k != i {
+			g = c.Op("Where", []string{c.Op("Less", []string{x, other}), g, c.Scalar(x, 0)})
+		}
+	}
+	return g
+}
+
+// opaque are operators that compute on integers as a whole: a gradient would
+// vanish in them without a word.
+func opaque(g *graph.Graph) error {
+	var errs []string
+	for _, n := range g.Nodes {
+		switch n.Op {
+		case "QLinearMatMul", "QGemm", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeLinear", "DynamicQuantizeMatMul", "QLinearConv", "ConvInteger", "MatMulNBits":
+			errs = append(errs, n.Label())
+		}
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("%v: no gradient passes through integer operators; give the model with QuantizeLinear and DequantizeLinear around float operators (QDQ form)", errs)
+	}
+	return nil
+}

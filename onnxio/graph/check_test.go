@@ -1,0 +1,101 @@
+package graph_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"cfq/onnxio/graph"
+)
+
+// mlp is a small correct graph that the tests then damage.
+func mlp() *graph.Graph {
+	return &graph.Graph{
+		Name:    "mlp",
+		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 2}}}},
+		Outputs: []graph.Value{{Name: "y", DType: graph.Float}},
+		Inits:   []*graph.Tensor{graph.FromFloats("w", []float32{1, 2, 3, 4}, 2, 2), graph.FromFloats("b", []float32{0, 1}, 2)},
+		Nodes: []*graph.Node{
+			{Name: "fc", Op: "Gemm", Inputs: []string{"x", "w", "b"}, Outputs: []string{"h"}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}},
+			{Op: "Clip", Inputs: []string{"h", "", ""}, Outputs: []string{"y"}},
+		},
+	}
+}
+
+func TestCheck(t *testing.T) {
+	if err := mlp().Check(); err != nil {
+		t.Fatalf("a correct graph: %v", err)
+	}
+	for _, c := range []struct {
+		name   string
+		damage func(*graph.Graph)
+		want   string
+	}{
+		{"input twice", func(g *graph.Graph) { g.Inputs = append(g.Inputs, g.Inputs[0]) }, `input "x" is listed twice`},
+		{"initializer twice", func(g *graph.Graph) { g.Inits = append(g.Inits, g.Inits[0]) }, `initializer "w" is defined twice`},
+		{"value twice", func(g *graph.Graph) { g.Nodes[1].Outputs = []string{"h"} }, `Clip node "h" defines "h", which is defined already`},
+		{"output over an input", func(g *graph.Graph) { g.Nodes[0].Outputs = []string{"x"} }, `Gemm node "fc" defines "x"`},
+		{"dangling input", func(g *graph.Graph) { g.Nodes[0].Inputs[1] = "gone" }, `Gemm node "fc" uses "gone", which nothing defines`},
+		{"cycle", func(g *graph.Graph) { g.Nodes[0].Inputs[0] = "y" }, `Gemm node "fc" uses "y" before Clip node "y" defines it`},
+		{"self loop", func(g *graph.Graph) { g.Nodes[0].Inputs[0] = "h" }, `Gemm node "fc" uses "h" before Gemm node "fc" defines it`},
+		{"out of order", func(g *graph.Graph) { g.Nodes[0], g.Nodes[1] = g.Nodes[1], g.Nodes[0] }, "out of order"},
+		{"dangling output", func(g *graph.Graph) { g.Outputs[0].Name = "z" }, `graph output "z" is defined by nothing`},
+		{"raw too short", func(g *graph.Graph) { g.Inits[0].Raw = g.Inits[0].Raw[:15] }, `"w" is float[2 2], 16 bytes, but holds 15 bytes`},
+		{"negative dimension", func(g *graph.Graph) { g.Inits[0].Dims[1] = -2 }, `"w" has the negative dimension -2`},
+		{"absurd shape", func(g *graph.Graph) { g.Inits[0].Dims = []int64{1 << 40, 1 << 40, 0} }, "absurd shape"},
+		{"two errors", func(g *graph.Graph) { g.Nodes[0].Inputs[1] = "gone"; g.Outputs[0].Name = "z" }, "\ngraph output"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := mlp()
+			c.damage(g)
+			if err := g.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v\nwant one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestCheckAllowsDefaults(t *testing.T) {
+	g := mlp() // up to IR version 3, initializers are inputs too
+	g.Inputs = append(g.Inputs, graph.Value{Name: "w"}, graph.Value{Name: "b"})
+	if err := g.Check(); err != nil {
+		t.Error(err)
+	}
+	if in := g.DataInputs(); len(in) != 1 || in[0].Name != "x" {
+		t.Errorf("data inputs %v, want x alone", in)
+	}
+}
+
+func TestCheckBoundsItsMessage(t *testing.T) {
+	g := &graph.Graph{}
+	for i := range 1000 {
+		g.Nodes = append(g.Nodes, &graph.Node{Name: strings.Repeat("n", 10000), Op: "Add", Inputs: []string{"gone"}, Outputs: []string{fmt.Sprint("v", i)}})
+	}
+	err := g.Check()
+	if err == nil || !strings.Contains(err.Error(), "and 980 errors more") || len(err.Error()) > 10000 {
+		t.Errorf("message of %d bytes: %.300s", len(err.Error()), err)
+	}
+}
+
+func TestTensorCheckStrings(t *testing.T) {
+	s := graph.Tensor{Name: "s", DType: graph.String, Dims: []int64{2}, Strings: [][]byte{[]byte("a")}}
+	if err := s.Check(); err == nil {
+		t.Error("a string tensor with too few strings passes")
+	}
+	s.Strings = append(s.Strings, nil)
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConsumersAndProducers(t *testing.T) {
+	g := mlp()
+	g.Nodes = append(g.Nodes, &graph.Node{Op: "Mul", Inputs: []string{"h", "h"}, Outputs: []string{"z", ""}})
+	if got := g.Consumers()["h"]; len(got) != 2 || got[0] != g.Nodes[1] || got[1] != g.Nodes[2] {
+		t.Errorf("consumers of h: %v", got)
+	}
+	p := g.Producers()
+	if p["h"] != g.Nodes[0] || p["z"] != g.Nodes[2] || p["x"] != nil || p[""] != nil {
+		t.Errorf("producers: %v", p)
+	}
+}

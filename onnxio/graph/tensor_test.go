@@ -1,0 +1,103 @@
+package graph_test
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cfq/onnxio/graph"
+)
+
+func TestTensorBytes(t *testing.T) {
+	for _, c := range []struct {
+		t    *graph.Tensor
+		want []byte
+	}{
+		{graph.FromFloats("", []float32{1, -2}, 2), []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0}},
+		{graph.FromDoubles("", []float64{1}), []byte{0, 0, 0, 0, 0, 0, 0xf0, 0x3f}},
+		{graph.FromInts("", []int64{-2}, 1), []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}},
+		{graph.FromInt32s("", []int32{258}, 1), []byte{2, 1, 0, 0}},
+	} {
+		if !bytes.Equal(c.t.Raw, c.want) {
+			t.Errorf("%s: % x, want % x", c.t.DType, c.t.Raw, c.want)
+		}
+		if err := c.t.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestTensorRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := rapid.SliceOf(rapid.Float32()).Draw(t, "floats")
+		if got, err := graph.FromFloats("f", f, int64(len(f))).Floats(); err != nil || !slices.Equal(got, f) {
+			t.Fatalf("floats %v became %v (%v)", f, got, err)
+		}
+		d := rapid.SliceOf(rapid.Float64()).Draw(t, "doubles")
+		if got, err := graph.FromDoubles("d", d, int64(len(d))).Doubles(); err != nil || !slices.Equal(got, d) {
+			t.Fatalf("doubles %v became %v (%v)", d, got, err)
+		}
+		i := rapid.SliceOf(rapid.Int64()).Draw(t, "ints")
+		if got, err := graph.FromInts("i", i, int64(len(i))).Ints(); err != nil || !slices.Equal(got, i) {
+			t.Fatalf("ints %v became %v (%v)", i, got, err)
+		}
+		s := rapid.SliceOf(rapid.Int32()).Draw(t, "int32s")
+		got, err := graph.FromInt32s("s", s, int64(len(s))).Ints()
+		if err != nil || !slices.EqualFunc(got, s, func(a int64, b int32) bool { return a == int64(b) }) {
+			t.Fatalf("int32s %v became %v (%v)", s, got, err)
+		}
+	})
+}
+
+func TestTensorConversions(t *testing.T) {
+	if v, err := graph.FromDoubles("", []float64{.1, math.Inf(1)}, 2).Floats(); err != nil || v[0] != float32(.1) || !math.IsInf(float64(v[1]), 1) {
+		t.Errorf("doubles as floats: %v, %v", v, err)
+	}
+	if v, err := graph.FromFloats("", []float32{.1}, 1).Doubles(); err != nil || v[0] != float64(float32(.1)) {
+		t.Errorf("floats as doubles: %v, %v", v, err)
+	}
+	raw := []byte{0xff, 0x01}
+	for _, c := range []struct {
+		dtype graph.DType
+		want  []int64
+	}{{graph.Int8, []int64{-1, 1}}, {graph.Uint8, []int64{255, 1}}} {
+		if v, err := (&graph.Tensor{DType: c.dtype, Dims: []int64{2}, Raw: raw}).Ints(); err != nil || !slices.Equal(v, c.want) {
+			t.Errorf("%s: %v, %v", c.dtype, v, err)
+		}
+	}
+	if _, err := graph.FromInts("i", nil).Floats(); err == nil {
+		t.Error("integers pass as floats")
+	}
+	if _, err := graph.FromInts("i", nil).Doubles(); err == nil {
+		t.Error("integers pass as doubles")
+	}
+	if _, err := graph.FromFloats("f", nil).Ints(); err == nil {
+		t.Error("floats pass as integers")
+	}
+}
+
+func TestRawSize(t *testing.T) {
+	for _, c := range []struct {
+		dtype graph.DType
+		n     int
+		want  int
+	}{{graph.Float, 3, 12}, {graph.Int4, 3, 2}, {graph.Int2, 5, 2}, {graph.Uint2, 4, 1}, {graph.Bool, 3, 3}, {graph.BFloat16, 3, 6}, {graph.Int4, 0, 0}} {
+		if got := graph.RawSize(c.dtype, c.n); got != c.want {
+			t.Errorf("%d elements of %s: %d bytes, want %d", c.n, c.dtype, got, c.want)
+		}
+	}
+}
+
+func TestDTypes(t *testing.T) {
+	for d, name := range map[graph.DType]string{1: "float", 3: "int8", 7: "int64", 11: "double", 16: "bfloat16", 22: "int4", 26: "int2", 17: "type17"} {
+		if d.String() != name {
+			t.Errorf("type %d is %q, want %q", int32(d), d, name)
+		}
+	}
+	if !graph.BFloat16.IsFloat() || graph.Int8.IsFloat() || graph.DType(17).Bits() != 0 {
+		t.Error("properties of types")
+	}
+}

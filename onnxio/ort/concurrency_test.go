@@ -1,0 +1,127 @@
+package ort_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
+)
+
+// slow applies n operators to each element, so that a run on a million elements
+// takes about n milliseconds.
+func slow(n int) *graph.Model {
+	in, out := []graph.Value{value("x", graph.Float, rows())}, []graph.Value{value("y", graph.Float, rows())}
+	return build(in, out, func(b *graph.Builder) {
+		last := "x"
+		for range n {
+			last = b.Op("Tanh", []string{last})
+		}
+		b.Append(node("Neg", []string{last}, "y"))
+	})
+}
+
+func TestRunIsCancelled(t *testing.T) {
+	s := open(t, slow(3000), orttest.Need(t))
+	x := []*graph.Tensor{graph.FromFloats("x", make([]float32, 1<<20), 1<<20)}
+	for _, c := range []struct {
+		name string
+		make func() (context.Context, context.CancelFunc)
+		want error
+	}{
+		{"deadline", func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(t.Context(), 20*time.Millisecond)
+		}, context.DeadlineExceeded},
+		{"before", func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			return ctx, cancel
+		}, context.Canceled},
+		{"while running", func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(20*time.Millisecond, cancel)
+			return ctx, cancel
+		}, context.Canceled},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := c.make()
+			defer cancel()
+			if _, err := s.Run(ctx, x); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+		})
+	}
+	// A cancelled run leaves the session usable.
+	small := []*graph.Tensor{graph.FromFloats("x", []float32{0}, 1)}
+	if _, err := s.Run(t.Context(), small); err != nil {
+		t.Error(err)
+	}
+}
+
+// Runs at the same time do not mix, also when some are cancelled.
+func TestRunsAtOnce(t *testing.T) {
+	s := open(t, sumAndDifference(rows(2)), orttest.Need(t))
+	var g errgroup.Group
+	for w := range 8 {
+		g.Go(func() error {
+			for i := range 50 {
+				ctx, cancel := context.WithCancel(t.Context())
+				if i%5 == 4 {
+					cancel()
+				}
+				v := float32(100*w + i)
+				out, err := s.Run(ctx, []*graph.Tensor{
+					graph.FromFloats("a", []float32{v, -v}, 1, 2),
+					graph.FromFloats("b", []float32{1, 2}, 1, 2),
+				}, "sum")
+				cancel()
+				if i%5 == 4 {
+					if !errors.Is(err, context.Canceled) {
+						return fmt.Errorf("cancelled run: %w", err)
+					}
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				if y, _ := out[0].Floats(); y[0] != v+1 || y[1] != 2-v {
+					return fmt.Errorf("%g gave %v", v, y)
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCloseWaitsForRuns(t *testing.T) {
+	s, err := ort.Open(slow(100), orttest.Need(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := []*graph.Tensor{graph.FromFloats("x", make([]float32, 1<<18), 1<<18)}
+	var g errgroup.Group
+	for range 4 {
+		g.Go(func() error {
+			if _, err := s.Run(t.Context(), x); err != nil && !errors.Is(err, ort.ErrClosed) {
+				return err
+			}
+			return nil
+		})
+	}
+	time.Sleep(5 * time.Millisecond)
+	if err := errors.Join(s.Close(), s.Close(), g.Wait()); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Run(t.Context(), x); !errors.Is(err, ort.ErrClosed) {
+		t.Errorf("a run after Close: %v", err)
+	}
+}

@@ -1,0 +1,224 @@
+// Package ort runs ONNX models in ONNX Runtime.
+//
+// In: a model (a graph or the bytes of a file) and named tensors. Out: named
+// tensors, and on request the graph that ONNX Runtime made of the model and
+// really runs. The invariant: what is measured is what ONNX Runtime computes
+// from the bytes that are shipped, at a stated optimization level; nothing is
+// simulated. All numerical work of the project goes through here: logits,
+// gradients (which are ONNX graphs too) and quantized models.
+//
+// ONNX Runtime is a shared library that is found and loaded at run time, see
+// [Find]; a process loads one.
+package ort
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	ort "github.com/yalue/onnxruntime_go"
+
+	"cfq/onnxio"
+	"cfq/onnxio/graph"
+)
+
+// ErrClosed is wrapped by the error of a Run after Close.
+var ErrClosed = errors.New("session is closed")
+
+// Session is a model loaded into ONNX Runtime. All methods may be called from
+// several goroutines at once.
+type Session struct {
+	inputs  []graph.Value
+	outputs []graph.Value
+
+	mu     sync.RWMutex // read-locked by runs, so that Close waits for them
+	native *ort.DynamicAdvancedSession
+
+	scalarMu sync.Mutex
+	scalars  map[int]graph.DType // outputs known to have rank 0, see Session.run
+}
+
+// Open loads m, without the nodes that no output of m depends on. Errors of ONNX
+// Runtime name the node at fault where they can.
+func Open(m *graph.Model, o Options) (*Session, error) {
+	if _, err := load(o.Lib); err != nil {
+		return nil, err
+	}
+	onnx, err := onnxio.Marshal(needed(m))
+	if err != nil {
+		return nil, fmt.Errorf("serializing the model for ONNX Runtime: %w", err)
+	}
+	return open(onnx, m, o)
+}
+
+// OpenBytes loads the ONNX file in onnx as it is. Weights in other files (external data)
+// are refused: read the file with onnxio and use Open.
+func OpenBytes(onnx []byte, o Options) (*Session, error) {
+	if _, err := load(o.Lib); err != nil {
+		return nil, err
+	}
+	m, err := onnxio.Read(onnx, "")
+	if err != nil {
+		return nil, fmt.Errorf("reading the model's inputs and outputs: %w", err)
+	}
+	return open(onnx, m, o)
+}
+
+// open loads onnx, whose inputs and outputs m declares.
+func open(onnx []byte, m *graph.Model, o Options) (*Session, error) {
+	s := &Session{inputs: m.Graph.DataInputs(), outputs: slices.Clone(m.Graph.Outputs), scalars: map[int]graph.DType{}}
+	if len(s.inputs) == 0 || len(s.outputs) == 0 {
+		return nil, fmt.Errorf("a model with %d inputs and %d outputs cannot be run", len(s.inputs), len(s.outputs))
+	}
+	for i, v := range s.outputs {
+		if v.Shape != nil && len(v.Shape) == 0 && v.DType != graph.Undefined {
+			s.scalars[i] = v.DType
+		}
+	}
+	so, err := o.native()
+	if err != nil {
+		return nil, err
+	}
+	defer so.Destroy()
+	s.native, err = ort.NewDynamicAdvancedSessionWithONNXData(onnx, names(s.inputs), names(s.outputs), so)
+	if err != nil {
+		return nil, fmt.Errorf("loading the model into ONNX Runtime (optimizations: %s): %w", o.Level, err)
+	}
+	return s, nil
+}
+
+// Close frees the model. It waits for runs that are under way; later ones fail
+// with ErrClosed. Closing twice is fine.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.native == nil {
+		return nil
+	}
+	err := s.native.Destroy()
+	s.native = nil
+	if err != nil {
+		return fmt.Errorf("closing the session: %w", err)
+	}
+	return nil
+}
+
+// Run runs the model on in, one tensor for each input in any order, and returns
+// the outputs asked for in that order, or all in the model's order. Outputs that
+// are not asked for are computed all the same: drop them from the graph before
+// Open to save the time.
+//
+// Inputs are only read. Cancelling ctx stops the run at the next operator; the
+// error then wraps ctx.Err(). Inputs and outputs of fixed-size number types and
+// bool are supported, 16-bit floats as inputs only.
+func (s *Session) Run(ctx context.Context, in []*graph.Tensor, outputs ...string) ([]*graph.Tensor, error) {
+	want, err := s.wanted(outputs)
+	if err != nil {
+		return nil, err
+	}
+	ordered, err := s.arrange(in, nil)
+	if err != nil {
+		return nil, err
+	}
+	return s.run(ctx, ordered, want)
+}
+
+// wanted returns the indices of the outputs called names, or of all.
+func (s *Session) wanted(asked []string) ([]int, error) {
+	var want []int
+	if len(asked) == 0 {
+		for i := range s.outputs {
+			want = append(want, i)
+		}
+		return want, nil
+	}
+	var unknown []string
+	for _, name := range asked {
+		i := slices.IndexFunc(s.outputs, func(v graph.Value) bool { return v.Name == name })
+		if i < 0 {
+			unknown = append(unknown, name)
+		}
+		want = append(want, i)
+	}
+	if unknown != nil {
+		return nil, fmt.Errorf("the model has no output %s; its outputs are %s", quoted(unknown), quoted(names(s.outputs)))
+	}
+	return want, nil
+}
+
+// arrange puts in into the order of the inputs and checks names, types and
+// shapes; it reports everything that is wrong at once. Leading dimensions are
+// not checked for the inputs in split (nil: none).
+func (s *Session) arrange(in []*graph.Tensor, split map[string]bool) ([]*graph.Tensor, error) {
+	ordered := make([]*graph.Tensor, len(s.inputs))
+	var errs []error
+	var unknown, missing []string
+	for _, t := range in {
+		i := slices.IndexFunc(s.inputs, func(v graph.Value) bool { return v.Name == t.Name })
+		switch {
+		case i < 0:
+			unknown = append(unknown, t.Name)
+		case ordered[i] != nil:
+			errs = append(errs, fmt.Errorf("input %q is given twice", t.Name))
+		default:
+			ordered[i] = t
+			errs = append(errs, fits(t, s.inputs[i], split[t.Name]))
+		}
+	}
+	for i, v := range s.inputs {
+		if ordered[i] == nil {
+			missing = append(missing, v.Name)
+		}
+	}
+	if unknown != nil || missing != nil {
+		msg := "the model's inputs are " + quoted(names(s.inputs))
+		if missing != nil {
+			msg += "; missing: " + quoted(missing)
+		}
+		if unknown != nil {
+			msg += "; not among them: " + quoted(unknown)
+		}
+		errs = append(errs, errors.New(msg))
+	}
+	return ordered, errors.Join(errs...)
+}
+
+// fits reports whether t can be fed to the input v.
+func fits(t *graph.Tensor, v graph.Value, anyRows bool) error {
+	if v.DType != graph.Undefined && t.DType != v.DType {
+		return fmt.Errorf("input %q has type %s, not %s", v.Name, v.DType, t.DType)
+	}
+	if err := t.Check(); err != nil {
+		return fmt.Errorf("input %w", err)
+	}
+	if v.Shape == nil {
+		return nil
+	}
+	ok := len(t.Dims) == len(v.Shape)
+	for i := 0; ok && i < len(t.Dims); i++ {
+		ok = v.Shape[i].Size < 0 || v.Shape[i].Size == t.Dims[i] || (i == 0 && anyRows)
+	}
+	if !ok {
+		return fmt.Errorf("input %q has shape %s, not %s", v.Name, v.Shape, graph.Fixed(t.Dims...))
+	}
+	return nil
+}
+
+func names(values []graph.Value) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = v.Name
+	}
+	return out
+}
+
+func quoted(list []string) string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = fmt.Sprintf("%q", s)
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,222 @@
+package ort_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/onnxio/ort/orttest"
+)
+
+// rows makes the shape [N, sizes...].
+func rows(sizes ...int64) graph.Shape {
+	return append(graph.Shape{{Size: -1, Param: "N"}}, graph.Fixed(sizes...)...)
+}
+
+func value(name string, t graph.DType, s graph.Shape) graph.Value {
+	return graph.Value{Name: name, DType: t, Shape: s}
+}
+
+// build makes a model of opset 18 from what fill appends.
+func build(in, out []graph.Value, fill func(b *graph.Builder)) *graph.Model {
+	g := &graph.Graph{Name: "test", Inputs: in, Outputs: out}
+	fill(graph.NewBuilder(g, "t_"))
+	return &graph.Model{IRVersion: 9, Opsets: []graph.Opset{{Version: 18}}, Graph: g}
+}
+
+func node(op string, inputs []string, outputs ...string) *graph.Node {
+	return &graph.Node{Op: op, Inputs: inputs, Outputs: outputs}
+}
+
+func open(t *testing.T, m *graph.Model, o ort.Options) *ort.Session {
+	t.Helper()
+	s, err := ort.Open(m, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// sumAndDifference has the inputs a and b of shape in and the outputs a+b and a-b.
+func sumAndDifference(in graph.Shape) *graph.Model {
+	values := func(names ...string) (out []graph.Value) {
+		for _, n := range names {
+			out = append(out, value(n, graph.Float, in))
+		}
+		return out
+	}
+	return build(values("a", "b"), values("sum", "difference"), func(b *graph.Builder) {
+		b.Append(node("Add", []string{"a", "b"}, "sum"))
+		b.Append(node("Sub", []string{"a", "b"}, "difference"))
+	})
+}
+
+func TestRunNamesInputsAndOutputs(t *testing.T) {
+	s := open(t, sumAndDifference(rows(2)), orttest.Need(t))
+	a := graph.FromFloats("a", []float32{1, 2, 3, 4}, 2, 2)
+	b := graph.FromFloats("b", []float32{10, 20, 30, 40}, 2, 2)
+	sum := graph.FromFloats("sum", []float32{11, 22, 33, 44}, 2, 2)
+	diff := graph.FromFloats("difference", []float32{-9, -18, -27, -36}, 2, 2)
+	for _, c := range []struct {
+		ask  []string
+		want []*graph.Tensor
+	}{
+		{nil, []*graph.Tensor{sum, diff}},
+		{[]string{"difference"}, []*graph.Tensor{diff}},
+		{[]string{"difference", "sum", "difference"}, []*graph.Tensor{diff, sum, diff}},
+	} {
+		// The order of the inputs must not matter.
+		got, err := s.Run(t.Context(), []*graph.Tensor{b, a}, c.ask...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("outputs %q (-want +got):\n%s", c.ask, d)
+		}
+	}
+}
+
+func TestRunRefusesWrongInputs(t *testing.T) {
+	s := open(t, sumAndDifference(rows(2)), orttest.Need(t))
+	good := func(name string) *graph.Tensor { return graph.FromFloats(name, []float32{1, 2}, 1, 2) }
+	for _, c := range []struct {
+		name string
+		in   []*graph.Tensor
+		ask  string
+		want []string
+	}{
+		{"missing", []*graph.Tensor{good("a")}, "", []string{`inputs are "a", "b"`, `missing: "b"`}},
+		{"unknown", []*graph.Tensor{good("a"), good("c")}, "", []string{`missing: "b"`, `not among them: "c"`}},
+		{"twice", []*graph.Tensor{good("a"), good("b"), good("a")}, "", []string{`"a" is given twice`}},
+		{"columns", []*graph.Tensor{good("a"), graph.FromFloats("b", make([]float32, 3), 1, 3)}, "", []string{`input "b" has shape [N,2], not [1,3]`}},
+		{"rank", []*graph.Tensor{good("a"), graph.FromFloats("b", make([]float32, 2), 2)}, "", []string{`input "b" has shape [N,2], not [2]`}},
+		{"type", []*graph.Tensor{good("a"), graph.FromDoubles("b", make([]float64, 2), 1, 2)}, "", []string{`input "b" has type float, not double`}},
+		{"contents", []*graph.Tensor{good("a"), {Name: "b", DType: graph.Float, Dims: []int64{1, 2}, Raw: make([]byte, 7)}}, "", []string{`input "b"`, "7 bytes"}},
+		{"output", []*graph.Tensor{good("a"), good("b")}, "product", []string{`no output "product"`, `"sum", "difference"`}},
+		{"several", []*graph.Tensor{graph.FromFloats("a", nil, 0), graph.FromInts("b", make([]int64, 2), 1, 2)}, "", []string{`"a" has shape`, `"b" has type`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var ask []string
+			if c.ask != "" {
+				ask = []string{c.ask}
+			}
+			_, err := s.Run(t.Context(), c.in, ask...)
+			for _, w := range c.want {
+				if err == nil || !strings.Contains(err.Error(), w) {
+					t.Errorf("error %v does not say %q", err, w)
+				}
+			}
+		})
+	}
+}
+
+// Every element type goes in and comes out unchanged, at rank 2, rank 0 and empty.
+func TestElementTypes(t *testing.T) {
+	o := orttest.Need(t)
+	for _, dt := range []graph.DType{
+		graph.Float, graph.Double, graph.Int8, graph.Uint8, graph.Int16, graph.Uint16,
+		graph.Int32, graph.Uint32, graph.Int64, graph.Uint64, graph.Bool,
+	} {
+		for _, dims := range [][]int64{{2, 3}, {}, {0, 3}} {
+			in := &graph.Tensor{Name: "x", DType: dt, Dims: dims}
+			in.Raw = make([]byte, graph.RawSize(dt, in.Len()))
+			for i := range in.Raw {
+				in.Raw[i] = byte(i) // no NaN, which need not survive a copy bit for bit
+				if dt == graph.Bool {
+					in.Raw[i] = byte(i % 2)
+				}
+			}
+			shape := graph.Fixed(dims...)
+			m := build([]graph.Value{value("x", dt, shape)}, []graph.Value{value("y", dt, shape)}, func(b *graph.Builder) {
+				b.Append(node("Identity", []string{"x"}, "y"))
+			})
+			got, err := open(t, m, o).Run(t.Context(), []*graph.Tensor{in})
+			if err != nil {
+				t.Errorf("%s%v: %v", dt, dims, err)
+				continue
+			}
+			want := *in
+			want.Name = "y"
+			if d := cmp.Diff(&want, got[0]); d != "" {
+				t.Errorf("%s%v (-want +got):\n%s", dt, dims, d)
+			}
+		}
+	}
+}
+
+// Raw may be part of a file's bytes, at any address.
+func TestMisalignedInput(t *testing.T) {
+	s := open(t, sumAndDifference(rows(2)), orttest.Need(t))
+	a := graph.FromFloats("a", []float32{1, 2}, 1, 2)
+	a.Raw = append([]byte{99}, a.Raw...)[1:]
+	got, err := s.Run(t.Context(), []*graph.Tensor{a, graph.FromFloats("b", []float32{5, 6}, 1, 2)}, "sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(graph.FromFloats("sum", []float32{6, 8}, 1, 2), got[0]); d != "" {
+		t.Error(d)
+	}
+}
+
+// Outputs of rank 0, about which the file says nothing, among others.
+func TestUndeclaredScalars(t *testing.T) {
+	o := orttest.Need(t)
+	in := []graph.Value{value("x", graph.Float, rows(2))}
+	out := []graph.Value{{Name: "double"}, {Name: "total"}, {Name: "negative"}, {Name: "count"}}
+	m := build(in, out, func(b *graph.Builder) {
+		b.Append(node("Add", []string{"x", "x"}, "double"))
+		b.Append(&graph.Node{Op: "ReduceSum", Inputs: []string{"x"}, Outputs: []string{"total"}, Attrs: []graph.Attr{graph.IntAttr("keepdims", 0)}})
+		b.Append(node("Neg", []string{"x"}, "negative"))
+		b.Append(node("Size", []string{"x"}, "count"))
+	})
+	s := open(t, m, o)
+	for range 2 {
+		got, err := s.Run(t.Context(), []*graph.Tensor{graph.FromFloats("x", []float32{1, 2, 3, 4}, 2, 2)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []*graph.Tensor{
+			graph.FromFloats("double", []float32{2, 4, 6, 8}, 2, 2),
+			graph.FromFloats("total", []float32{10}, []int64{}...),
+			graph.FromFloats("negative", []float32{-1, -2, -3, -4}, 2, 2),
+			graph.FromInts("count", []int64{4}, []int64{}...),
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	}
+}
+
+func TestOpenSaysWhatIsWrong(t *testing.T) {
+	o := orttest.Need(t)
+	in, out := []graph.Value{value("x", graph.Float, rows(2))}, []graph.Value{value("y", graph.Float, rows(2))}
+	for _, c := range []struct {
+		name, op, want string
+		in             []graph.Value
+		o              ort.Options
+	}{
+		{name: "operator", op: "Frobnicate", in: in, o: o, want: "Frobnicate"},
+		{name: "no input", op: "Neg", o: o, want: "0 inputs"},
+		{name: "level", op: "Neg", in: in, o: ort.Options{Level: 9}, want: "level 9"},
+		{name: "threads", op: "Neg", in: in, o: ort.Options{Threads: -1}, want: "-1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := build(c.in, out, func(b *graph.Builder) { b.Append(node(c.op, []string{"x"}, "y")) })
+			_, err := ort.Open(m, c.o)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v does not say %q", err, c.want)
+			}
+		})
+	}
+	if _, err := ort.OpenBytes([]byte("no model"), o); err == nil {
+		t.Error("OpenBytes took text for a model")
+	}
+}
