@@ -26,7 +26,7 @@ test: ort ## vet and test (CFQ_REQUIRE_ORT=1: tests that need ONNX Runtime fail 
 	$(GO) test ./...
 
 long: ort ## the simulations of statistics that take minutes
-	CFQ_LONG=1 $(GO) test -timeout 60m ./eval ./gate
+	CFQ_LONG=1 $(GO) test -timeout 60m ./eval ./eval/gate
 
 lint: ## check the format and run the linters (the first run compiles them)
 	@unformatted=$$($(TOOL) gofumpt -l $(GOSRC)); \
@@ -49,7 +49,7 @@ pipelines: build ## run the pipelines of action.yml and examples/ci on this mach
 	$(GO) run ./internal/tools/pipelines
 
 page: ort ## look at the HTML reports in headless Chromium (CFQ_CHROMIUM or the PATH names it)
-	CFQ_REQUIRE_CHROMIUM=1 $(GO) test -count=1 -run Page ./report
+	CFQ_REQUIRE_CHROMIUM=1 $(GO) test -count=1 -run Page ./eval/report
 
 bench: ort ## run the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...

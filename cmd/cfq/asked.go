@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/eval"
+	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
@@ -17,7 +18,6 @@ import (
 	"cfq/provenance"
 	"cfq/recourse"
 	"cfq/recourse/promise"
-	"cfq/report"
 	"cfq/task"
 )
 

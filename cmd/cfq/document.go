@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"cfq/eval"
+	"cfq/eval/report"
 	"cfq/onnxio/ort"
-	"cfq/report"
 )
 
 // document adds to a result where it came from and, with details, the layers of the quantized model.

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/eval"
+	"cfq/eval/report"
 	"cfq/internal/cli"
-	"cfq/report"
 	"cfq/task"
 )
 

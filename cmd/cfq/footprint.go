@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"cfq/eval"
-	"cfq/footprint"
+	"cfq/eval/footprint"
 	"cfq/onnxio"
 )
 

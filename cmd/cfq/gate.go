@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/eval"
-	"cfq/gate"
+	"cfq/eval/gate"
+	"cfq/eval/report"
 	"cfq/internal/cli"
-	"cfq/report"
 )
 
 // gateFlags are the flags of gate.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"strings"
 
-	"cfq/certify"
 	"cfq/eval"
+	"cfq/eval/certify"
 )
 
 // ballSamples is how many points of the ball around each recourse point are looked at.

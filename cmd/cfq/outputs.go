@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"cfq/eval/report"
 	"cfq/internal/cli"
-	"cfq/report"
 )
 
 // output is a report on a D to be written to a file, or to stdout when path is "".

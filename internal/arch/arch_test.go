@@ -48,10 +48,10 @@ func table() []row {
 		{"allocate", ""},
 		{"qat", "onnxio/graph onnxio/autodiff onnxio/ort quant quant/qdq onnxio/classifier recourse"},
 		{"eval", "recourse task internal/words"},
-		{"certify", "onnxio/graph onnxio onnxio/ort quant quant/qdq verify onnxio/classifier eval"},
-		{"footprint", "onnxio/graph onnxio onnxio/ort quant quant/qdq eval"},
-		{"gate", "eval internal/keyfile internal/words"},
-		{"report", "recourse eval gate internal/chart"},
+		{"eval/certify", "onnxio/graph onnxio onnxio/ort quant quant/qdq verify onnxio/classifier eval"},
+		{"eval/footprint", "onnxio/graph onnxio onnxio/ort quant quant/qdq eval"},
+		{"eval/gate", "eval internal/keyfile internal/words"},
+		{"eval/report", "recourse eval eval/gate internal/chart"},
 
 		{".", "internal/cache onnxio/graph onnxio onnxio/ort quant quant/qdq verify task onnxio/classifier recourse calib sensitivity refine allocate qat eval"},
 		{"cmd/cfq", "*"},
@@ -65,7 +65,7 @@ func boundaries() []row {
 	return []row{
 		{"github.com/yalue/onnxruntime_go", "onnxio/ort"},
 		{"google.golang.org/protobuf", "internal/onnxpb onnxio"},
-		{"github.com/goccy/go-yaml", "internal/keyfile task task/infer gate internal/tools/pipelines"},
+		{"github.com/goccy/go-yaml", "internal/keyfile task task/infer eval/gate internal/tools/pipelines"},
 		{"github.com/spf13/pflag", "internal/cli cmd/cfq"},
 		{"github.com/schollz/progressbar/v3", "internal/cli cmd/cfq"},
 		{"golang.org/x/term", "internal/cli cmd/cfq"},
@@ -148,7 +148,7 @@ func TestCheck(t *testing.T) {
 		{source{pkg: "onnxio/graph", imports: []string{"google.golang.org/protobuf/proto"}}, "only internal/onnxpb onnxio may"},
 		{source{pkg: "onnxio/graph", imports: []string{"cfq"}}, "package onnxio/graph must not import ."},
 		{source{pkg: "helpers"}, "no row"},
-		{source{pkg: "cmd/cfq", imports: []string{"cfq", "cfq/report", "cfq/quant/qdq"}}, ""},
+		{source{pkg: "cmd/cfq", imports: []string{"cfq", "cfq/eval/report", "cfq/quant/qdq"}}, ""},
 		{source{pkg: "internal/tools/docgen", imports: []string{"cfq/cmd/cfq", "cfq/testdata/loans"}}, ""},
 		{source{pkg: "cmd/cfq", imports: []string{"cfq/internal/tools/docgen"}}, "must not import internal/tools/docgen"},
 	} {

@@ -8,7 +8,7 @@ import (
 
 	"cfq"
 	"cfq/eval"
-	"cfq/gate"
+	"cfq/eval/gate"
 	"cfq/onnxio/autodiff"
 	"cfq/quant"
 	"cfq/task"

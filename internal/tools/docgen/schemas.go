@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"cfq/eval"
-	"cfq/report"
+	"cfq/eval/report"
 
 	"github.com/invopop/jsonschema"
 )
@@ -19,7 +19,7 @@ import (
 func reportSchema(layout any, name, title string) func() (string, error) {
 	return func() (string, error) {
 		r := jsonschema.Reflector{Anonymous: true, AllowAdditionalProperties: true, ExpandedStruct: true, Mapper: number}
-		for _, pkg := range []string{"eval", "gate", "recourse", "report"} {
+		for _, pkg := range []string{"eval", "recourse"} {
 			if err := r.AddGoComments(base(), root()+"/"+pkg); err != nil {
 				return "", fmt.Errorf("comments of %s: %w", pkg, err)
 			}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"cfq/eval"
-	"cfq/gate"
+	"cfq/eval/gate"
 )
 
 // verdict says what a gate says of all checks, and why what does not pass does not.

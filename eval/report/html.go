@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"cfq/eval"
-	"cfq/gate"
+	"cfq/eval/gate"
 	"cfq/internal/chart"
 )
 

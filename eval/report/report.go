@@ -11,7 +11,7 @@ import (
 	"io"
 
 	"cfq/eval"
-	"cfq/gate"
+	"cfq/eval/gate"
 )
 
 // Document is one evaluation and where it came from.

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"cfq"
-	"cfq/certify"
 	"cfq/eval"
+	"cfq/eval/certify"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/task"

@@ -62,7 +62,7 @@ func jsonOf[D any](t *testing.T, write func(w *bytes.Buffer, d *D) error, d *D) 
 }
 
 func TestJSONKeepsToItsSchema(t *testing.T) {
-	s := schemaOf(t, "../docs/report.schema.json")
+	s := schemaOf(t, "../../docs/report.schema.json")
 	for name, d := range samples() {
 		recorded(d)
 		data := jsonOf(t, func(w *bytes.Buffer, d *Document) error { return JSON(w, d) }, d)
@@ -71,14 +71,14 @@ func TestJSONKeepsToItsSchema(t *testing.T) {
 		}
 	}
 	data := jsonOf(t, func(w *bytes.Buffer, c *Comparison) error { return compareJSON(w, c) }, contest())
-	if err := valid(t, schemaOf(t, "../docs/compare.schema.json"), data); err != nil {
+	if err := valid(t, schemaOf(t, "../../docs/compare.schema.json"), data); err != nil {
 		t.Error(err)
 	}
 }
 
 // The schema finds what is wrong: a schema that accepts everything tells nobody anything.
 func TestSchemaRefuses(t *testing.T) {
-	s := schemaOf(t, "../docs/report.schema.json")
+	s := schemaOf(t, "../../docs/report.schema.json")
 	good := string(jsonOf(t, func(w *bytes.Buffer, d *Document) error { return JSON(w, d) }, complete()))
 	for _, c := range []struct{ old, with string }{
 		{`"schema": "cfq.eval/2"`, `"schema": "cfq.eval/1"`},

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"cfq/eval"
-	"cfq/gate"
+	"cfq/eval/gate"
 	"cfq/recourse"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/gate"
+	"cfq/eval/gate"
 )
 
 // render returns the page, and fails when it is not well-formed: every element that is opened is closed, in order.

@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"cfq/gate"
+	"cfq/eval/gate"
 )
 
 // The elements of JUnit's XML, in the form that build servers agree on.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"cfq/eval"
-	"cfq/gate"
+	"cfq/eval/gate"
 	"cfq/internal/chart"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/gate"
+	"cfq/eval/gate"
 )
 
 // node is any element, so that the test does not read with what wrote.
