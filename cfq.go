@@ -18,6 +18,7 @@ import (
 
 	"cfq/allocate"
 	"cfq/calib"
+	"cfq/calib/refine"
 	"cfq/eval"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
@@ -25,10 +26,9 @@ import (
 	"cfq/onnxio/ort"
 	"cfq/quant"
 	"cfq/quant/qdq"
+	"cfq/quant/verify"
 	"cfq/recourse"
-	"cfq/refine"
 	"cfq/task"
-	"cfq/verify"
 )
 
 // Options of Quantize. The zero value is the tool's default: cf-ptq at four bits

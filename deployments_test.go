@@ -15,9 +15,9 @@ import (
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
 	"cfq/quant/qdq"
+	"cfq/quant/verify"
 	"cfq/recourse"
 	"cfq/task"
-	"cfq/verify"
 )
 
 // Sampled deployments are files of their own, each with the layers, widths and kernels

@@ -17,8 +17,8 @@ import (
 	"cfq/onnxio/ort"
 	"cfq/quant"
 	"cfq/quant/qdq"
+	"cfq/quant/verify"
 	"cfq/task"
-	"cfq/verify"
 )
 
 // origin is what a model was written from, besides its plan.

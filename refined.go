@@ -5,10 +5,10 @@ import (
 	"fmt"
 
 	"cfq/calib"
+	"cfq/calib/refine"
 	"cfq/onnxio/classifier"
 	"cfq/quant"
 	"cfq/quant/qdq"
-	"cfq/refine"
 )
 
 // Refinement looks at refineRows points at most, refineFacts of them factual rows: more

@@ -9,13 +9,13 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"cfq/calib/record"
 	"cfq/eval"
 	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
-	"cfq/provenance"
 	"cfq/recourse"
 	"cfq/recourse/promise"
 	"cfq/task"
@@ -82,7 +82,7 @@ type field struct {
 func (f *asked) open(ctx context.Context, e *env, paths, outputs []string, o task.ReadOptions, keep func(*task.People) ([]int, error)) (_ *field, err error) {
 	var inputs []string
 	for _, p := range paths {
-		inputs = append(append(inputs, p, provenance.Path(p)), onnxio.ExternalFiles(p)...)
+		inputs = append(append(inputs, p, record.Path(p)), onnxio.ExternalFiles(p)...)
 	}
 	if err := cli.Distinct(append(inputs, f.data, f.task, f.rows, f.promises, f.overrides), outputs); err != nil {
 		return nil, err

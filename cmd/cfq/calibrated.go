@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 
+	"cfq/calib/record"
 	"cfq/internal/cli"
-	"cfq/provenance"
 	"cfq/task"
 )
 
@@ -20,7 +20,7 @@ const noRecord = "none"
 type calibratedRows struct {
 	e        *env
 	path     string // of the record, noRecord, or "" for the one beside the model
-	record   *provenance.Rows
+	record   *record.Rows
 	excluded int
 	notes    []string
 }
@@ -33,11 +33,11 @@ func (c *calibratedRows) read(model string) error {
 	}
 	path := c.path
 	if path == "" {
-		path = provenance.Path(model)
+		path = record.Path(model)
 	} else if err := cli.Input("record of rows", path); err != nil {
 		return err
 	}
-	rows, err := provenance.Load(path)
+	rows, err := record.Load(path)
 	switch {
 	case c.path == "" && errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -60,7 +60,7 @@ func (c *calibratedRows) read(model string) error {
 func (c *calibratedRows) others(p *task.People) ([]int, error) {
 	var known []int
 	if c.record != nil && p.Hashes != nil {
-		known = provenance.Calibrated(p, c.record)
+		known = record.Calibrated(p, c.record)
 	}
 	out := make([]int, 0, p.N-len(known))
 	for i := range p.N {
@@ -93,11 +93,11 @@ func (c *calibratedRows) vouch(d *field) error {
 				return err
 			}
 			if data.SHA256 == from {
-				return cli.Wrap(fmt.Errorf("the model was calibrated on rows of %s, and there is no record %s that says which", d.f.data, provenance.Path(d.paths[1])), cli.Unusable,
+				return cli.Wrap(fmt.Errorf("the model was calibrated on rows of %s, and there is no record %s that says which", d.f.data, record.Path(d.paths[1])), cli.Unusable,
 					"take people whom the model has not seen; --calibrated names the record; --calibrated none if none of these rows were used")
 			}
 		}
-		c.note(fmt.Sprintf("there is no record %s: people whom the model was calibrated on cannot be recognised", provenance.Path(d.paths[1])))
+		c.note(fmt.Sprintf("there is no record %s: people whom the model was calibrated on cannot be recognised", record.Path(d.paths[1])))
 	case d.people.Hashes == nil:
 		c.note("people of a promises file have no rows: those whom the model was calibrated on cannot be recognised")
 	}
@@ -119,5 +119,5 @@ func (d *field) calibrated() (int, error) {
 	if err := c.read(d.paths[1]); err != nil || c.record == nil || d.people.Hashes == nil {
 		return 0, err
 	}
-	return len(provenance.Calibrated(d.people, c.record)), nil
+	return len(record.Calibrated(d.people, c.record)), nil
 }

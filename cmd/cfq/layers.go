@@ -6,7 +6,7 @@ import (
 	"cfq"
 	"cfq/onnxio/graph"
 	"cfq/quant/qdq"
-	"cfq/verify"
+	"cfq/quant/verify"
 )
 
 // layer is a dense layer as it is stored and as ONNX Runtime runs it.

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"cfq"
+	"cfq/calib/record"
 	"cfq/internal/cli"
 	"cfq/onnxio"
-	"cfq/provenance"
 	"cfq/quant/qdq"
 )
 
@@ -31,7 +31,7 @@ func (f *quantizeFlags) check(args []string) error {
 	}
 	outputs := []string{f.out}
 	if f.records() {
-		outputs = append(outputs, provenance.Path(f.out))
+		outputs = append(outputs, record.Path(f.out))
 	}
 	if f.savePlan != "" {
 		outputs = append(outputs, f.savePlan)

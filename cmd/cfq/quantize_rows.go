@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 
 	"cfq"
+	"cfq/calib/record"
 	"cfq/internal/cli"
-	"cfq/provenance"
 )
 
 // records says whether the rows that are calibrated on are recorded: those of a data file, and not those of a plan, which calibrates on none.
@@ -27,6 +27,6 @@ func (f *quantizeFlags) writeRows(r *cfq.Result) error {
 	for k, i := range r.Calibrated {
 		hashes[k] = f.calibrating.Hashes[i]
 	}
-	rows := provenance.New(hex.EncodeToString(sum[:]), provenance.Data{Name: filepath.Base(f.data), SHA256: data}, hashes)
-	return cli.Write(provenance.Path(f.out), rows.Write)
+	rows := record.New(hex.EncodeToString(sum[:]), record.Data{Name: filepath.Base(f.data), SHA256: data}, hashes)
+	return cli.Write(record.Path(f.out), rows.Write)
 }

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"cfq"
+	"cfq/calib/refine"
 	"cfq/onnxio"
-	"cfq/refine"
-	"cfq/verify"
+	"cfq/quant/verify"
 )
 
 // example is a result with everything in it.

@@ -7,7 +7,7 @@ import (
 
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
-	"cfq/verify"
+	"cfq/quant/verify"
 )
 
 // What ONNX Runtime computes otherwise than the file says.

@@ -8,7 +8,7 @@ import (
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
-	"cfq/verify"
+	"cfq/quant/verify"
 )
 
 // problems returns what of r's problems says want.

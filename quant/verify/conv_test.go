@@ -11,7 +11,7 @@ import (
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
-	"cfq/verify"
+	"cfq/quant/verify"
 )
 
 // convolutional makes x -> Reshape -> Conv -> Relu -> MaxPool -> Conv -> Relu -> Flatten -> Gemm.

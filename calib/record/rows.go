@@ -1,8 +1,8 @@
-// Package provenance records which rows a quantized model was calibrated on, so that nobody judges it by them.
+// Package record records which rows a quantized model was calibrated on, so that nobody judges it by them.
 //
 // In: the hashes of rows that package task makes (ReadOptions.Hash). Out: a small file beside the model, and the people of other data who are
 // not in it. The invariant: a record that is read is whole and names its model; the same rows make the same bytes.
-package provenance
+package record
 
 import (
 	"encoding/base64"

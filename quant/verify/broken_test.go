@@ -9,7 +9,7 @@ import (
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
-	"cfq/verify"
+	"cfq/quant/verify"
 )
 
 // net is a random classifier 8-16-16-2 with a softmax head.

@@ -17,7 +17,7 @@ import (
 	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/quant/qdq"
-	"cfq/verify"
+	"cfq/quant/verify"
 )
 
 // canonical reads the model at path in the form that quant works on.

@@ -8,7 +8,7 @@ import (
 
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
-	"cfq/verify"
+	"cfq/quant/verify"
 )
 
 // deep is a random classifier with the given widths, an activation function between
