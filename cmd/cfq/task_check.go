@@ -11,7 +11,7 @@ import (
 
 	"cfq/internal/cli"
 	"cfq/task"
-	"cfq/task/infer"
+	"cfq/task/draft"
 )
 
 // check holds a task file against data, and against a model when there is one.
@@ -32,7 +32,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	if err != nil {
 		return dataError(err)
 	}
-	var model infer.Model
+	var model draft.Model
 	if args[1] != "" {
 		m, _, err := openAny(ctx, e, args[1])
 		if err != nil {
@@ -44,7 +44,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	for _, note := range people.Notes {
 		e.msg.Note("%s: %s", f.data, note)
 	}
-	r, err := infer.Check(ctx, t, people, model)
+	r, err := draft.Check(ctx, t, people, model)
 	if err != nil {
 		return runError(err)
 	}
@@ -70,7 +70,7 @@ func counted(n int, noun string) string {
 }
 
 // writeCheck shows a report to people.
-func writeCheck(out io.Writer, t *task.Task, r *infer.Report) error {
+func writeCheck(out io.Writer, t *task.Task, r *draft.Report) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "rows\t%d, %d read, %d left out by the filter\n", r.Rows, r.Read, r.Filtered)
 	if s := r.Score; s != nil {

@@ -10,7 +10,7 @@ import (
 
 	"cfq/internal/cli"
 	"cfq/task"
-	"cfq/task/infer"
+	"cfq/task/draft"
 )
 
 // init writes a draft, or a task file whose gaps are filled.
@@ -28,7 +28,7 @@ func (f *taskFlags) init(ctx context.Context, e *env, args []string) (err error)
 			return cli.Wrap(err, cli.Unusable, cli.HintOf(err))
 		}
 	}
-	o := infer.Options{Label: f.label, Favourable: f.favourable, Features: f.features, File: filepath.Base(f.data)}
+	o := draft.Options{Label: f.label, Favourable: f.favourable, Features: f.features, File: filepath.Base(f.data)}
 	if args[0] != "" {
 		model, scaled, err := openAny(ctx, e, args[0])
 		if err != nil {
@@ -51,16 +51,16 @@ func (f *taskFlags) init(ctx context.Context, e *env, args []string) (err error)
 }
 
 // draft infers a task file.
-func (f *taskFlags) draft(ctx context.Context, e *env, o infer.Options) ([]byte, *task.Task, error) {
+func (f *taskFlags) draft(ctx context.Context, e *env, o draft.Options) ([]byte, *task.Task, error) {
 	rows, err := readSelection(f.rows)
 	if err != nil {
 		return nil, nil, err
 	}
-	table, err := infer.Open(ctx, f.data, f.columns, rows)
+	table, err := draft.Open(ctx, f.data, f.columns, rows)
 	if err != nil {
 		return nil, nil, dataError(err)
 	}
-	p, err := infer.Infer(ctx, table, o)
+	p, err := draft.Infer(ctx, table, o)
 	if err != nil {
 		return nil, nil, dataError(err)
 	}
@@ -69,7 +69,7 @@ func (f *taskFlags) draft(ctx context.Context, e *env, o infer.Options) ([]byte,
 }
 
 // tell writes what was found and guessed.
-func (f *taskFlags) tell(e *env, p *infer.Proposal) {
+func (f *taskFlags) tell(e *env, p *draft.Proposal) {
 	for _, n := range p.Notes {
 		e.msg.Note("%s", n)
 	}
@@ -97,7 +97,7 @@ func (f *taskFlags) put(e *env, text []byte, t *task.Task) error {
 }
 
 // fill fills the gaps of the task file that --from names.
-func (f *taskFlags) fill(ctx context.Context, e *env, o infer.Options) ([]byte, *task.Task, error) {
+func (f *taskFlags) fill(ctx context.Context, e *env, o draft.Options) ([]byte, *task.Task, error) {
 	for _, name := range []string{"label", "favourable", "features", "columns"} {
 		if f.given.Changed(name) {
 			return nil, nil, cli.Usagef("change the task file itself", "--from keeps what the task file says, so --%s means nothing beside it", name)
@@ -114,7 +114,7 @@ func (f *taskFlags) fill(ctx context.Context, e *env, o infer.Options) ([]byte, 
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := infer.Fill(ctx, f.from, text, f.data, rows, o)
+	p, err := draft.Fill(ctx, f.from, text, f.data, rows, o)
 	if err != nil {
 		return nil, nil, dataError(err)
 	}

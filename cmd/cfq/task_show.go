@@ -14,7 +14,7 @@ import (
 	"cfq/internal/cli"
 	"cfq/recourse"
 	"cfq/task"
-	"cfq/task/infer"
+	"cfq/task/draft"
 )
 
 // show prints what a task file comes to.
@@ -76,7 +76,7 @@ func writeTask(out io.Writer, t *task.Task, set *recourse.ActionSet) error {
 	if len(t.Rules) > 0 {
 		fmt.Fprintln(out, "\nconstraints")
 		for i := range t.Rules {
-			fmt.Fprintf(out, "  %s\n", infer.Words(&t.Rules[i]))
+			fmt.Fprintf(out, "  %s\n", draft.Words(&t.Rules[i]))
 		}
 	}
 	return errors.Join(err, transitionsOf(out, t))

@@ -37,7 +37,7 @@ func table() []row {
 		{"quant/qdq", "onnxio/graph quant"},
 		{"quant/verify", "onnxio/graph onnxio onnxio/ort quant quant/qdq"},
 		{"task", "internal/keyfile internal/words"},
-		{"task/infer", "task internal/words"},
+		{"task/draft", "task internal/words"},
 		{"calib/record", "task"},
 		{"onnxio/classifier", "onnxio/graph onnxio onnxio/autodiff onnxio/ort"},
 		{"recourse", "task"},
@@ -65,7 +65,7 @@ func boundaries() []row {
 	return []row{
 		{"github.com/yalue/onnxruntime_go", "onnxio/ort"},
 		{"google.golang.org/protobuf", "internal/onnxpb onnxio"},
-		{"github.com/goccy/go-yaml", "internal/keyfile task task/infer eval/gate internal/tools/pipelines"},
+		{"github.com/goccy/go-yaml", "internal/keyfile task task/draft eval/gate internal/tools/pipelines"},
 		{"github.com/spf13/pflag", "internal/cli cmd/cfq"},
 		{"github.com/schollz/progressbar/v3", "internal/cli cmd/cfq"},
 		{"golang.org/x/term", "internal/cli cmd/cfq"},

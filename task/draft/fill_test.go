@@ -1,0 +1,205 @@
+package draft
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"cfq/task"
+)
+
+// gaps is a data file whose statistics are easy: age 10, 20, ... 100; home rent 60 %; two of ten smoke.
+func gaps() string {
+	var b strings.Builder
+	b.WriteString("age,home,smokes,label\n")
+	for i := range 10 {
+		fmt.Fprintf(&b, "%d,%s,%s,%s\n", 10*(i+1), []string{"rent", "own"}[i/6], []string{"yes", "no"}[min(1, i/2)], []string{"good", "bad"}[i%2])
+	}
+	return b.String()
+}
+
+func fill(t testing.TB, text string) *Proposal {
+	t.Helper()
+	p, err := Fill(t.Context(), "task.yaml", []byte(text), write(t, "data.csv", gaps()), task.ReadOptions{}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestFillWritesWhereThingsAreMissing(t *testing.T) {
+	const quantiles = "[10, 10, 10, 20, 20, 30, 30, 40, 40, 50, 50, 60, 60, 70, 70, 80, 80, 90, 90, 100, 100]"
+	for _, c := range []struct{ name, have, want string }{
+		{
+			"one line",
+			"version: 1\nfeatures:\n  - {name: age, kind: numeric, weight: 2} # why\n",
+			"version: 1\nfeatures:\n  - {name: age, kind: numeric, mean: 55, std: 28.722813, bounds: [10, 100], mad: 20,\n     quantiles: " + quantiles + ", weight: 2} # why\n",
+		},
+		{
+			"lines",
+			"version: 1\nfeatures:\n- name: age\n  # numbers\n  kind: 'numeric'   # of years\n\n  # not all of it\n  actionable: false\n",
+			"version: 1\nfeatures:\n- name: age\n  # numbers\n  kind: 'numeric'   # of years\n  mean: 55\n  std: 28.722813\n  mad: 20\n  quantiles: " + quantiles + "\n\n  # not all of it\n  actionable: false\n",
+		},
+		{
+			"what is there stays",
+			"version: 1\nfeatures:\n  - kind: numeric\n    name: age\n    bounds: [null, null]\n    mad: 3\n    mean: 1\n    std: 2\n    quantiles: [1, 2]\n  - kind: onehot\n    name: home\n    values: [rent, own]\n  - {kind: binary, name: smokes, one: yes}",
+			"version: 1\nfeatures:\n  - kind: numeric\n    name: age\n    bounds: [null, null]\n    mad: 3\n    mean: 1\n    std: 2\n    quantiles: [1, 2]\n  - kind: onehot\n    shares: [0.6, 0.4]\n    name: home\n    values: [rent, own]\n  - {kind: binary, shares: 0.2, name: smokes, one: yes}",
+		},
+		{
+			"JSON",
+			`{"version": 1, "features": [` + "\t" + `{"name": "age", "kind": "numeric", "bounds": [0, 200], "mad": 1, "quantiles": [1, 2]}]}`,
+			`{"version": 1, "features": [` + "\t" + `{"name": "age", "kind": "numeric", "mean": 55, "std": 28.722813, "bounds": [0, 200], "mad": 1, "quantiles": [1, 2]}]}`,
+		},
+		{
+			"percentiles of what is missing",
+			"version: 1\nfeatures:\n  - name: age\n    kind: numeric\n    bounds: [5%, \"95%\"]\n",
+			"version: 1\nfeatures:\n  - name: age\n    kind: numeric\n    mean: 55\n    std: 28.722813\n    mad: 20\n    quantiles: " + quantiles + "\n    bounds: [5%, \"95%\"]\n",
+		},
+		{
+			"the last line has no end",
+			"version: 1\nfeatures:\n  - name: home\n    values: [own, rent]\n    kind: onehot",
+			"version: 1\nfeatures:\n  - name: home\n    values: [own, rent]\n    kind: onehot\n    shares: [0.4, 0.6]",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := fill(t, c.have)
+			if d := cmp.Diff(c.want, string(p.Text)); d != "" {
+				t.Error(d)
+			}
+			if again := fill(t, c.want); string(again.Text) != c.want {
+				t.Errorf("filling in twice is not filling in once:\n%s", cmp.Diff(c.want, string(again.Text)))
+			}
+		})
+	}
+}
+
+// Whatever a task file looks like, taking out what was put in leaves its bytes, and nothing else of its meaning changes.
+func TestFillLeavesAllElse(t *testing.T) {
+	data := write(t, "data.csv", gaps())
+	rapid.Check(t, func(rt *rapid.T) {
+		text := drawFile(rt)
+		before, err := task.Parse("task.yaml", []byte(text))
+		if err != nil {
+			rt.Fatalf("%v\n%s", err, text)
+		}
+		p, err := Fill(t.Context(), "task.yaml", []byte(text), data, task.ReadOptions{}, Options{})
+		if err != nil {
+			rt.Fatalf("%v\n%q", err, text)
+		}
+		have, taken := p.Text, 0
+		for _, ins := range p.inserted {
+			at := ins.at // of the original: what was put in before it is gone already
+			if !bytes.HasPrefix(have[at:], []byte(ins.text)) {
+				rt.Fatalf("%q does not stand at %d of %q", ins.text, at, have)
+			}
+			have = slices.Concat(have[:at], have[at+len(ins.text):])
+			taken++
+		}
+		if string(have) != text || taken == 0 {
+			rt.Fatalf("without what was put in, the file is\n%q, not\n%q", have, text)
+		}
+		for i := range before.Features {
+			a, b := before.Features[i], p.Task.Features[i]
+			a.Mean, a.Std, a.MAD, a.Quantiles, a.Shares, a.Bounds = b.Mean, b.Std, b.MAD, b.Quantiles, b.Shares, b.Bounds
+			if d := cmp.Diff(a, b); d != "" {
+				rt.Fatal(d)
+			}
+		}
+		if d := cmp.Diff(before.Data, p.Task.Data); d != "" {
+			rt.Fatal(d)
+		}
+		if f := &p.Task.Features[0]; math.Abs(f.Std-28.722813) > 1e-6 && f.Std != 3 {
+			rt.Fatalf("std %v", f.Std)
+		}
+	})
+}
+
+// drawFile draws a task file for gaps in one of the ways to write it.
+func drawFile(t *rapid.T) string {
+	end := rapid.SampledFrom([]string{"\n", "\r\n"}).Draw(t, "end")
+	comment := func() string {
+		return rapid.SampledFrom([]string{"", "", " # ", " # kind: numeric", " # ä: {[", "   #"}).Draw(t, "comment")
+	}
+	own := func(indent string) string {
+		return rapid.SampledFrom([]string{"", "", indent + "# ein Wörtchen" + end, end}).Draw(t, "line")
+	}
+	quote := func(s string) string {
+		return rapid.SampledFrom([]string{s, `"` + s + `"`, "'" + s + "'"}).Draw(t, "quotes")
+	}
+	var b strings.Builder
+	b.WriteString(rapid.SampledFrom([]string{"", "\xef\xbb\xbf", "# größer" + end, "---" + end}).Draw(t, "start"))
+	b.WriteString("version: 1" + comment() + end + own("") + "data: {label: label, favourable: good}" + end + "features:" + comment() + end)
+	features := [][]string{
+		{"name: " + quote("age"), "kind: " + quote("numeric"), "step: 10", "weight: 2"},
+		{"name: 'hömé'", "column: home", "kind: " + quote("onehot"), "values: [rent, own]"},
+		{"name: smokes", "kind: binary", "one: \"yes\"", "actionable: false"},
+	}
+	if rapid.Bool().Draw(t, "scaled") {
+		features[0] = append(features[0], "mean: 1", "std: 3")
+	}
+	base := rapid.SampledFrom([]string{"", "  ", "    "}).Draw(t, "indent")
+	for _, keys := range features {
+		keys = rapid.Permutation(keys).Draw(t, "keys")
+		if rapid.Bool().Draw(t, "flow") {
+			sep := rapid.SampledFrom([]string{", ", "," + end + base + "   ", " ,  "}).Draw(t, "separator")
+			b.WriteString(own(base) + base + "- {" + strings.Join(keys, sep) + "}" + comment() + end)
+			continue
+		}
+		lead := base + "- "
+		for _, k := range keys {
+			b.WriteString(lead + k + comment() + end)
+			lead = base + "  "
+			b.WriteString(own(lead))
+		}
+	}
+	if rapid.Bool().Draw(t, "more") {
+		b.WriteString(own("") + "sparsity: {max_features: 2}" + comment())
+	}
+	return b.String()
+}
+
+func TestFillRefuses(t *testing.T) {
+	data := write(t, "data.csv", gaps())
+	for _, c := range []struct{ text, want string }{
+		{"version: 1\nencoded: true\nfeatures: [{name: age, kind: numeric}]\n", "encoded: true"},
+		{"version: 1\nfeatures: [{name: agee, kind: numeric}]\n", `did you mean "age"`},
+		{"version: 1\nfeatures: [{name: age, kind: numeri}]\n", "numeric"},
+		{"version: 1\nfeatures: [{name: age, kind: numeric, bounds: [1%, 200%]}]\n", "percentile"},
+		{"not a task", "mapping"},
+	} {
+		if _, err := Fill(t.Context(), "task.yaml", []byte(c.text), data, task.ReadOptions{}, Options{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.text, err, c.want)
+		}
+	}
+}
+
+// A model whose inputs are raw numbers gets no mean and std; one whose inputs are not gets them.
+func TestFillAsksTheModel(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("age,label\n")
+	for i := range 200 {
+		fmt.Fprintf(&b, "%d,%s\n", i, []string{"bad", "good"}[i/100])
+	}
+	data := write(t, "data.csv", b.String())
+	const text = "version: 1\ndata: {label: label, favourable: good}\nfeatures: [{name: age, kind: numeric}]\n"
+	for _, c := range []struct {
+		m    linear
+		std  float64
+		says string
+	}{{linear{[]float64{1}, -99.5}, 1, "without mean and std"}, {linear{[]float64{5}, 0}, 57.734305, "must be those"}} {
+		p, err := Fill(t.Context(), "task.yaml", []byte(text), data, task.ReadOptions{}, Options{Model: &c.m})
+		if err != nil || p.Task.Features[0].Std != c.std {
+			t.Fatalf("std %v, want %v (%v)", p.Task.Features[0].Std, c.std, err)
+		}
+		says(t, p.Warnings, c.says)
+		if p.Score == nil || p.Score.Accuracy != 1 {
+			t.Errorf("%+v", p.Score)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package draft
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cfq/task"
+)
+
+func TestHowAFileIsRead(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		names      []string
+		want       task.Data
+		columns    []string
+		rows       int
+	}{
+		{"plain", "a,b\n1,x\n2,y\n", nil, task.Data{Delimiter: ','}, []string{"a", "b"}, 2},
+		{"semicolons and quotes", "\"a;a\";b\n1;\"x,y\"\n2;z\n", nil, task.Data{Delimiter: ';'}, []string{"a;a", "b"}, 2},
+		{"tabs", "a\tb\tc\n1\t2\t3,5\n1\t2\t3,6\n", nil, task.Data{Delimiter: '\t'}, []string{"a", "b", "c"}, 2},
+		{"blanks around fields", "39, Private, 13\n50, Other, 9\n", []string{"age", "work", "years"}, task.Data{Delimiter: ',', Trim: true, Columns: []string{"age", "work", "years"}}, []string{"age", "work", "years"}, 2},
+		{"blanks between fields, no names", "A11 6 x\nA12 7 y\n", nil, task.Data{Delimiter: ' ', Columns: []string{"column1", "column2", "column3"}}, []string{"column1", "column2", "column3"}, 2},
+		{"comment", "|1x3 something\na,b,c\n1,2,3\n4,5,6\n", nil, task.Data{Delimiter: ',', Comment: '|'}, []string{"a", "b", "c"}, 2},
+		{"preface", "exported on Monday\n\na,b,c\n1,2,3\n4,5,6\n7,8,9\n1,2,4\n", nil, task.Data{Delimiter: ',', Skip: 2}, []string{"a", "b", "c"}, 4},
+		{"texts without header", "yes,red\nno,blue\nyes,red\n", nil, task.Data{Delimiter: ',', Columns: []string{"column1", "column2"}}, []string{"column1", "column2"}, 3},
+		{"a broken row", "a,b\n1,2\n3\n4,5\n", nil, task.Data{Delimiter: ','}, []string{"a", "b"}, 2},
+		{"one column", "a\n1\n2\n", nil, task.Data{Delimiter: ','}, []string{"a"}, 2},
+		{"byte order mark, CRLF", "\xef\xbb\xbfa,b\r\n1,2\r\n", nil, task.Data{Delimiter: ','}, []string{"a", "b"}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			table := open(t, c.text, c.names...)
+			if d := cmp.Diff(c.want, table.Data); d != "" {
+				t.Error(d)
+			}
+			if !slices.Equal(table.Names, c.columns) || table.Rows != c.rows {
+				t.Errorf("columns %q, %d rows; want %q, %d", table.Names, table.Rows, c.columns, c.rows)
+			}
+		})
+	}
+}
+
+// What is read here is what package task reads by the same settings.
+func TestTableReadsWhatTasksRead(t *testing.T) {
+	text := "# made by hand\nage, home\n 30 , rent\n41,\"own, \"\n\n52, rent \n"
+	table := open(t, text)
+	d := table.Data
+	if d.Comment != '#' || !d.Trim {
+		t.Fatalf("%+v", d)
+	}
+	tk := &task.Task{Data: d, Features: []task.Feature{
+		{Name: "age", Column: "age", Kind: task.Numeric, Std: 1, Width: 1},
+		{Name: "home", Column: "home", Kind: task.OneHot, Values: table.column("home").values, Width: 2, Offset: 1},
+	}}
+	p, err := task.Read(t.Context(), write(t, "data.csv", text), tk, task.ReadOptions{})
+	if err != nil || p.N != 3 || p.Failed > 0 {
+		t.Fatalf("%v, %v", p, err)
+	}
+	want := []float32{30, 1, 0, 41, 0, 1, 52, 1, 0}
+	if !slices.Equal(p.X, want) {
+		t.Errorf("%v, want %v", p.X, want)
+	}
+	again, err := openAs(t.Context(), write(t, "data.csv", text), &d, p.Lines[1:])
+	if err != nil || again.Rows != 2 || again.column("age").values[0] != "41" {
+		t.Errorf("%+v, %v", again, err)
+	}
+}
+
+func TestSelections(t *testing.T) {
+	path := write(t, "data.csv", "a,b\n0,x\n1,y\n2,z\n3,u\n")
+	for _, c := range []struct {
+		s    task.ReadOptions
+		want []string
+	}{
+		{task.ReadOptions{Only: []int{2, 0}}, []string{"0", "2"}},
+		{task.ReadOptions{Except: []int{1, 2}}, []string{"0", "3"}},
+	} {
+		table, err := Open(t.Context(), path, nil, c.s)
+		if err != nil || !slices.Equal(table.cols[0].values, c.want) {
+			t.Errorf("%+v: %v, %v", c.s, table, err)
+		}
+	}
+	if _, err := Open(t.Context(), path, nil, task.ReadOptions{Only: []int{1, 9}}); err == nil || !strings.Contains(err.Error(), "row 9") {
+		t.Errorf("a row that is not there: %v", err)
+	}
+}
+
+func TestFilesThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = z.Write([]byte("a,b\n1,2\n"))
+	_ = z.Close()
+	for name, c := range map[string]struct{ text, want string }{
+		"nothing":   {"", "empty"},
+		"header":    {"a,b\n", "no data rows"},
+		"utf16":     {"\xff\xfea\x00,\x00", "UTF-16"},
+		"binary":    {"PK\x03\x04\x00\x00", "binary"},
+		"latin1":    {"a,b\n1,caf\xe9\n", "UTF-8"},
+		"truncated": {packed.String()[:packed.Len()-10], "EOF"},
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(t.Context(), path, nil, task.ReadOptions{}); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	path := filepath.Join(dir, "data.gz")
+	if err := os.WriteFile(path, packed.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if table, err := Open(t.Context(), path, nil, task.ReadOptions{}); err != nil || table.Rows != 1 {
+		t.Errorf("gzip: %v, %v", table, err)
+	}
+	if _, err := Open(t.Context(), path, []string{"one"}, task.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "1 columns are named") {
+		t.Errorf("too few names: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Open(ctx, path, nil, task.ReadOptions{}); err == nil {
+		t.Error("a cancelled reading went on")
+	}
+}
