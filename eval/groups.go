@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 	"cfq/task"
 )
 
@@ -133,7 +133,7 @@ func attribute(groups []task.Subgroup, name string) (*task.Subgroup, error) {
 	if len(names) == 0 {
 		return nil, fmt.Errorf("%q: the task declares no subgroups: give a feature subgroup: true, or name columns in data.subgroups", name)
 	}
-	return nil, fmt.Errorf("there are no subgroups %q%s", name, words.DidYouMean(name, names))
+	return nil, fmt.Errorf("there are no subgroups %q%s", name, message.DidYouMean(name, names))
 }
 
 // of returns the group of the person in the row, numbered so that the last attribute varies fastest; -1 when a value is missing.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 	"cfq/task"
 )
 
@@ -20,7 +20,7 @@ func mixed(people *task.People, s *Stress) (in, out []int, err error) {
 	}
 	code := slices.Index(g.Values, s.value)
 	if code < 0 {
-		return nil, nil, fmt.Errorf("%q is no value of %s%s", s.value, s.feature, words.DidYouMean(s.value, g.Values))
+		return nil, nil, fmt.Errorf("%q is no value of %s%s", s.value, s.feature, message.DidYouMean(s.value, g.Values))
 	}
 	for i, c := range g.Codes {
 		if int(c) == code {

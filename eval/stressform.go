@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 )
 
 // Stress is other conditions to evaluate under, or several of them, as ParseStress reads them.
@@ -97,10 +97,10 @@ func ParseStress(spec string) (Stress, error) {
 		}
 		forms, known = append(forms, f.Form), append(known, f.word())
 	}
-	if words.Nearest(word, known) != "" {
+	if message.Nearest(word, known) != "" {
 		forms = known
 	}
-	return Stress{}, fmt.Errorf("eval: %q is no condition to evaluate under%s", spec, words.DidYouMean(word, forms))
+	return Stress{}, fmt.Errorf("eval: %q is no condition to evaluate under%s", spec, message.DidYouMean(word, forms))
 }
 
 func readNoise(_, rest string) (Stress, error) {

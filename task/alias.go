@@ -7,7 +7,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"cfq/internal/keyfile"
+	"cfq/internal/config"
 )
 
 // alias is a key under the name that another recourse library has for it, so that its users need not translate what they have.
@@ -89,7 +89,7 @@ func (d *decoder) featureAliases(f *Feature, b *percents) []alias {
 		{
 			"permitted_range", libDiCE, "`bounds`; of a one-hot feature, the list of values that it may become, as `transitions` from every one",
 			[]string{"bounds", "transitions"},
-			anyOf(pairForm, keyfile.ListOf(scalarForm)),
+			anyOf(pairForm, config.ListOf(scalarForm)),
 			func(n ast.Node, m mapping) { d.permit(n, f, b, m) },
 		},
 		{
@@ -117,7 +117,7 @@ func (d *decoder) taskAliases(t *Task, p *parts) []alias {
 		{
 			"permitted_range", libDiCE, "`bounds` by the names of features, as `{age: [18, 65]}`; of a one-hot feature, the list of values that it may become",
 			[]string{"permitted_range"},
-			mapOf(anyOf(pairForm, keyfile.ListOf(scalarForm))),
+			mapOf(anyOf(pairForm, config.ListOf(scalarForm))),
 			func(n ast.Node, _ mapping) { d.permitAll(n, t, p) },
 		},
 		{

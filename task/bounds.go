@@ -6,8 +6,8 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"cfq/internal/keyfile"
-	"cfq/internal/words"
+	"cfq/internal/config"
+	"cfq/internal/message"
 )
 
 // percents are the sides of bounds that are given as percentiles, until the quantiles are known.
@@ -56,7 +56,7 @@ func (d *decoder) settle(f *Feature, b *percents, m mapping) {
 		case p.at == nil:
 		case len(f.Quantiles) < 2:
 			d.errorf(p.at, "feature %q: the percentile %s needs the feature's quantiles; `cfq task init` makes them from data, or give a number",
-				f.Name, words.Quote(keyfile.ScalarText(p.at)))
+				f.Name, message.Quote(config.ScalarText(p.at)))
 		default:
 			f.Bounds[i] = f.quantile(p.value / 100)
 		}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 )
 
 // columns says where in a record everything is.
@@ -37,7 +37,7 @@ func (t *Task) resolve(names []string) (*columns, error) {
 	need := func(column, by string) int {
 		i, ok := at[column]
 		if !ok {
-			errs = append(errs, fmt.Errorf("there is no column %s (%s)%s", words.Quote(column), words.Clip(by), suggest(column, names)))
+			errs = append(errs, fmt.Errorf("there is no column %s (%s)%s", message.Quote(column), message.Clip(by), suggest(column, names)))
 			return -1
 		}
 		return i
@@ -61,7 +61,7 @@ func (t *Task) resolve(names []string) (*columns, error) {
 		c.label = i
 	}
 	if len(errs) > 0 {
-		errs = append(errs, fmt.Errorf("the file's columns are: %s", words.List(names, 100)))
+		errs = append(errs, fmt.Errorf("the file's columns are: %s", message.List(names, 100)))
 		return nil, errors.Join(errs...)
 	}
 	c.findTwins(at)
@@ -110,8 +110,8 @@ func contains(at map[string]int, names []string) bool {
 
 // suggest names the column that was probably meant; the list of all follows elsewhere.
 func suggest(column string, names []string) string {
-	if n := words.Nearest(column, names); n != "" {
-		return fmt.Sprintf("; did you mean %s?", words.Quote(n))
+	if n := message.Nearest(column, names); n != "" {
+		return fmt.Sprintf("; did you mean %s?", message.Quote(n))
 	}
 	return ""
 }

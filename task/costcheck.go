@@ -5,7 +5,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 )
 
 func (d *decoder) cost(n ast.Node, c *Cost) mapping {
@@ -41,7 +41,7 @@ func (d *decoder) checkCost(t *Task, m mapping, features []mapping) {
 		word = string(t.Cost.Norm)
 	}
 	d.errorf(m.Place(key), "%s needs %s of every number that people can change, and these have none: %s; `cfq task init` makes them from data",
-		word, need, clause(words.List(lacking, 20)))
+		word, need, clause(message.List(lacking, 20)))
 }
 
 // lacks says which figures the cost of changing f needs that f does not have, and by which key of the cost; "" when none.

@@ -5,31 +5,31 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"cfq/internal/keyfile"
-	"cfq/internal/words"
+	"cfq/internal/config"
+	"cfq/internal/message"
 )
 
-// A task file is read by keys; package keyfile says what these are.
+// A task file is read by keys; package config says what these are.
 type (
-	key     = keyfile.Key
-	value   = keyfile.Value
-	mapping = keyfile.Mapping
-	schema  = keyfile.Schema
+	key     = config.Key
+	value   = config.Value
+	mapping = config.Mapping
+	schema  = config.Schema
 )
 
-const required = keyfile.Required
+const required = config.Required
 
 // Error is one mistake in a task file.
-type Error = keyfile.Error
+type Error = config.Error
 
 // Errors are all mistakes of one task file in the order of their places.
-type Errors = keyfile.Errors
+type Errors = config.Errors
 
 // decoder walks a parsed task file and collects mistakes.
-type decoder struct{ keyfile.Decoder }
+type decoder struct{ config.Decoder }
 
 func newDecoder(file string) *decoder {
-	return &decoder{keyfile.Decoder{File: file, Kind: "task file"}}
+	return &decoder{config.Decoder{File: file, Kind: "task file"}}
 }
 
 // clause is a part of a message that is never shortened.
@@ -39,7 +39,7 @@ type clause string
 func (d *decoder) errorf(n ast.Node, format string, args ...any) {
 	for i, a := range args {
 		if s, ok := a.(string); ok {
-			args[i] = words.Clip(s)
+			args[i] = message.Clip(s)
 		}
 	}
 	d.Errorf(n, format, args...)
@@ -61,7 +61,9 @@ func (d *decoder) mapping(n ast.Node, what string, keys []key, aliases ...alias)
 func (d *decoder) describe(n ast.Node) clause { return clause(d.Describe(n)) }
 
 // didYouMean is the clause to put behind a message about the unknown word s.
-func didYouMean(s string, candidates []string) clause { return clause(words.DidYouMean(s, candidates)) }
+func didYouMean(s string, candidates []string) clause {
+	return clause(message.DidYouMean(s, candidates))
+}
 
 // Number reads a decimal number such as 40, -1.5 or 1e+05. Infinities, NaN, hexadecimals and digit separators are no numbers here.
 func Number(s string) (float64, bool) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 )
 
 // Encode writes the model inputs of a raw field to dst (length Width). The empty field is a missing value: all zeros for OneHot, an error
@@ -20,7 +20,7 @@ func (f *Feature) Encode(raw string, dst []float32) error {
 		}
 		i := find(f.Values, raw)
 		if i < 0 {
-			return fmt.Errorf("%s is not a known value%s", words.Quote(raw), didYouMean(raw, f.Values))
+			return fmt.Errorf("%s is not a known value%s", message.Quote(raw), didYouMean(raw, f.Values))
 		}
 		dst[i] = 1
 		return nil
@@ -33,7 +33,7 @@ func (f *Feature) Encode(raw string, dst []float32) error {
 		case f.Zero == "" || same(raw, f.Zero):
 			dst[0] = 0
 		default:
-			return fmt.Errorf("%s is neither %q nor %q", words.Quote(raw), f.One, f.Zero)
+			return fmt.Errorf("%s is neither %q nor %q", message.Quote(raw), f.One, f.Zero)
 		}
 		return nil
 	case Thermometer:
@@ -54,14 +54,14 @@ func (f *Feature) Encode(raw string, dst []float32) error {
 	}
 	v, ok := Number(raw)
 	if !ok {
-		return fmt.Errorf("%s is not a number", words.Quote(raw))
+		return fmt.Errorf("%s is not a number", message.Quote(raw))
 	}
 	if f.Levels != nil && !slices.Contains(f.Levels, v) {
-		return fmt.Errorf("%s is not a known value; one of: %s", words.Quote(raw), words.List(f.Values, 20))
+		return fmt.Errorf("%s is not a known value; one of: %s", message.Quote(raw), message.List(f.Values, 20))
 	}
 	x := f.ToInput(v)
 	if math.IsInf(float64(x), 0) {
-		return fmt.Errorf("%s is too large for a model input", words.Quote(raw))
+		return fmt.Errorf("%s is too large for a model input", message.Quote(raw))
 	}
 	dst[0] = x
 	return nil

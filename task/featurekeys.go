@@ -3,7 +3,7 @@ package task
 import (
 	"github.com/goccy/go-yaml/ast"
 
-	"cfq/internal/keyfile"
+	"cfq/internal/config"
 )
 
 func (d *decoder) featureKeys(f *Feature, b *percents) []key {
@@ -100,7 +100,7 @@ func (d *decoder) actionKeys(f *Feature, b *percents) []key {
 // featuresForm is the list of features.
 func featuresForm() schema {
 	d := newDecoder("")
-	s := keyfile.ListOf(func() schema {
+	s := config.ListOf(func() schema {
 		f := defaultFeature()
 		return object(d.featureKeys(&f, &percents{}), d.featureAliases(&f, &percents{})...)
 	})()
@@ -160,7 +160,7 @@ func (d *decoder) transitions(dst *map[string][]string) value {
 			}
 			(*dst)[key] = to
 		}
-	}, Form: mapOf(anyOf(scalarForm, keyfile.ListOf(scalarForm), func() schema { return schema{"type": "null"} }))}
+	}, Form: mapOf(anyOf(scalarForm, config.ListOf(scalarForm), func() schema { return schema{"type": "null"} }))}
 }
 
 // shares stores a list of shares, or the single one of a binary feature.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"cfq/internal/keyfile"
+	"cfq/internal/config"
 )
 
 // The functions here and in featurekeys.go declare the keys of a task file, one list for each mapping. The decoder reads by them, Markdown prints
@@ -49,7 +49,7 @@ func (d *decoder) taskKeys(t *Task, p *parts) []key {
 		},
 		{
 			Name:     "links",
-			Value:    value{Read: func(n ast.Node) { p.links = n }, Form: keyfile.ListOf(func() schema { return object(d.linkKeys(&Link{}, &pairs{})) })},
+			Value:    value{Read: func(n ast.Node) { p.links = n }, Form: config.ListOf(func() schema { return object(d.linkKeys(&Link{}, &pairs{})) })},
 			Fallback: "every feature changes alone", Doc: "list of changes that drag others along, see below",
 		},
 		{
@@ -110,7 +110,7 @@ func (d *decoder) dataKeys(t *Data) []key {
 					d.condition(n, &c)
 					t.Filter = append(t.Filter, c)
 				})
-			}, Form: keyfile.ListOf(func() schema { return object(d.filterKeys(&Condition{})) })},
+			}, Form: config.ListOf(func() schema { return object(d.filterKeys(&Condition{})) })},
 			Fallback: "every row", Doc: "list of conditions, see below; a row that fails one is nobody of this task: not read, not counted as unreadable",
 		},
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/agext/levenshtein"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 )
 
 // Bounds on what is kept of, and said about, the labels other than the favourable one.
@@ -77,12 +77,12 @@ func (rd *reader) checkLabels() {
 	list := listLabels(all, rd.others.more)
 	switch {
 	case rd.favour == 0 && len(all) == 1 && hint == "" && rd.known < fewLabels:
-		rd.note(fmt.Sprintf("no row has the favourable label %s in column %s: the label is %s", words.Quote(d.Favourable), words.Quote(d.Label), list))
+		rd.note(fmt.Sprintf("no row has the favourable label %s in column %s: the label is %s", message.Quote(d.Favourable), message.Quote(d.Label), list))
 	case rd.favour == 0:
 		rd.warn(fmt.Sprintf("no row has the favourable label %s in column %s, so all count as unfavourable; the labels are %s%s",
-			words.Quote(d.Favourable), words.Quote(d.Label), list, hint))
+			message.Quote(d.Favourable), message.Quote(d.Label), list, hint))
 	case len(all) > 1 || certain:
-		rd.warn(fmt.Sprintf("column %s: every label but %s counts as unfavourable: %s%s", words.Quote(d.Label), words.Quote(d.Favourable), list, hint))
+		rd.warn(fmt.Sprintf("column %s: every label but %s counts as unfavourable: %s%s", message.Quote(d.Label), message.Quote(d.Favourable), list, hint))
 	}
 }
 
@@ -90,7 +90,7 @@ func (rd *reader) checkLabels() {
 func listLabels(all []label, more int) string {
 	var parts []string
 	for _, l := range all[:min(shownLabels, len(all))] {
-		parts = append(parts, fmt.Sprintf("%s (%d)", words.Quote(l.value), l.n))
+		parts = append(parts, fmt.Sprintf("%s (%d)", message.Quote(l.value), l.n))
 	}
 	s := strings.Join(parts, ", ")
 	switch rest := len(all) - len(parts); {
@@ -108,12 +108,12 @@ func slip(favourable string, all []label) (hint string, certain bool) {
 	for _, l := range all {
 		if fold(l.value) == want {
 			return fmt.Sprintf("; %s differs from %s only in case or blanks: correct data.favourable or the file (data.trim removes blanks)",
-				words.Quote(l.value), words.Quote(favourable)), true
+				message.Quote(l.value), message.Quote(favourable)), true
 		}
 	}
 	for _, l := range all {
 		if v := fold(l.value); letters(want) && letters(v) && slipped(want, v) {
-			return fmt.Sprintf("; did you mean %s?", words.Quote(l.value)), false
+			return fmt.Sprintf("; did you mean %s?", message.Quote(l.value)), false
 		}
 	}
 	return "", false

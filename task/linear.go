@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 )
 
 // A condition compares two linear expressions over raw numbers, or a category with its values:
@@ -199,13 +199,13 @@ func (p *conditionParser) product() (linear, error) {
 		}
 		switch {
 		case op == '/' && len(b.coef) > 0:
-			err = fmt.Errorf("%s divides by a feature; only numbers may stand behind /", words.Quote(p.text[start:p.pos]))
+			err = fmt.Errorf("%s divides by a feature; only numbers may stand behind /", message.Quote(p.text[start:p.pos]))
 		case op == '/' && b.c == 0:
-			err = fmt.Errorf("%s divides by 0", words.Quote(p.text[start:p.pos]))
+			err = fmt.Errorf("%s divides by 0", message.Quote(p.text[start:p.pos]))
 		case op == '/':
 			a = linear{}.plus(a, 1/b.c)
 		case len(a.coef) > 0 && len(b.coef) > 0:
-			err = fmt.Errorf("%s multiplies two features; one side of * must be a number", words.Quote(strings.TrimSpace(p.text[:p.pos])))
+			err = fmt.Errorf("%s multiplies two features; one side of * must be a number", message.Quote(strings.TrimSpace(p.text[:p.pos])))
 		case len(b.coef) > 0:
 			a = linear{}.plus(b, a.c)
 		default:
@@ -246,7 +246,7 @@ func (p *conditionParser) factor() (linear, error) {
 		return linear{coef: map[int]float64{i: 1}}, nil
 	case ok:
 		return linear{}, fmt.Errorf("%s is %s and no number; compare it alone, from the left, with =, != or in",
-			words.Quote(p.features[i].Name), p.features[i].Kind)
+			message.Quote(p.features[i].Name), p.features[i].Kind)
 	}
 	return p.number()
 }

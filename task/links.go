@@ -7,7 +7,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 )
 
 // pairs is the map of a link with its places.
@@ -160,7 +160,7 @@ func (f *Feature) rank(raw string) (rank float64, name, why string) {
 	}
 	i := slices.IndexFunc(f.placeNames(), func(s string) bool { return same(raw, s) })
 	if i < 0 {
-		return 0, "", "one of: " + words.List(f.placeNames(), 20)
+		return 0, "", "one of: " + message.List(f.placeNames(), 20)
 	}
 	return float64(i), f.placeName(i), ""
 }
@@ -200,7 +200,7 @@ func (d *decoder) checkLinkPair(links []Link, m mapping) {
 func (d *decoder) checkCircle(links []Link, places []mapping) {
 	for i, l := range links {
 		if way := wayBack(links, l.To, l.From, nil); way != nil {
-			d.errorf(places[i].Node, "the links go round in a circle: %s; remove one of them", clause(words.Legible(l.From)+" -> "+strings.Join(way, " -> ")))
+			d.errorf(places[i].Node, "the links go round in a circle: %s; remove one of them", clause(message.Legible(l.From)+" -> "+strings.Join(way, " -> ")))
 			return
 		}
 	}
@@ -209,7 +209,7 @@ func (d *decoder) checkCircle(links []Link, places []mapping) {
 // wayBack returns the features on a way along the links, nil when there is none.
 func wayBack(links []Link, from, to string, seen []string) []string {
 	if from == to {
-		return []string{words.Legible(to)}
+		return []string{message.Legible(to)}
 	}
 	if slices.Contains(seen, from) {
 		return nil
@@ -219,7 +219,7 @@ func wayBack(links []Link, from, to string, seen []string) []string {
 			continue
 		}
 		if way := wayBack(links, l.To, to, append(seen, from)); way != nil {
-			return append([]string{words.Legible(from)}, way...)
+			return append([]string{message.Legible(from)}, way...)
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 
-	"cfq/internal/keyfile"
+	"cfq/internal/config"
 )
 
 // LoadOverrides reads what single people can change where it differs from the task: a table with the columns row and feature, and any of
@@ -138,7 +138,7 @@ func (o *overrideReader) override(at ast.Node, fields map[string]ast.Node) {
 	}
 	var row int
 	d.count(&row).Read(fields["row"])
-	i := d.featureNamed(fields["feature"], keyfile.ScalarText(fields["feature"]), o.task)
+	i := d.featureNamed(fields["feature"], config.ScalarText(fields["feature"]), o.task)
 	if len(d.Errs) > before {
 		return
 	}

@@ -5,12 +5,12 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"cfq/internal/keyfile"
+	"cfq/internal/config"
 )
 
 // Load reads a task file in YAML or JSON. Mistakes in it are returned as Errors.
 func Load(path string) (*Task, error) {
-	data, err := keyfile.Content("task file", path)
+	data, err := config.Content("task file", path)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 )
 
 // places returns how many values a category has; those of a thermometer are the lowest, and one for each input.
@@ -45,7 +45,7 @@ func (f *Feature) height(raw string) (int, error) {
 	if f.Values != nil {
 		i := find(f.Values, raw)
 		if i < 0 {
-			return 0, fmt.Errorf("%s is not a known value%s", words.Quote(raw), didYouMean(raw, f.Values))
+			return 0, fmt.Errorf("%s is not a known value%s", message.Quote(raw), didYouMean(raw, f.Values))
 		}
 		return i, nil
 	}
@@ -54,7 +54,7 @@ func (f *Feature) height(raw string) (int, error) {
 	}
 	v, ok := Number(raw)
 	if !ok {
-		return 0, fmt.Errorf("%s is neither a number nor %q", words.Quote(raw), f.placeName(0))
+		return 0, fmt.Errorf("%s is neither a number nor %q", message.Quote(raw), f.placeName(0))
 	}
 	i, exact := slices.BinarySearch(f.Thresholds, v)
 	if exact {

@@ -7,7 +7,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 
-	"cfq/internal/keyfile"
+	"cfq/internal/config"
 )
 
 // text stores a scalar as it is written: a label 0 or a category 1e5 is a text here, whatever YAML takes it for.
@@ -40,7 +40,7 @@ func (d *decoder) texts(dst *[]string) value {
 func (d *decoder) float(n ast.Node) (float64, bool) {
 	switch v := n.(type) {
 	case *ast.IntegerNode, *ast.FloatNode:
-		if f, ok := Number(strings.ReplaceAll(keyfile.ScalarText(n), "_", "")); ok {
+		if f, ok := Number(strings.ReplaceAll(config.ScalarText(n), "_", "")); ok {
 			return f, true
 		}
 	case *ast.InfinityNode:
@@ -65,7 +65,7 @@ func (d *decoder) number(dst *float64) value {
 		default:
 			*dst = f
 		}
-	}, Form: keyfile.NumberForm}
+	}, Form: config.NumberForm}
 }
 
 // numbers stores a list of finite numbers.
@@ -77,7 +77,7 @@ func (d *decoder) numbers(dst *[]float64) value {
 			d.number(&f).Read(n)
 			*dst = append(*dst, f)
 		})
-	}, Form: keyfile.ListOf(keyfile.NumberForm)}
+	}, Form: config.ListOf(config.NumberForm)}
 }
 
 // count stores a whole number >= 0.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 )
 
 // row filters, selects and encodes one record.
@@ -26,7 +26,7 @@ func (rd *reader) row(rec []string, line int) {
 	}
 	for _, tw := range c.twins {
 		if a, b := rec[tw[0]], rec[tw[1]]; !same(a, b) {
-			rd.problem(&Problem{Line: line, Column: c.names[tw[0]], Reason: fmt.Sprintf("the column occurs twice with different values, %s and %s", words.Quote(a), words.Quote(b))})
+			rd.problem(&Problem{Line: line, Column: c.names[tw[0]], Reason: fmt.Sprintf("the column occurs twice with different values, %s and %s", message.Quote(a), message.Quote(b))})
 			return
 		}
 	}
@@ -121,7 +121,7 @@ func (rd *reader) copyInputs(rec []string, dst []float32) *Problem {
 		field := rec[rd.cols.features[i]]
 		v, ok := Number(field)
 		if !ok {
-			return &Problem{Column: rd.task.InputName(i), Reason: words.Quote(field) + " is not a number"}
+			return &Problem{Column: rd.task.InputName(i), Reason: message.Quote(field) + " is not a number"}
 		}
 		dst[i] = float32(v)
 	}

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 )
 
 // selection decides which rows are read.
@@ -87,7 +87,7 @@ func badRows(err error) error {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &kind):
-		return fmt.Errorf("a %s stands where a row number or a list of them is expected (byte %d); %s", words.Clip(kind.Value), kind.Offset, rowsAre)
+		return fmt.Errorf("a %s stands where a row number or a list of them is expected (byte %d); %s", message.Clip(kind.Value), kind.Offset, rowsAre)
 	case errors.As(err, &syntax):
 		return fmt.Errorf("this is not JSON that can be read (byte %d: %w); %s", syntax.Offset, err, rowsAre)
 	}
@@ -118,7 +118,7 @@ func parseRows(data []byte) ([]int, error) {
 		for _, w := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n,", r) }) {
 			n, err := strconv.Atoi(w)
 			if err != nil {
-				return nil, fmt.Errorf("%s is not a row number; %s", words.Quote(w), rowsAre)
+				return nil, fmt.Errorf("%s is not a row number; %s", message.Quote(w), rowsAre)
 			}
 			rows = append(rows, n)
 		}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"cfq/internal/keyfile"
-	"cfq/internal/words"
+	"cfq/internal/config"
+	"cfq/internal/message"
 )
 
 // conditionList is the texts of conditions with their places.
@@ -29,7 +29,7 @@ func (d *decoder) ruleKeys(r *Rule, p *ruleTexts) []key {
 		{Name: "if", Value: d.conditions(&p.when), Fallback: "see `then`", Doc: "condition, or list of them, that all hold after the action for the rule to say something"},
 		{Name: "then", Value: d.conditions(&p.then), Fallback: "see `if`", Doc: "condition, or list of them, that must all hold then"},
 		{Name: "at_most", Value: d.count(&r.AtMost).With("minimum", 1), Fallback: "see `of`", Doc: "number of the features `of` that one action may change"},
-		{Name: "of", Value: value{Read: func(n ast.Node) { p.of = n }, Form: keyfile.ListOf(scalarForm)}, Fallback: "see `at_most`", Doc: "features of which an action changes some only"},
+		{Name: "of", Value: value{Read: func(n ast.Node) { p.of = n }, Form: config.ListOf(scalarForm)}, Fallback: "see `at_most`", Doc: "features of which an action changes some only"},
 	}
 }
 
@@ -63,7 +63,7 @@ func conditionsForm() schema {
 			return s
 		}
 	}
-	return keyfile.ListOf(anyOf(func() schema { return schema{"type": "string"} }, rule("if", "then"), rule("at_most", "of")))()
+	return config.ListOf(anyOf(func() schema { return schema{"type": "string"} }, rule("if", "then"), rule("at_most", "of")))()
 }
 
 // rules reads and checks the constraints, once the features are known.
@@ -158,7 +158,7 @@ func (d *decoder) inequalities(l conditionList, g *grammar) []Inequality {
 		seen[text] = true
 		read, err := g.parse(text)
 		if err != nil {
-			d.errorf(l.at[i], "constraint %s: %s", words.Quote(text), clause(err.Error()))
+			d.errorf(l.at[i], "constraint %s: %s", message.Quote(text), clause(err.Error()))
 			continue
 		}
 		all = append(all, read...)

@@ -1,6 +1,6 @@
 package task
 
-import "cfq/internal/keyfile"
+import "cfq/internal/config"
 
 // Schema returns the JSON Schema (draft 2020-12) of the task file, for editors: from the keys that the decoder reads by. A file that it accepts may still
 // have mistakes: names that refer to nothing, numbers that contradict each other.
@@ -11,10 +11,10 @@ func Schema() []byte {
 
 // object is a mapping with the given keys, the words of other libraries and no others.
 func object(keys []key, aliases ...alias) schema {
-	s := keyfile.Object(keys)
+	s := config.Object(keys)
 	for _, a := range aliases {
 		p := a.form()
-		p["description"] = "As in " + a.library + ": " + keyfile.PlainText(a.doc)
+		p["description"] = "As in " + a.library + ": " + config.PlainText(a.doc)
 		s["properties"].(schema)[a.word] = p
 	}
 	return s
@@ -36,12 +36,12 @@ func percentForm() schema { return schema{"type": "string", "pattern": `^[0-9.]+
 
 // pairForm is bounds.
 func pairForm() schema {
-	s := keyfile.ListOf(sideForm)()
+	s := config.ListOf(sideForm)()
 	s["minItems"], s["maxItems"] = 2, 2
 	return s
 }
 
-func oneOrMore(item func() schema) func() schema { return anyOf(item, keyfile.ListOf(item)) }
+func oneOrMore(item func() schema) func() schema { return anyOf(item, config.ListOf(item)) }
 
 // mapOf is a mapping whose keys the file chooses.
 func mapOf(item func() schema) func() schema {

@@ -8,7 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 )
 
 // isLetter says whether a name continues with r.
@@ -30,7 +30,7 @@ func (p *conditionParser) peek() byte {
 // rest is what has not been read, for messages.
 func (p *conditionParser) rest() string {
 	if s := strings.TrimSpace(p.text[p.pos:]); s != "" {
-		return words.Quote(s)
+		return message.Quote(s)
 	}
 	return "the end"
 }
@@ -52,7 +52,7 @@ func (p *conditionParser) name() (feature int, ok bool, err error) {
 	if quoted {
 		i, known := p.index[s]
 		if !known {
-			return 0, false, fmt.Errorf("there is no feature %s%s", words.Quote(s), didYouMean(s, featureNames(p.features)))
+			return 0, false, fmt.Errorf("there is no feature %s%s", message.Quote(s), didYouMean(s, featureNames(p.features)))
 		}
 		return i, true, nil
 	}
@@ -98,7 +98,7 @@ func (p *conditionParser) quoted() (string, bool, error) {
 	}
 	s, _, closed := strings.Cut(p.text[p.pos+1:], string(q))
 	if !closed {
-		return "", false, fmt.Errorf("the quote before %s is never closed", words.Quote(p.text[p.pos+1:]))
+		return "", false, fmt.Errorf("the quote before %s is never closed", message.Quote(p.text[p.pos+1:]))
 	}
 	p.pos += len(s) + 2
 	return s, true, nil
@@ -120,9 +120,9 @@ func (p *conditionParser) unknown() error {
 	case word == "":
 		return fmt.Errorf("a feature or a number is missing before %s", p.rest())
 	case unicode.IsDigit(first) || first == '.':
-		return fmt.Errorf("%s is not a number; write it as 1200.5, and a product as 2 * income", words.Quote(word))
+		return fmt.Errorf("%s is not a number; write it as 1200.5, and a product as 2 * income", message.Quote(word))
 	}
-	return fmt.Errorf("there is no feature %s%s", words.Quote(word), didYouMean(word, featureNames(p.features)))
+	return fmt.Errorf("there is no feature %s%s", message.Quote(word), didYouMean(word, featureNames(p.features)))
 }
 
 // comparison reads an operator; == is =.
@@ -153,11 +153,11 @@ func (p *conditionParser) category(f *Feature) ([]Inequality, error) {
 	case list != nil:
 		return holds(f, list, !not), nil
 	case not:
-		return nil, fmt.Errorf("not goes with in, as %s not in {%s}, and not with %s", words.Legible(f.Name), words.List(values, 2), p.rest())
+		return nil, fmt.Errorf("not goes with in, as %s not in {%s}, and not with %s", message.Legible(f.Name), message.List(values, 2), p.rest())
 	}
 	op, err := p.comparison()
 	if err != nil {
-		return nil, fmt.Errorf("%s is a category: compare it with =, != or in {...}, not with %s", words.Quote(f.Name), p.rest())
+		return nil, fmt.Errorf("%s is a category: compare it with =, != or in {...}, not with %s", message.Quote(f.Name), p.rest())
 	}
 	v, err := p.value(f, values)
 	if err == nil {
@@ -170,13 +170,13 @@ func (p *conditionParser) category(f *Feature) ([]Inequality, error) {
 		return holds(f, []string{v}, op == "="), nil
 	case f.Kind != Thermometer && !f.Ordered:
 		return nil, fmt.Errorf("the values of %s have no order, so %s means nothing; set ordered: true on a one-hot feature whose values do, or use =, != or in",
-			words.Quote(f.Name), op)
+			message.Quote(f.Name), op)
 	}
 	at := slices.Index(values, v)
 	between := map[string][2]int{"<=": {0, at + 1}, "<": {0, at}, ">=": {at, len(values)}, ">": {at + 1, len(values)}}[op]
 	values = values[between[0]:between[1]]
 	if len(values) == 0 {
-		return nil, fmt.Errorf("no value of %s is %s %s", words.Quote(f.Name), op, words.Quote(v))
+		return nil, fmt.Errorf("no value of %s is %s %s", message.Quote(f.Name), op, message.Quote(v))
 	}
 	return holds(f, values, true), nil
 }
@@ -211,7 +211,7 @@ func (p *conditionParser) set(f *Feature, values []string) ([]string, error) {
 	}
 	closing := map[byte]byte{'{': '}', '[': ']', '(': ')'}[p.peek()]
 	if closing == 0 {
-		return nil, fmt.Errorf("the values behind in stand in braces, as %s in {%s}, not %s", words.Legible(f.Name), words.List(values, 2), p.rest())
+		return nil, fmt.Errorf("the values behind in stand in braces, as %s in {%s}, not %s", message.Legible(f.Name), message.List(values, 2), p.rest())
 	}
 	p.pos++
 	var list []string
@@ -221,7 +221,7 @@ func (p *conditionParser) set(f *Feature, values []string) ([]string, error) {
 			return nil, err
 		}
 		if slices.Contains(list, v) {
-			return nil, fmt.Errorf("the value %s stands in the braces twice", words.Quote(v))
+			return nil, fmt.Errorf("the value %s stands in the braces twice", message.Quote(v))
 		}
 		list = append(list, v)
 		switch c := p.peek(); c {
@@ -260,7 +260,7 @@ func (p *conditionParser) value(f *Feature, values []string) (string, error) {
 		return values[i], nil
 	}
 	if f.Kind == Binary && f.Zero == "" {
-		return "", fmt.Errorf("%s is known by its value %s only; write %s != %s for the others", words.Quote(f.Name), words.Quote(f.One), words.Legible(f.Name), words.Legible(f.One))
+		return "", fmt.Errorf("%s is known by its value %s only; write %s != %s for the others", message.Quote(f.Name), message.Quote(f.One), message.Legible(f.Name), message.Legible(f.One))
 	}
-	return "", fmt.Errorf("%s is no value of %s%s", words.Quote(s), words.Quote(f.Name), didYouMean(s, values))
+	return "", fmt.Errorf("%s is no value of %s%s", message.Quote(s), message.Quote(f.Name), didYouMean(s, values))
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"cfq/eval"
-	"cfq/internal/words"
+	"cfq/internal/message"
 )
 
 // problem is a mistake in a gate: at a key of an entry of a list, or of the gate itself when list is "".
@@ -32,9 +32,9 @@ func (g *Gate) Check() error {
 		where := "gate"
 		switch p.list {
 		case checkList:
-			where = fmt.Sprintf("check %d (%s)", p.at+1, words.Quote(g.Checks[p.at].name()))
+			where = fmt.Sprintf("check %d (%s)", p.at+1, message.Quote(g.Checks[p.at].name()))
 		case waiverList:
-			where = fmt.Sprintf("waiver %d (%s)", p.at+1, words.Quote(g.Waivers[p.at].Check))
+			where = fmt.Sprintf("waiver %d (%s)", p.at+1, message.Quote(g.Waivers[p.at].Check))
 		}
 		if p.key != "" {
 			where += ", " + p.key
@@ -73,7 +73,7 @@ func (g *Gate) problems() []problem {
 			if c.Name == "" {
 				key = ""
 			}
-			add(checkList, i, key, "a check named %s is listed above; give one of them another name", words.Quote(c.name()))
+			add(checkList, i, key, "a check named %s is listed above; give one of them another name", message.Quote(c.name()))
 		}
 		seen[c.name()] = true
 	}
@@ -82,7 +82,7 @@ func (g *Gate) problems() []problem {
 		if w.Check == "" {
 			add(waiverList, i, "check", "a waiver needs a check, by its name")
 		} else if !slices.ContainsFunc(g.Checks, func(c Check) bool { return w.about(&c) }) {
-			add(waiverList, i, "check", "there is no check %s%s", words.Quote(w.Check), words.DidYouMean(w.Check, g.names()))
+			add(waiverList, i, "check", "there is no check %s%s", message.Quote(w.Check), message.DidYouMean(w.Check, g.names()))
 		}
 		if w.Until.IsZero() {
 			add(waiverList, i, "until", "a waiver needs until, its last day, as 2026-12-31")
@@ -107,10 +107,10 @@ func otherMetric(id string) string {
 	id = strings.ToLower(id)
 	for _, known := range metricIDs() {
 		if id != "" && (strings.HasSuffix(id, "."+known) || strings.HasSuffix(known, "."+id) || strings.HasPrefix(known, id+".")) {
-			return words.DidYouMean(known, []string{known})
+			return message.DidYouMean(known, []string{known})
 		}
 	}
-	return words.DidYouMean(id, metricIDs())
+	return message.DidYouMean(id, metricIDs())
 }
 
 // problems says what makes no sense in the check by itself.
@@ -120,7 +120,7 @@ func (c *Check) problems() []problem {
 		ps = append(ps, problem{key: key, text: fmt.Sprintf(format, a...)})
 	}
 	if c.Severity != "" && c.Severity != Blocks && c.Severity != Warns {
-		add("severity", "%s is no severity%s", words.Quote(string(c.Severity)), words.DidYouMean(string(c.Severity), severities()))
+		add("severity", "%s is no severity%s", message.Quote(string(c.Severity)), message.DidYouMean(string(c.Severity), severities()))
 	}
 	if c.Margin != nil && (!(*c.Margin >= 0) || math.IsInf(*c.Margin, 1)) {
 		add("margin", "a margin of %v: it must be a number, 0 or more", *c.Margin)
@@ -134,7 +134,7 @@ func (c *Check) problems() []problem {
 		add("metric", "a check needs a metric, such as vd")
 		return ps
 	case !ok:
-		add("metric", "there is no metric %s%s", words.Quote(c.Metric), otherMetric(c.Metric))
+		add("metric", "there is no metric %s%s", message.Quote(c.Metric), otherMetric(c.Metric))
 		return ps
 	case c.Margin != nil && !m.PerMargin():
 		add("margin", "%s has no required margin", c.Metric)
@@ -173,7 +173,7 @@ func (c *Check) groupProblems(m *eval.Metric) []problem {
 		return ps
 	}
 	if slices.Contains(strings.Split(grouping(c.By), "*"), "") {
-		add("by", "%s is no grouping; write it as sex, or sex*race for both at once", words.Quote(c.By))
+		add("by", "%s is no grouping; write it as sex, or sex*race for both at once", message.Quote(c.By))
 	}
 	if p := m.Part(); p == eval.PartFootprint || p == eval.PartTiming {
 		add("by", "%s is the same for all people: it has no groups", c.Metric)

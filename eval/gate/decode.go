@@ -8,38 +8,38 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 
-	"cfq/internal/keyfile"
-	"cfq/internal/words"
+	"cfq/internal/config"
+	"cfq/internal/message"
 )
 
-// A gate file is read by keys; package keyfile says what these are.
+// A gate file is read by keys; package config says what these are.
 type (
-	key     = keyfile.Key
-	value   = keyfile.Value
-	mapping = keyfile.Mapping
-	schema  = keyfile.Schema
+	key     = config.Key
+	value   = config.Value
+	mapping = config.Mapping
+	schema  = config.Schema
 )
 
-const required = keyfile.Required
+const required = config.Required
 
 // Error is one mistake in a gate file.
-type Error = keyfile.Error
+type Error = config.Error
 
 // Errors are all mistakes of one gate file in the order of their places.
-type Errors = keyfile.Errors
+type Errors = config.Errors
 
 // decoder walks a parsed gate file and collects mistakes.
-type decoder struct{ keyfile.Decoder }
+type decoder struct{ config.Decoder }
 
 func newDecoder(file string) *decoder {
-	return &decoder{keyfile.Decoder{File: file, Kind: "gate file"}}
+	return &decoder{config.Decoder{File: file, Kind: "gate file"}}
 }
 
 // number reads a finite number.
 func (d *decoder) number(n ast.Node) (float64, bool) {
 	switch v := n.(type) {
 	case *ast.IntegerNode, *ast.FloatNode:
-		if x, err := decimal(strings.ReplaceAll(keyfile.ScalarText(n), "_", "")); err == nil {
+		if x, err := decimal(strings.ReplaceAll(config.ScalarText(n), "_", "")); err == nil {
 			return x, true
 		}
 	case *ast.StringNode: // YAML 1.2 needs a dot in 1e5, JSON does not
@@ -68,7 +68,7 @@ func (d *decoder) textOf(dst *string) value {
 }
 
 func (d *decoder) numberOf(dst *float64) value {
-	return value{Read: func(n ast.Node) { *dst, _ = d.number(n) }, Form: keyfile.NumberForm}
+	return value{Read: func(n ast.Node) { *dst, _ = d.number(n) }, Form: config.NumberForm}
 }
 
 func (d *decoder) maybe(dst **float64) value {
@@ -76,7 +76,7 @@ func (d *decoder) maybe(dst **float64) value {
 		if x, ok := d.number(n); ok {
 			*dst = &x
 		}
-	}, Form: keyfile.NumberForm}
+	}, Form: config.NumberForm}
 }
 
 // count stores a whole number, 1 or more.
@@ -109,7 +109,7 @@ func (d *decoder) date(dst *time.Time) value {
 		}
 		t, err := time.Parse(dateLayout, strings.TrimSpace(s))
 		if err != nil {
-			d.Errorf(n, "%s is no day; write it as 2026-12-31", words.Quote(s))
+			d.Errorf(n, "%s is no day; write it as 2026-12-31", message.Quote(s))
 			return
 		}
 		*dst = t

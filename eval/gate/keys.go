@@ -3,7 +3,7 @@ package gate
 import (
 	"github.com/goccy/go-yaml/ast"
 
-	"cfq/internal/keyfile"
+	"cfq/internal/config"
 )
 
 // The functions here declare the keys of a gate file, one list for each mapping. The decoder reads by them, Markdown prints them and
@@ -46,7 +46,7 @@ func (d *decoder) gateKeys(g *Gate, p *parts) []key {
 		},
 		{
 			Name:     "waivers",
-			Value:    value{Read: func(n ast.Node) { d.List(n, "this", waiver) }, Form: keyfile.ListOf(func() schema { return keyfile.Object(newDecoder("").waiverKeys(&Waiver{})) })},
+			Value:    value{Read: func(n ast.Node) { d.List(n, "this", waiver) }, Form: config.ListOf(func() schema { return config.Object(newDecoder("").waiverKeys(&Waiver{})) })},
 			Fallback: "none", Doc: "list of checks that need not pass for some time, see below",
 		},
 	}

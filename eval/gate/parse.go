@@ -3,12 +3,12 @@ package gate
 import (
 	"github.com/goccy/go-yaml/ast"
 
-	"cfq/internal/keyfile"
+	"cfq/internal/config"
 )
 
 // Load reads a gate file in YAML or JSON. Mistakes in it are returned as Errors.
 func Load(path string) (*Gate, error) {
-	data, err := keyfile.Content("gate file", path)
+	data, err := config.Content("gate file", path)
 	if err != nil {
 		return nil, err
 	}

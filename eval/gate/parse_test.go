@@ -14,7 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"cfq/eval"
-	"cfq/internal/words"
+	"cfq/internal/message"
 )
 
 func exampleGate() *Gate {
@@ -124,11 +124,11 @@ func TestMistakes(t *testing.T) {
 		g, err := Parse([]byte(c.text))
 		var list Errors
 		if g != nil || !errors.As(err, &list) {
-			t.Errorf("%q: %+v, %v", words.Clip(c.text), g, err)
+			t.Errorf("%q: %+v, %v", message.Clip(c.text), g, err)
 			continue
 		}
 		if !strings.Contains(err.Error(), "gate file:"+c.want) && !strings.Contains(err.Error(), "gate file: "+c.want) && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q:\n%v\nwant %s", words.Clip(c.text), err, c.want)
+			t.Errorf("%q:\n%v\nwant %s", message.Clip(c.text), err, c.want)
 		}
 	}
 }

@@ -1,16 +1,16 @@
 package gate
 
-import "cfq/internal/keyfile"
+import "cfq/internal/config"
 
 // Schema returns the JSON Schema (draft 2020-12) of the gate file, for editors: from the keys that the decoder reads by. A file that it accepts may
 // still have mistakes, such as a waiver of a check that does not exist.
 func Schema() []byte {
-	return keyfile.Object(newDecoder("").gateKeys(&Gate{}, &parts{})).Document("gate", "cfq gate file")
+	return config.Object(newDecoder("").gateKeys(&Gate{}, &parts{})).Document("gate", "cfq gate file")
 }
 
 // checkForm is a check: one with a limit.
 func checkForm() schema {
-	s := keyfile.Object(newDecoder("").checkKeys(&Check{}))
+	s := config.Object(newDecoder("").checkKeys(&Check{}))
 	var limits []schema
 	for side := atMost; side <= gap; side++ {
 		limits = append(limits, schema{"required": []string{side.text().key}})
@@ -25,7 +25,7 @@ func countForm() schema { return schema{"type": "integer", "minimum": 1} }
 
 // someOf is a list that is not empty.
 func someOf(item func() schema) schema {
-	s := keyfile.ListOf(item)()
+	s := config.ListOf(item)()
 	s["minItems"] = 1
 	return s
 }

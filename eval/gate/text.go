@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 )
 
 // ParseCheck reads a check from one line of text:
@@ -17,11 +17,11 @@ import (
 // increase over an earlier result and gap(METRIC...[BY]) the largest difference of two groups.
 func ParseCheck(text string) (Check, error) {
 	var c Check
-	fail := func(err error) (Check, error) { return Check{}, fmt.Errorf("check %s: %w", words.Quote(text), err) }
+	fail := func(err error) (Check, error) { return Check{}, fmt.Errorf("check %s: %w", message.Quote(text), err) }
 	at := max(strings.LastIndex(text, "<="), strings.LastIndex(text, ">="))
 	if at < 0 {
 		if i := strings.IndexAny(text, "<>="); i >= 0 {
-			return fail(fmt.Errorf("%s is no comparison here; use <= or >=", words.Quote(text[i:i+1])))
+			return fail(fmt.Errorf("%s is no comparison here; use <= or >=", message.Quote(text[i:i+1])))
 		}
 		return fail(errors.New("it needs a limit, as in vd<=0.02"))
 	}
@@ -80,7 +80,7 @@ func (c *Check) parseSubject() error {
 	if c.Metric, by, grouped = strings.Cut(c.Metric, "["); grouped {
 		inner, closed := strings.CutSuffix(by, "]")
 		if !closed {
-			return fmt.Errorf("the bracket in front of %s is not closed", words.Quote(by))
+			return fmt.Errorf("the bracket in front of %s is not closed", message.Quote(by))
 		}
 		if c.By = grouping(inner); c.By == "" {
 			return errors.New("nothing stands in the brackets; write an attribute such as [sex]")
@@ -102,12 +102,12 @@ func parseNumber(what, text string) (float64, error) {
 	s := strings.TrimSpace(text)
 	if share, ok := strings.CutSuffix(s, "%"); ok {
 		if x, err := decimal(strings.TrimSpace(share) + "e-2"); err == nil {
-			return 0, fmt.Errorf("the %s %s must be a number: write %s", what, words.Quote(s), number(x))
+			return 0, fmt.Errorf("the %s %s must be a number: write %s", what, message.Quote(s), number(x))
 		}
 	}
 	x, err := decimal(s)
 	if err != nil {
-		return 0, fmt.Errorf("the %s %s is not a number", what, words.Quote(s))
+		return 0, fmt.Errorf("the %s %s is not a number", what, message.Quote(s))
 	}
 	return x, nil
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 )
 
 const dateLayout = "2006-01-02"
@@ -61,11 +61,11 @@ func (r *Report) waive(waivers []Waiver, now time.Time) {
 		}
 		switch {
 		case !found:
-			r.note("the waiver of %s is about nothing that was found: is there such a group?", words.Quote(w.Check))
+			r.note("the waiver of %s is about nothing that was found: is there such a group?", message.Quote(w.Check))
 		case w.over(now):
-			r.note("the waiver of %s expired on %s: %s", words.Quote(w.Check), w.last(), w)
+			r.note("the waiver of %s expired on %s: %s", message.Quote(w.Check), w.last(), w)
 		case !needed:
-			r.note("the waiver of %s is no longer needed: it passes", words.Quote(w.Check))
+			r.note("the waiver of %s is no longer needed: it passes", message.Quote(w.Check))
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 )
 
 // throttle is the shortest time between two drawings of a bar.
@@ -24,7 +24,7 @@ func Suggest(word string, candidates []string) string {
 			return c
 		}
 	}
-	return words.Nearest(word, candidates)
+	return message.Nearest(word, candidates)
 }
 
 // Parse parses args into fs, allowing flags behind arguments, and then gives the

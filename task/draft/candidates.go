@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 )
 
 // candidate is a layout with as many inputs as the model has.
@@ -82,11 +82,11 @@ func (c *candidate) choose(all []*source, dim int, fixed bool, yield func(candid
 		}
 		for _, s := range without {
 			x.cost += 2
-			x.steps = append(x.steps, fmt.Sprintf("column %s is no input", words.Quote(s.name)))
+			x.steps = append(x.steps, fmt.Sprintf("column %s is no input", message.Quote(s.name)))
 		}
 		for _, s := range with {
 			x.cost += 1.5
-			x.steps = append(x.steps, fmt.Sprintf("column %s is an input after all (%s)", words.Quote(s.name), s.leave))
+			x.steps = append(x.steps, fmt.Sprintf("column %s is an input after all (%s)", message.Quote(s.name), s.leave))
 		}
 		yield(x)
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 	"cfq/task"
 )
 
@@ -212,7 +212,7 @@ func (c *checker) rows() {
 		c.find(Warning, "data", 0, "%s", w)
 	}
 	if c.t.Data.Label != "" && !slices.ContainsFunc(c.p.Labels, func(l int8) bool { return l == 1 }) && slices.ContainsFunc(c.p.Labels, func(l int8) bool { return l == 0 }) {
-		c.find(Warning, "data.favourable", 0, "no row has the favourable outcome %s", words.Quote(c.t.Data.Favourable))
+		c.find(Warning, "data.favourable", 0, "no row has the favourable outcome %s", message.Quote(c.t.Data.Favourable))
 	}
 }
 

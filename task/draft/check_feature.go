@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 	"cfq/task"
 )
 
@@ -155,7 +155,7 @@ func (c *checker) category(i int, f *task.Feature, col *Column) {
 	switch {
 	case len(unseen) == 0:
 	case f.Kind == task.Binary:
-		c.find(Warning, f.Name, 0, "no row has the value %s, which is the 1", words.Quote(f.One))
+		c.find(Warning, f.Name, 0, "no row has the value %s, which is the 1", message.Quote(f.One))
 	case len(unseen) == len(values):
 		c.find(Problem, f.Name, 0, "no row has any of the values")
 	case f.Actionable && f.Transitions == nil:
@@ -170,9 +170,9 @@ func (c *checker) category(i int, f *task.Feature, col *Column) {
 func (c *checker) shares(f *task.Feature, value string, have, data float64) {
 	switch {
 	case f.Actionable && (have == 0 || have == 1) && c.t.Cost.Weights == task.InverseStd && f.SwitchCost == 0:
-		c.find(Warning, f.Name, 0, "the share of %s is %s, so that its weight is 1/eps: a change of it costs as much as a hundred others", words.Quote(value), task.Decimal(have))
+		c.find(Warning, f.Name, 0, "the share of %s is %s, so that its weight is 1/eps: a change of it costs as much as a hundred others", message.Quote(value), task.Decimal(have))
 	case math.Abs(have-data) > 0.1:
-		c.find(Warning, f.Name, 0, "the share of %s is %s in the task and %s in the data", words.Quote(value), task.Decimal(have), task.Decimal(task.Rounded(data, 3)))
+		c.find(Warning, f.Name, 0, "the share of %s is %s in the task and %s in the data", message.Quote(value), task.Decimal(have), task.Decimal(task.Rounded(data, 3)))
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 	"cfq/task"
 )
 
@@ -72,7 +72,7 @@ func (f *filler) fill(people *task.People, scaled bool) (*Proposal, error) {
 	for i := range want.Features {
 		col := f.table.column(want.Features[i].Column)
 		if col == nil {
-			errs = append(errs, fmt.Errorf("the data file has no column %s, of raw values, for feature %s", words.Quote(want.Features[i].Column), words.Quote(want.Features[i].Name)))
+			errs = append(errs, fmt.Errorf("the data file has no column %s, of raw values, for feature %s", message.Quote(want.Features[i].Column), message.Quote(want.Features[i].Name)))
 			continue
 		}
 		entries := f.entries(&want.Features[i], f.where[i].keys, look(col), scaled)
@@ -143,7 +143,7 @@ func (f *filler) numbers(ft *task.Feature, lacks func(...string) bool, p *profil
 	switch {
 	case !scaled || !lacks("mean", "std"):
 	case std == 0:
-		f.warnings = append(f.warnings, fmt.Sprintf("feature %s has one value in the data: no std is filled in", words.Quote(ft.Name)))
+		f.warnings = append(f.warnings, fmt.Sprintf("feature %s has one value in the data: no std is filled in", message.Quote(ft.Name)))
 	default:
 		ft.Mean, ft.Std = short(mean), short(std)
 		out = append(out, entry{"mean", task.Decimal(ft.Mean)}, entry{"std", task.Decimal(ft.Std)})

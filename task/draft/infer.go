@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 	"cfq/task"
 )
 
@@ -110,12 +110,12 @@ func (p *plan) order() error {
 		i := slices.IndexFunc(p.all, func(s *source) bool { return s.name == name })
 		switch {
 		case p.target != nil && name == p.target.column:
-			errs = append(errs, fmt.Errorf("column %s is the outcome and cannot be a feature", words.Quote(name)))
+			errs = append(errs, fmt.Errorf("column %s is the outcome and cannot be a feature", message.Quote(name)))
 		case i < 0:
-			errs = append(errs, fmt.Errorf("there is no column %s", words.Quote(name)))
+			errs = append(errs, fmt.Errorf("there is no column %s", message.Quote(name)))
 			unknown = true
 		case slices.Contains(ordered, p.all[i]):
-			errs = append(errs, fmt.Errorf("column %s is named twice", words.Quote(name)))
+			errs = append(errs, fmt.Errorf("column %s is named twice", message.Quote(name)))
 		default:
 			ordered = append(ordered, p.all[i])
 		}
@@ -130,7 +130,7 @@ func (p *plan) order() error {
 	}
 	for _, s := range ordered {
 		if s.class == nothing && !s.numeric {
-			errs = append(errs, fmt.Errorf("column %s cannot be a feature: %s", words.Quote(s.name), s.leave))
+			errs = append(errs, fmt.Errorf("column %s cannot be a feature: %s", message.Quote(s.name), s.leave))
 		}
 		s.leave = ""
 	}

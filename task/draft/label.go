@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 	"cfq/task"
 )
 
@@ -35,7 +35,7 @@ func findLabel(profiles []*profile, label, favourable string) (*target, error) {
 		t.guessed = true
 		if at = guessLabel(profiles); at < 0 {
 			if favourable != "" {
-				return nil, fmt.Errorf("no column looks like the outcome; name it, as %s is to be its favourable value", words.Quote(favourable))
+				return nil, fmt.Errorf("no column looks like the outcome; name it, as %s is to be its favourable value", message.Quote(favourable))
 			}
 			return nil, nil
 		}
@@ -46,7 +46,7 @@ func findLabel(profiles []*profile, label, favourable string) (*target, error) {
 		for i, p := range profiles {
 			names[i] = p.name
 		}
-		return nil, fmt.Errorf("there is no column %s for the outcome; the file's columns are %s", words.Quote(label), list(names, 30))
+		return nil, fmt.Errorf("there is no column %s for the outcome; the file's columns are %s", message.Quote(label), list(names, 30))
 	}
 	p := profiles[at]
 	t.values = slices.Clone(p.texts)
@@ -54,7 +54,7 @@ func findLabel(profiles []*profile, label, favourable string) (*target, error) {
 	slices.SortStableFunc(t.values, func(a, b string) int { return count(b) - count(a) })
 	t.values, t.suffix = withoutStop(t.values)
 	if len(t.values) > maxClasses {
-		return nil, fmt.Errorf("column %s has %d values; an outcome has a few: name another column", words.Quote(t.column), len(t.values))
+		return nil, fmt.Errorf("column %s has %d values; an outcome has a few: name another column", message.Quote(t.column), len(t.values))
 	}
 	if favourable == "" {
 		t.favourable, t.obvious = obvious(t.column, t.values), true
@@ -62,7 +62,7 @@ func findLabel(profiles []*profile, label, favourable string) (*target, error) {
 	}
 	i := slices.IndexFunc(t.values, func(v string) bool { return v == favourable || sameNumber(v, favourable) })
 	if i < 0 {
-		return nil, fmt.Errorf("column %s has no value %s; its values are %s", words.Quote(t.column), words.Quote(favourable), list(t.values, maxClasses))
+		return nil, fmt.Errorf("column %s has no value %s; its values are %s", message.Quote(t.column), message.Quote(favourable), list(t.values, maxClasses))
 	}
 	t.favourable = t.values[i]
 	return t, nil

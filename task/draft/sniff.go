@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 	"cfq/task"
 )
 
@@ -42,7 +42,7 @@ func sniff(head []byte, names []string) (task.Data, error) {
 	}
 	for i, n := range names {
 		if strings.TrimSpace(n) == "" || slices.Contains(names[:i], n) {
-			return d, fmt.Errorf("the columns' names must differ and not be empty; %s is not right", words.Quote(n))
+			return d, fmt.Errorf("the columns' names must differ and not be empty; %s is not right", message.Quote(n))
 		}
 	}
 	switch named := hasHeader(sample); {

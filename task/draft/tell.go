@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 	"cfq/task"
 )
 
@@ -48,13 +48,13 @@ func (p *plan) tellTarget() {
 		p.warn("no column looks like the outcome; --label names it and --favourable the value that people want")
 		return
 	case t.guessed:
-		p.warn("a guess: column %s is the outcome, with the values %s (--label says otherwise)", words.Quote(t.column), list(t.values, 6))
+		p.warn("a guess: column %s is the outcome, with the values %s (--label says otherwise)", message.Quote(t.column), list(t.values, 6))
 	}
 	switch {
 	case t.favourable == "":
-		p.warn("which value of %s is the favourable one is not obvious: --favourable takes one of %s. Until then the file has no outcome", words.Quote(t.column), list(t.values, 6))
+		p.warn("which value of %s is the favourable one is not obvious: --favourable takes one of %s. Until then the file has no outcome", message.Quote(t.column), list(t.values, 6))
 	case t.obvious:
-		p.warn("a guess: %s is the favourable value of %s (--favourable says otherwise)", words.Quote(t.favourable), words.Quote(t.column))
+		p.warn("a guess: %s is the favourable value of %s (--favourable says otherwise)", message.Quote(t.favourable), message.Quote(t.column))
 	}
 }
 
@@ -88,14 +88,14 @@ func (p *plan) tellColumns() {
 	}
 	for _, s := range p.chosen.columns {
 		if slices.Contains(p.twins, s.name) {
-			p.warn("the file has two columns %s; the first counts, and rows in which they differ cannot be read", words.Quote(s.name))
+			p.warn("the file has two columns %s; the first counts, and rows in which they differ cannot be read", message.Quote(s.name))
 		}
 		if s.numeric && s.missing > 0 {
 			p.warn("column %s: %s of the rows have no number, and cannot be read; fill the gaps in, or leave the column out with --features",
-				words.Quote(s.name), percent(float64(s.missing)/float64(p.table.Rows)))
+				message.Quote(s.name), percent(float64(s.missing)/float64(p.table.Rows)))
 		}
 		if len(s.strange) > 0 {
-			p.warn("column %s: these are no numbers, and rows with them cannot be read: %s", words.Quote(s.name), list(s.strange, 5))
+			p.warn("column %s: these are no numbers, and rows with them cannot be read: %s", message.Quote(s.name), list(s.strange, 5))
 		}
 	}
 	for _, g := range p.binaries() {

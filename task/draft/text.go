@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 	"cfq/task"
 )
 
@@ -25,7 +25,7 @@ func list(names []string, limit int) string {
 
 // legible is s itself, unless a terminal or a reader would stumble over it.
 func legible(s string) string {
-	q := words.Quote(s)
+	q := message.Quote(s)
 	if s == "" || strings.ContainsAny(s, ",") || q != `"`+s+`"` {
 		return q
 	}

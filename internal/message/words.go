@@ -1,7 +1,7 @@
-// Package words puts what people wrote into messages: shortened, quoted, listed,
+// Package message puts what people wrote into messages: shortened, quoted, listed,
 // and with the word that they probably meant. What goes in may be anything, a
 // whole file included; what comes out fits a line of a terminal.
-package words
+package message
 
 import (
 	"fmt"

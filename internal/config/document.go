@@ -1,7 +1,7 @@
-// Package keyfile reads the files of keys and values that people write for cfq, task files and gate files, in YAML or JSON. A list of keys says for each
+// Package config reads the files of keys and values that people write for cfq, task files and gate files, in YAML or JSON. A list of keys says for each
 // how its value is read and what the reference page and the JSON Schema tell of it, so that none of the three can differ from the others. What comes out is
 // what the keys stored, and every mistake of the file with its place, not the first alone.
-package keyfile
+package config
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 )
 
 // maxFile and maxDepth bound a file: the YAML parser needs quadratic time for deep nesting.
@@ -125,7 +125,7 @@ func (d *Decoder) syntax(err error) {
 			line, col = tok.Position.Line, tok.Position.Column
 		}
 	}
-	msg = words.ClipTo(msg, maxMessage)
+	msg = message.ClipTo(msg, maxMessage)
 	if strings.Contains(msg, "invalid header option") {
 		msg += "; put quotes around a text that starts with > or |"
 	}

@@ -1,11 +1,11 @@
-package keyfile
+package config
 
 import (
 	"slices"
 
 	"github.com/goccy/go-yaml/ast"
 
-	"cfq/internal/words"
+	"cfq/internal/message"
 )
 
 // Key is one key that a mapping may have: how its value is read, and what the reference page and the schema say about it.
@@ -73,14 +73,14 @@ func (d *Decoder) Mapping(n ast.Node, what string, keys []Key, other func(key st
 		switch {
 		case !ok:
 		case m.Has(word): // the parser says so first, of all that it takes for equal
-			d.Errorf(kv.Key, "%s has the key %s twice; keep one", what, words.Quote(word))
+			d.Errorf(kv.Key, "%s has the key %s twice; keep one", what, message.Quote(word))
 		case i >= 0:
 			m.At[word] = kv.Value
 			keys[i].Value.Read(kv.Value)
 		case other != nil && other(word):
 			m.At[word] = kv.Value
 		default:
-			d.Errorf(kv.Key, "%s has no key %s%s", what, words.Quote(word), words.DidYouMean(word, names))
+			d.Errorf(kv.Key, "%s has no key %s%s", what, message.Quote(word), message.DidYouMean(word, names))
 			word = ""
 		}
 		if len(d.Errs) > before {
@@ -147,7 +147,7 @@ func (d *Decoder) Describe(n ast.Node) string {
 	case *ast.TagNode:
 		return "a tag, which " + d.Kind + "s do not have"
 	case *ast.BoolNode, *ast.IntegerNode, *ast.FloatNode, *ast.StringNode, *ast.LiteralNode, *ast.InfinityNode, *ast.NanNode:
-		return words.Quote(ScalarText(n))
+		return message.Quote(ScalarText(n))
 	}
 	return "this"
 }

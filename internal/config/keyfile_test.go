@@ -1,4 +1,4 @@
-package keyfile
+package config
 
 import (
 	"path/filepath"
