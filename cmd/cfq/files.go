@@ -13,19 +13,19 @@ import (
 	"slices"
 	"strings"
 
-	"cfq"
 	"cfq/internal/cli"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
+	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/task"
 )
 
 // runError gives errors of the library and of what was given their exit codes.
 func runError(err error) error {
-	var input *cfq.InputError
+	var input *ptq.InputError
 	switch {
 	case errors.Is(err, ort.ErrNotFound):
 		return cli.Wrap(err, cli.RunFailed, "`make ort` in the project fetches the library; --ort-lib and CFQ_ORT_LIB name one of your own")
@@ -61,7 +61,7 @@ func readTask(path string) (*task.Task, error) {
 
 // openClassifier prepares m, which was read from path, for the task.
 func openClassifier(ctx context.Context, e *env, path string, m *graph.Model, t *task.Task) (*classifier.Model, error) {
-	c, err := cfq.OpenFor(ctx, m, t, e.engine(), e.workers)
+	c, err := ptq.OpenFor(ctx, m, t, e.engine(), e.workers)
 	if err != nil {
 		return nil, runError(cli.Wrap(fmt.Errorf("model %s: %w", path, err), cli.Unusable, ""))
 	}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq"
 	"cfq/internal/cli"
 	"cfq/onnxio/graph"
+	"cfq/ptq"
 	"cfq/recourse/promise"
 	"cfq/task"
 )
@@ -57,7 +57,7 @@ Use the training rows as data, and rows that the model has never seen for eval.`
 func quantizeNotes() string {
 	var b strings.Builder
 	b.WriteString("Methods:\n")
-	for _, m := range cfq.Methods() {
+	for _, m := range ptq.Methods() {
 		item(&b, m.Name, m.Doc)
 	}
 	b.WriteString("\nWhat a method stands for where a flag is not given:\n")
@@ -112,7 +112,7 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if f.target.VD > 0 {
 		return f.runTarget(ctx, e, args[0], m, t, people, o)
 	}
-	r, err := cfq.Quantize(ctx, m, t, people, o)
+	r, err := ptq.Quantize(ctx, m, t, people, o)
 	if err != nil {
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
 	}
@@ -157,7 +157,7 @@ func readSample(ctx context.Context, e *env, path, spec string, t *task.Task, mo
 }
 
 // usable says what is not as expected about a result, and refuses one that must not be shipped.
-func (f *quantizeFlags) usable(e *env, r *cfq.Result) error {
+func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
 	for _, w := range r.Warnings {
 		e.msg.Warn("%s", w)
 	}
@@ -189,9 +189,9 @@ func (f *quantizeFlags) recipe(model string, people *task.People) (_ map[string]
 
 // runTarget looks for the smallest model that keeps the target. The model is written in any case; one that
 // does not keep the target ends with the code Missed.
-func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, m *graph.Model, t *task.Task, people *task.People, o cfq.Options) error {
-	r, err := cfq.Smallest(ctx, m, t, people, o, f.target)
-	var few *cfq.TooFew
+func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, m *graph.Model, t *task.Task, people *task.People, o ptq.Options) error {
+	r, err := ptq.Smallest(ctx, m, t, people, o, f.target)
+	var few *ptq.TooFew
 	switch {
 	case errors.As(err, &few):
 		return cli.Wrap(fmt.Errorf("inconclusive: %w", err), cli.Inconclusive, "more rows of data, a larger --holdout or a larger --target-vd; nothing was quantized")

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"cfq"
 	"cfq/calib/record"
 	"cfq/internal/cli"
 	"cfq/onnxio"
+	"cfq/ptq"
 	"cfq/quant/qdq"
 )
 
@@ -53,7 +53,7 @@ func (f *quantizeFlags) checkValues() error {
 		if *c.value == "" {
 			continue
 		}
-		if err := oneOf(c.name, *c.value, cfq.Names(c.choices)); err != nil {
+		if err := oneOf(c.name, *c.value, ptq.Names(c.choices)); err != nil {
 			return err
 		}
 	}
@@ -76,7 +76,7 @@ func (f *quantizeFlags) checkValues() error {
 
 // checkUse reports flags that are of no use beside each other.
 func (f *quantizeFlags) checkUse() error {
-	m, err := cfq.FindMethod(f.o.Method)
+	m, err := ptq.FindMethod(f.o.Method)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (f *quantizeFlags) checkUse() error {
 	if on == "" {
 		on = m.CalibrateOn
 	}
-	switch factual := on == cfq.OnFactual && !m.RecourseSensitivity; {
+	switch factual := on == ptq.OnFactual && !m.RecourseSensitivity; {
 	case factual && f.from != "":
 		return cli.Usagef("--method cf-ptq calibrates on them", "--promises: the method %s has no use for promises", f.o.Method)
 	case factual && f.overrides != "":

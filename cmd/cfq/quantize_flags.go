@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq"
 	"cfq/calib"
+	"cfq/ptq"
 	"cfq/task"
 )
 
@@ -19,10 +19,10 @@ type quantizeFlags struct {
 	given                 func(flag string) bool // on the command line
 	data, task, rows, out string
 	from, overrides       string
-	o                     cfq.Options // those of its fields that are flags as they are
+	o                     ptq.Options // those of its fields that are flags as they are
 	refine                rounds
 	teacher               teacherFlags
-	target                cfq.Target
+	target                ptq.Target
 	side                  string
 	calibrationRows       rowCount
 	plan, savePlan        string
@@ -36,26 +36,26 @@ type choiceFlag struct {
 	value   *string
 	title   string // of the list of values
 	what    string // in the flag's help
-	choices []cfq.Choice
+	choices []ptq.Choice
 	shared  bool // the list stands with another flag
 }
 
 // choices lists the flags with tables, in the order of the help.
 func (f *quantizeFlags) choices() []choiceFlag {
-	var ranges []cfq.Choice
+	var ranges []ptq.Choice
 	for _, r := range calib.Ranges() {
-		ranges = append(ranges, cfq.Choice(r))
+		ranges = append(ranges, ptq.Choice(r))
 	}
 	return []choiceFlag{
-		{"allocator", &f.o.Allocator, "Allocators (--allocator)", "how bits are given", cfq.Allocators(), false},
-		{"cost", &f.o.Cost, "What a budget counts (--cost)", "what a budget counts", cfq.Costs(), false},
-		{"widths", &f.o.Widths, "What has a width of its own (--widths)", "what has a width of its own", cfq.Granularities(), false},
-		{"scales", &f.o.Scales, "What has a weight scale of its own (--scales)", "what has a weight scale of its own", cfq.ScaleKinds(), false},
-		{"input", &f.o.Input, "The model's input (--input)", "how the model's input is quantized", cfq.InputKinds(), false},
-		{"calibrate-on", &f.o.CalibrateOn, "What scales and codes are fitted on (--calibrate-on)", "what scales and codes are fitted on", cfq.Calibrations(), false},
+		{"allocator", &f.o.Allocator, "Allocators (--allocator)", "how bits are given", ptq.Allocators(), false},
+		{"cost", &f.o.Cost, "What a budget counts (--cost)", "what a budget counts", ptq.Costs(), false},
+		{"widths", &f.o.Widths, "What has a width of its own (--widths)", "what has a width of its own", ptq.Granularities(), false},
+		{"scales", &f.o.Scales, "What has a weight scale of its own (--scales)", "what has a weight scale of its own", ptq.ScaleKinds(), false},
+		{"input", &f.o.Input, "The model's input (--input)", "how the model's input is quantized", ptq.InputKinds(), false},
+		{"calibrate-on", &f.o.CalibrateOn, "What scales and codes are fitted on (--calibrate-on)", "what scales and codes are fitted on", ptq.Calibrations(), false},
 		{"weight-range", &f.o.WeightRange, "How scales are fitted (--weight-range, --act-range)", "how the scales of weights are fitted", ranges, false},
 		{"act-range", &f.o.ActRange, "", "how the ranges of activations are fitted", ranges, true},
-		{"rounding", &f.o.Rounding, "Roundings (--rounding)", "how weights are rounded", cfq.Roundings(), false},
+		{"rounding", &f.o.Rounding, "Roundings (--rounding)", "how weights are rounded", ptq.Roundings(), false},
 	}
 }
 
@@ -83,11 +83,11 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 			end := "; else as the method says"
 			switch name {
 			case "cost":
-				end = "; else " + cfq.CostBits
+				end = "; else " + ptq.CostBits
 			case "input":
-				end = "; else " + cfq.InputAuto
+				end = "; else " + ptq.InputAuto
 			}
-			fs.StringVar(c.value, name, "", c.what+": "+strings.Join(cfq.Names(c.choices), ", ")+end)
+			fs.StringVar(c.value, name, "", c.what+": "+strings.Join(ptq.Names(c.choices), ", ")+end)
 		}
 	}
 	group(fs, "Widths", func(fs *pflag.FlagSet) {
@@ -162,12 +162,12 @@ func (r *rounds) option() int {
 }
 
 // options puts the options together; what comes out of files is not there yet.
-func (f *quantizeFlags) options(e *env) cfq.Options {
+func (f *quantizeFlags) options(e *env) ptq.Options {
 	o := f.o
 	o.Refine, o.Teacher, o.Cache = f.refine.option(), f.teacher.options(), f.teacher.cache()
 	o.Engine, o.Workers, o.Rows = e.engine(), e.workers, f.calibrationRows.option()
 	show := e.msg.Stages()
-	o.Progress = func(ev cfq.Event) { show(ev.Stage, ev.Done, ev.Total) }
+	o.Progress = func(ev ptq.Event) { show(ev.Stage, ev.Done, ev.Total) }
 	return o
 }
 
@@ -175,7 +175,7 @@ func (f *quantizeFlags) options(e *env) cfq.Options {
 func writeMethods(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "  method\tallocator\twidths\tscales\tcalibrate-on\tweight-range\tact-range\trounding\trefine")
-	for _, m := range cfq.Methods() {
+	for _, m := range ptq.Methods() {
 		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", m.Name, m.Allocator, m.Widths, m.Scales, m.CalibrateOn, m.WeightRange, m.ActRange, m.Rounding, max(m.Refine, 0))
 	}
 	_ = tw.Flush() // into memory

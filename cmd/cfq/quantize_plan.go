@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 
-	"cfq"
 	"cfq/internal/cli"
+	"cfq/ptq"
 	"cfq/quant"
 	"cfq/task"
 )
@@ -62,7 +62,7 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 			return err
 		}
 	}
-	r, err := cfq.FromPlan(ctx, m, p, people, f.options(e))
+	r, err := ptq.FromPlan(ctx, m, p, people, f.options(e))
 	if err != nil {
 		return runError(planFileError(f.plan, path, err))
 	}

@@ -5,16 +5,16 @@ import (
 	"encoding/hex"
 	"path/filepath"
 
-	"cfq"
 	"cfq/calib/record"
 	"cfq/internal/cli"
+	"cfq/ptq"
 )
 
 // records says whether the rows that are calibrated on are recorded: those of a data file, and not those of a plan, which calibrates on none.
 func (f *quantizeFlags) records() bool { return f.plan == "" && f.data != "" }
 
 // writeRows writes the record of the rows that the model was calibrated on, see docs/calibration-rows.md.
-func (f *quantizeFlags) writeRows(r *cfq.Result) error {
+func (f *quantizeFlags) writeRows(r *ptq.Result) error {
 	if !f.records() {
 		return nil
 	}

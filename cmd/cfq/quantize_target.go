@@ -6,11 +6,11 @@ import (
 	"strconv"
 	"strings"
 
-	"cfq"
+	"cfq/ptq"
 )
 
 // writeTarget shows what was chosen and, beneath it, what was looked at.
-func writeTarget(out io.Writer, path string, r *cfq.TargetResult) error {
+func writeTarget(out io.Writer, path string, r *ptq.TargetResult) error {
 	if err := writeQuantized(out, path, r.Result); err != nil {
 		return err
 	}
@@ -39,15 +39,15 @@ func writeTarget(out io.Writer, path string, r *cfq.TargetResult) error {
 		}
 		for _, part := range []struct {
 			name string
-			m    *cfq.Measured
+			m    *ptq.Measured
 		}{{"calibration", c.Search}, {"held out", c.HeldOut}} {
 			if part.m == nil {
 				continue
 			}
-			upper := func(s cfq.Share) string { return fmt.Sprintf("%.4f", float64(s.Upper)) }
+			upper := func(s ptq.Share) string { return fmt.Sprintf("%.4f", float64(s.Upper)) }
 			holds := yesNo(c.Holds)
 			if part.m == c.Search { // a guess has no bounds: the model was fitted to these people
-				upper, holds = func(cfq.Share) string { return "" }, ""
+				upper, holds = func(ptq.Share) string { return "" }, ""
 			} else if i == r.Chosen {
 				holds += " *"
 			}
@@ -61,7 +61,7 @@ func writeTarget(out io.Writer, path string, r *cfq.TargetResult) error {
 	return nil
 }
 
-func broken(s cfq.Share) string { return fmt.Sprintf("%d/%d", s.Num, s.Den) }
+func broken(s ptq.Share) string { return fmt.Sprintf("%d/%d", s.Num, s.Den) }
 
 func yesNo(b bool) string {
 	if b {

@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"strings"
 
-	"cfq"
+	"cfq/ptq"
 )
 
 // writeQuantized shows a result: what was made and how, the layers, what is to be known.
-func writeQuantized(out io.Writer, path string, r *cfq.Result) error {
+func writeQuantized(out io.Writer, path string, r *ptq.Result) error {
 	method := r.Method
 	if method == "" {
 		method = "by plan"
@@ -37,7 +37,7 @@ func writeQuantized(out io.Writer, path string, r *cfq.Result) error {
 }
 
 // summary says in a line each what was done.
-func summary(r *cfq.Result) []string {
+func summary(r *ptq.Result) []string {
 	lines := []string{fmt.Sprintf("%d bytes (float %d, %.1fx smaller); %.2f bits per weight with all that weights need",
 		r.Bytes, r.FloatBytes, float64(r.FloatBytes)/float64(r.Bytes), r.Stored)}
 	if len(r.Equalized) > 0 {
@@ -67,14 +67,14 @@ func summary(r *cfq.Result) []string {
 
 // by says what a budget counts, if not bits.
 func by(cost string) string {
-	if cost == "" || cost == cfq.CostBits {
+	if cost == "" || cost == ptq.CostBits {
 		return ""
 	}
 	return " by " + cost
 }
 
 // calibratedOn says how many rows were looked at, and of how many.
-func calibratedOn(r *cfq.Result) string {
+func calibratedOn(r *ptq.Result) string {
 	if r.People > r.Factual {
 		return fmt.Sprintf("%d of %d rows", r.Factual, r.People)
 	}
@@ -82,7 +82,7 @@ func calibratedOn(r *cfq.Result) string {
 }
 
 // layerTable lists the layers; where rows of a layer differ in width, with their numbers by width.
-func layerTable(r *cfq.Result) *grid {
+func layerTable(r *ptq.Result) *grid {
 	widths := map[int]bool{}
 	mixed, scored := false, false
 	for _, l := range r.Layers {
@@ -135,7 +135,7 @@ func layerTable(r *cfq.Result) *grid {
 }
 
 // bitsOf is the mean width of a layer's weights.
-func bitsOf(l *cfq.Layer) string {
+func bitsOf(l *ptq.Layer) string {
 	if len(l.Rows) == 0 {
 		return fmt.Sprintf("%g", l.Bits)
 	}
@@ -143,7 +143,7 @@ func bitsOf(l *cfq.Layer) string {
 }
 
 // rowsOf is how many rows of a layer have the given width, "" for none.
-func rowsOf(l *cfq.Layer, width int) string {
+func rowsOf(l *ptq.Layer, width int) string {
 	n := l.Rows[width]
 	if len(l.Rows) == 0 && l.Bits == float64(width) {
 		n = l.Channels // rows differ in width only where each has a scale of its own

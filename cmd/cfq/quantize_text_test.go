@@ -6,19 +6,19 @@ import (
 	"strings"
 	"testing"
 
-	"cfq"
 	"cfq/calib/refine"
 	"cfq/onnxio"
+	"cfq/ptq"
 	"cfq/quant/verify"
 )
 
 // example is a result with everything in it.
-func example() *cfq.Result {
-	return &cfq.Result{
+func example() *ptq.Result {
+	return &ptq.Result{
 		Method: "cf-ptq", Budget: 4, Bits: 3.9982, Stored: 4.865, Bytes: 8959, FloatBytes: 36131,
 		People: 32561, Factual: 4096, Recourse: 3226, Reached: 3200,
 		Refined: &refine.Outcome{Before: 0.03761, After: 0.02322, Rounds: 2},
-		Layers: []cfq.Layer{
+		Layers: []ptq.Layer{
 			{Node: "/0/Gemm", Params: 6656, Bits: 4.34375, Rows: map[int]int{2: 3, 3: 16, 4: 34, 8: 11}, Channels: 64, Score: 47.41},
 			{Node: "/2/Gemm", Params: 2048, Bits: 2.875, Rows: map[int]int{2: 10, 3: 16, 8: 6}, Channels: 32, Score: 24.5},
 			{Node: "/4/Gemm", Params: 64, Float: `"/4/*" keeps it`},
@@ -32,7 +32,7 @@ func example() *cfq.Result {
 	}
 }
 
-func text(t *testing.T, r *cfq.Result) string {
+func text(t *testing.T, r *ptq.Result) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := writeQuantized(&b, "q.onnx", r); err != nil {
@@ -124,20 +124,20 @@ func TestQuantizeJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := quantizeFlags{out: "q.onnx", savePlan: "p.json"}
-	for _, target := range []*cfq.TargetResult{nil, {Reached: true, Result: r}} {
+	for _, target := range []*ptq.TargetResult{nil, {Reached: true, Result: r}} {
 		var b bytes.Buffer
 		if err := f.writeJSON(&b, r, target); err != nil {
 			t.Fatal(err)
 		}
 		var file writtenFile
-		var inner *cfq.Result
+		var inner *ptq.Result
 		if err := json.Unmarshal(b.Bytes(), &file); err != nil {
 			t.Fatal(err)
 		}
 		if target == nil {
 			err = json.Unmarshal(b.Bytes(), &inner)
 		} else {
-			var got cfq.TargetResult
+			var got ptq.TargetResult
 			err = json.Unmarshal(b.Bytes(), &got)
 			inner = got.Result
 		}

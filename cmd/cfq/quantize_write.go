@@ -5,9 +5,9 @@ import (
 	"encoding/hex"
 	"io"
 
-	"cfq"
 	"cfq/internal/cli"
 	"cfq/onnxio"
+	"cfq/ptq"
 )
 
 // writtenFile is what --json says of the written file, before what was done.
@@ -19,9 +19,9 @@ type writtenFile struct {
 }
 
 // write puts the files in place, the model last, and says what was done; target is nil without --target-vd.
-func (f *quantizeFlags) write(e *env, r *cfq.Result, target *cfq.TargetResult) error {
+func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) error {
 	if f.savePlan != "" {
-		if err := cli.Write(f.savePlan, func(w io.Writer) error { return cfq.WritePlan(w, r) }); err != nil {
+		if err := cli.Write(f.savePlan, func(w io.Writer) error { return ptq.WritePlan(w, r) }); err != nil {
 			return err
 		}
 	}
@@ -41,7 +41,7 @@ func (f *quantizeFlags) write(e *env, r *cfq.Result, target *cfq.TargetResult) e
 	return writeQuantized(e.stdout, f.out, r)
 }
 
-func (f *quantizeFlags) writeJSON(w io.Writer, r *cfq.Result, target *cfq.TargetResult) error {
+func (f *quantizeFlags) writeJSON(w io.Writer, r *ptq.Result, target *ptq.TargetResult) error {
 	m, err := onnxio.Read(r.Model, "")
 	if err != nil {
 		return err
@@ -51,11 +51,11 @@ func (f *quantizeFlags) writeJSON(w io.Writer, r *cfq.Result, target *cfq.Target
 	if target != nil {
 		return writeJSON(w, struct {
 			writtenFile
-			*cfq.TargetResult
+			*ptq.TargetResult
 		}{out, target})
 	}
 	return writeJSON(w, struct {
 		writtenFile
-		*cfq.Result
+		*ptq.Result
 	}{out, r})
 }

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq"
 	"cfq/internal/cli"
 	"cfq/onnxio/graph"
+	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -70,7 +70,7 @@ func checkBudget(flag string, budget float64) error {
 
 func methodNames() []string {
 	var names []string
-	for _, m := range cfq.Methods() {
+	for _, m := range ptq.Methods() {
 		names = append(names, m.Name)
 	}
 	return names
@@ -80,7 +80,7 @@ func methodNames() []string {
 // tell how far that carries.
 type robustRun struct {
 	flags robustFlags
-	fleet *cfq.Fleet
+	fleet *ptq.Fleet
 	first *task.People // the first batch
 }
 
@@ -93,10 +93,10 @@ func (f robustFlags) open(ctx context.Context, e *env, m *graph.Model, t *task.T
 	if err != nil {
 		return nil, err
 	}
-	fleet, err := cfq.OpenFleet(ctx, m, t, people, cfq.Options{
+	fleet, err := ptq.OpenFleet(ctx, m, t, people, ptq.Options{
 		Method: f.method, Budget: f.budget, Engine: e.engine(), Workers: e.workers,
 		Progress: e.progress(),
-	}, cfq.DeployOptions{Models: 2 * f.models, Seed: seed})
+	}, ptq.DeployOptions{Models: 2 * f.models, Seed: seed})
 	if err != nil {
 		return nil, runError(err)
 	}
@@ -134,17 +134,17 @@ func (r *robustRun) restate(ctx context.Context, actions []recourse.Action) erro
 }
 
 // measure compares solvers on people of the first batch; nil when there was nobody.
-func (r *robustRun) measure(ctx context.Context, set *allowed, margin float64, seed uint64, workers int) (*cfq.Robustness, error) {
+func (r *robustRun) measure(ctx context.Context, set *allowed, margin float64, seed uint64, workers int) (*ptq.Robustness, error) {
 	if r.first == nil {
 		return nil, nil
 	}
-	return r.fleet.Robustness(ctx, set.of(r.first), r.first, cfq.RobustOptions{
+	return r.fleet.Robustness(ctx, set.of(r.first), r.first, ptq.RobustOptions{
 		Seen: r.flags.models, Margins: []float64{margin}, Sample: robustSample, Seed: seed, Workers: workers,
 	})
 }
 
 // writeRobustness shows shares and, beside them, what robustness costs.
-func writeRobustness(w io.Writer, r *cfq.Robustness) error {
+func writeRobustness(w io.Writer, r *ptq.Robustness) error {
 	fmt.Fprintf(w, "\n%d of %d refused people; %d deployments seen, %d held out, which differ from the quantized model by %.3f logits (rms)\n\n",
 		r.People, r.Refused, r.Seen, r.HeldOut, r.Drift)
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq"
 	"cfq/internal/chart"
 	"cfq/internal/cli"
 	"cfq/onnxio"
+	"cfq/ptq"
 	"cfq/sensitivity"
 	"cfq/task"
 )
@@ -68,7 +68,7 @@ as data.`,
 			fs.Float64Var(&f.budget, "budget", 4, "mean `bits` per weight that the rules may give, 2 to 8")
 			fs.IntVar(&f.probes, "probes", sensitivity.DefaultProbes, "random vectors for each trace; four times as many halve its standard error")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the random vectors")
-			fs.StringVar(&f.damage, "damage", cfq.DamageAuto, "how damage is found: "+strings.Join(cfq.Names(cfq.DamageKinds()), ", "))
+			fs.StringVar(&f.damage, "damage", ptq.DamageAuto, "how damage is found: "+strings.Join(ptq.Names(ptq.DamageKinds()), ", "))
 			f.calibrationRows.add(fs)
 			f.teacher.add(fs)
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
@@ -88,7 +88,7 @@ func (f *sensitivityFlags) check(args []string) error {
 	if err := checkMethod(f.method, f.budget); err != nil {
 		return err
 	}
-	if err := oneOf("damage", f.damage, cfq.Names(cfq.DamageKinds())); err != nil {
+	if err := oneOf("damage", f.damage, ptq.Names(ptq.DamageKinds())); err != nil {
 		return err
 	}
 	if f.probes < 2 {
@@ -143,7 +143,7 @@ func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error
 	if err != nil {
 		return err
 	}
-	c, err := cfq.Calibrate(ctx, m, t, people, cfq.Options{
+	c, err := ptq.Calibrate(ctx, m, t, people, ptq.Options{
 		Method: f.method, Budget: f.budget, Teacher: f.teacher.options(), Cache: f.teacher.cache(),
 		Promises: promises, Overrides: set.list, Engine: e.engine(), Workers: e.workers,
 		Rows:     f.calibrationRows.option(),
@@ -153,7 +153,7 @@ func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
 	}
 	defer c.Close() //nolint:errcheck // the profile is what counts
-	p, err := c.Profile(ctx, cfq.ProfileOptions{Budget: f.budget, Probes: f.probes, Seed: f.seed, Damage: f.damage})
+	p, err := c.Profile(ctx, ptq.ProfileOptions{Budget: f.budget, Probes: f.probes, Seed: f.seed, Damage: f.damage})
 	if err != nil {
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
 	}

@@ -5,12 +5,12 @@ import (
 	"math"
 	"strings"
 
-	"cfq"
 	"cfq/internal/chart"
+	"cfq/ptq"
 )
 
 // profileCharts draws what writeProfile writes: scores per weight, damage, rules.
-func profileCharts(p *cfq.Profile) []chart.Chart {
+func profileCharts(p *ptq.Profile) []chart.Chart {
 	var names []string
 	for _, l := range p.Layers {
 		names = append(names, shortName(l.Node))
@@ -58,7 +58,7 @@ func profileCharts(p *cfq.Profile) []chart.Chart {
 }
 
 // ruleChart draws what becomes of the margin with the bits of each rule.
-func ruleChart(p *cfq.Profile) []chart.Chart {
+func ruleChart(p *ptq.Profile) []chart.Chart {
 	c := chart.Chart{
 		Title: fmt.Sprintf("bits as each rule gives them, budget %g", p.Budget), X: "rule, and where it looks",
 		Y: "margin error (rms, logits)",

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 	"unicode/utf8"
 
-	"cfq"
+	"cfq/ptq"
 )
 
 // longestName is how much of a layer's name a table shows; names differ at their ends.
@@ -27,14 +27,14 @@ func shortName(name string) string {
 // place is a kind of rows that layers are measured at.
 type place struct {
 	name string
-	of   func(l *cfq.LayerProfile) *cfq.Importance
+	of   func(l *ptq.LayerProfile) *ptq.Importance
 }
 
 // places are those that the profile has.
-func places(p *cfq.Profile) []place {
-	out := []place{{"factual rows", func(l *cfq.LayerProfile) *cfq.Importance { return &l.Factual }}}
+func places(p *ptq.Profile) []place {
+	out := []place{{"factual rows", func(l *ptq.LayerProfile) *ptq.Importance { return &l.Factual }}}
 	if p.Recourse > 0 {
-		out = append(out, place{"recourse points", func(l *cfq.LayerProfile) *cfq.Importance { return l.Recourse }})
+		out = append(out, place{"recourse points", func(l *ptq.LayerProfile) *ptq.Importance { return l.Recourse }})
 	}
 	return out
 }
@@ -42,21 +42,21 @@ func places(p *cfq.Profile) []place {
 // measure is a score that a layer may have.
 type measure struct {
 	name, title, about string
-	of                 func(i *cfq.Importance) *cfq.Score
+	of                 func(i *ptq.Importance) *ptq.Score
 }
 
-func scoreMeasures(p *cfq.Profile) []measure {
+func scoreMeasures(p *ptq.Profile) []measure {
 	return []measure{
-		{"gradient", "gradient per weight", "mean l1 norm of the gradient of a row's loss by the weights", func(i *cfq.Importance) *cfq.Score { return i.Gradient }},
+		{"gradient", "gradient per weight", "mean l1 norm of the gradient of a row's loss by the weights", func(i *ptq.Importance) *ptq.Score { return i.Gradient }},
 		{
 			"curvature", "curvature per weight, ± standard error", fmt.Sprintf("trace of the loss's Hessian by the weights, %d random vectors", p.Probes),
-			func(i *cfq.Importance) *cfq.Score { return i.Trace },
+			func(i *ptq.Importance) *ptq.Score { return i.Trace },
 		},
 	}
 }
 
 // writeProfile writes the profiles side by side.
-func writeProfile(out io.Writer, p *cfq.Profile) error {
+func writeProfile(out io.Writer, p *ptq.Profile) error {
 	rows := counted(p.Factual, "row")
 	if p.People > p.Factual {
 		rows = fmt.Sprintf("%d of %d rows", p.Factual, p.People)
@@ -99,7 +99,7 @@ func table(out io.Writer, fill func(w io.Writer)) error {
 }
 
 // writeScores writes one measure at all places, nothing where no layer has it.
-func writeScores(out io.Writer, p *cfq.Profile, m measure) error {
+func writeScores(out io.Writer, p *ptq.Profile, m measure) error {
 	have := func(at place) bool { return m.of(at.of(&p.Layers[0])) != nil }
 	at := slices.DeleteFunc(places(p), func(at place) bool { return !have(at) })
 	if len(at) == 0 {
@@ -130,9 +130,9 @@ func writeScores(out io.Writer, p *cfq.Profile, m measure) error {
 	})
 }
 
-func writeDamage(out io.Writer, p *cfq.Profile) error {
+func writeDamage(out io.Writer, p *ptq.Profile) error {
 	how := "measured"
-	if p.Damage == cfq.DamageFirstOrder {
+	if p.Damage == ptq.DamageFirstOrder {
 		how = "to first order"
 	}
 	fmt.Fprintf(out, "\ndamage: margin error (rms, logits) of quantizing one layer alone, %s\n", how)
@@ -153,7 +153,7 @@ func writeDamage(out io.Writer, p *cfq.Profile) error {
 	})
 }
 
-func writeRules(out io.Writer, p *cfq.Profile) error {
+func writeRules(out io.Writer, p *ptq.Profile) error {
 	at := "recourse points"
 	if p.Recourse == 0 {
 		at = "factual rows"

@@ -10,8 +10,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"cfq"
 	"cfq/eval"
+	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/recourse/promise"
 	"cfq/task"
@@ -33,7 +33,7 @@ type solved struct {
 	Seconds    float64                 `json:"seconds"`
 	PerSecond  float64                 `json:"people_per_second"`
 	// Robustness is there with --robust only.
-	Robustness *cfq.Robustness `json:"robustness,omitempty"`
+	Robustness *ptq.Robustness `json:"robustness,omitempty"`
 	used       map[string]int  // people, by feature
 	paid       []float64       // costs of the actions found
 	statuses   map[recourse.Status]int

@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq"
 	"cfq/internal/cli"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
+	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -71,7 +71,7 @@ With other inputs or options that is an error, not a mixture.`,
 			fs.StringVarP(&f.out, "output", "o", "", "the `folder` for the results")
 			fs.StringSliceVar(&f.methods, "methods", nil, "`names` of methods, separated by commas: "+strings.Join(methodNames(), ", ")+"; else all")
 			fs.Var(&f.budgets, "budgets", "mean `bits` per weight, 2 to 8, separated by commas; else 2,2.5,3,3.5,4,5,6,8")
-			fs.StringVar(&f.cost, "cost", cfq.CostBits, "what a budget counts: "+strings.Join(cfq.Names(cfq.Costs()), ", "))
+			fs.StringVar(&f.cost, "cost", ptq.CostBits, "what a budget counts: "+strings.Join(ptq.Names(ptq.Costs()), ", "))
 			fs.Var(&f.margins, "margin", "required logit `margins`, separated by commas: 0.1 unless there are some")
 			fs.IntVar(&f.sample, "sample", 0, "measure on a random sample of this many refused people; 0 takes all")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the sample and of the solver")
@@ -108,7 +108,7 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	o := f.options(e)
-	in, err := cfq.NewSweepInputs(m, t, people, test, o)
+	in, err := ptq.NewSweepInputs(m, t, people, test, o)
 	if err != nil {
 		return runError(err)
 	}
@@ -127,26 +127,26 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 }
 
 // sweep runs what is missing of the sweep.
-func (f *sweepFlags) sweep(ctx context.Context, e *env, m *graph.Model, t *task.Task, people, test *task.People, o cfq.SweepOptions, log *cfq.SweepLog) (*cfq.SweepResult, error) {
+func (f *sweepFlags) sweep(ctx context.Context, e *env, m *graph.Model, t *task.Task, people, test *task.People, o ptq.SweepOptions, log *ptq.SweepLog) (*ptq.SweepResult, error) {
 	kept := len(log.Points)
 	o.Done = log.Points
-	o.Finished = func(p cfq.SweepPoint) error {
+	o.Finished = func(p ptq.SweepPoint) error {
 		kept++
 		return log.Append(p)
 	}
 	o.Progress = e.progress()
-	r, err := cfq.Sweep(ctx, m, t, people, test, o)
+	r, err := ptq.Sweep(ctx, m, t, people, test, o)
 	if ctx.Err() != nil {
 		e.msg.Hint(fmt.Sprintf("%s in %s; the same command goes on from there", counted(kept, "point"), f.path(sweepPoints)))
 	}
 	return r, err
 }
 
-func (f *sweepFlags) options(e *env) cfq.SweepOptions {
-	return cfq.SweepOptions{
+func (f *sweepFlags) options(e *env) ptq.SweepOptions {
+	return ptq.SweepOptions{
 		Methods: f.methods, Budgets: f.budgets, Margins: f.margins, Sample: f.sample, Seed: f.seed, Workers: e.workers,
 		Solver:   recourse.SolveOptions{Restarts: f.restarts},
-		Quantize: cfq.Options{Cost: f.cost, Rows: f.calibrationRows.option(), Teacher: f.teacher.options(), Cache: f.teacher.cache(), Engine: e.engine()},
+		Quantize: ptq.Options{Cost: f.cost, Rows: f.calibrationRows.option(), Teacher: f.teacher.options(), Cache: f.teacher.cache(), Engine: e.engine()},
 	}
 }
 
@@ -191,7 +191,7 @@ func (f *sweepFlags) check(args []string) error {
 			return err
 		}
 	}
-	if err := oneOf("cost", f.cost, cfq.Names(cfq.Costs())); err != nil {
+	if err := oneOf("cost", f.cost, ptq.Names(ptq.Costs())); err != nil {
 		return err
 	}
 	if err := f.calibrationRows.check(); err != nil {
@@ -215,7 +215,7 @@ func (f *sweepFlags) check(args []string) error {
 }
 
 // open makes the folder and opens the log in it. Curves without a log are not ours.
-func (f *sweepFlags) open(in cfq.SweepInputs) (*cfq.SweepLog, error) {
+func (f *sweepFlags) open(in ptq.SweepInputs) (*ptq.SweepLog, error) {
 	if err := os.Mkdir(f.out, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, cli.Usagef("", "output: %w", err)
 	}
@@ -225,8 +225,8 @@ func (f *sweepFlags) open(in cfq.SweepInputs) (*cfq.SweepLog, error) {
 			return nil, err
 		}
 	}
-	log, err := cfq.OpenSweepLog(f.path(sweepPoints), in, f.overwrite)
-	var input *cfq.InputError
+	log, err := ptq.OpenSweepLog(f.path(sweepPoints), in, f.overwrite)
+	var input *ptq.InputError
 	if errors.As(err, &input) {
 		return nil, cli.Wrap(err, cli.Unusable, "name another folder behind -o; --overwrite begins anew in this one")
 	}
@@ -234,7 +234,7 @@ func (f *sweepFlags) open(in cfq.SweepInputs) (*cfq.SweepLog, error) {
 }
 
 // write puts the files in place and shows the points.
-func (f *sweepFlags) write(e *env, in cfq.SweepInputs, r *cfq.SweepResult) error {
+func (f *sweepFlags) write(e *env, in ptq.SweepInputs, r *ptq.SweepResult) error {
 	v := newSweepView(r, f.cost)
 	for _, file := range []struct {
 		name  string
@@ -243,7 +243,7 @@ func (f *sweepFlags) write(e *env, in cfq.SweepInputs, r *cfq.SweepResult) error
 		{sweepTable, v.csv},
 		{sweepSVG, func(w io.Writer) error { return v.draw(w, "svg") }},
 		{sweepPNG, func(w io.Writer) error { return v.draw(w, "png") }},
-		{sweepPoints, func(w io.Writer) error { return cfq.WriteSweepLog(w, in, r) }},
+		{sweepPoints, func(w io.Writer) error { return ptq.WriteSweepLog(w, in, r) }},
 	} {
 		if file.name == sweepPNG && !f.png {
 			continue
@@ -257,8 +257,8 @@ func (f *sweepFlags) write(e *env, in cfq.SweepInputs, r *cfq.SweepResult) error
 	}
 	if e.json {
 		return writeJSON(e.stdout, struct {
-			Inputs cfq.SweepInputs `json:"inputs"`
-			*cfq.SweepResult
+			Inputs ptq.SweepInputs `json:"inputs"`
+			*ptq.SweepResult
 		}{in, r})
 	}
 	return v.text(e.stdout, strings.Join(f.outputs(), ", "))

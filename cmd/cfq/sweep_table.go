@@ -7,9 +7,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"cfq"
 	"cfq/allocate"
 	"cfq/eval"
+	"cfq/ptq"
 )
 
 // text writes the points as a table, which is no wider than 100 columns.
@@ -38,7 +38,7 @@ func (v *sweepView) text(out io.Writer, files string) error {
 }
 
 // sweepRow writes the cells of a point; those with a note have no more than two.
-func sweepRow(w io.Writer, p *cfq.SweepPoint, margin float64) {
+func sweepRow(w io.Writer, p *ptq.SweepPoint, margin float64) {
 	if sweepNote(p) != "" {
 		fmt.Fprintf(w, "%s\t%g%s\n", p.Method, p.Budget, strings.Repeat("\t", 11))
 		return
@@ -57,7 +57,7 @@ func sweepRow(w io.Writer, p *cfq.SweepPoint, margin float64) {
 
 // sweepNote says in place of numbers why a line of the table has none. It is not a cell: no
 // column is to be as wide as that.
-func sweepNote(p *cfq.SweepPoint) string {
+func sweepNote(p *ptq.SweepPoint) string {
 	switch {
 	case p.Unfit != "":
 		note := p.Unfit

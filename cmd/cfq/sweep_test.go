@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"cfq"
 	"cfq/eval"
 	"cfq/internal/cli"
 	"cfq/onnxio/ort/orttest"
+	"cfq/ptq"
 )
 
 // TestSweepStopped checks that a sweep that was stopped, even in the middle of a line, and called
@@ -79,13 +79,13 @@ func TestSweepTable(t *testing.T) {
 	at.CRG.RatioOfSums.Value, at.MarginError.RMS.Value = -1, 0.012345
 	measured := &eval.Result{Margins: []eval.AtMargin{at}}
 	measured.Decisions.Disagreement.Value = 0.001
-	r := &cfq.SweepResult{FloatBytes: 123_456_789, Points: []cfq.SweepPoint{
+	r := &ptq.SweepResult{FloatBytes: 123_456_789, Points: []ptq.SweepPoint{
 		{Method: "cf-ptq-paper", Budget: 2, Unfit: "a budget of 2 bits per weight (cost: bytes): budget too small: the least is 2.65"},
 		{Method: "cf-ptq-calib", Budget: 2.25, Bits: 2.25, Bytes: 98_765_432, Measured: measured, Problems: []string{"x"}},
 		{Method: "cf-ptq-calib", Budget: 3, Same: 2.25, Measured: measured},
 	}}
 	var b bytes.Buffer
-	if err := newSweepView(r, cfq.CostBits).text(&b, "files"); err != nil {
+	if err := newSweepView(r, ptq.CostBits).text(&b, "files"); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(b.String()) {

@@ -9,14 +9,14 @@ import (
 	"strconv"
 	"strings"
 
-	"cfq"
 	"cfq/eval"
 	"cfq/internal/chart"
+	"cfq/ptq"
 )
 
 // sweepView shows the points of a sweep.
 type sweepView struct {
-	*cfq.SweepResult
+	*ptq.SweepResult
 	methods []string // in the order of the points
 	cost    string
 	first   *eval.Result // of the points that were measured
@@ -24,7 +24,7 @@ type sweepView struct {
 }
 
 // newSweepView needs a point that fits, which Sweep sees to.
-func newSweepView(r *cfq.SweepResult, cost string) *sweepView {
+func newSweepView(r *ptq.SweepResult, cost string) *sweepView {
 	v := &sweepView{SweepResult: r, cost: cost}
 	for i := range r.Points {
 		p := &r.Points[i]
@@ -42,7 +42,7 @@ func newSweepView(r *cfq.SweepResult, cost string) *sweepView {
 // sweepColumn is a number of a point at a required margin.
 type sweepColumn struct {
 	name  string
-	value func(p *cfq.SweepPoint, a *eval.AtMargin) any
+	value func(p *ptq.SweepPoint, a *eval.AtMargin) any
 }
 
 // ofUnfit says whether a point that does not fit has something in the column, too.
@@ -51,44 +51,44 @@ func (c *sweepColumn) ofUnfit() bool {
 }
 
 // rateColumns are the columns of a rate.
-func rateColumns(name string, of func(p *cfq.SweepPoint, a *eval.AtMargin) eval.Rate) []sweepColumn {
+func rateColumns(name string, of func(p *ptq.SweepPoint, a *eval.AtMargin) eval.Rate) []sweepColumn {
 	return []sweepColumn{
-		{name, func(p *cfq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Value }},
-		{name + "_lo", func(p *cfq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Lo }},
-		{name + "_hi", func(p *cfq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Hi }},
-		{name + "_num", func(p *cfq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Num }},
-		{name + "_den", func(p *cfq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Den }},
+		{name, func(p *ptq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Value }},
+		{name + "_lo", func(p *ptq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Lo }},
+		{name + "_hi", func(p *ptq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Hi }},
+		{name + "_num", func(p *ptq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Num }},
+		{name + "_den", func(p *ptq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Den }},
 	}
 }
 
 // sweepColumns is the table of what curves.csv holds.
 func sweepColumns() []sweepColumn {
 	list := []sweepColumn{
-		{"method", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Method }},
-		{"budget", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Budget }},
-		{"same_as_budget", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return sweepSame(p) }},
-		{"bits_per_weight", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Bits }},
-		{"stored_bits_per_weight", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Stored }},
-		{"bytes", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Bytes }},
-		{"widths", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return sweepWidths(p.Widths) }},
-		{"problems", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return len(p.Problems) }},
-		{"does_not_fit", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Unfit }},
-		{"accuracy_full", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Measured.Decisions.AccuracyFull.Value }},
+		{"method", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Method }},
+		{"budget", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Budget }},
+		{"same_as_budget", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return sweepSame(p) }},
+		{"bits_per_weight", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Bits }},
+		{"stored_bits_per_weight", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Stored }},
+		{"bytes", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Bytes }},
+		{"widths", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return sweepWidths(p.Widths) }},
+		{"problems", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return len(p.Problems) }},
+		{"does_not_fit", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Unfit }},
+		{"accuracy_full", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Measured.Decisions.AccuracyFull.Value }},
 	}
-	list = append(list, rateColumns("accuracy", func(p *cfq.SweepPoint, _ *eval.AtMargin) eval.Rate { return p.Measured.Decisions.AccuracyQuant })...)
-	list = append(list, rateColumns("disagreement", func(p *cfq.SweepPoint, _ *eval.AtMargin) eval.Rate { return p.Measured.Decisions.Disagreement })...)
-	list = append(list, sweepColumn{"margin", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.Margin }})
-	list = append(list, rateColumns("vd", func(_ *cfq.SweepPoint, a *eval.AtMargin) eval.Rate { return a.VD })...)
-	list = append(list, rateColumns("rvd", func(_ *cfq.SweepPoint, a *eval.AtMargin) eval.Rate { return a.RVD })...)
+	list = append(list, rateColumns("accuracy", func(p *ptq.SweepPoint, _ *eval.AtMargin) eval.Rate { return p.Measured.Decisions.AccuracyQuant })...)
+	list = append(list, rateColumns("disagreement", func(p *ptq.SweepPoint, _ *eval.AtMargin) eval.Rate { return p.Measured.Decisions.Disagreement })...)
+	list = append(list, sweepColumn{"margin", func(_ *ptq.SweepPoint, a *eval.AtMargin) any { return a.Margin }})
+	list = append(list, rateColumns("vd", func(_ *ptq.SweepPoint, a *eval.AtMargin) eval.Rate { return a.VD })...)
+	list = append(list, rateColumns("rvd", func(_ *ptq.SweepPoint, a *eval.AtMargin) eval.Rate { return a.RVD })...)
 	return append(list, []sweepColumn{
-		{"crg_sums", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.CRG.RatioOfSums.Value }},
-		{"crg_median", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.CRG.Median.Value }},
-		{"crg_mean", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.CRG.Mean.Value }},
-		{"dir_sim", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.DirSim.Value }},
-		{"act_overlap", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.ActOverlap.Value }},
-		{"margin_error_rms", func(_ *cfq.SweepPoint, a *eval.AtMargin) any { return a.MarginError.RMS.Value }},
-		{"tau01", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Measured.Tau01.Value }},
-		{"rtau01", func(p *cfq.SweepPoint, _ *eval.AtMargin) any { return p.Measured.RTau01.Value }},
+		{"crg_sums", func(_ *ptq.SweepPoint, a *eval.AtMargin) any { return a.CRG.RatioOfSums.Value }},
+		{"crg_median", func(_ *ptq.SweepPoint, a *eval.AtMargin) any { return a.CRG.Median.Value }},
+		{"crg_mean", func(_ *ptq.SweepPoint, a *eval.AtMargin) any { return a.CRG.Mean.Value }},
+		{"dir_sim", func(_ *ptq.SweepPoint, a *eval.AtMargin) any { return a.DirSim.Value }},
+		{"act_overlap", func(_ *ptq.SweepPoint, a *eval.AtMargin) any { return a.ActOverlap.Value }},
+		{"margin_error_rms", func(_ *ptq.SweepPoint, a *eval.AtMargin) any { return a.MarginError.RMS.Value }},
+		{"tau01", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Measured.Tau01.Value }},
+		{"rtau01", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Measured.RTau01.Value }},
 	}...)
 }
 
@@ -102,7 +102,7 @@ func sweepWidths(widths []float64) string {
 }
 
 // sweepSame is the budget that a point is the same at, or "".
-func sweepSame(p *cfq.SweepPoint) any {
+func sweepSame(p *ptq.SweepPoint) any {
 	if p.Same == 0 {
 		return ""
 	}
@@ -164,7 +164,7 @@ func (v *sweepView) warnings() []string {
 		}
 	}
 	for _, w := range v.first.Warnings {
-		if !slices.ContainsFunc(v.Points, func(p cfq.SweepPoint) bool { return p.Unfit == "" && !slices.Contains(p.Measured.Warnings, w) }) {
+		if !slices.ContainsFunc(v.Points, func(p ptq.SweepPoint) bool { return p.Unfit == "" && !slices.Contains(p.Measured.Warnings, w) }) {
 			list = append(list, w) // of the data, then
 		}
 	}
@@ -178,15 +178,15 @@ func (v *sweepView) draw(w io.Writer, format string) error {
 	var charts []chart.Chart
 	for _, c := range []struct {
 		title, y string
-		value    func(p *cfq.SweepPoint) eval.Rate
+		value    func(p *ptq.SweepPoint) eval.Rate
 	}{
-		{of("VD"), "the original's promises that break", func(p *cfq.SweepPoint) eval.Rate { return p.At(v.margin).VD }},
-		{of("RVD"), "its own promises the original refuses", func(p *cfq.SweepPoint) eval.Rate { return p.At(v.margin).RVD }},
-		{of("CRG"), "more cost, ratio of sums", func(p *cfq.SweepPoint) eval.Rate { return sweepNumber(p.At(v.margin).CRG.RatioOfSums.Value) }},
-		{fmt.Sprintf("Accuracy (original %.4f)", full), "accuracy", func(p *cfq.SweepPoint) eval.Rate { return sweepNumber(p.Measured.Decisions.AccuracyQuant.Value) }},
+		{of("VD"), "the original's promises that break", func(p *ptq.SweepPoint) eval.Rate { return p.At(v.margin).VD }},
+		{of("RVD"), "its own promises the original refuses", func(p *ptq.SweepPoint) eval.Rate { return p.At(v.margin).RVD }},
+		{of("CRG"), "more cost, ratio of sums", func(p *ptq.SweepPoint) eval.Rate { return sweepNumber(p.At(v.margin).CRG.RatioOfSums.Value) }},
+		{fmt.Sprintf("Accuracy (original %.4f)", full), "accuracy", func(p *ptq.SweepPoint) eval.Rate { return sweepNumber(p.Measured.Decisions.AccuracyQuant.Value) }},
 	} {
 		budget := chart.Chart{Title: c.title + " over the budget", X: "budget, " + v.cost + " per weight", Y: c.y}
-		if v.cost == cfq.CostBytes || v.cost == cfq.CostBOPs {
+		if v.cost == ptq.CostBytes || v.cost == ptq.CostBOPs {
 			budget.X = "budget, bits per weight of " + v.cost
 		}
 		size := chart.Chart{Title: c.title + " over the size", X: "file size in bytes", Y: c.y}

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq"
 	"cfq/internal/cli"
+	"cfq/ptq"
 	"cfq/recourse"
 )
 
@@ -54,7 +54,7 @@ func (f *teacherFlags) cache() string {
 	if f.noCache {
 		return ""
 	}
-	dir, err := cfq.TeacherCache()
+	dir, err := ptq.TeacherCache()
 	if err != nil {
 		return ""
 	}

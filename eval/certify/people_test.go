@@ -6,12 +6,12 @@ import (
 	"path/filepath"
 	"testing"
 
-	"cfq"
 	"cfq/internal/realdata"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
+	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -47,7 +47,7 @@ func read(t testing.TB, path string) *graph.Model {
 func promises(t testing.TB, f *graph.Model, tk *task.Task, people *task.People, margin float64, most int, o ort.Options) *promised {
 	t.Helper()
 	ctx := context.Background()
-	c, err := cfq.OpenFor(ctx, f, tk, o, 1)
+	c, err := ptq.OpenFor(ctx, f, tk, o, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func promises(t testing.TB, f *graph.Model, tk *task.Task, people *task.People, 
 // loanPair are the demo's model, quantized, and promises of margin.
 func loanPair(t testing.TB, margin float64) (f, g *graph.Model, p *promised) {
 	t.Helper()
-	dir := filepath.Join("..", "testdata", "loans")
+	dir := filepath.Join("..", "..", "testdata", "loans")
 	f = read(t, filepath.Join(dir, "model.onnx"))
 	tk, people := peopleOf(t, filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
 	g = inFourBits(t, f, tk, people)
@@ -99,7 +99,7 @@ func adultPair(t testing.TB, margin float64) (f, g *graph.Model, p *promised) {
 	t.Helper()
 	data := realdata.Dir(t, "data", "adult", "adult.test.gz")
 	f = read(t, realdata.Dir(t, "models", "adult", "mlp2-s0.onnx"))
-	tk, people := peopleOf(t, filepath.Join("..", "tasks", "adult.yaml"), data)
+	tk, people := peopleOf(t, filepath.Join("..", "..", "tasks", "adult.yaml"), data)
 	rows := make([]int, 2000)
 	for i := range rows {
 		rows[i] = i

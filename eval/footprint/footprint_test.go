@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"cfq"
 	"cfq/eval"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
+	"cfq/ptq"
 	"cfq/task"
 )
 
@@ -158,7 +158,7 @@ func multiplications(t *testing.T, m *graph.Model) float64 {
 
 func read(t *testing.T, name string) *graph.Model {
 	t.Helper()
-	m, err := onnxio.ReadFile(filepath.Join("..", "testdata", "loans", name))
+	m, err := onnxio.ReadFile(filepath.Join("..", "..", "testdata", "loans", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,18 +180,18 @@ func TestNoLayers(t *testing.T) {
 // What was written counts as quantize counts it, split input columns included.
 func TestAsQuantize(t *testing.T) {
 	e := orttest.Need(t)
-	tk, err := task.Load(filepath.Join("..", "testdata", "loans", "task.yaml"))
+	tk, err := task.Load(filepath.Join("..", "..", "testdata", "loans", "task.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	people, err := task.Read(t.Context(), filepath.Join("..", "testdata", "loans", "train.csv"), tk, task.ReadOptions{Rows: 400})
+	people, err := task.Read(t.Context(), filepath.Join("..", "..", "testdata", "loans", "train.csv"), tk, task.ReadOptions{Rows: 400})
 	if err != nil {
 		t.Fatal(err)
 	}
 	full := read(t, "model.onnx")
-	for _, o := range []cfq.Options{{Method: "ptq", Budget: 4}, {Method: "ptq", Budget: 8, ActBits: 6}, {Method: "ptq", Budget: 4, WeightOnly: true}} {
+	for _, o := range []ptq.Options{{Method: "ptq", Budget: 4}, {Method: "ptq", Budget: 8, ActBits: 6}, {Method: "ptq", Budget: 4, WeightOnly: true}} {
 		o.Engine = e
-		r, err := cfq.Quantize(t.Context(), full, tk, people, o)
+		r, err := ptq.Quantize(t.Context(), full, tk, people, o)
 		if err != nil {
 			t.Fatal(err)
 		}

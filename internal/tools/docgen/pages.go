@@ -6,10 +6,10 @@ import (
 	"os/exec"
 	"strings"
 
-	"cfq"
 	"cfq/eval"
 	"cfq/eval/gate"
 	"cfq/onnxio/autodiff"
+	"cfq/ptq"
 	"cfq/quant"
 	"cfq/task"
 )
@@ -69,15 +69,15 @@ A method (` + "`--method`" + `) is a name for a value of each setting below; a f
 place of its value. Those with a row of the paper are the paper's, with its scales and its rounding.
 
 `)
-	settings := cfq.Settings()
+	settings := ptq.Settings()
 	b.WriteString("| |")
-	for _, m := range cfq.Methods() {
+	for _, m := range ptq.Methods() {
 		fmt.Fprintf(&b, " `%s` |", m.Name)
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(cfq.Methods())) + "\n")
-	line := func(name string, of func(cfq.Method) string) {
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(ptq.Methods())) + "\n")
+	line := func(name string, of func(ptq.Method) string) {
 		fmt.Fprintf(&b, "| %s |", name)
-		for _, m := range cfq.Methods() {
+		for _, m := range ptq.Methods() {
 			fmt.Fprintf(&b, " %s |", of(m))
 		}
 		b.WriteString("\n")
@@ -85,16 +85,16 @@ place of its value. Those with a row of the paper are the paper's, with its scal
 	for _, s := range settings {
 		line("`--"+s.Name+"`", s.Default)
 	}
-	line("`--refine`", func(m cfq.Method) string { return fmt.Sprint(max(m.Refine, 0)) })
-	line("importance of layers", func(m cfq.Method) string {
+	line("`--refine`", func(m ptq.Method) string { return fmt.Sprint(max(m.Refine, 0)) })
+	line("importance of layers", func(m ptq.Method) string {
 		if m.RecourseSensitivity {
 			return "at recourse points"
 		}
 		return "at factual rows"
 	})
-	line("row of the paper", func(m cfq.Method) string { return m.Paper })
+	line("row of the paper", func(m ptq.Method) string { return m.Paper })
 	b.WriteString("\n")
-	for _, m := range cfq.Methods() {
+	for _, m := range ptq.Methods() {
 		fmt.Fprintf(&b, "- `%s`: %s.\n", m.Name, m.Doc)
 	}
 	for _, s := range settings {

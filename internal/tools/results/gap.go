@@ -14,10 +14,10 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"cfq"
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
+	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -88,7 +88,7 @@ type gaps struct {
 // measure solves for a sample of the refused people both ways.
 func (g *gaps) measure(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, margin float64, sample int) (err error) {
 	const workers = 2
-	c, err := cfq.OpenFor(ctx, m, t, ort.Options{}, workers)
+	c, err := ptq.OpenFor(ctx, m, t, ort.Options{}, workers)
 	if err != nil {
 		return err
 	}

@@ -12,12 +12,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"cfq"
 	"cfq/eval"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
+	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -87,7 +87,7 @@ func (b *bench) network(ctx context.Context, path string, vs []variant, keep fun
 	if b.model, err = onnxio.ReadFile(path); err != nil {
 		return err
 	}
-	if b.full, err = cfq.OpenFor(ctx, b.model, b.task, ort.Options{}, b.workers); err != nil {
+	if b.full, err = ptq.OpenFor(ctx, b.model, b.task, ort.Options{}, b.workers); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.full.Close()) }()
@@ -128,7 +128,7 @@ func alike(vs []variant) [][]int {
 func (b *bench) budgets(ctx context.Context, vs []variant, group []int, keep func(i int, m metrics)) (err error) {
 	o := vs[group[0]].o
 	o.Workers, o.Cache = 1, b.cache
-	c, err := cfq.Calibrate(ctx, b.model, b.task, b.train, o)
+	c, err := ptq.Calibrate(ctx, b.model, b.task, b.train, o)
 	if err != nil {
 		return fmt.Errorf("%s: %w", vs[group[0]].label, err)
 	}
@@ -150,7 +150,7 @@ func (b *bench) budgets(ctx context.Context, vs []variant, group []int, keep fun
 }
 
 // one quantizes the network at a budget and measures the file.
-func (b *bench) one(ctx context.Context, c *cfq.Calibration, budget float64) (metrics, error) {
+func (b *bench) one(ctx context.Context, c *ptq.Calibration, budget float64) (metrics, error) {
 	q, err := c.Quantize(ctx, budget)
 	if err != nil {
 		return metrics{}, err
@@ -186,7 +186,7 @@ func (b *bench) one(ctx context.Context, c *cfq.Calibration, budget float64) (me
 
 // compare holds a quantized model against the original.
 func (b *bench) compare(ctx context.Context, m *graph.Model) (r *eval.Result, err error) {
-	quantized, err := cfq.OpenFor(ctx, m, b.task, ort.Options{}, 1)
+	quantized, err := ptq.OpenFor(ctx, m, b.task, ort.Options{}, 1)
 	if err != nil {
 		return nil, err
 	}

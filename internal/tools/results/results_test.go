@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"cfq"
+	"cfq/ptq"
 )
 
 // Every option of every variant is one that the library knows, and no two rows of a table
@@ -48,9 +48,9 @@ func TestQuotedRows(t *testing.T) {
 
 func TestAlike(t *testing.T) {
 	vs := []variant{
-		{"a", cfq.Options{Method: "ptq", Budget: 8}},
-		{"b", cfq.Options{Method: "ptq", Budget: 4, Scales: cfq.ScaleChannel}},
-		{"c", cfq.Options{Method: "ptq", Budget: 4}},
+		{"a", ptq.Options{Method: "ptq", Budget: 8}},
+		{"b", ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScaleChannel}},
+		{"c", ptq.Options{Method: "ptq", Budget: 4}},
 	}
 	if diff := cmp.Diff([][]int{{0, 2}, {1}}, alike(vs)); diff != "" {
 		t.Error(diff)

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"cfq"
 	"cfq/onnxio"
+	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -35,7 +35,7 @@ func robust(ctx context.Context, w io.Writer, o settings) error {
 		}
 		fmt.Fprintf(w, "\n### %s\n", d.title)
 		for _, name := range []string{"ptq", "cf-ptq"} {
-			method, err := cfq.FindMethod(name)
+			method, err := ptq.FindMethod(name)
 			if err != nil {
 				return err
 			}
@@ -50,13 +50,13 @@ func robust(ctx context.Context, w io.Writer, o settings) error {
 	return nil
 }
 
-func robustness(ctx context.Context, path string, t *task.Task, train, test *task.People, method string, sample int) (_ *cfq.Robustness, err error) {
+func robustness(ctx context.Context, path string, t *task.Task, train, test *task.People, method string, sample int) (_ *ptq.Robustness, err error) {
 	m, err := onnxio.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	workers := runtime.GOMAXPROCS(0)
-	f, err := cfq.OpenFleet(ctx, m, t, train, cfq.Options{Method: method, Workers: workers}, cfq.DeployOptions{Models: 2 * robustDeployments, Seed: 1})
+	f, err := ptq.OpenFleet(ctx, m, t, train, ptq.Options{Method: method, Workers: workers}, ptq.DeployOptions{Models: 2 * robustDeployments, Seed: 1})
 	if err != nil {
 		return nil, err
 	}
@@ -65,10 +65,10 @@ func robustness(ctx context.Context, path string, t *task.Task, train, test *tas
 	if err != nil {
 		return nil, err
 	}
-	return f.Robustness(ctx, set, test, cfq.RobustOptions{Seen: robustDeployments, Margins: []float64{0, 0.1, 0.25}, Sample: sample, Seed: 1, Workers: workers})
+	return f.Robustness(ctx, set, test, ptq.RobustOptions{Seen: robustDeployments, Margins: []float64{0, 0.1, 0.25}, Sample: sample, Seed: 1, Workers: workers})
 }
 
-func writeRobust(w io.Writer, m cfq.Method, r *cfq.Robustness) {
+func writeRobust(w io.Writer, m ptq.Method, r *ptq.Robustness) {
 	fmt.Fprintf(w, "\n%s at 4 bits, a scale for each %s; %d people; deployments held out differ from the quantized model by %.3f logits (rms).\n\n", m.Name, m.Scales, r.People, r.Drift)
 	fmt.Fprintln(w, "| margin | solved on | found | original | quantized | seen | all seen | held out | all held out | cost | time |")
 	fmt.Fprintln(w, "|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")

@@ -9,8 +9,8 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"cfq"
 	"cfq/eval"
+	"cfq/ptq"
 )
 
 // metrics are what is measured of one file.
@@ -30,7 +30,7 @@ type metrics struct {
 
 // metricsOf picks from what Quantize and Compare say. The margins are eval's own: 0, 0.1,
 // 0.25, 0.5.
-func metricsOf(q *cfq.Result, r *eval.Result) metrics {
+func metricsOf(q *ptq.Result, r *eval.Result) metrics {
 	at0, at1, at25 := &r.Margins[0], &r.Margins[1], &r.Margins[2]
 	m := metrics{
 		people: float64(r.Population.Evaluated),

@@ -1,11 +1,11 @@
 package main
 
-import "cfq"
+import "cfq/ptq"
 
 // variant is a row of the tables.
 type variant struct {
 	label string
-	o     cfq.Options
+	o     ptq.Options
 }
 
 // Labels that other tables look rows up by.
@@ -22,18 +22,18 @@ func variants() []variant {
 	var out []variant
 	for _, p := range paper() {
 		if p.method != "" {
-			out = append(out, variant{p.label(), cfq.Options{Method: p.method, Budget: p.budget}})
+			out = append(out, variant{p.label(), ptq.Options{Method: p.method, Budget: p.budget}})
 		}
 	}
 	return append(out, []variant{
-		{"ptq, 4, per channel", cfq.Options{Method: "ptq", Budget: 4, Scales: cfq.ScaleChannel}},
-		{"ptq, 4, per channel, on recourse points", cfq.Options{Method: "ptq", Budget: 4, Scales: cfq.ScaleChannel, CalibrateOn: cfq.OnRecourse}},
-		{"cf-ptq-paper, 4, per channel", cfq.Options{Method: "cf-ptq-paper", Budget: 4, Scales: cfq.ScaleChannel}},
-		{ours, cfq.Options{Method: "cf-ptq", Budget: 4}},
-		{oursBytes, cfq.Options{Method: "cf-ptq", Budget: 4, Cost: cfq.CostBytes}},
-		{"cf-ptq, 4.0, input float", cfq.Options{Method: "cf-ptq", Budget: 4, Input: cfq.InputFloat}},
-		{oursThree, cfq.Options{Method: "cf-ptq", Budget: 3}},
-		{oursEight, cfq.Options{Method: "cf-ptq", Budget: 8, Input: cfq.InputInt8}},
+		{"ptq, 4, per channel", ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScaleChannel}},
+		{"ptq, 4, per channel, on recourse points", ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScaleChannel, CalibrateOn: ptq.OnRecourse}},
+		{"cf-ptq-paper, 4, per channel", ptq.Options{Method: "cf-ptq-paper", Budget: 4, Scales: ptq.ScaleChannel}},
+		{ours, ptq.Options{Method: "cf-ptq", Budget: 4}},
+		{oursBytes, ptq.Options{Method: "cf-ptq", Budget: 4, Cost: ptq.CostBytes}},
+		{"cf-ptq, 4.0, input float", ptq.Options{Method: "cf-ptq", Budget: 4, Input: ptq.InputFloat}},
+		{oursThree, ptq.Options{Method: "cf-ptq", Budget: 3}},
+		{oursEight, ptq.Options{Method: "cf-ptq", Budget: 8, Input: ptq.InputInt8}},
 	}...)
 }
 
@@ -45,23 +45,23 @@ const stepsBelow = 3
 func ladder() []variant {
 	const none = -1
 	return []variant{
-		{"nearest rounding, one width for each layer, no refinement", cfq.Options{Budget: 4, Rounding: cfq.RoundNearest, Widths: cfq.WidthsLayer, Refine: none}},
-		{"+ compensated rounding", cfq.Options{Budget: 4, Widths: cfq.WidthsLayer, Refine: none}},
-		{"+ widths of rows", cfq.Options{Budget: 4, Refine: none}},
-		{"default, calibrated on factual rows alone", cfq.Options{Budget: 4, CalibrateOn: cfq.OnFactual}},
-		{"default, rows and points weighted by inverse margin", cfq.Options{Budget: 4, CalibrateOn: cfq.OnWeighted}},
-		{"default, adaptive rounding", cfq.Options{Budget: 4, Rounding: cfq.RoundAdaptive}},
-		{"default, ranges by logits", cfq.Options{Budget: 4, WeightRange: "logits", ActRange: "logits"}},
-		{"default, equalized layers", cfq.Options{Budget: 4, Equalize: true}},
+		{"nearest rounding, one width for each layer, no refinement", ptq.Options{Budget: 4, Rounding: ptq.RoundNearest, Widths: ptq.WidthsLayer, Refine: none}},
+		{"+ compensated rounding", ptq.Options{Budget: 4, Widths: ptq.WidthsLayer, Refine: none}},
+		{"+ widths of rows", ptq.Options{Budget: 4, Refine: none}},
+		{"default, calibrated on factual rows alone", ptq.Options{Budget: 4, CalibrateOn: ptq.OnFactual}},
+		{"default, rows and points weighted by inverse margin", ptq.Options{Budget: 4, CalibrateOn: ptq.OnWeighted}},
+		{"default, adaptive rounding", ptq.Options{Budget: 4, Rounding: ptq.RoundAdaptive}},
+		{"default, ranges by logits", ptq.Options{Budget: 4, WeightRange: "logits", ActRange: "logits"}},
+		{"default, equalized layers", ptq.Options{Budget: 4, Equalize: true}},
 	}
 }
 
 // defaults are the rows of the data sets with one network.
 func defaults() []variant {
 	return []variant{
-		{ours, cfq.Options{Budget: 4}},
-		{"cf-ptq, 4.0, input float", cfq.Options{Budget: 4, Input: cfq.InputFloat}},
-		{oursEight, cfq.Options{Budget: 8, Input: cfq.InputInt8}},
-		{"cf-ptq, 8.0, input float", cfq.Options{Budget: 8, Input: cfq.InputFloat}},
+		{ours, ptq.Options{Budget: 4}},
+		{"cf-ptq, 4.0, input float", ptq.Options{Budget: 4, Input: ptq.InputFloat}},
+		{oursEight, ptq.Options{Budget: 8, Input: ptq.InputInt8}},
+		{"cf-ptq, 8.0, input float", ptq.Options{Budget: 8, Input: ptq.InputFloat}},
 	}
 }

@@ -1,0 +1,42 @@
+package ptq_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"cfq/onnxio"
+	"cfq/ptq"
+	"cfq/task"
+)
+
+// Quantize a loan model so that its recourse holds, and write it.
+func Example() {
+	ctx := context.Background()
+	model, err := onnxio.ReadFile("../testdata/loans/model.onnx")
+	if err != nil {
+		log.Fatal(err)
+	}
+	t, err := task.Load("../testdata/loans/task.yaml")
+	if err != nil {
+		log.Fatal(err)
+	}
+	people, err := task.Read(ctx, "../testdata/loans/train.csv", t, task.ReadOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	result, err := ptq.Quantize(ctx, model, t, people, ptq.Options{Budget: 4})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := result.Verified.Err(); err != nil {
+		log.Fatal(err)
+	}
+	for _, l := range result.Layers {
+		fmt.Println(l.Node, l.Bits, "bits")
+	}
+	if err := os.WriteFile(os.DevNull, result.Model, 0o600); err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,193 @@
+package ptq_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"cfq/eval"
+	"cfq/internal/realdata"
+	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
+	"cfq/ptq"
+	"cfq/recourse"
+	"cfq/recourse/promise"
+	"cfq/task"
+)
+
+// BenchmarkGate100k measures what `cfq gate --promises` does with 100,000 promises to as many people, step by step: reading
+// the data and the promises, judging them by the original, asking a quantized model. The people and their promises are those of Adult's training rows
+// (else the loans'), repeated.
+func BenchmarkGate100k(b *testing.B) {
+	e := orttest.Need(b)
+	ctx := b.Context()
+	name, m, t, people := adult(b)
+	full, err := ptq.OpenFor(ctx, m, t, e, runtime.GOMAXPROCS(0))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer full.Close()
+	set, err := recourse.Compile(t)
+	if err != nil {
+		b.Fatal(err)
+	}
+	plain := *t // the data are a table with a header, without labels
+	plain.Data = task.Data{Delimiter: ',', Missing: t.Data.Missing}
+	data, promises := crowd(b, full, set, t, people, 100000)
+	var steps [5]time.Duration
+	b.Run(name, func(b *testing.B) {
+		for b.Loop() {
+			at := time.Now()
+			lap := func(i int) {
+				steps[i] += time.Since(at)
+				at = time.Now()
+			}
+			people, err := task.Read(ctx, data, &plain, task.ReadOptions{Hash: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			lap(0)
+			f, err := promise.Read(ctx, promises, t, people)
+			if err != nil {
+				b.Fatal(err)
+			}
+			lap(1)
+			verdicts, err := promise.Judge(ctx, full, set, f)
+			if err != nil {
+				b.Fatal(err)
+			}
+			lap(2)
+			actions, _ := f.Actions(verdicts)
+			lap(3)
+			r, err := eval.Compare(ctx, full, full, set, people, eval.Options{Promises: actions, OneSided: true, Margins: []float64{0, 0.1}})
+			if err != nil || r.Given.Promises != 100000 {
+				b.Fatal(err, r.Given)
+			}
+			lap(4)
+		}
+		for i, what := range []string{"read-s", "promises-s", "judge-s", "actions-s", "compare-s"} {
+			b.ReportMetric(steps[i].Seconds()/float64(b.N), what)
+			steps[i] = 0
+		}
+		b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "seconds")
+		b.ReportMetric(peakMB(), "peak-MB")
+	})
+}
+
+// crowd writes n people who are refused and promised something, and what they are promised.
+func crowd(b *testing.B, m recourse.Model, set *recourse.ActionSet, t *task.Task, people *task.People, n int) (data, promises string) {
+	margins, err := m.Margins(b.Context(), people.X)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var refused []int
+	for i, v := range margins {
+		if v <= 0 && len(refused) < 2000 {
+			refused = append(refused, i)
+		}
+	}
+	people = people.Subset(refused)
+	actions, err := recourse.Solve(b.Context(), m, set, people.X, recourse.SolveOptions{Margin: 0.1, Restarts: -1, Rounds: -1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var as, are bytes.Buffer // what people become, and what they are
+	become, err := promise.NewWriter(&as, t)
+	if err != nil {
+		b.Fatal(err)
+	}
+	stay, err := promise.NewWriter(&are, t)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for row := 0; row < n; {
+		for i, a := range actions {
+			x := people.X[i*people.Dim : (i+1)*people.Dim]
+			if a.Status != recourse.Found || row == n {
+				continue
+			}
+			l := promise.Line{Row: row, Line: row + 2, Before: float64(margins[refused[i]]), X: x, Action: a}
+			if err := become.Write(l); err != nil {
+				b.Fatal(err)
+			}
+			l.Action = recourse.Action{Status: recourse.NoneFound}
+			if err := stay.Write(l); err != nil {
+				b.Fatal(err)
+			}
+			row++
+		}
+	}
+	dir := b.TempDir()
+	for _, f := range []struct {
+		path *string
+		name string
+		w    *promise.Writer
+		text *bytes.Buffer
+	}{{&promises, "promises.csv", become, &as}, {&data, "data.csv", stay, &are}} {
+		if err := f.w.Flush(); err != nil {
+			b.Fatal(err)
+		}
+		*f.path = filepath.Join(dir, f.name)
+		if err := os.WriteFile(*f.path, f.text.Bytes(), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return data, promises
+}
+
+// BenchmarkEval measures eval.Compare of a quantized model on all of Adult's test rows (else the loans') at three margins with a
+// noise floor, and how many times the original's own recourse at these margins that takes.
+func BenchmarkEval(b *testing.B) {
+	e := orttest.Need(b)
+	ctx := b.Context()
+	name, m, t, people := adult(b)
+	q, err := ptq.Quantize(ctx, m, t, people, ptq.Options{Budget: 4, Engine: e})
+	if err != nil {
+		b.Fatal(err)
+	}
+	g, err := onnxio.Read(q.Model, "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	if dir, err := realdata.Find(); err == nil {
+		if people, err = task.Read(ctx, filepath.Join(dir, "data", "adult", "adult.test.gz"), t, task.ReadOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	set, err := recourse.Compile(t)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var models [2]recourse.Model
+	for i, m := range []*graph.Model{m, g} {
+		c, err := ptq.OpenFor(ctx, m, t, e, runtime.GOMAXPROCS(0))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer c.Close()
+		models[i] = c
+	}
+	b.Run(name, func(b *testing.B) {
+		o := eval.Options{Margins: []float64{0, 0.1, 0.25}, Noise: 500}
+		var alone, all time.Duration
+		for b.Loop() {
+			start := time.Now()
+			if _, err := eval.Prepare(ctx, models[0], set, people, o); err != nil {
+				b.Fatal(err)
+			}
+			alone += time.Since(start)
+			start = time.Now()
+			if _, err := eval.Compare(ctx, models[0], models[1], set, people, o); err != nil {
+				b.Fatal(err)
+			}
+			all += time.Since(start)
+		}
+		b.ReportMetric(all.Seconds()/float64(b.N), "eval-s")
+		b.ReportMetric(all.Seconds()/alone.Seconds(), "times-original")
+		b.ReportMetric(peakMB(), "peak-MB")
+	})
+}

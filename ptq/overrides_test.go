@@ -1,0 +1,129 @@
+package ptq
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"cfq/calib"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
+	"cfq/recourse"
+	"cfq/task"
+)
+
+// set returns the calibration set of the people with the given overrides.
+func set(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, o Options) *calib.Set {
+	t.Helper()
+	q, err := calibrated(context.Background(), m, tk, people, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.full.Close(); err != nil {
+		t.Error(err)
+	}
+	return q.cal
+}
+
+// point returns the teacher's point of person i, nil when there is none.
+func point(s *calib.Set, i int) []float32 {
+	at := slices.Index(s.Source, i)
+	if at < 0 {
+		return nil
+	}
+	return s.Points()[at*s.Dim : (at+1)*s.Dim]
+}
+
+// Teacher points keep to what each person can change, whatever order the people are in; those of others stay as
+// they were.
+func TestTeacherKeepsToOverrides(t *testing.T) {
+	e := orttest.Need(t)
+	loans := filepath.Join("..", "testdata", "loans")
+	m, tk, all := open(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
+	var rows []int
+	for row := 199; row >= 0; row-- {
+		rows = append(rows, row)
+	}
+	people := all.Subset(rows)
+	income := slices.IndexFunc(tk.Features, func(f task.Feature) bool { return f.Name == "income" })
+	f := &tk.Features[income]
+	o := Options{Engine: e, Method: "cf-ptq-calib", Allocator: AllocatorUniform}
+	before := set(t, m, tk, people, o)
+	raise := func(s *calib.Set, i int) float64 {
+		p := point(s, i)
+		if p == nil {
+			return 0
+		}
+		return float64(p[f.Offset]-people.X[i*people.Dim+f.Offset]) * f.Std
+	}
+	var raised []int // positions of people whom the teacher gives a raise of 1000 and more
+	for i := range people.N {
+		if raise(before, i) >= 999 {
+			raised = append(raised, i)
+		}
+	}
+	if len(raised) < 3 {
+		t.Fatalf("%d people with a raise", len(raised))
+	}
+	none, some := *f, *f
+	none.Actionable = false
+	some.MaxIncrease = 500
+	o.Overrides = []task.Override{
+		{Row: people.Rows[raised[0]], Feature: income, With: none},
+		{Row: people.Rows[raised[1]], Feature: income, With: some},
+		{Row: 1_000_000, Feature: income, With: none},
+	}
+	after := set(t, m, tk, people, o)
+	if r := raise(after, raised[0]); r != 0 {
+		t.Errorf("a raise of %v where income cannot change", r)
+	}
+	if r := raise(after, raised[1]); r < 0 || r > 500.01 {
+		t.Errorf("a raise of %v, 500 is the most", r)
+	}
+	for i := range people.N {
+		if i != raised[0] && i != raised[1] && !slices.Equal(point(before, i), point(after, i)) {
+			t.Errorf("person %d has another point", i)
+		}
+	}
+	people.Rows = people.Rows[1:]
+	if _, err := Quantize(context.Background(), m, tk, people, o); err == nil || !strings.Contains(err.Error(), "overrides are by rows") {
+		t.Errorf("people without rows: %v", err)
+	}
+}
+
+// Where there are no recourse points the warning says why.
+func TestWhyNoRecourse(t *testing.T) {
+	e := orttest.Need(t)
+	loans := filepath.Join("..", "testdata", "loans")
+	m, tk, all := open(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "test.csv"))
+	people := all.Subset([]int{0, 2}) // both approved
+	promises := func(s recourse.Status) []recourse.Action {
+		var list []recourse.Action
+		for i := range people.N {
+			x := people.X[i*people.Dim : (i+1)*people.Dim]
+			list = append(list, recourse.Action{Status: s, Point: x, Delta: make([]float32, people.Dim)})
+		}
+		return list
+	}
+	for _, c := range []struct {
+		promises []recourse.Action
+		want     string
+	}{
+		{nil, "nobody among the rows is refused and can be helped: "},
+		{promises(recourse.Found), "the promises change nothing about anybody: "},
+		{promises(recourse.NoneFound), "nobody among the rows is promised anything: "},
+	} {
+		q, err := calibrated(context.Background(), m, tk, people, Options{Engine: e, Allocator: AllocatorUniform, Promises: c.promises})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := q.full.Close(); err != nil {
+			t.Error(err)
+		}
+		if !slices.ContainsFunc(q.warnings, func(w string) bool { return strings.HasPrefix(w, c.want) }) {
+			t.Errorf("warnings %q, want %q", q.warnings, c.want)
+		}
+	}
+}

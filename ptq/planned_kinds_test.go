@@ -1,0 +1,204 @@
+package ptq_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
+	"cfq/ptq"
+	"cfq/quant"
+	"cfq/task"
+)
+
+// roundTrip quantizes m, saves the plan, makes the model from the plan again and holds
+// the two against each other. It returns the result and the plan's text.
+func roundTrip(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, o ptq.Options) (*ptq.Result, string) {
+	t.Helper()
+	o.Engine = orttest.Need(t)
+	r, err := ptq.Quantize(context.Background(), m, tk, people, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Verified.Err(); err != nil {
+		t.Error(err)
+	}
+	var text, second bytes.Buffer
+	if err := ptq.WritePlan(&text, r); err != nil {
+		t.Fatal(err)
+	}
+	again, err := ptq.FromPlan(context.Background(), m, readPlan(t, text.Bytes()), nil, ptq.Options{Engine: o.Engine})
+	if err != nil {
+		t.Fatalf("%v\n%.2000s", err, text.Bytes())
+	}
+	if !bytes.Equal(r.Model, again.Model) {
+		t.Errorf("%d bytes, want the %d of the run that saved the plan", len(again.Model), len(r.Model))
+	}
+	if err := ptq.WritePlan(&second, again); err != nil || !bytes.Equal(text.Bytes(), second.Bytes()) {
+		t.Errorf("the plan of the second run is another (%v)", err)
+	}
+	if r.Stored != again.Stored || len(r.Layers) != len(again.Layers) {
+		t.Errorf("%v stored bits in %d layers, want %v in %d", again.Stored, len(again.Layers), r.Stored, len(r.Layers))
+	}
+	for i, l := range r.Layers {
+		if a := again.Layers[i]; a.Bits != l.Bits || !reflect.DeepEqual(a.Rows, l.Rows) || a.Channels != l.Channels {
+			t.Errorf("layer %+v, want %+v", a, l)
+		}
+	}
+	return r, text.String()
+}
+
+// halves counts the weight scales of a plan, and those of them that float16 has.
+func halves(p *quant.Plan) (halves, all int) {
+	for _, l := range p.Layers {
+		for _, s := range l.Scales {
+			all++
+			if h, ok := quant.Half(s); ok && h == s {
+				halves++
+			}
+		}
+	}
+	return halves, all
+}
+
+// A plan gives the bytes again whatever is in it: rows of several widths, scales in float16,
+// weights that were evened out, another release of ONNX Runtime.
+func TestFromPlanKinds(t *testing.T) {
+	m, tk, people := loans(t, "train.csv")
+	people = few(people, 300)
+	for name, o := range map[string]ptq.Options{
+		"rows":            {Budget: 3, Refine: 2},
+		"rows, equalized": {Budget: 3, Refine: -1, Equalize: true},
+		"bytes":           {Budget: 4, Refine: -1, Cost: ptq.CostBytes},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, text := roundTrip(t, m, tk, people, o)
+			if got := strings.Contains(text, `"equalized": true`); got != o.Equalize {
+				t.Errorf("the plan says that it is equalized: %v", got)
+			}
+			if len(r.Layers[0].Rows) < 2 {
+				t.Errorf("the first layer has rows of %v", r.Layers[0].Rows)
+			}
+			if short, all := halves(readPlanOf(t, m, text)); short != all {
+				t.Errorf("%d of %d scales in the plan are in float16", short, all)
+			}
+		})
+	}
+	t.Run("old runtime", func(t *testing.T) {
+		r, text := roundTrip(t, m, tk, people, ptq.Options{Budget: 3, Refine: -1, Runtime: "1.20"})
+		if !strings.Contains(text, `"target_ort": "1.20"`) {
+			t.Error("the plan does not say for which release")
+		}
+		q, err := onnxio.Read(r.Model, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q.Opset("") != 21 {
+			t.Errorf("opset %d", q.Opset(""))
+		}
+		for _, v := range q.Graph.Inits {
+			if v.DType == graph.Int4 || v.DType == graph.Int2 {
+				t.Errorf("%s is %s", v.Name, v.DType)
+			}
+		}
+	})
+}
+
+// readPlanOf returns the plan of the text for m.
+func readPlanOf(t *testing.T, m *graph.Model, text string) *quant.Plan {
+	t.Helper()
+	f := readPlan(t, []byte(text))
+	r, err := ptq.FromPlan(context.Background(), m, f, nil, ptq.Options{Engine: orttest.Need(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Plan
+}
+
+// A plan of a model with convolutions gives its bytes again: output quantizers, channels, groups.
+func TestFromPlanConvolutions(t *testing.T) {
+	orttest.Need(t)
+	_, tk, people := loans(t, "train.csv")
+	people = few(people, 300)
+	m := convolutionalLoans(tk)
+	for name, c := range map[string]struct {
+		o    ptq.Options
+		want string // in the plan
+	}{
+		"integers":    {ptq.Options{Method: "ptq", Budget: 8}, `(?s)"result": \{.*"result": \{`},
+		"channels":    {ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScaleChannel, Rounding: ptq.RoundCompensate}, `"result": \{`},
+		"rows":        {ptq.Options{Budget: 5, Refine: -1}, `"result": \{`},
+		"weight only": {ptq.Options{Method: "ptq", WeightOnly: true}, `"activation": "float"`},
+		"act bits":    {ptq.Options{Method: "ptq", Budget: 8, ActBits: 4}, `"result": \{"bits": 4`},
+		"kept":        {ptq.Options{Method: "ptq", Budget: 8, KeepFloat: []string{"n_Conv_1"}}, `"float": true`},
+		"old runtime": {ptq.Options{Method: "ptq", Budget: 3, Runtime: "1.20"}, `"target_ort": "1.20"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, text := roundTrip(t, m, tk, people, c.o); !regexp.MustCompile(c.want).MatchString(text) {
+				t.Errorf("the plan does not say %s:\n%.2000s", c.want, text)
+			}
+		})
+	}
+}
+
+// Each layer can be kept in float by itself.
+func TestKeepFloatEach(t *testing.T) {
+	m, tk, people := loans(t, "train.csv")
+	people = few(people, 300)
+	for _, node := range []string{"/layers.0/Gemm", "/layers.2/Gemm", "/layers.4/Gemm"} {
+		for _, method := range []string{"ptq", "cf-ptq"} {
+			r, _ := roundTrip(t, m, tk, people, ptq.Options{Method: method, Refine: -1, KeepFloat: []string{node}})
+			for _, l := range r.Verified.Layers {
+				if l.Kernel != "QGemm" {
+					t.Errorf("%s, without %s: %s runs as %s", method, node, l.Node, l.Kernel)
+				}
+			}
+			if len(r.Verified.Layers) != 2 {
+				t.Errorf("%s, without %s: %d layers", method, node, len(r.Verified.Layers))
+			}
+		}
+	}
+}
+
+// Releases that there are not, or that do not read the model, are found before any work.
+func TestRuntimeErrors(t *testing.T) {
+	e := orttest.Need(t)
+	m, tk, people := loans(t, "train.csv")
+	newer := m.Clone()
+	newer.SetOpset("", 23)
+	_, text := planOf(t, m, ptq.Options{Method: "ptq", Engine: e})
+	f := readPlan(t, text)
+	for _, c := range []struct {
+		m       *graph.Model
+		version string
+		want    string
+	}{
+		{m, "1.19", `ONNX Runtime "1.19" is not a release`},
+		{m, "latest", `ONNX Runtime "latest" is not a release`},
+		{newer, "1.22", "the model has opset 23, and ONNX Runtime 1.22 reads up to 22"},
+	} {
+		work := 0
+		o := ptq.Options{Engine: e, Runtime: c.version, Progress: func(ev ptq.Event) {
+			if ev.Stage != "read the model" {
+				work++
+			}
+		}}
+		f.Runtime = c.version
+		_, err := ptq.Quantize(context.Background(), c.m, tk, people, o)
+		_, planErr := ptq.FromPlan(context.Background(), c.m, f, nil, o)
+		for _, err := range []error{err, planErr} {
+			if input := (*ptq.InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want it to say %q", c.version, err, c.want)
+			}
+		}
+		if work > 0 {
+			t.Errorf("%s: %d steps of work were done", c.version, work)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package ptq_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
+	"cfq/ptq"
+	"cfq/quant"
+)
+
+// planOf quantizes the example and returns the result and its plan as it is read back.
+func planOf(t *testing.T, m *graph.Model, o ptq.Options) (*ptq.Result, []byte) {
+	t.Helper()
+	_, tk, people := loans(t, "train.csv")
+	r, err := ptq.Quantize(context.Background(), m, tk, few(people, 300), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := ptq.WritePlan(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	return r, b.Bytes()
+}
+
+func readPlan(t *testing.T, text []byte) *quant.PlanFile {
+	t.Helper()
+	f, err := quant.UnmarshalPlan(text)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return f
+}
+
+// A plan gives the bytes of the run that saved it, whatever the options of that were,
+// without data and without a task.
+func TestFromPlan(t *testing.T) {
+	e := orttest.Need(t)
+	m, _, people := loans(t, "test.csv")
+	people = few(people, 300)
+	for name, o := range map[string]ptq.Options{
+		"default":     {},
+		"paper":       {Method: "cf-ptq-paper", Budget: 3},
+		"tensor":      {Method: "ptq", Budget: 2},
+		"reduced":     {Method: "ptq", Budget: 8, Reduced: true},
+		"kept":        {Method: "ptq", KeepFloat: []string{"/layers.2/Gemm"}},
+		"input kept":  {Method: "ptq", KeepFloat: []string{"/layers.0/Gemm"}, Scales: ptq.ScaleChannel},
+		"input float": {Method: "ptq", Input: ptq.InputFloat},
+		"weight only": {Method: "ptq", WeightOnly: true},
+		"equalized":   {Method: "ptq", Equalize: true, Budget: 3},
+		"equal, kept": {Method: "ptq", Equalize: true, KeepFloat: []string{"/layers.0/Gemm"}},
+		"low":         {Method: "ptq", ActBits: 4, Rounding: ptq.RoundCompensate},
+		"recipe":      {Method: "ptq", Recipe: map[string]string{"note": "a \"quoted\" <note>"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.Engine = e
+			r, text := planOf(t, m, o)
+			f := readPlan(t, text)
+			again, err := ptq.FromPlan(context.Background(), m, f, nil, ptq.Options{Engine: e})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(r.Model, again.Model) {
+				t.Errorf("%d bytes, want the %d of the run that saved it", len(again.Model), len(r.Model))
+			}
+			if a, b := fmt.Sprint(r.Verified.Err()), fmt.Sprint(again.Verified.Err()); a != b {
+				t.Errorf("verified: %s; the run that saved it: %s", b, a)
+			}
+			if again.Method != r.Method || again.Budget != r.Budget || again.Bits != r.Bits || again.Stored != r.Stored || len(again.Layers) != len(r.Layers) {
+				t.Errorf("%s at %v, %v bits; want %s at %v, %v bits", again.Method, again.Budget, again.Bits, r.Method, r.Budget, r.Bits)
+			}
+			var second bytes.Buffer
+			if err := ptq.WritePlan(&second, again); err != nil || !bytes.Equal(text, second.Bytes()) {
+				t.Errorf("the plan of the second run is another (%v)", err)
+			}
+			if _, err := ptq.FromPlan(context.Background(), m, f, people, ptq.Options{Engine: e, Workers: 2}); err != nil {
+				t.Errorf("verified on people: %v", err)
+			}
+		})
+	}
+}
+
+// An edited plan is a plan: layers go to float, rows to other widths.
+func TestFromEditedPlan(t *testing.T) {
+	e := orttest.Need(t)
+	m, _, _ := loans(t, "train.csv")
+	_, text := planOf(t, m, ptq.Options{Method: "ptq", Engine: e, Scales: ptq.ScaleChannel})
+	for _, node := range []string{"/layers.0/Gemm", "/layers.4/Gemm"} {
+		f := readPlan(t, bytes.Replace(text, []byte(`"node": "`+node+`",`), []byte(`"node": "`+node+`", "float": true,`), 1))
+		r, err := ptq.FromPlan(context.Background(), m, f, nil, ptq.Options{Engine: e})
+		if err != nil {
+			t.Fatalf("%s in float: %v", node, err)
+		}
+		for _, l := range r.Layers {
+			if (l.Float != "") != (l.Node == node) {
+				t.Errorf("%s in float: %+v", node, l)
+			}
+		}
+		if (r.Plan.Input == nil) != (node == "/layers.0/Gemm") {
+			t.Errorf("%s in float: the input's grid is %v", node, r.Plan.Input)
+		}
+	}
+	f := readPlan(t, text)
+	l := &f.Layers[1]
+	l.Bits = 8
+	for i := range l.Rows {
+		l.Rows[i].Codes, l.Rows[i].Scale = nil, 0
+	}
+	r, err := ptq.FromPlan(context.Background(), m, f, nil, ptq.Options{Engine: e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := r.Plan.Layers; p[0].Bits != 4 || p[1].Bits != 8 || r.Layers[1].Bits != 8 {
+		t.Errorf("%d and %d bits", p[0].Bits, p[1].Bits)
+	}
+	if err := r.Verified.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFromPlanErrors(t *testing.T) {
+	e := orttest.Need(t)
+	m, _, people := loans(t, "train.csv")
+	_, text := planOf(t, m, ptq.Options{Method: "ptq", Engine: e})
+	other := m.Clone()
+	for i := range other.Graph.Inits {
+		if v, err := other.Graph.Inits[i].Floats(); err == nil && len(v) > 0 {
+			v[0]++
+			other.Graph.Inits[i] = graph.FromFloats(other.Graph.Inits[i].Name, v, other.Graph.Inits[i].Dims...)
+			break
+		}
+	}
+	none := readPlan(t, text)
+	for i := range none.Layers {
+		none.Layers[i].Float = true
+	}
+	narrow := *people
+	narrow.Dim--
+	for _, c := range []struct {
+		name string
+		m    *graph.Model
+		f    *quant.PlanFile
+		p    func() error
+		want string
+	}{
+		{"another model", other, readPlan(t, text), nil, "the plan is for another model"},
+		{"no layer", m, none, nil, "leaves every layer in float"},
+	} {
+		_, err := ptq.FromPlan(context.Background(), c.m, c.f, nil, ptq.Options{Engine: e})
+		if input := (*ptq.InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want it to say %q", c.name, err, c.want)
+		}
+	}
+	if _, err := ptq.FromPlan(context.Background(), m, readPlan(t, text), &narrow, ptq.Options{Engine: e}); err == nil || !strings.Contains(err.Error(), "to verify a model") {
+		t.Errorf("people of another task: %v", err)
+	}
+}

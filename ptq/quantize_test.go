@@ -1,0 +1,414 @@
+package ptq_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cfq/calib"
+	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
+	"cfq/ptq"
+	"cfq/task"
+)
+
+// loans reads the example that comes with the project.
+func loans(t testing.TB, file string) (*graph.Model, *task.Task, *task.People) {
+	t.Helper()
+	dir := filepath.Join("..", "testdata", "loans")
+	m, err := onnxio.ReadFile(filepath.Join(dir, "model.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tk, err := task.Load(filepath.Join(dir, "task.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	people, err := task.Read(context.Background(), filepath.Join(dir, file), tk, task.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, tk, people
+}
+
+// few are n of the people, evenly spread: enough where the numbers do not matter.
+func few(people *task.People, n int) *task.People {
+	rows := make([]int, n)
+	for k := range rows {
+		rows[k] = k * people.N / n
+	}
+	return people.Subset(rows)
+}
+
+// Every method and allocator writes a model that ONNX Runtime runs on integer
+// kernels within its budget, decides like the original, and is the same for any
+// number of workers. Each method and each allocator meets each kind of scales.
+func TestQuantize(t *testing.T) {
+	e := orttest.Need(t)
+	m, tk, people := loans(t, "train.csv")
+	people = few(people, 300)
+	kinds := ptq.Names(ptq.ScaleKinds())
+	for i, method := range ptq.Methods() {
+		for k, allocator := range append(ptq.Names(ptq.Allocators()), "") {
+			scales := kinds[(i+k+1)%len(kinds)] // of cf-ptq and ptq those that they have anyway are run twice
+			perTensor := scales == ptq.ScaleTensor
+			o := ptq.Options{Method: method.Name, Allocator: allocator, Budget: 3.5, Scales: scales, Engine: e, Workers: 1}
+			if method.Refine > 0 {
+				o.Refine = 2
+			}
+			t.Run(strings.Join([]string{method.Name, allocator, scales}, "/"), func(t *testing.T) {
+				r, err := ptq.Quantize(context.Background(), m, tk, people, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := r.Verified.Err(); err != nil {
+					t.Error(err)
+				}
+				spent, weights := 0.0, 0
+				for _, l := range r.Layers {
+					spent += l.Bits * float64(l.Params)
+					weights += l.Params
+					if perTensor != (l.Channels == 1) {
+						t.Errorf("layer %s has %d scales", l.Node, l.Channels)
+					}
+				}
+				if spent > o.Budget*float64(weights)+1e-6 || r.Stored < r.Bits {
+					t.Errorf("%v bits for %d weights exceed a budget of %v", spent, weights, o.Budget)
+				}
+				if (r.Recourse > 0) != (method.CalibrateOn != ptq.OnFactual) {
+					t.Errorf("%d recourse points", r.Recourse)
+				}
+				if allocator != "" {
+					return
+				}
+				o.Workers = 3
+				again, err := ptq.Quantize(context.Background(), m, tk, people, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(r.Model, again.Model) {
+					t.Error("three workers wrote other bytes than one")
+				}
+			})
+		}
+	}
+}
+
+// At eight bits nearly every decision is the original's.
+func TestEightBitsDecideAlike(t *testing.T) {
+	e := orttest.Need(t)
+	m, tk, people := loans(t, "train.csv")
+	r, err := ptq.Quantize(context.Background(), m, tk, people, ptq.Options{Method: "ptq", Budget: 8, Engine: e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := onnxio.Read(r.Model, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if recipe, ok := q.Meta("cfq.recipe"); !ok || !strings.Contains(recipe, `"method":"ptq"`) {
+		t.Errorf("recipe %q", recipe)
+	}
+	_, _, test := loans(t, "test.csv")
+	var decisions [2][]float32
+	for i, m := range []*graph.Model{m, q} {
+		c, err := ptq.OpenFor(context.Background(), m, tk, e, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if decisions[i], err = c.Margins(context.Background(), test.X); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	differ := 0
+	for i, v := range decisions[0] {
+		if (v > 0) != (decisions[1][i] > 0) {
+			differ++
+		}
+	}
+	if differ > test.N/50 {
+		t.Errorf("%d of %d decisions differ", differ, test.N)
+	}
+}
+
+// Where a wide column's segments meet, the slope of the quantized model is that of
+// the original, not that of both segments together.
+func TestGradientAtSegmentEnds(t *testing.T) {
+	e := orttest.Need(t)
+	m, tk, people := loans(t, "train.csv")
+	ctx := context.Background()
+	r, err := ptq.Quantize(ctx, m, tk, people, ptq.Options{Method: "ptq", Budget: 8, Engine: e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := onnxio.Read(r.Model, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dim, ends := tk.Dim(), 0
+	var x []float32
+	var sources []int
+	for j, c := range r.Plan.Input.Columns {
+		if !r.Plan.Input.Inner(j) {
+			continue
+		}
+		for i := range 20 {
+			row := append([]float32{}, people.X[i*dim:(i+1)*dim]...)
+			row[c.Source] = c.Hi
+			x, sources = append(x, row...), append(sources, c.Source)
+		}
+		ends++
+	}
+	if ends == 0 {
+		t.Fatal("no column has segments")
+	}
+	var grads [2][]float32
+	for i, m := range []*graph.Model{m, q} {
+		c, err := ptq.OpenFor(ctx, m, tk, e, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, grads[i], err = c.MarginGrads(ctx, x); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	var full, quantized float64
+	for i, s := range sources {
+		full += math.Abs(float64(grads[0][i*dim+s]))
+		quantized += math.Abs(float64(grads[1][i*dim+s]))
+	}
+	if ratio := quantized / full; ratio < 0.8 || ratio > 1.25 {
+		t.Errorf("the slopes at the ends of segments are %.2f times the original's", ratio)
+	}
+}
+
+func TestQuantizeErrors(t *testing.T) {
+	e := orttest.Need(t)
+	m, tk, people := loans(t, "train.csv")
+	people = few(people, 100)
+	short := *tk
+	short.Features = tk.Features[:3]
+	noLayers := m.Clone()
+	noLayers.Graph.Nodes = []*graph.Node{{Op: "Identity", Inputs: []string{m.Graph.Inputs[0].Name}, Outputs: []string{m.Graph.Outputs[0].Name}}}
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, tt := range []struct {
+		name string
+		ctx  context.Context
+		m    *graph.Model
+		t    *task.Task
+		p    *task.People
+		o    ptq.Options
+		want string
+	}{
+		{"method", context.Background(), m, tk, people, ptq.Options{Method: "cfptq"}, `unknown method "cfptq"`},
+		{"allocator", context.Background(), m, tk, people, ptq.Options{Allocator: "best"}, `unknown allocator "best"`},
+		{"budget", context.Background(), m, tk, people, ptq.Options{Budget: 1.5}, "budget of 1.5 bits"},
+		{"task", context.Background(), m, &short, people, ptq.Options{}, "the task's features make 3"},
+		{"people", context.Background(), m, tk, &task.People{}, ptq.Options{}, "no rows to calibrate on"},
+		{"layers", context.Background(), noLayers, tk, people, ptq.Options{}, "no dense layer"},
+		{"cancelled", cancelled, m, tk, people, ptq.Options{}, "context canceled"},
+	} {
+		tt.o.Engine = e
+		if _, err := ptq.Quantize(tt.ctx, tt.m, tt.t, tt.p, tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want it to say %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+// Layers that have no canonical form stay in float, also where they read the
+// model's input, and are in the result with the reason.
+func TestQuantizeLeavesFixedLayers(t *testing.T) {
+	e := orttest.Need(t)
+	m, tk, people := loans(t, "train.csv")
+	people = few(people, 400)
+	g := m.Graph
+	eye := make([]float32, 25)
+	for i := range 5 {
+		eye[i*6] = 1
+	}
+	for _, n := range g.Consumers()["x"] {
+		n.Inputs[0] = "flat"
+	}
+	g.Inits = append(g.Inits, graph.FromFloats("eye", eye, 5, 5),
+		graph.FromInts("cube", []int64{-1, 4, 5}, 3), graph.FromInts("rows", []int64{-1, 20}, 2))
+	g.Nodes = append([]*graph.Node{
+		{Name: "r1", Op: "Reshape", Inputs: []string{"x", "cube"}, Outputs: []string{"c"}},
+		{Name: "cubic", Op: "MatMul", Inputs: []string{"c", "eye"}, Outputs: []string{"d"}},
+		{Name: "r2", Op: "Reshape", Inputs: []string{"d", "rows"}, Outputs: []string{"flat"}},
+	}, g.Nodes...)
+	r, err := ptq.Quantize(context.Background(), m, tk, people, ptq.Options{Engine: e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := r.Layers[0]
+	if len(r.Layers) != 4 || first.Node != "cubic" || first.Float == "" || first.Params != 25 {
+		t.Errorf("%+v", r.Layers)
+	}
+}
+
+// Every choice of every option makes a file that runs as planned, says in its recipe how it
+// was made, and differs from that of the other choices.
+func TestChoices(t *testing.T) {
+	e := orttest.Need(t)
+	m, tk, people := loans(t, "train.csv")
+	people = few(people, 300)
+	var ranges []ptq.Choice
+	for _, r := range calib.Ranges() {
+		ranges = append(ranges, ptq.Choice(r))
+	}
+	std, err := ptq.FindMethod("cf-ptq")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var usual *ptq.Result // by the choices that are made anyway
+	for _, c := range []struct {
+		name    string
+		choices []ptq.Choice
+		std     string // the choice that is made anyway
+		set     func(o *ptq.Options, v string)
+		same    int // so many choices make no difference here
+	}{
+		{"cost", ptq.Costs(), "", func(o *ptq.Options, v string) { o.Cost = v }, 1}, // all activations have 8 bits: bops are bits
+		{"widths", ptq.Granularities(), std.Widths, func(o *ptq.Options, v string) { o.Widths = v }, 0},
+		{"scales", ptq.ScaleKinds(), std.Scales, func(o *ptq.Options, v string) { o.Scales = v }, 0},
+		{"weights", ranges, std.WeightRange, func(o *ptq.Options, v string) { o.WeightRange = v }, 0},
+		{"activations", ranges, std.ActRange, func(o *ptq.Options, v string) { o.ActRange = v }, 0},
+		{"calibration", ptq.Calibrations(), std.CalibrateOn, func(o *ptq.Options, v string) { o.CalibrateOn = v }, 0},
+		{"rounding", ptq.Roundings(), std.Rounding, func(o *ptq.Options, v string) { o.Rounding = v }, 0},
+		{"input", ptq.InputKinds(), ptq.InputAuto, func(o *ptq.Options, v string) { o.Input = v }, 1},
+	} {
+		files := map[string]bool{}
+		for _, choice := range c.choices {
+			o := ptq.Options{Engine: e, Refine: -1, ActBits: 5}
+			if c.name == "cost" {
+				o.ActBits = 8
+			}
+			c.set(&o, choice.Name)
+			r := usual
+			if choice.Name != c.std || usual == nil {
+				if r, err = ptq.Quantize(context.Background(), m, tk, people, o); err != nil {
+					t.Errorf("%s %s: %v", c.name, choice.Name, err)
+					continue
+				}
+			}
+			if choice.Name == c.std {
+				usual = r
+			}
+			if err := r.Verified.Err(); err != nil {
+				t.Errorf("%s %s: %v", c.name, choice.Name, err)
+			}
+			q, err := onnxio.Read(r.Model, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			recipe, _ := q.Meta("cfq.recipe")
+			if !strings.Contains(recipe, `"`+choice.Name+`"`) {
+				t.Errorf("%s %s is not in the recipe %s", c.name, choice.Name, recipe)
+			}
+			q.Metadata = nil
+			plain, err := onnxio.Marshal(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[string(plain)] = true
+		}
+		if got, want := len(files), len(c.choices)-c.same; got != want {
+			t.Errorf("%s: %d choices make %d files, want %d", c.name, len(c.choices), got, want)
+		}
+	}
+}
+
+// A budget of bytes holds for all that is stored for the weights, and is used up but for
+// less than a row.
+func TestBudgetOfBytes(t *testing.T) {
+	e := orttest.Need(t)
+	m, tk, people := loans(t, "train.csv")
+	people = few(people, 400)
+	for _, budget := range []float64{4, 5.5} {
+		r, err := ptq.Quantize(context.Background(), m, tk, people, ptq.Options{Budget: budget, Cost: ptq.CostBytes, Engine: e})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Verified.Err(); err != nil {
+			t.Error(err)
+		}
+		if r.Stored > budget || r.Stored < 0.9*budget || r.Bits >= r.Stored {
+			t.Errorf("budget %v: %v bits are stored for a weight, %v of them codes", budget, r.Stored, r.Bits)
+		}
+	}
+	var input *ptq.InputError
+	if _, err := ptq.Quantize(context.Background(), m, tk, people, ptq.Options{Budget: 2, Cost: ptq.CostBytes, Engine: e}); !errors.As(err, &input) {
+		t.Errorf("two bits with all that comes on top: %v", err)
+	}
+}
+
+// With activations of fewer bits the same budget of bit operations buys wider weights.
+func TestBudgetOfOperations(t *testing.T) {
+	e := orttest.Need(t)
+	m, tk, people := loans(t, "train.csv")
+	people = few(people, 400)
+	bits := map[int]float64{}
+	for _, act := range []int{4, 8} {
+		r, err := ptq.Quantize(context.Background(), m, tk, people, ptq.Options{Budget: 3, Cost: ptq.CostBOPs, ActBits: act, Engine: e, Refine: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bits[act] = r.Bits
+		var bops, all float64
+		for i, l := range r.Layers {
+			a := 8.0
+			if i > 0 {
+				a = float64(act)
+			}
+			bops += l.Bits * a * float64(l.Params)
+			all += 8 * float64(l.Params)
+		}
+		if bops > 3*all+1e-6 {
+			t.Errorf("%d-bit activations: %v bit operations of %v", act, bops, 3*all)
+		}
+	}
+	if bits[4] <= bits[8] {
+		t.Errorf("%v bits per weight with 4-bit activations, %v with 8-bit ones", bits[4], bits[8])
+	}
+}
+
+// Refinement lowers the margin error, and weights alone in few bits leave no integer kernel.
+func TestRefinedAndWeightOnly(t *testing.T) {
+	e := orttest.Need(t)
+	m, tk, people := loans(t, "train.csv")
+	people = few(people, 600)
+	r, err := ptq.Quantize(context.Background(), m, tk, people, ptq.Options{Budget: 3, Engine: e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := r.Refined; o == nil || !(o.After < o.Before) || o.Rounds == 0 {
+		t.Errorf("refinement: %+v", o)
+	}
+	r, err = ptq.Quantize(context.Background(), m, tk, people, ptq.Options{WeightOnly: true, Engine: e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Verified.Err(); err != nil {
+		t.Error(err)
+	}
+	for _, l := range r.Verified.Layers {
+		if l.Kernel != "Gemm" && l.Kernel != "FusedGemm" {
+			t.Errorf("layer %s runs as %s", l.Node, l.Kernel)
+		}
+	}
+	if r.Plan.Input != nil {
+		t.Error("the input is quantized")
+	}
+}

@@ -1,0 +1,242 @@
+package ptq
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"cfq/recourse"
+	"cfq/task"
+)
+
+// RobustOptions are the settings of Robustness; the zero value is the default.
+type RobustOptions struct {
+	// Seen is how many of the fleet's deployments the robust solver knows; the rest are
+	// held out. 0 = half of them.
+	Seen    int
+	Margins []float64             // required logit margins; nil = 0 and 0.1
+	Sample  int                   // at most this many people, drawn by Seed; 0 = all whom the original refuses
+	Seed    uint64                // of the sample, and of the solver unless Solver.Seed is set
+	Solver  recourse.SolveOptions // Margin and Progress are set by Robustness
+	Workers int                   // of the solver unless Solver.Workers is set
+	// Progress is told what is going on; nil is silence.
+	Progress func(Event)
+}
+
+// Robustness says how the recourse of three solvers fares under deployments that
+// differ a little: solved on the original, on the quantized version, and on all
+// of them at once together with the deployments seen.
+type Robustness struct {
+	Refused int `json:"refused"` // people whom the original refuses
+	People  int `json:"people"`  // of these, evaluated
+	Seen    int `json:"seen"`
+	HeldOut int `json:"held_out"`
+	// Drift is the root mean square difference, in logits, of a held-out deployment's
+	// margin to the quantized version's, at the points of the first solver and margin.
+	Drift float64     `json:"drift"`
+	Rows  []RobustRow `json:"rows"`
+}
+
+// RobustRow is one solver at one required margin. Shares are of all people
+// evaluated; a person without an action counts as refused where the model refuses
+// them as they are.
+type RobustRow struct {
+	Margin float64 `json:"margin"`
+	Solver string  `json:"solver"` // what it was solved on: "original", "quantized" or "all seen"
+	Found  int     `json:"found"`  // people with an action
+	// The share of people whom a model approves at the point that they were promised.
+	Original  float64 `json:"original"`
+	Quantized float64 `json:"quantized"`
+	// Of the deployments seen and of those held out: the mean of their shares, which is the paper's
+	// robust success, and the share of people whom all of them approve.
+	Seen       float64 `json:"seen"`
+	SeenAll    float64 `json:"seen_all"`
+	HeldOut    float64 `json:"held_out"`
+	HeldOutAll float64 `json:"held_out_all"`
+	// Cost is the mean cost over the Compared people for whom every solver found an action
+	// at this margin; CostRatio is its ratio to that of the original's.
+	Compared  int     `json:"compared"`
+	Cost      float64 `json:"cost"`
+	CostRatio float64 `json:"cost_ratio"`
+	Seconds   float64 `json:"seconds"` // that the solver took
+}
+
+// Robustness solves recourse for the people whom the original refuses and judges it
+// under the original, the quantized version, and the deployments of the fleet.
+//
+// Reference: "Results: solver-robust baselines under deployment shift".
+func (f *Fleet) Robustness(ctx context.Context, set *recourse.ActionSet, people *task.People, o RobustOptions) (*Robustness, error) {
+	if o.Seen == 0 {
+		o.Seen = (len(f.Drawn) + 1) / 2
+	}
+	if o.Seen < 0 || o.Seen > len(f.Drawn) || o.Sample < 0 {
+		return nil, inputError(fmt.Errorf("%d of %d deployments seen and a sample of %d people", o.Seen, len(f.Drawn), o.Sample))
+	}
+	if o.Margins == nil {
+		o.Margins = []float64{0, 0.1}
+	}
+	if o.Solver.Seed == 0 {
+		o.Solver.Seed = o.Seed
+	}
+	if o.Solver.Workers == 0 {
+		o.Solver.Workers = o.Workers
+	}
+	r := &Robustness{Seen: o.Seen, HeldOut: len(f.Drawn) - o.Seen}
+	rows, err := f.refused(ctx, people, o, r)
+	if err != nil || len(rows) == 0 {
+		return r, err
+	}
+	set = set.Select(rows)
+	dim := f.Full.Dim()
+	x := make([]float32, 0, len(rows)*dim)
+	for _, i := range rows {
+		x = append(x, people.X[i*dim:(i+1)*dim]...)
+	}
+	for i, margin := range o.Margins {
+		o.Solver.Margin = margin
+		rows, drift, err := f.solvers(ctx, set, x, o)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			r.Drift = drift
+		}
+		r.Rows = append(r.Rows, rows...)
+	}
+	return r, nil
+}
+
+// refused returns the rows of the people to evaluate.
+func (f *Fleet) refused(ctx context.Context, people *task.People, o RobustOptions, r *Robustness) ([]int, error) {
+	margins, err := f.Full.Margins(ctx, people.X)
+	if err != nil {
+		return nil, err
+	}
+	var rows []int
+	for i, m := range margins {
+		if !(m > 0) {
+			rows = append(rows, i)
+		}
+	}
+	r.Refused = len(rows)
+	if o.Sample > 0 && o.Sample < len(rows) {
+		rng := rand.New(rand.NewPCG(o.Seed, 0x5ea1))
+		rng.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+		rows = rows[:o.Sample]
+		slices.Sort(rows)
+	}
+	r.People = len(rows)
+	return rows, nil
+}
+
+// solvers runs the three solvers at one margin and judges what they find.
+func (f *Fleet) solvers(ctx context.Context, set *recourse.ActionSet, x []float32, o RobustOptions) (rows []RobustRow, drift float64, err error) {
+	var found [][]recourse.Action
+	for _, s := range []struct {
+		name  string
+		model recourse.Model
+	}{{"original", f.Full}, {"quantized", f.Nominal}, {"all seen", f.Worst(o.Seen)}} {
+		stage := fmt.Sprintf("recourse of %s, margin %g", s.name, o.Solver.Margin)
+		o.Solver.Progress = func(done, total int) {
+			if o.Progress != nil {
+				o.Progress(Event{Stage: stage, Done: done, Total: total})
+			}
+		}
+		start := time.Now()
+		actions, err := recourse.Solve(ctx, s.model, set, x, o.Solver)
+		if err != nil {
+			return nil, 0, fmt.Errorf("%s: %w", stage, err)
+		}
+		row := RobustRow{Margin: o.Solver.Margin, Solver: s.name, Seconds: time.Since(start).Seconds()}
+		d, err := f.judge(ctx, actions, o.Seen, &row)
+		if err != nil {
+			return nil, 0, fmt.Errorf("%s: %w", stage, err)
+		}
+		if len(rows) == 0 {
+			drift = d
+		}
+		rows, found = append(rows, row), append(found, actions)
+	}
+	costs(rows, found)
+	return rows, drift, nil
+}
+
+// judge fills in what the models say of the actions' points.
+func (f *Fleet) judge(ctx context.Context, actions []recourse.Action, seen int, r *RobustRow) (drift float64, err error) {
+	var points []float32
+	for i := range actions {
+		points = append(points, actions[i].Point...)
+		if actions[i].Status == recourse.Found {
+			r.Found++
+		}
+	}
+	n := float64(len(actions))
+	original, err := f.Full.Margins(ctx, points)
+	if err != nil {
+		return 0, err
+	}
+	nominal, err := f.Nominal.Margins(ctx, points)
+	if err != nil {
+		return 0, err
+	}
+	r.Original, r.Quantized = approved(original), approved(nominal)
+	for _, part := range []struct {
+		from, to  int
+		mean, all *float64
+	}{{0, seen, &r.Seen, &r.SeenAll}, {seen, len(f.Drawn), &r.HeldOut, &r.HeldOutAll}} {
+		least := slices.Repeat([]float32{float32(math.Inf(1))}, len(actions))
+		for _, c := range f.Drawn[part.from:part.to] {
+			margins, err := c.Margins(ctx, points)
+			if err != nil {
+				return 0, err
+			}
+			*part.mean += approved(margins) / float64(part.to-part.from)
+			for i, v := range margins {
+				least[i] = min(least[i], v)
+				if part.from == seen {
+					d := float64(v - nominal[i])
+					drift += d * d / n / float64(part.to-part.from)
+				}
+			}
+		}
+		*part.all = approved(least)
+	}
+	return math.Sqrt(drift), nil
+}
+
+// approved is the share of margins that decide for the target.
+func approved(margins []float32) float64 {
+	yes := 0
+	for _, v := range margins {
+		if v > 0 {
+			yes++
+		}
+	}
+	return float64(yes) / float64(len(margins))
+}
+
+// costs compares the costs of those for whom every solver has an action.
+func costs(rows []RobustRow, found [][]recourse.Action) {
+	compared := 0
+	for i := range found[0] {
+		if slices.ContainsFunc(found, func(a []recourse.Action) bool { return a[i].Status != recourse.Found }) {
+			continue
+		}
+		compared++
+		for k := range rows {
+			rows[k].Cost += found[k][i].Cost
+		}
+	}
+	for k := range rows {
+		rows[k].Compared = compared
+		rows[k].Cost /= float64(max(1, compared))
+	}
+	for k := range rows {
+		if rows[0].Cost > 0 {
+			rows[k].CostRatio = rows[k].Cost / rows[0].Cost
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package ptq
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"cfq/quant"
+)
+
+// selected returns, by the names of their nodes, the layers that Only and KeepFloat leave in
+// float, and why. A pattern is a name or one of path.Match, in which * stands for
+// anything but a slash. A pattern that is none, or that no layer matches, is an
+// error: it would silently quantize what was to be kept.
+func (o Options) selected(layers []quant.LayerInfo) (map[string]string, error) {
+	var errs []error
+	matches := func(what string, patterns []string) map[string]string {
+		found := map[string]string{}
+		for _, p := range patterns {
+			if _, err := path.Match(p, ""); err != nil && !slices.ContainsFunc(layers, func(l quant.LayerInfo) bool { return l.Node == p }) {
+				errs = append(errs, fmt.Errorf("%s %q is no pattern: a [ is never closed, or a \\ ends it", what, p))
+				continue
+			}
+			any := false
+			for _, l := range layers {
+				if ok, err := path.Match(p, l.Node); l.Node == p || err == nil && ok {
+					any = true
+					if found[l.Node] == "" {
+						found[l.Node] = p
+					}
+				}
+			}
+			if !any {
+				errs = append(errs, fmt.Errorf("%s %q matches no layer (* stands for anything but a slash); the layers are %s", what, p, layerNames(layers)))
+			}
+		}
+		return found
+	}
+	only, keep := matches("only", o.Only), matches("keep in float", o.KeepFloat)
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, l := range layers {
+		switch {
+		case keep[l.Node] != "":
+			out[l.Node] = fmt.Sprintf("%q keeps it", keep[l.Node])
+		case len(o.Only) > 0 && only[l.Node] == "":
+			out[l.Node] = "it is not among those to quantize"
+		}
+	}
+	return out, nil
+}
+
+// layerNames lists layers for messages.
+func layerNames(layers []quant.LayerInfo) string {
+	const most = 20
+	var names []string
+	for i, l := range layers {
+		if i == most {
+			names = append(names, fmt.Sprintf("and %d more", len(layers)-most))
+			break
+		}
+		names = append(names, fmt.Sprintf("%q", l.Node))
+	}
+	return strings.Join(names, ", ")
+}
+
+// Check reports all that is wrong with the options by themselves, without a model,
+// a task or people.
+func (o Options) Check() error {
+	if _, _, err := o.resolve(); err != nil {
+		return inputError(err)
+	}
+	for _, p := range append(append([]string(nil), o.Only...), o.KeepFloat...) {
+		if p == "" {
+			return inputError(errors.New("an empty pattern of layers"))
+		}
+	}
+	return nil
+}

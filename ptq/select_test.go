@@ -1,0 +1,97 @@
+package ptq
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"cfq/onnxio/ort/orttest"
+	"cfq/quant"
+)
+
+func TestSelected(t *testing.T) {
+	layers := []quant.LayerInfo{{Node: "/layers.0/Gemm"}, {Node: "/layers.2/Gemm"}, {Node: "/head/Gemm"}, {Node: "odd[name"}}
+	for _, c := range []struct {
+		only, keep []string
+		float      []string // what stays in float
+		fails      string
+	}{
+		{float: nil},
+		{keep: []string{"/head/Gemm"}, float: []string{"/head/Gemm"}},
+		{keep: []string{"/layers.*/Gemm"}, float: []string{"/layers.0/Gemm", "/layers.2/Gemm"}},
+		{only: []string{"/layers.*/Gemm"}, float: []string{"/head/Gemm", "odd[name"}},
+		{only: []string{"/*/Gemm"}, keep: []string{"/*.2/*"}, float: []string{"/layers.2/Gemm", "odd[name"}},
+		{only: []string{"/head/*", "odd[name"}, float: []string{"/layers.0/Gemm", "/layers.2/Gemm"}},
+		{keep: []string{"*"}, float: []string{"odd[name"}}, // * is no slash
+		{keep: []string{"Gemm"}, fails: `keep in float "Gemm" matches no layer (* stands for anything but a slash); the layers are "/layers.0/Gemm", "/layers.2/Gemm", "/head/Gemm", "odd[name"`},
+		{only: []string{"/body/*"}, fails: `only "/body/*" matches no layer`},
+		{keep: []string{"/head/[Gemm"}, fails: `keep in float "/head/[Gemm" is no pattern`},
+		{only: []string{"/layers.0/Gemm", "x"}, keep: []string{"["}, fails: `"[" is no pattern`},
+	} {
+		got, err := Options{Only: c.only, KeepFloat: c.keep}.selected(layers)
+		if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+			t.Errorf("only %q, keep %q: error %v, want %q", c.only, c.keep, err, c.fails)
+			continue
+		}
+		if names := slices.Sorted(maps.Keys(got)); err == nil && !slices.Equal(names, c.float) {
+			t.Errorf("only %q, keep %q: %q stay in float, want %q", c.only, c.keep, names, c.float)
+		}
+	}
+}
+
+// Kept layers are in float in the file and say so in the result; patterns that leave
+// nothing to do are mistakes.
+func TestKeepFloat(t *testing.T) {
+	e := orttest.Need(t)
+	dir := filepath.Join("..", "testdata", "loans")
+	m, tk, people := open(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
+	ctx := context.Background()
+	o := Options{Engine: e, Method: "ptq"}
+	for i, keep := range []string{"/layers.0/Gemm", "/layers.2/Gemm", "/layers.4/Gemm"} {
+		o.KeepFloat = []string{keep}
+		r, err := Quantize(ctx, m, tk, people, o)
+		if err != nil {
+			t.Errorf("%s: %v", keep, err)
+			continue
+		}
+		for k, l := range r.Layers {
+			if (l.Float != "") != (k == i) || (l.Bits == 0) != (k == i) {
+				t.Errorf("%s: %+v", keep, l)
+			}
+		}
+		if len(r.Warnings) > 0 || r.Plan.Layer(keep) != nil || len(r.Plan.Layers) != 2 {
+			t.Errorf("%s: warnings %q, %d planned layers", keep, r.Warnings, len(r.Plan.Layers))
+		}
+	}
+	for want, o := range map[string]Options{
+		"every layer is to stay in float": {KeepFloat: []string{"/*/Gemm"}},
+		`the layers are "/layers.0/Gemm"`: {Only: []string{"/layers.9/Gemm"}},
+		"is no pattern":                   {KeepFloat: []string{"[]"}},
+	} {
+		o.Engine = e
+		_, err := Quantize(ctx, m, tk, people, o)
+		if input := (*InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want it to say %q", err, want)
+		}
+	}
+}
+
+func TestOptionsCheck(t *testing.T) {
+	if err := (Options{}).Check(); err != nil {
+		t.Error(err)
+	}
+	for want, o := range map[string]Options{
+		"unknown cost":     {Cost: "joules"},
+		"empty pattern":    {Only: []string{""}},
+		"activations of 9": {ActBits: 9},
+		"need scales":      {Scales: ScaleTensor, Widths: WidthsRow},
+	} {
+		if err := o.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want it to say %q", err, want)
+		}
+	}
+}

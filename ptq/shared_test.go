@@ -1,0 +1,160 @@
+package ptq_test
+
+import (
+	"context"
+	"encoding/csv"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"cfq/eval"
+	"cfq/internal/realdata"
+	"cfq/onnxio"
+	"cfq/onnxio/ort/orttest"
+	"cfq/ptq"
+	"cfq/recourse"
+	"cfq/task"
+)
+
+// realPeople reads the test rows of a real data set.
+func realPeople(t testing.TB, dir, name string) (*task.Task, *task.People) {
+	t.Helper()
+	tk, err := task.Load(filepath.Join("..", "tasks", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := map[string]string{
+		"adult": "adult.test.gz", "german": "german.data", "compas": "compas-scores-two-years.csv.gz",
+		"bank": "bank-full.csv.gz", "default": "UCI_Credit_Card.csv.gz",
+	}[name]
+	var o task.ReadOptions
+	if name != "adult" {
+		if o.Only, err = task.LoadRows(filepath.Join(dir, "models", name, "split.json")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	people, err := task.Read(context.Background(), filepath.Join(dir, "data", name, file), tk, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tk, people
+}
+
+// From the CSV to the logits of ONNX Runtime: every exported model gives the
+// outputs that its exporter recorded.
+func TestExpectedOutputs(t *testing.T) {
+	e := orttest.Need(t)
+	dir := realdata.Dir(t)
+	files, err := filepath.Glob(filepath.Join(dir, "models", "*", "expected-*.csv"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no expected outputs: %v", err)
+	}
+	for _, file := range files {
+		name := filepath.Base(filepath.Dir(file))
+		model := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "expected-"), ".csv")
+		t.Run(name+"/"+model, func(t *testing.T) {
+			tk, people := realPeople(t, dir, name)
+			m, err := onnxio.ReadFile(filepath.Join(filepath.Dir(file), model+".onnx"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := ptq.OpenFor(context.Background(), m, tk, e, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			f, err := os.Open(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			want, err := csv.NewReader(f).ReadAll()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, classes, err := c.Logits(context.Background(), people.X[:len(want)*tk.Dim()])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, row := range want {
+				for j, text := range row {
+					w, err := strconv.ParseFloat(text, 64)
+					if err != nil {
+						t.Fatal(err)
+					}
+					v := float64(got[i*classes+j])
+					if len(row) == 1 { // a probability; the logit stands in front of the sigmoid
+						v = 1 / (1 + math.Exp(-v))
+					}
+					if math.Abs(v-w) > 1e-4 {
+						t.Fatalf("row %d, output %d: %v, the exporter recorded %v", i, j, v, w)
+					}
+				}
+			}
+		})
+	}
+}
+
+// The main job on Adult: size, accuracy, kernels, and promises kept.
+func TestAdult(t *testing.T) {
+	e := orttest.Need(t)
+	dir := realdata.Dir(t)
+	tk, test := realPeople(t, dir, "adult")
+	ctx := context.Background()
+	train, err := task.Read(ctx, filepath.Join(dir, "data", "adult", "adult.data.gz"), tk, task.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "models", "adult", "mlp2-s0.onnx")
+	m, err := onnxio.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := ptq.Quantize(ctx, m, tk, train, ptq.Options{Engine: e, Workers: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Verified.Err(); err != nil {
+		t.Error(err)
+	}
+	if r.Bytes > 9500 {
+		t.Errorf("%d bytes", r.Bytes)
+	}
+	for _, l := range r.Verified.Layers {
+		if l.Kernel != "QGemm" {
+			t.Errorf("layer %s runs as %s", l.Node, l.Kernel)
+		}
+	}
+	q, err := onnxio.Read(r.Model, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := ptq.OpenFor(context.Background(), m, tk, e, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	g, err := ptq.OpenFor(context.Background(), q, tk, e, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	set, err := recourse.Compile(tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := eval.Compare(ctx, f, g, set, test, eval.Options{Sample: 500, Seed: 1, Margins: []float64{0.1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, quantized := float64(res.Decisions.AccuracyFull.Value), float64(res.Decisions.AccuracyQuant.Value)
+	if math.Abs(full-0.8577) > 5e-5 || math.Abs(full-quantized) > 0.005 {
+		t.Errorf("accuracy %v, quantized %v; want 0.8577 and within 0.005 of it", full, quantized)
+	}
+	if vd, rvd := res.Margins[0].VD.Value, res.Margins[0].RVD.Value; vd > 0.05 || rvd > 0.05 {
+		t.Errorf("VD(0.1) %v, RVD(0.1) %v", vd, rvd)
+	}
+}

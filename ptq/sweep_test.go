@@ -1,0 +1,279 @@
+package ptq_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cfq/allocate"
+	"cfq/eval"
+	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
+	"cfq/ptq"
+	"cfq/recourse"
+	"cfq/task"
+)
+
+// sweepLoans are the loans, with few people, and a short sweep over them.
+func sweepLoans(t *testing.T) (m *graph.Model, tk *task.Task, train, test *task.People, o ptq.SweepOptions) {
+	t.Helper()
+	e := orttest.Need(t)
+	m, tk, train = loans(t, "train.csv")
+	_, _, test = loans(t, "test.csv")
+	return m, tk, few(train, 200), few(test, 150), ptq.SweepOptions{
+		Methods: []string{"ptq", "cf-ptq-calib"}, Budgets: []float64{4.5, 2, 4}, Margins: []float64{0.1, 0.25}, Sample: 8, Seed: 5,
+		Quantize: ptq.Options{Engine: e},
+	}
+}
+
+func sweep(t *testing.T, o ptq.SweepOptions) *ptq.SweepResult {
+	t.Helper()
+	m, tk, train, test, _ := sweepLoans(t)
+	r, err := ptq.Sweep(t.Context(), m, tk, train, test, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// numbers compares undefined numbers as equal.
+func numbers() cmp.Option {
+	return cmp.Comparer(func(a, b eval.Float) bool { return a == b || !a.Defined() && !b.Defined() })
+}
+
+// Every point is what Quantize and a plain eval.Compare give.
+func TestSweepIsQuantizeAndCompare(t *testing.T) {
+	m, tk, train, test, o := sweepLoans(t)
+	r := sweep(t, o)
+	set, err := recourse.Compile(tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Points) != 6 {
+		t.Fatalf("%d points", len(r.Points))
+	}
+	differ := 0
+	for i, p := range r.Points {
+		method, budget := o.Methods[i/3], []float64{2, 4, 4.5}[i%3]
+		qo := o.Quantize
+		qo.Method, qo.Budget = method, budget
+		q, err := ptq.Quantize(t.Context(), m, tk, train, qo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Method != method || p.Budget != budget || p.Bytes != q.Bytes || p.Bits != q.Bits || len(p.Widths) != len(q.Layers) || p.Widths[1] != float64(q.Layers[1].Bits) {
+			t.Errorf("point %d: %s %v, %d bytes, %v bits, widths %v", i, p.Method, p.Budget, p.Bytes, p.Bits, p.Widths)
+		}
+		written, err := onnxio.Read(q.Model, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := ptq.OpenFor(t.Context(), m, tk, qo.Engine, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := ptq.OpenFor(t.Context(), written, tk, qo.Engine, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := eval.Compare(t.Context(), f, g, set, test, eval.Options{Margins: o.Margins, Sample: o.Sample, Seed: o.Seed})
+		if err := errors.Join(err, f.Close(), g.Close()); err != nil {
+			t.Fatal(err)
+		}
+		want.Records = nil
+		if d := cmp.Diff(want, p.Measured, numbers()); d != "" {
+			t.Errorf("%s at %v: %s", method, budget, d)
+		}
+		if i > 0 && !reflect.DeepEqual(p.Measured.Margins, r.Points[0].Measured.Margins) {
+			differ++
+		}
+	}
+	if r.Points[2].Same != 4 || r.Points[1].Same != 0 || r.Points[2].Measured != r.Points[1].Measured {
+		t.Error("uniform widths at 4.5 bits are those at 4, and that is not seen")
+	}
+	if differ == 0 {
+		t.Error("all points are alike")
+	}
+}
+
+// A sweep that is stopped at any point and run again, with any number of workers, gives the
+// result and the log of one run; what was finished is not computed again.
+func TestSweepResumes(t *testing.T) {
+	m, tk, train, test, o := sweepLoans(t)
+	o.Sample = 6
+	want := sweep(t, o)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "points.jsonl")
+	in, err := ptq.NewSweepInputs(m, tk, train, test, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for run, stop := range []int{1, 2, 99} {
+		l, err := ptq.OpenSweepLog(path, in, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		computed := 0
+		o.Workers, o.Done = 1+run, l.Points
+		o.Finished = func(p ptq.SweepPoint) error {
+			if computed == stop {
+				return nil // came too late to be kept
+			}
+			if computed++; computed == stop {
+				cancel()
+			}
+			return l.Append(p)
+		}
+		got, err := ptq.Sweep(ctx, m, tk, train, test, o)
+		cancel()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		total += computed
+		if stop < 99 {
+			if !errors.Is(err, context.Canceled) || len(l.Points)+computed != total {
+				t.Fatalf("run %d: %d points before, %d computed: %v", run, len(l.Points), computed, err)
+			}
+			torn(t, path)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got, numbers()); d != "" || total != len(want.Points) {
+			t.Errorf("%d points computed: %s", total, d)
+		}
+		var one, several strings.Builder
+		if err := errors.Join(ptq.WriteSweepLog(&one, in, want), ptq.WriteSweepLog(&several, in, got)); err != nil || one.String() != several.String() {
+			t.Errorf("the logs differ: %v", err)
+		}
+	}
+}
+
+// torn ends a log as a crash would.
+func torn(t *testing.T, path string) {
+	t.Helper()
+	have, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, append(have, `{"method":"ptq","bud`...), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSweepLogOfSomethingElse(t *testing.T) {
+	m, tk, train, test, o := sweepLoans(t)
+	inputs := func(people *task.People, o ptq.SweepOptions) ptq.SweepInputs {
+		in, err := ptq.NewSweepInputs(m, tk, people, test, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in
+	}
+	in := inputs(train, o)
+	path := filepath.Join(t.TempDir(), "points.jsonl")
+	open := func(in ptq.SweepInputs, anew bool) error {
+		l, err := ptq.OpenSweepLog(path, in, anew)
+		if err == nil {
+			err = l.Close()
+		}
+		return err
+	}
+	if err := open(in, false); err != nil {
+		t.Fatal(err)
+	}
+	same := o
+	same.Workers, same.Quantize.Workers, same.Quantize.Cache, same.Budgets = 7, 3, "somewhere", []float64{2, 4, 4.5}
+	if err := open(inputs(train, same), false); err != nil {
+		t.Errorf("what makes no difference: %v", err)
+	}
+	other, rows := o, o
+	other.Sample++
+	rows.Quantize.Rows = 100
+	fewer := *train
+	fewer.N--
+	for want, in := range map[string]ptq.SweepInputs{"with other options": inputs(train, other), "with other calibration rows": inputs(&fewer, o)} {
+		var input *ptq.InputError
+		if err := open(in, false); !errors.As(err, &input) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if err := open(inputs(train, rows), false); err == nil || !strings.Contains(err.Error(), "with other options") {
+		t.Errorf("another number of rows: %v", err)
+	}
+	if err := open(inputs(train, other), true); err != nil {
+		t.Errorf("anew: %v", err)
+	}
+	if err := open(in, false); err == nil {
+		t.Error("begun anew, the log is still the old one")
+	}
+	for text, want := range map[string]string{"method,budget\n": "not the log", "PK": "not the log", `{"budget":4}` + "\n": "not the log"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := open(in, false); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// A budget that a method does not fit is a point that says what quantizing says, between others that are
+// as without it; it is not tried again, and alone it is an error.
+func TestSweepUnfit(t *testing.T) {
+	m, tk, train, test, o := sweepLoans(t)
+	o.Methods, o.Quantize.Cost, o.Sample = []string{"ptq"}, ptq.CostBytes, 6
+	o.Budgets = []float64{8}
+	fits := sweep(t, o)
+	o.Budgets = []float64{2, 8}
+	var told []ptq.SweepPoint
+	o.Finished = func(p ptq.SweepPoint) error { told = append(told, p); return nil }
+	r := sweep(t, o)
+	of := o.Quantize
+	of.Method, of.Budget = "ptq", 2
+	_, want := ptq.Quantize(t.Context(), m, tk, train, of)
+	if !errors.Is(want, allocate.ErrBudget) || len(told) != 2 {
+		t.Fatalf("%d points, and quantizing: %v", len(told), want)
+	}
+	if d := cmp.Diff(ptq.SweepPoint{Method: "ptq", Budget: 2, Unfit: want.Error()}, r.Points[0]); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(fits.Points[0], r.Points[1], numbers()); d != "" {
+		t.Error(d)
+	}
+	o.Done, told = told, nil
+	if d := cmp.Diff(r, sweep(t, o), numbers()); d != "" || len(told) != 0 {
+		t.Errorf("%d points again: %s", len(told), d)
+	}
+	o.Budgets, o.Done = []float64{2}, nil
+	var input *ptq.InputError
+	if _, err := ptq.Sweep(t.Context(), m, tk, train, test, o); !errors.As(err, &input) || !strings.Contains(err.Error(), want.Error()) || len(told) != 1 {
+		t.Errorf("nothing fits: %v", err)
+	}
+}
+
+func TestSweepOptions(t *testing.T) {
+	m, tk, train, test, o := sweepLoans(t)
+	for want, change := range map[string]func(*ptq.SweepOptions){
+		"unknown method":   func(o *ptq.SweepOptions) { o.Methods = []string{"ptq", "gptq"} },
+		"asked for twice":  func(o *ptq.SweepOptions) { o.Methods = []string{"ptq", "ptq"} },
+		"budget 1":         func(o *ptq.SweepOptions) { o.Budgets = []float64{4, 1} },
+		"unknown rounding": func(o *ptq.SweepOptions) { o.Quantize.Rounding = "up" },
+		"required margin":  func(o *ptq.SweepOptions) { o.Margins = []float64{-1} },
+	} {
+		bad := o
+		change(&bad)
+		if _, err := ptq.Sweep(t.Context(), m, tk, train, test, bad); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package ptq
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"cfq/calib"
+	"cfq/eval"
+	"cfq/onnxio"
+	"cfq/onnxio/ort/orttest"
+	"cfq/recourse"
+)
+
+// The people that a target needs, by trying.
+func TestTargetNeed(t *testing.T) {
+	for _, vd := range []float64{0.5, 0.1, 0.03, 0.01, 0.001} {
+		for _, confidence := range []float64{0.5, 0.9, 0.95, 0.99} {
+			target := Target{VD: vd, Confidence: confidence}
+			n := 1
+			for eval.ClopperPearsonUpper(0, n, target.level()) > vd {
+				n++
+			}
+			if got := target.need(); got != n {
+				t.Errorf("VD %v at %v: %d, want %d", vd, confidence, got, n)
+			}
+		}
+	}
+}
+
+// A claim is false in at most one of twenty runs, though the best of several models that
+// all break the target is looked for.
+func TestTargetIsHonest(t *testing.T) {
+	const runs, people, vd = 4000, 600, 0.02
+	rng := rand.New(rand.NewPCG(7, 7))
+	target := Target{VD: vd, Confidence: 0.95}
+	s := &search{r: &TargetResult{Target: target}}
+	draw := func() Share {
+		k := 0
+		for range people {
+			if rng.Float64() < vd*1.0001 {
+				k++
+			}
+		}
+		return Share{Num: k, Den: people, Upper: eval.Float(eval.ClopperPearsonUpper(k, people, target.level()))}
+	}
+	wrong := 0
+	for range runs {
+		for range targetTries {
+			if s.within(&Measured{VD: draw()}) {
+				wrong++
+				break
+			}
+		}
+	}
+	if share := float64(wrong) / runs; share > 0.05 || share < 0.005 { // not by never claiming anything either
+		t.Errorf("%v of the claims are false", share)
+	}
+}
+
+// Rows are divided by their values, whatever their order; of equal ones a share is held out, too.
+func TestHeldOut(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	const n = 4000
+	rows := make([][]float32, n)
+	for i := range rows {
+		rows[i] = []float32{float32(rng.NormFloat64()), float32(rng.IntN(2))}
+		if i%2 == 1 {
+			rows[i] = []float32{1, 0} // half of all are equal
+		}
+	}
+	divide := func(share float64, seed uint64) (held map[string]int, sides []bool) {
+		d := newDivider(share, seed)
+		held = map[string]int{}
+		for _, x := range rows {
+			side := d.heldOut(x)
+			if side {
+				held[fmt.Sprint(x)]++
+			}
+			sides = append(sides, side)
+		}
+		return held, sides
+	}
+	held, sides := divide(0.3, 1)
+	_, more := divide(0.5, 1)
+	_, others := divide(0.3, 2)
+	count, other := 0, 0
+	for i, side := range sides {
+		if side {
+			count++
+		}
+		if side != others[i] {
+			other++
+		}
+		if side && !more[i] {
+			t.Fatal("a larger share leaves out whom a smaller one holds out")
+		}
+	}
+	if count < n*27/100 || count > n*33/100 || other < n/3 {
+		t.Errorf("%d of %d are held out, %d are on another side for another seed", count, n, other)
+	}
+	if same := held[fmt.Sprint(rows[1])]; same < n/2*26/100 || same > n/2*34/100 {
+		t.Errorf("%d of %d equal rows are held out", same, n/2)
+	}
+	slices.Reverse(rows)
+	if again, _ := divide(0.3, 1); !maps.Equal(held, again) {
+		t.Error("the order of the rows makes a difference")
+	}
+	if newDivider(0.3, 1).heldOut([]float32{0}) != newDivider(0.3, 1).heldOut([]float32{float32(negativeZero())}) {
+		t.Error("0 and -0 are on two sides")
+	}
+}
+
+func negativeZero() float64 { return math.Copysign(0, -1) }
+
+// What Smallest says is what Quantize makes of the calibration part and what
+// eval.Compare finds on the people held out.
+func TestSmallest(t *testing.T) {
+	e := orttest.Need(t)
+	dir := filepath.Join("..", "testdata", "loans")
+	m, tk, people := open(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
+	people = people.Subset(spread(0, people.N, 700))
+	ctx := context.Background()
+	target := Target{VD: 0.1, Seed: 1}
+	o := Options{Engine: e, Workers: 1, Refine: 2}
+	r, err := Smallest(ctx, m, tk, people, o, target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := r.Candidates[r.Chosen]
+	if !r.Reached || !c.Holds || c.result != r.Result || float64(c.HeldOut.VD.Upper) > 0.1 || float64(c.HeldOut.RVD.Upper) > 0.1 {
+		t.Fatalf("reached %v: %+v", r.Reached, c.HeldOut)
+	}
+	asked := 0
+	for i, c := range r.Candidates {
+		if c.HeldOut != nil {
+			asked++
+		}
+		if i > 0 && c.Budget <= r.Candidates[i-1].Budget {
+			t.Errorf("candidate %d has the budget %v", i, c.Budget)
+		}
+	}
+	if asked < 1 || asked > targetTries {
+		t.Errorf("people were asked about %d models", asked)
+	}
+	var own, held []int
+	draw := newDivider(0.3, 1)
+	for i := range people.N {
+		if draw.heldOut(people.X[i*people.Dim : (i+1)*people.Dim]) {
+			held = append(held, i)
+		} else {
+			own = append(own, i)
+		}
+	}
+	if len(own) != r.Calibrated || len(held) != r.HeldOut {
+		t.Fatalf("%d and %d people, want %d and %d", r.Calibrated, r.HeldOut, len(own), len(held))
+	}
+	direct := o
+	direct.Budget, direct.Recipe = c.Budget, map[string]string{"target": "VD 0.1 at margin 0.1, 0.3 of the people held out by seed 1"}
+	q, err := Quantize(ctx, m, tk, people.Subset(own), direct)
+	if err != nil || !bytes.Equal(q.Model, r.Result.Model) {
+		t.Errorf("Quantize of the calibration part gives other bytes (%v)", err)
+	}
+	full, err := OpenFor(ctx, m, tk, e, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	file, err := onnxio.Read(r.Result.Model, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	quantized, err := OpenFor(ctx, file, tk, e, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer quantized.Close()
+	set, err := recourse.Compile(tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := eval.Compare(ctx, full, quantized, set, people.Subset(held), eval.Options{Margins: []float64{0.1}, Seed: 1, Workers: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vd, rvd := want.Margins[0].VD, want.Margins[0].RVD
+	if got := c.HeldOut; got.VD.Num != vd.Num || got.VD.Den != vd.Den || got.RVD.Num != rvd.Num || got.RVD.Den != rvd.Den || got.Accuracy != want.Decisions.AccuracyQuant {
+		t.Errorf("measured %+v, eval.Compare finds VD %+v, RVD %+v, accuracy %+v", got, vd, rvd, want.Decisions.AccuracyQuant)
+	}
+	o.Workers = 3
+	again, err := Smallest(ctx, m, tk, people, o, target)
+	if err != nil || again.Chosen != r.Chosen || !bytes.Equal(again.Result.Model, r.Result.Model) {
+		t.Errorf("three workers chose another model (%v)", err)
+	}
+}
+
+func TestSmallestFails(t *testing.T) {
+	e := orttest.Need(t)
+	dir := filepath.Join("..", "testdata", "loans")
+	m, tk, people := open(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
+	people = people.Subset(spread(0, people.N, 700))
+	ctx := context.Background()
+	// Two-bit activations break far more than six of a hundred; the best is kept.
+	r, err := Smallest(ctx, m, tk, people, Options{Engine: e, Method: "ptq", ActBits: 2, WeightRange: calib.MinMax}, Target{VD: 0.06, OneSided: true, Sample: 75})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Reached || r.Result == nil || r.Asked != 75 || r.Candidates[r.Chosen].Holds {
+		t.Errorf("reached %v, asked %d, %+v", r.Reached, r.Asked, r.Candidates[r.Chosen])
+	}
+	for i, c := range r.Candidates {
+		if c.HeldOut != nil && c.HeldOut.VD.Upper < r.Candidates[r.Chosen].HeldOut.VD.Upper {
+			t.Errorf("candidate %d is better than the one kept", i)
+		}
+	}
+	_, err = Smallest(ctx, m, tk, people, Options{Engine: e}, Target{VD: 0.001})
+	if few := (*TooFew)(nil); !errors.As(err, &few) || few.Need != (Target{VD: 0.001, Confidence: 0.95}).need() || few.Have >= few.Need {
+		t.Errorf("too few people: %v", err)
+	}
+	for want, target := range map[string]Target{
+		"a Validity Drop of 0":   {},
+		"a Validity Drop of 1.5": {VD: 1.5},
+		"a share of 1 held out":  {VD: 0.1, HoldOut: 1},
+		"a margin of -1":         {VD: 0.1, Margin: -1},
+		"a confidence of 0.4":    {VD: 0.1, Confidence: 0.4},
+		"a sample of -1":         {VD: 0.1, Sample: -1},
+		"700 people are held ou": {VD: 0.1, HoldOut: 0.999999999},
+	} {
+		if _, err := Smallest(ctx, m, tk, people, Options{Engine: e}, target); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want it to say %q", err, want)
+		}
+	}
+}
