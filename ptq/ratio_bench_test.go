@@ -31,7 +31,7 @@ func BenchmarkMethods(b *testing.B) {
 	for turn := range turns {
 		for i, m := range methods {
 			c := exec.CommandContext(context.Background(), program, "quantize", filepath.Join(dir, "models", "adult", "mlp2-s0.onnx"),
-				"-d", filepath.Join(dir, "data", "adult", "adult.data.gz"), "-t", filepath.Join("..", "tasks", "adult.yaml"),
+				"-d", filepath.Join(dir, "data", "adult", "adult.data.gz"), "-t", filepath.Join("..", "examples", "tasks", "adult.yaml"),
 				"-o", filepath.Join(b.TempDir(), "q.onnx"), "--overwrite", "--no-cache", "--method", m.Name, "--budget", "4")
 			c.Env = os.Environ()
 			start := time.Now()

@@ -111,7 +111,7 @@ func BenchmarkStatsCache(b *testing.B) {
 	if err != nil {
 		b.Skip(err)
 	}
-	m, t, people := open(b, filepath.Join(dir, "models", "adult", "mlp2-s0.onnx"), filepath.Join("..", "tasks", "adult.yaml"), filepath.Join(dir, "data", "adult", "adult.data.gz"))
+	m, t, people := open(b, filepath.Join(dir, "models", "adult", "mlp2-s0.onnx"), filepath.Join("..", "examples", "tasks", "adult.yaml"), filepath.Join(dir, "data", "adult", "adult.data.gz"))
 	ctx := context.Background()
 	q, err := prepare(ctx, m, t, Options{Engine: e, Workers: runtime.GOMAXPROCS(0)})
 	if err != nil {

@@ -96,7 +96,7 @@ func TestSolveMixedGrids(t *testing.T) {
 // The real German credit data with their logistic regression: months and years on a coarse grid, the amount on a fine one.
 func TestSolveGerman(t *testing.T) {
 	dir := realdata.Dir(t, "models", "german")
-	tk, err := task.Load("../tasks/german.yaml")
+	tk, err := task.Load("../examples/tasks/german.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

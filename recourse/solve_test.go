@@ -234,7 +234,7 @@ func reread(t *testing.T, a *ActionSet, point []float32) []float32 {
 
 func adultTask(t testing.TB) (*task.Task, *ActionSet) {
 	t.Helper()
-	tk, err := task.Load("../tasks/adult.yaml")
+	tk, err := task.Load("../examples/tasks/adult.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

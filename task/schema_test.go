@@ -48,7 +48,7 @@ func validate(t *testing.T, s *jsonschema.Schema, data []byte) error {
 
 func TestSchemaAcceptsTaskFiles(t *testing.T) {
 	s := validator(t)
-	files, err := filepath.Glob(filepath.Join("..", "tasks", "*.yaml"))
+	files, err := filepath.Glob(filepath.Join("..", "examples", "tasks", "*.yaml"))
 	if err != nil || len(files) < 5 {
 		t.Fatalf("%d task files, %v", len(files), err)
 	}

@@ -189,7 +189,7 @@ func TestAdultTrainingDataHasTheFiguresOfItsTask(t *testing.T) {
 
 func load(t *testing.T, name string) *Task {
 	t.Helper()
-	task, err := Load(filepath.Join("..", "tasks", name+".yaml"))
+	task, err := Load(filepath.Join("..", "examples", "tasks", name+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -157,7 +157,7 @@ func TestWriteThenRead(t *testing.T) {
 
 // TestSolvedPromisesComeBack: what the solver judged is what the file says, bit for bit, for the tasks that come with the project.
 func TestSolvedPromisesComeBack(t *testing.T) {
-	paths, _ := filepath.Glob(filepath.Join("..", "..", "tasks", "*.yaml"))
+	paths, _ := filepath.Glob(filepath.Join("..", "..", "examples", "tasks", "*.yaml"))
 	rich := filepath.Join(t.TempDir(), "rich.yaml")
 	if err := os.WriteFile(rich, []byte(richTask), 0o600); err != nil {
 		t.Fatal(err)

@@ -68,7 +68,7 @@ func TestDraftsForPublicData(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			byHand, err := task.Load(filepath.Join("..", "..", "tasks", c.name+".yaml"))
+			byHand, err := task.Load(filepath.Join("..", "..", "examples", "tasks", c.name+".yaml"))
 			if err != nil {
 				t.Fatal(err)
 			}

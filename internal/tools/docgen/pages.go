@@ -23,7 +23,7 @@ func pages() []page {
 		{"operators.md", "package autodiff", plain(autodiff.Markdown)},
 		{"metrics.md", "package eval", plain(eval.MetricsMarkdown)},
 		{"formats.md", "package quant", plain(formats)},
-		{"methods.md", "package cfq", plain(methods)},
+		{"methods.md", "package ptq", plain(methods)},
 		{"gate.md", "package gate", plain(gate.Markdown)},
 		{"gate.schema.json", "package gate", plain(func() string { return string(gate.Schema()) })},
 		{"task.md", "package task", plain(task.Markdown)},

@@ -195,7 +195,7 @@ func (g *gaps) cells() string {
 // fromShared loads exported models and the test rows of a data set.
 func fromShared(d dataset, files ...string) loader {
 	return func(ctx context.Context, o settings) ([]*graph.Model, *task.Task, *task.People, error) {
-		t, err := task.Load(filepath.Join("tasks", d.name+".yaml"))
+		t, err := task.Load(filepath.Join("examples", "tasks", d.name+".yaml"))
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -218,7 +218,7 @@ func fromShared(d dataset, files ...string) loader {
 // fittedTo makes a logistic regression of a data set's training rows, where no exported one is at hand.
 func fittedTo(d dataset) loader {
 	return func(ctx context.Context, o settings) ([]*graph.Model, *task.Task, *task.People, error) {
-		t, err := task.Load(filepath.Join("tasks", d.name+".yaml"))
+		t, err := task.Load(filepath.Join("examples", "tasks", d.name+".yaml"))
 		if err != nil {
 			return nil, nil, nil, err
 		}

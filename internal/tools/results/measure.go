@@ -25,7 +25,7 @@ import (
 // measure runs variants on the first networks of a data set.
 func measure(ctx context.Context, o settings, d dataset, networks int, vs []variant) (_ []*row, err error) {
 	b := bench{workers: o.workers, sample: o.sample}
-	if b.task, err = task.Load(filepath.Join("tasks", d.name+".yaml")); err != nil {
+	if b.task, err = task.Load(filepath.Join("examples", "tasks", d.name+".yaml")); err != nil {
 		return nil, err
 	}
 	if b.train, b.test, err = read(ctx, o.shared, d, b.task); err != nil {

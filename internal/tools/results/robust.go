@@ -25,7 +25,7 @@ func robust(ctx context.Context, w io.Writer, o settings) error {
 		if d.name == "compas" {
 			continue // its actionable features are all discrete: few actions to choose from
 		}
-		t, err := task.Load(filepath.Join("tasks", d.name+".yaml"))
+		t, err := task.Load(filepath.Join("examples", "tasks", d.name+".yaml"))
 		if err != nil {
 			return err
 		}
