@@ -1,160 +1,186 @@
 package arch
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// row says what a package may import of the project. Packages are listed after
-// those that they import, so the table itself shows that data flows one way.
-type row struct {
-	pkg     string // path below the module; "." is the module's root, "a/..." all below a
-	imports string // space-separated; "*" is everything above
+// folder is a top-level folder with Go code and the top-level folders that its packages may import.
+type folder struct {
+	name    string
+	imports string // separated by spaces; "*" is every folder above it in the table
 }
 
-// table is the import table. A package below another one in a directory is a
-// package of its own, except quant/qdq, which counts as a part of quant.
-func table() []row {
-	return []row{
-		{"internal/onnxpb", ""},
-		{"internal/message", ""},
-		{"internal/config", "internal/message"},
-		{"internal/cli", "internal/message"},
-		{"internal/chart", ""},
-		{"internal/cache", ""},
-		{"internal/arch", ""},
-		{"internal/realdata", ""},
-		{"testdata/...", ""},
-
-		{"onnxio/graph", ""},
-		{"onnxio", "onnxio/graph internal/onnxpb"},
-		{"onnxio/autodiff", "onnxio/graph"},
-		{"onnxio/ort", "onnxio/graph onnxio"},
-		{"onnxio/ort/orttest", "onnxio/graph onnxio/ort"},
-		{"quant", "onnxio/graph"},
-		{"quant/qdq", "onnxio/graph quant"},
-		{"quant/verify", "onnxio/graph onnxio onnxio/ort quant quant/qdq"},
-		{"task", "internal/config internal/message"},
-		{"task/draft", "task internal/message"},
-		{"calib/record", "task"},
-		{"onnxio/classifier", "onnxio/graph onnxio onnxio/autodiff onnxio/ort"},
-		{"recourse", "task"},
-		{"recourse/promise", "task recourse"},
-		{"calib", "recourse onnxio/classifier quant"},
-		{"sensitivity", "onnxio/classifier quant"},
-		{"calib/refine", "onnxio/classifier quant"},
+// table is the architecture. A folder comes after those that it imports, so the
+// table itself shows that imports go one way.
+func table() []folder {
+	return []folder{
+		{"internal", ""},
 		{"allocate", ""},
-		{"qat", "onnxio/graph onnxio/autodiff onnxio/ort quant quant/qdq onnxio/classifier recourse"},
-		{"eval", "recourse task internal/message"},
-		{"eval/certify", "onnxio/graph onnxio onnxio/ort quant quant/qdq quant/verify onnxio/classifier eval"},
-		{"eval/footprint", "onnxio/graph onnxio onnxio/ort quant quant/qdq eval"},
-		{"eval/gate", "eval internal/config internal/message"},
-		{"eval/report", "recourse eval eval/gate internal/chart"},
-
-		{"ptq", "internal/cache onnxio/graph onnxio onnxio/ort quant quant/qdq quant/verify task onnxio/classifier recourse calib sensitivity calib/refine allocate qat eval"},
-		{"cmd/cfq", "*"},
-		{"internal/tools/...", "*"},
+		{"onnxio", "internal"},
+		{"task", "internal"},
+		{"recourse", "task internal"},
+		{"quant", "onnxio internal"},
+		{"calib", "quant recourse task onnxio internal"},
+		{"sensitivity", "calib quant onnxio"},
+		{"eval", "quant recourse task onnxio internal"},
+		{"ptq", "eval sensitivity calib quant recourse task onnxio allocate internal"},
+		{"cmd", "*"},
 	}
 }
 
-// boundaries says which packages may import certain modules: those that the
-// rest of the project must not depend on.
-func boundaries() []row {
-	return []row{
+// Limits of the whole, so that it stays comprehensible.
+const (
+	maxFolders = 13 // top-level folders with Go code
+	maxImports = 40 // imports between them
+	maxShare   = 20 // percent of the code in one folder
+)
+
+// tools is a module of its own that may import everything; it holds generators and
+// the tests that need heavy modules.
+const tools = "internal/tools"
+
+// boundaries says which packages may import a module from which the rest of the project stays independent.
+func boundaries() []folder {
+	return []folder{
 		{"github.com/yalue/onnxruntime_go", "onnxio/ort"},
 		{"google.golang.org/protobuf", "internal/onnxpb onnxio"},
-		{"github.com/goccy/go-yaml", "internal/config task task/draft eval/gate internal/tools/pipelines"},
+		{"github.com/goccy/go-yaml", "internal/config task task/draft eval/gate"},
 		{"github.com/spf13/pflag", "internal/cli cmd/cfq"},
 		{"github.com/schollz/progressbar/v3", "internal/cli cmd/cfq"},
 		{"golang.org/x/term", "internal/cli cmd/cfq"},
 		{"gonum.org/v1/plot", "internal/chart"},
-		{"codeberg.org/go-fonts/liberation", "internal/chart"},
-		{"golang.org/x/image", "internal/chart"},
-		{"github.com/invopop/jsonschema", "internal/tools/docgen"},
 	}
 }
+
+// top is the top-level folder of a package.
+func top(pkg string) string {
+	name, _, _ := strings.Cut(pkg, "/")
+	return name
+}
+
+func isTool(pkg string) bool { return pkg == tools || strings.HasPrefix(pkg, tools+"/") }
 
 func TestTableGoesOneWay(t *testing.T) {
 	rows := table()
 	for i, r := range rows {
 		for _, imp := range strings.Fields(r.imports) {
-			at := slices.IndexFunc(rows, func(o row) bool { return o.pkg == imp })
+			at := slices.IndexFunc(rows, func(o folder) bool { return o.name == imp })
 			if imp != "*" && (at < 0 || at >= i) {
-				t.Errorf("%s may import %s, which is not above it in the table", r.pkg, imp)
+				t.Errorf("%s may import %s, which is not above it in the table", r.name, imp)
 			}
 		}
 	}
 }
 
 func TestImports(t *testing.T) {
-	files := goFiles(t)
-	for _, f := range files {
-		if f.test {
-			continue // tests may use anything
+	arrows := map[string]bool{}
+	folders := map[string]bool{}
+	for _, f := range goFiles(t) {
+		if f.test || isTool(f.pkg) {
+			continue // tests and tools may use anything
 		}
+		folders[top(f.pkg)] = true
 		for _, problem := range check(f) {
 			t.Error(problem)
 		}
+		for _, imp := range f.imports {
+			if own, ok := ownPackage(imp); ok && top(own) != top(f.pkg) {
+				arrows[top(f.pkg)+" -> "+top(own)] = true
+			}
+		}
+	}
+	t.Logf("%d top-level folders with Go code, %d imports between them", len(folders), len(arrows))
+	if len(folders) > maxFolders {
+		t.Errorf("%d top-level folders hold Go code: more than %d", len(folders), maxFolders)
+	}
+	if len(arrows) > maxImports {
+		t.Errorf("there are %d imports between top-level folders: more than %d", len(arrows), maxImports)
 	}
 }
 
 // check returns what is wrong with the imports of f.
 func check(f source) []string {
+	if f.pkg == "." {
+		return []string{f.path + ": no Go file belongs at the root: the library is ptq, the command cmd/cfq"}
+	}
 	rows := table()
-	at := slices.IndexFunc(rows, func(r row) bool { return covers(r.pkg, f.pkg) })
+	at := slices.IndexFunc(rows, func(r folder) bool { return r.name == top(f.pkg) })
 	if at < 0 {
-		return []string{fmt.Sprintf("package %s (%s) has no row in the import table of internal/arch", f.pkg, f.path)}
+		return []string{fmt.Sprintf("%s: folder %s has no row in the table of internal/arch", f.path, top(f.pkg))}
 	}
 	var problems []string
 	allowed := strings.Fields(rows[at].imports)
 	for _, imp := range f.imports {
 		if own, ok := ownPackage(imp); ok {
+			above := func(r folder) bool { return r.name == top(own) }
 			switch {
-			case slices.Contains(allowed, own):
-			case slices.Contains(allowed, "*") && slices.ContainsFunc(rows[:at], func(r row) bool { return covers(r.pkg, own) }):
-			case strings.HasPrefix(own, f.pkg+"/internal/"):
+			case top(own) == top(f.pkg) && !isTool(own):
+			case slices.Contains(allowed, top(own)) && !isTool(own):
+			case slices.Contains(allowed, "*") && slices.ContainsFunc(rows[:at], above) && !isTool(own):
 			default:
-				problems = append(problems, fmt.Sprintf("%s: package %s must not import %s; it may import: %s", f.path, f.pkg, own, rows[at].imports))
+				problems = append(problems,
+					fmt.Sprintf("%s: %s must not import %s; it may import: %s", f.path, top(f.pkg), own, rows[at].imports))
 			}
 			continue
 		}
 		for _, b := range boundaries() {
-			if (imp == b.pkg || strings.HasPrefix(imp, b.pkg+"/")) && !slices.Contains(strings.Fields(b.imports), f.pkg) {
-				problems = append(problems, fmt.Sprintf("%s: package %s must not import %s; only %s may", f.path, f.pkg, imp, b.imports))
+			if (imp == b.name || strings.HasPrefix(imp, b.name+"/")) && !slices.Contains(strings.Fields(b.imports), f.pkg) {
+				problems = append(problems, fmt.Sprintf("%s: %s must not import %s; only %s may", f.path, f.pkg, imp, b.imports))
 			}
 		}
 	}
 	return problems
 }
 
-// covers reports whether a row for pattern holds for pkg.
-func covers(pattern, pkg string) bool {
-	dir, below := strings.CutSuffix(pattern, "/...")
-	return pkg == pattern || (below && (pkg == dir || strings.HasPrefix(pkg, dir+"/")))
-}
-
 // The check finds what it is there to find.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
-		f    source
-		want string // "" for no problem
+		pkg     string
+		imports string
+		want    string // "" for no problem
 	}{
-		{source{pkg: "onnxio/ort", imports: []string{"cfq/onnxio/graph", "cfq/onnxio", "context", "github.com/yalue/onnxruntime_go"}}, ""},
-		{source{pkg: "onnxio/graph", imports: []string{"cfq/onnxio"}}, "package onnxio/graph must not import onnxio"},
-		{source{pkg: "recourse", imports: []string{"cfq/onnxio/classifier"}}, "package recourse must not import onnxio/classifier"},
-		{source{pkg: "eval", imports: []string{"github.com/yalue/onnxruntime_go"}}, "only onnxio/ort may"},
-		{source{pkg: "onnxio/graph", imports: []string{"google.golang.org/protobuf/proto"}}, "only internal/onnxpb onnxio may"},
-		{source{pkg: "onnxio/graph", imports: []string{"cfq"}}, "package onnxio/graph must not import ."},
-		{source{pkg: "helpers"}, "no row"},
-		{source{pkg: "cmd/cfq", imports: []string{"cfq/ptq", "cfq/eval/report", "cfq/quant/qdq"}}, ""},
-		{source{pkg: "internal/tools/docgen", imports: []string{"cfq/cmd/cfq", "cfq/testdata/loans"}}, ""},
-		{source{pkg: "cmd/cfq", imports: []string{"cfq/internal/tools/docgen"}}, "must not import internal/tools/docgen"},
+		{"onnxio/ort", "cfq/onnxio/graph cfq/onnxio context github.com/yalue/onnxruntime_go", ""},
+		{"onnxio/graph", "cfq/task", "onnxio must not import task"},
+		{"recourse", "cfq/onnxio/classifier", "recourse must not import onnxio/classifier"},
+		{"eval", "github.com/yalue/onnxruntime_go", "only onnxio/ort may"},
+		{"onnxio/graph", "google.golang.org/protobuf/proto", "only internal/onnxpb onnxio may"},
+		{"onnxio/graph", "cfq", "onnxio must not import ."},
+		{".", "cfq/ptq", "no Go file belongs at the root"},
+		{"helpers", "", "no row"},
+		{"cmd/cfq", "cfq/ptq cfq/eval/report cfq/quant/qdq", ""},
+		{"cmd/cfq", "cfq/internal/tools/docgen", "must not import internal/tools/docgen"},
+		{"internal/cli", "cfq/internal/tools/docgen", "must not import internal/tools/docgen"},
 	} {
-		got := strings.Join(check(c.f), "\n")
+		got := strings.Join(check(source{pkg: c.pkg, imports: strings.Fields(c.imports)}), "\n")
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
-			t.Errorf("%s importing %q: got %q, want %q", c.f.pkg, c.f.imports, got, c.want)
+			t.Errorf("%s importing %q: got %q, want %q", c.pkg, c.imports, got, c.want)
+		}
+	}
+}
+
+// No folder is most of the program. Generated code does not count.
+func TestSize(t *testing.T) {
+	lines := map[string]int{}
+	total := 0
+	for _, f := range goFiles(t) {
+		if strings.HasSuffix(f.path, ".pb.go") {
+			continue
+		}
+		data := read(t, f.path)
+		if !f.test {
+			n := bytes.Count(data, []byte("\n"))
+			lines[top(f.pkg)] += n
+			total += n
+		}
+	}
+	t.Logf("%d lines of Go without tests and generated code", total)
+	for name, n := range lines {
+		if 100*n > maxShare*total {
+			t.Errorf("folder %s has %d of %d lines: more than %d %%", name, n, total, maxShare)
 		}
 	}
 }
