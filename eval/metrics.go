@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -211,4 +212,408 @@ func MetricAt(key string) Metric {
 		}
 	}
 	panic("eval: no metric " + key)
+}
+
+// The metrics of what happens at and around recourse points.
+
+func marginMetrics() []Metric {
+	return []Metric{
+		{
+			"margins[].margin_error.mean", "mean margin error at recourse points", "mean e", "logits", Zero,
+			"Mean of e = m_g(u_f) - m_f(u_f) over the recourse points of f. Positive: g is more lenient there. The report quotes it at the smallest required margin, where promises are closest to the boundary.",
+			"this project",
+			estimates(func(a *AtMargin) Estimate { return a.MarginError.Mean }),
+		},
+		{
+			"margins[].margin_error.rms", "typical margin error at recourse points", "rms e", "logits", Lower,
+			"Root mean square of the same e: the continuous quantity under VD, RVD and tau01.",
+			"this project",
+			estimates(func(a *AtMargin) Estimate { return a.MarginError.RMS }),
+		},
+		{
+			"margins[].margin_error.p99", "margin error that 99 % stay below", "p99 |e|", "logits", Lower,
+			"99th percentile (nearest rank) of |e|.",
+			"this project",
+			estimates(func(a *AtMargin) Estimate { return a.MarginError.P99 }),
+		},
+		{
+			"margins[].margin_error.max", "largest margin error", "max |e|", "logits", Lower,
+			"Maximum of |e|.",
+			"this project",
+			estimates(func(a *AtMargin) Estimate { return a.MarginError.Max }),
+		},
+		{
+			"margins[].margins_full.median", "margin of the original at its recourse points, median", "", "logits", None,
+			"Median of m_f(u_f) over the recourse points of f; smallest, p05, p95 and largest are beside it.",
+			"Diagnostics: margins at recourse points",
+			estimates(func(a *AtMargin) Estimate { return a.FullMargins.Median }),
+		},
+		{
+			"margins[].margins_quant.median", "margin of the quantized model at the same points, median", "", "logits", None,
+			"Median of m_g(u_f).",
+			"Diagnostics: margins at recourse points",
+			estimates(func(a *AtMargin) Estimate { return a.QuantMargins.Median }),
+		},
+		{
+			"margins[].margins_quant.p05", "margin of the quantized model that 95 % of the points exceed", "", "logits", None,
+			"5th percentile (nearest rank) of m_g(u_f): above 0, at most 5 % of the promises break.",
+			"Diagnostics: margins at recourse points",
+			estimates(func(a *AtMargin) Estimate { return a.QuantMargins.P05 }),
+		},
+	}
+}
+
+func certaintyMetrics() []Metric {
+	p95 := func(p *Perturbed) Estimate { return p.P95 }
+	return []Metric{
+		{
+			"margins[].certified.share", "promises that provably survive", "", "share", Higher,
+			"Of the recourse points of f at margin t, the share around which g provably approves: in the box of the given radius, in model-input units, around the inputs that stand for numbers which actions may change. " +
+				"A certificate is a sound bound on the network as ONNX Runtime runs it; a point without one may still be safe.",
+			"this project",
+			certifiedShare(),
+		},
+		{
+			"margins[].certified.apart", "how far the models can be apart nearby", "", "logits", Lower,
+			"Median over the recourse points of a sound bound on |m_g - m_f| in the same box: whoever ends there with a larger margin under f is approved by g.",
+			"this project",
+			certified(func(p *Proofs) Estimate { return p.Apart }),
+		},
+		{
+			"margins[].perturbation.point.p95", "logit perturbation at recourse points", "eps", "logits", Lower,
+			"95th percentile over the recourse points u of f of eps(u), the largest difference over the classes between the logits of g and f at u. Safe are the points with m_f(u) > 2 eps; " +
+				"of each kind of eps the share that is safe and the failures inside and outside the safe set are reported beside it.",
+			"Theory, equation margin_condition; Empirical estimation of logit perturbation",
+			perturbation(AtPoint, p95),
+		},
+		{
+			"margins[].perturbation.ball.p95", "logit perturbation around recourse points", "eps hat", "logits", Lower,
+			"The same for the largest difference at u and at random points of the l2 ball of the given radius around it: an estimate from below.",
+			"Empirical estimation of logit perturbation, equations app_eps_hat_i and app_eps_agg",
+			perturbation(InBall, p95),
+		},
+		{
+			"margins[].perturbation.first_order.p95", "logit perturbation, first order", "", "logits", Lower,
+			"The same for the difference at u plus the radius times the norm of its gradient there.",
+			"Empirical estimation of logit perturbation, equation app_eps_grad_bound",
+			perturbation(FirstOrder, p95),
+		},
+		{
+			"margins[].perturbation.layerwise.p95", "logit perturbation, layerwise bound", "", "logits", Lower,
+			"The same for the bound that sums each layer's error times the norms of the layers behind it: true, and far from tight.",
+			"Bounding logit perturbation from quantization error, equation app_eps_upper",
+			perturbation(Lipschitz, p95),
+		},
+		{
+			"margins[].perturbation.ball.safe", "promises with a safe margin", "safe-margin fraction", "share", Higher,
+			"Of the recourse points of f, the share with m_f(u) > 2 eps hat(u).",
+			"Table margin_diagnostics",
+			perturbationShare(InBall, func(p *Perturbed) Rate { return p.Safe }),
+		},
+		{
+			"margins[].perturbation.ball.broken_inside", "promises that break inside the safe set", "", "share", Lower,
+			"Of the points with a safe margin, the share that g refuses: 0, since u itself is among the points that eps hat is taken over.",
+			"Table margin_diagnostics",
+			perturbationShare(InBall, func(p *Perturbed) Rate { return p.BrokenInside }),
+		},
+		{
+			"margins[].perturbation.ball.broken_outside", "promises that break outside the safe set", "", "share", Lower,
+			"Of the points without a safe margin, the share that g refuses.",
+			"Table margin_diagnostics",
+			perturbationShare(InBall, func(p *Perturbed) Rate { return p.BrokenOutside }),
+		},
+	}
+}
+
+func decisionMetrics() []Metric {
+	return []Metric{
+		{
+			"decisions.accuracy_full", "accuracy of the original", "accuracy f", "share", Higher,
+			"Of the people with a known outcome, the share that f decides as they turned out. A model decides favourably if and only if its margin is > 0.",
+			"standard",
+			oneShare(func(r *Result) Rate { return r.Decisions.AccuracyFull }),
+		},
+		{
+			"decisions.accuracy_quant", "accuracy of the quantized model", "accuracy g", "share", Higher,
+			"The same for g.",
+			"standard",
+			oneShare(func(r *Result) Rate { return r.Decisions.AccuracyQuant }),
+		},
+		{
+			"decisions.accuracy_drop", "loss of accuracy", "", "share", Lower,
+			"Accuracy of f less accuracy of g, on the same people: (those whom f alone decides rightly - those whom g alone does) / people with a known outcome.",
+			"standard",
+			oneEstimate(func(r *Result) Estimate { return r.Decisions.AccuracyDrop }),
+		},
+		{
+			"decisions.favourable_full", "approved by the original", "", "share", None,
+			"Of all people read, the share f approves.",
+			"standard",
+			oneShare(func(r *Result) Rate { return r.Decisions.FavourableFull }),
+		},
+		{
+			"decisions.favourable_quant", "approved by the quantized model", "", "share", None,
+			"Of all people read, the share g approves.",
+			"standard",
+			oneShare(func(r *Result) Rate { return r.Decisions.FavourableQuant }),
+		},
+		{
+			"decisions.disagreement", "decisions that differ", "", "share", Lower,
+			"Of all people read, as they are, the share on whom f and g decide differently.",
+			"this project",
+			oneShare(func(r *Result) Rate { return r.Decisions.Disagreement }),
+		},
+		{
+			"decisions.lost", "approved by the original, refused by the quantized model", "", "share", Lower,
+			"Of the people f approves, the share g refuses.",
+			"this project",
+			oneShare(func(r *Result) Rate { return r.Decisions.Lost }),
+		},
+		{
+			"decisions.gained", "refused by the original, approved by the quantized model", "", "share", Lower,
+			"Of the people f refuses, the share g approves.",
+			"this project",
+			oneShare(func(r *Result) Rate { return r.Decisions.Gained }),
+		},
+	}
+}
+
+func fileMetrics() []Metric {
+	return []Metric{
+		{
+			"footprint.quant.bytes", "size of the file", "", "bytes", Lower,
+			"Bytes of the quantized model's file, with its external data.",
+			"standard",
+			footprint(func(w *Weight) float64 { return float64(w.Bytes) }),
+		},
+		{
+			"footprint.quant.weight_bits", "stored bits per weight", "", "bits", Lower,
+			"Bits that the file stores for its weights, with their scales, zero points and widths, divided by the number of weights; 32 for weights in float.",
+			"this project; the paper's BitCost counts the weights' own bits alone",
+			footprint(func(w *Weight) float64 { return w.WeightBits }),
+		},
+		{
+			"footprint.quant.bops", "bit operations of one decision", "BOPs", "bit operations", Lower,
+			"Sum over the layers of multiplications for one row, times bits of the weight, times bits of the activation (32 in float).",
+			"standard",
+			footprint(func(w *Weight) float64 { return w.BOPs }),
+		},
+		{
+			"timing.batch_1.quant", "latency", "", "seconds", Lower,
+			"Median time of one run of one row in ONNX Runtime on this machine, and the interval of the median. Asked for by --latency; the only numbers that differ between runs.",
+			"standard",
+			timing(func(t *Timing) Estimate { return t.One.Quant }),
+		},
+		{
+			"timing.batch_256.quant", "time of 256 rows", "", "seconds", Lower,
+			"The same for one run of 256 rows.",
+			"standard",
+			timing(func(t *Timing) Estimate { return t.Many.Quant }),
+		},
+		{
+			"timing.batch_256.throughput", "throughput", "", "rows/s", Higher,
+			"256 rows divided by that time.",
+			"standard",
+			timing(func(t *Timing) Estimate { return t.Many.Throughput }),
+		},
+	}
+}
+
+// Kind is how sure a metric's value is.
+type Kind int
+
+// The kinds.
+const (
+	KindShare    Kind = iota // of people: counts, whose bounds are exact
+	KindEstimate             // a number with an interval
+	KindExact                // nothing was sampled: the value is what it is
+)
+
+// Part is what a metric needs of an evaluation beside f's promises. What was not asked for has no value.
+type Part int
+
+// The parts.
+const (
+	PartAlways       Part = iota // nothing else
+	PartMirrored                 // g's own recourse, or the first valid iterates: not with Options.OneSided
+	PartNoise                    // Options.Noise
+	PartProofs                   // Options.Prove
+	PartPerturbation             // Options.Perturb
+	PartTiming                   // Result.Timing, which the caller takes
+	PartFootprint                // Result.Footprint, likewise
+)
+
+// Value is what a Result says of one metric.
+type Value struct {
+	Estimate
+	Num  int // of a share: Num of N
+	Kind Kind
+}
+
+func shareValue(r Rate) Value {
+	return Value{Estimate: Estimate{Value: r.Value, N: r.Den, Lo: r.Lo, Hi: r.Hi}, Num: r.Num, Kind: KindShare}
+}
+
+func tauValue(t Tau) Estimate { return Estimate{Value: t.Value, N: t.N, Lo: t.Lo, Hi: t.Hi} }
+
+func exactly(x float64) Value {
+	v := Float(x)
+	return Value{Estimate: Estimate{Value: v, N: 1, Lo: v, Hi: v}, Kind: KindExact}
+}
+
+// getter takes a metric's value from a Result, at the at-th required margin if it has one for each.
+type getter struct {
+	of   func(r *Result, at int) Value
+	kind Kind
+	part Part
+}
+
+// shares and estimates make getters of what stands at each required margin, oneShare and oneEstimate of what is there once.
+
+func shares(f func(*AtMargin) Rate) getter {
+	return getter{func(r *Result, at int) Value { return shareValue(f(&r.Margins[at])) }, KindShare, PartAlways}
+}
+
+func estimates(f func(*AtMargin) Estimate) getter {
+	return getter{func(r *Result, at int) Value { return Value{Estimate: f(&r.Margins[at]), Kind: KindEstimate} }, KindEstimate, PartAlways}
+}
+
+func oneShare(f func(*Result) Rate) getter {
+	return getter{func(r *Result, _ int) Value { return shareValue(f(r)) }, KindShare, PartAlways}
+}
+
+func oneEstimate(f func(*Result) Estimate) getter {
+	return getter{func(r *Result, _ int) Value { return Value{Estimate: f(r), Kind: KindEstimate} }, KindEstimate, PartAlways}
+}
+
+// ofMirror marks what is not there when g's own recourse was not computed.
+func ofMirror(g getter) getter {
+	g.part = PartMirrored
+	return g
+}
+
+func noise(f func(*Gap) Estimate) getter {
+	g := estimates(func(a *AtMargin) Estimate {
+		if a.Noise == nil {
+			return unknown()
+		}
+		return f(a.Noise)
+	})
+	g.part = PartNoise
+	return g
+}
+
+func certified(f func(*Proofs) Estimate) getter {
+	g := estimates(func(a *AtMargin) Estimate {
+		if a.Certified == nil {
+			return unknown()
+		}
+		return f(a.Certified)
+	})
+	g.part = PartProofs
+	return g
+}
+
+func certifiedShare() getter {
+	g := shares(func(a *AtMargin) Rate {
+		if a.Certified == nil {
+			return nobody()
+		}
+		return a.Certified.Certified
+	})
+	g.part = PartProofs
+	return g
+}
+
+// nobody is a share of nobody.
+func nobody() Rate { return NewRate(0, 0, 0.95) }
+
+func perturbationShare(kind Perturbation, f func(*Perturbed) Rate) getter {
+	g := shares(func(a *AtMargin) Rate {
+		p, ok := a.Perturbed[kind]
+		if !ok {
+			return nobody()
+		}
+		return f(&p)
+	})
+	g.part = PartPerturbation
+	return g
+}
+
+func perturbation(kind Perturbation, f func(*Perturbed) Estimate) getter {
+	g := estimates(func(a *AtMargin) Estimate {
+		p, ok := a.Perturbed[kind]
+		if !ok {
+			return unknown()
+		}
+		return f(&p)
+	})
+	g.part = PartPerturbation
+	return g
+}
+
+func footprint(f func(*Weight) float64) getter {
+	return getter{func(r *Result, _ int) Value {
+		if r.Footprint != nil {
+			if x := f(&r.Footprint.Quant); x > 0 {
+				return exactly(x)
+			}
+		}
+		return Value{Estimate: unknown(), Kind: KindExact}
+	}, KindExact, PartFootprint}
+}
+
+func timing(f func(*Timing) Estimate) getter {
+	g := oneEstimate(func(r *Result) Estimate {
+		if r.Timing == nil {
+			return unknown()
+		}
+		return f(r.Timing)
+	})
+	g.part = PartTiming
+	return g
+}
+
+// MetricsMarkdown returns the documentation page of the metrics.
+func MetricsMarkdown() string {
+	var b strings.Builder
+	b.WriteString(`# Metrics
+
+What ` + "`cfq eval`" + ` measures. This page is generated from the table in package eval.
+
+f is the full-precision model, g the quantized one, m(x) a model's logit margin for the favourable outcome. A model approves a person if and only if the
+margin is above 0. A recourse, or promise, is the cheapest feasible action that brings a refused person to the required margin t (t = 0: just over
+the boundary). The people evaluated are those whom f refuses, or a random sample of them.
+
+Validity alone can be cheated: a model that approves a little sooner breaks no promise. So every VD comes with its mirror RVD, a signed
+cost gap, and the decisions that differ. At t = 0 a promise ends on the boundary and breaks at the slightest difference: VD(0) is near one half for any good
+quantization. Read VD at a margin.
+
+Rates are given with their counts and a 95 % Wilson interval. A rate of nobody is null.
+
+**Given promises.** With ` + "`--promises`" + ` the promises of f are those of a [promises file](promises.md), one for each person (the cheapest that f keeps). At margin t
+those count whose own margin under f is t or more; the recourse of g is computed as ever. So VD(t) is the share of the file's promises of margin t
+or more that g breaks, and FRR(t) the share of evaluated people who have one. tau01 is then exact: the points do not move, and the promises below t
+are left out. CRG compares the price of the promise with what g asks for margin t: read it at the margin that the promises were made for. Promises that f itself
+does not keep are promises at no margin and counted as ` + "`given.invalid`" + `; those that the task does not allow count all the same and are
+` + "`given.infeasible`" + `; those to people who are not evaluated are ` + "`given.others`" + `.
+
+| metric | symbol | unit | better | key |
+|---|---|---|---|---|
+`)
+	cell := strings.NewReplacer("|", `\|`)
+	text := strings.NewReplacer("<", "&lt;", ">", "&gt;")
+	metrics := Metrics()
+	for _, m := range metrics {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | `%s` |\n", m.Name, cell.Replace(m.Symbol), m.Unit, m.Better, m.Key)
+	}
+	b.WriteString("\n## Definitions\n")
+	for _, m := range metrics {
+		title := m.Name
+		if m.Symbol != "" {
+			title = m.Symbol + ": " + title
+		}
+		fmt.Fprintf(&b, "\n### %s\n\n%s\n\nSource: %s.\n", title, text.Replace(m.Definition), m.Source)
+	}
+	return b.String()
 }

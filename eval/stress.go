@@ -4,8 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 
+	"cfq/internal/message"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -151,4 +156,329 @@ func features(n int) string {
 		return "1 feature"
 	}
 	return fmt.Sprintf("%d features", n)
+}
+
+// Stress is other conditions to evaluate under, or several of them, as ParseStress reads them.
+type Stress struct {
+	Spec string // as it is written
+	kind stressKind
+
+	size           float64 // of noise, in standard deviations
+	feature, value string  // of mix
+	share          float64 // of mix and outcome
+	features       int     // of limits: the sparsity budget; 0 = the task's
+	scale          float64 // of limits: of how far features may go
+}
+
+type stressKind int
+
+const (
+	noiseStress stressKind = iota + 1
+	mixStress
+	outcomeStress
+	limitStress
+	shiftStresses
+	tightnessStresses
+)
+
+// StressForm is one way to write a Stress, and what it means.
+type StressForm struct {
+	Form string // "noise:S"
+	Doc  string // one or two sentences
+	read func(spec, rest string) (Stress, error)
+}
+
+// word returns what the form starts with, up to the colon.
+func (f *StressForm) word() string {
+	word, _, _ := strings.Cut(f.Form, ":")
+	return word
+}
+
+// StressForms returns the table of all forms: help, documentation and ParseStress come from it.
+func StressForms() []StressForm {
+	return []StressForm{
+		{
+			"noise:S", "Feature noise. Every number that people can change moves by S of its standard deviations times a normal draw, back into its bounds and onto its steps; " +
+				"what links drag along follows, the rest stays. Recourse is computed anew for the people as they are then.",
+			readNoise,
+		},
+		{
+			"mix:FEATURE=VALUE:SHARE", "Other groups. The people of the group become SHARE of all, by drawing the largest part of the data that is composed so. No recourse is computed anew.",
+			readMix,
+		},
+		{
+			"outcome:SHARE", "Other outcomes. The people whose known outcome is the unfavourable one become SHARE of those with a known outcome, by the same drawing.",
+			readOutcome,
+		},
+		{
+			"sparsity:K", "Other constraints. An action may change no more than K features. Recourse is computed anew under both models.",
+			readLimits,
+		},
+		{
+			"bounds:G", "Other constraints. Every number, and every value in an order, may go G times as far from the person's own value, upwards and downwards. Joined with the other one: sparsity:2,bounds:0.5.",
+			readLimits,
+		},
+		{
+			"shifts", fmt.Sprintf("The three shifts of the people, moderate: noise:%g; for each declared attribute a mix in which its smallest group (of %d promises or more) counts twice, half of the others being left out; "+
+				"and an outcome in which the people with the unfavourable one count twice.", presetNoise, fewPeople),
+			readPreset(shiftStresses),
+		},
+		{
+			"tightness", "The three regimes of constraints: restrictive (half the features, bounds:0.5), moderate (the task's own, bounds:1) and permissive (twice the features, bounds:1.5).",
+			readPreset(tightnessStresses),
+		},
+	}
+}
+
+// ParseStress reads one of the forms of StressForms.
+func ParseStress(spec string) (Stress, error) {
+	spec = strings.TrimSpace(spec)
+	word, rest, _ := strings.Cut(spec, ":")
+	var forms, known []string
+	for _, f := range StressForms() {
+		if f.word() == word {
+			s, err := f.read(spec, rest)
+			if err != nil {
+				return Stress{}, fmt.Errorf("eval: %q: %w", spec, err)
+			}
+			s.Spec = spec
+			return s, nil
+		}
+		forms, known = append(forms, f.Form), append(known, f.word())
+	}
+	if message.Nearest(word, known) != "" {
+		forms = known
+	}
+	return Stress{}, fmt.Errorf("eval: %q is no condition to evaluate under%s", spec, message.DidYouMean(word, forms))
+}
+
+func readNoise(_, rest string) (Stress, error) {
+	v, ok := number(rest)
+	if !ok || v <= 0 {
+		return Stress{}, fmt.Errorf("the size of the noise is a number above 0, in standard deviations: noise:%g", presetNoise)
+	}
+	return Stress{kind: noiseStress, size: v}, nil
+}
+
+func readMix(_, rest string) (Stress, error) {
+	at := strings.LastIndexByte(rest, ':')
+	group, share := rest, ""
+	if at >= 0 {
+		group, share = rest[:at], rest[at+1:]
+	}
+	feature, value, named := strings.Cut(group, "=")
+	if !named || feature == "" || value == "" {
+		return Stress{}, fmt.Errorf("a group is a feature and a value, before its share: mix:sex=Female:0.5")
+	}
+	v, ok := number(share)
+	if !ok || v < 0 || v > 1 {
+		return Stress{}, fmt.Errorf("the share of %s among all people is a number from 0 to 1, behind a colon: mix:%s:0.5", group, group)
+	}
+	return Stress{kind: mixStress, feature: strings.TrimSpace(feature), value: strings.TrimSpace(value), share: v}, nil
+}
+
+func readOutcome(_, rest string) (Stress, error) {
+	v, ok := number(rest)
+	if !ok || v < 0 || v > 1 {
+		return Stress{}, fmt.Errorf("the share of people with the unfavourable outcome is a number from 0 to 1: outcome:0.8")
+	}
+	return Stress{kind: outcomeStress, share: v}, nil
+}
+
+func readLimits(spec, _ string) (Stress, error) {
+	s := Stress{kind: limitStress, scale: 1}
+	given := map[string]bool{}
+	for part := range strings.SplitSeq(spec, ",") {
+		word, rest, _ := strings.Cut(strings.TrimSpace(part), ":")
+		if given[word] {
+			return s, fmt.Errorf("%s stands there twice", word)
+		}
+		given[word] = true
+		switch word {
+		case "sparsity":
+			k, err := strconv.Atoi(strings.TrimSpace(rest))
+			if err != nil || k < 1 {
+				return s, fmt.Errorf("the number of features is a whole number of 1 or more: sparsity:2")
+			}
+			s.features = k
+		case "bounds":
+			g, ok := number(rest)
+			if !ok || g <= 0 {
+				return s, fmt.Errorf("the factor on how far features may go is a number above 0: bounds:0.5")
+			}
+			s.scale = g
+		default:
+			return s, fmt.Errorf("%q does not belong there: only sparsity:K and bounds:G are joined by a comma", part)
+		}
+	}
+	return s, nil
+}
+
+func readPreset(kind stressKind) func(spec, rest string) (Stress, error) {
+	return func(spec, _ string) (Stress, error) {
+		if word, _, more := strings.Cut(spec, ":"); more {
+			return Stress{}, fmt.Errorf("%s takes no number", word)
+		}
+		return Stress{kind: kind}, nil
+	}
+}
+
+// number reads a finite number.
+func number(s string) (float64, bool) {
+	v, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+	return v, err == nil && !math.IsNaN(v) && !math.IsInf(v, 0)
+}
+
+// presetNoise is the size of the noise of the shifts.
+const presetNoise = 0.25
+
+// parts returns the conditions that s stands for, and what a preset has to leave out.
+func (t *trial) parts(s Stress) (parts []Stress, notes []string) {
+	add := func(p Stress) { parts = append(parts, p) }
+	switch s.kind {
+	default:
+		add(s)
+	case tightnessStresses:
+		// Half and twice the task's own budget: the 2, 4 and 8 features of the paper, when the task has its 4.
+		for _, regime := range []struct {
+			features int
+			scale    float64
+		}{{max(1, t.set.Budget()/2), 0.5}, {0, 1}, {2 * t.set.Budget(), 1.5}} {
+			spec := fmt.Sprintf("bounds:%g", regime.scale)
+			if regime.features > 0 {
+				spec = fmt.Sprintf("sparsity:%d,", regime.features) + spec
+			}
+			add(Stress{Spec: spec, kind: limitStress, features: regime.features, scale: regime.scale})
+		}
+	case shiftStresses:
+		add(Stress{Spec: fmt.Sprintf("noise:%g", presetNoise), kind: noiseStress, size: presetNoise})
+		for i := range t.people.Subgroups {
+			if p, ok := t.smallest(&t.people.Subgroups[i]); ok {
+				add(p)
+			} else {
+				notes = append(notes, fmt.Sprintf("%s: %s has no group with %d promises or more beside others: its mix is left out",
+					s.Spec, t.people.Subgroups[i].Feature, fewPeople))
+			}
+		}
+		unfavourable, favourable, err := withOutcome(t.people)
+		if err != nil {
+			notes = append(notes, fmt.Sprintf("%s: %v: that shift is left out", s.Spec, err))
+			break
+		}
+		share := doubled(len(unfavourable), len(favourable))
+		add(Stress{Spec: fmt.Sprintf("outcome:%g", share), kind: outcomeStress, share: share})
+	}
+	return parts, notes
+}
+
+// smallest is the mix in which the smallest group of an attribute, of those with enough promises, counts twice.
+func (t *trial) smallest(s *task.Subgroup) (Stress, bool) {
+	people, promises := make([]int, len(s.Values)), make([]int, len(s.Values))
+	at := t.base.Headline()
+	for i := range t.base.Records {
+		r := &t.base.Records[i]
+		if code := s.Codes[r.Row]; code >= 0 {
+			people[code]++
+			promises[code] += count(r.Evaluated && r.Steps[at].Full.Made())
+		}
+	}
+	best := -1
+	for code, n := range people {
+		if promises[code] >= fewPeople && n < t.people.N && (best < 0 || n < people[best]) {
+			best = code
+		}
+	}
+	if best < 0 {
+		return Stress{}, false
+	}
+	share := doubled(people[best], t.people.N-people[best])
+	return Stress{Spec: fmt.Sprintf("mix:%s=%s:%g", s.Feature, s.Values[best], share), kind: mixStress, feature: s.Feature, value: s.Values[best], share: share}, true
+}
+
+// mixed returns the positions of the people in the group of a mix, and of all others; those without a value are others.
+func mixed(people *task.People, s *Stress) (in, out []int, err error) {
+	g, err := attribute(people.Subgroups, s.feature)
+	if err != nil {
+		return nil, nil, err
+	}
+	code := slices.Index(g.Values, s.value)
+	if code < 0 {
+		return nil, nil, fmt.Errorf("%q is no value of %s%s", s.value, s.feature, message.DidYouMean(s.value, g.Values))
+	}
+	for i, c := range g.Codes {
+		if int(c) == code {
+			in = append(in, i)
+		} else {
+			out = append(out, i)
+		}
+	}
+	if len(in) == 0 && s.share > 0 {
+		return nil, nil, fmt.Errorf("there is nobody with %s=%s in the data", s.feature, s.value)
+	}
+	return in, out, nil
+}
+
+// withOutcome returns the positions of the people whose outcome is known, by what it is.
+func withOutcome(people *task.People) (unfavourable, favourable []int, err error) {
+	for i, l := range people.Labels {
+		switch l {
+		case 0:
+			unfavourable = append(unfavourable, i)
+		case 1:
+			favourable = append(favourable, i)
+		}
+	}
+	if len(unfavourable)+len(favourable) == 0 {
+		return nil, nil, errors.New("no outcome is known")
+	}
+	return unfavourable, favourable, nil
+}
+
+// composition returns how many of a and how many of b people to take so that the first are a share of all, to the nearest person, and no
+// more could be taken.
+func composition(a, b int, share float64) (fromA, fromB int) {
+	for n := a + b; n > 0; n-- {
+		fromA = int(math.Round(share * float64(n)))
+		if fromA <= a && n-fromA <= b {
+			return fromA, n - fromA
+		}
+	}
+	return 0, 0
+}
+
+// draw summarises the largest part of the people of whom those at positions in are a share and the others are out. Who is drawn depends on the
+// seed; more of the same are always a superset.
+func (t *trial) draw(in, out []int, share float64, name string) (*Result, string) {
+	a, b := composition(len(in), len(out), share)
+	rng := rand.New(rand.NewPCG(t.o.Seed, 0xd7a3))
+	var rows []int
+	for _, side := range []struct {
+		from []int
+		take int
+	}{{in, a}, {out, b}} {
+		all := slices.Clone(side.from)
+		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		rows = append(rows, all[:side.take]...)
+	}
+	slices.Sort(rows)
+	records := make([]Record, len(rows))
+	for i, row := range rows {
+		records[i] = t.base.Records[row]
+	}
+	all := len(in) + len(out)
+	about := fmt.Sprintf("people with %s are %s in place of %s: %d of %d are drawn", name, percent(a, a+b), percent(len(in), all), a+b, all)
+	return Summarize(records, t.base.Settings), about
+}
+
+func percent(k, n int) string {
+	if n == 0 {
+		return "0 %"
+	}
+	return strconv.FormatFloat(100*float64(k)/float64(n), 'g', 3, 64) + " %"
+}
+
+// doubled is the share of a people among them and b others when half of the others are left out, rounded so that it can be read.
+func doubled(a, b int) float64 {
+	share := 2 * float64(a) / float64(2*a+b)
+	return math.Round(share*1e4) / 1e4
 }

@@ -1,5 +1,11 @@
 package eval
 
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
 // Summarize computes every metric of a Result from records, which hold one
 // Step for each of the margins if they are evaluated. It is what Compare does
 // with all records; a caller may do it with some of them. Population counts
@@ -157,4 +163,179 @@ func (y *tally) add(s *Step, mirrored bool) {
 		y.bothF, y.bothG = append(y.bothF, float64(s.Full.Cost)), append(y.bothG, float64(s.Quant.Cost))
 		y.sims, y.overlaps = append(y.sims, float64(s.DirSim)), append(y.overlaps, float64(s.Overlap))
 	}
+}
+
+// Epsilon keeps the ratios of CRG, DirSim and ActOverlap from dividing by
+// zero (the paper's epsilon). It is far below any cost a person could notice,
+// so it does not tame the mean of ratios; the ratio of sums and the median do.
+const Epsilon = 1e-9
+
+// SupportTau is the change, in model-input units, from which on an input
+// counts as changed (the paper's tau of supp_tau).
+const SupportTau = 1e-6
+
+// costRatio is by how much of what it was a cost has changed.
+//
+// References: CRG in "Metrics".
+func costRatio(full, quant float64) float64 { return (quant - full) / (full + Epsilon) }
+
+// gap computes the Counterfactual Recourse Gap of paired costs.
+//
+// References: CRG in "Metrics".
+func gap(full, quant []float64, confidence float64) Gap {
+	ratios, abs := make([]float64, len(full)), make([]float64, len(full))
+	for i := range full {
+		ratios[i] = costRatio(full[i], quant[i])
+		abs[i] = math.Abs(ratios[i])
+	}
+	return Gap{
+		Mean: meanOf(ratios, confidence), RatioOfSums: ratioOf(full, quant, confidence),
+		Median: quantileOf(ratios, 0.5, confidence), P95: quantileOf(ratios, 0.95, confidence),
+		AbsMean: meanOf(abs, confidence), AbsMedian: quantileOf(abs, 0.5, confidence), AbsP95: quantileOf(abs, 0.95, confidence),
+		N: len(full),
+	}
+}
+
+// dirSim is the cosine between two actions.
+//
+// References: DirSim in "Metrics".
+func dirSim(a, b []float32) float64 {
+	var ab, aa, bb float64
+	for j := range a {
+		x, y := float64(a[j]), float64(b[j])
+		ab += x * y
+		aa += x * x
+		bb += y * y
+	}
+	return ab / (math.Sqrt(aa)*math.Sqrt(bb) + Epsilon)
+}
+
+// actOverlap is the Jaccard overlap of the inputs that two actions change.
+//
+// References: ActOverlap in "Metrics".
+func actOverlap(a, b []float32) float64 {
+	var both, either int
+	for j := range a {
+		x, y := math.Abs(float64(a[j])) > SupportTau, math.Abs(float64(b[j])) > SupportTau
+		if x && y {
+			both++
+		}
+		if x || y {
+			either++
+		}
+	}
+	return float64(both) / (float64(either) + Epsilon)
+}
+
+// marginError summarises e = margin_g - margin_f.
+func marginError(e []float64, confidence float64) MarginError {
+	abs := make([]float64, len(e))
+	for i, x := range e {
+		abs[i] = math.Abs(x)
+	}
+	return MarginError{
+		N: len(e), Mean: meanOf(e, confidence), RMS: rmsOf(e, confidence),
+		P99: quantileOf(abs, 0.99, confidence), Max: quantileOf(abs, 1, confidence),
+	}
+}
+
+// spreadOf summarises margins.
+func spreadOf(m []float64, confidence float64) Spread {
+	at := func(q float64) Estimate { return quantileOf(m, q, confidence) }
+	return Spread{N: len(m), Min: Float(Quantile(m, 0)), P05: at(0.05), Median: at(0.5), P95: at(0.95), Max: Float(Quantile(m, 1))}
+}
+
+// Below these counts, or above these shares, a statistic is doubtful.
+const (
+	fewPeople      = 30
+	muchInfeasible = 0.5
+	muchFree       = 0.05
+	muchUnreadable = 0.01
+)
+
+// warnings says which statistics of r are doubtful, and why. It never returns nil.
+func warnings(r *Result) []string {
+	ws := []string{}
+	warn := func(format string, a ...any) { ws = append(ws, fmt.Sprintf(format, a...)) }
+	p := r.Population
+	switch {
+	case p.Read == 0:
+		warn("there is nobody in the data: nothing was evaluated")
+		return ws
+	case p.Refused == 0:
+		warn("the original refuses nobody of %d people: there is no recourse to evaluate", p.Read)
+		return ws
+	case p.Evaluated > 0 && p.BothRefuse == 0 && !r.Settings.OneSided:
+		warn("the quantized model refuses none of the %d evaluated people: the mirrored rates are empty", p.Evaluated)
+	}
+	if p.Labelled == 0 {
+		warn("no outcome is known: there is no accuracy")
+	}
+	if p.Favoured == 0 {
+		warn("the original approves nobody of %d people: check which class is the favourable one", p.Read)
+	}
+	if p.Evaluated < fewPeople {
+		warn("only %d people are evaluated: the rates are little more than anecdotes (see the intervals)", p.Evaluated)
+	}
+	if free := p.Evaluated - p.BothRefuse; float64(free) > muchFree*float64(p.Evaluated) && !r.Settings.OneSided {
+		warn("the quantized model approves %d of the %d evaluated people as they are: CRG counts those of them who have the required margin at cost 0 (crg_both leaves these out)", free, p.Evaluated)
+	}
+	for i := range r.Margins {
+		ws = append(ws, marginWarnings(&r.Margins[i], p.Evaluated, r.Settings.Given)...)
+	}
+	if p.Evaluated >= fewPeople && r.First.FRR.Num == 0 && !r.Settings.OneSided {
+		warn("gradient descent found a valid recourse for nobody: there is no PGD-first value")
+	}
+	ws = append(ws, tauWarnings(r.Tau01, r.RTau01)...)
+	return ws
+}
+
+func tauWarnings(tau, rtau Tau) []string {
+	var ws, few []string
+	for i, t := range []Tau{tau, rtau} {
+		name := MetricAt([]string{"tau01", "rtau01"}[i]).Symbol
+		if t.Extrapolated {
+			ws = append(ws, fmt.Sprintf("%s (%.2f) lies above the largest margin evaluated: it is extrapolated from margin %g; evaluate at a larger margin to know", name, t.Value, t.From))
+		}
+		if t.N > 0 && t.N < 100 {
+			few = append(few, fmt.Sprintf("%s rests on %d promises", name, t.N))
+		}
+	}
+	if len(few) > 0 {
+		ws = append(ws, strings.Join(few, " and ")+": with fewer than 100, at most 1 % means none")
+	}
+	return ws
+}
+
+func marginWarnings(a *AtMargin, evaluated int, given bool) []string {
+	var ws []string
+	warn := func(format string, x ...any) {
+		ws = append(ws, fmt.Sprintf("margin %g: ", a.Margin)+fmt.Sprintf(format, x...))
+	}
+	switch {
+	case given && a.VD.Den == 0:
+		warn("none of the promises given to %d people reaches it", evaluated)
+		return ws
+	case given && a.VD.Den < fewPeople:
+		warn("only %d of the promises given reach it", a.VD.Den)
+		return ws
+	case given:
+		return ws
+	case a.VD.Den == 0:
+		warn("no recourse was found for any of %d people", evaluated)
+		return ws
+	case a.VD.Den < fewPeople && evaluated >= fewPeople:
+		warn("recourse was found for only %d people", a.VD.Den)
+	}
+	if float64(a.FRR.Value) < 1-muchInfeasible {
+		warn("no recourse was found for %d of %d people: what is said of the others may not hold for them", a.FRR.Den-a.FRR.Num, a.FRR.Den)
+	}
+	return ws
+}
+
+func fileWarnings(p Population) []string {
+	if float64(p.Unreadable) > muchUnreadable*float64(p.Rows) {
+		return []string{fmt.Sprintf("%d of %d rows could not be read", p.Unreadable, p.Rows)}
+	}
+	return nil
 }

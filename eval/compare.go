@@ -1,0 +1,649 @@
+package eval
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Contest compares several quantized models of one original on the same people: each with the first one.
+type Contest struct {
+	Names      []string     `json:"names"`
+	Results    []*Result    `json:"results"` // in the order of Names
+	Confidence float64      `json:"confidence"`
+	Rows       []ContestRow `json:"rows"`
+}
+
+// ContestRow is one metric of all models.
+type ContestRow struct {
+	Metric string   `json:"metric"`           // Metric.ID
+	Margin *float64 `json:"margin,omitempty"` // required; nil for metrics that have none
+	Cells  []Cell   `json:"cells"`            // in the order of Names; the first has no difference
+}
+
+// Cell is one model's value and how it differs from the first model's.
+type Cell struct {
+	Value Estimate `json:"value"`
+	// Delta is this less the first, of the people who count in both; where each model is judged on recourse of its own (rvd, lost_recourse,
+	// rfrr, rtau01), of those who count in either.
+	Delta Estimate `json:"delta"`
+	// P is that the difference is chance, adjusted for the models in the row by Holm; undefined without a test. Of metrics
+	// that are best near 0 it is that of the difference of their absolute values.
+	P    Float  `json:"p"`
+	Test string `json:"test"` // "McNemar exact", "paired bootstrap", "" where there is nothing to test
+	Call Call   `json:"call"`
+}
+
+// Call is what can be said of a difference.
+type Call string
+
+// The calls.
+const (
+	BetterThan Call = "better"
+	WorseThan  Call = "worse"
+	Alike      Call = "~"       // nothing can be said
+	Differs    Call = "differs" // certain, of a metric that has no better side
+	Baseline   Call = ""        // the first model
+)
+
+// The tests.
+const (
+	mcNemarTest   = "McNemar exact"
+	bootstrapTest = "paired bootstrap"
+)
+
+// ContrastOptions of Contrast. The zero value is useful.
+type ContrastOptions struct {
+	Confidence float64 // of the intervals of differences; one less it is the p up to which a difference is called; default 0.95
+	Seed       uint64  // of the bootstrap
+	Draws      int     // of the bootstrap; default 2000
+	Workers    int     // default: one for each processor; the result does not depend on it
+}
+
+// Contrast compares models that were evaluated, each by Compare with the same original, people and options. It fails when they were not.
+//
+// Where all models are judged on the same trials (f's promises, decisions), shares are compared by McNemar's exact test, and the interval of the
+// difference is that of two exact ones. Everything else is bootstrapped: people are drawn with replacement, each with all that is known of
+// them under both models, and a difference is called when few enough draws have the other sign. Nothing is called of fewer than 30 people
+// (500 for tau01), or when fewer than 10 people make the difference.
+//
+// References: McNemar (1947); Efron and Tibshirani (1993), An Introduction to the Bootstrap, section 13.3; Hesterberg (2015), What Teachers
+// Should Know About the Bootstrap, section 5.3 (the percentiles are those of Student's distribution, or there would be too many calls of few people).
+func Contrast(names []string, results []*Result, o ContrastOptions) (*Contest, error) {
+	if o.Confidence == 0 {
+		o.Confidence = 0.95
+	}
+	if o.Draws == 0 {
+		o.Draws = 2000
+	}
+	if o.Workers <= 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
+	}
+	if err := errors.Join(o.check(len(results)), sameGround(names, results)); err != nil {
+		return nil, fmt.Errorf("comparison: %w", err)
+	}
+	c := &Contest{Names: names, Results: results, Confidence: o.Confidence}
+	b := newBootstrap(results)
+	for _, k := range contests() {
+		m, ok := MetricBy(k.id)
+		if !ok {
+			panic("eval: no metric " + k.id)
+		}
+		if !m.PerMargin() {
+			c.add(&m, &k, -1, b)
+			continue
+		}
+		for at := range results[0].Margins {
+			c.add(&m, &k, at, b)
+		}
+	}
+	b.run(o)
+	c.decide(b)
+	return c, nil
+}
+
+func (o *ContrastOptions) check(models int) error {
+	if !(o.Confidence > 0 && o.Confidence < 1) {
+		return fmt.Errorf("confidence %v: it must lie between 0 and 1", o.Confidence)
+	}
+	if need := int(math.Ceil(2*float64(models-1)/(1-o.Confidence)) + 1e-9); o.Draws < need {
+		return fmt.Errorf("%d draws of the bootstrap: with fewer than %d, nothing could be told apart at confidence %v", o.Draws, need, o.Confidence)
+	}
+	return nil
+}
+
+// add appends the row of a metric, at the at-th margin, unless there is nothing to show. The tests by bootstrap are left to b.
+func (c *Contest) add(m *Metric, k *contested, at int, b *bootstrap) {
+	row := ContestRow{Metric: m.ID(), Cells: make([]Cell, len(c.Results))}
+	values := make([]Value, len(c.Results))
+	known, same := false, true
+	for i, r := range c.Results {
+		values[i] = m.Of(r, at)
+		known = known || values[i].N > 0
+		same = same && (values[i].Value == values[0].Value || !values[i].Value.Defined())
+	}
+	if !known || same && k.ifDifferent {
+		return
+	}
+	if at >= 0 {
+		row.Margin = &c.Results[0].Margins[at].Margin
+	}
+	for i := range row.Cells {
+		cell := &row.Cells[i]
+		*cell = Cell{Value: values[i].Estimate, Delta: unknown(), P: undefined(), Call: Baseline}
+		if i == 0 {
+			continue
+		}
+		cell.Call = Alike
+		switch {
+		case values[i].Kind == KindExact && values[0].Kind == KindExact:
+			d := values[i].Value - values[0].Value
+			cell.Delta = exactly(float64(d)).Estimate
+			cell.Call = call(m.Better, float64(d))
+		case k.share:
+			cell.mcNemar(k, c.Results[0], c.Results[i], at, c.Confidence, m.Better)
+		case k.statistic != nil || k.whole != nil:
+			b.add(k.duel(b, c.Results[0], c.Results[i], at), len(c.Rows), i, m.Better)
+		}
+	}
+	c.Rows = append(c.Rows, row)
+}
+
+// mcNemar compares two models on the same trials of people.
+func (c *Cell) mcNemar(k *contested, first, this *Result, at int, confidence float64, better Better) {
+	var n, alone, other int
+	for i := range first.Records {
+		x, of := k.part(&first.Records[i], at, &first.Settings)
+		y, too := k.part(&this.Records[i], at, &this.Settings)
+		if of > 0 && too > 0 {
+			n++
+			alone += count(y > x)
+			other += count(x > y)
+		}
+	}
+	if c.Delta = dropOf(alone, other, n, confidence); n > 0 {
+		c.P, c.Test = Float(McNemarExact(alone, other)), mcNemarTest
+		c.Call = call(better, float64(c.Delta.Value))
+	}
+}
+
+// call says what a difference is if it is certain, of numbers or, for those that are best near 0, of their absolute values.
+func call(better Better, d float64) Call {
+	switch {
+	case d == 0 || math.IsNaN(d):
+		return Alike
+	case better == None:
+		return Differs
+	case (d > 0) == (better == Higher):
+		return BetterThan
+	}
+	return WorseThan
+}
+
+// decide takes what the bootstrap found, adjusts the p of each row, and takes the calls back that are not certain.
+func (c *Contest) decide(b *bootstrap) {
+	everyone := ones(len(b.people))
+	for _, d := range b.duels {
+		d.settle(&c.Rows[d.row].Cells[d.model], everyone, c.Confidence)
+	}
+	for i := range c.Rows {
+		cells := c.Rows[i].Cells
+		p := make([]float64, len(cells))
+		for j := range cells {
+			p[j] = float64(cells[j].P)
+		}
+		for j, adjusted := range Holm(p) {
+			if cells[j].P = Float(adjusted); cells[j].Test != "" && !(adjusted <= 1-c.Confidence) {
+				cells[j].Call = Alike
+			}
+		}
+	}
+}
+
+// contested is a metric of a contest, and what it is computed from.
+type contested struct {
+	id          string
+	share       bool // all models are judged on the same trials
+	own         bool // each model has trials of its own: who has one in either model counts, not who has in both
+	ifDifferent bool // not worth a row where all values are equal
+	// part is what a person adds: x to the sum, of to what the sum is divided by. of is 0 for who does not count.
+	part func(r *Record, at int, s *Settings) (x, of float64)
+	// statistic of the parts of people; nil when shares, which are counted, and numbers that are exact.
+	statistic func(parts) statistic
+	// whole is the statistic of a model where it is not made of parts.
+	whole func(b *bootstrap, r *Result) statistic
+}
+
+// contests lists the metrics of a contest, in the order of Metrics.
+func contests() []contested {
+	crg := func(f func(full, quant float64) (x, of float64)) func(*Record, int, *Settings) (float64, float64) {
+		return atStep(func(_ *Record, p *Step, _ *Settings) (float64, float64) {
+			if !p.common() {
+				return 0, 0
+			}
+			return f(float64(p.Full.Cost), float64(p.Quant.Cost))
+		})
+	}
+	of := func(f func(p *Step) Float) func(*Record, int, *Settings) (float64, float64) {
+		return atStep(func(_ *Record, p *Step, _ *Settings) (float64, float64) { return defined(f(p)) })
+	}
+	return []contested{
+		{id: "vd", share: true, part: atStep(func(_ *Record, p *Step, _ *Settings) (float64, float64) { return yes(p.Full.Broken(), p.Full.Made()) })},
+		{id: "rvd", own: true, statistic: parts.ratio, part: atStep(func(r *Record, p *Step, s *Settings) (float64, float64) {
+			return yes(p.Quant.Broken(), p.Quant.Made() && r.mirrored(s))
+		})},
+		{id: "lost_recourse", own: true, statistic: parts.ratio, part: atStep(func(r *Record, p *Step, s *Settings) (float64, float64) {
+			return yes(!p.Quant.Made() && !p.free(), p.Full.Made() && r.mirrored(s))
+		})},
+		{id: "tau01", whole: fullTau},
+		{id: "rtau01", own: true, whole: quantTau},
+		{id: "pgd_first.vd", share: true, part: func(r *Record, _ int, s *Settings) (float64, float64) {
+			return yes(r.First.Broken(), r.Evaluated && r.First.Made() && !s.OneSided)
+		}},
+		{id: "rfrr", own: true, ifDifferent: true, statistic: parts.ratio, part: atStep(func(r *Record, p *Step, s *Settings) (float64, float64) {
+			return yes(p.Quant.Made(), r.mirrored(s))
+		})},
+		{id: "crg.mean", statistic: parts.ratio, part: crg(func(full, quant float64) (float64, float64) { return costRatio(full, quant), 1 })},
+		{id: "crg.ratio_of_sums", statistic: parts.ratio, part: crg(func(full, quant float64) (float64, float64) { return quant - full, full })},
+		{id: "crg.median", statistic: parts.median, part: crg(func(full, quant float64) (float64, float64) { return costRatio(full, quant), 1 })},
+		{id: "crg.abs_mean", statistic: parts.ratio, part: crg(func(full, quant float64) (float64, float64) { return math.Abs(costRatio(full, quant)), 1 })},
+		{id: "dir_sim", statistic: parts.ratio, part: of(func(p *Step) Float { return p.DirSim })},
+		{id: "act_overlap", statistic: parts.ratio, part: of(func(p *Step) Float { return p.Overlap })},
+		{id: "margin_error.rms", statistic: parts.root, part: of(func(p *Step) Float { e := p.Full.Other - p.Full.Own; return e * e })},
+		{id: "certified.share", share: true, part: atStep(func(_ *Record, p *Step, _ *Settings) (float64, float64) {
+			return yes(p.Proof != nil && p.Proof.Certified(), p.Proof != nil)
+		})},
+		{id: "accuracy_quant", share: true, part: func(r *Record, _ int, _ *Settings) (float64, float64) {
+			return yes(approves(r.Quant) == (r.Label == 1), r.Label >= 0)
+		}},
+		{id: "disagreement", share: true, part: func(r *Record, _ int, _ *Settings) (float64, float64) {
+			return yes(approves(r.Full) != approves(r.Quant), true)
+		}},
+		{id: "lost", share: true, part: func(r *Record, _ int, _ *Settings) (float64, float64) {
+			return yes(!approves(r.Quant), approves(r.Full))
+		}},
+		{id: "gained", share: true, part: func(r *Record, _ int, _ *Settings) (float64, float64) {
+			return yes(approves(r.Quant), !approves(r.Full))
+		}},
+		{id: "bytes"},
+		{id: "weight_bits"},
+		{id: "bops"},
+	}
+}
+
+func yes(does, asked bool) (x, of float64) {
+	if !asked {
+		return 0, 0
+	}
+	return float64(count(does)), 1
+}
+
+func defined(x Float) (float64, float64) {
+	if !x.Defined() {
+		return 0, 0
+	}
+	return float64(x), 1
+}
+
+// atStep makes a part of what evaluated people have at a required margin.
+func atStep(f func(*Record, *Step, *Settings) (x, of float64)) func(*Record, int, *Settings) (float64, float64) {
+	return func(r *Record, at int, s *Settings) (x, of float64) {
+		if !r.Evaluated {
+			return 0, 0
+		}
+		return f(r, &r.Steps[at], s)
+	}
+}
+
+// statistic computes a metric where each person counts as often as weights, by position among those evaluated, say; NaN where it is undefined.
+type statistic func(weights []float64) float64
+
+// part is what one person adds to a metric.
+type part struct {
+	who   int // position among the people evaluated
+	x, of float64
+}
+
+type parts []part
+
+// ratio is the sum of the x over that of what they are divided by.
+func (p parts) ratio() statistic {
+	return func(weights []float64) float64 {
+		var x, of float64
+		for i := range p {
+			w := weights[p[i].who]
+			x += w * p[i].x
+			of += w * p[i].of
+		}
+		return x / of
+	}
+}
+
+// root is the square root of the ratio.
+func (p parts) root() statistic {
+	ratio := p.ratio()
+	return func(weights []float64) float64 { return math.Sqrt(ratio(weights)) }
+}
+
+// median is that of the x, as Median has it.
+func (p parts) median() statistic {
+	p = slices.SortedStableFunc(slices.Values(p), func(a, b part) int { return cmp.Compare(a.x, b.x) })
+	return func(weights []float64) float64 {
+		var n float64
+		for i := range p {
+			n += weights[p[i].who]
+		}
+		var seen, lower float64
+		for i := range p {
+			w := weights[p[i].who]
+			before := seen
+			seen += w
+			if rank := math.Floor((n + 1) / 2); before < rank && seen >= rank {
+				lower = p[i].x
+			}
+			if seen >= math.Floor(n/2)+1 {
+				return (lower + p[i].x) / 2
+			}
+		}
+		return math.NaN()
+	}
+}
+
+// fullTau is tau01 of a model.
+func fullTau(b *bootstrap, r *Result) statistic {
+	made := func(r *Record, p *Step) (*Promise, bool) { return &p.Full, true }
+	if r.Settings.Given {
+		promises, who := b.promises(r, 0, made)
+		g := newGivenOrder(r.Settings.Margins[0], promises, who)
+		return func(weights []float64) float64 { return float64(g.tau(weights, onePercent, 1).Value) }
+	}
+	return b.tau(r, made)
+}
+
+// quantTau is rtau01 of a model.
+func quantTau(b *bootstrap, r *Result) statistic {
+	return b.tau(r, func(rec *Record, p *Step) (*Promise, bool) { return &p.Quant, rec.mirrored(&r.Settings) })
+}
+
+func (b *bootstrap) tau(r *Result, of func(*Record, *Step) (*Promise, bool)) statistic {
+	stages := make([]solvedAt, len(r.Settings.Margins))
+	for at, margin := range r.Settings.Margins {
+		promises, who := b.promises(r, at, of)
+		stages[at] = newSolvedAt(margin, promises, who)
+	}
+	return func(weights []float64) float64 { return float64(tauOf(stages, weights, onePercent).Value) }
+}
+
+// promises returns those made at the at-th margin, and whose they are.
+func (b *bootstrap) promises(r *Result, at int, of func(*Record, *Step) (*Promise, bool)) (promises []Promise, who []int) {
+	who = []int{}
+	for k, row := range b.people {
+		rec := &r.Records[row]
+		if p, ok := of(rec, &rec.Steps[at]); ok && p.Made() {
+			promises, who = append(promises, *p), append(who, k)
+		}
+	}
+	return promises, who
+}
+
+// fewDiffer is the number of people below which a difference that they alone make is left uncalled: how often
+// another draw would have found as many is not known from them.
+const fewDiffer = 10
+
+// fewForTau is the number of people below which tau01 is not compared: 1 % of them are fewer than five, and
+// what draws say of so few of the largest numbers is wrong too often.
+const fewForTau = 500
+
+// bootstrap draws people with replacement and collects the differences of all metrics in each draw.
+type bootstrap struct {
+	people []int // rows of the people evaluated, in an order that does not depend on that of the rows
+	duels  []*duel
+}
+
+// duel is one metric of two models.
+type duel struct {
+	row, model  int // of the cell
+	better      Better
+	first, this statistic
+	n, differ   int       // people who count, and those of them whom the models make a difference for
+	least       int       // n from which on there is something to say
+	deltas      []float64 // this less the first, of each draw
+	sizes       []float64 // the same of the absolute values
+}
+
+func newBootstrap(results []*Result) *bootstrap {
+	b := &bootstrap{}
+	for i := range results[0].Records {
+		if results[0].Records[i].Evaluated {
+			b.people = append(b.people, i)
+		}
+	}
+	slices.SortStableFunc(b.people, func(i, j int) int {
+		for _, r := range results {
+			if c := r.Records[i].compare(&r.Records[j]); c != 0 {
+				return c
+			}
+		}
+		return 0
+	})
+	return b
+}
+
+// compare orders people by what is known of them; those who are equal can stand for each other.
+func (r *Record) compare(o *Record) int {
+	c := cmp.Or(cmp.Compare(r.Full, o.Full), cmp.Compare(r.Quant, o.Quant))
+	for i := 0; c == 0 && i < len(r.Steps); i++ {
+		s, t := &r.Steps[i], &o.Steps[i]
+		c = cmp.Or(s.Full.compare(&t.Full), s.Quant.compare(&t.Quant), cmp.Compare(s.DirSim, t.DirSim), cmp.Compare(s.Overlap, t.Overlap))
+	}
+	return c
+}
+
+func (p *Promise) compare(o *Promise) int {
+	return cmp.Or(cmp.Compare(p.Status, o.Status), cmp.Compare(p.Cost, o.Cost), cmp.Compare(p.Own, o.Own), cmp.Compare(p.Other, o.Other))
+}
+
+// duel makes the statistics of two models of the people who count.
+func (k *contested) duel(b *bootstrap, first, this *Result, at int) *duel {
+	d := &duel{least: fewPeople}
+	if k.whole != nil {
+		d.first, d.this = k.whole(b, first), k.whole(b, this)
+		d.n, d.differ = b.apart(first, this, k.own)
+		d.least = fewForTau
+		return d
+	}
+	var p, q parts
+	for who, row := range b.people {
+		x, of := k.part(&first.Records[row], at, &first.Settings)
+		y, too := k.part(&this.Records[row], at, &this.Settings)
+		if of == 0 && too == 0 || !k.own && (of == 0 || too == 0) {
+			continue
+		}
+		p, q = append(p, part{who, x, of}), append(q, part{who, y, too})
+		d.differ += count(x != y || of != too)
+	}
+	d.n, d.first, d.this = len(p), k.statistic(p), k.statistic(q)
+	return d
+}
+
+// apart counts the people with a promise at some margin, of g in either model or of f, and those of them whose broken promises are not the same.
+func (b *bootstrap) apart(first, this *Result, quant bool) (n, differ int) {
+	need := func(r *Record, s *Step, o *Settings) (made bool, need Float) {
+		p := &s.Full
+		if quant {
+			p = &s.Quant
+		}
+		if !p.Made() || quant && !r.mirrored(o) {
+			return false, 0
+		}
+		if p.Broken() {
+			need = p.Own - p.Other
+		}
+		return true, need
+	}
+	for _, row := range b.people {
+		x, y := &first.Records[row], &this.Records[row]
+		counts, differs := false, false
+		for at := range x.Steps {
+			made, p := need(x, &x.Steps[at], &first.Settings)
+			too, q := need(y, &y.Steps[at], &this.Settings)
+			counts = counts || made || too
+			differs = differs || made != too || p != q
+		}
+		n += count(counts)
+		differ += count(differs)
+	}
+	return n, differ
+}
+
+func (b *bootstrap) add(d *duel, row, model int, better Better) {
+	d.row, d.model, d.better = row, model, better
+	b.duels = append(b.duels, d)
+}
+
+// few says that nothing can be said of the difference.
+func (d *duel) few() bool { return d.n < d.least || d.differ < fewDiffer }
+
+// run makes the draws, of which each has its own random numbers.
+func (b *bootstrap) run(o ContrastOptions) {
+	var todo []*duel
+	for _, d := range b.duels {
+		if !d.few() {
+			d.deltas, d.sizes = make([]float64, o.Draws), make([]float64, o.Draws)
+			todo = append(todo, d)
+		}
+	}
+	if len(todo) == 0 {
+		return
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range o.Workers {
+		wg.Go(func() {
+			weights := make([]float64, len(b.people))
+			for {
+				draw := int(next.Add(1)) - 1
+				if draw >= o.Draws {
+					return
+				}
+				clear(weights)
+				rng := rand.New(rand.NewPCG(o.Seed^0xb007, uint64(draw)*0x9e3779b97f4a7c15))
+				for range weights {
+					weights[rng.IntN(len(weights))]++
+				}
+				for _, d := range todo {
+					first, this := d.first(weights), d.this(weights)
+					d.deltas[draw], d.sizes[draw] = this-first, math.Abs(this)-math.Abs(first)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// settle fills in the difference of a cell.
+func (d *duel) settle(c *Cell, everyone []float64, confidence float64) {
+	first, this := d.first(everyone), d.this(everyone)
+	c.Delta.N = d.n
+	if c.Delta.Value = Float(this - first); d.few() || !c.Delta.Value.Defined() {
+		return
+	}
+	c.Delta.Lo, c.Delta.Hi = percentiles(d.deltas, d.n, confidence)
+	size, draws := float64(c.Delta.Value), d.deltas
+	if d.better == Zero {
+		size, draws = math.Abs(this)-math.Abs(first), d.sizes
+	}
+	c.P, c.Test, c.Call = Float(chance(draws, d.n)), bootstrapTest, call(d.better, size)
+}
+
+// percentiles returns the interval of a difference from its draws, of n people. Undefined draws may have been anything.
+func percentiles(draws []float64, n int, confidence float64) (lo, hi Float) {
+	s := slices.DeleteFunc(slices.Clone(draws), math.IsNaN)
+	slices.Sort(s)
+	student := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)}.Quantile((1 - confidence) / 2)
+	side := distuv.UnitNormal.CDF(student * math.Sqrt(float64(n)/float64(n-1)))
+	rank := int(side*float64(len(draws)+1)) - (len(draws) - len(s))
+	if rank < 1 {
+		return Float(math.Inf(-1)), Float(math.Inf(1))
+	}
+	return Float(s[rank-1]), Float(s[len(s)-rank])
+}
+
+// chance returns the two-sided p of a difference from its draws, of n people: how few have one sign or the other, the difference itself being one
+// more draw with either. It is never below 2/(draws+1).
+func chance(draws []float64, n int) float64 {
+	below, above := 1, 1
+	for _, d := range draws {
+		below += count(!(d > 0))
+		above += count(!(d < 0))
+	}
+	side := min(0.5, float64(min(below, above))/float64(len(draws)+1))
+	student := distuv.UnitNormal.Quantile(side) * math.Sqrt(float64(n-1)/float64(n))
+	return 2 * distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)}.CDF(student)
+}
+
+// sameGround says why results cannot be compared person by person, nil when they can.
+func sameGround(names []string, results []*Result) error {
+	switch {
+	case len(names) != len(results):
+		return fmt.Errorf("%d names for %d models", len(names), len(results))
+	case len(results) < 2:
+		return errors.New("two quantized models are needed at least")
+	}
+	for i, r := range results {
+		if slices.Contains(names[:i], names[i]) {
+			return fmt.Errorf("two models are called %q", names[i])
+		}
+		if len(r.Records) == 0 && r.Population.Read > 0 {
+			return fmt.Errorf("nothing is known of the people of %s: it was read from a report; evaluate it again", names[i])
+		}
+		if err := sameAs(results[0], r); err != nil {
+			return fmt.Errorf("%s and %s cannot be compared: %w", names[0], names[i], err)
+		}
+	}
+	return nil
+}
+
+func sameAs(a, b *Result) error {
+	s, t := &a.Settings, &b.Settings
+	switch {
+	case !slices.Equal(s.Margins, t.Margins):
+		return fmt.Errorf("the required margins are %v and %v", s.Margins, t.Margins)
+	case s.Given != t.Given || s.OneSided != t.OneSided:
+		return errors.New("they were evaluated with different options")
+	case len(a.Records) != len(b.Records):
+		return fmt.Errorf("they were evaluated on %d and %d people", len(a.Records), len(b.Records))
+	}
+	for i := range a.Records {
+		x, y := &a.Records[i], &b.Records[i]
+		where := fmt.Sprintf("person %d", i+1)
+		if x.Line > 0 {
+			where = fmt.Sprintf("line %d", x.Line)
+		}
+		switch {
+		case x.Row != y.Row || x.Line != y.Line || x.Label != y.Label:
+			return fmt.Errorf("%s: they were evaluated on different people", where)
+		case x.Full != y.Full:
+			return fmt.Errorf("%s: the original's margin is %v and %v: they were evaluated against different originals", where, x.Full, y.Full)
+		case x.Evaluated != y.Evaluated || len(x.Steps) != len(y.Steps):
+			return fmt.Errorf("%s: evaluated in one and not in the other: the samples are different", where)
+		}
+		for k := range x.Steps {
+			if p, q := &x.Steps[k].Full, &y.Steps[k].Full; p.Status != q.Status || p.Made() && (p.Own != q.Own || p.Cost != q.Cost) {
+				return fmt.Errorf("%s: the original's recourse is different at margin %v: evaluate both with the same task, solver and seed", where, s.Margins[k])
+			}
+		}
+		if x.First.Status != y.First.Status || x.First.Made() && x.First.Own != y.First.Own {
+			return fmt.Errorf("%s: the original's first valid step is different: evaluate both with the same task", where)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package eval
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"cfq/task"
+)
+
+func TestIdenticalModels(t *testing.T) {
+	r := compare(t, original, original, crowd(400, 1), Options{})
+	for _, a := range r.Margins {
+		if a.VD.Num != 0 || a.RVD.Num != 0 || a.VD.Den != r.Population.Evaluated || a.RVD.Den != a.VD.Den || a.FRR.Value != 1 {
+			t.Errorf("margin %v: VD %+v, RVD %+v, FRR %+v", a.Margin, a.VD, a.RVD, a.FRR)
+		}
+		if a.CRG.Mean.Value != 0 || a.CRG.Median.Value != 0 || a.CRG.RatioOfSums.Value != 0 || a.CRG.Free != 0 {
+			t.Errorf("margin %v: CRG %+v", a.Margin, a.CRG)
+		}
+		near(t, "DirSim", float64(a.DirSim.Value), 1, 1e-3)
+		near(t, "ActOverlap", float64(a.ActOverlap.Value), 1, 1e-6)
+		if a.MarginError.Max.Value != 0 {
+			t.Errorf("margin %v: %+v", a.Margin, a.MarginError)
+		}
+	}
+	if d := r.Decisions; d.Disagreement.Num != 0 || d.Lost.Num != 0 || d.Gained.Num != 0 || d.AccuracyFull != d.AccuracyQuant {
+		t.Errorf("%+v", d)
+	}
+	if r.Tau01.Value != 0 || r.RTau01.Value != 0 || r.First.VD.Num != 0 || r.First.VD.Den == 0 {
+		t.Errorf("tau01 %+v, mirrored %+v, first %+v", r.Tau01, r.RTau01, r.First)
+	}
+	if len(r.Warnings) != 0 {
+		t.Errorf("warnings: %q", r.Warnings)
+	}
+}
+
+// A boundary moved towards approval keeps every promise of f, and that is not faithful.
+func TestConstantShift(t *testing.T) {
+	people := crowd(400, 2)
+	lenient := original
+	lenient.b += 0.2
+	r := compare(t, original, lenient, people, Options{})
+	strict := compare(t, lenient, original, people, Options{}) // the same pair the other way round
+
+	var refused, both, gained, free int
+	m, _ := original.Margins(t.Context(), people.X)
+	var crg, crgBoth []float64
+	for _, m := range m {
+		if m > 0 {
+			continue
+		}
+		refused++
+		full := 0.1 - float64(m)
+		quant := full - 0.2
+		if m > -0.2 {
+			gained++
+		} else {
+			both++
+		}
+		// Whom g approves by less than 0.1 must still reach it.
+		if m >= -0.1 {
+			free++
+			quant = 0
+		} else {
+			crgBoth = append(crgBoth, -0.2/full)
+		}
+		crg = append(crg, (quant-full)/full)
+	}
+	a := r.Margins[r.Headline()]
+	if a.Margin != 0.1 || a.VD.Num != 0 || a.VD.Den != refused || a.RVD.Num != both || a.RVD.Den != both {
+		t.Errorf("margin %v: VD %+v, RVD %+v; %d refused, %d by both", a.Margin, a.VD, a.RVD, refused, both)
+	}
+	if d := r.Decisions; d.Gained.Num != gained || d.Gained.Den != refused || d.Lost.Num != 0 || d.Disagreement.Num != gained {
+		t.Errorf("%+v, want %d gained", d, gained)
+	}
+	if free == gained || a.CRG.Free != free || a.CRG.N != refused || a.CRGBoth.N != refused-free {
+		t.Errorf("%+v, %+v", a.CRG, a.CRGBoth)
+	}
+	near(t, "CRG", float64(a.CRG.Mean.Value), sum(crg)/float64(refused), 2e-3)
+	near(t, "CRG both", float64(a.CRGBoth.Mean.Value), sum(crgBoth)/float64(len(crgBoth)), 2e-3)
+	near(t, "mean error", float64(a.MarginError.Mean.Value), 0.2, 1e-5)
+	near(t, "rms error", float64(a.MarginError.RMS.Value), 0.2, 1e-5)
+	near(t, "tau01", float64(r.Tau01.Value), 0, 0)
+	near(t, "Rtau01", float64(r.RTau01.Value), 0.2, 1e-4)
+	if above := r.Margins[2]; above.Margin != 0.25 || above.RVD.Num != 0 {
+		t.Errorf("margin %v: RVD %+v", above.Margin, above.RVD)
+	}
+	if s := strict.Margins[1]; s.VD.Num != s.VD.Den || s.VD.Den == 0 || s.RVD.Num != 0 || s.CRG.Mean.Value <= 0 {
+		t.Errorf("the other way round: VD %+v, RVD %+v, CRG %+v", s.VD, s.RVD, s.CRG)
+	}
+	near(t, "tau01, other way", float64(strict.Tau01.Value), 0.2, 1e-4)
+}
+
+// By hand: at t = 0.25, f asks four people for 0.5, 0.375, 0.25 and 1.25 units of a, and g, whose margin is 0.25 larger, for 0.25 less each. It
+// approves the second and the third, of whom only the third has margin 0.25; at t = 0 both cost nothing.
+func TestApprovedByLessThanTheMargin(t *testing.T) {
+	f := analytic{w: []float64{1, 0.5, 0.25}, gain: 1}
+	g := f
+	g.b = 0.25
+	people := &task.People{Dim: 3, N: 4, Total: 4, X: []float32{-0.25, 0, 0, -0.125, 0, 0, 0, 0, 0, -1, 0, 0}}
+	r := compare(t, f, g, people, Options{Margins: []float64{0, 0.25}})
+	for i, want := range []struct {
+		free, both, reverse int
+		sums, mean          float64
+	}{
+		// c_f = 0.25, 0.125, 0, 1 and c_g = 0, 0, 0, 0.75. The first person has margin 0 under g, a refusal.
+		{2, 2, 2, -0.625 / 1.375, math.NaN()},
+		{1, 3, 2, -1. / 2.375, (-0.25/0.5 - 0.25/0.375 - 1 - 0.25/1.25) / 4},
+	} {
+		a := r.Margins[i]
+		if a.CRG.N != 4 || a.CRG.Free != want.free || a.CRGBoth.N != want.both || a.DirSim.N != want.both || a.RVD.Den != want.reverse || a.RFRR.Den != want.reverse {
+			t.Errorf("margin %v: %+v, %+v, %+v, %+v", a.Margin, a.CRG, a.CRGBoth, a.DirSim, a.RVD)
+		}
+		near(t, "CRG sums", float64(a.CRG.RatioOfSums.Value), want.sums, 1e-3)
+		if !math.IsNaN(want.mean) { // at t = 0 one cost is nearly none
+			near(t, "CRG", float64(a.CRG.Mean.Value), want.mean, 1e-3)
+		}
+	}
+}
+
+// Halved margins: nobody is decided differently, no promise breaks, but people must go further.
+func TestScaled(t *testing.T) {
+	people := crowd(300, 3)
+	half := original
+	half.gain = 0.5
+	r := compare(t, original, half, people, Options{Margins: []float64{0.5, 0, 0.5}})
+	m, _ := original.Margins(t.Context(), people.X)
+	var ratios, full, quant []float64
+	for _, m := range m {
+		if m <= 0 {
+			full, quant = append(full, 0.5-float64(m)), append(quant, 1-float64(m))
+			ratios = append(ratios, 0.5/(0.5-float64(m)))
+		}
+	}
+	if len(r.Margins) != 2 || r.Headline() != 1 {
+		t.Fatalf("margins %+v, headline %d", r.Settings.Margins, r.Headline())
+	}
+	a := r.Margins[1]
+	if a.VD.Num != 0 || a.RVD.Num != 0 || r.Decisions.Disagreement.Num != 0 {
+		t.Errorf("VD %+v, RVD %+v, %+v", a.VD, a.RVD, r.Decisions)
+	}
+	near(t, "CRG", float64(a.CRG.Mean.Value), sum(ratios)/float64(len(ratios)), 2e-3)
+	near(t, "CRG sums", float64(a.CRG.RatioOfSums.Value), sum(quant)/sum(full)-1, 2e-3)
+	near(t, "CRG median", float64(a.CRG.Median.Value), Median(ratios), 2e-3)
+	near(t, "DirSim", float64(a.DirSim.Value), 1, 1e-6)
+	near(t, "error", float64(a.MarginError.Mean.Value), -0.25, 1e-3)
+}
+
+// g prefers b where f prefers a: the cheapest actions have nothing in common.
+func TestRotated(t *testing.T) {
+	people := crowd(300, 4)
+	turned := original
+	turned.w = []float64{0.5, 1, 0.25}
+	r := compare(t, original, turned, people, Options{Margins: []float64{0.25}})
+	mf, _ := original.Margins(t.Context(), people.X)
+	mg, _ := turned.Margins(t.Context(), people.X)
+	var broken, rbroken, promises, rpromises, both int
+	for i := range mf {
+		if mf[i] > 0 {
+			continue
+		}
+		promises++
+		broken += count(float64(mg[i])+0.5*(0.25-float64(mf[i])) <= 0)
+		both += count(mg[i] < 0.25)
+		if mg[i] <= 0 {
+			rpromises++
+			rbroken += count(float64(mf[i])+0.5*(0.25-float64(mg[i])) <= 0)
+		}
+	}
+	a := r.Margins[0]
+	got := []int{a.VD.Num, a.VD.Den, a.RVD.Num, a.RVD.Den, a.DirSim.N}
+	if want := []int{broken, promises, rbroken, rpromises, both}; !slices.Equal(got, want) {
+		t.Errorf("broken, promises, mirrored, both: %v, want %v", got, want)
+	}
+	near(t, "DirSim", float64(a.DirSim.Value), 0, 1e-6)
+	near(t, "ActOverlap", float64(a.ActOverlap.Value), 0, 1e-6)
+}
+
+// Solving at tau01 keeps 99 % of the promises, and a little below it does not. The error
+// depends on what people cannot change, which is what tau01 assumes, and then also a little on what they can.
+func TestTauKeepsItsWord(t *testing.T) {
+	people := crowd(3000, 5)
+	for _, c := range []struct {
+		name string
+		bend func(x []float32) float64
+		tol  float64
+	}{
+		{"exact", func(x []float32) float64 { return 0.15 * float64(x[2]) }, 0},
+		{"error that moves", func(x []float32) float64 { return 0.15*float64(x[2]) + 0.05*math.Sin(4*float64(x[0])) }, 0.004},
+	} {
+		g := original
+		g.bend = c.bend
+		tau := compare(t, original, g, people, Options{OneSided: true}).Tau01
+		if tau.Extrapolated || tau.Value < 0.2 {
+			t.Fatalf("%s: %+v", c.name, tau)
+		}
+		at := compare(t, original, g, people, Options{OneSided: true, Margins: []float64{float64(tau.Value) * 0.97, float64(tau.Value) + 1e-4}})
+		if vd := at.Margins[1].VD; float64(vd.Value) > tauShare+c.tol {
+			t.Errorf("%s: at tau01 = %v VD is %v (%d of %d)", c.name, tau.Value, vd.Value, vd.Num, vd.Den)
+		}
+		if vd := at.Margins[0].VD; float64(vd.Value) <= tauShare-c.tol {
+			t.Errorf("%s: below tau01 = %v VD is already %v", c.name, tau.Value, vd.Value)
+		}
+	}
+}

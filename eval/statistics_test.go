@@ -1,0 +1,428 @@
+package eval
+
+import (
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// The first four rows are the examples of Newcombe, "Two-sided confidence
+// intervals for the single proportion", Statistics in Medicine 17 (1998), table I.
+func TestIntervalsAsPublished(t *testing.T) {
+	for _, c := range []struct {
+		k, n                           int
+		wilsonLo, wilsonHi, exLo, exHi float64
+	}{
+		{81, 263, 0.2553, 0.3662, 0.2527, 0.3676},
+		{15, 148, 0.0624, 0.1605, 0.0578, 0.1617},
+		{0, 20, 0, 0.1611, 0, 0.1684},
+		{1, 29, 0.0061, 0.1718, 0.0009, 0.1776},
+		{10, 100, 0.0552, 0.1744, 0.0490, 0.1762},
+		{100, 100, 0.9630, 1, 0.9638, 1},
+	} {
+		lo, hi := Wilson(c.k, c.n, 0.95)
+		near(t, "Wilson low", lo, c.wilsonLo, 5e-5)
+		near(t, "Wilson high", hi, c.wilsonHi, 5e-5)
+		lo, hi = ClopperPearson(c.k, c.n, 0.95)
+		near(t, "Clopper-Pearson low", lo, c.exLo, 5e-5)
+		near(t, "Clopper-Pearson high", hi, c.exHi, 5e-5)
+	}
+}
+
+func TestOneSidedBounds(t *testing.T) {
+	// Nothing of n: the bound is 1 - 0.05^(1/n), close to the rule of three.
+	near(t, "0 of 100", ClopperPearsonUpper(0, 100, 0.95), 0.0295, 5e-5)
+	for _, n := range []int{1, 10, 100, 10000} {
+		near(t, "0 of n", ClopperPearsonUpper(0, n, 0.95), 1-math.Pow(0.05, 1/float64(n)), 1e-9)
+		near(t, "n of n", ClopperPearsonLower(n, n, 0.95), math.Pow(0.05, 1/float64(n)), 1e-9)
+	}
+	lo, hi := ClopperPearson(0, 0, 0.95)
+	if lo != 0 || hi != 1 {
+		t.Errorf("of nobody: [%v, %v], want [0, 1]", lo, hi)
+	}
+	if lo, hi = Wilson(0, 0, 0.95); lo != 0 || hi != 1 {
+		t.Errorf("of nobody: [%v, %v], want [0, 1]", lo, hi)
+	}
+}
+
+// The exact bounds are defined by binomial tails: sum those directly.
+func TestClopperPearsonTails(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 400).Draw(t, "n")
+		k := rapid.IntRange(0, n).Draw(t, "k")
+		c := rapid.Float64Range(0.5, 0.999).Draw(t, "confidence")
+		if k < n {
+			p := ClopperPearsonUpper(k, n, c)
+			if got := tail(n, p, 0, k); math.Abs(got-(1-c)) > 1e-7 {
+				t.Fatalf("P(X <= %d | n = %d, p = %v) = %v, want %v", k, n, p, got, 1-c)
+			}
+		}
+		if k > 0 {
+			p := ClopperPearsonLower(k, n, c)
+			if got := tail(n, p, k, n); math.Abs(got-(1-c)) > 1e-7 {
+				t.Fatalf("P(X >= %d | n = %d, p = %v) = %v, want %v", k, n, p, got, 1-c)
+			}
+		}
+		lo, hi := Wilson(k, n, c)
+		if share := float64(k) / float64(n); lo < 0 || lo > share || hi < share || hi > 1 {
+			t.Fatalf("Wilson(%d, %d, %v) = [%v, %v] does not hold the share itself", k, n, c, lo, hi)
+		}
+	})
+}
+
+// tail sums the binomial probabilities of from..to.
+func tail(n int, p float64, from, to int) float64 {
+	var s float64
+	for k := from; k <= to; k++ {
+		a, _ := math.Lgamma(float64(n + 1))
+		b, _ := math.Lgamma(float64(k + 1))
+		c, _ := math.Lgamma(float64(n - k + 1))
+		s += math.Exp(a - b - c + float64(k)*math.Log(p) + float64(n-k)*math.Log1p(-p))
+	}
+	return s
+}
+
+func near(t *testing.T, what string, got, want, tol float64) {
+	t.Helper()
+	if !(math.Abs(got-want) <= tol) {
+		t.Errorf("%s: %v, want %v (within %v)", what, got, want, tol)
+	}
+}
+
+func TestMeanAsPublished(t *testing.T) {
+	// Student (1908), The Probable Error of a Mean: hours of sleep gained by ten patients with one drug more than with the other.
+	// R's t.test of the same differences gives the interval.
+	sleep := []float64{1.2, 2.4, 1.3, 1.3, 0, 1, 1.8, 0.8, 4.6, 1.4}
+	e := meanOf(sleep, 0.95)
+	near(t, "mean", float64(e.Value), 1.58, 1e-12)
+	near(t, "low", float64(e.Lo), 0.7001142, 5e-8)
+	near(t, "high", float64(e.Hi), 2.4598858, 5e-8)
+	if e.N != 10 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// By hand: the ratio of 2+3+7 to 1+2+3 is 2, the residuals b - 2a are 0, -1 and 1, so that the standard error is sqrt(3/2 * 2)/6; and t of 2 degrees is 4.302653.
+func TestRatioByHand(t *testing.T) {
+	e := ratioOf([]float64{1, 2, 3}, []float64{2, 3, 7}, 0.95)
+	half := 4.302653 * math.Sqrt(3) / 6
+	near(t, "ratio", float64(e.Value), 1, 1e-12)
+	near(t, "low", float64(e.Lo), 1-half, 1e-6)
+	near(t, "high", float64(e.Hi), 1+half, 1e-6)
+	// Divided by numbers that are equal, a ratio is a mean.
+	a, b := []float64{4, 4, 4, 4, 4}, []float64{3, 5, 9, 1, 4}
+	m, e := meanOf(b, 0.9), ratioOf(a, b, 0.9)
+	near(t, "as a mean, low", float64(1+e.Lo)*4, float64(m.Lo), 1e-12)
+	near(t, "as a mean, high", float64(1+e.Hi)*4, float64(m.Hi), 1e-12)
+	if e := ratioOf([]float64{0, 0}, []float64{1, 1}, 0.95); e.Value.Defined() || e.Lo.Defined() || e.Hi.Defined() {
+		t.Errorf("divided by nothing: %+v", e)
+	}
+}
+
+func TestRMSByHand(t *testing.T) {
+	// Squares 1, 4, 4, 1: mean 2.5, standard error sqrt(9/3/4); t of 3 degrees is 3.182446. The lower end of the mean square is below 0.
+	e := rmsOf([]float64{1, -2, 2, -1}, 0.95)
+	near(t, "rms", float64(e.Value), math.Sqrt(2.5), 1e-12)
+	near(t, "low", float64(e.Lo), 0, 0)
+	near(t, "high", float64(e.Hi), math.Sqrt(2.5+3.182446*math.Sqrt(0.75)), 1e-6)
+}
+
+// Of nobody, of one person and of what could not be computed there is no interval, and it is not read as a good one.
+func TestEstimatesOfLittle(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	open := func(e Estimate) bool { return math.IsInf(float64(e.Lo), -1) && math.IsInf(float64(e.Hi), 1) }
+	for _, c := range []struct {
+		name  string
+		e     Estimate
+		n     int
+		value float64
+	}{
+		{"mean of nobody", meanOf(nil, 0.95), 0, nan},
+		{"mean of one", meanOf([]float64{3}, 0.95), 1, 3},
+		{"mean with an undefined number", meanOf([]float64{3, nan, 3}, 0.95), 3, nan},
+		{"mean with an infinite number", meanOf([]float64{3, inf, 3}, 0.95), 3, inf},
+		{"rms of nobody", rmsOf(nil, 0.95), 0, nan},
+		{"ratio of nobody", ratioOf(nil, nil, 0.95), 0, nan},
+		{"median of nobody", quantileOf(nil, 0.5, 0.95), 0, nan},
+		{"median of five", quantileOf([]float64{5, 1, 2, 3, 4}, 0.5, 0.95), 5, 3},
+		{"quantile with an undefined number", quantileOf([]float64{1, 1, 1, 1, 1, 1, 1, 1, nan}, 0.5, 0.95), 9, nan},
+		{"difference of nobody", dropOf(0, 0, 0, 0.95), 0, nan},
+	} {
+		if same := float64(c.e.Value) == c.value || math.IsNaN(c.value) && math.IsNaN(float64(c.e.Value)); !same || c.e.N != c.n || !open(c.e) {
+			t.Errorf("%s: %+v", c.name, c.e)
+		}
+	}
+	if e := quantileOf([]float64{1, 7, 3}, 1, 0.95); e.Value != 7 || e.Lo != 7 || !math.IsInf(float64(e.Hi), 1) {
+		t.Errorf("largest: %+v", e)
+	}
+}
+
+// The ranks of the 95 % interval of a median as tables of nonparametric statistics give them.
+func TestMedianRanksAsPublished(t *testing.T) {
+	for _, c := range [][3]int{{5, 0, 6}, {6, 1, 6}, {8, 1, 8}, {9, 2, 8}, {10, 2, 9}, {12, 3, 10}, {15, 4, 12}, {20, 6, 15}, {25, 8, 18}, {30, 10, 21}, {50, 18, 33}, {100, 40, 61}} {
+		if lo, hi := orderRanks(c[0], 0.5, 0.025); lo != c[1] || hi != c[2] {
+			t.Errorf("%d numbers: ranks %d and %d, want %d and %d", c[0], lo, hi, c[1], c[2])
+		}
+	}
+}
+
+// The ranks are the innermost ones whose binomial sums allow it.
+func TestRanksByCounting(t *testing.T) {
+	for _, q := range []float64{0.05, 0.25, 0.5, 0.9, 0.95, 0.99} {
+		for _, side := range []float64{0.05, 0.025, 0.005} {
+			for n := 1; n <= 130; n++ {
+				lo, hi := orderRanks(n, q, side)
+				// The quantile lies below the k-th number when at most k-1 of the n are below it, above when at least k are.
+				below := func(k int) float64 { return tail(n, q, 0, k-1) }
+				above := func(k int) float64 { return tail(n, q, k, n) }
+				if lo < 0 || lo > n || lo > 0 && below(lo) > side+1e-9 || lo < n && below(lo+1) < side-1e-9 {
+					t.Fatalf("n = %d, q = %v, side %v: lower rank %d", n, q, side, lo)
+				}
+				if hi < 1 || hi > n+1 || hi <= n && above(hi) > side+1e-9 || hi > 1 && above(hi-1) < side-1e-9 {
+					t.Fatalf("n = %d, q = %v, side %v: upper rank %d", n, q, side, hi)
+				}
+			}
+		}
+	}
+}
+
+func TestDropByHand(t *testing.T) {
+	// Nobody counts in one alone: either share is 0, of which the exact bound at 1 - 0.05/4 is 1 - 0.0125^(1/n).
+	e := dropOf(0, 0, 100, 0.95)
+	bound := 1 - math.Pow(0.0125, 0.01)
+	near(t, "low", float64(e.Lo), -bound, 1e-9)
+	near(t, "high", float64(e.Hi), bound, 1e-9)
+	e, back := dropOf(9, 2, 200, 0.9), dropOf(2, 9, 200, 0.9)
+	near(t, "value", float64(e.Value), 7./200, 1e-12)
+	if e.Lo != -back.Hi || e.Hi != -back.Lo {
+		t.Errorf("%+v, turned round %+v", e, back)
+	}
+}
+
+// Intervals hold the value, widen with the confidence and narrow with the people.
+func TestIntervalsAreMonotone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		xs := rapid.SliceOfN(rapid.Float64Range(-3, 9), 2, 60).Draw(t, "xs")
+		as := make([]float64, len(xs))
+		for i := range as {
+			as[i] = 1 + math.Abs(xs[i]-float64(i%3))
+		}
+		lower := rapid.Float64Range(0.5, 0.98).Draw(t, "confidence")
+		higher := rapid.Float64Range(lower, 0.999).Draw(t, "higher confidence")
+		n := len(xs)
+		b := rapid.IntRange(0, n).Draw(t, "b")
+		c := rapid.IntRange(0, n-b).Draw(t, "c")
+		q := rapid.SampledFrom([]float64{0.05, 0.5, 0.95}).Draw(t, "q")
+		for name, f := range map[string]func(float64) Estimate{
+			"mean":     func(conf float64) Estimate { return meanOf(xs, conf) },
+			"rms":      func(conf float64) Estimate { return rmsOf(xs, conf) },
+			"ratio":    func(conf float64) Estimate { return ratioOf(as, xs, conf) },
+			"quantile": func(conf float64) Estimate { return quantileOf(xs, q, conf) },
+			"drop":     func(conf float64) Estimate { return dropOf(b, c, n, conf) },
+		} {
+			narrow, wide := f(lower), f(higher)
+			if !(wide.Lo <= narrow.Lo && narrow.Lo <= narrow.Value && narrow.Value <= narrow.Hi && narrow.Hi <= wide.Hi) {
+				t.Fatalf("%s at %v: %+v, at %v: %+v", name, lower, narrow, higher, wide)
+			}
+		}
+		k := rapid.IntRange(0, n-1).Draw(t, "k")
+		for _, bound := range []func(k, n int, confidence float64) float64{ClopperPearsonUpper, ClopperPearsonLower} {
+			if !(bound(k, n, lower) <= bound(k+1, n, lower) && bound(k, n+1, lower) <= bound(k, n, lower)) {
+				t.Fatalf("%d of %d: %v, one more counts %v, of one more person %v", k, n, bound(k, n, lower), bound(k+1, n, lower), bound(k, n+1, lower))
+			}
+		}
+		if more := dropOf(2*b, 2*c, 2*n, lower); more.Hi-more.Lo > dropOf(b, c, n, lower).Hi-dropOf(b, c, n, lower).Lo {
+			t.Fatalf("twice the people say less: %+v", more)
+		}
+	})
+}
+
+func TestPace(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	var full, quant []float64
+	for range 51 {
+		full, quant = append(full, 0.004+1e-4*rng.Float64()), append(quant, 0.002+1e-4*rng.Float64())
+	}
+	quant[7] = 3 // the machine was busy
+	p := NewPace(256, full, quant, 0.95)
+	near(t, "throughput", float64(p.Throughput.Value)*float64(p.Quant.Value), 256, 1e-9)
+	near(t, "low", float64(p.Throughput.Lo)*float64(p.Quant.Hi), 256, 1e-9)
+	near(t, "high", float64(p.Throughput.Hi)*float64(p.Quant.Lo), 256, 1e-9)
+	if p.Throughput.N != 51 || p.Full.Value < 0.004 || p.Quant.Value > 0.0021 {
+		t.Errorf("%+v", p)
+	}
+	if p := NewPace(256, full[:3], quant[:3], 0.95).Throughput; p.Lo != 0 || p.Hi.Defined() || !p.Value.Defined() {
+		t.Errorf("of three runs: %+v", p)
+	}
+}
+
+func TestFisherAsPublished(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		a, b, c, d int
+		want, tol  float64
+	}{
+		// Agresti (2013), table 3.9: 1/70 + 16/70 + 16/70 + 1/70.
+		{"Fisher's tea tasting", 3, 1, 1, 3, 34.0 / 70, 1e-12},
+		{"all cups right", 4, 0, 0, 4, 2.0 / 70, 1e-12},
+		// Fisher (1970), Statistical Methods for Research Workers, section 21.01, table 36; R's help of fisher.test gives the two-sided value.
+		{"convictions of twins", 2, 15, 10, 3, 0.0005367, 5e-8},
+		{"nobody", 0, 0, 0, 0, 1, 0},
+		{"one group", 7, 3, 0, 0, 1, 1e-12},
+		{"all alike", 0, 10, 0, 90, 1, 1e-12},
+	} {
+		near(t, c.name, FisherExact(c.a, c.b, c.c, c.d), c.want, c.tol)
+	}
+}
+
+// TestFisherByCounting: all tables of the same sums, in whole numbers.
+func TestFisherByCounting(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cell := rapid.IntRange(0, 40)
+		a, b, c, d := cell.Draw(t, "a"), cell.Draw(t, "b"), cell.Draw(t, "c"), cell.Draw(t, "d")
+		ways := func(k int) *big.Int { // tables with k in the first cell
+			x := new(big.Int).Binomial(int64(a+b), int64(k))
+			return x.Mul(x, new(big.Int).Binomial(int64(c+d), int64(a+c-k)))
+		}
+		none, all := new(big.Int), new(big.Int)
+		for k := 0; k <= min(a+b, a+c); k++ {
+			if a+c-k > c+d {
+				continue
+			}
+			w := ways(k)
+			all.Add(all, w)
+			if w.Cmp(ways(a)) <= 0 {
+				none.Add(none, w)
+			}
+		}
+		want, _ := new(big.Rat).SetFrac(none, all).Float64()
+		got := FisherExact(a, b, c, d)
+		if math.Abs(got-want) > 1e-9*want {
+			t.Fatalf("%d of %d and %d of %d: p = %v, want %v", a, a+b, c, c+d, got, want)
+		}
+		for _, same := range []float64{FisherExact(c, d, a, b), FisherExact(b, a, d, c), FisherExact(a, c, b, d)} {
+			if math.Abs(same-got) > 1e-9*got {
+				t.Fatalf("%d, %d, %d, %d: turned round p is %v instead of %v", a, b, c, d, same, got)
+			}
+		}
+	})
+}
+
+// The farther apart two groups are, the smaller p is; so it stays when the numbers are large.
+func TestFisherIsMonotone(t *testing.T) {
+	for _, n := range []int{50, 20000} {
+		last := 2.0
+		for _, percent := range []int{10, 12, 16, 24, 40} {
+			p := FisherExact(n/10, n-n/10, n*percent/100, n-n*percent/100)
+			if !(p >= 0 && p < last) {
+				t.Errorf("10 %% and %d %% of %d: p = %v after %v", percent, n, p, last)
+			}
+			last = p
+		}
+	}
+	near(t, "equal shares of many", FisherExact(1000, 99000, 1000, 99000), 1, 1e-9)
+}
+
+func TestMcNemarAsPublished(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		b, c      int
+		want, tol float64
+	}{
+		// Agresti (2013), table 11.1: of 1600 people 150 turned from approval of the prime minister and 86 turned to it. He gives z = -4.17, and p of
+		// the normal approximation is 3.1e-5; of the exact test it is the binomial sum below.
+		{"approval of the prime minister", 150, 86, twoSidedCoins(150, 86), 1e-15},
+		{"the same, roughly", 150, 86, 3.7e-5, 5e-7},
+		{"by hand, 2*(1+10)/2^10", 1, 9, 22.0 / 1024, 1e-15},
+		{"by hand, 2/2^5", 5, 0, 2.0 / 32, 1e-15},
+		{"even", 12, 12, 1, 0},
+		{"nobody", 0, 0, 1, 0},
+	} {
+		near(t, c.name, McNemarExact(c.b, c.c), c.want, c.tol)
+		near(t, c.name+", turned round", McNemarExact(c.c, c.b), c.want, c.tol)
+	}
+}
+
+// twoSidedCoins sums the smaller tail of b+c fair coins in whole numbers, and doubles it.
+func twoSidedCoins(b, c int) float64 {
+	s := new(big.Int)
+	for k := 0; k <= min(b, c); k++ {
+		s.Add(s, new(big.Int).Binomial(int64(b+c), int64(k)))
+	}
+	p, _ := new(big.Rat).SetFrac(s.Lsh(s, 1), new(big.Int).Lsh(big.NewInt(1), uint(b+c))).Float64()
+	return min(1, p)
+}
+
+func TestMcNemarByCounting(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b, c := rapid.IntRange(0, 600).Draw(t, "b"), rapid.IntRange(0, 600).Draw(t, "c")
+		if got, want := McNemarExact(b, c), twoSidedCoins(b, c); math.Abs(got-want) > 1e-9*want {
+			t.Fatalf("%d and %d: p = %v, want %v", b, c, got, want)
+		}
+		if b > c && McNemarExact(b+1, c) >= McNemarExact(b, c) {
+			t.Fatalf("%d and %d: one more makes p larger", b, c)
+		}
+	})
+}
+
+func TestHolm(t *testing.T) {
+	nan := math.NaN()
+	for _, c := range []struct {
+		name    string
+		p, want []float64
+	}{
+		{"four tests, by hand", []float64{0.01, 0.04, 0.03, 0.005}, []float64{0.03, 0.06, 0.06, 0.02}},
+		{"no more than 1", []float64{0.7, 0.6}, []float64{1, 1}},
+		{"ties", []float64{0.01, 0.01, 0.02}, []float64{0.03, 0.03, 0.03}},
+		{"one", []float64{0.2}, []float64{0.2}},
+		{"none", nil, nil},
+		{"undefined ones are no tests", []float64{nan, 0.04, nan, 0.01}, []float64{nan, 0.04, nan, 0.02}},
+	} {
+		got := Holm(c.p)
+		if len(got) != len(c.p) {
+			t.Fatalf("%s: %v", c.name, got)
+		}
+		for i := range got {
+			if math.IsNaN(c.want[i]) != math.IsNaN(got[i]) || math.Abs(got[i]-c.want[i]) > 1e-15 {
+				t.Errorf("%s: %v, want %v", c.name, got, c.want)
+			}
+		}
+	}
+}
+
+// TestHolmIsClosed: Holm's procedure is the closed test of Bonferroni's, which rejects a hypothesis when every set of
+// hypotheses that it is in is rejected (Marcus, Peritz and Gabriel 1976).
+func TestHolmIsClosed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := rapid.SliceOfN(rapid.Float64Range(0, 1), 1, 7).Draw(t, "p")
+		before := slices.Clone(p)
+		got := Holm(p)
+		if !slices.Equal(p, before) {
+			t.Fatal("the numbers given were changed")
+		}
+		want := make([]float64, len(p))
+		for set := 1; set < 1<<len(p); set++ {
+			size, least := 0, 1.0
+			for i := range p {
+				if set>>i&1 == 1 {
+					size++
+					least = min(least, p[i])
+				}
+			}
+			for i := range p {
+				if set>>i&1 == 1 {
+					want[i] = max(want[i], min(1, float64(size)*least))
+				}
+			}
+		}
+		for i := range p {
+			if math.Abs(got[i]-want[i]) > 1e-12 || got[i] < p[i] {
+				t.Fatalf("%v: %v, want %v", p, got, want)
+			}
+		}
+	})
+}
