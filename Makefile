@@ -7,23 +7,28 @@ LOANS = testdata/loans
 FUZZTIME ?= 10s
 GOSRC = $(shell find . -name '*.go' -not -name '*.pb.go' -not -path './$(BUILD)/*')
 
+# Generators and tests with heavy dependencies are a module of their own.
+TOOLS = internal/tools
+SHARED ?= ../shared
+PAGE ?= results
+
 export CGO_ENABLED = 1
 
 .DEFAULT_GOAL := build
-.PHONY: help build ort test long lint fmt drift demo pipelines page bench fuzz clean
+.PHONY: help build ort tools test long lint fmt generate drift results demo pipelines page bench fuzz clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ort ## build bin/cfq
 	$(GO) build -trimpath -o bin/cfq ./cmd/cfq
 
 ort: ## fetch the pinned ONNX Runtime library into the cache, if it is not there
-	@$(GO) run ./internal/tools/ortfetch
+	@$(GO) run -C $(TOOLS) ./ortfetch
 
-test: ort ## vet and test (CFQ_REQUIRE_ORT=1: tests that need ONNX Runtime fail without it)
-	$(GO) vet ./...
+test: ort ## run the tests (CFQ_REQUIRE_ORT=1: tests that need ONNX Runtime fail without it)
 	$(GO) test ./...
+	$(GO) -C $(TOOLS) test ./...
 
 long: ort ## the simulations of statistics that take minutes
 	CFQ_LONG=1 $(GO) test -timeout 60m ./eval ./eval/gate
@@ -32,21 +37,32 @@ lint: ## check the format and run the linters (the first run compiles them)
 	@unformatted=$$($(TOOL) gofumpt -l $(GOSRC)); \
 	if [ -n "$$unformatted" ]; then echo "not formatted by gofumpt:"; echo "$$unformatted"; exit 1; fi
 	$(TOOL) golangci-lint run ./...
+	cd $(TOOLS) && $(GO) tool -modfile=../../tools.mod golangci-lint run ./...
 
 fmt: ## format the source
 	@$(TOOL) gofumpt -w $(GOSRC)
 
-drift: ## check that generated files are what their generators make
-	$(GO) run ./internal/tools/loansgen -check
-	$(GO) run ./internal/tools/docgen -check
+tools: ## build the generators
+	@$(GO) build -C $(TOOLS) -o ../../$(BUILD)/tools/ ./docgen ./loansgen ./pipelines ./results
+
+generate: tools ## write the generated files
+	$(BUILD)/tools/loansgen
+	$(BUILD)/tools/docgen
+
+drift: tools ## check that generated files are what their generators make
+	$(BUILD)/tools/loansgen -check
+	$(BUILD)/tools/docgen -check
+
+results: build tools ## measure the tables of a page again: make results SHARED=DIR PAGE=results
+	$(BUILD)/tools/results -shared $(SHARED) -page $(PAGE)
 
 demo: build ort ## quantize the example loan model and evaluate it
 	@mkdir -p $(BUILD)
 	bin/cfq quantize $(LOANS)/model.onnx -d $(LOANS)/train.csv -t $(LOANS)/task.yaml --method cf-ptq --budget 4.0 --overwrite -o $(BUILD)/loans.q.onnx
 	bin/cfq eval $(LOANS)/model.onnx $(BUILD)/loans.q.onnx -d $(LOANS)/test.csv -t $(LOANS)/task.yaml
 
-pipelines: build ## run the pipelines of action.yml and examples/ci on this machine
-	$(GO) run ./internal/tools/pipelines
+pipelines: build tools ## run the pipelines of action.yml and examples/ci on this machine
+	$(BUILD)/tools/pipelines
 
 page: ort ## look at the HTML reports in headless Chromium (CFQ_CHROMIUM or the PATH names it)
 	CFQ_REQUIRE_CHROMIUM=1 $(GO) test -count=1 -run Page ./eval/report

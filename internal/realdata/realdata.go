@@ -46,20 +46,20 @@ func Find(below ...string) (string, error) {
 	return path, nil
 }
 
-// root is the directory of the repository: of go.mod, at or above the working
-// directory, which is that of the package under test.
+// root is the directory of the repository, at or above the working directory, which is
+// that of the package under test. The Makefile marks it: there are several go.mod.
 func root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("finding the repository: %w", err)
 	}
 	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "Makefile")); err == nil {
 			return dir, nil
 		}
 		up := filepath.Dir(dir)
 		if up == dir {
-			return "", errors.New("finding the repository: there is no go.mod at or above the working directory")
+			return "", errors.New("finding the repository: there is no Makefile at or above the working directory")
 		}
 		dir = up
 	}

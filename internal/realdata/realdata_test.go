@@ -19,7 +19,7 @@ func TestFind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, file := range []string{filepath.Join(base, "repo", "go.mod"), model} {
+	for _, file := range []string{filepath.Join(base, "repo", "Makefile"), model} {
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -78,7 +78,7 @@ func compare(path string, data []byte) error {
 		return err
 	}
 	if !bytes.Equal(have, data) {
-		return fmt.Errorf("%s is out of date; `go run ./internal/tools/docgen` writes it again", path)
+		return fmt.Errorf("%s is out of date; `make generate` writes it again", path)
 	}
 	return nil
 }

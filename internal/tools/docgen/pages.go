@@ -122,11 +122,11 @@ func command() (string, error) {
 	return "# The command\n\nWhat `cfq help` and `cfq help SUBCOMMAND` print.\n\n" + out.String(), nil
 }
 
-// root is the directory of the module: the nearest one above with a go.mod.
+// root is the directory of the project: the nearest one at or above this with the command, since the tools are a module of their own.
 func root() string {
 	dir := "."
 	for range 8 {
-		if _, err := os.Stat(dir + "/go.mod"); err == nil {
+		if _, err := os.Stat(dir + "/cmd/cfq"); err == nil {
 			return dir
 		}
 		dir += "/.."

@@ -118,8 +118,8 @@ func readme(n *net, encoders []encoder, people, held []person) []byte {
 Nobody in these files exists. They are made by `+"`internal/tools/loansgen`"+`, byte for byte the
 same on every machine:
 
-    go run ./internal/tools/loansgen          # write them
-    go run ./internal/tools/loansgen -check   # fail if they differ
+    make generate   # writes them
+    make drift      # fails if they differ
 
 | file | what it is |
 |---|---|

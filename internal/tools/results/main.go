@@ -1,7 +1,7 @@
 // Command results measures on the real data sets and writes the tables of pages
 // in docs/.
 //
-//	go run ./internal/tools/results -shared DIR [-page NAME]
+//	make results SHARED=DIR [PAGE=NAME]
 //
 // DIR holds data/ and models/ as described in docs/results.md. The numbers are
 // those of the tool itself: cfq.Quantize writes each file, ONNX Runtime runs it.
