@@ -10,6 +10,7 @@ import (
 	"cfq/internal/realdata"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/task"
@@ -19,7 +20,7 @@ import (
 func adult(t testing.TB) (*classifier.Model, []quant.LayerInfo, *calib.Set) {
 	t.Helper()
 	e := orttest.Need(t)
-	m, err := onnxio.ReadFile(realdata.Dir(t, "models", "adult", "mlp2-s0.onnx"))
+	m, err := codec.ReadFile(realdata.Dir(t, "models", "adult", "mlp2-s0.onnx"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,3 +1,7 @@
+// Package onnxio brings ONNX models into the form that the method works on.
+//
+// In: a model of any operator set. Out: the same function at a newer operator
+// set. The invariant: the numbers that a model computes do not change.
 package onnxio
 
 import (

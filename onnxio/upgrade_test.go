@@ -3,19 +3,43 @@ package onnxio_test
 import (
 	"context"
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/realdata"
 	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
 )
 
+// linear is a MatMul with stored weights at opset 17.
+func linear() *graph.Model {
+	return &graph.Model{
+		IRVersion: 8, Opsets: []graph.Opset{{Version: 17}},
+		Graph: &graph.Graph{
+			Name:    "linear",
+			Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 2}}}},
+			Outputs: []graph.Value{{Name: "y", DType: graph.Float}},
+			Inits:   []*graph.Tensor{graph.FromFloats("w", []float32{3, 4}, 2, 1)},
+			Nodes:   []*graph.Node{{Name: "mm", Op: "MatMul", Inputs: []string{"x", "w"}, Outputs: []string{"y"}}},
+		},
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestUpgradeCollectsErrors(t *testing.T) {
-	m := read(t, linear())
+	m := linear()
 	m.Opsets[0].Version = 9
 	m.Graph.Nodes = append(m.Graph.Nodes,
 		&graph.Node{Name: "odd", Op: "NoSuchOperator", Inputs: []string{"y"}, Outputs: []string{"a"}},
@@ -64,7 +88,7 @@ func TestUpgradeVersions(t *testing.T) {
 		{8, 17, 26, 0, 0},
 		{3, 8, 18, 0, 0}, // refused
 	} {
-		m := read(t, linear())
+		m := linear()
 		m.IRVersion, m.Opsets[0].Version = c.ir, c.from
 		g := m.Graph
 		err := onnxio.Upgrade(m, c.to)
@@ -83,7 +107,7 @@ func TestUpgradeVersions(t *testing.T) {
 // TestUpgradeTypes: types below a byte need an IR version of their own.
 func TestUpgradeTypes(t *testing.T) {
 	for dtype, want := range map[graph.DType]int64{graph.Float: 8, graph.Int4: 10, graph.Uint2: 13} {
-		m := read(t, linear())
+		m := linear()
 		m.Graph.Nodes = append(m.Graph.Nodes, &graph.Node{Op: "Constant", Outputs: []string{"c"}, Attrs: []graph.Attr{graph.TensorAttr("value", &graph.Tensor{DType: dtype, Dims: []int64{0}})}})
 		if err := onnxio.Upgrade(m, 18); err != nil || m.IRVersion != want {
 			t.Errorf("%s: IR version %d, want %d (%v)", dtype, m.IRVersion, want, err)
@@ -92,7 +116,7 @@ func TestUpgradeTypes(t *testing.T) {
 }
 
 func TestUpgradeWithoutStandardSet(t *testing.T) {
-	m := read(t, linear())
+	m := linear()
 	m.Opsets = []graph.Opset{{Domain: "com.example", Version: 1}}
 	if err := onnxio.Upgrade(m, 18); err == nil || !strings.Contains(err.Error(), "imports no standard operator set") {
 		t.Errorf("error %v", err)
@@ -157,10 +181,11 @@ func TestUpgradeFunction(t *testing.T) {
 // TestUpgradeRealModels: PyTorch's models give the same logits, to the bit,
 // at every later operator set.
 func TestUpgradeRealModels(t *testing.T) {
-	paths := shared(t)
+	paths, err := filepath.Glob(filepath.Join(realdata.Dir(t, "models"), "*", "*.onnx"))
+	must(t, err)
 	options := orttest.Need(t)
 	for _, path := range paths {
-		m, err := onnxio.ReadFile(path)
+		m, err := codec.ReadFile(path)
 		must(t, err)
 		rows, dim := int64(16), m.Graph.Inputs[0].Shape[1].Size
 		x := make([]float32, rows*dim)
@@ -172,7 +197,7 @@ func TestUpgradeRealModels(t *testing.T) {
 		want := run(t, m, in, options)
 		for _, opset := range []int64{18, 21, 25} {
 			must(t, onnxio.Upgrade(m, opset))
-			data, err := onnxio.Marshal(m)
+			data, err := codec.Marshal(m)
 			must(t, err)
 			s, err := ort.OpenBytes(data, options)
 			must(t, err)

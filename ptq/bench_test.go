@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"cfq/internal/realdata"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
@@ -29,7 +29,7 @@ func adult(b *testing.B) (name string, m *graph.Model, t *task.Task, people *tas
 		m, t, people = loans(b, "train.csv")
 		return "loans", m, t, people
 	}
-	if m, err = onnxio.ReadFile(filepath.Join(dir, "models", "adult", "mlp2-s0.onnx")); err != nil {
+	if m, err = codec.ReadFile(filepath.Join(dir, "models", "adult", "mlp2-s0.onnx")); err != nil {
 		b.Fatal(err)
 	}
 	if t, err = task.Load(filepath.Join("..", "examples", "tasks", "adult.yaml")); err != nil {

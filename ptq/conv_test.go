@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
@@ -132,7 +132,7 @@ func differences(t *testing.T, m *graph.Model, tk *task.Task, people *task.Peopl
 // agreement is the share of people for whom both models decide alike.
 func agreement(t *testing.T, m *graph.Model, quantized []byte, tk *task.Task, people *task.People) float64 {
 	t.Helper()
-	q, err := onnxio.Read(quantized, "")
+	q, err := codec.Read(quantized, "")
 	if err != nil {
 		t.Fatal(err)
 	}

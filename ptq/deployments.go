@@ -9,8 +9,8 @@ import (
 	"strconv"
 
 	"cfq/calib"
-	"cfq/onnxio"
 	"cfq/onnxio/classifier"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 	"cfq/recourse"
@@ -157,7 +157,7 @@ func OpenFleet(ctx context.Context, m *graph.Model, t *task.Task, people *task.P
 		return f, inputError(err)
 	}
 	open := func(onnx []byte) (*classifier.Model, error) {
-		m, err := onnxio.Read(onnx, "")
+		m, err := codec.Read(onnx, "")
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -80,7 +80,7 @@ func TestDeployments(t *testing.T) {
 // containers describes the layers of a file.
 func containers(t *testing.T, onnx []byte) string {
 	t.Helper()
-	m, err := onnxio.Read(onnx, "")
+	m, err := codec.Read(onnx, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"log"
 	"os"
 
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/ptq"
 	"cfq/task"
 )
@@ -14,7 +14,7 @@ import (
 // Quantize a loan model so that its recourse holds, and write it.
 func Example() {
 	ctx := context.Background()
-	model, err := onnxio.ReadFile("../testdata/loans/model.onnx")
+	model, err := codec.ReadFile("../testdata/loans/model.onnx")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"cfq/eval"
 	"cfq/internal/realdata"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
@@ -149,7 +149,7 @@ func BenchmarkEval(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	g, err := onnxio.Read(q.Model, "")
+	g, err := codec.Read(q.Model, "")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/quant"
@@ -83,7 +84,7 @@ func OpenFor(ctx context.Context, m *graph.Model, t *task.Task, e ort.Options, w
 
 // size is the file size of a model, by which the writer chooses containers.
 func size(m *graph.Model) int {
-	b, err := onnxio.Marshal(m)
+	b, err := codec.Marshal(m)
 	if err != nil {
 		return 1 << 62
 	}

@@ -11,8 +11,8 @@ import (
 	"math/rand/v2"
 	"strconv"
 
-	"cfq/onnxio"
 	"cfq/onnxio/classifier"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/quant"
@@ -58,7 +58,7 @@ func WritePlan(w io.Writer, r *Result) error {
 		return err
 	}
 	f.Runtime, f.Equalized = r.origin.runtime, r.origin.source != r.origin.canonical
-	m, err := onnxio.Read(r.Model, "")
+	m, err := codec.Read(r.Model, "")
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func FromPlan(ctx context.Context, m *graph.Model, f *quant.PlanFile, people *ta
 		return nil, inputError(fmt.Errorf("quantized graph: %w", err))
 	}
 	setRecipe(out, f.Recipe)
-	bytes, err := onnxio.Marshal(out)
+	bytes, err := codec.Marshal(out)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func setRecipe(m *graph.Model, recipe map[string]string) {
 
 // fingerprint is the SHA-256 of a model's bytes.
 func fingerprint(m *graph.Model) (string, error) {
-	b, err := onnxio.Marshal(m)
+	b, err := codec.Marshal(m)
 	if err != nil {
 		return "", err
 	}

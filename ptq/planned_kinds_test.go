@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
@@ -95,7 +95,7 @@ func TestFromPlanKinds(t *testing.T) {
 		if !strings.Contains(text, `"target_ort": "1.20"`) {
 			t.Error("the plan does not say for which release")
 		}
-		q, err := onnxio.Read(r.Model, "")
+		q, err := codec.Read(r.Model, "")
 		if err != nil {
 			t.Fatal(err)
 		}

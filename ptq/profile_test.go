@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"cfq/calib"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/recourse"
@@ -84,7 +84,7 @@ func TestProfileRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := onnxio.Read(r.Model, "")
+	q, err := codec.Read(r.Model, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/ort/orttest"
 	"cfq/sensitivity"
 	"cfq/task"
@@ -30,7 +30,7 @@ func TestRanks(t *testing.T) {
 // HAWQ-V2's damage is the trace per weight times the squared change of the weights of the
 // model as it was given, whatever the integer input does to its columns.
 func TestCurvedDamage(t *testing.T) {
-	m, err := onnxio.ReadFile("../testdata/loans/model.onnx")
+	m, err := codec.ReadFile("../testdata/loans/model.onnx")
 	if err != nil {
 		t.Fatal(err)
 	}

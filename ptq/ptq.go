@@ -20,8 +20,8 @@ import (
 	"cfq/calib"
 	"cfq/calib/refine"
 	"cfq/eval"
-	"cfq/onnxio"
 	"cfq/onnxio/classifier"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/quant"
@@ -266,7 +266,7 @@ func (q *job) write(plan *quant.Plan, t *task.Task, more map[string]string) (*gr
 		return nil, nil, fmt.Errorf("quantized graph: %w", err)
 	}
 	q.describe(out, t, more)
-	bytes, err := onnxio.Marshal(out)
+	bytes, err := codec.Marshal(out)
 	return out, bytes, err
 }
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"cfq/calib"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
@@ -21,7 +21,7 @@ import (
 func loans(t testing.TB, file string) (*graph.Model, *task.Task, *task.People) {
 	t.Helper()
 	dir := filepath.Join("..", "testdata", "loans")
-	m, err := onnxio.ReadFile(filepath.Join(dir, "model.onnx"))
+	m, err := codec.ReadFile(filepath.Join(dir, "model.onnx"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestEightBitsDecideAlike(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := onnxio.Read(r.Model, "")
+	q, err := codec.Read(r.Model, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestGradientAtSegmentEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := onnxio.Read(r.Model, "")
+	q, err := codec.Read(r.Model, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +309,7 @@ func TestChoices(t *testing.T) {
 			if err := r.Verified.Err(); err != nil {
 				t.Errorf("%s %s: %v", c.name, choice.Name, err)
 			}
-			q, err := onnxio.Read(r.Model, "")
+			q, err := codec.Read(r.Model, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -318,7 +318,7 @@ func TestChoices(t *testing.T) {
 				t.Errorf("%s %s is not in the recipe %s", c.name, choice.Name, recipe)
 			}
 			q.Metadata = nil
-			plain, err := onnxio.Marshal(q)
+			plain, err := codec.Marshal(q)
 			if err != nil {
 				t.Fatal(err)
 			}

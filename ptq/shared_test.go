@@ -12,7 +12,7 @@ import (
 
 	"cfq/eval"
 	"cfq/internal/realdata"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/recourse"
@@ -57,7 +57,7 @@ func TestExpectedOutputs(t *testing.T) {
 		model := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "expected-"), ".csv")
 		t.Run(name+"/"+model, func(t *testing.T) {
 			tk, people := realPeople(t, dir, name)
-			m, err := onnxio.ReadFile(filepath.Join(filepath.Dir(file), model+".onnx"))
+			m, err := codec.ReadFile(filepath.Join(filepath.Dir(file), model+".onnx"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,7 +109,7 @@ func TestAdult(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "models", "adult", "mlp2-s0.onnx")
-	m, err := onnxio.ReadFile(path)
+	m, err := codec.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestAdult(t *testing.T) {
 			t.Errorf("layer %s runs as %s", l.Node, l.Kernel)
 		}
 	}
-	q, err := onnxio.Read(r.Model, "")
+	q, err := codec.Read(r.Model, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"cfq/calib"
 	"cfq/internal/cache"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 )
 
 // worthKeepingStats is the number of products, rows x squares of the layers' inputs,
@@ -62,7 +62,7 @@ func (q *job) statsKey() (cache.Key, error) {
 	if err != nil {
 		return cache.Key{}, err
 	}
-	model, err := onnxio.Marshal(q.canonical)
+	model, err := codec.Marshal(q.canonical)
 	if err != nil {
 		return cache.Key{}, err
 	}

@@ -13,7 +13,7 @@ import (
 
 	"cfq/allocate"
 	"cfq/eval"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
@@ -71,7 +71,7 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 		if p.Method != method || p.Budget != budget || p.Bytes != q.Bytes || p.Bits != q.Bits || len(p.Widths) != len(q.Layers) || p.Widths[1] != float64(q.Layers[1].Bits) {
 			t.Errorf("point %d: %s %v, %d bytes, %v bits, widths %v", i, p.Method, p.Budget, p.Bytes, p.Bits, p.Widths)
 		}
-		written, err := onnxio.Read(q.Model, "")
+		written, err := codec.Read(q.Model, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 	"runtime"
 	"strings"
 
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/task"
@@ -46,7 +46,7 @@ func NewSweepInputs(m *graph.Model, t *task.Task, people, test *task.People, o S
 	if err != nil {
 		return SweepInputs{}, err
 	}
-	model, err := onnxio.Marshal(m)
+	model, err := codec.Marshal(m)
 	if err != nil {
 		return SweepInputs{}, err
 	}

@@ -11,8 +11,8 @@ import (
 
 	"cfq/allocate"
 	"cfq/eval"
-	"cfq/onnxio"
 	"cfq/onnxio/classifier"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/recourse"
 	"cfq/task"
@@ -141,7 +141,7 @@ func (s *sweep) work(ctx context.Context, f func() error) error {
 
 // describe fills in what is known of a point once it is quantized.
 func (p *SweepPoint) describe(r *Result) error {
-	m, err := onnxio.Read(r.Model, "")
+	m, err := codec.Read(r.Model, "")
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (p *SweepPoint) describe(r *Result) error {
 // measure compares a written model with the original.
 func (s *sweep) measure(ctx context.Context, p SweepPoint, model []byte) error {
 	err := s.work(ctx, func() (err error) {
-		m, err := onnxio.Read(model, "")
+		m, err := codec.Read(model, "")
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 
 	"cfq/calib"
 	"cfq/eval"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/ort/orttest"
 	"cfq/recourse"
 )
@@ -174,7 +174,7 @@ func TestSmallest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	file, err := onnxio.Read(r.Result.Model, "")
+	file, err := codec.Read(r.Result.Model, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"slices"
 
 	"cfq/eval"
-	"cfq/onnxio"
 	"cfq/onnxio/classifier"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/recourse"
 	"cfq/task"
@@ -194,7 +194,7 @@ func (s *search) solve(ctx context.Context, m *classifier.Model, set *recourse.A
 // measure asks the people of a part about a candidate. VD and RVD are those of
 // eval.Compare at the target's margin.
 func (s *search) measure(ctx context.Context, c *Candidate, p *part) (_ *Measured, err error) {
-	file, err := onnxio.Read(c.result.Model, "")
+	file, err := codec.Read(c.result.Model, "")
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 
 	"cfq/calib"
 	"cfq/internal/cache"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/ort"
 	"cfq/recourse"
 	"cfq/task"
@@ -74,7 +74,7 @@ func (q *job) teacherKey(t *task.Task, x []float32, o recourse.TeacherOptions) (
 	if err != nil {
 		return cache.Key{}, err
 	}
-	model, err := onnxio.Marshal(q.canonical)
+	model, err := codec.Marshal(q.canonical)
 	if err != nil {
 		return cache.Key{}, err
 	}

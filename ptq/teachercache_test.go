@@ -16,7 +16,7 @@ import (
 
 	"cfq/calib"
 	"cfq/internal/realdata"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/task"
@@ -25,7 +25,7 @@ import (
 // open reads a model with its task and rows.
 func open(t testing.TB, model, taskFile, data string) (*graph.Model, *task.Task, *task.People) {
 	t.Helper()
-	m, err := onnxio.ReadFile(model)
+	m, err := codec.ReadFile(model)
 	if err != nil {
 		t.Fatal(err)
 	}

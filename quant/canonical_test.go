@@ -9,6 +9,7 @@ import (
 
 	"cfq/internal/realdata"
 	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -151,7 +152,7 @@ func TestCanonical(t *testing.T) {
 	for _, f := range forms() {
 		t.Run(f.name, func(t *testing.T) {
 			m := model(f)
-			before, err := onnxio.Marshal(m)
+			before, err := codec.Marshal(m)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,7 +160,7 @@ func TestCanonical(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if after, _ := onnxio.Marshal(m); string(after) != string(before) {
+			if after, _ := codec.Marshal(m); string(after) != string(before) {
 				t.Error("the given model has changed")
 			}
 			same(t, eng, m, c, 7, 6)
@@ -176,8 +177,8 @@ func TestCanonical(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, _ := onnxio.Marshal(c)
-			b, _ := onnxio.Marshal(again)
+			a, _ := codec.Marshal(c)
+			b, _ := codec.Marshal(again)
 			if string(a) != string(b) {
 				t.Error("the canonical form of the canonical form differs")
 			}
@@ -270,7 +271,7 @@ func TestCanonicalRealModels(t *testing.T) {
 	}
 	want := map[string]int{"logreg": 1, "mlp2": 3, "mlp2bn": 3, "mlp2sigmoid": 3, "mlp4": 5}
 	for _, path := range files {
-		m, err := onnxio.ReadFile(path)
+		m, err := codec.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}

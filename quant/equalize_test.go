@@ -10,6 +10,7 @@ import (
 
 	"cfq/internal/realdata"
 	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
@@ -72,7 +73,7 @@ func TestEqualize(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := model(form{build: tt.build})
-			before, err := onnxio.Marshal(m)
+			before, err := codec.Marshal(m)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,7 +81,7 @@ func TestEqualize(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if after, _ := onnxio.Marshal(m); !bytes.Equal(after, before) {
+			if after, _ := codec.Marshal(m); !bytes.Equal(after, before) {
 				t.Error("the given model has changed")
 			}
 			if len(done) != tt.pairs {
@@ -167,7 +168,7 @@ func TestEqualizeRealModels(t *testing.T) {
 	}
 	want := map[string]int{"logreg": 0, "mlp2": 2, "mlp2bn": 2, "mlp2sigmoid": 2, "mlp4": 4}
 	for _, path := range files {
-		m, err := onnxio.ReadFile(path)
+		m, err := codec.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"cfq/internal/realdata"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/task"
 )
 
@@ -108,7 +108,7 @@ func TestSolveGerman(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	model, err := onnxio.ReadFile(filepath.Join(dir, "logreg-s0.onnx"))
+	model, err := codec.ReadFile(filepath.Join(dir, "logreg-s0.onnx"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 	"cfq/eval"
 	"cfq/eval/report"
 	"cfq/internal/cli"
-	"cfq/onnxio"
 	"cfq/onnxio/classifier"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/recourse"
 	"cfq/recourse/promise"
@@ -82,7 +82,7 @@ type field struct {
 func (f *asked) open(ctx context.Context, e *env, paths, outputs []string, o task.ReadOptions, keep func(*task.People) ([]int, error)) (_ *field, err error) {
 	var inputs []string
 	for _, p := range paths {
-		inputs = append(append(inputs, p, record.Path(p)), onnxio.ExternalFiles(p)...)
+		inputs = append(append(inputs, p, record.Path(p)), codec.ExternalFiles(p)...)
 	}
 	if err := cli.Distinct(append(inputs, f.data, f.task, f.rows, f.promises, f.overrides), outputs); err != nil {
 		return nil, err

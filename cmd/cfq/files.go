@@ -14,8 +14,8 @@ import (
 	"strings"
 
 	"cfq/internal/cli"
-	"cfq/onnxio"
 	"cfq/onnxio/classifier"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
@@ -40,7 +40,7 @@ func readModel(path string) (*graph.Model, error) {
 	if err := cli.Input("model", path); err != nil {
 		return nil, err
 	}
-	m, err := onnxio.ReadFile(path)
+	m, err := codec.ReadFile(path)
 	if err != nil {
 		return nil, cli.Wrap(fmt.Errorf("model: %w", err), cli.Unusable, "an exported ONNX model is needed here; data goes behind -d, the task file behind -t")
 	}

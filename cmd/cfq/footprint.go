@@ -6,14 +6,14 @@ import (
 
 	"cfq/eval"
 	"cfq/eval/footprint"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 )
 
 // weigh adds to r what the i-th model takes and, if that is asked for, how fast it is.
 func (d *field) weigh(ctx context.Context, r *eval.Result, i int, latency bool) (err error) {
 	var bytes [2]int64
 	for k, path := range []string{d.paths[0], d.paths[i]} {
-		for _, file := range append(onnxio.ExternalFiles(path), path) {
+		for _, file := range append(codec.ExternalFiles(path), path) {
 			info, err := os.Stat(file)
 			if err != nil {
 				return err

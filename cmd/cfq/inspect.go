@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/internal/cli"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 )
@@ -145,7 +145,7 @@ func (v *inspection) count() {
 
 // addKernels asks ONNX Runtime what it runs for each layer.
 func addKernels(e *env, m *graph.Model, layers []layer) error {
-	data, err := onnxio.Marshal(m)
+	data, err := codec.Marshal(m)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/ptq"
 	"cfq/quant"
@@ -16,7 +16,7 @@ import (
 // TestWeightBits quantizes the example model and checks that the bits are read
 // back from the file alone.
 func TestWeightBits(t *testing.T) {
-	m, err := onnxio.ReadFile(filepath.Join("..", "..", "testdata", "loans", "model.onnx"))
+	m, err := codec.ReadFile(filepath.Join("..", "..", "testdata", "loans", "model.onnx"))
 	if err != nil {
 		t.Fatal(err)
 	}

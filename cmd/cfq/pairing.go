@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"cfq/internal/cli"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 )
 
 // pairing looks whether each quantized model belongs to the original, as far as the files say. Models the wrong way round are an
@@ -17,7 +17,7 @@ func (d *field) pairing() error {
 			return err
 		}
 		d.sources = append(d.sources, file)
-		whole = whole && len(onnxio.ExternalFiles(path)) == 0
+		whole = whole && len(codec.ExternalFiles(path)) == 0
 	}
 	original := recipe(d.files[0])
 	for i := 1; i < len(d.paths); i++ {

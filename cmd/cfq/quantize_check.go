@@ -7,7 +7,7 @@ import (
 
 	"cfq/calib/record"
 	"cfq/internal/cli"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/ptq"
 	"cfq/quant/qdq"
 )
@@ -41,7 +41,7 @@ func (f *quantizeFlags) check(args []string) error {
 			return err
 		}
 	}
-	return cli.Distinct(append(onnxio.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides, f.plan), outputs)
+	return cli.Distinct(append(codec.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides, f.plan), outputs)
 }
 
 // checkValues reports values that there are not.

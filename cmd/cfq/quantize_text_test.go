@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"cfq/calib/refine"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/ptq"
 	"cfq/quant/verify"
 )
@@ -120,7 +120,7 @@ func TestQuantizeJSON(t *testing.T) {
 	}
 	m.SetMeta("cfq.recipe", `{"method":"cf-ptq","rows":"17"}`)
 	r := example()
-	if r.Model, err = onnxio.Marshal(m); err != nil {
+	if r.Model, err = codec.Marshal(m); err != nil {
 		t.Fatal(err)
 	}
 	f := quantizeFlags{out: "q.onnx", savePlan: "p.json"}

@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"cfq/internal/cli"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/ptq"
 )
 
@@ -42,7 +42,7 @@ func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) e
 }
 
 func (f *quantizeFlags) writeJSON(w io.Writer, r *ptq.Result, target *ptq.TargetResult) error {
-	m, err := onnxio.Read(r.Model, "")
+	m, err := codec.Read(r.Model, "")
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/internal/cli"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 )
 
 // recourseFlags are the flags of recourse.
@@ -132,5 +132,5 @@ func (f *recourseFlags) check(given func(flag string) bool, args []string) error
 			return err
 		}
 	}
-	return cli.Distinct(append(onnxio.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides, f.robust.calibration), outputs)
+	return cli.Distinct(append(codec.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides, f.robust.calibration), outputs)
 }

@@ -12,7 +12,7 @@ import (
 
 	"cfq/internal/chart"
 	"cfq/internal/cli"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/ptq"
 	"cfq/sensitivity"
 	"cfq/task"
@@ -109,7 +109,7 @@ func (f *sensitivityFlags) check(args []string) error {
 	if err := cli.Output(f.plot, f.overwrite); err != nil {
 		return err
 	}
-	return cli.Distinct(append(onnxio.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides), []string{f.plot})
+	return cli.Distinct(append(codec.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides), []string{f.plot})
 }
 
 // format is the kind of picture that the plot's name asks for.

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/internal/cli"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/ptq"
 	"cfq/recourse"
@@ -207,7 +207,7 @@ func (f *sweepFlags) check(args []string) error {
 	case err == nil && !info.IsDir():
 		return cli.Usagef("name a folder", "output %s is a file", f.out)
 	case err == nil:
-		return cli.Distinct(append(onnxio.ExternalFiles(args[0]), args[0], f.data, f.test, f.task, f.rows, f.testRows), f.outputs())
+		return cli.Distinct(append(codec.ExternalFiles(args[0]), args[0], f.data, f.test, f.task, f.rows, f.testRows), f.outputs())
 	case !errors.Is(err, fs.ErrNotExist):
 		return cli.Usagef("", "output: %w", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"cfq/internal/realdata"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -36,7 +36,7 @@ func (p *promised) boxes(radius float32) []float32 {
 
 func read(t testing.TB, path string) *graph.Model {
 	t.Helper()
-	m, err := onnxio.ReadFile(path)
+	m, err := codec.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

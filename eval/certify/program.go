@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"cfq/onnxio"
 	"cfq/onnxio/classifier"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 )
@@ -69,7 +69,7 @@ func compile(ctx context.Context, m *graph.Model, c *classifier.Model, o ort.Opt
 	if c.Fixed() > 1 {
 		return nil, fmt.Errorf("the model takes %d rows at a time; certificates need one that takes any number, or one", c.Fixed())
 	}
-	onnx, err := onnxio.Marshal(m)
+	onnx, err := codec.Marshal(m)
 	if err != nil {
 		return nil, err
 	}

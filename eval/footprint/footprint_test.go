@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"cfq/eval"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
@@ -158,7 +158,7 @@ func multiplications(t *testing.T, m *graph.Model) float64 {
 
 func read(t *testing.T, name string) *graph.Model {
 	t.Helper()
-	m, err := onnxio.ReadFile(filepath.Join("..", "..", "testdata", "loans", name))
+	m, err := codec.ReadFile(filepath.Join("..", "..", "testdata", "loans", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestAsQuantize(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := onnxio.Read(r.Model, "")
+		m, err := codec.Read(r.Model, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"cfq/internal/realdata"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 )
@@ -120,7 +120,7 @@ func TestAffineOnRealModels(t *testing.T) {
 	e := orttest.Need(t)
 	dir := realdata.Dir(t, "models", "german")
 	for name, want := range map[string]bool{"logreg-s0.onnx": true, "mlp2-s0.onnx": false} {
-		m, err := onnxio.ReadFile(filepath.Join(dir, name))
+		m, err := codec.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"cfq/internal/realdata"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 )
@@ -338,7 +338,7 @@ func TestExportedModels(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file), func(t *testing.T) {
-			m, err := onnxio.ReadFile(file)
+			m, err := codec.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}

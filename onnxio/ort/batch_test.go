@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"cfq/internal/realdata"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -111,7 +111,7 @@ func TestRealClassifierInBatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := onnxio.Read(onnx, "")
+	m, err := codec.Read(onnx, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -27,7 +27,7 @@ func TestSelfTest(t *testing.T) {
 // ONNX Runtime has the fused kernel at the levels at which it fuses.
 func TestOptimized(t *testing.T) {
 	o := orttest.Need(t)
-	onnx, err := onnxio.Marshal(quantizedGemm())
+	onnx, err := codec.Marshal(quantizedGemm())
 	if err != nil {
 		t.Fatal(err)
 	}

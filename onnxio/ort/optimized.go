@@ -7,7 +7,7 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 )
 
@@ -18,7 +18,7 @@ func Optimized(onnx []byte, o Options) (_ *graph.Model, err error) {
 	if _, err := load(o.Lib); err != nil {
 		return nil, err
 	}
-	declared, err := onnxio.Read(onnx, "")
+	declared, err := codec.Read(onnx, "")
 	if err != nil {
 		return nil, fmt.Errorf("reading the model: %w", err)
 	}
@@ -43,7 +43,7 @@ func Optimized(onnx []byte, o Options) (_ *graph.Model, err error) {
 	if err := ses.Destroy(); err != nil {
 		return nil, fmt.Errorf("optimizing the model: %w", err)
 	}
-	m, err := onnxio.ReadFile(path)
+	m, err := codec.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the optimized model: %w", err)
 	}

@@ -21,7 +21,7 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 )
 
@@ -47,7 +47,7 @@ func Open(m *graph.Model, o Options) (*Session, error) {
 	if _, err := load(o.Lib); err != nil {
 		return nil, err
 	}
-	onnx, err := onnxio.Marshal(needed(m))
+	onnx, err := codec.Marshal(needed(m))
 	if err != nil {
 		return nil, fmt.Errorf("serializing the model for ONNX Runtime: %w", err)
 	}
@@ -60,7 +60,7 @@ func OpenBytes(onnx []byte, o Options) (*Session, error) {
 	if _, err := load(o.Lib); err != nil {
 		return nil, err
 	}
-	m, err := onnxio.Read(onnx, "")
+	m, err := codec.Read(onnx, "")
 	if err != nil {
 		return nil, fmt.Errorf("reading the model's inputs and outputs: %w", err)
 	}

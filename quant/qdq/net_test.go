@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/quant"
@@ -129,7 +129,7 @@ func write(t failer, m *graph.Model, p *quant.Plan, o qdq.Options) *graph.Model 
 
 func marshal(t failer, m *graph.Model) []byte {
 	t.Helper()
-	b, err := onnxio.Marshal(m)
+	b, err := codec.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}

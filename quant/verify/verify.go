@@ -15,7 +15,7 @@ import (
 	"fmt"
 	"strings"
 
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/quant"
@@ -57,7 +57,7 @@ func Check(ctx context.Context, onnx []byte, o Options) (*Report, error) {
 	if o.Plan == nil || len(o.Probes) == 0 {
 		return nil, errors.New("verify: a plan and probe inputs are required")
 	}
-	m, err := onnxio.Read(onnx, "")
+	m, err := codec.Read(onnx, "")
 	if err != nil {
 		return nil, fmt.Errorf("verify: %w", err)
 	}

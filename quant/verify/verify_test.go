@@ -12,6 +12,7 @@ import (
 
 	"cfq/internal/realdata"
 	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -23,7 +24,7 @@ import (
 // canonical reads the model at path in the form that quant works on.
 func canonical(t *testing.T, path string) *graph.Model {
 	t.Helper()
-	m, err := onnxio.ReadFile(path)
+	m, err := codec.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func probe(m *graph.Model, n int) *graph.Tensor {
 
 func check(t *testing.T, m *graph.Model, o verify.Options) *verify.Report {
 	t.Helper()
-	onnx, err := onnxio.Marshal(m)
+	onnx, err := codec.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ func check(t *testing.T, m *graph.Model, o verify.Options) *verify.Report {
 func write(t *testing.T, m *graph.Model, p *quant.Plan) *graph.Model {
 	t.Helper()
 	q, err := qdq.Write(m, p, qdq.Options{Size: func(m *graph.Model) int {
-		b, err := onnxio.Marshal(m)
+		b, err := codec.Marshal(m)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"cfq/internal/realdata"
-	"cfq/onnxio"
 	"cfq/onnxio/classifier"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/ort/orttest"
 	"cfq/task"
 )
@@ -43,7 +43,7 @@ func TestDraftsForPublicData(t *testing.T) {
 		{name: "default", train: "default/UCI_Credit_Card.csv.gz", test: "default/UCI_Credit_Card.csv.gz", split: "default/split.json"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m, err := onnxio.ReadFile(filepath.Join(dir, "models", c.name, "mlp2-s0.onnx"))
+			m, err := codec.ReadFile(filepath.Join(dir, "models", c.name, "mlp2-s0.onnx"))
 			if err != nil {
 				t.Fatal(err)
 			}

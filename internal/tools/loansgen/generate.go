@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 )
 
@@ -32,7 +32,7 @@ func generate() ([]file, error) {
 		rows[i], labels[i] = encode(encoders, p), p.approved
 	}
 	n := train(rows, labels, hidden())
-	model, err := onnxio.Marshal(export(n))
+	model, err := codec.Marshal(export(n))
 	if err != nil {
 		return nil, fmt.Errorf("model.onnx: %w", err)
 	}

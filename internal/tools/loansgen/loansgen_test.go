@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
@@ -129,7 +129,7 @@ func TestTaskAgrees(t *testing.T) {
 // that was trained.
 func TestModel(t *testing.T) {
 	options := orttest.Need(t)
-	m, err := onnxio.ReadFile(filepath.Join(committed, "model.onnx"))
+	m, err := codec.ReadFile(filepath.Join(committed, "model.onnx"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
@@ -205,7 +205,7 @@ func fromShared(d dataset, files ...string) loader {
 		}
 		var ms []*graph.Model
 		for _, f := range files {
-			m, err := onnxio.ReadFile(filepath.Join(o.shared, "models", d.name, f))
+			m, err := codec.ReadFile(filepath.Join(o.shared, "models", d.name, f))
 			if err != nil {
 				return nil, nil, nil, err
 			}
@@ -245,6 +245,6 @@ func loans(ctx context.Context, _ settings) ([]*graph.Model, *task.Task, *task.P
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	m, err := onnxio.ReadFile(filepath.Join(dir, "model.onnx"))
+	m, err := codec.ReadFile(filepath.Join(dir, "model.onnx"))
 	return []*graph.Model{m}, t, people, err
 }

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"cfq/eval"
-	"cfq/onnxio"
 	"cfq/onnxio/classifier"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
@@ -84,7 +84,7 @@ func (b *bench) tell(format string, args ...any) {
 
 // network measures the variants of one network, some at once.
 func (b *bench) network(ctx context.Context, path string, vs []variant, keep func(i int, m metrics)) (err error) {
-	if b.model, err = onnxio.ReadFile(path); err != nil {
+	if b.model, err = codec.ReadFile(path); err != nil {
 		return err
 	}
 	if b.full, err = ptq.OpenFor(ctx, b.model, b.task, ort.Options{}, b.workers); err != nil {
@@ -161,12 +161,12 @@ func (b *bench) one(ctx context.Context, c *ptq.Calibration, budget float64) (me
 	for _, warning := range q.Warnings {
 		b.tell("%s, %g: warning: %s", q.Method, budget, warning)
 	}
-	written, err := onnxio.Read(q.Model, "")
+	written, err := codec.Read(q.Model, "")
 	if err != nil {
 		return metrics{}, err
 	}
 	written.Metadata = nil // names the options
-	plain, err := onnxio.Marshal(written)
+	plain, err := codec.Marshal(written)
 	if err != nil {
 		return metrics{}, err
 	}

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/task"
@@ -51,7 +51,7 @@ func robust(ctx context.Context, w io.Writer, o settings) error {
 }
 
 func robustness(ctx context.Context, path string, t *task.Task, train, test *task.People, method string, sample int) (_ *ptq.Robustness, err error) {
-	m, err := onnxio.ReadFile(path)
+	m, err := codec.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

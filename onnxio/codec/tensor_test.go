@@ -1,4 +1,4 @@
-package onnxio_test
+package codec_test
 
 import (
 	"bytes"

@@ -1,16 +1,16 @@
-package onnxio_test
+package codec_test
 
 import (
 	"strings"
 	"testing"
 
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 )
 
 func read(t *testing.T, data []byte) *graph.Model {
 	t.Helper()
-	m, err := onnxio.Read(data, "")
+	m, err := codec.Read(data, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,7 +20,7 @@ func read(t *testing.T, data []byte) *graph.Model {
 func TestMarshalRefusesDamage(t *testing.T) {
 	m := read(t, linear())
 	m.Graph.Extra = []byte{0xff}
-	if _, err := onnxio.Marshal(m); err == nil || !strings.Contains(err.Error(), "graph: extra fields") {
+	if _, err := codec.Marshal(m); err == nil || !strings.Contains(err.Error(), "graph: extra fields") {
 		t.Errorf("damaged extra fields: %v", err)
 	}
 }

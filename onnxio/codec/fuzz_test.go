@@ -1,4 +1,4 @@
-package onnxio_test
+package codec_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cfq/onnxio"
+	"cfq/onnxio/codec"
 )
 
 // FuzzRead: no bytes make Read panic, take long or take memory out of
@@ -25,7 +26,7 @@ func FuzzRead(f *testing.F) {
 		var before, after runtime.MemStats
 		start := time.Now()
 		runtime.ReadMemStats(&before)
-		m, err := onnxio.Read(data, "")
+		m, err := codec.Read(data, "")
 		runtime.ReadMemStats(&after)
 		if used, limit := after.TotalAlloc-before.TotalAlloc, uint64(1<<20+2000*len(data)); used > limit {
 			t.Errorf("%d bytes of input took %d bytes of memory", len(data), used)
@@ -37,15 +38,15 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		_ = m.Graph.Text()
-		first, err := onnxio.Marshal(m)
+		first, err := codec.Marshal(m)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := onnxio.Read(first, "")
+		again, err := codec.Read(first, "")
 		if err != nil {
 			t.Fatalf("what was written is not read: %v", err)
 		}
-		if second, err := onnxio.Marshal(again); err != nil || !bytes.Equal(first, second) {
+		if second, err := codec.Marshal(again); err != nil || !bytes.Equal(first, second) {
 			t.Errorf("written again, other bytes (%v)", err)
 		}
 		_ = onnxio.Upgrade(again, 25)

@@ -1,4 +1,4 @@
-package onnxio_test
+package codec_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 )
 
@@ -32,7 +32,7 @@ func TestExternalData(t *testing.T) {
 		msg(5, outside("d", 0, "location", "sub/w.bin", "offset", "10")))
 	path := filepath.Join(dir, "m.onnx")
 	must(t, os.WriteFile(path, model, 0o644))
-	m, err := onnxio.ReadFile(path)
+	m, err := codec.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,14 +41,14 @@ func TestExternalData(t *testing.T) {
 			t.Errorf("%s: %q, left over %q; want %q", w.Name, w.Raw, w.Extra, want)
 		}
 	}
-	data, err := onnxio.Marshal(m)
+	data, err := codec.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := onnxio.Read(data, ""); err != nil {
+	if _, err := codec.Read(data, ""); err != nil {
 		t.Errorf("what was written is not inline: %v", err)
 	}
-	if _, err := onnxio.Read(model, ""); err == nil || !strings.Contains(err.Error(), "not read from a folder") {
+	if _, err := codec.Read(model, ""); err == nil || !strings.Contains(err.Error(), "not read from a folder") {
 		t.Errorf("without a folder: %v", err)
 	}
 }
@@ -87,7 +87,7 @@ func TestExternalDataRefused(t *testing.T) {
 		{outside("t", -1, "location", "w"), "absurd shape"},
 		{cat(outside("t", 4, "location", "w"), str(rawData, "1234")), "more than one place"},
 	} {
-		_, err := onnxio.Read(weights(c.tensor), dir)
+		_, err := codec.Read(weights(c.tensor), dir)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `initializer "t"`) {
 			t.Errorf("error %v, want one with %q that names the initializer", err, c.want)
 		}
@@ -105,7 +105,7 @@ func TestExternalDataBomb(t *testing.T) {
 	for i := range int64(100) {
 		tensors = append(tensors, msg(5, outside(fmt.Sprint(i), 900, "location", "w", "offset", fmt.Sprint(i))))
 	}
-	if _, err := onnxio.Read(file(tensors...), dir); err == nil || !strings.Contains(err.Error(), "tensors overlap") {
+	if _, err := codec.Read(file(tensors...), dir); err == nil || !strings.Contains(err.Error(), "tensors overlap") {
 		t.Errorf("error %.200v", err)
 	}
 }
@@ -115,7 +115,7 @@ func TestExternalAttribute(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "w"), []byte("abcd"), 0o644))
 	attr := msg(5, str(1, "value"), num(20, 4), msg(5, outside("", 4, "location", "w")))
-	m, err := onnxio.Read(file(msg(1, str(2, "y"), str(4, "Constant"), attr)), dir)
+	m, err := codec.Read(file(msg(1, str(2, "y"), str(4, "Constant"), attr)), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

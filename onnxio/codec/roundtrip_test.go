@@ -1,4 +1,4 @@
-package onnxio_test
+package codec_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"cfq/internal/realdata"
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 )
 
@@ -37,7 +37,7 @@ func TestUnknownFields(t *testing.T) {
 	if m.Graph.Outputs[0].Shape == nil || m.Graph.Inputs[1].DType != 0 {
 		t.Errorf("types: %+v %+v", m.Graph.Outputs, m.Graph.Inputs)
 	}
-	out, err := onnxio.Marshal(m)
+	out, err := codec.Marshal(m)
 	must(t, err)
 	if diff := cmp.Diff(m, read(t, out)); diff != "" {
 		t.Errorf("the model changed:\n%s", diff)
@@ -85,18 +85,18 @@ func fields(data []byte) map[protowire.Number][]any {
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := genModel(t)
-		data, err := onnxio.Marshal(m)
+		data, err := codec.Marshal(m)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := onnxio.Read(data, "")
+		got, err := codec.Read(data, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(m, got); diff != "" {
 			t.Fatal(diff)
 		}
-		if again, _ := onnxio.Marshal(m.Clone()); !bytes.Equal(data, again) {
+		if again, _ := codec.Marshal(m.Clone()); !bytes.Equal(data, again) {
 			t.Fatal("a second time, other bytes")
 		}
 	})
@@ -232,9 +232,9 @@ func shared(t *testing.T) []string {
 // TestRealFiles: what PyTorch wrote is written back byte by byte.
 func TestRealFiles(t *testing.T) {
 	for _, path := range shared(t) {
-		m, err := onnxio.ReadFile(path)
+		m, err := codec.ReadFile(path)
 		must(t, err)
-		got, err := onnxio.Marshal(m)
+		got, err := codec.Marshal(m)
 		must(t, err)
 		if want, _ := os.ReadFile(path); !bytes.Equal(got, want) {
 			t.Errorf("%s: other bytes", path)

@@ -1,4 +1,4 @@
-package onnxio_test
+package codec_test
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"cfq/onnxio"
+	"cfq/onnxio/codec"
 )
 
 // linear is a file with the graph y = x w.
@@ -25,7 +26,7 @@ func linear() []byte {
 }
 
 func TestRead(t *testing.T) {
-	m, err := onnxio.Read(linear(), "")
+	m, err := codec.Read(linear(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestReadRefuses(t *testing.T) {
 		{"function", string(cat(good, msg(25, str(1, "F"), str(4, "p"), str(5, "q"), msg(7, str(1, "r"), str(2, "q"), str(4, "Relu"))))), `function "F": Relu node "q" uses "r"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := onnxio.Read([]byte(c.data), ""); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := codec.Read([]byte(c.data), ""); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
 		})
@@ -76,7 +77,7 @@ func TestReadRefuses(t *testing.T) {
 func TestTruncated(t *testing.T) {
 	good := linear()
 	for n := range good {
-		_, err := onnxio.Read(good[:n], "")
+		_, err := codec.Read(good[:n], "")
 		if err == nil {
 			t.Fatalf("%d of %d bytes are accepted", n, len(good))
 		}
@@ -100,7 +101,7 @@ func TestReadFileRefuses(t *testing.T) {
 		os.DevNull:                 "not a regular file",
 		bad:                        "bad.onnx: the file is truncated",
 	} {
-		if _, err := onnxio.ReadFile(path); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := codec.ReadFile(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %q", path, err, want)
 		}
 	}
@@ -112,7 +113,7 @@ func TestTooMany(t *testing.T) {
 		"nodes":      bytes.Repeat([]byte{0x0a, 0}, 3<<20),
 		"attributes": msg(1, str(4, "Op"), bytes.Repeat([]byte{0x2a, 0}, 3<<20)),
 	} {
-		if _, err := onnxio.Read(file(body), ""); err == nil || !strings.Contains(err.Error(), "more than 2097152") {
+		if _, err := codec.Read(file(body), ""); err == nil || !strings.Contains(err.Error(), "more than 2097152") {
 			t.Errorf("%s: error %.200v", name, err)
 		}
 	}
@@ -125,7 +126,7 @@ func TestOldInputs(t *testing.T) {
 		msg(1, str(1, "x"), str(1, "w"), str(2, "y"), str(4, "Mul")),
 		msg(5, num(1, 1), num(2, tFloat), str(8, "w"), float32s(floatData, 3)),
 		msg(11, str(1, "x"), value), msg(11, str(1, "w"), value), msg(12, str(1, "y"), value)))
-	m, err := onnxio.Read(data, "")
+	m, err := codec.Read(data, "")
 	if err != nil {
 		t.Fatal(err)
 	}

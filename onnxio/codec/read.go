@@ -1,12 +1,11 @@
-// Package onnxio turns ONNX files into graph.Model and back, and raises a
-// model's operator set.
+// Package codec turns ONNX files into graph.Model and back.
 //
-// In: files or bytes, with external data beside them. Out: a checked Model whose
-// tensors are all inline, or bytes and files made from one. The invariant:
-// reading what was written gives an equal Model, and fields that package graph
-// has no names for survive the trip. (Opset and metadata entries are the
-// exception: of their unknown fields, of which the standard has none, nothing is kept.)
-package onnxio
+// In: files or bytes, with external data next to them. Out: a checked Model whose
+// tensors are all inline, or bytes made from one. The invariant: reading what was
+// written gives an equal Model, and fields that package graph has no names for
+// survive the trip. (Opset and metadata entries are the exception: their unknown
+// fields, of which the standard has none, are dropped.)
+package codec
 
 import (
 	"errors"

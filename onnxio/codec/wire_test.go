@@ -1,11 +1,11 @@
-package onnxio_test
+package codec_test
 
 import (
 	"math"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"cfq/onnxio"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 )
 
@@ -66,7 +66,7 @@ func weights(tensorFields ...[]byte) []byte {
 
 // readWeights reads such a file.
 func readWeights(dir string, tensorFields ...[]byte) (*graph.Tensor, error) {
-	m, err := onnxio.Read(weights(tensorFields...), dir)
+	m, err := codec.Read(weights(tensorFields...), dir)
 	if err != nil {
 		return nil, err
 	}
