@@ -45,10 +45,9 @@ func (d *decoder) errorf(n ast.Node, format string, args ...any) {
 	d.Errorf(n, format, args...)
 }
 
-// mapping decodes n by its keys and the words of other libraries that it may have; what names it in messages ("data", "a feature").
-func (d *decoder) mapping(n ast.Node, what string, keys []key, aliases ...alias) mapping {
-	m := d.Mapping(n, what, keys, func(word string) bool { return isAlias(aliases, word) })
-	d.applyAliases(m, aliases)
+// mapping decodes n by its keys; what names it in messages ("data", "a feature").
+func (d *decoder) mapping(n ast.Node, what string, keys []key) mapping {
+	m := d.Mapping(n, what, keys)
 	for _, k := range keys {
 		if k.Fallback == required && !m.Has(k.Name) && !m.Bad[k.Name] {
 			d.errorf(m.Node, "%s needs the key %q", what, k.Name)

@@ -1,7 +1,7 @@
 // Package task describes the decision that people face: how the columns of a data file become the model's inputs, which outcome is the
 // favourable one, what people can change and at what cost.
 //
-// In goes a task file (YAML or JSON, see Parse) and a data file (delimited text or .npy, see Read). Out come a Task whose every reference is
+// In goes a task file (YAML or JSON, see Parse) and a data file (delimited text, see Read). Out come a Task whose every reference is
 // resolved, and People, the rows as the model sees them.
 //
 // Invariant: nothing is dropped in silence. Every mistake of a task file is reported with its place, and every row of a data file is

@@ -2,6 +2,7 @@ package task
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -12,9 +13,8 @@ import (
 // feature decodes one feature; checkFeature then checks it.
 func (d *decoder) feature(n ast.Node, f *Feature) mapping {
 	var b percents
-	m := d.mapping(n, "a feature", d.featureKeys(f, &b), d.featureAliases(f, &b)...)
+	m := d.mapping(n, "a feature", d.featureKeys(f, &b))
 	d.settle(f, &b, m)
-	d.noDirection(f, m)
 	if f.Column == "" {
 		f.Column = f.Name
 	}
@@ -26,20 +26,6 @@ func (d *decoder) feature(n ast.Node, f *Feature) mapping {
 		f.Width = max(f.places()-1, 0)
 	}
 	return m
-}
-
-// noDirection makes a feature with MACE's direction "none" one that is not actionable.
-func (d *decoder) noDirection(f *Feature, m mapping) {
-	n, ok := m.At["direction"].(*ast.StringNode)
-	if !ok || n.Value != "none" {
-		return
-	}
-	if m.Has("actionable") && f.Actionable {
-		d.errorf(n, "feature %q: direction none says that it is not actionable, and actionable that it is; keep one of the two", f.Name)
-		return
-	}
-	f.Actionable = false
-	m.At["actionable"] = n
 }
 
 // checkFeature reports what is impossible within one feature and fills in Levels.
@@ -145,7 +131,7 @@ func (d *decoder) checkOneHot(f *Feature, m mapping) {
 		d.errorf(m.Place("shares"), "feature %q: the shares add up to %.6g, more than 1", f.Name, sum)
 	}
 	named := map[string]bool{}
-	for _, from := range sortedKeys(f.Transitions) {
+	for _, from := range slices.Sorted(maps.Keys(f.Transitions)) {
 		for _, v := range append([]string{from}, f.Transitions[from]...) {
 			if slices.Index(f.Values, v) < 0 && !named[v] {
 				named[v] = true

@@ -67,7 +67,7 @@ func (d *decoder) actionKeys(f *Feature, b *percents) []key {
 			Doc: "`false`: it never changes at all, which makes it not `actionable`, too",
 		},
 		{
-			Name: "direction", Value: d.direction(f), Fallback: "`any`",
+			Name: "direction", Value: word(d, &f.Direction, Any, Increase, Decrease), Fallback: "`any`",
 			Doc: "`increase`, `decrease` or `any` (both); an increase of a binary feature goes from `zero` to `one`, one of an ordered one to a later value",
 		},
 		{
@@ -102,7 +102,7 @@ func featuresForm() schema {
 	d := newDecoder("")
 	s := config.ListOf(func() schema {
 		f := defaultFeature()
-		return object(d.featureKeys(&f, &percents{}), d.featureAliases(&f, &percents{})...)
+		return config.Object(d.featureKeys(&f, &percents{}))
 	})()
 	s["minItems"] = 1
 	return s
@@ -126,16 +126,6 @@ func applies(k Kind) []string {
 
 // allKinds are the kinds in the order of the reference page.
 func allKinds() []Kind { return []Kind{Numeric, Ordinal, Binary, OneHot, Thermometer} }
-
-// direction stores a direction, also as MACE calls it.
-func (d *decoder) direction(f *Feature) value {
-	words := []string{string(Any), string(Increase), string(Decrease), "same-or-increase", "same-or-decrease", "none"}
-	return value{Read: func(n ast.Node) {
-		if i := d.oneOf(n, words); i >= 0 {
-			f.Direction = []Direction{Any, Increase, Decrease, Increase, Decrease, Any}[i] // see noDirection for none
-		}
-	}, Form: oneOf(words)}
-}
 
 // transitions stores the mapping of a value to those it may become.
 func (d *decoder) transitions(dst *map[string][]string) value {

@@ -186,7 +186,6 @@ func TestMistakesInFeatures(t *testing.T) {
 		{`name: a, kind: numeric, bounds: [0, x%], quantiles: [1, 2]`, `"x%" is no percentile`},
 		{`name: a, kind: numeric, bounds: [99%, 1%], quantiles: [1, 2]`, `3:38: no value lies between 1.99 and 1.01`},
 		{`name: a, kind: numeric, actionable: true, mutable: false`, `3:57: feature "a": it is actionable and never changes (mutable: false); keep one of the two`},
-		{`name: a, kind: numeric, actionable: true, direction: none`, `3:59: feature "a": direction none says that it is not actionable, and actionable that it is`},
 	} {
 		wantMistake(t, "version: 1\nfeatures:\n  - {"+c.feature+"}\n", c.want)
 	}

@@ -22,8 +22,8 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(small))
 	f.Add([]byte(full))
 	f.Add([]byte(strings.ReplaceAll(full, "\n", "\r\n")))
-	f.Add([]byte("version: 1\nfeatures: [{name: a, kind: numeric, lb: 1, step_direction: 1, mad: 0}, {name: b, kind: binary, one: x, direction: none}]\n" +
-		"features_to_vary: [a]\nlinks: [{from: a, to: b, map: {3: x, 1: y}}]\nconstraints: [\"`a` = 2\"]\npermitted_range: {a: [1, 2]}\ncost: {weights: inverse_mad}\n"))
+	f.Add([]byte("version: 1\nfeatures: [{name: a, kind: numeric, bounds: [1, null], direction: increase, mad: 0}, {name: b, kind: binary, one: x, actionable: false}]\n" +
+		"links: [{from: a, to: b, map: {3: x, 1: y}}]\nconstraints: [\"`a` = 2\"]\ncost: {weights: inverse_mad}\n"))
 	f.Add([]byte(`{"version": 1, "features": [{"name": "a", "kind": "numeric", "bounds": [null, 1e5]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		task, err := Parse("x.yaml", data)
@@ -49,7 +49,6 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("age,color,member,income\n30,red,yes,high\n,blue,no,low\n\"4\n0\",?,no,\n"))
 	f.Add([]byte("age,color=red,color=blue,member\n0.5,1,0,1\n"))
 	f.Add([]byte("\x1f\x8b"))
-	f.Add(npyBytes("<f4", false, 2, 4, make([]byte, 32)))
 	task, err := Parse("small.yaml", []byte(small))
 	if err != nil {
 		f.Fatal(err)

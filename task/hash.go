@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"math"
 	"slices"
 	"strings"
 )
@@ -41,15 +40,6 @@ func (h *recordHash) record(rec []string) uint64 {
 		field := strings.TrimSpace(rec[i])
 		h.text = binary.AppendUvarint(h.text, uint64(len(field)))
 		h.text = append(h.text, field...)
-	}
-	return h.sum()
-}
-
-// numbers hashes the inputs of a row of a matrix.
-func (h *recordHash) numbers(x []float32) uint64 {
-	h.text = h.text[:0]
-	for _, v := range x {
-		h.text = binary.LittleEndian.AppendUint32(h.text, math.Float32bits(v+0)) // -0 is 0
 	}
 	return h.sum()
 }

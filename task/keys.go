@@ -30,16 +30,16 @@ func (d *decoder) taskKeys(t *Task, p *parts) []key {
 		{
 			Name: "encoded", Value: d.flag(&t.Encoded), Fallback: "`false`",
 			Doc: "`true`: data files hold the model's inputs (standardised, one-hot) instead of raw columns; a file whose header names the inputs " +
-				"(`age`, `housing=rent`, `savings>=1000`) and a `.npy` matrix are taken so by themselves",
+				"(`age`, `housing=rent`, `savings>=1000`) is taken so by itself",
 		},
 		{
 			Name:     "data",
-			Value:    value{Read: func(n ast.Node) { p.data = d.data(n, &t.Data) }, Form: func() schema { return object(d.dataKeys(&Data{})) }},
+			Value:    value{Read: func(n ast.Node) { p.data = d.data(n, &t.Data) }, Form: func() schema { return config.Object(d.dataKeys(&Data{})) }},
 			Fallback: "comma-separated, with a header and no outcome", Doc: "how data files are read, see below",
 		},
 		{
 			Name:     "target",
-			Value:    value{Read: func(n ast.Node) { d.target(n, &t.Target) }, Form: func() schema { return object(d.targetKeys(&Target{})) }},
+			Value:    value{Read: func(n ast.Node) { d.target(n, &t.Target) }, Form: func() schema { return config.Object(d.targetKeys(&Target{})) }},
 			Fallback: "see below", Doc: "the outcome that people want",
 		},
 		{
@@ -49,7 +49,7 @@ func (d *decoder) taskKeys(t *Task, p *parts) []key {
 		},
 		{
 			Name:     "links",
-			Value:    value{Read: func(n ast.Node) { p.links = n }, Form: config.ListOf(func() schema { return object(d.linkKeys(&Link{}, &pairs{})) })},
+			Value:    value{Read: func(n ast.Node) { p.links = n }, Form: config.ListOf(func() schema { return config.Object(d.linkKeys(&Link{}, &pairs{})) })},
 			Fallback: "every feature changes alone", Doc: "list of changes that drag others along, see below",
 		},
 		{
@@ -60,14 +60,14 @@ func (d *decoder) taskKeys(t *Task, p *parts) []key {
 		},
 		{
 			Name:     "cost",
-			Value:    value{Read: func(n ast.Node) { p.cost = d.cost(n, &t.Cost) }, Form: func() schema { return object(d.costKeys(&Cost{})) }},
+			Value:    value{Read: func(n ast.Node) { p.cost = d.cost(n, &t.Cost) }, Form: func() schema { return config.Object(d.costKeys(&Cost{})) }},
 			Fallback: "see below", Doc: "what a change costs",
 		},
 		{
 			Name: "sparsity",
 			Value: value{
 				Read: func(n ast.Node) { d.mapping(n, "sparsity", d.sparsityKeys(&t.Sparsity)) },
-				Form: func() schema { return object(d.sparsityKeys(&Sparsity{})) },
+				Form: func() schema { return config.Object(d.sparsityKeys(&Sparsity{})) },
 			},
 			Fallback: "no limit", Doc: "how many features an action may change",
 		},
@@ -110,7 +110,7 @@ func (d *decoder) dataKeys(t *Data) []key {
 					d.condition(n, &c)
 					t.Filter = append(t.Filter, c)
 				})
-			}, Form: config.ListOf(func() schema { return object(d.filterKeys(&Condition{})) })},
+			}, Form: config.ListOf(func() schema { return config.Object(d.filterKeys(&Condition{})) })},
 			Fallback: "every row", Doc: "list of conditions, see below; a row that fails one is nobody of this task: not read, not counted as unreadable",
 		},
 	}

@@ -23,9 +23,6 @@ func Markdown() string {
 		text(s.note)
 	}
 	text(strings.Replace(overridesNote, "COLUMNS", "~"+strings.Join(overrideColumns(), "~, ~")+"~", 1))
-	text(aliasNote)
-	aliasTable(&b)
-	text(aliasRest)
 	return b.String()
 }
 

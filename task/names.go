@@ -1,6 +1,10 @@
 package task
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/goccy/go-yaml/ast"
+)
 
 // checkNames reports names that occur twice or that refer to nothing.
 func (d *decoder) checkNames(t *Task, data mapping, features []mapping) {
@@ -71,4 +75,44 @@ func (d *decoder) checkColumns(t *Task, data mapping) {
 	for _, c := range t.Data.Filter {
 		refer("filter", c.Column)
 	}
+}
+
+// featureList reads a list of features: their indices, with their places.
+func (d *decoder) featureList(n ast.Node, t *Task) map[int]ast.Node {
+	nodes := []ast.Node{n}
+	if seq, ok := n.(*ast.SequenceNode); ok {
+		nodes = seq.Values
+	}
+	listed := map[int]ast.Node{}
+	for _, v := range nodes {
+		name, ok := d.Text(v)
+		if !ok {
+			continue
+		}
+		i := d.featureNamed(v, name, t)
+		if _, twice := listed[i]; twice && i >= 0 {
+			d.errorf(v, "%q is listed twice", name)
+		}
+		if i >= 0 {
+			listed[i] = v
+		}
+	}
+	return listed
+}
+
+// featureNamed returns the index of a feature, -1 and a mistake at n when there is none of that name.
+func (d *decoder) featureNamed(n ast.Node, name string, t *Task) int {
+	i := slices.IndexFunc(t.Features, func(f Feature) bool { return f.Name == name })
+	if i < 0 {
+		d.errorf(n, "there is no feature %q%s", name, didYouMean(name, featureNames(t.Features)))
+	}
+	return i
+}
+
+func featureNames(features []Feature) []string {
+	names := make([]string, len(features))
+	for i := range features {
+		names[i] = features[i].Name
+	}
+	return names
 }

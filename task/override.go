@@ -172,7 +172,6 @@ func (o *overrideReader) apply(f *Feature, at ast.Node, fields map[string]ast.No
 		m.At["bounds"] = m.At[name]
 	}
 	d.settle(f, &b, m)
-	d.noDirection(f, m)
 	d.checkAction(f, m)
 	drags := o.task.Drags(f.Name)
 	if m.Has("actionable") && f.Actionable && drags {

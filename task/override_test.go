@@ -27,7 +27,7 @@ func TestOverrides(t *testing.T) {
 		"income,7,,increase,500,,100,10,20,30,2.5\n"+
 		"education,0, ,any,,,,2,,,\n"+
 		"status,3,true,,,,,,,,\n"+
-		"income,3,,none,,50%,,,,,\n")
+		"income,3,false,,,50%,,,,,\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestMistakesInOverrides(t *testing.T) {
 		"row,feature,step\n1,housing,1\n":                `o.csv:2:11: feature "housing": "step" means nothing for kind onehot; remove it`,
 		"row,feature,min\n1,housing,1\n":                 `o.csv:2:11: feature "housing": "bounds" means nothing for kind onehot; remove it`,
 		"row,feature,direction\n1,housing,increase\n":    `o.csv:2:11: feature "housing": a direction needs values that stand in an order`,
-		"row,feature,direction\n1,income,up\n":           `o.csv:2:10: "up" is not known here; one of: any, increase, decrease, same-or-increase, same-or-decrease, none`,
+		"row,feature,direction\n1,income,up\n":           `o.csv:2:10: "up" is not known here; one of: any, increase, decrease`,
 		"row,feature,max_change\n1,income,-1\n":          `o.csv:2:10: feature "income": max_change is a size and must be 0 or more`,
 		"row,feature,min\n1,debt,9001\n":                 `o.csv:2:8: no value lies between 9001 and 9000`,
 		"row,feature,min,max\n1,debt,3,2\n":              `no value lies between 3 and 2`,

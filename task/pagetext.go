@@ -166,16 +166,3 @@ row,feature,actionable,max,max_increase
 7,amount,,12000,
 ~~~
 `
-
-const aliasNote = `
-## Words of other libraries
-
-What recourse libraries call these things is understood as well, so that a file made for one of them need not be translated. A word may not
-stand beside the key that it stands for.
-
-`
-
-const aliasRest = `
-Other things have names of their own. For reachml's ~ThermometerEncoding~ there is ~kind: thermometer~, for its ~OrdinalEncoding~
-~ordered: true~, for ~DirectionalLinkage~ a link with ~scale~, and for ~IfThenConstraint~ a constraint with ~if~ and ~then~.
-`

@@ -38,7 +38,7 @@ func (d *decoder) task(root ast.Node) *Task {
 		Cost:   Cost{Norm: L1, L1Ratio: 0.5, Weights: InverseStd, Eps: 1e-3, Switches: Once},
 	}
 	var p parts
-	top := d.mapping(root, "the task file", d.taskKeys(t, &p), d.taskAliases(t, &p)...)
+	top := d.mapping(root, "the task file", d.taskKeys(t, &p))
 	if top.Has("version") && t.Version != 1 {
 		d.errorf(top.Place("version"), "this task file has version %d; the version known here is 1", t.Version)
 	}

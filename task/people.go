@@ -9,7 +9,7 @@ type People struct {
 	Dim       int        // model inputs per person
 	N         int        // people that were read
 	Labels    []int8     // per person: 1 favourable, 0 not, -1 not known
-	Lines     []int      // per person: 1-based line of the (uncompressed) file; the row number + 1 for .npy
+	Lines     []int      // per person: 1-based line of the (uncompressed) file
 	Rows      []int      // per person: index of the row, see ReadOptions
 	Kept      [][]string // per person: the fields of the columns ReadOptions.Keep, "" where the file has no such column; nil without them
 	Hashes    []uint64   // per person, with ReadOptions.Hash: the same number wherever the same record stands in a file, see there; nil without it
@@ -54,8 +54,7 @@ type ReadOptions struct {
 	Seed uint64
 
 	// Hash fills People.Hashes: SHA-256, cut to 64 bits, of all fields of the person's record, without blanks around them, in the order of
-	// the columns' names. So it says nothing of where a row stands, of the order of columns, of delimiters, quotes and line endings. Of a
-	// .npy matrix it is that of the numbers in float32.
+	// the columns' names. So it says nothing of where a row stands, of the order of columns, of delimiters, quotes and line endings.
 	Hash bool
 
 	Keep []string // columns whose fields are returned as text, in People.Kept

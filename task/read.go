@@ -18,7 +18,7 @@ const maxProblems = 1000
 const maxGroups = 1000
 
 // Read reads the people of a data file: delimited text of raw columns or of model inputs (a header that names the model's inputs, or
-// Task.Encoded), or a .npy matrix of model inputs; any of them may be compressed with gzip, which is recognised by content.
+// Task.Encoded). It may be compressed with gzip, which is recognised by content.
 //
 // A row that cannot be used is a Problem, not an error: a wrong number of fields, a number that is none, a missing number or binary value,
 // an unknown category. A missing category is no problem but an all-zero one-hot group. It is an error when no row at all can be used.
@@ -54,19 +54,14 @@ func (rd *reader) read(r io.Reader) (*People, error) {
 	if err != nil {
 		return nil, err
 	}
-	if head, _ := in.Peek(len(npyMagic)); bytes.Equal(head, []byte(npyMagic)) {
-		err = rd.npy(in)
-	} else {
-		if head, _ := in.Peek(512); bytes.IndexByte(head, 0) >= 0 {
-			return nil, fmt.Errorf("this is a binary file and no delimited text; it starts with %.16q", head)
-		}
-		rows, rowsErr := newRows(in, &rd.task.Data)
-		if rowsErr != nil {
-			return nil, rowsErr
-		}
-		err = rd.table(rows)
+	if head, _ := in.Peek(512); bytes.IndexByte(head, 0) >= 0 {
+		return nil, fmt.Errorf("this is a binary file and no delimited text; it starts with %.16q", head)
 	}
-	if err == nil {
+	rows, err := newRows(in, &rd.task.Data)
+	if err != nil {
+		return nil, err
+	}
+	if err = rd.table(rows); err == nil {
 		err = rd.flush(true)
 	}
 	if err != nil {

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 
@@ -197,63 +195,6 @@ func TestReadGzip(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "expands more than 200 times") {
 		t.Errorf("bomb of %d bytes: %v", len(bomb), err)
 	}
-}
-
-func TestReadEncodedMatrices(t *testing.T) {
-	task := parse(t, small)
-	want := []float32{-1, 1, 0, 1, 0.5, 0, 0, 0}
-	named := read(t, task, "income,color=blue,age,color=red,member\nhigh,0,-1,1,1\nlow,0,0.5,0,0\nlow,1,0,1,0\n", ReadOptions{})
-	if d := cmp.Diff(want, named.X); d != "" || named.Labels[0] != 1 || named.Failed != 1 || len(named.Notes) != 1 {
-		t.Error(d, named)
-	}
-	task.Encoded = true
-	if bare := read(t, task, "-1,1,0,1\n0.5,0,0,0\n", ReadOptions{}); cmp.Diff(want, bare.X) != "" {
-		t.Error(bare)
-	}
-	var f4, f8 []byte
-	for _, v := range want {
-		f4 = binary.LittleEndian.AppendUint32(f4, math.Float32bits(v))
-		f8 = binary.LittleEndian.AppendUint64(f8, math.Float64bits(float64(v)))
-	}
-	for name, c := range map[string]struct {
-		data []byte
-		want string
-	}{
-		"float32":    {npyBytes("<f4", false, 2, 4, f4), ""},
-		"float64":    {npyBytes("<f8", false, 2, 4, f8), ""},
-		"cut off":    {npyBytes("<f4", false, 3, 4, f4), "promises 3 rows and the file ends in row 2"},
-		"huge":       {npyBytes("<f4", false, 1<<40, 4, f4), "ends in row 2"},
-		"columns":    {npyBytes("<f4", false, 4, 2, f4), "the matrix is 4 x 2; the task has 4 model inputs"},
-		"order":      {npyBytes("<f4", true, 2, 4, f4), "Fortran order"},
-		"big endian": {npyBytes(">f4", false, 2, 4, f4), "save the matrix as float32"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p, err := ReadFrom(context.Background(), bytes.NewReader(c.data), task, ReadOptions{})
-			switch {
-			case c.want != "":
-				if err == nil || !strings.Contains(err.Error(), c.want) {
-					t.Errorf("error %v, want %q", err, c.want)
-				}
-			case err != nil:
-				t.Error(err)
-			case cmp.Diff(want, p.X) != "" || p.Labels[0] != -1 || p.Lines[1] != 2:
-				t.Errorf("%+v", p)
-			}
-		})
-	}
-}
-
-// npyBytes is a .npy file with a version 1 header.
-func npyBytes(descr string, fortran bool, rows, cols int, body []byte) []byte {
-	order := "False"
-	if fortran {
-		order = "True"
-	}
-	h := fmt.Sprintf("{'descr': '%s', 'fortran_order': %s, 'shape': (%d, %d), }", descr, order, rows, cols)
-	h += strings.Repeat(" ", 63-(len(h)+10)%64) + "\n"
-	out := append([]byte(npyMagic), 1, 0)
-	out = binary.LittleEndian.AppendUint16(out, uint16(len(h)))
-	return append(append(out, h...), body...)
 }
 
 func TestReadStopsWhenCancelled(t *testing.T) {

@@ -53,7 +53,7 @@ func conditionsForm() schema {
 	rule := func(needed ...string) func() schema {
 		return func() schema {
 			d := newDecoder("")
-			s := object(d.ruleKeys(&Rule{}, &ruleTexts{}))
+			s := config.Object(d.ruleKeys(&Rule{}, &ruleTexts{}))
 			for name := range s["properties"].(schema) {
 				if name != needed[0] && name != needed[1] {
 					delete(s["properties"].(schema), name)

@@ -1,9 +1,7 @@
 package task
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
@@ -167,28 +165,5 @@ func TestStreamMost(t *testing.T) {
 	}
 	if total.N != 10 || total.X != nil || total.Total != want.Total || total.Thinned != want.Thinned {
 		t.Errorf("%+v", total)
-	}
-}
-
-// TestMostOfMatrix: rows of a matrix are drawn as those of a table are.
-func TestMostOfMatrix(t *testing.T) {
-	task := parse(t, "version: 1\nfeatures:\n  - {name: age, kind: numeric}")
-	var body []byte
-	text := "age\n"
-	for i := range 40 {
-		body = binary.LittleEndian.AppendUint32(body, math.Float32bits(float32(i)))
-		text += fmt.Sprintln(i)
-	}
-	o := ReadOptions{Most: 7, Seed: 2}
-	matrix, err := ReadFrom(t.Context(), bytes.NewReader(npyBytes("<f4", false, 40, 1, body)), task, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, err := ReadFrom(t.Context(), strings.NewReader(text), task, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if matrix.N != 7 || matrix.Thinned != 33 || !slices.Equal(matrix.Rows, table.Rows) || !slices.Equal(matrix.X, table.X) {
-		t.Errorf("rows %v of the matrix, %v of the table", matrix.Rows, table.Rows)
 	}
 }

@@ -6,18 +6,7 @@ import "cfq/internal/config"
 // have mistakes: names that refer to nothing, numbers that contradict each other.
 func Schema() []byte {
 	d := newDecoder("")
-	return object(d.taskKeys(&Task{}, &parts{}), d.taskAliases(&Task{}, &parts{})...).Document("task", "cfq task file")
-}
-
-// object is a mapping with the given keys, the words of other libraries and no others.
-func object(keys []key, aliases ...alias) schema {
-	s := config.Object(keys)
-	for _, a := range aliases {
-		p := a.form()
-		p["description"] = "As in " + a.library + ": " + config.PlainText(a.doc)
-		s["properties"].(schema)[a.word] = p
-	}
-	return s
+	return config.Object(d.taskKeys(&Task{}, &parts{})).Document("task", "cfq task file")
 }
 
 func scalarForm() schema { return schema{"type": []string{"string", "number", "boolean"}} }

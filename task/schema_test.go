@@ -63,9 +63,6 @@ func TestSchemaAcceptsTaskFiles(t *testing.T) {
 	}
 	for name, file := range map[string]string{
 		"full": full, "small": small, "example": example, "rules": ruleFeatures, "canonical": string(parse(t, full).JSON()),
-		"aliases": "version: 1\nfeatures:\n  - {name: a, kind: numeric, step_direction: -1, lb: 0, ub: 99%, step_size: 2, step_type: absolute, step_ub: 3, step_lb: -3, quantiles: [0, 1]}\n" +
-			"  - {name: b, kind: onehot, values: [1, 2], permitted_range: [1]}\n  - {name: c, kind: numeric, actionability: none, feature_range: [null, 3]}\n" +
-			"  - {name: d, kind: numeric}\npermitted_range: {d: [0, 1]}\nimmutables: [c]\nimmutable: b\nfeatures_to_vary: all\n",
 	} {
 		parse(t, file)
 		if err := validate(t, s, []byte(file)); err != nil {
@@ -92,7 +89,7 @@ func TestSchemaRefusesWhatTheDecoderRefuses(t *testing.T) {
 		feature("name: a, kind: numeric, step_direction: 2"), feature("name: a, kind: numeric, step_lb: 2"), feature("name: a, kind: numeric, immutable: true"),
 		plain + "links: [{from: a}]", plain + "links: [{from: a, to: b, by: 2}]", plain + "links: {from: a, to: b, scale: 2}", plain + "links: [{from: a, to: b, map: [1]}]",
 		plain + "constraints: a < 1", plain + "constraints: [3]", plain + "constraints: [{if: a < 1}]", plain + "constraints: [{at_most: 0, of: [a, b]}]",
-		plain + "constraints: [{at_most: 1, of: a}]", plain + "constraints: [{if: a < 1, then: b < 1, at_most: 2}]", plain + "permitted_range: [0, 1]",
+		plain + "constraints: [{at_most: 1, of: a}]", plain + "constraints: [{if: a < 1, then: b < 1, at_most: 2}]", plain + "immutables: [a]",
 	} {
 		if _, err := Parse("t", []byte(file)); err == nil {
 			t.Errorf("the decoder accepts\n%s", file)
@@ -137,7 +134,7 @@ func TestSchemaHasEveryKey(t *testing.T) {
 	if err := json.Unmarshal(Schema(), &s); err != nil {
 		t.Fatal(err)
 	}
-	want := len(newDecoder("").featureAliases(&Feature{}, &percents{})) + len(newDecoder("").taskAliases(&Task{}, &parts{}))
+	want := 0
 	for _, sec := range sections() {
 		want += len(sec.keys)
 	}

@@ -85,25 +85,6 @@ func groupTexts(s *Subgroup) (out []string) {
 	return out
 }
 
-func TestStreamMatrix(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.npy")
-	task := parse(t, "version: 1\nfeatures: [{name: a, kind: numeric}, {name: b, kind: numeric}]")
-	if err := os.WriteFile(path, npyBytes("<f4", false, 3, 2, make([]byte, 24)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var rows []int
-	p, err := Stream(t.Context(), path, task, ReadOptions{Keep: []string{"x"}}, 2, func(p *People) error {
-		rows = append(rows, p.Rows...)
-		if len(p.X) != 2*p.N || len(p.Kept) != p.N {
-			t.Errorf("%+v", p)
-		}
-		return nil
-	})
-	if err != nil || p.N != 3 || !slices.Equal(rows, []int{0, 1, 2}) {
-		t.Errorf("%+v, %v, rows %v", p, err, rows)
-	}
-}
-
 // TestStreamStops: an error of the caller, or a cancellation, ends the reading at once.
 func TestStreamStops(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "people.csv")

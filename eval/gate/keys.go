@@ -19,13 +19,13 @@ type parts struct {
 func (d *decoder) gateKeys(g *Gate, p *parts) []key {
 	check := func(_ int, n ast.Node) {
 		var c Check
-		p.checks = append(p.checks, d.Mapping(n, "a check", d.checkKeys(&c), nil))
+		p.checks = append(p.checks, d.Mapping(n, "a check", d.checkKeys(&c)))
 		c.By = grouping(c.By)
 		g.Checks = append(g.Checks, c)
 	}
 	waiver := func(_ int, n ast.Node) {
 		var w Waiver
-		p.waivers = append(p.waivers, d.Mapping(n, "a waiver", d.waiverKeys(&w), nil))
+		p.waivers = append(p.waivers, d.Mapping(n, "a waiver", d.waiverKeys(&w)))
 		g.Waivers = append(g.Waivers, w)
 	}
 	return []key{

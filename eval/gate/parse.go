@@ -34,7 +34,7 @@ func parse(name string, data []byte) (*Gate, error) {
 func (d *decoder) gate(root ast.Node) *Gate {
 	g := &Gate{}
 	var p parts
-	p.top = d.Mapping(root, "the gate file", d.gateKeys(g, &p), nil)
+	p.top = d.Mapping(root, "the gate file", d.gateKeys(g, &p))
 	if !p.top.Has("version") {
 		d.Errorf(p.top.Node, "the gate file needs the key %q: version: 1", "version")
 	} else if !p.top.Bad["version"] && p.version != 1 {

@@ -46,9 +46,8 @@ func (m Mapping) Has(key string) bool {
 	return ok
 }
 
-// Mapping decodes n by its keys; what names it in messages ("a check"). A key that is not among them is a mistake unless other takes it; such keys are
-// noted in the result and not read. Whether there are all that must be is left to the caller; of what is no mapping at all, every key is bad.
-func (d *Decoder) Mapping(n ast.Node, what string, keys []Key, other func(key string) bool) Mapping {
+// Mapping decodes n by its keys; what names it in messages ("a check"). A key that is not among them is a mistake. Whether there are all that must be is left to the caller; of what is no mapping at all, every key is bad.
+func (d *Decoder) Mapping(n ast.Node, what string, keys []Key) Mapping {
 	m := Mapping{Node: n, At: map[string]ast.Node{}, Bad: map[string]bool{}}
 	node, ok := n.(*ast.MappingNode)
 	if !ok {
@@ -77,8 +76,6 @@ func (d *Decoder) Mapping(n ast.Node, what string, keys []Key, other func(key st
 		case i >= 0:
 			m.At[word] = kv.Value
 			keys[i].Value.Read(kv.Value)
-		case other != nil && other(word):
-			m.At[word] = kv.Value
 		default:
 			d.Errorf(kv.Key, "%s has no key %s%s", what, message.Quote(word), message.DidYouMean(word, names))
 			word = ""

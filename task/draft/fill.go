@@ -149,7 +149,7 @@ func (f *filler) numbers(ft *task.Feature, lacks func(...string) bool, p *profil
 		out = append(out, entry{"mean", task.Decimal(ft.Mean)}, entry{"std", task.Decimal(ft.Std)})
 	}
 	open := math.IsInf(ft.Bounds[0], -1) && math.IsInf(ft.Bounds[1], 1)
-	if ft.Kind == task.Numeric && open && (ft.Actionable || ft.Mutable) && lacks("bounds", "lb", "ub", "permitted_range", "feature_range") {
+	if ft.Kind == task.Numeric && open && (ft.Actionable || ft.Mutable) && lacks("bounds") {
 		lo, hi, _ := p.bounds()
 		ft.Bounds = [2]float64{lo, hi}
 		out = append(out, entry{"bounds", "[" + task.Decimal(lo) + ", " + task.Decimal(hi) + "]"})
