@@ -299,12 +299,6 @@ func certaintyMetrics() []Metric {
 			perturbation(FirstOrder, p95),
 		},
 		{
-			"margins[].perturbation.layerwise.p95", "logit perturbation, layerwise bound", "", "logits", Lower,
-			"The same for the bound that sums each layer's error times the norms of the layers behind it: true, and far from tight.",
-			"Bounding logit perturbation from quantization error, equation app_eps_upper",
-			perturbation(Lipschitz, p95),
-		},
-		{
 			"margins[].perturbation.ball.safe", "promises with a safe margin", "safe-margin fraction", "share", Higher,
 			"Of the recourse points of f, the share with m_f(u) > 2 eps hat(u).",
 			"Table margin_diagnostics",

@@ -58,11 +58,10 @@ const (
 	AtPoint    Perturbation = "point"       // of the two models at u
 	InBall     Perturbation = "ball"        // the largest of u and samples of the l2 ball around it: eps hat
 	FirstOrder Perturbation = "first_order" // at u, plus the radius times the norm of the difference's gradient
-	Lipschitz  Perturbation = "layerwise"   // the bound by layers' norms: nothing in the ball is farther apart
 )
 
 // Perturbations lists them in the order of the reports.
-func Perturbations() []Perturbation { return []Perturbation{AtPoint, InBall, FirstOrder, Lipschitz} }
+func Perturbations() []Perturbation { return []Perturbation{AtPoint, InBall, FirstOrder} }
 
 // Perturbed is how far the two models' logits are apart around f's recourse points, and what the paper's
 // condition m_f(u) > 2 eps then says: points that meet it are safe.
@@ -79,7 +78,7 @@ type Perturbed struct {
 }
 
 // Perturber measures logit perturbations. points are n rows of dim model inputs; the result has one row for each, with one
-// number for each of Perturbations, undefined where the model's graph has none, and infinite where it has one that cannot be told: that is not safe.
+// number for each of Perturbations, undefined where the model's graph has none.
 type Perturber func(ctx context.Context, points []float32, n int) ([][]Float, error)
 
 // perturbed summarises the perturbations at the i-th required margin; nil when they were not measured.

@@ -164,7 +164,7 @@ func everything(t *testing.T, progress func(Event)) *Result {
 		Perturb: func(_ context.Context, _ []float32, n int) ([][]Float, error) {
 			eps := make([][]Float, n)
 			for i := range eps {
-				eps[i] = []Float{0.01, 0.02, 0.03, 4}
+				eps[i] = []Float{0.01, 0.02, 0.03}
 			}
 			return eps, nil
 		},

@@ -14,7 +14,6 @@ import (
 // Perturb measures how far the logits of the two models are apart within radius of points, in the Euclidean norm. samples is
 // how many points of each ball are looked at; which those are depends on the seed and the point alone.
 func (k *Certifier) Perturb(radius float64, samples int, seed uint64) eval.Perturber {
-	bound := newLayerwise(k.full.p, k.quant.p, k.full.c.Dim())
 	return func(ctx context.Context, points []float32, n int) ([][]eval.Float, error) {
 		dim := k.full.c.Dim()
 		if len(points) != n*dim || !(radius >= 0) {
@@ -39,14 +38,11 @@ func (k *Certifier) Perturb(radius float64, samples int, seed uint64) eval.Pertu
 			for _, d := range got {
 				most = math.Max(most, d)
 			}
-			first, layers := eval.Float(math.NaN()), eval.Float(math.NaN())
+			first := eval.Float(math.NaN())
 			if slope != nil {
 				first = eval.Float(at[i] + radius*slope[i])
 			}
-			if bound != nil {
-				layers = eval.Float(bound.at(u, radius))
-			}
-			out[i] = []eval.Float{eval.Float(at[i]), eval.Float(most), first, layers}
+			out[i] = []eval.Float{eval.Float(at[i]), eval.Float(most), first}
 		}
 		return out, nil
 	}
@@ -77,10 +73,12 @@ func ball(u []float32, radius float64, samples int, seed uint64) []float32 {
 	out := make([]float32, 0, samples*len(u))
 	step := make([]float64, len(u))
 	for range samples {
+		norm := 0.0
 		for j := range step {
 			step[j] = rng.NormFloat64()
+			norm += step[j] * step[j]
 		}
-		size := radius * math.Pow(rng.Float64(), 1/float64(len(u))) / math.Max(euclid(step), 1e-300)
+		size := radius * math.Pow(rng.Float64(), 1/float64(len(u))) / math.Max(math.Sqrt(norm), 1e-300)
 		for j, v := range u {
 			out = append(out, float32(float64(v)+size*step[j]))
 		}

@@ -28,9 +28,7 @@ func byHand(w1, b1, w2, b2 []float32) *graph.Model {
 }
 
 // With f(x) = 3 relu(2 x1) + 4 relu(x2 + 1) and g(x) = 3 relu(2.5 x1) + 4 relu(x2 + 1) + 0.25, at (1, 2):
-// f = 6 + 12 = 18, g = 7.5 + 12.25 = 19.75. The difference has the gradient (1.5, 0). Layer by layer, within 0.2 of the point:
-// what the first layer reads has norm sqrt(5) + 0.2 at most, and its weights differ by 0.5; the second layer multiplies by 5, and
-// its bias differs by 0.25.
+// f = 6 + 12 = 18, g = 7.5 + 12.25 = 19.75. The difference has the gradient (1.5, 0).
 func TestPerturbByHand(t *testing.T) {
 	o := orttest.Need(t)
 	f := byHand([]float32{2, 0, 0, 1}, []float32{0, 1}, []float32{3, 4}, []float32{0})
@@ -40,8 +38,8 @@ func TestPerturbByHand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []float64{1.75, 1.75 + 0.2*1.5, 1.75 + 0.2*1.5, 5*0.5*(math.Sqrt(5)+0.2) + 0.25}
-	for i, tolerance := range []float64{1e-6, 0.01, 1e-6, 1e-4} {
+	want := []float64{1.75, 1.75 + 0.2*1.5, 1.75 + 0.2*1.5}
+	for i, tolerance := range []float64{1e-6, 0.01, 1e-6} {
 		if got := float64(eps[0][i]); math.Abs(got-want[i]) > tolerance {
 			t.Errorf("%d: %v, want %v", i, got, want[i])
 		}
@@ -53,7 +51,7 @@ func TestPerturbByHand(t *testing.T) {
 	}
 }
 
-// What is found in the ball is at least what is at its middle, and at most the bound by layers.
+// What is found in the ball is at least what is at its middle.
 func TestPerturbOrder(t *testing.T) {
 	o := orttest.Need(t)
 	for i, c := range []struct {
@@ -76,9 +74,9 @@ func TestPerturbOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 			for row, e := range eps {
-				at, ball, first, layers := e[0], e[1], e[2], e[3]
-				if !(at <= ball && at <= first && ball <= layers) {
-					t.Errorf("%d: %+v %+v, radius %v, row %d: %v at the point, %v in the ball, %v by gradients, %v by layers", i, c.net, c.ways, radius, row, at, ball, first, layers)
+				at, ball, first := e[0], e[1], e[2]
+				if !(at <= ball && at <= first) {
+					t.Errorf("%d: %+v %+v, radius %v, row %d: %v at the point, %v in the ball, %v by gradients", i, c.net, c.ways, radius, row, at, ball, first)
 				}
 			}
 		}

@@ -154,7 +154,7 @@ func TestParts(t *testing.T) {
 				none := eval.Promise{Status: recourse.NoneFound, Cost: nan, Own: nan, Other: nan}
 				r.First = none
 				s := eval.Step{Full: made(float64(i%2) - 0.5), Quant: none, DirSim: nan, Overlap: nan, Again: 1.5, Proof: &eval.Proof{Lower: 1, Apart: 1}}
-				s.Perturbed = []eval.Float{0.01, 0.05 + eval.Float(i%2), 0.3, 0.4}
+				s.Perturbed = []eval.Float{0.01, 0.05 + eval.Float(i%2), 0.3}
 				if both {
 					r.First, s.Quant, s.DirSim, s.Overlap = made(1), made(1), 1, 1
 				}

@@ -41,8 +41,6 @@ func kindName(k eval.Perturbation) string {
 		return "in a ball, sampled"
 	case eval.FirstOrder:
 		return "first order"
-	case eval.Lipschitz:
-		return "layerwise bound"
 	}
 	return string(k)
 }
