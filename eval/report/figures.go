@@ -75,7 +75,7 @@ const mostSteps = 240
 func stairs(name string, xs []float64, most float64) chart.Series {
 	xs = slices.DeleteFunc(slices.Clone(xs), math.IsNaN)
 	slices.Sort(xs)
-	s := chart.Series{Name: name, Bare: true}
+	s := chart.Series{Name: name, NoMarkers: true}
 	n := len(xs)
 	stride := max(1, n/mostSteps)
 	low := 0.0
@@ -96,7 +96,7 @@ func bars(caption string, names []string, vd, rvd []eval.Rate) []figure {
 	if len(names) > mostBars {
 		names, vd, rvd = names[:mostBars], vd[:mostBars], rvd[:mostBars]
 	}
-	c := chart.Chart{X: "promises that break, %", Categories: names, Lying: true}
+	c := chart.Chart{X: "promises that break, %", Categories: names, Horizontal: true}
 	for _, s := range []chart.Series{rates("VD", nil, vd), rates("RVD", nil, rvd)} {
 		if anyDefined(s.Y) {
 			c.Series = append(c.Series, s)

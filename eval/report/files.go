@@ -169,7 +169,7 @@ func layers(d *Document, how detail) block {
 	}
 	draw := func(caption, x string, s chart.Series) {
 		if anyDefined(s.Y) {
-			b.figures = append(b.figures, figure{caption, chart.Chart{X: x, Categories: names, Lying: true, Series: []chart.Series{s}}})
+			b.figures = append(b.figures, figure{caption, chart.Chart{X: x, Categories: names, Horizontal: true, Series: []chart.Series{s}}})
 		}
 	}
 	draw("Bits of each layer's weights.", "bits per weight", bits)

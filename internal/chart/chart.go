@@ -1,108 +1,172 @@
-// Package chart draws line and bar charts as SVG or PNG.
+// Package chart draws line and bar charts as SVG or PNG, with gonum.org/v1/plot.
 //
-// In: charts, which are numbers with names. Out: one picture with all of them, one
-// beneath the other, or in two columns when there are more than three; or one
-// chart as a part of a page. The invariants: the same charts give the same bytes; no legend lies on data; series
-// differ in colour, dash and marker, in colours that colour-blind people can tell apart.
+// In: charts, which are numbers with names. Out: one picture with all of them, one below the other, or in two columns
+// when there are more than three; or one chart as part of an HTML page. The invariants: the same charts give the same
+// bytes; no legend covers data; series differ in colour, dash and marker, in colours that colour-blind people can tell
+// apart.
 package chart
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"image/color"
 	"io"
 	"math"
 	"slices"
 
+	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Series is a line of points, in the order in which they are joined, or the bars of one
-// colour. Where a value cannot be shown (it is not finite, or not positive on a
-// logarithmic axis) there is no point and the line is broken.
+// Series is a line of points, joined in their order, or the bars of one colour. A value that cannot be shown (not
+// finite, or not positive on a logarithmic axis) has no point and interrupts the line.
 type Series struct {
 	Name string
-	X, Y []float64 // X is not used by bars
-	// Low and High, if there are any, are the ends of each point's error bar.
+	X, Y []float64 // bars do not use X
+	// Low and High, if set, are the ends of each point's error bar.
 	Low, High []float64
-	// Bare leaves out the markers of the points, for lines of many.
-	Bare bool
+	// NoMarkers leaves out the markers, for lines of many points.
+	NoMarkers bool
 }
 
 // Chart is one pair of axes.
 type Chart struct {
 	Title, X, Y string // titles of the chart and of its axes
-	LogX, LogY  bool
-	// Categories make it a chart of grouped bars: one group for each category, in
-	// which the bar of series k is as high as its Y for that category.
+	LogY        bool   // of charts that are not Horizontal
+	// Categories make it a chart of grouped bars: one group per category, in which the bar of series k is as high
+	// as its Y for that category.
 	Categories []string
-	// Lying makes the bars lie, each category beneath the one before, which leaves room for long names. Their
-	// axis has the title X.
-	Lying  bool
-	Rules  []float64 // x of lines across a chart that has no bars
-	Series []Series
+	// Horizontal makes the bars horizontal, which leaves room for long names. X is the title of their axis.
+	Horizontal bool
+	Rules      []float64 // x of vertical lines in a chart without bars
+	Series     []Series
 }
 
-// The sizes of the picture, on paper; a PNG has resolution dots per inch.
+// The sizes of the pictures; a PNG has resolution dots per inch.
 const (
 	panelWidth  = 5.4 * vg.Inch
 	panelHeight = 3.5 * vg.Inch
 	border      = 0.12 * vg.Inch
 	resolution  = 110
-	oneColumn   = 3  // as many charts stand one beneath the other
-	mostCharts  = 40 // beyond, nobody finds anything
+	oneColumn   = 3  // up to so many charts are drawn in one column
+	maxCharts   = 40 // of one picture
+
+	// A figure is as wide as a phone, so that its text is readable there.
+	figureWidth  = 3.45 * vg.Inch
+	figureHeight = 2.75 * vg.Inch
+	barStep      = 13 // of horizontal bars
+	groupStep    = 9  // between groups of horizontal bars, in addition
+	figureFrame  = 48 // height of the axis and its title
 )
 
-// largest is the largest number that axes go to, so that sums of such numbers are finite.
-const largest = 1e300
+// Numbers beyond these, of which axes cannot be divided into ticks reliably, are not shown.
+const (
+	largest  = 1e12
+	smallest = 1e-12
+)
 
 // Formats lists the formats that Draw knows.
 func Formats() []string { return []string{"svg", "png"} }
 
-// Draw draws charts in one of the Formats. Charts that all have series of the same
-// names share a legend above them, others have one each.
+// Draw draws charts in one of the Formats. Charts that all have series of the same names share one legend at the top,
+// others have one each.
 func Draw(w io.Writer, format string, charts ...Chart) error {
 	if !slices.Contains(Formats(), format) {
-		return fmt.Errorf("chart: there is no format %q, only svg and png", format)
+		return fmt.Errorf("chart: unsupported format %q: want svg or png", format)
 	}
-	if len(charts) == 0 || len(charts) > mostCharts {
-		return fmt.Errorf("chart: %d charts cannot be drawn in one picture, 1 to %d can", len(charts), mostCharts)
-	}
-	var errs []error
-	for i := range charts {
-		errs = append(errs, charts[i].check())
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	t, err := letters()
-	if err != nil {
-		return fmt.Errorf("chart: %w", err)
+	if len(charts) == 0 || len(charts) > maxCharts {
+		return fmt.Errorf("chart: cannot draw %d charts in one picture: want 1 to %d", len(charts), maxCharts)
 	}
 	columns := 1
 	if len(charts) > oneColumn {
 		columns = 2
 	}
-	inner := vg.Length(columns) * panelWidth
-	var shared legend
-	if common(charts) {
-		shared = t.legendOf(&charts[0], inner)
-	}
-	rows := vg.Length((len(charts) + columns - 1) / columns)
-	s := sheet{format: format, letters: t}
-	s.open(inner+2*border, rows*panelHeight+2*border+shared.height())
-	all := area{border, border, border + inner, border + rows*panelHeight + shared.height()}
-	s.legend(shared, area{all.left, all.top - shared.height(), all.right, all.top})
+	rows := (len(charts) + columns - 1) / columns
+	panels := make([]panel, len(charts))
+	var errs []error
 	for i := range charts {
-		left, top := all.left+vg.Length(i%columns)*panelWidth, all.top-shared.height()-vg.Length(i/columns)*panelHeight
-		s.panel(&charts[i], area{left, top - panelHeight, left + panelWidth, top}, shared == nil)
+		errs = append(errs, panels[i].build(&charts[i]))
 	}
-	if err := s.write(w); err != nil {
-		return fmt.Errorf("chart: %w", err)
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
-	return nil
+	width, height := vg.Length(columns)*panelWidth, vg.Length(rows)*panelHeight
+	var shared legend
+	if sameNames(charts) {
+		shared = panels[0].legend
+	}
+	height += shared.height(width)
+	canvas, out := newCanvas(format, width+2*border, height+2*border)
+	inner := shared.draw(draw.Crop(canvas, border, -border, border, -border))
+	tiles := draw.Tiles{Rows: rows, Cols: columns, PadX: border, PadY: border}
+	for i := range panels {
+		if shared != nil {
+			panels[i].legend = nil
+		}
+		panels[i].draw(tiles.At(inner, i%columns, i/columns))
+	}
+	return write(w, out)
 }
 
-// check reports numbers that do not belong together.
+// Figure draws one chart, without its title, as an svg element that can stand in a page with others.
+func Figure(w io.Writer, c Chart) error {
+	c.Title = ""
+	var p panel
+	if err := p.build(&c); err != nil {
+		return err
+	}
+	height := vg.Length(figureHeight)
+	if c.horizontal() {
+		height = vg.Length(len(c.Categories)*(groupStep+barStep*len(c.Series))) + p.legend.height(figureWidth) + figureFrame
+	}
+	canvas, out := newCanvas("svg", figureWidth, height)
+	p.draw(draw.Crop(canvas, 2, -2, 2, -2))
+	var b bytes.Buffer
+	if err := write(&b, out); err != nil {
+		return err
+	}
+	svg := b.Bytes()
+	if i := bytes.Index(svg, []byte("<svg")); i > 0 {
+		svg = svg[i:] // the XML declaration belongs to a file
+	}
+	_, err := w.Write(svg)
+	return err
+}
+
+// newCanvas makes a white canvas and what writes it in a format.
+func newCanvas(format string, width, height vg.Length) (draw.Canvas, io.WriterTo) {
+	var canvas vg.Canvas
+	var out io.WriterTo
+	if format == "svg" {
+		c := vgsvg.New(width, height)
+		canvas, out = c, c
+	} else {
+		c := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(resolution))
+		canvas, out = c, vgimg.PngCanvas{Canvas: c}
+	}
+	c := draw.NewCanvas(canvas, width, height)
+	c.SetColor(color.White)
+	c.Fill(c.Rectangle.Path())
+	return c, out
+}
+
+// write writes a picture. The typeface is not in an SVG: readers without it need the names of others of the same widths.
+func write(w io.Writer, picture io.WriterTo) error {
+	var b bytes.Buffer
+	if _, err := picture.WriteTo(&b); err != nil {
+		return fmt.Errorf("chart: %w", err)
+	}
+	const family = "font-family:Liberation Sans;"
+	_, err := w.Write(bytes.ReplaceAll(b.Bytes(), []byte(family),
+		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")))
+	return err
+}
+
+// check reports lists of different lengths.
 func (c *Chart) check() error {
 	var errs []error
 	bad := func(s *Series, format string, args ...any) {
@@ -122,11 +186,11 @@ func (c *Chart) check() error {
 	return errors.Join(errs...)
 }
 
-func (c *Chart) bars() bool  { return c.Categories != nil }
-func (c *Chart) lying() bool { return c.bars() && c.Lying }
+func (c *Chart) bars() bool       { return c.Categories != nil }
+func (c *Chart) horizontal() bool { return c.bars() && c.Horizontal }
 
-// common says whether one legend serves all charts.
-func common(charts []Chart) bool {
+// sameNames reports whether one legend serves all charts.
+func sameNames(charts []Chart) bool {
 	for i := range charts {
 		if charts[i].bars() != charts[0].bars() ||
 			!slices.EqualFunc(charts[i].Series, charts[0].Series, func(a, b Series) bool { return a.Name == b.Name }) {
@@ -136,7 +200,49 @@ func common(charts []Chart) bool {
 	return len(charts) > 1
 }
 
-// shown says whether an axis can show v.
+// shown reports whether an axis can show v.
 func shown(v float64, log bool) bool {
-	return math.Abs(v) <= largest && (!log || v >= 1/largest)
+	return math.Abs(v) <= largest && (!log || v >= smallest)
+}
+
+// legend is the names of series with samples of how they are drawn.
+type legend []legendEntry
+
+type legendEntry struct {
+	name    string
+	samples []plot.Thumbnailer
+}
+
+// The sizes of a legend.
+const (
+	lineHeight = 14
+	entryGap   = 40 // the sample and the space around it
+)
+
+// columns returns how many entries fit side by side, at least one.
+func (l legend) columns(width vg.Length) int {
+	widest := vg.Length(0)
+	style := textStyle(9)
+	for _, e := range l {
+		widest = max(widest, style.Width(e.name))
+	}
+	return min(max(1, int(width/(widest+entryGap))), max(1, len(l)))
+}
+
+func (l legend) height(width vg.Length) vg.Length {
+	n := l.columns(width)
+	return vg.Length((len(l)+n-1)/n) * lineHeight
+}
+
+// draw draws the legend at the top of c and returns the rest of c.
+func (l legend) draw(c draw.Canvas) draw.Canvas {
+	n, width := l.columns(c.Size().X), c.Size().X
+	for i, e := range l {
+		entry := plot.NewLegend()
+		entry.TextStyle, entry.Left, entry.Top = textStyle(9), true, true
+		entry.Add(e.name, e.samples...)
+		left, down := width*vg.Length(i%n)/vg.Length(n), vg.Length(i/n)*lineHeight
+		entry.Draw(draw.Crop(c, left, 0, 0, -down))
+	}
+	return draw.Crop(c, 0, 0, 0, -l.height(width))
 }

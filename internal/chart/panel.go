@@ -1,176 +1,339 @@
 package chart
 
 import (
+	"fmt"
+	"image/color"
 	"math"
 	"slices"
 
+	xfont "golang.org/x/image/font"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// frame is the inside of a chart's axes.
-type frame struct {
-	area
-	x, y axis
+// panel is a chart as gonum draws it.
+type panel struct {
+	*plot.Plot
+	legend
+	chart *Chart
+	bars  []*plotter.BarChart // of each series; their width depends on the canvas
 }
 
-func (f *frame) atX(v float64) vg.Length { return f.left + vg.Length(f.x.at(v))*(f.right-f.left) }
-func (f *frame) atY(v float64) vg.Length { return f.bottom + vg.Length(f.y.at(v))*(f.top-f.bottom) }
-
-// The room that a panel leaves around the axes.
-const (
-	padding   = 8
-	textStep  = 15 // a line of text
-	tickSize  = 4
-	lastSpace = 14
-)
-
-// panel draws a chart, with a legend of its own if it is to have one.
-func (s *sheet) panel(c *Chart, a area, own bool) {
-	var f frame
-	switch {
-	case c.lying():
-		f.x = c.yAxis()
-	case c.bars():
-		f.y = c.yAxis()
-	default:
-		f.x, f.y = c.xAxis(), c.yAxis()
+// build makes the plot of a chart.
+func (p *panel) build(c *Chart) error {
+	if err := c.check(); err != nil {
+		return err
 	}
-	f.area = area{a.left + padding, a.bottom + padding + textStep, a.right - lastSpace, a.top - padding}
-	if c.Title != "" {
-		s.words(title, (a.left+a.right)/2, f.top-textStep/2, -0.5, 0, c.Title)
-		f.top -= textStep + 4
+	*p = panel{Plot: plot.New(), chart: c}
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.Title, c.X, c.Y
+	p.Title.TextStyle.Font = sans(10.5)
+	p.Title.TextStyle.Font.Weight = xfont.WeightBold
+	p.Title.Padding = 4
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Label.TextStyle.Font, a.Tick.Label.Font = sans(9), sans(8)
+		a.Tick.Length = 4
 	}
-	if own {
-		l := s.letters.legendOf(c, a.right-a.left-2*padding)
-		s.legend(l, area{a.left + padding, f.top - l.height(), a.right - padding, f.top})
-		f.top -= l.height()
+	grid := plotter.NewGrid()
+	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{0xe2}, color.Gray{0xe2}
+	if c.bars() { // whose categories need no lines
+		if grid.Vertical.Width = 0; c.Horizontal {
+			grid.Vertical, grid.Horizontal = grid.Horizontal, grid.Vertical
+		}
 	}
-	if c.X != "" {
-		f.bottom += textStep
-	}
-	if c.Y != "" {
-		f.left += textStep
-	}
-	var widest vg.Length
-	for _, t := range f.y.ticks {
-		widest = max(widest, s.letters.width(small, t.label))
-	}
-	f.left += widest + tickSize + 4
-	if c.lying() {
-		names := s.shorten(c, &f)
-		s.axes(c, &f, a)
-		s.lyingBars(c, &f, names)
-	} else {
-		names, turn := s.categories(c, &f, a.left)
-		s.axes(c, &f, a)
-		s.name(&f, names, turn)
+	p.Add(grid)
+	for k := range c.Series {
+		add := p.addLine
 		if c.bars() {
-			s.bars(c, &f)
-		} else {
-			s.lines(c, &f)
+			add = p.addBars
+		}
+		if err := add(k); err != nil {
+			return fmt.Errorf("chart %q: %w", c.Title, err)
 		}
 	}
-	s.strokes(grey(0x20), 0.8, strokes{{f.left, f.bottom, f.left, f.top}, {f.left, f.bottom, f.right, f.bottom}})
-}
-
-func (c *Chart) xAxis() axis {
-	var values [][]float64
-	for i := range c.Series {
-		values = append(values, c.Series[i].X)
+	if len(p.legend) == 1 && c.Series[0].Name == "" {
+		p.legend = nil
 	}
-	return axisOf(c.LogX, nothing, append(values, c.Rules)...)
-}
-
-func (c *Chart) yAxis() axis {
-	var values [][]float64
-	for i := range c.Series {
-		values = append(values, c.Series[i].Y, c.Series[i].Low, c.Series[i].High)
-	}
-	zero := worthwhile
-	if c.bars() {
-		zero = needed
-	}
-	return axisOf(c.LogY, zero, values...)
-}
-
-// axes draws ticks, lines across and the titles.
-func (s *sheet) axes(c *Chart, f *frame, a area) {
-	var across, ticks strokes
-	for _, t := range f.y.ticks {
-		y := f.atY(t.value)
-		across = append(across, [4]vg.Length{f.left, y, f.right, y})
-		ticks = append(ticks, [4]vg.Length{f.left - tickSize, y, f.left, y})
-		s.words(small, f.left-tickSize-3, y, float64(draw.XRight), 0, t.label)
-	}
-	for _, t := range f.x.ticks {
-		x := f.atX(t.value)
-		across = append(across, [4]vg.Length{x, f.bottom, x, f.top})
-		ticks = append(ticks, [4]vg.Length{x, f.bottom - tickSize, x, f.bottom})
-		s.words(small, x, f.bottom-tickSize-7, -0.5, 0, t.label)
-	}
-	s.strokes(grey(0xe2), 0.5, across)
-	if !c.bars() {
-		var rules strokes
-		for _, x := range c.Rules {
-			if shown(x, c.LogX) {
-				rules = append(rules, [4]vg.Length{f.atX(x), f.bottom, f.atX(x), f.top})
+	p.ranges()
+	for _, x := range c.Rules {
+		if shown(x, false) && !c.bars() {
+			rule, err := plotter.NewLine(plotter.XYs{{X: x, Y: p.Y.Min}, {X: x, Y: p.Y.Max}})
+			if err != nil {
+				return fmt.Errorf("chart %q: %w", c.Title, err)
 			}
+			p.Add(rule)
 		}
-		s.strokes(grey(0x60), 1, rules)
 	}
-	s.strokes(grey(0x20), 0.8, ticks)
-	if c.X != "" {
-		s.words(normal, (f.left+f.right)/2, a.bottom+padding+3, -0.5, 0, c.X)
-	}
-	if c.Y != "" {
-		s.words(normal, a.left+padding, (f.bottom+f.top)/2, -0.5, math.Pi/2, c.Y)
-	}
+	return nil
 }
 
-// lines draws the error bars, the lines and the points, each above those before.
-func (s *sheet) lines(c *Chart, f *frame) {
-	for k := range c.Series {
-		r, faint := &c.Series[k], colour(k)
+// ends returns the bounds of point i's error bar as distances from y, or false without one that can be shown.
+func (c *Chart) ends(s *Series, i int) (low, high float64, ok bool) {
+	if s.Low == nil || !shown(s.Y[i], c.LogY) || !shown(s.Low[i], c.LogY) || !shown(s.High[i], c.LogY) {
+		return 0, 0, false
+	}
+	return max(0, s.Y[i]-s.Low[i]), max(0, s.High[i]-s.Y[i]), true
+}
+
+// errorBars are points with the distances to the ends of their error bars.
+type errorBars struct {
+	plotter.XYs
+	plotter.YErrors
+}
+
+func (e *errorBars) add(x, y, low, high float64) {
+	e.XYs = append(e.XYs, plotter.XY{X: x, Y: y})
+	e.YErrors = append(e.YErrors, struct{ Low, High float64 }{low, high})
+}
+
+// XError makes the same distances horizontal: x and y are exchanged then.
+func (e *errorBars) XError(i int) (low, high float64) { return e.YError(i) }
+
+// addLine adds series k as lines between its points, markers and error bars.
+func (p *panel) addLine(k int) error {
+	s := &p.chart.Series[k]
+	var all plotter.XYs
+	var ends errorBars
+	stroke := draw.LineStyle{Color: colour(k), Width: 1.4, Dashes: plotutil.Dashes(k)}
+	sample := &plotter.Line{LineStyle: stroke}
+	for i, start := 0, 0; i <= len(s.Y); i++ {
+		if i < len(s.Y) && shown(s.X[i], false) && shown(s.Y[i], p.chart.LogY) {
+			all = append(all, plotter.XY{X: s.X[i], Y: s.Y[i]})
+			if low, high, ok := p.chart.ends(s, i); ok {
+				ends.add(s.X[i], s.Y[i], low, high)
+			}
+			continue
+		}
+		if len(all)-start > 1 {
+			line, err := plotter.NewLine(all[start:])
+			if err != nil {
+				return err
+			}
+			line.LineStyle = stroke
+			p.Add(line)
+		}
+		start = len(all)
+	}
+	if len(ends.XYs) > 0 {
+		faint := colour(k)
 		faint.A = 0x80
-		var ends strokes
-		for i := range r.Y {
-			if c.has(r, i) && c.hasError(r, i) {
-				ends = append(ends, whisker(f.atX(r.X[i]), f.atY(r.Low[i]), f.atY(r.High[i]))...)
-			}
-		}
-		s.strokes(faint, 0.8, ends)
-	}
-	for k := range c.Series {
-		r := &c.Series[k]
-		stroke, _ := style(k)
-		var run []vg.Point
-		for i := 0; i <= len(r.Y); i++ {
-			if i < len(r.Y) && c.has(r, i) {
-				run = append(run, vg.Point{X: f.atX(r.X[i]), Y: f.atY(r.Y[i])})
-				continue
-			}
-			if len(run) > 1 {
-				s.StrokeLines(stroke, slices.Clone(run))
-			}
-			run = run[:0]
+		if err := p.addErrors(ends, faint); err != nil {
+			return err
 		}
 	}
-	for k := range c.Series {
-		r := &c.Series[k]
-		_, mark := style(k)
-		for i := range r.Y {
-			if c.has(r, i) && !r.Bare {
-				s.DrawGlyphNoClip(mark, vg.Point{X: f.atX(r.X[i]), Y: f.atY(r.Y[i])})
-			}
+	entry := legendEntry{name: s.Name, samples: []plot.Thumbnailer{sample}}
+	if len(all) > 0 && !s.NoMarkers {
+		marks, err := plotter.NewScatter(all)
+		if err != nil {
+			return err
 		}
+		marks.GlyphStyle = draw.GlyphStyle{Color: colour(k), Radius: 2.8, Shape: plotutil.Shape(k)}
+		p.Add(marks)
+		entry.samples = append(entry.samples, marks)
+	}
+	p.legend = append(p.legend, entry)
+	return nil
+}
+
+func (p *panel) addErrors(ends errorBars, c color.Color) error {
+	stroke := draw.LineStyle{Color: c, Width: 0.8}
+	if p.chart.horizontal() {
+		for i := range ends.XYs {
+			ends.XYs[i].X, ends.XYs[i].Y = ends.XYs[i].Y, ends.XYs[i].X
+		}
+		bars, err := plotter.NewXErrorBars(&ends)
+		if err != nil {
+			return err
+		}
+		bars.LineStyle = stroke
+		p.Add(bars)
+		return nil
+	}
+	bars, err := plotter.NewYErrorBars(&ends)
+	if err != nil {
+		return err
+	}
+	bars.LineStyle = stroke
+	p.Add(bars)
+	return nil
+}
+
+// groupWidth is the part of a category's slot that its bars fill.
+const groupWidth = 0.8
+
+// addBars adds the bars of series k, side by side with those of the other series.
+func (p *panel) addBars(k int) error {
+	s, n := &p.chart.Series[k], float64(len(p.chart.Series))
+	shift := groupWidth * ((float64(k)+0.5)/n - 0.5)
+	values := make(plotter.Values, len(s.Y))
+	var ends errorBars
+	for i, y := range s.Y {
+		if shown(y, p.chart.LogY) {
+			values[i] = y
+		}
+		if low, high, ok := p.chart.ends(s, i); ok {
+			ends.add(float64(i)+shift, y, low, high)
+		}
+	}
+	if len(values) == 0 {
+		return nil
+	}
+	bars, err := plotter.NewBarChart(values, 1)
+	if err != nil {
+		return err
+	}
+	bars.Color, bars.LineStyle, bars.XMin, bars.Horizontal = colour(k), draw.LineStyle{}, shift, p.chart.Horizontal
+	p.Add(bars)
+	p.bars = append(p.bars, bars)
+	p.legend = append(p.legend, legendEntry{s.Name, []plot.Thumbnailer{bars}})
+	if len(ends.XYs) > 0 {
+		return p.addErrors(ends, color.Gray{0x40})
+	}
+	return nil
+}
+
+// barScale is logarithmic. Bars begin at 0, which is drawn at the beginning of the axis.
+type barScale struct{}
+
+// Normalize implements [plot.Normalizer].
+func (barScale) Normalize(low, high, x float64) float64 {
+	return plot.LogScale{}.Normalize(low, high, max(x, low))
+}
+
+// ranges sets the ends and the ticks of the axes.
+func (p *panel) ranges() {
+	c := p.chart
+	value := &p.Y
+	if c.horizontal() {
+		value = &p.X
+	}
+	if c.LogY && !c.horizontal() {
+		p.logRange()
+	} else {
+		widen(value)
+		if value.Min > 0 && value.Min < value.Max/2 {
+			value.Min = 0
+		}
+	}
+	switch {
+	case !c.bars():
+		widen(&p.X)
+		return
+	case c.Horizontal:
+		p.Y.Padding = 0
+		p.Y.Scale = plot.InvertedScale{Normalizer: plot.LinearScale{}} // the first category is on top
+		slots(&p.Y, c.Categories)
+	default:
+		p.X.Padding = 0
+		slots(&p.X, c.Categories)
 	}
 }
 
-// has says whether point i can be shown.
-func (c *Chart) has(r *Series, i int) bool { return shown(r.X[i], c.LogX) && shown(r.Y[i], c.LogY) }
+// slots gives an axis a slot of length 1 for each category, with its name in the middle.
+func slots(a *plot.Axis, categories []string) {
+	a.Min, a.Max = -0.5, float64(max(len(categories), 1))-0.5
+	a.Tick.Length = 0
+	var ticks plot.ConstantTicks
+	for i, name := range shorten(categories) {
+		ticks = append(ticks, plot.Tick{Value: float64(i), Label: name})
+	}
+	a.Tick.Marker = ticks
+}
 
-// hasError says whether the error bar of point i can be shown.
-func (c *Chart) hasError(r *Series, i int) bool {
-	return r.Low != nil && shown(r.Low[i], c.LogY) && shown(r.High[i], c.LogY)
+// logRange lets the axis end at powers of ten: gonum labels no other ticks of a logarithmic axis.
+func (p *panel) logRange() {
+	low, high := math.Inf(1), smallest
+	for _, s := range p.chart.Series {
+		for _, v := range slices.Concat(s.Y, s.Low, s.High) {
+			if shown(v, true) {
+				low, high = min(low, v), max(high, v)
+			}
+		}
+	}
+	if low > high {
+		low, high = 0.1, 1
+	}
+	p.Y.Max = math.Pow10(int(math.Ceil(math.Log10(high))))
+	// A little less than the power of ten: LogTicks rounds its logarithm up.
+	p.Y.Min = min(math.Pow10(int(math.Floor(math.Log10(low)))), p.Y.Max/10) * (1 - 1e-9)
+	p.Y.Scale, p.Y.Tick.Marker = barScale{}, plot.LogTicks{Prec: 4}
+}
+
+// widen gives an axis a length that can be divided into ticks.
+func widen(a *plot.Axis) {
+	if a.Min > a.Max {
+		a.Min, a.Max = 0, 1
+	}
+	if size := max(math.Abs(a.Min), math.Abs(a.Max)); a.Max-a.Min <= max(1e-9*size, smallest) {
+		half := max(0.05*size, 1e-3)
+		a.Min, a.Max = a.Min-half, a.Max+half
+	}
+}
+
+// draw draws the legend, which belongs to nobody else then, and the plot.
+func (p *panel) draw(c draw.Canvas) {
+	c = p.legend.draw(c)
+	n := vg.Length(len(p.chart.Categories))
+	if p.chart.bars() && !p.chart.Horizontal {
+		style, room := p.X.Tick.Label, p.DataCanvas(c).Size().X/max(n, 1)
+		for _, name := range shorten(p.chart.Categories) {
+			if style.Width(name)+6 > room {
+				p.X.Tick.Label.Rotation = math.Pi / 4
+				p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = draw.XRight, draw.YCenter
+			}
+		}
+	}
+	size := p.DataCanvas(c).Size()
+	slot := size.X / max(n, 1)
+	if p.chart.Horizontal {
+		slot = size.Y / max(n, 1)
+	}
+	for _, b := range p.bars {
+		b.Width = max(0.92*groupWidth*slot/vg.Length(len(p.bars)), 0.1)
+	}
+	p.Draw(c)
+}
+
+// maxName is how many letters of a category's name are written.
+const maxName = 24
+
+// shorten cuts long names at their beginning: names of layers differ at the end.
+func shorten(names []string) []string {
+	short := make([]string, len(names))
+	for i, name := range names {
+		if r := []rune(name); len(r) > maxName {
+			name = "…" + string(r[len(r)-maxName+1:])
+		}
+		short[i] = name
+	}
+	return short
+}
+
+// colour returns the colour of series k: those of Okabe and Ito but yellow, which is too light for lines on white.
+//
+// References: Okabe and Ito, Color Universal Design, 2008.
+func colour(k int) color.NRGBA {
+	colours := []color.NRGBA{
+		{0x00, 0x72, 0xb2, 0xff}, // blue
+		{0xd5, 0x5e, 0x00, 0xff}, // vermilion
+		{0x00, 0x9e, 0x73, 0xff}, // bluish green
+		{0xcc, 0x79, 0xa7, 0xff}, // reddish purple
+		{0x00, 0x00, 0x00, 0xff}, // black
+		{0xe6, 0x9f, 0x00, 0xff}, // orange
+		{0x56, 0xb4, 0xe9, 0xff}, // sky blue
+	}
+	return colours[k%len(colours)]
+}
+
+// sans is a typeface with the widths of Arial, which most systems have instead.
+func sans(size vg.Length) font.Font {
+	return font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}
+}
+
+func textStyle(size vg.Length) text.Style {
+	return text.Style{Color: color.Black, Font: sans(size), Handler: plot.DefaultTextHandler}
 }
