@@ -134,7 +134,7 @@ func TestFromPlanConvolutions(t *testing.T) {
 		"integers":    {ptq.Options{Method: "ptq", Budget: 8}, `(?s)"result": \{.*"result": \{`},
 		"channels":    {ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScaleChannel, Rounding: ptq.RoundCompensate}, `"result": \{`},
 		"rows":        {ptq.Options{Budget: 5, Refine: -1}, `"result": \{`},
-		"weight only": {ptq.Options{Method: "ptq", WeightOnly: true}, `"activation": "float"`},
+		"weight only": {ptq.Options{Method: "ptq", WeightOnly: true}, `"reads": "float"`},
 		"act bits":    {ptq.Options{Method: "ptq", Budget: 8, ActBits: 4}, `"result": \{"bits": 4`},
 		"kept":        {ptq.Options{Method: "ptq", Budget: 8, KeepFloat: []string{"n_Conv_1"}}, `"float": true`},
 		"old runtime": {ptq.Options{Method: "ptq", Budget: 3, Runtime: "1.20"}, `"target_ort": "1.20"`},

@@ -110,7 +110,7 @@ func TestFromEditedPlan(t *testing.T) {
 	l := &f.Layers[1]
 	l.Bits = 8
 	for i := range l.Rows {
-		l.Rows[i].Codes, l.Rows[i].Scale = nil, 0
+		l.Rows[i].Codes, l.Rows[i].Scale = "", nil
 	}
 	r, err := ptq.FromPlan(context.Background(), m, f, nil, ptq.Options{Engine: e})
 	if err != nil {

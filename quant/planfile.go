@@ -1,72 +1,73 @@
 package quant
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // planVersion is the version of the plan file's format.
 const planVersion = 1
 
-// PlanFile is a plan as it stands in a file, with all else that the bytes of the
-// written model depend on. A file that NewPlanFile made says everything; one that was
-// edited may leave out what Plan is then to compute. See docs/plan.md.
+// PlanFile is the content of a plan file: a plan and everything else that the bytes of
+// the written model depend on. A file made by [NewPlanFile] is complete; an edited one may
+// leave out what [PlanFile.Plan] then computes. See docs/plan.md.
 type PlanFile struct {
-	Model     PlanModel
-	Equalized bool              // the weights that codes, scales and biases are of are those of Equalize
-	Runtime   string            // the oldest ONNX Runtime that must read the model; "" = as the writer says
-	Recipe    map[string]string // what goes into the model's metadata
-	Input     *Input
-	Layers    []PlanLayer
+	Version   int               `json:"cfq_plan"`
+	Model     PlanModel         `json:"model"`
+	Equalized bool              `json:"equalized,omitempty"`  // codes, scales and biases are those of the model after Equalize
+	Runtime   string            `json:"target_ort,omitempty"` // the oldest ONNX Runtime that must read the model; "" = the writer's default
+	Recipe    map[string]string `json:"recipe"`               // goes into the model's metadata
+	Input     *Input            `json:"input,omitempty"`
+	Layers    []PlanLayer       `json:"layers"`
 }
 
-// PlanModel says which model a plan is for.
+// PlanModel names the model that a plan is for.
 type PlanModel struct {
-	SHA256  string // of the canonical model's bytes, in hexadecimal
-	Weights int    // of all its layers; for readers
+	SHA256  string `json:"sha256"`            // of the canonical model's bytes, in hexadecimal
+	Weights int    `json:"weights,omitempty"` // of all its layers; for readers
 }
-
-// Feed says what a layer of a plan reads.
-type Feed string
-
-// What a layer can read.
-const (
-	FeedInput Feed = "input" // the columns of Plan.Input
-	FeedFloat Feed = "float" // its input as it is: only the weights are stored in few bits
-	FeedAct   Feed = ""      // its input behind the quantizer Act
-)
 
 // PlanLayer is a layer in a plan file.
 type PlanLayer struct {
-	Node    string
-	Float   bool    // stays in float; all else is ignored
-	Out, In int     // for checks; 0 = not said
-	Bits    int     // of all rows; 0 = each says its own
-	Scale   float32 // of all rows; 0 = each says its own
-	Reduced bool
-	Feed    Feed
-	Act     *Act
-	Result  *Act
-	Rows    []PlanRow // one for each output; nil = all is to be computed
+	Node    string    `json:"node"`
+	Float   bool      `json:"float,omitempty"` // stays in float; everything else is ignored
+	Shape   []int     `json:"shape,omitempty"` // outputs and inputs, to be checked; nil = not given
+	Bits    int       `json:"bits,omitempty"`  // of all rows; 0 = each row has its own
+	Reduced bool      `json:"reduced,omitempty"`
+	Scale   *float32  `json:"scale,omitempty"`      // of all rows; nil = each row has its own
+	Reads   string    `json:"reads,omitempty"`      // ReadsInput or ReadsFloat; "" = what Act makes of its input
+	Act     *Act      `json:"activation,omitempty"` // nil with Reads
+	Result  *Act      `json:"result,omitempty"`
+	Rows    []PlanRow `json:"rows,omitempty"` // one for each output; nil = everything is computed
 	line    int
 }
 
 // PlanRow is one output's weights in a plan file.
 type PlanRow struct {
-	Bits  int      // 0 = the layer's
-	Scale float32  // 0 = the layer's, or else the smallest that clips nothing
-	Bias  *float32 // nil = the model's
-	Codes []int8   // nil = the nearest
+	Bits  int      `json:"bits,omitempty"`  // 0 = the layer's
+	Scale *float32 `json:"scale,omitempty"` // nil = the layer's, or else the smallest that clips nothing
+	Bias  *float32 `json:"bias,omitempty"`  // nil = the model's
+	Codes string   `json:"codes,omitempty"` // in hexadecimal, see encodeCodes; "" = the nearest
 	line  int
 }
 
-// NewPlanFile puts down the plan of a canonical model whose layers are infos and whose
+// The values of PlanLayer.Reads.
+const (
+	ReadsInput = "input" // the columns of Plan.Input
+	ReadsFloat = "float" // its input as it is: only the weights are stored in few bits
+)
+
+// NewPlanFile describes the plan of a canonical model whose layers are infos and whose
 // only input is called data. Nothing is left out: a plan that rounds to the nearest gets
 // its codes, and scales are those that Encode ends with.
 func NewPlanFile(p *Plan, infos []LayerInfo, data string) (*PlanFile, error) {
-	f := &PlanFile{Input: p.Input, Layers: []PlanLayer{}}
+	f := &PlanFile{Version: planVersion, Recipe: map[string]string{}, Input: p.Input, Layers: []PlanLayer{}}
 	var errs []error
 	for _, info := range infos {
 		f.Model.Weights += info.Params()
@@ -75,7 +76,7 @@ func NewPlanFile(p *Plan, infos []LayerInfo, data string) (*PlanFile, error) {
 		}
 		l := p.Layer(info.Node)
 		if l == nil || l.Float {
-			f.Layers = append(f.Layers, PlanLayer{Node: info.Node, Float: true, Out: info.Out, In: info.In})
+			f.Layers = append(f.Layers, PlanLayer{Node: info.Node, Float: true, Shape: []int{info.Out, info.In}})
 			continue
 		}
 		out, err := newPlanLayer(l, info, p.Input.before(info, data))
@@ -94,31 +95,34 @@ func (in *Input) before(info LayerInfo, data string) *Input {
 }
 
 func newPlanLayer(l *Layer, info LayerInfo, in *Input) (PlanLayer, error) {
-	p := PlanLayer{Node: l.Node, Out: info.Out, In: info.In, Reduced: l.Reduced, Act: l.Act, Result: l.Result, Bits: l.Bits}
+	p := PlanLayer{
+		Node: l.Node, Shape: []int{info.Out, info.In}, Bits: l.Bits, Reduced: l.Reduced,
+		Act: l.Act, Result: l.Result,
+	}
 	var scale float32
 	switch {
 	case in != nil:
 		if err := in.Check(info.In); err != nil {
 			return p, fmt.Errorf("layer %q: %w", l.Node, err)
 		}
-		p.Feed, info, scale = FeedInput, in.Fold(info), in.Scale
+		p.Act, p.Reads, info, scale = nil, ReadsInput, in.Fold(info), in.Scale
 	case l.Act != nil:
 		scale = l.Act.Scale
 	default:
-		p.Feed = FeedFloat
+		p.Reads = ReadsFloat
 	}
 	e, err := l.Encode(info, scale)
 	if err != nil {
 		return p, err
 	}
 	if len(e.Scales) == 1 {
-		p.Scale = e.Scales[0]
+		p.Scale = &e.Scales[0]
 	}
 	for o := range info.Out {
-		row := PlanRow{Bias: new(float32), Codes: e.Codes[o*info.In : (o+1)*info.In]}
+		row := PlanRow{Bias: new(float32), Codes: encodeCodes(e.Codes[o*info.In:(o+1)*info.In], l.Width(o))}
 		*row.Bias = e.FloatB[o]
-		if p.Scale == 0 {
-			row.Scale = e.Scales[o]
+		if p.Scale == nil {
+			row.Scale = &e.Scales[o]
 		}
 		if l.RowBits != nil {
 			row.Bits = l.RowBits[o]
@@ -130,8 +134,8 @@ func newPlanLayer(l *Layer, info LayerInfo, in *Input) (PlanLayer, error) {
 
 // Plan returns the plan for a canonical model whose layers are infos and whose only
 // input is called data. What the file leaves out is computed: codes by rounding to
-// the nearest, scales so that nothing is clipped, biases as the model has them. Errors
-// name the line of the file where it has one.
+// the nearest, scales so that nothing is clipped, biases as the model has them. An error
+// is a [*PlanError] that names the layer and the row.
 func (f *PlanFile) Plan(infos []LayerInfo, data string) (*Plan, error) {
 	p := &Plan{}
 	seen := map[string]bool{}
@@ -145,7 +149,7 @@ func (f *PlanFile) Plan(infos []LayerInfo, data string) (*Plan, error) {
 		case at < 0:
 			return nil, planError(l.line, "the model has no layer %q", l.Node)
 		case seen[l.Node]:
-			return nil, planError(l.line, "the layer %q is there twice", l.Node)
+			return nil, planError(l.line, "duplicate layer %q", l.Node)
 		}
 		seen[l.Node] = true
 		if l.Float {
@@ -155,7 +159,7 @@ func (f *PlanFile) Plan(infos []LayerInfo, data string) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.Feed == FeedInput {
+		if l.Reads == ReadsInput {
 			p.Input = f.Input
 		}
 		p.Layers = append(p.Layers, *layer)
@@ -165,50 +169,73 @@ func (f *PlanFile) Plan(infos []LayerInfo, data string) (*Plan, error) {
 
 // layer returns the plan of the layer info, which reads the input in unless that is nil.
 func (l *PlanLayer) layer(info LayerInfo, in *Input) (*Layer, error) {
-	bad := func(format string, a ...any) (*Layer, error) {
-		return nil, planError(l.line, "layer %q: %s", l.Node, fmt.Sprintf(format, a...))
+	if err := l.check(info, in); err != nil {
+		return nil, planError(l.line, "layer %q: %v", l.Node, err)
 	}
-	switch {
-	case info.Fixed != "":
-		return bad("it must stay in float: %s", info.Fixed)
-	case l.Out+l.In > 0 && (l.Out != info.Out || l.In != info.In):
-		return bad("its shape is [%d, %d], that of the model's [%d, %d]", l.Out, l.In, info.Out, info.In)
-	case l.Rows != nil && len(l.Rows) != info.Out:
-		return bad("it has %d rows, and the layer %d outputs", len(l.Rows), info.Out)
-	case l.Feed == FeedInput && in == nil:
-		return bad("it reads %q, which the plan's input does not cover: its activation cannot be \"input\"", info.Input)
-	case l.Feed != FeedInput && in != nil:
-		return bad("it reads %q, which the plan's input covers: its activation must be \"input\"", info.Input)
-	case in != nil:
-		if err := in.Check(info.In); err != nil {
-			return bad("%v", err)
-		}
+	if in != nil {
 		info = in.Fold(info)
 	}
-	out := &Layer{Node: l.Node, Bits: l.Bits, Reduced: l.Reduced, Act: l.Act, Result: l.Result, Codes: make([]int8, 0, info.In*info.Out)}
-	if l.Scale > 0 {
-		out.Scales = []float32{l.Scale}
+	out := &Layer{
+		Node: l.Node, Bits: l.Bits, Reduced: l.Reduced, Act: l.Act, Result: l.Result,
+		Codes: make([]int8, 0, info.In*info.Out),
+	}
+	if l.Scale != nil {
+		out.Scales = []float32{*l.Scale}
 	}
 	for o := range info.Out {
 		row := PlanRow{line: l.line}
 		if l.Rows != nil {
 			row = l.Rows[o]
 		}
-		if err := row.into(out, l, info, o); err != nil {
+		if err := row.appendTo(out, l, info, o); err != nil {
 			return nil, planError(row.line, "layer %q, row %d: %v", l.Node, o, err)
 		}
 	}
 	return out, nil
 }
 
-// into appends row o of the layer l to out.
-func (r *PlanRow) into(out *Layer, l *PlanLayer, info LayerInfo, o int) error {
+// check reports what is wrong with the layer, its rows apart.
+func (l *PlanLayer) check(info LayerInfo, in *Input) error {
+	switch {
+	case info.Fixed != "":
+		return fmt.Errorf("it must stay in float: %s", info.Fixed)
+	case l.Shape != nil && !slices.Equal(l.Shape, []int{info.Out, info.In}):
+		return fmt.Errorf("shape %v: the model's layer has [%d %d]", l.Shape, info.Out, info.In)
+	case l.Rows != nil && len(l.Rows) != info.Out:
+		return fmt.Errorf("%d rows for %d outputs", len(l.Rows), info.Out)
+	case l.Act == nil && l.Reads == "":
+		return errors.New(`want one of "activation": {"bits", "scale", "zero"}, "reads": "input" and "reads": "float"`)
+	case l.Act != nil && l.Reads != "" || l.Reads != "" && l.Reads != ReadsInput && l.Reads != ReadsFloat:
+		return fmt.Errorf(`"reads": %q: want "input" or "float", or instead an "activation"`, l.Reads)
+	case l.Reads == ReadsInput && in == nil:
+		return fmt.Errorf(`it reads %q, which the plan's input does not cover: "reads" cannot be "input"`, info.Input)
+	case l.Reads != ReadsInput && in != nil:
+		return fmt.Errorf(`it reads %q, which the plan's input covers: want "reads": "input"`, info.Input)
+	case l.Scale != nil && !goodScale(*l.Scale):
+		return fmt.Errorf("the scale %v is not a positive number", *l.Scale)
+	}
+	for _, act := range []*Act{l.Act, l.Result} {
+		if act == nil {
+			continue
+		}
+		if err := act.Check(); err != nil {
+			return err
+		}
+	}
+	if in != nil {
+		return in.Check(info.In)
+	}
+	return nil
+}
+
+// appendTo appends row o of the layer l to out.
+func (r *PlanRow) appendTo(out *Layer, l *PlanLayer, info LayerInfo, o int) error {
 	bits := l.Bits
 	switch {
 	case l.Bits != 0 && r.Bits != 0:
-		return errors.New("the layer has bits for all rows already")
+		return errors.New("both the row and the layer have \"bits\"")
 	case l.Bits == 0 && r.Bits == 0:
-		return errors.New("neither the row nor the layer says how many bits")
+		return errors.New("neither the row nor the layer has \"bits\"")
 	case l.Bits == 0:
 		bits = r.Bits
 		out.RowBits = append(out.RowBits, bits)
@@ -219,26 +246,32 @@ func (r *PlanRow) into(out *Layer, l *PlanLayer, info LayerInfo, o int) error {
 	}
 	scale := l.Scale
 	switch {
-	case scale > 0 && r.Scale > 0:
-		return errors.New("the layer has a scale for all rows already")
-	case scale == 0 && r.Scale == 0 && r.Codes != nil:
-		return errors.New("codes mean nothing without a scale")
-	case scale == 0:
-		if scale = r.Scale; scale == 0 {
-			scale = format.cover(info.Row(o))
+	case scale != nil && r.Scale != nil:
+		return errors.New("both the row and the layer have a \"scale\"")
+	case scale == nil && r.Scale == nil && r.Codes != "":
+		return errors.New("\"codes\" without a \"scale\"")
+	case scale == nil:
+		if scale = r.Scale; scale == nil {
+			cover := format.cover(info.Row(o))
+			scale = &cover
 		}
-		out.Scales = append(out.Scales, scale)
-	}
-	switch {
-	case r.Codes == nil:
-		for _, w := range info.Row(o) {
-			out.Codes = append(out.Codes, format.Quantize(w, scale))
+		if !goodScale(*scale) {
+			return fmt.Errorf("the scale %v is not a positive number", *scale)
 		}
-	case len(r.Codes) != info.In:
-		return fmt.Errorf("%d codes for %d inputs", len(r.Codes), info.In)
-	default:
-		out.Codes = append(out.Codes, r.Codes...)
+		out.Scales = append(out.Scales, *scale)
 	}
+	codes := make([]int8, info.In)
+	if r.Codes == "" {
+		for i, w := range info.Row(o) {
+			codes[i] = format.Quantize(w, *scale)
+		}
+	} else if codes, err = decodeCodes(r.Codes, format); err != nil {
+		return err
+	}
+	if len(codes) != info.In {
+		return fmt.Errorf("%d codes for %d inputs", len(codes), info.In)
+	}
+	out.Codes = append(out.Codes, codes...)
 	if r.Bias != nil {
 		out.Bias = append(out.Bias, *r.Bias)
 	} else {
@@ -257,8 +290,268 @@ func (f Format) cover(w []float32) float32 {
 			s = max(s, x/float32(f.QMin))
 		}
 	}
-	if !goodScale(s) || math.IsInf(float64(s), 0) {
+	if !goodScale(s) {
 		return 1
 	}
 	return s
+}
+
+const hexDigits = "0123456789abcdef"
+
+// codeDigits is the number of hexadecimal digits of a code.
+func codeDigits(bits int) int {
+	if bits > 4 {
+		return 2
+	}
+	return 1
+}
+
+// encodeCodes writes codes in two's complement: two hexadecimal digits each for
+// 8 bits, one for fewer.
+func encodeCodes(codes []int8, bits int) string {
+	out := make([]byte, 0, 2*len(codes))
+	for _, c := range codes {
+		if codeDigits(bits) == 2 {
+			out = append(out, hexDigits[uint8(c)>>4])
+		}
+		out = append(out, hexDigits[uint8(c)&15])
+	}
+	return string(out)
+}
+
+// decodeCodes reads what encodeCodes wrote; every code must be of the format. An
+// error names the position of the code.
+func decodeCodes(s string, f Format) ([]int8, error) {
+	digits := codeDigits(f.Bits)
+	if len(s)%digits != 0 {
+		return nil, fmt.Errorf("%d digits: codes of %d bits have two each", len(s), f.Bits)
+	}
+	out := make([]int8, len(s)/digits)
+	for i := range out {
+		word := s[i*digits : (i+1)*digits]
+		v := 0
+		for _, c := range []byte(word) {
+			d := strings.IndexByte(hexDigits, c)
+			if d < 0 {
+				return nil, fmt.Errorf("code %d: %q is not a code: want hexadecimal digits, in lower case", i, word)
+			}
+			v = v<<4 | d
+		}
+		if half := 1 << (4*digits - 1); v >= half {
+			v -= 2 * half
+		}
+		if v < f.QMin || v > f.QMax {
+			return nil, fmt.Errorf("code %d: %q is %d, outside %d..%d", i, word, v, f.QMin, f.QMax)
+		}
+		out[i] = int8(v)
+	}
+	return out, nil
+}
+
+// leaves matches the lists and objects below the second level that hold no others.
+var leaves = regexp.MustCompile(`[{[]\n {6,}[^{}[\]]*\n *[]}]`)
+
+var breaks = regexp.MustCompile(`\n *`)
+
+// MarshalPlan writes a plan file: JSON with its keys in a fixed order, one line for
+// each column of the input and each row of weights. Numbers are the shortest that
+// read back as the same float32. The same plan gives the same text.
+func MarshalPlan(f *PlanFile) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(f); err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
+	}
+	if bytes.Contains(b.Bytes(), []byte(`\ufffd`)) { // what encoding/json makes of other bytes
+		return nil, errors.New("plan: a name of the model or an entry of the recipe is not UTF-8")
+	}
+	return leaves.ReplaceAllFunc(b.Bytes(), func(leaf []byte) []byte {
+		end := len(leaf) - 1
+		inner := breaks.ReplaceAll(bytes.TrimSpace(leaf[1:end]), []byte(" "))
+		return slices.Concat(leaf[:1], inner, leaf[end:])
+	}), nil
+}
+
+// PlanError is a mistake in a plan file.
+type PlanError struct {
+	Line, Col int // 1-based; 0 when not known
+	Msg       string
+}
+
+// Error returns "line 3, column 7: message".
+func (e *PlanError) Error() string {
+	switch {
+	case e.Line == 0:
+		return e.Msg
+	case e.Col == 0:
+		return fmt.Sprintf("line %d: %s", e.Line, e.Msg)
+	}
+	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Col, e.Msg)
+}
+
+func planError(line int, format string, a ...any) error {
+	return &PlanError{Line: line, Msg: fmt.Sprintf(format, a...)}
+}
+
+// UnmarshalPlan reads a plan file. It is strict: the error, a [*PlanError], names the
+// first key that is unknown, duplicate or missing, or the first value of a wrong type.
+// Whether the values fit a model is checked by [PlanFile.Plan].
+func UnmarshalPlan(data []byte) (*PlanFile, error) {
+	f := &PlanFile{}
+	r := &planReader{data: data, dec: json.NewDecoder(bytes.NewReader(data))}
+	if err := r.read(f); err != nil {
+		if !bytes.Contains(data, []byte(`"cfq_plan"`)) {
+			err = &PlanError{Msg: fmt.Sprintf("this is not a plan that --save-plan wrote: %v", err)}
+		}
+		return nil, err
+	}
+	return f, nil
+}
+
+// planReader checks the keys of a plan file's objects and notes where layers and rows are.
+type planReader struct {
+	data         []byte
+	dec          *json.Decoder
+	layers, rows []int // lines of the objects, in the order of the file
+	line, from   int   // number of the line, from 0, of the byte from
+}
+
+// read decodes the file.
+func (r *planReader) read(f *PlanFile) error {
+	var whole json.RawMessage
+	if err := json.Unmarshal(r.data, &whole); err != nil {
+		at := len(r.data)
+		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
+			at = max(int(syntax.Offset)-1, 0)
+		}
+		return r.fail(at, "this is not JSON: %v", err)
+	}
+	if err := r.value(""); err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(r.data))
+	dec.DisallowUnknownFields()
+	var typed *json.UnmarshalTypeError
+	switch err := dec.Decode(f); {
+	case errors.As(err, &typed):
+		return r.fail(int(typed.Offset)-1, "%s: got %s, want %s", typed.Field, typed.Value, typed.Type)
+	case err != nil:
+		return r.fail(0, "%v", err)
+	case f.Version != planVersion:
+		return planError(0, "this is version %d of the format: want version %d", f.Version, planVersion)
+	case len(f.Model.SHA256) != 64 || strings.Trim(f.Model.SHA256, hexDigits) != "":
+		return planError(0, "model: sha256 %q: want 64 hexadecimal digits, in lower case", f.Model.SHA256)
+	}
+	for i := range f.Layers {
+		l := &f.Layers[i]
+		l.line = r.layers[i]
+		for o := range l.Rows {
+			l.Rows[o].line = r.rows[o]
+		}
+		r.rows = r.rows[len(l.Rows):]
+	}
+	return nil
+}
+
+// objectKeys returns the keys of the objects that the key name holds, alone or in a list;
+// those in front of the bar are required. The recipe's keys are free.
+func objectKeys(name string) (required, optional []string, known bool) {
+	text, known := map[string]string{
+		"":           "cfq_plan layers model recipe | equalized input target_ort",
+		"model":      "sha256 | weights",
+		"input":      "columns scale | value",
+		"columns":    "gain hi lo source |",
+		"layers":     "node | activation bits float reads reduced result rows scale shape",
+		"rows":       "| bias bits codes scale",
+		"activation": "bits scale | zero",
+		"result":     "bits scale | zero",
+	}[name]
+	before, after, _ := strings.Cut(text, "|")
+	return strings.Fields(before), strings.Fields(after), known
+}
+
+// value reads a value that the key name holds, alone or in a list.
+func (r *planReader) value(name string) error {
+	at := r.start()
+	t, _ := r.dec.Token() // the syntax has been checked
+	switch t {
+	case nil:
+		return r.fail(at, "null is not a value of a plan")
+	case json.Delim('['):
+		for r.dec.More() {
+			if err := r.value(name); err != nil {
+				return err
+			}
+		}
+	case json.Delim('{'):
+		if err := r.object(name, at); err != nil {
+			return err
+		}
+	default:
+		return nil
+	}
+	_, err := r.dec.Token() // the end
+	return err
+}
+
+// object reads the keys and values of the object at a byte, and not its end.
+func (r *planReader) object(name string, at int) error {
+	r.line, r.from = r.line+bytes.Count(r.data[r.from:at], []byte("\n")), at
+	switch name {
+	case "layers":
+		r.layers = append(r.layers, r.line+1)
+	case "rows":
+		r.rows = append(r.rows, r.line+1)
+	}
+	required, optional, known := objectKeys(name)
+	seen := map[string]bool{}
+	for r.dec.More() {
+		start := r.start()
+		t, err := r.dec.Token()
+		if err != nil {
+			return err
+		}
+		key := t.(string)
+		switch {
+		case known && !slices.Contains(required, key) && !slices.Contains(optional, key):
+			keys := slices.Sorted(slices.Values(slices.Concat(required, optional)))
+			return r.fail(start, "unknown key %q in %s: want one of %s", key, quoted(name), strings.Join(keys, ", "))
+		case seen[key]:
+			return r.fail(start, "duplicate key %q in %s", key, quoted(name))
+		}
+		seen[key] = true
+		if err := r.value(key); err != nil {
+			return err
+		}
+	}
+	for _, key := range required {
+		if !seen[key] {
+			return r.fail(at, "missing key %q in %s", key, quoted(name))
+		}
+	}
+	return nil
+}
+
+func quoted(name string) string {
+	if name == "" {
+		return "the plan"
+	}
+	return strconv.Quote(name)
+}
+
+// start is where the next token begins.
+func (r *planReader) start() int {
+	at := int(r.dec.InputOffset())
+	for at < len(r.data) && strings.IndexByte(" \t\r\n,:", r.data[at]) >= 0 {
+		at++
+	}
+	return at
+}
+
+func (r *planReader) fail(at int, format string, a ...any) error {
+	before := r.data[:min(at, len(r.data))]
+	line, col := bytes.Count(before, []byte("\n"))+1, len(before)-bytes.LastIndexByte(before, '\n')
+	return &PlanError{Line: line, Col: col, Msg: fmt.Sprintf(format, a...)}
 }

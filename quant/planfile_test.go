@@ -158,19 +158,45 @@ func TestPlanFileDiffs(t *testing.T) {
 
 // Every finite float32 is read back as it was.
 func TestPlanNumbers(t *testing.T) {
+	f, err := UnmarshalPlan([]byte(smallPlan))
+	if err != nil {
+		t.Fatal(err)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		x := rapid.Float32().Draw(t, "x")
-		w := &planWriter{}
-		text := w.number(x)
-		r := newPlanReader([]byte("[" + text + "]"))
-		r.delim('[', "")
-		if y := r.number(); w.err != nil || r.err != nil || math.Float32bits(x) != math.Float32bits(y) {
-			t.Fatalf("%v is written as %q and read as %v (%v, %v)", x, text, y, w.err, r.err)
+		f.Layers[0].Rows[0].Bias = &x
+		text, err := MarshalPlan(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := UnmarshalPlan(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if y := *g.Layers[0].Rows[0].Bias; math.Float32bits(x) != math.Float32bits(y) {
+			t.Fatalf("%v is read as %v from %s", x, y, text)
 		}
 	})
-	w := &planWriter{}
-	if w.number(float32(math.NaN())); w.err == nil {
+	nan := float32(math.NaN())
+	f.Layers[0].Rows[0].Bias = &nan
+	if _, err := MarshalPlan(f); err == nil {
 		t.Error("NaN was written")
+	}
+}
+
+// What is not UTF-8 is not replaced silently.
+func TestPlanUTF8(t *testing.T) {
+	f, err := UnmarshalPlan([]byte(smallPlan))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Layers[0].Node = "\ufffd"
+	if _, err := MarshalPlan(f); err != nil {
+		t.Error(err)
+	}
+	f.Layers[0].Node = "\xff"
+	if _, err := MarshalPlan(f); err == nil {
+		t.Error("a name that is not UTF-8 was written")
 	}
 }
 
@@ -223,37 +249,48 @@ func TestPlanFileMistakes(t *testing.T) {
 	infos := planModel(rand.New(rand.NewPCG(1, 2)))
 	for _, c := range []struct{ name, old, by, want string }{
 		{"nothing wrong", "", "", ""},
-		{"no plan", smallPlan, "{}", `this is no plan that --save-plan wrote: line 1, column 1: a plan has no "cfq_plan"`},
-		{"empty", smallPlan, "", `this is no plan`},
-		{"version", `"cfq_plan": 1`, `"cfq_plan": 2`, `line 2, column 15: this is version 2 of the format, and this program reads version 1`},
-		{"hash", `"0000`, `"000`, `line 3, column 23: a SHA-256 is 64`},
-		{"unknown key", `"bias": 1,`, `"bais": 1,`, `line 11, column 24: unknown key "bais" in a row; the keys are bias, bits, codes, scale`},
-		{"key twice", `"bits": 2`, `"bits": 2, "bits": 3`, `line 8, column 18: the key "bits" is there twice in a layer`},
-		{"recipe", `"ptq"`, `7`, `line 4, column 24: 7 stands where a text is expected`},
-		{"width", `"bits": 2`, `"bits": 5`, `line 8, column 15: 5-bit weights are not supported`},
-		{"code range", `"1111"`, `"1131"`, `line 12, column 46: layer "last", row 1: code 2: "3" is 3, outside -2..1`},
-		{"code digit", `"1111"`, `"11x1"`, `layer "last", row 1: code 2: "x" is no code`},
+		{"no plan", smallPlan, "{}", `this is not a plan that --save-plan wrote: line 1, column 1: missing key "cfq_plan" in the plan`},
+		{"empty", smallPlan, "", `this is not a plan`},
+		{"version", `"cfq_plan": 1`, `"cfq_plan": 2`, `this is version 2 of the format: want version 1`},
+		{"hash", `"0000`, `"000`, `model: sha256 "000`},
+		{"unknown key", `"bias": 1,`, `"bais": 1,`, `line 11, column 24: unknown key "bais" in "rows": want one of bias, bits, codes, scale`},
+		{"unknown case", `"bias": 1,`, `"Bias": 1,`, `line 11, column 24: unknown key "Bias" in "rows"`},
+		{"key twice", `"bits": 2`, `"bits": 2, "bits": 3`, `line 8, column 18: duplicate key "bits" in "layers"`},
+		{"recipe", `"ptq"`, `7`, `line 4, column 24: recipe: got number, want string`},
+		{"recipe twice", `"ptq"`, `"ptq", "method": "ptq"`, `line 4, column 31: duplicate key "method" in "recipe"`},
+		{"width", `"bits": 2`, `"bits": 5`, `line 11: layer "last", row 0: 5-bit weights are not supported`},
+		{"code range", `"1111"`, `"1131"`, `line 12: layer "last", row 1: code 2: "3" is 3, outside -2..1`},
+		{"code digit", `"1111"`, `"11x1"`, `layer "last", row 1: code 2: "x" is not a code`},
 		{"few codes", `"1111"`, `"111"`, `line 12: layer "last", row 1: 3 codes for 4 inputs`},
 		{"few rows", `,
-        {"scale": 0.25, "bias": -1, "codes": "1111"}`, ``, `line 6: layer "last": it has 1 rows, and the layer 2 outputs`},
-		{"scale", `"scale": 0.25`, `"scale": -0.25`, `line 12, column 19: the scale -0.25 is not a positive number`},
-		{"huge", `"bias": 1,`, `"bias": 1e99,`, `line 11, column 32: 1e99 stands where a number within float32 is expected`},
-		{"no scale", `"scale": 0.25, `, ``, `line 12: layer "last", row 1: codes mean nothing without a scale`},
-		{"zero point", `"zero": 0`, `"zero": 256`, `line 9, column 55: 256 stands where a whole number from 0 to 255`},
-		{"activation", `{"bits": 8, "scale": 0.5, "zero": 0}`, `"input"`, `line 6: layer "last": it reads "h", which the plan's input does not cover`},
-		{"no activation", "      \"activation\": {\"bits\": 8, \"scale\": 0.5, \"zero\": 0},\n", "", `line 6, column 5: a layer has no "activation"`},
+        {"scale": 0.25, "bias": -1, "codes": "1111"}`, ``, `line 6: layer "last": 1 rows for 2 outputs`},
+		{"scale", `"scale": 0.25`, `"scale": -0.25`, `line 12: layer "last", row 1: the scale -0.25 is not a positive number`},
+		{"no scale at all", `"scale": 0.25`, `"scale": 0`, `line 12: layer "last", row 1: the scale 0 is not a positive number`},
+		{"huge", `"bias": 1,`, `"bias": 1e99,`, `line 11, column 35: layers.rows.bias: got number 1e99, want float32`},
+		{"no scale", `"scale": 0.25, `, ``, `line 12: layer "last", row 1: "codes" without a "scale"`},
+		{"zero point", `"zero": 0`, `"zero": 256`, `line 9, column 57: layers.activation.zero: got number 256, want uint8`},
+		{"wide zero point", `{"bits": 8, "scale": 0.5, "zero": 0}`, `{"bits": 4, "scale": 0.5, "zero": 16}`, `line 6: layer "last": zero point 16 does not fit 4 bits`},
+		{"activation scale", `{"bits": 8, "scale": 0.5, "zero": 0}`, `{"bits": 4, "zero": 3}`, `line 9, column 21: missing key "scale" in "activation"`},
+		{"input", `"activation": {"bits": 8, "scale": 0.5, "zero": 0}`, `"reads": "input"`, `line 6: layer "last": it reads "h", which the plan's input does not cover`},
+		{"reads", `"activation": {"bits": 8, "scale": 0.5, "zero": 0}`, `"reads": "it"`, `line 6: layer "last": "reads": "it": want "input" or "float"`},
+		{"reads two", `"activation":`, `"reads": "float", "activation":`, `line 6: layer "last": "reads": "float": want`},
+		{"no activation", "      \"activation\": {\"bits\": 8, \"scale\": 0.5, \"zero\": 0},\n", "", `line 6: layer "last": want one of "activation"`},
 		{"layer", `"last"`, `"least"`, `line 6: the model has no layer "least"`},
 		{"fixed", `"last"`, `"odd"`, `line 6: layer "odd": it must stay in float: its weights are converted`},
-		{"shape", `"bits": 2,`, `"bits": 2, "shape": [2, 5],`, `4 codes for 5 inputs`},
-		{"shape of the model", `"bits": 2,`, `"bits": 2, "shape": [3, 4],`, `line 6: layer "last": its shape is [3, 4], that of the model's [2, 4]`},
+		{"shape", `"bits": 2,`, `"bits": 2, "shape": [2, 5],`, `line 6: layer "last": shape [2 5]: the model's layer has [2 4]`},
+		{"one size", `"bits": 2,`, `"bits": 2, "shape": [2],`, `line 6: layer "last": shape [2]: the model's layer has [2 4]`},
+		{"shape of the model", `"bits": 2,`, `"bits": 2, "shape": [3, 4],`, `line 6: layer "last": shape [3 4]: the model's layer has [2 4]`},
 		{"no bits", `      "bits": 2,
-`, ``, `layer "last", row 0: neither the row nor the layer says how many bits`},
-		{"bits twice", `{"scale": 0.25`, `{"bits": 2, "scale": 0.25`, `line 12: layer "last", row 1: the layer has bits for all rows already`},
-		{"syntax", `"rows": [`, `"rows": {`, `line 10, column 15: an object stands where a list of rows is expected`},
-		{"comma", `"codes": "01ef"},`, `"codes": "01ef"}`, `this is not JSON`},
-		{"end", "  ]\n}\n", "", `the file ends here`},
-		{"behind", "  ]\n}\n", "  ]\n}\n{}", `line 17, column 1: something stands behind the plan`},
-		{"twice", "  ]\n}\n", `, {"node": "last", "float": true}]}`, `the layer "last" is there twice`},
+`, ``, `layer "last", row 0: neither the row nor the layer has "bits"`},
+		{"bits twice", `{"scale": 0.25`, `{"bits": 2, "scale": 0.25`, `line 12: layer "last", row 1: both the row and the layer have "bits"`},
+		{"scale twice", `"bits": 2`, `"bits": 2, "scale": 1`, `line 11: layer "last", row 0: both the row and the layer have a "scale"`},
+		{"null", `"bias": 1,`, `"bias": null,`, `line 11, column 32: null is not a value of a plan`},
+		{"type", `"rows": [`, `"rows": [[],`, `layers.rows: got array, want quant.PlanRow`},
+		{"syntax", `"rows": [`, `"rows": {`, `line 11, column 9: this is not JSON`},
+		{"comma", `"codes": "01ef"},`, `"codes": "01ef"}`, `line 12, column 9: this is not JSON`},
+		{"end", "  ]\n}\n", "", `line 14, column 6: this is not JSON: unexpected end of JSON input`},
+		{"behind", "  ]\n}\n", "  ]\n}\n{}", `line 17, column 1: this is not JSON: invalid character '{' after top-level value`},
+		{"twice", "  ]\n}\n", `, {"node": "last", "float": true}]}`, `line 15: duplicate layer "last"`},
 	} {
 		text := smallPlan
 		if c.old != "" {
@@ -306,7 +343,7 @@ func TestPlanFileEdited(t *testing.T) {
 	}
 	// A layer without rows at another width: scales that clip nothing, the model's bias.
 	from, to := strings.Index(smallPlan, `"bits": 2`), strings.Index(smallPlan, "    }\n  ]\n}")
-	p = edit(smallPlan[from:to], `"bits": 8, "activation": "float"`+"\n")
+	p = edit(smallPlan[from:to], `"bits": 8, "reads": "float"`+"\n")
 	for o := range last.Out {
 		var most float64
 		for _, w := range last.Row(o) {
