@@ -29,7 +29,7 @@ func adult(t testing.TB) (*classifier.Model, []quant.LayerInfo, *calib.Set) {
 			t.Fatal(err)
 		}
 	}
-	if m, err = quant.Canonical(m); err != nil {
+	if m, err = onnxio.Canonical(m); err != nil {
 		t.Fatal(err)
 	}
 	tk, err := task.Load(filepath.Join("..", "examples", "tasks", "adult.yaml"))

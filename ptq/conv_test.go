@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -150,7 +151,7 @@ func agreement(t *testing.T, m *graph.Model, quantized []byte, tk *task.Task, pe
 // made is enough to find the layers in it afterwards.
 func TestCanonicalKeepsConvolutions(t *testing.T) {
 	_, tk, _ := loans(t, "train.csv")
-	c, err := ptq.Canonical(convolutionalLoans(tk))
+	c, err := onnxio.Canonical(convolutionalLoans(tk))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,23 +11,12 @@ import (
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
-	"cfq/quant"
 	"cfq/task"
 )
 
 // quantOpset is the operator set that the written model needs at least: INT4
 // and per-channel scales.
 const quantOpset = 21
-
-// Canonical returns the model in the form that layers are found and quantized
-// in, at the operator set that the quantized model needs.
-func Canonical(m *graph.Model) (*graph.Model, error) {
-	m, err := upgraded(m)
-	if err != nil {
-		return nil, err
-	}
-	return quant.Canonical(m)
-}
 
 // upgraded returns a copy of the model at quantOpset or above.
 func upgraded(m *graph.Model) (*graph.Model, error) {
@@ -59,7 +48,7 @@ func (q *job) canonicalOf(ctx context.Context, m *graph.Model, t *task.Task) (_ 
 	defer func() { err = errors.Join(err, c.Close()) }()
 	known := m.Clone()
 	c.Declare(known.Graph)
-	if known, err = quant.Canonical(known); err != nil {
+	if known, err = onnxio.Canonical(known); err != nil {
 		return nil, err
 	}
 	// What the file declared stays, what was learnt does not go into the next one.

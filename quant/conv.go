@@ -270,33 +270,3 @@ func Moves(n *graph.Node) bool {
 	}
 	return false
 }
-
-// pools puts a Relu that alone reads the MaxPool behind a Conv in front of that:
-// the largest of the positive parts is the positive part of the largest.
-func (r *rewriter) pools() {
-	for _, n := range r.g.Nodes {
-		if !n.Is("MaxPool") || len(n.Outputs) != 1 {
-			continue
-		}
-		x, y := n.Input(0), n.Outputs[0]
-		conv, readers := r.producers[x], r.consumers[y]
-		if conv == nil || !conv.Is("Conv") || len(r.consumers[x]) != 1 || r.outputs[x] || r.outputs[y] ||
-			len(readers) != 1 || !readers[0].Is("Relu") {
-			continue
-		}
-		// The two change places: each node takes the other's operator.
-		relu := readers[0]
-		n.Op, relu.Op = relu.Op, n.Op
-		n.Name, relu.Name = relu.Name, n.Name
-		n.Attrs, relu.Attrs = relu.Attrs, n.Attrs
-		n.Doc, relu.Doc = relu.Doc, n.Doc
-		n.Extra, relu.Extra = relu.Extra, n.Extra
-		r.forget(y) // it has another shape now
-	}
-	r.index()
-}
-
-// forget drops the declared type of a value.
-func (r *rewriter) forget(name string) {
-	r.g.Values = filter(r.g.Values, func(v graph.Value) bool { return v.Name != name })
-}

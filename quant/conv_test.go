@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
@@ -170,7 +171,7 @@ func TestCanonicalConv(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			m := model(f)
 			m.Graph.Inputs[0].Shape[1].Size = 24
-			c, err := quant.Canonical(m)
+			c, err := onnxio.Canonical(m)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -202,7 +203,7 @@ func TestConvFollows(t *testing.T) {
 	nets := convNets()
 	m := model(nets[1])
 	m.Graph.Inputs[0].Shape[1].Size = 24
-	c, err := quant.Canonical(m)
+	c, err := onnxio.Canonical(m)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -174,6 +174,14 @@ func (p *equalPair) write(g *graph.Graph) error {
 	return nil
 }
 
+func singles(v []float64) []float32 {
+	out := make([]float32, len(v))
+	for i, x := range v {
+		out[i] = float32(x)
+	}
+	return out
+}
+
 func doubles(v []float32) []float64 {
 	out := make([]float64, len(v))
 	for i, x := range v {

@@ -175,7 +175,7 @@ func TestEqualizeRealModels(t *testing.T) {
 		if err := onnxio.Upgrade(m, 21); err != nil {
 			t.Fatal(err)
 		}
-		if m, err = quant.Canonical(m); err != nil {
+		if m, err = onnxio.Canonical(m); err != nil {
 			t.Fatal(err)
 		}
 		got, done, err := quant.Equalize(m)

@@ -86,7 +86,7 @@ type finder struct {
 // layer reads n if it is a dense layer in canonical form; nil otherwise.
 func (f *finder) layer(n *graph.Node) (*LayerInfo, error) {
 	w, b := f.inits[n.Input(1)], f.inits[n.Input(2)]
-	if !n.Is("Gemm") || !plainGemm(n) || w == nil || w.DType != graph.Float || len(w.Dims) != 2 || w.Len() == 0 {
+	if !n.PlainGemm() || w == nil || w.DType != graph.Float || len(w.Dims) != 2 || w.Len() == 0 {
 		return nil, nil
 	}
 	if n.Input(2) != "" && (b == nil || b.DType != graph.Float || len(b.Dims) != 1 || b.Dims[0] != w.Dims[0]) {
@@ -171,11 +171,6 @@ func (f *finder) reason(n *graph.Node, w *graph.Tensor, side int) string {
 		return fmt.Sprintf("its bias has the shape %v, not one number for each output", bias.Dims)
 	}
 	return "it is not in canonical form"
-}
-
-// plainGemm reports whether n computes A B^T + C.
-func plainGemm(n *graph.Node) bool {
-	return n.Float("alpha", 1) == 1 && n.Float("beta", 1) == 1 && n.Int("transA", 0) == 0 && n.Int("transB", 0) == 1
 }
 
 func finite(v []float32) bool {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 )
@@ -49,7 +50,7 @@ func fixedModel() *graph.Model {
 // TestFixedLayers: layers that stay in float because they have no canonical form
 // are listed with the reason and their number of weights.
 func TestFixedLayers(t *testing.T) {
-	c, err := quant.Canonical(fixedModel())
+	c, err := onnxio.Canonical(fixedModel())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +113,7 @@ func TestDoublingChains(t *testing.T) {
 		}})
 		done := make(chan error, 1)
 		go func() {
-			_, err := quant.Canonical(m)
+			_, err := onnxio.Canonical(m)
 			done <- err
 		}()
 		select {

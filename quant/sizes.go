@@ -183,7 +183,7 @@ func (f *finder) shape(n *graph.Node) []int {
 	case "Concat":
 		return f.concatenated(n, in)
 	}
-	if sameShape(n.Op) {
+	if n.KeepsShape() {
 		return in
 	}
 	return nil

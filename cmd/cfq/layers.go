@@ -3,8 +3,8 @@ package main
 import (
 	"slices"
 
+	"cfq/onnxio"
 	"cfq/onnxio/graph"
-	"cfq/ptq"
 	"cfq/quant/qdq"
 	"cfq/quant/verify"
 )
@@ -25,7 +25,7 @@ func findLayers(m *graph.Model) ([]layer, error) {
 	var unusual error
 	if !quantized {
 		var c *graph.Model
-		if c, unusual = ptq.Canonical(m); unusual == nil {
+		if c, unusual = onnxio.Canonical(m); unusual == nil {
 			m = c
 		}
 	}

@@ -6,9 +6,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/ptq"
 	"cfq/quant"
 	"cfq/quant/qdq"
 )
@@ -23,7 +23,7 @@ func TestWeightBits(t *testing.T) {
 	if bits := weightBits(m); bits != 32 {
 		t.Errorf("the float model has %v bits per weight", bits)
 	}
-	if m, err = ptq.Canonical(m); err != nil {
+	if m, err = onnxio.Canonical(m); err != nil {
 		t.Fatal(err)
 	}
 	infos, err := quant.FindLayers(m)

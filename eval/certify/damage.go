@@ -95,7 +95,7 @@ func (k *Certifier) canonical() (*graph.Model, error) {
 		}
 	}
 	k.full.c.Declare(m.Graph)
-	m, err := quant.Canonical(m)
+	m, err := onnxio.Canonical(m)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -34,7 +35,7 @@ func TestLayerDamage(t *testing.T) {
 			t.Errorf("%d: %v", i, err)
 			continue
 		}
-		m, err := quant.Canonical(f)
+		m, err := onnxio.Canonical(f)
 		if err != nil {
 			t.Fatal(err)
 		}

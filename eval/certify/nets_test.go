@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 	"cfq/quant/qdq"
@@ -86,7 +87,7 @@ type ways struct {
 // quantized writes a network by a plan of scales that cover all weights.
 func quantized(t testing.TB, m *graph.Model, w ways) *graph.Model {
 	t.Helper()
-	m, err := quant.Canonical(m)
+	m, err := onnxio.Canonical(m)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,9 +19,6 @@ import (
 // floatBits is the width of what is not quantized.
 const floatBits = 32
 
-// opset is the operator set that canonical form needs.
-const opset = 21
-
 // Measure counts bits and bit operations of one row in both models; the bytes of their files are the caller's to say. The weights
 // are those of Gemm, MatMul and Conv. A quantized one takes what the file stores for it, see qdq.Stored. A bit operation is a
 // multiplication times the bits of its weight (of a layer's rows in several widths, their mean) times the bits of its
@@ -96,13 +93,7 @@ func isQuantized(m *graph.Model) bool {
 
 // canonical returns the model in canonical form, and as it is when it has none.
 func canonical(m *graph.Model) *graph.Model {
-	c := m.Clone()
-	if c.Opset("") < opset {
-		if err := onnxio.Upgrade(c, opset); err != nil {
-			return m
-		}
-	}
-	c, err := quant.Canonical(c)
+	c, err := onnxio.Canonical(m)
 	if err != nil {
 		return m
 	}

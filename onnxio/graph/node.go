@@ -54,6 +54,21 @@ func (n *Node) Is(op string) bool { return n.Op == op && n.Standard() }
 // Standard reports whether n's operator is of the standard domain.
 func (n *Node) Standard() bool { return n.Domain == "" || n.Domain == "ai.onnx" }
 
+// PlainGemm reports whether n is a Gemm that computes A B^T + C.
+func (n *Node) PlainGemm() bool {
+	return n.Is("Gemm") && n.Float("alpha", 1) == 1 && n.Float("beta", 1) == 1 && n.Int("transA", 0) == 0 && n.Int("transB", 0) == 1
+}
+
+// KeepsShape reports whether n's first output has the shape of its first input.
+func (n *Node) KeepsShape() bool {
+	switch n.Op {
+	case "Relu", "LeakyRelu", "Elu", "Selu", "Sigmoid", "HardSigmoid", "Tanh", "Softplus", "Gelu", "Clip",
+		"Softmax", "LogSoftmax", "Identity", "Dropout", "BatchNormalization", "Cast":
+		return n.Standard()
+	}
+	return false
+}
+
 // HasGraphs reports whether n carries subgraphs, as If, Loop and Scan do: it then
 // uses values that its inputs do not list.
 func (n *Node) HasGraphs() bool {

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/onnxio"
 	"cfq/onnxio/graph"
-	"cfq/quant"
 )
 
 // convNet is a convolutional classifier of rows of width numbers.
@@ -98,7 +98,7 @@ func (n convNet) model(t testing.TB) *graph.Model {
 	m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(n.width)}}}}
 	b := &netBuilder{graph.NewBuilder(m.Graph, ""), rand.New(rand.NewPCG(5, uint64(n.width)))}
 	m.Graph.Outputs = []graph.Value{{Name: n.build(b), DType: graph.Float}}
-	c, err := quant.Canonical(m)
+	c, err := onnxio.Canonical(m)
 	if err != nil {
 		t.Fatal(err)
 	}

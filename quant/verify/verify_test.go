@@ -31,7 +31,7 @@ func canonical(t *testing.T, path string) *graph.Model {
 	if err := onnxio.Upgrade(m, 21); err != nil {
 		t.Fatal(err)
 	}
-	c, err := quant.Canonical(m)
+	c, err := onnxio.Canonical(m)
 	if err != nil {
 		t.Fatal(err)
 	}

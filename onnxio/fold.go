@@ -1,15 +1,17 @@
-package quant
+package onnxio
 
 import (
 	"math"
+	"slices"
 
+	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 )
 
 // gemms brings every Gemm, and every MatMul of a rank-2 value, with constant
 // float weights into the canonical form. Others are left alone.
 func (r *rewriter) gemms() {
-	for _, n := range append([]*graph.Node(nil), r.g.Nodes...) {
+	for _, n := range slices.Clone(r.g.Nodes) {
 		switch {
 		case n.Is("MatMul"):
 			if _, ok := r.width(n.Input(0), 0); !ok {
@@ -70,29 +72,26 @@ func (r *rewriter) gemm(n *graph.Node, w *graph.Tensor) {
 		n.Inputs[2] = r.add("b", bias, rows)
 	}
 	if n.Int("transA", 0) != 0 {
-		r.before(n, &graph.Node{
-			Op: "Transpose", Inputs: []string{n.Inputs[0]}, Outputs: []string{r.names.Name("t")},
-			Attrs: []graph.Attr{graph.IntsAttr("perm", 1, 0)},
-		})
+		r.transposeInput(n)
 	}
 	n.Op, n.Attrs = "Gemm", []graph.Attr{graph.IntAttr("transB", 1)}
 }
 
-// before puts k in front of n, on n's first input.
-func (r *rewriter) before(n, k *graph.Node) {
-	n.Inputs[0] = k.Outputs[0]
-	for i, x := range r.g.Nodes {
-		if x == n {
-			r.g.Nodes = append(r.g.Nodes[:i:i], append([]*graph.Node{k}, r.g.Nodes[i:]...)...)
-			return
-		}
+// transposeInput puts a Transpose in front of n's first input.
+func (r *rewriter) transposeInput(n *graph.Node) {
+	x, y := n.Inputs[0], r.names.Name("t")
+	k := &graph.Node{Op: "Transpose", Inputs: []string{x}, Outputs: []string{y}, Attrs: []graph.Attr{graph.IntsAttr("perm", 1, 0)}}
+	r.g.Nodes = slices.Insert(slices.Clone(r.g.Nodes), slices.Index(r.g.Nodes, n), k)
+	n.Inputs[0] = y
+	if t, ok := r.types[x]; ok && len(t.Shape) == 2 {
+		r.types[y] = autodiff.Type{DType: t.DType, Shape: graph.Shape{t.Shape[1], t.Shape[0]}}
 	}
 }
 
 // layer returns the weights and bias of n if it is a canonical Gemm or a Conv
 // (bias all zero when it has none).
 func (r *rewriter) layer(n *graph.Node) (w *graph.Tensor, wv, bv []float64) {
-	if n == nil || !(n.Is("Gemm") && plainGemm(n)) && !n.Is("Conv") {
+	if n == nil || !n.PlainGemm() && !n.Is("Conv") {
 		return nil, nil, nil
 	}
 	if w = r.constant(n.Input(1)); w == nil || w.Len() == 0 || n.Is("Gemm") && len(w.Dims) != 2 || n.Is("Conv") && len(w.Dims) < 3 {
@@ -270,7 +269,7 @@ func (r *rewriter) affine(n *graph.Node, i, width, space int) (s, t []float64) {
 		}
 	}
 	for k := range s {
-		if math.IsInf(s[k]-s[k], 0) || s[k]-s[k] != 0 || t[k]-t[k] != 0 {
+		if s[k]-s[k] != 0 || t[k]-t[k] != 0 { // infinite or not a number
 			return nil, nil
 		}
 	}
@@ -311,4 +310,31 @@ func spatialChannels(t *graph.Tensor, width, space int) bool {
 		}
 	}
 	return true
+}
+
+// pools puts a Relu that alone reads the MaxPool behind a Conv in front of that:
+// the largest of the positive parts is the positive part of the largest.
+func (r *rewriter) pools() {
+	for _, n := range r.g.Nodes {
+		if !n.Is("MaxPool") || len(n.Outputs) != 1 {
+			continue
+		}
+		x, y := n.Input(0), n.Outputs[0]
+		conv, readers := r.producers[x], r.consumers[y]
+		if conv == nil || !conv.Is("Conv") || len(r.consumers[x]) != 1 || r.outputs[x] || r.outputs[y] ||
+			len(readers) != 1 || !readers[0].Is("Relu") {
+			continue
+		}
+		// The two change places: each node takes the other's operator.
+		relu := readers[0]
+		n.Op, relu.Op = relu.Op, n.Op
+		n.Name, relu.Name = relu.Name, n.Name
+		n.Attrs, relu.Attrs = relu.Attrs, n.Attrs
+		n.Doc, relu.Doc = relu.Doc, n.Doc
+		n.Extra, relu.Extra = relu.Extra, n.Extra
+		// y has another shape now: that of the value in front of the pool.
+		r.g.Values = slices.DeleteFunc(r.g.Values, func(v graph.Value) bool { return v.Name == y })
+		r.retype(y, x)
+	}
+	r.index()
 }
