@@ -14,16 +14,16 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Contest compares several quantized models of one original on the same people: each with the first one.
-type Contest struct {
-	Names      []string     `json:"names"`
-	Results    []*Result    `json:"results"` // in the order of Names
-	Confidence float64      `json:"confidence"`
-	Rows       []ContestRow `json:"rows"`
+// Comparison compares several quantized models of one original on the same people: each with the first one.
+type Comparison struct {
+	Names      []string        `json:"names"`
+	Results    []*Result       `json:"results"` // in the order of Names
+	Confidence float64         `json:"confidence"`
+	Rows       []ComparisonRow `json:"rows"`
 }
 
-// ContestRow is one metric of all models.
-type ContestRow struct {
+// ComparisonRow is one metric of all models.
+type ComparisonRow struct {
 	Metric string   `json:"metric"`           // Metric.ID
 	Margin *float64 `json:"margin,omitempty"` // required; nil for metrics that have none
 	Cells  []Cell   `json:"cells"`            // in the order of Names; the first has no difference
@@ -60,15 +60,15 @@ const (
 	bootstrapTest = "paired bootstrap"
 )
 
-// ContrastOptions of Contrast. The zero value is useful.
-type ContrastOptions struct {
+// ComparisonOptions of ComparePaired. The zero value is useful.
+type ComparisonOptions struct {
 	Confidence float64 // of the intervals of differences; one less it is the p up to which a difference is called; default 0.95
 	Seed       uint64  // of the bootstrap
 	Draws      int     // of the bootstrap; default 2000
 	Workers    int     // default: one for each processor; the result does not depend on it
 }
 
-// Contrast compares models that were evaluated, each by Compare with the same original, people and options. It fails when they were not.
+// ComparePaired compares models that were evaluated, each by Compare with the same original, people and options. It fails when they were not.
 //
 // Where all models are judged on the same trials (f's promises, decisions), shares are compared by McNemar's exact test, and the interval of the
 // difference is that of two exact ones. Everything else is bootstrapped: people are drawn with replacement, each with all that is known of
@@ -77,7 +77,7 @@ type ContrastOptions struct {
 //
 // References: McNemar (1947); Efron and Tibshirani (1993), An Introduction to the Bootstrap, section 13.3; Hesterberg (2015), What Teachers
 // Should Know About the Bootstrap, section 5.3 (the percentiles are those of Student's distribution, or there would be too many calls of few people).
-func Contrast(names []string, results []*Result, o ContrastOptions) (*Contest, error) {
+func ComparePaired(names []string, results []*Result, o ComparisonOptions) (*Comparison, error) {
 	if o.Confidence == 0 {
 		o.Confidence = 0.95
 	}
@@ -87,12 +87,12 @@ func Contrast(names []string, results []*Result, o ContrastOptions) (*Contest, e
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
-	if err := errors.Join(o.check(len(results)), sameGround(names, results)); err != nil {
+	if err := errors.Join(o.check(len(results)), checkComparable(names, results)); err != nil {
 		return nil, fmt.Errorf("comparison: %w", err)
 	}
-	c := &Contest{Names: names, Results: results, Confidence: o.Confidence}
+	c := &Comparison{Names: names, Results: results, Confidence: o.Confidence}
 	b := newBootstrap(results)
-	for _, k := range contests() {
+	for _, k := range comparedMetrics() {
 		m, ok := MetricBy(k.id)
 		if !ok {
 			panic("eval: no metric " + k.id)
@@ -110,7 +110,7 @@ func Contrast(names []string, results []*Result, o ContrastOptions) (*Contest, e
 	return c, nil
 }
 
-func (o *ContrastOptions) check(models int) error {
+func (o *ComparisonOptions) check(models int) error {
 	if !(o.Confidence > 0 && o.Confidence < 1) {
 		return fmt.Errorf("confidence %v: it must lie between 0 and 1", o.Confidence)
 	}
@@ -121,8 +121,8 @@ func (o *ContrastOptions) check(models int) error {
 }
 
 // add appends the row of a metric, at the at-th margin, unless there is nothing to show. The tests by bootstrap are left to b.
-func (c *Contest) add(m *Metric, k *contested, at int, b *bootstrap) {
-	row := ContestRow{Metric: m.ID(), Cells: make([]Cell, len(c.Results))}
+func (c *Comparison) add(m *Metric, k *comparedMetric, at int, b *bootstrap) {
+	row := ComparisonRow{Metric: m.ID(), Cells: make([]Cell, len(c.Results))}
 	values := make([]Value, len(c.Results))
 	known, same := false, true
 	for i, r := range c.Results {
@@ -151,14 +151,14 @@ func (c *Contest) add(m *Metric, k *contested, at int, b *bootstrap) {
 		case k.share:
 			cell.mcNemar(k, c.Results[0], c.Results[i], at, c.Confidence, m.Better)
 		case k.statistic != nil || k.whole != nil:
-			b.add(k.duel(b, c.Results[0], c.Results[i], at), len(c.Rows), i, m.Better)
+			b.add(k.pairedTest(b, c.Results[0], c.Results[i], at), len(c.Rows), i, m.Better)
 		}
 	}
 	c.Rows = append(c.Rows, row)
 }
 
 // mcNemar compares two models on the same trials of people.
-func (c *Cell) mcNemar(k *contested, first, this *Result, at int, confidence float64, better Better) {
+func (c *Cell) mcNemar(k *comparedMetric, first, this *Result, at int, confidence float64, better Better) {
 	var n, alone, other int
 	for i := range first.Records {
 		x, of := k.part(&first.Records[i], at, &first.Settings)
@@ -189,9 +189,9 @@ func call(better Better, d float64) Call {
 }
 
 // decide takes what the bootstrap found, adjusts the p of each row, and takes the calls back that are not certain.
-func (c *Contest) decide(b *bootstrap) {
+func (c *Comparison) decide(b *bootstrap) {
 	everyone := ones(len(b.people))
-	for _, d := range b.duels {
+	for _, d := range b.tests {
 		d.settle(&c.Rows[d.row].Cells[d.model], everyone, c.Confidence)
 	}
 	for i := range c.Rows {
@@ -208,8 +208,8 @@ func (c *Contest) decide(b *bootstrap) {
 	}
 }
 
-// contested is a metric of a contest, and what it is computed from.
-type contested struct {
+// comparedMetric is a metric of a comparison, and what it is computed from.
+type comparedMetric struct {
 	id          string
 	share       bool // all models are judged on the same trials
 	own         bool // each model has trials of its own: who has one in either model counts, not who has in both
@@ -222,8 +222,8 @@ type contested struct {
 	whole func(b *bootstrap, r *Result) statistic
 }
 
-// contests lists the metrics of a contest, in the order of Metrics.
-func contests() []contested {
+// contests lists the metrics of a comparison, in the order of Metrics.
+func comparedMetrics() []comparedMetric {
 	crg := func(f func(full, quant float64) (x, of float64)) func(*Record, int, *Settings) (float64, float64) {
 		return atStep(func(_ *Record, p *Step, _ *Settings) (float64, float64) {
 			if !p.common() {
@@ -235,21 +235,23 @@ func contests() []contested {
 	of := func(f func(p *Step) Float) func(*Record, int, *Settings) (float64, float64) {
 		return atStep(func(_ *Record, p *Step, _ *Settings) (float64, float64) { return defined(f(p)) })
 	}
-	return []contested{
-		{id: "vd", share: true, part: atStep(func(_ *Record, p *Step, _ *Settings) (float64, float64) { return yes(p.Full.Broken(), p.Full.Made()) })},
+	return []comparedMetric{
+		{id: "vd", share: true, part: atStep(func(_ *Record, p *Step, _ *Settings) (float64, float64) {
+			return indicator(p.Full.Broken(), p.Full.Made())
+		})},
 		{id: "rvd", own: true, statistic: parts.ratio, part: atStep(func(r *Record, p *Step, s *Settings) (float64, float64) {
-			return yes(p.Quant.Broken(), p.Quant.Made() && r.mirrored(s))
+			return indicator(p.Quant.Broken(), p.Quant.Made() && r.mirrored(s))
 		})},
 		{id: "lost_recourse", own: true, statistic: parts.ratio, part: atStep(func(r *Record, p *Step, s *Settings) (float64, float64) {
-			return yes(!p.Quant.Made() && !p.free(), p.Full.Made() && r.mirrored(s))
+			return indicator(!p.Quant.Made() && !p.free(), p.Full.Made() && r.mirrored(s))
 		})},
 		{id: "tau01", whole: fullTau},
 		{id: "rtau01", own: true, whole: quantTau},
 		{id: "pgd_first.vd", share: true, part: func(r *Record, _ int, s *Settings) (float64, float64) {
-			return yes(r.First.Broken(), r.Evaluated && r.First.Made() && !s.OneSided)
+			return indicator(r.First.Broken(), r.Evaluated && r.First.Made() && !s.OneSided)
 		}},
 		{id: "rfrr", own: true, ifDifferent: true, statistic: parts.ratio, part: atStep(func(r *Record, p *Step, s *Settings) (float64, float64) {
-			return yes(p.Quant.Made(), r.mirrored(s))
+			return indicator(p.Quant.Made(), r.mirrored(s))
 		})},
 		{id: "crg.mean", statistic: parts.ratio, part: crg(func(full, quant float64) (float64, float64) { return costRatio(full, quant), 1 })},
 		{id: "crg.ratio_of_sums", statistic: parts.ratio, part: crg(func(full, quant float64) (float64, float64) { return quant - full, full })},
@@ -259,19 +261,19 @@ func contests() []contested {
 		{id: "act_overlap", statistic: parts.ratio, part: of(func(p *Step) Float { return p.Overlap })},
 		{id: "margin_error.rms", statistic: parts.root, part: of(func(p *Step) Float { e := p.Full.Other - p.Full.Own; return e * e })},
 		{id: "certified.share", share: true, part: atStep(func(_ *Record, p *Step, _ *Settings) (float64, float64) {
-			return yes(p.Proof != nil && p.Proof.Certified(), p.Proof != nil)
+			return indicator(p.Proof != nil && p.Proof.Certified(), p.Proof != nil)
 		})},
 		{id: "accuracy_quant", share: true, part: func(r *Record, _ int, _ *Settings) (float64, float64) {
-			return yes(approves(r.Quant) == (r.Label == 1), r.Label >= 0)
+			return indicator(approves(r.Quant) == (r.Label == 1), r.Label >= 0)
 		}},
 		{id: "disagreement", share: true, part: func(r *Record, _ int, _ *Settings) (float64, float64) {
-			return yes(approves(r.Full) != approves(r.Quant), true)
+			return indicator(approves(r.Full) != approves(r.Quant), true)
 		}},
 		{id: "lost", share: true, part: func(r *Record, _ int, _ *Settings) (float64, float64) {
-			return yes(!approves(r.Quant), approves(r.Full))
+			return indicator(!approves(r.Quant), approves(r.Full))
 		}},
 		{id: "gained", share: true, part: func(r *Record, _ int, _ *Settings) (float64, float64) {
-			return yes(approves(r.Quant), !approves(r.Full))
+			return indicator(approves(r.Quant), !approves(r.Full))
 		}},
 		{id: "bytes"},
 		{id: "weight_bits"},
@@ -279,7 +281,7 @@ func contests() []contested {
 	}
 }
 
-func yes(does, asked bool) (x, of float64) {
+func indicator(does, asked bool) (x, of float64) {
 	if !asked {
 		return 0, 0
 	}
@@ -360,9 +362,9 @@ func (p parts) median() statistic {
 // fullTau is tau01 of a model.
 func fullTau(b *bootstrap, r *Result) statistic {
 	made := func(r *Record, p *Step) (*Promise, bool) { return &p.Full, true }
-	if r.Settings.Given {
+	if r.Settings.Issued {
 		promises, who := b.promises(r, 0, made)
-		g := newGivenOrder(r.Settings.Margins[0], promises, who)
+		g := newIssuedOrder(r.Settings.Margins[0], promises, who)
 		return func(weights []float64) float64 { return float64(g.tau(weights, onePercent, 1).Value) }
 	}
 	return b.tau(r, made)
@@ -405,11 +407,11 @@ const fewForTau = 500
 // bootstrap draws people with replacement and collects the differences of all metrics in each draw.
 type bootstrap struct {
 	people []int // rows of the people evaluated, in an order that does not depend on that of the rows
-	duels  []*duel
+	tests  []*pairedTest
 }
 
-// duel is one metric of two models.
-type duel struct {
+// pairedTest is one metric of two models.
+type pairedTest struct {
 	row, model  int // of the cell
 	better      Better
 	first, this statistic
@@ -451,9 +453,9 @@ func (p *Promise) compare(o *Promise) int {
 	return cmp.Or(cmp.Compare(p.Status, o.Status), cmp.Compare(p.Cost, o.Cost), cmp.Compare(p.Own, o.Own), cmp.Compare(p.Other, o.Other))
 }
 
-// duel makes the statistics of two models of the people who count.
-func (k *contested) duel(b *bootstrap, first, this *Result, at int) *duel {
-	d := &duel{least: fewPeople}
+// pairedTest makes the statistics of two models of the people who count.
+func (k *comparedMetric) pairedTest(b *bootstrap, first, this *Result, at int) *pairedTest {
+	d := &pairedTest{least: fewPeople}
 	if k.whole != nil {
 		d.first, d.this = k.whole(b, first), k.whole(b, this)
 		d.n, d.differ = b.apart(first, this, k.own)
@@ -504,18 +506,18 @@ func (b *bootstrap) apart(first, this *Result, quant bool) (n, differ int) {
 	return n, differ
 }
 
-func (b *bootstrap) add(d *duel, row, model int, better Better) {
+func (b *bootstrap) add(d *pairedTest, row, model int, better Better) {
 	d.row, d.model, d.better = row, model, better
-	b.duels = append(b.duels, d)
+	b.tests = append(b.tests, d)
 }
 
 // few says that nothing can be said of the difference.
-func (d *duel) few() bool { return d.n < d.least || d.differ < fewDiffer }
+func (d *pairedTest) few() bool { return d.n < d.least || d.differ < fewDiffer }
 
 // run makes the draws, of which each has its own random numbers.
-func (b *bootstrap) run(o ContrastOptions) {
-	var todo []*duel
-	for _, d := range b.duels {
+func (b *bootstrap) run(o ComparisonOptions) {
+	var todo []*pairedTest
+	for _, d := range b.tests {
 		if !d.few() {
 			d.deltas, d.sizes = make([]float64, o.Draws), make([]float64, o.Draws)
 			todo = append(todo, d)
@@ -550,7 +552,7 @@ func (b *bootstrap) run(o ContrastOptions) {
 }
 
 // settle fills in the difference of a cell.
-func (d *duel) settle(c *Cell, everyone []float64, confidence float64) {
+func (d *pairedTest) settle(c *Cell, everyone []float64, confidence float64) {
 	first, this := d.first(everyone), d.this(everyone)
 	c.Delta.N = d.n
 	if c.Delta.Value = Float(this - first); d.few() || !c.Delta.Value.Defined() {
@@ -590,8 +592,8 @@ func chance(draws []float64, n int) float64 {
 	return 2 * distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)}.CDF(student)
 }
 
-// sameGround says why results cannot be compared person by person, nil when they can.
-func sameGround(names []string, results []*Result) error {
+// checkComparable says why results cannot be compared person by person, nil when they can.
+func checkComparable(names []string, results []*Result) error {
 	switch {
 	case len(names) != len(results):
 		return fmt.Errorf("%d names for %d models", len(names), len(results))
@@ -617,7 +619,7 @@ func sameAs(a, b *Result) error {
 	switch {
 	case !slices.Equal(s.Margins, t.Margins):
 		return fmt.Errorf("the required margins are %v and %v", s.Margins, t.Margins)
-	case s.Given != t.Given || s.OneSided != t.OneSided:
+	case s.Issued != t.Issued || s.OneSided != t.OneSided:
 		return errors.New("they were evaluated with different options")
 	case len(a.Records) != len(b.Records):
 		return fmt.Errorf("they were evaluated on %d and %d people", len(a.Records), len(b.Records))

@@ -49,7 +49,7 @@ func madeUp(n int, people, model uint64, q quality) *Result {
 		r.First.Other = r.First.Own + Float(q.shift+q.noise*rng.NormFloat64())
 		found := base.Float64() < 0.95
 		for _, t := range contestMargins {
-			s := Step{Full: none(recourse.NoneFound), Quant: none(recourse.NoneFound), DirSim: undefined(), Overlap: undefined(), Again: undefined()}
+			s := Step{Full: none(recourse.NoneFound), Quant: none(recourse.NoneFound), DirSim: undefined(), Overlap: undefined(), RepeatCost: undefined()}
 			e, back, change := q.shift+q.noise*rng.NormFloat64(), q.noise*rng.NormFloat64()-q.shift, q.dearer+q.noise*rng.NormFloat64()
 			if found {
 				s.Full = Promise{Status: recourse.Found, Cost: Float(cost + t), Own: Float(t + 1e-3), Other: Float(t + 1e-3 + e)}
@@ -66,13 +66,13 @@ func madeUp(n int, people, model uint64, q quality) *Result {
 	return Summarize(records, Settings{Margins: contestMargins, Confidence: 0.95})
 }
 
-func contest(t testing.TB, o ContrastOptions, results ...*Result) *Contest {
+func comparison(t testing.TB, o ComparisonOptions, results ...*Result) *Comparison {
 	t.Helper()
 	var names []string
 	for i := range results {
 		names = append(names, fmt.Sprintf("m%d", i))
 	}
-	c, err := Contrast(names, results, o)
+	c, err := ComparePaired(names, results, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func contest(t testing.TB, o ContrastOptions, results ...*Result) *Contest {
 }
 
 // cellsOf returns the last cells of the metric's rows, by margin.
-func cellsOf(c *Contest, metric string) (cells []Cell) {
+func cellsOf(c *Comparison, metric string) (cells []Cell) {
 	for _, r := range c.Rows {
 		if r.Metric == metric {
 			cells = append(cells, r.Cells[len(r.Cells)-1])
@@ -89,11 +89,11 @@ func cellsOf(c *Contest, metric string) (cells []Cell) {
 	return cells
 }
 
-// TestContrastRows: every metric of a contest is in the table of metrics, in its order, and its value and difference are those of the results.
+// TestContrastRows: every metric of a comparison is in the table of metrics, in its order, and its value and difference are those of the results.
 func TestContrastRows(t *testing.T) {
 	a, b := madeUp(1500, 1, 1, quality{noise: 0.1}), madeUp(1500, 1, 2, quality{noise: 0.15, dearer: 0.02})
 	a.Footprint, b.Footprint = &Footprint{Quant: Weight{Bytes: 1000, WeightBits: 4.5, BOPs: 7}}, &Footprint{Quant: Weight{Bytes: 900, WeightBits: 4.75, BOPs: 7}}
-	c := contest(t, ContrastOptions{Draws: 200}, a, b)
+	c := comparison(t, ComparisonOptions{Draws: 200}, a, b)
 	var order []string
 	for _, m := range Metrics() {
 		order = append(order, m.ID())
@@ -128,7 +128,7 @@ func TestContrastRows(t *testing.T) {
 		}
 		seen[r.Metric]++
 	}
-	for _, k := range contests() {
+	for _, k := range comparedMetrics() {
 		if k.id != "certified.share" && seen[k.id] == 0 {
 			t.Errorf("%s has no row", k.id)
 		}
@@ -144,7 +144,7 @@ var sameFloat = cmp.Comparer(func(a, b Float) bool { return a == b || math.IsNaN
 
 func TestContrastOfIdenticalModels(t *testing.T) {
 	a := madeUp(400, 3, 1, quality{noise: 0.2})
-	c := contest(t, ContrastOptions{Draws: 200}, a, madeUp(400, 3, 1, quality{noise: 0.2}), a)
+	c := comparison(t, ComparisonOptions{Draws: 200}, a, madeUp(400, 3, 1, quality{noise: 0.2}), a)
 	for _, r := range c.Rows {
 		for _, cell := range r.Cells[1:] {
 			if cell.Call != Alike || cell.P <= 0.05 || cell.Delta.Value != 0 {
@@ -160,10 +160,10 @@ func TestContrastOfIdenticalModels(t *testing.T) {
 // A model that is worse in what a metric measures is called so, on the right side.
 func TestContrastFindsWhatIsPlanted(t *testing.T) {
 	good := madeUp(2000, 4, 1, quality{noise: 0.1})
-	noisy := contest(t, ContrastOptions{Draws: 400}, good, madeUp(2000, 4, 2, quality{noise: 0.2}))
-	shifted := contest(t, ContrastOptions{Draws: 400}, good, madeUp(2000, 4, 2, quality{noise: 0.1, shift: 0.15, dearer: -0.2}))
+	noisy := comparison(t, ComparisonOptions{Draws: 400}, good, madeUp(2000, 4, 2, quality{noise: 0.2}))
+	shifted := comparison(t, ComparisonOptions{Draws: 400}, good, madeUp(2000, 4, 2, quality{noise: 0.1, shift: 0.15, dearer: -0.2}))
 	for _, w := range []struct {
-		c      *Contest
+		c      *Comparison
 		metric string
 		at     int
 		want   Call
@@ -194,14 +194,14 @@ func TestContrastFindsWhatIsPlanted(t *testing.T) {
 			t.Errorf("%s: interval %+v", w.metric, cell.Delta)
 		}
 	}
-	unlucky := contest(t, ContrastOptions{Draws: 400}, good, madeUp(2000, 4, 2, quality{noise: 0.1, unlucky: 0.05}))
+	unlucky := comparison(t, ComparisonOptions{Draws: 400}, good, madeUp(2000, 4, 2, quality{noise: 0.1, unlucky: 0.05}))
 	for metric, want := range map[string]Call{"lost_recourse": WorseThan, "rfrr": Differs} {
 		if cell := cellsOf(unlucky, metric)[1]; cell.Call != want {
 			t.Errorf("%s: %+v, want %s", metric, cell, want)
 		}
 	}
 	// Turned round, the calls are the opposite ones.
-	back := contest(t, ContrastOptions{Draws: 400}, noisy.Results[1], noisy.Results[0])
+	back := comparison(t, ComparisonOptions{Draws: 400}, noisy.Results[1], noisy.Results[0])
 	opposite := map[Call]Call{BetterThan: WorseThan, WorseThan: BetterThan, Alike: Alike, Differs: Differs}
 	for i, r := range noisy.Rows {
 		a, b := r.Cells[1], back.Rows[i].Cells[1]
@@ -236,7 +236,7 @@ func TestContrastMcNemarByHand(t *testing.T) {
 		{"0 to 8", []int{1, 2, 3, 4, 5, 6, 7, 8}, nil, -8. / 40, 2. / 256, BetterThan, 1, 0},
 		{"2 to 1", []int{7}, []int{1, 2}, 1. / 40, 1, Alike, 1, 0},
 	} {
-		got := contest(t, ContrastOptions{Draws: 100}, result(c.first...), result(c.first...), result(c.this...))
+		got := comparison(t, ComparisonOptions{Draws: 100}, result(c.first...), result(c.first...), result(c.this...))
 		between, cell := got.Rows[0].Cells[1], got.Rows[0].Cells[2]
 		if got.Rows[0].Metric != "vd" || cell.Call != c.call || between.Call != Alike {
 			t.Errorf("%s: %+v, %+v", c.name, between, cell)
@@ -250,7 +250,7 @@ func TestContrastMcNemarByHand(t *testing.T) {
 // The bootstrap of a mean difference is held against the closed form: its interval is Student's.
 func TestContrastAgainstClosedForm(t *testing.T) {
 	a, b := madeUp(3000, 5, 1, quality{noise: 0.1}), madeUp(3000, 5, 2, quality{noise: 0.1, dearer: 0.004})
-	cell := cellsOf(contest(t, ContrastOptions{Draws: 2000, Seed: 1}, a, b), "dir_sim")[1]
+	cell := cellsOf(comparison(t, ComparisonOptions{Draws: 2000, Seed: 1}, a, b), "dir_sim")[1]
 	var d []float64
 	for i := range a.Records {
 		if x, y := &a.Records[i], &b.Records[i]; x.Evaluated && x.Steps[1].DirSim.Defined() && y.Steps[1].DirSim.Defined() {
@@ -281,13 +281,13 @@ func TestContrastStatistics(t *testing.T) {
 		}
 	}
 	repeated := Summarize(again, a.Settings)
-	for _, k := range contests() {
+	for _, k := range comparedMetrics() {
 		if k.statistic == nil && k.whole == nil {
 			continue
 		}
 		m, _ := MetricBy(k.id)
 		for at := range contestMargins {
-			d := k.duel(b, a, a, at)
+			d := k.pairedTest(b, a, a, at)
 			near(t, k.id, d.this(ones(len(weights))), float64(m.Of(a, at).Value), 1e-12)
 			near(t, k.id+" of people repeated", d.this(weights), float64(m.Of(repeated, at).Value), 1e-12)
 			if d.differ != 0 || d.n == 0 {
@@ -299,10 +299,10 @@ func TestContrastStatistics(t *testing.T) {
 
 func TestContrastDoesNotDependOn(t *testing.T) {
 	a, b := madeUp(500, 7, 1, quality{noise: 0.1}), madeUp(500, 7, 2, quality{noise: 0.14})
-	o := ContrastOptions{Draws: 200, Seed: 3, Workers: 1}
-	want := contest(t, o, a, b)
+	o := ComparisonOptions{Draws: 200, Seed: 3, Workers: 1}
+	want := comparison(t, o, a, b)
 	o.Workers = 5
-	if d := cmp.Diff(want.Rows, contest(t, o, a, b).Rows, sameFloat); d != "" {
+	if d := cmp.Diff(want.Rows, comparison(t, o, a, b).Rows, sameFloat); d != "" {
 		t.Errorf("the number of workers: %s", d)
 	}
 	order := rand.New(rand.NewPCG(1, 1)).Perm(500)
@@ -315,7 +315,7 @@ func TestContrastDoesNotDependOn(t *testing.T) {
 		return Summarize(records, r.Settings)
 	}
 	o.Workers = 2
-	got := contest(t, o, mixed(a), mixed(b))
+	got := comparison(t, o, mixed(a), mixed(b))
 	for i, r := range got.Rows {
 		near(t, "value", float64(r.Cells[1].Value.Value), float64(want.Rows[i].Cells[1].Value.Value), 1e-12)
 		r.Cells[1].Value = want.Rows[i].Cells[1].Value // the rounding of sums is another
@@ -324,7 +324,7 @@ func TestContrastDoesNotDependOn(t *testing.T) {
 		}
 	}
 	o.Seed = 4
-	if d := cmp.Diff(want.Rows, contest(t, o, a, b).Rows, sameFloat); d == "" {
+	if d := cmp.Diff(want.Rows, comparison(t, o, a, b).Rows, sameFloat); d == "" {
 		t.Error("another seed draws the same people")
 	}
 }
@@ -333,7 +333,7 @@ func TestContrastDoesNotDependOn(t *testing.T) {
 func TestContrastOfFew(t *testing.T) {
 	for _, n := range []int{0, 1, 5, 30} {
 		a, b := madeUp(n, 8, 1, quality{noise: 0.01}), madeUp(n, 8, 2, quality{noise: 5, shift: 3})
-		for _, r := range contest(t, ContrastOptions{Draws: 100}, a, b).Rows {
+		for _, r := range comparison(t, ComparisonOptions{Draws: 100}, a, b).Rows {
 			if cell := r.Cells[1]; cell.Test == bootstrapTest {
 				t.Errorf("%d people, %s: %+v", n, r.Metric, cell)
 			}
@@ -348,7 +348,7 @@ func TestContrastOfFew(t *testing.T) {
 			changed++
 		}
 	}
-	c := contest(t, ContrastOptions{Draws: 100}, a, Summarize(b.Records, b.Settings))
+	c := comparison(t, ComparisonOptions{Draws: 100}, a, Summarize(b.Records, b.Settings))
 	if cell := cellsOf(c, "dir_sim")[1]; cell.Call != Alike || cell.P.Defined() || cell.Delta.Value >= 0 || cell.Delta.Hi.Defined() {
 		t.Errorf("nine people who differ: %+v", cell)
 	}
@@ -365,22 +365,22 @@ func TestContrastErrors(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		b    *Result
-		o    ContrastOptions
+		o    ComparisonOptions
 		want string
 	}{
-		{"other people", madeUp(60, 10, 2, quality{}), ContrastOptions{}, "line 2: "},
-		{"fewer people", madeUp(59, 9, 2, quality{}), ContrastOptions{}, "60 and 59 people"},
-		{"margins", changed(func(r *Result) { r.Settings.Margins = []float64{0} }), ContrastOptions{}, "required margins are [0 0.1 0.25] and [0]"},
-		{"original", changed(func(r *Result) { r.Records[7].Full++ }), ContrastOptions{}, "line 9: the original's margin"},
-		{"sample", changed(func(r *Result) { r.Records[promised].Evaluated = false }), ContrastOptions{}, "the samples are different"},
-		{"recourse", changed(func(r *Result) { r.Records[promised].Steps[1].Full.Cost++ }), ContrastOptions{}, "recourse is different at margin 0.1"},
-		{"first", changed(func(r *Result) { r.Records[promised].First.Own++ }), ContrastOptions{}, "first valid step"},
-		{"options", changed(func(r *Result) { r.Settings.OneSided = true }), ContrastOptions{}, "different options"},
-		{"report", changed(func(r *Result) { r.Records = nil }), ContrastOptions{}, "read from a report"},
-		{"confidence", changed(func(*Result) {}), ContrastOptions{Confidence: 1.5}, "confidence 1.5"},
-		{"draws", changed(func(*Result) {}), ContrastOptions{Draws: 30}, "fewer than 40"},
+		{"other people", madeUp(60, 10, 2, quality{}), ComparisonOptions{}, "line 2: "},
+		{"fewer people", madeUp(59, 9, 2, quality{}), ComparisonOptions{}, "60 and 59 people"},
+		{"margins", changed(func(r *Result) { r.Settings.Margins = []float64{0} }), ComparisonOptions{}, "required margins are [0 0.1 0.25] and [0]"},
+		{"original", changed(func(r *Result) { r.Records[7].Full++ }), ComparisonOptions{}, "line 9: the original's margin"},
+		{"sample", changed(func(r *Result) { r.Records[promised].Evaluated = false }), ComparisonOptions{}, "the samples are different"},
+		{"recourse", changed(func(r *Result) { r.Records[promised].Steps[1].Full.Cost++ }), ComparisonOptions{}, "recourse is different at margin 0.1"},
+		{"first", changed(func(r *Result) { r.Records[promised].First.Own++ }), ComparisonOptions{}, "first valid step"},
+		{"options", changed(func(r *Result) { r.Settings.OneSided = true }), ComparisonOptions{}, "different options"},
+		{"report", changed(func(r *Result) { r.Records = nil }), ComparisonOptions{}, "read from a report"},
+		{"confidence", changed(func(*Result) {}), ComparisonOptions{Confidence: 1.5}, "confidence 1.5"},
+		{"draws", changed(func(*Result) {}), ComparisonOptions{Draws: 30}, "fewer than 40"},
 	} {
-		_, err := Contrast([]string{"a", "b"}, []*Result{a, c.b}, c.o)
+		_, err := ComparePaired([]string{"a", "b"}, []*Result{a, c.b}, c.o)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
@@ -390,7 +390,7 @@ func TestContrastErrors(t *testing.T) {
 		if names[0] == names[len(names)-1] && len(names) > 1 {
 			results = []*Result{a, a}
 		}
-		if _, err := Contrast(names, results, ContrastOptions{}); err == nil {
+		if _, err := ComparePaired(names, results, ComparisonOptions{}); err == nil {
 			t.Errorf("%q: no error", names)
 		}
 	}
@@ -402,18 +402,18 @@ func BenchmarkContrast(b *testing.B) {
 		results = append(results, madeUp(12000, 1, i, quality{noise: 0.1}))
 	}
 	for b.Loop() {
-		contest(b, ContrastOptions{}, results...)
+		comparison(b, ComparisonOptions{}, results...)
 	}
 }
 
 // calls counts, of many pairs of models that differ by chance alone, those that are told apart, by metric and margin.
-func calls(t *testing.T, people, pairs int, q quality, o ContrastOptions) map[string]int {
+func calls(t *testing.T, people, pairs int, q quality, o ComparisonOptions) map[string]int {
 	t.Helper()
 	n := map[string]int{}
 	for i := range pairs {
 		o.Seed = uint64(i)
 		seed := uint64(1000 + i)
-		for _, r := range contest(t, o, madeUp(people, seed, 1, q), madeUp(people, seed, 2, q)).Rows {
+		for _, r := range comparison(t, o, madeUp(people, seed, 1, q), madeUp(people, seed, 2, q)).Rows {
 			name := r.Metric
 			if r.Margin != nil {
 				name = fmt.Sprintf("%s %v", name, *r.Margin)
@@ -426,7 +426,7 @@ func calls(t *testing.T, people, pairs int, q quality, o ContrastOptions) map[st
 
 func testNull(t *testing.T, people, pairs int, q quality, draws int) {
 	t.Helper()
-	got := calls(t, people, pairs, q, ContrastOptions{Draws: draws})
+	got := calls(t, people, pairs, q, ComparisonOptions{Draws: draws})
 	chance := distuv.Binomial{N: float64(pairs), P: 0.05}
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		t.Logf("%d people, noise %v, %s: %.2f %% called", people, q.noise, name, 100*float64(got[name])/float64(pairs))

@@ -272,7 +272,7 @@ func testGivenTauCoverage(t *testing.T, runs int) {
 					p.Other = -1
 				}
 			}
-			tau := givenTau(0, promises, 0.95)
+			tau := issuedTau(0, promises, 0.95)
 			if !tau.Value.Defined() {
 				continue
 			}

@@ -9,7 +9,7 @@
 // there is no recourse, or none to compare, is in a denominator or in a count
 // beside it, never dropped. Results depend on the inputs and the seed only.
 //
-// Beside Compare: ByGroups tells people apart, Stressed evaluates under other conditions, Contrast holds several
+// Beside Compare: ByGroups tells people apart, Stressed evaluates under other conditions, ComparePaired holds several
 // quantized models against each other. Verdicts are package gate's.
 //
 // Definitions: sections "Metrics" and "Sensitivity to action constraints" of
@@ -100,7 +100,7 @@ func Compare(ctx context.Context, f, g recourse.Model, set *recourse.ActionSet, 
 		return nil, fmt.Errorf("eval: %w", err)
 	}
 	r := Summarize(records, o.settings())
-	if r.Given = given; given != nil && given.Invalid > 0 {
+	if r.Issued = given; given != nil && given.Invalid > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("the original itself does not keep %d of the %d promises given to people who are evaluated: they count at no margin", given.Invalid, given.Promises))
 	}
 	r.Population.Rows = max(people.Total, people.N)
@@ -156,7 +156,7 @@ func (o Options) withDefaults() (Options, error) {
 
 func (o Options) settings() Settings {
 	return Settings{
-		Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Confidence: o.Confidence, Epsilon: Epsilon, SupportTau: SupportTau, Given: o.Promises != nil,
+		Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Confidence: o.Confidence, Epsilon: Epsilon, SupportTau: SupportTau, Issued: o.Promises != nil,
 		OneSided: o.OneSided, Radius: o.Radius,
 		Solver: Solver{Steps: o.Solver.Steps, Restarts: o.Solver.Restarts, Rounds: o.Solver.Rounds, Beam: o.Solver.Beam, Seed: o.Solver.Seed},
 	}

@@ -36,7 +36,7 @@ const originalName = "the original"
 
 // evaluate solves the recourse of the people in rows under both models and
 // fills in their records, or takes the promises of f that o gives. The strings are warnings.
-func evaluate(ctx context.Context, f, g recourse.Model, set *recourse.ActionSet, people *task.People, records []Record, rows []int, o Options) (*Given, []string, error) {
+func evaluate(ctx context.Context, f, g recourse.Model, set *recourse.ActionSet, people *task.People, records []Record, rows []int, o Options) (*Issued, []string, error) {
 	if len(rows) == 0 {
 		return o.given(), nil, nil
 	}
@@ -77,7 +77,7 @@ func evaluate(ctx context.Context, f, g recourse.Model, set *recourse.ActionSet,
 			return nil, nil, err
 		}
 		for k, row := range rows {
-			s := Step{Full: af.promises[k], Quant: ag.promises[k], DirSim: undefined(), Overlap: undefined(), Again: undefined()}
+			s := Step{Full: af.promises[k], Quant: ag.promises[k], DirSim: undefined(), Overlap: undefined(), RepeatCost: undefined()}
 			if s.Full.Made() && s.Quant.Made() {
 				s.DirSim = Float(dirSim(af.deltas[k], ag.deltas[k]))
 				s.Overlap = Float(actOverlap(af.deltas[k], ag.deltas[k]))
@@ -90,7 +90,7 @@ func evaluate(ctx context.Context, f, g recourse.Model, set *recourse.ActionSet,
 			}
 			for j, k := range again.of {
 				if s := &records[rows[k]].Steps[i]; s.Full.Made() && aa.promises[j].Made() {
-					s.Again = aa.promises[j].Cost
+					s.RepeatCost = aa.promises[j].Cost
 				}
 			}
 		}

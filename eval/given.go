@@ -9,8 +9,8 @@ import (
 	"cfq/recourse"
 )
 
-// Given counts the promises that Compare was given in place of the original's recourse.
-type Given struct {
+// Issued counts the promises that Compare was given in place of the original's recourse.
+type Issued struct {
 	Promises   int `json:"promises"`   // to people who are evaluated
 	Others     int `json:"others"`     // to people who are not: f approves them as they are, or they are not in the sample
 	Invalid    int `json:"invalid"`    // of Promises: f refuses who takes the action, so they are promises at no margin
@@ -18,11 +18,11 @@ type Given struct {
 }
 
 // given makes the counts of o.Promises, of which none is taken yet; nil when there are none to take.
-func (o *Options) given() *Given {
+func (o *Options) given() *Issued {
 	if o.Promises == nil {
 		return nil
 	}
-	g := &Given{}
+	g := &Issued{}
 	for i := range o.Promises {
 		g.Others += count(o.Promises[i].Status == recourse.Found)
 	}
@@ -30,7 +30,7 @@ func (o *Options) given() *Given {
 }
 
 // take makes the given promises of the people in rows, who are the side's, the ones that the side keeps to, and counts them.
-func (s *side) take(ctx context.Context, rows []int, g *Given) error {
+func (s *side) take(ctx context.Context, rows []int, g *Issued) error {
 	everyone, actions := make([]int, len(rows)), make([]recourse.Action, len(rows))
 	for k, row := range rows {
 		everyone[k], actions[k] = k, s.o.Promises[row]

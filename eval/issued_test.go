@@ -50,7 +50,7 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 	before, _ := original.Margins(t.Context(), people.X)
 	f, _ := original.Margins(t.Context(), points)
 	q, _ := g.Margins(t.Context(), points)
-	want := Given{}
+	want := Issued{}
 	refused := 0
 	made, broken := make([]int, 3), make([]int, 3)
 	for i := range actions {
@@ -75,7 +75,7 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 	if want.Invalid == 0 || want.Infeasible == 0 || want.Others == 0 || broken[0] == 0 {
 		t.Fatalf("nothing to see: %+v", want)
 	}
-	if d := cmp.Diff(&want, r.Given); d != "" {
+	if d := cmp.Diff(&want, r.Issued); d != "" {
 		t.Error(d)
 	}
 	for k := range margins {
@@ -90,8 +90,8 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 	}
 	// A sample leaves the others' promises uncounted, and says so.
 	s := compare(t, original, g, people, Options{Promises: actions, Margins: margins, Sample: 50, Seed: 3})
-	if s.Given.Promises+s.Given.Others != want.Promises+want.Others || s.Given.Promises > 50 || s.Population.Evaluated != 50 {
-		t.Errorf("%+v", s.Given)
+	if s.Issued.Promises+s.Issued.Others != want.Promises+want.Others || s.Issued.Promises > 50 || s.Population.Evaluated != 50 {
+		t.Errorf("%+v", s.Issued)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestGivenTau(t *testing.T) {
 			}
 			return true
 		}
-		got := givenTau(0, promises, 0.95)
+		got := issuedTau(0, promises, 0.95)
 		slices.Sort(own)
 		want := math.NaN()
 		switch n := len(own); {
@@ -172,7 +172,7 @@ func TestGivenErrors(t *testing.T) {
 	generous := original
 	generous.b = 100
 	r := compare(t, generous, original, people, Options{Promises: given(20, people.X, 1)})
-	if r.Given == nil || r.Given.Promises != 0 || r.Given.Others == 0 {
-		t.Errorf("%+v", r.Given)
+	if r.Issued == nil || r.Issued.Promises != 0 || r.Issued.Others == 0 {
+		t.Errorf("%+v", r.Issued)
 	}
 }

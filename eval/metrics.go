@@ -49,8 +49,8 @@ func (m *Metric) Of(r *Result, at int) Value { return m.get.of(r, at) }
 // Kind says how sure the metric's values are.
 func (m *Metric) Kind() Kind { return m.get.kind }
 
-// Part says what the metric needs of an evaluation.
-func (m *Metric) Part() Part { return m.get.part }
+// Requires says what the metric needs of an evaluation.
+func (m *Metric) Requires() Requirement { return m.get.requires }
 
 // Metrics returns the table of all metrics, in the order in which reports show
 // them. In its definitions f is the full-precision model, g the quantized one,
@@ -71,7 +71,7 @@ func promiseMetrics() []Metric {
 		{
 			"margins[].vd_mismatch", "recourse points decided differently", "VD(t), mismatch", "share", Lower,
 			"Of the recourse points of f at required margin t, the share on which f and g decide differently: the paper's first form of VD. It is VD(t) whenever f approves its own points, " +
-				"which is checked at every one of them; promises that were given and that f itself does not keep are promises at no margin, and counted in given.invalid.",
+				"which is checked at every one of them; promises that were given and that f itself does not keep are promises at no margin, and counted in issued.invalid.",
 			"Metrics, VD, in its form as label mismatch",
 			shares(func(a *AtMargin) Rate { return a.VDMismatch }),
 		},
@@ -423,18 +423,18 @@ const (
 	KindExact                // nothing was sampled: the value is what it is
 )
 
-// Part is what a metric needs of an evaluation beside f's promises. What was not asked for has no value.
-type Part int
+// Requirement is what a metric needs of an evaluation beside f's promises. What was not asked for has no value.
+type Requirement int
 
-// The parts.
+// The requirements.
 const (
-	PartAlways       Part = iota // nothing else
-	PartMirrored                 // g's own recourse, or the first valid iterates: not with Options.OneSided
-	PartNoise                    // Options.Noise
-	PartProofs                   // Options.Prove
-	PartPerturbation             // Options.Perturb
-	PartTiming                   // Result.Timing, which the caller takes
-	PartFootprint                // Result.Footprint, likewise
+	RequiresNothing      Requirement = iota // nothing else
+	RequiresMirrored                        // g's own recourse, or the first valid iterates: not with Options.OneSided
+	RequiresNoise                           // Options.Noise
+	RequiresProofs                          // Options.Prove
+	RequiresPerturbation                    // Options.Perturb
+	RequiresTiming                          // Result.Timing, which the caller takes
+	RequiresFootprint                       // Result.Footprint, likewise
 )
 
 // Value is what a Result says of one metric.
@@ -457,32 +457,32 @@ func exactly(x float64) Value {
 
 // getter takes a metric's value from a Result, at the at-th required margin if it has one for each.
 type getter struct {
-	of   func(r *Result, at int) Value
-	kind Kind
-	part Part
+	of       func(r *Result, at int) Value
+	kind     Kind
+	requires Requirement
 }
 
 // shares and estimates make getters of what stands at each required margin, oneShare and oneEstimate of what is there once.
 
 func shares(f func(*AtMargin) Rate) getter {
-	return getter{func(r *Result, at int) Value { return shareValue(f(&r.Margins[at])) }, KindShare, PartAlways}
+	return getter{func(r *Result, at int) Value { return shareValue(f(&r.Margins[at])) }, KindShare, RequiresNothing}
 }
 
 func estimates(f func(*AtMargin) Estimate) getter {
-	return getter{func(r *Result, at int) Value { return Value{Estimate: f(&r.Margins[at]), Kind: KindEstimate} }, KindEstimate, PartAlways}
+	return getter{func(r *Result, at int) Value { return Value{Estimate: f(&r.Margins[at]), Kind: KindEstimate} }, KindEstimate, RequiresNothing}
 }
 
 func oneShare(f func(*Result) Rate) getter {
-	return getter{func(r *Result, _ int) Value { return shareValue(f(r)) }, KindShare, PartAlways}
+	return getter{func(r *Result, _ int) Value { return shareValue(f(r)) }, KindShare, RequiresNothing}
 }
 
 func oneEstimate(f func(*Result) Estimate) getter {
-	return getter{func(r *Result, _ int) Value { return Value{Estimate: f(r), Kind: KindEstimate} }, KindEstimate, PartAlways}
+	return getter{func(r *Result, _ int) Value { return Value{Estimate: f(r), Kind: KindEstimate} }, KindEstimate, RequiresNothing}
 }
 
 // ofMirror marks what is not there when g's own recourse was not computed.
 func ofMirror(g getter) getter {
-	g.part = PartMirrored
+	g.requires = RequiresMirrored
 	return g
 }
 
@@ -493,7 +493,7 @@ func noise(f func(*Gap) Estimate) getter {
 		}
 		return f(a.Noise)
 	})
-	g.part = PartNoise
+	g.requires = RequiresNoise
 	return g
 }
 
@@ -504,7 +504,7 @@ func certified(f func(*Proofs) Estimate) getter {
 		}
 		return f(a.Certified)
 	})
-	g.part = PartProofs
+	g.requires = RequiresProofs
 	return g
 }
 
@@ -515,7 +515,7 @@ func certifiedShare() getter {
 		}
 		return a.Certified.Certified
 	})
-	g.part = PartProofs
+	g.requires = RequiresProofs
 	return g
 }
 
@@ -530,7 +530,7 @@ func perturbationShare(kind Perturbation, f func(*Perturbed) Rate) getter {
 		}
 		return f(&p)
 	})
-	g.part = PartPerturbation
+	g.requires = RequiresPerturbation
 	return g
 }
 
@@ -542,7 +542,7 @@ func perturbation(kind Perturbation, f func(*Perturbed) Estimate) getter {
 		}
 		return f(&p)
 	})
-	g.part = PartPerturbation
+	g.requires = RequiresPerturbation
 	return g
 }
 
@@ -554,7 +554,7 @@ func footprint(f func(*Weight) float64) getter {
 			}
 		}
 		return Value{Estimate: unknown(), Kind: KindExact}
-	}, KindExact, PartFootprint}
+	}, KindExact, RequiresFootprint}
 }
 
 func timing(f func(*Timing) Estimate) getter {
@@ -564,7 +564,7 @@ func timing(f func(*Timing) Estimate) getter {
 		}
 		return f(r.Timing)
 	})
-	g.part = PartTiming
+	g.requires = RequiresTiming
 	return g
 }
 
@@ -585,11 +585,11 @@ quantization. Read VD at a margin.
 
 Rates are given with their counts and a 95 % Wilson interval. A rate of nobody is null.
 
-**Given promises.** With ` + "`--promises`" + ` the promises of f are those of a [promises file](promises.md), one for each person (the cheapest that f keeps). At margin t
+**Issued promises.** With ` + "`--promises`" + ` the promises of f are those of a [promises file](promises.md), one for each person (the cheapest that f keeps). At margin t
 those count whose own margin under f is t or more; the recourse of g is computed as ever. So VD(t) is the share of the file's promises of margin t
 or more that g breaks, and FRR(t) the share of evaluated people who have one. tau01 is then exact: the points do not move, and the promises below t
 are left out. CRG compares the price of the promise with what g asks for margin t: read it at the margin that the promises were made for. Promises that f itself
-does not keep are promises at no margin and counted as ` + "`given.invalid`" + `; those that the task does not allow count all the same and are
+does not keep are promises at no margin and counted as ` + "`issued.invalid`" + `; those that the task does not allow count all the same and are
 ` + "`given.infeasible`" + `; those to people who are not evaluated are ` + "`given.others`" + `.
 
 | metric | symbol | unit | better | key |

@@ -18,11 +18,11 @@ type Record struct {
 
 // Step is one person's recourse under both models at one required margin.
 type Step struct {
-	Full    Promise `json:"full"`        // f's recourse; Other is g's margin there
-	Quant   Promise `json:"quant"`       // g's recourse; Other is f's margin there
-	DirSim  Float   `json:"dir_sim"`     // cosine of the two actions; undefined unless both were found
-	Overlap Float   `json:"act_overlap"` // Jaccard overlap of the changed inputs; undefined unless both were found
-	Again   Float   `json:"again"`       // cost of f's recourse solved once more, see Options.Noise; undefined without it
+	Full       Promise `json:"full"`        // f's recourse; Other is g's margin there
+	Quant      Promise `json:"quant"`       // g's recourse; Other is f's margin there
+	DirSim     Float   `json:"dir_sim"`     // cosine of the two actions; undefined unless both were found
+	Overlap    Float   `json:"act_overlap"` // Jaccard overlap of the changed inputs; undefined unless both were found
+	RepeatCost Float   `json:"repeat_cost"` // cost of f's recourse solved once more, see Options.Noise; undefined without it
 	// What is known of the neighbourhood of f's recourse point; nil unless it was asked for.
 	Proof     *Proof  `json:"proof,omitempty"`
 	Perturbed []Float `json:"perturbation,omitempty"` // logit perturbation by each of Perturbations

@@ -10,7 +10,7 @@ type Result struct {
 	First      First      `json:"pgd_first"`
 	Tau01      Tau        `json:"tau01"`
 	RTau01     Tau        `json:"rtau01"`
-	Given      *Given     `json:"given,omitempty"`     // counts of Options.Promises; nil when the solver made f's promises
+	Issued     *Issued    `json:"issued,omitempty"`    // counts of Options.Promises; nil when the solver made f's promises
 	Footprint  *Footprint `json:"footprint,omitempty"` // nil unless the caller measured the files
 	Timing     *Timing    `json:"timing,omitempty"`    // nil unless the caller took the time: all else is the same on every run
 	Groups     []Grouping `json:"groups,omitempty"`    // the same metrics by groups of people, see ByGroups
@@ -25,11 +25,11 @@ type Settings struct {
 	Sample     int       `json:"sample"` // 0 = everyone refused
 	Seed       uint64    `json:"seed"`
 	Confidence float64   `json:"confidence"`
-	Epsilon    float64   `json:"epsilon"`                  // of CRG, DirSim and ActOverlap
-	SupportTau float64   `json:"support_tau"`              // of ActOverlap, in model-input units
-	Given      bool      `json:"given_promises,omitempty"` // f's promises are Options.Promises
-	OneSided   bool      `json:"one_sided,omitempty"`      // g's own recourse was not computed, so nothing mirrored is known
-	Radius     float64   `json:"radius,omitempty"`         // of Certified and Perturbed, in model-input units
+	Epsilon    float64   `json:"epsilon"`                   // of CRG, DirSim and ActOverlap
+	SupportTau float64   `json:"support_tau"`               // of ActOverlap, in model-input units
+	Issued     bool      `json:"issued_promises,omitempty"` // f's promises are Options.Promises
+	OneSided   bool      `json:"one_sided,omitempty"`       // g's own recourse was not computed, so nothing mirrored is known
+	Radius     float64   `json:"radius,omitempty"`          // of Certified and Perturbed, in model-input units
 	Solver     Solver    `json:"solver"`
 }
 

@@ -21,8 +21,8 @@ func Summarize(records []Record, s Settings) *Result {
 		r.Margins[i], full[i], quant[i] = atMargin(records, i, s)
 	}
 	r.Tau01, r.RTau01 = tau01(s.Margins, full, s.Confidence), tau01(s.Margins, quant, s.Confidence)
-	if s.Given && len(full) > 0 {
-		r.Tau01 = givenTau(s.Margins[0], full[0], s.Confidence)
+	if s.Issued && len(full) > 0 {
+		r.Tau01 = issuedTau(s.Margins[0], full[0], s.Confidence)
 	}
 	r.Warnings = warnings(r)
 	return r
@@ -140,8 +140,8 @@ func (y *tally) add(s *Step, mirrored bool) {
 		y.mismatch += count(approves(s.Full.Own) != approves(s.Full.Other))
 		y.own, y.other = append(y.own, float64(s.Full.Own)), append(y.other, float64(s.Full.Other))
 		y.errs = append(y.errs, float64(s.Full.Other-s.Full.Own))
-		if s.Again.Defined() {
-			y.once, y.again = append(y.once, float64(s.Full.Cost)), append(y.again, float64(s.Again))
+		if s.RepeatCost.Defined() {
+			y.once, y.again = append(y.once, float64(s.Full.Cost)), append(y.again, float64(s.RepeatCost))
 		}
 	}
 	if mirrored {
@@ -281,7 +281,7 @@ func warnings(r *Result) []string {
 		warn("the quantized model approves %d of the %d evaluated people as they are: CRG counts those of them who have the required margin at cost 0 (crg_both leaves these out)", free, p.Evaluated)
 	}
 	for i := range r.Margins {
-		ws = append(ws, marginWarnings(&r.Margins[i], p.Evaluated, r.Settings.Given)...)
+		ws = append(ws, marginWarnings(&r.Margins[i], p.Evaluated, r.Settings.Issued)...)
 	}
 	if p.Evaluated >= fewPeople && r.First.FRR.Num == 0 && !r.Settings.OneSided {
 		warn("gradient descent found a valid recourse for nobody: there is no PGD-first value")

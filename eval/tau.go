@@ -191,14 +191,14 @@ func ones(n int) []float64 {
 	return w
 }
 
-// givenTau is tau01 of given promises. Their points do not move with the required margin: at t, those whose own margin is t or more are promises. So
+// issuedTau is tau01 of given promises. Their points do not move with the required margin: at t, those whose own margin is t or more are promises. So
 // VD is known at every t from the lowest evaluated margin on, and nothing is predicted. It is undefined when the promises
 // with the largest margins break: no margin is enough then.
 //
 // The upper end takes it that a smaller share breaks where margins are larger, and so leaves the half of the promises with the largest
 // margins, and never less than 736, together: of fewer it could not say that 1 % break or less unless hardly any did.
-func givenTau(lowest float64, promises []Promise, confidence float64) Tau {
-	g := newGivenOrder(lowest, promises, nil)
+func issuedTau(lowest float64, promises []Promise, confidence float64) Tau {
+	g := newIssuedOrder(lowest, promises, nil)
 	each := ones(len(promises))
 	t := g.tau(each, onePercent, 1)
 	t.Lo, t.Hi = Float(math.Inf(-1)), Float(math.Inf(1))
@@ -212,21 +212,21 @@ func givenTau(lowest float64, promises []Promise, confidence float64) Tau {
 	return t
 }
 
-// givenOrder holds given promises, those with the largest margins first.
-type givenOrder struct {
+// issuedOrder holds given promises, those with the largest margins first.
+type issuedOrder struct {
 	lowest   Float // required margin
 	promises []Promise
 	who      []int
 }
 
-// newGivenOrder takes promises and whose they are, nil for 0, 1, 2 ...
-func newGivenOrder(lowest float64, promises []Promise, who []int) givenOrder {
+// newIssuedOrder takes promises and whose they are, nil for 0, 1, 2 ...
+func newIssuedOrder(lowest float64, promises []Promise, who []int) issuedOrder {
 	order := make([]int, len(promises))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(promises[j].Own, promises[i].Own) })
-	g := givenOrder{lowest: Float(lowest), promises: make([]Promise, len(promises)), who: order}
+	g := issuedOrder{lowest: Float(lowest), promises: make([]Promise, len(promises)), who: order}
 	for k, i := range order {
 		g.promises[k] = promises[i]
 	}
@@ -240,12 +240,12 @@ func newGivenOrder(lowest float64, promises []Promise, who []int) givenOrder {
 }
 
 // last says that the k-th promise is the last one with its margin: those with equal margins are all there or none.
-func (g *givenOrder) last(k int) bool {
+func (g *issuedOrder) last(k int) bool {
 	return k+1 == len(g.promises) || g.promises[k+1].Own != g.promises[k].Own
 }
 
 // tau takes the promises with the largest margins first, so many of them together.
-func (g *givenOrder) tau(weights []float64, ok tolerance, together int) Tau {
+func (g *issuedOrder) tau(weights []float64, ok tolerance, together int) Tau {
 	t := Tau{Value: undefined(), From: undefined()}
 	n, broken := 0, 0
 	for k := range g.promises {
@@ -271,7 +271,7 @@ func (g *givenOrder) tau(weights []float64, ok tolerance, together int) Tau {
 }
 
 // above takes all promises first and leaves those with the smallest margins away, until no more break than are tolerated.
-func (g *givenOrder) above(weights []float64, ok tolerance) Float {
+func (g *issuedOrder) above(weights []float64, ok tolerance) Float {
 	n, broken := 0, 0
 	for k := range g.promises {
 		w := int(weights[g.who[k]])

@@ -64,8 +64,8 @@ func BenchmarkGate100k(b *testing.B) {
 			actions, _ := f.Actions(verdicts)
 			lap(3)
 			r, err := eval.Compare(ctx, full, full, set, people, eval.Options{Promises: actions, OneSided: true, Margins: []float64{0, 0.1}})
-			if err != nil || r.Given.Promises != 100000 {
-				b.Fatal(err, r.Given)
+			if err != nil || r.Issued.Promises != 100000 {
+				b.Fatal(err, r.Issued)
 			}
 			lap(4)
 		}

@@ -81,11 +81,11 @@ func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err erro
 	if err != nil {
 		return err
 	}
-	contest, err := eval.Contrast(names[1:], results, eval.ContrastOptions{Confidence: f.confidence, Seed: f.seed, Draws: f.draws, Workers: e.workers})
+	c, err := eval.ComparePaired(names[1:], results, eval.ComparisonOptions{Confidence: f.confidence, Seed: f.seed, Draws: f.draws, Workers: e.workers})
 	if err != nil {
 		return err
 	}
-	doc, err := d.comparison(names, contest)
+	doc, err := d.comparison(names, c)
 	if err != nil {
 		return err
 	}
@@ -124,8 +124,8 @@ func (f *compareFlags) results(ctx context.Context, d *field, names []string) ([
 	return results, nil
 }
 
-// comparison adds to a contest where its models came from.
-func (d *field) comparison(names []string, contest *eval.Contest) (*report.Comparison, error) {
+// comparison adds to a comparison where its models came from.
+func (d *field) comparison(names []string, c *eval.Comparison) (*report.Comparison, error) {
 	files, err := d.inputs()
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (d *field) comparison(names []string, contest *eval.Contest) (*report.Compa
 	models := d.weighed()
 	doc := &report.Comparison{
 		Title: fmt.Sprintf("%s of %s", strings.Join(names[1:], ", "), models[0].Name), Tool: "cfq " + release(), Full: models[0],
-		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3], Contest: contest, Warnings: d.warnings,
+		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3], Comparison: c, Warnings: d.warnings,
 	}
 	for i := 1; i < len(models); i++ {
 		doc.Entries = append(doc.Entries, report.Entry{Alias: names[i], Model: models[i], Recipe: recipe(d.files[i])})

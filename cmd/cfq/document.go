@@ -95,7 +95,7 @@ func (d *field) broken(r *eval.Result) []report.Broken {
 // repair says what would have held for a person whose promise breaks at the h-th margin: recourse with the smallest
 // larger margin that both models accept, or the quantized model's own.
 func (d *field) repair(r *eval.Result, p *eval.Record, h int) (what string, cost eval.Float) {
-	if !r.Settings.Given {
+	if !r.Settings.Issued {
 		for i := h + 1; i < len(p.Steps); i++ {
 			if s := &p.Steps[i].Full; s.Made() && !s.Broken() {
 				return fmt.Sprintf("demand a margin of %g: %s", r.Settings.Margins[i], strings.Join(d.words(p.Row, s.Point), ", ")), s.Cost

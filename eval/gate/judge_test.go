@@ -217,7 +217,7 @@ func TestIncrease(t *testing.T) {
 		}
 	}
 	given := broken(10, 1000)
-	given.Settings.Given = true
+	given.Settings.Issued = true
 	g := &Gate{Checks: []Check{{Metric: "vd", MaxIncrease: ptr(1)}}}
 	if f := Judge(g, broken(10, 1000), given, noon).Findings[0]; f.Verdict != Inconclusive || !strings.Contains(f.Why, "given promises") {
 		t.Errorf("%+v", f)

@@ -44,8 +44,8 @@ func metricsTable(b *strings.Builder) {
 	b.WriteString("| metric | what | unit | better | judged by | margin | needs |\n|---|---|---|---|---|---|---|\n")
 	metrics := eval.Metrics()
 	needs := [...]string{
-		eval.PartAlways: "", eval.PartMirrored: "both models' recourse", eval.PartNoise: "recourse solved twice", eval.PartProofs: "certificates",
-		eval.PartPerturbation: "logit perturbation", eval.PartTiming: "timing", eval.PartFootprint: "both files",
+		eval.RequiresNothing: "", eval.RequiresMirrored: "both models' recourse", eval.RequiresNoise: "recourse solved twice", eval.RequiresProofs: "certificates",
+		eval.RequiresPerturbation: "logit perturbation", eval.RequiresTiming: "timing", eval.RequiresFootprint: "both files",
 	}
 	for i := range metrics {
 		m := &metrics[i]
@@ -54,7 +54,7 @@ func metricsTable(b *strings.Builder) {
 		if m.PerMargin() {
 			margin = "yes"
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", m.ID(), m.Name, m.Unit, m.Better, by, margin, needs[m.Part()])
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", m.ID(), m.Name, m.Unit, m.Better, by, margin, needs[m.Requires()])
 	}
 }
 

@@ -9,19 +9,19 @@ import (
 )
 
 // absent says what an evaluation did not do when it has no value of a metric of the part.
-func absent(p eval.Part, oneSided bool) string {
+func absent(p eval.Requirement, oneSided bool) string {
 	switch {
-	case p == eval.PartMirrored && oneSided:
+	case p == eval.RequiresMirrored && oneSided:
 		return "the quantized model's own recourse and the first valid iterates were not computed"
-	case p == eval.PartNoise:
+	case p == eval.RequiresNoise:
 		return "nobody's recourse was solved twice"
-	case p == eval.PartProofs:
+	case p == eval.RequiresProofs:
 		return "nothing was certified"
-	case p == eval.PartPerturbation:
+	case p == eval.RequiresPerturbation:
 		return "the logit perturbation was not measured"
-	case p == eval.PartTiming:
+	case p == eval.RequiresTiming:
 		return "the time was not taken"
-	case p == eval.PartFootprint:
+	case p == eval.RequiresFootprint:
 		return "the files were not measured"
 	}
 	return "there is nobody to measure it by"
@@ -57,18 +57,18 @@ func (g *Gate) Needs() Needs {
 			n.Margins = append(n.Margins, c.margin(&d))
 		}
 		n.Curve = n.Curve || c.Metric == "tau01" || c.Metric == "rtau01"
-		switch m.Part() {
-		case eval.PartMirrored:
+		switch m.Requires() {
+		case eval.RequiresMirrored:
 			n.Mirrored = true
-		case eval.PartNoise:
+		case eval.RequiresNoise:
 			n.Noise = true
-		case eval.PartProofs:
+		case eval.RequiresProofs:
 			n.Certificates = true
-		case eval.PartPerturbation:
+		case eval.RequiresPerturbation:
 			n.Perturbation = true
-		case eval.PartTiming:
+		case eval.RequiresTiming:
 			n.Timing = true
-		case eval.PartFootprint:
+		case eval.RequiresFootprint:
 			n.Footprint = true
 		}
 		if by := grouping(c.By); by != "" && !slices.Contains(n.By, by) {
@@ -111,7 +111,7 @@ func measured(m *eval.Metric, margin float64, r *eval.Result) (v eval.Value, mis
 	w := m.Of(r, at)
 	switch {
 	case w.N <= 0:
-		return v, absent(m.Part(), r.Settings.OneSided)
+		return v, absent(m.Requires(), r.Settings.OneSided)
 	case w.Kind == eval.KindShare && (w.Num < 0 || w.Num > w.N): // a report that was written by hand
 		return v, fmt.Sprintf("%d of %d is no share", w.Num, w.N)
 	case w.Kind == eval.KindExact && !(w.Value > 0 && w.Value.Defined()): // no file and no decision takes nothing
@@ -127,7 +127,7 @@ func undefined() eval.Float { return eval.Float(math.NaN()) }
 // counted names the n things that the metric is about: runs of a model that was timed, else people.
 func counted(n int, m *eval.Metric) string {
 	one, many := "person", "people"
-	if m.Part() == eval.PartTiming {
+	if m.Requires() == eval.RequiresTiming {
 		one, many = "run", "runs"
 	}
 	if n == 1 {

@@ -153,7 +153,7 @@ func TestParts(t *testing.T) {
 				// The mirrored half is as eval.Compare leaves it: nothing found for g, and no first iterate.
 				none := eval.Promise{Status: recourse.NoneFound, Cost: nan, Own: nan, Other: nan}
 				r.First = none
-				s := eval.Step{Full: made(float64(i%2) - 0.5), Quant: none, DirSim: nan, Overlap: nan, Again: 1.5, Proof: &eval.Proof{Lower: 1, Apart: 1}}
+				s := eval.Step{Full: made(float64(i%2) - 0.5), Quant: none, DirSim: nan, Overlap: nan, RepeatCost: 1.5, Proof: &eval.Proof{Lower: 1, Apart: 1}}
 				s.Perturbed = []eval.Float{0.01, 0.05 + eval.Float(i%2), 0.3}
 				if both {
 					r.First, s.Quant, s.DirSim, s.Overlap = made(1), made(1), 1, 1
@@ -191,8 +191,8 @@ func TestParts(t *testing.T) {
 	}
 	for _, m := range eval.Metrics() {
 		_, missing := measured(&m, 0.1, oneSided)
-		p := m.Part()
-		if bare := p == eval.PartAlways; bare != (missing == "") || slices.Contains(others, m.ID()) && missing == "" {
+		p := m.Requires()
+		if bare := p == eval.RequiresNothing; bare != (missing == "") || slices.Contains(others, m.ID()) && missing == "" {
 			t.Errorf("%s of part %d: %q", m.ID(), p, missing)
 		}
 	}

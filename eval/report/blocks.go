@@ -154,7 +154,7 @@ func headline(d *Document) block {
 	a, mirrored, level := r.Margins[i], r.Margins[i], confidence(r)
 	what := "A promise is the cheapest feasible change that lifts a person whom the original refuses to a logit margin of %s. It breaks when the quantized model still refuses."
 	none := "No recourse was found for any of %d people at margin %s: there are no promises to keep."
-	if r.Given != nil { // they are what they are; only recourse that is computed needs a margin to be worth something
+	if r.Issued != nil { // they are what they are; only recourse that is computed needs a margin to be worth something
 		a = r.Margins[0]
 		what = "A promise is a change that " + cmp.Or(d.Promises.Name, "the caller") + " gives a person whom the original refuses, and that lifts them to a logit margin of %s or more. " +
 			"It breaks when the quantized model still refuses."
@@ -181,7 +181,7 @@ func headline(d *Document) block {
 			how = ", extrapolated"
 		}
 		what := "Recourse that demands a margin of %s breaks for at most 1 %% of people (%s%s)."
-		if r.Given != nil { // nothing is known of other recourse
+		if r.Issued != nil { // nothing is known of other recourse
 			what = "Of those given that reach a margin of %s at most 1 %% break (%s%s)."
 		}
 		lines = append(lines, fmt.Sprintf(what, fixed(t.Value, 2), eval.MetricAt("tau01").Symbol, how))

@@ -117,9 +117,9 @@ func TestPagesInABrowser(t *testing.T) {
 	ctx := browser(t)
 	dir := t.TempDir()
 	pages := map[string]func(io.Writer) error{
-		"complete": func(w io.Writer) error { return HTML(w, complete()) },
-		"empty":    func(w io.Writer) error { return HTML(w, empty()) },
-		"contest":  func(w io.Writer) error { return compareHTML(w, contest()) },
+		"complete":   func(w io.Writer) error { return HTML(w, complete()) },
+		"empty":      func(w io.Writer) error { return HTML(w, empty()) },
+		"comparison": func(w io.Writer) error { return compareHTML(w, comparison()) },
 	}
 	var c complaints
 	if err := c.listen(ctx); err != nil {

@@ -19,7 +19,7 @@ func comparisonPage(c *Comparison, how detail) *page {
 	}
 	p.blocks = append(p.blocks, standings(c, how)...)
 	if how == full {
-		p.blocks = append(p.blocks, glossary(c.Contest))
+		p.blocks = append(p.blocks, glossary(c.Comparison))
 	}
 	if b := recipes(c, how); len(b.table.rows) > 0 {
 		p.blocks = append(p.blocks, b)
@@ -29,7 +29,7 @@ func comparisonPage(c *Comparison, how detail) *page {
 }
 
 // glossary says what the metrics of the tables are.
-func glossary(t *eval.Contest) block {
+func glossary(t *eval.Comparison) block {
 	b := block{title: "What the metrics are", fold: true, table: table{left: 4, head: []string{"", "what", "unit", "better"}}}
 	seen := map[string]bool{}
 	for i := range t.Rows {
@@ -73,7 +73,7 @@ func recipes(c *Comparison, how detail) block {
 
 // opening says what is compared with what, and where each model is certainly better or worse.
 func opening(c *Comparison) block {
-	t := c.Contest
+	t := c.Comparison
 	b := block{}
 	if len(t.Names) == 0 {
 		return block{lines: []string{"There is nothing to compare."}}
@@ -123,7 +123,7 @@ func few(names []string) string {
 const longName = 28
 
 // rowName is the symbol of a row's metric, or what else it is called, with the margin.
-func rowName(r *eval.ContestRow) string {
+func rowName(r *eval.ComparisonRow) string {
 	m, ok := eval.MetricBy(r.Metric)
 	if !ok {
 		return r.Metric

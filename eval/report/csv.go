@@ -125,15 +125,15 @@ func compareCSV(w io.Writer, c *Comparison) error {
 		err := out.Write([]string{
 			"metric", "margin", "model", "value", "lo", "hi", "n", "delta", "delta_lo", "delta_hi", "delta_n", "p", "test", "call",
 		})
-		for _, row := range c.Contest.Rows {
+		for _, row := range c.Comparison.Rows {
 			t := ""
 			if row.Margin != nil {
 				t = margin(*row.Margin)
 			}
 			for k, cell := range row.Cells {
 				name := ""
-				if k < len(c.Contest.Names) {
-					name = c.Contest.Names[k]
+				if k < len(c.Comparison.Names) {
+					name = c.Comparison.Names[k]
 				}
 				line := []string{row.Metric, t, name, exact(cell.Value.Value), exact(cell.Value.Lo), exact(cell.Value.Hi), strconv.Itoa(cell.Value.N)}
 				if k == 0 {

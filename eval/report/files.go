@@ -64,7 +64,7 @@ func people(r *eval.Result) block {
 		row("evaluated: all of them", p.Evaluated)
 	}
 	row("of them refused by the quantized model too", p.BothRefuse)
-	if g := r.Given; g != nil {
+	if g := r.Issued; g != nil {
 		row("promises given to people who are evaluated", g.Promises)
 		row("of them not kept by the original itself", g.Invalid)
 		row("of them not allowed by the task", g.Infeasible)

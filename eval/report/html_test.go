@@ -49,8 +49,8 @@ func TestHTML(t *testing.T) {
 		page := render(t, func(w io.Writer) error { return HTML(w, d) })
 		checkPage(t, name, page)
 	}
-	page := render(t, func(w io.Writer) error { return compareHTML(w, contest()) })
-	checkPage(t, "contest", page)
+	page := render(t, func(w io.Writer) error { return compareHTML(w, comparison()) })
+	checkPage(t, "comparison", page)
 	for _, want := range []string{"McNemar exact", ">-1.7 pp<", "(p=0.012 n=640)", ">~<", `class="good"`, "cfq-qat.onnx"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the comparison does not show %q", want)

@@ -70,7 +70,7 @@ func TestJSONKeepsToItsSchema(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	data := jsonOf(t, func(w *bytes.Buffer, c *Comparison) error { return compareJSON(w, c) }, contest())
+	data := jsonOf(t, func(w *bytes.Buffer, c *Comparison) error { return compareJSON(w, c) }, comparison())
 	if err := valid(t, schemaOf(t, "../../docs/compare.schema.json"), data); err != nil {
 		t.Error(err)
 	}

@@ -79,18 +79,18 @@ type Model struct {
 	WeightBits float64 `json:"weight_bits,omitempty"` // mean bits per weight
 }
 
-// Comparison is a contest of quantized models and where they came from.
+// Comparison is a comparison of quantized models and where they came from.
 type Comparison struct {
-	Title     string        `json:"title"`
-	Tool      string        `json:"tool,omitempty"` // program and version that made it
-	Full      Model         `json:"full"`
-	Entries   []Entry       `json:"entries"` // in the order of Contest.Names
-	Data      File          `json:"data"`
-	Task      File          `json:"task"`
-	Promises  File          `json:"promises,omitzero"`
-	Overrides File          `json:"overrides,omitzero"`
-	Warnings  []string      `json:"warnings,omitempty"`
-	Contest   *eval.Contest `json:"contest"`
+	Title      string           `json:"title"`
+	Tool       string           `json:"tool,omitempty"` // program and version that made it
+	Full       Model            `json:"full"`
+	Entries    []Entry          `json:"entries"` // in the order of Comparison.Names
+	Data       File             `json:"data"`
+	Task       File             `json:"task"`
+	Promises   File             `json:"promises,omitzero"`
+	Overrides  File             `json:"overrides,omitzero"`
+	Warnings   []string         `json:"warnings,omitempty"`
+	Comparison *eval.Comparison `json:"comparison"`
 }
 
 // Entry is a quantized model that takes part in a Comparison.

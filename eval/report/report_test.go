@@ -112,7 +112,7 @@ func given() *Document {
 	d.Promises = File{Name: "issued.csv", SHA256: strings.Repeat("77aa", 16), Bytes: 51234}
 	d.Warnings = []string{"2 of 660 rows of issued.csv could not be read"}
 	r := d.Result
-	r.Settings.Given, r.Given = true, &eval.Given{Promises: 644, Others: 14, Invalid: 4, Infeasible: 3}
+	r.Settings.Issued, r.Issued = true, &eval.Issued{Promises: 644, Others: 14, Invalid: 4, Infeasible: 3}
 	a := &r.Margins[2]
 	a.FRR, a.VD = rate(0, 702), rate(0, 0)
 	return d
@@ -168,8 +168,8 @@ func TestGolden(t *testing.T) {
 			golden(t, name, draw(t, d, Views(), views...))
 		})
 	}
-	t.Run("contest", func(t *testing.T) {
-		golden(t, "contest", draw(t, contest(), ComparisonViews(), "text", "md", "csv"))
+	t.Run("comparison", func(t *testing.T) {
+		golden(t, "comparison", draw(t, comparison(), ComparisonViews(), "text", "md", "csv"))
 	})
 }
 
@@ -181,7 +181,7 @@ func oneSided() *Document {
 		for k := range records[i].Steps {
 			s := &records[i].Steps[k]
 			s.Quant = eval.Promise{Status: recourse.NoneFound, Cost: nan, Own: nan, Other: nan}
-			s.DirSim, s.Overlap, s.Again, s.Proof, s.Perturbed = nan, nan, nan, nil, nil
+			s.DirSim, s.Overlap, s.RepeatCost, s.Proof, s.Perturbed = nan, nan, nan, nil, nil
 		}
 	}
 	d.Result.Settings.OneSided = true
@@ -197,8 +197,8 @@ func TestTextFitsATerminal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	texts["contest"] = &strings.Builder{}
-	if err := compareText(texts["contest"], contest()); err != nil {
+	texts["comparison"] = &strings.Builder{}
+	if err := compareText(texts["comparison"], comparison()); err != nil {
 		t.Fatal(err)
 	}
 	for name, b := range texts {
@@ -269,7 +269,7 @@ func TestWriteErrors(t *testing.T) {
 		}
 	}
 	for _, v := range ComparisonViews() {
-		if err := v.Write(failing{}, contest()); !errors.Is(err, io.ErrShortWrite) {
+		if err := v.Write(failing{}, comparison()); !errors.Is(err, io.ErrShortWrite) {
 			t.Errorf("%s: %v", v.Name, err)
 		}
 	}

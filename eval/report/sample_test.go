@@ -34,7 +34,7 @@ func crowd(seed uint64, n int, margins []float64, noise float64) []eval.Record {
 		}
 		r.Evaluated, r.First = true, made(rng, 0.02, noise)
 		for _, t := range margins {
-			s := eval.Step{Full: made(rng, t, noise), DirSim: nan, Overlap: nan, Again: nan}
+			s := eval.Step{Full: made(rng, t, noise), DirSim: nan, Overlap: nan, RepeatCost: nan}
 			s.Quant = eval.Promise{Status: recourse.NoneFound, Cost: nan, Own: nan, Other: nan}
 			if rng.Float64() < 0.97 {
 				s.Quant = made(rng, t, noise)
@@ -42,7 +42,7 @@ func crowd(seed uint64, n int, margins []float64, noise float64) []eval.Record {
 				s.DirSim, s.Overlap = eval.Float(1-0.1*rng.Float64()), eval.Float(1-0.2*rng.Float64())
 			}
 			if i%8 == 0 {
-				s.Again = s.Full.Cost * eval.Float(1+0.001*rng.NormFloat64())
+				s.RepeatCost = s.Full.Cost * eval.Float(1+0.001*rng.NormFloat64())
 			}
 			s.Proof = &eval.Proof{Lower: s.Full.Other - 0.05, Apart: eval.Float(0.1 + 0.02*rng.Float64())}
 			for k := range eval.Perturbations() {
@@ -130,11 +130,11 @@ func verdicts() *gate.Report {
 	}
 }
 
-// contest compares three models.
-func contest() *Comparison {
+// comparison compares three models.
+func comparison() *Comparison {
 	margins := []float64{0, 0.1}
 	settings := eval.Settings{Margins: margins, Confidence: 0.95}
-	c := &eval.Contest{Names: []string{"cf-ptq", "cfq-qat", "ptq"}, Confidence: 0.95}
+	c := &eval.Comparison{Names: []string{"cf-ptq", "cfq-qat", "ptq"}, Confidence: 0.95}
 	for i, noise := range []float64{0.05, 0.02, 0.09} {
 		r := eval.Summarize(crowd(9, 900, margins, noise), settings)
 		r.Records = nil
@@ -145,7 +145,7 @@ func contest() *Comparison {
 		return eval.Cell{Value: about(v, 640), Delta: about(d, 640), P: p, Test: test, Call: call}
 	}
 	at := func(t float64) *float64 { return &t }
-	c.Rows = []eval.ContestRow{
+	c.Rows = []eval.ComparisonRow{
 		{Metric: "vd", Margin: at(0), Cells: []eval.Cell{cell(0.47, nan, nan, "", ""), cell(0.46, -0.01, 0.7, "McNemar exact", eval.Alike), cell(0.49, 0.02, 0.6, "McNemar exact", eval.Alike)}},
 		{Metric: "vd", Margin: at(0.1), Cells: []eval.Cell{cell(0.019, nan, nan, "", ""), cell(0.002, -0.017, 0.0121, "McNemar exact", eval.BetterThan), cell(0.081, 0.062, 0.0001, "McNemar exact", eval.WorseThan)}},
 		{Metric: "rvd", Margin: at(0.1), Cells: []eval.Cell{cell(0.022, nan, nan, "", ""), cell(0.020, -0.002, 0.8, "paired bootstrap", eval.Alike), cell(0.05, 0.028, 0.004, "paired bootstrap", eval.WorseThan)}},
@@ -154,7 +154,7 @@ func contest() *Comparison {
 		{Metric: "bytes", Cells: []eval.Cell{cell(9214, nan, nan, "", ""), cell(8800, -414, nan, "", eval.BetterThan), cell(9214, 0, nan, "", eval.Alike)}},
 	}
 	d := loans()
-	out := &Comparison{Title: "Three ways to make loan.onnx small", Tool: "cfq 0.1", Full: d.Full, Data: d.Data, Task: File{Name: "loan.yaml"}, Contest: c, Warnings: []string{"few people"}}
+	out := &Comparison{Title: "Three ways to make loan.onnx small", Tool: "cfq 0.1", Full: d.Full, Data: d.Data, Task: File{Name: "loan.yaml"}, Comparison: c, Warnings: []string{"few people"}}
 	for _, name := range c.Names {
 		out.Entries = append(out.Entries, Entry{Alias: name, Model: Model{File: File{Name: name + ".onnx", Bytes: 9214, SHA256: strings.Repeat("0c", 32)}, WeightBits: 4}, Recipe: map[string]string{"method": name}})
 	}

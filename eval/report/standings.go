@@ -14,7 +14,7 @@ const besides = 2
 
 // standings are the tables of all models: as few as are not too wide.
 func standings(c *Comparison, how detail) []block {
-	t := c.Contest
+	t := c.Comparison
 	var bs []block
 	rows := t.Rows
 	if how == brief {
@@ -30,32 +30,32 @@ func standings(c *Comparison, how detail) []block {
 		if from > 1 {
 			b.title = "Metrics, continued"
 		} else if how == full {
-			b.figures = contestFigures(t)
+			b.figures = comparisonFigures(t)
 		}
 		bs = append(bs, b)
 	}
 	if len(bs) > 0 {
 		last := &bs[len(bs)-1]
-		last.after = append(last.after, contestLegend(c, len(rows) < len(t.Rows))...)
+		last.after = append(last.after, comparisonLegend(c, len(rows) < len(t.Rows))...)
 	}
 	return bs
 }
 
 // headlines are the rows that a brief view shows: those without a margin, and the others at the margin that stands for the curve.
-func headlines(t *eval.Contest) []eval.ContestRow {
+func headlines(t *eval.Comparison) []eval.ComparisonRow {
 	if len(t.Results) == 0 {
 		return t.Rows
 	}
 	r := t.Results[0]
 	i := r.Headline()
-	return slices.DeleteFunc(slices.Clone(t.Rows), func(row eval.ContestRow) bool {
+	return slices.DeleteFunc(slices.Clone(t.Rows), func(row eval.ComparisonRow) bool {
 		known := slices.ContainsFunc(row.Cells, func(c eval.Cell) bool { return c.Value.Value.Defined() })
 		return !known || row.Margin != nil && i >= 0 && *row.Margin != r.Margins[i].Margin
 	})
 }
 
 // standing is the table of the first model and those from from to to.
-func standing(t *eval.Contest, rows []eval.ContestRow, from, to int) table {
+func standing(t *eval.Comparison, rows []eval.ComparisonRow, from, to int) table {
 	out := table{left: 1, head: []string{""}}
 	if len(t.Names) == 0 {
 		return out
@@ -72,7 +72,7 @@ func standing(t *eval.Contest, rows []eval.ContestRow, from, to int) table {
 		m, _ := eval.MetricBy(row.Metric)
 		cells := []string{rowName(row), amount(m.Unit, row.Cells[0].Value.Value)}
 		for k := from; k < to; k++ {
-			cells = append(cells, contestCells(m.Unit, &row.Cells[k])...)
+			cells = append(cells, comparisonCells(m.Unit, &row.Cells[k])...)
 		}
 		out.row(cells...)
 		for k := from; k < to; k++ {
@@ -87,8 +87,8 @@ func standing(t *eval.Contest, rows []eval.ContestRow, from, to int) table {
 	return out
 }
 
-// contestCells are a model's value, the difference, or ~ where nothing can be said of it, and what was tested.
-func contestCells(unit string, c *eval.Cell) []string {
+// comparisonCells are a model's value, the difference, or ~ where nothing can be said of it, and what was tested.
+func comparisonCells(unit string, c *eval.Cell) []string {
 	delta, test := difference(unit, c.Delta.Value), ""
 	if c.Call == eval.Alike {
 		delta = string(eval.Alike)
@@ -100,9 +100,9 @@ func contestCells(unit string, c *eval.Cell) []string {
 	return []string{amount(unit, c.Value.Value), delta, test}
 }
 
-func contestLegend(c *Comparison, shortened bool) []string {
+func comparisonLegend(c *Comparison, shortened bool) []string {
 	var tests []string
-	for _, row := range c.Contest.Rows {
+	for _, row := range c.Comparison.Rows {
 		for _, cell := range row.Cells {
 			if cell.Test != "" && !slices.Contains(tests, cell.Test) {
 				tests = append(tests, cell.Test)
@@ -112,7 +112,7 @@ func contestLegend(c *Comparison, shortened bool) []string {
 	slices.Sort(tests)
 	lines := []string{
 		fmt.Sprintf("~: no difference can be told with confidence %s; p: how often chance alone would make such a difference, adjusted (Holm) for the models in the row; n: people who count in both",
-			strconv.FormatFloat(c.Contest.Confidence, 'g', 6, 64)),
+			strconv.FormatFloat(c.Comparison.Confidence, 'g', 6, 64)),
 	}
 	if len(tests) > 0 {
 		lines = append(lines, "tests: "+strings.Join(tests, ", ")+", of the same people under both models; pp: percentage points")
@@ -123,8 +123,8 @@ func contestLegend(c *Comparison, shortened bool) []string {
 	return lines
 }
 
-// contestFigures shows VD and RVD of the models at the margin that stands for the curve.
-func contestFigures(t *eval.Contest) []figure {
+// comparisonFigures shows VD and RVD of the models at the margin that stands for the curve.
+func comparisonFigures(t *eval.Comparison) []figure {
 	if len(t.Results) == 0 || len(t.Results) != len(t.Names) {
 		return nil
 	}
