@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -11,7 +12,11 @@ import (
 
 	"cfq/eval"
 	"cfq/eval/report"
+	"cfq/onnxio"
 	"cfq/onnxio/ort"
+	"cfq/ptq"
+	"cfq/quant"
+	"cfq/sensitivity"
 )
 
 // document adds to a result where it came from and, with details, the layers of the quantized model.
@@ -34,7 +39,7 @@ func (d *field) document(ctx context.Context, r *eval.Result, n *neighbourhood, 
 		doc.Records = r.Records
 	}
 	if details {
-		doc.Layers, err = d.layers(ctx, r, n)
+		doc.Layers, err = d.layers(ctx, r)
 	}
 	return doc, err
 }
@@ -122,8 +127,8 @@ func (d *field) words(person int, point []float32) []string {
 	return out
 }
 
-// layers lists the layers of the quantized model, with what each of them does to the margin at the recourse points.
-func (d *field) layers(ctx context.Context, r *eval.Result, n *neighbourhood) ([]report.Layer, error) {
+// layers lists the layers of the quantized model, with the sensitivity of each of them at the recourse points.
+func (d *field) layers(ctx context.Context, r *eval.Result) ([]report.Layer, error) {
 	found, err := findLayers(d.files[1])
 	if err != nil {
 		return nil, nil //nolint:nilerr // a model whose layers are not understood has none to show
@@ -135,14 +140,58 @@ func (d *field) layers(ctx context.Context, r *eval.Result, n *neighbourhood) ([
 	if o, err := ort.Optimized(data, d.e.engine()); err == nil {
 		setKernels(found, o.Graph)
 	}
-	damage := n.damage(ctx, r)
+	scores, err := d.sensitivities(ctx, r)
+	if err != nil {
+		d.e.msg.Note("the sensitivity of the layers is not shown: %v", err)
+	}
 	var layers []report.Layer
 	for _, l := range found {
-		x := report.Layer{Node: l.Node, Weights: l.Params(), Bits: l.Bits, Bytes: l.Stored, Kernel: l.Kernel, Damage: eval.Float(math.NaN())}
-		if v, ok := damage[l.Node]; ok {
-			x.Damage = eval.Float(v)
+		x := report.Layer{
+			Node: l.Node, Weights: l.Params(), Bits: l.Bits, Bytes: l.Stored, Kernel: l.Kernel,
+			Sensitivity: eval.Float(math.NaN()),
+		}
+		if v, ok := scores[l.Node]; ok {
+			x.Sensitivity = eval.Float(v)
 		}
 		layers = append(layers, x)
 	}
 	return layers, ctx.Err()
+}
+
+// sensitivities returns the paper's counterfactual sensitivity (eq. cfptq_sensitivity) of each layer of the
+// original, by the name of its node, at the recourse points of the headline margin; empty without any.
+func (d *field) sensitivities(ctx context.Context, r *eval.Result) (_ map[string]float64, err error) {
+	h := r.Headline()
+	var points []float32
+	for i := range r.Records {
+		if p := &r.Records[i]; h >= 0 && p.Evaluated && p.Steps[h].Full.Made() {
+			points = append(points, p.Steps[h].Full.Point...)
+		}
+	}
+	out := map[string]float64{}
+	if len(points) == 0 {
+		return out, nil
+	}
+	m := d.files[0].Clone()
+	d.models[0].Declare(m.Graph) // convolutions are found by the shapes of what they read
+	if m, err = onnxio.Canonical(m); err != nil {
+		return nil, err
+	}
+	layers, err := quant.FindLayers(m)
+	if err != nil {
+		return nil, err
+	}
+	c, err := ptq.OpenFor(ctx, m, d.task, d.e.engine(), d.e.workers)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	scores, err := sensitivity.Gradient(ctx, c, layers, points, nil)
+	if err != nil {
+		return nil, err
+	}
+	for i := range layers {
+		out[layers[i].Node] = scores[i]
+	}
+	return out, nil
 }

@@ -51,34 +51,3 @@ func (n *neighbourhood) Close() error {
 	}
 	return n.k.Close()
 }
-
-// damage returns what each layer's weights do to the margin at the recourse points of the headline margin; nil when that
-// cannot be told, which is a note.
-func (n *neighbourhood) damage(ctx context.Context, r *eval.Result) map[string]float64 {
-	h := r.Headline()
-	var points []float32
-	rows := 0
-	for i := range r.Records {
-		if p := &r.Records[i]; h >= 0 && p.Evaluated && p.Steps[h].Full.Made() {
-			points = append(points, p.Steps[h].Full.Point...)
-			rows++
-		}
-	}
-	if rows == 0 {
-		return nil
-	}
-	if err := n.open(ctx); err != nil {
-		n.d.e.msg.Note("what each layer does is not shown: %v", err)
-		return nil
-	}
-	list, err := n.k.LayerDamage(ctx, points, rows)
-	if err != nil {
-		n.d.e.msg.Note("what each layer does is not shown: %v", err)
-		return nil
-	}
-	out := map[string]float64{}
-	for _, d := range list {
-		out[d.Node] = d.RMS
-	}
-	return out
-}

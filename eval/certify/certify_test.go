@@ -135,16 +135,7 @@ func TestRecourse(t *testing.T) {
 					t.Errorf("row %d: perturbations %v", i, e)
 				}
 			}
-			damage, err := k.k.LayerDamage(t.Context(), p.points, p.n)
-			if err != nil || len(damage) != 3 {
-				t.Fatalf("%v, %v", damage, err)
-			}
-			for _, d := range damage {
-				if !(d.RMS > 0 && d.RMS < 1) {
-					t.Errorf("damage %+v", d)
-				}
-			}
-			t.Logf("perturbation of row 0: %v; damage %v", eps[0], damage)
+			t.Logf("perturbation of row 0: %v", eps[0])
 		})
 	}
 }

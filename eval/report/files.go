@@ -149,23 +149,23 @@ func layers(d *Document, how detail) block {
 		return block{}
 	}
 	b := block{title: "Layers of the quantized model", fold: true}
-	b.table = table{head: []string{"layer", "weights", "bits", "bytes", "damage", "kernel"}, left: 1}
+	b.table = table{head: []string{"layer", "weights", "bits", "bytes", "sensitivity", "kernel"}, left: 1}
 	list := d.Layers
 	if n := how.many(len(list), fewLayers); n < len(list) {
 		list = slices.Clone(list)
-		slices.SortStableFunc(list, func(a, b Layer) int { return cmp.Compare(b.Damage, a.Damage) })
+		slices.SortStableFunc(list, func(a, b Layer) int { return cmp.Compare(b.Sensitivity, a.Sensitivity) })
 		list = list[:n]
-		b.after = append(b.after, fmt.Sprintf("The %d of %d layers with the largest damage.", n, len(d.Layers)))
+		b.after = append(b.after, fmt.Sprintf("The %d of %d layers with the largest sensitivity.", n, len(d.Layers)))
 	}
-	bits, damage := chart.Series{Name: ""}, chart.Series{Name: ""}
+	bits, score := chart.Series{Name: ""}, chart.Series{Name: ""}
 	var names []string
 	for _, l := range list {
-		b.table.row(l.Node, thousands(int64(l.Weights)), strconv.FormatFloat(l.Bits, 'f', 2, 64), thousands(int64(l.Bytes)), fixed(l.Damage, 4), cmp.Or(l.Kernel, missing))
+		b.table.row(l.Node, thousands(int64(l.Weights)), strconv.FormatFloat(l.Bits, 'f', 2, 64), thousands(int64(l.Bytes)), fixed(l.Sensitivity, 4), cmp.Or(l.Kernel, missing))
 		names = append(names, l.Node)
-		bits.Y, damage.Y = append(bits.Y, l.Bits), append(damage.Y, float64(l.Damage))
+		bits.Y, score.Y = append(bits.Y, l.Bits), append(score.Y, float64(l.Sensitivity))
 	}
 	if len(names) > mostBars {
-		names, bits.Y, damage.Y = names[:mostBars], bits.Y[:mostBars], damage.Y[:mostBars]
+		names, bits.Y, score.Y = names[:mostBars], bits.Y[:mostBars], score.Y[:mostBars]
 	}
 	draw := func(caption, x string, s chart.Series) {
 		if anyDefined(s.Y) {
@@ -173,9 +173,9 @@ func layers(d *Document, how detail) block {
 		}
 	}
 	draw("Bits of each layer's weights.", "bits per weight", bits)
-	draw("Damage of each layer.", "margin error, rms, logits", damage)
-	if anyDefined(damage.Y) {
-		b.after = append(b.after, "damage: margin error (rms, logits) at the original's recourse points when this layer alone has its quantized weights")
+	draw("Counterfactual sensitivity of each layer.", "mean l1 norm of the gradient", score)
+	if anyDefined(score.Y) {
+		b.after = append(b.after, "sensitivity: mean l1 norm of the gradient of the loss by the layer's weights, at the original's recourse points")
 	}
 	return b
 }

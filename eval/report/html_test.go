@@ -109,7 +109,7 @@ func TestHTMLOrder(t *testing.T) {
 		}
 		last = max(last, 0) + i
 	}
-	// The curve, the distribution, two groupings, scenarios, bits and damage.
+	// The curve, the distribution, two groupings, scenarios, bits and sensitivity.
 	if n := strings.Count(page, "<svg"); n != 7 {
 		t.Errorf("%d pictures, want 7", n)
 	}

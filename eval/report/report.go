@@ -48,8 +48,9 @@ type Layer struct {
 	Bits    float64 `json:"bits"`  // mean of its weights; 32 in float
 	Bytes   int     `json:"bytes"` // stored for it
 	Kernel  string  `json:"kernel,omitempty"`
-	// Damage is the margin error (rms, logits) at the original's recourse points when this layer alone has its quantized weights.
-	Damage eval.Float `json:"damage"`
+	// Sensitivity is the original's counterfactual sensitivity: the mean, over its recourse points, of the l1 norm of
+	// the gradient of the cross-entropy of the target by the layer's weights (eq. cfptq_sensitivity).
+	Sensitivity eval.Float `json:"sensitivity"`
 }
 
 // Broken is a person whose promise breaks at a required margin, in the words of the data.

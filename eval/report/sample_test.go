@@ -97,10 +97,10 @@ func complete() *Document {
 	r.Timing = &eval.Timing{Threads: 1, One: pace(14.2e-6, 9.9e-6), Many: pace(1.42e-3, 0.61e-3)}
 	for i, bits := range []float64{4, 8, 3.97, 32} {
 		d.Layers = append(d.Layers, Layer{
-			Node: fmt.Sprintf("/classifier/layers.%d/Gemm", i), Weights: 6656 >> i, Bits: bits, Bytes: 3328 >> i, Kernel: "QGemm", Damage: eval.Float(0.02 / float64(i+1)),
+			Node: fmt.Sprintf("/classifier/layers.%d/Gemm", i), Weights: 6656 >> i, Bits: bits, Bytes: 3328 >> i, Kernel: "QGemm", Sensitivity: eval.Float(0.02 / float64(i+1)),
 		})
 	}
-	d.Layers[3].Damage = nan
+	d.Layers[3].Sensitivity = nan
 	for i := range records {
 		if x := &records[i]; x.Evaluated && x.Steps[1].Full.Broken() {
 			p := x.Steps[1].Full
