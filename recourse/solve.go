@@ -64,7 +64,7 @@ func Solve(ctx context.Context, m Model, a *ActionSet, x []float32, o SolveOptio
 	o.Beam = max(defaulted(o.Beam, 4), 1)
 	actions := make([]Action, n)
 	err = chunks(ctx, n, solveChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
-		s := &search{ctx: ctx, m: m, a: a, o: o, need: float32(o.Margin + slackAbove(o.Margin)), known: newKnown()}
+		s := &search{ctx: ctx, m: m, a: a, o: o, need: float32(o.Margin + slackAbove(o.Margin))}
 		return s.run(x[lo*a.dim:hi*a.dim], lo, actions[lo:hi])
 	})
 	if err != nil {
@@ -85,17 +85,14 @@ func defaulted(v, def int) int {
 
 // search is the state of Solve for one piece of people; one goroutine owns it.
 type search struct {
-	ctx            context.Context
-	m              Model
-	a              *ActionSet
-	o              SolveOptions
-	need           float32 // the margin searched for
-	people         []*person
-	points         []float32
-	slab           slab
-	known          known
-	answers, fresh []*answer // scratch of eval
-	passing        []answer  // those that are not kept
+	ctx    context.Context
+	m      Model
+	a      *ActionSet
+	o      SolveOptions
+	need   float32 // the margin searched for
+	people []*person
+	points []float32
+	slab   slab
 }
 
 // person is one who falls short of the required margin.
