@@ -160,7 +160,7 @@ func (a *ActionSet) numericMove(u *unit, x, d, g []float32, gap float64) (float3
 		}
 		return to, effectiveness(min(gain, gap), cost)
 	}
-	return to, effectiveness(min(gain, gap), a.rise(u, x, d, a.lineTerm(u, x[j], to)))
+	return to, effectiveness(min(gain, gap), a.rise(u, x, d, a.lineTerm(u, to)))
 }
 
 // effectiveness is gain per cost. Gains that cost nothing come first, larger ones before smaller.

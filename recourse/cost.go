@@ -3,7 +3,6 @@ package recourse
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"cfq/task"
 )
@@ -13,10 +12,6 @@ type price struct {
 	weights []float64 // per input
 	flip    float64   // of a category: cost of a change of value, 0 = by the weights
 	encoded bool      // a one-hot switch costs what both of its inputs do
-	factor  float64   // Feature.Weight
-	// Of PercentileShift: the training values at equally spaced ranks, in input units, and the shares of categories.
-	ranks  []float64
-	shares []float64
 }
 
 // compileCost sets the norm and the weight of every input that an action can change; what only a link moves is free.
@@ -29,7 +24,7 @@ func (a *ActionSet) compileCost(t *task.Task, ranges []task.Feature) error {
 	switch a.norm {
 	case "":
 		a.norm = task.L1
-	case task.L1, task.L2, task.LInf, task.Mixed, task.PercentileShift:
+	case task.L1, task.L2, task.Mixed:
 	default:
 		return fmt.Errorf("recourse: unknown cost norm %q", t.Cost.Norm)
 	}
@@ -39,19 +34,13 @@ func (a *ActionSet) compileCost(t *task.Task, ranges []task.Feature) error {
 		if err := u.compilePrice(&t.Cost, &ranges[i], a.weights[u.first:u.first+u.width]); err != nil {
 			return fmt.Errorf("recourse: feature %q: %w", u.name, err)
 		}
-		if a.norm == task.PercentileShift && u.form < group && len(u.price.ranks) == 0 && u.feature.Kind != task.Binary {
-			return fmt.Errorf("recourse: feature %q: the cost %s needs its quantiles", u.name, a.norm)
-		}
 	}
 	return nil
 }
 
 func (u *unit) compilePrice(c *task.Cost, ranges *task.Feature, weights []float64) error {
 	f := u.feature
-	u.price = price{weights: weights, flip: f.SwitchCost, encoded: c.Switches == task.Encoded, factor: f.Weight}
-	for _, q := range f.Quantiles {
-		u.price.ranks = append(u.price.ranks, (q-f.Mean)/f.Std)
-	}
+	u.price = price{weights: weights, flip: f.SwitchCost, encoded: c.Switches == task.Encoded}
 	for j := range weights {
 		w := f.Weight
 		switch c.Weights {
@@ -71,7 +60,6 @@ func (u *unit) compilePrice(c *task.Cost, ranges *task.Feature, weights []float6
 			return fmt.Errorf("cost weight %g, must be positive", w)
 		}
 		weights[j] = w
-		u.price.shares = append(u.price.shares, share(f, j))
 	}
 	return nil
 }
@@ -130,20 +118,13 @@ func (a *ActionSet) Cost(x, delta []float32) float64 {
 	sum := 0.0
 	for _, i := range a.free {
 		if u := &a.units[i]; u.changed(delta) {
-			sum = a.add(sum, a.term(u, x, delta))
+			sum += a.term(u, x, delta)
 		}
 	}
 	return a.close(sum)
 }
 
-// add joins the terms of two sets of features, close makes the cost of what they come to, and open undoes close.
-func (a *ActionSet) add(sum, term float64) float64 {
-	if a.bottleneck() {
-		return max(sum, term)
-	}
-	return sum + term
-}
-
+// close makes the cost of the sum of the features' terms, and open undoes it.
 func (a *ActionSet) close(sum float64) float64 {
 	if a.norm == task.L2 {
 		return math.Sqrt(sum)
@@ -158,53 +139,42 @@ func (a *ActionSet) open(cost float64) float64 {
 	return cost
 }
 
-// bottleneck says whether the costliest change alone makes the cost.
-func (a *ActionSet) bottleneck() bool { return a.norm == task.LInf || a.norm == task.PercentileShift }
-
 // term returns what one feature's change adds to the cost.
 func (a *ActionSet) term(u *unit, x, delta []float32) float64 {
 	d := delta[u.first : u.first+u.width]
 	if u.form < group {
-		return a.lineTerm(u, x[u.first], d[0])
+		return a.lineTerm(u, d[0])
 	}
 	return a.categoryTerm(u, x[u.first:u.first+u.width], d)
 }
 
 // categoryTerm is term for a category; x and d are its inputs only.
 func (a *ActionSet) categoryTerm(u *unit, x, d []float32) float64 {
-	return a.part(u.sizes(x, d, a.norm == task.PercentileShift))
+	return a.part(u.sizes(x, d))
 }
 
-// part is what weighted changes, given as their sum, their sum of squares and the largest of them, add to the cost.
-func (a *ActionSet) part(linear, square, largest float64) float64 {
+// part is what weighted changes, given as their sum and their sum of squares, add to the cost.
+func (a *ActionSet) part(linear, square float64) float64 {
 	switch a.norm {
 	case task.L2:
 		return square
 	case task.Mixed:
 		return a.ratio*linear + (1-a.ratio)*square
-	case task.LInf, task.PercentileShift:
-		return largest
 	}
 	return linear
 }
 
 // lineTerm is term for a feature of one input.
-func (a *ActionSet) lineTerm(u *unit, x, d float32) float64 {
+func (a *ActionSet) lineTerm(u *unit, d float32) float64 {
 	if d == 0 {
 		return 0
 	}
-	if a.norm == task.PercentileShift {
-		if u.feature.Kind == task.Binary {
-			return u.price.factor * u.price.shares[0]
-		}
-		return u.price.factor * math.Abs(u.price.rank(float64(x)+float64(d))-u.price.rank(float64(x)))
-	}
 	w := a.weights[u.first] * math.Abs(float64(d))
-	return a.part(w, w*w, w)
+	return a.part(w, w*w)
 }
 
-// sizes returns the size of a category's change as the sum, the sum of squares and the largest of its weighted parts.
-func (u *unit) sizes(x, d []float32, shift bool) (linear, square, largest float64) {
+// sizes returns the size of a category's change as the sum and the sum of squares of its weighted parts.
+func (u *unit) sizes(x, d []float32) (linear, square float64) {
 	p := &u.price
 	flipped, sum, squares := 0, 0.0, 0.0
 	for j, v := range d {
@@ -212,69 +182,26 @@ func (u *unit) sizes(x, d []float32, shift bool) (linear, square, largest float6
 			continue
 		}
 		w := p.weights[j]
-		if shift {
-			w = p.factor * p.shares[j]
-		}
-		flipped, sum, squares, largest = flipped+1, sum+w, squares+w*w, max(largest, w)
+		flipped, sum, squares = flipped+1, sum+w, squares+w*w
 	}
 	if flipped == 0 {
-		return 0, 0, 0
+		return 0, 0
 	}
-	places, from, to, known := 1.0, 0, 0, false
-	if u.ordered { // else nobody asks for the values
-		from, to = u.current(x), u.after(x, d)
-		if known = from >= 0 && to >= 0; known {
+	places := 1.0
+	if u.ordered {
+		if from, to := u.current(x), u.after(x, d); from >= 0 && to >= 0 {
 			places = math.Abs(float64(to - from))
 		}
 	}
 	switch {
 	case p.flip > 0:
 		linear = p.flip * places
-	case shift && known:
-		linear = p.factor * math.Abs(u.below(to)-u.below(from))
-	case p.encoded || shift:
-		return sum, squares, largest
+	case p.encoded:
+		return sum, squares
 	case u.form == ladder:
 		linear = sum
 	default:
 		linear = sum / float64(flipped) * places
 	}
-	return linear, linear * linear, linear
-}
-
-// below returns the share of training rows whose value is at most the ordered value.
-func (u *unit) below(value int) float64 {
-	switch {
-	case u.form == ladder && len(u.feature.Shares) == 0:
-		return float64(value+1) / float64(u.width+1)
-	case u.form == ladder && value < u.width:
-		return 1 - u.price.shares[value]
-	case u.form == ladder:
-		return 1
-	}
-	sum := 0.0
-	for _, s := range u.price.shares[:value+1] {
-		sum += s
-	}
-	return sum
-}
-
-// rank returns the share of training rows that are at most v: linear between the ranks, and at a value that many rows have the highest of its
-// ranks.
-func (p *price) rank(v float64) float64 {
-	q := p.ranks
-	v += 1e-6 * (1 + math.Abs(v)) // an input carries float32 noise
-	k, _ := slices.BinarySearchFunc(q, v, func(a, v float64) int {
-		if a <= v {
-			return -1
-		}
-		return 1
-	})
-	switch {
-	case k == 0:
-		return 0
-	case k == len(q):
-		return 1
-	}
-	return (float64(k-1) + (v-q[k-1])/(q[k]-q[k-1])) / float64(len(q)-1)
+	return linear, linear * linear
 }

@@ -70,14 +70,8 @@ func (e *exactSearch) aim(i int, aim *float64, first bool) []float32 {
 // optimum returns the cheapest action of the person x that gains gap under an affine model, nil when there is none; proved says
 // whether it is the cheapest, or that there is none.
 func (a *ActionSet) optimum(x, w []float32, gap float64) (d []float32, proved bool) {
-	top := math.Inf(1)
-	p := a.problemOf(x, w, gap, top)
-	var out outcome
-	if a.bottleneck() {
-		p, out = a.leastTop(x, w, gap)
-	} else {
-		out = p.solve()
-	}
+	p := a.problemOf(x, w, gap)
+	out := p.solve()
 	if out.best == nil {
 		return nil, math.IsInf(out.lower, 1)
 	}
@@ -87,46 +81,4 @@ func (a *ActionSet) optimum(x, w []float32, gap float64) (d []float32, proved bo
 	d = make([]float32, a.dim)
 	a.carryOut(p, out.best, x, d)
 	return d, true
-}
-
-// leastTop is the optimum when the costliest change makes the cost: the least top for which there is an action none of whose changes costs
-// more, by bisection; a feature can be given all that its top allows for free. Of the actions of that cost it takes one of least l1 cost.
-func (a *ActionSet) leastTop(x, w []float32, gap float64) (*problem, outcome) {
-	d := make([]float32, a.dim)
-	within := func(top float64) (float64, bool) {
-		p := a.problemOf(x, w, gap, top)
-		p.free()
-		out := p.solve()
-		if out.best == nil {
-			return 0, false
-		}
-		a.carryOut(p, out.best, x, d)
-		return a.Cost(x, d), true
-	}
-	high, ok := within(math.Inf(1))
-	if ok {
-		for low := 0.0; high-low > closeEnough*high; {
-			mid := low + (high-low)/2
-			if cost, ok := within(mid); ok {
-				high = min(cost, mid)
-			} else {
-				low = mid
-			}
-		}
-	} else {
-		high = math.Inf(1)
-	}
-	p := a.problemOf(x, w, gap, high*(1+closeEnough))
-	return p, p.solve()
-}
-
-// free makes every change cost nothing.
-func (p *problem) free() {
-	for i := range p.levers {
-		l := &p.levers[i]
-		l.lin, l.quad = 0, 0
-		for k := range l.options {
-			l.options[k].cost = 0
-		}
-	}
 }

@@ -15,7 +15,6 @@ type catalogue struct {
 	x      []float32
 	shelf  []shelf
 	limit  int
-	worst  bool                      // costs are the largest of their parts, not their sum
 	after  float64                   // actions that cost no more have been handed out
 	skip   int                       // and of those of the next higher cost, this many
 	tie    float64                   // that cost, while skip is not 0
@@ -43,7 +42,7 @@ type choices struct {
 // catalogue returns the actions of person i. Of a feature with more than most options in a direction the nearest ones
 // are listed: no others can be among the cheapest most actions.
 func (a *ActionSet) catalogue(i int, x []float32, most int) *catalogue {
-	c := &catalogue{a: a, i: i, x: x, limit: a.limit, worst: a.bottleneck(), after: math.Inf(-1)}
+	c := &catalogue{a: a, i: i, x: x, limit: a.limit, after: math.Inf(-1)}
 	d, point := make([]float32, a.dim), make([]float32, a.dim)
 	for _, f := range a.free {
 		u := &a.units[f]
@@ -100,14 +99,6 @@ func (s byCost) Swap(i, j int) {
 	s.cost[i], s.cost[j] = s.cost[j], s.cost[i]
 }
 
-// plus adds an option's part to the cost of an action.
-func (c *catalogue) plus(cost, part float64) float64 {
-	if c.worst {
-		return max(cost, part)
-	}
-	return cost + part
-}
-
 // listed is the number of options that the catalogue holds.
 func (c *catalogue) listed() int {
 	n := 0
@@ -137,7 +128,7 @@ func (c *catalogue) count(top float64, most int) int {
 		}
 		walk(k+1, changed, cost)
 		for _, v := range s.cost {
-			v = c.plus(cost, v)
+			v += cost
 			if v > top || n > most {
 				break
 			}
@@ -152,7 +143,7 @@ func (c *catalogue) count(top float64, most int) int {
 func (c *catalogue) beyond(s *shelf, cost, top float64) int {
 	low, high := 0, len(s.cost)
 	for low < high {
-		if mid := (low + high) / 2; c.plus(cost, s.cost[mid]) > top {
+		if mid := (low + high) / 2; cost+s.cost[mid] > top {
 			high = mid
 		} else {
 			low = mid + 1
@@ -165,7 +156,7 @@ func (c *catalogue) beyond(s *shelf, cost, top float64) int {
 func (c *catalogue) dearest() float64 {
 	sum := 0.0
 	for _, s := range c.shelf {
-		sum = c.plus(sum, s.cost[len(s.cost)-1])
+		sum += s.cost[len(s.cost)-1]
 	}
 	return sum
 }
@@ -249,7 +240,7 @@ func (c *catalogue) collect(top float64, size int) {
 		}
 		walk(k+1, changed, cost)
 		for j := first; j < len(s.cost) && !full; j++ {
-			v := c.plus(cost, s.cost[j])
+			v := cost + s.cost[j]
 			if v > top {
 				break
 			}

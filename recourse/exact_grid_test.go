@@ -53,7 +53,7 @@ func TestExactMaxPoints(t *testing.T) {
 // The catalogue hands out every action once, by ascending cost, whatever the bands' sizes and ties.
 func TestCatalogue(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		c := &catalogue{limit: rapid.IntRange(1, 4).Draw(rt, "limit"), worst: rapid.Bool().Draw(rt, "worst"), after: math.Inf(-1)}
+		c := &catalogue{limit: rapid.IntRange(1, 4).Draw(rt, "limit"), after: math.Inf(-1)}
 		byChanges := []float64{1, 0, 0, 0, 0}
 		for range rapid.IntRange(1, 4).Draw(rt, "shelves") {
 			s := shelf{cost: rapid.SliceOfN(rapid.SampledFrom([]float64{1, 1, 2, 2.5, 3, 7.1, 0.3}), 1, 6).Draw(rt, "costs")}

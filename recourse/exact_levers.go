@@ -9,9 +9,8 @@ import (
 // widest stands for no limit on a change under an affine model, in input units.
 const widest = 1e4
 
-// problemOf writes down what the person x can do when the margin is w delta, gap of which is needed. Under a cost that the
-// costliest change makes, no change may cost more than top.
-func (a *ActionSet) problemOf(x, w []float32, gap, top float64) *problem {
+// problemOf writes down what the person x can do when the margin is w delta, gap of which is needed.
+func (a *ActionSet) problemOf(x, w []float32, gap float64) *problem {
 	j := a.jointOf(x)
 	p := &problem{need: append([]float64{gap}, j.need...), limit: a.limit}
 	d := make([]float32, a.dim)
@@ -22,12 +21,12 @@ func (a *ActionSet) problemOf(x, w []float32, gap, top float64) *problem {
 	for _, f := range a.free {
 		var l lever
 		if u := &a.units[f]; u.numeric() && !a.tabled(f) {
-			l = a.lineOf(u, x, d, top, acts)
+			l = a.lineOf(u, x, d, acts)
 			if most := math.Ceil(gap/math.Abs(l.acts[0])) + 1; len(p.need) == 1 && most < 1e15 {
 				l.first, l.final = max(l.first, -most), min(l.final, most) // more than the gap is of no use
 			}
 		} else {
-			l = a.listOf(u, x, d, top, acts)
+			l = a.listOf(u, x, d, acts)
 			if len(p.need) == 1 {
 				l.options = undominated(l.options)
 			}
@@ -49,7 +48,7 @@ func (a *ActionSet) problemOf(x, w []float32, gap, top float64) *problem {
 }
 
 // lineOf makes the lever of a numeric feature. d is zero at first; acts says what it does.
-func (a *ActionSet) lineOf(u *unit, x, d []float32, top float64, acts func() []float64) lever {
+func (a *ActionSet) lineOf(u *unit, x, d []float32, acts func() []float64) lever {
 	at := x[u.first]
 	l := lever{line: true, whole: u.kind == grid}
 	lo, hi := u.span(at)
@@ -59,15 +58,10 @@ func (a *ActionSet) lineOf(u *unit, x, d []float32, top float64, acts func() []f
 		step = u.step
 		l.first, l.final = u.ticks(at, lo, hi)
 	}
-	if a.bottleneck() {
-		l.first, l.final = -a.within(u, x, -l.first, step, -1, top), a.within(u, x, l.final, step, 1, top)
-		l.lin = a.weights[u.first] * step
-	} else {
-		// lin |n| + quad n^2 goes through the costs of one and two input units.
-		one, two := a.lineTerm(u, at, 1), a.lineTerm(u, at, 2)
-		l.quad = (two/2 - one) * step * step
-		l.lin = (2*one - two/2) * step
-	}
+	// lin |n| + quad n^2 goes through the costs of one and two input units.
+	one, two := a.lineTerm(u, 1), a.lineTerm(u, 2)
+	l.quad = (two/2 - one) * step * step
+	l.lin = (2*one - two/2) * step
 	d[u.first] = 1
 	l.acts = acts()
 	for r := range l.acts {
@@ -76,40 +70,12 @@ func (a *ActionSet) lineOf(u *unit, x, d []float32, top float64, acts func() []f
 	return l
 }
 
-// within returns how many positions of the size step the feature can go in a direction, no more than room, when its change may cost top.
-func (a *ActionSet) within(u *unit, x []float32, room, step, sign, top float64) float64 {
-	fits := func(n float64) bool {
-		return a.lineTerm(u, x[u.first], float32(sign*n*step)) <= top*(1+closeEnough/100)
-	}
-	if room == 0 || fits(room) {
-		return room
-	}
-	low, high := 0.0, room
-	for range 60 {
-		mid := (low + high) / 2
-		if u.kind == grid {
-			mid = math.Floor(mid)
-		}
-		if mid <= low {
-			break
-		}
-		if fits(mid) {
-			low = mid
-		} else {
-			high = mid
-		}
-	}
-	return low
-}
-
 // listOf makes the lever of a feature with a list of values, by ascending margin.
-func (a *ActionSet) listOf(u *unit, x, d []float32, top float64, acts func() []float64) lever {
+func (a *ActionSet) listOf(u *unit, x, d []float32, acts func() []float64) lever {
 	options := []option{{id: stay, acts: acts()}}
 	u.every(x, mostTabled, func(id int) {
 		u.set(x, d, id)
-		if cost := a.term(u, x, d); !a.bottleneck() || cost <= top*(1+closeEnough/100) {
-			options = append(options, option{id: id, cost: cost, acts: acts()})
-		}
+		options = append(options, option{id: id, cost: a.term(u, x, d), acts: acts()})
 		clear(d)
 	})
 	slices.SortStableFunc(options, func(p, q option) int { return cmp.Compare(p.acts[0], q.acts[0]) })

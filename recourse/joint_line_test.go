@@ -26,11 +26,10 @@ func ruledTask(rng *rand.Rand) *task.Task {
 		case 2:
 			f.Step = 1
 		}
-		f.Quantiles = []float64{-3, -1, 0, 0, 1, 3}
 		fs = append(fs, f)
 	}
 	tk := taskOf(rng.IntN(n+1), fs...)
-	tk.Cost.Norm = []task.Norm{task.L1, task.L2, task.LInf, task.Mixed, task.PercentileShift}[rng.IntN(5)]
+	tk.Cost.Norm = []task.Norm{task.L1, task.L2, task.Mixed}[rng.IntN(3)]
 	condition := func() task.Inequality {
 		q := task.Inequality{Bound: float64(rng.IntN(5)-2) / 2, Strict: rng.IntN(2) == 0}
 		for range 1 + rng.IntN(3) {

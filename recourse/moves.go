@@ -69,7 +69,7 @@ func (a *ActionSet) switchGain(u *unit, x, d, g []float32, option int) (gain, co
 	}
 	if u.form < group {
 		to := u.changeTo(x, option)
-		return float64(g[u.first]) * (float64(to) - float64(d[u.first])), a.rise(u, x, d, a.lineTerm(u, x[u.first], to))
+		return float64(g[u.first]) * (float64(to) - float64(d[u.first])), a.rise(u, x, d, a.lineTerm(u, to))
 	}
 	var buf [64]float32
 	to := append(buf[:0], d[u.first:u.first+u.width]...)
@@ -86,18 +86,9 @@ func (a *ActionSet) switchGain(u *unit, x, d, g []float32, option int) (gain, co
 // rise returns the rise in cost when the term of the feature u becomes to.
 func (a *ActionSet) rise(u *unit, x, d []float32, to float64) float64 {
 	from := a.term(u, x, d)
-	switch {
-	case a.norm == task.L2:
+	if a.norm == task.L2 {
 		before := a.Cost(x, d)
 		return math.Sqrt(max(before*before+to-from, 0)) - before
-	case a.bottleneck():
-		others := 0.0
-		for _, i := range a.free {
-			if o := &a.units[i]; o != u && o.changed(d) {
-				others = max(others, a.term(o, x, d))
-			}
-		}
-		return max(others, to) - max(others, from)
 	}
 	return to - from
 }
@@ -188,14 +179,6 @@ func (u *unit) outward(x float32, d float64, up bool) float32 {
 		return u.tick(min(max(n, first), last))
 	}
 	return min(max(float32(d), lo), hi) + 0
-}
-
-// inward returns the feasible change at d or, on a grid, the last one before it.
-func (u *unit) inward(x float32, d float64) float32 {
-	if u.kind == grid {
-		d = math.Trunc(d/u.step*(1+1e-9)) * u.step
-	}
-	return u.nearest(x, float32(d))
 }
 
 // farthest returns the largest feasible change in the direction. Where nothing limits it, 64 (of

@@ -14,8 +14,7 @@ type line struct{ slope, room, weight, worth float64 }
 
 // fill estimates the cost of an action that costs cost already and closes the gap with the lines, of which it may move all.
 func (a *ActionSet) fill(cost float64, lines []line, gap float64) float64 {
-	switch a.norm {
-	case task.L1:
+	if a.norm == task.L1 {
 		slices.SortStableFunc(lines, func(a, b line) int { return -cmp.Compare(a.worth, b.worth) })
 		for _, n := range lines {
 			part := min(gap, n.slope*n.room)
@@ -25,15 +24,6 @@ func (a *ActionSet) fill(cost float64, lines []line, gap float64) float64 {
 			}
 		}
 		return 1e12 * (1 + gap)
-	case task.PercentileShift: // what a unit of change costs depends on where it starts
-		reach := 0.0
-		for _, n := range lines {
-			reach += n.slope * n.room
-		}
-		if reach < gap {
-			return 1e12 * (1 + gap)
-		}
-		return max(cost, gap/reach)
 	}
 	moves, ok := a.spread(lines, gap)
 	if !ok {
@@ -42,19 +32,17 @@ func (a *ActionSet) fill(cost float64, lines []line, gap float64) float64 {
 	sum := a.open(cost)
 	for k, v := range moves {
 		w := lines[k].weight * v
-		sum = a.add(sum, a.part(w, w*w, w))
+		sum += a.part(w, w*w)
 	}
 	return a.close(sum)
 }
 
-// spread returns the moves of the lines that close the gap at the least cost under l2, mixed or linf, and whether there is room enough.
+// spread returns the moves of the lines that close the gap at the least cost under l2 or mixed, and whether there is room enough.
 // At the optimum every line inside its room gains the same margin per further cost, which one multiplier says; it is found by bisection.
 func (a *ActionSet) spread(lines []line, gap float64) ([]float64, bool) {
 	move := func(n line, m float64) float64 {
 		v := 0.0
 		switch a.norm {
-		case task.LInf: // m is the cost that every line goes to
-			v = m / n.weight
 		case task.Mixed: // m slope = ratio w + 2 (1-ratio) w^2 v
 			v = (m*n.slope - a.ratio*n.weight) / max(2*(1-a.ratio)*n.weight*n.weight, 1e-12)
 		default: // m slope = w^2 v
@@ -112,10 +100,6 @@ func (s *search) refits(l *lane) []*lane {
 				}
 			}
 		})
-	}
-	if a.bottleneck() {
-		s.levels(l, offer)
-		return out
 	}
 	kept, discrete := s.spreadable(l)
 	aims := []float64{1, 1.03, 1.1}
@@ -193,42 +177,10 @@ func (k *spreadable) move(l *lane, d []float32, u *unit, to float32) {
 	l.p.a.apply(u, l.p.x, d, func(t []float32) { t[u.first] = to })
 }
 
-// levels offers, for the norms under which the costliest change alone counts, points where every feature does what gains most within a common cost:
-// the least one at which the margin's linearisation is enough, and a little above.
-func (s *search) levels(l *lane, offer func(set func(d []float32))) {
-	d := slices.Clone(l.d)
-	orders := []int{-1}
-	for _, f := range l.p.a.free {
-		if len(l.p.a.rules) > 0 && l.p.a.units[f].joint {
-			orders = append(orders, f)
-		}
-	}
-	for _, first := range orders {
-		lo, hi := 0.0, l.cost
-		for range 14 {
-			mid := (lo + hi) / 2
-			s.greatest(l, d, mid, first)
-			gain := 0.0
-			for _, f := range l.p.a.free {
-				u := &l.p.a.units[f]
-				gain += u.dot(l.g, d) - u.dot(l.g, l.d)
-			}
-			if float64(l.margin)+gain >= float64(s.need) {
-				hi = mid
-			} else {
-				lo = mid
-			}
-		}
-		for _, beyond := range []float64{1, 1.01, 1.05, 1.2} {
-			offer(func(d []float32) { s.greatest(l, d, hi*beyond, first) })
-		}
-	}
-}
-
 // reachAt returns how far the feature can go in a direction for the cost, by bisection.
 func (a *ActionSet) reachAt(u *unit, x []float32, sign, cost float64) float64 {
 	end := math.Abs(float64(u.farthest(x[u.first], sign > 0)))
-	term := func(v float64) float64 { return a.lineTerm(u, x[u.first], float32(sign*v)) }
+	term := func(v float64) float64 { return a.lineTerm(u, float32(v)) }
 	if a.open(cost) >= term(end) {
 		return end
 	}
@@ -248,7 +200,7 @@ func (a *ActionSet) affords(u *unit, x []float32, cost float64) float64 {
 	switch {
 	case math.IsInf(cost, 1):
 		return cost
-	case a.norm == task.L1 || a.norm == task.L2 || a.norm == task.LInf:
+	case a.norm == task.L1 || a.norm == task.L2:
 		return cost / a.weights[u.first]
 	}
 	return max(a.reachAt(u, x, 1, cost), a.reachAt(u, x, -1, cost))

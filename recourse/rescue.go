@@ -26,7 +26,7 @@ func (s *search) rescue() error {
 		for _, l := range active {
 			copy(l.climb.prev, l.d)
 			l.climb.prevM = l.margin
-			s.greatest(l, l.d, math.Inf(1), -1)
+			s.greatest(l, l.d)
 			if !slices.Equal(l.d, l.climb.prev) {
 				keep = append(keep, l)
 			}
@@ -47,9 +47,8 @@ func (s *search) rescue() error {
 	return s.refine(s.cheapest(all, 1, 1))
 }
 
-// greatest sets d to the action with the largest margin, linearised at the lane, of those in which no feature costs more than most. Where rules make
-// features give way to each other, the feature first (-1: none) goes before those that gain more.
-func (s *search) greatest(l *lane, d []float32, most float64, first int) {
+// greatest sets d to the action with the largest margin, linearised at the lane, by features in the order of their gain.
+func (s *search) greatest(l *lane, d []float32) {
 	type gain struct {
 		f, option int
 		to        float32
@@ -63,15 +62,11 @@ func (s *search) greatest(l *lane, d []float32, most float64, first int) {
 		if u.numeric() {
 			slope := float64(l.g[u.first])
 			to := u.farthest(x[u.first], slope > 0)
-			if !math.IsInf(most, 1) {
-				sign := math.Copysign(1, slope)
-				to = u.inward(x[u.first], sign*l.p.a.reachAt(u, x, sign, most))
-			}
 			best.to = l.p.a.allowed(u, x, zero, to)
 			best.gain = slope * float64(best.to)
 		} else {
 			u.each(x, func(o int) {
-				if v, cost := l.p.a.switchGain(u, x, zero, l.g, o); v > best.gain && cost <= most {
+				if v, _ := l.p.a.switchGain(u, x, zero, l.g, o); v > best.gain {
 					best.option, best.gain = o, v
 				}
 			})
@@ -80,9 +75,7 @@ func (s *search) greatest(l *lane, d []float32, most float64, first int) {
 			gains = append(gains, best)
 		}
 	}
-	slices.SortStableFunc(gains, func(a, b gain) int {
-		return cmp.Or(boolInt(b.f == first)-boolInt(a.f == first), -cmp.Compare(a.gain, b.gain))
-	})
+	slices.SortStableFunc(gains, func(a, b gain) int { return -cmp.Compare(a.gain, b.gain) })
 	clear(d)
 	for _, b := range gains {
 		u := &l.p.a.units[b.f]

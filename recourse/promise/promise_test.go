@@ -243,7 +243,7 @@ links:
   - {from: degree, to: years, map: {school: 2, "a, b": 4, phd: 8}}
 constraints:
   - row <= 30 * cost
-cost: {norm: linf}
+cost: {norm: l2}
 `
 
 // invent makes people whose raw values lie around the task's means.
