@@ -15,7 +15,7 @@ PAGE ?= results
 export CGO_ENABLED = 1
 
 .DEFAULT_GOAL := build
-.PHONY: help build ort tools test long lint fmt generate drift results demo pipelines page bench fuzz clean
+.PHONY: help build ort tools test long lint fmt generate drift results demo pipelines page bench fuzz module clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,14 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg </dev/null || exit 1; \
 		done; \
 	done
+
+module: ## rewrite the module path: make module MODULE=example.org/team/cfq
+	@test -n "$(MODULE)" || { echo "make module: want MODULE=path"; exit 2; }
+	git ls-files '*.go' .golangci.yml | xargs perl -pi -e 's{(")cfq(/[a-z])}{$$1$(MODULE)$$2}g; s{\(\*cfq/}{(*$(MODULE)/}g; s{(module += )"cfq"}{$$1"$(MODULE)"}'
+	$(GO) mod edit -module=$(MODULE)
+	$(GO) mod edit -module=$(MODULE)/$(TOOLS) -droprequire=cfq -dropreplace=cfq \
+		-require=$(MODULE)@v0.0.0 -replace=$(MODULE)=../.. $(TOOLS)/go.mod
+	$(GO) build ./... && $(GO) build -C $(TOOLS) ./...
 
 clean: ## remove what was built here; the cache stays
 	rm -rf bin $(BUILD)

@@ -29,6 +29,7 @@ func pages() []page {
 		{"task.md", "package task", plain(task.Markdown)},
 		{"task.schema.json", "package task", plain(func() string { return string(task.Schema()) })},
 		{"command.md", "cmd/cfq", command},
+		{"../NOTICE", "the modules that are linked", notice},
 	}, layouts()...)
 }
 

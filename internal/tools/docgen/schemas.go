@@ -14,6 +14,9 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
+// module is the path of the project's module.
+const module = "cfq"
+
 // reportSchema is the JSON Schema of a JSON view, from the types that it is written from and their comments. Keys that it
 // does not know are no mistake: views gain keys without a new name of the layout.
 func reportSchema(layout any, name, title string) func() (string, error) {
@@ -51,7 +54,7 @@ func number(t reflect.Type) *jsonschema.Schema {
 }
 
 // base is an import path from which root leads to that of the module.
-func base() string { return path.Join("cfq", strings.Repeat("x/", strings.Count(root(), ".."))) }
+func base() string { return path.Join(module, strings.Repeat("x/", strings.Count(root(), ".."))) }
 
 // plain takes the breaks of source lines out of descriptions.
 func plain(s *jsonschema.Schema) {
