@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"cfq/onnxio/graph"
 )
@@ -68,26 +69,6 @@ func (c *Conv) Patch(dst []float64, x []float32, group, position int) {
 	}
 }
 
-// Groups returns the layer's groups, each as a layer of its own that reads its
-// share of the channels; the layer itself when it is not split.
-func (l LayerInfo) Groups() []LayerInfo {
-	if l.Conv == nil || l.Conv.Group == 1 {
-		return []LayerInfo{l}
-	}
-	out := make([]LayerInfo, l.Conv.Group)
-	for g := range out {
-		c := *l.Conv
-		c.Group, c.Channels = 1, l.Conv.Channels/len(out)
-		c.First = l.Conv.First + g*c.Channels
-		part := l
-		part.Conv, part.Out = &c, l.Out/len(out)
-		part.W = l.W[g*part.Out*l.In : (g+1)*part.Out*l.In]
-		part.B = l.B[g*part.Out : (g+1)*part.Out]
-		out[g] = part
-	}
-	return out
-}
-
 // Within returns a with a scale, and if need be a zero point, whose codes all lie
 // within what the Relu or Clip in front of the output quantizer lets through, so
 // that the integer kernel takes it in.
@@ -108,111 +89,6 @@ func (c *Conv) Within(a Act) Act {
 			return a
 		}
 	}
-}
-
-// checkResult reports what is wrong with the output quantizer of the plan l.
-func (l *Layer) checkResult(info LayerInfo) error {
-	switch {
-	case info.Conv == nil && l.Result != nil:
-		return errors.New("it is no convolution: it has no output quantizer")
-	case info.Conv == nil || l.Act == nil && l.Result == nil:
-		return nil
-	case l.Result == nil:
-		return errors.New("it is a convolution on integers: it needs an output quantizer (result)")
-	case l.Act == nil:
-		return errors.New("it has an output quantizer (result), but its input has none (act)")
-	}
-	if err := l.Result.Check(); err != nil {
-		return fmt.Errorf("output quantizer: %w", err)
-	}
-	least, most := info.Conv.bounds()
-	lo := -float32(l.Result.Zero) * l.Result.Scale
-	hi := float32(l.Result.QMax()-int(l.Result.Zero)) * l.Result.Scale
-	if lo < least || hi > most {
-		return fmt.Errorf("its output quantizer covers %v to %v, but the Relu or Clip behind it lets only %v to %v through", lo, hi, least, most)
-	}
-	return nil
-}
-
-// conv reads n if it is a convolution with stored weights; nil otherwise.
-func (f *finder) conv(n *graph.Node) (*LayerInfo, error) {
-	w, b := f.stored[n.Input(1)], f.inits[n.Input(2)]
-	if w == nil || !w.DType.IsFloat() || w.Len() == 0 || len(w.Dims) < 3 {
-		return nil, nil
-	}
-	l := &LayerInfo{Node: n.Name, Weight: n.Input(1), Bias: n.Input(2), Input: n.Input(0), Output: n.Outputs[0], Positions: 1}
-	if l.Node == "" {
-		l.Node = l.Output
-	}
-	l.Out = int(w.Dims[0])
-	l.In = w.Len() / l.Out
-	l.Columns = l.In
-	switch {
-	case len(w.Dims) > 4:
-		l.Fixed = fmt.Sprintf("it is a convolution of %d dimensions, not 1 or 2", len(w.Dims)-2)
-	case w.DType != graph.Float:
-		l.Fixed = fmt.Sprintf("its weights are %s, not float32", w.DType)
-	case f.inits[n.Input(1)] == nil:
-		l.Fixed = "its weights are converted by a Cast"
-	case n.Input(2) != "" && b == nil:
-		l.Fixed = fmt.Sprintf("its bias %q is computed", n.Input(2))
-	case b != nil && (b.DType != graph.Float || len(b.Dims) != 1 || b.Dims[0] != w.Dims[0]):
-		l.Fixed = fmt.Sprintf("its bias is %s of shape %v, not one float32 for each output", b.DType, b.Dims)
-	default:
-		sizes := f.shapes()
-		var err error
-		if l.Conv, err = convOf(n, w.Dims, sizes[n.Input(0)]); err != nil {
-			l.Fixed = err.Error()
-		}
-	}
-	if l.Fixed != "" {
-		return l, nil
-	}
-	l.Positions = l.Conv.Positions()
-	f.follow(l)
-	return l, f.numbers(l, w, b)
-}
-
-// follow finds the Relu or Clip that alone reads the layer's output.
-func (f *finder) follow(l *LayerInfo) {
-	c := l.Conv
-	c.Behind = l.Output
-	readers := f.consumers[l.Output]
-	if len(readers) != 1 || f.outputs[l.Output] || len(readers[0].Outputs) != 1 || readers[0].Input(0) != l.Output {
-		return
-	}
-	n := readers[0]
-	switch {
-	case n.Is("Relu"):
-		c.Behind, c.Hi = n.Outputs[0], float32(math.Inf(1))
-	case n.Is("Clip"):
-		lo, hi, ok := f.bounds(n)
-		// A range without 0 has no zero point.
-		if ok && lo <= 0 && hi > 0 {
-			c.Behind, c.Lo, c.Hi = n.Outputs[0], lo, hi
-		}
-	}
-}
-
-// bounds returns the constant bounds of a Clip.
-func (f *finder) bounds(n *graph.Node) (lo, hi float32, ok bool) {
-	b := [2]float32{float32(math.Inf(-1)), float32(math.Inf(1))}
-	for i := range b {
-		name := n.Input(i + 1)
-		if name == "" {
-			continue
-		}
-		t := f.inits[name]
-		if t == nil || t.DType != graph.Float || t.Len() != 1 {
-			return 0, 0, false
-		}
-		v, err := t.Floats()
-		if err != nil || v[0] != v[0] {
-			return 0, 0, false
-		}
-		b[i] = v[0]
-	}
-	return b[0], b[1], true
 }
 
 // maxSize bounds each size of a convolution: a file may declare any.
@@ -240,33 +116,84 @@ func convOf(n *graph.Node, weights []int64, in []int) (*Conv, error) {
 	return c, nil
 }
 
-// sources fills in Source: where the input of each layer is the output quantizer's
-// value of a convolution, moved about at most.
-func (f *finder) sources(layers []LayerInfo) {
-	from := map[string]string{}
-	for _, l := range layers {
-		if l.Conv != nil && l.Fixed == "" {
-			from[l.Conv.Behind] = l.Node
+// window is how a kernel moves over an input.
+type window struct{ strides, dilations, begin, end, output []int }
+
+// windowOf reads strides, dilations and pads of a Conv or pooling operator.
+func windowOf(n *graph.Node, kernel, in []int) (*window, error) {
+	d := len(kernel)
+	w := &window{}
+	var err error
+	read := func(name string, count, def, least int) []int {
+		out := slices.Repeat([]int{def}, count)
+		v := n.Ints(name)
+		if v == nil {
+			return out
 		}
-	}
-	if len(from) == 0 {
-		return
-	}
-	for _, n := range f.g.Nodes {
-		if s, ok := from[n.Input(0)]; ok && Moves(n) {
-			from[n.Outputs[0]] = s
+		if len(v) != count {
+			err = fmt.Errorf("its %s are %v", name, v)
+			return out
 		}
+		for i, x := range v {
+			if x < int64(least) || x > maxSize {
+				err = fmt.Errorf("its %s are %v", name, v)
+				return out
+			}
+			out[i] = int(x)
+		}
+		return out
 	}
-	for i := range layers {
-		layers[i].Source = from[layers[i].Input]
+	w.strides, w.dilations = read("strides", d, 1, 1), read("dilations", d, 1, 1)
+	pads := read("pads", 2*d, 0, 0)
+	if err != nil {
+		return nil, err
 	}
+	auto := "NOTSET"
+	if a := n.Attr("auto_pad"); a != nil {
+		auto = string(a.S)
+	}
+	for i, k := range kernel {
+		reach := (k-1)*w.dilations[i] + 1
+		begin, end := pads[i], pads[d+i]
+		switch auto {
+		case "NOTSET", "":
+		case "VALID":
+			begin, end = 0, 0
+		case "SAME_UPPER", "SAME_LOWER":
+			out := (in[i] + w.strides[i] - 1) / w.strides[i]
+			total := max((out-1)*w.strides[i]+reach-in[i], 0)
+			if begin, end = total/2, total-total/2; auto == "SAME_LOWER" {
+				begin, end = end, begin
+			}
+		default:
+			return nil, fmt.Errorf("its auto_pad is %q", auto)
+		}
+		room := in[i] + begin + end - reach
+		if room < 0 {
+			return nil, errors.New("its kernel is larger than its input")
+		}
+		size := room/w.strides[i] + 1
+		if n.Int("ceil_mode", 0) != 0 {
+			size = (room+w.strides[i]-1)/w.strides[i] + 1
+			if (size-1)*w.strides[i] >= in[i]+begin {
+				size-- // a window must begin within the input
+			}
+		}
+		w.begin, w.end, w.output = append(w.begin, begin), append(w.end, end), append(w.output, size)
+	}
+	if product(w.output) > maxSize {
+		return nil, fmt.Errorf("its output has a size that is too large, %v", w.output)
+	}
+	return w, nil
 }
 
-// Moves reports whether every number of n's output is one of its first input.
-func Moves(n *graph.Node) bool {
-	switch n.Op {
-	case "MaxPool", "GlobalMaxPool", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity":
-		return n.Standard() && len(n.Outputs) == 1
+// product multiplies sizes; it stops growing beyond maxSize.
+func product(v []int) int {
+	p := 1
+	for _, x := range v {
+		if p *= x; p > maxSize {
+			return maxSize + 1
+		}
 	}
-	return false
+	return p
 }

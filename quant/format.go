@@ -3,6 +3,7 @@ package quant
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
 // Format is a number format of weights: symmetric (zero point 0) signed integers
@@ -74,4 +75,87 @@ func quantize(x, scale float32, zero, lo, hi int) int {
 		return min(max(zero, lo), hi)
 	}
 	return hi
+}
+
+// Half returns the float16 number nearest to scale, of two equally near the one
+// with the even last bit: a file holds such a scale in two bytes. It reports false
+// when that is no positive normal float16, from 2^-14 to 65504; the scale then
+// has to be a float32.
+func Half(scale float32) (float32, bool) {
+	const dropped = 13 // bits of the fraction that float16 does not have
+	b := math.Float32bits(scale)
+	b += 1<<(dropped-1) - 1 + b>>dropped&1
+	h := math.Float32frombits(b &^ (1<<dropped - 1))
+	if !(h >= 0x1p-14 && h <= 65504) {
+		return 0, false
+	}
+	return h, true
+}
+
+// cover returns the smallest scale at which none of w is clipped.
+func (f Format) cover(w []float32) float32 {
+	var s float32
+	for _, x := range w {
+		if x > 0 {
+			s = max(s, x/float32(f.QMax))
+		} else {
+			s = max(s, x/float32(f.QMin))
+		}
+	}
+	if !goodScale(s) {
+		return 1
+	}
+	return s
+}
+
+const hexDigits = "0123456789abcdef"
+
+// codeDigits is the number of hexadecimal digits of a code.
+func codeDigits(bits int) int {
+	if bits > 4 {
+		return 2
+	}
+	return 1
+}
+
+// encodeCodes writes codes in two's complement: two hexadecimal digits each for
+// 8 bits, one for fewer.
+func encodeCodes(codes []int8, bits int) string {
+	out := make([]byte, 0, 2*len(codes))
+	for _, c := range codes {
+		if codeDigits(bits) == 2 {
+			out = append(out, hexDigits[uint8(c)>>4])
+		}
+		out = append(out, hexDigits[uint8(c)&15])
+	}
+	return string(out)
+}
+
+// decodeCodes reads what encodeCodes wrote; every code must be of the format. An
+// error names the position of the code.
+func decodeCodes(s string, f Format) ([]int8, error) {
+	digits := codeDigits(f.Bits)
+	if len(s)%digits != 0 {
+		return nil, fmt.Errorf("%d digits: codes of %d bits have two each", len(s), f.Bits)
+	}
+	out := make([]int8, len(s)/digits)
+	for i := range out {
+		word := s[i*digits : (i+1)*digits]
+		v := 0
+		for _, c := range []byte(word) {
+			d := strings.IndexByte(hexDigits, c)
+			if d < 0 {
+				return nil, fmt.Errorf("code %d: %q is not a code: want hexadecimal digits, in lower case", i, word)
+			}
+			v = v<<4 | d
+		}
+		if half := 1 << (4*digits - 1); v >= half {
+			v -= 2 * half
+		}
+		if v < f.QMin || v > f.QMax {
+			return nil, fmt.Errorf("code %d: %q is %d, outside %d..%d", i, word, v, f.QMin, f.QMax)
+		}
+		out[i] = int8(v)
+	}
+	return out, nil
 }

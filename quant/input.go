@@ -201,3 +201,11 @@ func (in *Input) Fold(l LayerInfo) LayerInfo {
 	}
 	return f
 }
+
+// before returns the input if layer info reads it, otherwise nil.
+func (in *Input) before(info LayerInfo, data string) *Input {
+	if in != nil && (in.Value == info.Input || in.Value == "" && info.Input == data) {
+		return in
+	}
+	return nil
+}

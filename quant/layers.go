@@ -3,6 +3,7 @@ package quant
 import (
 	"fmt"
 	"maps"
+	"math"
 
 	"cfq/onnxio/graph"
 )
@@ -79,8 +80,7 @@ type finder struct {
 	stored    map[string]*graph.Tensor // inits, and what Casts make of them
 	outputs   map[string]bool
 	consumers map[string][]*graph.Node
-	sizes     map[string][]int // see shapes
-	batch     int64            // the batch size that the model insists on; -1 without one
+	sizes     *sizes // made when the first convolution needs them
 }
 
 // layer reads n if it is a dense layer in canonical form; nil otherwise.
@@ -180,4 +180,138 @@ func finite(v []float32) bool {
 		}
 	}
 	return true
+}
+
+// Groups returns the layer's groups, each as a layer of its own that reads its
+// share of the channels; the layer itself when it is not split.
+func (l LayerInfo) Groups() []LayerInfo {
+	if l.Conv == nil || l.Conv.Group == 1 {
+		return []LayerInfo{l}
+	}
+	out := make([]LayerInfo, l.Conv.Group)
+	for g := range out {
+		c := *l.Conv
+		c.Group, c.Channels = 1, l.Conv.Channels/len(out)
+		c.First = l.Conv.First + g*c.Channels
+		part := l
+		part.Conv, part.Out = &c, l.Out/len(out)
+		part.W = l.W[g*part.Out*l.In : (g+1)*part.Out*l.In]
+		part.B = l.B[g*part.Out : (g+1)*part.Out]
+		out[g] = part
+	}
+	return out
+}
+
+// conv reads n if it is a convolution with stored weights; nil otherwise.
+func (f *finder) conv(n *graph.Node) (*LayerInfo, error) {
+	w, b := f.stored[n.Input(1)], f.inits[n.Input(2)]
+	if w == nil || !w.DType.IsFloat() || w.Len() == 0 || len(w.Dims) < 3 {
+		return nil, nil
+	}
+	l := &LayerInfo{Node: n.Name, Weight: n.Input(1), Bias: n.Input(2), Input: n.Input(0), Output: n.Outputs[0], Positions: 1}
+	if l.Node == "" {
+		l.Node = l.Output
+	}
+	l.Out = int(w.Dims[0])
+	l.In = w.Len() / l.Out
+	l.Columns = l.In
+	switch {
+	case len(w.Dims) > 4:
+		l.Fixed = fmt.Sprintf("it is a convolution of %d dimensions, not 1 or 2", len(w.Dims)-2)
+	case w.DType != graph.Float:
+		l.Fixed = fmt.Sprintf("its weights are %s, not float32", w.DType)
+	case f.inits[n.Input(1)] == nil:
+		l.Fixed = "its weights are converted by a Cast"
+	case n.Input(2) != "" && b == nil:
+		l.Fixed = fmt.Sprintf("its bias %q is computed", n.Input(2))
+	case b != nil && (b.DType != graph.Float || len(b.Dims) != 1 || b.Dims[0] != w.Dims[0]):
+		l.Fixed = fmt.Sprintf("its bias is %s of shape %v, not one float32 for each output", b.DType, b.Dims)
+	default:
+		if f.sizes == nil {
+			f.sizes = newSizes(f.g, f.inits, f.stored)
+		}
+		var err error
+		if l.Conv, err = convOf(n, w.Dims, f.sizes.of[n.Input(0)]); err != nil {
+			l.Fixed = err.Error()
+		}
+	}
+	if l.Fixed != "" {
+		return l, nil
+	}
+	l.Positions = l.Conv.Positions()
+	f.follow(l)
+	return l, f.numbers(l, w, b)
+}
+
+// follow finds the Relu or Clip that alone reads the layer's output.
+func (f *finder) follow(l *LayerInfo) {
+	c := l.Conv
+	c.Behind = l.Output
+	readers := f.consumers[l.Output]
+	if len(readers) != 1 || f.outputs[l.Output] || len(readers[0].Outputs) != 1 || readers[0].Input(0) != l.Output {
+		return
+	}
+	n := readers[0]
+	switch {
+	case n.Is("Relu"):
+		c.Behind, c.Hi = n.Outputs[0], float32(math.Inf(1))
+	case n.Is("Clip"):
+		lo, hi, ok := f.bounds(n)
+		// A range without 0 has no zero point.
+		if ok && lo <= 0 && hi > 0 {
+			c.Behind, c.Lo, c.Hi = n.Outputs[0], lo, hi
+		}
+	}
+}
+
+// bounds returns the constant bounds of a Clip.
+func (f *finder) bounds(n *graph.Node) (lo, hi float32, ok bool) {
+	b := [2]float32{float32(math.Inf(-1)), float32(math.Inf(1))}
+	for i := range b {
+		name := n.Input(i + 1)
+		if name == "" {
+			continue
+		}
+		t := f.inits[name]
+		if t == nil || t.DType != graph.Float || t.Len() != 1 {
+			return 0, 0, false
+		}
+		v, err := t.Floats()
+		if err != nil || v[0] != v[0] {
+			return 0, 0, false
+		}
+		b[i] = v[0]
+	}
+	return b[0], b[1], true
+}
+
+// sources fills in Source: where the input of each layer is the output quantizer's
+// value of a convolution, moved about at most.
+func (f *finder) sources(layers []LayerInfo) {
+	from := map[string]string{}
+	for _, l := range layers {
+		if l.Conv != nil && l.Fixed == "" {
+			from[l.Conv.Behind] = l.Node
+		}
+	}
+	if len(from) == 0 {
+		return
+	}
+	for _, n := range f.g.Nodes {
+		if s, ok := from[n.Input(0)]; ok && Moves(n) {
+			from[n.Outputs[0]] = s
+		}
+	}
+	for i := range layers {
+		layers[i].Source = from[layers[i].Input]
+	}
+}
+
+// Moves reports whether every number of n's output is one of its first input.
+func Moves(n *graph.Node) bool {
+	switch n.Op {
+	case "MaxPool", "GlobalMaxPool", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity":
+		return n.Standard() && len(n.Outputs) == 1
+	}
+	return false
 }

@@ -86,14 +86,6 @@ func NewPlanFile(p *Plan, infos []LayerInfo, data string) (*PlanFile, error) {
 	return f, errors.Join(errs...)
 }
 
-// before returns the input if layer info reads it, otherwise nil.
-func (in *Input) before(info LayerInfo, data string) *Input {
-	if in != nil && (in.Value == info.Input || in.Value == "" && info.Input == data) {
-		return in
-	}
-	return nil
-}
-
 func newPlanLayer(l *Layer, info LayerInfo, in *Input) (PlanLayer, error) {
 	p := PlanLayer{
 		Node: l.Node, Shape: []int{info.Out, info.In}, Bits: l.Bits, Reduced: l.Reduced,
@@ -278,74 +270,6 @@ func (r *PlanRow) appendTo(out *Layer, l *PlanLayer, info LayerInfo, o int) erro
 		out.Bias = append(out.Bias, info.B[o])
 	}
 	return nil
-}
-
-// cover returns the smallest scale at which none of w is clipped.
-func (f Format) cover(w []float32) float32 {
-	var s float32
-	for _, x := range w {
-		if x > 0 {
-			s = max(s, x/float32(f.QMax))
-		} else {
-			s = max(s, x/float32(f.QMin))
-		}
-	}
-	if !goodScale(s) {
-		return 1
-	}
-	return s
-}
-
-const hexDigits = "0123456789abcdef"
-
-// codeDigits is the number of hexadecimal digits of a code.
-func codeDigits(bits int) int {
-	if bits > 4 {
-		return 2
-	}
-	return 1
-}
-
-// encodeCodes writes codes in two's complement: two hexadecimal digits each for
-// 8 bits, one for fewer.
-func encodeCodes(codes []int8, bits int) string {
-	out := make([]byte, 0, 2*len(codes))
-	for _, c := range codes {
-		if codeDigits(bits) == 2 {
-			out = append(out, hexDigits[uint8(c)>>4])
-		}
-		out = append(out, hexDigits[uint8(c)&15])
-	}
-	return string(out)
-}
-
-// decodeCodes reads what encodeCodes wrote; every code must be of the format. An
-// error names the position of the code.
-func decodeCodes(s string, f Format) ([]int8, error) {
-	digits := codeDigits(f.Bits)
-	if len(s)%digits != 0 {
-		return nil, fmt.Errorf("%d digits: codes of %d bits have two each", len(s), f.Bits)
-	}
-	out := make([]int8, len(s)/digits)
-	for i := range out {
-		word := s[i*digits : (i+1)*digits]
-		v := 0
-		for _, c := range []byte(word) {
-			d := strings.IndexByte(hexDigits, c)
-			if d < 0 {
-				return nil, fmt.Errorf("code %d: %q is not a code: want hexadecimal digits, in lower case", i, word)
-			}
-			v = v<<4 | d
-		}
-		if half := 1 << (4*digits - 1); v >= half {
-			v -= 2 * half
-		}
-		if v < f.QMin || v > f.QMax {
-			return nil, fmt.Errorf("code %d: %q is %d, outside %d..%d", i, word, v, f.QMin, f.QMax)
-		}
-		out[i] = int8(v)
-	}
-	return out, nil
 }
 
 // leaves matches the lists and objects below the second level that hold no others.

@@ -1,127 +1,44 @@
 package quant
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 
 	"cfq/onnxio/graph"
 )
 
-// window is how a kernel moves over an input.
-type window struct{ strides, dilations, begin, end, output []int }
-
-// windowOf reads strides, dilations and pads of a Conv or pooling operator.
-func windowOf(n *graph.Node, kernel, in []int) (*window, error) {
-	d := len(kernel)
-	w := &window{}
-	var err error
-	read := func(name string, count, def, least int) []int {
-		out := slices.Repeat([]int{def}, count)
-		v := n.Ints(name)
-		if v == nil {
-			return out
-		}
-		if len(v) != count {
-			err = fmt.Errorf("its %s are %v", name, v)
-			return out
-		}
-		for i, x := range v {
-			if x < int64(least) || x > maxSize {
-				err = fmt.Errorf("its %s are %v", name, v)
-				return out
-			}
-			out[i] = int(x)
-		}
-		return out
-	}
-	w.strides, w.dilations = read("strides", d, 1, 1), read("dilations", d, 1, 1)
-	pads := read("pads", 2*d, 0, 0)
-	if err != nil {
-		return nil, err
-	}
-	auto := "NOTSET"
-	if a := n.Attr("auto_pad"); a != nil {
-		auto = string(a.S)
-	}
-	for i, k := range kernel {
-		reach := (k-1)*w.dilations[i] + 1
-		begin, end := pads[i], pads[d+i]
-		switch auto {
-		case "NOTSET", "":
-		case "VALID":
-			begin, end = 0, 0
-		case "SAME_UPPER", "SAME_LOWER":
-			out := (in[i] + w.strides[i] - 1) / w.strides[i]
-			total := max((out-1)*w.strides[i]+reach-in[i], 0)
-			if begin, end = total/2, total-total/2; auto == "SAME_LOWER" {
-				begin, end = end, begin
-			}
-		default:
-			return nil, fmt.Errorf("its auto_pad is %q", auto)
-		}
-		room := in[i] + begin + end - reach
-		if room < 0 {
-			return nil, errors.New("its kernel is larger than its input")
-		}
-		size := room/w.strides[i] + 1
-		if n.Int("ceil_mode", 0) != 0 {
-			size = (room+w.strides[i]-1)/w.strides[i] + 1
-			if (size-1)*w.strides[i] >= in[i]+begin {
-				size-- // a window must begin within the input
-			}
-		}
-		w.begin, w.end, w.output = append(w.begin, begin), append(w.end, end), append(w.output, size)
-	}
-	if product(w.output) > maxSize {
-		return nil, fmt.Errorf("its output has the absurd size %v", w.output)
-	}
-	return w, nil
+// sizes holds the sizes behind the batch of every value for which they follow from
+// those of the model's inputs, or are declared.
+type sizes struct {
+	inits  map[string]*graph.Tensor
+	stored map[string]*graph.Tensor // inits, and what Casts make of them
+	of     map[string][]int
+	batch  int64 // the batch size that the model insists on; -1 without one
 }
 
-// product multiplies sizes; it stops growing beyond maxSize.
-func product(v []int) int {
-	p := 1
-	for _, x := range v {
-		if p *= x; p > maxSize {
-			return maxSize + 1
-		}
-	}
-	return p
-}
-
-// shapes returns the sizes behind the batch of every value for which they follow
-// from those of the model's inputs, or are declared. It is computed once.
-func (f *finder) shapes() map[string][]int {
-	if f.sizes != nil {
-		return f.sizes
-	}
-	f.sizes = map[string][]int{}
+func newSizes(g *graph.Graph, inits, stored map[string]*graph.Tensor) *sizes {
+	z := &sizes{inits: inits, stored: stored, of: map[string][]int{}}
 	declared := map[string][]int{}
-	for _, v := range slices.Concat(f.g.Values, f.g.Outputs) {
+	for _, v := range slices.Concat(g.Values, g.Outputs) {
+		declared[v.Name] = behind(v.Shape)
+	}
+	for _, v := range g.DataInputs() {
 		if s := behind(v.Shape); s != nil {
-			declared[v.Name] = s
+			z.of[v.Name], z.batch = s, v.Shape[0].Size
 		}
 	}
-	for _, v := range f.g.DataInputs() {
-		if s := behind(v.Shape); s != nil {
-			f.sizes[v.Name] = s
-			f.batch = v.Shape[0].Size
-		}
-	}
-	for _, n := range f.g.Nodes {
+	for _, n := range g.Nodes {
 		if len(n.Outputs) == 0 {
 			continue
 		}
-		s := f.shape(n)
+		s := z.shape(n)
 		if s == nil {
 			s = declared[n.Outputs[0]]
 		}
 		if s != nil {
-			f.sizes[n.Outputs[0]] = s
+			z.of[n.Outputs[0]] = s
 		}
 	}
-	return f.sizes
+	return z
 }
 
 // behind returns the sizes behind the first of a shape, nil when one is not known.
@@ -140,8 +57,8 @@ func behind(s graph.Shape) []int {
 }
 
 // shape returns the sizes of n's first output behind the batch, nil when they are not known.
-func (f *finder) shape(n *graph.Node) []int {
-	in := f.sizes[n.Input(0)]
+func (z *sizes) shape(n *graph.Node) []int {
+	in := z.of[n.Input(0)]
 	if !n.Standard() || in == nil {
 		return nil
 	}
@@ -149,7 +66,7 @@ func (f *finder) shape(n *graph.Node) []int {
 	case "HardSwish", "Mish", "PRelu", "ThresholdedRelu", "Abs", "QuantizeLinear", "DequantizeLinear":
 		return in
 	case "Conv":
-		w := f.stored[n.Input(1)]
+		w := z.stored[n.Input(1)]
 		if w == nil || len(w.Dims) < 3 || w.Len() == 0 {
 			return nil
 		}
@@ -169,19 +86,19 @@ func (f *finder) shape(n *graph.Node) []int {
 			return []int{product(in)}
 		}
 	case "Reshape":
-		return f.reshaped(n, in)
+		return z.reshaped(n, in)
 	case "Unsqueeze", "Squeeze":
-		return f.squeezed(n, in)
+		return z.squeezed(n, in)
 	case "Transpose":
 		return permuted(n.Ints("perm"), in)
 	case "Gemm":
-		if w := f.inits[n.Input(1)]; w != nil && len(w.Dims) == 2 && n.Int("transA", 0) == 0 {
+		if w := z.inits[n.Input(1)]; w != nil && len(w.Dims) == 2 && n.Int("transA", 0) == 0 {
 			return []int{int(w.Dims[1-n.Int("transB", 0)&1])}
 		}
 	case "Add", "Sub", "Mul", "Div", "Max", "Min":
-		return f.broadcast(n, in)
+		return z.broadcast(n, in)
 	case "Concat":
-		return f.concatenated(n, in)
+		return z.concatenated(n, in)
 	}
 	if n.KeepsShape() {
 		return in
@@ -208,9 +125,9 @@ func pooled(n *graph.Node, in []int) []int {
 }
 
 // reshaped follows a Reshape with a constant shape that keeps the batch.
-func (f *finder) reshaped(n *graph.Node, in []int) []int {
-	shape := f.ints(n.Input(1))
-	if len(shape) < 2 || shape[0] > 0 && shape[0] != f.batch || n.Int("allowzero", 0) != 0 {
+func (z *sizes) reshaped(n *graph.Node, in []int) []int {
+	shape := z.ints(n.Input(1))
+	if len(shape) < 2 || shape[0] > 0 && shape[0] != z.batch || n.Int("allowzero", 0) != 0 {
 		return nil
 	}
 	out, known, open := []int{}, 1, -1
@@ -240,8 +157,8 @@ func (f *finder) reshaped(n *graph.Node, in []int) []int {
 	return out
 }
 
-func (f *finder) squeezed(n *graph.Node, in []int) []int {
-	axes := f.ints(n.Input(1))
+func (z *sizes) squeezed(n *graph.Node, in []int) []int {
+	axes := z.ints(n.Input(1))
 	if len(axes) == 0 {
 		return nil
 	}
@@ -291,13 +208,13 @@ func permuted(perm []int64, in []int) []int {
 }
 
 // broadcast follows an operator on values of one shape, or on one and constants of it.
-func (f *finder) broadcast(n *graph.Node, in []int) []int {
+func (z *sizes) broadcast(n *graph.Node, in []int) []int {
 	for _, name := range n.Inputs {
-		if s := f.sizes[name]; s != nil && !slices.Equal(s, in) {
+		if s := z.of[name]; s != nil && !slices.Equal(s, in) {
 			return nil
 		}
-		t := f.inits[name]
-		if t == nil && f.sizes[name] == nil || t != nil && !fits(t.Dims, in) {
+		t := z.inits[name]
+		if t == nil && z.of[name] == nil || t != nil && !fits(t.Dims, in) {
 			return nil
 		}
 	}
@@ -315,7 +232,7 @@ func fits(dims []int64, sizes []int) bool {
 	return len(dims) <= len(sizes)+1
 }
 
-func (f *finder) concatenated(n *graph.Node, in []int) []int {
+func (z *sizes) concatenated(n *graph.Node, in []int) []int {
 	axis := int(n.Int("axis", 0))
 	if axis < 0 {
 		axis += len(in) + 1
@@ -325,7 +242,7 @@ func (f *finder) concatenated(n *graph.Node, in []int) []int {
 	}
 	out := slices.Clone(in)
 	for _, name := range n.Inputs[1:] {
-		s := f.sizes[name]
+		s := z.of[name]
 		if len(s) != len(in) {
 			return nil
 		}
@@ -341,8 +258,8 @@ func (f *finder) concatenated(n *graph.Node, in []int) []int {
 }
 
 // ints returns the integer constant called name, nil without one.
-func (f *finder) ints(name string) []int64 {
-	t := f.inits[name]
+func (z *sizes) ints(name string) []int64 {
+	t := z.inits[name]
 	if t == nil || t.DType != graph.Int64 {
 		return nil
 	}
