@@ -21,6 +21,9 @@ var pageHTML string
 //go:embed page.css
 var pageCSS string
 
+// pageTemplate is parsed once: that takes longer than to fill it in.
+var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
+
 // HTML writes d as one page that asks the network for nothing and needs no script.
 func HTML(w io.Writer, d *Document) error {
 	return pageOf(d, full).html(w, tiles(d))
@@ -61,10 +64,6 @@ type (
 )
 
 func (p *page) html(w io.Writer, tiles []tile) error {
-	t, err := template.New("page").Parse(pageHTML)
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
 	v := htmlPage{
 		Head: p.head(), Title: p.title, Verdict: p.verdict, Mood: mood(p.verdict), Tiles: tiles,
 		Style: template.CSS(pageCSS), //nolint:gosec // our own, from a file of this package
@@ -92,10 +91,10 @@ func (p *page) html(w io.Writer, tiles []tile) error {
 		v.Sections = append(v.Sections, s)
 	}
 	var out bytes.Buffer
-	if err := t.Execute(&out, v); err != nil {
+	if err := pageTemplate.Execute(&out, v); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	_, err = w.Write(out.Bytes())
+	_, err := w.Write(out.Bytes())
 	return err
 }
 
