@@ -10,7 +10,7 @@ GOSRC = $(shell find . -name '*.go' -not -name '*.pb.go' -not -path './$(BUILD)/
 # Generators and tests with heavy dependencies are a module of their own.
 TOOLS = internal/tools
 SHARED ?= ../shared
-PAGE ?= results
+SECTION ?=
 
 export CGO_ENABLED = 1
 
@@ -53,8 +53,8 @@ drift: tools ## check that generated files are what their generators make
 	$(BUILD)/tools/loansgen -check
 	$(BUILD)/tools/docgen -check
 
-results: build tools ## measure the tables of a page again: make results SHARED=DIR PAGE=results
-	$(BUILD)/tools/results -shared $(SHARED) -page $(PAGE)
+results: build tools ## measure the tables of docs/results.md again: make results SHARED=DIR SECTION=methods|robust|gap
+	$(BUILD)/tools/results -shared $(SHARED) -section "$(SECTION)"
 
 demo: build ort ## quantize the example loan model and evaluate it
 	@mkdir -p $(BUILD)

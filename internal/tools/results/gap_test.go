@@ -20,9 +20,6 @@ func TestGap(t *testing.T) {
 	realdata.Dir(t, "models", "compas", "mlp2-s0.onnx")
 	t.Chdir("../../..")
 	for _, r := range gapRows() {
-		if r.title == "loans, network" {
-			continue // minutes
-		}
 		models, tk, people, err := r.load(context.Background(), o)
 		if err != nil {
 			t.Fatal(err)

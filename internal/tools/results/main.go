@@ -1,10 +1,9 @@
-// Command results measures on the real data sets and writes the tables of pages
-// in docs/.
+// Command results measures on the real data sets and writes the tables of docs/results.md.
 //
-//	make results SHARED=DIR [PAGE=NAME]
+//	make results SHARED=DIR [SECTION=NAME]
 //
-// DIR holds data/ and models/ as described in docs/results.md. The numbers are
-// those of the tool itself: cfq.Quantize writes each file, ONNX Runtime runs it.
+// In: DIR with data/ and models/, as that page describes them. Out: the tables of one section, or of all. The
+// invariant: numbers are those of the tool itself. [ptq.Quantize] writes each file, ONNX Runtime runs it.
 package main
 
 import (
@@ -21,15 +20,18 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// page is a page of docs/ with tables between two marks.
-type page struct {
+// page is the file with the tables. Those of a section stand between two marks.
+const page = "docs/results.md"
+
+// section is a part of the page.
+type section struct {
 	name   string
 	tables func(ctx context.Context, w io.Writer, o settings) error
 }
 
-func pages() []page {
-	return []page{
-		{"results", results},
+func sections() []section {
+	return []section{
+		{"methods", methods},
 		{"robust", robust},
 		{"gap", gap},
 	}
@@ -44,7 +46,7 @@ type settings struct {
 func main() {
 	var o settings
 	flag.StringVar(&o.shared, "shared", filepath.Join("..", "shared"), "folder that holds data/ and models/")
-	only := flag.String("page", "results", "page of docs/ whose tables are replaced")
+	only := flag.String("section", "", "section whose tables are replaced; all if empty")
 	flag.IntVar(&o.seeds, "seeds", 5, "models of each data set")
 	flag.IntVar(&o.sample, "sample", 1000, "people evaluated of each model, at most")
 	flag.IntVar(&o.workers, "workers", runtime.GOMAXPROCS(0), "variants measured at once; no number depends on it")
@@ -58,29 +60,36 @@ func main() {
 	}
 }
 
-// run replaces the tables of a page.
-func run(ctx context.Context, name string, o settings) error {
-	for _, p := range pages() {
-		if p.name != name {
+// run replaces the tables of a section, or of all if only is "".
+func run(ctx context.Context, only string, o settings) error {
+	found := false
+	for _, p := range sections() {
+		if only != "" && p.name != only {
 			continue
 		}
+		found = true
 		var tables bytes.Buffer
 		if err := p.tables(ctx, &tables, o); err != nil {
 			return err
 		}
-		return replace(filepath.Join("docs", name+".md"), tables.Bytes())
+		if err := replace(page, p.name, tables.Bytes()); err != nil {
+			return err
+		}
 	}
-	return fmt.Errorf("there is no page %q", name)
+	if !found {
+		return fmt.Errorf("unknown section %q: want methods, robust or gap", only)
+	}
+	return nil
 }
 
-// replace puts tables between the marks of a page, which is read only then: it may have
+// replace puts tables between the marks of a section of the page, which is read only then: it may have
 // been edited in the meantime.
-func replace(path string, tables []byte) error {
+func replace(path, name string, tables []byte) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	begin, end := []byte("<!-- results: begin -->\n"), []byte("<!-- results: end -->")
+	begin, end := []byte("<!-- "+name+": begin -->\n"), []byte("<!-- "+name+": end -->")
 	i, j := bytes.Index(text, begin), bytes.Index(text, end)
 	if i < 0 || j < i {
 		return fmt.Errorf("%s has no lines %q and %q", path, bytes.TrimSpace(begin), end)

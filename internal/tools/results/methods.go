@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// results writes the tables of the methods.
-func results(ctx context.Context, w io.Writer, o settings) error {
+// methods writes the tables of the methods.
+func methods(ctx context.Context, w io.Writer, o settings) error {
 	rows := map[string][]*row{}
 	for _, d := range datasets() {
 		vs := variants()
@@ -26,9 +26,6 @@ func results(ctx context.Context, w io.Writer, o settings) error {
 			return fmt.Errorf("%s: %w", d.title, err)
 		}
 	}
-	if err := writeTargets(w, rows); err != nil {
-		return err
-	}
 	if err := writePaper(w, rows[steps]); err != nil {
 		return err
 	}
@@ -41,8 +38,7 @@ func results(ctx context.Context, w io.Writer, o settings) error {
 			all = all[:len(variants())]
 		}
 		writeTitle(w, d.title, all)
-		writeTable(w, all, sizeColumns(), "widths")
-		writeTable(w, all, slices.Concat(promiseColumns(), costColumns()))
+		writeTable(w, all)
 	}
 	return nil
 }
@@ -59,6 +55,6 @@ func writeSteps(w io.Writer, rows []*row) error {
 	}
 	l := slices.Insert(slices.Clone(rows[len(variants()):]), stepsBelow, def)
 	writeTitle(w, "Adult, step by step at 4.0 bits", l)
-	writeTable(w, l, slices.Concat(sizeColumns()[1:3], promiseColumns()[:2], promiseColumns()[3:], costColumns()[1:2]))
+	writeTable(w, l)
 	return nil
 }

@@ -28,18 +28,11 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// The rows that the tables of limits and of the paper quote are measured.
+// The rows that the table of the paper quotes are measured.
 func TestQuotedRows(t *testing.T) {
 	var rows []*row
 	for _, v := range variants() {
 		rows = append(rows, &row{label: v.label, values: make([]metrics, 1)})
-	}
-	byName := map[string][]*row{}
-	for _, d := range datasets() {
-		byName[d.name] = rows
-	}
-	if err := writeTargets(io.Discard, byName); err != nil {
-		t.Error(err)
 	}
 	if err := writePaper(io.Discard, rows); err != nil {
 		t.Error(err)
@@ -76,14 +69,14 @@ func TestWidths(t *testing.T) {
 func TestReplace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page.md")
 	for _, c := range []struct{ before, want string }{
-		{"a\n<!-- results: begin -->\nold\n<!-- results: end -->\nb\n", "a\n<!-- results: begin -->\nnew\n<!-- results: end -->\nb\n"},
+		{"a\n<!-- gap: begin -->\nold\n<!-- gap: end -->\nb\n", "a\n<!-- gap: begin -->\nnew\n<!-- gap: end -->\nb\n"},
 		{"no marks\n", ""},
-		{"<!-- results: end -->\n<!-- results: begin -->\n", ""},
+		{"<!-- gap: end -->\n<!-- gap: begin -->\n", ""},
 	} {
 		if err := os.WriteFile(path, []byte(c.before), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		err := replace(path, []byte("new\n"))
+		err := replace(path, "gap", []byte("new\n"))
 		if (err == nil) != (c.want != "") {
 			t.Errorf("%q: %v", c.before, err)
 		}

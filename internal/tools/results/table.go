@@ -21,26 +21,24 @@ type metrics struct {
 	people                 float64
 	bits, stored, bytes    float64
 	accuracyFull, accuracy float64
-	vd0, vd1, vd25, rvd1   float64
+	vd0, vd1, rvd1         float64
 	first, rms, tau        float64
-	mean, sums, median     float64 // CRG at margin 0.1
+	mean, sums             float64 // CRG at margin 0.1
 	dirSim                 float64 // at margin 0.1
-	mean0, dirSim0         float64 // at margin 0
 }
 
 // metricsOf picks from what Quantize and Compare say. The margins are eval's own: 0, 0.1,
 // 0.25, 0.5.
 func metricsOf(q *ptq.Result, r *eval.Result) metrics {
-	at0, at1, at25 := &r.Margins[0], &r.Margins[1], &r.Margins[2]
+	at0, at1 := &r.Margins[0], &r.Margins[1]
 	m := metrics{
 		people: float64(r.Population.Evaluated),
 		bits:   q.Bits, stored: q.Stored, bytes: float64(q.Bytes),
 		accuracyFull: float64(r.Decisions.AccuracyFull.Value), accuracy: float64(r.Decisions.AccuracyQuant.Value),
-		vd0: float64(at0.VD.Value), vd1: float64(at1.VD.Value), vd25: float64(at25.VD.Value), rvd1: float64(at1.RVD.Value),
+		vd0: float64(at0.VD.Value), vd1: float64(at1.VD.Value), rvd1: float64(at1.RVD.Value),
 		first: float64(r.First.VD.Value), rms: float64(at0.MarginError.RMS.Value), tau: float64(r.Tau01.Value),
-		mean: float64(at1.CRG.Mean.Value), sums: float64(at1.CRG.RatioOfSums.Value), median: float64(at1.CRG.Median.Value),
+		mean: float64(at1.CRG.Mean.Value), sums: float64(at1.CRG.RatioOfSums.Value),
 		dirSim: float64(at1.DirSim.Value),
-		mean0:  float64(at0.CRG.Mean.Value), dirSim0: float64(at0.DirSim.Value),
 	}
 	for _, l := range q.Layers {
 		m.widths = append(m.widths, l.Bits)
@@ -118,34 +116,17 @@ type column struct {
 	value  func(m *metrics) float64
 }
 
-func sizeColumns() []column {
+func columns() []column {
 	return []column{
-		{"bits", "%.2f", func(m *metrics) float64 { return m.bits }},
 		{"stored bits", "%.2f", func(m *metrics) float64 { return m.stored }},
 		{"bytes", "%.0f", func(m *metrics) float64 { return m.bytes }},
-		{"integer layers", "%.3g", func(m *metrics) float64 { return float64(m.integer) }},
 		{"accuracy", "%+.4f", func(m *metrics) float64 { return m.accuracy - m.accuracyFull }},
-	}
-}
-
-func promiseColumns() []column {
-	return []column{
-		{"VD(0)", "%.3f", func(m *metrics) float64 { return m.vd0 }},
-		{"VD(.1)", "%.4f", func(m *metrics) float64 { return m.vd1 }},
-		{"VD(.25)", "%.3f", func(m *metrics) float64 { return m.vd25 }},
-		{"RVD(.1)", "%.4f", func(m *metrics) float64 { return m.rvd1 }},
+		{"VD(0.1)", "%.4f", func(m *metrics) float64 { return m.vd1 }},
+		{"RVD(0.1)", "%.4f", func(m *metrics) float64 { return m.rvd1 }},
 		{"PGD-first", "%.3f", func(m *metrics) float64 { return m.first }},
 		{"rms", "%.3f", func(m *metrics) float64 { return m.rms }},
 		{"tau01", "%.3f", func(m *metrics) float64 { return m.tau }},
-	}
-}
-
-func costColumns() []column {
-	return []column{
-		{"CRG mean", "%+.3f", func(m *metrics) float64 { return m.mean }},
 		{"CRG sums", "%+.4f", func(m *metrics) float64 { return m.sums }},
-		{"CRG median", "%+.4f", func(m *metrics) float64 { return m.median }},
-		{"DirSim", "%.4f", func(m *metrics) float64 { return m.dirSim }},
 	}
 }
 
@@ -159,22 +140,16 @@ func writeTitle(w io.Writer, title string, rows []*row) {
 	fmt.Fprintf(w, "\n### %s\n\nMean of %d networks; %.0f people evaluated per network on average.\n", title, n, people)
 }
 
-// writeTable writes one table; with names of leading columns, "widths" is one.
-func writeTable(w io.Writer, rows []*row, columns []column, lead ...string) {
-	fmt.Fprint(w, "\n| method |")
-	for _, head := range lead {
-		fmt.Fprintf(w, " %s |", head)
-	}
-	for _, c := range columns {
+// writeTable writes one table.
+func writeTable(w io.Writer, rows []*row) {
+	fmt.Fprint(w, "\n| method | widths |")
+	for _, c := range columns() {
 		fmt.Fprintf(w, " %s |", c.head)
 	}
-	fmt.Fprint(w, "\n|---|"+strings.Repeat("---|", len(lead))+strings.Repeat("---:|", len(columns))+"\n")
+	fmt.Fprint(w, "\n|---|---|"+strings.Repeat("---:|", len(columns()))+"\n")
 	for _, r := range rows {
-		fmt.Fprintf(w, "| %s |", r.label)
-		if len(lead) > 0 {
-			fmt.Fprintf(w, " %s |", r.widths())
-		}
-		for _, c := range columns {
+		fmt.Fprintf(w, "| %s | %s |", r.label, r.widths())
+		for _, c := range columns() {
 			fmt.Fprintf(w, " %s |", number(c.format, r.mean(c.value)))
 		}
 		fmt.Fprintln(w)
