@@ -40,7 +40,7 @@ func adult(t testing.TB) (*classifier.Model, []quant.LayerInfo, *calib.Set) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := classifier.New(context.Background(), m, classifier.Options{Engine: e})
+	c, err := classifier.Open(context.Background(), m, e, classifier.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

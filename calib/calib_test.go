@@ -120,7 +120,7 @@ func net(t *testing.T, dim, hidden int) (*classifier.Model, []quant.LayerInfo) {
 			gemm("a", "w2", "b2", "z"),
 		},
 	}}
-	c, err := classifier.New(context.Background(), m, classifier.Options{Engine: orttest.Need(t), Batch: 100})
+	c, err := classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{Batch: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

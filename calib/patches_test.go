@@ -41,7 +41,7 @@ func images(t *testing.T, groups int64) (*graph.Model, *classifier.Model, []quan
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := classifier.New(context.Background(), m, classifier.Options{Engine: orttest.Need(t), Batch: 7})
+	c, err := classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{Batch: 7})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,9 +66,8 @@ func canonical(m *graph.Model, types autodiff.Types) (*graph.Model, autodiff.Typ
 	r.pools()
 	r.clean()
 	if types != nil {
-		for _, t := range c.Graph.Inits {
-			r.types[t.Name] = autodiff.Type{DType: t.DType, Shape: graph.Fixed(t.Dims...)}
-		}
+		// Values that are new here follow from the others; what does not is reported where it is needed.
+		_ = autodiff.Infer(c.Graph, r.types)
 	}
 	if err := c.Graph.Check(); err != nil {
 		return nil, nil, fmt.Errorf("canonical form: %w", err)
@@ -111,11 +110,10 @@ func (r *rewriter) index() {
 	r.producers, r.consumers = r.g.Producers(), r.g.Consumers()
 }
 
-// retype gives value the measured type of like.
-func (r *rewriter) retype(value, like string) {
-	if t, ok := r.types[like]; ok {
-		r.types[value] = t
-	}
+// forget drops what is known of the type of value.
+func (r *rewriter) forget(value string) {
+	r.g.Values = slices.DeleteFunc(r.g.Values, func(v graph.Value) bool { return v.Name == value })
+	delete(r.types, value)
 }
 
 // remove takes n out of the graph.

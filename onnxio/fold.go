@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 )
 
@@ -79,13 +78,12 @@ func (r *rewriter) gemm(n *graph.Node, w *graph.Tensor) {
 
 // transposeInput puts a Transpose in front of n's first input.
 func (r *rewriter) transposeInput(n *graph.Node) {
-	x, y := n.Inputs[0], r.names.Name("t")
-	k := &graph.Node{Op: "Transpose", Inputs: []string{x}, Outputs: []string{y}, Attrs: []graph.Attr{graph.IntsAttr("perm", 1, 0)}}
-	r.g.Nodes = slices.Insert(slices.Clone(r.g.Nodes), slices.Index(r.g.Nodes, n), k)
-	n.Inputs[0] = y
-	if t, ok := r.types[x]; ok && len(t.Shape) == 2 {
-		r.types[y] = autodiff.Type{DType: t.DType, Shape: graph.Shape{t.Shape[1], t.Shape[0]}}
+	k := &graph.Node{
+		Op: "Transpose", Inputs: []string{n.Inputs[0]}, Outputs: []string{r.names.Name("t")},
+		Attrs: []graph.Attr{graph.IntsAttr("perm", 1, 0)},
 	}
+	n.Inputs[0] = k.Outputs[0]
+	r.g.Nodes = slices.Insert(slices.Clone(r.g.Nodes), slices.Index(r.g.Nodes, n), k)
 }
 
 // layer returns the weights and bias of n if it is a canonical Gemm or a Conv
@@ -332,9 +330,7 @@ func (r *rewriter) pools() {
 		n.Attrs, relu.Attrs = relu.Attrs, n.Attrs
 		n.Doc, relu.Doc = relu.Doc, n.Doc
 		n.Extra, relu.Extra = relu.Extra, n.Extra
-		// y has another shape now: that of the value in front of the pool.
-		r.g.Values = slices.DeleteFunc(r.g.Values, func(v graph.Value) bool { return v.Name == y })
-		r.retype(y, x)
+		r.forget(y) // it has another shape now
 	}
 	r.index()
 }

@@ -2,9 +2,7 @@ package ptq
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
@@ -14,61 +12,41 @@ import (
 	"cfq/task"
 )
 
-// quantOpset is the operator set that the written model needs at least: INT4
-// and per-channel scales.
-const quantOpset = 21
-
-// upgraded returns a copy of the model at quantOpset or above.
-func upgraded(m *graph.Model) (*graph.Model, error) {
-	m = m.Clone()
-	if m.Opset("") < quantOpset {
-		if err := onnxio.Upgrade(m, quantOpset); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
-}
-
-// canonicalOf is Canonical with the shapes of all values known from a probe, so
-// that layers are found whatever operators stand around them. A nil task is one
-// that the model fits.
-func (q *job) canonicalOf(ctx context.Context, m *graph.Model, t *task.Task) (_ *graph.Model, err error) {
-	if m, err = upgraded(m); err != nil {
-		return nil, err
-	}
-	var c *classifier.Model
-	if t == nil {
-		c, err = openAny(ctx, m, q.o.Engine, 1)
-	} else {
-		c, err = OpenFor(ctx, m, t, q.o.Engine, 1)
-	}
+// load opens the model, once, and returns it in the form that layers are found and quantized
+// in. A nil task is one that the model fits.
+func (q *job) load(ctx context.Context, m *graph.Model, t *task.Task) (*onnxio.Model, error) {
+	loaded, err := onnxio.FromGraph(ctx, m, q.o.Engine)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	known := m.Clone()
-	c.Declare(known.Graph)
-	if known, err = onnxio.Canonical(known); err != nil {
+	if _, err := openAs(loaded, t, 1); err != nil {
 		return nil, err
 	}
-	// What the file declared stays, what was learnt does not go into the next one.
-	known.Graph.Values = slices.DeleteFunc(known.Graph.Values, func(v graph.Value) bool {
-		return !slices.ContainsFunc(m.Graph.Values, func(w graph.Value) bool { return w.Name == v.Name })
-	})
-	return known, nil
+	return loaded.Canonical()
 }
 
-// OpenFor opens a model as the classifier of a task, and checks that the two fit.
-func OpenFor(ctx context.Context, m *graph.Model, t *task.Task, e ort.Options, workers int) (*classifier.Model, error) {
-	c, err := classifier.New(ctx, m, classifier.Options{Target: &t.Target.Index, Engine: e, Workers: workers})
+// openAs makes a loaded model the classifier of a task, and checks that the two fit. A nil task is one that it fits.
+func openAs(m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, error) {
+	if t == nil {
+		return classifier.New(m, classifier.Options{Workers: workers})
+	}
+	c, err := classifier.New(m, classifier.Options{Target: &t.Target.Index, Workers: workers})
 	if err != nil {
 		return nil, err
 	}
 	if c.Dim() != t.Dim() {
-		err := fmt.Errorf("the model has %d inputs, but the task's features make %d: each feature is one input, each value of a one-hot feature another, in the model's order", c.Dim(), t.Dim())
-		return nil, errors.Join(err, c.Close())
+		return nil, fmt.Errorf("the model has %d inputs, but the task's features make %d: each feature is one input, each value of a one-hot feature another, in the model's order", c.Dim(), t.Dim())
 	}
 	return c, nil
+}
+
+// OpenFor opens a model as the classifier of a task, and checks that the two fit.
+func OpenFor(ctx context.Context, m *graph.Model, t *task.Task, e ort.Options, workers int) (*classifier.Model, error) {
+	loaded, err := onnxio.FromGraph(ctx, m, e)
+	if err != nil {
+		return nil, err
+	}
+	return openAs(loaded, t, workers)
 }
 
 // size is the file size of a model, by which the writer chooses containers.

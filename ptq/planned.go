@@ -14,7 +14,6 @@ import (
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort"
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/quant/verify"
@@ -82,10 +81,12 @@ func WritePlan(w io.Writer, r *Result) error {
 func FromPlan(ctx context.Context, m *graph.Model, f *quant.PlanFile, people *task.People, o Options) (_ *Result, err error) {
 	q := &job{o: o, floatBytes: size(m)}
 	q.tell("read the model", 0, 0)
-	if q.canonical, err = q.canonicalOf(ctx, m, nil); err != nil {
+	loaded, err := q.load(ctx, m, nil)
+	if err != nil {
 		return nil, inputError(err)
 	}
-	q.source = q.canonical
+	q.source = loaded.Graph()
+	q.canonical = q.source
 	if err := readable(q.canonical, f.Runtime); err != nil {
 		return nil, inputError(err)
 	}
@@ -93,7 +94,7 @@ func FromPlan(ctx context.Context, m *graph.Model, f *quant.PlanFile, people *ta
 	if err != nil {
 		return nil, inputError(err)
 	}
-	if q.full, err = openAny(ctx, q.canonical, o.Engine, o.Workers); err != nil {
+	if q.full, err = openAs(loaded.With(q.canonical), nil, o.Workers); err != nil {
 		return nil, inputError(err)
 	}
 	defer func() { err = errors.Join(err, q.full.Close()) }()
@@ -132,7 +133,7 @@ const leastAlike = 0.9
 // decideAlike warns when the model of a plan decides otherwise than the original: a plan may
 // be edited, and verification holds the file against the plan only.
 func (q *job) decideAlike(ctx context.Context, r *Result, written *graph.Model, people *task.People) (err error) {
-	c, err := openAny(ctx, written, q.o.Engine, q.o.Workers)
+	c, err := classifier.Open(ctx, written, q.o.Engine, classifier.Options{Workers: q.o.Workers})
 	if err != nil {
 		return err
 	}
@@ -232,11 +233,6 @@ func dataInput(m *graph.Model) string {
 		return in[0].Name
 	}
 	return ""
-}
-
-// openAny opens a model of which no task is known.
-func openAny(ctx context.Context, m *graph.Model, e ort.Options, workers int) (*classifier.Model, error) {
-	return classifier.New(ctx, m, classifier.Options{Engine: e, Workers: workers})
 }
 
 // drawProbes draws rows to verify a model on when there are no data: on the plan's input

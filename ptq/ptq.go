@@ -325,10 +325,12 @@ func prepare(ctx context.Context, m *graph.Model, t *task.Task, o Options) (*job
 	}
 	q := &job{o: o, method: method}
 	q.tell("read the model", 0, 0)
-	if q.canonical, err = q.canonicalOf(ctx, m, t); err != nil {
+	loaded, err := q.load(ctx, m, t)
+	if err != nil {
 		return nil, err
 	}
-	q.source = q.canonical
+	q.source = loaded.Graph()
+	q.canonical = q.source
 	if err := readable(q.canonical, o.Runtime); err != nil {
 		return nil, err
 	}
@@ -347,7 +349,7 @@ func prepare(ctx context.Context, m *graph.Model, t *task.Task, o Options) (*job
 		q.o.Teacher.Margin = t.Target.Margin
 	}
 	q.floatBytes = size(m)
-	q.full, err = OpenFor(ctx, q.canonical, t, o.Engine, o.Workers)
+	q.full, err = openAs(loaded.With(q.canonical), t, o.Workers)
 	return q, err
 }
 

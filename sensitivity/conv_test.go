@@ -55,11 +55,9 @@ func pixels(rows int) []float32 {
 	return x
 }
 
-// found returns the layers of a model whose shapes a probe has learnt.
-func found(t *testing.T, c *classifier.Model, m *graph.Model) []quant.LayerInfo {
+// found returns the layers of a model.
+func found(t *testing.T, m *graph.Model) []quant.LayerInfo {
 	t.Helper()
-	m = m.Clone()
-	c.Declare(m.Graph)
 	layers, err := quant.FindLayers(m)
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +73,7 @@ func found(t *testing.T, c *classifier.Model, m *graph.Model) []quant.LayerInfo 
 func TestGradientOfAConvolution(t *testing.T) {
 	m := picture("Tanh")
 	c := open(t, m)
-	layers := found(t, c, m)
+	layers := found(t, m)
 	x := pixels(3)
 	got, err := Gradient(context.Background(), c, layers, x, nil)
 	if err != nil {
@@ -109,14 +107,12 @@ func TestGradientOfAConvolution(t *testing.T) {
 func TestFirstOrderOfAConvolution(t *testing.T) {
 	m := picture("")
 	c := open(t, m)
-	layers := found(t, c, m)
+	layers := found(t, m)
 	x := pixels(20)
 	plan := planned(layers[0], quant.Formats()[1])
 	plan.Act = nil
 	want, err := Damage(context.Background(), c, 1, 1, x, func(int, int) (*classifier.Model, error) {
-		declared := m.Clone()
-		c.Declare(declared.Graph)
-		return written(c, declared, &quant.Plan{Layers: []quant.Layer{plan}})
+		return written(c, m, &quant.Plan{Layers: []quant.Layer{plan}})
 	}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func network() *graph.Model {
 
 func open(t *testing.T, m *graph.Model) *classifier.Model {
 	t.Helper()
-	c, err := classifier.New(context.Background(), m, classifier.Options{Engine: orttest.Need(t)})
+	c, err := classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

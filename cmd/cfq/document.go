@@ -12,9 +12,8 @@ import (
 
 	"cfq/eval"
 	"cfq/eval/report"
-	"cfq/onnxio"
+	"cfq/onnxio/classifier"
 	"cfq/onnxio/ort"
-	"cfq/ptq"
 	"cfq/quant"
 	"cfq/sensitivity"
 )
@@ -172,16 +171,15 @@ func (d *field) sensitivities(ctx context.Context, r *eval.Result) (_ map[string
 	if len(points) == 0 {
 		return out, nil
 	}
-	m := d.files[0].Clone()
-	d.models[0].Declare(m.Graph) // convolutions are found by the shapes of what they read
-	if m, err = onnxio.Canonical(m); err != nil {
-		return nil, err
-	}
-	layers, err := quant.FindLayers(m)
+	m, err := d.models[0].Canonical()
 	if err != nil {
 		return nil, err
 	}
-	c, err := ptq.OpenFor(ctx, m, d.task, d.e.engine(), d.e.workers)
+	layers, err := quant.FindLayers(m.Graph())
+	if err != nil {
+		return nil, err
+	}
+	c, err := classifier.New(m, classifier.Options{Target: &d.task.Target.Index, Workers: d.e.workers})
 	if err != nil {
 		return nil, err
 	}

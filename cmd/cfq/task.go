@@ -116,7 +116,7 @@ func openAny(ctx context.Context, e *env, path string) (c *classifier.Model, sca
 	if err != nil {
 		return nil, false, err
 	}
-	c, err = classifier.New(ctx, m, classifier.Options{Engine: e.engine(), Workers: e.workers})
+	c, err = classifier.Open(ctx, m, e.engine(), classifier.Options{Workers: e.workers})
 	if err != nil {
 		return nil, false, runError(cli.Wrap(fmt.Errorf("model %s: %w", path, err), cli.Unusable, ""))
 	}

@@ -27,10 +27,10 @@ func opened(t testing.TB, f, g *graph.Model, target int, o ort.Options) *pair {
 	t.Helper()
 	p := &pair{}
 	var err error
-	if p.f, err = classifier.New(t.Context(), f, classifier.Options{Target: &target, Engine: o}); err != nil {
+	if p.f, err = classifier.Open(t.Context(), f, o, classifier.Options{Target: &target}); err != nil {
 		t.Fatal(err)
 	}
-	if p.g, err = classifier.New(t.Context(), g, classifier.Options{Target: &target, Engine: o}); err != nil {
+	if p.g, err = classifier.Open(t.Context(), g, o, classifier.Options{Target: &target}); err != nil {
 		t.Fatal(err)
 	}
 	if p.k, err = certify.Open(t.Context(), f, g, target, o); err != nil {

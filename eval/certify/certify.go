@@ -34,7 +34,7 @@ func Open(ctx context.Context, full, quantized *graph.Model, target int, o ort.O
 	for i, s := range []*side{&k.full, &k.quant} {
 		name := [...]string{"the original", "the quantized model"}[i]
 		var err error
-		if s.c, err = classifier.New(ctx, s.m, classifier.Options{Target: &target, Engine: o}); err != nil {
+		if s.c, err = classifier.Open(ctx, s.m, o, classifier.Options{Target: &target}); err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", name, err), k.Close())
 		}
 		if s.values, err = probed(ctx, s.m, s.c, o); err != nil {

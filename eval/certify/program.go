@@ -84,7 +84,8 @@ func compile(ctx context.Context, m *graph.Model, c *classifier.Model, o ort.Opt
 	if err := k.dynamic(); err != nil {
 		return nil, err
 	}
-	input, logits := c.Values()
+	input := c.Input().Name
+	logits, _ := c.Head()
 	k.p.input, k.p.width = k.name(input), c.Dim()
 	needed := k.needed(logits)
 	var errs []error

@@ -19,19 +19,19 @@ import (
 // to the size of the terms that cancel in it: use the margin at a point nearby
 // where it matters.
 func (c *Model) Affine(ctx context.Context) (w []float32, b float64, ok bool, err error) {
-	if c.classes > 2 || !affineGraph(c.m.Graph, c.input.Name, c.head.logits) {
+	if c.classes > 2 || !affineGraph(c.Graph().Graph, c.Input().Name, c.logits) {
 		return nil, 0, false, nil
 	}
-	m, w, err := c.MarginGrads(ctx, make([]float32, c.dim))
+	m, w, err := c.MarginGrads(ctx, make([]float32, c.Dim()))
 	if err != nil {
 		return nil, 0, false, fmt.Errorf("weights of an affine model: %w", err)
 	}
 	b = float64(m[0])
 	const probes = 16
 	rng := rand.New(rand.NewPCG(1, 2))
-	x := make([]float32, probes*c.dim)
+	x := make([]float32, probes*c.Dim())
 	for i := range x {
-		x[i] = float32(rng.NormFloat64() * float64(1+i/c.dim))
+		x[i] = float32(rng.NormFloat64() * float64(1+i/c.Dim()))
 	}
 	got, err := c.Margins(ctx, x)
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *Model) Affine(ctx context.Context) (w []float32, b float64, ok bool, er
 	for i, v := range got {
 		want, size := b, 1+math.Abs(b)
 		for j, k := range w {
-			term := float64(k) * float64(x[i*c.dim+j])
+			term := float64(k) * float64(x[i*c.Dim()+j])
 			want += term
 			size += math.Abs(term)
 		}

@@ -84,7 +84,7 @@ func TestAffine(t *testing.T) {
 		{"inverse", nil, nil, 0},
 		{"integers", nil, nil, 0},
 	} {
-		c, err := New(context.Background(), straightLine(tt.form), Options{Engine: e, Target: tt.target})
+		c, err := Open(context.Background(), straightLine(tt.form), e, Options{Target: tt.target})
 		if err != nil {
 			t.Fatalf("%s: %v", tt.form, err)
 		}
@@ -105,7 +105,7 @@ func TestAffineThreeClasses(t *testing.T) {
 	m := straightLine("gemm")
 	m.Graph.Inits[0] = graph.FromFloats("w", make([]float32, 9), 3, 3)
 	m.Graph.Inits[2] = graph.FromFloats("b", make([]float32, 3), 3)
-	c, err := New(context.Background(), m, Options{Engine: e})
+	c, err := Open(context.Background(), m, e, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestAffineOnRealModels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := New(context.Background(), m, Options{Engine: e})
+		c, err := Open(context.Background(), m, e, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,10 +15,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 
-	"cfq/onnxio/autodiff"
+	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 )
@@ -35,142 +34,48 @@ type Options struct {
 	Batch int
 	// Workers is how many batches run at once (1).
 	Workers int
-	Engine  ort.Options
 }
 
 // Model is a classifier ready to run. It is safe for concurrent use.
 type Model struct {
+	*onnxio.Model
+
 	o       Options
-	m       *graph.Model // as given
-	head    head
-	types   autodiff.Types
-	input   graph.Value
-	sizes   []int64 // input dimensions behind the batch axis
-	fixed   int     // the batch size that the model insists on, or 0
-	dim     int
-	classes int // number of logits per row, 1 for a single one
+	logits  string // the value that holds the logits
+	classes int    // number of logits per row, 1 for a single one
 	target  int
 
 	mu       sync.Mutex
 	sessions map[string]*ort.Session
 }
 
-// maxFeed bounds the numbers of one run: a file may declare any shape.
-const maxFeed = 1 << 28
-
-// rows of the probe batches: two sizes, so that the batch axis shows itself.
-const probeA, probeB = 2, 3
-
-// New prepares m: it finds the head, runs two probe batches with every value
-// exposed to learn types and shapes, and checks that the target class exists.
-func New(ctx context.Context, m *graph.Model, o Options) (*Model, error) {
+// New prepares m to be run, and checks that the target class exists.
+func New(m *onnxio.Model, o Options) (*Model, error) {
 	if o.Batch <= 0 {
 		o.Batch = 4096
 	}
 	if o.Workers <= 0 {
 		o.Workers = 1
 	}
-	c := &Model{o: o, m: m, target: 1, sessions: map[string]*ort.Session{}}
+	c := &Model{Model: m, o: o, target: 1, sessions: map[string]*ort.Session{}}
 	if o.Target != nil {
 		c.target = *o.Target
 	}
-	if err := c.readInput(); err != nil {
+	c.logits, c.classes = m.Head()
+	if n := m.Classes(); c.target < 0 || c.target >= n {
+		return nil, fmt.Errorf("target class %d does not exist: the model has %d classes (0 to %d)", c.target, n, n-1)
+	}
+	return c, nil
+}
+
+// Open is New for a model in memory, which must not be changed afterwards.
+func Open(ctx context.Context, g *graph.Model, e ort.Options, o Options) (*Model, error) {
+	m, err := onnxio.FromGraph(ctx, g, e)
+	if err != nil {
 		return nil, err
 	}
-	var err error
-	if c.head, err = findHead(m.Graph); err != nil {
-		return nil, err
-	}
-	if err := c.probe(ctx); err != nil {
-		return nil, err
-	}
-	return c, c.readLogits()
+	return New(m, o)
 }
-
-// readInput finds the one data input and its size.
-func (c *Model) readInput() error {
-	ins := c.m.Graph.DataInputs()
-	if len(ins) != 1 {
-		names := make([]string, len(ins))
-		for i, v := range ins {
-			names[i] = v.Name
-		}
-		return fmt.Errorf("the model has %d data inputs %q; a classifier with one input tensor is needed", len(ins), names)
-	}
-	c.input = ins[0]
-	if c.input.DType != graph.Float && c.input.DType != graph.Double {
-		return fmt.Errorf("input %q holds %s; float or double is needed", c.input.Name, c.input.DType)
-	}
-	if len(c.input.Shape) < 2 {
-		return fmt.Errorf("input %q has the shape %v; rows x features is needed", c.input.Name, c.input.Shape)
-	}
-	c.dim = 1
-	for i, d := range c.input.Shape {
-		if i == 0 {
-			if d.Size >= 0 {
-				c.fixed = int(d.Size)
-			}
-			continue
-		}
-		if d.Size <= 0 {
-			return fmt.Errorf("dimension %d of input %q is %q; only the first may be dynamic", i, c.input.Name, d.Param)
-		}
-		if d.Size > maxFeed/int64(c.dim) {
-			return fmt.Errorf("input %q has the absurd shape %v", c.input.Name, sizes(c.input.Shape))
-		}
-		c.sizes = append(c.sizes, d.Size)
-		c.dim *= int(d.Size)
-	}
-	if int64(c.fixed) > maxFeed/int64(c.dim) {
-		return fmt.Errorf("input %q has the absurd shape %v", c.input.Name, sizes(c.input.Shape))
-	}
-	return nil
-}
-
-func sizes(s graph.Shape) []int64 {
-	out := make([]int64, len(s))
-	for i, d := range s {
-		out[i] = d.Size
-	}
-	return out
-}
-
-// readLogits checks the logits' shape and the target against it.
-func (c *Model) readLogits() error {
-	t, ok := c.types[c.head.logits]
-	if !ok || !t.DType.IsFloat() {
-		return fmt.Errorf("the logits %q hold %s; a float tensor is needed", c.head.logits, t.DType)
-	}
-	c.classes = 1
-	for i, d := range t.Shape {
-		if i > 0 {
-			if d.Size < 1 {
-				return fmt.Errorf("the logits %q have no fixed number of classes", c.head.logits)
-			}
-			c.classes *= int(d.Size)
-		}
-	}
-	flat := len(t.Shape) > 0 && !slices.ContainsFunc(t.Shape[min(2, len(t.Shape)):], func(d graph.Dim) bool { return d.Size != 1 })
-	if !flat || (c.fixed == 0 && t.Shape[0].Size >= 0) {
-		return fmt.Errorf("the logits %q do not have the form rows x classes", c.head.logits)
-	}
-	if c.classes == 1 {
-		if err := squashed(c.m.Graph, c.head.logits); err != nil {
-			return err
-		}
-	}
-	limit := max(c.classes, 2)
-	if c.target < 0 || c.target >= limit {
-		return fmt.Errorf("target class %d does not exist: the model has %d classes (0 to %d)", c.target, limit, limit-1)
-	}
-	return nil
-}
-
-// Dim returns the number of inputs of one row.
-func (c *Model) Dim() int { return c.dim }
-
-// Classes returns the number of classes (2 for a single logit).
-func (c *Model) Classes() int { return max(c.classes, 2) }
 
 // Close frees the sessions.
 func (c *Model) Close() error {
@@ -187,7 +92,7 @@ func (c *Model) Close() error {
 // Logits returns rows x classes values in front of the head; a single logit is
 // one value per row.
 func (c *Model) Logits(ctx context.Context, x []float32) (logits []float32, classes int, err error) {
-	out, err := c.run(ctx, "forward", c.forward, x, []want{{c.head.logits, c.classes}})
+	out, err := c.run(ctx, "forward", c.forward, x, []want{{c.logits, c.classes}})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -225,20 +130,11 @@ func margin(z []float32, target int) float32 {
 	return z[target] - other
 }
 
-// Values names what the model reads and the logits in front of its head.
-func (c *Model) Values() (input, logits string) { return c.input.Name, c.head.logits }
-
-// Fixed returns the only batch size that the model takes, 0 when it takes any.
-func (c *Model) Fixed() int { return c.fixed }
-
 // Target returns the index of the favourable class.
 func (c *Model) Target() int { return c.target }
 
-// With returns the classifier of another model of the same graph (other weights)
-// with the same options, without probing it again.
-func (c *Model) With(m *graph.Model) *Model {
-	return &Model{
-		o: c.o, m: m, head: c.head, types: c.types, input: c.input, sizes: c.sizes, fixed: c.fixed,
-		dim: c.dim, classes: c.classes, target: c.target, sessions: map[string]*ort.Session{},
-	}
+// With returns the classifier of another graph with the same values (other weights),
+// with the same options.
+func (c *Model) With(g *graph.Model) *Model {
+	return &Model{Model: c.Model.With(g), o: c.o, logits: c.logits, classes: c.classes, target: c.target, sessions: map[string]*ort.Session{}}
 }

@@ -138,7 +138,7 @@ func TestMarginAndGradients(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newMLP(3, tt.out, 7)
-			c, err := New(context.Background(), n.model(tt.batch, tt.head...), Options{Target: &tt.target, Engine: e, Batch: 4, Workers: 2})
+			c, err := Open(context.Background(), n.model(tt.batch, tt.head...), e, Options{Target: &tt.target, Batch: 4, Workers: 2})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -196,7 +196,7 @@ func near(t *testing.T, what string, got, want, tol float64) {
 func TestObserveGradients(t *testing.T) {
 	e := orttest.Need(t)
 	n := newMLP(3, 3, 9)
-	c, err := New(context.Background(), n.model(graph.Dim{Size: -1}), Options{Engine: e, Batch: 2})
+	c, err := Open(context.Background(), n.model(graph.Dim{Size: -1}), e, Options{Batch: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,9 +237,9 @@ func TestObserveMarginGradients(t *testing.T) {
 	for _, classes := range []int{1, 2, 3} {
 		n := newMLP(3, classes, 11)
 		open := func(n *mlp) *Model {
-			c, err := New(ctx, n.model(graph.Dim{Size: -1}, node("Sigmoid", "z", "p")), Options{Engine: e, Batch: 2})
+			c, err := Open(ctx, n.model(graph.Dim{Size: -1}, node("Sigmoid", "z", "p")), e, Options{Batch: 2})
 			if classes > 1 {
-				c, err = New(ctx, n.model(graph.Dim{Size: -1}), Options{Engine: e, Batch: 2})
+				c, err = Open(ctx, n.model(graph.Dim{Size: -1}), e, Options{Batch: 2})
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -307,12 +307,11 @@ func TestErrors(t *testing.T) {
 		{"probability", prob, Options{}, "seems to be a probability"},
 		{"type", ints, Options{}, "holds int64"},
 	} {
-		tt.o.Engine = e
-		if _, err := New(context.Background(), tt.m, tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := Open(context.Background(), tt.m, e, tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want it to say %q", tt.name, err, tt.want)
 		}
 	}
-	c, err := New(context.Background(), two, Options{Engine: e})
+	c, err := Open(context.Background(), two, e, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +341,7 @@ func TestExportedModels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := New(context.Background(), m, Options{Engine: e})
+			c, err := Open(context.Background(), m, e, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

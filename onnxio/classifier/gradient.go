@@ -32,7 +32,7 @@ func (c *Model) LossGrads(ctx context.Context, x []float32) (m, grads []float32,
 	}
 	for i, v := range m {
 		k := float32(-1 / (1 + math.Exp(float64(v))))
-		row := grads[i*c.dim : (i+1)*c.dim]
+		row := grads[i*c.Dim() : (i+1)*c.Dim()]
 		for j := range row {
 			row[j] *= k
 		}
@@ -44,9 +44,9 @@ func (c *Model) LossGrads(ctx context.Context, x []float32) (m, grads []float32,
 // appends.
 func (c *Model) grads(ctx context.Context, key string, scalar appender, x []float32) (m, grads []float32, err error) {
 	build := func() (*graph.Model, error) {
-		return c.withGradients([]string{marginName}, []string{c.input.Name}, scalar)
+		return c.withGradients([]string{marginName}, []string{c.Input().Name}, scalar)
 	}
-	out, err := c.run(ctx, key, build, x, []want{{marginName, 1}, {gradOf(0), c.dim}})
+	out, err := c.run(ctx, key, build, x, []want{{marginName, 1}, {gradOf(0), c.Dim()}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -76,7 +76,7 @@ func (c *Model) Observe(ctx context.Context, x []float32, p Probe, visit func(fr
 	build := func() (*graph.Model, error) { return c.withGradients(values, grads, scalar) }
 	wants := make([]want, 0, len(values)+len(grads))
 	for i, name := range append(append([]string{}, values...), grads...) {
-		t, ok := c.types[name]
+		t, ok := c.Types()[name]
 		if !ok {
 			return fmt.Errorf("the model has no value %q", name)
 		}
@@ -92,14 +92,14 @@ func (c *Model) Observe(ctx context.Context, x []float32, p Probe, visit func(fr
 		}
 		wants = append(wants, want{name, size})
 	}
-	n := len(x) / c.dim
+	n := len(x) / c.Dim()
 	for from := 0; from < n; from += c.o.Batch {
 		to := min(from+c.o.Batch, n)
 		var extra []*graph.Tensor
 		if len(grads) > 0 && !p.Margin {
 			extra = append(extra, c.picks(p.Classes, from, to))
 		}
-		out, err := c.run(ctx, key, build, x[from*c.dim:to*c.dim], wants, extra...)
+		out, err := c.run(ctx, key, build, x[from*c.Dim():to*c.Dim()], wants, extra...)
 		if err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (c *Model) withGradients(values, wrt []string, scalar appender) (*graph.Mod
 	}
 	outputs := slices.Clone(values)
 	if len(wrt) > 0 {
-		types := maps.Clone(c.types)
+		types := maps.Clone(c.Types())
 		y := scalar(g, types)
 		got, err := autodiff.Gradients(g, types, y, wrt, autodiff.Options{Prefix: "cfq.d.", Policy: straightThrough(m)})
 		if err != nil {
@@ -208,7 +208,7 @@ func (c *Model) appendTargetLoss(g *graph.Graph, types autodiff.Types) string {
 // appendPickedLoss adds the cross-entropy with each row's own class, which a new
 // input picks, rows x 1.
 func (c *Model) appendPickedLoss(g *graph.Graph, types autodiff.Types) string {
-	shape := graph.Shape{types[c.head.logits].Shape[0], {Size: int64(c.Classes())}}
+	shape := graph.Shape{types[c.logits].Shape[0], {Size: int64(c.Classes())}}
 	g.Inputs = append(g.Inputs, graph.Value{Name: pickName, DType: graph.Float, Shape: shape})
 	types[pickName] = autodiff.Type{DType: graph.Float, Shape: shape}
 	b, z := c.logits2(g, types)
@@ -231,7 +231,7 @@ func (c *Model) crossEntropy(b *graph.Builder, types autodiff.Types, z, pick str
 // columns: a single logit z becomes [0, z].
 func (c *Model) logits2(g *graph.Graph, types autodiff.Types) (*graph.Builder, string) {
 	b := graph.NewBuilder(g, "cfq.")
-	z := c.head.logits
+	z := c.logits
 	t := types[z]
 	switch {
 	case len(t.Shape) > 2: // a pooled image of one element per class
@@ -249,7 +249,7 @@ func (c *Model) logits2(g *graph.Graph, types autodiff.Types) (*graph.Builder, s
 // add appends a node and records the type of its output, which has the logits' element type.
 func (c *Model) add(b *graph.Builder, types autodiff.Types, shape graph.Shape, op string, in []string, attrs ...graph.Attr) string {
 	out := b.Op(op, in, attrs...)
-	types[out] = autodiff.Type{DType: c.types[c.head.logits].DType, Shape: shape}
+	types[out] = autodiff.Type{DType: c.Types()[c.logits].DType, Shape: shape}
 	for _, name := range in {
 		if t := b.G.Init(name); t != nil {
 			types[name] = autodiff.Type{DType: t.DType, Shape: graph.Fixed(t.Dims...)}
@@ -261,7 +261,7 @@ func (c *Model) add(b *graph.Builder, types autodiff.Types, shape graph.Shape, o
 // constant adds a row vector of the logits' element type, shape [1, len(v)].
 func (c *Model) constant(b *graph.Builder, types autodiff.Types, v []float64) string {
 	t := graph.FromDoubles("c", v, 1, int64(len(v)))
-	if c.types[c.head.logits].DType == graph.Float {
+	if c.Types()[c.logits].DType == graph.Float {
 		f := make([]float32, len(v))
 		for i, x := range v {
 			f[i] = float32(x)
@@ -280,7 +280,7 @@ func (c *Model) LogitGrads(ctx context.Context, x []float32, class int) ([]float
 		return nil, fmt.Errorf("class %d does not exist: the model has the classes 0 to %d", class, c.Classes()-1)
 	}
 	build := func() (*graph.Model, error) {
-		return c.withGradients(nil, []string{c.input.Name}, func(g *graph.Graph, types autodiff.Types) string {
+		return c.withGradients(nil, []string{c.Input().Name}, func(g *graph.Graph, types autodiff.Types) string {
 			b, z := c.logits2(g, types)
 			pick := make([]float64, c.Classes())
 			pick[class] = 1
@@ -289,7 +289,7 @@ func (c *Model) LogitGrads(ctx context.Context, x []float32, class int) ([]float
 				[]string{own, b.Const(graph.FromInts("axes", []int64{1}, 1))}, graph.IntAttr("keepdims", 1))
 		})
 	}
-	out, err := c.run(ctx, fmt.Sprintf("logit %d", class), build, x, []want{{gradOf(0), c.dim}})
+	out, err := c.run(ctx, fmt.Sprintf("logit %d", class), build, x, []want{{gradOf(0), c.Dim()}})
 	if err != nil {
 		return nil, err
 	}

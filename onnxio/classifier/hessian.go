@@ -27,7 +27,7 @@ const (
 // double precision and in their order: the result does not depend on the number of
 // workers.
 func (c *Model) HessianVector(ctx context.Context, x []float32, classes []int, weight string, v []float32) ([]float32, error) {
-	w := c.m.Graph.Init(weight)
+	w := c.Graph().Graph.Init(weight)
 	switch {
 	case w == nil:
 		return nil, fmt.Errorf("the model has no initializer %q to take the curvature by", weight)
@@ -35,10 +35,10 @@ func (c *Model) HessianVector(ctx context.Context, x []float32, classes []int, w
 		return nil, fmt.Errorf("initializer %q holds %s: only float and double weights have a curvature", weight, w.DType)
 	case w.Len() != len(v):
 		return nil, fmt.Errorf("%d numbers for the %d of initializer %q", len(v), w.Len(), weight)
-	case len(x) == 0 || len(x)%c.dim != 0:
-		return nil, fmt.Errorf("%d numbers are not rows of %d inputs", len(x), c.dim)
-	case classes != nil && len(classes) != len(x)/c.dim:
-		return nil, fmt.Errorf("%d classes for %d rows", len(classes), len(x)/c.dim)
+	case len(x) == 0 || len(x)%c.Dim() != 0:
+		return nil, fmt.Errorf("%d numbers are not rows of %d inputs", len(x), c.Dim())
+	case classes != nil && len(classes) != len(x)/c.Dim():
+		return nil, fmt.Errorf("%d classes for %d rows", len(classes), len(x)/c.Dim())
 	}
 	for i, class := range classes {
 		if class < 0 || class >= c.Classes() {
@@ -61,7 +61,7 @@ func (c *Model) HessianVector(ctx context.Context, x []float32, classes []int, w
 	}
 	hv := make([]float32, len(v))
 	for i, s := range sum {
-		hv[i] = float32(s / float64(len(x)/c.dim))
+		hv[i] = float32(s / float64(len(x)/c.Dim()))
 	}
 	return hv, nil
 }
@@ -77,7 +77,7 @@ func (c *Model) withProduct(w *graph.Tensor) (*graph.Model, error) {
 	if err := opaque(g); err != nil {
 		return nil, err
 	}
-	types := maps.Clone(c.types)
+	types := maps.Clone(c.Types())
 	loss := c.appendPickedLoss(g, types)
 	t := autodiff.Type{DType: w.DType, Shape: graph.Fixed(w.Dims...)}
 	g.Inputs = append(g.Inputs, graph.Value{Name: vectorName, DType: t.DType, Shape: t.Shape})
@@ -112,11 +112,11 @@ func vector(w *graph.Tensor, v []float32) *graph.Tensor {
 // padded makes the inputs of one batch. A model with a fixed batch gets rows of
 // zeros behind those that there are, and no class for them: they have no loss.
 func (c *Model) padded(x []float32, classes []int, from, to int) []*graph.Tensor {
-	rows, picks := x[from*c.dim:to*c.dim], c.picks(classes, from, to)
-	if missing := c.fixed - (to - from); c.fixed > 0 && missing > 0 {
-		rows = append(append([]float32{}, rows...), make([]float32, missing*c.dim)...)
+	rows, picks := x[from*c.Dim():to*c.Dim()], c.picks(classes, from, to)
+	if missing := c.Fixed() - (to - from); c.Fixed() > 0 && missing > 0 {
+		rows = append(append([]float32{}, rows...), make([]float32, missing*c.Dim())...)
 		picks.Raw = append(picks.Raw, make([]byte, 4*missing*c.Classes())...)
-		picks.Dims[0] = int64(c.fixed)
+		picks.Dims[0] = int64(c.Fixed())
 	}
 	return []*graph.Tensor{c.Feed(rows), picks}
 }
@@ -125,11 +125,11 @@ func (c *Model) padded(x []float32, classes []int, from, to int) []*graph.Tensor
 // in the order of the batches; as many run at once as there are workers.
 func (c *Model) sumBatches(ctx context.Context, x []float32, size int, one func(ctx context.Context, from, to int) ([]float32, error)) ([]float64, error) {
 	batch := c.o.Batch
-	if c.fixed > 0 {
-		batch = c.fixed
+	if c.Fixed() > 0 {
+		batch = c.Fixed()
 	}
 	sum := make([]float64, size)
-	for n, start := len(x)/c.dim, 0; start < n; start += batch * c.o.Workers {
+	for n, start := len(x)/c.Dim(), 0; start < n; start += batch * c.o.Workers {
 		parts := make([][]float32, c.o.Workers)
 		group, ctx := errgroup.WithContext(ctx)
 		for k := range parts {

@@ -97,7 +97,7 @@ func TestHessianVector(t *testing.T) {
 				}
 				var first []float32
 				for _, workers := range []int{1, 3} {
-					c, err := New(context.Background(), m, Options{Engine: e, Batch: 2, Workers: workers})
+					c, err := Open(context.Background(), m, e, Options{Batch: 2, Workers: workers})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -160,7 +160,7 @@ func (n reluNet) model() *graph.Model {
 func TestHessianVectorOfPiecewiseLinear(t *testing.T) {
 	e := orttest.Need(t)
 	n := reluNet{newMLP(3, 3, 5).rounded()}
-	c, err := New(context.Background(), n.model(), Options{Engine: e})
+	c, err := Open(context.Background(), n.model(), e, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestHessianVectorOfPiecewiseLinear(t *testing.T) {
 
 func TestHessianVectorErrors(t *testing.T) {
 	e := orttest.Need(t)
-	c, err := New(context.Background(), newMLP(3, 2, 1).model(graph.Dim{Size: -1}), Options{Engine: e})
+	c, err := Open(context.Background(), newMLP(3, 2, 1).model(graph.Dim{Size: -1}), e, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

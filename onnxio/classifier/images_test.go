@@ -98,7 +98,7 @@ func TestImages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := n.model()
-			c, err := New(context.Background(), m, Options{Engine: e, Batch: 3, Workers: 2})
+			c, err := Open(context.Background(), m, e, Options{Batch: 3, Workers: 2})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -199,7 +199,7 @@ func TestHessianVectorOfConvolutions(t *testing.T) {
 			classes[i] = i % int(n.classes)
 		}
 		m := n.model()
-		c, err := New(context.Background(), m, Options{Engine: e, Batch: 3})
+		c, err := Open(context.Background(), m, e, Options{Batch: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -282,7 +282,7 @@ func TestImagesStraightThrough(t *testing.T) {
 	g.Nodes = nodes
 	var grads [2][]float32
 	for i, m := range []*graph.Model{m, q} {
-		c, err := New(context.Background(), m, Options{Engine: e})
+		c, err := Open(context.Background(), m, e, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,10 +22,10 @@ type want struct {
 // key, which build makes the graph of, batch by batch, and returns each wanted value
 // as rows x size. Extra inputs belong to one batch: x must then be no longer than that.
 func (c *Model) run(ctx context.Context, key string, build builder, x []float32, wants []want, extra ...*graph.Tensor) ([][]float32, error) {
-	if c.dim == 0 || len(x)%c.dim != 0 {
-		return nil, fmt.Errorf("%d numbers are not rows of %d inputs", len(x), c.dim)
+	if c.Dim() == 0 || len(x)%c.Dim() != 0 {
+		return nil, fmt.Errorf("%d numbers are not rows of %d inputs", len(x), c.Dim())
 	}
-	n := len(x) / c.dim
+	n := len(x) / c.Dim()
 	s, err := c.session(key, build)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (c *Model) run(ctx context.Context, key string, build builder, x []float32,
 	for from := 0; from < n; from += c.o.Batch {
 		to := min(from+c.o.Batch, n)
 		group.Go(func() error {
-			res, err := c.runBatch(ctx, s, x[from*c.dim:to*c.dim], wants, extra)
+			res, err := c.runBatch(ctx, s, x[from*c.Dim():to*c.Dim()], wants, extra)
 			for i, v := range res {
 				copy(out[i][from*wants[i].size:to*wants[i].size], v)
 			}
@@ -61,11 +61,7 @@ func (c *Model) runBatch(ctx context.Context, s *ort.Session, x []float32, wants
 	for i, w := range wants {
 		names[i] = w.name
 	}
-	feed := c.Feed
-	if c.input.DType == graph.Float {
-		feed = c.view
-	}
-	res, err := s.RunBatched(ctx, append([]*graph.Tensor{feed(x)}, extra...), 0, names...)
+	res, err := s.RunBatched(ctx, append([]*graph.Tensor{c.View(x)}, extra...), 0, names...)
 	if err != nil {
 		return nil, err
 	}
@@ -74,36 +70,18 @@ func (c *Model) runBatch(ctx context.Context, s *ort.Session, x []float32, wants
 		if out[i], err = ort.FloatsOf(res[i]); err != nil {
 			return nil, err
 		}
-		if rows := len(x) / c.dim; len(out[i]) != rows*w.size {
+		if rows := len(x) / c.Dim(); len(out[i]) != rows*w.size {
 			return nil, fmt.Errorf("value %q has %d numbers for %d rows of %d", w.name, len(out[i]), rows, w.size)
 		}
 	}
 	return out, nil
 }
 
-// view is Feed for float inputs without copying them.
-func (c *Model) view(x []float32) *graph.Tensor {
-	return ort.ViewFloats(c.input.Name, x, append([]int64{int64(len(x) / c.dim)}, c.sizes...)...)
-}
-
-// Feed makes the model's input tensor of rows of inputs.
-func (c *Model) Feed(x []float32) *graph.Tensor {
-	dims := append([]int64{int64(len(x) / c.dim)}, c.sizes...)
-	if c.input.DType == graph.Double {
-		v := make([]float64, len(x))
-		for i, f := range x {
-			v[i] = float64(f)
-		}
-		return graph.FromDoubles(c.input.Name, v, dims...)
-	}
-	return graph.FromFloats(c.input.Name, x, dims...)
-}
-
 // forward makes the model with its logits as the only output.
 func (c *Model) forward() (*graph.Model, error) {
-	m := c.m.Clone()
-	t := c.types[c.head.logits]
-	m.Graph.Outputs = []graph.Value{{Name: c.head.logits, DType: t.DType, Shape: t.Shape}}
+	m := c.Graph().Clone()
+	t := c.Types()[c.logits]
+	m.Graph.Outputs = []graph.Value{{Name: c.logits, DType: t.DType, Shape: t.Shape}}
 	return m, nil
 }
 
@@ -124,7 +102,7 @@ func (c *Model) session(key string, build builder) (*ort.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := ort.Open(m, c.o.Engine)
+	s, err := ort.Open(m, c.Engine())
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +112,7 @@ func (c *Model) session(key string, build builder) (*ort.Session, error) {
 
 // upgraded returns the model at an operator set that autodiff's rules speak.
 func (c *Model) upgraded() (*graph.Model, error) {
-	m := c.m.Clone()
+	m := c.Graph().Clone()
 	if m.Opset("") < 18 {
 		if err := onnxio.Upgrade(m, 18); err != nil {
 			return nil, err

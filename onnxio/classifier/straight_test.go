@@ -53,7 +53,7 @@ func TestStraightThrough(t *testing.T) {
 	}
 	x[0] = 50 // far outside the quantizer's range
 	for _, clip := range []bool{false, true} {
-		q, err := New(context.Background(), quantized(float, 1./24, clip), Options{Engine: e})
+		q, err := Open(context.Background(), quantized(float, 1./24, clip), e, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestStraightThrough(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := New(context.Background(), float, Options{Engine: e})
+		f, err := Open(context.Background(), float, e, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -47,7 +47,7 @@ func TestDraftsForPublicData(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			model, err := classifier.New(t.Context(), m, classifier.Options{Engine: e})
+			model, err := classifier.Open(t.Context(), m, e, classifier.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,9 +1,8 @@
-package classifier
+package onnxio
 
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
@@ -13,56 +12,43 @@ import (
 // batchParam is the symbol of the batch axis in the types that a probe learns.
 const batchParam = "N"
 
-// Declare writes the types that the probe learnt into g, a graph with the model's
-// values, for those that it does not declare.
-func (c *Model) Declare(g *graph.Graph) {
-	declared := map[string]bool{}
-	for _, v := range slices.Concat(g.Inputs, g.Outputs, g.Values) {
-		declared[v.Name] = true
-	}
-	for _, n := range g.Nodes {
-		for _, o := range n.Outputs {
-			if t, ok := c.types[o]; ok && !declared[o] {
-				g.Values = append(g.Values, graph.Value{Name: o, DType: t.DType, Shape: t.Shape})
-			}
-		}
-	}
-}
+// rows of the probe batches: two sizes, so that the batch axis shows itself.
+const probeA, probeB = 2, 3
 
 // probe runs the model with every value exposed and learns each value's element
 // type and shape. Two batch sizes tell which axis is the batch: shapes come from
 // running the model, for every operator there is.
-func (c *Model) probe(ctx context.Context) error {
-	m := c.m.Clone()
-	m.Graph.Outputs = nil
-	for _, n := range m.Graph.Nodes {
+func (m *Model) probe(ctx context.Context) error {
+	all := m.graph.Clone()
+	all.Graph.Outputs = nil
+	for _, n := range all.Graph.Nodes {
 		for _, o := range n.Outputs {
 			if o != "" {
-				m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: o})
+				all.Graph.Outputs = append(all.Graph.Outputs, graph.Value{Name: o})
 			}
 		}
 	}
-	o := c.o.Engine
+	o := m.engine
 	o.Level = ort.Disabled // an optimized graph no longer computes every value
-	s, err := ort.Open(m, o)
+	s, err := ort.Open(all, o)
 	if err != nil {
 		return fmt.Errorf("the model does not load: %w", err)
 	}
 	defer s.Close()
 	runs := []int{probeA, probeB}
-	if c.fixed > 0 {
-		runs = []int{c.fixed}
+	if m.fixed > 0 {
+		runs = []int{m.fixed}
 	}
 	var shapes [][]*graph.Tensor
 	for _, rows := range runs {
-		in := c.Feed(make([]float32, rows*c.dim))
+		in := m.Feed(make([]float32, rows*m.dim))
 		out, err := s.Run(ctx, []*graph.Tensor{in})
 		if err != nil {
 			return fmt.Errorf("the model does not run on a probe of %d rows: %w", rows, err)
 		}
 		shapes = append(shapes, append(out, in))
 	}
-	c.types = autodiff.Types{}
+	m.types = autodiff.Types{}
 	for i, t := range shapes[0] {
 		shape := graph.Fixed(t.Dims...)
 		if len(shapes) > 1 {
@@ -82,10 +68,10 @@ func (c *Model) probe(ctx context.Context) error {
 				}
 			}
 		}
-		c.types[t.Name] = autodiff.Type{DType: t.DType, Shape: shape}
+		m.types[t.Name] = autodiff.Type{DType: t.DType, Shape: shape}
 	}
-	for _, t := range c.m.Graph.Inits {
-		c.types[t.Name] = autodiff.Type{DType: t.DType, Shape: graph.Fixed(t.Dims...)}
+	for _, t := range m.graph.Graph.Inits {
+		m.types[t.Name] = autodiff.Type{DType: t.DType, Shape: graph.Fixed(t.Dims...)}
 	}
 	return nil
 }

@@ -1,0 +1,89 @@
+package onnxio_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
+)
+
+// TestLoad: a model of the command's example is opened once; its canonical form has types for all
+// of its values without another run.
+func TestLoad(t *testing.T) {
+	m, err := onnxio.Load(t.Context(), filepath.Join("..", "testdata", "loans", "model.onnx"), orttest.Need(t))
+	must(t, err)
+	if m.Dim() == 0 || m.Fixed() != 0 || m.Classes() != 2 {
+		t.Errorf("%d inputs, batch %d, %d classes", m.Dim(), m.Fixed(), m.Classes())
+	}
+	c, err := m.Canonical()
+	must(t, err)
+	if again, err := m.Canonical(); again != c || err != nil {
+		t.Errorf("the canonical form is made twice (%v)", err)
+	}
+	if _, err := onnxio.Load(t.Context(), filepath.Join("..", "testdata", "no.onnx"), orttest.Need(t)); err == nil {
+		t.Error("a missing file is read")
+	}
+}
+
+// TestCanonicalTypes: the types of a canonical form are those that running it shows, also of values
+// that it computes in another place or that are new in it.
+func TestCanonicalTypes(t *testing.T) {
+	options := orttest.Need(t)
+	build := func(opset int64, shape graph.Shape, make func(b *graph.Builder, w func(name string, dims ...int64) string) string) *graph.Model {
+		m := &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: opset}}, Graph: &graph.Graph{Name: "g"}}
+		m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: shape}}
+		b := graph.NewBuilder(m.Graph, "")
+		w := func(name string, dims ...int64) string {
+			n := int64(1)
+			for _, d := range dims {
+				n *= d
+			}
+			return b.Const(floats(name, make32(int(n)), dims...))
+		}
+		m.Graph.Outputs = []graph.Value{{Name: make(b, w), DType: graph.Float}}
+		return m
+	}
+	rows := graph.Dim{Size: -1, Param: "N"}
+	for name, m := range map[string]*graph.Model{
+		"pool in front of an activation": build(17, graph.Shape{rows, {Size: 1}, {Size: 8}}, func(b *graph.Builder, w func(string, ...int64) string) string {
+			h := b.Op("Conv", []string{"x", w("w", 2, 1, 3)})
+			h = b.Op("Relu", []string{b.Op("MaxPool", []string{h}, graph.IntsAttr("kernel_shape", 2), graph.IntsAttr("strides", 2))})
+			return b.Op("Gemm", []string{b.Op("Flatten", []string{h}), w("v", 6, 2)})
+		}),
+		"transposed input": build(17, graph.Shape{rows, {Size: 3}}, func(b *graph.Builder, w func(string, ...int64) string) string {
+			h := b.Op("Transpose", []string{b.Op("MatMul", []string{"x", w("w", 3, 4)})})
+			return b.Op("Gemm", []string{h, w("v", 4, 2)}, graph.IntAttr("transA", 1))
+		}),
+		"old softmax": build(11, graph.Shape{rows, {Size: 3}}, func(b *graph.Builder, w func(string, ...int64) string) string {
+			h := b.Op("Add", []string{b.Op("MatMul", []string{"x", w("w", 3, 4)}), w("b", 4)})
+			return b.Op("Softmax", []string{h})
+		}),
+	} {
+		loaded, err := onnxio.FromGraph(t.Context(), m, options)
+		must(t, err)
+		c, err := loaded.Canonical()
+		must(t, err)
+		measured, err := onnxio.FromGraph(t.Context(), c.Graph(), options)
+		must(t, err)
+		for _, n := range c.Graph().Graph.Nodes {
+			for _, o := range n.Outputs {
+				if diff := cmp.Diff(measured.Types()[o], c.Types()[o]); diff != "" {
+					t.Errorf("%s: %s of %s: %s", name, o, n.Label(), diff)
+				}
+			}
+		}
+	}
+}
+
+// make32 makes n different small numbers.
+func make32(n int) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(i%7) - 3
+	}
+	return v
+}
