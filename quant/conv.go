@@ -73,19 +73,19 @@ func (c *Conv) Patch(dst []float64, x []float32, group, position int) {
 // within what the Relu or Clip in front of the output quantizer lets through, so
 // that the integer kernel takes it in.
 func (c *Conv) Within(a Act) Act {
-	least, most := c.bounds()
-	if least >= 0 && a.Zero != 0 {
+	minimum, maximum := c.bounds()
+	if minimum >= 0 && a.Zero != 0 {
 		hi := float32(a.QMax()-int(a.Zero)) * a.Scale
 		a = FitAct(a.Bits, 0, hi)
 	}
 	for below, above := int(a.Zero), a.QMax()-int(a.Zero); ; a.Scale = math.Nextafter32(a.Scale, 0) {
 		lo, hi := float32(-below)*a.Scale, float32(above)*a.Scale
 		switch {
-		case hi > most*1.00001:
-			a.Scale = most / float32(above)
-		case lo < least*1.00001:
-			a.Scale = -least / float32(below)
-		case !(hi > most || lo < least):
+		case hi > maximum*1.00001:
+			a.Scale = maximum / float32(above)
+		case lo < minimum*1.00001:
+			a.Scale = -minimum / float32(below)
+		case !(hi > maximum || lo < minimum):
 			return a
 		}
 	}
@@ -124,7 +124,7 @@ func windowOf(n *graph.Node, kernel, in []int) (*window, error) {
 	d := len(kernel)
 	w := &window{}
 	var err error
-	read := func(name string, count, def, least int) []int {
+	read := func(name string, count, def, minimum int) []int {
 		out := slices.Repeat([]int{def}, count)
 		v := n.Ints(name)
 		if v == nil {
@@ -135,7 +135,7 @@ func windowOf(n *graph.Node, kernel, in []int) (*window, error) {
 			return out
 		}
 		for i, x := range v {
-			if x < int64(least) || x > maxSize {
+			if x < int64(minimum) || x > maxSize {
 				err = fmt.Errorf("its %s are %v", name, v)
 				return out
 			}

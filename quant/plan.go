@@ -318,11 +318,12 @@ func (l *Layer) checkResult(info LayerInfo) error {
 	if err := l.Result.Check(); err != nil {
 		return fmt.Errorf("output quantizer: %w", err)
 	}
-	least, most := info.Conv.bounds()
+	minimum, maximum := info.Conv.bounds()
 	lo := -float32(l.Result.Zero) * l.Result.Scale
 	hi := float32(l.Result.QMax()-int(l.Result.Zero)) * l.Result.Scale
-	if lo < least || hi > most {
-		return fmt.Errorf("its output quantizer covers %v to %v, but the Relu or Clip behind it lets only %v to %v through", lo, hi, least, most)
+	if lo < minimum || hi > maximum {
+		return fmt.Errorf("its output quantizer covers %v to %v, but the Relu or Clip behind it passes only %v to %v",
+			lo, hi, minimum, maximum)
 	}
 	return nil
 }

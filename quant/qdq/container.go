@@ -47,86 +47,14 @@ type group struct {
 	rows   []int
 }
 
-// shelf is what stores hold: the tensors that rows of certain widths of a layer make in
-// a container. Models are written many times with other containers around them.
-type shelf map[shelved]*graph.Tensor
+// tensorCache holds the tensors that rows of certain widths of a layer make in a
+// container: a model is written many times while containers are chosen.
+type tensorCache map[tensorKey]*graph.Tensor
 
-type shelved struct {
+type tensorKey struct {
 	layer *layer
 	container
 	widths uint16
-}
-
-// groups collects the rows of l by their container, in the order in which those
-// occur, and returns where in that order each row of the layer stands; nil when
-// it stands in its place.
-func (l *layer) groups() ([]group, []int) {
-	var groups []group
-	for o, f := range l.enc.Formats {
-		c := l.stores[f.Bits]
-		g := slices.IndexFunc(groups, func(g group) bool { return g.container == c })
-		if g < 0 {
-			g = len(groups)
-			groups = append(groups, group{container: c})
-		}
-		groups[g].rows = append(groups[g].rows, o)
-		groups[g].widths |= 1 << f.Bits
-	}
-	place := make([]int, len(l.enc.Formats))
-	moved, at := false, 0
-	for _, g := range groups {
-		for _, o := range g.rows {
-			place[o] = at
-			moved = moved || o != at
-			at++
-		}
-	}
-	if !moved {
-		return groups, nil
-	}
-	return groups, place
-}
-
-// codes returns the codes of l as a value of type to, int8 or float, [outputs,
-// columns of the kernel]. The file holds them by the containers of their rows and
-// once for each input; what makes one tensor of that is folded by the runtime at load.
-func (w *writer) codes(l *layer, to graph.DType) string {
-	groups, place := l.groups()
-	parts := make([]string, len(groups))
-	for i, g := range groups {
-		parts[i] = w.group(l, g, to)
-	}
-	v := parts[0]
-	if len(parts) > 1 {
-		v = w.shared("Concat", "w", parts, graph.IntAttr("axis", 0))
-	}
-	if place != nil {
-		v = w.shared("Gather", "w", []string{v, w.indices(place)})
-	}
-	if l.sources != nil {
-		v = w.shared("Gather", "w", []string{v, w.indices(l.sources)}, graph.IntAttr("axis", 1))
-	}
-	return v
-}
-
-// group returns the codes of the rows of g as a value of type to.
-func (w *writer) group(l *layer, g group, to graph.DType) string {
-	key := shelved{l, g.container, g.widths}
-	t := w.shelf[key]
-	if t == nil {
-		t = packed(l, g)
-		w.shelf[key] = t
-	}
-	c := *t // tensors are named when they are added
-	v := w.tensor(&c)
-	w.int2 = w.int2 || t.DType == graph.Int2
-	if g.planes {
-		v = w.unpack(v, g.bits, []int64{int64(len(g.rows)), int64(l.enc.In)})
-	}
-	if to == graph.Int8 && (g.planes || g.bits == 8) {
-		return v
-	}
-	return w.shared("Cast", "w", []string{v}, graph.IntAttr("to", int64(to)))
 }
 
 // packed returns the codes of the rows of g of l in their container.
@@ -152,17 +80,71 @@ func packed(l *layer, g group) *graph.Tensor {
 	return t
 }
 
-// indices adds gather indices, as bytes behind a Cast where that is shorter.
-func (w *writer) indices(v []int) string {
-	small := len(v) > castBytes/3
-	raw, ints := make([]byte, len(v)), make([]int32, len(v))
-	for i, x := range v {
-		small = small && x < 256
-		raw[i], ints[i] = byte(x), int32(x)
+// The function that unpacks bit planes, shared by all layers of a model.
+const (
+	functionDomain = "cfq"
+	functionName   = "Unpack"
+)
+
+// planes returns codes as bit planes: uint8 [bits, bytes of a plane, 1].
+func planes(codes []int8, bits int) *graph.Tensor {
+	m := (len(codes) + 7) / 8
+	raw := make([]byte, bits*m)
+	for i, q := range codes {
+		for b := range bits {
+			raw[b*m+i/8] |= byte(q) >> b & 1 << (i % 8)
+		}
 	}
-	if !small || w.plain {
-		return w.tensor(graph.FromInt32s("i", ints, int64(len(v))))
-	}
-	t := w.tensor(&graph.Tensor{Name: "i", DType: graph.Uint8, Dims: []int64{int64(len(v))}, Raw: raw})
-	return w.shared("Cast", "i", []string{t}, graph.IntAttr("to", int64(graph.Int32)))
+	return &graph.Tensor{Name: "w", DType: graph.Uint8, Dims: []int64{int64(bits), int64(m), 1}, Raw: raw}
 }
+
+// unpackFunction is the model-local function that turns bit planes into int8
+// codes. Inputs: the planes p, uint8 [bits, m, 1], bit k of byte j of a plane
+// belonging to element 8j+k; the worth v of each plane, float [bits, 1]; the
+// shape n of the result, int64 [2]. The runtime folds a call with constant
+// inputs at load.
+func unpackFunction(opset int64) *graph.Function {
+	f := &graph.Function{
+		Name: functionName, Domain: functionDomain,
+		Inputs: []string{"p", "v", "n"}, Outputs: []string{"w"},
+		Opsets: []graph.Opset{{Version: opset}},
+	}
+	op := func(name, out string, in []string, attrs ...graph.Attr) {
+		f.Nodes = append(f.Nodes, &graph.Node{Op: name, Inputs: in, Outputs: []string{out}, Attrs: attrs})
+	}
+	bytes := func(out string, v ...byte) {
+		t := &graph.Tensor{DType: graph.Uint8, Dims: []int64{int64(len(v))}, Raw: v}
+		op("Constant", out, nil, graph.TensorAttr("value", t))
+	}
+	ints := func(out string, v ...int64) { op("Constant", out, nil, graph.IntsAttr("value_ints", v...)) }
+	bytes("a", 0, 1, 2, 3, 4, 5, 6, 7)
+	bytes("b", 1)
+	ints("c", 0, -1)
+	ints("d", 0)
+	op("BitShift", "e", []string{"p", "a"}, graph.StringAttr("direction", "RIGHT"))
+	op("BitwiseAnd", "f", []string{"e", "b"})
+	op("Reshape", "g", []string{"f", "c"})
+	op("Cast", "h", []string{"g"}, graph.IntAttr("to", int64(graph.Float)))
+	op("Gemm", "i", []string{"h", "v"}, graph.IntAttr("transA", 1))
+	op("Cast", "j", []string{"i"}, graph.IntAttr("to", int64(graph.Int8)))
+	op("ReduceProd", "k", []string{"n"})
+	op("Slice", "l", []string{"j", "d", "k"})
+	op("Reshape", "w", []string{"l", "n"})
+	return f
+}
+
+// widths returns the widths of the rows of l, narrowest first.
+func (l *layer) widths() []int {
+	var out []int
+	for _, f := range l.enc.Formats {
+		if !slices.Contains(out, f.Bits) {
+			out = append(out, f.Bits)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// groupBytes is more than it can save to store rows of one width with those of another
+// and not by themselves: a tensor, what unpacks it, a Concat and a Gather.
+const groupBytes = 600

@@ -374,8 +374,8 @@ func TestConvRefused(t *testing.T) {
 		{"no result", func(p *quant.Plan) { p.Layers[0].Result = nil }, "needs an output quantizer"},
 		{"no act", func(p *quant.Plan) { p.Layers[0].Act = nil }, "its input has none"},
 		{"dense", func(p *quant.Plan) { p.Layers[3].Result = p.Layers[0].Result }, "no convolution"},
-		{"beyond the clip", func(p *quant.Plan) { p.Layers[0].Result = &quant.Act{Bits: 8, Scale: 1} }, "lets only"},
-		{"zero behind a Relu", func(p *quant.Plan) { p.Layers[2].Result = &quant.Act{Bits: 8, Scale: 0.01, Zero: 7} }, "lets only"},
+		{"beyond the clip", func(p *quant.Plan) { p.Layers[0].Result = &quant.Act{Bits: 8, Scale: 1} }, "passes only"},
+		{"zero behind a Relu", func(p *quant.Plan) { p.Layers[2].Result = &quant.Act{Bits: 8, Scale: 0.01, Zero: 7} }, "passes only"},
 		{"bits", func(p *quant.Plan) { p.Layers[0].Result = &quant.Act{Bits: 9, Scale: 0.01} }, "9-bit"},
 	}
 	for _, c := range cases {

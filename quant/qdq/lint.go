@@ -179,6 +179,27 @@ func (v *view) dtype(name string) graph.DType {
 	return graph.Undefined
 }
 
+// integer reports whether the layer may run on integers.
+func (d *dense) integer() bool { return d.data != nil && d.weight != nil }
+
+func allZero(t *graph.Tensor) bool {
+	return !slices.ContainsFunc(t.Raw, func(b byte) bool { return b != 0 })
+}
+
+// nodes collects the findings of check over the nodes of an operator.
+func (v *view) nodes(op string, check func(*graph.Node) string) []Finding {
+	var out []Finding
+	for _, n := range v.m.Graph.Nodes {
+		if !n.Is(op) {
+			continue
+		}
+		if msg := check(n); msg != "" {
+			out = append(out, Finding{Node: n.Label(), Message: msg})
+		}
+	}
+	return out
+}
+
 // each collects the findings of check over the dense layers.
 func (v *view) each(check func(dense) string) []Finding {
 	var out []Finding
@@ -203,6 +224,83 @@ func (v *view) quantized(name string) []*graph.Node {
 					out = append(out, q)
 				}
 			}
+		}
+	}
+	return out
+}
+
+// alone returns the only reader of a value; nil when there are several, or none, or when
+// it is an output of the model.
+func (v *view) alone(name string) *graph.Node {
+	c := v.consumers[name]
+	if len(c) != 1 || slices.ContainsFunc(v.m.Graph.Outputs, func(o graph.Value) bool { return o.Name == name }) {
+		return nil
+	}
+	return c[0]
+}
+
+// zeroPoint says what is wrong with the zero point of a DequantizeLinear on
+// constants of type t.
+func (v *view) zeroPoint(n *graph.Node, t graph.DType) string {
+	z, s := v.zeros(n.Input(2)), v.floats(n.Input(1))
+	switch {
+	case n.Input(2) == "":
+		return "it has no zero point"
+	case z == nil:
+		return "its zero point is not a constant"
+	case z.DType != t && z.DType.Bits() >= 8:
+		return fmt.Sprintf("its zero point is %s, not %s", z.DType, t)
+	case s != nil && z.Len() != len(s):
+		return fmt.Sprintf("it has %d scales and %d zero points", len(s), z.Len())
+	case !allZero(z):
+		return "its zero point is not 0"
+	}
+	return ""
+}
+
+// zeros returns the zero point called name if it is a constant or made from one of
+// one number by Expand.
+func (v *view) zeros(name string) *graph.Tensor {
+	if t := v.inits[name]; t != nil {
+		return t
+	}
+	n := v.producers[name]
+	if n == nil || !n.Is("Expand") {
+		return nil
+	}
+	t, shape := v.inits[n.Input(0)], v.inits[n.Input(1)]
+	if t == nil || shape == nil || t.Len() != 1 {
+		return nil
+	}
+	dims, err := shape.Ints()
+	if err != nil || shape.DType != graph.Int64 {
+		return nil
+	}
+	return &graph.Tensor{DType: t.DType, Dims: dims, Raw: t.Raw}
+}
+
+// codeTensors returns the stored tensors that the codes called name are put
+// together from, through Casts if those are asked for.
+func (v *view) codeTensors(name string, casts bool) []*graph.Tensor {
+	var out []*graph.Tensor
+	seen := map[string]bool{}
+	todo := []string{name}
+	for len(todo) > 0 {
+		name, todo = todo[0], todo[1:]
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		if t := v.inits[name]; t != nil {
+			out = append(out, t)
+			continue
+		}
+		switch n := v.producers[name]; {
+		case n == nil:
+		case n.Is("Concat"):
+			todo = append(todo, n.Inputs...)
+		case n.Is("Gather") || n.Is("Reshape") || n.Is("Identity") || n.Is("Transpose") || casts && n.Is("Cast"):
+			todo = append(todo, n.Input(0))
 		}
 	}
 	return out

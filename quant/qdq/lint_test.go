@@ -111,7 +111,7 @@ func breaks() []broken {
 			relu := m.Graph.Producers()[quantizer(t, m, "layer2").Inputs[0]]
 			relu.Op, relu.Inputs = "Clip", append(relu.Inputs, add(m, graph.FromFloats("lo", []float32{0})), add(m, graph.FromFloats("hi", []float32{1})))
 		}},
-		{"quantized-beside", func(t *testing.T, m *graph.Model) {
+		{"shared-output", func(t *testing.T, m *graph.Model) {
 			relu := m.Graph.Producers()[quantizer(t, m, "layer2").Inputs[0]]
 			quantizer(t, m, "layer2").Inputs[0] = relu.Inputs[0]
 			m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: relu.Outputs[0], DType: graph.Float})
@@ -216,7 +216,7 @@ func TestRulesAreTrue(t *testing.T) {
 	base := write(t, m, p, qdq.Options{})
 	unfused := map[string]bool{
 		"weight-zero-point": true, "native-sub-byte": true, "float-bias": true,
-		"relu-zero-point": true, "relu-float": true, "quantized-beside": true, "weight-only-dq": true,
+		"relu-zero-point": true, "relu-float": true, "shared-output": true, "weight-only-dq": true,
 	}
 	for _, b := range breaks() {
 		if !unfused[b.rule] {
@@ -286,7 +286,7 @@ func checklist() []checked {
 		{"3 bits by unpacking; containers by their bytes", []string{"container"}, "TestContainers, TestSmallest"},
 		{"int32 bias with the product of the scales, zero point 0, within bounds", []string{"bias-scale", "bias-range", "float-bias"}, "quant.TestBiasWidens"},
 		{"uint8 activations, zero point 0 behind a Relu", []string{"activation-type", "relu-zero-point"}, ""},
-		{"what the kernel takes in behind a Gemm is all there is behind it", []string{"relu-float", "quantized-beside"}, "TestKeptFloat, TestReaders"},
+		{"what the kernel takes in behind a Gemm is all there is behind it", []string{"relu-float", "shared-output"}, "TestKeptFloat, TestReaders"},
 		{"last Gemm without, Conv with an output quantizer", []string{"last-gemm", "conv-output"}, ""},
 		{"Gemm without alpha, beta and transA", []string{"gemm-attributes"}, ""},
 		{"no quantizers around layers with float weights, float16 ones included", []string{"float-layer", "float16"}, ""},

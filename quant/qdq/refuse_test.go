@@ -33,7 +33,7 @@ func TestRefuses(t *testing.T) {
 		{"zero point", "does not fit 4 bits", func(_ *graph.Model, p *quant.Plan) {
 			p.Layers[0].Act.Bits, p.Layers[0].Act.Zero = 4, 16
 		}},
-		{"two quantizers", "of its own", func(_ *graph.Model, p *quant.Plan) { p.Input = inputs()["few plain"] }},
+		{"two quantizers", "cannot have an activation quantizer", func(_ *graph.Model, p *quant.Plan) { p.Input = inputs()["few plain"] }},
 		{"input columns", "no column", func(_ *graph.Model, p *quant.Plan) {
 			p.Input, p.Layers[0].Act = inputs()["few plain"], nil
 		}},

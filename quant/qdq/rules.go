@@ -5,41 +5,110 @@ import (
 	"slices"
 
 	"cfq/onnxio/graph"
+	"cfq/quant"
 )
 
 // Rules returns the table of rules, in the order in which Lint applies them.
 // All were measured on ONNX Runtime 1.24 to 1.30 with its CPU kernels.
 func Rules() []Rule {
 	return []Rule{
-		{Name: "weight-type", Doc: "Weights that reach the kernel as uint8 run 4-5 times slower than int8 at large batches.", check: weightType},
-		{Name: "weight-zero-point", Doc: "Weights without an int8 zero point 0 of the scale's shape do not fuse, or fail when run.", check: weightZeroPoint},
-		{Name: "weight-axis", Doc: "Weight scales that are not one for each output are taken for that by the integer kernels: results are wrong, silently.", check: weightAxis},
-		{Name: "float16", Doc: "A DequantizeLinear with a float16 scale makes float16, for which there are no integer kernels: scales may be stored so behind a Cast.", check: float16Scale},
-		{Name: "native-sub-byte", Doc: "A DequantizeLinear on 2- or 4-bit integers is never fused with integer arithmetic: INT4 runs 15-40 times slower than float, INT2 does not load.", check: nativeSubByte},
-		{Name: "int2-opset", Doc: "2-bit integers exist from opset 25 and IR version 13 on.", check: int2Opsets},
-		{Name: "bias-scale", Doc: "The kernels add the int32 bias as it is: a scale other than input scale times weight scale, in float32, or a zero point other than an explicit 0, gives wrong results or no fusion.", check: biasScale},
-		{Name: "bias-range", Doc: "A bias near the bounds of int32 has saturated, or overflows with the sum that it joins.", check: biasRange},
-		{Name: "float-bias", Doc: "A float bias on a layer without output QuantizeLinear keeps it from fusing.", check: floatBias},
-		{Name: "activation-type", Doc: "Activations in types other than uint8 are converted, or, below 8 bits, never fused: low bits are a Clip between uint8 quantizers.", check: activationType},
-		{Name: "relu-zero-point", Doc: "Behind a Relu a zero point other than 0 keeps the Relu, and with it the layer, from fusing.", check: reluZeroPoint},
-		{Name: "relu-float", Doc: "A Relu or Clip that alone reads a Gemm, and whose value stays in float or is bounded more than the QuantizeLinear behind it does, keeps the Gemm from fusing. A Max does not.", check: reluFloat},
-		{Name: "quantized-beside", Doc: "A QuantizeLinear that reads a Gemm, which others read, too, keeps the Gemm from fusing.", check: quantizedBeside},
-		{Name: "last-gemm", Doc: "Quantizing the output of the last Gemm rounds the margin of the decision for nothing.", check: lastGemm},
-		{Name: "conv-output", Doc: "A Conv without output QuantizeLinear does not fuse.", check: convOutput},
-		{Name: "gemm-attributes", Doc: "A Gemm with alpha, beta or transA does not fuse.", check: gemmAttributes},
-		{Name: "float-layer", Doc: "Float weights behind a DequantizeLinear are quantized to int8 per tensor by the runtime, silently, when the output is quantized too.", check: floatLayer},
-		{Name: "weight-only-dq", Doc: "A DequantizeLinear on the weights of a Gemm with transB, of a Conv or in front of a Transpose, with a float input, runs at every inference.", check: weightOnly},
-		{Name: "weight-only-matmul", Doc: "With a float input, DequantizeLinear and MatMul become a kernel that quantizes activations at run time: results differ from the file's.", check: weightOnlyMatMul},
-		{Name: "shared-scale", Doc: "Weight-only layers with equal scales of up to 8 elements share them after optimization and lose their kernels.", check: sharedScale},
-		{Name: "block-size", Doc: "Blocks of sizes other than 16, 32, 64, 128 and 256 have no kernel.", check: blockSize},
-		{Name: "container", Doc: "Large weights in wider containers than their codes need make the file larger than it has to be.", Advice: true, check: wideContainer},
-		{Name: "reduced-range", Doc: "8-bit codes beyond +-64 can saturate on x64 CPUs without VNNI: results differ between machines.", Advice: true, check: reducedRange},
+		{
+			Name: "weight-type", check: weightType,
+			Doc: "Weights that reach the kernel as uint8 run 4-5 times slower than int8 at large batches.",
+		},
+		{
+			Name: "weight-zero-point", check: weightZeroPoint,
+			Doc: "Weights without an int8 zero point 0 of the scale's shape do not fuse, or fail when run.",
+		},
+		{
+			Name: "weight-axis", check: weightAxis,
+			Doc: "Integer kernels assume one weight scale for each output: with scales along another axis results " +
+				"are wrong, silently.",
+		},
+		{
+			Name: "float16", check: float16Scale,
+			Doc: "A DequantizeLinear with a float16 scale makes float16, for which there are no integer kernels: " +
+				"scales may be stored so behind a Cast.",
+		},
+		{
+			Name: "native-sub-byte", check: nativeSubByte,
+			Doc: "A DequantizeLinear on 2- or 4-bit integers is never fused with integer arithmetic: INT4 runs 15-40 " +
+				"times slower than float, INT2 does not load.",
+		},
+		{Name: "int2-opset", check: int2Opsets, Doc: "2-bit integers exist from opset 25 and IR version 13 on."},
+		{
+			Name: "bias-scale", check: biasScale,
+			Doc: "The kernels add the int32 bias as it is: a scale other than input scale times weight scale, in " +
+				"float32, or a zero point other than an explicit 0, gives wrong results or no fusion.",
+		},
+		{
+			Name: "bias-range", check: biasRange,
+			Doc: "A bias near the bounds of int32 has saturated, or overflows with the sum that it joins.",
+		},
+		{
+			Name: "float-bias", check: floatBias,
+			Doc: "A float bias on a layer without output QuantizeLinear keeps it from fusing.",
+		},
+		{
+			Name: "activation-type", check: activationType,
+			Doc: "Activations in types other than uint8 are converted, or, below 8 bits, never fused: low bits are a " +
+				"Clip between uint8 quantizers.",
+		},
+		{
+			Name: "relu-zero-point", check: reluZeroPoint,
+			Doc: "Behind a Relu a zero point other than 0 keeps the Relu, and with it the layer, from fusing.",
+		},
+		{
+			Name: "relu-float", check: reluFloat,
+			Doc: "A Relu or Clip that alone reads a Gemm keeps the Gemm from fusing when its value stays in float, " +
+				"or when it bounds more than the QuantizeLinear behind it does. A Max does not.",
+		},
+		{
+			Name: "shared-output", check: sharedOutput,
+			Doc: "A QuantizeLinear on the output of a Gemm keeps the Gemm from fusing when other nodes read that " +
+				"output, too.",
+		},
+		{
+			Name: "last-gemm", check: lastGemm,
+			Doc: "Quantizing the output of the last Gemm rounds the margin of the decision for nothing.",
+		},
+		{Name: "conv-output", check: convOutput, Doc: "A Conv without output QuantizeLinear does not fuse."},
+		{Name: "gemm-attributes", check: gemmAttributes, Doc: "A Gemm with alpha, beta or transA does not fuse."},
+		{
+			Name: "float-layer", check: floatLayer,
+			Doc: "Float weights behind a DequantizeLinear are quantized to int8 per tensor by the runtime, silently, " +
+				"when the output is quantized too.",
+		},
+		{
+			Name: "weight-only-dq", check: weightOnly,
+			Doc: "A DequantizeLinear on the weights of a Gemm with transB, of a Conv or in front of a Transpose, " +
+				"with a float input, runs at every inference.",
+		},
+		{
+			Name: "weight-only-matmul", check: weightOnlyMatMul,
+			Doc: "With a float input, DequantizeLinear and MatMul become a kernel that quantizes activations at run " +
+				"time: results differ from the file's.",
+		},
+		{
+			Name: "shared-scale", check: sharedScale,
+			Doc: "Weight-only layers with equal scales of up to 8 elements share them after optimization and lose " +
+				"their kernels.",
+		},
+		{Name: "block-size", check: blockSize, Doc: "Blocks of sizes other than 16, 32, 64, 128 and 256 have no kernel."},
+		{
+			Name: "container", Advice: true, check: wideContainer,
+			Doc: "Large weights in wider containers than their codes need make the file larger than it has to be.",
+		},
+		{
+			Name: "reduced-range", Advice: true, check: reducedRange,
+			Doc: "8-bit codes beyond +-64 can saturate on x64 CPUs without VNNI: results differ between machines.",
+		},
 	}
 }
 
 func biasScale(v *view) []Finding {
 	return v.each(func(d dense) string {
-		if d.bias == nil || d.data == nil || d.weight == nil {
+		if d.bias == nil || !d.integer() {
 			return ""
 		}
 		if t := v.dtype(d.bias.Input(0)); t != graph.Int32 {
@@ -77,7 +146,7 @@ func biasRange(v *view) []Finding {
 func floatBias(v *view) []Finding {
 	return v.each(func(d dense) string {
 		n := d.node
-		if d.data != nil && d.weight != nil && n.Op == "Gemm" && n.Input(2) != "" && d.bias == nil && len(v.quantized(n.Outputs[0])) == 0 {
+		if d.integer() && n.Op == "Gemm" && n.Input(2) != "" && d.bias == nil && len(v.quantized(n.Outputs[0])) == 0 {
 			return "its bias is float and its output is not quantized"
 		}
 		return ""
@@ -85,36 +154,30 @@ func floatBias(v *view) []Finding {
 }
 
 func activationType(v *view) []Finding {
-	var out []Finding
-	for _, n := range v.m.Graph.Nodes {
-		if !n.Is("QuantizeLinear") {
-			continue
-		}
+	return v.nodes("QuantizeLinear", func(n *graph.Node) string {
 		switch z := v.inits[n.Input(2)]; {
 		case n.Input(2) == "":
-			out = append(out, Finding{Node: n.Label(), Message: "it has no zero point"})
+			return "it has no zero point"
 		case z != nil && z.DType != graph.Uint8:
-			out = append(out, Finding{Node: n.Label(), Message: fmt.Sprintf("it quantizes to %s, not uint8", z.DType)})
+			return fmt.Sprintf("it quantizes to %s, not uint8", z.DType)
 		}
-	}
-	return out
+		return ""
+	})
 }
 
 func reluZeroPoint(v *view) []Finding {
-	var out []Finding
-	for _, n := range v.m.Graph.Nodes {
+	return v.nodes("QuantizeLinear", func(n *graph.Node) string {
 		p, z := v.producers[n.Input(0)], v.inits[n.Input(2)]
-		if n.Is("QuantizeLinear") && p != nil && p.Is("Relu") && z != nil &&
-			z.DType == graph.Uint8 && slices.ContainsFunc(z.Raw, func(b byte) bool { return b != 0 }) {
-			out = append(out, Finding{Node: n.Label(), Message: fmt.Sprintf("its zero point is %d behind a Relu", z.Raw[0])})
+		if p != nil && p.Is("Relu") && z != nil && z.DType == graph.Uint8 && !allZero(z) {
+			return fmt.Sprintf("its zero point is %d behind a Relu", z.Raw[0])
 		}
-	}
-	return out
+		return ""
+	})
 }
 
 func lastGemm(v *view) []Finding {
 	return v.each(func(d dense) string {
-		if d.data == nil || d.weight == nil || d.node.Op == "Conv" {
+		if !d.integer() || d.node.Op == "Conv" {
 			return ""
 		}
 		for _, q := range v.quantized(d.node.Outputs[0]) {
@@ -130,7 +193,7 @@ func lastGemm(v *view) []Finding {
 
 func convOutput(v *view) []Finding {
 	return v.each(func(d dense) string {
-		if d.node.Op == "Conv" && d.data != nil && d.weight != nil && len(v.quantized(d.node.Outputs[0])) == 0 {
+		if d.node.Op == "Conv" && d.integer() && len(v.quantized(d.node.Outputs[0])) == 0 {
 			return "its output is not quantized"
 		}
 		return ""
@@ -140,7 +203,8 @@ func convOutput(v *view) []Finding {
 func gemmAttributes(v *view) []Finding {
 	return v.each(func(d dense) string {
 		n := d.node
-		if n.Op == "Gemm" && d.weight != nil && (n.Float("alpha", 1) != 1 || n.Float("beta", 1) != 1 || n.Int("transA", 0) != 0) {
+		plain := n.Float("alpha", 1) == 1 && n.Float("beta", 1) == 1 && n.Int("transA", 0) == 0
+		if n.Op == "Gemm" && d.weight != nil && !plain {
 			return "it has alpha, beta or transA"
 		}
 		return ""
@@ -193,6 +257,170 @@ func sharedScale(v *view) []Finding {
 			return "its scales are those of " + first
 		}
 		seen[key] = d.node.Label()
+		return ""
+	})
+}
+
+func reluFloat(v *view) []Finding {
+	return v.each(func(d dense) string {
+		if !d.integer() || d.node.Op != "Gemm" {
+			return ""
+		}
+		act := v.alone(d.node.Outputs[0])
+		if act == nil || !act.Is("Relu") && !act.Is("Clip") {
+			return ""
+		}
+		switch q := v.alone(act.Outputs[0]); {
+		case q == nil || quant.Moves(q):
+		case !q.Is("QuantizeLinear"):
+			return fmt.Sprintf("its %s stays in float", act.Op)
+		case act.Is("Clip") && !covers(v.m.Graph, act, q):
+			return "its Clip lets less through than the quantizer behind it covers"
+		}
+		return ""
+	})
+}
+
+func sharedOutput(v *view) []Finding {
+	return v.each(func(d dense) string {
+		y := d.node.Outputs[0]
+		reads := func(n *graph.Node) bool { return n.Is("QuantizeLinear") }
+		if d.integer() && d.node.Op == "Gemm" && v.alone(y) == nil && slices.ContainsFunc(v.consumers[y], reads) {
+			return "its output is quantized, and other nodes read it, too"
+		}
+		return ""
+	})
+}
+
+func weightType(v *view) []Finding {
+	return v.each(func(d dense) string {
+		if d.weight == nil {
+			return ""
+		}
+		if t := v.dtype(d.weight.Input(0)); t.Bits() == 8 && t != graph.Int8 {
+			return fmt.Sprintf("the weights reach the kernel as %s, not int8", t)
+		}
+		return ""
+	})
+}
+
+func weightZeroPoint(v *view) []Finding {
+	return v.each(func(d dense) string {
+		if d.weight == nil {
+			return ""
+		}
+		return v.zeroPoint(d.weight, graph.Int8)
+	})
+}
+
+func nativeSubByte(v *view) []Finding {
+	return v.nodes("DequantizeLinear", func(n *graph.Node) string {
+		if t := v.dtype(n.Input(0)); v.constant[n.Input(0)] && t.Bits() > 0 && t.Bits() < 8 {
+			return fmt.Sprintf("it reads %s without a Cast(int8) between", t)
+		}
+		return ""
+	})
+}
+
+func int2Opsets(v *view) []Finding {
+	var out []Finding
+	opset, ir := v.m.Opset(""), v.m.IRVersion
+	for _, t := range v.m.Graph.Inits {
+		if t.DType.Bits() == 2 && (opset < int2Opset || ir < int2IR) {
+			message := fmt.Sprintf("it is %s in a model of opset %d, IR version %d", t.DType, opset, ir)
+			out = append(out, Finding{Node: t.Name, Message: message})
+		}
+	}
+	return out
+}
+
+func blockSize(v *view) []Finding {
+	return v.nodes("DequantizeLinear", func(n *graph.Node) string {
+		if b := n.Int("block_size", 0); b != 0 && !slices.Contains([]int64{16, 32, 64, 128, 256}, b) {
+			return fmt.Sprintf("its block size is %d", b)
+		}
+		return ""
+	})
+}
+
+func weightAxis(v *view) []Finding {
+	return v.each(func(d dense) string {
+		if d.weight == nil || len(v.floats(d.weight.Input(1))) < 2 || d.weight.Int("block_size", 0) != 0 {
+			return ""
+		}
+		axis, want := d.weight.Int("axis", 1), int64(1)
+		if axis < 0 && d.node.Op != "Conv" {
+			axis += 2
+		}
+		if d.node.Op == "Conv" || d.node.Int("transB", 0) != 0 {
+			want = 0
+		}
+		if p := v.producers[d.node.Input(1)]; p != d.weight { // a Transpose
+			want = 1 - want
+		}
+		if axis != want && axis >= 0 {
+			return fmt.Sprintf("its weight scales lie along axis %d, its outputs along axis %d", axis, want)
+		}
+		return ""
+	})
+}
+
+func float16Scale(v *view) []Finding {
+	return v.nodes("DequantizeLinear", func(n *graph.Node) string {
+		if t := v.inits[n.Input(1)]; t != nil && (t.DType == graph.Float16 || t.DType == graph.BFloat16) {
+			return fmt.Sprintf("its scale is %s", t.DType)
+		}
+		return ""
+	})
+}
+
+// wasteFrom is the number of bytes from which a container may be called wasteful:
+// what unpacks narrower codes takes some hundred.
+const wasteFrom = 1024
+
+func wideContainer(v *view) []Finding {
+	var out []Finding
+	seen := map[string]bool{}
+	for _, d := range v.dense {
+		if d.weight == nil {
+			continue
+		}
+		for _, t := range v.codeTensors(d.weight.Input(0), true) {
+			if seen[t.Name] || t.DType != graph.Int8 && t.DType != graph.Int4 {
+				continue
+			}
+			seen[t.Name] = true
+			n, need := t.Len(), codeBits(t)
+			if less := (n*need + 7) / 8; len(t.Raw)-less > wasteFrom {
+				message := fmt.Sprintf("its codes fit %d bits: %d bytes would do for its %d", need, less, len(t.Raw))
+				out = append(out, Finding{Node: t.Name, Message: message})
+			}
+		}
+	}
+	return out
+}
+
+func reducedRange(v *view) []Finding {
+	return v.each(func(d dense) string {
+		if !d.integer() {
+			return ""
+		}
+		var worst int64
+		for _, t := range v.codeTensors(d.weight.Input(0), false) {
+			if t.DType != graph.Int8 {
+				continue
+			}
+			codes, err := t.Ints()
+			if err != nil {
+				return ""
+			}
+			for _, q := range codes {
+				worst = max(worst, q, -q)
+			}
+		}
+		if worst > quant.ReducedMax {
+			return fmt.Sprintf("its codes reach %d", worst)
+		}
 		return ""
 	})
 }

@@ -2,6 +2,8 @@ package qdq
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"cfq/onnxio/graph"
@@ -53,7 +55,7 @@ func RuntimeOf(version string) (Runtime, error) {
 		}
 		known = append(known, r.Version)
 	}
-	return Runtime{}, fmt.Errorf("ONNX Runtime %q is not a release that models can be written for: those are %s", version, strings.Join(known, ", "))
+	return Runtime{}, fmt.Errorf("unknown release %q of ONNX Runtime: want one of %s", version, strings.Join(known, ", "))
 }
 
 func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
@@ -61,7 +63,8 @@ func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == 
 // Check reports a model whose operator set r does not read.
 func (r Runtime) Check(m *graph.Model) error {
 	if v := m.Opset(""); v > r.Opset {
-		return fmt.Errorf("the model has opset %d, and ONNX Runtime %s reads up to %d: write for a newer release, or export the model with a lower opset", v, r.Version, r.Opset)
+		return fmt.Errorf("the model has opset %d, and ONNX Runtime %s reads up to %d: "+
+			"write for a newer release, or export the model with a lower opset", v, r.Version, r.Opset)
 	}
 	return nil
 }
@@ -80,4 +83,60 @@ func (r Runtime) plain(bits int) container {
 		return container{bits: 4}
 	}
 	return container{bits: 8}
+}
+
+// options lists the ways to store the rows of l that may be the smallest: each width
+// in the container of its own, in a plain one that holds it, or in that of a wider one
+// of the layer.
+func (r Runtime) options(l *layer) []stores {
+	widths := l.widths()
+	out := []stores{{}}
+	for i, bits := range widths {
+		candidates := []container{r.plain(bits)}
+		add := func(c container) {
+			if !slices.Contains(candidates, c) {
+				candidates = append(candidates, c)
+			}
+		}
+		for _, wider := range widths[i:] {
+			add(r.exact(wider))
+			add(r.plain(wider))
+		}
+		var next []stores
+		for _, s := range out {
+			for _, c := range candidates {
+				with := maps.Clone(s)
+				with[bits] = c
+				if !r.wasteful(with, l) {
+					next = append(next, with)
+				}
+			}
+		}
+		out = next
+	}
+	return out
+}
+
+// wasteful reports whether rows of a width of l take so many more bytes in s than by
+// themselves that s cannot be the smallest.
+func (r Runtime) wasteful(s stores, l *layer) bool {
+	unpacks := s.planes()
+	extra := map[int]int{} // bits, by width
+	for _, f := range l.enc.Formats {
+		c, ok := s[f.Bits]
+		if !ok {
+			continue
+		}
+		own := r.plain(f.Bits)
+		if e := r.exact(f.Bits); unpacks && e.planes {
+			own = e // the function is there
+		}
+		extra[f.Bits] += l.enc.In * (c.bits - own.bits)
+	}
+	for _, bits := range extra {
+		if bits/8 > groupBytes+4*l.enc.Out {
+			return true
+		}
+	}
+	return false
 }

@@ -13,6 +13,8 @@ package qdq
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"cfq/onnxio/graph"
 	"cfq/quant"
@@ -67,7 +69,7 @@ type prepared struct {
 	input   *quant.Input
 	value   string // the value that input covers
 	layers  map[string]*layer
-	shelf   shelf
+	tensors tensorCache
 }
 
 // layer is one planned layer; enc is nil when it stays in float.
@@ -85,7 +87,7 @@ func prepare(m *graph.Model, plan *quant.Plan) (*prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &prepared{m: m, input: plan.Input, layers: map[string]*layer{}, shelf: shelf{}}
+	p := &prepared{m: m, input: plan.Input, layers: map[string]*layer{}, tensors: tensorCache{}}
 	var errs []error
 	if plan.Input != nil {
 		if p.value, err = inputValue(m.Graph, plan.Input.Value); err != nil {
@@ -131,7 +133,7 @@ func (p *prepared) encode(l *layer) error {
 	}
 	if p.input != nil && l.info.Input == p.value {
 		if l.plan.Act != nil {
-			return fmt.Errorf("layer %q: its input is quantized by the plan's input; it cannot have a quantizer of its own", l.plan.Node)
+			return fmt.Errorf("layer %q: the plan's input quantizes what it reads: it cannot have an activation quantizer", l.plan.Node)
 		}
 		if err := p.input.Check(l.info.In); err != nil {
 			return fmt.Errorf("layer %q: %w", l.plan.Node, err)
@@ -160,4 +162,168 @@ func inputValue(g *graph.Graph, name string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("the plan quantizes the value %q, which the model does not have", name)
+}
+
+// write makes the quantized model with the containers of the layers; with the
+// unpacking function in any case if unpacks is set.
+func (p *prepared) write(unpacks bool) *graph.Model {
+	m := p.m.Clone()
+	w := &writer{
+		prepared: p, unpacks: unpacks, g: m.Graph, names: graph.NewBuilder(m.Graph, ""),
+		values: map[string]string{}, outputs: p.results(),
+	}
+	nodes := m.Graph.Nodes
+	m.Graph.Nodes = nil
+	for _, n := range nodes {
+		if l := p.layers[n.Name]; l != nil && l.enc != nil && isLayer(n) {
+			w.layer(n, l)
+		} else {
+			w.append(n)
+		}
+		w.result(n)
+	}
+	w.isolate()
+	w.sweep()
+	if w.int2 {
+		// From opset 21 to 25 operators gain types; none changes its meaning.
+		m.SetOpset("", max(m.Opset(""), int2Opset))
+		m.IRVersion = max(m.IRVersion, int2IR)
+	}
+	// Newer IR versions add element types, which come with newer opsets, and notes on devices.
+	m.IRVersion = min(max(m.IRVersion, baseIR), p.runtime.IR)
+	if w.unpacks {
+		m.SetOpset(functionDomain, 1)
+		m.Functions = append(m.Functions, unpackFunction(m.Opset("")))
+	}
+	return m
+}
+
+// planesFrom is the number of bytes that bit planes have to save, in all, to pay for
+// the function that unpacks them, when no Size function says so exactly.
+const planesFrom = 750
+
+// choose fills in the containers of all layers and returns the model with them.
+//
+// With a Size function they are those with the fewest bytes in the file. What a
+// layer's containers save does not depend on the other layers', except that the
+// first bit planes bring the unpacking function. So every layer has its smallest
+// containers with bit planes, taking the function for granted, and its smallest
+// without; the file is written both ways.
+func (p *prepared) choose(o Options) *graph.Model {
+	layers := p.encoded()
+	saved := 0 // bits
+	for _, l := range layers {
+		for _, f := range l.enc.Formats {
+			saved += l.enc.In * (p.runtime.plain(f.Bits).bits - p.runtime.exact(f.Bits).bits)
+		}
+	}
+	for _, l := range layers {
+		l.stores = stores{}
+		for _, bits := range l.widths() {
+			switch {
+			case p.plain:
+				l.stores[bits] = container{bits: 8}
+			case saved/8 >= planesFrom:
+				l.stores[bits] = p.runtime.exact(bits)
+			default:
+				l.stores[bits] = p.runtime.plain(bits)
+			}
+		}
+	}
+	if o.Size == nil || p.plain {
+		return p.write(false)
+	}
+	free := make([]stores, len(layers)) // of bit planes
+	all := make([]stores, len(layers))
+	for i, l := range layers {
+		free[i], all[i] = p.best(l, o)
+	}
+	with := func(to []stores) *graph.Model {
+		for i, l := range layers {
+			l.stores = to[i]
+		}
+		return p.write(false)
+	}
+	smallest := with(free)
+	if slices.EqualFunc(free, all, maps.Equal) {
+		return smallest
+	}
+	if m := with(all); o.Size(m) < o.Size(smallest) {
+		return m
+	}
+	return smallest
+}
+
+// best returns the smallest containers of l without bit planes and with or without.
+func (p *prepared) best(l *layer, o Options) (free, all stores) {
+	options := p.runtime.options(l)
+	if len(options) == 1 {
+		return options[0], options[0]
+	}
+	before := l.stores
+	defer func() { l.stores = before }()
+	freeSize, allSize := 0, 0
+	for _, s := range options {
+		l.stores = s
+		n := o.Size(p.write(true))
+		if !s.planes() && (free == nil || n < freeSize) {
+			free, freeSize = s, n
+		}
+		if all == nil || n < allSize {
+			all, allSize = s, n
+		}
+	}
+	return free, all
+}
+
+// encoded returns the layers that are quantized, in the order of the plan's model.
+func (p *prepared) encoded() []*layer {
+	var out []*layer
+	for _, n := range p.m.Graph.Nodes {
+		if l := p.layers[n.Name]; l != nil && l.enc != nil && isLayer(n) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// results returns the output quantizers of the plan by the values that they stand at.
+func (p *prepared) results() map[string]quant.Act {
+	out := map[string]quant.Act{}
+	for _, l := range p.layers {
+		if l.enc != nil && l.info.Conv != nil && l.plan.Result != nil {
+			out[l.info.Conv.Behind] = *l.plan.Result
+		}
+	}
+	return out
+}
+
+// groups collects the rows of l by their container, in the order in which those
+// occur, and returns where in that order each row of the layer stands; nil when
+// it stands in its place.
+func (l *layer) groups() ([]group, []int) {
+	var groups []group
+	for o, f := range l.enc.Formats {
+		c := l.stores[f.Bits]
+		g := slices.IndexFunc(groups, func(g group) bool { return g.container == c })
+		if g < 0 {
+			g = len(groups)
+			groups = append(groups, group{container: c})
+		}
+		groups[g].rows = append(groups[g].rows, o)
+		groups[g].widths |= 1 << f.Bits
+	}
+	place := make([]int, len(l.enc.Formats))
+	moved, at := false, 0
+	for _, g := range groups {
+		for _, o := range g.rows {
+			place[o] = at
+			moved = moved || o != at
+			at++
+		}
+	}
+	if !moved {
+		return groups, nil
+	}
+	return groups, place
 }

@@ -1,7 +1,9 @@
 package qdq
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
@@ -20,37 +22,6 @@ type writer struct {
 	// integers are the dense layers with integer arithmetic.
 	integers []*graph.Node
 	outputs  map[string]quant.Act // output quantizers by the values that they stand at
-}
-
-// write makes the quantized model with the containers of the layers; with the
-// unpacking function in any case if unpacks is set.
-func (p *prepared) write(unpacks bool) *graph.Model {
-	m := p.m.Clone()
-	w := &writer{prepared: p, unpacks: unpacks, g: m.Graph, names: graph.NewBuilder(m.Graph, ""), values: map[string]string{}, outputs: p.results()}
-	nodes := m.Graph.Nodes
-	m.Graph.Nodes = nil
-	for _, n := range nodes {
-		if l := p.layers[n.Name]; l != nil && l.enc != nil && isLayer(n) {
-			w.layer(n, l)
-		} else {
-			w.append(n)
-		}
-		w.result(n)
-	}
-	w.isolate()
-	w.sweep()
-	if w.int2 {
-		// From opset 21 to 25 operators gain types; none changes its meaning.
-		m.SetOpset("", max(m.Opset(""), int2Opset))
-		m.IRVersion = max(m.IRVersion, int2IR)
-	}
-	// Newer IR versions add element types, which come with newer opsets, and notes on devices.
-	m.IRVersion = min(max(m.IRVersion, baseIR), p.runtime.IR)
-	if w.unpacks {
-		m.SetOpset(functionDomain, 1)
-		m.Functions = append(m.Functions, unpackFunction(m.Opset("")))
-	}
-	return m
 }
 
 // layer writes the layer l in place of its Gemm node n.
@@ -107,7 +78,8 @@ func (w *writer) scale(l *layer) string {
 
 // weights writes the codes of l in their container and their DequantizeLinear.
 func (w *writer) weights(l *layer, scale string) string {
-	return w.op("DequantizeLinear", "d", []string{w.kernel(l, w.codes(l, graph.Int8)), scale, w.zeros(graph.Int8, l)}, perOutput(l)...)
+	codes := w.kernel(l, w.codes(l, graph.Int8))
+	return w.op("DequantizeLinear", "d", []string{codes, scale, w.zeros(graph.Int8, l)}, perOutput(l)...)
 }
 
 // bias writes the int32 bias, whose scale is the product of the input's and the weights'.
@@ -238,4 +210,448 @@ func (w *writer) sweep() {
 	}
 	w.g.Inits = slices.DeleteFunc(w.g.Inits, func(t *graph.Tensor) bool { return gone[t.Name] })
 	w.g.Values = slices.DeleteFunc(w.g.Values, func(v graph.Value) bool { return gone[v.Name] })
+}
+
+// codes returns the codes of l as a value of type to, int8 or float, [outputs,
+// columns of the kernel]. The file holds them by the containers of their rows and
+// once for each input; what makes one tensor of that is folded by the runtime at load.
+func (w *writer) codes(l *layer, to graph.DType) string {
+	groups, place := l.groups()
+	parts := make([]string, len(groups))
+	for i, g := range groups {
+		parts[i] = w.group(l, g, to)
+	}
+	v := parts[0]
+	if len(parts) > 1 {
+		v = w.shared("Concat", "w", parts, graph.IntAttr("axis", 0))
+	}
+	if place != nil {
+		v = w.shared("Gather", "w", []string{v, w.indices(place)})
+	}
+	if l.sources != nil {
+		v = w.shared("Gather", "w", []string{v, w.indices(l.sources)}, graph.IntAttr("axis", 1))
+	}
+	return v
+}
+
+// group returns the codes of the rows of g as a value of type to.
+func (w *writer) group(l *layer, g group, to graph.DType) string {
+	key := tensorKey{l, g.container, g.widths}
+	t := w.tensors[key]
+	if t == nil {
+		t = packed(l, g)
+		w.tensors[key] = t
+	}
+	c := *t // tensors are named when they are added
+	v := w.tensor(&c)
+	w.int2 = w.int2 || t.DType == graph.Int2
+	if g.planes {
+		v = w.unpack(v, g.bits, []int64{int64(len(g.rows)), int64(l.enc.In)})
+	}
+	if to == graph.Int8 && (g.planes || g.bits == 8) {
+		return v
+	}
+	return w.shared("Cast", "w", []string{v}, graph.IntAttr("to", int64(to)))
+}
+
+// indices adds gather indices, as bytes behind a Cast where that is shorter.
+func (w *writer) indices(v []int) string {
+	small := len(v) > castBytes/3
+	raw, ints := make([]byte, len(v)), make([]int32, len(v))
+	for i, x := range v {
+		small = small && x < 256
+		raw[i], ints[i] = byte(x), int32(x)
+	}
+	if !small || w.plain {
+		return w.tensor(graph.FromInt32s("i", ints, int64(len(v))))
+	}
+	t := w.tensor(&graph.Tensor{Name: "i", DType: graph.Uint8, Dims: []int64{int64(len(v))}, Raw: raw})
+	return w.shared("Cast", "i", []string{t}, graph.IntAttr("to", int64(graph.Int32)))
+}
+
+// unpack calls the function that turns the bit planes p into codes of shape dims.
+func (w *writer) unpack(p string, bits int, dims []int64) string {
+	w.unpacks = true
+	// Two's complement: the highest plane counts negative.
+	value := make([]float32, bits)
+	for b := range value {
+		value[b] = float32(int(1) << b)
+	}
+	value[bits-1] = -value[bits-1]
+	v := w.tensor(graph.FromFloats("v", value, int64(bits), 1))
+	shape := w.tensor(graph.FromInts("n", dims, 2))
+	return w.once("unpack "+p+" "+shape, func() string {
+		out := w.names.Name("w")
+		w.append(&graph.Node{Op: functionName, Domain: functionDomain, Inputs: []string{p, v, shape}, Outputs: []string{out}})
+		return out
+	})
+}
+
+// isLayer reports whether n can be a layer that is written on integers.
+func isLayer(n *graph.Node) bool { return n.Is("Gemm") || n.Is("Conv") }
+
+// kernel gives the weights of a convolution, which stand in the file as those of a
+// dense layer do, the shape of its kernel; the runtime folds that at load.
+func (w *writer) kernel(l *layer, v string) string {
+	c := l.info.Conv
+	if c == nil {
+		return v
+	}
+	dims := []int64{int64(l.info.Out), int64(c.Channels / c.Group)}
+	for _, k := range c.Kernel {
+		dims = append(dims, int64(k))
+	}
+	return w.shared("Reshape", "w", []string{v, w.tensor(graph.FromInts("n", dims, int64(len(dims))))})
+}
+
+// result puts an output quantizer behind the node that was written last, in place
+// of n, if one stands there: all readers of its value read what comes out of that.
+func (w *writer) result(n *graph.Node) {
+	w.shield()
+	if len(n.Outputs) == 0 {
+		return
+	}
+	value := n.Outputs[0]
+	a, ok := w.outputs[value]
+	if !ok {
+		return
+	}
+	last := w.g.Nodes[len(w.g.Nodes)-1]
+	var from string
+	if last.Is("Clip") && a.Bits < 8 {
+		// The Clip of the codes bounds the value, too; two keep the kernel from fusing.
+		from = last.Input(0)
+		w.g.Nodes = w.g.Nodes[:len(w.g.Nodes)-1]
+	} else {
+		from = w.names.Name("c")
+		last.Outputs = []string{from}
+	}
+	w.activation(from, a)
+	w.g.Nodes[len(w.g.Nodes)-1].Outputs = []string{value}
+	// Layers that quantize the value in the same way read it as it is.
+	w.values[fmt.Sprintf("act %q %v", from, a)] = value
+	w.values[fmt.Sprintf("act %q %v", value, a)] = value
+}
+
+// shield puts a Clip that bounds nothing in front of the node that was written last,
+// if that is a layer on float weights behind an output quantizer: between quantizers
+// the runtime would silently round the weights to 8 bits.
+func (w *writer) shield() {
+	if len(w.outputs) == 0 {
+		return
+	}
+	end := len(w.g.Nodes) - 1
+	n := w.g.Nodes[end]
+	if !isLayer(n) {
+		return
+	}
+	made := w.g.Producers()
+	if d := made[n.Input(1)]; d != nil && d.Is("DequantizeLinear") {
+		return
+	}
+	for v := n.Input(0); ; {
+		if _, ok := w.outputs[v]; ok {
+			break
+		}
+		p := made[v]
+		if p == nil || !quant.Moves(p) {
+			return
+		}
+		v = p.Input(0)
+	}
+	w.g.Nodes = w.g.Nodes[:end]
+	clipped := w.op("Clip", "u", []string{n.Inputs[0], w.scalar("s", -unbounded)})
+	n.Inputs = append([]string{clipped}, n.Inputs[1:]...)
+	w.append(n)
+}
+
+// passLength is the number of columns from which a run that needs no arithmetic
+// is passed on by itself: its nodes are shorter than constants for its columns.
+const passLength = 8
+
+// tabular lays value x on the plan's input grid and returns it dequantized.
+func (w *writer) tabular(x string) string {
+	return w.once("tabular", func() string {
+		var parts []string
+		for _, p := range w.parts() {
+			parts = append(parts, w.part(x, p))
+		}
+		u := parts[0]
+		if len(parts) > 1 {
+			u = w.op("Concat", "u", parts, graph.IntAttr("axis", 1))
+		}
+		scale, zero := w.scalar("s", w.input.Scale), w.uint8(0)
+		q := w.op("QuantizeLinear", "q", []string{u, scale, zero})
+		return w.op("DequantizeLinear", "d", []string{q, scale, zero})
+	})
+}
+
+// part is a run of input columns that are computed together.
+type part struct {
+	from, to int
+	pass     bool // neighbouring model inputs that need no arithmetic
+}
+
+// parts splits the columns at the longest run that can be passed on as it is.
+func (w *writer) parts() []part {
+	cols := w.input.Columns
+	plain := func(j int) bool {
+		return cols[j].Lo == 0 && cols[j].Gain == 1 && !w.input.Inner(j)
+	}
+	best := part{pass: true}
+	for from := 0; from < len(cols); {
+		to := from
+		for to < len(cols) && plain(to) && (to == from || cols[to].Source == cols[to-1].Source+1) {
+			to++
+		}
+		if to-from > best.to-best.from {
+			best.from, best.to = from, to
+		}
+		from = max(to, from+1)
+	}
+	if best.to-best.from < passLength && best.to-best.from < len(cols) {
+		return []part{{from: 0, to: len(cols)}}
+	}
+	var out []part
+	for _, p := range []part{{from: 0, to: best.from}, best, {from: best.to, to: len(cols)}} {
+		if p.from < p.to {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// part writes (min(x,hi)-lo)*gain for the columns of p. The maximum with lo and
+// the last segments' upper bound are the saturation of QuantizeLinear.
+func (w *writer) part(x string, p part) string {
+	cols := w.input.Columns[p.from:p.to]
+	dim := w.dim()
+	neighbours := true
+	for j, c := range cols {
+		neighbours = neighbours && c.Source == cols[0].Source+j
+	}
+	first := int64(cols[0].Source)
+	switch {
+	case neighbours && len(cols) == dim:
+	case neighbours && len(cols) >= passLength:
+		one := w.tensor(graph.FromInts("i", []int64{1}, 1))
+		x = w.op("Slice", "u", []string{
+			x, w.tensor(graph.FromInts("i", []int64{first}, 1)),
+			w.tensor(graph.FromInts("i", []int64{first + int64(len(cols))}, 1)), one,
+		})
+	default:
+		sources := make([]int, len(cols))
+		for j, c := range cols {
+			sources[j] = c.Source
+		}
+		x = w.op("Gather", "u", []string{x, w.indices(sources)}, graph.IntAttr("axis", 1))
+	}
+	if p.pass {
+		return x
+	}
+	lo, hi, gain := make([]float32, len(cols)), make([]float32, len(cols)), make([]float32, len(cols))
+	inner, shifted, gained := false, false, false
+	for j, c := range cols {
+		lo[j], hi[j], gain[j] = c.Lo, unbounded, c.Gain
+		if w.input.Inner(p.from + j) {
+			hi[j], inner = c.Hi, true
+		}
+		shifted, gained = shifted || c.Lo != 0, gained || c.Gain != 1
+	}
+	if inner {
+		x = w.op("Min", "u", []string{x, w.perColumn(hi)})
+	}
+	if shifted {
+		x = w.op("Sub", "u", []string{x, w.perColumn(lo)})
+	}
+	if gained {
+		x = w.op("Mul", "u", []string{x, w.perColumn(gain)})
+	}
+	return x
+}
+
+// unbounded is an upper bound that no input reaches.
+const unbounded = 3.4028234663852886e38
+
+// dim is the number of model inputs that the columns are made from.
+func (w *writer) dim() int {
+	dim := 0
+	for _, c := range w.input.Columns {
+		dim = max(dim, c.Source+1)
+	}
+	return dim
+}
+
+// perColumn adds one value per column, or one for all when they are equal.
+func (w *writer) perColumn(v []float32) string {
+	for _, x := range v {
+		if x != v[0] {
+			return w.tensor(graph.FromFloats("u", v, int64(len(v))))
+		}
+	}
+	return w.scalar("u", v[0])
+}
+
+// The overhead of nodes and tensors in the file, to a few bytes: enough to decide whether
+// a constant is longer than the nodes that compute it at load.
+const (
+	castBytes   = 30
+	expandBytes = 27
+	shapeBytes  = 22 // of one number, with it
+)
+
+// vector adds numbers that belong to the outputs of a layer, as float16 behind a
+// Cast when it has all of them and that is shorter.
+func (w *writer) vector(hint string, v []float32, dims ...int64) string {
+	raw := make([]byte, 2*len(v))
+	for i, x := range v {
+		h, ok := quant.Half(x)
+		if !ok || h != x || 2*len(v) <= castBytes || w.plain {
+			return w.tensor(graph.FromFloats(hint, v, dims...))
+		}
+		binary.LittleEndian.PutUint16(raw[2*i:], halfBits(h))
+	}
+	half := w.tensor(&graph.Tensor{Name: hint, DType: graph.Float16, Dims: dims, Raw: raw})
+	return w.shared("Cast", hint, []string{half}, graph.IntAttr("to", int64(graph.Float)))
+}
+
+// halfBits is the float16 form of a positive number that float16 has: one with
+// another bias of the exponent and a shorter fraction.
+func halfBits(x float32) uint16 {
+	const bias, dropped = 127 - 15, 13
+	return uint16(math.Float32bits(x)>>dropped - bias<<10)
+}
+
+// halfFloat is the number whose float16 form is h.
+func halfFloat(h uint16) float32 {
+	const bias, dropped = 127 - 15, 13
+	x := math.Float32frombits(uint32(h)&0x8000<<16 | (uint32(h)&0x7fff+bias<<10)<<dropped)
+	switch h >> 10 & 31 {
+	case 0: // denormal: without the leading one
+		return float32(int(h&0x3ff)) * 0x1p-24
+	case 31:
+		return float32(math.Inf(1))
+	}
+	return x
+}
+
+// zeros writes a zero point of the shape of l's scales. Without one the runtime
+// does not fuse, or fails. Long ones are expanded at load.
+func (w *writer) zeros(t graph.DType, l *layer) string {
+	n, size := len(l.enc.Scales), t.Bits()/8
+	zero := func(n int, dims ...int64) string {
+		return w.tensor(&graph.Tensor{Name: "z", DType: t, Dims: dims, Raw: make([]byte, n*size)})
+	}
+	switch {
+	case n == 1:
+		return zero(1)
+	case w.plain || n*size <= expandBytes+shapeBytes+size:
+		return zero(n, int64(n))
+	}
+	shape := w.tensor(graph.FromInts("n", []int64{int64(n)}, 1))
+	return w.shared("Expand", "z", []string{zero(1), shape})
+}
+
+// isolate keeps integer layers whose result is needed in float on integer kernels.
+//
+// The runtime takes the Relu or Clip that alone reads a layer into the layer's kernel,
+// together with the QuantizeLinear behind that. Where there is none, because a float layer
+// comes next, or where it does not cover what the Clip lets through, or where a
+// quantizer is not the only reader, the layer runs on dequantized weights instead. A Max behind
+// the layer is nothing that the runtime takes in, so what reads that does not matter.
+func (w *writer) isolate() {
+	readers := w.readers()
+	for _, n := range w.integers {
+		y := n.Outputs[0]
+		if w.takes(y, readers) {
+			continue
+		}
+		if r := readers[y]; len(r) == 1 && r[0].Is("Relu") && !w.isOutput(y) {
+			r[0].Op, r[0].Inputs = "Max", []string{y, w.scalar("z", 0)}
+			continue
+		}
+		n.Outputs = []string{w.names.Name("c")}
+		bound := &graph.Node{Op: "Max", Inputs: []string{n.Outputs[0], w.scalar("z", -unbounded)}, Outputs: []string{y}}
+		w.g.Nodes = slices.Insert(w.g.Nodes, slices.Index(w.g.Nodes, n)+1, bound)
+	}
+}
+
+// readers returns the nodes that read what integer layers make, and what a Relu or
+// Clip makes of that, by value.
+func (w *writer) readers() map[string][]*graph.Node {
+	out := make(map[string][]*graph.Node, 2*len(w.integers))
+	for _, n := range w.integers {
+		out[n.Outputs[0]] = nil
+	}
+	for _, n := range w.g.Nodes {
+		for i, v := range n.Inputs {
+			r, ok := out[v]
+			if !ok || slices.Contains(n.Inputs[:i], v) {
+				continue
+			}
+			out[v] = append(r, n)
+			if n.Is("Relu") || n.Is("Clip") {
+				out[n.Outputs[0]] = nil
+			}
+		}
+	}
+	return out
+}
+
+// takes reports whether all that stands behind the layer that makes y goes well with an
+// integer kernel: a quantizer alone, perhaps behind a Relu or Clip, or none at all.
+func (w *writer) takes(y string, all map[string][]*graph.Node) bool {
+	readers := all[y]
+	quantizes := func(n *graph.Node) bool { return n.Is("QuantizeLinear") }
+	bounds := func(n *graph.Node) bool { return n.Is("Relu") || n.Is("Clip") }
+	// A quantizer moves in front of what only moves numbers.
+	special := func(n *graph.Node) bool { return quantizes(n) || bounds(n) || quant.Moves(n) }
+	switch {
+	case !slices.ContainsFunc(readers, special):
+		return true
+	case len(readers) != 1 || w.isOutput(y):
+		return false
+	case !bounds(readers[0]):
+		return true
+	}
+	behind := readers[0].Outputs[0]
+	q := all[behind]
+	return len(q) == 1 && quantizes(q[0]) && !w.isOutput(behind) && covers(w.g, readers[0], q[0])
+}
+
+// covers reports whether the Relu or Clip n does nothing to what the codes of the
+// QuantizeLinear q, uint8 with a scalar scale, stand for.
+func covers(g *graph.Graph, n, q *graph.Node) bool {
+	zero := g.Init(q.Input(2))
+	scale, ok := number(g, q.Input(1))
+	if !ok || zero == nil || zero.DType != graph.Uint8 || len(zero.Raw) != 1 {
+		return false
+	}
+	lowest, highest := -float32(zero.Raw[0])*scale, float32(255-int(zero.Raw[0]))*scale
+	if n.Is("Relu") {
+		return lowest == 0
+	}
+	bound := func(name string, fits func(float32) bool) bool {
+		v, ok := number(g, name)
+		return name == "" || ok && fits(v)
+	}
+	return bound(n.Input(1), func(lo float32) bool { return lo <= lowest }) &&
+		bound(n.Input(2), func(hi float32) bool { return hi >= highest })
+}
+
+// number returns the float constant called name if it is a single number.
+func number(g *graph.Graph, name string) (float32, bool) {
+	t := g.Init(name)
+	if t == nil || t.DType != graph.Float || t.Len() != 1 {
+		return 0, false
+	}
+	v, err := t.Floats()
+	if err != nil {
+		return 0, false
+	}
+	return v[0], true
+}
+
+func (w *writer) isOutput(name string) bool {
+	return slices.ContainsFunc(w.g.Outputs, func(v graph.Value) bool { return v.Name == name })
 }
