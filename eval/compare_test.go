@@ -63,7 +63,7 @@ func madeUp(n int, people, model uint64, q quality) *Result {
 			r.Steps = append(r.Steps, s)
 		}
 	}
-	return Summarize(records, Settings{Margins: contestMargins, Confidence: 0.95})
+	return Summarize(records, Settings{Margins: contestMargins, Confidence: 0.95}, DataFile{})
 }
 
 func comparison(t testing.TB, o ComparisonOptions, results ...*Result) *Comparison {
@@ -222,7 +222,7 @@ func TestContrastMcNemarByHand(t *testing.T) {
 			}
 			records[i] = Record{Row: i, Label: -1, Full: -1, Quant: -1, Evaluated: true, First: none(recourse.NoneFound), Steps: []Step{{Full: p, Quant: p}}}
 		}
-		return Summarize(records, Settings{Margins: []float64{0.1}, Confidence: 0.95})
+		return Summarize(records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
 	}
 	for _, c := range []struct {
 		name          string
@@ -280,7 +280,7 @@ func TestContrastStatistics(t *testing.T) {
 			again = append(again, a.Records[row])
 		}
 	}
-	repeated := Summarize(again, a.Settings)
+	repeated := Summarize(again, a.Settings, DataFile{})
 	for _, k := range comparedMetrics() {
 		if k.statistic == nil && k.whole == nil {
 			continue
@@ -312,7 +312,7 @@ func TestContrastDoesNotDependOn(t *testing.T) {
 			records[i] = r.Records[k]
 			records[i].Row, records[i].Line = i, 0
 		}
-		return Summarize(records, r.Settings)
+		return Summarize(records, r.Settings, DataFile{})
 	}
 	o.Workers = 2
 	got := comparison(t, o, mixed(a), mixed(b))
@@ -348,7 +348,7 @@ func TestContrastOfFew(t *testing.T) {
 			changed++
 		}
 	}
-	c := comparison(t, ComparisonOptions{Draws: 100}, a, Summarize(b.Records, b.Settings))
+	c := comparison(t, ComparisonOptions{Draws: 100}, a, Summarize(b.Records, b.Settings, DataFile{}))
 	if cell := cellsOf(c, "dir_sim")[1]; cell.Call != Alike || cell.P.Defined() || cell.Delta.Value >= 0 || cell.Delta.Hi.Defined() {
 		t.Errorf("nine people who differ: %+v", cell)
 	}

@@ -1,19 +1,24 @@
-// Package eval measures how faithful one classifier is to another where
-// people act on it: does a recourse that the full-precision model f promises
-// still hold under the quantized model g, what does it cost there, and does
-// g promise what f would not keep.
+// Package eval measures how faithful one classifier is to another where people act on it: does the
+// recourse that the full-precision model f promises still hold under the quantized model g, what does
+// it cost there, and does g promise what f would not keep.
 //
-// In: two recourse.Models, an action set, people. Out: a Result, one Record
-// per person and every metric of Metrics computed from them, each with its
-// counts. The invariant: whoever is evaluated is counted; a person for whom
-// there is no recourse, or none to compare, is in a denominator or in a count
-// beside it, never dropped. Results depend on the inputs and the seed only.
+// In: two recourse.Models, an action set, people. Out: a Result with every metric of [Metrics], each
+// with its counts. An evaluation has three steps, and [Compare] is all of them:
 //
-// Beside Compare: ByGroups tells people apart, Stressed evaluates under other conditions, ComparePaired holds several
-// quantized models against each other. Verdicts are package gate's.
+//   - [Solve] finds one model's points: where the recourse of each refused person ends.
+//   - [Solution.Judge] asks the other model about these points and makes one [Record] for each person.
+//   - [Summarize] computes the metrics, from the records alone.
 //
-// Definitions: sections "Metrics" and "Sensitivity to action constraints" of
-// the paper; Metrics says where this package is more precise than they are.
+// The solution of f serves any number of quantized models, and records from several machines may be
+// joined before they are summarized. The invariant: everyone who is evaluated is counted. A person
+// without recourse, or with none to compare, is in a denominator or in a count of its own, and is never
+// dropped. Results depend on the inputs and the seed only.
+//
+// [Result.ByGroups] adds subgroups, [Stressed] evaluates under other conditions, and [ComparePaired]
+// compares several quantized models. Verdicts are made by package gate.
+//
+// Definitions: sections "Metrics" and "Sensitivity to action constraints" of the paper; [Metrics] says
+// where this package is more precise.
 package eval
 
 import (
@@ -21,7 +26,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"cfq/recourse"
@@ -31,33 +35,30 @@ import (
 // headlineMargin is the required margin, in logits, that stands for the curve.
 const headlineMargin = 0.1
 
-// Options of Compare. The zero value evaluates everyone f refuses.
+// Options of Solve and Compare. The zero value evaluates everyone f refuses.
 type Options struct {
 	Margins    []float64             // required logit margins, >= 0; default 0, 0.1, 0.25, 0.5
 	Sample     int                   // evaluate a random sample of this many refused people; 0 = all
 	Seed       uint64                // of the sample, and of the solver unless Solver.Seed is set
 	Confidence float64               // of the intervals; default 0.95
-	Solver     recourse.SolveOptions // Margin and Progress are set by Compare
-	// Promises are recourse that people have been given already, one action for each of the people: those that are Found are the
-	// promises of f that are held against g, in place of what the solver finds for f. nil solves.
+	Solver     recourse.SolveOptions // Margin and Progress are set by Solve
+	// Promises are issued already, one action for each of the people: those that are Found replace what
+	// the solver would find for f. nil solves.
 	Promises []recourse.Action
-	// OneSided leaves out what is not about f's promises, and takes the time: the recourse of g and the first valid iterates.
+	// OneSided leaves out what takes time and is not about f's promises: the recourse of g and the first valid iterates.
 	OneSided bool
-	// Noise is for how many people, drawn by Seed, f's recourse is solved once more with other random numbers: what CRG is of a
-	// model against itself. 0 = none. It has no meaning with Promises.
+	// Noise is the number of people, drawn by Seed, whose recourse under f is solved a second time with other random numbers:
+	// CRG of a model against itself. 0 = none. It has no meaning with Promises.
 	Noise int
-	// Prove and Perturb, if any, are asked about the neighbourhoods, of the Radius in model-input units, of f's recourse points.
-	Prove   Prover
-	Perturb Perturber
-	Radius  float64
-	// Original is what Prepare solved for the same f, set, people and options; nil solves it. It changes no result.
-	Original *Original
+	// Prove and Perturb, if set, measure the neighbourhoods, of the Radius in model-input units, of f's recourse points.
+	Prove    Prover
+	Perturb  Perturber
+	Radius   float64
 	Workers  int // of the solver unless Solver.Workers is set
 	Progress func(Event)
 }
 
-// Event is progress within one stage of the work: Done of Total, 0 when that is not known;
-// people in Compare.
+// Event is progress within one stage of the work: Done of Total, 0 when that is not known; people in Compare.
 type Event struct {
 	Stage       string // "decisions", "recourse of the original, margin 0.1", ...
 	Done, Total int
@@ -68,7 +69,7 @@ type Event struct {
 // The people evaluated are those f refuses (margin <= 0), or a sample of them;
 // overrides in set are theirs by position among people.
 //
-// With Options.Promises, the promises of f at t are those given whose margin
+// With Options.Promises, the promises of f at t are those issued whose margin
 // under f is t or more, and the following holds for g alone.
 //
 // At each required margin t, in ascending order, both models' minimal-cost
@@ -77,38 +78,15 @@ type Event struct {
 // there is none at a smaller t has none at a larger.
 //
 // It fails when a model fails, when the dimensions differ, or when a margin is
-// not finite. Having few people or nobody to evaluate is not an error but a warning.
-func Compare(ctx context.Context, f, g recourse.Model, set *recourse.ActionSet, people *task.People, o Options) (*Result, error) {
-	o, err := o.withDefaults()
+// not finite. Having few people or none to evaluate is not an error but a warning.
+func Compare(
+	ctx context.Context, f, g recourse.Model, set *recourse.ActionSet, people *task.People, o Options,
+) (*Result, error) {
+	s, err := Solve(ctx, f, set, people, o)
 	if err != nil {
 		return nil, err
 	}
-	if f.Dim() != g.Dim() || f.Dim()*people.N != len(people.X) {
-		return nil, fmt.Errorf("eval: the original takes %d inputs, the quantized model %d, and the data hold %d values for %d people",
-			f.Dim(), g.Dim(), len(people.X), people.N)
-	}
-	if o.Promises != nil && len(o.Promises) != people.N {
-		return nil, fmt.Errorf("eval: %d promises for %d people", len(o.Promises), people.N)
-	}
-	records, err := decide(ctx, f, g, people, o)
-	if err != nil {
-		return nil, fmt.Errorf("eval: %w", err)
-	}
-	rows := pick(records, o.Sample, o.Seed)
-	given, notes, err := evaluate(ctx, f, g, set, people, records, rows, o)
-	if err != nil {
-		return nil, fmt.Errorf("eval: %w", err)
-	}
-	r := Summarize(records, o.settings())
-	if r.Issued = given; given != nil && given.Invalid > 0 {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("the original itself does not keep %d of the %d promises given to people who are evaluated: they count at no margin", given.Invalid, given.Promises))
-	}
-	r.Population.Rows = max(people.Total, people.N)
-	r.Population.Unreadable = people.Failed
-	r.Population.LeftOut = people.Filtered + people.Excluded
-	r.Warnings = append(r.Warnings, fileWarnings(r.Population)...)
-	r.Warnings = append(r.Warnings, notes...)
-	return r, nil
+	return s.Compare(ctx, g, o)
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -126,6 +104,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Solver.Workers == 0 {
 		o.Solver.Workers = o.Workers
+	}
+	if o.Promises != nil {
+		o.Noise = 0
 	}
 	if o.Progress == nil {
 		o.Progress = func(Event) {}
@@ -156,70 +137,10 @@ func (o Options) withDefaults() (Options, error) {
 
 func (o Options) settings() Settings {
 	return Settings{
-		Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Confidence: o.Confidence, Epsilon: Epsilon, SupportTau: SupportTau, Issued: o.Promises != nil,
-		OneSided: o.OneSided, Radius: o.Radius,
-		Solver: Solver{Steps: o.Solver.Steps, Restarts: o.Solver.Restarts, Rounds: o.Solver.Rounds, Beam: o.Solver.Beam, Seed: o.Solver.Seed},
+		Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Confidence: o.Confidence,
+		Epsilon: Epsilon, SupportTau: SupportTau, Issued: o.Promises != nil, OneSided: o.OneSided, Radius: o.Radius,
+		Solver: Solver{
+			Steps: o.Solver.Steps, Restarts: o.Solver.Restarts, Rounds: o.Solver.Rounds, Beam: o.Solver.Beam, Seed: o.Solver.Seed,
+		},
 	}
-}
-
-// decide runs both models on everyone as they are.
-func decide(ctx context.Context, f, g recourse.Model, people *task.People, o Options) ([]Record, error) {
-	o.Progress(Event{Stage: "decisions", Total: people.N})
-	mf, mg, err := margins(ctx, f, g, people.X, people.N)
-	if err != nil {
-		return nil, fmt.Errorf("decisions: %w", err)
-	}
-	records := make([]Record, people.N)
-	for i := range records {
-		r := &records[i]
-		*r = Record{Row: i, Label: -1, Full: Float(mf[i]), Quant: Float(mg[i])}
-		if people.Labels != nil {
-			r.Label = people.Labels[i]
-		}
-		if people.Lines != nil {
-			r.Line = people.Lines[i]
-		}
-		if !r.Full.Defined() || !r.Quant.Defined() {
-			return nil, fmt.Errorf("line %d: the margins are %v (original) and %v (quantized)", r.Line, r.Full, r.Quant)
-		}
-	}
-	o.Progress(Event{Stage: "decisions", Done: people.N, Total: people.N})
-	return records, nil
-}
-
-// margins runs two models on the same n rows.
-func margins(ctx context.Context, a, b recourse.Model, x []float32, n int) (ma, mb []float32, err error) {
-	if n == 0 {
-		return nil, nil, nil
-	}
-	if ma, err = a.Margins(ctx, x); err != nil {
-		return nil, nil, err
-	}
-	if mb, err = b.Margins(ctx, x); err != nil {
-		return nil, nil, err
-	}
-	if len(ma) != n || len(mb) != n {
-		return nil, nil, fmt.Errorf("%d rows gave %d and %d margins", n, len(ma), len(mb))
-	}
-	return ma, mb, nil
-}
-
-// pick chooses whom to evaluate, marks them and returns their rows, ascending.
-func pick(records []Record, sample int, seed uint64) []int {
-	var rows []int
-	for i := range records {
-		if !approves(records[i].Full) {
-			rows = append(rows, i)
-		}
-	}
-	if sample > 0 && sample < len(rows) {
-		rng := rand.New(rand.NewPCG(seed, 0x5ea1))
-		rng.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
-		rows = rows[:sample]
-		slices.Sort(rows)
-	}
-	for _, i := range rows {
-		records[i].Evaluated = true
-	}
-	return rows
 }

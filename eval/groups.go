@@ -197,7 +197,7 @@ func (s *split) group(r *Result, least int) (Grouping, error) {
 	}
 	var small []string
 	for _, at := range slices.Sorted(maps.Keys(members)) {
-		one := Group{Name: s.name(at), Result: Summarize(members[at], r.Settings)}
+		one := Group{Name: s.name(at), Result: Summarize(members[at], r.Settings, DataFile{})}
 		if n := one.promises(); n < least {
 			one.Small = true
 			small = append(small, fmt.Sprintf("%s %d", one.Name, n))

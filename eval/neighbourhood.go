@@ -2,6 +2,7 @@ package eval
 
 import (
 	"context"
+	"fmt"
 	"math"
 )
 
@@ -119,4 +120,58 @@ func perturbed(records []Record, i int, confidence float64) map[Perturbation]Per
 		out[kind] = p
 	}
 	return out
+}
+
+// measureNeighbourhoods adds to the records of the people of s what holds around their recourse points.
+func (o *Options) measureNeighbourhoods(ctx context.Context, records []Record, s *Solution) error {
+	if o.Prove == nil && o.Perturb == nil {
+		return nil
+	}
+	for i, t := range s.o.Margins {
+		if err := o.measureAt(ctx, records, s, i); err != nil {
+			return fmt.Errorf("neighbourhoods, margin %g: %w", t, err)
+		}
+	}
+	return nil
+}
+
+// measureAt is measureNeighbourhoods at the i-th required margin.
+func (o *Options) measureAt(ctx context.Context, records []Record, s *Solution, i int) error {
+	var steps []*Step
+	var points, half []float32
+	for k, row := range s.rows {
+		step := &records[row].Steps[i]
+		if !step.Full.Made() {
+			continue
+		}
+		steps = append(steps, step)
+		points = append(points, step.Full.Point...)
+		box := make([]float32, s.model.Dim())
+		for _, j := range s.set.Person(k).Numbers() {
+			box[j] = float32(o.Radius)
+		}
+		half = append(half, box...)
+	}
+	stage := fmt.Sprintf("neighbourhoods, margin %g", s.o.Margins[i])
+	o.Progress(Event{Stage: stage, Total: len(steps)})
+	if o.Prove != nil {
+		proofs, err := o.Prove(ctx, points, half, len(steps))
+		if err != nil {
+			return err
+		}
+		for k, step := range steps {
+			step.Proof = &proofs[k]
+		}
+	}
+	if o.Perturb != nil {
+		eps, err := o.Perturb(ctx, points, len(steps))
+		if err != nil {
+			return err
+		}
+		for k, step := range steps {
+			step.Perturbed = eps[k]
+		}
+	}
+	o.Progress(Event{Stage: stage, Done: len(steps), Total: len(steps)})
+	return nil
 }

@@ -128,7 +128,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{"model fails", broken, Options{}, "boom"},
 		{"dimension", short, Options{}, "takes 3 inputs, the quantized model 1"},
-		{"NaN", nan, Options{}, "line 2: the margins are"},
+		{"NaN", nan, Options{}, "line 2: the margin of the quantized model is NaN"},
 		{"options", original, Options{Margins: []float64{-1, math.NaN()}, Sample: -3, Confidence: 2}, "required margin -1"},
 		{"no margins", original, Options{Margins: []float64{}}, "no required margin"},
 	} {
@@ -297,11 +297,11 @@ func TestSummarizeAPart(t *testing.T) {
 	g := original
 	g.b += 0.05
 	r := compare(t, original, g, crowd(300, 11), Options{})
-	again := Summarize(r.Records, r.Settings)
+	again := Summarize(r.Records, r.Settings, DataFile{})
 	if d := cmp.Diff(asJSON(t, r), asJSON(t, again)); d != "" {
 		t.Error(d)
 	}
-	a, b := Summarize(r.Records[:100], r.Settings), Summarize(r.Records[100:], r.Settings)
+	a, b := Summarize(r.Records[:100], r.Settings, DataFile{}), Summarize(r.Records[100:], r.Settings, DataFile{})
 	for i, m := range r.Margins {
 		if m.VD.Num != a.Margins[i].VD.Num+b.Margins[i].VD.Num || m.RVD.Den != a.Margins[i].RVD.Den+b.Margins[i].RVD.Den {
 			t.Errorf("margin %v: the parts do not add up", m.Margin)
@@ -312,17 +312,52 @@ func TestSummarizeAPart(t *testing.T) {
 	}
 }
 
+// Records that were written and read again, and joined from two machines, give the same result.
+func TestRecordsOfTwoMachines(t *testing.T) {
+	people := crowd(300, 11)
+	people.Failed, people.Total = 20, 320
+	for name, o := range map[string]Options{
+		"solved":    {Noise: 20},
+		"issued":    {Promises: given(people.N, people.X, 5)},
+		"one-sided": {OneSided: true, Sample: 50, Seed: 2},
+	} {
+		want := compare(t, original, analytic{w: []float64{0.9, 0.6, 0.2}, gain: 1}, people, o)
+		var joined []Record
+		for _, part := range [][]Record{want.Records[:120], want.Records[120:]} {
+			data, err := json.Marshal(part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var read []Record
+			if err := json.Unmarshal(data, &read); err != nil {
+				t.Fatal(err)
+			}
+			joined = append(joined, read...)
+		}
+		got := Summarize(joined, want.Settings, want.Population.DataFile)
+		if d := cmp.Diff(asJSON(t, want), asJSON(t, got)); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+		if !strings.Contains(strings.Join(got.Warnings, "\n"), "20 of 320 rows could not be read") {
+			t.Errorf("%s: %q", name, got.Warnings)
+		}
+	}
+}
+
 // A solver's promise is held to what the model says at the very point: a model that
 // gives another margin the second time is noticed.
 func TestFickleModelIsNoticed(t *testing.T) {
 	f := &fickle{analytic: original}
-	s := &side{name: "the original", own: f, other: original, set: threeInputs(t), dim: 3, x: []float32{0, 0, 0}, start: []Float{-1}, o: Options{Progress: func(Event) {}}}
-	out := answers{promises: make([]Promise, 1), deltas: make([][]float32, 1)}
+	s := &Solution{name: "the original", model: f, set: threeInputs(t), x: []float32{0, 0, 0}}
+	points := make([]*point, 1)
 	action := recourse.Action{Status: recourse.Found, Point: []float32{0.75, 0, 0.5}, Delta: []float32{0.75, 0, 0.5}, Cost: 0.75, Margin: 0.05}
-	if err := s.settle(t.Context(), []int{0}, []recourse.Action{action}, 0.05, out); err != nil {
+	if err := s.validate(t.Context(), []int{0}, []recourse.Action{action}, points); err != nil {
 		t.Fatal(err)
 	}
-	notes := strings.Join(s.notes(), "\n")
+	record := Record{Full: -1, Quant: 1, Evaluated: true, First: none(recourse.NoneFound)}
+	record.Steps = []Step{{Full: points[0].Promise, Quant: none(recourse.AlreadyFavourable)}}
+	r := Summarize([]Record{record}, Settings{Margins: []float64{0.05}, Confidence: 0.95}, DataFile{})
+	notes := strings.Join(r.Warnings, "\n")
 	if !strings.Contains(notes, "fall short") || !strings.Contains(notes, "not feasible") {
 		t.Errorf("notes: %s", notes)
 	}

@@ -6,14 +6,17 @@ import "cfq/recourse"
 // sums over records, so a slice of them (one subgroup, one bootstrap draw)
 // has metrics of its own: see Summarize.
 type Record struct {
-	Row       int     `json:"row"`   // position in the People that Compare was given
-	Line      int     `json:"line"`  // line of the data file, 0 when not known
-	Label     int8    `json:"label"` // 1 favourable, 0 not, -1 not known
-	Full      Float   `json:"full"`  // margin of f at the factual point
-	Quant     Float   `json:"quant"` // margin of g at the factual point
-	Evaluated bool    `json:"evaluated"`
-	Steps     []Step  `json:"steps,omitempty"` // one per required margin, in the order of Settings.Margins; nil unless Evaluated
-	First     Promise `json:"pgd_first"`       // f's first valid PGD iterate; meaningful only when Evaluated
+	Row       int   `json:"row"`   // position in the People that Compare was given
+	Line      int   `json:"line"`  // line of the data file, 0 when not known
+	Label     int8  `json:"label"` // 1 favourable, 0 not, -1 not known
+	Full      Float `json:"full"`  // margin of f at the factual point
+	Quant     Float `json:"quant"` // margin of g at the factual point
+	Evaluated bool  `json:"evaluated"`
+	// Issued is the promise that the person was issued, also when it reaches no required margin; nil without Options.Promises.
+	// Its margins are known when the person is evaluated.
+	Issued *Promise `json:"issued,omitempty"`
+	Steps  []Step   `json:"steps,omitempty"` // one per required margin, in the order of Settings.Margins; nil unless Evaluated
+	First  Promise  `json:"pgd_first"`       // f's first valid PGD iterate; meaningful only when Evaluated
 }
 
 // Step is one person's recourse under both models at one required margin.
@@ -43,6 +46,8 @@ type Promise struct {
 	Cost   Float           `json:"cost"`
 	Own    Float           `json:"own"`   // margin under the model that gives the promise
 	Other  Float           `json:"other"` // margin under the other model
+	// Violation is why the task does not allow the action; "" when it does.
+	Violation string `json:"violation,omitempty"`
 	// Point is the recourse point in model inputs, nil unless the promise is Made.
 	Point []float32 `json:"-"`
 }

@@ -1,7 +1,15 @@
 package eval
 
-// Result is what Compare measured: everything in it is a function of Records
-// and Settings except the file counts of Population.
+// Issued counts the promises of Options.Promises.
+type Issued struct {
+	Promises   int `json:"promises"`   // to people who are evaluated
+	Others     int `json:"others"`     // to people who are not: f approves them as they are, or they are not in the sample
+	Invalid    int `json:"invalid"`    // of Promises: f refuses the point, so they are promises at no margin
+	Infeasible int `json:"infeasible"` // of Promises: the task does not allow the action; they count all the same
+}
+
+// Result is what Compare measured: everything in it is a function of Records, Settings and the DataFile, except what the
+// caller adds: Footprint, Timing, Groups and Scenarios.
 type Result struct {
 	Settings   Settings   `json:"settings"`
 	Population Population `json:"population"`
@@ -42,11 +50,16 @@ type Solver struct {
 	Seed     uint64 `json:"seed"`
 }
 
+// DataFile counts rows of the file that people were read from. The zero value stands for: no more than the people.
+type DataFile struct {
+	Rows       int `json:"rows"`       // data rows of the file
+	Unreadable int `json:"unreadable"` // rows that could not be read
+	LeftOut    int `json:"left_out"`   // rows left out by the task's filter or by the caller's choice of rows
+}
+
 // Population says who was looked at and who was evaluated.
 type Population struct {
-	Rows       int `json:"rows"`        // data rows of the file
-	Unreadable int `json:"unreadable"`  // rows that could not be read
-	LeftOut    int `json:"left_out"`    // rows left out by the task's filter or by the caller's choice of rows
+	DataFile
 	Read       int `json:"read"`        // people
 	Labelled   int `json:"labelled"`    // people with a known outcome
 	Favoured   int `json:"favoured"`    // people f approves: nothing to promise

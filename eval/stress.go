@@ -51,13 +51,12 @@ func (s *Stress) Check(people *task.People, o Options) error {
 }
 
 // Stressed evaluates under each of the conditions in list; base is what Compare returned for the same models, set, people and options. Presets
-// become several scenarios; what occurs twice is evaluated once. Options.Original is of no use here. Results depend on the inputs and the seed only.
+// become several scenarios; what occurs twice is evaluated once. Results depend on the inputs and the seed only.
 func Stressed(ctx context.Context, f, g recourse.Model, set *recourse.ActionSet, people *task.People, o Options, base *Result, list []Stress) ([]Scenario, error) {
 	t := &trial{f: f, g: g, set: set, people: people, o: o, base: base}
 	if len(base.Records) != people.N {
 		return nil, fmt.Errorf("eval: the result has records of %d people, and there are %d", len(base.Records), people.N)
 	}
-	t.o.Original = nil
 	var errs []error
 	for i := range list {
 		errs = append(errs, list[i].Check(people, o))
@@ -467,7 +466,7 @@ func (t *trial) draw(in, out []int, share float64, name string) (*Result, string
 	}
 	all := len(in) + len(out)
 	about := fmt.Sprintf("people with %s are %s in place of %s: %d of %d are drawn", name, percent(a, a+b), percent(len(in), all), a+b, all)
-	return Summarize(records, t.base.Settings), about
+	return Summarize(records, t.base.Settings, DataFile{}), about
 }
 
 func percent(k, n int) string {

@@ -1,19 +1,17 @@
 package eval
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
 )
 
-// Summarize computes every metric of a Result from records, which hold one
-// Step for each of the margins if they are evaluated. It is what Compare does
-// with all records; a caller may do it with some of them. Population counts
-// only what records show (the caller knows about the file), Warnings are those
-// of the statistics, and Records is records itself.
-func Summarize(records []Record, s Settings) *Result {
+// Summarize computes every metric of a Result from records, which hold one Step for each of the margins if they are
+// evaluated. It depends on its arguments alone: records may be some of those of Judge, or those of several machines.
+func Summarize(records []Record, s Settings, file DataFile) *Result {
 	r := &Result{
-		Settings: s, Population: population(records), Decisions: decisions(records, s.Confidence),
+		Settings: s, Population: population(records, file), Decisions: decisions(records, s.Confidence),
 		First: first(records, s), Margins: make([]AtMargin, len(s.Margins)), Records: records,
 	}
 	full, quant := make([][]Promise, len(s.Margins)), make([][]Promise, len(s.Margins))
@@ -21,15 +19,34 @@ func Summarize(records []Record, s Settings) *Result {
 		r.Margins[i], full[i], quant[i] = atMargin(records, i, s)
 	}
 	r.Tau01, r.RTau01 = tau01(s.Margins, full, s.Confidence), tau01(s.Margins, quant, s.Confidence)
-	if s.Issued && len(full) > 0 {
+	if s.Issued {
+		r.Issued = issued(records)
 		r.Tau01 = issuedTau(s.Margins[0], full[0], s.Confidence)
 	}
 	r.Warnings = warnings(r)
 	return r
 }
 
-func population(records []Record) Population {
-	p := Population{Rows: len(records), Read: len(records)}
+// issued counts the promises that people were issued.
+func issued(records []Record) *Issued {
+	n := &Issued{}
+	for i := range records {
+		switch r := &records[i]; {
+		case r.Issued == nil:
+		case !r.Evaluated:
+			n.Others++
+		default:
+			n.Promises++
+			n.Invalid += count(!approves(r.Issued.Own))
+			n.Infeasible += count(r.Issued.Violation != "")
+		}
+	}
+	return n
+}
+
+func population(records []Record, file DataFile) Population {
+	p := Population{DataFile: file, Read: len(records)}
+	p.Rows = max(p.Rows, p.Read)
 	for i := range records {
 		r := &records[i]
 		if r.Label >= 0 {
@@ -253,9 +270,88 @@ const (
 	muchUnreadable = 0.01
 )
 
-// warnings says which statistics of r are doubtful, and why. It never returns nil.
+// shortfall is how far, in logits, a recourse point's margin may lie below the required one before it is worth a
+// warning: more than the rounding that another batch size brings.
+const shortfall = 1e-3
+
+// warnings says what is doubtful about r, and why. It never returns nil.
 func warnings(r *Result) []string {
-	ws := []string{}
+	ws := append([]string{}, statisticsWarnings(r)...)
+	if n := r.Issued; n != nil && n.Invalid > 0 {
+		ws = append(ws, fmt.Sprintf("the original itself does not keep %d of the %d promises given to people who are evaluated: they count at no margin",
+			n.Invalid, n.Promises))
+	}
+	if p := r.Population; float64(p.Unreadable) > muchUnreadable*float64(p.Rows) {
+		ws = append(ws, fmt.Sprintf("%d of %d rows could not be read", p.Unreadable, p.Rows))
+	}
+	if r.Issued != nil {
+		ws = append(ws, issuedWarnings(r)...)
+	} else {
+		ws = append(ws, solverWarnings(r, "the original", func(r *Record, i int) *Promise {
+			if i < 0 {
+				return &r.First
+			}
+			return &r.Steps[i].Full
+		})...)
+	}
+	return append(ws, solverWarnings(r, "the quantized model", func(r *Record, i int) *Promise {
+		if i < 0 {
+			return &Promise{}
+		}
+		return &r.Steps[i].Quant
+	})...)
+}
+
+// issuedWarnings names the first infeasible promise.
+func issuedWarnings(r *Result) []string {
+	for i := range r.Records {
+		if p := r.Records[i].Issued; p != nil && p.Violation != "" {
+			return []string{fmt.Sprintf("the task does not allow %d of the promises given (the first: %v): they count all the same", r.Issued.Infeasible, p.Violation)}
+		}
+	}
+	return nil
+}
+
+// solverWarnings checks one model's points, those of the first valid iterates at -1. A point that is good for several margins is
+// checked at the smallest.
+func solverWarnings(r *Result, name string, of func(r *Record, i int) *Promise) (ws []string) {
+	var short, unfit int
+	var violation string
+	for i := -1; i < len(r.Settings.Margins); i++ {
+		t := 0.0
+		if i >= 0 {
+			t = r.Settings.Margins[i]
+		}
+		for k := range r.Records {
+			if !r.Records[k].Evaluated {
+				continue
+			}
+			p := of(&r.Records[k], i)
+			if !p.Made() || i > 0 && p.same(of(&r.Records[k], i-1)) {
+				continue
+			}
+			short += count(float64(p.Own) < t-shortfall)
+			if p.Violation != "" {
+				unfit++
+				violation = cmp.Or(violation, p.Violation)
+			}
+		}
+	}
+	if short > 0 {
+		ws = append(ws, fmt.Sprintf("%d recourse points of %s fall short of the margin they were solved for by more than %g: run again, the model gave another value than it gave the solver",
+			short, name, shortfall))
+	}
+	if unfit > 0 {
+		ws = append(ws, fmt.Sprintf("%d actions of %s are not feasible (the first: %v): they were counted all the same, this is a fault of the solver", unfit, name, violation))
+	}
+	return ws
+}
+
+// same says that two promises have the same point.
+func (p *Promise) same(o *Promise) bool { return o.Made() && p.Own == o.Own && p.Cost == o.Cost }
+
+// statisticsWarnings says which statistics of r are doubtful.
+func statisticsWarnings(r *Result) (ws []string) {
 	warn := func(format string, a ...any) { ws = append(ws, fmt.Sprintf(format, a...)) }
 	p := r.Population
 	switch {
@@ -331,11 +427,4 @@ func marginWarnings(a *AtMargin, evaluated int, given bool) []string {
 		warn("no recourse was found for %d of %d people: what is said of the others may not hold for them", a.FRR.Den-a.FRR.Num, a.FRR.Den)
 	}
 	return ws
-}
-
-func fileWarnings(p Population) []string {
-	if float64(p.Unreadable) > muchUnreadable*float64(p.Rows) {
-		return []string{fmt.Sprintf("%d of %d rows could not be read", p.Unreadable, p.Rows)}
-	}
-	return nil
 }

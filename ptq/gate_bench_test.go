@@ -176,7 +176,7 @@ func BenchmarkEval(b *testing.B) {
 		var alone, all time.Duration
 		for b.Loop() {
 			start := time.Now()
-			if _, err := eval.Prepare(ctx, models[0], set, people, o); err != nil {
+			if _, err := eval.Solve(ctx, models[0], set, people, o); err != nil {
 				b.Fatal(err)
 			}
 			alone += time.Since(start)

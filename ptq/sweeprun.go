@@ -31,7 +31,7 @@ type sweep struct {
 	people, test *task.People
 	full         *classifier.Model
 	set          *recourse.ActionSet // of test
-	original     *eval.Original
+	original     *eval.Solution
 
 	slots, waiting chan struct{} // as many as there are workers: work at once, and models that wait for it
 	mu             sync.Mutex
@@ -49,9 +49,11 @@ func (s *sweep) run(ctx context.Context) error {
 	if s.set, err = recourse.Compile(s.t); err != nil {
 		return &InputError{err}
 	}
-	prepare := s.compared(s.o.Workers)
-	prepare.Progress = s.o.Progress
-	if s.original, err = eval.Prepare(ctx, s.full, s.set, s.test, prepare); err != nil {
+	s.original, err = eval.Solve(ctx, s.full, s.set, s.test, eval.Options{
+		Margins: s.o.Margins, Sample: s.o.Sample, Seed: s.o.Seed, Solver: s.o.Solver,
+		Workers: s.o.Workers, Progress: s.o.Progress,
+	})
+	if err != nil {
 		return err
 	}
 	s.slots, s.waiting = make(chan struct{}, s.o.Workers), make(chan struct{}, s.o.Workers)
@@ -62,11 +64,6 @@ func (s *sweep) run(ctx context.Context) error {
 		}
 	}
 	return g.Wait()
-}
-
-// compared returns the options of every comparison.
-func (s *sweep) compared(workers int) eval.Options {
-	return eval.Options{Margins: s.o.Margins, Sample: s.o.Sample, Seed: s.o.Seed, Solver: s.o.Solver, Workers: workers}
 }
 
 // method calibrates a method once and quantizes at the budgets that are missing, the
@@ -169,9 +166,7 @@ func (s *sweep) measure(ctx context.Context, p SweepPoint, model []byte) error {
 			return err
 		}
 		defer func() { err = errors.Join(err, quantized.Close()) }()
-		o := s.compared(1)
-		o.Original = s.original
-		p.Measured, err = eval.Compare(ctx, s.full, quantized, s.set, s.test, o)
+		p.Measured, err = s.original.Compare(ctx, quantized, eval.Options{Workers: 1})
 		return err
 	})
 	if err != nil {

@@ -101,7 +101,8 @@ func (f *compareFlags) results(ctx context.Context, d *field, names []string) ([
 	if o.Margins = f.margins; len(o.Margins) == 0 {
 		o.Margins = []float64{0.1, 0.25, d.task.Target.Margin}
 	}
-	if o.Original, err = eval.Prepare(ctx, d.models[0], d.set, d.people, o); err != nil {
+	original, err := eval.Solve(ctx, d.models[0], d.set, d.people, o)
+	if err != nil {
 		return nil, runError(err)
 	}
 	var results []*eval.Result
@@ -112,7 +113,7 @@ func (f *compareFlags) results(ctx context.Context, d *field, names []string) ([
 			ev.Stage = names[i] + ": " + ev.Stage
 			show(ev)
 		}
-		r, err := eval.Compare(ctx, d.models[0], d.models[i], d.set, d.people, each)
+		r, err := original.Compare(ctx, d.models[i], each)
 		if err != nil {
 			return nil, runError(fmt.Errorf("%s: %w", names[i], err))
 		}

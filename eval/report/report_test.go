@@ -52,7 +52,7 @@ func loans() *Document {
 	}
 	r := &eval.Result{
 		Settings:   eval.Settings{Margins: []float64{0, 0.1, 0.25}, Sample: 702, Seed: 7, Confidence: 0.95, Epsilon: 1e-9, SupportTau: 1e-6},
-		Population: eval.Population{Rows: 2010, Unreadable: 4, LeftOut: 6, Read: 2000, Labelled: 2000, Favoured: 1100, Refused: 900, Evaluated: 702, BothRefuse: 690},
+		Population: eval.Population{DataFile: eval.DataFile{Rows: 2010, Unreadable: 4, LeftOut: 6}, Read: 2000, Labelled: 2000, Favoured: 1100, Refused: 900, Evaluated: 702, BothRefuse: 690},
 		Decisions: eval.Decisions{
 			AccuracyFull: rate(1716, 2000), AccuracyQuant: rate(1712, 2000), FavourableFull: rate(1100, 2000), FavourableQuant: rate(1108, 2000),
 			Disagreement: rate(16, 2000), Lost: rate(4, 1100), Gained: rate(12, 900),
@@ -83,7 +83,7 @@ func empty() *Document {
 		Full: Model{File: File{Name: "a.onnx"}}, Quantized: Model{File: File{Name: "b.onnx"}},
 		Result: &eval.Result{
 			Settings:   eval.Settings{Margins: []float64{0.1}, Confidence: 0.95},
-			Population: eval.Population{Rows: 40, Read: 40, Favoured: 40},
+			Population: eval.Population{DataFile: eval.DataFile{Rows: 40}, Read: 40, Favoured: 40},
 			Decisions:  eval.Decisions{AccuracyFull: none, AccuracyQuant: none, FavourableFull: rate(40, 40), FavourableQuant: rate(40, 40), Disagreement: rate(0, 40), Lost: rate(0, 40), Gained: none},
 			Margins: []eval.AtMargin{{
 				Margin: 0.1, FRR: none, RFRR: none, VD: none, RVD: none,
@@ -100,7 +100,7 @@ func empty() *Document {
 func infeasible() *Document {
 	d := empty()
 	r := d.Result
-	r.Population = eval.Population{Rows: 40, Read: 40, Favoured: 5, Refused: 35, Evaluated: 35, BothRefuse: 35}
+	r.Population = eval.Population{DataFile: eval.DataFile{Rows: 40}, Read: 40, Favoured: 5, Refused: 35, Evaluated: 35, BothRefuse: 35}
 	r.Margins[0].FRR, r.Margins[0].RFRR = rate(0, 35), rate(0, 35)
 	r.Warnings = []string{"margin 0.1: no recourse was found for any of 35 people"}
 	return d
@@ -185,7 +185,7 @@ func oneSided() *Document {
 		}
 	}
 	d.Result.Settings.OneSided = true
-	d.Result = eval.Summarize(records, d.Result.Settings)
+	d.Result = eval.Summarize(records, d.Result.Settings, eval.DataFile{})
 	return d
 }
 

@@ -61,7 +61,7 @@ func complete() *Document {
 		Solver: eval.Solver{Restarts: 4, Seed: 7},
 	}
 	records := crowd(3, 1200, settings.Margins, 0.05)
-	r := eval.Summarize(records, settings)
+	r := eval.Summarize(records, settings, eval.DataFile{})
 	d := loans()
 	d.Result, d.Gate = r, verdicts()
 	part := func(keep func(i int) bool) *eval.Result {
@@ -71,7 +71,7 @@ func complete() *Document {
 				some = append(some, records[i])
 			}
 		}
-		x := eval.Summarize(some, settings)
+		x := eval.Summarize(some, settings, eval.DataFile{})
 		x.Records = nil
 		return x
 	}
@@ -89,7 +89,7 @@ func complete() *Document {
 			Gaps: []eval.GroupGap{},
 		},
 	}
-	noisy := eval.Summarize(crowd(5, 1200, settings.Margins, 0.09), settings)
+	noisy := eval.Summarize(crowd(5, 1200, settings.Margins, 0.09), settings, eval.DataFile{})
 	noisy.Records = nil
 	r.Scenarios = []eval.Scenario{{Name: "noise=0.1", Result: noisy}, {Name: "bounds=0.5", Result: part(func(i int) bool { return i%2 == 0 })}}
 	r.Footprint = &eval.Footprint{Full: eval.Weight{Bytes: 36131, WeightBits: 32, BOPs: 9.1e6}, Quant: eval.Weight{Bytes: 9214, WeightBits: 4.31, BOPs: 284672}}
@@ -136,7 +136,7 @@ func comparison() *Comparison {
 	settings := eval.Settings{Margins: margins, Confidence: 0.95}
 	c := &eval.Comparison{Names: []string{"cf-ptq", "cfq-qat", "ptq"}, Confidence: 0.95}
 	for i, noise := range []float64{0.05, 0.02, 0.09} {
-		r := eval.Summarize(crowd(9, 900, margins, noise), settings)
+		r := eval.Summarize(crowd(9, 900, margins, noise), settings, eval.DataFile{})
 		r.Records = nil
 		c.Results = append(c.Results, r)
 		_ = i

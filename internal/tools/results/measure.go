@@ -60,7 +60,7 @@ type bench struct {
 	train, test     *task.People
 	full            *classifier.Model
 	set             *recourse.ActionSet
-	original        *eval.Original
+	original        *eval.Solution
 	cache           string // of teacher actions and statistics
 	workers, sample int
 	done, total     int
@@ -93,7 +93,7 @@ func (b *bench) network(ctx context.Context, path string, vs []variant, keep fun
 	defer func() { err = errors.Join(err, b.full.Close()) }()
 	start := time.Now()
 	o := eval.Options{Sample: b.sample, Seed: 1, Workers: b.workers}
-	if b.original, err = eval.Prepare(ctx, b.full, b.set, b.test, o); err != nil {
+	if b.original, err = eval.Solve(ctx, b.full, b.set, b.test, o); err != nil {
 		return err
 	}
 	b.tell("recourse of the original (%.1f s)", time.Since(start).Seconds())
@@ -191,5 +191,5 @@ func (b *bench) compare(ctx context.Context, m *graph.Model) (r *eval.Result, er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, quantized.Close()) }()
-	return eval.Compare(ctx, b.full, quantized, b.set, b.test, eval.Options{Sample: b.sample, Seed: 1, Workers: 1, Original: b.original})
+	return b.original.Compare(ctx, quantized, eval.Options{Workers: 1})
 }

@@ -1,0 +1,159 @@
+package eval
+
+import (
+	"context"
+	"fmt"
+
+	"cfq/recourse"
+)
+
+// Compare is the part of [Compare] that is about g; of o it takes what Judge takes.
+func (s *Solution) Compare(ctx context.Context, g recourse.Model, o Options) (*Result, error) {
+	records, err := s.Judge(ctx, g, o)
+	if err != nil {
+		return nil, err
+	}
+	settings, people := s.o.settings(), s.people
+	settings.Radius = o.Radius
+	return Summarize(records, settings, DataFile{
+		Rows: max(people.Total, people.N), Unreadable: people.Failed, LeftOut: people.Filtered + people.Excluded,
+	}), nil
+}
+
+// Judge asks g about the points of s, and the model of s about the points of g, which it solves first for the same
+// people unless Options.OneSided. It returns one record for each person, in their order. Of o it takes Workers,
+// Progress, Prove, Perturb and Radius; all else is as in Solve.
+func (s *Solution) Judge(ctx context.Context, g recourse.Model, o Options) ([]Record, error) {
+	if d := s.model.Dim(); d != g.Dim() {
+		return nil, fmt.Errorf("eval: the original takes %d inputs, the quantized model %d", d, g.Dim())
+	}
+	of := s.o
+	of.Workers, of.Solver.Workers = o.Workers, o.Solver.Workers
+	of.Prove, of.Perturb, of.Radius, of.Progress = o.Prove, o.Perturb, o.Radius, o.Progress
+	of, err := of.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	q := &Solution{name: "the quantized model", model: g, people: s.people, rows: s.rows, set: s.set, x: s.x, o: of}
+	records, err := s.judge(ctx, q)
+	if err != nil {
+		return nil, fmt.Errorf("eval: %w", err)
+	}
+	return records, nil
+}
+
+// judge makes the records of s and q, of which q is not solved yet.
+func (s *Solution) judge(ctx context.Context, q *Solution) ([]Record, error) {
+	if err := q.decide(ctx); err != nil {
+		return nil, err
+	}
+	if !q.o.OneSided && len(q.rows) > 0 {
+		if err := q.solve(ctx, q.search); err != nil {
+			return nil, err
+		}
+	}
+	full, err := s.marginsUnder(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	quant, err := q.marginsUnder(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	records := s.decisions(q)
+	for k, row := range s.rows {
+		r := &records[row]
+		r.First, r.Steps = none(recourse.NoneFound), make([]Step, len(s.o.Margins))
+		if s.first != nil {
+			r.First = full.of(s.first[k])
+		}
+		if s.issued != nil && s.issued[k].Made() {
+			p := full.of(s.issued[k])
+			r.Issued = &p
+		}
+		for i := range r.Steps {
+			step := &r.Steps[i]
+			*step = Step{
+				Full: full.of(s.steps[i][k]), Quant: none(recourse.NoneFound),
+				DirSim: undefined(), Overlap: undefined(), RepeatCost: undefined(),
+			}
+			if q.steps == nil {
+				continue
+			}
+			step.Quant = quant.of(q.steps[i][k])
+			if step.Full.Made() && step.Quant.Made() {
+				a, b := s.steps[i][k].delta, q.steps[i][k].delta
+				step.DirSim, step.Overlap = Float(dirSim(a, b)), Float(actOverlap(a, b))
+			}
+		}
+	}
+	s.addRepeats(records)
+	return records, q.o.measureNeighbourhoods(ctx, records, s)
+}
+
+// decisions are the records of all people as they are.
+func (s *Solution) decisions(q *Solution) []Record {
+	records := make([]Record, s.people.N)
+	for i := range records {
+		r := &records[i]
+		*r = Record{Row: i, Line: s.line(i), Label: -1, Full: Float(s.margins[i]), Quant: Float(q.margins[i])}
+		if s.people.Labels != nil {
+			r.Label = s.people.Labels[i]
+		}
+		if s.o.Promises != nil && s.o.Promises[i].Status == recourse.Found {
+			r.Issued = &Promise{Status: recourse.Found, Cost: Float(s.o.Promises[i].Cost), Own: undefined(), Other: undefined()}
+		}
+	}
+	for _, row := range s.rows {
+		records[row].Evaluated = true
+	}
+	return records
+}
+
+// addRepeats adds the costs of the recourse that was solved once more.
+func (s *Solution) addRepeats(records []Record) {
+	if s.repeat == nil {
+		return
+	}
+	for i, points := range s.repeat.steps {
+		for j, row := range s.repeat.rows {
+			if step := &records[row].Steps[i]; step.Full.Made() && points[j].Made() {
+				step.RepeatCost = points[j].Cost
+			}
+		}
+	}
+}
+
+// judged are the margins of points under the other model.
+type judged map[*point]Float
+
+// marginsUnder runs the other model at all points of s, in the batches in which s found them: another batch
+// size may round otherwise.
+func (s *Solution) marginsUnder(ctx context.Context, other *Solution) (judged, error) {
+	all := judged{}
+	for _, found := range s.found {
+		var x []float32
+		for _, p := range found {
+			x = append(x, p.Point...)
+		}
+		m, err := margins(ctx, other.model, x, len(found))
+		if err != nil {
+			return nil, fmt.Errorf("recourse points of %s under %s: %w", s.name, other.name, err)
+		}
+		for i, p := range found {
+			if all[p] = Float(m[i]); !all[p].Defined() {
+				return nil, fmt.Errorf("at a recourse point of %s the margin of %s is %v", s.name, other.name, m[i])
+			}
+		}
+	}
+	return all, nil
+}
+
+// of is the promise of a point, judged.
+func (j judged) of(p *point) Promise {
+	out := p.Promise
+	if other, ok := j[p]; ok {
+		out.Other = other
+	}
+	return out
+}

@@ -1,0 +1,318 @@
+package eval
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"cfq/recourse"
+	"cfq/task"
+)
+
+// Solution is what one model promises: for each person evaluated and each required margin, the point
+// where their recourse ends. It is not changed by use, so any number of Judge may use it at once.
+type Solution struct {
+	name    string // in messages
+	model   recourse.Model
+	people  *task.People // all of them
+	rows    []int        // positions among people of those evaluated, ascending
+	set     *recourse.ActionSet
+	x       []float32 // model inputs of those evaluated
+	o       Options
+	margins []float32 // the model's, of all people as they are
+
+	first  []*point   // first valid iterates, by person evaluated; nil when they were not computed
+	steps  [][]*point // by required margin and person evaluated; nil when nothing was solved
+	issued []*point   // promises issued, by person evaluated; nil when the solver made the promises
+	found  [][]*point // all points that exist, in the batches in which they were found
+	repeat *repeat
+}
+
+// repeat is a solution of a sample of the people with other random numbers: what CRG is of a model against itself.
+type repeat struct {
+	*Solution
+	of []int // positions of the sample among the people evaluated
+}
+
+// point is where one person's recourse ends. A point that is good for several margins is shared between them.
+type point struct {
+	Promise // Other is not known yet
+	delta   []float32
+}
+
+// source finds the points of the people evaluated for the required margin t, given those for the margin below, nil at
+// the first one. The solver is a source, and so are promises that were issued.
+type source func(ctx context.Context, t float64, below []*point) ([]*point, error)
+
+// Solve finds the recourse of the people that f refuses, or of a sample of them, at each of the margins. See [Compare].
+func Solve(
+	ctx context.Context, f recourse.Model, set *recourse.ActionSet, people *task.People, o Options,
+) (*Solution, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if f.Dim()*people.N != len(people.X) {
+		return nil, fmt.Errorf("eval: the original takes %d inputs, and the data hold %d values for %d people",
+			f.Dim(), len(people.X), people.N)
+	}
+	if o.Promises != nil && len(o.Promises) != people.N {
+		return nil, fmt.Errorf("eval: %d promises for %d people", len(o.Promises), people.N)
+	}
+	s := &Solution{name: "the original", model: f, people: people, o: o}
+	if err := s.decide(ctx); err != nil {
+		return nil, fmt.Errorf("eval: %w", err)
+	}
+	s.rows = refused(s.margins, o.Sample, o.Seed)
+	s.x, s.set = people.Subset(s.rows).X, set.Select(s.rows)
+	if err := s.solveOriginal(ctx); err != nil {
+		return nil, fmt.Errorf("eval: %w", err)
+	}
+	return s, nil
+}
+
+// solveOriginal solves what is asked of the original alone.
+func (s *Solution) solveOriginal(ctx context.Context) error {
+	if len(s.rows) == 0 {
+		return nil
+	}
+	find := s.search
+	if s.o.Promises != nil {
+		var err error
+		if find, err = s.use(ctx, s.o.Promises); err != nil {
+			return err
+		}
+	}
+	if !s.o.OneSided {
+		if err := s.firstValid(ctx); err != nil {
+			return err
+		}
+	}
+	if s.o.Noise > 0 {
+		s.repeat = s.sample(s.o.Noise)
+		if err := s.repeat.solve(ctx, s.repeat.search); err != nil {
+			return err
+		}
+	}
+	return s.solve(ctx, find)
+}
+
+// sample makes the solution of up to n of the people, without any points yet, for another seed of the solver.
+func (s *Solution) sample(n int) *repeat {
+	of := rand.New(rand.NewPCG(s.o.Seed, 0x2e)).Perm(len(s.rows))[:min(n, len(s.rows))]
+	slices.Sort(of)
+	again := &Solution{
+		name: s.name + " once more", model: s.model, people: s.people, set: s.set.Select(of), x: s.inputs(of), o: s.o,
+		margins: s.margins,
+	}
+	again.o.Solver.Seed ^= 0x9e3779b97f4a7c15
+	for _, k := range of {
+		again.rows = append(again.rows, s.rows[k])
+	}
+	return &repeat{again, of}
+}
+
+// decide runs the model on all people as they are.
+func (s *Solution) decide(ctx context.Context) (err error) {
+	n := s.people.N
+	s.o.Progress(Event{Stage: "decisions", Total: n})
+	if s.margins, err = margins(ctx, s.model, s.people.X, n); err != nil {
+		return fmt.Errorf("decisions of %s: %w", s.name, err)
+	}
+	for i, m := range s.margins {
+		if !Float(m).Defined() {
+			return fmt.Errorf("line %d: the margin of %s is %v", s.line(i), s.name, m)
+		}
+	}
+	s.o.Progress(Event{Stage: "decisions", Done: n, Total: n})
+	return nil
+}
+
+// line is that of the person in the data file, 0 when it is not known.
+func (s *Solution) line(row int) int {
+	if s.people.Lines == nil {
+		return 0
+	}
+	return s.people.Lines[row]
+}
+
+// margins runs a model on n rows.
+func margins(ctx context.Context, m recourse.Model, x []float32, n int) ([]float32, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	out, err := m.Margins(ctx, x)
+	if err == nil && len(out) != n {
+		err = fmt.Errorf("%d rows gave %d margins", n, len(out))
+	}
+	return out, err
+}
+
+// refused returns the rows to evaluate, ascending: all that are refused, or a random sample of them.
+func refused(margins []float32, sample int, seed uint64) []int {
+	var rows []int
+	for i, m := range margins {
+		if !approves(Float(m)) {
+			rows = append(rows, i)
+		}
+	}
+	if sample > 0 && sample < len(rows) {
+		rng := rand.New(rand.NewPCG(seed, 0x5ea1))
+		rng.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+		rows = rows[:sample]
+		slices.Sort(rows)
+	}
+	return rows
+}
+
+// solve takes the points for every required margin from a source.
+func (s *Solution) solve(ctx context.Context, find source) (err error) {
+	var points []*point
+	for _, t := range s.o.Margins {
+		if points, err = find(ctx, t, points); err != nil {
+			return err
+		}
+		s.steps = append(s.steps, points)
+	}
+	return nil
+}
+
+// search is the source that solves. People who have a point with that margin from the margin below keep it.
+func (s *Solution) search(ctx context.Context, t float64, below []*point) ([]*point, error) {
+	n := len(s.rows)
+	points := make([]*point, n)
+	var todo []int
+	for k, row := range s.rows {
+		switch m := s.margins[row]; {
+		case approves(Float(m)) && m >= float32(t): // the solver's rule
+			points[k] = &point{Promise: none(recourse.AlreadyFavourable)}
+			points[k].Cost = 0
+		case below != nil && below[k].final(t):
+			points[k] = below[k]
+		default:
+			todo = append(todo, k)
+		}
+	}
+	stage := fmt.Sprintf("recourse of %s, margin %g", s.name, t)
+	if len(todo) == 0 {
+		s.o.Progress(Event{Stage: stage, Done: n, Total: n})
+		return points, nil
+	}
+	so := s.o.Solver
+	so.Margin = t
+	so.Progress = func(done, total int) {
+		s.o.Progress(Event{Stage: stage, Done: n - len(todo) + min(done, len(todo)), Total: n})
+	}
+	actions, err := recourse.Solve(ctx, s.model, s.set.Select(todo), s.inputs(todo), so)
+	if err == nil {
+		err = s.validate(ctx, todo, actions, points)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", stage, err)
+	}
+	return points, nil
+}
+
+// final says that nothing else will be found at the larger margin t.
+func (p *point) final(t float64) bool {
+	return p.Status == recourse.NoneFound || p.Status == recourse.NoneExists || p.Made() && p.reaches(t)
+}
+
+// use makes a source of promises that were issued: at t, those whose own margin is t or more.
+func (s *Solution) use(ctx context.Context, promises []recourse.Action) (source, error) {
+	everyone, actions := s.everyone(), make([]recourse.Action, len(s.rows))
+	for k, row := range s.rows {
+		actions[k] = promises[row]
+	}
+	s.issued = make([]*point, len(s.rows))
+	if err := s.validate(ctx, everyone, actions, s.issued); err != nil {
+		return nil, fmt.Errorf("issued promises: %w", err)
+	}
+	return func(_ context.Context, t float64, _ []*point) ([]*point, error) {
+		points := slices.Clone(s.issued)
+		for k, p := range points {
+			if p.Made() && !p.reaches(t) {
+				points[k] = &point{Promise: none(recourse.NoneFound)}
+			}
+		}
+		return points, nil
+	}, nil
+}
+
+// firstValid finds the first valid iterate of gradient descent for everyone.
+func (s *Solution) firstValid(ctx context.Context) error {
+	stage := fmt.Sprintf("first valid step of %s", s.name)
+	actions, err := recourse.FirstValid(ctx, s.model, s.set, s.x, recourse.FirstValidOptions{
+		Workers:  s.o.Solver.Workers,
+		Progress: func(done, total int) { s.o.Progress(Event{Stage: stage, Done: done, Total: total}) },
+	})
+	if err == nil {
+		s.first = make([]*point, len(s.rows))
+		err = s.validate(ctx, s.everyone(), actions, s.first)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", stage, err)
+	}
+	return nil
+}
+
+// validate turns the actions of the people todo into points: it runs the model there, and checks the action against
+// the task. Whoever made the action is not believed.
+func (s *Solution) validate(ctx context.Context, todo []int, actions []recourse.Action, points []*point) error {
+	if len(actions) != len(todo) {
+		return fmt.Errorf("%d people got %d actions", len(todo), len(actions))
+	}
+	var found []*point
+	var x []float32
+	dim := s.model.Dim()
+	for i, k := range todo {
+		a := &actions[i]
+		p := &point{Promise: none(a.Status)}
+		points[k] = p
+		switch a.Status {
+		case recourse.AlreadyFavourable:
+			p.Cost = 0
+		case recourse.Found:
+			if err := s.set.Person(k).Check(s.x[k*dim:(k+1)*dim], a.Delta); err != nil {
+				p.Violation = err.Error()
+			}
+			p.Cost, p.Point, p.delta = Float(a.Cost), a.Point, a.Delta
+			found = append(found, p)
+			x = append(x, a.Point...)
+		}
+	}
+	own, err := margins(ctx, s.model, x, len(found))
+	if err != nil {
+		return fmt.Errorf("at the recourse points: %w", err)
+	}
+	for i, p := range found {
+		if p.Own = Float(own[i]); !p.Own.Defined() {
+			return fmt.Errorf("at a recourse point the margin of %s is %v", s.name, p.Own)
+		}
+	}
+	s.found = append(s.found, found)
+	return nil
+}
+
+// everyone lists the positions of the people evaluated.
+func (s *Solution) everyone() []int {
+	all := make([]int, len(s.rows))
+	for k := range all {
+		all[k] = k
+	}
+	return all
+}
+
+// inputs are the model inputs of the people at these positions among those evaluated.
+func (s *Solution) inputs(todo []int) []float32 {
+	dim := s.model.Dim()
+	x := make([]float32, 0, len(todo)*dim)
+	for _, k := range todo {
+		x = append(x, s.x[k*dim:(k+1)*dim]...)
+	}
+	return x
+}
+
+// reaches says whether the model that gives the promise approves by the required margin. The comparison is the solver's.
+func (p *Promise) reaches(t float64) bool { return approves(p.Own) && float32(p.Own) >= float32(t) }
