@@ -2,7 +2,6 @@ package task
 
 import (
 	"cmp"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -57,13 +56,11 @@ func overrideColumns() []string {
 }
 
 func (o *overrideReader) read(r io.Reader) error {
-	in, err := PlainText(r)
+	rows, err := (&Data{Delimiter: ',', Trim: true}).rows(r)
 	if err != nil {
 		return err
 	}
-	table := csv.NewReader(in)
-	table.TrimLeadingSpace, table.ReuseRecord = true, true
-	header, err := table.Read()
+	header, _, err := rows.Next()
 	if errors.Is(err, io.EOF) {
 		return errors.New("the file is empty; it needs a header with row, feature and the columns that differ")
 	}
@@ -74,21 +71,24 @@ func (o *overrideReader) read(r io.Reader) error {
 		return nil
 	}
 	for {
-		rec, err := table.Read()
+		rec, at, err := rows.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
+		if len(rec) != len(o.columns) {
+			return &Problem{Line: at, Reason: fmt.Sprintf("%d fields where %d are expected", len(rec), len(o.columns))}
+		}
 		fields := map[string]ast.Node{}
 		for i, s := range rec {
-			line, col := table.FieldPos(i)
+			line, col := rows.position(i)
 			if s = strings.TrimSpace(s); s != "" {
 				fields[o.columns[i]] = fieldNode(s, line, col)
 			}
 		}
-		line, col := table.FieldPos(0)
+		line, col := rows.position(0)
 		o.override(fieldNode("", line, col), fields)
 	}
 }

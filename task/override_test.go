@@ -59,7 +59,7 @@ func TestMistakesInOverrides(t *testing.T) {
 		"row,feature,weigth\n":                           `o.csv:1:3: there is no column "weigth"; did you mean "weight"?`,
 		"row,feature,row\n":                              `o.csv:1:3: the column "row" occurs twice`,
 		"row,weight\n":                                   `o.csv:1:1: the column "feature" is missing`,
-		"row,feature\n1,income,3\n":                      "record on line 2: wrong number of fields",
+		"row,feature\n1,income,3\n":                      "line 2: 3 fields where 2 are expected",
 		"row,feature,weight\n1,incom,3\n":                `o.csv:2:3: there is no feature "incom"; did you mean "income"?`,
 		"row,feature,weight\n1.5,income,3\n":             `o.csv:2:1: this must be a whole number, 0 or more`,
 		"row,feature,weight\n-1,income,3\n":              `o.csv:2:1: this must be a whole number, 0 or more`,

@@ -1,12 +1,10 @@
 package task
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 )
@@ -26,38 +24,18 @@ func Read(ctx context.Context, path string, t *Task, o ReadOptions) (*People, er
 	return FromFile(path, func(r io.Reader) (*People, error) { return ReadFrom(ctx, r, t, o) })
 }
 
-// FromFile opens a data file and returns what read makes of it; errors name the file.
-func FromFile[T any](path string, read func(io.Reader) (T, error)) (v T, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return v, fmt.Errorf("data file: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // read only
-	if v, err = read(f); err != nil {
-		return v, fmt.Errorf("data file %s: %w", path, err)
-	}
-	return v, nil
-}
-
 // ReadFrom is Read for a stream.
 func ReadFrom(ctx context.Context, r io.Reader, t *Task, o ReadOptions) (*People, error) {
 	return newReader(ctx, t, o).read(r)
 }
 
 func newReader(ctx context.Context, t *Task, o ReadOptions) *reader {
-	return &reader{ctx: ctx, task: t, people: &People{Dim: t.Dim()}, pick: newSelection(o), sampler: newSampler(o), texts: o.Keep, hash: newRecordHash(o)}
+	return &reader{ctx: ctx, task: t, people: &People{Dim: t.Dim()}, pick: NewSelection(o), sampler: newSampler(o), texts: o.Keep, hash: newRecordHash(o)}
 }
 
 // read reads all of r.
 func (rd *reader) read(r io.Reader) (*People, error) {
-	in, err := PlainText(r)
-	if err != nil {
-		return nil, err
-	}
-	if head, _ := in.Peek(512); bytes.IndexByte(head, 0) >= 0 {
-		return nil, fmt.Errorf("this is a binary file and no delimited text; it starts with %.16q", head)
-	}
-	rows, err := newRows(in, &rd.task.Data)
+	rows, err := rd.task.Data.rows(r)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +53,7 @@ type reader struct {
 	ctx     context.Context //nolint:containedctx // lives as long as one call of Read
 	task    *Task
 	people  *People
-	pick    *selection
+	pick    *Selection
 	sampler *sampler // nil when everybody is kept
 	cols    *columns
 	lookup  []map[string]int // per feature: value -> input, for OneHot
@@ -90,15 +68,15 @@ type reader struct {
 }
 
 // table reads delimited text.
-func (rd *reader) table(rows *rows) error {
-	rd.hint = otherDelimiter(rows.head, rd.task.Data.Delimiter)
+func (rd *reader) table(rows *Rows) error {
+	rd.hint = otherDelimiter(rows.text.head, rd.task.Data.Delimiter)
 	hinted := func(err error) error {
 		if rd.hint != "" {
 			err = fmt.Errorf("%s\n%w", rd.hint, err)
 		}
 		return err
 	}
-	first, line, err := rows.next()
+	first, line, err := rows.Next()
 	var bad *Problem
 	switch {
 	case errors.Is(err, io.EOF):
@@ -119,12 +97,12 @@ func (rd *reader) table(rows *rows) error {
 			if n%1024 == 0 && rd.ctx.Err() != nil {
 				return context.Cause(rd.ctx)
 			}
-			first, line, err = rows.next()
+			first, line, err = rows.Next()
 		}
 		data = false
 		switch {
 		case errors.Is(err, io.EOF):
-			return rd.pick.end()
+			return rd.pick.End()
 		case errors.As(err, &bad):
 			if rd.take() {
 				rd.problem(bad)
@@ -186,7 +164,7 @@ func (rd *reader) warn(s string) { rd.people.Warnings = append(rd.people.Warning
 // take counts a row that the filter kept and says whether it was selected.
 func (rd *reader) take() bool {
 	rd.people.Total++
-	if !rd.pick.next() {
+	if !rd.pick.Next() {
 		rd.people.Excluded++
 		return false
 	}

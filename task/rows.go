@@ -12,8 +12,8 @@ import (
 	"cfq/internal/message"
 )
 
-// selection decides which rows are read.
-type selection struct {
+// Selection decides which rows are read.
+type Selection struct {
 	row    int // number of the row that next was last asked about
 	left   int // rows still to look at, -1 = no limit
 	only   map[int]bool
@@ -21,8 +21,8 @@ type selection struct {
 	last   int // largest number in only and except
 }
 
-func newSelection(o ReadOptions) *selection {
-	s := &selection{row: -1, left: -1, last: -1}
+func NewSelection(o ReadOptions) *Selection {
+	s := &Selection{row: -1, left: -1, last: -1}
 	if o.Rows > 0 {
 		s.left = o.Rows
 	}
@@ -41,8 +41,8 @@ func newSelection(o ReadOptions) *selection {
 	return s
 }
 
-// next moves to the next row and says whether it is selected.
-func (s *selection) next() bool {
+// Next moves to the next row and says whether it is selected.
+func (s *Selection) Next() bool {
 	s.row++
 	if (s.only != nil && !s.only[s.row]) || s.except[s.row] {
 		return false
@@ -54,10 +54,10 @@ func (s *selection) next() bool {
 }
 
 // full says that no further row is wanted.
-func (s *selection) full() bool { return s.left == 0 }
+func (s *Selection) full() bool { return s.left == 0 }
 
-// end is called when the file ends: numbers beyond it mean that the selection belongs to other data.
-func (s *selection) end() error {
+// End is called when the file ends: numbers beyond it mean that the selection belongs to other data.
+func (s *Selection) End() error {
 	if s.last > s.row {
 		return fmt.Errorf("row %d is selected, but the file has %d rows (numbered from 0, after the filter); the selection belongs to other data", s.last, s.row+1)
 	}

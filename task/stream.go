@@ -84,15 +84,11 @@ func Header(path string, d *Data) ([]string, error) {
 }
 
 func header(r io.Reader, d *Data) ([]string, error) {
-	in, err := PlainText(r)
+	rows, err := d.rows(r)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := newRows(in, d)
-	if err != nil {
-		return nil, err
-	}
-	first, _, err := rows.next()
+	first, _, err := rows.Next()
 	if err != nil {
 		return nil, err
 	}

@@ -1,11 +1,14 @@
 """Train a loan classifier in PyTorch and export it to ONNX.
 
 The only step of the walk-through that needs Python (torch, onnx, onnxscript). It reads
-train.csv with the standard library, so that the encoding is in plain sight.
+train.csv with the standard library, so that the encoding is in plain sight, and writes
+the encoding down as encoding.json, beside the model, for `cfq task init`.
 
     python train.py ../../testdata/loans/train.csv model.onnx
 """
 import csv
+import json
+import os
 import sys
 
 import onnx
@@ -20,8 +23,8 @@ CATEGORIES = {
 
 
 def encode(rows):
-    """Numbers standardised, two values as 0 and 1, more as one-hot, in the order of the columns."""
-    columns = []
+    """Numbers standardised, two values as 0 and 1, more as one-hot, in the order of the columns; and what was done."""
+    columns, features = [], []
     for name in rows[0]:
         values = [row[name] for row in rows]
         known = CATEGORIES.get(name)
@@ -29,14 +32,18 @@ def encode(rows):
             continue
         if known is None:
             v = torch.tensor([float(x) for x in values], dtype=torch.float64)
-            columns.append((v - v.mean()) / v.std(correction=0))
+            mean, std = v.mean(), v.std(correction=0)
+            columns.append((v - mean) / std)
+            features.append({"column": name, "kind": "numeric", "mean": mean.item(), "std": std.item()})
         elif len(known) == 2:
             columns.append(torch.tensor([float(x == known[1]) for x in values], dtype=torch.float64))
+            features.append({"column": name, "kind": "binary", "one": known[1], "zero": known[0]})
         else:
             columns += [torch.tensor([float(x == k) for x in values], dtype=torch.float64) for k in known]
+            features.append({"column": name, "kind": "onehot", "values": known})
     x = torch.stack(columns, 1).float()
     y = torch.tensor([int(row["decision"] == "approved") for row in rows])
-    return x, y
+    return x, y, {"target": "favourable = 1", "features": features}
 
 
 def main(data, out):
@@ -44,7 +51,9 @@ def main(data, out):
     torch.set_num_threads(1)
     with open(data, newline="") as file:
         rows = list(csv.DictReader(file))
-    x, y = encode(rows)
+    x, y, encoding = encode(rows)
+    with open(os.path.join(os.path.dirname(out), "encoding.json"), "w") as file:
+        json.dump(encoding, file, indent=1)
     net = torch.nn.Sequential(
         torch.nn.Linear(x.shape[1], 64), torch.nn.ReLU(),
         torch.nn.Linear(64, 32), torch.nn.ReLU(),

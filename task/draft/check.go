@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"gonum.org/v1/gonum/stat"
+
 	"cfq/internal/message"
 	"cfq/task"
 )
@@ -37,7 +39,9 @@ type Report struct {
 	Features []Column    `json:"features"`        // in the order of the model's inputs
 	Rules    []RuleCount `json:"rules"`           // in the order of the task file
 	Score    *Score      `json:"score,omitempty"` // nil without a model or outcomes
-	Findings []Finding   `json:"findings"`        // problems first
+	// Encoding is "unverified" when a model was asked: nothing has compared its scores with known ones. "" without a model.
+	Encoding string    `json:"encoding,omitempty"`
+	Findings []Finding `json:"findings"` // problems first
 }
 
 // Column is a feature as the data have it.
@@ -84,11 +88,15 @@ func (c *checker) find(level Level, about string, rows int, format string, args 
 	c.r.Findings = append(c.r.Findings, Finding{level, about, fmt.Sprintf(format, args...), rows})
 }
 
-// Check holds a task against the people of a data file, as task.Read returns them, and against a model (nil: none). The error is one of the model.
-func Check(ctx context.Context, t *task.Task, p *task.People, m Model) (*Report, error) {
+// Check holds a task against the people of a data file, as task.Read returns them, and against a model (nil: none). Open questions of the
+// task file are problems. The error is one of the model.
+func Check(ctx context.Context, t *task.Task, open []Question, p *task.People, m Model) (*Report, error) {
 	c := &checker{t: t, p: p, r: &Report{Rows: p.Total - p.Filtered - p.Excluded, Read: p.N, Filtered: p.Filtered, Features: []Column{}, Rules: []RuleCount{}, Findings: []Finding{}}}
 	if err := c.decode(); err != nil {
 		return nil, err
+	}
+	for _, q := range open {
+		c.find(Problem, fmt.Sprintf("question on line %d", q.Line), 0, "%s Answer it in the file, then remove its comment", q.Text)
 	}
 	c.rows()
 	for i := range t.Features {
@@ -235,4 +243,513 @@ func finitePointer(v float64) *float64 {
 		return nil
 	}
 	return &v
+}
+
+// feature holds one feature against the data.
+func (c *checker) feature(i int) {
+	f := &c.t.Features[i]
+	col := Column{Name: f.Name, Kind: f.Kind}
+	switch {
+	case f.Kind.IsNumber():
+		c.number(i, f, &col)
+	case len(f.Values) > 0 || f.Kind == task.Binary:
+		c.category(i, f, &col)
+	}
+	c.moves(f)
+	if f.Kind == task.OneHot {
+		for j, raw := range c.raws[i] {
+			if raw == "" {
+				col.Missing = c.counts[i][j]
+			}
+		}
+	}
+	c.r.Features = append(c.r.Features, col)
+}
+
+func (c *checker) number(i int, f *task.Feature, col *Column) {
+	p := c.numbers(i)
+	if len(p.points) == 0 {
+		return
+	}
+	mean, std := p.moments()
+	col.Mean, col.Std = finitePointer(short(mean)), finitePointer(short(std))
+	c.bounds(f, p, col)
+	c.steps(f, p, col)
+	c.domain(i, f, p)
+	c.scale(f, mean, std)
+}
+
+// bounds reports people outside of the bounds. The 1st to 99th percentile leaves out one person in fifty.
+func (c *checker) bounds(f *task.Feature, p *profile, col *Column) {
+	for j, v := range p.points {
+		switch {
+		case v < f.Bounds[0]:
+			col.Below += int(p.weights[j])
+		case v > f.Bounds[1]:
+			col.Above += int(p.weights[j])
+		}
+	}
+	out := col.Below + col.Above
+	switch span := "[" + task.Decimal(f.Bounds[0]) + ", " + task.Decimal(f.Bounds[1]) + "]"; {
+	case out == 0:
+	case out == c.p.N:
+		c.find(Problem, f.Name, out, "no row lies within the bounds %s; the data run from %s to %s. Are the units the same?", span, task.Decimal(p.points[0]), task.Decimal(p.points[len(p.points)-1]))
+	case c.share(out) > few && f.Actionable:
+		c.find(Warning, f.Name, out, "%s of the rows lie outside of the bounds %s: %d below, %d above", percent(c.share(out)), span, col.Below, col.Above)
+	}
+}
+
+// steps reports values that are not a whole number of steps apart.
+func (c *checker) steps(f *task.Feature, p *profile, col *Column) {
+	if f.Step <= 0 {
+		return
+	}
+	// The rows on one grid are those with the same remainder; the largest such set is the grid of the data.
+	byRest := map[int64]float64{}
+	top := 0.0
+	for j, v := range p.points {
+		rest := v/f.Step - math.Floor(v/f.Step)
+		key := int64(math.Round(rest*1e6)) % 1e6
+		byRest[key] += p.weights[j]
+		top = max(top, byRest[key])
+	}
+	col.Off = int(p.rows - top)
+	if c.share(col.Off) > most && f.Actionable {
+		c.find(Warning, f.Name, col.Off, "at most %s of the rows lie on one grid of step %s: changes are whole steps from a person's own value, so most results are values that the data do not have",
+			percent(1-c.share(col.Off)), task.Decimal(f.Step))
+	}
+}
+
+// domain reports numbers of an ordinal feature that nobody has.
+func (c *checker) domain(i int, f *task.Feature, p *profile) {
+	if f.Kind != task.Ordinal || f.Levels == nil {
+		if f.Kind == task.Ordinal && f.Step > 0 && !math.IsInf(f.Bounds[0], 0) {
+			on := 0.0
+			for j, v := range p.points {
+				k := (v - f.Bounds[0]) / f.Step
+				if math.Abs(k-math.Round(k)) < 1e-6 {
+					on += p.weights[j]
+				}
+			}
+			if on == 0 {
+				c.find(Problem, f.Name, c.p.N, "no row has one of the grades: %s and whole steps of %s from it", task.Decimal(f.Bounds[0]), task.Decimal(f.Step))
+			}
+		}
+		return
+	}
+	var unseen []string
+	for j, v := range f.Levels {
+		if !slices.Contains(p.points, v) {
+			unseen = append(unseen, task.Decimal(f.Levels[j]))
+		}
+	}
+	if len(unseen) > 0 && f.Actionable {
+		c.find(Warning, f.Name, 0, "no row has the value %s, which an action may set", list(unseen, 10))
+	}
+}
+
+// scale compares mean and std with those of the data.
+func (c *checker) scale(f *task.Feature, mean, std float64) {
+	raw := f.Mean == 0 && f.Std == 1
+	switch {
+	case std == 0:
+		if f.Actionable {
+			c.find(Warning, f.Name, 0, "all rows have the value %s: what a change of it does, and costs, no data say", task.Decimal(short(mean)))
+		}
+	case raw && f.Actionable && f.Weight == 1 && std > 10 && (c.t.Cost.Weights == task.InverseStd || c.t.Cost.Weights == ""):
+		c.find(Warning, f.Name, 0, "without mean and std one raw unit costs as much as one standard deviation of other features; here one standard deviation is %s units: set weight", task.Decimal(task.Rounded(std, 3)))
+	case raw || c.t.Encoded:
+	case math.Abs(f.Mean-mean) > 0.5*std:
+		c.find(Warning, f.Name, 0, "mean is %s in the task and %s in the data, %s of its standard deviations apart", task.Decimal(f.Mean), task.Decimal(task.Rounded(mean, 6)), task.Decimal(task.Rounded(math.Abs(f.Mean-mean)/std, 2)))
+	case f.Std > 2*std || f.Std < std/2:
+		c.find(Warning, f.Name, 0, "std is %s in the task and %s in the data", task.Decimal(f.Std), task.Decimal(task.Rounded(std, 6)))
+	}
+}
+
+// category holds the values of a category, or of a binary feature, against the data.
+func (c *checker) category(i int, f *task.Feature, col *Column) {
+	values := f.Values
+	if f.Kind == task.Binary {
+		values = []string{f.One}
+	}
+	var unseen []string
+	for j, v := range values {
+		n := 0
+		for k, raw := range c.raws[i] {
+			if raw == v || sameNumber(raw, v) {
+				n += c.counts[i][k]
+			}
+		}
+		share := c.share(n)
+		col.Shares = append(col.Shares, task.Rounded(share, 6))
+		if n == 0 {
+			unseen = append(unseen, v)
+		}
+		if j < len(f.Shares) && f.Kind != task.Thermometer {
+			c.shares(f, v, f.Shares[j], share)
+		}
+	}
+	switch {
+	case len(unseen) == 0:
+	case f.Kind == task.Binary:
+		c.find(Warning, f.Name, 0, "no row has the value %s, which is the 1", message.Quote(f.One))
+	case len(unseen) == len(values):
+		c.find(Problem, f.Name, 0, "no row has any of the values")
+	case f.Actionable && f.Transitions == nil:
+		c.find(Warning, f.Name, 0, "no row has the value %s, which an action may choose", list(unseen, 10))
+	}
+	if f.Kind != task.Binary {
+		c.transitions(i, f)
+	}
+}
+
+// shares compares a share of the task with that of the data.
+func (c *checker) shares(f *task.Feature, value string, have, data float64) {
+	switch {
+	case f.Actionable && (have == 0 || have == 1) && c.t.Cost.Weights == task.InverseStd && f.SwitchCost == 0:
+		c.find(Warning, f.Name, 0, "the share of %s is %s, so that its weight is 1/eps: a change of it costs as much as a hundred others", message.Quote(value), task.Decimal(have))
+	case math.Abs(have-data) > 0.1:
+		c.find(Warning, f.Name, 0, "the share of %s is %s in the task and %s in the data", message.Quote(value), task.Decimal(have), task.Decimal(task.Rounded(data, 3)))
+	}
+}
+
+// transitions reports tables that nobody of the data can use.
+func (c *checker) transitions(i int, f *task.Feature) {
+	if f.Transitions == nil || !f.Actionable {
+		return
+	}
+	movable := 0
+	for j, raw := range c.raws[i] {
+		to := f.Transitions[raw]
+		if slices.ContainsFunc(to, func(v string) bool { return v != raw }) {
+			movable += c.counts[i][j]
+		}
+	}
+	if movable == 0 {
+		c.find(Problem, f.Name, c.p.N, "transitions let nobody of the data change")
+	}
+}
+
+// smallest returns the smallest change of a feature that is any, in the units of its largest changes, and what that is called; 0 when there is none.
+func smallest(f *task.Feature) (size float64, name string) {
+	switch {
+	case f.Kind.IsNumber() && len(f.Levels) > 0:
+		size = math.Inf(1)
+		for i := 1; i < len(f.Levels); i++ {
+			size = min(size, f.Levels[i]-f.Levels[i-1])
+		}
+		return size, "the distance of any two of its values"
+	case f.Kind.IsNumber() && f.Step > 0:
+		return f.Step, "the step " + task.Decimal(f.Step)
+	case f.Kind == task.Thermometer || f.Ordered:
+		return 1, "one place"
+	}
+	return 0, ""
+}
+
+// blocked says which directions a feature's largest changes leave no change in.
+func blocked(f *task.Feature) (up, down bool) {
+	size, _ := smallest(f)
+	up = f.Direction == task.Decrease || below(min(f.MaxIncrease, f.MaxChange), size)
+	down = f.Direction == task.Increase || below(min(f.MaxDecrease, f.MaxChange), size)
+	return up, down
+}
+
+// below says whether a largest change is too small for the smallest one, up to rounding.
+func below(most, size float64) bool { return most == 0 || most < size*(1-1e-6) }
+
+// moves reports largest changes below the smallest change that there is. That an increase or a decrease is 0 may be meant so.
+func (c *checker) moves(f *task.Feature) {
+	up, down := blocked(f)
+	if !f.Actionable || !up && !down {
+		return
+	}
+	size, name := smallest(f)
+	var keys []string
+	for _, k := range []struct {
+		name    string
+		most    float64
+		matters bool
+	}{
+		{"max_change", f.MaxChange, true},
+		{"max_increase", f.MaxIncrease, f.Direction != task.Decrease && !below(f.MaxChange, size)},
+		{"max_decrease", f.MaxDecrease, f.Direction != task.Increase && !below(f.MaxChange, size)},
+	} {
+		if k.matters && !math.IsInf(k.most, 1) && below(k.most, size) && (k.most > 0 || up && down) {
+			keys = append(keys, k.name+" "+task.Decimal(k.most))
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	text := strings.Join(keys, " and ")
+	if size > 0 {
+		text += map[bool]string{true: " is less than ", false: " are less than "}[len(keys) == 1] + name
+	}
+	switch {
+	case up && down:
+		c.find(Problem, f.Name, 0, "it is actionable, but no action can change it: %s", text)
+	case up:
+		c.find(Warning, f.Name, 0, "no action can increase it: %s; direction: decrease says so, too", text)
+	default:
+		c.find(Warning, f.Name, 0, "no action can decrease it: %s; direction: increase says so, too", text)
+	}
+}
+
+// changes says whether any action can change a feature, by itself or through links.
+func (c *checker) changes(name string) bool {
+	i := c.index(name)
+	if i < 0 {
+		return false
+	}
+	f := &c.t.Features[i]
+	if !f.Actionable {
+		return slices.ContainsFunc(c.t.Links, func(l task.Link) bool { return l.To == name && c.changes(l.From) })
+	}
+	up, down := blocked(f)
+	return !up || !down
+}
+
+// dead reports a link whose source stays as it is.
+func (c *checker) dead(l *task.Link) {
+	if !c.changes(l.From) {
+		c.find(Warning, fmt.Sprintf("link %s -> %s", l.From, l.To), 0, "no action changes %s, neither by itself nor through another link: this one drags nothing along", legible(l.From))
+	}
+}
+
+// rules counts for how many rows each constraint holds.
+func (c *checker) rules() {
+	for i := range c.t.Rules {
+		r := &c.t.Rules[i]
+		n := RuleCount{Text: Words(r)}
+		if len(r.Of) > 0 {
+			c.subset(r, &n)
+			c.r.Rules = append(c.r.Rules, n)
+			continue
+		}
+		for row := range c.p.N {
+			value := c.value(row)
+			if !allHold(r.If, value) {
+				continue
+			}
+			n.Applies++
+			if !allHold(r.Then, value) {
+				n.Broken++
+			}
+		}
+		about := fmt.Sprintf("constraint %q", n.Text)
+		switch {
+		case n.Applies == 0 && len(r.If) > 0:
+			c.find(Warning, about, 0, "its condition holds for no row")
+		case n.Applies == n.Broken:
+			c.find(Problem, about, n.Broken, "no row fulfils it as it is; are its units those of the file?")
+		case float64(n.Broken) > few*float64(n.Applies):
+			c.find(Warning, about, n.Broken, "%s of the rows that it is about break it as they are", percent(float64(n.Broken)/float64(n.Applies)))
+		}
+		c.r.Rules = append(c.r.Rules, n)
+	}
+}
+
+// subset looks at a limit on how many of some features change: people as they are change none.
+func (c *checker) subset(r *task.Rule, n *RuleCount) {
+	n.Applies = c.p.N
+	movable := 0
+	for i := range c.t.Features {
+		if f := &c.t.Features[i]; slices.Contains(r.Of, f.Name) && f.Actionable {
+			movable++
+		}
+	}
+	if movable <= r.AtMost {
+		c.find(Warning, fmt.Sprintf("constraint %q", n.Text), 0, "it limits nothing: %s of them can change at all", plural(movable, "feature"))
+	}
+}
+
+// links reports links that the data contradict.
+func (c *checker) links() {
+	for i := range c.t.Links {
+		l := &c.t.Links[i]
+		from, to := c.index(l.From), c.index(l.To)
+		if from < 0 || to < 0 {
+			continue
+		}
+		c.dead(l)
+		about := fmt.Sprintf("link %s -> %s", l.From, l.To)
+		if len(l.Map) > 0 {
+			c.linkMap(l, from, to, about)
+			continue
+		}
+		if r := c.correlation(from, to); r*l.Scale < 0 && (r > 0.3 || r < -0.3) {
+			c.find(Warning, about, 0, "an increase drags the other way than in the data, where their correlation is %s", task.Decimal(task.Rounded(r, 2)))
+		}
+	}
+}
+
+// linkMap counts the people whose value is another than the map gives.
+func (c *checker) linkMap(l *task.Link, from, to int, about string) {
+	covered, broken := 0, 0
+	ladder := c.t.Features[from].Kind.IsNumber()
+	for row := range c.p.N {
+		a, b := c.raws[from][c.codes[from][row]], c.raws[to][c.codes[to][row]]
+		want, ok := mapped(l.Map, a, ladder)
+		if !ok {
+			continue
+		}
+		covered++
+		if b != want && !sameNumber(b, want) {
+			broken++
+		}
+	}
+	switch {
+	case covered == 0:
+		c.find(Problem, about, 0, "no row has a value of %s that the link speaks of", l.From)
+	case broken == covered:
+		c.find(Problem, about, broken, "no row has the value of %s that the link gives for its %s", l.To, l.From)
+	case float64(broken) > few*float64(covered):
+		c.find(Warning, about, broken, "%s of the rows have another %s than the link gives for their %s", percent(float64(broken)/float64(covered)), l.To, l.From)
+	}
+}
+
+// mapped returns the entry of a map for a value: of a category its own, of a number the last one at or below it.
+func mapped(m []task.Pair, value string, ladder bool) (to string, ok bool) {
+	v, isNumber := task.Number(value)
+	best := 0.0
+	for _, p := range m {
+		x, numeric := task.Number(p.From)
+		switch {
+		case p.From == value || (isNumber && numeric && x == v):
+			return p.To, true
+		case ladder && isNumber && numeric && x <= v && (!ok || x > best):
+			to, best, ok = p.To, x, true
+		}
+	}
+	return to, ok
+}
+
+func (c *checker) index(name string) int {
+	return slices.IndexFunc(c.t.Features, func(f task.Feature) bool { return f.Name == name })
+}
+
+// whole looks at the task as a whole.
+func (c *checker) whole() {
+	free := 0
+	for i := range c.t.Features {
+		f := &c.t.Features[i]
+		if f.Actionable {
+			free++
+		} else if f.Mutable && !c.t.Drags(f.Name) {
+			c.find(Warning, f.Name, 0, "it may change as a side effect, but no link drags it: it stays as it is")
+		}
+	}
+	if free == 0 {
+		c.find(Problem, "features", 0, "no feature is actionable: there is no recourse")
+	}
+	if k := c.t.Sparsity.MaxFeatures; k > free && free > 0 {
+		c.find(Warning, "sparsity", 0, "max_features is %d, and %s can change: it limits nothing", k, plural(free, "feature"))
+	}
+}
+
+// model checks that the model and the task belong together: as many inputs, a class of that index, and better decisions than the more
+// frequent outcome alone.
+func (c *checker) model(ctx context.Context, m Model) error {
+	if m.Dim() != c.t.Dim() {
+		c.find(Problem, "model", 0, "the model has %d inputs, but the task's features make %d: "+
+			"each feature is one input, each value of a one-hot feature another", m.Dim(), c.t.Dim())
+		return nil
+	}
+	logits, classes, err := m.Logits(ctx, c.p.X)
+	if err != nil {
+		return fmt.Errorf("running the model: %w", err)
+	}
+	index := c.t.Target.Index
+	if index >= max(classes, 2) {
+		c.find(Problem, "target.index", 0, "the model has no class %d; it has 0 to %d", index, max(classes, 2)-1)
+		return nil
+	}
+	c.r.Encoding = "unverified"
+	s := judge(logits, classes, c.p.Labels, index)
+	if s.Rows == 0 {
+		c.find(Warning, "model", 0, "it cannot be judged: no row has a known outcome")
+		return nil
+	}
+	c.r.Score = &s
+	if s.Accuracy < s.Majority {
+		c.find(Problem, "model", 0, "it decides %s of %s as labelled, and always naming the more frequent outcome would decide %s: "+
+			"the encoding (order of features and values, mean, std), target.index or data.favourable is probably wrong",
+			percent(s.Accuracy), plural(s.Rows, "row"), percent(s.Majority))
+	}
+	return nil
+}
+
+// Model is what Check asks of a classifier.
+type Model interface {
+	// Dim returns the number of inputs of a row.
+	Dim() int
+	// Logits returns rows x classes values for rows x Dim inputs; a single value z of a row stands for the classes' [0, z].
+	Logits(ctx context.Context, x []float32) (logits []float32, classes int, err error)
+}
+
+// Score says how well a model decides rows whose outcome is known.
+type Score struct {
+	Rows     int     `json:"rows"`
+	Index    int     `json:"index"`    // class index that stands for the favourable outcome
+	Classes  int     `json:"classes"`  // of the model
+	Accuracy float64 `json:"accuracy"` // share of rows that are decided as labelled
+	Majority float64 `json:"majority"` // accuracy of always naming the more frequent outcome
+}
+
+// judge scores the class index against labels (1 favourable, 0 not, -1 not known).
+func judge(logits []float32, classes int, labels []int8, index int) Score {
+	s := Score{Index: index, Classes: max(classes, 2)}
+	right, favourable := 0, 0
+	for i, label := range labels {
+		if label < 0 {
+			continue
+		}
+		if (margin(logits[i*classes:(i+1)*classes], index) > 0) == (label == 1) {
+			right++
+		}
+		favourable += int(label)
+		s.Rows++
+	}
+	if s.Rows > 0 {
+		p := float64(favourable) / float64(s.Rows)
+		s.Accuracy, s.Majority = float64(right)/float64(s.Rows), max(p, 1-p)
+	}
+	return s
+}
+
+// margin is the logit of a class less the largest other one.
+func margin(z []float32, index int) float64 {
+	if len(z) == 1 {
+		if index == 0 {
+			return -float64(z[0])
+		}
+		return float64(z[0])
+	}
+	other := math.Inf(-1)
+	for j, v := range z {
+		if j != index {
+			other = max(other, float64(v))
+		}
+	}
+	return float64(z[index]) - other
+}
+
+// correlation returns that of two features on a scale; 0 when one has no numbers or does not vary.
+func (c *checker) correlation(a, b int) float64 {
+	var x, y []float64
+	for row := range c.p.N {
+		u, okU := task.Number(c.raws[a][c.codes[a][row]])
+		v, okV := task.Number(c.raws[b][c.codes[b][row]])
+		if okU && okV {
+			x, y = append(x, u), append(y, v)
+		}
+	}
+	if len(x) < 3 {
+		return 0
+	}
+	if r := stat.Correlation(x, y, nil); r == r { // no NaN
+		return r
+	}
+	return 0
 }

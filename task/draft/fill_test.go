@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,9 +25,9 @@ func gaps() string {
 	return b.String()
 }
 
-func fill(t testing.TB, text string) *Proposal {
+func fill(t testing.TB, text string) *Draft {
 	t.Helper()
-	p, err := Fill(t.Context(), "task.yaml", []byte(text), write(t, "data.csv", gaps()), task.ReadOptions{}, Options{})
+	p, err := Fill(t.Context(), "task.yaml", []byte(text), write(t, "data.csv", gaps()), task.ReadOptions{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,12 +40,12 @@ func TestFillWritesWhereThingsAreMissing(t *testing.T) {
 		{
 			"one line",
 			"version: 1\nfeatures:\n  - {name: age, kind: numeric, weight: 2} # why\n",
-			"version: 1\nfeatures:\n  - {name: age, kind: numeric, mean: 55, std: 28.722813, bounds: [10, 100], mad: 20,\n     quantiles: " + quantiles + ", weight: 2} # why\n",
+			"version: 1\nfeatures:\n  - {name: age, kind: numeric, bounds: [10, 100], mad: 20,\n     quantiles: " + quantiles + ", weight: 2} # why\n",
 		},
 		{
 			"lines",
 			"version: 1\nfeatures:\n- name: age\n  # numbers\n  kind: 'numeric'   # of years\n\n  # not all of it\n  actionable: false\n",
-			"version: 1\nfeatures:\n- name: age\n  # numbers\n  kind: 'numeric'   # of years\n  mean: 55\n  std: 28.722813\n  mad: 20\n  quantiles: " + quantiles + "\n\n  # not all of it\n  actionable: false\n",
+			"version: 1\nfeatures:\n- name: age\n  # numbers\n  kind: 'numeric'   # of years\n  mad: 20\n  quantiles: " + quantiles + "\n\n  # not all of it\n  actionable: false\n",
 		},
 		{
 			"what is there stays",
@@ -53,13 +54,13 @@ func TestFillWritesWhereThingsAreMissing(t *testing.T) {
 		},
 		{
 			"JSON",
-			`{"version": 1, "features": [` + "\t" + `{"name": "age", "kind": "numeric", "bounds": [0, 200], "mad": 1, "quantiles": [1, 2]}]}`,
-			`{"version": 1, "features": [` + "\t" + `{"name": "age", "kind": "numeric", "mean": 55, "std": 28.722813, "bounds": [0, 200], "mad": 1, "quantiles": [1, 2]}]}`,
+			`{"version": 1, "features": [` + "\t" + `{"name": "age", "kind": "numeric", "bounds": [0, 200], "quantiles": [1, 2]}]}`,
+			`{"version": 1, "features": [` + "\t" + `{"name": "age", "kind": "numeric", "mad": 20, "bounds": [0, 200], "quantiles": [1, 2]}]}`,
 		},
 		{
 			"percentiles of what is missing",
 			"version: 1\nfeatures:\n  - name: age\n    kind: numeric\n    bounds: [5%, \"95%\"]\n",
-			"version: 1\nfeatures:\n  - name: age\n    kind: numeric\n    mean: 55\n    std: 28.722813\n    mad: 20\n    quantiles: " + quantiles + "\n    bounds: [5%, \"95%\"]\n",
+			"version: 1\nfeatures:\n  - name: age\n    kind: numeric\n    mad: 20\n    quantiles: " + quantiles + "\n    bounds: [5%, \"95%\"]\n",
 		},
 		{
 			"the last line has no end",
@@ -88,7 +89,7 @@ func TestFillLeavesAllElse(t *testing.T) {
 		if err != nil {
 			rt.Fatalf("%v\n%s", err, text)
 		}
-		p, err := Fill(t.Context(), "task.yaml", []byte(text), data, task.ReadOptions{}, Options{})
+		p, err := Fill(t.Context(), "task.yaml", []byte(text), data, task.ReadOptions{}, nil)
 		if err != nil {
 			rt.Fatalf("%v\n%q", err, text)
 		}
@@ -106,16 +107,13 @@ func TestFillLeavesAllElse(t *testing.T) {
 		}
 		for i := range before.Features {
 			a, b := before.Features[i], p.Task.Features[i]
-			a.Mean, a.Std, a.MAD, a.Quantiles, a.Shares, a.Bounds = b.Mean, b.Std, b.MAD, b.Quantiles, b.Shares, b.Bounds
+			a.MAD, a.Quantiles, a.Shares, a.Bounds = b.MAD, b.Quantiles, b.Shares, b.Bounds
 			if d := cmp.Diff(a, b); d != "" {
 				rt.Fatal(d)
 			}
 		}
 		if d := cmp.Diff(before.Data, p.Task.Data); d != "" {
 			rt.Fatal(d)
-		}
-		if f := &p.Task.Features[0]; math.Abs(f.Std-28.722813) > 1e-6 && f.Std != 3 {
-			rt.Fatalf("std %v", f.Std)
 		}
 	})
 }
@@ -173,33 +171,45 @@ func TestFillRefuses(t *testing.T) {
 		{"version: 1\nfeatures: [{name: age, kind: numeric, bounds: [1%, 200%]}]\n", "percentile"},
 		{"not a task", "mapping"},
 	} {
-		if _, err := Fill(t.Context(), "task.yaml", []byte(c.text), data, task.ReadOptions{}, Options{}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Fill(t.Context(), "task.yaml", []byte(c.text), data, task.ReadOptions{}, nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.text, err, c.want)
 		}
 	}
 }
 
-// A model whose inputs are raw numbers gets no mean and std; one whose inputs are not gets them.
-func TestFillAsksTheModel(t *testing.T) {
-	var b strings.Builder
-	b.WriteString("age,label\n")
-	for i := range 200 {
-		fmt.Fprintf(&b, "%d,%s\n", i, []string{"bad", "good"}[i/100])
+// mean and std come from the encoding alone.
+func TestFillTakesTheDeclaredScale(t *testing.T) {
+	e, err := parseEncoding([]byte(`{"features": [{"column": "age", "kind": "numeric", "mean": 50.5, "std": 20}]}`))
+	if err != nil {
+		t.Fatal(err)
 	}
-	data := write(t, "data.csv", b.String())
-	const text = "version: 1\ndata: {label: label, favourable: good}\nfeatures: [{name: age, kind: numeric}]\n"
-	for _, c := range []struct {
-		m    linear
-		std  float64
-		says string
-	}{{linear{[]float64{1}, -99.5}, 1, "without mean and std"}, {linear{[]float64{5}, 0}, 57.734305, "must be those"}} {
-		p, err := Fill(t.Context(), "task.yaml", []byte(text), data, task.ReadOptions{}, Options{Model: &c.m})
-		if err != nil || p.Task.Features[0].Std != c.std {
-			t.Fatalf("std %v, want %v (%v)", p.Task.Features[0].Std, c.std, err)
-		}
-		says(t, p.Warnings, c.says)
-		if p.Score == nil || p.Score.Accuracy != 1 {
-			t.Errorf("%+v", p.Score)
+	const text = "version: 1\nfeatures: [{name: years, column: age, kind: numeric}]\n"
+	p, err := Fill(t.Context(), "task.yaml", []byte(text), write(t, "data.csv", gaps()), task.ReadOptions{}, e)
+	if err != nil || p.Task.Features[0].Mean != 50.5 || p.Task.Features[0].Std != 20 {
+		t.Errorf("%v\n%s", err, p.Text)
+	}
+}
+
+// A task file without its statistics gets them back.
+func TestFillGivesBackWhatWasTakenAway(t *testing.T) {
+	loans := filepath.Join("..", "..", "testdata", "loans")
+	byHand, err := task.Load(filepath.Join(loans, "task.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := *byHand
+	bare.Features = slices.Clone(byHand.Features)
+	for i := range bare.Features {
+		bare.Features[i].Shares = nil
+	}
+	p, err := Fill(t.Context(), "task.json", bare.JSON(), filepath.Join(loans, "train.csv"), task.ReadOptions{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range byHand.Features {
+		want, have := &byHand.Features[i], &p.Task.Features[i]
+		if !slices.EqualFunc(have.Shares, want.Shares, func(a, b float64) bool { return math.Abs(a-b) < 1e-5 }) {
+			t.Errorf("%s: shares %v, want %v", want.Name, have.Shares, want.Shares)
 		}
 	}
 }

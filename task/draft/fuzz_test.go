@@ -9,17 +9,17 @@ import (
 )
 
 // Any bytes are read or refused, and a draft made of them is a task file.
-func FuzzInfer(f *testing.F) {
+func FuzzFromData(f *testing.F) {
 	f.Add([]byte("a,b,label\n1,x,good\n2,y,bad\n3,x,good\n"))
 	f.Add([]byte("# c\n\"a;\";b\n1;?\n2; z\n"))
 	f.Add([]byte("|x\n 1, 2\n 3, 4\n"))
 	f.Add([]byte("h_a,h_b,d\n0,1,y\n1,0,n\n1,0,y\n0,1,n\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		table, err := readFrom(t.Context(), bytes.NewReader(data), newPicker(task.ReadOptions{}, nil), func(head []byte) (task.Data, error) { return sniff(head, nil) })
+		table, err := readFrom(t.Context(), bytes.NewReader(data), nil, task.ReadOptions{})
 		if err != nil {
 			return
 		}
-		if _, err := Infer(t.Context(), table, Options{File: "data.csv"}); err != nil && strings.Contains(err.Error(), "mistake of this program") {
+		if _, err := FromData(t.Context(), table, Options{File: "data.csv"}); err != nil && strings.Contains(err.Error(), "mistake of this program") {
 			t.Fatal(err)
 		}
 	})
@@ -36,7 +36,7 @@ func FuzzFill(f *testing.F) {
 	}
 	data := write(f, "data.csv", gaps())
 	f.Fuzz(func(t *testing.T, text []byte) {
-		p, err := Fill(t.Context(), "task.yaml", text, data, task.ReadOptions{}, Options{})
+		p, err := Fill(t.Context(), "task.yaml", text, data, task.ReadOptions{}, nil)
 		if err != nil {
 			return
 		}
@@ -46,6 +46,17 @@ func FuzzFill(f *testing.F) {
 		}
 		if !bytes.Equal(have, text) {
 			t.Fatalf("%q became %q", text, p.Text)
+		}
+	})
+}
+
+// Any bytes are an encoding, or refused.
+func FuzzEncoding(f *testing.F) {
+	f.Add([]byte(people))
+	f.Add([]byte(`{"features": [{"column": "a", "kind": "numeric"}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if e, err := parseEncoding(text); err == nil && len(e.Inputs) == 0 {
+			t.Error("an encoding without inputs")
 		}
 	})
 }

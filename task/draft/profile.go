@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"time"
 
 	"gonum.org/v1/gonum/stat"
 
@@ -189,36 +188,21 @@ func (p *profile) sorted() []string {
 	return out
 }
 
-// share returns the share of a text among all rows, in which a missing value counts as none.
-func (p *profile) share(s string) float64 {
+// share returns the share of a field among all rows.
+func (p *profile) share(v string) float64 {
 	n := 0
-	for i, t := range p.texts {
-		if t == s || sameNumber(t, s) {
-			n += p.counts[i]
+	for i, s := range p.col.values {
+		if s == v || sameNumber(s, v) {
+			n += p.col.counts[i]
 		}
 	}
-	return short(float64(n) / float64(max(len(p.col.codes), 1)))
+	return task.Rounded(float64(n)/float64(max(p.col.rows, 1)), 6)
 }
 
 func sameNumber(a, b string) bool {
 	x, okX := task.Number(a)
 	y, okY := task.Number(b)
 	return okX && okY && x == y
-}
-
-// dates says whether most texts are dates or times.
-func (p *profile) dates() bool {
-	n := 0
-	sample := p.texts[:min(len(p.texts), 100)]
-	for _, s := range sample {
-		for _, layout := range []string{time.DateOnly, time.DateTime, time.RFC3339, "2006/01/02", "02/01/2006", "01/02/2006", "02.01.2006", "2006-01-02T15:04:05", "02-Jan-2006"} {
-			if _, err := time.Parse(layout, s); err == nil {
-				n++
-				break
-			}
-		}
-	}
-	return len(sample) > 0 && 2*n > len(sample)
 }
 
 // digits of numbers that are written: more than a model input has.

@@ -13,18 +13,11 @@ import (
 )
 
 func columnOf(fields ...string) *column {
-	c := &column{name: "c", index: map[string]int32{}}
+	c := newColumn("c")
 	for _, s := range fields {
-		code, ok := c.index[s]
-		if !ok {
-			code = int32(len(c.values))
-			c.index[s] = code
-			c.values, c.counts = append(c.values, s), append(c.counts, 0)
-		}
-		c.counts[code]++
-		c.codes = append(c.codes, code)
+		c.add(s)
 	}
-	return c
+	return &c
 }
 
 // Moments, quantiles and MAD against their definitions on the unpacked column.

@@ -18,8 +18,8 @@ const sniffed = 200
 func sniff(head []byte, names []string) (task.Data, error) {
 	d := task.Data{Delimiter: ','}
 	text := string(head)
-	if len(head) == headSize { // the last line may be cut
-		text = text[:strings.LastIndexByte(text, '\n')+1]
+	if end := strings.LastIndexByte(text, '\n'); end >= 0 { // the last line may be cut
+		text = text[:end+1]
 	}
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -28,7 +28,7 @@ func sniff(head []byte, names []string) (task.Data, error) {
 		}
 	}
 	if len(lines) == 0 {
-		return d, errors.New("the file is empty, or its first line is longer than 256 KiB")
+		return d, errors.New("the file is empty")
 	}
 	d.Delimiter = delimiter(lines)
 	d.Comment, d.Skip = preface(lines, d.Delimiter)

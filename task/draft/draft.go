@@ -1,0 +1,467 @@
+package draft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+
+	"cfq/internal/message"
+	"cfq/task"
+)
+
+// Options of FromData. Whatever they leave open becomes a question of the draft.
+type Options struct {
+	Label      string    // column of the outcome
+	Favourable string    // its value that people want
+	Features   []string  // columns that are the model's inputs, in their order
+	Encoding   *Encoding // how the model's inputs are made of columns; nil = not known
+	Inputs     int       // of the model; 0 = not known
+	File       string    // name of the data file, for the comments
+}
+
+// Draft is a task file that a person has to finish.
+type Draft struct {
+	Text      []byte // the file, in YAML with comments
+	Task      *task.Task
+	Notes     []string    // what was read off the data
+	Questions []Question  // what the data do not tell, in the order of the file
+	inserted  []insertion // by Fill, in the order of the file
+}
+
+// drafter collects what FromData finds out, for the writer.
+type drafter struct {
+	o         Options
+	table     *Table
+	profiles  []*profile
+	label     *profile // of the outcome, nil when there is none
+	favourite string   // the favourable value of the outcome, "" when nobody said it
+	suffix    string   // of label values that occur with and without it
+	features  []feature
+	dropped   []string // comments on columns that are no features
+	drop      []string // their names
+	notes     []string
+}
+
+// feature is a feature with the column that it was made of.
+type feature struct {
+	task.Feature
+	from      *profile
+	remarks   []string
+	questions []string
+}
+
+func (d *drafter) note(format string, args ...any) {
+	d.notes = append(d.notes, fmt.Sprintf(format, args...))
+}
+
+// FromData drafts a task file: features by the declared encoding, or by the columns when there is none; bounds (1st to 99th percentile),
+// steps and shares from the data. An error says that the data, or what the options name, cannot be used.
+func FromData(ctx context.Context, t *Table, o Options) (*Draft, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	d := &drafter{o: o, table: t}
+	for i := range t.cols {
+		if c := &t.cols[i]; t.column(c.name) == c { // a reader takes the first of columns with the same name
+			d.profiles = append(d.profiles, look(c))
+		} else {
+			d.note("the file has two columns %s; the first counts, and rows in which they differ cannot be read", message.Quote(c.name))
+		}
+	}
+	if err := d.findLabel(); err != nil {
+		return nil, err
+	}
+	var err error
+	if o.Encoding != nil {
+		err = d.declared()
+	} else {
+		err = d.inferred()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(d.features) == 0 {
+		return nil, errors.New("no column can be a feature")
+	}
+	d.tell()
+	text := d.write()
+	out := &Draft{Text: text, Notes: d.notes, Questions: Questions(text)}
+	if out.Task, err = task.Parse("the draft", text); err != nil {
+		return nil, fmt.Errorf("the draft is not a task file that can be read, which is a mistake of this program: %w", err)
+	}
+	return out, nil
+}
+
+// profile returns the profile of a column.
+func (d *drafter) profile(name string) (*profile, error) {
+	if i := slices.IndexFunc(d.profiles, func(p *profile) bool { return p.name == name }); i >= 0 {
+		return d.profiles[i], nil
+	}
+	return nil, fmt.Errorf("there is no column %s; the file's columns are %s", message.Quote(name), list(d.table.Names, 60))
+}
+
+// maxClasses is how many values an outcome may have.
+const maxClasses = 20
+
+// findLabel finds the outcome: the column that the options name, else the last one if it has two values and is no feature.
+func (d *drafter) findLabel() (err error) {
+	if d.o.Label != "" {
+		if d.label, err = d.profile(d.o.Label); err != nil {
+			return fmt.Errorf("the outcome: %w", err)
+		}
+	} else if last := d.profiles[len(d.profiles)-1]; len(withoutStop(last.texts)) == 2 && !d.isFeature(last.name) {
+		d.label = last
+	}
+	if d.label == nil {
+		if d.o.Favourable != "" {
+			return fmt.Errorf("which column has the favourable value %s? --label names it", message.Quote(d.o.Favourable))
+		}
+		return nil
+	}
+	values := withoutStop(d.label.texts)
+	if len(values) > maxClasses {
+		return fmt.Errorf("column %s has %d values; an outcome has a few: name another column", message.Quote(d.label.name), len(values))
+	}
+	if len(values) < len(d.label.texts) {
+		d.suffix = "."
+	}
+	if d.o.Favourable == "" {
+		return nil
+	}
+	i := slices.IndexFunc(values, func(v string) bool { return v == d.o.Favourable || sameNumber(v, d.o.Favourable) })
+	if i < 0 {
+		return fmt.Errorf("column %s has no value %s; its values are %s",
+			message.Quote(d.label.name), message.Quote(d.o.Favourable), list(values, maxClasses))
+	}
+	d.favourite = values[i]
+	return nil
+}
+
+// isFeature says whether the options name the column as a feature.
+func (d *drafter) isFeature(name string) bool {
+	return slices.Contains(d.o.Features, name) || d.o.Encoding != nil &&
+		slices.ContainsFunc(d.o.Encoding.Inputs, func(in Input) bool { return in.Column == name })
+}
+
+// withoutStop merges texts that differ in a final full stop, as in Adult's test file.
+func withoutStop(values []string) (merged []string) {
+	for _, v := range values {
+		if w := strings.TrimSuffix(v, "."); slices.Contains(values, w) {
+			v = w
+		}
+		if !slices.Contains(merged, v) {
+			merged = append(merged, v)
+		}
+	}
+	return merged
+}
+
+// declared makes the features that the encoding declares.
+func (d *drafter) declared() error {
+	var errs []error
+	for i := range d.o.Encoding.Inputs {
+		in := &d.o.Encoding.Inputs[i]
+		p, err := d.profile(in.Column)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("the encoding's input %s: %w", message.Quote(in.Name), err))
+		case p == d.label:
+			errs = append(errs, fmt.Errorf("the encoding's input %s is the outcome", message.Quote(in.Name)))
+		case in.Kind == "numeric" && !p.numeric:
+			errs = append(errs, fmt.Errorf("column %s is numeric in the encoding, but the file has texts there: %s",
+				message.Quote(in.Column), list(p.texts, 5)))
+		default:
+			d.features = append(d.features, d.declare(in, p))
+		}
+	}
+	for _, p := range d.profiles {
+		if p != d.label && !d.isFeature(p.name) {
+			d.leave(p, "not among the declared inputs")
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// declare makes the feature of one declared column.
+func (d *drafter) declare(in *Input, p *profile) feature {
+	f := d.start(p)
+	switch in.Kind {
+	case "numeric":
+		d.number(&f)
+		if f.Mean, f.Std = 0, 1; in.Mean != nil {
+			f.Mean, f.Std = *in.Mean, *in.Std
+		}
+	case "binary":
+		zero := in.Zero
+		if i := 1 - p.find(in.One); zero == "" && len(p.texts) == 2 && i < 2 {
+			zero = p.texts[i]
+		}
+		d.binary(&f, in.One, zero)
+	default:
+		d.category(&f, in.Values)
+		p.markers = slices.DeleteFunc(p.markers, func(m string) bool { return slices.Contains(in.Values, m) })
+		others := slices.DeleteFunc(slices.Clone(p.texts), func(v string) bool {
+			return slices.ContainsFunc(in.Values, func(w string) bool { return v == w || sameNumber(v, w) })
+		})
+		if len(others) > 0 {
+			f.questions = append(f.questions, fmt.Sprintf("the encoding does not list %s, so rows with it cannot be read: does it mean \"not "+
+				"known\" (then add it to data.missing), or has the model no input for it?", list(others, 5)))
+		}
+	}
+	return f
+}
+
+// find returns the index of v in texts, 2 when it is not there.
+func (p *profile) find(v string) int {
+	if i := slices.IndexFunc(p.texts, func(s string) bool { return s == v || sameNumber(s, v) }); i >= 0 {
+		return i
+	}
+	return 2
+}
+
+// start is what every feature begins as.
+func (d *drafter) start(p *profile) feature {
+	inf := math.Inf(1)
+	f := feature{from: p, Feature: task.Feature{
+		Name: p.name, Column: p.name, Std: 1, Actionable: true, Bounds: [2]float64{-inf, inf},
+	}}
+	if what := protected(p); what != "" {
+		f.Actionable = false
+		f.remarks = append(f.remarks, fmt.Sprintf("A guess: nobody can be asked to change this (%s).", what))
+	}
+	return f
+}
+
+// Bounds on what is taken for a scale of grades and for a category.
+const (
+	maxGrades  = 16
+	fewValues  = 20
+	manyValues = 200
+	rowsPer    = 20
+)
+
+// number makes a feature on a scale, standardised by the data.
+func (d *drafter) number(f *feature) {
+	p := f.from
+	mean, std := p.moments()
+	f.Kind, f.Step, f.MAD, f.Quantiles = task.Numeric, p.step(), short(p.mad()), p.quantiles()
+	if std > 0 {
+		f.Mean, f.Std = short(mean), short(std)
+	}
+	var whole bool
+	lo, hi := p.points[0], p.points[len(p.points)-1]
+	if p.whole && len(p.points) <= maxGrades && hi-lo < 2*maxGrades && d.o.Encoding == nil {
+		f.Kind, f.Step = task.Ordinal, max(f.Step, 1)
+	} else if lo, hi, whole = p.bounds(); whole {
+		f.remarks = append(f.remarks, "The 1st and the 99th percentile are the same, so the bounds are the whole range.")
+	}
+	f.Bounds = [2]float64{lo, hi}
+	if far := max(p.points[len(p.points)-1]-mean, mean-p.points[0]); std > 0 && far > 20*std {
+		f.remarks = append(f.remarks, fmt.Sprintf("Some value is %.0f standard deviations away: is it a person's, or a mark for something else?", far/std))
+	}
+}
+
+func (d *drafter) binary(f *feature, one, zero string) {
+	f.Kind, f.One, f.Zero, f.Shares = task.Binary, one, zero, []float64{f.from.share(one)}
+	f.Subgroup = !f.Actionable
+}
+
+func (d *drafter) category(f *feature, values []string) {
+	const most = 10 // groups that results are reported by
+	f.Kind, f.Values, f.Subgroup = task.OneHot, values, !f.Actionable && len(values) <= most
+	for _, v := range values {
+		f.Shares = append(f.Shares, f.from.share(v))
+	}
+}
+
+// leave notes that a column becomes no feature.
+func (d *drafter) leave(p *profile, why string) {
+	d.drop = append(d.drop, p.name)
+	d.dropped = append(d.dropped, why)
+}
+
+// inferred makes features of the columns.
+func (d *drafter) inferred() error {
+	use := d.profiles
+	if d.o.Features != nil {
+		use = nil
+		for i, name := range d.o.Features {
+			p, err := d.profile(name)
+			switch {
+			case err != nil:
+				return err
+			case p == d.label:
+				return fmt.Errorf("column %s is the outcome and cannot be a feature", message.Quote(name))
+			case slices.Contains(d.o.Features[:i], name):
+				return fmt.Errorf("column %s is named twice", message.Quote(name))
+			case len(p.texts) == 0:
+				return fmt.Errorf("column %s cannot be a feature: it is empty", message.Quote(name))
+			}
+			use = append(use, p)
+		}
+	}
+	for _, p := range d.profiles {
+		switch why := p.useless(); {
+		case p == d.label || strings.TrimSpace(p.name) == "":
+		case d.o.Features == nil && why != "":
+			d.leave(p, why)
+			use = slices.DeleteFunc(slices.Clone(use), func(o *profile) bool { return o == p })
+		case d.o.Features != nil && !slices.Contains(use, p):
+			d.leave(p, "it was not named")
+		}
+	}
+	for _, p := range use {
+		if p != d.label && strings.TrimSpace(p.name) != "" {
+			d.features = append(d.features, d.infer(p))
+		}
+	}
+	d.groups()
+	return nil
+}
+
+// infer makes the feature of one column. A column of 0 and 1 is one input that is 1 where the column is.
+func (d *drafter) infer(p *profile) feature {
+	f := d.start(p)
+	switch {
+	case p.numeric && len(p.points) == 2 && p.points[0] == 0 && p.points[1] == 1:
+		d.binary(&f, "1", "0")
+	case p.numeric:
+		d.number(&f)
+	case len(p.texts) == 2:
+		values := p.sorted()
+		d.binary(&f, values[1], values[0])
+		f.questions = append(f.questions, fmt.Sprintf("is the input of %s 1 for %s and 0 for %s? It may be the other way round, or two inputs (kind: onehot).",
+			legible(p.name), legible(values[1]), legible(values[0])))
+	default:
+		d.category(&f, p.sorted())
+	}
+	return f
+}
+
+// useless says why a column should not become a feature, "" when it should.
+func (p *profile) useless() string {
+	n, rows := len(p.texts), p.col.rows
+	switch {
+	case n == 0:
+		return "it is empty"
+	case n == 1 || p.numeric && len(p.points) < 2:
+		return "it has one value"
+	case !p.numeric && n > fewValues && (n > manyValues || n*rowsPer > rows):
+		return fmt.Sprintf("it has %d different texts", n)
+	case p.whole && p.numeric && n == rows && rows >= 20 && int(p.points[n-1]-p.points[0]) == n-1:
+		return "it numbers the rows"
+	case 2*p.missing > rows:
+		return percent(float64(p.missing)/float64(rows)) + " of its fields are missing"
+	}
+	return ""
+}
+
+// groups finds columns of 0 and 1 whose names begin alike, as home_rent and home_own: one of them alone may not change.
+func (d *drafter) groups() {
+	members := map[string][]*feature{}
+	for i := range d.features {
+		f := &d.features[i]
+		if at := strings.LastIndexAny(f.Name, "=_.:"); at > 0 && f.Kind == task.Binary && f.from.numeric {
+			members[f.Name[:at]] = append(members[f.Name[:at]], f)
+		}
+	}
+	for _, g := range members {
+		if len(g) < 2 {
+			continue
+		}
+		for _, f := range g {
+			f.Actionable = false
+		}
+		g[0].questions = append(g[0].questions, fmt.Sprintf("are %s to %s the values of one category? An action would have to change two of them, "+
+			"so none is actionable here.", legible(g[0].Name), legible(g[len(g)-1].Name)))
+	}
+}
+
+// protected says which attribute that nobody can be asked to change a column seems to be by the words of its name; "" when none.
+func protected(p *profile) string {
+	words := strings.FieldsFunc(p.name, func(r rune) bool { return !unicode.IsLetter(r) })
+	for _, a := range []struct {
+		what  string
+		whole []string
+		stems []string
+	}{
+		{"sex or gender", []string{"sex"}, []string{"gender"}},
+		{"age", []string{"age", "dob", "birth", "birthdate"}, nil},
+		{"race or ethnic origin", []string{"race", "tribe", "caste"}, []string{"ethni", "racial"}},
+		{"nationality or origin", []string{"native", "country", "nation"}, []string{"national", "foreign", "citizen", "immigra"}},
+		{"religion", []string{"faith"}, []string{"religi"}},
+		{
+			"marital or family status",
+			[]string{"wife", "spouse", "family", "children", "kids"},
+			[]string{"marital", "marri", "husband", "depend", "divorc", "relationship"},
+		},
+		{"health or disability", []string{"health"}, []string{"disab", "pregnan", "genetic", "diagnos"}},
+	} {
+		for _, w := range words {
+			w = strings.ToLower(w)
+			if slices.Contains(a.whole, w) || slices.ContainsFunc(a.stems, func(s string) bool { return strings.HasPrefix(w, s) }) {
+				return a.what
+			}
+		}
+	}
+	return ""
+}
+
+// missing returns the fields that mean "not known" anywhere in the features.
+func (d *drafter) missing() []string {
+	var out []string
+	for i := range d.features {
+		out = append(out, d.features[i].from.markers...)
+	}
+	slices.Sort(out)
+	out = slices.Compact(out)
+	return slices.DeleteFunc(out, func(m string) bool { // a value elsewhere cannot be both
+		return slices.ContainsFunc(d.features, func(f feature) bool { return slices.Contains(f.Values, m) })
+	})
+}
+
+// tell notes what was read off the data.
+func (d *drafter) tell() {
+	how := fmt.Sprintf("fields separated by %q", string(d.table.Data.Delimiter))
+	if d.table.Data.Delimiter == 0 {
+		how = "Parquet"
+	}
+	d.note("%s of %s, %s", plural(d.table.Rows, "row"), plural(len(d.table.Names), "column"), how)
+	if d.table.Broken > 0 {
+		d.note("%s with a wrong number of fields or a stray quote", plural(d.table.Broken, "row"))
+	}
+	if m := d.missing(); len(m) > 0 {
+		d.note("taken as \"not known\": %s", list(m, 10))
+	}
+	if len(d.drop) > 0 {
+		d.note("no features: %s", list(d.drop, 20))
+	}
+	var fixed []string
+	for i := range d.features {
+		f := &d.features[i]
+		if !f.Actionable {
+			fixed = append(fixed, f.Name)
+		}
+		if p := f.from; f.Kind.IsNumber() && p.missing > 0 {
+			d.note("column %s: %s of the rows have no number and cannot be read", message.Quote(p.name), percent(float64(p.missing)/float64(d.table.Rows)))
+		}
+		if len(f.from.strange) > 0 {
+			d.note("column %s: these are no numbers, and rows with them cannot be read: %s", message.Quote(f.Name), list(f.from.strange, 5))
+		}
+	}
+	if len(fixed) > 0 {
+		d.note("not actionable, a guess: %s", list(fixed, 20))
+	}
+}
+
+// inputs is the number of inputs that the features make.
+func (d *drafter) inputs() (n int) {
+	for i := range d.features {
+		n += max(1, len(d.features[i].Values))
+	}
+	return n
+}

@@ -1,0 +1,148 @@
+package draft
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cfq/task"
+)
+
+func TestKinds(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("id,when,note,empty,same,amount,rate,price,few,two,flag,job,gap,label\n")
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range 200 {
+		row := []string{
+			task.Decimal(float64(i + 1000)), "2024-01-01 " + task.Decimal(float64(i)), "text" + task.Decimal(float64(i)), "", "x", task.Decimal(float64(50 * r.IntN(100))), task.Decimal(r.Float64()),
+			task.Decimal(float64(r.IntN(1000)) / 100), task.Decimal(float64(r.IntN(4))), []string{"a", "b"}[r.IntN(2)], task.Decimal(float64(r.IntN(2))), []string{"x", "y", "z", "NA"}[r.IntN(4)],
+			[]string{"", "5", "6", "7.5"}[min(3, r.IntN(8))], []string{"good", "bad"}[r.IntN(2)],
+		}
+		b.WriteString(strings.Join(row, ",") + "\n")
+	}
+	p := draft(t, open(t, b.String()), Options{Favourable: "good"})
+	if want := []string{"id", "when", "note", "empty", "same"}; !slices.Equal(p.Task.Data.Drop, want) {
+		t.Errorf("dropped %q, want %q", p.Task.Data.Drop, want)
+	}
+	kinds := map[string]task.Kind{
+		"amount": task.Numeric, "rate": task.Numeric, "price": task.Numeric, "few": task.Ordinal, "two": task.Binary, "flag": task.Binary, "job": task.OneHot, "gap": task.Numeric,
+	}
+	steps := map[string]float64{"amount": 50, "rate": 0, "price": 0.01, "few": 1}
+	for i := range p.Task.Features {
+		f := &p.Task.Features[i]
+		if f.Kind != kinds[f.Name] {
+			t.Errorf("%s: kind %s, want %s", f.Name, f.Kind, kinds[f.Name])
+		}
+		if want, ok := steps[f.Name]; ok && f.Step != want {
+			t.Errorf("%s: step %v, want %v", f.Name, f.Step, want)
+		}
+		if f.Name == "job" && !slices.Equal(f.Values, []string{"x", "y", "z"}) {
+			t.Errorf("job: values %q", f.Values)
+		}
+	}
+	if len(p.Task.Features) != len(kinds) || p.Task.Data.Label != "label" || p.Task.Data.Favourable != "good" || !slices.Equal(p.Task.Data.Missing, []string{"NA"}) {
+		t.Errorf("%d features, data %+v", len(p.Task.Features), p.Task.Data)
+	}
+}
+
+// What the data do not tell is a question, in the file and in the list.
+func TestQuestions(t *testing.T) {
+	const data = "age,home,sex,own_car,own_house,label\n30,rent,m,1,0,yes\n41,own,f,0,1,no\n52,flat,m,0,0,yes\n"
+	questions := func(o Options) string {
+		p := draft(t, open(t, data), o)
+		var texts []string
+		for _, q := range p.Questions {
+			texts = append(texts, q.Text)
+		}
+		if n := strings.Count(string(p.Text), "QUESTION: "); n != len(texts) {
+			t.Errorf("%d questions in the file, %d in the list:\n%s", n, len(texts), p.Text)
+		}
+		if (len(texts) > 0) != strings.Contains(string(p.Text), "cfq task check") {
+			t.Errorf("the file does not say whether questions are open:\n%s", p.Text)
+		}
+		return strings.Join(texts, "\n")
+	}
+	for _, c := range []struct {
+		o        Options
+		ask, not []string
+	}{
+		{Options{}, []string{
+			"which value of the outcome", "which class index", "standardised", "order of the model's inputs", "inputs of each category",
+			"is the input of sex 1 for m and 0 for f?", "are own_car to own_house the values of one category?",
+		}, []string{"is this the outcome"}},
+		{Options{Favourable: "yes"}, []string{"is this the outcome?"}, []string{"which value of the outcome"}},
+		{Options{Label: "label", Favourable: "yes", Features: []string{"sex", "age"}, Inputs: 3}, []string{
+			"the model has 3 inputs and these features make 2", "standardised",
+		}, []string{"is this the outcome", "order of the model's inputs", "category"}},
+		{Options{Label: "label", Favourable: "yes", Encoding: encoding(t, people)}, nil, []string{"?"}},
+	} {
+		got := questions(c.o)
+		for _, want := range c.ask {
+			if !strings.Contains(got, want) {
+				t.Errorf("%+v: nothing asks %q:\n%s", c.o, want, got)
+			}
+		}
+		for _, not := range c.not {
+			if strings.Contains(got, not) {
+				t.Errorf("%+v: asks %q:\n%s", c.o, not, got)
+			}
+		}
+	}
+}
+
+// A column of 0 and 1 is the input as it is, whatever the frequencies and the outcome.
+func TestZeroOneIsNeverInverted(t *testing.T) {
+	for _, fields := range [][]string{{"0", "1", "1", "1"}, {"1", "0", "0", "0"}, {"1.0", "0.0", "1.0", "0.0"}} {
+		p := draft(t, open(t, "flag,label\n"+strings.Join(fields, ",x\n")+",y\n"), Options{Label: "label"})
+		if f := p.Task.Features[0]; f.Kind != task.Binary || f.One != "1" || f.Zero != "0" {
+			t.Errorf("%q: %+v", fields, f)
+		}
+	}
+}
+
+// Whatever fields a file has, the draft is a task file by which its rows can be read, and Check finds no problem.
+func TestDraftsCanBeRead(t *testing.T) {
+	field := rapid.OneOf(
+		rapid.StringMatching(`[a-z]{0,3}[ :#,'"{}\[\]&*!|>%@\-?\\éß]{0,2}[a-zA-Z0-9. ]{0,3}`),
+		rapid.SampledFrom([]string{"yes", "no", "null", "~", "true", "1e5", "0x1", "007", ".5", "-", "?", "NA", "=", "<<", "1_000", "12:30", "on", "0o7", "+1"}),
+	)
+	rapid.Check(t, func(rt *rapid.T) {
+		columns := rapid.IntRange(1, 5).Draw(rt, "columns")
+		table := &Table{Data: task.Data{Delimiter: ','}}
+		n := rapid.IntRange(8, 30).Draw(rt, "rows")
+		pools := make([][]string, columns)
+		for i := range pools {
+			table.Names = append(table.Names, rapid.StringMatching(`[a-zA-Z_ :#é"'-]{1,6}`).Draw(rt, "name")+task.Decimal(float64(i)))
+			pools[i] = rapid.SliceOfN(field, 1, 6).Draw(rt, "pool")
+		}
+		for range n {
+			rec := make([]string, columns)
+			for i := range rec {
+				rec[i] = rapid.SampledFrom(pools[i]).Draw(rt, "field")
+			}
+			table.add(rec, true)
+		}
+		p, err := FromData(t.Context(), table, Options{File: "data.csv"})
+		if err != nil {
+			if strings.Contains(err.Error(), "mistake of this program") {
+				rt.Fatalf("%v\nnames %q pools %q", err, table.Names, pools)
+			}
+			return
+		}
+		for i := range p.Task.Features {
+			f := &p.Task.Features[i]
+			c := table.column(f.Column)
+			if c == nil {
+				rt.Fatalf("feature %q is no column of %q", f.Column, table.Names)
+			}
+			for _, v := range f.Values {
+				if !slices.ContainsFunc(c.values, func(s string) bool { return s == v || sameNumber(s, v) }) {
+					rt.Fatalf("the value %q is none of the column's: %q", v, c.values)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,139 @@
+package draft
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cfq/internal/message"
+)
+
+// Encoding is how a training script made the model's inputs of the columns, as the script wrote it down.
+type Encoding struct {
+	Dataset string  `json:"dataset"`  // a name, for people
+	Target  string  `json:"target"`   // "favourable = 1" gives the class index of the favourable outcome
+	Inputs  []Input `json:"features"` // of the model, in their order
+}
+
+// Input is one input of the model; one with Values is one for each of them.
+type Input struct {
+	Name   string   `json:"name"`   // in messages only
+	Column string   `json:"column"` // of the data file
+	Kind   string   `json:"kind"`   // numeric, binary or onehot
+	Mean   *float64 `json:"mean"`   // numeric: the input is (value - mean) / std; without both the value itself
+	Std    *float64 `json:"std"`
+	One    string   `json:"one"`    // binary: the value whose input is 1
+	Zero   string   `json:"zero"`   // binary: the value whose input is 0; any other than one when it is missing
+	Value  string   `json:"value"`  // onehot: the value whose input is 1
+	Values []string `json:"values"` // onehot: all values in the order of their inputs
+}
+
+// ReadEncoding reads a declared encoding from a JSON file.
+func ReadEncoding(path string) (*Encoding, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("encoding: %w", err)
+	}
+	e, err := parseEncoding(text)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", path, err)
+	}
+	return e, nil
+}
+
+func parseEncoding(text []byte) (*Encoding, error) {
+	in := json.NewDecoder(bytes.NewReader(text))
+	in.DisallowUnknownFields()
+	var e Encoding
+	if err := in.Decode(&e); err != nil {
+		return nil, fmt.Errorf("byte %d: %w; `cfq help task` shows the form", in.InputOffset(), err)
+	}
+	if _, err := in.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("text follows the JSON object")
+	}
+	if len(e.Inputs) == 0 {
+		return nil, errors.New(`the list "features" is empty: it names each input of the model`)
+	}
+	if _, err := e.index(); err != nil {
+		return nil, err
+	}
+	var errs []error
+	for i := range e.Inputs {
+		if err := e.Inputs[i].check(); err != nil {
+			errs = append(errs, fmt.Errorf("features[%d] %s: %w", i, message.Quote(e.Inputs[i].Name), err))
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return &e, e.joinValues()
+}
+
+// index is the class index of the favourable outcome, -1 when the encoding does not give it.
+func (e *Encoding) index() (int, error) {
+	if e.Target == "" {
+		return -1, nil
+	}
+	word, number, _ := strings.Cut(e.Target, "=")
+	i, err := strconv.Atoi(strings.TrimSpace(number))
+	if strings.TrimSpace(word) != "favourable" || err != nil || i < 0 {
+		return -1, fmt.Errorf("invalid target %s: want \"favourable = INDEX\", the class index of the favourable outcome",
+			message.Quote(e.Target))
+	}
+	return i, nil
+}
+
+func (in *Input) check() error {
+	if in.Column == "" {
+		return errors.New(`the key "column" is missing`)
+	}
+	switch in.Kind {
+	case "numeric":
+		if (in.Mean == nil) != (in.Std == nil) {
+			return errors.New("mean and std belong together: give both or neither")
+		}
+		if in.Std != nil && *in.Std <= 0 {
+			return errors.New("std must be above 0")
+		}
+	case "binary":
+		if in.One == "" {
+			return errors.New(`a binary input needs "one", the value that becomes 1`)
+		}
+	case "onehot":
+		if (in.Value == "") == (len(in.Values) == 0) {
+			return errors.New(`a onehot input needs "value", or all of them as "values"`)
+		}
+	default:
+		return fmt.Errorf("invalid kind %s: want numeric, binary or onehot", message.Quote(in.Kind))
+	}
+	return nil
+}
+
+// joinValues makes one entry with Values of the one-hot inputs of a column, which must stand side by side.
+func (e *Encoding) joinValues() error {
+	var out []Input
+	for _, in := range e.Inputs {
+		if in.Kind == "onehot" {
+			if in.Value != "" {
+				in.Values = []string{in.Value}
+			}
+			if last := len(out) - 1; last >= 0 && out[last].Kind == "onehot" && out[last].Column == in.Column {
+				out[last].Values = append(out[last].Values, in.Values...)
+				continue
+			}
+		}
+		if slices.ContainsFunc(out, func(o Input) bool { return o.Column == in.Column }) {
+			return fmt.Errorf("features: column %s occurs twice; the inputs of one column must stand side by side and be onehot",
+				message.Quote(in.Column))
+		}
+		out = append(out, in)
+	}
+	e.Inputs = out
+	return nil
+}

@@ -1,0 +1,88 @@
+package draft
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"cfq/task"
+)
+
+// people is an encoding as training scripts write it.
+const people = `{"dataset": "people", "target": "favourable = 0", "features": [
+	{"name": "age", "column": "age", "kind": "numeric", "mean": 40.25, "std": 12.125},
+	{"name": "home=rent", "column": "home", "kind": "onehot", "value": "rent"},
+	{"name": "home=own", "column": "home", "kind": "onehot", "value": "own"},
+	{"name": "home=flat", "column": "home", "kind": "onehot", "value": "flat"},
+	{"name": "sex", "column": "sex", "kind": "binary", "one": "f"}]}`
+
+func encoding(t testing.TB, text string) *Encoding {
+	t.Helper()
+	e, err := parseEncoding([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// A draft by a declared encoding encodes as declared and leaves nothing open.
+func TestDeclaredEncoding(t *testing.T) {
+	const data = "sex,home,zip,age,label\nm,rent,1,30,yes\nf,own,2,41,no\nm,?,3,52,yes\nf,flat,4,60,no\n"
+	for name, text := range map[string]string{
+		"an entry for each input": people,
+		"one entry for a column": `{"target": "favourable=0", "features": [{"column": "age", "kind": "numeric", "mean": 40.25, "std": 12.125},
+			{"column": "home", "kind": "onehot", "values": ["rent", "own", "flat"]}, {"column": "sex", "kind": "binary", "one": "f", "zero": "m"}]}`,
+	} {
+		p := draft(t, open(t, data), Options{Label: "label", Favourable: "yes", Encoding: encoding(t, text)})
+		if len(p.Questions) > 0 || p.Task.Target.Index != 0 || !slices.Equal(p.Task.Data.Drop, []string{"zip"}) {
+			t.Errorf("%s: %+v\n%s", name, p.Questions, p.Text)
+		}
+		got, err := task.Read(t.Context(), write(t, "data.csv", data), p.Task, task.ReadOptions{})
+		if err != nil || got.Failed > 0 {
+			t.Fatalf("%s: %v, %+v", name, err, got)
+		}
+		age := func(v float64) float32 { return float32((v - 40.25) / 12.125) }
+		want := []float32{age(30), 1, 0, 0, 0, age(41), 0, 1, 0, 1, age(52), 0, 0, 0, 0, age(60), 0, 0, 1, 1}
+		if !slices.Equal(got.X, want) || !slices.Equal(got.Labels, []int8{1, 0, 1, 0}) {
+			t.Errorf("%s: inputs %v, want %v; labels %v", name, got.X, want, got.Labels)
+		}
+	}
+	p := draft(t, open(t, strings.ReplaceAll(data, "flat", "tent")), Options{Label: "label", Favourable: "yes", Encoding: encoding(t, people)})
+	if len(p.Questions) != 1 || !strings.Contains(p.Questions[0].Text, "does not list tent") {
+		t.Errorf("%+v", p.Questions)
+	}
+}
+
+func TestMistakesInEncodings(t *testing.T) {
+	for _, c := range []struct{ features, want string }{
+		{``, `the list "features" is empty`},
+		{`{"column": "a"}`, `features[0] "": invalid kind "": want numeric, binary or onehot`},
+		{`{"kind": "numeric"}`, `the key "column" is missing`},
+		{`{"column": "a", "kind": "numeric", "mean": 1}`, "mean and std belong together"},
+		{`{"column": "a", "kind": "numeric", "mean": 1, "std": 0}`, "std must be above 0"},
+		{`{"column": "a", "kind": "numeric", "men": 1}`, `unknown field "men"`},
+		{`{"column": "a", "kind": "binary"}`, `needs "one"`},
+		{`{"column": "a", "kind": "onehot"}`, `needs "value"`},
+		{`{"column": "a", "kind": "onehot", "value": "x"}, {"column": "b", "kind": "numeric"}, {"column": "a", "kind": "onehot", "value": "y"}`, `column "a" occurs twice`},
+	} {
+		if _, err := parseEncoding([]byte(`{"features": [` + c.features + `]}`)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.features, err, c.want)
+		}
+	}
+	for text, want := range map[string]string{
+		"[]": "byte", `{"features": []} {}`: "text follows", `{"target": "good = 1", "features": [{"column": "a", "kind": "numeric"}]}`: `invalid target "good = 1"`,
+	} {
+		if _, err := parseEncoding([]byte(text)); err == nil || !strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "empty") {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		`{"column": "zip", "kind": "numeric"}`: `there is no column "zip"`, `{"column": "label", "kind": "binary", "one": "yes"}`: "is the outcome",
+		`{"column": "home", "kind": "numeric"}`: "has texts there: rent, own",
+	} {
+		_, err := FromData(t.Context(), open(t, "home,label\nrent,yes\nown,no\n"), Options{Label: "label", Encoding: encoding(t, `{"features": [`+text+`]}`)})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
