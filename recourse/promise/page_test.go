@@ -10,9 +10,9 @@ import (
 	"cfq/recourse"
 )
 
-// TestPage: docs/promises.md names every column, every word and every status that the code knows.
+// TestPage: docs/recourse.md names every column, every word and every status that the code knows.
 func TestPage(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "promises.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "recourse.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

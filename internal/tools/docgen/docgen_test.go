@@ -36,6 +36,31 @@ func TestWriteThenCheck(t *testing.T) {
 	}
 }
 
+// A section of a page is replaced between its marks; all else stays as it was written by hand.
+func TestSection(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "one.md")
+	text := "# One\n\n## A\n\n```\n# no heading\n```\n"
+	list := []page{{"one.md#part", "a test", func() (string, error) { return text, nil }}}
+	var out, errs bytes.Buffer
+	for _, c := range []struct{ before, want string }{
+		{
+			"# T\n<!-- generated: part begin -->\nold\n<!-- generated: part end -->\nby hand\n",
+			"# T\n<!-- generated: part begin -->\n\n### A\n\n```\n# no heading\n```\n\n<!-- generated: part end -->\nby hand\n",
+		},
+		{"# T\n", ""}, // no marks
+	} {
+		if err := os.WriteFile(path, []byte(c.before), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code := run([]string{"-o", dir}, list, &out, &errs)
+		got, err := os.ReadFile(path)
+		if err != nil || (code == 0) != (c.want != "") || code == 0 && string(got) != c.want {
+			t.Errorf("%q: exit code %d, %q, want %q (%v)", c.before, code, got, c.want, err)
+		}
+	}
+}
+
 // TestTables checks that the pages made from tables show every row.
 func TestTables(t *testing.T) {
 	for _, p := range pages() {
@@ -57,7 +82,8 @@ func TestTables(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || !strings.Contains(string(data), "\n# ") || strings.Count(string(data), "\n|") < 4 {
+		titled := strings.Contains(string(data), "\n# ")
+		if err != nil || titled == strings.Contains(p.name, "#") || strings.Count(string(data), "\n|") < 4 {
 			t.Errorf("%s has no title or no table: %v", p.name, err)
 		}
 	}

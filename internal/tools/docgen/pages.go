@@ -22,9 +22,9 @@ func pages() []page {
 	return append([]page{
 		{"operators.md", "package autodiff", plain(autodiff.Markdown)},
 		{"metrics.md", "package eval", plain(eval.MetricsMarkdown)},
-		{"formats.md", "package quant", plain(formats)},
-		{"methods.md", "package ptq", plain(methods)},
-		{"gate.md", "package gate", plain(gate.Markdown)},
+		{"files.md#formats", "package quant", plain(formats)},
+		{"method.md#methods", "package ptq", plain(methods)},
+		{"pipeline.md#gate", "package gate", plain(gate.Markdown)},
 		{"gate.schema.json", "package gate", plain(func() string { return string(gate.Schema()) })},
 		{"task.md", "package task", plain(task.Markdown)},
 		{"task.schema.json", "package task", plain(func() string { return string(task.Schema()) })},
@@ -36,12 +36,8 @@ func pages() []page {
 // formats shows the number formats of weights.
 func formats() string {
 	var b strings.Builder
-	b.WriteString(`# Number formats of weights
-
-A weight is a signed integer code times a scale, with zero point 0; a scale belongs to the whole
-tensor or to one output of the layer. Codes are stored in the container below and are int8 by the
-time an integer kernel sees them: what unpacks them is folded when the file is loaded, so every
-width runs at the speed of 8 bits. The container is chosen per layer by its size in the file.
+	b.WriteString(`A weight is a signed integer code times a scale, with zero point 0. The container is chosen per layer by its
+size in the file.
 
 | bits | codes | container |
 |---|---|---|
@@ -50,13 +46,9 @@ width runs at the speed of 8 bits. The container is chosen per layer by its size
 		fmt.Fprintf(&b, "| %d | %d to %d | %s |\n", f.Bits, f.QMin, f.QMax, f.Doc)
 	}
 	fmt.Fprintf(&b, `
-8-bit codes are kept within -%d to %d when a layer is marked reduced: two products with an 8-bit
-activation then fit the 16-bit sums of x64 CPUs without VNNI, and every machine computes the same.
-Narrower codes are always within that range.
-
-Activations are unsigned 8-bit codes with a scale and a zero point (0 behind a Relu). Fewer bits are
-a Clip between quantization and dequantization, which keeps the integer kernels. The last layer has no output
-quantizer: logits are float32.
+With `+"`--reduced-range`"+` 8-bit codes stay within -%d to %d: two products with an 8-bit activation then fit the 16-bit sums
+of x64 CPUs without VNNI, and every machine computes the same. Activations are unsigned 8-bit codes; fewer bits are a Clip
+between quantization and dequantization, which keeps the integer kernels.
 `, quant.ReducedMax, quant.ReducedMax)
 	return b.String()
 }
@@ -64,12 +56,6 @@ quantizer: logits are float32.
 // methods shows what a method stands for and what each of its settings can be.
 func methods() string {
 	var b strings.Builder
-	b.WriteString(`# Methods
-
-A method (` + "`--method`" + `) is a name for a value of each setting below; a flag that is given takes the
-place of its value. Those with a row of the paper are the paper's, with its scales and its rounding.
-
-`)
 	settings := ptq.Settings()
 	b.WriteString("| |")
 	for _, m := range ptq.Methods() {
@@ -99,16 +85,11 @@ place of its value. Those with a row of the paper are the paper's, with its scal
 		fmt.Fprintf(&b, "- `%s`: %s.\n", m.Name, m.Doc)
 	}
 	for _, s := range settings {
-		fmt.Fprintf(&b, "\n## `--%s`: %s\n\n", s.Name, s.Doc)
+		fmt.Fprintf(&b, "\n`--%s`: %s\n\n", s.Name, s.Doc)
 		for _, c := range s.Choices {
 			fmt.Fprintf(&b, "- `%s`: %s\n", c.Name, c.Doc)
 		}
 	}
-	b.WriteString(`
-What is behind these: [allocation](allocation.md), [calibration](calibration.md) (ranges), [rounding](rounding.md),
-[refinement](refinement.md), [the input's grid](input-grid.md), [convolutions](convolutions.md),
-[number formats](formats.md), [containers](containers.md), [sensitivity](sensitivity.md).
-`)
 	return b.String()
 }
 
