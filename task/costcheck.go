@@ -25,41 +25,29 @@ func (d *decoder) cost(n ast.Node, c *Cost) mapping {
 // checkCost reports features whose cost needs figures that the file does not give.
 func (d *decoder) checkCost(t *Task, m mapping, features []mapping) {
 	var lacking []string
-	key, need := "weights", ""
+	need := ""
 	for i := range t.Features {
 		f := &t.Features[i]
-		if k, what := t.Cost.lacks(f, features[i]); f.Actionable && what != "" {
-			key, need = k, what
+		if what := t.Cost.lacks(f, features[i]); f.Actionable && what != "" {
+			need = what
 			lacking = append(lacking, f.Name)
 		}
 	}
-	if lacking == nil {
-		return
+	if lacking != nil {
+		d.errorf(m.Place("weights"), "%s needs %s of every number that people can change, and these have none: %s; "+
+			"`cfq task init` makes them from data", string(t.Cost.Weights), need, clause(message.List(lacking, 20)))
 	}
-	word := string(t.Cost.Weights)
-	if key == "norm" {
-		word = string(t.Cost.Norm)
-	}
-	d.errorf(m.Place(key), "%s needs %s of every number that people can change, and these have none: %s; `cfq task init` makes them from data",
-		word, need, clause(message.List(lacking, 20)))
 }
 
-// lacks says which figures the cost of changing f needs that f does not have, and by which key of the cost; "" when none.
-func (c *Cost) lacks(f *Feature, m mapping) (key, need string) {
-	if !f.Kind.IsNumber() {
-		return "", ""
-	}
-	if c.Norm == PercentileShift {
-		if f.Quantiles == nil {
-			return "norm", "the quantiles"
-		}
-		return "", "" // weights mean nothing beside it
-	}
+// lacks says which figures the weight of f needs that f does not have; "" when none.
+func (c *Cost) lacks(f *Feature, m mapping) (need string) {
 	switch {
+	case !f.Kind.IsNumber():
 	case c.Weights == InverseMAD && f.MAD == 0 && !m.Has("mad"):
-		return "weights", "the mad"
-	case c.Weights == InverseRange && f.Quantiles == nil && len(f.Levels) < 2 && (math.IsInf(f.Bounds[0], 0) || math.IsInf(f.Bounds[1], 0)):
-		return "weights", "quantiles, or bounds on both sides,"
+		return "the mad"
+	case c.Weights == InverseRange && f.Quantiles == nil && len(f.Levels) < 2 &&
+		(math.IsInf(f.Bounds[0], 0) || math.IsInf(f.Bounds[1], 0)):
+		return "quantiles, or bounds on both sides,"
 	}
-	return "", ""
+	return ""
 }

@@ -53,7 +53,7 @@ func (d *decoder) encodingKeys(f *Feature) []key {
 		{
 			Name: "quantiles", Value: d.numbers(&f.Quantiles), Fallback: "not known",
 			Doc: "raw values of the training rows at equally spaced ranks, from the least to the greatest, as `[0, 12, 31]`: least, median, greatest; " +
-				"for percentile bounds, `max_percentile_shift` and `inverse_range`",
+				"for percentile bounds and `inverse_range`",
 		},
 	}
 }

@@ -197,7 +197,6 @@ func TestMistakesInCost(t *testing.T) {
 	for _, c := range []struct{ cost, want string }{
 		{"{weights: inverse_mad}", "4:17: inverse_mad needs the mad of every number that people can change, and these have none: a, c, d; `cfq task init`"},
 		{"{weights: inverse_range}", `4:17: inverse_range needs quantiles, or bounds on both sides, of every number that people can change, and these have none: b;`},
-		{"{norm: max_percentile_shift, weights: inverse_mad}", `4:14: max_percentile_shift needs the quantiles of every number that people can change, and these have none: b, c, d;`},
 		{"{norm: l2, l1_ratio: 0.5}", `4:28: l1_ratio means nothing with norm l2; remove it, or set norm: mixed`},
 		{"{norm: mixed, l1_ratio: 1.5}", `4:31: l1_ratio lies between 0 (squares only) and 1 (sizes only), not at 1.5`},
 		{"{switches: twice}", `4:18: "twice" is not known here; one of: once, encoded`},

@@ -142,9 +142,8 @@ func (d *decoder) targetKeys(t *Target) []key {
 func (d *decoder) costKeys(c *Cost) []key {
 	return []key{
 		{
-			Name: "norm", Value: word(d, &c.Norm, L1, L2, LInf, Mixed, PercentileShift), Fallback: "`l1`",
-			Doc: "how weighted changes add up: `l1` their sum, `l2` the root of the sum of squares, `linf` the largest, `mixed` both by `l1_ratio`, " +
-				"`max_percentile_shift` the largest `weight` times shift in the distribution of the training rows",
+			Name: "norm", Value: word(d, &c.Norm, L1, L2, Mixed), Fallback: "`l1`",
+			Doc: "how weighted changes add up: `l1` their sum, `l2` the root of the sum of squares, `mixed` both by `l1_ratio`",
 		},
 		{
 			Name: "l1_ratio", Value: d.number(&c.L1Ratio).From0().With("maximum", 1), Fallback: "`0.5`",

@@ -178,7 +178,7 @@ func (o *overrideReader) apply(f *Feature, at ast.Node, fields map[string]ast.No
 		d.errorf(m.Place("actionable"), "%q is dragged along by a link, and cannot be actionable, too", f.Name)
 	}
 	f.Mutable = f.Actionable || drags
-	if key, need := o.task.Cost.lacks(f, mapping{}); f.Actionable && !was && need != "" {
-		d.errorf(m.Place("actionable"), "the %s of the cost needs %s of %q when it is actionable; `cfq task init` makes them from data", clause(key), need, f.Name)
+	if need := o.task.Cost.lacks(f, mapping{}); f.Actionable && !was && need != "" {
+		d.errorf(m.Place("actionable"), "the weights of the cost need %s of %q when it is actionable; `cfq task init` makes them from data", need, f.Name)
 	}
 }

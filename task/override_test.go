@@ -90,7 +90,7 @@ func TestMistakesInOverrides(t *testing.T) {
 		}
 	}
 	bare := parse(t, "version: 1\nfeatures: [{name: a, kind: numeric, actionable: false}]\ncost: {weights: inverse_mad}\n")
-	if _, err := loadOverrides(t, bare, "row,feature,actionable\n0,a,true\n"); err == nil || !strings.Contains(err.Error(), `the weights of the cost needs the mad of "a" when it is actionable`) {
+	if _, err := loadOverrides(t, bare, "row,feature,actionable\n0,a,true\n"); err == nil || !strings.Contains(err.Error(), `the weights of the cost need the mad of "a" when it is actionable`) {
 		t.Errorf("without mad: %v", err)
 	}
 	if _, err := LoadOverrides(filepath.Join(t.TempDir(), "none.csv"), task); err == nil || !strings.Contains(err.Error(), "overrides: open") {

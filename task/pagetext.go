@@ -61,8 +61,7 @@ training rows:
 what its cost needs.
 
 Another one-hot value changes two inputs, to 0 and to 1. It costs the mean of their two weights (~switches: once~), their
-sum under ~l1~ (~switches: encoded~), or what ~switch_cost~ says. ~max_percentile_shift~ compares places in the distribution
-of the training rows, by ~quantiles~ and ~shares~, and ~weights~ mean nothing beside it. What links drag along is free. Costs
+sum under ~l1~ (~switches: encoded~), or what ~switch_cost~ says. What links drag along is free. Costs
 follow from the task file alone, never from the data at hand.
 
 **JSON Schema.** [task.schema.json](task.schema.json) is made from the same list of keys. Editors that know YAML schemas take it from a first

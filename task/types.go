@@ -153,11 +153,9 @@ type Norm string
 
 // The norms of weighted changes w.
 const (
-	L1              Norm = "l1"                   // sum |w|
-	L2              Norm = "l2"                   // root of sum w^2
-	LInf            Norm = "linf"                 // max |w|
-	Mixed           Norm = "mixed"                // L1Ratio sum |w| + (1-L1Ratio) sum w^2
-	PercentileShift Norm = "max_percentile_shift" // max over features of Weight x |F(new) - F(old)|, F the feature's distribution in the training rows
+	L1    Norm = "l1"    // sum |w|
+	L2    Norm = "l2"    // root of sum w^2
+	Mixed Norm = "mixed" // L1Ratio sum |w| + (1-L1Ratio) sum w^2
 )
 
 // Override is what one person can change where it differs from the task: With stands in place of Features[Feature].
