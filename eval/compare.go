@@ -146,7 +146,7 @@ func (c *Comparison) add(m *Metric, k *comparedMetric, at int, b *bootstrap) {
 		switch {
 		case values[i].Kind == KindExact && values[0].Kind == KindExact:
 			d := values[i].Value - values[0].Value
-			cell.Delta = exactly(float64(d)).Estimate
+			cell.Delta = exactly(float64(d))
 			cell.Call = call(m.Better, float64(d))
 		case k.share:
 			cell.mcNemar(k, c.Results[0], c.Results[i], at, c.Confidence, m.Better)

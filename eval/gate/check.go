@@ -175,7 +175,7 @@ func (c *Check) groupProblems(m *eval.Metric) []problem {
 	if slices.Contains(strings.Split(grouping(c.By), "*"), "") {
 		add("by", "%s is no grouping; write it as sex, or sex*race for both at once", message.Quote(c.By))
 	}
-	if p := m.Requires(); p == eval.RequiresFootprint || p == eval.RequiresTiming {
+	if p := m.Requires; p == eval.RequiresFootprint || p == eval.RequiresTiming {
 		add("by", "%s is the same for all people: it has no groups", c.Metric)
 	}
 	if c.MaxIncrease != nil {

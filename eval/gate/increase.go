@@ -47,8 +47,8 @@ func (j *judge) increase(s *subject) Finding {
 
 // unlike says why the metric of two results cannot be compared: it was measured in different ways.
 func (s *subject) unlike(now, before *eval.Settings) string {
-	ofPeople := s.PerMargin() || s.Requires() == eval.RequiresMirrored || s.ID() == "tau01"
-	near := s.Requires() == eval.RequiresProofs || s.Requires() == eval.RequiresPerturbation
+	ofPeople := s.PerMargin() || s.Requires == eval.RequiresMirrored || s.ID() == "tau01"
+	near := s.Requires == eval.RequiresProofs || s.Requires == eval.RequiresPerturbation
 	switch curve := s.ID() == "tau01" || s.ID() == "rtau01"; {
 	case curve && !slices.Equal(now.Margins, before.Margins): // the smallest is the least that there can be, and in between it is predicted
 		return fmt.Sprintf("it was read off other required margins, %v and not %v: evaluate both at the same ones", before.Margins, now.Margins)

@@ -136,7 +136,7 @@ func (j *judge) one(s *subject, r *eval.Result) Finding {
 	case f.Verdict != Inconclusive:
 	case s.Kind() == eval.KindShare:
 		f.Need = s.limit.need(v.Num, v.N, j.Confidence)
-	case s.Kind() == eval.KindEstimate && s.Requires() != eval.RequiresTiming:
+	case s.Kind() == eval.KindEstimate && s.Requires != eval.RequiresTiming:
 		f.Need = s.limit.needAbout(v, lo, hi)
 	}
 	f.Why = j.why(s, &f, v)
@@ -163,7 +163,7 @@ func (j *judge) ends(s *subject, v eval.Value, r *eval.Result, level float64) (l
 func (j *judge) fewFor(s *subject, v eval.Value, r *eval.Result, level float64) string {
 	const slack = 1e-12
 	switch c := r.Settings.Confidence; {
-	case v.N < j.MinPeople && s.Requires() != eval.RequiresTiming:
+	case v.N < j.MinPeople && s.Requires != eval.RequiresTiming:
 		return fmt.Sprintf("%d are needed to say something", j.MinPeople)
 	case !(c > 0 && c < 1) || (1+c)/2 < level-slack:
 		return fmt.Sprintf("its interval has confidence %s, too little for a verdict with %s: evaluate with confidence %s or more",

@@ -54,7 +54,7 @@ func metricsTable(b *strings.Builder) {
 		if m.PerMargin() {
 			margin = "yes"
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", m.ID(), m.Name, m.Unit, m.Better, by, margin, needs[m.Requires()])
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", m.ID(), m.Name, m.Unit, m.Better, by, margin, needs[m.Requires])
 	}
 }
 

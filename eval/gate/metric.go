@@ -57,7 +57,7 @@ func (g *Gate) Needs() Needs {
 			n.Margins = append(n.Margins, c.margin(&d))
 		}
 		n.Curve = n.Curve || c.Metric == "tau01" || c.Metric == "rtau01"
-		switch m.Requires() {
+		switch m.Requires {
 		case eval.RequiresMirrored:
 			n.Mirrored = true
 		case eval.RequiresNoise:
@@ -111,7 +111,7 @@ func measured(m *eval.Metric, margin float64, r *eval.Result) (v eval.Value, mis
 	w := m.Of(r, at)
 	switch {
 	case w.N <= 0:
-		return v, absent(m.Requires(), r.Settings.OneSided)
+		return v, absent(m.Requires, r.Settings.OneSided)
 	case w.Kind == eval.KindShare && (w.Num < 0 || w.Num > w.N): // a report that was written by hand
 		return v, fmt.Sprintf("%d of %d is no share", w.Num, w.N)
 	case w.Kind == eval.KindExact && !(w.Value > 0 && w.Value.Defined()): // no file and no decision takes nothing
@@ -127,7 +127,7 @@ func undefined() eval.Float { return eval.Float(math.NaN()) }
 // counted names the n things that the metric is about: runs of a model that was timed, else people.
 func counted(n int, m *eval.Metric) string {
 	one, many := "person", "people"
-	if m.Requires() == eval.RequiresTiming {
+	if m.Requires == eval.RequiresTiming {
 		one, many = "run", "runs"
 	}
 	if n == 1 {

@@ -191,7 +191,7 @@ func TestParts(t *testing.T) {
 	}
 	for _, m := range eval.Metrics() {
 		_, missing := measured(&m, 0.1, oneSided)
-		p := m.Requires()
+		p := m.Requires
 		if bare := p == eval.RequiresNothing; bare != (missing == "") || slices.Contains(others, m.ID()) && missing == "" {
 			t.Errorf("%s of part %d: %q", m.ID(), p, missing)
 		}
