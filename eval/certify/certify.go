@@ -1,10 +1,50 @@
+// Package certify proves that a promise survives quantization.
+//
+// In: the full-precision and the quantized model, recourse points, boxes around them. Out: for each box, sound
+// bounds on the quantized margin and on the difference of the two margins anywhere in the box. The invariant:
+// a bound is never wrong. It holds for the networks as ONNX Runtime runs them, rounding included.
+//
+// # Method
+//
+// Both networks are propagated as zonotopes, as in DeepZ (Singh et al., NeurIPS 2018): a number is a centre, a linear
+// combination of noise symbols in [-1, 1], and an independent error. The inputs that have a width are the first
+// symbols. Where an activation is not linear in the box, and where a quantizer rounds, a symbol or an error is added.
+// Both models share the symbols. Where both have the same activation, the quantized one is relaxed jointly with the
+// full one: its output is the other's output plus a bounded slope times the difference of their inputs, so that what
+// they share cancels. That is the idea of ReluDiff (Paulsen et al., ICSE 2020), on zonotopes.
+//
+// # Rounding
+//
+// The bounds allow for more than real arithmetic:
+//   - sums of n products in float32: (n+8) 2^-24 times the sum of their magnitudes, in any order, fused or not;
+//   - integer kernels (QGemm, QLinearMatMul, MatMulIntegerToFloat), where ONNX Runtime runs one: exact sums, scaled
+//     in float32 with an error of 8 2^-24, and codes that round a quotient known to 2^-22. Where that
+//     quotient may lie on either side of the middle between two codes, both codes are allowed for;
+//   - other operators: 8 2^-24 of what they add up; Sigmoid and Tanh, which ONNX Runtime approximates: 2^-18;
+//   - the bounds' own double arithmetic: 2^-38 of the magnitudes.
+//
+// Weights are those that ONNX Runtime itself computes from the file, and its kernels are looked up in its
+// optimized graph. Where that graph rounds what the file does not round, or merges two quantizers, nothing is
+// proved; the rounding of a bias is allowed for. Every proof is compared with a run of both models at the
+// middle of its box. Convolutions are not supported.
+//
+// The package also measures logit perturbations.
+//
+// References: section "Theory" (proposition prop:margin_robust), "Bounding logit perturbation from
+// quantization error".
 package certify
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"runtime"
+	"slices"
 
+	"golang.org/x/sync/errgroup"
+
+	"cfq/eval"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -14,48 +54,56 @@ import (
 type Certifier struct {
 	full, quant side
 	target      int
-	unknown     error // why nothing can be proved
+	unsupported error // why nothing can be proved
 }
 
 // side is one of the two models.
 type side struct {
-	m      *graph.Model
-	c      *classifier.Model
-	o      ort.Options
-	values map[string]*graph.Tensor // of one row of zeros
-	p      *program                 // nil where the graph holds what certificates do not know
+	c *classifier.Model
+	p *program // nil where the graph has an operator that certificates do not support
 }
 
-// Open prepares certificates for the class called target of the two models, as ONNX Runtime runs them with the
-// engine's options. Operators that certificates do not know are no error here: see Check.
+// Open prepares certificates for the class target of the two models, as ONNX Runtime runs them with the engine's
+// options. An operator that certificates do not support is not an error here: see [Certifier.Check].
 func Open(ctx context.Context, full, quantized *graph.Model, target int, o ort.Options) (*Certifier, error) {
-	k := &Certifier{full: side{m: full, o: o}, quant: side{m: quantized, o: o}, target: target}
-	var unknown []error
-	for i, s := range []*side{&k.full, &k.quant} {
-		name := [...]string{"the original", "the quantized model"}[i]
+	k := &Certifier{target: target}
+	var unsupported []error
+	for _, of := range []struct {
+		name string
+		m    *graph.Model
+		s    *side
+	}{{"the original", full, &k.full}, {"the quantized model", quantized, &k.quant}} {
 		var err error
-		if s.c, err = classifier.Open(ctx, s.m, o, classifier.Options{Target: &target}); err != nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w", name, err), k.Close())
+		if of.s.c, err = classifier.Open(ctx, of.m, o, classifier.Options{Target: &target}); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", of.name, err), k.Close())
 		}
-		if s.values, err = probed(ctx, s.m, s.c, o); err != nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w", name, err), k.Close())
-		}
-		if s.p, err = compile(ctx, s.m, s.c, o, s.values); err != nil {
-			unknown = append(unknown, fmt.Errorf("%s: %w", name, err))
+		if of.s.p, err = compile(ctx, of.m, of.s.c, o); err != nil {
+			unsupported = append(unsupported, fmt.Errorf("%s: %w", of.name, err))
 		}
 	}
 	if a, b := k.full.c, k.quant.c; a.Dim() != b.Dim() || a.Classes() != b.Classes() {
-		err := fmt.Errorf("the original has %d inputs and %d classes, the quantized model %d and %d", a.Dim(), a.Classes(), b.Dim(), b.Classes())
+		err := fmt.Errorf("the original has %d inputs and %d classes, the quantized model %d and %d",
+			a.Dim(), a.Classes(), b.Dim(), b.Classes())
 		return nil, errors.Join(err, k.Close())
 	}
-	if k.unknown = errors.Join(unknown...); k.unknown == nil {
+	if k.unsupported = errors.Join(unsupported...); k.unsupported == nil {
 		k.link()
 	}
 	return k, nil
 }
 
-// Check says why Prove cannot prove anything, naming the nodes; nil when it can.
-func (k *Certifier) Check() error { return k.unknown }
+// link finds, for each activation of the quantized model, the same function of the value of the same name in the full
+// model.
+func (k *Certifier) link() {
+	for name, d := range k.quant.p.activations {
+		if twin := k.full.p.activations[name]; twin != nil && slices.Equal(twin.of, d.of) {
+			d.twin = twin
+		}
+	}
+}
+
+// Check returns why [Certifier.Prove] cannot prove anything, with the names of the nodes; nil when it can.
+func (k *Certifier) Check() error { return k.unsupported }
 
 // Close frees the models.
 func (k *Certifier) Close() error {
@@ -68,19 +116,162 @@ func (k *Certifier) Close() error {
 	return errors.Join(errs...)
 }
 
-// link finds for each curve of the quantized model the same one, of the value of the same name, in the full model.
-func (k *Certifier) link() {
-	for name, d := range k.quant.p.twins {
-		twin := k.full.p.twins[name]
-		if twin == nil || len(twin.of) != len(d.of) {
-			continue
-		}
-		same := true
-		for i := range d.of {
-			same = same && d.of[i] == twin.of[i]
-		}
-		if same {
-			d.twin = twin
+// Prove bounds the margins in n boxes, as an [eval.Prover]: points are the middles, half the half widths, each
+// n rows of model inputs. It runs both models at the middle of each box. A margin outside of the bounds is an
+// error: the machine does not compute what the file says.
+func (k *Certifier) Prove(ctx context.Context, points, half []float32, n int) ([]eval.Proof, error) {
+	if k.unsupported != nil {
+		return nil, k.unsupported
+	}
+	dim := k.full.c.Dim()
+	if len(points) != n*dim || len(half) != n*dim {
+		return nil, fmt.Errorf("certificates: %d numbers and %d half widths for %d rows of %d inputs",
+			len(points), len(half), n, dim)
+	}
+	for i, p := range points {
+		if h := half[i]; p-p != 0 || h-h != 0 || h < 0 {
+			return nil, fmt.Errorf("certificates: input %d of row %d is %v, its half width %v", i%dim, i/dim, p, h)
 		}
 	}
+	out := make([]eval.Proof, n)
+	upper := make([]float64, n)
+	group, run := errgroup.WithContext(ctx)
+	const chunk = 64
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for from := 0; from < n; from += chunk {
+		group.Go(func() error {
+			var s noiseSymbols
+			for i := from; i < min(from+chunk, n); i++ {
+				if err := run.Err(); err != nil {
+					return err
+				}
+				out[i], upper[i] = k.prove(&s, points[i*dim:(i+1)*dim], half[i*dim:(i+1)*dim])
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return out, k.checkPoints(ctx, points, out, upper)
+}
+
+// checkPoints compares the proofs with the margins at the points.
+func (k *Certifier) checkPoints(ctx context.Context, points []float32, proofs []eval.Proof, upper []float64) error {
+	f, err := k.full.c.Margins(ctx, points)
+	if err != nil {
+		return fmt.Errorf("certificates: %w", err)
+	}
+	g, err := k.quant.c.Margins(ctx, points)
+	if err != nil {
+		return fmt.Errorf("certificates: %w", err)
+	}
+	for i, p := range proofs {
+		m, apart := float64(g[i]), math.Abs(float64(g[i])-float64(f[i]))
+		if m < float64(p.Lower) || m > upper[i] || apart > float64(p.Apart) {
+			return fmt.Errorf("certificates: at row %d the quantized model's margin is %v and %v from the original's, "+
+				"but must be between %v and %v, and within %v: this machine does not compute what the file says "+
+				"(8-bit weights saturate on processors without VNNI: quantize with --reduced-range)",
+				i, m, apart, p.Lower, upper[i], p.Apart)
+		}
+	}
+	return nil
+}
+
+// prove bounds the margins in one box. upper bounds the quantized one from above.
+func (k *Certifier) prove(s *noiseSymbols, point, half []float32) (_ eval.Proof, upper float64) {
+	s.reset()
+	x := s.box(point, half)
+	inputs := s.symbols
+	full := pass{noiseSymbols: s, first: true}
+	f := k.full.p.run(&full, x)
+	joint := pass{noiseSymbols: s, full: full.values}
+	g := k.quant.p.run(&joint, x)
+	lower, upper := k.margin(g, nil)
+	lo, hi := k.margin(g, f)
+	apart := math.Max(math.Abs(lo), math.Abs(hi))
+	// The joint relaxation is tight for the difference. The quantized model by itself may have tighter margins.
+	s.symbols = inputs
+	single := pass{noiseSymbols: s}
+	lo, hi = k.margin(k.quant.p.run(&single, x), nil)
+	lower, upper = math.Max(lower, lo), math.Min(upper, hi)
+	overflow := overflows(full.values) || overflows(joint.values) && overflows(single.values)
+	if overflow || math.IsNaN(lower) || math.IsNaN(upper) || math.IsNaN(apart) {
+		return eval.Proof{Lower: eval.Float(math.Inf(-1)), Apart: eval.Float(math.Inf(1))}, math.Inf(1)
+	}
+	return eval.Proof{Lower: eval.Float(lower), Apart: eval.Float(apart)}, upper
+}
+
+// overflows reports whether a number, or a term of its sum, may be too large for float32.
+func overflows(values []*zonotope) bool {
+	for _, z := range values {
+		if z == nil {
+			continue
+		}
+		for i := range z.c {
+			if !(z.mag[i] < math.MaxFloat32 && z.reach(i) < math.MaxFloat32) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// margin bounds the margin of the logits g, or, with f, that margin less the margin of f.
+func (k *Certifier) margin(g, f *zonotope) (lower, upper float64) {
+	if len(g.c) == 1 {
+		sign := 1.0
+		if k.target == 0 {
+			sign = -1
+		}
+		return difference(g, f, 0, -1, sign)
+	}
+	lower, upper = math.Inf(1), math.Inf(-1)
+	if f == nil {
+		upper = math.Inf(1)
+	}
+	for j := range g.c {
+		if j == k.target {
+			continue
+		}
+		lo, hi := difference(g, f, k.target, j, 1)
+		lower = math.Min(lower, lo)
+		if f == nil {
+			upper = math.Min(upper, hi)
+		} else { // two minima differ by at most the largest difference of a pair that they are taken of
+			upper = math.Max(upper, hi)
+		}
+	}
+	return lower, upper
+}
+
+// difference bounds sign times (number t less number j) of g, less the same of f. A negative j stands for 0,
+// and so does a nil f.
+func difference(g, f *zonotope, t, j int, sign float64) (lower, upper float64) {
+	k := g.k
+	if f != nil {
+		k = max(k, f.k)
+	}
+	a := make([]float64, k)
+	c, r := 0.0, 0.0
+	add := func(x *zonotope, i int, w float64) {
+		axpy(w, x.row(i), a)
+		c += w * x.c[i]
+		r += x.own[i] + 8*roundoff*math.Max(x.mag[i], x.reach(i))
+	}
+	add(g, t, sign)
+	if j >= 0 {
+		add(g, j, -sign)
+	}
+	if f != nil {
+		add(f, t, -sign)
+		if j >= 0 {
+			add(f, j, sign)
+		}
+	}
+	for _, v := range a {
+		r += math.Abs(v)
+	}
+	r += doubleError*(math.Abs(c)+r) + underflow
+	return c - r, c + r
 }

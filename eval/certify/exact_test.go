@@ -9,9 +9,9 @@ import (
 	"cfq/onnxio/ort/orttest"
 )
 
-// A network of one hidden layer over two inputs bends at lines; its margin, and its distance from that of another one that bends
-// at other lines, are linear between them. So the extremes in a box are at corners, and where lines cross each other or
-// an edge.
+// A network of one hidden layer over two inputs bends at lines; its margin, and its distance from that of
+// another one that bends at other lines, are linear between them. So the extremes in a box are at corners, and
+// where lines cross each other or an edge.
 func TestExact(t *testing.T) {
 	o := orttest.Need(t)
 	rng := rand.New(rand.NewPCG(11, 4))

@@ -62,11 +62,11 @@ func TestSmooth(t *testing.T) {
 		for i, v := range x {
 			worst = math.Max(worst, math.Abs(float64(y[i])-c.at(float64(v))))
 		}
-		if worst > approximated/4 {
+		if worst > smoothError/4 {
 			t.Errorf("%s: ONNX Runtime is off by %v", op, worst)
 		}
 		for _, b := range [][2]float64{{-3, -1}, {-1, 2}, {-0.1, 5}, {0.5, 0.6}, {-20, 20}} {
-			slope, from, to := c.chord(b[0], b[1])
+			slope, from, to := c.relax(b[0], b[1])
 			least, most := c.slopes(b[0], b[1])
 			for i := range 1000 {
 				x := b[0] + (b[1]-b[0])*float64(i)/999
@@ -95,13 +95,13 @@ func TestQuantizeCovers(t *testing.T) {
 		{quantize{scale: 0.5, qmax: 255}, 0.9, 1.1, true},
 	} {
 		for _, p := range []pass{{first: true}, {}} {
-			p.space, p.forms = &space{}, make([]*form, 2)
+			p.noiseSymbols, p.values = &noiseSymbols{}, make([]*zonotope, 2)
 			x := p.box([]float32{float32(c.from+c.to) / 2}, []float32{float32(c.to-c.from) / 2})
-			p.forms[0] = x
+			p.values[0] = x
 			q := c.q
 			q.out = 1
 			q.run(&p)
-			y := p.forms[1]
+			y := p.values[1]
 			for i := range 2001 {
 				s := float64(i)/1000 - 1
 				got := q.code((x.c[0] + s*x.row(0)[0]) / q.scale)
@@ -110,7 +110,7 @@ func TestQuantizeCovers(t *testing.T) {
 				}
 			}
 			if c.pointwise && y.own[0] != 0 {
-				t.Errorf("%+v: one code alone, and yet uncertain by %v", c, y.own[0])
+				t.Errorf("%+v: one code, and yet uncertain by %v", c, y.own[0])
 			}
 		}
 	}

@@ -9,47 +9,42 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// maker compiles a node of which the inputs at moving depend on the model's input.
-type maker func(ctx context.Context, k *compiler, n *graph.Node, moving []int) error
+// compileFunc compiles a node whose inputs at the positions varying depend on the model's input.
+type compileFunc func(ctx context.Context, k *compiler, n *graph.Node, varying []int) error
 
-// operators are those that certificates know.
-func operators() map[string]maker {
-	table := map[string]maker{
-		"Gemm": layer, "MatMul": layer,
-		"Add": arithmetic, "Sub": arithmetic, "Mul": arithmetic, "Div": arithmetic, "Neg": arithmetic,
-		"BatchNormalization": normalization,
-		"Relu":               bends, "LeakyRelu": bends, "Clip": bends, "Min": bends, "Max": bends, "Sigmoid": bends, "Tanh": bends,
-		"QuantizeLinear": quantizer, "DequantizeLinear": dequantizer,
-		"Cast": cast,
-	}
-	for i, op := range movers() {
-		table[op] = moves
-		if i < inOrder {
-			table[op] = same
+// operators are those that certificates support.
+func operators() map[string]compileFunc {
+	table := map[string]compileFunc{"BatchNormalization": compileNormalization, "Cast": compileCast}
+	for _, of := range []struct {
+		compile compileFunc
+		ops     []string
+	}{
+		{compileDense, []string{"Gemm", "MatMul"}},
+		{compileArithmetic, []string{"Add", "Sub", "Mul", "Div", "Neg"}},
+		{compileActivation, []string{"Relu", "LeakyRelu", "Clip", "Min", "Max", "Sigmoid", "Tanh"}},
+		{compileQuantizer, []string{"QuantizeLinear"}},
+		{compileDequantizer, []string{"DequantizeLinear"}},
+		{compileMove, movers()},
+		{compileInOrder, []string{"Identity", "Dropout", "Flatten", "Reshape", "Squeeze", "Unsqueeze"}},
+	} {
+		for _, op := range of.ops {
+			table[op] = of.compile
 		}
 	}
 	return table
 }
 
-// inOrder is how many of movers leave numbers in their order.
-const inOrder = 6
-
-// movers are the operators that leave numbers as they are.
-func movers() []string {
-	return []string{"Identity", "Dropout", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Gather", "Slice", "Transpose", "Split", "Expand", "Tile", "Concat"}
-}
-
-// only reports whether the first input alone depends on the model's.
-func only(moving []int) error {
-	if len(moving) != 1 || moving[0] != 0 {
+// onlyFirst is an error unless the first input, and no other, depends on the model's.
+func onlyFirst(varying []int) error {
+	if len(varying) != 1 || varying[0] != 0 {
 		return errors.New("only its first input may depend on the model's")
 	}
 	return nil
 }
 
-// same is for operators that leave all numbers as they are, in their order.
-func same(_ context.Context, k *compiler, n *graph.Node, moving []int) error {
-	if err := only(moving); err != nil {
+// compileInOrder compiles operators that leave all numbers as they are, in their order.
+func compileInOrder(_ context.Context, k *compiler, n *graph.Node, varying []int) error {
+	if err := onlyFirst(varying); err != nil {
 		return err
 	}
 	if n.Op == "Dropout" && n.Input(2) != "" {
@@ -61,7 +56,7 @@ func same(_ context.Context, k *compiler, n *graph.Node, moving []int) error {
 	return nil
 }
 
-func cast(_ context.Context, k *compiler, n *graph.Node, _ []int) error {
+func compileCast(_ context.Context, k *compiler, n *graph.Node, _ []int) error {
 	in, to := k.values[n.Input(0)], graph.DType(n.Int("to", 0))
 	switch {
 	case to == graph.Double || to == graph.Float && in.DType != graph.Double:
@@ -69,25 +64,26 @@ func cast(_ context.Context, k *compiler, n *graph.Node, _ []int) error {
 	case to == graph.Float:
 		k.affine(n, k.slot[n.Input(0)], in.Len(), func(int) (a, b, terms float64) { return 1, 0, 0 })
 	default:
-		return fmt.Errorf("it makes %s of %s", to, in.DType)
+		return fmt.Errorf("it converts %s to %s: want float or double", in.DType, to)
 	}
 	return nil
 }
 
 // affine adds the step y = a x + b for the size numbers of slot in.
-func (k *compiler) affine(n *graph.Node, in, size int, of func(i int) (a, b, terms float64)) {
+func (k *compiler) affine(n *graph.Node, in, size int, of func(i int) (a, b, terms float64)) *affine {
 	d := &affine{in: in, a: make([]float64, size), b: make([]float64, size), terms: make([]float64, size)}
 	for i := range size {
 		d.a[i], d.b[i], d.terms[i] = of(i)
 	}
 	d.out = k.name(n.Outputs[0])
 	k.p.steps = append(k.p.steps, d)
+	return d
 }
 
-// arithmetic compiles Add, Sub, Mul, Div and Neg.
-func arithmetic(_ context.Context, k *compiler, n *graph.Node, moving []int) error {
+// compileArithmetic compiles Add, Sub, Mul, Div and Neg.
+func compileArithmetic(_ context.Context, k *compiler, n *graph.Node, varying []int) error {
 	out := k.values[n.Outputs[0]]
-	if len(moving) == 2 {
+	if len(varying) == 2 {
 		if n.Op != "Add" && n.Op != "Sub" {
 			return errors.New("both of its inputs depend on the model's")
 		}
@@ -99,19 +95,19 @@ func arithmetic(_ context.Context, k *compiler, n *graph.Node, moving []int) err
 		k.p.steps = append(k.p.steps, &sum{in: in, sign: sign, out: k.name(n.Outputs[0])})
 		return nil
 	}
-	in := k.spread(n.Input(moving[0]), out.Dims)
+	in := k.spread(n.Input(varying[0]), out.Dims)
 	if n.Op == "Neg" {
 		k.affine(n, in, out.Len(), func(int) (a, b, terms float64) { return -1, 0, 0 })
 		return nil
 	}
-	v, dims, err := k.constant(n.Input(1 - moving[0]))
+	if n.Op == "Div" && varying[0] != 0 {
+		return errors.New("its divisor depends on the model's input")
+	}
+	v, dims, err := k.constant(n.Input(1 - varying[0]))
 	if err != nil {
 		return err
 	}
 	at := broadcast(dims, out.Dims)
-	if n.Op == "Div" && moving[0] != 0 {
-		return errors.New("its divisor depends on the model's input")
-	}
 	k.affine(n, in, out.Len(), func(i int) (a, b, terms float64) {
 		switch c := v[at[i]]; n.Op {
 		case "Add":
@@ -121,7 +117,7 @@ func arithmetic(_ context.Context, k *compiler, n *graph.Node, moving []int) err
 		case "Div":
 			return 1 / c, 0, 0
 		default:
-			if moving[0] == 1 {
+			if varying[0] == 1 {
 				return -1, c, 0
 			}
 			return 1, -c, 0
@@ -130,49 +126,9 @@ func arithmetic(_ context.Context, k *compiler, n *graph.Node, moving []int) err
 	return nil
 }
 
-// spread returns the slot of a value broadcast to dims.
-func (k *compiler) spread(value string, dims []int64) int {
-	from := k.slot[value]
-	at := broadcast(k.values[value].Dims, dims)
-	if k.values[value].Len() == len(at) {
-		return from
-	}
-	d := &pick{out: k.p.slots}
-	k.p.slots++
-	for _, i := range at {
-		d.at = append(d.at, source{from: from, of: i})
-	}
-	k.p.steps = append(k.p.steps, d)
-	return d.out
-}
-
-// broadcast returns, for each element of a tensor of the dimensions to, the element of one of dims that it meets.
-func broadcast(dims, to []int64) []int {
-	size := 1
-	for _, d := range to {
-		size *= int(d)
-	}
-	at := make([]int, size)
-	for i := range at {
-		rest, step := i, 1
-		for axis := len(to) - 1; axis >= 0; axis-- {
-			own := axis - (len(to) - len(dims))
-			at1 := rest % int(to[axis])
-			rest /= int(to[axis])
-			if own < 0 {
-				continue
-			}
-			if dims[own] != 1 {
-				at[i] += at1 * step
-			}
-			step *= int(dims[own])
-		}
-	}
-	return at
-}
-
-func normalization(_ context.Context, k *compiler, n *graph.Node, moving []int) error {
-	if err := only(moving); err != nil {
+// compileNormalization compiles BatchNormalization in its inference form.
+func compileNormalization(_ context.Context, k *compiler, n *graph.Node, varying []int) error {
+	if err := onlyFirst(varying); err != nil {
 		return err
 	}
 	if n.Int("training_mode", 0) != 0 {
@@ -180,7 +136,7 @@ func normalization(_ context.Context, k *compiler, n *graph.Node, moving []int) 
 	}
 	x := k.values[n.Input(0)]
 	if len(x.Dims) < 2 {
-		return fmt.Errorf("it reads a value of %d dimensions", len(x.Dims))
+		return fmt.Errorf("its input has %d dimensions: want 2 or more", len(x.Dims))
 	}
 	var p [4][]float64 // scale, bias, mean, variance
 	for i := range p {
@@ -198,4 +154,63 @@ func normalization(_ context.Context, k *compiler, n *graph.Node, moving []int) 
 		return a, p[1][c] - p[2][c]*a, math.Abs(p[1][c]) + math.Abs(p[2][c]*a)
 	})
 	return nil
+}
+
+// affine is y = a x + b, number by number. terms bounds the terms that b was computed from; it is nil where no float
+// arithmetic is done, as from codes to the numbers that they stand for.
+type affine struct {
+	in, out     int
+	a, b, terms []float64
+}
+
+func (d *affine) run(p *pass) {
+	x := p.values[d.in]
+	y := p.newZonotope(len(d.a), x.k)
+	for i, a := range d.a {
+		to := y.row(i)
+		for t, v := range x.row(i) {
+			to[t] = a * v
+		}
+		y.c[i] = a*x.c[i] + d.b[i]
+		y.mag[i] = math.Abs(a)*x.mag[i] + math.Abs(d.b[i])
+		e := 0.0
+		if d.terms != nil {
+			y.mag[i] += d.terms[i]
+			e = 8*roundoff*y.mag[i] + underflow
+		}
+		y.own[i] = math.Abs(a)*x.own[i] + e
+		lo, hi := a*x.lo[i]+d.b[i], a*x.hi[i]+d.b[i]
+		e += doubleError * y.mag[i]
+		y.lo[i], y.hi[i] = math.Min(lo, hi)-e, math.Max(lo, hi)+e
+	}
+	p.values[d.out] = y
+}
+
+// sum adds and subtracts the numbers of several slots.
+type sum struct {
+	in   []int
+	sign []float64
+	out  int
+}
+
+func (d *sum) run(p *pass) {
+	k := 0
+	for _, s := range d.in {
+		k = max(k, p.values[s].k)
+	}
+	y := p.newZonotope(len(p.values[d.in[0]].c), k)
+	for j, s := range d.in {
+		x := p.values[s]
+		for i := range y.c {
+			axpy(d.sign[j], x.row(i), y.row(i))
+			y.c[i] += d.sign[j] * x.c[i]
+			y.own[i] += x.own[i]
+			y.mag[i] += x.mag[i]
+		}
+	}
+	for i := range y.c {
+		y.own[i] += 4*roundoff*float64(len(d.in))*y.mag[i] + underflow
+	}
+	y.tighten()
+	p.values[d.out] = y
 }

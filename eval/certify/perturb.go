@@ -6,43 +6,45 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"cfq/eval"
 	"cfq/onnxio/graph"
 )
 
-// Perturb measures how far the logits of the two models are apart within radius of points, in the Euclidean norm. samples is
-// how many points of each ball are looked at; which those are depends on the seed and the point alone.
+// Perturb measures the largest difference of the two models' logits within a Euclidean radius of points, in
+// logits: at the point, over samples of the ball, and to first order. The samples of a point depend on the
+// seed and on the point only.
+//
+// References: equations app_eps_hat_i and app_eps_grad_bound.
 func (k *Certifier) Perturb(radius float64, samples int, seed uint64) eval.Perturber {
 	return func(ctx context.Context, points []float32, n int) ([][]eval.Float, error) {
 		dim := k.full.c.Dim()
 		if len(points) != n*dim || !(radius >= 0) {
-			return nil, fmt.Errorf("perturbation: %d numbers for %d rows of %d inputs, radius %v", len(points), n, dim, radius)
+			return nil, fmt.Errorf("perturbation: %d numbers for %d rows of %d inputs, radius %v",
+				len(points), n, dim, radius)
 		}
 		at, err := k.apart(ctx, points)
 		if err != nil {
 			return nil, fmt.Errorf("perturbation: %w", err)
 		}
-		slope, err := k.steepness(ctx, points)
+		slope, err := k.gradientNorms(ctx, points)
 		if err != nil {
 			return nil, fmt.Errorf("perturbation: %w", err)
 		}
 		out := make([][]eval.Float, n)
 		for i := range out {
 			u := points[i*dim : (i+1)*dim]
-			most := at[i]
-			got, err := k.apart(ctx, ball(u, radius, samples, seed))
+			sampled, err := k.apart(ctx, ball(u, radius, samples, seed))
 			if err != nil {
 				return nil, fmt.Errorf("perturbation: %w", err)
 			}
-			for _, d := range got {
-				most = math.Max(most, d)
-			}
+			largest := slices.Max(append(sampled, at[i]))
 			first := eval.Float(math.NaN())
 			if slope != nil {
 				first = eval.Float(at[i] + radius*slope[i])
 			}
-			out[i] = []eval.Float{eval.Float(at[i]), eval.Float(most), first}
+			out[i] = []eval.Float{eval.Float(at[i]), eval.Float(largest), first}
 		}
 		return out, nil
 	}
@@ -65,7 +67,7 @@ func (k *Certifier) apart(ctx context.Context, x []float32) ([]float64, error) {
 	return out, nil
 }
 
-// ball draws samples points evenly from the ball around u.
+// ball draws samples points uniformly from the ball around u.
 func ball(u []float32, radius float64, samples int, seed uint64) []float32 {
 	h := fnv.New64a()
 	h.Write(graph.FromFloats("", u).Raw) //nolint:errcheck // a hash takes all
@@ -86,9 +88,10 @@ func ball(u []float32, radius float64, samples int, seed uint64) []float32 {
 	return out
 }
 
-// steepness returns the norm of the gradient of the logits' difference in each row, of the class where it is largest. The
-// quantized model's gradient passes its quantizers straight through. It is nil where a model has no gradient.
-func (k *Certifier) steepness(ctx context.Context, points []float32) ([]float64, error) {
+// gradientNorms returns, for each row, the norm of the gradient of the difference of the logits of the class
+// where it is largest. The quantized model's quantizers have the gradient 1 (straight-through). It is nil
+// where a model has no gradient.
+func (k *Certifier) gradientNorms(ctx context.Context, points []float32) ([]float64, error) {
 	dim := k.full.c.Dim()
 	out := make([]float64, len(points)/dim)
 	_, classes, err := k.full.c.Logits(ctx, points[:min(dim, len(points))])
@@ -97,11 +100,11 @@ func (k *Certifier) steepness(ctx context.Context, points []float32) ([]float64,
 	}
 	for class := range classes {
 		if classes == 1 {
-			class = 1 // a single logit speaks for the second of two
+			class = 1 // a single logit is that of the second class
 		}
 		f, err := k.full.c.LogitGrads(ctx, points, class)
 		if err != nil {
-			return nil, ctx.Err()
+			return nil, ctx.Err() // without a gradient this is not an error
 		}
 		g, err := k.quant.c.LogitGrads(ctx, points, class)
 		if err != nil {

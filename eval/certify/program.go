@@ -12,15 +12,15 @@ import (
 	"cfq/onnxio/ort"
 )
 
-// step computes the form of a slot from those of others.
+// step computes the zonotope of a slot from those of others.
 type step interface{ run(p *pass) }
 
-// pass is one evaluation of a program.
+// pass is one evaluation of a program over a box.
 type pass struct {
-	*space
-	forms []*form // by slot
-	first bool    // others will refer to it
-	full  []*form // the slots of the full model, which this pass is to stay close to; nil without
+	*noiseSymbols
+	values []*zonotope // by slot
+	first  bool        // a second pass will be relaxed jointly with this one, so errors need symbols
+	full   []*zonotope // the slots of the full model, which this pass is relaxed jointly with; nil without
 }
 
 // program is a model as steps from its input to its logits.
@@ -28,28 +28,20 @@ type program struct {
 	steps  []step
 	slots  int
 	input  int
-	width  int // of the input
 	logits int
-	twins  map[string]*bend // by the value that they make
-	names  map[string]int   // slots of values
-}
-
-// slotOf returns the slot of a value, -1 when it has none.
-func (g *program) slotOf(value string) int {
-	if at, ok := g.names[value]; ok {
-		return at
-	}
-	return -1
+	// activations are those of the program by the value that they make, so that the same activation of the other
+	// model can be found.
+	activations map[string]*activation
 }
 
 // run evaluates the program.
-func (g *program) run(p *pass, x *form) *form {
-	p.forms = make([]*form, g.slots)
-	p.forms[g.input] = x
+func (g *program) run(p *pass, x *zonotope) *zonotope {
+	p.values = make([]*zonotope, g.slots)
+	p.values[g.input] = x
 	for _, s := range g.steps {
 		s.run(p)
 	}
-	return p.forms[g.logits]
+	return p.values[g.logits]
 }
 
 // compiler makes a program of a graph.
@@ -60,14 +52,17 @@ type compiler struct {
 	slot      map[string]int           // values that depend on the input
 	kernels   *graph.Graph             // what ONNX Runtime makes of the graph
 	producers map[string]*graph.Node
-	inits     map[string]*graph.Tensor
 	p         *program
 }
 
-// compile makes the program of a classifier's model. values are those of probed.
-func compile(ctx context.Context, m *graph.Model, c *classifier.Model, o ort.Options, values map[string]*graph.Tensor) (*program, error) {
+// compile makes the program of m, which c was made of.
+func compile(ctx context.Context, m *graph.Model, c *classifier.Model, o ort.Options) (*program, error) {
 	if c.Fixed() > 1 {
-		return nil, fmt.Errorf("the model takes %d rows at a time; certificates need one that takes any number, or one", c.Fixed())
+		return nil, fmt.Errorf("the model takes %d rows at a time: want any number, or one", c.Fixed())
+	}
+	values, err := allValues(ctx, m, c, o)
+	if err != nil {
+		return nil, err
 	}
 	onnx, err := codec.Marshal(m)
 	if err != nil {
@@ -79,14 +74,13 @@ func compile(ctx context.Context, m *graph.Model, c *classifier.Model, o ort.Opt
 	}
 	k := &compiler{
 		m: m, o: o, values: values, slot: map[string]int{}, kernels: opt.Graph,
-		producers: m.Graph.Producers(), inits: m.Graph.InitMap(), p: &program{twins: map[string]*bend{}},
+		producers: m.Graph.Producers(), p: &program{activations: map[string]*activation{}},
 	}
-	if err := k.dynamic(); err != nil {
+	if err := k.refuseDynamic(); err != nil {
 		return nil, err
 	}
-	input := c.Input().Name
 	logits, _ := c.Head()
-	k.p.input, k.p.width = k.name(input), c.Dim()
+	k.p.input = k.name(c.Input().Name)
 	needed := k.needed(logits)
 	var errs []error
 	for _, n := range m.Graph.Nodes {
@@ -95,7 +89,7 @@ func compile(ctx context.Context, m *graph.Model, c *classifier.Model, o ort.Opt
 		}
 		if err := k.node(ctx, n); err != nil {
 			errs = append(errs, err)
-			for _, out := range n.Outputs { // look at the others, too
+			for _, out := range n.Outputs { // so that the nodes behind it are checked, too
 				k.name(out)
 			}
 		}
@@ -107,23 +101,24 @@ func compile(ctx context.Context, m *graph.Model, c *classifier.Model, o ort.Opt
 	if !ok {
 		return nil, fmt.Errorf("the logits %q do not depend on the input", logits)
 	}
-	k.p.logits, k.p.names = at, k.slot
+	k.p.logits = at
 	return k.p, nil
 }
 
-// dynamic refuses graphs in which ONNX Runtime rounds what layers read on a grid that it makes up at run time.
-func (k *compiler) dynamic() error {
+// refuseDynamic refuses graphs in which ONNX Runtime quantizes activations with a scale that it computes at run time.
+func (k *compiler) refuseDynamic() error {
 	var errs []error
 	for _, n := range k.kernels.Nodes {
 		switch n.Op {
 		case "MatMulNBits", "DynamicQuantizeMatMul", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger":
-			errs = append(errs, fmt.Errorf("certificates do not know the operator of %s, which ONNX Runtime runs: it rounds what the layer reads on a grid that depends on the row", n.Label()))
+			errs = append(errs, fmt.Errorf("certificates do not support %s, which ONNX Runtime runs: "+
+				"it quantizes what the layer reads with a scale that depends on the row", n.Label()))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// needed returns the nodes that the value is computed by.
+// needed returns the nodes that compute the value.
 func (k *compiler) needed(value string) map[*graph.Node]bool {
 	out := map[*graph.Node]bool{}
 	for todo := []string{value}; len(todo) > 0; {
@@ -147,8 +142,8 @@ func (k *compiler) name(value string) int {
 	return k.p.slots - 1
 }
 
-// moving returns the positions of n's inputs that depend on the model's input.
-func (k *compiler) moving(n *graph.Node) []int {
+// varying returns the positions of n's inputs that depend on the model's input.
+func (k *compiler) varying(n *graph.Node) []int {
 	var out []int
 	for i, in := range n.Inputs {
 		if _, ok := k.slot[in]; ok {
@@ -160,20 +155,22 @@ func (k *compiler) moving(n *graph.Node) []int {
 
 // node compiles one node.
 func (k *compiler) node(ctx context.Context, n *graph.Node) error {
-	moving := k.moving(n)
+	varying := k.varying(n)
 	op := n.Op
 	if !n.Standard() || n.HasGraphs() {
 		op = ""
 	}
-	random := slices.Contains([]string{"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}, op)
-	if !n.HasGraphs() && !random && (len(moving) == 0 || op == "Shape" || op == "Size") {
+	random := slices.Contains([]string{
+		"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial",
+	}, op)
+	if !n.HasGraphs() && !random && (len(varying) == 0 || op == "Shape" || op == "Size") {
 		return nil // a constant, for one row
 	}
 	compile := operators()[op]
 	if compile == nil {
-		return fmt.Errorf("certificates do not know the operator of %s", n.Label())
+		return fmt.Errorf("certificates do not support %s", n.Label())
 	}
-	if err := compile(ctx, k, n, moving); err != nil {
+	if err := compile(ctx, k, n, varying); err != nil {
 		return fmt.Errorf("certificates: %s: %w", n.Label(), err)
 	}
 	return nil
@@ -182,12 +179,64 @@ func (k *compiler) node(ctx context.Context, n *graph.Node) error {
 // constant returns the numbers of a constant and its dimensions.
 func (k *compiler) constant(name string) ([]float64, []int64, error) {
 	t := k.values[name]
-	if _, moves := k.slot[name]; moves || t == nil {
-		return nil, nil, fmt.Errorf("%q is no constant", name)
+	if _, varies := k.slot[name]; varies || t == nil {
+		return nil, nil, fmt.Errorf("%q is not a constant", name)
 	}
 	v, err := numbers(t)
 	if err != nil {
 		return nil, nil, fmt.Errorf("constant %q: %w", name, err)
 	}
 	return v, t.Dims, nil
+}
+
+// numbers returns the elements of a tensor of any numeric type.
+func numbers(t *graph.Tensor) ([]float64, error) {
+	if t.DType.IsFloat() {
+		return t.Doubles()
+	}
+	ints, err := t.Ints()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]float64, len(ints))
+	for i, v := range ints {
+		out[i] = float64(v)
+	}
+	return out, nil
+}
+
+// allValues runs a model on one row of zeros and returns every value of its graph: what does not depend on the input
+// is then a constant, whatever operators compute it.
+func allValues(
+	ctx context.Context, m *graph.Model, c *classifier.Model, o ort.Options,
+) (map[string]*graph.Tensor, error) {
+	m = m.Clone()
+	values := map[string]*graph.Tensor{}
+	for _, t := range m.Graph.Inits {
+		values[t.Name] = t
+	}
+	m.Graph.Outputs = nil
+	for _, n := range m.Graph.Nodes {
+		for _, v := range n.Outputs {
+			if v != "" {
+				m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: v})
+			}
+		}
+	}
+	o.Level = ort.Disabled // an optimized graph no longer computes every value
+	s, err := ort.Open(m, o)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close() //nolint:errcheck // nothing was written
+	in := c.Feed(make([]float32, max(c.Fixed(), 1)*c.Dim()))
+	values[in.Name] = in
+	out, err := s.Run(ctx, []*graph.Tensor{in})
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range out {
+		values[t.Name] = t
+	}
+	return values, nil
 }
