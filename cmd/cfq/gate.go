@@ -33,40 +33,38 @@ type gateFlags struct {
 // shorthands are flags for the checks that most gates have: a flag's value is the limit of the check.
 func shorthands() [4]struct{ flag, check, help string } {
 	return [4]struct{ flag, check, help string }{
-		{"max-vd", "vd<=%v", "at most this `share` of promises may break; stands for --check 'vd<=SHARE'"},
-		{"max-rvd", "rvd<=%v", "at most this `share` of the quantized model's promises may be such as the original would not keep"},
-		{"max-crg", "crg.mean<=%v", "recourse may become dearer by at most this `ratio`, in the mean"},
-		{"max-accuracy-drop", "accuracy_drop<=%v", "accuracy may fall by at most this `share`"},
+		{"max-vd", "vd<=%v", "largest `share` of promises that break; short for --check 'vd<=SHARE'"},
+		{"max-rvd", "rvd<=%v", "largest `share` of the quantized model's promises that the original breaks"},
+		{"max-crg", "crg.mean<=%v", "largest mean increase of the cost of recourse, as a `ratio`"},
+		{"max-accuracy-drop", "accuracy_drop<=%v", "largest drop of accuracy, as a `share`"},
 	}
 }
 
-// What becomes of a gate that is INCONCLUSIVE.
+// The values of --on-inconclusive.
 const (
-	saySo  = "report"
-	toFail = "fail"
-	toPass = "pass"
+	reportOnly = "report"
+	toFail     = "fail"
+	toPass     = "pass"
 )
 
 func gateCommand() command {
 	return command{
 		name:    "gate",
 		args:    "FULL QUANTIZED -d DATA -t TASK",
-		summary: "decide whether a quantized model keeps enough to be released",
+		summary: "decide whether a quantized model may be released",
 		about: `
-Evaluates the quantized model as cfq eval does, as far as the checks need it, and
-holds the result against them. Exact bounds decide: a check PASSes when the upper
-bound of what was measured is within its limit, FAILs when the lower bound is
-beyond it, and is INCONCLUSIVE otherwise, with the number of people who would be
-needed. What could not be measured never passes. The exit code is 0 for PASS, 1 for
-FAIL, 5 for INCONCLUSIVE; reports are written before.
+Evaluates the quantized model as far as the checks need it and compares the metrics
+with their limits. A check PASSes when the exact upper confidence bound is within
+the limit, FAILs when the lower bound is beyond it, and is INCONCLUSIVE otherwise;
+the report says how many people would be enough. What was not measured never
+passes. Reports are written before the command exits with 0 (PASS), 1 (FAIL) or
+5 (INCONCLUSIVE).
 
-Checks are given by flags, by --check (METRIC[@MARGIN][[BY]]<=LIMIT; cfq
-explain lists the metrics) or in a gate file (docs/gate.md), which also has severities, waivers and
-limits by groups of people.
+Checks are flags, --check METRIC[@MARGIN][[BY]]<=LIMIT (cfq explain lists the
+metrics), or a gate file (docs/gate.md) with severities, waivers and groups.
 
-People whom the model was calibrated on do not count: they are recognised by the
-record that cfq quantize writes beside the model (docs/calibration-rows.md), left
-out and reported. With --promises no recourse is computed unless a check needs it.`,
+People that the model was calibrated on are left out: cfq quantize writes their
+rows to QUANTIZED.rows.`,
 		examples: []string{
 			"cfq gate model.onnx model.q.onnx -d test.csv -t task.yaml --max-vd 0.02 --max-rvd 0.02",
 			"cfq gate model.onnx model.q.onnx -d test.csv -t task.yaml --promises promises.csv --max-vd 0.01",
@@ -85,7 +83,7 @@ out and reported. With --promises no recourse is computed unless a check needs i
 			fs.Float64Var(&f.margin, "margin", 0.1, "required logit `margin` of checks that name no other")
 			fs.Float64Var(&f.confidence, "confidence", 0.95, "one-sided confidence `level` of each verdict")
 			fs.StringVar(&f.previous, "previous", "", "JSON report `file` of an earlier evaluation, for checks of an increase")
-			fs.StringVar(&f.onInconclusive, "on-inconclusive", saySo, "`what` INCONCLUSIVE does: report (exit code 5), fail (1) or pass (0)")
+			fs.StringVar(&f.onInconclusive, "on-inconclusive", reportOnly, "`outcome` of INCONCLUSIVE: report (exit code 5), fail (1) or pass (0)")
 			f.addGroups(fs)
 			fs.Float64Var(&f.certify, "certify", 0, certifyHelp)
 			fs.StringVar(&f.record, "calibrated", "", "record `file` of the rows that the model was calibrated on; else QUANTIZED.rows; none when it was calibrated on none of these people")
@@ -101,8 +99,8 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if err := arguments("gate", args, "FULL", "QUANTIZED"); err != nil {
 		return err
 	}
-	if !slices.Contains([]string{saySo, toFail, toPass}, f.onInconclusive) {
-		return cli.Usagef("report, fail or pass", "--on-inconclusive %s: there is no such choice", f.onInconclusive)
+	if !slices.Contains([]string{reportOnly, toFail, toPass}, f.onInconclusive) {
+		return cli.Usagef("", "invalid value %q for --on-inconclusive: want report, fail or pass", f.onInconclusive)
 	}
 	outs, err := parseReports(f.reports, report.Views(), f.overwrite)
 	if err != nil {
@@ -138,7 +136,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 		return err
 	}
 	if d.same {
-		return cli.Usagef("name the quantized model second", "%s and %s have the same content: there is nothing to judge", args[0], args[1])
+		return cli.Usagef("give the original first and the quantized model second", "%s and %s have the same content", args[0], args[1])
 	}
 	o, err := d.options(ctx)
 	if err != nil {
@@ -185,11 +183,12 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, *eval.Result, error) {
 		}
 		var err error
 		if g, err = gate.Load(f.file); err != nil {
-			return nil, nil, cli.Wrap(err, cli.Unusable, "docs/gate.md lists what it can hold")
+			return nil, nil, cli.Wrap(err, cli.Unusable, "docs/gate.md lists the keys")
 		}
 	}
 	if cli.Given(fs, "margin") && f.margin == 0 || cli.Given(fs, "confidence") && f.confidence == 0 { // in a Gate, 0 stands for the default
-		return nil, nil, cli.Usagef("leave it out for the default; --check 'vd@0<=0.5' is about the boundary", "--margin and --confidence must be above 0")
+		return nil, nil, cli.Usagef("leave the flag out for the default; --check 'vd@0<=0.5' checks at the decision boundary",
+			"invalid value 0 for --margin or --confidence: want more than 0")
 	}
 	if cli.Given(fs, "confidence") || g.Confidence == 0 {
 		g.Confidence = f.confidence
@@ -212,17 +211,18 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, *eval.Result, error) {
 		g.Checks = append(g.Checks, c)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, nil, cli.Wrap(err, cli.Unusable, "as in --check 'vd@0.25[sex]<=0.05'; `cfq explain` lists the metrics")
+		return nil, nil, cli.Wrap(err, cli.Unusable, "for example --check 'vd@0.25[sex]<=0.05'; `cfq explain` lists the metrics")
 	}
 	if len(g.Checks) == 0 {
-		return nil, nil, cli.Usagef("--max-vd 0.02 --max-rvd 0.02 is a good beginning; --gate FILE reads more", "there is nothing to check")
+		return nil, nil, cli.Usagef("start with --max-vd 0.02 --max-rvd 0.02; --gate FILE reads more checks", "no checks")
 	}
 	if err := g.Check(); err != nil {
 		return nil, nil, cli.Wrap(err, cli.Unusable, "")
 	}
 	if f.previous == "" {
 		if g.Needs().Previous {
-			return nil, nil, cli.Usagef("as in --previous report.json, a report of cfq eval or cfq gate", "a check asks for an increase, and --previous names no earlier report")
+			return nil, nil, cli.Usagef("for example --previous report.json, written by --report json:report.json",
+				"missing --previous: a check of an increase compares with an earlier report")
 		}
 		return g, nil, nil
 	}
@@ -242,7 +242,7 @@ func readReport(path string) (*eval.Result, error) {
 	defer file.Close() //nolint:errcheck // read only
 	doc, err := report.ReadJSON(file)
 	if err != nil {
-		return nil, cli.Wrap(fmt.Errorf("report %s: %w", path, err), cli.Unusable, "--report json:FILE of cfq eval or cfq gate writes one")
+		return nil, cli.Wrap(fmt.Errorf("report %s: %w", path, err), cli.Unusable, "cfq eval --report json:FILE writes one")
 	}
 	return doc.Result, nil
 }

@@ -5,186 +5,290 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"cfq/eval"
 	"cfq/internal/message"
 )
 
-// problem is a mistake in a gate: at a key of an entry of a list, or of the gate itself when list is "".
-type problem struct {
-	list string
-	at   int
-	key  string // "" = the entry itself
-	text string
-}
+// Severity is what a check that does not pass means for the gate.
+type Severity string
 
-// The lists of a gate file.
+// The severities.
 const (
-	checkList  = "checks"
-	waiverList = "waivers"
+	Blocks Severity = "error"   // the gate does not pass
+	Warns  Severity = "warning" // it is reported
 )
 
-// Check says what makes no sense in the gate: all of it. A gate without checks does not.
-func (g *Gate) Check() error {
-	var errs []error
-	for _, p := range g.problems() {
-		where := "gate"
-		switch p.list {
-		case checkList:
-			where = fmt.Sprintf("check %d (%s)", p.at+1, message.Quote(g.Checks[p.at].name()))
-		case waiverList:
-			where = fmt.Sprintf("waiver %d (%s)", p.at+1, message.Quote(g.Waivers[p.at].Check))
-		}
-		if p.key != "" {
-			where += ", " + p.key
-		}
-		errs = append(errs, fmt.Errorf("%s: %s", where, p.text))
-	}
-	return errors.Join(errs...)
+func severities() []string { return []string{string(Blocks), string(Warns)} }
+
+// Check is limits on one metric: at least one of Max, Min, AbsMax, MaxIncrease and MaxGap is set.
+type Check struct {
+	Name     string   // "" = its text without the severity, see String
+	Metric   string   // eval.Metric.ID, such as "vd"
+	Margin   *float64 // required logit margin, nil = Gate.Margin
+	Severity Severity // "" = Blocks
+	// Max and Min bound the metric; AbsMax its absolute value.
+	Max, Min, AbsMax *float64
+	// MaxIncrease bounds how much the metric may be above that of the earlier result.
+	MaxIncrease *float64
+	// By is a grouping ("sex", "sex*race"): Max, Min and AbsMax hold for each of its groups, MaxGap bounds the largest
+	// difference between two of them.
+	By     string
+	MaxGap *float64
 }
 
-func (g *Gate) problems() []problem {
-	var ps []problem
-	add := func(list string, at int, key, format string, a ...any) {
-		ps = append(ps, problem{list, at, key, fmt.Sprintf(format, a...)})
-	}
-	d := g.withDefaults()
-	if !(d.Confidence >= 0.5 && d.Confidence < 1) {
-		add("", 0, "confidence", "a confidence of %v: it must be 0.5 or more and below 1", d.Confidence)
-	}
-	if !(d.Margin > 0) || math.IsInf(d.Margin, 1) {
-		add("", 0, "margin", "a margin of %v: it must be above 0, since at the boundary half of all promises break whatever is done; a check that means it has a margin of its own", d.Margin)
-	}
-	if d.MinPeople < 1 {
-		add("", 0, "min_people", "%d people: it must be 1 or more", d.MinPeople)
-	}
-	if len(g.Checks) == 0 {
-		add("", 0, checkList, "there are no checks: a gate without any would let everything pass")
-	}
-	seen := map[string]bool{}
-	for i := range g.Checks {
-		c := &g.Checks[i]
-		for _, p := range c.problems() {
-			ps = append(ps, problem{checkList, i, p.key, p.text})
+// ParseCheck reads a check from one line of text:
+//
+//	METRIC[@MARGIN][[BY]] (<=|>=) LIMIT [:warning]
+//
+// as vd<=0.02, frr@0.25>=0.9 or vd[sex*race]<=0.05:warning. |METRIC...| bounds the absolute value, increase(METRIC...)
+// the increase over an earlier result and gap(METRIC...[BY]) the largest difference of two groups.
+func ParseCheck(text string) (Check, error) {
+	var c Check
+	fail := func(err error) (Check, error) { return Check{}, fmt.Errorf("check %s: %w", message.Quote(text), err) }
+	at := max(strings.LastIndex(text, "<="), strings.LastIndex(text, ">="))
+	if at < 0 {
+		if i := strings.IndexAny(text, "<>="); i >= 0 {
+			return fail(fmt.Errorf("unsupported operator %s: use <= or >=", message.Quote(text[i:i+1])))
 		}
-		if seen[c.name()] {
-			key := "name"
-			if c.Name == "" {
-				key = ""
+		return fail(errors.New("missing limit: write it as vd<=0.02"))
+	}
+	left, op, right := strings.TrimSpace(text[:at]), text[at:at+2], text[at+2:]
+	var s side
+	c.Metric, s = unwrap(left)
+	switch {
+	case s == atMost && op == ">=":
+		s = atLeast
+	case op == ">=":
+		return fail(fmt.Errorf("unsupported operator %s for %s: use <=", message.Quote(op), s.text().key))
+	}
+	x, severity, marked := strings.Cut(right, ":")
+	if marked {
+		if c.Severity = Severity(strings.TrimSpace(severity)); c.Severity == "" {
+			return fail(errors.New("missing severity after the colon: write :warning, or no colon"))
+		}
+	}
+	if c.Severity == Blocks {
+		c.Severity = ""
+	}
+	v, err := parseNumber("limit", x)
+	if err != nil {
+		return fail(err)
+	}
+	c.put(limit{s, v})
+	if err := c.parseSubject(); err != nil {
+		return fail(err)
+	}
+	for _, p := range c.problems() {
+		err = errors.Join(err, errors.New(p.text))
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return c, nil
+}
+
+// unwrap removes |...|, increase(...) or gap(...) and returns what it stands for.
+func unwrap(text string) (inner string, s side) {
+	for _, s := range []side{within, increase, gap} {
+		t := s.text()
+		if x, ok := strings.CutPrefix(text, t.open); ok {
+			if x, ok = strings.CutSuffix(x, t.close); ok {
+				return strings.TrimSpace(x), s
 			}
-			add(checkList, i, key, "a check named %s is listed above; give one of them another name", message.Quote(c.name()))
-		}
-		seen[c.name()] = true
-	}
-	for i := range g.Waivers {
-		w := &g.Waivers[i]
-		if w.Check == "" {
-			add(waiverList, i, "check", "a waiver needs a check, by its name")
-		} else if !slices.ContainsFunc(g.Checks, func(c Check) bool { return w.about(&c) }) {
-			add(waiverList, i, "check", "there is no check %s%s", message.Quote(w.Check), message.DidYouMean(w.Check, g.names()))
-		}
-		if w.Until.IsZero() {
-			add(waiverList, i, "until", "a waiver needs until, its last day, as 2026-12-31")
-		}
-		if strings.TrimSpace(w.Reason) == "" {
-			add(waiverList, i, "reason", "a waiver needs a reason")
 		}
 	}
-	return ps
+	return text, atMost
 }
 
-func (g *Gate) names() []string {
-	names := make([]string, len(g.Checks))
-	for i := range g.Checks {
-		names[i] = g.Checks[i].name()
-	}
-	return names
-}
-
-// otherMetric is the clause to put behind a message about an unknown metric. It may be known by its key in reports, or by some of its words.
-func otherMetric(id string) string {
-	id = strings.ToLower(id)
-	for _, known := range metricIDs() {
-		if id != "" && (strings.HasSuffix(id, "."+known) || strings.HasSuffix(known, "."+id) || strings.HasPrefix(known, id+".")) {
-			return message.DidYouMean(known, []string{known})
+// parseSubject splits METRIC@MARGIN[BY], which is in Metric.
+func (c *Check) parseSubject() error {
+	var by, margin string
+	var grouped, at bool
+	if c.Metric, by, grouped = strings.Cut(c.Metric, "["); grouped {
+		inner, closed := strings.CutSuffix(by, "]")
+		if !closed {
+			return fmt.Errorf("missing ] in %s", message.Quote(c.Metric+"["+by))
+		}
+		if c.By = grouping(inner); c.By == "" {
+			return errors.New("empty brackets: write an attribute such as [sex]")
 		}
 	}
-	return message.DidYouMean(id, metricIDs())
+	if c.Metric, margin, at = strings.Cut(c.Metric, "@"); at {
+		v, err := parseNumber("margin", margin)
+		if err != nil {
+			return err
+		}
+		c.Margin = &v
+	}
+	c.Metric = strings.TrimSpace(c.Metric)
+	return nil
 }
 
-// problems says what makes no sense in the check by itself.
+// parseNumber reads a finite decimal number.
+func parseNumber(what, text string) (float64, error) {
+	s := strings.TrimSpace(text)
+	if share, ok := strings.CutSuffix(s, "%"); ok {
+		if x, err := decimal(strings.TrimSpace(share) + "e-2"); err == nil {
+			return 0, fmt.Errorf("invalid %s %s: want a number without %%, write %s", what, message.Quote(s), number(x))
+		}
+	}
+	x, err := decimal(s)
+	if err != nil {
+		return 0, fmt.Errorf("invalid %s %s: want a number", what, message.Quote(s))
+	}
+	return x, nil
+}
+
+// decimal reads a finite number such as 40, -1.5 or 1e+05: no infinities, no hexadecimals, no digit separators.
+func decimal(s string) (float64, error) {
+	if strings.Trim(s, "0123456789.-+eE") != "" || s == "" {
+		return 0, errors.New("not a decimal number")
+	}
+	return strconv.ParseFloat(s, 64)
+}
+
+// String is the check as ParseCheck reads it, without the name. A check with several limits, which ParseCheck cannot
+// read, is the list of its parts.
+func (c *Check) String() string {
+	if c.Severity == Warns {
+		return c.text() + ":" + string(Warns)
+	}
+	return c.text()
+}
+
+func (c *Check) text() string {
+	subject := c.Metric
+	if c.Margin != nil {
+		subject += "@" + number(*c.Margin)
+	}
+	if by := grouping(c.By); by != "" {
+		subject += "[" + by + "]"
+	}
+	var parts []string
+	for _, l := range c.limits() {
+		t := l.side.text()
+		parts = append(parts, t.open+subject+t.close+t.op+number(l.x))
+	}
+	if parts == nil {
+		return subject
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (c *Check) name() string {
+	if c.Name != "" {
+		return c.Name
+	}
+	return c.text()
+}
+
+func (c *Check) severity() Severity {
+	if c.Severity == Warns {
+		return Warns
+	}
+	return Blocks
+}
+
+// margin is the required margin at which the check evaluates its metric.
+func (c *Check) margin(g *Gate) float64 {
+	if c.Margin != nil {
+		return *c.Margin
+	}
+	return g.Margin
+}
+
+// limits lists those that are set, in the order of side.
+func (c *Check) limits() []limit {
+	var all []limit
+	for s, x := range c.fields() {
+		if *x != nil {
+			all = append(all, limit{side(s), **x})
+		}
+	}
+	return all
+}
+
+// put sets the limit.
+func (c *Check) put(l limit) { *c.fields()[l.side] = &l.x }
+
+// fields are the limits by side.
+func (c *Check) fields() [gap + 1]**float64 {
+	return [...]**float64{&c.Max, &c.Min, &c.AbsMax, &c.MaxIncrease, &c.MaxGap}
+}
+
+// problems are the mistakes in the check by itself.
 func (c *Check) problems() []problem {
 	var ps []problem
 	add := func(key, format string, a ...any) {
 		ps = append(ps, problem{key: key, text: fmt.Sprintf(format, a...)})
 	}
-	if c.Severity != "" && c.Severity != Blocks && c.Severity != Warns {
-		add("severity", "%s is no severity%s", message.Quote(string(c.Severity)), message.DidYouMean(string(c.Severity), severities()))
+	if c.Severity != "" && !slices.Contains(severities(), string(c.Severity)) {
+		add("severity", "invalid severity %s: want error or warning", message.Quote(string(c.Severity)))
 	}
 	if c.Margin != nil && (!(*c.Margin >= 0) || math.IsInf(*c.Margin, 1)) {
-		add("margin", "a margin of %v: it must be a number, 0 or more", *c.Margin)
+		add("margin", "invalid margin %v: want a number, 0 or more", *c.Margin)
 	}
 	if len(c.limits()) == 0 {
-		add("", "a check needs a limit: max, min, abs_max, max_increase, or max_gap with by")
+		add("", "missing limit: set max, min, abs_max, max_increase, or max_gap with by")
 	}
 	m, ok := eval.MetricBy(c.Metric)
 	switch {
 	case c.Metric == "":
-		add("metric", "a check needs a metric, such as vd")
+		add("metric", "missing metric: want one such as vd")
 		return ps
 	case !ok:
-		add("metric", "there is no metric %s%s", message.Quote(c.Metric), otherMetric(c.Metric))
+		add("metric", "unknown metric %s%s", message.Quote(c.Metric), otherMetric(c.Metric))
 		return ps
 	case c.Margin != nil && !m.PerMargin():
 		add("margin", "%s has no required margin", c.Metric)
 	}
 	for _, l := range c.limits() {
 		if text := l.problem(&m); text != "" {
-			add(l.key(), "%s", text)
+			add(l.side.text().key, "%s", text)
 		}
 	}
 	switch {
 	case c.Max != nil && c.Min != nil:
 		if *c.Max < *c.Min {
-			add("min", "nothing is at least %v and at most %v", *c.Min, *c.Max)
+			add("min", "min %v is above max %v", *c.Min, *c.Max)
 		}
 	case c.Min != nil && m.Better == eval.Lower:
-		add("min", "less of %s is better: a least value alone lets the worst pass; max bounds it", c.Metric)
+		add("min", "lower is better for %s: use max", c.Metric)
 	case c.Max != nil && m.Better == eval.Higher:
-		add("max", "more of %s is better: a largest value alone lets the worst pass; min bounds it", c.Metric)
+		add("max", "higher is better for %s: use min", c.Metric)
 	}
 	if c.MaxIncrease != nil && m.Better == eval.Higher {
-		add("max_increase", "more of %s is better: an increase is no harm", c.Metric)
+		add("max_increase", "higher is better for %s: an increase is no regression", c.Metric)
 	}
-	return append(ps, c.groupProblems(&m)...)
-}
-
-// groupProblems says what makes no sense in a check by groups.
-func (c *Check) groupProblems(m *eval.Metric) []problem {
-	var ps []problem
-	add := func(key, format string, a ...any) {
-		ps = append(ps, problem{key: key, text: fmt.Sprintf(format, a...)})
+	switch needs := m.Requires; {
+	case c.By == "" && c.MaxGap != nil:
+		add("max_gap", "max_gap compares groups: set by, for example by: sex")
+	case c.By == "":
+	case slices.Contains(strings.Split(grouping(c.By), "*"), ""):
+		add("by", "invalid grouping %s: write sex, or sex*race for both at once", message.Quote(c.By))
+	case needs == eval.RequiresFootprint || needs == eval.RequiresTiming:
+		add("by", "%s does not depend on people: it has no groups", c.Metric)
 	}
-	if c.By == "" {
-		if c.MaxGap != nil {
-			add("max_gap", "max_gap is about groups: it needs by, such as sex")
-		}
-		return ps
-	}
-	if slices.Contains(strings.Split(grouping(c.By), "*"), "") {
-		add("by", "%s is no grouping; write it as sex, or sex*race for both at once", message.Quote(c.By))
-	}
-	if p := m.Requires; p == eval.RequiresFootprint || p == eval.RequiresTiming {
-		add("by", "%s is the same for all people: it has no groups", c.Metric)
-	}
-	if c.MaxIncrease != nil {
-		add("max_increase", "max_increase is about all people; give it a check of its own, without by")
+	if c.By != "" && c.MaxIncrease != nil {
+		add("max_increase", "max_increase is about all people: use a separate check without by")
 	}
 	return ps
 }
 
-func severities() []string { return []string{string(Blocks), string(Warns)} }
+// otherMetric suggests a metric for an unknown one, which may be its key in reports or a part of its ID.
+func otherMetric(id string) string {
+	id = strings.ToLower(id)
+	for _, known := range metricIDs() {
+		if id != "" &&
+			(strings.HasSuffix(id, "."+known) || strings.HasSuffix(known, "."+id) || strings.HasPrefix(known, id+".")) {
+			return message.DidYouMean(known, []string{known})
+		}
+	}
+	return message.DidYouMean(id, metricIDs())
+}
 
 // metricIDs lists what a check can be about.
 func metricIDs() []string {

@@ -2,6 +2,9 @@ package gate
 
 import (
 	"fmt"
+	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -9,8 +12,8 @@ import (
 	"cfq/eval"
 )
 
-// Judge holds r against the gate, and against an earlier result where a check asks for it; previous may be nil. now decides which waivers
-// are over. The gate must be one that Check finds nothing wrong with.
+// Judge compares r with the limits of the gate, and with an earlier result where a check needs it; previous may be nil.
+// now decides which waivers have expired. The gate must be valid, see [Gate.Check].
 func Judge(g *Gate, r, previous *eval.Result, now time.Time) *Report {
 	j := &judge{Gate: g.withDefaults(), r: r, previous: previous}
 	report := &Report{Confidence: j.Confidence, Findings: []Finding{}}
@@ -22,58 +25,24 @@ func Judge(g *Gate, r, previous *eval.Result, now time.Time) *Report {
 	return report
 }
 
-// conclude says what all findings come to.
-func (r *Report) conclude() {
-	r.Verdict = Pass
-	if len(r.Findings) == 0 {
-		r.Verdict = Inconclusive
-		r.note("there are no checks")
-		return
-	}
-	blocks := false
-	for i := range r.Findings {
-		f := &r.Findings[i]
-		blocks = blocks || f.Severity == Blocks
-		if f.OK() {
-			continue
-		}
-		if f.Verdict == Fail {
-			r.Verdict = Fail
-		} else if r.Verdict == Pass {
-			r.Verdict = Inconclusive
-		}
-	}
-	if !blocks {
-		r.note("all checks only warn: this gate passes whatever is found")
-	}
-}
-
-// judge is a Gate at work.
+// judge is a Gate with the results that it judges.
 type judge struct {
 	Gate
 	r, previous *eval.Result
 }
 
-// subject is a limit on a metric.
-type subject struct {
-	*eval.Metric
-
-	check  *Check
-	limit  limit
-	margin float64
-}
-
-// check returns the findings of one check: of each of its limits, of each of its groups.
+// check returns the findings of one check, for each of its limits and groups.
 func (j *judge) check(c *Check) []Finding {
 	m, ok := eval.MetricBy(c.Metric)
 	if !ok || len(c.limits()) == 0 {
-		f := Finding{Check: c.name(), Metric: c.Metric, Severity: c.severity(), Verdict: Inconclusive, Value: undefined(), Lower: undefined(), Upper: undefined()}
-		f.Why = "there is no such metric, or no limit"
-		return []Finding{f}
+		return []Finding{{
+			Check: c.name(), Metric: c.Metric, Severity: c.severity(), Verdict: Inconclusive,
+			Value: undefined(), Lower: undefined(), Upper: undefined(), Why: "unknown metric, or no limit",
+		}}
 	}
 	var all []Finding
 	for _, l := range c.limits() {
-		s := &subject{&m, c, l, c.margin(&j.Gate)}
+		s := &subject{&m, c, l, c.margin(&j.Gate), j.Confidence}
 		switch {
 		case l.side == increase:
 			all = append(all, j.increase(s))
@@ -88,32 +57,7 @@ func (j *judge) check(c *Check) []Finding {
 	return all
 }
 
-func (c *Check) severity() Severity {
-	if c.Severity == Warns {
-		return Warns
-	}
-	return Blocks
-}
-
-// finding is what is said before anything is measured.
-func (s *subject) finding() Finding {
-	f := Finding{
-		Check: s.check.name(), Metric: s.ID(), Severity: s.check.severity(), Verdict: Inconclusive, Limit: s.limit.String(),
-		Value: undefined(), Lower: undefined(), Upper: undefined(),
-	}
-	if s.PerMargin() {
-		margin := s.margin
-		f.Margin = &margin
-	}
-	return f
-}
-
-// inconclusive says why nothing can be said.
-func (s *subject) inconclusive(f *Finding, format string, a ...any) {
-	f.Verdict, f.Why = Inconclusive, s.Name+": "+fmt.Sprintf(format, a...)
-}
-
-// one holds the metric of a result against max, min or abs_max.
+// one judges the metric of a result by max, min or abs_max.
 func (j *judge) one(s *subject, r *eval.Result) Finding {
 	f := s.finding()
 	v, missing := measured(s.Metric, s.margin, r)
@@ -139,15 +83,15 @@ func (j *judge) one(s *subject, r *eval.Result) Finding {
 	case s.Kind() == eval.KindEstimate && s.Requires != eval.RequiresTiming:
 		f.Need = s.limit.needAbout(v, lo, hi)
 	}
-	f.Why = j.why(s, &f, v)
-	if s.limit.side == within && f.Verdict == Fail && !(s.chance(v, r.Settings.Confidence) <= 1-j.Confidence) {
-		f.Verdict = Inconclusive // it could have been beyond the other limit as well
-		f.Why += ", but by so little that it may be chance"
+	f.Why = s.why(&f, v)
+	if s.limit.side == within && f.Verdict == Fail && !(s.pValue(v, r.Settings.Confidence) <= 1-j.Confidence) {
+		f.Verdict = Inconclusive // two limits are tested, each at half of the error
+		f.Why += ", but not significantly"
 	}
 	return f
 }
 
-// ends are the one-sided bounds of a value, each at the level or more, or what keeps them from being that.
+// ends returns the one-sided bounds of a value, each at the level or more, or why there are none.
 func (j *judge) ends(s *subject, v eval.Value, r *eval.Result, level float64) (lo, hi float64, few string) {
 	switch s.Kind() {
 	case eval.KindShare:
@@ -155,44 +99,198 @@ func (j *judge) ends(s *subject, v eval.Value, r *eval.Result, level float64) (l
 	case eval.KindExact:
 		return float64(v.Value), float64(v.Value), ""
 	}
-	few = j.fewFor(s, v, r, level)
+	few = j.unusable(s, v, r, level)
 	return float64(v.Lo), float64(v.Hi), few
 }
 
-// fewFor says what keeps the interval of an estimate from being used, "" for nothing.
-func (j *judge) fewFor(s *subject, v eval.Value, r *eval.Result, level float64) string {
+// unusable returns why the interval of an estimate is no basis for a verdict, "" when it is one.
+func (j *judge) unusable(s *subject, v eval.Value, r *eval.Result, level float64) string {
 	const slack = 1e-12
 	switch c := r.Settings.Confidence; {
 	case v.N < j.MinPeople && s.Requires != eval.RequiresTiming:
-		return fmt.Sprintf("%d are needed to say something", j.MinPeople)
+		return fmt.Sprintf("a verdict needs at least %d people", j.MinPeople)
 	case !(c > 0 && c < 1) || (1+c)/2 < level-slack:
-		return fmt.Sprintf("its interval has confidence %s, too little for a verdict with %s: evaluate with confidence %s or more",
-			percent(c), percent(j.Confidence), percent(rounded(2*level-1, 12)))
+		return fmt.Sprintf(
+			"its interval has confidence %s, too low for a verdict with %s: evaluate with confidence %s or more",
+			percent(c),
+			percent(j.Confidence),
+			percent(rounded(2*level-1, 12)),
+		)
 	}
 	return ""
 }
 
-// chance is the probability that the value is so far beyond the limit when the truth is just at it; 1 when that cannot be said. Of an estimate it is that of
-// a normal one with the same interval.
-func (s *subject) chance(v eval.Value, c float64) float64 {
-	if s.Kind() == eval.KindShare {
-		return s.limit.chance(v.Num, v.N)
-	}
-	end, beyond := float64(v.Value-v.Lo), float64(v.Value)-s.limit.x
-	times := 1.0
-	switch s.limit.side {
-	case atLeast:
-		end, beyond = float64(v.Hi-v.Value), s.limit.x-float64(v.Value)
-	case within:
-		if times = 2; v.Value < 0 {
-			end, beyond = float64(v.Hi-v.Value), -s.limit.x-float64(v.Value)
+// grouping returns the groups of the check, or what is missing.
+func (j *judge) grouping(s *subject) (groups []eval.Group, missing string) {
+	by := grouping(s.check.By)
+	if j.r != nil {
+		for i := range j.r.Groups {
+			if g := &j.r.Groups[i]; grouping(g.By) == by && len(g.Groups) > 0 {
+				return g.Groups, ""
+			}
 		}
 	}
-	switch {
-	case !(end >= 0 && beyond > 0):
-		return 1
-	case end == 0:
-		return 0
+	return nil, fmt.Sprintf("the groups by %s were not evaluated", by)
+}
+
+// groups judges every group by max, min or abs_max. A group fails at a level corrected for the number of groups.
+func (j *judge) groups(s *subject) []Finding {
+	groups, missing := j.grouping(s)
+	if missing != "" {
+		f := s.finding()
+		s.inconclusive(&f, "%s", missing)
+		return []Finding{f}
 	}
-	return times * distuv.UnitNormal.Survival(distuv.UnitNormal.Quantile((1+c)/2)*beyond/end)
+	all := make([]Finding, len(groups))
+	pValues := make([]float64, len(groups))
+	for i := range groups {
+		g := &groups[i]
+		all[i], pValues[i] = j.one(s, g.Result), 1
+		all[i].Group = g.Name
+		if v, missing := measured(s.Metric, s.margin, g.Result); missing == "" {
+			pValues[i] = s.pValue(v, g.Result.Settings.Confidence)
+		}
+	}
+	for i, p := range eval.Holm(pValues) {
+		if f := &all[i]; f.Verdict == Fail && !(p <= 1-j.Confidence) {
+			f.Verdict = Inconclusive
+			f.Why += fmt.Sprintf("; not significant among %d groups", len(groups))
+		}
+	}
+	return all
+}
+
+// member is a group that a gap is taken over.
+type member struct {
+	name     string
+	v        eval.Value
+	lo, hi   float64 // of the interval for the upper bound of the gap
+	in0, in1 float64 // of the wider interval for its lower bound, which holds for all groups together
+}
+
+// gap bounds the largest difference of two groups that are not small.
+func (j *judge) gap(s *subject) Finding {
+	f := s.finding()
+	groups, missing := j.grouping(s)
+	if missing != "" {
+		s.inconclusive(&f, "%s", missing)
+		return f
+	}
+	members, small, problem := j.members(s, groups)
+	switch {
+	case problem != "":
+		s.inconclusive(&f, "%s", problem)
+		return f
+	case len(members) < 2:
+		s.inconclusive(&f, "fewer than two groups by %s are large enough to compare%s", s.check.By, leftOut(small))
+		return f
+	}
+	worst, best := &members[0], &members[0]
+	lo, hi := 0.0, math.Inf(-1)
+	for i := range members {
+		a := &members[i]
+		f.N += a.v.N
+		if a.v.Value > worst.v.Value {
+			worst = a
+		}
+		if a.v.Value < best.v.Value {
+			best = a
+		}
+		for k := range members {
+			if b := &members[k]; k != i {
+				hi = max(hi, a.hi-b.lo) // undefined when one of them is
+				if d := a.in0 - b.in1; d > lo {
+					lo = d
+				}
+			}
+		}
+	}
+	f.Value, f.Lower, f.Upper = worst.v.Value-best.v.Value, eval.Float(lo), eval.Float(hi)
+	f.Verdict = s.limit.verdict(lo, hi)
+	f.Why = fmt.Sprintf("%s: %s in %s, %s in %s, a difference of %s; %s%s", s.Name, s.amount(worst.v), worst.name,
+		s.amount(best.v), best.name, s.difference(float64(f.Value)), s.outcome(&f), leftOut(small))
+	return f
+}
+
+// members returns the groups to compare and the names of the small ones, or a problem when a large group has no value.
+func (j *judge) members(s *subject, groups []eval.Group) (members []member, small []string, problem string) {
+	large := slices.DeleteFunc(slices.Clone(groups), func(g eval.Group) bool { return g.Small })
+	half := (1 - j.Confidence) / 2
+	for i := range groups {
+		g := &groups[i]
+		if g.Small {
+			small = append(small, g.Name)
+			continue
+		}
+		v, missing := measured(s.Metric, s.margin, g.Result)
+		if missing != "" {
+			return nil, nil, fmt.Sprintf("%s in %s", missing, g.Name)
+		}
+		m := member{name: g.Name, v: v}
+		var few string
+		if m.lo, m.hi, few = j.ends(s, v, g.Result, 1-half); few != "" {
+			return nil, nil, fmt.Sprintf("%s in %s; %s", s.amount(v), g.Name, few)
+		}
+		if together := 1 - half/float64(len(large)); s.Kind() == eval.KindShare {
+			m.in0, m.in1, _ = j.ends(s, v, g.Result, together)
+		} else {
+			m.in0, m.in1 = wider(v, g.Result.Settings.Confidence, together)
+		}
+		members = append(members, m)
+	}
+	return members, small, ""
+}
+
+// wider returns the ends of an estimate's interval, of two-sided confidence c, at a higher level, as of a normal
+// distribution.
+func wider(v eval.Value, c, level float64) (lo, hi float64) {
+	k := max(1, distuv.UnitNormal.Quantile(level)/distuv.UnitNormal.Quantile((1+c)/2))
+	x := float64(v.Value)
+	return x - k*(x-float64(v.Lo)), x + k*(float64(v.Hi)-x)
+}
+
+func leftOut(small []string) string {
+	if len(small) == 0 {
+		return ""
+	}
+	return "; too small: " + strings.Join(small, ", ")
+}
+
+// increase bounds the difference of the metric in the result and in the earlier one.
+func (j *judge) increase(s *subject) Finding {
+	f := s.finding()
+	if j.previous == nil {
+		s.inconclusive(&f, "no earlier report to compare with")
+		return f
+	}
+	v, missing := measured(s.Metric, s.margin, j.r)
+	if missing != "" {
+		s.inconclusive(&f, "%s", missing)
+		return f
+	}
+	w, missing := measured(s.Metric, s.margin, j.previous)
+	if missing == "" {
+		missing = s.incomparable(&j.r.Settings, &j.previous.Settings)
+	}
+	if missing != "" {
+		s.inconclusive(&f, "in the earlier report, %s", missing)
+		return f
+	}
+	f.Value, f.N = v.Value-w.Value, v.N
+	level := 1 - (1-j.Confidence)/2
+	lo, hi, few := j.ends(s, v, j.r, level)
+	lo0, hi0, few0 := j.ends(s, w, j.previous, level)
+	switch {
+	case few != "":
+		s.inconclusive(&f, "%s; %s", s.amount(v), few)
+		return f
+	case few0 != "":
+		s.inconclusive(&f, "in the earlier report, %s; %s", s.amount(w), few0)
+		return f
+	}
+	f.Lower, f.Upper = eval.Float(lo-hi0), eval.Float(hi-lo0)
+	f.Verdict = s.limit.verdict(lo-hi0, hi-lo0)
+	f.Why = fmt.Sprintf("%s: %s, before %s; the difference is %s; %s", s.Name, s.amount(v), s.amount(w),
+		s.difference(float64(f.Value)), s.outcome(&f))
+	return f
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"cfq/eval"
 )
 
@@ -18,11 +20,11 @@ type limit struct {
 type side int
 
 const (
-	atMost   side = iota
-	atLeast       // the metric
-	within        // its absolute value, from above
-	increase      // how much it is above that of the earlier result, from above
-	gap           // the largest difference of two groups, from above
+	atMost   side = iota // the metric, from above
+	atLeast              // the metric, from below
+	within               // its absolute value, from above
+	increase             // how much it is above that of the earlier result, from above
+	gap                  // the largest difference of two groups, from above
 )
 
 // sideText is how a side is written.
@@ -43,15 +45,13 @@ func (s side) text() sideText {
 	}[s]
 }
 
-func (l limit) key() string { return l.side.text().key }
-
 // String is the limit without what it bounds, as "<= 0.02".
 func (l limit) String() string {
 	t := l.side.text()
 	return t.finding + t.op + " " + number(l.x)
 }
 
-// number writes a number exactly, and as people do where that is short.
+// number writes a number exactly, without an exponent where that is short.
 func number(x float64) string {
 	if a := math.Abs(x); a >= 1e15 || a != 0 && a < 1e-6 {
 		return strconv.FormatFloat(x, 'g', -1, 64)
@@ -59,44 +59,29 @@ func number(x float64) string {
 	return strconv.FormatFloat(x+0, 'f', -1, 64) // +0 turns -0 into 0
 }
 
-// limits lists those that are set, in the order of side.
-func (c *Check) limits() []limit {
-	var all []limit
-	for s, x := range []*float64{c.Max, c.Min, c.AbsMax, c.MaxIncrease, c.MaxGap} {
-		if x != nil {
-			all = append(all, limit{side(s), *x})
-		}
-	}
-	return all
-}
-
-// put sets the limit.
-func (c *Check) put(l limit) {
-	*[]**float64{&c.Max, &c.Min, &c.AbsMax, &c.MaxIncrease, &c.MaxGap}[l.side] = &l.x
-}
-
-// problem says why the limit makes no sense for the metric, "" when it does.
+// problem returns why the limit is invalid for the metric, "" when it is valid.
 func (l limit) problem(m *eval.Metric) string {
-	k, least := m.Kind(), 0.0
+	k, lowest := m.Kind(), 0.0
 	if k != eval.KindShare {
-		least = -1 // a difference of two shares
+		lowest = -1 // a difference of two shares
 	}
 	switch {
 	case math.IsNaN(l.x) || math.IsInf(l.x, 0):
-		return fmt.Sprintf("a limit of %v: it must be a finite number", l.x)
+		return fmt.Sprintf("invalid limit %v: want a finite number", l.x)
 	case k == eval.KindShare && l.side == within:
-		return m.ID() + " is a share, which is never below 0: use max"
+		return m.ID() + " is a share and never negative: use max"
 	case m.Unit == "share" && l.x > 1 && l.x <= 100:
-		return fmt.Sprintf("a limit of %v for %s: a share lies between 0 and 1; for %v %% write %s", l.x, m.ID(), l.x, number(rounded(l.x/100, 15)))
-	case m.Unit == "share" && !(l.x >= least && l.x <= 1):
-		return fmt.Sprintf("a limit of %v for %s: it must lie between %v and 1", l.x, m.ID(), least)
+		return fmt.Sprintf("invalid limit %v for %s: want a share from 0 to 1; for %v %% write %s", l.x, m.ID(), l.x,
+			number(rounded(l.x/100, 15)))
+	case m.Unit == "share" && !(l.x >= lowest && l.x <= 1):
+		return fmt.Sprintf("invalid limit %v for %s: want a number from %v to 1", l.x, m.ID(), lowest)
 	case (l.side == within || l.side == gap) && l.x < 0:
-		return fmt.Sprintf("a limit of %v: %s bounds what is never below 0", l.x, l.key())
+		return fmt.Sprintf("invalid limit %v: %s bounds a number that is never negative", l.x, l.side.text().key)
 	}
 	return ""
 }
 
-// verdict holds a number that lies between lo and hi against the limit. An end that is not known decides nothing.
+// verdict compares a number that lies between lo and hi with the limit. An unknown end (NaN) decides nothing.
 func (l limit) verdict(lo, hi float64) Verdict {
 	switch {
 	case l.side == atLeast && lo >= l.x,
@@ -109,4 +94,135 @@ func (l limit) verdict(lo, hi float64) Verdict {
 		return Fail
 	}
 	return Inconclusive
+}
+
+// maxNeed is up to how many people the binomial distribution is used; above, the normal distribution.
+const maxNeed = 1 << 20
+
+// need returns the smallest number of people above n with which a share of k/n would pass at the confidence; 0 when
+// none
+// would.
+func (l limit) need(k, n int, confidence float64) int {
+	bound := l.x
+	if l.side == atLeast { // the mirror image: the share of the others is at most 1 - limit
+		k, bound = n-k, 1-l.x
+	}
+	switch {
+	case bound <= 0 || n > 0 && float64(k) >= bound*float64(n)-1e-9:
+		return 0
+	case k == 0:
+		return people(math.Ceil(math.Log(1-confidence)/math.Log1p(-bound) - 1e-9))
+	}
+	return needOf(float64(k)/float64(n), k, n, bound, 1-confidence)
+}
+
+// needAbout returns roughly how many people an inconclusive estimate needs: its interval narrows with the root of their
+// number. 0 when the value itself is beyond the limit, or an end is not known.
+func (l limit) needAbout(v eval.Value, lo, hi float64) int {
+	x, times := float64(v.Value), 0.0
+	reach := func(width, room float64) {
+		if room > 0 && width >= 0 {
+			times = math.Max(times, width/room)
+		} else {
+			times = math.Inf(1)
+		}
+	}
+	if l.side != atLeast {
+		reach(hi-x, l.x-x)
+	}
+	switch l.side {
+	case atLeast:
+		reach(x-lo, x-l.x)
+	case within:
+		reach(x-lo, x+l.x)
+	}
+	n := float64(v.N) * times * times
+	if !(n < math.MaxInt32) {
+		return 0
+	}
+	return max(v.N+1, people(outward(n, 2, true)))
+}
+
+// people rounds a number of people, 0 when it is too large to be useful.
+func people(n float64) int {
+	if !(n < math.MaxInt32) {
+		return 0
+	}
+	return max(1, int(n))
+}
+
+// needOf returns the smallest n for which round(share*n) of n have an upper bound within the limit. A count belongs to
+// the n
+// that round to it and passes from some smallest n on; the answer is at the first count for which the two overlap, and
+// they do for all large counts.
+func needOf(share float64, k, n int, limit, alpha float64) int {
+	meets := func(count int) bool {
+		last := int(math.Ceil((float64(count) + 0.5) / share)) // the last n that rounds to the count
+		for math.Round(share*float64(last)) > float64(count) {
+			last--
+		}
+		return last > n && tail(count, last, limit) <= alpha
+	}
+	lo, hi := k-1, k
+	for !meets(hi) {
+		if lo, hi = hi, 2*hi; float64(hi)/share > maxNeed {
+			z := distuv.UnitNormal.Quantile(1 - alpha)
+			return people(rounded(z*z*limit*(1-limit)/(limit-share)/(limit-share), 3))
+		}
+	}
+	for hi-lo > 1 {
+		if mid := lo + (hi-lo)/2; meets(mid) {
+			hi = mid
+		} else {
+			lo = mid
+		}
+	}
+	// Rounding to whole people makes the edge ragged.
+	best := hi
+	for count := hi - 1; count >= k && count > hi-32; count-- {
+		if meets(count) {
+			best = count
+		}
+	}
+	return max(n+1, int(math.Ceil((float64(best)-0.5)/share)), minFor(best, limit, alpha))
+}
+
+// minFor returns the smallest n for which k or fewer of n have a probability of at most alpha when the share is the
+// limit:
+// from there on the exact upper bound of k of n is within it.
+func minFor(k int, limit, alpha float64) int {
+	few := func(n int) bool { return tail(k, n, limit) <= alpha }
+	lo, hi := k, 2*k+2
+	for !few(hi) {
+		lo, hi = hi, 2*hi
+	}
+	for hi-lo > 1 {
+		if mid := lo + (hi-lo)/2; few(mid) {
+			hi = mid
+		} else {
+			lo = mid
+		}
+	}
+	return hi
+}
+
+// tail is the binomial probability of k or fewer of n at probability p.
+func tail(k, n int, p float64) float64 {
+	if k >= n {
+		return 1
+	}
+	return distuv.Beta{Alpha: float64(n - k), Beta: float64(k) + 1}.CDF(1 - p)
+}
+
+// pValue is the p-value of a count beyond the limit when the share is at the limit: the probability of k or more of n
+// for
+// "at most", of k or fewer for "at least".
+func (l limit) pValue(k, n int) float64 {
+	if l.side == atLeast {
+		k, l.x = n-k, 1-l.x
+	}
+	if k <= 0 {
+		return 1
+	}
+	return distuv.Beta{Alpha: float64(k), Beta: float64(n-k) + 1}.CDF(l.x)
 }

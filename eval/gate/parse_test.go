@@ -28,7 +28,14 @@ func exampleGate() *Gate {
 			{Metric: "vd", Margin: ptr(0.25), MaxIncrease: ptr(0.01)},
 			{Metric: "accuracy_drop", Max: ptr(0.01), Severity: Warns},
 		},
-		Waivers: []Waiver{{Check: "fair [Female]", Until: day("2026-12-31"), Reason: "the new training data come in autumn", Owner: "credit risk"}},
+		Waivers: []Waiver{
+			{
+				Check:  "fair [Female]",
+				Until:  day("2026-12-31"),
+				Reason: "new training data arrive in autumn",
+				Owner:  "credit risk",
+			},
+		},
 	}
 }
 
@@ -57,7 +64,7 @@ func TestParse(t *testing.T) {
 	if err := os.WriteFile(path, []byte("version: 1\nchecks: [{metric: vdd, max: 1}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(path); err == nil || err.Error() != path+`:2:19: there is no metric "vdd"; did you mean "vd"?` {
+	if _, err := Load(path); err == nil || err.Error() != path+`:2:19: unknown metric "vdd"; did you mean "vd"?` {
 		t.Errorf("%v", err)
 	}
 	if _, err := Load(path + "x"); !errors.Is(err, os.ErrNotExist) {
@@ -69,52 +76,52 @@ func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "the gate file is empty; it needs version and checks"},
 		{"vd", `1:1: the gate file must be a mapping of keys to values, not "vd"`},
-		{"checks: [{metric: vd, max: 0.1}]", `1:1: the gate file needs the key "version": version: 1`},
-		{"version: 2\nchecks: [{metric: vd, max: 0.1}]", "1:10: this gate file has version 2; the version known here is 1"},
-		{"version: 1", "1:1: there are no checks: a gate without any would let everything pass"},
-		{"version: 1\nchecks: []", "2:9: there are no checks"},
+		{"checks: [{metric: vd, max: 0.1}]", `1:1: missing key "version": write version: 1`},
+		{"version: 2\nchecks: [{metric: vd, max: 0.1}]", "1:10: unsupported version 2: want 1"},
+		{"version: 1", "1:1: no checks: a gate without checks would pass every model"},
+		{"version: 1\nchecks: []", "2:9: no checks"},
 		{"version: 1\nchecks: 5", `2:9: this must be a list, not "5"`},
 		{"version: 1\nchecks: [{metric: vd, max: 0.1}]\nchekcs: []", `3:1: the gate file has no key "chekcs"; did you mean "checks"?`},
-		{"version: 1\nconfidence: 0\nchecks: [{metric: vd, max: 0.1}]", "2:13: confidence must be above 0; leave it out for the default"},
-		{"version: 1\nconfidence: 95\nchecks: [{metric: vd, max: 0.1}]", "2:13: a confidence of 95: it must be 0.5 or more and below 1"},
-		{"version: 1\nmargin: 0\nchecks: [{metric: vd, max: 0.1}]", "2:9: margin must be above 0"},
-		{"version: 1\nmargin: -1\nchecks: [{metric: vd, max: 0.1}]", "2:9: a margin of -1: it must be above 0"},
-		{"version: 1\nmin_people: 0\nchecks: [{metric: vd, max: 0.1}]", "2:13: this must be a whole number, 1 or more"},
-		{"version: 1\nmin_people: 1.5\nchecks: [{metric: vd, max: 0.1}]", "2:13: this must be a whole number, 1 or more"},
+		{"version: 1\nconfidence: 0\nchecks: [{metric: vd, max: 0.1}]", "2:13: invalid confidence 0: want more than 0, or leave it out for the default"},
+		{"version: 1\nconfidence: 95\nchecks: [{metric: vd, max: 0.1}]", "2:13: invalid confidence 95: want at least 0.5 and less than 1"},
+		{"version: 1\nmargin: 0\nchecks: [{metric: vd, max: 0.1}]", "2:9: invalid margin 0: want more than 0"},
+		{"version: 1\nmargin: -1\nchecks: [{metric: vd, max: 0.1}]", "2:9: invalid margin -1: want more than 0"},
+		{"version: 1\nmin_people: 0\nchecks: [{metric: vd, max: 0.1}]", "2:13: invalid value: want a whole number, 1 or more"},
+		{"version: 1\nmin_people: 1.5\nchecks: [{metric: vd, max: 0.1}]", "2:13: invalid value: want a whole number, 1 or more"},
 		{"version: 1\nversion: 1\nchecks: [{metric: vd, max: 0.1}]", "2:1: "},
-		{check("metric: vd"), "3:5: a check needs a limit: max, min, abs_max, max_increase, or max_gap with by"},
-		{check("max: 0.1"), "3:5: a check needs a metric, such as vd"},
+		{check("metric: vd"), "3:5: missing limit: set max, min, abs_max, max_increase, or max_gap with by"},
+		{check("max: 0.1"), "3:5: missing metric: want one such as vd"},
 		{check("metric: [vd]\n    max: 0.1"), "3:13: this must be a text, not a list"},
-		{check("metric: crg.meddian\n    max: 0.1"), `3:13: there is no metric "crg.meddian"; did you mean "crg.median"?`},
+		{check("metric: crg.meddian\n    max: 0.1"), `3:13: unknown metric "crg.meddian"; did you mean "crg.median"?`},
 		{check("metric: vd\n    mx: 0.1"), `4:5: a check has no key "mx"; did you mean "max"?`},
 		{check("metric: vd\n    max: 0.1\n    max: 0.2"), "5:5: "},
-		{check("metric: vd\n    max: 2"), "4:10: a limit of 2 for vd: a share lies between 0 and 1; for 2 % write 0.02"},
-		{check("metric: vd\n    max: 2%"), `4:10: the value "2%" must be a number: write 0.02`},
-		{check("metric: vd\n    max: \"0.1\""), `4:10: this must be a finite number, not "0.1"`},
-		{check("metric: vd\n    max: .nan"), `4:10: this must be a finite number, not ".nan"`},
-		{check("metric: crg.mean\n    max: .inf"), `4:10: this must be a finite number, not ".inf"`},
-		{check("metric: crg.mean\n    max: -.Inf"), "4:10: this must be a finite number"},
-		{check("metric: crg.mean\n    max: 1e999"), `4:10: this must be a finite number, not "1e999"`},
+		{check("metric: vd\n    max: 2"), "4:10: invalid limit 2 for vd: want a share from 0 to 1; for 2 % write 0.02"},
+		{check("metric: vd\n    max: 2%"), `4:10: invalid value "2%": want a number without %, write 0.02`},
+		{check("metric: vd\n    max: \"0.1\""), `4:10: invalid value: want a finite number, not "0.1"`},
+		{check("metric: vd\n    max: .nan"), `4:10: invalid value: want a finite number, not ".nan"`},
+		{check("metric: crg.mean\n    max: .inf"), `4:10: invalid value: want a finite number, not ".inf"`},
+		{check("metric: crg.mean\n    max: -.Inf"), "4:10: invalid value: want a finite number"},
+		{check("metric: crg.mean\n    max: 1e999"), `4:10: invalid value: want a finite number, not "1e999"`},
 		{check("metric: vd\n    max:"), "4:"},
-		{check("metric: vd\n    margin: -0.1\n    max: 0.1"), "4:13: a margin of -0.1: it must be a number, 0 or more"},
+		{check("metric: vd\n    margin: -0.1\n    max: 0.1"), "4:13: invalid margin -0.1: want a number, 0 or more"},
 		{check("metric: tau01\n    margin: 0.1\n    max: 0.1"), "4:13: tau01 has no required margin"},
-		{check("metric: vd\n    severity: warn\n    max: 0.1"), `4:15: "warn" is no severity`},
-		{check("metric: vd\n    max_gap: 0.1"), "4:14: max_gap is about groups: it needs by, such as sex"},
+		{check("metric: vd\n    severity: warn\n    max: 0.1"), `4:15: invalid severity "warn": want error or warning`},
+		{check("metric: vd\n    max_gap: 0.1"), "4:14: max_gap compares groups: set by, for example by: sex"},
 		{check("metric: vd\n    by: sex\n    max_increase: 0.1"), "5:19: max_increase is about all people"},
-		{check("metric: frr\n    max: 0.1\n    min: 0.2"), "5:10: nothing is at least 0.2 and at most 0.1"},
-		{check("name: a\n    metric: vd\n    max: 0.1\n  - name: a\n    metric: rvd\n    max: 0.1"), `6:11: a check named "a" is listed above; give one of them another name`},
-		{check("metric: vd\n    max: 0.1\n  - metric: vd\n    max: 0.1"), `5:5: a check named "vd<=0.1" is listed above`},
-		{check("name: \"\"\n    metric: vd\n    max: 0.1"), "3:11: this must not be empty"},
+		{check("metric: frr\n    max: 0.1\n    min: 0.2"), "5:10: min 0.2 is above max 0.1"},
+		{check("name: a\n    metric: vd\n    max: 0.1\n  - name: a\n    metric: rvd\n    max: 0.1"), `6:11: duplicate check "a": give one of them another name`},
+		{check("metric: vd\n    max: 0.1\n  - metric: vd\n    max: 0.1"), `5:5: duplicate check "vd<=0.1": give one of them another name`},
+		{check("name: \"\"\n    metric: vd\n    max: 0.1"), "3:11: invalid value: want a text that is not empty"},
 		{check("&a metric: vd\n    max: 0.1"), "3:"},
 		{check("<<: {metric: vd}\n    max: 0.1"), "3:5: a key must be plain text; merge keys (<<)"},
-		{waiver("check: vd", "until: 2026-01-31", "reason: r"), `6:12: there is no check "vd"; one of: vd<=0.1`},
-		{waiver("check: vd<=0.1 [Female]", "until: 2026-01-31", "reason: r"), `6:12: there is no check "vd<=0.1 [Female]"`},
-		{waiver("check: vd<=0.1", "until: 2026-02-30", "reason: r"), `7:12: "2026-02-30" is no day; write it as 2026-12-31`},
-		{waiver("check: vd<=0.1", "until: 31.1.2026", "reason: r"), `7:12: "31.1.2026" is no day`},
-		{waiver("check: vd<=0.1", "until: 2026-01-31"), "6:5: a waiver needs a reason"},
-		{waiver("check: vd<=0.1", "until: 2026-01-31", "reason: ' '"), "8:13: this must not be empty"},
-		{waiver("check: vd<=0.1", "reason: r"), "6:5: a waiver needs until, its last day, as 2026-12-31"},
-		{waiver("until: 2026-01-31", "reason: r"), "6:5: a waiver needs a check, by its name"},
+		{waiver("check: vd", "until: 2026-01-31", "reason: r"), `6:12: unknown check "vd"; one of: vd<=0.1`},
+		{waiver("check: vd<=0.1 [Female]", "until: 2026-01-31", "reason: r"), `6:12: unknown check "vd<=0.1 [Female]"`},
+		{waiver("check: vd<=0.1", "until: 2026-02-30", "reason: r"), `7:12: invalid day "2026-02-30": write it as 2026-12-31`},
+		{waiver("check: vd<=0.1", "until: 31.1.2026", "reason: r"), `7:12: invalid day "31.1.2026"`},
+		{waiver("check: vd<=0.1", "until: 2026-01-31"), "6:5: missing reason"},
+		{waiver("check: vd<=0.1", "until: 2026-01-31", "reason: ' '"), "8:13: invalid value: want a text that is not empty"},
+		{waiver("check: vd<=0.1", "reason: r"), "6:5: missing until: want the last day, such as 2026-12-31"},
+		{waiver("until: 2026-01-31", "reason: r"), "6:5: missing check: want the name of a check"},
 		{"version: 1\nchecks:\n\t- metric: vd", "3:1: "},
 		{"a: 1\n---\nb: 2", "remove what follows the second ---"},
 		{"\xff\xfe", "not UTF-8 text"},
@@ -127,7 +134,8 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%q: %+v, %v", message.Clip(c.text), g, err)
 			continue
 		}
-		if !strings.Contains(err.Error(), "gate file:"+c.want) && !strings.Contains(err.Error(), "gate file: "+c.want) && !strings.Contains(err.Error(), c.want) {
+		if !strings.Contains(err.Error(), "gate file:"+c.want) && !strings.Contains(err.Error(), "gate file: "+c.want) &&
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q:\n%v\nwant %s", message.Clip(c.text), err, c.want)
 		}
 	}
@@ -136,7 +144,10 @@ func TestMistakes(t *testing.T) {
 func check(text string) string { return "version: 1\nchecks:\n  - " + text + "\n" }
 
 func waiver(lines ...string) string {
-	return check("metric: vd\n    max: 0.1")[:len(check("metric: vd\n    max: 0.1"))-1] + "\nwaivers:\n  - " + strings.Join(lines, "\n    ") + "\n"
+	return check("metric: vd\n    max: 0.1")[:len(check("metric: vd\n    max: 0.1"))-1] + "\nwaivers:\n  - " + strings.Join(
+		lines,
+		"\n    ",
+	) + "\n"
 }
 
 // All mistakes come at once, in the order of their places, and each once.
@@ -152,17 +163,17 @@ waivers:
 colour: red
 `))
 	want := []string{
-		"1:10: this gate file has version 3; the version known here is 1",
-		"2:13: a confidence of 2: it must be 0.5 or more and below 1",
+		"1:10: unsupported version 3: want 1",
+		"2:13: invalid confidence 2: want at least 0.5 and less than 1",
 		`4:18: a check has no key "maxx"; did you mean "max"?`,
-		`5:14: there is no metric "vdd"; did you mean "vd"?`,
-		"5:37: a margin of -1: it must be a number, 0 or more",
-		"6:24: a limit of 7 for frr: a share lies between 0 and 1; for 7 % write 0.07",
-		"6:24: more of frr is better: a largest value alone lets the worst pass; min bounds it",
-		`6:32: this must be a finite number, not "x"`,
-		"8:5: a waiver needs a reason",
-		`8:13: there is no check "nothing"; one of: vd, vdd@-1<=0.1, frr<=7`,
-		`8:29: "tomorrow" is no day; write it as 2026-12-31`,
+		`5:14: unknown metric "vdd"; did you mean "vd"?`,
+		"5:37: invalid margin -1: want a number, 0 or more",
+		"6:24: invalid limit 7 for frr: want a share from 0 to 1; for 7 % write 0.07",
+		"6:24: higher is better for frr: use min",
+		`6:32: invalid value: want a finite number, not "x"`,
+		"8:5: missing reason",
+		`8:13: unknown check "nothing"; one of: vd, vdd@-1<=0.1, frr<=7`,
+		`8:29: invalid day "tomorrow": write it as 2026-12-31`,
 		`9:1: the gate file has no key "colour"; one of: version, confidence, margin, min_people, checks, waivers`,
 	}
 	var list Errors
@@ -191,7 +202,7 @@ func TestCheckOfGate(t *testing.T) {
 	}
 	g.Checks[0].Metric, g.Waivers[0].Reason, g.MinPeople = "vdd", "", -1
 	err := g.Check()
-	for _, want := range []string{`check 1 ("vdd<=0.02"), metric: there is no metric "vdd"`, `waiver 1 ("fair [Female]"), reason: a waiver needs a reason`, "gate, min_people: -1 people"} {
+	for _, want := range []string{`check 1 ("vdd<=0.02"), metric: unknown metric "vdd"`, `waiver 1 ("fair [Female]"), reason: missing reason`, "gate, min_people: invalid number of people -1"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %s", err, want)
 		}
@@ -253,18 +264,13 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// The page names every key and every metric, and its lines of checks are checks.
+// The page names every key, and its lines of checks are checks.
 func TestPage(t *testing.T) {
 	page := Markdown()
 	d := newDecoder("")
 	for _, k := range append(append(d.gateKeys(&Gate{}, &parts{}), d.checkKeys(&Check{})...), d.waiverKeys(&Waiver{})...) {
 		if !strings.Contains(page, "| `"+k.Name+"` |") {
 			t.Errorf("no key %s", k.Name)
-		}
-	}
-	for _, m := range eval.Metrics() {
-		if !strings.Contains(page, "| `"+m.ID()+"` |") {
-			t.Errorf("no metric %s", m.ID())
 		}
 	}
 	_, block, _ := strings.Cut(checkText, "~~~text\n")

@@ -39,7 +39,8 @@ func single(t testing.TB, g Gate, r *eval.Result) Finding {
 
 func maxVD(limit float64) []Check { return []Check{{Metric: "vd", Max: &limit}} }
 
-// Exact two-sided intervals of 95 %, so one-sided bounds of 97.5 %, as statistics programs and textbooks print them; and the rule of
+// Exact two-sided intervals of 95 %, so one-sided bounds of 97.5 %, as statistics programs and textbooks print them;
+// and the rule of
 // three, of which 1 - 0.05^(1/n) is the exact form.
 func TestBounds(t *testing.T) {
 	for _, c := range []struct {
@@ -72,18 +73,18 @@ func TestShareSentences(t *testing.T) {
 		why   string
 	}{
 		{"vd<=0.02", 0, 149, Pass, 0, "promises that break: none of 149; at most 1.991 % with confidence 95 %, within the limit of 2 %"},
-		{"vd<=0.02", 0, 148, Inconclusive, 149, "promises that break: none of 148; 149 would show 2 %"},
-		{"vd<=0.02", 0, 120, Inconclusive, 149, "promises that break: none of 120; 149 would show 2 %"},
-		{"vd<=0.01", 0, 120, Inconclusive, 299, "promises that break: none of 120; 299 would show 1 %"},
-		{"vd<=0.02", 12, 640, Inconclusive, 33571, "promises that break: 12 of 640 (1.9 %); at most 3.1 % with confidence 95 %, above the limit of 2 %; 33571 people with this share would show it"},
-		{"vd<=0.02", 14, 640, Inconclusive, 0, "promises that break: 14 of 640 (2.2 %); at most 3.4 % with confidence 95 %, above the limit of 2 %; with this share no number of people would show it"},
+		{"vd<=0.02", 0, 148, Inconclusive, 149, "promises that break: none of 148; 149 people are needed to show 2 %"},
+		{"vd<=0.02", 0, 120, Inconclusive, 149, "promises that break: none of 120; 149 people are needed to show 2 %"},
+		{"vd<=0.01", 0, 120, Inconclusive, 299, "promises that break: none of 120; 299 people are needed to show 1 %"},
+		{"vd<=0.02", 12, 640, Inconclusive, 33571, "promises that break: 12 of 640 (1.9 %); at most 3.1 % with confidence 95 %, above the limit of 2 %; 33571 people are needed if the share stays"},
+		{"vd<=0.02", 14, 640, Inconclusive, 0, "promises that break: 14 of 640 (2.2 %); at most 3.4 % with confidence 95 %, above the limit of 2 %; with this share no number of people is enough"},
 		{"vd<=0.02", 40, 640, Fail, 0, "promises that break: 40 of 640 (6.2 %); at least 4.7 % with confidence 95 %, above the limit of 2 %"},
 		{"frr>=0.9", 100, 100, Pass, 0, "people who can be helped: 100 of 100 (100 %); at least 97 % with confidence 95 %, within the limit of 90 %"},
-		{"frr>=0.9", 20, 20, Inconclusive, 29, "people who can be helped: 20 of 20 (100 %); 29 would show 90 %"},
+		{"frr>=0.9", 20, 20, Inconclusive, 29, "people who can be helped: 20 of 20 (100 %); 29 people are needed to show 90 %"},
 		{"frr>=0.9", 10, 100, Fail, 0, "people who can be helped: 10 of 100 (10 %); at most 16.4 % with confidence 95 %, below the limit of 90 %"},
-		{"vd<=0", 0, 100000, Inconclusive, 0, "promises that break: none of 100000; at most 0.003 % with confidence 95 %, above the limit of 0 %; with this share no number of people would show it"},
+		{"vd<=0", 0, 100000, Inconclusive, 0, "promises that break: none of 100000; at most 0.003 % with confidence 95 %, above the limit of 0 %; with this share no number of people is enough"},
 		{"vd<=1", 3, 3, Pass, 0, "promises that break: 3 of 3 (100 %); at most 100 % with confidence 95 %, within the limit of 100 %"},
-		{"vd<=0.5", 0, 0, Inconclusive, 0, "promises that break: there is nobody to measure it by"},
+		{"vd<=0.5", 0, 0, Inconclusive, 0, "promises that break: there are no people to measure it on"},
 	} {
 		check, err := ParseCheck(c.check)
 		if err != nil {
@@ -91,7 +92,18 @@ func TestShareSentences(t *testing.T) {
 		}
 		f := single(t, Gate{Checks: []Check{check}}, broken(c.k, c.n))
 		if f.Verdict != c.want || f.Need != c.need || f.Why != c.why {
-			t.Errorf("%s, %d of %d: %s, need %d\n  %s\nwant %s, need %d\n  %s", c.check, c.k, c.n, f.Verdict, f.Need, f.Why, c.want, c.need, c.why)
+			t.Errorf(
+				"%s, %d of %d: %s, need %d\n  %s\nwant %s, need %d\n  %s",
+				c.check,
+				c.k,
+				c.n,
+				f.Verdict,
+				f.Need,
+				f.Why,
+				c.want,
+				c.need,
+				c.why,
+			)
 		}
 	}
 }
@@ -113,7 +125,8 @@ func atMostOf(k, n int, p float64) float64 {
 	return sum * math.Exp(scale)
 }
 
-// The verdict on every count of every small n is what the definition of the exact bounds says: the upper one is within the limit when so few are
+// The verdict on every count of every small n is what the definition of the exact bounds says: the upper one is within
+// the limit when so few are
 // improbable at the limit, the lower one beyond it when so many are.
 func TestSmallNumbers(t *testing.T) {
 	const slack = 1e-9
@@ -201,7 +214,7 @@ func TestManyPeople(t *testing.T) {
 		if got := tail(c.k, c.n, c.p); math.Abs(got-want) > 1e-5*want {
 			t.Errorf("%d of %d at %v: %v, want %v", c.k, c.n, c.p, got, want)
 		}
-		if got := (limit{atMost, c.p}).chance(c.k+1, c.n); math.Abs(got-(1-want)) > 1e-5 {
+		if got := (limit{atMost, c.p}).pValue(c.k+1, c.n); math.Abs(got-(1-want)) > 1e-5 {
 			t.Errorf("more than %d of %d at %v: %v, want %v", c.k, c.n, c.p, got, 1-want)
 		}
 	}
@@ -254,7 +267,8 @@ func TestSentenceIsNotTheLimit(t *testing.T) {
 					t.Fatalf("%d of %d: %s", k, n, f.Why)
 				}
 			}
-			if strings.Contains(f.Why, "e-") || strings.Contains(f.Why, "NaN") || strings.Contains(f.Why, fmt.Sprint(math.Inf(1))) {
+			if strings.Contains(f.Why, "e-") || strings.Contains(f.Why, "NaN") ||
+				strings.Contains(f.Why, fmt.Sprint(math.Inf(1))) {
 				t.Fatal(f.Why)
 			}
 		}

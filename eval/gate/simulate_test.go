@@ -11,7 +11,8 @@ import (
 	"cfq/eval"
 )
 
-// draws is how many samples a simulation takes, and by how much an error rate of 5 % may then be above that by chance (four standard errors).
+// draws is how many samples a simulation takes, and by how much an error rate of 5 % may then be above that by chance
+// (four standard errors).
 func draws() (n int, most float64) {
 	n = 2000
 	if os.Getenv("CFQ_LONG") == "1" {
@@ -44,7 +45,8 @@ func binomial(rng *rand.Rand, n int, p float64) int {
 	return int(distuv.Binomial{N: float64(n), P: p, Src: rng}.Rand())
 }
 
-// A model that is just at the limit gets past the gate in at most 5 % of samples, and is failed in at most 5 %: a share, the least of several groups, a
+// A model that is just at the limit gets past the gate in at most 5 % of samples, and is failed in at most 5 %: a
+// share, the least of several groups, a
 // gap and an increase. Each case is one in which the rule has the most trouble: where all that counts is at the limit.
 func TestErrorRates(t *testing.T) {
 	_, most := draws()
@@ -82,7 +84,15 @@ func TestErrorRates(t *testing.T) {
 		pass, fail := shares(t, g, c.draw)
 		t.Logf("%s: PASS %.4f, FAIL %.4f", c.name, pass, fail)
 		if pass > most || fail > most || pass < c.pass || fail < c.fail {
-			t.Errorf("%s: PASS in %.4f of samples, FAIL in %.4f; at most %.4f, at least %v and %v", c.name, pass, fail, most, c.pass, c.fail)
+			t.Errorf(
+				"%s: PASS in %.4f of samples, FAIL in %.4f; at most %.4f, at least %v and %v",
+				c.name,
+				pass,
+				fail,
+				most,
+				c.pass,
+				c.fail,
+			)
 		}
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"cfq/recourse"
 )
 
-// everyCheck returns, for each metric, checks that nearly any value would pass: of every limit that a check of it can have.
+// everyCheck returns, for each metric, checks that nearly any value would pass: of every limit that a check of it can
+// have.
 func everyCheck(t *testing.T) []Check {
 	t.Helper()
 	var all []Check
@@ -41,7 +42,8 @@ func everyCheck(t *testing.T) []Check {
 	return all
 }
 
-// fill sets all numbers of v to NaN and all counts to 100, lists and objects that may be missing to what is filled alike. Groups are left out.
+// fill sets all numbers of v to NaN and all counts to 100, lists and objects that may be missing to what is filled
+// alike. Groups are left out.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Float64:
@@ -50,7 +52,8 @@ func fill(v reflect.Value) {
 		v.SetInt(100)
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if name := v.Type().Field(i).Name; name != "Settings" && name != "Groups" && name != "Scenarios" && name != "Records" {
+			if name := v.Type().Field(i).Name; name != "Settings" && name != "Groups" && name != "Scenarios" &&
+				name != "Records" {
 				fill(v.Field(i))
 			}
 		}
@@ -77,7 +80,12 @@ func TestNothingPassesUnmeasured(t *testing.T) {
 	fill(reflect.ValueOf(&undefined).Elem())
 	undefined.Settings, undefined.Margins[0].Margin = settings, 0.1
 	undefined.Footprint.Quant.Bytes = 0
-	zero := &eval.Result{Settings: settings, Margins: []eval.AtMargin{{Margin: 0.1}}, Footprint: &eval.Footprint{}, Timing: &eval.Timing{}}
+	zero := &eval.Result{
+		Settings:  settings,
+		Margins:   []eval.AtMargin{{Margin: 0.1}},
+		Footprint: &eval.Footprint{},
+		Timing:    &eval.Timing{},
+	}
 	results := map[string]*eval.Result{
 		"no result": nil, "empty": {}, "zero": zero, "nobody": eval.Summarize(nil, settings, eval.DataFile{}), "another margin": eval.Summarize(nil, eval.Settings{Margins: []float64{0.2}, Confidence: 0.95}, eval.DataFile{}),
 		"undefined": &undefined,
@@ -122,7 +130,8 @@ func TestMeasuredPasses(t *testing.T) {
 	}
 	g.Checks[1].Max = ptr(3999)
 	report := Judge(g, r, nil, noon)
-	if report.Verdict != Fail || report.Findings[1].Why != "size of the file: 4000 bytes; above or below the limit of 3999 bytes" {
+	if report.Verdict != Fail ||
+		report.Findings[1].Why != "size of the file: 4000 bytes; outside the limit of 3999 bytes" {
 		t.Errorf("%+v", report.Findings[1])
 	}
 }
@@ -137,7 +146,8 @@ func TestGateWithoutChecks(t *testing.T) {
 	}
 }
 
-// What an evaluation leaves out is what Needs says: the metrics that are undefined when only f's promises are looked at are those that need both
+// What an evaluation leaves out is what Needs says: the metrics that are undefined when only f's promises are looked at
+// are those that need both
 // models' recourse, and so on for the other parts.
 func TestParts(t *testing.T) {
 	made := func(other float64) eval.Promise {
@@ -153,7 +163,14 @@ func TestParts(t *testing.T) {
 				// The mirrored half is as eval.Compare leaves it: nothing found for g, and no first iterate.
 				none := eval.Promise{Status: recourse.NoneFound, Cost: nan, Own: nan, Other: nan}
 				r.First = none
-				s := eval.Step{Full: made(float64(i%2) - 0.5), Quant: none, DirSim: nan, Overlap: nan, RepeatCost: 1.5, Proof: &eval.Proof{Lower: 1, Apart: 1}}
+				s := eval.Step{
+					Full:       made(float64(i%2) - 0.5),
+					Quant:      none,
+					DirSim:     nan,
+					Overlap:    nan,
+					RepeatCost: 1.5,
+					Proof:      &eval.Proof{Lower: 1, Apart: 1},
+				}
 				s.Perturbed = []eval.Float{0.01, 0.05 + eval.Float(i%2), 0.3}
 				if both {
 					r.First, s.Quant, s.DirSim, s.Overlap = made(1), made(1), 1, 1

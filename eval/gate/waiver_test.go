@@ -29,7 +29,10 @@ func TestWaiver(t *testing.T) {
 		{time.Date(2026, 3, 31, 12, 0, 0, 0, west), false}, // April there
 		{time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), true},
 	} {
-		g := Gate{Checks: maxVD(0.02), Waivers: []Waiver{{Check: "vd<=0.02", Until: day("2026-03-31"), Reason: "known", Owner: "risk"}}}
+		g := Gate{
+			Checks:  maxVD(0.02),
+			Waivers: []Waiver{{Check: "vd<=0.02", Until: day("2026-03-31"), Reason: "known", Owner: "risk"}},
+		}
 		if err := g.Check(); err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +50,8 @@ func TestWaiver(t *testing.T) {
 	}
 	// The last day is that of Until in UTC, however it is given.
 	w := Waiver{Until: time.Date(2026, 3, 31, 23, 0, 0, 0, west)} // April 1, 11:00 UTC
-	if w.last() != "2026-04-01" || w.over(time.Date(2026, 4, 1, 23, 59, 59, 0, time.UTC)) || !w.over(time.Date(2026, 4, 2, 0, 0, 0, 0, time.UTC)) {
+	if w.last() != "2026-04-01" || w.expired(time.Date(2026, 4, 1, 23, 59, 59, 0, time.UTC)) ||
+		!w.expired(time.Date(2026, 4, 2, 0, 0, 0, 0, time.UTC)) {
 		t.Error(w.last())
 	}
 }
@@ -75,8 +79,8 @@ func TestWaivedGroups(t *testing.T) {
 		{[]string{"fair [A]"}, Inconclusive, ""},
 		{[]string{"fair [C]"}, Fail, ""},
 		{[]string{"fair [A]", "fair [C]"}, Pass, ""},
-		{[]string{"fair [A]", "fair [C]", "fair [B]"}, Pass, `the waiver of "fair [B]" is no longer needed: it passes`},
-		{[]string{"fair", "fair [D]"}, Pass, `the waiver of "fair [D]" is about nothing that was found: is there such a group?`},
+		{[]string{"fair [A]", "fair [C]", "fair [B]"}, Pass, `the waiver of "fair [B]" is no longer needed: the check passes`},
+		{[]string{"fair", "fair [D]"}, Pass, `the waiver of "fair [D]" matches no finding: check the name of the group`},
 	} {
 		report := waive(c.names...)
 		if report.Verdict != c.want || strings.Join(report.Notes, "\n") != c.note {

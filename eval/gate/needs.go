@@ -8,30 +8,30 @@ import (
 	"cfq/eval"
 )
 
-// absent says what an evaluation did not do when it has no value of a metric of the part.
+// absent returns why an evaluation has no value of a metric with the requirement.
 func absent(p eval.Requirement, oneSided bool) string {
 	switch {
 	case p == eval.RequiresMirrored && oneSided:
 		return "the quantized model's own recourse and the first valid iterates were not computed"
 	case p == eval.RequiresNoise:
-		return "nobody's recourse was solved twice"
+		return "no recourse was solved a second time"
 	case p == eval.RequiresProofs:
 		return "nothing was certified"
 	case p == eval.RequiresPerturbation:
 		return "the logit perturbation was not measured"
 	case p == eval.RequiresTiming:
-		return "the time was not taken"
+		return "latency was not measured"
 	case p == eval.RequiresFootprint:
 		return "the files were not measured"
 	}
-	return "there is nobody to measure it by"
+	return "there are no people to measure it on"
 }
 
 // Needs is what an evaluation must have computed for a gate.
 type Needs struct {
 	Margins      []float64 // ascending; empty when no check has one
-	Curve        bool      // the usual margins besides: tau01 is read off the curve over them
-	Confidence   float64   // of the intervals, at least: that whose ends are one-sided bounds at the gate's confidence, or that of the gate
+	Curve        bool      // the usual margins too: tau01 is read off the curve over them
+	Confidence   float64   // two-sided, of the intervals, at least
 	Mirrored     bool      // the quantized model's own recourse, or PGD-first
 	Noise        bool
 	Certificates bool
@@ -42,7 +42,7 @@ type Needs struct {
 	Previous     bool     // an earlier result
 }
 
-// Needs says what the evaluation must compute.
+// Needs returns what the evaluation must compute.
 func (g *Gate) Needs() Needs {
 	var n Needs
 	d := g.withDefaults()
@@ -50,7 +50,7 @@ func (g *Gate) Needs() Needs {
 	for i := range d.Checks {
 		c := &d.Checks[i]
 		m, ok := eval.MetricBy(c.Metric)
-		if !ok { // which Check says
+		if !ok { // Check reports it
 			continue
 		}
 		if m.PerMargin() {
@@ -75,7 +75,8 @@ func (g *Gate) Needs() Needs {
 			n.By = append(n.By, by)
 		}
 		n.Previous = n.Previous || c.MaxIncrease != nil
-		if m.Kind() == eval.KindEstimate && (c.MaxIncrease != nil || c.MaxGap != nil) { // differences of two estimates take half of the error each
+		if m.Kind() == eval.KindEstimate && (c.MaxIncrease != nil || c.MaxGap != nil) {
+			// Each of the two estimates may have half of the error.
 			n.Confidence = d.Confidence
 		}
 	}
@@ -84,22 +85,14 @@ func (g *Gate) Needs() Needs {
 	return n
 }
 
-// margin is the required margin at which the check looks.
-func (c *Check) margin(g *Gate) float64 {
-	if c.Margin != nil {
-		return *c.Margin
-	}
-	return g.Margin
-}
-
-// marginSlack is how far a margin may be from that of a result to be the same: by what decimal numbers lose.
+// marginSlack is the difference up to which two margins are the same: the rounding of decimal numbers.
 const marginSlack = 1e-9
 
-// measured returns what r says of the metric, or what is missing.
+// measured returns the value of the metric in r, or what is missing.
 func measured(m *eval.Metric, margin float64, r *eval.Result) (v eval.Value, missing string) {
 	v.Value, v.Lo, v.Hi = undefined(), undefined(), undefined()
 	if r == nil {
-		return v, "there is no result"
+		return v, "no result"
 	}
 	at := 0
 	if m.PerMargin() {
@@ -113,18 +106,18 @@ func measured(m *eval.Metric, margin float64, r *eval.Result) (v eval.Value, mis
 	case w.N <= 0:
 		return v, absent(m.Requires, r.Settings.OneSided)
 	case w.Kind == eval.KindShare && (w.Num < 0 || w.Num > w.N): // a report that was written by hand
-		return v, fmt.Sprintf("%d of %d is no share", w.Num, w.N)
-	case w.Kind == eval.KindExact && !(w.Value > 0 && w.Value.Defined()): // no file and no decision takes nothing
-		return v, "it could not be computed"
+		return v, fmt.Sprintf("invalid counts %d of %d", w.Num, w.N)
+	case w.Kind == eval.KindExact && !(w.Value > 0 && w.Value.Defined()): // sizes and costs are positive
+		return v, "not computed"
 	case !w.Value.Defined():
-		return v, "it is not defined for " + counted(w.N, m)
+		return v, "undefined for " + counted(w.N, m)
 	}
 	return w, ""
 }
 
 func undefined() eval.Float { return eval.Float(math.NaN()) }
 
-// counted names the n things that the metric is about: runs of a model that was timed, else people.
+// counted returns the number with its unit: runs of a model for latency, else people.
 func counted(n int, m *eval.Metric) string {
 	one, many := "person", "people"
 	if m.Requires == eval.RequiresTiming {

@@ -1,0 +1,111 @@
+package gate
+
+import (
+	"fmt"
+	"time"
+
+	"cfq/eval"
+	"cfq/internal/message"
+)
+
+// Verdict is the outcome of a check, and of all of them.
+type Verdict string
+
+// The verdicts.
+const (
+	Pass         Verdict = "PASS"         // the bound on the safe side of the limit
+	Fail         Verdict = "FAIL"         // the other bound beyond the limit
+	Inconclusive Verdict = "INCONCLUSIVE" // too few people, or nothing was measured
+)
+
+// Report is the outcome of a gate.
+type Report struct {
+	Verdict    Verdict   `json:"verdict"`
+	Confidence float64   `json:"confidence"`
+	Findings   []Finding `json:"findings"`           // in the order of the checks, their limits and their groups
+	Excluded   int       `json:"excluded,omitempty"` // people left out because the model was calibrated on them
+	Notes      []string  `json:"notes,omitempty"`
+}
+
+// Finding is the outcome of one limit of a check, for one group if the check is by groups.
+type Finding struct {
+	Check    string     `json:"check"`
+	Metric   string     `json:"metric"`
+	Margin   *float64   `json:"margin,omitempty"`
+	Group    string     `json:"group,omitempty"`
+	Severity Severity   `json:"severity"`
+	Verdict  Verdict    `json:"verdict"`
+	Limit    string     `json:"limit"`         // "<= 0.02", ">= 0.9", "|value| <= 0.1", "increase <= 0.01", "gap <= 0.05"
+	Value    eval.Float `json:"value"`         // of the metric, its increase or its gap
+	Num      *int       `json:"num,omitempty"` // of a share: Num of N
+	N        int        `json:"n"`
+	// Lower and Upper are bounds of Value, one-sided each, at Report.Confidence or more; undefined where there are none.
+	Lower eval.Float `json:"lower"`
+	Upper eval.Float `json:"upper"`
+	// Need is for inconclusive findings the number of people with which a share would pass if it stays the same; for an
+	// estimate a rough number. 0 means that no number would, or that it is not known.
+	Need   int    `json:"need,omitempty"`
+	Why    string `json:"why"`              // one sentence
+	Waived string `json:"waived,omitempty"` // reason, owner and last day of the waiver that holds
+}
+
+// OK reports whether the finding lets the gate pass: it passes, only warns or is waived.
+func (f *Finding) OK() bool { return f.Verdict == Pass || f.Severity == Warns || f.Waived != "" }
+
+func (r *Report) note(format string, a ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, a...)) }
+
+// waive marks the findings that are waived and notes the waivers without effect.
+func (r *Report) waive(waivers []Waiver, now time.Time) {
+	for i := range waivers {
+		w := &waivers[i]
+		found, needed := false, false
+		for j := range r.Findings {
+			f := &r.Findings[j]
+			if !w.covers(f) {
+				continue
+			}
+			found = true
+			if f.Verdict == Pass {
+				continue
+			}
+			needed = true
+			if f.Waived == "" && !w.expired(now) {
+				f.Waived = w.String()
+			}
+		}
+		switch {
+		case !found:
+			r.note("the waiver of %s matches no finding: check the name of the group", message.Quote(w.Check))
+		case w.expired(now):
+			r.note("the waiver of %s expired on %s: %s", message.Quote(w.Check), w.last(), w)
+		case !needed:
+			r.note("the waiver of %s is no longer needed: the check passes", message.Quote(w.Check))
+		}
+	}
+}
+
+// conclude sets the verdict on all findings.
+func (r *Report) conclude() {
+	r.Verdict = Pass
+	if len(r.Findings) == 0 {
+		r.Verdict = Inconclusive
+		r.note("there are no checks")
+		return
+	}
+	blocks := false
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		blocks = blocks || f.Severity == Blocks
+		if f.OK() {
+			continue
+		}
+		if f.Verdict == Fail {
+			r.Verdict = Fail
+		} else if r.Verdict == Pass {
+			r.Verdict = Inconclusive
+		}
+	}
+	if !blocks {
+		r.note("all checks are warnings: this gate always passes")
+	}
+}

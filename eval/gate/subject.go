@@ -1,0 +1,262 @@
+package gate
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"cfq/eval"
+)
+
+// subject is a limit on a metric, and what is written about it.
+type subject struct {
+	*eval.Metric
+
+	check      *Check
+	limit      limit
+	margin     float64
+	confidence float64 // of the gate
+}
+
+// finding is the finding before anything is measured.
+func (s *subject) finding() Finding {
+	f := Finding{
+		Check: s.check.name(), Metric: s.ID(), Severity: s.check.severity(), Verdict: Inconclusive, Limit: s.limit.String(),
+		Value: undefined(), Lower: undefined(), Upper: undefined(),
+	}
+	if s.PerMargin() {
+		margin := s.margin
+		f.Margin = &margin
+	}
+	return f
+}
+
+// inconclusive sets the reason why there is no verdict.
+func (s *subject) inconclusive(f *Finding, format string, a ...any) {
+	f.Verdict, f.Why = Inconclusive, s.Name+": "+fmt.Sprintf(format, a...)
+}
+
+// pValue is the probability of a value so far beyond the limit when the true value is at the limit; 1 when it is
+// unknown.
+// For an estimate it is that of a normal distribution with the same interval.
+func (s *subject) pValue(v eval.Value, c float64) float64 {
+	if s.Kind() == eval.KindShare {
+		return s.limit.pValue(v.Num, v.N)
+	}
+	end, beyond := float64(v.Value-v.Lo), float64(v.Value)-s.limit.x
+	times := 1.0
+	switch s.limit.side {
+	case atLeast:
+		end, beyond = float64(v.Hi-v.Value), s.limit.x-float64(v.Value)
+	case within:
+		if times = 2; v.Value < 0 {
+			end, beyond = float64(v.Hi-v.Value), -s.limit.x-float64(v.Value)
+		}
+	}
+	switch {
+	case !(end >= 0 && beyond > 0):
+		return 1
+	case end == 0:
+		return 0
+	}
+	return times * distuv.UnitNormal.Survival(distuv.UnitNormal.Quantile((1+c)/2)*beyond/end)
+}
+
+// incomparable returns why the metric of two results cannot be compared: it was measured in different ways.
+func (s *subject) incomparable(now, before *eval.Settings) string {
+	ofPeople := s.PerMargin() || s.Requires == eval.RequiresMirrored || s.ID() == "tau01"
+	near := s.Requires == eval.RequiresProofs || s.Requires == eval.RequiresPerturbation
+	switch curve := s.ID() == "tau01" || s.ID() == "rtau01"; {
+	case curve && !slices.Equal(now.Margins, before.Margins): // it is interpolated between the required margins
+		return fmt.Sprintf(
+			"the required margins are %v, not %v: evaluate both at the same margins",
+			before.Margins,
+			now.Margins,
+		)
+	case ofPeople && now.Issued != before.Issued:
+		kind := map[bool]string{true: "issued", false: "computed"}
+		return fmt.Sprintf("the promises are %s, not %s", kind[before.Issued], kind[now.Issued])
+	case near && now.Radius != before.Radius:
+		return fmt.Sprintf("the radius is %g, not %g", before.Radius, now.Radius)
+	}
+	return ""
+}
+
+// why is the sentence of a finding that has bounds.
+func (s *subject) why(f *Finding, v eval.Value) string {
+	text := s.Name + ": " + s.amount(v)
+	if s.Kind() == eval.KindShare && f.Verdict == Inconclusive && f.Need > 0 && s.none(v) {
+		return fmt.Sprintf("%s; %d people are needed to show %s", text, f.Need, s.show(s.limit.x))
+	}
+	text += "; " + s.outcome(f)
+	switch {
+	case f.Verdict != Inconclusive:
+	case s.Kind() == eval.KindShare:
+		text += needed(f.Need)
+	case f.Need > 0:
+		text += fmt.Sprintf("; about %d people are needed if the value stays", f.Need)
+	}
+	return text
+}
+
+func needed(need int) string {
+	if need == 0 {
+		return "; with this share no number of people is enough"
+	}
+	return fmt.Sprintf("; %d people are needed if the share stays", need)
+}
+
+// none reports whether no person counts against the limit.
+func (s *subject) none(v eval.Value) bool {
+	return s.limit.side == atMost && v.Num == 0 || s.limit.side == atLeast && v.Num == v.N
+}
+
+// outcome compares the bound that decides with the limit.
+func (s *subject) outcome(f *Finding) string {
+	sure := " with confidence " + percent(s.confidence)
+	lower, upper := float64(f.Lower), float64(f.Upper)
+	unknown := func(x float64) bool { return math.IsInf(x, 0) || math.IsNaN(x) }
+	limit := s.limitText()
+	const unbounded = "too few people for a bound"
+	switch {
+	case s.Kind() == eval.KindExact && f.Verdict == Pass:
+		return "within the limit of " + limit
+	case s.Kind() == eval.KindExact:
+		return "outside the limit of " + limit
+	case s.limit.side == within && (unknown(lower) || unknown(upper)) && f.Verdict == Inconclusive:
+		return unbounded
+	case s.limit.side == within:
+		place := map[Verdict]string{Pass: "within", Fail: "outside", Inconclusive: "partly outside"}[f.Verdict]
+		return fmt.Sprintf(
+			"between %s and %s%s, %s the limits of ±%s",
+			s.bound(lower, false),
+			s.bound(upper, true),
+			sure,
+			place,
+			limit,
+		)
+	case s.limit.side == atLeast && f.Verdict == Fail:
+		return "at most " + s.bound(upper, true) + sure + ", below the limit of " + limit
+	case f.Verdict == Fail:
+		return "at least " + s.bound(lower, false) + sure + ", above the limit of " + limit
+	case s.limit.side == atLeast && f.Verdict == Pass:
+		return "at least " + s.bound(lower, false) + sure + ", within the limit of " + limit
+	case f.Verdict == Pass:
+		return "at most " + s.bound(upper, true) + sure + ", within the limit of " + limit
+	case s.limit.side == atLeast && unknown(lower), s.limit.side != atLeast && unknown(upper):
+		return unbounded
+	case s.limit.side == atLeast:
+		return "at least " + s.bound(lower, false) + sure + ", below the limit of " + limit
+	}
+	return "at most " + s.bound(upper, true) + sure + ", above the limit of " + limit
+}
+
+// amount is a value with its counts.
+func (s *subject) amount(v eval.Value) string {
+	switch {
+	case s.Kind() == eval.KindShare && v.Num == 0:
+		return fmt.Sprintf("none of %d", v.N)
+	case s.Kind() == eval.KindShare:
+		return fmt.Sprintf("%d of %d (%s)", v.Num, v.N, s.show(float64(v.Value)))
+	case s.Kind() == eval.KindExact:
+		return s.show(float64(v.Value))
+	}
+	return fmt.Sprintf("%s (%s)", s.show(float64(v.Value)), counted(v.N, s.Metric))
+}
+
+// show writes a number of the metric with its unit, rounded unless it is exact.
+func (s *subject) show(x float64) string {
+	switch s.Kind() {
+	case eval.KindShare:
+		return percent(x)
+	case eval.KindExact:
+		return number(rounded(x, 12)) + s.unit()
+	}
+	return number(rounded(x*s.scale(), 4)) + s.unit()
+}
+
+// bound writes a bound, rounded to its safe side and with enough digits to differ from the limit.
+func (s *subject) bound(x float64, up bool) string {
+	scale, limit := s.scale(), rounded(s.limit.x*s.scale(), 12)
+	for digits := 2; digits < 15; digits++ {
+		r := outward(x*scale, digits, up)
+		if digits >= digitsFor(x*scale) && (math.Abs(r) != math.Abs(limit) || math.Abs(x) == s.limit.x) {
+			return number(r) + s.unit()
+		}
+	}
+	return number(x*scale) + s.unit()
+}
+
+// outward rounds to significant digits, up or down.
+func outward(x float64, digits int, up bool) float64 {
+	r := rounded(x, digits)
+	noise := 1e-9 * math.Abs(x) // of binary arithmetic on decimal numbers
+	step := math.Pow10(int(math.Floor(math.Log10(math.Abs(x)))) + 1 - digits)
+	switch {
+	case x == 0 || math.IsInf(x, 0):
+	case up && r < x-noise:
+		r = rounded(r+step, digits)
+	case !up && r > x+noise:
+		r = rounded(r-step, digits)
+	}
+	return r
+}
+
+// digitsFor is how many significant digits show a number to a tenth: two to four.
+func digitsFor(x float64) int {
+	switch x = math.Abs(x); {
+	case x < 10:
+		return 2
+	case x < 100:
+		return 3
+	}
+	return 4
+}
+
+// limitText is the limit with its unit.
+func (s *subject) limitText() string { return number(rounded(s.scale()*s.limit.x, 12)) + s.unit() }
+
+// difference writes a difference of two values.
+func (s *subject) difference(x float64) string { return number(rounded(s.scale()*x, 3)) + s.unit() }
+
+// unit is the unit of what the limit bounds: percentage points for differences of shares.
+func (s *subject) unit() string {
+	switch s.Unit {
+	case "ratio", "cosine", "Jaccard index":
+		return ""
+	case "share":
+		if s.Kind() == eval.KindShare && s.limit.side != increase && s.limit.side != gap {
+			return " %"
+		}
+		return " points"
+	}
+	return " " + s.Unit
+}
+
+func (s *subject) scale() float64 {
+	if s.Unit == "share" {
+		return 100
+	}
+	return 1
+}
+
+// percent writes a share.
+func percent(x float64) string {
+	digits := 2
+	if math.Abs(x) >= 0.1 {
+		digits = 3
+	}
+	if x > 0.99 && x < 1 { // 99.9 % must not read 100 %
+		digits = 2 - int(math.Floor(math.Log10(1-x)))
+	}
+	return number(rounded(100*x, digits)) + " %"
+}
+
+// rounded rounds to significant digits.
+func rounded(x float64, digits int) float64 {
+	r, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', digits, 64), 64)
+	return r
+}
