@@ -11,6 +11,7 @@ import (
 	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -374,7 +375,7 @@ func TestCounterfactual(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := recourse.Compile(parsed)
+	a, err := constraint.Compile(parsed)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"slices"
 
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 )
 
 // Set is a calibration set: factual rows first, then recourse points.
@@ -73,7 +74,7 @@ func FactualSet(x []float32, dim int) *Set {
 // recourse point x + delta. A row that m favours already has the action zero;
 // its point is the row itself and is not listed twice. Actions that leave a
 // person where they are add no point either.
-func Counterfactual(ctx context.Context, m recourse.Model, a *recourse.ActionSet, x []float32, o recourse.TeacherOptions) (*Set, error) {
+func Counterfactual(ctx context.Context, m recourse.Model, a *constraint.Set, x []float32, o recourse.TeacherOptions) (*Set, error) {
 	dim := m.Dim()
 	n := len(x) / dim
 	margins, err := m.Margins(ctx, x)

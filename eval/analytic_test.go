@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -60,10 +61,10 @@ func (m analytic) LossGrads(ctx context.Context, x []float32) ([]float32, []floa
 // f weighs a by 1 and b by 1/2, so that its cheapest recourse is t - m(x) units of a.
 var original = analytic{w: []float64{1, 0.5, 0.25}, b: -0.7, gain: 1}
 
-func threeInputs(t testing.TB) *recourse.ActionSet { return within(t, math.Inf(1)) }
+func threeInputs(t testing.TB) *constraint.Set { return within(t, math.Inf(1)) }
 
 // within is threeInputs where a and b can change by no more than most.
-func within(t testing.TB, most float64) *recourse.ActionSet {
+func within(t testing.TB, most float64) *constraint.Set {
 	t.Helper()
 	inf := math.Inf(1)
 	tk := &task.Task{Version: 1, Target: task.Target{Class: "favourable", Index: 1}, Cost: task.Cost{Norm: "l1", Weights: "uniform"}}
@@ -73,7 +74,7 @@ func within(t testing.TB, most float64) *recourse.ActionSet {
 			Bounds: [2]float64{-inf, inf}, MaxIncrease: inf, MaxDecrease: inf, MaxChange: most, Offset: i, Width: 1,
 		})
 	}
-	set, err := recourse.Compile(tk)
+	set, err := constraint.Compile(tk)
 	if err != nil {
 		t.Fatal(err)
 	}

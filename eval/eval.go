@@ -29,6 +29,7 @@ import (
 	"slices"
 
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -80,7 +81,7 @@ type Event struct {
 // It fails when a model fails, when the dimensions differ, or when a margin is
 // not finite. Having few people or none to evaluate is not an error but a warning.
 func Compare(
-	ctx context.Context, f, g recourse.Model, set *recourse.ActionSet, people *task.People, o Options,
+	ctx context.Context, f, g recourse.Model, set *constraint.Set, people *task.People, o Options,
 ) (*Result, error) {
 	s, err := Solve(ctx, f, set, people, o)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -17,7 +18,7 @@ type Solution struct {
 	model   recourse.Model
 	people  *task.People // all of them
 	rows    []int        // positions among people of those evaluated, ascending
-	set     *recourse.ActionSet
+	set     *constraint.Set
 	x       []float32 // model inputs of those evaluated
 	o       Options
 	margins []float32 // the model's, of all people as they are
@@ -47,7 +48,7 @@ type source func(ctx context.Context, t float64, below []*point) ([]*point, erro
 
 // Solve finds the recourse of the people that f refuses, or of a sample of them, at each of the margins. See [Compare].
 func Solve(
-	ctx context.Context, f recourse.Model, set *recourse.ActionSet, people *task.People, o Options,
+	ctx context.Context, f recourse.Model, set *constraint.Set, people *task.People, o Options,
 ) (*Solution, error) {
 	o, err := o.withDefaults()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"cfq/internal/message"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -25,7 +26,7 @@ type Scenario struct {
 // trial is what scenarios are made of.
 type trial struct {
 	f, g   recourse.Model
-	set    *recourse.ActionSet
+	set    *constraint.Set
 	people *task.People
 	o      Options
 	base   *Result
@@ -52,7 +53,7 @@ func (s *Stress) Check(people *task.People, o Options) error {
 
 // Stressed evaluates under each of the conditions in list; base is what Compare returned for the same models, set, people and options. Presets
 // become several scenarios; what occurs twice is evaluated once. Results depend on the inputs and the seed only.
-func Stressed(ctx context.Context, f, g recourse.Model, set *recourse.ActionSet, people *task.People, o Options, base *Result, list []Stress) ([]Scenario, error) {
+func Stressed(ctx context.Context, f, g recourse.Model, set *constraint.Set, people *task.People, o Options, base *Result, list []Stress) ([]Scenario, error) {
 	t := &trial{f: f, g: g, set: set, people: people, o: o, base: base}
 	if len(base.Records) != people.N {
 		return nil, fmt.Errorf("eval: the result has records of %d people, and there are %d", len(base.Records), people.N)
@@ -95,7 +96,7 @@ func (t *trial) run(ctx context.Context, s Stress) (Scenario, error) {
 		noisy.X = t.set.Jitter(t.people.X, s.size, t.o.Seed^0x6e015e)
 		one.Result, err = t.compare(ctx, s, t.set, &noisy)
 	case limitStress:
-		var set *recourse.ActionSet
+		var set *constraint.Set
 		if set, err = t.set.Tighten(s.features, s.scale); err != nil {
 			return one, err
 		}
@@ -131,7 +132,7 @@ func (t *trial) run(ctx context.Context, s Stress) (Scenario, error) {
 }
 
 // compare is Compare with the people or the set changed.
-func (t *trial) compare(ctx context.Context, s Stress, set *recourse.ActionSet, people *task.People) (*Result, error) {
+func (t *trial) compare(ctx context.Context, s Stress, set *constraint.Set, people *task.People) (*Result, error) {
 	o := t.o
 	if o.Progress != nil {
 		o.Progress = func(e Event) {

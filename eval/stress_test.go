@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -122,7 +123,7 @@ func stressed(n int) *task.People {
 	return people
 }
 
-func stress(t *testing.T, set *recourse.ActionSet, people *task.People, o Options, specs ...string) (*Result, []Scenario) {
+func stress(t *testing.T, set *constraint.Set, people *task.People, o Options, specs ...string) (*Result, []Scenario) {
 	t.Helper()
 	g := original
 	g.w = []float64{0.95, 0.6, 0.2}

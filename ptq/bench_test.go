@@ -17,6 +17,7 @@ import (
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -51,7 +52,7 @@ func BenchmarkTeacher(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer c.Close()
-	set, err := recourse.Compile(t)
+	set, err := constraint.Compile(t)
 	if err != nil {
 		b.Fatal(err)
 	}

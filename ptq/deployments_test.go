@@ -17,6 +17,7 @@ import (
 	"cfq/quant/qdq"
 	"cfq/quant/verify"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -172,7 +173,7 @@ func TestRobustness(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	set, err := recourse.Compile(tk)
+	set, err := constraint.Compile(tk)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/recourse/promise"
 	"cfq/task"
 )
@@ -31,7 +32,7 @@ func BenchmarkGate100k(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer full.Close()
-	set, err := recourse.Compile(t)
+	set, err := constraint.Compile(t)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func BenchmarkGate100k(b *testing.B) {
 }
 
 // crowd writes n people who are refused and promised something, and what they are promised.
-func crowd(b *testing.B, m recourse.Model, set *recourse.ActionSet, t *task.Task, people *task.People, n int) (data, promises string) {
+func crowd(b *testing.B, m recourse.Model, set *constraint.Set, t *task.Task, people *task.People, n int) (data, promises string) {
 	margins, err := m.Margins(b.Context(), people.X)
 	if err != nil {
 		b.Fatal(err)
@@ -158,7 +159,7 @@ func BenchmarkEval(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	set, err := recourse.Compile(t)
+	set, err := constraint.Compile(t)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -98,7 +99,7 @@ func TestProfileRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	set, err := recourse.Compile(tk)
+	set, err := constraint.Compile(tk)
 	if err != nil {
 		t.Fatal(err)
 	}

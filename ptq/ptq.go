@@ -28,6 +28,7 @@ import (
 	"cfq/quant/qdq"
 	"cfq/quant/verify"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -296,7 +297,7 @@ type job struct {
 	equalized  []string     // what quant.Equalize did
 	source     *graph.Model // canonical as it came from the file, whatever is done to it later
 	full       *classifier.Model
-	set        *recourse.ActionSet
+	set        *constraint.Set
 	all        *task.People      // everybody
 	people     *task.People      // those who are calibrated on
 	rows       []int             // their positions among all
@@ -342,7 +343,7 @@ func prepare(ctx context.Context, m *graph.Model, t *task.Task, o Options) (*job
 	if err := q.findLayers(); err != nil {
 		return nil, err
 	}
-	if q.set, err = recourse.Compile(t); err != nil {
+	if q.set, err = constraint.Compile(t); err != nil {
 		return nil, err
 	}
 	if q.o.Teacher.Margin == 0 {

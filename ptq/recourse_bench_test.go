@@ -17,6 +17,7 @@ import (
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -54,7 +55,7 @@ func BenchmarkSolveGrowth(b *testing.B) {
 }
 
 func benchSolve(b *testing.B, m recourse.Model, t *task.Task, x []float32) {
-	set, err := recourse.Compile(t)
+	set, err := constraint.Compile(t)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 )
 
 // In ONNX Runtime too, what a person is told depends neither on who else is asked about, nor on the order, nor on the workers.
@@ -23,7 +24,7 @@ func TestSolveCompany(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	set, err := recourse.Compile(tk)
+	set, err := constraint.Compile(tk)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -68,7 +69,7 @@ type RobustRow struct {
 // under the original, the quantized version, and the deployments of the fleet.
 //
 // Reference: "Results: solver-robust baselines under deployment shift".
-func (f *Fleet) Robustness(ctx context.Context, set *recourse.ActionSet, people *task.People, o RobustOptions) (*Robustness, error) {
+func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *task.People, o RobustOptions) (*Robustness, error) {
 	if o.Seen == 0 {
 		o.Seen = (len(f.Drawn) + 1) / 2
 	}
@@ -133,7 +134,7 @@ func (f *Fleet) refused(ctx context.Context, people *task.People, o RobustOption
 }
 
 // solvers runs the three solvers at one margin and judges what they find.
-func (f *Fleet) solvers(ctx context.Context, set *recourse.ActionSet, x []float32, o RobustOptions) (rows []RobustRow, drift float64, err error) {
+func (f *Fleet) solvers(ctx context.Context, set *constraint.Set, x []float32, o RobustOptions) (rows []RobustRow, drift float64, err error) {
 	var found [][]recourse.Action
 	for _, s := range []struct {
 		name  string

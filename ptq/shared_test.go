@@ -15,7 +15,7 @@ import (
 	"cfq/onnxio/codec"
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
-	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -142,7 +142,7 @@ func TestAdult(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	set, err := recourse.Compile(tk)
+	set, err := constraint.Compile(tk)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
-	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -52,7 +52,7 @@ func numbers() cmp.Option {
 func TestSweepIsQuantizeAndCompare(t *testing.T) {
 	m, tk, train, test, o := sweepLoans(t)
 	r := sweep(t, o)
-	set, err := recourse.Compile(tk)
+	set, err := constraint.Compile(tk)
 	if err != nil {
 		t.Fatal(err)
 	}

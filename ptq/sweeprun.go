@@ -14,7 +14,7 @@ import (
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -30,7 +30,7 @@ type sweep struct {
 	t            *task.Task
 	people, test *task.People
 	full         *classifier.Model
-	set          *recourse.ActionSet // of test
+	set          *constraint.Set // of test
 	original     *eval.Solution
 
 	slots, waiting chan struct{} // as many as there are workers: work at once, and models that wait for it
@@ -46,7 +46,7 @@ func (s *sweep) run(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	if s.set, err = recourse.Compile(s.t); err != nil {
+	if s.set, err = constraint.Compile(s.t); err != nil {
 		return &InputError{err}
 	}
 	s.original, err = eval.Solve(ctx, s.full, s.set, s.test, eval.Options{

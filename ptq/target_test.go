@@ -17,7 +17,7 @@ import (
 	"cfq/eval"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/ort/orttest"
-	"cfq/recourse"
+	"cfq/recourse/constraint"
 )
 
 // The people that a target needs, by trying.
@@ -183,7 +183,7 @@ func TestSmallest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer quantized.Close()
-	set, err := recourse.Compile(tk)
+	set, err := constraint.Compile(tk)
 	if err != nil {
 		t.Fatal(err)
 	}

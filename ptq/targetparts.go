@@ -16,6 +16,7 @@ import (
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -26,9 +27,9 @@ type part struct {
 	x       []float32 // of everybody
 	labels  []int8    // of everybody; nil when not known
 	refused int
-	asked   []float32           // the refused, or a sample of them
-	set     *recourse.ActionSet // of those asked
-	points  []float32           // where the original's promises to them lead
+	asked   []float32       // the refused, or a sample of them
+	set     *constraint.Set // of those asked
+	points  []float32       // where the original's promises to them lead
 }
 
 func (s *search) tell(stage string, done, total int) { s.o.tell(stage, done, total) }
@@ -68,7 +69,7 @@ func (s *search) open(ctx context.Context, m *graph.Model, people *task.People) 
 	if o.Promises != nil && len(o.Promises) != people.N {
 		return inputError(fmt.Errorf("%d promises for %d people", len(o.Promises), people.N))
 	}
-	set, err := recourse.Compile(s.task)
+	set, err := constraint.Compile(s.task)
 	if err != nil {
 		return inputError(err)
 	}
@@ -96,7 +97,7 @@ func (s *search) open(ctx context.Context, m *graph.Model, people *task.People) 
 }
 
 // promise asks the original for its promises to the refused of both parts, to those held out first.
-func (s *search) promise(ctx context.Context, people *task.People, set *recourse.ActionSet) error {
+func (s *search) promise(ctx context.Context, people *task.People, set *constraint.Set) error {
 	r, need := s.r, s.r.Target.need()
 	for _, p := range []*part{s.held, s.own} {
 		who := people.Subset(p.rows)
@@ -178,7 +179,7 @@ func (s *search) pointsOf(ctx context.Context, p *part, all []int) ([]float32, e
 	return points, err
 }
 
-func (s *search) solve(ctx context.Context, m *classifier.Model, set *recourse.ActionSet, x []float32, stage string) ([]recourse.Action, error) {
+func (s *search) solve(ctx context.Context, m *classifier.Model, set *constraint.Set, x []float32, stage string) ([]recourse.Action, error) {
 	if len(x) == 0 {
 		return nil, nil
 	}

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"cfq/recourse/constraint"
 )
 
 // counted counts the rows that a model is asked for and the time it takes.
@@ -51,7 +53,7 @@ func adultModel(dim int) *counted {
 }
 
 // benchAdult measures solve on Adult-shaped people.
-func benchAdult(b *testing.B, people int, solve func(m Model, a *ActionSet, x []float32) error) {
+func benchAdult(b *testing.B, people int, solve func(m Model, a *constraint.Set, x []float32) error) {
 	tk, a := adultTask(b)
 	x := randomPeople(rand.New(rand.NewPCG(1, 2)), tk, people)
 	m := adultModel(a.Dim())
@@ -65,21 +67,21 @@ func benchAdult(b *testing.B, people int, solve func(m Model, a *ActionSet, x []
 }
 
 func BenchmarkTeacherAdult(b *testing.B) {
-	benchAdult(b, 32561, func(m Model, a *ActionSet, x []float32) error {
+	benchAdult(b, 32561, func(m Model, a *constraint.Set, x []float32) error {
 		_, err := Teacher(context.Background(), m, a, x, TeacherOptions{})
 		return err
 	})
 }
 
 func BenchmarkFirstValidAdult(b *testing.B) {
-	benchAdult(b, 1000, func(m Model, a *ActionSet, x []float32) error {
+	benchAdult(b, 1000, func(m Model, a *constraint.Set, x []float32) error {
 		_, err := FirstValid(context.Background(), m, a, x, FirstValidOptions{})
 		return err
 	})
 }
 
 func BenchmarkSolveAdult(b *testing.B) {
-	benchAdult(b, 1000, func(m Model, a *ActionSet, x []float32) error {
+	benchAdult(b, 1000, func(m Model, a *constraint.Set, x []float32) error {
 		_, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1})
 		return err
 	})

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -47,7 +48,7 @@ func TestCompileNamesWhatIsWrong(t *testing.T) {
 	hours.Bounds = [2]float64{3, 1}
 	job := oneHot("job", "a", "b")
 	job.Transitions = map[string][]string{"a": {"x"}, "y": {"b"}}
-	_, err := Compile(taskOf(0, age, hours, job))
+	_, err := constraint.Compile(taskOf(0, age, hours, job))
 	if err == nil {
 		t.Fatal("impossible task compiled")
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"cfq/recourse/constraint"
 )
 
 // ExactOptions are the settings of Exact; the zero value is the default.
@@ -59,7 +61,7 @@ var ErrNotExact = errors.New("no exact method applies")
 // why. When no method applies to the model and the task at all, the error wraps ErrNotExact.
 //
 // References: app:eq:recourse_general.
-func Exact(ctx context.Context, m Model, a *ActionSet, x []float32, o ExactOptions) ([]Action, []Method, error) {
+func Exact(ctx context.Context, m Model, a *constraint.Set, x []float32, o ExactOptions) ([]Action, []Method, error) {
 	n, err := checkArgs(m, a, x)
 	if err != nil {
 		return nil, nil, err
@@ -78,13 +80,13 @@ func Exact(ctx context.Context, m Model, a *ActionSet, x []float32, o ExactOptio
 			w = v
 		}
 	}
-	if why := a.noMethod(w != nil); why != "" && len(a.own) == 0 {
+	if why := noMethod(a, w != nil); why != "" && !a.HasOverrides() {
 		return nil, nil, fmt.Errorf("recourse: %w: %s; give steps to make the actions countable, or use the solver", ErrNotExact, why)
 	}
 	actions, methods := make([]Action, n), make([]Method, n)
 	err = chunks(ctx, n, exactChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
 		e := &exactSearch{ctx: ctx, m: m, a: a, o: o, w: w, slack: slackAbove(o.Margin)}
-		return e.run(x[lo*a.dim:hi*a.dim], lo, actions[lo:hi], methods[lo:hi])
+		return e.run(x[lo*a.Dim():hi*a.Dim()], lo, actions[lo:hi], methods[lo:hi])
 	})
 	if err != nil {
 		return nil, nil, err
@@ -93,16 +95,16 @@ func Exact(ctx context.Context, m Model, a *ActionSet, x []float32, o ExactOptio
 }
 
 // noMethod says why there is no exact method for the action set, "" when there is one.
-func (a *ActionSet) noMethod(affine bool) string {
+func noMethod(a *constraint.Set, affine bool) string {
 	var names []string
-	for _, f := range a.free {
-		if u := &a.units[f]; u.kind == continuous {
-			names = append(names, fmt.Sprintf("%q", u.name))
+	for _, u := range a.Free() {
+		if u.Numeric() && u.Step == 0 {
+			names = append(names, fmt.Sprintf("%q", u.Name))
 		}
 	}
 	why := "the model is not affine"
 	if affine {
-		why = a.separable()
+		why = a.Separable()
 	}
 	switch {
 	case len(names) == 0 || why == "":
@@ -117,7 +119,7 @@ func (a *ActionSet) noMethod(affine bool) string {
 type exactSearch struct {
 	ctx     context.Context
 	m       Model
-	a       *ActionSet
+	a       *constraint.Set
 	o       ExactOptions
 	w       []float32 // of an affine model, or nil
 	slack   float64   // how far above the required margin the search aims
@@ -129,7 +131,7 @@ type exactSearch struct {
 
 func (e *exactSearch) run(x []float32, first int, actions []Action, methods []Method) error {
 	e.x, e.first, e.actions, e.methods = x, first, actions, methods
-	dim := e.a.dim
+	dim := e.a.Dim()
 	margins, err := e.m.Margins(e.ctx, x)
 	if err := call(dim, len(actions), margins, nil, err); err != nil {
 		return err
@@ -142,12 +144,12 @@ func (e *exactSearch) run(x []float32, first int, actions []Action, methods []Me
 		}
 		actions[i].Status = NoneFound
 		switch a := e.a.Person(first + i); {
-		case e.w != nil && a.separable() == "":
+		case e.w != nil && a.Separable() == "":
 			linear = append(linear, i)
-		case a.noMethod(e.w != nil) == "":
+		case noMethod(a, e.w != nil) == "":
 			counted = append(counted, i)
 		default:
-			methods[i] = Method("none: " + a.noMethod(e.w != nil))
+			methods[i] = Method("none: " + noMethod(a, e.w != nil))
 		}
 	}
 	if err := e.affine(linear); err != nil {
@@ -158,15 +160,15 @@ func (e *exactSearch) run(x []float32, first int, actions []Action, methods []Me
 
 // judge returns the model's margins at the points.
 func (e *exactSearch) judge(points []float32) ([]float32, error) {
-	margins := make([]float32, 0, len(points)/e.a.dim)
+	margins := make([]float32, 0, len(points)/e.a.Dim())
 	for len(points) > 0 {
 		if err := e.ctx.Err(); err != nil {
 			return nil, err
 		}
-		part := points[:min(len(points), solveBatch*e.a.dim)]
+		part := points[:min(len(points), solveBatch*e.a.Dim())]
 		points = points[len(part):]
 		m, err := e.m.Margins(e.ctx, part)
-		if err := call(e.a.dim, len(part)/e.a.dim, m, nil, err); err != nil {
+		if err := call(e.a.Dim(), len(part)/e.a.Dim(), m, nil, err); err != nil {
 			return nil, err
 		}
 		margins = append(margins, m...)
@@ -176,9 +178,9 @@ func (e *exactSearch) judge(points []float32) ([]float32, error) {
 
 // settle makes the judged point the action of person i, and says whether it is feasible.
 func (e *exactSearch) settle(i int, point []float32, margin float32) bool {
-	a, x := e.a.Person(e.first+i), row(e.x, i, e.a.dim)
-	delta := make([]float32, a.dim)
-	a.difference(delta, x, point)
+	a, x := e.a.Person(e.first+i), row(e.x, i, e.a.Dim())
+	delta := make([]float32, a.Dim())
+	constraint.Difference(delta, x, point)
 	if a.Check(x, delta) != nil {
 		return false
 	}

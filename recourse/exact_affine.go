@@ -1,6 +1,12 @@
 package recourse
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"cfq/recourse/constraint"
+)
 
 // affine answers for people under an affine model. Whom the model refuses at the optimum, for a rounding of
 // its arithmetic or of raw values, aims a little higher the next time.
@@ -28,7 +34,7 @@ func (e *exactSearch) affine(open []int) error {
 		open = open[:0]
 		for k, i := range asked {
 			switch {
-			case valid(margins[k], float32(e.o.Margin)) && e.settle(i, row(points, k, e.a.dim), margins[k]):
+			case valid(margins[k], float32(e.o.Margin)) && e.settle(i, row(points, k, e.a.Dim()), margins[k]):
 				e.methods[i] = Affine
 			case aims[i] < 1 || attempt == attempts:
 				e.methods[i] = Refused
@@ -45,13 +51,13 @@ func (e *exactSearch) affine(open []int) error {
 // it lowers the aim: there may be something between it and the required margin, and what lies below by no more than noise could be there. A person
 // for whom there is none even so has the proof.
 func (e *exactSearch) aim(i int, aim *float64, first bool) []float32 {
-	a, x := e.a.Person(e.first+i), row(e.x, i, e.a.dim)
+	a, x := e.a.Person(e.first+i), row(e.x, i, e.a.Dim())
 	for {
-		d, proved := a.optimum(x, e.w, e.o.Margin+*aim*e.slack-e.actions[i].Margin)
+		d, proved := optimum(a, x, e.w, e.o.Margin+*aim*e.slack-e.actions[i].Margin)
 		switch {
 		case d != nil:
-			point := make([]float32, a.dim)
-			a.publish(point, x, d, asItIs)
+			point := make([]float32, a.Dim())
+			a.Publish(point, x, d, nil, 0)
 			return point
 		case !proved:
 			e.methods[i] = TooHard
@@ -67,10 +73,10 @@ func (e *exactSearch) aim(i int, aim *float64, first bool) []float32 {
 	}
 }
 
-// optimum returns the cheapest action of the person x that gains gap under an affine model, nil when there is none; proved says
-// whether it is the cheapest, or that there is none.
-func (a *ActionSet) optimum(x, w []float32, gap float64) (d []float32, proved bool) {
-	p := a.problemOf(x, w, gap)
+// optimum returns the cheapest action of the person x that gains gap under an affine model, nil when there is none; proved
+// says whether it is the cheapest, or that there is none.
+func optimum(a *constraint.Set, x, w []float32, gap float64) (d []float32, proved bool) {
+	p := newProblem(a, x, w, gap)
 	out := p.solve()
 	if out.best == nil {
 		return nil, math.IsInf(out.lower, 1)
@@ -78,7 +84,113 @@ func (a *ActionSet) optimum(x, w []float32, gap float64) (d []float32, proved bo
 	if out.lower < out.best.cost*(1-1e-4) {
 		return nil, false
 	}
-	d = make([]float32, a.dim)
-	a.carryOut(p, out.best, x, d)
-	return d, true
+	return p.action(out.best), true
+}
+
+const mostTabled = 1 << 16 // steps of a feature that others follow by a table
+
+// newProblem writes down what the person x can do when the margin is w delta, gap of which is needed.
+func newProblem(a *constraint.Set, x, w []float32, gap float64) *problem {
+	lin := a.Linear(x)
+	p := &problem{a: a, x: x, linear: lin, need: append([]float64{gap}, lin.Need...), limit: a.Limit()}
+	d := make([]float32, a.Dim())
+	coefficients := func() []float64 {
+		a.Propagate(x, d)
+		return append([]float64{gainOf(w, d)}, lin.Effects(d)...)
+	}
+	for _, u := range a.Free() {
+		var v variable
+		if u.Numeric() && !a.Tabled(u) {
+			v = p.line(u, d, coefficients)
+			if most := math.Ceil(gap/math.Abs(v.coef[0])) + 1; len(p.need) == 1 && most < 1e15 {
+				v.first, v.final = max(v.first, -most), min(v.final, most) // more than the gap is of no use
+			}
+		} else {
+			v = p.list(u, d, coefficients)
+			if len(p.need) == 1 {
+				v.options = undominated(v.options)
+			}
+		}
+		for k := range v.options {
+			if v.options[k].id == stay {
+				v.zero = float64(k)
+			}
+		}
+		v.feature = u
+		p.variables = append(p.variables, v)
+		clear(d)
+	}
+	return p
+}
+
+// line makes the variable of a numeric feature. d is zero at first; coefficients says what it does.
+func (p *problem) line(u *constraint.Feature, d []float32, coefficients func() []float64) variable {
+	v := variable{line: true, whole: u.Step > 0}
+	var step float64
+	v.first, v.final, step = u.Positions(p.x[u.First])
+	v.lin, v.quad = p.a.Norm().Quadratic(u, step)
+	d[u.First] = 1
+	v.coef = coefficients()
+	for r := range v.coef {
+		v.coef[r] *= step
+	}
+	return v
+}
+
+// list makes the variable of a feature with a list of values, by ascending margin.
+func (p *problem) list(u *constraint.Feature, d []float32, coefficients func() []float64) variable {
+	options := []option{{id: stay, coef: coefficients()}}
+	u.Every(p.x, mostTabled, func(id int) {
+		u.Set(p.x, d, id)
+		options = append(options, option{id: id, cost: p.a.Norm().Term(u, p.x, d), coef: coefficients()})
+		clear(d)
+	})
+	slices.SortStableFunc(options, func(p, q option) int { return cmp.Compare(p.coef[0], q.coef[0]) })
+	return variable{options: options}
+}
+
+// undominated returns the options, none of which is outdone by one that costs no more and raises the margin as much.
+func undominated(options []option) []option {
+	slices.SortStableFunc(options, func(p, q option) int {
+		return cmp.Or(cmp.Compare(p.cost, q.cost), cmp.Compare(q.coef[0], p.coef[0]))
+	})
+	most := math.Inf(-1)
+	return slices.DeleteFunc(options, func(o option) bool {
+		if o.coef[0] <= most && o.id != stay {
+			return true
+		}
+		most = max(most, o.coef[0])
+		return false
+	})
+}
+
+func gainOf(w, d []float32) float64 {
+	sum := 0.0
+	for j, v := range d {
+		if v != 0 {
+			sum += float64(w[j]) * float64(v)
+		}
+	}
+	return sum
+}
+
+// action returns the action of the assignment.
+func (p *problem) action(c *assignment) []float32 {
+	d := make([]float32, p.a.Dim())
+	for i := range p.variables {
+		v := &p.variables[i]
+		u := v.feature
+		switch {
+		case !v.line:
+			if o := &v.options[int(c.pos[i])]; o.id != stay {
+				u.Set(p.x, d, o.id)
+			}
+		case v.whole:
+			d[u.First] = u.Tick(c.pos[i])
+		default:
+			d[u.First] = u.Nearest(p.x[u.First], float32(c.pos[i]))
+		}
+	}
+	p.a.Propagate(p.x, d)
+	return d
 }

@@ -1,6 +1,8 @@
 package recourse
 
-import "math"
+import (
+	"math"
+)
 
 // bound solves the Lagrangian dual of the node: the largest over price >= 0 of
 //
@@ -22,18 +24,18 @@ func (p *problem) bound(n *node) bool {
 		if c == nil || !c.reaches(only(n.need, r)) {
 			return false
 		}
-		n.plans = append(n.plans, c)
+		n.vertices = append(n.vertices, c)
 	}
 	poor, _ := p.price(n.spans, 1, make([]float64, len(n.need)))
 	if n.bound = poor.cost; poor.reaches(n.need) {
-		n.plans, n.shares = []*plan{poor}, []float64{1}
+		n.vertices, n.shares = []*assignment{poor}, []float64{1}
 		return true
 	}
 	if len(rows) == 1 {
-		p.alongLine(n, poor, n.plans[0])
+		p.alongLine(n, poor, n.vertices[0])
 		return true
 	}
-	return p.byColumns(n, rows, append(n.plans, poor))
+	return p.byColumns(n, rows, append(n.vertices, poor))
 }
 
 // only returns the need of row r, and none of the others.
@@ -48,30 +50,30 @@ func only(need []float64, r int) []float64 {
 
 // alongLine is bound for the margin as the only row: a concave function of one price. The price at which the plans on either side of the need cost the
 // same is followed until no plan is cheaper there.
-func (p *problem) alongLine(n *node, poor, rich *plan) {
+func (p *problem) alongLine(n *node, poor, rich *assignment) {
 	need := n.need[0]
 	price := make([]float64, len(n.need))
 	for range 200 {
-		price[0] = (rich.cost - poor.cost) / (rich.acts[0] - poor.acts[0])
+		price[0] = (rich.cost - poor.cost) / (rich.sum[0] - poor.sum[0])
 		c, value := p.price(n.spans, 1, price)
 		n.bound = max(n.bound, value+price[0]*need)
-		line := rich.cost - price[0]*rich.acts[0]
-		if value >= line-1e-13*(rich.cost+price[0]*math.Abs(rich.acts[0])) || c.acts[0] == rich.acts[0] || c.acts[0] == poor.acts[0] {
+		line := rich.cost - price[0]*rich.sum[0]
+		if value >= line-1e-13*(rich.cost+price[0]*math.Abs(rich.sum[0])) || c.sum[0] == rich.sum[0] || c.sum[0] == poor.sum[0] {
 			break
 		}
-		if c.acts[0] >= need {
+		if c.sum[0] >= need {
 			rich = c
 		} else {
 			poor = c
 		}
 	}
-	share := (need - poor.acts[0]) / (rich.acts[0] - poor.acts[0])
-	n.plans, n.shares = []*plan{poor, rich}, []float64{1 - share, share}
+	share := (need - poor.sum[0]) / (rich.sum[0] - poor.sum[0])
+	n.vertices, n.shares = []*assignment{poor, rich}, []float64{1 - share, share}
 }
 
 // byColumns is bound for several rows: the linear program over mixtures of plans, which grows by the plan that is cheapest at its prices
 // until none is cheaper than it says. First without costs, for a mixture that reaches the need or the proof that there is none.
-func (p *problem) byColumns(n *node, rows []int, plans []*plan) bool {
+func (p *problem) byColumns(n *node, rows []int, plans []*assignment) bool {
 	const rounds = 60
 	for _, kappa := range []float64{0, 1} {
 		for range rounds {
@@ -80,10 +82,10 @@ func (p *problem) byColumns(n *node, rows []int, plans []*plan) bool {
 				break // a bound from before holds; the search divides further
 			}
 			if kappa == 1 {
-				n.plans, n.shares = nil, nil
+				n.vertices, n.shares = nil, nil
 				for k, s := range shares {
 					if s > 1e-9 {
-						n.plans, n.shares = append(n.plans, plans[k]), append(n.shares, s)
+						n.vertices, n.shares = append(n.vertices, plans[k]), append(n.shares, s)
 					}
 				}
 			}
@@ -103,8 +105,144 @@ func (p *problem) byColumns(n *node, rows []int, plans []*plan) bool {
 			plans = append(plans, c)
 		}
 	}
-	if len(n.shares) == 0 || len(n.shares) != len(n.plans) {
-		n.plans, n.shares = plans[:1], []float64{1}
+	if len(n.shares) == 0 || len(n.shares) != len(n.vertices) {
+		n.vertices, n.shares = plans[:1], []float64{1}
 	}
 	return true
+}
+
+// master solves the linear program over mixtures of plans: minimise sum share_j kappa cost_j + most sum short_r so that the mixture and short_r
+// reach the need of every row r, where the shares add up to one. It returns the price of every row (the dual), the shares and the value.
+//
+// Tableau and Bland's rule: such programs are small and degenerate, and a simplex without a rule against cycling does not
+// end on them. It gives prices as well as shares.
+func master(need []float64, rows []int, plans []*assignment, kappa float64) (price, shares []float64, value float64, ok bool) {
+	most := 1.0 // without costs, what falls short is what is minimised
+	for _, c := range plans {
+		most = max(most, 1e5*kappa*c.cost)
+	}
+	t := newTableau(need, rows, plans, kappa, most)
+	if !t.solve() {
+		return nil, nil, 0, false
+	}
+	np := len(plans)
+	price, shares = make([]float64, len(need)), make([]float64, np)
+	for k, r := range rows {
+		price[r] = max(most-t.reduced[np+k], 0) // the reduced cost of short_r is most - price
+	}
+	for k, j := range t.basis {
+		value += t.cost[j] * t.rhs[k]
+		if j < np {
+			shares[j] = t.rhs[k]
+		}
+	}
+	return price, shares, value, true
+}
+
+// tableau is a linear program in the form that its basis is the unit matrix: minimise cost x so that cells x = rhs, x >= 0.
+type tableau struct {
+	cells   [][]float64
+	rhs     []float64
+	basis   []int // the column of each row
+	cost    []float64
+	reduced []float64 // cost less what the basis makes of the column
+}
+
+// newTableau has a column for each plan, what falls short of each row and what is too much, and starts at the last plan alone.
+func newTableau(need []float64, rows []int, plans []*assignment, kappa, most float64) *tableau {
+	np, nr := len(plans), len(rows)
+	t := &tableau{cost: make([]float64, np+2*nr)}
+	for j, c := range plans {
+		t.cost[j] = kappa * c.cost
+	}
+	last := plans[np-1]
+	for k, r := range rows {
+		t.cost[np+k] = most
+		// The plans' shares add up to one, so each counts by what it has more than the last.
+		cells, sign := make([]float64, np+2*nr), 1.0
+		short := need[r] - last.sum[r]
+		if short < 0 {
+			sign = -1
+		}
+		for j, c := range plans {
+			cells[j] = sign * (c.sum[r] - last.sum[r])
+		}
+		cells[np+k], cells[np+nr+k] = sign, -sign
+		t.cells, t.rhs = append(t.cells, cells), append(t.rhs, math.Abs(short))
+		if sign > 0 {
+			t.basis = append(t.basis, np+k)
+		} else {
+			t.basis = append(t.basis, np+nr+k)
+		}
+	}
+	ones := make([]float64, np+2*nr)
+	for j := range plans {
+		ones[j] = 1
+	}
+	t.cells, t.rhs, t.basis = append(t.cells, ones), append(t.rhs, 1), append(t.basis, np-1)
+	t.reduced = append([]float64(nil), t.cost...)
+	for i, j := range t.basis {
+		for k, v := range t.cells[i] {
+			t.reduced[k] -= t.cost[j] * v
+		}
+	}
+	return t
+}
+
+// solve moves to the optimum; false when rounding keeps it from ending.
+func (t *tableau) solve() bool {
+	const tiny = 1e-11
+	size := 1.0
+	for _, v := range t.cost {
+		size = max(size, v)
+	}
+	for range 5000 {
+		enter := -1
+		for j, v := range t.reduced {
+			if v < -tiny*size {
+				enter = j
+				break
+			}
+		}
+		if enter < 0 {
+			return true
+		}
+		leave, least := -1, math.Inf(1)
+		for i, c := range t.cells {
+			if c[enter] <= tiny {
+				continue
+			}
+			v := t.rhs[i] / c[enter]
+			if v < least-tiny || v < least+tiny && t.basis[i] < t.basis[leave] {
+				leave, least = i, v
+			}
+		}
+		if leave < 0 {
+			return false
+		}
+		t.pivot(leave, enter)
+	}
+	return false
+}
+
+func (t *tableau) pivot(row, column int) {
+	c := t.cells[row]
+	by := c[column]
+	for k := range c {
+		c[k] /= by
+	}
+	t.rhs[row] /= by
+	for i, o := range t.cells {
+		if f := o[column]; i != row && f != 0 {
+			for k := range o {
+				o[k] -= f * c[k]
+			}
+			t.rhs[i] = max(t.rhs[i]-f*t.rhs[row], 0)
+		}
+	}
+	f := t.reduced[column]
+	for k := range t.reduced {
+		t.reduced[k] -= f * c[k]
+	}
+	t.basis[row] = column
 }

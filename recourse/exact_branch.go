@@ -1,40 +1,277 @@
 package recourse
 
 import (
+	"cmp"
 	"container/heap"
 	"math"
 	"slices"
+
+	"cfq/recourse/constraint"
 )
+
+// problem is the search for the cheapest action of one person under an affine model: choose a position of every lever, at
+// most limit of them off zero, so that every row reaches what it needs and the cost is least.
+//
+//	minimise sum_i cost_i(pos_i)   so that   sum_i acts_i(pos_i)[r] >= need[r] for every row r
+//
+// Row 0 is the margin; further rows are what rules between features come to. Costs add up: under the l2 norm they are squares.
+// A row that needs -Inf is one that a part of the search may come to need.
+type problem struct {
+	a         *constraint.Set
+	x         []float32
+	linear    *constraint.Linear
+	variables []variable
+	need      []float64
+	limit     int
+}
+
+// lever is one feature that a person can change. Its positions are whole numbers: indices of its list of options or, on a
+// line, steps of a grid; on a line without steps they are any number.
+type variable struct {
+	feature *constraint.Feature
+	options []option
+	zero    float64 // the position that is no change
+
+	line         bool
+	whole        bool      // positions of the line are whole numbers
+	lin, quad    float64   // the change by n positions costs lin |n| + quad n^2
+	coef         []float64 // what one position adds to each row
+	first, final float64   // the range of positions
+}
+
+// option is one value of a discrete feature.
+type option struct {
+	id   int // as unit.each counts; stay for no change
+	cost float64
+	coef []float64
+}
+
+const stay = -1
+
+// at adds what the position does to acts and returns its cost.
+func (l *variable) at(pos float64, acts []float64) (cost float64) {
+	if l.line {
+		for r, v := range l.coef {
+			acts[r] += v * pos
+		}
+		return l.lin*math.Abs(pos) + l.quad*pos*pos
+	}
+	o := &l.options[int(pos)]
+	for r, v := range o.coef {
+		acts[r] += v
+	}
+	return o.cost
+}
+
+func (l *variable) all() span {
+	if l.line {
+		return span{first: l.first, final: l.final}
+	}
+	return span{final: float64(len(l.options) - 1)}
+}
+
+// span is a range of positions. A lever that is in counts as changed wherever it stands.
+type span struct {
+	first, final float64
+	in           bool
+}
+
+func (s span) holds(pos float64) bool { return s.first <= pos && pos <= s.final }
+
+// cheapest returns the position within s of least kappa cost - price acts, and that least. Of equals it is the first one, on a line the one nearest to zero.
+func (l *variable) cheapest(s span, kappa float64, price []float64) (pos, value float64) {
+	if !l.line {
+		value = math.Inf(1)
+		for k := int(s.first); k <= int(s.final); k++ {
+			o := &l.options[k]
+			v := kappa * o.cost
+			for r, p := range price {
+				v -= p * o.coef[r]
+			}
+			if v < value {
+				pos, value = float64(k), v
+			}
+		}
+		return pos, value
+	}
+	gain := 0.0
+	for r, p := range price {
+		gain += p * l.coef[r]
+	}
+	lin, quad := kappa*l.lin, kappa*l.quad
+	at := func(n float64) float64 {
+		if n == 0 {
+			return 0 // also where the gain is infinite
+		}
+		return lin*math.Abs(n) + quad*n*n - gain*n
+	}
+	switch most := math.Abs(gain) - lin; {
+	case most <= 0:
+		pos = 0
+	case quad == 0:
+		pos = math.Copysign(math.Inf(1), gain)
+	default:
+		pos = math.Copysign(most/(2*quad), gain)
+	}
+	pos = min(max(pos, s.first), s.final)
+	if l.whole {
+		down, up := math.Floor(pos), math.Ceil(pos)
+		if pos = down; at(up) < at(down) || down < s.first {
+			pos = up
+		}
+		if at(up) == at(down) && math.Abs(up) < math.Abs(down) {
+			pos = up
+		}
+	}
+	return pos + 0, at(pos)
+}
+
+// plan is a position of every lever.
+type assignment struct {
+	pos  []float64
+	cost float64
+	sum  []float64
+}
+
+func (p *problem) assign(pos []float64) *assignment {
+	c := &assignment{pos: pos, sum: make([]float64, len(p.need))}
+	for i := range p.variables {
+		c.cost += p.variables[i].at(pos[i], c.sum)
+	}
+	return c
+}
+
+// reaches says whether the plan fulfils every row, up to rounding.
+func (c *assignment) reaches(need []float64) bool {
+	for r, v := range need {
+		if c.sum[r] < v-roundoff*(1+math.Abs(v)) {
+			return false
+		}
+	}
+	return true
+}
+
+const roundoff = 1e-11
+
+// price returns the plan within the spans of least kappa cost - price acts, and that least; nil when more levers are in
+// than may be changed. It is exact with the limit included: of the levers that need not be changed those that gain most are.
+func (p *problem) price(spans []span, kappa float64, price []float64) (*assignment, float64) {
+	type gain struct {
+		i     int
+		pos   float64
+		value float64
+	}
+	pos := make([]float64, len(p.variables))
+	total, used := 0.0, 0
+	gains := make([]gain, 0, len(p.variables))
+	for i := range p.variables {
+		l, s := &p.variables[i], spans[i]
+		pos[i] = l.zero
+		at, value := l.cheapest(s, kappa, price)
+		switch {
+		case s.in || !s.holds(l.zero):
+			used++
+			pos[i] = at
+			total += value
+		case value < 0:
+			gains = append(gains, gain{i, at, value})
+		}
+	}
+	if used > p.limit {
+		return nil, math.Inf(1)
+	}
+	if room := p.limit - used; len(gains) > room {
+		slices.SortStableFunc(gains, func(a, b gain) int { return cmp.Compare(a.value, b.value) })
+		gains = gains[:room]
+	}
+	for _, g := range gains {
+		pos[g.i] = g.pos
+		total += g.value
+	}
+	return p.assign(pos), total
+}
+
+// trim makes a plan that reaches its need cheaper: every lever goes back as far as the others allow, the one that achieves
+// least for its cost first.
+func (p *problem) trim(spans []span, c *assignment) *assignment {
+	pos := slices.Clone(c.pos)
+	order := make([]int, 0, len(pos))
+	worth := make([]float64, len(pos))
+	for i := range pos {
+		l := &p.variables[i]
+		acts := make([]float64, len(p.need))
+		if cost := l.at(pos[i], acts); pos[i] != l.zero {
+			order = append(order, i)
+			worth[i] = acts[0] / cost
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(worth[a], worth[b]) })
+	for _, i := range order {
+		best := p.assign(slices.Clone(pos))
+		for _, to := range p.variables[i].back(spans[i], pos[i], best.sum[0]-p.need[0]) {
+			was := pos[i]
+			pos[i] = to
+			if t := p.assign(slices.Clone(pos)); t.cost < best.cost && t.reaches(p.need) {
+				best = t
+			} else {
+				pos[i] = was
+			}
+		}
+	}
+	return p.assign(pos)
+}
+
+// back returns positions that are worth trying when the lever may lose spare of row 0.
+func (l *variable) back(s span, pos, spare float64) []float64 {
+	var out []float64
+	switch {
+	case !l.line:
+		for k := int(s.first); k <= int(s.final); k++ {
+			if float64(k) != pos {
+				out = append(out, float64(k))
+			}
+		}
+		return out
+	case l.coef[0] == 0:
+		out = append(out, 0)
+	default:
+		to := pos - spare/l.coef[0]
+		if to*pos < 0 {
+			to = 0
+		}
+		if l.whole {
+			// Rounded away from zero, but for the noise of the division.
+			to = math.Copysign(math.Ceil(math.Abs(to)-1e-9), pos)
+		}
+		out = append(out, to)
+	}
+	out[0] = min(max(out[0], s.first), s.final) + 0
+	return out
+}
 
 // node is a part of a problem's search: the plans within its spans that reach its need.
 type node struct {
 	spans   []span
 	need    []float64
-	settled []*either // conditions that its spans and rows imply
-	bound   float64   // no plan of the node costs less
+	settled []*constraint.Disjunction // conditions that its spans and rows imply
+	bound   float64                   // no plan of the node costs less
 	// The bound's plans, and their shares: mixed with these they reach the need at the cost of the bound. One plan alone is
 	// an optimum of the node.
-	plans  []*plan
-	shares []float64
-}
-
-// either is a condition with alternatives: every feasible plan is in one of them at least.
-type either struct{ ways []way }
-
-// way is one alternative: levers that stay as they are, levers that change, rows that become needed.
-type way struct {
-	out, in []int
-	rows    []int
-	needs   []float64 // of the rows
+	vertices []*assignment
+	shares   []float64
 }
 
 // nodes is a heap of nodes by bound.
 type nodes []*node
 
-func (h nodes) Len() int           { return len(h) }
+func (h nodes) Len() int { return len(h) }
+
 func (h nodes) Less(i, j int) bool { return h[i].bound < h[j].bound }
-func (h nodes) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *nodes) Push(v any)        { *h = append(*h, v.(*node)) }
+
+func (h nodes) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+func (h *nodes) Push(v any) { *h = append(*h, v.(*node)) }
+
 func (h *nodes) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]
@@ -48,8 +285,8 @@ const (
 
 // outcome is what a search came to.
 type outcome struct {
-	best  *plan   // nil: none found
-	lower float64 // proved: no plan costs less; +Inf when there is none
+	best  *assignment // nil: none found
+	lower float64     // proved: no plan costs less; +Inf when there is none
 	nodes int
 }
 
@@ -65,7 +302,7 @@ func (p *problem) solve() outcome {
 		}
 		cs := p.candidates(n)
 		for _, c := range cs {
-			if c.cost < cost && c.reaches(p.need) && (p.broken == nil || p.broken(c, nil) == nil) {
+			if c.cost < cost && c.reaches(p.need) && p.violated(c, nil) == nil {
 				out.best, cost = c, c.cost
 			}
 		}
@@ -73,9 +310,9 @@ func (p *problem) solve() outcome {
 			heap.Push(&open, n)
 		}
 	}
-	root := &node{need: p.need, settled: p.settled}
-	for i := range p.levers {
-		root.spans = append(root.spans, p.levers[i].all())
+	root := &node{need: p.need, settled: []*constraint.Disjunction{p.linear.Rounding}}
+	for i := range p.variables {
+		root.spans = append(root.spans, p.variables[i].all())
 	}
 	add(root)
 	for open.Len() > 0 && open[0].bound < cost*(1-closeEnough) && out.nodes < mostNodes {
@@ -95,18 +332,19 @@ func (p *problem) solve() outcome {
 	return out
 }
 
-func (l *lever) all() span {
-	if l.line {
-		return span{first: l.first, final: l.final}
+// violated returns a disjunction that the assignment breaks, see [constraint.Linear.Violated].
+func (p *problem) violated(c *assignment, settled []*constraint.Disjunction) *constraint.Disjunction {
+	if p.linear.Empty() {
+		return nil
 	}
-	return span{final: float64(len(l.options) - 1)}
+	return p.linear.Violated(p.action(c), settled)
 }
 
 // candidates returns plans of the node that may be feasible: those of the bound as far as they reach the need, with what
 // they have too much taken back, and their mixture when that is a plan.
-func (p *problem) candidates(n *node) []*plan {
-	var out []*plan
-	for _, c := range n.plans {
+func (p *problem) candidates(n *node) []*assignment {
+	var out []*assignment
+	for _, c := range n.vertices {
 		if c.reaches(p.need) {
 			out = append(out, p.trim(n.spans, c), c)
 		}
@@ -118,12 +356,12 @@ func (p *problem) candidates(n *node) []*plan {
 }
 
 // mixture returns the plan at the mean of the bound's plans; nil when it stands between positions or changes too much.
-func (p *problem) mixture(n *node) *plan {
+func (p *problem) mixture(n *node) *assignment {
 	pos, used := n.mean(), 0
-	for i := range p.levers {
-		l, first := &p.levers[i], n.plans[0].pos[i]
+	for i := range p.variables {
+		l, first := &p.variables[i], n.vertices[0].pos[i]
 		if !l.line || l.whole {
-			for _, c := range n.plans {
+			for _, c := range n.vertices {
 				if c.pos[i] != first {
 					return nil
 				}
@@ -137,13 +375,13 @@ func (p *problem) mixture(n *node) *plan {
 	if used > p.limit {
 		return nil
 	}
-	return p.plan(pos)
+	return p.assign(pos)
 }
 
 // mean returns the mean positions of the bound's plans.
 func (n *node) mean() []float64 {
-	pos := make([]float64, len(n.plans[0].pos))
-	for k, c := range n.plans {
+	pos := make([]float64, len(n.vertices[0].pos))
+	for k, c := range n.vertices {
 		for i, v := range c.pos {
 			pos[i] += n.shares[k] * v
 		}
@@ -154,18 +392,18 @@ func (n *node) mean() []float64 {
 // branch divides the node: into the alternatives of a condition that one of its candidates breaks, or else on the lever that its plans differ in
 // most, by margin.
 func (p *problem) branch(n *node) []*node {
-	if p.broken != nil {
+	if !p.linear.Empty() {
 		for _, c := range p.candidates(n) {
-			if e := p.broken(c, n.settled); e != nil && !slices.Contains(n.settled, e) {
+			if e := p.violated(c, n.settled); e != nil && !slices.Contains(n.settled, e) {
 				return n.alternatives(p, e)
 			}
 		}
 	}
 	pick, most, toggles := -1, 0.0, false
-	for i := range p.levers {
-		l := &p.levers[i]
+	for i := range p.variables {
+		l := &p.variables[i]
 		first, final, zeros := n.reach(i, l.zero)
-		toggle := zeros > 0 && zeros < len(n.plans) && !n.spans[i].in && p.full(n)
+		toggle := zeros > 0 && zeros < len(n.vertices) && !n.spans[i].in && p.full(n)
 		if first == final || l.line && !l.whole && !toggle {
 			continue
 		}
@@ -179,7 +417,7 @@ func (p *problem) branch(n *node) []*node {
 	if pick < 0 {
 		return nil
 	}
-	l, low, high := &p.levers[pick], n.spans[pick], n.spans[pick]
+	l, low, high := &p.variables[pick], n.spans[pick], n.spans[pick]
 	if toggles {
 		low, high.in = span{first: l.zero, final: l.zero}, true
 	} else {
@@ -193,7 +431,7 @@ func (p *problem) branch(n *node) []*node {
 // reach returns the range of lever i over the bound's plans, and in how many of them it is at zero.
 func (n *node) reach(i int, zero float64) (first, final float64, zeros int) {
 	first, final = math.Inf(1), math.Inf(-1)
-	for _, c := range n.plans {
+	for _, c := range n.vertices {
 		first, final = min(first, c.pos[i]), max(final, c.pos[i])
 		if c.pos[i] == zero {
 			zeros++
@@ -204,10 +442,10 @@ func (n *node) reach(i int, zero float64) (first, final float64, zeros int) {
 
 // full says whether one of the bound's plans changes as many features as it may.
 func (p *problem) full(n *node) bool {
-	for _, c := range n.plans {
+	for _, c := range n.vertices {
 		used := 0
-		for i := range p.levers {
-			if n.spans[i].in || c.pos[i] != p.levers[i].zero {
+		for i := range p.variables {
+			if n.spans[i].in || c.pos[i] != p.variables[i].zero {
 				used++
 			}
 		}
@@ -226,21 +464,21 @@ func (n *node) with(i int, s span) *node {
 }
 
 // alternatives returns the parts of the node that a condition divides it into.
-func (n *node) alternatives(p *problem, e *either) []*node {
+func (n *node) alternatives(p *problem, e *constraint.Disjunction) []*node {
 	var parts []*node
-	for _, w := range e.ways {
+	for _, w := range e.Alternatives {
 		part := &node{spans: slices.Clone(n.spans), need: slices.Clone(n.need), settled: append(slices.Clip(n.settled), e)}
 		possible := true
-		for _, i := range w.out {
-			zero := p.levers[i].zero
+		for _, i := range w.Unchanged {
+			zero := p.variables[i].zero
 			possible = possible && part.spans[i].holds(zero) && !part.spans[i].in
 			part.spans[i] = span{first: zero, final: zero}
 		}
-		for _, i := range w.in {
+		for _, i := range w.Changed {
 			part.spans[i].in = true
 		}
-		for k, r := range w.rows {
-			part.need[r] = max(part.need[r], w.needs[k])
+		for k, r := range w.Rows {
+			part.need[r+1] = max(part.need[r+1], w.Need[k]) // row 0 is the margin
 		}
 		if possible {
 			parts = append(parts, part)

@@ -2,6 +2,7 @@ package recourse
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -95,7 +96,7 @@ func TestExactOverride(t *testing.T) {
 			case i == 20:
 				delta = 1.7501 // written to four digits after the first
 			}
-			if act.Status != status || abs32(act.Delta[0]-delta) > 1e-4 {
+			if act.Status != status || math.Abs(float64(act.Delta[0]-delta)) > 1e-4 {
 				t.Errorf("person %d: %v by %q, income %+g; want %v, %+g", i, act.Status, methods[i], act.Delta[0], status, delta)
 			}
 		}

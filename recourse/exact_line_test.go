@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/gonum/optimize/convex/lp"
 	"pgregory.net/rapid"
 
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -218,19 +219,19 @@ func TestExactRuleAgainstSimplex(t *testing.T) {
 			rows, bounds = append(rows, coefs), append(bounds, room)
 		}
 		a := compile(t, tk)
-		for i := range a.units {
-			a.units[i].quantum = 1e-9 // a rule keeps a distance for the rounding of raw values
+		for _, u := range a.Free() {
+			u.Quantum = 1e-9 // a rule keeps a distance for the rounding of raw values
 		}
 		holdOptimum(rt, m, a, x, simplex(t, cost, m.w, down, up, 1e-5-float64(start[0]), ruled{rows, bounds}), 5e-3)
 	})
 }
 
 // holdOptimum holds the optimum and the action made of it, which is written in raw units, against the least cost; +Inf when there is none.
-func holdOptimum(t *rapid.T, m *affine, a *ActionSet, x []float32, want, tol float64) {
+func holdOptimum(t *rapid.T, m *affine, a *constraint.Set, x []float32, want, tol float64) {
 	t.Helper()
 	w, _, _, _ := m.Affine(context.Background())
 	start, _ := m.Margins(context.Background(), x)
-	d, proved := a.optimum(x, w, 1e-5-float64(start[0]))
+	d, proved := optimum(a, x, w, 1e-5-float64(start[0]))
 	if !proved || (d == nil) != math.IsInf(want, 1) {
 		t.Fatalf("action %v, proved %v; least cost %g", d, proved, want)
 	}
@@ -246,9 +247,9 @@ func holdOptimum(t *rapid.T, m *affine, a *ActionSet, x []float32, want, tol flo
 		t.Fatal(err)
 	}
 	rounding := (1e-3 + tol) * (want + tol)
-	for _, f := range a.free {
-		if u := &a.units[f]; u.kind == continuous && u.changed(d) {
-			rounding += 1.1 * a.weights[u.first] * u.quantum / u.feature.Std
+	for _, u := range a.Free() {
+		if u.Quantum > 0 && u.Changed(d) {
+			rounding += 1.1 * a.Norm().Weight(u) * u.Quantum / a.Task().Features[u.Index].Std
 		}
 	}
 	if act := acts[0]; act.Status != Found || methods[0] != Affine || act.Cost < want-(tol+1e-4)*(1+want) || act.Cost > want+rounding {
@@ -279,8 +280,8 @@ func TestExactMixedGrids(t *testing.T) {
 			if act.Status == AlreadyFavourable {
 				continue
 			}
-			start, _ := m.Margins(context.Background(), row(x, i, a.dim))
-			best := linearOptimum(tk, a, m, row(x, i, a.dim), 1e-5-float64(start[0]))
+			start, _ := m.Margins(context.Background(), row(x, i, a.Dim()))
+			best := linearOptimum(tk, a, m, row(x, i, a.Dim()), 1e-5-float64(start[0]))
 			if methods[i] != Affine || math.IsInf(best, 1) != (act.Status == NoneExists) || act.Status == Found && math.Abs(act.Cost-best) > 2e-6*best {
 				t.Errorf("seed %d, person %d: %v at %.9g, want %.9g", seed, i, act.Status, act.Cost, best)
 			}
@@ -292,12 +293,12 @@ func TestExactMixedGrids(t *testing.T) {
 type choice struct{ cost, gain float64 }
 
 // frontier returns the feature's changes that no cheaper one outdoes, by ascending cost and gain.
-func frontier(f *task.Feature, a *ActionSet, m *affine, x []float32) []choice {
+func frontier(f *task.Feature, a *constraint.Set, m *affine, x []float32) []choice {
 	changes, _, _ := feasibleChanges(f, x[f.Offset:f.Offset+f.Width])
 	var all []choice
 	for _, c := range changes[1:] {
 		var o choice
-		delta := make([]float32, a.dim)
+		delta := make([]float32, a.Dim())
 		for j, v := range c {
 			delta[f.Offset+j] = float32(v)
 			o.gain += m.w[f.Offset+j] * float64(float32(v))
@@ -318,7 +319,7 @@ func frontier(f *task.Feature, a *ActionSet, m *affine, x []float32) []choice {
 
 // linearOptimum returns the least l1 cost of an action that gains gap under a linear model, by enumeration: all
 // combinations of all features but the one with the most changes, whose cheapest sufficient change is looked up.
-func linearOptimum(tk *task.Task, a *ActionSet, m *affine, x []float32, gap float64) float64 {
+func linearOptimum(tk *task.Task, a *constraint.Set, m *affine, x []float32, gap float64) float64 {
 	var lists [][]choice
 	for i := range tk.Features {
 		if l := frontier(&tk.Features[i], a, m, x); len(l) > 0 {
@@ -333,7 +334,7 @@ func linearOptimum(tk *task.Task, a *ActionSet, m *affine, x []float32, gap floa
 			best = min(best, cost)
 			return
 		}
-		if i == len(lists) || changed == a.limit {
+		if i == len(lists) || changed == a.Limit() {
 			return
 		}
 		if i == len(lists)-1 {

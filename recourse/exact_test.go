@@ -102,7 +102,7 @@ func TestExactJoint(t *testing.T) {
 						if act.Status == AlreadyFavourable {
 							continue
 						}
-						best, _ := cheapestOf(t, c.m, a, row(x, i, a.dim), 0.1+1.1e-5)
+						best, _ := cheapestOf(t, c.m, a, row(x, i, a.Dim()), 0.1+1.1e-5)
 						want := Found
 						if math.IsInf(best, 1) {
 							want, best = NoneExists, 0

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -114,7 +115,7 @@ func TestJitterBeyondBounds(t *testing.T) {
 func TestJitterStaysInBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, rapid.Bool().Draw(t, "round"))
-		a, err := Compile(tk)
+		a, err := constraint.Compile(tk)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,12 +131,12 @@ func TestJitterStaysInBounds(t *testing.T) {
 				f.Actionable = false
 			}
 		}
-		b, err := Compile(&free)
+		b, err := constraint.Compile(&free)
 		if err != nil {
 			t.Fatal(err)
 		}
 		d := make([]float32, len(x))
-		b.difference(d, x, y)
+		constraint.Difference(d, x, y)
 		if err := b.Check(x, d); err != nil {
 			t.Fatalf("%v becomes %v: %v", x, y, err)
 		}

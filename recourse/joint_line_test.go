@@ -70,7 +70,7 @@ func TestProjectContraryRules(t *testing.T) {
 		tk := ruledTask(rng)
 		a := compile(t, tk)
 		x := randomPeople(rng, tk, 1)
-		d := make([]float32, a.dim)
+		d := make([]float32, a.Dim())
 		for j := range d {
 			d[j] = float32(rng.NormFloat64() * 2)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -82,39 +83,39 @@ func jointPeople(rng *rand.Rand, tk *task.Task, n int) []float32 {
 }
 
 // everyAction calls do for every feasible action of the person, by trying all combinations of the single features' values.
-func everyAction(a *ActionSet, x []float32, do func(d []float32)) {
-	d := make([]float32, a.dim)
+func everyAction(a *constraint.Set, x []float32, do func(d []float32)) {
+	d := make([]float32, a.Dim())
 	var walk func(k, changed int)
 	walk = func(k, changed int) {
-		if k == len(a.free) {
+		if k == len(a.Free()) {
 			full := slices.Clone(d)
-			a.drag(x, full)
-			if a.obeys(x, full) {
+			a.Propagate(x, full)
+			if a.Consistent(x, full) {
 				do(full)
 			}
 			return
 		}
 		walk(k+1, changed)
-		if changed == a.limit {
+		if changed == a.Limit() {
 			return
 		}
-		u := &a.units[a.free[k]]
-		u.each(x, func(option int) {
-			u.set(x, d, option)
+		u := a.Free()[k]
+		u.Each(x, func(option int) {
+			u.Set(x, d, option)
 			walk(k+1, changed+1)
 		})
-		clear(d[u.first : u.first+u.width])
+		clear(d[u.First : u.First+u.Width])
 	}
 	walk(0, 0)
 }
 
 // cheapestOf is the least cost of a feasible action that reaches the margin, and how many feasible ones there are.
-func cheapestOf(t *testing.T, m Model, a *ActionSet, x []float32, need float32) (least float64, actions int) {
+func cheapestOf(t *testing.T, m Model, a *constraint.Set, x []float32, need float32) (least float64, actions int) {
 	t.Helper()
 	var points []float32
 	var costs []float64
 	everyAction(a, x, func(d []float32) {
-		at := make([]float32, a.dim)
+		at := make([]float32, a.Dim())
 		Point(at, x, d)
 		points, costs = append(points, at...), append(costs, a.Cost(x, d))
 	})
@@ -152,7 +153,7 @@ func TestSolveJoint(t *testing.T) {
 					if act.Status == AlreadyFavourable {
 						continue
 					}
-					best, n := cheapestOf(t, m, a, row(x, i, a.dim), 0.1)
+					best, n := cheapestOf(t, m, a, row(x, i, a.Dim()), 0.1)
 					actions += n
 					if math.IsInf(best, 1) {
 						if act.Status == Found {
@@ -190,12 +191,12 @@ func TestProjectJoint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 3))
 		tk := jointTask(rng, task.L1, 1+rng.IntN(6))
-		a, err := Compile(tk)
+		a, err := constraint.Compile(tk)
 		if err != nil {
 			t.Fatal(err)
 		}
 		x := jointPeople(rng, tk, 1)
-		d := make([]float32, a.dim)
+		d := make([]float32, a.Dim())
 		for j := range d {
 			d[j] = float32(rng.NormFloat64() * 2)
 		}
@@ -229,18 +230,18 @@ func TestGradientStepsJoint(t *testing.T) {
 	}
 	refused, helped := 0, 0
 	for i, act := range first {
-		if err := a.Check(row(x, i, a.dim), act.Delta); err != nil {
+		if err := a.Check(row(x, i, a.Dim()), act.Delta); err != nil {
 			t.Errorf("first valid, person %d: %v", i, err)
 		}
-		d := row(deltas, i, a.dim)
-		if err := a.Check(row(x, i, a.dim), d); err != nil {
+		d := row(deltas, i, a.Dim())
+		if err := a.Check(row(x, i, a.Dim()), d); err != nil {
 			t.Errorf("teacher, person %d: %v", i, err)
 		}
 		if before[i] > 0 {
 			continue
 		}
-		at := make([]float32, a.dim)
-		Point(at, row(x, i, a.dim), d)
+		at := make([]float32, a.Dim())
+		Point(at, row(x, i, a.Dim()), d)
 		after, _ := m.Margins(context.Background(), at)
 		if refused++; after[0] > 0 {
 			helped++

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -110,7 +111,7 @@ func drawDelta(t *rapid.T, dim int, round bool) []float32 {
 func TestProjectFeasibleIdempotent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, false)
-		a, err := Compile(tk)
+		a, err := constraint.Compile(tk)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,14 +120,14 @@ func TestProjectFeasibleIdempotent(t *testing.T) {
 		if rapid.IntRange(0, 5).Draw(t, "bad numbers") == 0 {
 			d[0] = rapid.SampledFrom([]float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))}).Draw(t, "bad")
 		}
-		for _, clip := range []bool{true, false} {
+		for _, project := range []func(x, d []float32){a.Project, a.ProjectRelaxed} {
 			p := slices.Clone(d)
-			a.project(x, p, clip)
+			project(x, p)
 			if err := a.Check(x, p); err != nil {
 				t.Fatalf("projection of %v for %v is %v: %v", d, x, p, err)
 			}
 			again := slices.Clone(p)
-			a.project(x, again, clip)
+			project(x, again)
 			for j := range p {
 				if math.Float32bits(p[j]) != math.Float32bits(again[j]) {
 					t.Fatalf("projected twice: input %d goes from %g to %g", j, p[j], again[j])
@@ -278,7 +279,7 @@ func naiveProject(tk *task.Task, x, delta []float32) []float32 {
 func TestProjectAgreesWithEnumeration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, true)
-		a, err := Compile(tk)
+		a, err := constraint.Compile(tk)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -296,13 +297,13 @@ func TestProjectAgreesWithEnumeration(t *testing.T) {
 func TestFeasibleActionsStay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, true)
-		a, err := Compile(tk)
+		a, err := constraint.Compile(tk)
 		if err != nil {
 			t.Fatal(err)
 		}
 		x := drawPerson(t, tk)
 		d := make([]float32, a.Dim())
-		left := a.limit
+		left := a.Limit()
 		for i := range tk.Features {
 			f := &tk.Features[i]
 			changes, lo, hi := feasibleChanges(f, x[f.Offset:f.Offset+f.Width])
@@ -369,9 +370,9 @@ func TestCheckNames(t *testing.T) {
 			}
 			continue
 		}
-		var v *Violation
+		var v *constraint.Violation
 		if !errors.As(err, &v) {
-			t.Errorf("%s: error %v is no Violation", tt.name, err)
+			t.Errorf("%s: error %v is no constraint.Violation", tt.name, err)
 			continue
 		}
 		for _, w := range tt.want {

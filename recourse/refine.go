@@ -5,39 +5,38 @@ import (
 	"math"
 	"slices"
 
-	"cfq/task"
+	"cfq/recourse/constraint"
 )
 
 // refine makes valid lanes cheaper and offers them.
-func (s *search) refine(ls []*lane) error {
-	for _, stage := range []func([]*lane) error{s.simplify, s.shrink, s.exchange, s.simplify, s.shrink} {
+func (s *search) refine(ls []*candidate) error {
+	for _, stage := range []func([]*candidate) error{s.simplify, s.shrink, s.exchange, s.simplify, s.shrink} {
 		if err := stage(ls); err != nil {
 			return err
 		}
 	}
-	s.offer(ls)
+	s.updateIncumbent(ls)
 	return nil
 }
 
 // simplify drops needless changes and replaces switches by cheaper ones, the largest saving first, until nothing more can go.
-func (s *search) simplify(ls []*lane) error {
+func (s *search) simplify(ls []*candidate) error {
 	active := slices.Clone(ls)
 	for len(active) > 0 {
-		var tries []*lane
+		var tries []*candidate
 		var owner []int
-		for i, l := range active {
-			for _, f := range l.p.a.free {
-				u := &l.p.a.units[f]
-				if !u.changed(l.d) {
+		for i, c := range active {
+			for _, u := range c.p.a.Free() {
+				if !u.Changed(c.d) {
 					continue
 				}
-				t := s.copyOf(l)
-				clear(t.d[u.first : u.first+u.width])
+				t := s.copyOf(c)
+				clear(t.d[u.First : u.First+u.Width])
 				tries, owner = append(tries, t), append(owner, i)
-				u.each(l.p.x, func(o int) {
-					if _, rise := l.p.a.switchGain(u, l.p.x, l.d, l.d, o); rise < 0 {
-						t := s.copyOf(l)
-						u.set(l.p.x, t.d, o)
+				u.Each(c.p.x, func(o int) {
+					if _, rise := c.p.a.SwitchGain(u, c.p.x, c.d, c.d, o); rise < 0 {
+						t := s.copyOf(c)
+						u.Set(c.p.x, t.d, o)
 						tries, owner = append(tries, t), append(owner, i)
 					}
 				})
@@ -57,50 +56,44 @@ func (s *search) simplify(ls []*lane) error {
 // accept evaluates tries, whose costs are known, and gives lane owner[k] the action of
 // tries[k] when that is valid and saves more than the share gain of the lane's cost. It
 // returns the lanes that changed; ls is used for them.
-func (s *search) accept(ls, tries []*lane, owner []int, gain float64) ([]*lane, error) {
+func (s *search) accept(ls, tries []*candidate, owner []int, gain float64) ([]*candidate, error) {
 	if err := s.eval(tries, false); err != nil {
 		return nil, err
 	}
 	better := make([]bool, len(ls))
 	for k, t := range tries {
-		if l := ls[owner[k]]; valid(t.margin, s.need) && t.cost < l.cost*(1-gain) {
-			copy(l.d, t.d)
-			l.margin, l.cost, better[owner[k]] = t.margin, t.cost, true
+		if c := ls[owner[k]]; valid(t.margin, s.target) && t.cost < c.cost*(1-gain) {
+			copy(c.d, t.d)
+			c.margin, c.cost, better[owner[k]] = t.margin, t.cost, true
 		}
 	}
 	keep := ls[:0]
-	for i, l := range ls {
+	for i, c := range ls {
 		if better[i] {
-			keep = append(keep, l)
+			keep = append(keep, c)
 		}
 	}
 	return keep, nil
 }
 
-func (s *search) copyOf(l *lane) *lane {
-	t := &lane{p: l.p, d: s.slab.row(s.a.dim)}
-	copy(t.d, l.d)
-	return t
-}
-
 // shrink pulls every numeric change back to the required margin, the least effective feature first.
-func (s *search) shrink(ls []*lane) error {
+func (s *search) shrink(ls []*candidate) error {
 	if err := s.eval(ls, true); err != nil {
 		return err
 	}
-	orders := make([][]int, len(ls))
+	orders := make([][]*constraint.Feature, len(ls))
 	longest := 0
-	for i, l := range ls {
-		orders[i] = s.leastEffective(l)
+	for i, c := range ls {
+		orders[i] = s.leastEffective(c)
 		longest = max(longest, len(orders[i]))
 	}
 	for k := range longest {
 		var ps []*pull
-		for i, l := range ls {
+		for i, c := range ls {
 			if k < len(orders[i]) {
-				u := &l.p.a.units[orders[i][k]]
-				d := l.d[u.first]
-				ps = append(ps, &pull{l: l, u: u, good: d, goodM: l.margin, badM: l.margin - slopeOf(l, u)*d})
+				u := orders[i][k]
+				d := c.d[u.First]
+				ps = append(ps, &pull{c: c, u: u, good: d, goodM: c.margin, badM: c.margin - slopeOf(c, u)*d})
 			}
 		}
 		if err := s.narrow(ps); err != nil {
@@ -110,52 +103,45 @@ func (s *search) shrink(ls []*lane) error {
 	return nil
 }
 
-func slopeOf(l *lane, u *unit) float32 {
-	if l.g == nil {
+func slopeOf(c *candidate, u *constraint.Feature) float32 {
+	if c.g == nil {
 		return 0
 	}
-	return l.g[u.first]
+	return c.g[u.First]
 }
 
 // leastEffective orders the numeric features that the lane changes by margin per cost.
-func (s *search) leastEffective(l *lane) []int {
-	var order []int
-	for _, f := range l.p.a.free {
-		if u := &l.p.a.units[f]; u.numeric() && u.changed(l.d) {
-			order = append(order, f)
+func (s *search) leastEffective(c *candidate) []*constraint.Feature {
+	var order []*constraint.Feature
+	for _, u := range c.p.a.Free() {
+		if u.Numeric() && u.Changed(c.d) {
+			order = append(order, u)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Compare(l.p.a.worth(a, l), l.p.a.worth(b, l))
+	slices.SortStableFunc(order, func(a, b *constraint.Feature) int {
+		return cmp.Compare(c.worth(a), c.worth(b))
 	})
 	return order
 }
 
 // worth is the margin that a little more of the lane's change of a numeric feature gains, per cost.
 // An unchanged feature counts in the direction in which it helps.
-func (a *ActionSet) worth(f int, l *lane) float64 {
-	u := &a.units[f]
-	slope, d, w := float64(l.g[u.first]), math.Abs(float64(l.d[u.first])), a.weights[u.first]
+func (c *candidate) worth(u *constraint.Feature) float64 {
+	slope, d := float64(c.g[u.First]), c.d[u.First]
 	switch {
 	case d == 0:
 		slope = math.Abs(slope)
-	case l.d[u.first] < 0:
+	case d < 0:
 		slope = -slope
 	}
-	switch a.norm {
-	case task.L2:
-		w *= w * max(d, 1e-6)
-	case task.Mixed:
-		w *= a.ratio + 2*(1-a.ratio)*w*d
-	}
-	return slope / max(w, 1e-12)
+	return slope / max(c.p.a.Norm().Marginal(u, d), 1e-12)
 }
 
 // pull moves one numeric feature of a valid lane towards a change that is not valid, as
 // far as the margin allows: from good towards bad. badM may be an estimate.
 type pull struct {
-	l           *lane
-	u           *unit
+	c           *candidate
+	u           *constraint.Feature
 	bad, good   float32
 	badM, goodM float32
 	try         float32
@@ -164,34 +150,34 @@ type pull struct {
 
 // set tries a change; what rules between features make necessary comes along.
 func (p *pull) set() {
-	l, j := p.l, p.u.first
+	c, j := p.c, p.u.First
 	if p.base != nil {
-		copy(l.d, p.base)
-		if l.p.a.apply(p.u, l.p.x, l.d, func(d []float32) { d[j] = p.try }) {
+		copy(c.d, p.base)
+		if c.p.a.Apply(p.u, c.p.x, c.d, func(d []float32) { d[j] = p.try }) {
 			return
 		}
 	}
-	l.d[j] = p.try
+	c.d[j] = p.try
 }
 
 // judge narrows the bracket by the margin at what was tried, and goes back to the last good change.
 func (p *pull) judge(need float32) {
-	l, a := p.l, p.l.p.a
-	good := valid(l.margin, need)
+	c, a := p.c, p.c.p.a
+	good := valid(c.margin, need)
 	if good && p.base != nil {
-		if good = a.Cost(l.p.x, l.d) < a.Cost(l.p.x, p.base); good {
-			copy(p.base, l.d)
+		if good = a.Cost(c.p.x, c.d) < a.Cost(c.p.x, p.base); good {
+			copy(p.base, c.d)
 		}
 	}
 	if good {
-		p.good, p.goodM = p.try, l.margin
+		p.good, p.goodM = p.try, c.margin
 	} else {
-		p.bad, p.badM = p.try, l.margin
+		p.bad, p.badM = p.try, c.margin
 	}
 	if p.base != nil {
-		copy(l.d, p.base)
+		copy(c.d, p.base)
 	}
-	l.d[p.u.first], l.margin = p.good, p.goodM
+	c.d[p.u.First], c.margin = p.good, p.goodM
 }
 
 // narrow brackets the smallest valid change of every pull, by interpolation with every third step a bisection.
@@ -199,40 +185,40 @@ func (s *search) narrow(ps []*pull) error {
 	const steps = 9
 	active := slices.Clone(ps)
 	for _, p := range active {
-		if p.u.joint {
-			p.base = slices.Clone(p.l.d)
+		if p.u.Joint {
+			p.base = slices.Clone(p.c.d)
 		}
 	}
 	for k := range steps {
 		keep := active[:0]
-		var ls []*lane
+		var ls []*candidate
 		for _, p := range active {
-			if p.next(s.need, k%3 == 2, 1e-4*p.l.p.a.scale(p)) {
+			if p.next(s.target, k%3 == 2, 1e-4*p.scale()) {
 				p.set()
-				keep, ls = append(keep, p), append(ls, p.l)
+				keep, ls = append(keep, p), append(ls, p.c)
 			}
 		}
 		active = keep
 		grads := make([][]float32, len(ls))
-		for i, l := range ls {
-			grads[i] = l.g
+		for i, c := range ls {
+			grads[i] = c.g
 		}
 		if err := s.eval(ls, false); err != nil {
 			return err
 		}
 		for i, p := range active {
-			p.judge(s.need)
-			p.l.g = grads[i]
+			p.judge(s.target)
+			p.c.g = grads[i]
 		}
 	}
 	for _, p := range ps {
-		p.l.cost = p.l.p.a.Cost(p.l.p.x, p.l.d)
+		p.c.cost = p.c.p.a.Cost(p.c.p.x, p.c.d)
 	}
 	return nil
 }
 
 // scale is the change of the pulled feature that is worth the whole action: what precision is measured against.
-func (a *ActionSet) scale(p *pull) float64 { return p.l.cost / a.weights[p.u.first] }
+func (p *pull) scale() float64 { return p.c.cost / p.c.p.a.Norm().Weight(p.u) }
 
 // next chooses the change to try and says whether the bracket is still worth narrowing.
 func (p *pull) next(need float32, middle bool, precision float64) bool {
@@ -247,16 +233,268 @@ func (p *pull) next(need float32, middle bool, precision float64) bool {
 		share = min(max((float64(need)-float64(p.badM))/den+0.005, 0.02), 0.98)
 	}
 	at := bad + share*(good-bad)
-	if p.u.kind == grid {
-		first, last := math.Round(bad/p.u.step), math.Round(good/p.u.step)
-		n := math.Round(at / p.u.step)
+	if p.u.Step > 0 {
+		first, last := math.Round(bad/p.u.Step), math.Round(good/p.u.Step)
+		n := math.Round(at / p.u.Step)
 		lo, hi := min(first, last)+1, max(first, last)-1
 		if lo > hi {
 			return false
 		}
-		p.try = p.u.tick(min(max(n, lo), hi))
+		p.try = p.u.Tick(min(max(n, lo), hi))
 		return true
 	}
 	p.try = float32(at)
 	return p.try != p.bad && p.try != p.good
+}
+
+// leastGain is the share of the cost that a transfer must save to be worth it.
+const leastGain = 1e-4
+
+// exchange shifts cost between numeric features: less of the one that gains least margin for its
+// cost, as much more of the one that gains most as keeps the margin. With a piecewise linear
+// model and the l1 norm a local minimum has at most one numeric change inside its range, so whole transfers
+// are tried first.
+func (s *search) exchange(ls []*candidate) error {
+	const rounds = 4
+	active := slices.Clone(ls)
+	for range rounds {
+		if len(active) == 0 {
+			return nil
+		}
+		if err := s.eval(active, true); err != nil {
+			return err
+		}
+		var tries []*candidate
+		var owner []int
+		for i, c := range active {
+			for _, t := range slices.Concat(s.transfers(c), s.fills(c), s.refits(c)) {
+				tries, owner = append(tries, t), append(owner, i)
+			}
+		}
+		var err error
+		if active, err = s.accept(active, tries, owner, leastGain); err != nil {
+			return err
+		}
+		if err := s.shrink(active); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// transfers returns the cheaper points that shift all or part of the least worthwhile
+// numeric change to the most worthwhile ones.
+func (s *search) transfers(c *candidate) []*candidate {
+	order := s.leastEffective(c)
+	if len(order) == 0 {
+		return nil
+	}
+	from := order[0]
+	full := c.p.a.Changed(c.d) >= c.p.a.Limit()
+	var out []*candidate
+	for _, to := range s.mostWorth(c, from, 2) {
+		for _, share := range []float64{1, 0.5, 0.25, 0.1} {
+			if full && share < 1 && !to.Changed(c.d) {
+				break
+			}
+			t := s.copyOf(c)
+			s.transfer(t, c.g, from, to, share)
+			if t.cost = t.p.a.Cost(t.p.x, t.d); t.cost < c.cost*(1-leastGain) {
+				out = append(out, t)
+			}
+		}
+	}
+	return out
+}
+
+// transfer takes a share of the change of one numeric feature back and has another make up for the lost margin.
+func (s *search) transfer(t *candidate, g []float32, a, b *constraint.Feature, share float64) {
+	before := float64(t.d[a.First])
+	t.d[a.First] = a.Nearest(t.p.x[a.First], float32(before*(1-share)))
+	lost := float64(g[a.First]) * (before - float64(t.d[a.First]))
+	slope := float64(g[b.First])
+	at := float64(t.d[b.First]) + max(lost*1.03, 0)/slope
+	t.d[b.First] = b.Outward(t.p.x[b.First], at, slope > 0)
+}
+
+// fills returns the cheaper points that take a change on a grid one step or all the way back and have one other
+// numeric feature, however little it is worth, close the gap. Where the most worthwhile feature has to round up to a coarse
+// grid, a finer one is the cheaper way to the rest.
+func (s *search) fills(c *candidate) []*candidate {
+	full := c.p.a.Changed(c.d) >= c.p.a.Limit()
+	var out []*candidate
+	for _, a := range s.leastEffective(c) {
+		if a.Step == 0 {
+			continue
+		}
+		before := c.d[a.First]
+		back := a.StepBack(before)
+		for _, at := range []float32{back, 0} {
+			gap := float64(s.target-c.margin) + float64(c.g[a.First])*float64(before-at)
+			for _, b := range c.p.a.Free() {
+				if b == a || full && at != 0 && !b.Changed(c.d) {
+					continue
+				}
+				if t := s.fill(c, a, at, b, gap); t != nil {
+					out = append(out, t)
+				}
+			}
+			if back == 0 {
+				break
+			}
+		}
+	}
+	return out
+}
+
+// fill returns the point where the feature u changes by at and the feature f makes up for the gap, nil when that is not cheaper.
+func (s *search) fill(c *candidate, u *constraint.Feature, at float32, b *constraint.Feature, gap float64) *candidate {
+	slope := float64(c.g[b.First])
+	if !b.Numeric() || slope == 0 || slope != slope {
+		return nil
+	}
+	to := b.Outward(c.p.x[b.First], float64(c.d[b.First])+gap*1.001/slope, slope > 0)
+	was, held := c.d[u.First], c.d[b.First]
+	c.d[u.First], c.d[b.First] = at, to
+	defer func() { c.d[u.First], c.d[b.First] = was, held }()
+	cost := c.p.a.Cost(c.p.x, c.d)
+	if cost >= c.cost*(1-leastGain) || slope*float64(to-held) < gap {
+		return nil
+	}
+	t := s.copyOf(c)
+	t.cost = cost
+	return t
+}
+
+// mostWorth returns the most numeric features, other than from, that gain more margin for their cost than from does
+// and have room, best first.
+func (s *search) mostWorth(c *candidate, from *constraint.Feature, most int) []*constraint.Feature {
+	floor := c.worth(from)
+	var best []*constraint.Feature
+	for range most {
+		var pick *constraint.Feature
+		top := floor
+		for _, u := range c.p.a.Free() {
+			if u == from || !u.Numeric() || slices.Contains(best, u) {
+				continue
+			}
+			slope := float64(c.g[u.First])
+			away := float64(c.d[u.First])*slope >= 0
+			room := u.End(c.p.x[u.First], slope > 0) != c.d[u.First]
+			if v := c.worth(u); away && room && slope != 0 && v > top {
+				pick, top = u, v
+			}
+		}
+		if pick == nil {
+			break
+		}
+		best = append(best, pick)
+	}
+	return best
+}
+
+// refits returns points with the same discrete choices whose numeric changes are all chosen anew, for the norms under which the best ones spread over
+// features: by the closed form for the margin's linearisation, aimed a little beyond it, and with all of them scaled down.
+func (s *search) refits(c *candidate) []*candidate {
+	a := c.p.a
+	if a.Norm().IsL1() {
+		return nil
+	}
+	var out []*candidate
+	offer := func(set func(d []float32)) {
+		t := s.copyOf(c)
+		set(t.d)
+		if t.cost = a.Cost(t.p.x, t.d); t.cost < c.cost*(1-leastGain) {
+			out = append(out, t)
+		}
+	}
+	for _, factor := range []float64{0.5, 0.8, 0.9, 0.95, 0.98, 0.995} {
+		offer(func(d []float32) {
+			for _, u := range a.Free() {
+				if u.Numeric() && u.Changed(d) {
+					d[u.First] = u.Nearest(c.p.x[u.First], float32(float64(d[u.First])*factor))
+				}
+			}
+		})
+	}
+	kept, discrete := s.spreadable(c)
+	aims := []float64{1, 1.03, 1.1}
+	if a.HasRules() { // which hold some features back
+		aims = append(aims, 1.25, 1.5, 2, 3)
+	}
+	for _, beyond := range aims {
+		moves, ok := a.Norm().Spread(kept.lines, discrete*beyond)
+		if !ok {
+			continue
+		}
+		offer(func(d []float32) { kept.set(c, d, moves) })
+	}
+	return out
+}
+
+// spreadable are the numeric features that may share the gap, and the gap that they have to close together.
+type spreadable struct {
+	lines    []constraint.Line
+	features []*constraint.Feature
+	signs    []float64
+}
+
+func (s *search) spreadable(c *candidate) (spreadable, float64) {
+	a := c.p.a
+	gap := float64(s.target - c.margin)
+	room := a.Limit()
+	var all []*constraint.Feature
+	for _, u := range a.Free() {
+		switch slope := float64(c.g[u.First]); {
+		case !u.Numeric():
+			room -= boolInt(u.Changed(c.d))
+		case slope != 0 && slope == slope:
+			all = append(all, u)
+			fallthrough
+		default:
+			gap += slope * float64(c.d[u.First])
+		}
+	}
+	strength := func(u *constraint.Feature) float64 { return math.Abs(float64(c.g[u.First])) / a.Norm().Weight(u) }
+	slices.SortStableFunc(all, func(u, v *constraint.Feature) int { return -cmp.Compare(strength(u), strength(v)) })
+	var k spreadable
+	for _, u := range all {
+		sign := math.Copysign(1, float64(c.g[u.First]))
+		reach := math.Abs(float64(u.End(c.p.x[u.First], sign > 0)))
+		if reach == 0 || len(k.features) >= room {
+			continue
+		}
+		slope := math.Abs(float64(c.g[u.First]))
+		k.lines = append(k.lines, constraint.Line{Slope: slope, Room: reach, Weight: a.Norm().Weight(u)})
+		k.features, k.signs = append(k.features, u), append(k.signs, sign)
+	}
+	return k, gap
+}
+
+// set replaces the numeric changes in d by the moves.
+func (k *spreadable) set(c *candidate, d []float32, moves []float64) {
+	for _, u := range c.p.a.Free() {
+		if u.Numeric() {
+			d[u.First] = 0
+		}
+	}
+	for i, u := range k.features {
+		k.move(c, d, u, u.Outward(c.p.x[u.First], k.signs[i]*moves[i], k.signs[i] > 0))
+	}
+}
+
+// move sets the change of one feature in d, as far as the rules between features let it, with what they make necessary.
+func (k *spreadable) move(c *candidate, d []float32, u *constraint.Feature, to float32) {
+	if !u.Changed(d) && c.p.a.Changed(d) >= c.p.a.Limit() {
+		return
+	}
+	to = c.p.a.Allowed(u, c.p.x, d, to)
+	c.p.a.Apply(u, c.p.x, d, func(t []float32) { t[u.First] = to })
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -1,9 +1,15 @@
 package recourse
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
+	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
+
+	"cfq/recourse/constraint"
 )
 
 // SolveOptions are the settings of Solve; the zero value is the default. All budgets are counts, so
@@ -50,7 +56,7 @@ const (
 // undo an action. The margin of the result is evaluated once more at the end and decides.
 //
 // References: app:eq:recourse_general; section "Practical recourse solver used in training and evaluation".
-func Solve(ctx context.Context, m Model, a *ActionSet, x []float32, o SolveOptions) ([]Action, error) {
+func Solve(ctx context.Context, m Model, a *constraint.Set, x []float32, o SolveOptions) ([]Action, error) {
 	n, err := checkArgs(m, a, x)
 	if err != nil {
 		return nil, err
@@ -64,8 +70,8 @@ func Solve(ctx context.Context, m Model, a *ActionSet, x []float32, o SolveOptio
 	o.Beam = max(defaulted(o.Beam, 4), 1)
 	actions := make([]Action, n)
 	err = chunks(ctx, n, solveChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
-		s := &search{ctx: ctx, m: m, a: a, o: o, need: float32(o.Margin + slackAbove(o.Margin))}
-		return s.run(x[lo*a.dim:hi*a.dim], lo, actions[lo:hi])
+		s := &search{ctx: ctx, m: m, a: a, o: o, target: float32(o.Margin + slackAbove(o.Margin))}
+		return s.run(x[lo*a.Dim():hi*a.Dim()], lo, actions[lo:hi])
 	})
 	if err != nil {
 		return nil, err
@@ -87,9 +93,9 @@ func defaulted(v, def int) int {
 type search struct {
 	ctx    context.Context
 	m      Model
-	a      *ActionSet
+	a      *constraint.Set
 	o      SolveOptions
-	need   float32 // the margin searched for
+	target float32 // the margin searched for
 	people []*person
 	points []float32
 	slab   slab
@@ -97,48 +103,48 @@ type search struct {
 
 // person is one who falls short of the required margin.
 type person struct {
-	a     *ActionSet
+	a     *constraint.Set
 	x     []float32
 	row   int // in the piece
-	start lane
+	start candidate
 	best  []float32 // valid when cost is finite
 	cost  float64
 	seen  map[uint64]bool // discrete choices evaluated so far
-	kept  []*lane         // discrete choices to expand
+	kept  []*candidate    // discrete choices to expand
 }
 
 // lane is one point of a person's search.
-type lane struct {
+type candidate struct {
 	p      *person
 	d      []float32
 	cost   float64
 	margin float32
 	g      []float32 // margin gradient at the point, when it was asked for
-	climb  climb
+	state  searchState
 }
 
 func (s *search) run(x []float32, first int, actions []Action) error {
-	dim := s.a.dim
-	all := make([]*lane, len(actions))
+	dim := s.a.Dim()
+	all := make([]*candidate, len(actions))
 	zero := make([]float32, dim)
 	for i := range all {
 		p := &person{a: s.a.Person(first + i), x: row(x, i, dim), row: i, cost: math.Inf(1)}
-		p.start = lane{p: p, d: zero}
+		p.start = candidate{p: p, d: zero}
 		all[i] = &p.start
 	}
 	if err := s.eval(all, true); err != nil {
 		return err
 	}
-	for i, l := range all {
-		actions[i] = Action{Status: AlreadyFavourable, Point: l.p.x, Delta: make([]float32, dim), Margin: float64(l.margin)}
-		if !valid(l.margin, float32(s.o.Margin)) {
+	for i, c := range all {
+		actions[i] = Action{Status: AlreadyFavourable, Point: c.p.x, Delta: make([]float32, dim), Margin: float64(c.margin)}
+		if !valid(c.margin, float32(s.o.Margin)) {
 			actions[i].Status = NoneFound
-			if !l.p.a.movable(l.p.x) {
+			if !c.p.a.Movable(c.p.x) {
 				actions[i].Status = NoneExists
 				continue
 			}
-			l.p.best = make([]float32, dim)
-			s.people = append(s.people, l.p)
+			c.p.best = make([]float32, dim)
+			s.people = append(s.people, c.p)
 		}
 	}
 	if err := s.improve(); err != nil {
@@ -164,19 +170,19 @@ func (s *search) improve() error {
 
 // fromFactual is the first part: climbs and scans that start at the factual point.
 func (s *search) fromFactual() error {
-	var ls []*lane
+	var ls []*candidate
 	for _, p := range s.people {
-		ls = append(ls, s.climber(p, nil, false, nil), s.climber(p, nil, true, nil))
+		ls = append(ls, s.newCandidate(p, nil, false, nil), s.newCandidate(p, nil, true, nil))
 		rng := rand.New(rand.NewPCG(s.o.Seed, fingerprint(p.x)))
 		for range s.o.Restarts {
-			taste := make([]float64, len(p.a.units))
-			for i := range taste {
-				taste[i] = math.Exp(rng.NormFloat64())
+			weights := make([]float64, p.a.Features())
+			for i := range weights {
+				weights[i] = math.Exp(rng.NormFloat64())
 			}
-			ls = append(ls, s.climber(p, nil, false, taste))
+			ls = append(ls, s.newCandidate(p, nil, false, weights))
 		}
 	}
-	if err := s.ascend(ls); err != nil {
+	if err := s.gradientSearch(ls); err != nil {
 		return err
 	}
 	scanned, err := s.scan()
@@ -186,17 +192,163 @@ func (s *search) fromFactual() error {
 	if err := s.refine(s.cheapest(append(ls, scanned...), 3, 2)); err != nil {
 		return err
 	}
-	return s.rescue()
+	return s.feasibilityPhase()
+}
+
+// eval sets the margins, and gradients when asked for, of the lanes. What joint constraints forbid is never valid.
+func (s *search) eval(ls []*candidate, grads bool) error {
+	dim := s.a.Dim()
+	for len(ls) > 0 {
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
+		part := ls[:min(len(ls), solveBatch)]
+		ls = ls[len(part):]
+		if need := len(part) * dim; cap(s.points) < need {
+			s.points = make([]float32, need)
+		}
+		points := s.points[:len(part)*dim]
+		for i, c := range part {
+			c.p.a.Propagate(c.p.x, c.d)
+			Point(row(points, i, dim), c.p.x, c.d)
+		}
+		var m, g []float32
+		var err error
+		if grads {
+			m, g, err = s.m.MarginGrads(s.ctx, points)
+		} else {
+			m, err = s.m.Margins(s.ctx, points)
+		}
+		if err := call(dim, len(part), m, g, err); err != nil {
+			return err
+		}
+		for i, c := range part {
+			c.margin, c.g = m[i], nil
+			if grads {
+				c.g = row(g, i, dim)
+				c.p.a.Pullback(c.g)
+			}
+			if !c.p.a.Consistent(c.p.x, c.d) {
+				c.margin = float32(math.Inf(-1)) // worse than any point that is feasible
+			}
+		}
+	}
+	return nil
 }
 
 // offer makes valid lanes their people's best action where they are cheaper.
-func (s *search) offer(ls []*lane) {
-	for _, l := range ls {
-		if valid(l.margin, s.need) && l.cost < l.p.cost {
-			l.p.cost = l.cost
-			copy(l.p.best, l.d)
+func (s *search) updateIncumbent(ls []*candidate) {
+	for _, c := range ls {
+		if valid(c.margin, s.target) && c.cost < c.p.cost {
+			c.p.cost = c.cost
+			copy(c.p.best, c.d)
 		}
 	}
+}
+
+// cheapest returns for every person the valid lanes of least cost, at most most of them, none that costs more than
+// slack times the person's best. Lanes of one person follow their order in ls when they cost the same.
+func (s *search) cheapest(ls []*candidate, most int, slack float64) []*candidate {
+	by := map[*person][]*candidate{}
+	for _, c := range ls {
+		if valid(c.margin, s.target) && c.cost <= slack*c.p.cost {
+			by[c.p] = append(by[c.p], c)
+		}
+	}
+	var out []*candidate
+	for _, p := range s.people {
+		cs := by[p]
+		slices.SortStableFunc(cs, func(a, b *candidate) int { return cmp.Compare(a.cost, b.cost) })
+		n := 0
+		for i, c := range cs {
+			if n < most && (i == 0 || !slices.Equal(c.d, cs[i-1].d)) {
+				out = append(out, c)
+				n++
+			}
+		}
+	}
+	return out
+}
+
+func (s *search) copyOf(c *candidate) *candidate {
+	t := &candidate{p: c.p, d: s.slab.row(s.a.Dim())}
+	copy(t.d, c.d)
+	return t
+}
+
+// conclude writes everybody's best action in raw units, runs the model at the very points that reading it back makes, and reports those
+// that are feasible and reach the required margin. Where rounding lost it, one feature after the other is given more; where it broke a rule between
+// features, or nothing else helps, nothing is rounded.
+func (s *search) conclude(actions []Action) error {
+	dim := s.a.Dim()
+	const attempts = 8
+	var open []*candidate
+	unrounded := map[*candidate]bool{}
+	for _, p := range s.people {
+		if !math.IsInf(p.cost, 1) {
+			open = append(open, &candidate{p: p, d: p.best})
+		}
+	}
+	for attempt := 0; len(open) > 0 && attempt < attempts; attempt++ {
+		var asked []*candidate
+		var points []float32
+		for _, c := range open {
+			point := make([]float32, dim)
+			if unrounded[c] || attempt == attempts-1 {
+				c.p.a.PublishUnrounded(point, c.p.x, c.d)
+			} else {
+				pick, quanta := s.spare(c, attempt), float64(int(1)<<attempt)
+				if attempt == 0 {
+					quanta = 0
+				}
+				c.p.a.Publish(point, c.p.x, c.d, pick, quanta)
+			}
+			asked, points = append(asked, c), append(points, point...)
+		}
+		margins, err := s.m.Margins(s.ctx, points)
+		if err := call(dim, len(asked), margins, nil, err); err != nil {
+			return err
+		}
+		open = open[:0]
+		for i, c := range asked {
+			delta := make([]float32, dim)
+			point := row(points, i, dim)
+			constraint.Difference(delta, c.p.x, point)
+			feasible := c.p.a.Check(c.p.x, delta) == nil
+			if !valid(margins[i], float32(s.o.Margin)) || !feasible {
+				unrounded[c] = !feasible && !unrounded[c]
+				open = append(open, c)
+				continue
+			}
+			actions[c.p.row] = Action{Status: Found, Point: point, Delta: delta, Cost: c.p.a.Cost(c.p.x, delta), Margin: float64(margins[i])}
+		}
+	}
+	return nil
+}
+
+// spare returns the numeric feature to give more to: the changed ones in turn.
+func (s *search) spare(c *candidate, attempt int) *constraint.Feature {
+	var changed []*constraint.Feature
+	for _, u := range c.p.a.Free() {
+		if u.Numeric() && u.Changed(c.d) {
+			changed = append(changed, u)
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	return changed[attempt%len(changed)]
+}
+
+// fingerprint is a hash of a person's inputs.
+func fingerprint(x []float32) uint64 {
+	h := fnv.New64a()
+	var b [4]byte
+	for _, v := range x {
+		binary.LittleEndian.PutUint32(b[:], math.Float32bits(v))
+		h.Write(b[:])
+	}
+	return h.Sum64()
 }
 
 // slab hands out rows that live until reset.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -74,9 +75,9 @@ func pick(rng *rand.Rand, shares []float64, n int) int {
 }
 
 // exact returns the least cost of an action that reaches the margin, by enumeration of all feasible actions; +Inf when there is none.
-func exact(t *testing.T, m Model, tk *task.Task, a *ActionSet, x []float32, need float32) float64 {
+func exact(t *testing.T, m Model, tk *task.Task, a *constraint.Set, x []float32, need float32) float64 {
 	t.Helper()
-	limit := a.limit
+	limit := a.Limit()
 	var points, deltas []float32
 	d := make([]float32, a.Dim())
 	var walk func(i, changed int)
@@ -182,7 +183,7 @@ func TestSolveAgainstEnumeration(t *testing.T) {
 }
 
 // checkActions holds every action against the action set and its reported margin and cost against the model.
-func checkActions(t *testing.T, m Model, a *ActionSet, x []float32, acts []Action, margin float64) {
+func checkActions(t *testing.T, m Model, a *constraint.Set, x []float32, acts []Action, margin float64) {
 	t.Helper()
 	for i, act := range acts {
 		px := row(x, i, a.Dim())
@@ -213,11 +214,11 @@ func checkActions(t *testing.T, m Model, a *ActionSet, x []float32, acts []Actio
 }
 
 // reread writes a person in raw values and reads them again. Values that did not change may be any.
-func reread(t *testing.T, a *ActionSet, point []float32) []float32 {
+func reread(t *testing.T, a *constraint.Set, point []float32) []float32 {
 	t.Helper()
 	out := slices.Clone(point)
-	for i := range a.task.Features {
-		f := &a.task.Features[i]
+	for i := range a.Task().Features {
+		f := &a.Task().Features[i]
 		if f.Kind == task.Binary || len(f.Values) < len(f.Levels) {
 			continue // without names for its values here
 		}
@@ -232,7 +233,7 @@ func reread(t *testing.T, a *ActionSet, point []float32) []float32 {
 	return out
 }
 
-func adultTask(t testing.TB) (*task.Task, *ActionSet) {
+func adultTask(t testing.TB) (*task.Task, *constraint.Set) {
 	t.Helper()
 	tk, err := task.Load("../examples/tasks/adult.yaml")
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"cfq/recourse/constraint"
 )
 
 // TeacherOptions are the settings of Teacher; the zero value is the default.
@@ -40,7 +42,7 @@ type TeacherOptions struct {
 // paper's stopgrad asks for. No gradient passes through the steps.
 //
 // References: app:eq:pgd_steps; teacher construction (eq. teacher_k_action); noise (eq. noisy_teacher).
-func Teacher(ctx context.Context, m Model, a *ActionSet, x []float32, o TeacherOptions) ([]float32, error) {
+func Teacher(ctx context.Context, m Model, a *constraint.Set, x []float32, o TeacherOptions) ([]float32, error) {
 	n, err := checkArgs(m, a, x)
 	if err != nil {
 		return nil, err
@@ -57,7 +59,7 @@ func Teacher(ctx context.Context, m Model, a *ActionSet, x []float32, o TeacherO
 	chosen := o.choose(n)
 	delta := make([]float32, len(x))
 	err = chunks(ctx, n, pgdChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
-		p := newPGD(m, a, lo, x[lo*a.dim:hi*a.dim], delta[lo*a.dim:hi*a.dim])
+		p := newPGD(m, a, lo, x[lo*a.Dim():hi*a.Dim()], delta[lo*a.Dim():hi*a.Dim()])
 		if chosen != nil {
 			p.active = slices.DeleteFunc(p.active, func(i int) bool { return !chosen[lo+i] })
 		}
@@ -116,12 +118,202 @@ func (o *TeacherOptions) choose(n int) []bool {
 	return chosen
 }
 
+const pgdChunk = 2048 // people per model call
+
+// FirstValidOptions are the settings of FirstValid; the zero value is the default.
+type FirstValidOptions struct {
+	Steps    int     // 0 = 100
+	StepSize float64 // 0 = 0.2
+	Margin   float64 // required logit margin; 0 = any favourable one
+	Workers  int     // as in TeacherOptions
+	Progress func(done, total int)
+}
+
+// FirstValid runs projected gradient descent on the target cross-entropy with a relaxed iterate and
+// returns each person's first projected iterate that reaches the required margin ("PGD-first").
+// Such points overshoot the boundary by up to one step, which is what makes promises at them look robust.
+func FirstValid(ctx context.Context, m Model, a *constraint.Set, x []float32, o FirstValidOptions) ([]Action, error) {
+	n, err := checkArgs(m, a, x)
+	if err != nil {
+		return nil, err
+	}
+	if o.Steps <= 0 {
+		o.Steps = 100
+	}
+	if o.StepSize == 0 {
+		o.StepSize = 0.2
+	}
+	delta := make([]float32, len(x))
+	actions := make([]Action, n)
+	err = chunks(ctx, n, pgdChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
+		p := newPGD(m, a, lo, x[lo*a.Dim():hi*a.Dim()], delta[lo*a.Dim():hi*a.Dim()])
+		for step := range o.Steps + 1 {
+			err := p.step(ctx, func(i int, margin float32, g []float32) bool {
+				act := &actions[lo+i]
+				switch {
+				case step == 0 && valid(margin, float32(o.Margin)):
+					act.Status, act.Margin = AlreadyFavourable, float64(margin)
+					return false
+				case step > 0 && valid(margin, float32(o.Margin)):
+					act.Status, act.Margin = Found, float64(margin)
+					return false
+				case step == 0:
+					act.Status, act.Margin = NoneFound, float64(margin)
+				}
+				if step < o.Steps {
+					p.relaxed(i, g, o.StepSize)
+				}
+				return true
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range actions {
+		act := &actions[i]
+		act.Delta = delta[i*a.Dim() : (i+1)*a.Dim() : (i+1)*a.Dim()]
+		if act.Status == NoneFound {
+			clear(act.Delta)
+		}
+		act.Cost = a.Person(i).Cost(row(x, i, a.Dim()), act.Delta)
+		act.Point = make([]float32, a.Dim())
+		Point(act.Point, row(x, i, a.Dim()), act.Delta)
+	}
+	return actions, nil
+}
+
+// pgd is projected gradient descent for one piece of people.
+type pgd struct {
+	m      Model
+	a      *constraint.Set // of everybody
+	first  int             // row of the piece's first person among them
+	x      []float32
+	delta  []float32 // the actions: always feasible
+	inner  []float32 // the relaxed iterates
+	active []int     // people not yet left alone
+	points []float32
+	try    []float32 // one row of scratch
+}
+
+// newPGD starts at the factual points x, those of the people from row first on.
+func newPGD(m Model, a *constraint.Set, first int, x, delta []float32) *pgd {
+	p := &pgd{m: m, a: a, first: first, x: x, delta: delta, inner: make([]float32, len(x)), points: make([]float32, len(x)), try: make([]float32, a.Dim())}
+	for i := range len(x) / a.Dim() {
+		p.active = append(p.active, i)
+	}
+	return p
+}
+
+// step evaluates the loss gradient at everybody's action and lets move change it; a person for whom it returns false is left alone from then on.
+func (p *pgd) step(ctx context.Context, move func(i int, margin float32, g []float32) bool) error {
+	if len(p.active) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	dim := p.a.Dim()
+	points := p.points[:len(p.active)*dim]
+	for k, i := range p.active {
+		Point(points[k*dim:(k+1)*dim], row(p.x, i, dim), row(p.delta, i, dim))
+	}
+	margins, g, err := p.m.LossGrads(ctx, points)
+	if err := call(dim, len(p.active), margins, g, err); err != nil {
+		return err
+	}
+	keep := p.active[:0]
+	for k, i := range p.active {
+		p.set(i).Pullback(g[k*dim : (k+1)*dim])
+		if move(i, margins[k], g[k*dim:(k+1)*dim]) {
+			keep = append(keep, i)
+		}
+	}
+	p.active = keep
+	return nil
+}
+
+// set returns the action set of the piece's i-th person.
+func (p *pgd) set(i int) *constraint.Set { return p.a.Person(p.first + i) }
+
+// plain is delta <- Pi(delta - alpha g), as the paper writes it.
+func (p *pgd) plain(i int, g []float32, alpha float64) {
+	d := row(p.delta, i, p.a.Dim())
+	for j := range d {
+		d[j] -= float32(alpha) * g[j]
+	}
+	p.set(i).Project(row(p.x, i, p.a.Dim()), d)
+}
+
+// relaxed moves the inner iterate, which stays in the box but off the grid, the vertices and the sparsity
+// limit, and makes its projection the action.
+func (p *pgd) relaxed(i int, g []float32, alpha float64) {
+	x, u, d := row(p.x, i, p.a.Dim()), row(p.inner, i, p.a.Dim()), row(p.delta, i, p.a.Dim())
+	a := p.set(i)
+	a.Relax(x, u, u, g, alpha)
+	copy(d, u)
+	a.ProjectRelaxed(x, d)
+}
+
+// reach chooses alpha by the margin's linearisation at the action: doubled from the unprojected Newton step until the projected
+// action gains enough, as far as the constraints let it.
+//
+// The cross-entropy's gradient is -(1-p) times the margin's, p the target's probability, and 1-p is the
+// sigmoid of minus the margin.
+func (p *pgd) reach(i int, g []float32, margin, required float64) {
+	x, u, d := row(p.x, i, p.a.Dim()), row(p.inner, i, p.a.Dim()), row(p.delta, i, p.a.Dim())
+	a := p.set(i)
+	slope := -(1 + math.Exp(margin)) // margin gradient = slope * g
+	square := 0.0
+	for _, f := range a.Free() {
+		for j := f.First; j < f.First+f.Width; j++ {
+			square += float64(g[j]) * float64(g[j])
+		}
+	}
+	if !(square > 0) || math.IsInf(square, 0) {
+		return
+	}
+	need := max((required-margin)*1.1, 1e-3) // a little beyond, for curvature
+	gain := func(alpha float64) float64 {
+		a.Relax(x, p.try, u, g, alpha)
+		a.ProjectRelaxed(x, p.try)
+		sum := 0.0
+		for j, v := range p.try {
+			if v != d[j] {
+				sum += slope * float64(g[j]) * float64(v-d[j])
+			}
+		}
+		return sum
+	}
+	short, alpha := 0.0, need/(-slope*square)
+	for range 8 {
+		if gain(alpha) >= need {
+			for range 3 {
+				if mid := (short + alpha) / 2; gain(mid) >= need {
+					alpha = mid
+				} else {
+					short = mid
+				}
+			}
+			break
+		}
+		short, alpha = alpha, 2*alpha
+	}
+	a.Relax(x, u, u, g, alpha)
+	copy(d, u)
+	a.ProjectRelaxed(x, d)
+}
+
 // blur replaces an action delta by Pi(delta + sigma xi). Every input draws a number, whether it can change or not, so that
 // an input's noise does not depend on what else is actionable.
 func (p *pgd) blur(i int, sigma float64, rng *rand.Rand) {
-	d := row(p.delta, i, p.a.dim)
+	d := row(p.delta, i, p.a.Dim())
 	for j := range d {
 		d[j] += float32(sigma * rng.NormFloat64())
 	}
-	p.set(i).Project(row(p.x, i, p.a.dim), d)
+	p.set(i).Project(row(p.x, i, p.a.Dim()), d)
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"cfq/recourse/constraint"
 )
 
 // The noisy teacher is Pi(delta + sigma xi) of the clean teacher's action, xi drawn by seed and row: feasible for any task, and the
@@ -18,7 +20,7 @@ func TestNoisyTeacher(t *testing.T) {
 	changed := 0
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, false)
-		a, err := Compile(tk)
+		a, err := constraint.Compile(tk)
 		if err != nil {
 			t.Skip(err)
 		}

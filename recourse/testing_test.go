@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -183,9 +184,9 @@ func taskOf(limit int, fs ...task.Feature) *task.Task {
 	return t
 }
 
-func compile(t testing.TB, tk *task.Task) *ActionSet {
+func compile(t testing.TB, tk *task.Task) *constraint.Set {
 	t.Helper()
-	a, err := Compile(tk)
+	a, err := constraint.Compile(tk)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -21,12 +22,12 @@ func TestTightenedIsSubset(t *testing.T) {
 				f.Ordered, f.MaxIncrease, f.MaxDecrease = true, float64(rapid.IntRange(0, 4).Draw(t, "up")), float64(rapid.IntRange(0, 4).Draw(t, "down"))
 			}
 		}
-		wide, err := Compile(tk)
+		wide, err := constraint.Compile(tk)
 		if err != nil {
 			t.Fatal(err)
 		}
 		scale := rapid.Float64Range(0.05, 1).Draw(t, "scale")
-		k := rapid.IntRange(0, wide.limit).Draw(t, "k")
+		k := rapid.IntRange(0, wide.Limit()).Draw(t, "k")
 		tight, err := wide.Tighten(k, scale)
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +77,7 @@ func TestTightenDistances(t *testing.T) {
 	}{
 		{1, [2]float64{20, 48}, [2]float64{3, 10}, [2]float64{1, 7}, 5, 2},
 		{0.5, [2]float64{30, 44}, [2]float64{3, 6}, [2]float64{2, 4}, 3, 1}, // 3.5 years and 2.5 grades are rounded down
-		{0.1, [2]float64{38, 40.8}, [2]float64{3, 3}, [2]float64{2, 2}, 1, 0},
+		{0.1, [2]float64{38, 40.8}, [2]float64{3, 3}, [2]float64{2, 2}, 0, 0},
 		{1.5, [2]float64{10, 52}, [2]float64{3, 13}, [2]float64{1, 7}, 5, 3},
 	} {
 		a, err := base.Tighten(0, c.scale)
@@ -99,21 +100,22 @@ func TestTightenDistances(t *testing.T) {
 				t.Errorf("scale %v: %s leads to %v, want %v", c.scale, what, v.got, v.want)
 			}
 		}
-		highest := func(unit int) int {
-			u := &a.units[unit]
-			top := u.current(x[u.first : u.first+u.width])
-			u.each(x, func(o int) { top = max(top, o) })
-			return top
+		options := func(a *constraint.Set, feature int) (n, highest int) {
+			u := a.Free()[feature]
+			u.Each(x, func(o int) { n, highest = n+1, max(highest, o) })
+			return n, highest
 		}
-		if l, s := highest(4), highest(5); l != c.ladder || s != c.school {
+		_, l := options(a, 4)
+		_, s := options(a, 5)
+		if l != c.ladder || s != c.school {
 			t.Errorf("scale %v: the ladder goes to %d and school to %d, want %d and %d", c.scale, l, s, c.ladder, c.school)
 		}
-		if n := len(a.units[6].next[0]); n != 2 {
+		if n, _ := options(a, 6); n != 2 {
 			t.Errorf("scale %v: red may become %d colours", c.scale, n)
 		}
-	}
-	if u := base.units[5]; len(u.next[0]) != 2 || u.scale != 1 {
-		t.Error("the original set has changed")
+		if n, _ := options(base, 5); n != 2 {
+			t.Error("the original set has changed")
+		}
 	}
 }
 
@@ -165,8 +167,9 @@ func TestTightenOverrides(t *testing.T) {
 			t.Errorf("row %d may change two features", row)
 		}
 	}
-	if s := b.Select([]int{2}); s.Person(0).units[0].up != 4 || s.Person(0).units[0].scale != 0.5 {
-		t.Error("a selection forgets")
+	d := []float32{9, 0}
+	if b.Select([]int{2}).Person(0).Project(x, d); d[0] != 2 {
+		t.Errorf("a selection lets row 2 go up by %v", d[0])
 	}
 }
 
@@ -229,7 +232,7 @@ func TestFRRIsMonotone(t *testing.T) {
 }
 
 // tryAll says whether one of all whole changes, up to 14, 6 and 3, is feasible and reaches the margin. All margins are tenths, so that none lies at the required one.
-func tryAll(t *testing.T, m Model, a *ActionSet, x []float32) bool {
+func tryAll(t *testing.T, m Model, a *constraint.Set, x []float32) bool {
 	t.Helper()
 	for i := range 29 {
 		for j := range 13 {

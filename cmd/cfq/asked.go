@@ -17,6 +17,7 @@ import (
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/recourse/promise"
 	"cfq/task"
 )
@@ -63,7 +64,7 @@ type field struct {
 	e      *env
 	f      *asked
 	task   *task.Task
-	set    *recourse.ActionSet // of people, by position
+	set    *constraint.Set // of people, by position
 	people *task.People
 	given  *promise.File // nil without --promises
 	stray  float64       // how far margins that the promises file states are from those found; NaN when it states none

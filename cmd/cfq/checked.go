@@ -9,6 +9,7 @@ import (
 	"cfq/eval"
 	"cfq/internal/cli"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/recourse/promise"
 	"cfq/task"
 )
@@ -36,8 +37,8 @@ type checked struct {
 }
 
 type brokenCount struct {
-	Constraint recourse.Constraint `json:"constraint"`
-	Promises   int                 `json:"promises"`
+	Constraint constraint.Constraint `json:"constraint"`
+	Promises   int                   `json:"promises"`
 }
 
 type brokenLine struct {
@@ -74,7 +75,7 @@ func (j *recourseJob) checkPromises(ctx context.Context) error {
 }
 
 // rewrite writes the promises in the form of this program, with the costs and margins that were found.
-func rewrite(w io.Writer, t *task.Task, set *recourse.ActionSet, f *promise.File, verdicts []promise.Verdict) error {
+func rewrite(w io.Writer, t *task.Task, set *constraint.Set, f *promise.File, verdicts []promise.Verdict) error {
 	out, err := promise.NewWriter(w, t)
 	if err != nil {
 		return err
@@ -130,7 +131,7 @@ func newChecked(f *promise.File, verdicts []promise.Verdict, required float64) *
 }
 
 // reason says which constraint is broken and how.
-func reason(v *recourse.Violation) string {
+func reason(v *constraint.Violation) string {
 	if v.Feature == "" {
 		return fmt.Sprintf("%s: %s", v.Constraint, v.Detail)
 	}

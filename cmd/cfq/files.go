@@ -19,7 +19,7 @@ import (
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
-	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -73,7 +73,7 @@ const overridesHelp = "what single people can change where it differs from the t
 
 // allowed is what people can change, and for whom a file of overrides says so.
 type allowed struct {
-	set       *recourse.ActionSet // of the rows of the data
+	set       *constraint.Set // of the rows of the data
 	overrides string
 	list      []task.Override
 	unseen    map[int]bool // rows with overrides of whom no people were made yet
@@ -81,7 +81,7 @@ type allowed struct {
 
 // actionSet compiles what people can change by the task and by the file of overrides, if any.
 func actionSet(taskPath, overrides string, t *task.Task) (*allowed, error) {
-	set, err := recourse.Compile(t)
+	set, err := constraint.Compile(t)
 	if err != nil {
 		return nil, cli.Wrap(fmt.Errorf("task %s: %w", taskPath, err), cli.Unusable, "")
 	}
@@ -105,7 +105,7 @@ func actionSet(taskPath, overrides string, t *task.Task) (*allowed, error) {
 }
 
 // of returns the action set of some people, by their positions, and notes that they are there.
-func (a *allowed) of(p *task.People) *recourse.ActionSet {
+func (a *allowed) of(p *task.People) *constraint.Set {
 	for _, row := range p.Rows {
 		delete(a.unseen, row)
 	}

@@ -9,6 +9,7 @@ import (
 	"cfq/internal/cli"
 	"cfq/onnxio/graph"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/recourse/promise"
 	"cfq/task"
 )
@@ -69,7 +70,7 @@ func readPromises(ctx context.Context, e *env, path string, t *task.Task, people
 // chosen makes one action for each person out of the promises of f, see
 // promise.File.Actions, and says how many that leaves out; nil for a nil f. The
 // verdicts are on all promises.
-func chosen(ctx context.Context, e *env, m recourse.Model, set *recourse.ActionSet, f *promise.File) ([]recourse.Action, []promise.Verdict, error) {
+func chosen(ctx context.Context, e *env, m recourse.Model, set *constraint.Set, f *promise.File) ([]recourse.Action, []promise.Verdict, error) {
 	if f == nil {
 		return nil, nil, nil
 	}
@@ -93,7 +94,7 @@ func warnClaims(e *env, f *promise.File, verdicts []promise.Verdict) {
 }
 
 // judgedBy is chosen for the model m, read from path, under the people's action set.
-func judgedBy(ctx context.Context, e *env, path string, m *graph.Model, t *task.Task, set *recourse.ActionSet, f *promise.File) (_ []recourse.Action, err error) {
+func judgedBy(ctx context.Context, e *env, path string, m *graph.Model, t *task.Task, set *constraint.Set, f *promise.File) (_ []recourse.Action, err error) {
 	if f == nil {
 		return nil, nil
 	}

@@ -6,11 +6,12 @@ import (
 
 	"cfq/internal/cli"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 )
 
 // answer finds an action for every row of x, and says by which method. With --exact that may be the reason why there is
 // no proof: the action is the solver's then.
-func (j *recourseJob) answer(ctx context.Context, set *recourse.ActionSet, x []float32, progress func(done, total int)) ([]recourse.Action, []recourse.Method, error) {
+func (j *recourseJob) answer(ctx context.Context, set *constraint.Set, x []float32, progress func(done, total int)) ([]recourse.Action, []recourse.Method, error) {
 	o := recourse.SolveOptions{Margin: j.margin, Restarts: j.restarts, Seed: j.seed, Workers: j.e.workers, Progress: progress}
 	if j.exact {
 		return j.prove(ctx, set, x, o)
@@ -27,7 +28,7 @@ func (j *recourseJob) answer(ctx context.Context, set *recourse.ActionSet, x []f
 
 // prove finds the cheapest actions, and has the solver answer for those whom no proof reaches: they are never worse off
 // than without --exact.
-func (j *recourseJob) prove(ctx context.Context, set *recourse.ActionSet, x []float32, o recourse.SolveOptions) ([]recourse.Action, []recourse.Method, error) {
+func (j *recourseJob) prove(ctx context.Context, set *constraint.Set, x []float32, o recourse.SolveOptions) ([]recourse.Action, []recourse.Method, error) {
 	actions, methods, err := recourse.Exact(ctx, j.model, set, x, recourse.ExactOptions{Margin: o.Margin, Workers: o.Workers, Progress: o.Progress})
 	switch {
 	case errors.Is(err, recourse.ErrNotExact):

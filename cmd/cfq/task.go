@@ -18,7 +18,7 @@ import (
 
 	"cfq/internal/cli"
 	"cfq/onnxio/classifier"
-	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 	"cfq/task/draft"
 )
@@ -403,7 +403,7 @@ func (f *taskFlags) show(e *env, args []string) error {
 		_, err := e.stdout.Write(t.JSON())
 		return err
 	}
-	set, err := recourse.Compile(t)
+	set, err := constraint.Compile(t)
 	if err != nil {
 		return cli.Wrap(fmt.Errorf("task %s: %w", args[0], err), cli.Unusable, "")
 	}
@@ -411,7 +411,7 @@ func (f *taskFlags) show(e *env, args []string) error {
 }
 
 // writeTask shows a task to people.
-func writeTask(out io.Writer, t *task.Task, set *recourse.ActionSet) error {
+func writeTask(out io.Writer, t *task.Task, set *constraint.Set) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(key, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", key, fmt.Sprintf(format, args...)) }
 	if t.Data.Label == "" {
@@ -532,7 +532,7 @@ func limits(f *task.Feature) string {
 }
 
 // unitCost says what a change costs: of one step or raw unit at the mean, or of a change of value.
-func unitCost(t *task.Task, f *task.Feature, set *recourse.ActionSet) string {
+func unitCost(t *task.Task, f *task.Feature, set *constraint.Set) string {
 	if !f.Actionable {
 		return ""
 	}

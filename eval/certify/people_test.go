@@ -13,6 +13,7 @@ import (
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -52,7 +53,7 @@ func promises(t testing.TB, f *graph.Model, tk *task.Task, people *task.People, 
 		t.Fatal(err)
 	}
 	defer c.Close() //nolint:errcheck // nothing was written
-	set, err := recourse.Compile(tk)
+	set, err := constraint.Compile(tk)
 	if err != nil {
 		t.Fatal(err)
 	}

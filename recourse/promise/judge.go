@@ -9,13 +9,14 @@ import (
 	"slices"
 
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 )
 
 // Verdict is what a task and a model say of one promise.
 type Verdict struct {
 	Before, Margin float64 // of the person as they are and after the action, under the model
 	Cost           float64 // by what the task says of the person
-	Broken         []*recourse.Violation
+	Broken         []*constraint.Violation
 }
 
 // Valid says whether the model approves the person after the action, by the required margin at least.
@@ -24,7 +25,7 @@ func (v *Verdict) Valid(required float64) bool {
 }
 
 // Judge holds every promise of f against the action set of f.People and a model. The verdicts stand in the order of f.Promises.
-func Judge(ctx context.Context, m recourse.Model, a *recourse.ActionSet, f *File) ([]Verdict, error) {
+func Judge(ctx context.Context, m recourse.Model, a *constraint.Set, f *File) ([]Verdict, error) {
 	dim := f.People.Dim
 	if m.Dim() != dim || a.Dim() != dim {
 		return nil, fmt.Errorf("promises: the people have %d inputs, the model %d and the action set %d", dim, m.Dim(), a.Dim())
@@ -64,8 +65,8 @@ func Judge(ctx context.Context, m recourse.Model, a *recourse.ActionSet, f *File
 	return verdicts, nil
 }
 
-// violations takes the errors of ActionSet.Check apart.
-func violations(err error) []*recourse.Violation {
+// violations takes the errors of constraint.Set.Check apart.
+func violations(err error) []*constraint.Violation {
 	if err == nil {
 		return nil
 	}
@@ -74,11 +75,11 @@ func violations(err error) []*recourse.Violation {
 	if errors.As(err, &many) {
 		errs = many.Unwrap()
 	}
-	var list []*recourse.Violation
+	var list []*constraint.Violation
 	for _, e := range errs {
-		var v *recourse.Violation
+		var v *constraint.Violation
 		if !errors.As(e, &v) {
-			v = &recourse.Violation{Constraint: recourse.Finite, Detail: e.Error()}
+			v = &constraint.Violation{Constraint: constraint.Finite, Detail: e.Error()}
 		}
 		list = append(list, v)
 	}
@@ -142,15 +143,15 @@ func (f *File) Difference(verdicts []Verdict) float64 {
 
 // Count is how many promises break a constraint.
 type Count struct {
-	Constraint recourse.Constraint
+	Constraint constraint.Constraint
 	Promises   int
 }
 
 // Broken counts the promises that break each constraint, the most frequent first, and those that break any.
 func Broken(verdicts []Verdict) (counts []Count, infeasible int) {
-	n := map[recourse.Constraint]int{}
+	n := map[constraint.Constraint]int{}
 	for i := range verdicts {
-		seen := map[recourse.Constraint]bool{}
+		seen := map[constraint.Constraint]bool{}
 		for _, b := range verdicts[i].Broken {
 			if !seen[b.Constraint] {
 				n[b.Constraint]++

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -60,13 +61,13 @@ features:
   - {name: member, kind: binary, one: "yes"}
 `
 
-func parse(t testing.TB, text string) (*task.Task, *recourse.ActionSet) {
+func parse(t testing.TB, text string) (*task.Task, *constraint.Set) {
 	t.Helper()
 	tk, err := task.Parse("test.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := recourse.Compile(tk)
+	set, err := constraint.Compile(tk)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +170,7 @@ func TestSolvedPromisesComeBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			set, err := recourse.Compile(tk)
+			set, err := constraint.Compile(tk)
 			if err != nil {
 				t.Fatal(err)
 			}

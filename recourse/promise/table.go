@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -129,7 +129,7 @@ func decimal(v float32) string {
 }
 
 // words says what changes: "hours-per-week 40 -> 45; workclass Private -> State-gov".
-func words(changes []recourse.Change) string {
+func words(changes []constraint.Change) string {
 	parts := make([]string, len(changes))
 	for i, c := range changes {
 		parts[i] = fmt.Sprintf("%s %s -> %s", c.Feature, known(c.From), known(c.To))

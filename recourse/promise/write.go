@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -25,8 +26,8 @@ type Line struct {
 	Before    float64 // margin as they are
 	X         []float32
 	Action    recourse.Action
-	Method    recourse.Method   // how it was come to; "" when nobody knows or nothing is needed
-	Changes   []recourse.Change // of Action.Point; nil when there is none
+	Method    recourse.Method     // how it was come to; "" when nobody knows or nothing is needed
+	Changes   []constraint.Change // of Action.Point; nil when there is none
 }
 
 // NewWriter writes the header. Call Flush at the end.

@@ -18,6 +18,7 @@ import (
 	"cfq/onnxio/ort"
 	"cfq/ptq"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -85,7 +86,7 @@ func (g *gaps) measure(ctx context.Context, m *graph.Model, t *task.Task, people
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	set, err := recourse.Compile(t)
+	set, err := constraint.Compile(t)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
-	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -31,7 +31,7 @@ func measure(ctx context.Context, o settings, d dataset, networks int, vs []vari
 	if b.train, b.test, err = read(ctx, o.shared, d, b.task); err != nil {
 		return nil, err
 	}
-	if b.set, err = recourse.Compile(b.task); err != nil {
+	if b.set, err = constraint.Compile(b.task); err != nil {
 		return nil, err
 	}
 	if b.cache, err = os.MkdirTemp("", "cfq-results-"); err != nil {
@@ -59,7 +59,7 @@ type bench struct {
 	task            *task.Task
 	train, test     *task.People
 	full            *classifier.Model
-	set             *recourse.ActionSet
+	set             *constraint.Set
 	original        *eval.Solution
 	cache           string // of teacher actions and statistics
 	workers, sample int

@@ -11,7 +11,7 @@ import (
 
 	"cfq/onnxio/codec"
 	"cfq/ptq"
-	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -58,7 +58,7 @@ func robustness(ctx context.Context, path string, t *task.Task, train, test *tas
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	set, err := recourse.Compile(t)
+	set, err := constraint.Compile(t)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
-package recourse
+package constraint
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -12,7 +13,7 @@ import (
 type rule struct {
 	text       string
 	when, then []condition
-	units      []int // that it speaks of
+	features   []int // that it speaks of
 }
 
 // condition is sum(coef*(x+delta)) <= bound over model inputs, or < bound.
@@ -27,17 +28,54 @@ type entry struct {
 	coef  float64
 }
 
-func (a *ActionSet) compileRule(r task.Rule, at map[string]int) error {
-	var units []int
+// subset bounds how many of its units change.
+type subset struct {
+	text     string
+	most     int
+	features []int
+}
+
+// compileJoint compiles what ties features to each other.
+func (a *Set) compileJoint(t *task.Task) error {
+	var errs []error
+	at := map[string]int{}
+	for i := range a.features {
+		at[a.features[i].Name] = i
+	}
+	for _, l := range t.Links {
+		from, ok1 := at[l.From]
+		to, ok2 := at[l.To]
+		if !ok1 || !ok2 {
+			errs = append(errs, fmt.Errorf("link from %q to %q: no such feature", l.From, l.To))
+			continue
+		}
+		c, err := a.compileLink(l, from, to)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("link from %q to %q: %w", l.From, l.To, err))
+		}
+		a.features[from].Joint = true
+		a.links = append(a.links, c)
+	}
+	errs = append(errs, a.sortLinks())
+	for _, r := range t.Rules {
+		if err := a.compileRule(r, at); err != nil {
+			errs = append(errs, fmt.Errorf("constraint %q: %w", r.Text, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a *Set) compileRule(r task.Rule, at map[string]int) error {
+	var features []int
 	look := func(name string) (int, error) {
 		i, ok := at[name]
 		if !ok {
 			return 0, fmt.Errorf("there is no feature %q", name)
 		}
-		if !slices.Contains(units, i) {
-			units = append(units, i)
+		if !slices.Contains(features, i) {
+			features = append(features, i)
 		}
-		a.units[i].joint = true
+		a.features[i].Joint = true
 		return i, nil
 	}
 	if r.Of != nil {
@@ -46,7 +84,7 @@ func (a *ActionSet) compileRule(r task.Rule, at map[string]int) error {
 				return err
 			}
 		}
-		a.subsets = append(a.subsets, subset{text: r.Text, most: r.AtMost, units: units})
+		a.subsets = append(a.subsets, subset{text: r.Text, most: r.AtMost, features: features})
 		return nil
 	}
 	c := rule{text: r.Text}
@@ -59,7 +97,7 @@ func (a *ActionSet) compileRule(r task.Rule, at map[string]int) error {
 			for _, t := range q.Terms {
 				i, err := look(t.Feature)
 				if err == nil {
-					err = cond.add(a.units[i].feature, t)
+					err = cond.add(a.features[i].spec, t)
 				}
 				if err != nil {
 					return err
@@ -68,7 +106,7 @@ func (a *ActionSet) compileRule(r task.Rule, at map[string]int) error {
 			*side.to = append(*side.to, cond)
 		}
 	}
-	c.units = units
+	c.features = features
 	a.rules = append(a.rules, c)
 	return nil
 }
@@ -119,10 +157,10 @@ func (c *condition) add(f *task.Feature, t task.Term) error {
 }
 
 // breaks says whether the action breaks the rule: see task.Rule for people who break it as they are.
-func (a *ActionSet) breaks(r *rule, x, d []float32) bool {
+func (a *Set) breaks(r *rule, x, d []float32) bool {
 	touched := false
-	for _, i := range r.units {
-		touched = touched || a.units[i].changed(d)
+	for _, i := range r.features {
+		touched = touched || a.features[i].Changed(d)
 	}
 	if !touched {
 		return false
@@ -138,6 +176,17 @@ func (a *ActionSet) breaks(r *rule, x, d []float32) bool {
 		}
 	}
 	return false
+}
+
+// changesOf counts the features of the subset that the action changes.
+func (a *Set) changesOf(s *subset, d []float32) int {
+	n := 0
+	for _, k := range s.features {
+		if a.features[k].Changed(d) {
+			n++
+		}
+	}
+	return n
 }
 
 // excess returns sum - bound at x + d; a nil d is no change.
@@ -176,4 +225,37 @@ func (c *condition) within(excess, noise float64) bool {
 func (c *condition) worse(x, d []float32) bool {
 	before, noise := c.excess(x, nil), c.noise(x, d)
 	return c.within(before, noise) || c.excess(x, d) > max(before, 0)+noise
+}
+
+// broken is a joint constraint that an action breaks.
+type broken struct {
+	kind   Constraint
+	text   string
+	rule   *rule    // or
+	subset *subset  // or
+	unit   *Feature // a linked feature beyond its bounds
+}
+
+// obeys says whether an action that respects every feature's own constraints, and whose linked features are dragged, respects the joint ones.
+func (a *Set) Consistent(x, d []float32) bool { return a.firstBroken(x, d) == nil }
+
+func (a *Set) firstBroken(x, d []float32) *broken {
+	for i := range a.subsets {
+		s := &a.subsets[i]
+		if n := a.changesOf(s, d); n > s.most {
+			return &broken{kind: Subset, text: fmt.Sprintf("%d features changed, at most %d may: %s", n, s.most, s.text), subset: s}
+		}
+	}
+	for i := range a.links {
+		u := &a.features[a.links[i].to]
+		if c, detail := u.outOfBounds(x, d); c != "" {
+			return &broken{kind: c, text: fmt.Sprintf("%q, which changes along: %s", u.Name, detail), unit: u}
+		}
+	}
+	for i := range a.rules {
+		if r := &a.rules[i]; a.breaks(r, x, d) {
+			return &broken{kind: Relation, text: r.text, rule: r}
+		}
+	}
+	return nil
 }

@@ -1,3 +1,27 @@
+// Package recourse finds what people can change so that a model decides in their favour.
+//
+// In: people as model inputs (float32, rows x dim), the actions that a task file allows them ([constraint.Set]), and a model
+// behind the small interface [Model]. Out: actions delta in model-input units, with their cost and margin.
+//
+// The invariant: every action that leaves this package is feasible by [constraint.Set.Check], and the margin reported with it is
+// the model's at the very point that it is reported with. For [Solve] and [Exact] that point is the one that reading the promise
+// makes, "hours-per-week 40 -> 45": new values are rounded to what is written before they are judged.
+//
+//   - [Teacher]: K projected gradient steps for everyone at once; the actions that calibration and training use.
+//   - [FirstValid]: the first valid iterate of a long projected gradient run; it stops past the boundary and is kept for
+//     comparison with the literature.
+//   - [Solve]: minimal-cost actions for evaluation, with the discrete choices searched as such.
+//   - [Exact]: the proved minimum, for the models and action sets for which there is a method; it measures Solve.
+//
+// Each of them takes any Model; [Worst] makes one of several that accepts what all of them accept. Constraints of single people
+// are found by their positions among the people that a solver is given ([constraint.Set.Select]).
+//
+// Projected gradient descent as the paper writes it returns a one-hot group to the same vertex after every step, so it hardly
+// ever changes one. The gradient solvers therefore keep a relaxed iterate, whose groups move freely, and take its projection as
+// the action; TeacherOptions.Plain is the rule as written.
+//
+// References: the paper's section "Recourse Optimization and Constraints": recourse problem (app:eq:recourse_general), projected
+// gradient steps (app:eq:pgd_steps).
 package recourse
 
 import (
@@ -8,6 +32,8 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+
+	"cfq/recourse/constraint"
 )
 
 // Model is a classifier as recourse sees it. The margin is the target class's logit margin: above zero means that the
@@ -58,21 +84,33 @@ type Action struct {
 	Status Status
 	Point  []float32 // the person after the action, Dim entries: what was judged
 	Delta  []float32 // Point - x; Dim entries, never nil
-	Cost   float64   // ActionSet.Cost of the action
+	Cost   float64   // constraint.Set.Cost of the action
 	Margin float64   // the model's margin at Point
+}
+
+// Point sets dst to the person after the action: x + delta in float32, the very
+// numbers that models are given everywhere in this project. One-hot and binary
+// inputs come out exactly 0 or 1, because for those the sum is exact.
+// The slices have equal length; several rows at once are fine.
+func Point(dst, x, delta []float32) {
+	x = x[:len(dst)]
+	delta = delta[:len(dst)]
+	for i := range dst {
+		dst[i] = x[i] + delta[i]
+	}
 }
 
 // valid says whether a margin meets the requirement. At requirement 0 the decision itself must change.
 func valid(m, required float32) bool { return m > 0 && m >= required }
 
-func checkArgs(m Model, a *ActionSet, x []float32) (n int, err error) {
-	if m.Dim() != a.dim {
-		return 0, fmt.Errorf("recourse: model has %d inputs, task has %d", m.Dim(), a.dim)
+func checkArgs(m Model, a *constraint.Set, x []float32) (n int, err error) {
+	if m.Dim() != a.Dim() {
+		return 0, fmt.Errorf("recourse: model has %d inputs, task has %d", m.Dim(), a.Dim())
 	}
-	if a.dim == 0 || len(x)%a.dim != 0 {
-		return 0, fmt.Errorf("recourse: %d numbers are not rows of %d inputs", len(x), a.dim)
+	if a.Dim() == 0 || len(x)%a.Dim() != 0 {
+		return 0, fmt.Errorf("recourse: %d numbers are not rows of %d inputs", len(x), a.Dim())
 	}
-	return len(x) / a.dim, nil
+	return len(x) / a.Dim(), nil
 }
 
 func checkMargin(required float64) error {
@@ -131,3 +169,5 @@ func call(dim, rows int, m, g []float32, err error) error {
 	}
 	return nil
 }
+
+func row(x []float32, i, dim int) []float32 { return x[i*dim : (i+1)*dim : (i+1)*dim] }

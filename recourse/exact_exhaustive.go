@@ -5,12 +5,110 @@ import (
 	"math"
 	"slices"
 	"sort"
+
+	"cfq/recourse/constraint"
 )
+
+// exhaustive answers for people whose actions can be counted. Several people share the model's batches; what a person is
+// given next depends on that person only.
+func (e *exactSearch) exhaustive(open []int) error {
+	const (
+		mostListed = 1 << 20 // options held at once
+		mostShared = 16      // people at once
+	)
+	var active []*catalogue
+	listed := 0
+	for len(open) > 0 || len(active) > 0 {
+		for len(open) > 0 && len(active) < mostShared && (len(active) == 0 || listed < mostListed) {
+			i := open[0]
+			open = open[1:]
+			c := newCatalogue(e.a.Person(e.first+i), i, row(e.x, i, e.a.Dim()), e.o.MaxPoints)
+			active = append(active, c)
+			listed += c.listed()
+		}
+		keep, err := e.round(active)
+		if err != nil {
+			return err
+		}
+		active, listed = keep, 0
+		for _, c := range active {
+			listed += c.listed()
+		}
+	}
+	return nil
+}
+
+// round has the model judge the next actions of everyone, and returns who is still without an answer.
+func (e *exactSearch) round(active []*catalogue) ([]*catalogue, error) {
+	const (
+		least, most = 64, 1 << 15 // actions of one person
+		together    = 1 << 15     // and of the people judged together
+	)
+	keep := make([]*catalogue, 0, len(active))
+	d := make([]float32, e.a.Dim())
+	var points []float32
+	for len(active) > 0 {
+		points = points[:0]
+		var ends []int
+		for len(ends) < len(active) && len(points) < together*e.a.Dim() {
+			c := active[len(ends)]
+			c.next(min(max(c.looked/2, least), most, e.o.MaxPoints+1-c.looked))
+			for _, v := range c.band {
+				points = append(points, c.x...)
+				if at := points[len(points)-len(d):]; !c.action(v, at, d) {
+					points = points[:len(points)-len(d)]
+				}
+			}
+			ends = append(ends, len(points))
+		}
+		margins, err := e.judge(points)
+		if err != nil {
+			return nil, err
+		}
+		from := 0
+		for k, to := range ends {
+			if c := active[k]; !e.answered(c, points[from:to], margins[from/e.a.Dim():]) {
+				keep = append(keep, c)
+			}
+			from = to
+		}
+		active = active[len(ends):]
+	}
+	return keep, nil
+}
+
+// answered looks at a person's next points, which are in the order of their cost, and says whether the search is over.
+func (e *exactSearch) answered(c *catalogue, points, margins []float32) bool {
+	required, need := float32(e.o.Margin), float32(e.o.Margin+e.slack)
+	for k := range len(points) / e.a.Dim() {
+		switch {
+		case valid(margins[k], need):
+			if e.settle(c.i, row(points, k, e.a.Dim()), margins[k]) {
+				e.methods[c.i] = Exhaustive
+				return true
+			}
+		case valid(margins[k], required) && !c.spare:
+			c.spare = e.settle(c.i, row(points, k, e.a.Dim()), margins[k]) // for want of a better one
+		}
+	}
+	switch {
+	case len(c.band) > 0 && c.looked <= e.o.MaxPoints:
+		return false
+	case c.spare || len(c.band) == 0:
+		e.methods[c.i] = Exhaustive
+	default:
+		e.methods[c.i] = TooMany
+	}
+	if e.actions[c.i].Status != Found && len(c.band) == 0 {
+		e.actions[c.i].Status = NoneExists
+	}
+	return true
+}
 
 // catalogue hands out the actions of one person by ascending cost. It holds the options of every feature and one
 // band of actions at a time.
 type catalogue struct {
-	a      *ActionSet
+	a      *constraint.Set
 	i      int // the person
 	x      []float32
 	shelf  []shelf
@@ -27,7 +125,7 @@ type catalogue struct {
 
 // shelf is a feature's options by ascending cost.
 type shelf struct {
-	feature int
+	feature *constraint.Feature
 	id      []int
 	cost    []float64 // parts that add up
 	value   []float32 // of the inputs as they are written in raw units; rows x width
@@ -39,19 +137,18 @@ type choices struct {
 	at   int32
 }
 
-// catalogue returns the actions of person i. Of a feature with more than most options in a direction the nearest ones
+// newCatalogue returns the actions of person i. Of a feature with more than most options in a direction the nearest ones
 // are listed: no others can be among the cheapest most actions.
-func (a *ActionSet) catalogue(i int, x []float32, most int) *catalogue {
-	c := &catalogue{a: a, i: i, x: x, limit: a.limit, after: math.Inf(-1)}
-	d, point := make([]float32, a.dim), make([]float32, a.dim)
-	for _, f := range a.free {
-		u := &a.units[f]
-		s := shelf{feature: f}
-		u.every(x, most, func(id int) {
-			u.set(x, d, id)
+func newCatalogue(a *constraint.Set, i int, x []float32, most int) *catalogue {
+	c := &catalogue{a: a, i: i, x: x, limit: a.Limit(), after: math.Inf(-1)}
+	d, point := make([]float32, a.Dim()), make([]float32, a.Dim())
+	for _, u := range a.Free() {
+		s := shelf{feature: u}
+		u.Every(x, most, func(id int) {
+			u.Set(x, d, id)
 			s.id = append(s.id, id)
-			s.cost = append(s.cost, a.term(u, x, d))
-			clear(d[u.first : u.first+u.width])
+			s.cost = append(s.cost, a.Norm().Term(u, x, d))
+			clear(d[u.First : u.First+u.Width])
 		})
 		if len(s.id) == 0 {
 			continue
@@ -60,10 +157,10 @@ func (a *ActionSet) catalogue(i int, x []float32, most int) *catalogue {
 			sort.Stable(byCost(s))
 		}
 		for _, id := range s.id {
-			u.set(x, d, id)
-			a.publish(point, x, d, asItIs)
-			s.value = append(s.value, point[u.first:u.first+u.width]...)
-			clear(d[u.first : u.first+u.width])
+			u.Set(x, d, id)
+			a.Publish(point, x, d, nil, 0)
+			s.value = append(s.value, point[u.First:u.First+u.Width]...)
+			clear(d[u.First : u.First+u.Width])
 		}
 		c.shelf = append(c.shelf, s)
 	}
@@ -72,28 +169,12 @@ func (a *ActionSet) catalogue(i int, x []float32, most int) *catalogue {
 	return c
 }
 
-// every is each with all steps of a grid, the nearest most in either direction, nearest first.
-func (u *unit) every(x []float32, most int, do func(option int)) {
-	if u.kind != grid {
-		u.each(x, do)
-		return
-	}
-	lo, hi := u.span(x[u.first])
-	first, last := u.ticks(x[u.first], lo, hi)
-	for n := 1; n <= min(max(-int(first), int(last)), most); n++ {
-		if -n >= int(first) {
-			do(-n)
-		}
-		if n <= int(last) {
-			do(n)
-		}
-	}
-}
-
 type byCost shelf
 
-func (s byCost) Len() int           { return len(s.id) }
+func (s byCost) Len() int { return len(s.id) }
+
 func (s byCost) Less(i, j int) bool { return s.cost[i] < s.cost[j] }
+
 func (s byCost) Swap(i, j int) {
 	s.id[i], s.id[j] = s.id[j], s.id[i]
 	s.cost[i], s.cost[j] = s.cost[j], s.cost[i]
@@ -275,22 +356,16 @@ func (c *catalogue) action(v choices, point, d []float32) bool {
 			continue
 		}
 		s := &c.shelf[k]
-		u := &a.units[s.feature]
-		copy(point[u.first:u.first+u.width], s.value[int(n-1)*u.width:])
-		if len(a.links) > 0 {
-			u.set(c.x, d, s.id[n-1])
+		u := s.feature
+		copy(point[u.First:u.First+u.Width], s.value[int(n-1)*u.Width:])
+		if a.HasLinks() {
+			u.Set(c.x, d, s.id[n-1])
 		}
 	}
-	if len(a.links) > 0 {
-		a.drag(c.x, d)
-		a.publish(point, c.x, d, asItIs)
+	if a.HasLinks() {
+		a.Propagate(c.x, d)
+		a.Publish(point, c.x, d, nil, 0)
 	}
-	if len(a.links)+len(a.rules)+len(a.subsets) == 0 {
-		return true
-	}
-	a.difference(d, c.x, point)
-	return a.obeys(c.x, d)
+	constraint.Difference(d, c.x, point)
+	return a.Consistent(c.x, d)
 }
-
-// asItIs adds nothing to a change that is published.
-func asItIs(*unit) float64 { return 0 }

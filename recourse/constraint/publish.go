@@ -1,4 +1,4 @@
-package recourse
+package constraint
 
 import (
 	"math"
@@ -7,40 +7,40 @@ import (
 	"cfq/task"
 )
 
-// An action is a promise once it can be said in raw units: "hours-per-week 40 -> 45". So the new values are rounded to what is
-// written before a model judges them. A value on a grid is the person's own and whole steps, a free one is rounded to four digits after the first of the
-// feature's standard deviation, or of the width of its bounds where that is less, away from the person's own value.
-
-// publish sets point to the person after the action d, as reading the written values makes it; extra more quanta are given to the units where more is
+// Publish sets point to the person after the action d, as reading the written values makes it; extra more quanta are given to the units where more is
 // not 0, in the direction of their change.
-func (a *ActionSet) publish(point, x, d []float32, more func(u *unit) float64) {
-	a.write(point, x, d, func(u *unit) float32 { return u.written(x[u.first], d[u.first], more(u)) })
+func (a *Set) Publish(point, x, d []float32, more *Feature, quanta float64) {
+	a.write(point, x, d, func(u *Feature) float32 {
+		if u == more {
+			return u.written(x[u.First], d[u.First], quanta)
+		}
+		return u.written(x[u.First], d[u.First], 0)
+	})
 }
 
-// publishUnrounded is publish with as many digits as it takes to say the very change.
-func (a *ActionSet) publishUnrounded(point, x, d []float32) {
-	a.write(point, x, d, func(u *unit) float32 {
+// PublishUnrounded is publish with as many digits as it takes to say the very change.
+func (a *Set) PublishUnrounded(point, x, d []float32) {
+	a.write(point, x, d, func(u *Feature) float32 {
 		if u.form == grid {
-			return u.written(x[u.first], d[u.first], 0)
+			return u.written(x[u.First], d[u.First], 0)
 		}
-		from, away := u.feature.Raw(x[u.first]), math.Copysign(1, float64(d[u.first]))
-		if limit := u.feature.ToInput(u.limit(x[u.first], from, away)); float64(x[u.first]+d[u.first])*away > float64(limit)*away {
+		from, away := u.spec.Raw(x[u.First]), math.Copysign(1, float64(d[u.First]))
+		if limit := u.spec.ToInput(u.limit(x[u.First], from, away)); float64(x[u.First]+d[u.First])*away > float64(limit)*away {
 			return limit
 		}
-		return x[u.first] + d[u.first]
+		return x[u.First] + d[u.First]
 	})
 }
 
 // write sets point to the person after the action d with the numbers that change as number has them.
-func (a *ActionSet) write(point, x, d []float32, number func(u *unit) float32) {
+func (a *Set) write(point, x, d []float32, number func(u *Feature) float32) {
 	copy(point, x)
-	for _, i := range a.free {
-		u := &a.units[i]
-		if !u.changed(d) {
+	for _, u := range a.free {
+		if !u.Changed(d) {
 			continue
 		}
 		if u.form == continuous || u.form == grid {
-			point[u.first] = number(u)
+			point[u.First] = number(u)
 			continue
 		}
 		a.settleInto(u, point, x, d)
@@ -49,15 +49,15 @@ func (a *ActionSet) write(point, x, d []float32, number func(u *unit) float32) {
 		return
 	}
 	moved := make([]float32, len(d))
-	a.difference(moved, x, point)
-	a.drag(x, moved)
+	Difference(moved, x, point)
+	a.Propagate(x, moved)
 	for i := range a.links {
-		u := &a.units[a.links[i].to]
-		if !u.changed(moved) {
+		u := &a.features[a.links[i].to]
+		if !u.Changed(moved) {
 			continue
 		}
 		if u.form == continuous || u.form == grid {
-			point[u.first] = u.follow(x[u.first], moved[u.first])
+			point[u.First] = u.follow(x[u.First], moved[u.First])
 			continue
 		}
 		a.settleInto(u, point, x, moved)
@@ -65,36 +65,36 @@ func (a *ActionSet) write(point, x, d []float32, number func(u *unit) float32) {
 }
 
 // settleInto writes the values of a category or domain, which are exact.
-func (a *ActionSet) settleInto(u *unit, point, x, d []float32) {
-	for j := u.first; j < u.first+u.width; j++ {
+func (a *Set) settleInto(u *Feature, point, x, d []float32) {
+	for j := u.First; j < u.First+u.Width; j++ {
 		point[j] = x[j] + d[j]
 	}
-	if u.form == domain {
-		at := float64(point[u.first])
+	if u.form == discrete {
+		at := float64(point[u.First])
 		best := math.Inf(1)
 		for _, v := range u.values {
 			if e := math.Abs(v - at); e < best {
-				best, point[u.first] = e, float32(v)
+				best, point[u.First] = e, float32(v)
 			}
 		}
 	}
 }
 
 // written returns the input of the value that stands for the change d.
-func (u *unit) written(x, d float32, more float64) float32 {
-	f := u.feature
+func (u *Feature) written(x, d float32, more float64) float32 {
+	f := u.spec
 	from := f.Raw(x)
 	away := math.Copysign(1, float64(d))
 	if u.form == grid {
 		lo, hi := u.span(x)
 		first, last := u.ticks(x, lo, hi)
-		n := min(max(roundToZero(float64(d)/u.step)+more*away, first), last)
-		return f.ToInput(task.Rounded(from+n*u.step*f.Std, 12))
+		n := min(max(roundToZero(float64(d)/u.Step)+more*away, first), last)
+		return f.ToInput(task.Rounded(from+n*u.Step*f.Std, 12))
 	}
-	if more == 0 && math.Abs(float64(d)*f.Std) < u.quantum/2 {
+	if more == 0 && math.Abs(float64(d)*f.Std) < u.Quantum/2 {
 		return x // left over from a search; the rounding of the others makes up for it
 	}
-	n := (from + float64(d)*f.Std) / u.quantum
+	n := (from + float64(d)*f.Std) / u.Quantum
 	if away > 0 {
 		n = math.Ceil(n - 1e-6)
 	} else {
@@ -102,15 +102,15 @@ func (u *unit) written(x, d float32, more float64) float32 {
 	}
 	n += more * away
 	limit := u.limit(x, from, away)
-	if raw := n * u.quantum; raw*away < limit*away {
+	if raw := n * u.Quantum; raw*away < limit*away {
 		return f.ToInput(task.Rounded(raw, 12))
 	}
 	return f.ToInput(task.Rounded(limit, 12)) // the bound as the task file has it
 }
 
 // limit returns the raw value that a change from the given one, whose input is x, may go to, upwards or (away below 0) downwards.
-func (u *unit) limit(x float32, from, away float64) float64 {
-	f := u.feature
+func (u *Feature) limit(x float32, from, away float64) float64 {
+	f := u.spec
 	if u.scale != 1 {
 		lo, hi := u.span(x)
 		if away < 0 {
@@ -125,8 +125,8 @@ func (u *unit) limit(x float32, from, away float64) float64 {
 }
 
 // follow returns the input of the value that stands for the change d of a linked feature, with as few digits as say it.
-func (u *unit) follow(x, d float32) float32 {
-	f := u.feature
+func (u *Feature) follow(x, d float32) float32 {
+	f := u.spec
 	raw := f.Raw(x) + float64(d)*f.Std
 	for digits := 7; digits < 17; digits++ {
 		if at := f.ToInput(task.Rounded(raw, digits)); math.Abs(float64(at)-float64(x)-float64(d)) <= noise(x, d)/2 {
@@ -136,8 +136,8 @@ func (u *unit) follow(x, d float32) float32 {
 	return x + d
 }
 
-// difference sets d to the action that leads from x to point.
-func (a *ActionSet) difference(d, x, point []float32) {
+// Difference sets d to the action that leads from x to point.
+func Difference(d, x, point []float32) {
 	for j := range d {
 		d[j] = point[j] - x[j]
 	}
@@ -150,13 +150,13 @@ type Change struct {
 }
 
 // Changes lists how point differs from the person x, in the order of the features. Values that no data file can hold are written as numbers.
-func (a *ActionSet) Changes(x, point []float32) []Change {
+func (a *Set) Changes(x, point []float32) []Change {
 	var out []Change
-	for i := range a.units {
-		u := &a.units[i]
-		from, to := text(u.feature, x[u.first:u.first+u.width]), text(u.feature, point[u.first:u.first+u.width])
+	for i := range a.features {
+		u := &a.features[i]
+		from, to := text(u.spec, x[u.First:u.First+u.Width]), text(u.spec, point[u.First:u.First+u.Width])
 		if from != to {
-			out = append(out, Change{Feature: u.name, From: from, To: to, Linked: u.kind == linked})
+			out = append(out, Change{Feature: u.Name, From: from, To: to, Linked: u.kind == dependent})
 		}
 	}
 	return out

@@ -1,0 +1,222 @@
+package constraint
+
+import (
+	"math"
+	"slices"
+)
+
+// Linear is what links, rules and limits on sets of features mean for the action d of one person as linear inequalities:
+// Effects(d) is at least Need, row by row, and d fulfils one alternative of every disjunction. It is a relaxation: Violated finds
+// what it leaves out, and returns the disjunction that divides the search.
+type Linear struct {
+	Need []float64 // of the rows; -Inf where only an alternative needs it
+	// Rounding is what Violated returns when no alternative would help: the action breaks a constraint by rounding alone.
+	Rounding *Disjunction
+
+	set   *Set
+	x     []float32
+	rows  []linearRow
+	rules []*Disjunction         // per rule; nil without If: its rows are always needed
+	some  []map[int]*Disjunction // per subset, by feature: it changes or not
+}
+
+// Disjunction is a condition with alternatives: every feasible action is in one of them at least.
+type Disjunction struct{ Alternatives []Alternative }
+
+// Alternative says what holds in one part of a disjunction. Features are given by their positions in Set.Free.
+type Alternative struct {
+	Unchanged, Changed []int     // features
+	Rows               []int     // that become needed
+	Need               []float64 // of the rows
+}
+
+// linearRow is sum(coef delta) over model inputs, divided so that its largest coefficient is 1.
+type linearRow struct {
+	terms []entry
+	size  float64
+}
+
+// Linear returns the rows of the set's links and rules for the person x.
+func (a *Set) Linear(x []float32) *Linear {
+	l := &Linear{Rounding: &Disjunction{}, set: a, x: x}
+	for i := range a.features {
+		u := &a.features[i]
+		if u.kind != dependent || u.form >= oneHot {
+			continue
+		}
+		lo, hi := u.span(x[u.First])
+		slack := noise(x[u.First], 0) / 2
+		if float64(hi) < widest {
+			l.row([]entry{{u.First, -1}}, -float64(hi)-slack, true)
+		}
+		if float64(lo) > -widest {
+			l.row([]entry{{u.First, 1}}, float64(lo)-slack, true)
+		}
+	}
+	at := map[int]int{} // positions among the free features
+	for k, u := range a.free {
+		at[u.Index] = k
+	}
+	for i := range a.rules {
+		l.rules = append(l.rules, l.rule(&a.rules[i], at))
+	}
+	for i := range a.subsets {
+		by := map[int]*Disjunction{}
+		for _, k := range a.subsets[i].features {
+			for _, f := range a.roots(k) {
+				only := []int{at[f]}
+				by[f] = &Disjunction{[]Alternative{{Unchanged: only}, {Changed: only}}}
+			}
+		}
+		l.some = append(l.some, by)
+	}
+	return l
+}
+
+// Empty reports whether the person's features are independent of each other.
+func (l *Linear) Empty() bool { return len(l.rows)+len(l.some) == 0 }
+
+// row adds the row sum >= need.
+func (l *Linear) row(terms []entry, need float64, always bool) (index int, scaled float64) {
+	size := 0.0
+	for _, t := range terms {
+		size = max(size, math.Abs(t.coef))
+	}
+	if size == 0 {
+		size = 1
+	}
+	l.rows = append(l.rows, linearRow{terms, size})
+	scaled = need / size
+	if always {
+		l.Need = append(l.Need, scaled)
+	} else {
+		l.Need = append(l.Need, math.Inf(-1))
+	}
+	return len(l.rows) - 1, scaled
+}
+
+// Effects returns what the action does to every row.
+func (l *Linear) Effects(d []float32) []float64 {
+	out := make([]float64, len(l.rows))
+	for r := range l.rows {
+		for _, t := range l.rows[r].terms {
+			out[r] += t.coef * float64(d[t.input])
+		}
+		out[r] /= l.rows[r].size
+	}
+	return out
+}
+
+// rule adds the rows of a rule. Without If they are needed: what is broken already may not become worse. With If the rule
+// is a disjunction: none of its features change, or one part of If does not hold, or all of Then does.
+func (l *Linear) rule(r *rule, at map[int]int) *Disjunction {
+	if r.when == nil {
+		for i := range r.then {
+			c := &r.then[i]
+			below := min(c.excess(l.x, nil)+l.rounded(c), 0) - l.slack(c)
+			if c.strict && c.holds(l.x, make([]float32, len(l.x))) { // what holds as they are must go on to hold
+				below += l.clear(c)
+			}
+			l.row(negated(c.terms), below, true)
+		}
+		return nil
+	}
+	var none Alternative
+	for _, k := range r.features {
+		for _, f := range l.set.roots(k) {
+			none.Unchanged = append(none.Unchanged, at[f])
+		}
+	}
+	d := &Disjunction{[]Alternative{none}}
+	for i := range r.when {
+		c := &r.when[i]
+		beyond := -c.excess(l.x, nil) + l.rounded(c)
+		if beyond -= l.slack(c); !c.strict {
+			beyond += l.clear(c)
+		}
+		index, need := l.row(c.terms, beyond, false)
+		d.Alternatives = append(d.Alternatives, Alternative{Rows: []int{index}, Need: []float64{need}})
+	}
+	var all Alternative
+	for i := range r.then {
+		c := &r.then[i]
+		below := c.excess(l.x, nil) + l.rounded(c)
+		if below -= l.slack(c); c.strict {
+			below += l.clear(c)
+		}
+		index, need := l.row(negated(c.terms), below, false)
+		all.Rows, all.Need = append(all.Rows, index), append(all.Need, need)
+	}
+	d.Alternatives = append(d.Alternatives, all)
+	return d
+}
+
+func negated(terms []entry) []entry {
+	out := slices.Clone(terms)
+	for k := range out {
+		out[k].coef = -out[k].coef
+	}
+	return out
+}
+
+// slack is what a condition that holds with equality may miss for the noise of float32.
+func (l *Linear) slack(c *condition) float64 { return c.noise(l.x, make([]float32, len(l.x))) / 2 }
+
+// clear is a distance from the bound that is taken for more than noise.
+func (l *Linear) clear(c *condition) float64 {
+	far := make([]float32, len(l.x))
+	for k := range far {
+		far[k] = 8
+	}
+	return 1.5 * c.noise(l.x, far)
+}
+
+// rounded is by how much writing free changes in raw units may move the sum.
+func (l *Linear) rounded(c *condition) float64 {
+	sum := 0.0
+	for _, t := range c.terms {
+		for i := range l.set.features {
+			if u := &l.set.features[i]; u.First == t.input && u.kind == continuous {
+				sum += math.Abs(t.coef) * u.Quantum / u.spec.Std
+			}
+		}
+	}
+	return sum
+}
+
+// Violated returns a disjunction that the action d, which respects each feature's own constraints, breaks: one that is not
+// among those settled if there is such a one. It is nil when d is feasible, and a disjunction without alternatives when the
+// settled ones cannot all hold.
+func (l *Linear) Violated(d []float32, settled []*Disjunction) *Disjunction {
+	a := l.set
+	if a.firstBroken(l.x, d) == nil {
+		return nil
+	}
+	for i := range a.rules {
+		if e := l.rules[i]; e != nil && a.breaks(&a.rules[i], l.x, d) && !slices.Contains(settled, e) {
+			return e
+		}
+	}
+	for i := range a.subsets {
+		s := &a.subsets[i]
+		if a.changesOf(s, d) <= s.most {
+			continue
+		}
+		var open *Disjunction
+		for _, k := range s.features {
+			if !a.features[k].Changed(d) {
+				continue
+			}
+			for _, f := range a.roots(k) {
+				if e := l.some[i][f]; a.features[f].Changed(d) && !slices.Contains(settled, e) {
+					open = e
+				}
+			}
+		}
+		if open != nil {
+			return open
+		}
+		return &Disjunction{} // too many have to change
+	}
+	return l.Rounding
+}

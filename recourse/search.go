@@ -1,0 +1,507 @@
+package recourse
+
+import (
+	"cmp"
+	"hash/fnv"
+	"math"
+	"slices"
+
+	"cfq/recourse/constraint"
+)
+
+// climb is the state of a lane that climbs towards the required margin.
+type searchState struct {
+	numeric bool                  // discrete features stay as they are
+	weights []float64             // factor on every feature's effectiveness; nil = 1
+	banned  []*constraint.Feature // whose moves have failed
+	last    *constraint.Feature   // moved last
+	short   bool                  // the last move was already shortened
+	prev    []float32             // the point before the last move, its margin and gradient
+	prevM   float32
+	prevG   []float32
+}
+
+// climber returns a lane at the action from (nil: no change).
+func (s *search) newCandidate(p *person, from []float32, numeric bool, weights []float64) *candidate {
+	c := &candidate{p: p, d: s.slab.row(s.a.Dim()), state: searchState{numeric: numeric, weights: weights, prev: s.slab.row(s.a.Dim())}}
+	clear(c.d)
+	copy(c.d, from)
+	return c
+}
+
+// ascend climbs until the lanes are valid, stuck, or out of steps. A lane gives up
+// when it costs half as much again as the person's best action.
+func (s *search) gradientSearch(ls []*candidate) error {
+	active := slices.Clone(ls)
+	for range s.o.Steps + 1 {
+		if len(active) == 0 {
+			return nil
+		}
+		if err := s.eval(active, true); err != nil {
+			return err
+		}
+		keep := active[:0]
+		for _, c := range active {
+			c.cost = c.p.a.Cost(c.p.x, c.d)
+			if valid(c.margin, s.target) || c.cost > 1.5*c.p.cost {
+				continue
+			}
+			if s.step(c) {
+				keep = append(keep, c)
+			}
+		}
+		active = keep
+	}
+	// Who is left moved after its last evaluation.
+	for _, c := range active {
+		c.cost = c.p.a.Cost(c.p.x, c.d)
+	}
+	return s.eval(active, true)
+}
+
+// step undoes the last move if it did not raise the margin, and makes the next one.
+func (s *search) step(c *candidate) bool {
+	st := &c.state
+	if st.last != nil && !(c.margin > st.prevM) {
+		u := st.last
+		if u.Numeric() && !st.short {
+			st.short = true
+			before, after := float64(st.prev[u.First]), float64(c.d[u.First])
+			d := u.Nearest(c.p.x[u.First], float32(before+(after-before)/4))
+			if d != st.prev[u.First] && d != c.d[u.First] {
+				c.d[u.First] = d
+				return true
+			}
+		}
+		copy(c.d, st.prev)
+		c.margin, c.g = st.prevM, st.prevG
+		st.banned = append(st.banned, st.last)
+	}
+	copy(st.prev, c.d)
+	st.prevM, st.prevG, st.short = c.margin, c.g, false
+	gap := float64(s.target - c.margin)
+	var ok bool
+	if st.last, ok = s.advance(c, gap); ok {
+		return true
+	}
+	return s.drop(c)
+}
+
+// advance makes the move with the most linearised margin per cost and returns its feature.
+func (s *search) advance(c *candidate, gap float64) (*constraint.Feature, bool) {
+	st, x := &c.state, c.p.x
+	full := c.p.a.Changed(c.d) >= c.p.a.Limit()
+	var pick *constraint.Feature
+	best, to, option := 0.0, float32(0), -1
+	for _, u := range c.p.a.Free() {
+		if slices.Contains(st.banned, u) || full && !u.Changed(c.d) {
+			continue
+		}
+		weight := 1.0
+		if st.weights != nil {
+			weight = st.weights[u.Index]
+		}
+		if u.Numeric() {
+			d, gain, cost := c.p.a.Toward(u, x, c.d, c.g, gap)
+			// More than the gap is of no use.
+			if eff := effectiveness(min(gain, gap), cost) * weight; eff > best {
+				best, pick, to, option = eff, u, d, -1
+			}
+			continue
+		}
+		if st.numeric {
+			continue
+		}
+		u.Each(x, func(o int) {
+			gain, cost := c.p.a.SwitchGain(u, x, c.d, c.g, o)
+			if eff := effectiveness(min(gain, gap), cost) * weight; eff > best {
+				best, pick, option = eff, u, o
+			}
+		})
+	}
+	if pick == nil {
+		return nil, false
+	}
+	ok := c.p.a.Apply(pick, x, c.d, func(d []float32) {
+		if option >= 0 {
+			pick.Set(x, d, option)
+		} else {
+			d[pick.First] = to
+		}
+	})
+	return pick, ok
+}
+
+// effectiveness is gain per cost. Gains that cost nothing come first, larger ones before smaller.
+func effectiveness(gain, cost float64) float64 {
+	switch {
+	case !(gain > 0):
+		return 0
+	case cost <= 0:
+		return 1e12 * (1 + gain)
+	}
+	return gain / cost
+}
+
+// drop takes back the change that achieves least, to make room under the sparsity limit.
+func (s *search) drop(c *candidate) bool {
+	st := &c.state
+	st.last = nil
+	if c.p.a.Changed(c.d) < c.p.a.Limit() {
+		return false
+	}
+	var pick *constraint.Feature
+	least := math.Inf(1)
+	for _, u := range c.p.a.Free() {
+		if !u.Changed(c.d) || st.numeric && !u.Numeric() {
+			continue
+		}
+		if v := u.Dot(c.g, c.d); v < least {
+			least, pick = v, u
+		}
+	}
+	if pick == nil {
+		return false
+	}
+	clear(c.d[pick.First : pick.First+pick.Width])
+	st.banned = append(st.banned, pick)
+	return true
+}
+
+const scanned = 12 // numeric features per person that are scanned
+
+// scan tries single numeric features over their whole range, in case the margin is not monotone, and returns
+// the cheapest valid point of each line, pulled back towards the factual one.
+func (s *search) scan() ([]*candidate, error) {
+	var tries []*candidate
+	var pulls []*pull
+	for _, p := range s.people {
+		for _, u := range s.scannable(p) {
+			for _, up := range []bool{false, true} {
+				end := u.Farthest(p.x[u.First], up)
+				last := float32(0)
+				for _, share := range []float64{1. / 64, 1. / 32, 1. / 16, 1. / 8, 1. / 4, 1. / 2, 3. / 4, 1} {
+					d := u.Outward(p.x[u.First], s.reachable(float64(end), u, p)*share, up)
+					if d == 0 || d == last {
+						continue
+					}
+					c := &candidate{p: p, d: s.slab.row(s.a.Dim())}
+					clear(c.d)
+					if !p.a.Apply(u, p.x, c.d, func(t []float32) { t[u.First] = d }) {
+						continue
+					}
+					if c.cost = c.p.a.Cost(c.p.x, c.d); c.cost >= p.cost {
+						break
+					}
+					tries = append(tries, c)
+					pulls = append(pulls, &pull{c: c, u: u, bad: last, good: d})
+					last = d
+				}
+			}
+		}
+	}
+	if err := s.eval(tries, false); err != nil {
+		return nil, err
+	}
+	var found []*candidate
+	var narrowed []*pull
+	for i, c := range tries {
+		before := c.p.start.margin // of the point before on the same line
+		if pulls[i].bad != 0 {
+			before = tries[i-1].margin
+		}
+		if valid(c.margin, s.target) && !valid(before, s.target) {
+			pulls[i].goodM, pulls[i].badM = c.margin, before
+			found, narrowed = append(found, c), append(narrowed, pulls[i])
+		}
+	}
+	return found, s.narrow(narrowed)
+}
+
+// reachable limits the end of a scanned line to what costs less than the best action.
+func (s *search) reachable(end float64, u *constraint.Feature, p *person) float64 {
+	return math.Copysign(min(math.Abs(end), p.a.Norm().Affords(u, p.x, p.cost)), end)
+}
+
+// scannable returns the numeric features with the largest margin gradient per cost.
+func (s *search) scannable(p *person) []*constraint.Feature {
+	var fs []*constraint.Feature
+	for _, u := range p.a.Free() {
+		if u.Numeric() {
+			fs = append(fs, u)
+		}
+	}
+	if len(fs) <= scanned {
+		return fs
+	}
+	slices.SortStableFunc(fs, func(a, b *constraint.Feature) int {
+		return -cmp.Compare(p.start.worth(a), p.start.worth(b))
+	})
+	return fs[:scanned]
+}
+
+// expand is one round over discrete choices. It reports whether there was anything to expand.
+func (s *search) expand() (bool, error) {
+	var children []*candidate
+	by := map[*person][]*candidate{}
+	for _, p := range s.people {
+		cs := s.switches(p)
+		by[p] = cs
+		children = append(children, cs...)
+	}
+	if len(children) == 0 {
+		return false, nil
+	}
+	if err := s.eval(children, true); err != nil {
+		return false, err
+	}
+	s.updateIncumbent(children)
+	var climbs []*candidate
+	for _, p := range s.people {
+		cs := by[p]
+		estimates := make(map[*candidate]float64, len(cs))
+		for _, c := range cs {
+			estimates[c] = s.completion(c, 0)
+		}
+		p.kept = s.keep(cs, estimates)
+		for _, c := range p.kept {
+			if c.cost < p.cost && estimates[c] < 1.5*p.cost {
+				climbs = append(climbs, s.newCandidate(p, c.d, true, nil))
+			}
+		}
+	}
+	if err := s.gradientSearch(climbs); err != nil {
+		return false, err
+	}
+	for _, c := range children {
+		if valid(c.margin, s.target) {
+			climbs = append(climbs, c)
+		}
+	}
+	if err := s.refine(s.cheapest(climbs, 2, 1.5)); err != nil {
+		return false, err
+	}
+	return true, s.detach()
+}
+
+// keep returns the beam: the children of least estimated cost.
+func (s *search) keep(cs []*candidate, estimates map[*candidate]float64) []*candidate {
+	cs = slices.Clone(cs)
+	slices.SortStableFunc(cs, func(a, b *candidate) int { return cmp.Compare(estimates[a], estimates[b]) })
+	return cs[:min(len(cs), s.o.Beam)]
+}
+
+// detach moves what the next round needs out of the slab, and adds the discrete part of the best actions to it.
+func (s *search) detach() error {
+	var fresh []*candidate
+	for _, p := range s.people {
+		for _, c := range p.kept {
+			c.d = slices.Clone(c.d)
+			c.g = slices.Clone(c.g)
+		}
+		if math.IsInf(p.cost, 1) {
+			continue
+		}
+		c := &candidate{p: p, d: slices.Clone(p.best)}
+		for _, u := range p.a.Free() {
+			if u.Numeric() {
+				c.d[u.First] = 0
+			}
+		}
+		if p.visit(c.d) {
+			c.cost = p.a.Cost(c.p.x, c.d)
+			p.kept = append(p.kept, c)
+			fresh = append(fresh, c)
+		}
+	}
+	return s.eval(fresh, true)
+}
+
+// visit says whether the discrete choice is new.
+func (p *person) visit(d []float32) bool {
+	h := fnv.New64a()
+	var b [8]byte
+	for j, v := range d {
+		if v != 0 {
+			bits := uint64(j)<<32 | uint64(math.Float32bits(v))
+			for i := range b {
+				b[i] = byte(bits >> (8 * i))
+			}
+			h.Write(b[:])
+		}
+	}
+	if p.seen[h.Sum64()] {
+		return false
+	}
+	if p.seen == nil {
+		p.seen = map[uint64]bool{}
+	}
+	p.seen[h.Sum64()] = true
+	return true
+}
+
+// switches returns the new discrete choices that are one switch away from those kept, are within the
+// sparsity limit and cost less than the best action; of too many, the most promising by the gradient.
+func (s *search) switches(p *person) []*candidate {
+	parents := p.kept
+	if p.seen == nil {
+		p.visit(p.start.d)
+		parents = []*candidate{&p.start}
+	}
+	most := 16 * s.o.Beam
+	var out []*candidate
+	estimates := map[*candidate]float64{}
+	scratch := s.slab.row(s.a.Dim())
+	for _, from := range parents {
+		full := p.a.Changed(from.d) >= p.a.Limit()
+		for _, u := range p.a.Free() {
+			if full && !u.Changed(from.d) {
+				continue
+			}
+			child := func(gain, rise float64, set func(d []float32)) {
+				if from.cost+rise >= p.cost || gain == 0 && rise == 0 {
+					return
+				}
+				copy(scratch, from.d)
+				if !p.a.Apply(u, p.x, scratch, set) || !p.visit(scratch) {
+					return
+				}
+				c := s.copyOf(&candidate{p: p, d: scratch})
+				c.cost, c.g, c.margin = p.a.Cost(c.p.x, c.d), from.g, from.margin
+				estimates[c] = s.completion(c, gain)
+				out = append(out, c)
+			}
+			u.Each(p.x, func(o int) {
+				gain, rise := p.a.SwitchGain(u, p.x, from.d, from.g, o)
+				child(gain, rise, func(d []float32) { u.Set(p.x, d, o) })
+			})
+			if u.Numeric() && math.IsInf(p.cost, 1) {
+				// Nothing is valid so far: the far ends of numbers are choices, too. Where the margin bends, the gradient does not lead there.
+				for _, up := range []bool{false, true} {
+					to := u.Farthest(p.x[u.First], up)
+					gain := float64(from.g[u.First]) * (float64(to) - float64(from.d[u.First]))
+					child(gain, 0, func(d []float32) { d[u.First] = to })
+				}
+			}
+		}
+	}
+	if len(out) > most {
+		slices.SortStableFunc(out, func(a, b *candidate) int { return cmp.Compare(estimates[a], estimates[b]) })
+		out = out[:most]
+	}
+	return out
+}
+
+// completion estimates the cost of a valid action with the lane's discrete choices: its cost and, by the
+// gradient, that of the cheapest numeric moves that close the gap, gain of which is closed already. What cannot be
+// closed comes last, by what is left.
+func (s *search) completion(c *candidate, gain float64) float64 {
+	gap := float64(s.target-c.margin) - gain
+	if !(gap > 0) {
+		return c.cost
+	}
+	var lines []constraint.Line
+	for _, u := range c.p.a.Free() {
+		slope := float64(c.g[u.First])
+		if !u.Numeric() || slope == 0 || slope != slope {
+			continue
+		}
+		room := math.Abs(float64(u.End(c.p.x[u.First], slope > 0)))
+		if slope = math.Abs(slope); room > 0 {
+			lines = append(lines, constraint.Line{Slope: slope, Room: room, Weight: c.p.a.Norm().Weight(u)})
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b constraint.Line) int { return -cmp.Compare(a.Worth(), b.Worth()) })
+	lines = lines[:min(len(lines), max(c.p.a.Limit()-c.p.a.Changed(c.d), 0))]
+	return c.p.a.Norm().Fill(c.cost, lines, gap)
+}
+
+// rescue climbs regardless of cost for everyone who has no valid action: all features go to where the gradient
+// gains most, the best ones up to the sparsity limit, and again from there. For a linear model the first such point has the
+// largest margin there is. What is valid is refined.
+func (s *search) feasibilityPhase() error {
+	const rounds = 6
+	var active []*candidate
+	for _, p := range s.people {
+		if !math.IsInf(p.cost, 1) {
+			continue
+		}
+		c := s.newCandidate(p, nil, false, nil)
+		c.margin, c.g = p.start.margin, p.start.g
+		active = append(active, c)
+	}
+	all := slices.Clone(active)
+	for range rounds {
+		keep := active[:0]
+		for _, c := range active {
+			copy(c.state.prev, c.d)
+			c.state.prevM = c.margin
+			s.greatest(c, c.d)
+			if !slices.Equal(c.d, c.state.prev) {
+				keep = append(keep, c)
+			}
+		}
+		active = keep
+		if err := s.eval(active, true); err != nil {
+			return err
+		}
+		keep = active[:0]
+		for _, c := range active {
+			c.cost = c.p.a.Cost(c.p.x, c.d)
+			if !valid(c.margin, s.target) && c.margin > c.state.prevM {
+				keep = append(keep, c)
+			}
+		}
+		active = keep
+	}
+	return s.refine(s.cheapest(all, 1, 1))
+}
+
+// greatest sets d to the action with the largest margin, linearised at the lane, by features in the order of their gain.
+func (s *search) greatest(c *candidate, d []float32) {
+	type gain struct {
+		u      *constraint.Feature
+		option int
+		to     float32
+		gain   float64
+	}
+	var gains []gain
+	x, zero := c.p.x, c.p.start.d
+	for _, u := range c.p.a.Free() {
+		best := gain{u: u}
+		if u.Numeric() {
+			slope := float64(c.g[u.First])
+			to := u.Farthest(x[u.First], slope > 0)
+			best.to = c.p.a.Allowed(u, x, zero, to)
+			best.gain = slope * float64(best.to)
+		} else {
+			u.Each(x, func(o int) {
+				if v, _ := c.p.a.SwitchGain(u, x, zero, c.g, o); v > best.gain {
+					best.option, best.gain = o, v
+				}
+			})
+		}
+		if best.gain > 0 {
+			gains = append(gains, best)
+		}
+	}
+	slices.SortStableFunc(gains, func(a, b gain) int { return -cmp.Compare(a.gain, b.gain) })
+	clear(d)
+	for _, b := range gains {
+		u := b.u
+		if c.p.a.Changed(d) >= c.p.a.Limit() && !u.Changed(d) {
+			continue
+		}
+		to := b.to
+		if u.Numeric() {
+			to = c.p.a.Allowed(u, x, d, to)
+		}
+		c.p.a.Apply(u, x, d, func(d []float32) {
+			if u.Numeric() {
+				d[u.First] = to
+			} else {
+				u.Set(x, d, b.option)
+			}
+		})
+	}
+}
