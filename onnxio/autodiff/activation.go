@@ -9,14 +9,17 @@ func activations() []Operator {
 			func(c *Call, _ int) string { return c.keep(c.compare("Greater", c.y(), 0), c.Grad()) },
 		}},
 		{Name: "LeakyRelu", Since: 6, Doc: "g where x > 0, alpha·g elsewhere", infer: like, grads: []Rule{leaky}},
-		{Name: "PRelu", Since: 9, Doc: "g where x > 0, slope·g elsewhere; g·min(x, 0) for the slope", infer: like, grads: []Rule{
-			func(c *Call, _ int) string {
-				return c.where(c.positive(c.x()), c.Grad(), c.mul(c.Grad(), c.in(1)))
+		{
+			Name: "PRelu", Since: 9, Doc: "g where x > 0, slope·g elsewhere; g·min(x, 0) for the slope", infer: like,
+			grads: []Rule{
+				func(c *Call, _ int) string {
+					return c.where(c.positive(c.x()), c.Grad(), c.mul(c.Grad(), c.in(1)))
+				},
+				func(c *Call, _ int) string {
+					return c.mul(c.Grad(), c.Op("Min", []string{c.x(), c.Scalar(c.x(), 0)}))
+				},
 			},
-			func(c *Call, _ int) string {
-				return c.mul(c.Grad(), c.Op("Min", []string{c.x(), c.Scalar(c.x(), 0)}))
-			},
-		}},
+		},
 		{Name: "Sigmoid", Since: 6, Doc: "g·y·(1 − y)", infer: like, grads: []Rule{
 			func(c *Call, _ int) string {
 				return c.mul(c.Grad(), c.mul(c.y(), c.sub(c.Scalar(c.y(), 1), c.y())))

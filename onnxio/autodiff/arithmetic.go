@@ -36,8 +36,11 @@ func arithmetic() []Operator {
 		{Name: "Sqrt", Since: 6, Doc: "g/(2y); taken as 0 at x = 0, where it is infinite", infer: like, grads: []Rule{
 			func(c *Call, _ int) string { return c.div(c.scale(c.Grad(), 0.5), c.nonzero(c.y())) },
 		}},
-		{Name: "Pow", Since: 7, infer: like2, grads: []Rule{powBase, powExponent}, Doc: "g·p·x^(p−1), taken as 0 at x = 0 if p < 1; " +
-			"g·y·log x for the exponent, 0 where x ≤ 0"},
+		{
+			Name: "Pow", Since: 7, need: 2, infer: elementwise, grads: []Rule{powBase, powExponent},
+			Doc: "g·p·x^(p−1), taken as 0 at x = 0 if p < 1; " +
+				"g·y·log x for the exponent, 0 where x ≤ 0",
+		},
 		{Name: "Erf", Since: 9, Doc: "g·(2/√π)·exp(−x²)", infer: like, grads: []Rule{
 			func(c *Call, _ int) string {
 				e := c.Op("Exp", []string{c.neg(c.mul(c.x(), c.x()))})
@@ -63,14 +66,6 @@ func minus(c *Call, _ int) string { return c.neg(c.Grad()) }
 // in the gradient and in the gradient of the gradient.
 func (c *Call) nonzero(a string) string {
 	return c.where(c.compare("Equal", a, 0), c.Scalar(a, math.Inf(1)), a)
-}
-
-// like2 broadcasts two inputs; the element type is that of the first.
-func like2(q *query) ([]Type, error) {
-	if err := q.need(2); err != nil {
-		return nil, err
-	}
-	return elementwise(q)
 }
 
 // powBase has short forms for a constant exponent, which nearly all are.

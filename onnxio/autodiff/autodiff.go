@@ -17,7 +17,9 @@
 package autodiff
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"cfq/onnxio/graph"
 )
@@ -56,22 +58,33 @@ const (
 // String returns the kind as the generated documentation spells it.
 func (k Kind) String() string { return [...]string{"differentiable", "zero", "expanded"}[k] }
 
-// newest is the last operator set that the table was held against.
-const newest = 25
-
 // Operator is one entry of the table.
 type Operator struct {
 	Name string // ONNX name, such as "MatMul"
-	// Since and Until are the first and the last operator set whose meaning of
-	// the name the entry implements.
-	Since, Until int64
-	Kind         Kind
-	Doc          string // the gradient, with g that of the output y, and its conventions
+	// Since is the first operator set whose meaning of the name the entry implements; up to
+	// opset 25, against which the table was checked, the meaning is the same.
+	Since int64
+	Kind  Kind
+	Doc   string // the gradient, with g that of the output y, and its conventions
 
-	infer    inference
-	grads    []Rule // by input; nil where no gradient flows
-	variadic bool   // the last rule serves all further inputs
+	need     int       // inputs that must be present, 1 when 0
+	infer    inference // of the types of the outputs
+	grads    []Rule    // by input; nil where no gradient flows
+	variadic bool      // the last rule serves all further inputs
 	expand   func(c *Call) []string
+}
+
+// none as Operator.need says that there are no inputs.
+const none = -1
+
+// types returns the types of the outputs of q's node.
+func (op *Operator) types(q *query) ([]Type, error) {
+	for i := range op.need {
+		if q.node.Input(i) == "" {
+			return nil, fmt.Errorf("input %d is missing", i)
+		}
+	}
+	return op.infer(q)
 }
 
 // rule returns the rule for input i, or nil.
@@ -91,8 +104,8 @@ func Operators() []Operator {
 		softmaxes(), reductions(), shaping(), indexing(), constants(), composites())
 	for i := range ops {
 		op := &ops[i]
-		if op.Until == 0 {
-			op.Until = newest
+		if op.need == 0 {
+			op.need = 1
 		}
 		if op.expand != nil {
 			op.Kind = Composite
@@ -121,4 +134,31 @@ func key(n *graph.Node) string {
 		return n.Op
 	}
 	return n.Domain + "." + n.Op
+}
+
+// Markdown returns the table of operators as a Markdown document; operators of one rule share a row.
+func Markdown() string {
+	var rows []string
+	names := map[string][]string{}
+	for _, op := range Operators() {
+		row := op.Doc
+		if op.Kind != Differentiable {
+			row = fmt.Sprintf("*%s*: %s", op.Kind, op.Doc)
+		}
+		if names[row] == nil {
+			rows = append(rows, row)
+		}
+		names[row] = append(names[row], fmt.Sprintf("%s %d", op.Name, op.Since))
+	}
+	var b strings.Builder
+	b.WriteString("# Operators that can be differentiated\n\n" +
+		"The number is the first operator set of which the rule holds; it holds up to opset 25.\n" +
+		"`x`, `a`, `b` are inputs, `y` the output, `g` the gradient of `y`. Sums over broadcast axes are left out.\n" +
+		"Where a derivative does not exist, the convention is stated. An operator marked *zero* passes no gradient on;\n" +
+		"one marked *expanded* is first written out in the others.\n\n" +
+		"| operator | rule |\n|---|---|\n")
+	for _, row := range rows {
+		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names[row], ", "), row)
+	}
+	return b.String()
 }

@@ -45,7 +45,11 @@ func TestConventions(t *testing.T) {
 		want []float64 // with the seed 1, 2, 3, ...
 	}{
 		{sample{op: "Relu", in: []operand{in("3")}}, []float64{-1, 0, 1}, []float64{0, 0, 3}},
-		{sample{op: "LeakyRelu", in: []operand{in("2")}, attrs: []graph.Attr{graph.FloatAttr("alpha", 0.5)}}, []float64{0, 1}, []float64{0.5, 2}},
+		{
+			sample{op: "LeakyRelu", in: []operand{in("2")}, attrs: []graph.Attr{graph.FloatAttr("alpha", 0.5)}},
+			[]float64{0, 1},
+			[]float64{0.5, 2},
+		},
 		{sample{op: "Abs", in: []operand{in("3")}}, []float64{-1, 0, 1}, []float64{-1, 0, 3}},
 		{sample{op: "Sqrt", in: []operand{in("2")}}, []float64{0, 4}, []float64{0, 0.5}},
 		{sample{op: "Pow", in: []operand{in("2"), point(0.5)}}, []float64{0, 4}, []float64{0, 0.5}},
@@ -59,9 +63,21 @@ func TestConventions(t *testing.T) {
 		{sample{op: "ReduceL2", in: []operand{in("2 2"), ints(1)}}, []float64{0, 0, 3, 4}, []float64{0, 0, 1.2, 1.6}},
 		{sample{op: "ReduceL1", in: []operand{in("3")}}, []float64{0, -2, 2}, []float64{0, -1, 1}},
 		// Windows that overlap add up; of equal elements the first takes all, in each window.
-		{sample{op: "MaxPool", note: "overlap", in: []operand{in("1 1 4")}, attrs: spatial("kernel_shape=2")}, []float64{0, 2, 1, 1}, []float64{0, 3, 3, 0}},
-		{sample{op: "MaxPool", note: "ties", in: []operand{in("1 1 2 2")}, attrs: spatial("kernel_shape=2,2")}, []float64{0, 1, 1, 1}, []float64{0, 1, 0, 0}},
-		{sample{op: "GlobalMaxPool", in: []operand{in("1 1 4")}, single: true}, []float64{5, 1, 5, 0}, []float64{0.5, 0, 0.5, 0}},
+		{
+			sample{op: "MaxPool", note: "overlap", in: []operand{in("1 1 4")}, attrs: spatial("kernel_shape=2")},
+			[]float64{0, 2, 1, 1},
+			[]float64{0, 3, 3, 0},
+		},
+		{
+			sample{op: "MaxPool", note: "ties", in: []operand{in("1 1 2 2")}, attrs: spatial("kernel_shape=2,2")},
+			[]float64{0, 1, 1, 1},
+			[]float64{0, 1, 0, 0},
+		},
+		{
+			sample{op: "GlobalMaxPool", in: []operand{in("1 1 4")}, single: true},
+			[]float64{5, 1, 5, 0},
+			[]float64{0.5, 0, 0.5, 0},
+		},
 	} {
 		t.Run(c.s.name(), func(t *testing.T) {
 			got, second := gradientAt(t, rt, c.s, c.x...)
@@ -118,7 +134,10 @@ func TestSingle(t *testing.T) {
 	}{
 		{sample{op: "Erf"}, func(v float64) float64 { return 2 / math.Sqrt(math.Pi) * math.Exp(-v*v) }},
 		{sample{op: "Gelu", opset: 20}, func(v float64) float64 { return (1+math.Erf(v/math.Sqrt2))/2 + v*phi(v) }},
-		{sample{op: "Celu", attrs: []graph.Attr{graph.FloatAttr("alpha", 1.5)}}, func(v float64) float64 { return min(1, math.Exp(v/1.5)) }},
+		{
+			sample{op: "Celu", attrs: []graph.Attr{graph.FloatAttr("alpha", 1.5)}},
+			func(v float64) float64 { return min(1, math.Exp(v/1.5)) },
+		},
 	} {
 		t.Run(c.s.op, func(t *testing.T) {
 			c.s.in, c.s.single = []operand{in("4")}, true
@@ -179,8 +198,10 @@ func TestInferShapes(t *testing.T) {
 	rest := nb.Op("Constant", nil, graph.IntsAttr("value_ints", -1))
 	to := nb.Op("Concat", []string{rows, rest}, graph.IntAttr("axis", 0))
 	flat := nb.Op("Reshape", []string{"x", to})
-	sum := nb.Op("ReduceSum", []string{flat, nb.Const(graph.FromInts("last", []int64{-1}, 1))}, graph.IntAttr("keepdims", 0))
-	old := nb.Op("Squeeze", []string{nb.Op("Unsqueeze", []string{flat}, graph.IntsAttr("axes", 1, 3))}, graph.IntsAttr("axes", 1))
+	sum := nb.Op("ReduceSum", []string{flat, nb.Const(graph.FromInts("last", []int64{-1}, 1))},
+		graph.IntAttr("keepdims", 0))
+	old := nb.Op("Squeeze", []string{nb.Op("Unsqueeze", []string{flat}, graph.IntsAttr("axes", 1, 3))},
+		graph.IntsAttr("axes", 1))
 	if err := autodiff.Infer(b.g, b.types); err != nil {
 		t.Fatal(err)
 	}

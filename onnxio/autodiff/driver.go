@@ -171,7 +171,7 @@ func (d *driver) sound(n *graph.Node) error {
 	if op == nil || d.policy[key(n)] != nil {
 		return nil
 	}
-	types, err := op.infer(d.query(n))
+	types, err := op.types(d.query(n))
 	if errors.Is(err, errVariable) {
 		return nil
 	} else if err != nil {

@@ -62,7 +62,8 @@ func TestNames(t *testing.T) {
 // TestOnes: without a seed nothing is multiplied by ones.
 func TestOnes(t *testing.T) {
 	b, y := build(t, orttest.Need(t), func(nb *graph.Builder) string {
-		return nb.Op("ReduceSum", []string{nb.Op("Exp", []string{"x"}), nb.Const(graph.FromInts("axes", []int64{1}, 1))}, graph.IntAttr("keepdims", 0))
+		return nb.Op("ReduceSum", []string{nb.Op("Exp", []string{"x"}), nb.Const(graph.FromInts("axes", []int64{1}, 1))},
+			graph.IntAttr("keepdims", 0))
 	}, "x:N 3")
 	got := b.grads(y, []string{"x"}, autodiff.Options{})
 	if strings.Contains(dump(b.g), "Mul(") {
@@ -108,7 +109,8 @@ func TestPolicy(t *testing.T) {
 		return nb.Op("Neg", []string{"f"})
 	}, "x:N 2")
 	b.types["f"], b.types[y] = b.types["x"], b.types["x"]
-	if _, err := autodiff.Gradients(b.g, b.types, y, []string{"x"}, autodiff.Options{}); err == nil || !strings.Contains(err.Error(), "Fake node") {
+	if _, err := autodiff.Gradients(b.g, b.types, y, []string{"x"}, autodiff.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "Fake node") {
 		t.Errorf("without a policy: %v", err)
 	}
 	b.grads(y, []string{"x"}, autodiff.Options{Policy: map[string]autodiff.Rule{"test.Fake": through}})
@@ -164,12 +166,27 @@ func TestErrors(t *testing.T) {
 			bn := nb.Op("BatchNormalization", []string{"x", "s", "s", "s", "s"}, graph.IntAttr("training_mode", 1))
 			return nb.Op("Add", []string{bn, nb.Op("Dropout", []string{"x", "", flag(nb, 1)})})
 		}, want: []string{"BatchNormalization node", "Dropout node"}},
-		"type":            {f: func(nb *graph.Builder) string { return op(nb, "Cast", graph.IntAttr("to", int64(graph.Int64))) }, want: []string{"int64[N,3]", "floating-point"}},
-		"unknown":         {f: func(*graph.Builder) string { return "nothing" }, want: []string{`"nothing"`, "not known"}},
-		"variable":        {f: func(nb *graph.Builder) string { return op(nb, "Neg") }, wrt: "z", want: []string{`variable "z"`, "not known"}},
-		"seed":            {f: func(nb *graph.Builder) string { return op(nb, "Neg") }, seed: "s", want: []string{`seed "s" is double[3]`, "double[N,3]"}},
-		"dynamic axis":    {f: func(nb *graph.Builder) string { return nb.Op("Concat", []string{"x", "x"}, graph.IntAttr("axis", 0)) }, want: []string{"Concat node", "axis 0", "not constant"}},
-		"different sizes": {f: func(nb *graph.Builder) string { return nb.Op("Mul", []string{"x", "m"}) }, want: []string{"Mul node", "not known"}},
+		"type": {f: func(nb *graph.Builder) string {
+			return op(nb, "Cast",
+				graph.IntAttr("to", int64(graph.Int64)))
+		}, want: []string{"int64[N,3]", "floating-point"}},
+		"unknown": {f: func(*graph.Builder) string { return "nothing" }, want: []string{`"nothing"`, "not known"}},
+		"variable": {
+			f: func(nb *graph.Builder) string { return op(nb, "Neg") }, wrt: "z",
+			want: []string{`variable "z"`, "not known"},
+		},
+		"seed": {
+			f: func(nb *graph.Builder) string { return op(nb, "Neg") }, seed: "s",
+			want: []string{`seed "s" is double[3]`, "double[N,3]"},
+		},
+		"dynamic axis": {f: func(nb *graph.Builder) string {
+			return nb.Op("Concat", []string{"x", "x"},
+				graph.IntAttr("axis", 0))
+		}, want: []string{"Concat node", "axis 0", "not constant"}},
+		"different sizes": {
+			f:    func(nb *graph.Builder) string { return nb.Op("Mul", []string{"x", "m"}) },
+			want: []string{"Mul node", "not known"},
+		},
 		"slice": {f: func(nb *graph.Builder) string {
 			from := nb.Op("Cast", []string{"s"}, graph.IntAttr("to", int64(graph.Int64)))
 			return nb.Op("Slice", []string{"x", from, from})

@@ -22,7 +22,9 @@ func TestGolden(t *testing.T) {
 		"reduce": reduceSamples(), "shape": shapeSamples(), "index": indexSamples(), "norm": normSamples(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := txtar.Archive{Comment: []byte("Gradients by all variable inputs, with the seed v. UPDATE=1 go test rewrites this file.\n\n")}
+			got := txtar.Archive{Comment: []byte("Gradients by all variable inputs, with the seed v. UPDATE=1 go test " +
+				"rewrites " +
+				"this file.\n\n")}
 			for _, s := range oneEach(list) {
 				got.Files = append(got.Files, txtar.File{Name: s.name(), Data: []byte(emitted(t, s))})
 			}

@@ -349,7 +349,8 @@ func near(t tb, what string, got, want []float64, tol float64) {
 	}
 	for i := range got {
 		if !(math.Abs(got[i]-want[i]) <= tol*size) {
-			t.Errorf("%s: element %d is %.10g, central difference says %.10g\n got %.6g\nwant %.6g", what, i, got[i], want[i], got, want)
+			t.Errorf("%s: element %d is %.10g, central difference says %.10g\n got %.6g\nwant %.6g", what, i, got[i], want[i],
+				got, want)
 			return
 		}
 	}

@@ -10,11 +10,15 @@ import (
 // linear lists the matrix products.
 func linear() []Operator {
 	return []Operator{
-		{Name: "Gemm", Since: 11, Doc: "alpha·g·Bᵀ, alpha·Aᵀ·g and beta·g, transposed as A and B are; each is one Gemm", infer: gemmType, grads: []Rule{
+		{Name: "Gemm", Since: 11, need: 2, Doc: "alpha·g·Bᵀ, alpha·Aᵀ·g and beta·g, transposed as A and B are; each is one " +
+			"Gemm", infer: gemmType, grads: []Rule{
 			gemmA, gemmB,
 			func(c *Call, _ int) string { return c.scale(c.Grad(), c.float("beta", 1)) },
 		}},
-		{Name: "MatMul", Since: 1, Doc: "g·Bᵀ and Aᵀ·g, summed over broadcast batch axes", infer: matmulType, grads: []Rule{matmulA, matmulB}},
+		{
+			Name: "MatMul", Since: 1, need: 2, Doc: "g·Bᵀ and Aᵀ·g, summed over broadcast batch axes", infer: matmulType,
+			grads: []Rule{matmulA, matmulB},
+		},
 	}
 }
 
@@ -108,21 +112,23 @@ func (c *Call) matrices() (a, b, g string) {
 	return a, b, g
 }
 
-// transposed swaps the last two axes.
-func (c *Call) transposed(a string) string {
-	r := len(c.Type(a).Shape)
-	perm := make([]int64, r)
-	for i := range perm {
-		perm[i] = int64(i)
+// swapped exchanges two axes of a.
+func (c *Call) swapped(a string, i, j int) string {
+	perm := make([]int64, len(c.Type(a).Shape))
+	for k := range perm {
+		perm[k] = int64(k)
 	}
-	perm[r-2], perm[r-1] = perm[r-1], perm[r-2]
+	perm[i], perm[j] = perm[j], perm[i]
 	return c.Op("Transpose", []string{a}, graph.IntsAttr("perm", perm...))
 }
 
+// transposed swaps the last two axes.
+func (c *Call) transposed(a string) string {
+	r := len(c.Type(a).Shape)
+	return c.swapped(a, r-2, r-1)
+}
+
 func gemmType(q *query) ([]Type, error) {
-	if err := q.need(2); err != nil {
-		return nil, err
-	}
 	a, b := q.in[0].Shape, q.in[1].Shape
 	if len(a) != 2 || len(b) != 2 {
 		return nil, fmt.Errorf("factors %v and %v are not matrices", q.in[0], q.in[1])
@@ -142,9 +148,6 @@ func gemmType(q *query) ([]Type, error) {
 }
 
 func matmulType(q *query) ([]Type, error) {
-	if err := q.need(2); err != nil {
-		return nil, err
-	}
 	a, b := slices.Clone(q.in[0].Shape), slices.Clone(q.in[1].Shape)
 	if len(a) == 0 || len(b) == 0 {
 		return nil, fmt.Errorf("factors %v and %v: a scalar is no matrix", q.in[0], q.in[1])

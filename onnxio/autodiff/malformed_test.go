@@ -33,7 +33,10 @@ func malformed(t *rapid.T, names []string) {
 			}
 			s = append(s, d)
 		}
-		return autodiff.Type{DType: rapid.SampledFrom([]graph.DType{graph.Float, graph.Double, graph.Float16, graph.Int64}).Draw(t, "type"), Shape: s}
+		return autodiff.Type{DType: rapid.SampledFrom([]graph.DType{
+			graph.Float, graph.Double, graph.Float16,
+			graph.Int64,
+		}).Draw(t, "type"), Shape: s}
 	}
 	n := &graph.Node{Name: "node", Op: rapid.SampledFrom(names).Draw(t, "op"), Outputs: []string{"y"}}
 	for i := range rapid.IntRange(0, 5).Draw(t, "inputs") {
@@ -50,12 +53,18 @@ func malformed(t *rapid.T, names []string) {
 		}
 		n.Inputs = append(n.Inputs, name)
 	}
-	for _, name := range []string{"axis", "keepdims", "transA", "transB", "to", "start", "end", "group", "ceil_mode", "count_include_pad"} {
+	for _, name := range []string{
+		"axis", "keepdims", "transA", "transB", "to", "start", "end", "group", "ceil_mode",
+		"count_include_pad",
+	} {
 		if rapid.Bool().Draw(t, name) {
 			n.Attrs = append(n.Attrs, graph.IntAttr(name, small.Draw(t, name)))
 		}
 	}
-	for _, name := range []string{"perm", "axes", "split", "pads", "kernel_shape", "strides", "dilations", "output_padding"} {
+	for _, name := range []string{
+		"perm", "axes", "split", "pads", "kernel_shape", "strides", "dilations",
+		"output_padding",
+	} {
 		if rapid.Bool().Draw(t, name) {
 			n.Attrs = append(n.Attrs, graph.IntsAttr(name, rapid.SliceOfN(small, 0, 4).Draw(t, name)...))
 		}

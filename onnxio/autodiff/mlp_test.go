@@ -46,7 +46,10 @@ func mlp(g *graph.Graph, dtype graph.DType, widths ...int64) string {
 		h = z
 		if i < len(widths)-2 {
 			h = fmt.Sprintf("h%d", i)
-			g.Nodes = append(g.Nodes, &graph.Node{Name: "relu" + fmt.Sprint(i), Op: "Relu", Inputs: []string{z}, Outputs: []string{h}})
+			g.Nodes = append(g.Nodes, &graph.Node{
+				Name: "relu" + fmt.Sprint(i), Op: "Relu", Inputs: []string{z},
+				Outputs: []string{h},
+			})
 		}
 	}
 	return h
@@ -81,7 +84,8 @@ func TestNetwork(t *testing.T) {
 				z := nb.Op("Gemm", []string{"x", "w0", "b0"}, graph.IntAttr("transB", 1))
 				z = nb.Op("BatchNormalization", []string{z, "scale", "shift", "mean", "var"})
 				z = nb.Op("Add", []string{nb.Op("MatMul", []string{nb.Op(act, []string{z}), "w1"}), "b1"})
-				loss := nb.Op("ReduceMean", []string{nb.Op("Mul", []string{nb.Op("LogSoftmax", []string{z}), "target"})}, graph.IntAttr("keepdims", 0))
+				loss := nb.Op("ReduceMean", []string{nb.Op("Mul", []string{nb.Op("LogSoftmax", []string{z}), "target"})},
+					graph.IntAttr("keepdims", 0))
 				if err := autodiff.Infer(b.g, b.types); err != nil {
 					t.Fatal(err)
 				}
@@ -127,7 +131,10 @@ func TestInitializers(t *testing.T) {
 func BenchmarkInputGradient(b *testing.B) {
 	const rows, dim = 1024, 104
 	o := orttest.Need(b)
-	g := &graph.Graph{Name: "mlp", Inputs: []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: dim}}}}}
+	g := &graph.Graph{Name: "mlp", Inputs: []graph.Value{{
+		Name: "x", DType: graph.Float,
+		Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: dim}},
+	}}}
 	logits := mlp(g, graph.Float, dim, 64, 32, 2)
 	nb := graph.NewBuilder(g, "")
 	sign := nb.Const(graph.FromFloats("sign", []float32{-1, 1}, 2, 1))

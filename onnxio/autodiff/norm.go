@@ -10,9 +10,15 @@ import (
 // composites lists the operators that are written out in simpler ones.
 func composites() []Operator {
 	return []Operator{
-		{Name: "BatchNormalization", Since: 9, infer: like, expand: batchNorm, Doc: "x·a + (B − mean·a) with a = scale/√(var + epsilon): inference only; " +
-			"training mode is an error"},
-		{Name: "LayerNormalization", Since: 17, infer: layerNormType, expand: layerNorm, Doc: "d/√(mean(d²) + epsilon)·scale + B with d = x − mean(x)"},
+		{
+			Name: "BatchNormalization", Since: 9, infer: like, expand: batchNorm,
+			Doc: "x·a + (B − mean·a) with a = scale/√(var + epsilon): inference only; " +
+				"training mode is an error",
+		},
+		{
+			Name: "LayerNormalization", Since: 17, need: 2, infer: layerNormType, expand: layerNorm,
+			Doc: "d/√(mean(d²) + epsilon)·scale + B with d = x − mean(x)",
+		},
 	}
 }
 
@@ -81,9 +87,6 @@ func (q *query) normAxes() ([]int64, error) {
 }
 
 func layerNormType(q *query) ([]Type, error) {
-	if err := q.need(2); err != nil {
-		return nil, err
-	}
 	axes, err := q.normAxes()
 	if err != nil {
 		return nil, fmt.Errorf("axis: %w", err)

@@ -11,12 +11,21 @@ import (
 // all of it, channel by channel.
 func pools() []Operator {
 	return []Operator{
-		{Name: "MaxPool", Since: 8, infer: maxPoolType, grads: []Rule{maxPool}, Doc: "g to the element that Indices names: of those that equal y, " +
-			"the first in memory"},
-		{Name: "AveragePool", Since: 7, infer: averagePoolType, grads: []Rule{averagePool}, Doc: "g/count, spread over the window by ConvTranspose; " +
-			"an error where count_include_pad meets a window that ceil_mode adds, whose count is not the same everywhere"},
+		{
+			Name: "MaxPool", Since: 8, infer: maxPoolType, grads: []Rule{maxPool},
+			Doc: "g to the element that Indices names: of those that equal y, " +
+				"the first in memory",
+		},
+		{
+			Name: "AveragePool", Since: 7, infer: averagePoolType, grads: []Rule{averagePool},
+			Doc: "g/count, spread over the window by ConvTranspose; " +
+				"an error where count_include_pad meets a window that ceil_mode adds, whose count is not the same everywhere",
+		},
 		{Name: "GlobalAveragePool", Since: 1, Doc: "g/count, repeated", infer: globalPoolType, grads: []Rule{mean}},
-		{Name: "GlobalMaxPool", Since: 1, Doc: "g, shared equally by the elements that equal y", infer: globalPoolType, grads: []Rule{globalMax}},
+		{
+			Name: "GlobalMaxPool", Since: 1, Doc: "g, shared equally by the elements that equal y", infer: globalPoolType,
+			grads: []Rule{globalMax},
+		},
 	}
 }
 
@@ -73,7 +82,8 @@ func (c *Call) shares(g string, ws []window, all int64) (string, error) {
 	for i, w := range ws {
 		if c.Node.Int("count_include_pad", 0) != 0 {
 			if w.end > w.declared {
-				return "", fmt.Errorf("spatial axis %d: ceil_mode adds a window that reaches past the padding, and count_include_pad does not say by what to divide it", i)
+				return "", fmt.Errorf("spatial axis %d: ceil_mode adds a window that reaches past the padding, and "+
+					"count_include_pad does not say by what to divide it", i)
 			}
 			continue
 		}
@@ -101,19 +111,10 @@ func (c *Call) shares(g string, ws []window, all int64) (string, error) {
 
 // globalMax is the rule of ReduceMax over all axes of the image.
 func globalMax(c *Call, _ int) string {
-	axes := make([]int64, 0, 2)
-	for i := 2; i < len(c.Type(c.x()).Shape); i++ {
-		axes = append(axes, int64(i))
-	}
-	hit := c.Op("Cast", []string{c.Op("Equal", []string{c.x(), c.y()})}, graph.IntAttr("to", int64(c.Type(c.y()).DType)))
-	count := c.Op("ReduceSum", []string{hit, c.b.vector(axes...)}, graph.IntAttr("keepdims", 1))
-	return c.mul(hit, c.div(c.Grad(), count))
+	return c.shared(c.Grad(), c.y(), spatialAxes(c.Type(c.x()).Shape))
 }
 
 func (q *query) poolWindows() ([]window, error) {
-	if err := q.need(1); err != nil {
-		return nil, err
-	}
 	k := q.node.Ints("kernel_shape")
 	if k == nil {
 		return nil, fmt.Errorf("kernel_shape is missing")
@@ -139,9 +140,6 @@ func maxPoolType(q *query) ([]Type, error) {
 }
 
 func globalPoolType(q *query) ([]Type, error) {
-	if err := q.need(1); err != nil {
-		return nil, err
-	}
 	s := q.in[0].Shape
 	if len(s) < 3 {
 		return nil, fmt.Errorf("%v is not rows x channels x image", q.in[0])

@@ -69,7 +69,10 @@ func randomMatMul(t *rapid.T) sample {
 func randomReduce(t *rapid.T) sample {
 	dims := sizes(t, 1, 4)
 	axes := rapid.SliceOfNDistinct(rapid.Int64Range(0, int64(len(dims)-1)), 1, len(dims), rapid.ID[int64]).Draw(t, "axes")
-	op := rapid.SampledFrom([]string{"ReduceSum", "ReduceMean", "ReduceMax", "ReduceSumSquare", "ReduceL2", "ReduceLogSumExp"}).Draw(t, "op")
+	op := rapid.SampledFrom([]string{
+		"ReduceSum", "ReduceMean", "ReduceMax", "ReduceSumSquare", "ReduceL2",
+		"ReduceLogSumExp",
+	}).Draw(t, "op")
 	return sample{
 		op: op, in: []operand{in(text(dims)).within(0.5, 2), ints(axes...)},
 		attrs: []graph.Attr{graph.IntAttr("keepdims", rapid.Int64Range(0, 1).Draw(t, "keepdims"))},
@@ -89,14 +92,20 @@ func randomSlice(t *rapid.T) sample {
 	if end > 0 && end < n && rapid.Bool().Draw(t, "from the end") {
 		start, end = start-n, end-n
 	}
-	return sample{op: "Slice", note: fmt.Sprint(start, end, step), in: []operand{in(text(dims)), ints(start), ints(end), ints(0), ints(step)}}
+	return sample{
+		op: "Slice", note: fmt.Sprint(start, end, step),
+		in: []operand{in(text(dims)), ints(start), ints(end), ints(0), ints(step)},
+	}
 }
 
 func randomGather(t *rapid.T) sample {
 	dims := sizes(t, 1, 3)
 	axis := rapid.IntRange(0, len(dims)-1).Draw(t, "axis")
 	at := rapid.SliceOfN(rapid.Int64Range(-dims[axis], dims[axis]-1), 1, 4).Draw(t, "indices")
-	return sample{op: "Gather", note: fmt.Sprint(at), in: []operand{in(text(dims)), ints(at...)}, attrs: []graph.Attr{graph.IntAttr("axis", int64(axis))}}
+	return sample{
+		op: "Gather", note: fmt.Sprint(at), in: []operand{in(text(dims)), ints(at...)},
+		attrs: []graph.Attr{graph.IntAttr("axis", int64(axis))},
+	}
 }
 
 func randomConcat(t *rapid.T) sample {
@@ -168,14 +177,18 @@ func randomConvTranspose(t *rapid.T) sample {
 	image := make([]int64, len(kernel))
 	for i := range image {
 		image[i] = rapid.Int64Range(2, 3).Draw(t, "size")
-		attrs["output_padding"] = append(attrs["output_padding"], rapid.Int64Range(0, attrs["strides"][i]-1).Draw(t, "output padding"))
+		attrs["output_padding"] = append(attrs["output_padding"],
+			rapid.Int64Range(0, attrs["strides"][i]-1).Draw(t, "output padding"))
 		// Something must be left between the pads.
 		for _, k := range []int{i, len(kernel) + i} {
 			attrs["pads"][k] = min(attrs["pads"][k], 1)
 		}
 	}
 	x, w := append([]int64{2, group * channels}, image...), append([]int64{group * channels, outputs}, kernel...)
-	return sample{op: "ConvTranspose", single: true, grid: grid, attrs: attributesOf(group, attrs), in: []operand{in(text(x)), in(text(w))}}
+	return sample{
+		op: "ConvTranspose", single: true, grid: grid, attrs: attributesOf(group, attrs),
+		in: []operand{in(text(x)), in(text(w))},
+	}
 }
 
 func randomPool(t *rapid.T) sample {

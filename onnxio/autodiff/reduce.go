@@ -12,8 +12,14 @@ func reductions() []Operator {
 	return []Operator{
 		{Name: "ReduceSum", Since: 1, Doc: "g, repeated", infer: reduceType, grads: []Rule{spread}},
 		{Name: "ReduceMean", Since: 1, Doc: "g/count, repeated", infer: reduceType, grads: []Rule{mean}},
-		{Name: "ReduceMax", Since: 1, Doc: "g, shared equally by the elements that equal y", infer: reduceType, grads: []Rule{extremum}},
-		{Name: "ReduceMin", Since: 1, Doc: "g, shared equally by the elements that equal y", infer: reduceType, grads: []Rule{extremum}},
+		{
+			Name: "ReduceMax", Since: 1, Doc: "g, shared equally by the elements that equal y", infer: reduceType,
+			grads: []Rule{extremum},
+		},
+		{
+			Name: "ReduceMin", Since: 1, Doc: "g, shared equally by the elements that equal y", infer: reduceType,
+			grads: []Rule{extremum},
+		},
 		{Name: "ReduceL1", Since: 1, Doc: "g·sign(x); 0 at 0", infer: reduceType, grads: []Rule{
 			func(c *Call, _ int) string { return c.mul(c.kept(c.Grad()), c.Op("Sign", []string{c.x()})) },
 		}},
@@ -101,19 +107,20 @@ func extremum(c *Call, _ int) string {
 	if err != nil {
 		return c.Fail("%w", err)
 	}
-	g, y := c.kept(c.Grad()), c.kept(c.y())
-	hit := c.Op("Cast", []string{c.Op("Equal", []string{c.x(), y})}, graph.IntAttr("to", int64(c.Type(y).DType)))
 	if len(axes) == 0 {
-		return g
+		return c.Grad()
 	}
-	count := c.Op("ReduceSum", []string{hit, c.b.vector(int64s(axes)...)}, graph.IntAttr("keepdims", 1))
+	return c.shared(c.kept(c.Grad()), c.kept(c.y()), int64s(axes))
+}
+
+// shared gives equal shares of g to the elements of x that equal y, the extremum over the axes.
+func (c *Call) shared(g, y string, axes []int64) string {
+	hit := c.Op("Cast", []string{c.Op("Equal", []string{c.x(), y})}, graph.IntAttr("to", int64(c.Type(y).DType)))
+	count := c.Op("ReduceSum", []string{hit, c.b.vector(axes...)}, graph.IntAttr("keepdims", 1))
 	return c.mul(hit, c.div(g, count))
 }
 
 func reduceType(q *query) ([]Type, error) {
-	if err := q.need(1); err != nil {
-		return nil, err
-	}
 	axes, err := q.axes()
 	if err != nil {
 		return nil, err
@@ -122,9 +129,6 @@ func reduceType(q *query) ([]Type, error) {
 }
 
 func argType(q *query) ([]Type, error) {
-	if err := q.need(1); err != nil {
-		return nil, err
-	}
 	axis, err := normal(q.node.Int("axis", 0), len(q.in[0].Shape))
 	if err != nil {
 		return nil, err
@@ -144,4 +148,27 @@ func reduced(s graph.Shape, axes []int, keep bool) graph.Shape {
 		}
 	}
 	return out
+}
+
+// softmaxes lists the normalised exponentials. Before opset 13 the names meant
+// another function, of a value flattened to a matrix.
+func softmaxes() []Operator {
+	return []Operator{
+		{Name: "Softmax", Since: 13, Doc: "y·(g − Σ g·y) along axis", infer: like, grads: []Rule{
+			func(c *Call, _ int) string {
+				return c.mul(c.y(), c.sub(c.Grad(), c.sumAxis(c.mul(c.Grad(), c.y()))))
+			},
+		}},
+		{Name: "LogSoftmax", Since: 13, Doc: "g − exp(y)·Σ g along axis", infer: like, grads: []Rule{
+			func(c *Call, _ int) string {
+				return c.sub(c.Grad(), c.mul(c.Op("Exp", []string{c.y()}), c.sumAxis(c.Grad())))
+			},
+		}},
+	}
+}
+
+// sumAxis sums a over the node's axis, which stays with size one.
+func (c *Call) sumAxis(a string) string {
+	axes := c.b.vector(c.Node.Int("axis", -1))
+	return c.Op("ReduceSum", []string{a, axes}, graph.IntAttr("keepdims", 1))
 }

@@ -8,7 +8,8 @@ import (
 
 // samples lists uses of every operator that has a rule.
 func samples() []sample {
-	return slices.Concat(arithmeticSamples(), activationSamples(), selectionSamples(), linearSamples(), convSamples(), poolSamples(),
+	return slices.Concat(arithmeticSamples(), activationSamples(), selectionSamples(), linearSamples(), convSamples(),
+		poolSamples(),
 		reduceSamples(), shapeSamples(), indexSamples(), normSamples())
 }
 
@@ -147,7 +148,10 @@ func linearSamples() []sample {
 				if c != "4" {
 					attrs = append(attrs, graph.FloatAttr("alpha", 0.5), graph.FloatAttr("beta", -1.5))
 				}
-				out = append(out, sample{op: "Gemm", note: attributes(&graph.Node{Attrs: attrs}), in: []operand{in(a), in(b), in(c)}, attrs: attrs})
+				out = append(out, sample{
+					op: "Gemm", note: attributes(&graph.Node{Attrs: attrs}),
+					in: []operand{in(a), in(b), in(c)}, attrs: attrs,
+				})
 			}
 		}
 	}
@@ -182,7 +186,13 @@ func normSamples() []sample {
 		{op: "BatchNormalization", in: norm("2 3 2"), attrs: []graph.Attr{graph.FloatAttr("epsilon", 0.01)}},
 		{op: "LayerNormalization", in: []operand{in("N 3"), vec, vec}},
 		{op: "LayerNormalization", note: "no bias", in: []operand{in("2 2 3"), vec}},
-		{op: "LayerNormalization", note: "two axes", in: []operand{in("N 2 2"), in("2 2"), in("2 2")}, attrs: []graph.Attr{graph.IntAttr("axis", 1)}},
-		{op: "LayerNormalization", note: "statistics", in: []operand{in("N 4"), in("4"), in("4")}, outs: 3, use: []int{0, 1, 2}},
+		{
+			op: "LayerNormalization", note: "two axes", in: []operand{in("N 2 2"), in("2 2"), in("2 2")},
+			attrs: []graph.Attr{graph.IntAttr("axis", 1)},
+		},
+		{
+			op: "LayerNormalization", note: "statistics", in: []operand{in("N 4"), in("4"), in("4")}, outs: 3,
+			use: []int{0, 1, 2},
+		},
 	}
 }

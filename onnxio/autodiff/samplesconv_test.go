@@ -98,7 +98,10 @@ func poolSamples() []sample {
 		attrs := spatial(k[1])
 		out = append(out, sample{op: "MaxPool", note: k[1], in: []operand{in(k[0])}, attrs: attrs})
 		average := func(note string) {
-			s := sample{op: "AveragePool", note: k[1] + note, in: []operand{in(k[0])}, attrs: append(attrs[:len(attrs):len(attrs)], spatial(note)...), single: true, grid: grid, rounds: true}
+			s := sample{
+				op: "AveragePool", note: k[1] + note, in: []operand{in(k[0])},
+				attrs: append(attrs[:len(attrs):len(attrs)], spatial(note)...), single: true, grid: grid, rounds: true,
+			}
 			if k[2] == "dilated" {
 				s.opset = 19 // the first that lets averages have gaps
 			}

@@ -34,7 +34,10 @@ func reduceSamples() []sample {
 		add("axes 0 2, dropped", "2 3 2", []int64{0, 2}, keep(0))
 		add("axes 2 0", "2 3 2", []int64{2, 0})
 	}
-	return append(out, sample{op: "ReduceSum", note: "no axes", in: []operand{in("N 3")}, attrs: []graph.Attr{graph.IntAttr("noop_with_empty_axes", 1)}})
+	return append(out, sample{
+		op: "ReduceSum", note: "no axes", in: []operand{in("N 3")},
+		attrs: []graph.Attr{graph.IntAttr("noop_with_empty_axes", 1)},
+	})
 }
 
 func shapeSamples() []sample {
@@ -82,7 +85,10 @@ func indexSamples() []sample {
 		{op: "Concat", note: "last", in: []operand{in("2 2"), in("1 2")}, attrs: axis(-2)},
 		{op: "Concat", note: "one", in: []operand{in("N 2")}, attrs: axis(0)},
 		{op: "Split", in: []operand{in("N 5"), ints(2, 1, 2)}, attrs: axis(1), outs: 3, use: []int{0, 2}},
-		{op: "Split", note: "equal", in: []operand{in("5 2")}, outs: 2, use: []int{1, 0}, attrs: []graph.Attr{graph.IntAttr("num_outputs", 2)}},
+		{
+			op: "Split", note: "equal", in: []operand{in("5 2")}, outs: 2, use: []int{1, 0},
+			attrs: []graph.Attr{graph.IntAttr("num_outputs", 2)},
+		},
 		{op: "Slice", in: []operand{in("N 5"), ints(1), ints(3), ints(1)}},
 		{op: "Slice", note: "all rows", in: []operand{in("N 5"), ints(0, -2), ints(1<<40, 1<<40), ints(0, 1)}},
 		{op: "Slice", note: "steps", in: []operand{in("N 6"), ints(1), ints(6), ints(1), ints(2)}},

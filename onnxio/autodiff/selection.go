@@ -4,39 +4,35 @@ package autodiff
 // they choose by.
 func selections() []Operator {
 	ops := []Operator{
-		{Name: "Where", Since: 9, Doc: "g where the condition holds, and g where it does not", infer: whereType, grads: []Rule{
-			nil,
-			func(c *Call, _ int) string { return c.keep(c.in(0), c.Grad()) },
-			func(c *Call, _ int) string { return c.where(c.in(0), c.Scalar(c.Grad(), 0), c.Grad()) },
-		}},
+		{
+			Name: "Where", Since: 9, need: 3, Doc: "g where the condition holds, and g where it does not", infer: whereType,
+			grads: []Rule{
+				nil,
+				func(c *Call, _ int) string { return c.keep(c.in(0), c.Grad()) },
+				func(c *Call, _ int) string { return c.where(c.in(0), c.Scalar(c.Grad(), 0), c.Grad()) },
+			},
+		},
 		{Name: "Clip", Since: 11, infer: like, grads: []Rule{
 			func(c *Call, _ int) string { return c.keep(c.Op("Equal", []string{c.x(), c.y()}), c.Grad()) },
 			func(c *Call, i int) string { return c.keep(c.Op("Less", []string{c.x(), c.in(i)}), c.Grad()) },
 			func(c *Call, i int) string { return c.keep(c.Op("Greater", []string{c.x(), c.in(i)}), c.Grad()) },
 		}, Doc: "g where min ≤ x ≤ max, both ends included; g below for min, above for max (min ≤ max is assumed)"},
-		{Name: "Max", Since: 8, Doc: "g to the first input that equals y", infer: elementwise, grads: []Rule{first}, variadic: true},
-		{Name: "Min", Since: 8, Doc: "g to the first input that equals y", infer: elementwise, grads: []Rule{first}, variadic: true},
+		{
+			Name: "Max", Since: 8, Doc: "g to the first input that equals y", infer: elementwise, grads: []Rule{first},
+			variadic: true,
+		},
+		{
+			Name: "Min", Since: 8, Doc: "g to the first input that equals y", infer: elementwise, grads: []Rule{first},
+			variadic: true,
+		},
 	}
-	for _, name := range []string{
-		"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Xor", "Not", "IsNaN", "IsInf",
+	for name, since := range map[string]int64{
+		"Equal": 7, "Greater": 7, "GreaterOrEqual": 12, "Less": 7, "LessOrEqual": 12,
+		"And": 7, "Or": 7, "Xor": 7, "Not": 1, "IsNaN": 9, "IsInf": 10,
 	} {
-		ops = append(ops, Operator{Name: name, Since: predicateSince(name), Doc: "a condition", infer: predicate})
+		ops = append(ops, Operator{Name: name, Since: since, Doc: "a condition", infer: predicate})
 	}
 	return ops
-}
-
-func predicateSince(name string) int64 {
-	switch name {
-	case "Not":
-		return 1
-	case "GreaterOrEqual", "LessOrEqual":
-		return 12
-	case "IsNaN":
-		return 9
-	case "IsInf":
-		return 10
-	}
-	return 7
 }
 
 // first passes the gradient to the first of the inputs that equal the output,
@@ -66,9 +62,6 @@ func first(c *Call, i int) string {
 }
 
 func whereType(q *query) ([]Type, error) {
-	if err := q.need(3); err != nil {
-		return nil, err
-	}
 	out, err := elementwise(q)
 	if err != nil {
 		return nil, err

@@ -11,18 +11,24 @@ import (
 func shaping() []Operator {
 	return []Operator{
 		{Name: "Identity", Since: 1, Doc: "g", infer: like, grads: []Rule{pass}},
-		{Name: "Dropout", Since: 7, Doc: "g: inference only; a training mode that is not constantly false is an error", infer: dropoutType, grads: []Rule{dropout}},
-		{Name: "Cast", Since: 6, Doc: "g, cast back; nothing flows through other than floating-point types", infer: castType, grads: []Rule{
-			func(c *Call, _ int) string {
-				return c.Op("Cast", []string{c.Grad()}, graph.IntAttr("to", int64(c.Type(c.x()).DType)))
+		{
+			Name: "Dropout", Since: 7, Doc: "g: inference only; a training mode that is not constantly false is an error",
+			infer: dropoutType, grads: []Rule{dropout},
+		},
+		{
+			Name: "Cast", Since: 6, Doc: "g, cast back; nothing flows through other than floating-point types",
+			infer: castType, grads: []Rule{
+				func(c *Call, _ int) string {
+					return c.Op("Cast", []string{c.Grad()}, graph.IntAttr("to", int64(c.Type(c.x()).DType)))
+				},
 			},
-		}},
-		{Name: "Reshape", Since: 5, Doc: "g in x's shape", infer: reshapeType, grads: []Rule{back}},
+		},
+		{Name: "Reshape", Since: 5, need: 2, Doc: "g in x's shape", infer: reshapeType, grads: []Rule{back}},
 		{Name: "Flatten", Since: 1, Doc: "g in x's shape", infer: flattenType, grads: []Rule{back}},
 		{Name: "Squeeze", Since: 1, Doc: "g in x's shape", infer: squeezeType, grads: []Rule{back}},
 		{Name: "Unsqueeze", Since: 1, Doc: "g in x's shape", infer: unsqueezeType, grads: []Rule{back}},
 		{Name: "Transpose", Since: 1, Doc: "g, transposed back", infer: transposeType, grads: []Rule{transposeBack}},
-		{Name: "Expand", Since: 8, Doc: "g, summed over the repeated axes", infer: expandType, grads: []Rule{pass}},
+		{Name: "Expand", Since: 8, need: 2, Doc: "g, summed over the repeated axes", infer: expandType, grads: []Rule{pass}},
 	}
 }
 
@@ -57,9 +63,6 @@ func permutation(n *graph.Node, rank int) []int64 {
 }
 
 func transposeType(q *query) ([]Type, error) {
-	if err := q.need(1); err != nil {
-		return nil, err
-	}
 	s := q.in[0].Shape
 	perm := permutation(q.node, len(s))
 	out, seen := make(graph.Shape, len(s)), make([]bool, len(s))
@@ -76,23 +79,14 @@ func transposeType(q *query) ([]Type, error) {
 }
 
 func dropoutType(q *query) ([]Type, error) {
-	if err := q.need(1); err != nil {
-		return nil, err
-	}
 	return []Type{q.in[0], {graph.Bool, q.in[0].Shape}}, nil
 }
 
 func castType(q *query) ([]Type, error) {
-	if err := q.need(1); err != nil {
-		return nil, err
-	}
 	return []Type{{graph.DType(q.node.Int("to", 0)), q.in[0].Shape}}, nil
 }
 
 func reshapeType(q *query) ([]Type, error) {
-	if err := q.need(2); err != nil {
-		return nil, err
-	}
 	in := q.in[0].Shape
 	e, ok := q.ints(1)
 	if !ok {
@@ -122,9 +116,6 @@ func reshapeType(q *query) ([]Type, error) {
 }
 
 func flattenType(q *query) ([]Type, error) {
-	if err := q.need(1); err != nil {
-		return nil, err
-	}
 	s := q.in[0].Shape
 	axis := q.node.Int("axis", 1)
 	if axis < 0 {
@@ -137,9 +128,6 @@ func flattenType(q *query) ([]Type, error) {
 }
 
 func squeezeType(q *query) ([]Type, error) {
-	if err := q.need(1); err != nil {
-		return nil, err
-	}
 	s := q.in[0].Shape
 	axes, ok, err := q.constInts(1, "axes")
 	if err != nil {
@@ -162,9 +150,6 @@ func squeezeType(q *query) ([]Type, error) {
 }
 
 func unsqueezeType(q *query) ([]Type, error) {
-	if err := q.need(1); err != nil {
-		return nil, err
-	}
 	s := q.in[0].Shape
 	axes, ok, err := q.constInts(1, "axes")
 	if err != nil {
@@ -188,9 +173,6 @@ func unsqueezeType(q *query) ([]Type, error) {
 }
 
 func expandType(q *query) ([]Type, error) {
-	if err := q.need(2); err != nil {
-		return nil, err
-	}
 	e, ok := q.ints(1)
 	if !ok {
 		return nil, fmt.Errorf("shape (input %q) is %w", q.node.Input(1), errVariable)
@@ -200,4 +182,42 @@ func expandType(q *query) ([]Type, error) {
 		return nil, err
 	}
 	return []Type{{q.in[0].DType, s}}, nil
+}
+
+// constants lists the operators whose output depends on no element of an input:
+// constants, and shapes as values.
+func constants() []Operator {
+	return []Operator{
+		{Name: "Constant", Since: 1, need: none, Doc: "no input", infer: constantType},
+		{Name: "ConstantOfShape", Since: 9, Doc: "depends on a shape only", infer: constantOfShapeType},
+		{Name: "Shape", Since: 1, Doc: "depends on a shape only", infer: shapeType},
+		{Name: "Size", Since: 1, Doc: "depends on a shape only", infer: func(*query) ([]Type, error) {
+			return []Type{{graph.Int64, graph.Shape{}}}, nil
+		}},
+	}
+}
+
+func constantType(q *query) ([]Type, error) {
+	t := q.node.Constant()
+	if t == nil {
+		return nil, fmt.Errorf("the constant is not a dense tensor of numbers")
+	}
+	return []Type{{t.DType, graph.Fixed(t.Dims...)}}, nil
+}
+
+func constantOfShapeType(q *query) ([]Type, error) {
+	e, ok := q.ints(0)
+	if !ok {
+		return nil, fmt.Errorf("shape (input %q) is %w", q.node.Input(0), errVariable)
+	}
+	t := graph.Float
+	if a := q.node.Attr("value"); a != nil && a.T != nil {
+		t = a.T.DType
+	}
+	return []Type{{t, append(graph.Shape{}, e.dims...)}}, nil
+}
+
+func shapeType(q *query) ([]Type, error) {
+	from, to := shapeRange(q.node, len(q.in[0].Shape))
+	return []Type{{graph.Int64, graph.Fixed(int64(to - from))}}, nil
 }
