@@ -13,9 +13,9 @@ package sensitivity
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -31,7 +31,9 @@ import (
 // A dense layer's per-row weight gradient is the outer product of the gradient
 // by its output and its input, so its l1 norm is the product of their l1 norms, and
 // none is ever formed. A convolution's is a sum of such products over its positions.
-func Gradient(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, x []float32, classes []int) ([]float64, error) {
+func Gradient(
+	ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, x []float32, classes []int,
+) ([]float64, error) {
 	if len(x) == 0 {
 		return nil, fmt.Errorf("no rows to measure sensitivity on")
 	}
@@ -85,52 +87,60 @@ func norm1(v []float32) float64 {
 	return sum
 }
 
-// Damage measures what each width does to the margin: open makes the classifier
-// in which one layer alone is quantized in one of the formats, the rows of x are
-// run through it, and the damage is the mean squared difference of the target
-// margin from c's. The result is layers x formats.
-func Damage(ctx context.Context, c *classifier.Model, layers, formats int, x []float32,
-	open func(layer, format int) (*classifier.Model, error), progress func(done, total int),
-) ([][]float64, error) {
-	ref, err := c.Margins(ctx, x)
-	if err != nil {
-		return nil, err
+// around is the probe of what each layer reads and of the gradients by what it makes, and
+// where they are in it: layers may read the same value, which is probed once.
+func around(layers []quant.LayerInfo) (p classifier.Probe, reads, makes []int) {
+	at := func(names *[]string, name string) int {
+		i := slices.Index(*names, name)
+		if i < 0 {
+			i = len(*names)
+			*names = append(*names, name)
+		}
+		return i
 	}
-	out := make([][]float64, layers)
-	for i := range layers {
-		out[i] = make([]float64, formats)
-		for f := range formats {
-			if out[i][f], err = damageOf(ctx, ref, x, i, f, open); err != nil {
-				return nil, fmt.Errorf("damage of layer %d in format %d: %w", i, f, err)
-			}
-			if progress != nil {
-				progress(i*formats+f+1, layers*formats)
+	for _, l := range layers {
+		reads, makes = append(reads, at(&p.Values, l.Input)), append(makes, at(&p.Grads, l.Output))
+	}
+	return p, reads, makes
+}
+
+// fits checks that rows of what a layer reads and makes are of its size.
+func fits(l *quant.LayerInfo, h, g []float32, rows int) error {
+	in, out := l.In, l.Out
+	if c := l.Conv; c != nil {
+		in, out = c.Channels, l.Out*c.Positions()
+		for _, n := range c.Input {
+			in *= n
+		}
+	}
+	if len(h) != rows*in || len(g) != rows*out {
+		return fmt.Errorf("layer %q reads %d and makes %d numbers for each row: its weights are for %d and %d",
+			l.Node, len(h)/rows, len(g)/rows, in, out)
+	}
+	return nil
+}
+
+// positions is how often a row meets each weight.
+func positions(l *quant.LayerInfo) int {
+	if l.Conv == nil {
+		return 1
+	}
+	return l.Conv.Positions()
+}
+
+// convGradient fills d, Out x In, with the gradient by the weights of a convolution for
+// one row: h is what it reads and g the gradient by what it makes. It is the sum over
+// the positions of the outer products of g there and the patch there.
+func convGradient(d []float64, l *quant.LayerInfo, h, g []float32) {
+	clear(d)
+	n, outs := l.Conv.Positions(), l.Out/l.Conv.Group
+	patch := make([]float64, l.In)
+	for group := range l.Conv.Group {
+		for p := range n {
+			l.Conv.Patch(patch, h, group, p)
+			for o := group * outs; o < (group+1)*outs; o++ {
+				floats.AddScaled(d[o*l.In:(o+1)*l.In], float64(g[o*n+p]), patch)
 			}
 		}
 	}
-	return out, nil
-}
-
-func damageOf(ctx context.Context, ref, x []float32, layer, format int, open func(layer, format int) (*classifier.Model, error)) (_ float64, err error) {
-	q, err := open(layer, format)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, q.Close()) }()
-	m, err := q.Margins(ctx, x)
-	if err != nil {
-		return 0, err
-	}
-	return MarginDamage(m, ref), nil
-}
-
-// MarginDamage is the mean squared difference of margins from those that are wanted, in
-// squared logits; 0 where there are none.
-func MarginDamage(got, want []float32) float64 {
-	var sum float64
-	for i, v := range got {
-		d := float64(v) - float64(want[i])
-		sum += d * d
-	}
-	return sum / float64(max(1, len(got)))
 }

@@ -19,14 +19,14 @@ func TraceRows(layers []quant.LayerInfo) int {
 	return min(1024, max(128, 1<<30/max(1, Multiplications(layers))))
 }
 
-// DefaultProbes is how many random vectors estimate a trace where it is not said.
+// DefaultProbes is how many random vectors estimate a trace by default.
 const DefaultProbes = 64
 
 // TraceOptions of Trace. The zero value takes DefaultProbes.
 type TraceOptions struct {
 	Probes int // random vectors for each layer, 2 or more (DefaultProbes)
 	Seed   uint64
-	// Progress is told what is going on; nil is silence.
+	// Progress is called after each probe; nil for none.
 	Progress func(done, total int)
 }
 
@@ -47,7 +47,9 @@ type Curvature struct {
 //
 // A trace may be negative: the cross-entropy is not convex in the weights of layers
 // that are followed by others. Between the kinks of a piecewise linear network it is.
-func Trace(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, x []float32, classes []int, o TraceOptions) ([]Curvature, error) {
+func Trace(
+	ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, x []float32, classes []int, o TraceOptions,
+) ([]Curvature, error) {
 	if o.Probes == 0 {
 		o.Probes = DefaultProbes
 	}

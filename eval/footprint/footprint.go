@@ -1,12 +1,14 @@
-// Package footprint measures what a quantized model takes, beside the full-precision one: bytes, bits, bit operations, time.
+// Package footprint measures what a quantized model takes, and what the full-precision one takes: bytes, bits,
+// bit operations, time.
 //
-// In: two models, their files' sizes, rows for the clock. Out: eval.Footprint and eval.Timing. The invariant: bits and
-// operations are read from the graphs that are shipped, and time is that of ONNX Runtime at the optimization level
-// of production; nothing is taken from the plan that a model was made from.
+// In: two models, their files' sizes, rows for the clock. Out: eval.Footprint and eval.Timing. The invariant:
+// bits and operations are read from the graphs that are shipped, and time is that of ONNX Runtime at the
+// optimization level of production; nothing is taken from the plan that a model was made from.
 package footprint
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"cfq/eval"
@@ -19,14 +21,14 @@ import (
 // floatBits is the width of what is not quantized.
 const floatBits = 32
 
-// Measure counts bits and bit operations of one row in both models; the bytes of their files are the caller's to say. The weights
-// are those of Gemm, MatMul and Conv. A quantized one takes what the file stores for it, see qdq.Stored. A bit operation is a
-// multiplication times the bits of its weight (of a layer's rows in several widths, their mean) times the bits of its
-// activation; a layer that computes in float has 32 x 32, and one of quantized weights and float activations has 32
-// for the latter.
+// Measure counts bits and bit operations of one row in both models; the bytes of their files are the caller's
+// to say. The weights are those of Gemm, MatMul and Conv. A quantized one takes what the file stores for it,
+// see qdq.Stored. A bit operation is a multiplication times the bits of its weight (of a layer's rows in
+// several widths, their mean) times the bits of its activation; a layer that computes in float has 32 x 32,
+// and one of quantized weights and float activations has 32 for the latter.
 //
-// How often a convolution uses its weights follows from the sizes in the full model. Where these are not declared, or the layers cannot
-// be told, the number is 0.
+// How often a convolution uses its weights follows from the sizes in the full model. Where these are not
+// declared, or the layers cannot be told, the number is 0.
 func Measure(full, quantized *graph.Model, fullBytes, quantBytes int64) (*eval.Footprint, error) {
 	f, err := layersOf(full)
 	if err != nil {
@@ -49,7 +51,8 @@ type layer struct {
 	activation int // bits
 }
 
-// layersOf lists the layers of a model: of a float one in canonical form, where layers are whole, of a quantized one as it is.
+// layersOf lists the layers of a model: of a float one in canonical form, where layers are whole, of a
+// quantized one as it is.
 func layersOf(m *graph.Model) ([]layer, error) {
 	if !isQuantized(m) {
 		m = canonical(m)
@@ -88,7 +91,9 @@ func layersOf(m *graph.Model) ([]layer, error) {
 }
 
 func isQuantized(m *graph.Model) bool {
-	return slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool { return n.Is("DequantizeLinear") || n.Is("QuantizeLinear") })
+	return slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool {
+		return n.Is("DequantizeLinear") || n.Is("QuantizeLinear")
+	})
 }
 
 // canonical returns the model in canonical form, and as it is when it has none.
@@ -140,7 +145,7 @@ func weight(layers []layer, bytes int64) eval.Weight {
 	return w
 }
 
-// isFloat says whether the weights are stored as floats.
+// isFloat reports whether the weights are stored as floats.
 func (l *layer) isFloat() bool {
 	for _, t := range []graph.DType{graph.Float, graph.Double, graph.Float16, graph.BFloat16} {
 		if l.Container == t.String() {
@@ -148,4 +153,65 @@ func (l *layer) isFloat() bool {
 		}
 	}
 	return false
+}
+
+// activation returns the bits of the value called name where a layer reads it: those of the codes behind the
+// DequantizeLinear that it comes from, and fewer where a Clip bounds the codes; 32 without one.
+func activation(name string, producers map[string]*graph.Node, inits map[string]*graph.Tensor) int {
+	width, coded := floatBits, false
+	for range len(producers) + 1 {
+		n := producers[name]
+		switch {
+		case n == nil:
+			return width
+		case n.Is("DequantizeLinear"):
+			if z := inits[n.Input(2)]; z != nil {
+				width = z.DType.Bits()
+			} else {
+				width = 8
+			}
+			coded = true
+		case n.Is("QuantizeLinear"):
+			return width
+		case n.Is("Clip") && coded:
+			width = min(width, clipped(n, inits, width))
+		case !moves(n):
+			return width
+		}
+		name = n.Input(0)
+	}
+	return width
+}
+
+// clipped returns the bits that the codes behind a Clip need.
+func clipped(n *graph.Node, inits map[string]*graph.Tensor, width int) int {
+	lo, hi := integer(inits[n.Input(1)]), integer(inits[n.Input(2)])
+	if hi == nil {
+		return width
+	}
+	span := *hi
+	if lo != nil {
+		span -= *lo
+	}
+	if span < 0 {
+		return width
+	}
+	return max(1, bits.Len64(uint64(span)))
+}
+
+// integer returns the only element of an integer constant, nil when it is none.
+func integer(t *graph.Tensor) *int64 {
+	if t == nil || t.Len() != 1 {
+		return nil
+	}
+	v, err := t.Ints()
+	if err != nil {
+		return nil
+	}
+	return &v[0]
+}
+
+// moves reports whether an operator passes numbers on as they are, or bounds them.
+func moves(n *graph.Node) bool {
+	return quant.Moves(n) || n.Is("Relu") || n.Is("Clip") || n.Is("Max") || n.Is("Min")
 }

@@ -14,8 +14,8 @@ import (
 	"cfq/task"
 )
 
-// handmade writes a network of two layers by hand: 3 inputs, 4 hidden ones in int8 weights behind codes of bits activation bits,
-// 2 outputs in float weights.
+// handmade writes a network of two layers by hand: 3 inputs, 4 hidden ones in int8 weights behind codes of
+// bits activation bits, 2 outputs in float weights.
 func handmade(bits int) *graph.Model {
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "hand"}}
 	g := m.Graph
@@ -78,7 +78,8 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// convolution is 1 x 6 x 5 numbers through two 3 x 3 kernels, padded by one below and at the right only, and four outputs behind.
+// convolution is 1 x 6 x 5 numbers through two 3 x 3 kernels, padded by one below and at the right only, and
+// four outputs behind.
 func convolution(rows, columns int64) *graph.Model {
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "conv"}}
 	g := m.Graph

@@ -16,22 +16,23 @@ import (
 type TimeOptions struct {
 	Engine     ort.Options   // Level is not looked at: time is that of full optimization
 	Budget     time.Duration // of the clock, for each batch size; 0 = 1 s
-	Most       int           // runs of each model at each batch size; 0 = 2000
+	MaxRuns    int           // runs of each model at each batch size; 0 = 2000
 	Confidence float64       // of the intervals; 0 = 0.95
 }
 
 const (
-	few   = 5  // runs that are made of each model even beyond the budget
-	turns = 16 // batches of different rows
+	minRuns = 5  // runs that are made of each model even beyond the budget
+	turns   = 16 // batches of different rows
 )
 
-// patience is how long a run may take and still be waited for when the context ends: to be told to stop costs time of its own.
+// patience is how long a run may take and still not be cancelled: watching the context of a run costs time of
+// its own.
 const patience = 50 * time.Millisecond
 
-// Time measures how long ONNX Runtime takes for one row and for 256, from rows (row-major model inputs, repeated where there are fewer):
-// after a warm-up the models take turns, so that what else the machine does hits both, each turn the other one first. A time is
-// that of one whole call, with handing rows over and taking results back. A model with a fixed batch size runs as often
-// as the rows need, filled up.
+// Time measures how long ONNX Runtime takes for one row and for 256, from rows (row-major model inputs,
+// repeated where there are fewer): after a warm-up the models take turns, so that other load of the machine
+// hits both, each turn the other one first. A time is that of one whole call, with handing rows over and
+// taking results back. A model with a fixed batch size runs as often as the rows need, filled up.
 func Time(ctx context.Context, full, quantized *graph.Model, rows []float32, o TimeOptions) (*eval.Timing, error) {
 	o = o.withDefaults()
 	var pair [2]*subject
@@ -61,8 +62,8 @@ func (o TimeOptions) withDefaults() TimeOptions {
 	if o.Budget <= 0 {
 		o.Budget = time.Second
 	}
-	if o.Most <= 0 {
-		o.Most = 2000
+	if o.MaxRuns <= 0 {
+		o.MaxRuns = 2000
 	}
 	if o.Confidence == 0 {
 		o.Confidence = 0.95
@@ -72,7 +73,7 @@ func (o TimeOptions) withDefaults() TimeOptions {
 	return o
 }
 
-// subject is a model under the clock.
+// subject is a model that is timed.
 type subject struct {
 	session *ort.Session
 	input   graph.Value
@@ -156,7 +157,7 @@ func race(ctx context.Context, pair [2]*subject, batch int, o TimeOptions) (seco
 			break
 		}
 	}
-	for turn := 0; turn < o.Most && (turn < few || time.Since(start) < o.Budget); turn++ {
+	for turn := 0; turn < o.MaxRuns && (turn < minRuns || time.Since(start) < o.Budget); turn++ {
 		for k := range pair {
 			if err := ctx.Err(); err != nil {
 				return seconds, err

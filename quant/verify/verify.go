@@ -1,5 +1,4 @@
-// Package verify opens a written model again and says whether it is what the
-// plan promised.
+// Package verify opens a written model again and checks that it is what the plan says.
 //
 // In: the bytes of a quantized file, its plan, probe inputs. Out: a report: which
 // kernel runs each layer, how far results depend on the optimization level, what
@@ -22,7 +21,7 @@ import (
 	"cfq/quant/qdq"
 )
 
-// Options says what the file is held against.
+// Options are what the file is compared with.
 type Options struct {
 	Engine     ort.Options     // as in production
 	Plan       *quant.Plan     // what the file was written from; required
@@ -78,7 +77,7 @@ func Check(ctx context.Context, onnx []byte, o Options) (*Report, error) {
 	return r, nil
 }
 
-// lint holds the model against the rules; what several layers do is one piece of advice.
+// lint checks the model by the rules; a rule that several layers break is one piece of advice.
 func (r *Report) lint(m *graph.Model) {
 	nodes := map[string][]string{}
 	for _, f := range qdq.Lint(m) {
@@ -96,7 +95,8 @@ func (r *Report) lint(m *graph.Model) {
 		if more := len(where) - 3; more > 0 {
 			where = append(where[:3:3], fmt.Sprintf("%d more", more))
 		}
-		r.Advice = append(r.Advice, fmt.Sprintf("%s: %s (%s)", rule.Name, strings.TrimSuffix(rule.Doc, "."), strings.Join(where, ", ")))
+		r.Advice = append(r.Advice, fmt.Sprintf("%s: %s (%s)",
+			rule.Name, strings.TrimSuffix(rule.Doc, "."), strings.Join(where, ", ")))
 	}
 }
 
@@ -106,7 +106,7 @@ func (r *Report) lint(m *graph.Model) {
 // when it gets many rows at once.
 const fewWeights = 20000
 
-// small says of a small model that it is smaller than the original, not faster.
+// small advises that a small model is smaller than the original, not faster.
 func (r *Report) small(m *graph.Model) {
 	notes, err := qdq.Describe(m)
 	if err != nil {
@@ -119,7 +119,8 @@ func (r *Report) small(m *graph.Model) {
 		}
 	}
 	if 0 < weights && weights <= fewWeights {
-		r.Advice = append(r.Advice, fmt.Sprintf("the model is smaller, not faster: ONNX Runtime is as fast with %d weights in float", weights))
+		r.Advice = append(r.Advice, fmt.Sprintf(
+			"the model is smaller, not faster: ONNX Runtime is as fast with %d weights in float", weights))
 	}
 }
 
@@ -136,89 +137,4 @@ func (r *Report) Err() error {
 
 func (r *Report) problem(format string, a ...any) {
 	r.Problems = append(r.Problems, fmt.Sprintf(format, a...))
-}
-
-// kernels finds the layers of the plan in the optimized graph opt of the written graph g.
-func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
-	inits, producers := opt.InitMap(), g.Producers()
-	for _, n := range opt.Nodes {
-		if n.Is("DequantizeLinear") && inits[n.Input(0)] != nil {
-			r.problem("%s dequantizes weights at every inference", n.Label())
-		}
-	}
-	for _, p := range plan.Layers {
-		l := Layer{Node: p.Node, Bits: p.MeanBits()}
-		var data, n *graph.Node // what the layer reads, what runs it
-		w := written(g, p.Node)
-		if w != nil {
-			data, n = producers[w.Input(0)], kernelOf(opt, g, w, p.Node)
-		}
-		if n == nil {
-			r.problem("layer %q is not in the graph that ONNX Runtime runs", p.Node)
-			r.Layers = append(r.Layers, l)
-			continue
-		}
-		l.Kernel = n.Op
-		switch {
-		case p.Float:
-			l.Fused = !integers(n)
-		case data != nil && data.Is("DequantizeLinear"): // written for integer arithmetic
-			l.Fused = runs(n, w, true, inits)
-		default:
-			l.Fused = runs(n, w, false, inits)
-		}
-		if !l.Fused {
-			r.problem("layer %q runs as %s, not on the planned kernel", p.Node, n.Op)
-		}
-		r.Layers = append(r.Layers, l)
-	}
-	// Between quantizers the optimizer rounds float weights to 8 bits, unasked.
-	for _, w := range g.Nodes {
-		if !isLayer(w) || w.Name == "" || plan.Layer(w.Name) != nil {
-			continue
-		}
-		if n := kernelOf(opt, g, w, w.Name); n != nil && integers(n) {
-			r.problem("layer %q is to stay in float and runs as %s", w.Name, n.Op)
-		}
-	}
-}
-
-// kernelOf returns the node of the optimized graph opt that runs the layer w, called
-// name, of the written graph g; nil when there is none.
-func kernelOf(opt, g *graph.Graph, w *graph.Node, name string) *graph.Node {
-	if n := Kernel(opt, name, w.Outputs[0]); n != nil {
-		return n
-	}
-	return Kernel(opt, "", qdq.Behind(g, w))
-}
-
-// Kernel returns the node of the optimized graph that runs a layer of the
-// written one, given the layer's name and the value that it defines ("" when one
-// is not known); nil when there is none. Fusion keeps the name of the layer's
-// node, puts a word before it where it takes in an activation behind or a number
-// behind it where the layout of a convolution's data changes, or else keeps the value.
-func Kernel(optimized *graph.Graph, name, output string) *graph.Node {
-	for _, prefixed := range []bool{false, true} {
-		for _, n := range optimized.Nodes {
-			if name != "" && (n.Name == name || prefixed && (strings.HasSuffix(n.Name, " "+name) || moved(n.Name, name))) {
-				return n
-			}
-		}
-	}
-	if n := blocked(optimized, output); n != nil {
-		return n
-	}
-	return optimized.Producers()[output]
-}
-
-// written returns the node of the layer called name, as quant.FindLayers names
-// it, in the written graph; nil without one.
-func written(g *graph.Graph, name string) *graph.Node {
-	for _, n := range g.Nodes {
-		named := n.Name == name || n.Name == "" && len(n.Outputs) > 0 && n.Outputs[0] == name
-		if named && isLayer(n) {
-			return n
-		}
-	}
-	return nil
 }

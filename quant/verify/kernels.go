@@ -1,0 +1,142 @@
+package verify
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"cfq/onnxio/graph"
+	"cfq/quant"
+	"cfq/quant/qdq"
+)
+
+// kernels finds the layers of the plan in the optimized graph opt of the written graph g.
+func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
+	inits, producers := opt.InitMap(), g.Producers()
+	for _, n := range opt.Nodes {
+		if n.Is("DequantizeLinear") && inits[n.Input(0)] != nil {
+			r.problem("%s dequantizes weights at every inference", n.Label())
+		}
+	}
+	for _, p := range plan.Layers {
+		l := Layer{Node: p.Node, Bits: p.MeanBits()}
+		var data, n *graph.Node // what the layer reads, what runs it
+		w := written(g, p.Node)
+		if w != nil {
+			data, n = producers[w.Input(0)], kernelOf(opt, g, w, p.Node)
+		}
+		if n == nil {
+			r.problem("layer %q is not in the graph that ONNX Runtime runs", p.Node)
+			r.Layers = append(r.Layers, l)
+			continue
+		}
+		l.Kernel = n.Op
+		switch {
+		case p.Float:
+			l.Fused = !isIntegerKernel(n)
+		case data != nil && data.Is("DequantizeLinear"): // written for integer arithmetic
+			l.Fused = runs(n, w, true, inits)
+		default:
+			l.Fused = runs(n, w, false, inits)
+		}
+		if !l.Fused {
+			r.problem("layer %q runs as %s, not on the planned kernel", p.Node, n.Op)
+		}
+		r.Layers = append(r.Layers, l)
+	}
+	// Between quantizers the optimizer rounds float weights to 8 bits, unasked.
+	for _, w := range g.Nodes {
+		if !isLayer(w) || w.Name == "" || plan.Layer(w.Name) != nil {
+			continue
+		}
+		if n := kernelOf(opt, g, w, w.Name); n != nil && isIntegerKernel(n) {
+			r.problem("layer %q is to stay in float and runs as %s", w.Name, n.Op)
+		}
+	}
+}
+
+// kernelOf returns the node of the optimized graph opt that runs the layer w, called
+// name, of the written graph g; nil when there is none.
+func kernelOf(opt, g *graph.Graph, w *graph.Node, name string) *graph.Node {
+	if n := Kernel(opt, name, w.Outputs[0]); n != nil {
+		return n
+	}
+	return Kernel(opt, "", qdq.Behind(g, w))
+}
+
+// Kernel returns the node of the optimized graph that runs a layer of the
+// written one, given the layer's name and the value that it defines ("" when one
+// is not known); nil when there is none. Fusion keeps the name of the layer's
+// node, puts a word before it where it takes in an activation behind or a number
+// behind it where the layout of a convolution's data changes, or else keeps the value.
+func Kernel(optimized *graph.Graph, name, output string) *graph.Node {
+	for _, prefixed := range []bool{false, true} {
+		for _, n := range optimized.Nodes {
+			if name != "" && (n.Name == name || prefixed && (strings.HasSuffix(n.Name, " "+name) || moved(n.Name, name))) {
+				return n
+			}
+		}
+	}
+	if n := blocked(optimized, output); n != nil {
+		return n
+	}
+	return optimized.Producers()[output]
+}
+
+// written returns the node of the layer called name, as quant.FindLayers names
+// it, in the written graph; nil without one.
+func written(g *graph.Graph, name string) *graph.Node {
+	for _, n := range g.Nodes {
+		named := n.Name == name || n.Name == "" && len(n.Outputs) > 0 && n.Outputs[0] == name
+		if named && isLayer(n) {
+			return n
+		}
+	}
+	return nil
+}
+
+// isLayer reports whether n is of an operator that has weights.
+func isLayer(n *graph.Node) bool { return n.Is("Gemm") || n.Is("MatMul") || n.Is("Conv") }
+
+// runs reports whether the node n that runs the layer w of the written graph does
+// so on integers, or, for float arithmetic, on weights that are folded at load.
+func runs(n, w *graph.Node, integers bool, inits map[string]*graph.Tensor) bool {
+	kernels := "QGemm QLinearMatMul MatMulIntegerToFloat"
+	switch {
+	case w.Is("Conv") && integers:
+		kernels = "QLinearConv"
+	case w.Is("Conv"):
+		kernels = "Conv FusedConv"
+	case !integers:
+		kernels = "Gemm FusedGemm MatMul"
+	}
+	known := strings.Contains(" "+kernels+" ", " "+n.Op+" ")
+	return known && (integers || inits[n.Input(1)] != nil)
+}
+
+// isIntegerKernel reports whether n is an integer kernel with weights.
+func isIntegerKernel(n *graph.Node) bool {
+	return slices.Contains([]string{
+		"QGemm", "QLinearMatMul", "MatMulIntegerToFloat", "QLinearConv",
+		"DynamicQuantizeMatMul", "MatMulInteger", "ConvInteger",
+	}, n.Op)
+}
+
+// moved reports whether the optimizer gave the node called by to another layout of
+// its data: such a node is called after it.
+func moved(name, by string) bool {
+	number, ok := strings.CutPrefix(name, by+"_token_")
+	_, err := strconv.Atoi(number)
+	return ok && err == nil
+}
+
+// blocked returns the convolution that the optimizer made for blocks of channels,
+// which it calls after the value that it computes; nil without one.
+func blocked(optimized *graph.Graph, output string) *graph.Node {
+	for _, n := range optimized.Nodes {
+		if output != "" && n.Name == output+"_nchwc" {
+			return n
+		}
+	}
+	return nil
+}

@@ -1,0 +1,336 @@
+package sensitivity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas32"
+
+	"cfq/onnxio/classifier"
+	"cfq/quant"
+)
+
+// Damage measures what each width does to the margin: open makes the classifier
+// in which one layer alone is quantized in one of the formats, the rows of x are
+// run through it, and the margin error is the mean squared difference of the target
+// margin from c's. The result is layers x formats.
+func Damage(ctx context.Context, c *classifier.Model, layers, formats int, x []float32,
+	open func(layer, format int) (*classifier.Model, error), progress func(done, total int),
+) ([][]float64, error) {
+	ref, err := c.Margins(ctx, x)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]float64, layers)
+	for i := range layers {
+		out[i] = make([]float64, formats)
+		for f := range formats {
+			if out[i][f], err = measure(ctx, ref, x, i, f, open); err != nil {
+				return nil, fmt.Errorf("margin error of layer %d in format %d: %w", i, f, err)
+			}
+			if progress != nil {
+				progress(i*formats+f+1, layers*formats)
+			}
+		}
+	}
+	return out, nil
+}
+
+func measure(ctx context.Context, ref, x []float32, layer, format int,
+	open func(layer, format int) (*classifier.Model, error),
+) (_ float64, err error) {
+	q, err := open(layer, format)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, q.Close()) }()
+	m, err := q.Margins(ctx, x)
+	if err != nil {
+		return 0, err
+	}
+	return MarginDamage(m, ref), nil
+}
+
+// MarginDamage is the mean squared difference of margins from those that are wanted, in
+// squared logits; 0 where there are none.
+func MarginDamage(got, want []float32) float64 {
+	var sum float64
+	for i, v := range got {
+		d := float64(v) - float64(want[i])
+		sum += d * d
+	}
+	return sum / float64(max(1, len(got)))
+}
+
+// Change is what a format makes of a layer, in float: the layer's output becomes
+// B + W h' where it was B + W h.
+type Change struct {
+	W []float32 // Out x In
+	B []float32 // Out
+	// h' is h through Act or on the grid Input, or h where both are nil.
+	Act   *quant.Act
+	Input *quant.Input
+}
+
+// ChangeOf is the change of the plan l, made for the layer info: that of Input.Fold
+// when input, the layout of the model's input (nil where there is none), feeds it. What
+// the output quantizer of a convolution does is not in it.
+func ChangeOf(l *quant.Layer, info quant.LayerInfo, input *quant.Input) (Change, error) {
+	c := Change{Act: l.Act}
+	var scale float32
+	switch {
+	case l.Act != nil:
+		scale = l.Act.Scale
+	case input != nil && info.Input == input.Value:
+		c.Input, scale = input, input.Scale
+	}
+	e, err := l.Encode(info, scale)
+	if err != nil {
+		return c, err
+	}
+	c.W, c.B = make([]float32, len(e.Codes)), slices.Clone(e.FloatB)
+	for i, q := range e.Codes {
+		c.W[i] = quant.Dequantize(q, e.Scale(i/e.In))
+	}
+	if e.Bias != nil {
+		for o, b := range e.Bias {
+			c.B[o] = float32(float64(b) * float64(e.InScale*e.Scale(o)))
+		}
+	}
+	return c, nil
+}
+
+// reads returns what the layer reads in place of the rows h of its input.
+func (c *Change) reads(h []float32, rows int) []float32 {
+	return quant.Reads(c.Act, c.Input, h, rows)
+}
+
+// sameReads reports whether both changes read the same.
+func sameReads(a, b *Change) bool {
+	if a.Act != nil && b.Act != nil {
+		return *a.Act == *b.Act
+	}
+	return a.Act == b.Act && a.Input == b.Input
+}
+
+// maxExact is how many multiplications Damage may take before FirstOrder is to be used
+// in its place: some ten seconds of one core.
+const maxExact = 1 << 39
+
+// MostFirstOrderRows is how many rows FirstOrder takes the mean over at most; of more, so
+// many are taken, evenly spread. It is for networks with which all would take long.
+const MostFirstOrderRows = 512
+
+// openings is what making and opening one more model costs beside running it: as much as
+// some hundred rows.
+const openings = 256
+
+// Exact is the rule by which the margin error is measured or estimated: it reports whether each of
+// the formats of each of the layers of a model, which takes so many multiplications for
+// a row (Multiplications), can be run on so many rows within maxExact. The work of Damage
+// grows with layers times multiplications, that of FirstOrder only with the latter.
+func Exact(layers, formats, rows, multiplications int) bool {
+	return float64(layers)*float64(formats)*float64(rows+openings)*float64(multiplications) <= maxExact
+}
+
+// Multiplications is the number of multiplications of weights that a row takes.
+func Multiplications(layers []quant.LayerInfo) int {
+	n := 0
+	for i := range layers {
+		n += layers[i].Params() * positions(&layers[i])
+	}
+	return n
+}
+
+// FirstOrder estimates what Damage measures, without running any quantized model: the
+// mean over the rows of x (at most MostFirstOrderRows) of the squared first-order change of the target margin,
+//
+//	(sum_o g_o (output' - output)_o)^2,
+//
+// where g is the margin's gradient by the layer's output and output' what change
+// makes of it. What a layer's own weights, bias and quantized input do to its output is
+// exact; only what that does to the margin is to first order, so layers behind which all
+// is linear have their exact margin error. One run of the model with gradients serves all
+// layers and formats. layers are those of the graph that c
+// runs, never folded; only change speaks of folded ones. The result is
+// layers x formats.
+func FirstOrder(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, formats int, x []float32,
+	change func(layer, format int) (Change, error), progress func(done, total int),
+) ([][]float64, error) {
+	p, reads, makes := around(layers)
+	p.Margin = true
+	out := make([][]float64, len(layers))
+	changes := make([][]Change, len(layers))
+	for i, l := range layers {
+		out[i] = make([]float64, formats)
+		for f := range formats {
+			ch, err := change(i, f)
+			if err != nil {
+				return nil, fmt.Errorf("margin error of layer %q in format %d: %w", l.Node, f, err)
+			}
+			changes[i] = append(changes[i], ch)
+		}
+	}
+	x, _ = spread(x, nil, c.Dim(), MostFirstOrderRows)
+	total := len(x) / c.Dim()
+	err := c.Observe(ctx, x, p, func(from, rows int, values, grads [][]float32) error {
+		for i, l := range layers {
+			h, g := values[reads[i]], grads[makes[i]]
+			if err := fits(&l, h, g, rows); err != nil {
+				return err
+			}
+			addErrors(out[i], &l, changes[i], h, g, rows)
+		}
+		if progress != nil {
+			progress(from+rows, total)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("first-order margin error: %w", err)
+	}
+	for _, row := range out {
+		for f := range row {
+			row[f] /= float64(max(1, total))
+		}
+	}
+	return out, nil
+}
+
+// addErrors adds each format's squared first-order changes of the rows to sums: with g
+// the gradients by the outputs, g (W' h' + B') - g (W h + B).
+func addErrors(sums []float64, l *quant.LayerInfo, changes []Change, h, g []float32, rows int) {
+	along := alongDense
+	if l.Conv != nil {
+		along = alongConv
+	}
+	before := make([]float64, rows)
+	along(l, []Change{{W: l.W, B: l.B}}, h, g, rows, func(_, r int, v float64) { before[r] = v })
+	for from := 0; from < len(changes); {
+		to := from + 1
+		for to < len(changes) && sameReads(&changes[from], &changes[to]) {
+			to++
+		}
+		along(l, changes[from:to], changes[from].reads(h, rows), g, rows, func(f, r int, v float64) {
+			sums[from+f] += (v - before[r]) * (v - before[r])
+		})
+		from = to
+	}
+}
+
+// alongDense gives to add g (W h + B) of each change and row: (g W) h + g B, which takes
+// one matrix product for each change.
+func alongDense(l *quant.LayerInfo, changes []Change, h, g []float32, rows int, add func(f, r int, v float64)) {
+	p := blas32.General{Rows: rows, Cols: l.In, Stride: l.In, Data: make([]float32, rows*l.In)}
+	for f, c := range changes {
+		blas32.Gemm(blas.NoTrans, blas.NoTrans, 1,
+			blas32.General{Rows: rows, Cols: l.Out, Stride: l.Out, Data: g},
+			blas32.General{Rows: l.Out, Cols: l.In, Stride: l.In, Data: c.W}, 0, p)
+		for r := range rows {
+			add(f, r, dot(p.Data[r*l.In:(r+1)*l.In], h[r*l.In:(r+1)*l.In])+dot(g[r*l.Out:(r+1)*l.Out], c.B))
+		}
+	}
+}
+
+// alongConv is alongDense of a convolution, in which each weight meets every position:
+// the sum of the weights times the row's gradient by them, the same for all changes.
+func alongConv(l *quant.LayerInfo, changes []Change, h, g []float32, rows int, add func(f, r int, v float64)) {
+	in, out := len(h)/rows, len(g)/rows
+	d := make([]float64, l.Params())
+	for r := range rows {
+		own := g[r*out : (r+1)*out]
+		convGradient(d, l, h[r*in:(r+1)*in], own)
+		for f, c := range changes {
+			var v float64
+			for k, w := range c.W {
+				v += float64(w) * d[k]
+			}
+			for o, b := range c.B {
+				for _, x := range own[o*out/l.Out : (o+1)*out/l.Out] {
+					v += float64(b) * float64(x)
+				}
+			}
+			add(f, r, v)
+		}
+	}
+}
+
+func dot(a, b []float32) float64 {
+	var sum float64
+	for i, x := range a {
+		sum += float64(x) * float64(b[i])
+	}
+	return sum
+}
+
+// Rows estimates what each width of each single output of dense layers does to the
+// margin: the mean over the rows of x of
+//
+//	(g_o ((W' - W)_o h + (B' - B)_o))^2,
+//
+// where g_o is the margin's gradient by output o, h what the layer's kernel reads, and
+// W' and B' are what change makes of the layer. One run of the model with gradients
+// serves all outputs and formats. The result is layers x outputs x formats.
+func Rows(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, formats int, x []float32,
+	change func(layer, format int) (Change, error),
+) ([][][]float64, error) {
+	p, reads, makes := around(layers)
+	p.Margin = true
+	out := make([][][]float64, len(layers))
+	changes := make([][]Change, len(layers))
+	for i, l := range layers {
+		out[i] = make([][]float64, l.Out)
+		for o := range out[i] {
+			out[i][o] = make([]float64, formats)
+		}
+		for f := range formats {
+			ch, err := change(i, f)
+			if err != nil {
+				return nil, fmt.Errorf("margin error of the rows of layer %q in format %d: %w", l.Node, f, err)
+			}
+			for k, w := range l.W {
+				ch.W[k] -= w
+			}
+			for o, b := range l.B {
+				ch.B[o] -= b
+			}
+			changes[i] = append(changes[i], ch)
+		}
+	}
+	total := float64(max(1, len(x)/c.Dim()))
+	err := c.Observe(ctx, x, p, func(_, rows int, values, grads [][]float32) error {
+		for i, l := range layers {
+			h, g := values[reads[i]], grads[makes[i]]
+			if err := fits(&l, h, g, rows); err != nil {
+				return err
+			}
+			e := make([]float32, rows*l.Out)
+			var read []float32
+			for f := range changes[i] {
+				d := &changes[i][f]
+				if f == 0 || !sameReads(d, &changes[i][f-1]) {
+					read = d.reads(h, rows)
+				}
+				for r := range rows {
+					copy(e[r*l.Out:(r+1)*l.Out], d.B)
+				}
+				blas32.Gemm(blas.NoTrans, blas.Trans, 1,
+					blas32.General{Rows: rows, Cols: l.In, Stride: l.In, Data: read},
+					blas32.General{Rows: l.Out, Cols: l.In, Stride: l.In, Data: d.W}, 1,
+					blas32.General{Rows: rows, Cols: l.Out, Stride: l.Out, Data: e})
+				for k, v := range e {
+					moved := float64(g[k]) * float64(v)
+					out[i][k%l.Out][f] += moved * moved / total
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("margin error of the rows: %w", err)
+	}
+	return out, nil
+}
