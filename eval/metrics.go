@@ -129,7 +129,7 @@ func find(v reflect.Value, key string, at int) (_ reflect.Value, known bool) {
 		if v.Kind() == reflect.Map {
 			step(v.MapIndex(reflect.ValueOf(name).Convert(v.Type().Key())), v.Type().Elem())
 		} else {
-			v = v.FieldByIndex(fieldOf(v.Type(), name).Index)
+			v = v.Field(fieldOf(v.Type(), name))
 		}
 		switch {
 		case v.Kind() == reflect.Pointer:
@@ -143,11 +143,11 @@ func find(v reflect.Value, key string, at int) (_ reflect.Value, known bool) {
 	return v, known
 }
 
-// fieldOf returns the field of a struct that has the name in JSON.
-func fieldOf(t reflect.Type, name string) reflect.StructField {
-	for _, f := range reflect.VisibleFields(t) {
-		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name {
-			return f
+// fieldOf returns the number of the field of a struct that has the name in JSON.
+func fieldOf(t reflect.Type, name string) int {
+	for i := range t.NumField() {
+		if tag, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); tag == name {
+			return i
 		}
 	}
 	panic("eval: no " + name + " in " + t.String())
