@@ -161,8 +161,8 @@ func (c *Comparison) add(m *Metric, k *comparedMetric, at int, b *bootstrap) {
 func (c *Cell) mcNemar(k *comparedMetric, first, this *Result, at int, confidence float64, better Better) {
 	var n, alone, other int
 	for i := range first.Records {
-		x, of := k.part(&first.Records[i], at, &first.Settings)
-		y, too := k.part(&this.Records[i], at, &this.Settings)
+		x, of := k.part.at(&first.Records[i], at, &first.Settings)
+		y, too := k.part.at(&this.Records[i], at, &this.Settings)
 		if of > 0 && too > 0 {
 			n++
 			alone += count(y > x)
@@ -208,101 +208,53 @@ func (c *Comparison) decide(b *bootstrap) {
 	}
 }
 
-// comparedMetric is a metric of a comparison, and what it is computed from.
+// comparedMetric is a metric of a comparison, and how its difference is tested.
 type comparedMetric struct {
 	id          string
 	share       bool // all models are judged on the same trials
-	own         bool // each model has trials of its own: who has one in either model counts, not who has in both
+	own         bool // each model has trials of its own: people count who have one in either model, not only in both
 	ifDifferent bool // not worth a row where all values are equal
-	// part is what a person adds: x to the sum, of to what the sum is divided by. of is 0 for who does not count.
-	part func(r *Record, at int, s *Settings) (x, of float64)
-	// statistic of the parts of people; nil when shares, which are counted, and numbers that are exact.
+	// statistic of the contributions of people, which are those of the ID, or of `from`; nil for shares, which are
+	// counted, and for numbers that are exact.
 	statistic func(parts) statistic
-	// whole is the statistic of a model where it is not made of parts.
+	from      string
+	// whole is the statistic of a model where it is not made of contributions.
 	whole func(b *bootstrap, r *Result) statistic
+
+	part contribution
 }
 
-// contests lists the metrics of a comparison, in the order of Metrics.
+// comparedMetrics lists the metrics of a comparison, in the order of Metrics.
 func comparedMetrics() []comparedMetric {
-	crg := func(f func(full, quant float64) (x, of float64)) func(*Record, int, *Settings) (float64, float64) {
-		return atStep(func(_ *Record, p *Step, _ *Settings) (float64, float64) {
-			if !p.common() {
-				return 0, 0
-			}
-			return f(float64(p.Full.Cost), float64(p.Quant.Cost))
-		})
-	}
-	of := func(f func(p *Step) Float) func(*Record, int, *Settings) (float64, float64) {
-		return atStep(func(_ *Record, p *Step, _ *Settings) (float64, float64) { return defined(f(p)) })
-	}
-	return []comparedMetric{
-		{id: "vd", share: true, part: atStep(func(_ *Record, p *Step, _ *Settings) (float64, float64) {
-			return indicator(p.Full.Broken(), p.Full.Made())
-		})},
-		{id: "rvd", own: true, statistic: parts.ratio, part: atStep(func(r *Record, p *Step, s *Settings) (float64, float64) {
-			return indicator(p.Quant.Broken(), p.Quant.Made() && r.mirrored(s))
-		})},
-		{id: "lost_recourse", own: true, statistic: parts.ratio, part: atStep(func(r *Record, p *Step, s *Settings) (float64, float64) {
-			return indicator(!p.Quant.Made() && !p.free(), p.Full.Made() && r.mirrored(s))
-		})},
+	list := []comparedMetric{
+		{id: "vd", share: true},
+		{id: "rvd", own: true, statistic: parts.ratio},
+		{id: "lost_recourse", own: true, statistic: parts.ratio},
 		{id: "tau01", whole: fullTau},
 		{id: "rtau01", own: true, whole: quantTau},
-		{id: "pgd_first.vd", share: true, part: func(r *Record, _ int, s *Settings) (float64, float64) {
-			return indicator(r.First.Broken(), r.Evaluated && r.First.Made() && !s.OneSided)
-		}},
-		{id: "rfrr", own: true, ifDifferent: true, statistic: parts.ratio, part: atStep(func(r *Record, p *Step, s *Settings) (float64, float64) {
-			return indicator(p.Quant.Made(), r.mirrored(s))
-		})},
-		{id: "crg.mean", statistic: parts.ratio, part: crg(func(full, quant float64) (float64, float64) { return costRatio(full, quant), 1 })},
-		{id: "crg.ratio_of_sums", statistic: parts.ratio, part: crg(func(full, quant float64) (float64, float64) { return quant - full, full })},
-		{id: "crg.median", statistic: parts.median, part: crg(func(full, quant float64) (float64, float64) { return costRatio(full, quant), 1 })},
-		{id: "crg.abs_mean", statistic: parts.ratio, part: crg(func(full, quant float64) (float64, float64) { return math.Abs(costRatio(full, quant)), 1 })},
-		{id: "dir_sim", statistic: parts.ratio, part: of(func(p *Step) Float { return p.DirSim })},
-		{id: "act_overlap", statistic: parts.ratio, part: of(func(p *Step) Float { return p.Overlap })},
-		{id: "margin_error.rms", statistic: parts.root, part: of(func(p *Step) Float { e := p.Full.Other - p.Full.Own; return e * e })},
-		{id: "certified.share", share: true, part: atStep(func(_ *Record, p *Step, _ *Settings) (float64, float64) {
-			return indicator(p.Proof != nil && p.Proof.Certified(), p.Proof != nil)
-		})},
-		{id: "accuracy_quant", share: true, part: func(r *Record, _ int, _ *Settings) (float64, float64) {
-			return indicator(approves(r.Quant) == (r.Label == 1), r.Label >= 0)
-		}},
-		{id: "disagreement", share: true, part: func(r *Record, _ int, _ *Settings) (float64, float64) {
-			return indicator(approves(r.Full) != approves(r.Quant), true)
-		}},
-		{id: "lost", share: true, part: func(r *Record, _ int, _ *Settings) (float64, float64) {
-			return indicator(!approves(r.Quant), approves(r.Full))
-		}},
-		{id: "gained", share: true, part: func(r *Record, _ int, _ *Settings) (float64, float64) {
-			return indicator(approves(r.Quant), !approves(r.Full))
-		}},
+		{id: "pgd_first.vd", share: true},
+		{id: "rfrr", own: true, ifDifferent: true, statistic: parts.ratio},
+		{id: "crg.mean", statistic: parts.ratio},
+		{id: "crg.ratio_of_sums", statistic: parts.ratio},
+		{id: "crg.median", statistic: parts.median, from: "crg.mean"},
+		{id: "crg.abs_mean", statistic: parts.ratio},
+		{id: "dir_sim", statistic: parts.ratio},
+		{id: "act_overlap", statistic: parts.ratio},
+		{id: "margin_error.rms", statistic: parts.root},
+		{id: "certified.share", share: true},
+		{id: "accuracy_quant", share: true},
+		{id: "disagreement", share: true},
+		{id: "lost", share: true},
+		{id: "gained", share: true},
 		{id: "bytes"},
 		{id: "weight_bits"},
 		{id: "bops"},
 	}
-}
-
-func indicator(does, asked bool) (x, of float64) {
-	if !asked {
-		return 0, 0
+	of := contributions()
+	for i := range list {
+		list[i].part = of[cmp.Or(list[i].from, list[i].id)]
 	}
-	return float64(count(does)), 1
-}
-
-func defined(x Float) (float64, float64) {
-	if !x.Defined() {
-		return 0, 0
-	}
-	return float64(x), 1
-}
-
-// atStep makes a part of what evaluated people have at a required margin.
-func atStep(f func(*Record, *Step, *Settings) (x, of float64)) func(*Record, int, *Settings) (float64, float64) {
-	return func(r *Record, at int, s *Settings) (x, of float64) {
-		if !r.Evaluated {
-			return 0, 0
-		}
-		return f(r, &r.Steps[at], s)
-	}
+	return list
 }
 
 // statistic computes a metric where each person counts as often as weights, by position among those evaluated, say; NaN where it is undefined.
@@ -464,8 +416,8 @@ func (k *comparedMetric) pairedTest(b *bootstrap, first, this *Result, at int) *
 	}
 	var p, q parts
 	for who, row := range b.people {
-		x, of := k.part(&first.Records[row], at, &first.Settings)
-		y, too := k.part(&this.Records[row], at, &this.Settings)
+		x, of := k.part.at(&first.Records[row], at, &first.Settings)
+		y, too := k.part.at(&this.Records[row], at, &this.Settings)
 		if of == 0 && too == 0 || !k.own && (of == 0 || too == 0) {
 			continue
 		}

@@ -300,7 +300,7 @@ func (g *Grouping) test(m *Metric, at int, values []Value, compared []int, worst
 		name = medianTest
 		ratios := make([][]float64, len(values))
 		for i := range g.Groups {
-			ratios[i] = costRatios(g.Groups[i].Result.Records, at)
+			ratios[i] = costRatios(g.Groups[i].Result, at)
 		}
 		middle := Median(slices.Concat(ratios...))
 		for i := range ratios {
@@ -327,16 +327,8 @@ func (g *Grouping) test(m *Metric, at int, values []Value, compared []int, worst
 	return Float(Holm(ps)[slices.Index(compared, worst)]), name
 }
 
-// costRatios returns the ratios of CRG of the common people among the records.
-func costRatios(records []Record, at int) []float64 {
-	var ratios []float64
-	for i := range records {
-		if !records[i].Evaluated {
-			continue
-		}
-		if s := &records[i].Steps[at]; s.common() {
-			ratios = append(ratios, costRatio(float64(s.Full.Cost), float64(s.Quant.Cost)))
-		}
-	}
-	return ratios
+// costRatios returns the ratios whose mean is CRG.
+func costRatios(r *Result, at int) []float64 {
+	y := &summary{records: r.Records, s: &r.Settings}
+	return y.values(at, contributions()["crg.mean"])
 }

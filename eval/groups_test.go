@@ -266,7 +266,7 @@ func TestWorstGroupIsPaidFor(t *testing.T) {
 			g := Grouping{}
 			for i, name := range race.Values {
 				in := slices.DeleteFunc(slices.Clone(r.Records), func(x Record) bool { return race.Codes[x.Row] != int32(i) })
-				g.Groups = append(g.Groups, Group{Name: name, Result: summary(in)})
+				g.Groups = append(g.Groups, Group{Name: name, Result: gapsOnly(in)})
 			}
 			for _, id := range []string{"vd", "crg.median"} {
 				m, _ := MetricBy(id)
@@ -289,14 +289,10 @@ func TestWorstGroupIsPaidFor(t *testing.T) {
 	}
 }
 
-// summary has of a Result what the gaps of VD and the median CRG need.
-func summary(records []Record) *Result {
-	a := AtMargin{}
-	var y tally
-	for i := range records {
-		y.add(&records[i].Steps[0], true)
-	}
-	a.VD = NewRate(y.broken, len(y.full), 0.95)
-	a.CRG.Median = Estimate{Value: Float(Median(costRatios(records, 0))), N: len(records)}
-	return &Result{Margins: []AtMargin{a}, Records: records}
+// gapsOnly has of a Result what the gaps of VD and the median CRG need.
+func gapsOnly(records []Record) *Result {
+	y := &summary{records, &Settings{Confidence: 0.95}, contributions()}
+	r := &Result{Settings: *y.s, Margins: []AtMargin{{VD: y.rate("vd", 0)}}, Records: records}
+	r.Margins[0].CRG.Median = Estimate{Value: Float(Median(costRatios(r, 0))), N: len(records)}
+	return r
 }

@@ -27,25 +27,20 @@ type Proofs struct {
 // Proof for each row. It must be sound for the models as ONNX Runtime runs them.
 type Prover func(ctx context.Context, points, half []float32, n int) ([]Proof, error)
 
-// proofs summarises the proofs at the i-th required margin; nil when there are none.
-func proofs(records []Record, i int, s Settings) *Proofs {
-	p := Proofs{Radius: s.Radius}
-	certified := 0
-	var apart []float64
-	for j := range records {
-		if !records[j].Evaluated {
-			continue
+// proofs summarizes the proofs at the i-th required margin; nil when there are none.
+func (y *summary) proofs(i int) *Proofs {
+	apart := y.values(i, func(_ *Record, p *Step, _ *Settings) (x, n float64) {
+		if p.Proof == nil {
+			return 0, 0
 		}
-		if s := &records[j].Steps[i]; s.Full.Made() && s.Proof != nil {
-			certified += count(s.Proof.Certified())
-			apart = append(apart, float64(s.Proof.Apart))
-		}
-	}
+		return float64(p.Proof.Apart), 1
+	})
 	if len(apart) == 0 {
 		return nil
 	}
-	p.Certified, p.Apart = NewRate(certified, len(apart), s.Confidence), quantileOf(apart, 0.5, s.Confidence)
-	return &p
+	return &Proofs{
+		Radius: y.s.Radius, Certified: y.rate("certified.share", i), Apart: quantileOf(apart, 0.5, y.s.Confidence),
+	}
 }
 
 // Perturbation is a way to measure the logit perturbation eps around a recourse point u, in logits:
@@ -82,42 +77,39 @@ type Perturbed struct {
 // number for each of Perturbations, undefined where the model's graph has none.
 type Perturber func(ctx context.Context, points []float32, n int) ([][]Float, error)
 
-// perturbed summarises the perturbations at the i-th required margin; nil when they were not measured.
-func perturbed(records []Record, i int, confidence float64) map[Perturbation]Perturbed {
-	out := map[Perturbation]Perturbed{}
+// perturbed summarizes the perturbations at the i-th required margin; nil when they were not measured.
+func (y *summary) perturbed(i int) map[Perturbation]Perturbed {
+	var steps []*Step
+	for j := range y.records {
+		if r := &y.records[j]; r.Evaluated && r.Steps[i].Perturbed != nil {
+			steps = append(steps, &r.Steps[i])
+		}
+	}
+	if len(steps) == 0 {
+		return nil
+	}
+	out, c := map[Perturbation]Perturbed{}, y.s.Confidence
 	for k, kind := range Perturbations() {
-		var p Perturbed
 		var eps []float64
 		var safe, inside, outside int
-		asked := false
-		for j := range records {
-			if !records[j].Evaluated {
-				continue
-			}
-			s := &records[j].Steps[i]
-			if !s.Full.Made() || s.Perturbed == nil {
-				continue
-			}
-			asked = true
+		for _, s := range steps {
 			e := s.Perturbed[k]
-			if math.IsNaN(float64(e)) {
+			switch broken := count(s.Full.Broken()); {
+			case math.IsNaN(float64(e)):
 				continue
+			case s.Full.Own > 2*e:
+				safe++
+				inside += broken
+			default:
+				outside += broken
 			}
 			eps = append(eps, float64(e))
-			if s.Full.Own > 2*e {
-				safe++
-				inside += count(s.Full.Broken())
-			} else {
-				outside += count(s.Full.Broken())
-			}
-		}
-		if !asked {
-			return nil
 		}
 		n := len(eps)
-		p.N, p.Mean, p.P95, p.Max = n, meanOf(eps, confidence), quantileOf(eps, 0.95, confidence), quantileOf(eps, 1, confidence)
-		p.Safe, p.BrokenInside, p.BrokenOutside = NewRate(safe, n, confidence), NewRate(inside, safe, confidence), NewRate(outside, n-safe, confidence)
-		out[kind] = p
+		out[kind] = Perturbed{
+			N: n, Mean: meanOf(eps, c), P95: quantileOf(eps, 0.95, c), Max: quantileOf(eps, 1, c),
+			Safe: NewRate(safe, n, c), BrokenInside: NewRate(inside, safe, c), BrokenOutside: NewRate(outside, n-safe, c),
+		}
 	}
 	return out
 }

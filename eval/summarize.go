@@ -10,13 +10,25 @@ import (
 // Summarize computes every metric of a Result from records, which hold one Step for each of the margins if they are
 // evaluated. It depends on its arguments alone: records may be some of those of Judge, or those of several machines.
 func Summarize(records []Record, s Settings, file DataFile) *Result {
+	y := &summary{records, &s, contributions()}
 	r := &Result{
-		Settings: s, Population: population(records, file), Decisions: decisions(records, s.Confidence),
-		First: first(records, s), Margins: make([]AtMargin, len(s.Margins)), Records: records,
+		Settings: s, Population: population(records, file), Decisions: y.decisions(),
+		First: First{FRR: y.rate("pgd_first.frr", -1), VD: y.rate("pgd_first.vd", -1)}, Records: records,
+		Margins: make([]AtMargin, len(s.Margins)),
 	}
 	full, quant := make([][]Promise, len(s.Margins)), make([][]Promise, len(s.Margins))
 	for i := range s.Margins {
-		r.Margins[i], full[i], quant[i] = atMargin(records, i, s)
+		r.Margins[i] = y.atMargin(i)
+		for k := range records {
+			if r := &records[k]; r.Evaluated {
+				if p := r.Steps[i].Full; p.Made() {
+					full[i] = append(full[i], p)
+				}
+				if p := r.Steps[i].Quant; p.Made() && r.mirrored(&s) {
+					quant[i] = append(quant[i], p)
+				}
+			}
+		}
 	}
 	r.Tau01, r.RTau01 = tau01(s.Margins, full, s.Confidence), tau01(s.Margins, quant, s.Confidence)
 	if s.Issued {
@@ -67,30 +79,22 @@ func population(records []Record, file DataFile) Population {
 	return p
 }
 
-func decisions(records []Record, confidence float64) Decisions {
-	var labelled, rightF, rightG, alone, other, favF, favG, lost, gained int
-	for i := range records {
-		r := &records[i]
-		f, g := approves(r.Full), approves(r.Quant)
-		if r.Label >= 0 {
-			labelled++
-			rightF += count(f == (r.Label == 1))
-			rightG += count(g == (r.Label == 1))
-			alone += count(f == (r.Label == 1) && f != g)
-			other += count(g == (r.Label == 1) && f != g)
-		}
-		favF += count(f)
-		favG += count(g)
-		lost += count(f && !g)
-		gained += count(!f && g)
+// decisions compares the two models on people as they are.
+func (y *summary) decisions() Decisions {
+	d := Decisions{
+		AccuracyFull: y.rate("accuracy_full", -1), AccuracyQuant: y.rate("accuracy_quant", -1),
+		FavourableFull: y.rate("favourable_full", -1), FavourableQuant: y.rate("favourable_quant", -1),
+		Disagreement: y.rate("disagreement", -1), Lost: y.rate("lost", -1), Gained: y.rate("gained", -1),
 	}
-	n := len(records)
-	rate := func(num, den int) Rate { return NewRate(num, den, confidence) }
-	return Decisions{
-		AccuracyFull: rate(rightF, labelled), AccuracyQuant: rate(rightG, labelled), AccuracyDrop: dropOf(alone, other, labelled, confidence),
-		FavourableFull: rate(favF, n), FavourableQuant: rate(favG, n),
-		Disagreement: rate(lost+gained, n), Lost: rate(lost, favF), Gained: rate(gained, n-favF),
+	var alone, other int // people with a known outcome whom one model alone decides correctly
+	full, quant := y.of["accuracy_full"], y.of["accuracy_quant"]
+	for i := range y.records {
+		f, _ := full(&y.records[i], nil, y.s)
+		g, _ := quant(&y.records[i], nil, y.s)
+		alone, other = alone+count(f > g), other+count(g > f)
 	}
+	d.AccuracyDrop = dropOf(alone, other, d.AccuracyFull.Den, y.s.Confidence)
+	return d
 }
 
 func count(b bool) int {
@@ -100,86 +104,45 @@ func count(b bool) int {
 	return 0
 }
 
-func first(records []Record, s Settings) First {
-	var evaluated, made, broken int
-	for i := range records {
-		if r := &records[i]; r.Evaluated && !s.OneSided {
-			evaluated++
-			made += count(r.First.Made())
-			broken += count(r.First.Broken())
-		}
+// atMargin computes the metrics at the i-th required margin.
+func (y *summary) atMargin(i int) AtMargin {
+	c := y.s.Confidence
+	own := func(_ *Record, p *Step, _ *Settings) (float64, float64) { return defined(p.Full.Own) }
+	other := func(_ *Record, p *Step, _ *Settings) (float64, float64) { return defined(p.Full.Other) }
+	a := AtMargin{
+		Margin: y.s.Margins[i], FRR: y.rate("frr", i), RFRR: y.rate("rfrr", i),
+		VD: y.rate("vd", i), VDMismatch: y.rate("vd_mismatch", i), RVD: y.rate("rvd", i),
+		LostRecourse: y.rate("lost_recourse", i),
+		CRG:          y.gap(i, func(p *Step) (Float, bool) { return p.Quant.Cost, p.common() }),
+		CRGBoth:      y.gap(i, func(p *Step) (Float, bool) { return p.Quant.Cost, p.Full.Made() && p.Quant.Made() }),
+		DirSim:       meanOf(y.values(i, y.of["dir_sim"]), c), ActOverlap: meanOf(y.values(i, y.of["act_overlap"]), c),
+		MarginError: marginError(y.values(i, marginDifference), c),
+		FullMargins: spreadOf(y.values(i, own), c), QuantMargins: spreadOf(y.values(i, other), c),
+		Certified: y.proofs(i), Perturbed: y.perturbed(i),
 	}
-	return First{FRR: NewRate(made, evaluated, s.Confidence), VD: NewRate(broken, made, s.Confidence)}
-}
-
-// tally collects what people contribute at one required margin.
-type tally struct {
-	full, quant                                             []Promise
-	evaluated, reverse, broken, mismatch, rbroken           int
-	asked, lost, free                                       int
-	own, other, errs                                        []float64 // margins at f's recourse points, and their difference
-	costF, costG, bothF, bothG, sims, overlaps, once, again []float64
-}
-
-// atMargin computes the metrics at the i-th required margin, and returns
-// the promises of f and of g that they count.
-func atMargin(records []Record, i int, s Settings) (a AtMargin, full, quant []Promise) {
-	var y tally
-	for k := range records {
-		if r := &records[k]; r.Evaluated {
-			y.add(&r.Steps[i], r.mirrored(&s))
-		}
+	for k := range y.records {
+		r := &y.records[k]
+		a.CRG.Free += count(r.Evaluated && r.Steps[i].common() && r.Steps[i].free())
 	}
-	rate := func(num, den int) Rate { return NewRate(num, den, s.Confidence) }
-	a = AtMargin{
-		Margin: s.Margins[i],
-		FRR:    rate(len(y.full), y.evaluated), RFRR: rate(len(y.quant), y.reverse),
-		VD: rate(y.broken, len(y.full)), VDMismatch: rate(y.mismatch, len(y.full)), RVD: rate(y.rbroken, len(y.quant)), LostRecourse: rate(y.lost, y.asked),
-		CRG: gap(y.costF, y.costG, s.Confidence), CRGBoth: gap(y.bothF, y.bothG, s.Confidence),
-		DirSim: meanOf(y.sims, s.Confidence), ActOverlap: meanOf(y.overlaps, s.Confidence), MarginError: marginError(y.errs, s.Confidence),
-		FullMargins: spreadOf(y.own, s.Confidence), QuantMargins: spreadOf(y.other, s.Confidence),
-		Certified: proofs(records, i, s), Perturbed: perturbed(records, i, s.Confidence),
-	}
-	a.CRG.Free = y.free
-	if len(y.once) > 0 {
-		noise := gap(y.once, y.again, s.Confidence)
+	noise := y.gap(i, func(p *Step) (Float, bool) { return p.RepeatCost, p.Full.Made() && p.RepeatCost.Defined() })
+	if noise.N > 0 {
 		a.Noise = &noise
 	}
-	return a, y.full, y.quant
+	return a
 }
 
-// add counts one person; mirrored says that they can get a promise of g.
-func (y *tally) add(s *Step, mirrored bool) {
-	y.evaluated++
-	if s.Full.Made() {
-		y.full = append(y.full, s.Full)
-		y.broken += count(s.Full.Broken())
-		y.mismatch += count(approves(s.Full.Own) != approves(s.Full.Other))
-		y.own, y.other = append(y.own, float64(s.Full.Own)), append(y.other, float64(s.Full.Other))
-		y.errs = append(y.errs, float64(s.Full.Other-s.Full.Own))
-		if s.RepeatCost.Defined() {
-			y.once, y.again = append(y.once, float64(s.Full.Cost)), append(y.again, float64(s.RepeatCost))
+// gap compares the costs of f's recourse with other costs of the same people.
+func (y *summary) gap(at int, of func(p *Step) (cost Float, ok bool)) Gap {
+	var full, other []float64
+	for k := range y.records {
+		if r := &y.records[k]; r.Evaluated {
+			p := &r.Steps[at]
+			if cost, ok := of(p); ok {
+				full, other = append(full, float64(p.Full.Cost)), append(other, float64(cost))
+			}
 		}
 	}
-	if mirrored {
-		y.reverse++
-		if s.Quant.Made() {
-			y.quant = append(y.quant, s.Quant)
-			y.rbroken += count(s.Quant.Broken())
-		}
-		if s.Full.Made() {
-			y.asked++
-			y.lost += count(!s.Quant.Made() && !s.free())
-		}
-	}
-	if s.common() {
-		y.costF, y.costG = append(y.costF, float64(s.Full.Cost)), append(y.costG, float64(s.Quant.Cost))
-		y.free += count(s.free())
-	}
-	if s.Full.Made() && s.Quant.Made() {
-		y.bothF, y.bothG = append(y.bothF, float64(s.Full.Cost)), append(y.bothG, float64(s.Quant.Cost))
-		y.sims, y.overlaps = append(y.sims, float64(s.DirSim)), append(y.overlaps, float64(s.Overlap))
-	}
+	return gap(full, other, y.s.Confidence)
 }
 
 // Epsilon keeps the ratios of CRG, DirSim and ActOverlap from dividing by
