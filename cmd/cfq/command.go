@@ -42,6 +42,8 @@ func commands() []command {
 		explainCommand(),
 		taskCommand(),
 		doctorCommand(),
+		completionCommand(),
+		versionCommand(),
 	}
 }
 

@@ -83,7 +83,7 @@ rows to QUANTIZED.rows.`,
 			fs.Float64Var(&f.margin, "margin", 0.1, "required logit `margin` of checks that name no other")
 			fs.Float64Var(&f.confidence, "confidence", 0.95, "one-sided confidence `level` of each verdict")
 			fs.StringVar(&f.previous, "previous", "", "JSON report `file` of an earlier evaluation, for checks of an increase")
-			fs.StringVar(&f.onInconclusive, "on-inconclusive", reportOnly, "`outcome` of INCONCLUSIVE: report (exit code 5), fail (1) or pass (0)")
+			fs.StringVar(&f.onInconclusive, "on-inconclusive", reportOnly, "exit with 5, 1 or 0 when INCONCLUSIVE: report, fail, pass")
 			f.addGroups(fs)
 			fs.Float64Var(&f.certify, "certify", 0, certifyHelp)
 			fs.StringVar(&f.record, "calibrated", "", "record `file` of the rows that the model was calibrated on; else QUANTIZED.rows; none when it was calibrated on none of these people")

@@ -53,8 +53,7 @@ Subcommands:
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-11s %s\n", c.name, c.summary)
 	}
-	fmt.Fprintf(w, "  %-11s %s\n", "help", "this text, or that of a subcommand: cfq help eval")
-	fmt.Fprintf(w, "  %-11s %s\n\n", "version", "print the version")
+	fmt.Fprintf(w, "  %-11s %s\n\n", "help", "print this text, or the help of a subcommand: cfq help eval")
 	fmt.Fprintln(w, exitCodes)
 }
 

@@ -10,13 +10,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -60,9 +56,8 @@ func dispatch(ctx context.Context, args []string, stdout io.Writer, msg *cli.Pri
 	case "-h", "--help":
 		writeOverview(stdout)
 		return nil
-	case "--version", "version":
-		fmt.Fprintln(stdout, version())
-		return nil
+	case "--version":
+		name = "version"
 	case "help":
 		return help(stdout, rest)
 	}
@@ -96,7 +91,7 @@ func unknown(name string) error {
 	if strings.HasPrefix(name, "-") {
 		return cli.Usagef(hint, "the first argument is a subcommand, not the flag %s", name)
 	}
-	names := []string{"help", "version"}
+	names := []string{"help"}
 	for _, c := range commands() {
 		names = append(names, c.name)
 	}
@@ -104,25 +99,4 @@ func unknown(name string) error {
 		return cli.Usagef(hint, "unknown subcommand %q; did you mean %q?", name, s)
 	}
 	return cli.Usagef(hint, "unknown subcommand %q", name)
-}
-
-// version names the program, how it was built and for what.
-func version() string {
-	return fmt.Sprintf("cfq %s (%s, %s/%s)", release(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
-// release is the module's version, or the revision that the program was built from.
-func release() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "(unknown)"
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	i := slices.IndexFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "vcs.revision" })
-	if i < 0 || len(info.Settings[i].Value) < 12 {
-		return "(devel)"
-	}
-	return "(devel) " + info.Settings[i].Value[:12]
 }

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+func versionCommand() command {
+	return command{
+		name:     "version",
+		summary:  "print the version, commit and date of the program",
+		about:    "Commit and date are those of the revision that the program was built from.",
+		examples: []string{"cfq version", "cfq version --json"},
+		setup: func(*pflag.FlagSet) runFunc {
+			return func(_ context.Context, e *env, args []string) error {
+				if err := arguments("version", args); err != nil {
+					return err
+				}
+				v := buildVersion()
+				if e.json {
+					return writeJSON(e.stdout, v)
+				}
+				_, err := fmt.Fprintln(e.stdout, v)
+				return err
+			}
+		},
+	}
+}
+
+// build is how the program was built. Commit and Date are empty when it was built outside a repository.
+type build struct {
+	Version  string `json:"version"` // of the module, "(devel)" without one
+	Commit   string `json:"commit,omitempty"`
+	Date     string `json:"date,omitempty"`     // of the commit, RFC 3339
+	Modified bool   `json:"modified,omitempty"` // the working tree differed from the commit
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func buildVersion() build {
+	b := build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	if v := info.Main.Version; v != "" {
+		b.Version = v
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.time":
+			b.Date = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+	return b
+}
+
+func (b build) String() string {
+	text := fmt.Sprintf("cfq %s (%s, %s)", b.Version, b.Go, b.Platform)
+	if b.Commit == "" {
+		return text
+	}
+	modified := ""
+	if b.Modified {
+		modified = ", modified"
+	}
+	return fmt.Sprintf("%s\ncommit %s of %s%s", text, b.Commit, b.Date, modified)
+}
+
+// release is the version for reports and recipes: that of the module, or the revision that the program was built from.
+func release() string {
+	b := buildVersion()
+	if b.Version == "(devel)" && len(b.Commit) >= 12 {
+		return "(devel) " + b.Commit[:12]
+	}
+	return strings.TrimSpace(b.Version)
+}
