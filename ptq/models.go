@@ -9,6 +9,7 @@ import (
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
+	"cfq/quant"
 	"cfq/task"
 )
 
@@ -28,9 +29,9 @@ func (q *job) load(ctx context.Context, m *graph.Model, t *task.Task) (*onnxio.M
 // openAs makes a loaded model the classifier of a task, and checks that the two fit. A nil task is one that it fits.
 func openAs(m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, error) {
 	if t == nil {
-		return classifier.New(m, classifier.Options{Workers: workers})
+		return classifier.New(m, classifier.Options{Workers: workers, Through: quant.StraightThrough})
 	}
-	c, err := classifier.New(m, classifier.Options{Target: &t.Target.Index, Workers: workers})
+	c, err := classifier.New(m, classifier.Options{Target: &t.Target.Index, Workers: workers, Through: quant.StraightThrough})
 	if err != nil {
 		return nil, err
 	}

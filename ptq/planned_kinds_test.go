@@ -179,8 +179,8 @@ func TestRuntimeErrors(t *testing.T) {
 		version string
 		want    string
 	}{
-		{m, "1.19", `ONNX Runtime "1.19" is not a release`},
-		{m, "latest", `ONNX Runtime "latest" is not a release`},
+		{m, "1.19", `unknown release "1.19" of ONNX Runtime`},
+		{m, "latest", `unknown release "latest" of ONNX Runtime`},
 		{newer, "1.22", "the model has opset 23, and ONNX Runtime 1.22 reads up to 22"},
 	} {
 		work := 0

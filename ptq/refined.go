@@ -113,5 +113,5 @@ func (q *job) openGradients(ctx context.Context, plan *quant.Plan) (*classifier.
 		return nil, err
 	}
 	target := q.full.Target()
-	return classifier.Open(ctx, m, q.o.Engine, classifier.Options{Target: &target, Workers: q.o.Workers})
+	return classifier.Open(ctx, m, q.o.Engine, classifier.Options{Target: &target, Workers: q.o.Workers, Through: quant.StraightThrough})
 }

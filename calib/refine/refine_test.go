@@ -105,7 +105,7 @@ func quantized(t *testing.T, seed uint64, bits, rows int, sizes ...int) *problem
 
 func open(t *testing.T, m *graph.Model) *classifier.Model {
 	t.Helper()
-	c, err := classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{})
+	c, err := classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{Through: quant.StraightThrough})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func (p *problem) open(t *testing.T) func([]quant.Layer) (*classifier.Model, err
 		if err != nil {
 			return nil, err
 		}
-		return classifier.Open(context.Background(), m, e, classifier.Options{})
+		return classifier.Open(context.Background(), m, e, classifier.Options{Through: quant.StraightThrough})
 	}
 }
 

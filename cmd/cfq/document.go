@@ -179,7 +179,7 @@ func (d *field) sensitivities(ctx context.Context, r *eval.Result) (_ map[string
 	if err != nil {
 		return nil, err
 	}
-	c, err := classifier.New(m, classifier.Options{Target: &d.task.Target.Index, Workers: d.e.workers})
+	c, err := classifier.New(m, classifier.Options{Target: &d.task.Target.Index, Workers: d.e.workers, Through: quant.StraightThrough})
 	if err != nil {
 		return nil, err
 	}

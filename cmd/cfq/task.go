@@ -18,6 +18,7 @@ import (
 
 	"cfq/internal/cli"
 	"cfq/onnxio/classifier"
+	"cfq/quant"
 	"cfq/recourse/constraint"
 	"cfq/task"
 	"cfq/task/draft"
@@ -135,7 +136,7 @@ func openAny(ctx context.Context, e *env, path string) (*classifier.Model, error
 	if err != nil {
 		return nil, err
 	}
-	c, err := classifier.Open(ctx, m, e.engine(), classifier.Options{Workers: e.workers})
+	c, err := classifier.Open(ctx, m, e.engine(), classifier.Options{Workers: e.workers, Through: quant.StraightThrough})
 	if err != nil {
 		return nil, runError(cli.Wrap(fmt.Errorf("model %s: %w", path, err), cli.Unusable, ""))
 	}

@@ -12,6 +12,7 @@ import (
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
+	"cfq/quant"
 )
 
 // found is the worst that an attack found in the box of one point.
@@ -27,10 +28,10 @@ func opened(t testing.TB, f, g *graph.Model, target int, o ort.Options) *pair {
 	t.Helper()
 	p := &pair{}
 	var err error
-	if p.f, err = classifier.Open(t.Context(), f, o, classifier.Options{Target: &target}); err != nil {
+	if p.f, err = classifier.Open(t.Context(), f, o, classifier.Options{Target: &target, Through: quant.StraightThrough}); err != nil {
 		t.Fatal(err)
 	}
-	if p.g, err = classifier.Open(t.Context(), g, o, classifier.Options{Target: &target}); err != nil {
+	if p.g, err = classifier.Open(t.Context(), g, o, classifier.Options{Target: &target, Through: quant.StraightThrough}); err != nil {
 		t.Fatal(err)
 	}
 	if p.k, err = certify.Open(t.Context(), f, g, target, o); err != nil {

@@ -18,6 +18,7 @@ import (
 	"sync"
 
 	"cfq/onnxio"
+	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 )
@@ -34,6 +35,10 @@ type Options struct {
 	Batch int
 	// Workers is how many batches run at once (1).
 	Workers int
+	// Through makes gradients pass the quantizers of a model: it may rewrite the model in
+	// place and returns rules for gradients, as quant.StraightThrough does. Without it, the
+	// gradient of a quantized model is an error.
+	Through func(*graph.Model) map[string]autodiff.Rule
 }
 
 // Model is a classifier ready to run. It is safe for concurrent use.

@@ -152,7 +152,11 @@ func (c *Model) withGradients(values, wrt []string, scalar appender) (*graph.Mod
 	if len(wrt) > 0 {
 		types := maps.Clone(c.Types())
 		y := scalar(g, types)
-		got, err := autodiff.Gradients(g, types, y, wrt, autodiff.Options{Prefix: "cfq.d.", Policy: straightThrough(m)})
+		policy, err := c.through(m)
+		if err != nil {
+			return nil, err
+		}
+		got, err := autodiff.Gradients(g, types, y, wrt, autodiff.Options{Prefix: "cfq.d.", Policy: policy})
 		if err != nil {
 			return nil, fmt.Errorf("gradient of the model: %w", err)
 		}
@@ -294,4 +298,33 @@ func (c *Model) LogitGrads(ctx context.Context, x []float32, class int) ([]float
 		return nil, err
 	}
 	return out[0], nil
+}
+
+// through returns the rules for the gradients of the quantizers of m, which it may rewrite.
+func (c *Model) through(m *graph.Model) (map[string]autodiff.Rule, error) {
+	if c.o.Through != nil {
+		return c.o.Through(m), nil
+	}
+	for _, n := range m.Graph.Nodes {
+		if n.Is("QuantizeLinear") { // its derivative is 0: the gradient would vanish silently
+			return nil, fmt.Errorf("%s: no gradient passes it: Options.Through is not set", n.Label())
+		}
+	}
+	return nil, nil
+}
+
+// opaque are operators that compute on integers as a whole: a gradient would
+// vanish in them without a word.
+func opaque(g *graph.Graph) error {
+	var errs []string
+	for _, n := range g.Nodes {
+		switch n.Op {
+		case "QLinearMatMul", "QGemm", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeLinear", "DynamicQuantizeMatMul", "QLinearConv", "ConvInteger", "MatMulNBits":
+			errs = append(errs, n.Label())
+		}
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("%v: no gradient passes through integer operators; give the model with QuantizeLinear and DequantizeLinear around float operators (QDQ form)", errs)
+	}
+	return nil
 }

@@ -82,7 +82,10 @@ func (c *Model) withProduct(w *graph.Tensor) (*graph.Model, error) {
 	t := autodiff.Type{DType: w.DType, Shape: graph.Fixed(w.Dims...)}
 	g.Inputs = append(g.Inputs, graph.Value{Name: vectorName, DType: t.DType, Shape: t.Shape})
 	types[vectorName] = t
-	policy := straightThrough(m)
+	policy, err := c.through(m)
+	if err != nil {
+		return nil, err
+	}
 	at := []string{w.Name}
 	first, err := autodiff.Gradients(g, types, loss, at, autodiff.Options{Prefix: "cfq.d.", Policy: policy})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
+	"cfq/quant"
 )
 
 // convNet is a small classifier of images of one channel and 6 x 6 elements:
@@ -282,7 +283,7 @@ func TestImagesStraightThrough(t *testing.T) {
 	g.Nodes = nodes
 	var grads [2][]float32
 	for i, m := range []*graph.Model{m, q} {
-		c, err := Open(context.Background(), m, e, Options{})
+		c, err := Open(context.Background(), m, e, Options{Through: quant.StraightThrough})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
+	"cfq/quant"
 )
 
 // quantized puts quantizers of the given step behind the values x and a of a network.
@@ -53,7 +54,7 @@ func TestStraightThrough(t *testing.T) {
 	}
 	x[0] = 50 // far outside the quantizer's range
 	for _, clip := range []bool{false, true} {
-		q, err := Open(context.Background(), quantized(float, 1./24, clip), e, Options{})
+		q, err := Open(context.Background(), quantized(float, 1./24, clip), e, Options{Through: quant.StraightThrough})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,6 +97,23 @@ func TestStraightThrough(t *testing.T) {
 		if same > 1 {
 			t.Errorf("clip %v: %d margins are those of the float model: nothing was quantized", clip, same)
 		}
+	}
+}
+
+// Without a rule for them, the gradient by values in front of quantizers is an error, not 0.
+func TestQuantizersNeedRules(t *testing.T) {
+	e := orttest.Need(t)
+	m := quantized(newMLP(3, 2, 7).model(graph.Dim{Size: -1, Param: "N"}), 1./24, false)
+	q, err := Open(context.Background(), m, e, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	if _, err := q.Margins(context.Background(), make([]float32, 3)); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := q.MarginGrads(context.Background(), make([]float32, 3)); err == nil {
+		t.Error("a gradient without rules for quantizers")
 	}
 }
 

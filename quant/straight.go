@@ -1,8 +1,6 @@
-package classifier
+package quant
 
 import (
-	"fmt"
-
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 )
@@ -20,9 +18,12 @@ const (
 	fakeClip  = "FakeQuantClip"
 )
 
-// straightThrough rewrites the quantizers of m in place and returns the rules for
-// the calls, nil when there are none.
-func straightThrough(m *graph.Model) map[string]autodiff.Rule {
+// StraightThrough rewrites the quantizers of activations of m in place into calls of
+// fake-quantize functions and returns the rules for their gradients, nil when there are none.
+//
+// Reference: Bengio et al., Estimating or Propagating Gradients Through Stochastic Neurons,
+// 2013 (the straight-through estimator), here with the gradient of the clip.
+func StraightThrough(m *graph.Model) map[string]autodiff.Rule {
 	g := m.Graph
 	producers := g.Producers()
 	inits := map[string]bool{}
@@ -130,20 +131,4 @@ func strictMin(c *autodiff.Call, i int) string {
 		}
 	}
 	return g
-}
-
-// opaque are operators that compute on integers as a whole: a gradient would
-// vanish in them without a word.
-func opaque(g *graph.Graph) error {
-	var errs []string
-	for _, n := range g.Nodes {
-		switch n.Op {
-		case "QLinearMatMul", "QGemm", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeLinear", "DynamicQuantizeMatMul", "QLinearConv", "ConvInteger", "MatMulNBits":
-			errs = append(errs, n.Label())
-		}
-	}
-	if len(errs) > 0 {
-		return fmt.Errorf("%v: no gradient passes through integer operators; give the model with QuantizeLinear and DequantizeLinear around float operators (QDQ form)", errs)
-	}
-	return nil
 }
