@@ -113,7 +113,9 @@ func warnVerdicts(e *env, verdicts []promise.Verdict) {
 	_, infeasible := promise.Broken(verdicts)
 	broken := 0
 	for i := range verdicts {
-		broken += count(!verdicts[i].Valid(0))
+		if !verdicts[i].Valid(0) {
+			broken++
+		}
 	}
 	if infeasible+broken > 0 {
 		e.msg.Warn("of %s the task does not allow %d, and the model does not keep %d; cfq recourse --promises says more", counted(len(verdicts), "promise"), infeasible, broken)

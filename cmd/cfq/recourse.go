@@ -2,12 +2,22 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"math"
+	"time"
 
 	"github.com/spf13/pflag"
 
+	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/onnxio/codec"
+	"cfq/ptq"
+	"cfq/recourse"
+	"cfq/recourse/constraint"
+	"cfq/recourse/promise"
+	"cfq/task"
 )
 
 // recourseFlags are the flags of recourse.
@@ -133,4 +143,222 @@ func (f *recourseFlags) check(given func(flag string) bool, args []string) error
 		}
 	}
 	return cli.Distinct(append(codec.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides, f.robust.calibration), outputs)
+}
+
+// recourseBatch is how many people are read, helped and written at a time.
+const recourseBatch = 8192
+
+// recourseJob is one run of recourse.
+type recourseJob struct {
+	*recourseFlags
+	e      *env
+	t      *task.Task
+	model  recourse.Model // that must accept
+	robust *robustRun     // nil without --robust
+	set    *allowed
+}
+
+// solved is what recourse reports of a run.
+type solved struct {
+	*report.Recourse
+	Robustness *ptq.Robustness `json:"robustness,omitempty"` // with --robust
+}
+
+// findRecourse reads people, finds their actions and writes them, a batch at a time.
+func (j *recourseJob) findRecourse(ctx context.Context) error {
+	o, err := readOptions(j.data, j.rows)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	s := solved{Recourse: report.NewRecourse(j.margin, j.exact)}
+	var people *task.People
+	var failed error // of what was done with the people, not of reading them
+	err = j.write(func(w io.Writer) error {
+		out, err := promise.NewWriter(w, j.t)
+		if err != nil {
+			return err
+		}
+		show := j.e.msg.Progress("recourse")
+		people, err = task.Stream(ctx, j.data, j.t, o, recourseBatch, func(p *task.People) error {
+			if j.robust != nil {
+				j.robust.batch(p)
+			}
+			failed = j.solve(ctx, p, s.Recourse, out, func(done int) { show(s.People+done, s.People+p.N) })
+			return failed
+		})
+		switch {
+		case failed != nil:
+			return runError(failed)
+		case err != nil:
+			return dataError(err)
+		}
+		show(1, 1)
+		s.Finish(people, time.Since(start))
+		if j.robust != nil { // before the file appears, which it does not when the run is stopped
+			if s.Robustness, err = j.robust.measure(ctx, j.set, j.margin, j.seed, j.e.workers); err != nil {
+				return runError(err)
+			}
+		}
+		return out.Flush()
+	})
+	if err != nil {
+		return err
+	}
+	warnRows(j.e, j.data, people)
+	j.set.warn(j.e)
+	if j.e.json {
+		return writeJSON(j.e.stdout, s)
+	}
+	if err := s.Write(j.e.stdout, j.out); err != nil || s.Robustness == nil {
+		return err
+	}
+	return writeRobustness(j.e.stdout, s.Robustness)
+}
+
+// write makes the output file by make, all of it or nothing; without one nothing is kept.
+func (j *recourseJob) write(create func(io.Writer) error) error {
+	if j.out == "" {
+		return create(io.Discard)
+	}
+	var inner error
+	err := cli.Write(j.out, func(w io.Writer) error { inner = create(w); return inner })
+	if inner != nil {
+		return inner // says already what it was that failed
+	}
+	return err
+}
+
+// solve finds and writes the actions of one batch.
+func (j *recourseJob) solve(ctx context.Context, p *task.People, s *report.Recourse, out *promise.Writer, progress func(done int)) error {
+	stated := j.model // whose margins the file states
+	if j.robust != nil {
+		stated = j.robust.fleet.Full
+	}
+	before, err := stated.Margins(ctx, p.X)
+	if err != nil {
+		return err
+	}
+	set := j.set.of(p)
+	actions, methods, err := j.answer(ctx, set, p.X, func(done, _ int) { progress(done) })
+	if err != nil {
+		return err
+	}
+	if j.robust != nil {
+		if err := j.robust.restate(ctx, actions); err != nil {
+			return err
+		}
+	}
+	for i := range actions {
+		l := promise.Line{Row: p.Rows[i], Line: p.Lines[i], Before: float64(before[i]), X: p.X[i*p.Dim : (i+1)*p.Dim], Action: actions[i]}
+		if l.Action.Status == recourse.Found {
+			l.Changes = set.Person(i).Changes(l.X, l.Action.Point)
+		}
+		if l.Method = methods[i]; !l.Method.Proved() {
+			l.Method = recourse.Search
+		}
+		s.Add(&l)
+		s.AddMethod(methods[i], l.Action.Status)
+		if err := out.Write(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answer finds an action for every row of x, and says by which method. With --exact that may be the reason why there is
+// no proof: the action is the solver's then.
+func (j *recourseJob) answer(ctx context.Context, set *constraint.Set, x []float32, progress func(done, total int)) ([]recourse.Action, []recourse.Method, error) {
+	o := recourse.SolveOptions{Margin: j.margin, Restarts: j.restarts, Seed: j.seed, Workers: j.e.workers, Progress: progress}
+	if j.exact {
+		return j.prove(ctx, set, x, o)
+	}
+	actions, err := recourse.Solve(ctx, j.model, set, x, o)
+	methods := make([]recourse.Method, len(actions))
+	for i := range actions {
+		if actions[i].Status != recourse.AlreadyFavourable {
+			methods[i] = recourse.Search
+		}
+	}
+	return actions, methods, err
+}
+
+// prove finds the cheapest actions, and has the solver answer for those whom no proof reaches: they are never worse off
+// than without --exact.
+func (j *recourseJob) prove(ctx context.Context, set *constraint.Set, x []float32, o recourse.SolveOptions) ([]recourse.Action, []recourse.Method, error) {
+	actions, methods, err := recourse.Exact(ctx, j.model, set, x, recourse.ExactOptions{Margin: o.Margin, Workers: o.Workers, Progress: o.Progress})
+	switch {
+	case errors.Is(err, recourse.ErrNotExact):
+		return nil, nil, cli.Wrap(err, cli.Unusable, "without --exact the solver finds actions that are near the cheapest")
+	case err != nil:
+		return nil, nil, err
+	}
+	var rest []int
+	var people []float32
+	dim := set.Dim()
+	for i, m := range methods {
+		if !m.Proved() {
+			rest, people = append(rest, i), append(people, x[i*dim:(i+1)*dim]...)
+		}
+	}
+	if len(rest) == 0 {
+		return actions, methods, nil
+	}
+	o.Progress = nil // these people have been counted
+	found, err := recourse.Solve(ctx, j.model, set.Select(rest), people, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	for k, i := range rest {
+		actions[i] = found[k]
+	}
+	return actions, methods, nil
+}
+
+// checkPromises reports what the task and the model make of a promises file.
+func (j *recourseJob) checkPromises(ctx context.Context) error {
+	if j.data == "" && j.out != "" {
+		return cli.Usagef("-d data.csv names it", "--output: a promises file counts the rows of a data file, and there is none")
+	}
+	people, file, err := promised(ctx, j.e, j.data, j.rows, j.from, j.t, task.ReadOptions{})
+	if err != nil {
+		return err
+	}
+	set := j.set.of(people)
+	j.set.warn(j.e)
+	verdicts, err := promise.Judge(ctx, j.model, set, file)
+	if err != nil {
+		return runError(err)
+	}
+	c := report.NewPromises(file, verdicts, j.margin)
+	warnClaims(j.e, file, verdicts)
+	if j.out != "" {
+		if err := j.write(func(w io.Writer) error { return rewrite(w, j.t, set, file, verdicts) }); err != nil {
+			return err
+		}
+	}
+	if j.e.json {
+		return writeJSON(j.e.stdout, c)
+	}
+	return c.Write(j.e.stdout, j.out)
+}
+
+// rewrite writes the promises in the form of this program, with the costs and margins that were found.
+func rewrite(w io.Writer, t *task.Task, set *constraint.Set, f *promise.File, verdicts []promise.Verdict) error {
+	out, err := promise.NewWriter(w, t)
+	if err != nil {
+		return err
+	}
+	for i := range f.Promises {
+		p, v := &f.Promises[i], &verdicts[i]
+		err := out.Write(promise.Line{
+			Row: f.People.Rows[p.Person], Line: f.People.Lines[p.Person], Before: v.Before, X: f.X(p),
+			Action:  recourse.Action{Status: recourse.Found, Point: p.Point, Cost: v.Cost, Margin: v.Margin},
+			Changes: set.Person(p.Person).Changes(f.X(p), p.Point),
+		})
+		if err != nil {
+			return fmt.Errorf("promise of line %d: %w", p.Line, err)
+		}
+	}
+	return out.Flush()
 }

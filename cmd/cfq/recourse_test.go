@@ -54,34 +54,3 @@ func TestInterruptedRecourse(t *testing.T) {
 		t.Errorf("left behind: %v", files)
 	}
 }
-
-func TestMostUsed(t *testing.T) {
-	list := []featureCount{{"income", 996, 0.996}, {"debt", 8, 0.008}, {"months", 4, 0.004}, {"savings", 1, 0.001}}
-	if got, want := mostUsed(list), "income 100 %, debt 1 %, months <1 %, savings <1 %"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-func TestEstimateRows(t *testing.T) {
-	dir := t.TempDir()
-	for name, c := range map[string]struct {
-		text  []byte
-		least int
-		most  int
-	}{
-		"long":   {bytes.Repeat([]byte("12,345\n"), 50000), 49000, 51000},
-		"short":  {[]byte("a,b\n1,2\n"), 2, 2},
-		"binary": {[]byte("\x1f\x8b\x08\n\n\n"), 0, 0},
-	} {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, c.text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if n := estimateRows(path); n < c.least || n > c.most {
-			t.Errorf("%s: %d rows", name, n)
-		}
-	}
-	if n := estimateRows(filepath.Join(dir, "nothing")); n != 0 {
-		t.Errorf("%d rows of no file", n)
-	}
-}

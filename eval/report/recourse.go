@@ -1,0 +1,302 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"cfq/eval"
+	"cfq/recourse"
+	"cfq/recourse/constraint"
+	"cfq/recourse/promise"
+	"cfq/task"
+)
+
+// Recourse sums up the actions that were found for many people. Add counts a person, Finish computes the shares.
+type Recourse struct {
+	People     int                     `json:"people"`
+	Unreadable int                     `json:"unreadable"`         // rows
+	LeftOut    int                     `json:"left_out"`           // rows, by the task's filter or the choice of rows
+	Margin     float64                 `json:"margin"`             // required
+	Status     map[string]int          `json:"status"`             // people
+	Success    eval.Rate               `json:"success"`            // of those who fall short of the margin
+	Cost       Costs                   `json:"cost"`               // of the actions found
+	Features   []FeatureCount          `json:"features"`           // of the actions found, the most used first
+	Methods    map[recourse.Method]int `json:"methods"`            // people who fall short, by method
+	Proved     int                     `json:"proved"`             // answers proved: the cheapest action, or that there is none
+	Unproved   map[string]int          `json:"unproved,omitempty"` // people without a proof although asked for, by reason
+	Seconds    float64                 `json:"seconds"`
+	PerSecond  float64                 `json:"people_per_second"`
+
+	used     map[string]int // people, by feature
+	paid     []float64      // costs of the actions found
+	statuses map[recourse.Status]int
+	exact    bool
+}
+
+// Costs are those of actions; undefined without any.
+type Costs struct {
+	Mean   eval.Float `json:"mean"`
+	Median eval.Float `json:"median"`
+}
+
+// FeatureCount says how many of the actions change a feature.
+type FeatureCount struct {
+	Feature string  `json:"feature"`
+	People  int     `json:"people"`
+	Share   float64 `json:"share"`
+}
+
+// NewRecourse sums up actions that reach the margin; exact says that a proof was asked for.
+func NewRecourse(margin float64, exact bool) *Recourse {
+	return &Recourse{
+		Margin: margin, exact: exact, Methods: map[recourse.Method]int{}, Unproved: map[string]int{},
+		used: map[string]int{}, statuses: map[recourse.Status]int{},
+	}
+}
+
+// Add counts one person.
+func (s *Recourse) Add(l *promise.Line) {
+	s.People++
+	s.statuses[l.Action.Status]++
+	if l.Action.Status != recourse.Found {
+		return
+	}
+	s.paid = append(s.paid, l.Action.Cost)
+	for _, c := range l.Changes {
+		if !c.Linked {
+			s.used[c.Feature]++
+		}
+	}
+}
+
+// AddMethod counts how an answer was come to; one without proof came from the solver.
+func (s *Recourse) AddMethod(m recourse.Method, status recourse.Status) {
+	if m == recourse.NotNeeded {
+		return
+	}
+	if m.Proved() || status == recourse.NoneExists {
+		s.Proved++
+	}
+	if why, none := strings.CutPrefix(string(m), "none: "); none {
+		s.Unproved[why]++
+		m = recourse.Search
+	}
+	s.Methods[m]++
+}
+
+// Finish computes what is known at the end.
+func (s *Recourse) Finish(p *task.People, took time.Duration) {
+	s.Unreadable, s.LeftOut = p.Failed, p.Filtered+p.Excluded
+	s.Status = map[string]int{}
+	short := 0
+	for _, v := range recourse.Statuses() {
+		s.Status[v.String()] = s.statuses[v]
+		if v != recourse.AlreadyFavourable {
+			short += s.statuses[v]
+		}
+	}
+	found := s.statuses[recourse.Found]
+	s.Success = eval.NewRate(found, short, 0.95)
+	s.Cost = costsOf(s.paid)
+	s.Features = []FeatureCount{}
+	for name, n := range s.used {
+		s.Features = append(s.Features, FeatureCount{name, n, float64(n) / float64(found)})
+	}
+	slices.SortFunc(s.Features, func(a, b FeatureCount) int { return cmp.Or(b.People-a.People, strings.Compare(a.Feature, b.Feature)) })
+	s.Seconds = took.Seconds()
+	s.PerSecond = float64(s.People) / s.Seconds
+}
+
+// costsOf is undefined without any.
+func costsOf(v []float64) Costs {
+	sum := 0.0
+	for _, x := range v {
+		sum += x
+	}
+	return Costs{eval.Float(sum / float64(len(v))), eval.Float(eval.Median(v))}
+}
+
+// Write shows the summary as text; path is the file that was written, "" when none was.
+func (s *Recourse) Write(out io.Writer, path string) error {
+	w, line := lines(out)
+	if path != "" {
+		line("written to", "%s", path)
+	}
+	line("people", "%d", s.People)
+	for _, v := range recourse.Statuses() {
+		line("  "+v.String(), "%d", s.statuses[v])
+	}
+	line("required margin", "%g", s.Margin)
+	if s.Success.Den > 0 {
+		line("success", "%.1f %% of the %d who fall short of it", 100*float64(s.Success.Value), s.Success.Den)
+	}
+	if s.Success.Num > 0 {
+		line("cost", "mean %.4g, median %.4g", float64(s.Cost.Mean), float64(s.Cost.Median))
+		line("changed", "%s", mostUsed(s.Features))
+	}
+	if s.exact && s.Success.Den > 0 {
+		line("proved", "%d of %d answers (%.1f %%)", s.Proved, s.Success.Den, 100*float64(s.Proved)/float64(s.Success.Den))
+		for _, m := range slices.Sorted(maps.Keys(s.Methods)) {
+			line("  "+string(m), "%d", s.Methods[m])
+		}
+		for _, why := range slices.Sorted(maps.Keys(s.Unproved)) {
+			line("    not proved", "%d: %s", s.Unproved[why], why)
+		}
+	}
+	line("time", "%.2f s, %.0f people per second", s.Seconds, s.PerSecond)
+	return w.Flush()
+}
+
+// lines returns a table of keys and values, and the function that adds one.
+func lines(out io.Writer) (w *tabwriter.Writer, line func(key, format string, args ...any)) {
+	w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	return w, func(key, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", key, fmt.Sprintf(format, args...)) }
+}
+
+// mostUsed lists the features that actions change most often.
+func mostUsed(list []FeatureCount) string {
+	const most = 6
+	var parts []string
+	for _, c := range list[:min(most, len(list))] {
+		share := fmt.Sprintf("%.0f", 100*c.Share)
+		if share == "0" { // some do
+			share = "<1"
+		}
+		parts = append(parts, c.Feature+" "+share+" %")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Promises sums up what a task and a model make of a promises file.
+type Promises struct {
+	Promises   int            `json:"promises"`
+	People     int            `json:"people"`     // who were promised something
+	Among      int            `json:"among"`      // people read
+	Rows       int            `json:"rows"`       // of the file
+	Unreadable int            `json:"unreadable"` // of them
+	Lost       int            `json:"lost"`       // promises to people who are not among those read
+	Unpromised map[string]int `json:"unpromised"` // rows that promise nothing, by status
+	Feasible   eval.Rate      `json:"feasible"`   // under the task
+	Broken     []BrokenCount  `json:"broken"`     // constraints, by the promises that break them
+	First      []BrokenLine   `json:"first_broken"`
+	Valid      eval.Rate      `json:"valid"` // the model approves
+	Margin     float64        `json:"margin"`
+	Reached    eval.Rate      `json:"reached"` // of the required margin
+	Margins    [5]eval.Float  `json:"margins"` // least, 5 %, median, 95 %, greatest
+	Needless   int            `json:"needless"`
+	Cost       Costs          `json:"cost"`
+	// Claimed is the largest difference between a margin that the file states and the one found; null when it states none.
+	Claimed eval.Float `json:"claimed_margin_difference"`
+}
+
+const firstShown = 5 // broken constraints that are written out
+
+// BrokenCount says how many promises break a constraint.
+type BrokenCount struct {
+	Constraint constraint.Constraint `json:"constraint"`
+	Promises   int                   `json:"promises"`
+}
+
+// BrokenLine says what is wrong with one promise.
+type BrokenLine struct {
+	Line   int    `json:"line"`
+	Reason string `json:"reason"`
+}
+
+// NewPromises sums up the verdicts on the promises of a file, for the required margin.
+func NewPromises(f *promise.File, verdicts []promise.Verdict, required float64) *Promises {
+	n := len(verdicts)
+	c := &Promises{
+		Promises: n, Among: f.People.N, Rows: f.Rows, Unreadable: f.Failed, Lost: f.Missing, Unpromised: map[string]int{},
+		Margin: required, Broken: []BrokenCount{}, First: []BrokenLine{}, Claimed: eval.Float(f.Difference(verdicts)),
+	}
+	for s, k := range f.Unpromised {
+		c.Unpromised[s.String()] = k
+	}
+	counts, infeasible := promise.Broken(verdicts)
+	for _, b := range counts {
+		c.Broken = append(c.Broken, BrokenCount{b.Constraint, b.Promises})
+	}
+	people := map[int]bool{}
+	var valid, reached int
+	paid, margins := make([]float64, n), make([]float64, n)
+	for i := range verdicts {
+		v := &verdicts[i]
+		people[f.Promises[i].Person] = true
+		paid[i], margins[i] = v.Cost, v.Margin
+		valid += one(v.Valid(0))
+		reached += one(v.Valid(required))
+		c.Needless += one(v.Before > 0)
+		if len(v.Broken) > 0 && len(c.First) < firstShown {
+			c.First = append(c.First, BrokenLine{f.Promises[i].Line, reason(v.Broken[0])})
+		}
+	}
+	c.People = len(people)
+	c.Feasible, c.Valid, c.Reached = eval.NewRate(n-infeasible, n, 0.95), eval.NewRate(valid, n, 0.95), eval.NewRate(reached, n, 0.95)
+	c.Cost = costsOf(paid)
+	for i, q := range []float64{0, 0.05, 0.5, 0.95, 1} {
+		c.Margins[i] = eval.Float(eval.Quantile(margins, q))
+	}
+	return c
+}
+
+// reason says which constraint is broken and how.
+func reason(v *constraint.Violation) string {
+	if v.Feature == "" {
+		return fmt.Sprintf("%s: %s", v.Constraint, v.Detail)
+	}
+	return fmt.Sprintf("feature %q: %s: %s", v.Feature, v.Constraint, v.Detail)
+}
+
+// Write shows the summary as text; path is the file that was written, "" when none was.
+func (c *Promises) Write(out io.Writer, path string) error {
+	w, line := lines(out)
+	share := func(r eval.Rate) string { return fmt.Sprintf("%d of %d (%.1f %%)", r.Num, r.Den, 100*float64(r.Value)) }
+	if path != "" {
+		line("written to", "%s", path)
+	}
+	line("promises", "%d, to %d of %d people", c.Promises, c.People, c.Among)
+	for _, s := range recourse.Statuses() {
+		if k := c.Unpromised[s.String()]; k > 0 {
+			line("  "+s.String(), "%d", k)
+		}
+	}
+	if c.Lost+c.Unreadable > 0 {
+		line("not checked", "%s that cannot be read, %s to people who are not among those read", count(c.Unreadable, "row"), count(c.Lost, "promise"))
+	}
+	line("the task allows", "%s", share(c.Feasible))
+	for _, b := range c.Broken {
+		line("  against "+string(b.Constraint), "%d", b.Promises)
+	}
+	for _, b := range c.First {
+		line(fmt.Sprintf("    line %d", b.Line), "%s", b.Reason)
+	}
+	line("the model keeps", "%s", share(c.Valid))
+	if c.Margin > 0 {
+		line(fmt.Sprintf("  by margin %g", c.Margin), "%s", share(c.Reached))
+	}
+	if c.Needless > 0 {
+		line("  as they are", "%s to people whom the model approves already", count(c.Needless, "promise"))
+	}
+	m := c.Margins
+	line("margins", "least %.3g, 5 %% below %.3g, median %.3g, 5 %% above %.3g, greatest %.3g",
+		float64(m[0]), float64(m[1]), float64(m[2]), float64(m[3]), float64(m[4]))
+	line("cost", "mean %.4g, median %.4g", float64(c.Cost.Mean), float64(c.Cost.Median))
+	return w.Flush()
+}
+
+// count writes a number of things: "1 row", "2 rows".
+func count(n int, noun string) string { return fmt.Sprintf("%d %s", n, plural(n, noun, noun+"s")) }
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
