@@ -48,6 +48,7 @@ import (
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
+	"cfq/quant"
 )
 
 // Certifier bounds how a quantized model differs from the full-precision one. It is safe for concurrent use.
@@ -74,7 +75,8 @@ func Open(ctx context.Context, full, quantized *graph.Model, target int, o ort.O
 		s    *side
 	}{{"the original", full, &k.full}, {"the quantized model", quantized, &k.quant}} {
 		var err error
-		if of.s.c, err = classifier.Open(ctx, of.m, o, classifier.Options{Target: &target}); err != nil {
+		of.s.c, err = classifier.Open(ctx, of.m, o, classifier.Options{Target: &target, Through: quant.StraightThrough})
+		if err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", of.name, err), k.Close())
 		}
 		if of.s.p, err = compile(ctx, of.m, of.s.c, o); err != nil {
