@@ -138,7 +138,7 @@ func race(ctx context.Context, pair [2]*subject, batch int, o TimeOptions) (seco
 	}
 	run := func(ctx context.Context, i, turn int) (time.Duration, error) {
 		start := time.Now()
-		_, err := pair[i].session.RunBatched(ctx, feeds[i][turn%turns], 0)
+		_, err := pair[i].session.RunRows(ctx, feeds[i][turn%turns])
 		return time.Since(start), err
 	}
 	quiet := context.WithoutCancel(ctx)

@@ -61,7 +61,7 @@ func (c *Model) runBatch(ctx context.Context, s *ort.Session, x []float32, wants
 	for i, w := range wants {
 		names[i] = w.name
 	}
-	res, err := s.RunBatched(ctx, append([]*graph.Tensor{c.View(x)}, extra...), 0, names...)
+	res, err := s.RunRows(ctx, append([]*graph.Tensor{c.View(x)}, extra...), names...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package ort
 
 import (
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,9 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+
+	ort "github.com/yalue/onnxruntime_go"
 )
 
 // ErrNotFound is wrapped by the error for a library that no rule found.
@@ -107,7 +111,7 @@ func systemNames() []string {
 }
 
 // systemDirs returns the directories that the platform's loader searches, near
-// enough: the environment's, those configured, the customary ones.
+// enough: the environment's and the customary ones.
 func systemDirs() []string {
 	var dirs []string
 	add := func(list ...string) {
@@ -125,17 +129,231 @@ func systemDirs() []string {
 		add("/usr/local/lib", "/opt/homebrew/lib", "/opt/local/lib", "/usr/lib")
 	default:
 		add(filepath.SplitList(os.Getenv("LD_LIBRARY_PATH"))...)
-		files, _ := filepath.Glob("/etc/ld.so.conf.d/*.conf") // the pattern is well formed
-		for _, f := range append([]string{"/etc/ld.so.conf"}, files...) {
-			text, err := os.ReadFile(f)
-			if err != nil {
-				continue
-			}
-			for line := range strings.Lines(string(text)) {
-				add(strings.TrimSpace(line))
-			}
-		}
+		multiarch, _ := filepath.Glob("/usr/lib/*-linux-gnu*") // the pattern is well formed
+		add(multiarch...)
 		add("/usr/local/lib", "/usr/lib64", "/usr/lib", "/lib64", "/lib")
 	}
 	return dirs
+}
+
+// fileVersion reads the version of ONNX Runtime from an ELF library without loading it: from the
+// symbol version of OrtGetApiBase. It is "" when the file does not say; loading will tell.
+func fileVersion(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("opening the ONNX Runtime library: %w", err)
+	}
+	defer f.Close()
+	magic := make([]byte, 4)
+	if _, err := f.ReadAt(magic, 0); err != nil {
+		return "", fmt.Errorf("%s is not a shared library: it is too short", path)
+	}
+	switch string(magic) {
+	case elf.ELFMAG:
+		e, err := elf.NewFile(f)
+		if err != nil {
+			return "", fmt.Errorf("%s is a damaged library: %w", path, err)
+		}
+		return elfVersion(path, e)
+	case "MZ\x90\x00", "\xcf\xfa\xed\xfe", "\xca\xfe\xba\xbe": // Windows, macOS
+		return "", nil
+	}
+	return "", fmt.Errorf("%s is not a shared library", path)
+}
+
+func elfVersion(path string, e *elf.File) (string, error) {
+	syms, err := e.DynamicSymbols()
+	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+		return "", fmt.Errorf("%s is a damaged library: %w", path, err)
+	}
+	for _, s := range syms {
+		if s.Name == "OrtGetApiBase" {
+			v, _ := strings.CutPrefix(s.Version, "VERS_")
+			return v, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not ONNX Runtime: it has no OrtGetApiBase", path)
+}
+
+// checkVersion refuses a library older than MinVersion. Versions that are not
+// numbers are left to the library to refuse.
+func checkVersion(info Info) error {
+	have, want := versionKey(info.Version), versionKey(MinVersion)
+	if have < 0 || have >= want {
+		return nil
+	}
+	return tooOld(info)
+}
+
+func tooOld(info Info) error {
+	version := info.Version
+	if version == "" {
+		version = "of unknown version"
+	}
+	return fmt.Errorf("ONNX Runtime %s at %s (found by %s) is too old: %s or later is needed; run `make ort` or set %s "+
+		"to the library",
+		version, info.Path, info.Source, MinVersion, LibEnv)
+}
+
+// versionKey orders versions by major and minor number; -1 if v has none.
+func versionKey(v string) int {
+	var major, minor int
+	if _, err := fmt.Sscanf(v, "%d.%d", &major, &minor); err != nil {
+		return -1
+	}
+	return major*1000 + minor
+}
+
+// process is the one piece of mutable package state of the project, and not by
+// choice: ONNX Runtime is a C library with one environment per process, which
+// the binding keeps in globals of its own. The first session loads the library
+// and so fixes it; it is never unloaded.
+//
+//nolint:gochecknoglobals // see above
+var process struct {
+	sync.Mutex
+	info Info // Path is empty until the library is loaded
+}
+
+// load makes sure that the library is loaded and returns what is. A library
+// named by lib must be the one that is loaded already, if one is. After a
+// failure another library can be tried.
+func load(lib string) (Info, error) {
+	process.Lock()
+	defer process.Unlock()
+	if have := process.info; have.Path != "" {
+		if lib != "" && !sameFile(lib, have.Path) {
+			return Info{}, fmt.Errorf("ONNX Runtime is loaded from %s already: one process cannot load %s too", have.Path, lib)
+		}
+		return have, nil
+	}
+	info, err := locate(lib, systemDirs)
+	if err != nil {
+		return Info{}, err
+	}
+	if info.Version, err = fileVersion(info.Path); err != nil {
+		return Info{}, err
+	}
+	if err := checkVersion(info); err != nil {
+		return Info{}, err
+	}
+	// Telemetry leaves empty log files in the temporary directory, even when it is switched off after
+	// loading, as it is below.
+	if err := os.Setenv("ORT_DISABLE_TELEMETRY", "1"); err != nil {
+		return Info{}, fmt.Errorf("switching telemetry off: %w", err)
+	}
+	ort.SetSharedLibraryPath(info.Path)
+	if err := ort.InitializeEnvironment(ort.WithLogLevelError()); err != nil {
+		// The binding's message when the library has no API of the version asked for.
+		if strings.Contains(err.Error(), "setting ORT API base") {
+			return Info{}, tooOld(info)
+		}
+		return Info{}, fmt.Errorf("loading ONNX Runtime from %s (found by %s): %w", info.Path, info.Source, err)
+	}
+	if err := ort.DisableTelemetry(); err != nil {
+		return Info{}, fmt.Errorf("switching telemetry off: %w", err)
+	}
+	info.Version = ort.GetVersion()
+	process.info = info
+	return info, nil
+}
+
+func sameFile(a, b string) bool {
+	sa, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	sb, err := os.Stat(b)
+	return err == nil && os.SameFile(sa, sb)
+}
+
+// The pinned release of ONNX Runtime: what make fetches and what the tests ran
+// on. Any release from MinVersion on is accepted at run time.
+const (
+	Package    = "onnxruntime-node" // the npm package that carries the library
+	Version    = "1.30.0"
+	MinVersion = "1.24" // the first release with the C API that the binding speaks (24)
+)
+
+// Release says where the pinned library for one platform is inside Package.
+type Release struct {
+	Platform string // GOOS/GOARCH
+	Member   string // path inside the package's tarball
+	Name     string // file name in the cache
+	SHA256   string // of the library itself, hexadecimal
+}
+
+// releases lists the platforms that Package carries a library for.
+func releases() []Release {
+	list := []Release{
+		{
+			"linux/amd64", "linux/x64", "libonnxruntime.so.1",
+			"ffb75a925ba05e47b235bb66e3e3911714a80b328a9c9425539feb204aa32a23",
+		},
+		{
+			"linux/arm64", "linux/arm64", "libonnxruntime.so.1",
+			"1f549d46250b005580b597f4164984aaf75b3bcb9f3aeb07c7f8a8fe60b23c76",
+		},
+		{
+			"darwin/arm64", "darwin/arm64", "libonnxruntime.1.dylib",
+			"685d2be5dba1309c89d3a5324b7fd06a5c42f1a61bfea32d14c4cc28d072121d",
+		},
+		{"windows/amd64", "win32/x64", "onnxruntime.dll", "508c362f5673483dd3a086379c392795b2e42d10d5e6f3f90ebd7ac21c97af67"},
+		{
+			"windows/arm64", "win32/arm64", "onnxruntime.dll",
+			"6c3a2abf5c6aca11c48a0d338a91af309f2266f25ce2e4084e6a87bbcb0fbfd0",
+		},
+	}
+	for i := range list {
+		r := &list[i]
+		r.Member = "package/bin/napi-v6/" + r.Member + "/" + r.Name
+	}
+	return list
+}
+
+// Pinned returns the release for the platform that the program runs on. The
+// package has none for darwin/amd64 and some others: the error says so.
+func Pinned() (Release, error) { return pinnedFor(runtime.GOOS + "/" + runtime.GOARCH) }
+
+func pinnedFor(platform string) (Release, error) {
+	for _, r := range releases() {
+		if r.Platform == platform {
+			return r, nil
+		}
+	}
+	return Release{}, fmt.Errorf("%s %s has no library for %s: get ONNX Runtime %s or later yourself and set %s to it",
+		Package, Version, platform, MinVersion, LibEnv)
+}
+
+// Environment variables that say where the library is.
+const (
+	LibEnv   = "CFQ_ORT_LIB"   // the library file itself
+	CacheEnv = "CFQ_CACHE_DIR" // the project's cache, in place of <user cache>/cfq
+)
+
+// CacheDir returns the project's cache directory: CFQ_CACHE_DIR, else cfq in the
+// user's cache. It need not exist.
+func CacheDir() (string, error) {
+	if dir := os.Getenv(CacheEnv); dir != "" {
+		return dir, nil
+	}
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the cache directory: %w", err)
+	}
+	return filepath.Join(user, "cfq"), nil
+}
+
+// CachePath returns the path where make puts the pinned library:
+// <cache>/onnxruntime/<version>/<library>. The file need not exist.
+func CachePath() (string, error) {
+	r, err := Pinned()
+	if err != nil {
+		return "", err
+	}
+	dir, err := CacheDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, "onnxruntime", Version, r.Name), nil
 }

@@ -56,7 +56,10 @@ func TestFindSaysWhatIsMissing(t *testing.T) {
 		notFound        bool
 		want            []string
 	}{
-		{"nothing", "", "", true, []string{"not found", "CFQ_ORT_LIB (not set)", "the cache (no " + dir, "the system's library path (no libonnxruntime", " in " + system + ")", "make ort"}},
+		{"nothing", "", "", true, []string{
+			"not found", "CFQ_ORT_LIB (not set)", "the cache (no " + dir,
+			"the system's library path (no libonnxruntime", " in " + system + ")", "make ort",
+		}},
 		{"flag", filepath.Join(dir, "none.so"), text, true, []string{"--ort-lib names", "none.so", "no such file"}},
 		{"variable", "", filepath.Join(dir, "none.so"), true, []string{"CFQ_ORT_LIB names", "none.so"}},
 		{"directory", dir, "", true, []string{"is a directory", "libonnxruntime"}},
@@ -82,7 +85,10 @@ func TestUnusableLibraries(t *testing.T) {
 		name, version string
 		want          []string
 	}{
-		{"too old by its name", "1.19.2", []string{"ONNX Runtime 1.19.2", "--ort-lib", "too old", "1.24 or later", "make ort"}},
+		{"too old by its name", "1.19.2", []string{
+			"ONNX Runtime 1.19.2", "--ort-lib", "too old", "1.24 or later",
+			"make ort",
+		}},
 		{"too old by its API", "", []string{"ONNX Runtime of unknown version", "too old", "1.24"}},
 		{"new but without the API", "1.99.0", []string{"ONNX Runtime 1.99.0", "too old"}},
 		{"another library", "none", []string{"is not ONNX Runtime", "OrtGetApiBase"}},

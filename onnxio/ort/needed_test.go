@@ -40,7 +40,8 @@ func TestNeeded(t *testing.T) {
 	m := model("e", "w_Output")
 	all := ops(m)
 	got := ops(needed(m))
-	if d := cmp.Diff([]string{"First", "Second", "Third", "w_First", "w_Second", "w_Third", "w_Listed", "w_Output"}, got); d != "" {
+	if d := cmp.Diff([]string{"First", "Second", "Third", "w_First", "w_Second", "w_Third", "w_Listed", "w_Output"},
+		got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	if d := cmp.Diff(all, ops(m)); d != "" {

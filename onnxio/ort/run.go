@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"slices"
+	"unsafe"
 
 	ort "github.com/yalue/onnxruntime_go"
 
@@ -112,4 +114,293 @@ func (s *Session) learnScalar(out []ort.Value) bool {
 		}
 	}
 	return false
+}
+
+// RunRows is Run for any number of rows. In a model with a fixed number of rows, inputs with another
+// number are cut to the model's along their leading dimension, and the outputs are put together again;
+// every output asked for must have a row for each row of the inputs. The last piece is filled up by
+// repeating its last row, and the outputs of the filling are dropped. Inputs of exactly the declared
+// shape are then given to each run whole.
+func (s *Session) RunRows(ctx context.Context, in []*graph.Tensor, outputs ...string) ([]*graph.Tensor, error) {
+	c, err := s.cutting(in)
+	if err != nil {
+		return nil, err
+	}
+	if c.batch == 0 {
+		return s.Run(ctx, in, outputs...)
+	}
+	want, err := s.wanted(outputs)
+	if err != nil {
+		return nil, err
+	}
+	ordered, err := s.arrange(in, c.inputs)
+	if err != nil {
+		return nil, err
+	}
+	if c.rows == 0 {
+		return nil, errors.New("the model has a fixed number of rows and cannot be run on none")
+	}
+	res := make([]*graph.Tensor, len(want))
+	for from := int64(0); from < c.rows; from += c.batch {
+		n := min(c.batch, c.rows-from)
+		part, err := s.run(ctx, c.cut(ordered, from, n), want)
+		if err != nil {
+			return nil, fmt.Errorf("rows %d to %d: %w", from, from+n-1, err)
+		}
+		for i, p := range part {
+			if res[i], err = appendRows(res[i], p, n, c.batch); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return res, nil
+}
+
+// cutting says how inputs are cut to the number of rows that a model insists on.
+type cutting struct {
+	inputs map[string]bool // those that are cut
+	rows   int64           // that they have
+	batch  int64           // rows per run; 0 when nothing is to be cut
+}
+
+// cutting looks at the inputs only as far as needed to cut them; arrange checks
+// the rest.
+func (s *Session) cutting(in []*graph.Tensor) (cutting, error) {
+	c := cutting{inputs: map[string]bool{}}
+	var first string
+	for _, t := range in {
+		i := slices.IndexFunc(s.inputs, func(v graph.Value) bool { return v.Name == t.Name })
+		if i < 0 || len(t.Dims) == 0 {
+			continue
+		}
+		rows, declared := t.Dims[0], int64(-1)
+		if shape := s.inputs[i].Shape; len(shape) > 0 {
+			declared = shape[0].Size
+		}
+		if rows == declared {
+			continue
+		}
+		if first == "" {
+			first, c.rows = t.Name, rows
+		}
+		if rows != c.rows {
+			return c, fmt.Errorf("input %q has %d rows and input %q has %d: they cannot be cut into the same batches",
+				first, c.rows, t.Name, rows)
+		}
+		c.inputs[t.Name] = true
+		if declared < 1 {
+			continue
+		}
+		if c.batch > 0 && c.batch != declared {
+			return c, fmt.Errorf("the model's inputs have different fixed numbers of rows, %d and %d", c.batch, declared)
+		}
+		c.batch = declared
+	}
+	return c, nil
+}
+
+// cut returns the inputs of one run: n rows from the row from on, filled up to the batch.
+func (c cutting) cut(ordered []*graph.Tensor, from, n int64) []*graph.Tensor {
+	out := slices.Clone(ordered)
+	for i, t := range ordered {
+		if !c.inputs[t.Name] {
+			continue
+		}
+		size := int64(len(t.Raw)) / c.rows
+		raw := slices.Clone(t.Raw[from*size : (from+n)*size])
+		for range c.batch - n {
+			raw = append(raw, raw[(n-1)*size:n*size]...)
+		}
+		dims := slices.Clone(t.Dims)
+		dims[0] = c.batch
+		out[i] = &graph.Tensor{Name: t.Name, DType: t.DType, Dims: dims, Raw: raw}
+	}
+	return out
+}
+
+// appendRows appends the first n of the rows rows of p to t, which is nil at first.
+func appendRows(t, p *graph.Tensor, n, rows int64) (*graph.Tensor, error) {
+	if len(p.Dims) == 0 || p.Dims[0] != rows || p.DType == graph.String {
+		return nil, fmt.Errorf("output %q is %s%v for %d rows: without a row of numbers for each it cannot be put "+
+			"together from batches",
+			p.Name, p.DType, p.Dims, rows)
+	}
+	if t == nil {
+		t = &graph.Tensor{Name: p.Name, DType: p.DType, Dims: slices.Clone(p.Dims)}
+		t.Dims[0] = 0
+	}
+	if !slices.Equal(t.Dims[1:], p.Dims[1:]) {
+		return nil, fmt.Errorf("output %q has rows of shape %v in one batch and %v in another", p.Name, t.Dims[1:],
+			p.Dims[1:])
+	}
+	t.Raw = append(t.Raw, p.Raw[:int64(len(p.Raw))/rows*n]...)
+	t.Dims[0] += n
+	return t, nil
+}
+
+// kind is what the engine does for one element type, in the binding's generic types.
+type kind interface {
+	scalar(raw []byte) (ort.Value, error) // raw nil: zero
+	empty(dims []int64) (ort.Value, error)
+	read(v ort.Value) *graph.Tensor // the contents of v without the type, nil if v is not of this kind
+	failed(v ort.Value) bool        // v is a nil tensor of this kind, which the binding returns with an error
+}
+
+type typedKind struct {
+	kind
+	dtype graph.DType
+}
+
+// kinds is the table of element types that are supported both ways.
+func kinds() [11]typedKind {
+	return [...]typedKind{
+		{of[float32]{}, graph.Float},
+		{of[float64]{}, graph.Double},
+		{of[int8]{}, graph.Int8},
+		{of[uint8]{}, graph.Uint8},
+		{of[int16]{}, graph.Int16},
+		{of[uint16]{}, graph.Uint16},
+		{of[int32]{}, graph.Int32},
+		{of[uint32]{}, graph.Uint32},
+		{of[int64]{}, graph.Int64},
+		{of[uint64]{}, graph.Uint64},
+		{of[bool]{}, graph.Bool},
+	}
+}
+
+// of is the kind of the Go type T.
+type of[T ort.TensorData] struct{}
+
+func (of[T]) scalar(raw []byte) (ort.Value, error) {
+	one := make([]T, 1)
+	copy(bytesOf(one), raw)
+	return ort.NewScalar(one[0])
+}
+
+func (of[T]) empty(dims []int64) (ort.Value, error) { return ort.NewEmptyTensor[T](dims) }
+
+func (of[T]) read(v ort.Value) *graph.Tensor {
+	switch v := v.(type) {
+	case *ort.Tensor[T]:
+		return &graph.Tensor{Dims: v.GetShape(), Raw: bytesOf(v.GetData())}
+	case *ort.Scalar[T]:
+		return &graph.Tensor{Dims: []int64{}, Raw: bytesOf([]T{v.GetData()})}
+	}
+	return nil
+}
+
+func (of[T]) failed(v ort.Value) bool {
+	tensor, mine := v.(*ort.Tensor[T])
+	return mine && tensor == nil
+}
+
+// bytesOf returns the memory of v. ONNX Runtime has the machine's byte order and
+// graph.Tensor little endian; no machine that ONNX Runtime is built for differs.
+func bytesOf[T ort.TensorData](v []T) []byte {
+	if len(v) == 0 {
+		return []byte{}
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(&v[0])), len(v)*int(unsafe.Sizeof(v[0])))
+}
+
+// ViewFloats makes a float32 tensor over the memory of v, for feeding rows without
+// copying them: v must not change while the tensor is in use.
+func ViewFloats(name string, v []float32, dims ...int64) *graph.Tensor {
+	return &graph.Tensor{Name: name, DType: graph.Float, Dims: dims, Raw: bytesOf(v)}
+}
+
+// FloatsOf returns the elements of a float32 tensor that Run returned, without copying
+// them, and of any other as Tensor.Floats does.
+func FloatsOf(t *graph.Tensor) ([]float32, error) {
+	if t.DType != graph.Float || len(t.Raw) == 0 || uintptr(unsafe.Pointer(&t.Raw[0]))%unsafe.Alignof(float32(0)) != 0 {
+		return t.Floats()
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(&t.Raw[0])), len(t.Raw)/4), nil
+}
+
+// newInput makes a value over the contents of t, which pin keeps in place until
+// the run is over.
+func newInput(t *graph.Tensor, pin *runtime.Pinner) (ort.Value, error) {
+	bits := t.DType.Bits()
+	switch {
+	case bits < 8:
+		return nil, fmt.Errorf("tensors of type %s cannot be fed to a model", t.DType)
+	case len(t.Dims) == 0:
+		return newScalar(t.DType, t.Raw)
+	case len(t.Raw) == 0:
+		return newEmpty(t.DType, t.Dims)
+	}
+	raw := t.Raw
+	if uintptr(unsafe.Pointer(&raw[0]))%uintptr(bits/8) != 0 {
+		raw = append(make([]byte, 0, len(raw)), raw...) // kernels want aligned elements
+	}
+	pin.Pin(&raw[0])
+	// ONNX Runtime numbers the element types as the standard does.
+	return ort.NewCustomDataTensor(t.Dims, raw, ort.TensorElementDataType(t.DType))
+}
+
+func newScalar(t graph.DType, raw []byte) (ort.Value, error) {
+	for _, k := range kinds() {
+		if k.dtype == t {
+			return k.scalar(raw)
+		}
+	}
+	return nil, fmt.Errorf("scalars of type %s are not supported", t)
+}
+
+func newEmpty(t graph.DType, dims []int64) (ort.Value, error) {
+	for _, k := range kinds() {
+		if k.dtype == t {
+			return k.empty(dims)
+		}
+	}
+	return nil, fmt.Errorf("empty tensors of type %s are not supported", t)
+}
+
+// fromValue makes a tensor of an output. It shares memory with v that is Go's
+// own and stays when v is destroyed.
+func fromValue(v ort.Value) (*graph.Tensor, error) {
+	for _, k := range kinds() {
+		if t := k.read(v); t != nil {
+			t.DType = k.dtype
+			return t, nil
+		}
+	}
+	switch v := v.(type) {
+	case *ort.StringTensor:
+		list, err := v.GetContents()
+		if err != nil {
+			return nil, err
+		}
+		t := &graph.Tensor{DType: graph.String, Dims: v.GetShape()}
+		for _, s := range list {
+			t.Strings = append(t.Strings, []byte(s))
+		}
+		return t, nil
+	case *ort.CustomDataTensor:
+		return nil, fmt.Errorf("has type %s, which cannot be read back; Cast it in the model", graph.DType(v.DataType()))
+	}
+	return nil, fmt.Errorf("is not a tensor but %s", v.GetONNXType())
+}
+
+// nilTensor returns the element type of a nil tensor inside v, see kind.failed.
+func nilTensor(v ort.Value) (graph.DType, bool) {
+	for _, k := range kinds() {
+		if k.failed(v) {
+			return k.dtype, true
+		}
+	}
+	return graph.Undefined, false
+}
+
+// destroy frees values, skipping those that were never made.
+func destroy(values []ort.Value) {
+	for _, v := range values {
+		if v == nil {
+			continue
+		}
+		if _, isNil := nilTensor(v); !isNil {
+			v.Destroy() //nolint:errcheck // fails only on sequences and maps, and leaves nothing to do
+		}
+	}
 }

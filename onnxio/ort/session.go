@@ -15,6 +15,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -221,4 +223,170 @@ func quoted(list []string) string {
 		out[i] = fmt.Sprintf("%q", s)
 	}
 	return strings.Join(out, ", ")
+}
+
+// Options says how models are run. The zero value is what production uses:
+// every optimization, one thread.
+type Options struct {
+	Lib     string // path of the ONNX Runtime library; "" finds it, see Find
+	Threads int    // threads inside one operator; 0 means 1
+	Level   Level  // graph optimizations; the zero value is All
+}
+
+// Level says how far ONNX Runtime rewrites the graph before it runs it.
+type Level int
+
+// The levels of ONNX Runtime, from the most to the least rewriting.
+const (
+	All      Level = iota // Extended and layout changes: what ONNX Runtime does by default
+	Extended              // Basic and fusions to kernels of the CPU, integer kernels among them
+	Basic                 // constant folding and the like
+	Disabled              // the graph as it is in the file
+)
+
+// String returns the name of the level: "all", "extended", "basic" or "disabled".
+func (l Level) String() string {
+	switch l {
+	case All:
+		return "all"
+	case Extended:
+		return "extended"
+	case Basic:
+		return "basic"
+	case Disabled:
+		return "disabled"
+	}
+	return fmt.Sprintf("level %d", int(l))
+}
+
+func (l Level) native() (ort.GraphOptimizationLevel, error) {
+	switch l {
+	case All:
+		return ort.GraphOptimizationLevelEnableAll, nil
+	case Extended:
+		return ort.GraphOptimizationLevelEnableExtended, nil
+	case Basic:
+		return ort.GraphOptimizationLevelEnableBasic, nil
+	case Disabled:
+		return ort.GraphOptimizationLevelDisableAll, nil
+	}
+	return 0, fmt.Errorf("unknown optimization %s", l)
+}
+
+// native makes the session options; the caller destroys them.
+func (o Options) native() (_ *ort.SessionOptions, err error) {
+	if o.Threads < 0 {
+		return nil, fmt.Errorf("threads must be 0 or more, not %d", o.Threads)
+	}
+	level, err := o.Level.native()
+	if err != nil {
+		return nil, err
+	}
+	so, err := ort.NewSessionOptions()
+	if err != nil {
+		return nil, fmt.Errorf("making session options: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			so.Destroy()
+		}
+	}()
+	steps := []func() error{
+		func() error { return so.SetGraphOptimizationLevel(level) },
+		func() error { return so.SetIntraOpNumThreads(max(1, o.Threads)) },
+		func() error { return so.SetInterOpNumThreads(1) },
+		// Errors come back as errors; the library's copies of them on stderr are noise.
+		func() error { return so.SetLogSeverityLevel(ort.LoggingLevelFatal) },
+		// Waiting threads would spin and so keep the cores from the other sessions.
+		func() error { return so.AddSessionConfigEntry("session.intra_op.allow_spinning", "0") },
+		func() error { return so.AddSessionConfigEntry("session.inter_op.allow_spinning", "0") },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return nil, fmt.Errorf("setting session options: %w", err)
+		}
+	}
+	return so, nil
+}
+
+// needed returns m without the nodes and initializers that no output depends
+// on, which ONNX Runtime would compute all the same. A model with control flow
+// is returned as it is, since subgraphs use values that are not listed as inputs.
+func needed(m *graph.Model) *graph.Model {
+	g := m.Graph
+	want := map[string]bool{}
+	for _, v := range g.Outputs {
+		want[v.Name] = true
+	}
+	for _, v := range g.Inputs {
+		want[v.Name] = true // also where an initializer is listed as an input
+	}
+	keep := make([]bool, len(g.Nodes))
+	for i := len(g.Nodes) - 1; i >= 0; i-- {
+		n := g.Nodes[i]
+		if n.HasGraphs() {
+			return m
+		}
+		for _, o := range n.Outputs {
+			keep[i] = keep[i] || want[o]
+		}
+		if keep[i] {
+			for _, in := range n.Inputs {
+				want[in] = true
+			}
+		}
+	}
+	c, cg := *m, *g
+	c.Graph, cg.Nodes, cg.Inits = &cg, nil, nil
+	for i, n := range g.Nodes {
+		if keep[i] {
+			cg.Nodes = append(cg.Nodes, n)
+		}
+	}
+	for _, t := range g.Inits {
+		if want[t.Name] {
+			cg.Inits = append(cg.Inits, t)
+		}
+	}
+	return &c
+}
+
+// Optimized returns the graph that ONNX Runtime makes of the model in onnx and
+// runs: fusions, integer kernels and all. It may hold operators of ONNX
+// Runtime's own domains and depend on the processor.
+func Optimized(onnx []byte, o Options) (_ *graph.Model, err error) {
+	if _, err := load(o.Lib); err != nil {
+		return nil, err
+	}
+	declared, err := codec.Read(onnx, "")
+	if err != nil {
+		return nil, fmt.Errorf("reading the model: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "cfq-optimized-")
+	if err != nil {
+		return nil, fmt.Errorf("making a place for the optimized model: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	so, err := o.native()
+	if err != nil {
+		return nil, err
+	}
+	defer so.Destroy()
+	path := filepath.Join(dir, "model.onnx")
+	if err := so.SetOptimizedModelFilePath(path); err != nil {
+		return nil, fmt.Errorf("asking for the optimized model: %w", err)
+	}
+	ses, err := ort.NewDynamicAdvancedSessionWithONNXData(onnx, names(declared.Graph.DataInputs()),
+		names(declared.Graph.Outputs), so)
+	if err != nil {
+		return nil, fmt.Errorf("optimizing the model (optimizations: %s): %w", o.Level, err)
+	}
+	if err := ses.Destroy(); err != nil {
+		return nil, fmt.Errorf("optimizing the model: %w", err)
+	}
+	m, err := codec.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the optimized model: %w", err)
+	}
+	return m, nil
 }

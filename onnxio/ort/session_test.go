@@ -96,12 +96,37 @@ func TestRunRefusesWrongInputs(t *testing.T) {
 		{"missing", []*graph.Tensor{good("a")}, "", []string{`inputs are "a", "b"`, `missing: "b"`}},
 		{"unknown", []*graph.Tensor{good("a"), good("c")}, "", []string{`missing: "b"`, `not among them: "c"`}},
 		{"twice", []*graph.Tensor{good("a"), good("b"), good("a")}, "", []string{`"a" is given twice`}},
-		{"columns", []*graph.Tensor{good("a"), graph.FromFloats("b", make([]float32, 3), 1, 3)}, "", []string{`input "b" has shape [N,2], not [1,3]`}},
-		{"rank", []*graph.Tensor{good("a"), graph.FromFloats("b", make([]float32, 2), 2)}, "", []string{`input "b" has shape [N,2], not [2]`}},
-		{"type", []*graph.Tensor{good("a"), graph.FromDoubles("b", make([]float64, 2), 1, 2)}, "", []string{`input "b" has type float, not double`}},
-		{"contents", []*graph.Tensor{good("a"), {Name: "b", DType: graph.Float, Dims: []int64{1, 2}, Raw: make([]byte, 7)}}, "", []string{`input "b"`, "7 bytes"}},
+		{
+			"columns",
+			[]*graph.Tensor{good("a"), graph.FromFloats("b", make([]float32, 3), 1, 3)},
+			"",
+			[]string{`input "b" has shape [N,2], not [1,3]`},
+		},
+		{
+			"rank",
+			[]*graph.Tensor{good("a"), graph.FromFloats("b", make([]float32, 2), 2)},
+			"",
+			[]string{`input "b" has shape [N,2], not [2]`},
+		},
+		{
+			"type",
+			[]*graph.Tensor{good("a"), graph.FromDoubles("b", make([]float64, 2), 1, 2)},
+			"",
+			[]string{`input "b" has type float, not double`},
+		},
+		{
+			"contents",
+			[]*graph.Tensor{good("a"), {Name: "b", DType: graph.Float, Dims: []int64{1, 2}, Raw: make([]byte, 7)}},
+			"",
+			[]string{`input "b"`, "7 bytes"},
+		},
 		{"output", []*graph.Tensor{good("a"), good("b")}, "product", []string{`no output "product"`, `"sum", "difference"`}},
-		{"several", []*graph.Tensor{graph.FromFloats("a", nil, 0), graph.FromInts("b", make([]int64, 2), 1, 2)}, "", []string{`"a" has shape`, `"b" has type`}},
+		{
+			"several",
+			[]*graph.Tensor{graph.FromFloats("a", nil, 0), graph.FromInts("b", make([]int64, 2), 1, 2)},
+			"",
+			[]string{`"a" has shape`, `"b" has type`},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var ask []string
@@ -173,7 +198,10 @@ func TestUndeclaredScalars(t *testing.T) {
 	out := []graph.Value{{Name: "double"}, {Name: "total"}, {Name: "negative"}, {Name: "count"}}
 	m := build(in, out, func(b *graph.Builder) {
 		b.Append(node("Add", []string{"x", "x"}, "double"))
-		b.Append(&graph.Node{Op: "ReduceSum", Inputs: []string{"x"}, Outputs: []string{"total"}, Attrs: []graph.Attr{graph.IntAttr("keepdims", 0)}})
+		b.Append(&graph.Node{
+			Op: "ReduceSum", Inputs: []string{"x"}, Outputs: []string{"total"},
+			Attrs: []graph.Attr{graph.IntAttr("keepdims", 0)},
+		})
 		b.Append(node("Neg", []string{"x"}, "negative"))
 		b.Append(node("Size", []string{"x"}, "count"))
 	})
