@@ -1,40 +1,41 @@
 // Package allocate gives each layer a bit width under a budget.
 //
-// In: what each width of each layer costs and how much it hurts, as numbers.
+// In: the cost and the error of each bit width of each layer, as numbers.
 // Out: one width per layer. The invariant: the chosen costs never exceed the
-// budget. The package knows nothing of models.
+// budget. The package does not know models.
 //
 // References: the paper's budgeted allocation (eq. cfptq_budget) and its greedy
 // rule (section Training-Free Counterfactual-Aware PTQ).
 package allocate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
-	"sort"
+	"slices"
 )
 
 // Choice is one width that a layer may have.
 type Choice struct {
-	Bits   int
-	Cost   int64   // in the unit of the budget, such as bits or bytes
-	Damage float64 // expected harm, additive over layers; smaller is better
+	Bits  int
+	Cost  int64   // in the unit of the budget, such as bits or bytes
+	Error float64 // expected quantization error of the margin, additive over layers
 }
 
-// ErrBudget says that even the cheapest choice of every layer is over the budget.
+// ErrBudget: the cheapest choices of all layers cost more than the budget.
 var ErrBudget = errors.New("budget too small")
 
-// mostStates bounds a Pareto front of Exact. A longer one is thinned to the best of
+// maxStates bounds a Pareto front of Exact. A longer one is thinned to the best of
 // each of so many equal pieces of the budget.
-const mostStates = 1 << 13
+const maxStates = 1 << 13
 
 // Exact returns, for each layer, the index of its choice in the assignment of
-// least total damage whose total cost is within the budget; among equal damages
+// least total error whose total cost is within the budget (eq. cfptq_budget); among equal errors
 // the cheapest, among equal costs the one with fewer bits in earlier layers.
 //
 // It merges Pareto fronts layer by layer and drops dominated partial assignments, so it
-// is exact for any costs as long as no front has more than mostStates entries; beyond
+// is exact for any costs as long as no front has more than maxStates entries; beyond
 // that it is nearly so. The budget holds in any case.
 func Exact(layers [][]Choice, budget int64) ([]int, error) {
 	if err := check(layers, budget); err != nil {
@@ -47,7 +48,7 @@ func Exact(layers [][]Choice, budget int64) ([]int, error) {
 		front, steps[i] = extend(front, choices, budget-rest[i+1])
 	}
 	out := make([]int, len(layers))
-	at := len(front) - 1 // the dearest on the front does least damage
+	at := len(front) - 1 // the most expensive state of the front has the least error
 	for i := len(layers) - 1; i >= 0; i-- {
 		s := steps[i][at]
 		out[i], at = int(s.choice), int(s.prev)
@@ -55,10 +56,10 @@ func Exact(layers [][]Choice, budget int64) ([]int, error) {
 	return out, nil
 }
 
-// state is a partial assignment on a front, in ascending order of cost and descending order of damage.
+// state is a partial assignment on a front, in ascending order of cost and descending order of error.
 type state struct {
-	cost   int64
-	damage float64
+	cost int64
+	err  float64
 }
 
 // step is how a state came about: which one of the front before, and which choice.
@@ -80,16 +81,16 @@ func extend(front []state, choices []Choice, budget int64) ([]state, []step) {
 				continue
 			}
 			f := front[at[c]]
-			n := state{f.cost + ch.Cost, f.damage + ch.Damage}
-			if best < 0 || n.cost < s.cost || n.cost == s.cost && n.damage < s.damage {
+			n := state{f.cost + ch.Cost, f.err + ch.Error}
+			if best < 0 || n.cost < s.cost || n.cost == s.cost && n.err < s.err {
 				best, s = c, n
 			}
 		}
 		if best < 0 || s.cost > budget {
 			return thin(next, steps, budget)
 		}
-		if s.damage < least {
-			least = s.damage
+		if s.err < least {
+			least = s.err
 			next, steps = append(next, s), append(steps, step{int32(at[best]), int32(best)})
 		}
 		at[best]++
@@ -98,10 +99,10 @@ func extend(front []state, choices []Choice, budget int64) ([]state, []step) {
 
 // thin keeps, of a front that is too long, the last state in each piece of the budget.
 func thin(front []state, steps []step, budget int64) ([]state, []step) {
-	if len(front) <= mostStates {
+	if len(front) <= maxStates {
 		return front, steps
 	}
-	piece := budget/mostStates + 1
+	piece := budget/maxStates + 1
 	n := 0
 	for i := range front {
 		if i+1 == len(front) || front[i].cost/piece != front[i+1].cost/piece || i == 0 {
@@ -115,8 +116,8 @@ func thin(front []state, steps []step, budget int64) ([]state, []step) {
 // Paper is the greedy rule as the paper writes it: every layer starts at its
 // first choice, and the layer with the largest score per parameter is raised as
 // long as the budget allows, then the next. Its objective is linear in the bits,
-// so it saturates one layer before it looks at another; Exact over measured
-// damage is what works.
+// so it saturates one layer before it looks at another; the default is Exact over
+// measured errors.
 func Paper(layers [][]Choice, scorePerParam []float64, budget int64) ([]int, error) {
 	if len(scorePerParam) != len(layers) {
 		return nil, fmt.Errorf("%d scores for %d layers", len(scorePerParam), len(layers))
@@ -134,7 +135,7 @@ func Paper(layers [][]Choice, scorePerParam []float64, budget int64) ([]int, err
 	if spent > budget {
 		return nil, fmt.Errorf("%w: the lowest widths cost %d of %d", ErrBudget, spent, budget)
 	}
-	sort.SliceStable(order, func(a, b int) bool { return scorePerParam[order[a]] > scorePerParam[order[b]] })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(scorePerParam[b], scorePerParam[a]) })
 	for _, l := range order {
 		for out[l]+1 < len(layers[l]) {
 			step := layers[l][out[l]+1].Cost - layers[l][out[l]].Cost
@@ -156,26 +157,21 @@ func Uniform(layers [][]Choice, budget int64) ([]int, error) {
 	best := -1
 	for w, ch := range layers[0] {
 		var cost int64
-		same := true
-		for _, choices := range layers {
+		differs := slices.ContainsFunc(layers, func(choices []Choice) bool {
 			if w >= len(choices) || choices[w].Bits != ch.Bits {
-				same = false
-				break
+				return true
 			}
 			cost += choices[w].Cost
-		}
-		if same && cost <= budget && (best < 0 || ch.Bits > layers[0][best].Bits) {
+			return false
+		})
+		if !differs && cost <= budget && (best < 0 || ch.Bits > layers[0][best].Bits) {
 			best = w
 		}
 	}
 	if best < 0 {
 		return nil, fmt.Errorf("%w for one width in all layers", ErrBudget)
 	}
-	out := make([]int, len(layers))
-	for i := range out {
-		out[i] = best
-	}
-	return out, nil
+	return slices.Repeat([]int{best}, len(layers)), nil
 }
 
 func check(layers [][]Choice, budget int64) error {
@@ -187,8 +183,8 @@ func check(layers [][]Choice, budget int64) error {
 			return fmt.Errorf("layer %d has no choices", i)
 		}
 		for _, c := range choices {
-			if c.Cost < 0 || math.IsNaN(c.Damage) || math.IsInf(c.Damage, 0) {
-				return fmt.Errorf("layer %d: the choice of %d bits has cost %d, damage %v", i, c.Bits, c.Cost, c.Damage)
+			if c.Cost < 0 || math.IsNaN(c.Error) || math.IsInf(c.Error, 0) {
+				return fmt.Errorf("layer %d: the choice of %d bits has cost %d, error %v", i, c.Bits, c.Cost, c.Error)
 			}
 		}
 	}

@@ -17,7 +17,7 @@ func drawLayers(t *rapid.T) ([][]Choice, int64) {
 	for i := range layers {
 		params := rapid.Int64Range(1, 50).Draw(t, "params")
 		for _, b := range widths {
-			layers[i] = append(layers[i], Choice{Bits: b, Cost: params * int64(b), Damage: float64(rapid.IntRange(0, 40).Draw(t, "damage"))})
+			layers[i] = append(layers[i], Choice{Bits: b, Cost: params * int64(b), Error: float64(rapid.IntRange(0, 40).Draw(t, "error"))})
 		}
 		most += params * 8
 	}
@@ -25,17 +25,17 @@ func drawLayers(t *rapid.T) ([][]Choice, int64) {
 }
 
 // bruteForce tries every assignment.
-func bruteForce(layers [][]Choice, budget int64) (damage float64, cost int64, ok bool) {
+func bruteForce(layers [][]Choice, budget int64) (loss float64, cost int64, ok bool) {
 	pick := make([]int, len(layers))
 	for {
 		var c int64
 		var d float64
 		for i, p := range pick {
 			c += layers[i][p].Cost
-			d += layers[i][p].Damage
+			d += layers[i][p].Error
 		}
-		if c <= budget && (!ok || d < damage || (d == damage && c < cost)) {
-			damage, cost, ok = d, c, true
+		if c <= budget && (!ok || d < loss || (d == loss && c < cost)) {
+			loss, cost, ok = d, c, true
 		}
 		i := 0
 		for ; i < len(pick); i++ {
@@ -45,17 +45,17 @@ func bruteForce(layers [][]Choice, budget int64) (damage float64, cost int64, ok
 			pick[i] = 0
 		}
 		if i == len(pick) {
-			return damage, cost, ok
+			return loss, cost, ok
 		}
 	}
 }
 
-func total(layers [][]Choice, pick []int) (damage float64, cost int64) {
+func total(layers [][]Choice, pick []int) (loss float64, cost int64) {
 	for i, p := range pick {
-		damage += layers[i][p].Damage
+		loss += layers[i][p].Error
 		cost += layers[i][p].Cost
 	}
-	return damage, cost
+	return loss, cost
 }
 
 func TestExactEqualsBruteForce(t *testing.T) {
@@ -73,7 +73,7 @@ func TestExactEqualsBruteForce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d, c := total(layers, pick); d != wantD || c != wantC {
-			t.Fatalf("got damage %v at cost %d, want %v at %d", d, c, wantD, wantC)
+			t.Fatalf("got error %v at cost %d, want %v at %d", d, c, wantD, wantC)
 		}
 	})
 }
@@ -139,7 +139,7 @@ func TestBadInput(t *testing.T) {
 }
 
 // With hundreds of rows of unlike sizes the fronts are thinned: the budget still holds, and
-// the damage is within a thousandth of the bound that fractions of choices give.
+// the error is within a thousandth of the bound that fractions of choices give.
 func TestExactOfManyRows(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	layers := make([][]Choice, 400)
@@ -149,7 +149,7 @@ func TestExactOfManyRows(t *testing.T) {
 		all += n
 		scale := math.Exp(2 * r.NormFloat64())
 		for _, b := range []int{2, 3, 4, 8} {
-			layers[i] = append(layers[i], Choice{Bits: b, Cost: n * int64(b), Damage: scale * math.Pow(4, -float64(b)) * (0.7 + 0.6*r.Float64())})
+			layers[i] = append(layers[i], Choice{Bits: b, Cost: n * int64(b), Error: scale * math.Pow(4, -float64(b)) * (0.7 + 0.6*r.Float64())})
 		}
 	}
 	budget := 7 * all / 2
@@ -157,11 +157,11 @@ func TestExactOfManyRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	damage, cost := total(layers, pick)
+	loss, cost := total(layers, pick)
 	if cost > budget {
 		t.Errorf("cost %d of %d", cost, budget)
 	}
-	// For every price per unit of cost, the sum of the least damage + price x cost, less
+	// For every price per unit of cost, the sum of the least error + price x cost, less
 	// price x budget, is a lower bound.
 	bound := 0.0
 	for e := -14.0; e < 0; e += 0.002 {
@@ -170,13 +170,13 @@ func TestExactOfManyRows(t *testing.T) {
 		for _, choices := range layers {
 			least := math.Inf(1)
 			for _, c := range choices {
-				least = min(least, c.Damage+price*float64(c.Cost))
+				least = min(least, c.Error+price*float64(c.Cost))
 			}
 			sum += least
 		}
 		bound = max(bound, sum)
 	}
-	if damage > 1.001*bound {
-		t.Errorf("damage %v, no assignment has less than %v", damage, bound)
+	if loss > 1.001*bound {
+		t.Errorf("error %v, no assignment has less than %v", loss, bound)
 	}
 }

@@ -103,7 +103,7 @@ func (q *job) allocate(ctx context.Context, spent int64, skip ...int) (widths, f
 			}
 			c := allocate.Choice{Bits: format.Bits, Cost: n * cost * int64(format.Bits)}
 			if damage != nil {
-				c.Damage = damage[f]
+				c.Error = damage[f]
 			}
 			choices[k], index[k] = append(choices[k], c), append(index[k], f)
 		}
@@ -118,13 +118,6 @@ func (q *job) allocate(ctx context.Context, spent int64, skip ...int) (widths, f
 		picks, err = allocate.Paper(choices, perWeight, budget)
 	case AllocatorExact:
 		picks, err = allocate.Exact(choices, budget)
-	case AllocatorExhaustive:
-		var want []float32
-		if want, err = q.full.Margins(ctx, q.judged); err == nil {
-			picks, err = allocate.Exhaustive(choices, budget,
-				func(picks []int) (float64, error) { return q.joint(ctx, q.widths(units, index, picks), q.judged, want) },
-				func(done, total int) { q.tell("every assignment of widths", done, total) })
-		}
 	default:
 		err = fmt.Errorf("unknown allocator %q", q.o.Allocator)
 	}
@@ -140,7 +133,7 @@ func (q *job) allocate(ctx context.Context, spent int64, skip ...int) (widths, f
 	}
 	var total float64
 	for k, p := range picks {
-		total += choices[k][p].Damage
+		total += choices[k][p].Error
 	}
 	return q.widths(units, index, picks), total, nil
 }

@@ -43,17 +43,15 @@ func Roundings() []Choice {
 
 // The allocators.
 const (
-	AllocatorUniform    = "uniform"
-	AllocatorExact      = "exact"
-	AllocatorPaper      = "paper"
-	AllocatorExhaustive = "exhaustive"
+	AllocatorUniform = "uniform"
+	AllocatorExact   = "exact"
+	AllocatorPaper   = "paper"
 )
 
 // Allocators lists the allocators.
 func Allocators() []Choice {
 	return []Choice{
 		{AllocatorExact, "least measured margin damage, exact knapsack"},
-		{AllocatorExhaustive, "least margin damage of whole models, every assignment of widths to layers tried"},
 		{AllocatorPaper, "the paper's greedy rule over gradient scores"},
 		{AllocatorUniform, "one width for all, the largest that fits"},
 	}

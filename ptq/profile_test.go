@@ -73,8 +73,7 @@ func TestProfileIsWhatQuantizeDoes(t *testing.T) {
 	}
 }
 
-// The margin error of a rule is that of the file with its bits; that of every assignment
-// tried is the least, and no rule spends more than there is.
+// The margin error of a rule is that of the file with its bits, and no rule spends more than there is.
 func TestProfileRules(t *testing.T) {
 	e := orttest.Need(t)
 	ctx := context.Background()
@@ -127,13 +126,12 @@ func TestProfileRules(t *testing.T) {
 	if want := math.Sqrt(sum / float64(len(before))); math.Abs(uniform.MarginError-want) > 1e-3*want {
 		t.Errorf("margin error %v, of the file %v", uniform.MarginError, want)
 	}
-	best := rule(t, p, ptq.AllocatorExhaustive, "recourse")
 	for _, r := range p.Rules {
-		if r.MarginError < best.MarginError || r.MeanBits > 4 || r.Error != "" {
-			t.Errorf("rule %+v, the best is %+v", r, best)
+		if r.MarginError <= 0 || r.MeanBits > 4 || r.Error != "" {
+			t.Errorf("rule %+v", r)
 		}
 	}
-	if len(p.Rules) != 8 {
+	if len(p.Rules) != 7 {
 		t.Errorf("%d rules: %+v", len(p.Rules), p.Rules)
 	}
 }
@@ -193,7 +191,7 @@ func TestProfileWithoutRecourse(t *testing.T) {
 		}
 	}
 	p := profile(t, happy, ptq.Options{Method: "ptq"}, ptq.ProfileOptions{Probes: 2})
-	if p.Recourse != 0 || p.Layers[0].Recourse != nil || rule(t, p, ptq.AllocatorExhaustive, "factual").MarginError <= 0 {
+	if p.Recourse != 0 || p.Layers[0].Recourse != nil || rule(t, p, ptq.AllocatorExact, "factual").MarginError <= 0 {
 		t.Errorf("profile %+v", p)
 	}
 }

@@ -29,9 +29,6 @@ type Rule struct {
 // squared change of the weights.
 const RuleHAWQ = "hawq-v2"
 
-// mostTried is how many assignments of widths to layers are each run to find the best one.
-const mostTried = 256
-
 // ruler asks rules for their bits and measures what comes of them.
 type ruler struct {
 	*profiler
@@ -83,20 +80,7 @@ func (p *profiler) rules(ctx context.Context) ([]Rule, error) {
 			list = append(list, rule)
 		}
 	}
-	if math.Pow(float64(len(p.formats())), float64(len(p.layers))) > mostTried {
-		return list, nil
-	}
-	rule := Rule{Name: AllocatorExhaustive, At: "recourse"}
-	if p.recourse == nil {
-		rule.At = "factual"
-	}
-	picks, err = allocate.Exhaustive(r.choices(nil), r.budget, func(picks []int) (float64, error) { return r.together(ctx, picks) },
-		func(done, total int) { p.tell("every assignment", done, total) })
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	err = r.fill(ctx, &rule, picks, err)
-	return append(list, rule), err
+	return list, nil
 }
 
 // pick asks the rule called name for its choices; it is not ok where the rule lacks its measure.
@@ -124,7 +108,7 @@ func (r *ruler) choices(damage [][]float64) [][]allocate.Choice {
 		for f, format := range r.formats() {
 			c := allocate.Choice{Bits: format.Bits, Cost: int64(r.weights[i]) * int64(format.Bits)}
 			if damage != nil {
-				c.Damage = damage[i][f]
+				c.Error = damage[i][f]
 			}
 			out[i] = append(out[i], c)
 		}
