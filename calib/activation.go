@@ -14,7 +14,7 @@ import (
 // parameter alpha of PACT is.
 //
 // Reference: docs/calibration.md.
-func Activation(s *Stats, bits int, kind string) quant.Act {
+func Activation(s *Stats, bits int, kind Range) quant.Act {
 	lo, hi := min(0, s.Min), max(0, s.Max)
 	all := quant.FitAct(bits, lo, hi)
 	if !(hi > lo) {

@@ -34,7 +34,7 @@ func spreadOf(seed uint64, lo, hi float32) *Stats {
 func TestActivationSquared(t *testing.T) {
 	for seed, ends := range [][2]float32{{0, 9}, {-3, 9}, {-4, 0}, {2, 9}} {
 		s := spreadOf(uint64(seed), ends[0], ends[1])
-		for kind, hist := range map[string][]float64{MSE: s.Hist, Output: s.OutputHist, Logits: s.LogitHist, "": s.Hist} {
+		for kind, hist := range map[Range][]float64{MSE: s.Hist, Output: s.OutputHist, Logits: s.LogitHist, "": s.Hist} {
 			direct := *s
 			direct.Hist = hist
 			for _, bits := range []int{2, 3, 4, 8} {

@@ -95,8 +95,8 @@ func TestAdultRoundings(t *testing.T) {
 	}
 	for _, f := range quant.Formats()[1:3] {
 		for i, l := range layers {
-			errs := map[string]float64{}
-			for _, rounding := range []string{calib.Nearest, calib.Compensated, calib.Adaptive} {
+			errs := map[calib.Rounding]float64{}
+			for _, rounding := range []calib.Rounding{calib.Nearest, calib.GPTQ, calib.AdaRound} {
 				start := time.Now()
 				fits, err := calib.FitWeights(context.Background(), l, &stats[i], []quant.Format{f}, calib.WeightOptions{Rounding: rounding, Workers: 2})
 				if err != nil {
@@ -105,7 +105,7 @@ func TestAdultRoundings(t *testing.T) {
 				errs[rounding] = layerError(l, stats[i].Gram, stats[i].Mean, &fits[0], f)
 				t.Logf("%d bits, %3d -> %2d, %-11s: %.4g in %v", f.Bits, l.In, l.Out, rounding, errs[rounding], time.Since(start).Round(time.Millisecond))
 			}
-			if errs[calib.Compensated] > 0.6*errs[calib.Nearest] || errs[calib.Adaptive] > 1.005*errs[calib.Compensated] {
+			if errs[calib.GPTQ] > 0.6*errs[calib.Nearest] || errs[calib.AdaRound] > 1.005*errs[calib.GPTQ] {
 				t.Errorf("%d bits, layer %q: %v", f.Bits, l.Node, errs)
 			}
 		}
@@ -138,7 +138,7 @@ func TestAdultRanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bits := range []int{2, 3, 4, 8} {
-		least := map[string]float64{}
+		least := map[calib.Range]float64{}
 		for _, kind := range calib.Ranges() {
 			f, err := quant.FormatOf(bits, false)
 			if err != nil {
@@ -169,7 +169,7 @@ func TestAdultRanges(t *testing.T) {
 			least[kind.Name+" channel"], least[kind.Name+" tensor"], least[kind.Name+" logits"], least[kind.Name+" act"] = channel, tensor, logits, act
 		}
 		for _, kind := range calib.Ranges() {
-			for column, best := range map[string]string{" channel": calib.Output, " tensor": calib.Output, " logits": calib.Logits} {
+			for column, best := range map[calib.Range]calib.Range{" channel": calib.Output, " tensor": calib.Output, " logits": calib.Logits} {
 				if least[best+column] > 1.02*least[kind.Name+column] {
 					t.Errorf("%d bits,%s: %s errs by %v, %s by %v", bits, column, best, least[best+column], kind.Name, least[kind.Name+column])
 				}

@@ -17,8 +17,8 @@ func BenchmarkFitWeights(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, rounding := range []string{calib.Nearest, calib.Compensated, calib.Adaptive} {
-		b.Run(rounding, func(b *testing.B) {
+	for _, rounding := range []calib.Rounding{calib.Nearest, calib.GPTQ, calib.AdaRound} {
+		b.Run(string(rounding), func(b *testing.B) {
 			for b.Loop() {
 				for i, l := range layers {
 					if _, err := calib.FitWeights(ctx, l, &stats[i], quant.Formats(), calib.WeightOptions{Rounding: rounding}); err != nil {

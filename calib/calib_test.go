@@ -257,7 +257,7 @@ func TestCompensation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fit := fitOne(t, l, s, f, WeightOptions{Rounding: Compensated})
+	fit := fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ})
 	plain := fitOne(t, l, s, f, WeightOptions{})
 	var best, ours, rounded float64
 	for o, scale := range fit.Scales {

@@ -80,7 +80,7 @@ func TestSearchedScales(t *testing.T) {
 		for k := range l.W { // heavy tails, so that clipping pays
 			l.W[k] *= float32(math.Exp(r.NormFloat64()))
 		}
-		for kind, m := range map[string][]float64{MSE: unit(l.In).Gram, Output: s.Gram} {
+		for kind, m := range map[Range][]float64{MSE: unit(l.In).Gram, Output: s.Gram} {
 			loss := func(rows []float32, scale float32, f quant.Format) float64 {
 				var sum float64
 				for r := 0; r < len(rows); r += l.In {
@@ -169,9 +169,9 @@ func TestFitWeightsWorkers(t *testing.T) {
 	for j := range l.In {
 		s.LogitGram[j*l.In+j] *= 1 + float64(j)
 	}
-	kinds := append(Ranges(), Range{})
+	kinds := append(Ranges(), RangeDoc{})
 	for _, k := range kinds {
-		for _, rounding := range []string{"", Nearest, Compensated, Adaptive} {
+		for _, rounding := range []Rounding{"", Nearest, GPTQ, AdaRound} {
 			for _, tensor := range []bool{false, true} {
 				o := WeightOptions{Range: k.Name, Rounding: rounding, PerTensor: tensor, Vary: Variation{Seed: 1, Jitter: 0.01}}
 				var fits [2][]quant.Layer

@@ -123,7 +123,7 @@ func TestCollectLogits(t *testing.T) {
 	if a, b := Activation(&stats[1], 3, Output), Activation(&stats[1], 3, MSE); sum(stats[1].OutputHist) == 0 || a == b && Activation(&stats[1], 3, Logits) == b {
 		t.Error("all kinds give the same range")
 	}
-	for _, o := range []WeightOptions{{Range: Logits}, {Range: Logits, Rounding: Compensated}} {
+	for _, o := range []WeightOptions{{Range: Logits}, {Range: Logits, Rounding: GPTQ}} {
 		f := quant.Formats()[0]
 		fit := fitOne(t, layers[0], &stats[0], f, o)
 		o.Range = Output

@@ -99,7 +99,7 @@ func fitGroups(ctx context.Context, l quant.LayerInfo, s *Stats, formats []quant
 
 // correctGroups sets the bias to what takes up what the codes do to the mean of the
 // outputs, each group by the mean of what it reads.
-func correctGroups(fit *quant.Layer, l quant.LayerInfo, s *Stats, kind string) {
+func correctGroups(fit *quant.Layer, l quant.LayerInfo, s *Stats, kind Range) {
 	for r := range l.Out {
 		part := s.part(l, r/(l.Out/l.Conv.Group))
 		_, mean := part.moments(kind)

@@ -22,7 +22,7 @@ type output struct {
 // FitOutputs fits the output quantizers of the convolutions among the layers on
 // what the set makes of them, behind their Relu or Clip, as Activation does for
 // inputs; other layers have none.
-func FitOutputs(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, set *Set, bits int, kind string) (Outputs, error) {
+func FitOutputs(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, set *Set, bits int, kind Range) (Outputs, error) {
 	k := &collector{set: set}
 	for _, l := range layers {
 		if l.Conv == nil {

@@ -103,7 +103,7 @@ func TestConvBias(t *testing.T) {
 		}
 		l := layers[0]
 		want := weightedMeans(t, m, l.Output, l.Out, set)
-		for _, o := range []WeightOptions{{Rounding: Compensated}, {Rounding: Compensated, PerTensor: true}, {Rounding: Adaptive}} {
+		for _, o := range []WeightOptions{{Rounding: GPTQ}, {Rounding: GPTQ, PerTensor: true}, {Rounding: AdaRound}} {
 			fits, err := FitWeights(context.Background(), l, &stats[0], quant.Formats(), o)
 			if err != nil {
 				t.Fatal(err)
@@ -143,7 +143,7 @@ func TestConvGroups(t *testing.T) {
 	}
 	l := layers[0]
 	formats := quant.Formats()
-	whole, err := FitWeights(context.Background(), l, &stats[0], formats, WeightOptions{Rounding: Compensated})
+	whole, err := FitWeights(context.Background(), l, &stats[0], formats, WeightOptions{Rounding: GPTQ})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestConvGroups(t *testing.T) {
 				t.Fatalf("group %d: second moment %d is %v, want %v", g, i, at.Gram[i], v)
 			}
 		}
-		fits, err := FitWeights(context.Background(), part, &alone, formats, WeightOptions{Rounding: Compensated})
+		fits, err := FitWeights(context.Background(), part, &alone, formats, WeightOptions{Rounding: GPTQ})
 		if err != nil {
 			t.Fatal(err)
 		}

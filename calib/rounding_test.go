@@ -63,8 +63,8 @@ func TestAdaptive(t *testing.T) {
 		}
 	}
 	f := quant.Formats()[0]
-	fit := fitOne(t, l, s, f, WeightOptions{Rounding: Adaptive, Range: MSE})
-	compensated := fitOne(t, l, s, f, WeightOptions{Rounding: Compensated, Range: MSE})
+	fit := fitOne(t, l, s, f, WeightOptions{Rounding: AdaRound, Range: MSE})
+	compensated := fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ, Range: MSE})
 	var best, ours, theirs, rounded float64
 	for o, scale := range fit.Scales {
 		w := l.Row(o)

@@ -126,7 +126,7 @@ func divide(gram, first []float64, weight float64) {
 
 // moments returns the second moments and the means by which ranges of the kind, and
 // the rounding that goes with them, minimise the error.
-func (s *Stats) moments(kind string) (gram, mean []float64) {
+func (s *Stats) moments(kind Range) (gram, mean []float64) {
 	if kind == Logits && s.LogitGram != nil {
 		return s.LogitGram, s.LogitMean
 	}

@@ -76,20 +76,20 @@ func TestVariation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	best := fitOne(t, l, s, f, WeightOptions{Rounding: Compensated})
+	best := fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ})
 	vary := Variation{Seed: 5, Rounding: 1, Jitter: 0.05}
-	one := fitOne(t, l, s, f, WeightOptions{Rounding: Compensated, Vary: vary, Workers: 1})
-	four := fitOne(t, l, s, f, WeightOptions{Rounding: Compensated, Vary: vary, Workers: 4})
+	one := fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ, Vary: vary, Workers: 1})
+	four := fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ, Vary: vary, Workers: 4})
 	if d := cmp.Diff(one, four); d != "" {
 		t.Errorf("depends on workers: %s", d)
 	}
 	vary.Seed++
-	if other := fitOne(t, l, s, f, WeightOptions{Rounding: Compensated, Vary: vary}); slices.Equal(other.Codes, one.Codes) || slices.Equal(other.Scales, one.Scales) {
+	if other := fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ, Vary: vary}); slices.Equal(other.Codes, one.Codes) || slices.Equal(other.Scales, one.Scales) {
 		t.Error("another seed gives the same codes or scales")
 	}
 	renamed := l
 	renamed.Node = "other"
-	if other := fitOne(t, renamed, s, f, WeightOptions{Rounding: Compensated, Vary: Variation{Seed: 5, Rounding: 1, Jitter: 0.05}}); slices.Equal(other.Scales, one.Scales) {
+	if other := fitOne(t, renamed, s, f, WeightOptions{Rounding: GPTQ, Vary: Variation{Seed: 5, Rounding: 1, Jitter: 0.05}}); slices.Equal(other.Scales, one.Scales) {
 		t.Error("two layers have the same jitter")
 	}
 	for i, v := range one.Scales {
@@ -123,7 +123,7 @@ func TestVariation(t *testing.T) {
 	var compensated, chance float64
 	for seed := range uint64(20) {
 		v := Variation{Seed: seed, Rounding: 1}
-		compensated += damage(fitOne(t, l, s, f, WeightOptions{Rounding: Compensated, Vary: v})) / 20
+		compensated += damage(fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ, Vary: v})) / 20
 		chance += damage(fitOne(t, l, s, f, WeightOptions{Vary: v})) / 20
 	}
 	if !(damage(best) < compensated && compensated < chance) {

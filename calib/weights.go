@@ -12,18 +12,18 @@ import (
 // WeightOptions say how weights become codes.
 type WeightOptions struct {
 	PerTensor bool // one scale for the layer instead of one per output channel
-	// Range is a name of Ranges, the way of fitting the scales (Output). With Logits
+	// Range is one of Ranges, the way of fitting the scales (Output). With Logits
 	// the rounding, too, minimises the error by how the margin depends on the outputs.
-	Range string
-	// Rounding is Nearest, Compensated or Adaptive (Nearest). With the latter two the
+	Range Range
+	// Rounding is Nearest, GPTQ or AdaRound (Nearest). With the latter two the
 	// bias takes up what the codes do to the mean of the outputs.
-	Rounding string
+	Rounding Rounding
 	Vary     Variation // how the fit departs from the best one
 	Workers  int       // rows fitted at once (1); no result depends on it
 }
 
 // corrects says whether codes and bias are learned, not just rounded.
-func (o WeightOptions) corrects() bool { return o.Rounding == Compensated || o.Rounding == Adaptive }
+func (o WeightOptions) corrects() bool { return o.Rounding == GPTQ || o.Rounding == AdaRound }
 
 // FitWeights fits the weights of a layer (in the coordinates of s.Gram) in each of
 // the formats: the scales, and unless weights are rounded to the nearest the codes
@@ -76,7 +76,7 @@ func newWeightFit(l quant.LayerInfo, s *Stats, o WeightOptions) (*weightFit, err
 		return nil, err
 	}
 	w.search = c.compensated
-	if w.final = c.polished; o.Rounding == Adaptive {
+	if w.final = c.polished; o.Rounding == AdaRound {
 		w.final = c.adaptive
 	}
 	return w, nil

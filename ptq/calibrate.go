@@ -15,113 +15,173 @@ import (
 	"cfq/task"
 )
 
-// calibrate makes the calibration set and fits every quantizer on it.
-func (q *job) calibrate(ctx context.Context, t *task.Task) error {
-	x, dim := q.people.X, q.full.Dim()
-	q.cal = calib.FactualSet(x, dim)
-	if q.o.CalibrateOn != OnFactual || q.method.RecourseSensitivity {
-		var err error
-		if q.o.Promises != nil {
-			q.cal, err = calib.Promised(ctx, q.full, x, q.o.Promises)
-		} else {
-			q.cal, err = q.counterfactual(ctx, t, x, q.teacher())
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if q.union = q.cal; q.o.CalibrateOn == OnFactual {
-		q.cal = calib.FactualSet(q.union.Facts(), dim)
-	}
-	q.tell("statistics of the layers", 0, 0)
-	if err := q.fitInput(ctx, t); err != nil {
-		return err
-	}
-	if q.o.CalibrateOn == OnWeighted {
-		margins, err := q.full.Margins(ctx, q.cal.X)
-		if err != nil {
-			return err
-		}
-		q.cal.Weigh(margins)
-	}
-	stats, err := q.statistics(ctx)
+// minPoints is the number of rows, or of recourse points, below which a calibration is doubtful.
+const minPoints = 100
+
+// calibrated is the second stage: every layer is fitted in every number format.
+type calibrated struct {
+	*prepared
+	cohort
+
+	union    *calib.Set // U_cal of the paper: the rows and the recourse points
+	cal      *calib.Set // what everything is fitted on: union or its rows
+	grid     grid
+	outputs  calib.Outputs   // output quantizers of convolutions
+	fits     [][]quant.Layer // layer, format
+	warnings []string
+}
+
+// grid is the 8-bit grid that the model's input is laid on.
+type grid struct {
+	input *quant.Input      // nil where no layer reads the input on a grid
+	wide  []quant.LayerInfo // prepared.layers with the grid folded into those that read it
+}
+
+// calibrate fits the layers on rows of the people and on the recourse of those who are refused.
+func (p *prepared) calibrate(ctx context.Context, people *task.People) (*calibrated, error) {
+	group, warning, err := p.choose(ctx, people)
 	if err != nil {
-		return inputError(fmt.Errorf("%s: %w", strings.Join(append(q.warnings, "statistics"), "; "), err))
+		return nil, inputError(err)
 	}
-	if q.outputs, err = calib.FitOutputs(ctx, q.full, q.layers, q.cal, q.o.ActBits, q.o.ActRange); err != nil {
-		return inputError(err)
+	c := &calibrated{prepared: p, cohort: group, warnings: slices.Clone(p.warnings)}
+	if warning != "" {
+		c.warn("%s", warning)
 	}
-	q.fits = make([][]quant.Layer, len(q.layers))
-	for i := range q.layers {
-		q.tell("fit the weights", i, len(q.layers))
-		if q.fits[i], err = q.fit(ctx, i, &stats[i], q.formats(), calib.Variation{}); err != nil {
-			return err
+	if c.union, err = p.calibrationSet(ctx, &c.cohort); err != nil {
+		return nil, err
+	}
+	if c.cal = c.union; p.o.CalibrateOn == OnFactual {
+		c.cal = calib.FactualSet(c.union.Facts(), p.full.Dim())
+	}
+	p.tell("statistics of the layers", 0, 0)
+	if err := c.fitInput(ctx); err != nil {
+		return nil, err
+	}
+	if p.o.CalibrateOn == OnWeighted {
+		margins, err := p.full.Margins(ctx, c.cal.X)
+		if err != nil {
+			return nil, err
 		}
+		c.cal.Weigh(margins)
 	}
-	q.tell("fit the weights", len(q.layers), len(q.layers))
-	return nil
+	stats, err := c.statistics(ctx, minStatsWork)
+	if err != nil {
+		return nil, inputError(fmt.Errorf("%s: %w", strings.Join(append(c.warnings, "statistics"), "; "), err))
+	}
+	if c.outputs, err = calib.FitOutputs(ctx, p.full, p.layers, c.cal, p.o.ActBits, p.o.ActRange); err != nil {
+		return nil, inputError(err)
+	}
+	for i := range p.layers {
+		p.tell("fit the weights", i, len(p.layers))
+		fits, err := c.fit(ctx, i, &stats[i], p.formats(), calib.Variation{})
+		if err != nil {
+			return nil, err
+		}
+		c.fits = append(c.fits, fits)
+	}
+	p.tell("fit the weights", len(p.layers), len(p.layers))
+	c.lookAtSize()
+	return c, nil
+}
+
+func (c *calibrated) warn(format string, args ...any) {
+	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
+}
+
+// lookAtSize warns of calibration sets that are too small.
+func (c *calibrated) lookAtSize() {
+	n := c.cal.Recourse
+	switch on := c.o.CalibrateOn; {
+	case on == OnFactual:
+	case n == 0:
+		c.warn("%s: calibrated on factual rows alone, as mixed-ptq would be", c.noRecourse())
+	case n < minPoints:
+		c.warn("only %d recourse points to calibrate on: %d or more would be better", n, minPoints)
+	}
+	if c.people.N < minPoints {
+		c.warn("only %d rows to calibrate on: %d or more would be better", c.people.N, minPoints)
+	}
+}
+
+// calibrationSet returns the rows of a cohort, with recourse points where the method looks at them.
+func (p *prepared) calibrationSet(ctx context.Context, c *cohort) (*calib.Set, error) {
+	switch {
+	case p.o.CalibrateOn == OnFactual && !p.method.RecourseSensitivity:
+		return calib.FactualSet(c.people.X, p.full.Dim()), nil
+	case c.promises != nil:
+		return calib.Promised(ctx, p.full, c.people.X, c.promises)
+	}
+	return p.counterfactual(ctx, c)
 }
 
 // teacher returns the settings of the teacher recourse.
-func (q *job) teacher() recourse.TeacherOptions {
-	o := q.o.Teacher
-	o.Progress = func(done, total int) { q.tell("teacher recourse", done, total) }
+func (p *prepared) teacher() recourse.TeacherOptions {
+	o := p.o.Teacher
+	o.Progress = func(done, total int) { p.tell("teacher recourse", done, total) }
 	if o.Workers == 0 {
-		o.Workers = q.o.Workers
+		o.Workers = p.o.Workers
 	}
 	return o
 }
 
-// collects says what statistics the ranges need.
-func (q *job) collects() calib.CollectOptions {
-	return calib.CollectOptions{Logits: q.o.WeightRange == calib.Logits || q.o.ActRange == calib.Logits}
-}
-
 // fit fits layer i in each of the formats.
-func (q *job) fit(ctx context.Context, i int, s *calib.Stats, formats []quant.Format, vary calib.Variation) ([]quant.Layer, error) {
-	fits, err := calib.FitWeights(ctx, q.wide[i], s, formats, calib.WeightOptions{
-		PerTensor: q.o.Scales == ScaleTensor, Range: q.o.WeightRange, Rounding: q.o.Rounding, Vary: vary, Workers: q.o.Workers,
+func (c *calibrated) fit(ctx context.Context, i int, s *calib.Stats, formats []quant.Format, vary calib.Variation) (
+	[]quant.Layer, error,
+) {
+	fits, err := calib.FitWeights(ctx, c.grid.wide[i], s, formats, calib.WeightOptions{
+		PerTensor: c.o.Scales == ScalesPerTensor, Range: c.o.WeightRange, Rounding: c.o.Rounding, Vary: vary, Workers: c.o.Workers,
 	})
 	if err != nil {
 		return nil, err
 	}
 	for n := range fits {
-		fits[n].Reduced = q.o.Reduced
+		fits[n].Reduced = c.o.Reduced
 		for k, v := range fits[n].Scales {
 			if half, ok := quant.Half(v); ok {
 				fits[n].Scales[k] = half // stored in half the bytes
 			}
 		}
-		if !q.floats(i) && (q.input == nil || q.layers[i].Input != q.input.Value) {
-			act := q.outputs.Act(q.layers[i], vary, calib.Activation(s, q.o.ActBits, q.o.ActRange))
+		if !c.inFloat(i) && !c.onGrid(i) {
+			act := c.outputs.Act(c.layers[i], vary, calib.Activation(s, c.o.ActBits, c.o.ActRange))
 			fits[n].Act = &act
-			fits[n].Result = q.outputs.Result(q.layers[i].Node, vary)
+			fits[n].Result = c.outputs.Result(c.layers[i].Node, vary)
 		}
 	}
 	return fits, nil
 }
 
-// inputHarm is the root mean square margin error, in logits, from which the grid of the
-// input alone is too coarse: half of the headline margin.
-const inputHarm = 0.05
+// onGrid reports whether layer i reads the model's input on its grid.
+func (c *calibrated) onGrid(i int) bool {
+	return c.grid.input != nil && c.layers[i].Input == c.grid.input.Value
+}
 
-// fitInput lays the value that the first dense layers read on its grid: the
-// model's input, or what scaling operators make of it.
-func (q *job) fitInput(ctx context.Context, t *task.Task) error {
-	q.wide = slices.Clone(q.layers)
-	first := q.found[0]
-	if first.Fixed != "" || first.Conv != nil || q.o.WeightOnly || q.o.Input == InputFloat {
+// inFloat reports whether layer i computes in float, on weights of few bits.
+func (c *calibrated) inFloat(i int) bool {
+	first := &c.found[0]
+	return c.o.WeightOnly || c.grid.input == nil && first.Fixed == "" && first.Conv == nil && c.layers[i].Input == first.Input
+}
+
+// maxGridError is the root mean square margin error, in logits, from which the grid of the
+// input alone is too coarse: half of the headline margin.
+const maxGridError = 0.05
+
+// fitInput lays the value that the first dense layers read on a grid: the
+// model's input, or what scaling operators make of it. Calibration points move onto the grid's range.
+func (c *calibrated) fitInput(ctx context.Context) error {
+	c.grid = grid{wide: slices.Clone(c.layers)}
+	first := c.found[0]
+	if first.Fixed != "" || first.Conv != nil || c.o.WeightOnly || c.o.Input == InputFloat {
 		return nil // what lies behind a layer in float is no input any more
 	}
-	raw := first.Input == q.canonical.Graph.DataInputs()[0].Name
-	x, values := q.cal.X, domain(t)
-	if q.all.N > q.people.N {
-		x = append(slices.Clip(x), q.all.X...)
+	raw := first.Input == c.canonical.Graph.DataInputs()[0].Name
+	x, values := c.cal.X, inputDomain(c.task)
+	if c.all.N > c.people.N {
+		x = append(slices.Clip(x), c.all.X...)
 	}
 	if !raw {
 		seen := x
 		x, values = nil, nil
-		err := q.full.Observe(ctx, seen, classifier.Probe{Values: []string{first.Input}}, func(_, _ int, v, _ [][]float32) error {
+		err := c.full.Observe(ctx, seen, classifier.Probe{Values: []string{first.Input}}, func(_, _ int, v, _ [][]float32) error {
 			x = append(x, v[0]...)
 			return nil
 		})
@@ -129,59 +189,54 @@ func (q *job) fitInput(ctx context.Context, t *task.Task) error {
 			return err
 		}
 	}
-	q.input = calib.FitInput(x, first.In, values)
-	q.input.Value = first.Input
-	if raw && q.o.Input == InputAuto {
-		harm, err := q.gridError(ctx)
+	input := calib.FitInput(x, first.In, values)
+	input.Value = first.Input
+	if raw && c.o.Input == InputAuto {
+		rms, err := c.gridError(ctx, input)
 		if err != nil {
 			return err
 		}
-		if harm > inputHarm {
-			q.warn("on an 8-bit grid the input alone moves margins by %.2g logits: the layers that read it compute in float (--input %s keeps them on integers)", harm, InputInt8)
-			q.input = nil
+		if rms > maxGridError {
+			c.warn("on an 8-bit grid the input alone moves margins by %.2g logits: the layers that read it compute in float "+
+				"(--input %s keeps them on integers)", rms, InputInt8)
 			return nil
 		}
 	}
-	for i, l := range q.layers {
+	c.grid.input = input
+	for i, l := range c.layers {
 		if l.Input == first.Input {
-			q.wide[i] = q.input.Fold(l)
+			c.grid.wide[i] = input.Fold(l)
 		}
 	}
 	if raw {
-		if q.union != q.cal {
-			q.union.Clip(q.input)
+		if c.union != c.cal {
+			c.union.Clip(input)
 		}
-		for _, j := range q.cal.Clip(q.input) {
-			q.warn("input %q has values far from all others: those are clipped; is there a mistake in the data?", t.InputName(j))
+		for _, j := range c.cal.Clip(input) {
+			c.warn("input %q has values far from all others: those are clipped; is there a mistake in the data?", c.task.InputName(j))
 		}
 	}
 	return nil
 }
 
 // gridError is the root mean square margin error that the grid of the input alone makes.
-func (q *job) gridError(ctx context.Context) (float64, error) {
-	x := thin(q.cal.X, q.cal.Dim, damageRows)
-	want, err := q.full.Margins(ctx, x)
+func (c *calibrated) gridError(ctx context.Context, input *quant.Input) (float64, error) {
+	x := sampled(c.cal.X, c.cal.Dim, errorRows)
+	want, err := c.full.Margins(ctx, x)
 	if err != nil {
 		return 0, err
 	}
-	got, err := q.full.Margins(ctx, q.input.Round(x, q.cal.Dim))
+	got, err := c.full.Margins(ctx, input.Round(x, c.cal.Dim))
 	if err != nil {
 		return 0, err
 	}
 	return math.Sqrt(sensitivity.MarginDamage(got, want)), nil
 }
 
-// floats reports whether layer i computes in float, on weights of few bits.
-func (q *job) floats(i int) bool {
-	first := &q.found[0]
-	return q.o.WeightOnly || q.input == nil && first.Fixed == "" && first.Conv == nil && q.layers[i].Input == first.Input
-}
-
-// domain returns the values that the input grid must cover whether the data show
+// inputDomain returns the values that the input grid must cover whether the data show
 // them or not: both values of one-hots and of binary features, the least and the
 // largest level of ordinal ones.
-func domain(t *task.Task) [][]float32 {
+func inputDomain(t *task.Task) [][]float32 {
 	out := make([][]float32, 0, t.Dim())
 	for i := range t.Features {
 		f := &t.Features[i]
@@ -197,4 +252,48 @@ func domain(t *task.Task) [][]float32 {
 		}
 	}
 	return out
+}
+
+// assemble returns the plans of the layers in their chosen formats; layers without any stay in float.
+func (c *calibrated) assemble(fits [][]quant.Layer, w assignment) []quant.Layer {
+	var out []quant.Layer
+	for i, formats := range w {
+		switch {
+		case len(formats) == 0:
+		case !slices.ContainsFunc(formats, func(f int) bool { return f != formats[0] }):
+			out = append(out, fits[i][formats[0]])
+		default:
+			out = append(out, mixed(fits[i], formats, c.layers[i].In))
+		}
+	}
+	return out
+}
+
+// mixed puts a layer together from the rows of its fits in several formats.
+func mixed(fits []quant.Layer, formats []int, in int) quant.Layer {
+	out := fits[formats[0]]
+	out.Bits, out.Scales, out.Codes, out.Bias = 0, nil, nil, nil
+	for r, f := range formats {
+		fit := &fits[f]
+		out.RowBits = append(out.RowBits, fit.Bits)
+		out.Scales = append(out.Scales, fit.Scales[r])
+		if fit.Codes != nil {
+			out.Codes = append(out.Codes, fit.Codes[r*in:(r+1)*in]...)
+		}
+		if fit.Bias != nil {
+			out.Bias = append(out.Bias, fit.Bias[r])
+		}
+	}
+	return out
+}
+
+// planOf puts layers together to a plan.
+func (c *calibrated) planOf(layers []quant.Layer) *quant.Plan {
+	p := &quant.Plan{Layers: layers}
+	for i := range layers {
+		if layers[i].Act == nil {
+			p.Input = c.grid.input
+		}
+	}
+	return p
 }

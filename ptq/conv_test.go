@@ -71,8 +71,8 @@ func TestQuantizeConvolutions(t *testing.T) {
 		run   string
 	}{
 		"ptq at 8 bits":     {ptq.Options{Method: "ptq", Budget: 8}, 0.95, integers},
-		"ptq by channel":    {ptq.Options{Method: "ptq", Budget: 8, Scales: ptq.ScaleChannel, Rounding: ptq.RoundCompensate}, 0.95, integers},
-		"ptq at 4 bits":     {ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScaleChannel, Rounding: ptq.RoundCompensate}, 0.8, integers},
+		"ptq by channel":    {ptq.Options{Method: "ptq", Budget: 8, Scales: ptq.ScalesPerChannel, Rounding: ptq.RoundGPTQ}, 0.95, integers},
+		"ptq at 4 bits":     {ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScalesPerChannel, Rounding: ptq.RoundGPTQ}, 0.8, integers},
 		"cf-ptq":            {ptq.Options{Method: "cf-ptq", Budget: 8, Allocator: ptq.AllocatorUniform}, 0.95, integers},
 		"4-bit activations": {ptq.Options{Method: "ptq", Budget: 8, ActBits: 4}, 0.6, integers},
 		"weights alone":     {ptq.Options{Method: "ptq", Budget: 8, WeightOnly: true}, 0.95, "map[FusedConv:2 Gemm:1]"},

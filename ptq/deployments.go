@@ -10,7 +10,6 @@ import (
 
 	"cfq/calib"
 	"cfq/onnxio/classifier"
-	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 	"cfq/recourse"
@@ -22,8 +21,8 @@ type DeployOptions struct {
 	Models int    // how many to draw (8)
 	Seed   uint64 // deployment k depends on it and k only
 	// Rounding is the width of the dither in codes, 1 for stochastic rounding; 0 = 1,
-	// negative = none. Compensated rounding stays compensated: what one weight is
-	// rounded by, the others make up for.
+	// negative = none. With RoundGPTQ weights still make up for the rounding
+	// errors of those before them.
 	Rounding float64
 	// Jitter is the largest relative change of each weight scale and activation range;
 	// 0 = 0.02, negative = none.
@@ -50,27 +49,27 @@ func Deployments(ctx context.Context, m *graph.Model, t *task.Task, people *task
 	if d, err = d.withDefaults(); err != nil {
 		return nil, nil, inputError(err)
 	}
-	q, err := calibrated(ctx, m, t, people, o)
+	c, err := Calibrate(ctx, m, t, people, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer q.full.Close()
-	w, err := q.giveWidths(ctx)
+	defer c.Close() //nolint:errcheck // the files are what counts
+	a, err := c.stage.allocate(c.stage.o.Budget)
 	if err != nil {
 		return nil, nil, err
 	}
-	if nominal, err = q.finish(ctx, t, w); err != nil {
+	if nominal, err = a.quantize(ctx); err != nil {
 		return nil, nil, err
 	}
 	for k := range d.Models {
-		q.tell("sampled deployments", k, d.Models)
-		one, err := q.draw(ctx, t, w, d, k)
+		a.tell("sampled deployments", k, d.Models)
+		one, err := a.draw(ctx, d, k)
 		if err != nil {
 			return nil, nil, fmt.Errorf("deployment %d: %w", k, err)
 		}
 		drawn = append(drawn, one)
 	}
-	q.tell("sampled deployments", d.Models, d.Models)
+	a.tell("sampled deployments", d.Models, d.Models)
 	return nominal, drawn, nil
 }
 
@@ -99,36 +98,36 @@ func (d DeployOptions) withDefaults() (DeployOptions, error) {
 	return d, nil
 }
 
-// draw makes deployment k.
-func (q *job) draw(ctx context.Context, t *task.Task, w widths, d DeployOptions, k int) (Deployment, error) {
+// draw makes deployment k: the same assignment of bit widths, fitted to other statistics and with variation.
+func (a *allocated) draw(ctx context.Context, d DeployOptions, k int) (Deployment, error) {
 	seed := rand.NewPCG(d.Seed, uint64(k)).Uint64()
-	set := q.cal
+	set := a.cal
 	if d.Batch > 0 {
-		set = q.cal.Batch(d.Batch, seed)
+		set = a.cal.Batch(d.Batch, seed)
 	}
-	stats, err := calib.Collect(ctx, q.full, q.wide, set, q.input, q.collects())
+	stats, err := calib.Collect(ctx, a.full, a.grid.wide, set, a.grid.input, a.collects())
 	if err != nil {
 		return Deployment{}, err
 	}
-	sample := *q
-	sample.fits = make([][]quant.Layer, len(q.layers))
-	for i := range q.layers {
-		sample.fits[i] = make([]quant.Layer, len(q.formats()))
-		for _, f := range slices.Compact(slices.Sorted(slices.Values(w[i]))) {
-			vary := calib.Variation{Seed: seed, Rounding: d.Rounding, Jitter: d.Jitter}
-			fits, err := q.fit(ctx, i, &stats[i], q.formats()[f:f+1], vary)
+	vary := calib.Variation{Seed: seed, Rounding: d.Rounding, Jitter: d.Jitter}
+	fits := make([][]quant.Layer, len(a.layers))
+	for i := range a.layers {
+		fits[i] = make([]quant.Layer, len(a.formats()))
+		for _, f := range slices.Compact(slices.Sorted(slices.Values(a.chosen[i]))) {
+			one, err := a.fit(ctx, i, &stats[i], a.formats()[f:f+1], vary)
 			if err != nil {
 				return Deployment{}, err
 			}
-			sample.fits[i][f] = fits[0]
+			fits[i][f] = one[0]
 		}
 	}
-	layers, _, err := sample.refine(ctx, sample.layersOf(w), set)
+	layers, _, err := a.refine(ctx, a.assemble(fits, a.chosen), set)
 	if err != nil {
 		return Deployment{}, err
 	}
-	out := Deployment{Plan: q.planOf(layers)}
-	_, out.Model, err = q.write(out.Plan, t, map[string]string{"deployment": strconv.Itoa(k), "deployment_seed": strconv.FormatUint(d.Seed, 10)})
+	out := Deployment{Plan: a.planOf(layers)}
+	recipe := a.recipe(map[string]string{"deployment": strconv.Itoa(k), "deployment_seed": strconv.FormatUint(d.Seed, 10)})
+	_, out.Model, err = a.write(out.Plan, recipe)
 	return out, err
 }
 
@@ -156,18 +155,11 @@ func OpenFleet(ctx context.Context, m *graph.Model, t *task.Task, people *task.P
 	if f.Full, err = OpenFor(ctx, m, t, o.Engine, o.Workers); err != nil {
 		return f, inputError(err)
 	}
-	open := func(onnx []byte) (*classifier.Model, error) {
-		m, err := codec.Read(onnx, "")
-		if err != nil {
-			return nil, err
-		}
-		return OpenFor(ctx, m, t, o.Engine, o.Workers)
-	}
-	if f.Nominal, err = open(r.Model); err != nil {
+	if f.Nominal, err = openFile(ctx, r.Model, t, o.Engine, o.Workers); err != nil {
 		return f, err
 	}
 	for k := range drawn {
-		c, err := open(drawn[k].Model)
+		c, err := openFile(ctx, drawn[k].Model, t, o.Engine, o.Workers)
 		if err != nil {
 			return f, fmt.Errorf("deployment %d: %w", k, err)
 		}

@@ -1,18 +1,94 @@
 package ptq
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
+	"cfq/eval"
+	"cfq/onnxio/ort"
 	"cfq/quant/qdq"
+	"cfq/recourse"
+	"cfq/task"
 )
 
-// resolve fills in what the method says and reports every option that there is not.
+// Options of Quantize. The zero value is the tool's default: cf-ptq at four bits
+// per weight, one scale per output channel.
+type Options struct {
+	// Method gives every option below that is "" or 0 its value, unless another default is stated (CFPTQ).
+	Method MethodName
+	// Budget is what a weight may cost on average, in the unit of Cost, 2 to 8 (4).
+	Budget float64
+	Cost   Cost // what a budget counts (CostBits)
+	// Allocator chooses bit widths within the budget, for whole layers or for each of their rows as BitWidths says.
+	Allocator Allocator
+	BitWidths BitWidths
+	// Scales says whether a layer has one weight scale or one for each output channel.
+	Scales Scales
+	// WeightRange and ActRange say how scales are fitted.
+	WeightRange, ActRange Range
+	// CalibrateOn chooses the rows, and their weights, that everything is fitted on.
+	CalibrateOn CalibrateOn
+	Rounding    Rounding
+	// Refine is the number of rounds of end-to-end refinement; negative = none.
+	Refine int
+	// CrossLayerEqualization balances the channel ranges of neighbouring layers before anything is fitted.
+	CrossLayerEqualization bool
+	// ActBits is the bit width of the activations between layers, 2 to 8 (8).
+	ActBits int
+	// Input says how the model's input is quantized (InputAuto).
+	Input Input
+	// Only and KeepFloat are patterns of layer names (path.Match). Layers that match KeepFloat stay in float,
+	// and so do those that match nothing of Only, unless Only is empty.
+	Only, KeepFloat []string
+	// WeightOnly stores weights in few bits and leaves the arithmetic in float.
+	WeightOnly bool
+	// Runtime is the oldest ONNX Runtime that must read the file, such as "1.22"; "" = 1.24.
+	Runtime string
+	// Reduced keeps 8-bit codes within 7 bits, so that CPUs without VNNI compute
+	// the same numbers.
+	Reduced bool
+	// Teacher are the settings of the teacher recourse (K = 3). Its Margin defaults to the
+	// task's and its Workers to those below; its Progress is this one's.
+	Teacher recourse.TeacherOptions
+	// Promises is recourse that people have been given already, one action for each
+	// person; those that are Found replace the teacher's. nil computes the teacher's.
+	Promises []recourse.Action
+	// Rows is the largest number of people to calibrate on, evenly spread (4096); negative =
+	// all. If fewer than a quarter of these are refused, refused people are added. The range
+	// of the model's input is that of all people.
+	Rows int
+	// Overrides state what single people can change where it differs from the task, by the
+	// row of the data file that People.Rows gives; the teacher respects it. Rows of people
+	// who are not given make no difference.
+	Overrides []task.Override
+	// Cache is a folder that keeps teacher actions and layer statistics from one
+	// run to the next, see TensorCache; "" computes them anew. It does not change the result.
+	Cache string
+	// Recipe is added to the model's metadata, such as hashes of the inputs.
+	Recipe  map[string]string
+	Engine  ort.Options
+	Workers int // parallel runs (1)
+	// Progress receives the steps of the work; nil = none.
+	Progress func(Event)
+}
+
+// Event is a step of the work: Done of Total (0 when unknown) of a stage.
+type Event = eval.Event
+
+func (o *Options) tell(stage string, done, total int) {
+	if o.Progress != nil {
+		o.Progress(Event{Stage: stage, Done: done, Total: total})
+	}
+}
+
+// Bounds of a budget, in bits per weight: those of quant.Formats.
+const minBudget, maxBudget = 2.0, 8.0
+
+// resolve fills in the method's values and reports every invalid option.
 func (o Options) resolve() (Options, Method, error) {
 	if o.Method == "" {
-		o.Method = Methods()[0].Name
+		o.Method = CFPTQ
 	}
 	method, err := FindMethod(o.Method)
 	if err != nil {
@@ -25,54 +101,74 @@ func (o Options) resolve() (Options, Method, error) {
 		o.ActBits = 8
 	}
 	if o.Refine == 0 {
-		o.Refine = method.Refine
+		o.Refine = method.Defaults.Refine
 	}
 	o.Refine = max(o.Refine, 0)
 	if o.Rows == 0 {
 		o.Rows = 4096
 	}
-	asked := o.Widths
 	var errs []error
 	errs = append(errs, checkBudget(o.Budget))
 	if _, err := qdq.RuntimeOf(o.Runtime); err != nil {
 		errs = append(errs, err)
 	}
 	if o.ActBits < 2 || o.ActBits > 8 {
-		errs = append(errs, fmt.Errorf("activations of %d bits: the widths go from 2 to 8", o.ActBits))
+		errs = append(errs, fmt.Errorf("invalid bit width %d of activations: want 2 to 8", o.ActBits))
 	}
+	given := o.BitWidths
 	for _, s := range Settings() {
 		value := s.Of(&o)
 		if *value == "" {
-			*value = s.Default(method)
+			*value = *s.Of(&method.Defaults)
 		}
-		errs = append(errs, checkChoice(s.Name, *value, s.Choices))
+		errs = append(errs, CheckChoice(s.Name, *value, s.Choices))
 	}
 	switch {
-	case o.Widths != WidthsRow || o.Scales == ScaleChannel && o.Allocator == AllocatorExact:
-	case asked == "":
-		o.Widths = WidthsLayer // the method's own, which what was asked for cannot have
-	case o.Scales != ScaleChannel:
-		errs = append(errs, fmt.Errorf("widths %s need scales %s; widths %s do without", WidthsRow, ScaleChannel, WidthsLayer))
+	case o.BitWidths != BitWidthsPerRow || o.Scales == ScalesPerChannel && o.Allocator == AllocatorExact:
+	case given == "":
+		o.BitWidths = BitWidthsPerLayer // the method's own does not go with the other options
+	case o.Scales != ScalesPerChannel:
+		errs = append(errs, fmt.Errorf("bit-widths %s needs scales %s; bit-widths %s does not", BitWidthsPerRow, ScalesPerChannel, BitWidthsPerLayer))
 	default:
-		errs = append(errs, fmt.Errorf("widths %s are given by the allocator %s alone; widths %s by any", WidthsRow, AllocatorExact, WidthsLayer))
+		errs = append(errs, fmt.Errorf("bit-widths %s needs the allocator %s; bit-widths %s works with any",
+			BitWidthsPerRow, AllocatorExact, BitWidthsPerLayer))
 	}
 	return o, method, errors.Join(errs...)
 }
 
-// checkChoice reports a value that is not among the choices.
-func checkChoice(what, value string, choices []Choice) error {
-	if names := Names(choices); !slices.Contains(names, value) {
-		return fmt.Errorf("unknown %s %q; there are %s", what, value, strings.Join(names, ", "))
+func checkBudget(bits float64) error {
+	if !(bits >= minBudget && bits <= maxBudget) {
+		return fmt.Errorf("invalid budget %v: want 2 to 8 bits per weight", bits)
 	}
 	return nil
 }
 
-// The least and the largest budget, in bits per weight: those of quant.Formats.
-const leastBudget, mostBudget = 2.0, 8.0
-
-func checkBudget(bits float64) error {
-	if !(bits >= leastBudget && bits <= mostBudget) {
-		return fmt.Errorf("a budget of %v bits per weight: the widths go from 2 to 8", bits)
+// Check reports everything that is wrong with the options by themselves, without a model,
+// a task or people.
+func (o Options) Check() error {
+	if _, _, err := o.resolve(); err != nil {
+		return inputError(err)
+	}
+	for _, p := range append(append([]string(nil), o.Only...), o.KeepFloat...) {
+		if p == "" {
+			return inputError(errors.New("empty layer pattern"))
+		}
 	}
 	return nil
+}
+
+// InputError is an error in what was given: options, model, task or people.
+type InputError struct{ Err error }
+
+func (e *InputError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error behind.
+func (e *InputError) Unwrap() error { return e.Err }
+
+// inputError marks err as an InputError, unless the library is missing or the work was cancelled.
+func inputError(err error) error {
+	if errors.Is(err, ort.ErrNotFound) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &InputError{err}
 }

@@ -17,7 +17,7 @@ import (
 // set returns the calibration set of the people with the given overrides.
 func set(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, o Options) *calib.Set {
 	t.Helper()
-	q, err := calibrated(context.Background(), m, tk, people, o)
+	q, err := calibrate(context.Background(), m, tk, people, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func point(s *calib.Set, i int) []float32 {
 func TestTeacherKeepsToOverrides(t *testing.T) {
 	e := orttest.Need(t)
 	loans := filepath.Join("..", "testdata", "loans")
-	m, tk, all := open(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
+	m, tk, all := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
 	var rows []int
 	for row := 199; row >= 0; row-- {
 		rows = append(rows, row)
@@ -97,7 +97,7 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 func TestWhyNoRecourse(t *testing.T) {
 	e := orttest.Need(t)
 	loans := filepath.Join("..", "testdata", "loans")
-	m, tk, all := open(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "test.csv"))
+	m, tk, all := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "test.csv"))
 	people := all.Subset([]int{0, 2}) // both approved
 	promises := func(s recourse.Status) []recourse.Action {
 		var list []recourse.Action
@@ -115,7 +115,7 @@ func TestWhyNoRecourse(t *testing.T) {
 		{promises(recourse.Found), "the promises change nothing about anybody: "},
 		{promises(recourse.NoneFound), "nobody among the rows is promised anything: "},
 	} {
-		q, err := calibrated(context.Background(), m, tk, people, Options{Engine: e, Allocator: AllocatorUniform, Promises: c.promises})
+		q, err := calibrate(context.Background(), m, tk, people, Options{Engine: e, Allocator: AllocatorUniform, Promises: c.promises})
 		if err != nil {
 			t.Fatal(err)
 		}

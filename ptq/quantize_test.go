@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"cfq/calib"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -52,16 +52,17 @@ func TestQuantize(t *testing.T) {
 	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
-	kinds := ptq.Names(ptq.ScaleKinds())
+	kinds := []ptq.Scales{ptq.ScalesPerTensor, ptq.ScalesPerChannel}
 	for i, method := range ptq.Methods() {
-		for k, allocator := range append(ptq.Names(ptq.Allocators()), "") {
+		for k, name := range append(ptq.Names(ptq.FindSetting("allocator").Choices), "") {
+			allocator := ptq.Allocator(name)
 			scales := kinds[(i+k+1)%len(kinds)] // of cf-ptq and ptq those that they have anyway are run twice
-			perTensor := scales == ptq.ScaleTensor
+			perTensor := scales == ptq.ScalesPerTensor
 			o := ptq.Options{Method: method.Name, Allocator: allocator, Budget: 3.5, Scales: scales, Engine: e, Workers: 1}
-			if method.Refine > 0 {
+			if method.Defaults.Refine > 0 {
 				o.Refine = 2
 			}
-			t.Run(strings.Join([]string{method.Name, allocator, scales}, "/"), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%s/%s", method.Name, allocator, scales), func(t *testing.T) {
 				r, err := ptq.Quantize(context.Background(), m, tk, people, o)
 				if err != nil {
 					t.Fatal(err)
@@ -80,7 +81,7 @@ func TestQuantize(t *testing.T) {
 				if spent > o.Budget*float64(weights)+1e-6 || r.Stored < r.Bits {
 					t.Errorf("%v bits for %d weights exceed a budget of %v", spent, weights, o.Budget)
 				}
-				if (r.Recourse > 0) != (method.CalibrateOn != ptq.OnFactual) {
+				if (r.Recourse > 0) != (method.Defaults.CalibrateOn != ptq.OnFactual) {
 					t.Errorf("%d recourse points", r.Recourse)
 				}
 				if allocator != "" {
@@ -212,9 +213,9 @@ func TestQuantizeErrors(t *testing.T) {
 		o    ptq.Options
 		want string
 	}{
-		{"method", context.Background(), m, tk, people, ptq.Options{Method: "cfptq"}, `unknown method "cfptq"`},
-		{"allocator", context.Background(), m, tk, people, ptq.Options{Allocator: "best"}, `unknown allocator "best"`},
-		{"budget", context.Background(), m, tk, people, ptq.Options{Budget: 1.5}, "budget of 1.5 bits"},
+		{"method", context.Background(), m, tk, people, ptq.Options{Method: "cfptq"}, `invalid value "cfptq" for method: want cf-ptq, ptq,`},
+		{"allocator", context.Background(), m, tk, people, ptq.Options{Allocator: "best"}, `invalid value "best" for allocator: want exact,`},
+		{"budget", context.Background(), m, tk, people, ptq.Options{Budget: 1.5}, "invalid budget 1.5: want 2 to 8"},
 		{"task", context.Background(), m, &short, people, ptq.Options{}, "the task's features make 3"},
 		{"people", context.Background(), m, tk, &task.People{}, ptq.Options{}, "no rows to calibrate on"},
 		{"layers", context.Background(), noLayers, tk, people, ptq.Options{}, "no dense layer"},
@@ -264,50 +265,36 @@ func TestChoices(t *testing.T) {
 	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
-	var ranges []ptq.Choice
-	for _, r := range calib.Ranges() {
-		ranges = append(ranges, ptq.Choice(r))
-	}
 	std, err := ptq.FindMethod("cf-ptq")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var usual *ptq.Result // by the choices that are made anyway
-	for _, c := range []struct {
-		name    string
-		choices []ptq.Choice
-		std     string // the choice that is made anyway
-		set     func(o *ptq.Options, v string)
-		same    int // so many choices make no difference here
-	}{
-		{"cost", ptq.Costs(), "", func(o *ptq.Options, v string) { o.Cost = v }, 1}, // all activations have 8 bits: bops are bits
-		{"widths", ptq.Granularities(), std.Widths, func(o *ptq.Options, v string) { o.Widths = v }, 0},
-		{"scales", ptq.ScaleKinds(), std.Scales, func(o *ptq.Options, v string) { o.Scales = v }, 0},
-		{"weights", ranges, std.WeightRange, func(o *ptq.Options, v string) { o.WeightRange = v }, 0},
-		{"activations", ranges, std.ActRange, func(o *ptq.Options, v string) { o.ActRange = v }, 0},
-		{"calibration", ptq.Calibrations(), std.CalibrateOn, func(o *ptq.Options, v string) { o.CalibrateOn = v }, 0},
-		{"rounding", ptq.Roundings(), std.Rounding, func(o *ptq.Options, v string) { o.Rounding = v }, 0},
-		{"input", ptq.InputKinds(), ptq.InputAuto, func(o *ptq.Options, v string) { o.Input = v }, 1},
-	} {
+	var usual *ptq.Result                         // by the choices that are made anyway
+	same := map[string]int{"cost": 1, "input": 1} // so many choices make no difference here; all activations have 8 bits: bops are bits
+	for _, c := range ptq.Settings() {
+		if c.Name == "allocator" {
+			continue // TestQuantize has them all
+		}
+		usually := *c.Of(&std.Defaults)
 		files := map[string]bool{}
-		for _, choice := range c.choices {
+		for _, choice := range c.Choices {
 			o := ptq.Options{Engine: e, Refine: -1, ActBits: 5}
-			if c.name == "cost" {
+			if c.Name == "cost" {
 				o.ActBits = 8
 			}
-			c.set(&o, choice.Name)
+			*c.Of(&o) = choice.Name
 			r := usual
-			if choice.Name != c.std || usual == nil {
+			if choice.Name != usually || c.Name == "cost" || usual == nil {
 				if r, err = ptq.Quantize(context.Background(), m, tk, people, o); err != nil {
-					t.Errorf("%s %s: %v", c.name, choice.Name, err)
+					t.Errorf("%s %s: %v", c.Name, choice.Name, err)
 					continue
 				}
 			}
-			if choice.Name == c.std {
+			if choice.Name == usually && c.Name != "cost" {
 				usual = r
 			}
 			if err := r.Verified.Err(); err != nil {
-				t.Errorf("%s %s: %v", c.name, choice.Name, err)
+				t.Errorf("%s %s: %v", c.Name, choice.Name, err)
 			}
 			q, err := codec.Read(r.Model, "")
 			if err != nil {
@@ -315,7 +302,7 @@ func TestChoices(t *testing.T) {
 			}
 			recipe, _ := q.Meta("cfq.recipe")
 			if !strings.Contains(recipe, `"`+choice.Name+`"`) {
-				t.Errorf("%s %s is not in the recipe %s", c.name, choice.Name, recipe)
+				t.Errorf("%s %s is not in the recipe %s", c.Name, choice.Name, recipe)
 			}
 			q.Metadata = nil
 			plain, err := codec.Marshal(q)
@@ -324,8 +311,8 @@ func TestChoices(t *testing.T) {
 			}
 			files[string(plain)] = true
 		}
-		if got, want := len(files), len(c.choices)-c.same; got != want {
-			t.Errorf("%s: %d choices make %d files, want %d", c.name, len(c.choices), got, want)
+		if got, want := len(files), len(c.Choices)-same[c.Name]; got != want {
+			t.Errorf("%s: %d choices make %d files, want %d", c.Name, len(c.Choices), got, want)
 		}
 	}
 }

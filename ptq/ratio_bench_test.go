@@ -32,7 +32,7 @@ func BenchmarkMethods(b *testing.B) {
 		for i, m := range methods {
 			c := exec.CommandContext(context.Background(), program, "quantize", filepath.Join(dir, "models", "adult", "mlp2-s0.onnx"),
 				"-d", filepath.Join(dir, "data", "adult", "adult.data.gz"), "-t", filepath.Join("..", "examples", "tasks", "adult.yaml"),
-				"-o", filepath.Join(b.TempDir(), "q.onnx"), "--overwrite", "--no-cache", "--method", m.Name, "--budget", "4")
+				"-o", filepath.Join(b.TempDir(), "q.onnx"), "--overwrite", "--no-cache", "--method", string(m.Name), "--budget", "4")
 			c.Env = os.Environ()
 			start := time.Now()
 			if out, err := c.CombinedOutput(); err != nil {
@@ -55,7 +55,7 @@ func BenchmarkMethods(b *testing.B) {
 		}
 	}
 	for i, m := range methods {
-		b.Run(m.Name, func(b *testing.B) {
+		b.Run(string(m.Name), func(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(wall[i].Seconds(), "seconds")
 			b.ReportMetric(cpu[i].Seconds(), "cpu-seconds")

@@ -91,11 +91,7 @@ func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *tas
 		return r, err
 	}
 	set = set.Select(rows)
-	dim := f.Full.Dim()
-	x := make([]float32, 0, len(rows)*dim)
-	for _, i := range rows {
-		x = append(x, people.X[i*dim:(i+1)*dim]...)
-	}
+	x := rowsOf(people.X, f.Full.Dim(), rows)
 	for i, margin := range o.Margins {
 		o.Solver.Margin = margin
 		rows, drift, err := f.solvers(ctx, set, x, o)
@@ -116,12 +112,7 @@ func (f *Fleet) refused(ctx context.Context, people *task.People, o RobustOption
 	if err != nil {
 		return nil, err
 	}
-	var rows []int
-	for i, m := range margins {
-		if !(m > 0) {
-			rows = append(rows, i)
-		}
-	}
+	rows := refusedRows(margins)
 	r.Refused = len(rows)
 	if o.Sample > 0 && o.Sample < len(rows) {
 		rng := rand.New(rand.NewPCG(o.Seed, 0x5ea1))

@@ -67,17 +67,3 @@ func layerNames(layers []quant.LayerInfo) string {
 	}
 	return strings.Join(names, ", ")
 }
-
-// Check reports all that is wrong with the options by themselves, without a model,
-// a task or people.
-func (o Options) Check() error {
-	if _, _, err := o.resolve(); err != nil {
-		return inputError(err)
-	}
-	for _, p := range append(append([]string(nil), o.Only...), o.KeepFloat...) {
-		if p == "" {
-			return inputError(errors.New("an empty pattern of layers"))
-		}
-	}
-	return nil
-}

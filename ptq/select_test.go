@@ -48,7 +48,7 @@ func TestSelected(t *testing.T) {
 func TestKeepFloat(t *testing.T) {
 	e := orttest.Need(t)
 	dir := filepath.Join("..", "testdata", "loans")
-	m, tk, people := open(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
+	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
 	ctx := context.Background()
 	o := Options{Engine: e, Method: "ptq"}
 	for i, keep := range []string{"/layers.0/Gemm", "/layers.2/Gemm", "/layers.4/Gemm"} {
@@ -85,10 +85,10 @@ func TestOptionsCheck(t *testing.T) {
 		t.Error(err)
 	}
 	for want, o := range map[string]Options{
-		"unknown cost":     {Cost: "joules"},
-		"empty pattern":    {Only: []string{""}},
-		"activations of 9": {ActBits: 9},
-		"need scales":      {Scales: ScaleTensor, Widths: WidthsRow},
+		"invalid value \"joules\" for cost: want bits, bytes or bops": {Cost: "joules"},
+		"empty layer pattern":        {Only: []string{""}},
+		"bit width 9 of activations": {ActBits: 9},
+		"needs scales per-channel":   {Scales: ScalesPerTensor, BitWidths: BitWidthsPerRow},
 	} {
 		if err := o.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want it to say %q", err, want)

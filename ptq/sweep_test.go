@@ -28,7 +28,7 @@ func sweepLoans(t *testing.T) (m *graph.Model, tk *task.Task, train, test *task.
 	m, tk, train = loans(t, "train.csv")
 	_, _, test = loans(t, "test.csv")
 	return m, tk, few(train, 200), few(test, 150), ptq.SweepOptions{
-		Methods: []string{"ptq", "cf-ptq-calib"}, Budgets: []float64{4.5, 2, 4}, Margins: []float64{0.1, 0.25}, Sample: 8, Seed: 5,
+		Methods: []ptq.MethodName{"ptq", "cf-ptq-calib"}, Budgets: []float64{4.5, 2, 4}, Margins: []float64{0.1, 0.25}, Sample: 8, Seed: 5,
 		Quantize: ptq.Options{Engine: e},
 	}
 }
@@ -68,8 +68,8 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Method != method || p.Budget != budget || p.Bytes != q.Bytes || p.Bits != q.Bits || len(p.Widths) != len(q.Layers) || p.Widths[1] != float64(q.Layers[1].Bits) {
-			t.Errorf("point %d: %s %v, %d bytes, %v bits, widths %v", i, p.Method, p.Budget, p.Bytes, p.Bits, p.Widths)
+		if p.Method != method || p.Budget != budget || p.Bytes != q.Bytes || p.Bits != q.Bits || len(p.BitWidths) != len(q.Layers) || p.BitWidths[1] != float64(q.Layers[1].Bits) {
+			t.Errorf("point %d: %s %v, %d bytes, %v bits, widths %v", i, p.Method, p.Budget, p.Bytes, p.Bits, p.BitWidths)
 		}
 		written, err := codec.Read(q.Model, "")
 		if err != nil {
@@ -231,7 +231,7 @@ func TestSweepLogOfSomethingElse(t *testing.T) {
 // as without it; it is not tried again, and alone it is an error.
 func TestSweepUnfit(t *testing.T) {
 	m, tk, train, test, o := sweepLoans(t)
-	o.Methods, o.Quantize.Cost, o.Sample = []string{"ptq"}, ptq.CostBytes, 6
+	o.Methods, o.Quantize.Cost, o.Sample = []ptq.MethodName{"ptq"}, ptq.CostBytes, 6
 	o.Budgets = []float64{8}
 	fits := sweep(t, o)
 	o.Budgets = []float64{2, 8}
@@ -264,11 +264,11 @@ func TestSweepUnfit(t *testing.T) {
 func TestSweepOptions(t *testing.T) {
 	m, tk, train, test, o := sweepLoans(t)
 	for want, change := range map[string]func(*ptq.SweepOptions){
-		"unknown method":   func(o *ptq.SweepOptions) { o.Methods = []string{"ptq", "gptq"} },
-		"asked for twice":  func(o *ptq.SweepOptions) { o.Methods = []string{"ptq", "ptq"} },
-		"budget 1":         func(o *ptq.SweepOptions) { o.Budgets = []float64{4, 1} },
-		"unknown rounding": func(o *ptq.SweepOptions) { o.Quantize.Rounding = "up" },
-		"required margin":  func(o *ptq.SweepOptions) { o.Margins = []float64{-1} },
+		"for method: want":   func(o *ptq.SweepOptions) { o.Methods = []ptq.MethodName{"ptq", "gptq"} },
+		"asked for twice":    func(o *ptq.SweepOptions) { o.Methods = []ptq.MethodName{"ptq", "ptq"} },
+		"budget 1":           func(o *ptq.SweepOptions) { o.Budgets = []float64{4, 1} },
+		"for rounding: want": func(o *ptq.SweepOptions) { o.Quantize.Rounding = "up" },
+		"required margin":    func(o *ptq.SweepOptions) { o.Margins = []float64{-1} },
 	} {
 		bad := o
 		change(&bad)

@@ -126,7 +126,7 @@ func negativeZero() float64 { return math.Copysign(0, -1) }
 func TestSmallest(t *testing.T) {
 	e := orttest.Need(t)
 	dir := filepath.Join("..", "testdata", "loans")
-	m, tk, people := open(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
+	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
 	people = people.Subset(spread(0, people.N, 700))
 	ctx := context.Background()
 	target := Target{VD: 0.1, Seed: 1}
@@ -205,7 +205,7 @@ func TestSmallest(t *testing.T) {
 func TestSmallestFails(t *testing.T) {
 	e := orttest.Need(t)
 	dir := filepath.Join("..", "testdata", "loans")
-	m, tk, people := open(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
+	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
 	people = people.Subset(spread(0, people.N, 700))
 	ctx := context.Background()
 	// Two-bit activations break far more than six of a hundred; the best is kept.

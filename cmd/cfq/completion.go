@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/internal/cli"
+	"cfq/ptq"
 )
 
 func completionCommand() command {
@@ -65,7 +66,7 @@ func (c *command) completed() []completedFlag {
 			x.values = strings.Split(m[1], ", ")
 			x.what, _, _ = strings.Cut(usage, ": "+m[1])
 		} else if takes == "method" {
-			x.values = methodNames()
+			x.values = ptq.MethodNames()
 		}
 		x.file = takes == "file" || takes == "directory" || takes == "library"
 		list = append(list, x)

@@ -58,17 +58,16 @@ func quantizeNotes() string {
 	var b strings.Builder
 	b.WriteString("Methods:\n")
 	for _, m := range ptq.Methods() {
-		item(&b, m.Name, m.Doc)
+		item(&b, string(m.Name), m.Doc)
 	}
 	b.WriteString("\nWhat a method stands for where a flag is not given:\n")
 	writeMethods(&b)
-	f := &quantizeFlags{}
-	for _, c := range f.choices() {
-		if c.shared {
-			continue
+	for _, s := range ptq.Settings() {
+		if s.Name == "act-range" {
+			continue // as weight-range
 		}
-		fmt.Fprintf(&b, "\n%s:\n", c.title)
-		for _, choice := range c.choices {
+		fmt.Fprintf(&b, "\n--%s, %s:\n", s.Name, s.Doc)
+		for _, choice := range s.Choices {
 			item(&b, choice.Name, choice.Doc)
 		}
 	}

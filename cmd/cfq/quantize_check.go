@@ -3,10 +3,10 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"cfq/calib/record"
 	"cfq/internal/cli"
+	"cfq/internal/message"
 	"cfq/onnxio/codec"
 	"cfq/ptq"
 	"cfq/quant/qdq"
@@ -46,14 +46,15 @@ func (f *quantizeFlags) check(args []string) error {
 
 // checkValues reports values that there are not.
 func (f *quantizeFlags) checkValues() error {
-	if err := checkMethod(f.o.Method, f.o.Budget); err != nil {
+	if err := checkMethod(string(f.o.Method), f.o.Budget); err != nil {
 		return err
 	}
-	for _, c := range f.choices() {
-		if *c.value == "" {
+	for _, s := range ptq.Settings() {
+		value := *s.Of(&f.o)
+		if value == "" {
 			continue
 		}
-		if err := oneOf(c.name, *c.value, ptq.Names(c.choices)); err != nil {
+		if err := oneOf(s.Name, value, ptq.Names(s.Choices)); err != nil {
 			return err
 		}
 	}
@@ -87,7 +88,7 @@ func (f *quantizeFlags) checkUse() error {
 	}
 	on := f.o.CalibrateOn
 	if on == "" {
-		on = m.CalibrateOn
+		on = m.Defaults.CalibrateOn
 	}
 	switch factual := on == ptq.OnFactual && !m.RecourseSensitivity; {
 	case factual && f.from != "":
@@ -132,9 +133,9 @@ func oneOf(flag, value string, choices []string) error {
 	if slices.Contains(choices, value) {
 		return nil
 	}
-	hint := fmt.Sprintf("the choices are %s", strings.Join(choices, ", "))
+	hint := ""
 	if s := cli.Suggest(value, choices); s != "" {
 		hint = fmt.Sprintf("did you mean %s?", s)
 	}
-	return cli.Usagef(hint, "--%s %s: there is no such %s", flag, value, flag)
+	return cli.Usagef(hint, "invalid value %q for --%s: want %s", value, flag, message.Or(choices))
 }

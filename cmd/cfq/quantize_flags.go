@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq/calib"
 	"cfq/ptq"
 	"cfq/task"
 )
@@ -30,41 +29,12 @@ type quantizeFlags struct {
 	calibrating           *task.People // who were read; nil with --plan
 }
 
-// choiceFlag is a flag whose values are those of a table.
-type choiceFlag struct {
-	name    string
-	value   *string
-	title   string // of the list of values
-	what    string // in the flag's help
-	choices []ptq.Choice
-	shared  bool // the list stands with another flag
-}
-
-// choices lists the flags with tables, in the order of the help.
-func (f *quantizeFlags) choices() []choiceFlag {
-	var ranges []ptq.Choice
-	for _, r := range calib.Ranges() {
-		ranges = append(ranges, ptq.Choice(r))
-	}
-	return []choiceFlag{
-		{"allocator", &f.o.Allocator, "Allocators (--allocator)", "how bits are given", ptq.Allocators(), false},
-		{"cost", &f.o.Cost, "What a budget counts (--cost)", "what a budget counts", ptq.Costs(), false},
-		{"widths", &f.o.Widths, "What has a width of its own (--widths)", "what has a width of its own", ptq.Granularities(), false},
-		{"scales", &f.o.Scales, "What has a weight scale of its own (--scales)", "what has a weight scale of its own", ptq.ScaleKinds(), false},
-		{"input", &f.o.Input, "The model's input (--input)", "how the model's input is quantized", ptq.InputKinds(), false},
-		{"calibrate-on", &f.o.CalibrateOn, "What scales and codes are fitted on (--calibrate-on)", "what scales and codes are fitted on", ptq.Calibrations(), false},
-		{"weight-range", &f.o.WeightRange, "How scales are fitted (--weight-range, --act-range)", "how the scales of weights are fitted", ranges, false},
-		{"act-range", &f.o.ActRange, "", "how the ranges of activations are fitted", ranges, true},
-		{"rounding", &f.o.Rounding, "Roundings (--rounding)", "how weights are rounded", ptq.Roundings(), false},
-	}
-}
-
 // add adds the flags: first what most people need, then the rest under headings.
 func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	fs.StringVarP(&f.data, "data", "d", "", "the calibration rows: a CSV `file`, also gzipped")
 	fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
 	fs.StringVarP(&f.out, "output", "o", "", "the quantized model `file`")
-	fs.StringVar(&f.o.Method, "method", "cf-ptq", "the `method`; see below")
+	fs.StringVar((*string)(&f.o.Method), "method", string(ptq.CFPTQ), "the `method`; see below")
 	fs.Float64Var(&f.o.Budget, "budget", 4, "mean `bits` per weight, 2 to 8; see --cost")
 	fs.Float64Var(&f.target.VD, "target-vd", 0, "in place of a budget: the smallest model of whose promises at most this `share` breaks")
 	fs.StringArrayVar(&f.o.KeepFloat, "keep-float", nil, "leave the layers of this name or `pattern` in float, as in '/head/*'; may be repeated")
@@ -73,25 +43,21 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.rows, "rows", "", rowsHelp)
 	fs.StringVar(&f.from, "promises", "", fromHelp)
 	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
-	byName := map[string]choiceFlag{}
-	for _, c := range f.choices() {
-		byName[c.name] = c
-	}
 	choice := func(fs *pflag.FlagSet, names ...string) {
 		for _, name := range names {
-			c := byName[name]
+			c := ptq.FindSetting(name)
 			end := "; else as the method says"
 			switch name {
 			case "cost":
-				end = "; else " + ptq.CostBits
+				end = "; else " + string(ptq.CostBits)
 			case "input":
-				end = "; else " + ptq.InputAuto
+				end = "; else " + string(ptq.InputAuto)
 			}
-			fs.StringVar(c.value, name, "", c.what+": "+strings.Join(ptq.Names(c.choices), ", ")+end)
+			fs.StringVar(c.Of(&f.o), name, "", c.Doc+": "+strings.Join(ptq.Names(c.Choices), ", ")+end)
 		}
 	}
-	group(fs, "Widths", func(fs *pflag.FlagSet) {
-		choice(fs, "allocator", "cost", "widths", "scales")
+	group(fs, "Bit widths", func(fs *pflag.FlagSet) {
+		choice(fs, "allocator", "cost", "bit-widths", "scales")
 		fs.StringArrayVar(&f.o.Only, "only", nil, "quantize only the layers of this name or `pattern`; may be repeated")
 		fs.BoolVar(&f.o.WeightOnly, "weight-only", false, "store weights in few bits and compute in float")
 		fs.IntVar(&f.o.ActBits, "act-bits", 8, "`bits` of the activations between layers, 2 to 8")
@@ -106,7 +72,7 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	group(fs, "Rounding", func(fs *pflag.FlagSet) {
 		choice(fs, "rounding")
 		fs.Var(&f.refine, "refine", "`rounds` of end-to-end refinement, 0 for none; else as the method says")
-		fs.BoolVar(&f.o.Equalize, "equalize", false, "even out the ranges of neighbouring layers' channels first")
+		fs.BoolVar(&f.o.CrossLayerEqualization, "cross-layer-equalization", false, "balance the channel ranges of neighbouring layers first")
 	})
 	group(fs, "Target (with --target-vd)", func(fs *pflag.FlagSet) {
 		fs.Float64Var(&f.target.Margin, "target-margin", 0.1, "the `margin`, in logits, of the promises that are to hold")
@@ -174,9 +140,10 @@ func (f *quantizeFlags) options(e *env) ptq.Options {
 // writeMethods writes what each method stands for.
 func writeMethods(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "  method\tallocator\twidths\tscales\tcalibrate-on\tweight-range\tact-range\trounding\trefine")
+	fmt.Fprintln(tw, "  method\tallocator\tbit-widths\tscales\tcalibrate-on\tweight-range\tact-range\trounding\trefine")
 	for _, m := range ptq.Methods() {
-		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", m.Name, m.Allocator, m.Widths, m.Scales, m.CalibrateOn, m.WeightRange, m.ActRange, m.Rounding, max(m.Refine, 0))
+		d := m.Defaults
+		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", m.Name, d.Allocator, d.BitWidths, d.Scales, d.CalibrateOn, d.WeightRange, d.ActRange, d.Rounding, max(d.Refine, 0))
 	}
 	_ = tw.Flush() // into memory
 }

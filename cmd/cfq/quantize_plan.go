@@ -22,11 +22,11 @@ func (f *quantizeFlags) checkPlan() error {
 	}
 	said := []string{
 		"method", "budget", "target-vd", "keep-float", "promises", "only", "weight-only", "act-bits", "calibration-rows", "overrides",
-		"teacher-steps", "teacher-noise", "teacher-sample", "teacher-seed", "no-cache", "refine", "equalize", "target-margin", "target-side",
+		"teacher-steps", "teacher-noise", "teacher-sample", "teacher-seed", "no-cache", "refine", "cross-layer-equalization", "target-margin", "target-side",
 		"holdout", "confidence", "target-sample", "seed", "target-ort", "reduced-range",
 	}
-	for _, c := range f.choices() {
-		said = append(said, c.name)
+	for _, s := range ptq.Settings() {
+		said = append(said, s.Name)
 	}
 	for _, name := range said {
 		if f.given(name) {

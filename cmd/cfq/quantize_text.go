@@ -13,7 +13,7 @@ import (
 
 // writeQuantized shows a result: what was made and how, the layers, what is to be known.
 func writeQuantized(out io.Writer, path string, r *ptq.Result) error {
-	method := r.Method
+	method := string(r.Method)
 	if method == "" {
 		method = "by plan"
 	}
@@ -41,7 +41,7 @@ func summary(r *ptq.Result) []string {
 	lines := []string{fmt.Sprintf("%d bytes (float %d, %.1fx smaller); %.2f bits per weight with all that weights need",
 		r.Bytes, r.FloatBytes, float64(r.FloatBytes)/float64(r.Bytes), r.Stored)}
 	if len(r.Equalized) > 0 {
-		lines = append(lines, "ranges evened out: "+strings.Join(r.Equalized, ", "))
+		lines = append(lines, "cross-layer equalization: "+strings.Join(r.Equalized, ", "))
 	}
 	switch {
 	case r.Factual == 0: // by a plan
@@ -66,11 +66,11 @@ func summary(r *ptq.Result) []string {
 }
 
 // by says what a budget counts, if not bits.
-func by(cost string) string {
+func by(cost ptq.Cost) string {
 	if cost == "" || cost == ptq.CostBits {
 		return ""
 	}
-	return " by " + cost
+	return " by " + string(cost)
 }
 
 // calibratedOn says how many rows were looked at, and of how many.

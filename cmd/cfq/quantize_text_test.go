@@ -91,7 +91,7 @@ func TestQuantizeText(t *testing.T) {
 		"facts":      "  calibrated on 4096 of 32561 rows\n",
 		"all rows":   "  calibrated on 4096 rows and",
 		"not better": "  refinement made nothing better: margin error 0.0376 logits",
-		"equalized":  `  ranges evened out: "a" and "b": 64 of 64 channels`,
+		"equalized":  `  cross-layer equalization: "a" and "b": 64 of 64 channels`,
 	} {
 		r := example()
 		switch change {

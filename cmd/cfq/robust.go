@@ -54,7 +54,7 @@ func (f *robustFlags) check(from string, given func(flag string) bool) error {
 
 // checkMethod reports a method or a budget that there is not.
 func checkMethod(method string, budget float64) error {
-	if err := oneOf("method", method, methodNames()); err != nil {
+	if err := oneOf("method", method, ptq.MethodNames()); err != nil {
 		return err
 	}
 	return checkBudget("budget", budget)
@@ -63,17 +63,9 @@ func checkMethod(method string, budget float64) error {
 // checkBudget looks at the budget that a flag gives.
 func checkBudget(flag string, budget float64) error {
 	if !(budget >= 2 && budget <= 8) {
-		return cli.Usagef("the widths go from 2 to 8 bits", "--%s %v: there are no such bits per weight", flag, budget)
+		return cli.Usagef("", "invalid value %v for --%s: want 2 to 8 bits per weight", budget, flag)
 	}
 	return nil
-}
-
-func methodNames() []string {
-	var names []string
-	for _, m := range ptq.Methods() {
-		names = append(names, m.Name)
-	}
-	return names
 }
 
 // robustRun is recourse over sampled deployments: as many as were asked for are solved on, as many again
@@ -94,7 +86,7 @@ func (f robustFlags) open(ctx context.Context, e *env, m *graph.Model, t *task.T
 		return nil, err
 	}
 	fleet, err := ptq.OpenFleet(ctx, m, t, people, ptq.Options{
-		Method: f.method, Budget: f.budget, Engine: e.engine(), Workers: e.workers,
+		Method: ptq.MethodName(f.method), Budget: f.budget, Engine: e.engine(), Workers: e.workers,
 		Progress: e.progress(),
 	}, ptq.DeployOptions{Models: 2 * f.models, Seed: seed})
 	if err != nil {

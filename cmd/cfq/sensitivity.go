@@ -22,7 +22,7 @@ import (
 type sensitivityFlags struct {
 	data, task, rows string
 	from, overrides  string
-	method, damage   string
+	method, errors   string
 	budget           float64
 	probes           int
 	seed             uint64
@@ -36,7 +36,7 @@ func sensitivityCommand() command {
 	return command{
 		name:    "sensitivity",
 		args:    "MODEL -d DATA -t TASK",
-		summary: "show how much each layer matters, by gradient, curvature and measured damage",
+		summary: "show how much each layer matters, by gradient, curvature and quantization error",
 		about: `
 Measures each layer that can be quantized at the rows of the data, as they are
 labelled, and at the recourse points of the people whom the model refuses:
@@ -45,7 +45,7 @@ labelled, and at the recourse points of the people whom the model refuses:
              at recourse points the paper's counterfactual sensitivity
   curvature  trace of the Hessian of the loss by the layer's weights (HAWQ-V2),
              estimated with random vectors, with its standard error
-  damage     what the layer alone at 2, 3, 4 or 8 bits does to the margin
+  error      quantization error of the margin: the layer alone at 2, 3, 4 or 8 bits
 
 and then what bits each rule would give the layers at a budget, and what becomes
 of the margin of the whole model with them. --plot draws the same. Nothing is
@@ -68,7 +68,7 @@ as data.`,
 			fs.Float64Var(&f.budget, "budget", 4, "mean `bits` per weight that the rules may give, 2 to 8")
 			fs.IntVar(&f.probes, "probes", sensitivity.DefaultProbes, "random vectors for each trace; four times as many halve its standard error")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the random vectors")
-			fs.StringVar(&f.damage, "damage", ptq.DamageAuto, "how damage is found: "+strings.Join(ptq.Names(ptq.DamageKinds()), ", "))
+			fs.StringVar(&f.errors, "margin-error", string(ptq.ErrorsAuto), "how quantization errors are found: "+strings.Join(ptq.Names(ptq.ErrorMethods()), ", "))
 			f.calibrationRows.add(fs)
 			f.teacher.add(fs)
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
@@ -88,7 +88,7 @@ func (f *sensitivityFlags) check(args []string) error {
 	if err := checkMethod(f.method, f.budget); err != nil {
 		return err
 	}
-	if err := oneOf("damage", f.damage, ptq.Names(ptq.DamageKinds())); err != nil {
+	if err := oneOf("margin-error", f.errors, ptq.Names(ptq.ErrorMethods())); err != nil {
 		return err
 	}
 	if f.probes < 2 {
@@ -143,17 +143,12 @@ func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error
 	if err != nil {
 		return err
 	}
-	c, err := ptq.Calibrate(ctx, m, t, people, ptq.Options{
-		Method: f.method, Budget: f.budget, Teacher: f.teacher.options(), Cache: f.teacher.cache(),
+	p, err := ptq.Sensitivity(ctx, m, t, people, ptq.Options{
+		Method: ptq.MethodName(f.method), Budget: f.budget, Teacher: f.teacher.options(), Cache: f.teacher.cache(),
 		Promises: promises, Overrides: set.list, Engine: e.engine(), Workers: e.workers,
 		Rows:     f.calibrationRows.option(),
 		Progress: e.progress(),
-	})
-	if err != nil {
-		return runError(fmt.Errorf("model %s: %w", args[0], err))
-	}
-	defer c.Close() //nolint:errcheck // the profile is what counts
-	p, err := c.Profile(ctx, ptq.ProfileOptions{Budget: f.budget, Probes: f.probes, Seed: f.seed, Damage: f.damage})
+	}, ptq.ProfileOptions{Probes: f.probes, Seed: f.seed, Errors: ptq.ErrorMethod(f.errors)})
 	if err != nil {
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
 	}

@@ -9,7 +9,7 @@ import (
 	"cfq/ptq"
 )
 
-// profileCharts draws what writeProfile writes: scores per weight, damage, rules.
+// profileCharts draws what writeProfile writes: scores per weight, quantization errors, rules.
 func profileCharts(p *ptq.Profile) []chart.Chart {
 	var names []string
 	for _, l := range p.Layers {
@@ -45,10 +45,10 @@ func profileCharts(p *ptq.Profile) []chart.Chart {
 	}
 	for _, at := range places(p) {
 		c := chart.Chart{Title: "one layer quantized alone, at " + at.name, X: "layer", Y: "margin error (rms, logits)", LogY: true, Categories: names}
-		for f, b := range p.Widths {
+		for f, b := range p.BitWidths {
 			s := chart.Series{Name: fmt.Sprintf("%d bits", b)}
 			for i := range p.Layers {
-				s.Y = append(s.Y, math.Sqrt(at.of(&p.Layers[i]).Damage[f]))
+				s.Y = append(s.Y, math.Sqrt(at.of(&p.Layers[i]).MarginError[f]))
 			}
 			c.Series = append(c.Series, s)
 		}
@@ -66,7 +66,7 @@ func ruleChart(p *ptq.Profile) []chart.Chart {
 	s := chart.Series{Name: "whole model"}
 	for _, r := range p.Rules {
 		if r.Error == "" {
-			c.Categories = append(c.Categories, strings.TrimSpace(r.Name+" "+r.At))
+			c.Categories = append(c.Categories, strings.TrimSpace(string(r.Name)+" "+r.At))
 			s.Y = append(s.Y, r.MarginError)
 		}
 	}

@@ -75,7 +75,7 @@ func writeProfile(out io.Writer, p *ptq.Profile) error {
 			return err
 		}
 	}
-	if err := writeDamage(out, p); err != nil {
+	if err := writeErrors(out, p); err != nil {
 		return err
 	}
 	return writeRules(out, p)
@@ -130,22 +130,22 @@ func writeScores(out io.Writer, p *ptq.Profile, m measure) error {
 	})
 }
 
-func writeDamage(out io.Writer, p *ptq.Profile) error {
+func writeErrors(out io.Writer, p *ptq.Profile) error {
 	how := "measured"
-	if p.Damage == ptq.DamageFirstOrder {
+	if p.Errors == ptq.ErrorsFirstOrder {
 		how = "to first order"
 	}
-	fmt.Fprintf(out, "\ndamage: margin error (rms, logits) of quantizing one layer alone, %s\n", how)
+	fmt.Fprintf(out, "\nquantization error of the margin (rms, logits): one layer alone, %s\n", how)
 	return table(out, func(w io.Writer) {
 		fmt.Fprint(w, "layer\tat\t")
-		for _, b := range p.Widths {
+		for _, b := range p.BitWidths {
 			fmt.Fprintf(w, "%d bits\t", b)
 		}
 		for i := range p.Layers {
 			l := &p.Layers[i]
 			for _, a := range places(p) {
 				fmt.Fprintf(w, "\n%s\t%s\t", shortName(l.Node), a.name)
-				for _, d := range a.of(l).Damage {
+				for _, d := range a.of(l).MarginError {
 					fmt.Fprintf(w, "%.2g\t", math.Sqrt(d))
 				}
 			}

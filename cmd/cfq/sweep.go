@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -69,9 +68,9 @@ With other inputs or options that is an error, not a mixture.`,
 			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
 			fs.StringVar(&f.test, "test", "", "the rows to measure on: a CSV `file`; else those of --data that --test-rows chooses")
 			fs.StringVarP(&f.out, "output", "o", "", "the `folder` for the results")
-			fs.StringSliceVar(&f.methods, "methods", nil, "`names` of methods, separated by commas: "+strings.Join(methodNames(), ", ")+"; else all")
+			fs.StringSliceVar(&f.methods, "methods", nil, "`names` of methods, separated by commas: "+strings.Join(ptq.MethodNames(), ", ")+"; else all")
 			fs.Var(&f.budgets, "budgets", "mean `bits` per weight, 2 to 8, separated by commas; else 2,2.5,3,3.5,4,5,6,8")
-			fs.StringVar(&f.cost, "cost", ptq.CostBits, "what a budget counts: "+strings.Join(ptq.Names(ptq.Costs()), ", "))
+			fs.StringVar(&f.cost, "cost", string(ptq.CostBits), "what a budget counts: "+strings.Join(ptq.Names(ptq.FindSetting("cost").Choices), ", "))
 			fs.Var(&f.margins, "margin", "required logit `margins`, separated by commas: 0.1 unless there are some")
 			fs.IntVar(&f.sample, "sample", 0, "measure on a random sample of this many refused people; 0 takes all")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the sample and of the solver")
@@ -143,10 +142,14 @@ func (f *sweepFlags) sweep(ctx context.Context, e *env, m *graph.Model, t *task.
 }
 
 func (f *sweepFlags) options(e *env) ptq.SweepOptions {
+	var methods []ptq.MethodName
+	for _, name := range f.methods {
+		methods = append(methods, ptq.MethodName(name))
+	}
 	return ptq.SweepOptions{
-		Methods: f.methods, Budgets: f.budgets, Margins: f.margins, Sample: f.sample, Seed: f.seed, Workers: e.workers,
+		Methods: methods, Budgets: f.budgets, Margins: f.margins, Sample: f.sample, Seed: f.seed, Workers: e.workers,
 		Solver:   recourse.SolveOptions{Restarts: f.restarts},
-		Quantize: ptq.Options{Cost: f.cost, Rows: f.calibrationRows.option(), Teacher: f.teacher.options(), Cache: f.teacher.cache(), Engine: e.engine()},
+		Quantize: ptq.Options{Cost: ptq.Cost(f.cost), Rows: f.calibrationRows.option(), Teacher: f.teacher.options(), Cache: f.teacher.cache(), Engine: e.engine()},
 	}
 }
 
@@ -178,12 +181,8 @@ func (f *sweepFlags) check(args []string) error {
 		f.test = f.data
 	}
 	for _, name := range f.methods {
-		if names := methodNames(); !slices.Contains(names, name) {
-			hint := "the choices are " + strings.Join(names, ", ")
-			if near := cli.Suggest(name, names); near != "" {
-				hint = fmt.Sprintf("did you mean %s?", near)
-			}
-			return cli.Usagef(hint, "--methods: there is no method %q", name)
+		if err := oneOf("methods", name, ptq.MethodNames()); err != nil {
+			return err
 		}
 	}
 	for _, b := range f.budgets {
@@ -191,7 +190,7 @@ func (f *sweepFlags) check(args []string) error {
 			return err
 		}
 	}
-	if err := oneOf("cost", f.cost, ptq.Names(ptq.Costs())); err != nil {
+	if err := oneOf("cost", f.cost, ptq.Names(ptq.FindSetting("cost").Choices)); err != nil {
 		return err
 	}
 	if err := f.calibrationRows.check(); err != nil {
@@ -235,7 +234,7 @@ func (f *sweepFlags) open(in ptq.SweepInputs) (*ptq.SweepLog, error) {
 
 // write puts the files in place and shows the points.
 func (f *sweepFlags) write(e *env, in ptq.SweepInputs, r *ptq.SweepResult) error {
-	v := newSweepView(r, f.cost)
+	v := newSweepView(r, ptq.Cost(f.cost))
 	for _, file := range []struct {
 		name  string
 		write func(io.Writer) error

@@ -17,14 +17,14 @@ import (
 // sweepView shows the points of a sweep.
 type sweepView struct {
 	*ptq.SweepResult
-	methods []string // in the order of the points
-	cost    string
+	methods []ptq.MethodName // in the order of the points
+	cost    ptq.Cost
 	first   *eval.Result // of the points that were measured
 	margin  float64      // which stands for all
 }
 
 // newSweepView needs a point that fits, which Sweep sees to.
-func newSweepView(r *ptq.SweepResult, cost string) *sweepView {
+func newSweepView(r *ptq.SweepResult, cost ptq.Cost) *sweepView {
 	v := &sweepView{SweepResult: r, cost: cost}
 	for i := range r.Points {
 		p := &r.Points[i]
@@ -70,7 +70,7 @@ func sweepColumns() []sweepColumn {
 		{"bits_per_weight", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Bits }},
 		{"stored_bits_per_weight", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Stored }},
 		{"bytes", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Bytes }},
-		{"widths", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return sweepWidths(p.Widths) }},
+		{"bit_widths", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return sweepWidths(p.BitWidths) }},
 		{"problems", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return len(p.Problems) }},
 		{"does_not_fit", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Unfit }},
 		{"accuracy_full", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Measured.Decisions.AccuracyFull.Value }},
@@ -185,13 +185,13 @@ func (v *sweepView) draw(w io.Writer, format string) error {
 		{of("CRG"), "more cost, ratio of sums", func(p *ptq.SweepPoint) eval.Rate { return sweepNumber(p.At(v.margin).CRG.RatioOfSums.Value) }},
 		{fmt.Sprintf("Accuracy (original %.4f)", full), "accuracy", func(p *ptq.SweepPoint) eval.Rate { return sweepNumber(p.Measured.Decisions.AccuracyQuant.Value) }},
 	} {
-		budget := chart.Chart{Title: c.title + " over the budget", X: "budget, " + v.cost + " per weight", Y: c.y}
+		budget := chart.Chart{Title: c.title + " over the budget", X: "budget, " + string(v.cost) + " per weight", Y: c.y}
 		if v.cost == ptq.CostBytes || v.cost == ptq.CostBOPs {
-			budget.X = "budget, bits per weight of " + v.cost
+			budget.X = "budget, bits per weight of " + string(v.cost)
 		}
 		size := chart.Chart{Title: c.title + " over the size", X: "file size in bytes", Y: c.y}
 		for _, method := range v.methods {
-			a, b := chart.Series{Name: method}, chart.Series{Name: method}
+			a, b := chart.Series{Name: string(method)}, chart.Series{Name: string(method)}
 			for i := range v.Points {
 				p := &v.Points[i]
 				if p.Method != method || p.Unfit != "" {

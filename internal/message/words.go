@@ -60,6 +60,15 @@ func List(words []string, limit int) string {
 	return s
 }
 
+// Or lists words as alternatives: "a, b or c".
+func Or(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
 // longest bounds the words that are compared: the time grows with the square of
 // their length.
 const longest = 200

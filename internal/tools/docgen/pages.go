@@ -70,9 +70,9 @@ func methods() string {
 		b.WriteString("\n")
 	}
 	for _, s := range settings {
-		line("`--"+s.Name+"`", s.Default)
+		line("`--"+s.Name+"`", func(m ptq.Method) string { return *s.Of(&m.Defaults) })
 	}
-	line("`--refine`", func(m ptq.Method) string { return fmt.Sprint(max(m.Refine, 0)) })
+	line("`--refine`", func(m ptq.Method) string { return fmt.Sprint(max(m.Defaults.Refine, 0)) })
 	line("importance of layers", func(m ptq.Method) string {
 		if m.RecourseSensitivity {
 			return "at recourse points"

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"cfq/ptq"
 )
 
 // paperRow is a row of the paper's table of training-free quantization on Adult.
 type paperRow struct {
 	name   string
-	method string // of cfq.Methods; "" where there is none
+	method ptq.MethodName // "" where there is none
 	budget float64
 	// What the paper reports: Table "Training-free counterfactual-aware PTQ on Adult"
 	// (tab:cf_ptq_results_adult), means.

@@ -42,7 +42,7 @@ func TestQuotedRows(t *testing.T) {
 func TestAlike(t *testing.T) {
 	vs := []variant{
 		{"a", ptq.Options{Method: "ptq", Budget: 8}},
-		{"b", ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScaleChannel}},
+		{"b", ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScalesPerChannel}},
 		{"c", ptq.Options{Method: "ptq", Budget: 4}},
 	}
 	if diff := cmp.Diff([][]int{{0, 2}, {1}}, alike(vs)); diff != "" {

@@ -31,7 +31,7 @@ func robust(ctx context.Context, w io.Writer, o settings) error {
 			return err
 		}
 		fmt.Fprintf(w, "\n### %s\n", d.title)
-		for _, name := range []string{"ptq", "cf-ptq"} {
+		for _, name := range []ptq.MethodName{ptq.PTQ, ptq.CFPTQ} {
 			method, err := ptq.FindMethod(name)
 			if err != nil {
 				return err
@@ -47,7 +47,7 @@ func robust(ctx context.Context, w io.Writer, o settings) error {
 	return nil
 }
 
-func robustness(ctx context.Context, path string, t *task.Task, train, test *task.People, method string, sample int) (_ *ptq.Robustness, err error) {
+func robustness(ctx context.Context, path string, t *task.Task, train, test *task.People, method ptq.MethodName, sample int) (_ *ptq.Robustness, err error) {
 	m, err := codec.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func robustness(ctx context.Context, path string, t *task.Task, train, test *tas
 }
 
 func writeRobust(w io.Writer, m ptq.Method, r *ptq.Robustness) {
-	fmt.Fprintf(w, "\n%s at 4 bits, a scale for each %s; %d people; deployments held out differ from the quantized model by %.3f logits (rms).\n\n", m.Name, m.Scales, r.People, r.Drift)
+	fmt.Fprintf(w, "\n%s at 4 bits, %s scales; %d people; deployments held out differ from the quantized model by %.3f logits (rms).\n\n", m.Name, m.Defaults.Scales, r.People, r.Drift)
 	fmt.Fprintln(w, "| margin | solved on | original | quantized | held out | all held out | cost | time |")
 	fmt.Fprintln(w, "|---:|---|---:|---:|---:|---:|---:|---:|")
 	var base float64

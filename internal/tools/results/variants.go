@@ -26,9 +26,9 @@ func variants() []variant {
 		}
 	}
 	return append(out, []variant{
-		{"ptq, 4, per channel", ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScaleChannel}},
-		{"ptq, 4, per channel, on recourse points", ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScaleChannel, CalibrateOn: ptq.OnRecourse}},
-		{"cf-ptq-paper, 4, per channel", ptq.Options{Method: "cf-ptq-paper", Budget: 4, Scales: ptq.ScaleChannel}},
+		{"ptq, 4, per channel", ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScalesPerChannel}},
+		{"ptq, 4, per channel, on recourse points", ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScalesPerChannel, CalibrateOn: ptq.OnRecourse}},
+		{"cf-ptq-paper, 4, per channel", ptq.Options{Method: "cf-ptq-paper", Budget: 4, Scales: ptq.ScalesPerChannel}},
 		{ours, ptq.Options{Method: "cf-ptq", Budget: 4}},
 		{oursBytes, ptq.Options{Method: "cf-ptq", Budget: 4, Cost: ptq.CostBytes}},
 		{"cf-ptq, 4.0, input float", ptq.Options{Method: "cf-ptq", Budget: 4, Input: ptq.InputFloat}},
@@ -45,14 +45,14 @@ const stepsBelow = 3
 func ladder() []variant {
 	const none = -1
 	return []variant{
-		{"nearest rounding, one width for each layer, no refinement", ptq.Options{Budget: 4, Rounding: ptq.RoundNearest, Widths: ptq.WidthsLayer, Refine: none}},
-		{"+ compensated rounding", ptq.Options{Budget: 4, Widths: ptq.WidthsLayer, Refine: none}},
-		{"+ widths of rows", ptq.Options{Budget: 4, Refine: none}},
+		{"nearest rounding, one bit width for each layer, no refinement", ptq.Options{Budget: 4, Rounding: ptq.RoundNearest, BitWidths: ptq.BitWidthsPerLayer, Refine: none}},
+		{"+ GPTQ rounding", ptq.Options{Budget: 4, BitWidths: ptq.BitWidthsPerLayer, Refine: none}},
+		{"+ bit widths of rows", ptq.Options{Budget: 4, Refine: none}},
 		{"default, calibrated on factual rows alone", ptq.Options{Budget: 4, CalibrateOn: ptq.OnFactual}},
 		{"default, rows and points weighted by inverse margin", ptq.Options{Budget: 4, CalibrateOn: ptq.OnWeighted}},
-		{"default, adaptive rounding", ptq.Options{Budget: 4, Rounding: ptq.RoundAdaptive}},
+		{"default, AdaRound", ptq.Options{Budget: 4, Rounding: ptq.RoundAdaRound}},
 		{"default, ranges by logits", ptq.Options{Budget: 4, WeightRange: "logits", ActRange: "logits"}},
-		{"default, equalized layers", ptq.Options{Budget: 4, Equalize: true}},
+		{"default, cross-layer equalization", ptq.Options{Budget: 4, CrossLayerEqualization: true}},
 	}
 }
 

@@ -50,12 +50,12 @@ func TestFromPlan(t *testing.T) {
 		"tensor":      {Method: "ptq", Budget: 2},
 		"reduced":     {Method: "ptq", Budget: 8, Reduced: true},
 		"kept":        {Method: "ptq", KeepFloat: []string{"/layers.2/Gemm"}},
-		"input kept":  {Method: "ptq", KeepFloat: []string{"/layers.0/Gemm"}, Scales: ptq.ScaleChannel},
+		"input kept":  {Method: "ptq", KeepFloat: []string{"/layers.0/Gemm"}, Scales: ptq.ScalesPerChannel},
 		"input float": {Method: "ptq", Input: ptq.InputFloat},
 		"weight only": {Method: "ptq", WeightOnly: true},
-		"equalized":   {Method: "ptq", Equalize: true, Budget: 3},
-		"equal, kept": {Method: "ptq", Equalize: true, KeepFloat: []string{"/layers.0/Gemm"}},
-		"low":         {Method: "ptq", ActBits: 4, Rounding: ptq.RoundCompensate},
+		"equalized":   {Method: "ptq", CrossLayerEqualization: true, Budget: 3},
+		"equal, kept": {Method: "ptq", CrossLayerEqualization: true, KeepFloat: []string{"/layers.0/Gemm"}},
+		"low":         {Method: "ptq", ActBits: 4, Rounding: ptq.RoundGPTQ},
 		"recipe":      {Method: "ptq", Recipe: map[string]string{"note": "a \"quoted\" <note>"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestFromPlan(t *testing.T) {
 func TestFromEditedPlan(t *testing.T) {
 	e := orttest.Need(t)
 	m, _, _ := loans(t, "train.csv")
-	_, text := planOf(t, m, ptq.Options{Method: "ptq", Engine: e, Scales: ptq.ScaleChannel})
+	_, text := planOf(t, m, ptq.Options{Method: "ptq", Engine: e, Scales: ptq.ScalesPerChannel})
 	for _, node := range []string{"/layers.0/Gemm", "/layers.4/Gemm"} {
 		f := readPlan(t, bytes.Replace(text, []byte(`"node": "`+node+`",`), []byte(`"node": "`+node+`", "float": true,`), 1))
 		r, err := ptq.FromPlan(context.Background(), m, f, nil, ptq.Options{Engine: e})

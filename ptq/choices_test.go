@@ -19,7 +19,7 @@ func TestSettings(t *testing.T) {
 		places[place] = s.Name
 		for _, m := range ptq.Methods() {
 			for _, of := range ptq.Settings() {
-				*of.Of(&o) = of.Default(m)
+				*of.Of(&o) = *of.Of(&m.Defaults)
 			}
 			if err := o.Check(); err != nil {
 				t.Errorf("method %s: %v", m.Name, err)

@@ -26,19 +26,14 @@ func profile(t *testing.T, people *task.People, o ptq.Options, po ptq.ProfileOpt
 		people = train
 	}
 	o.Engine = orttest.Need(t)
-	c, err := ptq.Calibrate(context.Background(), m, tk, people, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	p, err := c.Profile(context.Background(), po)
+	p, err := ptq.Sensitivity(context.Background(), m, tk, people, o, po)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-func rule(t *testing.T, p *ptq.Profile, name, at string) ptq.Rule {
+func rule(t *testing.T, p *ptq.Profile, name ptq.Allocator, at string) ptq.Rule {
 	t.Helper()
 	i := slices.IndexFunc(p.Rules, func(r ptq.Rule) bool { return r.Name == name && r.At == at })
 	if i < 0 {
@@ -50,7 +45,7 @@ func rule(t *testing.T, p *ptq.Profile, name, at string) ptq.Rule {
 // The profile tells of the paper's method what quantize does by it: the same scores and bits.
 func TestProfileIsWhatQuantizeDoes(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
-	for method, at := range map[string]string{"cf-ptq-paper": "recourse", "mixed-ptq": "factual"} {
+	for method, at := range map[ptq.MethodName]string{ptq.CFPTQPaper: "recourse", ptq.MixedPTQ: "factual"} {
 		o := ptq.Options{Method: method, Budget: 3.5, Engine: orttest.Need(t)}
 		p := profile(t, nil, o, ptq.ProfileOptions{Probes: 4})
 		r, err := ptq.Quantize(context.Background(), m, tk, people, o)
@@ -136,26 +131,26 @@ func TestProfileRules(t *testing.T) {
 	}
 }
 
-// Estimated and measured damage agree, ranks are ranks, and nothing depends on the workers.
+// Estimated and measured quantization errors agree, ranks are ranks, and nothing depends on the workers.
 func TestProfileMeasures(t *testing.T) {
 	_, _, people := loans(t, "train.csv")
 	people = few(people, 600)
-	exact := profile(t, people, ptq.Options{Workers: 1}, ptq.ProfileOptions{Probes: 8, Damage: ptq.DamageExact})
-	first := profile(t, people, ptq.Options{Workers: 1}, ptq.ProfileOptions{Probes: 8, Damage: ptq.DamageFirstOrder})
+	exact := profile(t, people, ptq.Options{Workers: 1}, ptq.ProfileOptions{Probes: 8, Errors: ptq.ErrorsExact})
+	first := profile(t, people, ptq.Options{Workers: 1}, ptq.ProfileOptions{Probes: 8, Errors: ptq.ErrorsFirstOrder})
 	auto := profile(t, people, ptq.Options{Workers: 3}, ptq.ProfileOptions{Probes: 8})
 	if !reflect.DeepEqual(exact, auto) {
 		t.Errorf("with one worker %+v\nwith three %+v", exact, auto)
 	}
-	if first.Damage != ptq.DamageFirstOrder {
-		t.Errorf("damage is %s", first.Damage)
+	if first.Errors != ptq.ErrorsFirstOrder {
+		t.Errorf("errors are found by %s", first.Errors)
 	}
 	ranks := map[int]bool{}
 	for i := range exact.Layers {
 		a, b := exact.Layers[i], first.Layers[i]
 		ranks[a.Recourse.Gradient.PerWeightRank] = true
-		for f, d := range a.Recourse.Damage {
-			if ratio := b.Recourse.Damage[f] / d; !(ratio > 0.7 && ratio < 1.4) {
-				t.Errorf("layer %s, %d bits: damage %v, to first order %v", a.Node, exact.Widths[f], d, b.Recourse.Damage[f])
+		for f, d := range a.Recourse.MarginError {
+			if ratio := b.Recourse.MarginError[f] / d; !(ratio > 0.7 && ratio < 1.4) {
+				t.Errorf("layer %s, %d bits: error %v, to first order %v", a.Node, exact.BitWidths[f], d, b.Recourse.MarginError[f])
 			}
 		}
 		if s := a.Factual.Trace; s.Err <= 0 || math.Abs(s.PerWeight-s.Value/float64(a.Weights)) > 1e-12 {
@@ -198,24 +193,24 @@ func TestProfileWithoutRecourse(t *testing.T) {
 
 func TestProfileOptions(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
-	c, err := ptq.Calibrate(context.Background(), m, tk, people, ptq.Options{Method: "ptq", Engine: orttest.Need(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	_, err = c.Profile(context.Background(), ptq.ProfileOptions{Budget: 9, Probes: 1, Damage: "guess"})
+	o := ptq.Options{Method: "ptq", Budget: 9, Engine: orttest.Need(t)}
+	_, err := ptq.Sensitivity(context.Background(), m, tk, people, o, ptq.ProfileOptions{Probes: 1, Errors: "guess"})
 	var input *ptq.InputError
 	if !errors.As(err, &input) {
 		t.Fatalf("error %v", err)
 	}
-	for _, part := range []string{"a budget of 9", "1 probes", `unknown damage "guess"`} {
+	for _, part := range []string{"invalid budget 9", "1 probes", `invalid value "guess" for margin-error: want auto, exact or first-order`} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("error %v lacks %q", err, part)
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := c.Profile(ctx, ptq.ProfileOptions{}); !errors.Is(err, context.Canceled) {
+	o.Budget, o.Progress = 4, func(ev ptq.Event) {
+		if strings.HasPrefix(ev.Stage, "gradients at") {
+			cancel()
+		}
+	}
+	if _, err := ptq.Sensitivity(ctx, m, tk, people, o, ptq.ProfileOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

@@ -27,9 +27,9 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// HAWQ-V2's damage is the trace per weight times the squared change of the weights of the
+// HAWQ-V2's quantization error is the trace per weight times the squared change of the weights of the
 // model as it was given, whatever the integer input does to its columns.
-func TestCurvedDamage(t *testing.T) {
+func TestCurvedErrors(t *testing.T) {
 	m, err := codec.ReadFile("../testdata/loans/model.onnx")
 	if err != nil {
 		t.Fatal(err)
@@ -42,22 +42,24 @@ func TestCurvedDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := Calibrate(context.Background(), m, tk, people, Options{Method: "ptq", Engine: orttest.Need(t)})
+	c, err := calibrate(context.Background(), m, tk, people, Options{Method: "ptq", Engine: orttest.Need(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	p := &profiler{job: *c.job}
-	r := &ruler{profiler: p, weights: p.params()}
+	defer c.full.Close()
+	r := &ruler{profiler: &profiler{calibrated: c}}
+	for _, l := range c.layers {
+		r.weights = append(r.weights, l.Params())
+	}
 	trace := []sensitivity.Curvature{{Trace: 5}, {Trace: -1}, {Trace: 64}}
 	got, err := r.curved(trace)
 	if err != nil {
 		t.Fatal(err)
 	}
 	stretched := false
-	for i, l := range c.job.layers {
+	for i, l := range c.layers {
 		for f := range got[i] {
-			change, err := p.change(i, f)
+			change, err := c.change(i, f)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,7 +68,7 @@ func TestCurvedDamage(t *testing.T) {
 				back := float64(change.W[k])
 				if i == 0 {
 					gain := 1.0
-					for _, column := range c.job.input.Columns {
+					for _, column := range c.grid.input.Columns {
 						if column.Source == k%l.In {
 							gain = float64(column.Gain)
 						}

@@ -74,12 +74,12 @@ func TestFromPlanKinds(t *testing.T) {
 	people = few(people, 300)
 	for name, o := range map[string]ptq.Options{
 		"rows":            {Budget: 3, Refine: 2},
-		"rows, equalized": {Budget: 3, Refine: -1, Equalize: true},
+		"rows, equalized": {Budget: 3, Refine: -1, CrossLayerEqualization: true},
 		"bytes":           {Budget: 4, Refine: -1, Cost: ptq.CostBytes},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, text := roundTrip(t, m, tk, people, o)
-			if got := strings.Contains(text, `"equalized": true`); got != o.Equalize {
+			if got := strings.Contains(text, `"equalized": true`); got != o.CrossLayerEqualization {
 				t.Errorf("the plan says that it is equalized: %v", got)
 			}
 			if len(r.Layers[0].Rows) < 2 {
@@ -132,7 +132,7 @@ func TestFromPlanConvolutions(t *testing.T) {
 		want string // in the plan
 	}{
 		"integers":    {ptq.Options{Method: "ptq", Budget: 8}, `(?s)"result": \{.*"result": \{`},
-		"channels":    {ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScaleChannel, Rounding: ptq.RoundCompensate}, `"result": \{`},
+		"channels":    {ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScalesPerChannel, Rounding: ptq.RoundGPTQ}, `"result": \{`},
 		"rows":        {ptq.Options{Budget: 5, Refine: -1}, `"result": \{`},
 		"weight only": {ptq.Options{Method: "ptq", WeightOnly: true}, `"reads": "float"`},
 		"act bits":    {ptq.Options{Method: "ptq", Budget: 8, ActBits: 4}, `"result": \{"bits": 4`},
@@ -152,7 +152,7 @@ func TestKeepFloatEach(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
 	for _, node := range []string{"/layers.0/Gemm", "/layers.2/Gemm", "/layers.4/Gemm"} {
-		for _, method := range []string{"ptq", "cf-ptq"} {
+		for _, method := range []ptq.MethodName{"ptq", "cf-ptq"} {
 			r, _ := roundTrip(t, m, tk, people, ptq.Options{Method: method, Refine: -1, KeepFloat: []string{node}})
 			for _, l := range r.Verified.Layers {
 				if l.Kernel != "QGemm" {

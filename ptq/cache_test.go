@@ -19,11 +19,12 @@ import (
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
-// open reads a model with its task and rows.
-func open(t testing.TB, model, taskFile, data string) (*graph.Model, *task.Task, *task.People) {
+// readAll reads a model with its task and rows.
+func readAll(t testing.TB, model, taskFile, data string) (*graph.Model, *task.Task, *task.People) {
 	t.Helper()
 	m, err := codec.ReadFile(model)
 	if err != nil {
@@ -46,27 +47,38 @@ func TestTeacherCache(t *testing.T) {
 	e := orttest.Need(t)
 	ctx := context.Background()
 	loans := filepath.Join("..", "testdata", "loans")
-	m, tk, people := open(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
+	m, tk, people := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
 	people = people.Subset(spread(0, people.N, 200))
 	dir := filepath.Join(t.TempDir(), "not", "there yet")
 	var stages []string
+	o := Options{Engine: e, Workers: 1, Cache: dir, Progress: func(ev Event) { stages = append(stages, ev.Stage) }}
+	o.Teacher.Steps = 300 // enough work to be kept
+	whole, err := prepare(ctx, m, tk, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer whole.full.Close()
 	calibrate := func(tk *task.Task, x []float32, change func(o *Options)) *calib.Set {
 		t.Helper()
-		o := Options{Engine: e, Workers: 1, Cache: dir, Progress: func(ev Event) { stages = append(stages, ev.Stage) }}
-		o.Teacher.Steps = 300 // enough work to be kept
+		p, model := *whole, *whole.opened
+		p.opened, p.task = &model, tk
 		if change != nil {
-			change(&o)
+			change(&p.o)
 		}
-		q, err := prepare(ctx, m, tk, o)
+		model.engine = p.o.Engine
+		some := *people
+		some.X, some.N = x, len(x)/tk.Dim()
+		some.Rows = people.Rows[:some.N]
+		set, err := constraint.Compile(tk)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer q.full.Close()
-		if err := q.personal(people); err != nil {
+		c := cohort{people: &some}
+		if c.set, c.own, err = personal(set, p.o.Overrides, &some); err != nil {
 			t.Fatal(err)
 		}
 		stages = nil
-		s, err := q.counterfactual(ctx, tk, x, q.o.Teacher)
+		s, err := p.counterfactual(ctx, &c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,11 +157,90 @@ func overwriteAll(t *testing.T, dir string, n int) {
 	}
 }
 
+// Statistics read back are those that were computed, to the bit; another row, weight,
+// grid, layer or wish is another key; a damaged file is written anew.
+func TestStatsCache(t *testing.T) {
+	e := orttest.Need(t)
+	ctx := context.Background()
+	loans := filepath.Join("..", "testdata", "loans")
+	m, tk, people := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
+	dir := filepath.Join(t.TempDir(), "not", "there yet")
+	var stages []string
+	whole, err := prepare(ctx, m, tk, Options{Engine: e, Cache: dir, Progress: func(ev Event) { stages = append(stages, ev.Stage) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer whole.full.Close()
+	onGrid := onFacts(t, whole, people)
+	collect := func(change func(q *calibrated)) []calib.Stats {
+		t.Helper()
+		q, p, model, cal := *onGrid, *whole, *whole.opened, *onGrid.cal
+		q.prepared, p.opened, q.cal = &p, &model, &cal
+		if change != nil {
+			change(&q)
+		}
+		model.engine = q.o.Engine
+		stages = nil
+		s, err := q.statistics(ctx, 1e5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	same := func(a, b []calib.Stats) bool { return bytes.Equal(calib.PackStats(a), calib.PackStats(b)) }
+	hit := func() bool { return slices.Contains(stages, "statistics of the layers from the cache") }
+	want := collect(func(q *calibrated) { q.o.Cache = "" })
+	if s := collect(func(q *calibrated) { q.o.Cache = filepath.Join(dir, "..", "other") }); !same(want, s) {
+		t.Error("the cache changes the statistics")
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Fatal("no cache was asked for and there is one")
+	}
+	for _, c := range []struct {
+		name   string
+		change func(q *calibrated)
+		hit    bool
+	}{
+		{"first", nil, false},
+		{"again", nil, true},
+		{"workers", func(q *calibrated) { q.o.Workers = 2 }, true},
+		{"a row", func(q *calibrated) { q.cal.X = slices.Clone(q.cal.X); q.cal.X[1]++ }, false},
+		{"a weight", func(q *calibrated) { q.cal.Weights = slices.Repeat([]float64{1}, q.cal.Rows()); q.cal.Weights[0] = 2 }, false},
+		{"another weight", func(q *calibrated) { q.cal.Weights = slices.Repeat([]float64{1}, q.cal.Rows()); q.cal.Weights[1] = 2 }, false},
+		{"gradients", func(q *calibrated) { q.o.ActRange = calib.Logits }, false},
+		{"fewer layers", func(q *calibrated) { q.grid.wide = q.grid.wide[1:] }, false},
+		{"the grid", func(q *calibrated) { g := *q.grid.input; g.Scale *= 1.01; q.grid.input = &g }, false},
+		{"the model", func(q *calibrated) { q.canonical = q.canonical.Clone(); q.canonical.Graph.Name += "2" }, false},
+		{"threads", func(q *calibrated) { q.o.Engine.Threads = 2 }, false},
+		{"few rows", func(q *calibrated) { q.cal = calib.FactualSet(people.X[:2*tk.Dim()], tk.Dim()) }, false},
+		{"few rows again", func(q *calibrated) { q.cal = calib.FactualSet(people.X[:2*tk.Dim()], tk.Dim()) }, false},
+		{"after all", nil, true},
+	} {
+		got := collect(c.change)
+		if hit() != c.hit {
+			t.Errorf("%s: stages %q", c.name, stages)
+		}
+		if c.hit && !same(want, got) {
+			t.Errorf("%s: other statistics", c.name)
+		}
+	}
+	overwriteAll(t, dir, 9)
+	for k, kept := range []bool{false, true} {
+		got := collect(nil)
+		if hit() != kept {
+			t.Errorf("use %d after damage: %q", k, stages)
+		}
+		if !same(want, got) {
+			t.Errorf("use %d after damage: other statistics", k)
+		}
+	}
+}
+
 // Quantize writes the same bytes with a cold cache, a warm one, and none.
 func TestQuantizeWithCache(t *testing.T) {
 	e := orttest.Need(t)
 	loans := filepath.Join("..", "testdata", "loans")
-	m, tk, people := open(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
+	m, tk, people := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
 	people = people.Subset(spread(0, people.N, 200))
 	o := Options{Engine: e, Refine: 1}
 	o.Teacher.Steps, o.Teacher.Noise = 300, 0.1
@@ -215,7 +306,7 @@ func BenchmarkTeacherCache(b *testing.B) {
 	if err != nil {
 		b.Skip(err)
 	}
-	m, t, people := open(b, filepath.Join(dir, "models", "adult", "mlp2-s0.onnx"), filepath.Join("..", "examples", "tasks", "adult.yaml"), filepath.Join(dir, "data", "adult", "adult.data.gz"))
+	m, t, people := readAll(b, filepath.Join(dir, "models", "adult", "mlp2-s0.onnx"), filepath.Join("..", "examples", "tasks", "adult.yaml"), filepath.Join(dir, "data", "adult", "adult.data.gz"))
 	q, err := prepare(context.Background(), m, t, Options{Engine: e, Workers: runtime.GOMAXPROCS(0)})
 	if err != nil {
 		b.Fatal(err)
@@ -226,19 +317,18 @@ func BenchmarkTeacherCache(b *testing.B) {
 		for len(x) < rows*t.Dim() {
 			x = append(x, people.X...)
 		}
-		x = x[:rows*t.Dim()]
+		c := cohort{people: &task.People{X: x[:rows*t.Dim()], N: rows, Dim: t.Dim()}, set: q.set}
 		for _, cached := range []bool{false, true} {
 			b.Run(fmt.Sprintf("rows=%d/cached=%v", rows, cached), func(b *testing.B) {
 				q.o.Cache, q.o.Workers = "", runtime.GOMAXPROCS(0)
 				if cached {
 					q.o.Cache = b.TempDir()
 				}
-				o := q.o.Teacher
-				if _, err := q.counterfactual(context.Background(), t, x, o); err != nil {
+				if _, err := q.counterfactual(context.Background(), &c); err != nil {
 					b.Fatal(err)
 				}
 				for b.Loop() {
-					if _, err := q.counterfactual(context.Background(), t, x, o); err != nil {
+					if _, err := q.counterfactual(context.Background(), &c); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -248,6 +338,59 @@ func BenchmarkTeacherCache(b *testing.B) {
 						if info, err := os.Stat(f); err == nil {
 							b.ReportMetric(float64(info.Size()), "file-bytes")
 						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// onFacts returns the calibrated stage as it is before any statistics: the input's grid fitted to the rows of the people.
+func onFacts(t testing.TB, p *prepared, people *task.People) *calibrated {
+	t.Helper()
+	c := &calibrated{prepared: p, cohort: cohort{all: people, people: people}, cal: calib.FactualSet(people.X, people.Dim)}
+	c.union = c.cal
+	if err := c.fitInput(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// BenchmarkStatsCache measures the statistics of Adult's training rows computed and
+// read back.
+func BenchmarkStatsCache(b *testing.B) {
+	e := orttest.Need(b)
+	dir, err := realdata.Find()
+	if err != nil {
+		b.Skip(err)
+	}
+	m, t, people := readAll(b, filepath.Join(dir, "models", "adult", "mlp2-s0.onnx"), filepath.Join("..", "examples", "tasks", "adult.yaml"), filepath.Join(dir, "data", "adult", "adult.data.gz"))
+	ctx := context.Background()
+	p, err := prepare(ctx, m, t, Options{Engine: e, Workers: runtime.GOMAXPROCS(0)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.full.Close()
+	q := onFacts(b, p, people)
+	for _, kind := range []Range{calib.MSE, calib.Logits} {
+		for _, cached := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/cached=%v", kind, cached), func(b *testing.B) {
+				q.o.ActRange, q.o.Cache = kind, ""
+				if cached {
+					q.o.Cache = b.TempDir()
+				}
+				if _, err := q.statistics(ctx, minStatsWork); err != nil {
+					b.Fatal(err)
+				}
+				for b.Loop() {
+					if _, err := q.statistics(ctx, minStatsWork); err != nil {
+						b.Fatal(err)
+					}
+				}
+				files, _ := filepath.Glob(filepath.Join(q.o.Cache, "*.cfq"))
+				for _, f := range files {
+					if info, err := os.Stat(f); err == nil && cached {
+						b.ReportMetric(float64(info.Size()), "file-bytes")
 					}
 				}
 			})

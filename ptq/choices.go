@@ -1,0 +1,206 @@
+package ptq
+
+import (
+	"fmt"
+	"slices"
+
+	"cfq/calib"
+	"cfq/internal/message"
+)
+
+// MethodName is the name of one of Methods.
+type MethodName string
+
+// The methods.
+const (
+	CFPTQ      MethodName = "cf-ptq"
+	PTQ        MethodName = "ptq"
+	MixedPTQ   MethodName = "mixed-ptq"
+	CFPTQCalib MethodName = "cf-ptq-calib"
+	CFPTQPaper MethodName = "cf-ptq-paper"
+)
+
+// Allocator says how bit widths are chosen within the budget.
+type Allocator string
+
+// The allocators.
+const (
+	AllocatorUniform Allocator = "uniform"
+	AllocatorExact   Allocator = "exact"
+	AllocatorPaper   Allocator = "paper"
+)
+
+// Cost is what a budget counts.
+type Cost string
+
+// The costs.
+const (
+	CostBits  Cost = "bits"
+	CostBytes Cost = "bytes"
+	CostBOPs  Cost = "bops"
+)
+
+// BitWidths says what has a bit width of its own.
+type BitWidths string
+
+// The granularities of bit widths.
+const (
+	BitWidthsPerLayer BitWidths = "per-layer"
+	BitWidthsPerRow   BitWidths = "per-row"
+)
+
+// Scales says what has a weight scale of its own.
+type Scales string
+
+// The granularities of weight scales.
+const (
+	ScalesPerTensor  Scales = "per-tensor"
+	ScalesPerChannel Scales = "per-channel"
+)
+
+// Input says how the model's input is quantized.
+type Input string
+
+// The treatments of the model's input.
+const (
+	InputAuto  Input = "auto"
+	InputInt8  Input = "int8"
+	InputFloat Input = "float"
+)
+
+// CalibrateOn says which rows, with which weights, scales and codes are fitted on.
+type CalibrateOn string
+
+// The calibration sets.
+const (
+	OnFactual  CalibrateOn = "factual"
+	OnRecourse CalibrateOn = "recourse"
+	OnWeighted CalibrateOn = "weighted"
+)
+
+// Range is a way of fitting scales and ranges; [calib.Range] has the constants.
+type Range = calib.Range
+
+// Rounding is a way of rounding weights.
+type Rounding = calib.Rounding
+
+// The ways of rounding weights.
+const (
+	RoundNearest  = calib.Nearest
+	RoundGPTQ     = calib.GPTQ
+	RoundAdaRound = calib.AdaRound
+)
+
+// Choice is a value that an option can have.
+type Choice struct{ Name, Doc string }
+
+// Setting is an option with a fixed set of values. Checks, flags, help, recipes and
+// docs/methods.md are made from the table that Settings returns.
+type Setting struct {
+	Name    string // as a flag spells it; in recipes with _ for -
+	Doc     string // what it decides
+	Choices []Choice
+	Of      func(*Options) *string // where the options have it
+}
+
+// Settings is the table of options with a fixed set of values.
+func Settings() []Setting {
+	var ranges []Choice
+	for _, r := range calib.Ranges() {
+		ranges = append(ranges, Choice{string(r.Name), r.Doc})
+	}
+	return []Setting{
+		{
+			"allocator", "how bit widths are chosen",
+			[]Choice{
+				{string(AllocatorExact), "smallest quantization error of the margin, exact knapsack"},
+				{string(AllocatorPaper), "the paper's greedy rule over gradient scores"},
+				{string(AllocatorUniform), "one bit width for all, the largest that fits"},
+			},
+			func(o *Options) *string { return (*string)(&o.Allocator) },
+		},
+		{
+			"cost", "what a budget counts",
+			[]Choice{
+				{string(CostBits), "the bit width of the weights alone, as the paper counts"},
+				{string(CostBytes), "every byte that the file stores for the weights: codes, scales, zero points, order of rows; in bits per weight"},
+				{string(CostBOPs), "weight bits x activation bits x multiplications, as a share of those with 8-bit activations; in bits per weight"},
+			},
+			func(o *Options) *string { return (*string)(&o.Cost) },
+		},
+		{
+			"bit-widths", "what has a bit width of its own",
+			[]Choice{
+				{string(BitWidthsPerLayer), "each layer"},
+				{string(BitWidthsPerRow), "each output channel of each layer"},
+			},
+			func(o *Options) *string { return (*string)(&o.BitWidths) },
+		},
+		{
+			"scales", "what has a weight scale of its own",
+			[]Choice{
+				{string(ScalesPerTensor), "each layer"},
+				{string(ScalesPerChannel), "each output channel of each layer"},
+			},
+			func(o *Options) *string { return (*string)(&o.Scales) },
+		},
+		{
+			"input", "how the model's input is quantized",
+			[]Choice{
+				{string(InputAuto), "on an 8-bit grid, unless that alone harms the margin more than 4-bit weights do"},
+				{string(InputInt8), "on an 8-bit grid: all layers run on integers"},
+				{string(InputFloat), "not at all: layers that read the input compute in float, on weights of few bits"},
+			},
+			func(o *Options) *string { return (*string)(&o.Input) },
+		},
+		{
+			"calibrate-on", "what scales and codes are fitted on",
+			[]Choice{
+				{string(OnFactual), "the rows"},
+				{string(OnRecourse), "the rows and their recourse points, each counting the same (U_cal of the paper)"},
+				{string(OnWeighted), "the rows and their recourse points, those near the decision counting most"},
+			},
+			func(o *Options) *string { return (*string)(&o.CalibrateOn) },
+		},
+		{
+			"weight-range", "how the scales of weights are fitted", ranges,
+			func(o *Options) *string { return (*string)(&o.WeightRange) },
+		},
+		{
+			"act-range", "how the ranges of activations are fitted", ranges,
+			func(o *Options) *string { return (*string)(&o.ActRange) },
+		},
+		{
+			"rounding", "how weights are rounded",
+			[]Choice{
+				{string(RoundNearest), "each weight to the nearest code"},
+				{string(RoundGPTQ), "each weight makes up for the error of those before it, the bias for the rest"},
+				{string(RoundAdaRound), "each weight up or down, learned by gradient, the bias for the rest"},
+			},
+			func(o *Options) *string { return (*string)(&o.Rounding) },
+		},
+	}
+}
+
+// FindSetting returns the setting called name, which must be one of Settings.
+func FindSetting(name string) Setting {
+	all := Settings()
+	return all[slices.IndexFunc(all, func(s Setting) bool { return s.Name == name })]
+}
+
+// Names returns the names of choices.
+func Names(choices []Choice) []string {
+	out := make([]string, len(choices))
+	for i, c := range choices {
+		out[i] = c.Name
+	}
+	return out
+}
+
+// CheckChoice reports a value of the option called name that is not among the choices.
+func CheckChoice(name, value string, choices []Choice) error {
+	if names := Names(choices); !slices.Contains(names, value) {
+		return fmt.Errorf("invalid value %q for %s: want %s", value, name, message.Or(names))
+	}
+	return nil
+}

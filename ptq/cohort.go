@@ -1,0 +1,182 @@
+package ptq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"cfq/recourse"
+	"cfq/recourse/constraint"
+	"cfq/task"
+)
+
+// refusedShare is one refused person for so many who are calibrated on, at
+// least: recourse points are made from refused people.
+const refusedShare = 4
+
+// minLabels is how many labels it takes to judge the task's target by them.
+const minLabels = 20
+
+// cohort is the people to calibrate on.
+type cohort struct {
+	all      *task.People
+	people   *task.People      // those of all who are calibrated on
+	rows     []int             // their positions among all, ascending
+	set      *constraint.Set   // what each of people can change
+	own      []task.Override   // what single ones of people can change, Row being a position among them
+	promises []recourse.Action // of people; nil where none are given
+}
+
+// choose picks the people to calibrate on. The warning is "" or says that the labels contradict the model.
+func (p *prepared) choose(ctx context.Context, all *task.People) (c cohort, warning string, err error) {
+	promises := p.o.Promises
+	switch {
+	case all.N == 0:
+		return c, "", errors.New("there are no rows to calibrate on")
+	case promises != nil && len(promises) != all.N:
+		return c, "", fmt.Errorf("%d promises for %d people", len(promises), all.N)
+	}
+	margins, err := p.full.Margins(ctx, all.X)
+	if err != nil {
+		return c, "", err
+	}
+	right, known := agreement(all.Labels, margins)
+	if known >= minLabels && 5*right < 2*known { // what a wrong class index looks like
+		warning = fmt.Sprintf("the model decides only %.0f %% of the labelled rows as their labels say: "+
+			"is class %d, the task's target.index, the favourable one?", 100*float64(right)/float64(known), p.full.Target())
+	}
+	c = cohort{all: all, people: all, rows: spread(0, all.N, all.N), promises: promises}
+	if p.o.Rows > 0 && all.N > p.o.Rows {
+		c.rows = withRefused(spread(0, all.N, p.o.Rows), margins)
+		c.people = all.Subset(c.rows)
+		if promises != nil {
+			c.promises = subset(promises, c.rows)
+		}
+	}
+	c.set, c.own, err = personal(p.set, p.o.Overrides, c.people)
+	return c, warning, err
+}
+
+// withRefused adds rows, evenly spread, of people who are refused until there is one for
+// every refusedShare rows given. Rows are in ascending order.
+func withRefused(rows []int, margins []float32) []int {
+	chosen := make(map[int]bool, len(rows))
+	refused := 0
+	for _, r := range rows {
+		chosen[r] = true
+		if margins[r] <= 0 {
+			refused++
+		}
+	}
+	var others []int
+	for r, m := range margins {
+		if m <= 0 && !chosen[r] {
+			others = append(others, r)
+		}
+	}
+	for _, k := range spread(0, len(others), max(0, len(rows)/refusedShare-refused)) {
+		rows = append(rows, others[k])
+	}
+	slices.Sort(rows)
+	return rows
+}
+
+// personal returns what each of the people can change, and the overrides that make it so by position
+// among the people.
+func personal(set *constraint.Set, overrides []task.Override, people *task.People) (
+	_ *constraint.Set, own []task.Override, err error,
+) {
+	if len(overrides) == 0 {
+		return set, nil, nil
+	}
+	if len(people.Rows) != people.N {
+		return nil, nil, fmt.Errorf("overrides are by rows of the data file, and %d people have %d of them", people.N, len(people.Rows))
+	}
+	by := map[int][]task.Override{}
+	for _, o := range overrides {
+		by[o.Row] = append(by[o.Row], o)
+	}
+	for i, row := range people.Rows {
+		for _, o := range by[row] {
+			o.Row = i
+			own = append(own, o)
+		}
+	}
+	if set, err = set.Override(own); err != nil {
+		return nil, nil, fmt.Errorf("overrides: %w", err)
+	}
+	return set, own, nil
+}
+
+// noRecourse says why a cohort has no recourse points.
+func (c *cohort) noRecourse() string {
+	switch promised := func(a recourse.Action) bool { return a.Status == recourse.Found }; {
+	case c.promises == nil:
+		return "nobody among the rows is refused and can be helped"
+	case slices.ContainsFunc(c.promises, promised):
+		return "the promises change nothing about anybody"
+	}
+	return "nobody among the rows is promised anything"
+}
+
+// agreement counts the rows with a label, and those of them that margins decide as the label says.
+func agreement(labels []int8, margins []float32) (right, known int) {
+	for i, l := range labels {
+		if l >= 0 {
+			known++
+			if (margins[i] > 0) == (l == 1) {
+				right++
+			}
+		}
+	}
+	return right, known
+}
+
+// subset returns the elements at the positions.
+func subset[T any](s []T, at []int) []T {
+	out := make([]T, len(at))
+	for k, i := range at {
+		out[k] = s[i]
+	}
+	return out
+}
+
+// spread returns at most limit numbers of from to to-1, evenly spread.
+func spread(from, to, limit int) []int {
+	n := min(to-from, limit)
+	out := make([]int, 0, max(0, n))
+	for k := range n {
+		out = append(out, from+k*(to-from)/n)
+	}
+	return out
+}
+
+// sampled returns at most limit rows of x, evenly spread.
+func sampled(x []float32, dim, limit int) []float32 {
+	n := len(x) / dim
+	if n <= limit {
+		return x
+	}
+	return rowsOf(x, dim, spread(0, n, limit))
+}
+
+// rowsOf returns the given rows of x.
+func rowsOf(x []float32, dim int, rows []int) []float32 {
+	out := make([]float32, 0, len(rows)*dim)
+	for _, i := range rows {
+		out = append(out, x[i*dim:(i+1)*dim]...)
+	}
+	return out
+}
+
+// refusedRows returns the positions of the margins that refuse.
+func refusedRows(margins []float32) []int {
+	var rows []int
+	for i, m := range margins {
+		if !(m > 0) {
+			rows = append(rows, i)
+		}
+	}
+	return rows
+}

@@ -1,0 +1,203 @@
+package ptq
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strconv"
+
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/codec"
+	"cfq/onnxio/graph"
+	"cfq/quant"
+	"cfq/quant/qdq"
+	"cfq/task"
+)
+
+// readable reports a model that ONNX Runtime of the given version cannot read, however it
+// is written, and versions that do not exist.
+func readable(m *graph.Model, version string) error {
+	r, err := qdq.RuntimeOf(version)
+	if err != nil {
+		return err
+	}
+	return r.Check(m)
+}
+
+// WritePlan writes the plan file from which FromPlan makes r's model again, byte by byte.
+func WritePlan(w io.Writer, r *Result) error {
+	infos, err := quant.FindLayers(r.from.canonical)
+	if err != nil {
+		return err
+	}
+	f, err := quant.NewPlanFile(r.Plan, infos, dataInput(r.from.canonical))
+	if err != nil {
+		return err
+	}
+	if f.Model.SHA256, err = fingerprint(r.from.source); err != nil {
+		return err
+	}
+	f.Runtime, f.Equalized = r.from.runtime, r.from.source != r.from.canonical
+	m, err := codec.Read(r.Model, "")
+	if err != nil {
+		return err
+	}
+	if text, ok := m.Meta(recipeKey); ok {
+		if err := json.Unmarshal([]byte(text), &f.Recipe); err != nil {
+			return fmt.Errorf("the model's %s: %w", recipeKey, err)
+		}
+	}
+	text, err := quant.MarshalPlan(f)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+// FromPlan quantizes m as a plan file says: it replaces the stages between the opened model and the written
+// file. What the file leaves out is computed as quant.PlanFile.Plan does. The written model is verified on people
+// or, where that is nil, on points that are drawn from the plan's input grid. Of the options only
+// Engine, Workers and Progress count. An *InputError says that the plan is not for this model.
+func FromPlan(ctx context.Context, m *graph.Model, f *quant.PlanFile, people *task.People, o Options) (_ *Result, err error) {
+	o.tell("read the model", 0, 0)
+	from, err := open(ctx, m, nil, &Options{Runtime: f.Runtime, CrossLayerEqualization: f.Equalized, Engine: o.Engine, Workers: o.Workers})
+	if err != nil {
+		return nil, inputError(err)
+	}
+	defer func() { err = errors.Join(err, from.full.Close()) }()
+	plan, err := from.planFrom(f)
+	if err != nil {
+		return nil, inputError(err)
+	}
+	if people == nil {
+		people = drawProbes(f.Input, dataInput(from.canonical), from.full.Dim())
+	}
+	if people.Dim != from.full.Dim() || people.N == 0 {
+		return nil, inputError(fmt.Errorf("%d rows of %d values to verify a model with %d inputs on", people.N, people.Dim, from.full.Dim()))
+	}
+	out, bytes, err := from.write(plan, f.Recipe)
+	if err != nil {
+		return nil, inputError(err)
+	}
+	o.tell("verify", 0, 0)
+	r, err := from.result(ctx, out, bytes, plan, people.X)
+	if err != nil {
+		return nil, err
+	}
+	r.Method, r.Cost = MethodName(f.Recipe["method"]), Cost(f.Recipe["cost"])
+	r.Allocator, r.Rounding = Allocator(f.Recipe["allocator"]), Rounding(f.Recipe["rounding"])
+	r.Budget, _ = strconv.ParseFloat(f.Recipe["budget"], 64) // 0 when the recipe was edited
+	warning, err := from.compareDecisions(ctx, out, people.X, o.Workers)
+	if warning != "" {
+		r.Warnings = append(r.Warnings, warning)
+	}
+	return r, err
+}
+
+// minAlike is the share of rows that a model of a plan decides as the original does, below
+// which something is probably wrong with the plan.
+const minAlike = 0.9
+
+// compareDecisions warns when the model of a plan decides otherwise than the original: a plan may
+// be edited, and verification compares the file with the plan only.
+func (m *opened) compareDecisions(ctx context.Context, written *graph.Model, x []float32, workers int) (warning string, err error) {
+	c, err := classifier.Open(ctx, written, m.engine, classifier.Options{Workers: workers})
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	want, err := m.full.Margins(ctx, x)
+	if err != nil {
+		return "", err
+	}
+	got, err := c.Margins(ctx, x)
+	if err != nil {
+		return "", err
+	}
+	alike := 0
+	for i, v := range got {
+		if (v > 0) == (want[i] > 0) {
+			alike++
+		}
+	}
+	if float64(alike) >= minAlike*float64(len(got)) {
+		return "", nil
+	}
+	return fmt.Sprintf("the model of the plan decides only %d of %d rows as the original does: are the plan's scales and codes right?",
+		alike, len(got)), nil
+}
+
+// planFrom returns the plan of a file if it is one for the model.
+func (m *opened) planFrom(f *quant.PlanFile) (*quant.Plan, error) {
+	sum, err := fingerprint(m.source)
+	if err != nil {
+		return nil, err
+	}
+	if sum != f.Model.SHA256 {
+		weights := 0
+		for i := range m.found {
+			weights += m.found[i].Params()
+		}
+		return nil, fmt.Errorf("the plan is for another model: for one with %d weights and the SHA-256 %.12s..., and this one has %d and %.12s... in canonical form",
+			f.Model.Weights, f.Model.SHA256, weights, sum)
+	}
+	plan, err := f.Plan(m.found, dataInput(m.canonical))
+	if err == nil && len(plan.Layers) == 0 {
+		err = errors.New("the plan leaves every layer in float: there is nothing to quantize")
+	}
+	return plan, err
+}
+
+// fingerprint is the SHA-256 of a model's bytes.
+func fingerprint(m *graph.Model) (string, error) {
+	b, err := codec.Marshal(m)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// dataInput is the name of the model's only input.
+func dataInput(m *graph.Model) string {
+	if in := m.Graph.DataInputs(); len(in) > 0 {
+		return in[0].Name
+	}
+	return ""
+}
+
+// drawProbes draws rows to verify a model on when there are no data: on the plan's input
+// grid, each value at one end of its column's range, at the other or between, and
+// from a normal distribution where the grid is not the model's input.
+func drawProbes(in *quant.Input, data string, dim int) *task.People {
+	rng := rand.New(rand.NewPCG(1, 0x91a7))
+	p := &task.People{Dim: dim, N: verifyRows, X: make([]float32, verifyRows*dim)}
+	lo, hi := make([]float32, dim), make([]float32, dim)
+	if in != nil && (in.Value == "" || in.Value == data) {
+		for j, c := range in.Columns {
+			if c.Source < 0 || c.Source >= dim {
+				continue
+			}
+			if j == 0 || in.Columns[j-1].Source != c.Source {
+				lo[c.Source] = c.Lo
+			}
+			hi[c.Source] = c.Hi
+		}
+	}
+	for i := range p.X {
+		a, b := lo[i%dim], hi[i%dim]
+		switch {
+		case a == b:
+			p.X[i] = float32(rng.NormFloat64())
+		default:
+			p.X[i] = a + (b-a)*float32(min(max(3*rng.Float64()-1, 0), 1))
+		}
+	}
+	return p
+}

@@ -1,0 +1,96 @@
+package ptq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"cfq/onnxio/graph"
+	"cfq/quant"
+	"cfq/recourse/constraint"
+	"cfq/task"
+)
+
+// prepared is the first stage: a model, opened for a task, whose layers are sorted into those
+// to quantize and those that stay in float.
+//
+// The stages of Quantize are immutable values, and each has the one before it inside:
+//
+//	prepare -> prepared.calibrate -> calibrated.score -> scored.allocate -> allocated.quantize -> Result
+type prepared struct {
+	*opened
+
+	o        Options // resolved
+	method   Method
+	task     *task.Task
+	set      *constraint.Set
+	layers   []quant.LayerInfo // to quantize
+	warnings []string          // so far, as in every stage
+}
+
+// prepare opens the model in canonical form and finds the layers to quantize.
+func prepare(ctx context.Context, m *graph.Model, t *task.Task, o Options) (*prepared, error) {
+	o, method, err := o.resolve()
+	if err != nil {
+		return nil, err
+	}
+	o.tell("read the model", 0, 0)
+	p := &prepared{o: o, method: method, task: t}
+	if p.o.Teacher.Margin == 0 {
+		p.o.Teacher.Margin = t.Target.Margin
+	}
+	if p.set, err = constraint.Compile(t); err != nil {
+		return nil, err
+	}
+	if p.opened, err = open(ctx, m, t, &o); err != nil {
+		return nil, err
+	}
+	if p.layers, p.warnings, err = p.selectLayers(&o); err != nil {
+		return nil, errors.Join(err, p.full.Close())
+	}
+	return p, nil
+}
+
+func (p *prepared) tell(stage string, done, total int) { p.o.tell(stage, done, total) }
+
+func (p *prepared) formats() []quant.Format { return quant.FormatsFor(p.o.Reduced) }
+
+// selectLayers returns the layers to quantize and a warning for each that cannot be; those that the options keep in
+// float are marked as fixed.
+func (m *opened) selectLayers(o *Options) (layers []quant.LayerInfo, warnings []string, err error) {
+	kept, err := o.selected(m.found)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range m.found {
+		switch l := &m.found[i]; {
+		case l.Fixed != "":
+			warnings = append(warnings, fmt.Sprintf("layer %q stays in float: %s", l.Node, l.Fixed))
+		case kept[l.Node] != "":
+			l.Fixed = kept[l.Node] // as was asked for: nothing to warn of
+		default:
+			layers = append(layers, *l)
+		}
+	}
+	switch {
+	case len(layers) > 0:
+		return layers, warnings, nil
+	case len(kept) > 0:
+		err = errors.New("nothing is left to quantize: every layer is to stay in float")
+	case len(warnings) > 0:
+		err = fmt.Errorf("the model has no layer that can be quantized: %s", strings.Join(warnings, "; "))
+	case isQuantized(m.canonical):
+		err = errors.New("the model is quantized already: quantize the float model that it was made from")
+	default:
+		err = errors.New("the model has no dense layer: Gemm or MatMul with stored float32 weights")
+	}
+	return nil, nil, err
+}
+
+// isQuantized reports whether the model has been quantized before, with whatever tool.
+func isQuantized(m *graph.Model) bool {
+	return slices.ContainsFunc(m.Metadata, func(e graph.Meta) bool { return e.Key == recipeKey }) ||
+		slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool { return n.Op == "DequantizeLinear" })
+}

@@ -1,0 +1,90 @@
+package ptq
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"cfq/calib"
+	"cfq/calib/refine"
+	"cfq/onnxio/classifier"
+	"cfq/quant"
+	"cfq/quant/qdq"
+)
+
+// Refinement looks at refineRows points at most, refineFacts of them factual rows: more
+// take longer and change little.
+const (
+	refineRows  = 4096
+	refineFacts = 1024
+)
+
+// refine refines the plans of layers as a whole on points of the set; convolutions stay as they are.
+func (c *calibrated) refine(ctx context.Context, plans []quant.Layer, set *calib.Set) ([]quant.Layer, *refine.Outcome, error) {
+	if c.o.Refine == 0 {
+		return plans, nil, nil
+	}
+	var layers []refine.Layer
+	var at []int // which of the plans
+	for k, plan := range plans {
+		for i, l := range c.grid.wide {
+			if l.Node != plan.Node || l.Conv != nil {
+				continue
+			}
+			var input *quant.Input
+			if c.onGrid(i) {
+				input = c.grid.input
+			}
+			reads := func(values []float32, rows int) []float32 { return quant.Reads(plan.Act, input, values, rows) }
+			layers, at = append(layers, refine.Layer{Info: l, Plan: plan, Reads: reads}), append(at, k)
+		}
+	}
+	points, err := c.refinePoints(ctx, set)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(layers) == 0 || len(points.Margins) < refine.LeastPoints {
+		return plans, nil, nil
+	}
+	all := slices.Clone(plans)
+	replace := func(refined []quant.Layer) {
+		for k, p := range refined {
+			all[at[k]] = p
+		}
+	}
+	open := func(refined []quant.Layer) (*classifier.Model, error) { // so that gradients pass the quantizers
+		replace(refined)
+		m, err := qdq.Write(c.canonical, c.planOf(all), qdq.Options{Plain: true})
+		if err != nil {
+			return nil, err
+		}
+		target := c.full.Target()
+		return classifier.Open(ctx, m, c.engine, classifier.Options{Target: &target, Workers: c.o.Workers, Through: quant.StraightThrough})
+	}
+	refined, outcome, err := refine.Run(ctx, layers, points, open, refine.Options{
+		Rounds: c.o.Refine, Progress: func(done, total int) { c.tell("refine", done, total) },
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("refinement: %w", err)
+	}
+	replace(refined)
+	return all, &outcome, nil
+}
+
+// refinePoints picks points of a set, recourse points first.
+func (c *calibrated) refinePoints(ctx context.Context, set *calib.Set) (refine.Points, error) {
+	facts := refineRows
+	if set.Recourse > 0 {
+		facts = max(refineFacts, refineRows-set.Recourse)
+	}
+	rows := append(spread(set.Factual, set.Rows(), refineRows-facts), spread(0, set.Factual, facts)...)
+	p := refine.Points{X: rowsOf(set.X, set.Dim, rows)}
+	if set.Weights != nil {
+		p.Weights = subset(set.Weights, rows)
+	}
+	var err error
+	if p.Margins, err = c.full.Margins(ctx, p.X); err != nil {
+		return p, fmt.Errorf("margins of the points of refinement: %w", err)
+	}
+	return p, nil
+}

@@ -1,0 +1,218 @@
+package ptq
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cfq/calib/refine"
+	"cfq/onnxio/codec"
+	"cfq/onnxio/graph"
+	"cfq/quant"
+	"cfq/quant/qdq"
+	"cfq/quant/verify"
+)
+
+// Result is a quantized model and how it came about. It is the last stage.
+type Result struct {
+	Model     []byte      `json:"-"`
+	Plan      *quant.Plan `json:"-"`
+	Method    MethodName  `json:"method"`
+	Allocator Allocator   `json:"allocator"`
+	Rounding  Rounding    `json:"rounding"`
+	Budget    float64     `json:"budget"`
+	Cost      Cost        `json:"cost"`            // what the budget counts
+	Bits      float64     `json:"bits_per_weight"` // mean bit width of the quantized weights
+	// Stored is what the file stores for those weights in all, in bits per weight: codes, scales,
+	// zero points, the order of rows.
+	Stored    float64         `json:"stored_bits_per_weight"`
+	Refined   *refine.Outcome `json:"refined,omitempty"` // what end-to-end refinement did
+	Layers    []Layer         `json:"layers"`
+	Equalized []string        `json:"equalized,omitempty"` // pairs of layers whose channel ranges were balanced
+	People    int             `json:"people"`              // who were given
+	// Calibrated are the positions, ascending, of the people whom the model was calibrated on or, by Smallest, chosen by. A model
+	// of a plan has none.
+	Calibrated []int          `json:"-"`
+	Factual    int            `json:"calibration_rows"`
+	Recourse   int            `json:"recourse_points"`
+	Reached    int            `json:"recourse_points_valid"`
+	Promised   bool           `json:"promises,omitempty"` // the recourse points are those of Options.Promises
+	FloatBytes int            `json:"float_bytes"`
+	Bytes      int            `json:"bytes"`
+	Verified   *verify.Report `json:"verified"`
+	Warnings   []string       `json:"warnings,omitempty"` // what is not as the method's name says
+
+	from *opened // for WritePlan
+}
+
+// Layer is what was decided for one layer, and why.
+type Layer struct {
+	Node   string `json:"node"`
+	Params int    `json:"params"`
+	// Bits is the mean bit width of the weights; Rows says how many rows have which bit width where
+	// they differ.
+	Bits     float64     `json:"bits"`
+	Rows     map[int]int `json:"rows_of_bit_width,omitempty"`
+	Channels int         `json:"scales"`
+	// Score is the gradient score, eq. cfptq_sensitivity or its factual counterpart;
+	// 0 when Result.Warnings says why there is none.
+	Score float64 `json:"sensitivity,omitempty"`
+	// MarginError is the mean squared quantization error of the margin when this layer alone is
+	// quantized, per bit width of quant.Formats; nil where it was not measured.
+	MarginError []float64 `json:"margin_error,omitempty"`
+	Float       string    `json:"float,omitempty"` // why the layer stays in float
+}
+
+// quantize refines the layers in their formats, writes the file and verifies it.
+func (a *allocated) quantize(ctx context.Context) (*Result, error) {
+	layers, outcome, err := a.refine(ctx, a.assemble(a.fits, a.chosen), a.cal)
+	if err != nil {
+		return nil, err
+	}
+	plan := a.planOf(layers)
+	out, bytes, err := a.write(plan, a.recipe(nil))
+	if err != nil {
+		return nil, err
+	}
+	a.tell("verify", 0, 0)
+	r, err := a.result(ctx, out, bytes, plan, a.people.X)
+	if err != nil {
+		return nil, err
+	}
+	r.Method, r.Allocator, r.Rounding = a.method.Name, a.o.Allocator, a.o.Rounding
+	r.Budget, r.Cost = a.budget, a.o.Cost
+	r.Refined, r.Equalized, r.Warnings = outcome, a.equalized, slices.Clone(a.warnings)
+	r.People, r.Calibrated = a.all.N, a.rows
+	r.Factual, r.Recourse, r.Reached = a.union.Factual, a.union.Recourse, a.union.Valid()
+	r.Promised = r.Recourse > 0 && a.promises != nil
+	at := 0
+	for k := range r.Layers {
+		if a.found[k].Fixed != "" {
+			continue
+		}
+		r.Layers[k].Score = a.scores[at]
+		if a.layerErrors != nil {
+			r.Layers[k].MarginError = a.layerErrors[at]
+		}
+		at++
+	}
+	return r, nil
+}
+
+// writer says how models are written: small, and so that ONNX Runtime from a certain release on can read them.
+func (m *opened) writer() qdq.Options { return qdq.Options{Size: size, Runtime: m.runtime} }
+
+// write makes the model and the file of a plan.
+func (m *opened) write(plan *quant.Plan, recipe map[string]string) (*graph.Model, []byte, error) {
+	out, err := qdq.Write(m.canonical, plan, m.writer())
+	if err != nil {
+		return nil, nil, fmt.Errorf("quantized graph: %w", err)
+	}
+	text, err := json.Marshal(recipe) // keys are sorted: the same recipe gives the same bytes
+	if err != nil {
+		return nil, nil, err
+	}
+	out.SetMeta(recipeKey, string(text))
+	bytes, err := codec.Marshal(out)
+	return out, bytes, err
+}
+
+// recipeKey is the metadata entry that says how a model was made: a JSON object of texts.
+const recipeKey = "cfq.recipe"
+
+// recipe says how the model was made; more comes on top.
+func (a *allocated) recipe(more map[string]string) map[string]string {
+	recipe := map[string]string{
+		"method": string(a.method.Name), "budget": fmt.Sprint(a.budget), "refine": strconv.Itoa(a.o.Refine), "task": a.task.Hash(),
+	}
+	o := a.o
+	for _, s := range Settings() {
+		recipe[strings.ReplaceAll(s.Name, "-", "_")] = *s.Of(&o)
+	}
+	if a.people.N < a.all.N {
+		recipe["calibrated_on"] = fmt.Sprintf("%d of %d rows", a.people.N, a.all.N)
+	}
+	if o.ActBits != 8 {
+		recipe["act_bits"] = strconv.Itoa(o.ActBits)
+	}
+	for key, on := range map[string]bool{
+		"cross_layer_equalization": o.CrossLayerEqualization, "weight_only": o.WeightOnly, "reduced": o.Reduced,
+	} {
+		if on {
+			recipe[key] = "yes"
+		}
+	}
+	if a.promises != nil {
+		recipe["recourse"] = "promises"
+	}
+	if t := o.Teacher; t.Noise > 0 || t.Sample > 0 {
+		recipe["teacher"] = fmt.Sprintf("noise %v, sample %d, seed %d", t.Noise, t.Sample, t.Seed)
+	}
+	for k, v := range o.Recipe {
+		if v != "" {
+			recipe[k] = v
+		}
+	}
+	maps.Copy(recipe, more)
+	return recipe
+}
+
+// verifyRows is how many rows the written model is verified on.
+const verifyRows = 512
+
+// result verifies a written model on rows of x and says what it stores.
+func (m *opened) result(ctx context.Context, out *graph.Model, bytes []byte, plan *quant.Plan, x []float32) (*Result, error) {
+	report, err := verify.Check(ctx, bytes, verify.Options{Plan: plan, Engine: m.engine, FloatBytes: m.floatBytes, Probes: m.probes(x)})
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{Model: bytes, Bytes: len(bytes), FloatBytes: m.floatBytes, Plan: plan, Verified: report, from: m}
+	var bits float64
+	weights := 0
+	for _, info := range m.found {
+		l := Layer{Node: info.Node, Params: info.Params(), Float: info.Fixed}
+		p := plan.Layer(info.Node)
+		switch {
+		case l.Float != "":
+		case p == nil:
+			l.Float = "the plan keeps it"
+		default:
+			rows := map[int]int{}
+			for o := range info.Out {
+				rows[p.Width(o)]++
+				l.Bits += float64(p.Width(o)) / float64(info.Out)
+			}
+			if len(rows) > 1 {
+				l.Rows = rows
+			}
+			l.Channels = len(p.Scales)
+			bits += l.Bits * float64(l.Params)
+			weights += l.Params
+		}
+		r.Layers = append(r.Layers, l)
+	}
+	stored, err := qdq.Stored(out)
+	if err != nil {
+		return nil, err
+	}
+	r.Bits, r.Stored = bits/float64(weights), 8*float64(stored)/float64(weights)
+	return r, nil
+}
+
+// probes is what a written model is verified on: rows spread over x, as
+// many as a model with a fixed batch size takes.
+func (m *opened) probes(x []float32) []*graph.Tensor {
+	rows, dim := verifyRows, m.full.Dim()
+	if n := m.full.Fixed(); n > 0 {
+		rows = n
+	}
+	x = sampled(x, dim, rows)
+	for m.full.Fixed() > 0 && len(x) < rows*dim {
+		x = append(slices.Clip(x), x[:min(len(x), rows*dim-len(x))]...)
+	}
+	return []*graph.Tensor{m.full.Feed(x)}
+}

@@ -1,0 +1,170 @@
+package ptq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"cfq/onnxio/classifier"
+	"cfq/quant"
+	"cfq/quant/qdq"
+	"cfq/sensitivity"
+	"cfq/task"
+)
+
+// errorRows is how many points the quantization error of the margin is measured on; more change the
+// third digit.
+const errorRows = 4096
+
+// scored is the third stage: it is known how much each layer matters and, for the exact allocator, how much
+// each bit width of each layer or row moves the margin.
+type scored struct {
+	*calibrated
+
+	scores      []float64     // gradient score of each layer
+	judged      []float32     // the points that quantization errors are measured on
+	layerErrors [][]float64   // mean squared quantization error of the margin by layer and format; nil where not measured
+	rowErrors   [][][]float64 // the same by layer, row and format
+	warnings    []string
+}
+
+// score measures the layers at recourse points or at factual rows, as the method says.
+func (c *calibrated) score(ctx context.Context) (*scored, error) {
+	s := &scored{calibrated: c, warnings: slices.Clip(c.warnings)}
+	points, judged := c.union.Moved(), c.union.Points()
+	var classes []int // the target
+	var err error
+	if !c.method.RecourseSensitivity || c.union.Recourse == 0 {
+		points, judged = c.union.Facts(), c.union.Facts()
+		if classes, err = factualClasses(ctx, c.full, c.people); err != nil {
+			return nil, err
+		}
+	}
+	s.judged = sampled(judged, c.full.Dim(), errorRows)
+	c.tell("sensitivity of the layers", 0, 0)
+	s.scores, err = sensitivity.Gradient(ctx, c.full, c.layers, points, classes)
+	switch {
+	case err != nil && (c.o.Allocator == AllocatorPaper || ctx.Err() != nil):
+		return nil, err
+	case err != nil:
+		s.scores = make([]float64, len(c.layers))
+		s.warnings = append(s.warnings, fmt.Sprintf("no sensitivity scores: %v", err))
+	}
+	if c.o.Allocator != AllocatorExact {
+		return s, nil
+	}
+	if c.o.BitWidths == BitWidthsPerRow {
+		if s.rowErrors, err = c.measureRows(ctx, s.judged); err != nil {
+			return nil, err
+		}
+	}
+	if c.o.BitWidths != BitWidthsPerRow || slices.ContainsFunc(c.layers, func(l quant.LayerInfo) bool { return l.Conv != nil }) {
+		s.layerErrors, err = c.measureLayers(ctx, s.judged, c.exactErrors(len(s.judged)/c.full.Dim()), "quantization error of each bit width")
+	}
+	return s, err
+}
+
+// exactErrors reports whether the quantization error of layers can be measured, by the rule of sensitivity.Exact,
+// on so many rows.
+func (c *calibrated) exactErrors(rows int) bool {
+	return sensitivity.Exact(len(c.layers), len(c.formats()), rows, sensitivity.Multiplications(c.layers))
+}
+
+// measureLayers measures, or estimates to first order, what each format of each layer does to the margin on rows of x.
+func (c *calibrated) measureLayers(ctx context.Context, x []float32, exact bool, stage string) ([][]float64, error) {
+	progress := func(done, total int) { c.tell(stage, done, total) }
+	if !exact {
+		return sensitivity.FirstOrder(ctx, c.full, c.layers, len(c.formats()), x, c.change, progress)
+	}
+	openWith := func(layer, format int) (*classifier.Model, error) {
+		w := make(assignment, len(c.layers))
+		w[layer] = []int{format}
+		return c.openPlain(w)
+	}
+	return sensitivity.Damage(ctx, c.full, len(c.layers), len(c.formats()), x, openWith, progress)
+}
+
+// measureRows estimates what each format of each row of the dense layers does to the margin on rows of x.
+func (c *calibrated) measureRows(ctx context.Context, x []float32) ([][][]float64, error) {
+	c.tell("quantization error of each bit width", 0, 0)
+	var dense []int
+	var infos []quant.LayerInfo
+	for i, l := range c.layers {
+		if l.Conv == nil {
+			dense, infos = append(dense, i), append(infos, c.grid.wide[i])
+		}
+	}
+	got, err := sensitivity.Rows(ctx, c.full, infos, len(c.formats()), x, func(layer, format int) (sensitivity.Change, error) {
+		return c.change(dense[layer], format)
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([][][]float64, len(c.layers))
+	for k, i := range dense {
+		out[i] = got[k]
+	}
+	return out, nil
+}
+
+// change is what a format makes of a layer.
+func (c *calibrated) change(layer, format int) (sensitivity.Change, error) {
+	return sensitivity.ChangeOf(&c.fits[layer][format], c.grid.wide[layer], c.grid.input)
+}
+
+// openPlain opens the model with layers in formats, nothing refined, to look at its margins.
+func (c *calibrated) openPlain(w assignment) (*classifier.Model, error) {
+	m, err := qdq.Write(c.canonical, c.planOf(c.assemble(c.fits, w)), qdq.Options{Plain: true})
+	if err != nil {
+		return nil, err
+	}
+	return c.full.With(m), nil
+}
+
+// modelError measures the mean squared quantization error of the margin of a whole model on the rows of x, whose
+// margins should be those wanted.
+func (c *calibrated) modelError(ctx context.Context, w assignment, x, want []float32) (_ float64, err error) {
+	m, err := c.openPlain(w)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	got, err := m.Margins(ctx, x)
+	if err != nil {
+		return 0, err
+	}
+	return sensitivity.MarginDamage(got, want), nil
+}
+
+// factualClasses returns the class of each row for the factual gradient: the
+// favourable one for rows with that label; for others the most likely class, of
+// those that are not favourable where the label says so.
+func factualClasses(ctx context.Context, c *classifier.Model, people *task.People) ([]int, error) {
+	z, k, err := c.Logits(ctx, people.X)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]int, people.N)
+	for i := range out {
+		label := int8(-1)
+		if people.Labels != nil {
+			label = people.Labels[i]
+		}
+		row := z[i*k : (i+1)*k]
+		if k == 1 {
+			row = []float32{0, row[0]}
+		}
+		best := -1
+		for class, v := range row {
+			if (label != 0 || class != c.Target()) && (best < 0 || v > row[best]) {
+				best = class
+			}
+		}
+		if label == 1 {
+			best = c.Target()
+		}
+		out[i] = best
+	}
+	return out, nil
+}
