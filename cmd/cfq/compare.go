@@ -18,7 +18,7 @@ import (
 
 // compareFlags are the flags of compare.
 type compareFlags struct {
-	asked
+	evaluationFlags
 	margins numbers
 	draws   int
 	reports []string
@@ -93,7 +93,7 @@ func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err erro
 }
 
 // results evaluates all quantized models; the original's recourse is found once.
-func (f *compareFlags) results(ctx context.Context, d *field, names []string) ([]*eval.Result, error) {
+func (f *compareFlags) results(ctx context.Context, d *evaluation, names []string) ([]*eval.Result, error) {
 	o, err := d.options(ctx)
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (f *compareFlags) results(ctx context.Context, d *field, names []string) ([
 }
 
 // comparison adds to a comparison where its models came from.
-func (d *field) comparison(names []string, c *eval.Comparison) (*report.Comparison, error) {
+func (d *evaluation) comparison(names []string, c *eval.Comparison) (*report.Comparison, error) {
 	files, err := d.inputs()
 	if err != nil {
 		return nil, err
@@ -139,8 +139,8 @@ func (d *field) comparison(names []string, c *eval.Comparison) (*report.Comparis
 	for i := 1; i < len(models); i++ {
 		doc.Entries = append(doc.Entries, report.Entry{Alias: names[i], Model: models[i], Recipe: recipe(d.files[i])})
 	}
-	if d.given != nil {
-		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.given)...)
+	if d.issued != nil {
+		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.issued)...)
 	}
 	return doc, nil
 }

@@ -5,20 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"cfq/eval"
+	"cfq/eval/certify"
+	"cfq/eval/footprint"
 	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/onnxio/codec"
 	"cfq/task"
 )
 
 // evalFlags are the flags of eval.
 type evalFlags struct {
-	asked
+	evaluationFlags
 	margins numbers
 	noise   int
 	latency bool
@@ -107,11 +111,11 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 		o.Margins = curve(d.task)
 	}
 	o.Noise = f.noise
-	around, err := d.around(ctx, certify, &o)
-	if err != nil {
-		return err
+	if certify {
+		if err := d.certify(ctx, &o); err != nil {
+			return err
+		}
 	}
-	defer func() { err = errors.Join(err, around.Close()) }()
 	r, err := d.measure(ctx, o, list, f.latency)
 	if err != nil {
 		return err
@@ -122,7 +126,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 	case n > 0:
 		r.Warnings = append(r.Warnings, fmt.Sprintf("the quantized model was calibrated on %d of the %d people: what it keeps for them says little about others; cfq gate leaves them out", n, d.people.N))
 	}
-	doc, err := d.document(ctx, r, around, outs.has("html", "json", "md") || e.json)
+	doc, err := d.document(ctx, r, outs.has("html", "json", "md") || e.json)
 	if err != nil {
 		return err
 	}
@@ -130,7 +134,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 }
 
 // measure compares the quantized model with the original, and adds what is not about single people.
-func (d *field) measure(ctx context.Context, o eval.Options, stress []eval.Stress, latency bool) (*eval.Result, error) {
+func (d *evaluation) measure(ctx context.Context, o eval.Options, stress []eval.Stress, latency bool) (*eval.Result, error) {
 	r, err := eval.Compare(ctx, d.models[0], d.models[1], d.set, d.people, o)
 	if err != nil {
 		return nil, runError(err)
@@ -148,6 +152,48 @@ func (d *field) measure(ctx context.Context, o eval.Options, stress []eval.Stres
 		return nil, err
 	}
 	return r, nil
+}
+
+// ballSamples is how many points of the ball around each recourse point are sampled.
+const ballSamples = 64
+
+// certify adds certificates and logit perturbation to what is evaluated.
+func (d *evaluation) certify(ctx context.Context, o *eval.Options) (err error) {
+	if d.certifier, err = certify.Open(ctx, d.files[0], d.files[1], d.task.Target.Index, d.e.engine()); err != nil {
+		return runError(err)
+	}
+	o.Radius = d.f.certify
+	o.Perturb = d.certifier.Perturb(o.Radius, ballSamples, o.Seed)
+	if err := d.certifier.Check(); err != nil {
+		d.warn("nothing can be proved: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return nil
+	}
+	o.Prove = d.certifier.Prove
+	return nil
+}
+
+// weigh adds to r what the i-th model takes and, if that is asked for, how fast it is.
+func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency bool) (err error) {
+	var bytes [2]int64
+	for k, path := range []string{d.paths[0], d.paths[i]} {
+		for _, file := range append(codec.ExternalFiles(path), path) {
+			info, err := os.Stat(file)
+			if err != nil {
+				return err
+			}
+			bytes[k] += info.Size()
+		}
+	}
+	if r.Footprint, err = footprint.Measure(d.files[0], d.files[i], bytes[0], bytes[1]); err != nil {
+		d.e.msg.Note("bits and bit operations are not known: %v", err)
+		r.Footprint = &eval.Footprint{Full: eval.Weight{Bytes: bytes[0]}, Quant: eval.Weight{Bytes: bytes[1]}}
+	}
+	if !latency {
+		return ctx.Err()
+	}
+	d.e.progress()(eval.Event{Stage: "taking the time"})
+	r.Timing, err = footprint.Time(ctx, d.files[0], d.files[i], d.people.X, footprint.TimeOptions{Engine: d.e.engine(), Confidence: d.f.confidence})
+	return runError(err)
 }
 
 // curve are the required margins that are evaluated when nobody says which.
@@ -178,4 +224,35 @@ func (n *numbers) Set(s string) error {
 	}
 	*n = list
 	return nil
+}
+
+// stressHelp lists the conditions of --stress.
+func stressHelp() string {
+	var b strings.Builder
+	b.WriteString("Conditions (--stress):\n")
+	for _, f := range eval.StressForms() {
+		paragraph(&b, fmt.Sprintf("  %-24s ", f.Form), strings.Repeat(" ", 27), f.Doc)
+	}
+	return b.String()
+}
+
+// plain takes the name of the package off an error about a flag's value, which the flag names better.
+func plain(err error) error {
+	if s, ok := strings.CutPrefix(err.Error(), "eval: "); ok {
+		return errors.New(s)
+	}
+	return err
+}
+
+// parseStress reads the values of --stress.
+func parseStress(specs []string) ([]eval.Stress, error) {
+	var list []eval.Stress
+	for _, spec := range specs {
+		s, err := eval.ParseStress(spec)
+		if err != nil {
+			return nil, cli.Usagef("`cfq help eval` lists the conditions", "--stress %w", plain(err))
+		}
+		list = append(list, s)
+	}
+	return list, nil
 }

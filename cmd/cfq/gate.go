@@ -19,7 +19,7 @@ import (
 
 // gateFlags are the flags of gate.
 type gateFlags struct {
-	asked
+	evaluationFlags
 	file           string
 	checks         []string
 	limits         [4]float64 // of shorthands
@@ -132,7 +132,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	if err := rows.vouch(d); err != nil {
+	if err := rows.checkHeldOut(d); err != nil {
 		return err
 	}
 	if d.same {
@@ -142,7 +142,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if err != nil {
 		return err
 	}
-	if err := d.foreign(); err != nil {
+	if err := d.checkPromiseSource(); err != nil {
 		return err
 	}
 	o.Margins, o.OneSided = needs.Margins, !needs.Mirrored
@@ -152,16 +152,16 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if needs.Noise {
 		o.Noise = noisePeople
 	}
-	around, err := d.around(ctx, needs.Certificates || needs.Perturbation || cli.Given(fs, "certify"), &o)
-	if err != nil {
-		return err
+	if needs.Certificates || needs.Perturbation || cli.Given(fs, "certify") {
+		if err := d.certify(ctx, &o); err != nil {
+			return err
+		}
 	}
-	defer func() { err = errors.Join(err, around.Close()) }()
 	r, err := d.measure(ctx, o, nil, needs.Timing)
 	if err != nil {
 		return err
 	}
-	doc, err := d.document(ctx, r, around, outs.has("html", "json", "md") || e.json)
+	doc, err := d.document(ctx, r, outs.has("html", "json", "md") || e.json)
 	if err != nil {
 		return err
 	}

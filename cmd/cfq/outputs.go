@@ -2,13 +2,23 @@ package main
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"cfq/eval"
 	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/ort"
+	"cfq/quant"
+	"cfq/sensitivity"
 )
 
 // output is a report on a D to be written to a file, or to stdout when path is "".
@@ -105,4 +115,129 @@ func (o outputs[D]) write(e *env, d *D, views []report.View[D]) error {
 		}
 	}
 	return nil
+}
+
+// document adds to a result where it came from and, with details, the layers of the quantized model.
+func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool) (*report.Document, error) {
+	files, err := d.inputs()
+	if err != nil {
+		return nil, err
+	}
+	models := d.weighed()
+	doc := &report.Document{
+		Title: fmt.Sprintf("%s against %s", models[1].Name, models[0].Name), Tool: "cfq " + release(),
+		Full: models[0], Quantized: models[1],
+		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3], Recipe: recipe(d.files[1]), Result: r,
+		Broken: report.BrokenPromises(r, d.people, d.set), Warnings: d.warnings,
+	}
+	if d.issued != nil {
+		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.issued)...)
+	}
+	if d.f.records {
+		doc.Records = r.Records
+	}
+	if details {
+		doc.Layers, err = d.layers(ctx, r)
+	}
+	return doc, err
+}
+
+// inputs are the data, the task, the promises and the overrides; those that there are none of are empty.
+func (d *evaluation) inputs() (files [4]report.File, err error) {
+	for i, path := range []string{d.f.data, d.f.task, d.f.promises, d.f.overrides} {
+		if files[i], err = source(path); err != nil {
+			return files, err
+		}
+	}
+	return files, nil
+}
+
+func source(path string) (report.File, error) {
+	if path == "" {
+		return report.File{}, nil
+	}
+	size, sum, err := fileHash(path)
+	if err != nil {
+		return report.File{}, fmt.Errorf("hashing: %w", err)
+	}
+	return report.File{Name: filepath.Base(path), SHA256: sum, Bytes: size}, nil
+}
+
+// weighed are the models as reports name them.
+func (d *evaluation) weighed() []report.Model {
+	var models []report.Model
+	for i, file := range d.sources {
+		models = append(models, report.Model{File: file, WeightBits: weightBits(d.files[i])})
+	}
+	return models
+}
+
+// layers lists the layers of the quantized model, with the sensitivity of each of them at the recourse points.
+func (d *evaluation) layers(ctx context.Context, r *eval.Result) ([]report.Layer, error) {
+	found, err := findLayers(d.files[1])
+	if err != nil {
+		return nil, nil //nolint:nilerr // a model whose layers are not understood has none to show
+	}
+	data, err := os.ReadFile(d.paths[1])
+	if err != nil {
+		return nil, err
+	}
+	if o, err := ort.Optimized(data, d.e.engine()); err == nil {
+		setKernels(found, o.Graph)
+	}
+	scores, err := d.sensitivities(ctx, r)
+	if err != nil {
+		d.e.msg.Note("the sensitivity of the layers is not shown: %v", err)
+	}
+	var layers []report.Layer
+	for _, l := range found {
+		x := report.Layer{
+			Node: l.Node, Weights: l.Params(), Bits: l.Bits, Bytes: l.Stored, Kernel: l.Kernel,
+			Sensitivity: eval.Float(math.NaN()),
+		}
+		if v, ok := scores[l.Node]; ok {
+			x.Sensitivity = eval.Float(v)
+		}
+		layers = append(layers, x)
+	}
+	return layers, ctx.Err()
+}
+
+// sensitivities returns the paper's counterfactual sensitivity (eq. cfptq_sensitivity) of each layer of the
+// original, by the name of its node, at the recourse points of the headline margin; empty without any.
+func (d *evaluation) sensitivities(ctx context.Context, r *eval.Result) (_ map[string]float64, err error) {
+	h := r.Headline()
+	var points []float32
+	for i := range r.Records {
+		if p := &r.Records[i]; h >= 0 && p.Evaluated && p.Steps[h].Full.Made() {
+			points = append(points, p.Steps[h].Full.Point...)
+		}
+	}
+	out := map[string]float64{}
+	if len(points) == 0 {
+		return out, nil
+	}
+	m, err := d.models[0].Canonical()
+	if err != nil {
+		return nil, err
+	}
+	layers, err := quant.FindLayers(m.Graph())
+	if err != nil {
+		return nil, err
+	}
+	c, err := classifier.New(m, classifier.Options{
+		Target: &d.task.Target.Index, Workers: d.e.workers, Through: quant.StraightThrough,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	scores, err := sensitivity.Gradient(ctx, c, layers, points, nil)
+	if err != nil {
+		return nil, err
+	}
+	for i := range layers {
+		out[layers[i].Node] = scores[i]
+	}
+	return out, nil
 }

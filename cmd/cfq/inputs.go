@@ -1,0 +1,380 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"cfq/calib/record"
+	"cfq/eval"
+	"cfq/eval/certify"
+	"cfq/eval/report"
+	"cfq/internal/cli"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/codec"
+	"cfq/onnxio/graph"
+	"cfq/recourse"
+	"cfq/recourse/constraint"
+	"cfq/recourse/promise"
+	"cfq/task"
+)
+
+// evaluationFlags are the flags of the subcommands that compare models on people.
+type evaluationFlags struct {
+	data, task, rows   string
+	promises           string
+	overrides          string
+	sample             int
+	seed               uint64
+	restarts           int
+	by                 []string
+	minGroup           int
+	certify            float64
+	confidence         float64 // two-sided, of all intervals
+	overwrite, records bool
+}
+
+// noBy is what --by takes for no groups.
+const noBy = "none"
+
+func (f *evaluationFlags) add(fs *pflag.FlagSet) {
+	fs.StringVarP(&f.data, "data", "d", "", "the people: a CSV `file`, also gzipped")
+	fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
+	fs.StringVar(&f.rows, "rows", "", rowsHelp)
+	fs.StringVar(&f.promises, "promises", "", fromHelp)
+	fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
+	fs.IntVar(&f.sample, "sample", 0, "evaluate a random sample of so many refused `people`; 0 takes all")
+	fs.Uint64Var(&f.seed, "seed", 1, "`seed` of the sample and of the solver")
+	fs.IntVar(&f.restarts, "restarts", 0, "random `restarts` of the solver; 0 is the solver's default")
+}
+
+func (f *evaluationFlags) addGroups(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&f.by, "by", nil, "groups that are told apart: `features`, joined by * for their combinations; else the task's subgroups; none for none")
+	fs.IntVar(&f.minGroup, "min-group", 30, "`promises` without which a group is not compared with others")
+}
+
+// certifyHelp is the help of --certify.
+const certifyHelp = "prove what survives within this `radius`, in model-input units, around each recourse point; measure the logits there"
+
+// evaluation is what a subcommand works on: models that are open, people who are read.
+type evaluation struct {
+	e              *env
+	f              *evaluationFlags
+	task           *task.Task
+	set            *constraint.Set // of people, by position
+	people         *task.People
+	issued         *promise.File // nil without --promises
+	marginMismatch float64       // how far margins that the promises file states are from those found; NaN when it states none
+	paths          []string      // of the models, the original's first
+	files          []*graph.Model
+	models         []*classifier.Model
+	// sources are the models' files as reports name them.
+	sources []report.File
+	same    bool // a quantized model has the content of the original
+	// certifier bounds neighbourhoods of recourse points; nil when they were not asked for.
+	certifier *certify.Certifier
+	// warnings are doubts about the files, for the report.
+	warnings []string
+}
+
+// open reads the task, the models and the people, in the order in which mistakes are cheapest to report. outputs are files that will be
+// written. keep says which of the people remain; nil keeps all.
+func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []string, o task.ReadOptions, keep func(*task.People) ([]int, error)) (_ *evaluation, err error) {
+	var inputs []string
+	for _, p := range paths {
+		inputs = append(append(inputs, p, record.Path(p)), codec.ExternalFiles(p)...)
+	}
+	if err := cli.Distinct(append(inputs, f.data, f.task, f.rows, f.promises, f.overrides), outputs); err != nil {
+		return nil, err
+	}
+	switch {
+	case f.sample < 0:
+		return nil, cli.Usagef("0 takes all", "--sample %d: there are no such people", f.sample)
+	case f.minGroup < 0:
+		return nil, cli.Usagef("", "--min-group %d: a number of promises is 0 or more", f.minGroup)
+	case f.restarts < 0:
+		return nil, cli.Usagef("0 is the solver's default", "--restarts %d: a number of restarts is 0 or more", f.restarts)
+	case !(f.certify >= 0):
+		return nil, cli.Usagef("0 proves the points themselves", "--certify %g: a radius is a number of 0 or more", f.certify)
+	}
+	d := &evaluation{e: e, f: f, paths: paths}
+	if d.task, err = readTask(f.task); err != nil {
+		return nil, err
+	}
+	set, err := actionSet(f.task, f.overrides, d.task)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		m, err := readModel(path)
+		if err != nil {
+			return nil, err
+		}
+		d.files = append(d.files, m)
+	}
+	if err := d.pairing(); err != nil {
+		return nil, err
+	}
+	if f.minGroup == 0 {
+		f.minGroup = 1
+	}
+	if d.people, d.issued, err = promised(ctx, e, f.data, f.rows, f.promises, d.task, o); err != nil {
+		return nil, err
+	}
+	if keep != nil {
+		rows, err := keep(d.people)
+		if err != nil {
+			return nil, err
+		}
+		d.only(rows)
+	}
+	if f.named() {
+		if err := eval.CheckGroups(d.people.Subgroups, f.by); err != nil {
+			return nil, f.badGroups(err)
+		}
+	}
+	d.set = set.of(d.people)
+	set.warn(e)
+	for i, path := range paths {
+		m, err := openClassifier(ctx, e, path, d.files[i], d.task)
+		if err != nil {
+			return nil, errors.Join(err, d.Close())
+		}
+		d.models = append(d.models, m)
+	}
+	return d, nil
+}
+
+// only keeps the people at the given positions, and the promises to them.
+func (d *evaluation) only(rows []int) {
+	if len(rows) == d.people.N {
+		return
+	}
+	all := d.people
+	d.people = all.Subset(rows)
+	d.people.Total, d.people.Failed, d.people.Filtered, d.people.Excluded = all.Total, all.Failed, all.Filtered, all.Excluded+all.N-len(rows)
+	if d.issued != nil {
+		d.issued = d.issued.Only(d.people, rows)
+	}
+}
+
+// Close frees the models.
+func (d *evaluation) Close() (err error) {
+	if d.certifier != nil {
+		err = d.certifier.Close()
+	}
+	for _, m := range d.models {
+		err = errors.Join(err, m.Close())
+	}
+	return err
+}
+
+// options are those of eval.Compare that the flags give.
+func (d *evaluation) options(ctx context.Context) (eval.Options, error) {
+	promises, verdicts, err := chosen(ctx, d.e, d.models[0], d.set, d.issued)
+	if d.issued != nil && err == nil {
+		if d.marginMismatch = d.issued.Difference(verdicts); d.marginMismatch > claimSlack {
+			d.warn("the margins that %s states differ from those found by up to %.3g: it may be of another model, task or data", filepath.Base(d.f.promises), d.marginMismatch)
+		}
+	}
+	return eval.Options{
+		Promises: promises, Sample: d.f.sample, Seed: d.f.seed, Workers: d.e.workers, Confidence: d.f.confidence,
+		Solver: recourse.SolveOptions{Restarts: d.f.restarts}, Progress: d.e.progress(),
+	}, runError(err)
+}
+
+// groups adds the groups to r that --by names.
+func (d *evaluation) groups(r *eval.Result) error {
+	if d.f.without() {
+		return nil
+	}
+	groups, err := r.ByGroups(d.people.Subgroups, d.f.by, d.f.minGroup)
+	if err != nil {
+		return d.f.badGroups(err)
+	}
+	r.Groups = groups
+	return nil
+}
+
+// without says that no groups are wanted.
+func (f *evaluationFlags) without() bool { return len(f.by) == 1 && f.by[0] == noBy }
+
+// named says that groups are asked for by name.
+func (f *evaluationFlags) named() bool { return len(f.by) > 0 && !f.without() }
+
+func (f *evaluationFlags) badGroups(err error) error {
+	return cli.Wrap(fmt.Errorf("groups by %s: %w", strings.Join(f.by, ", "), plain(err)), cli.Unusable,
+		"a feature with subgroup: true, or a column under data: subgroups, tells people apart")
+}
+
+// pairing looks whether each quantized model belongs to the original, as far as the files say. Models the wrong way round are an
+// error; what else is doubtful becomes a warning of the report.
+func (d *evaluation) pairing() error {
+	whole := true // the files hold all there is of the models
+	for _, path := range d.paths {
+		file, err := source(path)
+		if err != nil {
+			return err
+		}
+		d.sources = append(d.sources, file)
+		whole = whole && len(codec.ExternalFiles(path)) == 0
+	}
+	original := recipe(d.files[0])
+	for i := 1; i < len(d.paths); i++ {
+		switch from := recipe(d.files[i])["model"]; {
+		case original["model"] != "" && original["model"] == d.sources[i].SHA256:
+			return cli.Usagef("the original comes first, what was made of it afterwards",
+				"%s was quantized from %s: the two stand the wrong way round", d.paths[0], d.paths[i])
+		case whole && d.sources[0].SHA256 == d.sources[i].SHA256:
+			d.same = true
+			d.warn("%s and %s have the same content: a model keeps all promises of its own", d.paths[0], d.paths[i])
+		case from != "" && from != d.sources[0].SHA256:
+			d.warn("%s was quantized from another model than %s (its recipe says %.12s, and this is %.12s)", d.paths[i], d.paths[0], from, d.sources[0].SHA256)
+		}
+	}
+	if len(original) > 0 && !d.same {
+		d.warn("%s was itself quantized: the promises are its own, and not those of the model that it was made from", d.paths[0])
+	}
+	for i := 2; i < len(d.paths); i++ {
+		for k := 1; k < i; k++ {
+			if whole && d.sources[i].SHA256 == d.sources[k].SHA256 {
+				d.warn("%s and %s have the same content", d.paths[k], d.paths[i])
+			}
+		}
+	}
+	return nil
+}
+
+// warn keeps a doubt for the report.
+func (d *evaluation) warn(format string, args ...any) {
+	d.warnings = append(d.warnings, fmt.Sprintf(format, args...))
+}
+
+// maxMarginMismatch is how far, in logits, the margins that a promises file states may be from those found for a gate to rest on it.
+const maxMarginMismatch = 0.05
+
+// checkPromiseSource returns an error when the promises are clearly not those of the original to these people.
+func (d *evaluation) checkPromiseSource() error {
+	if d.issued == nil || !(d.marginMismatch > maxMarginMismatch) {
+		return nil
+	}
+	return cli.Wrap(fmt.Errorf("promises %s: the margins that the file states are up to %.3g logits from those of %s: it was made for another model, task or data",
+		d.f.promises, d.marginMismatch, d.paths[0]), cli.Unusable, "make the promises anew with cfq recourse for this model and these people")
+}
+
+// noisePeople is how many people are solved twice for the noise floor.
+const noisePeople = 500
+
+// noRecord is what --calibrated takes when none of the people were calibrated on.
+const noRecord = "none"
+
+// calibratedRows are the rows that a quantized model was calibrated on, as the record beside it says.
+type calibratedRows struct {
+	e        *env
+	path     string // of the record, noRecord, or "" for the one beside the model
+	record   *record.Rows
+	excluded int
+	notes    []string
+}
+
+// read finds the record of the model. It is an error when one is named that is not there or is another model's.
+func (c *calibratedRows) read(model string) error {
+	if c.path == noRecord {
+		c.note("--calibrated none: whether the model was calibrated on some of these people was not checked")
+		return nil
+	}
+	path := c.path
+	if path == "" {
+		path = record.Path(model)
+	} else if err := cli.Input("record of rows", path); err != nil {
+		return err
+	}
+	rows, err := record.Load(path)
+	switch {
+	case c.path == "" && errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return cli.Wrap(err, cli.Unusable, "cfq quantize writes one beside the model")
+	}
+	_, sum, err := fileHash(model)
+	if err != nil {
+		return fmt.Errorf("hashing: %w", err)
+	}
+	if rows.Model != sum {
+		return cli.Wrap(fmt.Errorf("record of rows %s: it is that of another model, %.12s, and not of %s, %.12s", path, rows.Model, model, sum), cli.Unusable,
+			"quantize writes the record anew together with the model; --calibrated names one that stands elsewhere")
+	}
+	c.record = rows
+	return nil
+}
+
+// others are the people whom the model was not calibrated on; the rest is left out, and said to be.
+func (c *calibratedRows) others(p *task.People) ([]int, error) {
+	var known []int
+	if c.record != nil && p.Hashes != nil {
+		known = record.Calibrated(p, c.record)
+	}
+	out := make([]int, 0, p.N-len(known))
+	for i := range p.N {
+		if len(known) > 0 && known[0] == i {
+			known = known[1:]
+			continue
+		}
+		out = append(out, i)
+	}
+	if c.excluded = p.N - len(out); c.excluded == 0 {
+		return out, nil
+	}
+	if len(out) == 0 {
+		return nil, cli.Wrap(fmt.Errorf("the model was calibrated on all %d people of the data: nobody is left to judge it by", p.N), cli.Unusable,
+			"a gate needs people whom the model has not seen")
+	}
+	c.e.msg.Warn("the model was calibrated on %d of the %d people: they are left out", c.excluded, p.N)
+	return out, nil
+}
+
+// checkHeldOut says what is not known of the people. It is an error to judge a model by the very file that it was calibrated on when nothing says by which rows.
+func (c *calibratedRows) checkHeldOut(d *evaluation) error {
+	switch {
+	case c.path == noRecord:
+	case c.record == nil:
+		from := recipe(d.files[1])["data"]
+		if d.f.data != "" && from != "" {
+			data, err := source(d.f.data)
+			if err != nil {
+				return err
+			}
+			if data.SHA256 == from {
+				return cli.Wrap(fmt.Errorf("the model was calibrated on rows of %s, and there is no record %s that says which", d.f.data, record.Path(d.paths[1])), cli.Unusable,
+					"take people whom the model has not seen; --calibrated names the record; --calibrated none if none of these rows were used")
+			}
+		}
+		c.note(fmt.Sprintf("there is no record %s: people whom the model was calibrated on cannot be recognised", record.Path(d.paths[1])))
+	case d.people.Hashes == nil:
+		c.note("people of a promises file have no rows: those whom the model was calibrated on cannot be recognised")
+	}
+	return nil
+}
+
+// note keeps what the gate's report says, and says it at once.
+func (c *calibratedRows) note(text string) {
+	c.notes = append(c.notes, text)
+	c.e.msg.Warn("%s", text)
+}
+
+// options of reading the people.
+func (c *calibratedRows) options() task.ReadOptions { return task.ReadOptions{Hash: c.record != nil} }
+
+// calibrated is how many of the people the quantized model is known to have been calibrated on.
+func (d *evaluation) calibrated() (int, error) {
+	c := calibratedRows{e: d.e}
+	if err := c.read(d.paths[1]); err != nil || c.record == nil || d.people.Hashes == nil {
+		return 0, err
+	}
+	return len(record.Calibrated(d.people, c.record)), nil
+}
