@@ -230,7 +230,7 @@ func (c *calibrated) gridError(ctx context.Context, input *quant.Input) (float64
 	if err != nil {
 		return 0, err
 	}
-	return math.Sqrt(sensitivity.MarginDamage(got, want)), nil
+	return math.Sqrt(sensitivity.MarginError(got, want)), nil
 }
 
 // inputDomain returns the values that the input grid must cover whether the data show

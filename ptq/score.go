@@ -82,7 +82,7 @@ func (c *calibrated) measureLayers(ctx context.Context, x []float32, exact bool,
 		w[layer] = []int{format}
 		return c.openPlain(w)
 	}
-	return sensitivity.Damage(ctx, c.full, len(c.layers), len(c.formats()), x, openWith, progress)
+	return sensitivity.Measured(ctx, c.full, len(c.layers), len(c.formats()), x, openWith, progress)
 }
 
 // measureRows estimates what each format of each row of the dense layers does to the margin on rows of x.
@@ -134,7 +134,7 @@ func (c *calibrated) modelError(ctx context.Context, w assignment, x, want []flo
 	if err != nil {
 		return 0, err
 	}
-	return sensitivity.MarginDamage(got, want), nil
+	return sensitivity.MarginError(got, want), nil
 }
 
 // factualClasses returns the class of each row for the factual gradient: the

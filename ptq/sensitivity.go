@@ -198,7 +198,7 @@ func (c *calibrated) profile(ctx context.Context, o ProfileOptions) (_ *Profile,
 		Promised: p.points.Recourse > 0 && c.promises != nil, Warnings: p.warnings,
 	}
 	if out.Errors == ErrorsFirstOrder {
-		out.ErrorRows = sensitivity.MostFirstOrderRows
+		out.ErrorRows = sensitivity.MaxFirstOrderRows
 	}
 	for _, f := range c.formats() {
 		out.BitWidths = append(out.BitWidths, f.Bits)

@@ -103,7 +103,7 @@ func TestGradientOfAConvolution(t *testing.T) {
 	}
 }
 
-// With weights alone in few bits and all linear behind it, a convolution has its exact damage.
+// With weights alone in few bits and all linear behind it, a convolution has its exact margin error.
 func TestFirstOrderOfAConvolution(t *testing.T) {
 	m := picture("")
 	c := open(t, m)
@@ -111,7 +111,7 @@ func TestFirstOrderOfAConvolution(t *testing.T) {
 	x := pixels(20)
 	plan := planned(layers[0], quant.Formats()[1])
 	plan.Act = nil
-	want, err := Damage(context.Background(), c, 1, 1, x, func(int, int) (*classifier.Model, error) {
+	want, err := Measured(context.Background(), c, 1, 1, x, func(int, int) (*classifier.Model, error) {
 		return written(c, m, &quant.Plan{Layers: []quant.Layer{plan}})
 	}, nil)
 	if err != nil {
@@ -124,6 +124,6 @@ func TestFirstOrderOfAConvolution(t *testing.T) {
 		t.Fatal(err)
 	}
 	if math.Abs(got[0][0]-want[0][0]) > 1e-3*want[0][0] || want[0][0] < 1e-4 {
-		t.Errorf("damage %v to first order, measured %v", got, want)
+		t.Errorf("margin error %v to first order, measured %v", got, want)
 	}
 }

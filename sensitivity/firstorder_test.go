@@ -75,7 +75,7 @@ func written(c *classifier.Model, m *graph.Model, plan *quant.Plan) (*classifier
 // The estimate against the measurement, in which the written model is run: equal to
 // rounding where all behind the layer is linear, nearly equal at eight bits, and of the
 // same order of widths.
-func TestFirstOrderIsNearlyTheDamage(t *testing.T) {
+func TestFirstOrderIsNearlyMeasured(t *testing.T) {
 	m := deep(7)
 	c := open(t, m)
 	layers, err := quant.FindLayers(m)
@@ -88,7 +88,7 @@ func TestFirstOrderIsNearlyTheDamage(t *testing.T) {
 		x[i] = float32(min(max(r.NormFloat64(), -3), 3))
 	}
 	formats := quant.Formats()
-	exact, err := Damage(context.Background(), c, len(layers), len(formats), x, func(layer, format int) (*classifier.Model, error) {
+	exact, err := Measured(context.Background(), c, len(layers), len(formats), x, func(layer, format int) (*classifier.Model, error) {
 		return written(c, m, &quant.Plan{Layers: []quant.Layer{planned(layers[layer], formats[format])}})
 	}, nil)
 	if err != nil {
@@ -114,7 +114,7 @@ func TestFirstOrderIsNearlyTheDamage(t *testing.T) {
 				slack = 1.001
 			}
 			if !(ratio < slack && ratio > 1/slack) {
-				t.Errorf("layer %q, %d bits: damage %.4g to first order, measured %.4g", l.Node, formats[f].Bits, got[i][f], exact[i][f])
+				t.Errorf("layer %q, %d bits: margin error %.4g to first order, measured %.4g", l.Node, formats[f].Bits, got[i][f], exact[i][f])
 			}
 			if f > 0 && (got[i][f] < got[i][f-1]) != (exact[i][f] < exact[i][f-1]) {
 				t.Errorf("layer %q: %d bits and %d are ordered otherwise", l.Node, formats[f-1].Bits, formats[f].Bits)
@@ -123,7 +123,7 @@ func TestFirstOrderIsNearlyTheDamage(t *testing.T) {
 	}
 }
 
-// Behind the integer input, too, a linear layer has its exact damage.
+// Behind the integer input, too, a linear layer has its exact margin error.
 func TestFirstOrderBehindTheIntegerInput(t *testing.T) {
 	m := line([]float32{.5, -1, 2, .25, 1, -.75}, 2)
 	c := open(t, m)
@@ -136,7 +136,7 @@ func TestFirstOrderBehindTheIntegerInput(t *testing.T) {
 	}}
 	x := []float32{.2, .5, 1, -1.51, .3, .613, 3.3, .8, -.2, 2, 0, 0.001}
 	plan := quant.Plan{Input: input, Layers: []quant.Layer{{Node: "only", Bits: 3, Scales: []float32{.3, .31}}}}
-	want, err := Damage(context.Background(), c, 1, 1, x, func(int, int) (*classifier.Model, error) {
+	want, err := Measured(context.Background(), c, 1, 1, x, func(int, int) (*classifier.Model, error) {
 		return written(c, m, &plan)
 	}, nil)
 	if err != nil {
@@ -149,7 +149,7 @@ func TestFirstOrderBehindTheIntegerInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	if math.Abs(got[0][0]-want[0][0]) > 1e-4*want[0][0] || want[0][0] < 1e-3 {
-		t.Errorf("damage %v to first order, measured %v", got, want)
+		t.Errorf("margin error %v to first order, measured %v", got, want)
 	}
 }
 

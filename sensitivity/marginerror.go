@@ -13,11 +13,11 @@ import (
 	"cfq/quant"
 )
 
-// Damage measures what each width does to the margin: open makes the classifier
+// Measured measures the margin error of each bit width: open makes the classifier
 // in which one layer alone is quantized in one of the formats, the rows of x are
 // run through it, and the margin error is the mean squared difference of the target
 // margin from c's. The result is layers x formats.
-func Damage(ctx context.Context, c *classifier.Model, layers, formats int, x []float32,
+func Measured(ctx context.Context, c *classifier.Model, layers, formats int, x []float32,
 	open func(layer, format int) (*classifier.Model, error), progress func(done, total int),
 ) ([][]float64, error) {
 	ref, err := c.Margins(ctx, x)
@@ -51,12 +51,12 @@ func measure(ctx context.Context, ref, x []float32, layer, format int,
 	if err != nil {
 		return 0, err
 	}
-	return MarginDamage(m, ref), nil
+	return MarginError(m, ref), nil
 }
 
-// MarginDamage is the mean squared difference of margins from those that are wanted, in
+// MarginError is the mean squared difference of margins from those that are wanted, in
 // squared logits; 0 where there are none.
-func MarginDamage(got, want []float32) float64 {
+func MarginError(got, want []float32) float64 {
 	var sum float64
 	for i, v := range got {
 		d := float64(v) - float64(want[i])
@@ -103,6 +103,23 @@ func ChangeOf(l *quant.Layer, info quant.LayerInfo, input *quant.Input) (Change,
 	return c, nil
 }
 
+// changesOf returns the change of each layer in each format.
+func changesOf(
+	layers []quant.LayerInfo, formats int, change func(layer, format int) (Change, error),
+) ([][]Change, error) {
+	out := make([][]Change, len(layers))
+	for i := range layers {
+		for f := range formats {
+			ch, err := change(i, f)
+			if err != nil {
+				return nil, fmt.Errorf("margin error of layer %q in format %d: %w", layers[i].Node, f, err)
+			}
+			out[i] = append(out[i], ch)
+		}
+	}
+	return out, nil
+}
+
 // reads returns what the layer reads in place of the rows h of its input.
 func (c *Change) reads(h []float32, rows int) []float32 {
 	return quant.Reads(c.Act, c.Input, h, rows)
@@ -116,21 +133,21 @@ func sameReads(a, b *Change) bool {
 	return a.Act == b.Act && a.Input == b.Input
 }
 
-// maxExact is how many multiplications Damage may take before FirstOrder is to be used
+// maxExact is how many multiplications Measured may take before FirstOrder is to be used
 // in its place: some ten seconds of one core.
 const maxExact = 1 << 39
 
-// MostFirstOrderRows is how many rows FirstOrder takes the mean over at most; of more, so
+// MaxFirstOrderRows is how many rows FirstOrder takes the mean over at most; of more, so
 // many are taken, evenly spread. It is for networks with which all would take long.
-const MostFirstOrderRows = 512
+const MaxFirstOrderRows = 512
 
-// openings is what making and opening one more model costs beside running it: as much as
+// openings is what making and opening one more model costs in addition to running it: as much as
 // some hundred rows.
 const openings = 256
 
 // Exact is the rule by which the margin error is measured or estimated: it reports whether each of
 // the formats of each of the layers of a model, which takes so many multiplications for
-// a row (Multiplications), can be run on so many rows within maxExact. The work of Damage
+// a row (Multiplications), can be run on so many rows within maxExact. The work of Measured
 // grows with layers times multiplications, that of FirstOrder only with the latter.
 func Exact(layers, formats, rows, multiplications int) bool {
 	return float64(layers)*float64(formats)*float64(rows+openings)*float64(multiplications) <= maxExact
@@ -145,8 +162,8 @@ func Multiplications(layers []quant.LayerInfo) int {
 	return n
 }
 
-// FirstOrder estimates what Damage measures, without running any quantized model: the
-// mean over the rows of x (at most MostFirstOrderRows) of the squared first-order change of the target margin,
+// FirstOrder estimates what Measured measures, without running any quantized model: the
+// mean over the rows of x (at most MaxFirstOrderRows) of the squared first-order change of the target margin,
 //
 //	(sum_o g_o (output' - output)_o)^2,
 //
@@ -160,34 +177,21 @@ func Multiplications(layers []quant.LayerInfo) int {
 func FirstOrder(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, formats int, x []float32,
 	change func(layer, format int) (Change, error), progress func(done, total int),
 ) ([][]float64, error) {
-	p, reads, makes := around(layers)
-	p.Margin = true
-	out := make([][]float64, len(layers))
-	changes := make([][]Change, len(layers))
-	for i, l := range layers {
-		out[i] = make([]float64, formats)
-		for f := range formats {
-			ch, err := change(i, f)
-			if err != nil {
-				return nil, fmt.Errorf("margin error of layer %q in format %d: %w", l.Node, f, err)
-			}
-			changes[i] = append(changes[i], ch)
-		}
+	changes, err := changesOf(layers, formats, change)
+	if err != nil {
+		return nil, err
 	}
-	x, _ = spread(x, nil, c.Dim(), MostFirstOrderRows)
+	out := make([][]float64, len(layers))
+	for i := range out {
+		out[i] = make([]float64, formats)
+	}
+	x, _ = spread(x, nil, c.Dim(), MaxFirstOrderRows)
 	total := len(x) / c.Dim()
-	err := c.Observe(ctx, x, p, func(from, rows int, values, grads [][]float32) error {
-		for i, l := range layers {
-			h, g := values[reads[i]], grads[makes[i]]
-			if err := fits(&l, h, g, rows); err != nil {
-				return err
-			}
-			addErrors(out[i], &l, changes[i], h, g, rows)
-		}
-		if progress != nil {
+	err = observe(ctx, c, layers, x, classifier.Probe{Margin: true}, func(i, from, rows int, h, g []float32) {
+		addErrors(out[i], &layers[i], changes[i], h, g, rows)
+		if progress != nil && i == len(layers)-1 {
 			progress(from+rows, total)
 		}
-		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("first-order margin error: %w", err)
@@ -266,8 +270,8 @@ func dot(a, b []float32) float64 {
 	return sum
 }
 
-// Rows estimates what each width of each single output of dense layers does to the
-// margin: the mean over the rows of x of
+// Rows estimates the margin error of each bit width of each single output of dense
+// layers: the mean over the rows of x of
 //
 //	(g_o ((W' - W)_o h + (B' - B)_o))^2,
 //
@@ -277,57 +281,47 @@ func dot(a, b []float32) float64 {
 func Rows(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, formats int, x []float32,
 	change func(layer, format int) (Change, error),
 ) ([][][]float64, error) {
-	p, reads, makes := around(layers)
-	p.Margin = true
+	changes, err := changesOf(layers, formats, change)
+	if err != nil {
+		return nil, err
+	}
 	out := make([][][]float64, len(layers))
-	changes := make([][]Change, len(layers))
 	for i, l := range layers {
 		out[i] = make([][]float64, l.Out)
 		for o := range out[i] {
 			out[i][o] = make([]float64, formats)
 		}
-		for f := range formats {
-			ch, err := change(i, f)
-			if err != nil {
-				return nil, fmt.Errorf("margin error of the rows of layer %q in format %d: %w", l.Node, f, err)
-			}
+		for _, ch := range changes[i] {
 			for k, w := range l.W {
 				ch.W[k] -= w
 			}
 			for o, b := range l.B {
 				ch.B[o] -= b
 			}
-			changes[i] = append(changes[i], ch)
 		}
 	}
 	total := float64(max(1, len(x)/c.Dim()))
-	err := c.Observe(ctx, x, p, func(_, rows int, values, grads [][]float32) error {
-		for i, l := range layers {
-			h, g := values[reads[i]], grads[makes[i]]
-			if err := fits(&l, h, g, rows); err != nil {
-				return err
+	err = observe(ctx, c, layers, x, classifier.Probe{Margin: true}, func(i, _, rows int, h, g []float32) {
+		l := &layers[i]
+		e := make([]float32, rows*l.Out)
+		var read []float32
+		for f := range changes[i] {
+			d := &changes[i][f]
+			if f == 0 || !sameReads(d, &changes[i][f-1]) {
+				read = d.reads(h, rows)
 			}
-			e := make([]float32, rows*l.Out)
-			var read []float32
-			for f := range changes[i] {
-				d := &changes[i][f]
-				if f == 0 || !sameReads(d, &changes[i][f-1]) {
-					read = d.reads(h, rows)
-				}
-				for r := range rows {
-					copy(e[r*l.Out:(r+1)*l.Out], d.B)
-				}
-				blas32.Gemm(blas.NoTrans, blas.Trans, 1,
-					blas32.General{Rows: rows, Cols: l.In, Stride: l.In, Data: read},
-					blas32.General{Rows: l.Out, Cols: l.In, Stride: l.In, Data: d.W}, 1,
-					blas32.General{Rows: rows, Cols: l.Out, Stride: l.Out, Data: e})
-				for k, v := range e {
-					moved := float64(g[k]) * float64(v)
-					out[i][k%l.Out][f] += moved * moved / total
-				}
+			for r := range rows {
+				copy(e[r*l.Out:(r+1)*l.Out], d.B)
+			}
+			blas32.Gemm(blas.NoTrans, blas.Trans, 1,
+				blas32.General{Rows: rows, Cols: l.In, Stride: l.In, Data: read},
+				blas32.General{Rows: l.Out, Cols: l.In, Stride: l.In, Data: d.W}, 1,
+				blas32.General{Rows: rows, Cols: l.Out, Stride: l.Out, Data: e})
+			for k, v := range e {
+				moved := float64(g[k]) * float64(v)
+				out[i][k%l.Out][f] += moved * moved / total
 			}
 		}
-		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("margin error of the rows: %w", err)

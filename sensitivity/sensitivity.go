@@ -1,6 +1,6 @@
-// Package sensitivity says how much each layer matters: to the decisions on
-// factual rows, to recourse, by curvature, and, measured or to first order, to the
-// margin.
+// Package sensitivity measures how much each layer matters: to the decisions on
+// factual rows, to recourse, by curvature, and by the error of the margin that
+// quantizing it makes, measured or to first order.
 //
 // In: the classifier of the canonical graph, its layers, a calibration set. Out:
 // one number per layer, or per layer and width. The invariant: scores are means
@@ -37,18 +37,9 @@ func Gradient(
 	if len(x) == 0 {
 		return nil, fmt.Errorf("no rows to measure sensitivity on")
 	}
-	p, reads, makes := around(layers)
-	p.Classes = classes
 	sums := make([]float64, len(layers))
-	err := c.Observe(ctx, x, p, func(_, rows int, values, grads [][]float32) error {
-		for i := range layers {
-			h, g := values[reads[i]], grads[makes[i]]
-			if err := fits(&layers[i], h, g, rows); err != nil {
-				return err
-			}
-			sums[i] += norms(&layers[i], h, g, rows)
-		}
-		return nil
+	err := observe(ctx, c, layers, x, classifier.Probe{Classes: classes}, func(i, _, rows int, h, g []float32) {
+		sums[i] += norms(&layers[i], h, g, rows)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sensitivity of the layers: %w", err)
@@ -87,9 +78,12 @@ func norm1(v []float32) float64 {
 	return sum
 }
 
-// around is the probe of what each layer reads and of the gradients by what it makes, and
-// where they are in it: layers may read the same value, which is probed once.
-func around(layers []quant.LayerInfo) (p classifier.Probe, reads, makes []int) {
+// observe runs the rows of x, and gives visit, for each layer i and batch of rows, what the layer reads (h) and the
+// gradient by what it makes (g), of the loss that p names. Layers may read the same value, which is probed once.
+func observe(
+	ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, x []float32, p classifier.Probe,
+	visit func(i, from, rows int, h, g []float32),
+) error {
 	at := func(names *[]string, name string) int {
 		i := slices.Index(*names, name)
 		if i < 0 {
@@ -98,10 +92,20 @@ func around(layers []quant.LayerInfo) (p classifier.Probe, reads, makes []int) {
 		}
 		return i
 	}
+	var reads, makes []int
 	for _, l := range layers {
 		reads, makes = append(reads, at(&p.Values, l.Input)), append(makes, at(&p.Grads, l.Output))
 	}
-	return p, reads, makes
+	return c.Observe(ctx, x, p, func(from, rows int, values, grads [][]float32) error {
+		for i := range layers {
+			h, g := values[reads[i]], grads[makes[i]]
+			if err := fits(&layers[i], h, g, rows); err != nil {
+				return err
+			}
+			visit(i, from, rows, h, g)
+		}
+		return nil
+	})
 }
 
 // fits checks that rows of what a layer reads and makes are of its size.

@@ -114,7 +114,7 @@ func TestGradientIsTheDefinition(t *testing.T) {
 	}
 }
 
-func TestDamage(t *testing.T) {
+func TestMeasured(t *testing.T) {
 	m := network()
 	c := open(t, m)
 	layers, err := quant.FindLayers(m)
@@ -128,7 +128,7 @@ func TestDamage(t *testing.T) {
 	}
 	x := []float32{.2, -.4, 1, -1, .3, .6}
 	steps := 0
-	got, err := Damage(context.Background(), c, len(layers), len(formats), x, openWith, func(int, int) { steps++ })
+	got, err := Measured(context.Background(), c, len(layers), len(formats), x, openWith, func(int, int) { steps++ })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,6 +152,6 @@ func TestDamage(t *testing.T) {
 		want += math.Pow(float64(after[i]-before[i]), 2) / 2
 	}
 	if math.Abs(got[1][0]-want) > 1e-9 || got[1][0] <= got[1][3] {
-		t.Errorf("damage %v, want %v at 2 bits", got[1], want)
+		t.Errorf("margin error %v, want %v at 2 bits", got[1], want)
 	}
 }
