@@ -44,7 +44,7 @@ func Canonical(m *graph.Model) (*graph.Model, error) {
 func canonical(m *graph.Model, types autodiff.Types) (*graph.Model, autodiff.Types, error) {
 	c := m.Clone()
 	if c.Opset("") < canonicalOpset {
-		if err := Upgrade(c, canonicalOpset); err != nil {
+		if err := upgrade(c, canonicalOpset, types); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -92,7 +92,8 @@ func (r *rewriter) layer(n *graph.Node) (w *graph.Tensor, wv, bv []float64) {
 	if n == nil || !n.PlainGemm() && !n.Is("Conv") {
 		return nil, nil, nil
 	}
-	if w = r.constant(n.Input(1)); w == nil || w.Len() == 0 || n.Is("Gemm") && len(w.Dims) != 2 || n.Is("Conv") && len(w.Dims) < 3 {
+	if w = r.constant(n.Input(1)); w == nil || w.Len() == 0 || n.Is("Gemm") && len(w.Dims) != 2 || n.Is("Conv") &&
+		len(w.Dims) < 3 {
 		return nil, nil, nil
 	}
 	var err error
@@ -186,7 +187,8 @@ func (r *rewriter) foldForward(n *graph.Node) bool {
 		var s, t []float64
 		for _, g := range r.consumers[y] {
 			w, _, _ := r.layer(g)
-			if w == nil || !g.Is("Gemm") || !wide || width != w.Dims[1] || g.Input(0) != y || g.Input(1) == y || g.Input(2) == y {
+			if w == nil || !g.Is("Gemm") || !wide || width != w.Dims[1] || g.Input(0) != y || g.Input(1) == y ||
+				g.Input(2) == y {
 				s = nil
 				break
 			}

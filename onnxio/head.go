@@ -61,7 +61,8 @@ func findHead(g *graph.Graph) (head, error) {
 	case 1:
 		return heads[0], nil
 	}
-	return head{}, fmt.Errorf("the outputs %q and %q come from different values (%q, %q): keep the output that decides and remove the others",
+	return head{}, fmt.Errorf("the outputs %q and %q come from different values (%q, %q): keep the output that decides "+
+		"and remove the others",
 		heads[0].output, heads[1].output, heads[0].logits, heads[1].logits)
 }
 
@@ -74,7 +75,8 @@ func behind(producers map[string]*graph.Node, output string) (head, error) {
 		case n == nil || len(n.Inputs) == 0:
 			return h, nil
 		case n.Op == "ZipMap":
-			return h, fmt.Errorf("output %q is a ZipMap, a list of dictionaries; export the model with its probabilities as a tensor (zipmap=False)", output)
+			return h, fmt.Errorf("output %q is a ZipMap, a list of dictionaries; export the model with its probabilities as "+
+				"a tensor (zipmap=False)", output)
 		case n.Standard() && isHeadOp(n.Op):
 			at = n.Inputs[0]
 			h.logits = at
@@ -112,7 +114,8 @@ func squashed(g *graph.Graph, logits string) error {
 		return nil
 	}
 	if n := look(logits); n != nil {
-		return fmt.Errorf("the single output %q comes from %s by way of other operators, so it seems to be a probability, not a logit; end the model in that operator, or in front of it", logits, n.Label())
+		return fmt.Errorf("the single output %q comes from %s by way of other operators, so it seems to be a probability, "+
+			"not a logit; end the model in that operator, or in front of it", logits, n.Label())
 	}
 	return nil
 }

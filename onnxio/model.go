@@ -208,7 +208,8 @@ func (m *Model) readLogits() error {
 			m.logits *= int(d.Size)
 		}
 	}
-	flat := len(t.Shape) > 0 && !slices.ContainsFunc(t.Shape[min(2, len(t.Shape)):], func(d graph.Dim) bool { return d.Size != 1 })
+	flat := len(t.Shape) > 0 && !slices.ContainsFunc(t.Shape[min(2, len(t.Shape)):],
+		func(d graph.Dim) bool { return d.Size != 1 })
 	if !flat || (m.fixed == 0 && t.Shape[0].Size >= 0) {
 		return fmt.Errorf("the logits %q do not have the form rows x classes", m.head.logits)
 	}

@@ -33,7 +33,9 @@ func TestLoad(t *testing.T) {
 // that it computes in another place or that are new in it.
 func TestCanonicalTypes(t *testing.T) {
 	options := orttest.Need(t)
-	build := func(opset int64, shape graph.Shape, make func(b *graph.Builder, w func(name string, dims ...int64) string) string) *graph.Model {
+	build := func(opset int64, shape graph.Shape, make func(b *graph.Builder,
+		w func(name string, dims ...int64) string) string,
+	) *graph.Model {
 		m := &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: opset}}, Graph: &graph.Graph{Name: "g"}}
 		m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: shape}}
 		b := graph.NewBuilder(m.Graph, "")
@@ -49,19 +51,23 @@ func TestCanonicalTypes(t *testing.T) {
 	}
 	rows := graph.Dim{Size: -1, Param: "N"}
 	for name, m := range map[string]*graph.Model{
-		"pool in front of an activation": build(17, graph.Shape{rows, {Size: 1}, {Size: 8}}, func(b *graph.Builder, w func(string, ...int64) string) string {
-			h := b.Op("Conv", []string{"x", w("w", 2, 1, 3)})
-			h = b.Op("Relu", []string{b.Op("MaxPool", []string{h}, graph.IntsAttr("kernel_shape", 2), graph.IntsAttr("strides", 2))})
-			return b.Op("Gemm", []string{b.Op("Flatten", []string{h}), w("v", 6, 2)})
-		}),
-		"transposed input": build(17, graph.Shape{rows, {Size: 3}}, func(b *graph.Builder, w func(string, ...int64) string) string {
-			h := b.Op("Transpose", []string{b.Op("MatMul", []string{"x", w("w", 3, 4)})})
-			return b.Op("Gemm", []string{h, w("v", 4, 2)}, graph.IntAttr("transA", 1))
-		}),
-		"old softmax": build(11, graph.Shape{rows, {Size: 3}}, func(b *graph.Builder, w func(string, ...int64) string) string {
-			h := b.Op("Add", []string{b.Op("MatMul", []string{"x", w("w", 3, 4)}), w("b", 4)})
-			return b.Op("Softmax", []string{h})
-		}),
+		"pool in front of an activation": build(17, graph.Shape{rows, {Size: 1}, {Size: 8}},
+			func(b *graph.Builder, w func(string, ...int64) string) string {
+				h := b.Op("Conv", []string{"x", w("w", 2, 1, 3)})
+				h = b.Op("Relu", []string{b.Op("MaxPool", []string{h}, graph.IntsAttr("kernel_shape", 2),
+					graph.IntsAttr("strides", 2))})
+				return b.Op("Gemm", []string{b.Op("Flatten", []string{h}), w("v", 6, 2)})
+			}),
+		"transposed input": build(17, graph.Shape{rows, {Size: 3}},
+			func(b *graph.Builder, w func(string, ...int64) string) string {
+				h := b.Op("Transpose", []string{b.Op("MatMul", []string{"x", w("w", 3, 4)})})
+				return b.Op("Gemm", []string{h, w("v", 4, 2)}, graph.IntAttr("transA", 1))
+			}),
+		"old softmax": build(11, graph.Shape{rows, {Size: 3}},
+			func(b *graph.Builder, w func(string, ...int64) string) string {
+				h := b.Op("Add", []string{b.Op("MatMul", []string{"x", w("w", 3, 4)}), w("b", 4)})
+				return b.Op("Softmax", []string{h})
+			}),
 	} {
 		loaded, err := onnxio.FromGraph(t.Context(), m, options)
 		must(t, err)

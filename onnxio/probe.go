@@ -64,7 +64,8 @@ func (m *Model) probe(ctx context.Context) error {
 				case d%probeA == 0 && other[k] == d/probeA*probeB:
 					shape[k] = graph.Dim{Size: -1, Param: fmt.Sprintf("%s*%d", batchParam, d/probeA)}
 				default:
-					return fmt.Errorf("dimension %d of value %q is %d for %d rows and %d for %d: it does not follow the batch", k, t.Name, d, probeA, other[k], probeB)
+					return fmt.Errorf("dimension %d of value %q is %d for %d rows and %d for %d: it does not follow the batch", k,
+						t.Name, d, probeA, other[k], probeB)
 				}
 			}
 		}

@@ -7,8 +7,10 @@ package onnxio
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
+	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 )
 
@@ -28,14 +30,17 @@ const (
 //
 // Nodes that cannot be upgraded are collected into one error that names each
 // of them; m is then unchanged.
-func Upgrade(m *graph.Model, opset int64) error {
+func Upgrade(m *graph.Model, opset int64) error { return upgrade(m, opset, nil) }
+
+// upgrade is Upgrade for a model some of whose values are known to have the given types.
+func upgrade(m *graph.Model, opset int64, types autodiff.Types) error {
 	if opset < minOpset || opset > maxOpset {
 		return fmt.Errorf("upgrade: opset %d is not within %d to %d", opset, minOpset, maxOpset)
 	}
 	c := m.Clone()
 	rules := changes()
 	var errs []error
-	u := upgrader{rules: rules, graph: c.Graph, nodes: &c.Graph.Nodes}
+	u := upgrader{rules: rules, graph: c.Graph, nodes: &c.Graph.Nodes, types: typesOf(c.Graph, types)}
 	if version := c.Opset(""); version == 0 && u.standard() {
 		errs = append(errs, errors.New("the model has standard operators, but imports no standard operator set"))
 	} else if version < opset {
@@ -64,6 +69,19 @@ func Upgrade(m *graph.Model, opset int64) error {
 	c.Graph = m.Graph
 	*m = *c
 	return nil
+}
+
+// typesOf returns the types of g's values that are given, declared or follow from those.
+func typesOf(g *graph.Graph, given autodiff.Types) autodiff.Types {
+	types := autodiff.Types{}
+	for _, v := range slices.Concat(g.Inputs, g.Outputs, g.Values) {
+		if v.Shape != nil && v.DType != graph.Undefined {
+			types[v.Name] = autodiff.Type{DType: v.DType, Shape: v.Shape}
+		}
+	}
+	maps.Copy(types, given)
+	_ = autodiff.Infer(g, types) // what stays unknown matters only to rewrites that ask for it
+	return types
 }
 
 func functionOpset(f *graph.Function) int64 {
@@ -140,11 +158,10 @@ type upgrader struct {
 	nodes    *[]*graph.Node
 	graph    *graph.Graph    // nil in a function
 	function *graph.Function // nil in the graph
-	producer map[string]*graph.Node
 	taken    map[string]bool
-	types    map[string]known
-	before   []*graph.Node // what a rule puts before its node
-	after    []*graph.Node // and after it
+	types    autodiff.Types // of the values, as far as they are known
+	before   []*graph.Node  // what a rule puts before its node
+	after    []*graph.Node  // and after it
 }
 
 // standard reports whether any node is of the standard domain.
@@ -161,7 +178,6 @@ func (u *upgrader) run(from, to int64) []error {
 		return []error{fmt.Errorf("%sopset %d is older than %d, the oldest that can be upgraded", u.place, from, minOpset)}
 	}
 	u.take()
-	u.infer()
 	var errs []error
 	failed := map[*graph.Node]bool{}
 	for _, n := range *u.nodes {
@@ -212,9 +228,9 @@ func (u *upgrader) node(n *graph.Node, version int64) error {
 	return nil
 }
 
-// take notes the names and producers that are there.
+// take notes the names that are there.
 func (u *upgrader) take() {
-	u.taken, u.producer = map[string]bool{}, map[string]*graph.Node{}
+	u.taken = map[string]bool{}
 	if u.graph != nil {
 		for _, v := range append(slices.Clone(u.graph.Inputs), u.graph.Values...) {
 			u.taken[v.Name] = true
@@ -231,7 +247,6 @@ func (u *upgrader) take() {
 		u.taken[n.Name] = true
 		for _, o := range n.Outputs {
 			u.taken[o] = true
-			u.producer[o] = n
 		}
 	}
 }
@@ -268,9 +283,6 @@ func (u *upgrader) constant(n *graph.Node, hint string, t *graph.Tensor) string 
 
 // put adds a node of a new value before or after the node at hand.
 func (u *upgrader) put(n *graph.Node, before bool) {
-	for _, o := range n.Outputs {
-		u.producer[o] = n
-	}
 	if before {
 		u.before = append(u.before, n)
 	} else {

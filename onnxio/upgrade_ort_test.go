@@ -60,62 +60,155 @@ func smalls() []small {
 		floats("m", []float32{.1, .2, .3}, 3), floats("v", []float32{1, 2, 3}, 3),
 	}
 	var all []small
-	for op := range strings.FieldsSeq("Abs Neg Exp Sqrt Erf Floor Ceil Sign Sin Atan Relu Selu Elu LeakyRelu HardSigmoid Sigmoid Tanh Softplus Softsign Reciprocal GlobalAveragePool GlobalMaxPool LpNormalization Identity Transpose Flatten") {
-		all = append(all, small{name: op, opset: 9, dims: []int64{2, 3, 4}, nodes: []*graph.Node{node(op, "x", "y")}, want: []string{op + "(x)"}})
+	for op := range strings.FieldsSeq("Abs Neg Exp Sqrt Erf Floor Ceil Sign Sin Atan Relu Selu Elu LeakyRelu " +
+		"HardSigmoid Sigmoid Tanh Softplus Softsign Reciprocal GlobalAveragePool GlobalMaxPool LpNormalization Identity " +
+		"Transpose Flatten") {
+		all = append(all, small{
+			name: op, opset: 9, dims: []int64{2, 3, 4}, nodes: []*graph.Node{node(op, "x", "y")},
+			want: []string{op + "(x)"},
+		})
 	}
 	for _, op := range []string{"Add", "Sub", "Mul", "Div", "Max", "Min", "PRelu", "MatMul", "Sum", "Mean"} {
-		all = append(all, small{name: op, opset: 9, dims: []int64{2, 3}, inits: []*graph.Tensor{floats("c", []float32{1, -2, 3}, 3)}, nodes: []*graph.Node{node(op, "x c", "y")}})
+		all = append(all, small{
+			name: op, opset: 9, dims: []int64{2, 3},
+			inits: []*graph.Tensor{floats("c", []float32{1, -2, 3}, 3)}, nodes: []*graph.Node{node(op, "x c", "y")},
+		})
 	}
 	return append(all, []small{
-		{name: "clip", opset: 9, dims: []int64{4, 3}, nodes: []*graph.Node{node("Clip", "x", "y", real("min", -.5), real("max", .25))}, want: []string{"Clip(x, y_min, y_max)"}},
-		{name: "clip max only", opset: 10, dims: []int64{4, 3}, nodes: []*graph.Node{node("Clip", "x", "y", real("max", .25))}, want: []string{"Clip(x, _, y_max)"}},
-		{name: "clip of unknown type", opset: 9, dims: []int64{4}, nodes: []*graph.Node{node("Other", "x", "h"), node("Clip", "h", "y", real("min", 0))}, reject: "Other node"},
-		{name: "dropout", opset: 9, dims: []int64{4, 3}, nodes: []*graph.Node{node("Dropout", "x", "y mask", real("ratio", .3))}, want: []string{"Dropout(x, y_ratio)"}},
-		{name: "dropout mask used", opset: 9, dims: []int64{4}, nodes: []*graph.Node{node("Dropout", "x", "h mask"), node("Add", "h mask", "y")}, reject: "mask"},
-		{name: "batch normalization", opset: 9, dims: []int64{4, 3}, inits: bn, nodes: []*graph.Node{node("BatchNormalization", "x g b m v", "y", real("epsilon", 1e-3))}},
-		{name: "batch normalization in training", opset: 9, dims: []int64{4, 3}, inits: bn, nodes: []*graph.Node{node("BatchNormalization", "x g b m v", "y o p q r")}, reject: "training form"},
-		{name: "squeeze", opset: 9, dims: []int64{4, 1, 3}, nodes: []*graph.Node{node("Squeeze", "x", "y", ints("axes", 1))}, want: []string{"Squeeze(x, y_axes)"}},
-		{name: "squeeze all", opset: 12, dims: []int64{4, 1, 3}, nodes: []*graph.Node{node("Squeeze", "x", "y")}, want: []string{"Squeeze(x)"}},
-		{name: "unsqueeze", opset: 11, dims: []int64{4, 3}, nodes: []*graph.Node{node("Unsqueeze", "x", "y", ints("axes", 0, -1))}, want: []string{"Unsqueeze(x, y_axes)"}},
-		{name: "reduce sum", opset: 11, dims: []int64{4, 3}, nodes: []*graph.Node{node("ReduceSum", "x", "y", ints("axes", 1), num("keepdims", 0))}, want: []string{"ReduceSum(x, y_axes) {keepdims=0}"}},
-		{name: "reduce sum of all", opset: 11, dims: []int64{4, 3}, nodes: []*graph.Node{node("ReduceSum", "x", "y")}, want: []string{"ReduceSum(x)"}},
-		{name: "reduce mean", opset: 13, dims: []int64{4, 3}, nodes: []*graph.Node{node("ReduceMean", "x", "y", ints("axes", -1))}},
+		{name: "clip", opset: 9, dims: []int64{4, 3}, nodes: []*graph.Node{node("Clip", "x", "y", real("min", -.5),
+			real("max", .25))}, want: []string{"Clip(x, y_min, y_max)"}},
+		{
+			name: "clip max only", opset: 10, dims: []int64{4, 3},
+			nodes: []*graph.Node{node("Clip", "x", "y", real("max", .25))}, want: []string{"Clip(x, _, y_max)"},
+		},
+		{
+			name: "clip of unknown type", opset: 9, dims: []int64{4},
+			nodes: []*graph.Node{node("Other", "x", "h"), node("Clip", "h", "y", real("min", 0))}, reject: "Other node",
+		},
+		{
+			name: "dropout", opset: 9, dims: []int64{4, 3},
+			nodes: []*graph.Node{node("Dropout", "x", "y mask", real("ratio", .3))}, want: []string{"Dropout(x, y_ratio)"},
+		},
+		{
+			name: "dropout mask used", opset: 9, dims: []int64{4},
+			nodes: []*graph.Node{node("Dropout", "x", "h mask"), node("Add", "h mask", "y")}, reject: "mask",
+		},
+		{
+			name: "batch normalization", opset: 9, dims: []int64{4, 3}, inits: bn,
+			nodes: []*graph.Node{node("BatchNormalization", "x g b m v", "y", real("epsilon", 1e-3))},
+		},
+		{
+			name: "batch normalization in training", opset: 9, dims: []int64{4, 3}, inits: bn,
+			nodes: []*graph.Node{node("BatchNormalization", "x g b m v", "y o p q r")}, reject: "training form",
+		},
+		{
+			name: "squeeze", opset: 9, dims: []int64{4, 1, 3},
+			nodes: []*graph.Node{node("Squeeze", "x", "y", ints("axes", 1))}, want: []string{"Squeeze(x, y_axes)"},
+		},
+		{
+			name: "squeeze all", opset: 12, dims: []int64{4, 1, 3}, nodes: []*graph.Node{node("Squeeze", "x", "y")},
+			want: []string{"Squeeze(x)"},
+		},
+		{
+			name: "unsqueeze", opset: 11, dims: []int64{4, 3},
+			nodes: []*graph.Node{node("Unsqueeze", "x", "y", ints("axes", 0, -1))}, want: []string{"Unsqueeze(x, y_axes)"},
+		},
+		{
+			name: "reduce sum", opset: 11, dims: []int64{4, 3},
+			nodes: []*graph.Node{node("ReduceSum", "x", "y", ints("axes", 1),
+				num("keepdims", 0))}, want: []string{"ReduceSum(x, y_axes) {keepdims=0}"},
+		},
+		{
+			name: "reduce sum of all", opset: 11, dims: []int64{4, 3}, nodes: []*graph.Node{node("ReduceSum", "x", "y")},
+			want: []string{"ReduceSum(x)"},
+		},
+		{
+			name: "reduce mean", opset: 13, dims: []int64{4, 3},
+			nodes: []*graph.Node{node("ReduceMean", "x", "y", ints("axes", -1))},
+		},
 		{name: "reduce l2", opset: 9, dims: []int64{4, 3}, nodes: []*graph.Node{node("ReduceL2", "x", "y", ints("axes", 0))}},
-		{name: "reduce max", opset: 12, dims: []int64{4, 3}, nodes: []*graph.Node{node("ReduceMax", "x", "y", ints("axes"))}, want: []string{"ReduceMax(x)"}},
-		{name: "softmax of a matrix", opset: 9, dims: []int64{4, 3}, nodes: []*graph.Node{node("Softmax", "x", "y")}, want: []string{"Softmax(x) {axis=1}"}},
-		{name: "softmax of the last axis", opset: 12, dims: []int64{4, 2, 3}, nodes: []*graph.Node{node("Softmax", "x", "y", num("axis", -1))}, want: []string{"Softmax(x) {axis=-1}"}},
-		{name: "softmax coerced", opset: 9, dims: []int64{4, 2, 3}, nodes: []*graph.Node{node("Softmax", "x", "y")}, want: []string{"Flatten(x) {axis=1}", "Reshape(y_matrix, y_shape)"}},
-		{name: "softmax coerced at 0", opset: 12, dims: []int64{4, 3}, nodes: []*graph.Node{node("Softmax", "x", "y", num("axis", 0))}, want: []string{"Flatten(x) {axis=0}"}},
-		{name: "log softmax coerced from the end", opset: 11, dims: []int64{4, 2, 3}, nodes: []*graph.Node{node("LogSoftmax", "x", "y", num("axis", -2))}, want: []string{"Flatten(x) {axis=-2}"}},
-		{name: "hardmax of open rank", opset: 9, dims: []int64{4, 3}, open: true, nodes: []*graph.Node{node("Hardmax", "x", "y")}, want: []string{"Flatten(x) {axis=1}"}},
 		{
-			name: "rank through Gemm", opset: 9, dims: []int64{4, 3}, open: true, inits: []*graph.Tensor{floats("w", []float32{1, 2, 3, 4, 5, 6}, 3, 2), floats("c", []float32{1}, 1)},
-			nodes: []*graph.Node{node("Gemm", "x w c", "h"), node("Relu", "h", "r"), node("Softmax", "r", "y")}, want: []string{"Softmax(r) {axis=1}"},
+			name: "reduce max", opset: 12, dims: []int64{4, 3},
+			nodes: []*graph.Node{node("ReduceMax", "x", "y", ints("axes"))}, want: []string{"ReduceMax(x)"},
 		},
-		{name: "pad", opset: 9, dims: []int64{4, 3}, nodes: []*graph.Node{node("Pad", "x", "y", ints("pads", 1, 0, 0, 2), real("value", 7))}, want: []string{"Pad(x, y_pads, y_value)"}},
-		{name: "slice", opset: 9, dims: []int64{4, 3}, nodes: []*graph.Node{node("Slice", "x", "y", ints("starts", 1, -2), ints("ends", 3, 9), ints("axes", 0, 1))}, want: []string{"Slice(x, y_starts, y_ends, y_axes)"}},
-		{name: "top k", opset: 9, dims: []int64{4, 3}, nodes: []*graph.Node{node("TopK", "x", "y i", num("k", 2), num("axis", 1))}, want: []string{"TopK(x, y_k)"}},
-		{name: "split", opset: 11, dims: []int64{4, 3}, nodes: []*graph.Node{node("Split", "x", "a y", ints("split", 1, 2), num("axis", 1))}, want: []string{"Split(x, a_split)"}},
-		{name: "split evenly", opset: 11, dims: []int64{4, 3}, nodes: []*graph.Node{node("Split", "x", "a y")}, want: []string{"num_outputs=2"}},
-		{name: "upsample", opset: 9, dims: []int64{1, 1, 2, 3}, inits: []*graph.Tensor{floats("s", []float32{1, 1, 2, 1.5}, 4)}, nodes: []*graph.Node{node("Upsample", "x s", "y")}, want: []string{"Resize(x, y_roi, s)"}},
 		{
-			name: "upsample linearly", opset: 9, dims: []int64{1, 1, 2, 3}, inits: []*graph.Tensor{floats("s", []float32{1, 1, 2, 3}, 4)},
-			nodes: []*graph.Node{node("Upsample", "x s", "y", graph.StringAttr("mode", "linear"))},
+			name: "softmax of a matrix", opset: 9, dims: []int64{4, 3}, nodes: []*graph.Node{node("Softmax", "x", "y")},
+			want: []string{"Softmax(x) {axis=1}"},
 		},
-		{name: "downsample", opset: 10, dims: []int64{1, 1, 4, 4}, inits: []*graph.Tensor{floats("s", []float32{1, 1, .5, .5}, 4)}, nodes: []*graph.Node{node("Resize", "x s", "y")}, reject: "makes smaller"},
 		{
-			name: "scatter", opset: 9, dims: []int64{2, 3}, inits: []*graph.Tensor{graph.FromInts("i", []int64{2, 0}, 2, 1), floats("u", []float32{8, 9}, 2, 1)},
-			nodes: []*graph.Node{node("Scatter", "x i u", "y", num("axis", 1))}, want: []string{"ScatterElements(x, i, u)"},
+			name: "softmax of the last axis", opset: 12, dims: []int64{4, 2, 3},
+			nodes: []*graph.Node{node("Softmax", "x", "y", num("axis", -1))}, want: []string{"Softmax(x) {axis=-1}"},
 		},
-		{name: "dft", opset: 17, dims: []int64{1, 4, 2, 1}, nodes: []*graph.Node{node("DFT", "x", "y")}, want: []string{"DFT(x, _, y_axis)"}},
-		{name: "argmax", opset: 9, dims: []int64{4, 3}, nodes: []*graph.Node{node("ArgMax", "x", "i", num("axis", 1)), node("Cast", "i", "y", num("to", 1))}},
-		{name: "leaky relu and flatten", opset: 9, dims: []int64{4, 3}, nodes: []*graph.Node{node("LeakyRelu", "x", "h", real("alpha", .1)), node("Flatten", "h", "y")}},
 		{
-			name: "shapes", opset: 9, dims: []int64{4, 3}, inits: []*graph.Tensor{graph.FromInts("s", []int64{-1, 2}, 2), graph.FromInts("i", []int64{1, 0}, 2)},
-			nodes: []*graph.Node{node("Reshape", "x s", "r"), node("Gather", "r i", "g", num("axis", 1)), node("Transpose", "g", "t"), node("Concat", "t t", "y", num("axis", 0))},
+			name: "softmax coerced", opset: 9, dims: []int64{4, 2, 3}, nodes: []*graph.Node{node("Softmax", "x", "y")},
+			want: []string{"Flatten(x) {axis=1}", "Reshape(y_matrix, y_shape)"},
 		},
-		{name: "max pool", opset: 9, dims: []int64{1, 1, 5, 5}, nodes: []*graph.Node{node("MaxPool", "x", "y", ints("kernel_shape", 2, 3), ints("strides", 2, 2))}},
-		{name: "average pool", opset: 9, dims: []int64{1, 1, 5, 5}, nodes: []*graph.Node{node("AveragePool", "x", "y", ints("kernel_shape", 3, 3), ints("pads", 1, 1, 1, 1))}},
+		{
+			name: "softmax coerced at 0", opset: 12, dims: []int64{4, 3},
+			nodes: []*graph.Node{node("Softmax", "x", "y", num("axis", 0))}, want: []string{"Flatten(x) {axis=0}"},
+		},
+		{
+			name: "log softmax coerced from the end", opset: 11, dims: []int64{4, 2, 3},
+			nodes: []*graph.Node{node("LogSoftmax", "x", "y", num("axis", -2))}, want: []string{"Flatten(x) {axis=-2}"},
+		},
+		{
+			name: "hardmax of open rank", opset: 9, dims: []int64{4, 3}, open: true,
+			nodes: []*graph.Node{node("Hardmax", "x", "y")}, want: []string{"Flatten(x) {axis=1}"},
+		},
+		{
+			name: "rank through Gemm", opset: 9, dims: []int64{
+				4,
+				3,
+			}, inits: []*graph.Tensor{floats("w", []float32{1, 2, 3, 4, 5, 6}, 3, 2), floats("c", []float32{1}, 1)},
+			nodes: []*graph.Node{
+				node("Gemm", "x w c", "h"), node("Relu", "h", "r"),
+				node("Softmax", "r", "y"),
+			}, want: []string{"Softmax(r) {axis=1}"},
+		},
+		{name: "pad", opset: 9, dims: []int64{4, 3}, nodes: []*graph.Node{node("Pad", "x", "y", ints("pads", 1, 0, 0, 2),
+			real("value", 7))}, want: []string{"Pad(x, y_pads, y_value)"}},
+		{name: "slice", opset: 9, dims: []int64{4, 3}, nodes: []*graph.Node{node("Slice", "x", "y", ints("starts", 1, -2),
+			ints("ends", 3, 9), ints("axes", 0, 1))}, want: []string{"Slice(x, y_starts, y_ends, y_axes)"}},
+		{
+			name: "split", opset: 11, dims: []int64{4, 3},
+			nodes: []*graph.Node{node("Split", "x", "a y", ints("split", 1, 2),
+				num("axis", 1))}, want: []string{"Split(x, a_split)"},
+		},
+		{
+			name: "split evenly", opset: 11, dims: []int64{4, 3}, nodes: []*graph.Node{node("Split", "x", "a y")},
+			want: []string{"num_outputs=2"},
+		},
+		{
+			name: "downsample", opset: 10, dims: []int64{1, 1, 4, 4},
+			inits: []*graph.Tensor{floats("s", []float32{1, 1, .5, .5}, 4)}, nodes: []*graph.Node{node("Resize", "x s",
+				"y")}, reject: "not rewritten",
+		},
+		{
+			name: "argmax", opset: 9, dims: []int64{4, 3},
+			nodes: []*graph.Node{node("ArgMax", "x", "i", num("axis", 1)), node("Cast", "i", "y", num("to", 1))},
+		},
+		{
+			name: "leaky relu and flatten", opset: 9, dims: []int64{4, 3},
+			nodes: []*graph.Node{node("LeakyRelu", "x", "h", real("alpha", .1)), node("Flatten", "h", "y")},
+		},
+		{
+			name: "shapes", opset: 9, dims: []int64{4, 3}, inits: []*graph.Tensor{
+				graph.FromInts("s", []int64{-1, 2}, 2),
+				graph.FromInts("i", []int64{1, 0}, 2),
+			},
+			nodes: []*graph.Node{
+				node("Reshape", "x s", "r"), node("Gather", "r i", "g", num("axis", 1)),
+				node("Transpose", "g", "t"), node("Concat", "t t", "y", num("axis", 0)),
+			},
+		},
+		{
+			name: "max pool", opset: 9, dims: []int64{1, 1, 5, 5},
+			nodes: []*graph.Node{node("MaxPool", "x", "y", ints("kernel_shape", 2, 3), ints("strides", 2, 2))},
+		},
+		{
+			name: "average pool", opset: 9, dims: []int64{1, 1, 5, 5},
+			nodes: []*graph.Node{node("AveragePool", "x", "y", ints("kernel_shape", 3, 3), ints("pads", 1, 1, 1, 1))},
+		},
 	}...)
 }
 

@@ -43,13 +43,25 @@ func TestUpgradeCollectsErrors(t *testing.T) {
 	m.Opsets[0].Version = 9
 	m.Graph.Nodes = append(m.Graph.Nodes,
 		&graph.Node{Name: "odd", Op: "NoSuchOperator", Inputs: []string{"y"}, Outputs: []string{"a"}},
-		&graph.Node{Op: "Clip", Inputs: []string{"a"}, Outputs: []string{"b"}, Attrs: []graph.Attr{graph.FloatAttr("min", 0)}},
-		&graph.Node{Name: "branch", Op: "If", Inputs: []string{"b"}, Outputs: []string{"c"}, Attrs: []graph.Attr{{Name: "then_branch", Kind: graph.AttrGraph}}},
+		&graph.Node{
+			Op: "Clip", Inputs: []string{"a"}, Outputs: []string{"b"},
+			Attrs: []graph.Attr{graph.FloatAttr("min", 0)},
+		},
+		&graph.Node{
+			Name: "branch", Op: "If", Inputs: []string{"b"}, Outputs: []string{"c"},
+			Attrs: []graph.Attr{{Name: "then_branch", Kind: graph.AttrGraph}},
+		},
 		&graph.Node{Name: "own", Op: "NoSuchOperator", Domain: "com.example", Inputs: []string{"b"}, Outputs: []string{"d"}},
 	)
-	m.Functions = []*graph.Function{{Name: "F", Inputs: []string{"p"}, Outputs: []string{"q"}, Opsets: []graph.Opset{{Version: 9}}, Nodes: []*graph.Node{
-		{Name: "inner", Op: "Clip", Inputs: []string{"p"}, Outputs: []string{"q"}, Attrs: []graph.Attr{{Name: "min", Kind: graph.AttrFloat, Ref: "low"}}},
-	}}}
+	m.Functions = []*graph.Function{{
+		Name: "F", Inputs: []string{"p"}, Outputs: []string{"q"},
+		Opsets: []graph.Opset{{Version: 9}}, Nodes: []*graph.Node{
+			{
+				Name: "inner", Op: "Clip", Inputs: []string{"p"}, Outputs: []string{"q"},
+				Attrs: []graph.Attr{{Name: "min", Kind: graph.AttrFloat, Ref: "low"}},
+			},
+		},
+	}}
 	before := m.Clone()
 	err := onnxio.Upgrade(m, 25)
 	if err == nil {
@@ -99,7 +111,8 @@ func TestUpgradeVersions(t *testing.T) {
 			continue
 		}
 		if err != nil || m.IRVersion != c.wantIR || m.Opset("") != c.wantOpset || m.Graph != g {
-			t.Errorf("%d to %d: IR %d, opset %d, error %v; want %d and %d", c.from, c.to, m.IRVersion, m.Opset(""), err, c.wantIR, c.wantOpset)
+			t.Errorf("%d to %d: IR %d, opset %d, error %v; want %d and %d", c.from, c.to, m.IRVersion, m.Opset(""), err,
+				c.wantIR, c.wantOpset)
 		}
 	}
 }
@@ -108,7 +121,10 @@ func TestUpgradeVersions(t *testing.T) {
 func TestUpgradeTypes(t *testing.T) {
 	for dtype, want := range map[graph.DType]int64{graph.Float: 8, graph.Int4: 10, graph.Uint2: 13} {
 		m := linear()
-		m.Graph.Nodes = append(m.Graph.Nodes, &graph.Node{Op: "Constant", Outputs: []string{"c"}, Attrs: []graph.Attr{graph.TensorAttr("value", &graph.Tensor{DType: dtype, Dims: []int64{0}})}})
+		m.Graph.Nodes = append(m.Graph.Nodes, &graph.Node{
+			Op: "Constant", Outputs: []string{"c"},
+			Attrs: []graph.Attr{graph.TensorAttr("value", &graph.Tensor{DType: dtype, Dims: []int64{0}})},
+		})
 		if err := onnxio.Upgrade(m, 18); err != nil || m.IRVersion != want {
 			t.Errorf("%s: IR version %d, want %d (%v)", dtype, m.IRVersion, want, err)
 		}
@@ -144,7 +160,8 @@ func TestUpgradeNames(t *testing.T) {
 // found through nodes and declarations.
 func TestUpgradeDouble(t *testing.T) {
 	m := (&small{opset: 9, dims: []int64{2}, nodes: []*graph.Node{
-		node("Cast", "x", "d", graph.IntAttr("to", int64(graph.Double))), node("Relu", "d", "r"), node("Clip", "r", "c", graph.FloatAttr("max", .5)), node("Cast", "c", "y", graph.IntAttr("to", 1)),
+		node("Cast", "x", "d", graph.IntAttr("to", int64(graph.Double))), node("Relu", "d", "r"), node("Clip", "r", "c",
+			graph.FloatAttr("max", .5)), node("Cast", "c", "y", graph.IntAttr("to", 1)),
 	}}).model()
 	must(t, onnxio.Upgrade(m, 18))
 	want := graph.FromDoubles("c_max", []float64{.5})
@@ -157,12 +174,19 @@ func TestUpgradeDouble(t *testing.T) {
 func TestUpgradeFunction(t *testing.T) {
 	options := orttest.Need(t)
 	build := func() *graph.Model {
-		m := (&small{opset: 15, dims: []int64{4, 3}, nodes: []*graph.Node{{Op: "Spread", Domain: "com.example", Inputs: []string{"x"}, Outputs: []string{"y"}}}}).model()
+		m := (&small{opset: 15, dims: []int64{4, 3}, nodes: []*graph.Node{{
+			Op: "Spread", Domain: "com.example",
+			Inputs: []string{"x"}, Outputs: []string{"y"},
+		}}}).model()
 		m.IRVersion = 8
 		m.Opsets = append(m.Opsets, graph.Opset{Domain: "com.example", Version: 1})
-		m.Functions = []*graph.Function{{Name: "Spread", Domain: "com.example", Inputs: []string{"a"}, Outputs: []string{"b"}, Opsets: []graph.Opset{{Version: 15}}, Nodes: []*graph.Node{
-			node("ReduceMax", "a", "hi", graph.IntsAttr("axes", 1)), node("ReduceMin", "a", "lo", graph.IntsAttr("axes", 1)), node("Sub", "hi lo", "b"),
-		}}}
+		m.Functions = []*graph.Function{{
+			Name: "Spread", Domain: "com.example", Inputs: []string{"a"},
+			Outputs: []string{"b"}, Opsets: []graph.Opset{{Version: 15}}, Nodes: []*graph.Node{
+				node("ReduceMax", "a", "hi", graph.IntsAttr("axes", 1)), node("ReduceMin", "a", "lo",
+					graph.IntsAttr("axes", 1)), node("Sub", "hi lo", "b"),
+			},
+		}}
 		return m
 	}
 	in := graph.FromFloats("x", []float32{1, 2, 3, -1, 0, 5, 2, 2, 2, 9, 8, 7}, 4, 3)
@@ -173,7 +197,8 @@ func TestUpgradeFunction(t *testing.T) {
 		t.Errorf("function %+v", f)
 	}
 	got := run(t, m, in, options)
-	if want := graph.FromFloats("y", []float32{2, 6, 0, 2}, 4, 1); !same(got, want) || !same(got, run(t, build(), in, options)) {
+	if want := graph.FromFloats("y", []float32{2, 6, 0, 2}, 4, 1); !same(got, want) || !same(got,
+		run(t, build(), in, options)) {
 		t.Errorf("%v", got)
 	}
 }
@@ -216,7 +241,10 @@ func TestUpgradeRealModels(t *testing.T) {
 func TestUpgradeOldInputs(t *testing.T) {
 	options := orttest.Need(t)
 	for _, ir := range []int64{3, 4, 8} {
-		s := small{opset: 9, dims: []int64{2, 3}, inits: []*graph.Tensor{floats("w", []float32{1, 2, 3, 4, 5, 6}, 3, 2), floats("c", []float32{1, -1}, 2)}, nodes: []*graph.Node{node("Gemm", "x w c", "h"), node("Softmax", "h", "y")}}
+		s := small{opset: 9, dims: []int64{2, 3}, inits: []*graph.Tensor{
+			floats("w", []float32{1, 2, 3, 4, 5, 6}, 3, 2),
+			floats("c", []float32{1, -1}, 2),
+		}, nodes: []*graph.Node{node("Gemm", "x w c", "h"), node("Softmax", "h", "y")}}
 		m := s.model()
 		m.IRVersion = ir
 		for _, w := range m.Graph.Inits {

@@ -6,9 +6,68 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"cfq/onnxio/graph"
 )
+
+// change is what happened to an operator at a version of the operator set.
+type change struct {
+	version int64
+	rewrite func(*upgrader, *graph.Node) error
+}
+
+// compatible lists the operators whose changes between opset 9 and 25 only
+// allowed more: more element types, attributes and inputs whose absence means
+// what the operator did before.
+const compatible = `
+Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh AveragePool Bernoulli BitShift BitwiseAnd BitwiseNot
+BitwiseOr BitwiseXor BlackmanWindow Cast CastLike Ceil Celu CenterCropPad Col2Im Compress Concat Constant
+ConstantOfShape Conv ConvInteger ConvTranspose Cos Cosh CumSum DepthToSpace DequantizeLinear Det Div
+DynamicQuantizeLinear Einsum Elu Equal Erf Exp Expand EyeLike Flatten Floor GRU Gather GatherElements GatherND Gelu
+Gemm GlobalAveragePool GlobalLpPool GlobalMaxPool Greater GreaterOrEqual HammingWindow HannWindow HardSigmoid
+HardSwish Identity InstanceNormalization IsInf IsNaN LRN LSTM LayerNormalization LeakyRelu Less LessOrEqual Log
+LpNormalization LpPool MatMul MatMulInteger Max MaxPool Mean MeanVarianceNormalization Min Mish Mod Mul Multinomial
+Neg NonMaxSuppression NonZero Not OneHot Or PRelu Pow QLinearConv QLinearMatMul QuantizeLinear RMSNormalization RNN
+RandomNormal RandomNormalLike RandomUniform RandomUniformLike Range Reciprocal Relu Reshape ReverseSequence
+RotaryEmbedding Round ScatterElements ScatterND Selu Shape Shrink Sigmoid Sign Sin Sinh Size Softplus Softsign
+SpaceToDepth Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Tile Transpose Trilu Unique Where Xor`
+
+// changes is the table of the operators that Upgrade knows.
+// References: the operators' histories in ONNX's Changelog.md.
+func changes() map[string][]change {
+	t := map[string][]change{}
+	for op := range strings.FieldsSeq(compatible) {
+		t[op] = nil
+	}
+	for _, op := range []string{
+		"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
+		"ReduceMin", "ReduceProd", "ReduceSumSquare",
+	} {
+		t[op] = []change{{18, intsInput("axes")}}
+	}
+	t["ReduceSum"] = []change{{13, intsInput("axes")}}
+	t["Squeeze"] = []change{{13, intsInput("axes")}}
+	t["Unsqueeze"] = []change{{13, unsqueeze}}
+	for _, op := range []string{"Softmax", "LogSoftmax", "Hardmax"} {
+		t[op] = []change{{13, flattened}}
+	}
+	t["BatchNormalization"] = []change{{14, inferenceForm}}
+	t["Clip"] = []change{{11, clip}}
+	t["Dropout"] = []change{{10, boolMask}, {12, dropout}}
+	t["Pad"] = []change{{11, pad}}
+	t["Slice"] = []change{{10, slice}}
+	t["Split"] = []change{{13, intsInput("split")}, {18, splitOutputs}}
+	// What classifiers hardly have is not rewritten.
+	for op, version := range map[string]int64{
+		"DFT": 20, "GridSample": 20, "GroupNormalization": 21, "Resize": 11, "RoiAlign": 16, "Scatter": 11,
+		"TopK": 10, "Upsample": 10,
+	} {
+		err := fmt.Errorf("changed at opset %d in a way that is not rewritten: export the model at a newer opset", version)
+		t[op] = []change{{version, func(*upgrader, *graph.Node) error { return err }}}
+	}
+	return t
+}
 
 // remove takes the attribute called name from n and returns it, nil when there
 // is none. An attribute that stands for a function's attribute has no value yet
@@ -19,7 +78,8 @@ func remove(n *graph.Node, name string) (*graph.Attr, error) {
 			continue
 		}
 		if a.Ref != "" {
-			return nil, fmt.Errorf("has the attribute %q, which stands for one of the function's and cannot become an input", name)
+			return nil, fmt.Errorf("has the attribute %q, which stands for one of the function's and cannot become an input",
+				name)
 		}
 		n.Attrs = slices.Delete(slices.Clone(n.Attrs), i, i+1)
 		return &a, nil
@@ -62,14 +122,15 @@ func unsqueeze(u *upgrader, n *graph.Node) error { return u.ints(n, "axes", 1) }
 
 // scalar makes a constant of v in the element type of like.
 func (u *upgrader) scalar(n *graph.Node, hint, like string, v float32) (string, error) {
-	t := &graph.Tensor{DType: u.typeOf(like).dtype}
+	t := &graph.Tensor{DType: u.types[like].DType}
 	switch t.DType {
 	case graph.Float:
 		t.Raw = binary.LittleEndian.AppendUint32(nil, math.Float32bits(v))
 	case graph.Double:
 		t.Raw = binary.LittleEndian.AppendUint64(nil, math.Float64bits(float64(v)))
 	case graph.Undefined:
-		return "", fmt.Errorf("has the attribute %q, which becomes an input of the type of %q, but the model does not say which that is", hint, like)
+		return "", fmt.Errorf("has the attribute %q, which becomes an input of the type of %q, but the model does not say "+
+			"which that is", hint, like)
 	default:
 		return "", fmt.Errorf("has the attribute %q, which cannot be made an input of type %s", hint, t.DType)
 	}
@@ -139,8 +200,8 @@ func flattened(u *upgrader, n *graph.Node) error {
 		return errors.New("has the attribute \"axis\", which stands for one of the function's and changed its meaning")
 	}
 	axis := n.Int("axis", 1)
-	rank := u.typeOf(n.Input(0)).rank
-	if rank >= 0 && (axis == int64(rank)-1 || axis == -1) || axis == -1 {
+	t, known := u.types[n.Input(0)]
+	if axis == -1 || known && axis == int64(len(t.Shape))-1 {
 		setInt(n, "axis", axis)
 		return nil
 	}
@@ -150,10 +211,13 @@ func flattened(u *upgrader, n *graph.Node) error {
 	in, out := n.Inputs[0], n.Outputs[0]
 	shape, flat, soft := u.name(n, "shape"), u.name(n, "flat"), u.name(n, "matrix")
 	u.put(&graph.Node{Name: u.name(n, "Shape"), Op: "Shape", Inputs: []string{in}, Outputs: []string{shape}}, true)
-	u.put(&graph.Node{Name: u.name(n, "Flatten"), Op: "Flatten", Inputs: []string{in}, Outputs: []string{flat}, Attrs: []graph.Attr{graph.IntAttr("axis", axis)}}, true)
-	u.put(&graph.Node{Name: u.name(n, "Reshape"), Op: "Reshape", Inputs: []string{soft, shape}, Outputs: []string{out}}, false)
+	u.put(&graph.Node{
+		Name: u.name(n, "Flatten"), Op: "Flatten", Inputs: []string{in}, Outputs: []string{flat},
+		Attrs: []graph.Attr{graph.IntAttr("axis", axis)},
+	}, true)
+	u.put(&graph.Node{Name: u.name(n, "Reshape"), Op: "Reshape", Inputs: []string{soft, shape}, Outputs: []string{out}},
+		false)
 	n.Inputs, n.Outputs = []string{flat}, []string{soft}
-	u.producer[soft] = n
 	setInt(n, "axis", -1)
 	return nil
 }
@@ -194,87 +258,10 @@ func slice(u *upgrader, n *graph.Node) error {
 	return nil
 }
 
-// topK: k became an input.
-func topK(u *upgrader, n *graph.Node) error {
-	a, err := remove(n, "k")
-	if err != nil || a == nil {
-		return err
-	}
-	input(n, 1, u.constant(n, "k", graph.FromInts("", []int64{a.I}, 1)))
-	return nil
-}
-
 // splitOutputs: an even split has to say into how many parts.
 func splitOutputs(_ *upgrader, n *graph.Node) error {
 	if n.Input(1) == "" && n.Attr("num_outputs") == nil {
 		n.Attrs = append(n.Attrs, graph.IntAttr("num_outputs", int64(len(n.Outputs))))
 	}
-	return nil
-}
-
-// resize: an input for the region of interest came between the data and the
-// scales, and how coordinates map became attributes whose defaults are not what
-// was done before.
-func resize(u *upgrader, n *graph.Node) error {
-	if len(n.Inputs) != 2 {
-		return fmt.Errorf("has %d inputs, not 2", len(n.Inputs))
-	}
-	mode := n.Attr("mode")
-	if mode != nil && mode.Ref != "" {
-		return errors.New("has the attribute \"mode\", which stands for one of the function's and decides on others now")
-	}
-	if mode == nil || string(mode.S) == "nearest" {
-		scales := u.constantOf(n.Inputs[1])
-		if scales == nil {
-			return errors.New("has scales that are not constant")
-		}
-		v, err := scales.Floats()
-		if err != nil {
-			return err
-		}
-		if slices.ContainsFunc(v, func(s float32) bool { return s < 1 }) {
-			return errors.New("makes smaller, which later operator sets round differently")
-		}
-		n.Attrs = append(n.Attrs, graph.StringAttr("nearest_mode", "floor"))
-	}
-	n.Attrs = append(n.Attrs, graph.StringAttr("coordinate_transformation_mode", "asymmetric"))
-	n.Inputs = []string{n.Inputs[0], u.constant(n, "roi", graph.FromFloats("", nil, 0)), n.Inputs[1]}
-	return nil
-}
-
-// roiAlign: coordinates are shifted by half a pixel unless told otherwise.
-func roiAlign(_ *upgrader, n *graph.Node) error {
-	if n.Attr("coordinate_transformation_mode") == nil {
-		n.Attrs = append(n.Attrs, graph.StringAttr("coordinate_transformation_mode", "output_half_pixel"))
-	}
-	return nil
-}
-
-// gridMode: two modes have new names.
-func gridMode(_ *upgrader, n *graph.Node) error {
-	a := n.Attr("mode")
-	switch {
-	case a == nil:
-	case a.Ref != "":
-		return errors.New("has the attribute \"mode\", which stands for one of the function's and changed its values")
-	case string(a.S) == "bilinear":
-		a.S = []byte("linear")
-	case string(a.S) == "bicubic":
-		a.S = []byte("cubic")
-	}
-	return nil
-}
-
-// dftAxis: the axis became an input; its default changed from 1 to -2.
-func dftAxis(u *upgrader, n *graph.Node) error {
-	a, err := remove(n, "axis")
-	if err != nil {
-		return err
-	}
-	axis := int64(1)
-	if a != nil {
-		axis = a.I
-	}
-	input(n, 2, u.constant(n, "axis", graph.FromInts("", []int64{axis})))
 	return nil
 }
