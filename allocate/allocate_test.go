@@ -59,6 +59,7 @@ func total(layers [][]Choice, pick []int) (loss float64, cost int64) {
 }
 
 func TestExactEqualsBruteForce(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		layers, budget := drawLayers(t)
 		wantD, wantC, ok := bruteForce(layers, budget)
@@ -79,6 +80,7 @@ func TestExactEqualsBruteForce(t *testing.T) {
 }
 
 func TestBudgetIsNeverExceeded(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		layers, budget := drawLayers(t)
 		scores := rapid.SliceOfN(rapid.Float64Range(0, 9), len(layers), len(layers)).Draw(t, "scores")
@@ -104,6 +106,7 @@ func TestBudgetIsNeverExceeded(t *testing.T) {
 // The paper's rule on the shape of an Adult network (104-64-32-2) at 4 bits:
 // the small layers are saturated and the large one is left with two bits.
 func TestPaperIsDegenerateOnAdult(t *testing.T) {
+	t.Parallel()
 	params := []int64{104 * 64, 64 * 32, 32 * 2}
 	layers := make([][]Choice, len(params))
 	var all int64
@@ -127,6 +130,7 @@ func TestPaperIsDegenerateOnAdult(t *testing.T) {
 }
 
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	if _, err := Exact(nil, 1); err == nil {
 		t.Error("no layers: no error")
 	}
@@ -141,6 +145,7 @@ func TestBadInput(t *testing.T) {
 // With hundreds of rows of unlike sizes the fronts are thinned: the budget still holds, and
 // the error is within a thousandth of the bound that fractions of choices give.
 func TestExactOfManyRows(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
 	layers := make([][]Choice, 400)
 	var all int64

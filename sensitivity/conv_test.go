@@ -71,6 +71,7 @@ func found(t *testing.T, m *graph.Model) []quant.LayerInfo {
 // The score of a convolution, too, is the mean l1 norm of central differences of the
 // rows' losses by every weight.
 func TestGradientOfAConvolution(t *testing.T) {
+	t.Parallel()
 	m := picture("Tanh")
 	c := open(t, m)
 	layers := found(t, m)
@@ -105,6 +106,7 @@ func TestGradientOfAConvolution(t *testing.T) {
 
 // With weights alone in few bits and all linear behind it, a convolution has its exact margin error.
 func TestFirstOrderOfAConvolution(t *testing.T) {
+	t.Parallel()
 	m := picture("")
 	c := open(t, m)
 	layers := found(t, m)

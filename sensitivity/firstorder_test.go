@@ -76,6 +76,7 @@ func written(c *classifier.Model, m *graph.Model, plan *quant.Plan) (*classifier
 // rounding where all behind the layer is linear, nearly equal at eight bits, and of the
 // same order of widths.
 func TestFirstOrderIsNearlyMeasured(t *testing.T) {
+	t.Parallel()
 	m := deep(7)
 	c := open(t, m)
 	layers, err := quant.FindLayers(m)
@@ -125,6 +126,7 @@ func TestFirstOrderIsNearlyMeasured(t *testing.T) {
 
 // Behind the integer input, too, a linear layer has its exact margin error.
 func TestFirstOrderBehindTheIntegerInput(t *testing.T) {
+	t.Parallel()
 	m := line([]float32{.5, -1, 2, .25, 1, -.75}, 2)
 	c := open(t, m)
 	layers, err := quant.FindLayers(m)
@@ -154,6 +156,7 @@ func TestFirstOrderBehindTheIntegerInput(t *testing.T) {
 }
 
 func TestFirstOrderErrors(t *testing.T) {
+	t.Parallel()
 	m := deep(7)
 	c := open(t, m)
 	layers, err := quant.FindLayers(m)
@@ -177,6 +180,7 @@ func TestFirstOrderErrors(t *testing.T) {
 
 // The rule: a network of a table is measured, a deep one of a hundred million weights is not.
 func TestExactRule(t *testing.T) {
+	t.Parallel()
 	if !Exact(3, 4, 4096, 9000) {
 		t.Error("a small network is not measured")
 	}

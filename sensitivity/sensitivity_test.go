@@ -73,6 +73,7 @@ func nudged(m *graph.Model, name string, i int, by float32) *graph.Model {
 // The score against its definition, eq. cfptq_sensitivity: the mean over rows of
 // the l1 norm of central differences of the row's loss by every single weight.
 func TestGradientIsTheDefinition(t *testing.T) {
+	t.Parallel()
 	m := network()
 	c := open(t, m)
 	layers, err := quant.FindLayers(m)
@@ -115,6 +116,7 @@ func TestGradientIsTheDefinition(t *testing.T) {
 }
 
 func TestMeasured(t *testing.T) {
+	t.Parallel()
 	m := network()
 	c := open(t, m)
 	layers, err := quant.FindLayers(m)

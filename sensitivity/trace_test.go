@@ -35,6 +35,7 @@ func hessian(t *testing.T, m *graph.Model, l quant.LayerInfo, x []float32, class
 // Hessian; its standard error against the variance that v' H v has for random signs v,
 // 2 x the sum of the squares beside the diagonal.
 func TestTraceIsTheTrace(t *testing.T) {
+	t.Parallel()
 	m := network()
 	c := open(t, m)
 	layers, err := quant.FindLayers(m)
@@ -112,6 +113,7 @@ func line(w []float32, outputs int64, head ...*graph.Node) *graph.Model {
 // the mean of p(1-p) |x|^2; with one logit for each class, of sum_k p_k(1-p_k) |x|^2.
 // Classes make no difference.
 func TestTraceOfALinearModel(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(4, 5))
 	draw := func(n int) []float32 {
 		v := make([]float32, n)
@@ -182,6 +184,7 @@ func TestTraceOfALinearModel(t *testing.T) {
 
 // A layer's estimate depends on its own draws only, and thinning takes rows with their classes.
 func TestTraceDraws(t *testing.T) {
+	t.Parallel()
 	m := network()
 	c := open(t, m)
 	layers, err := quant.FindLayers(m)
@@ -224,6 +227,7 @@ func TestTraceDraws(t *testing.T) {
 
 // Small networks have many rows, large ones few.
 func TestTraceRows(t *testing.T) {
+	t.Parallel()
 	for weights, want := range map[int]int{100: 1024, 1 << 22: 256, 1 << 30: 128} {
 		if n := TraceRows([]quant.LayerInfo{{In: weights, Out: 1}}); n != want {
 			t.Errorf("%d rows for %d weights, want %d", n, weights, want)
@@ -233,6 +237,7 @@ func TestTraceRows(t *testing.T) {
 
 // Random signs are balanced, and of each other independent.
 func TestRademacher(t *testing.T) {
+	t.Parallel()
 	const n = 20000
 	a, b := rademacher(n, 1, "a", 0), rademacher(n, 1, "a", 1)
 	var sum, product, next float64

@@ -141,6 +141,7 @@ func holds(t testing.TB, name string, proofs []eval.Proof, attacked []found) (ce
 
 // Random boxes on random networks: what is proved is never found otherwise.
 func TestAttack(t *testing.T) {
+	t.Parallel()
 	o := orttest.Need(t)
 	for i, c := range []struct {
 		net    shape
@@ -191,6 +192,7 @@ func TestAttack(t *testing.T) {
 
 // Exactly at the point, a proof is as good as a run of the model.
 func TestPoint(t *testing.T) {
+	t.Parallel()
 	o := orttest.Need(t)
 	rng := rand.New(rand.NewPCG(3, 3))
 	f := net(rng, shape{widths: []int{20, 64, 32, 2}, act: "Relu"})

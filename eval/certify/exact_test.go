@@ -13,6 +13,7 @@ import (
 // another one that bends at other lines, are linear between them. So the extremes in a box are at corners, and
 // where lines cross each other or an edge.
 func TestExact(t *testing.T) {
+	t.Parallel()
 	o := orttest.Need(t)
 	rng := rand.New(rand.NewPCG(11, 4))
 	var lower, apart, distance, width float64

@@ -25,6 +25,7 @@ func tiny(op string) *graph.Model {
 
 // A machine that computes something else than the file says is found out.
 func TestHold(t *testing.T) {
+	t.Parallel()
 	o := orttest.Need(t)
 	k, err := Open(t.Context(), tiny("Gemm"), tiny("Gemm"), 1, o)
 	if err != nil {
@@ -44,6 +45,7 @@ func TestHold(t *testing.T) {
 
 // ONNX Runtime's Sigmoid and Tanh are as near to the functions as is claimed, and those are enclosed by the slopes.
 func TestSmooth(t *testing.T) {
+	t.Parallel()
 	o := orttest.Need(t)
 	for _, c := range []smooth{{tanh: true}, {tanh: false}} {
 		op := "Sigmoid"
@@ -83,6 +85,7 @@ func TestSmooth(t *testing.T) {
 
 // A quantizer's line and remainder cover its staircase, at its ends and beyond them.
 func TestQuantizeCovers(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		q         quantize
 		from, to  float64
@@ -118,6 +121,7 @@ func TestQuantizeCovers(t *testing.T) {
 
 // Nothing is proved where a number between the layers may be too large for float32, though the margin is not.
 func TestOverflow(t *testing.T) {
+	t.Parallel()
 	o := orttest.Need(t)
 	m := tiny("Gemm")
 	m.Graph.Inits = []*graph.Tensor{graph.FromFloats("w", []float32{-1e30}, 1, 1), graph.FromFloats("v", []float32{1e-30}, 1, 1)}

@@ -10,6 +10,7 @@ import (
 
 // Every operator that certificates know, in one network with two branches that come together.
 func TestOperators(t *testing.T) {
+	t.Parallel()
 	o := orttest.Need(t)
 	rng := rand.New(rand.NewPCG(2, 9))
 	rows := func(n int64) graph.Shape { return graph.Shape{{Size: -1, Param: "N"}, {Size: n}} }

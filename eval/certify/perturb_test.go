@@ -30,6 +30,7 @@ func byHand(w1, b1, w2, b2 []float32) *graph.Model {
 // With f(x) = 3 relu(2 x1) + 4 relu(x2 + 1) and g(x) = 3 relu(2.5 x1) + 4 relu(x2 + 1) + 0.25, at (1, 2):
 // f = 6 + 12 = 18, g = 7.5 + 12.25 = 19.75. The difference has the gradient (1.5, 0).
 func TestPerturbByHand(t *testing.T) {
+	t.Parallel()
 	o := orttest.Need(t)
 	f := byHand([]float32{2, 0, 0, 1}, []float32{0, 1}, []float32{3, 4}, []float32{0})
 	g := byHand([]float32{2.5, 0, 0, 1}, []float32{0, 1}, []float32{3, 4}, []float32{0.25})
@@ -53,6 +54,7 @@ func TestPerturbByHand(t *testing.T) {
 
 // What is found in the ball is at least what is at its middle.
 func TestPerturbOrder(t *testing.T) {
+	t.Parallel()
 	o := orttest.Need(t)
 	for i, c := range []struct {
 		net  shape
@@ -85,6 +87,7 @@ func TestPerturbOrder(t *testing.T) {
 
 // In a small ball a smooth function is as its gradient says.
 func TestPerturbFirstOrder(t *testing.T) {
+	t.Parallel()
 	o := orttest.Need(t)
 	rng := rand.New(rand.NewPCG(8, 1))
 	f := net(rng, shape{widths: []int{2, 8, 2}, act: "Tanh"})
@@ -105,6 +108,7 @@ func TestPerturbFirstOrder(t *testing.T) {
 
 // A point's numbers depend on the point and the seed, not on its company.
 func TestPerturbSeed(t *testing.T) {
+	t.Parallel()
 	o := orttest.Need(t)
 	rng := rand.New(rand.NewPCG(8, 2))
 	f := net(rng, shape{widths: []int{3, 8, 2}, act: "Relu"})

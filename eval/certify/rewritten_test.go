@@ -52,6 +52,7 @@ func (c *coded) model(last string) *graph.Model {
 
 // What ONNX Runtime rounds although the file does not say so is allowed for, or refused.
 func TestRewritten(t *testing.T) {
+	t.Parallel()
 	o := orttest.Need(t)
 	weights := func(c *coded) string { return c.add("DequantizeLinear", "codes", "half", "none") }
 	for _, c := range []struct {

@@ -44,6 +44,7 @@ func net() *graph.Model {
 
 // TestBroken changes a good file and expects the report to say so.
 func TestBroken(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	m := net()
 	x := probe(m, 400)
@@ -91,6 +92,7 @@ func TestBroken(t *testing.T) {
 }
 
 func TestCannotCheck(t *testing.T) {
+	t.Parallel()
 	if _, err := verify.Check(context.Background(), []byte("no model"), verify.Options{}); err == nil {
 		t.Error("no plan is accepted")
 	}

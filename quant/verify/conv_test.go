@@ -49,6 +49,7 @@ func convolutional(t *testing.T, dims ...int64) *graph.Model {
 // TestConvKernels: integer convolutions are recognised wherever the optimizer puts
 // them, and float ones where only the weights are quantized.
 func TestConvKernels(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	for _, dims := range [][]int64{{2, 6, 6}, {6, 12}} {
 		m := convolutional(t, dims...)
@@ -93,6 +94,7 @@ func TestConvKernels(t *testing.T) {
 
 // TestConvNotFused: a convolution whose output is not quantized does not run on integers.
 func TestConvNotFused(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	m := convolutional(t, 2, 6, 6)
 	x := probe(m, 32)

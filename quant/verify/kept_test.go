@@ -56,6 +56,7 @@ func deep(activation, end string, widths ...int) *graph.Model {
 // TestKept leaves each layer of three and four in float: the others run on integers, it
 // does not, and the results do not depend on optimizations.
 func TestKept(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	for _, activation := range []string{"Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "Elu"} {
 		for _, end := range []string{"", "Sigmoid", "Softmax", "Relu"} {
@@ -103,6 +104,7 @@ func TestKept(t *testing.T) {
 // TestNotKept: a layer that is to stay in float and that ONNX Runtime quantizes, since it stands
 // between quantizers, is a problem, whether the plan names it or not.
 func TestNotKept(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	m := deep("Relu", "", 10, 16, 12, 2)
 	x := probe(m, 100)
@@ -139,6 +141,7 @@ func TestNotKept(t *testing.T) {
 
 // TestAdvice: what several layers do is said once, with their names.
 func TestAdvice(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	m := deep("Relu", "", 10, 16, 12, 8, 8, 2)
 	x := probe(m, 50)

@@ -24,6 +24,7 @@ func problems(r *verify.Report, want string) (found []string) {
 // TestNotANumber: an output that is no number is a problem in whatever row it
 // stands, and does not hide how far the others differ.
 func TestNotANumber(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	m := net()
 	b := graph.NewBuilder(m.Graph, "")
@@ -56,6 +57,7 @@ func TestNotANumber(t *testing.T) {
 
 // TestInfinity: an output that is infinite at every level is the same at every level.
 func TestInfinity(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	m := net()
 	b := graph.NewBuilder(m.Graph, "")
@@ -71,6 +73,7 @@ func TestInfinity(t *testing.T) {
 
 // TestClasses: a model whose only output is a class is held against itself, too.
 func TestClasses(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	m := net()
 	b := graph.NewBuilder(m.Graph, "")
@@ -94,6 +97,7 @@ func TestClasses(t *testing.T) {
 
 // TestEmptyBias: an optional input may be written as "".
 func TestEmptyBias(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	m := net()
 	for _, n := range m.Graph.Nodes {
@@ -116,6 +120,7 @@ func TestEmptyBias(t *testing.T) {
 
 // TestKernel checks that kernels are found under the names that fusion leaves.
 func TestKernel(t *testing.T) {
+	t.Parallel()
 	g := &graph.Graph{Nodes: []*graph.Node{
 		{Name: "fused b", Op: "FusedGemm", Outputs: []string{"w"}},
 		{Name: "a", Op: "QGemm", Outputs: []string{"v"}},

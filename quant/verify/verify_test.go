@@ -136,6 +136,7 @@ func write(t *testing.T, m *graph.Model, p *quant.Plan) *graph.Model {
 // TestRealModels writes and verifies the real classifiers: batch normalization,
 // sigmoid heads, four layers.
 func TestRealModels(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	files, err := filepath.Glob(filepath.Join(realdata.Dir(t, "models"), "*", "*-s0.onnx"))
 	if err != nil || len(files) < 9 {
@@ -171,6 +172,7 @@ func TestRealModels(t *testing.T) {
 
 // TestSmallModels: a small model is not said to be faster; nothing is said of a large one.
 func TestSmallModels(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	for _, c := range []struct {
 		in   int
