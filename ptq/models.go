@@ -44,7 +44,7 @@ func open(ctx context.Context, m *graph.Model, t *task.Task, o *Options) (*opene
 	}
 	out.canonical = out.source
 	if o.CrossLayerEqualization {
-		if out.canonical, out.equalized, err = quant.Equalize(out.source); err != nil {
+		if out.canonical, out.equalized, err = quant.CrossLayerEqualize(out.source); err != nil {
 			return nil, err
 		}
 	}

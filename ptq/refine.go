@@ -31,19 +31,18 @@ func (c *calibrated) refine(ctx context.Context, plans []quant.Layer, set *calib
 			if l.Node != plan.Node || l.Conv != nil {
 				continue
 			}
-			var input *quant.Input
+			layer := refine.Layer{Info: l, Plan: plan}
 			if c.onGrid(i) {
-				input = c.grid.input
+				layer.Input = c.grid.input
 			}
-			reads := func(values []float32, rows int) []float32 { return quant.Reads(plan.Act, input, values, rows) }
-			layers, at = append(layers, refine.Layer{Info: l, Plan: plan, Reads: reads}), append(at, k)
+			layers, at = append(layers, layer), append(at, k)
 		}
 	}
 	points, err := c.refinePoints(ctx, set)
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(layers) == 0 || len(points.Margins) < refine.LeastPoints {
+	if len(layers) == 0 || len(points.Margins) < refine.MinPoints {
 		return plans, nil, nil
 	}
 	all := slices.Clone(plans)

@@ -80,8 +80,10 @@ func forms() []form {
 			return b.Op("Sub", []string{b.random("c", 3), b.Op("MatMul", []string{h, b.random("k", 4, 3)})})
 		}},
 		{"alpha, beta, odd bias shapes", 2, "", func(b *builder) string {
-			h := b.Op("Gemm", []string{"x", b.random("w", 6, 5), b.random("b", 1, 5)}, graph.FloatAttr("alpha", 0.5), graph.FloatAttr("beta", -2))
-			return b.Op("Gemm", []string{b.Op("Relu", []string{h}), b.random("w", 3, 5), b.random("b", 1)}, graph.IntAttr("transB", 1), graph.FloatAttr("beta", 3))
+			h := b.Op("Gemm", []string{"x", b.random("w", 6, 5), b.random("b", 1, 5)}, graph.FloatAttr("alpha", 0.5),
+				graph.FloatAttr("beta", -2))
+			return b.Op("Gemm", []string{b.Op("Relu", []string{h}), b.random("w", 3, 5), b.random("b", 1)},
+				graph.IntAttr("transB", 1), graph.FloatAttr("beta", 3))
 		}},
 		{"constant nodes, transposed", 2, "Constant Transpose", func(b *builder) string {
 			w := b.G.Init(b.random("w", 6, 5))
@@ -90,8 +92,13 @@ func forms() []form {
 			return b.Op("MatMul", []string{b.Op("Relu", []string{h}), k})
 		}},
 		{"batch normalization", 2, "BatchNormalization", func(b *builder) string {
-			h := b.Op("BatchNormalization", []string{b.gemm("x", 6, 5), b.random("s", 5), b.random("t", 5), b.random("m", 5), b.positive("v", 5)}, graph.FloatAttr("epsilon", 1e-3))
-			h = b.Op("BatchNormalization", []string{b.Op("Relu", []string{h}), b.random("s", 5), b.random("t", 5), b.random("m", 5), b.positive("v", 5)})
+			h := b.Op("BatchNormalization",
+				[]string{
+					b.gemm("x", 6, 5), b.random("s", 5), b.random("t", 5), b.random("m", 5),
+					b.positive("v", 5),
+				}, graph.FloatAttr("epsilon", 1e-3))
+			h = b.Op("BatchNormalization",
+				[]string{b.Op("Relu", []string{h}), b.random("s", 5), b.random("t", 5), b.random("m", 5), b.positive("v", 5)})
 			return b.gemm(h, 5, 2)
 		}},
 		{"affine chains", 2, "Mul Div Add Sub", func(b *builder) string {
@@ -107,7 +114,10 @@ func forms() []form {
 		{"dropout, identity, reshape", 2, "Dropout Identity Reshape", func(b *builder) string {
 			no := b.Const(&graph.Tensor{Name: "no", DType: graph.Bool, Raw: []byte{0}})
 			x := b.Op("Reshape", []string{"x", b.Const(graph.FromInts("shape", []int64{-1, 6}, 2))})
-			h := b.Op("Dropout", []string{b.Op("Relu", []string{b.gemm(x, 6, 5)}), b.Const(graph.FromFloats("r", []float32{0.5})), no})
+			h := b.Op("Dropout", []string{
+				b.Op("Relu", []string{b.gemm(x, 6, 5)}),
+				b.Const(graph.FromFloats("r", []float32{0.5})), no,
+			})
 			h = b.gemm(b.Op("Identity", []string{h}), 5, 2)
 			return b.Op("Identity", []string{h})
 		}},
@@ -255,7 +265,8 @@ func TestCanonicalRefuses(t *testing.T) {
 		t.Error("opset 5 is accepted")
 	}
 	m = model(forms()[0])
-	m.Graph.Nodes = append(m.Graph.Nodes, &graph.Node{Name: "if", Op: "If", Attrs: []graph.Attr{{Name: "then_branch", Kind: graph.AttrGraph}}})
+	m.Graph.Nodes = append(m.Graph.Nodes,
+		&graph.Node{Name: "if", Op: "If", Attrs: []graph.Attr{{Name: "then_branch", Kind: graph.AttrGraph}}})
 	if _, err := onnxio.Canonical(m); err == nil || !strings.Contains(err.Error(), `"if"`) {
 		t.Errorf("a subgraph is not refused by name: %v", err)
 	}

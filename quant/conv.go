@@ -102,7 +102,8 @@ func convOf(n *graph.Node, weights []int64, in []int) (*Conv, error) {
 		return nil, errors.New("the size of its input is not known")
 	}
 	c := &Conv{Group: int(n.Int("group", 1)), Channels: in[0], Input: in[1:]}
-	if len(c.Input) != d || c.Group < 1 || int64(c.Group)*weights[1] != int64(c.Channels) || weights[0]%int64(c.Group) != 0 {
+	if len(c.Input) != d || c.Group < 1 || int64(c.Group)*weights[1] != int64(c.Channels) ||
+		weights[0]%int64(c.Group) != 0 {
 		return nil, fmt.Errorf("its weights %v do not fit its input %v in %d groups", weights, in, c.Group)
 	}
 	for _, k := range weights[2:] {

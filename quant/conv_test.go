@@ -30,8 +30,18 @@ func convForms() []convForm {
 		{"dilated", []int64{2, 12}, []int64{2, 2, 3}, []graph.Attr{ints("dilations", 3)}},
 		{"grouped", []int64{4, 9}, []int64{6, 2, 3}, []graph.Attr{graph.IntAttr("group", 2)}},
 		{"image", []int64{3, 6, 5}, []int64{4, 3, 3, 2}, nil},
-		{"all at once", []int64{4, 9, 8}, []int64{4, 2, 3, 2}, []graph.Attr{ints("pads", 1, 0, 2, 1), ints("strides", 2, 1), ints("dilations", 1, 2), graph.IntAttr("group", 2)}},
-		{"depthwise", []int64{3, 5, 5}, []int64{3, 1, 3, 3}, []graph.Attr{graph.IntAttr("group", 3), ints("pads", 1, 1, 1, 1)}},
+		{
+			"all at once",
+			[]int64{4, 9, 8},
+			[]int64{4, 2, 3, 2},
+			[]graph.Attr{ints("pads", 1, 0, 2, 1), ints("strides", 2, 1), ints("dilations", 1, 2), graph.IntAttr("group", 2)},
+		},
+		{
+			"depthwise",
+			[]int64{3, 5, 5},
+			[]int64{3, 1, 3, 3},
+			[]graph.Attr{graph.IntAttr("group", 3), ints("pads", 1, 1, 1, 1)},
+		},
 		{"same, upper", []int64{2, 7, 6}, []int64{3, 2, 3, 4}, []graph.Attr{str("SAME_UPPER"), ints("strides", 2, 3)}},
 		{"same, lower", []int64{2, 7, 6}, []int64{3, 2, 2, 4}, []graph.Attr{str("SAME_LOWER"), ints("strides", 2, 1)}},
 		{"valid", []int64{2, 7, 6}, []int64{3, 2, 3, 3}, []graph.Attr{str("VALID"), ints("strides", 2, 2)}},
@@ -42,7 +52,10 @@ func convForms() []convForm {
 // convModel is the convolution alone, on the input x.
 func convModel(f convForm) *graph.Model {
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "conv"}}
-	m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: append(graph.Shape{{Size: -1, Param: "N"}}, graph.Fixed(f.input...)...)}}
+	m.Graph.Inputs = []graph.Value{{
+		Name: "x", DType: graph.Float,
+		Shape: append(graph.Shape{{Size: -1, Param: "N"}}, graph.Fixed(f.input...)...),
+	}}
 	b := &builder{graph.NewBuilder(m.Graph, ""), rand.New(rand.NewPCG(3, uint64(len(f.name))))}
 	y := b.Op("Conv", []string{"x", b.random("w", f.weight...), b.random("b", f.weight[0])}, f.attrs...)
 	m.Graph.Outputs = []graph.Value{{Name: y}}
@@ -126,7 +139,8 @@ func convNets() []form {
 		return b.Op("Reshape", []string{"x", b.Const(graph.FromInts("shape", dims, int64(len(dims))))})
 	}
 	norm := func(b *builder, x string, c int64) string {
-		return b.Op("BatchNormalization", []string{x, b.random("s", c), b.random("t", c), b.random("m", c), b.positive("v", c)})
+		return b.Op("BatchNormalization",
+			[]string{x, b.random("s", c), b.random("t", c), b.random("m", c), b.positive("v", c)})
 	}
 	conv := func(b *builder, x string, bias bool, attrs []graph.Attr, dims ...int64) string {
 		in := []string{x, b.random("w", dims...)}
@@ -158,7 +172,8 @@ func convNets() []form {
 		}},
 		{"read twice", 2, "", func(b *builder) string {
 			h := conv(b, image(b, 0, 2, 12), true, nil, 2, 2, 1)
-			h = b.Op("Concat", []string{b.Op("MaxPool", []string{h}, graph.IntsAttr("kernel_shape", 2)), norm(b, h, 2)}, graph.IntAttr("axis", 2))
+			h = b.Op("Concat", []string{b.Op("MaxPool", []string{h}, graph.IntsAttr("kernel_shape", 2)), norm(b, h, 2)},
+				graph.IntAttr("axis", 2))
 			return b.gemm(b.Op("Flatten", []string{h}), 46, 2)
 		}},
 	}
@@ -224,7 +239,8 @@ func TestConvFollows(t *testing.T) {
 		t.Errorf("behind the second stands %s: %+v", ops[second.Conv.Behind], second.Conv)
 	}
 	if first.Source != "" || second.Source != first.Node || last.Source != "" {
-		t.Errorf("sources %q, %q, %q: the pool of maxima passes numbers on, the pool of means does not", first.Source, second.Source, last.Source)
+		t.Errorf("sources %q, %q, %q: the pool of maxima passes numbers on, the pool of means does not", first.Source,
+			second.Source, last.Source)
 	}
 	if first.Positions != 12 || second.Positions != 2*2 || last.Positions != 1 || second.Conv.Group != 2 {
 		t.Errorf("positions %d, %d, %d", first.Positions, second.Positions, last.Positions)

@@ -22,7 +22,8 @@ func TestFormats(t *testing.T) {
 	}
 	for i, f := range quant.FormatsFor(true) {
 		same := quant.Formats()[i]
-		if got, err := quant.FormatOf(f.Bits, true); err != nil || got != f || f.Bits != same.Bits || (f.Bits < 8) != (f == same) {
+		if got, err := quant.FormatOf(f.Bits, true); err != nil || got != f || f.Bits != same.Bits ||
+			(f.Bits < 8) != (f == same) {
 			t.Errorf("reduced format %d: %+v, %+v alone, %+v in full (%v)", i, f, got, same, err)
 		}
 	}
@@ -72,7 +73,10 @@ func TestQuantizeIsNearest(t *testing.T) {
 
 func TestQuantizeHalves(t *testing.T) {
 	f, _ := quant.FormatOf(4, false)
-	for x, want := range map[float32]int8{0.5: 0, 1.5: 2, 2.5: 2, -0.5: 0, -1.5: -2, -2.5: -2, 7.5: 7, 100: 7, -8.5: -8, -100: -8} {
+	for x, want := range map[float32]int8{
+		0.5: 0, 1.5: 2, 2.5: 2, -0.5: 0, -1.5: -2, -2.5: -2, 7.5: 7, 100: 7, -8.5: -8,
+		-100: -8,
+	} {
 		if got := f.Quantize(x, 1); got != want {
 			t.Errorf("%v becomes %d, want %d", x, got, want)
 		}
@@ -108,7 +112,10 @@ func TestFitAct(t *testing.T) {
 // TestBiasWidens: a bias that does not fit its units makes the scale grow, and
 // weights and bias still stand for what they did, within the coarser step.
 func TestBiasWidens(t *testing.T) {
-	info := quant.LayerInfo{Node: "fc", In: 2, Out: 3, W: []float32{1e-12, -2e-12, 0.5, -0.25, 1, 1}, B: []float32{3, 0.1, 1e4}}
+	info := quant.LayerInfo{
+		Node: "fc", In: 2, Out: 3, W: []float32{1e-12, -2e-12, 0.5, -0.25, 1, 1},
+		B: []float32{3, 0.1, 1e4},
+	}
 	for _, l := range []quant.Layer{
 		{Node: "fc", Bits: 4, Scales: []float32{1e-12, 0.1, 0.2}},
 		{Node: "fc", Bits: 4, Scales: []float32{1e-12, 0.1, 0.2}, Codes: []int8{1, -2, 5, -2, 5, 5}},
@@ -134,7 +141,8 @@ func TestBiasWidens(t *testing.T) {
 		for i, code := range e.Codes {
 			w := quant.Dequantize(code, e.Scale(i/2))
 			s := float64(e.Scale(i / 2))
-			if f := e.Formats[i/2]; math.Abs(float64(info.W[i])) < s*float64(f.QMax) && math.Abs(float64(w-info.W[i])) > s/2*1.001 {
+			if f := e.Formats[i/2]; math.Abs(float64(info.W[i])) < s*float64(f.QMax) &&
+				math.Abs(float64(w-info.W[i])) > s/2*1.001 {
 				t.Errorf("weight %v becomes %v at scale %v", info.W[i], w, s)
 			}
 		}
@@ -166,7 +174,8 @@ func TestRowBits(t *testing.T) {
 	if got := rows(nil).MeanBits(); got != 4.25 {
 		t.Errorf("%v bits on average", got)
 	}
-	if e, err = rows(func(l *quant.Layer) { l.Reduced = true }).Encode(info, 0.1); err != nil || e.Codes[6] != 64 || e.Codes[7] != -64 {
+	if e, err = rows(func(l *quant.Layer) { l.Reduced = true }).Encode(info, 0.1); err != nil || e.Codes[6] != 64 ||
+		e.Codes[7] != -64 {
 		t.Errorf("reduced: %v, %v", e.Codes, err)
 	}
 	for _, c := range []struct {
@@ -181,7 +190,8 @@ func TestRowBits(t *testing.T) {
 		{"code 2 is 4, outside -4..3", func(l *quant.Layer) { l.Codes = []int8{1, 1, 4, 1, 1, 1, 1, 1} }},
 		{"7 codes for 4 x 2", func(l *quant.Layer) { l.Codes = make([]int8, 7) }},
 	} {
-		if _, err := rows(c.change).Encode(info, 0.1); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "fc") {
+		if _, err := rows(c.change).Encode(info, 0.1); err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), "fc") {
 			t.Errorf("the error is %v; it should say %q", err, c.want)
 		}
 	}

@@ -63,7 +63,10 @@ func TestInputCheck(t *testing.T) {
 		{"input 2 of the model has no column", 3, func(*quant.Input) {}},
 		{"gain 0", 2, func(in *quant.Input) { in.Columns[2].Gain = 0 }},
 		{"range [1, 1]", 2, func(in *quant.Input) { in.Columns[2].Lo = 1 }},
-		{"column 1 of the input has the gain 1; the segment before has 2", 2, func(in *quant.Input) { in.Columns[1].Gain = 1 }},
+		{
+			"column 1 of the input has the gain 1; the segment before has 2", 2,
+			func(in *quant.Input) { in.Columns[1].Gain = 1 },
+		},
 		{"begins at 21; the segment before ends at 22", 2, func(in *quant.Input) { in.Columns[1].Lo = 21 }},
 		{"beyond code 255", 2, func(in *quant.Input) { in.Columns[0].Hi, in.Columns[1].Lo = 29, 29 }},
 		{"not next to each other", 2, func(in *quant.Input) { in.Columns[1], in.Columns[2] = in.Columns[2], in.Columns[1] }},

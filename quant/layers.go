@@ -132,7 +132,10 @@ func (f *finder) foreign(n *graph.Node) *LayerInfo {
 	if w == nil || !w.DType.IsFloat() || w.Len() == 0 || len(w.Dims) == 0 {
 		return nil
 	}
-	l := &LayerInfo{Node: n.Name, Weight: n.Input(side), Bias: n.Input(2), Input: n.Input(1 - side), Output: n.Outputs[0], Positions: 1}
+	l := &LayerInfo{
+		Node: n.Name, Weight: n.Input(side), Bias: n.Input(2), Input: n.Input(1 - side),
+		Output: n.Outputs[0], Positions: 1,
+	}
 	if l.Node == "" {
 		l.Node = l.Output
 	}
@@ -208,7 +211,10 @@ func (f *finder) conv(n *graph.Node) (*LayerInfo, error) {
 	if w == nil || !w.DType.IsFloat() || w.Len() == 0 || len(w.Dims) < 3 {
 		return nil, nil
 	}
-	l := &LayerInfo{Node: n.Name, Weight: n.Input(1), Bias: n.Input(2), Input: n.Input(0), Output: n.Outputs[0], Positions: 1}
+	l := &LayerInfo{
+		Node: n.Name, Weight: n.Input(1), Bias: n.Input(2), Input: n.Input(0), Output: n.Outputs[0],
+		Positions: 1,
+	}
 	if l.Node == "" {
 		l.Node = l.Output
 	}

@@ -37,7 +37,8 @@ func fixedModel() *graph.Model {
 	out("vector", "MatMul", []string{"x", zeros("w", graph.Float, 6)})
 	out("double", "MatMul", []string{"d", zeros("w", graph.Double, 6, 5)})
 	out("rowbias", "Gemm", []string{"x", zeros("w", graph.Float, 5, 6), zeros("b", graph.Float, 3, 1)}, transB)
-	out("computed", "Gemm", []string{"x", zeros("w", graph.Float, 6, 5), b.Op("Exp", []string{zeros("b", graph.Float, 5)})})
+	out("computed", "Gemm",
+		[]string{"x", zeros("w", graph.Float, 6, 5), b.Op("Exp", []string{zeros("b", graph.Float, 5)})})
 	half := b.Op("Cast", []string{zeros("w", graph.Float16, 6, 3)}, graph.IntAttr("to", int64(graph.Float)))
 	out("half", "MatMul", []string{"x", half})
 	out("left", "MatMul", []string{zeros("w", graph.Float, 7, 4), "x3"})

@@ -16,15 +16,17 @@ const planVersion = 1
 
 // PlanFile is the content of a plan file: a plan and everything else that the bytes of
 // the written model depend on. A file made by [NewPlanFile] is complete; an edited one may
-// leave out what [PlanFile.Plan] then computes. See docs/plan.md.
+// leave out what [PlanFile.Plan] then computes. See docs/files.md.
 type PlanFile struct {
-	Version   int               `json:"cfq_plan"`
-	Model     PlanModel         `json:"model"`
-	Equalized bool              `json:"equalized,omitempty"`  // codes, scales and biases are those of the model after Equalize
-	Runtime   string            `json:"target_ort,omitempty"` // the oldest ONNX Runtime that must read the model; "" = the writer's default
-	Recipe    map[string]string `json:"recipe"`               // goes into the model's metadata
-	Input     *Input            `json:"input,omitempty"`
-	Layers    []PlanLayer       `json:"layers"`
+	Version int       `json:"cfq_plan"`
+	Model   PlanModel `json:"model"`
+	// Equalized: codes, scales and biases are those of the model after [CrossLayerEqualize].
+	Equalized bool `json:"equalized,omitempty"`
+	// Runtime is the oldest ONNX Runtime that must read the model; "" = the writer's default.
+	Runtime string            `json:"target_ort,omitempty"`
+	Recipe  map[string]string `json:"recipe"` // goes into the model's metadata
+	Input   *Input            `json:"input,omitempty"`
+	Layers  []PlanLayer       `json:"layers"`
 }
 
 // PlanModel names the model that a plan is for.

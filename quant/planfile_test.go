@@ -37,7 +37,10 @@ func planModel(rng *rand.Rand) []LayerInfo {
 
 func planInput() *Input {
 	return &Input{Value: "x", Scale: 0.01, Columns: []InputColumn{
-		{Source: 0, Lo: -1, Hi: 1, Gain: 1}, {Source: 0, Lo: 1, Hi: 3.5, Gain: 1}, {Source: 1, Lo: 0, Hi: 1, Gain: 0.98}, {Source: 2, Lo: -0.3, Hi: 2, Gain: 1.1},
+		{Source: 0, Lo: -1, Hi: 1, Gain: 1},
+		{Source: 0, Lo: 1, Hi: 3.5, Gain: 1},
+		{Source: 1, Lo: 0, Hi: 1, Gain: 0.98},
+		{Source: 2, Lo: -0.3, Hi: 2, Gain: 1.1},
 	}}
 }
 
@@ -76,13 +79,31 @@ func TestPlanFileRoundTrip(t *testing.T) {
 	act := &Act{Bits: 6, Scale: 0.1, Zero: 3}
 	codes := []int8{-8, 7, 0, -1, 1, 2, 3, 4}
 	for name, p := range map[string]*Plan{
-		"nearest":     {Input: planInput(), Layers: []Layer{{Node: "first", Bits: 4, Scales: []float32{0.3}}, {Node: "last", Bits: 8, Scales: []float32{0.01, 0.02}, Act: act}}},
-		"rows":        {Layers: []Layer{{Node: "first", RowBits: []int{2, 3, 4, 8}, Scales: []float32{1, 0.5, 0.2, 0.01}, Act: act, Reduced: true}}},
-		"given":       {Layers: []Layer{{Node: "last", Bits: 4, Scales: []float32{0.1, 1e-5}, Codes: codes, Bias: []float32{float32(math.Copysign(0, -1)), 1e-20}, Act: act}}},
-		"convolution": {Layers: []Layer{{Node: "conv", Bits: 8, Scales: []float32{0.1, 0.2}, Act: act, Result: &Act{Bits: 8, Scale: 0.3, Zero: 9}}}},
+		"nearest": {
+			Input: planInput(),
+			Layers: []Layer{
+				{Node: "first", Bits: 4, Scales: []float32{0.3}},
+				{Node: "last", Bits: 8, Scales: []float32{0.01, 0.02}, Act: act},
+			},
+		},
+		"rows": {Layers: []Layer{{
+			Node: "first", RowBits: []int{2, 3, 4, 8}, Scales: []float32{1, 0.5, 0.2, 0.01},
+			Act: act, Reduced: true,
+		}}},
+		"given": {Layers: []Layer{{
+			Node: "last", Bits: 4, Scales: []float32{0.1, 1e-5}, Codes: codes,
+			Bias: []float32{float32(math.Copysign(0, -1)), 1e-20}, Act: act,
+		}}},
+		"convolution": {Layers: []Layer{{
+			Node: "conv", Bits: 8, Scales: []float32{0.1, 0.2}, Act: act,
+			Result: &Act{Bits: 8, Scale: 0.3, Zero: 9},
+		}}},
 		"weight only": {Layers: []Layer{{Node: "first", Bits: 3, Scales: []float32{0.5}}, {Node: "side", Float: true}}},
-		"large bias":  {Layers: []Layer{{Node: "last", Bits: 4, Scales: []float32{1e-7, 0.1}, Bias: []float32{1000, -1000}, Act: act}}},
-		"nothing":     {},
+		"large bias": {Layers: []Layer{{
+			Node: "last", Bits: 4, Scales: []float32{1e-7, 0.1}, Bias: []float32{1000, -1000},
+			Act: act,
+		}}},
+		"nothing": {},
 	} {
 		f, err := NewPlanFile(p, infos, "x")
 		if err != nil {
@@ -108,7 +129,8 @@ func TestPlanFileRoundTrip(t *testing.T) {
 		if err != nil || !bytes.Equal(text, again) {
 			t.Errorf("%s: read and written again (%v):\n%s\n%s", name, err, text, again)
 		}
-		if !reflect.DeepEqual(f.Recipe, g.Recipe) || f.Model != g.Model || f.Runtime != g.Runtime || f.Equalized != g.Equalized || !reflect.DeepEqual(f.Input, g.Input) {
+		if !reflect.DeepEqual(f.Recipe, g.Recipe) || f.Model != g.Model || f.Runtime != g.Runtime ||
+			f.Equalized != g.Equalized || !reflect.DeepEqual(f.Input, g.Input) {
 			t.Errorf("%s: %+v", name, g)
 		}
 		q, err := g.Plan(infos, "x")
@@ -122,7 +144,8 @@ func TestPlanFileRoundTrip(t *testing.T) {
 		}
 		for i := range q.Layers {
 			l := p.Layer(q.Layers[i].Node)
-			if !reflect.DeepEqual(l.Act, q.Layers[i].Act) || !reflect.DeepEqual(l.Result, q.Layers[i].Result) || l.Reduced != q.Layers[i].Reduced {
+			if !reflect.DeepEqual(l.Act, q.Layers[i].Act) || !reflect.DeepEqual(l.Result, q.Layers[i].Result) ||
+				l.Reduced != q.Layers[i].Reduced {
 				t.Errorf("%s: layer %+v, want %+v", name, q.Layers[i], l)
 			}
 		}
@@ -134,7 +157,10 @@ func TestPlanFileDiffs(t *testing.T) {
 	infos := planModel(rand.New(rand.NewPCG(1, 2)))
 	text := func(last float32) []string {
 		infos[0].W[11] = last
-		f, err := NewPlanFile(&Plan{Layers: []Layer{{Node: "first", Bits: 4, Scales: []float32{0.1}, Act: &Act{Bits: 8, Scale: 1}}}}, infos, "x")
+		f, err := NewPlanFile(&Plan{Layers: []Layer{{
+			Node: "first", Bits: 4, Scales: []float32{0.1},
+			Act: &Act{Bits: 8, Scale: 1},
+		}}}, infos, "x")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +177,8 @@ func TestPlanFileDiffs(t *testing.T) {
 			changed = append(changed, a[i], b[i])
 		}
 	}
-	if len(a) != len(b) || len(changed) != 2 || !strings.Contains(changed[0], `5"}`) || !strings.Contains(changed[1], `b"}`) {
+	if len(a) != len(b) || len(changed) != 2 || !strings.Contains(changed[0], `5"}`) ||
+		!strings.Contains(changed[1], `b"}`) {
 		t.Errorf("changed lines %q", changed)
 	}
 }
@@ -221,7 +248,8 @@ func TestPlanCodes(t *testing.T) {
 		}
 	}
 	reduced, _ := FormatOf(8, true)
-	if _, err := decodeCodes("4041", reduced); err == nil || !strings.Contains(err.Error(), `code 1: "41" is 65, outside -64..64`) {
+	if _, err := decodeCodes("4041", reduced); err == nil ||
+		!strings.Contains(err.Error(), `code 1: "41" is 65, outside -64..64`) {
 		t.Error(err)
 	}
 }
@@ -249,11 +277,17 @@ func TestPlanFileMistakes(t *testing.T) {
 	infos := planModel(rand.New(rand.NewPCG(1, 2)))
 	for _, c := range []struct{ name, old, by, want string }{
 		{"nothing wrong", "", "", ""},
-		{"no plan", smallPlan, "{}", `this is not a plan that --save-plan wrote: line 1, column 1: missing key "cfq_plan" in the plan`},
+		{
+			"no plan", smallPlan, "{}",
+			`this is not a plan that --save-plan wrote: line 1, column 1: missing key "cfq_plan" in the plan`,
+		},
 		{"empty", smallPlan, "", `this is not a plan`},
 		{"version", `"cfq_plan": 1`, `"cfq_plan": 2`, `this is version 2 of the format: want version 1`},
 		{"hash", `"0000`, `"000`, `model: sha256 "000`},
-		{"unknown key", `"bias": 1,`, `"bais": 1,`, `line 11, column 24: unknown key "bais" in "rows": want one of bias, bits, codes, scale`},
+		{
+			"unknown key", `"bias": 1,`, `"bais": 1,`,
+			`line 11, column 24: unknown key "bais" in "rows": want one of bias, bits, codes, scale`,
+		},
 		{"unknown case", `"bias": 1,`, `"Bias": 1,`, `line 11, column 24: unknown key "Bias" in "rows"`},
 		{"key twice", `"bits": 2`, `"bits": 2, "bits": 3`, `line 8, column 18: duplicate key "bits" in "layers"`},
 		{"recipe", `"ptq"`, `7`, `line 4, column 24: recipe: got number, want string`},
@@ -264,32 +298,71 @@ func TestPlanFileMistakes(t *testing.T) {
 		{"few codes", `"1111"`, `"111"`, `line 12: layer "last", row 1: 3 codes for 4 inputs`},
 		{"few rows", `,
         {"scale": 0.25, "bias": -1, "codes": "1111"}`, ``, `line 6: layer "last": 1 rows for 2 outputs`},
-		{"scale", `"scale": 0.25`, `"scale": -0.25`, `line 12: layer "last", row 1: the scale -0.25 is not a positive number`},
-		{"no scale at all", `"scale": 0.25`, `"scale": 0`, `line 12: layer "last", row 1: the scale 0 is not a positive number`},
+		{
+			"scale", `"scale": 0.25`, `"scale": -0.25`,
+			`line 12: layer "last", row 1: the scale -0.25 is not a positive number`,
+		},
+		{
+			"no scale at all", `"scale": 0.25`, `"scale": 0`,
+			`line 12: layer "last", row 1: the scale 0 is not a positive number`,
+		},
 		{"huge", `"bias": 1,`, `"bias": 1e99,`, `line 11, column 35: layers.rows.bias: got number 1e99, want float32`},
 		{"no scale", `"scale": 0.25, `, ``, `line 12: layer "last", row 1: "codes" without a "scale"`},
 		{"zero point", `"zero": 0`, `"zero": 256`, `line 9, column 57: layers.activation.zero: got number 256, want uint8`},
-		{"wide zero point", `{"bits": 8, "scale": 0.5, "zero": 0}`, `{"bits": 4, "scale": 0.5, "zero": 16}`, `line 6: layer "last": zero point 16 does not fit 4 bits`},
-		{"activation scale", `{"bits": 8, "scale": 0.5, "zero": 0}`, `{"bits": 4, "zero": 3}`, `line 9, column 21: missing key "scale" in "activation"`},
-		{"input", `"activation": {"bits": 8, "scale": 0.5, "zero": 0}`, `"reads": "input"`, `line 6: layer "last": it reads "h", which the plan's input does not cover`},
-		{"reads", `"activation": {"bits": 8, "scale": 0.5, "zero": 0}`, `"reads": "it"`, `line 6: layer "last": "reads": "it": want "input" or "float"`},
+		{
+			"wide zero point", `{"bits": 8, "scale": 0.5, "zero": 0}`, `{"bits": 4, "scale": 0.5, "zero": 16}`,
+			`line 6: layer "last": zero point 16 does not fit 4 bits`,
+		},
+		{
+			"activation scale", `{"bits": 8, "scale": 0.5, "zero": 0}`, `{"bits": 4, "zero": 3}`,
+			`line 9, column 21: missing key "scale" in "activation"`,
+		},
+		{
+			"input", `"activation": {"bits": 8, "scale": 0.5, "zero": 0}`, `"reads": "input"`,
+			`line 6: layer "last": it reads "h", which the plan's input does not cover`,
+		},
+		{
+			"reads", `"activation": {"bits": 8, "scale": 0.5, "zero": 0}`, `"reads": "it"`,
+			`line 6: layer "last": "reads": "it": want "input" or "float"`,
+		},
 		{"reads two", `"activation":`, `"reads": "float", "activation":`, `line 6: layer "last": "reads": "float": want`},
-		{"no activation", "      \"activation\": {\"bits\": 8, \"scale\": 0.5, \"zero\": 0},\n", "", `line 6: layer "last": want one of "activation"`},
+		{
+			"no activation", "      \"activation\": {\"bits\": 8, \"scale\": 0.5, \"zero\": 0},\n", "",
+			`line 6: layer "last": want one of "activation"`,
+		},
 		{"layer", `"last"`, `"least"`, `line 6: the model has no layer "least"`},
 		{"fixed", `"last"`, `"odd"`, `line 6: layer "odd": it must stay in float: its weights are converted`},
-		{"shape", `"bits": 2,`, `"bits": 2, "shape": [2, 5],`, `line 6: layer "last": shape [2 5]: the model's layer has [2 4]`},
-		{"one size", `"bits": 2,`, `"bits": 2, "shape": [2],`, `line 6: layer "last": shape [2]: the model's layer has [2 4]`},
-		{"shape of the model", `"bits": 2,`, `"bits": 2, "shape": [3, 4],`, `line 6: layer "last": shape [3 4]: the model's layer has [2 4]`},
+		{
+			"shape", `"bits": 2,`, `"bits": 2, "shape": [2, 5],`,
+			`line 6: layer "last": shape [2 5]: the model's layer has [2 4]`,
+		},
+		{
+			"one size", `"bits": 2,`, `"bits": 2, "shape": [2],`,
+			`line 6: layer "last": shape [2]: the model's layer has [2 4]`,
+		},
+		{
+			"shape of the model", `"bits": 2,`, `"bits": 2, "shape": [3, 4],`,
+			`line 6: layer "last": shape [3 4]: the model's layer has [2 4]`,
+		},
 		{"no bits", `      "bits": 2,
 `, ``, `layer "last", row 0: neither the row nor the layer has "bits"`},
-		{"bits twice", `{"scale": 0.25`, `{"bits": 2, "scale": 0.25`, `line 12: layer "last", row 1: both the row and the layer have "bits"`},
-		{"scale twice", `"bits": 2`, `"bits": 2, "scale": 1`, `line 11: layer "last", row 0: both the row and the layer have a "scale"`},
+		{
+			"bits twice", `{"scale": 0.25`, `{"bits": 2, "scale": 0.25`,
+			`line 12: layer "last", row 1: both the row and the layer have "bits"`,
+		},
+		{
+			"scale twice", `"bits": 2`, `"bits": 2, "scale": 1`,
+			`line 11: layer "last", row 0: both the row and the layer have a "scale"`,
+		},
 		{"null", `"bias": 1,`, `"bias": null,`, `line 11, column 32: null is not a value of a plan`},
 		{"type", `"rows": [`, `"rows": [[],`, `layers.rows: got array, want quant.PlanRow`},
 		{"syntax", `"rows": [`, `"rows": {`, `line 11, column 9: this is not JSON`},
 		{"comma", `"codes": "01ef"},`, `"codes": "01ef"}`, `line 12, column 9: this is not JSON`},
 		{"end", "  ]\n}\n", "", `line 14, column 6: this is not JSON: unexpected end of JSON input`},
-		{"behind", "  ]\n}\n", "  ]\n}\n{}", `line 17, column 1: this is not JSON: invalid character '{' after top-level value`},
+		{
+			"behind", "  ]\n}\n", "  ]\n}\n{}",
+			`line 17, column 1: this is not JSON: invalid character '{' after top-level value`,
+		},
 		{"twice", "  ]\n}\n", `, {"node": "last", "float": true}]}`, `line 15: duplicate layer "last"`},
 	} {
 		text := smallPlan
@@ -304,7 +377,8 @@ func TestPlanFileMistakes(t *testing.T) {
 			_, err = f.Plan(infos, "x")
 		}
 		var mistake *PlanError
-		if (err == nil) != (c.want == "") || err != nil && (!errors.As(err, &mistake) || !strings.Contains(err.Error(), c.want)) {
+		if (err == nil) != (c.want == "") || err != nil &&
+			(!errors.As(err, &mistake) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
@@ -371,7 +445,16 @@ func TestPlanFileEdited(t *testing.T) {
 func FuzzUnmarshalPlan(f *testing.F) {
 	infos := planModel(rand.New(rand.NewPCG(1, 2)))
 	f.Add([]byte(smallPlan))
-	full, err := NewPlanFile(&Plan{Input: planInput(), Layers: []Layer{{Node: "first", RowBits: []int{2, 3, 4, 8}, Scales: []float32{1, 1, 1, 1}}, {Node: "conv", Bits: 8, Scales: []float32{1}, Act: &Act{Bits: 4, Scale: 1}, Result: &Act{Bits: 8, Scale: 1}}}}, infos, "x")
+	full, err := NewPlanFile(&Plan{
+		Input: planInput(),
+		Layers: []Layer{
+			{Node: "first", RowBits: []int{2, 3, 4, 8}, Scales: []float32{1, 1, 1, 1}},
+			{
+				Node: "conv", Bits: 8, Scales: []float32{1}, Act: &Act{Bits: 4, Scale: 1},
+				Result: &Act{Bits: 8, Scale: 1},
+			},
+		},
+	}, infos, "x")
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -42,7 +42,10 @@ func StraightThrough(m *graph.Model) map[string]autodiff.Rule {
 		if q == nil || q.Op != "QuantizeLinear" || inits[q.Input(0)] || !sameScale(q, dq) {
 			continue
 		}
-		call := &graph.Node{Op: fakeQuant, Domain: ownDomain, Name: dq.Name, Outputs: dq.Outputs, Inputs: []string{q.Inputs[0], q.Inputs[1], q.Input(2)}}
+		call := &graph.Node{
+			Op: fakeQuant, Domain: ownDomain, Name: dq.Name, Outputs: dq.Outputs,
+			Inputs: []string{q.Inputs[0], q.Inputs[1], q.Input(2)},
+		}
 		if clip != nil {
 			call.Op = fakeClip
 			call.Inputs = append(call.Inputs, clip.Input(1), clip.Input(2))
@@ -83,7 +86,8 @@ func quantizer(name string, opset int64) *graph.Function {
 		f.Nodes = append(f.Nodes, &graph.Node{Op: "Clip", Inputs: []string{"q", "lo", "hi"}, Outputs: []string{"c"}})
 		last = "c"
 	}
-	f.Nodes = append(f.Nodes, &graph.Node{Op: "DequantizeLinear", Inputs: []string{last, "s", "z"}, Outputs: []string{"y"}})
+	f.Nodes = append(f.Nodes,
+		&graph.Node{Op: "DequantizeLinear", Inputs: []string{last, "s", "z"}, Outputs: []string{"y"}})
 	return f
 }
 

@@ -12,9 +12,9 @@ const (
 	passes = 2
 	// scaleStep is the largest relative change of a scale in a round.
 	scaleStep = 0.05
-	// mostCodes: in layers with more weights than this only scales and biases are moved;
+	// maxCodes: in layers with more weights than this only scales and biases are moved;
 	// a pass would take minutes.
-	mostCodes = 1 << 21
+	maxCodes = 1 << 21
 )
 
 // descend moves the numbers of layer l one after the other, each to where the
@@ -28,15 +28,18 @@ const (
 //
 // r being the margin error. All rows of all layers share r, so each makes up for what
 // those before it left.
-func (s *state) descend(l int) {
+func descend(s *state, l int) {
 	layer := &s.layers[l]
-	d := &descent{s: s, layer: layer, h: s.h[l], n: s.n}
-	d.t, d.p, d.e, d.col = make([]float32, s.n), make([]float32, s.n), make([]float32, s.n), make([]float32, s.n)
+	vector := func() []float32 { return make([]float32, s.n) }
+	d := &descent{
+		s: s, layer: layer, h: s.h[l], n: s.n,
+		t: vector(), p: vector(), e: vector(), moved: vector(), col: vector(),
+	}
 	curvature := d.curvatures(s.g[l])
 	for o := range layer.Info.Out {
 		d.begin(o, s.g[l][o*s.n:(o+1)*s.n])
 		d.bias(o)
-		if len(layer.Info.W) <= mostCodes {
+		if len(layer.Info.W) <= maxCodes {
 			for range passes {
 				d.codes(o, s.formats[l][o], curvature[o*layer.Info.In:(o+1)*layer.Info.In])
 				d.bias(o)
@@ -83,7 +86,10 @@ func (d *descent) curvatures(g []float32) []float32 {
 	}
 	c := make([]float32, out*in)
 	blas32.Gemm(blas.NoTrans, blas.Trans, 1, blas32.General{Rows: out, Cols: n, Stride: n, Data: p},
-		blas32.General{Rows: in, Cols: n, Stride: n, Data: square}, 0, blas32.General{Rows: out, Cols: in, Stride: in, Data: c})
+		blas32.General{Rows: in, Cols: n, Stride: n, Data: square}, 0, blas32.General{
+			Rows: out, Cols: in, Stride: in,
+			Data: c,
+		})
 	return c
 }
 
@@ -101,9 +107,6 @@ func (d *descent) second(p, g []float32) (local float32) {
 func (d *descent) begin(o int, g []float32) {
 	info, plan := &d.layer.Info, &d.layer.Plan
 	d.g = g
-	if d.moved == nil {
-		d.moved = make([]float32, d.n)
-	}
 	clear(d.moved)
 	for k := range d.e {
 		d.e[k] = plan.Bias[o] - info.B[o]
@@ -195,8 +198,8 @@ func (d *descent) scale(o int) {
 	if !(second > 0) {
 		return
 	}
-	most := scaleStep * float64(*scale)
-	to := *scale + float32(min(max(-first/second, -most), most))
+	limit := scaleStep * float64(*scale)
+	to := *scale + float32(min(max(-first/second, -limit), limit))
 	if was, ok := quant.Half(*scale); ok && was == *scale {
 		if to, ok = quant.Half(to); !ok {
 			return

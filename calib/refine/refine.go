@@ -25,10 +25,9 @@ import (
 
 // Layer is a dense layer to refine.
 type Layer struct {
-	Info quant.LayerInfo // behind an integer input, folded
-	Plan quant.Layer
-	// Reads turns rows of the values of Info.Input into what the layer's kernel reads, rows x Info.In.
-	Reads func(values []float32, rows int) []float32
+	Info  quant.LayerInfo // behind an integer input, folded
+	Plan  quant.Layer
+	Input *quant.Input // the grid of the model's input where that feeds the layer, else nil
 }
 
 // Points are where margins count.
@@ -41,8 +40,8 @@ type Points struct {
 // Options of Run; the zero value is the default.
 type Options struct {
 	Rounds int // at most (4)
-	// Local is how much the error of each single output of a layer counts beside that of
-	// the margin (0.1): without it codes are bent to the points at hand.
+	// Local is the weight of the error of each single output of a layer, that of the margin
+	// having 1 (0.1): without it codes overfit to the points at hand.
 	Local    float64
 	Progress func(done, total int)
 }
@@ -54,26 +53,28 @@ type Outcome struct {
 	Rounds int     `json:"rounds"` // after how many rounds it was best
 }
 
-// LeastPoints is how many points there must be.
-const LeastPoints = 2 * heldEvery
+// MinPoints is the number of points that Run needs.
+const MinPoints = 2 * heldEvery
 
 const (
-	// heldEvery: one point of so many is held out to judge by.
+	// heldEvery: one point of this number is held out to judge by.
 	heldEvery = 5
 	// enough is the relative gain below which another round is not worth its time.
 	enough = 0.01
-	// After a round that made things worse Local is so many times larger, so often at most.
-	shorter       = 10
-	mostShortened = 2
+	// After a round that made things worse Local grows by this factor, maxShortened times at most.
+	shorter      = 10
+	maxShortened = 2
 )
 
-// Run refines the layers and returns their plans. open opens the model in which the
-// layers are as the plans say. Each round runs the model, linearises the margin in
+// Opener opens the model in which the layers are as the plans say.
+type Opener func(plans []quant.Layer) (*classifier.Model, error)
+
+// Run refines the layers and returns their plans. Each round runs the model, linearises the margin in
 // all layers' outputs, and moves one number after the other to where the squared
 // margin error on the points is least (see descend); then the model is run again.
 // A round that makes things worse is taken back, and those after it are shorter.
 // The result does not depend on anything but the arguments.
-func Run(ctx context.Context, layers []Layer, p Points, open func(plans []quant.Layer) (*classifier.Model, error), o Options) ([]quant.Layer, Outcome, error) {
+func Run(ctx context.Context, layers []Layer, p Points, open Opener, o Options) ([]quant.Layer, Outcome, error) {
 	var out Outcome
 	if o.Rounds == 0 {
 		o.Rounds = 4
@@ -81,8 +82,8 @@ func Run(ctx context.Context, layers []Layer, p Points, open func(plans []quant.
 	if o.Local == 0 {
 		o.Local = 0.1
 	}
-	if len(p.Margins) < LeastPoints {
-		return nil, out, fmt.Errorf("refinement needs %d points at least, there are %d", LeastPoints, len(p.Margins))
+	if len(p.Margins) < MinPoints {
+		return nil, out, fmt.Errorf("%d points for refinement: want at least %d", len(p.Margins), MinPoints)
 	}
 	s, err := newState(layers, p, o)
 	if err != nil {
@@ -110,7 +111,9 @@ func Run(ctx context.Context, layers []Layer, p Points, open func(plans []quant.
 			return best, out, nil
 		}
 		if worse { // the step was too long: a shorter one from where it was best
-			s.restore(best)
+			for l, p := range best {
+				s.layers[l].Plan = cloned(p)
+			}
 			if _, err := s.look(ctx, open, true); err != nil {
 				return nil, out, err
 			}
@@ -119,7 +122,7 @@ func Run(ctx context.Context, layers []Layer, p Points, open func(plans []quant.
 			if err := ctx.Err(); err != nil {
 				return nil, out, err
 			}
-			s.descend(l)
+			descend(s, l)
 		}
 	}
 }
@@ -129,15 +132,13 @@ func Run(ctx context.Context, layers []Layer, p Points, open func(plans []quant.
 func (s *state) shorten() bool {
 	s.o.Local *= shorter
 	s.shortened++
-	return s.shortened <= mostShortened
+	return s.shortened <= maxShortened
 }
 
-// restore makes the layers those of plans.
-func (s *state) restore(plans []quant.Layer) {
-	for l, p := range plans {
-		p.Codes, p.Bias, p.Scales = slices.Clone(p.Codes), slices.Clone(p.Bias), slices.Clone(p.Scales)
-		s.layers[l].Plan = p
-	}
+// cloned returns a copy of what refinement changes.
+func cloned(p quant.Layer) quant.Layer {
+	p.Codes, p.Bias, p.Scales = slices.Clone(p.Codes), slices.Clone(p.Bias), slices.Clone(p.Scales)
+	return p
 }
 
 // state is a run: the layers as they are now and what is known of the model of them.
@@ -165,15 +166,9 @@ func newState(layers []Layer, p Points, o Options) (*state, error) {
 		if err != nil {
 			return nil, err
 		}
-		one.Plan.Codes, one.Plan.Bias = slices.Clone(enc.Codes), slices.Clone(enc.FloatB)
-		one.Plan.Scales = slices.Clone(one.Plan.Scales)
-		formats := make([]quant.Format, one.Info.Out)
-		for o := range formats {
-			if formats[o], err = quant.FormatOf(one.Plan.Width(o), one.Plan.Reduced); err != nil {
-				return nil, fmt.Errorf("layer %q: %w", one.Plan.Node, err)
-			}
-		}
-		s.formats = append(s.formats, formats)
+		one.Plan.Codes, one.Plan.Bias = enc.Codes, enc.FloatB
+		one.Plan = cloned(one.Plan)
+		s.formats = append(s.formats, enc.Formats)
 	}
 	for i, m := range p.Margins {
 		part := &s.seen
@@ -205,16 +200,14 @@ func newState(layers []Layer, p Points, o Options) (*state, error) {
 func (s *state) plans() []quant.Layer {
 	out := make([]quant.Layer, len(s.layers))
 	for l := range s.layers {
-		p := s.layers[l].Plan
-		p.Codes, p.Bias, p.Scales = slices.Clone(p.Codes), slices.Clone(p.Bias), slices.Clone(p.Scales)
-		out[l] = p
+		out[l] = cloned(s.layers[l].Plan)
 	}
 	return out
 }
 
 // look runs the model of the plans: it returns the mean squared margin error on the
 // points held out and, if more is to come, notes what the seen points show.
-func (s *state) look(ctx context.Context, open func([]quant.Layer) (*classifier.Model, error), more bool) (held float64, err error) {
+func (s *state) look(ctx context.Context, open Opener, more bool) (held float64, err error) {
 	m, err := open(s.plans())
 	if err != nil {
 		return 0, err
@@ -242,12 +235,13 @@ func (s *state) look(ctx context.Context, open func([]quant.Layer) (*classifier.
 	}
 	probe := classifier.Probe{Margin: true}
 	for l := range s.layers {
-		probe.Values = append(probe.Values, s.layers[l].Info.Input)
-		probe.Grads = append(probe.Grads, s.layers[l].Info.Output)
+		info := &s.layers[l].Info
+		probe.Values, probe.Grads = append(probe.Values, info.Input), append(probe.Grads, info.Output)
 	}
 	err = m.Observe(ctx, s.seen.X, probe, func(from, rows int, values, grads [][]float32) error {
 		for l := range s.layers {
-			columns(s.h[l], s.layers[l].Reads(values[l], rows), s.n, from, rows)
+			reads := quant.Reads(s.layers[l].Plan.Act, s.layers[l].Input, values[l], rows)
+			columns(s.h[l], reads, s.n, from, rows)
 			columns(s.g[l], grads[l], s.n, from, rows)
 		}
 		return nil

@@ -36,8 +36,11 @@ func draw(r *rand.Rand, n int) []float32 {
 // network is x -> Gemm -> Relu -> Gemm -> Relu -> ... with these sizes.
 func network(r *rand.Rand, sizes ...int) *graph.Model {
 	g := &graph.Graph{
-		Name:    "net",
-		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(sizes[0])}}}},
+		Name: "net",
+		Inputs: []graph.Value{{
+			Name: "x", DType: graph.Float,
+			Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(sizes[0])}},
+		}},
 		Outputs: []graph.Value{{Name: "z", DType: graph.Float}},
 	}
 	value := "x"
@@ -47,8 +50,13 @@ func network(r *rand.Rand, sizes ...int) *graph.Model {
 		if i == len(sizes)-2 {
 			z = "z"
 		}
-		g.Inits = append(g.Inits, graph.FromFloats(w, draw(r, in*out), int64(out), int64(in)), graph.FromFloats(b, draw(r, out), int64(out)))
-		g.Nodes = append(g.Nodes, &graph.Node{Op: "Gemm", Name: z, Inputs: []string{value, w, b}, Outputs: []string{z}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}})
+		g.Inits = append(g.Inits, graph.FromFloats(w, draw(r, in*out), int64(out), int64(in)),
+			graph.FromFloats(b, draw(r, out), int64(out)))
+		g.Nodes = append(g.Nodes,
+			&graph.Node{
+				Op: "Gemm", Name: z, Inputs: []string{value, w, b}, Outputs: []string{z},
+				Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+			})
 		value = z
 		if z != "z" {
 			value = z + "r"
@@ -82,19 +90,11 @@ func quantized(t *testing.T, seed uint64, bits, rows int, sizes ...int) *problem
 			}
 			plan.Scales = append(plan.Scales, largest/float32(f.QMax))
 		}
-		reads := func(v []float32, _ int) []float32 { return v }
 		if i > 0 {
 			act := quant.FitAct(8, 0, 12)
 			plan.Act = &act
-			reads = func(v []float32, _ int) []float32 {
-				out := make([]float32, len(v))
-				for k, x := range v {
-					out[k] = act.Apply(x)
-				}
-				return out
-			}
 		}
-		p.layers = append(p.layers, Layer{Info: info, Plan: plan, Reads: reads})
+		p.layers = append(p.layers, Layer{Info: info, Plan: plan})
 	}
 	p.points.X = draw(r, rows*sizes[0])
 	if p.points.Margins, err = p.full.Margins(context.Background(), p.points.X); err != nil {
@@ -176,7 +176,8 @@ func TestRefineHelpsElsewhere(t *testing.T) {
 		}
 		for i, l := range plans {
 			if l.Bits != bits || len(l.Scales) != len(p.layers[i].Plan.Scales) || p.layers[i].Plan.Codes != nil {
-				t.Errorf("layer %q: %d bits, %d scales; the plan that was given has codes: %v", l.Node, l.Bits, len(l.Scales), p.layers[i].Plan.Codes != nil)
+				t.Errorf("layer %q: %d bits, %d scales; the plan that was given has codes: %v", l.Node, l.Bits, len(l.Scales),
+					p.layers[i].Plan.Codes != nil)
 			}
 		}
 	}
@@ -207,7 +208,7 @@ func TestRefineEndsAtLocalOptimum(t *testing.T) {
 		if _, err := s.look(context.Background(), p.open(t), true); err != nil {
 			t.Fatal(err)
 		}
-		s.descend(0)
+		descend(s, 0)
 	}
 	plan := s.plans()
 	best := p.loss(t, plan, s.seen)
@@ -300,7 +301,7 @@ func TestRunIsDeterministic(t *testing.T) {
 }
 
 func TestRunRefuses(t *testing.T) {
-	p := quantized(t, 2, 3, LeastPoints-1, 4, 2)
+	p := quantized(t, 2, 3, MinPoints-1, 4, 2)
 	if _, _, err := Run(context.Background(), p.layers, p.points, p.open(t), Options{}); err == nil {
 		t.Error("too few points are no error")
 	}

@@ -15,7 +15,9 @@ import (
 )
 
 // convPlan gives every layer the bits and quantizers of the ranges that x shows.
-func convPlan(t testing.TB, eng ort.Options, m *graph.Model, x *graph.Tensor, bits, act int, perChannel bool) *quant.Plan {
+func convPlan(t testing.TB, eng ort.Options, m *graph.Model, x *graph.Tensor, bits, act int,
+	perChannel bool,
+) *quant.Plan {
 	t.Helper()
 	layers, err := quant.FindLayers(m)
 	if err != nil {
@@ -53,7 +55,9 @@ func convPlan(t testing.TB, eng ort.Options, m *graph.Model, x *graph.Tensor, bi
 }
 
 // observed returns what the layers read and what they make.
-func observed(t testing.TB, eng ort.Options, m *graph.Model, layers []quant.LayerInfo, x *graph.Tensor) map[string][]float32 {
+func observed(t testing.TB, eng ort.Options, m *graph.Model, layers []quant.LayerInfo,
+	x *graph.Tensor,
+) map[string][]float32 {
 	t.Helper()
 	asked := map[string]bool{}
 	var names []string
@@ -375,7 +379,10 @@ func TestConvRefused(t *testing.T) {
 		{"no act", func(p *quant.Plan) { p.Layers[0].Act = nil }, "its input has none"},
 		{"dense", func(p *quant.Plan) { p.Layers[3].Result = p.Layers[0].Result }, "no convolution"},
 		{"beyond the clip", func(p *quant.Plan) { p.Layers[0].Result = &quant.Act{Bits: 8, Scale: 1} }, "passes only"},
-		{"zero behind a Relu", func(p *quant.Plan) { p.Layers[2].Result = &quant.Act{Bits: 8, Scale: 0.01, Zero: 7} }, "passes only"},
+		{
+			"zero behind a Relu", func(p *quant.Plan) { p.Layers[2].Result = &quant.Act{Bits: 8, Scale: 0.01, Zero: 7} },
+			"passes only",
+		},
 		{"bits", func(p *quant.Plan) { p.Layers[0].Result = &quant.Act{Bits: 9, Scale: 0.01} }, "9-bit"},
 	}
 	for _, c := range cases {
@@ -410,7 +417,8 @@ func TestDescribeConv(t *testing.T) {
 			t.Fatalf("%d layers: %+v", len(notes), notes)
 		}
 		got := notes[1]
-		if got.Op != "Conv" || got.In != 72 || got.Out != 8 || got.Biases != 8 || got.Bits != float64(c.bits) || got.Container != c.container {
+		if got.Op != "Conv" || got.In != 72 || got.Out != 8 || got.Biases != 8 || got.Bits != float64(c.bits) ||
+			got.Container != c.container {
 			t.Errorf("%d bits: %+v", c.bits, got)
 		}
 	}

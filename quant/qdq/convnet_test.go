@@ -46,7 +46,10 @@ func (b *netBuilder) gemm(x string, in, out int64) string {
 }
 
 func (b *netBuilder) clip(x string, lo, hi float32) string {
-	return b.Op("Clip", []string{x, b.Const(graph.FromFloats("lo", []float32{lo})), b.Const(graph.FromFloats("hi", []float32{hi}))})
+	return b.Op("Clip", []string{
+		x, b.Const(graph.FromFloats("lo", []float32{lo})),
+		b.Const(graph.FromFloats("hi", []float32{hi})),
+	})
 }
 
 func convNets() []convNet {
@@ -95,7 +98,10 @@ func convNets() []convNet {
 func (n convNet) model(t testing.TB) *graph.Model {
 	t.Helper()
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "net"}}
-	m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(n.width)}}}}
+	m.Graph.Inputs = []graph.Value{{
+		Name: "x", DType: graph.Float,
+		Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(n.width)}},
+	}}
 	b := &netBuilder{graph.NewBuilder(m.Graph, ""), rand.New(rand.NewPCG(5, uint64(n.width)))}
 	m.Graph.Outputs = []graph.Value{{Name: n.build(b), DType: graph.Float}}
 	c, err := onnxio.Canonical(m)

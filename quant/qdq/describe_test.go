@@ -29,8 +29,18 @@ func TestDescribe(t *testing.T) {
 		{"3 bits in int4", 3, qdq.Options{}, 4, "int4", "codes of 3 bits", [2]int{32, 7}},
 		{"3-bit planes", 3, qdq.Options{Size: preferPlanes}, 3, "packed, cfq.Unpack", "", [2]int{24 + 12 + 16 + 33, 6 + 16}},
 		{"int2", 2, qdq.Options{}, 2, "int2", "", [2]int{16, 4}},
-		{"2-bit planes", 2, qdq.Options{Runtime: "1.23", Size: preferPlanes}, 2, "packed, cfq.Unpack", "", [2]int{16 + 8 + 16 + 33, 4 + 16}},
-		{"4-bit planes", 4, qdq.Options{Runtime: "1.22", Size: preferPlanes}, 4, "packed, cfq.Unpack", "", [2]int{32 + 16 + 16 + 33, 8 + 16}},
+		{
+			"2-bit planes", 2,
+			qdq.Options{Runtime: "1.23", Size: preferPlanes},
+			2, "packed, cfq.Unpack", "",
+			[2]int{16 + 8 + 16 + 33, 4 + 16},
+		},
+		{
+			"4-bit planes", 4,
+			qdq.Options{Runtime: "1.22", Size: preferPlanes},
+			4, "packed, cfq.Unpack", "",
+			[2]int{32 + 16 + 16 + 33, 8 + 16},
+		},
 		{"4 bits in int8", 4, qdq.Options{Runtime: "1.20"}, 8, "int8", "", [2]int{63, 14}},
 	} {
 		for _, integers := range []bool{true, false} {
@@ -57,7 +67,8 @@ func TestDescribe(t *testing.T) {
 				t.Errorf("%s, integers %v: %s", c.name, integers, d)
 			}
 			if n, err := qdq.Stored(q); err != nil || n != first.Stored+second.Stored {
-				t.Errorf("%s, integers %v: %d bytes in all (%v), %d and %d by layer", c.name, integers, n, err, first.Stored, second.Stored)
+				t.Errorf("%s, integers %v: %d bytes in all (%v), %d and %d by layer", c.name, integers, n, err, first.Stored,
+					second.Stored)
 			}
 		}
 	}
@@ -83,12 +94,16 @@ func TestDescribeRows(t *testing.T) {
 	}
 	want := []qdq.LayerNote{
 		{
-			Node: "layer1", Op: "Gemm", In: 9, Columns: 27, Out: 40, Biases: 40, Bits: 4.5, Widths: []int{2, 4, 8}, Container: "int2, int4, int8", Output: "h1",
+			Node: "layer1", Op: "Gemm", In: 9, Columns: 27, Out: 40, Biases: 40, Bits: 4.5, Widths: []int{2, 4, 8},
+			Container: "int2, int4, int8", Output: "h1",
 			Note: "2,4,8 bits by row; 27 columns",
 			// Codes in 2, 4 and 8 bits, scales, zero points, the orders of rows and columns.
 			Stored: 90*2/8 + 1 + 180*4/8 + 90 + 40*2 + 40 + 40 + 27,
 		},
-		{Node: "layer2", Op: "Gemm", In: 40, Columns: 40, Out: 2, Biases: 2, Bits: 8, Container: "int8", Stored: 80 + 8 + 2, Output: "y"},
+		{
+			Node: "layer2", Op: "Gemm", In: 40, Columns: 40, Out: 2, Biases: 2, Bits: 8, Container: "int8",
+			Stored: 80 + 8 + 2, Output: "y",
+		},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -104,7 +119,10 @@ func TestDescribeFloat(t *testing.T) {
 		&graph.Tensor{Name: "h", DType: graph.Float16, Dims: []int64{5, 3}, Raw: make([]byte, 30)})
 	m.Graph.Nodes = append(m.Graph.Nodes,
 		&graph.Node{Op: "MatMul", Inputs: []string{"s", "k"}, Outputs: []string{"a"}},
-		&graph.Node{Op: "Cast", Inputs: []string{"h"}, Outputs: []string{"f"}, Attrs: []graph.Attr{graph.IntAttr("to", int64(graph.Float))}},
+		&graph.Node{
+			Op: "Cast", Inputs: []string{"h"}, Outputs: []string{"f"},
+			Attrs: []graph.Attr{graph.IntAttr("to", int64(graph.Float))},
+		},
 		&graph.Node{Op: "MatMul", Inputs: []string{"a", "f"}, Outputs: []string{"b"}},
 		&graph.Node{Op: "MatMul", Inputs: []string{"b", "a"}, Outputs: []string{"c"}})
 	p := planFor(t, net(3, 9, 7, 2), 4, true)
@@ -114,10 +132,19 @@ func TestDescribeFloat(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []qdq.LayerNote{
-		{Node: "layer1", Op: "Gemm", In: 9, Columns: 9, Out: 7, Biases: 7, Bits: 4, Container: "int4", Stored: 32 + 28 + 7, Output: "h1"},
+		{
+			Node: "layer1", Op: "Gemm", In: 9, Columns: 9, Out: 7, Biases: 7, Bits: 4, Container: "int4", Stored: 32 + 28 + 7,
+			Output: "h1",
+		},
 		{Node: "layer2", Op: "Gemm", In: 7, Columns: 7, Out: 2, Biases: 2, Bits: 32, Container: "float", Output: "y"},
-		{Node: "a", Op: "MatMul", In: 6, Columns: 6, Out: 10, Bits: 32, Container: "float", Output: "a", Fixed: "its weights have 3 dimensions, not 2"},
-		{Node: "b", Op: "MatMul", In: 5, Columns: 5, Out: 3, Bits: 16, Container: "float16", Output: "b", Fixed: "its weights are float16, not float32"},
+		{
+			Node: "a", Op: "MatMul", In: 6, Columns: 6, Out: 10, Bits: 32, Container: "float", Output: "a",
+			Fixed: "its weights have 3 dimensions, not 2",
+		},
+		{
+			Node: "b", Op: "MatMul", In: 5, Columns: 5, Out: 3, Bits: 16, Container: "float16", Output: "b",
+			Fixed: "its weights are float16, not float32",
+		},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

@@ -206,7 +206,8 @@ func TestReaders(t *testing.T) {
 		},
 		"residual": func(m *graph.Model, relu *graph.Node) {
 			last := node(t, m, "layer3")
-			after(m, m.Graph.Producers()[last.Inputs[0]], &graph.Node{Op: "Add", Inputs: []string{last.Inputs[0], relu.Outputs[0]}, Outputs: []string{"sum"}})
+			after(m, m.Graph.Producers()[last.Inputs[0]],
+				&graph.Node{Op: "Add", Inputs: []string{last.Inputs[0], relu.Outputs[0]}, Outputs: []string{"sum"}})
 			last.Inputs[0] = "sum"
 		},
 		"two layers read it, one before the Relu": func(m *graph.Model, relu *graph.Node) {
@@ -271,5 +272,6 @@ func TestReaders(t *testing.T) {
 // computed makes relu a Clip with a lower bound that is computed.
 func computed(m *graph.Model, relu *graph.Node, zero string) {
 	relu.Op, relu.Inputs = "Clip", append(relu.Inputs, "bound")
-	m.Graph.Nodes = slices.Insert(m.Graph.Nodes, 0, &graph.Node{Op: "Abs", Inputs: []string{zero}, Outputs: []string{"bound"}})
+	m.Graph.Nodes = slices.Insert(m.Graph.Nodes, 0,
+		&graph.Node{Op: "Abs", Inputs: []string{zero}, Outputs: []string{"bound"}})
 }

@@ -109,7 +109,8 @@ func breaks() []broken {
 		}},
 		{"relu-float", func(t *testing.T, m *graph.Model) {
 			relu := m.Graph.Producers()[quantizer(t, m, "layer2").Inputs[0]]
-			relu.Op, relu.Inputs = "Clip", append(relu.Inputs, add(m, graph.FromFloats("lo", []float32{0})), add(m, graph.FromFloats("hi", []float32{1})))
+			relu.Op, relu.Inputs = "Clip", append(relu.Inputs, add(m, graph.FromFloats("lo", []float32{0})),
+				add(m, graph.FromFloats("hi", []float32{1})))
 		}},
 		{"shared-output", func(t *testing.T, m *graph.Model) {
 			relu := m.Graph.Producers()[quantizer(t, m, "layer2").Inputs[0]]
@@ -149,7 +150,10 @@ func breaks() []broken {
 		}},
 		{"float-layer", func(t *testing.T, m *graph.Model) {
 			h := add(m, init8("hh", graph.Float16, make([]byte, 30), 3, 5))
-			m.Graph.Nodes = append([]*graph.Node{{Op: "Cast", Inputs: []string{h}, Outputs: []string{"wf"}, Attrs: []graph.Attr{graph.IntAttr("to", 1)}}}, m.Graph.Nodes...)
+			m.Graph.Nodes = append([]*graph.Node{{
+				Op: "Cast", Inputs: []string{h}, Outputs: []string{"wf"},
+				Attrs: []graph.Attr{graph.IntAttr("to", 1)},
+			}}, m.Graph.Nodes...)
 			node(t, m, "layer1").Inputs[1] = "wf"
 		}},
 		{"container", func(t *testing.T, m *graph.Model) {
@@ -164,7 +168,10 @@ func breaks() []broken {
 			ww := add(m, init8("ww", graph.Int8, append(make([]byte, 14), 0xbf), 3, 5))
 			m.Graph.Nodes = append([]*graph.Node{
 				{Op: "Concat", Inputs: []string{ww, ww}, Outputs: []string{"cc"}, Attrs: []graph.Attr{graph.IntAttr("axis", 0)}},
-				{Op: "Gather", Inputs: []string{"cc", add(m, graph.FromInts("order", []int64{1, 0, 2}, 3))}, Outputs: []string{"gg"}},
+				{
+					Op: "Gather", Inputs: []string{"cc", add(m, graph.FromInts("order", []int64{1, 0, 2}, 3))},
+					Outputs: []string{"gg"},
+				},
 			}, m.Graph.Nodes...)
 			d.Inputs[0] = "gg"
 		}},
@@ -280,18 +287,34 @@ func TestWrongAxis(t *testing.T) {
 // the rules that see it in a graph or, where none can, the test that holds it.
 func checklist() []checked {
 	return []checked{
-		{"int8 weight codes with zero point 0 of the scale's shape, along the axis of the outputs", []string{"weight-type", "weight-zero-point", "weight-axis"}, ""},
+		{
+			"int8 weight codes with zero point 0 of the scale's shape, along the axis of the outputs",
+			[]string{"weight-type", "weight-zero-point", "weight-axis"},
+			"",
+		},
 		{"2 and 4 bits only behind a Cast to int8", []string{"native-sub-byte"}, ""},
 		{"INT2 needs opset 25; other containers for older releases", []string{"int2-opset"}, "TestRuntimes"},
 		{"3 bits by unpacking; containers by their bytes", []string{"container"}, "TestContainers, TestSmallest"},
-		{"int32 bias with the product of the scales, zero point 0, within bounds", []string{"bias-scale", "bias-range", "float-bias"}, "quant.TestBiasWidens"},
+		{
+			"int32 bias with the product of the scales, zero point 0, within bounds",
+			[]string{"bias-scale", "bias-range", "float-bias"},
+			"quant.TestBiasWidens",
+		},
 		{"uint8 activations, zero point 0 behind a Relu", []string{"activation-type", "relu-zero-point"}, ""},
-		{"what the kernel takes in behind a Gemm is all there is behind it", []string{"relu-float", "shared-output"}, "TestKeptFloat, TestReaders"},
+		{
+			"what the kernel takes in behind a Gemm is all there is behind it",
+			[]string{"relu-float", "shared-output"},
+			"TestKeptFloat, TestReaders",
+		},
 		{"last Gemm without, Conv with an output quantizer", []string{"last-gemm", "conv-output"}, ""},
 		{"Gemm without alpha, beta and transA", []string{"gemm-attributes"}, ""},
 		{"no quantizers around layers with float weights, float16 ones included", []string{"float-layer", "float16"}, ""},
 		{"no weight-only DequantizeLinear in front of Gemm or Conv", []string{"weight-only-dq"}, "TestMixed"},
-		{"no equal short scales of weight-only layers, blocks that have a kernel", []string{"shared-scale", "block-size"}, ""},
+		{
+			"no equal short scales of weight-only layers, blocks that have a kernel",
+			[]string{"shared-scale", "block-size"},
+			"",
+		},
 		{"no weight-only MatMul, which quantizes activations at run time", []string{"weight-only-matmul"}, ""},
 		{"evaluated with optimizations and without", nil, "verify.Check, verify.TestRealModels"},
 		{"loads in the oldest release", nil, "TestRuntimes; ort.MinVersion in CI"},
@@ -344,7 +367,10 @@ func TestLintDoublingChains(t *testing.T) {
 	last := node(t, m, "layer2")
 	q := quantizer(t, m, "layer2")
 	m.Graph.Nodes = append(m.Graph.Nodes,
-		&graph.Node{Op: "QuantizeLinear", Inputs: []string{last.Outputs[0], q.Inputs[1], q.Inputs[2]}, Outputs: []string{"yq"}},
+		&graph.Node{
+			Op: "QuantizeLinear", Inputs: []string{last.Outputs[0], q.Inputs[1], q.Inputs[2]},
+			Outputs: []string{"yq"},
+		},
 		&graph.Node{Op: "DequantizeLinear", Inputs: []string{"yq", q.Inputs[1], q.Inputs[2]}, Outputs: []string{"yd"}})
 	end := double("yd", "a", 60)
 	m.Graph.Inits = append(m.Graph.Inits, graph.FromFloats("c", []float32{0}))

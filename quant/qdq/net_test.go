@@ -27,8 +27,14 @@ func net(seed uint64, widths ...int) *graph.Model {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "net"}}
 	g := m.Graph
-	g.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(widths[0])}}}}
-	g.Outputs = []graph.Value{{Name: "y", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(widths[len(widths)-1])}}}}
+	g.Inputs = []graph.Value{{
+		Name: "x", DType: graph.Float,
+		Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(widths[0])}},
+	}}
+	g.Outputs = []graph.Value{{
+		Name: "y", DType: graph.Float,
+		Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(widths[len(widths)-1])}},
+	}}
 	value := "x"
 	for i := 1; i < len(widths); i++ {
 		in, out := widths[i-1], widths[i]
@@ -48,11 +54,13 @@ func net(seed uint64, widths ...int) *graph.Model {
 		}
 		g.Nodes = append(g.Nodes, &graph.Node{
 			Name: fmt.Sprintf("layer%d", i), Op: "Gemm", Outputs: []string{result},
-			Inputs: []string{value, fmt.Sprintf("w%d", i), fmt.Sprintf("b%d", i)}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+			Inputs: []string{value, fmt.Sprintf("w%d", i), fmt.Sprintf("b%d", i)},
+			Attrs:  []graph.Attr{graph.IntAttr("transB", 1)},
 		})
 		if value = result; result != "y" {
 			value = fmt.Sprintf("r%d", i)
-			g.Nodes = append(g.Nodes, &graph.Node{Name: "relu" + value, Op: "Relu", Inputs: []string{result}, Outputs: []string{value}})
+			g.Nodes = append(g.Nodes,
+				&graph.Node{Name: "relu" + value, Op: "Relu", Inputs: []string{result}, Outputs: []string{value}})
 		}
 	}
 	return m

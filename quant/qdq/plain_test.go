@@ -37,7 +37,8 @@ func TestPlain(t *testing.T) {
 	for name, change := range map[string]func(p *quant.Plan){"integers": func(*quant.Plan) {}, "float": float} {
 		c := &quant.Plan{Layers: slices.Clone(p.Layers)}
 		change(c)
-		plain := write(t, m, c, qdq.Options{Plain: true, Size: func(*graph.Model) int { t.Error("the size is asked"); return 0 }})
+		plain := write(t, m, c,
+			qdq.Options{Plain: true, Size: func(*graph.Model) int { t.Error("the size is asked"); return 0 }})
 		for _, n := range plain.Graph.Nodes {
 			if n.Op == "Cast" || n.Op == "Expand" || n.Op == "Unpack" || n.Op == "Concat" || n.Op == "Gather" || n.Op == "Mul" {
 				t.Errorf("%s: %s is left for the runtime", name, n.Label())

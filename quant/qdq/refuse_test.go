@@ -25,15 +25,24 @@ func TestRefuses(t *testing.T) {
 		{"width", "5-bit", func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Bits = 5 }},
 		{"scales", "2 scales for 3 outputs", func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Scales = []float32{1, 2} }},
 		{"zero scale", "scale 0", func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Scales = []float32{0} }},
-		{"no number", "not a positive number", func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Act.Scale = float32(math.NaN()) }},
+		{
+			"no number", "not a positive number",
+			func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Act.Scale = float32(math.NaN()) },
+		},
 		{"codes", "4 codes for 3 x 5", func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Codes = make([]int8, 4) }},
-		{"code range", "outside -8..7", func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Codes = append(make([]int8, 14), 8) }},
+		{
+			"code range", "outside -8..7",
+			func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Codes = append(make([]int8, 14), 8) },
+		},
 		{"bias", "bias", func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Bias = []float32{1} }},
 		{"activation bits", "9-bit", func(_ *graph.Model, p *quant.Plan) { p.Layers[0].Act.Bits = 9 }},
 		{"zero point", "does not fit 4 bits", func(_ *graph.Model, p *quant.Plan) {
 			p.Layers[0].Act.Bits, p.Layers[0].Act.Zero = 4, 16
 		}},
-		{"two quantizers", "cannot have an activation quantizer", func(_ *graph.Model, p *quant.Plan) { p.Input = inputs()["few plain"] }},
+		{
+			"two quantizers", "cannot have an activation quantizer",
+			func(_ *graph.Model, p *quant.Plan) { p.Input = inputs()["few plain"] },
+		},
 		{"input columns", "no column", func(_ *graph.Model, p *quant.Plan) {
 			p.Input, p.Layers[0].Act = inputs()["few plain"], nil
 		}},
@@ -53,7 +62,8 @@ func TestRefuses(t *testing.T) {
 	m := net(2, 5, 3, 2)
 	p := planFor(t, m, 4, true)
 	p.Layers[0].Bits, p.Layers[1].Bits = 5, 7
-	if _, err := qdq.Write(m, p, qdq.Options{}); err == nil || !strings.Contains(err.Error(), "layer1") || !strings.Contains(err.Error(), "layer2") {
+	if _, err := qdq.Write(m, p, qdq.Options{}); err == nil || !strings.Contains(err.Error(), "layer1") ||
+		!strings.Contains(err.Error(), "layer2") {
 		t.Errorf("not all layers are reported: %v", err)
 	}
 }

@@ -132,7 +132,10 @@ func TestRowBits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		integers := rapid.Bool().Draw(t, "integers")
 		c := drawRows(t, integers)
-		o := qdq.Options{Size: rapid.SampledFrom(sizes).Draw(t, "size"), Runtime: rapid.SampledFrom([]string{"", "1.20", "1.23"}).Draw(t, "runtime")}
+		o := qdq.Options{
+			Size:    rapid.SampledFrom(sizes).Draw(t, "size"),
+			Runtime: rapid.SampledFrom([]string{"", "1.20", "1.23"}).Draw(t, "runtime"),
+		}
 		q, err := qdq.Write(c.m, c.p, o)
 		if err != nil {
 			t.Fatal(err)
@@ -235,7 +238,8 @@ func TestRuntimes(t *testing.T) {
 		t.Errorf("no release: %+v, %v", r, err)
 	}
 	m.SetOpset("", 23)
-	if _, err := qdq.Write(m, planFor(t, m, 4, true), qdq.Options{Runtime: "1.22"}); err == nil || !strings.Contains(err.Error(), "opset 23") {
+	if _, err := qdq.Write(m, planFor(t, m, 4, true), qdq.Options{Runtime: "1.22"}); err == nil ||
+		!strings.Contains(err.Error(), "opset 23") {
 		t.Errorf("opset 23 for 1.22: %v", err)
 	}
 }

@@ -24,7 +24,8 @@ func unfolded(t *testing.T, m *graph.Model) *graph.Model {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.Graph.Inits = append(c.Graph.Inits, &graph.Tensor{Name: n.Outputs[0], DType: in.DType, Dims: shape, Raw: make([]byte, int(shape[0])*in.DType.Bits()/8)})
+			c.Graph.Inits = append(c.Graph.Inits,
+				&graph.Tensor{Name: n.Outputs[0], DType: in.DType, Dims: shape, Raw: make([]byte, int(shape[0])*in.DType.Bits()/8)})
 		case in != nil && n.Op == "Cast" && in.DType == graph.Float16:
 			var v []float32
 			for i := 0; i < len(in.Raw); i += 2 {
@@ -85,11 +86,24 @@ func TestSmallest(t *testing.T) {
 			// Wider rows of the same codes stand in the containers that merge them.
 			enc := codesOf(t, m, p)
 			l.Codes = enc
-			for _, widths := range [][3]int{{2, 3, 4}, {2, 4, 4}, {3, 3, 4}, {4, 4, 4}, {8, 8, 8}, {2, 3, 8}, {3, 3, 8}, {4, 4, 8}, {2, 8, 8}} {
+			for _, widths := range [][3]int{
+				{2, 3, 4},
+				{2, 4, 4},
+				{3, 3, 4},
+				{4, 4, 4},
+				{8, 8, 8},
+				{2, 3, 8},
+				{3, 3, 8},
+				{4, 4, 8},
+				{2, 8, 8},
+			} {
 				for o := range l.RowBits {
 					l.RowBits[o] = widths[o%3]
 				}
-				for name, sizes := range map[string]func(*graph.Model) int{"plain": nil, "planes": preferPlanes, "concat": preferConcats} {
+				for name, sizes := range map[string]func(*graph.Model) int{
+					"plain": nil, "planes": preferPlanes,
+					"concat": preferConcats,
+				} {
 					if n := len(marshal(t, write(t, m, p, qdq.Options{Size: sizes, Runtime: runtime}))); n < best {
 						t.Errorf("%dx%d, %s: %d bytes; widths %v and %s make %d", c.out, c.in, runtime, best, widths, name, n)
 					}

@@ -82,7 +82,8 @@ func TestTabular(t *testing.T) {
 			for i, want := range in.Codes(floats(t, x), dim) {
 				if codes[i] != int64(want) {
 					c := in.Columns[i%len(in.Columns)]
-					t.Fatalf("code of %v in column %+v is %d, want %d", floats(t, x)[i/len(in.Columns)*dim+c.Source], c, codes[i], want)
+					t.Fatalf("code of %v in column %+v is %d, want %d", floats(t, x)[i/len(in.Columns)*dim+c.Source], c, codes[i],
+						want)
 				}
 			}
 			checkFolded(t, m, in, codes, floats(t, x), dim)
@@ -102,7 +103,8 @@ func checkFolded(t *testing.T, m *graph.Model, in *quant.Input, codes []int64, x
 	w := in.Fold(l)
 	n := len(in.Columns)
 	if w.In != dim || w.Columns != n {
-		t.Fatalf("the folded layer has %d inputs and %d columns; the model %d inputs, the grid %d columns", w.In, w.Columns, dim, n)
+		t.Fatalf("the folded layer has %d inputs and %d columns; the model %d inputs, the grid %d columns", w.In,
+			w.Columns, dim, n)
 	}
 	reads := in.Reads(x, dim)
 	for r := range len(x) / dim {

@@ -133,7 +133,8 @@ func (p *prepared) encode(l *layer) error {
 	}
 	if p.input != nil && l.info.Input == p.value {
 		if l.plan.Act != nil {
-			return fmt.Errorf("layer %q: the plan's input quantizes what it reads: it cannot have an activation quantizer", l.plan.Node)
+			return fmt.Errorf("layer %q: the plan's input quantizes what it reads: it cannot have an activation quantizer",
+				l.plan.Node)
 		}
 		if err := p.input.Check(l.info.In); err != nil {
 			return fmt.Errorf("layer %q: %w", l.plan.Node, err)

@@ -82,7 +82,9 @@ func checkArithmetic(t *testing.T, eng ort.Options, m *graph.Model, p *quant.Pla
 }
 
 // checkWeights exposes the dequantized weights and bias of a layer.
-func checkWeights(t *testing.T, eng ort.Options, q *graph.Model, l *quant.Layer, info quant.LayerInfo, enc *quant.Encoded) {
+func checkWeights(t *testing.T, eng ort.Options, q *graph.Model, l *quant.Layer, info quant.LayerInfo,
+	enc *quant.Encoded,
+) {
 	gemm := node(t, q, l.Node)
 	x := rows(1, 2, int(q.Graph.Inputs[0].Shape[1].Size))
 	for _, level := range []ort.Level{ort.Disabled, ort.Basic} {

@@ -77,7 +77,7 @@ func TestEqualize(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, done, err := quant.Equalize(m)
+			got, done, err := quant.CrossLayerEqualize(m)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +104,7 @@ func TestEqualize(t *testing.T) {
 					}
 				}
 			}
-			if _, again, _ := quant.Equalize(got); len(again) != 0 && tt.pairs < 2 {
+			if _, again, _ := quant.CrossLayerEqualize(got); len(again) != 0 && tt.pairs < 2 {
 				t.Errorf("equalized twice: %q", again)
 			}
 		})
@@ -135,9 +135,10 @@ func TestEqualizeByHand(t *testing.T) {
 			b.Const(graph.FromFloats("c", []float32{12, 5}, 2)),
 		}, graph.IntAttr("transB", 1))
 		h = b.Op("Relu", []string{h})
-		return b.Op("Gemm", []string{h, b.Const(graph.FromFloats("d", []float32{2, 3, -1, 7}, 2, 2))}, graph.IntAttr("transB", 1))
+		return b.Op("Gemm", []string{h, b.Const(graph.FromFloats("d", []float32{2, 3, -1, 7}, 2, 2))},
+			graph.IntAttr("transB", 1))
 	}})
-	got, done, err := quant.Equalize(m)
+	got, done, err := quant.CrossLayerEqualize(m)
 	if err != nil || len(done) != 1 || !strings.HasSuffix(done[0], "1 of 2 channels") {
 		t.Fatalf("%q, %v", done, err)
 	}
@@ -178,7 +179,7 @@ func TestEqualizeRealModels(t *testing.T) {
 		if m, err = onnxio.Canonical(m); err != nil {
 			t.Fatal(err)
 		}
-		got, done, err := quant.Equalize(m)
+		got, done, err := quant.CrossLayerEqualize(m)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,20 +8,20 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// Equalize evens out how wide the weights of neighbouring dense layers are. Where
-// layer a feeds layer b alone, at most through activations with f(s x) = s f(x) for
-// s > 0, channel i of a (its row of weights and its bias) is divided by s_i and
-// column i of b multiplied by it: the network computes the same, and with
-// s_i = sqrt(max|W_a,i| / max|W_b,i|) the two are equally wide. In chains of layers
-// one pair upsets the next, so this goes round until nothing changes any more. Channels whose
-// weights are all zero on either side stay as they are.
+// CrossLayerEqualize equalizes the weight ranges of neighbouring dense layers (cross-layer
+// equalization). Where layer a feeds layer b alone, directly or through activations with
+// f(s x) = s f(x) for s > 0, channel i of a (its row of weights and its bias) is divided by
+// s_i and column i of b multiplied by it: the network computes the same, and with
+// s_i = sqrt(max|W_a,i| / max|W_b,i|) both have the same range. In chains of layers one pair
+// changes the next, so this repeats until nothing changes. Channels whose weights are all
+// zero on either side stay as they are.
 //
-// It returns a model of the same graph, m itself being a canonical model that stays
-// as it is, and what has been equalized, a line for each pair.
+// It returns a model of the same graph and a line of text for each equalized pair. The
+// canonical model m does not change.
 //
 // Reference: Nagel et al., Data-Free Quantization Through Weight Equalization and
 // Bias Correction, 2019, section 4.1.
-func Equalize(m *graph.Model) (*graph.Model, []string, error) {
+func CrossLayerEqualize(m *graph.Model) (*graph.Model, []string, error) {
 	layers, err := FindLayers(m)
 	if err != nil {
 		return nil, nil, err
@@ -51,7 +51,7 @@ func Equalize(m *graph.Model) (*graph.Model, []string, error) {
 }
 
 // Rounds go on until no channel is scaled by more than a factor of 1 +
-// equalEnough, equalRounds at most.
+// equalEnough, and equalRounds is their largest number.
 const (
 	equalRounds = 200
 	equalEnough = 1e-5
@@ -115,7 +115,7 @@ func soleReader(readers map[string][]*graph.Node, alone func(string) bool, value
 	return ""
 }
 
-// step evens out the pair once and returns how far the largest factor is from 1.
+// step equalizes the pair once and returns how far the largest factor is from 1.
 func (p *equalPair) step() float64 {
 	largest := 0.0
 	for i := range p.factor {
@@ -160,7 +160,8 @@ func (p *equalPair) write(g *graph.Graph) error {
 	for _, l := range []*equalLayer{p.a, p.b} {
 		w, b := singles(l.w), singles(l.b)
 		if !finite(w) || !finite(b) {
-			return fmt.Errorf("layers %q and %q: their weights differ by too much to be equalized in single precision", p.a.Node, p.b.Node)
+			return fmt.Errorf("layers %q and %q: their weights differ by too much to be equalized in single precision",
+				p.a.Node, p.b.Node)
 		}
 		for i, t := range g.Inits {
 			switch {
