@@ -67,7 +67,10 @@ func threeInputs(t testing.TB) *constraint.Set { return within(t, math.Inf(1)) }
 func within(t testing.TB, most float64) *constraint.Set {
 	t.Helper()
 	inf := math.Inf(1)
-	tk := &task.Task{Version: 1, Target: task.Target{Class: "favourable", Index: 1}, Cost: task.Cost{Norm: "l1", Weights: "uniform"}}
+	tk := &task.Task{
+		Version: 1, Target: task.Target{Class: "favourable", Index: 1},
+		Cost: task.Cost{Norm: "l1", Weights: "uniform"},
+	}
 	for i, name := range []string{"a", "b", "c"} {
 		tk.Features = append(tk.Features, task.Feature{
 			Name: name, Column: name, Kind: task.Numeric, Std: 1, Actionable: name != "c", Direction: task.Any, Weight: 1,

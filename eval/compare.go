@@ -32,8 +32,8 @@ type ComparisonRow struct {
 // Cell is one model's value and how it differs from the first model's.
 type Cell struct {
 	Value Estimate `json:"value"`
-	// Delta is this less the first, of the people who count in both; where each model is judged on recourse of its own (rvd, lost_recourse,
-	// rfrr, rtau01), of those who count in either.
+	// Delta is this less the first, of the people who count in both; where each model is judged on recourse of
+	// its own (rvd, lost_recourse, rfrr, rtau01), of those who count in either.
 	Delta Estimate `json:"delta"`
 	// P is that the difference is chance, adjusted for the models in the row by Holm; undefined without a test. Of metrics
 	// that are best near 0 it is that of the difference of their absolute values.
@@ -62,21 +62,25 @@ const (
 
 // ComparisonOptions of ComparePaired. The zero value is useful.
 type ComparisonOptions struct {
-	Confidence float64 // of the intervals of differences; one less it is the p up to which a difference is called; default 0.95
-	Seed       uint64  // of the bootstrap
-	Draws      int     // of the bootstrap; default 2000
-	Workers    int     // default: one for each processor; the result does not depend on it
+	// of the intervals of differences; one less it is the p up to which a difference is called; default 0.95
+	Confidence float64
+	Seed       uint64 // of the bootstrap
+	Draws      int    // of the bootstrap; default 2000
+	Workers    int    // default: one for each processor; the result does not depend on it
 }
 
-// ComparePaired compares models that were evaluated, each by Compare with the same original, people and options. It fails when they were not.
+// ComparePaired compares models that were evaluated, each by Compare with the same original, people and
+// options. It fails when they were not.
 //
-// Where all models are judged on the same trials (f's promises, decisions), shares are compared by McNemar's exact test, and the interval of the
-// difference is that of two exact ones. Everything else is bootstrapped: people are drawn with replacement, each with all that is known of
-// them under both models, and a difference is called when few enough draws have the other sign. Nothing is called of fewer than 30 people
-// (500 for tau01), or when fewer than 10 people make the difference.
+// Where all models are judged on the same trials (f's promises, decisions), shares are compared by McNemar's
+// exact test, and the interval of the difference is that of two exact ones. Everything else is bootstrapped:
+// people are drawn with replacement, each with all that is known of them under both models, and a difference
+// is called when few enough draws have the other sign. Nothing is called of fewer than 30 people (500 for
+// tau01), or when fewer than 10 people make the difference.
 //
-// References: McNemar (1947); Efron and Tibshirani (1993), An Introduction to the Bootstrap, section 13.3; Hesterberg (2015), What Teachers
-// Should Know About the Bootstrap, section 5.3 (the percentiles are those of Student's distribution, or there would be too many calls of few people).
+// References: McNemar (1947); Efron and Tibshirani (1993), An Introduction to the Bootstrap, section 13.3;
+// Hesterberg (2015), What Teachers Should Know About the Bootstrap, section 5.3 (the percentiles are those of
+// Student's distribution, or there would be too many calls of few people).
 func ComparePaired(names []string, results []*Result, o ComparisonOptions) (*Comparison, error) {
 	if o.Confidence == 0 {
 		o.Confidence = 0.95
@@ -115,12 +119,14 @@ func (o *ComparisonOptions) check(models int) error {
 		return fmt.Errorf("confidence %v: it must lie between 0 and 1", o.Confidence)
 	}
 	if need := int(math.Ceil(2*float64(models-1)/(1-o.Confidence)) + 1e-9); o.Draws < need {
-		return fmt.Errorf("%d draws of the bootstrap: with fewer than %d, nothing could be told apart at confidence %v", o.Draws, need, o.Confidence)
+		return fmt.Errorf("%d draws of the bootstrap: with fewer than %d, nothing could be told apart at confidence %v",
+			o.Draws, need, o.Confidence)
 	}
 	return nil
 }
 
-// add appends the row of a metric, at the at-th margin, unless there is nothing to show. The tests by bootstrap are left to b.
+// add appends the row of a metric, at the at-th margin, unless there is nothing to show. The tests by
+// bootstrap are left to b.
 func (c *Comparison) add(m *Metric, k *comparedMetric, at int, b *bootstrap) {
 	row := ComparisonRow{Metric: m.ID(), Cells: make([]Cell, len(c.Results))}
 	values := make([]Value, len(c.Results))
@@ -175,7 +181,8 @@ func (c *Cell) mcNemar(k *comparedMetric, first, this *Result, at int, confidenc
 	}
 }
 
-// call says what a difference is if it is certain, of numbers or, for those that are best near 0, of their absolute values.
+// call says what a difference is if it is certain, of numbers or, for those that are best near 0, of their
+// absolute values.
 func call(better Better, d float64) Call {
 	switch {
 	case d == 0 || math.IsNaN(d):
@@ -257,7 +264,8 @@ func comparedMetrics() []comparedMetric {
 	return list
 }
 
-// statistic computes a metric where each person counts as often as weights, by position among those evaluated, say; NaN where it is undefined.
+// statistic computes a metric where each person counts as often as weights, by position among those
+// evaluated, say; NaN where it is undefined.
 type statistic func(weights []float64) float64
 
 // part is what one person adds to a metric.
@@ -337,7 +345,9 @@ func (b *bootstrap) tau(r *Result, of func(*Record, *Step) (*Promise, bool)) sta
 }
 
 // promises returns those made at the at-th margin, and whose they are.
-func (b *bootstrap) promises(r *Result, at int, of func(*Record, *Step) (*Promise, bool)) (promises []Promise, who []int) {
+func (b *bootstrap) promises(
+	r *Result, at int, of func(*Record, *Step) (*Promise, bool),
+) (promises []Promise, who []int) {
 	who = []int{}
 	for k, row := range b.people {
 		rec := &r.Records[row]
@@ -396,13 +406,15 @@ func (r *Record) compare(o *Record) int {
 	c := cmp.Or(cmp.Compare(r.Full, o.Full), cmp.Compare(r.Quant, o.Quant))
 	for i := 0; c == 0 && i < len(r.Steps); i++ {
 		s, t := &r.Steps[i], &o.Steps[i]
-		c = cmp.Or(s.Full.compare(&t.Full), s.Quant.compare(&t.Quant), cmp.Compare(s.DirSim, t.DirSim), cmp.Compare(s.Overlap, t.Overlap))
+		c = cmp.Or(s.Full.compare(&t.Full), s.Quant.compare(&t.Quant), cmp.Compare(s.DirSim, t.DirSim),
+			cmp.Compare(s.Overlap, t.Overlap))
 	}
 	return c
 }
 
 func (p *Promise) compare(o *Promise) int {
-	return cmp.Or(cmp.Compare(p.Status, o.Status), cmp.Compare(p.Cost, o.Cost), cmp.Compare(p.Own, o.Own), cmp.Compare(p.Other, o.Other))
+	return cmp.Or(cmp.Compare(p.Status, o.Status), cmp.Compare(p.Cost, o.Cost), cmp.Compare(p.Own, o.Own),
+		cmp.Compare(p.Other, o.Other))
 }
 
 // pairedTest makes the statistics of two models of the people who count.
@@ -428,7 +440,8 @@ func (k *comparedMetric) pairedTest(b *bootstrap, first, this *Result, at int) *
 	return d
 }
 
-// apart counts the people with a promise at some margin, of g in either model or of f, and those of them whose broken promises are not the same.
+// apart counts the people with a promise at some margin, of g in either model or of f, and those of them
+// whose broken promises are not the same.
 func (b *bootstrap) apart(first, this *Result, quant bool) (n, differ int) {
 	need := func(r *Record, s *Step, o *Settings) (made bool, need Float) {
 		p := &s.Full
@@ -531,8 +544,8 @@ func percentiles(draws []float64, n int, confidence float64) (lo, hi Float) {
 	return Float(s[rank-1]), Float(s[len(s)-rank])
 }
 
-// chance returns the two-sided p of a difference from its draws, of n people: how few have one sign or the other, the difference itself being one
-// more draw with either. It is never below 2/(draws+1).
+// chance returns the two-sided p of a difference from its draws, of n people: how few have one sign or the
+// other, the difference itself being one more draw with either. It is never below 2/(draws+1).
 func chance(draws []float64, n int) float64 {
 	below, above := 1, 1
 	for _, d := range draws {
@@ -586,13 +599,16 @@ func sameAs(a, b *Result) error {
 		case x.Row != y.Row || x.Line != y.Line || x.Label != y.Label:
 			return fmt.Errorf("%s: they were evaluated on different people", where)
 		case x.Full != y.Full:
-			return fmt.Errorf("%s: the original's margin is %v and %v: they were evaluated against different originals", where, x.Full, y.Full)
+			return fmt.Errorf("%s: the original's margin is %v and %v: they were evaluated against different originals", where,
+				x.Full, y.Full)
 		case x.Evaluated != y.Evaluated || len(x.Steps) != len(y.Steps):
 			return fmt.Errorf("%s: evaluated in one and not in the other: the samples are different", where)
 		}
 		for k := range x.Steps {
-			if p, q := &x.Steps[k].Full, &y.Steps[k].Full; p.Status != q.Status || p.Made() && (p.Own != q.Own || p.Cost != q.Cost) {
-				return fmt.Errorf("%s: the original's recourse is different at margin %v: evaluate both with the same task, solver and seed", where, s.Margins[k])
+			if p, q := &x.Steps[k].Full, &y.Steps[k].Full; p.Status != q.Status || p.Made() &&
+				(p.Own != q.Own || p.Cost != q.Cost) {
+				return fmt.Errorf("%s: the original's recourse is different at margin %v: evaluate both with the same task, "+
+					"solver and seed", where, s.Margins[k])
 			}
 		}
 		if x.First.Status != y.First.Status || x.First.Made() && x.First.Own != y.First.Own {

@@ -49,15 +49,22 @@ func madeUp(n int, people, model uint64, q quality) *Result {
 		r.First.Other = r.First.Own + Float(q.shift+q.noise*rng.NormFloat64())
 		found := base.Float64() < 0.95
 		for _, t := range contestMargins {
-			s := Step{Full: none(recourse.NoneFound), Quant: none(recourse.NoneFound), DirSim: undefined(), Overlap: undefined(), RepeatCost: undefined()}
-			e, back, change := q.shift+q.noise*rng.NormFloat64(), q.noise*rng.NormFloat64()-q.shift, q.dearer+q.noise*rng.NormFloat64()
+			s := Step{
+				Full: none(recourse.NoneFound), Quant: none(recourse.NoneFound), DirSim: undefined(), Overlap: undefined(),
+				RepeatCost: undefined(),
+			}
+			e, back, change := q.shift+q.noise*rng.NormFloat64(), q.noise*rng.NormFloat64()-q.shift,
+				q.dearer+q.noise*rng.NormFloat64()
 			if found {
 				s.Full = Promise{Status: recourse.Found, Cost: Float(cost + t), Own: Float(t + 1e-3), Other: Float(t + 1e-3 + e)}
 			}
 			if lucky := rng.Float64() < 0.97-q.unlucky; approves(r.Quant) && r.Quant >= Float(t) {
 				s.Quant = Promise{Status: recourse.AlreadyFavourable, Own: undefined(), Other: undefined()}
 			} else if found && lucky {
-				s.Quant = Promise{Status: recourse.Found, Cost: Float((cost + t) * math.Exp(change)), Own: Float(t + 1e-3), Other: Float(t + 1e-3 + back)}
+				s.Quant = Promise{
+					Status: recourse.Found, Cost: Float((cost + t) * math.Exp(change)), Own: Float(t + 1e-3),
+					Other: Float(t + 1e-3 + back),
+				}
 				s.DirSim, s.Overlap = Float(1-math.Abs(change)), Float(1/(1+math.Abs(e)))
 			}
 			r.Steps = append(r.Steps, s)
@@ -89,10 +96,13 @@ func cellsOf(c *Comparison, metric string) (cells []Cell) {
 	return cells
 }
 
-// TestContrastRows: every metric of a comparison is in the table of metrics, in its order, and its value and difference are those of the results.
+// TestContrastRows: every metric of a comparison is in the table of metrics, in its order, and its value and
+// difference are those of the results.
 func TestContrastRows(t *testing.T) {
+	t.Parallel()
 	a, b := madeUp(1500, 1, 1, quality{noise: 0.1}), madeUp(1500, 1, 2, quality{noise: 0.15, dearer: 0.02})
-	a.Footprint, b.Footprint = &Footprint{Quant: Weight{Bytes: 1000, WeightBits: 4.5, BOPs: 7}}, &Footprint{Quant: Weight{Bytes: 900, WeightBits: 4.75, BOPs: 7}}
+	a.Footprint, b.Footprint = &Footprint{Quant: Weight{Bytes: 1000, WeightBits: 4.5, BOPs: 7}},
+		&Footprint{Quant: Weight{Bytes: 900, WeightBits: 4.75, BOPs: 7}}
 	c := comparison(t, ComparisonOptions{Draws: 200}, a, b)
 	var order []string
 	for _, m := range Metrics() {
@@ -115,8 +125,9 @@ func TestContrastRows(t *testing.T) {
 				t.Errorf("%s of model %d: %s", r.Metric, j, d)
 			}
 		}
-		// Here everybody who counts in one model counts in the other, or has trials of their own: the difference is that of the values. It is not
-		// where they are restricted to people who are common to both, which changes little.
+		// Here everybody who counts in one model counts in the other, or has trials of their own: the difference is
+		// that of the values. It is not where they are restricted to people who are common to both, which changes
+		// little.
 		delta, want := float64(r.Cells[1].Delta.Value), float64(r.Cells[1].Value.Value-r.Cells[0].Value.Value)
 		tol := 1e-12
 		if strings.HasPrefix(r.Metric, "crg") || r.Metric == "dir_sim" || r.Metric == "act_overlap" {
@@ -134,15 +145,20 @@ func TestContrastRows(t *testing.T) {
 		}
 	}
 	for id, want := range map[string]Call{"bytes": BetterThan, "weight_bits": WorseThan, "bops": Alike} {
-		if cell := cellsOf(c, id)[0]; cell.Call != want || cell.P.Defined() || cell.Test != "" || cell.Delta.Lo != cell.Delta.Hi {
+		if cell := cellsOf(c, id)[0]; cell.Call != want || cell.P.Defined() || cell.Test != "" ||
+			cell.Delta.Lo != cell.Delta.Hi {
 			t.Errorf("%s: %+v", id, cell)
 		}
 	}
 }
 
-var sameFloat = cmp.Comparer(func(a, b Float) bool { return a == b || math.IsNaN(float64(a)) && math.IsNaN(float64(b)) })
+var sameFloat = cmp.Comparer(func(a, b Float) bool {
+	return a == b || math.IsNaN(float64(a)) &&
+		math.IsNaN(float64(b))
+})
 
 func TestContrastOfIdenticalModels(t *testing.T) {
+	t.Parallel()
 	a := madeUp(400, 3, 1, quality{noise: 0.2})
 	c := comparison(t, ComparisonOptions{Draws: 200}, a, madeUp(400, 3, 1, quality{noise: 0.2}), a)
 	for _, r := range c.Rows {
@@ -159,9 +175,11 @@ func TestContrastOfIdenticalModels(t *testing.T) {
 
 // A model that is worse in what a metric measures is called so, on the right side.
 func TestContrastFindsWhatIsPlanted(t *testing.T) {
+	t.Parallel()
 	good := madeUp(2000, 4, 1, quality{noise: 0.1})
 	noisy := comparison(t, ComparisonOptions{Draws: 400}, good, madeUp(2000, 4, 2, quality{noise: 0.2}))
-	shifted := comparison(t, ComparisonOptions{Draws: 400}, good, madeUp(2000, 4, 2, quality{noise: 0.1, shift: 0.15, dearer: -0.2}))
+	shifted := comparison(t, ComparisonOptions{Draws: 400}, good,
+		madeUp(2000, 4, 2, quality{noise: 0.1, shift: 0.15, dearer: -0.2}))
 	for _, w := range []struct {
 		c      *Comparison
 		metric string
@@ -190,7 +208,8 @@ func TestContrastFindsWhatIsPlanted(t *testing.T) {
 		if cell.Call != w.want || cell.Test != w.test || !(cell.P > 0 && cell.P <= 0.05) {
 			t.Errorf("%s: %+v, want %s by %s", w.metric, cell, w.want, w.test)
 		}
-		if !(cell.Delta.Lo <= cell.Delta.Value && cell.Delta.Value <= cell.Delta.Hi && cell.Delta.Lo.Defined() && cell.Delta.Hi.Defined()) {
+		if !(cell.Delta.Lo <= cell.Delta.Value && cell.Delta.Value <= cell.Delta.Hi && cell.Delta.Lo.Defined() &&
+			cell.Delta.Hi.Defined()) {
 			t.Errorf("%s: interval %+v", w.metric, cell.Delta)
 		}
 	}
@@ -205,14 +224,17 @@ func TestContrastFindsWhatIsPlanted(t *testing.T) {
 	opposite := map[Call]Call{BetterThan: WorseThan, WorseThan: BetterThan, Alike: Alike, Differs: Differs}
 	for i, r := range noisy.Rows {
 		a, b := r.Cells[1], back.Rows[i].Cells[1]
-		if b.Call != opposite[a.Call] || a.P != b.P && a.P.Defined() || math.Abs(float64(a.Delta.Value+b.Delta.Value)) > 1e-12 {
+		if b.Call != opposite[a.Call] || a.P != b.P && a.P.Defined() ||
+			math.Abs(float64(a.Delta.Value+b.Delta.Value)) > 1e-12 {
 			t.Errorf("%s: %+v, turned round %+v", r.Metric, a, b)
 		}
 	}
 }
 
-// McNemar's counts by hand: of the 4 promises, model b breaks what a keeps once and keeps what a breaks never; the p of 5 of 5 is 2/2^5.
+// McNemar's counts by hand: of the 4 promises, model b breaks what a keeps once and keeps what a breaks
+// never; the p of 5 of 5 is 2/2^5.
 func TestContrastMcNemarByHand(t *testing.T) {
+	t.Parallel()
 	result := func(broken ...int) *Result {
 		records := make([]Record, 40)
 		for i := range records {
@@ -220,7 +242,10 @@ func TestContrastMcNemarByHand(t *testing.T) {
 			if slices.Contains(broken, i) {
 				p.Other = -0.1
 			}
-			records[i] = Record{Row: i, Label: -1, Full: -1, Quant: -1, Evaluated: true, First: none(recourse.NoneFound), Steps: []Step{{Full: p, Quant: p}}}
+			records[i] = Record{
+				Row: i, Label: -1, Full: -1, Quant: -1, Evaluated: true, First: none(recourse.NoneFound),
+				Steps: []Step{{Full: p, Quant: p}},
+			}
 		}
 		return Summarize(records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
 	}
@@ -249,6 +274,7 @@ func TestContrastMcNemarByHand(t *testing.T) {
 
 // The bootstrap of a mean difference is held against the closed form: its interval is Student's.
 func TestContrastAgainstClosedForm(t *testing.T) {
+	t.Parallel()
 	a, b := madeUp(3000, 5, 1, quality{noise: 0.1}), madeUp(3000, 5, 2, quality{noise: 0.1, dearer: 0.004})
 	cell := cellsOf(comparison(t, ComparisonOptions{Draws: 2000, Seed: 1}, a, b), "dir_sim")[1]
 	var d []float64
@@ -269,6 +295,7 @@ func TestContrastAgainstClosedForm(t *testing.T) {
 
 // Each statistic, with everybody counting once, is the metric itself; and with whole weights that of people repeated.
 func TestContrastStatistics(t *testing.T) {
+	t.Parallel()
 	a := madeUp(300, 6, 1, quality{noise: 0.3})
 	rng := rand.New(rand.NewPCG(9, 9))
 	var again []Record
@@ -298,6 +325,7 @@ func TestContrastStatistics(t *testing.T) {
 }
 
 func TestContrastDoesNotDependOn(t *testing.T) {
+	t.Parallel()
 	a, b := madeUp(500, 7, 1, quality{noise: 0.1}), madeUp(500, 7, 2, quality{noise: 0.14})
 	o := ComparisonOptions{Draws: 200, Seed: 3, Workers: 1}
 	want := comparison(t, o, a, b)
@@ -331,6 +359,7 @@ func TestContrastDoesNotDependOn(t *testing.T) {
 
 // Of few people, or few who make a difference, nothing is called but what is exact.
 func TestContrastOfFew(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{0, 1, 5, 30} {
 		a, b := madeUp(n, 8, 1, quality{noise: 0.01}), madeUp(n, 8, 2, quality{noise: 5, shift: 3})
 		for _, r := range comparison(t, ComparisonOptions{Draws: 100}, a, b).Rows {
@@ -349,12 +378,14 @@ func TestContrastOfFew(t *testing.T) {
 		}
 	}
 	c := comparison(t, ComparisonOptions{Draws: 100}, a, Summarize(b.Records, b.Settings, DataFile{}))
-	if cell := cellsOf(c, "dir_sim")[1]; cell.Call != Alike || cell.P.Defined() || cell.Delta.Value >= 0 || cell.Delta.Hi.Defined() {
+	if cell := cellsOf(c, "dir_sim")[1]; cell.Call != Alike || cell.P.Defined() || cell.Delta.Value >= 0 ||
+		cell.Delta.Hi.Defined() {
 		t.Errorf("nine people who differ: %+v", cell)
 	}
 }
 
 func TestContrastErrors(t *testing.T) {
+	t.Parallel()
 	a := madeUp(60, 9, 1, quality{noise: 0.1})
 	changed := func(f func(*Result)) *Result {
 		r := madeUp(60, 9, 2, quality{noise: 0.1})
@@ -370,10 +401,22 @@ func TestContrastErrors(t *testing.T) {
 	}{
 		{"other people", madeUp(60, 10, 2, quality{}), ComparisonOptions{}, "line 2: "},
 		{"fewer people", madeUp(59, 9, 2, quality{}), ComparisonOptions{}, "60 and 59 people"},
-		{"margins", changed(func(r *Result) { r.Settings.Margins = []float64{0} }), ComparisonOptions{}, "required margins are [0 0.1 0.25] and [0]"},
+		{
+			"margins", changed(func(r *Result) { r.Settings.Margins = []float64{0} }),
+			ComparisonOptions{},
+			"required margins are [0 0.1 0.25] and [0]",
+		},
 		{"original", changed(func(r *Result) { r.Records[7].Full++ }), ComparisonOptions{}, "line 9: the original's margin"},
-		{"sample", changed(func(r *Result) { r.Records[promised].Evaluated = false }), ComparisonOptions{}, "the samples are different"},
-		{"recourse", changed(func(r *Result) { r.Records[promised].Steps[1].Full.Cost++ }), ComparisonOptions{}, "recourse is different at margin 0.1"},
+		{
+			"sample", changed(func(r *Result) { r.Records[promised].Evaluated = false }),
+			ComparisonOptions{},
+			"the samples are different",
+		},
+		{
+			"recourse", changed(func(r *Result) { r.Records[promised].Steps[1].Full.Cost++ }),
+			ComparisonOptions{},
+			"recourse is different at margin 0.1",
+		},
 		{"first", changed(func(r *Result) { r.Records[promised].First.Own++ }), ComparisonOptions{}, "first valid step"},
 		{"options", changed(func(r *Result) { r.Settings.OneSided = true }), ComparisonOptions{}, "different options"},
 		{"report", changed(func(r *Result) { r.Records = nil }), ComparisonOptions{}, "read from a report"},
@@ -431,18 +474,22 @@ func testNull(t *testing.T, people, pairs int, q quality, draws int) {
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		t.Logf("%d people, noise %v, %s: %.2f %% called", people, q.noise, name, 100*float64(got[name])/float64(pairs))
 		if p := chance.Survival(float64(got[name] - 1)); p < 1e-4 {
-			t.Errorf("%d people, noise %v, %s: %d of %d pairs of equally good models are told apart", people, q.noise, name, got[name], pairs)
+			t.Errorf("%d people, noise %v, %s: %d of %d pairs of equally good models are told apart", people, q.noise, name,
+				got[name], pairs)
 		}
 	}
 }
 
 // TestContrastNull: models that are equally good are told apart no more often than the confidence allows.
 func TestContrastNull(t *testing.T) {
+	t.Parallel()
 	testNull(t, 150, 100, quality{noise: 0.1}, 99)
 }
 
-// Measured: means, shares and rms 4 to 6 %, McNemar's test and tau01 less, signed CRG, of which absolute values are compared, below 1 %.
+// Measured: means, shares and rms 4 to 6 %, McNemar's test and tau01 less, signed CRG, of which absolute
+// values are compared, below 1 %.
 func TestContrastNullLong(t *testing.T) {
+	t.Parallel()
 	long(t)
 	for _, people := range []int{45, 200, 800} {
 		testNull(t, people, 1000, quality{noise: 0.1}, 399)

@@ -2,8 +2,9 @@ package eval
 
 import "math"
 
-// contribution is what one person adds to a metric: x to a sum, n to what the sum is divided by. n is 0 for people who do
-// not count. p is the person's step at the required margin; nil for metrics that have no margin.
+// contribution is what one person adds to a metric: x to a sum, n to what the sum is divided by. n is 0 for
+// people who do not count. p is the person's step at the required margin; nil for metrics that have no
+// margin.
 type contribution func(r *Record, p *Step, s *Settings) (x, n float64)
 
 // indicator is the contribution of an event among those who are eligible for it.
@@ -37,7 +38,8 @@ func ofCosts(f func(full, quant float64) (x, n float64)) contribution {
 	}
 }
 
-// contributions are those of the metrics that sum over people, by Metric.ID: all shares, and what comparisons draw anew.
+// contributions are those of the metrics that sum over people, by Metric.ID: all shares, and what comparisons
+// draw anew.
 func contributions() map[string]contribution {
 	return map[string]contribution{
 		"vd": func(_ *Record, p *Step, _ *Settings) (x, n float64) {
@@ -82,8 +84,12 @@ func contributions() map[string]contribution {
 		"accuracy_quant": func(r *Record, _ *Step, _ *Settings) (x, n float64) {
 			return indicator(approves(r.Quant) == (r.Label == 1), r.Label >= 0)
 		},
-		"favourable_full":  func(r *Record, _ *Step, _ *Settings) (x, n float64) { return indicator(approves(r.Full), true) },
-		"favourable_quant": func(r *Record, _ *Step, _ *Settings) (x, n float64) { return indicator(approves(r.Quant), true) },
+		"favourable_full": func(r *Record, _ *Step, _ *Settings) (x, n float64) { return indicator(approves(r.Full), true) },
+		"favourable_quant": func(r *Record, _ *Step, _ *Settings) (x,
+			n float64,
+		) {
+			return indicator(approves(r.Quant), true)
+		},
 		"disagreement": func(r *Record, _ *Step, _ *Settings) (x, n float64) {
 			return indicator(approves(r.Full) != approves(r.Quant), true)
 		},
@@ -96,8 +102,8 @@ func contributions() map[string]contribution {
 	}
 }
 
-// at is the contribution of a person at the at-th required margin, to which only people who are evaluated add; -1 is for
-// metrics that have no margin.
+// at is the contribution of a person at the at-th required margin, to which only people who are evaluated
+// add; -1 is for metrics that have no margin.
 func (f contribution) at(r *Record, at int, s *Settings) (x, n float64) {
 	switch {
 	case at < 0:

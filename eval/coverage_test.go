@@ -9,8 +9,10 @@ import (
 	"cfq/recourse"
 )
 
-// The one-sided exact bounds never cover less than they say: all outcomes are counted. The worst shares lie just beyond a bound.
+// The one-sided exact bounds never cover less than they say: all outcomes are counted. The worst shares lie
+// just beyond a bound.
 func TestClopperPearsonCoverage(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 2, 7, 30, 150} {
 		for _, conf := range []float64{0.9, 0.95, 0.995} {
 			var upper, lower, shares []float64
@@ -36,6 +38,7 @@ func TestClopperPearsonCoverage(t *testing.T) {
 
 // Neither does the interval of a difference of shares of the same people.
 func TestDropCoverage(t *testing.T) {
+	t.Parallel()
 	logs := func(n int) float64 { l, _ := math.Lgamma(float64(n + 1)); return l }
 	least := 1.0
 	for _, n := range []int{5, 25} {
@@ -47,11 +50,20 @@ func TestDropCoverage(t *testing.T) {
 					all[b] = append(all[b], dropOf(b, c, n, conf))
 				}
 			}
-			for _, p := range [][2]float64{{0.01, 0.01}, {0.05, 0.001}, {0.1, 0.1}, {0.3, 0.05}, {0.4, 0.4}, {0.02, 0.9}, {0.15, 0.14}} {
+			for _, p := range [][2]float64{
+				{0.01, 0.01},
+				{0.05, 0.001},
+				{0.1, 0.1},
+				{0.3, 0.05},
+				{0.4, 0.4},
+				{0.02, 0.9},
+				{0.15, 0.14},
+			} {
 				var covered float64
 				for b := range n + 1 {
 					for c := range n - b + 1 {
-						chance := math.Exp(logs(n) - logs(b) - logs(c) - logs(n-b-c) + float64(b)*math.Log(p[0]) + float64(c)*math.Log(p[1]) +
+						chance := math.Exp(logs(n) - logs(b) - logs(c) - logs(n-b-c) + float64(b)*math.Log(p[0]) +
+							float64(c)*math.Log(p[1]) +
 							float64(n-b-c)*math.Log1p(-p[0]-p[1]))
 						d := Float(p[0] - p[1])
 						covered += chance * float64(count(all[b][c].Lo <= d && d <= all[b][c].Hi))
@@ -83,10 +95,19 @@ func distributions() []distribution {
 	return []distribution{
 		{"uniform", func(r *rand.Rand) float64 { return r.Float64() }, 0.5, func(q float64) float64 { return q }},
 		{"normal", func(r *rand.Rand) float64 { return r.NormFloat64() }, 0, normal},
-		{"exponential", func(r *rand.Rand) float64 { return r.ExpFloat64() }, 1, func(q float64) float64 { return -math.Log1p(-q) }},
+		{
+			"exponential", func(r *rand.Rand) float64 { return r.ExpFloat64() }, 1,
+			func(q float64) float64 { return -math.Log1p(-q) },
+		},
 		// Mostly 0, as the cost gaps of a good model are.
-		{"lattice", func(r *rand.Rand) float64 { return math.Floor(4 * math.Pow(r.Float64(), 3)) }, lattice(), func(q float64) float64 { return math.Floor(4 * math.Pow(q, 3)) }},
-		{"heavy tail", func(r *rand.Rand) float64 { return math.Exp(2 * r.NormFloat64()) }, math.Exp(2), func(q float64) float64 { return math.Exp(2 * normal(q)) }},
+		{
+			"lattice", func(r *rand.Rand) float64 { return math.Floor(4 * math.Pow(r.Float64(), 3)) }, lattice(),
+			func(q float64) float64 { return math.Floor(4 * math.Pow(q, 3)) },
+		},
+		{
+			"heavy tail", func(r *rand.Rand) float64 { return math.Exp(2 * r.NormFloat64()) }, math.Exp(2),
+			func(q float64) float64 { return math.Exp(2 * normal(q)) },
+		},
 	}
 }
 
@@ -136,13 +157,15 @@ func testQuantileCoverage(t *testing.T, runs int) {
 func TestQuantileCoverage(t *testing.T) { testQuantileCoverage(t, 250) }
 
 func TestQuantileCoverageLong(t *testing.T) {
+	t.Parallel()
 	long(t)
 	testQuantileCoverage(t, 40000)
 }
 
-// Student's interval at 95 % covers as much when numbers are not far from normal, or many. Of numbers with a heavy tail, such as the ratios of CRG when
-// some costs are tiny (here the logarithm is normal with standard deviation 2), it covers 65 times of 100 when there are 30 of them and 77 times when there are
-// 200: that is why CRG has a median and a ratio of sums beside its mean.
+// Student's interval at 95 % covers as much when numbers are not far from normal, or many. Of numbers with a
+// heavy tail, such as the ratios of CRG when some costs are tiny (here the logarithm is normal with standard
+// deviation 2), it covers 65 times of 100 when there are 30 of them and 77 times when there are 200: that is
+// why CRG has a median and a ratio of sums beside its mean.
 func testStudentCoverage(t *testing.T, runs int) {
 	t.Helper()
 	for i, least := range [][2]float64{{0.95, 0.95}, {0.95, 0.95}, {0.92, 0.94}, {0.91, 0.94}, {0.64, 0.77}} {
@@ -160,7 +183,8 @@ func testStudentCoverage(t *testing.T, runs int) {
 			}
 			atLeast(t, fmt.Sprintf("%s, mean of %d", d.name, n), covered, runs, least[k])
 			if i == 4 && float64(covered) > 0.92*float64(runs) {
-				t.Errorf("%s: it covers %d of %d; then its mean can be trusted, and the documentation is wrong", d.name, covered, runs)
+				t.Errorf("%s: it covers %d of %d; then its mean can be trusted, and the documentation is wrong", d.name, covered,
+					runs)
 			}
 		}
 	}
@@ -169,12 +193,14 @@ func testStudentCoverage(t *testing.T, runs int) {
 func TestStudentCoverage(t *testing.T) { testStudentCoverage(t, 500) }
 
 func TestStudentCoverageLong(t *testing.T) {
+	t.Parallel()
 	long(t)
 	testStudentCoverage(t, 40000)
 }
 
 // The delta method: b = a*(1 + noise) with a of a distribution with a long tail.
 func TestRatioCoverage(t *testing.T) {
+	t.Parallel()
 	runs := 1000
 	rng := rand.New(rand.NewPCG(1, 4))
 	covered := 0
@@ -210,9 +236,21 @@ func tauWorlds() []tauWorld {
 	}
 	const z = 2.3263478740408408 // of 1 %
 	return []tauWorld{
-		{"error is normal", margins, 0.06 * z, func(r *rand.Rand, at int) Promise { return promise(margins[at], 0.06*r.NormFloat64()) }},
-		{"error is biased", margins, 0.05 + 0.1*z, func(r *rand.Rand, at int) Promise { return promise(margins[at], -0.05+0.1*r.NormFloat64()) }},
-		{"extrapolated", margins, 0.4 * z, func(r *rand.Rand, at int) Promise { return promise(margins[at], 0.4*r.NormFloat64()) }},
+		{"error is normal", margins, 0.06 * z, func(r *rand.Rand,
+			at int,
+		) Promise {
+			return promise(margins[at], 0.06*r.NormFloat64())
+		}},
+		{"error is biased", margins, 0.05 + 0.1*z, func(r *rand.Rand,
+			at int,
+		) Promise {
+			return promise(margins[at], -0.05+0.1*r.NormFloat64())
+		}},
+		{"extrapolated", margins, 0.4 * z, func(r *rand.Rand,
+			at int,
+		) Promise {
+			return promise(margins[at], 0.4*r.NormFloat64())
+		}},
 		// Everywhere just 1 % break, so that every margin is good enough, and each is a chance to seem not to be.
 		{"on the edge", margins, 0, coin(tauShare)},
 	}
@@ -251,12 +289,13 @@ func testTauCoverage(t *testing.T, runs int) {
 func TestTauCoverage(t *testing.T) { testTauCoverage(t, 40) }
 
 func TestTauCoverageLong(t *testing.T) {
+	t.Parallel()
 	long(t)
 	testTauCoverage(t, 5000)
 }
 
-// Promises with margins evenly spread over 0 to 1, of which a fifth breaks below 0.3 and 0.5 % above: VD(t) = (0.2 (0.3-t) + 0.005*0.7)/(1-t) is
-// 1 % at t = 0.0535/0.19.
+// Promises with margins evenly spread over 0 to 1, of which a fifth breaks below 0.3 and 0.5 % above: VD(t) =
+// (0.2 (0.3-t) + 0.005*0.7)/(1-t) is 1 % at t = 0.0535/0.19.
 func testGivenTauCoverage(t *testing.T, runs int) {
 	t.Helper()
 	truth := Float(0.0535 / 0.19)
@@ -295,12 +334,14 @@ func testGivenTauCoverage(t *testing.T, runs int) {
 func TestGivenTauCoverage(t *testing.T) { testGivenTauCoverage(t, 100) }
 
 func TestGivenTauCoverageLong(t *testing.T) {
+	t.Parallel()
 	long(t)
 	testGivenTauCoverage(t, 4000)
 }
 
 // The ends of tau01's interval are those of the exact bounds of the share that breaks.
 func TestTolerances(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 50, 100, 366, 367, 368, 1000, 5000} {
 		for _, conf := range []float64{0.8, 0.95} {
 			side := (1 + conf) / 2

@@ -48,8 +48,8 @@ type Options struct {
 	Promises []recourse.Action
 	// OneSided leaves out what takes time and is not about f's promises: the recourse of g and the first valid iterates.
 	OneSided bool
-	// Noise is the number of people, drawn by Seed, whose recourse under f is solved a second time with other random numbers:
-	// CRG of a model against itself. 0 = none. It has no meaning with Promises.
+	// Noise is the number of people, drawn by Seed, whose recourse under f is solved a second time with other
+	// random numbers: CRG of a model against itself. 0 = none. It has no meaning with Promises.
 	Noise int
 	// Prove and Perturb, if set, measure the neighbourhoods, of the Radius in model-input units, of f's recourse points.
 	Prove    Prover
@@ -141,7 +141,8 @@ func (o Options) settings() Settings {
 		Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Confidence: o.Confidence,
 		Epsilon: Epsilon, SupportTau: SupportTau, Issued: o.Promises != nil, OneSided: o.OneSided, Radius: o.Radius,
 		Solver: Solver{
-			Steps: o.Solver.Steps, Restarts: o.Solver.Restarts, Rounds: o.Solver.Rounds, Beam: o.Solver.Beam, Seed: o.Solver.Seed,
+			Steps: o.Solver.Steps, Restarts: o.Solver.Restarts, Rounds: o.Solver.Rounds, Beam: o.Solver.Beam,
+			Seed: o.Solver.Seed,
 		},
 	}
 }

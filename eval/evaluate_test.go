@@ -9,9 +9,11 @@ import (
 )
 
 func TestIdenticalModels(t *testing.T) {
+	t.Parallel()
 	r := compare(t, original, original, crowd(400, 1), Options{})
 	for _, a := range r.Margins {
-		if a.VD.Num != 0 || a.RVD.Num != 0 || a.VD.Den != r.Population.Evaluated || a.RVD.Den != a.VD.Den || a.FRR.Value != 1 {
+		if a.VD.Num != 0 || a.RVD.Num != 0 || a.VD.Den != r.Population.Evaluated || a.RVD.Den != a.VD.Den ||
+			a.FRR.Value != 1 {
 			t.Errorf("margin %v: VD %+v, RVD %+v, FRR %+v", a.Margin, a.VD, a.RVD, a.FRR)
 		}
 		if a.CRG.Mean.Value != 0 || a.CRG.Median.Value != 0 || a.CRG.RatioOfSums.Value != 0 || a.CRG.Free != 0 {
@@ -23,7 +25,8 @@ func TestIdenticalModels(t *testing.T) {
 			t.Errorf("margin %v: %+v", a.Margin, a.MarginError)
 		}
 	}
-	if d := r.Decisions; d.Disagreement.Num != 0 || d.Lost.Num != 0 || d.Gained.Num != 0 || d.AccuracyFull != d.AccuracyQuant {
+	if d := r.Decisions; d.Disagreement.Num != 0 || d.Lost.Num != 0 || d.Gained.Num != 0 ||
+		d.AccuracyFull != d.AccuracyQuant {
 		t.Errorf("%+v", d)
 	}
 	if r.Tau01.Value != 0 || r.RTau01.Value != 0 || r.First.VD.Num != 0 || r.First.VD.Den == 0 {
@@ -36,6 +39,7 @@ func TestIdenticalModels(t *testing.T) {
 
 // A boundary moved towards approval keeps every promise of f, and that is not faithful.
 func TestConstantShift(t *testing.T) {
+	t.Parallel()
 	people := crowd(400, 2)
 	lenient := original
 	lenient.b += 0.2
@@ -70,7 +74,8 @@ func TestConstantShift(t *testing.T) {
 	if a.Margin != 0.1 || a.VD.Num != 0 || a.VD.Den != refused || a.RVD.Num != both || a.RVD.Den != both {
 		t.Errorf("margin %v: VD %+v, RVD %+v; %d refused, %d by both", a.Margin, a.VD, a.RVD, refused, both)
 	}
-	if d := r.Decisions; d.Gained.Num != gained || d.Gained.Den != refused || d.Lost.Num != 0 || d.Disagreement.Num != gained {
+	if d := r.Decisions; d.Gained.Num != gained || d.Gained.Den != refused || d.Lost.Num != 0 ||
+		d.Disagreement.Num != gained {
 		t.Errorf("%+v, want %d gained", d, gained)
 	}
 	if free == gained || a.CRG.Free != free || a.CRG.N != refused || a.CRGBoth.N != refused-free {
@@ -91,9 +96,11 @@ func TestConstantShift(t *testing.T) {
 	near(t, "tau01, other way", float64(strict.Tau01.Value), 0.2, 1e-4)
 }
 
-// By hand: at t = 0.25, f asks four people for 0.5, 0.375, 0.25 and 1.25 units of a, and g, whose margin is 0.25 larger, for 0.25 less each. It
-// approves the second and the third, of whom only the third has margin 0.25; at t = 0 both cost nothing.
+// By hand: at t = 0.25, f asks four people for 0.5, 0.375, 0.25 and 1.25 units of a, and g, whose margin is
+// 0.25 larger, for 0.25 less each. It approves the second and the third, of whom only the third has margin
+// 0.25; at t = 0 both cost nothing.
 func TestApprovedByLessThanTheMargin(t *testing.T) {
+	t.Parallel()
 	f := analytic{w: []float64{1, 0.5, 0.25}, gain: 1}
 	g := f
 	g.b = 0.25
@@ -108,7 +115,8 @@ func TestApprovedByLessThanTheMargin(t *testing.T) {
 		{1, 3, 2, -1. / 2.375, (-0.25/0.5 - 0.25/0.375 - 1 - 0.25/1.25) / 4},
 	} {
 		a := r.Margins[i]
-		if a.CRG.N != 4 || a.CRG.Free != want.free || a.CRGBoth.N != want.both || a.DirSim.N != want.both || a.RVD.Den != want.reverse || a.RFRR.Den != want.reverse {
+		if a.CRG.N != 4 || a.CRG.Free != want.free || a.CRGBoth.N != want.both || a.DirSim.N != want.both ||
+			a.RVD.Den != want.reverse || a.RFRR.Den != want.reverse {
 			t.Errorf("margin %v: %+v, %+v, %+v, %+v", a.Margin, a.CRG, a.CRGBoth, a.DirSim, a.RVD)
 		}
 		near(t, "CRG sums", float64(a.CRG.RatioOfSums.Value), want.sums, 1e-3)
@@ -120,6 +128,7 @@ func TestApprovedByLessThanTheMargin(t *testing.T) {
 
 // Halved margins: nobody is decided differently, no promise breaks, but people must go further.
 func TestScaled(t *testing.T) {
+	t.Parallel()
 	people := crowd(300, 3)
 	half := original
 	half.gain = 0.5
@@ -148,6 +157,7 @@ func TestScaled(t *testing.T) {
 
 // g prefers b where f prefers a: the cheapest actions have nothing in common.
 func TestRotated(t *testing.T) {
+	t.Parallel()
 	people := crowd(300, 4)
 	turned := original
 	turned.w = []float64{0.5, 1, 0.25}
@@ -179,6 +189,7 @@ func TestRotated(t *testing.T) {
 // Solving at tau01 keeps 99 % of the promises, and a little below it does not. The error
 // depends on what people cannot change, which is what tau01 assumes, and then also a little on what they can.
 func TestTauKeepsItsWord(t *testing.T) {
+	t.Parallel()
 	people := crowd(3000, 5)
 	for _, c := range []struct {
 		name string
@@ -194,7 +205,10 @@ func TestTauKeepsItsWord(t *testing.T) {
 		if tau.Extrapolated || tau.Value < 0.2 {
 			t.Fatalf("%s: %+v", c.name, tau)
 		}
-		at := compare(t, original, g, people, Options{OneSided: true, Margins: []float64{float64(tau.Value) * 0.97, float64(tau.Value) + 1e-4}})
+		at := compare(t, original, g, people, Options{
+			OneSided: true,
+			Margins:  []float64{float64(tau.Value) * 0.97, float64(tau.Value) + 1e-4},
+		})
 		if vd := at.Margins[1].VD; float64(vd.Value) > tauShare+c.tol {
 			t.Errorf("%s: at tau01 = %v VD is %v (%d of %d)", c.name, tau.Value, vd.Value, vd.Num, vd.Den)
 		}

@@ -10,7 +10,8 @@ type Footprint struct {
 type Weight struct {
 	Bytes      int64   `json:"bytes"`       // of the file, external data included
 	WeightBits float64 `json:"weight_bits"` // stored bits per weight, with all that the weights need; 32 in float
-	BOPs       float64 `json:"bops"`        // bit operations of one row: multiplications times bits of weight times bits of activation
+	// bit operations of one row: multiplications times bits of weight times bits of activation
+	BOPs float64 `json:"bops"`
 }
 
 // Timing is how fast ONNX Runtime runs the two models on this machine.

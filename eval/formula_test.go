@@ -11,6 +11,7 @@ import (
 )
 
 func TestGap(t *testing.T) {
+	t.Parallel()
 	g := gap([]float64{1, 2, 4}, []float64{2, 2, 1}, 0.95)
 	near(t, "mean", float64(g.Mean.Value), (1+0-0.75)/3, 1e-8)
 	near(t, "ratio of sums", float64(g.RatioOfSums.Value), (5.0-7)/7, 1e-12)
@@ -29,6 +30,7 @@ func TestGap(t *testing.T) {
 }
 
 func TestSimilarity(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		a, b         []float32
 		sim, overlap float64
@@ -46,6 +48,7 @@ func TestSimilarity(t *testing.T) {
 }
 
 func TestMarginError(t *testing.T) {
+	t.Parallel()
 	e := make([]float64, 200) // -1, 2, -3, ... 200
 	for i := range e {
 		e[i] = float64(i+1) * math.Pow(-1, float64(i+1))
@@ -60,6 +63,7 @@ func TestMarginError(t *testing.T) {
 // tau01 is held against its definition: the predicted curve of VD over t,
 // walked on a fine grid.
 func TestTauIsTheFirstGoodMargin(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		margins := []float64{0, 0.1, 0.25, 0.5}[:rapid.IntRange(1, 4).Draw(t, "margins")]
 		n := rapid.IntRange(1, 250).Draw(t, "people")
@@ -69,7 +73,10 @@ func TestTauIsTheFirstGoodMargin(t *testing.T) {
 		for i, s := range margins {
 			for _, e := range errs {
 				own := s + 1e-3
-				promises[i] = append(promises[i], Promise{Status: recourse.Found, Own: Float(own), Other: Float(own + lenient + e*(1+s))})
+				promises[i] = append(promises[i], Promise{
+					Status: recourse.Found, Own: Float(own),
+					Other: Float(own + lenient + e*(1+s)),
+				})
 			}
 		}
 		got := tau01(margins, promises, 0.95)
@@ -115,6 +122,7 @@ func predictedVD(margins []float64, promises [][]Promise, t float64) float64 {
 }
 
 func TestTauWithoutPromises(t *testing.T) {
+	t.Parallel()
 	if tau := tau01([]float64{0, 0.1}, make([][]Promise, 2), 0.95); tau.Value.Defined() || tau.N != 0 || tau.Extrapolated {
 		t.Errorf("%+v", tau)
 	}
@@ -125,6 +133,7 @@ func TestTauWithoutPromises(t *testing.T) {
 }
 
 func TestUndefinedIsNull(t *testing.T) {
+	t.Parallel()
 	data, err := json.Marshal([]Float{1.5, undefined(), Float(math.Inf(1))})
 	if err != nil || string(data) != "[1.5,null,null]" {
 		t.Errorf("%s, %v", data, err)
@@ -139,6 +148,7 @@ func TestUndefinedIsNull(t *testing.T) {
 }
 
 func TestQuantileIsNearestRank(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		xs := rapid.SliceOfN(rapid.Float64Range(-5, 5), 1, 300).Draw(t, "xs")
 		q := float64(rapid.IntRange(1, 100).Draw(t, "percent")) / 100

@@ -14,35 +14,42 @@ import (
 
 // Grouping is the people told apart by one attribute, or by several at once.
 type Grouping struct {
-	By       string     `json:"by"`                 // the attribute, or attributes joined by "*"
-	Groups   []Group    `json:"groups"`             // in the order of the attributes' values; those that nobody is in are left out
-	Without  int        `json:"without"`            // people who have no value, and so are in no group
-	Gaps     []GroupGap `json:"gaps"`               // of the metrics that tell groups apart
-	Warnings []string   `json:"warnings,omitempty"` // what is doubtful about the grouping; Group.Result has those of each group
+	By string `json:"by"` // the attribute, or attributes joined by "*"
+	// in the order of the attributes' values; those that nobody is in are left out
+	Groups  []Group    `json:"groups"`
+	Without int        `json:"without"` // people who have no value, and so are in no group
+	Gaps    []GroupGap `json:"gaps"`    // of the metrics that tell groups apart
+	// what is doubtful about the grouping; Group.Result has those of each group
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Group is some of the people.
 type Group struct {
-	Name   string  `json:"name"`   // the value, or values joined by "*"
-	Small  bool    `json:"small"`  // fewer promises at the headline margin than the minimum: shown, but not ranked or tested
+	Name string `json:"name"` // the value, or values joined by "*"
+	// fewer promises at the headline margin than the minimum: shown, but not ranked or tested
+	Small  bool    `json:"small"`
 	Result *Result `json:"result"` // every metric of them
 }
 
-// GroupGap compares the groups of a grouping by one metric. Groups are compared that are not Small and of whom the metric counts no fewer people than
-// the minimum.
+// GroupGap compares the groups of a grouping by one metric. Groups are compared that are not Small and of
+// whom the metric counts no fewer people than the minimum.
 type GroupGap struct {
-	Metric     string   `json:"metric"`           // Metric.ID
-	Margin     *float64 `json:"margin,omitempty"` // required; nil for metrics that have none
-	Worst      string   `json:"worst"`            // group; "" when fewer than two are compared, or all are equally good
-	Best       string   `json:"best"`
-	Difference Float    `json:"difference"` // size of the difference between their values; undefined when fewer than two are compared
-	P          Float    `json:"p"`          // that Worst differs from all others by chance, Holm over the groups compared; undefined without a test
-	Test       string   `json:"test"`       // "Fisher exact" of shares; "median test" (Mood's, Fisher exact) of medians; "" without a test
+	Metric string   `json:"metric"`           // Metric.ID
+	Margin *float64 `json:"margin,omitempty"` // required; nil for metrics that have none
+	Worst  string   `json:"worst"`            // group; "" when fewer than two are compared, or all are equally good
+	Best   string   `json:"best"`
+	// size of the difference between their values; undefined when fewer than two are compared
+	Difference Float `json:"difference"`
+	// that Worst differs from all others by chance, Holm over the groups compared; undefined without a test
+	P Float `json:"p"`
+	// "Fisher exact" of shares; "median test" (Mood's, Fisher exact) of medians; "" without a test
+	Test string `json:"test"`
 }
 
-// ByGroups computes every metric for groups of people. groups holds the value of each of the people that r is about, so that Record.Row is a position in it.
-// A spec is an attribute, "sex", or several at once, "sex*race"; no specs are all attributes, each by itself. min is how many promises a group must
-// have at the headline margin to be compared with others; 0 = 30.
+// ByGroups computes every metric for groups of people. groups holds the value of each of the people that r is
+// about, so that Record.Row is a position in it. A spec is an attribute, "sex", or several at once,
+// "sex*race"; no specs are all attributes, each by itself. min is how many promises a group must have at the
+// headline margin to be compared with others; 0 = 30.
 //
 // The error names the attributes that there are when a spec names another one.
 //
@@ -133,24 +140,28 @@ func attribute(groups []task.Subgroup, name string) (*task.Subgroup, error) {
 		names = append(names, groups[i].Feature)
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%q: the task declares no subgroups: give a feature subgroup: true, or name columns in data.subgroups", name)
+		return nil, fmt.Errorf("%q: the task declares no subgroups: give a feature subgroup: true, or name columns in "+
+			"data.subgroups", name)
 	}
 	return nil, fmt.Errorf("there are no subgroups %q%s", name, message.DidYouMean(name, names))
 }
 
-// of returns the group of the person in the row, numbered so that the last attribute varies fastest; -1 when a value is missing.
+// of returns the group of the person in the row, numbered so that the last attribute varies fastest; -1 when
+// a value is missing.
 func (s *split) of(row int) (int, error) {
 	at := 0
 	for _, p := range s.parts {
 		if row < 0 || row >= len(p.Codes) {
-			return -1, fmt.Errorf("eval: subgroups %q are those of %d people, and there is one in row %d", p.Feature, len(p.Codes), row)
+			return -1, fmt.Errorf("eval: subgroups %q are those of %d people, and there is one in row %d", p.Feature,
+				len(p.Codes), row)
 		}
 		code := int(p.Codes[row])
 		switch {
 		case code < 0 || at < 0:
 			at = -1
 		case code >= len(p.Values):
-			return -1, fmt.Errorf("eval: subgroups %q have %d values, and the person in row %d has number %d", p.Feature, len(p.Values), row, code)
+			return -1, fmt.Errorf("eval: subgroups %q have %d values, and the person in row %d has number %d", p.Feature,
+				len(p.Values), row, code)
 		default:
 			at = at*len(p.Values) + code
 		}
@@ -205,7 +216,8 @@ func (s *split) group(r *Result, least int) (Grouping, error) {
 		g.Groups = append(g.Groups, one)
 	}
 	if len(small) > 0 {
-		g.Warnings = append(g.Warnings, fmt.Sprintf("%d of %d groups of %s have fewer than %d promises and are not compared: %s", len(small), len(g.Groups), s.by, least, listed(small)))
+		g.Warnings = append(g.Warnings, fmt.Sprintf("%d of %d groups of %s have fewer than %d promises and are not "+
+			"compared: %s", len(small), len(g.Groups), s.by, least, listed(small)))
 	}
 	if g.Without > 0 {
 		g.Warnings = append(g.Warnings, fmt.Sprintf("%d people have no value of %s and are in no group", g.Without, s.by))
@@ -286,7 +298,8 @@ func badness(b Better, v float64) float64 {
 	return v
 }
 
-// test returns the p of the worst group against everybody else in the grouping, adjusted for there being several to pick the worst from.
+// test returns the p of the worst group against everybody else in the grouping, adjusted for there being
+// several to pick the worst from.
 func (g *Grouping) test(m *Metric, at int, values []Value, compared []int, worst int) (p Float, name string) {
 	type table struct{ yes, no int }
 	tables := make([]table, len(values))

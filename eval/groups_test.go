@@ -15,7 +15,8 @@ import (
 	"cfq/task"
 )
 
-// one is a refused person whose promise at the only margin holds or breaks, and who pays under g ratio more than 1 under f.
+// one is a refused person whose promise at the only margin holds or breaks, and who pays under g ratio more
+// than 1 under f.
 func one(row int, broken bool, ratio float64) Record {
 	p := Promise{Status: recourse.Found, Cost: 1, Own: 0.2, Other: 0.1}
 	if broken {
@@ -57,6 +58,7 @@ func gapOf(t *testing.T, g *Grouping, metric string) GroupGap {
 
 // By hand: C has the largest share, but is too small to be ranked; of the others B is worst.
 func TestGroupsByHand(t *testing.T) {
+	t.Parallel()
 	r, race := grouped([]int{40, 50, 12, 35}, []int{2, 20, 12, 1}, noRatio)
 	race.Codes[0] = -1 // of A, one of those that broke
 	gs, err := r.ByGroups([]task.Subgroup{race}, nil, 0)
@@ -73,7 +75,8 @@ func TestGroupsByHand(t *testing.T) {
 		num, den int
 	}{{"A", false, 1, 39}, {"B", false, 20, 50}, {"C", true, 12, 12}, {"D", false, 1, 35}} {
 		x := g.Groups[i]
-		if vd := x.Result.Margins[0].VD; x.Name != want.name || x.Small != want.small || vd.Num != want.num || vd.Den != want.den || x.Result.Population.Read != want.den {
+		if vd := x.Result.Margins[0].VD; x.Name != want.name || x.Small != want.small || vd.Num != want.num ||
+			vd.Den != want.den || x.Result.Population.Read != want.den {
 			t.Errorf("%s, small %t, VD %+v, want %+v", x.Name, x.Small, vd, want)
 		}
 	}
@@ -93,7 +96,10 @@ func TestGroupsByHand(t *testing.T) {
 	}
 	near(t, "p", float64(vd.P), want, 1e-12)
 	joined := strings.Join(g.Warnings, "\n")
-	for _, want := range []string{"1 of 4 groups of race have fewer than 30 promises and are not compared: C 12", "1 people have no value of race"} {
+	for _, want := range []string{
+		"1 of 4 groups of race have fewer than 30 promises and are not compared: C 12",
+		"1 people have no value of race",
+	} {
 		if !strings.Contains(joined, want) {
 			t.Errorf("warnings %q do not say %q", joined, want)
 		}
@@ -112,13 +118,15 @@ func TestGroupsByHand(t *testing.T) {
 	if gs, err = r.ByGroups([]task.Subgroup{race}, nil, 40); err != nil {
 		t.Fatal(err)
 	}
-	if x := gapOf(t, &gs[0], "vd"); x.Worst != "" || x.Best != "" || x.Difference.Defined() || x.P.Defined() || !gs[0].Groups[0].Small || gs[0].Groups[1].Small {
+	if x := gapOf(t, &gs[0], "vd"); x.Worst != "" || x.Best != "" || x.Difference.Defined() || x.P.Defined() ||
+		!gs[0].Groups[0].Small || gs[0].Groups[1].Small {
 		t.Errorf("with one group of 40 promises: %+v", x)
 	}
 }
 
 // CRG is worst where it is farthest from 0, and medians are compared by who is above the common one.
 func TestGroupsCRG(t *testing.T) {
+	t.Parallel()
 	r, race := grouped([]int{40, 40, 40}, []int{0, 0, 0}, func(g, k int) float64 {
 		return []float64{0.01, 0.02, -0.5}[g] + float64(k)*1e-5
 	})
@@ -137,9 +145,11 @@ func TestGroupsCRG(t *testing.T) {
 
 // Every group's result is that of its people alone, however they are told apart.
 func TestGroupsAreTheirPeople(t *testing.T) {
+	t.Parallel()
 	people := crowd(600, 9)
 	rng := rand.New(rand.NewPCG(9, 9))
-	sex, race := task.Subgroup{Feature: "sex", Values: []string{"f", "m"}}, task.Subgroup{Feature: "race", Values: []string{"x", "y", "z", "nobody"}}
+	sex, race := task.Subgroup{Feature: "sex", Values: []string{"f", "m"}},
+		task.Subgroup{Feature: "race", Values: []string{"x", "y", "z", "nobody"}}
 	for range people.N {
 		sex.Codes, race.Codes = append(sex.Codes, int32(rng.IntN(2))), append(race.Codes, int32(rng.IntN(4)-1))
 	}
@@ -188,6 +198,7 @@ func TestGroupsAreTheirPeople(t *testing.T) {
 }
 
 func TestGroupErrors(t *testing.T) {
+	t.Parallel()
 	r, race := grouped([]int{40, 40}, []int{0, 0}, noRatio)
 	sex := task.Subgroup{Feature: "sex", Values: []string{"f"}, Codes: make([]int32, 80)}
 	odd := task.Subgroup{Feature: "a*b", Values: []string{"f"}, Codes: make([]int32, 80)}
@@ -234,9 +245,10 @@ func TestGroupErrors(t *testing.T) {
 	}
 }
 
-// Where groups do not differ, picking the worst of seven is called significant no more often than the level says, by shares and by medians; and
-// a group that is worse is found.
+// Where groups do not differ, picking the worst of seven is called significant no more often than the level
+// says, by shares and by medians; and a group that is worse is found.
 func TestWorstGroupIsPaidFor(t *testing.T) {
+	t.Parallel()
 	draws := 120
 	if os.Getenv("CFQ_LONG") == "1" {
 		draws = 4000

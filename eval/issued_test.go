@@ -36,6 +36,7 @@ func given(n int, x []float32, seed uint64) []recourse.Action {
 }
 
 func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
+	t.Parallel()
 	people := crowd(400, 11)
 	g := original
 	g.b -= 0.12
@@ -80,7 +81,8 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 	}
 	for k := range margins {
 		a := r.Margins[k]
-		if a.VD.Num != broken[k] || a.VD.Den != made[k] || a.FRR.Num != made[k] || a.FRR.Den != refused || a.MarginError.N != made[k] || a.RVD.Den == 0 {
+		if a.VD.Num != broken[k] || a.VD.Den != made[k] || a.FRR.Num != made[k] || a.FRR.Den != refused ||
+			a.MarginError.N != made[k] || a.RVD.Den == 0 {
 			t.Errorf("margin %v: VD %+v, FRR %+v; want %d of %d of %d", margins[k], a.VD, a.FRR, broken[k], made[k], refused)
 		}
 	}
@@ -90,31 +92,36 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 	}
 	// A sample leaves the others' promises uncounted, and says so.
 	s := compare(t, original, g, people, Options{Promises: actions, Margins: margins, Sample: 50, Seed: 3})
-	if s.Issued.Promises+s.Issued.Others != want.Promises+want.Others || s.Issued.Promises > 50 || s.Population.Evaluated != 50 {
+	if s.Issued.Promises+s.Issued.Others != want.Promises+want.Others || s.Issued.Promises > 50 ||
+		s.Population.Evaluated != 50 {
 		t.Errorf("%+v", s.Issued)
 	}
 }
 
 // TestGivenIsSolved: promises that the solver made for a margin give the numbers of that margin.
 func TestGivenIsSolved(t *testing.T) {
+	t.Parallel()
 	people := crowd(300, 8)
 	g := original
 	g.w = []float64{0.9, 0.6, 0.2}
 	o := Options{Margins: []float64{0.25}, Seed: 4}
 	solved := compare(t, original, g, people, o)
-	actions, err := recourse.Solve(t.Context(), original, threeInputs(t), people.X, recourse.SolveOptions{Margin: 0.25, Seed: 4})
+	actions, err := recourse.Solve(t.Context(), original, threeInputs(t), people.X,
+		recourse.SolveOptions{Margin: 0.25, Seed: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.Promises = actions
 	again := compare(t, original, g, people, o)
-	if d := cmp.Diff(solved.Margins, again.Margins, cmp.Comparer(func(a, b Float) bool { return a == b || !a.Defined() && !b.Defined() })); d != "" {
+	if d := cmp.Diff(solved.Margins, again.Margins,
+		cmp.Comparer(func(a, b Float) bool { return a == b || !a.Defined() && !b.Defined() })); d != "" {
 		t.Error(d)
 	}
 }
 
 // TestGivenTau: against the definition, tried at every margin that matters.
 func TestGivenTau(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		promises := make([]Promise, rapid.IntRange(0, 250).Draw(rt, "n"))
 		rare := rapid.IntRange(1, 120).Draw(rt, "rare")
@@ -164,8 +171,10 @@ func TestGivenTau(t *testing.T) {
 }
 
 func TestGivenErrors(t *testing.T) {
+	t.Parallel()
 	people := crowd(20, 1)
-	_, err := Compare(t.Context(), original, original, threeInputs(t), people, Options{Promises: make([]recourse.Action, 3)})
+	_, err := Compare(t.Context(), original, original, threeInputs(t), people,
+		Options{Promises: make([]recourse.Action, 3)})
 	if err == nil || !strings.Contains(err.Error(), "3 promises for 20 people") {
 		t.Errorf("error %v", err)
 	}

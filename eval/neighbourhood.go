@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// Proof is what is certain about the two models in a neighbourhood of a recourse point of f: the box of Settings.Radius, in
-// model-input units, around those inputs that stand for numbers which actions may change.
+// Proof is what is certain about the two models in a neighbourhood of a recourse point of f: the box of
+// Settings.Radius, in model-input units, around those inputs that stand for numbers which actions may change.
 type Proof struct {
 	Lower Float `json:"lower"` // no point has a smaller margin under g, in logits
 	Apart Float `json:"apart"` // nowhere do the two margins differ by more, in logits
@@ -23,8 +23,8 @@ type Proofs struct {
 	Apart     Estimate `json:"apart"` // median over promises of Proof.Apart
 }
 
-// Prover bounds margins. points are n rows of dim model inputs and half the half widths of the boxes around them; the result has one
-// Proof for each row. It must be sound for the models as ONNX Runtime runs them.
+// Prover bounds margins. points are n rows of dim model inputs and half the half widths of the boxes around
+// them; the result has one Proof for each row. It must be sound for the models as ONNX Runtime runs them.
 type Prover func(ctx context.Context, points, half []float32, n int) ([]Proof, error)
 
 // proofs summarizes the proofs at the i-th required margin; nil when there are none.
@@ -73,8 +73,8 @@ type Perturbed struct {
 	BrokenOutside Rate     `json:"broken_outside"` // of the others
 }
 
-// Perturber measures logit perturbations. points are n rows of dim model inputs; the result has one row for each, with one
-// number for each of Perturbations, undefined where the model's graph has none.
+// Perturber measures logit perturbations. points are n rows of dim model inputs; the result has one row for
+// each, with one number for each of Perturbations, undefined where the model's graph has none.
 type Perturber func(ctx context.Context, points []float32, n int) ([][]Float, error)
 
 // perturbed summarizes the perturbations at the i-th required margin; nil when they were not measured.

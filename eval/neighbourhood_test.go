@@ -7,8 +7,10 @@ import (
 	"cfq/recourse"
 )
 
-// Points are safe where m_f(u) > 2 eps. One for which eps is not known to be finite is not safe; one without any does not count.
+// Points are safe where m_f(u) > 2 eps. One for which eps is not known to be finite is not safe; one without
+// any does not count.
 func TestSafe(t *testing.T) {
+	t.Parallel()
 	inf, nan := Float(math.Inf(1)), undefined()
 	var records []Record
 	for _, c := range []struct{ own, other, eps Float }{
@@ -22,7 +24,8 @@ func TestSafe(t *testing.T) {
 		records = append(records, Record{Evaluated: true, Steps: []Step{{Full: p, Perturbed: []Float{c.eps, c.eps, c.eps}}}})
 	}
 	for kind, p := range (&summary{records: records, s: &Settings{Confidence: 0.95}}).perturbed(0) {
-		if p.N != 4 || p.Safe.Num != 2 || p.Safe.Den != 4 || p.BrokenInside.Num != 1 || p.BrokenInside.Den != 2 || p.BrokenOutside.Num != 1 || p.BrokenOutside.Den != 2 {
+		if p.N != 4 || p.Safe.Num != 2 || p.Safe.Den != 4 || p.BrokenInside.Num != 1 || p.BrokenInside.Den != 2 ||
+			p.BrokenOutside.Num != 1 || p.BrokenOutside.Den != 2 {
 			t.Errorf("%s: %+v", kind, p)
 		}
 		if p.Mean.Value.Defined() {

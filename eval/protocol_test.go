@@ -16,6 +16,7 @@ import (
 )
 
 func TestSampleAndWorkers(t *testing.T) {
+	t.Parallel()
 	people := crowd(500, 6)
 	g := original
 	g.w = []float64{0.97, 0.55, 0.2}
@@ -42,6 +43,7 @@ func TestSampleAndWorkers(t *testing.T) {
 
 // What holds for single people is found by their positions, whatever their rows in a file and whoever is sampled.
 func TestOverridesOfSampledPeople(t *testing.T) {
+	t.Parallel()
 	people := crowd(200, 3)
 	var stuck []task.Override // every third person can change b only, which achieves half as much
 	a := task.Feature{Name: "a", Kind: task.Numeric, Std: 1, Direction: task.Any, Weight: 1, Width: 1}
@@ -96,6 +98,7 @@ func asJSON(t *testing.T, r *Result) string {
 }
 
 func TestNobodyToEvaluate(t *testing.T) {
+	t.Parallel()
 	generous := original
 	generous.b = 100
 	for _, c := range []struct {
@@ -116,6 +119,7 @@ func TestNobodyToEvaluate(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
+	t.Parallel()
 	boom := errors.New("boom")
 	broken, short, nan := original, analytic{w: []float64{1}, gain: 1}, original
 	broken.fail = boom
@@ -139,7 +143,8 @@ func TestErrors(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Compare(ctx, original, original, threeInputs(t), crowd(200, 1), Options{}); !errors.Is(err, context.Canceled) {
+	if _, err := Compare(ctx, original, original, threeInputs(t), crowd(200, 1), Options{}); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
@@ -190,6 +195,7 @@ func step(tree any, name string) any {
 
 // Every metric of the table is in the JSON form, with the value that its getter gives; and progress ends where it says.
 func TestMetricKeysAreInTheResult(t *testing.T) {
+	t.Parallel()
 	last := map[string]Event{}
 	r := everything(t, func(e Event) { last[e.Stage] = e })
 	for _, e := range last {
@@ -219,7 +225,8 @@ func TestMetricKeysAreInTheResult(t *testing.T) {
 			value = obj["value"]
 		}
 		got := m.Of(r, 0)
-		if x, ok := value.(float64); !ok || Float(x) != got.Value || got.N == 0 || !(got.Lo <= got.Value && got.Value <= got.Hi) {
+		if x, ok := value.(float64); !ok || Float(x) != got.Value || got.N == 0 ||
+			!(got.Lo <= got.Value && got.Value <= got.Hi) {
 			// Nobody is safe inside a ball at margin 0, and nobody is safe by the layers' bound at all.
 			if m.ID() != "perturbation.ball.broken_inside" || at == nil {
 				t.Errorf("metric %s: %v is in the result, the getter gives %+v", m.Key, at, got)
@@ -241,6 +248,7 @@ func TestMetricKeysAreInTheResult(t *testing.T) {
 // Among people whom both models refuse, RVD of (f, g) is VD of (g, f), CRG changes sign with the roles,
 // and what the actions have in common stays the same.
 func TestRolesReversed(t *testing.T) {
+	t.Parallel()
 	everyone := crowd(500, 9)
 	g := analytic{w: []float64{0.9, 0.7, 0.1}, b: -0.6, gain: 1.1}
 	mf, _ := original.Margins(t.Context(), everyone.X)
@@ -255,7 +263,8 @@ func TestRolesReversed(t *testing.T) {
 	fg, gf := compare(t, original, g, people, Options{}), compare(t, g, original, people, Options{})
 	for i, a := range fg.Margins {
 		b := gf.Margins[i]
-		if a.VD != b.RVD || a.RVD != b.VD || a.FRR != b.RFRR || a.RFRR != b.FRR || a.DirSim != b.DirSim || a.ActOverlap != b.ActOverlap {
+		if a.VD != b.RVD || a.RVD != b.VD || a.FRR != b.RFRR || a.RFRR != b.FRR || a.DirSim != b.DirSim ||
+			a.ActOverlap != b.ActOverlap {
 			t.Errorf("margin %v:\n%+v\n%+v", a.Margin, a, b)
 		}
 		near(t, "product of cost ratios", float64(1+a.CRG.RatioOfSums.Value)*float64(1+b.CRG.RatioOfSums.Value), 1, 1e-9)
@@ -270,6 +279,7 @@ func TestRolesReversed(t *testing.T) {
 
 // With changes of at most 0.4, f gains at most 0.4 + 0.2: who needs more cannot be helped, and is counted.
 func TestInfeasiblePeopleAreCounted(t *testing.T) {
+	t.Parallel()
 	people := crowd(300, 10)
 	const reach = 0.6
 	r, err := Compare(t.Context(), original, original, within(t, 0.4), people, Options{})
@@ -294,6 +304,7 @@ func TestInfeasiblePeopleAreCounted(t *testing.T) {
 
 // Summarize of all records is Compare, and of a part of them it counts that part.
 func TestSummarizeAPart(t *testing.T) {
+	t.Parallel()
 	g := original
 	g.b += 0.05
 	r := compare(t, original, g, crowd(300, 11), Options{})
@@ -314,6 +325,7 @@ func TestSummarizeAPart(t *testing.T) {
 
 // Records that were written and read again, and joined from two machines, give the same result.
 func TestRecordsOfTwoMachines(t *testing.T) {
+	t.Parallel()
 	people := crowd(300, 11)
 	people.Failed, people.Total = 20, 320
 	for name, o := range map[string]Options{
@@ -347,10 +359,14 @@ func TestRecordsOfTwoMachines(t *testing.T) {
 // A solver's promise is held to what the model says at the very point: a model that
 // gives another margin the second time is noticed.
 func TestFickleModelIsNoticed(t *testing.T) {
+	t.Parallel()
 	f := &fickle{analytic: original}
 	s := &Solution{name: "the original", model: f, set: threeInputs(t), x: []float32{0, 0, 0}}
 	points := make([]*point, 1)
-	action := recourse.Action{Status: recourse.Found, Point: []float32{0.75, 0, 0.5}, Delta: []float32{0.75, 0, 0.5}, Cost: 0.75, Margin: 0.05}
+	action := recourse.Action{
+		Status: recourse.Found, Point: []float32{0.75, 0, 0.5}, Delta: []float32{0.75, 0, 0.5},
+		Cost: 0.75, Margin: 0.05,
+	}
 	if err := s.validate(t.Context(), []int{0}, []recourse.Action{action}, points); err != nil {
 		t.Fatal(err)
 	}

@@ -12,20 +12,22 @@ type Record struct {
 	Full      Float `json:"full"`  // margin of f at the factual point
 	Quant     Float `json:"quant"` // margin of g at the factual point
 	Evaluated bool  `json:"evaluated"`
-	// Issued is the promise that the person was issued, also when it reaches no required margin; nil without Options.Promises.
-	// Its margins are known when the person is evaluated.
+	// Issued is the promise that the person was issued, also when it reaches no required margin; nil without
+	// Options.Promises. Its margins are known when the person is evaluated.
 	Issued *Promise `json:"issued,omitempty"`
-	Steps  []Step   `json:"steps,omitempty"` // one per required margin, in the order of Settings.Margins; nil unless Evaluated
-	First  Promise  `json:"pgd_first"`       // f's first valid PGD iterate; meaningful only when Evaluated
+	// one per required margin, in the order of Settings.Margins; nil unless Evaluated
+	Steps []Step  `json:"steps,omitempty"`
+	First Promise `json:"pgd_first"` // f's first valid PGD iterate; meaningful only when Evaluated
 }
 
 // Step is one person's recourse under both models at one required margin.
 type Step struct {
-	Full       Promise `json:"full"`        // f's recourse; Other is g's margin there
-	Quant      Promise `json:"quant"`       // g's recourse; Other is f's margin there
-	DirSim     Float   `json:"dir_sim"`     // cosine of the two actions; undefined unless both were found
-	Overlap    Float   `json:"act_overlap"` // Jaccard overlap of the changed inputs; undefined unless both were found
-	RepeatCost Float   `json:"repeat_cost"` // cost of f's recourse solved once more, see Options.Noise; undefined without it
+	Full    Promise `json:"full"`        // f's recourse; Other is g's margin there
+	Quant   Promise `json:"quant"`       // g's recourse; Other is f's margin there
+	DirSim  Float   `json:"dir_sim"`     // cosine of the two actions; undefined unless both were found
+	Overlap Float   `json:"act_overlap"` // Jaccard overlap of the changed inputs; undefined unless both were found
+	// cost of f's recourse solved once more, see Options.Noise; undefined without it
+	RepeatCost Float `json:"repeat_cost"`
 	// What is known of the neighbourhood of f's recourse point; nil unless it was asked for.
 	Proof     *Proof  `json:"proof,omitempty"`
 	Perturbed []Float `json:"perturbation,omitempty"` // logit perturbation by each of Perturbations

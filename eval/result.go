@@ -8,8 +8,8 @@ type Issued struct {
 	Infeasible int `json:"infeasible"` // of Promises: the task does not allow the action; they count all the same
 }
 
-// Result is what Compare measured: everything in it is a function of Records, Settings and the DataFile, except what the
-// caller adds: Footprint, Timing, Groups and Scenarios.
+// Result is what Compare measured: everything in it is a function of Records, Settings and the DataFile,
+// except what the caller adds: Footprint, Timing, Groups and Scenarios.
 type Result struct {
 	Settings   Settings   `json:"settings"`
 	Population Population `json:"population"`
@@ -20,11 +20,12 @@ type Result struct {
 	RTau01     Tau        `json:"rtau01"`
 	Issued     *Issued    `json:"issued,omitempty"`    // counts of Options.Promises; nil when the solver made f's promises
 	Footprint  *Footprint `json:"footprint,omitempty"` // nil unless the caller measured the files
-	Timing     *Timing    `json:"timing,omitempty"`    // nil unless the caller took the time: all else is the same on every run
-	Groups     []Grouping `json:"groups,omitempty"`    // the same metrics by groups of people, see ByGroups
-	Scenarios  []Scenario `json:"scenarios,omitempty"` // the same metrics under other conditions, see Stress
-	Warnings   []string   `json:"warnings"`            // why a number may not mean what it seems to; never nil
-	Records    []Record   `json:"-"`
+	// nil unless the caller took the time: all else is the same on every run
+	Timing    *Timing    `json:"timing,omitempty"`
+	Groups    []Grouping `json:"groups,omitempty"`    // the same metrics by groups of people, see ByGroups
+	Scenarios []Scenario `json:"scenarios,omitempty"` // the same metrics under other conditions, see Stress
+	Warnings  []string   `json:"warnings"`            // why a number may not mean what it seems to; never nil
+	Records   []Record   `json:"-"`
 }
 
 // Settings are the options that a Result was made with, defaults filled in.
@@ -36,9 +37,10 @@ type Settings struct {
 	Epsilon    float64   `json:"epsilon"`                   // of CRG, DirSim and ActOverlap
 	SupportTau float64   `json:"support_tau"`               // of ActOverlap, in model-input units
 	Issued     bool      `json:"issued_promises,omitempty"` // f's promises are Options.Promises
-	OneSided   bool      `json:"one_sided,omitempty"`       // g's own recourse was not computed, so nothing mirrored is known
-	Radius     float64   `json:"radius,omitempty"`          // of Certified and Perturbed, in model-input units
-	Solver     Solver    `json:"solver"`
+	// g's own recourse was not computed, so nothing mirrored is known
+	OneSided bool    `json:"one_sided,omitempty"`
+	Radius   float64 `json:"radius,omitempty"` // of Certified and Perturbed, in model-input units
+	Solver   Solver  `json:"solver"`
 }
 
 // Solver is what the solver was asked for; 0 stands for its default.
@@ -82,16 +84,17 @@ type Decisions struct {
 
 // AtMargin holds what depends on the required margin.
 type AtMargin struct {
-	Margin       float64                    `json:"margin"`
-	FRR          Rate                       `json:"frr"`
-	RFRR         Rate                       `json:"rfrr"`
-	VD           Rate                       `json:"vd"`
-	VDMismatch   Rate                       `json:"vd_mismatch"`
-	RVD          Rate                       `json:"rvd"`
-	LostRecourse Rate                       `json:"lost_recourse"`
-	CRG          Gap                        `json:"crg"`
-	CRGBoth      Gap                        `json:"crg_both"`
-	Noise        *Gap                       `json:"crg_noise,omitempty"` // CRG of f against itself, solved with another seed; nil unless Options.Noise
+	Margin       float64 `json:"margin"`
+	FRR          Rate    `json:"frr"`
+	RFRR         Rate    `json:"rfrr"`
+	VD           Rate    `json:"vd"`
+	VDMismatch   Rate    `json:"vd_mismatch"`
+	RVD          Rate    `json:"rvd"`
+	LostRecourse Rate    `json:"lost_recourse"`
+	CRG          Gap     `json:"crg"`
+	CRGBoth      Gap     `json:"crg_both"`
+	// CRG of f against itself, solved with another seed; nil unless Options.Noise
+	Noise        *Gap                       `json:"crg_noise,omitempty"`
 	DirSim       Estimate                   `json:"dir_sim"`
 	ActOverlap   Estimate                   `json:"act_overlap"`
 	MarginError  MarginError                `json:"margin_error"`
@@ -117,8 +120,9 @@ type Gap struct {
 	AbsMean     Estimate `json:"abs_mean"`      // mean of the ratios' absolute values
 	AbsMedian   Estimate `json:"abs_median"`
 	AbsP95      Estimate `json:"abs_p95"`
-	N           int      `json:"n"`    // common people
-	Free        int      `json:"free"` // of them, those with cost 0 under g because g gives them the required margin as they are
+	N           int      `json:"n"` // common people
+	// of them, those with cost 0 under g because g gives them the required margin as they are
+	Free int `json:"free"`
 }
 
 // MarginError is the distribution of e = margin_g - margin_f over f's recourse points, in logits.

@@ -25,15 +25,20 @@ func (m counting) LossGrads(ctx context.Context, x []float32) ([]float32, []floa
 	return m.analytic.LossGrads(ctx, x)
 }
 
-// The solution of the original gives the same numbers, person by person, for every quantized model, and is not solved again.
+// The solution of the original gives the same numbers, person by person, for every quantized model, and is
+// not solved again.
 func TestOriginalIsSolvedOnce(t *testing.T) {
+	t.Parallel()
 	people := crowd(300, 21)
 	shifted, turned := original, original
 	shifted.b += 0.15
 	turned.w = []float64{0.9, 0.6, 0.2}
 	var rows atomic.Int64
 	f := counting{original, &rows}
-	same := cmp.Options{cmp.Comparer(func(a, b Float) bool { return a == b || math.IsNaN(float64(a)) && math.IsNaN(float64(b)) })}
+	same := cmp.Options{cmp.Comparer(func(a, b Float) bool {
+		return a == b || math.IsNaN(float64(a)) &&
+			math.IsNaN(float64(b))
+	})}
 	for name, o := range map[string]Options{
 		"everyone": {},
 		"sample":   {Sample: 40, Seed: 3, Margins: []float64{0.25, 0.1}, Noise: 10},

@@ -93,7 +93,8 @@ func Quantile(xs []float64, q float64) float64 {
 }
 
 // Estimate is a number computed from N people, with an interval at the two-sided confidence of Settings in which
-// the population's lies. An end that these people cannot tell is infinite (null in JSON); Value is undefined when N is 0.
+// the population's lies. An end that these people cannot tell is infinite (null in JSON); Value is undefined
+// when N is 0.
 type Estimate struct {
 	Value Float `json:"value"`
 	N     int   `json:"n"`
@@ -105,8 +106,8 @@ func unknown() Estimate {
 	return Estimate{Value: undefined(), Lo: Float(math.Inf(-1)), Hi: Float(math.Inf(1))}
 }
 
-// meanOf estimates a mean: Student's interval, which needs two people. It is as good as the mean of so many people is normal: of numbers
-// with a heavy tail it covers less than it says (see TestStudentCoverage).
+// meanOf estimates a mean: Student's interval, which needs two people. It is as good as the mean of so many
+// people is normal: of numbers with a heavy tail it covers less than it says (see TestStudentCoverage).
 //
 // References: Student (1908).
 func meanOf(xs []float64, confidence float64) Estimate {
@@ -170,8 +171,9 @@ func ratioOf(a, b []float64, confidence float64) Estimate {
 	return e
 }
 
-// quantileOf estimates a quantile by the nearest rank, a median (q = 0.5) by Median: the interval lies between two order
-// statistics and holds whatever the distribution. The largest number (q = 1) has no upper end.
+// quantileOf estimates a quantile by the nearest rank, a median (q = 0.5) by Median: the interval lies
+// between two order statistics and holds whatever the distribution. The largest number (q = 1) has no upper
+// end.
 //
 // References: Conover (1999), Practical Nonparametric Statistics, section 3.2.
 func quantileOf(xs []float64, q, confidence float64) Estimate {
@@ -203,8 +205,9 @@ func quantileOf(xs []float64, q, confidence float64) Estimate {
 	return e
 }
 
-// orderRanks returns the ranks (1 to n, 0 and n+1 where there is none) of the order statistics that the q-quantile of the population lies below
-// and above with probability of at most side each: of n numbers, k below the quantile are binomial.
+// orderRanks returns the ranks (1 to n, 0 and n+1 where there is none) of the order statistics that the
+// q-quantile of the population lies below and above with probability of at most side each: of n numbers, k
+// below the quantile are binomial.
 func orderRanks(n int, q, side float64) (lo, hi int) {
 	b := distuv.Binomial{N: float64(n), P: q}
 	// The quantile lies below the lo-th number when fewer than lo are below it.
@@ -229,8 +232,9 @@ func searchLast(n int, ok func(k int) bool) int {
 	return lo
 }
 
-// dropOf estimates the difference (b-c)/n of two shares of the same n people, b and c being those who count in the first alone and in the
-// second alone. The interval is that of two exact ones, so it is wider than need be.
+// dropOf estimates the difference (b-c)/n of two shares of the same n people, b and c being those who count
+// in the first alone and in the second alone. The interval is that of two exact ones, so it is wider than
+// need be.
 func dropOf(b, c, n int, confidence float64) Estimate {
 	e := unknown()
 	if e.N = n; n == 0 {
@@ -309,11 +313,13 @@ func checkProportion(k, n int, confidence float64) {
 	}
 }
 
-// FisherExact returns the two-sided p of Fisher's exact test: of two groups, a of a+b count in the one and c of c+d in the other. It sums the probabilities
-// of all tables with the same sums of rows and columns that are no more probable than this one. It is 1 when there is nothing to tell apart, and
-// panics when a count is negative.
+// FisherExact returns the two-sided p of Fisher's exact test: of two groups, a of a+b count in the one and c
+// of c+d in the other. It sums the probabilities of all tables with the same sums of rows and columns that
+// are no more probable than this one. It is 1 when there is nothing to tell apart, and panics when a count is
+// negative.
 //
-// References: Fisher (1935), The Design of Experiments, chapter II; Agresti (2013), Categorical Data Analysis, section 3.5.
+// References: Fisher (1935), The Design of Experiments, chapter II; Agresti (2013), Categorical Data
+// Analysis, section 3.5.
 func FisherExact(a, b, c, d int) float64 {
 	if min(a, b, c, d) < 0 {
 		panic("eval: a count is negative")
@@ -331,8 +337,9 @@ func FisherExact(a, b, c, d int) float64 {
 	return min(1, p)
 }
 
-// McNemarExact returns the two-sided p of the exact McNemar test: of people who are judged twice, b count the first time alone and c the second
-// time alone; by chance, either is equally probable. Who counts both times or neither says nothing. It is 1 when b = c, and panics when a count is negative.
+// McNemarExact returns the two-sided p of the exact McNemar test: of people who are judged twice, b count the
+// first time alone and c the second time alone; by chance, either is equally probable. Who counts both times
+// or neither says nothing. It is 1 when b = c, and panics when a count is negative.
 //
 // References: McNemar (1947); Agresti (2013), Categorical Data Analysis, section 11.1.
 func McNemarExact(b, c int) float64 {
@@ -349,8 +356,8 @@ func McNemarExact(b, c int) float64 {
 	return min(1, 2*tail*math.Exp(logChoose(n, k)-float64(n)*math.Ln2))
 }
 
-// Holm adjusts the p of several tests, in the order given: those that stay at or below some level are wrong, any of them, with no
-// more probability than the level. Undefined ones (NaN) are no tests and stay undefined.
+// Holm adjusts the p of several tests, in the order given: those that stay at or below some level are wrong,
+// any of them, with no more probability than the level. Undefined ones (NaN) are no tests and stay undefined.
 //
 // References: Holm (1979), A Simple Sequentially Rejective Multiple Test Procedure.
 func Holm(p []float64) []float64 {

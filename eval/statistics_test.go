@@ -13,6 +13,7 @@ import (
 // The first four rows are the examples of Newcombe, "Two-sided confidence
 // intervals for the single proportion", Statistics in Medicine 17 (1998), table I.
 func TestIntervalsAsPublished(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		k, n                           int
 		wilsonLo, wilsonHi, exLo, exHi float64
@@ -34,6 +35,7 @@ func TestIntervalsAsPublished(t *testing.T) {
 }
 
 func TestOneSidedBounds(t *testing.T) {
+	t.Parallel()
 	// Nothing of n: the bound is 1 - 0.05^(1/n), close to the rule of three.
 	near(t, "0 of 100", ClopperPearsonUpper(0, 100, 0.95), 0.0295, 5e-5)
 	for _, n := range []int{1, 10, 100, 10000} {
@@ -51,6 +53,7 @@ func TestOneSidedBounds(t *testing.T) {
 
 // The exact bounds are defined by binomial tails: sum those directly.
 func TestClopperPearsonTails(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 400).Draw(t, "n")
 		k := rapid.IntRange(0, n).Draw(t, "k")
@@ -94,8 +97,9 @@ func near(t *testing.T, what string, got, want, tol float64) {
 }
 
 func TestMeanAsPublished(t *testing.T) {
-	// Student (1908), The Probable Error of a Mean: hours of sleep gained by ten patients with one drug more than with the other.
-	// R's t.test of the same differences gives the interval.
+	t.Parallel()
+	// Student (1908), The Probable Error of a Mean: hours of sleep gained by ten patients with one drug more
+	// than with the other. R's t.test of the same differences gives the interval.
 	sleep := []float64{1.2, 2.4, 1.3, 1.3, 0, 1, 1.8, 0.8, 4.6, 1.4}
 	e := meanOf(sleep, 0.95)
 	near(t, "mean", float64(e.Value), 1.58, 1e-12)
@@ -106,8 +110,10 @@ func TestMeanAsPublished(t *testing.T) {
 	}
 }
 
-// By hand: the ratio of 2+3+7 to 1+2+3 is 2, the residuals b - 2a are 0, -1 and 1, so that the standard error is sqrt(3/2 * 2)/6; and t of 2 degrees is 4.302653.
+// By hand: the ratio of 2+3+7 to 1+2+3 is 2, the residuals b - 2a are 0, -1 and 1, so that the standard error
+// is sqrt(3/2 * 2)/6; and t of 2 degrees is 4.302653.
 func TestRatioByHand(t *testing.T) {
+	t.Parallel()
 	e := ratioOf([]float64{1, 2, 3}, []float64{2, 3, 7}, 0.95)
 	half := 4.302653 * math.Sqrt(3) / 6
 	near(t, "ratio", float64(e.Value), 1, 1e-12)
@@ -124,7 +130,9 @@ func TestRatioByHand(t *testing.T) {
 }
 
 func TestRMSByHand(t *testing.T) {
-	// Squares 1, 4, 4, 1: mean 2.5, standard error sqrt(9/3/4); t of 3 degrees is 3.182446. The lower end of the mean square is below 0.
+	t.Parallel()
+	// Squares 1, 4, 4, 1: mean 2.5, standard error sqrt(9/3/4); t of 3 degrees is 3.182446. The lower end of the
+	// mean square is below 0.
 	e := rmsOf([]float64{1, -2, 2, -1}, 0.95)
 	near(t, "rms", float64(e.Value), math.Sqrt(2.5), 1e-12)
 	near(t, "low", float64(e.Lo), 0, 0)
@@ -133,6 +141,7 @@ func TestRMSByHand(t *testing.T) {
 
 // Of nobody, of one person and of what could not be computed there is no interval, and it is not read as a good one.
 func TestEstimatesOfLittle(t *testing.T) {
+	t.Parallel()
 	nan, inf := math.NaN(), math.Inf(1)
 	open := func(e Estimate) bool { return math.IsInf(float64(e.Lo), -1) && math.IsInf(float64(e.Hi), 1) }
 	for _, c := range []struct {
@@ -152,7 +161,8 @@ func TestEstimatesOfLittle(t *testing.T) {
 		{"quantile with an undefined number", quantileOf([]float64{1, 1, 1, 1, 1, 1, 1, 1, nan}, 0.5, 0.95), 9, nan},
 		{"difference of nobody", dropOf(0, 0, 0, 0.95), 0, nan},
 	} {
-		if same := float64(c.e.Value) == c.value || math.IsNaN(c.value) && math.IsNaN(float64(c.e.Value)); !same || c.e.N != c.n || !open(c.e) {
+		if same := float64(c.e.Value) == c.value || math.IsNaN(c.value) && math.IsNaN(float64(c.e.Value)); !same ||
+			c.e.N != c.n || !open(c.e) {
 			t.Errorf("%s: %+v", c.name, c.e)
 		}
 	}
@@ -163,7 +173,21 @@ func TestEstimatesOfLittle(t *testing.T) {
 
 // The ranks of the 95 % interval of a median as tables of nonparametric statistics give them.
 func TestMedianRanksAsPublished(t *testing.T) {
-	for _, c := range [][3]int{{5, 0, 6}, {6, 1, 6}, {8, 1, 8}, {9, 2, 8}, {10, 2, 9}, {12, 3, 10}, {15, 4, 12}, {20, 6, 15}, {25, 8, 18}, {30, 10, 21}, {50, 18, 33}, {100, 40, 61}} {
+	t.Parallel()
+	for _, c := range [][3]int{
+		{5, 0, 6},
+		{6, 1, 6},
+		{8, 1, 8},
+		{9, 2, 8},
+		{10, 2, 9},
+		{12, 3, 10},
+		{15, 4, 12},
+		{20, 6, 15},
+		{25, 8, 18},
+		{30, 10, 21},
+		{50, 18, 33},
+		{100, 40, 61},
+	} {
 		if lo, hi := orderRanks(c[0], 0.5, 0.025); lo != c[1] || hi != c[2] {
 			t.Errorf("%d numbers: ranks %d and %d, want %d and %d", c[0], lo, hi, c[1], c[2])
 		}
@@ -172,6 +196,7 @@ func TestMedianRanksAsPublished(t *testing.T) {
 
 // The ranks are the innermost ones whose binomial sums allow it.
 func TestRanksByCounting(t *testing.T) {
+	t.Parallel()
 	for _, q := range []float64{0.05, 0.25, 0.5, 0.9, 0.95, 0.99} {
 		for _, side := range []float64{0.05, 0.025, 0.005} {
 			for n := 1; n <= 130; n++ {
@@ -191,6 +216,7 @@ func TestRanksByCounting(t *testing.T) {
 }
 
 func TestDropByHand(t *testing.T) {
+	t.Parallel()
 	// Nobody counts in one alone: either share is 0, of which the exact bound at 1 - 0.05/4 is 1 - 0.0125^(1/n).
 	e := dropOf(0, 0, 100, 0.95)
 	bound := 1 - math.Pow(0.0125, 0.01)
@@ -205,6 +231,7 @@ func TestDropByHand(t *testing.T) {
 
 // Intervals hold the value, widen with the confidence and narrow with the people.
 func TestIntervalsAreMonotone(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		xs := rapid.SliceOfN(rapid.Float64Range(-3, 9), 2, 60).Draw(t, "xs")
 		as := make([]float64, len(xs))
@@ -232,7 +259,8 @@ func TestIntervalsAreMonotone(t *testing.T) {
 		k := rapid.IntRange(0, n-1).Draw(t, "k")
 		for _, bound := range []func(k, n int, confidence float64) float64{ClopperPearsonUpper, ClopperPearsonLower} {
 			if !(bound(k, n, lower) <= bound(k+1, n, lower) && bound(k, n+1, lower) <= bound(k, n, lower)) {
-				t.Fatalf("%d of %d: %v, one more counts %v, of one more person %v", k, n, bound(k, n, lower), bound(k+1, n, lower), bound(k, n+1, lower))
+				t.Fatalf("%d of %d: %v, one more counts %v, of one more person %v", k, n, bound(k, n, lower), bound(k+1, n, lower),
+					bound(k, n+1, lower))
 			}
 		}
 		if more := dropOf(2*b, 2*c, 2*n, lower); more.Hi-more.Lo > dropOf(b, c, n, lower).Hi-dropOf(b, c, n, lower).Lo {
@@ -242,6 +270,7 @@ func TestIntervalsAreMonotone(t *testing.T) {
 }
 
 func TestPace(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
 	var full, quant []float64
 	for range 51 {
@@ -261,6 +290,7 @@ func TestPace(t *testing.T) {
 }
 
 func TestFisherAsPublished(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name       string
 		a, b, c, d int
@@ -269,7 +299,8 @@ func TestFisherAsPublished(t *testing.T) {
 		// Agresti (2013), table 3.9: 1/70 + 16/70 + 16/70 + 1/70.
 		{"Fisher's tea tasting", 3, 1, 1, 3, 34.0 / 70, 1e-12},
 		{"all cups right", 4, 0, 0, 4, 2.0 / 70, 1e-12},
-		// Fisher (1970), Statistical Methods for Research Workers, section 21.01, table 36; R's help of fisher.test gives the two-sided value.
+		// Fisher (1970), Statistical Methods for Research Workers, section 21.01, table 36; R's help of fisher.test
+		// gives the two-sided value.
 		{"convictions of twins", 2, 15, 10, 3, 0.0005367, 5e-8},
 		{"nobody", 0, 0, 0, 0, 1, 0},
 		{"one group", 7, 3, 0, 0, 1, 1e-12},
@@ -281,6 +312,7 @@ func TestFisherAsPublished(t *testing.T) {
 
 // TestFisherByCounting: all tables of the same sums, in whole numbers.
 func TestFisherByCounting(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		cell := rapid.IntRange(0, 40)
 		a, b, c, d := cell.Draw(t, "a"), cell.Draw(t, "b"), cell.Draw(t, "c"), cell.Draw(t, "d")
@@ -314,6 +346,7 @@ func TestFisherByCounting(t *testing.T) {
 
 // The farther apart two groups are, the smaller p is; so it stays when the numbers are large.
 func TestFisherIsMonotone(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{50, 20000} {
 		last := 2.0
 		for _, percent := range []int{10, 12, 16, 24, 40} {
@@ -328,13 +361,15 @@ func TestFisherIsMonotone(t *testing.T) {
 }
 
 func TestMcNemarAsPublished(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name      string
 		b, c      int
 		want, tol float64
 	}{
-		// Agresti (2013), table 11.1: of 1600 people 150 turned from approval of the prime minister and 86 turned to it. He gives z = -4.17, and p of
-		// the normal approximation is 3.1e-5; of the exact test it is the binomial sum below.
+		// Agresti (2013), table 11.1: of 1600 people 150 turned from approval of the prime minister and 86 turned
+		// to it. He gives z = -4.17, and p of the normal approximation is 3.1e-5; of the exact test it is the
+		// binomial sum below.
 		{"approval of the prime minister", 150, 86, twoSidedCoins(150, 86), 1e-15},
 		{"the same, roughly", 150, 86, 3.7e-5, 5e-7},
 		{"by hand, 2*(1+10)/2^10", 1, 9, 22.0 / 1024, 1e-15},
@@ -358,6 +393,7 @@ func twoSidedCoins(b, c int) float64 {
 }
 
 func TestMcNemarByCounting(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		b, c := rapid.IntRange(0, 600).Draw(t, "b"), rapid.IntRange(0, 600).Draw(t, "c")
 		if got, want := McNemarExact(b, c), twoSidedCoins(b, c); math.Abs(got-want) > 1e-9*want {
@@ -370,6 +406,7 @@ func TestMcNemarByCounting(t *testing.T) {
 }
 
 func TestHolm(t *testing.T) {
+	t.Parallel()
 	nan := math.NaN()
 	for _, c := range []struct {
 		name    string
@@ -397,6 +434,7 @@ func TestHolm(t *testing.T) {
 // TestHolmIsClosed: Holm's procedure is the closed test of Bonferroni's, which rejects a hypothesis when every set of
 // hypotheses that it is in is rejected (Marcus, Peritz and Gabriel 1976).
 func TestHolmIsClosed(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SliceOfN(rapid.Float64Range(0, 1), 1, 7).Draw(t, "p")
 		before := slices.Clone(p)

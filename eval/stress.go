@@ -32,7 +32,8 @@ type trial struct {
 	base   *Result
 }
 
-// Check returns the error that Stressed would return because people or options have not what s needs: for those who want it before the work is done.
+// Check returns the error that Stressed would return because people or options have not what s needs: for
+// those who want it before the work is done.
 func (s *Stress) Check(people *task.People, o Options) error {
 	var err error
 	switch s.kind {
@@ -42,7 +43,8 @@ func (s *Stress) Check(people *task.People, o Options) error {
 		_, _, err = withOutcome(people)
 	case noiseStress, limitStress, shiftStresses, tightnessStresses:
 		if o.Promises != nil {
-			err = errors.New("recourse is computed anew under these conditions, and the promises are given: leave out one of the two")
+			err = errors.New("recourse is computed anew under these conditions, and the promises are given: leave out one of " +
+				"the two")
 		}
 	}
 	if err != nil {
@@ -51,9 +53,12 @@ func (s *Stress) Check(people *task.People, o Options) error {
 	return nil
 }
 
-// Stressed evaluates under each of the conditions in list; base is what Compare returned for the same models, set, people and options. Presets
-// become several scenarios; what occurs twice is evaluated once. Results depend on the inputs and the seed only.
-func Stressed(ctx context.Context, f, g recourse.Model, set *constraint.Set, people *task.People, o Options, base *Result, list []Stress) ([]Scenario, error) {
+// Stressed evaluates under each of the conditions in list; base is what Compare returned for the same models,
+// set, people and options. Presets become several scenarios; what occurs twice is evaluated once. Results
+// depend on the inputs and the seed only.
+func Stressed(ctx context.Context, f, g recourse.Model, set *constraint.Set, people *task.People, o Options,
+	base *Result, list []Stress,
+) ([]Scenario, error) {
 	t := &trial{f: f, g: g, set: set, people: people, o: o, base: base}
 	if len(base.Records) != people.N {
 		return nil, fmt.Errorf("eval: the result has records of %d people, and there are %d", len(base.Records), people.N)
@@ -198,33 +203,40 @@ func (f *StressForm) word() string {
 func StressForms() []StressForm {
 	return []StressForm{
 		{
-			"noise:S", "Feature noise. Every number that people can change moves by S of its standard deviations times a normal draw, back into its bounds and onto its steps; " +
+			"noise:S", "Feature noise. Every number that people can change moves by S of its standard deviations times a " +
+				"normal draw, back into its bounds and onto its steps; " +
 				"what links drag along follows, the rest stays. Recourse is computed anew for the people as they are then.",
 			readNoise,
 		},
 		{
-			"mix:FEATURE=VALUE:SHARE", "Other groups. The people of the group become SHARE of all, by drawing the largest part of the data that is composed so. No recourse is computed anew.",
+			"mix:FEATURE=VALUE:SHARE", "Other groups. The people of the group become SHARE of all, by drawing the largest " +
+				"part of the data that is composed so. No recourse is computed anew.",
 			readMix,
 		},
 		{
-			"outcome:SHARE", "Other outcomes. The people whose known outcome is the unfavourable one become SHARE of those with a known outcome, by the same drawing.",
+			"outcome:SHARE", "Other outcomes. The people whose known outcome is the unfavourable one become SHARE of those " +
+				"with a known outcome, by the same drawing.",
 			readOutcome,
 		},
 		{
-			"sparsity:K", "Other constraints. An action may change no more than K features. Recourse is computed anew under both models.",
+			"sparsity:K", "Other constraints. An action may change no more than K features. Recourse is computed anew under " +
+				"both models.",
 			readLimits,
 		},
 		{
-			"bounds:G", "Other constraints. Every number, and every value in an order, may go G times as far from the person's own value, upwards and downwards. Joined with the other one: sparsity:2,bounds:0.5.",
+			"bounds:G", "Other constraints. Every number, and every value in an order, may go G times as far from the " +
+				"person's own value, upwards and downwards. Joined with the other one: sparsity:2,bounds:0.5.",
 			readLimits,
 		},
 		{
-			"shifts", fmt.Sprintf("The three shifts of the people, moderate: noise:%g; for each declared attribute a mix in which its smallest group (of %d promises or more) counts twice, half of the others being left out; "+
+			"shifts", fmt.Sprintf("The three shifts of the people, moderate: noise:%g; for each declared attribute a mix in "+
+				"which its smallest group (of %d promises or more) counts twice, half of the others being left out; "+
 				"and an outcome in which the people with the unfavourable one count twice.", presetNoise, fewPeople),
 			readPreset(shiftStresses),
 		},
 		{
-			"tightness", "The three regimes of constraints: restrictive (half the features, bounds:0.5), moderate (the task's own, bounds:1) and permissive (twice the features, bounds:1.5).",
+			"tightness", "The three regimes of constraints: restrictive (half the features, bounds:0.5), moderate (the task's " +
+				"own, bounds:1) and permissive (twice the features, bounds:1.5).",
 			readPreset(tightnessStresses),
 		},
 	}
@@ -255,7 +267,8 @@ func ParseStress(spec string) (Stress, error) {
 func readNoise(_, rest string) (Stress, error) {
 	v, ok := number(rest)
 	if !ok || v <= 0 {
-		return Stress{}, fmt.Errorf("the size of the noise is a number above 0, in standard deviations: noise:%g", presetNoise)
+		return Stress{}, fmt.Errorf("the size of the noise is a number above 0, in standard deviations: noise:%g",
+			presetNoise)
 	}
 	return Stress{kind: noiseStress, size: v}, nil
 }
@@ -272,7 +285,8 @@ func readMix(_, rest string) (Stress, error) {
 	}
 	v, ok := number(share)
 	if !ok || v < 0 || v > 1 {
-		return Stress{}, fmt.Errorf("the share of %s among all people is a number from 0 to 1, behind a colon: mix:%s:0.5", group, group)
+		return Stress{}, fmt.Errorf("the share of %s among all people is a number from 0 to 1, behind a colon: mix:%s:0.5",
+			group, group)
 	}
 	return Stress{kind: mixStress, feature: strings.TrimSpace(feature), value: strings.TrimSpace(value), share: v}, nil
 }
@@ -392,7 +406,10 @@ func (t *trial) smallest(s *task.Subgroup) (Stress, bool) {
 		return Stress{}, false
 	}
 	share := doubled(people[best], t.people.N-people[best])
-	return Stress{Spec: fmt.Sprintf("mix:%s=%s:%g", s.Feature, s.Values[best], share), kind: mixStress, feature: s.Feature, value: s.Values[best], share: share}, true
+	return Stress{
+		Spec: fmt.Sprintf("mix:%s=%s:%g", s.Feature, s.Values[best], share), kind: mixStress, feature: s.Feature,
+		value: s.Values[best], share: share,
+	}, true
 }
 
 // mixed returns the positions of the people in the group of a mix, and of all others; those without a value are others.
@@ -434,8 +451,8 @@ func withOutcome(people *task.People) (unfavourable, favourable []int, err error
 	return unfavourable, favourable, nil
 }
 
-// composition returns how many of a and how many of b people to take so that the first are a share of all, to the nearest person, and no
-// more could be taken.
+// composition returns how many of a and how many of b people to take so that the first are a share of all, to
+// the nearest person, and no more could be taken.
 func composition(a, b int, share float64) (fromA, fromB int) {
 	for n := a + b; n > 0; n-- {
 		fromA = int(math.Round(share * float64(n)))
@@ -446,8 +463,8 @@ func composition(a, b int, share float64) (fromA, fromB int) {
 	return 0, 0
 }
 
-// draw summarises the largest part of the people of whom those at positions in are a share and the others are out. Who is drawn depends on the
-// seed; more of the same are always a superset.
+// draw summarises the largest part of the people of whom those at positions in are a share and the others are
+// out. Who is drawn depends on the seed; more of the same are always a superset.
 func (t *trial) draw(in, out []int, share float64, name string) (*Result, string) {
 	a, b := composition(len(in), len(out), share)
 	rng := rand.New(rand.NewPCG(t.o.Seed, 0xd7a3))
@@ -466,7 +483,8 @@ func (t *trial) draw(in, out []int, share float64, name string) (*Result, string
 		records[i] = t.base.Records[row]
 	}
 	all := len(in) + len(out)
-	about := fmt.Sprintf("people with %s are %s in place of %s: %d of %d are drawn", name, percent(a, a+b), percent(len(in), all), a+b, all)
+	about := fmt.Sprintf("people with %s are %s in place of %s: %d of %d are drawn", name, percent(a, a+b),
+		percent(len(in), all), a+b, all)
 	return Summarize(records, t.base.Settings, DataFile{}), about
 }
 
@@ -477,7 +495,8 @@ func percent(k, n int) string {
 	return strconv.FormatFloat(100*float64(k)/float64(n), 'g', 3, 64) + " %"
 }
 
-// doubled is the share of a people among them and b others when half of the others are left out, rounded so that it can be read.
+// doubled is the share of a people among them and b others when half of the others are left out, rounded so
+// that it can be read.
 func doubled(a, b int) float64 {
 	share := 2 * float64(a) / float64(2*a+b)
 	return math.Round(share*1e4) / 1e4

@@ -15,6 +15,7 @@ import (
 )
 
 func TestParseStress(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		spec string
 		want Stress
@@ -87,6 +88,7 @@ func FuzzParseStress(f *testing.F) {
 
 // By trying all numbers of people there are.
 func TestCompositionIsLargest(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := rapid.IntRange(0, 25).Draw(t, "a"), rapid.IntRange(0, 25).Draw(t, "b")
 		share := rapid.OneOf(rapid.SampledFrom([]float64{0, 0.5, 1, 1. / 3}), rapid.Float64Range(0, 1)).Draw(t, "share")
@@ -148,14 +150,17 @@ func stress(t *testing.T, set *constraint.Set, people *task.People, o Options, s
 
 // A mix has the share that was asked for, is of distinct people, and its numbers are theirs.
 func TestMix(t *testing.T) {
+	t.Parallel()
 	people := stressed(500) // 100 are few
 	kind := people.Subgroups[0]
-	base, out := stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}}, "mix:kind=few:0.4", "mix:kind=few:0.5", "mix:kind=many:0.1", "outcome:0.9", "mix:kind=few:0.4")
+	base, out := stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}}, "mix:kind=few:0.4",
+		"mix:kind=few:0.5", "mix:kind=many:0.1", "outcome:0.9", "mix:kind=few:0.4")
 	if len(out) != 4 {
 		t.Fatalf("%d scenarios", len(out))
 	}
 	var drawn [][]int
-	for i, want := range []struct{ n, in int }{{251, 100}, {200, 100}, {167, 17}} { // of 252, 101 would be nearest to 0.4; 350 are many, and 150 are not
+	// of 252, 101 would be nearest to 0.4; 350 are many, and 150 are not
+	for i, want := range []struct{ n, in int }{{251, 100}, {200, 100}, {167, 17}} {
 		r := out[i].Result
 		rows, in, code := []int{}, 0, int32(0)
 		if i == 2 {
@@ -165,7 +170,8 @@ func TestMix(t *testing.T) {
 			rows = append(rows, x.Row)
 			in += count(kind.Codes[x.Row] == code)
 		}
-		if len(rows) != want.n || in != want.in || !slices.IsSorted(rows) || len(slices.Compact(slices.Clone(rows))) != want.n {
+		if len(rows) != want.n || in != want.in || !slices.IsSorted(rows) ||
+			len(slices.Compact(slices.Clone(rows))) != want.n {
 			t.Errorf("%s: %d of %d people are of the group, want %d of %d", out[i].Name, in, len(rows), want.in, want.n)
 		}
 		var records []Record
@@ -190,8 +196,10 @@ func TestMix(t *testing.T) {
 		zero, one, unknown = zero+count(l == 0), one+count(l == 1), unknown+count(l < 0)
 	}
 	r := out[3].Result
-	if p := r.Population; p.Labelled != p.Read || math.Abs(float64(zero)-0.9*float64(p.Read)) > 0.5 || !strings.Contains(out[3].About, "have no known outcome") {
-		t.Errorf("%d people, %d with a known outcome; there are %d, %d and %d: %s", p.Read, p.Labelled, zero, one, unknown, out[3].About)
+	if p := r.Population; p.Labelled != p.Read || math.Abs(float64(zero)-0.9*float64(p.Read)) > 0.5 ||
+		!strings.Contains(out[3].About, "have no known outcome") {
+		t.Errorf("%d people, %d with a known outcome; there are %d, %d and %d: %s", p.Read, p.Labelled, zero, one, unknown,
+			out[3].About)
 	}
 	_, other := stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}, Seed: 9}, "mix:kind=few:0.4")
 	if slices.Equal(evaluatedRows(other[0].Result), evaluatedRows(out[0].Result)) {
@@ -199,8 +207,10 @@ func TestMix(t *testing.T) {
 	}
 }
 
-// The margin of f is a sum of two numbers with noise and one without: the standard deviation of its change is known, and who is who stays.
+// The margin of f is a sum of two numbers with noise and one without: the standard deviation of its change is
+// known, and who is who stays.
 func TestNoise(t *testing.T) {
+	t.Parallel()
 	people := stressed(3000)
 	base, out := stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}, Sample: 50}, "noise:0.5")
 	r := out[0].Result
@@ -229,7 +239,8 @@ func TestNoise(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, _ := ParseStress("noise:2")
-	noisy, err := Stressed(t.Context(), blind, blind, threeInputs(t), people, Options{Margins: []float64{0}, Sample: 1}, same, []Stress{s})
+	noisy, err := Stressed(t.Context(), blind, blind, threeInputs(t), people, Options{Margins: []float64{0}, Sample: 1},
+		same, []Stress{s})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,14 +251,18 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// a raises the margin by 1 and b by half for each unit, and both may go one unit: whom the constraints leave recourse is known.
+// a raises the margin by 1 and b by half for each unit, and both may go one unit: whom the constraints leave
+// recourse is known.
 func TestTightness(t *testing.T) {
+	t.Parallel()
 	people := stressed(1500)
 	set := within(t, 1)
-	base, out := stress(t, set, people, Options{Margins: []float64{0.1}}, "bounds:0.5", "sparsity:1", "sparsity:1,bounds:0.5", "bounds:2", "tightness")
+	base, out := stress(t, set, people, Options{Margins: []float64{0.1}}, "bounds:0.5", "sparsity:1",
+		"sparsity:1,bounds:0.5", "bounds:2", "tightness")
 	margins, _ := original.Margins(t.Context(), people.X)
 	most := map[string]float64{
-		"bounds:0.5": 0.75, "sparsity:1": 1, "sparsity:1,bounds:0.5": 0.5, "bounds:2": 3, "bounds:1": 1.5, "sparsity:4,bounds:1.5": 2.25,
+		"bounds:0.5": 0.75, "sparsity:1": 1, "sparsity:1,bounds:0.5": 0.5, "bounds:2": 3, "bounds:1": 1.5,
+		"sparsity:4,bounds:1.5": 2.25,
 	}
 	var names []string
 	for _, s := range out {
@@ -259,7 +274,8 @@ func TestTightness(t *testing.T) {
 				helped += count(float64(m) > 0.1-most[s.Name])
 			}
 		}
-		if frr := s.Result.Margins[0].FRR; frr.Den != refused || frr.Num < helped-2 || frr.Num > helped { // the last ulps of the reach
+		// the last ulps of the reach
+		if frr := s.Result.Margins[0].FRR; frr.Den != refused || frr.Num < helped-2 || frr.Num > helped {
 			t.Errorf("%s: FRR %d/%d, want %d/%d", s.Name, frr.Num, frr.Den, helped, refused)
 		}
 		if strings.Contains(strings.Join(s.Result.Warnings, ""), "not feasible") {
@@ -270,7 +286,10 @@ func TestTightness(t *testing.T) {
 		}
 	}
 	// The preset's restrictive regime is here already.
-	if want := []string{"bounds:0.5", "sparsity:1", "sparsity:1,bounds:0.5", "bounds:2", "bounds:1", "sparsity:4,bounds:1.5"}; !slices.Equal(names, want) {
+	if want := []string{
+		"bounds:0.5", "sparsity:1", "sparsity:1,bounds:0.5", "bounds:2", "bounds:1",
+		"sparsity:4,bounds:1.5",
+	}; !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
 	}
 	base.Groups, base.Footprint = []Grouping{{}}, &Footprint{}
@@ -285,6 +304,7 @@ func TestTightness(t *testing.T) {
 
 // The presets are made of what can be written by itself, and what they cannot do is said.
 func TestShifts(t *testing.T) {
+	t.Parallel()
 	people := stressed(500)
 	_, out := stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}}, "shifts")
 	var names []string
@@ -295,7 +315,8 @@ func TestShifts(t *testing.T) {
 	for _, l := range people.Labels {
 		zero, one = zero+count(l == 0), one+count(l == 1)
 	}
-	if len(names) != 3 || names[0] != "noise:0.25" || names[1] != "mix:kind=few:0.3333" || !strings.HasPrefix(names[2], "outcome:0.6") {
+	if len(names) != 3 || names[0] != "noise:0.25" || names[1] != "mix:kind=few:0.3333" ||
+		!strings.HasPrefix(names[2], "outcome:0.6") {
 		t.Errorf("%q", names)
 	}
 	// Everybody of the doubled group, and half of the others.
@@ -307,7 +328,8 @@ func TestShifts(t *testing.T) {
 		favourable += count(x.Label == 1)
 	}
 	if p.Read-favourable != zero || favourable < one/2-1 || favourable > one/2+1 {
-		t.Errorf("%d people, of whom %d have the favourable outcome, are drawn of %d and %d", p.Read, favourable, zero+one, one)
+		t.Errorf("%d people, of whom %d have the favourable outcome, are drawn of %d and %d", p.Read, favourable, zero+one,
+			one)
 	}
 	_, again := stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}}, names...)
 	for i := range again {
@@ -319,28 +341,37 @@ func TestShifts(t *testing.T) {
 	people.Subgroups[0].Values[0], people.Subgroups[0].Codes = "all", make([]int32, 500)
 	_, out = stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}}, "shifts")
 	joined := strings.Join(out[0].Result.Warnings, "\n")
-	if len(out) != 1 || !strings.Contains(joined, "kind has no group with 30 promises or more beside others") || !strings.Contains(joined, "no outcome is known") {
+	if len(out) != 1 || !strings.Contains(joined, "kind has no group with 30 promises or more beside others") ||
+		!strings.Contains(joined, "no outcome is known") {
 		t.Errorf("%d scenarios, warnings %q", len(out), joined)
 	}
 }
 
 func TestStressIsReproducible(t *testing.T) {
+	t.Parallel()
 	people := stressed(300)
 	specs := []string{"noise:0.5", "mix:kind=few:0.4", "outcome:0.8", "bounds:0.5"}
 	var stages []string
-	_, one := stress(t, within(t, 1), people, Options{Seed: 4, Workers: 1, Sample: 60, Progress: func(e Event) { stages = append(stages, e.Stage) }}, specs...)
+	_, one := stress(t, within(t, 1), people, Options{
+		Seed: 4, Workers: 1, Sample: 60,
+		Progress: func(e Event) { stages = append(stages, e.Stage) },
+	}, specs...)
 	_, four := stress(t, within(t, 1), people, Options{Seed: 4, Workers: 4, Sample: 60}, specs...)
 	for i := range one {
 		if d := cmp.Diff(asJSON(t, one[i].Result), asJSON(t, four[i].Result)); d != "" {
 			t.Errorf("%s: workers change the result:\n%s", specs[i], d)
 		}
 	}
-	if !slices.ContainsFunc(stages, func(s string) bool { return strings.HasPrefix(s, "bounds:0.5: recourse of the original") }) {
+	if !slices.ContainsFunc(stages, func(s string) bool {
+		return strings.HasPrefix(s,
+			"bounds:0.5: recourse of the original")
+	}) {
 		t.Errorf("stages %q", stages)
 	}
 }
 
 func TestStressErrors(t *testing.T) {
+	t.Parallel()
 	people := stressed(100)
 	people.Subgroups[0].Values = append(people.Subgroups[0].Values, "nobody")
 	bare := *people
@@ -380,7 +411,8 @@ func TestStressErrors(t *testing.T) {
 	if _, err := Stressed(t.Context(), original, original, threeInputs(t), people, o, base, []Stress{s}); err == nil {
 		t.Error("a result without records is taken")
 	}
-	if _, err := Stressed(t.Context(), original, original, threeInputs(t), people, o, compare(t, original, original, people, o), []Stress{{}}); err == nil {
+	if _, err := Stressed(t.Context(), original, original, threeInputs(t), people, o,
+		compare(t, original, original, people, o), []Stress{{}}); err == nil {
 		t.Error("the zero Stress is taken")
 	}
 }

@@ -171,8 +171,9 @@ func gap(full, quant []float64, confidence float64) Gap {
 	return Gap{
 		Mean: meanOf(ratios, confidence), RatioOfSums: ratioOf(full, quant, confidence),
 		Median: quantileOf(ratios, 0.5, confidence), P95: quantileOf(ratios, 0.95, confidence),
-		AbsMean: meanOf(abs, confidence), AbsMedian: quantileOf(abs, 0.5, confidence), AbsP95: quantileOf(abs, 0.95, confidence),
-		N: len(full),
+		AbsMean: meanOf(abs, confidence), AbsMedian: quantileOf(abs, 0.5, confidence),
+		AbsP95: quantileOf(abs, 0.95, confidence),
+		N:      len(full),
 	}
 }
 
@@ -222,7 +223,10 @@ func marginError(e []float64, confidence float64) MarginError {
 // spreadOf summarises margins.
 func spreadOf(m []float64, confidence float64) Spread {
 	at := func(q float64) Estimate { return quantileOf(m, q, confidence) }
-	return Spread{N: len(m), Min: Float(Quantile(m, 0)), P05: at(0.05), Median: at(0.5), P95: at(0.95), Max: Float(Quantile(m, 1))}
+	return Spread{
+		N: len(m), Min: Float(Quantile(m, 0)), P05: at(0.05), Median: at(0.5), P95: at(0.95),
+		Max: Float(Quantile(m, 1)),
+	}
 }
 
 // Below these counts, or above these shares, a statistic is doubtful.
@@ -241,7 +245,8 @@ const shortfall = 1e-3
 func warnings(r *Result) []string {
 	ws := append([]string{}, statisticsWarnings(r)...)
 	if n := r.Issued; n != nil && n.Invalid > 0 {
-		ws = append(ws, fmt.Sprintf("the original itself does not keep %d of the %d promises given to people who are evaluated: they count at no margin",
+		ws = append(ws, fmt.Sprintf("the original itself does not keep %d of the %d promises given to people who are "+
+			"evaluated: they count at no margin",
 			n.Invalid, n.Promises))
 	}
 	if p := r.Population; float64(p.Unreadable) > muchUnreadable*float64(p.Rows) {
@@ -269,14 +274,15 @@ func warnings(r *Result) []string {
 func issuedWarnings(r *Result) []string {
 	for i := range r.Records {
 		if p := r.Records[i].Issued; p != nil && p.Violation != "" {
-			return []string{fmt.Sprintf("the task does not allow %d of the promises given (the first: %v): they count all the same", r.Issued.Infeasible, p.Violation)}
+			return []string{fmt.Sprintf("the task does not allow %d of the promises given (the first: %v): they count all the "+
+				"same", r.Issued.Infeasible, p.Violation)}
 		}
 	}
 	return nil
 }
 
-// solverWarnings checks one model's points, those of the first valid iterates at -1. A point that is good for several margins is
-// checked at the smallest.
+// solverWarnings checks one model's points, those of the first valid iterates at -1. A point that is good for
+// several margins is checked at the smallest.
 func solverWarnings(r *Result, name string, of func(r *Record, i int) *Promise) (ws []string) {
 	var short, unfit int
 	var violation string
@@ -301,11 +307,13 @@ func solverWarnings(r *Result, name string, of func(r *Record, i int) *Promise) 
 		}
 	}
 	if short > 0 {
-		ws = append(ws, fmt.Sprintf("%d recourse points of %s fall short of the margin they were solved for by more than %g: run again, the model gave another value than it gave the solver",
+		ws = append(ws, fmt.Sprintf("%d recourse points of %s fall short of the margin they were solved for by more than "+
+			"%g: run again, the model gave another value than it gave the solver",
 			short, name, shortfall))
 	}
 	if unfit > 0 {
-		ws = append(ws, fmt.Sprintf("%d actions of %s are not feasible (the first: %v): they were counted all the same, this is a fault of the solver", unfit, name, violation))
+		ws = append(ws, fmt.Sprintf("%d actions of %s are not feasible (the first: %v): they were counted all the same, "+
+			"this is a fault of the solver", unfit, name, violation))
 	}
 	return ws
 }
@@ -337,7 +345,8 @@ func statisticsWarnings(r *Result) (ws []string) {
 		warn("only %d people are evaluated: the rates are little more than anecdotes (see the intervals)", p.Evaluated)
 	}
 	if free := p.Evaluated - p.BothRefuse; float64(free) > muchFree*float64(p.Evaluated) && !r.Settings.OneSided {
-		warn("the quantized model approves %d of the %d evaluated people as they are: CRG counts those of them who have the required margin at cost 0 (crg_both leaves these out)", free, p.Evaluated)
+		warn("the quantized model approves %d of the %d evaluated people as they are: CRG counts those of them who have "+
+			"the required margin at cost 0 (crg_both leaves these out)", free, p.Evaluated)
 	}
 	for i := range r.Margins {
 		ws = append(ws, marginWarnings(&r.Margins[i], p.Evaluated, r.Settings.Issued)...)
@@ -354,7 +363,8 @@ func tauWarnings(tau, rtau Tau) []string {
 	for i, t := range []Tau{tau, rtau} {
 		name := MetricAt([]string{"tau01", "rtau01"}[i]).Symbol
 		if t.Extrapolated {
-			ws = append(ws, fmt.Sprintf("%s (%.2f) lies above the largest margin evaluated: it is extrapolated from margin %g; evaluate at a larger margin to know", name, t.Value, t.From))
+			ws = append(ws, fmt.Sprintf("%s (%.2f) lies above the largest margin evaluated: it is extrapolated from margin "+
+				"%g; evaluate at a larger margin to know", name, t.Value, t.From))
 		}
 		if t.N > 0 && t.N < 100 {
 			few = append(few, fmt.Sprintf("%s rests on %d promises", name, t.N))
@@ -387,7 +397,8 @@ func marginWarnings(a *AtMargin, evaluated int, given bool) []string {
 		warn("recourse was found for only %d people", a.VD.Den)
 	}
 	if float64(a.FRR.Value) < 1-muchInfeasible {
-		warn("no recourse was found for %d of %d people: what is said of the others may not hold for them", a.FRR.Den-a.FRR.Num, a.FRR.Den)
+		warn("no recourse was found for %d of %d people: what is said of the others may not hold for them",
+			a.FRR.Den-a.FRR.Num, a.FRR.Den)
 	}
 	return ws
 }

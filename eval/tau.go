@@ -27,8 +27,9 @@ const tauShare = 0.01
 //
 // A promise cannot break by halves: with fewer than 100 promises, 1 % of them is none.
 type Tau struct {
-	Value        Float `json:"value"` // logits; undefined when there are no promises
-	Lo           Float `json:"lo"`    // the interval: where the exact bounds of VD, one for each end, meet 1 %; see tauOf and tauAbove
+	Value Float `json:"value"` // logits; undefined when there are no promises
+	// the interval: where the exact bounds of VD, one for each end, meet 1 %; see tauOf and tauAbove
+	Lo           Float `json:"lo"`
 	Hi           Float `json:"hi"`
 	N            int   `json:"n"`            // promises at the solved margin it rests on
 	From         Float `json:"from"`         // that solved margin
@@ -41,7 +42,8 @@ type tolerance func(broken, n int) bool
 // onePercent is tau01's own.
 func onePercent(broken, n int) bool { return float64(broken) <= tauShare*float64(n)+1e-9 }
 
-// surely excludes that more than 1 % break: the exact upper bound is 1 % at most. There may be too few promises for any to be tolerated, or none even.
+// surely excludes that more than 1 % break: the exact upper bound is 1 % at most. There may be too few
+// promises for any to be tolerated, or none even.
 func surely(confidence float64) tolerance {
 	return func(broken, n int) bool {
 		return distuv.Binomial{N: float64(n), P: tauShare}.CDF(float64(broken)) <= (1-confidence)/2
@@ -103,7 +105,8 @@ func (s *solvedAt) count(weights []float64) int {
 	return int(n)
 }
 
-// needed returns the margin above which at most so many of the promises are predicted to break, 0 when no more than that break as they are.
+// needed returns the margin above which at most so many of the promises are predicted to break, 0 when no
+// more than that break as they are.
 func (s *solvedAt) needed(allowed int, weights []float64) float64 {
 	var n float64
 	for k, i := range s.broken {
@@ -134,8 +137,9 @@ func tau01(margins []float64, promises [][]Promise, confidence float64) Tau {
 	return t
 }
 
-// tauOf goes from the top: as long as a margin is good enough, the answer is no larger. With surely it is an upper bound: to be too small, it must
-// have found good the margins just below the true value, which are not, and of those that is one test.
+// tauOf goes from the top: as long as a margin is good enough, the answer is no larger. With surely it is an
+// upper bound: to be too small, it must have found good the margins just below the true value, which are not,
+// and of those that is one test.
 func tauOf(stages []solvedAt, weights []float64, ok tolerance) Tau {
 	t := Tau{Value: undefined(), From: undefined()}
 	for i := len(stages) - 1; i >= 0; i-- {
@@ -161,8 +165,9 @@ func tauOf(stages []solvedAt, weights []float64, ok tolerance) Tau {
 	return t
 }
 
-// tauAbove goes from the bottom, to the first margin that is good enough. With possibly it is a lower bound: to be too large, it must have found
-// the true value not good enough, which is one test too. (From the top, a margin far above that is found bad by chance would do.)
+// tauAbove goes from the bottom, to the first margin that is good enough. With possibly it is a lower bound:
+// to be too large, it must have found the true value not good enough, which is one test too. (From the top, a
+// margin far above that is found bad by chance would do.)
 func tauAbove(stages []solvedAt, weights []float64, ok tolerance) Float {
 	least := undefined()
 	for i := range stages {
@@ -191,12 +196,14 @@ func ones(n int) []float64 {
 	return w
 }
 
-// issuedTau is tau01 of given promises. Their points do not move with the required margin: at t, those whose own margin is t or more are promises. So
-// VD is known at every t from the lowest evaluated margin on, and nothing is predicted. It is undefined when the promises
-// with the largest margins break: no margin is enough then.
+// issuedTau is tau01 of given promises. Their points do not move with the required margin: at t, those whose
+// own margin is t or more are promises. So VD is known at every t from the lowest evaluated margin on, and
+// nothing is predicted. It is undefined when the promises with the largest margins break: no margin is enough
+// then.
 //
-// The upper end takes it that a smaller share breaks where margins are larger, and so leaves the half of the promises with the largest
-// margins, and never less than 736, together: of fewer it could not say that 1 % break or less unless hardly any did.
+// The upper end takes it that a smaller share breaks where margins are larger, and so leaves the half of the
+// promises with the largest margins, and never less than 736, together: of fewer it could not say that 1 %
+// break or less unless hardly any did.
 func issuedTau(lowest float64, promises []Promise, confidence float64) Tau {
 	g := newIssuedOrder(lowest, promises, nil)
 	each := ones(len(promises))
@@ -270,7 +277,8 @@ func (g *issuedOrder) tau(weights []float64, ok tolerance, together int) Tau {
 	return t
 }
 
-// above takes all promises first and leaves those with the smallest margins away, until no more break than are tolerated.
+// above takes all promises first and leaves those with the smallest margins away, until no more break than
+// are tolerated.
 func (g *issuedOrder) above(weights []float64, ok tolerance) Float {
 	n, broken := 0, 0
 	for k := range g.promises {

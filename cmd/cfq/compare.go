@@ -37,14 +37,16 @@ or decision of a person, the bootstrap over people elsewhere. A difference that
 could be chance is shown as ~. Names are given as NAME=FILE, or taken from the files.`,
 		examples: []string{
 			"cfq compare fp=model.onnx ptq=a.onnx cf-ptq=b.onnx -d test.csv -t task.yaml",
-			"cfq compare model.onnx cf-ptq=ptq.onnx cfq-qat=qat.onnx -d test.csv -t task.yaml --margins 0.1,0.25 --report html:compare.html",
+			"cfq compare model.onnx cf-ptq=ptq.onnx cfq-qat=qat.onnx -d test.csv -t task.yaml --margins 0.1,0.25 --report " +
+				"html:compare.html",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &compareFlags{}
 			fs.SortFlags = false
 			f.add(fs)
 			fs.Var(&f.margins, "margins", "required logit `margins`, separated by commas; else 0.1,0.25 and the task's")
-			fs.Float64Var(&f.confidence, "confidence", 0.95, "confidence `level` of the intervals, and of what is called a difference")
+			fs.Float64Var(&f.confidence, "confidence", 0.95,
+				"confidence `level` of the intervals, and of what is called a difference")
 			fs.IntVar(&f.draws, "draws", 2000, "`draws` of the bootstrap")
 			fs.StringArrayVar(&f.reports, "report", nil, reportHelp(report.ComparisonViews()))
 			fs.BoolVar(&f.overwrite, "overwrite", false, "replace reports that exist")
@@ -81,7 +83,8 @@ func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err erro
 	if err != nil {
 		return err
 	}
-	c, err := eval.ComparePaired(names[1:], results, eval.ComparisonOptions{Confidence: f.confidence, Seed: f.seed, Draws: f.draws, Workers: e.workers})
+	c, err := eval.ComparePaired(names[1:], results,
+		eval.ComparisonOptions{Confidence: f.confidence, Seed: f.seed, Draws: f.draws, Workers: e.workers})
 	if err != nil {
 		return err
 	}
@@ -133,7 +136,8 @@ func (d *evaluation) comparison(names []string, c *eval.Comparison) (*report.Com
 	}
 	models := d.weighed()
 	doc := &report.Comparison{
-		Title: fmt.Sprintf("%s of %s", strings.Join(names[1:], ", "), models[0].Name), Tool: "cfq " + release(), Full: models[0],
+		Title: fmt.Sprintf("%s of %s", strings.Join(names[1:], ", "), models[0].Name), Tool: "cfq " + release(),
+		Full: models[0],
 		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3], Comparison: c, Warnings: d.warnings,
 	}
 	for i := 1; i < len(models); i++ {
@@ -165,7 +169,8 @@ func named(args []string) (names, paths []string, err error) {
 		case name == "" || path == "":
 			return nil, nil, cli.Usagef("as in ptq=a.onnx", "%s is neither a file nor NAME=FILE", arg)
 		case slices.Contains(names, name):
-			return nil, nil, cli.Usagef("as in a=one/model.onnx b=two/model.onnx", "two models are called %s: give them names", name)
+			return nil, nil, cli.Usagef("as in a=one/model.onnx b=two/model.onnx", "two models are called %s: give them names",
+				name)
 		}
 		names, paths = append(names, name), append(paths, path)
 	}

@@ -53,9 +53,11 @@ counted and reported, never dropped in silence.`,
 		notes: stressHelp(),
 		examples: []string{
 			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml",
-			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --margins 0,0.1,0.5 --report md:report.md --report html:report.html",
+			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --margins 0,0.1,0.5 --report md:report.md --report " +
+				"html:report.html",
 			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --promises promises.csv",
-			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --by 'sex*race' --stress shifts --stress tightness --certify 0.05",
+			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --by 'sex*race' --stress shifts --stress tightness " +
+				"--certify 0.05",
 			"cfq eval model.onnx model.q.onnx -d all.csv -t task.yaml --rows split.json --json > report.json",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
@@ -66,7 +68,8 @@ counted and reported, never dropped in silence.`,
 			f.addGroups(fs)
 			fs.StringArrayVar(&f.stress, "stress", nil, "evaluate under other `conditions` too, see below; may be repeated")
 			fs.Float64Var(&f.certify, "certify", 0, certifyHelp)
-			fs.IntVar(&f.noise, "noise", noisePeople, "`people` whose recourse is solved twice, for the noise floor of CRG; 0 is none")
+			fs.IntVar(&f.noise, "noise", noisePeople, "`people` whose recourse is solved twice, for the noise floor of CRG; 0 "+
+				"is none")
 			fs.BoolVar(&f.latency, "latency", false, "take the time of both models, with 1 row and with 256")
 			fs.StringArrayVar(&f.reports, "report", nil, reportHelp(report.Views()))
 			fs.BoolVar(&f.records, "records", false, "put one record per person into JSON reports")
@@ -122,9 +125,11 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 	}
 	switch n, err := d.calibrated(); {
 	case err != nil:
-		r.Warnings = append(r.Warnings, fmt.Sprintf("people whom the quantized model was calibrated on cannot be recognised: %v", err))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("people whom the quantized model was calibrated on cannot be "+
+			"recognised: %v", err))
 	case n > 0:
-		r.Warnings = append(r.Warnings, fmt.Sprintf("the quantized model was calibrated on %d of the %d people: what it keeps for them says little about others; cfq gate leaves them out", n, d.people.N))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("the quantized model was calibrated on %d of the %d people: what it "+
+			"keeps for them says little about others; cfq gate leaves them out", n, d.people.N))
 	}
 	doc, err := d.document(ctx, r, outs.has("html", "json", "md") || e.json)
 	if err != nil {
@@ -134,7 +139,9 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 }
 
 // measure compares the quantized model with the original, and adds what is not about single people.
-func (d *evaluation) measure(ctx context.Context, o eval.Options, stress []eval.Stress, latency bool) (*eval.Result, error) {
+func (d *evaluation) measure(
+	ctx context.Context, o eval.Options, stress []eval.Stress, latency bool,
+) (*eval.Result, error) {
 	r, err := eval.Compare(ctx, d.models[0], d.models[1], d.set, d.people, o)
 	if err != nil {
 		return nil, runError(err)
@@ -192,7 +199,8 @@ func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency b
 		return ctx.Err()
 	}
 	d.e.progress()(eval.Event{Stage: "taking the time"})
-	r.Timing, err = footprint.Time(ctx, d.files[0], d.files[i], d.people.X, footprint.TimeOptions{Engine: d.e.engine(), Confidence: d.f.confidence})
+	r.Timing, err = footprint.Time(ctx, d.files[0], d.files[i], d.people.X,
+		footprint.TimeOptions{Engine: d.e.engine(), Confidence: d.f.confidence})
 	return runError(err)
 }
 

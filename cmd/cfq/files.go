@@ -30,7 +30,8 @@ func runError(err error) error {
 	var input *ptq.InputError
 	switch {
 	case errors.Is(err, ort.ErrNotFound):
-		return cli.Wrap(err, cli.RunFailed, "`make ort` in the project fetches the library; --ort-lib and CFQ_ORT_LIB name one of your own")
+		return cli.Wrap(err, cli.RunFailed, "`make ort` in the project fetches the library; --ort-lib and CFQ_ORT_LIB name "+
+			"one of your own")
 	case errors.As(err, &input):
 		return cli.Wrap(err, cli.Unusable, "")
 	}
@@ -44,7 +45,8 @@ func readModel(path string) (*graph.Model, error) {
 	}
 	m, err := codec.ReadFile(path)
 	if err != nil {
-		return nil, cli.Wrap(fmt.Errorf("model: %w", err), cli.Unusable, "an exported ONNX model is needed here; data goes behind -d, the task file behind -t")
+		return nil, cli.Wrap(fmt.Errorf("model: %w", err), cli.Unusable,
+			"an exported ONNX model is needed here; data goes behind -d, the task file behind -t")
 	}
 	return m, nil
 }
@@ -129,7 +131,9 @@ func readPeople(ctx context.Context, e *env, path, spec string, t *task.Task) (*
 }
 
 // readPeopleWith is readPeople with options beside the rows.
-func readPeopleWith(ctx context.Context, e *env, path, spec string, t *task.Task, o task.ReadOptions) (*task.People, error) {
+func readPeopleWith(
+	ctx context.Context, e *env, path, spec string, t *task.Task, o task.ReadOptions,
+) (*task.People, error) {
 	chosen, err := readOptions(path, spec)
 	if err != nil {
 		return nil, err
@@ -189,10 +193,12 @@ func warnRows(e *env, path string, p *task.People) {
 	for _, w := range p.Warnings {
 		e.msg.Warn("%s: %s", path, w)
 	}
-	warnProblems(e, fmt.Sprintf("%s: %d of %d rows could not be read and are left out", path, p.Failed, p.Total), p.Problems, p.Failed)
+	warnProblems(e, fmt.Sprintf("%s: %d of %d rows could not be read and are left out", path, p.Failed, p.Total),
+		p.Problems, p.Failed)
 }
 
-const rowsHelp = "use only the data rows listed in a JSON `file` (0-based: an array, or an object with one array); !file uses all others"
+const rowsHelp = "use only the data rows listed in a JSON `file` (0-based: an array, or an object with one array); " +
+	"!file uses all others"
 
 // readRows reads a list of row numbers.
 func readRows(path string) ([]int, error) {
@@ -248,7 +254,8 @@ func writeJSON(w io.Writer, v any) error {
 type rowCount int
 
 func (n *rowCount) add(fs *pflag.FlagSet) {
-	fs.IntVar((*int)(n), "calibration-rows", 4096, "of more `rows` so many are calibrated on, and more of the refused where few are; 0 takes all")
+	fs.IntVar((*int)(n), "calibration-rows", 4096,
+		"of more `rows` so many are calibrated on, and more of the refused where few are; 0 takes all")
 }
 
 func (n rowCount) check() error {

@@ -54,23 +54,26 @@ func (f *evaluationFlags) add(fs *pflag.FlagSet) {
 }
 
 func (f *evaluationFlags) addGroups(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&f.by, "by", nil, "groups that are told apart: `features`, joined by * for their combinations; else the task's subgroups; none for none")
+	fs.StringSliceVar(&f.by, "by", nil, "groups that are told apart: `features`, joined by * for their combinations; "+
+		"else the task's subgroups; none for none")
 	fs.IntVar(&f.minGroup, "min-group", 30, "`promises` without which a group is not compared with others")
 }
 
 // certifyHelp is the help of --certify.
-const certifyHelp = "prove what survives within this `radius`, in model-input units, around each recourse point; measure the logits there"
+const certifyHelp = "prove what survives within this `radius`, in model-input units, around each recourse point; " +
+	"measure the logits there"
 
 // evaluation is what a subcommand works on: models that are open, people who are read.
 type evaluation struct {
-	e              *env
-	f              *evaluationFlags
-	task           *task.Task
-	set            *constraint.Set // of people, by position
-	people         *task.People
-	issued         *promise.File // nil without --promises
-	marginMismatch float64       // how far margins that the promises file states are from those found; NaN when it states none
-	paths          []string      // of the models, the original's first
+	e      *env
+	f      *evaluationFlags
+	task   *task.Task
+	set    *constraint.Set // of people, by position
+	people *task.People
+	issued *promise.File // nil without --promises
+	// how far margins that the promises file states are from those found; NaN when it states none
+	marginMismatch float64
+	paths          []string // of the models, the original's first
 	files          []*graph.Model
 	models         []*classifier.Model
 	// sources are the models' files as reports name them.
@@ -82,9 +85,11 @@ type evaluation struct {
 	warnings []string
 }
 
-// open reads the task, the models and the people, in the order in which mistakes are cheapest to report. outputs are files that will be
-// written. keep says which of the people remain; nil keeps all.
-func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []string, o task.ReadOptions, keep func(*task.People) ([]int, error)) (_ *evaluation, err error) {
+// open reads the task, the models and the people, in the order in which mistakes are cheapest to report.
+// outputs are files that will be written. keep says which of the people remain; nil keeps all.
+func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []string, o task.ReadOptions,
+	keep func(*task.People) ([]int, error),
+) (_ *evaluation, err error) {
 	var inputs []string
 	for _, p := range paths {
 		inputs = append(append(inputs, p, record.Path(p)), codec.ExternalFiles(p)...)
@@ -157,7 +162,8 @@ func (d *evaluation) only(rows []int) {
 	}
 	all := d.people
 	d.people = all.Subset(rows)
-	d.people.Total, d.people.Failed, d.people.Filtered, d.people.Excluded = all.Total, all.Failed, all.Filtered, all.Excluded+all.N-len(rows)
+	d.people.Total, d.people.Failed, d.people.Filtered, d.people.Excluded = all.Total, all.Failed, all.Filtered,
+		all.Excluded+all.N-len(rows)
 	if d.issued != nil {
 		d.issued = d.issued.Only(d.people, rows)
 	}
@@ -179,7 +185,8 @@ func (d *evaluation) options(ctx context.Context) (eval.Options, error) {
 	promises, verdicts, err := chosen(ctx, d.e, d.models[0], d.set, d.issued)
 	if d.issued != nil && err == nil {
 		if d.marginMismatch = d.issued.Difference(verdicts); d.marginMismatch > claimSlack {
-			d.warn("the margins that %s states differ from those found by up to %.3g: it may be of another model, task or data", filepath.Base(d.f.promises), d.marginMismatch)
+			d.warn("the margins that %s states differ from those found by up to %.3g: it may be of another model, task or data",
+				filepath.Base(d.f.promises), d.marginMismatch)
 		}
 	}
 	return eval.Options{
@@ -212,8 +219,8 @@ func (f *evaluationFlags) badGroups(err error) error {
 		"a feature with subgroup: true, or a column under data: subgroups, tells people apart")
 }
 
-// pairing looks whether each quantized model belongs to the original, as far as the files say. Models the wrong way round are an
-// error; what else is doubtful becomes a warning of the report.
+// pairing looks whether each quantized model belongs to the original, as far as the files say. Models the
+// wrong way round are an error; what else is doubtful becomes a warning of the report.
 func (d *evaluation) pairing() error {
 	whole := true // the files hold all there is of the models
 	for _, path := range d.paths {
@@ -234,11 +241,13 @@ func (d *evaluation) pairing() error {
 			d.same = true
 			d.warn("%s and %s have the same content: a model keeps all promises of its own", d.paths[0], d.paths[i])
 		case from != "" && from != d.sources[0].SHA256:
-			d.warn("%s was quantized from another model than %s (its recipe says %.12s, and this is %.12s)", d.paths[i], d.paths[0], from, d.sources[0].SHA256)
+			d.warn("%s was quantized from another model than %s (its recipe says %.12s, and this is %.12s)", d.paths[i],
+				d.paths[0], from, d.sources[0].SHA256)
 		}
 	}
 	if len(original) > 0 && !d.same {
-		d.warn("%s was itself quantized: the promises are its own, and not those of the model that it was made from", d.paths[0])
+		d.warn("%s was itself quantized: the promises are its own, and not those of the model that it was made from",
+			d.paths[0])
 	}
 	for i := 2; i < len(d.paths); i++ {
 		for k := 1; k < i; k++ {
@@ -255,7 +264,8 @@ func (d *evaluation) warn(format string, args ...any) {
 	d.warnings = append(d.warnings, fmt.Sprintf(format, args...))
 }
 
-// maxMarginMismatch is how far, in logits, the margins that a promises file states may be from those found for a gate to rest on it.
+// maxMarginMismatch is how far, in logits, the margins that a promises file states may be from those found
+// for a gate to rest on it.
 const maxMarginMismatch = 0.05
 
 // checkPromiseSource returns an error when the promises are clearly not those of the original to these people.
@@ -263,8 +273,10 @@ func (d *evaluation) checkPromiseSource() error {
 	if d.issued == nil || !(d.marginMismatch > maxMarginMismatch) {
 		return nil
 	}
-	return cli.Wrap(fmt.Errorf("promises %s: the margins that the file states are up to %.3g logits from those of %s: it was made for another model, task or data",
-		d.f.promises, d.marginMismatch, d.paths[0]), cli.Unusable, "make the promises anew with cfq recourse for this model and these people")
+	return cli.Wrap(fmt.Errorf("promises %s: the margins that the file states are up to %.3g logits from those of %s: "+
+		"it was made for another model, task or data",
+		d.f.promises, d.marginMismatch, d.paths[0]), cli.Unusable,
+		"make the promises anew with cfq recourse for this model and these people")
 }
 
 // noisePeople is how many people are solved twice for the noise floor.
@@ -306,7 +318,8 @@ func (c *calibratedRows) read(model string) error {
 		return fmt.Errorf("hashing: %w", err)
 	}
 	if rows.Model != sum {
-		return cli.Wrap(fmt.Errorf("record of rows %s: it is that of another model, %.12s, and not of %s, %.12s", path, rows.Model, model, sum), cli.Unusable,
+		return cli.Wrap(fmt.Errorf("record of rows %s: it is that of another model, %.12s, and not of %s, %.12s", path,
+			rows.Model, model, sum), cli.Unusable,
 			"quantize writes the record anew together with the model; --calibrated names one that stands elsewhere")
 	}
 	c.record = rows
@@ -331,14 +344,16 @@ func (c *calibratedRows) others(p *task.People) ([]int, error) {
 		return out, nil
 	}
 	if len(out) == 0 {
-		return nil, cli.Wrap(fmt.Errorf("the model was calibrated on all %d people of the data: nobody is left to judge it by", p.N), cli.Unusable,
+		return nil, cli.Wrap(fmt.Errorf("the model was calibrated on all %d people of the data: nobody is left to judge it "+
+			"by", p.N), cli.Unusable,
 			"a gate needs people whom the model has not seen")
 	}
 	c.e.msg.Warn("the model was calibrated on %d of the %d people: they are left out", c.excluded, p.N)
 	return out, nil
 }
 
-// checkHeldOut says what is not known of the people. It is an error to judge a model by the very file that it was calibrated on when nothing says by which rows.
+// checkHeldOut says what is not known of the people. It is an error to judge a model by the very file that it
+// was calibrated on when nothing says by which rows.
 func (c *calibratedRows) checkHeldOut(d *evaluation) error {
 	switch {
 	case c.path == noRecord:
@@ -350,11 +365,14 @@ func (c *calibratedRows) checkHeldOut(d *evaluation) error {
 				return err
 			}
 			if data.SHA256 == from {
-				return cli.Wrap(fmt.Errorf("the model was calibrated on rows of %s, and there is no record %s that says which", d.f.data, record.Path(d.paths[1])), cli.Unusable,
-					"take people whom the model has not seen; --calibrated names the record; --calibrated none if none of these rows were used")
+				return cli.Wrap(fmt.Errorf("the model was calibrated on rows of %s, and there is no record %s that says which",
+					d.f.data, record.Path(d.paths[1])), cli.Unusable,
+					"take people whom the model has not seen; --calibrated names the record; --calibrated none if none of these "+
+						"rows were used")
 			}
 		}
-		c.note(fmt.Sprintf("there is no record %s: people whom the model was calibrated on cannot be recognised", record.Path(d.paths[1])))
+		c.note(fmt.Sprintf("there is no record %s: people whom the model was calibrated on cannot be recognised",
+			record.Path(d.paths[1])))
 	case d.people.Hashes == nil:
 		c.note("people of a promises file have no rows: those whom the model was calibrated on cannot be recognised")
 	}

@@ -33,7 +33,8 @@ type outputs[D any] []output[D]
 
 // reportHelp is the help of --report for the views.
 func reportHelp[D any](views []report.View[D]) string {
-	return fmt.Sprintf("write a `report`: KIND:FILE, KIND being %s; without :FILE to stdout in place of the text; may be repeated", kinds(views))
+	return fmt.Sprintf("write a `report`: KIND:FILE, KIND being %s; without :FILE to stdout in place of the text; may "+
+		"be repeated", kinds(views))
 }
 
 func names[D any](views []report.View[D]) []string {
@@ -66,7 +67,8 @@ func parseReports[D any](specs []string, views []report.View[D], overwrite bool)
 			return nil, cli.Usagef("as in "+kind+":FILE; without the colon it goes to stdout", "--report %s names no file", spec)
 		case slices.ContainsFunc(outs, func(x output[D]) bool { return x.path == path }):
 			where := cmp.Or(path, "stdout")
-			return nil, cli.Usagef("give each a file of its own, KIND:FILE", "--report %s: another report goes to %s", spec, where)
+			return nil, cli.Usagef("give each a file of its own, KIND:FILE", "--report %s: another report goes to %s", spec,
+				where)
 		}
 		if path != "" {
 			if err := cli.Output(path, overwrite); err != nil {
