@@ -27,8 +27,9 @@ ort: ## fetch the pinned ONNX Runtime library into the cache, if it is not there
 	@$(GO) run -C $(TOOLS) ./ortfetch
 
 test: ort ## run the tests (CFQ_REQUIRE_ORT=1: tests that need ONNX Runtime fail without it)
-	$(GO) test ./...
-	$(GO) -C $(TOOLS) test ./...
+	@$(GO) build -C $(TOOLS) -o ../../$(BUILD)/tools/ ./testlog
+	@$(GO) test -json ./... | $(BUILD)/tools/testlog
+	@$(GO) -C $(TOOLS) test -json ./... | $(BUILD)/tools/testlog
 
 long: ort ## the simulations of statistics that take minutes
 	CFQ_LONG=1 $(GO) test -timeout 60m ./eval ./eval/gate
