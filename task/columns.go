@@ -22,8 +22,8 @@ type columns struct {
 	twins    [][2]int // fields of columns with the same name, of which the first is used
 }
 
-// resolve finds the task's columns among names.
-func (t *Task) resolve(names []string) (*columns, error) {
+// resolve finds the task's columns among names; unreadable says why a column that is not among them cannot be read.
+func (t *Task) resolve(names []string, unreadable func(column string) string) (*columns, error) {
 	c := &columns{names: names, width: len(names), label: -1}
 	at := make(map[string]int, len(names))
 	for i, n := range names {
@@ -36,7 +36,11 @@ func (t *Task) resolve(names []string) (*columns, error) {
 	var errs []error
 	need := func(column, by string) int {
 		i, ok := at[column]
-		if !ok {
+		switch why := unreadable(column); {
+		case !ok && why != "":
+			errs = append(errs, fmt.Errorf("column %s (%s) cannot be read: %s", message.Quote(column), message.Clip(by), why))
+			return -1
+		case !ok:
 			errs = append(errs, fmt.Errorf("there is no column %s (%s)%s", message.Quote(column), message.Clip(by), suggest(column, names)))
 			return -1
 		}
@@ -67,6 +71,8 @@ func (t *Task) resolve(names []string) (*columns, error) {
 	c.findTwins(at)
 	return c, nil
 }
+
+func noReason(string) string { return "" }
 
 // unused returns the columns that are neither features nor filters nor subgroups.
 func (c *columns) unused() []string {
@@ -121,21 +127,21 @@ func suggest(column string, names []string) string {
 func (t *Task) header(first []string) (c *columns, data bool, err error) {
 	if names := t.Data.Columns; len(names) > 0 {
 		if slices.Equal(trimmed(first), names) { // a header that the task did not expect
-			c, err = t.resolve(names)
+			c, err = t.resolve(names, noReason)
 			return c, false, err
 		}
 		if n := len(names); n > 1 && len(first) == n-1 && names[n-1] == t.Data.Label {
 			names = names[:n-1] // people without outcome
 		}
-		c, err = t.resolve(names)
+		c, err = t.resolve(names, noReason)
 		return c, true, err
 	}
 	if t.Encoded && len(first) == t.Dim() && allNumbers(first) {
-		c, err = t.resolve(t.InputNames())
+		c, err = t.resolve(t.InputNames(), noReason)
 		return c, true, err
 	}
 	names := trimmed(first)
-	c, err = t.resolve(names)
+	c, err = t.resolve(names, noReason)
 	return c, false, err
 }
 

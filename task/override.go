@@ -60,7 +60,10 @@ func (o *overrideReader) read(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	header, _, err := rows.Next()
+	header := rows.Names()
+	if header == nil {
+		header, _, err = rows.Next()
+	}
 	if errors.Is(err, io.EOF) {
 		return errors.New("the file is empty; it needs a header with row, feature and the columns that differ")
 	}
@@ -79,7 +82,7 @@ func (o *overrideReader) read(r io.Reader) error {
 			return err
 		}
 		if len(rec) != len(o.columns) {
-			return &Problem{Line: at, Reason: fmt.Sprintf("%d fields where %d are expected", len(rec), len(o.columns))}
+			return &Problem{Line: at, Row: rows.parquet != nil, Reason: fmt.Sprintf("%d fields where %d are expected", len(rec), len(o.columns))}
 		}
 		fields := map[string]ast.Node{}
 		for i, s := range rec {

@@ -9,7 +9,7 @@ type People struct {
 	Dim       int        // model inputs per person
 	N         int        // people that were read
 	Labels    []int8     // per person: 1 favourable, 0 not, -1 not known
-	Lines     []int      // per person: 1-based line of the (uncompressed) file
+	Lines     []int      // per person: 1-based line of the (uncompressed) file; the row, from 1, of a Parquet file
 	Rows      []int      // per person: index of the row, see ReadOptions
 	Kept      [][]string // per person: the fields of the columns ReadOptions.Keep, "" where the file has no such column; nil without them
 	Hashes    []uint64   // per person, with ReadOptions.Hash: the same number wherever the same record stands in a file, see there; nil without it
@@ -37,6 +37,7 @@ type Problem struct {
 	Line   int    // 1-based line of the uncompressed file
 	Column string // "" when the whole line is at fault
 	Reason string
+	Row    bool // Line is the number of a row, from 1: a Parquet file has no lines
 }
 
 // ReadOptions selects rows of a data file. The zero value reads all.
@@ -89,8 +90,12 @@ func pick[T any](s []T, rows []int) []T {
 
 // Error returns the problem as one line.
 func (p *Problem) Error() string {
-	if p.Column == "" {
-		return fmt.Sprintf("line %d: %s", p.Line, p.Reason)
+	unit := "line"
+	if p.Row {
+		unit = "row"
 	}
-	return fmt.Sprintf("line %d, column %q: %s", p.Line, p.Column, p.Reason)
+	if p.Column == "" {
+		return fmt.Sprintf("%s %d: %s", unit, p.Line, p.Reason)
+	}
+	return fmt.Sprintf("%s %d, column %q: %s", unit, p.Line, p.Column, p.Reason)
 }

@@ -50,48 +50,34 @@ func (rd *reader) read(r io.Reader) (*People, error) {
 
 // reader turns records into people.
 type reader struct {
-	ctx     context.Context //nolint:containedctx // lives as long as one call of Read
-	task    *Task
-	people  *People
-	pick    *Selection
-	sampler *sampler // nil when everybody is kept
-	cols    *columns
-	lookup  []map[string]int // per feature: value -> input, for OneHot
-	favour  int              // people with the favourable label
-	others  others           // what the other people's labels are
-	hint    string           // the likely delimiter when it is not the task's, for errors
-	known   int              // people with a label
-	texts   []string         // columns to be kept as text
-	kept    []int            // where they are, -1 when the file has none
-	hash    *recordHash      // nil when nobody asks for it
-	batch   *batch           // nil when all people are wanted at once
+	ctx      context.Context //nolint:containedctx // lives as long as one call of Read
+	task     *Task
+	people   *People
+	pick     *Selection
+	sampler  *sampler // nil when everybody is kept
+	cols     *columns
+	lookup   []map[string]int // per feature: value -> input, for OneHot
+	favour   int              // people with the favourable label
+	others   others           // what the other people's labels are
+	rowsOnly bool             // the file has rows and no lines
+	hint     string           // the likely delimiter when it is not the task's, for errors
+	known    int              // people with a label
+	texts    []string         // columns to be kept as text
+	kept     []int            // where they are, -1 when the file has none
+	hash     *recordHash      // nil when nobody asks for it
+	batch    *batch           // nil when all people are wanted at once
 }
 
 // table reads delimited text.
 func (rd *reader) table(rows *Rows) error {
-	rd.hint = otherDelimiter(rows.text.head, rd.task.Data.Delimiter)
-	hinted := func(err error) error {
+	var bad *Problem
+	first, line, data, err := rd.open(rows)
+	if err != nil {
 		if rd.hint != "" {
 			err = fmt.Errorf("%s\n%w", rd.hint, err)
 		}
 		return err
 	}
-	first, line, err := rows.Next()
-	var bad *Problem
-	switch {
-	case errors.Is(err, io.EOF):
-		return errors.New("the file is empty")
-	case errors.As(err, &bad):
-		return hinted(fmt.Errorf("the first row: %w", err))
-	case err != nil:
-		return hinted(err)
-	}
-	cols, data, err := rd.task.header(first)
-	if err != nil {
-		return hinted(err)
-	}
-	cols.header = !data
-	rd.setColumns(cols)
 	for n := 0; ; n++ {
 		if !data {
 			if n%1024 == 0 && rd.ctx.Err() != nil {
@@ -119,6 +105,34 @@ func (rd *reader) table(rows *Rows) error {
 			return nil
 		}
 	}
+}
+
+// open finds the columns of the file. The first record is returned when it is data.
+func (rd *reader) open(rows *Rows) (first []string, line int, data bool, err error) {
+	var cols *columns
+	if p := rows.parquet; p != nil {
+		rd.rowsOnly = true
+		if cols, err = rd.task.resolve(p.names, p.unreadable); err != nil {
+			return nil, 0, false, err
+		}
+	} else {
+		rd.hint = otherDelimiter(rows.text.head, rd.task.Data.Delimiter)
+		var bad *Problem
+		switch first, line, err = rows.Next(); {
+		case errors.Is(err, io.EOF):
+			return nil, 0, false, errors.New("the file is empty")
+		case errors.As(err, &bad):
+			return nil, 0, false, fmt.Errorf("the first row: %w", err)
+		case err != nil:
+			return nil, 0, false, err
+		}
+		if cols, data, err = rd.task.header(first); err != nil {
+			return nil, 0, false, err
+		}
+	}
+	cols.header = !data
+	rd.setColumns(cols)
+	return first, line, data, nil
 }
 
 // setColumns prepares the encoding of records.
@@ -172,6 +186,7 @@ func (rd *reader) take() bool {
 }
 
 func (rd *reader) problem(p *Problem) {
+	p.Row = rd.rowsOnly
 	rd.people.Failed++
 	if len(rd.people.Problems) < maxProblems {
 		rd.people.Problems = append(rd.people.Problems, *p)

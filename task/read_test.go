@@ -51,13 +51,13 @@ func TestReadEncodesAndAccountsForEveryRow(t *testing.T) {
 			{Feature: "member", Values: []string{"no", "yes"}, Codes: []int32{1, 0, 0}},
 		},
 		Problems: []Problem{
-			{5, "age", `"old" is not a number`},
-			{6, "age", "the value is missing"},
-			{7, "color", `"green" is not a known value; one of: red, blue`},
-			{8, "member", `"maybe" is neither "yes" nor "no"`},
-			{9, "member", "the value is missing"},
-			{10, "", "2 fields where 5 are expected"},
-			{11, "", "a quote stands inside an unquoted field"},
+			{Line: 5, Column: "age", Reason: `"old" is not a number`},
+			{Line: 6, Column: "age", Reason: "the value is missing"},
+			{Line: 7, Column: "color", Reason: `"green" is not a known value; one of: red, blue`},
+			{Line: 8, Column: "member", Reason: `"maybe" is neither "yes" nor "no"`},
+			{Line: 9, Column: "member", Reason: "the value is missing"},
+			{Line: 10, Column: "", Reason: "2 fields where 5 are expected"},
+			{Line: 11, Column: "", Reason: "a quote stands inside an unquoted field"},
 		},
 		Failed: 7, Total: 10,
 	}
@@ -134,7 +134,7 @@ features: [{name: a, kind: numeric}]`)
 func TestReadRepeatedColumns(t *testing.T) {
 	task := parse(t, "version: 1\nfeatures: [{name: a, kind: numeric}]")
 	p := read(t, task, "a,b,a,b\n1,x,1.0,y\n2,x,3,x\n", ReadOptions{})
-	want := []Problem{{3, "a", `the column occurs twice with different values, "2" and "3"`}}
+	want := []Problem{{Line: 3, Column: "a", Reason: `the column occurs twice with different values, "2" and "3"`}}
 	if d := cmp.Diff(want, p.Problems); d != "" || p.N != 1 {
 		t.Error(d, p)
 	}

@@ -88,6 +88,9 @@ func header(r io.Reader, d *Data) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if rows.Names() != nil {
+		return rows.Names(), nil
+	}
 	first, _, err := rows.Next()
 	if err != nil {
 		return nil, err

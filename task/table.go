@@ -27,18 +27,26 @@ func FromFile[T any](path string, read func(io.Reader) (T, error)) (v T, err err
 
 // Rows reads the records of a data file as text fields, one by one.
 type Rows struct {
-	names []string // of a file that always names its columns; nil for delimited text
-	text  *textRows
+	text    *textRows    // nil for Parquet
+	parquet *parquetRows // nil for delimited text
 }
 
 // headSize is how much of a text is shown to the function that says how to read it.
 const headSize = 1 << 16
 
-// NewRows reads r. Of delimited text, how says how to read it, from its first 64 KiB.
+// NewRows reads delimited text, gzip or not, or Parquet. Of delimited text, how says how to read it, from its first 64 KiB; of Parquet, it
+// is given nil.
 func NewRows(r io.Reader, how func(head []byte) (*Data, error)) (*Rows, error) {
 	in, err := plainText(r)
 	if err != nil {
 		return nil, err
+	}
+	if head, _ := in.Peek(len(parquetMagic)); isParquet(head) {
+		if _, err := how(nil); err != nil {
+			return nil, err
+		}
+		p, err := newParquetRows(r)
+		return &Rows{parquet: p}, err
 	}
 	head, err := in.Peek(headSize)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -63,12 +71,28 @@ func (d *Data) rows(r io.Reader) (*Rows, error) {
 	return NewRows(r, func([]byte) (*Data, error) { return d, nil })
 }
 
-// Next returns a record, which is valid until the next call, and its line. A record that is not well-formed comes with a *Problem as
-// the error, and reading may go on; io.EOF ends the file and any other error the reading.
-func (r *Rows) Next() ([]string, int, error) { return r.text.next() }
+// Names returns the columns of a Parquet file; nil for delimited text, whose first record may name them.
+func (r *Rows) Names() []string {
+	if r.parquet != nil {
+		return r.parquet.names
+	}
+	return nil
+}
 
-// position returns the line and the column of a field of the record that was read last.
+// Next returns a record, which is valid until the next call, and its line, of a Parquet file its row from 1. A record that is not well-formed comes with a *Problem as
+// the error, and reading may go on; io.EOF ends the file and any other error the reading.
+func (r *Rows) Next() ([]string, int, error) {
+	if r.parquet != nil {
+		return r.parquet.next()
+	}
+	return r.text.next()
+}
+
+// position returns the line, or the row of a Parquet file, and the column of a field of the record that was read last.
 func (r *Rows) position(field int) (line, column int) {
+	if r.parquet != nil {
+		return r.parquet.row, field + 1
+	}
 	line, column = r.text.csv.FieldPos(field)
 	return line + r.text.offset, column
 }

@@ -65,11 +65,11 @@ features:
 		t.Error(d)
 	}
 	want := []Problem{
-		{6, "savings", `"<2500" is neither a number nor "<1000"`},
-		{7, "grade", `"B" is not a known value; one of: D, C, 1`},
-		{8, "savings", "the value is missing"},
-		{9, "grade", "the value is missing"},
-		{10, "savings", `"much" is neither a number nor "<1000"`},
+		{Line: 6, Column: "savings", Reason: `"<2500" is neither a number nor "<1000"`},
+		{Line: 7, Column: "grade", Reason: `"B" is not a known value; one of: D, C, 1`},
+		{Line: 8, Column: "savings", Reason: "the value is missing"},
+		{Line: 9, Column: "grade", Reason: "the value is missing"},
+		{Line: 10, Column: "savings", Reason: `"much" is neither a number nor "<1000"`},
 	}
 	if d := cmp.Diff(want, p.Problems); d != "" {
 		t.Error(d)

@@ -17,6 +17,12 @@ const sniffed = 200
 // sniff finds out how a file that starts with head is read. names are its columns when it has no header.
 func sniff(head []byte, names []string) (task.Data, error) {
 	d := task.Data{Delimiter: ','}
+	if head == nil { // Parquet
+		if names != nil {
+			return d, errors.New("a Parquet file names its columns itself: remove --columns")
+		}
+		return task.Data{}, nil
+	}
 	text := string(head)
 	if end := strings.LastIndexByte(text, '\n'); end >= 0 { // the last line may be cut
 		text = text[:end+1]

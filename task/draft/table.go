@@ -61,7 +61,9 @@ func readFrom(ctx context.Context, r io.Reader, names []string, o task.ReadOptio
 	if err != nil {
 		return nil, err
 	}
-	t.Names = t.Data.Columns
+	if t.Names = t.Data.Columns; t.Names == nil {
+		t.Names = rows.Names()
+	}
 	pick := task.NewSelection(o)
 	for n := 0; ; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {

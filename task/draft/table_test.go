@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/parquet-go/parquet-go"
 
 	"cfq/task"
 )
@@ -124,5 +125,33 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	cancel()
 	if _, err := Open(ctx, path, nil, task.ReadOptions{}); err == nil {
 		t.Error("a cancelled reading went on")
+	}
+}
+
+// A Parquet file names its columns, and its numbers are those of a CSV file.
+func TestParquet(t *testing.T) {
+	type person struct {
+		Age   float64 `parquet:"age"`
+		Home  *string `parquet:"home,optional,dict"`
+		Label bool    `parquet:"label"`
+	}
+	rent := "rent"
+	path := filepath.Join(t.TempDir(), "people.parquet")
+	if err := parquet.WriteFile(path, []person{{30.5, &rent, true}, {41, nil, false}, {52, &rent, true}}); err != nil {
+		t.Fatal(err)
+	}
+	table, err := Open(t.Context(), path, nil, task.ReadOptions{})
+	if err != nil || table.Rows != 3 || !slices.Equal(table.Names, []string{"age", "home", "label"}) {
+		t.Fatalf("%+v, %v", table, err)
+	}
+	if got := table.column("age").values; !slices.Equal(got, []string{"30.5", "41", "52"}) {
+		t.Errorf("%q", got)
+	}
+	p := draft(t, table, Options{Label: "label", Favourable: "true"})
+	if people, err := task.Read(t.Context(), path, p.Task, task.ReadOptions{}); err != nil || !slices.Equal(people.Labels, []int8{1, 0, 1}) {
+		t.Errorf("%+v, %v\n%s", people, err, p.Text)
+	}
+	if _, err := Open(t.Context(), path, []string{"a"}, task.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "names its columns itself") {
+		t.Error(err)
 	}
 }
