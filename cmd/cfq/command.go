@@ -47,8 +47,7 @@ func commands() []command {
 	}
 }
 
-// perCore bounds threads and workers: more than a few for each core only get into
-// each other's way.
+// perCore bounds threads and workers: more than a few for each core only slow each other down.
 const perCore = 16
 
 // env is what every subcommand has: where to write, and the common flags.
@@ -78,8 +77,9 @@ func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
 	run := c.setup(fs)
 	fs.AddFlagSet(e.common())
 	return fs, func(ctx context.Context, e *env, args []string) error {
-		if most := perCore * runtime.NumCPU(); e.threads < 1 || e.threads > most || e.workers < 0 || e.workers > most {
-			return cli.Blame(fs, cli.Usagef("", "--threads must be 1 to %d and --workers 0 to %d on this machine, which has %d cores", most, most, runtime.NumCPU()))
+		if maximum := perCore * runtime.NumCPU(); e.threads < 1 || e.threads > maximum || e.workers < 0 || e.workers > maximum {
+			return cli.Blame(fs, cli.Usagef("", "invalid --threads or --workers: want threads from 1 to %d and workers from 0 to %d on %d cores",
+				maximum, maximum, runtime.NumCPU()))
 		}
 		if e.workers == 0 {
 			e.workers = max(1, runtime.GOMAXPROCS(0)/e.threads)
@@ -107,11 +107,11 @@ func arguments(c string, have []string, names ...string) error {
 	}
 	usage := fmt.Sprintf("usage: cfq %s %s ...; `cfq help %s` says more", c, strings.Join(names, " "), c)
 	if len(have) > len(names) {
-		return cli.Usagef(usage, "%s is one argument too many", have[len(names)])
+		return cli.Usagef(usage, "unexpected argument %s", have[len(names)])
 	}
 	missing := names[len(have):]
 	if len(missing) > 1 {
-		return cli.Usagef(usage, "%s are missing", strings.Join(missing, " and "))
+		return cli.Usagef(usage, "missing arguments %s", strings.Join(missing, " and "))
 	}
-	return cli.Usagef(usage, "%s is missing", missing[0])
+	return cli.Usagef(usage, "missing argument %s", missing[0])
 }

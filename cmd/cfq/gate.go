@@ -61,7 +61,7 @@ passes. Reports are written before the command exits with 0 (PASS), 1 (FAIL) or
 5 (INCONCLUSIVE).
 
 Checks are flags, --check METRIC[@MARGIN][[BY]]<=LIMIT (cfq explain lists the
-metrics), or a gate file (docs/gate.md) with severities, waivers and groups.
+metrics), or a gate file (docs/pipeline.md) with severities, waivers and groups.
 
 People that the model was calibrated on are left out: cfq quantize writes their
 rows to QUANTIZED.rows.`,
@@ -79,7 +79,7 @@ rows to QUANTIZED.rows.`,
 				fs.Float64Var(&f.limits[i], s.flag, 0, s.help)
 			}
 			fs.StringArrayVar(&f.checks, "check", nil, "a `check` such as 'vd@0.25[sex]<=0.05'; may be repeated")
-			fs.StringVar(&f.file, "gate", "", "checks and waivers: a YAML `file`, see docs/gate.md")
+			fs.StringVar(&f.file, "gate", "", "checks and waivers: a YAML `file`, see docs/pipeline.md")
 			fs.Float64Var(&f.margin, "margin", 0.1, "required logit `margin` of checks that name no other")
 			fs.Float64Var(&f.confidence, "confidence", 0.95, "one-sided confidence `level` of each verdict")
 			fs.StringVar(&f.previous, "previous", "", "JSON report `file` of an earlier evaluation, for checks of an increase")
@@ -114,7 +114,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if f.without() && len(needs.By) > 0 {
 		f.by = nil
 	}
-	for _, by := range needs.By { // beside those of --by
+	for _, by := range needs.By { // besides those of --by
 		if !slices.Contains(f.by, by) {
 			f.by = append(f.by, by)
 		}
@@ -183,7 +183,7 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, *eval.Result, error) {
 		}
 		var err error
 		if g, err = gate.Load(f.file); err != nil {
-			return nil, nil, cli.Wrap(err, cli.Unusable, "docs/gate.md lists the keys")
+			return nil, nil, cli.Wrap(err, cli.Unusable, "docs/pipeline.md lists the keys")
 		}
 	}
 	if cli.Given(fs, "margin") && f.margin == 0 || cli.Given(fs, "confidence") && f.confidence == 0 { // in a Gate, 0 stands for the default

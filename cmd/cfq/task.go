@@ -394,7 +394,7 @@ func (f *taskFlags) show(e *env, args []string) error {
 	case err != nil:
 		return err
 	case args[1] != "":
-		return cli.Usagef("usage: cfq task show TASK", "%s is one argument too many", args[1])
+		return cli.Usagef("usage: cfq task show TASK", "unexpected argument %s", args[1])
 	}
 	t, err := readTask(args[0])
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 )
 
 // CSV writes one line for each person, RFC 4180 with a head: the columns of each required margin end in @ and the margin. What does not
-// exist is empty. It fails when nobody's record is there, as in a report that was read back without them.
+// exist is empty. It fails without records, as for a report that was written without them.
 func CSV(w io.Writer, d *Document) error {
 	records := d.Result.Records
 	if records == nil {
 		records = d.Records
 	}
 	if records == nil && d.Result.Population.Read > 0 {
-		return errors.New("report: the csv view needs the people's records, and they are not here")
+		return errors.New("report: no records for the csv view: evaluate with --records")
 	}
 	return write(w, func(out *csv.Writer) error {
 		if err := out.Write(personHead(d)); err != nil {

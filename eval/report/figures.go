@@ -8,8 +8,8 @@ import (
 	"cfq/internal/chart"
 )
 
-// mostBars is how many categories a figure shows: the table beside it shows all.
-const mostBars = 60
+// maxBars is how many categories a figure shows; the table shows all.
+const maxBars = 60
 
 // rates is a series of shares in percent, with their intervals.
 func rates(name string, xs []float64, list []eval.Rate) chart.Series {
@@ -40,7 +40,7 @@ func curve(r *eval.Result) []figure {
 	if len(c.Series) == 0 {
 		return nil
 	}
-	return []figure{{"Promises that break, by the margin that they were made with. Error bars: " + confidence(r) + " intervals.", c}}
+	return []figure{{"Promises that break, by required margin. Error bars: " + confidence(r) + " intervals.", c}}
 }
 
 // distribution shows the margins of both models at the original's recourse points, at the margin that stands for the curve.
@@ -59,7 +59,7 @@ func distribution(r *eval.Result) []figure {
 	// Where margins reach far up, the boundary would be a hair at the left; what lies beyond almost everyone is cut off.
 	most := max(eval.Quantile(own, 0.95), eval.Quantile(other, 0.95))
 	return []figure{{
-		"Share of people whose margin at the original's recourse point (t = " + margin(r.Margins[i].Margin) + ") is at most so large. " +
+		"Distribution of the margins at the original's recourse points (t = " + margin(r.Margins[i].Margin) + "). " +
 			"Left of 0 the model refuses: there the quantized model's curve is VD.",
 		chart.Chart{
 			X: "margin at the recourse point, logits", Y: "people, %", Rules: []float64{0},
@@ -68,8 +68,8 @@ func distribution(r *eval.Result) []figure {
 	}}
 }
 
-// mostSteps is how many steps stairs show: more cannot be told apart on a page.
-const mostSteps = 240
+// maxSteps is how many steps stairs show: more cannot be told apart on a page.
+const maxSteps = 240
 
 // stairs is the distribution function of xs in percent, up to most.
 func stairs(name string, xs []float64, most float64) chart.Series {
@@ -77,7 +77,7 @@ func stairs(name string, xs []float64, most float64) chart.Series {
 	slices.Sort(xs)
 	s := chart.Series{Name: name, NoMarkers: true}
 	n := len(xs)
-	stride := max(1, n/mostSteps)
+	stride := max(1, n/maxSteps)
 	low := 0.0
 	for i := 0; i < n && xs[i] <= most; i += stride {
 		y := 100 * float64(i+1) / float64(n)
@@ -93,8 +93,8 @@ func anyDefined(xs []float64) bool {
 
 // bars shows VD of several results, with its intervals, and RVD where it is known.
 func bars(caption string, names []string, vd, rvd []eval.Rate) []figure {
-	if len(names) > mostBars {
-		names, vd, rvd = names[:mostBars], vd[:mostBars], rvd[:mostBars]
+	if len(names) > maxBars {
+		names, vd, rvd = names[:maxBars], vd[:maxBars], rvd[:maxBars]
 	}
 	c := chart.Chart{X: "promises that break, %", Categories: names, Horizontal: true}
 	for _, s := range []chart.Series{rates("VD", nil, vd), rates("RVD", nil, rvd)} {

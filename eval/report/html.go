@@ -34,12 +34,12 @@ func compareHTML(w io.Writer, c *Comparison) error { return comparisonPage(c, fu
 // What the template is given.
 type (
 	htmlPage struct {
-		Head, Title, Mood string
-		Verdict           gate.Verdict
-		Style             template.CSS
-		Lead              *lead
-		Tiles             []tile
-		Sections          []section
+		Head, Title, Class string
+		Verdict            gate.Verdict
+		Style              template.CSS
+		Lead               *lead
+		Tiles              []tile
+		Sections           []section
 	}
 	lead    struct{ Lines, After []string }
 	section struct {
@@ -65,7 +65,7 @@ type (
 
 func (p *page) html(w io.Writer, tiles []tile) error {
 	v := htmlPage{
-		Head: p.head(), Title: p.title, Verdict: p.verdict, Mood: mood(p.verdict), Tiles: tiles,
+		Head: p.head(), Title: p.title, Verdict: p.verdict, Class: styleOf(p.verdict), Tiles: tiles,
 		Style: template.CSS(pageCSS), //nolint:gosec // our own, from a file of this package
 	}
 	if v.Title == "" {
@@ -137,7 +137,7 @@ func gridOf(t *table) *grid {
 	for i, r := range t.rows {
 		row := make([]cell, len(r))
 		for j, text := range r {
-			row[j] = cell{Text: text, Class: strings.TrimSpace(class(j) + " " + t.moods[place{i, j}])}
+			row[j] = cell{Text: text, Class: strings.TrimSpace(class(j) + " " + t.styles[place{i, j}])}
 			if value, note, ok := strings.Cut(text, " ("); ok && j >= t.left && strings.HasSuffix(note, ")") {
 				row[j].Text, row[j].Note = value, strings.TrimSuffix(note, ")")
 			}
@@ -147,8 +147,8 @@ func gridOf(t *table) *grid {
 	return g
 }
 
-// mood is the class of a verdict.
-func mood(v gate.Verdict) string {
+// styleOf is the class of a verdict.
+func styleOf(v gate.Verdict) string {
 	switch v {
 	case gate.Pass:
 		return "good"
@@ -181,7 +181,7 @@ func tiles(d *Document) []tile {
 		}
 	}
 	add("promises that break, "+symbolAt("margins[].vd", a.Margin), percent(a.VD.Value, 1), fraction(a.VD)+", "+interval(a.VD, 1))
-	add("promises of its own that the original refuses, "+symbolAt("margins[].rvd", a.Margin), percent(a.RVD.Value, 1), fraction(a.RVD)+", "+interval(a.RVD, 1))
+	add("promises of the quantized model that the original breaks, "+symbolAt("margins[].rvd", a.Margin), percent(a.RVD.Value, 1), fraction(a.RVD)+", "+interval(a.RVD, 1))
 	if t := r.Tau01; t.Value.Defined() {
 		note := "tau01, logits"
 		if t.Extrapolated {
@@ -190,7 +190,7 @@ func tiles(d *Document) []tile {
 		add("margin at which at most 1 % break", fixed(t.Value, 2), note)
 	}
 	if p := a.Certified; p != nil {
-		add("provably survive", percent(p.Certified.Value, 1), fraction(p.Certified)+", within "+margin(p.Radius))
+		add("certified", percent(p.Certified.Value, 1), fraction(p.Certified)+", within "+margin(p.Radius))
 	}
 	noise := "of the original's cost, median person, " + symbolAt("margins[].crg.median", a.Margin)
 	if a.Noise != nil {

@@ -99,8 +99,8 @@ func TestHTMLOrder(t *testing.T) {
 	last := -1
 	for _, want := range []string{
 		`class="verdict bad">FAIL`, d.Title, "Of 5 checks 2 fail", `class="tiles"`, "Checks</h2>", "The promises</h2>", "Warnings</h2>", "Promises by required margin t</h2>",
-		"Cost of the recourse</h2>", "Margins at the original&#39;s recourse points</h2>", "By sex</h2>", "Under other conditions</h2>", "Certificates</h2>", "Logit perturbation",
-		"Whose promise breaks", "Decisions on people as they are</h2>", "Size and work</h2>", "Speed in ONNX Runtime", "Layers of the quantized model</h2>", "Files</h2>", "How the quantized model was made</h2>", "Settings</h2>",
+		"Cost of the recourse</h2>", "Margins at the original&#39;s recourse points</h2>", "By sex</h2>", "Other conditions</h2>", "Certificates</h2>", "Logit perturbation",
+		"Broken promises", "Decisions</h2>", "Size and work</h2>", "Speed in ONNX Runtime", "Layers of the quantized model</h2>", "Files</h2>", "How the quantized model was made</h2>", "Settings</h2>",
 	} {
 		i := strings.Index(body[max(last, 0):], want)
 		if i < 0 {
@@ -182,7 +182,7 @@ func TestMany(t *testing.T) {
 	}
 	page := render(t, func(w io.Writer) error { return HTML(w, d) })
 	for _, c := range []struct{ in, want string }{
-		{text.String(), "5 of 1000 people are shown"}, {page, "200 of 1000 people are shown"}, {text.String(), "39 more pass"},
+		{text.String(), "5 of 1000 people; the JSON"}, {page, "200 of 1000 people; the JSON"}, {text.String(), "39 more pass"},
 	} {
 		if !strings.Contains(c.in, c.want) {
 			t.Errorf("%q is not said", c.want)

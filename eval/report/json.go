@@ -57,17 +57,17 @@ func ReadJSON(r io.Reader) (*Document, error) {
 		Schema string `json:"schema"`
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
-		return nil, fmt.Errorf("report: this is no JSON report: %w", err)
+		return nil, fmt.Errorf("report: invalid JSON report: %w", err)
 	}
 	if head.Schema != Schema {
-		return nil, fmt.Errorf("report: the schema is %q, and only %q can be read: write the report with --report json:FILE", head.Schema, Schema)
+		return nil, fmt.Errorf("report: unsupported schema %q: want %q, as cfq eval --report json:FILE writes it", head.Schema, Schema)
 	}
 	if err := json.Unmarshal(data, &v); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
 	d := v.Document
 	if d.Result == nil {
-		return nil, errors.New("report: there is no result")
+		return nil, errors.New("report: missing result")
 	}
 	if err := sound(d.Result, d.Records); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
@@ -80,10 +80,10 @@ func ReadJSON(r io.Reader) (*Document, error) {
 func sound(r *eval.Result, records []eval.Record) error {
 	n := len(r.Margins)
 	if n == 0 || n != len(r.Settings.Margins) {
-		return fmt.Errorf("%d required margins were asked for, and %d are there", len(r.Settings.Margins), n)
+		return fmt.Errorf("%d required margins in the settings and %d results", len(r.Settings.Margins), n)
 	}
 	if c := r.Settings.Confidence; !(c > 0 && c < 1) {
-		return fmt.Errorf("the confidence is %v: it must lie between 0 and 1", c)
+		return fmt.Errorf("invalid confidence %v: want more than 0 and less than 1", c)
 	}
 	for i := range records {
 		if x := &records[i]; x.Evaluated && len(x.Steps) != n {

@@ -118,12 +118,12 @@ func TestReadJSON(t *testing.T) {
 func TestReadJSONRefuses(t *testing.T) {
 	good := string(jsonOf(t, func(w *bytes.Buffer, d *Document) error { return JSON(w, d) }, complete()))
 	for _, c := range []struct{ old, with, want string }{
-		{good, "", "no JSON report"},
-		{good, `{}`, `the schema is ""`},
-		{good, `{"schema": "cfq.eval/1"}`, `"cfq.eval/2" can be read`},
-		{good, `{"schema": "cfq.eval/2"}`, "no result"},
-		{good, good + "x", "no JSON report"},
-		{`"confidence": 0.95,`, `"confidence": 95,`, "between 0 and 1"},
+		{good, "", "invalid JSON report"},
+		{good, `{}`, `unsupported schema ""`},
+		{good, `{"schema": "cfq.eval/1"}`, `want "cfq.eval/2"`},
+		{good, `{"schema": "cfq.eval/2"}`, "missing result"},
+		{good, good + "x", "invalid JSON report"},
+		{`"confidence": 0.95,`, `"confidence": 95,`, "want more than 0 and less than 1"},
 		{`"rows": 1200`, `"rows": "many"`, "rows"},
 		{good, `{"schema": "cfq.eval/2", "result": {}}`, "required margins"},
 	} {
@@ -141,7 +141,7 @@ func TestReadJSONRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadJSON(bytes.NewReader(short)); err == nil || !strings.Contains(err.Error(), "4 required margins were asked for, and 1 are there") {
+	if _, err := ReadJSON(bytes.NewReader(short)); err == nil || !strings.Contains(err.Error(), "4 required margins in the settings and 1 results") {
 		t.Errorf("%v", err)
 	}
 }

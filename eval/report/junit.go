@@ -54,7 +54,7 @@ const junitName = "cfq gate"
 func JUnit(w io.Writer, d *Document) error {
 	g := d.Gate
 	if g == nil {
-		return errors.New("report: the junit view shows the checks of a gate, and there is none: use cfq gate")
+		return errors.New("report: no gate for the junit view: use cfq gate")
 	}
 	s := junitSuite{Name: junitName, Tests: len(g.Findings), Time: "0", Out: clean(strings.Join(g.Notes, "\n"))}
 	property := func(name, value string) { s.Props = append(s.Props, junitProperty{name, clean(value)}) }

@@ -25,7 +25,7 @@ type Document struct {
 	Promises  File              `json:"promises,omitzero"`  // whose promises are the original's; none when they were computed
 	Overrides File              `json:"overrides,omitzero"` // what single people can change; none when the task says it for all
 	Recipe    map[string]string `json:"recipe,omitempty"`   // how the quantized model was made
-	Warnings  []string          `json:"warnings,omitempty"` // beside those of Result
+	Warnings  []string          `json:"warnings,omitempty"` // besides those of Result
 	Result    *eval.Result      `json:"result"`
 	Gate      *gate.Report      `json:"gate,omitempty"`    // what a gate says of Result
 	Layers    []Layer           `json:"layers,omitempty"`  // of the quantized model
@@ -115,7 +115,7 @@ func Views() []View[Document] {
 		{"text", "for a terminal", ".txt", Text},
 		{"json", "for programs, see report.schema.json", ".json", JSON},
 		{"md", "Markdown, for the summary of a pipeline's job", ".md", Markdown},
-		{"html", "one page that needs nothing else, with plots", ".html", HTML},
+		{"html", "one self-contained page, with plots", ".html", HTML},
 		{"csv", "one line for each person", ".csv", CSV},
 		{"junit", "the checks of a gate as test cases", ".xml", JUnit},
 	}
@@ -127,7 +127,7 @@ func ComparisonViews() []View[Comparison] {
 		{"text", "for a terminal", ".txt", compareText},
 		{"json", "for programs, see compare.schema.json", ".json", compareJSON},
 		{"md", "Markdown, for the summary of a pipeline's job", ".md", compareMarkdown},
-		{"html", "one page that needs nothing else, with plots", ".html", compareHTML},
+		{"html", "one self-contained page, with plots", ".html", compareHTML},
 		{"csv", "one line for each metric and model", ".csv", compareCSV},
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"cfq/eval/gate"
 )
 
-// verdict says what a gate says of all checks, and why what does not pass does not.
+// verdict is the verdict on all checks, with the notes.
 func verdict(g *gate.Report) block {
 	n := map[gate.Verdict]int{}
 	var waived, warned int
@@ -39,7 +39,7 @@ func verdict(g *gate.Report) block {
 	}
 	var extra []string
 	if waived > 0 {
-		extra = append(extra, fmt.Sprintf("%d of those that do not pass %s waived", waived, plural(waived, "is", "are")))
+		extra = append(extra, fmt.Sprintf("%d that do not pass %s waived", waived, plural(waived, "is", "are")))
 	}
 	if warned > 0 {
 		extra = append(extra, fmt.Sprintf("%d only %s", warned, plural(warned, "warns", "warn")))
@@ -49,14 +49,14 @@ func verdict(g *gate.Report) block {
 		b.lines = append(b.lines, strings.Join(extra, "; ")+".")
 	}
 	if g.Excluded > 0 {
-		b.lines = append(b.lines, fmt.Sprintf("%d %s left out: the quantized model was calibrated on them.", g.Excluded, plural(g.Excluded, "person is", "people are")))
+		b.lines = append(b.lines, fmt.Sprintf("%d %s left out because the quantized model was calibrated on them.", g.Excluded, plural(g.Excluded, "person is", "people are")))
 	}
 	b.lines = append(b.lines, g.Notes...)
 	return b
 }
 
-// mostPassing is how many passing checks a brief view lists.
-const mostPassing = 12
+// maxPassing is how many passing checks a brief view lists.
+const maxPassing = 12
 
 // findings is the table of checks, what keeps the gate from passing first.
 func findings(g *gate.Report, how detail) block {
@@ -66,7 +66,7 @@ func findings(g *gate.Report, how detail) block {
 	passing := 0
 	for _, f := range sorted {
 		if f.Verdict == gate.Pass {
-			if passing++; passing > how.many(passing, mostPassing) {
+			if passing++; passing > how.limit(passing, maxPassing) {
 				continue
 			}
 		}
@@ -79,17 +79,17 @@ func findings(g *gate.Report, how detail) block {
 		}
 		b.table.row(checkName(f), verdictOf(f), number(f.Value), people, bounds(f), f.Limit)
 		if f.Verdict == gate.Pass || !f.OK() {
-			b.table.mood(1, mood(f.Verdict))
+			b.table.style(1, styleOf(f.Verdict))
 		}
 		if f.Verdict != gate.Pass || how == full {
 			b.after = append(b.after, reasons(f)...)
 		}
 	}
-	if hidden := passing - how.many(passing, mostPassing); hidden > 0 {
+	if hidden := passing - how.limit(passing, maxPassing); hidden > 0 {
 		b.after = append(b.after, fmt.Sprintf("%d more pass.", hidden))
 	}
 	if len(sorted) > 0 {
-		b.after = append(b.after, fmt.Sprintf("bounds: one-sided bounds of the value, each with confidence %s; a check passes when the bound is within the limit",
+		b.after = append(b.after, fmt.Sprintf("bounds: one-sided confidence bounds at level %s; a check passes when the bound is within the limit",
 			strconv.FormatFloat(g.Confidence, 'g', 6, 64)))
 	}
 	return b
@@ -128,7 +128,7 @@ func checkName(f *gate.Finding) string {
 	return name
 }
 
-// verdictOf is the verdict with what takes its force.
+// verdictOf is the verdict, with a remark when it does not block.
 func verdictOf(f *gate.Finding) string {
 	switch {
 	case f.Verdict == gate.Pass:

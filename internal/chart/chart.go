@@ -52,7 +52,7 @@ const (
 	panelHeight = 3.5 * vg.Inch
 	border      = 0.12 * vg.Inch
 	resolution  = 110
-	oneColumn   = 3  // up to so many charts are drawn in one column
+	oneColumn   = 3  // charts that are drawn in one column; more take two
 	maxCharts   = 40 // of one picture
 
 	// A figure is as wide as a phone, so that its text is readable there.

@@ -274,7 +274,7 @@ func widen(a *plot.Axis) {
 	}
 }
 
-// draw draws the legend, which belongs to nobody else then, and the plot.
+// draw draws the legend and the plot.
 func (p *panel) draw(c draw.Canvas) {
 	c = p.legend.draw(c)
 	n := vg.Length(len(p.chart.Categories))

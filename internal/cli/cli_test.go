@@ -85,12 +85,12 @@ func TestParse(t *testing.T) {
 		{"--metod x", "unknown flag --metod; did you mean --method?"},
 		{"--qqqqqqqq", "unknown flag --qqqqqqqq"},
 		{"-z", "unknown flag -z"},
-		{"--sample-size many", "--sample-size many: not a whole number"},
-		{"--sample-size 99999999999999999999", "--sample-size 99999999999999999999: too large a number"},
-		{"--share 3%", "--share 3%: not a number"},
-		{"--share -1e999", "--share -1e999: too large a number"},
-		{"--seed -1", "--seed -1: not a whole number of 0 or more"},
-		{"--draw=perhaps", "--draw perhaps: neither true nor false"},
+		{"--sample-size many", "invalid value \"many\" for --sample-size: want a whole number"},
+		{"--sample-size 99999999999999999999", "invalid value \"99999999999999999999\" for --sample-size: number out of range"},
+		{"--share 3%", "invalid value \"3%\" for --share: want a number"},
+		{"--share -1e999", "invalid value \"-1e999\" for --share: number out of range"},
+		{"--seed -1", "invalid value \"-1\" for --seed: want a whole number, 0 or more"},
+		{"--draw=perhaps", "invalid value \"perhaps\" for --draw: want true or false"},
 		{"--method", "needs an argument"},
 	} {
 		fs, _ := newFlags()
@@ -121,7 +121,7 @@ func TestEnvironment(t *testing.T) {
 	}
 	env["CFQ_SAMPLE_SIZE"] = "some"
 	fs, _ = newFlags()
-	if err := Parse(fs, nil, lookup); err == nil || err.Error() != "environment variable CFQ_SAMPLE_SIZE=some: not a whole number" || Code(err) != Unusable {
+	if err := Parse(fs, nil, lookup); err == nil || err.Error() != `invalid value "some" of environment variable CFQ_SAMPLE_SIZE: want a whole number` || Code(err) != Unusable {
 		t.Errorf("a bad variable: %v", err)
 	}
 }

@@ -39,14 +39,14 @@ func Input(what, path string) error {
 	case info.IsDir():
 		return Usagef("name the file in it", "%s %s is a directory", what, path)
 	case !info.Mode().IsRegular(): // some inputs are opened more than once, and what was read of a pipe is gone
-		return Usagef("save it to a file and name that", "%s %s is a pipe or a device, not a file", what, path)
+		return Usagef("save it to a file first", "%s %s is a pipe or a device, not a file", what, path)
 	case info.Size() == 0:
-		return Usagef("was it written completely?", "%s %s is empty", what, path)
+		return Usagef("check that it was written completely", "%s %s is empty", what, path)
 	}
 	return nil
 }
 
-// sibling returns the file beside path whose name is nearest to it, or "".
+// sibling returns the file in the same folder with the nearest name, or "".
 func sibling(path string) string {
 	dir := filepath.Dir(path)
 	entries, err := os.ReadDir(dir)
@@ -78,7 +78,7 @@ func Output(path string, overwrite bool) error {
 	case err == nil && info.IsDir():
 		return Usagef("name a file in it", "output %s is a directory", path)
 	case err == nil && !info.Mode().IsRegular():
-		return Usagef("name a regular file", "output %s is not a regular file and cannot be replaced by one", path)
+		return Usagef("give a regular file", "output %s is not a regular file and cannot be replaced by one", path)
 	case err == nil && !overwrite:
 		return Usagef("--overwrite replaces it", "output %s exists", path)
 	case err == nil:
@@ -90,12 +90,12 @@ func Output(path string, overwrite bool) error {
 		return Usagef("remove the link or name its target", "output %s is a link to a file that does not exist", path)
 	}
 	if dir, err := os.Stat(filepath.Dir(path)); err != nil || !dir.IsDir() {
-		return Usagef("make it first", "output %s: there is no directory %s", path, filepath.Dir(path))
+		return Usagef("create the directory first", "output %s: no directory %s", path, filepath.Dir(path))
 	}
 	return writable(path)
 }
 
-// writable reports why no file can be made beside path.
+// writable reports why no file can be made in the folder of path.
 func writable(path string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".cfq-*")
 	if err != nil {
@@ -114,7 +114,7 @@ func Distinct(inputs, outputs []string) error {
 		}
 		for _, other := range outputs[:i] {
 			if sameFile(other, out) {
-				return Usagef("give each its own name", "two outputs are to be written to %s", out)
+				return Usagef("give each its own name", "two outputs have the same path %s", out)
 			}
 		}
 	}

@@ -49,7 +49,7 @@ func Parse(fs *pflag.FlagSet, args []string, lookup func(string) (string, bool))
 		}
 		return Usagef(help, "unknown flag --%s", name)
 	case errors.As(err, &invalid):
-		return Usagef(help, "--%s %s: %w", invalid.GetFlag().Name, invalid.GetValue(), notValue(invalid.GetFlag(), err))
+		return Usagef(help, "invalid value %q for --%s: %w", invalid.GetValue(), invalid.GetFlag().Name, notValue(invalid.GetFlag(), err))
 	case err != nil:
 		return Usagef(help, "%w", err)
 	}
@@ -78,17 +78,17 @@ func notValue(f *pflag.Flag, err error) error {
 		}
 		return err
 	case errors.Is(err, strconv.ErrRange):
-		return errors.New("too large a number")
+		return errors.New("number out of range")
 	}
 	switch f.Value.Type() {
 	case "bool":
-		return errors.New("neither true nor false")
+		return errors.New("want true or false")
 	case "int":
-		return errors.New("not a whole number")
+		return errors.New("want a whole number")
 	case "uint64":
-		return errors.New("not a whole number of 0 or more")
+		return errors.New("want a whole number, 0 or more")
 	}
-	return errors.New("not a number")
+	return errors.New("want a number")
 }
 
 // fromEnvironment is the annotation of a flag with the value that its variable gave it.
@@ -153,7 +153,7 @@ func environment(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
 		if err == nil {
 			err = fs.SetAnnotation(f.Name, fromEnvironment, []string{value})
 		} else {
-			err = fmt.Errorf("environment variable %s=%s: %w", variable(f.Name), value, notValue(f, err))
+			err = fmt.Errorf("invalid value %q of environment variable %s: %w", value, variable(f.Name), notValue(f, err))
 		}
 		errs = append(errs, err)
 	})

@@ -1,0 +1,676 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cfq/eval"
+	"cfq/internal/chart"
+)
+
+// pageOf lays out d: what decides first, where it came from last.
+func pageOf(d *Document, how detail) *page {
+	r := d.Result
+	p := &page{title: d.Title}
+	add := func(bs ...block) {
+		for _, b := range bs {
+			b.table.prune()
+			if len(b.lines)+len(b.table.rows)+len(b.after)+len(b.figures) > 0 {
+				p.blocks = append(p.blocks, b)
+			}
+		}
+	}
+	if d.Gate != nil {
+		p.verdict = d.Gate.Verdict
+		add(verdict(d.Gate), findings(d.Gate, how))
+	}
+	head := headline(d)
+	if d.Gate != nil {
+		head.title = "The promises"
+	}
+	add(head)
+	if ws := slices.Concat(d.Warnings, r.Warnings); len(ws) > 0 {
+		add(block{title: "Warnings", lines: ws, bullet: true})
+	}
+	p.answer = len(p.blocks)
+	if r.Population.Evaluated > 0 {
+		add(promises(r), costs(r, how), shape(r, how), marginErrors(r, how), spreads(r, how))
+	}
+	add(groups(r, how)...)
+	add(scenarios(r), certificates(r), perturbations(r, how), broken(d, how))
+	add(decisions(r), footprint(r), timing(r), layers(d, how))
+	add(people(r), models(d), recipe(d.Recipe), settings(r, how))
+	return p
+}
+
+// minForTau is how many promises tau01 must rest on to be in the headline: of fewer, 1 % is none.
+const minForTau = 100
+
+// headline says the most important thing first.
+func headline(d *Document) block {
+	r := d.Result
+	i := r.Headline()
+	if r.Population.Evaluated == 0 || i < 0 {
+		return block{lines: []string{"No people were evaluated."}}
+	}
+	a, mirrored, level := r.Margins[i], r.Margins[i], confidence(r)
+	what := "A promise is the cheapest feasible change with which the original approves a person that it refuses, with a logit margin " +
+		"of %s. The promise breaks when the quantized model still refuses the changed person."
+	none := "No recourse was found for any of %d people at margin %s: there are no promises."
+	if r.Issued != nil { // they are what they are; only recourse that is computed needs a margin to be worth something
+		a = r.Margins[0]
+		what = "A promise is a change in " + cmp.Or(d.Promises.Name, "the promises file") + " with which the original approves a person that it " +
+			"refuses, with a logit margin of %s or more. It breaks when the quantized model still refuses the changed person."
+		if !r.Settings.OneSided {
+			what += " The promises of the quantized model are computed."
+		}
+		none = "No promise issued to the %d people evaluated reaches margin %s."
+	}
+	if a.VD.Den == 0 {
+		return block{lines: []string{fmt.Sprintf(none, r.Population.Evaluated, margin(a.Margin))}}
+	}
+	rate := func(key string, at eval.AtMargin, x eval.Rate) string {
+		return fmt.Sprintf("%s %s, %s interval %s", symbolAt(key, at.Margin), percent(x.Value, 1), level, interval(x, 1))
+	}
+	lines := []string{fmt.Sprintf("Of %d %s %d %s (%s).", a.VD.Den, plural(a.VD.Den, "promise", "promises"),
+		a.VD.Num, plural(a.VD.Num, "breaks", "break"), rate("margins[].vd", a, a.VD))}
+	if x := mirrored.RVD; x.Den > 0 {
+		lines = append(lines, fmt.Sprintf("Of %d %s of the quantized model, the original breaks %d (%s).",
+			x.Den, plural(x.Den, "promise", "promises"), x.Num, rate("margins[].rvd", mirrored, x)))
+	}
+	if t := r.Tau01; t.Value.Defined() && t.N >= minForTau {
+		how := ""
+		if t.Extrapolated {
+			how = ", extrapolated"
+		}
+		what := "With a required margin of %s, at most 1 %% of the promises break (%s%s)."
+		if r.Issued != nil { // nothing is known of other recourse
+			what = "Of the promises that reach a margin of %s, at most 1 %% break (%s%s)."
+		}
+		lines = append(lines, fmt.Sprintf(what, fixed(t.Value, 2), eval.MetricAt("tau01").Symbol, how))
+	}
+	return block{lines: lines, after: []string{fmt.Sprintf(what, margin(a.Margin))}}
+}
+
+func confidence(r *eval.Result) string {
+	return strconv.FormatFloat(100*r.Settings.Confidence, 'g', 6, 64) + " %"
+}
+
+func recipe(steps map[string]string) block {
+	b := block{title: "How the quantized model was made", table: table{left: 2}, fold: true}
+	for _, k := range slices.Sorted(maps.Keys(steps)) {
+		b.table.row(k, steps[k])
+	}
+	return b
+}
+
+// legend explains a symbol of a table's head: "VD(t): promises that break".
+func legend(keys ...string) []string {
+	lines := make([]string, len(keys))
+	for i, k := range keys {
+		m := eval.MetricAt(k)
+		lines[i] = m.Symbol + ": " + m.Name
+		if m.Unit == "logits" {
+			lines[i] += " (" + m.Unit + ")"
+		}
+	}
+	return lines
+}
+
+func symbol(key string) string { return eval.MetricAt(key).Symbol }
+
+func promises(r *eval.Result) block {
+	b := block{title: "Promises by required margin t", after: legend("margins[].vd", "margins[].rvd", "margins[].frr"), figures: curve(r)}
+	if r.Settings.OneSided {
+		b.after = legend("margins[].vd", "margins[].frr")
+	}
+	b.table.head = []string{
+		"t", symbol("margins[].vd"), "broken", "interval", symbol("margins[].rvd"), "broken", "interval", symbol("margins[].frr"), "helped",
+	}
+	for _, a := range r.Margins {
+		b.table.row(margin(a.Margin), percent(a.VD.Value, 1), fraction(a.VD), interval(a.VD, 1),
+			percent(a.RVD.Value, 1), fraction(a.RVD), interval(a.RVD, 1), percent(a.FRR.Value, 1), fraction(a.FRR))
+	}
+	b.after = append(b.after, "interval: "+confidence(r)+" confidence interval (Wilson)", tau("tau01", r.Tau01))
+	if r.Settings.OneSided {
+		b.after = append(b.after, "RVD: not computed")
+		return b
+	}
+	b.after = append(b.after, tau("rtau01", r.RTau01),
+		fmt.Sprintf("%s: %s, %s (%s); it found a recourse for %s", symbol("pgd_first.vd"), percent(r.First.VD.Value, 1), counts(r.First.VD),
+			interval(r.First.VD, 1), counts(r.First.FRR)))
+	return b
+}
+
+func tau(key string, t eval.Tau) string {
+	m := eval.MetricAt(key)
+	s := fmt.Sprintf("%s %s: %s", m.Symbol, fixed(t.Value, 3), m.Name)
+	if t.Extrapolated {
+		s += " (extrapolated)"
+	}
+	return s
+}
+
+// costs shows the change of the cost of recourse, and the noise of the solver in it.
+func costs(r *eval.Result, how detail) block {
+	crg, sums, median, p95, abs, floor := "margins[].crg.mean", "margins[].crg.ratio_of_sums", "margins[].crg.median", "margins[].crg.p95",
+		"margins[].crg.abs_mean", "margins[].crg_noise.abs_mean"
+	keys := []string{crg, sums, median, p95, abs}
+	b := block{title: "Cost of the recourse"}
+	b.table.head = []string{"t", symbol(crg), "interval", "sums", "median", "p95", symbol(abs), "noise", "people", "cost 0", "lost"}
+	known, noisy, lost := false, false, false
+	for i := range r.Margins {
+		a := &r.Margins[i]
+		known, noisy, lost = known || a.CRG.N > 0, noisy || a.Noise != nil, lost || a.LostRecourse.Den > 0
+		noise := missing
+		if a.Noise != nil {
+			noise = with(a.Noise.AbsMean, fixed, how)
+		}
+		b.table.row(margin(a.Margin), signed(a.CRG.Mean.Value, 3), between(a.CRG.Mean, three), with(a.CRG.RatioOfSums, signed, how), with(a.CRG.Median, signed, how),
+			with(a.CRG.P95, signed, how), with(a.CRG.AbsMean, fixed, how), noise, strconv.Itoa(a.CRG.N), strconv.Itoa(a.CRG.Free), fraction(a.LostRecourse))
+	}
+	if !known && !lost {
+		return block{}
+	}
+	if noisy {
+		keys = append(keys, floor)
+	}
+	b.after = append(legend(keys...), "positive: recourse costs more under the quantized model; cost 0: people that it approves with the margin as they are")
+	if lost {
+		b.after = append(b.after, "lost: "+eval.MetricAt("margins[].lost_recourse").Name+", of people refused by both with recourse under the original")
+	}
+	return b
+}
+
+// with shows an estimate, with its interval where there is room.
+func with(e eval.Estimate, show func(eval.Float, int) string, how detail) string {
+	s := show(e.Value, 3)
+	if how == brief || !e.Value.Defined() || !e.Lo.Defined() && !e.Hi.Defined() {
+		return s
+	}
+	return s + " (" + between(e, three) + ")"
+}
+
+func three(x eval.Float) string { return fixed(x, 3) }
+
+// shape shows how alike the two models' actions are.
+func shape(r *eval.Result, how detail) block {
+	sim, overlap := "margins[].dir_sim", "margins[].act_overlap"
+	b := block{title: "Shape of the recourse", after: legend(sim, overlap), fold: true}
+	b.table.head = []string{"t", symbol(sim), symbol(overlap), "people"}
+	known := false
+	for _, a := range r.Margins {
+		known = known || a.DirSim.N > 0
+		b.table.row(margin(a.Margin), with(a.DirSim, fixed, how), with(a.ActOverlap, fixed, how), strconv.Itoa(a.DirSim.N))
+	}
+	if !known {
+		return block{}
+	}
+	return b
+}
+
+func marginErrors(r *eval.Result, how detail) block {
+	keys := []string{"margins[].margin_error.mean", "margins[].margin_error.rms", "margins[].margin_error.p99", "margins[].margin_error.max"}
+	b := block{title: "Margin error e at the original's recourse points", after: legend(keys...), fold: true}
+	b.table.head = []string{"t", symbol(keys[0]), symbol(keys[1]), symbol(keys[2]), symbol(keys[3]), "people"}
+	for _, a := range r.Margins {
+		e := a.MarginError
+		b.table.row(margin(a.Margin), with(e.Mean, signed, how), with(e.RMS, fixed, how), with(e.P99, fixed, how), with(e.Max, fixed, how), strconv.Itoa(e.N))
+	}
+	return b
+}
+
+// spreads shows where the two models' margins lie at the original's recourse points: at the margin that stands for the curve, or at all.
+func spreads(r *eval.Result, how detail) block {
+	b := block{title: "Margins at the original's recourse points", table: table{left: 2}, figures: distribution(r), fold: true}
+	b.table.head = []string{"t", "model", "smallest", "p05", "median", "p95", "largest", "people"}
+	for i, a := range r.Margins {
+		if how == brief && i != r.Headline() {
+			continue
+		}
+		for _, m := range []struct {
+			name string
+			eval.Spread
+		}{{"original", a.FullMargins}, {"quantized", a.QuantMargins}} {
+			if m.N > 0 {
+				b.table.row(margin(a.Margin), m.name, signed(m.Min, 3), signed(m.P05.Value, 3), signed(m.Median.Value, 3), signed(m.P95.Value, 3), signed(m.Max, 3), strconv.Itoa(m.N))
+			}
+		}
+	}
+	return b
+}
+
+func decisions(r *eval.Result) block {
+	d := r.Decisions
+	b := block{title: "Decisions", table: table{left: 1}}
+	row := func(key string, x eval.Rate) {
+		if x.Den == 0 {
+			return
+		}
+		b.table.row(eval.MetricAt(key).Name, percent(x.Value, 2), counts(x), interval(x, 2))
+	}
+	row("decisions.accuracy_full", d.AccuracyFull)
+	row("decisions.accuracy_quant", d.AccuracyQuant)
+	if e := d.AccuracyDrop; e.Value.Defined() {
+		b.table.row(eval.MetricAt("decisions.accuracy_drop").Name, difference("share", e.Value), missing, between(e, func(x eval.Float) string { return signed(100*x, 1) })+" pp")
+	}
+	row("decisions.favourable_full", d.FavourableFull)
+	row("decisions.favourable_quant", d.FavourableQuant)
+	row("decisions.disagreement", d.Disagreement)
+	row("decisions.lost", d.Lost)
+	row("decisions.gained", d.Gained)
+	return b
+}
+
+// near returns what r says at a required margin, nil when it was not evaluated there.
+func near(r *eval.Result, t float64) *eval.AtMargin {
+	for i := range r.Margins {
+		if r.Margins[i].Margin == t {
+			return &r.Margins[i]
+		}
+	}
+	return nil
+}
+
+// parts is a table of results of parts of the people, or under other conditions, at one required margin.
+type parts struct {
+	table   table
+	names   []string
+	vd, rvd []eval.Rate
+}
+
+func newParts(what string, t float64) *parts {
+	p := &parts{}
+	p.table = table{left: 1, head: []string{
+		what, "helped", symbolAt("margins[].vd", t), "broken", "interval", symbolAt("margins[].rvd", t), symbol("margins[].crg.median"), "accuracy",
+	}}
+	return p
+}
+
+func (p *parts) add(name string, r *eval.Result, t float64) {
+	a := near(r, t)
+	if a == nil {
+		return
+	}
+	p.table.row(name, fraction(a.FRR), percent(a.VD.Value, 1), fraction(a.VD), interval(a.VD, 1), percent(a.RVD.Value, 1),
+		signed(a.CRG.Median.Value, 3), percent(r.Decisions.AccuracyQuant.Value, 1))
+	p.names, p.vd, p.rvd = append(p.names, name), append(p.vd, a.VD), append(p.rvd, a.RVD)
+}
+
+// groups has a block for each grouping. A brief view tells of the differences that are more than chance.
+func groups(r *eval.Result, how detail) []block {
+	i := r.Headline()
+	if i < 0 {
+		return nil
+	}
+	t := r.Margins[i].Margin
+	var bs []block
+	for _, by := range r.Groups {
+		p := newParts(by.By, t)
+		small := false
+		for _, g := range by.Groups {
+			name := g.Name
+			if g.Small {
+				name, small = name+" *", true
+			}
+			p.add(name, g.Result, t)
+		}
+		p.add("everyone", r, t)
+		b := block{title: "By " + by.By, table: p.table}
+		tested, alike := false, 0
+		for _, g := range by.Gaps {
+			switch {
+			case g.Margin != nil && *g.Margin != t || g.Worst == "":
+			case how == brief && g.P.Defined() && float64(g.P) > 1-r.Settings.Confidence && g.Metric != "vd" && g.Metric != "rvd":
+				alike++
+			default:
+				tested = tested || g.P.Defined()
+				b.after = append(b.after, gapLine(&g))
+			}
+		}
+		if alike > 0 {
+			b.after = append(b.after, fmt.Sprintf("In %d other %s the groups do not differ significantly.", alike, plural(alike, "metric", "metrics")))
+		}
+		if tested {
+			b.after = append(b.after, "p: p-value of the difference between the worst group and the others, adjusted (Holm) for the number of groups")
+		}
+		if small {
+			b.after = append(b.after, "* too few promises for a comparison")
+		}
+		b.figures = bars("Promises that break, by "+by.By+" (t = "+margin(t)+"). Error bars: "+confidence(r)+" intervals.", p.names, p.vd, p.rvd)
+		bs = append(bs, b)
+	}
+	return bs
+}
+
+func gapLine(g *eval.GroupGap) string {
+	name, unit := g.Metric, ""
+	if m, ok := eval.MetricBy(g.Metric); ok {
+		name, unit = m.Name, m.Unit
+		if m.Symbol != "" {
+			name = m.Symbol
+		}
+		if g.Margin != nil {
+			name = symbolAt(m.Key, *g.Margin)
+		}
+	}
+	line := fmt.Sprintf("%s: worst for %s, best for %s, %s apart", name, g.Worst, g.Best, difference(unit, g.Difference))
+	if g.P.Defined() {
+		line += strings.Replace(fmt.Sprintf(" (p=%s)", probability(g.P)), "p=<", "p<", 1)
+	}
+	return line
+}
+
+// probability shows a p-value.
+func probability(p eval.Float) string {
+	if p < 0.001 {
+		return "<0.001"
+	}
+	return strconv.FormatFloat(float64(p), 'f', 3, 64)
+}
+
+// scenarios shows what other conditions do.
+func scenarios(r *eval.Result) block {
+	i := r.Headline()
+	if i < 0 || len(r.Scenarios) == 0 {
+		return block{}
+	}
+	t := r.Margins[i].Margin
+	p := newParts("scenario", t)
+	p.add("as it is", r, t)
+	for _, s := range r.Scenarios {
+		p.add(s.Name, s.Result, t)
+	}
+	return block{
+		title: "Other conditions", table: p.table,
+		figures: bars("Promises that break under other conditions (t = "+margin(t)+"). Error bars: "+confidence(r)+" intervals.", p.names, p.vd, p.rvd),
+	}
+}
+
+// certificates shows how many promises provably survive.
+func certificates(r *eval.Result) block {
+	b := block{title: "Certificates"}
+	b.table.head = []string{"t", "certified", "promises", "interval", "models apart"}
+	radius := 0.0
+	for _, a := range r.Margins {
+		if p := a.Certified; p != nil {
+			radius = p.Radius
+			b.table.row(margin(a.Margin), percent(p.Certified.Value, 1), fraction(p.Certified), interval(p.Certified, 1), fixed(p.Apart.Value, 3))
+		}
+	}
+	if len(b.table.rows) == 0 {
+		return block{}
+	}
+	where := fmt.Sprintf("within %s (in model inputs) of the recourse point", margin(radius))
+	if radius == 0 {
+		where = "exactly at the recourse point"
+	}
+	b.after = []string{
+		"certified: proved that the quantized model approves every point " + where + "; promises without a certificate may hold too",
+		"models apart: upper bound of the difference of the two margins there, median person (logits)",
+	}
+	return b
+}
+
+// kindName is what a reader calls a way to measure logit perturbation.
+func kindName(k eval.Perturbation) string {
+	switch k {
+	case eval.AtPoint:
+		return "at the point"
+	case eval.InBall:
+		return "in a ball, sampled"
+	case eval.FirstOrder:
+		return "first order"
+	}
+	return string(k)
+}
+
+// perturbations shows the paper's safe margins: at the margin that stands for the curve, or at all.
+func perturbations(r *eval.Result, how detail) block {
+	b := block{title: "Logit perturbation and safe margins", fold: true}
+	b.table.left = 1
+	b.table.head = []string{"eps", "t", "mean", "p95", "max", "safe", "points", "broken inside", "outside"}
+	for i, a := range r.Margins {
+		if how == brief && i != r.Headline() {
+			continue
+		}
+		for _, k := range eval.Perturbations() {
+			p, ok := a.Perturbed[k]
+			if !ok || p.N == 0 {
+				continue
+			}
+			b.table.row(kindName(k), margin(a.Margin), fixed(p.Mean.Value, 3), fixed(p.P95.Value, 3), fixed(p.Max.Value, 3),
+				percent(p.Safe.Value, 1), fraction(p.Safe), fraction(p.BrokenInside), fraction(p.BrokenOutside))
+		}
+	}
+	if len(b.table.rows) == 0 {
+		return block{}
+	}
+	b.after = []string{
+		"eps: the largest difference of the two models' logits at or around the original's recourse points",
+		"safe: points whose margin is more than twice eps; broken inside and outside: promises that break among them and among the others",
+	}
+	return b
+}
+
+// maxBrokenBrief and maxBroken are how many people whose promise breaks are shown.
+const (
+	maxBrokenBrief = 5
+	maxBroken      = 200
+)
+
+// broken lists the people whose promise breaks and what would have held.
+func broken(d *Document, how detail) block {
+	n := len(d.Broken)
+	if n == 0 {
+		return block{}
+	}
+	shown := min(maxBroken, how.limit(n, maxBrokenBrief))
+	b := block{title: "Broken promises, and what would have held", fold: how == brief, bullet: how == brief}
+	if shown < n {
+		b.after = append(b.after, fmt.Sprintf("%d of %d people; the JSON report has all.", shown, n))
+	}
+	if how == brief {
+		for i := range d.Broken[:shown] {
+			b.lines = append(b.lines, brokenLine(&d.Broken[i]))
+		}
+		return b
+	}
+	b.table = table{head: []string{"line", "what was promised", "what would have held", "t", "margin", "quantized", "cost", "then"}, left: 3}
+	for _, x := range d.Broken[:shown] {
+		line := missing
+		if x.Line > 0 {
+			line = strconv.Itoa(x.Line)
+		}
+		b.table.row(line, sentence(x.Action), orMissing(x.Repair), margin(x.Margin), signed(x.Own, 3), signed(x.Other, 3), fixed(x.Cost, 3), fixed(x.RepairCost, 3))
+	}
+	b.after = append(b.after, "margin, quantized: of the two models at the recourse point (logits); then: the cost of what would have held")
+	return b
+}
+
+// brokenLine is one person in a sentence.
+func brokenLine(x *Broken) string {
+	line := fmt.Sprintf("line %d: ", x.Line)
+	if x.Line <= 0 {
+		line = fmt.Sprintf("row %d: ", x.Row)
+	}
+	line += fmt.Sprintf("%s, at cost %s for margin %s; under the quantized model %s", sentence(x.Action), fixed(x.Cost, 3), signed(x.Own, 3), signed(x.Other, 3))
+	if x.Repair != "" {
+		line += fmt.Sprintf(". Would have held: %s, at cost %s", x.Repair, fixed(x.RepairCost, 3))
+	}
+	return line
+}
+
+func models(d *Document) block {
+	b := block{title: "Files", table: fileTable(), fold: true}
+	b.table.model("original", d.Full)
+	b.table.model("quantized", d.Quantized)
+	b.table.files(d.Data, d.Task, d.Promises, d.Overrides)
+	if d.Tool != "" {
+		b.after = []string{"Made by " + d.Tool + "."}
+	}
+	return b
+}
+
+func fileTable() table {
+	return table{head: []string{"", "file", "size", "bits/weight", "sha256"}, left: 2}
+}
+
+func (t *table) model(role string, m Model) {
+	bits := missing
+	if m.WeightBits > 0 {
+		bits = strconv.FormatFloat(m.WeightBits, 'f', 2, 64)
+	}
+	t.row(role, m.Name, byteCount(m.Bytes), bits, short(m.SHA256))
+}
+
+func (t *table) files(data, task, promises, overrides File) {
+	for _, o := range []struct {
+		name string
+		file File
+	}{{"people", data}, {"task", task}, {"promises", promises}, {"overrides", overrides}} {
+		if o.file.Name != "" {
+			t.row(o.name, o.file.Name, byteCount(o.file.Bytes), missing, short(o.file.SHA256))
+		}
+	}
+}
+
+func people(r *eval.Result) block {
+	p := r.Population
+	b := block{title: "People", table: table{left: 1}, fold: true}
+	row := func(label string, n int) { b.table.row(label, strconv.Itoa(n)) }
+	row("rows in the data", p.Rows)
+	if p.LeftOut > 0 {
+		row("excluded by the task or --rows", p.LeftOut)
+	}
+	if p.Unreadable > 0 {
+		row("not readable", p.Unreadable)
+	}
+	row("people read", p.Read)
+	row("approved by the original", p.Favoured)
+	row("refused by the original", p.Refused)
+	if p.Evaluated < p.Refused {
+		row(fmt.Sprintf("evaluated: a random sample of them (seed %d)", r.Settings.Seed), p.Evaluated)
+	} else {
+		row("evaluated: all of them", p.Evaluated)
+	}
+	row("of them also refused by the quantized model", p.BothRefuse)
+	if g := r.Issued; g != nil {
+		row("promises given to people who are evaluated", g.Promises)
+		row("of them not kept by the original itself", g.Invalid)
+		row("of them not allowed by the task", g.Infeasible)
+		row("promises given to others", g.Others)
+	}
+	return b
+}
+
+// settings lists what the numbers depend on perTable the files.
+func settings(r *eval.Result, how detail) block {
+	if how == brief {
+		return block{}
+	}
+	s := r.Settings
+	b := block{title: "Settings", table: table{left: 1}, fold: true}
+	number := func(label string, x float64) { b.table.row(label, strconv.FormatFloat(x, 'g', -1, 64)) }
+	count := func(label string, n int) {
+		if n > 0 {
+			b.table.row(label, strconv.Itoa(n))
+		}
+	}
+	count("people in the sample", s.Sample)
+	b.table.row("seed", strconv.FormatUint(s.Seed, 10))
+	number("confidence of the intervals", s.Confidence)
+	number("epsilon of CRG, DirSim and ActOverlap", s.Epsilon)
+	number("smallest change that ActOverlap counts", s.SupportTau)
+	if s.Radius > 0 {
+		number("radius of neighbourhoods, in model inputs", s.Radius)
+	}
+	count("steps of the solver", s.Solver.Steps)
+	count("restarts of the solver", s.Solver.Restarts)
+	count("rounds of the solver", s.Solver.Rounds)
+	count("beam of the solver", s.Solver.Beam)
+	b.table.row("seed of the solver", strconv.FormatUint(s.Solver.Seed, 10))
+	return b
+}
+
+func footprint(r *eval.Result) block {
+	f := r.Footprint
+	if f == nil {
+		return block{}
+	}
+	b := block{title: "Size and work", table: table{head: []string{"", "original", "quantized", "ratio"}, left: 1}}
+	row := func(label string, a, q float64, show func(float64) string) {
+		ratio := missing
+		if a > 0 && q > 0 {
+			ratio = strconv.FormatFloat(q/a, 'f', 3, 64)
+		}
+		b.table.row(label, show(a), show(q), ratio)
+	}
+	row("size of the file", float64(f.Full.Bytes), float64(f.Quant.Bytes), func(x float64) string { return byteCount(int64(x)) })
+	row("stored bits per weight", f.Full.WeightBits, f.Quant.WeightBits, func(x float64) string { return strconv.FormatFloat(x, 'f', 2, 64) })
+	row("bit operations of one decision", f.Full.BOPs, f.Quant.BOPs, func(x float64) string { return thousands(int64(x)) })
+	return b
+}
+
+func timing(r *eval.Result) block {
+	t := r.Timing
+	if t == nil {
+		return block{}
+	}
+	b := block{title: fmt.Sprintf("Speed in ONNX Runtime, %d %s", t.Threads, plural(t.Threads, "thread", "threads"))}
+	b.table = table{head: []string{"", "original", "interval", "quantized", "interval", "runs", "speed-up"}, left: 1}
+	row := func(label string, p eval.Pace) {
+		times := missing
+		if p.Full.Value.Defined() && p.Quant.Value > 0 {
+			times = strconv.FormatFloat(float64(p.Full.Value/p.Quant.Value), 'f', 2, 64) + "x"
+		}
+		b.table.row(label, seconds(p.Full.Value), between(p.Full, seconds), seconds(p.Quant.Value), between(p.Quant, seconds), strconv.Itoa(p.Quant.N), times)
+	}
+	row("1 row", t.One)
+	row("256 rows", t.Many)
+	b.after = []string{"Medians of alternating runs of the two models on this machine. Only these numbers differ between evaluations."}
+	return b
+}
+
+// maxLayersBrief is how many layers a brief view shows.
+const maxLayersBrief = 10
+
+func layers(d *Document, how detail) block {
+	if len(d.Layers) == 0 {
+		return block{}
+	}
+	b := block{title: "Layers of the quantized model", fold: true}
+	b.table = table{head: []string{"layer", "weights", "bits", "bytes", "sensitivity", "kernel"}, left: 1}
+	list := d.Layers
+	if n := how.limit(len(list), maxLayersBrief); n < len(list) {
+		list = slices.Clone(list)
+		slices.SortStableFunc(list, func(a, b Layer) int { return cmp.Compare(b.Sensitivity, a.Sensitivity) })
+		list = list[:n]
+		b.after = append(b.after, fmt.Sprintf("The %d of %d layers with the largest sensitivity.", n, len(d.Layers)))
+	}
+	bits, score := chart.Series{Name: ""}, chart.Series{Name: ""}
+	var names []string
+	for _, l := range list {
+		b.table.row(l.Node, thousands(int64(l.Weights)), strconv.FormatFloat(l.Bits, 'f', 2, 64), thousands(int64(l.Bytes)), fixed(l.Sensitivity, 4), cmp.Or(l.Kernel, missing))
+		names = append(names, l.Node)
+		bits.Y, score.Y = append(bits.Y, l.Bits), append(score.Y, float64(l.Sensitivity))
+	}
+	if len(names) > maxBars {
+		names, bits.Y, score.Y = names[:maxBars], bits.Y[:maxBars], score.Y[:maxBars]
+	}
+	draw := func(caption, x string, s chart.Series) {
+		if anyDefined(s.Y) {
+			b.figures = append(b.figures, figure{caption, chart.Chart{X: x, Categories: names, Horizontal: true, Series: []chart.Series{s}}})
+		}
+	}
+	draw("Bits of each layer's weights.", "bits per weight", bits)
+	draw("Counterfactual sensitivity of each layer.", "mean l1 norm of the gradient", score)
+	if anyDefined(score.Y) {
+		b.after = append(b.after, "sensitivity: mean l1 norm of the gradient of the loss by the layer's weights, at the original's recourse points")
+	}
+	return b
+}

@@ -1,0 +1,102 @@
+package report
+
+import (
+	"slices"
+
+	"cfq/eval/gate"
+	"cfq/internal/chart"
+)
+
+// page is what the views for people show. They differ only in how they draw it.
+type page struct {
+	title   string
+	verdict gate.Verdict // "" without a gate
+	blocks  []block
+	answer  int // the blocks that say what was asked for, with a gate; the rest is what it rests on
+}
+
+// head is the title with the verdict first.
+func (p *page) head() string {
+	switch {
+	case p.verdict == "":
+		return p.title
+	case p.title == "":
+		return string(p.verdict)
+	}
+	return string(p.verdict) + ": " + p.title
+}
+
+// block is one section of a page.
+type block struct {
+	title   string   // "" for the headline
+	lines   []string // sentences
+	table   table
+	after   []string // explanations under the table
+	figures []figure // for views that can draw
+	bullet  bool     // draw lines as a list
+	fold    bool     // few readers need it: views that can close it do
+}
+
+// table is rows of cells under an optional head. The first left columns are
+// aligned left, the others right.
+type table struct {
+	head []string
+	rows [][]string
+	left int
+	// styles are "good", "bad" or "unsure" for cells of the columns that prune leaves where they are.
+	styles map[place]string
+}
+
+// place is a row and a column.
+type place struct{ row, column int }
+
+// figure is a picture that shows numbers of the block's table, or of what the caption says.
+type figure struct {
+	caption string
+	chart   chart.Chart
+}
+
+func (t *table) style(column int, style string) {
+	if t.styles == nil {
+		t.styles = map[place]string{}
+	}
+	t.styles[place{len(t.rows) - 1, column}] = style
+}
+
+func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
+
+// prune takes out the columns that say nothing in any row.
+func (t *table) prune() {
+	if t.head == nil {
+		return
+	}
+	left := t.left
+	for j := len(t.head) - 1; j >= 0; j-- {
+		if slices.ContainsFunc(t.rows, func(r []string) bool { return r[j] != missing }) || len(t.rows) == 0 {
+			continue
+		}
+		t.head = slices.Delete(t.head, j, j+1)
+		for i := range t.rows {
+			t.rows[i] = slices.Delete(t.rows[i], j, j+1)
+		}
+		if j < left {
+			t.left--
+		}
+	}
+}
+
+// detail says how much a view shows.
+type detail bool
+
+const (
+	brief detail = false
+	full  detail = true
+)
+
+// limit returns how many of n rows are shown when a brief view shows at most maximum.
+func (d detail) limit(n, maximum int) int {
+	if d == full {
+		return n
+	}
+	return min(n, maximum)
+}
