@@ -2,15 +2,29 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 
+	"cfq/calib/record"
 	"cfq/internal/cli"
+	"cfq/internal/message"
+	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/ptq"
+	"cfq/quant"
+	"cfq/quant/qdq"
 	"cfq/recourse/promise"
 	"cfq/task"
 )
@@ -207,4 +221,602 @@ func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, m *g
 	return cli.Wrap(fmt.Errorf("no budget up to 8 bits was shown to keep VD(%g) within %g; %s is the best found: at most %.4f of its promises break, and %.4f of the reverse ones, as far as %d people can show",
 		f.target.Margin, f.target.VD, f.out, float64(c.VD.Upper), float64(c.RVD.Upper), r.Asked), cli.Missed,
 		"more people narrow the bounds; a larger --target-margin, --method cf-ptq or --keep-float the errors")
+}
+
+// quantizeFlags are the flags of quantize.
+type quantizeFlags struct {
+	given                 func(flag string) bool // on the command line
+	data, task, rows, out string
+	from, overrides       string
+	o                     ptq.Options // those of its fields that are flags as they are
+	refine                int
+	teacher               teacherFlags
+	target                ptq.Target
+	side                  string
+	calibrationRows       rowCount
+	plan, savePlan        string
+	overwrite             bool
+	calibrating           *task.People // who were read; nil with --plan
+}
+
+// add adds the flags: first what most people need, then the rest under headings.
+func (f *quantizeFlags) add(fs *pflag.FlagSet) {
+	fs.StringVarP(&f.data, "data", "d", "", "the calibration rows: a CSV `file`, also gzipped")
+	fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
+	fs.StringVarP(&f.out, "output", "o", "", "the quantized model `file`")
+	fs.StringVar((*string)(&f.o.Method), "method", string(ptq.CFPTQ), "the `method`; see below")
+	fs.Float64Var(&f.o.Budget, "budget", 4, "mean `bits` per weight, 2 to 8; see --cost")
+	fs.Float64Var(&f.target.VD, "target-vd", 0, "in place of a budget: the smallest model of whose promises at most this `share` breaks")
+	fs.StringArrayVar(&f.o.KeepFloat, "keep-float", nil, "leave the layers of this name or `pattern` in float, as in '/head/*'; may be repeated")
+	fs.StringVar(&f.savePlan, "save-plan", "", "write the plan, all bits, scales and codes, to a `file`")
+	fs.StringVar(&f.plan, "plan", "", "write the model that this plan `file` describes; needs no data")
+	fs.StringVar(&f.rows, "rows", "", rowsHelp)
+	fs.StringVar(&f.from, "promises", "", fromHelp)
+	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
+	choice := func(fs *pflag.FlagSet, names ...string) {
+		for _, name := range names {
+			c := ptq.FindSetting(name)
+			end := "; else as the method says"
+			switch name {
+			case "cost":
+				end = "; else " + string(ptq.CostBits)
+			case "input":
+				end = "; else " + string(ptq.InputAuto)
+			}
+			fs.StringVar(c.Of(&f.o), name, "", c.Doc+": "+strings.Join(ptq.Names(c.Choices), ", ")+end)
+		}
+	}
+	group(fs, "Bit widths", func(fs *pflag.FlagSet) {
+		choice(fs, "allocator", "cost", "bit-widths", "scales")
+		fs.StringArrayVar(&f.o.Only, "only", nil, "quantize only the layers of this name or `pattern`; may be repeated")
+		fs.BoolVar(&f.o.WeightOnly, "weight-only", false, "store weights in few bits and compute in float")
+		fs.IntVar(&f.o.ActBits, "act-bits", 8, "`bits` of the activations between layers, 2 to 8")
+		choice(fs, "input")
+	})
+	group(fs, "Calibration", func(fs *pflag.FlagSet) {
+		choice(fs, "calibrate-on", "weight-range", "act-range")
+		f.calibrationRows.add(fs)
+		fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
+		f.teacher.add(fs)
+	})
+	group(fs, "Rounding", func(fs *pflag.FlagSet) {
+		choice(fs, "rounding")
+		fs.IntVar(&f.refine, "refine", 0, "`rounds` of end-to-end refinement, 0 for none; else as the method says")
+		fs.BoolVar(&f.o.CrossLayerEqualization, "cross-layer-equalization", false, "balance the channel ranges of neighbouring layers first")
+	})
+	group(fs, "Target (with --target-vd)", func(fs *pflag.FlagSet) {
+		fs.Float64Var(&f.target.Margin, "target-margin", 0.1, "the `margin`, in logits, of the promises that are to hold")
+		fs.StringVar(&f.side, "target-side", sideBoth, "what must be within the target: both VD and RVD, or only vd")
+		fs.Float64Var(&f.target.HoldOut, "holdout", 0.3, "the `share` of the rows that is not calibrated on and judges")
+		fs.Float64Var(&f.target.Confidence, "confidence", 0.95, "of the claim that the target is kept")
+		fs.IntVar(&f.target.Sample, "target-sample", 4000, "at most this many refused `people` judge")
+		fs.Uint64Var(&f.target.Seed, "seed", 1, "seed of what is held out and of the judges, and of the rows read of very large data")
+	})
+	group(fs, "Where it runs", func(fs *pflag.FlagSet) {
+		fs.StringVar(&f.o.Runtime, "target-ort", "", "the oldest ONNX Runtime `version` that must read the file, as in 1.22; else 1.24")
+		fs.BoolVar(&f.o.Reduced, "reduced-range", false, "8-bit weights in 7 bits: the same results on CPUs without VNNI")
+	})
+}
+
+// The values of --target-side.
+const (
+	sideBoth = "both"
+	sideVD   = "vd"
+)
+
+// quantization returns the options that flags alone say.
+func (f *quantizeFlags) quantization() ptq.Options {
+	o := f.o
+	if o.Refine = f.refine; f.given("refine") && f.refine == 0 {
+		o.Refine = -1
+	}
+	return o
+}
+
+// options puts the options together; what comes out of files is not there yet.
+func (f *quantizeFlags) options(e *env) ptq.Options {
+	o := f.quantization()
+	o.Teacher, o.Cache = f.teacher.options(), f.teacher.cache()
+	o.Engine, o.Workers, o.Rows = e.engine(), e.workers, f.calibrationRows.option()
+	o.Progress = e.progress()
+	return o
+}
+
+// writeMethods writes what each method stands for.
+func writeMethods(w io.Writer) {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "  method\tallocator\tbit-widths\tscales\tcalibrate-on\tweight-range\tact-range\trounding\trefine")
+	for _, m := range ptq.Methods() {
+		d := m.Defaults
+		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", m.Name, d.Allocator, d.BitWidths, d.Scales, d.CalibrateOn, d.WeightRange, d.ActRange, d.Rounding, max(d.Refine, 0))
+	}
+	_ = tw.Flush() // into memory
+}
+
+// check looks at the flags before any work is done.
+func (f *quantizeFlags) check(args []string) error {
+	if err := arguments("quantize", args, "MODEL"); err != nil {
+		return err
+	}
+	if f.out == "" {
+		return cli.Usagef("-o model.q.onnx names the file to write", "--output is missing")
+	}
+	checks := []func() error{f.checkPlan, f.checkValues, f.checkUse, f.checkTarget, f.teacher.check}
+	if f.plan != "" {
+		checks = checks[:1]
+	}
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	outputs := []string{f.out}
+	if f.records() {
+		outputs = append(outputs, record.Path(f.out))
+	}
+	if f.savePlan != "" {
+		outputs = append(outputs, f.savePlan)
+	}
+	for _, path := range outputs {
+		if err := cli.Output(path, f.overwrite); err != nil {
+			return err
+		}
+	}
+	return cli.Distinct(append(codec.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides, f.plan), outputs)
+}
+
+// checkValues reports values that there are not.
+func (f *quantizeFlags) checkValues() error {
+	if err := checkMethod(string(f.o.Method), f.o.Budget); err != nil {
+		return err
+	}
+	for _, s := range ptq.Settings() {
+		value := *s.Of(&f.o)
+		if value == "" {
+			continue
+		}
+		if err := oneOf(s.Name, value, ptq.Names(s.Choices)); err != nil {
+			return err
+		}
+	}
+	if err := oneOf("target-side", f.side, []string{sideBoth, sideVD}); err != nil {
+		return err
+	}
+	switch {
+	case f.o.ActBits < 2 || f.o.ActBits > 8:
+		return cli.Usagef("", "invalid value %d for --act-bits: want 2 to 8", f.o.ActBits)
+	case f.refine < 0:
+		return cli.Usagef("", "invalid value %d for --refine: want 0, for none, or more rounds", f.refine)
+	}
+	if err := f.calibrationRows.check(); err != nil {
+		return err
+	}
+	if _, err := qdq.RuntimeOf(f.o.Runtime); err != nil {
+		return cli.Usagef("newer releases read what was written for an older one", "--target-ort %s: %v", f.o.Runtime, err)
+	}
+	return cli.Wrap(f.quantization().Check(), cli.Unusable, "")
+}
+
+// checkUse reports flags that are of no use beside each other.
+func (f *quantizeFlags) checkUse() error {
+	m, err := ptq.FindMethod(f.o.Method)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"act-bits", "act-range", "input"} {
+		if f.o.WeightOnly && f.given(name) {
+			return cli.Usagef("give one of the two", "--%s: with --weight-only no activation is quantized", name)
+		}
+	}
+	on := f.o.CalibrateOn
+	if on == "" {
+		on = m.Defaults.CalibrateOn
+	}
+	switch factual := on == ptq.OnFactual && !m.RecourseSensitivity; {
+	case factual && f.from != "":
+		return cli.Usagef("--method cf-ptq calibrates on them", "--promises: the method %s has no use for promises", f.o.Method)
+	case factual && f.overrides != "":
+		return cli.Usagef("--method cf-ptq calibrates on recourse", "--overrides: the method %s has no use for what people can change", f.o.Method)
+	}
+	return nil
+}
+
+// checkTarget reports what cannot be aimed at.
+func (f *quantizeFlags) checkTarget() error {
+	f.target.OneSided = f.side == sideVD
+	if f.target.VD == 0 && !f.given("target-vd") {
+		for _, name := range []string{"target-margin", "target-side", "holdout", "confidence", "target-sample"} {
+			if f.given(name) {
+				return cli.Usagef("--target-vd 0.02 looks for the smallest model with a VD of 2 % at most", "--%s is of use with --target-vd only", name)
+			}
+		}
+		return nil
+	}
+	inside := func(v float64) bool { return v > 0 && v < 1 }
+	switch t := f.target; {
+	case f.given("budget"):
+		return cli.Usagef("give one of the two", "--budget: with --target-vd the budget is what is looked for")
+	case !inside(t.VD):
+		return cli.Usagef("0.02 is two of a hundred", "--target-vd %v: it is a share above 0 and below 1", t.VD)
+	case !inside(t.HoldOut):
+		return cli.Usagef("0.3 holds three of ten rows out", "--holdout %v: it is a share above 0 and below 1", t.HoldOut)
+	case !(t.Confidence >= 0.5 && t.Confidence < 1):
+		return cli.Usagef("0.95 is usual", "--confidence %v: it is at least 0.5 and below 1", t.Confidence)
+	case !(t.Margin > 0 && t.Margin < 1e30):
+		return cli.Usagef("0.1 is usual: at the boundary half of all promises break whatever is done", "--target-margin %v: it is a number of logits above 0", t.Margin)
+	case t.Sample < 1:
+		return cli.Usagef("", "--target-sample %d: there are no such people", t.Sample)
+	}
+	return nil
+}
+
+// oneOf reports a flag whose value is none of the choices.
+func oneOf(flag, value string, choices []string) error {
+	if slices.Contains(choices, value) {
+		return nil
+	}
+	hint := ""
+	if s := cli.Suggest(value, choices); s != "" {
+		hint = fmt.Sprintf("did you mean %s?", s)
+	}
+	return cli.Usagef(hint, "invalid value %q for --%s: want %s", value, flag, message.Or(choices))
+}
+
+// planRows is how many rows of data the model of a plan is verified on.
+const planRows = 512
+
+// checkPlan reports flags that say what a plan says already.
+func (f *quantizeFlags) checkPlan() error {
+	if f.plan == "" {
+		return nil
+	}
+	said := []string{
+		"method", "budget", "target-vd", "keep-float", "promises", "only", "weight-only", "act-bits", "calibration-rows", "overrides",
+		"teacher-steps", "teacher-noise", "teacher-sample", "teacher-seed", "no-cache", "refine", "cross-layer-equalization", "target-margin", "target-side",
+		"holdout", "confidence", "target-sample", "seed", "target-ort", "reduced-range",
+	}
+	for _, s := range ptq.Settings() {
+		said = append(said, s.Name)
+	}
+	for _, name := range said {
+		if f.given(name) {
+			return cli.Usagef("edit the plan, or quantize anew without --plan", "--%s: that is for the plan to say", name)
+		}
+	}
+	switch {
+	case f.data != "" && f.task == "":
+		return cli.Usagef("-t task.yaml says what the columns mean", "--data: to verify on these rows takes a --task, too")
+	case f.data == "" && (f.task != "" || f.rows != ""):
+		return cli.Usagef("a plan needs neither", "--task and --rows are of use with --data: the rows that the model is verified on")
+	}
+	return nil
+}
+
+// runPlan writes the model of a plan.
+func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error {
+	p, err := readPlan(f.plan)
+	if err != nil {
+		return err
+	}
+	m, err := readModel(path)
+	if err != nil {
+		return err
+	}
+	var people *task.People
+	if f.data != "" {
+		t, err := readTask(f.task)
+		if err != nil {
+			return err
+		}
+		if people, err = readSample(ctx, e, f.data, f.rows, t, planRows, 1); err != nil {
+			return err
+		}
+	}
+	r, err := ptq.FromPlan(ctx, m, p, people, f.options(e))
+	if err != nil {
+		return runError(planFileError(f.plan, path, err))
+	}
+	if err := f.usable(e, r); err != nil {
+		return err
+	}
+	return f.write(e, r, nil)
+}
+
+// readPlan reads a plan file.
+func readPlan(path string) (*quant.PlanFile, error) {
+	if err := cli.Input("plan", path); err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, cli.Wrap(err, cli.Unusable, "")
+	}
+	p, err := quant.UnmarshalPlan(text)
+	if err != nil {
+		return nil, cli.Wrap(fmt.Errorf("plan %s: %w", path, err), cli.Unusable, "docs/plan.md says what a plan may say")
+	}
+	return p, nil
+}
+
+// planFileError says which of the two files an error is about.
+func planFileError(plan, model string, err error) error {
+	if mistake := (*quant.PlanError)(nil); errors.As(err, &mistake) {
+		return cli.Wrap(fmt.Errorf("plan %s: %w", plan, err), cli.Unusable, "docs/plan.md says what a plan may say")
+	}
+	return fmt.Errorf("plan %s, model %s: %w", plan, model, err)
+}
+
+// writeTarget shows what was chosen and, beneath it, what was looked at.
+func writeTarget(out io.Writer, path string, r *ptq.TargetResult) error {
+	if err := writeQuantized(out, path, r.Result); err != nil {
+		return err
+	}
+	t := r.Target
+	fmt.Fprintln(out)
+	paragraph(out, "", "", fmt.Sprintf("%d people calibrate, %d are held out; %d of those are refused, %d were asked, %d have promises at margin %g.",
+		r.Calibrated, r.HeldOut, r.Refused, r.Asked, r.Promises, t.Margin))
+	what := fmt.Sprintf("VD(%g) and RVD(%g) are", t.Margin, t.Margin)
+	if t.OneSided {
+		what = fmt.Sprintf("VD(%g) is", t.Margin)
+	}
+	verdict := "Not shown"
+	if r.Reached {
+		verdict = "Shown"
+	}
+	paragraph(out, "", "", fmt.Sprintf("%s with confidence %g: %s at most %g. Each bound is one at confidence %.4g.", verdict, t.Confidence, what, t.VD, r.Level))
+	fmt.Fprintln(out)
+	w := &grid{left: map[int]bool{2: true}}
+	w.add("budget", "bytes", "people", "VD", "at most", "RVD", "at most", "accuracy", "holds")
+	var problems []string
+	for i := range r.Candidates {
+		c := &r.Candidates[i]
+		if c.Problem != "" {
+			problems = append(problems, fmt.Sprintf("budget %g, %d bytes, cannot be used: %s", c.Budget, c.Bytes, strings.SplitN(c.Problem, "\n", 2)[0]))
+			continue
+		}
+		for _, part := range []struct {
+			name string
+			m    *ptq.Measured
+		}{{"calibration", c.Search}, {"held out", c.HeldOut}} {
+			if part.m == nil {
+				continue
+			}
+			upper := func(s ptq.Share) string { return fmt.Sprintf("%.4f", float64(s.Upper)) }
+			holds := yesNo(c.Holds)
+			if part.m == c.Search { // a guess has no bounds: the model was fitted to these people
+				upper, holds = func(ptq.Share) string { return "" }, ""
+			} else if i == r.Chosen {
+				holds += " *"
+			}
+			w.add(fmt.Sprint(c.Budget), strconv.Itoa(c.Bytes), part.name, broken(part.m.VD), upper(part.m.VD), broken(part.m.RVD), upper(part.m.RVD), percent(part.m.Accuracy.Value), holds)
+		}
+	}
+	w.write(out, "")
+	for _, p := range problems {
+		paragraph(out, "", "  ", p)
+	}
+	return nil
+}
+
+func broken(s ptq.Share) string { return fmt.Sprintf("%d/%d", s.Num, s.Den) }
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// writtenFile is what --json says of the written file, before what was done.
+type writtenFile struct {
+	File   string            `json:"file"`
+	SHA256 string            `json:"sha256"`
+	Plan   string            `json:"plan,omitempty"` // the file of --save-plan
+	Recipe map[string]string `json:"recipe"`         // as it is in the file
+}
+
+// write puts the files in place, the model last, and says what was done; target is nil without --target-vd.
+func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) error {
+	if f.savePlan != "" {
+		if err := cli.Write(f.savePlan, func(w io.Writer) error { return ptq.WritePlan(w, r) }); err != nil {
+			return err
+		}
+	}
+	if err := f.writeRows(r); err != nil {
+		return err
+	}
+	err := cli.Write(f.out, func(w io.Writer) error { _, err := w.Write(r.Model); return err })
+	if err != nil {
+		return err
+	}
+	switch {
+	case e.json:
+		return f.writeJSON(e.stdout, r, target)
+	case target != nil:
+		return writeTarget(e.stdout, f.out, target)
+	}
+	return writeQuantized(e.stdout, f.out, r)
+}
+
+func (f *quantizeFlags) writeJSON(w io.Writer, r *ptq.Result, target *ptq.TargetResult) error {
+	m, err := codec.Read(r.Model, "")
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(r.Model)
+	out := writtenFile{File: f.out, SHA256: hex.EncodeToString(sum[:]), Plan: f.savePlan, Recipe: recipe(m)}
+	if target != nil {
+		return writeJSON(w, struct {
+			writtenFile
+			*ptq.TargetResult
+		}{out, target})
+	}
+	return writeJSON(w, struct {
+		writtenFile
+		*ptq.Result
+	}{out, r})
+}
+
+// records says whether the rows that are calibrated on are recorded: those of a data file, and not those of a plan, which calibrates on none.
+func (f *quantizeFlags) records() bool { return f.plan == "" && f.data != "" }
+
+// writeRows writes the record of the rows that the model was calibrated on, see docs/calibration-rows.md.
+func (f *quantizeFlags) writeRows(r *ptq.Result) error {
+	if !f.records() {
+		return nil
+	}
+	_, data, err := fileHash(f.data)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(r.Model)
+	hashes := make([]uint64, len(r.Calibrated))
+	for k, i := range r.Calibrated {
+		hashes[k] = f.calibrating.Hashes[i]
+	}
+	rows := record.New(hex.EncodeToString(sum[:]), record.Data{Name: filepath.Base(f.data), SHA256: data}, hashes)
+	return cli.Write(record.Path(f.out), rows.Write)
+}
+
+// writeQuantized shows a result: what was made and how, the layers, what is to be known.
+func writeQuantized(out io.Writer, path string, r *ptq.Result) error {
+	method := string(r.Method)
+	if method == "" {
+		method = "by plan"
+	}
+	fmt.Fprintf(out, "%s: %s, %.2f bits per weight", path, method, r.Bits)
+	if r.Budget > 0 {
+		fmt.Fprintf(out, " (budget %g%s)", r.Budget, by(r.Cost))
+	}
+	fmt.Fprintln(out)
+	for _, line := range summary(r) {
+		paragraph(out, "  ", "    ", line)
+	}
+	fmt.Fprintln(out)
+	layerTable(r).write(out, "  ")
+	if len(r.Verified.Advice) > 0 {
+		fmt.Fprintln(out)
+	}
+	for _, a := range r.Verified.Advice {
+		paragraph(out, "  note: ", "    ", a)
+	}
+	return nil
+}
+
+// summary says in a line each what was done.
+func summary(r *ptq.Result) []string {
+	lines := []string{fmt.Sprintf("%d bytes (float %d, %.1fx smaller); %.2f bits per weight with all that weights need",
+		r.Bytes, r.FloatBytes, float64(r.FloatBytes)/float64(r.Bytes), r.Stored)}
+	if len(r.Equalized) > 0 {
+		lines = append(lines, "cross-layer equalization: "+strings.Join(r.Equalized, ", "))
+	}
+	switch {
+	case r.Factual == 0: // by a plan
+	case r.Recourse > 0:
+		what := "teacher recourse point"
+		if r.Promised {
+			what = "promised point"
+		}
+		lines = append(lines, fmt.Sprintf("calibrated on %s and %s (%d past the decision)", calibratedOn(r), counted(r.Recourse, what), r.Reached))
+	default:
+		lines = append(lines, "calibrated on "+calibratedOn(r))
+	}
+	switch o := r.Refined; {
+	case o == nil:
+	case o.Rounds == 0:
+		lines = append(lines, fmt.Sprintf("refinement made nothing better: margin error %.3g logits (rms at points held out)", o.Before))
+	default:
+		lines = append(lines, fmt.Sprintf("refined in %s: margin error %.3g -> %.3g logits (rms at points held out)", counted(o.Rounds, "round"), o.Before, o.After))
+	}
+	l := r.Verified.Levels
+	return append(lines, fmt.Sprintf("verified on %s: optimizations change outputs by %.2g at most", counted(l.Rows, "row"), l.Diff))
+}
+
+// by says what a budget counts, if not bits.
+func by(cost ptq.Cost) string {
+	if cost == "" || cost == ptq.CostBits {
+		return ""
+	}
+	return " by " + string(cost)
+}
+
+// calibratedOn says how many rows were looked at, and of how many.
+func calibratedOn(r *ptq.Result) string {
+	if r.People > r.Factual {
+		return fmt.Sprintf("%d of %d rows", r.Factual, r.People)
+	}
+	return counted(r.Factual, "row")
+}
+
+// layerTable lists the layers; where rows of a layer differ in width, with their numbers by width.
+func layerTable(r *ptq.Result) *grid {
+	widths := map[int]bool{}
+	mixed, scored := false, false
+	for _, l := range r.Layers {
+		mixed, scored = mixed || len(l.Rows) > 0, scored || l.Score != 0
+		for w := range l.Rows {
+			widths[w] = true
+		}
+		if l.Float == "" && len(l.Rows) == 0 {
+			widths[int(l.Bits)] = true
+		}
+	}
+	sorted := slices.Sorted(maps.Keys(widths))
+	if !mixed {
+		sorted = nil
+	}
+	head := []string{"layer", "weights", "bits"}
+	for _, w := range sorted {
+		head = append(head, fmt.Sprintf("%d-bit", w))
+	}
+	head = append(head, "scales")
+	if scored { // a plan has no scores
+		head = append(head, "sensitivity")
+	}
+	t := &grid{left: map[int]bool{0: true, len(head): true}}
+	if mixed {
+		t.add("", "", "", "rows of")
+	}
+	t.add(append(head, "kernel")...)
+	kernels := map[string]string{}
+	for _, l := range r.Verified.Layers {
+		kernels[l.Node] = l.Kernel
+	}
+	for i := range r.Layers {
+		l := &r.Layers[i]
+		row := make([]string, len(head)+1)
+		row[0], row[1], row[2] = l.Node, strconv.Itoa(l.Params), "float"
+		row[len(head)] = l.Float
+		if l.Float == "" {
+			row[2], row[3+len(sorted)], row[len(head)] = bitsOf(l), strconv.Itoa(l.Channels), kernels[l.Node]
+			for k, w := range sorted {
+				row[3+k] = rowsOf(l, w)
+			}
+			if l.Score != 0 {
+				row[len(head)-1] = fmt.Sprintf("%.3g", l.Score)
+			}
+		}
+		t.add(row...)
+	}
+	return t
+}
+
+// bitsOf is the mean width of a layer's weights.
+func bitsOf(l *ptq.Layer) string {
+	if len(l.Rows) == 0 {
+		return fmt.Sprintf("%g", l.Bits)
+	}
+	return fmt.Sprintf("%.2f", l.Bits)
+}
+
+// rowsOf is how many rows of a layer have the given width, "" for none.
+func rowsOf(l *ptq.Layer, width int) string {
+	n := l.Rows[width]
+	if len(l.Rows) == 0 && l.Bits == float64(width) {
+		n = l.Channels // rows differ in width only where each has a scale of its own
+	}
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
 }

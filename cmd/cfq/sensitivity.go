@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
@@ -92,7 +95,7 @@ func (f *sensitivityFlags) check(args []string) error {
 		return err
 	}
 	if f.probes < 2 {
-		return cli.Usagef("two are the least that a standard error can be had from", "--probes %d", f.probes)
+		return cli.Usagef("", "invalid value %d for --probes: want 2 or more, for a standard error", f.probes)
 	}
 	if err := f.calibrationRows.check(); err != nil {
 		return err
@@ -104,7 +107,7 @@ func (f *sensitivityFlags) check(args []string) error {
 		return nil
 	}
 	if !slices.Contains(chart.Formats(), f.format()) {
-		return cli.Usagef("the name must end in .svg or .png", "--plot %s: that is no kind of picture that can be drawn", f.plot)
+		return cli.Usagef("", "invalid value %q for --plot: want a name that ends in .svg or .png", f.plot)
 	}
 	if err := cli.Output(f.plot, f.overwrite); err != nil {
 		return err
@@ -164,5 +167,235 @@ func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error
 	if e.json {
 		return writeJSON(e.stdout, p)
 	}
-	return writeProfile(e.stdout, p)
+	writeProfile(e.stdout, p)
+	return nil
+}
+
+// longestName is how much of a layer's name a table shows; names differ at their ends.
+const longestName = 16
+
+func shortName(name string) string {
+	n := utf8.RuneCountInString(name)
+	if n <= longestName {
+		return name
+	}
+	return "…" + string([]rune(name)[n-longestName+1:])
+}
+
+// place is a kind of rows that layers are measured at.
+type place struct {
+	name string
+	of   func(l *ptq.LayerProfile) *ptq.Importance
+}
+
+// places are those that the profile has.
+func places(p *ptq.Profile) []place {
+	out := []place{{"factual rows", func(l *ptq.LayerProfile) *ptq.Importance { return &l.Factual }}}
+	if p.Recourse > 0 {
+		out = append(out, place{"recourse points", func(l *ptq.LayerProfile) *ptq.Importance { return l.Recourse }})
+	}
+	return out
+}
+
+// measure is a score that a layer may have.
+type measure struct {
+	name, title, about string
+	of                 func(i *ptq.Importance) *ptq.Score
+}
+
+func scoreMeasures(p *ptq.Profile) []measure {
+	return []measure{
+		{"gradient", "gradient per weight", "mean l1 norm of the gradient of a row's loss by the weights", func(i *ptq.Importance) *ptq.Score { return i.Gradient }},
+		{
+			"curvature", "curvature per weight, ± standard error", fmt.Sprintf("trace of the loss's Hessian by the weights, %d random vectors", p.Probes),
+			func(i *ptq.Importance) *ptq.Score { return i.Trace },
+		},
+	}
+}
+
+// writeProfile writes the profiles side by side.
+func writeProfile(out io.Writer, p *ptq.Profile) {
+	rows := counted(p.Factual, "row")
+	if p.People > p.Factual {
+		rows = fmt.Sprintf("%d of %d rows", p.Factual, p.People)
+	}
+	fmt.Fprintf(out, "%s on %s", p.Method, rows)
+	if p.Recourse > 0 {
+		what := "teacher recourse points"
+		if p.Promised {
+			what = "promised points"
+		}
+		fmt.Fprintf(out, " and %d %s, %d of them past the decision", p.Recourse, what, p.Reached)
+	}
+	fmt.Fprintln(out)
+	for _, m := range scoreMeasures(p) {
+		writeScores(out, p, m)
+	}
+	writeErrors(out, p)
+	writeRules(out, p)
+}
+
+// writeScores writes one measure at all places, nothing where no layer has it.
+func writeScores(out io.Writer, p *ptq.Profile, m measure) {
+	at := slices.DeleteFunc(places(p), func(at place) bool { return m.of(at.of(&p.Layers[0])) == nil })
+	if len(at) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "\n%s: %s (rank)\n", m.name, m.about)
+	t := &grid{}
+	top, head := []string{"", ""}, []string{"layer", "weights"}
+	for _, a := range at {
+		top, head = append(top, a.name, ""), append(head, "in all", "per weight")
+	}
+	t.add(top...)
+	t.add(head...)
+	for i := range p.Layers {
+		l := &p.Layers[i]
+		row := []string{shortName(l.Node), strconv.Itoa(l.Weights)}
+		for _, a := range at {
+			s := m.of(a.of(l))
+			value := fmt.Sprintf("%.3g", s.Value)
+			if s.Err > 0 {
+				value += fmt.Sprintf(" ±%.1g", s.Err)
+			}
+			row = append(row, value, fmt.Sprintf("%.2g (%d)", s.PerWeight, s.PerWeightRank))
+		}
+		t.add(row...)
+	}
+	t.write(out, "  ")
+}
+
+func writeErrors(out io.Writer, p *ptq.Profile) {
+	how := "measured"
+	if p.Errors == ptq.ErrorsFirstOrder {
+		how = "to first order"
+	}
+	fmt.Fprintf(out, "\nquantization error of the margin (rms, logits): one layer alone, %s\n", how)
+	t := &grid{}
+	head := []string{"layer", "at"}
+	for _, b := range p.BitWidths {
+		head = append(head, fmt.Sprintf("%d bits", b))
+	}
+	t.add(head...)
+	for i := range p.Layers {
+		l := &p.Layers[i]
+		for _, a := range places(p) {
+			row := []string{shortName(l.Node), a.name}
+			for _, d := range a.of(l).MarginError {
+				row = append(row, fmt.Sprintf("%.2g", math.Sqrt(d)))
+			}
+			t.add(row...)
+		}
+	}
+	t.write(out, "  ")
+}
+
+func writeRules(out io.Writer, p *ptq.Profile) {
+	at := "recourse points"
+	if p.Recourse == 0 {
+		at = "factual rows"
+	}
+	fmt.Fprintf(out, "\nrules: bits at a budget of %g, margin error (rms) of the model at %s\n", p.Budget, at)
+	t := &grid{left: map[int]bool{0: true, 1: true, 2: true, 3: true, 4: true}}
+	t.add("rule", "looks at", "bits", "mean", "margin error")
+	for _, r := range p.Rules {
+		if r.Error != "" {
+			t.add(string(r.Name), r.At)
+			t.note("none: " + r.Error)
+			continue
+		}
+		t.add(string(r.Name), r.At, bitsText(r.Bits), fmt.Sprintf("%.2f", r.MeanBits), fmt.Sprintf("%.3g", r.MarginError))
+	}
+	t.write(out, "")
+}
+
+// bitsText writes out the bits of a few layers, and counts those of many.
+func bitsText(bits []int) string {
+	const few = 12
+	words := make([]string, 0, len(bits))
+	if len(bits) <= few {
+		for _, b := range bits {
+			words = append(words, strconv.Itoa(b))
+		}
+		return strings.Join(words, " ")
+	}
+	counts := map[int]int{}
+	for _, b := range bits {
+		counts[b]++
+	}
+	for _, b := range slices.Sorted(slices.Values(bits)) {
+		if n := counts[b]; n > 0 {
+			words = append(words, fmt.Sprintf("%d at %d", n, b))
+			counts[b] = 0
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// profileCharts draws what writeProfile writes: scores per weight, quantization errors, rules.
+func profileCharts(p *ptq.Profile) []chart.Chart {
+	var names []string
+	for _, l := range p.Layers {
+		names = append(names, shortName(l.Node))
+	}
+	var charts []chart.Chart
+	for _, m := range scoreMeasures(p) {
+		c := chart.Chart{Title: m.title, X: "layer", Y: m.name + " per weight", LogY: true, Categories: names}
+		for _, at := range places(p) {
+			s := chart.Series{Name: at.name}
+			for i := range p.Layers {
+				score := m.of(at.of(&p.Layers[i]))
+				if score == nil {
+					break
+				}
+				c.LogY = c.LogY && score.PerWeight > 0
+				s.Y = append(s.Y, score.PerWeight)
+				if score.Err > 0 {
+					e := score.Err / float64(p.Layers[i].Weights)
+					s.Low, s.High = append(s.Low, score.PerWeight-e), append(s.High, score.PerWeight+e)
+				}
+			}
+			if len(s.Low) != len(s.Y) {
+				s.Low, s.High = nil, nil
+			}
+			if s.Y != nil {
+				c.Series = append(c.Series, s)
+			}
+		}
+		if c.Series != nil {
+			charts = append(charts, c)
+		}
+	}
+	for _, at := range places(p) {
+		c := chart.Chart{Title: "one layer quantized alone, at " + at.name, X: "layer", Y: "margin error (rms, logits)", LogY: true, Categories: names}
+		for f, b := range p.BitWidths {
+			s := chart.Series{Name: fmt.Sprintf("%d bits", b)}
+			for i := range p.Layers {
+				s.Y = append(s.Y, math.Sqrt(at.of(&p.Layers[i]).MarginError[f]))
+			}
+			c.Series = append(c.Series, s)
+		}
+		charts = append(charts, c)
+	}
+	return append(charts, ruleChart(p)...)
+}
+
+// ruleChart draws what becomes of the margin with the bits of each rule.
+func ruleChart(p *ptq.Profile) []chart.Chart {
+	c := chart.Chart{
+		Title: fmt.Sprintf("bits as each rule gives them, budget %g", p.Budget), X: "rule, and where it looks",
+		Y: "margin error (rms, logits)",
+	}
+	s := chart.Series{Name: "whole model"}
+	for _, r := range p.Rules {
+		if r.Error == "" {
+			c.Categories = append(c.Categories, strings.TrimSpace(string(r.Name)+" "+r.At))
+			s.Y = append(s.Y, r.MarginError)
+		}
+	}
+	if s.Y == nil {
+		return nil
+	}
+	c.Series = []chart.Series{s}
+	return []chart.Chart{c}
 }

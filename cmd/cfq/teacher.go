@@ -30,11 +30,11 @@ func (f *teacherFlags) add(fs *pflag.FlagSet) {
 func (f *teacherFlags) check() error {
 	switch {
 	case f.steps < 1:
-		return cli.Usagef("", "--teacher-steps must be 1 or more")
+		return cli.Usagef("", "invalid value %d for --teacher-steps: want 1 or more", f.steps)
 	case !(f.noise >= 0) || math.IsInf(f.noise, 1):
-		return cli.Usagef("0 is none", "--teacher-noise %v: sigma is a number of 0 or more", f.noise)
+		return cli.Usagef("", "invalid value %v for --teacher-noise: want 0, for none, or more", f.noise)
 	case f.sample < 0:
-		return cli.Usagef("0 takes all", "--teacher-sample %d: there are no such people", f.sample)
+		return cli.Usagef("", "invalid value %d for --teacher-sample: want 0, for all, or more", f.sample)
 	}
 	return nil
 }
@@ -59,4 +59,26 @@ func (f *teacherFlags) cache() string {
 		return ""
 	}
 	return dir
+}
+
+// rowCount is the flag that says how many rows are calibrated on.
+type rowCount int
+
+func (n *rowCount) add(fs *pflag.FlagSet) {
+	fs.IntVar((*int)(n), "calibration-rows", 4096, "of more `rows` so many are calibrated on, and more of the refused where few are; 0 takes all")
+}
+
+func (n rowCount) check() error {
+	if n < 0 {
+		return cli.Usagef("", "invalid value %d for --calibration-rows: want 0, for all, or more", n)
+	}
+	return nil
+}
+
+// option returns the number as Options.Rows wants it.
+func (n rowCount) option() int {
+	if n == 0 {
+		return -1 // all of them
+	}
+	return int(n)
 }
