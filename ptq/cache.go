@@ -1,9 +1,11 @@
 package ptq
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/gob"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 
 	"cfq/calib"
 	"cfq/internal/cache"
@@ -202,77 +205,38 @@ func writeFloats(w io.Writer, x []float32) {
 	}
 }
 
-// packSet writes what Counterfactual adds to the rows: for each recourse point its row, whether it was
-// reached, and the inputs that differ from the row.
+// keptSet is what Counterfactual adds to the rows.
+type keptSet struct {
+	Source  []int // ascending
+	Reached []bool
+	Points  []float32
+}
+
 func packSet(s *calib.Set) []byte {
-	out := binary.AppendUvarint(nil, uint64(s.Recourse))
-	for i, r := range s.Source {
-		reached := byte(0)
-		if s.Reached[i] {
-			reached = 1
-		}
-		out = append(binary.AppendUvarint(out, uint64(r)), reached)
-		x, p := s.X[r*s.Dim:(r+1)*s.Dim], s.Points()[i*s.Dim:(i+1)*s.Dim]
-		changed := 0
-		for j := range p {
-			if math.Float32bits(p[j]) != math.Float32bits(x[j]) {
-				changed++
-			}
-		}
-		out = binary.AppendUvarint(out, uint64(changed))
-		for j := range p {
-			if math.Float32bits(p[j]) != math.Float32bits(x[j]) {
-				out = binary.LittleEndian.AppendUint32(binary.AppendUvarint(out, uint64(j)), math.Float32bits(p[j]))
-			}
-		}
+	var b bytes.Buffer
+	if err := gob.NewEncoder(&b).Encode(keptSet{s.Source, s.Reached, s.Points()}); err != nil {
+		panic(err) // memory takes everything
 	}
-	return out
+	return b.Bytes()
 }
 
 var errNoSet = errors.New("this is not a set of recourse points of these rows")
 
 // unpackSet is the inverse of packSet.
 func unpackSet(b []byte, x []float32, dim int) (*calib.Set, error) {
-	number := func(limit int) int {
-		v, n := binary.Uvarint(b)
-		if n <= 0 || v >= uint64(limit) {
-			b = nil
-			return -1
-		}
-		b = b[n:]
-		return int(v)
-	}
-	rows := len(x) / dim
-	s := &calib.Set{Dim: dim, Factual: rows, Recourse: number(rows + 1)}
-	if s.Recourse < 0 {
+	var k keptSet
+	r := bytes.NewReader(b)
+	if err := gob.NewDecoder(r).Decode(&k); err != nil {
 		return nil, errNoSet
 	}
-	s.X = append(make([]float32, 0, len(x)+s.Recourse*dim), x...)
-	s.Source, s.Reached = make([]int, s.Recourse), make([]bool, s.Recourse)
-	for i := range s.Recourse {
-		r := number(rows)
-		if r < 0 || len(b) == 0 {
-			return nil, errNoSet
-		}
-		s.Source[i], s.Reached[i] = r, b[0] == 1
-		b = b[1:]
-		s.X = append(s.X, x[r*dim:(r+1)*dim]...)
-		point := s.X[len(s.X)-dim:]
-		changed := number(dim + 1)
-		if changed < 0 {
-			return nil, errNoSet
-		}
-		for range changed {
-			j := number(dim)
-			if j < 0 || len(b) < 4 {
-				return nil, errNoSet
-			}
-			point[j] = math.Float32frombits(binary.LittleEndian.Uint32(b))
-			b = b[4:]
-		}
-	}
-	if len(b) > 0 {
+	n, rows := len(k.Source), len(x)/dim
+	outside := func(row int) bool { return row < 0 || row >= rows }
+	if r.Len() > 0 || len(k.Reached) != n || len(k.Points) != n*dim || slices.ContainsFunc(k.Source, outside) {
 		return nil, errNoSet
+	}
+	s := &calib.Set{Dim: dim, Factual: rows, Recourse: n, X: slices.Concat(x, k.Points), Source: k.Source, Reached: k.Reached}
+	if n == 0 { // gob leaves out what is empty
+		s.Source, s.Reached = []int{}, []bool{}
 	}
 	return s, nil
 }

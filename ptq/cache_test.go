@@ -44,6 +44,7 @@ func readAll(t testing.TB, model, taskFile, data string) (*graph.Model, *task.Ta
 // What is read back is what was computed, to the bit; another setting, task, model or
 // row is another key; a damaged file is written anew.
 func TestTeacherCache(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	ctx := context.Background()
 	loans := filepath.Join("..", "testdata", "loans")
@@ -160,6 +161,7 @@ func overwriteAll(t *testing.T, dir string, n int) {
 // Statistics read back are those that were computed, to the bit; another row, weight,
 // grid, layer or wish is another key; a damaged file is written anew.
 func TestStatsCache(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	ctx := context.Background()
 	loans := filepath.Join("..", "testdata", "loans")
@@ -238,6 +240,7 @@ func TestStatsCache(t *testing.T) {
 
 // Quantize writes the same bytes with a cold cache, a warm one, and none.
 func TestQuantizeWithCache(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	loans := filepath.Join("..", "testdata", "loans")
 	m, tk, people := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
@@ -265,6 +268,7 @@ func TestQuantizeWithCache(t *testing.T) {
 
 // Unpacking gives back what was packed, and refuses everything else without a panic.
 func TestUnpackSet(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		dim, rows := rapid.IntRange(1, 5).Draw(t, "dim"), rapid.IntRange(1, 6).Draw(t, "rows")
 		number := rapid.SampledFrom([]float32{0, float32(math.Copysign(0, -1)), 1, -2.5, float32(math.NaN()), float32(math.Inf(1))})

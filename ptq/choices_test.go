@@ -9,6 +9,7 @@ import (
 // Every setting has a place of its own in the options, and every method a value of it that
 // is in the setting's table.
 func TestSettings(t *testing.T) {
+	t.Parallel()
 	var o ptq.Options
 	places := map[*string]string{} // names of settings by where they stand
 	for _, s := range ptq.Settings() {

@@ -8,6 +8,7 @@ import (
 // Of many people some are calibrated on, evenly spread; where few of them are refused,
 // refused ones are added until there are enough.
 func TestWithRefused(t *testing.T) {
+	t.Parallel()
 	margins := make([]float32, 20000)
 	for i := range margins {
 		margins[i] = 1

@@ -52,6 +52,7 @@ func convolutionalLoans(tk *task.Task) *graph.Model {
 // A model with convolutions is quantized like any other: on integer kernels, deciding
 // as it did, the same bytes every time.
 func TestQuantizeConvolutions(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	_, tk, people := loans(t, "train.csv")
 	people = few(people, 500)
@@ -150,6 +151,7 @@ func agreement(t *testing.T, m *graph.Model, quantized []byte, tk *task.Task, pe
 // TestCanonicalKeepsConvolutions: what is learnt of shapes while the canonical form is
 // made is enough to find the layers in it afterwards.
 func TestCanonicalKeepsConvolutions(t *testing.T) {
+	t.Parallel()
 	_, tk, _ := loans(t, "train.csv")
 	c, err := onnxio.Canonical(convolutionalLoans(tk))
 	if err != nil {

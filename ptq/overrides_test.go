@@ -39,6 +39,7 @@ func point(s *calib.Set, i int) []float32 {
 // Teacher points keep to what each person can change, whatever order the people are in; those of others stay as
 // they were.
 func TestTeacherKeepsToOverrides(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	loans := filepath.Join("..", "testdata", "loans")
 	m, tk, all := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
@@ -95,6 +96,7 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 
 // Where there are no recourse points the warning says why.
 func TestWhyNoRecourse(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	loans := filepath.Join("..", "testdata", "loans")
 	m, tk, all := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "test.csv"))

@@ -70,6 +70,7 @@ func halves(p *quant.Plan) (halves, all int) {
 // A plan gives the bytes again whatever is in it: rows of several widths, scales in float16,
 // weights that were evened out, another release of ONNX Runtime.
 func TestFromPlanKinds(t *testing.T) {
+	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
 	for name, o := range map[string]ptq.Options{
@@ -123,6 +124,7 @@ func readPlanOf(t *testing.T, m *graph.Model, text string) *quant.Plan {
 
 // A plan of a model with convolutions gives its bytes again: output quantizers, channels, groups.
 func TestFromPlanConvolutions(t *testing.T) {
+	t.Parallel()
 	orttest.Need(t)
 	_, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
@@ -149,6 +151,7 @@ func TestFromPlanConvolutions(t *testing.T) {
 
 // Each layer can be kept in float by itself.
 func TestKeepFloatEach(t *testing.T) {
+	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
 	for _, node := range []string{"/layers.0/Gemm", "/layers.2/Gemm", "/layers.4/Gemm"} {
@@ -168,6 +171,7 @@ func TestKeepFloatEach(t *testing.T) {
 
 // Releases that there are not, or that do not read the model, are found before any work.
 func TestRuntimeErrors(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	newer := m.Clone()

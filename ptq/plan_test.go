@@ -41,6 +41,7 @@ func readPlan(t *testing.T, text []byte) *quant.PlanFile {
 // A plan gives the bytes of the run that saved it, whatever the options of that were,
 // without data and without a task.
 func TestFromPlan(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	m, _, people := loans(t, "test.csv")
 	people = few(people, 300)
@@ -88,6 +89,7 @@ func TestFromPlan(t *testing.T) {
 
 // An edited plan is a plan: layers go to float, rows to other widths.
 func TestFromEditedPlan(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	m, _, _ := loans(t, "train.csv")
 	_, text := planOf(t, m, ptq.Options{Method: "ptq", Engine: e, Scales: ptq.ScalesPerChannel})
@@ -125,6 +127,7 @@ func TestFromEditedPlan(t *testing.T) {
 }
 
 func TestFromPlanErrors(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	m, _, people := loans(t, "train.csv")
 	_, text := planOf(t, m, ptq.Options{Method: "ptq", Engine: e})

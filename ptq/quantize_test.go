@@ -49,6 +49,7 @@ func few(people *task.People, n int) *task.People {
 // kernels within its budget, decides like the original, and is the same for any
 // number of workers. Each method and each allocator meets each kind of scales.
 func TestQuantize(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
@@ -102,6 +103,7 @@ func TestQuantize(t *testing.T) {
 
 // At eight bits nearly every decision is the original's.
 func TestEightBitsDecideAlike(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	r, err := ptq.Quantize(context.Background(), m, tk, people, ptq.Options{Method: "ptq", Budget: 8, Engine: e})
@@ -143,6 +145,7 @@ func TestEightBitsDecideAlike(t *testing.T) {
 // Where a wide column's segments meet, the slope of the quantized model is that of
 // the original, not that of both segments together.
 func TestGradientAtSegmentEnds(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	ctx := context.Background()
@@ -195,6 +198,7 @@ func TestGradientAtSegmentEnds(t *testing.T) {
 }
 
 func TestQuantizeErrors(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 100)
@@ -231,6 +235,7 @@ func TestQuantizeErrors(t *testing.T) {
 // Layers that have no canonical form stay in float, also where they read the
 // model's input, and are in the result with the reason.
 func TestQuantizeLeavesFixedLayers(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 400)
@@ -262,6 +267,7 @@ func TestQuantizeLeavesFixedLayers(t *testing.T) {
 // Every choice of every option makes a file that runs as planned, says in its recipe how it
 // was made, and differs from that of the other choices.
 func TestChoices(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
@@ -320,6 +326,7 @@ func TestChoices(t *testing.T) {
 // A budget of bytes holds for all that is stored for the weights, and is used up but for
 // less than a row.
 func TestBudgetOfBytes(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 400)
@@ -343,6 +350,7 @@ func TestBudgetOfBytes(t *testing.T) {
 
 // With activations of fewer bits the same budget of bit operations buys wider weights.
 func TestBudgetOfOperations(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 400)
@@ -373,6 +381,7 @@ func TestBudgetOfOperations(t *testing.T) {
 
 // Refinement lowers the margin error, and weights alone in few bits leave no integer kernel.
 func TestRefinedAndWeightOnly(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 600)

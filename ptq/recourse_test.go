@@ -15,6 +15,7 @@ import (
 
 // In ONNX Runtime too, what a person is told depends neither on who else is asked about, nor on the order, nor on the workers.
 func TestSolveCompany(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	m, tk, people := loans(t, "test.csv")
 	people = few(people, 500)

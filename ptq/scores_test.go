@@ -13,6 +13,7 @@ import (
 )
 
 func TestRanks(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		values []float64
 		want   []int
@@ -30,6 +31,7 @@ func TestRanks(t *testing.T) {
 // HAWQ-V2's quantization error is the trace per weight times the squared change of the weights of the
 // model as it was given, whatever the integer input does to its columns.
 func TestCurvedErrors(t *testing.T) {
+	t.Parallel()
 	m, err := codec.ReadFile("../testdata/loans/model.onnx")
 	if err != nil {
 		t.Fatal(err)

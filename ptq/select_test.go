@@ -14,6 +14,7 @@ import (
 )
 
 func TestSelected(t *testing.T) {
+	t.Parallel()
 	layers := []quant.LayerInfo{{Node: "/layers.0/Gemm"}, {Node: "/layers.2/Gemm"}, {Node: "/head/Gemm"}, {Node: "odd[name"}}
 	for _, c := range []struct {
 		only, keep []string
@@ -46,6 +47,7 @@ func TestSelected(t *testing.T) {
 // Kept layers are in float in the file and say so in the result; patterns that leave
 // nothing to do are mistakes.
 func TestKeepFloat(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	dir := filepath.Join("..", "testdata", "loans")
 	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
@@ -81,6 +83,7 @@ func TestKeepFloat(t *testing.T) {
 }
 
 func TestOptionsCheck(t *testing.T) {
+	t.Parallel()
 	if err := (Options{}).Check(); err != nil {
 		t.Error(err)
 	}

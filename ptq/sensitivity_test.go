@@ -44,6 +44,7 @@ func rule(t *testing.T, p *ptq.Profile, name ptq.Allocator, at string) ptq.Rule 
 
 // The profile tells of the paper's method what quantize does by it: the same scores and bits.
 func TestProfileIsWhatQuantizeDoes(t *testing.T) {
+	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	for method, at := range map[ptq.MethodName]string{ptq.CFPTQPaper: "recourse", ptq.MixedPTQ: "factual"} {
 		o := ptq.Options{Method: method, Budget: 3.5, Engine: orttest.Need(t)}
@@ -70,6 +71,7 @@ func TestProfileIsWhatQuantizeDoes(t *testing.T) {
 
 // The margin error of a rule is that of the file with its bits, and no rule spends more than there is.
 func TestProfileRules(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	ctx := context.Background()
 	m, tk, people := loans(t, "train.csv")
@@ -133,6 +135,7 @@ func TestProfileRules(t *testing.T) {
 
 // Estimated and measured quantization errors agree, ranks are ranks, and nothing depends on the workers.
 func TestProfileMeasures(t *testing.T) {
+	t.Parallel()
 	_, _, people := loans(t, "train.csv")
 	people = few(people, 600)
 	exact := profile(t, people, ptq.Options{Workers: 1}, ptq.ProfileOptions{Probes: 8, Errors: ptq.ErrorsExact})
@@ -167,6 +170,7 @@ func TestProfileMeasures(t *testing.T) {
 
 // Where nobody is refused there is nothing to say about recourse.
 func TestProfileWithoutRecourse(t *testing.T) {
+	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	f, err := ptq.OpenFor(context.Background(), m, tk, orttest.Need(t), 1)
 	if err != nil {
@@ -192,6 +196,7 @@ func TestProfileWithoutRecourse(t *testing.T) {
 }
 
 func TestProfileOptions(t *testing.T) {
+	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	o := ptq.Options{Method: "ptq", Budget: 9, Engine: orttest.Need(t)}
 	_, err := ptq.Sensitivity(context.Background(), m, tk, people, o, ptq.ProfileOptions{Probes: 1, Errors: "guess"})

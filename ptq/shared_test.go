@@ -46,6 +46,7 @@ func realPeople(t testing.TB, dir, name string) (*task.Task, *task.People) {
 // From the CSV to the logits of ONNX Runtime: every exported model gives the
 // outputs that its exporter recorded.
 func TestExpectedOutputs(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	dir := realdata.Dir(t)
 	files, err := filepath.Glob(filepath.Join(dir, "models", "*", "expected-*.csv"))
@@ -100,6 +101,7 @@ func TestExpectedOutputs(t *testing.T) {
 
 // The main job on Adult: size, accuracy, kernels, and promises kept.
 func TestAdult(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	dir := realdata.Dir(t)
 	tk, test := realPeople(t, dir, "adult")

@@ -50,6 +50,7 @@ func numbers() cmp.Option {
 
 // Every point is what Quantize and a plain eval.Compare give.
 func TestSweepIsQuantizeAndCompare(t *testing.T) {
+	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
 	r := sweep(t, o)
 	set, err := constraint.Compile(tk)
@@ -106,6 +107,7 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 // A sweep that is stopped at any point and run again, with any number of workers, gives the
 // result and the log of one run; what was finished is not computed again.
 func TestSweepResumes(t *testing.T) {
+	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
 	o.Sample = 6
 	want := sweep(t, o)
@@ -172,6 +174,7 @@ func torn(t *testing.T, path string) {
 }
 
 func TestSweepLogOfSomethingElse(t *testing.T) {
+	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
 	inputs := func(people *task.People, o ptq.SweepOptions) ptq.SweepInputs {
 		in, err := ptq.NewSweepInputs(m, tk, people, test, o)
@@ -230,6 +233,7 @@ func TestSweepLogOfSomethingElse(t *testing.T) {
 // A budget that a method does not fit is a point that says what quantizing says, between others that are
 // as without it; it is not tried again, and alone it is an error.
 func TestSweepUnfit(t *testing.T) {
+	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
 	o.Methods, o.Quantize.Cost, o.Sample = []ptq.MethodName{"ptq"}, ptq.CostBytes, 6
 	o.Budgets = []float64{8}
@@ -262,6 +266,7 @@ func TestSweepUnfit(t *testing.T) {
 }
 
 func TestSweepOptions(t *testing.T) {
+	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
 	for want, change := range map[string]func(*ptq.SweepOptions){
 		"for method: want":   func(o *ptq.SweepOptions) { o.Methods = []ptq.MethodName{"ptq", "gptq"} },

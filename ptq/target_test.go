@@ -22,6 +22,7 @@ import (
 
 // The people that a target needs, by trying.
 func TestTargetNeed(t *testing.T) {
+	t.Parallel()
 	for _, vd := range []float64{0.5, 0.1, 0.03, 0.01, 0.001} {
 		for _, confidence := range []float64{0.5, 0.9, 0.95, 0.99} {
 			target := Target{VD: vd, Confidence: confidence}
@@ -39,6 +40,7 @@ func TestTargetNeed(t *testing.T) {
 // A claim is false in at most one of twenty runs, though the best of several models that
 // all break the target is looked for.
 func TestTargetIsHonest(t *testing.T) {
+	t.Parallel()
 	const runs, people, vd = 4000, 600, 0.02
 	rng := rand.New(rand.NewPCG(7, 7))
 	target := Target{VD: vd, Confidence: 0.95}
@@ -68,6 +70,7 @@ func TestTargetIsHonest(t *testing.T) {
 
 // Rows are divided by their values, whatever their order; of equal ones a share is held out, too.
 func TestHeldOut(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
 	const n = 4000
 	rows := make([][]float32, n)
@@ -124,6 +127,7 @@ func negativeZero() float64 { return math.Copysign(0, -1) }
 // What Smallest says is what Quantize makes of the calibration part and what
 // eval.Compare finds on the people held out.
 func TestSmallest(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	dir := filepath.Join("..", "testdata", "loans")
 	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
@@ -203,6 +207,7 @@ func TestSmallest(t *testing.T) {
 }
 
 func TestSmallestFails(t *testing.T) {
+	t.Parallel()
 	e := orttest.Need(t)
 	dir := filepath.Join("..", "testdata", "loans")
 	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))

@@ -13,6 +13,7 @@ import (
 func keyOf(s string) Key { return sha256.Sum256([]byte(s)) }
 
 func TestCache(t *testing.T) {
+	t.Parallel()
 	c := Dir{Path: filepath.Join(t.TempDir(), "a", "b"), Limit: 1 << 20}
 	if _, ok := c.Get(keyOf("x")); ok {
 		t.Error("an empty cache has something")
@@ -47,6 +48,7 @@ func TestCache(t *testing.T) {
 // Whatever byte of a file is damaged, or how much of it is missing, the file counts as none
 // and the next put mends it.
 func TestCacheDamage(t *testing.T) {
+	t.Parallel()
 	c := Dir{Path: t.TempDir(), Limit: 1 << 20}
 	key, content := keyOf("x"), []byte("what was computed")
 	c.Put(key, content)
@@ -78,6 +80,7 @@ func TestCacheDamage(t *testing.T) {
 
 // The files used longest ago go first; those of others stay.
 func TestCacheIsBounded(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	foreign := filepath.Join(dir, "notes.txt")
 	if err := os.WriteFile(foreign, make([]byte, 5000), 0o600); err != nil {
@@ -112,6 +115,7 @@ func TestCacheIsBounded(t *testing.T) {
 
 // Writers and readers of one key at once: a reader sees a whole content or none.
 func TestCacheConcurrent(t *testing.T) {
+	t.Parallel()
 	c := Dir{Path: t.TempDir(), Limit: 40 << 10} // some are pruned meanwhile
 	keys := []Key{keyOf("a"), keyOf("b"), keyOf("c")}
 	var wg sync.WaitGroup
