@@ -260,7 +260,7 @@ func (n *rowCount) add(fs *pflag.FlagSet) {
 
 func (n rowCount) check() error {
 	if n < 0 {
-		return cli.Usagef("0 takes all", "--calibration-rows %d: a number of rows is 0 or more", n)
+		return cli.Usagef("", "invalid value %d for --calibration-rows: want 0, for all, or more", n)
 	}
 	return nil
 }
