@@ -62,7 +62,7 @@ func distribution(r *eval.Result) []figure {
 		"Distribution of the margins at the original's recourse points (t = " + margin(r.Margins[i].Margin) + "). " +
 			"Left of 0 the model refuses: there the quantized model's curve is VD.",
 		chart.Chart{
-			X: "margin at the recourse point, logits", Y: "people, %", Rules: []float64{0},
+			X: "margin at the recourse point, logits", Y: "people, %",
 			Series: []chart.Series{stairs("original", own, most), stairs("quantized", other, most)},
 		},
 	}}

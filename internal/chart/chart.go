@@ -15,7 +15,6 @@ import (
 	"math"
 	"slices"
 
-	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
@@ -42,7 +41,6 @@ type Chart struct {
 	Categories []string
 	// Horizontal makes the bars horizontal, which leaves room for long names. X is the title of their axis.
 	Horizontal bool
-	Rules      []float64 // x of vertical lines in a chart without bars
 	Series     []Series
 }
 
@@ -72,8 +70,7 @@ const (
 // Formats lists the formats that Draw knows.
 func Formats() []string { return []string{"svg", "png"} }
 
-// Draw draws charts in one of the Formats. Charts that all have series of the same names share one legend at the top,
-// others have one each.
+// Draw draws charts in one of the Formats.
 func Draw(w io.Writer, format string, charts ...Chart) error {
 	if !slices.Contains(Formats(), format) {
 		return fmt.Errorf("chart: unsupported format %q: want svg or png", format)
@@ -88,26 +85,19 @@ func Draw(w io.Writer, format string, charts ...Chart) error {
 	rows := (len(charts) + columns - 1) / columns
 	panels := make([]panel, len(charts))
 	var errs []error
+	legend := vg.Length(0) // the highest
 	for i := range charts {
 		errs = append(errs, panels[i].build(&charts[i]))
+		legend = max(legend, panels[i].legendHeight())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	width, height := vg.Length(columns)*panelWidth, vg.Length(rows)*panelHeight
-	var shared legend
-	if sameNames(charts) {
-		shared = panels[0].legend
-	}
-	height += shared.height(width)
+	width, height := vg.Length(columns)*panelWidth, vg.Length(rows)*(panelHeight+legend)
 	canvas, out := newCanvas(format, width+2*border, height+2*border)
-	inner := shared.draw(draw.Crop(canvas, border, -border, border, -border))
 	tiles := draw.Tiles{Rows: rows, Cols: columns, PadX: border, PadY: border}
 	for i := range panels {
-		if shared != nil {
-			panels[i].legend = nil
-		}
-		panels[i].draw(tiles.At(inner, i%columns, i/columns))
+		panels[i].draw(tiles.At(draw.Crop(canvas, border, -border, border, -border), i%columns, i/columns))
 	}
 	return write(w, out)
 }
@@ -121,7 +111,7 @@ func Figure(w io.Writer, c Chart) error {
 	}
 	height := vg.Length(figureHeight)
 	if c.horizontal() {
-		height = vg.Length(len(c.Categories)*(groupStep+barStep*len(c.Series))) + p.legend.height(figureWidth) + figureFrame
+		height = vg.Length(len(c.Categories)*(groupStep+barStep*len(c.Series))) + p.legendHeight() + figureFrame
 	}
 	canvas, out := newCanvas("svg", figureWidth, height)
 	p.draw(draw.Crop(canvas, 2, -2, 2, -2))
@@ -129,11 +119,8 @@ func Figure(w io.Writer, c Chart) error {
 	if err := write(&b, out); err != nil {
 		return err
 	}
-	svg := b.Bytes()
-	if i := bytes.Index(svg, []byte("<svg")); i > 0 {
-		svg = svg[i:] // the XML declaration belongs to a file
-	}
-	_, err := w.Write(svg)
+	_, svg, _ := bytes.Cut(b.Bytes(), []byte("<svg")) // the XML declaration before it belongs to a file
+	_, err := w.Write(append([]byte("<svg"), svg...))
 	return err
 }
 
@@ -189,60 +176,7 @@ func (c *Chart) check() error {
 func (c *Chart) bars() bool       { return c.Categories != nil }
 func (c *Chart) horizontal() bool { return c.bars() && c.Horizontal }
 
-// sameNames reports whether one legend serves all charts.
-func sameNames(charts []Chart) bool {
-	for i := range charts {
-		if charts[i].bars() != charts[0].bars() ||
-			!slices.EqualFunc(charts[i].Series, charts[0].Series, func(a, b Series) bool { return a.Name == b.Name }) {
-			return false
-		}
-	}
-	return len(charts) > 1
-}
-
 // shown reports whether an axis can show v.
 func shown(v float64, log bool) bool {
 	return math.Abs(v) <= largest && (!log || v >= smallest)
-}
-
-// legend is the names of series with samples of how they are drawn.
-type legend []legendEntry
-
-type legendEntry struct {
-	name    string
-	samples []plot.Thumbnailer
-}
-
-// The sizes of a legend.
-const (
-	lineHeight = 14
-	entryGap   = 40 // the sample and the space around it
-)
-
-// columns returns how many entries fit side by side, at least one.
-func (l legend) columns(width vg.Length) int {
-	widest := vg.Length(0)
-	style := textStyle(9)
-	for _, e := range l {
-		widest = max(widest, style.Width(e.name))
-	}
-	return min(max(1, int(width/(widest+entryGap))), max(1, len(l)))
-}
-
-func (l legend) height(width vg.Length) vg.Length {
-	n := l.columns(width)
-	return vg.Length((len(l)+n-1)/n) * lineHeight
-}
-
-// draw draws the legend at the top of c and returns the rest of c.
-func (l legend) draw(c draw.Canvas) draw.Canvas {
-	n, width := l.columns(c.Size().X), c.Size().X
-	for i, e := range l {
-		entry := plot.NewLegend()
-		entry.TextStyle, entry.Left, entry.Top = textStyle(9), true, true
-		entry.Add(e.name, e.samples...)
-		left, down := width*vg.Length(i%n)/vg.Length(n), vg.Length(i/n)*lineHeight
-		entry.Draw(draw.Crop(c, left, 0, 0, -down))
-	}
-	return draw.Crop(c, 0, 0, 0, -l.height(width))
 }

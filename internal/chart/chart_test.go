@@ -28,7 +28,13 @@ func curves(n int) []Chart {
 	out := make([]Chart, n)
 	for i := range out {
 		out[i] = Chart{Title: "chart " + strconv.Itoa(i), X: "x <axis>", Y: "y", Series: []Series{
-			{Name: "first & foremost", X: []float64{1, 2, 3}, Y: []float64{0, 1, 4}, Low: []float64{0, 0.5, 3}, High: []float64{1, 2, 5}},
+			{
+				Name: "first & foremost",
+				X:    []float64{1, 2, 3},
+				Y:    []float64{0, 1, 4},
+				Low:  []float64{0, 0.5, 3},
+				High: []float64{1, 2, 5},
+			},
 			{Name: "second", X: []float64{1, 2, 3}, Y: []float64{3, math.NaN(), 1}},
 		}}
 	}
@@ -50,7 +56,7 @@ func TestSVG(t *testing.T) {
 	for _, c := range []struct {
 		charts  []Chart
 		legends int
-	}{{curves(1), 1}, {curves(4), 1}, {other, 2}} {
+	}{{curves(1), 1}, {curves(4), 4}, {other, 2}} {
 		svg := render(t, "svg", c.charts...)
 		words := map[string]int{}
 		for d := xml.NewDecoder(bytes.NewReader(svg)); ; {
@@ -87,14 +93,18 @@ func TestGrid(t *testing.T) {
 			t.Error("the corner is not white")
 		}
 	}
-	if size[1][0] != size[3][0] || size[4][0] < 19*size[1][0]/10 || size[4] == size[5] || size[5] != size[6] || size[3][1] < 28*size[1][1]/10 {
+	if size[1][0] != size[3][0] || size[4][0] < 19*size[1][0]/10 || size[4] == size[5] || size[5] != size[6] ||
+		size[3][1] < 28*size[1][1]/10 {
 		t.Errorf("%v", size)
 	}
 }
 
 // A bar is as high as its value: counted in pixels of its colour.
 func TestBarsAreAsHighAsTheirValues(t *testing.T) {
-	c := Chart{Categories: []string{"a", "b"}, Series: []Series{{Name: "one", Y: []float64{1, 0}}, {Name: "two", Y: []float64{4, 0}}}}
+	c := Chart{
+		Categories: []string{"a", "b"},
+		Series:     []Series{{Name: "one", Y: []float64{1, 0}}, {Name: "two", Y: []float64{4, 0}}},
+	}
 	img, err := png.Decode(bytes.NewReader(render(t, "png", c)))
 	if err != nil {
 		t.Fatal(err)
@@ -121,9 +131,18 @@ func TestBarsAreAsHighAsTheirValues(t *testing.T) {
 
 // A horizontal bar is as long as its value, and stands beneath the one of the category before.
 func TestHorizontalBars(t *testing.T) {
-	c := Chart{Horizontal: true, Categories: []string{"a", "a category with a name that nobody would write on an axis"}, Series: []Series{
-		{Name: "one", Y: []float64{1, 0}, Low: []float64{math.NaN(), 0}, High: []float64{math.NaN(), 1}}, {Name: "two", Y: []float64{0, 4}},
-	}}
+	c := Chart{
+		Horizontal: true,
+		Categories: []string{"a", "a category with a name that nobody would write on an axis"},
+		Series: []Series{
+			{
+				Name: "one",
+				Y:    []float64{1, 0},
+				Low:  []float64{math.NaN(), 0},
+				High: []float64{math.NaN(), 1},
+			}, {Name: "two", Y: []float64{0, 4}},
+		},
+	}
 	img, err := png.Decode(bytes.NewReader(render(t, "png", c)))
 	if err != nil {
 		t.Fatal(err)
@@ -152,16 +171,22 @@ func TestHorizontalBars(t *testing.T) {
 
 // A figure is an element that can stand in a page as often as one likes: nothing before it, no ids, no title, at most as wide as a telephone.
 func TestFigure(t *testing.T) {
-	horizontal := Chart{Title: "not shown", Horizontal: true, Categories: []string{"x & y", "z"}, Series: []Series{{Y: []float64{1, 2}}}}
+	horizontal := Chart{
+		Title:      "not shown",
+		Horizontal: true,
+		Categories: []string{"x & y", "z"},
+		Series:     []Series{{Y: []float64{1, 2}}},
+	}
 	bare := curves(1)[0]
-	bare.Rules, bare.Series[0].NoMarkers, bare.Series[1].NoMarkers = []float64{2, math.NaN()}, true, true
+	bare.Series[0].NoMarkers, bare.Series[1].NoMarkers = true, true
 	for _, c := range []Chart{horizontal, bare, {X: "nothing"}} {
 		var b bytes.Buffer
 		if err := Figure(&b, c); err != nil {
 			t.Fatal(err)
 		}
 		svg := b.String()
-		if !strings.HasPrefix(svg, "<svg") || strings.Contains(svg, " id=") || strings.Contains(svg, "not shown") || strings.Contains(svg, "chart 0") {
+		if !strings.HasPrefix(svg, "<svg") || strings.Contains(svg, " id=") || strings.Contains(svg, "not shown") ||
+			strings.Contains(svg, "chart 0") {
 			t.Errorf("%.300s", svg)
 		}
 		var root struct {
@@ -210,7 +235,10 @@ func TestAnyNumbers(t *testing.T) {
 		list := func(name string) []float64 { return rapid.SliceOfN(number, n, n).Draw(t, name) }
 		c := Chart{LogY: rapid.Bool().Draw(t, "log y"), Title: rapid.String().Draw(t, "title")}
 		for range rapid.IntRange(0, 9).Draw(t, "series") {
-			c.Series = append(c.Series, Series{Name: rapid.String().Draw(t, "name"), X: list("x"), Y: list("y"), Low: list("low"), High: list("high")})
+			c.Series = append(
+				c.Series,
+				Series{Name: rapid.String().Draw(t, "name"), X: list("x"), Y: list("y"), Low: list("low"), High: list("high")},
+			)
 		}
 		if rapid.Bool().Draw(t, "bars") {
 			c.Categories = rapid.SliceOfN(rapid.String(), n, n).Draw(t, "categories")

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"cmp"
 	"fmt"
 	"image/color"
 	"math"
@@ -11,7 +12,6 @@ import (
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/plotutil"
-	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -19,9 +19,9 @@ import (
 // panel is a chart as gonum draws it.
 type panel struct {
 	*plot.Plot
-	legend
-	chart *Chart
-	bars  []*plotter.BarChart // of each series; their width depends on the canvas
+	chart   *Chart
+	bars    []*plotter.BarChart // of each series; their width depends on the canvas
+	entries int                 // of the legend
 }
 
 // build makes the plot of a chart.
@@ -55,20 +55,26 @@ func (p *panel) build(c *Chart) error {
 			return fmt.Errorf("chart %q: %w", c.Title, err)
 		}
 	}
-	if len(p.legend) == 1 && c.Series[0].Name == "" {
-		p.legend = nil
-	}
 	p.ranges()
-	for _, x := range c.Rules {
-		if shown(x, false) && !c.bars() {
-			rule, err := plotter.NewLine(plotter.XYs{{X: x, Y: p.Y.Min}, {X: x, Y: p.Y.Max}})
-			if err != nil {
-				return fmt.Errorf("chart %q: %w", c.Title, err)
-			}
-			p.Add(rule)
-		}
-	}
 	return nil
+}
+
+// legendLine is the height of an entry of the legend.
+const legendLine = 13
+
+func (p *panel) legendHeight() vg.Length { return vg.Length(p.entries) * legendLine }
+
+// addEntry adds a series to the legend, which is above the data. One series without a name needs none.
+func (p *panel) addEntry(name string, samples ...plot.Thumbnailer) {
+	if name == "" && len(p.chart.Series) == 1 {
+		return
+	}
+	p.entries++
+	p.Legend.Add(cmp.Or(name, " "), samples...)
+	p.Legend.TextStyle.Font, p.Legend.Padding = sans(9), 2
+	p.Legend.Top, p.Legend.Left, p.Legend.YOffs = true, true, p.legendHeight()
+	p.Title.Padding = p.legendHeight() + 4
+	p.Title.Text = cmp.Or(p.Title.Text, " ") // gonum leaves out the padding of no title
 }
 
 // ends returns the bounds of point i's error bar as distances from y, or false without one that can be shown.
@@ -99,7 +105,6 @@ func (p *panel) addLine(k int) error {
 	var all plotter.XYs
 	var ends errorBars
 	stroke := draw.LineStyle{Color: colour(k), Width: 1.4, Dashes: plotutil.Dashes(k)}
-	sample := &plotter.Line{LineStyle: stroke}
 	for i, start := 0, 0; i <= len(s.Y); i++ {
 		if i < len(s.Y) && shown(s.X[i], false) && shown(s.Y[i], p.chart.LogY) {
 			all = append(all, plotter.XY{X: s.X[i], Y: s.Y[i]})
@@ -125,7 +130,7 @@ func (p *panel) addLine(k int) error {
 			return err
 		}
 	}
-	entry := legendEntry{name: s.Name, samples: []plot.Thumbnailer{sample}}
+	samples := []plot.Thumbnailer{&plotter.Line{LineStyle: stroke}}
 	if len(all) > 0 && !s.NoMarkers {
 		marks, err := plotter.NewScatter(all)
 		if err != nil {
@@ -133,33 +138,31 @@ func (p *panel) addLine(k int) error {
 		}
 		marks.GlyphStyle = draw.GlyphStyle{Color: colour(k), Radius: 2.8, Shape: plotutil.Shape(k)}
 		p.Add(marks)
-		entry.samples = append(entry.samples, marks)
+		samples = append(samples, marks)
 	}
-	p.legend = append(p.legend, entry)
+	p.addEntry(s.Name, samples...)
 	return nil
 }
 
 func (p *panel) addErrors(ends errorBars, c color.Color) error {
 	stroke := draw.LineStyle{Color: c, Width: 0.8}
-	if p.chart.horizontal() {
-		for i := range ends.XYs {
-			ends.XYs[i].X, ends.XYs[i].Y = ends.XYs[i].Y, ends.XYs[i].X
+	if !p.chart.horizontal() {
+		bars, err := plotter.NewYErrorBars(&ends)
+		if err == nil {
+			bars.LineStyle = stroke
+			p.Add(bars)
 		}
-		bars, err := plotter.NewXErrorBars(&ends)
-		if err != nil {
-			return err
-		}
-		bars.LineStyle = stroke
-		p.Add(bars)
-		return nil
-	}
-	bars, err := plotter.NewYErrorBars(&ends)
-	if err != nil {
 		return err
 	}
-	bars.LineStyle = stroke
-	p.Add(bars)
-	return nil
+	for i := range ends.XYs {
+		ends.XYs[i].X, ends.XYs[i].Y = ends.XYs[i].Y, ends.XYs[i].X
+	}
+	bars, err := plotter.NewXErrorBars(&ends)
+	if err == nil {
+		bars.LineStyle = stroke
+		p.Add(bars)
+	}
+	return err
 }
 
 // groupWidth is the part of a category's slot that its bars fill.
@@ -189,7 +192,7 @@ func (p *panel) addBars(k int) error {
 	bars.Color, bars.LineStyle, bars.XMin, bars.Horizontal = colour(k), draw.LineStyle{}, shift, p.chart.Horizontal
 	p.Add(bars)
 	p.bars = append(p.bars, bars)
-	p.legend = append(p.legend, legendEntry{s.Name, []plot.Thumbnailer{bars}})
+	p.addEntry(s.Name, bars)
 	if len(ends.XYs) > 0 {
 		return p.addErrors(ends, color.Gray{0x40})
 	}
@@ -274,9 +277,8 @@ func widen(a *plot.Axis) {
 	}
 }
 
-// draw draws the legend and the plot.
+// draw draws the plot, of which the widths of bars and the angle of their names depend on the canvas.
 func (p *panel) draw(c draw.Canvas) {
-	c = p.legend.draw(c)
 	n := vg.Length(len(p.chart.Categories))
 	if p.chart.bars() && !p.chart.Horizontal {
 		style, room := p.X.Tick.Label, p.DataCanvas(c).Size().X/max(n, 1)
@@ -332,8 +334,4 @@ func colour(k int) color.NRGBA {
 // sans is a typeface with the widths of Arial, which most systems have instead.
 func sans(size vg.Length) font.Font {
 	return font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}
-}
-
-func textStyle(size vg.Length) text.Style {
-	return text.Style{Color: color.Black, Font: sans(size), Handler: plot.DefaultTextHandler}
 }
