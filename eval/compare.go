@@ -377,7 +377,7 @@ type pairedTest struct {
 	row, model  int // of the cell
 	better      Better
 	first, this statistic
-	n, differ   int       // people who count, and those of them whom the models make a difference for
+	n, differ   int       // people who count, and those of them for which the models differ
 	least       int       // n from which on there is something to say
 	deltas      []float64 // this less the first, of each draw
 	sizes       []float64 // the same of the absolute values

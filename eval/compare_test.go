@@ -31,7 +31,7 @@ type quality struct {
 	unlucky      float64 // share of people for whom it finds no recourse
 }
 
-var contestMargins = []float64{0, 0.1, 0.25}
+var comparisonMargins = []float64{0, 0.1, 0.25}
 
 // madeUp makes the result of a quantized model of the original that the seed of the people stands for.
 func madeUp(n int, people, model uint64, q quality) *Result {
@@ -48,7 +48,7 @@ func madeUp(n int, people, model uint64, q quality) *Result {
 		r.First = Promise{Status: recourse.Found, Cost: 1, Own: Float(base.ExpFloat64()), Other: 0}
 		r.First.Other = r.First.Own + Float(q.shift+q.noise*rng.NormFloat64())
 		found := base.Float64() < 0.95
-		for _, t := range contestMargins {
+		for _, t := range comparisonMargins {
 			s := Step{
 				Full: none(recourse.NoneFound), Quant: none(recourse.NoneFound), DirSim: undefined(), Overlap: undefined(),
 				RepeatCost: undefined(),
@@ -70,7 +70,7 @@ func madeUp(n int, people, model uint64, q quality) *Result {
 			r.Steps = append(r.Steps, s)
 		}
 	}
-	return Summarize(records, Settings{Margins: contestMargins, Confidence: 0.95}, DataFile{})
+	return Summarize(records, Settings{Margins: comparisonMargins, Confidence: 0.95}, DataFile{})
 }
 
 func comparison(t testing.TB, o ComparisonOptions, results ...*Result) *Comparison {
@@ -96,9 +96,9 @@ func cellsOf(c *Comparison, metric string) (cells []Cell) {
 	return cells
 }
 
-// TestContrastRows: every metric of a comparison is in the table of metrics, in its order, and its value and
+// TestComparisonRows: every metric of a comparison is in the table of metrics, in its order, and its value and
 // difference are those of the results.
-func TestContrastRows(t *testing.T) {
+func TestComparisonRows(t *testing.T) {
 	t.Parallel()
 	a, b := madeUp(1500, 1, 1, quality{noise: 0.1}), madeUp(1500, 1, 2, quality{noise: 0.15, dearer: 0.02})
 	a.Footprint, b.Footprint = &Footprint{Quant: Weight{Bytes: 1000, WeightBits: 4.5, BOPs: 7}},
@@ -117,7 +117,7 @@ func TestContrastRows(t *testing.T) {
 		}
 		last = at
 		m, _ := MetricBy(r.Metric)
-		if m.PerMargin() != (r.Margin != nil) || m.PerMargin() && *r.Margin != contestMargins[seen[r.Metric]] {
+		if m.PerMargin() != (r.Margin != nil) || m.PerMargin() && *r.Margin != comparisonMargins[seen[r.Metric]] {
 			t.Errorf("%s: margin %v", r.Metric, r.Margin)
 		}
 		for j, res := range c.Results {
@@ -157,7 +157,7 @@ var sameFloat = cmp.Comparer(func(a, b Float) bool {
 		math.IsNaN(float64(b))
 })
 
-func TestContrastOfIdenticalModels(t *testing.T) {
+func TestComparisonOfIdenticalModels(t *testing.T) {
 	t.Parallel()
 	a := madeUp(400, 3, 1, quality{noise: 0.2})
 	c := comparison(t, ComparisonOptions{Draws: 200}, a, madeUp(400, 3, 1, quality{noise: 0.2}), a)
@@ -174,7 +174,7 @@ func TestContrastOfIdenticalModels(t *testing.T) {
 }
 
 // A model that is worse in what a metric measures is called so, on the right side.
-func TestContrastFindsWhatIsPlanted(t *testing.T) {
+func TestComparisonFindsWhatIsPlanted(t *testing.T) {
 	t.Parallel()
 	good := madeUp(2000, 4, 1, quality{noise: 0.1})
 	noisy := comparison(t, ComparisonOptions{Draws: 400}, good, madeUp(2000, 4, 2, quality{noise: 0.2}))
@@ -233,7 +233,7 @@ func TestContrastFindsWhatIsPlanted(t *testing.T) {
 
 // McNemar's counts by hand: of the 4 promises, model b breaks what a keeps once and keeps what a breaks
 // never; the p of 5 of 5 is 2/2^5.
-func TestContrastMcNemarByHand(t *testing.T) {
+func TestComparisonMcNemarByHand(t *testing.T) {
 	t.Parallel()
 	result := func(broken ...int) *Result {
 		records := make([]Record, 40)
@@ -273,7 +273,7 @@ func TestContrastMcNemarByHand(t *testing.T) {
 }
 
 // The bootstrap of a mean difference is held against the closed form: its interval is Student's.
-func TestContrastAgainstClosedForm(t *testing.T) {
+func TestComparisonAgainstClosedForm(t *testing.T) {
 	t.Parallel()
 	a, b := madeUp(3000, 5, 1, quality{noise: 0.1}), madeUp(3000, 5, 2, quality{noise: 0.1, dearer: 0.004})
 	cell := cellsOf(comparison(t, ComparisonOptions{Draws: 2000, Seed: 1}, a, b), "dir_sim")[1]
@@ -294,7 +294,7 @@ func TestContrastAgainstClosedForm(t *testing.T) {
 }
 
 // Each statistic, with everybody counting once, is the metric itself; and with whole weights that of people repeated.
-func TestContrastStatistics(t *testing.T) {
+func TestComparisonStatistics(t *testing.T) {
 	t.Parallel()
 	a := madeUp(300, 6, 1, quality{noise: 0.3})
 	rng := rand.New(rand.NewPCG(9, 9))
@@ -313,7 +313,7 @@ func TestContrastStatistics(t *testing.T) {
 			continue
 		}
 		m, _ := MetricBy(k.id)
-		for at := range contestMargins {
+		for at := range comparisonMargins {
 			d := k.pairedTest(b, a, a, at)
 			near(t, k.id, d.this(ones(len(weights))), float64(m.Of(a, at).Value), 1e-12)
 			near(t, k.id+" of people repeated", d.this(weights), float64(m.Of(repeated, at).Value), 1e-12)
@@ -324,7 +324,7 @@ func TestContrastStatistics(t *testing.T) {
 	}
 }
 
-func TestContrastDoesNotDependOn(t *testing.T) {
+func TestComparisonDoesNotDependOn(t *testing.T) {
 	t.Parallel()
 	a, b := madeUp(500, 7, 1, quality{noise: 0.1}), madeUp(500, 7, 2, quality{noise: 0.14})
 	o := ComparisonOptions{Draws: 200, Seed: 3, Workers: 1}
@@ -358,7 +358,7 @@ func TestContrastDoesNotDependOn(t *testing.T) {
 }
 
 // Of few people, or few who make a difference, nothing is called but what is exact.
-func TestContrastOfFew(t *testing.T) {
+func TestComparisonOfFew(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 5, 30} {
 		a, b := madeUp(n, 8, 1, quality{noise: 0.01}), madeUp(n, 8, 2, quality{noise: 5, shift: 3})
@@ -384,7 +384,7 @@ func TestContrastOfFew(t *testing.T) {
 	}
 }
 
-func TestContrastErrors(t *testing.T) {
+func TestComparisonErrors(t *testing.T) {
 	t.Parallel()
 	a := madeUp(60, 9, 1, quality{noise: 0.1})
 	changed := func(f func(*Result)) *Result {
@@ -480,15 +480,15 @@ func testNull(t *testing.T, people, pairs int, q quality, draws int) {
 	}
 }
 
-// TestContrastNull: models that are equally good are told apart no more often than the confidence allows.
-func TestContrastNull(t *testing.T) {
+// TestComparisonNull: models that are equally good are told apart no more often than the confidence allows.
+func TestComparisonNull(t *testing.T) {
 	t.Parallel()
 	testNull(t, 150, 100, quality{noise: 0.1}, 99)
 }
 
 // Measured: means, shares and rms 4 to 6 %, McNemar's test and tau01 less, signed CRG, of which absolute
 // values are compared, below 1 %.
-func TestContrastNullLong(t *testing.T) {
+func TestComparisonNullLong(t *testing.T) {
 	t.Parallel()
 	long(t)
 	for _, people := range []int{45, 200, 800} {

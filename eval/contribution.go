@@ -28,7 +28,7 @@ func marginDifference(_ *Record, p *Step, _ *Settings) (x, n float64) {
 	return defined(p.Full.Other - p.Full.Own)
 }
 
-// ofCosts makes a contribution of the costs of people to whom both models give a price.
+// ofCosts makes a contribution of the costs of people with a cost under both models.
 func ofCosts(f func(full, quant float64) (x, n float64)) contribution {
 	return func(_ *Record, p *Step, _ *Settings) (float64, float64) {
 		if !p.common() {

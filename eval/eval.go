@@ -75,8 +75,8 @@ type Event struct {
 //
 // At each required margin t, in ascending order, both models' minimal-cost
 // recourse is solved, once: a person whose point for a smaller t reaches the
-// larger one already keeps it (it is minimal there too), and one for whom
-// there is none at a smaller t has none at a larger.
+// larger one already keeps it (it is minimal there too), and without a
+// point for a smaller t there is none for a larger.
 //
 // It fails when a model fails, when the dimensions differ, or when a margin is
 // not finite. Having few people or none to evaluate is not an error but a warning.

@@ -46,8 +46,8 @@ func (m linear) LossGrads(ctx context.Context, x []float32) (margins, grads []fl
 	return margins, grads, err
 }
 
-// The quantized model is a little stricter than the original. The people whom the original refuses are told how to reach
-// margin 0 or 0.5; the quantized model approves only those with the larger margin.
+// The quantized model is a little stricter than the original. The people whom the original refuses are told
+// how to reach margin 0 or 0.5; the quantized model approves only those with the larger margin.
 func Example() {
 	full, quantized := linear{[]float32{1, 0.5}, 0}, linear{[]float32{1, 0.5}, -0.25}
 	people := &task.People{Dim: 2, N: 4, Total: 4, X: []float32{-1, 0, -2, 1, 1, 1, -0.5, -1}}

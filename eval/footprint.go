@@ -1,6 +1,6 @@
 package eval
 
-// Footprint is what a quantized model takes, beside the full-precision one.
+// Footprint is the size of a quantized model, and of the full-precision one.
 type Footprint struct {
 	Full  Weight `json:"full"`
 	Quant Weight `json:"quant"`
@@ -28,7 +28,7 @@ type Pace struct {
 	Throughput Estimate `json:"throughput"` // rows per second of the quantized model in such runs
 }
 
-// NewPace makes a Pace of the times that runs of so many rows each took.
+// NewPace makes a Pace of the times of runs of that many rows.
 func NewPace(rows int, full, quant []float64, confidence float64) Pace {
 	p := Pace{Full: quantileOf(full, 0.5, confidence), Quant: quantileOf(quant, 0.5, confidence)}
 	n := Float(rows)

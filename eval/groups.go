@@ -15,7 +15,7 @@ import (
 // Grouping is the people told apart by one attribute, or by several at once.
 type Grouping struct {
 	By string `json:"by"` // the attribute, or attributes joined by "*"
-	// in the order of the attributes' values; those that nobody is in are left out
+	// in the order of the attributes' values; values without people are left out
 	Groups  []Group    `json:"groups"`
 	Without int        `json:"without"` // people who have no value, and so are in no group
 	Gaps    []GroupGap `json:"gaps"`    // of the metrics that tell groups apart
@@ -247,7 +247,7 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// gap adds the comparison by one metric, unless nobody counts in it.
+// gap adds the comparison by one metric, unless no people count in it.
 func (g *Grouping) gap(m *Metric, at int, margin *float64, least int) {
 	values := make([]Value, len(g.Groups))
 	people := 0

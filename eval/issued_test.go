@@ -87,7 +87,7 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 		}
 	}
 	text := strings.Join(r.Warnings, "\n")
-	if !strings.Contains(text, "the task does not allow") || !strings.Contains(text, "the original itself does not keep") {
+	if !strings.Contains(text, "the task does not allow") || !strings.Contains(text, "the original itself breaks") {
 		t.Errorf("warnings: %s", text)
 	}
 	// A sample leaves the others' promises uncounted, and says so.

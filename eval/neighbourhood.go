@@ -13,7 +13,7 @@ type Proof struct {
 	Apart Float `json:"apart"` // nowhere do the two margins differ by more, in logits
 }
 
-// Certified says that g approves whoever ends anywhere in the neighbourhood.
+// Certified says that g approves everywhere in the neighbourhood.
 func (p *Proof) Certified() bool { return p.Lower > 0 }
 
 // Proofs are the proofs at one required margin.

@@ -107,8 +107,8 @@ func TestNobodyToEvaluate(t *testing.T) {
 		people *task.People
 		want   string
 	}{
-		{"nobody", original, &task.People{Dim: 3}, "there is nobody in the data"},
-		{"nobody refused", generous, crowd(40, 1), "refuses nobody of 40"},
+		{"nobody", original, &task.People{Dim: 3}, "the data have no people"},
+		{"nobody refused", generous, crowd(40, 1), "refuses none of 40"},
 		{"few", original, crowd(10, 1), "people are evaluated"},
 	} {
 		r := compare(t, c.f, original, c.people, Options{})

@@ -67,7 +67,7 @@ type Population struct {
 	Favoured   int `json:"favoured"`    // people f approves: nothing to promise
 	Refused    int `json:"refused"`     // people f refuses: the evaluated population
 	Evaluated  int `json:"evaluated"`   // Refused, or the sample of them
-	BothRefuse int `json:"both_refuse"` // evaluated people whom g refuses too: those who can get a promise of g
+	BothRefuse int `json:"both_refuse"` // evaluated people that g refuses too: they can get a promise of g
 }
 
 // Decisions compares the two models on the people as they are.

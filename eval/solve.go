@@ -259,7 +259,7 @@ func (s *Solution) firstValid(ctx context.Context) error {
 }
 
 // validate turns the actions of the people todo into points: it runs the model there, and checks the action against
-// the task. Whoever made the action is not believed.
+// the task. The margin that came with the action is not used.
 func (s *Solution) validate(ctx context.Context, todo []int, actions []recourse.Action, points []*point) error {
 	if len(actions) != len(todo) {
 		return fmt.Errorf("%d people got %d actions", len(todo), len(actions))

@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Float is a number that may be undefined (NaN): the mean of nobody, the
+// Float is a number that may be undefined (NaN): the mean of no numbers, the
 // margin of a promise that does not exist. JSON knows no NaN and no infinity;
 // both become null there.
 type Float float64
@@ -285,8 +285,7 @@ func ClopperPearson(k, n int, confidence float64) (lo, hi float64) {
 
 // ClopperPearsonUpper returns the exact one-sided upper bound: the largest
 // proportion for which k or fewer successes of n still have a probability of
-// 1-confidence. It is the bound that a limit such as "at most 2 % break" is
-// held against. n = 0 gives 1.
+// 1-confidence. A limit such as "at most 2 % break" is compared with it. n = 0 gives 1.
 func ClopperPearsonUpper(k, n int, confidence float64) float64 {
 	checkProportion(k, n, confidence)
 	if k == n {

@@ -370,7 +370,8 @@ func (t *trial) parts(s Stress) (parts []Stress, notes []string) {
 			if p, ok := t.smallest(&t.people.Subgroups[i]); ok {
 				add(p)
 			} else {
-				notes = append(notes, fmt.Sprintf("%s: %s has no group with %d promises or more beside others: its mix is left out",
+				notes = append(notes, fmt.Sprintf("%s: no group of %s has %d promises or more and people outside it: its mix is "+
+					"left out",
 					s.Spec, t.people.Subgroups[i].Feature, fewPeople))
 			}
 		}
@@ -430,7 +431,7 @@ func mixed(people *task.People, s *Stress) (in, out []int, err error) {
 		}
 	}
 	if len(in) == 0 && s.share > 0 {
-		return nil, nil, fmt.Errorf("there is nobody with %s=%s in the data", s.feature, s.value)
+		return nil, nil, fmt.Errorf("no person in the data has %s=%s", s.feature, s.value)
 	}
 	return in, out, nil
 }
@@ -463,7 +464,7 @@ func composition(a, b int, share float64) (fromA, fromB int) {
 	return 0, 0
 }
 
-// draw summarises the largest part of the people of whom those at positions in are a share and the others are
+// draw summarises the largest part of the people in which those at positions in are a share and the others are
 // out. Who is drawn depends on the seed; more of the same are always a superset.
 func (t *trial) draw(in, out []int, share float64, name string) (*Result, string) {
 	a, b := composition(len(in), len(out), share)

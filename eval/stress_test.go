@@ -341,7 +341,7 @@ func TestShifts(t *testing.T) {
 	people.Subgroups[0].Values[0], people.Subgroups[0].Codes = "all", make([]int32, 500)
 	_, out = stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}}, "shifts")
 	joined := strings.Join(out[0].Result.Warnings, "\n")
-	if len(out) != 1 || !strings.Contains(joined, "kind has no group with 30 promises or more beside others") ||
+	if len(out) != 1 || !strings.Contains(joined, "no group of kind has 30 promises or more and people outside it") ||
 		!strings.Contains(joined, "no outcome is known") {
 		t.Errorf("%d scenarios, warnings %q", len(out), joined)
 	}
@@ -388,7 +388,7 @@ func TestStressErrors(t *testing.T) {
 	}{
 		{"mix:kin=few:0.5", people, o, `mix:kin=few:0.5: there are no subgroups "kin"; did you mean "kind"?`},
 		{"mix:kind=fe:0.5", people, o, `"fe" is no value of kind; did you mean "few"?`},
-		{"mix:kind=nobody:0.5", people, o, "nobody with kind=nobody"},
+		{"mix:kind=nobody:0.5", people, o, "no person in the data has kind=nobody"},
 		{"mix:kind=few:0.5", &bare, o, "the task declares no subgroups"},
 		{"outcome:0.5", &bare, o, "no outcome is known"},
 		{"noise:1", people, promised, "the promises are given"},

@@ -86,7 +86,7 @@ func (y *summary) decisions() Decisions {
 		FavourableFull: y.rate("favourable_full", -1), FavourableQuant: y.rate("favourable_quant", -1),
 		Disagreement: y.rate("disagreement", -1), Lost: y.rate("lost", -1), Gained: y.rate("gained", -1),
 	}
-	var alone, other int // people with a known outcome whom one model alone decides correctly
+	var alone, other int // people with a known outcome that only one model decides correctly
 	full, quant := y.of["accuracy_full"], y.of["accuracy_quant"]
 	for i := range y.records {
 		f, _ := full(&y.records[i], nil, y.s)
@@ -245,7 +245,7 @@ const shortfall = 1e-3
 func warnings(r *Result) []string {
 	ws := append([]string{}, statisticsWarnings(r)...)
 	if n := r.Issued; n != nil && n.Invalid > 0 {
-		ws = append(ws, fmt.Sprintf("the original itself does not keep %d of the %d promises given to people who are "+
+		ws = append(ws, fmt.Sprintf("the original itself breaks %d of the %d promises given to people who are "+
 			"evaluated: they count at no margin",
 			n.Invalid, n.Promises))
 	}
@@ -308,7 +308,7 @@ func solverWarnings(r *Result, name string, of func(r *Record, i int) *Promise) 
 	}
 	if short > 0 {
 		ws = append(ws, fmt.Sprintf("%d recourse points of %s fall short of the margin they were solved for by more than "+
-			"%g: run again, the model gave another value than it gave the solver",
+			"%g: the model gave a different margin than during the search",
 			short, name, shortfall))
 	}
 	if unfit > 0 {
@@ -327,10 +327,10 @@ func statisticsWarnings(r *Result) (ws []string) {
 	p := r.Population
 	switch {
 	case p.Read == 0:
-		warn("there is nobody in the data: nothing was evaluated")
+		warn("the data have no people: nothing was evaluated")
 		return ws
 	case p.Refused == 0:
-		warn("the original refuses nobody of %d people: there is no recourse to evaluate", p.Read)
+		warn("the original refuses none of %d people: there is no recourse to evaluate", p.Read)
 		return ws
 	case p.Evaluated > 0 && p.BothRefuse == 0 && !r.Settings.OneSided:
 		warn("the quantized model refuses none of the %d evaluated people: the mirrored rates are empty", p.Evaluated)
@@ -339,10 +339,10 @@ func statisticsWarnings(r *Result) (ws []string) {
 		warn("no outcome is known: there is no accuracy")
 	}
 	if p.Favoured == 0 {
-		warn("the original approves nobody of %d people: check which class is the favourable one", p.Read)
+		warn("the original approves none of %d people: check which class is the favourable one", p.Read)
 	}
 	if p.Evaluated < fewPeople {
-		warn("only %d people are evaluated: the rates are little more than anecdotes (see the intervals)", p.Evaluated)
+		warn("only %d people are evaluated: the rates are uncertain (see the intervals)", p.Evaluated)
 	}
 	if free := p.Evaluated - p.BothRefuse; float64(free) > muchFree*float64(p.Evaluated) && !r.Settings.OneSided {
 		warn("the quantized model approves %d of the %d evaluated people as they are: CRG counts those of them who have "+
@@ -352,7 +352,7 @@ func statisticsWarnings(r *Result) (ws []string) {
 		ws = append(ws, marginWarnings(&r.Margins[i], p.Evaluated, r.Settings.Issued)...)
 	}
 	if p.Evaluated >= fewPeople && r.First.FRR.Num == 0 && !r.Settings.OneSided {
-		warn("gradient descent found a valid recourse for nobody: there is no PGD-first value")
+		warn("gradient descent found no valid recourse: there is no PGD-first value")
 	}
 	ws = append(ws, tauWarnings(r.Tau01, r.RTau01)...)
 	return ws
@@ -383,10 +383,10 @@ func marginWarnings(a *AtMargin, evaluated int, given bool) []string {
 	}
 	switch {
 	case given && a.VD.Den == 0:
-		warn("none of the promises given to %d people reaches it", evaluated)
+		warn("none of the promises issued to %d people reaches it", evaluated)
 		return ws
 	case given && a.VD.Den < fewPeople:
-		warn("only %d of the promises given reach it", a.VD.Den)
+		warn("only %d of the promises issued reach it", a.VD.Den)
 		return ws
 	case given:
 		return ws
@@ -397,7 +397,7 @@ func marginWarnings(a *AtMargin, evaluated int, given bool) []string {
 		warn("recourse was found for only %d people", a.VD.Den)
 	}
 	if float64(a.FRR.Value) < 1-muchInfeasible {
-		warn("no recourse was found for %d of %d people: what is said of the others may not hold for them",
+		warn("no recourse was found for %d of %d people: results for the others may not hold for them",
 			a.FRR.Den-a.FRR.Num, a.FRR.Den)
 	}
 	return ws

@@ -36,7 +36,7 @@ type Tau struct {
 	Extrapolated bool  `json:"extrapolated"` // Value lies above the largest solved margin
 }
 
-// tolerance says whether so many of n promises may break; if so, fewer may.
+// tolerance says whether this many of n promises may break; if so, fewer may.
 type tolerance func(broken, n int) bool
 
 // onePercent is tau01's own.
@@ -105,7 +105,7 @@ func (s *solvedAt) count(weights []float64) int {
 	return int(n)
 }
 
-// needed returns the margin above which at most so many of the promises are predicted to break, 0 when no
+// needed returns the margin above which at most `allowed` promises are predicted to break, 0 when no
 // more than that break as they are.
 func (s *solvedAt) needed(allowed int, weights []float64) float64 {
 	var n float64
@@ -251,7 +251,7 @@ func (g *issuedOrder) last(k int) bool {
 	return k+1 == len(g.promises) || g.promises[k+1].Own != g.promises[k].Own
 }
 
-// tau takes the promises with the largest margins first, so many of them together.
+// tau takes the promises with the largest margins first, at least `together` of them at once.
 func (g *issuedOrder) tau(weights []float64, ok tolerance, together int) Tau {
 	t := Tau{Value: undefined(), From: undefined()}
 	n, broken := 0, 0

@@ -36,10 +36,10 @@ func evalCommand() command {
 		args:    "FULL QUANTIZED -d DATA -t TASK",
 		summary: "measure how much of a model's recourse its quantized version keeps",
 		about: `
-Runs both models in ONNX Runtime. For each person whom the full-precision model
+Runs both models in ONNX Runtime. For each person that the full-precision model
 refuses it finds the cheapest change that the task file allows and that this
 model accepts with a required logit margin, and asks the quantized model (VD:
-the share that it refuses), and the other way round (RVD). Beside these: cost
+the share that it refuses), and the other way round (RVD). Also: cost
 gaps and the solver's own noise in them, decisions on the people as they are,
 the margin error, each with its counts and an interval; cfq explain defines them.
 
@@ -125,8 +125,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 	}
 	switch n, err := d.calibrated(); {
 	case err != nil:
-		r.Warnings = append(r.Warnings, fmt.Sprintf("people whom the quantized model was calibrated on cannot be "+
-			"recognised: %v", err))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("calibration rows among the people cannot be recognised: %v", err))
 	case n > 0:
 		r.Warnings = append(r.Warnings, fmt.Sprintf("the quantized model was calibrated on %d of the %d people: what it "+
 			"keeps for them says little about others; cfq gate leaves them out", n, d.people.N))
@@ -204,7 +203,7 @@ func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency b
 	return runError(err)
 }
 
-// curve are the required margins that are evaluated when nobody says which.
+// curve are the required margins that are evaluated by default.
 func curve(t *task.Task) []float64 { return []float64{0, 0.1, 0.25, 0.5, t.Target.Margin} }
 
 // numbers is a flag's list of numbers, shown as it is written.

@@ -75,12 +75,12 @@ func openClassifier(ctx context.Context, e *env, path string, m *graph.Model, t 
 // overridesHelp is the help of the flag that actionSet's overrides come from.
 const overridesHelp = "what single people can change where it differs from the task: a CSV `file`, see docs/task.md"
 
-// allowed is what people can change, and for whom a file of overrides says so.
+// allowed is what people can change, and the overrides of single people.
 type allowed struct {
 	set       *constraint.Set // of the rows of the data
 	overrides string
 	list      []task.Override
-	unseen    map[int]bool // rows with overrides of whom no people were made yet
+	unseen    map[int]bool // rows with overrides that were not among the people yet
 }
 
 // actionSet compiles what people can change by the task and by the file of overrides, if any.
@@ -116,7 +116,7 @@ func (a *allowed) of(p *task.People) *constraint.Set {
 	return a.set.Select(p.Rows)
 }
 
-// warn says which overrides are for nobody.
+// warn lists overrides without a person.
 func (a *allowed) warn(e *env) {
 	if len(a.unseen) > 0 {
 		rows := slices.Sorted(maps.Keys(a.unseen))
@@ -130,7 +130,7 @@ func readPeople(ctx context.Context, e *env, path, spec string, t *task.Task) (*
 	return readPeopleWith(ctx, e, path, spec, t, task.ReadOptions{})
 }
 
-// readPeopleWith is readPeople with options beside the rows.
+// readPeopleWith is readPeople with further options.
 func readPeopleWith(
 	ctx context.Context, e *env, path, spec string, t *task.Task, o task.ReadOptions,
 ) (*task.People, error) {
@@ -255,7 +255,7 @@ type rowCount int
 
 func (n *rowCount) add(fs *pflag.FlagSet) {
 	fs.IntVar((*int)(n), "calibration-rows", 4096,
-		"of more `rows` so many are calibrated on, and more of the refused where few are; 0 takes all")
+		"largest number of `rows` to calibrate on, plus refused people where they are few; 0 takes all")
 }
 
 func (n rowCount) check() error {

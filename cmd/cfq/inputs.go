@@ -48,7 +48,7 @@ func (f *evaluationFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.rows, "rows", "", rowsHelp)
 	fs.StringVar(&f.promises, "promises", "", fromHelp)
 	fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
-	fs.IntVar(&f.sample, "sample", 0, "evaluate a random sample of so many refused `people`; 0 takes all")
+	fs.IntVar(&f.sample, "sample", 0, "evaluate a random sample of this many refused `people`; 0 takes all")
 	fs.Uint64Var(&f.seed, "seed", 1, "`seed` of the sample and of the solver")
 	fs.IntVar(&f.restarts, "restarts", 0, "random `restarts` of the solver; 0 is the solver's default")
 }
@@ -99,7 +99,8 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 	}
 	switch {
 	case f.sample < 0:
-		return nil, cli.Usagef("0 takes all", "--sample %d: there are no such people", f.sample)
+		return nil, cli.Usagef("0 takes all", "invalid value \"%d\" for --sample: want a number of people, 0 or more",
+			f.sample)
 	case f.minGroup < 0:
 		return nil, cli.Usagef("", "--min-group %d: a number of promises is 0 or more", f.minGroup)
 	case f.restarts < 0:
@@ -235,8 +236,8 @@ func (d *evaluation) pairing() error {
 	for i := 1; i < len(d.paths); i++ {
 		switch from := recipe(d.files[i])["model"]; {
 		case original["model"] != "" && original["model"] == d.sources[i].SHA256:
-			return cli.Usagef("the original comes first, what was made of it afterwards",
-				"%s was quantized from %s: the two stand the wrong way round", d.paths[0], d.paths[i])
+			return cli.Usagef("give the original first, then the models made from it",
+				"%s was quantized from %s: the order is reversed", d.paths[0], d.paths[i])
 		case whole && d.sources[0].SHA256 == d.sources[i].SHA256:
 			d.same = true
 			d.warn("%s and %s have the same content: a model keeps all promises of its own", d.paths[0], d.paths[i])
@@ -285,10 +286,10 @@ const noisePeople = 500
 // noRecord is what --calibrated takes when none of the people were calibrated on.
 const noRecord = "none"
 
-// calibratedRows are the rows that a quantized model was calibrated on, as the record beside it says.
+// calibratedRows are the rows that a quantized model was calibrated on, as the record next to it says.
 type calibratedRows struct {
 	e        *env
-	path     string // of the record, noRecord, or "" for the one beside the model
+	path     string // of the record, noRecord, or "" for the one next to the model
 	record   *record.Rows
 	excluded int
 	notes    []string
@@ -311,7 +312,7 @@ func (c *calibratedRows) read(model string) error {
 	case c.path == "" && errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return cli.Wrap(err, cli.Unusable, "cfq quantize writes one beside the model")
+		return cli.Wrap(err, cli.Unusable, "cfq quantize writes one next to the model")
 	}
 	_, sum, err := fileHash(model)
 	if err != nil {
@@ -326,7 +327,7 @@ func (c *calibratedRows) read(model string) error {
 	return nil
 }
 
-// others are the people whom the model was not calibrated on; the rest is left out, and said to be.
+// others are the people that the model was not calibrated on; the others are left out, with a warning.
 func (c *calibratedRows) others(p *task.People) ([]int, error) {
 	var known []int
 	if c.record != nil && p.Hashes != nil {
@@ -344,9 +345,9 @@ func (c *calibratedRows) others(p *task.People) ([]int, error) {
 		return out, nil
 	}
 	if len(out) == 0 {
-		return nil, cli.Wrap(fmt.Errorf("the model was calibrated on all %d people of the data: nobody is left to judge it "+
-			"by", p.N), cli.Unusable,
-			"a gate needs people whom the model has not seen")
+		return nil, cli.Wrap(fmt.Errorf("the model was calibrated on all %d people of the data: none is left for a verdict",
+			p.N), cli.Unusable,
+			"a gate needs people that the model was not calibrated on")
 	}
 	c.e.msg.Warn("the model was calibrated on %d of the %d people: they are left out", c.excluded, p.N)
 	return out, nil
@@ -367,14 +368,15 @@ func (c *calibratedRows) checkHeldOut(d *evaluation) error {
 			if data.SHA256 == from {
 				return cli.Wrap(fmt.Errorf("the model was calibrated on rows of %s, and there is no record %s that says which",
 					d.f.data, record.Path(d.paths[1])), cli.Unusable,
-					"take people whom the model has not seen; --calibrated names the record; --calibrated none if none of these "+
+					"use people that the model was not calibrated on; --calibrated names the record; --calibrated none if none of "+
+						"these "+
 						"rows were used")
 			}
 		}
-		c.note(fmt.Sprintf("there is no record %s: people whom the model was calibrated on cannot be recognised",
+		c.note(fmt.Sprintf("there is no record %s: calibration rows among the people cannot be recognised",
 			record.Path(d.paths[1])))
 	case d.people.Hashes == nil:
-		c.note("people of a promises file have no rows: those whom the model was calibrated on cannot be recognised")
+		c.note("people of a promises file have no rows: calibration rows among them cannot be recognised")
 	}
 	return nil
 }

@@ -183,7 +183,7 @@ func (f *sweepFlags) check(args []string) error {
 	case f.test == "" && f.testRows == "":
 		return cli.Usagef("--test test.csv names rows that are not those of --data; --test-rows chooses rows of --data", "--test is missing")
 	case f.sample < 0:
-		return cli.Usagef("0 takes all", "--sample %d: there are no such people", f.sample)
+		return cli.Usagef("0 takes all", "invalid value \"%d\" for --sample: want a number of people, 0 or more", f.sample)
 	case f.test == "":
 		f.test = f.data
 	}

@@ -91,7 +91,7 @@ func empty() *Document {
 				DirSim: about(nan, 0), ActOverlap: about(nan, 0), MarginError: eval.MarginError{Mean: about(nan, 0), RMS: about(nan, 0), P99: about(nan, 0), Max: about(nan, 0)},
 			}},
 			First: eval.First{FRR: none, VD: none}, Tau01: eval.Tau{Value: nan, From: nan}, RTau01: eval.Tau{Value: nan, From: nan},
-			Warnings: []string{"the original refuses nobody of 40 people: there is no recourse to evaluate"},
+			Warnings: []string{"the original refuses none of 40 people: there is no recourse to evaluate"},
 		},
 	}
 }
