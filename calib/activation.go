@@ -13,7 +13,7 @@ import (
 // absorbed by the integer kernel; then hi is what is fitted, as the clipping
 // parameter alpha of PACT is.
 //
-// Reference: docs/calibration.md.
+// Reference: docs/method.md.
 func Activation(s *Stats, bits int, kind Range) quant.Act {
 	lo, hi := min(0, s.Min), max(0, s.Max)
 	all := quant.FitAct(bits, lo, hi)
@@ -55,17 +55,17 @@ const (
 	fineClips = 8
 )
 
-// fitClips returns the quantizer of the least loss, the widest of several. Both
+// fitClips returns the quantizer of the smallest loss, the widest of several. Both
 // ends of the range are tried together, since what one end gives up makes the
 // grid finer for the other; an end at zero stays there.
 func fitClips(bits int, lo, hi float32, loss func(quant.Act) float64) quant.Act {
 	var best quant.Act
-	least, bestLo, bestHi := math.Inf(1), 0, 0
+	smallest, bestLo, bestHi := math.Inf(1), 0, 0
 	try := func(i, j int) { // in 1/fineClips of a step
 		clip := func(n int) float32 { return float32(math.Pow(clipRatio, float64(n)/fineClips)) }
 		a := quant.FitAct(bits, lo*clip(i), hi*clip(j))
-		if e := loss(a); e < least || best.Bits == 0 {
-			best, least, bestLo, bestHi = a, e, i, j
+		if e := loss(a); e < smallest || best.Bits == 0 {
+			best, smallest, bestLo, bestHi = a, e, i, j
 		}
 	}
 	around := func(from, to, stride int) (lows, highs [2]int) {
@@ -92,41 +92,4 @@ func fitClips(bits int, lo, hi float32, loss func(quant.Act) float64) quant.Act 
 	scan(0, clipTries, fineClips)
 	scan(-fineClips+1, fineClips-1, 1)
 	return best
-}
-
-// tails returns the range that leaves the share out of the values beyond it: half
-// of it at either side, or all of it at the only side that has any.
-func (s *Stats) tails(out float64) (lo, hi float32) {
-	switch {
-	case s.Min >= 0:
-		return 0, float32(s.quantile(1 - out))
-	case s.Max <= 0:
-		return float32(s.quantile(out)), 0
-	}
-	return float32(min(0, s.quantile(out/2))), float32(max(0, s.quantile(1-out/2)))
-}
-
-// quantile returns the value below which the share p of the values lies, those
-// within a bin evenly spread.
-func (s *Stats) quantile(p float64) float64 {
-	width := (float64(s.Max) - float64(s.Min)) / histBins
-	total := s.Zeros
-	for _, n := range s.Hist {
-		total += n
-	}
-	left, zeros := p*total, s.Zeros
-	for b, n := range s.Hist {
-		from := float64(s.Min) + float64(b)*width
-		if zeros > 0 && from+width > 0 { // those in the bin count after the zeros
-			if left -= zeros; left <= 0 {
-				return 0
-			}
-			zeros = 0
-		}
-		if left <= n && n > 0 {
-			return from + width*left/n
-		}
-		left -= n
-	}
-	return float64(s.Max)
 }

@@ -11,7 +11,10 @@ import (
 // spreadOf makes statistics of skewed numbers between lo and hi, with zeros.
 func spreadOf(seed uint64, lo, hi float32) *Stats {
 	r := rand.New(rand.NewPCG(seed, 3))
-	s := &Stats{Min: lo, Max: hi, Zeros: 500, Hist: make([]float64, histBins), OutputHist: make([]float64, histBins), LogitHist: make([]float64, histBins)}
+	s := &Stats{
+		Min: lo, Max: hi, Zeros: 500, Hist: make([]float64, histBins), OutputHist: make([]float64, histBins),
+		LogitHist: make([]float64, histBins),
+	}
 	width := float64(hi-lo) / histBins
 	for range 4000 {
 		x := math.Exp(r.NormFloat64()) / 12 * float64(hi)
@@ -121,13 +124,15 @@ func TestDivergence(t *testing.T) {
 	// Bins of width 1 over [-2, 6], codes 0 and 1 of scale 4: P as it is, Q =
 	// 2 0 2 2 4 4 4 4, both over 22.
 	e := newEntropy([]float64{1, 0, 2, 3, 5, 3, 1, 7}, -2, 6)
-	want := (math.Log(1./2) + 3*math.Log(3./2) + 5*math.Log(5./4) + 3*math.Log(3./4) + math.Log(1./4) + 7*math.Log(7./4)) / 22
+	want := (math.Log(1./2) + 3*math.Log(3./2) + 5*math.Log(5./4) +
+		3*math.Log(3./4) + math.Log(1./4) + 7*math.Log(7./4)) / 22
 	if got := e.of(4, 0, 1); math.Abs(got-want) > 1e-12 {
 		t.Errorf("divergence %v, want %v", got, want)
 	}
 	// Codes 0 and 1 of scale 2 reach from -1 to 3: P = 1+0 2 3 5+11... by hand,
 	// bins -1..2: 0+1, 2 | 3, 5+11; Q = 1 1 | 4 4 of 10 (bin -1 is empty before, not in P).
-	want = (1*math.Log(1./22/(1./10)) + 2*math.Log(2./22/(1./10)) + 3*math.Log(3./22/(4./10)) + 16*math.Log(16./22/(4./10))) / 22
+	want = (1*math.Log(1./22/(1./10)) + 2*math.Log(2./22/(1./10)) +
+		3*math.Log(3./22/(4./10)) + 16*math.Log(16./22/(4./10))) / 22
 	if got := e.of(2, 0, 1); math.Abs(got-want) > 1e-12 {
 		t.Errorf("divergence with clipping %v, want %v", got, want)
 	}
@@ -144,7 +149,8 @@ func TestDivergence(t *testing.T) {
 		scale, least, most := 0.05+r.Float64()/2, -r.IntN(5), 1+r.IntN(6)
 		got, want := e.of(scale, least, most), naiveDivergence(hist, lo, hi, scale, least, most)
 		if math.IsInf(want, 1) != math.IsInf(got, 1) || math.Abs(got-want) > 1e-9 {
-			t.Fatalf("divergence %v, written out %v (%v over %v to %v, scale %v, codes %d to %d)", got, want, hist, lo, hi, scale, least, most)
+			t.Fatalf("divergence %v, written out %v (%v over %v to %v, scale %v, codes %d to %d)", got, want, hist, lo, hi,
+				scale, least, most)
 		}
 		if !math.IsInf(want, 1) {
 			finite++

@@ -36,7 +36,8 @@ func adult(t testing.TB) (*classifier.Model, []quant.LayerInfo, *calib.Set) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	people, err := task.Read(context.Background(), realdata.Dir(t, "data", "adult", "adult.data.gz"), tk, task.ReadOptions{})
+	people, err := task.Read(context.Background(), realdata.Dir(t, "data", "adult", "adult.data.gz"), tk,
+		task.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +85,8 @@ func layerError(l quant.LayerInfo, gram, mean []float64, fit *quant.Layer, f qua
 	return sum
 }
 
-// On real moments, compensated rounding halves the error of rounding to the nearest
-// at least, and adaptive rounding is no worse.
+// On real moments, GPTQ halves the error of rounding to the nearest
+// at least, and AdaRound is no worse.
 func TestAdultRoundings(t *testing.T) {
 	c, layers, set := adult(t)
 	set.X, set.Factual = set.X[:10000*set.Dim], 10000
@@ -98,12 +99,14 @@ func TestAdultRoundings(t *testing.T) {
 			errs := map[calib.Rounding]float64{}
 			for _, rounding := range []calib.Rounding{calib.Nearest, calib.GPTQ, calib.AdaRound} {
 				start := time.Now()
-				fits, err := calib.FitWeights(context.Background(), l, &stats[i], []quant.Format{f}, calib.WeightOptions{Rounding: rounding, Workers: 2})
+				fits, err := calib.FitWeights(context.Background(), l, &stats[i], []quant.Format{f},
+					calib.WeightOptions{Rounding: rounding, Workers: 2})
 				if err != nil {
 					t.Fatal(err)
 				}
 				errs[rounding] = layerError(l, stats[i].Gram, stats[i].Mean, &fits[0], f)
-				t.Logf("%d bits, %3d -> %2d, %-11s: %.4g in %v", f.Bits, l.In, l.Out, rounding, errs[rounding], time.Since(start).Round(time.Millisecond))
+				t.Logf("%d bits, %3d -> %2d, %-11s: %.4g in %v", f.Bits, l.In, l.Out, rounding, errs[rounding],
+					time.Since(start).Round(time.Millisecond))
 			}
 			if errs[calib.GPTQ] > 0.6*errs[calib.Nearest] || errs[calib.AdaRound] > 1.005*errs[calib.GPTQ] {
 				t.Errorf("%d bits, layer %q: %v", f.Bits, l.Node, errs)
@@ -149,7 +152,8 @@ func TestAdultRanges(t *testing.T) {
 				s := &stats[i]
 				total := variance(l, s)
 				for _, perTensor := range []bool{false, true} {
-					fits, err := calib.FitWeights(ctx, l, s, []quant.Format{f}, calib.WeightOptions{PerTensor: perTensor, Range: kind.Name})
+					fits, err := calib.FitWeights(ctx, l, s, []quant.Format{f},
+						calib.WeightOptions{PerTensor: perTensor, Range: kind.Name})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -159,19 +163,25 @@ func TestAdultRanges(t *testing.T) {
 						continue
 					}
 					channel += e
-					logits += layerError(l, s.LogitGram, s.LogitMean, &fits[0], f) / total
+					logits += layerError(l, s.Logits.Gram, s.Logits.Mean, &fits[0], f) / total
 				}
 				if i > 0 {
 					act += actError(l, rows[i], calib.Activation(s, bits, kind.Name)) / total
 				}
 			}
-			t.Logf("%d bits, %-10s: weights %.3g by channel, %.3g by tensor, %.3g by channel where the margin depends on it; activations %.3g", bits, kind.Name, channel, tensor, logits, act)
-			least[kind.Name+" channel"], least[kind.Name+" tensor"], least[kind.Name+" logits"], least[kind.Name+" act"] = channel, tensor, logits, act
+			t.Logf("%d bits, %-10s: weights %.3g by channel, %.3g by tensor, %.3g by channel "+
+				"where the margin depends on it; activations %.3g", bits, kind.Name, channel, tensor, logits, act)
+			least[kind.Name+" channel"], least[kind.Name+" tensor"] = channel, tensor
+			least[kind.Name+" logits"], least[kind.Name+" act"] = logits, act
 		}
 		for _, kind := range calib.Ranges() {
-			for column, best := range map[calib.Range]calib.Range{" channel": calib.Output, " tensor": calib.Output, " logits": calib.Logits} {
+			for column, best := range map[calib.Range]calib.Range{
+				" channel": calib.Output, " tensor": calib.Output,
+				" logits": calib.Logits,
+			} {
 				if least[best+column] > 1.02*least[kind.Name+column] {
-					t.Errorf("%d bits,%s: %s errs by %v, %s by %v", bits, column, best, least[best+column], kind.Name, least[kind.Name+column])
+					t.Errorf("%d bits,%s: %s errs by %v, %s by %v", bits, column, best, least[best+column], kind.Name,
+						least[kind.Name+column])
 				}
 			}
 			if least["output act"] > 1.25*least[kind.Name+" act"] { // it leaves out how errors of channels go together

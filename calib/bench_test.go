@@ -21,7 +21,8 @@ func BenchmarkFitWeights(b *testing.B) {
 		b.Run(string(rounding), func(b *testing.B) {
 			for b.Loop() {
 				for i, l := range layers {
-					if _, err := calib.FitWeights(ctx, l, &stats[i], quant.Formats(), calib.WeightOptions{Rounding: rounding}); err != nil {
+					if _, err := calib.FitWeights(ctx, l, &stats[i], quant.Formats(),
+						calib.WeightOptions{Rounding: rounding}); err != nil {
 						b.Fatal(err)
 					}
 				}

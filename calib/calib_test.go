@@ -36,7 +36,7 @@ func TestFitInputIsExactOnLattices(t *testing.T) {
 	if err := in.Check(dim); err != nil {
 		t.Fatal(err)
 	}
-	if most := dim + max(leastExtra, dim/2); len(in.Columns) > most {
+	if most := dim + max(minExtra, dim/2); len(in.Columns) > most {
 		t.Errorf("%d columns, at most %d are paid for", len(in.Columns), most)
 	}
 	codes := in.Codes(x, dim)
@@ -105,14 +105,21 @@ func net(t *testing.T, dim, hidden int) (*classifier.Model, []quant.LayerInfo) {
 		return v
 	}
 	gemm := func(in, w, b, out string) *graph.Node {
-		return &graph.Node{Op: "Gemm", Name: out, Inputs: []string{in, w, b}, Outputs: []string{out}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}}
+		return &graph.Node{
+			Op: "Gemm", Name: out, Inputs: []string{in, w, b}, Outputs: []string{out},
+			Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+		}
 	}
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
-		Name:    "net",
-		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(dim)}}}},
+		Name: "net",
+		Inputs: []graph.Value{{
+			Name: "x", DType: graph.Float,
+			Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(dim)}},
+		}},
 		Outputs: []graph.Value{{Name: "z", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 2}}}},
 		Inits: []*graph.Tensor{
-			graph.FromFloats("w1", draw(hidden*dim), int64(hidden), int64(dim)), graph.FromFloats("b1", draw(hidden), int64(hidden)),
+			graph.FromFloats("w1", draw(hidden*dim), int64(hidden), int64(dim)),
+			graph.FromFloats("b1", draw(hidden), int64(hidden)),
 			graph.FromFloats("w2", draw(2*hidden), 2, int64(hidden)), graph.FromFloats("b2", draw(2), 2),
 		},
 		Nodes: []*graph.Node{
@@ -245,7 +252,7 @@ func outputError(x []float32, dim int, w []float32, codes []int8, scale float32,
 // Compensated rounding against every assignment of codes there is: never better
 // than the best, on the whole much nearer to it than rounding to the nearest, and
 // with no error left in the mean.
-func TestCompensation(t *testing.T) {
+func TestGPTQ(t *testing.T) {
 	x, dim := people(250)
 	c, layers := net(t, dim, 12)
 	stats, err := Collect(context.Background(), c, layers, FactualSet(x, dim), nil, CollectOptions{})
@@ -280,7 +287,7 @@ func TestCompensation(t *testing.T) {
 			t.Errorf("output %d: the mean moves by %v, the bias by %v", o, mean, fit.Bias[o]-l.B[o])
 		}
 	}
-	t.Logf("mean squared error: %v best, %v compensated, %v to the nearest", best, ours, rounded)
+	t.Logf("mean squared error: %v best, %v by GPTQ, %v to the nearest", best, ours, rounded)
 	if ours > 2*best || ours > 0.6*rounded {
 		t.Errorf("error %v: the best there is %v, to the nearest %v", ours, best, rounded)
 	}
@@ -371,7 +378,8 @@ func (h half) LossGrads(ctx context.Context, x []float32) (m, g []float32, err e
 }
 
 func TestCounterfactual(t *testing.T) {
-	parsed, err := task.Parse("t.yaml", []byte("version: 1\ndata: {label: y, favourable: \"1\"}\nfeatures:\n  - {name: a, kind: numeric, mean: 0, std: 1}\n  - {name: b, kind: numeric, mean: 0, std: 1}\n"))
+	parsed, err := task.Parse("t.yaml", []byte("version: 1\ndata: {label: y, favourable: \"1\"}\nfeatures:\n"+
+		"  - {name: a, kind: numeric, mean: 0, std: 1}\n  - {name: b, kind: numeric, mean: 0, std: 1}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

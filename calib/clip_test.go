@@ -41,7 +41,7 @@ func TestPercentile(t *testing.T) {
 
 // unit are statistics of inputs that do not correlate and have mean 0.
 func unit(in int) *Stats {
-	s := &Stats{Gram: make([]float64, in*in), Mean: make([]float64, in)}
+	s := &Stats{Moments: Moments{make([]float64, in*in), make([]float64, in)}}
 	for j := range in {
 		s.Gram[j*in+j] = 1
 	}
@@ -112,14 +112,15 @@ func TestSearchedScales(t *testing.T) {
 						top := float64(max(slices.Max(rows), -slices.Min(rows))) / float64(f.QMax)
 						grid, dense := math.Inf(1), math.Inf(1)
 						for n := range clipSteps + 1 {
-							grid = min(grid, loss(rows, float32(math.Pow(clipLeast, float64(n)/clipSteps)*top), f))
+							grid = min(grid, loss(rows, float32(math.Pow(clipMin, float64(n)/clipSteps)*top), f))
 						}
 						for n := 50; n <= 1000 && f.Bits < 8; n++ {
 							dense = min(dense, loss(rows, float32(top*float64(n)/1000), f))
 						}
 						got := loss(rows, scale, f)
 						if got > grid*size.ofGrid || f.Bits < 8 && got > dense*size.ofDense {
-							t.Errorf("%s, %d inputs, %d bits, per tensor %v: error %v, of all tried %v, of all %v", kind, l.In, f.Bits, o.PerTensor, got, grid, dense)
+							t.Errorf("%s, %d inputs, %d bits, per tensor %v: error %v, of all tried %v, of all %v", kind, l.In, f.Bits,
+								o.PerTensor, got, grid, dense)
 						}
 					}
 				}
@@ -165,9 +166,9 @@ func TestEntropyScale(t *testing.T) {
 // No fit depends on the workers.
 func TestFitWeightsWorkers(t *testing.T) {
 	l, s := layerOf(5, 14)
-	s.LogitGram, s.LogitMean = slices.Clone(s.Gram), slices.Clone(s.Mean)
+	s.Logits.Gram, s.Logits.Mean = slices.Clone(s.Gram), slices.Clone(s.Mean)
 	for j := range l.In {
-		s.LogitGram[j*l.In+j] *= 1 + float64(j)
+		s.Logits.Gram[j*l.In+j] *= 1 + float64(j)
 	}
 	kinds := append(Ranges(), RangeDoc{})
 	for _, k := range kinds {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"cfq/onnxio/classifier"
 	"cfq/quant"
@@ -19,41 +20,44 @@ type CollectOptions struct {
 // Collect runs the set through the classifier of the canonical graph twice
 // (ranges, then sums) and returns the statistics of each layer's input. layers are
 // folded already where input, the layout of the model's input (or nil), feeds them.
-func Collect(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, set *Set, input *quant.Input, o CollectOptions) ([]Stats, error) {
+func Collect(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, set *Set, input *quant.Input,
+	o CollectOptions,
+) ([]Stats, error) {
 	if set.Weights != nil && len(set.Weights) != set.Rows() {
 		return nil, fmt.Errorf("%d weights of %d calibration rows", len(set.Weights), set.Rows())
 	}
 	k := &collector{
 		layers: layers, set: set, input: input, stats: make([]Stats, len(layers)),
-		weight: make([]float64, len(layers)), logitWeight: make([]float64, len(layers)),
+		weight: make([]float64, len(layers)), logitWeight: make([][]float64, len(layers)),
 	}
 	for i, l := range layers {
-		k.stats[i] = newStats(l, o)
+		k.stats[i], k.logitWeight[i] = newStats(l, o), make([]float64, groups(l))
 		k.values.add(l.Input)
 		if o.Logits {
 			k.grads.add(l.Output)
 			k.grads.add(l.Input)
 		}
 	}
-	err := c.Observe(ctx, set.X, classifier.Probe{Values: k.values}, func(_, _ int, values, _ [][]float32) error { return k.bound(values) })
+	err := c.Observe(ctx, set.X, classifier.Probe{Values: k.values},
+		func(_, _ int, values, _ [][]float32) error { return k.bound(values) })
 	if err != nil {
 		return nil, fmt.Errorf("ranges of the layers: %w", err)
 	}
-	err = c.Observe(ctx, set.X, classifier.Probe{Values: k.values, Grads: k.grads, Margin: true}, func(from, rows int, values, grads [][]float32) error {
-		for i := range layers {
-			k.sum(i, from, rows, values, grads)
-		}
-		return nil
-	})
+	err = c.Observe(ctx, set.X, classifier.Probe{Values: k.values, Grads: k.grads, Margin: true},
+		func(from, rows int, values, grads [][]float32) error {
+			for i := range layers {
+				k.sum(i, from, rows, values, grads)
+			}
+			return nil
+		})
 	if err != nil {
 		return nil, fmt.Errorf("statistics of the layers: %w", err)
 	}
-	for i := range k.stats {
-		if layers[i].Conv != nil {
-			k.finishConv(i)
-			continue
+	for i, l := range layers {
+		for g, weight := range k.logitWeight[i] {
+			part := k.stats[i].part(l, g)
+			part.finish(k.weight[i], weight)
 		}
-		k.stats[i].finish(k.weight[i], k.logitWeight[i])
 	}
 	return k.stats, nil
 }
@@ -67,14 +71,7 @@ func (n *names) add(name string) {
 	}
 }
 
-func (n names) at(name string) int {
-	for i, v := range n {
-		if v == name {
-			return i
-		}
-	}
-	return -1
-}
+func (n names) at(name string) int { return slices.Index(n, name) }
 
 // collector is one run of Collect.
 type collector struct {
@@ -83,9 +80,8 @@ type collector struct {
 	input         *quant.Input
 	values, grads names
 	stats         []Stats
-	// The weight of the rows of each layer's sums, without and with gradients.
-	weight, logitWeight []float64
-	groupWeights        map[int][]float64 // logitWeight of the groups of convolutions
+	weight        []float64   // of the rows in each layer's sums
+	logitWeight   [][]float64 // of the rows in each group's sums with gradients
 }
 
 // bound widens the ranges.
@@ -112,25 +108,26 @@ func (k *collector) sum(i, from, rows int, values, grads [][]float32) {
 	v := values[k.values.at(l.Input)]
 	weights := k.rowWeights(from, rows)
 	var by []float32 // gradient of the margin by the layer's input
-	if s.LogitGram != nil {
+	if s.LogitHist != nil {
 		by = grads[k.grads.at(l.Input)]
 	}
 	s.count(v, by, weights, costs(l))
-	k.weight[i] += moments(s.Gram, s.Mean, k.reads(v, rows, l), weights)
+	k.weight[i] += s.add(k.reads(v, rows, l), weights)
 	if by != nil {
 		out := grads[k.grads.at(l.Output)]
-		k.logitWeight[i] += moments(s.LogitGram, s.LogitMean, k.reads(v, rows, l), squares(out, weights))
+		k.logitWeight[i][0] += s.Logits.add(k.reads(v, rows, l), squares(out, weights))
 	}
 }
 
 // reads returns what a layer's integer kernel reads: v itself, or, for a layer
 // that the input feeds, what the grid makes of it.
 func (k *collector) reads(v []float32, rows int, l quant.LayerInfo) []float64 {
+	var input *quant.Input
 	if k.input != nil && l.Input == k.input.Value {
-		v = k.input.Reads(v, len(v)/rows)
+		input = k.input
 	}
 	h := make([]float64, len(v))
-	for i, x := range v {
+	for i, x := range quant.Reads(nil, input, v, rows) {
 		h[i] = float64(x)
 	}
 	return h
@@ -163,6 +160,129 @@ func costs(l quant.LayerInfo) []float64 {
 	out := make([]float64, l.In)
 	for k, w := range l.W {
 		out[k%l.In] += float64(w) * float64(w)
+	}
+	return out
+}
+
+// A convolution multiplies, at each position of its output, what lies under its
+// kernel: its patches stand for the rows of a dense layer's input. Statistics look
+// at maxPlaces positions of each row at most, and at fewer where the patches are
+// long: patchWork bounds the products of one row, minPlaces the places from below.
+const (
+	maxPlaces = 64
+	minPlaces = 4
+	patchWork = 1 << 20
+)
+
+// places is the number of positions of each row that statistics look at.
+func places(l quant.LayerInfo) int {
+	n := patchWork / (l.In * l.In * l.Conv.Group)
+	return min(max(n, minPlaces), maxPlaces, l.Conv.Positions())
+}
+
+// place is the k-th of n positions out of all to look at in a row: evenly spread,
+// and from row to row one further, so that the rows together show every position.
+func place(k, n, all, row int) int {
+	return (k*all/n + row%((all+n-1)/n)) % all
+}
+
+// chunkNumbers bounds the numbers of patches that are held at once.
+const chunkNumbers = 1 << 20
+
+// sumConv is sum for a convolution: second moments and means of the patches, group
+// by group.
+func (k *collector) sumConv(i, from, rows int, values, grads [][]float32) {
+	l, s := k.layers[i], &k.stats[i]
+	v := values[k.values.at(l.Input)]
+	size := len(v) / rows
+	weights := k.rowWeights(from, rows)
+	var by, out []float32
+	if s.LogitHist != nil {
+		by, out = grads[k.grads.at(l.Input)], grads[k.grads.at(l.Output)]
+	}
+	s.count(v, by, weights, convCosts(l, size))
+	n := places(l)
+	step := max(1, chunkNumbers/(n*l.In))
+	for g, part := range l.Groups() {
+		p := patcher{conv: part.Conv, in: l.In, n: n, from: from}
+		at := s.part(l, g)
+		for r := 0; r < rows; r += step {
+			to := min(r+step, rows)
+			h := p.patches(v[r*size:to*size], r, to)
+			weight := at.add(h, repeat(weights[r:to], n))
+			if g == 0 {
+				k.weight[i] += weight
+			}
+			if out == nil {
+				continue
+			}
+			h = p.patches(v[r*size:to*size], r, to) // add has overwritten them
+			width := len(out) / rows
+			by := p.squares(out[r*width:to*width], r, to, g*part.Out, part.Out, weights[r:to])
+			k.logitWeight[i][g] += at.Logits.add(h, by)
+		}
+	}
+}
+
+// rowWeights returns the weights of rows of the set.
+func (k *collector) rowWeights(from, rows int) []float64 {
+	if k.set.Weights != nil {
+		return k.set.Weights[from : from+rows]
+	}
+	return slices.Repeat([]float64{1}, rows)
+}
+
+// patcher makes patches of a convolution in one group, n of each row.
+type patcher struct {
+	conv        *quant.Conv
+	in, n, from int // numbers of a patch, patches of a row, first row of the batch
+}
+
+// patches returns the patches of the rows r to end of a batch, whose inputs are v.
+func (p patcher) patches(v []float32, r, end int) []float64 {
+	rows := end - r
+	size, all := len(v)/rows, p.conv.Positions()
+	out := make([]float64, rows*p.n*p.in)
+	for j := range rows {
+		for k := range p.n {
+			at := (j*p.n + k) * p.in
+			p.conv.Patch(out[at:at+p.in], v[j*size:(j+1)*size], 0, place(k, p.n, all, p.from+r+j))
+		}
+	}
+	return out
+}
+
+// squares returns, for each patch, the row's weight times the squared gradient by
+// what the outputs, those from first on, make of it.
+func (p patcher) squares(grads []float32, r, end, first, outputs int, weights []float64) []float64 {
+	rows, all := end-r, p.conv.Positions()
+	size := len(grads) / rows
+	out := make([]float64, rows*p.n)
+	for j := range rows {
+		for k := range p.n {
+			at := place(k, p.n, all, p.from+r+j)
+			for o := first; o < first+outputs; o++ {
+				g := float64(grads[j*size+o*all+at])
+				out[j*p.n+k] += weights[j] * g * g
+			}
+		}
+	}
+	return out
+}
+
+// convCosts is what an error of each of the size elements of a row of the input
+// does to the outputs, squared: that of its channel's weights, borders not counted.
+func convCosts(l quant.LayerInfo, size int) []float64 {
+	c := l.Conv
+	kernel := l.In * c.Group / c.Channels
+	sums := make([]float64, c.Channels)
+	for k, w := range l.W {
+		group := k / l.In / (l.Out / c.Group)
+		sums[group*(c.Channels/c.Group)+k%l.In/kernel] += float64(w) * float64(w)
+	}
+	out := make([]float64, size)
+	for k := range out {
+		out[k] = sums[k/(size/c.Channels)]
 	}
 	return out
 }

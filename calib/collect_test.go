@@ -51,7 +51,7 @@ func TestCollectWeights(t *testing.T) {
 		agree(t, "means", a.Mean, b.Mean, 1e-9)
 		agree(t, "histogram", append(a.Hist, a.Zeros), append(b.Hist, b.Zeros), 1e-9)
 		agree(t, "histogram by outputs", a.OutputHist, b.OutputHist, 1e-9)
-		agree(t, "moments by logits", append(a.LogitGram, a.LogitMean...), append(b.LogitGram, b.LogitMean...), 1e-9)
+		agree(t, "moments by logits", append(a.Logits.Gram, a.Logits.Mean...), append(b.Logits.Gram, b.Logits.Mean...), 1e-9)
 		agree(t, "histogram by logits", a.LogitHist, b.LogitHist, 1e-9)
 		for r := range layers[i].In {
 			for k := range r {
@@ -110,17 +110,19 @@ func TestCollectLogits(t *testing.T) {
 			}
 		}
 	}
-	divide(gram, mean, total)
-	agree(t, "second moments", stats[0].LogitGram, gram, 1e-4)
-	agree(t, "means", stats[0].LogitMean, mean, 1e-4)
+	Moments{gram, mean}.divide(total)
+	agree(t, "second moments", stats[0].Logits.Gram, gram, 1e-4)
+	agree(t, "means", stats[0].Logits.Mean, mean, 1e-4)
 	// The margin depends on both outputs of the last layer by 1 everywhere.
-	agree(t, "moments of the last layer", stats[1].LogitGram, stats[1].Gram, 1e-6)
+	agree(t, "moments of the last layer", stats[1].Logits.Gram, stats[1].Gram, 1e-6)
 	sum := func(hist []float64) float64 {
 		return newSpread(hist, float64(stats[1].Min), float64(stats[1].Max)).squaredError(act)
 	}
-	agree(t, "errors of activations", []float64{sum(stats[1].OutputHist), sum(stats[1].LogitHist)}, []float64{outputs, logits}, 2e-3)
+	agree(t, "errors of activations", []float64{sum(stats[1].OutputHist), sum(stats[1].LogitHist)},
+		[]float64{outputs, logits}, 2e-3)
 	// The ranges of the kinds look at these.
-	if a, b := Activation(&stats[1], 3, Output), Activation(&stats[1], 3, MSE); sum(stats[1].OutputHist) == 0 || a == b && Activation(&stats[1], 3, Logits) == b {
+	if a, b := Activation(&stats[1], 3, Output), Activation(&stats[1], 3, MSE); sum(stats[1].OutputHist) == 0 ||
+		a == b && Activation(&stats[1], 3, Logits) == b {
 		t.Error("all kinds give the same range")
 	}
 	for _, o := range []WeightOptions{{Range: Logits}, {Range: Logits, Rounding: GPTQ}} {
@@ -130,9 +132,10 @@ func TestCollectLogits(t *testing.T) {
 		plain := fitOne(t, layers[0], &stats[0], f, o)
 		o.Range = Output
 		swapped := stats[0]
-		swapped.Gram, swapped.Mean = stats[0].LogitGram, stats[0].LogitMean
+		swapped.Gram, swapped.Mean = stats[0].Logits.Gram, stats[0].Logits.Mean
 		want := fitOne(t, layers[0], &swapped, f, o)
-		if !slices.Equal(fit.Scales, want.Scales) || !slices.Equal(fit.Codes, want.Codes) || !slices.Equal(fit.Bias, want.Bias) {
+		if !slices.Equal(fit.Scales, want.Scales) || !slices.Equal(fit.Codes, want.Codes) ||
+			!slices.Equal(fit.Bias, want.Bias) {
 			t.Error("the kind logits does not fit by the weighted moments")
 		}
 		if slices.Equal(fit.Scales, plain.Scales) && slices.Equal(fit.Codes, plain.Codes) {
@@ -148,7 +151,7 @@ func TestFinishWithoutGradients(t *testing.T) {
 	copy(s.Mean, []float64{6, 8})
 	s.OutputHist[3] = 5
 	s.finish(2, 0)
-	agree(t, "moments", append(s.LogitGram, s.LogitMean...), []float64{1, 2, 2, 4, 3, 4}, 0)
+	agree(t, "moments", append(s.Logits.Gram, s.Logits.Mean...), []float64{1, 2, 2, 4, 3, 4}, 0)
 	if s.LogitHist[3] != 5 {
 		t.Error("the histogram is empty")
 	}

@@ -8,10 +8,10 @@ import (
 	"cfq/quant"
 )
 
-// leastExtra is how many columns the segments of wide inputs may always add; half as
-// many as there are inputs if that is more. They cost no weights, but time: the
-// first layer multiplies that much more.
-const leastExtra = 8
+// minExtra is the number of columns that the segments of wide inputs may always add; half
+// the number of inputs if that is more. They cost no weights, but time: the first layer
+// multiplies more.
+const minExtra = 8
 
 // finestGrid is the largest number of grid steps per unit of a model input.
 const finestGrid = 255
@@ -39,7 +39,7 @@ func FitInput(x []float32, dim int, domain [][]float32) *quant.Input {
 		}
 		cols[j] = look(x, dim, j, more)
 	}
-	extra := max(leastExtra, dim/2)
+	extra := max(minExtra, dim/2)
 	k := finestGrid
 	for ; k > 1; k-- {
 		if countColumns(cols, k) <= float64(dim+extra) {
@@ -47,39 +47,6 @@ func FitInput(x []float32, dim int, domain [][]float32) *quant.Input {
 		}
 	}
 	return layGrid(cols, k)
-}
-
-// Clip moves the values of the set that lie outside the grid onto its ends, as the
-// quantized model does, and returns the inputs in which there were any.
-func (s *Set) Clip(in *quant.Input) []int {
-	lo, hi := make([]float32, s.Dim), make([]float32, s.Dim)
-	for j, c := range in.Columns {
-		if j == 0 || in.Columns[j-1].Source != c.Source {
-			lo[c.Source] = c.Lo
-		}
-		hi[c.Source] = c.Hi
-	}
-	clipped := make([]bool, s.Dim)
-	x := slices.Clone(s.X)
-	for j := range s.Dim {
-		// A bound is a value of the column in another computation: a hair beside it
-		// is not outside.
-		slack := 1e-4 * (hi[j] - lo[j])
-		for k := j; k < len(x); k += s.Dim {
-			if v := x[k]; !(v >= lo[j] && v <= hi[j]) {
-				clipped[j] = clipped[j] || v < lo[j]-slack || v > hi[j]+slack
-				x[k] = min(max(v, lo[j]), hi[j])
-			}
-		}
-	}
-	s.X = x
-	var out []int
-	for j, c := range clipped {
-		if c {
-			out = append(out, j)
-		}
-	}
-	return out
 }
 
 // look finds the range and the lattice of column j and the values in more.
@@ -111,9 +78,9 @@ func look(x []float32, dim, j int, more []float32) column {
 	return c
 }
 
-// fewValues is how many different values a column may have to be counted one by one,
+// maxCounted is the number of different values up to which a column is counted one by one,
 // which is much faster than sorting all rows: most columns are one-hots.
-const fewValues = 32
+const maxCounted = 32
 
 // distinct returns the different values of column j and of more in ascending order,
 // and the median of all of them.
@@ -123,7 +90,7 @@ func distinct(x []float32, dim, j int, more []float32) (values []float32, median
 	for _, v := range more {
 		counts[v]++
 	}
-	for i := j; i < len(x) && len(counts) <= fewValues; i += dim {
+	for i := j; i < len(x) && len(counts) <= maxCounted; i += dim {
 		if x[i] != last {
 			if run > 0 {
 				counts[last] += run
@@ -135,7 +102,7 @@ func distinct(x []float32, dim, j int, more []float32) (values []float32, median
 	if run > 0 {
 		counts[last] += run
 	}
-	if len(counts) > fewValues {
+	if len(counts) > maxCounted {
 		all := append(make([]float32, 0, len(x)/dim+len(more)), more...)
 		for i := j; i < len(x); i += dim {
 			all = append(all, x[i])

@@ -3,7 +3,6 @@ package calib
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"cfq/onnxio/classifier"
@@ -22,7 +21,9 @@ type output struct {
 // FitOutputs fits the output quantizers of the convolutions among the layers on
 // what the set makes of them, behind their Relu or Clip, as Activation does for
 // inputs; other layers have none.
-func FitOutputs(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, set *Set, bits int, kind Range) (Outputs, error) {
+func FitOutputs(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, set *Set, bits int,
+	kind Range,
+) (Outputs, error) {
 	k := &collector{set: set}
 	for _, l := range layers {
 		if l.Conv == nil {
@@ -31,10 +32,7 @@ func FitOutputs(ctx context.Context, c *classifier.Model, layers []quant.LayerIn
 		l.Input = l.Conv.Behind // what is looked at
 		k.values.add(l.Input)
 		k.layers = append(k.layers, l)
-		k.stats = append(k.stats, Stats{
-			Min: float32(math.Inf(1)), Max: float32(math.Inf(-1)),
-			Hist: make([]float64, histBins), OutputHist: make([]float64, histBins),
-		})
+		k.stats = append(k.stats, emptyStats())
 	}
 	if len(k.layers) == 0 {
 		return nil, nil

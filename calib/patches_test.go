@@ -32,8 +32,12 @@ func images(t *testing.T, groups int64) (*graph.Model, *classifier.Model, []quan
 		return b.Const(graph.FromFloats("w", v, dims...))
 	}
 	h := b.Op("Reshape", []string{"x", b.Const(graph.FromInts("shape", []int64{-1, 4, 3, 3}, 4))})
-	h = b.Op("Conv", []string{h, random(8, 4/groups, 2, 2), random(8)}, graph.IntAttr("group", groups), graph.IntsAttr("pads", 1, 0, 0, 1))
-	h = b.Op("Clip", []string{h, b.Const(graph.FromFloats("lo", []float32{0})), b.Const(graph.FromFloats("hi", []float32{2}))})
+	h = b.Op("Conv", []string{h, random(8, 4/groups, 2, 2), random(8)}, graph.IntAttr("group", groups),
+		graph.IntsAttr("pads", 1, 0, 0, 1))
+	h = b.Op("Clip", []string{
+		h, b.Const(graph.FromFloats("lo", []float32{0})),
+		b.Const(graph.FromFloats("hi", []float32{2})),
+	})
 	h = b.Op("Conv", []string{h, random(2, 8, 1, 1)})
 	y := b.Op("Gemm", []string{b.Op("Flatten", []string{h}), random(2, 18)}, graph.IntAttr("transB", 1))
 	m.Graph.Outputs = []graph.Value{{Name: y, DType: graph.Float}}
@@ -223,25 +227,26 @@ func TestConvLogits(t *testing.T) {
 	}
 	want, total := make([]float64, l.In), 0.0
 	patch := make([]float64, l.In)
-	err = c.Observe(ctx, set.X, classifier.Probe{Values: []string{l.Input}}, func(from, rows int, values, _ [][]float32) error {
-		size := len(values[0]) / rows
-		for r := range rows {
-			for p, k := range weight {
-				l.Conv.Patch(patch, values[0][r*size:(r+1)*size], 0, p)
-				w := k * set.Weights[from+r]
-				total += w
-				for i, a := range patch {
-					want[i] += w * a
+	err = c.Observe(ctx, set.X, classifier.Probe{Values: []string{l.Input}},
+		func(from, rows int, values, _ [][]float32) error {
+			size := len(values[0]) / rows
+			for r := range rows {
+				for p, k := range weight {
+					l.Conv.Patch(patch, values[0][r*size:(r+1)*size], 0, p)
+					w := k * set.Weights[from+r]
+					total += w
+					for i, a := range patch {
+						want[i] += w * a
+					}
 				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, v := range want {
-		if got := stats[1].LogitMean[i]; math.Abs(got-v/total) > 1e-4 {
+		if got := stats[1].Logits.Mean[i]; math.Abs(got-v/total) > 1e-4 {
 			t.Errorf("mean %d weighted by the gradient is %v, want %v", i, got, v/total)
 		}
 	}

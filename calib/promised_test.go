@@ -7,7 +7,8 @@ import (
 	"cfq/recourse"
 )
 
-// TestPromised: the points of those who were promised something, whether the model keeps it or not; a promise to change nothing adds none.
+// TestPromised: the points of those who were promised something, whether the model keeps it or not;
+// a promise to change nothing adds none.
 func TestPromised(t *testing.T) {
 	x := []float32{2, 0, 0, 1, 3, 0, .5, -1}
 	to := func(i int, a, b float32) recourse.Action {
@@ -18,10 +19,12 @@ func TestPromised(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if set.Factual != 4 || set.Recourse != 2 || !slices.Equal(set.Source, []int{0, 3}) || !slices.Equal(set.Points(), []float32{3, 0, .75, 0}) {
+	if set.Factual != 4 || set.Recourse != 2 || !slices.Equal(set.Source, []int{0, 3}) ||
+		!slices.Equal(set.Points(), []float32{3, 0, .75, 0}) {
 		t.Errorf("%+v", set)
 	}
-	if !slices.Equal(set.Reached, []bool{true, false}) || !slices.Equal(set.Facts(), x) || !slices.Equal(set.Moved(), []float32{3, 0, 0, 1, 3, 0, .75, 0}) {
+	if !slices.Equal(set.Reached, []bool{true, false}) || !slices.Equal(set.Facts(), x) ||
+		!slices.Equal(set.Moved(), []float32{3, 0, 0, 1, 3, 0, .75, 0}) {
 		t.Errorf("reached %v, moved %v", set.Reached, set.Moved())
 	}
 	if _, err := Promised(t.Context(), half{}, x, nil); err == nil {

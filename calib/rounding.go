@@ -2,6 +2,7 @@ package calib
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
 
@@ -22,16 +23,17 @@ const unlimited = math.MaxFloat64
 
 // nearest rounds every weight to the nearest code; its error is e^T Gram e.
 func nearest(gram []float64, in int) rounding {
+	m := mat.NewSymDense(in, gram)
 	return func(w []float32, scale float32, f quant.Format, codes []int8, by dither, _ float64) float64 {
-		e := make([]float64, in)
+		e := mat.NewVecDense(in, nil)
 		for j, v := range w {
 			q := f.Quantize(by.move(v, scale), scale)
 			if codes != nil {
 				codes[j] = q
 			}
-			e[j] = float64(v) - float64(quant.Dequantize(q, scale))
+			e.SetVec(j, float64(v)-float64(quant.Dequantize(q, scale)))
 		}
-		return quadratic(gram, e)
+		return mat.Inner(e, m, e)
 	}
 }
 
@@ -41,19 +43,11 @@ func nearest(gram []float64, in int) rounding {
 // last digits, since Gram need not be of full rank and is damped a little.
 func searcher(gram []float64, in int) rounding {
 	order := descending(gram, in)
-	var trace float64
-	for j := range in {
-		trace += gram[j*in+j]
-	}
-	h := ordered(gram, order)
-	for j := range in {
-		h.SetSym(j, j, h.At(j, j)+rankSlack*trace/float64(in)+1e-12)
-	}
 	var chol mat.Cholesky
-	if !chol.Factorize(h) {
+	if !chol.Factorize(ordered(damped(gram, in, rankSlack), order)) {
 		return nearest(gram, in)
 	}
-	u := rowMajor(in, chol.UTo)
+	u := rowMajor(chol.UTo)
 	return func(w []float32, scale float32, f quant.Format, _ []int8, _ dither, limit float64) float64 {
 		e := make([]float64, in)
 		for a, j := range order {
@@ -70,8 +64,27 @@ func searcher(gram []float64, in int) rounding {
 	}
 }
 
-// rankSlack is added to the diagonal of Gram, as a share of its mean.
-const rankSlack = 1e-9
+// What is added to the diagonal of second moments, as a share of its mean: rankSlack makes
+// them positive definite; with damping, columns which hardly vary do not soak up the errors
+// of all others.
+const (
+	rankSlack = 1e-9
+	damping   = 0.01
+)
+
+// damped returns the n x n matrix m with the share of its mean diagonal added to the diagonal.
+func damped(m []float64, n int, share float64) []float64 {
+	var trace float64
+	for j := range n {
+		trace += m[j*n+j]
+	}
+	ridge := share*trace/float64(n) + 1e-12
+	m = slices.Clone(m)
+	for j := range n {
+		m[j*n+j] = max(0, m[j*n+j]) + ridge
+	}
+	return m
+}
 
 // descending returns the columns from the largest diagonal element to the smallest.
 func descending(m []float64, n int) []int {
@@ -85,37 +98,258 @@ func descending(m []float64, n int) []int {
 
 // ordered returns the symmetric matrix with rows and columns in order.
 func ordered(m []float64, order []int) *mat.SymDense {
-	n := len(order)
-	h := mat.NewSymDense(n, nil)
-	for a, i := range order {
-		for b := a; b < n; b++ {
-			h.SetSym(a, b, m[i*n+order[b]])
-		}
-	}
-	return h
+	var h mat.SymDense
+	h.SubsetSym(mat.NewSymDense(len(order), m), order)
+	return &h
 }
 
-// rowMajor returns the triangular matrix that to writes.
-func rowMajor(n int, to func(*mat.TriDense)) []float64 {
+// rowMajor returns the elements of the triangular matrix that to writes.
+func rowMajor(to func(*mat.TriDense)) []float64 {
 	var t mat.TriDense
 	to(&t)
-	out := make([]float64, n*n)
-	for a := range n {
-		for b := range n {
-			out[a*n+b] = t.At(a, b)
-		}
-	}
-	return out
+	return t.RawTriangular().Data
 }
 
-// quadratic is e^T m e of a symmetric matrix.
-func quadratic(m, e []float64) float64 {
-	n := len(e)
+// covariance is what roundings that correct the bias minimise the error by: the
+// second moments of h around its mean, damped, since what the error does to the mean
+// of the output the bias takes up, exactly.
+type covariance struct {
+	n      int
+	order  []int     // columns from the largest variance to the smallest
+	matrix []float64 // n x n, damped, columns as in the layer
+	// factor is the Cholesky factor U of the inverse, inverse = U^T U, of the columns
+	// in order, by columns: row b holds U_0b ... U_bb.
+	factor []float64
+}
+
+func newCovariance(m Moments) (*covariance, error) {
+	n := len(m.Mean)
+	c := &covariance{n: n, matrix: make([]float64, n*n)}
+	for i := range n {
+		for j := range n {
+			c.matrix[i*n+j] = m.Gram[i*n+j] - m.Mean[i]*m.Mean[j]
+		}
+	}
+	c.order, c.matrix = descending(c.matrix, n), damped(c.matrix, n, damping)
+	var chol, ofInverse mat.Cholesky
+	var inverse mat.SymDense
+	if !chol.Factorize(ordered(c.matrix, c.order)) || chol.InverseTo(&inverse) != nil || !ofInverse.Factorize(&inverse) {
+		return nil, errors.New("the second moments of its input are not those of finite numbers")
+	}
+	c.factor = rowMajor(ofInverse.LTo)
+	return c, nil
+}
+
+// gptq rounds the columns one after the other: the columns are rounded one after the other, and the
+// error of each is made up
+// for, as far as the calibration set allows, by the columns not yet rounded.
+//
+// Rounding column j by e leaves the others best off when they move by -e U_jk / U_jj,
+// and costs (e / U_jj)^2. What moved a column is summed up when its turn has come, so
+// that a search which has seen enough may stop there.
+//
+// Reference: Frantar et al., GPTQ, 2023, equations 2 and 3.
+func (c *covariance) gptq(w []float32, scale float32, f quant.Format, codes []int8, by dither, limit float64) float64 {
+	errs := make([]float64, c.n)
 	var sum float64
-	for j, v := range e {
-		if v != 0 {
-			sum += v * (v*m[j*n+j] + 2*floats.Dot(e[:j], m[j*n:j*n+j]))
+	for a, j := range c.order {
+		row := c.factor[a*c.n : a*c.n+a+1]
+		v := float64(w[j]) - floats.Dot(errs[:a], row[:a])
+		q := f.Quantize(by.move(float32(v), scale), scale)
+		if codes != nil {
+			codes[j] = q
+		}
+		e := (v - float64(quant.Dequantize(q, scale))) / row[a]
+		errs[a] = e
+		if sum += e * e; sum > limit {
+			return sum
 		}
 	}
 	return sum
+}
+
+// polished is gptq, after which codes move by one where that
+// makes the error smaller; see polish. Rounding by chance stays as it fell.
+func (c *covariance) polished(w []float32, scale float32, f quant.Format, codes []int8, by dither,
+	limit float64,
+) float64 {
+	sum := c.gptq(w, scale, f, codes, by, limit)
+	if by == nil {
+		sum = c.polish(w, scale, f, codes)
+	}
+	return sum
+}
+
+// polishRounds bounds the rounds of polish; each makes the error smaller.
+const polishRounds = 20
+
+// polish moves single codes up or down, column by column, as long as that makes
+// the error smaller, and returns the error. With d the error of column j and g = C e,
+// moving the code by t steps changes it by -2 t s g_j + t^2 s^2 C_jj.
+func (c *covariance) polish(w []float32, scale float32, f quant.Format, codes []int8) float64 {
+	e, g := c.errors(w, scale, codes)
+	s := float64(scale)
+	for range polishRounds {
+		moved := false
+		for j := range g {
+			step, up := 1, g[j] > 0
+			if !up {
+				step = -1
+			}
+			next := int(codes[j]) + step
+			if next < f.QMin || next > f.QMax || s*c.matrix[j*c.n+j] >= 2*float64(step)*g[j]*(1-1e-9) {
+				continue
+			}
+			codes[j], moved = int8(next), true
+			e[j] -= float64(step) * s
+			floats.AddScaled(g, -float64(step)*s, c.row(j))
+		}
+		if !moved {
+			break
+		}
+	}
+	return floats.Dot(e, g)
+}
+
+// errors returns the errors e of codes and C e.
+func (c *covariance) errors(w []float32, scale float32, codes []int8) (e, g []float64) {
+	e, g = make([]float64, c.n), make([]float64, c.n)
+	for j, q := range codes {
+		e[j] = float64(w[j]) - float64(quant.Dequantize(q, scale))
+	}
+	for j := range g {
+		g[j] = floats.Dot(e, c.row(j))
+	}
+	return e, g
+}
+
+// error is e^T C e of codes.
+func (c *covariance) error(w []float32, scale float32, codes []int8) float64 {
+	return floats.Dot(c.errors(w, scale, codes))
+}
+
+func (c *covariance) row(j int) []float64 { return c.matrix[j*c.n : (j+1)*c.n] }
+
+// Settings of AdaRound. The rectified sigmoid reaches from stretchLow to
+// stretchHigh before it is cut off at 0 and 1, as in the paper.
+const (
+	stretchHigh, stretchLow = 1.1, -0.1
+
+	adaptSteps = 400
+	adaptRate  = 0.05 // of Adam
+	adaptFree  = 0.2  // share of the steps before anything is drawn to 0 or 1
+	adaptPull  = 0.3  // weight of the regulariser; the error is in units of the mean variance
+	betaStart  = 20.0
+	betaEnd    = 2.0
+)
+
+// adaround learns the rounding: each weight is rounded down or up, floor(w/s) + h(v), and
+// v is learned by gradient from d^T C d + pull x sum 1 - |2 h - 1|^beta, d being the
+// errors in codes. beta falls, so that h is free first and is drawn to 0 or 1 in the
+// end. The covariance says all that there is to know of the rows, so a step costs the
+// same for any number of them. In the end single codes move where that helps.
+//
+// Unlike GPTQ it stays at the two codes next to the weight until
+// then, and it may end in a worse place: whichever of the two is better is kept.
+// With by, the weights start from where chance moves them, and what is learned stays.
+//
+// Reference: Nagel et al., Up or Down? Adaptive Rounding for Post-Training
+// Quantization, 2020, equations 21 to 24.
+func (c *covariance) adaround(w []float32, scale float32, f quant.Format, codes []int8, by dither, _ float64) float64 {
+	n := c.n
+	a := newAdaptation(c, w, scale, f, by)
+	for step := range adaptSteps {
+		a.step(c, step)
+	}
+	for j := range n {
+		codes[j] = int8(a.floor[j])
+		if a.h[j] >= 0.5 {
+			codes[j]++
+		}
+	}
+	if by != nil {
+		return c.error(w, scale, codes)
+	}
+	sum := c.polish(w, scale, f, codes)
+	other := make([]int8, n)
+	if theirs := c.polished(w, scale, f, other, nil, unlimited); theirs <= sum {
+		copy(codes, other)
+		return theirs
+	}
+	return sum
+}
+
+// adaptation is the state of one row.
+type adaptation struct {
+	target, floor   []float64 // w/s, and the lower of its two codes
+	v, h, slope     []float64 // h(v) and its derivative
+	d, grad         []float64
+	momentum, power []float64 // of Adam
+	unit            float64   // mean variance
+}
+
+func newAdaptation(c *covariance, w []float32, scale float32, f quant.Format, by dither) *adaptation {
+	n := c.n
+	all := make([]float64, 9*n)
+	part := func(k int) []float64 { return all[k*n : (k+1)*n] }
+	a := &adaptation{
+		target: part(0), floor: part(1), v: part(2), h: part(3), slope: part(4),
+		d: part(5), grad: part(6), momentum: part(7), power: part(8),
+	}
+	for j, x := range w {
+		a.unit += c.matrix[j*n+j] / float64(n)
+		a.target[j] = float64(x) / float64(scale)
+		from := float64(by.move(x, scale)) / float64(scale)
+		a.floor[j] = math.Min(math.Max(math.Floor(from), float64(f.QMin)), float64(f.QMax-1))
+		h := math.Min(math.Max(from-a.floor[j], 0.01), 0.99)
+		p := (h - stretchLow) / (stretchHigh - stretchLow)
+		a.v[j] = math.Log(p / (1 - p))
+	}
+	a.rectify()
+	return a
+}
+
+// rectify computes h and its slope from v.
+func (a *adaptation) rectify() {
+	for j, v := range a.v {
+		p := 1 / (1 + math.Exp(-v))
+		h := p*(stretchHigh-stretchLow) + stretchLow
+		a.slope[j] = p * (1 - p) * (stretchHigh - stretchLow)
+		if h <= 0 || h >= 1 {
+			a.slope[j] = 0
+		}
+		a.h[j] = math.Min(math.Max(h, 0), 1)
+		a.d[j] = a.floor[j] + a.h[j] - a.target[j]
+	}
+}
+
+// gradient computes that of d^T C d / unit + pull x sum 1 - |2 h - 1|^beta by v.
+func (a *adaptation) gradient(c *covariance, pull, beta float64) {
+	for j := range a.grad {
+		g := 2 * floats.Dot(a.d, c.row(j)) / a.unit
+		if pull > 0 {
+			m := 2*a.h[j] - 1
+			g -= pull * 2 * beta * math.Copysign(math.Pow(math.Abs(m), beta-1), m)
+		}
+		a.grad[j] = g * a.slope[j]
+	}
+}
+
+// step takes one step of Adam.
+func (a *adaptation) step(c *covariance, step int) {
+	const decay1, decay2 = 0.9, 0.999
+	done := float64(step) / adaptSteps
+	pull, beta := 0.0, betaStart
+	if done >= adaptFree {
+		pull = adaptPull
+		beta = betaEnd + (betaStart-betaEnd)*(1+math.Cos(math.Pi*(done-adaptFree)/(1-adaptFree)))/2
+	}
+	a.gradient(c, pull, beta)
+	correct1, correct2 := 1-math.Pow(decay1, float64(step+1)), 1-math.Pow(decay2, float64(step+1))
+	for j, g := range a.grad {
+		a.momentum[j] = decay1*a.momentum[j] + (1-decay1)*g
+		a.power[j] = decay2*a.power[j] + (1-decay2)*g*g
+		a.v[j] -= adaptRate * a.momentum[j] / correct1 / (math.Sqrt(a.power[j]/correct2) + 1e-8)
+	}
+	a.rectify()
 }

@@ -26,7 +26,7 @@ func TestSearcher(t *testing.T) {
 		}
 	}
 	// Moments of a single row, and of nothing: no Cholesky factor without damping.
-	flat := &Stats{Gram: []float64{1, 2, 2, 4}, Mean: []float64{1, 2}}
+	flat := &Stats{Moments: Moments{[]float64{1, 2, 2, 4}, []float64{1, 2}}}
 	for _, gram := range [][]float64{flat.Gram, make([]float64, 4)} {
 		got := searcher(gram, 2)([]float32{.3, .4}, 1, f, nil, nil, unlimited)
 		if want := nearest(gram, 2)([]float32{.3, .4}, 1, f, nil, nil, unlimited); math.Abs(got-want) > 1e-6 {
@@ -35,10 +35,10 @@ func TestSearcher(t *testing.T) {
 	}
 }
 
-// Adaptive and compensated rounding against every assignment of codes there is:
-// never below the best, adaptive never behind compensated, both much nearer to the best than
+// AdaRound and GPTQ against every assignment of codes there is:
+// never below the best, AdaRound never behind GPTQ, both much nearer to the best than
 // rounding to the nearest, with no error left in the mean.
-func TestAdaptive(t *testing.T) {
+func TestAdaRound(t *testing.T) {
 	const dim, outputs, rows = 6, 8, 150
 	r := rand.New(rand.NewPCG(6, 6))
 	x := make([]float32, 0, rows*dim)
@@ -64,7 +64,7 @@ func TestAdaptive(t *testing.T) {
 	}
 	f := quant.Formats()[0]
 	fit := fitOne(t, l, s, f, WeightOptions{Rounding: AdaRound, Range: MSE})
-	compensated := fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ, Range: MSE})
+	gptq := fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ, Range: MSE})
 	var best, ours, theirs, rounded float64
 	for o, scale := range fit.Scales {
 		w := l.Row(o)
@@ -87,11 +87,12 @@ func TestAdaptive(t *testing.T) {
 		}
 		nearby := make([]int8, dim)
 		nearest(s.Gram, dim)(w, scale, f, nearby, nil, unlimited)
-		best, ours, theirs, rounded = best+least, ours+got, theirs+free(compensated.Codes[o*dim:(o+1)*dim]), rounded+free(nearby)
+		best, ours, theirs, rounded = best+least, ours+got, theirs+free(gptq.Codes[o*dim:(o+1)*dim]), rounded+free(nearby)
 	}
-	t.Logf("mean squared error: %v best, %v adaptive, %v compensated, %v to the nearest with the bias corrected", best, ours, theirs, rounded)
+	t.Logf("mean squared error: %v best, %v by AdaRound, %v by GPTQ, %v to the nearest with the bias corrected", best,
+		ours, theirs, rounded)
 	if ours > 1.1*best || ours > theirs*1.01 || ours > 0.6*rounded {
-		t.Error("adaptive rounding errs too much")
+		t.Error("AdaRound errs too much")
 	}
 }
 
@@ -99,7 +100,7 @@ func TestAdaptive(t *testing.T) {
 // rounding to the nearest.
 func TestAdaptationLearns(t *testing.T) {
 	l, s := layerOf(6, 24)
-	c, err := newCovariance(s.Gram, s.Mean)
+	c, err := newCovariance(s.Moments)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func TestAdaptationLearns(t *testing.T) {
 			for j, v := range w {
 				codes[j] = f.Quantize(v, scale)
 			}
-			rounded += a.error(c, codes, scale)
+			rounded += c.error(w, scale, codes)
 			for step := range adaptSteps {
 				a.step(c, step)
 			}
@@ -129,7 +130,7 @@ func TestAdaptationLearns(t *testing.T) {
 			if undecided > l.In/4 {
 				t.Errorf("%d bits, row %d: %d of %d weights are between two codes in the end", f.Bits, r, undecided, l.In)
 			}
-			learned += a.error(c, codes, scale)
+			learned += c.error(w, scale, codes)
 		}
 		t.Logf("%d bits: error %v learned, %v to the nearest", f.Bits, learned, rounded)
 		if learned > 0.7*rounded {
@@ -141,7 +142,7 @@ func TestAdaptationLearns(t *testing.T) {
 // The gradient by v against central differences of the loss written out.
 func TestAdaptationGradient(t *testing.T) {
 	l, s := layerOf(1, 7)
-	c, err := newCovariance(s.Gram, s.Mean)
+	c, err := newCovariance(s.Moments)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +184,7 @@ func TestAdaptationGradient(t *testing.T) {
 // says and not larger than before.
 func TestPolish(t *testing.T) {
 	l, s := layerOf(5, 16)
-	c, err := newCovariance(s.Gram, s.Mean)
+	c, err := newCovariance(s.Moments)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,12 +192,11 @@ func TestPolish(t *testing.T) {
 	for _, f := range quant.Formats()[:3] {
 		for r := range l.Out {
 			w, scale := l.Row(r), float32(1)/float32(f.QMax)
-			a := newAdaptation(c, w, scale, f, nil)
 			codes := make([]int8, l.In)
 			nearest(s.Gram, l.In)(w, scale, f, codes, nil, unlimited)
-			before := a.error(c, codes, scale)
+			before := c.error(w, scale, codes)
 			got := c.polish(w, scale, f, codes)
-			at := a.error(c, codes, scale)
+			at := c.error(w, scale, codes)
 			if math.Abs(got-at) > 1e-6*(1+at) || at > before*(1+1e-9) {
 				t.Errorf("error %v, said to be %v, %v before", at, got, before)
 			}
@@ -211,7 +211,7 @@ func TestPolish(t *testing.T) {
 					}
 					other := slices.Clone(codes)
 					other[j] = int8(to)
-					if e := a.error(c, other, scale); e < at*(1-1e-6) {
+					if e := c.error(w, scale, other); e < at*(1-1e-6) {
 						t.Errorf("moving code %d by %d makes %v of %v", j, step, e, at)
 					}
 				}

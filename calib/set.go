@@ -15,8 +15,11 @@ package calib
 import (
 	"context"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"slices"
 
+	"cfq/quant"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 )
@@ -74,14 +77,15 @@ func FactualSet(x []float32, dim int) *Set {
 // recourse point x + delta. A row that m favours already has the action zero;
 // its point is the row itself and is not listed twice. Actions that leave a
 // person where they are add no point either.
-func Counterfactual(ctx context.Context, m recourse.Model, a *constraint.Set, x []float32, o recourse.TeacherOptions) (*Set, error) {
+func Counterfactual(ctx context.Context, m recourse.Model, a *constraint.Set, x []float32,
+	o recourse.TeacherOptions,
+) (*Set, error) {
 	dim := m.Dim()
-	n := len(x) / dim
 	margins, err := m.Margins(ctx, x)
 	if err != nil {
 		return nil, fmt.Errorf("margins of the calibration rows: %w", err)
 	}
-	s := &Set{Dim: dim, Factual: n}
+	s := FactualSet(x, dim)
 	var refused []float32
 	for i, v := range margins {
 		if v <= 0 {
@@ -104,24 +108,125 @@ func Counterfactual(ctx context.Context, m recourse.Model, a *constraint.Set, x 
 		recourse.Point(points[len(points)-dim:], refused[i*dim:(i+1)*dim], d)
 		source = append(source, s.Source[i])
 	}
-	s.Source, s.Recourse = source, len(points)/dim
-	reached, err := m.Margins(ctx, points)
-	if err != nil {
-		return nil, fmt.Errorf("margins of the recourse points: %w", err)
-	}
-	s.Reached = make([]bool, len(reached))
-	for i, v := range reached {
-		s.Reached[i] = v > 0
-	}
-	s.X = append(append(make([]float32, 0, len(x)+len(points)), x...), points...)
-	return s, nil
+	s.Source = source
+	return s, s.add(ctx, m, points)
 }
 
+// still reports whether an action leaves a person where they are.
 func still(delta []float32) bool {
-	for _, v := range delta {
-		if v != 0 {
-			return false
+	return !slices.ContainsFunc(delta, func(v float32) bool { return v != 0 })
+}
+
+// add appends the recourse points of the rows Source.
+func (s *Set) add(ctx context.Context, m recourse.Model, points []float32) error {
+	margins, err := m.Margins(ctx, points)
+	if err != nil {
+		return fmt.Errorf("margins of the recourse points: %w", err)
+	}
+	s.X, s.Recourse = slices.Concat(s.X, points), len(s.Source)
+	s.Reached = make([]bool, len(margins))
+	for i, v := range margins {
+		s.Reached[i] = v > 0
+	}
+	return nil
+}
+
+// Clip moves the values of the set that lie outside the grid onto its ends, as the
+// quantized model does, and returns the inputs in which there were any.
+func (s *Set) Clip(in *quant.Input) []int {
+	lo, hi := make([]float32, s.Dim), make([]float32, s.Dim)
+	for j, c := range in.Columns {
+		if j == 0 || in.Columns[j-1].Source != c.Source {
+			lo[c.Source] = c.Lo
+		}
+		hi[c.Source] = c.Hi
+	}
+	clipped := make([]bool, s.Dim)
+	x := slices.Clone(s.X)
+	for j := range s.Dim {
+		// A bound is a value of the column in another computation: a hair beside it
+		// is not outside.
+		slack := 1e-4 * (hi[j] - lo[j])
+		for k := j; k < len(x); k += s.Dim {
+			if v := x[k]; !(v >= lo[j] && v <= hi[j]) {
+				clipped[j] = clipped[j] || v < lo[j]-slack || v > hi[j]+slack
+				x[k] = min(max(v, lo[j]), hi[j])
+			}
 		}
 	}
-	return true
+	s.X = x
+	var out []int
+	for j, c := range clipped {
+		if c {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// Promised is U_cal with promises that were made already in place of teacher actions: the rows x,
+// and the points of the people whose action is Found.
+// Actions hold one entry per row. A promise counts whether m keeps it or not, and also when m favours the row as it is.
+func Promised(ctx context.Context, m recourse.Model, x []float32, actions []recourse.Action) (*Set, error) {
+	dim := m.Dim()
+	if len(actions)*dim != len(x) {
+		return nil, fmt.Errorf("%d promises for %d calibration rows", len(actions), len(x)/dim)
+	}
+	s := FactualSet(x, dim)
+	var points []float32
+	for i := range actions {
+		if a := &actions[i]; a.Status == recourse.Found && !still(a.Delta) {
+			points = append(points, a.Point...)
+			s.Source = append(s.Source, i)
+		}
+	}
+	return s, s.add(ctx, m, points)
+}
+
+// nearMargin is tau, the margin at which a row counts half of what one on the
+// decision boundary does: half a logit, odds of 1.65 to 1. Without it a row that
+// happens to lie on the boundary would count for all others together.
+const nearMargin = 0.5
+
+// Weigh lets rows and recourse points near the decision count most:
+// w = 1/(tau + |margin|), scaled to a mean of 1. margins holds one margin per row;
+// rows whose margin is not finite count nothing.
+func (s *Set) Weigh(margins []float32) {
+	s.Weights = make([]float64, s.Rows())
+	var sum float64
+	for i := range s.Weights {
+		w := 1 / (nearMargin + math.Abs(float64(margins[i])))
+		if w != w {
+			w = 0
+		}
+		s.Weights[i] = w
+		sum += w
+	}
+	if sum == 0 {
+		s.Weights = nil
+		return
+	}
+	for i := range s.Weights {
+		s.Weights[i] *= float64(len(s.Weights)) / sum
+	}
+}
+
+// Batch returns a calibration batch for statistics: at most limit rows of the set,
+// factual rows and recourse points alike with their weights, drawn with replacement by
+// seed.
+func (s *Set) Batch(limit int, seed uint64) *Set {
+	rng := rand.New(rand.NewPCG(seed, 0xca11b))
+	n := min(limit, s.Rows())
+	x := make([]float32, 0, n*s.Dim)
+	var weights []float64
+	for range n {
+		r := rng.IntN(s.Rows())
+		x = append(x, s.X[r*s.Dim:(r+1)*s.Dim]...)
+		if s.Weights != nil {
+			weights = append(weights, s.Weights[r])
+		}
+	}
+	b := FactualSet(x, s.Dim)
+	b.Weights = weights
+	return b
 }

@@ -1,6 +1,12 @@
 package calib
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
 	"math"
 
 	"gonum.org/v1/gonum/blas"
@@ -13,10 +19,7 @@ import (
 // Stats describes the input h of one layer over a calibration set. All sums count
 // a row as often as its weight says; their size does not depend on the rows.
 type Stats struct {
-	// Gram is E[h h^T], In x In, row-major, and Mean E[h]. For a layer that the input
-	// feeds, h is what Input.Reads gives; for a convolution, a patch of its input, and
-	// the moments of its groups follow one another.
-	Gram, Mean []float64
+	Moments
 	// Min and Max of all elements of h, and how they are spread between: Hist holds
 	// their weight in histBins equal bins of [Min, Max], Zeros the weight of those that
 	// are exactly 0 (which lies on every grid) and in no bin.
@@ -28,24 +31,45 @@ type Stats struct {
 	// share a quantizer.
 	OutputHist []float64
 
-	// What is computed for CollectOptions.Logits, else nil. LogitGram and LogitMean are
+	// Logits and LogitHist are computed for CollectOptions.Logits, else nil. Logits are
 	// moments of h with each row counting by the squared gradient of the margin by the
 	// layer's outputs; in LogitHist, h_i counts by that of the margin by h_i.
-	LogitGram, LogitMean, LogitHist []float64
+	Logits    Moments
+	LogitHist []float64
 }
+
+// Moments are Gram = E[h h^T], In x In, row-major, and Mean = E[h], or the sums that become
+// them. For a layer that the input feeds, h is what Input.Reads gives; for a convolution,
+// a patch of its input, and the moments of its groups follow one another.
+type Moments struct{ Gram, Mean []float64 }
 
 const histBins = 4096
 
 func newStats(l quant.LayerInfo, o CollectOptions) Stats {
-	moments := func() (gram, mean []float64) { return make([]float64, l.In*l.In), make([]float64, l.In) }
-	s := Stats{Min: float32(math.Inf(1)), Max: float32(math.Inf(-1)), Hist: make([]float64, histBins), OutputHist: make([]float64, histBins)}
-	s.Gram, s.Mean = moments()
+	n := groups(l)
+	moments := func() Moments { return Moments{make([]float64, n*l.In*l.In), make([]float64, n*l.In)} }
+	s := emptyStats()
+	s.Moments = moments()
 	if o.Logits {
-		s.LogitGram, s.LogitMean = moments()
-		s.LogitHist = make([]float64, histBins)
+		s.Logits, s.LogitHist = moments(), make([]float64, histBins)
 	}
-	s.forGroups(l)
 	return s
+}
+
+// groups is the number of groups of a layer: 1 but for some convolutions.
+func groups(l quant.LayerInfo) int {
+	if l.Conv == nil {
+		return 1
+	}
+	return l.Conv.Group
+}
+
+// emptyStats has histograms and no moments.
+func emptyStats() Stats {
+	return Stats{
+		Min: float32(math.Inf(1)), Max: float32(math.Inf(-1)),
+		Hist: make([]float64, histBins), OutputHist: make([]float64, histBins),
+	}
 }
 
 // count adds values, rows x len(costs), to the histograms; by is the margin's
@@ -69,66 +93,201 @@ func (s *Stats) count(v, by []float32, weights, costs []float64) {
 	}
 }
 
-// moments adds the weighted sums of h and h^T h, and returns the sum of the
-// weights; h is overwritten. The general product is used for a symmetric result
-// because gonum computes it in blocks and on all cores, and Syrk on one.
-func moments(gram, mean, h, weights []float64) float64 {
-	k := len(mean)
+// add adds the weighted sums of h and h^T h, and returns the sum of the weights; h is
+// overwritten. The general product is used for a symmetric result because gonum computes
+// it in blocks and on all cores, and Syrk on one.
+func (m Moments) add(h, weights []float64) float64 {
+	k := len(m.Mean)
 	var total float64
 	for r, w := range weights {
 		row := h[r*k : (r+1)*k]
 		total += w
 		if w == 1 {
-			floats.Add(mean, row)
+			floats.Add(m.Mean, row)
 			continue
 		}
-		floats.AddScaled(mean, w, row)
+		floats.AddScaled(m.Mean, w, row)
 		floats.Scale(math.Sqrt(w), row)
 	}
-	m := blas64.General{Rows: len(weights), Cols: k, Stride: k, Data: h}
-	blas64.Gemm(blas.Trans, blas.NoTrans, 1, m, m, 1, blas64.General{Rows: k, Cols: k, Stride: k, Data: gram})
+	rows := blas64.General{Rows: len(weights), Cols: k, Stride: k, Data: h}
+	blas64.Gemm(blas.Trans, blas.NoTrans, 1, rows, rows, 1, blas64.General{Rows: k, Cols: k, Stride: k, Data: m.Gram})
 	return total
+}
+
+// divide divides sums by the weight of their terms, and makes the second moments
+// symmetric to the bit.
+func (m Moments) divide(weight float64) {
+	if !(weight > 0) {
+		weight = 1
+	}
+	floats.Scale(1/weight, m.Gram)
+	floats.Scale(1/weight, m.Mean)
+	n := len(m.Mean)
+	for i := range n {
+		for j := range i {
+			m.Gram[i*n+j] = m.Gram[j*n+i]
+		}
+	}
+}
+
+// group returns the moments of one of several groups, sharing the numbers.
+func (m Moments) group(g, groups int) Moments {
+	cut := func(v []float64) []float64 {
+		n := len(v) / groups
+		return v[g*n : (g+1)*n : (g+1)*n]
+	}
+	return Moments{cut(m.Gram), cut(m.Mean)}
+}
+
+// pooled returns the mean of the moments of all groups.
+func (m Moments) pooled(groups int) Moments {
+	mean := func(v []float64) []float64 {
+		out := make([]float64, len(v)/groups)
+		for k, x := range v {
+			out[k%len(out)] += x / float64(groups)
+		}
+		return out
+	}
+	return Moments{mean(m.Gram), mean(m.Mean)}
 }
 
 // finish turns sums into means over rows of the weights given. Where the margin
 // depends on the layer nowhere, its rows count as they do without gradients.
 func (s *Stats) finish(weight, logitWeight float64) {
-	divide(s.Gram, s.Mean, weight)
-	if s.LogitGram == nil {
+	s.divide(weight)
+	if s.LogitHist == nil {
 		return
 	}
 	if logitWeight > 0 {
-		divide(s.LogitGram, s.LogitMean, logitWeight)
+		s.Logits.divide(logitWeight)
 	} else {
-		copy(s.LogitGram, s.Gram)
-		copy(s.LogitMean, s.Mean)
+		copy(s.Logits.Gram, s.Gram)
+		copy(s.Logits.Mean, s.Mean)
 	}
 	if floats.Sum(s.LogitHist) == 0 {
 		copy(s.LogitHist, s.OutputHist)
 	}
 }
 
-// divide divides sums by the weight of their terms, and makes the second moments
-// symmetric to the bit.
-func divide(gram, first []float64, weight float64) {
-	if !(weight > 0) {
-		weight = 1
+// moments returns the moments by which ranges of the kind, and the rounding that goes
+// with them, minimise the error.
+func (s *Stats) moments(kind Range) Moments {
+	if kind == Logits && s.LogitHist != nil {
+		return s.Logits
 	}
-	floats.Scale(1/weight, gram)
-	floats.Scale(1/weight, first)
-	n := len(first)
-	for i := range n {
-		for j := range i {
-			gram[i*n+j] = gram[j*n+i]
-		}
-	}
+	return s.Moments
 }
 
-// moments returns the second moments and the means by which ranges of the kind, and
-// the rounding that goes with them, minimise the error.
-func (s *Stats) moments(kind Range) (gram, mean []float64) {
-	if kind == Logits && s.LogitGram != nil {
-		return s.LogitGram, s.LogitMean
+// part returns the statistics of group g of a layer, sharing the sums of s.
+func (s *Stats) part(l quant.LayerInfo, g int) Stats {
+	out := *s
+	out.Moments, out.Logits = s.group(g, groups(l)), s.Logits.group(g, groups(l))
+	return out
+}
+
+// tails returns the range that leaves the share out of the values beyond it: half
+// of it at either side, or all of it at the only side that has any.
+func (s *Stats) tails(out float64) (lo, hi float32) {
+	switch {
+	case s.Min >= 0:
+		return 0, float32(s.quantile(1 - out))
+	case s.Max <= 0:
+		return float32(s.quantile(out)), 0
 	}
-	return s.Gram, s.Mean
+	return float32(min(0, s.quantile(out/2))), float32(max(0, s.quantile(1-out/2)))
+}
+
+// quantile returns the value below which the share p of the values lies, those
+// within a bin evenly spread.
+func (s *Stats) quantile(p float64) float64 {
+	width := (float64(s.Max) - float64(s.Min)) / histBins
+	total := s.Zeros
+	for _, n := range s.Hist {
+		total += n
+	}
+	left, zeros := p*total, s.Zeros
+	for b, n := range s.Hist {
+		from := float64(s.Min) + float64(b)*width
+		if zeros > 0 && from+width > 0 { // those in the bin count after the zeros
+			if left -= zeros; left <= 0 {
+				return 0
+			}
+			zeros = 0
+		}
+		if left <= n && n > 0 {
+			return from + width*left/n
+		}
+		left -= n
+	}
+	return float64(s.Max)
+}
+
+// PackStats writes statistics so that UnpackStats reads them back to the bit.
+func PackStats(stats []Stats) []byte {
+	vectors := make([][][]float64, len(stats))
+	for i := range stats {
+		s := &stats[i]
+		vectors[i] = [][]float64{
+			{float64(s.Min), float64(s.Max), s.Zeros},
+			s.Gram, s.Mean, s.Logits.Gram, s.Logits.Mean,
+			sparse(s.Hist), sparse(s.OutputHist), sparse(s.LogitHist),
+		}
+	}
+	var b bytes.Buffer
+	if err := gob.NewEncoder(&b).Encode(vectors); err != nil {
+		panic(err) // a buffer takes everything, and gob knows these types
+	}
+	return b.Bytes()
+}
+
+// UnpackStats is the inverse of PackStats.
+func UnpackStats(b []byte) ([]Stats, error) {
+	var vectors [][][]float64
+	r := bytes.NewReader(b)
+	if err := gob.NewDecoder(r).Decode(&vectors); err != nil || r.Len() > 0 {
+		return nil, fmt.Errorf("not the statistics of layers: %w", cmp.Or(err, io.ErrUnexpectedEOF))
+	}
+	stats := make([]Stats, len(vectors))
+	for i, v := range vectors {
+		if len(v) != 8 || len(v[0]) != 3 || !square(v[1:3]) || len(v[4]) > 0 && !square(v[3:5]) {
+			return nil, errors.New("not the statistics of layers: vectors of wrong lengths")
+		}
+		s := Stats{
+			Moments: Moments{v[1], v[2]}, Min: float32(v[0][0]), Max: float32(v[0][1]), Zeros: v[0][2],
+			Hist: dense(v[5]), OutputHist: dense(v[6]),
+		}
+		if len(v[4]) > 0 {
+			s.Logits, s.LogitHist = Moments{v[3], v[4]}, dense(v[7])
+		}
+		stats[i] = s
+	}
+	return stats, nil
+}
+
+// square reports whether second moments and means are those of one or several groups.
+func square(v [][]float64) bool {
+	gram, mean := len(v[0]), len(v[1])
+	return mean > 0 && gram > 0 && gram%mean == 0 && gram/mean <= mean && mean%(gram/mean) == 0
+}
+
+// sparse lists the bins that are not empty, each behind its number.
+func sparse(hist []float64) []float64 {
+	var out []float64
+	for k, x := range hist {
+		if x != 0 {
+			out = append(out, float64(k), x)
+		}
+	}
+	return out
+}
+
+// dense is the inverse of sparse; what is no bin is left out.
+func dense(v []float64) []float64 {
+	hist := make([]float64, histBins)
+	for i := 0; i+1 < len(v); i += 2 {
+		if v[i] >= 0 && v[i] < histBins {
+			hist[int(v[i])] = v[i+1]
+		}
+	}
+	return hist
 }

@@ -78,23 +78,3 @@ func (d dither) move(w, scale float32) float32 {
 	}
 	return w + float32(d()*float64(scale))
 }
-
-// Batch returns a calibration batch for statistics: at most most rows of the set,
-// factual rows and recourse points alike with their weights, drawn with replacement by
-// seed.
-func (s *Set) Batch(most int, seed uint64) *Set {
-	rng := rand.New(rand.NewPCG(seed, 0xca11b))
-	n := min(most, s.Rows())
-	x := make([]float32, 0, n*s.Dim)
-	var weights []float64
-	for range n {
-		r := rng.IntN(s.Rows())
-		x = append(x, s.X[r*s.Dim:(r+1)*s.Dim]...)
-		if s.Weights != nil {
-			weights = append(weights, s.Weights[r])
-		}
-	}
-	b := FactualSet(x, s.Dim)
-	b.Weights = weights
-	return b
-}

@@ -18,7 +18,7 @@ func layerOf(out, in int) (quant.LayerInfo, *Stats) {
 	for i := range l.W {
 		l.W[i] = float32(rng.NormFloat64())
 	}
-	s := &Stats{Gram: make([]float64, in*in), Mean: make([]float64, in)}
+	s := &Stats{Moments: Moments{make([]float64, in*in), make([]float64, in)}}
 	const rows = 300
 	for range rows {
 		h, common := make([]float64, in), rng.NormFloat64()
@@ -84,12 +84,17 @@ func TestVariation(t *testing.T) {
 		t.Errorf("depends on workers: %s", d)
 	}
 	vary.Seed++
-	if other := fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ, Vary: vary}); slices.Equal(other.Codes, one.Codes) || slices.Equal(other.Scales, one.Scales) {
+	if other := fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ, Vary: vary}); slices.Equal(other.Codes, one.Codes) ||
+		slices.Equal(other.Scales, one.Scales) {
 		t.Error("another seed gives the same codes or scales")
 	}
 	renamed := l
 	renamed.Node = "other"
-	if other := fitOne(t, renamed, s, f, WeightOptions{Rounding: GPTQ, Vary: Variation{Seed: 5, Rounding: 1, Jitter: 0.05}}); slices.Equal(other.Scales, one.Scales) {
+	if other := fitOne(t, renamed, s, f,
+		WeightOptions{
+			Rounding: GPTQ,
+			Vary:     Variation{Seed: 5, Rounding: 1, Jitter: 0.05},
+		}); slices.Equal(other.Scales, one.Scales) {
 		t.Error("two layers have the same jitter")
 	}
 	for i, v := range one.Scales {
@@ -105,7 +110,7 @@ func TestVariation(t *testing.T) {
 		t.Error("no jitter changes the clip")
 	}
 	// The output's mean squared error: e^T Gram e with the bias free.
-	damage := func(fit quant.Layer) float64 {
+	marginError := func(fit quant.Layer) float64 {
 		sum := 0.0
 		for o := range l.Out {
 			e := make([]float64, l.In)
@@ -120,14 +125,14 @@ func TestVariation(t *testing.T) {
 		}
 		return sum
 	}
-	var compensated, chance float64
+	var gptq, chance float64
 	for seed := range uint64(20) {
 		v := Variation{Seed: seed, Rounding: 1}
-		compensated += damage(fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ, Vary: v})) / 20
-		chance += damage(fitOne(t, l, s, f, WeightOptions{Vary: v})) / 20
+		gptq += marginError(fitOne(t, l, s, f, WeightOptions{Rounding: GPTQ, Vary: v})) / 20
+		chance += marginError(fitOne(t, l, s, f, WeightOptions{Vary: v})) / 20
 	}
-	if !(damage(best) < compensated && compensated < chance) {
-		t.Errorf("damage %v at best, %v by chance and compensated, %v by chance", damage(best), compensated, chance)
+	if !(marginError(best) < gptq && gptq < chance) {
+		t.Errorf("margin error %v at best, %v by chance and gptq, %v by chance", marginError(best), gptq, chance)
 	}
 }
 

@@ -3,8 +3,12 @@ package calib
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
 
 	"cfq/quant"
 )
@@ -32,7 +36,9 @@ func (o WeightOptions) corrects() bool { return o.Rounding == GPTQ || o.Rounding
 // E||(W - dq(q(W))) h||^2 = sum over rows r of e_r^T Gram e_r.
 // The paper leaves the choice of objective to the backend (eq. cfptq_calibration);
 // the error of the weights themselves would clip rare but wide columns.
-func FitWeights(ctx context.Context, l quant.LayerInfo, s *Stats, formats []quant.Format, o WeightOptions) ([]quant.Layer, error) {
+func FitWeights(ctx context.Context, l quant.LayerInfo, s *Stats, formats []quant.Format,
+	o WeightOptions,
+) ([]quant.Layer, error) {
 	if l.Conv != nil && l.Conv.Group > 1 {
 		return fitGroups(ctx, l, s, formats, o)
 	}
@@ -65,19 +71,19 @@ type weightFit struct {
 }
 
 func newWeightFit(l quant.LayerInfo, s *Stats, o WeightOptions) (*weightFit, error) {
-	gram, mean := s.moments(o.Range)
-	w := &weightFit{l: l, o: o, mean: mean, final: nearest(gram, l.In)}
+	m := s.moments(o.Range)
+	w := &weightFit{l: l, o: o, mean: m.Mean, final: nearest(m.Gram, l.In)}
 	if !o.corrects() {
-		w.search = searcher(gram, l.In)
+		w.search = searcher(m.Gram, l.In)
 		return w, nil
 	}
-	c, err := newCovariance(gram, mean)
+	c, err := newCovariance(m)
 	if err != nil {
 		return nil, err
 	}
-	w.search = c.compensated
+	w.search = c.gptq
 	if w.final = c.polished; o.Rounding == AdaRound {
-		w.final = c.adaptive
+		w.final = c.adaround
 	}
 	return w, nil
 }
@@ -104,15 +110,20 @@ func (w *weightFit) assign(ctx context.Context, fit *quant.Layer, f quant.Format
 		scale := fit.Scales[r%len(fit.Scales)]
 		row, codes := l.Row(r), fit.Codes[r*l.In:(r+1)*l.In]
 		w.final(row, scale, f, codes, w.o.Vary.dither(l.Node, r), unlimited)
-		if !w.o.corrects() {
-			return
+		if w.o.corrects() {
+			correctBias(fit, l, r, w.mean)
 		}
-		shift := 0.0
-		for j, v := range row {
-			shift += (float64(v) - float64(quant.Dequantize(codes[j], scale))) * w.mean[j]
-		}
-		fit.Bias[r] = float32(float64(l.B[r]) + shift)
 	})
+}
+
+// correctBias sets the bias of output r to what takes up what its codes do to the mean of
+// the output, mean being that of what the layer reads.
+func correctBias(fit *quant.Layer, l quant.LayerInfo, r int, mean []float64) {
+	codes, scale, shift := fit.Codes[r*l.In:(r+1)*l.In], fit.Scales[r%len(fit.Scales)], 0.0
+	for j, w := range l.Row(r) {
+		shift += (float64(w) - float64(quant.Dequantize(codes[j], scale))) * mean[j]
+	}
+	fit.Bias[r] = float32(float64(l.B[r]) + shift)
 }
 
 // parallel calls f for 0..n-1, workers at once, until ctx is done; every call
@@ -133,4 +144,186 @@ func parallel(ctx context.Context, workers, n int, f func(int)) {
 		group.Go(func() error { f(i); return nil })
 	}
 	_ = group.Wait() // f has no errors
+}
+
+// fitGroups is FitWeights for a convolution in groups, each of which reads other
+// numbers: each is fitted by itself. One scale for all is fitted, and with it the
+// codes, on what the groups read on average.
+func fitGroups(ctx context.Context, l quant.LayerInfo, s *Stats, formats []quant.Format,
+	o WeightOptions,
+) ([]quant.Layer, error) {
+	groups := l.Groups()
+	if o.PerTensor {
+		whole := l
+		whole.Conv = groups[0].Conv
+		mean := *s
+		mean.Moments, mean.Logits = s.pooled(len(groups)), s.Logits.pooled(len(groups))
+		fits, err := FitWeights(ctx, whole, &mean, formats, o)
+		if err != nil {
+			return nil, err
+		}
+		for i := range fits {
+			if fits[i].Bias == nil {
+				continue
+			}
+			for r := range l.Out { // each group by the mean of what it reads
+				part := s.part(l, r/(l.Out/len(groups)))
+				correctBias(&fits[i], l, r, part.moments(o.Range).Mean)
+			}
+		}
+		return fits, nil
+	}
+	var out []quant.Layer
+	for g, part := range groups {
+		stats := s.part(l, g)
+		part.Node = fmt.Sprintf("%s/%d", l.Node, g) // random numbers of its own
+		fits, err := FitWeights(ctx, part, &stats, formats, o)
+		if err != nil {
+			return nil, err
+		}
+		for i, f := range fits {
+			if g == 0 {
+				f.Node = l.Node
+				out = append(out, f)
+				continue
+			}
+			out[i].Scales = append(out[i].Scales, f.Scales...)
+			out[i].Codes = append(out[i].Codes, f.Codes...)
+			out[i].Bias = append(out[i].Bias, f.Bias...)
+		}
+	}
+	return out, nil
+}
+
+// Clipping thresholds are tried from all of the largest weight down to clipMin
+// of it, clipSteps of them in a geometric row: all of them for small layers,
+// otherwise every clipStride-th at first and then those around the best. The error
+// jumps up and down with the threshold, so few coarse ones would miss the best.
+const (
+	clipSteps  = 240
+	clipStride = 4
+	clipMin    = 0.1
+)
+
+// stride is how many thresholds are left out at first, for in inputs of a layer.
+func stride(in int) int { return min(clipStride, 1+(in-1)/16) }
+
+// idleScale is the scale of a row of zeros. It is also the unit of the row's bias,
+// so it is small.
+const idleScale = 1e-4
+
+// scale fits the common scale of the rows from ... to-1 as Range says.
+func (w *weightFit) scale(from, to int, f quant.Format, workers int) float32 {
+	rows := w.l.W[from*w.l.In : to*w.l.In]
+	lowest, highest := slices.Min(rows), slices.Max(rows)
+	largest := max(-lowest, highest)
+	if largest == 0 {
+		return idleScale
+	}
+	clipped := func(i int) float32 {
+		return float32(math.Pow(clipMin, float64(i)/clipSteps) * float64(largest) / float64(f.QMax))
+	}
+	var loss func(scale float32, limit float64) float64
+	switch w.o.Range {
+	case MinMax:
+		return max(highest/float32(f.QMax), lowest/float32(f.QMin))
+	case Percentile:
+		if t := percentile(rows, kept); t > 0 {
+			return t / float32(f.QMax)
+		}
+		return clipped(0) // hardly anything but zeros
+	case MSE:
+		loss = func(scale float32, _ float64) float64 { return squaredError(rows, scale, f) }
+	case Entropy:
+		e := smooth(rows, float64(largest))
+		loss = func(scale float32, _ float64) float64 { return e.of(float64(scale), f.QMin, f.QMax) }
+	default:
+		loss = func(scale float32, limit float64) float64 {
+			var sum float64
+			for r := from; r < to && sum <= limit; r++ {
+				sum += w.search(w.l.Row(r), scale, f, nil, nil, limit-sum)
+			}
+			return sum
+		}
+	}
+	best := bestThreshold(workers, stride(w.l.In), func(i int, limit float64) float64 { return loss(clipped(i), limit) })
+	return clipped(best)
+}
+
+// bestThreshold returns the threshold of the smallest loss. A loss may return anything
+// above the limit once it exceeds that. The limit is the smallest loss of the round before,
+// so that the result does not depend on the workers.
+func bestThreshold(workers, stride int, loss func(i int, limit float64) float64) int {
+	tried := make([]float64, clipSteps+1)
+	for i := range tried {
+		tried[i] = math.Inf(1)
+	}
+	try := func(from, to, stride int) int {
+		limit := slices.Min(tried)
+		parallel(context.Background(), workers, (to-from)/stride+1, func(k int) {
+			i := from + k*stride
+			if math.IsInf(tried[i], 1) {
+				tried[i] = loss(i, limit)
+			}
+			if workers <= 1 { // one after the other
+				limit = min(limit, tried[i])
+			}
+		})
+		return floats.MinIdx(tried)
+	}
+	best := try(0, clipSteps, stride)
+	return try(max(0, best-stride+1), min(clipSteps, best+stride-1), 1)
+}
+
+// percentile returns the magnitude below which the share p of the weights lies:
+// between the k-th and the next of n in ascending order where p (n-1) lies between
+// k and k+1, in proportion. Of few weights it is thus a little less than the largest.
+func percentile(w []float32, p float64) float32 {
+	sorted := make([]float64, len(w))
+	for i, v := range w {
+		sorted[i] = math.Abs(float64(v))
+	}
+	slices.Sort(sorted)
+	at := p * float64(len(w)-1)
+	k := int(at)
+	if k+1 >= len(w) {
+		return float32(sorted[len(w)-1])
+	}
+	return float32(sorted[k] + (at-float64(k))*(sorted[k+1]-sorted[k]))
+}
+
+// squaredError is that of weights rounded to the nearest.
+func squaredError(w []float32, scale float32, f quant.Format) float64 {
+	var sum float64
+	for _, v := range w {
+		e := float64(v) - float64(quant.Dequantize(f.Quantize(v, scale), scale))
+		sum += e * e
+	}
+	return sum
+}
+
+// weightBins is the number of bins of weights' histograms.
+const weightBins = 2048
+
+// smooth makes the histogram of weights between -largest and largest. A row of a
+// hundred weights would leave nearly all bins empty, and its divergence would see
+// nothing but what is clipped: so each weight is a triangle around itself, whose
+// standard deviation is Silverman's 1.06 sigma n^(-1/5). Zeros count nothing.
+func smooth(w []float32, largest float64) *entropy {
+	values := make([]float64, 0, len(w))
+	for _, v := range w {
+		if v != 0 {
+			values = append(values, float64(v))
+		}
+	}
+	hist := make([]float64, weightBins)
+	b := binsOf(weightBins, -largest, largest)
+	spread := 1.06 * stat.PopStdDev(values, nil) * math.Pow(float64(len(values)), -0.2)
+	half := max(math.Sqrt(6)*spread, b.width) // a triangle's deviation is its half base by the root of 6
+	for _, v := range values {
+		for k := b.from(v - half); k < b.from(v+half); k++ {
+			hist[k] += 1 - math.Abs(b.centre(k)-v)/half
+		}
+	}
+	return newEntropy(hist, -largest, largest)
 }

@@ -10,10 +10,11 @@ import (
 
 // statsOf draws statistics of one layer: groups x n x n moments and histograms.
 func statsOf(t *rapid.T) Stats {
-	number := rapid.OneOf(rapid.Float64(), rapid.SampledFrom([]float64{0, math.Copysign(0, -1), 1, 3, math.Inf(1), 5e-324}))
+	number := rapid.OneOf(rapid.Float64(),
+		rapid.SampledFrom([]float64{0, math.Copysign(0, -1), 1, 3, math.Inf(1), 5e-324}))
 	n, groups := rapid.IntRange(1, 5).Draw(t, "inputs"), rapid.IntRange(1, 3).Draw(t, "groups")
-	moments := func() (gram, mean []float64) {
-		gram, mean = make([]float64, groups*n*n), rapid.SliceOfN(number, groups*n, groups*n).Draw(t, "means")
+	moments := func() Moments {
+		gram, mean := make([]float64, groups*n*n), rapid.SliceOfN(number, groups*n, groups*n).Draw(t, "means")
 		for g := range groups {
 			for i := range n {
 				for j := range i + 1 {
@@ -22,20 +23,24 @@ func statsOf(t *rapid.T) Stats {
 				}
 			}
 		}
-		return gram, mean
+		return Moments{gram, mean}
 	}
 	hist := func() []float64 {
 		h := make([]float64, histBins)
 		for range rapid.IntRange(0, 20).Draw(t, "bins") {
-			h[rapid.SampledFrom([]int{0, 1, 7, 8, 100, histBins - 2, histBins - 1}).Draw(t, "bin")] = math.Abs(number.Draw(t, "weight"))
+			h[rapid.SampledFrom([]int{0, 1, 7, 8, 100, histBins - 2, histBins - 1}).Draw(t, "bin")] = math.Abs(number.Draw(t,
+				"weight"))
 		}
 		return h
 	}
-	s := Stats{Min: rapid.Float32().Draw(t, "min"), Max: rapid.Float32().Draw(t, "max"), Zeros: number.Draw(t, "zeros")}
-	s.Gram, s.Mean = moments()
+	s := Stats{
+		Min: rapid.Float32().Draw(t, "min"), Max: rapid.Float32().Draw(t, "max"),
+		Zeros: math.Abs(number.Draw(t, "zeros")),
+	}
+	s.Moments = moments()
 	s.Hist, s.OutputHist = hist(), hist()
 	if rapid.Bool().Draw(t, "logits") {
-		s.LogitGram, s.LogitMean = moments()
+		s.Logits = moments()
 		s.LogitHist = hist()
 	}
 	return s
@@ -44,7 +49,11 @@ func statsOf(t *rapid.T) Stats {
 // bitsOf returns all numbers of statistics.
 func bitsOf(s *Stats) []uint64 {
 	var out []uint64
-	for _, v := range [][]float64{{float64(s.Min), float64(s.Max), s.Zeros}, s.Gram, s.Mean, s.Hist, s.OutputHist, s.LogitGram, s.LogitMean, s.LogitHist} {
+	for _, v := range [][]float64{
+		{float64(s.Min), float64(s.Max), s.Zeros},
+		s.Gram, s.Mean, s.Hist, s.OutputHist,
+		s.Logits.Gram, s.Logits.Mean, s.LogitHist,
+	} {
 		out = append(out, uint64(len(v)))
 		for _, x := range v {
 			out = append(out, math.Float64bits(x))
@@ -69,7 +78,8 @@ func TestPackStats(t *testing.T) {
 			t.Fatalf("%d layers, want %d", len(got), len(stats))
 		}
 		for i := range got {
-			if !slices.Equal(bitsOf(&got[i]), bitsOf(&stats[i])) || (got[i].LogitGram == nil) != (stats[i].LogitGram == nil) {
+			if !slices.Equal(bitsOf(&got[i]), bitsOf(&stats[i])) ||
+				(got[i].Logits.Gram == nil) != (stats[i].Logits.Gram == nil) {
 				t.Fatalf("layer %d differs", i)
 			}
 		}
