@@ -52,7 +52,10 @@ func TestCompileNamesWhatIsWrong(t *testing.T) {
 	if err == nil {
 		t.Fatal("impossible task compiled")
 	}
-	for _, want := range []string{`"age": std`, `"hours": lower bound 3 above`, `"a" to unknown value "x"`, `unknown value "y"`} {
+	for _, want := range []string{
+		`"age": std`, `"hours": lower bound 3 above`, `"a" to unknown value "x"`,
+		`unknown value "y"`,
+	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not say %s:\n%v", want, err)
 		}
@@ -73,7 +76,8 @@ func TestProjectAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Every norm by hand, with an ordered group that moves two places, a ladder that moves one, and a switch at its own price.
+// Every norm by hand, with an ordered group that moves two places, a thermometer that moves one, and a switch at
+// its own price.
 func TestCostNorms(t *testing.T) {
 	age := feature("age", task.Numeric)
 	age.Mean, age.Std, age.Weight, age.MAD = 40, 10, 2, 5

@@ -24,7 +24,8 @@ type ExactOptions struct {
 // Method says how a person's answer was come to.
 type Method string
 
-// The methods. Exact has all but Search. With the last ones, and others that start with "none: ", it has no answer: the status is NoneFound.
+// The methods. Exact has all but Search. With the last ones, and others that start with "none: ", it has no answer:
+// the status is NoneFound.
 const (
 	NotNeeded  Method = ""           // the person is favourable as they are
 	Affine     Method = "affine"     // branch and bound over an affine model
@@ -49,16 +50,18 @@ type affineModel interface {
 // ErrNotExact says that no exact method applies. The error around it names the features that are the reason.
 var ErrNotExact = errors.New("no exact method applies")
 
-// Exact finds for every person the cheapest feasible action that reaches the required margin, or proves that there is none. It aims
-// at the same margin as Solve, a little above the required one, so the two compare.
+// Exact finds for every person the cheapest feasible action that reaches the required margin, or proves that there
+// is none. It aims at the same margin as Solve, a little above the required one, so the two compare.
 //
-//   - An affine model, one with a method Affine() (w, b, ok, err) that says so: branch and bound over steps, switches, the limit and
-//     rules, its bound the Lagrangian dual. The cost is least to a relative 1e-7, as far as float32 goes.
-//   - Any model, when all features that people can change are discrete: all feasible actions in the order of their cost,
-//     until the first one that the model accepts.
+//   - An affine model, one with a method Affine() (w, b, ok, err) that says so: branch and bound over steps,
+//     switches, the limit and rules, its bound the Lagrangian dual. The cost is least to a relative 1e-7, as far as
+//     float32 goes.
+//   - Any model, when all features that people can change are discrete: all feasible actions in the order of their
+//     cost, until the first one that the model accepts.
 //
-// What is found is judged by the model itself. A person for whom no method comes to an end has the status NoneFound, and the Method says
-// why. When no method applies to the model and the task at all, the error wraps ErrNotExact.
+// What is found is judged by the model itself. A person for whom no method comes to an end has the status
+// NoneFound, and the Method says why. When no method applies to the model and the task at all, the error wraps
+// ErrNotExact.
 //
 // References: app:eq:recourse_general.
 func Exact(ctx context.Context, m Model, a *constraint.Set, x []float32, o ExactOptions) ([]Action, []Method, error) {
@@ -81,7 +84,8 @@ func Exact(ctx context.Context, m Model, a *constraint.Set, x []float32, o Exact
 		}
 	}
 	if why := noMethod(a, w != nil); why != "" && !a.HasOverrides() {
-		return nil, nil, fmt.Errorf("recourse: %w: %s; give steps to make the actions countable, or use the solver", ErrNotExact, why)
+		return nil, nil, fmt.Errorf("recourse: %w: %s; give steps to make the actions countable, or use the solver",
+			ErrNotExact, why)
 	}
 	actions, methods := make([]Action, n), make([]Method, n)
 	err = chunks(ctx, n, exactChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
@@ -184,6 +188,9 @@ func (e *exactSearch) settle(i int, point []float32, margin float32) bool {
 	if a.Check(x, delta) != nil {
 		return false
 	}
-	e.actions[i] = Action{Status: Found, Point: slices.Clone(point), Delta: delta, Cost: a.Cost(x, delta), Margin: float64(margin)}
+	e.actions[i] = Action{
+		Status: Found, Point: slices.Clone(point), Delta: delta, Cost: a.Cost(x, delta),
+		Margin: float64(margin),
+	}
 	return true
 }

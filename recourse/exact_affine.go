@@ -8,8 +8,8 @@ import (
 	"cfq/recourse/constraint"
 )
 
-// affine answers for people under an affine model. Whom the model refuses at the optimum, for a rounding of
-// its arithmetic or of raw values, aims a little higher the next time.
+// affine answers for people under an affine model. When the model refuses the optimum, for a rounding of its
+// arithmetic or of raw values, the next attempt aims a little higher.
 func (e *exactSearch) affine(open []int) error {
 	const attempts = 8
 	aims := make([]float64, len(e.actions)) // above the required margin, in parts of slack
@@ -47,9 +47,9 @@ func (e *exactSearch) affine(open []int) error {
 	return nil
 }
 
-// aim returns person i at the cheapest action that reaches the aim, as it is written in raw units. When there is none, the first time,
-// it lowers the aim: there may be something between it and the required margin, and what lies below by no more than noise could be there. A person
-// for whom there is none even so has the proof.
+// aim returns person i at the cheapest action that reaches the aim, as it is written in raw units. When there is
+// none, the first time, it lowers the aim: there may be something between it and the required margin, and what lies
+// below by no more than noise could be there. A person for whom there is none even so has the proof.
 func (e *exactSearch) aim(i int, aim *float64, first bool) []float32 {
 	a, x := e.a.Person(e.first+i), row(e.x, i, e.a.Dim())
 	for {
@@ -73,8 +73,8 @@ func (e *exactSearch) aim(i int, aim *float64, first bool) []float32 {
 	}
 }
 
-// optimum returns the cheapest action of the person x that gains gap under an affine model, nil when there is none; proved
-// says whether it is the cheapest, or that there is none.
+// optimum returns the cheapest action of the person x that gains gap under an affine model, nil when there is none;
+// proved says whether it is the cheapest, or that there is none.
 func optimum(a *constraint.Set, x, w []float32, gap float64) (d []float32, proved bool) {
 	p := newProblem(a, x, w, gap)
 	out := p.solve()

@@ -6,10 +6,11 @@ import (
 
 // bound solves the Lagrangian dual of the node: the largest over price >= 0 of
 //
-//	price need + min over plans of (cost - price acts),
+//	price need + min over assignments of (cost - price coef),
 //
-// whose inner minimum is exact, steps, switches and limit included. It is the linear relaxation over mixtures of whole plans, so
-// never below the relaxation of single features. It returns false when no plan reaches the need.
+// whose inner minimum is exact, steps, switches and limit included. It is the linear relaxation over mixtures of
+// whole assignments, so never below the relaxation of single features. It returns false when no assignment reaches
+// the need.
 func (p *problem) bound(n *node) bool {
 	var rows []int
 	for r, v := range n.need {
@@ -48,8 +49,8 @@ func only(need []float64, r int) []float64 {
 	return out
 }
 
-// alongLine is bound for the margin as the only row: a concave function of one price. The price at which the plans on either side of the need cost the
-// same is followed until no plan is cheaper there.
+// alongLine is bound for the margin as the only row: a concave function of one price. The price at which the
+// assignments on either side of the need cost the same is followed until no assignment is cheaper there.
 func (p *problem) alongLine(n *node, poor, rich *assignment) {
 	need := n.need[0]
 	price := make([]float64, len(n.need))
@@ -58,7 +59,8 @@ func (p *problem) alongLine(n *node, poor, rich *assignment) {
 		c, value := p.price(n.spans, 1, price)
 		n.bound = max(n.bound, value+price[0]*need)
 		line := rich.cost - price[0]*rich.sum[0]
-		if value >= line-1e-13*(rich.cost+price[0]*math.Abs(rich.sum[0])) || c.sum[0] == rich.sum[0] || c.sum[0] == poor.sum[0] {
+		if value >= line-1e-13*(rich.cost+price[0]*math.Abs(rich.sum[0])) || c.sum[0] == rich.sum[0] ||
+			c.sum[0] == poor.sum[0] {
 			break
 		}
 		if c.sum[0] >= need {
@@ -71,8 +73,9 @@ func (p *problem) alongLine(n *node, poor, rich *assignment) {
 	n.vertices, n.shares = []*assignment{poor, rich}, []float64{1 - share, share}
 }
 
-// byColumns is bound for several rows: the linear program over mixtures of plans, which grows by the plan that is cheapest at its prices
-// until none is cheaper than it says. First without costs, for a mixture that reaches the need or the proof that there is none.
+// byColumns is bound for several rows: the linear program over mixtures of assignments, which grows by the
+// assignment that is cheapest at its prices until none is cheaper than it says. First without costs, for a mixture
+// that reaches the need or the proof that there is none.
 func (p *problem) byColumns(n *node, rows []int, plans []*assignment) bool {
 	const rounds = 60
 	for _, kappa := range []float64{0, 1} {
@@ -97,7 +100,7 @@ func (p *problem) byColumns(n *node, rows []int, plans []*assignment) bool {
 			case kappa == 1:
 				n.bound = max(n.bound, v)
 			case v > 1e-8:
-				return false // at these prices every plan falls short
+				return false // at these prices every assignment falls short
 			}
 			if v >= value-1e-9*(1+math.Abs(value)) || kappa == 0 && value < 1e-9 {
 				break
@@ -111,12 +114,15 @@ func (p *problem) byColumns(n *node, rows []int, plans []*assignment) bool {
 	return true
 }
 
-// master solves the linear program over mixtures of plans: minimise sum share_j kappa cost_j + most sum short_r so that the mixture and short_r
-// reach the need of every row r, where the shares add up to one. It returns the price of every row (the dual), the shares and the value.
+// master solves the linear program over mixtures of assignments: minimise sum share_j kappa cost_j + most sum
+// short_r so that the mixture and short_r reach the need of every row r, where the shares add up to one. It returns
+// the price of every row (the dual), the shares and the value.
 //
-// Tableau and Bland's rule: such programs are small and degenerate, and a simplex without a rule against cycling does not
-// end on them. It gives prices as well as shares.
-func master(need []float64, rows []int, plans []*assignment, kappa float64) (price, shares []float64, value float64, ok bool) {
+// Tableau and Bland's rule: such programs are small and degenerate, and a simplex without a rule against cycling
+// does not end on them. It gives prices as well as shares.
+func master(need []float64, rows []int, plans []*assignment, kappa float64) (price, shares []float64, value float64,
+	ok bool,
+) {
 	most := 1.0 // without costs, what falls short is what is minimised
 	for _, c := range plans {
 		most = max(most, 1e5*kappa*c.cost)
@@ -139,7 +145,8 @@ func master(need []float64, rows []int, plans []*assignment, kappa float64) (pri
 	return price, shares, value, true
 }
 
-// tableau is a linear program in the form that its basis is the unit matrix: minimise cost x so that cells x = rhs, x >= 0.
+// tableau is a linear program in the form that its basis is the unit matrix: minimise cost x so that cells x = rhs,
+// x >= 0.
 type tableau struct {
 	cells   [][]float64
 	rhs     []float64
@@ -148,7 +155,8 @@ type tableau struct {
 	reduced []float64 // cost less what the basis makes of the column
 }
 
-// newTableau has a column for each plan, what falls short of each row and what is too much, and starts at the last plan alone.
+// newTableau has a column for each assignment, what falls short of each row and what is too much, and starts at the
+// last assignment alone.
 func newTableau(need []float64, rows []int, plans []*assignment, kappa, most float64) *tableau {
 	np, nr := len(plans), len(rows)
 	t := &tableau{cost: make([]float64, np+2*nr)}
@@ -158,7 +166,7 @@ func newTableau(need []float64, rows []int, plans []*assignment, kappa, most flo
 	last := plans[np-1]
 	for k, r := range rows {
 		t.cost[np+k] = most
-		// The plans' shares add up to one, so each counts by what it has more than the last.
+		// The assignments' shares add up to one, so each counts by what it has more than the last.
 		cells, sign := make([]float64, np+2*nr), 1.0
 		short := need[r] - last.sum[r]
 		if short < 0 {

@@ -9,13 +9,13 @@ import (
 	"cfq/recourse/constraint"
 )
 
-// problem is the search for the cheapest action of one person under an affine model: choose a position of every lever, at
-// most limit of them off zero, so that every row reaches what it needs and the cost is least.
+// problem is the search for the cheapest action of one person under an affine model: choose a position of every
+// variable, at most limit of them off zero, so that every row reaches what it needs and the cost is least.
 //
 //	minimise sum_i cost_i(pos_i)   so that   sum_i acts_i(pos_i)[r] >= need[r] for every row r
 //
-// Row 0 is the margin; further rows are what rules between features come to. Costs add up: under the l2 norm they are squares.
-// A row that needs -Inf is one that a part of the search may come to need.
+// Row 0 is the margin; further rows are what rules between features come to. Costs add up: under the l2 norm they
+// are squares. A row that needs -Inf is one that a part of the search may come to need.
 type problem struct {
 	a         *constraint.Set
 	x         []float32
@@ -25,8 +25,8 @@ type problem struct {
 	limit     int
 }
 
-// lever is one feature that a person can change. Its positions are whole numbers: indices of its list of options or, on a
-// line, steps of a grid; on a line without steps they are any number.
+// variable is one feature that a person can change. Its positions are whole numbers: indices of its list of options
+// or, on a line, steps of a grid; on a line without steps they are any number.
 type variable struct {
 	feature *constraint.Feature
 	options []option
@@ -41,24 +41,24 @@ type variable struct {
 
 // option is one value of a discrete feature.
 type option struct {
-	id   int // as unit.each counts; stay for no change
+	id   int // as Feature.Each counts; stay for no change
 	cost float64
 	coef []float64
 }
 
 const stay = -1
 
-// at adds what the position does to acts and returns its cost.
-func (l *variable) at(pos float64, acts []float64) (cost float64) {
+// at adds what the position does to coef and returns its cost.
+func (l *variable) at(pos float64, sum []float64) (cost float64) {
 	if l.line {
 		for r, v := range l.coef {
-			acts[r] += v * pos
+			sum[r] += v * pos
 		}
 		return l.lin*math.Abs(pos) + l.quad*pos*pos
 	}
 	o := &l.options[int(pos)]
 	for r, v := range o.coef {
-		acts[r] += v
+		sum[r] += v
 	}
 	return o.cost
 }
@@ -70,7 +70,7 @@ func (l *variable) all() span {
 	return span{final: float64(len(l.options) - 1)}
 }
 
-// span is a range of positions. A lever that is in counts as changed wherever it stands.
+// span is a range of positions. A variable that is in counts as changed wherever it stands.
 type span struct {
 	first, final float64
 	in           bool
@@ -78,7 +78,8 @@ type span struct {
 
 func (s span) holds(pos float64) bool { return s.first <= pos && pos <= s.final }
 
-// cheapest returns the position within s of least kappa cost - price acts, and that least. Of equals it is the first one, on a line the one nearest to zero.
+// cheapest returns the position within s of least kappa cost - price coef, and that least. Of equals it is the
+// first one, on a line the one nearest to zero.
 func (l *variable) cheapest(s span, kappa float64, price []float64) (pos, value float64) {
 	if !l.line {
 		value = math.Inf(1)
@@ -126,7 +127,7 @@ func (l *variable) cheapest(s span, kappa float64, price []float64) (pos, value 
 	return pos + 0, at(pos)
 }
 
-// plan is a position of every lever.
+// assignment is a position of every variable.
 type assignment struct {
 	pos  []float64
 	cost float64
@@ -141,7 +142,7 @@ func (p *problem) assign(pos []float64) *assignment {
 	return c
 }
 
-// reaches says whether the plan fulfils every row, up to rounding.
+// reaches says whether the assignment fulfils every row, up to rounding.
 func (c *assignment) reaches(need []float64) bool {
 	for r, v := range need {
 		if c.sum[r] < v-roundoff*(1+math.Abs(v)) {
@@ -153,8 +154,9 @@ func (c *assignment) reaches(need []float64) bool {
 
 const roundoff = 1e-11
 
-// price returns the plan within the spans of least kappa cost - price acts, and that least; nil when more levers are in
-// than may be changed. It is exact with the limit included: of the levers that need not be changed those that gain most are.
+// price returns the assignment within the spans of least kappa cost - price coef, and that least; nil when more
+// variables are in than may be changed. It is exact with the limit included: of the variables that need not be
+// changed those that gain most are.
 func (p *problem) price(spans []span, kappa float64, price []float64) (*assignment, float64) {
 	type gain struct {
 		i     int
@@ -191,18 +193,18 @@ func (p *problem) price(spans []span, kappa float64, price []float64) (*assignme
 	return p.assign(pos), total
 }
 
-// trim makes a plan that reaches its need cheaper: every lever goes back as far as the others allow, the one that achieves
-// least for its cost first.
+// trim makes a assignment that reaches its need cheaper: every variable goes back as far as the others allow, the
+// one that achieves least for its cost first.
 func (p *problem) trim(spans []span, c *assignment) *assignment {
 	pos := slices.Clone(c.pos)
 	order := make([]int, 0, len(pos))
 	worth := make([]float64, len(pos))
 	for i := range pos {
 		l := &p.variables[i]
-		acts := make([]float64, len(p.need))
-		if cost := l.at(pos[i], acts); pos[i] != l.zero {
+		sum := make([]float64, len(p.need))
+		if cost := l.at(pos[i], sum); pos[i] != l.zero {
 			order = append(order, i)
-			worth[i] = acts[0] / cost
+			worth[i] = sum[0] / cost
 		}
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(worth[a], worth[b]) })
@@ -221,7 +223,7 @@ func (p *problem) trim(spans []span, c *assignment) *assignment {
 	return p.assign(pos)
 }
 
-// back returns positions that are worth trying when the lever may lose spare of row 0.
+// back returns positions that are worth trying when the variable may lose spare of row 0.
 func (l *variable) back(s span, pos, spare float64) []float64 {
 	var out []float64
 	switch {
@@ -249,14 +251,14 @@ func (l *variable) back(s span, pos, spare float64) []float64 {
 	return out
 }
 
-// node is a part of a problem's search: the plans within its spans that reach its need.
+// node is a part of a problem's search: the assignments within its spans that reach its need.
 type node struct {
 	spans   []span
 	need    []float64
 	settled []*constraint.Disjunction // conditions that its spans and rows imply
-	bound   float64                   // no plan of the node costs less
-	// The bound's plans, and their shares: mixed with these they reach the need at the cost of the bound. One plan alone is
-	// an optimum of the node.
+	bound   float64                   // no assignment of the node costs less
+	// The bound's assignments, and their shares: mixed with these they reach the need at the cost of the bound. One
+	// assignment alone is an optimum of the node.
 	vertices []*assignment
 	shares   []float64
 }
@@ -286,11 +288,11 @@ const (
 // outcome is what a search came to.
 type outcome struct {
 	best  *assignment // nil: none found
-	lower float64     // proved: no plan costs less; +Inf when there is none
+	lower float64     // proved: no assignment costs less; +Inf when there is none
 	nodes int
 }
 
-// solve finds the cheapest plan by branch and bound, the most promising node first.
+// solve finds the cheapest assignment by branch and bound, the most promising node first.
 func (p *problem) solve() outcome {
 	var out outcome
 	var open nodes
@@ -319,7 +321,7 @@ func (p *problem) solve() outcome {
 		n := heap.Pop(&open).(*node)
 		parts := p.branch(n)
 		if parts == nil {
-			lost = min(lost, n.bound) // nothing to divide, and yet no plan: rounding
+			lost = min(lost, n.bound) // nothing to divide, and yet no assignment: rounding
 		}
 		for _, part := range parts {
 			add(part)
@@ -340,8 +342,8 @@ func (p *problem) violated(c *assignment, settled []*constraint.Disjunction) *co
 	return p.linear.Violated(p.action(c), settled)
 }
 
-// candidates returns plans of the node that may be feasible: those of the bound as far as they reach the need, with what
-// they have too much taken back, and their mixture when that is a plan.
+// candidates returns assignments of the node that may be feasible: those of the bound as far as they reach the
+// need, with what they have too much taken back, and their mixture when that is a assignment.
 func (p *problem) candidates(n *node) []*assignment {
 	var out []*assignment
 	for _, c := range n.vertices {
@@ -355,7 +357,8 @@ func (p *problem) candidates(n *node) []*assignment {
 	return out
 }
 
-// mixture returns the plan at the mean of the bound's plans; nil when it stands between positions or changes too much.
+// mixture returns the assignment at the mean of the bound's assignments; nil when it stands between positions or
+// changes too much.
 func (p *problem) mixture(n *node) *assignment {
 	pos, used := n.mean(), 0
 	for i := range p.variables {
@@ -378,7 +381,7 @@ func (p *problem) mixture(n *node) *assignment {
 	return p.assign(pos)
 }
 
-// mean returns the mean positions of the bound's plans.
+// mean returns the mean positions of the bound's assignments.
 func (n *node) mean() []float64 {
 	pos := make([]float64, len(n.vertices[0].pos))
 	for k, c := range n.vertices {
@@ -389,8 +392,8 @@ func (n *node) mean() []float64 {
 	return pos
 }
 
-// branch divides the node: into the alternatives of a condition that one of its candidates breaks, or else on the lever that its plans differ in
-// most, by margin.
+// branch divides the node: into the alternatives of a condition that one of its candidates breaks, or else on the
+// variable that its assignments differ in most, by margin.
 func (p *problem) branch(n *node) []*node {
 	if !p.linear.Empty() {
 		for _, c := range p.candidates(n) {
@@ -428,7 +431,7 @@ func (p *problem) branch(n *node) []*node {
 	return []*node{n.with(pick, low), n.with(pick, high)}
 }
 
-// reach returns the range of lever i over the bound's plans, and in how many of them it is at zero.
+// reach returns the range of variable i over the bound's assignments, and in how many of them it is at zero.
 func (n *node) reach(i int, zero float64) (first, final float64, zeros int) {
 	first, final = math.Inf(1), math.Inf(-1)
 	for _, c := range n.vertices {
@@ -440,7 +443,7 @@ func (n *node) reach(i int, zero float64) (first, final float64, zeros int) {
 	return first, final, zeros
 }
 
-// full says whether one of the bound's plans changes as many features as it may.
+// full says whether one of the bound's assignments changes as many features as it may.
 func (p *problem) full(n *node) bool {
 	for _, c := range n.vertices {
 		used := 0
@@ -456,7 +459,7 @@ func (p *problem) full(n *node) bool {
 	return false
 }
 
-// with returns the part of the node where lever i is within s.
+// with returns the part of the node where variable i is within s.
 func (n *node) with(i int, s span) *node {
 	spans := slices.Clone(n.spans)
 	spans[i] = s

@@ -9,8 +9,8 @@ import (
 	"cfq/recourse/constraint"
 )
 
-// exhaustive answers for people whose actions can be counted. Several people share the model's batches; what a person is
-// given next depends on that person only.
+// exhaustive answers for people whose actions can be counted. Several people share the model's batches; what a
+// person is given next depends on that person only.
 func (e *exactSearch) exhaustive(open []int) error {
 	const (
 		mostListed = 1 << 20 // options held at once
@@ -79,10 +79,10 @@ func (e *exactSearch) round(active []*catalogue) ([]*catalogue, error) {
 
 // answered looks at a person's next points, which are in the order of their cost, and says whether the search is over.
 func (e *exactSearch) answered(c *catalogue, points, margins []float32) bool {
-	required, need := float32(e.o.Margin), float32(e.o.Margin+e.slack)
+	required, target := float32(e.o.Margin), float32(e.o.Margin+e.slack)
 	for k := range len(points) / e.a.Dim() {
 		switch {
-		case valid(margins[k], need):
+		case valid(margins[k], target):
 			if e.settle(c.i, row(points, k, e.a.Dim()), margins[k]) {
 				e.methods[c.i] = Exhaustive
 				return true
@@ -137,8 +137,8 @@ type choices struct {
 	at   int32
 }
 
-// newCatalogue returns the actions of person i. Of a feature with more than most options in a direction the nearest ones
-// are listed: no others can be among the cheapest most actions.
+// newCatalogue returns the actions of person i. Of a feature with more than most options in a direction the nearest
+// ones are listed: no others can be among the cheapest most actions.
 func newCatalogue(a *constraint.Set, i int, x []float32, most int) *catalogue {
 	c := &catalogue{a: a, i: i, x: x, limit: a.Limit(), after: math.Inf(-1)}
 	d, point := make([]float32, a.Dim()), make([]float32, a.Dim())
@@ -242,7 +242,8 @@ func (c *catalogue) dearest() float64 {
 	return sum
 }
 
-// next fills the band with the next actions by ascending cost, about size of them at most. It reports false when there are none.
+// next fills the band with the next actions by ascending cost, about size of them at most. It reports false when
+// there are none.
 func (c *catalogue) next(size int) bool {
 	c.band, c.picks = c.band[:0], c.picks[:0]
 	c.collect(c.top(size), size)
@@ -284,7 +285,8 @@ func (c *catalogue) top(size int) float64 {
 	}
 }
 
-// guess returns the cost up to which there are about n actions, from how their number grew before: like a power of the cost.
+// guess returns the cost up to which there are about n actions, from how their number grew before: like a power of
+// the cost.
 func (c *catalogue) guess(n float64) float64 {
 	if c.before.cost <= 0 || c.after <= c.before.cost || float64(c.looked) <= c.before.n {
 		return 0
@@ -346,7 +348,8 @@ func (c *catalogue) collect(top float64, size int) {
 	})
 }
 
-// action sets point to the person after the choices, as it is written in raw units, and says whether that is feasible. d is scratch.
+// action sets point to the person after the choices, as it is written in raw units, and says whether that is
+// feasible. d is scratch.
 func (c *catalogue) action(v choices, point, d []float32) bool {
 	a := c.a
 	copy(point, c.x)

@@ -103,14 +103,17 @@ func TestExactOverride(t *testing.T) {
 	}
 }
 
-// Features whose changes do not add up in what they drag along are left to the exhaustive search, where there is one.
+// Features whose changes do not add up in the features that follow them are left to the exhaustive search, where there is one.
 func TestExactEntangled(t *testing.T) {
 	years, course := feature("years", task.Numeric), feature("course", task.Binary)
 	years.Step, years.MaxChange = 1, 3
 	grade := feature("grade", task.Numeric)
 	grade.Actionable, grade.Mutable = false, true
 	tk := taskOf(0, years, course, grade)
-	tk.Links = []task.Link{{From: "years", To: "grade", Scale: 0.5}, {From: "course", To: "grade", Map: []task.Pair{{From: "1", To: "5"}}}}
+	tk.Links = []task.Link{
+		{From: "years", To: "grade", Scale: 0.5},
+		{From: "course", To: "grade", Map: []task.Pair{{From: "1", To: "5"}}},
+	}
 	tk.Features[1].One, tk.Features[1].Zero = "1", "0"
 	a := compile(t, tk)
 	m := drawAffine(rand.New(rand.NewPCG(1, 2)), 3, -1)
@@ -124,17 +127,22 @@ func TestExactEntangled(t *testing.T) {
 		t.Errorf("%v at %g by %q, want %g", acts[0].Status, acts[0].Cost, methods[0], best)
 	}
 	tk.Features[0].Step = 0
-	if _, _, err := Exact(context.Background(), m, compile(t, tk), make([]float32, 3), ExactOptions{}); err == nil || !strings.Contains(err.Error(), `drag "grade" along`) {
+	if _, _, err := Exact(context.Background(), m, compile(t, tk), make([]float32, 3), ExactOptions{}); err == nil ||
+		!strings.Contains(err.Error(), `"grade" follows several features`) {
 		t.Errorf("error %v", err)
 	}
 }
 
-// A strict rule without if keeps people who fulfil it on its side: between low = 0 and high = 2 there is room for one step of low, and two need one of high.
+// A strict rule without if keeps people who fulfil it on its side: between low = 0 and high = 2 there is room for
+// one step of low, and two need one of high.
 func TestExactStrictRule(t *testing.T) {
 	low, high := feature("low", task.Numeric), feature("high", task.Numeric)
 	low.Step, low.Bounds, high.Step, high.Bounds = 1, [2]float64{0, 9}, 1, [2]float64{0, 9}
 	tk := taskOf(0, low, high)
-	tk.Rules = []task.Rule{{Text: "low < high", Then: []task.Inequality{{Terms: []task.Term{{Feature: "low", Coef: 1}, {Feature: "high", Coef: -1}}, Strict: true}}}}
+	tk.Rules = []task.Rule{{Text: "low < high", Then: []task.Inequality{{Terms: []task.Term{
+		{Feature: "low", Coef: 1},
+		{Feature: "high", Coef: -1},
+	}, Strict: true}}}}
 	a := compile(t, tk)
 	x := []float32{0, 2}
 	acts, methods, err := Exact(context.Background(), &affine{w: []float64{1, 0}, b: -1.5}, a, x, ExactOptions{})
@@ -153,7 +161,10 @@ func TestSolveAlongRuleGap(t *testing.T) {
 	debt.Mean, debt.Std, debt.Bounds = 15000, 10000, [2]float64{0, 60000}
 	saved.Mean, saved.Std, saved.Bounds, saved.MaxChange = 5000, 4000, [2]float64{0, 30000}, 6000
 	tk := taskOf(0, income, debt, saved)
-	tk.Rules = []task.Rule{{Text: "debt <= 0.5 * income", Then: []task.Inequality{{Terms: []task.Term{{Feature: "debt", Coef: 1}, {Feature: "income", Coef: -0.5}}}}}}
+	tk.Rules = []task.Rule{{Text: "debt <= 0.5 * income", Then: []task.Inequality{{Terms: []task.Term{{
+		Feature: "debt",
+		Coef:    1,
+	}, {Feature: "income", Coef: -0.5}}}}}}
 	for _, norm := range []task.Norm{task.L1, task.L2, task.Mixed} {
 		tk.Cost.Norm, tk.Cost.L1Ratio = norm, 0.4
 		a := compile(t, tk)
@@ -164,7 +175,8 @@ func TestSolveAlongRuleGap(t *testing.T) {
 			var x []float32
 			for range 4 {
 				earned := float64(10000 + rng.IntN(60000))
-				x = append(x, tk.Features[0].ToInput(earned), tk.Features[1].ToInput(earned*rng.Float64()*0.65), tk.Features[2].ToInput(float64(rng.IntN(12000))))
+				x = append(x, tk.Features[0].ToInput(earned), tk.Features[1].ToInput(earned*rng.Float64()*0.65),
+					tk.Features[2].ToInput(float64(rng.IntN(12000))))
 			}
 			acts, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1})
 			if err != nil {

@@ -94,8 +94,8 @@ func TestExactAgainstSimplex(t *testing.T) {
 	})
 }
 
-// Lines, steps and switches together under a limit: for every choice of steps, switches and features that may move, the rest is
-// a linear program.
+// Lines, steps and switches together under a limit: for every choice of steps, switches and features that may move,
+// the rest is a linear program.
 func TestExactMixedAgainstSimplex(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
@@ -226,7 +226,8 @@ func TestExactRuleAgainstSimplex(t *testing.T) {
 	})
 }
 
-// holdOptimum holds the optimum and the action made of it, which is written in raw units, against the least cost; +Inf when there is none.
+// holdOptimum holds the optimum and the action made of it, which is written in raw units, against the least cost;
+// +Inf when there is none.
 func holdOptimum(t *rapid.T, m *affine, a *constraint.Set, x []float32, want, tol float64) {
 	t.Helper()
 	w, _, _, _ := m.Affine(context.Background())
@@ -252,7 +253,8 @@ func holdOptimum(t *rapid.T, m *affine, a *constraint.Set, x []float32, want, to
 			rounding += 1.1 * a.Norm().Weight(u) * u.Quantum / a.Task().Features[u.Index].Std
 		}
 	}
-	if act := acts[0]; act.Status != Found || methods[0] != Affine || act.Cost < want-(tol+1e-4)*(1+want) || act.Cost > want+rounding {
+	if act := acts[0]; act.Status != Found || methods[0] != Affine || act.Cost < want-(tol+1e-4)*(1+want) ||
+		act.Cost > want+rounding {
 		t.Errorf("%v by %q at %.9g, want %.9g", act.Status, methods[0], act.Cost, want)
 	}
 	if err := a.Check(x, acts[0].Delta); err != nil {
@@ -282,7 +284,8 @@ func TestExactMixedGrids(t *testing.T) {
 			}
 			start, _ := m.Margins(context.Background(), row(x, i, a.Dim()))
 			best := linearOptimum(tk, a, m, row(x, i, a.Dim()), 1e-5-float64(start[0]))
-			if methods[i] != Affine || math.IsInf(best, 1) != (act.Status == NoneExists) || act.Status == Found && math.Abs(act.Cost-best) > 2e-6*best {
+			if methods[i] != Affine || math.IsInf(best, 1) != (act.Status == NoneExists) || act.Status == Found &&
+				math.Abs(act.Cost-best) > 2e-6*best {
 				t.Errorf("seed %d, person %d: %v at %.9g, want %.9g", seed, i, act.Status, act.Cost, best)
 			}
 		}

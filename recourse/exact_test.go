@@ -35,7 +35,8 @@ func drawAffine(rng *rand.Rand, dim int, b float64) *affine {
 	return f
 }
 
-// Both methods against the enumeration of all actions by the task's own words: cost, status, and proof that none exists.
+// Both methods against the enumeration of all actions by the task's own words: cost, status, and proof that none
+// exists.
 func TestExactAgainstEnumeration(t *testing.T) {
 	ctx := context.Background()
 	for _, norm := range []task.Norm{task.L1, task.L2} {
@@ -70,7 +71,8 @@ func TestExactAgainstEnumeration(t *testing.T) {
 						want, best = NoneExists, 0
 					}
 					if methods[i] != c.method || act.Status != want || math.Abs(act.Cost-best) > 1e-6*best {
-						rt.Errorf("%s, person %d: %v at %.9g by %q, want %v at %.9g by %q", norm, i, act.Status, act.Cost, methods[i], want, best, c.method)
+						rt.Errorf("%s, person %d: %v at %.9g by %q, want %v at %.9g by %q", norm, i, act.Status, act.Cost, methods[i],
+							want, best, c.method)
 					}
 				}
 			}
@@ -111,7 +113,8 @@ func TestExactJoint(t *testing.T) {
 							found++
 						}
 						if methods[i] != c.method || act.Status != want || math.Abs(act.Cost-best) > 2e-6*best {
-							t.Errorf("seed %d, person %d: %v at %.9g by %q, want %v at %.9g by %q", seed, i, act.Status, act.Cost, methods[i], want, best, c.method)
+							t.Errorf("seed %d, person %d: %v at %.9g by %q, want %v at %.9g by %q", seed, i, act.Status, act.Cost,
+								methods[i], want, best, c.method)
 						}
 					}
 				}
@@ -136,7 +139,10 @@ func TestExactIsDeterministic(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := 0
-		got, _, err := Exact(ctx, m, a, x, ExactOptions{Margin: 0.1, Workers: 2, Progress: func(done, total int) { last = done }})
+		got, _, err := Exact(ctx, m, a, x, ExactOptions{
+			Margin: 0.1, Workers: 2,
+			Progress: func(done, total int) { last = done },
+		})
 		if err != nil || last != 300 {
 			t.Fatalf("%v after %d", err, last)
 		}
@@ -161,7 +167,8 @@ func TestExactSaysWhyNot(t *testing.T) {
 	a := compile(t, tk)
 	m := drawAffine(rand.New(rand.NewPCG(1, 1)), 4, -1)
 	_, _, err := Exact(ctx, plain{m}, a, make([]float32, 4), ExactOptions{})
-	if !errors.Is(err, ErrNotExact) || !strings.Contains(err.Error(), `"income", "debt"`) || strings.Contains(err.Error(), "job") {
+	if !errors.Is(err, ErrNotExact) || !strings.Contains(err.Error(), `"income", "debt"`) ||
+		strings.Contains(err.Error(), "job") {
 		t.Errorf("error %v", err)
 	}
 	if _, _, err := Exact(ctx, m, a, make([]float32, 4), ExactOptions{Margin: math.NaN()}); err == nil {

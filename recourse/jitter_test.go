@@ -15,7 +15,8 @@ func TestJitter(t *testing.T) {
 	age := feature("age", task.Numeric)
 	age.Actionable = false
 	income := feature("income", task.Numeric)
-	income.Mean, income.Std, income.Direction, income.MaxIncrease = 30000, 20000, task.Increase, 10 // how far actions go is no matter
+	income.Mean, income.Std, income.Direction, income.MaxIncrease = 30000, 20000, task.Increase,
+		10 // how far actions go is no matter
 	years := feature("years", task.Numeric)
 	years.Mean, years.Std, years.Step, years.Bounds = 10, 2.5, 1, [2]float64{1, 16}
 	grade := feature("grade", task.Ordinal)
@@ -25,7 +26,11 @@ func TestJitter(t *testing.T) {
 	sex := feature("sex", task.Binary)
 	sex.One = "f"
 	tk := taskOf(1, age, income, years, grade, degree, sex)
-	tk.Links = []task.Link{{From: "years", To: "degree", Map: []task.Pair{{From: "1", To: "none"}, {From: "8", To: "some"}, {From: "13", To: "high"}}}}
+	tk.Links = []task.Link{{From: "years", To: "degree", Map: []task.Pair{
+		{From: "1", To: "none"},
+		{From: "8", To: "some"},
+		{From: "13", To: "high"},
+	}}}
 	stuck := tk.Features[2]
 	stuck.Actionable = false
 	tight, err := compile(t, tk).Override([]task.Override{{Row: 7, Feature: 2, With: stuck}})
@@ -111,7 +116,8 @@ func TestJitterBeyondBounds(t *testing.T) {
 	}
 }
 
-// Whatever the task, who results could have been reached from the person by changes within bounds and on steps or values.
+// Whatever the task, who results could have been reached from the person by changes within bounds and on steps or
+// values.
 func TestJitterStaysInBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, rapid.Bool().Draw(t, "round"))
@@ -144,7 +150,7 @@ func TestJitterStaysInBounds(t *testing.T) {
 }
 
 // A number that follows another one stays within its own bounds.
-func TestJitterDragsNumbers(t *testing.T) {
+func TestJitterMovesDependents(t *testing.T) {
 	hours, income := feature("hours", task.Numeric), feature("income", task.Numeric)
 	income.Actionable, income.Bounds = false, [2]float64{-1, 1}
 	tk := taskOf(0, hours, income)

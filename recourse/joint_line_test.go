@@ -87,7 +87,8 @@ func TestProjectContraryRules(t *testing.T) {
 
 // A value that is no finite number stays, whatever the feature, and the search for it ends.
 func TestNotFiniteStays(t *testing.T) {
-	free, stepped, bounded := feature("free", task.Numeric), feature("stepped", task.Numeric), feature("bounded", task.Numeric)
+	free, stepped, bounded := feature("free", task.Numeric), feature("stepped", task.Numeric),
+		feature("bounded", task.Numeric)
 	stepped.Step, bounded.Bounds = 1, [2]float64{0, 5}
 	level := feature("level", task.Ordinal)
 	level.Levels = []float64{0, 1, 2}
@@ -106,7 +107,7 @@ func TestNotFiniteStays(t *testing.T) {
 	}
 }
 
-// What is dragged along is written with the digits that it takes, also where they are many.
+// What follows is written with the digits that it takes, also where they are many.
 func TestSolveLinkedDigits(t *testing.T) {
 	job, year := feature("job", task.Numeric), feature("year", task.Numeric)
 	job.Mean, job.Std = 5, 3
@@ -131,7 +132,8 @@ func TestSolveLinkedDigits(t *testing.T) {
 	}
 }
 
-// Numbers that have to move together do so, by as much as it takes: here one may not pass the other, which the model holds against both.
+// Numbers that have to move together do so, by as much as it takes: here one may not pass the other, which the
+// model holds against both.
 func TestSolveAlongRule(t *testing.T) {
 	begin, end := feature("begin", task.Numeric), feature("end", task.Numeric)
 	begin.Mean, begin.Std, begin.Bounds = 2000, 3, [2]float64{1980, 2020}
@@ -159,7 +161,8 @@ func TestSolveAlongRule(t *testing.T) {
 				want = (2017 - b + 2017 - e) / 3 / 1.001
 			}
 			if act.Status != Found || act.Cost > want*1.002 || act.Cost < want*0.999 {
-				t.Errorf("strict %t, person %d: %v %v at cost %g, want %g", strict, i, act.Status, a.Changes(row(x, i, 2), act.Point), act.Cost, want)
+				t.Errorf("strict %t, person %d: %v %v at cost %g, want %g", strict, i, act.Status,
+					a.Changes(row(x, i, 2), act.Point), act.Cost, want)
 			}
 			if raw := rawOf(t, tk, act.Point); raw[0]-raw[1] > 5e-6 || strict && raw[0] >= raw[1] {
 				t.Errorf("strict %t, person %d: begins in %v and ends in %v", strict, i, raw[0], raw[1])
@@ -236,7 +239,7 @@ func TestSolveNarrowBounds(t *testing.T) {
 	}
 }
 
-// A change that would drag a number off its list of values is none that a person can make.
+// A change that would move a number off its list of values is none that a person can make.
 func TestLinkKeepsToValues(t *testing.T) {
 	job, grade := feature("job", task.Numeric), feature("grade", task.Ordinal)
 	job.Step = 1

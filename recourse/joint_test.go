@@ -42,13 +42,22 @@ func jointTask(rng *rand.Rand, norm task.Norm, limit int) *task.Task {
 		{From: "years", To: "degree", Map: []task.Pair{{From: "3", To: "school"}, {From: "6", To: "college"}}},
 	}
 	tk.Rules = []task.Rule{
-		{Text: "debt <= 0.4 * income", Then: []task.Inequality{{Terms: []task.Term{{Feature: "debt", Coef: 1}, {Feature: "income", Coef: -0.4}}}}},
+		{Text: "debt <= 0.4 * income", Then: []task.Inequality{{Terms: []task.Term{
+			{Feature: "debt", Coef: 1},
+			{Feature: "income", Coef: -0.4},
+		}}}},
 		{
-			Text: "if home = own then income >= 30", If: []task.Inequality{{Terms: []task.Term{{Feature: "home", Value: "own", Coef: -1}}, Bound: -1}},
+			Text: "if home = own then income >= 30", If: []task.Inequality{{Terms: []task.Term{{
+				Feature: "home", Value: "own",
+				Coef: -1,
+			}}, Bound: -1}},
 			Then: []task.Inequality{{Terms: []task.Term{{Feature: "income", Coef: -1}}, Bound: -30}},
 		},
 		{
-			Text: "if age < 30 then rank != top", If: []task.Inequality{{Terms: []task.Term{{Feature: "age", Coef: 1}}, Bound: 30, Strict: true}},
+			Text: "if age < 30 then rank != top", If: []task.Inequality{{
+				Terms: []task.Term{{Feature: "age", Coef: 1}},
+				Bound: 30, Strict: true,
+			}},
 			Then: []task.Inequality{{Terms: []task.Term{{Feature: "rank", Value: "top", Coef: 1}}}},
 		},
 		{Text: "at most 2 of income, debt, saved", AtMost: 2, Of: []string{"income", "debt", "saved"}},
@@ -62,7 +71,8 @@ func jointPeople(rng *rand.Rand, tk *task.Task, n int) []float32 {
 	for range n {
 		years, debt := rng.IntN(9), 2*rng.IntN(12)
 		raw := map[string]string{
-			"years": fmt.Sprint(years), "age": fmt.Sprint(20 + rng.IntN(35)), "income": fmt.Sprint(10 + 5*rng.IntN(11)), "debt": fmt.Sprint(debt),
+			"years": fmt.Sprint(years), "age": fmt.Sprint(20 + rng.IntN(35)), "income": fmt.Sprint(10 + 5*rng.IntN(11)),
+			"debt": fmt.Sprint(debt),
 			"home": []string{"own", "rent", "free", ""}[rng.IntN(4)], "rank": []string{"low", "mid", "high", "top"}[rng.IntN(4)],
 			"degree": []string{"none", "school", "college"}[years/3%3],
 		}
@@ -82,7 +92,8 @@ func jointPeople(rng *rand.Rand, tk *task.Task, n int) []float32 {
 	return x
 }
 
-// everyAction calls do for every feasible action of the person, by trying all combinations of the single features' values.
+// everyAction calls do for every feasible action of the person, by trying all combinations of the single features'
+// values.
 func everyAction(a *constraint.Set, x []float32, do func(d []float32)) {
 	d := make([]float32, a.Dim())
 	var walk func(k, changed int)
@@ -132,7 +143,8 @@ func cheapestOf(t *testing.T, m Model, a *constraint.Set, x []float32, need floa
 	return least, len(costs)
 }
 
-// Solve under links, rules, ordered groups, thermometers and every norm comes close to the best of all feasible actions.
+// Solve under links, rules, ordered groups, thermometers and every norm comes close to the best of all feasible
+// actions.
 func TestSolveJoint(t *testing.T) {
 	for _, norm := range []task.Norm{task.L1, task.L2, task.Mixed} {
 		t.Run(string(norm), func(t *testing.T) {

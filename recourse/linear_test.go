@@ -24,7 +24,8 @@ func (g gaps) report(t *testing.T) (mean, most float64) {
 			off++
 		}
 	}
-	t.Logf("%d people: mean gap %.4f %%, maximum %.3f %%, above 0.1 %%: %.1f %%", len(g), 100*mean, 100*most, 100*float64(off)/float64(len(g)))
+	t.Logf("%d people: mean gap %.4f %%, maximum %.3f %%, above 0.1 %%: %.1f %%", len(g), 100*mean, 100*most,
+		100*float64(off)/float64(len(g)))
 	return mean, most
 }
 
@@ -93,7 +94,8 @@ func TestSolveMixedGrids(t *testing.T) {
 	}
 }
 
-// The real German credit data with their logistic regression: months and years on a coarse grid, the amount on a fine one.
+// The real German credit data with their logistic regression: months and years on a coarse grid, the amount on a
+// fine one.
 func TestSolveGerman(t *testing.T) {
 	dir := realdata.Dir(t, "models", "german")
 	tk, err := task.Load("../examples/tasks/german.yaml")

@@ -46,7 +46,8 @@ func TestOverride(t *testing.T) {
 				t.Errorf("%s, row %d: %v", what, i, err)
 			}
 			switch {
-			case i == 1 && (d[0] != 0 || d[1] == 0), i == 600 && (d[0] == 0 || d[0] > 0.2+1e-6), i != 1 && i != 600 && d[0] <= 0.2:
+			case i == 1 && (d[0] != 0 || d[1] == 0), i == 600 && (d[0] == 0 || d[0] > 0.2+1e-6), i != 1 && i != 600 &&
+				d[0] <= 0.2:
 				t.Errorf("%s, row %d: action %v", what, i, d)
 			}
 		}
@@ -80,7 +81,8 @@ func TestOverride(t *testing.T) {
 	}
 }
 
-// A promise holds as it is written: the new values have few digits, and reading them makes the very point that was judged.
+// A promise holds as it is written: the new values have few digits, and reading them makes the very point that was
+// judged.
 func TestPublish(t *testing.T) {
 	hours := feature("hours", task.Numeric)
 	hours.Mean, hours.Std, hours.Bounds = 40.437, 12.347, [2]float64{1, 99}

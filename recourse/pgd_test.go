@@ -98,7 +98,8 @@ func TestTeacherFeasible(t *testing.T) {
 	}
 }
 
-// Only a switch of the group helps. Plain projected gradient descent with short steps never makes it; a relaxed iterate does.
+// Only a switch of the group helps. Plain projected gradient descent with short steps never makes it; a relaxed
+// iterate does.
 func TestRelaxedIterateSwitches(t *testing.T) {
 	ctx := context.Background()
 	a := compile(t, taskOf(0, oneHot("job", "a", "b", "c")))

@@ -25,10 +25,14 @@ func drawTask(t *rapid.T, round bool) *task.Task {
 	n := rapid.IntRange(1, 6).Draw(t, "features")
 	var fs []task.Feature
 	for i := range n {
-		f := feature(string(rune('a'+i)), rapid.SampledFrom([]task.Kind{task.Numeric, task.Ordinal, task.Binary, task.OneHot}).Draw(t, "kind"))
+		f := feature(string(rune('a'+i)), rapid.SampledFrom([]task.Kind{
+			task.Numeric, task.Ordinal, task.Binary,
+			task.OneHot,
+		}).Draw(t, "kind"))
 		f.Actionable = rapid.IntRange(0, 4).Draw(t, "actionable") > 0
 		if f.Kind != task.OneHot {
-			f.Direction = rapid.SampledFrom([]task.Direction{task.Any, task.Any, task.Increase, task.Decrease}).Draw(t, "direction")
+			f.Direction = rapid.SampledFrom([]task.Direction{task.Any, task.Any, task.Increase, task.Decrease}).Draw(t,
+				"direction")
 		}
 		switch f.Kind {
 		case task.Numeric, task.Ordinal:

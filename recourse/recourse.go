@@ -1,27 +1,28 @@
 // Package recourse finds what people can change so that a model decides in their favour.
 //
-// In: people as model inputs (float32, rows x dim), the actions that a task file allows them ([constraint.Set]), and a model
-// behind the small interface [Model]. Out: actions delta in model-input units, with their cost and margin.
+// In: people as model inputs (float32, rows x dim), the actions that a task file allows them ([constraint.Set]),
+// and a model behind the small interface [Model]. Out: actions delta in model-input units, with their cost and margin.
 //
-// The invariant: every action that leaves this package is feasible by [constraint.Set.Check], and the margin reported with it is
-// the model's at the very point that it is reported with. For [Solve] and [Exact] that point is the one that reading the promise
-// makes, "hours-per-week 40 -> 45": new values are rounded to what is written before they are judged.
+// The invariant: every action that leaves this package is feasible by [constraint.Set.Check], and the margin
+// reported with it is the model's at the very point that it is reported with. For [Solve] and [Exact] that point is
+// the one that reading the promise makes, "hours-per-week 40 -> 45": new values are rounded to what is written
+// before they are judged.
 //
 //   - [Teacher]: K projected gradient steps for everyone at once; the actions that calibration and training use.
-//   - [FirstValid]: the first valid iterate of a long projected gradient run; it stops past the boundary and is kept for
-//     comparison with the literature.
+//   - [FirstValid]: the first valid iterate of a long projected gradient run; it stops past the boundary and is
+//     kept for comparison with the literature.
 //   - [Solve]: minimal-cost actions for evaluation, with the discrete choices searched as such.
 //   - [Exact]: the proved minimum, for the models and action sets for which there is a method; it measures Solve.
 //
-// Each of them takes any Model; [Worst] makes one of several that accepts what all of them accept. Constraints of single people
-// are found by their positions among the people that a solver is given ([constraint.Set.Select]).
+// Each of them takes any Model; [Worst] makes one of several that accepts what all of them accept. Constraints of
+// single people are found by their positions among the people that a solver is given ([constraint.Set.Select]).
 //
-// Projected gradient descent as the paper writes it returns a one-hot group to the same vertex after every step, so it hardly
-// ever changes one. The gradient solvers therefore keep a relaxed iterate, whose groups move freely, and take its projection as
-// the action; TeacherOptions.Plain is the rule as written.
+// Projected gradient descent as the paper writes it returns a one-hot group to the same vertex after every step, so
+// it hardly ever changes one. The gradient solvers therefore keep a relaxed iterate, whose groups move freely, and
+// take its projection as the action; TeacherOptions.Plain is the rule as written.
 //
-// References: the paper's section "Recourse Optimization and Constraints": recourse problem (app:eq:recourse_general), projected
-// gradient steps (app:eq:pgd_steps).
+// References: the paper's section "Recourse Optimization and Constraints": recourse problem
+// (app:eq:recourse_general), projected gradient steps (app:eq:pgd_steps).
 package recourse
 
 import (
@@ -38,8 +39,8 @@ import (
 
 // Model is a classifier as recourse sees it. The margin is the target class's logit margin: above zero means that the
 // model decides for the target. All x are rows x Dim; results have one entry, or one row, per row of x.
-// Results belong to the caller. Methods are called from several goroutines at once. For results that do not depend on the
-// number of workers, a row's result must not depend on the other rows.
+// Results belong to the caller. Methods are called from several goroutines at once. For results that do not depend
+// on the number of workers, a row's result must not depend on the other rows.
 type Model interface {
 	// Dim returns the number of model inputs.
 	Dim() int
@@ -120,12 +121,15 @@ func checkMargin(required float64) error {
 	return nil
 }
 
-// slackAbove is how far above a required margin solvers aim, so that rounding differences between batches do not undo an action.
+// slackAbove is how far above a required margin solvers aim, so that rounding differences between batches do not
+// undo an action.
 func slackAbove(required float64) float64 { return 1e-5 * (1 + required) }
 
 // chunks runs do on [0,n) in pieces of at most size people, several at a time. The pieces do not
 // depend on the number of workers.
-func chunks(ctx context.Context, n, size, workers int, progress func(done, total int), do func(ctx context.Context, lo, hi int) error) error {
+func chunks(ctx context.Context, n, size, workers int, progress func(done, total int),
+	do func(ctx context.Context, lo, hi int) error,
+) error {
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}

@@ -8,7 +8,7 @@ import (
 	"cfq/recourse/constraint"
 )
 
-// refine makes valid lanes cheaper and offers them.
+// refine makes valid candidates cheaper and updates the incumbents.
 func (s *search) refine(ls []*candidate) error {
 	for _, stage := range []func([]*candidate) error{s.simplify, s.shrink, s.exchange, s.simplify, s.shrink} {
 		if err := stage(ls); err != nil {
@@ -19,7 +19,8 @@ func (s *search) refine(ls []*candidate) error {
 	return nil
 }
 
-// simplify drops needless changes and replaces switches by cheaper ones, the largest saving first, until nothing more can go.
+// simplify drops needless changes and replaces switches by cheaper ones, the largest saving first, until nothing
+// more can go.
 func (s *search) simplify(ls []*candidate) error {
 	active := slices.Clone(ls)
 	for len(active) > 0 {
@@ -53,9 +54,9 @@ func (s *search) simplify(ls []*candidate) error {
 	return nil
 }
 
-// accept evaluates tries, whose costs are known, and gives lane owner[k] the action of
-// tries[k] when that is valid and saves more than the share gain of the lane's cost. It
-// returns the lanes that changed; ls is used for them.
+// accept evaluates tries, whose costs are known, and gives candidate owner[k] the action of
+// tries[k] when that is valid and saves more than the share gain of the candidate's cost. It
+// returns the candidates that changed; ls is used for them.
 func (s *search) accept(ls, tries []*candidate, owner []int, gain float64) ([]*candidate, error) {
 	if err := s.eval(tries, false); err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func slopeOf(c *candidate, u *constraint.Feature) float32 {
 	return c.g[u.First]
 }
 
-// leastEffective orders the numeric features that the lane changes by margin per cost.
+// leastEffective orders the numeric features that the candidate changes by margin per cost.
 func (s *search) leastEffective(c *candidate) []*constraint.Feature {
 	var order []*constraint.Feature
 	for _, u := range c.p.a.Free() {
@@ -124,7 +125,7 @@ func (s *search) leastEffective(c *candidate) []*constraint.Feature {
 	return order
 }
 
-// worth is the margin that a little more of the lane's change of a numeric feature gains, per cost.
+// worth is the margin that a little more of the candidate's change of a numeric feature gains, per cost.
 // An unchanged feature counts in the direction in which it helps.
 func (c *candidate) worth(u *constraint.Feature) float64 {
 	slope, d := float64(c.g[u.First]), c.d[u.First]
@@ -137,7 +138,7 @@ func (c *candidate) worth(u *constraint.Feature) float64 {
 	return slope / max(c.p.a.Norm().Marginal(u, d), 1e-12)
 }
 
-// pull moves one numeric feature of a valid lane towards a change that is not valid, as
+// pull moves one numeric feature of a valid candidate towards a change that is not valid, as
 // far as the margin allows: from good towards bad. badM may be an estimate.
 type pull struct {
 	c           *candidate
@@ -161,9 +162,9 @@ func (p *pull) set() {
 }
 
 // judge narrows the bracket by the margin at what was tried, and goes back to the last good change.
-func (p *pull) judge(need float32) {
+func (p *pull) judge(target float32) {
 	c, a := p.c, p.c.p.a
-	good := valid(c.margin, need)
+	good := valid(c.margin, target)
 	if good && p.base != nil {
 		if good = a.Cost(c.p.x, c.d) < a.Cost(c.p.x, p.base); good {
 			copy(p.base, c.d)
@@ -221,7 +222,7 @@ func (s *search) narrow(ps []*pull) error {
 func (p *pull) scale() float64 { return p.c.cost / p.c.p.a.Norm().Weight(p.u) }
 
 // next chooses the change to try and says whether the bracket is still worth narrowing.
-func (p *pull) next(need float32, middle bool, precision float64) bool {
+func (p *pull) next(target float32, middle bool, precision float64) bool {
 	bad, good := float64(p.bad), float64(p.good)
 	if math.Abs(good-bad) <= precision {
 		return false
@@ -230,7 +231,7 @@ func (p *pull) next(need float32, middle bool, precision float64) bool {
 	// What is not feasible has a margin of -Inf, which says nothing about how far to go.
 	if den := float64(p.goodM) - float64(p.badM); !middle && den > 0 && !math.IsInf(den, 1) {
 		// Aim just inside, so that the next bracket is short on both sides.
-		share = min(max((float64(need)-float64(p.badM))/den+0.005, 0.02), 0.98)
+		share = min(max((float64(target)-float64(p.badM))/den+0.005, 0.02), 0.98)
 	}
 	at := bad + share*(good-bad)
 	if p.u.Step > 0 {
@@ -318,8 +319,8 @@ func (s *search) transfer(t *candidate, g []float32, a, b *constraint.Feature, s
 }
 
 // fills returns the cheaper points that take a change on a grid one step or all the way back and have one other
-// numeric feature, however little it is worth, close the gap. Where the most worthwhile feature has to round up to a coarse
-// grid, a finer one is the cheaper way to the rest.
+// numeric feature, however little it is worth, close the gap. Where the most worthwhile feature has to round up to
+// a coarse grid, a finer one is the cheaper way to the rest.
 func (s *search) fills(c *candidate) []*candidate {
 	full := c.p.a.Changed(c.d) >= c.p.a.Limit()
 	var out []*candidate
@@ -347,7 +348,8 @@ func (s *search) fills(c *candidate) []*candidate {
 	return out
 }
 
-// fill returns the point where the feature u changes by at and the feature f makes up for the gap, nil when that is not cheaper.
+// fill returns the point where the feature u changes by at and the feature f makes up for the gap, nil when that is
+// not cheaper.
 func (s *search) fill(c *candidate, u *constraint.Feature, at float32, b *constraint.Feature, gap float64) *candidate {
 	slope := float64(c.g[b.First])
 	if !b.Numeric() || slope == 0 || slope != slope {
@@ -393,15 +395,16 @@ func (s *search) mostWorth(c *candidate, from *constraint.Feature, most int) []*
 	return best
 }
 
-// refits returns points with the same discrete choices whose numeric changes are all chosen anew, for the norms under which the best ones spread over
-// features: by the closed form for the margin's linearisation, aimed a little beyond it, and with all of them scaled down.
+// refits returns points with the same discrete choices whose numeric changes are all chosen anew, for the norms
+// under which the best ones spread over features: by the closed form for the margin's linearisation, aimed a little
+// beyond it, and with all of them scaled down.
 func (s *search) refits(c *candidate) []*candidate {
 	a := c.p.a
 	if a.Norm().IsL1() {
 		return nil
 	}
 	var out []*candidate
-	offer := func(set func(d []float32)) {
+	propose := func(set func(d []float32)) {
 		t := s.copyOf(c)
 		set(t.d)
 		if t.cost = a.Cost(t.p.x, t.d); t.cost < c.cost*(1-leastGain) {
@@ -409,7 +412,7 @@ func (s *search) refits(c *candidate) []*candidate {
 		}
 	}
 	for _, factor := range []float64{0.5, 0.8, 0.9, 0.95, 0.98, 0.995} {
-		offer(func(d []float32) {
+		propose(func(d []float32) {
 			for _, u := range a.Free() {
 				if u.Numeric() && u.Changed(d) {
 					d[u.First] = u.Nearest(c.p.x[u.First], float32(float64(d[u.First])*factor))
@@ -427,7 +430,7 @@ func (s *search) refits(c *candidate) []*candidate {
 		if !ok {
 			continue
 		}
-		offer(func(d []float32) { kept.set(c, d, moves) })
+		propose(func(d []float32) { kept.set(c, d, moves) })
 	}
 	return out
 }

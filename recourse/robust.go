@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// Worst is the model that is as strict as the strictest of several models at every point: its margin is their least one, so
-// what Solve, Teacher and FirstValid find for it all of them accept. Where models tie, the first of them counts. A margin
-// that is not a number counts as the least.
+// Worst is the model that is as strict as the strictest of several models at every point: its margin is their least
+// one, so what Solve, Teacher and FirstValid find for it all of them accept. Where models tie, the first of them
+// counts. A margin that is not a number counts as the least.
 //
-// The gradients are those of the model with the least margin: of the margin, a subgradient of the minimum; of the loss, that of
-// the largest loss for two classes. The paper aggregates the losses of the sampled models; the largest is the aggregate
-// whose minimum accepts in all of them, an average can trade one against the others.
+// The gradients are those of the model with the least margin: of the margin, a subgradient of the minimum; of the
+// loss, that of the largest loss for two classes. The paper aggregates the losses of the sampled models; the
+// largest is the aggregate whose minimum accepts in all of them, an average can trade one against the others.
 //
 // The models have the same number of inputs and there is at least one; Worst panics otherwise.
 //
@@ -68,9 +68,11 @@ func (w worst) least(ctx context.Context, x []float32) (m []float32, which []int
 	return m, which, nil
 }
 
-// grads asks each model for the gradients of the rows at which its margin is the least. The margins are those of least, which
-// decide.
-func (w worst) grads(ctx context.Context, x []float32, of func(Model, context.Context, []float32) (m, g []float32, err error)) (m, g []float32, err error) {
+// grads asks each model for the gradients of the rows at which its margin is the least. The margins are those of
+// least, which decide.
+func (w worst) grads(ctx context.Context, x []float32, of func(Model, context.Context, []float32) (m, g []float32,
+	err error),
+) (m, g []float32, err error) {
 	m, which, err := w.least(ctx, x)
 	if err != nil {
 		return nil, nil, err

@@ -81,7 +81,8 @@ func TestWorstIsTheMinimum(t *testing.T) {
 	}
 }
 
-// What the solvers find for the worst of several models, each of them accepts, and it costs at least what one alone asks for.
+// What the solvers find for the worst of several models, each of them accepts, and it costs at least what one alone
+// asks for.
 func TestWorstIsAcceptedByAll(t *testing.T) {
 	ctx := context.Background()
 	rng := rand.New(rand.NewPCG(4, 5))
@@ -140,7 +141,8 @@ func TestWorstOfTwoLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := acts[0].Delta; acts[0].Status != Found || math.Abs(float64(d[0])-1) > 1e-3 || math.Abs(float64(d[1])-1.5) > 1e-3 {
+	if d := acts[0].Delta; acts[0].Status != Found || math.Abs(float64(d[0])-1) > 1e-3 ||
+		math.Abs(float64(d[1])-1.5) > 1e-3 {
 		t.Errorf("%+v, want a change of 1 and 1.5", acts[0])
 	}
 }

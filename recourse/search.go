@@ -9,7 +9,7 @@ import (
 	"cfq/recourse/constraint"
 )
 
-// climb is the state of a lane that climbs towards the required margin.
+// searchState is the state of a candidate in gradient search.
 type searchState struct {
 	numeric bool                  // discrete features stay as they are
 	weights []float64             // factor on every feature's effectiveness; nil = 1
@@ -21,16 +21,19 @@ type searchState struct {
 	prevG   []float32
 }
 
-// climber returns a lane at the action from (nil: no change).
+// newCandidate returns a candidate at the action from (nil: no change).
 func (s *search) newCandidate(p *person, from []float32, numeric bool, weights []float64) *candidate {
-	c := &candidate{p: p, d: s.slab.row(s.a.Dim()), state: searchState{numeric: numeric, weights: weights, prev: s.slab.row(s.a.Dim())}}
+	c := &candidate{p: p, d: s.slab.row(s.a.Dim()), state: searchState{
+		numeric: numeric, weights: weights,
+		prev: s.slab.row(s.a.Dim()),
+	}}
 	clear(c.d)
 	copy(c.d, from)
 	return c
 }
 
-// ascend climbs until the lanes are valid, stuck, or out of steps. A lane gives up
-// when it costs half as much again as the person's best action.
+// gradientSearch moves the candidates towards the target margin until they are valid, stuck, or out of steps. A
+// candidate gives up when it costs half as much again as the incumbent.
 func (s *search) gradientSearch(ls []*candidate) error {
 	active := slices.Clone(ls)
 	for range s.o.Steps + 1 {
@@ -52,7 +55,7 @@ func (s *search) gradientSearch(ls []*candidate) error {
 		}
 		active = keep
 	}
-	// Who is left moved after its last evaluation.
+	// Candidates that are left moved after their last evaluation.
 	for _, c := range active {
 		c.cost = c.p.a.Cost(c.p.x, c.d)
 	}
@@ -256,7 +259,7 @@ func (s *search) expand() (bool, error) {
 		return false, err
 	}
 	s.updateIncumbent(children)
-	var climbs []*candidate
+	var starts []*candidate
 	for _, p := range s.people {
 		cs := by[p]
 		estimates := make(map[*candidate]float64, len(cs))
@@ -266,19 +269,19 @@ func (s *search) expand() (bool, error) {
 		p.kept = s.keep(cs, estimates)
 		for _, c := range p.kept {
 			if c.cost < p.cost && estimates[c] < 1.5*p.cost {
-				climbs = append(climbs, s.newCandidate(p, c.d, true, nil))
+				starts = append(starts, s.newCandidate(p, c.d, true, nil))
 			}
 		}
 	}
-	if err := s.gradientSearch(climbs); err != nil {
+	if err := s.gradientSearch(starts); err != nil {
 		return false, err
 	}
 	for _, c := range children {
 		if valid(c.margin, s.target) {
-			climbs = append(climbs, c)
+			starts = append(starts, c)
 		}
 	}
-	if err := s.refine(s.cheapest(climbs, 2, 1.5)); err != nil {
+	if err := s.refine(s.cheapest(starts, 2, 1.5)); err != nil {
 		return false, err
 	}
 	return true, s.detach()
@@ -376,7 +379,8 @@ func (s *search) switches(p *person) []*candidate {
 				child(gain, rise, func(d []float32) { u.Set(p.x, d, o) })
 			})
 			if u.Numeric() && math.IsInf(p.cost, 1) {
-				// Nothing is valid so far: the far ends of numbers are choices, too. Where the margin bends, the gradient does not lead there.
+				// Nothing is valid so far: the far ends of numbers are choices, too. Where the margin bends, the gradient does
+				// not lead there.
 				for _, up := range []bool{false, true} {
 					to := u.Farthest(p.x[u.First], up)
 					gain := float64(from.g[u.First]) * (float64(to) - float64(from.d[u.First]))
@@ -392,7 +396,7 @@ func (s *search) switches(p *person) []*candidate {
 	return out
 }
 
-// completion estimates the cost of a valid action with the lane's discrete choices: its cost and, by the
+// completion estimates the cost of a valid action with the candidate's discrete choices: its cost and, by the
 // gradient, that of the cheapest numeric moves that close the gap, gain of which is closed already. What cannot be
 // closed comes last, by what is left.
 func (s *search) completion(c *candidate, gain float64) float64 {
@@ -416,9 +420,9 @@ func (s *search) completion(c *candidate, gain float64) float64 {
 	return c.p.a.Norm().Fill(c.cost, lines, gap)
 }
 
-// rescue climbs regardless of cost for everyone who has no valid action: all features go to where the gradient
-// gains most, the best ones up to the sparsity limit, and again from there. For a linear model the first such point has the
-// largest margin there is. What is valid is refined.
+// feasibilityPhase ignores costs for everyone who has no valid action: all features go to where the gradient
+// gains most, the best ones up to the sparsity limit, and again from there. For a linear model the first such point
+// has the largest margin there is. What is valid is refined.
 func (s *search) feasibilityPhase() error {
 	const rounds = 6
 	var active []*candidate
@@ -457,7 +461,8 @@ func (s *search) feasibilityPhase() error {
 	return s.refine(s.cheapest(all, 1, 1))
 }
 
-// greatest sets d to the action with the largest margin, linearised at the lane, by features in the order of their gain.
+// greatest sets d to the action with the largest margin, linearised at the candidate, by features in the order of
+// their gain.
 func (s *search) greatest(c *candidate, d []float32) {
 	type gain struct {
 		u      *constraint.Feature

@@ -17,9 +17,9 @@ import (
 type SolveOptions struct {
 	// Margin is the logit margin that an action must reach; 0 = any favourable one.
 	Margin float64
-	// Steps is the number of gradient steps of one climb; 0 = 16.
+	// Steps is the number of steps of one gradient search; 0 = 16.
 	Steps int
-	// Restarts is the number of climbs with randomly perturbed preferences; 0 = 4, negative = none.
+	// Restarts is the number of gradient searches with random feature weights; 0 = 4, negative = none.
 	Restarts int
 	// Rounds is how often the discrete choices are expanded by one more switch; 0 = 3, negative = none.
 	Rounds int
@@ -38,22 +38,24 @@ const (
 )
 
 // Solve finds for every person an action of (nearly) minimal cost that reaches the required margin:
-// the evaluation solver behind delta*_f and delta*_q. Who meets the requirement as they are gets no action; who is
-// favourable by less than the required margin is told how to reach it, so that costs under two models pay for the same.
+// the evaluation solver behind delta*_f and delta*_q. People who meet the requirement get no action; people who are
+// favourable by less than the required margin get one that reaches it, so that costs under two models pay for the same.
 //
 // The search has three parts, all of them batched over people.
 //
-//  1. Climbs from the factual point: the move with the most margin per cost according to the gradient, numeric or a switch of a one-hot,
-//     ordinal or binary feature; also with numeric moves only, and with randomly perturbed preferences. Single numeric features
-//     are scanned over their whole range. Whoever has no valid action then climbs regardless of cost.
-//  2. Rounds over discrete choices: all single switches of the kept choices are evaluated, those that cost more than the best
-//     action are dropped, the most promising ones by the linearised cost of completing them climb with numeric moves.
-//  3. Refinement of each valid action: needless changes are dropped, switches replaced by cheaper ones, every numeric change
-//     is pulled back to the required margin, and cost is shifted to numeric features that achieve more with it, or to those of
-//     a finer grid that fill what a coarse one would round up.
+//  1. Gradient search from the factual point: the move with the most margin per cost according to the gradient,
+//     numeric or a switch of a one-hot, ordinal or binary feature; also with numeric moves only, and with random
+//     feature weights. Single numeric features are scanned over their whole range. A feasibility phase without
+//     regard to cost follows for people without a valid action.
+//  2. Rounds over discrete choices: all single switches of the kept choices are evaluated, those that cost more
+//     than the best action are dropped, the most promising ones by the linearised cost of completing them are
+//     completed by numeric moves.
+//  3. Refinement of each valid action: needless changes are dropped, switches replaced by cheaper ones, every
+//     numeric change is pulled back to the required margin, and cost is shifted to numeric features that achieve
+//     more with it, or to those of a finer grid that fill what a coarse one would round up.
 //
-// The search aims 1e-5 (relative to 1+Margin) above the required margin, so that rounding differences between batches do not
-// undo an action. The margin of the result is evaluated once more at the end and decides.
+// The search aims 1e-5 (relative to 1+Margin) above the required margin, so that rounding differences between
+// batches do not undo an action. The margin of the result is evaluated once more at the end and decides.
 //
 // References: app:eq:recourse_general; section "Practical recourse solver used in training and evaluation".
 func Solve(ctx context.Context, m Model, a *constraint.Set, x []float32, o SolveOptions) ([]Action, error) {
@@ -113,7 +115,7 @@ type person struct {
 	kept  []*candidate    // discrete choices to expand
 }
 
-// lane is one point of a person's search.
+// candidate is one point of a person's search.
 type candidate struct {
 	p      *person
 	d      []float32
@@ -168,7 +170,7 @@ func (s *search) improve() error {
 	return nil
 }
 
-// fromFactual is the first part: climbs and scans that start at the factual point.
+// fromFactual is the first part: gradient search and scans from the factual point.
 func (s *search) fromFactual() error {
 	var ls []*candidate
 	for _, p := range s.people {
@@ -195,7 +197,7 @@ func (s *search) fromFactual() error {
 	return s.feasibilityPhase()
 }
 
-// eval sets the margins, and gradients when asked for, of the lanes. What joint constraints forbid is never valid.
+// eval sets the margins, and gradients when asked for, of the candidates. What joint constraints forbid is never valid.
 func (s *search) eval(ls []*candidate, grads bool) error {
 	dim := s.a.Dim()
 	for len(ls) > 0 {
@@ -236,7 +238,7 @@ func (s *search) eval(ls []*candidate, grads bool) error {
 	return nil
 }
 
-// offer makes valid lanes their people's best action where they are cheaper.
+// updateIncumbent makes valid candidates their person's best action where they are cheaper.
 func (s *search) updateIncumbent(ls []*candidate) {
 	for _, c := range ls {
 		if valid(c.margin, s.target) && c.cost < c.p.cost {
@@ -246,8 +248,8 @@ func (s *search) updateIncumbent(ls []*candidate) {
 	}
 }
 
-// cheapest returns for every person the valid lanes of least cost, at most most of them, none that costs more than
-// slack times the person's best. Lanes of one person follow their order in ls when they cost the same.
+// cheapest returns for every person the valid candidates of least cost, at most most of them, none that costs more than
+// slack times the person's best. Candidates of one person follow their order in ls when they cost the same.
 func (s *search) cheapest(ls []*candidate, most int, slack float64) []*candidate {
 	by := map[*person][]*candidate{}
 	for _, c := range ls {
@@ -276,9 +278,9 @@ func (s *search) copyOf(c *candidate) *candidate {
 	return t
 }
 
-// conclude writes everybody's best action in raw units, runs the model at the very points that reading it back makes, and reports those
-// that are feasible and reach the required margin. Where rounding lost it, one feature after the other is given more; where it broke a rule between
-// features, or nothing else helps, nothing is rounded.
+// conclude writes everybody's best action in raw units, runs the model at the very points that reading it back
+// makes, and reports those that are feasible and reach the required margin. Where rounding lost it, one feature
+// after the other is given more; where it broke a rule between features, or nothing else helps, nothing is rounded.
 func (s *search) conclude(actions []Action) error {
 	dim := s.a.Dim()
 	const attempts = 8
@@ -320,7 +322,10 @@ func (s *search) conclude(actions []Action) error {
 				open = append(open, c)
 				continue
 			}
-			actions[c.p.row] = Action{Status: Found, Point: point, Delta: delta, Cost: c.p.a.Cost(c.p.x, delta), Margin: float64(margins[i])}
+			actions[c.p.row] = Action{
+				Status: Found, Point: point, Delta: delta, Cost: c.p.a.Cost(c.p.x, delta),
+				Margin: float64(margins[i]),
+			}
 		}
 	}
 	return nil

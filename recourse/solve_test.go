@@ -74,7 +74,8 @@ func pick(rng *rand.Rand, shares []float64, n int) int {
 	return rng.IntN(n)
 }
 
-// exact returns the least cost of an action that reaches the margin, by enumeration of all feasible actions; +Inf when there is none.
+// exact returns the least cost of an action that reaches the margin, by enumeration of all feasible actions; +Inf
+// when there is none.
 func exact(t *testing.T, m Model, tk *task.Task, a *constraint.Set, x []float32, need float32) float64 {
 	t.Helper()
 	limit := a.Limit()
@@ -170,7 +171,8 @@ func TestSolveAgainstEnumeration(t *testing.T) {
 						ratio = max(ratio, g)
 					}
 				}
-				t.Logf("found %d of %d possible, mean gap %.4f, worst %.3f, not optimal %d", found, possible, gap/float64(found), ratio, worse)
+				t.Logf("found %d of %d possible, mean gap %.4f, worst %.3f, not optimal %d", found, possible, gap/float64(found),
+					ratio, worse)
 				if gap/float64(found) > 0.05 {
 					t.Errorf("mean gap to the exact optimum %.3f, want at most 0.05", gap/float64(found))
 				}
@@ -254,12 +256,15 @@ func TestSolveAdultShape(t *testing.T) {
 		}
 		checkActions(t, m, a, x, want, margin)
 		last := 0
-		got, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: margin, Workers: 3, Progress: func(done, total int) {
-			if done <= last || total != 120 {
-				t.Errorf("progress %d of %d after %d", done, total, last)
-			}
-			last = done
-		}})
+		got, err := Solve(context.Background(), m, a, x, SolveOptions{
+			Margin: margin, Workers: 3,
+			Progress: func(done, total int) {
+				if done <= last || total != 120 {
+					t.Errorf("progress %d of %d after %d", done, total, last)
+				}
+				last = done
+			},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +277,8 @@ func TestSolveAdultShape(t *testing.T) {
 	}
 }
 
-// Without constraints that bind, the cheapest l1 action against a linear model moves the one feature with the largest |w|/cost by exactly the gap.
+// Without constraints that bind, the cheapest l1 action against a linear model moves the one feature with the
+// largest |w|/cost by exactly the gap.
 func TestSolveLinearClosedForm(t *testing.T) {
 	a := compile(t, taskOf(0, feature("a", task.Numeric), feature("b", task.Numeric), feature("c", task.Numeric)))
 	m := &affine{w: []float64{0.5, -2, 1}, b: -3}

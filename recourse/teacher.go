@@ -19,7 +19,7 @@ type TeacherOptions struct {
 	StepSize float64
 	// Margin is the logit margin at which a person is left alone; 0 = any favourable one.
 	Margin float64
-	// Plain takes the recursion as the paper writes it: the iterate is the projected action, nobody stops early.
+	// Plain takes the recursion as the paper writes it: the iterate is the projected action, no person stops early.
 	// It hardly ever changes a one-hot group, and step sizes above 1 overshoot.
 	Plain bool
 	// Noise is the sigma of the paper's noisy teacher, in model-input units: every action that the steps end at becomes
@@ -38,8 +38,8 @@ type TeacherOptions struct {
 // steps on the target cross-entropy, from zero. Every row is feasible; it need not be valid.
 // A model is called K times per piece of 2048 people.
 //
-// The actions are numbers, not functions of a model's weights: whoever trains on them treats them as data, which is what the
-// paper's stopgrad asks for. No gradient passes through the steps.
+// The actions are numbers, not functions of a model's weights: whoever trains on them treats them as data, which is
+// what the paper's stopgrad asks for. No gradient passes through the steps.
 //
 // References: app:eq:pgd_steps; teacher construction (eq. teacher_k_action); noise (eq. noisy_teacher).
 func Teacher(ctx context.Context, m Model, a *constraint.Set, x []float32, o TeacherOptions) ([]float32, error) {
@@ -202,14 +202,18 @@ type pgd struct {
 
 // newPGD starts at the factual points x, those of the people from row first on.
 func newPGD(m Model, a *constraint.Set, first int, x, delta []float32) *pgd {
-	p := &pgd{m: m, a: a, first: first, x: x, delta: delta, inner: make([]float32, len(x)), points: make([]float32, len(x)), try: make([]float32, a.Dim())}
+	p := &pgd{
+		m: m, a: a, first: first, x: x, delta: delta, inner: make([]float32, len(x)),
+		points: make([]float32, len(x)), try: make([]float32, a.Dim()),
+	}
 	for i := range len(x) / a.Dim() {
 		p.active = append(p.active, i)
 	}
 	return p
 }
 
-// step evaluates the loss gradient at everybody's action and lets move change it; a person for whom it returns false is left alone from then on.
+// step evaluates the loss gradient at everybody's action and lets move change it; a person for whom it returns
+// false is left alone from then on.
 func (p *pgd) step(ctx context.Context, move func(i int, margin float32, g []float32) bool) error {
 	if len(p.active) == 0 {
 		return nil
@@ -259,8 +263,8 @@ func (p *pgd) relaxed(i int, g []float32, alpha float64) {
 	a.ProjectRelaxed(x, d)
 }
 
-// reach chooses alpha by the margin's linearisation at the action: doubled from the unprojected Newton step until the projected
-// action gains enough, as far as the constraints let it.
+// reach chooses alpha by the margin's linearisation at the action: doubled from the unprojected Newton step until
+// the projected action gains enough, as far as the constraints let it.
 //
 // The cross-entropy's gradient is -(1-p) times the margin's, p the target's probability, and 1-p is the
 // sigmoid of minus the margin.
@@ -277,7 +281,7 @@ func (p *pgd) reach(i int, g []float32, margin, required float64) {
 	if !(square > 0) || math.IsInf(square, 0) {
 		return
 	}
-	need := max((required-margin)*1.1, 1e-3) // a little beyond, for curvature
+	target := max((required-margin)*1.1, 1e-3) // a little beyond, for curvature
 	gain := func(alpha float64) float64 {
 		a.Relax(x, p.try, u, g, alpha)
 		a.ProjectRelaxed(x, p.try)
@@ -289,11 +293,11 @@ func (p *pgd) reach(i int, g []float32, margin, required float64) {
 		}
 		return sum
 	}
-	short, alpha := 0.0, need/(-slope*square)
+	short, alpha := 0.0, target/(-slope*square)
 	for range 8 {
-		if gain(alpha) >= need {
+		if gain(alpha) >= target {
 			for range 3 {
-				if mid := (short + alpha) / 2; gain(mid) >= need {
+				if mid := (short + alpha) / 2; gain(mid) >= target {
 					alpha = mid
 				} else {
 					short = mid
@@ -308,8 +312,8 @@ func (p *pgd) reach(i int, g []float32, margin, required float64) {
 	a.ProjectRelaxed(x, d)
 }
 
-// blur replaces an action delta by Pi(delta + sigma xi). Every input draws a number, whether it can change or not, so that
-// an input's noise does not depend on what else is actionable.
+// blur replaces an action delta by Pi(delta + sigma xi). Every input draws a number, whether it can change or not,
+// so that an input's noise does not depend on what else is actionable.
 func (p *pgd) blur(i int, sigma float64, rng *rand.Rand) {
 	d := row(p.delta, i, p.a.Dim())
 	for j := range d {

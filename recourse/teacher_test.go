@@ -13,8 +13,8 @@ import (
 	"cfq/recourse/constraint"
 )
 
-// The noisy teacher is Pi(delta + sigma xi) of the clean teacher's action, xi drawn by seed and row: feasible for any task, and the
-// same for any number of workers. Those who have nothing to do stay where they are.
+// The noisy teacher is Pi(delta + sigma xi) of the clean teacher's action, xi drawn by seed and row: feasible for
+// any task, and the same for any number of workers. Those who have nothing to do stay where they are.
 func TestNoisyTeacher(t *testing.T) {
 	ctx := context.Background()
 	changed := 0
@@ -71,8 +71,8 @@ func TestNoisyTeacher(t *testing.T) {
 	}
 }
 
-// Noise and the sample follow from seed and row, across pieces and for any number of workers; who is not drawn has no action, who is
-// has that of the whole.
+// Noise and the sample follow from seed and row, across pieces and for any number of workers; who is not drawn has
+// no action, who is has that of the whole.
 func TestTeacherSampleAndWorkers(t *testing.T) {
 	ctx := context.Background()
 	tk, a := adultTask(t)

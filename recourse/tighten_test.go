@@ -13,13 +13,15 @@ import (
 	"cfq/task"
 )
 
-// What is feasible in the tightened set is feasible in the original one, and by how much it is tightened makes an order.
+// What is feasible in the tightened set is feasible in the original one, and by how much it is tightened makes an
+// order.
 func TestTightenedIsSubset(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, rapid.Bool().Draw(t, "round"))
 		for i := range tk.Features {
 			if f := &tk.Features[i]; f.Kind == task.OneHot && rapid.Bool().Draw(t, "ordered") {
-				f.Ordered, f.MaxIncrease, f.MaxDecrease = true, float64(rapid.IntRange(0, 4).Draw(t, "up")), float64(rapid.IntRange(0, 4).Draw(t, "down"))
+				f.Ordered, f.MaxIncrease, f.MaxDecrease = true, float64(rapid.IntRange(0, 4).Draw(t, "up")),
+					float64(rapid.IntRange(0, 4).Draw(t, "down"))
 			}
 		}
 		wide, err := constraint.Compile(tk)
@@ -148,7 +150,10 @@ func TestTightenOverrides(t *testing.T) {
 	stuck, capped := hours, hours
 	stuck.Actionable, stuck.Width = false, 1
 	capped.MaxIncrease = 4
-	a, err := compile(t, tk).Override([]task.Override{{Row: 1, Feature: 0, With: stuck}, {Row: 2, Feature: 0, With: capped}})
+	a, err := compile(t, tk).Override([]task.Override{
+		{Row: 1, Feature: 0, With: stuck},
+		{Row: 2, Feature: 0, With: capped},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +236,8 @@ func TestFRRIsMonotone(t *testing.T) {
 	}
 }
 
-// tryAll says whether one of all whole changes, up to 14, 6 and 3, is feasible and reaches the margin. All margins are tenths, so that none lies at the required one.
+// tryAll says whether one of all whole changes, up to 14, 6 and 3, is feasible and reaches the margin. All margins
+// are tenths, so that none lies at the required one.
 func tryAll(t *testing.T, m Model, a *constraint.Set, x []float32) bool {
 	t.Helper()
 	for i := range 29 {

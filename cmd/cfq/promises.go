@@ -23,8 +23,11 @@ const claimSlack = 1e-3
 // fromHelp is the help of --promises where promises take the place of the solver's.
 const fromHelp = "use the promises of this `file`, see docs/promises.md, in place of recourse that is computed"
 
-// promised reads people and, unless from is "", what that file promises them. The people are those of the data or, without any, the file's.
-func promised(ctx context.Context, e *env, data, rows, from string, t *task.Task, o task.ReadOptions) (people *task.People, f *promise.File, err error) {
+// promised reads people and, unless from is "", the promises of that file to them. The people are those of the data or,
+// without any, the file's.
+func promised(ctx context.Context, e *env, data, rows, from string, t *task.Task,
+	o task.ReadOptions,
+) (people *task.People, f *promise.File, err error) {
 	switch {
 	case from == "" || data != "":
 		if people, err = readPeopleWith(ctx, e, data, rows, t, o); err != nil || from == "" {
@@ -55,12 +58,20 @@ func readPromises(ctx context.Context, e *env, path string, t *task.Task, people
 	for _, note := range f.Notes {
 		e.msg.Warn("%s: %s", path, note)
 	}
-	warnProblems(e, fmt.Sprintf("%s: %d of %d rows could not be read and are left out", path, f.Failed, f.Rows), f.Problems, f.Failed)
-	warnProblems(e, fmt.Sprintf("%s: %s to people who are not among the people read", path, counted(f.Missing, "promise")), f.Lost, f.Missing)
+	warnProblems(e, fmt.Sprintf("%s: %d of %d rows could not be read and are left out", path, f.Failed, f.Rows),
+		f.Problems, f.Failed)
+	warnProblems(e, fmt.Sprintf("%s: %s to people who are not among the people read", path,
+		counted(f.Missing, "promise")), f.Lost, f.Missing)
 	if len(f.Promises) == 0 {
-		err, hint := fmt.Errorf("%s promises nothing to any of the people", path), "are these the data and the task that it was made with?"
-		if n := f.Unpromised[recourse.AlreadyFavourable] + f.Unpromised[recourse.NoneFound] + f.Unpromised[recourse.NoneExists]; n > 0 && n == f.Rows-f.Failed {
-			err, hint = fmt.Errorf("%s promises nothing: its %s say so", path, counted(n, "row")), "only rows with the status found are promises"
+		err, hint := fmt.Errorf("%s promises nothing to any of the people", path),
+			"are these the data and the task that it was made with?"
+		n := 0
+		for _, k := range f.Unpromised {
+			n += k
+		}
+		if n > 0 && n == f.Rows-f.Failed {
+			err, hint = fmt.Errorf("%s promises nothing: its %s say so", path, counted(n, "row")),
+				"only rows with the status found are promises"
 		}
 		return nil, cli.Wrap(err, cli.Unusable, hint)
 	}
@@ -70,7 +81,9 @@ func readPromises(ctx context.Context, e *env, path string, t *task.Task, people
 // chosen makes one action for each person out of the promises of f, see
 // promise.File.Actions, and says how many that leaves out; nil for a nil f. The
 // verdicts are on all promises.
-func chosen(ctx context.Context, e *env, m recourse.Model, set *constraint.Set, f *promise.File) ([]recourse.Action, []promise.Verdict, error) {
+func chosen(ctx context.Context, e *env, m recourse.Model, set *constraint.Set, f *promise.File) ([]recourse.Action,
+	[]promise.Verdict, error,
+) {
 	if f == nil {
 		return nil, nil, nil
 	}
@@ -81,7 +94,8 @@ func chosen(ctx context.Context, e *env, m recourse.Model, set *constraint.Set, 
 	warnClaims(e, f, verdicts)
 	actions, further := f.Actions(verdicts)
 	if further > 0 {
-		e.msg.Note("%d further promises to the same people: of each person's, the cheapest that the model keeps is used", further)
+		e.msg.Note("%d further promises to the same people: of each person's, the cheapest that the model keeps is used",
+			further)
 	}
 	return actions, verdicts, nil
 }
@@ -89,12 +103,15 @@ func chosen(ctx context.Context, e *env, m recourse.Model, set *constraint.Set, 
 // warnClaims warns when a file states other margins than were found.
 func warnClaims(e *env, f *promise.File, verdicts []promise.Verdict) {
 	if d := f.Difference(verdicts); d > claimSlack {
-		e.msg.Warn("the margins that the promises file states differ from those found by up to %.3g: was it made for another model, task or data?", d)
+		e.msg.Warn("the margins that the promises file states differ from those found by up to %.3g: "+
+			"was it made for another model, task or data?", d)
 	}
 }
 
 // judgedBy is chosen for the model m, read from path, under the people's action set.
-func judgedBy(ctx context.Context, e *env, path string, m *graph.Model, t *task.Task, set *constraint.Set, f *promise.File) (_ []recourse.Action, err error) {
+func judgedBy(ctx context.Context, e *env, path string, m *graph.Model, t *task.Task, set *constraint.Set,
+	f *promise.File,
+) (_ []recourse.Action, err error) {
 	if f == nil {
 		return nil, nil
 	}
@@ -118,7 +135,8 @@ func warnVerdicts(e *env, verdicts []promise.Verdict) {
 		}
 	}
 	if infeasible+broken > 0 {
-		e.msg.Warn("of %s the task does not allow %d, and the model does not keep %d; cfq recourse --promises says more", counted(len(verdicts), "promise"), infeasible, broken)
+		e.msg.Warn("of %s the task does not allow %d, and the model does not keep %d; cfq recourse --promises says more",
+			counted(len(verdicts), "promise"), infeasible, broken)
 	}
 }
 
@@ -129,14 +147,16 @@ func unused(path string, f *promise.File) []string {
 		ws = append(ws, fmt.Sprintf("%d of %d rows of %s could not be read", f.Failed, f.Rows, filepath.Base(path)))
 	}
 	if f.Missing > 0 {
-		ws = append(ws, fmt.Sprintf("%s of %s to people who are not among those read", counted(f.Missing, "promise"), filepath.Base(path)))
+		ws = append(ws, fmt.Sprintf("%s of %s to people who are not among those read", counted(f.Missing, "promise"),
+			filepath.Base(path)))
 	}
 	people := map[int]bool{}
 	for i := range f.Promises {
 		people[f.Promises[i].Person] = true
 	}
 	if further := len(f.Promises) - len(people); further > 0 {
-		ws = append(ws, fmt.Sprintf("%d of the promises do not count: of several to one person it is the cheapest that the original keeps", further))
+		ws = append(ws, fmt.Sprintf("%d of the promises do not count: of several to one person it is the cheapest "+
+			"that the original keeps", further))
 	}
 	return ws
 }

@@ -66,11 +66,13 @@ over to others (docs/robust.md).`,
 			fs.StringVarP(&f.data, "data", "d", "", "the people: a CSV `file`, also gzipped")
 			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
 			fs.StringVarP(&f.out, "output", "o", "", "the promises `file` to write")
-			fs.StringVar(&f.from, "promises", "", "check this promises `file` instead of finding actions; with -o it is written anew")
+			fs.StringVar(&f.from, "promises", "",
+				"check this promises `file` instead of finding actions; with -o it is written anew")
 			fs.Float64Var(&f.margin, "margin", 0, "required logit `margin`; else the task's")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the solver")
 			fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is its default")
-			fs.BoolVar(&f.exact, "exact", false, "find the cheapest action for certain, or prove that there is none; who needs too long a proof gets the solver's action, which is said; refuses when no proof is possible at all")
+			fs.BoolVar(&f.exact, "exact", false, "prove that an action is the cheapest, or that there is none; without a proof in time the solver's "+
+				"action is used and marked; an error when no method applies")
 			fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
 			f.robust.add(fs)
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
@@ -94,7 +96,8 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 		f.margin = t.Target.Margin
 	}
 	if !(f.margin >= 0) || math.IsInf(f.margin, 1) {
-		return cli.Usagef("0 asks for any favourable decision", "--margin %v: a required margin is a number of 0 or more", f.margin)
+		return cli.Usagef("0 asks for any favourable decision", "--margin %v: a required margin is a number of 0 or more",
+			f.margin)
 	}
 	set, err := actionSet(f.task, f.overrides, t)
 	if err != nil {
@@ -142,7 +145,8 @@ func (f *recourseFlags) check(given func(flag string) bool, args []string) error
 			return err
 		}
 	}
-	return cli.Distinct(append(codec.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides, f.robust.calibration), outputs)
+	return cli.Distinct(append(codec.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides,
+		f.robust.calibration), outputs)
 }
 
 // recourseBatch is how many people are read, helped and written at a time.
@@ -230,7 +234,9 @@ func (j *recourseJob) write(create func(io.Writer) error) error {
 }
 
 // solve finds and writes the actions of one batch.
-func (j *recourseJob) solve(ctx context.Context, p *task.People, s *report.Recourse, out *promise.Writer, progress func(done int)) error {
+func (j *recourseJob) solve(ctx context.Context, p *task.People, s *report.Recourse, out *promise.Writer,
+	progress func(done int),
+) error {
 	stated := j.model // whose margins the file states
 	if j.robust != nil {
 		stated = j.robust.fleet.Full
@@ -250,7 +256,10 @@ func (j *recourseJob) solve(ctx context.Context, p *task.People, s *report.Recou
 		}
 	}
 	for i := range actions {
-		l := promise.Line{Row: p.Rows[i], Line: p.Lines[i], Before: float64(before[i]), X: p.X[i*p.Dim : (i+1)*p.Dim], Action: actions[i]}
+		l := promise.Line{
+			Row: p.Rows[i], Line: p.Lines[i], Before: float64(before[i]), X: p.X[i*p.Dim : (i+1)*p.Dim],
+			Action: actions[i],
+		}
 		if l.Action.Status == recourse.Found {
 			l.Changes = set.Person(i).Changes(l.X, l.Action.Point)
 		}
@@ -268,8 +277,13 @@ func (j *recourseJob) solve(ctx context.Context, p *task.People, s *report.Recou
 
 // answer finds an action for every row of x, and says by which method. With --exact that may be the reason why there is
 // no proof: the action is the solver's then.
-func (j *recourseJob) answer(ctx context.Context, set *constraint.Set, x []float32, progress func(done, total int)) ([]recourse.Action, []recourse.Method, error) {
-	o := recourse.SolveOptions{Margin: j.margin, Restarts: j.restarts, Seed: j.seed, Workers: j.e.workers, Progress: progress}
+func (j *recourseJob) answer(ctx context.Context, set *constraint.Set, x []float32,
+	progress func(done, total int),
+) ([]recourse.Action, []recourse.Method, error) {
+	o := recourse.SolveOptions{
+		Margin: j.margin, Restarts: j.restarts, Seed: j.seed, Workers: j.e.workers,
+		Progress: progress,
+	}
 	if j.exact {
 		return j.prove(ctx, set, x, o)
 	}
@@ -285,8 +299,11 @@ func (j *recourseJob) answer(ctx context.Context, set *constraint.Set, x []float
 
 // prove finds the cheapest actions, and has the solver answer for those whom no proof reaches: they are never worse off
 // than without --exact.
-func (j *recourseJob) prove(ctx context.Context, set *constraint.Set, x []float32, o recourse.SolveOptions) ([]recourse.Action, []recourse.Method, error) {
-	actions, methods, err := recourse.Exact(ctx, j.model, set, x, recourse.ExactOptions{Margin: o.Margin, Workers: o.Workers, Progress: o.Progress})
+func (j *recourseJob) prove(ctx context.Context, set *constraint.Set, x []float32,
+	o recourse.SolveOptions,
+) ([]recourse.Action, []recourse.Method, error) {
+	actions, methods, err := recourse.Exact(ctx, j.model, set, x,
+		recourse.ExactOptions{Margin: o.Margin, Workers: o.Workers, Progress: o.Progress})
 	switch {
 	case errors.Is(err, recourse.ErrNotExact):
 		return nil, nil, cli.Wrap(err, cli.Unusable, "without --exact the solver finds actions that are near the cheapest")
@@ -318,7 +335,8 @@ func (j *recourseJob) prove(ctx context.Context, set *constraint.Set, x []float3
 // checkPromises reports what the task and the model make of a promises file.
 func (j *recourseJob) checkPromises(ctx context.Context) error {
 	if j.data == "" && j.out != "" {
-		return cli.Usagef("-d data.csv names it", "--output: a promises file counts the rows of a data file, and there is none")
+		return cli.Usagef("-d data.csv names it",
+			"--output: a promises file counts the rows of a data file, and there is none")
 	}
 	people, file, err := promised(ctx, j.e, j.data, j.rows, j.from, j.t, task.ReadOptions{})
 	if err != nil {

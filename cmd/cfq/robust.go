@@ -27,8 +27,9 @@ type robustFlags struct {
 }
 
 func (f *robustFlags) add(fs *pflag.FlagSet) {
-	fs.IntVar(&f.models, "robust", 0, "find actions that the model, its quantized version and this `many` sampled deployments of that all accept")
-	fs.StringVar(&f.calibration, "calibration", "", "--robust: the rows to calibrate on, a CSV `file`; else the people themselves")
+	fs.IntVar(&f.models, "robust", 0, "find actions that the model, its quantized version and `M` sampled deployments of it all accept")
+	fs.StringVar(&f.calibration, "calibration", "",
+		"--robust: the rows to calibrate on, a CSV `file`; else the people themselves")
 	fs.StringVar(&f.method, "method", "cf-ptq", "--robust: the `method` that quantizes, as in quantize")
 	fs.Float64Var(&f.budget, "budget", 4, "--robust: mean `bits` per weight, as in quantize")
 }
@@ -38,7 +39,8 @@ func (f *robustFlags) check(from string, given func(flag string) bool) error {
 	const most = 256
 	for _, name := range []string{"calibration", "method", "budget"} {
 		if given(name) && !given("robust") {
-			return cli.Usagef("--robust 8 asks for actions that hold in 8 sampled deployments", "--%s is of use with --robust only", name)
+			return cli.Usagef("--robust 8 asks for actions that hold in 8 sampled deployments",
+				"--%s is of use with --robust only", name)
 		}
 	}
 	switch {
@@ -77,7 +79,9 @@ type robustRun struct {
 }
 
 // open quantizes the model and opens its deployments; data and rows are the people's.
-func (f robustFlags) open(ctx context.Context, e *env, m *graph.Model, t *task.Task, data, rows string, seed uint64) (*robustRun, error) {
+func (f robustFlags) open(ctx context.Context, e *env, m *graph.Model, t *task.Task, data, rows string,
+	seed uint64,
+) (*robustRun, error) {
 	if f.calibration != "" {
 		data, rows = f.calibration, ""
 	}
@@ -126,7 +130,9 @@ func (r *robustRun) restate(ctx context.Context, actions []recourse.Action) erro
 }
 
 // measure compares solvers on people of the first batch; nil when there was nobody.
-func (r *robustRun) measure(ctx context.Context, set *allowed, margin float64, seed uint64, workers int) (*ptq.Robustness, error) {
+func (r *robustRun) measure(ctx context.Context, set *allowed, margin float64, seed uint64,
+	workers int,
+) (*ptq.Robustness, error) {
 	if r.first == nil {
 		return nil, nil
 	}
@@ -137,7 +143,8 @@ func (r *robustRun) measure(ctx context.Context, set *allowed, margin float64, s
 
 // writeRobustness shows shares and, beside them, what robustness costs.
 func writeRobustness(w io.Writer, r *ptq.Robustness) error {
-	fmt.Fprintf(w, "\n%d of %d refused people; %d deployments seen, %d held out, which differ from the quantized model by %.3f logits (rms)\n\n",
+	fmt.Fprintf(w, "\n%d of %d refused people; %d deployments seen, %d held out, "+
+		"which differ from the quantized model by %.3f logits (rms)\n\n",
 		r.People, r.Refused, r.Seen, r.HeldOut, r.Drift)
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tw, "margin\tsolved on\tfound\toriginal\tquantized\tseen\tall seen\theld out\tall held out\tcost\ttime\t")

@@ -28,7 +28,7 @@ type Recourse struct {
 	Cost       Costs                   `json:"cost"`               // of the actions found
 	Features   []FeatureCount          `json:"features"`           // of the actions found, the most used first
 	Methods    map[recourse.Method]int `json:"methods"`            // people who fall short, by method
-	Proved     int                     `json:"proved"`             // answers proved: the cheapest action, or that there is none
+	Proved     int                     `json:"proved"`             // answers: the cheapest action, or none exists
 	Unproved   map[string]int          `json:"unproved,omitempty"` // people without a proof although asked for, by reason
 	Seconds    float64                 `json:"seconds"`
 	PerSecond  float64                 `json:"people_per_second"`
@@ -108,7 +108,10 @@ func (s *Recourse) Finish(p *task.People, took time.Duration) {
 	for name, n := range s.used {
 		s.Features = append(s.Features, FeatureCount{name, n, float64(n) / float64(found)})
 	}
-	slices.SortFunc(s.Features, func(a, b FeatureCount) int { return cmp.Or(b.People-a.People, strings.Compare(a.Feature, b.Feature)) })
+	slices.SortFunc(s.Features, func(a, b FeatureCount) int {
+		return cmp.Or(b.People-a.People,
+			strings.Compare(a.Feature, b.Feature))
+	})
 	s.Seconds = took.Seconds()
 	s.PerSecond = float64(s.People) / s.Seconds
 }
@@ -238,7 +241,8 @@ func NewPromises(f *promise.File, verdicts []promise.Verdict, required float64) 
 		}
 	}
 	c.People = len(people)
-	c.Feasible, c.Valid, c.Reached = eval.NewRate(n-infeasible, n, 0.95), eval.NewRate(valid, n, 0.95), eval.NewRate(reached, n, 0.95)
+	c.Feasible, c.Valid, c.Reached = eval.NewRate(n-infeasible, n, 0.95), eval.NewRate(valid, n, 0.95),
+		eval.NewRate(reached, n, 0.95)
 	c.Cost = costsOf(paid)
 	for i, q := range []float64{0, 0.05, 0.5, 0.95, 1} {
 		c.Margins[i] = eval.Float(eval.Quantile(margins, q))
@@ -268,7 +272,8 @@ func (c *Promises) Write(out io.Writer, path string) error {
 		}
 	}
 	if c.Lost+c.Unreadable > 0 {
-		line("not checked", "%s that cannot be read, %s to people who are not among those read", count(c.Unreadable, "row"), count(c.Lost, "promise"))
+		line("not checked", "%s that cannot be read, %s to people who are not among those read", count(c.Unreadable, "row"),
+			count(c.Lost, "promise"))
 	}
 	line("the task allows", "%s", share(c.Feasible))
 	for _, b := range c.Broken {

@@ -61,7 +61,8 @@ func (a *Set) Check(x, delta []float32) error {
 	}
 	errs = append(errs, a.checkOthers(x, delta)...)
 	if changed > a.limit {
-		errs = append(errs, &Violation{Constraint: Sparsity, Detail: fmt.Sprintf("%d features changed, at most %d may", changed, a.limit)})
+		errs = append(errs, &Violation{Constraint: Sparsity, Detail: fmt.Sprintf("%d features changed, at most %d may",
+			changed, a.limit)})
 	}
 	if b := a.firstBroken(x, delta); b != nil {
 		errs = append(errs, &Violation{Constraint: b.kind, Detail: b.text})
@@ -82,7 +83,10 @@ func (a *Set) checkOthers(x, delta []float32) []error {
 			case u.kind == fixed && d != 0:
 				errs = append(errs, &Violation{Feature: u.Name, Constraint: Immutable, Detail: "changed by " + u.amount(d)})
 			case u.kind == dependent && !(math.Abs(d-w) <= noise(x[j], delta[j])):
-				errs = append(errs, &Violation{Feature: u.Name, Constraint: Linkage, Detail: fmt.Sprintf("changed by %s, the features that drag it along make it %s", u.amount(d), u.amount(w))})
+				errs = append(errs, &Violation{
+					Feature: u.Name, Constraint: Linkage,
+					Detail: fmt.Sprintf("changed by %s, the features that it follows make it %s", u.amount(d), u.amount(w)),
+				})
 			default:
 				continue
 			}

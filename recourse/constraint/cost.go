@@ -9,7 +9,8 @@ import (
 	"cfq/task"
 )
 
-// Norm makes the cost of an action out of weighted changes: each feature adds a term, and l2 takes the root of their sum.
+// Norm makes the cost of an action out of weighted changes: each feature adds a term, and l2 takes the root of
+// their sum.
 type Norm struct {
 	name    task.Norm
 	ratio   float64   // of Mixed
@@ -25,9 +26,10 @@ type price struct {
 
 // compileCost sets the norm and the weight of every input that an action can change; what only a link moves is free.
 //
-// The standard deviation of a numeric input is 1, because mean and std of the task file standardise it; that of an input that is 0 or 1
-// follows from its training share p as sqrt(p(1-p)). Without shares, p is 1/len(values) for a one-hot group and 1/2 otherwise. MAD and range are
-// divided by std for the same reason; a MAD of 0 (more than half of the rows have the same value) falls back to the standard deviation.
+// The standard deviation of a numeric input is 1, because mean and std of the task file standardise it; that of an
+// input that is 0 or 1 follows from its training share p as sqrt(p(1-p)). Without shares, p is 1/len(values) for a
+// one-hot group and 1/2 otherwise. MAD and range are divided by std for the same reason; a MAD of 0 (more than half
+// of the rows have the same value) falls back to the standard deviation.
 func (a *Set) compileCost(t *task.Task, ranges []task.Feature) error {
 	a.norm = Norm{name: t.Cost.Norm, ratio: t.Cost.L1Ratio, weights: make([]float64, a.dim)}
 	switch a.norm.name {
@@ -99,7 +101,8 @@ func mad(f *task.Feature) float64 {
 	return 1
 }
 
-// valueRange is the range of the training rows, else of the values that there are, else of the bounds, in input units; that of a category's inputs is 1.
+// valueRange is the range of the training rows, else of the values that there are, else of the bounds, in input
+// units; that of a category's inputs is 1.
 func valueRange(f *task.Feature) float64 {
 	width := 0.0
 	switch {
@@ -171,7 +174,8 @@ func (n *Norm) IsL1() bool { return n.name == task.L1 }
 // Weight returns the weight of a change of the feature's first input.
 func (n *Norm) Weight(u *Feature) float64 { return n.weights[u.First] }
 
-// Marginal returns what a little more of the change d of a numeric feature adds to the sum of terms, but for a common factor.
+// Marginal returns what a little more of the change d of a numeric feature adds to the sum of terms, but for a
+// common factor.
 func (n *Norm) Marginal(u *Feature, d float32) float64 {
 	w, size := n.weights[u.First], math.Abs(float64(d))
 	switch n.name {
@@ -239,7 +243,8 @@ type Line struct{ Slope, Room, Weight float64 }
 // Worth returns logits per cost.
 func (l *Line) Worth() float64 { return l.Slope / l.Weight }
 
-// Fill estimates the cost of an action that costs cost already and closes the gap with the lines, of which it may move all.
+// Fill estimates the cost of an action that costs cost already and closes the gap with the lines, of which it may
+// move all.
 func (n *Norm) Fill(cost float64, lines []Line, gap float64) float64 {
 	if n.name == task.L1 {
 		slices.SortStableFunc(lines, func(a, b Line) int { return -cmp.Compare(a.Worth(), b.Worth()) })
@@ -264,8 +269,9 @@ func (n *Norm) Fill(cost float64, lines []Line, gap float64) float64 {
 	return n.close(sum)
 }
 
-// Spread returns the moves of the lines that close the gap at the least cost under l2 or mixed, and whether there is room enough.
-// At the optimum every line inside its room gains the same margin per further cost, which one multiplier says; it is found by bisection.
+// Spread returns the moves of the lines that close the gap at the least cost under l2 or mixed, and whether there
+// is room enough. At the optimum every line inside its room gains the same margin per further cost, which one
+// multiplier says; it is found by bisection.
 func (n *Norm) Spread(lines []Line, gap float64) ([]float64, bool) {
 	move := func(l Line, m float64) float64 {
 		v := 0.0

@@ -11,7 +11,7 @@ import (
 	"cfq/task"
 )
 
-// kind says how a unit's values may change.
+// kind says how a feature's values may change.
 type kind uint8
 
 const (
@@ -24,7 +24,7 @@ const (
 	thermometer      // thermometer
 )
 
-// unit is one feature: the granule of sparsity and of the solvers' moves.
+// Feature is one feature of a task: the granule of sparsity and of the solvers' moves.
 type Feature struct {
 	Name         string
 	Index        int // among the set's features
@@ -37,7 +37,7 @@ type Feature struct {
 	scale        float64 // of the distances that a change may go, see Tighten; else 1
 	Step         float64 // of a grid
 	values       []float64
-	// next holds for each current value of a group (the last row: none), or level of a ladder, the
+	// next holds for each current value of a group (the last row: none), or level of a thermometer, the
 	// values it may become, ascending, without itself.
 	next    [][]int
 	ordered bool    // the values of the group stand in an order
@@ -46,18 +46,21 @@ type Feature struct {
 	spec    *task.Feature
 }
 
-// compileUnit compiles what holds for one feature by itself; dragged features have bounds, but no cost.
-func compileUnit(f *task.Feature, dragged bool) (Feature, error) {
-	u := Feature{Name: f.Name, First: f.Offset, Width: f.Width, lo: math.Inf(-1), hi: math.Inf(1), up: math.Inf(1), down: math.Inf(1), scale: 1, spec: f}
-	if !f.Actionable && !dragged {
+// compileFeature compiles what holds for one feature by itself; dependent features have bounds, but no cost.
+func compileFeature(f *task.Feature, follows bool) (Feature, error) {
+	u := Feature{
+		Name: f.Name, First: f.Offset, Width: f.Width, lo: math.Inf(-1), hi: math.Inf(1), up: math.Inf(1),
+		down: math.Inf(1), scale: 1, spec: f,
+	}
+	if !f.Actionable && !follows {
 		return u, nil
 	}
-	if f.Actionable && dragged {
-		return u, errors.New("a link drags it along, so it must not be actionable by itself")
+	if f.Actionable && follows {
+		return u, errors.New("it follows another feature by a link, so it must not be actionable")
 	}
 	err := u.compileForm(f)
 	u.kind = u.form
-	if dragged {
+	if follows {
 		u.kind = dependent
 	}
 	return u, err
@@ -121,7 +124,8 @@ func (u *Feature) compileNumeric(f *task.Feature) error {
 	return nil
 }
 
-// spread is the size of a number's changes in raw units: its standard deviation, or less where bounds are closer together.
+// spread is the size of a number's changes in raw units: its standard deviation, or less where bounds are closer
+// together.
 func spread(f *task.Feature) float64 {
 	if width := f.Bounds[1] - f.Bounds[0]; width > 0 && width < f.Std {
 		return width
@@ -170,8 +174,8 @@ func (u *Feature) compileGroup(f *task.Feature) error {
 	return errors.Join(errs...)
 }
 
-// places returns for each of n values in order those that direction and largest changes let it become. Without an order all of
-// them are.
+// places returns for each of n values in order those that direction and largest changes let it become. Without an
+// order all of them are.
 func (u *Feature) places(f *task.Feature, n int) [][]int {
 	up, down := math.Inf(1), math.Inf(1)
 	if u.ordered || u.form == thermometer {
@@ -208,8 +212,8 @@ func (u *Feature) tighten(scale float64) error {
 	return nil
 }
 
-// room returns how far a number at v may go in one direction when its largest change and the distance to its bound are as given,
-// as float32 rounded down.
+// room returns how far a number at v may go in one direction when its largest change and the distance to its bound
+// are as given, as float32 rounded down.
 func (u *Feature) room(largest, distance, v float64, up bool) float32 {
 	r := min(largest, distance)
 	if u.scale != 1 {
@@ -226,7 +230,7 @@ func (u *Feature) room(largest, distance, v float64, up bool) float32 {
 	return towardsZero(max(r, 0))
 }
 
-// steps returns how many places a category with an order may go in one direction, in which there are so many.
+// steps returns how many places a category with an order may go in one direction of that many.
 func (u *Feature) steps(largest float64, places int) float64 {
 	r := min(largest, float64(places))
 	if u.scale != 1 {
@@ -362,7 +366,8 @@ func (u *Feature) nearestValue(x, d, lo, hi float32) float32 {
 // widest stands for no limit on a change under an affine model, in input units.
 const widest = 1e4
 
-// Positions returns the range of changes of a numeric feature in steps, of a free one in input units, and the size of one.
+// Positions returns the range of changes of a numeric feature in steps, of a free one in input units, and the size
+// of one.
 func (u *Feature) Positions(x float32) (first, last, step float64) {
 	lo, hi := u.span(x)
 	if u.kind == grid {
@@ -385,7 +390,8 @@ func (u *Feature) StepBack(d float32) float32 {
 	return u.Tick(roundToZero(float64(d)/u.Step) - math.Copysign(1, float64(d)))
 }
 
-// Outward returns the feasible change at d or, on a grid, the next one beyond it in the given direction; where there is no room, the last one.
+// Outward returns the feasible change at d or, on a grid, the next one beyond it in the given direction; where
+// there is no room, the last one.
 func (u *Feature) Outward(x float32, d float64, up bool) float32 {
 	lo, hi := u.span(x)
 	if u.kind == grid {
@@ -579,7 +585,7 @@ func (u *Feature) projectCategory(x, d []float32, clip bool) float32 {
 		return v
 	}
 	if u.form == thermometer {
-		return u.projectLadder(x, d, value)
+		return u.projectThermometer(x, d, value)
 	}
 	cur := u.current(x)
 	to, best := -1, float32(0.5)
@@ -598,8 +604,8 @@ func (u *Feature) projectCategory(x, d []float32, clip bool) float32 {
 	return u.become(x, d, to)
 }
 
-// projectLadder goes to the level nearest to the values: the one whose inputs are above one half by most in sum.
-func (u *Feature) projectLadder(x, d []float32, value func(j int) float32) float32 {
+// projectThermometer goes to the level nearest to the values: the one whose inputs are above one half by most in sum.
+func (u *Feature) projectThermometer(x, d []float32, value func(j int) float32) float32 {
 	cur := u.current(x)
 	above := make([]float32, u.Width+1)
 	for j := range u.Width {
@@ -631,8 +637,8 @@ func (u *Feature) check(x, d []float32) (Constraint, string) {
 	return u.checkLine(x[0], d[0])
 }
 
-// checkLine is check for a feature of one input. A change is taken for what lies within float32 noise of it: an action may have been
-// written in raw units and read again.
+// checkLine is check for a feature of one input. A change is taken for what lies within float32 noise of it: an
+// action may have been written in raw units and read again.
 func (u *Feature) checkLine(x, v float32) (Constraint, string) {
 	lo, hi := u.span(x)
 	slack := noise(x, v)
@@ -648,7 +654,8 @@ func (u *Feature) checkLine(x, v float32) (Constraint, string) {
 			return Bounds, u.outside(v, first*u.Step, last*u.Step)
 		}
 		if !u.onTick(x, v, n) {
-			return Step, fmt.Sprintf("a change of %s is not a whole number of steps of %s", u.amount(float64(v)), u.amount(u.Step))
+			return Step, fmt.Sprintf("a change of %s is not a whole number of steps of %s", u.amount(float64(v)),
+				u.amount(u.Step))
 		}
 	case discrete:
 		for _, t := range u.values {
@@ -659,12 +666,13 @@ func (u *Feature) checkLine(x, v float32) (Constraint, string) {
 		if !inside {
 			return Bounds, u.outside(v, float64(lo), float64(hi))
 		}
-		return Category, fmt.Sprintf("a change of %s does not lead to one of the %d values", u.amount(float64(v)), len(u.values))
+		return Category, fmt.Sprintf("a change of %s does not lead to one of the %d values", u.amount(float64(v)),
+			len(u.values))
 	}
 	return "", ""
 }
 
-// astray says which constraint a number breaks to which links have dragged it; "" when none. Its steps are its own affair.
+// outOfBounds says which constraint a number breaks that links have moved; "" when none. Its steps are its own affair.
 func (u *Feature) outOfBounds(x, d []float32) (Constraint, string) {
 	if u.form >= oneHot || !u.Changed(d) {
 		return "", ""

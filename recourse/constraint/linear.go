@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Linear is what links, rules and limits on sets of features mean for the action d of one person as linear inequalities:
-// Effects(d) is at least Need, row by row, and d fulfils one alternative of every disjunction. It is a relaxation: Violated finds
-// what it leaves out, and returns the disjunction that divides the search.
+// Linear is what links, rules and limits on sets of features mean for the action d of one person as linear
+// inequalities: Effects(d) is at least Need, row by row, and d fulfils one alternative of every disjunction. It is
+// a relaxation: Violated finds what it leaves out, and returns the disjunction that divides the search.
 type Linear struct {
 	Need []float64 // of the rows; -Inf where only an alternative needs it
 	// Rounding is what Violated returns when no alternative would help: the action breaks a constraint by rounding alone.
@@ -107,8 +107,8 @@ func (l *Linear) Effects(d []float32) []float64 {
 	return out
 }
 
-// rule adds the rows of a rule. Without If they are needed: what is broken already may not become worse. With If the rule
-// is a disjunction: none of its features change, or one part of If does not hold, or all of Then does.
+// rule adds the rows of a rule. Without If they are needed: what is broken already may not become worse. With If
+// the rule is a disjunction: none of its features change, or one part of If does not hold, or all of Then does.
 func (l *Linear) rule(r *rule, at map[int]int) *Disjunction {
 	if r.when == nil {
 		for i := range r.then {
@@ -184,9 +184,9 @@ func (l *Linear) rounded(c *condition) float64 {
 	return sum
 }
 
-// Violated returns a disjunction that the action d, which respects each feature's own constraints, breaks: one that is not
-// among those settled if there is such a one. It is nil when d is feasible, and a disjunction without alternatives when the
-// settled ones cannot all hold.
+// Violated returns a disjunction that the action d, which respects each feature's own constraints, breaks: one that
+// is not among those settled if there is such a one. It is nil when d is feasible, and a disjunction without
+// alternatives when the settled ones cannot all hold.
 func (l *Linear) Violated(d []float32, settled []*Disjunction) *Disjunction {
 	a := l.set
 	if a.firstBroken(l.x, d) == nil {

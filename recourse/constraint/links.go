@@ -11,10 +11,11 @@ import (
 
 // link is a task.Link in input units.
 type link struct {
-	from, to int       // units
+	from, to int       // features
 	scale    float64   // input units of to for each of from; 0 when the table is used
 	starts   []float64 // of a numeric from: the values, ascending, from which on entry k of values holds
-	values   []float64 // per entry, or per value of a category from: the new value of a numeric to, the option of a category; NaN: none
+	// values holds, per entry or per value of a category from, the new value of a numeric to or the option of a category; NaN: none.
+	values []float64
 }
 
 func (a *Set) compileLink(l task.Link, from, to int) (link, error) {
@@ -73,7 +74,7 @@ func (u *Feature) option(raw string) (float64, error) {
 	return float64(x[0]), nil
 }
 
-// sortLinks puts links in an order in which what drags comes first.
+// sortLinks puts links in an order in which sources come before what follows them.
 func (a *Set) sortLinks() error {
 	var sorted []link
 	for left := a.links; len(left) > 0; {
@@ -94,7 +95,7 @@ func (a *Set) sortLinks() error {
 	return nil
 }
 
-// drag sets the changes of linked features to what the others make of them.
+// Propagate sets the changes of dependent features to what follows from the others.
 func (a *Set) Propagate(x, d []float32) {
 	if len(a.links) == 0 {
 		return
@@ -142,7 +143,7 @@ func (l *link) value(from *Feature, x, d []float32) float64 {
 	return l.values[k-1]
 }
 
-// follows says whether the linked features changed as the others drag them.
+// follows says whether the dependent features changed as the others make them.
 func (a *Set) follows(x, d []float32) bool {
 	if len(a.links) == 0 {
 		return true
@@ -158,7 +159,7 @@ func (a *Set) follows(x, d []float32) bool {
 	return true
 }
 
-// pull adds to the gradient of what drags along that of what is dragged.
+// Pullback adds to the gradient g of a feature the gradients of those that follow it.
 func (a *Set) Pullback(g []float32) {
 	for i := len(a.links) - 1; i >= 0; i-- {
 		if l := &a.links[i]; l.scale != 0 {
@@ -167,7 +168,7 @@ func (a *Set) Pullback(g []float32) {
 	}
 }
 
-// roots returns the free units whose changes move unit k: itself, or what drags it along.
+// roots returns the free features whose changes move feature k: itself, or those that it follows.
 func (a *Set) roots(k int) []int {
 	if a.features[k].kind > dependent {
 		return []int{k}
@@ -203,28 +204,28 @@ func (a *Set) Separable() string {
 	for k := range a.features {
 		u := &a.features[k]
 		if u.kind == continuous && a.tabled(k) {
-			return fmt.Sprintf("%q has no steps and drags others along by a table", u.Name)
+			return fmt.Sprintf("%q has no steps, and others follow it by a table", u.Name)
 		}
 		if u.kind != dependent || len(a.roots(k)) < 2 {
 			continue
 		}
 		for _, f := range a.roots(k) {
 			if a.tabledTo(f, k) {
-				return fmt.Sprintf("several features drag %q along, one of them by a table", u.Name)
+				return fmt.Sprintf("%q follows several features, one of them by a table", u.Name)
 			}
 		}
 	}
 	return ""
 }
 
-// tabledTo says whether a table lies on a way from unit f to unit k.
+// tabledTo says whether a table lies on a way of links from feature f to k.
 func (a *Set) tabledTo(f, k int) bool {
 	return slices.ContainsFunc(a.links, func(l link) bool {
 		return l.from == f && a.leads(l.to, k) && (l.scale == 0 || a.tabledTo(l.to, k))
 	})
 }
 
-// leads says whether links lead from unit f to unit k.
+// leads says whether links lead from feature f to k.
 func (a *Set) leads(f, k int) bool {
 	return f == k || slices.ContainsFunc(a.links, func(l link) bool { return l.from == f && a.leads(l.to, k) })
 }

@@ -4,8 +4,8 @@ import (
 	"slices"
 )
 
-// Apply makes a change of the feature u, and those that links and rules between features make necessary. When there are none, it
-// leaves d as it was and returns false.
+// Apply makes a change of the feature u, and those that links and rules between features make necessary. When there
+// are none, it leaves d as it was and returns false.
 func (a *Set) Apply(u *Feature, x, d []float32, set func(d []float32)) bool {
 	if !u.Joint {
 		set(d)
@@ -24,8 +24,8 @@ func (a *Set) Apply(u *Feature, x, d []float32, set func(d []float32)) bool {
 	return false
 }
 
-// Allowed returns the change of a numeric feature on the way from that in d to the given one which is as far as the rules between features
-// let it go, with what they make necessary along with it.
+// Allowed returns the change of a numeric feature on the way from that in d to the given one which is as far as the
+// rules between features let it go, with what they make necessary along with it.
 func (a *Set) Allowed(u *Feature, x, d []float32, to float32) float32 {
 	if !u.Joint {
 		return to
@@ -74,8 +74,8 @@ func (a *Set) SwitchGain(u *Feature, x, d, g []float32, option int) (gain, cost 
 	return gain, a.rise(u, x, d, a.norm.category(u, from, to))
 }
 
-// Toward returns the change of a numeric feature that closes the gap by the gradient g, or as much of it as there is room
-// for, with its gain of margin and its rise in cost; the gain is 0 when it cannot help.
+// Toward returns the change of a numeric feature that closes the gap by the gradient g, or as much of it as there
+// is room for, with its gain of margin and its rise in cost; the gain is 0 when it cannot help.
 func (a *Set) Toward(u *Feature, x, d, g []float32, gap float64) (to float32, gain, cost float64) {
 	j := u.First
 	slope, at := float64(g[j]), float64(d[j])
@@ -115,9 +115,10 @@ func (a *Set) jointGain(u *Feature, x, d, g []float32, set func(t []float32)) (g
 			gain += float64(g[j]) * (float64(v) - float64(d[j]))
 		}
 	}
-	for i := range a.links { // the gradient of what drags along holds that of what is dragged already
+	for i := range a.links { // g of a source holds the gradients of what follows it
 		if l := &a.links[i]; l.scale != 0 {
-			gain -= l.scale * float64(g[a.features[l.to].First]) * (float64(t[a.features[l.from].First]) - float64(d[a.features[l.from].First]))
+			from, to := a.features[l.from].First, a.features[l.to].First
+			gain -= l.scale * float64(g[to]) * (float64(t[from]) - float64(d[from]))
 		}
 	}
 	return gain, a.Cost(x, t) - a.Cost(x, d)

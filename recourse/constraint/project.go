@@ -12,19 +12,20 @@ import (
 //   - imm: features that are not actionable do not change. A delta that is NaN is no change.
 //   - box: bounds, direction and largest changes are one interval around the factual value. When the factual value lies
 //     outside the bounds, they are widened to it.
-//   - cat: values on a step grid, ordinal and binary values go to the nearest reachable one, ties to the smaller change.
-//     A one-hot group goes to the largest of its allowed values; ties favour staying, then the first value. In an all-zero group (a missing
-//     value) the zero vector counts as one half, so that the group goes to the nearest vertex and stays when nothing pushes it.
+//   - cat: values on a step grid, ordinal and binary values go to the nearest reachable one, ties to the smaller
+//     change. A one-hot group goes to the largest of its allowed values; ties favour staying, then the first value.
+//     In an all-zero group (a missing value) the zero vector counts as one half, so that the group goes to the
+//     nearest vertex and stays when nothing pushes it.
 //   - sparse: the features with the largest changes are kept, up to the limit. A group counts once, with the largest
 //     |delta| of its inputs; ties keep the earlier feature.
-//   - joint: linked features follow. While a rule between features is broken, the change that mends it at the least cost is made, or else
-//     one of its changes taken back.
+//   - joint: linked features follow. While a rule between features is broken, the change that repairs it at the
+//     least cost is made, or else one of its changes taken back.
 //
 // References: app:eq:proj_comp, Algorithm alg:projection_action_set.
 func (a *Set) Project(x, delta []float32) { a.project(x, delta, true) }
 
-// ProjectRelaxed is Project for an iterate of Relax, whose categories may have left their range: the order of their entries
-// decides.
+// ProjectRelaxed is Project for an iterate of Relax, whose categories may have left their range: the order of their
+// entries decides.
 func (a *Set) ProjectRelaxed(x, delta []float32) { a.project(x, delta, false) }
 
 // project is Project; with clip false the groups skip the box, which is the same as
@@ -104,15 +105,17 @@ func (a *Set) join(x, d []float32) {
 	}
 	repaired := slices.Clone(d)
 	for ; !a.repair(x, repaired, nil, false); copy(repaired, d) {
-		// What cannot be repaired is undone, the smallest change of those concerned first; without changes nothing is broken. That is done to the action
-		// as it was: remedies that made way for each other would come again for ever.
+		// What cannot be repaired is undone, the smallest change of those concerned first; without changes nothing is
+		// broken. That is done to the action as it was: remedies that undo each other would alternate for ever.
 		a.undo(x, d, a.smallest(x, d, a.firstBroken(x, d)))
 	}
 	copy(d, repaired)
 }
 
-// mend changes d, whose links are dragged, until it obeys the joint constraints, each time by the change of one feature that ends a breach at
-// the least cost or, with near, closest to d: to take back what was achieved is the cheapest, but no way on for a search. The feature keep, if any, stays as it is. It reports whether it succeeded; d is of no use otherwise, but feasible feature by feature.
+// repair changes d, whose links are propagated, until it respects the joint constraints: each time by the change of
+// one feature that ends a breach at the least cost or, with near, closest to d. (The cheapest repair takes back
+// what was achieved, which is no way on for a search.) The feature keep, if any, stays as it is. It reports
+// success; else d is of no use, but feasible feature by feature.
 func (a *Set) repair(x, d []float32, keep *Feature, near bool) bool {
 	for range 4 + 2*(len(a.rules)+len(a.subsets)) {
 		b := a.firstBroken(x, d)
@@ -152,8 +155,8 @@ func (a *Set) ended(b *broken, x, d []float32) bool {
 	switch {
 	case b.rule != nil:
 		return !a.breaks(b.rule, x, d)
-	case b.unit != nil:
-		c, _ := b.unit.outOfBounds(x, d)
+	case b.feature != nil:
+		c, _ := b.feature.outOfBounds(x, d)
 		return c == ""
 	}
 	return a.changesOf(b.subset, d) <= b.subset.most
@@ -201,7 +204,7 @@ func (u *Feature) relieve(x, d []float32, c *condition, coef float64) float32 {
 	return u.Outward(x[u.First], float64(d[u.First])-over/coef, coef < 0)
 }
 
-// concerned returns the units whose changes can end the breach: those it speaks of, and those that drag them along.
+// concerned returns the features whose changes can end the breach: those it names, and those that they follow.
 func (a *Set) concerned(b *broken) []int {
 	var ks []int
 	switch {
@@ -211,7 +214,7 @@ func (a *Set) concerned(b *broken) []int {
 		ks = slices.Clone(b.subset.features)
 	default:
 		for i := range a.links {
-			if &a.features[a.links[i].to] == b.unit {
+			if &a.features[a.links[i].to] == b.feature {
 				ks = append(ks, a.links[i].to)
 			}
 		}
@@ -224,7 +227,7 @@ func (a *Set) concerned(b *broken) []int {
 	return ks
 }
 
-// smallest returns the concerned unit with the smallest change that an action made.
+// smallest returns the concerned feature with the smallest change that an action made.
 func (a *Set) smallest(x, d []float32, b *broken) int {
 	pick, least := -1, math.Inf(1)
 	for _, k := range a.concerned(b) {
@@ -239,7 +242,7 @@ func (a *Set) smallest(x, d []float32, b *broken) int {
 	return pick
 }
 
-// undo takes the change of unit k back; -1: all changes.
+// undo takes the change of feature k back; -1: all changes.
 func (a *Set) undo(x, d []float32, k int) {
 	if k < 0 {
 		clear(d)

@@ -7,8 +7,8 @@ import (
 	"cfq/task"
 )
 
-// Publish sets point to the person after the action d, as reading the written values makes it; extra more quanta are given to the units where more is
-// not 0, in the direction of their change.
+// Publish sets point to the person after the action d, as reading the written values makes it; the feature more, if
+// any, goes this many quanta further in the direction of its change.
 func (a *Set) Publish(point, x, d []float32, more *Feature, quanta float64) {
 	a.write(point, x, d, func(u *Feature) float32 {
 		if u == more {
@@ -25,7 +25,8 @@ func (a *Set) PublishUnrounded(point, x, d []float32) {
 			return u.written(x[u.First], d[u.First], 0)
 		}
 		from, away := u.spec.Raw(x[u.First]), math.Copysign(1, float64(d[u.First]))
-		if limit := u.spec.ToInput(u.limit(x[u.First], from, away)); float64(x[u.First]+d[u.First])*away > float64(limit)*away {
+		if limit := u.spec.ToInput(u.limit(x[u.First], from,
+			away)); float64(x[u.First]+d[u.First])*away > float64(limit)*away {
 			return limit
 		}
 		return x[u.First] + d[u.First]
@@ -108,7 +109,8 @@ func (u *Feature) written(x, d float32, more float64) float32 {
 	return f.ToInput(task.Rounded(limit, 12)) // the bound as the task file has it
 }
 
-// limit returns the raw value that a change from the given one, whose input is x, may go to, upwards or (away below 0) downwards.
+// limit returns the raw value that a change from the given one, whose input is x, may go to, upwards or (away below
+// 0) downwards.
 func (u *Feature) limit(x float32, from, away float64) float64 {
 	f := u.spec
 	if u.scale != 1 {
@@ -149,7 +151,8 @@ type Change struct {
 	Linked            bool // it follows from other changes
 }
 
-// Changes lists how point differs from the person x, in the order of the features. Values that no data file can hold are written as numbers.
+// Changes lists how point differs from the person x, in the order of the features. Values that no data file can
+// hold are written as numbers.
 func (a *Set) Changes(x, point []float32) []Change {
 	var out []Change
 	for i := range a.features {

@@ -28,7 +28,7 @@ type entry struct {
 	coef  float64
 }
 
-// subset bounds how many of its units change.
+// subset bounds how many of its features change.
 type subset struct {
 	text     string
 	most     int
@@ -229,27 +229,31 @@ func (c *condition) worse(x, d []float32) bool {
 
 // broken is a joint constraint that an action breaks.
 type broken struct {
-	kind   Constraint
-	text   string
-	rule   *rule    // or
-	subset *subset  // or
-	unit   *Feature // a linked feature beyond its bounds
+	kind    Constraint
+	text    string
+	rule    *rule    // or
+	subset  *subset  // or
+	feature *Feature // a dependent feature beyond its bounds
 }
 
-// obeys says whether an action that respects every feature's own constraints, and whose linked features are dragged, respects the joint ones.
+// Consistent reports whether an action that respects each feature's own constraints, and whose links are
+// propagated, respects the joint ones.
 func (a *Set) Consistent(x, d []float32) bool { return a.firstBroken(x, d) == nil }
 
 func (a *Set) firstBroken(x, d []float32) *broken {
 	for i := range a.subsets {
 		s := &a.subsets[i]
 		if n := a.changesOf(s, d); n > s.most {
-			return &broken{kind: Subset, text: fmt.Sprintf("%d features changed, at most %d may: %s", n, s.most, s.text), subset: s}
+			return &broken{
+				kind: Subset, text: fmt.Sprintf("%d features changed, at most %d may: %s", n, s.most, s.text),
+				subset: s,
+			}
 		}
 	}
 	for i := range a.links {
 		u := &a.features[a.links[i].to]
 		if c, detail := u.outOfBounds(x, d); c != "" {
-			return &broken{kind: c, text: fmt.Sprintf("%q, which changes along: %s", u.Name, detail), unit: u}
+			return &broken{kind: c, text: fmt.Sprintf("%q, which changes along: %s", u.Name, detail), feature: u}
 		}
 	}
 	for i := range a.rules {

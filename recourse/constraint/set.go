@@ -1,18 +1,20 @@
-// Package constraint is what people can change: the action set of a task file in model-input units, with the cost of an action.
+// Package constraint is what people can change: the action set of a task file in model-input units, with the cost
+// of an action.
 //
-// In: a task file (see [Compile]) and people as model inputs. Out: feasible actions (see [Set.Project]), the reasons why an action
-// is not (see [Set.Check]), its cost (see [Set.Cost]) and its new values as a promises file has them (see [Set.Publish]); for the
-// solvers, the moves that lead from one feasible action to another ([Set.Apply], [Feature.Each], [Feature.Outward]).
+// In: a task file (see [Compile]) and people as model inputs. Out: feasible actions (see [Set.Project]), the
+// reasons why an action is not (see [Set.Check]), its cost (see [Set.Cost]) and its new values as a promises file
+// has them (see [Set.Publish]); for the solvers, the moves that lead from one feasible action to another
+// ([Set.Apply], [Feature.Each], [Feature.Outward]).
 //
 // The invariant: Project returns what Check accepts, and leaves what Check accepts unchanged.
 //
-// A set is a list of features, each with its own constraints (a feature is one unit of sparsity, whatever the number of its
-// inputs), and of what ties them: links, by which some features follow others free of cost, rules that must hold between the
-// new values, and limits on how many of some features change.
+// A set is a list of features, each with its own constraints (a feature is one unit of sparsity, whatever the
+// number of its inputs), and of what ties them: links, by which some features follow others free of cost, rules
+// that must hold between the new values, and limits on how many of some features change.
 //
 // References: the paper's section "Recourse Optimization and Constraints": cost (app:eq:weighted_cost), weights
-// (app:eq:weight_std), action set (app:eq:A_template), projection (app:eq:proj_comp with proj_imm, proj_box, proj_cat_ordinal,
-// proj_cat_onehot, proj_sparse; Algorithm alg:projection_action_set).
+// (app:eq:weight_std), action set (app:eq:A_template), projection (app:eq:proj_comp with proj_imm, proj_box,
+// proj_cat_ordinal, proj_cat_onehot, proj_sparse; Algorithm alg:projection_action_set).
 package constraint
 
 import (
@@ -48,15 +50,15 @@ const far = 1e30
 // units. The error names every feature that has an impossible constraint.
 func Compile(t *task.Task) (*Set, error) { return compileWith(t, t.Features) }
 
-// compileWith is Compile with the ranges of these features behind the weights of inverse_range: a person whose bounds are narrower than other
-// people's does not pay more for it.
+// compileWith is Compile with the ranges of these features behind the weights of inverse_range: a person whose
+// bounds are narrower than other people's does not pay more for it.
 func compileWith(t *task.Task, ranges []task.Feature) (*Set, error) {
 	a := &Set{dim: t.Dim(), limit: t.Sparsity.MaxFeatures, task: t}
 	var errs []error
 	at := 0
 	for i := range t.Features {
 		f := &t.Features[i]
-		u, err := compileUnit(f, t.Drags(f.Name))
+		u, err := compileFeature(f, t.Drags(f.Name))
 		if err == nil && (f.Offset != at || f.Width < 1) {
 			err = fmt.Errorf("inputs %d to %d do not follow on input %d", f.Offset, f.Offset+f.Width-1, at-1)
 		}
@@ -120,8 +122,8 @@ func (a *Set) joint() bool { return len(a.links)+len(a.rules)+len(a.subsets) > 0
 // Dim returns the number of model inputs.
 func (a *Set) Dim() int { return a.dim }
 
-// Numbers returns the inputs that stand for numbers which actions may change, ascending: those in which people may end near
-// a recourse point instead of on it.
+// Numbers returns the inputs that stand for numbers which actions may change, ascending: those in which people may
+// end near a recourse point instead of on it.
 func (a *Set) Numbers() []int {
 	var at []int
 	for _, u := range a.free {
@@ -183,17 +185,20 @@ func (a *Set) Person(row int) *Set {
 	return a
 }
 
-// Tighten returns the action set with limits that are tighter or looser: k is the largest number of features that an action may change
-// (0: as it is), and scale multiplies how far a feature may go from the person's own value.
+// Tighten returns the action set with limits that are tighter or looser: k is the largest number of features that
+// an action may change (0: as it is), and scale multiplies how far a feature may go from the person's own value.
 //
-//   - A number may go from x to x + scale*(hi-x) upwards, hi the nearer of its bound and its largest change, and downwards likewise. It stays on
-//     its steps, and where there was no limit there is none.
-//   - Of an ordinal feature with values, hi is the last value that it could reach; the values within the scaled distance remain.
-//   - Thermometers and one-hot groups with an order go the scaled number of places, rounded down; a table of transitions is not widened.
-//   - Binary features and other categories are as they were: they have no distances. What only links change keeps its bounds.
+//   - A number may go from x to x + scale*(hi-x) upwards, hi the nearer of its bound and its largest change, and
+//     downwards likewise. It stays on its steps, and where there was no limit there is none.
+//   - Of an ordinal feature with values, hi is the last value that it could reach; the values within the scaled
+//     distance remain.
+//   - Thermometers and one-hot groups with an order go the scaled number of places, rounded down; a table of
+//     transitions is not widened.
+//   - Binary features and other categories are as they were: they have no distances. What only links change keeps
+//     its bounds.
 //
-// What is feasible after tightening (scale <= 1, and k no larger than the limit) was so before. Tighten returns the set itself when nothing changes. What holds
-// for single people is tightened for each of them, so Override comes first.
+// What is feasible after tightening (scale <= 1, and k no larger than the limit) was so before. Tighten returns the
+// set itself when nothing changes. What holds for single people is tightened for each of them, so Override comes first.
 //
 // References: "Constraint regimes", the sparsity budget k and the bound scale gamma.
 func (a *Set) Tighten(k int, scale float64) (*Set, error) {
@@ -232,8 +237,9 @@ func (a *Set) Tighten(k int, scale float64) (*Set, error) {
 	return &b, nil
 }
 
-// Cost returns the cost of the action delta of the person x: the norm that the task names of weighted changes in model-input units.
-// A change of a category counts as one change, however many inputs it has, unless the task says "encoded".
+// Cost returns the cost of the action delta of the person x: the norm that the task names of weighted changes in
+// model-input units. A change of a category counts as one change, however many inputs it has, unless the task says
+// "encoded".
 //
 // References: app:eq:weighted_cost, app:eq:weight_std.
 func (a *Set) Cost(x, delta []float32) float64 {
@@ -246,7 +252,7 @@ func (a *Set) Cost(x, delta []float32) float64 {
 	return a.norm.close(sum)
 }
 
-// changes counts the features that the action changes.
+// Changed counts the features that the action changes.
 func (a *Set) Changed(d []float32) int {
 	n := 0
 	for _, u := range a.free {
@@ -275,11 +281,12 @@ func (a *Set) Movable(x []float32) bool {
 	return false
 }
 
-// Jitter returns the people x as others like them: every number that a person can change moves by size standard deviations (the feature's own, by which
-// changes are weighed) times a standard normal draw. The new value is brought back into the bounds, or to a value outside of them where the person stood
-// already, and onto the steps or values that the feature has. Direction and largest changes do not count, for nobody acts. What links
-// drag along follows, within its bounds; all other inputs stay as they are to the bit. Rules between features are not looked at. Each person has random
-// numbers of their own, by seed and row.
+// Jitter returns the people x as others like them: every number that a person can change moves by size standard
+// deviations (the feature's own, by which changes are weighed) times a standard normal draw. The new value is
+// brought back into the bounds, or to a value outside of them where the person stood already, and onto the steps or
+// values that the feature has. Direction and largest changes do not count, because these are not actions. Dependent
+// features follow, within its bounds; all other inputs stay as they are to the bit. Rules between features are not
+// looked at. Each person has random numbers of their own, by seed and row.
 //
 // References: equation feature_noise_shift.
 func (a *Set) Jitter(x []float32, size float64, seed uint64) []float32 {

@@ -49,47 +49,35 @@ func TestForeignFiles(t *testing.T) {
 				`lost line 5, column "row": no person of the data has the row number 9`,
 			},
 		},
-		"saved with its index": {
-			text: "," + columns + "\n1," + fact[1] + "\n",
-			want: []string{"2->1", `column "" is taken as the row number in the data`},
-		},
-		"a column type that is no role": {
-			text: "type,id," + columns + "\ncash,2," + fact[2] + "\n",
-			want: []string{"2->2", `column "id" is taken as the row number in the data`},
-		},
-		"counterfactual rows alone": {
-			text: "role,row," + columns + "\ncf,2," + fact[2] + "\n",
-			want: []string{"2->2"},
-		},
 		"pairs": {
-			text: columns + ",Kind,ID\n30,45,0,Private,no,cf,ann\n" + fact[0] + ",original,ann\n" + fact[1] + ",factual,bob\n41,40,1000,self,yes,Counterfactual,bob\n" +
-				"41,42,1000,self,yes,cf,bob\n" + fact[2] + ",cf,cid\n" + fact[0] + ",other,ann\n",
+			text: columns + ",Role,ID\n30,45,0,Private,no,counterfactual,ann\n" + fact[0] + ",factual,ann\n" + fact[1] + ",factual,bob\n41,40,1000,self,yes,Counterfactual,bob\n" +
+				"41,42,1000,self,yes,counterfactual,bob\n" + fact[2] + ",counterfactual,cid\n" + fact[0] + ",other,ann\n",
 			own: true,
 			want: []string{
 				"2->0", "5->1", "6->1",
-				`bad line 8, column "Kind": "other" is neither factual, original, orig, query nor counterfactual, cf, cfe, recourse`,
-				`lost line 7, column "ID": there is no factual row with ID "cid"`,
+				`bad line 8, column "role": unknown role "other": want factual or counterfactual`,
+				`lost line 7, column "id": there is no factual row with id "cid"`,
 			},
 		},
 		"pairs beside the data": {
-			text: columns + ",role,person\n" + fact[3] + ",factual,ann\n30,45,0,Private,no,cf,bob\n" + fact[0] + ",factual,bob\n63,70,0,self,no,cf,ann\n" +
-				"31,40,0,Private,no,factual,cid\n31,44,0,Private,no,cf,cid\n" + fact[0] + ",factual,dan\n",
+			text: columns + ",role,id\n" + fact[3] + ",factual,ann\n30,45,0,Private,no,counterfactual,bob\n" + fact[0] + ",factual,bob\n63,70,0,self,no,counterfactual,ann\n" +
+				"31,40,0,Private,no,factual,cid\n31,44,0,Private,no,counterfactual,cid\n" + fact[0] + ",factual,dan\n",
 			want: []string{
 				"3->0", "5->3",
 				"bad line 6: no person of the data has the values of this factual row, or none that is not taken by another one",
 				"bad line 8: no person of the data has the values of this factual row, or none that is not taken by another one",
-				`lost line 7, column "person": the person of person "cid" is not among the data, see its factual row`,
+				`lost line 7, column "id": the person of id "cid" is not among the data, see its factual row`,
 			},
 		},
 		"numbered pairs beside the data": {
-			text: columns + ",role,row\n" + fact[3] + ",factual,3\n63,70,0,self,no,cf,3\n" + fact[3] + ",factual,1\n41,39,1000,self,yes,cf,1\n" + fact[3] + ",factual,3\n",
+			text: columns + ",role,row\n" + fact[3] + ",factual,3\n63,70,0,self,no,counterfactual,3\n" + fact[3] + ",factual,1\n41,39,1000,self,yes,counterfactual,1\n" + fact[3] + ",factual,3\n",
 			want: []string{
 				"3->3", `bad line 4, column "row": row 1 of the data (line 3) has other values than this factual row`,
 				`lost line 5, column "row": the person of row "1" is not among the data, see its factual row`,
 			},
 		},
 		"two factual rows": {
-			text: columns + ",role,id\n" + fact[0] + ",factual,a\n" + fact[1] + ",factual,a\n" + fact[0] + ",factual,a\n30,45,0,Private,no,cf,a\n",
+			text: columns + ",role,id\n" + fact[0] + ",factual,a\n" + fact[1] + ",factual,a\n" + fact[0] + ",factual,a\n30,45,0,Private,no,counterfactual,a\n",
 			own:  true,
 			want: []string{"5->0", `bad line 3, column "id": "a" has another factual row on line 2, with other values; the first counts`},
 		},
@@ -138,13 +126,26 @@ func TestReadErrors(t *testing.T) {
 		data *task.People
 		want string
 	}{
-		"other delimiter": {strings.ReplaceAll("row,"+columns, ",", ";") + "\n0;30;40;0;Private;no\n", data, `one column only, "row;age`},
-		"no numbers":      {columns + "\n30,40,0,Private,no\n", data, `no column says whose promise a row is: row numbers of the data stand in a column "row", "id", "person" or "index"`},
-		"no people":       {"row," + columns + "\n0,30,40,0,Private,no\n", nil, "does not say what its people are like"},
-		"a typo":          {"row,age,hours-per-weak,gain,work,member\n0,30,40,0,Private,no\n", data, `there is no column "hours-per-week" (feature hours); did you mean "hours-per-weak"?`},
-		"nothing usable":  {"row," + columns + "\n0,30,40,0,Public,no\n", data, "none of 1 rows can be read"},
-		"no rows":         {"row," + columns + "\n", data, "the file has no data rows"},
-		"empty":           {"\n\n", data, "the header: EOF"},
+		"other delimiter": {
+			strings.ReplaceAll("row,"+columns, ",", ";") + "\n0;30;40;0;Private;no\n", data,
+			`one column only, "row;age`,
+		},
+		"no numbers": {
+			columns + "\n30,40,0,Private,no\n", data,
+			`no column says whose promise a row is: want a column "row" with row numbers of the data, or columns "role" and "id"`,
+		},
+		"no factual rows": {
+			"role,id," + columns + "\ncounterfactual,2,30,40,0,Private,no\n", data,
+			"no row has the role factual",
+		},
+		"no people": {"row," + columns + "\n0,30,40,0,Private,no\n", nil, "does not say what its people are like"},
+		"a typo": {
+			"row,age,hours-per-weak,gain,work,member\n0,30,40,0,Private,no\n", data,
+			`there is no column "hours-per-week" (feature hours); did you mean "hours-per-weak"?`,
+		},
+		"nothing usable": {"row," + columns + "\n0,30,40,0,Public,no\n", data, "none of 1 rows can be read"},
+		"no rows":        {"row," + columns + "\n", data, "the file has no data rows"},
+		"empty":          {"\n\n", data, "the header: EOF"},
 	} {
 		_, err := Read(t.Context(), file(t, c.text), tk, c.data)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -156,7 +157,8 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// TestOwnFileDamaged: rows whose status, cost or place cannot be understood are said. The file has no column method: that is never needed.
+// TestOwnFileDamaged: rows whose status, cost or place cannot be understood are said. The file has no column
+// method: that is never needed.
 func TestOwnFileDamaged(t *testing.T) {
 	tk, _ := parse(t, strings.ReplaceAll(jobs, "label: status", "label: outcome"))
 	data := people(t, tk, strings.ReplaceAll(fourPeople, "status", "outcome"))
@@ -205,7 +207,10 @@ func TestJudge(t *testing.T) {
 		got = append(got, text)
 	}
 	// 2 (hours - 40.437) / 12.347
-	want := []string{"0.739", "3.331 hours/bounds, direction or largest change work/transitions", "-0.314 hours/step age/immutable", "-3.310"}
+	want := []string{
+		"0.739", "3.331 hours/bounds, direction or largest change work/transitions",
+		"-0.314 hours/step age/immutable", "-3.310",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -218,7 +223,8 @@ func TestJudge(t *testing.T) {
 		t.Errorf("cost %v", c)
 	}
 	actions, further := f.Actions(verdicts)
-	if further != 1 || actions[0].Cost != verdicts[0].Cost || actions[0].Status != recourse.Found || actions[3].Status != recourse.NoneFound || len(actions) != 4 {
+	if further != 1 || actions[0].Cost != verdicts[0].Cost || actions[0].Status != recourse.Found ||
+		actions[3].Status != recourse.NoneFound || len(actions) != 4 {
 		t.Errorf("%d further, %+v", further, actions)
 	}
 	m.b = -2 // now only the dearer promise of the first person holds
@@ -242,7 +248,8 @@ func TestJudge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := theirs[0].Cost - verdicts[0].Cost; math.Abs(c-2*5/12.347/1.001) > 1e-6 || len(theirs[0].Broken) != 1 || theirs[3].Cost != verdicts[3].Cost {
+	if c := theirs[0].Cost - verdicts[0].Cost; math.Abs(c-2*5/12.347/1.001) > 1e-6 || len(theirs[0].Broken) != 1 ||
+		theirs[3].Cost != verdicts[3].Cost {
 		t.Errorf("with constraints of their own: %+v, %v dearer", theirs[0], c)
 	}
 	if _, err := Judge(t.Context(), linear{w: []float32{1}}, set, f); err == nil {

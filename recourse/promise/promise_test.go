@@ -118,7 +118,10 @@ func TestWriteThenRead(t *testing.T) {
 		{Status: recourse.AlreadyFavourable},
 		{Status: recourse.NoneExists},
 	} {
-		l := Line{Row: p.Rows[i], Line: p.Lines[i], Before: float64(i) - 1.5, X: p.X[i*d : (i+1)*d], Action: a, Method: methods[i]}
+		l := Line{
+			Row: p.Rows[i], Line: p.Lines[i], Before: float64(i) - 1.5, X: p.X[i*d : (i+1)*d], Action: a,
+			Method: methods[i],
+		}
 		if a.Status == recourse.Found {
 			l.Changes = set.Changes(l.X, a.Point)
 		}
@@ -144,10 +147,14 @@ func TestWriteThenRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(f.Promises) != 1 || f.Failed+f.Missing+f.Factual+len(f.Notes) > 0 ||
-		!cmp.Equal(f.Unpromised, map[recourse.Status]int{recourse.NoneFound: 1, recourse.AlreadyFavourable: 1, recourse.NoneExists: 1}) {
+		!cmp.Equal(f.Unpromised, map[recourse.Status]int{
+			recourse.NoneFound: 1, recourse.AlreadyFavourable: 1,
+			recourse.NoneExists: 1,
+		}) {
 		t.Fatalf("%+v", f)
 	}
-	if diff := cmp.Diff(Promise{Person: 0, Line: 2, Point: point, Cost: 1.25, Margin: 0.5, Before: -1.5}, f.Promises[0]); diff != "" {
+	if diff := cmp.Diff(Promise{Person: 0, Line: 2, Point: point, Cost: 1.25, Margin: 0.5, Before: -1.5},
+		f.Promises[0]); diff != "" {
 		t.Error(diff)
 	}
 	again := people(t, tk, b.String()) // the file is a data file, too
@@ -156,7 +163,8 @@ func TestWriteThenRead(t *testing.T) {
 	}
 }
 
-// TestSolvedPromisesComeBack: what the solver judged is what the file says, bit for bit, for the tasks that come with the project.
+// TestSolvedPromisesComeBack: what the solver judged is what the file says, bit for bit, for the tasks that come
+// with the project.
 func TestSolvedPromisesComeBack(t *testing.T) {
 	paths, _ := filepath.Glob(filepath.Join("..", "..", "examples", "tasks", "*.yaml"))
 	rich := filepath.Join(t.TempDir(), "rich.yaml")
@@ -188,7 +196,10 @@ func TestSolvedPromisesComeBack(t *testing.T) {
 			w, err := NewWriter(&b, tk)
 			found := 0
 			for i := range actions {
-				l := Line{Row: p.Rows[i], Line: p.Lines[i], Before: float64(before[i]), X: p.X[i*p.Dim : (i+1)*p.Dim], Action: actions[i]}
+				l := Line{
+					Row: p.Rows[i], Line: p.Lines[i], Before: float64(before[i]), X: p.X[i*p.Dim : (i+1)*p.Dim],
+					Action: actions[i],
+				}
 				if actions[i].Status == recourse.Found {
 					found++
 					l.Changes = set.Changes(l.X, actions[i].Point)
@@ -217,7 +228,8 @@ func TestSolvedPromisesComeBack(t *testing.T) {
 				if !slices.Equal(q.Point, a.Point) {
 					t.Errorf("person %d: read %v, judged %v", q.Person, q.Point, a.Point)
 				}
-				if v := verdicts[i]; len(v.Broken) > 0 || v.Margin != a.Margin || math.Abs(v.Cost-a.Cost) > 1e-6*a.Cost || !v.Valid(0.25) {
+				if v := verdicts[i]; len(v.Broken) > 0 || v.Margin != a.Margin || math.Abs(v.Cost-a.Cost) > 1e-6*a.Cost ||
+					!v.Valid(0.25) {
 					t.Errorf("person %d: verdict %+v of %+v: %v", q.Person, v, a, v.Broken)
 				}
 			}
@@ -228,7 +240,8 @@ func TestSolvedPromisesComeBack(t *testing.T) {
 	}
 }
 
-// richTask has what the others do not: links, rules, thermometers, ordered values, another norm, and names that the file uses itself.
+// richTask has what the others do not: links, rules, thermometers, ordered values, another norm, and names that the
+// file uses itself.
 const richTask = `version: 1
 data: {label: y, favourable: "1", missing: "-9"}
 features:
@@ -326,7 +339,8 @@ features:
 	}
 	p := &task.People{Dim: 3, N: 1, X: []float32{0.1, 1, 0}, Rows: []int{0}, Lines: []int{2}}
 	point := []float32{1.0 / 3, 0, 1}
-	if err := w.Write(Line{X: p.X, Action: recourse.Action{Status: recourse.Found, Point: point}}); err != nil || w.Flush() != nil {
+	if err := w.Write(Line{X: p.X, Action: recourse.Action{Status: recourse.Found, Point: point}}); err != nil ||
+		w.Flush() != nil {
 		t.Fatal(err)
 	}
 	f, err := Read(t.Context(), file(t, b.String()), tk, p)

@@ -2,18 +2,22 @@ package promise
 
 import (
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
-// Writer writes a promises file: plain comma-separated text with a header, one row per person. The columns are row, line, status, method,
-// cost, margin, before and action (one that the task uses as a column itself is called promise.NAME), and then the columns that the task reads,
-// with the values the person has after the action. So the file can be read as data.
+// Writer writes a promises file: plain comma-separated text with a header, one row per person. The columns are row,
+// line, status, method, cost, margin, before and action (one that the task uses as a column itself is called
+// promise.NAME), and then the columns that the task reads, with the values the person has after the action. So the
+// file can be read as data.
 type Writer struct {
 	csv   *csv.Writer
 	table *table
@@ -26,7 +30,7 @@ type Line struct {
 	Before    float64 // margin as they are
 	X         []float32
 	Action    recourse.Action
-	Method    recourse.Method     // how it was come to; "" when nobody knows or nothing is needed
+	Method    recourse.Method     // how it was come to; "" when unknown or not needed
 	Changes   []constraint.Change // of Action.Point; nil when there is none
 }
 
@@ -39,17 +43,20 @@ func NewWriter(w io.Writer, t *task.Task) (*Writer, error) {
 	return p, p.csv.Write(append(p.rec, p.table.names...))
 }
 
-// Write writes one person. It is an error when the raw values would not be read back as exactly the point that was judged.
+// Write writes one person. It is an error when the raw values would not be read back as exactly the point that was
+// judged.
 func (p *Writer) Write(l Line) error {
 	point, cost, margin, action := l.X, "", "", ""
 	switch l.Action.Status {
 	case recourse.AlreadyFavourable:
 		cost, margin = "0", decimal(float32(l.Before))
 	case recourse.Found:
-		point, cost, margin = l.Action.Point, strconv.FormatFloat(l.Action.Cost, 'g', 9, 64), decimal(float32(l.Action.Margin))
+		point, cost, margin = l.Action.Point, strconv.FormatFloat(l.Action.Cost, 'g', 9, 64),
+			decimal(float32(l.Action.Margin))
 		action = words(l.Changes)
 	}
-	p.rec = append(p.rec[:0], strconv.Itoa(l.Row), strconv.Itoa(l.Line), l.Action.Status.String(), string(l.Method), cost, margin, decimal(float32(l.Before)), action)
+	p.rec = append(p.rec[:0], strconv.Itoa(l.Row), strconv.Itoa(l.Line), l.Action.Status.String(), string(l.Method), cost,
+		margin, decimal(float32(l.Before)), action)
 	var err error
 	if p.rec, err = p.table.texts(p.rec, point); err != nil {
 		return fmt.Errorf("row %d: %w", l.Row, err)
@@ -61,4 +68,144 @@ func (p *Writer) Write(l Line) error {
 func (p *Writer) Flush() error {
 	p.csv.Flush()
 	return p.csv.Error()
+}
+
+// The columns of a promises file before the person's values. One whose name the task uses itself is written with
+// the prefix taken.
+const (
+	colRow    = "row"    // number of the person's row in the data, see task.ReadOptions
+	colLine   = "line"   // its line in that file
+	colStatus = "status" // a recourse.Status
+	colMethod = "method" // a recourse.Method: how the answer was come to
+	colCost   = "cost"
+	colMargin = "margin" // after the action
+	colBefore = "before" // as they are
+	colAction = "action" // what changes, in words
+
+	taken = "promise."
+)
+
+func ownColumns() []string {
+	return []string{colRow, colLine, colStatus, colMethod, colCost, colMargin, colBefore, colAction}
+}
+
+// table is how a task's people stand in a file: a column for each raw column of the features, or for each model
+// input when the task's data are encoded.
+type table struct {
+	t        *task.Task
+	names    []string
+	features [][]int // per column: the features that read it; nil when encoded
+	scratch  []float32
+}
+
+func newTable(t *task.Task) *table {
+	b := &table{t: t, scratch: make([]float32, t.Dim())}
+	if t.Encoded {
+		b.names = t.InputNames()
+		return b
+	}
+	for i := range t.Features {
+		at := slices.Index(b.names, t.Features[i].Column)
+		if at < 0 {
+			at = len(b.names)
+			b.names, b.features = append(b.names, t.Features[i].Column), append(b.features, nil)
+		}
+		b.features[at] = append(b.features[at], i)
+	}
+	return b
+}
+
+// uses says whether a column of this name means something to the task.
+func (b *table) uses(name string) bool {
+	d := &b.t.Data
+	return slices.Contains(b.names, name) || name == d.Label || slices.Contains(d.Subgroups, name) ||
+		slices.Contains(d.Drop, name) ||
+		slices.ContainsFunc(d.Filter, func(c task.Condition) bool { return c.Column == name })
+}
+
+// column is what one of this program's own columns is called.
+func (b *table) column(name string) string {
+	if b.uses(name) {
+		return taken + name
+	}
+	return name
+}
+
+// texts returns the fields of a person, one per column. It is an error when reading them again would not give the
+// same model inputs.
+func (b *table) texts(dst []string, x []float32) ([]string, error) {
+	if b.t.Encoded {
+		for _, v := range x {
+			dst = append(dst, decimal(v))
+		}
+		return dst, nil
+	}
+	for c, features := range b.features {
+		text, err := b.text(features, x)
+		if err != nil {
+			return nil, fmt.Errorf("column %q: %w", b.names[c], err)
+		}
+		dst = append(dst, text)
+	}
+	return dst, nil
+}
+
+// text finds a field from which all of the features that read it get the inputs they have in x.
+func (b *table) text(features []int, x []float32) (string, error) {
+	var errs []error
+	for _, i := range features {
+		f := &b.t.Features[i]
+		text, err := f.Decode(x[f.Offset : f.Offset+f.Width])
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if text != "" && slices.Contains(b.t.Data.Missing, text) {
+			errs = append(errs, fmt.Errorf("%q, the value of feature %q, would be read as a missing value (data.missing)", text,
+				f.Name))
+			continue
+		}
+		if other := slices.IndexFunc(features, func(j int) bool { return !b.means(j, text, x) }); other >= 0 {
+			errs = append(errs, fmt.Errorf("%q, the value of feature %q, is not the model input of feature %q that was judged",
+				text, f.Name, b.t.Features[features[other]].Name))
+			continue
+		}
+		return text, nil
+	}
+	return "", errors.Join(errs...)
+}
+
+// means says whether a raw text is the inputs that feature i has in x.
+func (b *table) means(i int, text string, x []float32) bool {
+	f := &b.t.Features[i]
+	have := b.scratch[:f.Width]
+	return f.Encode(text, have) == nil && slices.Equal(have, x[f.Offset:f.Offset+f.Width])
+}
+
+// decimal is the shortest text that is read back as v through double precision.
+func decimal(v float32) string {
+	s := strconv.FormatFloat(float64(v), 'g', -1, 32)
+	if back, _ := strconv.ParseFloat(s, 64); float32(back) == v {
+		return s
+	}
+	return strconv.FormatFloat(float64(v), 'g', -1, 64)
+}
+
+// words says what changes: "hours-per-week 40 -> 45; workclass Private -> State-gov".
+func words(changes []constraint.Change) string {
+	parts := make([]string, len(changes))
+	for i, c := range changes {
+		parts[i] = fmt.Sprintf("%s %s -> %s", c.Feature, known(c.From), known(c.To))
+		if c.Linked {
+			parts[i] += " (follows)"
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func known(text string) string {
+	if text == "" {
+		return "(missing)"
+	}
+	return text
 }

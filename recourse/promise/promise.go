@@ -1,3 +1,11 @@
+// Package promise keeps promises in files: the action that each person was promised, in raw units.
+//
+// In: the actions of a solver, or a CSV file of this program or of another library (see Read). Out: such a file
+// (see Writer), and promises matched to people and held against a task and a model (see Judge).
+//
+// The invariant: nothing is taken on trust and nothing is dropped in silence. A raw value that is written encodes
+// to the very input that was judged; every row that is read is a promise, a person without one, or counted with its
+// line and reason.
 package promise
 
 import (
@@ -10,7 +18,82 @@ import (
 
 	"cfq/recourse"
 	"cfq/recourse/constraint"
+	"cfq/task"
 )
+
+// File is what a promises file says, matched to people.
+type File struct {
+	// People are those with promises: the ones that Read was given or, without any, the factual rows of
+	// the file itself.
+	People   *task.People
+	Promises []Promise // in the order of the file
+
+	Rows       int                     // data rows: Factual, Unpromised, Failed and Missing ones, and the promises
+	Factual    int                     // of them, rows that say what people are and not what they were promised
+	Unpromised map[recourse.Status]int // rows that say that there is no promise, and why
+
+	Problems []task.Problem // the first of the rows that cannot be read
+	Failed   int            // all of them
+	Lost     []task.Problem // the first of the promises whose person is not among the people
+	Missing  int            // all of them
+	Notes    []string       // how the columns were understood
+}
+
+// Promise is one promise: the person and the point they were told to go to.
+type Promise struct {
+	Person int // position in People
+	Line   int // of the promises file
+	Point  []float32
+	// What the file claims, NaN where it does not: the cost of the action, the margin it reaches and the margin before it.
+	Cost, Margin, Before float64
+}
+
+// maxListed is how many problems are kept in detail; the others are counted.
+const maxListed = 1000
+
+func list(to []task.Problem, p task.Problem) []task.Problem {
+	if len(to) < maxListed {
+		to = append(to, p)
+	}
+	return to
+}
+
+func (f *File) problem(line int, column, reason string) {
+	f.Failed++
+	f.Problems = list(f.Problems, task.Problem{Line: line, Column: column, Reason: reason})
+}
+
+func (f *File) lost(line int, column, reason string) {
+	f.Missing++
+	f.Lost = list(f.Lost, task.Problem{Line: line, Column: column, Reason: reason})
+}
+
+// X returns the model inputs of the person of p before the action.
+func (f *File) X(p *Promise) []float32 {
+	d := f.People.Dim
+	return f.People.X[p.Person*d : (p.Person+1)*d]
+}
+
+// Only returns the promises of f to some of its people: people are those at the given positions of f.People.
+func (f *File) Only(people *task.People, rows []int) *File {
+	at := make(map[int]int, len(rows))
+	for k, i := range rows {
+		at[i] = k
+	}
+	g := *f
+	g.People, g.Promises = people, nil
+	for _, p := range f.Promises {
+		if k, ok := at[p.Person]; ok {
+			p.Person = k
+			g.Promises = append(g.Promises, p)
+		}
+	}
+	return &g
+}
+
+// errNoPeople is returned when promises name rows of data that are not there.
+var errNoPeople = errors.New("the file does not say what its people are like: give the data that its rows are numbered by, " +
+	"or factual rows marked in a column role")
 
 // Verdict is what a task and a model say of one promise.
 type Verdict struct {
@@ -24,11 +107,13 @@ func (v *Verdict) Valid(required float64) bool {
 	return v.Margin > 0 && float32(v.Margin) >= float32(required)
 }
 
-// Judge holds every promise of f against the action set of f.People and a model. The verdicts stand in the order of f.Promises.
+// Judge holds every promise of f against the action set of f.People and a model. The verdicts stand in the order of
+// f.Promises.
 func Judge(ctx context.Context, m recourse.Model, a *constraint.Set, f *File) ([]Verdict, error) {
 	dim := f.People.Dim
 	if m.Dim() != dim || a.Dim() != dim {
-		return nil, fmt.Errorf("promises: the people have %d inputs, the model %d and the action set %d", dim, m.Dim(), a.Dim())
+		return nil, fmt.Errorf("promises: the people have %d inputs, the model %d and the action set %d", dim, m.Dim(),
+			a.Dim())
 	}
 	verdicts := make([]Verdict, len(f.Promises))
 	delta := make([]float32, dim)
@@ -59,7 +144,10 @@ func Judge(ctx context.Context, m recourse.Model, a *constraint.Set, f *File) ([
 				delta[j] = p.Point[j] - x[j]
 			}
 			own := a.Person(p.Person)
-			part[i] = Verdict{Before: float64(before[i]), Margin: float64(after[i]), Cost: own.Cost(x, delta), Broken: violations(own.Check(x, delta))}
+			part[i] = Verdict{
+				Before: float64(before[i]), Margin: float64(after[i]), Cost: own.Cost(x, delta),
+				Broken: violations(own.Check(x, delta)),
+			}
 		}
 	}
 	return verdicts, nil
@@ -86,8 +174,9 @@ func violations(err error) []*constraint.Violation {
 	return list
 }
 
-// Actions makes one action for each of f.People out of the promises: the cheapest, by the task's cost, of those that the model keeps, or of
-// all when it keeps none. Whoever was promised nothing has the status NoneFound. Further says how many promises that leaves out.
+// Actions makes one action for each of f.People out of the promises: the cheapest, by the task's cost, of those
+// that the model keeps, or of all when it keeps none. People without a promise have the status NoneFound.
+// Further says how many promises that leaves out.
 func (f *File) Actions(verdicts []Verdict) (actions []recourse.Action, further int) {
 	chosen := make([]int, f.People.N)
 	for i := range chosen {
@@ -126,8 +215,9 @@ func better(a, b *Verdict) bool {
 	return a.Cost < b.Cost
 }
 
-// Difference is how far the file's claims are from the verdicts: the largest of |claimed - found| of the margins after and before the
-// action; NaN when the file claims nothing. More than rounding means that the file was made for another model, task or data.
+// Difference is how far the file's claims are from the verdicts: the largest of |claimed - found| of the margins
+// after and before the action; NaN when the file claims nothing. More than rounding means that the file was made
+// for another model, task or data.
 func (f *File) Difference(verdicts []Verdict) float64 {
 	most := math.NaN()
 	for i := range f.Promises {
