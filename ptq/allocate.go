@@ -24,7 +24,7 @@ type allocated struct {
 	chosen assignment
 }
 
-// allocate chooses bit widths within a budget of so many bits per weight, in the unit of Options.Cost.
+// allocate chooses bit widths within a budget in bits per weight, in the unit of Options.Cost.
 func (s *scored) allocate(budget float64) (*allocated, error) {
 	a := &allocated{scored: s, budget: budget}
 	err := checkBudget(budget)

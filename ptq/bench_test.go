@@ -36,7 +36,8 @@ func adult(b *testing.B) (name string, m *graph.Model, t *task.Task, people *tas
 	if t, err = task.Load(filepath.Join("..", "examples", "tasks", "adult.yaml")); err != nil {
 		b.Fatal(err)
 	}
-	if people, err = task.Read(context.Background(), filepath.Join(dir, "data", "adult", "adult.data.gz"), t, task.ReadOptions{}); err != nil {
+	if people, err = task.Read(context.Background(), filepath.Join(dir, "data", "adult", "adult.data.gz"), t,
+		task.ReadOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	return "adult", m, t, people

@@ -234,7 +234,10 @@ func unpackSet(b []byte, x []float32, dim int) (*calib.Set, error) {
 	if r.Len() > 0 || len(k.Reached) != n || len(k.Points) != n*dim || slices.ContainsFunc(k.Source, outside) {
 		return nil, errNoSet
 	}
-	s := &calib.Set{Dim: dim, Factual: rows, Recourse: n, X: slices.Concat(x, k.Points), Source: k.Source, Reached: k.Reached}
+	s := &calib.Set{
+		Dim: dim, Factual: rows, Recourse: n, X: slices.Concat(x, k.Points), Source: k.Source,
+		Reached: k.Reached,
+	}
 	if n == 0 { // gob leaves out what is empty
 		s.Source, s.Reached = []int{}, []bool{}
 	}

@@ -48,7 +48,8 @@ func TestTeacherCache(t *testing.T) {
 	e := orttest.Need(t)
 	ctx := context.Background()
 	loans := filepath.Join("..", "testdata", "loans")
-	m, tk, people := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
+	m, tk, people := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"),
+		filepath.Join(loans, "train.csv"))
 	people = people.Subset(spread(0, people.N, 200))
 	dir := filepath.Join(t.TempDir(), "not", "there yet")
 	var stages []string
@@ -165,10 +166,14 @@ func TestStatsCache(t *testing.T) {
 	e := orttest.Need(t)
 	ctx := context.Background()
 	loans := filepath.Join("..", "testdata", "loans")
-	m, tk, people := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
+	m, tk, people := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"),
+		filepath.Join(loans, "train.csv"))
 	dir := filepath.Join(t.TempDir(), "not", "there yet")
 	var stages []string
-	whole, err := prepare(ctx, m, tk, Options{Engine: e, Cache: dir, Progress: func(ev Event) { stages = append(stages, ev.Stage) }})
+	whole, err := prepare(ctx, m, tk, Options{
+		Engine: e, Cache: dir,
+		Progress: func(ev Event) { stages = append(stages, ev.Stage) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,8 +212,16 @@ func TestStatsCache(t *testing.T) {
 		{"again", nil, true},
 		{"workers", func(q *calibrated) { q.o.Workers = 2 }, true},
 		{"a row", func(q *calibrated) { q.cal.X = slices.Clone(q.cal.X); q.cal.X[1]++ }, false},
-		{"a weight", func(q *calibrated) { q.cal.Weights = slices.Repeat([]float64{1}, q.cal.Rows()); q.cal.Weights[0] = 2 }, false},
-		{"another weight", func(q *calibrated) { q.cal.Weights = slices.Repeat([]float64{1}, q.cal.Rows()); q.cal.Weights[1] = 2 }, false},
+		{"a weight", func(q *calibrated) {
+			q.cal.Weights = slices.Repeat([]float64{1},
+				q.cal.Rows())
+			q.cal.Weights[0] = 2
+		}, false},
+		{"another weight", func(q *calibrated) {
+			q.cal.Weights = slices.Repeat([]float64{1},
+				q.cal.Rows())
+			q.cal.Weights[1] = 2
+		}, false},
 		{"gradients", func(q *calibrated) { q.o.ActRange = calib.Logits }, false},
 		{"fewer layers", func(q *calibrated) { q.grid.wide = q.grid.wide[1:] }, false},
 		{"the grid", func(q *calibrated) { g := *q.grid.input; g.Scale *= 1.01; q.grid.input = &g }, false},
@@ -243,7 +256,8 @@ func TestQuantizeWithCache(t *testing.T) {
 	t.Parallel()
 	e := orttest.Need(t)
 	loans := filepath.Join("..", "testdata", "loans")
-	m, tk, people := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
+	m, tk, people := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"),
+		filepath.Join(loans, "train.csv"))
 	people = people.Subset(spread(0, people.N, 200))
 	o := Options{Engine: e, Refine: 1}
 	o.Teacher.Steps, o.Teacher.Noise = 300, 0.1
@@ -271,7 +285,10 @@ func TestUnpackSet(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		dim, rows := rapid.IntRange(1, 5).Draw(t, "dim"), rapid.IntRange(1, 6).Draw(t, "rows")
-		number := rapid.SampledFrom([]float32{0, float32(math.Copysign(0, -1)), 1, -2.5, float32(math.NaN()), float32(math.Inf(1))})
+		number := rapid.SampledFrom([]float32{
+			0, float32(math.Copysign(0, -1)), 1, -2.5, float32(math.NaN()),
+			float32(math.Inf(1)),
+		})
 		s := &calib.Set{Dim: dim, Factual: rows, X: rapid.SliceOfN(number, rows*dim, rows*dim).Draw(t, "x")}
 		x := slices.Clone(s.X)
 		s.Source, s.Reached = []int{}, []bool{}
@@ -310,7 +327,8 @@ func BenchmarkTeacherCache(b *testing.B) {
 	if err != nil {
 		b.Skip(err)
 	}
-	m, t, people := readAll(b, filepath.Join(dir, "models", "adult", "mlp2-s0.onnx"), filepath.Join("..", "examples", "tasks", "adult.yaml"), filepath.Join(dir, "data", "adult", "adult.data.gz"))
+	m, t, people := readAll(b, filepath.Join(dir, "models", "adult", "mlp2-s0.onnx"), filepath.Join("..", "examples",
+		"tasks", "adult.yaml"), filepath.Join(dir, "data", "adult", "adult.data.gz"))
 	q, err := prepare(context.Background(), m, t, Options{Engine: e, Workers: runtime.GOMAXPROCS(0)})
 	if err != nil {
 		b.Fatal(err)
@@ -349,7 +367,8 @@ func BenchmarkTeacherCache(b *testing.B) {
 	}
 }
 
-// onFacts returns the calibrated stage as it is before any statistics: the input's grid fitted to the rows of the people.
+// onFacts returns the calibrated stage as it is before any statistics: the input's grid fitted to
+// the rows of the people.
 func onFacts(t testing.TB, p *prepared, people *task.People) *calibrated {
 	t.Helper()
 	c := &calibrated{prepared: p, cohort: cohort{all: people, people: people}, cal: calib.FactualSet(people.X, people.Dim)}
@@ -368,7 +387,8 @@ func BenchmarkStatsCache(b *testing.B) {
 	if err != nil {
 		b.Skip(err)
 	}
-	m, t, people := readAll(b, filepath.Join(dir, "models", "adult", "mlp2-s0.onnx"), filepath.Join("..", "examples", "tasks", "adult.yaml"), filepath.Join(dir, "data", "adult", "adult.data.gz"))
+	m, t, people := readAll(b, filepath.Join(dir, "models", "adult", "mlp2-s0.onnx"), filepath.Join("..", "examples",
+		"tasks", "adult.yaml"), filepath.Join(dir, "data", "adult", "adult.data.gz"))
 	ctx := context.Background()
 	p, err := prepare(ctx, m, t, Options{Engine: e, Workers: runtime.GOMAXPROCS(0)})
 	if err != nil {

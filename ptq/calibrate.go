@@ -129,7 +129,8 @@ func (c *calibrated) fit(ctx context.Context, i int, s *calib.Stats, formats []q
 	[]quant.Layer, error,
 ) {
 	fits, err := calib.FitWeights(ctx, c.grid.wide[i], s, formats, calib.WeightOptions{
-		PerTensor: c.o.Scales == ScalesPerTensor, Range: c.o.WeightRange, Rounding: c.o.Rounding, Vary: vary, Workers: c.o.Workers,
+		PerTensor: c.o.Scales == ScalesPerTensor, Range: c.o.WeightRange, Rounding: c.o.Rounding, Vary: vary,
+		Workers: c.o.Workers,
 	})
 	if err != nil {
 		return nil, err
@@ -158,7 +159,8 @@ func (c *calibrated) onGrid(i int) bool {
 // inFloat reports whether layer i computes in float, on weights of few bits.
 func (c *calibrated) inFloat(i int) bool {
 	first := &c.found[0]
-	return c.o.WeightOnly || c.grid.input == nil && first.Fixed == "" && first.Conv == nil && c.layers[i].Input == first.Input
+	return c.o.WeightOnly || c.grid.input == nil && first.Fixed == "" && first.Conv == nil &&
+		c.layers[i].Input == first.Input
 }
 
 // maxGridError is the root mean square margin error, in logits, from which the grid of the
@@ -181,7 +183,9 @@ func (c *calibrated) fitInput(ctx context.Context) error {
 	if !raw {
 		seen := x
 		x, values = nil, nil
-		err := c.full.Observe(ctx, seen, classifier.Probe{Values: []string{first.Input}}, func(_, _ int, v, _ [][]float32) error {
+		err := c.full.Observe(ctx, seen, classifier.Probe{Values: []string{first.Input}}, func(_, _ int, v,
+			_ [][]float32,
+		) error {
 			x = append(x, v[0]...)
 			return nil
 		})
@@ -213,7 +217,8 @@ func (c *calibrated) fitInput(ctx context.Context) error {
 			c.union.Clip(input)
 		}
 		for _, j := range c.cal.Clip(input) {
-			c.warn("input %q has values far from all others: those are clipped; is there a mistake in the data?", c.task.InputName(j))
+			c.warn("input %q has values far from all others: those are clipped; is there a mistake in the data?",
+				c.task.InputName(j))
 		}
 	}
 	return nil

@@ -123,8 +123,10 @@ func Settings() []Setting {
 			"cost", "what a budget counts",
 			[]Choice{
 				{string(CostBits), "the bit width of the weights alone, as the paper counts"},
-				{string(CostBytes), "every byte that the file stores for the weights: codes, scales, zero points, order of rows; in bits per weight"},
-				{string(CostBOPs), "weight bits x activation bits x multiplications, as a share of those with 8-bit activations; in bits per weight"},
+				{string(CostBytes), "every byte that the file stores for the weights: codes, scales, zero points, order of " +
+					"rows; in bits per weight"},
+				{string(CostBOPs), "weight bits x activation bits x multiplications, as a share of those with 8-bit " +
+					"activations; in bits per weight"},
 			},
 			func(o *Options) *string { return (*string)(&o.Cost) },
 		},

@@ -11,8 +11,8 @@ import (
 	"cfq/task"
 )
 
-// refusedShare is one refused person for so many who are calibrated on, at
-// least: recourse points are made from refused people.
+// refusedShare: of this many people who are calibrated on at least one is refused, because recourse
+// points are made from refused people.
 const refusedShare = 4
 
 // minLabels is how many labels it takes to judge the task's target by them.
@@ -91,7 +91,8 @@ func personal(set *constraint.Set, overrides []task.Override, people *task.Peopl
 		return set, nil, nil
 	}
 	if len(people.Rows) != people.N {
-		return nil, nil, fmt.Errorf("overrides are by rows of the data file, and %d people have %d of them", people.N, len(people.Rows))
+		return nil, nil, fmt.Errorf("overrides are by rows of the data file, and %d people have %d of them", people.N,
+			len(people.Rows))
 	}
 	by := map[int][]task.Override{}
 	for _, o := range overrides {
@@ -113,11 +114,11 @@ func personal(set *constraint.Set, overrides []task.Override, people *task.Peopl
 func (c *cohort) noRecourse() string {
 	switch promised := func(a recourse.Action) bool { return a.Status == recourse.Found }; {
 	case c.promises == nil:
-		return "nobody among the rows is refused and can be helped"
+		return "no row is refused and has recourse"
 	case slices.ContainsFunc(c.promises, promised):
-		return "the promises change nothing about anybody"
+		return "the promises change nothing for any row"
 	}
-	return "nobody among the rows is promised anything"
+	return "no row has a promise"
 }
 
 // agreement counts the rows with a label, and those of them that margins decide as the label says.

@@ -42,9 +42,13 @@ func convolutionalLoans(tk *task.Task) *graph.Model {
 	h = b.Op("Conv", []string{h, random(0, 16, 1, 5)}, graph.IntsAttr("pads", 2, 2))
 	ones := b.Const(graph.FromFloats("v", []float32{1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4}, 16))
 	h = b.Op("BatchNormalization", []string{h, random(1, 16), random(0, 16), random(0, 16), ones})
-	h = b.Op("MaxPool", []string{b.Op("Relu", []string{h})}, graph.IntsAttr("kernel_shape", 2), graph.IntsAttr("strides", 2))
+	h = b.Op("MaxPool", []string{b.Op("Relu", []string{h})}, graph.IntsAttr("kernel_shape", 2),
+		graph.IntsAttr("strides", 2))
 	h = b.Op("Relu", []string{b.Op("Conv", []string{h, random(0, 32, 8, 3), random(0, 32)}, graph.IntAttr("group", 2))})
-	y := b.Op("Gemm", []string{b.Op("Flatten", []string{h}), random(0, 2, 32*(f/2-2)), b.Const(graph.FromFloats("b", []float32{0, 0}, 2))}, graph.IntAttr("transB", 1))
+	y := b.Op("Gemm", []string{
+		b.Op("Flatten", []string{h}), random(0, 2, 32*(f/2-2)),
+		b.Const(graph.FromFloats("b", []float32{0, 0}, 2)),
+	}, graph.IntAttr("transB", 1))
 	m.Graph.Outputs = []graph.Value{{Name: y, DType: graph.Float}}
 	return m
 }
@@ -71,9 +75,15 @@ func TestQuantizeConvolutions(t *testing.T) {
 		agree float64
 		run   string
 	}{
-		"ptq at 8 bits":     {ptq.Options{Method: "ptq", Budget: 8}, 0.95, integers},
-		"ptq by channel":    {ptq.Options{Method: "ptq", Budget: 8, Scales: ptq.ScalesPerChannel, Rounding: ptq.RoundGPTQ}, 0.95, integers},
-		"ptq at 4 bits":     {ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScalesPerChannel, Rounding: ptq.RoundGPTQ}, 0.8, integers},
+		"ptq at 8 bits": {ptq.Options{Method: "ptq", Budget: 8}, 0.95, integers},
+		"ptq by channel": {ptq.Options{
+			Method: "ptq", Budget: 8, Scales: ptq.ScalesPerChannel,
+			Rounding: ptq.RoundGPTQ,
+		}, 0.95, integers},
+		"ptq at 4 bits": {ptq.Options{
+			Method: "ptq", Budget: 4, Scales: ptq.ScalesPerChannel,
+			Rounding: ptq.RoundGPTQ,
+		}, 0.8, integers},
 		"cf-ptq":            {ptq.Options{Method: "cf-ptq", Budget: 8, Allocator: ptq.AllocatorUniform}, 0.95, integers},
 		"4-bit activations": {ptq.Options{Method: "ptq", Budget: 8, ActBits: 4}, 0.6, integers},
 		"weights alone":     {ptq.Options{Method: "ptq", Budget: 8, WeightOnly: true}, 0.95, "map[FusedConv:2 Gemm:1]"},

@@ -45,7 +45,9 @@ type Deployment struct {
 // QDQ form like the nominal one.
 //
 // Reference: U(f_q) of "Uncertainty set from quantization-induced variability".
-func Deployments(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options, d DeployOptions) (nominal *Result, drawn []Deployment, err error) {
+func Deployments(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options,
+	d DeployOptions,
+) (nominal *Result, drawn []Deployment, err error) {
 	if d, err = d.withDefaults(); err != nil {
 		return nil, nil, inputError(err)
 	}
@@ -140,7 +142,9 @@ type Fleet struct {
 
 // OpenFleet makes deployments of the model, calibrated on people, and opens all of
 // them. Close the fleet after use.
-func OpenFleet(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options, d DeployOptions) (f *Fleet, err error) {
+func OpenFleet(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options,
+	d DeployOptions,
+) (f *Fleet, err error) {
 	r, drawn, err := Deployments(ctx, m, t, people, o, d)
 	if err != nil {
 		return nil, err

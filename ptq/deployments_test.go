@@ -62,7 +62,10 @@ func TestDeployments(t *testing.T) {
 					t.Errorf("%s: deployments %d and %d have the same plan", method, k, j)
 				}
 			}
-			r, err := verify.Check(ctx, d.Model, verify.Options{Plan: d.Plan, Engine: e, Probes: probe, FloatBytes: nominal.FloatBytes})
+			r, err := verify.Check(ctx, d.Model, verify.Options{
+				Plan: d.Plan, Engine: e, Probes: probe,
+				FloatBytes: nominal.FloatBytes,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -142,7 +145,8 @@ func TestDeploymentsStayNear(t *testing.T) {
 	usual, quantization := rms(ptq.DeployOptions{})
 	much, _ := rms(ptq.DeployOptions{Rounding: 3, Jitter: 0.2})
 	if !(0 < little && little < usual && usual < much) || usual > 4*quantization {
-		t.Errorf("rms margin difference %v with little variation, %v as usual, %v with much; quantization makes %v", little, usual, much, quantization)
+		t.Errorf("rms margin difference %v with little variation, %v as usual, %v with much; quantization makes %v",
+			little, usual, much, quantization)
 	}
 }
 
@@ -172,7 +176,8 @@ func TestRobustness(t *testing.T) {
 	ctx := context.Background()
 	m, tk, train := loans(t, "train.csv")
 	_, _, test := loans(t, "test.csv")
-	f, err := ptq.OpenFleet(ctx, m, tk, few(train, 300), ptq.Options{Engine: e, Budget: 2.5, Refine: 1, Workers: 2}, ptq.DeployOptions{Models: 8, Batch: 300})
+	f, err := ptq.OpenFleet(ctx, m, tk, few(train, 300), ptq.Options{Engine: e, Budget: 2.5, Refine: 1, Workers: 2},
+		ptq.DeployOptions{Models: 8, Batch: 300})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,13 +196,15 @@ func TestRobustness(t *testing.T) {
 	}
 	original, quantized, robust := r.Rows[0], r.Rows[1], r.Rows[2]
 	share := func(row ptq.RobustRow) float64 { return float64(row.Found) / float64(r.People) }
-	if original.Original != share(original) || robust.Original != share(robust) || robust.SeenAll != share(robust) || robust.Seen < robust.SeenAll {
+	if original.Original != share(original) || robust.Original != share(robust) || robust.SeenAll != share(robust) ||
+		robust.Seen < robust.SeenAll {
 		t.Errorf("a model refuses what was solved on it: %+v", r.Rows)
 	}
 	if !(quantized.Quantized >= share(quantized)) {
 		t.Errorf("the quantized model refuses what was solved on it: %+v", quantized)
 	}
-	if !(robust.HeldOutAll > original.HeldOutAll && robust.HeldOut > original.HeldOut && robust.CostRatio > 1 && original.CostRatio == 1) {
+	if !(robust.HeldOutAll > original.HeldOutAll && robust.HeldOut > original.HeldOut && robust.CostRatio > 1 &&
+		original.CostRatio == 1) {
 		t.Errorf("robust actions are no better where nobody looked, or cost nothing: %+v", r.Rows)
 	}
 	o.Workers = 2
@@ -221,7 +228,8 @@ func TestDeployErrors(t *testing.T) {
 		"dither of NaN codes":    {Rounding: math.NaN()},
 		"jitter of 2":            {Jitter: 2},
 	} {
-		if _, _, err := ptq.Deployments(context.Background(), m, tk, people, ptq.Options{Engine: ort.Options{}}, d); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := ptq.Deployments(context.Background(), m, tk, people, ptq.Options{Engine: ort.Options{}},
+			d); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", d, err)
 		}
 	}

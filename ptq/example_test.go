@@ -34,9 +34,15 @@ func Example() {
 		log.Fatal(err)
 	}
 	for _, l := range result.Layers {
-		fmt.Println(l.Node, l.Bits, "bits")
+		fmt.Printf("%s: %.1f bits\n", l.Node, l.Bits)
 	}
+	fmt.Println("smaller:", result.Bytes < result.FloatBytes)
 	if err := os.WriteFile(os.DevNull, result.Model, 0o600); err != nil {
 		log.Fatal(err)
 	}
+	// Output:
+	// /layers.0/Gemm: 7.0 bits
+	// /layers.2/Gemm: 2.2 bits
+	// /layers.4/Gemm: 3.0 bits
+	// smaller: true
 }

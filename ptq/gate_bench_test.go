@@ -20,9 +20,10 @@ import (
 	"cfq/task"
 )
 
-// BenchmarkGate100k measures what `cfq gate --promises` does with 100,000 promises to as many people, step by step: reading
-// the data and the promises, judging them by the original, asking a quantized model. The people and their promises are those of Adult's training rows
-// (else the loans'), repeated.
+// BenchmarkGate100k measures what `cfq gate --promises` does with 100,000 promises to as many
+// people, step by step: reading the data and the promises, judging them by the original, asking a
+// quantized model. The people and their promises are those of Adult's training rows (else the
+// loans'), repeated.
 func BenchmarkGate100k(b *testing.B) {
 	e := orttest.Need(b)
 	ctx := b.Context()
@@ -64,7 +65,10 @@ func BenchmarkGate100k(b *testing.B) {
 			lap(2)
 			actions, _ := f.Actions(verdicts)
 			lap(3)
-			r, err := eval.Compare(ctx, full, full, set, people, eval.Options{Promises: actions, OneSided: true, Margins: []float64{0, 0.1}})
+			r, err := eval.Compare(ctx, full, full, set, people, eval.Options{
+				Promises: actions, OneSided: true,
+				Margins: []float64{0, 0.1},
+			})
 			if err != nil || r.Issued.Promises != 100000 {
 				b.Fatal(err, r.Issued)
 			}
@@ -80,7 +84,9 @@ func BenchmarkGate100k(b *testing.B) {
 }
 
 // crowd writes n people who are refused and promised something, and what they are promised.
-func crowd(b *testing.B, m recourse.Model, set *constraint.Set, t *task.Task, people *task.People, n int) (data, promises string) {
+func crowd(b *testing.B, m recourse.Model, set *constraint.Set, t *task.Task, people *task.People, n int) (data,
+	promises string,
+) {
 	margins, err := m.Margins(b.Context(), people.X)
 	if err != nil {
 		b.Fatal(err)
@@ -92,7 +98,10 @@ func crowd(b *testing.B, m recourse.Model, set *constraint.Set, t *task.Task, pe
 		}
 	}
 	people = people.Subset(refused)
-	actions, err := recourse.Solve(b.Context(), m, set, people.X, recourse.SolveOptions{Margin: 0.1, Restarts: -1, Rounds: -1})
+	actions, err := recourse.Solve(b.Context(), m, set, people.X, recourse.SolveOptions{
+		Margin: 0.1, Restarts: -1,
+		Rounds: -1,
+	})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -140,8 +149,9 @@ func crowd(b *testing.B, m recourse.Model, set *constraint.Set, t *task.Task, pe
 	return data, promises
 }
 
-// BenchmarkEval measures eval.Compare of a quantized model on all of Adult's test rows (else the loans') at three margins with a
-// noise floor, and how many times the original's own recourse at these margins that takes.
+// BenchmarkEval measures eval.Compare of a quantized model on all of Adult's test rows (else the
+// loans') at three margins with a noise floor, and how many times the original's own recourse at
+// these margins that takes.
 func BenchmarkEval(b *testing.B) {
 	e := orttest.Need(b)
 	ctx := b.Context()
@@ -155,7 +165,8 @@ func BenchmarkEval(b *testing.B) {
 		b.Fatal(err)
 	}
 	if dir, err := realdata.Find(); err == nil {
-		if people, err = task.Read(ctx, filepath.Join(dir, "data", "adult", "adult.test.gz"), t, task.ReadOptions{}); err != nil {
+		if people, err = task.Read(ctx, filepath.Join(dir, "data", "adult", "adult.test.gz"), t,
+			task.ReadOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}

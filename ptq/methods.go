@@ -31,7 +31,8 @@ func Methods() []Method {
 	list := []Method{
 		{
 			Name: CFPTQ, RecourseSensitivity: true,
-			Doc: "calibration on rows and recourse points, bit widths of rows by the quantization error of the margin there, GPTQ rounding, end-to-end refinement",
+			Doc: "calibration on rows and recourse points, bit widths of rows by the quantization error of the margin there, " +
+				"GPTQ rounding, end-to-end refinement",
 			Defaults: Options{
 				Allocator: AllocatorExact, Cost: CostBits, BitWidths: BitWidthsPerRow, Scales: ScalesPerChannel, Input: InputAuto,
 				CalibrateOn: OnRecourse, WeightRange: calib.Output, ActRange: calib.MSE, Rounding: RoundGPTQ, Refine: 8,

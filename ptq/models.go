@@ -60,7 +60,10 @@ func openAs(m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, erro
 	if t == nil {
 		return classifier.New(m, classifier.Options{Workers: workers, Through: quant.StraightThrough})
 	}
-	c, err := classifier.New(m, classifier.Options{Target: &t.Target.Index, Workers: workers, Through: quant.StraightThrough})
+	c, err := classifier.New(m, classifier.Options{
+		Target: &t.Target.Index, Workers: workers,
+		Through: quant.StraightThrough,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -128,7 +128,8 @@ func (o Options) resolve() (Options, Method, error) {
 	case given == "":
 		o.BitWidths = BitWidthsPerLayer // the method's own does not go with the other options
 	case o.Scales != ScalesPerChannel:
-		errs = append(errs, fmt.Errorf("bit-widths %s needs scales %s; bit-widths %s does not", BitWidthsPerRow, ScalesPerChannel, BitWidthsPerLayer))
+		errs = append(errs, fmt.Errorf("bit-widths %s needs scales %s; bit-widths %s does not", BitWidthsPerRow,
+			ScalesPerChannel, BitWidthsPerLayer))
 	default:
 		errs = append(errs, fmt.Errorf("bit-widths %s needs the allocator %s; bit-widths %s works with any",
 			BitWidthsPerRow, AllocatorExact, BitWidthsPerLayer))

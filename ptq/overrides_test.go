@@ -42,7 +42,8 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 	t.Parallel()
 	e := orttest.Need(t)
 	loans := filepath.Join("..", "testdata", "loans")
-	m, tk, all := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "train.csv"))
+	m, tk, all := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"),
+		filepath.Join(loans, "train.csv"))
 	var rows []int
 	for row := 199; row >= 0; row-- {
 		rows = append(rows, row)
@@ -89,7 +90,8 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 		}
 	}
 	people.Rows = people.Rows[1:]
-	if _, err := Quantize(context.Background(), m, tk, people, o); err == nil || !strings.Contains(err.Error(), "overrides are by rows") {
+	if _, err := Quantize(context.Background(), m, tk, people, o); err == nil || !strings.Contains(err.Error(),
+		"overrides are by rows") {
 		t.Errorf("people without rows: %v", err)
 	}
 }
@@ -99,7 +101,8 @@ func TestWhyNoRecourse(t *testing.T) {
 	t.Parallel()
 	e := orttest.Need(t)
 	loans := filepath.Join("..", "testdata", "loans")
-	m, tk, all := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"), filepath.Join(loans, "test.csv"))
+	m, tk, all := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"),
+		filepath.Join(loans, "test.csv"))
 	people := all.Subset([]int{0, 2}) // both approved
 	promises := func(s recourse.Status) []recourse.Action {
 		var list []recourse.Action
@@ -113,11 +116,14 @@ func TestWhyNoRecourse(t *testing.T) {
 		promises []recourse.Action
 		want     string
 	}{
-		{nil, "nobody among the rows is refused and can be helped: "},
-		{promises(recourse.Found), "the promises change nothing about anybody: "},
-		{promises(recourse.NoneFound), "nobody among the rows is promised anything: "},
+		{nil, "no row is refused and has recourse: "},
+		{promises(recourse.Found), "the promises change nothing for any row: "},
+		{promises(recourse.NoneFound), "no row has a promise: "},
 	} {
-		q, err := calibrate(context.Background(), m, tk, people, Options{Engine: e, Allocator: AllocatorUniform, Promises: c.promises})
+		q, err := calibrate(context.Background(), m, tk, people, Options{
+			Engine: e, Allocator: AllocatorUniform,
+			Promises: c.promises,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

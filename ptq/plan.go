@@ -64,9 +64,14 @@ func WritePlan(w io.Writer, r *Result) error {
 // file. What the file leaves out is computed as quant.PlanFile.Plan does. The written model is verified on people
 // or, where that is nil, on points that are drawn from the plan's input grid. Of the options only
 // Engine, Workers and Progress count. An *InputError says that the plan is not for this model.
-func FromPlan(ctx context.Context, m *graph.Model, f *quant.PlanFile, people *task.People, o Options) (_ *Result, err error) {
+func FromPlan(ctx context.Context, m *graph.Model, f *quant.PlanFile, people *task.People, o Options) (_ *Result,
+	err error,
+) {
 	o.tell("read the model", 0, 0)
-	from, err := open(ctx, m, nil, &Options{Runtime: f.Runtime, CrossLayerEqualization: f.Equalized, Engine: o.Engine, Workers: o.Workers})
+	from, err := open(ctx, m, nil, &Options{
+		Runtime: f.Runtime, CrossLayerEqualization: f.Equalized, Engine: o.Engine,
+		Workers: o.Workers,
+	})
 	if err != nil {
 		return nil, inputError(err)
 	}
@@ -79,7 +84,8 @@ func FromPlan(ctx context.Context, m *graph.Model, f *quant.PlanFile, people *ta
 		people = drawProbes(f.Input, dataInput(from.canonical), from.full.Dim())
 	}
 	if people.Dim != from.full.Dim() || people.N == 0 {
-		return nil, inputError(fmt.Errorf("%d rows of %d values to verify a model with %d inputs on", people.N, people.Dim, from.full.Dim()))
+		return nil, inputError(fmt.Errorf("%d rows of %d values to verify a model with %d inputs on", people.N,
+			people.Dim, from.full.Dim()))
 	}
 	out, bytes, err := from.write(plan, f.Recipe)
 	if err != nil {
@@ -106,7 +112,9 @@ const minAlike = 0.9
 
 // compareDecisions warns when the model of a plan decides otherwise than the original: a plan may
 // be edited, and verification compares the file with the plan only.
-func (m *opened) compareDecisions(ctx context.Context, written *graph.Model, x []float32, workers int) (warning string, err error) {
+func (m *opened) compareDecisions(ctx context.Context, written *graph.Model, x []float32,
+	workers int,
+) (warning string, err error) {
 	c, err := classifier.Open(ctx, written, m.engine, classifier.Options{Workers: workers})
 	if err != nil {
 		return "", err
@@ -129,7 +137,8 @@ func (m *opened) compareDecisions(ctx context.Context, written *graph.Model, x [
 	if float64(alike) >= minAlike*float64(len(got)) {
 		return "", nil
 	}
-	return fmt.Sprintf("the model of the plan decides only %d of %d rows as the original does: are the plan's scales and codes right?",
+	return fmt.Sprintf("the model of the plan decides only %d of %d rows as the original does: are the plan's scales "+
+		"and codes right?",
 		alike, len(got)), nil
 }
 
@@ -144,7 +153,8 @@ func (m *opened) planFrom(f *quant.PlanFile) (*quant.Plan, error) {
 		for i := range m.found {
 			weights += m.found[i].Params()
 		}
-		return nil, fmt.Errorf("the plan is for another model: for one with %d weights and the SHA-256 %.12s..., and this one has %d and %.12s... in canonical form",
+		return nil, fmt.Errorf("the plan is for another model: for one with %d weights and the SHA-256 %.12s..., and this "+
+			"one has %d and %.12s... in canonical form",
 			f.Model.Weights, f.Model.SHA256, weights, sum)
 	}
 	plan, err := f.Plan(m.found, dataInput(m.canonical))

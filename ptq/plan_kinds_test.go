@@ -133,8 +133,11 @@ func TestFromPlanConvolutions(t *testing.T) {
 		o    ptq.Options
 		want string // in the plan
 	}{
-		"integers":    {ptq.Options{Method: "ptq", Budget: 8}, `(?s)"result": \{.*"result": \{`},
-		"channels":    {ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScalesPerChannel, Rounding: ptq.RoundGPTQ}, `"result": \{`},
+		"integers": {ptq.Options{Method: "ptq", Budget: 8}, `(?s)"result": \{.*"result": \{`},
+		"channels": {
+			ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScalesPerChannel, Rounding: ptq.RoundGPTQ},
+			`"result": \{`,
+		},
 		"rows":        {ptq.Options{Budget: 5, Refine: -1}, `"result": \{`},
 		"weight only": {ptq.Options{Method: "ptq", WeightOnly: true}, `"reads": "float"`},
 		"act bits":    {ptq.Options{Method: "ptq", Budget: 8, ActBits: 4}, `"result": \{"bits": 4`},

@@ -73,8 +73,10 @@ func TestFromPlan(t *testing.T) {
 			if a, b := fmt.Sprint(r.Verified.Err()), fmt.Sprint(again.Verified.Err()); a != b {
 				t.Errorf("verified: %s; the run that saved it: %s", b, a)
 			}
-			if again.Method != r.Method || again.Budget != r.Budget || again.Bits != r.Bits || again.Stored != r.Stored || len(again.Layers) != len(r.Layers) {
-				t.Errorf("%s at %v, %v bits; want %s at %v, %v bits", again.Method, again.Budget, again.Bits, r.Method, r.Budget, r.Bits)
+			if again.Method != r.Method || again.Budget != r.Budget || again.Bits != r.Bits || again.Stored != r.Stored ||
+				len(again.Layers) != len(r.Layers) {
+				t.Errorf("%s at %v, %v bits; want %s at %v, %v bits", again.Method, again.Budget, again.Bits, r.Method,
+					r.Budget, r.Bits)
 			}
 			var second bytes.Buffer
 			if err := ptq.WritePlan(&second, again); err != nil || !bytes.Equal(text, second.Bytes()) {
@@ -160,7 +162,8 @@ func TestFromPlanErrors(t *testing.T) {
 			t.Errorf("%s: %v, want it to say %q", c.name, err, c.want)
 		}
 	}
-	if _, err := ptq.FromPlan(context.Background(), m, readPlan(t, text), &narrow, ptq.Options{Engine: e}); err == nil || !strings.Contains(err.Error(), "to verify a model") {
+	if _, err := ptq.FromPlan(context.Background(), m, readPlan(t, text), &narrow,
+		ptq.Options{Engine: e}); err == nil || !strings.Contains(err.Error(), "to verify a model") {
 		t.Errorf("people of another task: %v", err)
 	}
 }

@@ -39,7 +39,9 @@ type Calibration struct{ stage *scored }
 
 // Calibrate does the part of Quantize that does not depend on the budget, so that a model
 // can be quantized at several.
-func Calibrate(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options) (*Calibration, error) {
+func Calibrate(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options) (*Calibration,
+	error,
+) {
 	c, err := calibrate(ctx, m, t, people, o)
 	if err != nil {
 		return nil, err

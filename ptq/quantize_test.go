@@ -205,7 +205,10 @@ func TestQuantizeErrors(t *testing.T) {
 	short := *tk
 	short.Features = tk.Features[:3]
 	noLayers := m.Clone()
-	noLayers.Graph.Nodes = []*graph.Node{{Op: "Identity", Inputs: []string{m.Graph.Inputs[0].Name}, Outputs: []string{m.Graph.Outputs[0].Name}}}
+	noLayers.Graph.Nodes = []*graph.Node{{
+		Op: "Identity", Inputs: []string{m.Graph.Inputs[0].Name},
+		Outputs: []string{m.Graph.Outputs[0].Name},
+	}}
 	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, tt := range []struct {
@@ -217,8 +220,16 @@ func TestQuantizeErrors(t *testing.T) {
 		o    ptq.Options
 		want string
 	}{
-		{"method", context.Background(), m, tk, people, ptq.Options{Method: "cfptq"}, `invalid value "cfptq" for method: want cf-ptq, ptq,`},
-		{"allocator", context.Background(), m, tk, people, ptq.Options{Allocator: "best"}, `invalid value "best" for allocator: want exact,`},
+		{
+			"method", context.Background(), m, tk, people,
+			ptq.Options{Method: "cfptq"},
+			`invalid value "cfptq" for method: want cf-ptq, ptq,`,
+		},
+		{
+			"allocator", context.Background(), m, tk, people,
+			ptq.Options{Allocator: "best"},
+			`invalid value "best" for allocator: want exact,`,
+		},
 		{"budget", context.Background(), m, tk, people, ptq.Options{Budget: 1.5}, "invalid budget 1.5: want 2 to 8"},
 		{"task", context.Background(), m, &short, people, ptq.Options{}, "the task's features make 3"},
 		{"people", context.Background(), m, tk, &task.People{}, ptq.Options{}, "no rows to calibrate on"},
@@ -275,8 +286,9 @@ func TestChoices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var usual *ptq.Result                         // by the choices that are made anyway
-	same := map[string]int{"cost": 1, "input": 1} // so many choices make no difference here; all activations have 8 bits: bops are bits
+	var usual *ptq.Result // by the choices that are made anyway
+	// so many choices make no difference here; all activations have 8 bits: bops are bits
+	same := map[string]int{"cost": 1, "input": 1}
 	for _, c := range ptq.Settings() {
 		if c.Name == "allocator" {
 			continue // TestQuantize has them all
@@ -331,7 +343,10 @@ func TestBudgetOfBytes(t *testing.T) {
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 400)
 	for _, budget := range []float64{4, 5.5} {
-		r, err := ptq.Quantize(context.Background(), m, tk, people, ptq.Options{Budget: budget, Cost: ptq.CostBytes, Engine: e})
+		r, err := ptq.Quantize(context.Background(), m, tk, people, ptq.Options{
+			Budget: budget, Cost: ptq.CostBytes,
+			Engine: e,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -343,7 +358,10 @@ func TestBudgetOfBytes(t *testing.T) {
 		}
 	}
 	var input *ptq.InputError
-	if _, err := ptq.Quantize(context.Background(), m, tk, people, ptq.Options{Budget: 2, Cost: ptq.CostBytes, Engine: e}); !errors.As(err, &input) {
+	if _, err := ptq.Quantize(context.Background(), m, tk, people, ptq.Options{
+		Budget: 2, Cost: ptq.CostBytes,
+		Engine: e,
+	}); !errors.As(err, &input) {
 		t.Errorf("two bits with all that comes on top: %v", err)
 	}
 }
@@ -356,7 +374,10 @@ func TestBudgetOfOperations(t *testing.T) {
 	people = few(people, 400)
 	bits := map[int]float64{}
 	for _, act := range []int{4, 8} {
-		r, err := ptq.Quantize(context.Background(), m, tk, people, ptq.Options{Budget: 3, Cost: ptq.CostBOPs, ActBits: act, Engine: e, Refine: -1})
+		r, err := ptq.Quantize(context.Background(), m, tk, people, ptq.Options{
+			Budget: 3, Cost: ptq.CostBOPs,
+			ActBits: act, Engine: e, Refine: -1,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

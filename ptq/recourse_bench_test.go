@@ -21,24 +21,29 @@ import (
 	"cfq/task"
 )
 
-// BenchmarkSolve measures evaluation recourse, default settings at margin 0.1, for all of Adult's test rows (or the loans).
+// BenchmarkSolve measures evaluation recourse, default settings at margin 0.1, for all of Adult's
+// test rows (or the loans).
 func BenchmarkSolve(b *testing.B) {
 	e := orttest.Need(b)
 	name, m, t, people := adult(b)
 	if dir, err := realdata.Find(); err == nil {
-		if people, err = task.Read(context.Background(), filepath.Join(dir, "data", "adult", "adult.test.gz"), t, task.ReadOptions{}); err != nil {
+		if people, err = task.Read(context.Background(), filepath.Join(dir, "data", "adult", "adult.test.gz"), t,
+			task.ReadOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.Run(name, func(b *testing.B) { benchSolve(b, cfqModel(b, m, t, e), t, people.X) })
 }
 
-// BenchmarkSolveGrowth shows how the time grows: each size doubles one thing of a base case of 1000 people, 8 numbers, 2 groups of 4 values and
-// 2 hidden layers of 32.
+// BenchmarkSolveGrowth shows how the time grows: each size doubles one thing of a base case of 1000
+// people, 8 numbers, 2 groups of 4 values and 2 hidden layers of 32.
 func BenchmarkSolveGrowth(b *testing.B) {
 	e := orttest.Need(b)
 	for _, s := range []growth{
-		{1000, 8, 2, 2}, {2000, 8, 2, 2}, {4000, 8, 2, 2}, {1000, 16, 2, 2}, {1000, 32, 2, 2}, {1000, 8, 4, 2}, {1000, 8, 8, 2}, {1000, 8, 2, 4}, {1000, 8, 2, 8},
+		{1000, 8, 2, 2}, {2000, 8, 2, 2}, {4000, 8, 2, 2}, {1000, 16, 2, 2}, {1000, 32, 2, 2}, {1000, 8, 4, 2}, {
+			1000, 8,
+			8, 2,
+		}, {1000, 8, 2, 4}, {1000, 8, 2, 8},
 	} {
 		b.Run(fmt.Sprintf("rows=%d,numbers=%d,groups=%d,depth=%d", s.rows, s.numbers, s.groups, s.depth), func(b *testing.B) {
 			t := growthTask(s)
@@ -113,7 +118,10 @@ func (s growth) people(rng *rand.Rand) []float32 {
 func growthModel(dim, depth int, bias float32) *graph.Model {
 	rng := rand.New(rand.NewPCG(5, 6))
 	batch := graph.Dim{Size: -1, Param: "n"}
-	g := &graph.Graph{Name: "growth", Inputs: []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{batch, {Size: int64(dim)}}}}}
+	g := &graph.Graph{
+		Name:   "growth",
+		Inputs: []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{batch, {Size: int64(dim)}}}},
+	}
 	nb := graph.NewBuilder(g, "")
 	x, in := "x", dim
 	for l := range depth + 1 {
@@ -128,7 +136,10 @@ func growthModel(dim, depth int, bias float32) *graph.Model {
 		for i := range b {
 			b[i] = shift
 		}
-		x = nb.Op("Gemm", []string{x, nb.Const(graph.FromFloats("w", w, int64(in), int64(out))), nb.Const(graph.FromFloats("b", b, int64(out)))})
+		x = nb.Op("Gemm", []string{
+			x, nb.Const(graph.FromFloats("w", w, int64(in), int64(out))),
+			nb.Const(graph.FromFloats("b", b, int64(out))),
+		})
 		if l < depth {
 			x = nb.Op("Relu", []string{x})
 		}

@@ -13,7 +13,8 @@ import (
 	"cfq/recourse/constraint"
 )
 
-// In ONNX Runtime too, what a person is told depends neither on who else is asked about, nor on the order, nor on the workers.
+// In ONNX Runtime too, what a person is told depends neither on who else is asked about, nor on the
+// order, nor on the workers.
 func TestSolveCompany(t *testing.T) {
 	t.Parallel()
 	e := orttest.Need(t)
@@ -37,7 +38,10 @@ func TestSolveCompany(t *testing.T) {
 	for _, size := range []int{people.N, 101} {
 		for lo := 0; lo < people.N; lo += size {
 			rows := order[lo:min(lo+size, people.N)]
-			some, err := recourse.Solve(ctx, c, set.Select(rows), people.Subset(rows).X, recourse.SolveOptions{Margin: 0.1, Workers: 2})
+			some, err := recourse.Solve(ctx, c, set.Select(rows), people.Subset(rows).X, recourse.SolveOptions{
+				Margin:  0.1,
+				Workers: 2,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,7 +20,9 @@ const (
 )
 
 // refine refines the plans of layers as a whole on points of the set; convolutions stay as they are.
-func (c *calibrated) refine(ctx context.Context, plans []quant.Layer, set *calib.Set) ([]quant.Layer, *refine.Outcome, error) {
+func (c *calibrated) refine(ctx context.Context, plans []quant.Layer, set *calib.Set) ([]quant.Layer,
+	*refine.Outcome, error,
+) {
 	if c.o.Refine == 0 {
 		return plans, nil, nil
 	}
@@ -58,7 +60,10 @@ func (c *calibrated) refine(ctx context.Context, plans []quant.Layer, set *calib
 			return nil, err
 		}
 		target := c.full.Target()
-		return classifier.Open(ctx, m, c.engine, classifier.Options{Target: &target, Workers: c.o.Workers, Through: quant.StraightThrough})
+		return classifier.Open(ctx, m, c.engine, classifier.Options{
+			Target: &target, Workers: c.o.Workers,
+			Through: quant.StraightThrough,
+		})
 	}
 	refined, outcome, err := refine.Run(ctx, layers, points, open, refine.Options{
 		Rounds: c.o.Refine, Progress: func(done, total int) { c.tell("refine", done, total) },

@@ -34,8 +34,8 @@ type Result struct {
 	Layers    []Layer         `json:"layers"`
 	Equalized []string        `json:"equalized,omitempty"` // pairs of layers whose channel ranges were balanced
 	People    int             `json:"people"`              // who were given
-	// Calibrated are the positions, ascending, of the people whom the model was calibrated on or, by Smallest, chosen by. A model
-	// of a plan has none.
+	// Calibrated are the positions, ascending, of the people whom the model was calibrated on or, by
+	// Smallest, chosen by. A model of a plan has none.
 	Calibrated []int          `json:"-"`
 	Factual    int            `json:"calibration_rows"`
 	Recourse   int            `json:"recourse_points"`
@@ -127,7 +127,8 @@ const recipeKey = "cfq.recipe"
 // recipe says how the model was made; more comes on top.
 func (a *allocated) recipe(more map[string]string) map[string]string {
 	recipe := map[string]string{
-		"method": string(a.method.Name), "budget": fmt.Sprint(a.budget), "refine": strconv.Itoa(a.o.Refine), "task": a.task.Hash(),
+		"method": string(a.method.Name), "budget": fmt.Sprint(a.budget), "refine": strconv.Itoa(a.o.Refine),
+		"task": a.task.Hash(),
 	}
 	o := a.o
 	for _, s := range Settings() {
@@ -165,8 +166,13 @@ func (a *allocated) recipe(more map[string]string) map[string]string {
 const verifyRows = 512
 
 // result verifies a written model on rows of x and says what it stores.
-func (m *opened) result(ctx context.Context, out *graph.Model, bytes []byte, plan *quant.Plan, x []float32) (*Result, error) {
-	report, err := verify.Check(ctx, bytes, verify.Options{Plan: plan, Engine: m.engine, FloatBytes: m.floatBytes, Probes: m.probes(x)})
+func (m *opened) result(ctx context.Context, out *graph.Model, bytes []byte, plan *quant.Plan,
+	x []float32,
+) (*Result, error) {
+	report, err := verify.Check(ctx, bytes, verify.Options{
+		Plan: plan, Engine: m.engine, FloatBytes: m.floatBytes,
+		Probes: m.probes(x),
+	})
 	if err != nil {
 		return nil, err
 	}

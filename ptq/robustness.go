@@ -19,11 +19,11 @@ type RobustOptions struct {
 	// held out. 0 = half of them.
 	Seen    int
 	Margins []float64             // required logit margins; nil = 0 and 0.1
-	Sample  int                   // at most this many people, drawn by Seed; 0 = all whom the original refuses
+	Sample  int                   // the largest number of people, drawn by Seed; 0 = all that the original refuses
 	Seed    uint64                // of the sample, and of the solver unless Solver.Seed is set
 	Solver  recourse.SolveOptions // Margin and Progress are set by Robustness
 	Workers int                   // of the solver unless Solver.Workers is set
-	// Progress is told what is going on; nil is silence.
+	// Progress receives the steps of the work; nil = none.
 	Progress func(Event)
 }
 
@@ -31,7 +31,7 @@ type RobustOptions struct {
 // differ a little: solved on the original, on the quantized version, and on all
 // of them at once together with the deployments seen.
 type Robustness struct {
-	Refused int `json:"refused"` // people whom the original refuses
+	Refused int `json:"refused"` // people that the original refuses
 	People  int `json:"people"`  // of these, evaluated
 	Seen    int `json:"seen"`
 	HeldOut int `json:"held_out"`
@@ -48,33 +48,36 @@ type RobustRow struct {
 	Margin float64 `json:"margin"`
 	Solver string  `json:"solver"` // what it was solved on: "original", "quantized" or "all seen"
 	Found  int     `json:"found"`  // people with an action
-	// The share of people whom a model approves at the point that they were promised.
+	// The share of people that a model approves at the point they were promised.
 	Original  float64 `json:"original"`
 	Quantized float64 `json:"quantized"`
 	// Of the deployments seen and of those held out: the mean of their shares, which is the paper's
-	// robust success, and the share of people whom all of them approve.
+	// robust success, and the share of people that all of them approve.
 	Seen       float64 `json:"seen"`
 	SeenAll    float64 `json:"seen_all"`
 	HeldOut    float64 `json:"held_out"`
 	HeldOutAll float64 `json:"held_out_all"`
-	// Cost is the mean cost over the Compared people for whom every solver found an action
-	// at this margin; CostRatio is its ratio to that of the original's.
+	// Cost is the mean cost over the Compared people, those with an action from every solver at this
+	// margin; CostRatio is its ratio to that of the original's.
 	Compared  int     `json:"compared"`
 	Cost      float64 `json:"cost"`
 	CostRatio float64 `json:"cost_ratio"`
 	Seconds   float64 `json:"seconds"` // that the solver took
 }
 
-// Robustness solves recourse for the people whom the original refuses and judges it
-// under the original, the quantized version, and the deployments of the fleet.
+// Robustness solves recourse for the people that the original refuses and judges it under the
+// original, the quantized version, and the deployments of the fleet.
 //
 // Reference: "Results: solver-robust baselines under deployment shift".
-func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *task.People, o RobustOptions) (*Robustness, error) {
+func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *task.People,
+	o RobustOptions,
+) (*Robustness, error) {
 	if o.Seen == 0 {
 		o.Seen = (len(f.Drawn) + 1) / 2
 	}
 	if o.Seen < 0 || o.Seen > len(f.Drawn) || o.Sample < 0 {
-		return nil, inputError(fmt.Errorf("%d of %d deployments seen and a sample of %d people", o.Seen, len(f.Drawn), o.Sample))
+		return nil, inputError(fmt.Errorf("%d of %d deployments seen and a sample of %d people", o.Seen, len(f.Drawn),
+			o.Sample))
 	}
 	if o.Margins == nil {
 		o.Margins = []float64{0, 0.1}
@@ -125,7 +128,9 @@ func (f *Fleet) refused(ctx context.Context, people *task.People, o RobustOption
 }
 
 // solvers runs the three solvers at one margin and judges what they find.
-func (f *Fleet) solvers(ctx context.Context, set *constraint.Set, x []float32, o RobustOptions) (rows []RobustRow, drift float64, err error) {
+func (f *Fleet) solvers(ctx context.Context, set *constraint.Set, x []float32, o RobustOptions) (rows []RobustRow,
+	drift float64, err error,
+) {
 	var found [][]recourse.Action
 	for _, s := range []struct {
 		name  string
@@ -157,7 +162,9 @@ func (f *Fleet) solvers(ctx context.Context, set *constraint.Set, x []float32, o
 }
 
 // judge fills in what the models say of the actions' points.
-func (f *Fleet) judge(ctx context.Context, actions []recourse.Action, seen int, r *RobustRow) (drift float64, err error) {
+func (f *Fleet) judge(ctx context.Context, actions []recourse.Action, seen int, r *RobustRow) (drift float64,
+	err error,
+) {
 	var points []float32
 	for i := range actions {
 		points = append(points, actions[i].Point...)
@@ -210,7 +217,7 @@ func approved(margins []float32) float64 {
 	return float64(yes) / float64(len(margins))
 }
 
-// costs compares the costs of those for whom every solver has an action.
+// costs compares the costs for the people with an action from every solver.
 func costs(rows []RobustRow, found [][]recourse.Action) {
 	compared := 0
 	for i := range found[0] {

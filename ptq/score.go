@@ -59,8 +59,10 @@ func (c *calibrated) score(ctx context.Context) (*scored, error) {
 			return nil, err
 		}
 	}
-	if c.o.BitWidths != BitWidthsPerRow || slices.ContainsFunc(c.layers, func(l quant.LayerInfo) bool { return l.Conv != nil }) {
-		s.layerErrors, err = c.measureLayers(ctx, s.judged, c.exactErrors(len(s.judged)/c.full.Dim()), "quantization error of each bit width")
+	if c.o.BitWidths != BitWidthsPerRow || slices.ContainsFunc(c.layers,
+		func(l quant.LayerInfo) bool { return l.Conv != nil }) {
+		s.layerErrors, err = c.measureLayers(ctx, s.judged, c.exactErrors(len(s.judged)/c.full.Dim()),
+			"quantization error of each bit width")
 	}
 	return s, err
 }
@@ -95,7 +97,9 @@ func (c *calibrated) measureRows(ctx context.Context, x []float32) ([][][]float6
 			dense, infos = append(dense, i), append(infos, c.grid.wide[i])
 		}
 	}
-	got, err := sensitivity.Rows(ctx, c.full, infos, len(c.formats()), x, func(layer, format int) (sensitivity.Change, error) {
+	got, err := sensitivity.Rows(ctx, c.full, infos, len(c.formats()), x, func(layer, format int) (sensitivity.Change,
+		error,
+	) {
 		return c.change(dense[layer], format)
 	})
 	if err != nil {

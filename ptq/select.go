@@ -19,7 +19,8 @@ func (o Options) selected(layers []quant.LayerInfo) (map[string]string, error) {
 	matches := func(what string, patterns []string) map[string]string {
 		found := map[string]string{}
 		for _, p := range patterns {
-			if _, err := path.Match(p, ""); err != nil && !slices.ContainsFunc(layers, func(l quant.LayerInfo) bool { return l.Node == p }) {
+			if _, err := path.Match(p, ""); err != nil && !slices.ContainsFunc(layers,
+				func(l quant.LayerInfo) bool { return l.Node == p }) {
 				errs = append(errs, fmt.Errorf("%s %q is no pattern: a [ is never closed, or a \\ ends it", what, p))
 				continue
 			}
@@ -33,7 +34,8 @@ func (o Options) selected(layers []quant.LayerInfo) (map[string]string, error) {
 				}
 			}
 			if !any {
-				errs = append(errs, fmt.Errorf("%s %q matches no layer (* stands for anything but a slash); the layers are %s", what, p, layerNames(layers)))
+				errs = append(errs, fmt.Errorf("%s %q matches no layer (* stands for anything but a slash); the layers are %s",
+					what, p, layerNames(layers)))
 			}
 		}
 		return found

@@ -15,7 +15,12 @@ import (
 
 func TestSelected(t *testing.T) {
 	t.Parallel()
-	layers := []quant.LayerInfo{{Node: "/layers.0/Gemm"}, {Node: "/layers.2/Gemm"}, {Node: "/head/Gemm"}, {Node: "odd[name"}}
+	layers := []quant.LayerInfo{
+		{Node: "/layers.0/Gemm"},
+		{Node: "/layers.2/Gemm"},
+		{Node: "/head/Gemm"},
+		{Node: "odd[name"},
+	}
 	for _, c := range []struct {
 		only, keep []string
 		float      []string // what stays in float
@@ -50,7 +55,8 @@ func TestKeepFloat(t *testing.T) {
 	t.Parallel()
 	e := orttest.Need(t)
 	dir := filepath.Join("..", "testdata", "loans")
-	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
+	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir,
+		"train.csv"))
 	ctx := context.Background()
 	o := Options{Engine: e, Method: "ptq"}
 	for i, keep := range []string{"/layers.0/Gemm", "/layers.2/Gemm", "/layers.4/Gemm"} {

@@ -122,7 +122,9 @@ const RuleHAWQ Allocator = "hawq-v2"
 
 // Sensitivity calibrates as Calibrate does and measures how much each layer matters, and what bits each rule would give
 // at Options.Budget, in mean bits per weight.
-func Sensitivity(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options, po ProfileOptions) (*Profile, error) {
+func Sensitivity(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options,
+	po ProfileOptions,
+) (*Profile, error) {
 	if po.Errors == "" {
 		po.Errors = ErrorsAuto
 	}
@@ -193,7 +195,8 @@ func (c *calibrated) profile(ctx context.Context, o ProfileOptions) (_ *Profile,
 		}
 	}
 	out := &Profile{
-		Method: c.method.Name, Budget: c.o.Budget, People: c.all.N, Factual: p.points.Factual, Recourse: p.points.Recourse, Reached: p.points.Valid(),
+		Method: c.method.Name, Budget: c.o.Budget, People: c.all.N, Factual: p.points.Factual,
+		Recourse: p.points.Recourse, Reached: p.points.Valid(),
 		Errors: p.o.Errors, ErrorRows: errorRows, Probes: p.o.Probes, TraceRows: sensitivity.TraceRows(c.layers),
 		Promised: p.points.Recourse > 0 && c.promises != nil, Warnings: p.warnings,
 	}

@@ -60,7 +60,8 @@ func TestProfileIsWhatQuantizeDoes(t *testing.T) {
 				score = p.Layers[i].Recourse.Gradient
 			}
 			if p.Layers[i].Node != l.Node || score.Value != l.Score || float64(paper.Bits[i]) != l.Bits {
-				t.Errorf("%s: layer %s has score %v and %v bits, %s in the profile %v and %d", method, l.Node, l.Score, l.Bits, p.Layers[i].Node, score.Value, paper.Bits[i])
+				t.Errorf("%s: layer %s has score %v and %v bits, %s in the profile %v and %d", method, l.Node, l.Score, l.Bits,
+					p.Layers[i].Node, score.Value, paper.Bits[i])
 			}
 		}
 		if math.Abs(paper.MeanBits-r.Bits) > 1e-9 {
@@ -204,7 +205,10 @@ func TestProfileOptions(t *testing.T) {
 	if !errors.As(err, &input) {
 		t.Fatalf("error %v", err)
 	}
-	for _, part := range []string{"invalid budget 9", "1 probes", `invalid value "guess" for margin-error: want auto, exact or first-order`} {
+	for _, part := range []string{
+		"invalid budget 9", "1 probes",
+		`invalid value "guess" for margin-error: want auto, exact or first-order`,
+	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("error %v lacks %q", err, part)
 		}

@@ -38,10 +38,10 @@ type SweepOptions struct {
 	Workers int // points at once (1)
 	// Done are points of an earlier run of the same sweep: they are not computed again.
 	Done []SweepPoint
-	// Finished is told of each point that was computed, in the order in which they are
-	// finished, one at a time; an error of it ends the sweep.
+	// Finished receives each point that was computed, in the order in which they are finished, one at
+	// a time; an error of it ends the sweep.
 	Finished func(SweepPoint) error
-	// Progress is told what is going on; nil is silence.
+	// Progress receives the steps of the work; nil = none.
 	Progress func(Event)
 }
 
@@ -83,7 +83,9 @@ type SweepResult struct {
 // error when there are no others. The invariant: a point is what Quantize and
 // eval.Compare give for the same options, for any number of workers and
 // whatever was Done before.
-func Sweep(ctx context.Context, m *graph.Model, t *task.Task, people, test *task.People, o SweepOptions) (*SweepResult, error) {
+func Sweep(ctx context.Context, m *graph.Model, t *task.Task, people, test *task.People,
+	o SweepOptions,
+) (*SweepResult, error) {
 	o, err := o.resolve()
 	if err != nil {
 		return nil, &InputError{err}
@@ -169,7 +171,11 @@ func (p *SweepPoint) At(t float64) *eval.AtMargin {
 	if p.Measured == nil || len(p.Measured.Margins) == 0 {
 		return nil
 	}
-	at := slices.MinFunc(p.Measured.Margins, func(a, b eval.AtMargin) int { return cmp.Compare(math.Abs(a.Margin-t), math.Abs(b.Margin-t)) })
+	at := slices.MinFunc(p.Measured.Margins, func(a,
+		b eval.AtMargin,
+	) int {
+		return cmp.Compare(math.Abs(a.Margin-t), math.Abs(b.Margin-t))
+	})
 	return &at
 }
 
@@ -221,8 +227,8 @@ func (s *sweep) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// method calibrates a method once and quantizes at the budgets that are missing, the
-// smallest first. Nobody holds a slot while waiting for something else.
+// method calibrates a method once and quantizes at the budgets that are missing, the smallest
+// first. A goroutine gives its slot back before it waits for something else.
 func (s *sweep) method(ctx context.Context, g *errgroup.Group, method MethodName) (err error) {
 	o := s.o.Quantize
 	o.Method, o.Budget, o.Progress = method, 0, nil
@@ -339,7 +345,7 @@ func (s *sweep) finish(p SweepPoint) error {
 	return nil
 }
 
-// tell says how many points there are; whoever calls it holds mu, or is alone.
+// tell reports how many points there are; its caller holds mu, or is alone.
 func (s *sweep) tell() {
 	s.o.Progress(Event{Stage: "points", Done: s.done(), Total: len(s.o.Methods) * len(s.o.Budgets)})
 }

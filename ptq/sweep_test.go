@@ -28,7 +28,8 @@ func sweepLoans(t *testing.T) (m *graph.Model, tk *task.Task, train, test *task.
 	m, tk, train = loans(t, "train.csv")
 	_, _, test = loans(t, "test.csv")
 	return m, tk, few(train, 200), few(test, 150), ptq.SweepOptions{
-		Methods: []ptq.MethodName{"ptq", "cf-ptq-calib"}, Budgets: []float64{4.5, 2, 4}, Margins: []float64{0.1, 0.25}, Sample: 8, Seed: 5,
+		Methods: []ptq.MethodName{"ptq", "cf-ptq-calib"}, Budgets: []float64{4.5, 2, 4}, Margins: []float64{0.1, 0.25},
+		Sample: 8, Seed: 5,
 		Quantize: ptq.Options{Engine: e},
 	}
 }
@@ -69,7 +70,8 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Method != method || p.Budget != budget || p.Bytes != q.Bytes || p.Bits != q.Bits || len(p.BitWidths) != len(q.Layers) || p.BitWidths[1] != float64(q.Layers[1].Bits) {
+		if p.Method != method || p.Budget != budget || p.Bytes != q.Bytes || p.Bits != q.Bits ||
+			len(p.BitWidths) != len(q.Layers) || p.BitWidths[1] != float64(q.Layers[1].Bits) {
 			t.Errorf("point %d: %s %v, %d bytes, %v bits, widths %v", i, p.Method, p.Budget, p.Bytes, p.Bits, p.BitWidths)
 		}
 		written, err := codec.Read(q.Model, "")
@@ -84,7 +86,10 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := eval.Compare(t.Context(), f, g, set, test, eval.Options{Margins: o.Margins, Sample: o.Sample, Seed: o.Seed})
+		want, err := eval.Compare(t.Context(), f, g, set, test, eval.Options{
+			Margins: o.Margins, Sample: o.Sample,
+			Seed: o.Seed,
+		})
 		if err := errors.Join(err, f.Close(), g.Close()); err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +160,8 @@ func TestSweepResumes(t *testing.T) {
 			t.Errorf("%d points computed: %s", total, d)
 		}
 		var one, several strings.Builder
-		if err := errors.Join(ptq.WriteSweepLog(&one, in, want), ptq.WriteSweepLog(&several, in, got)); err != nil || one.String() != several.String() {
+		if err := errors.Join(ptq.WriteSweepLog(&one, in, want), ptq.WriteSweepLog(&several, in, got)); err != nil ||
+			one.String() != several.String() {
 			t.Errorf("the logs differ: %v", err)
 		}
 	}
@@ -205,7 +211,10 @@ func TestSweepLogOfSomethingElse(t *testing.T) {
 	rows.Quantize.Rows = 100
 	fewer := *train
 	fewer.N--
-	for want, in := range map[string]ptq.SweepInputs{"with other options": inputs(train, other), "with other calibration rows": inputs(&fewer, o)} {
+	for want, in := range map[string]ptq.SweepInputs{
+		"with other options":          inputs(train, other),
+		"with other calibration rows": inputs(&fewer, o),
+	} {
 		var input *ptq.InputError
 		if err := open(in, false); !errors.As(err, &input) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -220,7 +229,10 @@ func TestSweepLogOfSomethingElse(t *testing.T) {
 	if err := open(in, false); err == nil {
 		t.Error("begun anew, the log is still the old one")
 	}
-	for text, want := range map[string]string{"method,budget\n": "not the log", "PK": "not the log", `{"budget":4}` + "\n": "not the log"} {
+	for text, want := range map[string]string{
+		"method,budget\n": "not the log", "PK": "not the log",
+		`{"budget":4}` + "\n": "not the log",
+	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +272,8 @@ func TestSweepUnfit(t *testing.T) {
 	}
 	o.Budgets, o.Done = []float64{2}, nil
 	var input *ptq.InputError
-	if _, err := ptq.Sweep(t.Context(), m, tk, train, test, o); !errors.As(err, &input) || !strings.Contains(err.Error(), want.Error()) || len(told) != 1 {
+	if _, err := ptq.Sweep(t.Context(), m, tk, train, test, o); !errors.As(err, &input) ||
+		!strings.Contains(err.Error(), want.Error()) || len(told) != 1 {
 		t.Errorf("nothing fits: %v", err)
 	}
 }

@@ -60,7 +60,8 @@ func NewSweepInputs(m *graph.Model, t *task.Task, people, test *task.People, o S
 		return hexSum(h)
 	}
 	return SweepInputs{
-		Program: of("%s %s", program, runtime.GOARCH), Runtime: of("%s %v %d", lib.Version, e.Level, e.Threads), Model: of("%s", model), Task: of("%+v", *t),
+		Program: of("%s %s", program, runtime.GOARCH), Runtime: of("%s %v %d", lib.Version, e.Level, e.Threads),
+		Model: of("%s", model), Task: of("%+v", *t),
 		Calibration: peopleHash(people), Test: peopleHash(test),
 		Options: of("%q %v %+v %v %d %d %+v", o.Methods, o.Budgets, q, o.Margins, o.Sample, o.Seed, o.Solver),
 	}, nil

@@ -13,7 +13,10 @@ func FuzzSweepLog(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, rest := range []string{"", "\n", "\n{", "\n{\"method\":\"ptq\",\"budget\":4,\"measured\":{\"margins\":[{\"margin\":0.1}]}}\n{\"met", "\n{}\n", "\n\n"} {
+	for _, rest := range []string{
+		"", "\n", "\n{",
+		"\n{\"method\":\"ptq\",\"budget\":4,\"measured\":{\"margins\":[{\"margin\":0.1}]}}\n{\"met", "\n{}\n", "\n\n",
+	} {
 		f.Add([]byte(string(head) + rest))
 	}
 	f.Add([]byte("{\n"))

@@ -118,7 +118,8 @@ func (t Target) withDefaults() (Target, error) {
 	case !(t.Confidence >= 0.5 && t.Confidence < 1):
 		return t, fmt.Errorf("a confidence of %v: it lies between 0.5 and 1", t.Confidence)
 	case !(t.Margin > 0) || math.IsInf(t.Margin, 1):
-		return t, fmt.Errorf("a margin of %v: at the boundary half of all promises break whatever is done; 0.1 is usual", t.Margin)
+		return t, fmt.Errorf("a margin of %v: at the boundary half of all promises break whatever is done; 0.1 is usual",
+			t.Margin)
 	case t.Sample < 0:
 		return t, fmt.Errorf("a sample of %d people", t.Sample)
 	}
@@ -137,7 +138,9 @@ func (t Target) need() int {
 // people and judged by the rest. With probability Target.Confidence or more it does
 // not return a model as one that holds whose true VD (or RVD) is above the target.
 // Options.Budget is ignored. A *TooFew says that there are not enough people to verify the target.
-func Smallest(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options, target Target) (_ *TargetResult, err error) {
+func Smallest(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options,
+	target Target,
+) (_ *TargetResult, err error) {
 	if target, err = target.withDefaults(); err != nil {
 		return nil, inputError(err)
 	}
@@ -153,7 +156,8 @@ func Smallest(ctx context.Context, m *graph.Model, t *task.Task, people *task.Pe
 	if o.Recipe == nil {
 		o.Recipe = map[string]string{}
 	}
-	o.Recipe["target"] = fmt.Sprintf("VD %v at margin %v, %v of the people held out by seed %d", target.VD, target.Margin, target.HoldOut, target.Seed)
+	o.Recipe["target"] = fmt.Sprintf("VD %v at margin %v, %v of the people held out by seed %d", target.VD,
+		target.Margin, target.HoldOut, target.Seed)
 	if o.Promises != nil {
 		o.Promises = subset(o.Promises, s.own.rows)
 	}
@@ -207,7 +211,7 @@ type search struct {
 	candidates []*Candidate
 }
 
-// part is the people of one part, and what the original promises those whom it refuses.
+// part is the people of one part, and what the original promises the refused among them.
 type part struct {
 	name    string
 	rows    []int     // positions among all people
@@ -347,7 +351,9 @@ func (s *search) pointsOf(ctx context.Context, p *part, all []int) ([]float32, e
 }
 
 // solve returns where the recourse of a model for the rows of x leads, for those who have one.
-func (s *search) solve(ctx context.Context, m *classifier.Model, set *constraint.Set, x []float32, stage string) ([]float32, error) {
+func (s *search) solve(ctx context.Context, m *classifier.Model, set *constraint.Set, x []float32,
+	stage string,
+) ([]float32, error) {
 	if len(x) == 0 {
 		return nil, nil
 	}
@@ -387,7 +393,7 @@ func (s *search) measure(ctx context.Context, c *Candidate, p *part) (_ *Measure
 	if out.Accuracy, err = accuracy(ctx, g, p, s.r.Target.Confidence); err != nil {
 		return nil, err
 	}
-	// Those whom the candidate refuses, too, are promised something by it.
+	// The candidate makes promises to the people that both models refuse.
 	var both []int
 	if len(p.asked) > 0 {
 		margins, err := g.Margins(ctx, p.asked)

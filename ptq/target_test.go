@@ -130,7 +130,8 @@ func TestSmallest(t *testing.T) {
 	t.Parallel()
 	e := orttest.Need(t)
 	dir := filepath.Join("..", "testdata", "loans")
-	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
+	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir,
+		"train.csv"))
 	people = people.Subset(spread(0, people.N, 700))
 	ctx := context.Background()
 	target := Target{VD: 0.1, Seed: 1}
@@ -140,7 +141,8 @@ func TestSmallest(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := r.Candidates[r.Chosen]
-	if !r.Reached || !c.Holds || c.result != r.Result || float64(c.HeldOut.VD.Upper) > 0.1 || float64(c.HeldOut.RVD.Upper) > 0.1 {
+	if !r.Reached || !c.Holds || c.result != r.Result || float64(c.HeldOut.VD.Upper) > 0.1 ||
+		float64(c.HeldOut.RVD.Upper) > 0.1 {
 		t.Fatalf("reached %v: %+v", r.Reached, c.HeldOut)
 	}
 	asked := 0
@@ -168,7 +170,8 @@ func TestSmallest(t *testing.T) {
 		t.Fatalf("%d and %d people, want %d and %d", r.Calibrated, r.HeldOut, len(own), len(held))
 	}
 	direct := o
-	direct.Budget, direct.Recipe = c.Budget, map[string]string{"target": "VD 0.1 at margin 0.1, 0.3 of the people held out by seed 1"}
+	direct.Budget, direct.Recipe = c.Budget,
+		map[string]string{"target": "VD 0.1 at margin 0.1, 0.3 of the people held out by seed 1"}
 	q, err := Quantize(ctx, m, tk, people.Subset(own), direct)
 	if err != nil || !bytes.Equal(q.Model, r.Result.Model) {
 		t.Errorf("Quantize of the calibration part gives other bytes (%v)", err)
@@ -191,12 +194,16 @@ func TestSmallest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := eval.Compare(ctx, full, quantized, set, people.Subset(held), eval.Options{Margins: []float64{0.1}, Seed: 1, Workers: 2})
+	want, err := eval.Compare(ctx, full, quantized, set, people.Subset(held), eval.Options{
+		Margins: []float64{0.1},
+		Seed:    1, Workers: 2,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	vd, rvd := want.Margins[0].VD, want.Margins[0].RVD
-	if got := c.HeldOut; got.VD.Num != vd.Num || got.VD.Den != vd.Den || got.RVD.Num != rvd.Num || got.RVD.Den != rvd.Den || got.Accuracy != want.Decisions.AccuracyQuant {
+	if got := c.HeldOut; got.VD.Num != vd.Num || got.VD.Den != vd.Den || got.RVD.Num != rvd.Num ||
+		got.RVD.Den != rvd.Den || got.Accuracy != want.Decisions.AccuracyQuant {
 		t.Errorf("measured %+v, eval.Compare finds VD %+v, RVD %+v, accuracy %+v", got, vd, rvd, want.Decisions.AccuracyQuant)
 	}
 	o.Workers = 3
@@ -210,11 +217,13 @@ func TestSmallestFails(t *testing.T) {
 	t.Parallel()
 	e := orttest.Need(t)
 	dir := filepath.Join("..", "testdata", "loans")
-	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
+	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir,
+		"train.csv"))
 	people = people.Subset(spread(0, people.N, 700))
 	ctx := context.Background()
 	// Two-bit activations break far more than six of a hundred; the best is kept.
-	r, err := Smallest(ctx, m, tk, people, Options{Engine: e, Method: "ptq", ActBits: 2, WeightRange: calib.MinMax}, Target{VD: 0.06, OneSided: true, Sample: 75})
+	r, err := Smallest(ctx, m, tk, people, Options{Engine: e, Method: "ptq", ActBits: 2, WeightRange: calib.MinMax},
+		Target{VD: 0.06, OneSided: true, Sample: 75})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +236,8 @@ func TestSmallestFails(t *testing.T) {
 		}
 	}
 	_, err = Smallest(ctx, m, tk, people, Options{Engine: e}, Target{VD: 0.001})
-	if few := (*TooFew)(nil); !errors.As(err, &few) || few.Need != (Target{VD: 0.001, Confidence: 0.95}).need() || few.Have >= few.Need {
+	if few := (*TooFew)(nil); !errors.As(err, &few) || few.Need != (Target{VD: 0.001, Confidence: 0.95}).need() ||
+		few.Have >= few.Need {
 		t.Errorf("too few people: %v", err)
 	}
 	for want, target := range map[string]Target{
@@ -239,7 +249,8 @@ func TestSmallestFails(t *testing.T) {
 		"a sample of -1":         {VD: 0.1, Sample: -1},
 		"700 people are held ou": {VD: 0.1, HoldOut: 0.999999999},
 	} {
-		if _, err := Smallest(ctx, m, tk, people, Options{Engine: e}, target); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Smallest(ctx, m, tk, people, Options{Engine: e}, target); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want it to say %q", err, want)
 		}
 	}

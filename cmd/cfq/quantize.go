@@ -54,7 +54,8 @@ Use the training rows as data, and rows that the model has never seen for eval.`
 			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --target-vd 0.02",
 			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --method ptq --budget 8",
 			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --promises promises.csv",
-			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --keep-float /layers.4/Gemm --save-plan plan.json",
+			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --keep-float /layers.4/Gemm --save-plan " +
+				"plan.json",
 			"cfq quantize model.onnx --plan plan.json -o model.q.onnx",
 			"cfq quantize model.onnx -d all.csv -t task.yaml -o model.q.onnx --rows '!split.json' --json",
 		},
@@ -135,29 +136,31 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	return f.write(e, r, nil)
 }
 
-// mostRead is how many rows are kept in memory: of more, so many are drawn.
-const mostRead = 100000
+// maxRead is the largest number of rows kept in memory: of more rows, a sample of this size is drawn.
+const maxRead = 100000
 
 // people reads the rows to calibrate on, with --promises all of them and the promises.
 func (f *quantizeFlags) people(ctx context.Context, e *env, t *task.Task) (*task.People, *promise.File, error) {
 	if f.from != "" {
 		return promised(ctx, e, f.data, f.rows, f.from, t, task.ReadOptions{Hash: true})
 	}
-	most := 0 // no bound
+	limit := 0 // none
 	if f.calibrationRows > 0 {
-		most = max(mostRead, int(f.calibrationRows))
+		limit = max(maxRead, int(f.calibrationRows))
 	}
-	p, err := readSample(ctx, e, f.data, f.rows, t, most, f.target.Seed)
+	p, err := readSample(ctx, e, f.data, f.rows, t, limit, f.target.Seed)
 	return p, nil, err
 }
 
-// readSample is readPeople for at most most rows; 0 = all.
-func readSample(ctx context.Context, e *env, path, spec string, t *task.Task, most int, seed uint64) (*task.People, error) {
+// readSample is readPeople for at most limit rows; 0 = all.
+func readSample(ctx context.Context, e *env, path, spec string, t *task.Task, limit int, seed uint64) (
+	*task.People, error,
+) {
 	o, err := readOptions(path, spec)
 	if err != nil {
 		return nil, err
 	}
-	o.Most, o.Seed, o.Hash = most, seed, true
+	o.Most, o.Seed, o.Hash = limit, seed, true
 	p, err := task.Read(ctx, path, t, o)
 	if err != nil {
 		return nil, dataError(err)
@@ -175,10 +178,12 @@ func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
 		e.msg.Warn("%s", w)
 	}
 	if r.Bytes >= r.FloatBytes {
-		return cli.Wrap(fmt.Errorf("%s was not written: it would have %d bytes, and the original has %d", f.out, r.Bytes, r.FloatBytes), cli.Unusable, "a very small model is best left in float")
+		return cli.Wrap(fmt.Errorf("%s was not written: it would have %d bytes, and the original has %d", f.out, r.Bytes,
+			r.FloatBytes), cli.Unusable, "a very small model is best left in float")
 	}
 	if err := r.Verified.Err(); err != nil {
-		return cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err), cli.RunFailed, "the model is correct in float; a report of this is welcome")
+		return cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err), cli.RunFailed,
+			"the model is correct in float; a report of this is welcome")
 	}
 	return nil
 }
@@ -186,7 +191,10 @@ func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
 // recipe says which files the quantized model was made from.
 func (f *quantizeFlags) recipe(model string, people *task.People) (_ map[string]string, err error) {
 	r := map[string]string{"cfq": release(), "rows": f.rows}
-	for key, path := range map[string]string{"model": model, "data": f.data, "task": f.task, "promises": f.from, "overrides": f.overrides} {
+	for key, path := range map[string]string{
+		"model": model, "data": f.data, "task": f.task, "promises": f.from,
+		"overrides": f.overrides,
+	} {
 		if path == "" {
 			continue
 		}
@@ -202,12 +210,15 @@ func (f *quantizeFlags) recipe(model string, people *task.People) (_ map[string]
 
 // runTarget looks for the smallest model that keeps the target. The model is written in any case; one that
 // does not keep the target ends with the code Missed.
-func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, m *graph.Model, t *task.Task, people *task.People, o ptq.Options) error {
+func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, m *graph.Model, t *task.Task,
+	people *task.People, o ptq.Options,
+) error {
 	r, err := ptq.Smallest(ctx, m, t, people, o, f.target)
 	var few *ptq.TooFew
 	switch {
 	case errors.As(err, &few):
-		return cli.Wrap(fmt.Errorf("inconclusive: %w", err), cli.Inconclusive, "more rows of data, a larger --holdout or a larger --target-vd; nothing was quantized")
+		return cli.Wrap(fmt.Errorf("inconclusive: %w", err), cli.Inconclusive,
+			"more rows of data, a larger --holdout or a larger --target-vd; nothing was quantized")
 	case err != nil:
 		return runError(fmt.Errorf("model %s: %w", path, err))
 	}
@@ -218,7 +229,8 @@ func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, m *g
 		return err
 	}
 	c := r.Candidates[r.Chosen].HeldOut
-	return cli.Wrap(fmt.Errorf("no budget up to 8 bits was shown to keep VD(%g) within %g; %s is the best found: at most %.4f of its promises break, and %.4f of the reverse ones, as far as %d people can show",
+	return cli.Wrap(fmt.Errorf("no budget up to 8 bits was shown to keep VD(%g) within %g; %s is the best found: at "+
+		"most %.4f of its promises break, and %.4f of the reverse ones, as far as %d people can show",
 		f.target.Margin, f.target.VD, f.out, float64(c.VD.Upper), float64(c.RVD.Upper), r.Asked), cli.Missed,
 		"more people narrow the bounds; a larger --target-margin, --method cf-ptq or --keep-float the errors")
 }
@@ -246,8 +258,10 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	fs.StringVarP(&f.out, "output", "o", "", "the quantized model `file`")
 	fs.StringVar((*string)(&f.o.Method), "method", string(ptq.CFPTQ), "the `method`; see below")
 	fs.Float64Var(&f.o.Budget, "budget", 4, "mean `bits` per weight, 2 to 8; see --cost")
-	fs.Float64Var(&f.target.VD, "target-vd", 0, "in place of a budget: the smallest model of whose promises at most this `share` breaks")
-	fs.StringArrayVar(&f.o.KeepFloat, "keep-float", nil, "leave the layers of this name or `pattern` in float, as in '/head/*'; may be repeated")
+	fs.Float64Var(&f.target.VD, "target-vd", 0,
+		"in place of a budget: the smallest model of whose promises at most this `share` breaks")
+	fs.StringArrayVar(&f.o.KeepFloat, "keep-float", nil,
+		"leave the layers of this name or `pattern` in float, as in '/head/*'; may be repeated")
 	fs.StringVar(&f.savePlan, "save-plan", "", "write the plan, all bits, scales and codes, to a `file`")
 	fs.StringVar(&f.plan, "plan", "", "write the model that this plan `file` describes; needs no data")
 	fs.StringVar(&f.rows, "rows", "", rowsHelp)
@@ -282,7 +296,8 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	group(fs, "Rounding", func(fs *pflag.FlagSet) {
 		choice(fs, "rounding")
 		fs.IntVar(&f.refine, "refine", 0, "`rounds` of end-to-end refinement, 0 for none; else as the method says")
-		fs.BoolVar(&f.o.CrossLayerEqualization, "cross-layer-equalization", false, "balance the channel ranges of neighbouring layers first")
+		fs.BoolVar(&f.o.CrossLayerEqualization, "cross-layer-equalization", false,
+			"balance the channel ranges of neighbouring layers first")
 	})
 	group(fs, "Target (with --target-vd)", func(fs *pflag.FlagSet) {
 		fs.Float64Var(&f.target.Margin, "target-margin", 0.1, "the `margin`, in logits, of the promises that are to hold")
@@ -290,10 +305,12 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 		fs.Float64Var(&f.target.HoldOut, "holdout", 0.3, "the `share` of the rows that is not calibrated on and judges")
 		fs.Float64Var(&f.target.Confidence, "confidence", 0.95, "of the claim that the target is kept")
 		fs.IntVar(&f.target.Sample, "target-sample", 4000, "at most this many refused `people` judge")
-		fs.Uint64Var(&f.target.Seed, "seed", 1, "seed of what is held out and of the judges, and of the rows read of very large data")
+		fs.Uint64Var(&f.target.Seed, "seed", 1,
+			"seed of what is held out and of the judges, and of the rows read of very large data")
 	})
 	group(fs, "Where it runs", func(fs *pflag.FlagSet) {
-		fs.StringVar(&f.o.Runtime, "target-ort", "", "the oldest ONNX Runtime `version` that must read the file, as in 1.22; else 1.24")
+		fs.StringVar(&f.o.Runtime, "target-ort", "",
+			"the oldest ONNX Runtime `version` that must read the file, as in 1.22; else 1.24")
 		fs.BoolVar(&f.o.Reduced, "reduced-range", false, "8-bit weights in 7 bits: the same results on CPUs without VNNI")
 	})
 }
@@ -328,7 +345,8 @@ func writeMethods(w io.Writer) {
 	fmt.Fprintln(tw, "  method\tallocator\tbit-widths\tscales\tcalibrate-on\tweight-range\tact-range\trounding\trefine")
 	for _, m := range ptq.Methods() {
 		d := m.Defaults
-		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", m.Name, d.Allocator, d.BitWidths, d.Scales, d.CalibrateOn, d.WeightRange, d.ActRange, d.Rounding, max(d.Refine, 0))
+		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", m.Name, d.Allocator, d.BitWidths, d.Scales,
+			d.CalibrateOn, d.WeightRange, d.ActRange, d.Rounding, max(d.Refine, 0))
 	}
 	_ = tw.Flush() // into memory
 }
@@ -362,7 +380,8 @@ func (f *quantizeFlags) check(args []string) error {
 			return err
 		}
 	}
-	return cli.Distinct(append(codec.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides, f.plan), outputs)
+	return cli.Distinct(append(codec.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides,
+		f.plan), outputs)
 }
 
 // checkValues reports values that there are not.
@@ -397,7 +416,7 @@ func (f *quantizeFlags) checkValues() error {
 	return cli.Wrap(f.quantization().Check(), cli.Unusable, "")
 }
 
-// checkUse reports flags that are of no use beside each other.
+// checkUse reports flags that have no effect together.
 func (f *quantizeFlags) checkUse() error {
 	m, err := ptq.FindMethod(f.o.Method)
 	if err != nil {
@@ -414,9 +433,11 @@ func (f *quantizeFlags) checkUse() error {
 	}
 	switch factual := on == ptq.OnFactual && !m.RecourseSensitivity; {
 	case factual && f.from != "":
-		return cli.Usagef("--method cf-ptq calibrates on them", "--promises: the method %s has no use for promises", f.o.Method)
+		return cli.Usagef("--method cf-ptq calibrates on them", "--promises: the method %s has no use for promises",
+			f.o.Method)
 	case factual && f.overrides != "":
-		return cli.Usagef("--method cf-ptq calibrates on recourse", "--overrides: the method %s has no use for what people can change", f.o.Method)
+		return cli.Usagef("--method cf-ptq calibrates on recourse",
+			"--overrides: the method %s has no use for what people can change", f.o.Method)
 	}
 	return nil
 }
@@ -427,7 +448,8 @@ func (f *quantizeFlags) checkTarget() error {
 	if f.target.VD == 0 && !f.given("target-vd") {
 		for _, name := range []string{"target-margin", "target-side", "holdout", "confidence", "target-sample"} {
 			if f.given(name) {
-				return cli.Usagef("--target-vd 0.02 looks for the smallest model with a VD of 2 % at most", "--%s is of use with --target-vd only", name)
+				return cli.Usagef("--target-vd 0.02 looks for the smallest model with a VD of 2 % at most",
+					"--%s is of use with --target-vd only", name)
 			}
 		}
 		return nil
@@ -443,7 +465,8 @@ func (f *quantizeFlags) checkTarget() error {
 	case !(t.Confidence >= 0.5 && t.Confidence < 1):
 		return cli.Usagef("0.95 is usual", "--confidence %v: it is at least 0.5 and below 1", t.Confidence)
 	case !(t.Margin > 0 && t.Margin < 1e30):
-		return cli.Usagef("0.1 is usual: at the boundary half of all promises break whatever is done", "--target-margin %v: it is a number of logits above 0", t.Margin)
+		return cli.Usagef("0.1 is usual: at the boundary half of all promises break whatever is done",
+			"--target-margin %v: it is a number of logits above 0", t.Margin)
 	case t.Sample < 1:
 		return cli.Usagef("", "--target-sample %d: there are no such people", t.Sample)
 	}
@@ -471,8 +494,10 @@ func (f *quantizeFlags) checkPlan() error {
 		return nil
 	}
 	said := []string{
-		"method", "budget", "target-vd", "keep-float", "promises", "only", "weight-only", "act-bits", "calibration-rows", "overrides",
-		"teacher-steps", "teacher-noise", "teacher-sample", "teacher-seed", "no-cache", "refine", "cross-layer-equalization", "target-margin", "target-side",
+		"method", "budget", "target-vd", "keep-float", "promises", "only", "weight-only", "act-bits", "calibration-rows",
+		"overrides",
+		"teacher-steps", "teacher-noise", "teacher-sample", "teacher-seed", "no-cache", "refine",
+		"cross-layer-equalization", "target-margin", "target-side",
 		"holdout", "confidence", "target-sample", "seed", "target-ort", "reduced-range",
 	}
 	for _, s := range ptq.Settings() {
@@ -487,7 +512,8 @@ func (f *quantizeFlags) checkPlan() error {
 	case f.data != "" && f.task == "":
 		return cli.Usagef("-t task.yaml says what the columns mean", "--data: to verify on these rows takes a --task, too")
 	case f.data == "" && (f.task != "" || f.rows != ""):
-		return cli.Usagef("a plan needs neither", "--task and --rows are of use with --data: the rows that the model is verified on")
+		return cli.Usagef("a plan needs neither",
+			"--task and --rows are of use with --data: the rows that the model is verified on")
 	}
 	return nil
 }
@@ -553,7 +579,8 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) error {
 	}
 	t := r.Target
 	fmt.Fprintln(out)
-	paragraph(out, "", "", fmt.Sprintf("%d people calibrate, %d are held out; %d of those are refused, %d were asked, %d have promises at margin %g.",
+	paragraph(out, "", "", fmt.Sprintf("%d people calibrate, %d are held out; %d of those are refused, %d were asked, "+
+		"%d have promises at margin %g.",
 		r.Calibrated, r.HeldOut, r.Refused, r.Asked, r.Promises, t.Margin))
 	what := fmt.Sprintf("VD(%g) and RVD(%g) are", t.Margin, t.Margin)
 	if t.OneSided {
@@ -563,7 +590,8 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) error {
 	if r.Reached {
 		verdict = "Shown"
 	}
-	paragraph(out, "", "", fmt.Sprintf("%s with confidence %g: %s at most %g. Each bound is one at confidence %.4g.", verdict, t.Confidence, what, t.VD, r.Level))
+	paragraph(out, "", "", fmt.Sprintf("%s with confidence %g: %s at most %g. Each bound is one at confidence %.4g.",
+		verdict, t.Confidence, what, t.VD, r.Level))
 	fmt.Fprintln(out)
 	w := &grid{left: map[int]bool{2: true}}
 	w.add("budget", "bytes", "people", "VD", "at most", "RVD", "at most", "accuracy", "holds")
@@ -571,7 +599,8 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) error {
 	for i := range r.Candidates {
 		c := &r.Candidates[i]
 		if c.Problem != "" {
-			problems = append(problems, fmt.Sprintf("budget %g, %d bytes, cannot be used: %s", c.Budget, c.Bytes, strings.SplitN(c.Problem, "\n", 2)[0]))
+			problems = append(problems, fmt.Sprintf("budget %g, %d bytes, cannot be used: %s", c.Budget, c.Bytes,
+				strings.SplitN(c.Problem, "\n", 2)[0]))
 			continue
 		}
 		for _, part := range []struct {
@@ -588,7 +617,8 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) error {
 			} else if i == r.Chosen {
 				holds += " *"
 			}
-			w.add(fmt.Sprint(c.Budget), strconv.Itoa(c.Bytes), part.name, broken(part.m.VD), upper(part.m.VD), broken(part.m.RVD), upper(part.m.RVD), percent(part.m.Accuracy.Value), holds)
+			w.add(fmt.Sprint(c.Budget), strconv.Itoa(c.Bytes), part.name, broken(part.m.VD), upper(part.m.VD),
+				broken(part.m.RVD), upper(part.m.RVD), percent(part.m.Accuracy.Value), holds)
 		}
 	}
 	w.write(out, "")
@@ -657,7 +687,8 @@ func (f *quantizeFlags) writeJSON(w io.Writer, r *ptq.Result, target *ptq.Target
 	}{out, r})
 }
 
-// records says whether the rows that are calibrated on are recorded: those of a data file, and not those of a plan, which calibrates on none.
+// records says whether the rows that are calibrated on are recorded: those of a data file, and not
+// those of a plan, which calibrates on none.
 func (f *quantizeFlags) records() bool { return f.plan == "" && f.data != "" }
 
 // writeRows writes the record of the rows that the model was calibrated on, see docs/calibration-rows.md.
@@ -717,19 +748,23 @@ func summary(r *ptq.Result) []string {
 		if r.Promised {
 			what = "promised point"
 		}
-		lines = append(lines, fmt.Sprintf("calibrated on %s and %s (%d past the decision)", calibratedOn(r), counted(r.Recourse, what), r.Reached))
+		lines = append(lines, fmt.Sprintf("calibrated on %s and %s (%d past the decision)", calibratedOn(r),
+			counted(r.Recourse, what), r.Reached))
 	default:
 		lines = append(lines, "calibrated on "+calibratedOn(r))
 	}
 	switch o := r.Refined; {
 	case o == nil:
 	case o.Rounds == 0:
-		lines = append(lines, fmt.Sprintf("refinement made nothing better: margin error %.3g logits (rms at points held out)", o.Before))
+		lines = append(lines, fmt.Sprintf("refinement made nothing better: margin error %.3g logits (rms at points held "+
+			"out)", o.Before))
 	default:
-		lines = append(lines, fmt.Sprintf("refined in %s: margin error %.3g -> %.3g logits (rms at points held out)", counted(o.Rounds, "round"), o.Before, o.After))
+		lines = append(lines, fmt.Sprintf("refined in %s: margin error %.3g -> %.3g logits (rms at points held out)",
+			counted(o.Rounds, "round"), o.Before, o.After))
 	}
 	l := r.Verified.Levels
-	return append(lines, fmt.Sprintf("verified on %s: optimizations change outputs by %.2g at most", counted(l.Rows, "row"), l.Diff))
+	return append(lines, fmt.Sprintf("verified on %s: optimizations change outputs by %.2g at most", counted(l.Rows,
+		"row"), l.Diff))
 }
 
 // by says what a budget counts, if not bits.

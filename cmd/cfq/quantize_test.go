@@ -19,15 +19,22 @@ func example() *ptq.Result {
 		People: 32561, Factual: 4096, Recourse: 3226, Reached: 3200,
 		Refined: &refine.Outcome{Before: 0.03761, After: 0.02322, Rounds: 2},
 		Layers: []ptq.Layer{
-			{Node: "/0/Gemm", Params: 6656, Bits: 4.34375, Rows: map[int]int{2: 3, 3: 16, 4: 34, 8: 11}, Channels: 64, Score: 47.41},
+			{
+				Node: "/0/Gemm", Params: 6656, Bits: 4.34375, Rows: map[int]int{2: 3, 3: 16, 4: 34, 8: 11}, Channels: 64,
+				Score: 47.41,
+			},
 			{Node: "/2/Gemm", Params: 2048, Bits: 2.875, Rows: map[int]int{2: 10, 3: 16, 8: 6}, Channels: 32, Score: 24.5},
 			{Node: "/4/Gemm", Params: 64, Float: `"/4/*" keeps it`},
 			{Node: "/6/Gemm", Params: 64, Bits: 4, Channels: 2, Score: 5.9},
 		},
 		Verified: &verify.Report{
-			Layers: []verify.Layer{{Node: "/0/Gemm", Kernel: "QGemm"}, {Node: "/2/Gemm", Kernel: "QGemm"}, {Node: "/6/Gemm", Kernel: "QGemm"}},
+			Layers: []verify.Layer{{Node: "/0/Gemm", Kernel: "QGemm"}, {Node: "/2/Gemm", Kernel: "QGemm"}, {
+				Node:   "/6/Gemm",
+				Kernel: "QGemm",
+			}},
 			Levels: verify.Levels{Rows: 512, Diff: 9.54e-7},
-			Advice: []string{"reduced-range: 8-bit codes beyond +-64 can saturate on x64 CPUs without VNNI: results differ between machines (/0/Gemm)"},
+			Advice: []string{"reduced-range: 8-bit codes beyond +-64 can saturate on x64 CPUs without VNNI: results differ " +
+				"between machines (/0/Gemm)"},
 		},
 	}
 }
@@ -141,10 +148,12 @@ func TestQuantizeJSON(t *testing.T) {
 			err = json.Unmarshal(b.Bytes(), &got)
 			inner = got.Result
 		}
-		if err != nil || file.File != "q.onnx" || file.Plan != "p.json" || len(file.SHA256) != 64 || file.Recipe["rows"] != "17" {
+		if err != nil || file.File != "q.onnx" || file.Plan != "p.json" || len(file.SHA256) != 64 ||
+			file.Recipe["rows"] != "17" {
 			t.Errorf("%+v, %v", file, err)
 		}
-		if inner == nil || inner.Stored != r.Stored || inner.Refined.After != r.Refined.After || inner.Layers[0].Rows[8] != 11 ||
+		if inner == nil || inner.Stored != r.Stored || inner.Refined.After != r.Refined.After ||
+			inner.Layers[0].Rows[8] != 11 ||
 			len(inner.Verified.Advice) != 1 || inner.Verified.Levels.Rows != 512 || inner.People != r.People {
 			t.Errorf("%+v\n%s", inner, b.Bytes())
 		}

@@ -69,9 +69,11 @@ as data.`,
 			fs.StringVar(&f.plot, "plot", "", "draw the profiles into a `file`: .svg or .png")
 			fs.StringVar(&f.method, "method", "cf-ptq", "calibrate and round as this `method` of cfq quantize does")
 			fs.Float64Var(&f.budget, "budget", 4, "mean `bits` per weight that the rules may give, 2 to 8")
-			fs.IntVar(&f.probes, "probes", sensitivity.DefaultProbes, "random vectors for each trace; four times as many halve its standard error")
+			fs.IntVar(&f.probes, "probes", sensitivity.DefaultProbes,
+				"random vectors for each trace; four times as many halve its standard error")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the random vectors")
-			fs.StringVar(&f.errors, "margin-error", string(ptq.ErrorsAuto), "how quantization errors are found: "+strings.Join(ptq.Names(ptq.ErrorMethods()), ", "))
+			fs.StringVar(&f.errors, "margin-error", string(ptq.ErrorsAuto),
+				"how quantization errors are found: "+strings.Join(ptq.Names(ptq.ErrorMethods()), ", "))
 			f.calibrationRows.add(fs)
 			f.teacher.add(fs)
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
@@ -112,7 +114,8 @@ func (f *sensitivityFlags) check(args []string) error {
 	if err := cli.Output(f.plot, f.overwrite); err != nil {
 		return err
 	}
-	return cli.Distinct(append(codec.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides), []string{f.plot})
+	return cli.Distinct(append(codec.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides),
+		[]string{f.plot})
 }
 
 // format is the kind of picture that the plot's name asks for.
@@ -205,9 +208,13 @@ type measure struct {
 
 func scoreMeasures(p *ptq.Profile) []measure {
 	return []measure{
-		{"gradient", "gradient per weight", "mean l1 norm of the gradient of a row's loss by the weights", func(i *ptq.Importance) *ptq.Score { return i.Gradient }},
 		{
-			"curvature", "curvature per weight, ± standard error", fmt.Sprintf("trace of the loss's Hessian by the weights, %d random vectors", p.Probes),
+			"gradient", "gradient per weight", "mean l1 norm of the gradient of a row's loss by the weights",
+			func(i *ptq.Importance) *ptq.Score { return i.Gradient },
+		},
+		{
+			"curvature", "curvature per weight, ± standard error",
+			fmt.Sprintf("trace of the loss's Hessian by the weights, %d random vectors", p.Probes),
 			func(i *ptq.Importance) *ptq.Score { return i.Trace },
 		},
 	}
@@ -367,7 +374,10 @@ func profileCharts(p *ptq.Profile) []chart.Chart {
 		}
 	}
 	for _, at := range places(p) {
-		c := chart.Chart{Title: "one layer quantized alone, at " + at.name, X: "layer", Y: "margin error (rms, logits)", LogY: true, Categories: names}
+		c := chart.Chart{
+			Title: "one layer quantized alone, at " + at.name, X: "layer", Y: "margin error (rms, logits)",
+			LogY: true, Categories: names,
+		}
 		for f, b := range p.BitWidths {
 			s := chart.Series{Name: fmt.Sprintf("%d bits", b)}
 			for i := range p.Layers {

@@ -65,19 +65,24 @@ A run that was stopped goes on where it was when the same command is given again
 With other inputs or options that is an error, not a mixture.`,
 		examples: []string{
 			"cfq sweep model.onnx -d train.csv -t task.yaml --test test.csv -o sweep",
-			"cfq sweep model.onnx -d train.csv -t task.yaml --test test.csv -o sweep --methods cf-ptq,ptq --budgets 2,3,4 --sample 300",
-			"cfq sweep model.onnx -d all.csv -t task.yaml --rows '!split.json' --test-rows split.json -o sweep --json > sweep.json",
+			"cfq sweep model.onnx -d train.csv -t task.yaml --test test.csv -o sweep --methods cf-ptq,ptq --budgets 2,3,4 " +
+				"--sample 300",
+			"cfq sweep model.onnx -d all.csv -t task.yaml --rows '!split.json' --test-rows split.json -o sweep --json > " +
+				"sweep.json",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &sweepFlags{}
 			fs.SortFlags = false
 			fs.StringVarP(&f.data, "data", "d", "", "the calibration rows: a CSV `file`, also gzipped")
 			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
-			fs.StringVar(&f.test, "test", "", "the rows to measure on: a CSV `file`; else those of --data that --test-rows chooses")
+			fs.StringVar(&f.test, "test", "",
+				"the rows to measure on: a CSV `file`; else those of --data that --test-rows chooses")
 			fs.StringVarP(&f.out, "output", "o", "", "the `folder` for the results")
-			fs.StringSliceVar(&f.methods, "methods", nil, "`names` of methods, separated by commas: "+strings.Join(ptq.MethodNames(), ", ")+"; else all")
+			fs.StringSliceVar(&f.methods, "methods", nil,
+				"`names` of methods, separated by commas: "+strings.Join(ptq.MethodNames(), ", ")+"; else all")
 			fs.Var(&f.budgets, "budgets", "mean `bits` per weight, 2 to 8, separated by commas; else 2,2.5,3,3.5,4,5,6,8")
-			fs.StringVar(&f.cost, "cost", string(ptq.CostBits), "what a budget counts: "+strings.Join(ptq.Names(ptq.FindSetting("cost").Choices), ", "))
+			fs.StringVar(&f.cost, "cost", string(ptq.CostBits),
+				"what a budget counts: "+strings.Join(ptq.Names(ptq.FindSetting("cost").Choices), ", "))
 			fs.Var(&f.margins, "margin", "required logit `margins`, separated by commas: 0.1 unless there are some")
 			fs.IntVar(&f.sample, "sample", 0, "measure on a random sample of this many refused people; 0 takes all")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the sample and of the solver")
@@ -133,7 +138,9 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 }
 
 // sweep runs what is missing of the sweep.
-func (f *sweepFlags) sweep(ctx context.Context, e *env, m *graph.Model, t *task.Task, people, test *task.People, o ptq.SweepOptions, log *ptq.SweepLog) (*ptq.SweepResult, error) {
+func (f *sweepFlags) sweep(ctx context.Context, e *env, m *graph.Model, t *task.Task, people, test *task.People,
+	o ptq.SweepOptions, log *ptq.SweepLog,
+) (*ptq.SweepResult, error) {
 	kept := len(log.Points)
 	o.Done = log.Points
 	o.Finished = func(p ptq.SweepPoint) error {
@@ -155,8 +162,11 @@ func (f *sweepFlags) options(e *env) ptq.SweepOptions {
 	}
 	return ptq.SweepOptions{
 		Methods: methods, Budgets: f.budgets, Margins: f.margins, Sample: f.sample, Seed: f.seed, Workers: e.workers,
-		Solver:   recourse.SolveOptions{Restarts: f.restarts},
-		Quantize: ptq.Options{Cost: ptq.Cost(f.cost), Rows: f.calibrationRows.option(), Teacher: f.teacher.options(), Cache: f.teacher.cache(), Engine: e.engine()},
+		Solver: recourse.SolveOptions{Restarts: f.restarts},
+		Quantize: ptq.Options{
+			Cost: ptq.Cost(f.cost), Rows: f.calibrationRows.option(), Teacher: f.teacher.options(),
+			Cache: f.teacher.cache(), Engine: e.engine(),
+		},
 	}
 }
 
@@ -181,7 +191,8 @@ func (f *sweepFlags) check(args []string) error {
 	}
 	switch {
 	case f.test == "" && f.testRows == "":
-		return cli.Usagef("--test test.csv names rows that are not those of --data; --test-rows chooses rows of --data", "--test is missing")
+		return cli.Usagef("--test test.csv names rows that are not those of --data; --test-rows chooses rows of --data",
+			"--test is missing")
 	case f.sample < 0:
 		return cli.Usagef("0 takes all", "invalid value \"%d\" for --sample: want a number of people, 0 or more", f.sample)
 	case f.test == "":
@@ -213,7 +224,8 @@ func (f *sweepFlags) check(args []string) error {
 	case err == nil && !info.IsDir():
 		return cli.Usagef("name a folder", "output %s is a file", f.out)
 	case err == nil:
-		return cli.Distinct(append(codec.ExternalFiles(args[0]), args[0], f.data, f.test, f.task, f.rows, f.testRows), f.outputs())
+		return cli.Distinct(append(codec.ExternalFiles(args[0]), args[0], f.data, f.test, f.task, f.rows, f.testRows),
+			f.outputs())
 	case !errors.Is(err, fs.ErrNotExist):
 		return cli.Usagef("", "output: %w", err)
 	}
@@ -331,8 +343,10 @@ func sweepColumns() []sweepColumn {
 		{"does_not_fit", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Unfit }},
 		{"accuracy_full", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Measured.Decisions.AccuracyFull.Value }},
 	}
-	list = append(list, rateColumns("accuracy", func(p *ptq.SweepPoint, _ *eval.AtMargin) eval.Rate { return p.Measured.Decisions.AccuracyQuant })...)
-	list = append(list, rateColumns("disagreement", func(p *ptq.SweepPoint, _ *eval.AtMargin) eval.Rate { return p.Measured.Decisions.Disagreement })...)
+	accuracy := func(p *ptq.SweepPoint, _ *eval.AtMargin) eval.Rate { return p.Measured.Decisions.AccuracyQuant }
+	disagreement := func(p *ptq.SweepPoint, _ *eval.AtMargin) eval.Rate { return p.Measured.Decisions.Disagreement }
+	list = append(list, rateColumns("accuracy", accuracy)...)
+	list = append(list, rateColumns("disagreement", disagreement)...)
 	list = append(list, sweepColumn{"margin", func(_ *ptq.SweepPoint, a *eval.AtMargin) any { return a.Margin }})
 	list = append(list, rateColumns("vd", func(_ *ptq.SweepPoint, a *eval.AtMargin) eval.Rate { return a.VD })...)
 	list = append(list, rateColumns("rvd", func(_ *ptq.SweepPoint, a *eval.AtMargin) eval.Rate { return a.RVD })...)
@@ -416,11 +430,15 @@ func (v *sweepView) warnings() []string {
 	var list []string
 	for i := range v.Points {
 		if p := &v.Points[i]; len(p.Problems) > 0 {
-			list = append(list, fmt.Sprintf("%s at %g: quantize would not write this file: %s", p.Method, p.Budget, p.Problems[0]))
+			list = append(list, fmt.Sprintf("%s at %g: quantize would not write this file: %s", p.Method, p.Budget,
+				p.Problems[0]))
 		}
 	}
 	for _, w := range v.first.Warnings {
-		if !slices.ContainsFunc(v.Points, func(p ptq.SweepPoint) bool { return p.Unfit == "" && !slices.Contains(p.Measured.Warnings, w) }) {
+		if !slices.ContainsFunc(v.Points, func(p ptq.SweepPoint) bool {
+			return p.Unfit == "" &&
+				!slices.Contains(p.Measured.Warnings, w)
+		}) {
 			list = append(list, w) // of the data, then
 		}
 	}
@@ -438,8 +456,14 @@ func (v *sweepView) draw(w io.Writer, format string) error {
 	}{
 		{of("VD"), "the original's promises that break", func(p *ptq.SweepPoint) eval.Rate { return p.At(v.margin).VD }},
 		{of("RVD"), "its own promises the original refuses", func(p *ptq.SweepPoint) eval.Rate { return p.At(v.margin).RVD }},
-		{of("CRG"), "more cost, ratio of sums", func(p *ptq.SweepPoint) eval.Rate { return sweepNumber(p.At(v.margin).CRG.RatioOfSums.Value) }},
-		{fmt.Sprintf("Accuracy (original %.4f)", full), "accuracy", func(p *ptq.SweepPoint) eval.Rate { return sweepNumber(p.Measured.Decisions.AccuracyQuant.Value) }},
+		{
+			of("CRG"), "more cost, ratio of sums",
+			func(p *ptq.SweepPoint) eval.Rate { return sweepNumber(p.At(v.margin).CRG.RatioOfSums.Value) },
+		},
+		{
+			fmt.Sprintf("Accuracy (original %.4f)", full), "accuracy",
+			func(p *ptq.SweepPoint) eval.Rate { return sweepNumber(p.Measured.Decisions.AccuracyQuant.Value) },
+		},
 	} {
 		budget := chart.Chart{Title: c.title + " over the budget", X: "budget, " + string(v.cost) + " per weight", Y: c.y}
 		if v.cost == ptq.CostBytes || v.cost == ptq.CostBOPs {
@@ -483,8 +507,10 @@ func addSweepPoint(s *chart.Series, x float64, r eval.Rate) {
 
 // text writes the points as a table, which is no wider than 100 columns.
 func (v *sweepView) text(out io.Writer, files string) error {
-	fmt.Fprintf(out, "%s\n%d people evaluated, the original: accuracy %.4f, %d bytes\n", files, v.first.Population.Evaluated, float64(v.first.Decisions.AccuracyFull.Value), v.FloatBytes)
-	fmt.Fprintf(out, "VD and RVD (95 %% intervals), CRG and agree in %%; VD, RVD, CRG, rms error at margin %g\n\n", v.margin)
+	fmt.Fprintf(out, "%s\n%d people evaluated, the original: accuracy %.4f, %d bytes\n", files,
+		v.first.Population.Evaluated, float64(v.first.Decisions.AccuracyFull.Value), v.FloatBytes)
+	fmt.Fprintf(out, "VD and RVD (95 %% intervals), CRG and agree in %%; VD, RVD, CRG, rms error at margin %g\n\n",
+		v.margin)
 	t := &grid{}
 	t.add("method", "budget", "bits", "bytes", "VD", "", "RVD", "", "CRG", "rms", "acc.", "agree")
 	for i := range v.Points {
@@ -505,7 +531,8 @@ func (v *sweepView) text(out io.Writer, files string) error {
 		vd, vdRange := sweepRate(a.VD)
 		rvd, rvdRange := sweepRate(a.RVD)
 		t.add(string(p.Method), budget, fmt.Sprintf("%.2f", p.Bits), strconv.Itoa(p.Bytes), vd, vdRange, rvd, rvdRange,
-			sweepPercent(a.CRG.RatioOfSums.Value), rms, fmt.Sprintf("%.4f", float64(d.AccuracyQuant.Value)), sweepPercent(1-d.Disagreement.Value))
+			sweepPercent(a.CRG.RatioOfSums.Value), rms, fmt.Sprintf("%.4f", float64(d.AccuracyQuant.Value)),
+			sweepPercent(1-d.Disagreement.Value))
 	}
 	t.write(out, "")
 	return nil

@@ -24,8 +24,10 @@ func TestSweepStopped(t *testing.T) {
 	run := func(ctx context.Context, out, workers string) (stderr string, err error) {
 		var stdout, messages bytes.Buffer
 		err = dispatch(ctx, []string{
-			"sweep", filepath.Join(loans, "model.onnx"), "-d", filepath.Join(loans, "train.csv"), "-t", filepath.Join(loans, "task.yaml"),
-			"--test", filepath.Join(loans, "test.csv"), "-o", out, "--methods", "mixed-ptq,ptq", "--budgets", "2,3,4,5,8", "--sample", "10", "--workers", workers,
+			"sweep", filepath.Join(loans, "model.onnx"), "-d", filepath.Join(loans, "train.csv"), "-t", filepath.Join(loans,
+				"task.yaml"),
+			"--test", filepath.Join(loans, "test.csv"), "-o", out, "--methods", "mixed-ptq,ptq", "--budgets", "2,3,4,5,8",
+			"--sample", "10", "--workers", workers,
 		}, &stdout, &cli.Printer{Out: &messages})
 		return messages.String(), err
 	}
@@ -46,7 +48,8 @@ func TestSweepStopped(t *testing.T) {
 		cancel()
 	}()
 	stderr, err := run(ctx, two, "1")
-	if n := lines(); cli.Code(err) != cli.Interrupted || n < 3 || n > 10 || !strings.Contains(stderr, "the same command goes on from there") {
+	if n := lines(); cli.Code(err) != cli.Interrupted || n < 3 || n > 10 || !strings.Contains(stderr,
+		"the same command goes on from there") {
 		t.Fatalf("%d lines, code %d (%v), %s", n, cli.Code(err), err, stderr)
 	}
 	if _, err := os.Stat(filepath.Join(two, sweepSVG)); err == nil {
@@ -80,7 +83,10 @@ func TestSweepTable(t *testing.T) {
 	measured := &eval.Result{Margins: []eval.AtMargin{at}}
 	measured.Decisions.Disagreement.Value = 0.001
 	r := &ptq.SweepResult{FloatBytes: 123_456_789, Points: []ptq.SweepPoint{
-		{Method: "cf-ptq-paper", Budget: 2, Unfit: "a budget of 2 bits per weight (cost: bytes): budget too small: the least is 2.65"},
+		{
+			Method: "cf-ptq-paper", Budget: 2,
+			Unfit: "a budget of 2 bits per weight (cost: bytes): budget too small: the least is 2.65",
+		},
 		{Method: "cf-ptq-calib", Budget: 2.25, Bits: 2.25, Bytes: 98_765_432, Measured: measured, Problems: []string{"x"}},
 		{Method: "cf-ptq-calib", Budget: 3, Same: 2.25, Measured: measured},
 	}}

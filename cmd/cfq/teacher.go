@@ -21,10 +21,12 @@ type teacherFlags struct {
 
 func (f *teacherFlags) add(fs *pflag.FlagSet) {
 	fs.IntVarP(&f.steps, "teacher-steps", "K", 3, "gradient `steps` of the teacher recourse")
-	fs.Float64Var(&f.noise, "teacher-noise", 0, "Gaussian noise of this `sigma`, in model inputs, on every teacher action, which stays feasible")
+	fs.Float64Var(&f.noise, "teacher-noise", 0,
+		"Gaussian noise of this `sigma`, in model inputs, on every teacher action, which stays feasible")
 	fs.IntVar(&f.sample, "teacher-sample", 0, "teacher recourse for this many refused `people`, drawn at random; 0 = all")
 	fs.Uint64Var(&f.seed, "teacher-seed", 1, "seed of noise and sample")
-	fs.BoolVar(&f.noCache, "no-cache", false, "compute teacher recourse anew instead of reading it back from an earlier run")
+	fs.BoolVar(&f.noCache, "no-cache", false,
+		"compute teacher recourse anew instead of reading it back from an earlier run")
 }
 
 func (f *teacherFlags) check() error {

@@ -124,7 +124,8 @@ func TestCacheConcurrent(t *testing.T) {
 			for i := range 40 {
 				key := keys[(w+i)%len(keys)]
 				c.Put(key, bytes.Repeat([]byte{byte(w)}, 10000+w))
-				if got, ok := c.Get(key); ok && (len(got) != 10000+int(got[0]) || !bytes.Equal(got, bytes.Repeat(got[:1], len(got)))) {
+				if got, ok := c.Get(key); ok && (len(got) != 10000+int(got[0]) ||
+					!bytes.Equal(got, bytes.Repeat(got[:1], len(got)))) {
 					t.Errorf("%d bytes of %d", len(got), got[0])
 				}
 			}
