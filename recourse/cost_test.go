@@ -10,6 +10,7 @@ import (
 )
 
 func TestCost(t *testing.T) {
+	t.Parallel()
 	age := feature("age", task.Numeric)
 	age.Std, age.Weight = 12, 2
 	phone := feature("phone", task.Binary)
@@ -42,6 +43,7 @@ func TestCost(t *testing.T) {
 }
 
 func TestCompileNamesWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	age := feature("age", task.Numeric)
 	age.Std = 0
 	hours := feature("hours", task.Numeric)
@@ -79,6 +81,7 @@ func TestProjectAllocatesNothing(t *testing.T) {
 // Every norm by hand, with an ordered group that moves two places, a thermometer that moves one, and a switch at
 // its own price.
 func TestCostNorms(t *testing.T) {
+	t.Parallel()
 	age := feature("age", task.Numeric)
 	age.Mean, age.Std, age.Weight, age.MAD = 40, 10, 2, 5
 	age.Quantiles = []float64{20, 30, 40, 40, 80}

@@ -15,6 +15,7 @@ import (
 
 // A limit on the actions looked at ends the search of who needs more, and nobody else's.
 func TestExactMaxPoints(t *testing.T) {
+	t.Parallel()
 	var fs []task.Feature
 	for i := range 4 {
 		f := feature(string(rune('a'+i)), task.Numeric)
@@ -52,6 +53,7 @@ func TestExactMaxPoints(t *testing.T) {
 
 // The catalogue hands out every action once, by ascending cost, whatever the bands' sizes and ties.
 func TestCatalogue(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		c := &catalogue{limit: rapid.IntRange(1, 4).Draw(rt, "limit"), after: math.Inf(-1)}
 		byChanges := []float64{1, 0, 0, 0, 0}

@@ -13,6 +13,7 @@ import (
 
 // A free number under rules, links and subsets: no worse than the exhaustive optimum over fine steps of it.
 func TestExactJointLine(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	for _, norm := range []task.Norm{task.L1, task.L2, task.Mixed} {
 		t.Run(string(norm), func(t *testing.T) {
@@ -63,6 +64,7 @@ func TestExactJointLine(t *testing.T) {
 
 // What one person alone may do, or may not, is theirs alone.
 func TestExactOverride(t *testing.T) {
+	t.Parallel()
 	income := feature("income", task.Numeric)
 	income.Step, income.MaxIncrease, income.Direction = 0.5, 4, task.Increase
 	tk := taskOf(0, income, oneHot("job", "p", "q"))
@@ -105,6 +107,7 @@ func TestExactOverride(t *testing.T) {
 
 // Features whose changes do not add up in the features that follow them are left to the exhaustive search, where there is one.
 func TestExactEntangled(t *testing.T) {
+	t.Parallel()
 	years, course := feature("years", task.Numeric), feature("course", task.Binary)
 	years.Step, years.MaxChange = 1, 3
 	grade := feature("grade", task.Numeric)
@@ -136,6 +139,7 @@ func TestExactEntangled(t *testing.T) {
 // A strict rule without if keeps people who fulfil it on its side: between low = 0 and high = 2 there is room for
 // one step of low, and two need one of high.
 func TestExactStrictRule(t *testing.T) {
+	t.Parallel()
 	low, high := feature("low", task.Numeric), feature("high", task.Numeric)
 	low.Step, low.Bounds, high.Step, high.Bounds = 1, [2]float64{0, 9}, 1, [2]float64{0, 9}
 	tk := taskOf(0, low, high)
@@ -156,6 +160,7 @@ func TestExactStrictRule(t *testing.T) {
 
 // Numbers that a rule ties to each other, under every norm: the solver comes close to the exact optimum.
 func TestSolveAlongRuleGap(t *testing.T) {
+	t.Parallel()
 	income, debt, saved := feature("income", task.Numeric), feature("debt", task.Numeric), feature("saved", task.Numeric)
 	income.Mean, income.Std, income.Bounds, income.MaxChange = 33000, 20000, [2]float64{0, 100000}, 30000
 	debt.Mean, debt.Std, debt.Bounds = 15000, 10000, [2]float64{0, 60000}

@@ -83,6 +83,7 @@ func drawLine(t *rapid.T, rng *rand.Rand) (tk *task.Task, x []float32, cost, dow
 }
 
 func TestExactAgainstSimplex(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
 		tk, x, cost, down, up := drawLine(rt, rng)
@@ -97,6 +98,7 @@ func TestExactAgainstSimplex(t *testing.T) {
 // Lines, steps and switches together under a limit: for every choice of steps, switches and features that may move,
 // the rest is a linear program.
 func TestExactMixedAgainstSimplex(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
 		tk, x, cost, down, up := drawLine(rt, rng)
@@ -154,6 +156,7 @@ func TestExactMixedAgainstSimplex(t *testing.T) {
 
 // The l2 optimum over lines is d_j = min(price slope_j/cost_j^2, room) for the least price that closes the gap.
 func TestExactL2(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
 		tk, x, cost, down, up := drawLine(rt, rng)
@@ -194,6 +197,7 @@ func TestExactL2(t *testing.T) {
 
 // Under a rule between lines the simplex has another row.
 func TestExactRuleAgainstSimplex(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
 		tk, x, cost, down, up := drawLine(rt, rng)
@@ -264,6 +268,7 @@ func holdOptimum(t *rapid.T, m *affine, a *constraint.Set, x []float32, want, to
 
 // Grids of very different steps, the finest with 15000 of them, against the enumeration of all but the longest feature.
 func TestExactMixedGrids(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(12) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		tk := gridTask(rng, 1+int(seed%4))

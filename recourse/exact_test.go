@@ -38,6 +38,7 @@ func drawAffine(rng *rand.Rand, dim int, b float64) *affine {
 // Both methods against the enumeration of all actions by the task's own words: cost, status, and proof that none
 // exists.
 func TestExactAgainstEnumeration(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	for _, norm := range []task.Norm{task.L1, task.L2} {
 		rapid.Check(t, func(rt *rapid.T) {
@@ -82,6 +83,7 @@ func TestExactAgainstEnumeration(t *testing.T) {
 
 // The same under links, rules, subsets, orders and every norm.
 func TestExactJoint(t *testing.T) {
+	t.Parallel()
 	for _, norm := range []task.Norm{task.L1, task.L2, task.Mixed} {
 		t.Run(string(norm), func(t *testing.T) {
 			found, none := 0, 0
@@ -128,6 +130,7 @@ func TestExactJoint(t *testing.T) {
 
 // The result depends neither on the number of workers nor on who else is asked.
 func TestExactIsDeterministic(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	rng := rand.New(rand.NewPCG(5, 6))
 	tk := smallTask(rng, 3)
@@ -162,6 +165,7 @@ func TestExactIsDeterministic(t *testing.T) {
 }
 
 func TestExactSaysWhyNot(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	tk := taskOf(0, feature("income", task.Numeric), feature("debt", task.Numeric), oneHot("job", "p", "q"))
 	a := compile(t, tk)

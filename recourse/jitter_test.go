@@ -12,6 +12,7 @@ import (
 )
 
 func TestJitter(t *testing.T) {
+	t.Parallel()
 	age := feature("age", task.Numeric)
 	age.Actionable = false
 	income := feature("income", task.Numeric)
@@ -95,6 +96,7 @@ func TestJitter(t *testing.T) {
 
 // A person beyond a bound is not moved to it, but no further either.
 func TestJitterBeyondBounds(t *testing.T) {
+	t.Parallel()
 	a0 := feature("a", task.Numeric)
 	a0.Bounds = [2]float64{-1, 1}
 	a := compile(t, taskOf(0, a0))
@@ -119,6 +121,7 @@ func TestJitterBeyondBounds(t *testing.T) {
 // Whatever the task, who results could have been reached from the person by changes within bounds and on steps or
 // values.
 func TestJitterStaysInBounds(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, rapid.Bool().Draw(t, "round"))
 		a, err := constraint.Compile(tk)
@@ -151,6 +154,7 @@ func TestJitterStaysInBounds(t *testing.T) {
 
 // A number that follows another one stays within its own bounds.
 func TestJitterMovesDependents(t *testing.T) {
+	t.Parallel()
 	hours, income := feature("hours", task.Numeric), feature("income", task.Numeric)
 	income.Actionable, income.Bounds = false, [2]float64{-1, 1}
 	tk := taskOf(0, hours, income)

@@ -65,6 +65,7 @@ func ruledTask(rng *rand.Rand) *task.Task {
 
 // Projections end, are feasible and final, even where what mends one rule breaks another.
 func TestProjectContraryRules(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(20000) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		tk := ruledTask(rng)
@@ -87,6 +88,7 @@ func TestProjectContraryRules(t *testing.T) {
 
 // A value that is no finite number stays, whatever the feature, and the search for it ends.
 func TestNotFiniteStays(t *testing.T) {
+	t.Parallel()
 	free, stepped, bounded := feature("free", task.Numeric), feature("stepped", task.Numeric),
 		feature("bounded", task.Numeric)
 	stepped.Step, bounded.Bounds = 1, [2]float64{0, 5}
@@ -109,6 +111,7 @@ func TestNotFiniteStays(t *testing.T) {
 
 // What follows is written with the digits that it takes, also where they are many.
 func TestSolveLinkedDigits(t *testing.T) {
+	t.Parallel()
 	job, year := feature("job", task.Numeric), feature("year", task.Numeric)
 	job.Mean, job.Std = 5, 3
 	year.Mean, year.Std, year.Actionable, year.Mutable = 20000, 3, false, true
@@ -135,6 +138,7 @@ func TestSolveLinkedDigits(t *testing.T) {
 // Numbers that have to move together do so, by as much as it takes: here one may not pass the other, which the
 // model holds against both.
 func TestSolveAlongRule(t *testing.T) {
+	t.Parallel()
 	begin, end := feature("begin", task.Numeric), feature("end", task.Numeric)
 	begin.Mean, begin.Std, begin.Bounds = 2000, 3, [2]float64{1980, 2020}
 	end.Mean, end.Std, end.Bounds = 2001, 3, [2]float64{1980, 2020}
@@ -189,6 +193,7 @@ func rawOf(t *testing.T, tk *task.Task, point []float32) []float64 {
 
 // An equation between numbers without steps leaves room for cheapest actions, and rounding keeps it.
 func TestSolveEquation(t *testing.T) {
+	t.Parallel()
 	var fs []task.Feature
 	for _, name := range []string{"total", "part", "rest"} {
 		f := feature(name, task.Numeric)
@@ -230,6 +235,7 @@ func TestSolveEquation(t *testing.T) {
 
 // Bounds that are closer together than the rounding by the standard deviation still leave values between them.
 func TestSolveNarrowBounds(t *testing.T) {
+	t.Parallel()
 	rate := feature("rate", task.Numeric)
 	rate.Bounds = [2]float64{0, 8e-5}
 	a := compile(t, taskOf(0, rate))
@@ -241,6 +247,7 @@ func TestSolveNarrowBounds(t *testing.T) {
 
 // A change that would move a number off its list of values is none that a person can make.
 func TestLinkKeepsToValues(t *testing.T) {
+	t.Parallel()
 	job, grade := feature("job", task.Numeric), feature("grade", task.Ordinal)
 	job.Step = 1
 	grade.Levels, grade.Values, grade.Actionable, grade.Mutable = []float64{1, 2, 3}, []string{"1", "2", "3"}, false, true
@@ -259,6 +266,7 @@ func TestLinkKeepsToValues(t *testing.T) {
 
 // A person's own bounds are no other range to weigh changes by, a person's own weight counts.
 func TestOverrideKeepsRange(t *testing.T) {
+	t.Parallel()
 	f := feature("a", task.Numeric)
 	f.Bounds = [2]float64{0, 10}
 	tk := taskOf(0, f)
@@ -281,6 +289,7 @@ func TestOverrideKeepsRange(t *testing.T) {
 
 // Who fulfils a strict inequality may not go to where it only just fails; who does not may stay there.
 func TestStrictRule(t *testing.T) {
+	t.Parallel()
 	low, high := feature("low", task.Numeric), feature("high", task.Numeric)
 	low.Step, high.Step = 1, 1
 	tk := taskOf(0, low, high)

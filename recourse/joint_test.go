@@ -146,6 +146,7 @@ func cheapestOf(t *testing.T, m Model, a *constraint.Set, x []float32, need floa
 // Solve under links, rules, ordered groups, thermometers and every norm comes close to the best of all feasible
 // actions.
 func TestSolveJoint(t *testing.T) {
+	t.Parallel()
 	for _, norm := range []task.Norm{task.L1, task.L2, task.Mixed} {
 		t.Run(string(norm), func(t *testing.T) {
 			var gaps []float64
@@ -200,6 +201,7 @@ func TestSolveJoint(t *testing.T) {
 
 // Under joint constraints too, projections are feasible, final, and leave feasible actions alone.
 func TestProjectJoint(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 3))
 		tk := jointTask(rng, task.L1, 1+rng.IntN(6))
@@ -226,6 +228,7 @@ func TestProjectJoint(t *testing.T) {
 
 // Gradient steps keep to joint constraints as well, and reach people in spite of them.
 func TestGradientStepsJoint(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(8, 8))
 	tk := jointTask(rng, task.L1, 4)
 	a := compile(t, tk)

@@ -79,6 +79,7 @@ func gridTask(rng *rand.Rand, limit int) *task.Task {
 // Where grids of different steps meet, rounding up the most worthwhile feature is
 // not optimal: a finer, less worthwhile one fills what is left.
 func TestSolveMixedGrids(t *testing.T) {
+	t.Parallel()
 	var all gaps
 	for seed := range uint64(24) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -97,6 +98,7 @@ func TestSolveMixedGrids(t *testing.T) {
 // The real German credit data with their logistic regression: months and years on a coarse grid, the amount on a
 // fine one.
 func TestSolveGerman(t *testing.T) {
+	t.Parallel()
 	dir := realdata.Dir(t, "models", "german")
 	tk, err := task.Load("../examples/tasks/german.yaml")
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 // What holds for single people holds for them alone, in every solver, wherever their rows stand.
 func TestOverride(t *testing.T) {
+	t.Parallel()
 	hours := feature("hours", task.Numeric)
 	hours.Mean, hours.Std = 40, 10
 	income := feature("income", task.Numeric)
@@ -84,6 +85,7 @@ func TestOverride(t *testing.T) {
 // A promise holds as it is written: the new values have few digits, and reading them makes the very point that was
 // judged.
 func TestPublish(t *testing.T) {
+	t.Parallel()
 	hours := feature("hours", task.Numeric)
 	hours.Mean, hours.Std, hours.Bounds = 40.437, 12.347, [2]float64{1, 99}
 	years := feature("years", task.Numeric)

@@ -12,6 +12,7 @@ import (
 
 // The plain teacher is the paper's recursion, one person at a time.
 func TestTeacherPlainIsTheRecursion(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	rng := rand.New(rand.NewPCG(5, 6))
 	tk := smallTask(rng, 3)
@@ -43,6 +44,7 @@ func TestTeacherPlainIsTheRecursion(t *testing.T) {
 }
 
 func TestTeacherFeasible(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	tk, a := adultTask(t)
 	rng := rand.New(rand.NewPCG(8, 9))
@@ -101,6 +103,7 @@ func TestTeacherFeasible(t *testing.T) {
 // Only a switch of the group helps. Plain projected gradient descent with short steps never makes it; a relaxed
 // iterate does.
 func TestRelaxedIterateSwitches(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	a := compile(t, taskOf(0, oneHot("job", "a", "b", "c")))
 	m := &affine{w: []float64{-1, 1.5, 0.5}, b: -0.5}
@@ -132,6 +135,7 @@ func TestRelaxedIterateSwitches(t *testing.T) {
 
 // Without constraints the first valid iterate is that of gradient descent.
 func TestFirstValidIsGradientDescent(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	a := compile(t, taskOf(0, feature("a", task.Numeric), feature("b", task.Numeric)))
 	m := &affine{w: []float64{1, -0.5}, b: -2}

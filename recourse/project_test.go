@@ -113,6 +113,7 @@ func drawDelta(t *rapid.T, dim int, round bool) []float32 {
 }
 
 func TestProjectFeasibleIdempotent(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, false)
 		a, err := constraint.Compile(tk)
@@ -281,6 +282,7 @@ func naiveProject(tk *task.Task, x, delta []float32) []float32 {
 }
 
 func TestProjectAgreesWithEnumeration(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, true)
 		a, err := constraint.Compile(tk)
@@ -299,6 +301,7 @@ func TestProjectAgreesWithEnumeration(t *testing.T) {
 
 // Every action that can be put together from the features' feasible changes passes Check and is its own projection.
 func TestFeasibleActionsStay(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, true)
 		a, err := constraint.Compile(tk)
@@ -335,6 +338,7 @@ func TestFeasibleActionsStay(t *testing.T) {
 }
 
 func TestCheckNames(t *testing.T) {
+	t.Parallel()
 	age := feature("age", task.Numeric)
 	age.Actionable = false
 	edu := feature("edu", task.Numeric)
@@ -388,6 +392,7 @@ func TestCheckNames(t *testing.T) {
 }
 
 func TestProjectTies(t *testing.T) {
+	t.Parallel()
 	a := compile(t, taskOf(0, oneHot("job", "a", "b", "c")))
 	missing := []float32{0, 0, 0}
 	tests := []struct {

@@ -28,6 +28,7 @@ func someNets(rng *rand.Rand, dim, n int, spread float32) []Model {
 
 // The margin is the least of all models', the gradients are that model's.
 func TestWorstIsTheMinimum(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	rng := rand.New(rand.NewPCG(2, 3))
 	tk := smallTask(rng, 0)
@@ -84,6 +85,7 @@ func TestWorstIsTheMinimum(t *testing.T) {
 // What the solvers find for the worst of several models, each of them accepts, and it costs at least what one alone
 // asks for.
 func TestWorstIsAcceptedByAll(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	rng := rand.New(rand.NewPCG(4, 5))
 	tk := smallTask(rng, 3)
@@ -135,6 +137,7 @@ func TestWorstIsAcceptedByAll(t *testing.T) {
 
 // Of two lines that cross, the cheapest action is where both are positive.
 func TestWorstOfTwoLines(t *testing.T) {
+	t.Parallel()
 	a := compile(t, taskOf(0, feature("a", task.Numeric), feature("b", task.Numeric)))
 	m := Worst(&affine{w: []float64{1, 0}, b: -1}, &affine{w: []float64{0, 2}, b: -3})
 	acts, err := Solve(context.Background(), m, a, []float32{0, 0}, SolveOptions{})
@@ -162,6 +165,7 @@ func (f *faulty) Margins(ctx context.Context, x []float32) ([]float32, error) {
 }
 
 func TestWorstOfFaultyModels(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	good := &affine{w: []float64{1}, b: -1}
 	for _, models := range [][]Model{{&faulty{Model: good}, good}, {good, &faulty{Model: good}}} {

@@ -119,6 +119,7 @@ func exact(t *testing.T, m Model, tk *task.Task, a *constraint.Set, x []float32,
 }
 
 func TestSolveAgainstEnumeration(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	for _, norm := range []task.Norm{task.L1, task.L2} {
 		for _, linear := range []bool{true, false} {
@@ -245,6 +246,7 @@ func adultTask(t testing.TB) (*task.Task, *constraint.Set) {
 }
 
 func TestSolveAdultShape(t *testing.T) {
+	t.Parallel()
 	tk, a := adultTask(t)
 	rng := rand.New(rand.NewPCG(1, 2))
 	x := randomPeople(rng, tk, 120)
@@ -280,6 +282,7 @@ func TestSolveAdultShape(t *testing.T) {
 // Without constraints that bind, the cheapest l1 action against a linear model moves the one feature with the
 // largest |w|/cost by exactly the gap.
 func TestSolveLinearClosedForm(t *testing.T) {
+	t.Parallel()
 	a := compile(t, taskOf(0, feature("a", task.Numeric), feature("b", task.Numeric), feature("c", task.Numeric)))
 	m := &affine{w: []float64{0.5, -2, 1}, b: -3}
 	acts, err := Solve(context.Background(), m, a, []float32{0, 0, 0}, SolveOptions{Margin: 0.5})
@@ -294,6 +297,7 @@ func TestSolveLinearClosedForm(t *testing.T) {
 
 // With the l2 norm the optimum is proportional to w/weight^2.
 func TestSolveLinearClosedFormL2(t *testing.T) {
+	t.Parallel()
 	tk := taskOf(0, feature("a", task.Numeric), feature("b", task.Numeric), feature("c", task.Numeric))
 	tk.Cost = task.Cost{Norm: "l2", Weights: "uniform"}
 	a := compile(t, tk)
@@ -310,6 +314,7 @@ func TestSolveLinearClosedFormL2(t *testing.T) {
 
 // Who is favourable by less than the required margin must act; who meets it need not, to the bit.
 func TestSolveFavourableButShort(t *testing.T) {
+	t.Parallel()
 	a := compile(t, taskOf(0, feature("a", task.Numeric), feature("b", task.Numeric)))
 	m := &affine{w: []float64{1, 2}, b: 0}
 	x := []float32{-0.25, 0, 0.125, 0, 0.5, 0, 0.75, 0, 0, 0}
@@ -346,6 +351,7 @@ func TestSolveFavourableButShort(t *testing.T) {
 }
 
 func TestSolveRefusesAndCancels(t *testing.T) {
+	t.Parallel()
 	a := compile(t, taskOf(0, feature("a", task.Numeric)))
 	m := &affine{w: []float64{1}, b: -1}
 	ctx := context.Background()

@@ -16,6 +16,7 @@ import (
 // The noisy teacher is Pi(delta + sigma xi) of the clean teacher's action, xi drawn by seed and row: feasible for
 // any task, and the same for any number of workers. Those who have nothing to do stay where they are.
 func TestNoisyTeacher(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	changed := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -74,6 +75,7 @@ func TestNoisyTeacher(t *testing.T) {
 // Noise and the sample follow from seed and row, across pieces and for any number of workers; who is not drawn has
 // no action, who is has that of the whole.
 func TestTeacherSampleAndWorkers(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	tk, a := adultTask(t)
 	rng := rand.New(rand.NewPCG(8, 9))

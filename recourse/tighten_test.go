@@ -16,6 +16,7 @@ import (
 // What is feasible in the tightened set is feasible in the original one, and by how much it is tightened makes an
 // order.
 func TestTightenedIsSubset(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		tk := drawTask(t, rapid.Bool().Draw(t, "round"))
 		for i := range tk.Features {
@@ -57,6 +58,7 @@ func TestTightenedIsSubset(t *testing.T) {
 
 // The distances of one person, worked out by hand from the task in raw units.
 func TestTightenDistances(t *testing.T) {
+	t.Parallel()
 	hours := feature("hours", task.Numeric) // from 40: down to 20, up by 8 at most
 	hours.Mean, hours.Std, hours.Bounds, hours.MaxIncrease = 30, 10, [2]float64{20, 60}, 8
 	years := feature("years", task.Numeric) // from 3, whole years, 0 to 10, up only
@@ -122,6 +124,7 @@ func TestTightenDistances(t *testing.T) {
 }
 
 func TestTightenNothing(t *testing.T) {
+	t.Parallel()
 	tk := taskOf(2, feature("a", task.Numeric), feature("b", task.Numeric), feature("c", task.Numeric))
 	a := compile(t, tk)
 	for _, k := range []int{0, 2} {
@@ -144,6 +147,7 @@ func TestTightenNothing(t *testing.T) {
 
 // Single people's constraints are tightened too, from where they are.
 func TestTightenOverrides(t *testing.T) {
+	t.Parallel()
 	hours, income := feature("hours", task.Numeric), feature("income", task.Numeric)
 	hours.MaxIncrease = 10
 	tk := taskOf(2, hours, income)
@@ -180,6 +184,7 @@ func TestTightenOverrides(t *testing.T) {
 
 // FRR never falls when the budget or the scale grows: that of the exact solver, and by trying every action there is.
 func TestFRRIsMonotone(t *testing.T) {
+	t.Parallel()
 	a0, b0, c0 := feature("a", task.Numeric), feature("b", task.Numeric), feature("c", task.Ordinal)
 	a0.Step, a0.Bounds = 1, [2]float64{-3, 4}
 	b0.Step, b0.MaxChange = 1, 3
@@ -255,6 +260,7 @@ func tryAll(t *testing.T, m Model, a *constraint.Set, x []float32) bool {
 
 // What the solver finds and writes down is feasible at any scale, also where it ends on a limit.
 func TestTightenSolved(t *testing.T) {
+	t.Parallel()
 	hours, gain := feature("hours", task.Numeric), feature("gain", task.Numeric)
 	hours.Mean, hours.Std, hours.Bounds = 40.437, 12.347, [2]float64{1, 99}
 	gain.Mean, gain.Std, gain.MaxIncrease = 1077.6488, 7385.1787, 2500.5

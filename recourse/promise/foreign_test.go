@@ -33,6 +33,7 @@ func said(f *File) []string {
 }
 
 func TestForeignFiles(t *testing.T) {
+	t.Parallel()
 	tk, _ := parse(t, jobs)
 	data := people(t, tk, fourPeople)
 	fact := []string{"30,40,0,Private,no", "41,38,1000,self,yes", "52,20,12.5,,no", `63,60,0,"State, gov",no`}
@@ -119,6 +120,7 @@ func checkCounts(t testing.TB, f *File) {
 }
 
 func TestReadErrors(t *testing.T) {
+	t.Parallel()
 	tk, _ := parse(t, jobs)
 	data := people(t, tk, fourPeople)
 	for name, c := range map[string]struct {
@@ -160,6 +162,7 @@ func TestReadErrors(t *testing.T) {
 // TestOwnFileDamaged: rows whose status, cost or place cannot be understood are said. The file has no column
 // method: that is never needed.
 func TestOwnFileDamaged(t *testing.T) {
+	t.Parallel()
 	tk, _ := parse(t, strings.ReplaceAll(jobs, "label: status", "label: outcome"))
 	data := people(t, tk, strings.ReplaceAll(fourPeople, "status", "outcome"))
 	f, err := Read(t.Context(), file(t, "row,line,status,cost,margin,before,action,"+columns+"\n"+
@@ -183,6 +186,7 @@ func TestOwnFileDamaged(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
+	t.Parallel()
 	tk, set := parse(t, jobs)
 	data := people(t, tk, fourPeople)
 	f, err := Read(t.Context(), file(t, "row,"+columns+"\n"+

@@ -11,6 +11,7 @@ import (
 
 // TestPage: docs/recourse.md names every column, every word and every status that the code knows.
 func TestPage(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "recourse.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -102,6 +102,7 @@ const fourPeople = `age,hours-per-week,gain,work,member,status
 `
 
 func TestWriteThenRead(t *testing.T) {
+	t.Parallel()
 	tk, set := parse(t, jobs)
 	p := people(t, tk, fourPeople)
 	point := people(t, tk, "age,hours-per-week,gain,work,member,status\n30,45,0,\"State, gov\",no,0\n").X
@@ -166,6 +167,7 @@ func TestWriteThenRead(t *testing.T) {
 // TestSolvedPromisesComeBack: what the solver judged is what the file says, bit for bit, for the tasks that come
 // with the project.
 func TestSolvedPromisesComeBack(t *testing.T) {
+	t.Parallel()
 	paths, _ := filepath.Glob(filepath.Join("..", "..", "examples", "tasks", "*.yaml"))
 	rich := filepath.Join(t.TempDir(), "rich.yaml")
 	if err := os.WriteFile(rich, []byte(richTask), 0o600); err != nil {
@@ -292,6 +294,7 @@ func invent(t *testing.T, tk *task.Task, n int) *task.People {
 
 // TestTwoFeaturesOfOneColumn: one raw value must serve both, or nothing is written.
 func TestTwoFeaturesOfOneColumn(t *testing.T) {
+	t.Parallel()
 	tk, _ := parse(t, `version: 1
 features:
   - {name: age, kind: numeric}
@@ -314,6 +317,7 @@ features:
 
 // TestMissingMarkerAsValue: a number that the task's data mean something else by is not written.
 func TestMissingMarkerAsValue(t *testing.T) {
+	t.Parallel()
 	tk, _ := parse(t, "version: 1\ndata: {missing: \"0\"}\nfeatures: [{name: debt, kind: numeric}]")
 	w, err := NewWriter(&bytes.Buffer{}, tk)
 	if err != nil {
@@ -326,6 +330,7 @@ func TestMissingMarkerAsValue(t *testing.T) {
 }
 
 func TestEncodedTask(t *testing.T) {
+	t.Parallel()
 	tk, _ := parse(t, `version: 1
 encoded: true
 features:
