@@ -66,7 +66,7 @@ pipelines: build tools ## run the pipelines of action.yml and examples/ci on thi
 	$(BUILD)/tools/pipelines
 
 page: ort ## look at the HTML reports in headless Chromium (CFQ_CHROMIUM or the PATH names it)
-	CFQ_REQUIRE_CHROMIUM=1 $(GO) test -count=1 -run Page ./eval/report
+	CFQ_REQUIRE_CHROMIUM=1 $(GO) -C $(TOOLS) test -count=1 -run Pages ./command
 
 bench: ort ## run the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...

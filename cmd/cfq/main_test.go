@@ -3,85 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/testscript"
-
 	"cfq/internal/cli"
-	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
 )
-
-func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"cfq": main})
-}
-
-// TestScripts runs testdata/script. Scripts find the synthetic example in
-// $LOANS, the first 700 of its training rows in $FEW and the library, which needs no home
-// directory, in $CFQ_ORT_LIB.
-// "exits N command..." runs a command that must end with the exit code N.
-func TestScripts(t *testing.T) {
-	loans, err := filepath.Abs(filepath.Join("..", "..", "testdata", "loans"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	train, err := os.ReadFile(filepath.Join(loans, "train.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	few := filepath.Join(t.TempDir(), "few.csv")
-	lines := bytes.SplitAfterN(train, []byte("\n"), 702)
-	if err := os.WriteFile(few, bytes.Join(lines[:701], nil), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	info, missing := ort.Find("")
-	if missing != nil && os.Getenv("CFQ_REQUIRE_ORT") == "1" {
-		t.Fatal(missing)
-	}
-	testscript.Run(t, testscript.Params{
-		Dir: filepath.Join("testdata", "script"),
-		Setup: func(e *testscript.Env) error {
-			e.Setenv("LOANS", loans)
-			e.Setenv("FEW", few)
-			e.Setenv("CFQ_ORT_LIB", info.Path)
-			return nil
-		},
-		Condition: func(cond string) (bool, error) {
-			if cond == "ort" {
-				return missing == nil, nil
-			}
-			return false, errors.New("unknown condition " + cond)
-		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
-	})
-}
-
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits CODE command...")
-	}
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	err = ts.Exec(args[1], args[2:]...)
-	code := 0
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit):
-		code = exit.ExitCode()
-	case err != nil:
-		ts.Fatalf("%v", err)
-	}
-	if code != want {
-		ts.Fatalf("exit code %d, want %d", code, want)
-	}
-}
 
 // TestHelp checks that every subcommand explains itself, with examples that its
 // own flags understand.

@@ -1,0 +1,116 @@
+package command
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"cfq/onnxio/ort"
+)
+
+// root is the project, seen from this package.
+const root = "../../.."
+
+// program is the directory of the command that [TestMain] built.
+var program string //nolint:gochecknoglobals // set once, before the tests
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "cfq-command-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	build := exec.Command("go", "build", "-trimpath", "-o", dir+string(filepath.Separator), "./cmd/cfq")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n%s", build, err, out)
+		return 1
+	}
+	program = dir
+	return m.Run()
+}
+
+// TestScripts runs cmd/cfq/testdata/script. Scripts find the synthetic example in $LOANS, the first 700 of its
+// training rows in $FEW and the library, which needs no home directory, in $CFQ_ORT_LIB.
+// "exits N command..." runs a command that must end with the exit code N.
+func TestScripts(t *testing.T) {
+	loans := filepath.Join(abs(t), "testdata", "loans")
+	train, err := os.ReadFile(filepath.Join(loans, "train.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := filepath.Join(t.TempDir(), "few.csv")
+	lines := bytes.SplitAfterN(train, []byte("\n"), 702)
+	if err := os.WriteFile(few, bytes.Join(lines[:701], nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	info, missing := ort.Find("")
+	if missing != nil && os.Getenv("CFQ_REQUIRE_ORT") == "1" {
+		t.Fatal(missing)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join(root, "cmd", "cfq", "testdata", "script"),
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("LOANS", loans)
+			e.Setenv("FEW", few)
+			e.Setenv("CFQ_ORT_LIB", info.Path)
+			e.Setenv("PATH", program+string(filepath.ListSeparator)+e.Getenv("PATH"))
+			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "ort" {
+				return missing == nil, nil
+			}
+			return false, errors.New("unknown condition " + cond)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "cfq": cfq},
+	})
+}
+
+func cfq(ts *testscript.TestScript, neg bool, args []string) {
+	if err := ts.Exec("cfq", args...); (err != nil) != neg {
+		ts.Fatalf("cfq: %v", err)
+	}
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE command...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	code := 0
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		code = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
+	}
+	if code != want {
+		ts.Fatalf("exit code %d, want %d", code, want)
+	}
+}
+
+// abs is the absolute path of the project.
+func abs(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

@@ -1,0 +1,149 @@
+package command
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/tools/txtar"
+)
+
+// schema is a published JSON Schema, read by a validator that shares no code with this project.
+func schema(t *testing.T, name string) *jsonschema.Schema {
+	t.Helper()
+	data := content(t, filepath.Join(root, "docs", name))
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource(name, doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile(name) // checks the schema against the draft that it names, too
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func content(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// validate checks a YAML or JSON text against a schema.
+func validate(t *testing.T, s *jsonschema.Schema, data []byte) error {
+	t.Helper()
+	text, err := yaml.YAMLToJSON(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Validate(v)
+}
+
+func TestReportsKeepToTheirSchemas(t *testing.T) {
+	dir := reports(t)
+	report, compare := schema(t, "report.schema.json"), schema(t, "compare.schema.json")
+	good := content(t, filepath.Join(dir, "gate.json"))
+	for _, data := range [][]byte{content(t, filepath.Join(dir, "eval.json")), good} {
+		if err := report.Validate(decoded(t, data)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := compare.Validate(decoded(t, content(t, filepath.Join(dir, "compare.json")))); err != nil {
+		t.Error(err)
+	}
+	// The golden reports: of few people, of none, of issued promises, of one side.
+	files, err := filepath.Glob(filepath.Join(root, "eval", "report", "testdata", "*.txtar"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no golden reports: %v", err)
+	}
+	checked := 0
+	for _, file := range files {
+		ar, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range ar.Files {
+			if part.Name != "json" {
+				continue
+			}
+			checked++
+			if err := report.Validate(decoded(t, part.Data)); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	}
+	if checked < 4 {
+		t.Errorf("only %d golden reports are JSON", checked)
+	}
+	// A schema that accepts everything is worth nothing.
+	for _, c := range []struct{ old, with string }{
+		{`"schema": "cfq.`, `"schema": "x.`},
+		{`"findings": [`, `"finds": [`},
+		{`"num": `, `"num": "12", "n": `},
+		{`"margins": [`, `"margins": null, "m": [`},
+	} {
+		bad := strings.Replace(string(good), c.old, c.with, 1)
+		if bad == string(good) {
+			t.Errorf("%s does not occur in the report", c.old)
+		}
+		if report.Validate(decoded(t, []byte(bad))) == nil {
+			t.Errorf("%s is accepted", c.with)
+		}
+	}
+}
+
+func decoded(t *testing.T, data []byte) any {
+	t.Helper()
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// Task and gate files: the decoder and the schema accept and refuse the same ones. The decoders' own tests read
+// the same lists.
+func TestFilesKeepToTheirSchemas(t *testing.T) {
+	for _, c := range []struct{ schema, list, accepted string }{
+		{"task.schema.json", "task/testdata/schema.txtar", "examples/tasks/*.yaml testdata/loans/task.yaml"},
+		{"gate.schema.json", "eval/gate/testdata/schema.txtar", "examples/*/gate.yaml"},
+	} {
+		s := schema(t, c.schema)
+		for _, pattern := range strings.Fields(c.accepted) {
+			files, err := filepath.Glob(filepath.Join(root, pattern))
+			if err != nil || len(files) == 0 {
+				t.Fatalf("%s: no files (%v)", pattern, err)
+			}
+			for _, f := range files {
+				if err := validate(t, s, content(t, f)); err != nil {
+					t.Errorf("%s: %v", f, err)
+				}
+			}
+		}
+		ar, err := txtar.ParseFile(filepath.Join(root, c.list))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range ar.Files {
+			err := validate(t, s, f.Data)
+			if good := strings.HasPrefix(f.Name, "good"); good != (err == nil) {
+				t.Errorf("%s: %s: accepted: %v\n%s%v", c.list, f.Name, err == nil, f.Data, err)
+			}
+		}
+	}
+}
