@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/stat/combin"
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
@@ -272,20 +273,11 @@ func Wilson(k, n int, confidence float64) (lo, hi float64) {
 	return lo, hi
 }
 
-// ClopperPearson returns the exact interval of a proportion: k successes of n
-// trials at a two-sided confidence, with at most (1-confidence)/2 of error on
-// either side. n = 0 gives [0, 1]. It panics as Wilson does.
+// ClopperPearsonUpper returns the exact one-sided upper bound of a proportion, k successes of n trials: the largest
+// proportion for which k or fewer successes of n still have a probability of
+// 1-confidence. A limit such as "at most 2 % break" is compared with it. n = 0 gives 1. It panics as Wilson does.
 //
 // References: Clopper and Pearson (1934).
-func ClopperPearson(k, n int, confidence float64) (lo, hi float64) {
-	checkProportion(k, n, confidence)
-	side := (1 + confidence) / 2
-	return ClopperPearsonLower(k, n, side), ClopperPearsonUpper(k, n, side)
-}
-
-// ClopperPearsonUpper returns the exact one-sided upper bound: the largest
-// proportion for which k or fewer successes of n still have a probability of
-// 1-confidence. A limit such as "at most 2 % break" is compared with it. n = 0 gives 1.
 func ClopperPearsonUpper(k, n int, confidence float64) float64 {
 	checkProportion(k, n, confidence)
 	if k == n {
@@ -377,8 +369,5 @@ func Holm(p []float64) []float64 {
 }
 
 func logChoose(n, k int) float64 {
-	a, _ := math.Lgamma(float64(n + 1))
-	b, _ := math.Lgamma(float64(k + 1))
-	c, _ := math.Lgamma(float64(n - k + 1))
-	return a - b - c
+	return combin.LogGeneralizedBinomial(float64(n), float64(k))
 }

@@ -28,7 +28,7 @@ func TestIntervalsAsPublished(t *testing.T) {
 		lo, hi := Wilson(c.k, c.n, 0.95)
 		near(t, "Wilson low", lo, c.wilsonLo, 5e-5)
 		near(t, "Wilson high", hi, c.wilsonHi, 5e-5)
-		lo, hi = ClopperPearson(c.k, c.n, 0.95)
+		lo, hi = ClopperPearsonLower(c.k, c.n, 0.975), ClopperPearsonUpper(c.k, c.n, 0.975)
 		near(t, "Clopper-Pearson low", lo, c.exLo, 5e-5)
 		near(t, "Clopper-Pearson high", hi, c.exHi, 5e-5)
 	}
@@ -42,7 +42,7 @@ func TestOneSidedBounds(t *testing.T) {
 		near(t, "0 of n", ClopperPearsonUpper(0, n, 0.95), 1-math.Pow(0.05, 1/float64(n)), 1e-9)
 		near(t, "n of n", ClopperPearsonLower(n, n, 0.95), math.Pow(0.05, 1/float64(n)), 1e-9)
 	}
-	lo, hi := ClopperPearson(0, 0, 0.95)
+	lo, hi := ClopperPearsonLower(0, 0, 0.975), ClopperPearsonUpper(0, 0, 0.975)
 	if lo != 0 || hi != 1 {
 		t.Errorf("of nobody: [%v, %v], want [0, 1]", lo, hi)
 	}
