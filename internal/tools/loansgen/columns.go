@@ -8,41 +8,38 @@ import (
 	"strings"
 )
 
-// column is one feature: how it is written in a CSV, how the model sees it, and
-// what the task file says people can change. The order of the table is the
-// order of the columns and of the model's inputs.
+// column is one feature: how it is written in a CSV and how the model sees it. The order of the table is the order of
+// the columns and of the model's inputs. What people can change is in task.yaml.tmpl.
 type column struct {
-	name   string
-	kind   string // of the task file: numeric, ordinal, binary, onehot
-	number func(person) float64
-	text   func(person) string
-	values []string // of text columns; the second of a binary column is its 1
-	about  string   // what it means, for the task file
-	extra  string   // what can be changed, in the task file's words
+	name, kind string // of the task file: numeric, ordinal, binary, onehot
+	number     func(person) float64
+	text       func(person) string
+	values     []string // of text columns; the second of a binary column is its 1
 }
 
 func columns() []column {
-	yesNo := func(b bool) string {
-		if b {
+	guarantor := func(p person) string {
+		if p.guarantor {
 			return "yes"
 		}
 		return "no"
 	}
+	grades := []string{"1", "2", "3", "4", "5"}
 	return []column{
-		{name: "age", kind: "numeric", number: func(p person) float64 { return p.age }, about: "years; nobody can change it", extra: "actionable: false"},
-		{name: "sex", kind: "binary", text: func(p person) string { return p.sex }, values: []string{"male", "female"}, about: "never an action; the group is kept with each person", extra: "actionable: false, subgroup: true"},
-		{name: "dependants", kind: "numeric", number: func(p person) float64 { return p.dependants }, about: "people to be supported", extra: "actionable: false"},
-		{name: "income", kind: "numeric", number: func(p person) float64 { return p.income }, about: "per year; a raise, but not a miracle", extra: "direction: increase, max_increase: 12000, step: 100"},
-		{name: "savings", kind: "numeric", number: func(p person) float64 { return p.savings }, about: "skewed: a few people are ten standard deviations out", extra: "bounds: [0, 500000], max_increase: 15000, step: 50"},
-		{name: "debt", kind: "numeric", number: func(p person) float64 { return p.debt }, about: "owed elsewhere; it can be paid back, never below nothing", extra: "direction: decrease, bounds: [0, 500000], step: 50"},
-		{name: "amount", kind: "numeric", number: func(p person) float64 { return p.amount }, about: "of the loan; one can ask for less, up to a point", extra: "direction: decrease, bounds: [1000, 60000], max_decrease: 10000, step: 500, weight: 1.5"},
-		{name: "months", kind: "numeric", number: func(p person) float64 { return p.months }, about: "to pay back, in whole years", extra: "bounds: [12, 84], step: 12, max_change: 36"},
-		{name: "credit_grade", kind: "ordinal", number: func(p person) float64 { return float64(p.grade) }, values: []string{"1", "2", "3", "4", "5"}, about: "1 poor to 5 very good; it improves slowly", extra: "direction: increase, max_increase: 2"},
-		{name: "years_employed", kind: "numeric", number: func(p person) float64 { return p.years }, about: "with the present employer; waiting costs more than its number says", extra: "direction: increase, bounds: [0, 45], step: 1, max_increase: 3, weight: 2"},
-		{name: "late_payments", kind: "numeric", number: func(p person) float64 { return p.late }, about: "in the last two years; the past stays as it is", extra: "actionable: false"},
-		{name: "employment", kind: "onehot", text: func(p person) string { return p.employment }, values: employments(), about: "what may become what; a value that is no key stays", extra: "transitions: {unemployed: [part-time, salaried], part-time: [salaried, public], self-employed: [salaried]}"},
-		{name: "housing", kind: "onehot", text: func(p person) string { return p.housing }, values: housings(), about: "renters can move in with family", extra: "transitions: {rent: [family]}"},
-		{name: "guarantor", kind: "binary", text: func(p person) string { return yesNo(p.guarantor) }, values: []string{"no", "yes"}, about: "someone signs for the loan", extra: "direction: increase"},
+		{"age", "numeric", func(p person) float64 { return p.age }, nil, nil},
+		{"sex", "binary", nil, func(p person) string { return p.sex }, []string{"male", "female"}},
+		{"dependants", "numeric", func(p person) float64 { return p.dependants }, nil, nil},
+		{"income", "numeric", func(p person) float64 { return p.income }, nil, nil},
+		{"savings", "numeric", func(p person) float64 { return p.savings }, nil, nil},
+		{"debt", "numeric", func(p person) float64 { return p.debt }, nil, nil},
+		{"amount", "numeric", func(p person) float64 { return p.amount }, nil, nil},
+		{"months", "numeric", func(p person) float64 { return p.months }, nil, nil},
+		{"credit_grade", "ordinal", func(p person) float64 { return float64(p.grade) }, nil, grades},
+		{"years_employed", "numeric", func(p person) float64 { return p.years }, nil, nil},
+		{"late_payments", "numeric", func(p person) float64 { return p.late }, nil, nil},
+		{"employment", "onehot", nil, func(p person) string { return p.employment }, employments()},
+		{"housing", "onehot", nil, func(p person) string { return p.housing }, housings()},
+		{"guarantor", "binary", nil, guarantor, []string{"no", "yes"}},
 	}
 }
 
@@ -57,32 +54,24 @@ type encoder struct {
 // fit makes the encoders of people.
 func fit(people []person) []encoder {
 	var out []encoder
-	n := float64(len(people))
+	mean := func(of func(p person) float64) float64 {
+		sum := 0.0
+		for _, p := range people {
+			sum += of(p)
+		}
+		return sum / float64(len(people))
+	}
 	for _, c := range columns() {
 		e := encoder{column: c}
-		switch {
-		case c.number != nil:
-			sum, squares := 0.0, 0.0
-			for _, p := range people {
-				sum += c.number(p)
-			}
-			for _, p := range people {
-				d := c.number(p) - sum/n
-				squares += mul(d, d)
-			}
-			e.mean, e.std = digits(sum/n), digits(math.Sqrt(squares/n))
-		default:
-			for _, v := range c.values {
-				count := 0.0
-				for _, p := range people {
-					if c.text(p) == v {
-						count++
-					}
-				}
-				e.shares = append(e.shares, digits(count/n))
-			}
-			if c.kind == "binary" {
-				e.shares = e.shares[1:]
+		if c.number != nil {
+			m := mean(c.number)
+			e.mean = digits(m)
+			e.std = digits(math.Sqrt(mean(func(p person) float64 { return mul(c.number(p)-m, c.number(p)-m) })))
+		}
+		for i, v := range c.values {
+			if c.kind == "onehot" || c.kind == "binary" && i == 1 {
+				share := mean(func(p person) float64 { return indicator(c.text(p) == v) })
+				e.shares = append(e.shares, digits(share))
 			}
 		}
 		out = append(out, e)
@@ -99,7 +88,7 @@ func digits(v float64) float64 {
 	return r
 }
 
-// encode appends the model inputs of a person.
+// encode returns the model inputs of a person.
 func encode(encoders []encoder, p person) []float64 {
 	var x []float64
 	for _, e := range encoders {
@@ -135,70 +124,32 @@ func table(people []person) []byte {
 	for _, p := range people {
 		for _, c := range cols {
 			if c.number != nil {
-				b.WriteString(whole(c.number(p)))
+				fmt.Fprintf(&b, "%d,", int64(c.number(p))) // all are whole
 			} else {
-				b.WriteString(c.text(p))
+				fmt.Fprintf(&b, "%s,", c.text(p))
 			}
-			b.WriteByte(',')
 		}
-		if p.approved {
-			b.WriteString("approved\n")
-		} else {
-			b.WriteString("refused\n")
-		}
+		fmt.Fprintln(&b, map[bool]string{true: "approved", false: "refused"}[p.approved])
 	}
 	return b.Bytes()
 }
 
-// taskFile writes the task in the words of the task file's version 1.
-func taskFile(encoders []encoder) []byte {
-	var b bytes.Buffer
-	b.WriteString(`# The decision: is this applicant granted the loan? All quantities are those of
-# the CSV; cfq converts them to and from the model's inputs.
-version: 1
-
-data:
-  label: decision       # the column with the outcome
-  favourable: approved  # the outcome that people want
-  delimiter: ","
-
-target:
-  class: favourable
-  margin: 0.0           # logit margin that a recourse point must reach
-
-# In the order of the model's inputs. Means, standard deviations and shares are
-# those of train.csv.
-features:
-`)
-	for _, e := range encoders {
-		fmt.Fprintf(&b, "  # %s: %s\n", e.name, e.about)
-		fmt.Fprintf(&b, "  - {name: %s, kind: %s, %s, %s}\n", e.name, e.kind, e.encoding(), e.extra)
-	}
-	b.WriteString(`
-cost:
-  norm: l1              # sum over changed inputs of weight x |change|
-  weights: inverse_std  # a change of one standard deviation costs about 1
-
-sparsity:
-  max_features: 4       # an action changes at most four features; employment or housing counts once
-`)
-	return b.Bytes()
-}
-
-// encoding is the part of the task file that says how the column becomes inputs.
-func (e *encoder) encoding() string {
+// String is the part of the task file that says how the column becomes inputs.
+func (e encoder) String() string {
 	num := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
-	switch e.kind {
-	case "numeric":
-		return fmt.Sprintf("mean: %s, std: %s", num(e.mean), num(e.std))
-	case "ordinal":
-		return fmt.Sprintf("values: [%s], mean: %s, std: %s", strings.Join(e.values, ", "), num(e.mean), num(e.std))
-	case "binary":
-		return fmt.Sprintf("one: %q, zero: %q, shares: [%s]", e.values[1], e.values[0], num(e.shares[0]))
-	}
+	scale := fmt.Sprintf("mean: %s, std: %s", num(e.mean), num(e.std))
 	var shares []string
 	for _, s := range e.shares {
 		shares = append(shares, num(s))
 	}
-	return fmt.Sprintf("values: [%s], shares: [%s]", strings.Join(e.values, ", "), strings.Join(shares, ", "))
+	values, share := strings.Join(e.values, ", "), strings.Join(shares, ", ")
+	switch e.kind {
+	case "numeric":
+		return "kind: numeric, " + scale
+	case "ordinal":
+		return fmt.Sprintf("kind: ordinal, values: [%s], %s", values, scale)
+	case "binary":
+		return fmt.Sprintf("kind: binary, one: %q, zero: %q, shares: [%s]", e.values[1], e.values[0], share)
+	}
+	return fmt.Sprintf("kind: onehot, values: [%s], shares: [%s]", values, share)
 }

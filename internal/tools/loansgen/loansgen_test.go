@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"cfq/onnxio/codec"
@@ -19,17 +17,15 @@ var committed = filepath.Join("..", "..", "..", "testdata", "loans")
 
 // TestDrift holds the committed files against the generator.
 func TestDrift(t *testing.T) {
-	var out bytes.Buffer
-	if code := run([]string{"-check", "-o", committed}, &out, &out); code != 0 {
-		t.Fatalf("exit code %d: %s", code, out.String())
+	if err := run(committed, true); err != nil {
+		t.Fatal(err)
 	}
 }
 
 func TestCheckNamesFile(t *testing.T) {
 	dir := t.TempDir()
-	var out bytes.Buffer
-	if code := run([]string{"-o", dir}, &out, &out); code != 0 {
-		t.Fatal(out.String())
+	if err := run(dir, false); err != nil {
+		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "test.csv")
 	data, err := os.ReadFile(path)
@@ -40,9 +36,8 @@ func TestCheckNamesFile(t *testing.T) {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out.Reset()
-	if code := run([]string{"-check", "-o", dir}, &out, &out); code != 1 || !strings.Contains(out.String(), path) || strings.Contains(out.String(), "train.csv") {
-		t.Errorf("exit code %d: %s", code, out.String())
+	if err := run(dir, true); err == nil || err.Error() != path+" differs from what the generator makes" {
+		t.Error(err)
 	}
 }
 
@@ -71,7 +66,7 @@ func TestNormal(t *testing.T) {
 // TestGradient compares backpropagation with central differences.
 func TestGradient(t *testing.T) {
 	s := newSource(7)
-	n := &net{layers: []*dense{newDense(s, 4, 5), newDense(s, 5, 3), newDense(s, 3, 2)}}
+	n := net{newDense(s, 4, 5), newDense(s, 5, 3), newDense(s, 3, 2)}
 	x := []float64{0.3, -1.2, 0.7, 2.1}
 	acts, grads := n.buffers(), n.buffers()
 	loss := func() float64 {
@@ -79,18 +74,17 @@ func TestGradient(t *testing.T) {
 		return math.Log1p(math.Exp(acts[2][0] - acts[2][1]))
 	}
 	n.gradient(x, true, 1, acts, grads)
-	for l, d := range n.layers {
-		for _, p := range []struct{ w, g []float64 }{{d.w, d.gw}, {d.b, d.gb}} {
-			for i := range p.w {
+	for l, d := range n {
+		for _, p := range []parameter{d.w, d.b} {
+			for i, was := range p.value {
 				const h = 1e-6
-				was := p.w[i]
-				p.w[i] = was + h
+				p.value[i] = was + h
 				up := loss()
-				p.w[i] = was - h
+				p.value[i] = was - h
 				down := loss()
-				p.w[i] = was
-				if want := (up - down) / (2 * h); math.Abs(p.g[i]-want) > 1e-7 {
-					t.Errorf("layer %d, parameter %d: gradient %v, want %v", l, i, p.g[i], want)
+				p.value[i] = was
+				if want := (up - down) / (2 * h); math.Abs(p.grad[i]-want) > 1e-7 {
+					t.Errorf("layer %d, parameter %d: gradient %v, want %v", l, i, p.grad[i], want)
 				}
 			}
 		}
@@ -140,17 +134,13 @@ func TestModel(t *testing.T) {
 	defer session.Close() //nolint:errcheck // end of the test
 	people, held := populate(trainRows, 1), populate(testRows, 2)
 	encoders := fit(people)
-	rows := make([][]float64, len(people))
-	labels := make([]bool, len(people))
-	for i, p := range people {
-		rows[i], labels[i] = encode(encoders, p), p.approved
-	}
-	n := train(rows, labels, hidden())
+	n := trained(encoders, people)
 	var x []float32
 	for _, p := range held {
 		x = append(x, singles(encode(encoders, p))...)
 	}
-	out, err := session.Run(t.Context(), []*graph.Tensor{graph.FromFloats("x", x, int64(len(held)), int64(len(rows[0])))}, "logits")
+	in := graph.FromFloats("x", x, int64(len(held)), int64(n[0].in))
+	out, err := session.Run(t.Context(), []*graph.Tensor{in}, "logits")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -21,55 +21,33 @@ import (
 )
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	dir := flag.String("o", filepath.Join("testdata", "loans"), "existing `directory` to write to, or to compare with")
+	check := flag.Bool("check", false, "write nothing; exit 1 when a file differs from what would be written")
+	flag.Parse()
+	if err := run(*dir, *check); err != nil {
+		fmt.Fprintf(os.Stderr, "loansgen: %v\n", err)
+		os.Exit(1)
+	}
 }
 
-func run(args []string, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet("loansgen", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	dir := flags.String("o", filepath.Join("testdata", "loans"), "`directory` to write to, or to compare with")
-	check := flags.Bool("check", false, "write nothing; exit 1 when a file differs from what would be written")
-	if err := flags.Parse(args); err != nil {
-		return 2
-	}
+// run writes the files, or with check names every file in dir that is not as generated.
+func run(dir string, check bool) error {
 	files, err := generate()
 	if err != nil {
-		fmt.Fprintf(stderr, "loansgen: %v\n", err)
-		return 1
+		return err
 	}
-	if *check {
-		return compare(*dir, files, stderr)
-	}
-	if err := os.MkdirAll(*dir, 0o755); err != nil {
-		fmt.Fprintf(stderr, "loansgen: %v\n", err)
-		return 1
-	}
+	var errs []error
 	for _, f := range files {
-		path := filepath.Join(*dir, f.Name)
-		if err := renameio.WriteFile(path, f.Data, 0o644); err != nil {
-			fmt.Fprintf(stderr, "loansgen: writing %s: %v\n", path, err)
-			return 1
-		}
-		fmt.Fprintf(stdout, "%8d  %s\n", len(f.Data), path)
-	}
-	return 0
-}
-
-// compare names every file in dir that is not as generated.
-func compare(dir string, files []file, stderr io.Writer) int {
-	code := 0
-	for _, f := range files {
-		path := filepath.Join(dir, f.Name)
-		have, err := os.ReadFile(path)
-		switch {
-		case err != nil:
-			fmt.Fprintf(stderr, "loansgen: %v\n", err)
-		case !bytes.Equal(have, f.Data):
-			fmt.Fprintf(stderr, "loansgen: %s differs from what the generator makes (%d bytes, generated %d)\n", path, len(have), len(f.Data))
-		default:
+		path := filepath.Join(dir, f.name)
+		if !check {
+			errs = append(errs, renameio.WriteFile(path, f.data, 0o644))
 			continue
 		}
-		code = 1
+		have, err := os.ReadFile(path)
+		if err == nil && !bytes.Equal(have, f.data) {
+			err = fmt.Errorf("%s differs from what the generator makes", path)
+		}
+		errs = append(errs, err)
 	}
-	return code
+	return errors.Join(errs...)
 }

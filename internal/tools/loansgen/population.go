@@ -1,7 +1,5 @@
 package main
 
-import "strconv"
-
 // person is one applicant. Money is in whole units of an unnamed currency.
 type person struct {
 	age        float64 // years
@@ -112,6 +110,3 @@ func populate(n int, stream uint64) []person {
 	}
 	return people
 }
-
-// whole writes a number that is whole.
-func whole(v float64) string { return strconv.FormatInt(int64(v), 10) }
