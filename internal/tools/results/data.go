@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -11,39 +12,54 @@ import (
 type dataset struct {
 	name, title       string
 	train, test, rows string // rows: the test rows of a single file
+	networks          int    // at most
 }
 
-// datasets are those with five networks each.
 func datasets() []dataset {
+	split := func(name, title, file string, networks int) dataset {
+		return dataset{name, title, file, file, "split.json", networks}
+	}
 	return []dataset{
-		{name: "adult", title: "Adult", train: "adult.data.gz", test: "adult.test.gz"},
-		{name: "german", title: "German", train: "german.data", test: "german.data", rows: "split.json"},
-		{name: "compas", title: "COMPAS", train: "compas-scores-two-years.csv.gz", test: "compas-scores-two-years.csv.gz", rows: "split.json"},
+		{"adult", "Adult", "adult.data.gz", "adult.test.gz", "", 5},
+		split("german", "German", "german.data", 5),
+		split("compas", "COMPAS", "compas-scores-two-years.csv.gz", 5),
+		split("bank", "Bank", "bank-full.csv.gz", 1),
+		split("default", "Default", "UCI_Credit_Card.csv.gz", 1),
 	}
 }
 
-// single are those with one network.
-func single() []dataset {
-	return []dataset{
-		{name: "bank", title: "Bank", train: "bank-full.csv.gz", test: "bank-full.csv.gz", rows: "split.json"},
-		{name: "default", title: "Default", train: "UCI_Credit_Card.csv.gz", test: "UCI_Credit_Card.csv.gz", rows: "split.json"},
-	}
+// model is the path of one of the data set's models.
+func (d dataset) model(o settings, file string) string {
+	return filepath.Join(o.shared, "models", d.name, file)
 }
 
-// read returns the training and the test rows of a data set.
-func read(ctx context.Context, shared string, d dataset, t *task.Task) (train, test *task.People, err error) {
+// data are a data set's task and rows.
+type data struct {
+	task        *task.Task
+	set         *constraint.Set
+	train, test *task.People
+}
+
+// read reads the task and the rows of a data set.
+func read(ctx context.Context, o settings, d dataset) (in data, err error) {
+	if in.task, err = task.Load(filepath.Join("examples", "tasks", d.name+".yaml")); err != nil {
+		return in, err
+	}
+	if in.set, err = constraint.Compile(in.task); err != nil {
+		return in, err
+	}
 	var inTrain, inTest task.ReadOptions
 	if d.rows != "" {
-		rows, err := task.LoadRows(filepath.Join(shared, "models", d.name, d.rows))
+		rows, err := task.LoadRows(d.model(o, d.rows))
 		if err != nil {
-			return nil, nil, err
+			return in, err
 		}
 		inTrain.Except, inTest.Only = rows, rows
 	}
-	train, err = task.Read(ctx, filepath.Join(shared, "data", d.name, d.train), t, inTrain)
-	if err != nil {
-		return nil, nil, err
+	folder := filepath.Join(o.shared, "data", d.name)
+	if in.train, err = task.Read(ctx, filepath.Join(folder, d.train), in.task, inTrain); err != nil {
+		return in, err
 	}
-	test, err = task.Read(ctx, filepath.Join(shared, "data", d.name, d.test), t, inTest)
-	return train, test, err
+	in.test, err = task.Read(ctx, filepath.Join(folder, d.test), in.task, inTest)
+	return in, err
 }

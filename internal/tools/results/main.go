@@ -12,8 +12,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 
@@ -22,20 +22,6 @@ import (
 
 // page is the file with the tables. Those of a section stand between two marks.
 const page = "docs/results.md"
-
-// section is a part of the page.
-type section struct {
-	name   string
-	tables func(ctx context.Context, w io.Writer, o settings) error
-}
-
-func sections() []section {
-	return []section{
-		{"methods", methods},
-		{"robust", robust},
-		{"gap", gap},
-	}
-}
 
 // settings are the flags.
 type settings struct {
@@ -47,37 +33,35 @@ func main() {
 	var o settings
 	flag.StringVar(&o.shared, "shared", filepath.Join("..", "shared"), "folder that holds data/ and models/")
 	only := flag.String("section", "", "section whose tables are replaced; all if empty")
-	flag.IntVar(&o.seeds, "seeds", 5, "models of each data set")
+	flag.IntVar(&o.seeds, "seeds", 5, "models of each data set, at most")
 	flag.IntVar(&o.sample, "sample", 1000, "people evaluated of each model, at most")
 	flag.IntVar(&o.workers, "workers", runtime.GOMAXPROCS(0), "variants measured at once; no number depends on it")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *only, o)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "results:", err)
-		os.Exit(1)
+	log.SetPrefix("results: ")
+	if err := run(context.Background(), *only, o); err != nil {
+		log.Fatal(err)
 	}
 }
 
 // run replaces the tables of a section, or of all if only is "".
 func run(ctx context.Context, only string, o settings) error {
-	found := false
-	for _, p := range sections() {
-		if only != "" && p.name != only {
+	sections := map[string]func(context.Context, io.Writer, settings) error{
+		"methods": methods, "robust": robust, "gap": gap,
+	}
+	if only != "" && sections[only] == nil {
+		return fmt.Errorf("unknown section %q: want methods, robust or gap", only)
+	}
+	for name, tables := range sections {
+		if only != "" && name != only {
 			continue
 		}
-		found = true
-		var tables bytes.Buffer
-		if err := p.tables(ctx, &tables, o); err != nil {
+		var b bytes.Buffer
+		if err := tables(ctx, &b, o); err != nil {
 			return err
 		}
-		if err := replace(page, p.name, tables.Bytes()); err != nil {
+		if err := replace(page, name, b.Bytes()); err != nil {
 			return err
 		}
-	}
-	if !found {
-		return fmt.Errorf("unknown section %q: want methods, robust or gap", only)
 	}
 	return nil
 }

@@ -6,8 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"cfq/eval"
 	"cfq/ptq"
 )
 
@@ -32,33 +31,33 @@ func TestVariants(t *testing.T) {
 func TestQuotedRows(t *testing.T) {
 	var rows []*row
 	for _, v := range variants() {
-		rows = append(rows, &row{label: v.label, values: make([]metrics, 1)})
+		rows = append(rows, &row{label: v.label, values: []measured{{eval: &eval.Result{Margins: make([]eval.AtMargin, 2)}}}})
 	}
 	if err := writePaper(io.Discard, rows); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestAlike(t *testing.T) {
-	vs := []variant{
-		{"a", ptq.Options{Method: "ptq", Budget: 8}},
-		{"b", ptq.Options{Method: "ptq", Budget: 4, Scales: ptq.ScalesPerChannel}},
-		{"c", ptq.Options{Method: "ptq", Budget: 4}},
-	}
-	if diff := cmp.Diff([][]int{{0, 2}, {1}}, alike(vs)); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestWidths(t *testing.T) {
+	of := func(widths int, bits ...float64) measured {
+		rows := map[int]int{}
+		for width := range widths {
+			rows[width] = 1
+		}
+		r := &ptq.Result{}
+		for _, b := range bits {
+			r.Layers = append(r.Layers, ptq.Layer{Bits: b, Rows: rows})
+		}
+		return measured{Result: r}
+	}
 	for _, c := range []struct {
 		name   string
-		values []metrics
+		values []measured
 		want   string
 	}{
-		{"all the same", []metrics{{widths: []float64{4, 8}}, {widths: []float64{4, 8}}}, "4 8"},
-		{"one other", []metrics{{widths: []float64{2, 8}}, {widths: []float64{4, 8}}, {widths: []float64{4, 8}}}, "4 8 (mostly)"},
-		{"rows", []metrics{{widths: []float64{4.5, 8}, byRow: true}, {widths: []float64{3.5, 2}}}, "4.0 5.0"},
+		{"all the same", []measured{of(1, 4, 8), of(1, 4, 8)}, "4 8"},
+		{"one other", []measured{of(1, 2, 8), of(1, 4, 8), of(1, 4, 8)}, "4 8 (mostly)"},
+		{"rows", []measured{of(2, 4.5, 8), of(1, 3.5, 2)}, "4.0 5.0"},
 	} {
 		if got := (&row{values: c.values}).widths(); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)

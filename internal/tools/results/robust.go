@@ -5,14 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"runtime"
+	"log"
 
 	"cfq/onnxio/codec"
 	"cfq/ptq"
-	"cfq/recourse/constraint"
-	"cfq/task"
 )
 
 // robustDeployments is how many deployments the robust solver knows, and how many
@@ -21,52 +17,48 @@ const robustDeployments = 8
 
 // robust writes the tables of robust recourse on Adult.
 func robust(ctx context.Context, w io.Writer, o settings) error {
-	for _, d := range datasets()[:1] {
-		t, err := task.Load(filepath.Join("examples", "tasks", d.name+".yaml"))
+	d := datasets()[0]
+	in, err := read(ctx, o, d)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\n### %s\n", d.title)
+	for _, name := range []ptq.MethodName{ptq.PTQ, ptq.CFPTQ} {
+		log.Printf("%s, %s", d.title, name)
+		r, err := robustness(ctx, d.model(o, "mlp2-s0.onnx"), in, name, o)
+		if err != nil {
+			return fmt.Errorf("%s, %s: %w", d.title, name, err)
+		}
+		method, err := ptq.FindMethod(name)
 		if err != nil {
 			return err
 		}
-		train, test, err := read(ctx, o.shared, d, t)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(w, "\n### %s\n", d.title)
-		for _, name := range []ptq.MethodName{ptq.PTQ, ptq.CFPTQ} {
-			method, err := ptq.FindMethod(name)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(os.Stderr, "results: %s, %s\n", d.title, name)
-			r, err := robustness(ctx, filepath.Join(o.shared, "models", d.name, "mlp2-s0.onnx"), t, train, test, name, o.sample)
-			if err != nil {
-				return fmt.Errorf("%s, %s: %w", d.title, name, err)
-			}
-			writeRobust(w, method, r)
-		}
+		writeRobust(w, method, r)
 	}
 	return nil
 }
 
-func robustness(ctx context.Context, path string, t *task.Task, train, test *task.People, method ptq.MethodName, sample int) (_ *ptq.Robustness, err error) {
+func robustness(
+	ctx context.Context, path string, in data, method ptq.MethodName, o settings,
+) (_ *ptq.Robustness, err error) {
 	m, err := codec.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	workers := runtime.GOMAXPROCS(0)
-	f, err := ptq.OpenFleet(ctx, m, t, train, ptq.Options{Method: method, Workers: workers}, ptq.DeployOptions{Models: 2 * robustDeployments, Seed: 1})
+	f, err := ptq.OpenFleet(ctx, m, in.task, in.train, ptq.Options{Method: method, Workers: o.workers},
+		ptq.DeployOptions{Models: 2 * robustDeployments, Seed: 1})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	set, err := constraint.Compile(t)
-	if err != nil {
-		return nil, err
-	}
-	return f.Robustness(ctx, set, test, ptq.RobustOptions{Seen: robustDeployments, Margins: []float64{0, 0.1, 0.25}, Sample: sample, Seed: 1, Workers: workers})
+	return f.Robustness(ctx, in.set, in.test, ptq.RobustOptions{
+		Seen: robustDeployments, Margins: []float64{0, 0.1, 0.25}, Sample: o.sample, Seed: 1, Workers: o.workers,
+	})
 }
 
 func writeRobust(w io.Writer, m ptq.Method, r *ptq.Robustness) {
-	fmt.Fprintf(w, "\n%s at 4 bits, %s scales; %d people; deployments held out differ from the quantized model by %.3f logits (rms).\n\n", m.Name, m.Defaults.Scales, r.People, r.Drift)
+	fmt.Fprintf(w, "\n%s at 4 bits, %s scales; %d people; deployments held out differ from the quantized model by "+
+		"%.3f logits (rms).\n\n", m.Name, m.Defaults.Scales, r.People, r.Drift)
 	fmt.Fprintln(w, "| margin | solved on | original | quantized | held out | all held out | cost | time |")
 	fmt.Fprintln(w, "|---:|---|---:|---:|---:|---:|---:|---:|")
 	var base float64
