@@ -11,39 +11,36 @@ package main
 import (
 	"archive/tar"
 	"compress/gzip"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
+
+	"github.com/google/renameio/v2"
 
 	"cfq/onnxio/ort"
 )
 
 func main() {
+	log.SetFlags(0)
+	log.SetPrefix("ortfetch: ")
 	tarball := flag.String("tarball", "", "take the library from this tarball of the package instead of running npm")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := fetch(ctx, *tarball)
-	stop()
-	if err != nil {
-		say("error: %v", err)
-		os.Exit(1)
+	if err := fetch(*tarball); err != nil {
+		log.Fatal("error: ", err)
 	}
 }
 
-func say(format string, a ...any) { fmt.Fprintf(os.Stderr, "ortfetch: "+format+"\n", a...) }
-
-func fetch(ctx context.Context, tarball string) error {
+func fetch(tarball string) error {
 	if lib := os.Getenv(ort.LibEnv); lib != "" {
-		say("%s names %s: nothing to fetch", ort.LibEnv, lib)
+		log.Printf("%s names %s: nothing to fetch", ort.LibEnv, lib)
 		return nil
 	}
 	release, err := ort.Pinned()
@@ -54,39 +51,38 @@ func fetch(ctx context.Context, tarball string) error {
 	if err != nil {
 		return err
 	}
-	switch sum, err := hashFile(path); {
-	case err == nil && sum == release.SHA256:
-		say("ONNX Runtime %s is at %s", ort.Version, path)
+	switch lib, err := os.ReadFile(path); {
+	case err == nil && hash(lib) == release.SHA256:
+		log.Printf("ONNX Runtime %s is at %s", ort.Version, path)
 		return nil
 	case err == nil:
-		say("%s has the wrong hash: replacing it", path)
+		log.Printf("%s has the wrong hash: replacing it", path)
 	case !errors.Is(err, os.ErrNotExist):
 		return err
 	}
 	if tarball == "" {
 		dir, err := os.MkdirTemp("", "ortfetch-")
 		if err != nil {
-			return fmt.Errorf("making a place for the package: %w", err)
+			return err
 		}
 		defer os.RemoveAll(dir)
-		if tarball, err = pack(ctx, dir); err != nil {
+		if tarball, err = pack(dir); err != nil {
 			return err
 		}
 	}
-	if err := unpack(ctx, tarball, release, path); err != nil {
-		return err
+	if err := unpack(tarball, release, path); err != nil {
+		return fmt.Errorf("unpacking %s: %w", tarball, err)
 	}
-	say("ONNX Runtime %s for %s is at %s", ort.Version, release.Platform, path)
+	log.Printf("ONNX Runtime %s for %s is at %s", ort.Version, release.Platform, path)
 	return nil
 }
 
 // pack has npm put the package's tarball into dir.
-func pack(ctx context.Context, dir string) (string, error) {
+func pack(dir string) (string, error) {
 	spec := ort.Package + "@" + ort.Version
-	say("fetching %s with npm (about 110 MB)", spec)
-	cmd := exec.CommandContext(ctx, "npm", "pack", "--silent", "--pack-destination", dir, spec)
-	cmd.Dir = dir
-	cmd.Stderr = os.Stderr
+	log.Printf("fetching %s with npm (about 110 MB)", spec)
+	cmd := exec.Command("npm", "pack", "--silent", "--pack-destination", dir, spec)
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("npm pack %s: %w; without npm or a network, set %s to an ONNX Runtime library (%s or later)",
@@ -95,76 +91,44 @@ func pack(ctx context.Context, dir string) (string, error) {
 	return filepath.Join(dir, filepath.Base(strings.TrimSpace(string(out)))), nil
 }
 
-// unpack writes the library inside the tarball to path.
-func unpack(ctx context.Context, tarball string, r ort.Release, path string) error {
+// unpack writes the library inside the tarball to path, if its hash is right.
+func unpack(tarball string, r ort.Release, path string) error {
 	f, err := os.Open(tarball)
 	if err != nil {
-		return fmt.Errorf("opening the package: %w", err)
+		return err
 	}
 	defer f.Close()
 	z, err := gzip.NewReader(f)
 	if err != nil {
-		return fmt.Errorf("reading %s: %w", tarball, err)
+		return err
 	}
-	for tr := tar.NewReader(z); ; {
+	tr := tar.NewReader(z)
+	for {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
-			return fmt.Errorf("%s holds no %s", tarball, r.Member)
+			return fmt.Errorf("it holds no %s", r.Member)
 		}
 		if err != nil {
-			return fmt.Errorf("reading %s: %w", tarball, err)
-		}
-		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if h.Name != r.Member {
-			continue
+		if h.Name == r.Member {
+			break
 		}
-		if err := install(tr, r, path); err != nil {
-			return fmt.Errorf("unpacking %s: %w", r.Member, err)
-		}
-		return nil
 	}
-}
-
-// install writes the library beside path and, if its hash is right, moves it there.
-func install(lib io.Reader, r ort.Release, path string) (err error) {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	tmp, err := os.CreateTemp(dir, "."+r.Name+"-*")
+	lib, err := io.ReadAll(tr)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			tmp.Close()
-			os.Remove(tmp.Name()) //nolint:errcheck // being thrown away
-		}
-	}()
-	h := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(tmp, h), lib); err != nil {
+	if sum := hash(lib); sum != r.SHA256 {
+		return fmt.Errorf("the hash of %s is %s and should be %s: not the library that is pinned", r.Member, sum, r.SHA256)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	if sum := hex.EncodeToString(h.Sum(nil)); sum != r.SHA256 {
-		return fmt.Errorf("the hash is %s and should be %s: not the library that is pinned", sum, r.SHA256)
-	}
-	if err := errors.Join(tmp.Chmod(0o644), tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
+	return renameio.WriteFile(path, lib, 0o644)
 }
 
-func hashFile(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+func hash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }
