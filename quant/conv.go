@@ -174,12 +174,6 @@ func windowOf(n *graph.Node, kernel, in []int) (*window, error) {
 			return nil, errors.New("its kernel is larger than its input")
 		}
 		size := room/w.strides[i] + 1
-		if n.Int("ceil_mode", 0) != 0 {
-			size = (room+w.strides[i]-1)/w.strides[i] + 1
-			if (size-1)*w.strides[i] >= in[i]+begin {
-				size-- // a window must begin within the input
-			}
-		}
 		w.begin, w.end, w.output = append(w.begin, begin), append(w.end, end), append(w.output, size)
 	}
 	if product(w.output) > maxSize {

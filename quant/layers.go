@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 
+	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 )
 
@@ -80,7 +82,7 @@ type finder struct {
 	stored    map[string]*graph.Tensor // inits, and what Casts make of them
 	outputs   map[string]bool
 	consumers map[string][]*graph.Node
-	sizes     *sizes // made when the first convolution needs them
+	types     autodiff.Types // of the values, inferred when the first convolution needs them
 }
 
 // layer reads n if it is a dense layer in canonical form; nil otherwise.
@@ -233,11 +235,8 @@ func (f *finder) conv(n *graph.Node) (*LayerInfo, error) {
 	case b != nil && (b.DType != graph.Float || len(b.Dims) != 1 || b.Dims[0] != w.Dims[0]):
 		l.Fixed = fmt.Sprintf("its bias is %s of shape %v, not one float32 for each output", b.DType, b.Dims)
 	default:
-		if f.sizes == nil {
-			f.sizes = newSizes(f.g, f.inits, f.stored)
-		}
 		var err error
-		if l.Conv, err = convOf(n, w.Dims, f.sizes.of[n.Input(0)]); err != nil {
+		if l.Conv, err = convOf(n, w.Dims, f.sizes(n.Input(0))); err != nil {
 			l.Fixed = err.Error()
 		}
 	}
@@ -247,6 +246,42 @@ func (f *finder) conv(n *graph.Node) (*LayerInfo, error) {
 	l.Positions = l.Conv.Positions()
 	f.follow(l)
 	return l, f.numbers(l, w, b)
+}
+
+// sizes returns the sizes of a value behind the batch; nil when they are not known.
+func (f *finder) sizes(value string) []int {
+	if f.types == nil {
+		f.types = autodiff.Types{}
+		for _, v := range slices.Concat(f.g.Values, f.g.Outputs) {
+			if behind(v.Shape) != nil {
+				f.types[v.Name] = autodiff.Type{DType: v.DType, Shape: v.Shape}
+			}
+		}
+		g := *f.g
+		g.Nodes = slices.Clone(g.Nodes)
+		for i, n := range g.Nodes {
+			if n.Is("QuantizeLinear") || n.Is("DequantizeLinear") { // inference does not know them
+				g.Nodes[i] = &graph.Node{Op: "Identity", Inputs: n.Inputs[:1], Outputs: n.Outputs}
+			}
+		}
+		_ = autodiff.Infer(&g, f.types) // the rest stays unknown
+	}
+	return behind(f.types[value].Shape)
+}
+
+// behind returns the sizes behind the first of a shape, nil when one is not known.
+func behind(s graph.Shape) []int {
+	if len(s) < 2 {
+		return nil
+	}
+	var out []int
+	for _, d := range s[1:] {
+		if d.Size < 1 || d.Size > maxSize {
+			return nil
+		}
+		out = append(out, int(d.Size))
+	}
+	return out
 }
 
 // follow finds the Relu or Clip that alone reads the layer's output.
