@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"runtime"
 	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/pflag"
 )
@@ -76,11 +76,13 @@ func (b build) String() string {
 	return fmt.Sprintf("%s\ncommit %s of %s%s", text, b.Commit, b.Date, modified)
 }
 
-// release is the version for reports and recipes: that of the module, or the revision that the program was built from.
+// release is the version for reports and recipes: a tag, or "(devel)" for a build between tags, so that commits that
+// change nothing leave the bytes of quantized files as they are.
 func release() string {
-	b := buildVersion()
-	if b.Version == "(devel)" && len(b.Commit) >= 12 {
-		return "(devel) " + b.Commit[:12]
+	v := buildVersion().Version
+	untagged := regexp.MustCompile(`[-.]\d{14}-[0-9a-f]{12}(\+dirty)?$`)
+	if untagged.MatchString(v) {
+		return "(devel)"
 	}
-	return strings.TrimSpace(b.Version)
+	return v
 }
