@@ -28,7 +28,7 @@ func TestDeployments(t *testing.T) {
 	e := orttest.Need(t)
 	ctx := context.Background()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 300)
+	people = few(people, 200)
 	for _, o := range []ptq.Options{{Method: "ptq"}, {Method: "cf-ptq", Refine: 2}} {
 		method := o.Method
 		o.Engine, o.Workers = e, 1
@@ -105,7 +105,7 @@ func TestDeploymentWithoutVariation(t *testing.T) {
 	t.Parallel()
 	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 300)
+	people = few(people, 200)
 	nominal, drawn, err := ptq.Deployments(context.Background(), m, tk, people, ptq.Options{Engine: e},
 		ptq.DeployOptions{Models: 1, Rounding: -1, Jitter: -1, Batch: -1})
 	if err != nil {

@@ -72,7 +72,7 @@ func halves(p *quant.Plan) (halves, all int) {
 func TestFromPlanKinds(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 300)
+	people = few(people, 150)
 	for name, o := range map[string]ptq.Options{
 		"rows":            {Budget: 3, Refine: 2},
 		"rows, equalized": {Budget: 3, Refine: -1, CrossLayerEqualization: true},
@@ -127,7 +127,7 @@ func TestFromPlanConvolutions(t *testing.T) {
 	t.Parallel()
 	orttest.Need(t)
 	_, tk, people := loans(t, "train.csv")
-	people = few(people, 300)
+	people = few(people, 150)
 	m := convolutionalLoans(tk)
 	for name, c := range map[string]struct {
 		o    ptq.Options
@@ -156,7 +156,7 @@ func TestFromPlanConvolutions(t *testing.T) {
 func TestKeepFloatEach(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 300)
+	people = few(people, 150)
 	for _, node := range []string{"/layers.0/Gemm", "/layers.2/Gemm", "/layers.4/Gemm"} {
 		for _, method := range []ptq.MethodName{"ptq", "cf-ptq"} {
 			r, _ := roundTrip(t, m, tk, people, ptq.Options{Method: method, Refine: -1, KeepFloat: []string{node}})

@@ -18,7 +18,7 @@ import (
 func planOf(t *testing.T, m *graph.Model, o ptq.Options) (*ptq.Result, []byte) {
 	t.Helper()
 	_, tk, people := loans(t, "train.csv")
-	r, err := ptq.Quantize(context.Background(), m, tk, few(people, 300), o)
+	r, err := ptq.Quantize(context.Background(), m, tk, few(people, 150), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestFromPlan(t *testing.T) {
 	t.Parallel()
 	e := orttest.Need(t)
 	m, _, people := loans(t, "test.csv")
-	people = few(people, 300)
+	people = few(people, 150)
 	for name, o := range map[string]ptq.Options{
 		"default":     {},
 		"paper":       {Method: "cf-ptq-paper", Budget: 3},

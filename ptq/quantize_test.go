@@ -249,7 +249,7 @@ func TestQuantizeLeavesFixedLayers(t *testing.T) {
 	t.Parallel()
 	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
-	people = few(people, 400)
+	people = few(people, 200)
 	g := m.Graph
 	eye := make([]float32, 25)
 	for i := range 5 {
