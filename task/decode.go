@@ -217,8 +217,8 @@ func (d *decoder) taskKeys(t *Task, p *parts) []key {
 		{Name: "version", Value: d.count(&t.Version).With("enum", []int{1}), Fallback: required, Doc: "version of the format; 1 is the only one"},
 		{
 			Name: "encoded", Value: d.flag(&t.Encoded), Fallback: "`false`",
-			Doc: "`true`: data files hold the model's inputs (standardised, one-hot) instead of raw columns; a file whose header names the inputs " +
-				"(`age`, `housing=rent`, `savings>=1000`) is taken so by itself",
+			Doc: "`true`: data files hold the model's inputs instead of raw columns; so does a file whose header names the inputs " +
+				"(`age`, `housing=rent`, `savings>=1000`)",
 		},
 		{
 			Name:     "data",
@@ -264,14 +264,14 @@ func (d *decoder) taskKeys(t *Task, p *parts) []key {
 
 func (d *decoder) dataKeys(t *Data) []key {
 	return []key{
-		{Name: "label", Value: d.text(&t.Label), Fallback: "no outcome", Doc: "column of the outcome; a data file may lack it, the outcomes are not known then"},
+		{Name: "label", Value: d.text(&t.Label), Fallback: "no outcome", Doc: "column of the outcome; without it in a data file, outcomes are not known"},
 		{
 			Name: "label_suffix", Value: d.text(&t.LabelSuffix), Fallback: "nothing",
-			Doc: "removed from the end of label values that have it, as the full stop of Adult's test file",
+			Doc: "removed from the end of label values that have it",
 		},
 		{
 			Name: "favourable", Value: d.text(&t.Favourable), Fallback: "required with `label`",
-			Doc: "label value of the favourable outcome; every other one is the unfavourable outcome, and a missing one is not known",
+			Doc: "label value of the favourable outcome; every other one is unfavourable, a missing one not known",
 		},
 		{
 			Name: "missing", Value: d.texts(&t.Missing), Fallback: "only the empty field",
@@ -288,7 +288,7 @@ func (d *decoder) dataKeys(t *Data) []key {
 		{Name: "drop", Value: d.texts(&t.Drop), Fallback: "none", Doc: "columns that must never become features; a feature that reads one is a mistake"},
 		{
 			Name: "subgroups", Value: d.texts(&t.Subgroups), Fallback: "none",
-			Doc: "columns that are no features, but whose values are kept with each person to tell groups apart",
+			Doc: "columns that are no features, by whose values results are reported",
 		},
 		{
 			Name: "filter",
@@ -299,7 +299,7 @@ func (d *decoder) dataKeys(t *Data) []key {
 					t.Filter = append(t.Filter, c)
 				})
 			}, Form: config.ListOf(func() schema { return config.Object(d.filterKeys(&Condition{})) })},
-			Fallback: "every row", Doc: "list of conditions, see below; a row that fails one is nobody of this task: not read, not counted as unreadable",
+			Fallback: "every row", Doc: "list of conditions, see below; a row that fails one is not read",
 		},
 	}
 }
@@ -322,7 +322,7 @@ func (d *decoder) targetKeys(t *Target) []key {
 		},
 		{
 			Name: "margin", Value: d.number(&t.Margin).From0(), Fallback: "`0`",
-			Doc: "margin in logits, 0 or more, that recourse is meant to reach; `cfq eval` asks for those of `--margins` instead",
+			Doc: "margin in logits, 0 or more, that recourse must reach; `cfq eval` uses `--margins` instead",
 		},
 	}
 }
@@ -339,14 +339,12 @@ func (d *decoder) costKeys(c *Cost) []key {
 		},
 		{
 			Name: "weights", Value: word(d, &c.Weights, InverseStd, InverseMAD, InverseRange, Uniform, Given), Fallback: "`inverse_std`",
-			Doc: "weight of an input: `inverse_std` is the feature's `weight`/(sigma + `eps`), `inverse_mad` and `inverse_range` the same with the `mad` " +
-				"and the range, `given` the feature's `weight` alone, `uniform` 1",
+			Doc: "weight of an input, see above; `given` is the feature's `weight` alone, `uniform` 1",
 		},
 		{Name: "eps", Value: d.number(&c.Eps).Above0(), Fallback: "`0.001`", Doc: "model-input units, above 0; bounds the weight of an input that hardly varies"},
 		{
 			Name: "switches", Value: word(d, &c.Switches, Once, Encoded), Fallback: "`once`",
-			Doc: "what another one-hot value costs where no `switch_cost` is given: `once` a change of size 1 at the mean of the weights of the two values, " +
-				"`encoded` the changes of both inputs",
+			Doc: "what another one-hot value costs without `switch_cost`: `once` the mean of the two weights, `encoded` both changes",
 		},
 	}
 }
@@ -354,7 +352,7 @@ func (d *decoder) costKeys(c *Cost) []key {
 func (d *decoder) sparsityKeys(s *Sparsity) []key {
 	return []key{{
 		Name: "max_features", Value: d.count(&s.MaxFeatures), Fallback: "`0`",
-		Doc: "most features that an action changes, 0 for no limit; a one-hot feature counts once, however many inputs it has",
+		Doc: "most features that an action changes, 0 for no limit; a one-hot feature counts once",
 	}}
 }
 
@@ -362,7 +360,7 @@ func (d *decoder) featureKeys(f *Feature, b *percents) []key {
 	keys := append(d.encodingKeys(f), d.actionKeys(f, b)...)
 	return append(keys, key{
 		Name: "subgroup", Value: d.flag(&f.Subgroup), Fallback: "`false`",
-		Doc: "`true`: the value is kept with each person to tell groups apart; an ordinal feature needs `values` for it",
+		Doc: "`true`: results are reported by the value; an ordinal feature needs `values`",
 	})
 }
 
@@ -381,8 +379,7 @@ func (d *decoder) encodingKeys(f *Feature) []key {
 		{Name: "zero", Value: d.text(&f.Zero), Fallback: "every value but `one`", Doc: "value that becomes 0; when given, a row with a third value cannot be read"},
 		{
 			Name: "values", Value: d.texts(&f.Values), Fallback: "required if one-hot; ordinal: `bounds` and `step` instead; thermometer: `thresholds` instead",
-			Doc: "one-hot: the values in the order of the inputs; ordinal: the numbers that can occur, in raw units; " +
-				"thermometer: the values in ascending order, the first of which is all zeros",
+			Doc: "one-hot: in the order of the inputs; ordinal: the numbers that can occur; thermometer: ascending, the first is all zeros",
 		},
 		{
 			Name: "thresholds", Value: d.numbers(&f.Thresholds), Fallback: "`values` instead",
@@ -394,18 +391,16 @@ func (d *decoder) encodingKeys(f *Feature) []key {
 		},
 		{
 			Name: "shares", Value: d.shares(&f.Shares), Fallback: "1/number of values; 1/2 if binary or thermometer",
-			Doc: "shares, 0 to 1, in the training rows, for the cost: of each value in the order of `values`, together at most 1, or of `one` alone; " +
-				"of a thermometer, of those who reach each value above the lowest",
+			Doc: "shares, 0 to 1, in the training rows, for the cost: of each of `values`, or of `one`; thermometer: of those who reach " +
+				"each value above the lowest",
 		},
 		{
 			Name: "mad", Value: d.number(&f.MAD).From0(), Fallback: "not known",
-			Doc: "median absolute deviation from the median over the training rows, in raw units, for cost weights `inverse_mad`; 0, when more than half " +
-				"of the rows have the same value, stands for one `std`",
+			Doc: "median absolute deviation from the median over the training rows, in raw units, for `inverse_mad`; 0 stands for one `std`",
 		},
 		{
 			Name: "quantiles", Value: d.numbers(&f.Quantiles), Fallback: "not known",
-			Doc: "raw values of the training rows at equally spaced ranks, from the least to the greatest, as `[0, 12, 31]`: least, median, greatest; " +
-				"for percentile bounds and `inverse_range`",
+			Doc: "raw values of the training rows at equally spaced ranks, from least to greatest; for percentile bounds and `inverse_range`",
 		},
 	}
 }
@@ -420,16 +415,15 @@ func (d *decoder) actionKeys(f *Feature, b *percents) []key {
 		},
 		{
 			Name: "direction", Value: word(d, &f.Direction, Any, Increase, Decrease), Fallback: "`any`",
-			Doc: "`increase`, `decrease` or `any` (both); an increase of a binary feature goes from `zero` to `one`, one of an ordered one to a later value",
+			Doc: "`increase`, `decrease` or `any`; an increase goes from `zero` to `one`, or to a later value",
 		},
 		{
 			Name: "bounds", Value: d.span(&f.Bounds, b), Fallback: "`[null, null]`",
-			Doc: "`[lo, hi]` in raw units or percentiles (`[1%, 99%]`, by `quantiles`), which an action may not leave; `null` leaves a side open; " +
-				"a person beyond them stays or comes closer",
+			Doc: "`[lo, hi]` in raw units or percentiles (`[1%, 99%]`, by `quantiles`), which an action may not leave; `null`: no limit",
 		},
 		{
 			Name: "step", Value: d.number(&f.Step).Above0(), Fallback: "any change",
-			Doc: "raw units, above 0; changes are whole multiples of it, from the person's own value; ordinal with `values`: those are the steps",
+			Doc: "raw units, above 0; changes are whole multiples of it",
 		},
 		{Name: "max_increase", Value: d.number(&f.MaxIncrease).From0(), Fallback: "no limit", Doc: "largest increase in raw units, 0 or more; places for ordered values"},
 		{Name: "max_decrease", Value: d.number(&f.MaxDecrease).From0(), Fallback: "no limit", Doc: "largest decrease in raw units, 0 or more; places for ordered values"},
@@ -440,11 +434,11 @@ func (d *decoder) actionKeys(f *Feature, b *percents) []key {
 		{Name: "weight", Value: d.number(&f.Weight).Above0(), Fallback: "`1`", Doc: "factor, above 0, on the cost of a change; unused with cost weights `uniform`"},
 		{
 			Name: "switch_cost", Value: d.number(&f.SwitchCost).Above0(), Fallback: "by the weights, see `switches` of the cost",
-			Doc: "cost of another value, above 0, in place of what the weights say; for ordered values, of each place",
+			Doc: "cost of another value, above 0; for ordered values, of each place",
 		},
 		{
 			Name: "transitions", Value: d.transitions(&f.Transitions), Fallback: "any value may become any other",
-			Doc: "what may become what, as `{rent: [family]}`; once given, a value that is no key stays, and so does a missing one",
+			Doc: "what may become what, as `{rent: [family]}`; a value that is no key stays",
 		},
 	}
 }
@@ -1103,8 +1097,8 @@ func (d *decoder) linkKeys(l *Link, p *pairs) []key {
 		},
 		{
 			Name: "map", Value: d.pairs(p), Fallback: "`scale` instead",
-			Doc: "the value that `to` takes when `from` changes to a value, as `{Masters: 14}`; when `from` is a number, each entry holds from its value on up to " +
-				"the next; without an entry `to` stays",
+			Doc: "the value that `to` takes when `from` changes to a value, as `{Masters: 14}`; for a number `from`, an entry holds up " +
+				"to the next; without an entry `to` stays",
 		},
 	}
 }

@@ -136,14 +136,11 @@ func oneOf(words []string) func() schema { return func() schema { return schema{
 // In the texts below ~ stands for a backquote.
 const introduction = `# The task file
 
-A task file says what a decision is about: how the columns of a data file become the model's inputs, which
-outcome people want, what they can change and what a change costs. It is YAML or JSON. A key that is not
-known, given twice or makes no sense beside the others is a mistake, and all mistakes are reported at once
-with line and column. The tables below are made from the list of keys that the program reads by.
+A task file (YAML or JSON) describes a decision: how columns become the model's inputs, which outcome people want, what they can
+change and what a change costs.
 
-**Raw units.** Every quantity of a feature is in the units of the data file: years, dollars, grades. The
-program converts it to the model's inputs and back. Only ~target.margin~ (logits) and ~cost.eps~ (units of the
-model's inputs) are not.
+**Units.** Every quantity of a feature is in the units of the data file. Only ~target.margin~ (logits) and ~cost.eps~ (model
+inputs) are not.
 
 **Encoding.** The inputs stand in the order of ~features~.
 
@@ -151,55 +148,39 @@ model's inputs) are not.
 - ~ordinal~: the same, but only certain numbers occur: ~values~, or the steps of ~step~ within ~bounds~.
 - ~binary~: one input, 1 for the value ~one~ and 0 for ~zero~, or for every other value when ~zero~ is not given.
 - ~onehot~: one input for each of ~values~, in that order: 1 for the person's value, 0 for the others.
-- ~thermometer~: one input for each of ~values~ but the first, 1 up to the person's value and 0 beyond: with ~[D, C, B]~, D is
-  0 0, C is 1 0 and B is 1 1. Or of a number: one input for each of ~thresholds~, 1 for those it reaches. What lies between
-  two thresholds is not known to the model, so such a number is printed as the threshold it has reached, and as ~<1000~ below
-  the first.
+- ~thermometer~: one input for each of ~values~ but the first, 1 up to the person's value: with ~[D, C, B]~, D is 0 0, C is 1 0
+  and B is 1 1. Or of a number: one input for each of ~thresholds~, 1 for those it reaches.
 
-Values are compared as text, and numbers also as numbers: ~1~ and ~1.0~ are the same value. Only the markers of
-~data.missing~ are compared as text alone.
+Values are compared as text and as numbers: ~1~ and ~1.0~ are the same value.
 
-**Missing values.** An empty field is missing, and so is one that ~data.missing~ lists. A missing one-hot value is a
-group of zeros: a person without that value, not a problem. To give "not known" an input of its own, list its
-marker among ~values~ and not in ~data.missing~. A missing number, binary or thermometer value has no encoding, so the row
-cannot be read. A missing label is an outcome that is not known.
+**Missing values.** The empty field and the fields of ~data.missing~ are missing. A missing one-hot value is a group of zeros. To
+give "not known" an input of its own, list its marker in ~values~ and not in ~data.missing~. A row with a missing number, binary
+or thermometer value cannot be read. A missing label is an unknown outcome.
 
-**Rows that cannot be read** (a wrong number of fields, a number that is none, a missing number or binary value, a
-category or grade that ~values~ does not list) are left out, counted and reported with line, column and reason. They
-never stop the reading, unless no row at all is left.
+**Data files** are delimited text (also gzip) or Parquet, recognised by content. Parquet booleans read as ~true~ and ~false~, dates
+as ~2006-01-02~, decimals exactly, null and NaN as missing; messages count its rows from 1.
 
-**Row numbers.** ~--rows~ takes a JSON list of numbers that start at 0 with the first data row that ~data.filter~
-keeps. Header, skipped, comment and blank lines and filtered rows have no number; rows that cannot be read have one. So
-the numbers are those of a table loaded with the same filter. A leading ~!~ means all other rows.
+**Rows that cannot be read** are left out, counted and reported with line, column and reason.
 
-**Actions.** An action changes actionable features only, at most ~sparsity.max_features~ of them, each within its
-~direction~, ~bounds~, ~max_increase~, ~max_decrease~ and ~max_change~, on its steps. Bounds always contain a
-person's own value: where it lies outside, they are widened to it, so that nobody is made to change. What ~links~ drag
-along changes with it, and the ~constraints~ hold for the person as they are after the action.
+**Row numbers.** ~--rows~ takes a JSON list of numbers from 0, counted over the data rows that ~data.filter~ keeps; rows that
+cannot be read count. A leading ~!~ means all other rows.
 
-**Orders.** The values of a thermometer stand in an order, and those of a one-hot feature do with ~ordered: true~. Then
-~direction~ applies to them, and ~max_increase: 1~ allows one place up.
+**Actions.** An action changes at most ~sparsity.max_features~ actionable features, each within its ~direction~, ~bounds~, largest
+changes and steps. A person outside of the bounds may stay. Linked features follow, and the ~constraints~ hold afterwards.
 
-**Cost.** The cost of an action is the norm, ~cost.norm~, of the changes of the model's inputs times their weights. With
-~inverse_std~ the weight of an input is ~weight~ / (sigma + ~eps~), where sigma is its standard deviation over the
-training rows:
+**Cost.** The cost is the norm ~cost.norm~ of the changes of the inputs times their weights. With ~inverse_std~ a weight is
+~weight~ / (sigma + ~eps~). sigma is the input's standard deviation over the training rows: 1 for numbers, sqrt(p (1 - p)) with p
+from ~shares~ for the other kinds. ~inverse_mad~ uses ~mad~ instead, and ~inverse_range~ the range of ~quantiles~, else of
+~values~, else of ~bounds~, in units of the input; categories have 1 there. Another one-hot value costs the mean of the weights of
+its two inputs (~switches: once~), both changes (~switches: encoded~), or ~switch_cost~. Linked changes are free.
 
-- numeric and ordinal: 1, because ~mean~ and ~std~ standardise the input; a change of one ~std~ costs about
-  ~weight~. It is 1 without them, too, so that every raw unit then costs about ~weight~.
-- one-hot, thermometer and binary: sqrt(p (1 - p)) with p from ~shares~; without them p is 1/number of values for one-hot and
-  1/2 for the others.
+**Drafts.** ~cfq task init~ drafts a task file from data and, with ~--encoding~, from a JSON file that declares the model's inputs
+in their order: ~column~, ~kind~ (~numeric~ with ~mean~ and ~std~, ~binary~ with ~one~ and ~zero~, ~onehot~ with ~value~ for each
+input or ~values~ for all), and ~"target": "favourable = 1"~ for the class index. Open points are comments ~# QUESTION: ...~;
+~cfq task check~ refuses the file until they are answered and removed.
 
-~inverse_mad~ puts the ~mad~ in place of sigma, and ~inverse_range~ the distance from the first to the last of ~quantiles~, else of
-~values~, else of ~bounds~, both in units of the input; categories have 1 there. Every number that people can change must have
-what its cost needs.
-
-Another one-hot value changes two inputs, to 0 and to 1. It costs the mean of their two weights (~switches: once~), their
-sum under ~l1~ (~switches: encoded~), or what ~switch_cost~ says. What links drag along is free. Costs
-follow from the task file alone, never from the data at hand.
-
-**JSON Schema.** [task.schema.json](task.schema.json) is made from the same list of keys. Editors that know YAML schemas take it from a first
-line ~# yaml-language-server: $schema=...~ with its path. It knows keys and types; what refers to something else in the file, only
-~cfq~ checks.
+**JSON Schema.** [task.schema.json](task.schema.json) has the same keys and types, for editors: put
+~# yaml-language-server: $schema=PATH~ in the first line.
 
 ## Example
 `
@@ -246,22 +227,17 @@ gives two people and a row that cannot be read:
  0.8  0.5  0.5 1  0 0 0  1    approved
 line 4, column amount: the value is missing
 ~~~
-
-For the first of them, 2000 more income costs 0.1 / 1.001 = 0.10, and to move from ~rent~ to ~family~ costs the mean of
-1 / (0.5 + 0.001) and 1 / (0.3 + 0.001), 2.66. The second owes more than the first constraint allows: an action that changes the income or the
-amount may not make that worse.
 `
 
-const kindsNote = "`kinds` are those that the key means something for; given for another kind it is a mistake.\n\n"
+const kindsNote = "A key is a mistake for a kind that `kinds` does not list.\n\n"
 
 const linksNote = `
-A link says what changes by itself when a person changes something: more years of school come with the degree
-(~map: {13: Bachelors, 14: Masters}~), a year longer in the job with a year of age (~scale: 1~). The dragged feature costs nothing,
-is ~actionable: false~, and ~bounds~ still hold for it. Links may follow on each other, not in a circle.
+A link says what changes by itself: the degree (~map: {13: Bachelors, 14: Masters}~) with the years of school, a year in the job
+(~scale: 1~) with a year of age. The linked feature costs nothing and is ~actionable: false~; its ~bounds~ hold. Links form no circle.
 `
 
 const rulesNote = `
-Most constraints are no mapping but a text: an inequality between raw numbers, linear in each, or the value of a category.
+Most constraints are a text: a linear inequality between raw numbers, or the value of a category.
 
 ~~~yaml
 constraints:
@@ -273,23 +249,19 @@ constraints:
   - {at_most: 1, of: [income, savings, debt]}
 ~~~
 
-Operators are ~<=~, ~<~, ~>=~, ~>~, ~=~ (also ~==~), and for categories ~=~, ~!=~, ~in~, ~not in~; ~+~, ~-~, ~*~, ~/~ and parentheses, with numbers on
-all sides of ~*~ but one and behind ~/~. Names stand as they are, blanks, dots and hyphens included: the longest feature name
-that fits is meant, so that with a feature ~hours-per-week~ the text ~hours-per-week - 2~ subtracts 2 from it. A name that reads as a number, starts
-with a sign, or would be misread stands in quotes of any kind, as ~'2'~. So do values. A thermometer
-of ~thresholds~ counts as the threshold that has been reached, or below the first as lying as far below it as the second
-lies above.
+Names may contain blanks, dots and hyphens: the longest feature name that fits is meant. Quote a name or value that would be
+misread, as ~'2'~. A thermometer of ~thresholds~ counts as the threshold that has been reached, or below the first as lying as far
+below it as the second lies above.
 
-A person may break a constraint as they are. Then an action either leaves its features alone, or fulfils it, or, without ~if~,
-takes the person no further from fulfilling it.
+A person may break a constraint as they are. An action then leaves its features alone, or fulfils it, or, without ~if~, takes the
+person no further from fulfilling it.
 `
 
 const overridesNote = `
 ## What single people can change
 
-A table, read beside the data file, says where single people differ from the task: a column ~row~ with the number of the data row
-(counted as above), one ~feature~, and any of COLUMNS, of which ~min~ and ~max~ are the sides of ~bounds~. An empty
-field keeps what the task says.
+~--overrides~ names a table (CSV or Parquet) for people who differ from the task: the columns ~row~ (counted as above), ~feature~,
+and any of COLUMNS; ~min~ and ~max~ are the sides of ~bounds~. An empty field keeps what the task says.
 
 ~~~text
 row,feature,actionable,max,max_increase
