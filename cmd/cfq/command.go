@@ -21,6 +21,7 @@ type command struct {
 	summary  string   // one line, without a full stop
 	about    string   // paragraphs
 	notes    string   // paragraphs behind the flags
+	page     string   // of docs, which has the notes too
 	examples []string // command lines
 	// setup adds the subcommand's own flags and returns what runs when they are parsed.
 	setup func(fs *pflag.FlagSet) runFunc

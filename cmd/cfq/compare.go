@@ -28,13 +28,12 @@ func compareCommand() command {
 	return command{
 		name:    "compare",
 		args:    "FULL NAME=QUANTIZED NAME=QUANTIZED ... -d DATA -t TASK",
-		summary: "hold several quantized versions of a model against each other",
+		summary: "compare several quantized versions of a model",
 		about: `
-Evaluates each quantized model against the full-precision one, which comes first,
-on the same people, and compares each of the others with the first quantized
-model: paired tests, McNemar's exact one where both are judged on the same promise
-or decision of a person, the bootstrap over people elsewhere. A difference that
-could be chance is shown as ~. Names are given as NAME=FILE, or taken from the files.`,
+Evaluates each quantized model against the full-precision model, which comes first,
+on the same people, and compares it with the first quantized model by paired tests:
+McNemar's exact test for promises and decisions of the same person, the paired
+bootstrap elsewhere. ~ marks a difference that may be chance.`,
 		examples: []string{
 			"cfq compare fp=model.onnx ptq=a.onnx cf-ptq=b.onnx -d test.csv -t task.yaml",
 			"cfq compare model.onnx cf-ptq=ptq.onnx cfq-qat=qat.onnx -d test.csv -t task.yaml --margins 0.1,0.25 --report " +

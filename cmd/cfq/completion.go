@@ -20,7 +20,7 @@ func completionCommand() command {
 		summary: "print a completion script for a shell",
 		about:   "Completes subcommands, flags, the values of flags that have a list of them, and files.",
 		examples: []string{
-			"source <(cfq completion bash)",
+			"cfq completion bash > /etc/bash_completion.d/cfq",
 			"cfq completion zsh > ~/.zfunc/_cfq",
 			"cfq completion fish > ~/.config/fish/completions/cfq.fish",
 		},

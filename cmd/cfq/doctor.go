@@ -15,12 +15,11 @@ import (
 func doctorCommand() command {
 	return command{
 		name:    "doctor",
-		summary: "say which ONNX Runtime is used and whether it works",
+		summary: "check the ONNX Runtime library",
 		about: `
-Looks for the ONNX Runtime library as every subcommand does: --ort-lib, then the
-environment variable CFQ_ORT_LIB, then the project's cache, then the system's
-library path. Prints what was found, by which rule, and runs a small model.
-Exit code 3 when there is no library or it does not work.`,
+Searches the library as every subcommand does (--ort-lib, CFQ_ORT_LIB, the cache,
+the system's library path) and runs a small model. The exit code is 3 when there is
+no library or it does not work.`,
 		examples: []string{
 			"cfq doctor",
 			"cfq doctor --json",

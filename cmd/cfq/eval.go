@@ -36,29 +36,22 @@ func evalCommand() command {
 		args:    "FULL QUANTIZED -d DATA -t TASK",
 		summary: "measure how much of a model's recourse its quantized version keeps",
 		about: `
-Runs both models in ONNX Runtime. For each person that the full-precision model
-refuses it finds the cheapest change that the task file allows and that this
-model accepts with a required logit margin, and asks the quantized model (VD:
-the share that it refuses), and the other way round (RVD). Also: cost
-gaps and the solver's own noise in them, decisions on the people as they are,
-the margin error, each with its counts and an interval; cfq explain defines them.
+For each person that the full-precision model refuses, eval computes the cheapest
+change that the task allows and this model accepts with the required logit margin:
+a promise. VD is the share of promises that the quantized model breaks; RVD is the
+same with the models exchanged. The report also has cost gaps, decisions, accuracy
+and the margin error, with counts and intervals; cfq explain defines them.
 
-With --promises the promises of the full-precision model are those of a file, such
-as cfq recourse writes, each at the margin that it has. A file with factual rows of
-its own needs no --data.
-
-The same by groups of people (--by), under other conditions (--stress), and with
-proofs of what survives nearby (--certify). Rows of the data that cannot be read are
-counted and reported, never dropped in silence.`,
+--promises evaluates the promises of a file instead of computing them. --by reports
+groups of people, --stress other conditions, --certify proofs around the recourse
+points. Rows that cannot be read are counted and reported.`,
 		notes: stressHelp(),
+		page:  "verdicts.md",
 		examples: []string{
 			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml",
-			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --margins 0,0.1,0.5 --report md:report.md --report " +
-				"html:report.html",
+			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --report md:report.md --report html:report.html",
 			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --promises promises.csv",
-			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --by 'sex*race' --stress shifts --stress tightness " +
-				"--certify 0.05",
-			"cfq eval model.onnx model.q.onnx -d all.csv -t task.yaml --rows split.json --json > report.json",
+			"cfq eval model.onnx model.q.onnx -d test.csv -t task.yaml --by 'sex*race' --stress shifts --certify 0.05",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &evalFlags{}

@@ -15,12 +15,10 @@ import (
 
 func explainCommand() command {
 	return command{
-		name:    "explain",
-		args:    "[METRIC]",
-		summary: "say what a metric is, or list them",
-		about: `
-Without an argument it lists the metrics by the names that checks and reports have
-for them. docs/metrics.md is made from the same table.`,
+		name:     "explain",
+		args:     "[METRIC]",
+		summary:  "define a metric, or list all metrics",
+		about:    "Metrics have the names that checks and reports use; docs/metrics.md has them all.",
 		examples: []string{"cfq explain", "cfq explain vd", "cfq explain crg.median"},
 		setup: func(*pflag.FlagSet) runFunc {
 			return func(_ context.Context, e *env, args []string) error { return explain(e, args) }

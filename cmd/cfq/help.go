@@ -29,7 +29,7 @@ func help(w io.Writer, args []string) error {
 		writeOverview(w)
 		return nil
 	case len(args) > 1:
-		return cli.Usagef("one subcommand at a time", "cfq help takes one argument")
+		return cli.Usagef("usage: cfq help SUBCOMMAND", "too many arguments")
 	case args[0] == "--markdown":
 		writeMarkdown(w)
 		return nil
@@ -43,7 +43,7 @@ func help(w io.Writer, args []string) error {
 }
 
 func writeOverview(w io.Writer) {
-	fmt.Fprint(w, `cfq quantizes ONNX classifiers so that the recourse they promise still holds,
+	fmt.Fprint(w, `cfq quantizes ONNX classifiers so that algorithmic recourse survives,
 and measures how much of it does.
 
 Usage: cfq SUBCOMMAND ...
@@ -59,26 +59,48 @@ Subcommands:
 
 // writeHelp writes what "cfq help NAME" and "cfq NAME --help" show.
 func (c *command) writeHelp(w io.Writer) {
+	c.writeUsage(w)
+	writeFlags(w, c.ownFlags())
+	c.writeNotes(w)
+	fmt.Fprint(w, "\nCommon flags:\n")
+	writeCommon(w)
+	c.writeExamples(w)
+}
+
+func (c *command) writeUsage(w io.Writer) {
 	usage := "cfq " + c.name
 	if c.args != "" {
 		usage += " " + c.args
 	}
-	own := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
-	c.setup(own)
-	e := &env{msg: &cli.Printer{}}
 	fmt.Fprintf(w, "%s.\n\nUsage: %s [flags]\n\n%s\n", upper(c.summary), usage, strings.Trim(c.about, "\n"))
-	writeFlags(w, own)
+}
+
+func (c *command) writeNotes(w io.Writer) {
 	if c.notes != "" {
 		fmt.Fprintf(w, "\n%s\n", strings.Trim(c.notes, "\n"))
 	}
-	fmt.Fprintf(w, "\nCommon flags:\n%s", e.common().FlagUsagesWrapped(helpWidth))
-	fmt.Fprintf(w, "\nA flag --some-flag that is not given takes its value from the environment variable\nCFQ_SOME_FLAG, except --output and --overwrite.\n")
+}
+
+func (c *command) writeExamples(w io.Writer) {
 	if len(c.examples) > 0 {
-		fmt.Fprintf(w, "\nExamples:\n")
-		for _, x := range c.examples {
-			fmt.Fprintf(w, "  %s\n", x)
-		}
+		fmt.Fprintf(w, "\nExamples:\n  %s\n", strings.Join(c.examples, "\n  "))
 	}
+}
+
+func writeCommon(w io.Writer) {
+	e := &env{msg: &cli.Printer{}}
+	fmt.Fprintf(w, "%s\n%s\n", e.common().FlagUsagesWrapped(helpWidth), environment)
+}
+
+// environment describes where flags that are not given take their values from.
+const environment = `The environment variable CFQ_SOME_FLAG sets --some-flag where the command line does not,
+except --output and --overwrite.`
+
+// ownFlags are the flags of the subcommand without the common ones.
+func (c *command) ownFlags() *pflag.FlagSet {
+	own := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
+	c.setup(own)
+	return own
 }
 
 // groupKey is the annotation of a flag that says under which heading it stands in the help.
@@ -128,16 +150,65 @@ func item(w io.Writer, name, what string) {
 	fmt.Fprintln(w, line)
 }
 
+// writeMarkdown writes the help of everything as one page. The common flags, and flags that several subcommands have
+// with the same meaning, are described once.
 func writeMarkdown(w io.Writer) {
 	block := func(title string, write func(io.Writer)) {
 		fmt.Fprintf(w, "## %s\n\n```\n", title)
 		write(w)
 		fmt.Fprint(w, "```\n\n")
 	}
+	shared := sharedFlags()
 	block("cfq", writeOverview)
+	block("Common flags", writeCommon)
+	block("Shared flags", func(w io.Writer) { fmt.Fprint(w, shared.FlagUsagesWrapped(helpWidth)) })
 	for _, c := range commands() {
-		block("cfq "+c.name, c.writeHelp)
+		block("cfq "+c.name, func(w io.Writer) {
+			c.writeUsage(w)
+			own := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
+			own.SortFlags = false
+			var names []string
+			flags := c.ownFlags()
+			flags.SortFlags = false
+			flags.VisitAll(func(f *pflag.Flag) {
+				if x := shared.Lookup(f.Name); x != nil && x.Usage == f.Usage {
+					names = append(names, "--"+f.Name)
+				} else {
+					own.AddFlag(f)
+				}
+			})
+			writeFlags(w, own)
+			if len(names) > 0 {
+				fmt.Fprintln(w)
+				item(w, "Shared flags:", strings.Join(names, " "))
+			}
+			if c.page == "" {
+				c.writeNotes(w)
+			} else {
+				fmt.Fprintf(w, "\nThe values of flags are described in docs/%s and by cfq help %s.\n", c.page, c.name)
+			}
+			c.writeExamples(w)
+		})
 	}
+}
+
+// sharedFlags are the flags that several subcommands have with the same description.
+func sharedFlags() *pflag.FlagSet {
+	times := map[string]int{}
+	shared := pflag.NewFlagSet("shared", pflag.ContinueOnError)
+	shared.SortFlags = false
+	all := commands()
+	for i := range all {
+		all[i].ownFlags().VisitAll(func(f *pflag.Flag) { times[f.Name+" "+f.Usage]++ })
+	}
+	for i := range all {
+		all[i].ownFlags().VisitAll(func(f *pflag.Flag) {
+			if times[f.Name+" "+f.Usage] > 1 && shared.Lookup(f.Name) == nil {
+				shared.AddFlag(f)
+			}
+		})
+	}
+	return shared
 }
 
 func upper(s string) string {

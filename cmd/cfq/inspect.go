@@ -24,12 +24,11 @@ func inspectCommand() command {
 	return command{
 		name:    "inspect",
 		args:    "MODEL",
-		summary: "show what is in a model: inputs, layers, bits, kernels, recipe",
+		summary: "show a model's inputs, layers, bits, kernels and recipe",
 		about: `
-Prints the inputs and outputs, operator sets, size, and the dense layers with the
-bits their weights take in the file and the kernel that ONNX Runtime runs for
-each. For a file that cfq quantized it also prints the recipe from the metadata.
-Without the ONNX Runtime library all but the kernels is shown.`,
+Prints inputs, outputs, operator sets, size, and for each dense layer the bits that
+its weights take in the file and the kernel that ONNX Runtime runs; for a file made
+by cfq also its recipe. Kernels need the ONNX Runtime library.`,
 		examples: []string{
 			"cfq inspect model.onnx",
 			"cfq inspect model.q.onnx --json",

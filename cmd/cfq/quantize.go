@@ -49,6 +49,7 @@ cfq recourse writes: what was promised is what must survive.
 
 Use the training rows as data, and rows that the model has never seen for eval.`,
 		notes: quantizeNotes(),
+		page:  "method.md",
 		examples: []string{
 			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx",
 			"cfq quantize model.onnx -d train.csv -t task.yaml -o model.q.onnx --target-vd 0.02",

@@ -41,21 +41,16 @@ func sensitivityCommand() command {
 		args:    "MODEL -d DATA -t TASK",
 		summary: "show how much each layer matters, by gradient, curvature and quantization error",
 		about: `
-Measures each layer that can be quantized at the rows of the data, as they are
-labelled, and at the recourse points of the people whom the model refuses:
+Measures each layer at the rows of the data, with their labels, and at the recourse
+points of the people that the model refuses:
 
-  gradient   mean l1 norm of the gradient of a row's loss by the layer's weights;
-             at recourse points the paper's counterfactual sensitivity
+  gradient   mean l1 norm of the gradient of the loss by the layer's weights
   curvature  trace of the Hessian of the loss by the layer's weights (HAWQ-V2),
-             estimated with random vectors, with its standard error
+             estimated with random vectors
   error      quantization error of the margin: the layer alone at 2, 3, 4 or 8 bits
 
-and then what bits each rule would give the layers at a budget, and what becomes
-of the margin of the whole model with them. --plot draws the same. Nothing is
-quantized for good: that is cfq quantize. docs/sensitivity.md defines all of it.
-
-The layers are calibrated and rounded as --method says. Use the training rows
-as data.`,
+and compares the bits that each rule assigns at a budget, with the margin error of
+the whole model. Nothing is written but the --plot. Use the training rows as data.`,
 		examples: []string{
 			"cfq sensitivity model.onnx -d train.csv -t task.yaml",
 			"cfq sensitivity model.onnx -d train.csv -t task.yaml --budget 3 --plot profile.svg",

@@ -101,7 +101,7 @@ func command() (string, error) {
 	if err := c.Run(); err != nil {
 		return "", fmt.Errorf("running %s: %w\n%s", c, err, errs.String())
 	}
-	return "# The command\n\nWhat `cfq help` and `cfq help SUBCOMMAND` print.\n\n" + out.String(), nil
+	return "# The command\n\nThe help of `cfq`. Flags that several subcommands share are described once.\n\n" + out.String(), nil
 }
 
 // root is the directory of the project: the nearest one at or above this with the command, since the tools are a module of their own.
