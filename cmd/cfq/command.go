@@ -78,9 +78,13 @@ func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
 	run := c.setup(fs)
 	fs.AddFlagSet(e.common())
 	return fs, func(ctx context.Context, e *env, args []string) error {
-		if maximum := perCore * runtime.NumCPU(); e.threads < 1 || e.threads > maximum || e.workers < 0 || e.workers > maximum {
-			return cli.Blame(fs, cli.Usagef("", "invalid --threads or --workers: want threads from 1 to %d and workers from 0 to %d on %d cores",
-				maximum, maximum, runtime.NumCPU()))
+		if maximum := perCore * runtime.NumCPU(); e.threads < 1 || e.threads > maximum || e.workers < 0 ||
+			e.workers > maximum {
+			return cli.Blame(
+				fs,
+				cli.Usagef("", "invalid --threads or --workers: want threads from 1 to %d and workers from 0 to %d on %d cores",
+					maximum, maximum, runtime.NumCPU()),
+			)
 		}
 		if e.workers == 0 {
 			e.workers = max(1, runtime.GOMAXPROCS(0)/e.threads)

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"cfq/eval/report"
 	"cfq/onnxio/ort"
 )
 
@@ -54,7 +54,13 @@ func doctor(ctx context.Context, e *env, args []string) error {
 	if err := arguments("doctor", args); err != nil {
 		return err
 	}
-	c := checkup{Version: release(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Cores: runtime.NumCPU(), SelfTest: "not run"}
+	c := checkup{
+		Version:  release(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Go:       runtime.Version(),
+		Cores:    runtime.NumCPU(),
+		SelfTest: "not run",
+	}
 	c.Library.Pinned = ort.Version
 	if path, err := ort.CachePath(); err == nil {
 		c.Cache = path
@@ -91,18 +97,18 @@ func (c *checkup) write(e *env) error {
 	if e.json {
 		return writeJSON(e.stdout, c)
 	}
-	w := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
-	line := func(key, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", key, fmt.Sprintf(format, args...)) }
-	line("cfq", "%s", c.Version)
-	line("platform", "%s, %d cores, %s", c.Platform, c.Cores, c.Go)
+	g := report.NewLines()
+	g.Line("cfq", "%s", c.Version)
+	g.Line("platform", "%s, %d cores, %s", c.Platform, c.Cores, c.Go)
 	if c.Library.Path == "" {
-		line("library", "not found")
-		line("cache", "%s", c.Cache)
+		g.Line("library", "not found")
+		g.Line("cache", "%s", c.Cache)
 	} else {
-		line("library", "%s", c.Library.Path)
-		line("version", "%s (tested with %s)", c.Library.Version, c.Library.Pinned)
-		line("found by", "%s", c.Library.Source)
+		g.Line("library", "%s", c.Library.Path)
+		g.Line("version", "%s (tested with %s)", c.Library.Version, c.Library.Pinned)
+		g.Line("found by", "%s", c.Library.Source)
 	}
-	line("self-test", "%s", c.SelfTest)
-	return w.Flush()
+	g.Line("self-test", "%s", c.SelfTest)
+	g.Write(e.stdout, "")
+	return nil
 }

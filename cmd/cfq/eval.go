@@ -231,7 +231,7 @@ func stressHelp() string {
 	var b strings.Builder
 	b.WriteString("Conditions (--stress):\n")
 	for _, f := range eval.StressForms() {
-		paragraph(&b, fmt.Sprintf("  %-24s ", f.Form), strings.Repeat(" ", 27), f.Doc)
+		report.Paragraph(&b, fmt.Sprintf("  %-24s ", f.Form), strings.Repeat(" ", 27), f.Doc)
 	}
 	return b.String()
 }

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 
 	"cfq/eval"
+	"cfq/eval/report"
 	"cfq/internal/cli"
 )
 
@@ -62,12 +62,12 @@ func explain(e *env, args []string) error {
 		title += " (" + m.Symbol + ")"
 	}
 	fmt.Fprintf(e.stdout, "%s\n\n", title)
-	paragraph(e.stdout, "", "", m.Definition)
+	report.Paragraph(e.stdout, "", "", m.Definition)
 	better := string(m.Better)
 	fmt.Fprintf(e.stdout, "\nunit    %s\nbetter  %s\nin JSON %s\n", m.Unit, better, m.Key)
-	paragraph(e.stdout, "source  ", "        ", m.Source)
+	report.Paragraph(e.stdout, "source  ", "        ", m.Source)
 	fmt.Fprintln(e.stdout)
-	paragraph(e.stdout, "", "", notation)
+	report.Paragraph(e.stdout, "", "", notation)
 	return nil
 }
 
@@ -77,7 +77,8 @@ func metricNamed(word string) (eval.Metric, bool) {
 		return m, true
 	}
 	for _, m := range eval.Metrics() {
-		if strings.EqualFold(word, m.ID()) || strings.EqualFold(word, m.Symbol) || strings.EqualFold(word, strings.TrimSuffix(m.Symbol, "(t)")) {
+		if strings.EqualFold(word, m.ID()) || strings.EqualFold(word, m.Symbol) ||
+			strings.EqualFold(word, strings.TrimSuffix(m.Symbol, "(t)")) {
 			return m, true
 		}
 	}
@@ -97,15 +98,13 @@ func listMetrics(e *env) error {
 		}
 		return writeJSON(e.stdout, list)
 	}
-	w := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "metric\tunit\tbetter\twhat")
+	g := report.NewLines()
+	g.Add("metric", "unit", "better", "what")
 	for i := range metrics {
 		m := &metrics[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", m.ID(), m.Unit, m.Better, m.Name)
+		g.Add(m.ID(), m.Unit, string(m.Better), m.Name)
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
+	g.Write(e.stdout, "")
 	_, err := io.WriteString(e.stdout, "\ncfq explain METRIC says more\n")
 	return err
 }

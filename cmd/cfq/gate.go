@@ -83,10 +83,20 @@ rows to QUANTIZED.rows.`,
 			fs.Float64Var(&f.margin, "margin", 0.1, "required logit `margin` of checks that name no other")
 			fs.Float64Var(&f.confidence, "confidence", 0.95, "one-sided confidence `level` of each verdict")
 			fs.StringVar(&f.previous, "previous", "", "JSON report `file` of an earlier evaluation, for checks of an increase")
-			fs.StringVar(&f.onInconclusive, "on-inconclusive", reportOnly, "exit with 5, 1 or 0 when INCONCLUSIVE: report, fail, pass")
+			fs.StringVar(
+				&f.onInconclusive,
+				"on-inconclusive",
+				reportOnly,
+				"exit with 5, 1 or 0 when INCONCLUSIVE: report, fail, pass",
+			)
 			f.addGroups(fs)
 			fs.Float64Var(&f.certify, "certify", 0, certifyHelp)
-			fs.StringVar(&f.record, "calibrated", "", "record `file` of the rows that the model was calibrated on; else QUANTIZED.rows; none when it was calibrated on none of these people")
+			fs.StringVar(
+				&f.record,
+				"calibrated",
+				"",
+				"record `file` of the rows that the model was calibrated on; else QUANTIZED.rows; none when it was calibrated on none of these people",
+			)
 			fs.StringArrayVar(&f.reports, "report", nil, reportHelp(report.Views()))
 			fs.BoolVar(&f.records, "records", false, "put one record per person into JSON reports")
 			fs.BoolVar(&f.overwrite, "overwrite", false, "replace reports that exist")
@@ -136,7 +146,12 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 		return err
 	}
 	if d.same {
-		return cli.Usagef("give the original first and the quantized model second", "%s and %s have the same content", args[0], args[1])
+		return cli.Usagef(
+			"give the original first and the quantized model second",
+			"%s and %s have the same content",
+			args[0],
+			args[1],
+		)
 	}
 	o, err := d.options(ctx)
 	if err != nil {
@@ -186,7 +201,8 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, *eval.Result, error) {
 			return nil, nil, cli.Wrap(err, cli.Unusable, "docs/pipeline.md lists the keys")
 		}
 	}
-	if cli.Given(fs, "margin") && f.margin == 0 || cli.Given(fs, "confidence") && f.confidence == 0 { // in a Gate, 0 stands for the default
+	if cli.Given(fs, "margin") && f.margin == 0 ||
+		cli.Given(fs, "confidence") && f.confidence == 0 { // in a Gate, 0 stands for the default
 		return nil, nil, cli.Usagef("leave the flag out for the default; --check 'vd@0<=0.5' checks at the decision boundary",
 			"invalid value 0 for --margin or --confidence: want more than 0")
 	}
@@ -211,7 +227,11 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, *eval.Result, error) {
 		g.Checks = append(g.Checks, c)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, nil, cli.Wrap(err, cli.Unusable, "for example --check 'vd@0.25[sex]<=0.05'; `cfq explain` lists the metrics")
+		return nil, nil, cli.Wrap(
+			err,
+			cli.Unusable,
+			"for example --check 'vd@0.25[sex]<=0.05'; `cfq explain` lists the metrics",
+		)
 	}
 	if len(g.Checks) == 0 {
 		return nil, nil, cli.Usagef("start with --max-vd 0.02 --max-rvd 0.02; --gate FILE reads more checks", "no checks")

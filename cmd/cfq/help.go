@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"cfq/eval/report"
 	"cfq/internal/cli"
 )
 
@@ -136,18 +137,9 @@ func writeFlags(w io.Writer, own *pflag.FlagSet) {
 	}
 }
 
-// item writes an entry of a list in a help text: a name, and what it is in lines of helpWidth.
+// item writes an entry of a list in a help text: a name, and what it is.
 func item(w io.Writer, name, what string) {
-	const indent = 16
-	line := fmt.Sprintf("  %-*s", indent-3, name)
-	for _, word := range strings.Fields(what) {
-		if len(line)+1+len(word) > helpWidth && strings.TrimSpace(line) != "" {
-			fmt.Fprintln(w, line)
-			line = strings.Repeat(" ", indent-1)
-		}
-		line += " " + word
-	}
-	fmt.Fprintln(w, line)
+	report.Paragraph(w, fmt.Sprintf("  %-13s ", name), strings.Repeat(" ", 16), what)
 }
 
 // writeMarkdown writes the help of everything as one page. The common flags, and flags that several subcommands have

@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 
+	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -180,8 +180,8 @@ func qualified(n *graph.Node) string {
 
 // write shows v to people.
 func (v *inspection) write(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	line := func(key, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", key, fmt.Sprintf(format, args...)) }
+	g := report.NewLines()
+	line := g.Line
 	line("file", "%s, %d bytes", v.File, v.Bytes)
 	line("sha256", "%s", v.SHA256)
 	opsets := make([]string, 0, len(v.Opsets))
@@ -215,25 +215,23 @@ func (v *inspection) write(out io.Writer) error {
 			line("cfq."+k, "%s", shorten(v.Recipe[k]))
 		}
 	}
-	if err := w.Flush(); err != nil || len(v.Layers) == 0 {
-		return err
+	g.Write(out, "")
+	if len(v.Layers) == 0 {
+		return nil
 	}
-	fmt.Fprintln(w, "\nlayer\tinputs\toutputs\tbits\tbytes\tstored as\tkernel\tnote")
+	fmt.Fprintln(out)
+	g = report.NewLines()
+	g.Add("layer", "inputs", "outputs", "bits", "bytes", "stored as", "kernel", "note")
 	for _, l := range v.Layers {
 		bytes := "-"
 		if l.Stored > 0 {
 			bytes = fmt.Sprint(l.Stored)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%.4g\t%s\t%s\t%s\t%s\n", l.Node, l.In, l.Out, l.Bits, bytes, l.Container, dash(l.Kernel), l.Note)
+		g.Add(l.Node, fmt.Sprint(l.In), fmt.Sprint(l.Out), fmt.Sprintf("%.4g", l.Bits), bytes, string(l.Container),
+			cmp.Or(l.Kernel, "-"), l.Note)
 	}
-	return w.Flush()
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
+	g.Write(out, "")
+	return nil
 }
 
 // shorten cuts long metadata, such as a plan, to a line.

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/calib/record"
+	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/onnxio/codec"
@@ -580,7 +581,7 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) error {
 	}
 	t := r.Target
 	fmt.Fprintln(out)
-	paragraph(out, "", "", fmt.Sprintf("%d people calibrate, %d are held out; %d of those are refused, %d were asked, "+
+	report.Paragraph(out, "", "", fmt.Sprintf("%d people calibrate, %d are held out; %d of those are refused, %d were asked, "+
 		"%d have promises at margin %g.",
 		r.Calibrated, r.HeldOut, r.Refused, r.Asked, r.Promises, t.Margin))
 	what := fmt.Sprintf("VD(%g) and RVD(%g) are", t.Margin, t.Margin)
@@ -591,11 +592,11 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) error {
 	if r.Reached {
 		verdict = "Shown"
 	}
-	paragraph(out, "", "", fmt.Sprintf("%s with confidence %g: %s at most %g. Each bound is one at confidence %.4g.",
+	report.Paragraph(out, "", "", fmt.Sprintf("%s with confidence %g: %s at most %g. Each bound is one at confidence %.4g.",
 		verdict, t.Confidence, what, t.VD, r.Level))
 	fmt.Fprintln(out)
-	w := &grid{left: map[int]bool{2: true}}
-	w.add("budget", "bytes", "people", "VD", "at most", "RVD", "at most", "accuracy", "holds")
+	w := &report.Grid{Left: map[int]bool{2: true}}
+	w.Add("budget", "bytes", "people", "VD", "at most", "RVD", "at most", "accuracy", "holds")
 	var problems []string
 	for i := range r.Candidates {
 		c := &r.Candidates[i]
@@ -618,13 +619,13 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) error {
 			} else if i == r.Chosen {
 				holds += " *"
 			}
-			w.add(fmt.Sprint(c.Budget), strconv.Itoa(c.Bytes), part.name, broken(part.m.VD), upper(part.m.VD),
+			w.Add(fmt.Sprint(c.Budget), strconv.Itoa(c.Bytes), part.name, broken(part.m.VD), upper(part.m.VD),
 				broken(part.m.RVD), upper(part.m.RVD), percent(part.m.Accuracy.Value), holds)
 		}
 	}
-	w.write(out, "")
+	w.Write(out, "")
 	for _, p := range problems {
-		paragraph(out, "", "  ", p)
+		report.Paragraph(out, "", "  ", p)
 	}
 	return nil
 }
@@ -722,15 +723,15 @@ func writeQuantized(out io.Writer, path string, r *ptq.Result) error {
 	}
 	fmt.Fprintln(out)
 	for _, line := range summary(r) {
-		paragraph(out, "  ", "    ", line)
+		report.Paragraph(out, "  ", "    ", line)
 	}
 	fmt.Fprintln(out)
-	layerTable(r).write(out, "  ")
+	layerTable(r).Write(out, "  ")
 	if len(r.Verified.Advice) > 0 {
 		fmt.Fprintln(out)
 	}
 	for _, a := range r.Verified.Advice {
-		paragraph(out, "  note: ", "    ", a)
+		report.Paragraph(out, "  note: ", "    ", a)
 	}
 	return nil
 }
@@ -785,7 +786,7 @@ func calibratedOn(r *ptq.Result) string {
 }
 
 // layerTable lists the layers; where rows of a layer differ in width, with their numbers by width.
-func layerTable(r *ptq.Result) *grid {
+func layerTable(r *ptq.Result) *report.Grid {
 	widths := map[int]bool{}
 	mixed, scored := false, false
 	for _, l := range r.Layers {
@@ -809,11 +810,11 @@ func layerTable(r *ptq.Result) *grid {
 	if scored { // a plan has no scores
 		head = append(head, "sensitivity")
 	}
-	t := &grid{left: map[int]bool{0: true, len(head): true}}
+	t := &report.Grid{Left: map[int]bool{0: true, len(head): true}}
 	if mixed {
-		t.add("", "", "", "rows of")
+		t.Add("", "", "", "rows of")
 	}
-	t.add(append(head, "kernel")...)
+	t.Add(append(head, "kernel")...)
 	kernels := map[string]string{}
 	for _, l := range r.Verified.Layers {
 		kernels[l.Node] = l.Kernel
@@ -832,7 +833,7 @@ func layerTable(r *ptq.Result) *grid {
 				row[len(head)-1] = fmt.Sprintf("%.3g", l.Score)
 			}
 		}
-		t.add(row...)
+		t.Add(row...)
 	}
 	return t
 }

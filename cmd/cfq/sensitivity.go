@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"cfq/eval/report"
 	"cfq/internal/chart"
 	"cfq/internal/cli"
 	"cfq/onnxio/codec"
@@ -244,13 +245,13 @@ func writeScores(out io.Writer, p *ptq.Profile, m measure) {
 		return
 	}
 	fmt.Fprintf(out, "\n%s: %s (rank)\n", m.name, m.about)
-	t := &grid{}
+	t := &report.Grid{}
 	top, head := []string{"", ""}, []string{"layer", "weights"}
 	for _, a := range at {
 		top, head = append(top, a.name, ""), append(head, "in all", "per weight")
 	}
-	t.add(top...)
-	t.add(head...)
+	t.Add(top...)
+	t.Add(head...)
 	for i := range p.Layers {
 		l := &p.Layers[i]
 		row := []string{shortName(l.Node), strconv.Itoa(l.Weights)}
@@ -262,9 +263,9 @@ func writeScores(out io.Writer, p *ptq.Profile, m measure) {
 			}
 			row = append(row, value, fmt.Sprintf("%.2g (%d)", s.PerWeight, s.PerWeightRank))
 		}
-		t.add(row...)
+		t.Add(row...)
 	}
-	t.write(out, "  ")
+	t.Write(out, "  ")
 }
 
 func writeErrors(out io.Writer, p *ptq.Profile) {
@@ -273,12 +274,12 @@ func writeErrors(out io.Writer, p *ptq.Profile) {
 		how = "to first order"
 	}
 	fmt.Fprintf(out, "\nquantization error of the margin (rms, logits): one layer alone, %s\n", how)
-	t := &grid{}
+	t := &report.Grid{}
 	head := []string{"layer", "at"}
 	for _, b := range p.BitWidths {
 		head = append(head, fmt.Sprintf("%d bits", b))
 	}
-	t.add(head...)
+	t.Add(head...)
 	for i := range p.Layers {
 		l := &p.Layers[i]
 		for _, a := range places(p) {
@@ -286,10 +287,10 @@ func writeErrors(out io.Writer, p *ptq.Profile) {
 			for _, d := range a.of(l).MarginError {
 				row = append(row, fmt.Sprintf("%.2g", math.Sqrt(d)))
 			}
-			t.add(row...)
+			t.Add(row...)
 		}
 	}
-	t.write(out, "  ")
+	t.Write(out, "  ")
 }
 
 func writeRules(out io.Writer, p *ptq.Profile) {
@@ -298,17 +299,17 @@ func writeRules(out io.Writer, p *ptq.Profile) {
 		at = "factual rows"
 	}
 	fmt.Fprintf(out, "\nrules: bits at a budget of %g, margin error (rms) of the model at %s\n", p.Budget, at)
-	t := &grid{left: map[int]bool{0: true, 1: true, 2: true, 3: true, 4: true}}
-	t.add("rule", "looks at", "bits", "mean", "margin error")
+	t := &report.Grid{Left: map[int]bool{0: true, 1: true, 2: true, 3: true, 4: true}}
+	t.Add("rule", "looks at", "bits", "mean", "margin error")
 	for _, r := range p.Rules {
 		if r.Error != "" {
-			t.add(string(r.Name), r.At)
-			t.note("none: " + r.Error)
+			t.Add(string(r.Name), r.At)
+			t.Note("none: " + r.Error)
 			continue
 		}
-		t.add(string(r.Name), r.At, bitsText(r.Bits), fmt.Sprintf("%.2f", r.MeanBits), fmt.Sprintf("%.3g", r.MarginError))
+		t.Add(string(r.Name), r.At, bitsText(r.Bits), fmt.Sprintf("%.2f", r.MeanBits), fmt.Sprintf("%.3g", r.MarginError))
 	}
-	t.write(out, "")
+	t.Write(out, "")
 }
 
 // bitsText writes out the bits of a few layers, and counts those of many.

@@ -18,6 +18,7 @@ import (
 
 	"cfq/allocate"
 	"cfq/eval"
+	"cfq/eval/report"
 	"cfq/internal/chart"
 	"cfq/internal/cli"
 	"cfq/onnxio/codec"
@@ -511,13 +512,13 @@ func (v *sweepView) text(out io.Writer, files string) error {
 		v.first.Population.Evaluated, float64(v.first.Decisions.AccuracyFull.Value), v.FloatBytes)
 	fmt.Fprintf(out, "VD and RVD (95 %% intervals), CRG and agree in %%; VD, RVD, CRG, rms error at margin %g\n\n",
 		v.margin)
-	t := &grid{}
-	t.add("method", "budget", "bits", "bytes", "VD", "", "RVD", "", "CRG", "rms", "acc.", "agree")
+	t := &report.Grid{}
+	t.Add("method", "budget", "bits", "bytes", "VD", "", "RVD", "", "CRG", "rms", "acc.", "agree")
 	for i := range v.Points {
 		p := &v.Points[i]
 		if note := sweepNote(p); note != "" {
-			t.add(string(p.Method), fmt.Sprint(p.Budget))
-			t.note(note)
+			t.Add(string(p.Method), fmt.Sprint(p.Budget))
+			t.Note(note)
 			continue
 		}
 		a, d := p.At(v.margin), p.Measured.Decisions
@@ -530,11 +531,11 @@ func (v *sweepView) text(out io.Writer, files string) error {
 		}
 		vd, vdRange := sweepRate(a.VD)
 		rvd, rvdRange := sweepRate(a.RVD)
-		t.add(string(p.Method), budget, fmt.Sprintf("%.2f", p.Bits), strconv.Itoa(p.Bytes), vd, vdRange, rvd, rvdRange,
+		t.Add(string(p.Method), budget, fmt.Sprintf("%.2f", p.Bits), strconv.Itoa(p.Bytes), vd, vdRange, rvd, rvdRange,
 			sweepPercent(a.CRG.RatioOfSums.Value), rms, fmt.Sprintf("%.4f", float64(d.AccuracyQuant.Value)),
 			sweepPercent(1-d.Disagreement.Value))
 	}
-	t.write(out, "")
+	t.Write(out, "")
 	return nil
 }
 

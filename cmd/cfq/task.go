@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -433,8 +434,8 @@ func writeTask(out io.Writer, t *task.Task, set *constraint.Set) error {
 	fmt.Fprintln(w, "feature\tkind\tinputs\tcan change\tdirection\tbounds\tstep\tat most\tweight\tcost")
 	for i := range t.Features {
 		f := &t.Features[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Name, f.Kind, inputs(f), changes(t, f), dash(direction(f)), dash(span(f)), dash(step(f)), dash(limits(f)),
-			task.Decimal(f.Weight), dash(unitCost(t, f, set)))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Name, f.Kind, inputs(f), changes(t, f), cmp.Or(direction(f), "-"), cmp.Or(span(f), "-"), cmp.Or(step(f), "-"), cmp.Or(limits(f), "-"),
+			task.Decimal(f.Weight), cmp.Or(unitCost(t, f, set), "-"))
 	}
 	err := w.Flush()
 	if len(t.Links) > 0 {

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"cfq/eval"
@@ -127,7 +126,8 @@ func costsOf(v []float64) Costs {
 
 // Write shows the summary as text; path is the file that was written, "" when none was.
 func (s *Recourse) Write(out io.Writer, path string) error {
-	w, line := lines(out)
+	g := NewLines()
+	line := g.Line
 	if path != "" {
 		line("written to", "%s", path)
 	}
@@ -153,13 +153,8 @@ func (s *Recourse) Write(out io.Writer, path string) error {
 		}
 	}
 	line("time", "%.2f s, %.0f people per second", s.Seconds, s.PerSecond)
-	return w.Flush()
-}
-
-// lines returns a table of keys and values, and the function that adds one.
-func lines(out io.Writer) (w *tabwriter.Writer, line func(key, format string, args ...any)) {
-	w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	return w, func(key, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", key, fmt.Sprintf(format, args...)) }
+	g.Write(out, "")
+	return nil
 }
 
 // mostUsed lists the features that actions change most often.
@@ -260,7 +255,8 @@ func reason(v *constraint.Violation) string {
 
 // Write shows the summary as text; path is the file that was written, "" when none was.
 func (c *Promises) Write(out io.Writer, path string) error {
-	w, line := lines(out)
+	g := NewLines()
+	line := g.Line
 	share := func(r eval.Rate) string { return fmt.Sprintf("%d of %d (%.1f %%)", r.Num, r.Den, 100*float64(r.Value)) }
 	if path != "" {
 		line("written to", "%s", path)
@@ -293,7 +289,8 @@ func (c *Promises) Write(out io.Writer, path string) error {
 	line("margins", "least %.3g, 5 %% below %.3g, median %.3g, 5 %% above %.3g, greatest %.3g",
 		float64(m[0]), float64(m[1]), float64(m[2]), float64(m[3]), float64(m[4]))
 	line("cost", "mean %.4g, median %.4g", float64(c.Cost.Mean), float64(c.Cost.Median))
-	return w.Flush()
+	g.Write(out, "")
+	return nil
 }
 
 // count writes a number of things: "1 row", "2 rows".

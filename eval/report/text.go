@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -60,12 +61,19 @@ func textBlock(b *strings.Builder, bl block) {
 	}
 	for _, l := range bl.lines {
 		if bl.bullet {
-			wrap(b, l, indent+"- ", indent+"  ")
+			Paragraph(b, indent+"- ", indent+"  ", l)
 		} else {
-			wrap(b, l, indent, indent)
+			Paragraph(b, indent, indent, l)
 		}
 	}
-	textTable(b, bl.table)
+	g := Grid{Left: map[int]bool{}, rows: bl.table.rows}
+	if bl.table.head != nil {
+		g.rows = slices.Concat([][]string{bl.table.head}, g.rows)
+	}
+	for j := range bl.table.left {
+		g.Left[j] = true
+	}
+	g.Write(b, "  ")
 	if len(bl.after) > 0 && len(bl.lines)+len(bl.table.rows) > 0 {
 		b.WriteByte('\n')
 	}
@@ -74,62 +82,87 @@ func textBlock(b *strings.Builder, bl block) {
 		rest += "  "
 	}
 	for _, l := range bl.after {
-		wrap(b, l, indent, rest)
+		Paragraph(b, indent, rest, l)
 	}
 }
 
-// wrap writes a sentence, broken at blanks but not before a percent sign; the first
-// line starts with first and the others with rest.
-func wrap(b *strings.Builder, s, first, rest string) {
+// Paragraph writes text in lines, broken at blanks but not before a percent sign. The first line starts with first and
+// the others with rest.
+func Paragraph(w io.Writer, first, rest, text string) {
 	const glue = "\u00a0"
-	line := first
-	fresh := true
-	for _, word := range strings.Split(strings.ReplaceAll(oneLine(s), " %", glue+"%"), " ") {
+	line, fresh := first, true
+	for word := range strings.SplitSeq(strings.ReplaceAll(oneLine(text), " %", glue+"%"), " ") {
 		word = strings.ReplaceAll(word, glue, " ")
 		if !fresh && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
-			b.WriteString(line + "\n")
+			fmt.Fprintln(w, line)
 			line, fresh = rest, true
 		}
 		if !fresh {
 			line += " "
 		}
-		line += word
-		fresh = false
+		line, fresh = line+word, false
 	}
-	b.WriteString(line + "\n")
+	fmt.Fprintln(w, line)
 }
 
-func textTable(b *strings.Builder, t table) {
-	var rows [][]string
-	if t.head != nil {
-		rows = append(rows, t.head)
+// Grid is text in columns, aligned right except for those of Left.
+type Grid struct {
+	Left  map[int]bool
+	rows  [][]string
+	notes map[int]string // behind a row, without a column: no column gets as wide as that
+}
+
+// NewLines returns a grid of which all columns are aligned left.
+func NewLines() *Grid {
+	g := &Grid{Left: map[int]bool{}}
+	for j := range 16 {
+		g.Left[j] = true
 	}
-	rows = append(rows, t.rows...)
+	return g
+}
+
+// Add adds a row.
+func (g *Grid) Add(cells ...string) { g.rows = append(g.rows, cells) }
+
+// Line adds a row of a key and a value.
+func (g *Grid) Line(key, format string, args ...any) { g.Add(key, fmt.Sprintf(format, args...)) }
+
+// Note puts text behind the last row.
+func (g *Grid) Note(text string) {
+	if g.notes == nil {
+		g.notes = map[int]string{}
+	}
+	g.notes[len(g.rows)-1] = text
+}
+
+// Write writes the rows as lines, each behind indent, without blanks at their ends.
+func (g *Grid) Write(w io.Writer, indent string) {
 	var widths []int
-	for i, r := range rows {
-		rows[i] = slices.Clone(r)
+	for _, r := range g.rows {
 		for j, c := range r {
-			c = oneLine(c)
-			rows[i][j] = c
 			if j == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[j] = max(widths[j], utf8.RuneCountInString(c))
+			widths[j] = max(widths[j], utf8.RuneCountInString(oneLine(c)))
 		}
 	}
-	for _, r := range rows {
-		line := " "
+	for i, r := range g.rows {
+		line := indent
 		for j, c := range r {
-			pad := strings.Repeat(" ", widths[j]-utf8.RuneCountInString(c))
-			if j < t.left {
-				line += " " + c + pad
-			} else {
-				line += " " + pad + c
+			if j > 0 {
+				line += "  "
 			}
-			if j < len(r)-1 {
-				line += " "
+			c = oneLine(c)
+			pad := strings.Repeat(" ", widths[j]-utf8.RuneCountInString(c))
+			if g.Left[j] {
+				line += c + pad
+			} else {
+				line += pad + c
 			}
 		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		if note := g.notes[i]; note != "" {
+			line += "  " + note
+		}
+		fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}
 }
