@@ -179,8 +179,7 @@ in their order: ~column~, ~kind~ (~numeric~ with ~mean~ and ~std~, ~binary~ with
 input or ~values~ for all), and ~"target": "favourable = 1"~ for the class index. Open points are comments ~# QUESTION: ...~;
 ~cfq task check~ refuses the file until they are answered and removed.
 
-**JSON Schema.** [task.schema.json](task.schema.json) has the same keys and types, for editors: put
-~# yaml-language-server: $schema=PATH~ in the first line.
+**JSON Schema**, for editors: [task.schema.json](task.schema.json).
 
 ## Example
 `
@@ -232,12 +231,11 @@ line 4, column amount: the value is missing
 const kindsNote = "A key is a mistake for a kind that `kinds` does not list.\n\n"
 
 const linksNote = `
-A link says what changes by itself: the degree (~map: {13: Bachelors, 14: Masters}~) with the years of school, a year in the job
-(~scale: 1~) with a year of age. The linked feature costs nothing and is ~actionable: false~; its ~bounds~ hold. Links form no circle.
+A link says what changes by itself: the degree (~map: {13: Bachelors, 14: Masters}~) with the years of school. The linked feature costs nothing and is ~actionable: false~; its ~bounds~ hold. Links form no circle.
 `
 
 const rulesNote = `
-Most constraints are a text: a linear inequality between raw numbers, or the value of a category.
+A constraint is a linear inequality between raw numbers, or the value of a category.
 
 ~~~yaml
 constraints:
