@@ -15,10 +15,8 @@ const batchParam = "N"
 // rows of the probe batches: two sizes, so that the batch axis shows itself.
 const probeA, probeB = 2, 3
 
-// probe runs the model with every value exposed and learns each value's element
-// type and shape. Two batch sizes tell which axis is the batch: shapes come from
-// running the model, for every operator there is.
-func (m *Model) probe(ctx context.Context) error {
+// Exposed opens the model with every value of its graph as an output, in the order of the nodes.
+func (m *Model) Exposed() (*ort.Session, error) {
 	all := m.graph.Clone()
 	all.Graph.Outputs = nil
 	for _, n := range all.Graph.Nodes {
@@ -32,7 +30,18 @@ func (m *Model) probe(ctx context.Context) error {
 	o.Level = ort.Disabled // an optimized graph no longer computes every value
 	s, err := ort.Open(all, o)
 	if err != nil {
-		return fmt.Errorf("the model does not load: %w", err)
+		return nil, fmt.Errorf("the model does not load: %w", err)
+	}
+	return s, nil
+}
+
+// probe runs the model with every value exposed and learns each value's element
+// type and shape. Two batch sizes tell which axis is the batch: shapes come from
+// running the model, for every operator there is.
+func (m *Model) probe(ctx context.Context) error {
+	s, err := m.Exposed()
+	if err != nil {
+		return err
 	}
 	defer s.Close()
 	runs := []int{probeA, probeB}

@@ -14,7 +14,6 @@ import (
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -46,9 +45,8 @@ func adult(b *testing.B) (name string, m *graph.Model, t *task.Task, people *tas
 // BenchmarkTeacher measures the teacher actions, K = 3, of all training rows. The
 // ratio is their time to that of one plain gradient of all rows in the same run.
 func BenchmarkTeacher(b *testing.B) {
-	e := orttest.Need(b)
 	name, m, t, people := adult(b)
-	c, err := ptq.OpenFor(context.Background(), m, t, e, runtime.GOMAXPROCS(0))
+	c, err := ptq.OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -81,11 +79,10 @@ func BenchmarkTeacher(b *testing.B) {
 // BenchmarkQuantize measures the whole of quantize on all training rows, with the
 // most memory that the process ever had.
 func BenchmarkQuantize(b *testing.B) {
-	e := orttest.Need(b)
 	name, m, t, people := adult(b)
 	b.Run(name, func(b *testing.B) {
 		for b.Loop() {
-			r, err := ptq.Quantize(context.Background(), m, t, people, ptq.Options{Engine: e, Workers: runtime.GOMAXPROCS(0)})
+			r, err := ptq.Quantize(context.Background(), loaded(b, m), t, people, ptq.Options{Workers: runtime.GOMAXPROCS(0)})
 			if err != nil {
 				b.Fatal(err)
 			}

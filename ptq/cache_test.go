@@ -16,6 +16,7 @@ import (
 
 	"cfq/calib"
 	"cfq/internal/realdata"
+	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -45,7 +46,6 @@ func readAll(t testing.TB, model, taskFile, data string) (*graph.Model, *task.Ta
 // row is another key; a damaged file is written anew.
 func TestTeacherCache(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	ctx := context.Background()
 	loans := filepath.Join("..", "testdata", "loans")
 	m, tk, people := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"),
@@ -53,13 +53,14 @@ func TestTeacherCache(t *testing.T) {
 	people = people.Subset(spread(0, people.N, 200))
 	dir := filepath.Join(t.TempDir(), "not", "there yet")
 	var stages []string
-	o := Options{Engine: e, Workers: 1, Cache: dir, Progress: func(ev Event) { stages = append(stages, ev.Stage) }}
+	o := Options{Workers: 1, Cache: dir, Progress: func(ev Event) { stages = append(stages, ev.Stage) }}
 	o.Teacher.Steps = 300 // enough work to be kept
-	whole, err := prepare(ctx, m, tk, o)
+	whole, err := prepare(ctx, loaded(t, m), tk, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer whole.full.Close()
+	threads := 0 // of the engine, for one call
 	calibrate := func(tk *task.Task, x []float32, change func(o *Options)) *calib.Set {
 		t.Helper()
 		p, model := *whole, *whole.opened
@@ -67,7 +68,7 @@ func TestTeacherCache(t *testing.T) {
 		if change != nil {
 			change(&p.o)
 		}
-		model.engine = p.o.Engine
+		model.engine.Threads, threads = threads, 0
 		some := *people
 		some.X, some.N = x, len(x)/tk.Dim()
 		some.Rows = people.Rows[:some.N]
@@ -116,7 +117,7 @@ func TestTeacherCache(t *testing.T) {
 		{"steps", tk, people.X, func(o *Options) { o.Teacher.Steps = 301 }, false},
 		{"noise", tk, people.X, func(o *Options) { o.Teacher.Noise = 0.1 }, false},
 		{"seed", tk, people.X, func(o *Options) { o.Teacher.Seed = 1 }, false},
-		{"threads", tk, people.X, func(o *Options) { o.Engine.Threads = 2 }, false},
+		{"threads", tk, people.X, func(*Options) { threads = 2 }, false},
 		{"task", &other, people.X, nil, false},
 		{"what a person can change", tk, people.X, own(people.Rows[0]), false},
 		{"what another person can change", tk, people.X, own(people.Rows[2]), false},
@@ -163,15 +164,14 @@ func overwriteAll(t *testing.T, dir string, n int) {
 // grid, layer or wish is another key; a damaged file is written anew.
 func TestStatsCache(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	ctx := context.Background()
 	loans := filepath.Join("..", "testdata", "loans")
 	m, tk, people := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"),
 		filepath.Join(loans, "train.csv"))
 	dir := filepath.Join(t.TempDir(), "not", "there yet")
 	var stages []string
-	whole, err := prepare(ctx, m, tk, Options{
-		Engine: e, Cache: dir,
+	whole, err := prepare(ctx, loaded(t, m), tk, Options{
+		Cache:    dir,
 		Progress: func(ev Event) { stages = append(stages, ev.Stage) },
 	})
 	if err != nil {
@@ -186,7 +186,6 @@ func TestStatsCache(t *testing.T) {
 		if change != nil {
 			change(&q)
 		}
-		model.engine = q.o.Engine
 		stages = nil
 		s, err := q.statistics(ctx, 1e5)
 		if err != nil {
@@ -226,7 +225,7 @@ func TestStatsCache(t *testing.T) {
 		{"fewer layers", func(q *calibrated) { q.grid.wide = q.grid.wide[1:] }, false},
 		{"the grid", func(q *calibrated) { g := *q.grid.input; g.Scale *= 1.01; q.grid.input = &g }, false},
 		{"the model", func(q *calibrated) { q.canonical = q.canonical.Clone(); q.canonical.Graph.Name += "2" }, false},
-		{"threads", func(q *calibrated) { q.o.Engine.Threads = 2 }, false},
+		{"threads", func(q *calibrated) { q.engine.Threads = 2 }, false},
 		{"few rows", func(q *calibrated) { q.cal = calib.FactualSet(people.X[:2*tk.Dim()], tk.Dim()) }, false},
 		{"few rows again", func(q *calibrated) { q.cal = calib.FactualSet(people.X[:2*tk.Dim()], tk.Dim()) }, false},
 		{"after all", nil, true},
@@ -254,17 +253,16 @@ func TestStatsCache(t *testing.T) {
 // Quantize writes the same bytes with a cold cache, a warm one, and none.
 func TestQuantizeWithCache(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	loans := filepath.Join("..", "testdata", "loans")
 	m, tk, people := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"),
 		filepath.Join(loans, "train.csv"))
 	people = people.Subset(spread(0, people.N, 200))
-	o := Options{Engine: e, Refine: 1}
+	o := Options{Refine: 1}
 	o.Teacher.Steps, o.Teacher.Noise = 300, 0.1
 	dir := t.TempDir()
 	var want []byte
 	for _, o.Cache = range []string{"", dir, dir} {
-		r, err := Quantize(context.Background(), m, tk, people, o)
+		r, err := Quantize(context.Background(), loaded(t, m), tk, people, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -322,14 +320,13 @@ func TestUnpackSet(t *testing.T) {
 // computed, and when they are read back: for part of Adult's training rows, for all
 // of them, and for all many times over.
 func BenchmarkTeacherCache(b *testing.B) {
-	e := orttest.Need(b)
 	dir, err := realdata.Find()
 	if err != nil {
 		b.Skip(err)
 	}
 	m, t, people := readAll(b, filepath.Join(dir, "models", "adult", "mlp2-s0.onnx"), filepath.Join("..", "examples",
 		"tasks", "adult.yaml"), filepath.Join(dir, "data", "adult", "adult.data.gz"))
-	q, err := prepare(context.Background(), m, t, Options{Engine: e, Workers: runtime.GOMAXPROCS(0)})
+	q, err := prepare(context.Background(), loaded(b, m), t, Options{Workers: runtime.GOMAXPROCS(0)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -382,7 +379,6 @@ func onFacts(t testing.TB, p *prepared, people *task.People) *calibrated {
 // BenchmarkStatsCache measures the statistics of Adult's training rows computed and
 // read back.
 func BenchmarkStatsCache(b *testing.B) {
-	e := orttest.Need(b)
 	dir, err := realdata.Find()
 	if err != nil {
 		b.Skip(err)
@@ -390,7 +386,7 @@ func BenchmarkStatsCache(b *testing.B) {
 	m, t, people := readAll(b, filepath.Join(dir, "models", "adult", "mlp2-s0.onnx"), filepath.Join("..", "examples",
 		"tasks", "adult.yaml"), filepath.Join(dir, "data", "adult", "adult.data.gz"))
 	ctx := context.Background()
-	p, err := prepare(ctx, m, t, Options{Engine: e, Workers: runtime.GOMAXPROCS(0)})
+	p, err := prepare(ctx, loaded(b, m), t, Options{Workers: runtime.GOMAXPROCS(0)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -420,4 +416,14 @@ func BenchmarkStatsCache(b *testing.B) {
 			})
 		}
 	}
+}
+
+// loaded opens a model in memory.
+func loaded(tb testing.TB, g *graph.Model) *onnxio.Model {
+	tb.Helper()
+	m, err := onnxio.FromGraph(tb.Context(), g, orttest.Need(tb))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
 }

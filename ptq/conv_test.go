@@ -57,7 +57,6 @@ func convolutionalLoans(tk *task.Task) *graph.Model {
 // as it did, the same bytes every time.
 func TestQuantizeConvolutions(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	_, tk, people := loans(t, "train.csv")
 	people = few(people, 500)
 	m := convolutionalLoans(tk)
@@ -90,8 +89,8 @@ func TestQuantizeConvolutions(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			c.o.Engine, c.o.Workers = e, 2
-			r, err := ptq.Quantize(context.Background(), m, tk, people, c.o)
+			c.o.Workers = 2
+			r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, c.o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +114,7 @@ func TestQuantizeConvolutions(t *testing.T) {
 				return
 			}
 			c.o.Workers = 1
-			again, err := ptq.Quantize(context.Background(), m, tk, people, c.o)
+			again, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, c.o)
 			if err != nil {
 				t.Fatal(err)
 			}

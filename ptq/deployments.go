@@ -9,8 +9,8 @@ import (
 	"strconv"
 
 	"cfq/calib"
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
-	"cfq/onnxio/graph"
 	"cfq/quant"
 	"cfq/recourse"
 	"cfq/task"
@@ -45,7 +45,7 @@ type Deployment struct {
 // QDQ form like the nominal one.
 //
 // Reference: U(f_q) of "Uncertainty set from quantization-induced variability".
-func Deployments(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options,
+func Deployments(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options,
 	d DeployOptions,
 ) (nominal *Result, drawn []Deployment, err error) {
 	if d, err = d.withDefaults(); err != nil {
@@ -142,7 +142,7 @@ type Fleet struct {
 
 // OpenFleet makes deployments of the model, calibrated on people, and opens all of
 // them. Close the fleet after use.
-func OpenFleet(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options,
+func OpenFleet(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options,
 	d DeployOptions,
 ) (f *Fleet, err error) {
 	r, drawn, err := Deployments(ctx, m, t, people, o, d)
@@ -156,14 +156,14 @@ func OpenFleet(ctx context.Context, m *graph.Model, t *task.Task, people *task.P
 			f = nil
 		}
 	}()
-	if f.Full, err = OpenFor(ctx, m, t, o.Engine, o.Workers); err != nil {
+	if f.Full, err = OpenFor(m, t, o.Workers); err != nil {
 		return f, inputError(err)
 	}
-	if f.Nominal, err = openFile(ctx, r.Model, t, o.Engine, o.Workers); err != nil {
+	if f.Nominal, err = openFile(ctx, r.Model, t, m.Engine(), o.Workers); err != nil {
 		return f, err
 	}
 	for k := range drawn {
-		c, err := openFile(ctx, drawn[k].Model, t, o.Engine, o.Workers)
+		c, err := openFile(ctx, drawn[k].Model, t, m.Engine(), o.Workers)
 		if err != nil {
 			return f, fmt.Errorf("deployment %d: %w", k, err)
 		}

@@ -11,8 +11,6 @@ import (
 
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort"
-	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/quant/qdq"
 	"cfq/quant/verify"
@@ -25,18 +23,17 @@ import (
 // of the nominal one, and the same for the same seed.
 func TestDeployments(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	ctx := context.Background()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 200)
 	for _, o := range []ptq.Options{{Method: "ptq"}, {Method: "cf-ptq", Refine: 2}} {
 		method := o.Method
-		o.Engine, o.Workers = e, 1
-		nominal, drawn, err := ptq.Deployments(ctx, m, tk, people, o, ptq.DeployOptions{Models: 3, Seed: 1, Batch: 300})
+		o.Workers = 1
+		nominal, drawn, err := ptq.Deployments(ctx, loaded(t, m), tk, people, o, ptq.DeployOptions{Models: 3, Seed: 1, Batch: 300})
 		if err != nil {
 			t.Fatal(err)
 		}
-		plain, err := ptq.Quantize(ctx, m, tk, people, o)
+		plain, err := ptq.Quantize(ctx, loaded(t, m), tk, people, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,11 +41,11 @@ func TestDeployments(t *testing.T) {
 			t.Fatalf("%s: %d deployments, or the nominal one is not that of Quantize", method, len(drawn))
 		}
 		o.Workers = 2
-		_, again, err := ptq.Deployments(ctx, m, tk, people, o, ptq.DeployOptions{Models: 2, Seed: 1, Batch: 300})
+		_, again, err := ptq.Deployments(ctx, loaded(t, m), tk, people, o, ptq.DeployOptions{Models: 2, Seed: 1, Batch: 300})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, others, err := ptq.Deployments(ctx, m, tk, people, o, ptq.DeployOptions{Models: 1, Seed: 2, Batch: 300})
+		_, others, err := ptq.Deployments(ctx, loaded(t, m), tk, people, o, ptq.DeployOptions{Models: 1, Seed: 2, Batch: 300})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +60,7 @@ func TestDeployments(t *testing.T) {
 				}
 			}
 			r, err := verify.Check(ctx, d.Model, verify.Options{
-				Plan: d.Plan, Engine: e, Probes: probe,
+				Plan: d.Plan, Probes: probe,
 				FloatBytes: nominal.FloatBytes,
 			})
 			if err != nil {
@@ -103,10 +100,9 @@ func containers(t *testing.T, onnx []byte) string {
 // With nothing to vary, a deployment computes what the nominal file computes.
 func TestDeploymentWithoutVariation(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 200)
-	nominal, drawn, err := ptq.Deployments(context.Background(), m, tk, people, ptq.Options{Engine: e},
+	nominal, drawn, err := ptq.Deployments(context.Background(), loaded(t, m), tk, people, ptq.Options{},
 		ptq.DeployOptions{Models: 1, Rounding: -1, Jitter: -1, Batch: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +116,6 @@ func TestDeploymentWithoutVariation(t *testing.T) {
 // original; more variation, more difference.
 func TestDeploymentsStayNear(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	ctx := context.Background()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 600)
@@ -129,7 +124,7 @@ func TestDeploymentsStayNear(t *testing.T) {
 		if d.Batch == 0 {
 			d.Batch = people.N // the default is for more people
 		}
-		f, err := ptq.OpenFleet(ctx, m, tk, people, ptq.Options{Refine: 2, Engine: e}, d)
+		f, err := ptq.OpenFleet(ctx, loaded(t, m), tk, people, ptq.Options{Refine: 2}, d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,11 +167,10 @@ func difference(a, b []float32) float64 {
 // one model asks for and holds more often elsewhere.
 func TestRobustness(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	ctx := context.Background()
 	m, tk, train := loans(t, "train.csv")
 	_, _, test := loans(t, "test.csv")
-	f, err := ptq.OpenFleet(ctx, m, tk, few(train, 300), ptq.Options{Engine: e, Budget: 2.5, Refine: 1, Workers: 2},
+	f, err := ptq.OpenFleet(ctx, loaded(t, m), tk, few(train, 300), ptq.Options{Budget: 2.5, Refine: 1, Workers: 2},
 		ptq.DeployOptions{Models: 8, Batch: 300})
 	if err != nil {
 		t.Fatal(err)
@@ -228,7 +222,7 @@ func TestDeployErrors(t *testing.T) {
 		"dither of NaN codes":    {Rounding: math.NaN()},
 		"jitter of 2":            {Jitter: 2},
 	} {
-		if _, _, err := ptq.Deployments(context.Background(), m, tk, people, ptq.Options{Engine: ort.Options{}},
+		if _, _, err := ptq.Deployments(context.Background(), loaded(t, m), tk, people, ptq.Options{},
 			d); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", d, err)
 		}

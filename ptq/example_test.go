@@ -6,7 +6,8 @@ import (
 	"log"
 	"os"
 
-	"cfq/onnxio/codec"
+	"cfq/onnxio"
+	"cfq/onnxio/ort"
 	"cfq/ptq"
 	"cfq/task"
 )
@@ -14,7 +15,7 @@ import (
 // Quantize a loan model so that its recourse holds, and write it.
 func Example() {
 	ctx := context.Background()
-	model, err := codec.ReadFile("../testdata/loans/model.onnx")
+	model, err := onnxio.Load(ctx, "../testdata/loans/model.onnx", ort.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

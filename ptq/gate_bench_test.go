@@ -12,7 +12,6 @@ import (
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -25,10 +24,9 @@ import (
 // quantized model. The people and their promises are those of Adult's training rows (else the
 // loans'), repeated.
 func BenchmarkGate100k(b *testing.B) {
-	e := orttest.Need(b)
 	ctx := b.Context()
 	name, m, t, people := adult(b)
-	full, err := ptq.OpenFor(ctx, m, t, e, runtime.GOMAXPROCS(0))
+	full, err := ptq.OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -153,10 +151,9 @@ func crowd(b *testing.B, m recourse.Model, set *constraint.Set, t *task.Task, pe
 // loans') at three margins with a noise floor, and how many times the original's own recourse at
 // these margins that takes.
 func BenchmarkEval(b *testing.B) {
-	e := orttest.Need(b)
 	ctx := b.Context()
 	name, m, t, people := adult(b)
-	q, err := ptq.Quantize(ctx, m, t, people, ptq.Options{Budget: 4, Engine: e})
+	q, err := ptq.Quantize(ctx, loaded(b, m), t, people, ptq.Options{Budget: 4})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -176,7 +173,7 @@ func BenchmarkEval(b *testing.B) {
 	}
 	var models [2]recourse.Model
 	for i, m := range []*graph.Model{m, g} {
-		c, err := ptq.OpenFor(ctx, m, t, e, runtime.GOMAXPROCS(0))
+		c, err := ptq.OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0))
 		if err != nil {
 			b.Fatal(err)
 		}

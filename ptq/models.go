@@ -21,24 +21,21 @@ type opened struct {
 	found      []quant.LayerInfo
 	full       *classifier.Model
 	floatBytes int
-	runtime    string // the oldest ONNX Runtime that must read what is written
 	engine     ort.Options
+	runtime    string // the oldest ONNX Runtime that must read what is written
 }
 
 // open brings a model into canonical form and opens it for a task; nil is any task that it fits. Of the
-// options Runtime, CrossLayerEqualization, Engine and Workers count.
-func open(ctx context.Context, m *graph.Model, t *task.Task, o *Options) (*opened, error) {
-	loaded, err := onnxio.FromGraph(ctx, m, o.Engine)
+// options Runtime, CrossLayerEqualization and Workers count.
+func open(m *onnxio.Model, t *task.Task, o *Options) (*opened, error) {
+	if _, err := OpenFor(m, t, 1); err != nil { // a model that does not fit is refused as it was given
+		return nil, err
+	}
+	c, err := m.Canonical()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := openAs(loaded, t, 1); err != nil { // a model that does not fit is refused as it was given
-		return nil, err
-	}
-	if loaded, err = loaded.Canonical(); err != nil {
-		return nil, err
-	}
-	out := &opened{floatBytes: size(m), runtime: o.Runtime, engine: o.Engine, source: loaded.Graph()}
+	out := &opened{floatBytes: size(m.Graph()), engine: m.Engine(), runtime: o.Runtime, source: c.Graph()}
 	if err := readable(out.source, o.Runtime); err != nil {
 		return nil, err
 	}
@@ -51,12 +48,12 @@ func open(ctx context.Context, m *graph.Model, t *task.Task, o *Options) (*opene
 	if out.found, err = quant.FindLayers(out.canonical); err != nil {
 		return nil, err
 	}
-	out.full, err = openAs(loaded.With(out.canonical), t, o.Workers)
+	out.full, err = OpenFor(c.With(out.canonical), t, o.Workers)
 	return out, err
 }
 
-// openAs makes a loaded model the classifier of a task, and checks that the two fit. A nil task is one that it fits.
-func openAs(m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, error) {
+// OpenFor makes a model the classifier of a task, and checks that the two fit. A nil task is one that it fits.
+func OpenFor(m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, error) {
 	if t == nil {
 		return classifier.New(m, classifier.Options{Workers: workers, Through: quant.StraightThrough})
 	}
@@ -74,22 +71,13 @@ func openAs(m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, erro
 	return c, nil
 }
 
-// OpenFor opens a model as the classifier of a task, and checks that the two fit.
-func OpenFor(ctx context.Context, m *graph.Model, t *task.Task, e ort.Options, workers int) (*classifier.Model, error) {
-	loaded, err := onnxio.FromGraph(ctx, m, e)
-	if err != nil {
-		return nil, err
-	}
-	return openAs(loaded, t, workers)
-}
-
 // openFile opens the bytes of a written model as the classifier of a task.
 func openFile(ctx context.Context, onnx []byte, t *task.Task, e ort.Options, workers int) (*classifier.Model, error) {
-	m, err := codec.Read(onnx, "")
+	m, err := onnxio.LoadBytes(ctx, onnx, e)
 	if err != nil {
 		return nil, err
 	}
-	return OpenFor(ctx, m, t, e, workers)
+	return OpenFor(m, t, workers)
 }
 
 // size is the file size of a model, by which the writer chooses containers.

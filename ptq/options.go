@@ -67,7 +67,6 @@ type Options struct {
 	Cache string
 	// Recipe is added to the model's metadata, such as hashes of the inputs.
 	Recipe  map[string]string
-	Engine  ort.Options
 	Workers int // parallel runs (1)
 	// Progress receives the steps of the work; nil = none.
 	Progress func(Event)

@@ -9,7 +9,6 @@ import (
 
 	"cfq/calib"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -17,7 +16,7 @@ import (
 // set returns the calibration set of the people with the given overrides.
 func set(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, o Options) *calib.Set {
 	t.Helper()
-	q, err := calibrate(context.Background(), m, tk, people, o)
+	q, err := calibrate(context.Background(), loaded(t, m), tk, people, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +39,6 @@ func point(s *calib.Set, i int) []float32 {
 // they were.
 func TestTeacherKeepsToOverrides(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	loans := filepath.Join("..", "testdata", "loans")
 	m, tk, all := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"),
 		filepath.Join(loans, "train.csv"))
@@ -51,7 +49,7 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 	people := all.Subset(rows)
 	income := slices.IndexFunc(tk.Features, func(f task.Feature) bool { return f.Name == "income" })
 	f := &tk.Features[income]
-	o := Options{Engine: e, Method: "cf-ptq-calib", Allocator: AllocatorUniform}
+	o := Options{Method: "cf-ptq-calib", Allocator: AllocatorUniform}
 	before := set(t, m, tk, people, o)
 	raise := func(s *calib.Set, i int) float64 {
 		p := point(s, i)
@@ -90,7 +88,7 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 		}
 	}
 	people.Rows = people.Rows[1:]
-	if _, err := Quantize(context.Background(), m, tk, people, o); err == nil || !strings.Contains(err.Error(),
+	if _, err := Quantize(context.Background(), loaded(t, m), tk, people, o); err == nil || !strings.Contains(err.Error(),
 		"overrides are by rows") {
 		t.Errorf("people without rows: %v", err)
 	}
@@ -99,7 +97,6 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 // Where there are no recourse points the warning says why.
 func TestWhyNoRecourse(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	loans := filepath.Join("..", "testdata", "loans")
 	m, tk, all := readAll(t, filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml"),
 		filepath.Join(loans, "test.csv"))
@@ -120,9 +117,9 @@ func TestWhyNoRecourse(t *testing.T) {
 		{promises(recourse.Found), "the promises change nothing for any row: "},
 		{promises(recourse.NoneFound), "no row has a promise: "},
 	} {
-		q, err := calibrate(context.Background(), m, tk, people, Options{
-			Engine: e, Allocator: AllocatorUniform,
-			Promises: c.promises,
+		q, err := calibrate(context.Background(), loaded(t, m), tk, people, Options{
+			Allocator: AllocatorUniform,
+			Promises:  c.promises,
 		})
 		if err != nil {
 			t.Fatal(err)

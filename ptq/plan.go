@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -63,13 +64,13 @@ func WritePlan(w io.Writer, r *Result) error {
 // FromPlan quantizes m as a plan file says: it replaces the stages between the opened model and the written
 // file. What the file leaves out is computed as quant.PlanFile.Plan does. The written model is verified on people
 // or, where that is nil, on points that are drawn from the plan's input grid. Of the options only
-// Engine, Workers and Progress count. An *InputError says that the plan is not for this model.
-func FromPlan(ctx context.Context, m *graph.Model, f *quant.PlanFile, people *task.People, o Options) (_ *Result,
+// Workers and Progress count. An *InputError says that the plan is not for this model.
+func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *task.People, o Options) (_ *Result,
 	err error,
 ) {
 	o.tell("read the model", 0, 0)
-	from, err := open(ctx, m, nil, &Options{
-		Runtime: f.Runtime, CrossLayerEqualization: f.Equalized, Engine: o.Engine,
+	from, err := open(m, nil, &Options{
+		Runtime: f.Runtime, CrossLayerEqualization: f.Equalized,
 		Workers: o.Workers,
 	})
 	if err != nil {

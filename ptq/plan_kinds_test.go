@@ -21,8 +21,7 @@ import (
 // the two against each other. It returns the result and the plan's text.
 func roundTrip(t *testing.T, m *graph.Model, tk *task.Task, people *task.People, o ptq.Options) (*ptq.Result, string) {
 	t.Helper()
-	o.Engine = orttest.Need(t)
-	r, err := ptq.Quantize(context.Background(), m, tk, people, o)
+	r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +32,7 @@ func roundTrip(t *testing.T, m *graph.Model, tk *task.Task, people *task.People,
 	if err := ptq.WritePlan(&text, r); err != nil {
 		t.Fatal(err)
 	}
-	again, err := ptq.FromPlan(context.Background(), m, readPlan(t, text.Bytes()), nil, ptq.Options{Engine: o.Engine})
+	again, err := ptq.FromPlan(context.Background(), loaded(t, m), readPlan(t, text.Bytes()), nil, ptq.Options{})
 	if err != nil {
 		t.Fatalf("%v\n%.2000s", err, text.Bytes())
 	}
@@ -115,7 +114,7 @@ func TestFromPlanKinds(t *testing.T) {
 func readPlanOf(t *testing.T, m *graph.Model, text string) *quant.Plan {
 	t.Helper()
 	f := readPlan(t, []byte(text))
-	r, err := ptq.FromPlan(context.Background(), m, f, nil, ptq.Options{Engine: orttest.Need(t)})
+	r, err := ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,11 +174,10 @@ func TestKeepFloatEach(t *testing.T) {
 // Releases that there are not, or that do not read the model, are found before any work.
 func TestRuntimeErrors(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	newer := m.Clone()
 	newer.SetOpset("", 23)
-	_, text := planOf(t, m, ptq.Options{Method: "ptq", Engine: e})
+	_, text := planOf(t, m, ptq.Options{Method: "ptq"})
 	f := readPlan(t, text)
 	for _, c := range []struct {
 		m       *graph.Model
@@ -191,14 +189,14 @@ func TestRuntimeErrors(t *testing.T) {
 		{newer, "1.22", "the model has opset 23, and ONNX Runtime 1.22 reads up to 22"},
 	} {
 		work := 0
-		o := ptq.Options{Engine: e, Runtime: c.version, Progress: func(ev ptq.Event) {
+		o := ptq.Options{Runtime: c.version, Progress: func(ev ptq.Event) {
 			if ev.Stage != "read the model" {
 				work++
 			}
 		}}
 		f.Runtime = c.version
-		_, err := ptq.Quantize(context.Background(), c.m, tk, people, o)
-		_, planErr := ptq.FromPlan(context.Background(), c.m, f, nil, o)
+		_, err := ptq.Quantize(context.Background(), loaded(t, c.m), tk, people, o)
+		_, planErr := ptq.FromPlan(context.Background(), loaded(t, c.m), f, nil, o)
 		for _, err := range []error{err, planErr} {
 			if input := (*ptq.InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v, want it to say %q", c.version, err, c.want)

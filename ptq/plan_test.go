@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/quant"
 )
@@ -18,7 +17,7 @@ import (
 func planOf(t *testing.T, m *graph.Model, o ptq.Options) (*ptq.Result, []byte) {
 	t.Helper()
 	_, tk, people := loans(t, "train.csv")
-	r, err := ptq.Quantize(context.Background(), m, tk, few(people, 150), o)
+	r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, few(people, 150), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +41,6 @@ func readPlan(t *testing.T, text []byte) *quant.PlanFile {
 // without data and without a task.
 func TestFromPlan(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	m, _, people := loans(t, "test.csv")
 	people = few(people, 150)
 	for name, o := range map[string]ptq.Options{
@@ -60,10 +58,9 @@ func TestFromPlan(t *testing.T) {
 		"recipe":      {Method: "ptq", Recipe: map[string]string{"note": "a \"quoted\" <note>"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o.Engine = e
 			r, text := planOf(t, m, o)
 			f := readPlan(t, text)
-			again, err := ptq.FromPlan(context.Background(), m, f, nil, ptq.Options{Engine: e})
+			again, err := ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +79,7 @@ func TestFromPlan(t *testing.T) {
 			if err := ptq.WritePlan(&second, again); err != nil || !bytes.Equal(text, second.Bytes()) {
 				t.Errorf("the plan of the second run is another (%v)", err)
 			}
-			if _, err := ptq.FromPlan(context.Background(), m, f, people, ptq.Options{Engine: e, Workers: 2}); err != nil {
+			if _, err := ptq.FromPlan(context.Background(), loaded(t, m), f, people, ptq.Options{Workers: 2}); err != nil {
 				t.Errorf("verified on people: %v", err)
 			}
 		})
@@ -92,12 +89,11 @@ func TestFromPlan(t *testing.T) {
 // An edited plan is a plan: layers go to float, rows to other widths.
 func TestFromEditedPlan(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	m, _, _ := loans(t, "train.csv")
-	_, text := planOf(t, m, ptq.Options{Method: "ptq", Engine: e, Scales: ptq.ScalesPerChannel})
+	_, text := planOf(t, m, ptq.Options{Method: "ptq", Scales: ptq.ScalesPerChannel})
 	for _, node := range []string{"/layers.0/Gemm", "/layers.4/Gemm"} {
 		f := readPlan(t, bytes.Replace(text, []byte(`"node": "`+node+`",`), []byte(`"node": "`+node+`", "float": true,`), 1))
-		r, err := ptq.FromPlan(context.Background(), m, f, nil, ptq.Options{Engine: e})
+		r, err := ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Options{})
 		if err != nil {
 			t.Fatalf("%s in float: %v", node, err)
 		}
@@ -116,7 +112,7 @@ func TestFromEditedPlan(t *testing.T) {
 	for i := range l.Rows {
 		l.Rows[i].Codes, l.Rows[i].Scale = "", nil
 	}
-	r, err := ptq.FromPlan(context.Background(), m, f, nil, ptq.Options{Engine: e})
+	r, err := ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,9 +126,8 @@ func TestFromEditedPlan(t *testing.T) {
 
 func TestFromPlanErrors(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	m, _, people := loans(t, "train.csv")
-	_, text := planOf(t, m, ptq.Options{Method: "ptq", Engine: e})
+	_, text := planOf(t, m, ptq.Options{Method: "ptq"})
 	other := m.Clone()
 	for i := range other.Graph.Inits {
 		if v, err := other.Graph.Inits[i].Floats(); err == nil && len(v) > 0 {
@@ -157,13 +152,13 @@ func TestFromPlanErrors(t *testing.T) {
 		{"another model", other, readPlan(t, text), nil, "the plan is for another model"},
 		{"no layer", m, none, nil, "leaves every layer in float"},
 	} {
-		_, err := ptq.FromPlan(context.Background(), c.m, c.f, nil, ptq.Options{Engine: e})
+		_, err := ptq.FromPlan(context.Background(), loaded(t, c.m), c.f, nil, ptq.Options{})
 		if input := (*ptq.InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want it to say %q", c.name, err, c.want)
 		}
 	}
-	if _, err := ptq.FromPlan(context.Background(), m, readPlan(t, text), &narrow,
-		ptq.Options{Engine: e}); err == nil || !strings.Contains(err.Error(), "to verify a model") {
+	if _, err := ptq.FromPlan(context.Background(), loaded(t, m), readPlan(t, text), &narrow,
+		ptq.Options{}); err == nil || !strings.Contains(err.Error(), "to verify a model") {
 		t.Errorf("people of another task: %v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 	"cfq/recourse/constraint"
@@ -31,7 +32,7 @@ type prepared struct {
 }
 
 // prepare opens the model in canonical form and finds the layers to quantize.
-func prepare(ctx context.Context, m *graph.Model, t *task.Task, o Options) (*prepared, error) {
+func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, o Options) (*prepared, error) {
 	o, method, err := o.resolve()
 	if err != nil {
 		return nil, err
@@ -44,7 +45,7 @@ func prepare(ctx context.Context, m *graph.Model, t *task.Task, o Options) (*pre
 	if p.set, err = constraint.Compile(t); err != nil {
 		return nil, err
 	}
-	if p.opened, err = open(ctx, m, t, &o); err != nil {
+	if p.opened, err = open(m, t, &o); err != nil {
 		return nil, err
 	}
 	if p.layers, p.warnings, err = p.selectLayers(&o); err != nil {

@@ -17,7 +17,7 @@ import (
 	"context"
 	"errors"
 
-	"cfq/onnxio/graph"
+	"cfq/onnxio"
 	"cfq/task"
 )
 
@@ -25,7 +25,7 @@ import (
 // Result.Verified says whether the written model does what it should; look at it
 // before shipping. An *InputError says that the options, the model or the task
 // cannot be used as they are.
-func Quantize(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options) (*Result, error) {
+func Quantize(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options) (*Result, error) {
 	c, err := Calibrate(ctx, m, t, people, o)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ type Calibration struct{ stage *scored }
 
 // Calibrate does the part of Quantize that does not depend on the budget, so that a model
 // can be quantized at several.
-func Calibrate(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options) (*Calibration,
+func Calibrate(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options) (*Calibration,
 	error,
 ) {
 	c, err := calibrate(ctx, m, t, people, o)
@@ -66,7 +66,7 @@ func (c *Calibration) Quantize(ctx context.Context, budget float64) (*Result, er
 func (c *Calibration) Close() error { return c.stage.full.Close() }
 
 // calibrate runs the first two stages. The caller closes the model.
-func calibrate(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options) (*calibrated, error) {
+func calibrate(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options) (*calibrated, error) {
 	p, err := prepare(ctx, m, t, o)
 	if err != nil {
 		return nil, inputError(err)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -50,7 +51,6 @@ func few(people *task.People, n int) *task.People {
 // number of workers. Each method and each allocator meets each kind of scales.
 func TestQuantize(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
 	kinds := []ptq.Scales{ptq.ScalesPerTensor, ptq.ScalesPerChannel}
@@ -59,12 +59,12 @@ func TestQuantize(t *testing.T) {
 			allocator := ptq.Allocator(name)
 			scales := kinds[(i+k+1)%len(kinds)] // of cf-ptq and ptq those that they have anyway are run twice
 			perTensor := scales == ptq.ScalesPerTensor
-			o := ptq.Options{Method: method.Name, Allocator: allocator, Budget: 3.5, Scales: scales, Engine: e, Workers: 1}
+			o := ptq.Options{Method: method.Name, Allocator: allocator, Budget: 3.5, Scales: scales, Workers: 1}
 			if method.Defaults.Refine > 0 {
 				o.Refine = 2
 			}
 			t.Run(fmt.Sprintf("%s/%s/%s", method.Name, allocator, scales), func(t *testing.T) {
-				r, err := ptq.Quantize(context.Background(), m, tk, people, o)
+				r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, o)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -89,7 +89,7 @@ func TestQuantize(t *testing.T) {
 					return
 				}
 				o.Workers = 3
-				again, err := ptq.Quantize(context.Background(), m, tk, people, o)
+				again, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, o)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -104,9 +104,8 @@ func TestQuantize(t *testing.T) {
 // At eight bits nearly every decision is the original's.
 func TestEightBitsDecideAlike(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
-	r, err := ptq.Quantize(context.Background(), m, tk, people, ptq.Options{Method: "ptq", Budget: 8, Engine: e})
+	r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{Method: "ptq", Budget: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +119,7 @@ func TestEightBitsDecideAlike(t *testing.T) {
 	_, _, test := loans(t, "test.csv")
 	var decisions [2][]float32
 	for i, m := range []*graph.Model{m, q} {
-		c, err := ptq.OpenFor(context.Background(), m, tk, e, 1)
+		c, err := ptq.OpenFor(loaded(t, m), tk, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,10 +145,9 @@ func TestEightBitsDecideAlike(t *testing.T) {
 // the original, not that of both segments together.
 func TestGradientAtSegmentEnds(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	ctx := context.Background()
-	r, err := ptq.Quantize(ctx, m, tk, people, ptq.Options{Method: "ptq", Budget: 8, Engine: e})
+	r, err := ptq.Quantize(ctx, loaded(t, m), tk, people, ptq.Options{Method: "ptq", Budget: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +174,7 @@ func TestGradientAtSegmentEnds(t *testing.T) {
 	}
 	var grads [2][]float32
 	for i, m := range []*graph.Model{m, q} {
-		c, err := ptq.OpenFor(ctx, m, tk, e, 1)
+		c, err := ptq.OpenFor(loaded(t, m), tk, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +197,6 @@ func TestGradientAtSegmentEnds(t *testing.T) {
 
 func TestQuantizeErrors(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 100)
 	short := *tk
@@ -236,8 +233,7 @@ func TestQuantizeErrors(t *testing.T) {
 		{"layers", context.Background(), noLayers, tk, people, ptq.Options{}, "no dense layer"},
 		{"cancelled", cancelled, m, tk, people, ptq.Options{}, "context canceled"},
 	} {
-		tt.o.Engine = e
-		if _, err := ptq.Quantize(tt.ctx, tt.m, tt.t, tt.p, tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := ptq.Quantize(tt.ctx, loaded(t, tt.m), tt.t, tt.p, tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want it to say %q", tt.name, err, tt.want)
 		}
 	}
@@ -247,7 +243,6 @@ func TestQuantizeErrors(t *testing.T) {
 // model's input, and are in the result with the reason.
 func TestQuantizeLeavesFixedLayers(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 200)
 	g := m.Graph
@@ -265,7 +260,7 @@ func TestQuantizeLeavesFixedLayers(t *testing.T) {
 		{Name: "cubic", Op: "MatMul", Inputs: []string{"c", "eye"}, Outputs: []string{"d"}},
 		{Name: "r2", Op: "Reshape", Inputs: []string{"d", "rows"}, Outputs: []string{"flat"}},
 	}, g.Nodes...)
-	r, err := ptq.Quantize(context.Background(), m, tk, people, ptq.Options{Engine: e})
+	r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +274,6 @@ func TestQuantizeLeavesFixedLayers(t *testing.T) {
 // was made, and differs from that of the other choices.
 func TestChoices(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 300)
 	std, err := ptq.FindMethod("cf-ptq")
@@ -296,14 +290,14 @@ func TestChoices(t *testing.T) {
 		usually := *c.Of(&std.Defaults)
 		files := map[string]bool{}
 		for _, choice := range c.Choices {
-			o := ptq.Options{Engine: e, Refine: -1, ActBits: 5}
+			o := ptq.Options{Refine: -1, ActBits: 5}
 			if c.Name == "cost" {
 				o.ActBits = 8
 			}
 			*c.Of(&o) = choice.Name
 			r := usual
 			if choice.Name != usually || c.Name == "cost" || usual == nil {
-				if r, err = ptq.Quantize(context.Background(), m, tk, people, o); err != nil {
+				if r, err = ptq.Quantize(context.Background(), loaded(t, m), tk, people, o); err != nil {
 					t.Errorf("%s %s: %v", c.Name, choice.Name, err)
 					continue
 				}
@@ -339,13 +333,11 @@ func TestChoices(t *testing.T) {
 // less than a row.
 func TestBudgetOfBytes(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 400)
 	for _, budget := range []float64{4, 5.5} {
-		r, err := ptq.Quantize(context.Background(), m, tk, people, ptq.Options{
+		r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{
 			Budget: budget, Cost: ptq.CostBytes,
-			Engine: e,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -358,9 +350,8 @@ func TestBudgetOfBytes(t *testing.T) {
 		}
 	}
 	var input *ptq.InputError
-	if _, err := ptq.Quantize(context.Background(), m, tk, people, ptq.Options{
+	if _, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{
 		Budget: 2, Cost: ptq.CostBytes,
-		Engine: e,
 	}); !errors.As(err, &input) {
 		t.Errorf("two bits with all that comes on top: %v", err)
 	}
@@ -369,14 +360,13 @@ func TestBudgetOfBytes(t *testing.T) {
 // With activations of fewer bits the same budget of bit operations buys wider weights.
 func TestBudgetOfOperations(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 400)
 	bits := map[int]float64{}
 	for _, act := range []int{4, 8} {
-		r, err := ptq.Quantize(context.Background(), m, tk, people, ptq.Options{
+		r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{
 			Budget: 3, Cost: ptq.CostBOPs,
-			ActBits: act, Engine: e, Refine: -1,
+			ActBits: act, Refine: -1,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -403,17 +393,16 @@ func TestBudgetOfOperations(t *testing.T) {
 // Refinement lowers the margin error, and weights alone in few bits leave no integer kernel.
 func TestRefinedAndWeightOnly(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 600)
-	r, err := ptq.Quantize(context.Background(), m, tk, people, ptq.Options{Budget: 3, Engine: e})
+	r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{Budget: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if o := r.Refined; o == nil || !(o.After < o.Before) || o.Rounds == 0 {
 		t.Errorf("refinement: %+v", o)
 	}
-	r, err = ptq.Quantize(context.Background(), m, tk, people, ptq.Options{WeightOnly: true, Engine: e})
+	r, err = ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{WeightOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -428,4 +417,14 @@ func TestRefinedAndWeightOnly(t *testing.T) {
 	if r.Plan.Input != nil {
 		t.Error("the input is quantized")
 	}
+}
+
+// loaded opens a model in memory.
+func loaded(tb testing.TB, g *graph.Model) *onnxio.Model {
+	tb.Helper()
+	m, err := onnxio.FromGraph(tb.Context(), g, orttest.Need(tb))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
 }

@@ -88,7 +88,7 @@ func benchSolve(b *testing.B, m recourse.Model, t *task.Task, x []float32) {
 }
 
 func cfqModel(b *testing.B, m *graph.Model, t *task.Task, e ort.Options) recourse.Model {
-	c, err := ptq.OpenFor(context.Background(), m, t, e, runtime.GOMAXPROCS(0))
+	c, err := ptq.OpenFor(loaded(b, m), t, runtime.GOMAXPROCS(0))
 	if err != nil {
 		b.Fatal(err)
 	}

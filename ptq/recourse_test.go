@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -17,11 +16,10 @@ import (
 // order, nor on the workers.
 func TestSolveCompany(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	m, tk, people := loans(t, "test.csv")
 	people = few(people, 500)
 	ctx := context.Background()
-	c, err := ptq.OpenFor(ctx, m, tk, e, 2)
+	c, err := ptq.OpenFor(loaded(t, m), tk, 2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"cfq/onnxio/codec"
-	"cfq/onnxio/ort/orttest"
 	"cfq/sensitivity"
 	"cfq/task"
 )
@@ -44,7 +43,7 @@ func TestCurvedErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := calibrate(context.Background(), m, tk, people, Options{Method: "ptq", Engine: orttest.Need(t)})
+	c, err := calibrate(context.Background(), loaded(t, m), tk, people, Options{Method: "ptq"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 )
 
@@ -53,15 +52,14 @@ func TestSelected(t *testing.T) {
 // nothing to do are mistakes.
 func TestKeepFloat(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	dir := filepath.Join("..", "testdata", "loans")
 	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir,
 		"train.csv"))
 	ctx := context.Background()
-	o := Options{Engine: e, Method: "ptq"}
+	o := Options{Method: "ptq"}
 	for i, keep := range []string{"/layers.0/Gemm", "/layers.2/Gemm", "/layers.4/Gemm"} {
 		o.KeepFloat = []string{keep}
-		r, err := Quantize(ctx, m, tk, people, o)
+		r, err := Quantize(ctx, loaded(t, m), tk, people, o)
 		if err != nil {
 			t.Errorf("%s: %v", keep, err)
 			continue
@@ -80,8 +78,7 @@ func TestKeepFloat(t *testing.T) {
 		`the layers are "/layers.0/Gemm"`: {Only: []string{"/layers.9/Gemm"}},
 		"is no pattern":                   {KeepFloat: []string{"[]"}},
 	} {
-		o.Engine = e
-		_, err := Quantize(ctx, m, tk, people, o)
+		_, err := Quantize(ctx, loaded(t, m), tk, people, o)
 		if input := (*InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want it to say %q", err, want)
 		}

@@ -10,7 +10,7 @@ import (
 
 	"cfq/allocate"
 	"cfq/calib"
-	"cfq/onnxio/graph"
+	"cfq/onnxio"
 	"cfq/sensitivity"
 	"cfq/task"
 )
@@ -122,7 +122,7 @@ const RuleHAWQ Allocator = "hawq-v2"
 
 // Sensitivity calibrates as Calibrate does and measures how much each layer matters, and what bits each rule would give
 // at Options.Budget, in mean bits per weight.
-func Sensitivity(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options,
+func Sensitivity(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options,
 	po ProfileOptions,
 ) (*Profile, error) {
 	if po.Errors == "" {

@@ -12,7 +12,6 @@ import (
 
 	"cfq/calib"
 	"cfq/onnxio/codec"
-	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -25,8 +24,7 @@ func profile(t *testing.T, people *task.People, o ptq.Options, po ptq.ProfileOpt
 	if people == nil {
 		people = train
 	}
-	o.Engine = orttest.Need(t)
-	p, err := ptq.Sensitivity(context.Background(), m, tk, people, o, po)
+	p, err := ptq.Sensitivity(context.Background(), loaded(t, m), tk, people, o, po)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,9 +45,9 @@ func TestProfileIsWhatQuantizeDoes(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	for method, at := range map[ptq.MethodName]string{ptq.CFPTQPaper: "recourse", ptq.MixedPTQ: "factual"} {
-		o := ptq.Options{Method: method, Budget: 3.5, Engine: orttest.Need(t)}
+		o := ptq.Options{Method: method, Budget: 3.5}
 		p := profile(t, nil, o, ptq.ProfileOptions{Probes: 4})
-		r, err := ptq.Quantize(context.Background(), m, tk, people, o)
+		r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,12 +71,11 @@ func TestProfileIsWhatQuantizeDoes(t *testing.T) {
 // The margin error of a rule is that of the file with its bits, and no rule spends more than there is.
 func TestProfileRules(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	ctx := context.Background()
 	m, tk, people := loans(t, "train.csv")
-	o := ptq.Options{Method: "ptq", Budget: 4, Engine: e, Workers: 2}
+	o := ptq.Options{Method: "ptq", Budget: 4, Workers: 2}
 	p := profile(t, nil, o, ptq.ProfileOptions{Probes: 4})
-	r, err := ptq.Quantize(ctx, m, tk, people, o)
+	r, err := ptq.Quantize(ctx, loaded(t, m), tk, people, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,12 +83,12 @@ func TestProfileRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := ptq.OpenFor(ctx, m, tk, e, 2)
+	f, err := ptq.OpenFor(loaded(t, m), tk, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	g, err := ptq.OpenFor(ctx, q, tk, e, 2)
+	g, err := ptq.OpenFor(loaded(t, q), tk, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +170,7 @@ func TestProfileMeasures(t *testing.T) {
 func TestProfileWithoutRecourse(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	f, err := ptq.OpenFor(context.Background(), m, tk, orttest.Need(t), 1)
+	f, err := ptq.OpenFor(loaded(t, m), tk, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,8 +196,8 @@ func TestProfileWithoutRecourse(t *testing.T) {
 func TestProfileOptions(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
-	o := ptq.Options{Method: "ptq", Budget: 9, Engine: orttest.Need(t)}
-	_, err := ptq.Sensitivity(context.Background(), m, tk, people, o, ptq.ProfileOptions{Probes: 1, Errors: "guess"})
+	o := ptq.Options{Method: "ptq", Budget: 9}
+	_, err := ptq.Sensitivity(context.Background(), loaded(t, m), tk, people, o, ptq.ProfileOptions{Probes: 1, Errors: "guess"})
 	var input *ptq.InputError
 	if !errors.As(err, &input) {
 		t.Fatalf("error %v", err)
@@ -219,7 +216,7 @@ func TestProfileOptions(t *testing.T) {
 			cancel()
 		}
 	}
-	if _, err := ptq.Sensitivity(ctx, m, tk, people, o, ptq.ProfileOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err := ptq.Sensitivity(ctx, loaded(t, m), tk, people, o, ptq.ProfileOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

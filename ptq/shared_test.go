@@ -13,7 +13,6 @@ import (
 	"cfq/eval"
 	"cfq/internal/realdata"
 	"cfq/onnxio/codec"
-	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -47,7 +46,6 @@ func realPeople(t testing.TB, dir, name string) (*task.Task, *task.People) {
 // outputs that its exporter recorded.
 func TestExpectedOutputs(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	dir := realdata.Dir(t)
 	files, err := filepath.Glob(filepath.Join(dir, "models", "*", "expected-*.csv"))
 	if err != nil || len(files) == 0 {
@@ -62,7 +60,7 @@ func TestExpectedOutputs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := ptq.OpenFor(context.Background(), m, tk, e, 2)
+			c, err := ptq.OpenFor(loaded(t, m), tk, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +100,6 @@ func TestExpectedOutputs(t *testing.T) {
 // The main job on Adult: size, accuracy, kernels, and promises kept.
 func TestAdult(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	dir := realdata.Dir(t)
 	tk, test := realPeople(t, dir, "adult")
 	ctx := context.Background()
@@ -115,7 +112,7 @@ func TestAdult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := ptq.Quantize(ctx, m, tk, train, ptq.Options{Engine: e, Workers: 2})
+	r, err := ptq.Quantize(ctx, loaded(t, m), tk, train, ptq.Options{Workers: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,12 +131,12 @@ func TestAdult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := ptq.OpenFor(context.Background(), m, tk, e, 2)
+	f, err := ptq.OpenFor(loaded(t, m), tk, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	g, err := ptq.OpenFor(context.Background(), q, tk, e, 2)
+	g, err := ptq.OpenFor(loaded(t, q), tk, 2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,9 @@ import (
 
 	"cfq/allocate"
 	"cfq/eval"
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
-	"cfq/onnxio/graph"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -83,7 +83,7 @@ type SweepResult struct {
 // error when there are no others. The invariant: a point is what Quantize and
 // eval.Compare give for the same options, for any number of workers and
 // whatever was Done before.
-func Sweep(ctx context.Context, m *graph.Model, t *task.Task, people, test *task.People,
+func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *task.People,
 	o SweepOptions,
 ) (*SweepResult, error) {
 	o, err := o.resolve()
@@ -93,7 +93,7 @@ func Sweep(ctx context.Context, m *graph.Model, t *task.Task, people, test *task
 	if test.N == 0 {
 		return nil, &InputError{errors.New("there are no rows to test on")}
 	}
-	full, err := OpenFor(ctx, m, t, o.Quantize.Engine, o.Workers)
+	full, err := OpenFor(m, t, o.Workers)
 	if err != nil {
 		return nil, inputError(err)
 	}
@@ -187,7 +187,7 @@ type sweepKey struct {
 // sweep is one run of Sweep.
 type sweep struct {
 	o            SweepOptions
-	m            *graph.Model
+	m            *onnxio.Model
 	t            *task.Task
 	people, test *task.People
 	full         *classifier.Model
@@ -318,7 +318,7 @@ func (p *SweepPoint) describe(r *Result) error {
 // measure compares a written model with the original.
 func (s *sweep) measure(ctx context.Context, p SweepPoint, model []byte) error {
 	err := s.work(ctx, func() (err error) {
-		quantized, err := openFile(ctx, model, s.t, s.o.Quantize.Engine, 1)
+		quantized, err := openFile(ctx, model, s.t, s.m.Engine(), 1)
 		if err != nil {
 			return err
 		}
@@ -371,7 +371,7 @@ func (s *sweep) point(method MethodName, budget float64) (SweepPoint, bool) {
 
 // result puts the points in order and gives those that are the same as others what was measured there.
 func (s *sweep) result() *SweepResult {
-	r := &SweepResult{FloatBytes: size(s.m)}
+	r := &SweepResult{FloatBytes: size(s.m.Graph())}
 	for _, method := range s.o.Methods {
 		for _, b := range s.o.Budgets {
 			p := s.points[sweepKey{method, b}]

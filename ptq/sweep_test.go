@@ -15,7 +15,6 @@ import (
 	"cfq/eval"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -24,20 +23,19 @@ import (
 // sweepLoans are the loans, with few people, and a short sweep over them.
 func sweepLoans(t *testing.T) (m *graph.Model, tk *task.Task, train, test *task.People, o ptq.SweepOptions) {
 	t.Helper()
-	e := orttest.Need(t)
 	m, tk, train = loans(t, "train.csv")
 	_, _, test = loans(t, "test.csv")
 	return m, tk, few(train, 200), few(test, 150), ptq.SweepOptions{
 		Methods: []ptq.MethodName{"ptq", "cf-ptq-calib"}, Budgets: []float64{4.5, 2, 4}, Margins: []float64{0.1, 0.25},
 		Sample: 8, Seed: 5,
-		Quantize: ptq.Options{Engine: e},
+		Quantize: ptq.Options{},
 	}
 }
 
 func sweep(t *testing.T, o ptq.SweepOptions) *ptq.SweepResult {
 	t.Helper()
 	m, tk, train, test, _ := sweepLoans(t)
-	r, err := ptq.Sweep(t.Context(), m, tk, train, test, o)
+	r, err := ptq.Sweep(t.Context(), loaded(t, m), tk, train, test, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +64,7 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 		method, budget := o.Methods[i/3], []float64{2, 4, 4.5}[i%3]
 		qo := o.Quantize
 		qo.Method, qo.Budget = method, budget
-		q, err := ptq.Quantize(t.Context(), m, tk, train, qo)
+		q, err := ptq.Quantize(t.Context(), loaded(t, m), tk, train, qo)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,11 +76,11 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := ptq.OpenFor(t.Context(), m, tk, qo.Engine, 1)
+		f, err := ptq.OpenFor(loaded(t, m), tk, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, err := ptq.OpenFor(t.Context(), written, tk, qo.Engine, 1)
+		g, err := ptq.OpenFor(loaded(t, written), tk, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +116,7 @@ func TestSweepResumes(t *testing.T) {
 	want := sweep(t, o)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "points.jsonl")
-	in, err := ptq.NewSweepInputs(m, tk, train, test, o)
+	in, err := ptq.NewSweepInputs(loaded(t, m), tk, train, test, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +138,7 @@ func TestSweepResumes(t *testing.T) {
 			}
 			return l.Append(p)
 		}
-		got, err := ptq.Sweep(ctx, m, tk, train, test, o)
+		got, err := ptq.Sweep(ctx, loaded(t, m), tk, train, test, o)
 		cancel()
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
@@ -183,7 +181,7 @@ func TestSweepLogOfSomethingElse(t *testing.T) {
 	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
 	inputs := func(people *task.People, o ptq.SweepOptions) ptq.SweepInputs {
-		in, err := ptq.NewSweepInputs(m, tk, people, test, o)
+		in, err := ptq.NewSweepInputs(loaded(t, m), tk, people, test, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -256,7 +254,7 @@ func TestSweepUnfit(t *testing.T) {
 	r := sweep(t, o)
 	of := o.Quantize
 	of.Method, of.Budget = "ptq", 2
-	_, want := ptq.Quantize(t.Context(), m, tk, train, of)
+	_, want := ptq.Quantize(t.Context(), loaded(t, m), tk, train, of)
 	if !errors.Is(want, allocate.ErrBudget) || len(told) != 2 {
 		t.Fatalf("%d points, and quantizing: %v", len(told), want)
 	}
@@ -272,7 +270,7 @@ func TestSweepUnfit(t *testing.T) {
 	}
 	o.Budgets, o.Done = []float64{2}, nil
 	var input *ptq.InputError
-	if _, err := ptq.Sweep(t.Context(), m, tk, train, test, o); !errors.As(err, &input) ||
+	if _, err := ptq.Sweep(t.Context(), loaded(t, m), tk, train, test, o); !errors.As(err, &input) ||
 		!strings.Contains(err.Error(), want.Error()) || len(told) != 1 {
 		t.Errorf("nothing fits: %v", err)
 	}
@@ -290,7 +288,7 @@ func TestSweepOptions(t *testing.T) {
 	} {
 		bad := o
 		change(&bad)
-		if _, err := ptq.Sweep(t.Context(), m, tk, train, test, bad); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ptq.Sweep(t.Context(), loaded(t, m), tk, train, test, bad); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

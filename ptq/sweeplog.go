@@ -15,8 +15,8 @@ import (
 	"runtime"
 	"strings"
 
+	"cfq/onnxio"
 	"cfq/onnxio/codec"
-	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/task"
 )
@@ -33,7 +33,7 @@ type SweepInputs struct {
 }
 
 // NewSweepInputs hashes what Sweep is called with.
-func NewSweepInputs(m *graph.Model, t *task.Task, people, test *task.People, o SweepOptions) (SweepInputs, error) {
+func NewSweepInputs(m *onnxio.Model, t *task.Task, people, test *task.People, o SweepOptions) (SweepInputs, error) {
 	o, err := o.resolve()
 	if err != nil {
 		return SweepInputs{}, &InputError{err}
@@ -42,17 +42,17 @@ func NewSweepInputs(m *graph.Model, t *task.Task, people, test *task.People, o S
 	if err != nil {
 		return SweepInputs{}, err
 	}
-	lib, err := ort.Find(o.Quantize.Engine.Lib)
+	lib, err := ort.Find(m.Engine().Lib)
 	if err != nil {
 		return SweepInputs{}, err
 	}
-	model, err := codec.Marshal(m)
+	model, err := codec.Marshal(m.Graph())
 	if err != nil {
 		return SweepInputs{}, err
 	}
-	q, e := o.Quantize, o.Quantize.Engine
+	q, e := o.Quantize, m.Engine()
 	// What makes no difference to any point.
-	q.Method, q.Budget, q.Workers, q.Progress, q.Cache, q.Engine.Lib = "", 0, 0, nil, "", ""
+	q.Method, q.Budget, q.Workers, q.Progress, q.Cache = "", 0, 0, nil, ""
 	q.Teacher.Workers, q.Teacher.Progress, o.Solver.Workers, o.Solver.Progress = 0, nil, 0, nil
 	of := func(format string, args ...any) string {
 		h := sha256.New()

@@ -15,8 +15,8 @@ import (
 
 	"cfq/allocate"
 	"cfq/eval"
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
-	"cfq/onnxio/graph"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -138,7 +138,7 @@ func (t Target) need() int {
 // people and judged by the rest. With probability Target.Confidence or more it does
 // not return a model as one that holds whose true VD (or RVD) is above the target.
 // Options.Budget is ignored. A *TooFew says that there are not enough people to verify the target.
-func Smallest(ctx context.Context, m *graph.Model, t *task.Task, people *task.People, o Options,
+func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options,
 	target Target,
 ) (_ *TargetResult, err error) {
 	if target, err = target.withDefaults(); err != nil {
@@ -255,7 +255,7 @@ func (d *divider) heldOut(x []float32) bool {
 
 // open divides the people, opens the original and has its promises made. It fails before
 // anything is quantized if they are too few.
-func (s *search) open(ctx context.Context, m *graph.Model, people *task.People) error {
+func (s *search) open(ctx context.Context, m *onnxio.Model, people *task.People) error {
 	r, o := s.r, s.o
 	if o.Promises != nil && len(o.Promises) != people.N {
 		return inputError(fmt.Errorf("%d promises for %d people", len(o.Promises), people.N))
@@ -277,7 +277,7 @@ func (s *search) open(ctx context.Context, m *graph.Model, people *task.People) 
 		p.rows = append(p.rows, i)
 	}
 	r.Calibrated, r.HeldOut = len(s.own.rows), len(s.held.rows)
-	if s.full, err = OpenFor(ctx, m, s.task, o.Engine, o.Workers); err != nil {
+	if s.full, err = OpenFor(m, s.task, o.Workers); err != nil {
 		return inputError(err)
 	}
 	if err := s.promise(ctx, people, set); err != nil {
@@ -381,7 +381,7 @@ func foundPoints(actions []recourse.Action) []float32 {
 // measure asks the people of a part about a candidate. VD and RVD are those of
 // eval.Compare at the target's margin.
 func (s *search) measure(ctx context.Context, c *Candidate, p *part) (_ *Measured, err error) {
-	g, err := openFile(ctx, c.result.Model, s.task, s.o.Engine, s.o.Workers)
+	g, err := openFile(ctx, c.result.Model, s.task, s.full.Engine(), s.o.Workers)
 	if err != nil {
 		return nil, err
 	}

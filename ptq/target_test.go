@@ -16,7 +16,6 @@ import (
 	"cfq/calib"
 	"cfq/eval"
 	"cfq/onnxio/codec"
-	"cfq/onnxio/ort/orttest"
 	"cfq/recourse/constraint"
 )
 
@@ -128,15 +127,14 @@ func negativeZero() float64 { return math.Copysign(0, -1) }
 // eval.Compare finds on the people held out.
 func TestSmallest(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	dir := filepath.Join("..", "testdata", "loans")
 	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir,
 		"train.csv"))
 	people = people.Subset(spread(0, people.N, 700))
 	ctx := context.Background()
 	target := Target{VD: 0.1, Seed: 1}
-	o := Options{Engine: e, Workers: 1, Refine: 2}
-	r, err := Smallest(ctx, m, tk, people, o, target)
+	o := Options{Workers: 1, Refine: 2}
+	r, err := Smallest(ctx, loaded(t, m), tk, people, o, target)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,11 +170,11 @@ func TestSmallest(t *testing.T) {
 	direct := o
 	direct.Budget, direct.Recipe = c.Budget,
 		map[string]string{"target": "VD 0.1 at margin 0.1, 0.3 of the people held out by seed 1"}
-	q, err := Quantize(ctx, m, tk, people.Subset(own), direct)
+	q, err := Quantize(ctx, loaded(t, m), tk, people.Subset(own), direct)
 	if err != nil || !bytes.Equal(q.Model, r.Result.Model) {
 		t.Errorf("Quantize of the calibration part gives other bytes (%v)", err)
 	}
-	full, err := OpenFor(ctx, m, tk, e, 1)
+	full, err := OpenFor(loaded(t, m), tk, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +183,7 @@ func TestSmallest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	quantized, err := OpenFor(ctx, file, tk, e, 1)
+	quantized, err := OpenFor(loaded(t, file), tk, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +205,7 @@ func TestSmallest(t *testing.T) {
 		t.Errorf("measured %+v, eval.Compare finds VD %+v, RVD %+v, accuracy %+v", got, vd, rvd, want.Decisions.AccuracyQuant)
 	}
 	o.Workers = 3
-	again, err := Smallest(ctx, m, tk, people, o, target)
+	again, err := Smallest(ctx, loaded(t, m), tk, people, o, target)
 	if err != nil || again.Chosen != r.Chosen || !bytes.Equal(again.Result.Model, r.Result.Model) {
 		t.Errorf("three workers chose another model (%v)", err)
 	}
@@ -215,14 +213,13 @@ func TestSmallest(t *testing.T) {
 
 func TestSmallestFails(t *testing.T) {
 	t.Parallel()
-	e := orttest.Need(t)
 	dir := filepath.Join("..", "testdata", "loans")
 	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"), filepath.Join(dir,
 		"train.csv"))
 	people = people.Subset(spread(0, people.N, 700))
 	ctx := context.Background()
 	// Two-bit activations break far more than six of a hundred; the best is kept.
-	r, err := Smallest(ctx, m, tk, people, Options{Engine: e, Method: "ptq", ActBits: 2, WeightRange: calib.MinMax},
+	r, err := Smallest(ctx, loaded(t, m), tk, people, Options{Method: "ptq", ActBits: 2, WeightRange: calib.MinMax},
 		Target{VD: 0.06, OneSided: true, Sample: 75})
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +232,7 @@ func TestSmallestFails(t *testing.T) {
 			t.Errorf("candidate %d is better than the one kept", i)
 		}
 	}
-	_, err = Smallest(ctx, m, tk, people, Options{Engine: e}, Target{VD: 0.001})
+	_, err = Smallest(ctx, loaded(t, m), tk, people, Options{}, Target{VD: 0.001})
 	if few := (*TooFew)(nil); !errors.As(err, &few) || few.Need != (Target{VD: 0.001, Confidence: 0.95}).need() ||
 		few.Have >= few.Need {
 		t.Errorf("too few people: %v", err)
@@ -249,7 +246,7 @@ func TestSmallestFails(t *testing.T) {
 		"a sample of -1":         {VD: 0.1, Sample: -1},
 		"700 people are held ou": {VD: 0.1, HoldOut: 0.999999999},
 	} {
-		if _, err := Smallest(ctx, m, tk, people, Options{Engine: e}, target); err == nil ||
+		if _, err := Smallest(ctx, loaded(t, m), tk, people, Options{}, target); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want it to say %q", err, want)
 		}

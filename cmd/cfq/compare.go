@@ -140,7 +140,7 @@ func (d *evaluation) comparison(names []string, c *eval.Comparison) (*report.Com
 		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3], Comparison: c, Warnings: d.warnings,
 	}
 	for i := 1; i < len(models); i++ {
-		doc.Entries = append(doc.Entries, report.Entry{Alias: names[i], Model: models[i], Recipe: recipe(d.files[i])})
+		doc.Entries = append(doc.Entries, report.Entry{Alias: names[i], Model: models[i], Recipe: recipe(d.files[i].Graph())})
 	}
 	if d.issued != nil {
 		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.issued)...)

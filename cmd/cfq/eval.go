@@ -158,7 +158,7 @@ const ballSamples = 64
 
 // certify adds certificates and logit perturbation to what is evaluated.
 func (d *evaluation) certify(ctx context.Context, o *eval.Options) (err error) {
-	if d.certifier, err = certify.Open(ctx, d.files[0], d.files[1], d.task.Target.Index, d.e.engine()); err != nil {
+	if d.certifier, err = certify.Open(ctx, d.files[0], d.files[1], d.task.Target.Index); err != nil {
 		return runError(err)
 	}
 	o.Radius = d.f.certify
@@ -183,7 +183,7 @@ func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency b
 			bytes[k] += info.Size()
 		}
 	}
-	if r.Footprint, err = footprint.Measure(d.files[0], d.files[i], bytes[0], bytes[1]); err != nil {
+	if r.Footprint, err = footprint.Measure(d.files[0].Graph(), d.files[i].Graph(), bytes[0], bytes[1]); err != nil {
 		d.e.msg.Note("bits and bit operations are not known: %v", err)
 		r.Footprint = &eval.Footprint{Full: eval.Weight{Bytes: bytes[0]}, Quant: eval.Weight{Bytes: bytes[1]}}
 	}
@@ -191,7 +191,7 @@ func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency b
 		return ctx.Err()
 	}
 	d.e.progress()(eval.Event{Stage: "taking the time"})
-	r.Timing, err = footprint.Time(ctx, d.files[0], d.files[i], d.people.X,
+	r.Timing, err = footprint.Time(ctx, d.files[0].Graph(), d.files[i].Graph(), d.people.X,
 		footprint.TimeOptions{Engine: d.e.engine(), Confidence: d.f.confidence})
 	return runError(err)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/internal/cli"
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
@@ -51,6 +52,24 @@ func readModel(path string) (*graph.Model, error) {
 	return m, nil
 }
 
+// loadModel reads a model file and runs it once, see [onnxio.Load].
+func loadModel(ctx context.Context, e *env, path string) (*onnxio.Model, error) {
+	g, err := readModel(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := onnxio.FromGraph(ctx, g, e.engine())
+	if err != nil {
+		return nil, unusableModel(path, err)
+	}
+	return m, nil
+}
+
+// unusableModel gives an error of a model that was read its exit code.
+func unusableModel(path string, err error) error {
+	return runError(cli.Wrap(fmt.Errorf("model %s: %w", path, err), cli.Unusable, ""))
+}
+
 // readTask reads a task file.
 func readTask(path string) (*task.Task, error) {
 	if path == "" {
@@ -64,10 +83,10 @@ func readTask(path string) (*task.Task, error) {
 }
 
 // openClassifier prepares m, which was read from path, for the task.
-func openClassifier(ctx context.Context, e *env, path string, m *graph.Model, t *task.Task) (*classifier.Model, error) {
-	c, err := ptq.OpenFor(ctx, m, t, e.engine(), e.workers)
+func openClassifier(e *env, path string, m *onnxio.Model, t *task.Task) (*classifier.Model, error) {
+	c, err := ptq.OpenFor(m, t, e.workers)
 	if err != nil {
-		return nil, runError(cli.Wrap(fmt.Errorf("model %s: %w", path, err), cli.Unusable, ""))
+		return nil, unusableModel(path, err)
 	}
 	return c, nil
 }

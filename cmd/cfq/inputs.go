@@ -15,9 +15,9 @@ import (
 	"cfq/eval/certify"
 	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
-	"cfq/onnxio/graph"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/recourse/promise"
@@ -74,7 +74,7 @@ type evaluation struct {
 	// how far margins that the promises file states are from those found; NaN when it states none
 	marginMismatch float64
 	paths          []string // of the models, the original's first
-	files          []*graph.Model
+	files          []*onnxio.Model
 	models         []*classifier.Model
 	// sources are the models' files as reports name them.
 	sources []report.File
@@ -117,7 +117,7 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 		return nil, err
 	}
 	for _, path := range paths {
-		m, err := readModel(path)
+		m, err := loadModel(ctx, e, path)
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +147,7 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 	d.set = set.of(d.people)
 	set.warn(e)
 	for i, path := range paths {
-		m, err := openClassifier(ctx, e, path, d.files[i], d.task)
+		m, err := openClassifier(e, path, d.files[i], d.task)
 		if err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
@@ -232,9 +232,9 @@ func (d *evaluation) pairing() error {
 		d.sources = append(d.sources, file)
 		whole = whole && len(codec.ExternalFiles(path)) == 0
 	}
-	original := recipe(d.files[0])
+	original := recipe(d.files[0].Graph())
 	for i := 1; i < len(d.paths); i++ {
-		switch from := recipe(d.files[i])["model"]; {
+		switch from := recipe(d.files[i].Graph())["model"]; {
 		case original["model"] != "" && original["model"] == d.sources[i].SHA256:
 			return cli.Usagef("give the original first, then the models made from it",
 				"%s was quantized from %s: the order is reversed", d.paths[0], d.paths[i])
@@ -359,7 +359,7 @@ func (c *calibratedRows) checkHeldOut(d *evaluation) error {
 	switch {
 	case c.path == noRecord:
 	case c.record == nil:
-		from := recipe(d.files[1])["data"]
+		from := recipe(d.files[1].Graph())["data"]
 		if d.f.data != "" && from != "" {
 			data, err := source(d.f.data)
 			if err != nil {

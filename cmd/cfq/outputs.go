@@ -129,7 +129,7 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 	doc := &report.Document{
 		Title: fmt.Sprintf("%s against %s", models[1].Name, models[0].Name), Tool: "cfq " + release(),
 		Full: models[0], Quantized: models[1],
-		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3], Recipe: recipe(d.files[1]), Result: r,
+		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3], Recipe: recipe(d.files[1].Graph()), Result: r,
 		Broken: report.BrokenPromises(r, d.people, d.set), Warnings: d.warnings,
 	}
 	if d.issued != nil {
@@ -169,14 +169,14 @@ func source(path string) (report.File, error) {
 func (d *evaluation) weighed() []report.Model {
 	var models []report.Model
 	for i, file := range d.sources {
-		models = append(models, report.Model{File: file, WeightBits: weightBits(d.files[i])})
+		models = append(models, report.Model{File: file, WeightBits: weightBits(d.files[i].Graph())})
 	}
 	return models
 }
 
 // layers lists the layers of the quantized model, with the sensitivity of each of them at the recourse points.
 func (d *evaluation) layers(ctx context.Context, r *eval.Result) ([]report.Layer, error) {
-	found, err := findLayers(d.files[1])
+	found, err := findLayers(d.files[1].Graph())
 	if err != nil {
 		return nil, nil //nolint:nilerr // a model whose layers are not understood has none to show
 	}

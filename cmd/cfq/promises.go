@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"cfq/internal/cli"
-	"cfq/onnxio/graph"
+	"cfq/onnxio"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/recourse/promise"
@@ -109,13 +109,13 @@ func warnClaims(e *env, f *promise.File, verdicts []promise.Verdict) {
 }
 
 // judgedBy is chosen for the model m, read from path, under the people's action set.
-func judgedBy(ctx context.Context, e *env, path string, m *graph.Model, t *task.Task, set *constraint.Set,
+func judgedBy(ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task, set *constraint.Set,
 	f *promise.File,
 ) (_ []recourse.Action, err error) {
 	if f == nil {
 		return nil, nil
 	}
-	c, err := openClassifier(ctx, e, path, m, t)
+	c, err := openClassifier(e, path, m, t)
 	if err != nil {
 		return nil, err
 	}

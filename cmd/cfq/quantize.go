@@ -21,8 +21,8 @@ import (
 	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/internal/message"
+	"cfq/onnxio"
 	"cfq/onnxio/codec"
-	"cfq/onnxio/graph"
 	"cfq/ptq"
 	"cfq/quant"
 	"cfq/quant/qdq"
@@ -106,7 +106,7 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	m, err := readModel(args[0])
+	m, err := loadModel(ctx, e, args[0])
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (f *quantizeFlags) recipe(model string, people *task.People) (_ map[string]
 
 // runTarget looks for the smallest model that keeps the target. The model is written in any case; one that
 // does not keep the target ends with the code Missed.
-func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, m *graph.Model, t *task.Task,
+func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task,
 	people *task.People, o ptq.Options,
 ) error {
 	r, err := ptq.Smallest(ctx, m, t, people, o, f.target)
@@ -336,7 +336,7 @@ func (f *quantizeFlags) quantization() ptq.Options {
 func (f *quantizeFlags) options(e *env) ptq.Options {
 	o := f.quantization()
 	o.Teacher, o.Cache = f.teacher.options(), f.teacher.cache()
-	o.Engine, o.Workers, o.Rows = e.engine(), e.workers, f.calibrationRows.option()
+	o.Workers, o.Rows = e.workers, f.calibrationRows.option()
 	o.Progress = e.progress()
 	return o
 }
@@ -526,7 +526,7 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 	if err != nil {
 		return err
 	}
-	m, err := readModel(path)
+	m, err := loadModel(ctx, e, path)
 	if err != nil {
 		return err
 	}

@@ -103,11 +103,11 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 	if err != nil {
 		return err
 	}
-	m, err := readModel(args[0])
+	m, err := loadModel(ctx, e, args[0])
 	if err != nil {
 		return err
 	}
-	c, err := openClassifier(ctx, e, args[0], m, t)
+	c, err := openClassifier(e, args[0], m, t)
 	if err != nil {
 		return err
 	}

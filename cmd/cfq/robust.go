@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/internal/cli"
-	"cfq/onnxio/graph"
+	"cfq/onnxio"
 	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/task"
@@ -79,7 +79,7 @@ type robustRun struct {
 }
 
 // open quantizes the model and opens its deployments; data and rows are the people's.
-func (f robustFlags) open(ctx context.Context, e *env, m *graph.Model, t *task.Task, data, rows string,
+func (f robustFlags) open(ctx context.Context, e *env, m *onnxio.Model, t *task.Task, data, rows string,
 	seed uint64,
 ) (*robustRun, error) {
 	if f.calibration != "" {
@@ -90,7 +90,7 @@ func (f robustFlags) open(ctx context.Context, e *env, m *graph.Model, t *task.T
 		return nil, err
 	}
 	fleet, err := ptq.OpenFleet(ctx, m, t, people, ptq.Options{
-		Method: ptq.MethodName(f.method), Budget: f.budget, Engine: e.engine(), Workers: e.workers,
+		Method: ptq.MethodName(f.method), Budget: f.budget, Workers: e.workers,
 		Progress: e.progress(),
 	}, ptq.DeployOptions{Models: 2 * f.models, Seed: seed})
 	if err != nil {

@@ -131,7 +131,7 @@ func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error
 	if err != nil {
 		return err
 	}
-	m, err := readModel(args[0])
+	m, err := loadModel(ctx, e, args[0])
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error
 	}
 	p, err := ptq.Sensitivity(ctx, m, t, people, ptq.Options{
 		Method: ptq.MethodName(f.method), Budget: f.budget, Teacher: f.teacher.options(), Cache: f.teacher.cache(),
-		Promises: promises, Overrides: set.list, Engine: e.engine(), Workers: e.workers,
+		Promises: promises, Overrides: set.list, Workers: e.workers,
 		Rows:     f.calibrationRows.option(),
 		Progress: e.progress(),
 	}, ptq.ProfileOptions{Probes: f.probes, Seed: f.seed, Errors: ptq.ErrorMethod(f.errors)})

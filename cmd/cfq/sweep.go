@@ -21,8 +21,8 @@ import (
 	"cfq/eval/report"
 	"cfq/internal/chart"
 	"cfq/internal/cli"
+	"cfq/onnxio"
 	"cfq/onnxio/codec"
-	"cfq/onnxio/graph"
 	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/task"
@@ -107,7 +107,7 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	m, err := readModel(args[0])
+	m, err := loadModel(ctx, e, args[0])
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 }
 
 // sweep runs what is missing of the sweep.
-func (f *sweepFlags) sweep(ctx context.Context, e *env, m *graph.Model, t *task.Task, people, test *task.People,
+func (f *sweepFlags) sweep(ctx context.Context, e *env, m *onnxio.Model, t *task.Task, people, test *task.People,
 	o ptq.SweepOptions, log *ptq.SweepLog,
 ) (*ptq.SweepResult, error) {
 	kept := len(log.Points)
@@ -166,7 +166,7 @@ func (f *sweepFlags) options(e *env) ptq.SweepOptions {
 		Solver: recourse.SolveOptions{Restarts: f.restarts},
 		Quantize: ptq.Options{
 			Cost: ptq.Cost(f.cost), Rows: f.calibrationRows.option(), Teacher: f.teacher.options(),
-			Cache: f.teacher.cache(), Engine: e.engine(),
+			Cache: f.teacher.cache(),
 		},
 	}
 }

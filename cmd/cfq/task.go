@@ -19,7 +19,7 @@ import (
 
 	"cfq/internal/cli"
 	"cfq/onnxio/classifier"
-	"cfq/quant"
+	"cfq/ptq"
 	"cfq/recourse/constraint"
 	"cfq/task"
 	"cfq/task/draft"
@@ -133,13 +133,13 @@ func atMost(action string, have []string, names ...string) ([]string, error) {
 
 // openAny opens the model at path whatever its class index.
 func openAny(ctx context.Context, e *env, path string) (*classifier.Model, error) {
-	m, err := readModel(path)
+	m, err := loadModel(ctx, e, path)
 	if err != nil {
 		return nil, err
 	}
-	c, err := classifier.Open(ctx, m, e.engine(), classifier.Options{Workers: e.workers, Through: quant.StraightThrough})
+	c, err := ptq.OpenFor(m, nil, e.workers)
 	if err != nil {
-		return nil, runError(cli.Wrap(fmt.Errorf("model %s: %w", path, err), cli.Unusable, ""))
+		return nil, unusableModel(path, err)
 	}
 	return c, nil
 }

@@ -34,7 +34,7 @@ func opened(t testing.TB, f, g *graph.Model, target int, o ort.Options) *pair {
 	if p.g, err = classifier.Open(t.Context(), g, o, classifier.Options{Target: &target, Through: quant.StraightThrough}); err != nil {
 		t.Fatal(err)
 	}
-	if p.k, err = certify.Open(t.Context(), f, g, target, o); err != nil {
+	if p.k, err = certify.Open(t.Context(), loaded(t, f), loaded(t, g), target); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _, _ = p.f.Close(), p.g.Close(), p.k.Close() })

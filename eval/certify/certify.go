@@ -45,9 +45,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"cfq/eval"
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
-	"cfq/onnxio/graph"
-	"cfq/onnxio/ort"
 	"cfq/quant"
 )
 
@@ -64,22 +63,22 @@ type side struct {
 	p *program // nil where the graph has an operator that certificates do not support
 }
 
-// Open prepares certificates for the class target of the two models, as ONNX Runtime runs them with the engine's
+// Open prepares certificates for the class target of the two models, as ONNX Runtime runs them with the models'
 // options. An operator that certificates do not support is not an error here: see [Certifier.Check].
-func Open(ctx context.Context, full, quantized *graph.Model, target int, o ort.Options) (*Certifier, error) {
+func Open(ctx context.Context, full, quantized *onnxio.Model, target int) (*Certifier, error) {
 	k := &Certifier{target: target}
 	var unsupported []error
 	for _, of := range []struct {
 		name string
-		m    *graph.Model
+		m    *onnxio.Model
 		s    *side
 	}{{"the original", full, &k.full}, {"the quantized model", quantized, &k.quant}} {
 		var err error
-		of.s.c, err = classifier.Open(ctx, of.m, o, classifier.Options{Target: &target, Through: quant.StraightThrough})
+		of.s.c, err = classifier.New(of.m, classifier.Options{Target: &target, Through: quant.StraightThrough})
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", of.name, err), k.Close())
 		}
-		if of.s.p, err = compile(ctx, of.m, of.s.c, o); err != nil {
+		if of.s.p, err = compile(ctx, of.s.c); err != nil {
 			unsupported = append(unsupported, fmt.Errorf("%s: %w", of.name, err))
 		}
 	}

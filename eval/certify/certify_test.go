@@ -81,7 +81,7 @@ func TestProveRefuses(t *testing.T) {
 // inFourBits quantizes a model without what takes long.
 func inFourBits(t testing.TB, f *graph.Model, tk *task.Task, people *task.People) *graph.Model {
 	t.Helper()
-	r, err := ptq.Quantize(t.Context(), f, tk, people, ptq.Options{Rows: 300, Refine: -1, Engine: orttest.Need(t)})
+	r, err := ptq.Quantize(t.Context(), loaded(t, f), tk, people, ptq.Options{Rows: 300, Refine: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/onnxio"
 	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 	"cfq/onnxio/ort/orttest"
 )
 
@@ -27,7 +29,7 @@ func tiny(op string) *graph.Model {
 func TestHold(t *testing.T) {
 	t.Parallel()
 	o := orttest.Need(t)
-	k, err := Open(t.Context(), tiny("Gemm"), tiny("Gemm"), 1, o)
+	k, err := Open(t.Context(), loaded(t, tiny("Gemm"), o), loaded(t, tiny("Gemm"), o), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +131,7 @@ func TestOverflow(t *testing.T) {
 		{Name: "first", Op: "Gemm", Inputs: []string{"x", "w"}, Outputs: []string{"h"}},
 		{Name: "second", Op: "Gemm", Inputs: []string{"h", "v"}, Outputs: []string{"y"}},
 	}
-	k, err := Open(t.Context(), m, m, 1, o)
+	k, err := Open(t.Context(), loaded(t, m, o), loaded(t, m, o), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,4 +146,14 @@ func TestOverflow(t *testing.T) {
 	if math.IsInf(float64(got[1].Lower), -1) {
 		t.Error("nothing is proved where nothing overflows")
 	}
+}
+
+// loaded opens a model in memory.
+func loaded(t *testing.T, g *graph.Model, o ort.Options) *onnxio.Model {
+	t.Helper()
+	m, err := onnxio.FromGraph(t.Context(), g, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"cfq/internal/realdata"
+	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -48,7 +49,7 @@ func read(t testing.TB, path string) *graph.Model {
 func promises(t testing.TB, f *graph.Model, tk *task.Task, people *task.People, margin float64, most int, o ort.Options) *promised {
 	t.Helper()
 	ctx := context.Background()
-	c, err := ptq.OpenFor(ctx, f, tk, o, 1)
+	c, err := ptq.OpenFor(loaded(t, f), tk, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,4 +128,14 @@ func peopleOf(t testing.TB, file, data string) (*task.Task, *task.People) {
 		t.Fatal(err)
 	}
 	return tk, people
+}
+
+// loaded opens a model in memory.
+func loaded(tb testing.TB, g *graph.Model) *onnxio.Model {
+	tb.Helper()
+	m, err := onnxio.FromGraph(tb.Context(), g, orttest.Need(tb))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
 }

@@ -55,12 +55,13 @@ type compiler struct {
 	p         *program
 }
 
-// compile makes the program of m, which c was made of.
-func compile(ctx context.Context, m *graph.Model, c *classifier.Model, o ort.Options) (*program, error) {
+// compile makes the program of a model.
+func compile(ctx context.Context, c *classifier.Model) (*program, error) {
+	m, o := c.Graph(), c.Engine()
 	if c.Fixed() > 1 {
 		return nil, fmt.Errorf("the model takes %d rows at a time: want any number, or one", c.Fixed())
 	}
-	values, err := allValues(ctx, m, c, o)
+	values, err := allValues(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -207,24 +208,12 @@ func numbers(t *graph.Tensor) ([]float64, error) {
 
 // allValues runs a model on one row of zeros and returns every value of its graph: what does not depend on the input
 // is then a constant, whatever operators compute it.
-func allValues(
-	ctx context.Context, m *graph.Model, c *classifier.Model, o ort.Options,
-) (map[string]*graph.Tensor, error) {
-	m = m.Clone()
+func allValues(ctx context.Context, c *classifier.Model) (map[string]*graph.Tensor, error) {
 	values := map[string]*graph.Tensor{}
-	for _, t := range m.Graph.Inits {
+	for _, t := range c.Graph().Graph.Inits {
 		values[t.Name] = t
 	}
-	m.Graph.Outputs = nil
-	for _, n := range m.Graph.Nodes {
-		for _, v := range n.Outputs {
-			if v != "" {
-				m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: v})
-			}
-		}
-	}
-	o.Level = ort.Disabled // an optimized graph no longer computes every value
-	s, err := ort.Open(m, o)
+	s, err := c.Exposed()
 	if err != nil {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ func TestRewritten(t *testing.T) {
 			o.Level = level
 			g := newCoded()
 			m := g.model(c.make(g))
-			k, err := Open(t.Context(), tiny("Gemm"), m, 1, o)
+			k, err := Open(t.Context(), loaded(t, tiny("Gemm"), o), loaded(t, m, o), 1)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"cfq/eval"
+	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -180,7 +181,6 @@ func TestNoLayers(t *testing.T) {
 
 // What was written counts as quantize counts it, split input columns included.
 func TestAsQuantize(t *testing.T) {
-	e := orttest.Need(t)
 	tk, err := task.Load(filepath.Join("..", "..", "testdata", "loans", "task.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -190,9 +190,12 @@ func TestAsQuantize(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := read(t, "model.onnx")
+	loaded, err := onnxio.FromGraph(t.Context(), full, orttest.Need(t))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, o := range []ptq.Options{{Method: "ptq", Budget: 4}, {Method: "ptq", Budget: 8, ActBits: 6}, {Method: "ptq", Budget: 4, WeightOnly: true}} {
-		o.Engine = e
-		r, err := ptq.Quantize(t.Context(), full, tk, people, o)
+		r, err := ptq.Quantize(t.Context(), loaded, tk, people, o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"cfq/onnxio/codec"
+	"cfq/onnxio"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
 	"cfq/recourse"
@@ -89,11 +89,11 @@ type gaps struct {
 
 // measure solves for a sample of the people that a model refuses.
 func (g *gaps) measure(ctx context.Context, path string, in data, margin float64, o settings) (err error) {
-	m, err := codec.ReadFile(path)
+	m, err := onnxio.Load(ctx, path, ort.Options{})
 	if err != nil {
 		return err
 	}
-	c, err := ptq.OpenFor(ctx, m, in.task, ort.Options{}, o.workers)
+	c, err := ptq.OpenFor(m, in.task, o.workers)
 	if err != nil {
 		return err
 	}

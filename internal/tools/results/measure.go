@@ -11,8 +11,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"cfq/eval"
-	"cfq/onnxio/codec"
-	"cfq/onnxio/graph"
+	"cfq/onnxio"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
 )
@@ -67,11 +66,11 @@ func measure(ctx context.Context, o settings, d dataset, networks int, vs []vari
 func network(
 	ctx context.Context, o settings, path string, in data, vs []variant, keep func(i int, m measured),
 ) (err error) {
-	model, err := codec.ReadFile(path)
+	model, err := onnxio.Load(ctx, path, ort.Options{})
 	if err != nil {
 		return err
 	}
-	full, err := ptq.OpenFor(ctx, model, in.task, ort.Options{}, o.workers)
+	full, err := ptq.OpenFor(model, in.task, o.workers)
 	if err != nil {
 		return err
 	}
@@ -98,7 +97,7 @@ func network(
 
 // quantized quantizes a network and compares the file with the original.
 func quantized(
-	ctx context.Context, model *graph.Model, in data, original *eval.Solution, o ptq.Options,
+	ctx context.Context, model *onnxio.Model, in data, original *eval.Solution, o ptq.Options,
 ) (m measured, err error) {
 	if m.Result, err = ptq.Quantize(ctx, model, in.task, in.train, o); err != nil {
 		return m, err
@@ -109,11 +108,11 @@ func quantized(
 	if err := m.Verified.Err(); err != nil {
 		return m, err
 	}
-	written, err := codec.Read(m.Model, "")
+	written, err := onnxio.LoadBytes(ctx, m.Model, ort.Options{})
 	if err != nil {
 		return m, err
 	}
-	c, err := ptq.OpenFor(ctx, written, in.task, ort.Options{}, 1)
+	c, err := ptq.OpenFor(written, in.task, 1)
 	if err != nil {
 		return m, err
 	}

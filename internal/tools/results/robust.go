@@ -7,7 +7,8 @@ import (
 	"io"
 	"log"
 
-	"cfq/onnxio/codec"
+	"cfq/onnxio"
+	"cfq/onnxio/ort"
 	"cfq/ptq"
 )
 
@@ -41,7 +42,7 @@ func robust(ctx context.Context, w io.Writer, o settings) error {
 func robustness(
 	ctx context.Context, path string, in data, method ptq.MethodName, o settings,
 ) (_ *ptq.Robustness, err error) {
-	m, err := codec.ReadFile(path)
+	m, err := onnxio.Load(ctx, path, ort.Options{})
 	if err != nil {
 		return nil, err
 	}
