@@ -40,8 +40,10 @@ type explained struct {
 }
 
 // notation is what definitions take for granted.
-const notation = "f is the original model, g the quantized one; m_f and m_g are their logit margins for the favourable outcome, and a person is " +
-	"approved when the margin is above 0. u_f is the recourse point of f, the cheapest feasible change that reaches the required margin t, and u_g that of g."
+const notation = "f is the original model, g the quantized one; m_f and m_g are their logit margins for the " +
+	"favourable outcome, and a person is " +
+	"approved when the margin is above 0. u_f is the recourse point of f, the cheapest feasible change that reaches the " +
+	"required margin t, and u_g that of g."
 
 func explain(e *env, args []string) error {
 	if len(args) == 0 {

@@ -68,8 +68,10 @@ rows to QUANTIZED.rows.`,
 		examples: []string{
 			"cfq gate model.onnx model.q.onnx -d test.csv -t task.yaml --max-vd 0.02 --max-rvd 0.02",
 			"cfq gate model.onnx model.q.onnx -d test.csv -t task.yaml --promises promises.csv --max-vd 0.01",
-			"cfq gate model.onnx model.q.onnx -d test.csv -t task.yaml --gate gate.yaml --report junit:gate.xml --report md:gate.md",
-			"cfq gate model.onnx model.q.onnx -d test.csv -t task.yaml --check 'vd[sex]<=0.05' --check '|crg.median|<=0.05' --check 'bytes<=6000'",
+			"cfq gate model.onnx model.q.onnx -d test.csv -t task.yaml --gate gate.yaml --report junit:gate.xml --report " +
+				"md:gate.md",
+			"cfq gate model.onnx model.q.onnx -d test.csv -t task.yaml --check 'vd[sex]<=0.05' --check '|crg.median|<=0.05' " +
+				"--check 'bytes<=6000'",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &gateFlags{}
@@ -95,7 +97,8 @@ rows to QUANTIZED.rows.`,
 				&f.record,
 				"calibrated",
 				"",
-				"record `file` of the rows that the model was calibrated on; else QUANTIZED.rows; none when it was calibrated on none of these people",
+				"record `file` of the rows that the model was calibrated on; else QUANTIZED.rows; none when it was calibrated on "+
+					"none of these people",
 			)
 			fs.StringArrayVar(&f.reports, "report", nil, reportHelp(report.Views()))
 			fs.BoolVar(&f.records, "records", false, "put one record per person into JSON reports")

@@ -43,24 +43,25 @@ by cfq also its recipe. Kernels need the ONNX Runtime library.`,
 
 // inspection is what inspect shows.
 type inspection struct {
-	File       string            `json:"file"`
-	Bytes      int64             `json:"bytes"`
-	SHA256     string            `json:"sha256"`
-	IR         int64             `json:"ir_version"`
-	Opsets     map[string]int64  `json:"opsets"` // the standard one under "ai.onnx"
-	Producer   string            `json:"producer"`
-	Doc        string            `json:"doc,omitempty"`
-	Inputs     []port            `json:"inputs"`
-	Outputs    []port            `json:"outputs"`
-	Nodes      int               `json:"nodes"`
-	Operators  map[string]int    `json:"operators"`
-	Parameters int64             `json:"parameters"` // weights and biases of the layers
-	Layers     []layer           `json:"layers"`
-	WeightBits float64           `json:"weight_bits"`            // stored bits per layer weight, scales not counted
-	Stored     int               `json:"stored_bytes,omitempty"` // of the weights of quantized layers, with all that they need
-	Recipe     map[string]string `json:"recipe,omitempty"`
-	Metadata   map[string]string `json:"metadata,omitempty"`
-	Graph      string            `json:"graph,omitempty"`
+	File       string           `json:"file"`
+	Bytes      int64            `json:"bytes"`
+	SHA256     string           `json:"sha256"`
+	IR         int64            `json:"ir_version"`
+	Opsets     map[string]int64 `json:"opsets"` // the standard one under "ai.onnx"
+	Producer   string           `json:"producer"`
+	Doc        string           `json:"doc,omitempty"`
+	Inputs     []port           `json:"inputs"`
+	Outputs    []port           `json:"outputs"`
+	Nodes      int              `json:"nodes"`
+	Operators  map[string]int   `json:"operators"`
+	Parameters int64            `json:"parameters"` // weights and biases of the layers
+	Layers     []layer          `json:"layers"`
+	WeightBits float64          `json:"weight_bits"` // stored bits per layer weight, scales not counted
+	// of the weights of quantized layers, with all that they need
+	Stored   int               `json:"stored_bytes,omitempty"`
+	Recipe   map[string]string `json:"recipe,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	Graph    string            `json:"graph,omitempty"`
 }
 
 type port struct {

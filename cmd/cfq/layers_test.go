@@ -34,7 +34,10 @@ func TestWeightBits(t *testing.T) {
 	for i, info := range infos {
 		width := []int{8, 4, 2}[i]
 		weights, bits = weights+info.Params(), bits+info.Params()*width
-		plan.Layers = append(plan.Layers, quant.Layer{Node: info.Node, Bits: width, Scales: []float32{1}, Act: &quant.Act{Bits: 8, Scale: 0.1}})
+		plan.Layers = append(plan.Layers, quant.Layer{
+			Node: info.Node, Bits: width, Scales: []float32{1},
+			Act: &quant.Act{Bits: 8, Scale: 0.1},
+		})
 	}
 	q, err := qdq.Write(m, plan, qdq.Options{})
 	if err != nil {
@@ -64,7 +67,10 @@ func TestFixedLayersAreListed(t *testing.T) {
 		t.Error(d)
 	}
 	// A subgraph has no canonical form: the layers are listed as they stand, with the error.
-	m.Graph.Nodes = append(m.Graph.Nodes, &graph.Node{Name: "if", Op: "If", Attrs: []graph.Attr{{Name: "then_branch", Kind: graph.AttrGraph}}})
+	m.Graph.Nodes = append(m.Graph.Nodes, &graph.Node{Name: "if", Op: "If", Attrs: []graph.Attr{{
+		Name: "then_branch",
+		Kind: graph.AttrGraph,
+	}}})
 	if got, err = findLayers(m); err == nil || len(got) != 1 || got[0].Note != "" {
 		t.Errorf("%+v, %v", got, err)
 	}

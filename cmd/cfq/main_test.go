@@ -52,7 +52,8 @@ func TestInterrupted(t *testing.T) {
 	model := filepath.Join(loans, "model.onnx")
 	var stdout, stderr bytes.Buffer
 	err := dispatch(ctx, []string{
-		"eval", model, model, "-d", filepath.Join(loans, "test.csv"), "-t", filepath.Join(loans, "task.yaml"), "--report", "json:" + out,
+		"eval", model, model, "-d", filepath.Join(loans, "test.csv"), "-t", filepath.Join(loans, "task.yaml"), "--report",
+		"json:" + out,
 	}, &stdout, &cli.Printer{Out: &stderr})
 	if cli.Code(err) != cli.Interrupted || stdout.Len() > 0 {
 		t.Errorf("code %d (%v), stdout %q", cli.Code(err), err, stdout.String())

@@ -282,8 +282,8 @@ func (c *Check) problems() []problem {
 func otherMetric(id string) string {
 	id = strings.ToLower(id)
 	for _, known := range metricIDs() {
-		if id != "" &&
-			(strings.HasSuffix(id, "."+known) || strings.HasSuffix(known, "."+id) || strings.HasPrefix(known, id+".")) {
+		if id != "" && (strings.HasSuffix(id, "."+known) || strings.HasSuffix(known, "."+id) || strings.HasPrefix(known,
+			id+".")) {
 			return message.DidYouMean(known, []string{known})
 		}
 	}

@@ -175,8 +175,7 @@ func (d *decoder) date(dst *time.Time) value {
 }
 
 // The keys of a gate file are declared once, in one list for each mapping: the decoder reads by them, Markdown prints
-// them
-// and Schema translates them, so the page and the schema cannot differ from what is read.
+// them and Schema translates them, so the page and the schema cannot differ from what is read.
 
 // parts are the places of the parts of a gate file, for what is checked once all of it is read.
 type parts struct {
@@ -239,10 +238,8 @@ func (d *decoder) checkKeys(c *Check) []key {
 			Doc: "unique name in findings and waivers",
 		},
 		{
-			Name:     "metric",
-			Value:    d.textOf(&c.Metric).With("enum", metricIDs()),
-			Fallback: required,
-			Doc:      "see [metrics](metrics.md)",
+			Name: "metric", Value: d.textOf(&c.Metric).With("enum", metricIDs()), Fallback: required,
+			Doc: "see [metrics](metrics.md)",
 		},
 		{
 			Name: "margin", Value: d.maybe(&c.Margin).With("minimum", 0), Fallback: "the gate's",
@@ -258,10 +255,8 @@ func (d *decoder) checkKeys(c *Check) []key {
 		},
 		{Name: "min", Value: d.maybe(&c.Min), Fallback: none, Doc: "smallest value of the metric"},
 		{
-			Name:     "abs_max",
-			Value:    d.maybe(&c.AbsMax).With("minimum", 0),
-			Fallback: none,
-			Doc:      "largest absolute value of the metric",
+			Name: "abs_max", Value: d.maybe(&c.AbsMax).With("minimum", 0), Fallback: none,
+			Doc: "largest absolute value of the metric",
 		},
 		{
 			Name: "max_increase", Value: d.maybe(&c.MaxIncrease), Fallback: none,
@@ -285,10 +280,8 @@ func (d *decoder) waiverKeys(w *Waiver) []key {
 			Doc: "name of a check; `NAME [GROUP]` waives one group of a check by groups",
 		},
 		{
-			Name:     "until",
-			Value:    d.date(&w.Until),
-			Fallback: required,
-			Doc:      "the last day, as `2026-12-31`; ends at midnight UTC",
+			Name: "until", Value: d.date(&w.Until), Fallback: required,
+			Doc: "the last day, as `2026-12-31`; ends at midnight UTC",
 		},
 		{Name: "reason", Value: d.textOf(&w.Reason), Fallback: required, Doc: "printed in reports"},
 		{Name: "owner", Value: d.textOf(&w.Owner), Fallback: "none", Doc: "who is responsible"},

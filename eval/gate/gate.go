@@ -6,28 +6,21 @@
 //
 // How verdicts are reached, at the confidence 1-a:
 //
-// - A share of people has exact one-sided bounds (Clopper and Pearson). A check "at most" passes when the upper bound
-// is
-//
-//	within the limit and fails when the lower bound is beyond it; "at least" is the mirror image.
-//
-// - A mean, median or other estimate has the interval of the Result, two-sided at confidence c (Settings.Confidence),
-// so each end is one-sided at (1+c)/2. That has to be at least 1-a, for differences 1-a/2, and there must be MinPeople.
-// An absolute value passes when both ends are within the limits, of which only one can be wrong; it fails when one is
-//
-//	  beyond at a/2, as of a normal distribution.
-//	- A size in bytes or bits is exact.
-//	- By groups: every group has to pass, each at 1-a, so no correction is needed. A group fails when it is beyond the
-//	  limit at a level corrected by Holm over the groups.
-//	- A gap is the largest difference of two groups. It passes when no two groups differ by more than the limit between
-//	  bounds at 1-a/2: if the true gap is larger, one of the two bounds of its two groups is wrong. It fails when two
-//	  groups differ by more than the limit between bounds at 1-a/(2m), for m groups (Bonferroni).
-//
-// - An increase is a difference of two results, with bounds at 1-a/2 each. This holds for dependent results too, as
-// with
-//
-//	  the same people, where it is wider than necessary.
-//	- Checks are not corrected for each other: a gate that passes passes all of them.
+//   - A share of people has exact one-sided bounds (Clopper and Pearson). A check "at most" passes when the upper bound
+//     is within the limit and fails when the lower bound is beyond it; "at least" is the mirror image.
+//   - A mean, median or other estimate has the interval of the Result, two-sided at confidence c
+//     (Settings.Confidence), so each end is one-sided at (1+c)/2. That has to be at least 1-a, for differences 1-a/2,
+//     and there must be MinPeople. An absolute value passes when both ends are within the limits, of which only one can
+//     be wrong; it fails when one is beyond at a/2, as of a normal distribution.
+//   - A size in bytes or bits is exact.
+//   - By groups: every group has to pass, each at 1-a, so no correction is needed. A group fails when it is beyond the
+//     limit at a level corrected by Holm over the groups.
+//   - A gap is the largest difference of two groups. It passes when no two groups differ by more than the limit between
+//     bounds at 1-a/2: if the true gap is larger, one of the two bounds of its two groups is wrong. It fails when two
+//     groups differ by more than the limit between bounds at 1-a/(2m), for m groups (Bonferroni).
+//   - An increase is a difference of two results, with bounds at 1-a/2 each. This holds for dependent results too, as
+//     with the same people, where it is wider than necessary.
+//   - Checks are not corrected for each other: a gate that passes passes all of them.
 //
 // The paper has no gate; its metrics are those of section "Metrics".
 //

@@ -110,12 +110,9 @@ func (j *judge) unusable(s *subject, v eval.Value, r *eval.Result, level float64
 	case v.N < j.MinPeople && s.Requires != eval.RequiresTiming:
 		return fmt.Sprintf("a verdict needs at least %d people", j.MinPeople)
 	case !(c > 0 && c < 1) || (1+c)/2 < level-slack:
-		return fmt.Sprintf(
-			"its interval has confidence %s, too low for a verdict with %s: evaluate with confidence %s or more",
-			percent(c),
-			percent(j.Confidence),
-			percent(rounded(2*level-1, 12)),
-		)
+		return fmt.Sprintf("its interval has confidence %s, too low for a verdict with %s: evaluate with confidence %s or "+
+			"more",
+			percent(c), percent(j.Confidence), percent(rounded(2*level-1, 12)))
 	}
 	return ""
 }

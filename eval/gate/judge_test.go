@@ -29,27 +29,60 @@ func TestEstimates(t *testing.T) {
 		want       Verdict
 		why        string
 	}{
-		{"crg.median<=0.1", drifted(0.05, -0.01, 0.0999, 200, 0.95), 0, Pass, "0.05 (200 people); at most 0.0999 with confidence 95 %, within the limit of 0.1"},
-		{"crg.median<=0.1", drifted(0.05, -0.01, 0.1001, 200, 0.95), 0, Inconclusive, "0.05 (200 people); at most 0.11 with confidence 95 %, above the limit of 0.1"},
-		{"crg.median<=0.1", drifted(0.15, 0.11, 0.2, 200, 0.95), 0, Fail, "0.15 (200 people); at least 0.11 with confidence 95 %, above the limit of 0.1"},
-		{"crg.median>=0.1", drifted(0.15, 0.11, 0.2, 200, 0.95), 0, Pass, "0.15 (200 people); at least 0.11 with confidence 95 %, within the limit of 0.1"},
+		{
+			"crg.median<=0.1", drifted(0.05, -0.01, 0.0999, 200, 0.95), 0, Pass,
+			"0.05 (200 people); at most 0.0999 with confidence 95 %, within the limit of 0.1",
+		},
+		{
+			"crg.median<=0.1", drifted(0.05, -0.01, 0.1001, 200, 0.95), 0, Inconclusive,
+			"0.05 (200 people); at most 0.11 with confidence 95 %, above the limit of 0.1",
+		},
+		{
+			"crg.median<=0.1", drifted(0.15, 0.11, 0.2, 200, 0.95), 0, Fail,
+			"0.15 (200 people); at least 0.11 with confidence 95 %, above the limit of 0.1",
+		},
+		{
+			"crg.median>=0.1", drifted(0.15, 0.11, 0.2, 200, 0.95), 0, Pass,
+			"0.15 (200 people); at least 0.11 with confidence 95 %, within the limit of 0.1",
+		},
 		{"crg.median>=0.1", drifted(0.05, 0.01, 0.09, 200, 0.95), 0, Fail, "at most 0.09"},
-		{"crg.median<=0.1", drifted(0.01, 0, 0.02, 29, 0.95), 0, Inconclusive, "0.01 (29 people); a verdict needs at least 30 people"},
+		{
+			"crg.median<=0.1", drifted(0.01, 0, 0.02, 29, 0.95), 0, Inconclusive,
+			"0.01 (29 people); a verdict needs at least 30 people",
+		},
 		{"crg.median<=0.1", drifted(0.01, 0, 0.02, 30, 0.95), 0, Pass, ""},
-		{"crg.median<=0.1", drifted(0.01, -inf, inf, 200, 0.95), 0, Inconclusive, "0.01 (200 people); too few people for a bound"},
+		{
+			"crg.median<=0.1", drifted(0.01, -inf, inf, 200, 0.95), 0, Inconclusive,
+			"0.01 (200 people); too few people for a bound",
+		},
 		{"crg.median<=0.1", drifted(0.01, math.NaN(), math.NaN(), 200, 0.95), 0, Inconclusive, "too few people for a bound"},
 		{"|crg.median|<=0.1", drifted(0.01, math.NaN(), 0.02, 200, 0.95), 0, Inconclusive, "too few people for a bound"},
 		// Each end of an interval of 0.90 is a bound of 0.95.
 		{"crg.median<=0.1", drifted(0.01, 0, 0.02, 200, 0.9), 0, Pass, ""},
 		{"|crg.median|<=0.1", drifted(0.01, 0, 0.02, 200, 0.9), 0, Pass, ""},
-		{"crg.median<=0.1", drifted(0.01, 0, 0.02, 200, 0.89), 0, Inconclusive, "its interval has confidence 89 %, too low for a verdict with 95 %: evaluate with confidence 90 % or more"},
-		{"|crg.median|<=0.1", drifted(0.2, 0.11, 0.29, 200, 0.9), 0, Inconclusive, "outside the limits of ±0.1, but not significantly"},
+		{
+			"crg.median<=0.1", drifted(0.01, 0, 0.02, 200, 0.89), 0, Inconclusive,
+			"its interval has confidence 89 %, too low for a verdict with 95 %: evaluate with confidence 90 % or more",
+		},
+		{
+			"|crg.median|<=0.1", drifted(0.2, 0.11, 0.29, 200, 0.9), 0, Inconclusive,
+			"outside the limits of ±0.1, but not significantly",
+		},
 		{"|crg.median|<=0.1", drifted(0.2, 0.12, 0.28, 200, 0.9), 0, Fail, "outside the limits of ±0.1"},
-		{"crg.median<=0.1", drifted(0.01, 0, 0.02, 200, 0.95), 0.99, Inconclusive, "its interval has confidence 95 %, too low for a verdict with 99 %: evaluate with confidence 98 % or more"},
+		{
+			"crg.median<=0.1", drifted(0.01, 0, 0.02, 200, 0.95), 0.99, Inconclusive,
+			"its interval has confidence 95 %, too low for a verdict with 99 %: evaluate with confidence 98 % or more",
+		},
 		{"crg.median<=0.1", drifted(0.01, 0, 0.02, 200, 0), 0, Inconclusive, "confidence 0 %"},
-		{"|crg.median|<=0.1", drifted(-0.05, -0.09, 0.01, 200, 0.95), 0, Pass, "-0.05 (200 people); between -0.09 and 0.01 with confidence 95 %, within the limits of ±0.1"},
+		{
+			"|crg.median|<=0.1", drifted(-0.05, -0.09, 0.01, 200, 0.95), 0, Pass,
+			"-0.05 (200 people); between -0.09 and 0.01 with confidence 95 %, within the limits of ±0.1",
+		},
 		{"|crg.median|<=0.1", drifted(-0.05, -0.11, 0.01, 200, 0.95), 0, Inconclusive, "partly outside the limits of ±0.1"},
-		{"|crg.median|<=0.1", drifted(-0.2, -0.3, -0.11, 200, 0.95), 0, Fail, "between -0.3 and -0.11 with confidence 95 %, outside the limits of ±0.1"},
+		{
+			"|crg.median|<=0.1", drifted(-0.2, -0.3, -0.11, 200, 0.95), 0, Fail,
+			"between -0.3 and -0.11 with confidence 95 %, outside the limits of ±0.1",
+		},
 		{"|crg.median|<=0.1", drifted(0.2, 0.11, 0.3, 200, 0.95), 0, Fail, ""},
 	} {
 		check, err := ParseCheck(c.check)
@@ -107,7 +140,8 @@ func TestGroups(t *testing.T) {
 		}
 	}
 	report := Judge(&Gate{Checks: []Check{check}}, grouped([]int{17, 5, 5}, []int{100, 100, 100}), nil, noon)
-	want := "promises that break: 17 of 100 (17 %); at least 11.1 % with confidence 95 %, above the limit of 10 %; not significant among 3 groups"
+	want := "promises that break: 17 of 100 (17 %); at least 11.1 % with confidence 95 %, above the limit of 10 %; not " +
+		"significant among 3 groups"
 	if got := report.Findings[0].Why; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -170,12 +204,24 @@ func TestGap(t *testing.T) {
 			[]int{10, 10},
 			[]int{1000, 1000},
 			0.05, Pass,
-			"promises that break: 10 of 1000 (1 %) in A, 10 of 1000 (1 %) in A, a difference of 0 points; at most 1.4 points with confidence 95 %, within the limit of 5 points",
+			"promises that break: 10 of 1000 (1 %) in A, 10 of 1000 (1 %) in A, a difference of 0 points; at most 1.4 points " +
+				"with confidence 95 %, within the limit of 5 points",
 		},
-		{[]int{10, 30}, []int{100, 100}, 0.05, Inconclusive, "30 of 100 (30 %) in B, 10 of 100 (10 %) in A, a difference of 20 points; at most 35.1 points with confidence 95 %, above the limit of 5 points"},
+		{
+			[]int{10, 30},
+			[]int{100, 100},
+			0.05, Inconclusive,
+			"30 of 100 (30 %) in B, 10 of 100 (10 %) in A, a difference of 20 points; at most 35.1 points with confidence 95 " +
+				"%, above the limit of 5 points",
+		},
 		{[]int{100, 300}, []int{1000, 1000}, 0.05, Fail, "at least 14.4 points"},
 		{[]int{10, 10, 0}, []int{1000, 1000, 19}, 0.05, Pass, "; too small: C"},
-		{[]int{10, 0}, []int{1000, 19}, 0.05, Inconclusive, "fewer than two groups by sex are large enough to compare; too small: B"},
+		{
+			[]int{10, 0},
+			[]int{1000, 19},
+			0.05, Inconclusive,
+			"fewer than two groups by sex are large enough to compare; too small: B",
+		},
 		{[]int{10, 10, 5}, []int{1000, 1000, 20}, 0.05, Inconclusive, "25 % in C"},
 	} {
 		g := &Gate{Checks: []Check{{Metric: "vd", By: "sex", MaxGap: &c.limit}}}
@@ -200,16 +246,35 @@ func TestIncrease(t *testing.T) {
 		want        Verdict
 		why         string
 	}{
-		{broken(10, 1000), broken(10, 1000), "increase(vd)<=0.02", Pass, "promises that break: 10 of 1000 (1 %), before 10 of 1000 (1 %); the difference is 0 points; at most 1.4 points with confidence 95 %, within the limit of 2 points"},
+		{
+			broken(10, 1000), broken(10, 1000), "increase(vd)<=0.02", Pass,
+			"promises that break: 10 of 1000 (1 %), before 10 of 1000 (1 %); the difference is 0 points; at most 1.4 points " +
+				"with confidence 95 %, within the limit of 2 points",
+		},
 		{broken(10, 1000), broken(10, 1000), "increase(vd)<=0.01", Inconclusive, "at most 1.4 points"},
 		{broken(100, 1000), broken(10, 1000), "increase(vd)<=0.01", Fail, "the difference is 9 points; at least 6"},
 		{broken(0, 1000), broken(500, 1000), "increase(vd)<=0", Pass, "the difference is -50 points"},
 		{broken(10, 1000), nil, "increase(vd)<=0.01", Inconclusive, "no earlier report to compare with"},
-		{broken(10, 1000), &eval.Result{}, "increase(vd)<=0.01", Inconclusive, "in the earlier report, margin 0.1 was not evaluated"},
-		{drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 100, 0.95), "increase(crg.median)<=0.05", Pass, "at most 0.04 with"},
-		{drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 100, 0.95), "increase(crg.median)<=0.03", Inconclusive, ""},
-		{drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 29, 0.95), "increase(crg.median)<=0.05", Inconclusive, "in the earlier report, 0.04 (29 people); a verdict needs at least 30"},
-		{drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 100, 0.9), "increase(crg.median)<=0.05", Inconclusive, "in the earlier report, 0.04 (100 people); its interval has confidence 90 %"},
+		{
+			broken(10, 1000), &eval.Result{}, "increase(vd)<=0.01", Inconclusive,
+			"in the earlier report, margin 0.1 was not evaluated",
+		},
+		{
+			drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 100, 0.95), "increase(crg.median)<=0.05", Pass,
+			"at most 0.04 with",
+		},
+		{
+			drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 100, 0.95), "increase(crg.median)<=0.03",
+			Inconclusive, "",
+		},
+		{
+			drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 29, 0.95), "increase(crg.median)<=0.05",
+			Inconclusive, "in the earlier report, 0.04 (29 people); a verdict needs at least 30",
+		},
+		{
+			drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 100, 0.9), "increase(crg.median)<=0.05",
+			Inconclusive, "in the earlier report, 0.04 (100 people); its interval has confidence 90 %",
+		},
 	} {
 		check, err := ParseCheck(c.check)
 		if err != nil {

@@ -100,8 +100,7 @@ func (l limit) verdict(lo, hi float64) Verdict {
 const maxNeed = 1 << 20
 
 // need returns the smallest number of people above n with which a share of k/n would pass at the confidence; 0 when
-// none
-// would.
+// none would.
 func (l limit) need(k, n int, confidence float64) int {
 	bound := l.x
 	if l.side == atLeast { // the mirror image: the share of the others is at most 1 - limit
@@ -152,9 +151,8 @@ func people(n float64) int {
 }
 
 // needOf returns the smallest n for which round(share*n) of n have an upper bound within the limit. A count belongs to
-// the n
-// that round to it and passes from some smallest n on; the answer is at the first count for which the two overlap, and
-// they do for all large counts.
+// the n that round to it and passes from some smallest n on; the answer is at the first count for which the two
+// overlap, and they do for all large counts.
 func needOf(share float64, k, n int, limit, alpha float64) int {
 	meets := func(count int) bool {
 		last := int(math.Ceil((float64(count) + 0.5) / share)) // the last n that rounds to the count
@@ -188,8 +186,7 @@ func needOf(share float64, k, n int, limit, alpha float64) int {
 }
 
 // minFor returns the smallest n for which k or fewer of n have a probability of at most alpha when the share is the
-// limit:
-// from there on the exact upper bound of k of n is within it.
+// limit: from there on the exact upper bound of k of n is within it.
 func minFor(k int, limit, alpha float64) int {
 	few := func(n int) bool { return tail(k, n, limit) <= alpha }
 	lo, hi := k, 2*k+2
@@ -215,8 +212,7 @@ func tail(k, n int, p float64) float64 {
 }
 
 // pValue is the p-value of a count beyond the limit when the share is at the limit: the probability of k or more of n
-// for
-// "at most", of k or fewer for "at least".
+// for "at most", of k or fewer for "at least".
 func (l limit) pValue(k, n int) float64 {
 	if l.side == atLeast {
 		k, l.x = n-k, 1-l.x

@@ -112,8 +112,8 @@ do not count. A metric that is undefined or was not computed is INCONCLUSIVE.
 
 **Shares** have exact one-sided bounds (Clopper and Pearson). ~max~ passes when the upper bound is at most the limit and
 fails when the lower bound is above it; ~min~ is the mirror image. If nothing breaks, n promises show VD <= v when
-(1 - v)^n <= 1 - confidence: 149 promises for 2 % at 95 %. For an inconclusive share the report gives the smallest number
-of people with which the same share would pass.
+(1 - v)^n <= 1 - confidence: 149 promises for 2 % at 95 %. For an inconclusive share the report gives the smallest
+number of people with which the same share would pass.
 
 **Estimates** (means, medians, quantiles, tau01) use the two-sided interval of the evaluation at confidence c; each end
 is a one-sided bound at (1 + c)/2. ~cfq gate~ evaluates with the confidence that its checks need; the interval in an

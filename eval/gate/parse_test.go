@@ -50,7 +50,8 @@ func TestParse(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"example": example, "json": string(asJSON), "json with tabs": tabs.String(), "crlf": strings.ReplaceAll(example, "\n", "\r\n"), "byte order mark": "\xef\xbb\xbf" + example,
+		"example": example, "json": string(asJSON), "json with tabs": tabs.String(), "crlf": strings.ReplaceAll(example,
+			"\n", "\r\n"), "byte order mark": "\xef\xbb\xbf" + example,
 	} {
 		g, err := Parse([]byte(text))
 		if err != nil {
@@ -82,13 +83,28 @@ func TestMistakes(t *testing.T) {
 		{"version: 1", "1:1: no checks: a gate without checks would pass every model"},
 		{"version: 1\nchecks: []", "2:9: no checks"},
 		{"version: 1\nchecks: 5", `2:9: this must be a list, not "5"`},
-		{"version: 1\nchecks: [{metric: vd, max: 0.1}]\nchekcs: []", `3:1: the gate file has no key "chekcs"; did you mean "checks"?`},
-		{"version: 1\nconfidence: 0\nchecks: [{metric: vd, max: 0.1}]", "2:13: invalid confidence 0: want more than 0, or leave it out for the default"},
-		{"version: 1\nconfidence: 95\nchecks: [{metric: vd, max: 0.1}]", "2:13: invalid confidence 95: want at least 0.5 and less than 1"},
+		{
+			"version: 1\nchecks: [{metric: vd, max: 0.1}]\nchekcs: []",
+			`3:1: the gate file has no key "chekcs"; did you mean "checks"?`,
+		},
+		{
+			"version: 1\nconfidence: 0\nchecks: [{metric: vd, max: 0.1}]",
+			"2:13: invalid confidence 0: want more than 0, or leave it out for the default",
+		},
+		{
+			"version: 1\nconfidence: 95\nchecks: [{metric: vd, max: 0.1}]",
+			"2:13: invalid confidence 95: want at least 0.5 and less than 1",
+		},
 		{"version: 1\nmargin: 0\nchecks: [{metric: vd, max: 0.1}]", "2:9: invalid margin 0: want more than 0"},
 		{"version: 1\nmargin: -1\nchecks: [{metric: vd, max: 0.1}]", "2:9: invalid margin -1: want more than 0"},
-		{"version: 1\nmin_people: 0\nchecks: [{metric: vd, max: 0.1}]", "2:13: invalid value: want a whole number, 1 or more"},
-		{"version: 1\nmin_people: 1.5\nchecks: [{metric: vd, max: 0.1}]", "2:13: invalid value: want a whole number, 1 or more"},
+		{
+			"version: 1\nmin_people: 0\nchecks: [{metric: vd, max: 0.1}]",
+			"2:13: invalid value: want a whole number, 1 or more",
+		},
+		{
+			"version: 1\nmin_people: 1.5\nchecks: [{metric: vd, max: 0.1}]",
+			"2:13: invalid value: want a whole number, 1 or more",
+		},
 		{"version: 1\nversion: 1\nchecks: [{metric: vd, max: 0.1}]", "2:1: "},
 		{check("metric: vd"), "3:5: missing limit: set max, min, abs_max, max_increase, or max_gap with by"},
 		{check("max: 0.1"), "3:5: missing metric: want one such as vd"},
@@ -110,14 +126,23 @@ func TestMistakes(t *testing.T) {
 		{check("metric: vd\n    max_gap: 0.1"), "4:14: max_gap compares groups: set by, for example by: sex"},
 		{check("metric: vd\n    by: sex\n    max_increase: 0.1"), "5:19: max_increase is about all people"},
 		{check("metric: frr\n    max: 0.1\n    min: 0.2"), "5:10: min 0.2 is above max 0.1"},
-		{check("name: a\n    metric: vd\n    max: 0.1\n  - name: a\n    metric: rvd\n    max: 0.1"), `6:11: duplicate check "a": give one of them another name`},
-		{check("metric: vd\n    max: 0.1\n  - metric: vd\n    max: 0.1"), `5:5: duplicate check "vd<=0.1": give one of them another name`},
+		{
+			check("name: a\n    metric: vd\n    max: 0.1\n  - name: a\n    metric: rvd\n    max: 0.1"),
+			`6:11: duplicate check "a": give one of them another name`,
+		},
+		{
+			check("metric: vd\n    max: 0.1\n  - metric: vd\n    max: 0.1"),
+			`5:5: duplicate check "vd<=0.1": give one of them another name`,
+		},
 		{check("name: \"\"\n    metric: vd\n    max: 0.1"), "3:11: invalid value: want a text that is not empty"},
 		{check("&a metric: vd\n    max: 0.1"), "3:"},
 		{check("<<: {metric: vd}\n    max: 0.1"), "3:5: a key must be plain text; merge keys (<<)"},
 		{waiver("check: vd", "until: 2026-01-31", "reason: r"), `6:12: unknown check "vd"; one of: vd<=0.1`},
 		{waiver("check: vd<=0.1 [Female]", "until: 2026-01-31", "reason: r"), `6:12: unknown check "vd<=0.1 [Female]"`},
-		{waiver("check: vd<=0.1", "until: 2026-02-30", "reason: r"), `7:12: invalid day "2026-02-30": write it as 2026-12-31`},
+		{
+			waiver("check: vd<=0.1", "until: 2026-02-30", "reason: r"),
+			`7:12: invalid day "2026-02-30": write it as 2026-12-31`,
+		},
 		{waiver("check: vd<=0.1", "until: 31.1.2026", "reason: r"), `7:12: invalid day "31.1.2026"`},
 		{waiver("check: vd<=0.1", "until: 2026-01-31"), "6:5: missing reason"},
 		{waiver("check: vd<=0.1", "until: 2026-01-31", "reason: ' '"), "8:13: invalid value: want a text that is not empty"},
@@ -145,10 +170,11 @@ func TestMistakes(t *testing.T) {
 func check(text string) string { return "version: 1\nchecks:\n  - " + text + "\n" }
 
 func waiver(lines ...string) string {
-	return check("metric: vd\n    max: 0.1")[:len(check("metric: vd\n    max: 0.1"))-1] + "\nwaivers:\n  - " + strings.Join(
-		lines,
-		"\n    ",
-	) + "\n"
+	return check("metric: vd\n    max: 0.1")[:len(check("metric: vd\n    max: 0.1"))-1] + "\nwaivers:\n  - " +
+		strings.Join(
+			lines,
+			"\n    ",
+		) + "\n"
 }
 
 // All mistakes come at once, in the order of their places, and each once.
@@ -203,7 +229,10 @@ func TestCheckOfGate(t *testing.T) {
 	}
 	g.Checks[0].Metric, g.Waivers[0].Reason, g.MinPeople = "vdd", "", -1
 	err := g.Check()
-	for _, want := range []string{`check 1 ("vdd<=0.02"), metric: unknown metric "vdd"`, `waiver 1 ("fair [Female]"), reason: missing reason`, "gate, min_people: invalid number of people -1"} {
+	for _, want := range []string{
+		`check 1 ("vdd<=0.02"), metric: unknown metric "vdd"`,
+		`waiver 1 ("fair [Female]"), reason: missing reason`, "gate, min_people: invalid number of people -1",
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %s", err, want)
 		}

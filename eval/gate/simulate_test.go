@@ -66,7 +66,10 @@ func TestErrorRates(t *testing.T) {
 		pass  float64 // at least this often, so that the test can tell a gate that never passes; 0 for no demand
 		fail  float64
 	}{
-		{"share", "vd<=0.02", func(rng *rand.Rand) (*eval.Result, *eval.Result) { return broken(binomial(rng, 1500, 0.02), 1500), nil }, 0.03, 0.03},
+		{"share", "vd<=0.02", func(rng *rand.Rand) (*eval.Result, *eval.Result) {
+			return broken(binomial(rng, 1500, 0.02),
+				1500), nil
+		}, 0.03, 0.03},
 		{"one group at the limit", "vd[sex]<=0.05", groups([]float64{0.05, 0, 0, 0}, 800), 0.03, 0.005},
 		{"all groups at the limit", "vd[sex]<=0.05", groups([]float64{0.05, 0.05, 0.05, 0.05, 0.05, 0.05}, 800), 0, 0.03},
 		{"gap of two", "gap(vd[sex])<=0.05", groups([]float64{0.1, 0.05}, 1000), 0.002, 0},

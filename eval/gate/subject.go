@@ -40,8 +40,7 @@ func (s *subject) inconclusive(f *Finding, format string, a ...any) {
 }
 
 // pValue is the probability of a value so far beyond the limit when the true value is at the limit; 1 when it is
-// unknown.
-// For an estimate it is that of a normal distribution with the same interval.
+// unknown. For an estimate it is that of a normal distribution with the same interval.
 func (s *subject) pValue(v eval.Value, c float64) float64 {
 	if s.Kind() == eval.KindShare {
 		return s.limit.pValue(v.Num, v.N)
@@ -71,11 +70,8 @@ func (s *subject) incomparable(now, before *eval.Settings) string {
 	near := s.Requires == eval.RequiresProofs || s.Requires == eval.RequiresPerturbation
 	switch curve := s.ID() == "tau01" || s.ID() == "rtau01"; {
 	case curve && !slices.Equal(now.Margins, before.Margins): // it is interpolated between the required margins
-		return fmt.Sprintf(
-			"the required margins are %v, not %v: evaluate both at the same margins",
-			before.Margins,
-			now.Margins,
-		)
+		return fmt.Sprintf("the required margins are %v, not %v: evaluate both at the same margins", before.Margins,
+			now.Margins)
 	case ofPeople && now.Issued != before.Issued:
 		kind := map[bool]string{true: "issued", false: "computed"}
 		return fmt.Sprintf("the promises are %s, not %s", kind[before.Issued], kind[now.Issued])
@@ -130,14 +126,8 @@ func (s *subject) outcome(f *Finding) string {
 		return unbounded
 	case s.limit.side == within:
 		place := map[Verdict]string{Pass: "within", Fail: "outside", Inconclusive: "partly outside"}[f.Verdict]
-		return fmt.Sprintf(
-			"between %s and %s%s, %s the limits of ±%s",
-			s.bound(lower, false),
-			s.bound(upper, true),
-			sure,
-			place,
-			limit,
-		)
+		return fmt.Sprintf("between %s and %s%s, %s the limits of ±%s", s.bound(lower, false), s.bound(upper, true), sure,
+			place, limit)
 	case s.limit.side == atLeast && f.Verdict == Fail:
 		return "at most " + s.bound(upper, true) + sure + ", below the limit of " + limit
 	case f.Verdict == Fail:

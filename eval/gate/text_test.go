@@ -39,7 +39,10 @@ func TestParseCheck(t *testing.T) {
 			t.Errorf("%s: %s reads as another check: %v", text, c.String(), err)
 		}
 	}
-	for _, text := range []string{"vd<=0.02", "crg.median@0.25<=0.1:warning", "|crg.median|<=0.1", "gap(vd[sex])<=0.05", "increase(vd)<=0.01", "frr@0.5[sex*race]>=0.25", "bytes<=1000000"} {
+	for _, text := range []string{
+		"vd<=0.02", "crg.median@0.25<=0.1:warning", "|crg.median|<=0.1", "gap(vd[sex])<=0.05",
+		"increase(vd)<=0.01", "frr@0.5[sex*race]>=0.25", "bytes<=1000000",
+	} {
 		if c, err := ParseCheck(text); err != nil || c.String() != text {
 			t.Errorf("%s is written %s (%v)", text, c.String(), err)
 		}
@@ -95,7 +98,10 @@ func TestParseCheckErrors(t *testing.T) {
 }
 
 func FuzzParseCheck(f *testing.F) {
-	for _, s := range []string{"vd<=0.02", "frr@0.25>=0.9:error", "|crg.median@1e-1[sex]|<=.1:warning", "gap(vd[a*b])<=0.05", "increase(bytes)<=-1E3", "vd[a]b]<=0.1", "||<=", "gap(]@[)<=0", "vd[ ]<=0", "vd[\n]<=0"} {
+	for _, s := range []string{
+		"vd<=0.02", "frr@0.25>=0.9:error", "|crg.median@1e-1[sex]|<=.1:warning",
+		"gap(vd[a*b])<=0.05", "increase(bytes)<=-1E3", "vd[a]b]<=0.1", "||<=", "gap(]@[)<=0", "vd[ ]<=0", "vd[\n]<=0",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -87,8 +87,9 @@ func TestNothingPassesUnmeasured(t *testing.T) {
 		Timing:    &eval.Timing{},
 	}
 	results := map[string]*eval.Result{
-		"no result": nil, "empty": {}, "zero": zero, "nobody": eval.Summarize(nil, settings, eval.DataFile{}), "another margin": eval.Summarize(nil, eval.Settings{Margins: []float64{0.2}, Confidence: 0.95}, eval.DataFile{}),
-		"undefined": &undefined,
+		"no result": nil, "empty": {}, "zero": zero, "nobody": eval.Summarize(nil, settings, eval.DataFile{}),
+		"another margin": eval.Summarize(nil, eval.Settings{Margins: []float64{0.2}, Confidence: 0.95}, eval.DataFile{}),
+		"undefined":      &undefined,
 	}
 	for name, r := range results {
 		for _, groups := range []string{"no groups", "empty groups", "groups"} {
@@ -228,7 +229,10 @@ func TestNeeds(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	// The increase of a share has its own bounds; that of an estimate needs an interval of the gate's confidence.
-	for text, want := range map[string]float64{"vd<=0.1": 0.9, "increase(vd)<=0.1": 0.9, "gap(vd[sex])<=0.1": 0.9, "crg.mean<=0.1": 0.9, "|crg.mean|<=0.1": 0.9, "increase(crg.mean)<=0.1": 0.95, "gap(crg.mean[sex])<=0.1": 0.95} {
+	for text, want := range map[string]float64{
+		"vd<=0.1": 0.9, "increase(vd)<=0.1": 0.9, "gap(vd[sex])<=0.1": 0.9,
+		"crg.mean<=0.1": 0.9, "|crg.mean|<=0.1": 0.9, "increase(crg.mean)<=0.1": 0.95, "gap(crg.mean[sex])<=0.1": 0.95,
+	} {
 		c, err := ParseCheck(text)
 		if err != nil {
 			t.Fatal(err)

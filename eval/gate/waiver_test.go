@@ -79,7 +79,11 @@ func TestWaivedGroups(t *testing.T) {
 		{[]string{"fair [A]"}, Inconclusive, ""},
 		{[]string{"fair [C]"}, Fail, ""},
 		{[]string{"fair [A]", "fair [C]"}, Pass, ""},
-		{[]string{"fair [A]", "fair [C]", "fair [B]"}, Pass, `the waiver of "fair [B]" is no longer needed: the check passes`},
+		{
+			[]string{"fair [A]", "fair [C]", "fair [B]"},
+			Pass,
+			`the waiver of "fair [B]" is no longer needed: the check passes`,
+		},
 		{[]string{"fair", "fair [D]"}, Pass, `the waiver of "fair [D]" matches no finding: check the name of the group`},
 	} {
 		report := waive(c.names...)

@@ -29,7 +29,8 @@ func BrokenPromises(r *eval.Result, people *task.People, set *constraint.Set) []
 		}
 		s := &p.Steps[h].Full
 		b := Broken{
-			Row: p.Row, Line: p.Line, Margin: r.Settings.Margins[h], Own: s.Own, Other: s.Other, Cost: s.Cost, Action: changes(s),
+			Row: p.Row, Line: p.Line, Margin: r.Settings.Margins[h], Own: s.Own, Other: s.Other, Cost: s.Cost,
+			Action: changes(s),
 		}
 		if people.Rows != nil {
 			b.Row = people.Rows[p.Row]
@@ -44,8 +45,8 @@ func BrokenPromises(r *eval.Result, people *task.People, set *constraint.Set) []
 	return list
 }
 
-// repair is what would have held for a person whose promise breaks at the h-th margin: recourse with the smallest larger
-// margin that both models accept, or the quantized model's own; nil when there is neither.
+// repair is what would have held for a person whose promise breaks at the h-th margin: recourse with the smallest
+// larger margin that both models accept, or the quantized model's own; nil when there is neither.
 func repair(r *eval.Result, p *eval.Record, h int) (what string, better *eval.Promise) {
 	if !r.Settings.Issued {
 		for i := h + 1; i < len(p.Steps); i++ {

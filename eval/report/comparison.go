@@ -31,7 +31,10 @@ func comparisonPage(c *Comparison, how detail) *page {
 
 // glossary says what the metrics of the tables are.
 func glossary(t *eval.Comparison) block {
-	b := block{title: "What the metrics are", fold: true, table: table{left: 4, head: []string{"", "what", "unit", "better"}}}
+	b := block{title: "What the metrics are", fold: true, table: table{left: 4, head: []string{
+		"", "what", "unit",
+		"better",
+	}}}
 	seen := map[string]bool{}
 	for i := range t.Rows {
 		m, ok := eval.MetricBy(t.Rows[i].Metric)
@@ -100,7 +103,8 @@ func opening(c *Comparison) block {
 				said = append(said, fmt.Sprintf("%s in %d (%s)", x.word, len(list), abbreviated(list)))
 			}
 		}
-		line := fmt.Sprintf("%s compared with %s: of %d %s tested, ", t.Names[k], t.Names[0], tested, plural(tested, "number", "numbers"))
+		line := fmt.Sprintf("%s compared with %s: of %d %s tested, ", t.Names[k], t.Names[0], tested, plural(tested,
+			"number", "numbers"))
 		if len(said) == 0 {
 			line += "no difference is significant."
 		} else {
@@ -192,7 +196,8 @@ func standings(c *Comparison, how detail) []block {
 	return bs
 }
 
-// headlines are the rows that a brief view shows: those without a margin, and the others at the margin that stands for the curve.
+// headlines are the rows that a brief view shows: those without a margin, and the others at the margin that stands for
+// the curve.
 func headlines(t *eval.Comparison) []eval.ComparisonRow {
 	if len(t.Results) == 0 {
 		return t.Rows
@@ -262,14 +267,16 @@ func comparisonLegend(c *Comparison, shortened bool) []string {
 	}
 	slices.Sort(tests)
 	lines := []string{
-		fmt.Sprintf("~: no significant difference at confidence %s; p: p-value, adjusted (Holm) for the models in the row; n: people that count in both",
+		fmt.Sprintf("~: no significant difference at confidence %s; p: p-value, adjusted (Holm) for the models in the row; "+
+			"n: people that count in both",
 			strconv.FormatFloat(c.Comparison.Confidence, 'g', 6, 64)),
 	}
 	if len(tests) > 0 {
 		lines = append(lines, "tests: "+strings.Join(tests, ", ")+", paired by person; pp: percentage points")
 	}
 	if shortened {
-		lines = append(lines, "Other required margins are in the JSON, CSV and HTML reports; cfq explain defines the metrics.")
+		lines = append(lines, "Other required margins are in the JSON, CSV and HTML reports; cfq explain defines the "+
+			"metrics.")
 	}
 	return lines
 }
@@ -292,5 +299,6 @@ func comparisonFigures(t *eval.Comparison) []figure {
 		}
 		vd, rvd = append(vd, a.VD), append(rvd, a.RVD)
 	}
-	return bars("Promises that break, by model (t = "+margin(at)+"). Error bars: "+confidence(t.Results[0])+" intervals.", t.Names, vd, rvd)
+	return bars("Promises that break, by model (t = "+margin(at)+"). Error bars: "+confidence(t.Results[0])+" intervals.",
+		t.Names, vd, rvd)
 }

@@ -10,8 +10,8 @@ import (
 	"cfq/eval"
 )
 
-// CSV writes one line for each person, RFC 4180 with a head: the columns of each required margin end in @ and the margin. What does not
-// exist is empty. It fails without records, as for a report that was written without them.
+// CSV writes one line for each person, RFC 4180 with a head: the columns of each required margin end in @ and the
+// margin. What does not exist is empty. It fails without records, as for a report that was written without them.
 func CSV(w io.Writer, d *Document) error {
 	records := d.Result.Records
 	if records == nil {
@@ -50,7 +50,8 @@ func personHead(d *Document) []string {
 	for _, a := range d.Attributes {
 		head = append(head, a.Name)
 	}
-	head = append(head, "margin_full", "margin_quant", "evaluated", "first_status", "first_cost", "first_own", "first_other", "first_broken")
+	head = append(head, "margin_full", "margin_quant", "evaluated", "first_status", "first_cost", "first_own",
+		"first_other", "first_broken")
 	for _, t := range d.Result.Settings.Margins {
 		for _, name := range []string{
 			"status", "cost", "own", "other", "broken", "quant_status", "quant_cost", "quant_own", "quant_other", "quant_broken",
@@ -123,7 +124,8 @@ func exact(x eval.Float) string {
 func compareCSV(w io.Writer, c *Comparison) error {
 	return write(w, func(out *csv.Writer) error {
 		err := out.Write([]string{
-			"metric", "margin", "model", "value", "lo", "hi", "n", "delta", "delta_lo", "delta_hi", "delta_n", "p", "test", "call",
+			"metric", "margin", "model", "value", "lo", "hi", "n", "delta", "delta_lo", "delta_hi", "delta_n", "p", "test",
+			"call",
 		})
 		for _, row := range c.Comparison.Rows {
 			t := ""
@@ -135,11 +137,15 @@ func compareCSV(w io.Writer, c *Comparison) error {
 				if k < len(c.Comparison.Names) {
 					name = c.Comparison.Names[k]
 				}
-				line := []string{row.Metric, t, name, exact(cell.Value.Value), exact(cell.Value.Lo), exact(cell.Value.Hi), strconv.Itoa(cell.Value.N)}
+				line := []string{
+					row.Metric, t, name, exact(cell.Value.Value), exact(cell.Value.Lo), exact(cell.Value.Hi),
+					strconv.Itoa(cell.Value.N),
+				}
 				if k == 0 {
 					line = append(line, make([]string, 7)...)
 				} else {
-					line = append(line, exact(cell.Delta.Value), exact(cell.Delta.Lo), exact(cell.Delta.Hi), strconv.Itoa(cell.Delta.N),
+					line = append(line, exact(cell.Delta.Value), exact(cell.Delta.Lo), exact(cell.Delta.Hi),
+						strconv.Itoa(cell.Delta.N),
 						exact(cell.P), cell.Test, string(cell.Call))
 				}
 				err = errors.Join(err, out.Write(line))

@@ -44,7 +44,8 @@ func TestCSV(t *testing.T) {
 		}
 		if at(i, "evaluated") == "true" {
 			evaluated++
-			if v, err := strconv.ParseFloat(at(i, "certified_lower@0.25"), 64); err != nil || v != float64(r.Steps[2].Proof.Lower) {
+			if v, err := strconv.ParseFloat(at(i, "certified_lower@0.25"), 64); err != nil ||
+				v != float64(r.Steps[2].Proof.Lower) {
 				t.Errorf("line %d: %v %v", i, v, err)
 			}
 		} else if at(i, "status@0.1")+at(i, "own@0.1")+at(i, "quant_broken@0.5")+at(i, "first_status") != "" {
@@ -58,8 +59,10 @@ func TestCSV(t *testing.T) {
 			promised++
 		}
 	}
-	if a := d.Result.Margins[1]; evaluated != d.Result.Population.Evaluated || brokenThere != a.VD.Num || promised != a.VD.Den {
-		t.Errorf("%d evaluated, %d of %d broken, want %d, %d of %d", evaluated, brokenThere, promised, d.Result.Population.Evaluated, a.VD.Num, a.VD.Den)
+	if a := d.Result.Margins[1]; evaluated != d.Result.Population.Evaluated || brokenThere != a.VD.Num ||
+		promised != a.VD.Den {
+		t.Errorf("%d evaluated, %d of %d broken, want %d, %d of %d", evaluated, brokenThere, promised,
+			d.Result.Population.Evaluated, a.VD.Num, a.VD.Den)
 	}
 	if at(1, "sex") != `Male, "so" they say` || at(2, "sex") != "" {
 		t.Errorf("attributes %q and %q", at(1, "sex"), at(2, "sex"))

@@ -58,12 +58,14 @@ func headline(d *Document) block {
 		return block{lines: []string{"No people were evaluated."}}
 	}
 	a, mirrored, level := r.Margins[i], r.Margins[i], confidence(r)
-	what := "A promise is the cheapest feasible change with which the original approves a person that it refuses, with a logit margin " +
+	what := "A promise is the cheapest feasible change with which the original approves a person that it refuses, with " +
+		"a logit margin " +
 		"of %s. The promise breaks when the quantized model still refuses the changed person."
 	none := "No recourse was found for any of %d people at margin %s: there are no promises."
 	if r.Issued != nil { // they are what they are; only recourse that is computed needs a margin to be worth something
 		a = r.Margins[0]
-		what = "A promise is a change in " + cmp.Or(d.Promises.Name, "the promises file") + " with which the original approves a person that it " +
+		what = "A promise is a change in " + cmp.Or(d.Promises.Name, "the promises file") +
+			" with which the original approves a person that it " +
 			"refuses, with a logit margin of %s or more. It breaks when the quantized model still refuses the changed person."
 		if !r.Settings.OneSided {
 			what += " The promises of the quantized model are computed."
@@ -124,12 +126,16 @@ func legend(keys ...string) []string {
 func symbol(key string) string { return eval.MetricAt(key).Symbol }
 
 func promises(r *eval.Result) block {
-	b := block{title: "Promises by required margin t", after: legend("margins[].vd", "margins[].rvd", "margins[].frr"), figures: curve(r)}
+	b := block{
+		title: "Promises by required margin t", after: legend("margins[].vd", "margins[].rvd", "margins[].frr"),
+		figures: curve(r),
+	}
 	if r.Settings.OneSided {
 		b.after = legend("margins[].vd", "margins[].frr")
 	}
 	b.table.head = []string{
-		"t", symbol("margins[].vd"), "broken", "interval", symbol("margins[].rvd"), "broken", "interval", symbol("margins[].frr"), "helped",
+		"t", symbol("margins[].vd"), "broken", "interval", symbol("margins[].rvd"), "broken", "interval",
+		symbol("margins[].frr"), "helped",
 	}
 	for _, a := range r.Margins {
 		b.table.row(margin(a.Margin), percent(a.VD.Value, 1), fraction(a.VD), interval(a.VD, 1),
@@ -141,7 +147,8 @@ func promises(r *eval.Result) block {
 		return b
 	}
 	b.after = append(b.after, tau("rtau01", r.RTau01),
-		fmt.Sprintf("%s: %s, %s (%s); it found a recourse for %s", symbol("pgd_first.vd"), percent(r.First.VD.Value, 1), counts(r.First.VD),
+		fmt.Sprintf("%s: %s, %s (%s); it found a recourse for %s", symbol("pgd_first.vd"), percent(r.First.VD.Value, 1),
+			counts(r.First.VD),
 			interval(r.First.VD, 1), counts(r.First.FRR)))
 	return b
 }
@@ -157,11 +164,15 @@ func tau(key string, t eval.Tau) string {
 
 // costs shows the change of the cost of recourse, and the noise of the solver in it.
 func costs(r *eval.Result, how detail) block {
-	crg, sums, median, p95, abs, floor := "margins[].crg.mean", "margins[].crg.ratio_of_sums", "margins[].crg.median", "margins[].crg.p95",
+	crg, sums, median, p95, abs, floor := "margins[].crg.mean", "margins[].crg.ratio_of_sums", "margins[].crg.median",
+		"margins[].crg.p95",
 		"margins[].crg.abs_mean", "margins[].crg_noise.abs_mean"
 	keys := []string{crg, sums, median, p95, abs}
 	b := block{title: "Cost of the recourse"}
-	b.table.head = []string{"t", symbol(crg), "interval", "sums", "median", "p95", symbol(abs), "noise", "people", "cost 0", "lost"}
+	b.table.head = []string{
+		"t", symbol(crg), "interval", "sums", "median", "p95", symbol(abs), "noise", "people",
+		"cost 0", "lost",
+	}
 	known, noisy, lost := false, false, false
 	for i := range r.Margins {
 		a := &r.Margins[i]
@@ -170,8 +181,10 @@ func costs(r *eval.Result, how detail) block {
 		if a.Noise != nil {
 			noise = with(a.Noise.AbsMean, fixed, how)
 		}
-		b.table.row(margin(a.Margin), signed(a.CRG.Mean.Value, 3), between(a.CRG.Mean, three), with(a.CRG.RatioOfSums, signed, how), with(a.CRG.Median, signed, how),
-			with(a.CRG.P95, signed, how), with(a.CRG.AbsMean, fixed, how), noise, strconv.Itoa(a.CRG.N), strconv.Itoa(a.CRG.Free), fraction(a.LostRecourse))
+		b.table.row(margin(a.Margin), signed(a.CRG.Mean.Value, 3), between(a.CRG.Mean, three), with(a.CRG.RatioOfSums,
+			signed, how), with(a.CRG.Median, signed, how),
+			with(a.CRG.P95, signed, how), with(a.CRG.AbsMean, fixed, how), noise, strconv.Itoa(a.CRG.N),
+			strconv.Itoa(a.CRG.Free), fraction(a.LostRecourse))
 	}
 	if !known && !lost {
 		return block{}
@@ -179,9 +192,11 @@ func costs(r *eval.Result, how detail) block {
 	if noisy {
 		keys = append(keys, floor)
 	}
-	b.after = append(legend(keys...), "positive: recourse costs more under the quantized model; cost 0: people that it approves with the margin as they are")
+	b.after = append(legend(keys...), "positive: recourse costs more under the quantized model; cost 0: people that it "+
+		"approves with the margin as they are")
 	if lost {
-		b.after = append(b.after, "lost: "+eval.MetricAt("margins[].lost_recourse").Name+", of people refused by both with recourse under the original")
+		b.after = append(b.after, "lost: "+eval.MetricAt("margins[].lost_recourse").Name+", of people refused by both with "+
+			"recourse under the original")
 	}
 	return b
 }
@@ -214,19 +229,27 @@ func shape(r *eval.Result, how detail) block {
 }
 
 func marginErrors(r *eval.Result, how detail) block {
-	keys := []string{"margins[].margin_error.mean", "margins[].margin_error.rms", "margins[].margin_error.p99", "margins[].margin_error.max"}
+	keys := []string{
+		"margins[].margin_error.mean", "margins[].margin_error.rms", "margins[].margin_error.p99",
+		"margins[].margin_error.max",
+	}
 	b := block{title: "Margin error e at the original's recourse points", after: legend(keys...), fold: true}
 	b.table.head = []string{"t", symbol(keys[0]), symbol(keys[1]), symbol(keys[2]), symbol(keys[3]), "people"}
 	for _, a := range r.Margins {
 		e := a.MarginError
-		b.table.row(margin(a.Margin), with(e.Mean, signed, how), with(e.RMS, fixed, how), with(e.P99, fixed, how), with(e.Max, fixed, how), strconv.Itoa(e.N))
+		b.table.row(margin(a.Margin), with(e.Mean, signed, how), with(e.RMS, fixed, how), with(e.P99, fixed, how),
+			with(e.Max, fixed, how), strconv.Itoa(e.N))
 	}
 	return b
 }
 
-// spreads shows where the two models' margins lie at the original's recourse points: at the margin that stands for the curve, or at all.
+// spreads shows where the two models' margins lie at the original's recourse points: at the margin that stands for the
+// curve, or at all.
 func spreads(r *eval.Result, how detail) block {
-	b := block{title: "Margins at the original's recourse points", table: table{left: 2}, figures: distribution(r), fold: true}
+	b := block{
+		title: "Margins at the original's recourse points", table: table{left: 2}, figures: distribution(r),
+		fold: true,
+	}
 	b.table.head = []string{"t", "model", "smallest", "p05", "median", "p95", "largest", "people"}
 	for i, a := range r.Margins {
 		if how == brief && i != r.Headline() {
@@ -237,7 +260,8 @@ func spreads(r *eval.Result, how detail) block {
 			eval.Spread
 		}{{"original", a.FullMargins}, {"quantized", a.QuantMargins}} {
 			if m.N > 0 {
-				b.table.row(margin(a.Margin), m.name, signed(m.Min, 3), signed(m.P05.Value, 3), signed(m.Median.Value, 3), signed(m.P95.Value, 3), signed(m.Max, 3), strconv.Itoa(m.N))
+				b.table.row(margin(a.Margin), m.name, signed(m.Min, 3), signed(m.P05.Value, 3), signed(m.Median.Value, 3),
+					signed(m.P95.Value, 3), signed(m.Max, 3), strconv.Itoa(m.N))
 			}
 		}
 	}
@@ -256,7 +280,8 @@ func decisions(r *eval.Result) block {
 	row("decisions.accuracy_full", d.AccuracyFull)
 	row("decisions.accuracy_quant", d.AccuracyQuant)
 	if e := d.AccuracyDrop; e.Value.Defined() {
-		b.table.row(eval.MetricAt("decisions.accuracy_drop").Name, difference("share", e.Value), missing, between(e, func(x eval.Float) string { return signed(100*x, 1) })+" pp")
+		b.table.row(eval.MetricAt("decisions.accuracy_drop").Name, difference("share", e.Value), missing, between(e,
+			func(x eval.Float) string { return signed(100*x, 1) })+" pp")
 	}
 	row("decisions.favourable_full", d.FavourableFull)
 	row("decisions.favourable_quant", d.FavourableQuant)
@@ -286,7 +311,8 @@ type parts struct {
 func newParts(what string, t float64) *parts {
 	p := &parts{}
 	p.table = table{left: 1, head: []string{
-		what, "helped", symbolAt("margins[].vd", t), "broken", "interval", symbolAt("margins[].rvd", t), symbol("margins[].crg.median"), "accuracy",
+		what, "helped", symbolAt("margins[].vd", t), "broken", "interval", symbolAt("margins[].rvd", t),
+		symbol("margins[].crg.median"), "accuracy",
 	}}
 	return p
 }
@@ -325,7 +351,8 @@ func groups(r *eval.Result, how detail) []block {
 		for _, g := range by.Gaps {
 			switch {
 			case g.Margin != nil && *g.Margin != t || g.Worst == "":
-			case how == brief && g.P.Defined() && float64(g.P) > 1-r.Settings.Confidence && g.Metric != "vd" && g.Metric != "rvd":
+			case how == brief && g.P.Defined() && float64(g.P) > 1-r.Settings.Confidence && g.Metric != "vd" &&
+				g.Metric != "rvd":
 				alike++
 			default:
 				tested = tested || g.P.Defined()
@@ -333,15 +360,18 @@ func groups(r *eval.Result, how detail) []block {
 			}
 		}
 		if alike > 0 {
-			b.after = append(b.after, fmt.Sprintf("In %d other %s the groups do not differ significantly.", alike, plural(alike, "metric", "metrics")))
+			b.after = append(b.after, fmt.Sprintf("In %d other %s the groups do not differ significantly.", alike, plural(alike,
+				"metric", "metrics")))
 		}
 		if tested {
-			b.after = append(b.after, "p: p-value of the difference between the worst group and the others, adjusted (Holm) for the number of groups")
+			b.after = append(b.after, "p: p-value of the difference between the worst group and the others, adjusted (Holm) "+
+				"for the number of groups")
 		}
 		if small {
 			b.after = append(b.after, "* too few promises for a comparison")
 		}
-		b.figures = bars("Promises that break, by "+by.By+" (t = "+margin(t)+"). Error bars: "+confidence(r)+" intervals.", p.names, p.vd, p.rvd)
+		b.figures = bars("Promises that break, by "+by.By+" (t = "+margin(t)+"). Error bars: "+confidence(r)+" intervals.",
+			p.names, p.vd, p.rvd)
 		bs = append(bs, b)
 	}
 	return bs
@@ -387,7 +417,8 @@ func scenarios(r *eval.Result) block {
 	}
 	return block{
 		title: "Other conditions", table: p.table,
-		figures: bars("Promises that break under other conditions (t = "+margin(t)+"). Error bars: "+confidence(r)+" intervals.", p.names, p.vd, p.rvd),
+		figures: bars("Promises that break under other conditions (t = "+margin(t)+"). Error bars: "+confidence(r)+" "+
+			"intervals.", p.names, p.vd, p.rvd),
 	}
 }
 
@@ -399,7 +430,8 @@ func certificates(r *eval.Result) block {
 	for _, a := range r.Margins {
 		if p := a.Certified; p != nil {
 			radius = p.Radius
-			b.table.row(margin(a.Margin), percent(p.Certified.Value, 1), fraction(p.Certified), interval(p.Certified, 1), fixed(p.Apart.Value, 3))
+			b.table.row(margin(a.Margin), percent(p.Certified.Value, 1), fraction(p.Certified), interval(p.Certified, 1),
+				fixed(p.Apart.Value, 3))
 		}
 	}
 	if len(b.table.rows) == 0 {
@@ -410,7 +442,8 @@ func certificates(r *eval.Result) block {
 		where = "exactly at the recourse point"
 	}
 	b.after = []string{
-		"certified: proved that the quantized model approves every point " + where + "; promises without a certificate may hold too",
+		"certified: proved that the quantized model approves every point " + where +
+			"; promises without a certificate may hold too",
 		"models apart: upper bound of the difference of the two margins there, median person (logits)",
 	}
 	return b
@@ -452,7 +485,8 @@ func perturbations(r *eval.Result, how detail) block {
 	}
 	b.after = []string{
 		"eps: the largest difference of the two models' logits at or around the original's recourse points",
-		"safe: points whose margin is more than twice eps; broken inside and outside: promises that break among them and among the others",
+		"safe: points whose margin is more than twice eps; broken inside and outside: promises that break among them and " +
+			"among the others",
 	}
 	return b
 }
@@ -480,15 +514,20 @@ func broken(d *Document, how detail) block {
 		}
 		return b
 	}
-	b.table = table{head: []string{"line", "what was promised", "what would have held", "t", "margin", "quantized", "cost", "then"}, left: 3}
+	b.table = table{head: []string{
+		"line", "what was promised", "what would have held", "t", "margin", "quantized",
+		"cost", "then",
+	}, left: 3}
 	for _, x := range d.Broken[:shown] {
 		line := missing
 		if x.Line > 0 {
 			line = strconv.Itoa(x.Line)
 		}
-		b.table.row(line, sentence(x.Action), orMissing(x.Repair), margin(x.Margin), signed(x.Own, 3), signed(x.Other, 3), fixed(x.Cost, 3), fixed(x.RepairCost, 3))
+		b.table.row(line, sentence(x.Action), orMissing(x.Repair), margin(x.Margin), signed(x.Own, 3), signed(x.Other, 3),
+			fixed(x.Cost, 3), fixed(x.RepairCost, 3))
 	}
-	b.after = append(b.after, "margin, quantized: of the two models at the recourse point (logits); then: the cost of what would have held")
+	b.after = append(b.after, "margin, quantized: of the two models at the recourse point (logits); then: the cost of "+
+		"what would have held")
 	return b
 }
 
@@ -498,7 +537,8 @@ func brokenLine(x *Broken) string {
 	if x.Line <= 0 {
 		line = fmt.Sprintf("row %d: ", x.Row)
 	}
-	line += fmt.Sprintf("%s, at cost %s for margin %s; under the quantized model %s", sentence(x.Action), fixed(x.Cost, 3), signed(x.Own, 3), signed(x.Other, 3))
+	line += fmt.Sprintf("%s, at cost %s for margin %s; under the quantized model %s", sentence(x.Action), fixed(x.Cost,
+		3), signed(x.Own, 3), signed(x.Other, 3))
 	if x.Repair != "" {
 		line += fmt.Sprintf(". Would have held: %s, at cost %s", x.Repair, fixed(x.RepairCost, 3))
 	}
@@ -610,8 +650,10 @@ func footprint(r *eval.Result) block {
 		}
 		b.table.row(label, show(a), show(q), ratio)
 	}
-	row("size of the file", float64(f.Full.Bytes), float64(f.Quant.Bytes), func(x float64) string { return byteCount(int64(x)) })
-	row("stored bits per weight", f.Full.WeightBits, f.Quant.WeightBits, func(x float64) string { return strconv.FormatFloat(x, 'f', 2, 64) })
+	row("size of the file", float64(f.Full.Bytes), float64(f.Quant.Bytes),
+		func(x float64) string { return byteCount(int64(x)) })
+	row("stored bits per weight", f.Full.WeightBits, f.Quant.WeightBits,
+		func(x float64) string { return strconv.FormatFloat(x, 'f', 2, 64) })
 	row("bit operations of one decision", f.Full.BOPs, f.Quant.BOPs, func(x float64) string { return thousands(int64(x)) })
 	return b
 }
@@ -628,11 +670,13 @@ func timing(r *eval.Result) block {
 		if p.Full.Value.Defined() && p.Quant.Value > 0 {
 			times = strconv.FormatFloat(float64(p.Full.Value/p.Quant.Value), 'f', 2, 64) + "x"
 		}
-		b.table.row(label, seconds(p.Full.Value), between(p.Full, seconds), seconds(p.Quant.Value), between(p.Quant, seconds), strconv.Itoa(p.Quant.N), times)
+		b.table.row(label, seconds(p.Full.Value), between(p.Full, seconds), seconds(p.Quant.Value), between(p.Quant,
+			seconds), strconv.Itoa(p.Quant.N), times)
 	}
 	row("1 row", t.One)
 	row("256 rows", t.Many)
-	b.after = []string{"Medians of alternating runs of the two models on this machine. Only these numbers differ between evaluations."}
+	b.after = []string{"Medians of alternating runs of the two models on this machine. Only these numbers differ " +
+		"between evaluations."}
 	return b
 }
 
@@ -655,7 +699,8 @@ func layers(d *Document, how detail) block {
 	bits, score := chart.Series{Name: ""}, chart.Series{Name: ""}
 	var names []string
 	for _, l := range list {
-		b.table.row(l.Node, thousands(int64(l.Weights)), strconv.FormatFloat(l.Bits, 'f', 2, 64), thousands(int64(l.Bytes)), fixed(l.Sensitivity, 4), cmp.Or(l.Kernel, missing))
+		b.table.row(l.Node, thousands(int64(l.Weights)), strconv.FormatFloat(l.Bits, 'f', 2, 64), thousands(int64(l.Bytes)),
+			fixed(l.Sensitivity, 4), cmp.Or(l.Kernel, missing))
 		names = append(names, l.Node)
 		bits.Y, score.Y = append(bits.Y, l.Bits), append(score.Y, float64(l.Sensitivity))
 	}
@@ -664,13 +709,17 @@ func layers(d *Document, how detail) block {
 	}
 	draw := func(caption, x string, s chart.Series) {
 		if anyDefined(s.Y) {
-			b.figures = append(b.figures, figure{caption, chart.Chart{X: x, Categories: names, Horizontal: true, Series: []chart.Series{s}}})
+			b.figures = append(b.figures, figure{caption, chart.Chart{
+				X: x, Categories: names, Horizontal: true,
+				Series: []chart.Series{s},
+			}})
 		}
 	}
 	draw("Bits of each layer's weights.", "bits per weight", bits)
 	draw("Counterfactual sensitivity of each layer.", "mean l1 norm of the gradient", score)
 	if anyDefined(score.Y) {
-		b.after = append(b.after, "sensitivity: mean l1 norm of the gradient of the loss by the layer's weights, at the original's recourse points")
+		b.after = append(b.after, "sensitivity: mean l1 norm of the gradient of the loss by the layer's weights, at the "+
+			"original's recourse points")
 	}
 	return b
 }

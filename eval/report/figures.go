@@ -19,7 +19,8 @@ func rates(name string, xs []float64, list []eval.Rate) chart.Series {
 			s.Y, s.Low, s.High = append(s.Y, math.NaN()), append(s.Low, math.NaN()), append(s.High, math.NaN())
 			continue
 		}
-		s.Y, s.Low, s.High = append(s.Y, 100*float64(r.Value)), append(s.Low, 100*float64(r.Lo)), append(s.High, 100*float64(r.Hi))
+		s.Y, s.Low, s.High = append(s.Y, 100*float64(r.Value)), append(s.Low, 100*float64(r.Lo)), append(s.High,
+			100*float64(r.Hi))
 	}
 	return s
 }
@@ -43,7 +44,8 @@ func curve(r *eval.Result) []figure {
 	return []figure{{"Promises that break, by required margin. Error bars: " + confidence(r) + " intervals.", c}}
 }
 
-// distribution shows the margins of both models at the original's recourse points, at the margin that stands for the curve.
+// distribution shows the margins of both models at the original's recourse points, at the margin that stands for the
+// curve.
 func distribution(r *eval.Result) []figure {
 	i := r.Headline()
 	var own, other []float64

@@ -109,7 +109,8 @@ func sectionOf(b *block) (section, error) {
 		if err := chart.Figure(&svg, f.chart); err != nil {
 			return s, fmt.Errorf("report: %w", err)
 		}
-		s.Figures = append(s.Figures, picture{f.caption, template.HTML(svg.String())}) //nolint:gosec // drawn here, its words escaped
+		//nolint:gosec // drawn here, its words escaped
+		s.Figures = append(s.Figures, picture{f.caption, template.HTML(svg.String())})
 	}
 	return s, nil
 }
@@ -162,7 +163,10 @@ func styleOf(v gate.Verdict) string {
 
 // slug makes an id of a title.
 func slug(title string) string {
-	words := strings.FieldsFunc(strings.ToLower(title), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
+	words := strings.FieldsFunc(strings.ToLower(title), func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' ||
+			r > '9')
+	})
 	return "s-" + strings.Join(words, "-")
 }
 
@@ -180,8 +184,10 @@ func tiles(d *Document) []tile {
 			out = append(out, tile{label, value, note})
 		}
 	}
-	add("promises that break, "+symbolAt("margins[].vd", a.Margin), percent(a.VD.Value, 1), fraction(a.VD)+", "+interval(a.VD, 1))
-	add("promises of the quantized model that the original breaks, "+symbolAt("margins[].rvd", a.Margin), percent(a.RVD.Value, 1), fraction(a.RVD)+", "+interval(a.RVD, 1))
+	add("promises that break, "+symbolAt("margins[].vd", a.Margin), percent(a.VD.Value, 1),
+		fraction(a.VD)+", "+interval(a.VD, 1))
+	add("promises of the quantized model that the original breaks, "+symbolAt("margins[].rvd", a.Margin),
+		percent(a.RVD.Value, 1), fraction(a.RVD)+", "+interval(a.RVD, 1))
 	if t := r.Tau01; t.Value.Defined() {
 		note := "tau01, logits"
 		if t.Extrapolated {
@@ -199,7 +205,8 @@ func tiles(d *Document) []tile {
 	add("change of the cost of recourse", signed(a.CRG.Median.Value, 3), noise)
 	add("accuracy", percent(r.Decisions.AccuracyQuant.Value, 1), "original "+percent(r.Decisions.AccuracyFull.Value, 1))
 	if n := d.Quantized.Bytes; n > 0 && d.Full.Bytes > 0 {
-		add("size of the file", percent(eval.Float(float64(n)/float64(d.Full.Bytes)), 0), thousands(n)+" of "+byteCount(d.Full.Bytes))
+		add("size of the file", percent(eval.Float(float64(n)/float64(d.Full.Bytes)), 0),
+			thousands(n)+" of "+byteCount(d.Full.Bytes))
 	}
 	return out
 }

@@ -61,7 +61,8 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// checkPage checks what every page keeps to: nothing from elsewhere, no script, ids that are there once, pictures that say what they show.
+// checkPage checks what every page keeps to: nothing from elsewhere, no script, ids that are there once, pictures that
+// say what they show.
 func checkPage(t *testing.T, name, page string) {
 	t.Helper()
 	for _, no := range []string{"<script", "http://", "https://", "@import", "url(", "NaN", "ZgotmplZ", "<b>", "Inf "} {
@@ -98,9 +99,12 @@ func TestHTMLOrder(t *testing.T) {
 	_, body, _ := strings.Cut(page, "<body>")
 	last := -1
 	for _, want := range []string{
-		`class="verdict bad">FAIL`, d.Title, "Of 5 checks 2 fail", `class="tiles"`, "Checks</h2>", "The promises</h2>", "Warnings</h2>", "Promises by required margin t</h2>",
-		"Cost of the recourse</h2>", "Margins at the original&#39;s recourse points</h2>", "By sex</h2>", "Other conditions</h2>", "Certificates</h2>", "Logit perturbation",
-		"Broken promises", "Decisions</h2>", "Size and work</h2>", "Speed in ONNX Runtime", "Layers of the quantized model</h2>", "Files</h2>", "How the quantized model was made</h2>", "Settings</h2>",
+		`class="verdict bad">FAIL`, d.Title, "Of 5 checks 2 fail", `class="tiles"`, "Checks</h2>", "The promises</h2>",
+		"Warnings</h2>", "Promises by required margin t</h2>",
+		"Cost of the recourse</h2>", "Margins at the original&#39;s recourse points</h2>", "By sex</h2>",
+		"Other conditions</h2>", "Certificates</h2>", "Logit perturbation",
+		"Broken promises", "Decisions</h2>", "Size and work</h2>", "Speed in ONNX Runtime",
+		"Layers of the quantized model</h2>", "Files</h2>", "How the quantized model was made</h2>", "Settings</h2>",
 	} {
 		i := strings.Index(body[max(last, 0):], want)
 		if i < 0 {
@@ -113,7 +117,8 @@ func TestHTMLOrder(t *testing.T) {
 	if n := strings.Count(page, "<svg"); n != 7 {
 		t.Errorf("%d pictures, want 7", n)
 	}
-	if !strings.Contains(page, "income 27000 -&gt; 31500, debt 9000 -&gt; 8200") || !strings.Contains(page, "some &amp; &lt;more&gt;") {
+	if !strings.Contains(page, "income 27000 -&gt; 31500, debt 9000 -&gt; 8200") || !strings.Contains(page,
+		"some &amp; &lt;more&gt;") {
 		t.Error("an action or a group's name is not there as it should be")
 	}
 }
@@ -182,7 +187,10 @@ func TestMany(t *testing.T) {
 	}
 	page := render(t, func(w io.Writer) error { return HTML(w, d) })
 	for _, c := range []struct{ in, want string }{
-		{text.String(), "5 of 1000 people; the JSON"}, {page, "200 of 1000 people; the JSON"}, {text.String(), "39 more pass"},
+		{text.String(), "5 of 1000 people; the JSON"}, {page, "200 of 1000 people; the JSON"}, {
+			text.String(),
+			"39 more pass",
+		},
 	} {
 		if !strings.Contains(c.in, c.want) {
 			t.Errorf("%q is not said", c.want)

@@ -29,7 +29,8 @@ type CompareLayout struct {
 }
 
 // JSON writes d as one indented JSON object with a trailing newline. Keys are stable
-// (see Schema), numbers that do not exist are null. Two evaluations of the same files and options differ in timing alone.
+// (see Schema), numbers that do not exist are null. Two evaluations of the same files and options differ in timing
+// alone.
 func JSON(w io.Writer, d *Document) error { return writeJSON(w, Layout{Schema, d}) }
 
 func compareJSON(w io.Writer, c *Comparison) error {
@@ -60,7 +61,8 @@ func ReadJSON(r io.Reader) (*Document, error) {
 		return nil, fmt.Errorf("report: invalid JSON report: %w", err)
 	}
 	if head.Schema != Schema {
-		return nil, fmt.Errorf("report: unsupported schema %q: want %q, as cfq eval --report json:FILE writes it", head.Schema, Schema)
+		return nil, fmt.Errorf("report: unsupported schema %q: want %q, as cfq eval --report json:FILE writes it",
+			head.Schema, Schema)
 	}
 	if err := json.Unmarshal(data, &v); err != nil {
 		return nil, fmt.Errorf("report: %w", err)

@@ -42,7 +42,8 @@ func TestReadJSON(t *testing.T) {
 		if diff := cmp.Diff(d, back, floats, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s is not the same after reading:\n%s", name, diff)
 		}
-		if again := jsonOf(t, func(w *bytes.Buffer, d *Document) error { return JSON(w, d) }, back); !bytes.Equal(data, again) {
+		if again := jsonOf(t, func(w *bytes.Buffer, d *Document) error { return JSON(w, d) }, back); !bytes.Equal(data,
+			again) {
 			t.Errorf("%s is not the same when it is written again", name)
 		}
 	}
@@ -60,7 +61,8 @@ func TestReadJSONRefuses(t *testing.T) {
 		{`"rows": 1200`, `"rows": "many"`, "rows"},
 		{good, `{"schema": "cfq.eval/2", "result": {}}`, "required margins"},
 	} {
-		if _, err := ReadJSON(strings.NewReader(strings.Replace(good, c.old, c.with, 1))); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := ReadJSON(strings.NewReader(strings.Replace(good, c.old, c.with, 1))); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.40s: %v, want %q", c.with, err, c.want)
 		}
 	}
@@ -74,7 +76,8 @@ func TestReadJSONRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadJSON(bytes.NewReader(short)); err == nil || !strings.Contains(err.Error(), "4 required margins in the settings and 1 results") {
+	if _, err := ReadJSON(bytes.NewReader(short)); err == nil || !strings.Contains(err.Error(),
+		"4 required margins in the settings and 1 results") {
 		t.Errorf("%v", err)
 	}
 }

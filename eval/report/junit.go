@@ -49,8 +49,8 @@ type (
 
 const junitName = "cfq gate"
 
-// JUnit writes the checks of d's gate as test cases: what fails is a failure, what is inconclusive an error, and what does not pass
-// but only warns or is waived is skipped, with the reason. It fails without a gate.
+// JUnit writes the checks of d's gate as test cases: what fails is a failure, what is inconclusive an error, and what
+// does not pass but only warns or is waived is skipped, with the reason. It fails without a gate.
 func JUnit(w io.Writer, d *Document) error {
 	g := d.Gate
 	if g == nil {

@@ -100,7 +100,8 @@ func TestJUnit(t *testing.T) {
 		t.Errorf("%v", suite.Attrs)
 	}
 	for name, want := range map[string]string{
-		"accuracy": "pass", "accuracy >= -0.5": "pass", "vd": "failure", "vd by sex [Female]": "error", "vd by sex [Male <b>]": "skipped", "crg": "skipped",
+		"accuracy": "pass", "accuracy >= -0.5": "pass", "vd": "failure", "vd by sex [Female]": "error",
+		"vd by sex [Male <b>]": "skipped", "crg": "skipped",
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %q", name, got[name], want)

@@ -16,14 +16,16 @@ import (
 
 // Document is one evaluation and where it came from.
 type Document struct {
-	Title     string            `json:"title"`
-	Tool      string            `json:"tool,omitempty"` // program and version that made it
-	Full      Model             `json:"full"`
-	Quantized Model             `json:"quantized"`
-	Data      File              `json:"data"`
-	Task      File              `json:"task"`
-	Promises  File              `json:"promises,omitzero"`  // whose promises are the original's; none when they were computed
-	Overrides File              `json:"overrides,omitzero"` // what single people can change; none when the task says it for all
+	Title     string `json:"title"`
+	Tool      string `json:"tool,omitempty"` // program and version that made it
+	Full      Model  `json:"full"`
+	Quantized Model  `json:"quantized"`
+	Data      File   `json:"data"`
+	Task      File   `json:"task"`
+	// whose promises are the original's; none when they were computed
+	Promises File `json:"promises,omitzero"`
+	// what single people can change; none when the task says it for all
+	Overrides File              `json:"overrides,omitzero"`
 	Recipe    map[string]string `json:"recipe,omitempty"`   // how the quantized model was made
 	Warnings  []string          `json:"warnings,omitempty"` // besides those of Result
 	Result    *eval.Result      `json:"result"`
@@ -62,7 +64,8 @@ type Broken struct {
 	Other  eval.Float `json:"other"`  // of the quantized model
 	Cost   eval.Float `json:"cost"`
 	Action []string   `json:"action"` // "income 27000 -> 31500"
-	// Repair says what would have held: recourse at the smallest larger margin that the quantized model accepts, or its own.
+	// Repair says what would have held: recourse at the smallest larger margin that the quantized model accepts, or its
+	// own.
 	Repair     string     `json:"repair"`
 	RepairCost eval.Float `json:"repair_cost"` // cost of that
 }

@@ -31,8 +31,9 @@ func about(x eval.Float, n int) eval.Estimate {
 func gap(mean eval.Float, n, free int) eval.Gap {
 	return eval.Gap{
 		Mean: about(mean, n), RatioOfSums: about(mean/2, n), Median: about(0*mean, n), P95: about(2*mean, n),
-		AbsMean: about(eval.Float(math.Abs(float64(mean))), n), AbsMedian: about(0*mean, n), AbsP95: about(eval.Float(math.Abs(float64(2*mean))), n),
-		N: n, Free: free,
+		AbsMean: about(eval.Float(math.Abs(float64(mean))), n), AbsMedian: about(0*mean, n),
+		AbsP95: about(eval.Float(math.Abs(float64(2*mean))), n),
+		N:      n, Free: free,
 	}
 }
 
@@ -51,18 +52,27 @@ func loans() *Document {
 		}
 	}
 	r := &eval.Result{
-		Settings:   eval.Settings{Margins: []float64{0, 0.1, 0.25}, Sample: 702, Seed: 7, Confidence: 0.95, Epsilon: 1e-9, SupportTau: 1e-6},
-		Population: eval.Population{DataFile: eval.DataFile{Rows: 2010, Unreadable: 4, LeftOut: 6}, Read: 2000, Labelled: 2000, Favoured: 1100, Refused: 900, Evaluated: 702, BothRefuse: 690},
-		Decisions: eval.Decisions{
-			AccuracyFull: rate(1716, 2000), AccuracyQuant: rate(1712, 2000), FavourableFull: rate(1100, 2000), FavourableQuant: rate(1108, 2000),
-			Disagreement: rate(16, 2000), Lost: rate(4, 1100), Gained: rate(12, 900),
+		Settings: eval.Settings{
+			Margins: []float64{0, 0.1, 0.25}, Sample: 702, Seed: 7, Confidence: 0.95, Epsilon: 1e-9,
+			SupportTau: 1e-6,
 		},
-		Margins: []eval.AtMargin{at(0, 301, 330, 0.0124, -0.0031), at(0.1, 12, 14, -0.0004, 0.0028), at(0.25, 0, 1, 0.0002, 0.00001)},
-		First:   eval.First{FRR: rate(655, 702), VD: rate(31, 655)},
-		Tau01:   eval.Tau{Value: 0.1432, N: 640, From: 0.1},
-		RTau01:  eval.Tau{Value: 0.3121, N: 631, From: 0.25, Extrapolated: true},
+		Population: eval.Population{
+			DataFile: eval.DataFile{Rows: 2010, Unreadable: 4, LeftOut: 6}, Read: 2000,
+			Labelled: 2000, Favoured: 1100, Refused: 900, Evaluated: 702, BothRefuse: 690,
+		},
+		Decisions: eval.Decisions{
+			AccuracyFull: rate(1716, 2000), AccuracyQuant: rate(1712, 2000), FavourableFull: rate(1100, 2000),
+			FavourableQuant: rate(1108, 2000),
+			Disagreement:    rate(16, 2000), Lost: rate(4, 1100), Gained: rate(12, 900),
+		},
+		Margins: []eval.AtMargin{at(0, 301, 330, 0.0124, -0.0031), at(0.1, 12, 14, -0.0004, 0.0028), at(0.25, 0, 1, 0.0002,
+			0.00001)},
+		First:  eval.First{FRR: rate(655, 702), VD: rate(31, 655)},
+		Tau01:  eval.Tau{Value: 0.1432, N: 640, From: 0.1},
+		RTau01: eval.Tau{Value: 0.3121, N: 631, From: 0.25, Extrapolated: true},
 		Warnings: []string{
-			"Rtau01 (0.31) lies above the largest margin evaluated: it is extrapolated from margin 0.25; evaluate at a larger margin to know",
+			"Rtau01 (0.31) lies above the largest margin evaluated: it is extrapolated from margin 0.25; evaluate at a larger " +
+				"margin to know",
 		},
 	}
 	return &Document{
@@ -84,13 +94,22 @@ func empty() *Document {
 		Result: &eval.Result{
 			Settings:   eval.Settings{Margins: []float64{0.1}, Confidence: 0.95},
 			Population: eval.Population{DataFile: eval.DataFile{Rows: 40}, Read: 40, Favoured: 40},
-			Decisions:  eval.Decisions{AccuracyFull: none, AccuracyQuant: none, FavourableFull: rate(40, 40), FavourableQuant: rate(40, 40), Disagreement: rate(0, 40), Lost: rate(0, 40), Gained: none},
+			Decisions: eval.Decisions{
+				AccuracyFull: none, AccuracyQuant: none, FavourableFull: rate(40, 40),
+				FavourableQuant: rate(40, 40), Disagreement: rate(0, 40), Lost: rate(0, 40), Gained: none,
+			},
 			Margins: []eval.AtMargin{{
 				Margin: 0.1, FRR: none, RFRR: none, VD: none, RVD: none,
 				CRG: gap(nan, 0, 0), CRGBoth: gap(nan, 0, 0),
-				DirSim: about(nan, 0), ActOverlap: about(nan, 0), MarginError: eval.MarginError{Mean: about(nan, 0), RMS: about(nan, 0), P99: about(nan, 0), Max: about(nan, 0)},
+				DirSim: about(nan, 0), ActOverlap: about(nan, 0), MarginError: eval.MarginError{
+					Mean: about(nan, 0),
+					RMS:  about(nan, 0), P99: about(nan, 0), Max: about(nan, 0),
+				},
 			}},
-			First: eval.First{FRR: none, VD: none}, Tau01: eval.Tau{Value: nan, From: nan}, RTau01: eval.Tau{Value: nan, From: nan},
+			First: eval.First{FRR: none, VD: none}, Tau01: eval.Tau{Value: nan, From: nan}, RTau01: eval.Tau{
+				Value: nan,
+				From:  nan,
+			},
 			Warnings: []string{"the original refuses none of 40 people: there is no recourse to evaluate"},
 		},
 	}
@@ -100,7 +119,10 @@ func empty() *Document {
 func infeasible() *Document {
 	d := empty()
 	r := d.Result
-	r.Population = eval.Population{DataFile: eval.DataFile{Rows: 40}, Read: 40, Favoured: 5, Refused: 35, Evaluated: 35, BothRefuse: 35}
+	r.Population = eval.Population{
+		DataFile: eval.DataFile{Rows: 40}, Read: 40, Favoured: 5, Refused: 35, Evaluated: 35,
+		BothRefuse: 35,
+	}
 	r.Margins[0].FRR, r.Margins[0].RFRR = rate(0, 35), rate(0, 35)
 	r.Warnings = []string{"margin 0.1: no recourse was found for any of 35 people"}
 	return d
@@ -120,7 +142,10 @@ func given() *Document {
 
 // samples are documents of every kind.
 func samples() map[string]*Document {
-	return map[string]*Document{"loans": loans(), "empty": empty(), "infeasible": infeasible(), "given": given(), "onesided": oneSided(), "complete": complete()}
+	return map[string]*Document{
+		"loans": loans(), "empty": empty(), "infeasible": infeasible(), "given": given(),
+		"onesided": oneSided(), "complete": complete(),
+	}
 }
 
 // draw renders views of a document. Of the large one the views for programs are tested elsewhere.

@@ -10,14 +10,16 @@ import (
 	"cfq/recourse"
 )
 
-// made is a promise of random cost whose margin is at least t, and which the other model sees with an error of the size noise.
+// made is a promise of random cost whose margin is at least t, and which the other model sees with an error of the size
+// noise.
 func made(rng *rand.Rand, t, noise float64) eval.Promise {
 	own := t + 1e-4
 	if rng.Float64() < 0.2 {
 		own += 0.3 * rng.ExpFloat64()
 	}
 	return eval.Promise{
-		Status: recourse.Found, Cost: eval.Float(0.4 + rng.ExpFloat64()), Own: eval.Float(own), Other: eval.Float(own + noise*rng.NormFloat64()),
+		Status: recourse.Found, Cost: eval.Float(0.4 + rng.ExpFloat64()), Own: eval.Float(own), Other: eval.Float(own +
+			noise*rng.NormFloat64()),
 	}
 }
 
@@ -77,8 +79,14 @@ func complete() *Document {
 	}
 	r.Groups = []eval.Grouping{
 		{
-			By: "sex", Groups: []eval.Group{{Name: "Female", Result: part(func(i int) bool { return i%3 == 0 })}, {Name: "Male", Result: part(func(i int) bool { return i%3 > 0 })}},
-			Gaps: []eval.GroupGap{{Metric: "vd", Margin: new(0.1), Worst: "Female", Best: "Male", Difference: 0.0213, P: 0.0431}},
+			By: "sex", Groups: []eval.Group{{Name: "Female", Result: part(func(i int) bool { return i%3 == 0 })}, {
+				Name:   "Male",
+				Result: part(func(i int) bool { return i%3 > 0 }),
+			}},
+			Gaps: []eval.GroupGap{{
+				Metric: "vd", Margin: new(0.1), Worst: "Female", Best: "Male", Difference: 0.0213,
+				P: 0.0431,
+			}},
 		},
 		{
 			By: "education*native country", Groups: []eval.Group{
@@ -91,13 +99,20 @@ func complete() *Document {
 	}
 	noisy := eval.Summarize(crowd(5, 1200, settings.Margins, 0.09), settings, eval.DataFile{})
 	noisy.Records = nil
-	r.Scenarios = []eval.Scenario{{Name: "noise=0.1", Result: noisy}, {Name: "bounds=0.5", Result: part(func(i int) bool { return i%2 == 0 })}}
-	r.Footprint = &eval.Footprint{Full: eval.Weight{Bytes: 36131, WeightBits: 32, BOPs: 9.1e6}, Quant: eval.Weight{Bytes: 9214, WeightBits: 4.31, BOPs: 284672}}
+	r.Scenarios = []eval.Scenario{{Name: "noise=0.1", Result: noisy}, {
+		Name:   "bounds=0.5",
+		Result: part(func(i int) bool { return i%2 == 0 }),
+	}}
+	r.Footprint = &eval.Footprint{
+		Full:  eval.Weight{Bytes: 36131, WeightBits: 32, BOPs: 9.1e6},
+		Quant: eval.Weight{Bytes: 9214, WeightBits: 4.31, BOPs: 284672},
+	}
 	pace := func(f, q eval.Float) eval.Pace { return eval.Pace{Full: about(f, 200), Quant: about(q, 200)} }
 	r.Timing = &eval.Timing{Threads: 1, One: pace(14.2e-6, 9.9e-6), Many: pace(1.42e-3, 0.61e-3)}
 	for i, bits := range []float64{4, 8, 3.97, 32} {
 		d.Layers = append(d.Layers, Layer{
-			Node: fmt.Sprintf("/classifier/layers.%d/Gemm", i), Weights: 6656 >> i, Bits: bits, Bytes: 3328 >> i, Kernel: "QGemm", Sensitivity: eval.Float(0.02 / float64(i+1)),
+			Node: fmt.Sprintf("/classifier/layers.%d/Gemm", i), Weights: 6656 >> i, Bits: bits, Bytes: 3328 >> i,
+			Kernel: "QGemm", Sensitivity: eval.Float(0.02 / float64(i+1)),
 		})
 	}
 	d.Layers[3].Sensitivity = nan
@@ -105,7 +120,8 @@ func complete() *Document {
 		if x := &records[i]; x.Evaluated && x.Steps[1].Full.Broken() {
 			p := x.Steps[1].Full
 			d.Broken = append(d.Broken, Broken{
-				Row: x.Row, Line: x.Line, Margin: 0.1, Own: p.Own, Other: p.Other, Cost: p.Cost, Action: []string{"income 27000 -> 31500", "debt 9000 -> 8200"},
+				Row: x.Row, Line: x.Line, Margin: 0.1, Own: p.Own, Other: p.Other, Cost: p.Cost,
+				Action: []string{"income 27000 -> 31500", "debt 9000 -> 8200"},
 				Repair: "recourse at margin 0.25", RepairCost: p.Cost * 1.1,
 			})
 		}
@@ -121,11 +137,32 @@ func verdicts() *gate.Report {
 	return &gate.Report{
 		Verdict: gate.Fail, Confidence: 0.95, Excluded: 12, Notes: []string{"the waiver of \"accuracy\" ends in 3 days"},
 		Findings: []gate.Finding{
-			{Check: "accuracy", Metric: "accuracy_drop", Severity: gate.Blocks, Verdict: gate.Pass, Limit: "<= 0.01", Value: 0.002, N: 1200, Lower: -0.004, Upper: 0.0081, Why: "loss of accuracy: 0.2 %; at most 0.81 %, within the limit of 1 %"},
-			{Check: "vd", Metric: "vd", Margin: &at, Severity: gate.Blocks, Verdict: gate.Fail, Limit: "<= 0.01", Value: 0.0188, Num: num(12), N: 640, Lower: 0.0109, Upper: 0.0302, Why: "promises that break: 12 of 640 (1.9 %); at least 1.09 % with confidence 95 %, above the limit of 1 %"},
-			{Check: "vd by sex", Metric: "vd", Margin: &at, Group: "Female", Severity: gate.Blocks, Verdict: gate.Inconclusive, Limit: "<= 0.03", Value: 0.0125, Num: num(1), N: 80, Lower: 0.0006, Upper: 0.0579, Need: 310, Why: "promises that break: 1 of 80 (1.3 %); at most 5.8 % with confidence 95 %, above the limit of 3 %; 310 people with this share would show it"},
-			{Check: "vd by sex", Metric: "vd", Margin: &at, Group: "Male <b>", Severity: gate.Warns, Verdict: gate.Fail, Limit: "<= 0.01", Value: 0.0196, Num: num(11), N: 560, Lower: 0.011, Upper: 0.0323, Why: "promises that break: 11 of 560"},
-			{Check: "crg", Metric: "crg.abs_mean", Margin: &at, Severity: gate.Blocks, Verdict: gate.Inconclusive, Limit: "<= 0.05", Value: nan, N: 0, Lower: nan, Upper: nan, Why: "nothing was measured", Waived: "known since May & accepted (risk, until 2027-01-31)"},
+			{
+				Check: "accuracy", Metric: "accuracy_drop", Severity: gate.Blocks, Verdict: gate.Pass, Limit: "<= 0.01",
+				Value: 0.002, N: 1200, Lower: -0.004, Upper: 0.0081,
+				Why: "loss of accuracy: 0.2 %; at most 0.81 %, within the limit of 1 %",
+			},
+			{
+				Check: "vd", Metric: "vd", Margin: &at, Severity: gate.Blocks, Verdict: gate.Fail, Limit: "<= 0.01", Value: 0.0188,
+				Num: num(12), N: 640, Lower: 0.0109, Upper: 0.0302,
+				Why: "promises that break: 12 of 640 (1.9 %); at least 1.09 % with confidence 95 %, above the limit of 1 %",
+			},
+			{
+				Check: "vd by sex", Metric: "vd", Margin: &at, Group: "Female", Severity: gate.Blocks, Verdict: gate.Inconclusive,
+				Limit: "<= 0.03", Value: 0.0125, Num: num(1), N: 80, Lower: 0.0006, Upper: 0.0579, Need: 310,
+				Why: "promises that break: 1 of 80 (1.3 %); at most 5.8 % with confidence 95 %, above the limit of 3 %; 310 " +
+					"people with this share would show it",
+			},
+			{
+				Check: "vd by sex", Metric: "vd", Margin: &at, Group: "Male <b>", Severity: gate.Warns, Verdict: gate.Fail,
+				Limit: "<= 0.01", Value: 0.0196, Num: num(11), N: 560, Lower: 0.011, Upper: 0.0323,
+				Why: "promises that break: 11 of 560",
+			},
+			{
+				Check: "crg", Metric: "crg.abs_mean", Margin: &at, Severity: gate.Blocks, Verdict: gate.Inconclusive,
+				Limit: "<= 0.05", Value: nan, N: 0, Lower: nan, Upper: nan, Why: "nothing was measured",
+				Waived: "known since May & accepted (risk, until 2027-01-31)",
+			},
 		},
 	}
 }
@@ -146,17 +183,31 @@ func comparison() *Comparison {
 	}
 	at := func(t float64) *float64 { return &t }
 	c.Rows = []eval.ComparisonRow{
-		{Metric: "vd", Margin: at(0), Cells: []eval.Cell{cell(0.47, nan, nan, "", ""), cell(0.46, -0.01, 0.7, "McNemar exact", eval.Alike), cell(0.49, 0.02, 0.6, "McNemar exact", eval.Alike)}},
-		{Metric: "vd", Margin: at(0.1), Cells: []eval.Cell{cell(0.019, nan, nan, "", ""), cell(0.002, -0.017, 0.0121, "McNemar exact", eval.BetterThan), cell(0.081, 0.062, 0.0001, "McNemar exact", eval.WorseThan)}},
-		{Metric: "rvd", Margin: at(0.1), Cells: []eval.Cell{cell(0.022, nan, nan, "", ""), cell(0.020, -0.002, 0.8, "paired bootstrap", eval.Alike), cell(0.05, 0.028, 0.004, "paired bootstrap", eval.WorseThan)}},
-		{Metric: "tau01", Cells: []eval.Cell{cell(0.143, nan, nan, "", ""), cell(0.08, -0.063, nan, "paired bootstrap", eval.BetterThan), cell(nan, nan, nan, "", eval.Alike)}},
-		{Metric: "rfrr", Margin: at(0.1), Cells: []eval.Cell{cell(0.9, nan, nan, "", ""), cell(0.91, 0.01, 0.01, "paired bootstrap", eval.Differs), cell(0.9, 0, 1, "paired bootstrap", eval.Alike)}},
-		{Metric: "bytes", Cells: []eval.Cell{cell(9214, nan, nan, "", ""), cell(8800, -414, nan, "", eval.BetterThan), cell(9214, 0, nan, "", eval.Alike)}},
+		{Metric: "vd", Margin: at(0), Cells: []eval.Cell{cell(0.47, nan, nan, "", ""), cell(0.46, -0.01, 0.7,
+			"McNemar exact", eval.Alike), cell(0.49, 0.02, 0.6, "McNemar exact", eval.Alike)}},
+		{Metric: "vd", Margin: at(0.1), Cells: []eval.Cell{cell(0.019, nan, nan, "", ""), cell(0.002, -0.017, 0.0121,
+			"McNemar exact", eval.BetterThan), cell(0.081, 0.062, 0.0001, "McNemar exact", eval.WorseThan)}},
+		{Metric: "rvd", Margin: at(0.1), Cells: []eval.Cell{cell(0.022, nan, nan, "", ""), cell(0.020, -0.002, 0.8,
+			"paired bootstrap", eval.Alike), cell(0.05, 0.028, 0.004, "paired bootstrap", eval.WorseThan)}},
+		{Metric: "tau01", Cells: []eval.Cell{cell(0.143, nan, nan, "", ""), cell(0.08, -0.063, nan, "paired bootstrap",
+			eval.BetterThan), cell(nan, nan, nan, "", eval.Alike)}},
+		{Metric: "rfrr", Margin: at(0.1), Cells: []eval.Cell{cell(0.9, nan, nan, "", ""), cell(0.91, 0.01, 0.01,
+			"paired bootstrap", eval.Differs), cell(0.9, 0, 1, "paired bootstrap", eval.Alike)}},
+		{Metric: "bytes", Cells: []eval.Cell{
+			cell(9214, nan, nan, "", ""), cell(8800, -414, nan, "", eval.BetterThan),
+			cell(9214, 0, nan, "", eval.Alike),
+		}},
 	}
 	d := loans()
-	out := &Comparison{Title: "Three ways to make loan.onnx small", Tool: "cfq 0.1", Full: d.Full, Data: d.Data, Task: File{Name: "loan.yaml"}, Comparison: c, Warnings: []string{"few people"}}
+	out := &Comparison{
+		Title: "Three ways to make loan.onnx small", Tool: "cfq 0.1", Full: d.Full, Data: d.Data,
+		Task: File{Name: "loan.yaml"}, Comparison: c, Warnings: []string{"few people"},
+	}
 	for _, name := range c.Names {
-		out.Entries = append(out.Entries, Entry{Alias: name, Model: Model{File: File{Name: name + ".onnx", Bytes: 9214, SHA256: strings.Repeat("0c", 32)}, WeightBits: 4}, Recipe: map[string]string{"method": name}})
+		out.Entries = append(out.Entries, Entry{Alias: name, Model: Model{File: File{
+			Name: name + ".onnx", Bytes: 9214,
+			SHA256: strings.Repeat("0c", 32),
+		}, WeightBits: 4}, Recipe: map[string]string{"method": name}})
 	}
 	return out
 }

@@ -33,7 +33,8 @@ func verdict(g *gate.Report) block {
 	part(n[gate.Fail], "fails", "fail")
 	part(n[gate.Inconclusive], "is inconclusive", "are inconclusive")
 	part(n[gate.Pass], "passes", "pass")
-	line := fmt.Sprintf("Of %d %s %s.", len(g.Findings), plural(len(g.Findings), "check", "checks"), strings.Join(parts, ", "))
+	line := fmt.Sprintf("Of %d %s %s.", len(g.Findings), plural(len(g.Findings), "check", "checks"), strings.Join(parts,
+		", "))
 	if len(g.Findings) == 0 {
 		line = "There are no checks."
 	}
@@ -49,7 +50,8 @@ func verdict(g *gate.Report) block {
 		b.lines = append(b.lines, strings.Join(extra, "; ")+".")
 	}
 	if g.Excluded > 0 {
-		b.lines = append(b.lines, fmt.Sprintf("%d %s left out because the quantized model was calibrated on them.", g.Excluded, plural(g.Excluded, "person is", "people are")))
+		b.lines = append(b.lines, fmt.Sprintf("%d %s left out because the quantized model was calibrated on them.",
+			g.Excluded, plural(g.Excluded, "person is", "people are")))
 	}
 	b.lines = append(b.lines, g.Notes...)
 	return b
@@ -89,7 +91,8 @@ func findings(g *gate.Report, how detail) block {
 		b.after = append(b.after, fmt.Sprintf("%d more pass.", hidden))
 	}
 	if len(sorted) > 0 {
-		b.after = append(b.after, fmt.Sprintf("bounds: one-sided confidence bounds at level %s; a check passes when the bound is within the limit",
+		b.after = append(b.after, fmt.Sprintf("bounds: one-sided confidence bounds at level %s; a check passes when the "+
+			"bound is within the limit",
 			strconv.FormatFloat(g.Confidence, 'g', 6, 64)))
 	}
 	return b

@@ -141,7 +141,8 @@ func newCanvas(format string, width, height vg.Length) (draw.Canvas, io.WriterTo
 	return c, out
 }
 
-// write writes a picture. The typeface is not in an SVG: readers without it need the names of others of the same widths.
+// write writes a picture. The typeface is not in an SVG: readers without it need the names of others of the same
+// widths.
 func write(w io.Writer, picture io.WriterTo) error {
 	var b bytes.Buffer
 	if _, err := picture.WriteTo(&b); err != nil {

@@ -169,7 +169,8 @@ func TestHorizontalBars(t *testing.T) {
 	}
 }
 
-// A figure is an element that can stand in a page as often as one likes: nothing before it, no ids, no title, at most as wide as a telephone.
+// A figure is an element that can stand in a page as often as one likes: nothing before it, no ids, no title, at most
+// as wide as a telephone.
 func TestFigure(t *testing.T) {
 	horizontal := Chart{
 		Title:      "not shown",
@@ -209,10 +210,13 @@ func TestFigure(t *testing.T) {
 
 func TestWhatCannotBeDrawn(t *testing.T) {
 	for name, c := range map[string]Chart{
-		"2 values of x and 1 of y":             {Series: []Series{{X: []float64{1, 2}, Y: []float64{1}}}},
-		"1 bars for 2 categories":              {Categories: []string{"a", "b"}, Series: []Series{{Y: []float64{1}}}},
-		"0 lower and 1 upper ends":             {Series: []Series{{X: []float64{1}, Y: []float64{1}, High: []float64{2}}}},
-		"1 lower and 2 upper ends":             {Series: []Series{{X: []float64{1}, Y: []float64{1}, Low: []float64{2}, High: []float64{2, 3}}}},
+		"2 values of x and 1 of y": {Series: []Series{{X: []float64{1, 2}, Y: []float64{1}}}},
+		"1 bars for 2 categories":  {Categories: []string{"a", "b"}, Series: []Series{{Y: []float64{1}}}},
+		"0 lower and 1 upper ends": {Series: []Series{{X: []float64{1}, Y: []float64{1}, High: []float64{2}}}},
+		"1 lower and 2 upper ends": {Series: []Series{{
+			X: []float64{1}, Y: []float64{1}, Low: []float64{2},
+			High: []float64{2, 3},
+		}}},
 		`chart "t", series "s": 0 values of x`: {Title: "t", Series: []Series{{Name: "s", Y: []float64{1}}}},
 	} {
 		if err := Draw(io.Discard, "svg", c); err == nil || !strings.Contains(err.Error(), name) {

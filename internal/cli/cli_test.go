@@ -86,7 +86,8 @@ func TestParse(t *testing.T) {
 		{"--qqqqqqqq", "unknown flag --qqqqqqqq"},
 		{"-z", "unknown flag -z"},
 		{"--sample-size many", "invalid value \"many\" for --sample-size: want a whole number"},
-		{"--sample-size 99999999999999999999", "invalid value \"99999999999999999999\" for --sample-size: number out of range"},
+		{"--sample-size 99999999999999999999", "invalid value \"99999999999999999999\" for --sample-size: number out of " +
+			"range"},
 		{"--share 3%", "invalid value \"3%\" for --share: want a number"},
 		{"--share -1e999", "invalid value \"-1e999\" for --share: number out of range"},
 		{"--seed -1", "invalid value \"-1\" for --seed: want a whole number, 0 or more"},
@@ -121,7 +122,9 @@ func TestEnvironment(t *testing.T) {
 	}
 	env["CFQ_SAMPLE_SIZE"] = "some"
 	fs, _ = newFlags()
-	if err := Parse(fs, nil, lookup); err == nil || err.Error() != `invalid value "some" of environment variable CFQ_SAMPLE_SIZE: want a whole number` || Code(err) != Unusable {
+	if err := Parse(fs, nil, lookup); err == nil ||
+		err.Error() != `invalid value "some" of environment variable CFQ_SAMPLE_SIZE: want a whole number` ||
+		Code(err) != Unusable {
 		t.Errorf("a bad variable: %v", err)
 	}
 }
@@ -140,7 +143,11 @@ func TestBlame(t *testing.T) {
 		{"", "--share: broke", errors.New("--share: broke")},
 	} {
 		fs, _ := newFlags()
-		if err := Parse(fs, strings.Fields(c.args), func(k string) (string, bool) { v, ok := env[k]; return v, ok }); err != nil {
+		if err := Parse(fs, strings.Fields(c.args), func(k string) (string, bool) {
+			v, ok := env[k]
+			return v,
+				ok
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if got := Blame(fs, c.err); got.Error() != c.want || Code(got) != Code(c.err) {
@@ -158,7 +165,8 @@ func TestFiles(t *testing.T) {
 	path := filepath.Join(dir, "model.onnx")
 	fails := func(err error, part, hint string) {
 		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), part) || !strings.Contains(HintOf(err), hint) || Code(err) != Unusable {
+		if err == nil || !strings.Contains(err.Error(), part) || !strings.Contains(HintOf(err), hint) ||
+			Code(err) != Unusable {
 			t.Errorf("error %v, hint %q; want %q, %q", err, HintOf(err), part, hint)
 		}
 	}
@@ -221,7 +229,8 @@ func TestFilesOfOtherKinds(t *testing.T) {
 		t.Skip(err)
 	}
 	defer l.Close()
-	toSocket, toNothing, toFile := filepath.Join(dir, "to-socket"), filepath.Join(dir, "to-nothing"), filepath.Join(dir, "to-file")
+	toSocket, toNothing, toFile := filepath.Join(dir, "to-socket"), filepath.Join(dir, "to-nothing"), filepath.Join(dir,
+		"to-file")
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
@@ -233,7 +242,8 @@ func TestFilesOfOtherKinds(t *testing.T) {
 	}
 	for _, path := range []string{socket, toSocket, os.DevNull} {
 		for _, overwrite := range []bool{false, true} {
-			if err := Output(path, overwrite); err == nil || !strings.Contains(err.Error(), "not a regular file") || Code(err) != Unusable {
+			if err := Output(path, overwrite); err == nil || !strings.Contains(err.Error(), "not a regular file") ||
+				Code(err) != Unusable {
 				t.Errorf("output %s: %v", path, err)
 			}
 		}

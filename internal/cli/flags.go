@@ -49,7 +49,8 @@ func Parse(fs *pflag.FlagSet, args []string, lookup func(string) (string, bool))
 		}
 		return Usagef(help, "unknown flag --%s", name)
 	case errors.As(err, &invalid):
-		return Usagef(help, "invalid value %q for --%s: %w", invalid.GetValue(), invalid.GetFlag().Name, notValue(invalid.GetFlag(), err))
+		return Usagef(help, "invalid value %q for --%s: %w", invalid.GetValue(), invalid.GetFlag().Name,
+			notValue(invalid.GetFlag(), err))
 	case err != nil:
 		return Usagef(help, "%w", err)
 	}
@@ -149,7 +150,8 @@ func environment(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
 			return
 		}
 		err := fs.Set(f.Name, value)
-		f.Changed = false // which says what the command line has: a variable is there for whichever subcommand it means something to
+		// which says what the command line has: a variable is there for whichever subcommand it means something to
+		f.Changed = false
 		if err == nil {
 			err = fs.SetAnnotation(f.Name, fromEnvironment, []string{value})
 		} else {
