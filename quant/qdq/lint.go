@@ -15,7 +15,12 @@ type Rule struct {
 	Doc  string // what happens where the rule is broken
 	// Advice marks rules that a good model may break.
 	Advice bool
-	check  func(*view) []Finding
+	// One of these finds where it is broken: a message, "" where it is not, for each dense
+	// layer or for each node of the operator op, or all findings.
+	layer func(*view, dense) string
+	node  func(*view, *graph.Node) string
+	op    string
+	check func(*view) []Finding
 }
 
 // Finding is one place where a rule is broken.
@@ -35,7 +40,7 @@ func Lint(m *graph.Model) []Finding {
 	v := newView(m)
 	var out []Finding
 	for _, r := range Rules() {
-		for _, f := range r.check(v) {
+		for _, f := range v.find(r) {
 			f.Rule, f.Advice = r.Name, r.Advice
 			out = append(out, f)
 		}
@@ -182,30 +187,38 @@ func (v *view) dtype(name string) graph.DType {
 // integer reports whether the layer may run on integers.
 func (d *dense) integer() bool { return d.data != nil && d.weight != nil }
 
+// when returns the message where a rule is broken.
+func when(broken bool, message string) string {
+	if broken {
+		return message
+	}
+	return ""
+}
+
 func allZero(t *graph.Tensor) bool {
 	return !slices.ContainsFunc(t.Raw, func(b byte) bool { return b != 0 })
 }
 
-// nodes collects the findings of check over the nodes of an operator.
-func (v *view) nodes(op string, check func(*graph.Node) string) []Finding {
+// find returns where the rule is broken.
+func (v *view) find(r Rule) []Finding {
+	if r.check != nil {
+		return r.check(v)
+	}
 	var out []Finding
-	for _, n := range v.m.Graph.Nodes {
-		if !n.Is(op) {
-			continue
-		}
-		if msg := check(n); msg != "" {
-			out = append(out, Finding{Node: n.Label(), Message: msg})
+	add := func(n *graph.Node, message string) {
+		if message != "" {
+			out = append(out, Finding{Node: n.Label(), Message: message})
 		}
 	}
-	return out
-}
-
-// each collects the findings of check over the dense layers.
-func (v *view) each(check func(dense) string) []Finding {
-	var out []Finding
-	for _, d := range v.dense {
-		if msg := check(d); msg != "" {
-			out = append(out, Finding{Node: d.node.Label(), Message: msg})
+	if r.layer != nil {
+		for _, d := range v.dense {
+			add(d.node, r.layer(v, d))
+		}
+		return out
+	}
+	for _, n := range v.m.Graph.Nodes {
+		if n.Is(r.op) {
+			add(n, r.node(v, n))
 		}
 	}
 	return out
