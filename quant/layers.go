@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -94,10 +95,8 @@ func (f *finder) layer(n *graph.Node) (*LayerInfo, error) {
 	if n.Input(2) != "" && (b == nil || b.DType != graph.Float || len(b.Dims) != 1 || b.Dims[0] != w.Dims[0]) {
 		return nil, nil
 	}
-	l := &LayerInfo{
-		Node: n.Name, Weight: n.Input(1), Bias: n.Input(2), Input: n.Input(0), Output: n.Outputs[0],
-		Out: int(w.Dims[0]), In: int(w.Dims[1]), Positions: 1,
-	}
+	l := newLayerInfo(n, 1)
+	l.Out, l.In = int(w.Dims[0]), int(w.Dims[1])
 	l.Columns = l.In
 	return l, f.numbers(l, w, b)
 }
@@ -134,13 +133,7 @@ func (f *finder) foreign(n *graph.Node) *LayerInfo {
 	if w == nil || !w.DType.IsFloat() || w.Len() == 0 || len(w.Dims) == 0 {
 		return nil
 	}
-	l := &LayerInfo{
-		Node: n.Name, Weight: n.Input(side), Bias: n.Input(2), Input: n.Input(1 - side),
-		Output: n.Outputs[0], Positions: 1,
-	}
-	if l.Node == "" {
-		l.Node = l.Output
-	}
+	l := newLayerInfo(n, side)
 	// The inputs of the layer are summed over: the last dimension but one of a
 	// right factor, the last of a left one or a transposed.
 	last := len(w.Dims) - 1
@@ -150,32 +143,43 @@ func (f *finder) foreign(n *graph.Node) *LayerInfo {
 	}
 	l.In = int(w.Dims[last])
 	l.Out = w.Len() / l.In
-	l.Fixed = f.reason(n, w, side)
+	switch unfit := f.unfit(l, w); {
+	case side == 0:
+		l.Fixed = "its weights are the left factor of the product"
+	case unfit != "":
+		l.Fixed = unfit
+	case len(w.Dims) != 2:
+		l.Fixed = fmt.Sprintf("its weights have %d dimensions, not 2", len(w.Dims))
+	case n.Is("MatMul"):
+		l.Fixed = "its input is not known to have 2 dimensions"
+	default:
+		l.Fixed = "it is not in canonical form"
+	}
 	return l
 }
 
-// reason says what keeps n, with the stored weights w, from the canonical form.
-func (f *finder) reason(n *graph.Node, w *graph.Tensor, side int) string {
-	bias := f.inits[n.Input(2)]
+// newLayerInfo names n, whose weights are its input side, and its values.
+func newLayerInfo(n *graph.Node, side int) *LayerInfo {
+	return &LayerInfo{
+		Node: cmp.Or(n.Name, n.Outputs[0]), Weight: n.Input(side), Bias: n.Input(2),
+		Input: n.Input(1 - side), Output: n.Outputs[0], Positions: 1,
+	}
+}
+
+// unfit says why n with the stored weights w cannot be quantized, whatever else it does; "" when it can.
+func (f *finder) unfit(l *LayerInfo, w *graph.Tensor) string {
+	bias := f.inits[l.Bias]
 	switch {
-	case side == 0:
-		return "its weights are the left factor of the product"
 	case w.DType != graph.Float:
 		return fmt.Sprintf("its weights are %s, not float32", w.DType)
-	case f.inits[n.Input(1)] == nil:
+	case f.inits[l.Weight] == nil:
 		return "its weights are converted by a Cast"
-	case len(w.Dims) != 2:
-		return fmt.Sprintf("its weights have %d dimensions, not 2", len(w.Dims))
-	case n.Is("MatMul"):
-		return "its input is not known to have 2 dimensions"
-	case n.Input(2) != "" && bias == nil:
-		return fmt.Sprintf("its bias %q is computed", n.Input(2))
-	case n.Input(2) != "" && bias.DType != graph.Float:
-		return fmt.Sprintf("its bias is %s, not float32", bias.DType)
-	case n.Input(2) != "":
-		return fmt.Sprintf("its bias has the shape %v, not one number for each output", bias.Dims)
+	case l.Bias != "" && bias == nil:
+		return fmt.Sprintf("its bias %q is computed", l.Bias)
+	case bias != nil && (bias.DType != graph.Float || len(bias.Dims) != 1 || bias.Dims[0] != int64(l.Out)):
+		return fmt.Sprintf("its bias is %s of shape %v, not one float32 for each output", bias.DType, bias.Dims)
 	}
-	return "it is not in canonical form"
+	return ""
 }
 
 func finite(v []float32) bool {
@@ -213,27 +217,15 @@ func (f *finder) conv(n *graph.Node) (*LayerInfo, error) {
 	if w == nil || !w.DType.IsFloat() || w.Len() == 0 || len(w.Dims) < 3 {
 		return nil, nil
 	}
-	l := &LayerInfo{
-		Node: n.Name, Weight: n.Input(1), Bias: n.Input(2), Input: n.Input(0), Output: n.Outputs[0],
-		Positions: 1,
-	}
-	if l.Node == "" {
-		l.Node = l.Output
-	}
+	l := newLayerInfo(n, 1)
 	l.Out = int(w.Dims[0])
 	l.In = w.Len() / l.Out
 	l.Columns = l.In
-	switch {
+	switch unfit := f.unfit(l, w); {
 	case len(w.Dims) > 4:
 		l.Fixed = fmt.Sprintf("it is a convolution of %d dimensions, not 1 or 2", len(w.Dims)-2)
-	case w.DType != graph.Float:
-		l.Fixed = fmt.Sprintf("its weights are %s, not float32", w.DType)
-	case f.inits[n.Input(1)] == nil:
-		l.Fixed = "its weights are converted by a Cast"
-	case n.Input(2) != "" && b == nil:
-		l.Fixed = fmt.Sprintf("its bias %q is computed", n.Input(2))
-	case b != nil && (b.DType != graph.Float || len(b.Dims) != 1 || b.Dims[0] != w.Dims[0]):
-		l.Fixed = fmt.Sprintf("its bias is %s of shape %v, not one float32 for each output", b.DType, b.Dims)
+	case unfit != "":
+		l.Fixed = unfit
 	default:
 		var err error
 		if l.Conv, err = convOf(n, w.Dims, f.sizes(n.Input(0))); err != nil {
