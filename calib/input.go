@@ -1,7 +1,6 @@
 package calib
 
 import (
-	"maps"
 	"math"
 	"slices"
 
@@ -39,12 +38,9 @@ func FitInput(x []float32, dim int, domain [][]float32) *quant.Input {
 		}
 		cols[j] = look(x, dim, j, more)
 	}
-	extra := max(minExtra, dim/2)
-	k := finestGrid
-	for ; k > 1; k-- {
-		if countColumns(cols, k) <= float64(dim+extra) {
-			break
-		}
+	k, limit := finestGrid, float64(dim+max(minExtra, dim/2))
+	for k > 1 && countColumns(cols, k) > limit {
+		k--
 	}
 	return layGrid(cols, k)
 }
@@ -78,60 +74,22 @@ func look(x []float32, dim, j int, more []float32) column {
 	return c
 }
 
-// maxCounted is the number of different values up to which a column is counted one by one,
-// which is much faster than sorting all rows: most columns are one-hots.
-const maxCounted = 32
-
 // distinct returns the different values of column j and of more in ascending order,
 // and the median of all of them.
 func distinct(x []float32, dim, j int, more []float32) (values []float32, median float32) {
-	counts := map[float32]int{}
-	last, run := float32(0), 0
-	for _, v := range more {
-		counts[v]++
+	all := slices.Clone(more)
+	for i := j; i < len(x); i += dim {
+		all = append(all, x[i])
 	}
-	for i := j; i < len(x) && len(counts) <= maxCounted; i += dim {
-		if x[i] != last {
-			if run > 0 {
-				counts[last] += run
-			}
-			last, run = x[i], 0
-		}
-		run++
-	}
-	if run > 0 {
-		counts[last] += run
-	}
-	if len(counts) > maxCounted {
-		all := append(make([]float32, 0, len(x)/dim+len(more)), more...)
-		for i := j; i < len(x); i += dim {
-			all = append(all, x[i])
-		}
-		slices.Sort(all)
-		return slices.Compact(all), all[len(all)/2]
-	}
-	values = slices.Sorted(maps.Keys(counts))
-	middle := (len(x)/dim + len(more)) / 2
-	for _, v := range values {
-		if middle -= counts[v]; middle < 0 {
-			median = v
-			break
-		}
-	}
-	return values, median
+	slices.Sort(all)
+	median = all[len(all)/2]
+	return slices.Compact(all), median
 }
 
 // trim cuts off the far ends of sorted values that would make the grid of all
 // columns coarse for the sake of a few: beyond widest on either side of the median.
-func trim(values []float32, middle float32) []float32 {
-	median := float64(middle)
-	for float64(values[0]) < median-widest {
-		values = values[1:]
-	}
-	for float64(values[len(values)-1]) > median+widest {
-		values = values[:len(values)-1]
-	}
-	return values
+func trim(values []float32, median float32) []float32 {
+	return slices.DeleteFunc(values, func(v float32) bool { return math.Abs(float64(v)-float64(median)) > widest })
 }
 
 // widest is how far from its median a column may reach, in model-input units; for
