@@ -98,24 +98,41 @@ func (k *collector) bound(values [][]float32) error {
 	return nil
 }
 
-// sum adds rows of layer i.
+// sum adds rows of layer i: second moments and means of its input or, for a convolution, of
+// the patches of its input, group by group.
 func (k *collector) sum(i, from, rows int, values, grads [][]float32) {
 	l, s := k.layers[i], &k.stats[i]
-	if l.Conv != nil {
-		k.sumConv(i, from, rows, values, grads)
-		return
-	}
 	v := values[k.values.at(l.Input)]
 	weights := k.rowWeights(from, rows)
-	var by []float32 // gradient of the margin by the layer's input
+	var by, out []float32 // the margin's gradients by the layer's input and output
 	if s.LogitHist != nil {
-		by = grads[k.grads.at(l.Input)]
+		by, out = grads[k.grads.at(l.Input)], grads[k.grads.at(l.Output)]
 	}
-	s.count(v, by, weights, costs(l))
-	k.weight[i] += s.add(k.reads(v, rows, l), weights)
-	if by != nil {
-		out := grads[k.grads.at(l.Output)]
-		k.logitWeight[i][0] += s.Logits.add(k.reads(v, rows, l), squares(out, weights))
+	size, width, n, step := len(v)/rows, len(out)/rows, places(l), rows
+	s.count(v, by, weights, costs(l, size))
+	if l.Conv != nil {
+		step = max(1, chunkNumbers/(n*l.In))
+	}
+	for g, part := range l.Groups() {
+		p := patcher{layer: part, n: n, from: from}
+		at := s.part(l, g)
+		for r := 0; r < rows; r += step {
+			to := min(r+step, rows)
+			patches := func() []float64 { // add overwrites them
+				if l.Conv == nil {
+					return k.reads(v, rows, l)
+				}
+				return p.patches(v[r*size:to*size], r, to)
+			}
+			weight := at.add(patches(), p.weights(weights[r:to]))
+			if g == 0 {
+				k.weight[i] += weight
+			}
+			if out != nil {
+				by := p.squares(out[r*width:to*width], r, to, g*part.Out, weights[r:to])
+				k.logitWeight[i][g] += at.Logits.add(patches(), by)
+			}
+		}
 	}
 }
 
@@ -133,37 +150,6 @@ func (k *collector) reads(v []float32, rows int, l quant.LayerInfo) []float64 {
 	return h
 }
 
-func repeat(v []float64, times int) []float64 {
-	out := make([]float64, 0, len(v)*times)
-	for _, x := range v {
-		for range times {
-			out = append(out, x)
-		}
-	}
-	return out
-}
-
-// squares returns the weight of each row times the squared gradient by the layer's outputs.
-func squares(g []float32, weights []float64) []float64 {
-	out := make([]float64, len(weights))
-	size := len(g) / len(weights)
-	for r, w := range weights {
-		for _, v := range g[r*size : (r+1)*size] {
-			out[r] += w * float64(v) * float64(v)
-		}
-	}
-	return out
-}
-
-// costs returns ||W_:,i||^2 for each input i of the layer.
-func costs(l quant.LayerInfo) []float64 {
-	out := make([]float64, l.In)
-	for k, w := range l.W {
-		out[k%l.In] += float64(w) * float64(w)
-	}
-	return out
-}
-
 // A convolution multiplies, at each position of its output, what lies under its
 // kernel: its patches stand for the rows of a dense layer's input. Statistics look
 // at maxPlaces positions of each row at most, and at fewer where the patches are
@@ -176,6 +162,9 @@ const (
 
 // places is the number of positions of each row that statistics look at.
 func places(l quant.LayerInfo) int {
+	if l.Conv == nil {
+		return 1
+	}
 	n := patchWork / (l.In * l.In * l.Conv.Group)
 	return min(max(n, minPlaces), maxPlaces, l.Conv.Positions())
 }
@@ -189,41 +178,6 @@ func place(k, n, all, row int) int {
 // chunkNumbers bounds the numbers of patches that are held at once.
 const chunkNumbers = 1 << 20
 
-// sumConv is sum for a convolution: second moments and means of the patches, group
-// by group.
-func (k *collector) sumConv(i, from, rows int, values, grads [][]float32) {
-	l, s := k.layers[i], &k.stats[i]
-	v := values[k.values.at(l.Input)]
-	size := len(v) / rows
-	weights := k.rowWeights(from, rows)
-	var by, out []float32
-	if s.LogitHist != nil {
-		by, out = grads[k.grads.at(l.Input)], grads[k.grads.at(l.Output)]
-	}
-	s.count(v, by, weights, convCosts(l, size))
-	n := places(l)
-	step := max(1, chunkNumbers/(n*l.In))
-	for g, part := range l.Groups() {
-		p := patcher{conv: part.Conv, in: l.In, n: n, from: from}
-		at := s.part(l, g)
-		for r := 0; r < rows; r += step {
-			to := min(r+step, rows)
-			h := p.patches(v[r*size:to*size], r, to)
-			weight := at.add(h, repeat(weights[r:to], n))
-			if g == 0 {
-				k.weight[i] += weight
-			}
-			if out == nil {
-				continue
-			}
-			h = p.patches(v[r*size:to*size], r, to) // add has overwritten them
-			width := len(out) / rows
-			by := p.squares(out[r*width:to*width], r, to, g*part.Out, part.Out, weights[r:to])
-			k.logitWeight[i][g] += at.Logits.add(h, by)
-		}
-	}
-}
-
 // rowWeights returns the weights of rows of the set.
 func (k *collector) rowWeights(from, rows int) []float64 {
 	if k.set.Weights != nil {
@@ -232,21 +186,31 @@ func (k *collector) rowWeights(from, rows int) []float64 {
 	return slices.Repeat([]float64{1}, rows)
 }
 
-// patcher makes patches of a convolution in one group, n of each row.
+// patcher makes patches of a convolution in one group, n of each row. A row of the input of
+// a dense layer is its only patch.
 type patcher struct {
-	conv        *quant.Conv
-	in, n, from int // numbers of a patch, patches of a row, first row of the batch
+	layer   quant.LayerInfo
+	n, from int // patches of a row, first row of the batch
+}
+
+// weights returns the weights of rows for each of their patches.
+func (p patcher) weights(rows []float64) []float64 {
+	out := make([]float64, 0, len(rows)*p.n)
+	for _, w := range rows {
+		out = append(out, slices.Repeat([]float64{w}, p.n)...)
+	}
+	return out
 }
 
 // patches returns the patches of the rows r to end of a batch, whose inputs are v.
 func (p patcher) patches(v []float32, r, end int) []float64 {
 	rows := end - r
-	size, all := len(v)/rows, p.conv.Positions()
-	out := make([]float64, rows*p.n*p.in)
+	size, all, in := len(v)/rows, p.layer.Positions, p.layer.In
+	out := make([]float64, rows*p.n*in)
 	for j := range rows {
 		for k := range p.n {
-			at := (j*p.n + k) * p.in
-			p.conv.Patch(out[at:at+p.in], v[j*size:(j+1)*size], 0, place(k, p.n, all, p.from+r+j))
+			at := (j*p.n + k) * in
+			p.layer.Conv.Patch(out[at:at+in], v[j*size:(j+1)*size], 0, place(k, p.n, all, p.from+r+j))
 		}
 	}
 	return out
@@ -254,14 +218,14 @@ func (p patcher) patches(v []float32, r, end int) []float64 {
 
 // squares returns, for each patch, the row's weight times the squared gradient by
 // what the outputs, those from first on, make of it.
-func (p patcher) squares(grads []float32, r, end, first, outputs int, weights []float64) []float64 {
-	rows, all := end-r, p.conv.Positions()
+func (p patcher) squares(grads []float32, r, end, first int, weights []float64) []float64 {
+	rows, all := end-r, p.layer.Positions
 	size := len(grads) / rows
 	out := make([]float64, rows*p.n)
 	for j := range rows {
 		for k := range p.n {
 			at := place(k, p.n, all, p.from+r+j)
-			for o := first; o < first+outputs; o++ {
+			for o := first; o < first+p.layer.Out; o++ {
 				g := float64(grads[j*size+o*all+at])
 				out[j*p.n+k] += weights[j] * g * g
 			}
@@ -270,19 +234,22 @@ func (p patcher) squares(grads []float32, r, end, first, outputs int, weights []
 	return out
 }
 
-// convCosts is what an error of each of the size elements of a row of the input
-// does to the outputs, squared: that of its channel's weights, borders not counted.
-func convCosts(l quant.LayerInfo, size int) []float64 {
-	c := l.Conv
-	kernel := l.In * c.Group / c.Channels
-	sums := make([]float64, c.Channels)
+// costs is what an error of each of the size elements of a row of the input does to the
+// outputs, squared: ||W_:,i||^2 for input i of a dense layer, and for a convolution that of
+// its channel's weights, borders not counted.
+func costs(l quant.LayerInfo, size int) []float64 {
+	channels, perGroup := size, l.Out
+	if l.Conv != nil {
+		channels, perGroup = l.Conv.Channels, l.Out/l.Conv.Group
+	}
+	n := channels / groups(l) // of the channels that a row of weights reads
+	sums := make([]float64, channels)
 	for k, w := range l.W {
-		group := k / l.In / (l.Out / c.Group)
-		sums[group*(c.Channels/c.Group)+k%l.In/kernel] += float64(w) * float64(w)
+		sums[k/l.In/perGroup*n+k%l.In/(l.In/n)] += float64(w) * float64(w)
 	}
 	out := make([]float64, size)
 	for k := range out {
-		out[k] = sums[k/(size/c.Channels)]
+		out[k] = sums[k/(size/channels)]
 	}
 	return out
 }
