@@ -1,6 +1,8 @@
 package refine
 
 import (
+	"slices"
+
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas32"
 
@@ -34,6 +36,7 @@ func descend(s *state, l int) {
 	d := &descent{
 		s: s, layer: layer, h: s.h[l], n: s.n,
 		t: vector(), p: vector(), e: vector(), moved: vector(), col: vector(),
+		ones: slices.Repeat([]float32{1}, s.n),
 	}
 	curvature := d.curvatures(s.g[l])
 	for o := range layer.Info.Out {
@@ -66,6 +69,7 @@ type descent struct {
 	t, p     []float32 // half the objective's first and second derivative by the row's output at each point
 	e, moved []float32 // the row's output error, and by how much it has been moved
 	col      []float32
+	ones     []float32
 }
 
 // curvatures returns the objective's second derivative by every weight, Out x In:
@@ -141,22 +145,24 @@ func (d *descent) move(column []float32, step float32) {
 	}
 }
 
-// bias moves the bias of row o.
-func (d *descent) bias(o int) {
+// best is the step along a column at which the objective is smallest, 0 where it does not depend on it.
+func (d *descent) best(column []float32) float64 {
 	var first, second float64
-	for k, t := range d.t {
-		first += float64(t)
-		second += float64(d.p[k])
+	for k, c := range column {
+		first += float64(d.t[k]) * float64(c)
+		second += float64(d.p[k]) * float64(c) * float64(c)
 	}
 	if !(second > 0) {
-		return // the margin does not depend on this output
+		return 0
 	}
-	step := float32(-first / second)
+	return -first / second
+}
+
+// bias moves the bias of row o.
+func (d *descent) bias(o int) {
+	step := float32(d.best(d.ones))
 	d.layer.Plan.Bias[o] += step
-	for k := range d.moved {
-		d.moved[k] += step
-		d.t[k] += step * d.p[k]
-	}
+	d.move(d.ones, step)
 }
 
 // codes moves the codes of row o by one where that lowers the objective.
@@ -190,16 +196,8 @@ func (d *descent) scale(o int) {
 			axpy(float32(c), d.read(i), d.col)
 		}
 	}
-	var first, second float64
-	for k, c := range d.col {
-		first += float64(d.t[k]) * float64(c)
-		second += float64(d.p[k]) * float64(c) * float64(c)
-	}
-	if !(second > 0) {
-		return
-	}
 	limit := scaleStep * float64(*scale)
-	to := *scale + float32(min(max(-first/second, -limit), limit))
+	to := *scale + float32(min(max(d.best(d.col), -limit), limit))
 	if was, ok := quant.Half(*scale); ok && was == *scale {
 		if to, ok = quant.Half(to); !ok {
 			return

@@ -71,7 +71,7 @@ type Opener func(plans []quant.Layer) (*classifier.Model, error)
 
 // Run refines the layers and returns their plans. Each round runs the model, linearises the margin in
 // all layers' outputs, and moves one number after the other to where the squared
-// margin error on the points is least (see descend); then the model is run again.
+// margin error on the points is smallest (see descend); then the model is run again.
 // A round that makes things worse is taken back, and those after it are shorter.
 // The result does not depend on anything but the arguments.
 func Run(ctx context.Context, layers []Layer, p Points, open Opener, o Options) ([]quant.Layer, Outcome, error) {
@@ -90,7 +90,7 @@ func Run(ctx context.Context, layers []Layer, p Points, open Opener, o Options) 
 		return nil, out, err
 	}
 	var best []quant.Layer
-	least := math.Inf(1)
+	smallest := math.Inf(1)
 	for round := 0; ; round++ {
 		if o.Progress != nil {
 			o.Progress(round, o.Rounds)
@@ -102,12 +102,12 @@ func Run(ctx context.Context, layers []Layer, p Points, open Opener, o Options) 
 		if round == 0 {
 			out.Before = math.Sqrt(held)
 		}
-		worse, gained := held > least, held < least*(1-enough)
-		if held < least {
-			best, least, out.Rounds = s.plans(), held, round
+		worse, gained := held > smallest, held < smallest*(1-enough)
+		if held < smallest {
+			best, smallest, out.Rounds = s.plans(), held, round
 		}
 		if round == o.Rounds || !gained && !(worse && s.shorten()) {
-			out.After = math.Sqrt(least)
+			out.After = math.Sqrt(smallest)
 			return best, out, nil
 		}
 		if worse { // the step was too long: a shorter one from where it was best
@@ -170,18 +170,16 @@ func newState(layers []Layer, p Points, o Options) (*state, error) {
 		one.Plan = cloned(one.Plan)
 		s.formats = append(s.formats, enc.Formats)
 	}
+	if p.Weights == nil {
+		p.Weights = slices.Repeat([]float64{1}, len(p.Margins))
+	}
 	for i, m := range p.Margins {
 		part := &s.seen
 		if i%heldEvery == 0 {
 			part = &s.held
 		}
 		part.X = append(part.X, p.X[i*s.dim:(i+1)*s.dim]...)
-		part.Margins = append(part.Margins, m)
-		weight := 1.0
-		if p.Weights != nil {
-			weight = p.Weights[i]
-		}
-		part.Weights = append(part.Weights, weight)
+		part.Margins, part.Weights = append(part.Margins, m), append(part.Weights, p.Weights[i])
 	}
 	s.n = len(s.seen.Margins)
 	s.r, s.w = make([]float32, s.n), make([]float32, s.n)
