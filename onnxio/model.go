@@ -123,15 +123,7 @@ func (m *Model) Types() autodiff.Types { return m.types }
 
 // Feed makes the model's input tensor of rows of inputs.
 func (m *Model) Feed(x []float32) *graph.Tensor {
-	dims := append([]int64{int64(len(x) / m.dim)}, m.sizes...)
-	if m.input.DType == graph.Double {
-		v := make([]float64, len(x))
-		for i, f := range x {
-			v[i] = float64(f)
-		}
-		return graph.FromDoubles(m.input.Name, v, dims...)
-	}
-	return graph.FromFloats(m.input.Name, x, dims...)
+	return graph.FromNumbers(m.input.Name, m.input.DType, x, append([]int64{int64(len(x) / m.dim)}, m.sizes...)...)
 }
 
 // View is Feed without copying: x must not change while the tensor of a float input is in use.

@@ -41,7 +41,8 @@ func Find(below ...string) (string, error) {
 	}
 	path := filepath.Join(append([]string{dir}, below...)...)
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("the optional real data are missing (set %s to the folder with data/ and models/): %w", Env, err)
+		return "", fmt.Errorf("the optional real data are missing (set %s to the folder with data/ and models/): %w", Env,
+			err)
 	}
 	return path, nil
 }

@@ -28,7 +28,8 @@ func TestFind(t *testing.T) {
 		t.Helper()
 		got, err := realdata.Find(below...)
 		if want == "" {
-			if err == nil || !strings.Contains(err.Error(), "CFQ_SHARED") || !strings.Contains(err.Error(), filepath.Join(below...)) {
+			if err == nil || !strings.Contains(err.Error(), "CFQ_SHARED") || !strings.Contains(err.Error(),
+				filepath.Join(below...)) {
 				t.Errorf("%q: %q, %v", below, got, err)
 			}
 			return

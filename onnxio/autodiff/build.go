@@ -159,25 +159,9 @@ func (b *builder) shapeOf(name string) string {
 	return b.op("Shape", []string{name})
 }
 
-// numbers makes a tensor of the element type t, or nil for element types other than
-// float and double.
-func numbers(t graph.DType, v []float64, dims ...int64) *graph.Tensor {
-	switch t {
-	case graph.Float:
-		f := make([]float32, len(v))
-		for i, x := range v {
-			f[i] = float32(x)
-		}
-		return graph.FromFloats("", f, dims...)
-	case graph.Double:
-		return graph.FromDoubles("", v, dims...)
-	}
-	return nil
-}
-
 // scalar makes a constant of rank 0, or nil for element types other than float
 // and double.
-func scalar(t graph.DType, v float64) *graph.Tensor { return numbers(t, []float64{v}) }
+func scalar(t graph.DType, v float64) *graph.Tensor { return graph.FromNumbers("", t, []float64{v}) }
 
 // Expand rewrites all composite operators of g, such as BatchNormalization, into
 // simpler ones of the table, in place. Values that were outputs of a composite

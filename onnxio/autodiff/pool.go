@@ -60,7 +60,7 @@ func averagePool(c *Call, _ int) string {
 			return c.Fail("a kernel of %v elements is too large", size[2:])
 		}
 	}
-	ones := numbers(c.Type(g).DType, slices.Repeat([]float64{1}, int(all)), size...)
+	ones := graph.FromNumbers("", c.Type(g).DType, slices.Repeat([]float64{1}, int(all)), size...)
 	if ones == nil {
 		return c.Fail("no gradient for elements of type %s", c.Type(g).DType)
 	}
@@ -106,7 +106,7 @@ func (c *Call) shares(g string, ws []window, all int64) (string, error) {
 	if even {
 		return c.scale(g, 1/float64(all)), nil
 	}
-	return c.div(g, c.b.constant(numbers(c.Type(g).DType, counts, dims...))), nil
+	return c.div(g, c.b.constant(graph.FromNumbers("", c.Type(g).DType, counts, dims...))), nil
 }
 
 // globalMax is the rule of ReduceMax over all axes of the image.

@@ -41,7 +41,8 @@ func straightLine(form string) *graph.Model {
 		add("MatMul", []string{"s", "wt"}, "m")
 		add("Add", []string{"m", "b"}, "z")
 	case "conv":
-		g.Inits = append(g.Inits, graph.FromInts("image", []int64{-1, 1, 3}, 3), graph.FromFloats("kernel", []float32{1, 0.25, -2, 3, 0.5, -1}, 2, 1, 3))
+		g.Inits = append(g.Inits, graph.FromInts("image", []int64{-1, 1, 3}, 3),
+			graph.FromFloats("kernel", []float32{1, 0.25, -2, 3, 0.5, -1}, 2, 1, 3))
 		add("Reshape", []string{"x", "image"}, "i")
 		add("Conv", []string{"i", "kernel", "b"}, "c")
 		add("GlobalAveragePool", []string{"c"}, "p")

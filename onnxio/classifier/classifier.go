@@ -141,5 +141,8 @@ func (c *Model) Target() int { return c.target }
 // With returns the classifier of another graph with the same values (other weights),
 // with the same options.
 func (c *Model) With(g *graph.Model) *Model {
-	return &Model{Model: c.Model.With(g), o: c.o, logits: c.logits, classes: c.classes, target: c.target, sessions: map[string]*ort.Session{}}
+	return &Model{
+		Model: c.Model.With(g), o: c.o, logits: c.logits, classes: c.classes, target: c.target,
+		sessions: map[string]*ort.Session{},
+	}
 }

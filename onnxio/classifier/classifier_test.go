@@ -57,7 +57,10 @@ func (n *mlp) logits(x []float64) []float64 {
 // model builds the network with the head's operators behind the logits.
 func (n *mlp) model(batch graph.Dim, head ...*graph.Node) *graph.Model {
 	gemm := func(in, w, b, out string) *graph.Node {
-		return &graph.Node{Op: "Gemm", Name: out + "_gemm", Inputs: []string{in, w, b}, Outputs: []string{out}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}}
+		return &graph.Node{
+			Op: "Gemm", Name: out + "_gemm", Inputs: []string{in, w, b}, Outputs: []string{out},
+			Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+		}
 	}
 	g := &graph.Graph{
 		Name:   "mlp",
@@ -129,16 +132,26 @@ func TestMarginAndGradients(t *testing.T) {
 		{"fixed batch", 2, 1, graph.Dim{Size: 4}, nil},
 		{"one row at a time", 2, 1, graph.Dim{Size: 1}, nil},
 		{"softmax", 2, 1, dynamic, []*graph.Node{node("Softmax", "z", "p", graph.IntAttr("axis", 1))}},
-		{"softmax and argmax", 2, 1, dynamic, []*graph.Node{node("Softmax", "z", "p", graph.IntAttr("axis", 1)), node("ArgMax", "p", "y", graph.IntAttr("axis", 1), graph.IntAttr("keepdims", 0))}},
+		{"softmax and argmax", 2, 1, dynamic, []*graph.Node{
+			node("Softmax", "z", "p", graph.IntAttr("axis", 1)),
+			node("ArgMax", "p", "y", graph.IntAttr("axis", 1), graph.IntAttr("keepdims", 0)),
+		}},
 		{"three classes", 3, 2, dynamic, []*graph.Node{node("LogSoftmax", "z", "p", graph.IntAttr("axis", 1))}},
 		{"one logit", 1, 1, dynamic, []*graph.Node{node("Sigmoid", "z", "p")}},
 		{"one logit, refusing", 1, 0, dynamic, []*graph.Node{node("Sigmoid", "z", "p")}},
-		{"one logit, flattened probability", 1, 1, dynamic, []*graph.Node{node("Sigmoid", "z", "p"), node("Flatten", "p", "f"), node("Identity", "f", "y")}},
-		{"one logit, squeezed probability", 1, 1, dynamic, []*graph.Node{node("Sigmoid", "z", "p"), node("Squeeze", "p", "y")}},
+		{
+			"one logit, flattened probability", 1, 1, dynamic,
+			[]*graph.Node{node("Sigmoid", "z", "p"), node("Flatten", "p", "f"), node("Identity", "f", "y")},
+		},
+		{
+			"one logit, squeezed probability", 1, 1, dynamic,
+			[]*graph.Node{node("Sigmoid", "z", "p"), node("Squeeze", "p", "y")},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newMLP(3, tt.out, 7)
-			c, err := Open(context.Background(), n.model(tt.batch, tt.head...), e, Options{Target: &tt.target, Batch: 4, Workers: 2})
+			c, err := Open(context.Background(), n.model(tt.batch, tt.head...), e,
+				Options{Target: &tt.target, Batch: 4, Workers: 2})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -204,25 +217,26 @@ func TestObserveGradients(t *testing.T) {
 	x := []float32{.1, -.2, .3, 1, .5, -1, -.7, .2, .9}
 	classes := []int{2, 0, 1}
 	seen := 0
-	err = c.Observe(context.Background(), x, Probe{Values: []string{"a"}, Grads: []string{"h"}, Classes: classes}, func(from, rows int, values, grads [][]float32) error {
-		for i := range rows {
-			at := []float64{float64(x[(from+i)*3]), float64(x[(from+i)*3+1]), float64(x[(from+i)*3+2])}
-			for k := range 5 {
-				loss := func(h float64) float64 {
-					shifted := *n
-					shifted.b1 = append([]float32{}, n.b1...)
-					shifted.b1[k] += float32(h)
-					return trueLoss(shifted.logits(at), classes[from+i])
+	err = c.Observe(context.Background(), x, Probe{Values: []string{"a"}, Grads: []string{"h"}, Classes: classes},
+		func(from, rows int, values, grads [][]float32) error {
+			for i := range rows {
+				at := []float64{float64(x[(from+i)*3]), float64(x[(from+i)*3+1]), float64(x[(from+i)*3+2])}
+				for k := range 5 {
+					loss := func(h float64) float64 {
+						shifted := *n
+						shifted.b1 = append([]float32{}, n.b1...)
+						shifted.b1[k] += float32(h)
+						return trueLoss(shifted.logits(at), classes[from+i])
+					}
+					near(t, "gradient by h", float64(grads[0][i*5+k]), (loss(1e-3)-loss(-1e-3))/2e-3, 2e-3)
 				}
-				near(t, "gradient by h", float64(grads[0][i*5+k]), (loss(1e-3)-loss(-1e-3))/2e-3, 2e-3)
+				seen++
 			}
-			seen++
-		}
-		if len(values[0]) != rows*5 {
-			t.Errorf("%d values of a for %d rows", len(values[0]), rows)
-		}
-		return nil
-	})
+			if len(values[0]) != rows*5 {
+				t.Errorf("%d values of a for %d rows", len(values[0]), rows)
+			}
+			return nil
+		})
 	if err != nil || seen != 3 {
 		t.Fatalf("saw %d rows, %v", seen, err)
 	}
@@ -265,7 +279,8 @@ func TestObserveMarginGradients(t *testing.T) {
 		c, seen := open(n), 0
 		probe := Probe{Values: []string{"h"}, Grads: []string{"h"}, Margin: true}
 		// The cross-entropy's gradients of the same values come from another session.
-		if err := c.Observe(ctx, x, Probe{Values: probe.Values, Grads: probe.Grads}, func(int, int, [][]float32, [][]float32) error { return nil }); err != nil {
+		if err := c.Observe(ctx, x, Probe{Values: probe.Values, Grads: probe.Grads},
+			func(int, int, [][]float32, [][]float32) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		err := c.Observe(ctx, x, probe, func(from, rows int, _, grads [][]float32) error {

@@ -66,7 +66,9 @@ type Probe struct {
 // Observe runs x batch by batch, in order, and hands to visit, for each batch,
 // the probed values and gradients, each as rows x size. Memory is bounded by the
 // batch.
-func (c *Model) Observe(ctx context.Context, x []float32, p Probe, visit func(from, rows int, values, grads [][]float32) error) error {
+func (c *Model) Observe(ctx context.Context, x []float32, p Probe,
+	visit func(from, rows int, values, grads [][]float32) error,
+) error {
 	values, grads := p.Values, p.Grads
 	scalar := c.appendPickedLoss
 	if p.Margin {
@@ -133,9 +135,9 @@ const (
 // gradOf names the i-th gradient.
 func gradOf(i int) string { return fmt.Sprintf("cfq.grad%d", i) }
 
-// appender adds to g, and to types, the nodes that compute a value of one number
-// per row, and returns its name.
-type appender func(g *graph.Graph, types autodiff.Types) string
+// appender adds the nodes that compute a value of one number per row, and returns its name. Their
+// types follow from those of the model.
+type appender func(b *graph.Builder) string
 
 // withGradients makes the model whose outputs are the named values and, when wrt
 // names any, the gradients by those of the value that scalar appends.
@@ -151,7 +153,7 @@ func (c *Model) withGradients(values, wrt []string, scalar appender) (*graph.Mod
 	outputs := slices.Clone(values)
 	if len(wrt) > 0 {
 		types := maps.Clone(c.Types())
-		y := scalar(g, types)
+		y := scalar(graph.NewBuilder(g, "cfq."))
 		policy, err := c.through(m)
 		if err != nil {
 			return nil, err
@@ -174,107 +176,80 @@ func (c *Model) withGradients(values, wrt []string, scalar appender) (*graph.Mod
 
 // appendMargin adds the target margin, rows x 1, as marginName: the target's
 // logit less the largest other one.
-func (c *Model) appendMargin(g *graph.Graph, types autodiff.Types) string {
-	b, z := c.logits2(g, types)
-	k := max(c.classes, 2)
-	rows := types[z].Shape[0]
-	pick, mask := make([]float64, k), make([]float64, k)
-	pick[c.target] = 1
-	mask[c.target] = -1e30 // never the largest of the others
-	sum := func(v string) string {
-		return c.add(b, types, graph.Shape{rows, {Size: 1}}, "ReduceSum", []string{v, b.Const(graph.FromInts("axes", []int64{1}, 1))}, graph.IntAttr("keepdims", 1))
-	}
-	shape := types[z].Shape
-	at := sum(c.add(b, types, shape, "Mul", []string{z, c.constant(b, types, pick)}))
-	var other string
-	if k == 2 {
-		pick[0], pick[1] = pick[1], pick[0]
-		other = sum(c.add(b, types, shape, "Mul", []string{z, c.constant(b, types, pick)}))
+func (c *Model) appendMargin(b *graph.Builder) string {
+	z := c.wideLogits(b)
+	at, other := c.pick(b, z, c.target), ""
+	if c.Classes() == 2 {
+		other = c.pick(b, z, 1-c.target)
 	} else {
-		masked := c.add(b, types, shape, "Add", []string{z, c.constant(b, types, mask)})
-		other = c.add(b, types, graph.Shape{rows, {Size: 1}}, "ReduceMax", []string{masked, b.Const(graph.FromInts("axes", []int64{1}, 1))}, graph.IntAttr("keepdims", 1))
+		mask := make([]float64, c.classes)
+		mask[c.target] = -1e30 // never the largest of the others
+		other = overClasses(b, "ReduceMax", b.Op("Add", []string{z, c.row(b, mask)}))
 	}
-	g.Nodes = append(g.Nodes, &graph.Node{Op: "Sub", Name: marginName, Inputs: []string{at, other}, Outputs: []string{marginName}})
-	types[marginName] = types[at]
+	b.Append(&graph.Node{Op: "Sub", Name: marginName, Inputs: []string{at, other}, Outputs: []string{marginName}})
 	return marginName
 }
 
 // appendTargetLoss adds the target margin, and the cross-entropy with the target
 // class, rows x 1.
-func (c *Model) appendTargetLoss(g *graph.Graph, types autodiff.Types) string {
-	c.appendMargin(g, types)
-	b, z := c.logits2(g, types)
+func (c *Model) appendTargetLoss(b *graph.Builder) string {
+	c.appendMargin(b)
 	pick := make([]float64, c.Classes())
 	pick[c.target] = -1
-	return c.crossEntropy(b, types, z, c.constant(b, types, pick))
+	return crossEntropy(b, c.wideLogits(b), c.row(b, pick))
 }
 
 // appendPickedLoss adds the cross-entropy with each row's own class, which a new
 // input picks, rows x 1.
-func (c *Model) appendPickedLoss(g *graph.Graph, types autodiff.Types) string {
-	shape := graph.Shape{types[c.logits].Shape[0], {Size: int64(c.Classes())}}
-	g.Inputs = append(g.Inputs, graph.Value{Name: pickName, DType: graph.Float, Shape: shape})
-	types[pickName] = autodiff.Type{DType: graph.Float, Shape: shape}
-	b, z := c.logits2(g, types)
-	pick := pickName
-	if t := types[z].DType; t != graph.Float {
-		pick = c.add(b, types, types[z].Shape, "Cast", []string{pick}, graph.IntAttr("to", int64(t)))
+func (c *Model) appendPickedLoss(b *graph.Builder) string {
+	t := c.Types()[c.logits]
+	shape := graph.Shape{t.Shape[0], {Size: int64(c.Classes())}}
+	b.G.Inputs = append(b.G.Inputs, graph.Value{Name: pickName, DType: graph.Float, Shape: shape})
+	z, pick := c.wideLogits(b), pickName
+	if t.DType != graph.Float {
+		pick = b.Op("Cast", []string{pick}, graph.IntAttr("to", int64(t.DType)))
 	}
-	return c.crossEntropy(b, types, z, pick)
+	return crossEntropy(b, z, pick)
 }
 
 // crossEntropy adds sum(pick x log softmax(z)) of each row, rows x 1.
-func (c *Model) crossEntropy(b *graph.Builder, types autodiff.Types, z, pick string) string {
-	logp := c.add(b, types, types[z].Shape, "LogSoftmax", []string{z}, graph.IntAttr("axis", 1))
-	own := c.add(b, types, types[z].Shape, "Mul", []string{logp, pick})
-	return c.add(b, types, graph.Shape{types[z].Shape[0], {Size: 1}}, "ReduceSum",
-		[]string{own, b.Const(graph.FromInts("axes", []int64{1}, 1))}, graph.IntAttr("keepdims", 1))
+func crossEntropy(b *graph.Builder, z, pick string) string {
+	logp := b.Op("LogSoftmax", []string{z}, graph.IntAttr("axis", 1))
+	return overClasses(b, "ReduceSum", b.Op("Mul", []string{logp, pick}))
 }
 
-// logits2 returns a builder and the logits as rows x classes with at least two
-// columns: a single logit z becomes [0, z].
-func (c *Model) logits2(g *graph.Graph, types autodiff.Types) (*graph.Builder, string) {
-	b := graph.NewBuilder(g, "cfq.")
+// overClasses adds a reduction over the columns of v, rows x 1.
+func overClasses(b *graph.Builder, op, v string) string {
+	axes := b.Const(graph.FromInts("axes", []int64{1}, 1))
+	return b.Op(op, []string{v, axes}, graph.IntAttr("keepdims", 1))
+}
+
+// pick adds column class of z, rows x 1.
+func (c *Model) pick(b *graph.Builder, z string, class int) string {
+	pick := make([]float64, c.Classes())
+	pick[class] = 1
+	return overClasses(b, "ReduceSum", b.Op("Mul", []string{z, c.row(b, pick)}))
+}
+
+// wideLogits adds the logits as rows x classes with at least two columns: a single
+// logit z becomes [0, z].
+func (c *Model) wideLogits(b *graph.Builder) string {
 	z := c.logits
-	t := types[z]
-	switch {
-	case len(t.Shape) > 2: // a pooled image of one element per class
-		z = c.add(b, types, graph.Shape{t.Shape[0], t.Shape[1]}, "Flatten", []string{z}, graph.IntAttr("axis", 1))
-	case len(t.Shape) == 1:
-		z = c.add(b, types, graph.Shape{t.Shape[0], {Size: 1}}, "Unsqueeze", []string{z, b.Const(graph.FromInts("axes", []int64{1}, 1))})
+	switch rank := len(c.Types()[z].Shape); {
+	case rank > 2: // a pooled image of one element per class
+		z = b.Op("Flatten", []string{z}, graph.IntAttr("axis", 1))
+	case rank == 1:
+		z = b.Op("Unsqueeze", []string{z, b.Const(graph.FromInts("axes", []int64{1}, 1))})
 	}
 	if c.classes == 1 {
-		two := c.constant(b, types, []float64{0, 1})
-		z = c.add(b, types, graph.Shape{t.Shape[0], {Size: 2}}, "Mul", []string{z, two})
+		z = b.Op("Mul", []string{z, c.row(b, []float64{0, 1})})
 	}
-	return b, z
+	return z
 }
 
-// add appends a node and records the type of its output, which has the logits' element type.
-func (c *Model) add(b *graph.Builder, types autodiff.Types, shape graph.Shape, op string, in []string, attrs ...graph.Attr) string {
-	out := b.Op(op, in, attrs...)
-	types[out] = autodiff.Type{DType: c.Types()[c.logits].DType, Shape: shape}
-	for _, name := range in {
-		if t := b.G.Init(name); t != nil {
-			types[name] = autodiff.Type{DType: t.DType, Shape: graph.Fixed(t.Dims...)}
-		}
-	}
-	return out
-}
-
-// constant adds a row vector of the logits' element type, shape [1, len(v)].
-func (c *Model) constant(b *graph.Builder, types autodiff.Types, v []float64) string {
-	t := graph.FromDoubles("c", v, 1, int64(len(v)))
-	if c.Types()[c.logits].DType == graph.Float {
-		f := make([]float32, len(v))
-		for i, x := range v {
-			f[i] = float32(x)
-		}
-		t = graph.FromFloats("c", f, 1, int64(len(v)))
-	}
-	name := b.Const(t)
-	types[name] = autodiff.Type{DType: t.DType, Shape: graph.Fixed(t.Dims...)}
-	return name
+// row adds a constant of the logits' element type, shape [1, len(v)].
+func (c *Model) row(b *graph.Builder, v []float64) string {
+	return b.Const(graph.FromNumbers("c", c.Types()[c.logits].DType, v, 1, int64(len(v))))
 }
 
 // LogitGrads returns the gradient by the inputs of one class's logit, rows x Dim. A
@@ -284,13 +259,8 @@ func (c *Model) LogitGrads(ctx context.Context, x []float32, class int) ([]float
 		return nil, fmt.Errorf("class %d does not exist: the model has the classes 0 to %d", class, c.Classes()-1)
 	}
 	build := func() (*graph.Model, error) {
-		return c.withGradients(nil, []string{c.Input().Name}, func(g *graph.Graph, types autodiff.Types) string {
-			b, z := c.logits2(g, types)
-			pick := make([]float64, c.Classes())
-			pick[class] = 1
-			own := c.add(b, types, types[z].Shape, "Mul", []string{z, c.constant(b, types, pick)})
-			return c.add(b, types, graph.Shape{types[z].Shape[0], {Size: 1}}, "ReduceSum",
-				[]string{own, b.Const(graph.FromInts("axes", []int64{1}, 1))}, graph.IntAttr("keepdims", 1))
+		return c.withGradients(nil, []string{c.Input().Name}, func(b *graph.Builder) string {
+			return c.pick(b, c.wideLogits(b), class)
 		})
 	}
 	out, err := c.run(ctx, fmt.Sprintf("logit %d", class), build, x, []want{{gradOf(0), c.Dim()}})
@@ -324,7 +294,8 @@ func opaque(g *graph.Graph) error {
 		}
 	}
 	if len(errs) > 0 {
-		return fmt.Errorf("%v: no gradient passes through integer operators; give the model with QuantizeLinear and DequantizeLinear around float operators (QDQ form)", errs)
+		return fmt.Errorf("%v: no gradient passes through integer operators; give the model with QuantizeLinear and "+
+			"DequantizeLinear around float operators (QDQ form)", errs)
 	}
 	return nil
 }

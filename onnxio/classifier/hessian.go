@@ -26,7 +26,9 @@ const (
 // curvature of its cross-entropy only, and kinks have none. Batches are summed in
 // double precision and in their order: the result does not depend on the number of
 // workers.
-func (c *Model) HessianVector(ctx context.Context, x []float32, classes []int, weight string, v []float32) ([]float32, error) {
+func (c *Model) HessianVector(ctx context.Context, x []float32, classes []int, weight string, v []float32) ([]float32,
+	error,
+) {
 	w := c.Graph().Graph.Init(weight)
 	switch {
 	case w == nil:
@@ -50,7 +52,7 @@ func (c *Model) HessianVector(ctx context.Context, x []float32, classes []int, w
 		return nil, fmt.Errorf("curvature by %q: %w", weight, err)
 	}
 	sum, err := c.sumBatches(ctx, x, len(v), func(ctx context.Context, from, to int) ([]float32, error) {
-		out, err := s.Run(ctx, append(c.padded(x, classes, from, to), vector(w, v)))
+		out, err := s.Run(ctx, append(c.padded(x, classes, from, to), graph.FromNumbers(vectorName, w.DType, v, w.Dims...)))
 		if err != nil {
 			return nil, err
 		}
@@ -78,10 +80,9 @@ func (c *Model) withProduct(w *graph.Tensor) (*graph.Model, error) {
 		return nil, err
 	}
 	types := maps.Clone(c.Types())
-	loss := c.appendPickedLoss(g, types)
-	t := autodiff.Type{DType: w.DType, Shape: graph.Fixed(w.Dims...)}
-	g.Inputs = append(g.Inputs, graph.Value{Name: vectorName, DType: t.DType, Shape: t.Shape})
-	types[vectorName] = t
+	loss := c.appendPickedLoss(graph.NewBuilder(g, "cfq."))
+	v := graph.Value{Name: vectorName, DType: w.DType, Shape: graph.Fixed(w.Dims...)}
+	g.Inputs = append(g.Inputs, v)
 	policy, err := c.through(m)
 	if err != nil {
 		return nil, err
@@ -91,25 +92,17 @@ func (c *Model) withProduct(w *graph.Tensor) (*graph.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	second, err := autodiff.Gradients(g, types, first[0], at, autodiff.Options{Prefix: "cfq.dd.", Seed: vectorName, Policy: policy})
+	second, err := autodiff.Gradients(g, types, first[0], at,
+		autodiff.Options{Prefix: "cfq.dd.", Seed: vectorName, Policy: policy})
 	if err != nil {
 		return nil, err
 	}
-	g.Nodes = append(g.Nodes, &graph.Node{Op: "Identity", Name: productName, Inputs: second, Outputs: []string{productName}})
-	g.Outputs = []graph.Value{{Name: productName, DType: t.DType, Shape: t.Shape}}
+	g.Nodes = append(g.Nodes, &graph.Node{
+		Op: "Identity", Name: productName, Inputs: second,
+		Outputs: []string{productName},
+	})
+	g.Outputs = []graph.Value{{Name: productName, DType: v.DType, Shape: v.Shape}}
 	return m, nil
-}
-
-// vector makes the input that the Hessian is multiplied by.
-func vector(w *graph.Tensor, v []float32) *graph.Tensor {
-	if w.DType == graph.Float {
-		return graph.FromFloats(vectorName, v, w.Dims...)
-	}
-	d := make([]float64, len(v))
-	for i, x := range v {
-		d[i] = float64(x)
-	}
-	return graph.FromDoubles(vectorName, d, w.Dims...)
 }
 
 // padded makes the inputs of one batch. A model with a fixed batch gets rows of
@@ -126,7 +119,9 @@ func (c *Model) padded(x []float32, classes []int, from, to int) []*graph.Tensor
 
 // sumBatches adds up what one returns for each batch of x, in double precision and
 // in the order of the batches; as many run at once as there are workers.
-func (c *Model) sumBatches(ctx context.Context, x []float32, size int, one func(ctx context.Context, from, to int) ([]float32, error)) ([]float64, error) {
+func (c *Model) sumBatches(ctx context.Context, x []float32, size int,
+	one func(ctx context.Context, from, to int) ([]float32, error),
+) ([]float64, error) {
 	batch := c.o.Batch
 	if c.Fixed() > 0 {
 		batch = c.Fixed()

@@ -143,8 +143,11 @@ func (n reluNet) logits(x []float64) []float64 {
 
 func (n reluNet) model() *graph.Model {
 	g := &graph.Graph{
-		Name:   "relu",
-		Inputs: []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "batch"}, {Size: int64(n.in)}}}},
+		Name: "relu",
+		Inputs: []graph.Value{{
+			Name: "x", DType: graph.Float,
+			Shape: graph.Shape{{Size: -1, Param: "batch"}, {Size: int64(n.in)}},
+		}},
 		Inits: []*graph.Tensor{
 			graph.FromFloats("w1", n.w1, int64(n.in), 5), graph.FromFloats("b1", n.b1, 5),
 			graph.FromFloats("w2", n.w2, 5, int64(n.out)), graph.FromFloats("b2", n.b2, int64(n.out)),
@@ -153,7 +156,10 @@ func (n reluNet) model() *graph.Model {
 	}
 	b := graph.NewBuilder(g, "")
 	h := b.Op("Relu", []string{b.Op("Add", []string{b.Op("MatMul", []string{"x", "w1"}), "b1"})})
-	b.Append(&graph.Node{Op: "Add", Name: "out", Inputs: []string{b.Op("MatMul", []string{h, "w2"}), "b2"}, Outputs: []string{"z"}})
+	b.Append(&graph.Node{
+		Op: "Add", Name: "out", Inputs: []string{b.Op("MatMul", []string{h, "w2"}), "b2"},
+		Outputs: []string{"z"},
+	})
 	return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}
 }
 
@@ -219,7 +225,8 @@ func TestHessianVectorErrors(t *testing.T) {
 		{x, []int{1}, "b2", make([]float32, 2), "1 classes for 2 rows"},
 		{x, []int{1, 2}, "b2", make([]float32, 2), "row 1 is of class 2"},
 	} {
-		if _, err := c.HessianVector(context.Background(), tt.x, tt.classes, tt.weight, tt.v); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := c.HessianVector(context.Background(), tt.x, tt.classes, tt.weight, tt.v); err == nil ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v, want it to say %q", err, tt.want)
 		}
 	}

@@ -56,12 +56,17 @@ func (n convNet) model() *graph.Model {
 	h = b.Op("Conv", []string{h, draw("w1", 4, 1, 3, 3), draw("b1", 4)}, graph.IntsAttr("pads", 1, 0, 1, 1))
 	h = b.Op("BatchNormalization", []string{h, draw("scale", 4), draw("shift", 4), draw("mean", 4), draw("var", 4)})
 	h = b.Op(n.act, []string{h})
-	h = b.Op(n.pool, []string{h}, graph.IntsAttr("kernel_shape", 3, 2), graph.IntsAttr("pads", 1, 0, 1, 0), graph.IntsAttr("strides", 1, 2))
-	h = b.Op("Conv", []string{h, draw("w2", 6, 2, 2, 2), draw("b2", 6)}, graph.IntAttr("group", 2), graph.IntsAttr("strides", 2, 1))
+	h = b.Op(n.pool, []string{h}, graph.IntsAttr("kernel_shape", 3, 2), graph.IntsAttr("pads", 1, 0, 1, 0),
+		graph.IntsAttr("strides", 1, 2))
+	h = b.Op("Conv", []string{h, draw("w2", 6, 2, 2, 2), draw("b2", 6)}, graph.IntAttr("group", 2),
+		graph.IntsAttr("strides", 2, 1))
 	h = b.Op(n.act, []string{h})
 	if n.head == "gemm" {
 		h = b.Op("Flatten", []string{b.Op("GlobalAveragePool", []string{h})})
-		b.Append(&graph.Node{Op: "Gemm", Name: "out", Inputs: []string{h, draw("w3", n.classes, 6), draw("b3", n.classes)}, Outputs: []string{"z"}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}})
+		b.Append(&graph.Node{
+			Op: "Gemm", Name: "out", Inputs: []string{h, draw("w3", n.classes, 6), draw("b3", n.classes)},
+			Outputs: []string{"z"}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+		})
 		return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}
 	}
 	h = b.Op("Conv", []string{h, draw("w3", n.classes, 6, 1, 1), draw("b3", n.classes)})
@@ -69,7 +74,10 @@ func (n convNet) model() *graph.Model {
 	if n.head == "pool" {
 		h = b.Op("Flatten", []string{h})
 	}
-	b.Append(&graph.Node{Op: "Softmax", Name: "out", Inputs: []string{h}, Outputs: []string{"z"}, Attrs: []graph.Attr{graph.IntAttr("axis", 1)}})
+	b.Append(&graph.Node{
+		Op: "Softmax", Name: "out", Inputs: []string{h}, Outputs: []string{"z"},
+		Attrs: []graph.Attr{graph.IntAttr("axis", 1)},
+	})
 	return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}
 }
 
@@ -231,7 +239,9 @@ func TestHessianVectorOfConvolutions(t *testing.T) {
 }
 
 // meanLoss is the mean cross-entropy with step times v added to the initializer.
-func meanLoss(t *testing.T, c *Model, m *graph.Model, name string, v []float32, step float32, x []float32, classes []int) float64 {
+func meanLoss(t *testing.T, c *Model, m *graph.Model, name string, v []float32, step float32, x []float32,
+	classes []int,
+) float64 {
 	t.Helper()
 	moved := m.Clone()
 	i := slices.IndexFunc(moved.Graph.Inits, func(w *graph.Tensor) bool { return w.Name == name })
@@ -268,7 +278,8 @@ func TestImagesStraightThrough(t *testing.T) {
 	m := convNet{graph.Dim{Size: -1}, false, "Tanh", "AveragePool", 3, "gemm"}.model()
 	q := m.Clone()
 	g := q.Graph
-	g.Inits = append(g.Inits, graph.FromFloats("step", []float32{1. / 120}), &graph.Tensor{Name: "zero", DType: graph.Int8, Dims: []int64{}, Raw: []byte{0}})
+	g.Inits = append(g.Inits, graph.FromFloats("step", []float32{1. / 120}),
+		&graph.Tensor{Name: "zero", DType: graph.Int8, Dims: []int64{}, Raw: []byte{0}})
 	var nodes []*graph.Node
 	for _, n := range g.Nodes {
 		nodes = append(nodes, n)
@@ -276,8 +287,14 @@ func TestImagesStraightThrough(t *testing.T) {
 			y := n.Outputs[0]
 			n.Outputs = []string{y + "/real"}
 			nodes = append(nodes,
-				&graph.Node{Op: "QuantizeLinear", Name: y + "/q", Inputs: []string{y + "/real", "step", "zero"}, Outputs: []string{y + "/code"}},
-				&graph.Node{Op: "DequantizeLinear", Name: y + "/dq", Inputs: []string{y + "/code", "step", "zero"}, Outputs: []string{y}})
+				&graph.Node{
+					Op: "QuantizeLinear", Name: y + "/q", Inputs: []string{y + "/real", "step", "zero"},
+					Outputs: []string{y + "/code"},
+				},
+				&graph.Node{
+					Op: "DequantizeLinear", Name: y + "/dq", Inputs: []string{y + "/code", "step", "zero"},
+					Outputs: []string{y},
+				})
 		}
 	}
 	g.Nodes = nodes

@@ -21,7 +21,9 @@ type want struct {
 // run feeds x, with the extra inputs if there are any, through the session called
 // key, which build makes the graph of, batch by batch, and returns each wanted value
 // as rows x size. Extra inputs belong to one batch: x must then be no longer than that.
-func (c *Model) run(ctx context.Context, key string, build builder, x []float32, wants []want, extra ...*graph.Tensor) ([][]float32, error) {
+func (c *Model) run(ctx context.Context, key string, build builder, x []float32, wants []want,
+	extra ...*graph.Tensor,
+) ([][]float32, error) {
 	if c.Dim() == 0 || len(x)%c.Dim() != 0 {
 		return nil, fmt.Errorf("%d numbers are not rows of %d inputs", len(x), c.Dim())
 	}
@@ -56,7 +58,9 @@ func (c *Model) run(ctx context.Context, key string, build builder, x []float32,
 }
 
 // runBatch is run for one batch. The results are the caller's.
-func (c *Model) runBatch(ctx context.Context, s *ort.Session, x []float32, wants []want, extra []*graph.Tensor) ([][]float32, error) {
+func (c *Model) runBatch(ctx context.Context, s *ort.Session, x []float32, wants []want,
+	extra []*graph.Tensor,
+) ([][]float32, error) {
 	names := make([]string, len(wants))
 	for i, w := range wants {
 		names[i] = w.name

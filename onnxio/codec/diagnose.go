@@ -45,7 +45,8 @@ func malformed(data []byte) error {
 		rest = rest[n:]
 		if typ == protowire.BytesType {
 			if size, k := protowire.ConsumeVarint(rest); k > 0 && size > uint64(len(rest)-k) {
-				return fmt.Errorf("the file is truncated, or not an ONNX model: field %d at byte %d has %d bytes, of which %d are there", num, at, size, len(rest)-k)
+				return fmt.Errorf("the file is truncated, or not an ONNX model: field %d at byte %d has %d bytes, of which %d "+
+					"are there", num, at, size, len(rest)-k)
 			}
 		}
 		n = protowire.ConsumeFieldValue(num, typ, rest)

@@ -46,7 +46,10 @@ func (e *encoder) model(m *graph.Model) *onnxpb.ModelProto {
 	}
 	p.OpsetImport = encodeOpsets(m.Opsets)
 	for _, e := range m.Metadata {
-		p.MetadataProps = append(p.MetadataProps, &onnxpb.StringStringEntryProto{Key: proto.String(e.Key), Value: proto.String(e.Value)})
+		p.MetadataProps = append(p.MetadataProps, &onnxpb.StringStringEntryProto{
+			Key:   proto.String(e.Key),
+			Value: proto.String(e.Value),
+		})
 	}
 	for _, f := range m.Functions {
 		p.Functions = append(p.Functions, e.function(f))

@@ -61,7 +61,8 @@ func (e *external) read(t *graph.Tensor, entries []*onnxpb.StringStringEntryProt
 	case length != want:
 		return nil, fmt.Errorf("external data: %s%v takes %d bytes, not %d", t.DType, t.Dims, want, length)
 	case offset > f.size || length > f.size-offset:
-		return nil, fmt.Errorf("external data: %d bytes at %d are beyond the end of %s, which has %d bytes", length, offset, location, f.size)
+		return nil, fmt.Errorf("external data: %d bytes at %d are beyond the end of %s, which has %d bytes", length, offset,
+			location, f.size)
 	}
 	region := [2]int64{offset, length}
 	if raw, ok := f.regions[region]; ok {
@@ -78,7 +79,9 @@ func (e *external) read(t *graph.Tensor, entries []*onnxpb.StringStringEntryProt
 	return raw, nil
 }
 
-func (e *external) entries(entries []*onnxpb.StringStringEntryProto) (location string, offset, length int64, err error) {
+func (e *external) entries(entries []*onnxpb.StringStringEntryProto) (location string, offset, length int64,
+	err error,
+) {
 	length = -1
 	for _, p := range entries {
 		switch p.GetKey() {

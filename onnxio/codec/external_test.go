@@ -75,7 +75,10 @@ func TestExternalDataRefused(t *testing.T) {
 		{outside("t", 4, "location", "relative"), "external data"},
 		{outside("t", 4, "location", "up/secret"), "external data"},
 		{outside("t", 4, "location", "."), "not a regular file"},
-		{outside("t", 4, "location", "missing"), `initializer "t": external data file "missing" does not exist beside the model`},
+		{
+			outside("t", 4, "location", "missing"),
+			`initializer "t": external data file "missing" does not exist beside the model`,
+		},
 		{outside("t", 4), "no location"},
 		{outside("t", 4, "location", "w", "offset", "-1"), `offset "-1"`},
 		{outside("t", 4, "location", "w", "offset", "1e3"), `offset "1e3"`},

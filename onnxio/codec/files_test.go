@@ -15,8 +15,11 @@ func TestExternalFiles(t *testing.T) {
 	dir := t.TempDir()
 	external := func(name, file string) *onnxpb.TensorProto {
 		return &onnxpb.TensorProto{
-			Name:         proto.String(name),
-			ExternalData: []*onnxpb.StringStringEntryProto{{Key: proto.String("location"), Value: proto.String(file)}, {Key: proto.String("offset"), Value: proto.String("0")}},
+			Name: proto.String(name),
+			ExternalData: []*onnxpb.StringStringEntryProto{
+				{Key: proto.String("location"), Value: proto.String(file)},
+				{Key: proto.String("offset"), Value: proto.String("0")},
+			},
 		}
 	}
 	data, err := proto.Marshal(&onnxpb.ModelProto{Graph: &onnxpb.GraphProto{Initializer: []*onnxpb.TensorProto{

@@ -19,8 +19,10 @@ func FuzzRead(f *testing.F) {
 	f.Add(weights(num(1, 3), num(2, tInt4), packed(int32Data, 0x21, 0x0f), str(8, "w")))
 	f.Add(weights(num(1, 1<<40), num(1, 1<<40), num(2, tFloat), str(8, "w")))
 	f.Add(weights(outside("w", 4, "location", "../w", "offset", "1", "length", "4")))
-	f.Add(file(msg(1, str(2, "a"), str(4, "Constant"), msg(5, str(1, "value"), num(20, 4), msg(5, num(2, tFloat), float32s(floatData, 1))))))
-	f.Add(file(msg(11, str(1, "x"), msg(2, msg(1, num(1, 1), msg(2, msg(1, num(1, -5)), msg(1, str(3, "denotation")))), str(6, "IMAGE")))))
+	f.Add(file(msg(1, str(2, "a"), str(4, "Constant"),
+		msg(5, str(1, "value"), num(20, 4), msg(5, num(2, tFloat), float32s(floatData, 1))))))
+	f.Add(file(msg(11, str(1, "x"), msg(2, msg(1, num(1, 1), msg(2, msg(1, num(1, -5)), msg(1, str(3, "denotation")))),
+		str(6, "IMAGE")))))
 	f.Add(file(bytes.Repeat([]byte{0x0a, 0}, 500), bytes.Repeat([]byte{0x2a, 0}, 500)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		start, before := time.Now(), allocated()

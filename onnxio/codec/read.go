@@ -36,7 +36,8 @@ func ReadFile(path string) (*graph.Model, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("read model: %s is not a regular file", path)
 	case info.Size() > maxSize:
-		return nil, fmt.Errorf("read model: %s has %d bytes, more than the 2 GB that an ONNX file can have (larger models keep their tensors as external data)", path, info.Size())
+		return nil, fmt.Errorf("read model: %s has %d bytes, more than the 2 GB that an ONNX file can have (larger models "+
+			"keep their tensors as external data)", path, info.Size())
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -61,7 +62,8 @@ func Read(data []byte, dir string) (*graph.Model, error) {
 		return nil, fmt.Errorf("%d bytes are more than the 2 GB that an ONNX file can have", len(data))
 	}
 	if modelParts().count(data) > maxMessages {
-		return nil, fmt.Errorf("the file has more than %d nodes, attributes and tensors: it is damaged or not meant well", maxMessages)
+		return nil, fmt.Errorf("the file has more than %d nodes, attributes and tensors: it is damaged or not meant well",
+			maxMessages)
 	}
 	var p onnxpb.ModelProto
 	if err := proto.Unmarshal(data, &p); err != nil {

@@ -56,14 +56,26 @@ func TestReadRefuses(t *testing.T) {
 		{"no IR version", string(cat(msg(8, num(2, 17)), msg(7))), "no IR version"},
 		{"no operator set", string(cat(num(1, 8), msg(7))), "no operator set"},
 		{"graph of noise", string(cat(num(1, 8), msg(8, num(2, 17)), str(7, "\x0a\xff\xff\x01"))), "graph"},
-		{"cyclic", string(file(msg(1, str(1, "b"), str(2, "a"), str(4, "Relu")), msg(1, str(1, "a"), str(2, "b"), str(4, "Relu")))), `Relu node "a" uses "b" before`},
-		{"dangling", string(file(msg(1, str(1, "gone"), str(2, "a"), str(3, "act"), str(4, "Relu")))), `Relu node "act" uses "gone"`},
-		{"output twice", string(file(msg(1, str(2, "a"), str(4, "C")), msg(1, str(2, "a"), str(4, "C")))), `defines "a", which is defined already`},
-		{"initializer twice", string(file(msg(5, num(2, 1), num(1, 0), str(8, "w")), msg(5, num(2, 1), num(1, 0), str(8, "w")))), `initializer "w" is defined twice`},
+		{"cyclic", string(file(msg(1, str(1, "b"), str(2, "a"), str(4, "Relu")),
+			msg(1, str(1, "a"), str(2, "b"), str(4, "Relu")))), `Relu node "a" uses "b" before`},
+		{
+			"dangling", string(file(msg(1, str(1, "gone"), str(2, "a"), str(3, "act"), str(4, "Relu")))),
+			`Relu node "act" uses "gone"`,
+		},
+		{
+			"output twice", string(file(msg(1, str(2, "a"), str(4, "C")), msg(1, str(2, "a"), str(4, "C")))),
+			`defines "a", which is defined already`,
+		},
+		{"initializer twice", string(file(msg(5, num(2, 1), num(1, 0), str(8, "w")),
+			msg(5, num(2, 1), num(1, 0), str(8, "w")))), `initializer "w" is defined twice`},
 		{"no operator", string(file(msg(1, str(2, "a"), str(3, "n")))), `node "n": has no operator`},
-		{"attribute tensor", string(file(msg(1, str(2, "a"), str(4, "Constant"), msg(5, str(1, "value"), num(20, 4), msg(5, num(1, 2), num(2, tFloat)))))), `Constant node "a": attribute "value": tensor`},
-		{"attribute without tensor", string(file(msg(1, str(2, "a"), str(4, "Constant"), msg(5, str(1, "value"), num(20, 4))))), `attribute "value": has no tensor`},
-		{"function", string(cat(good, msg(25, str(1, "F"), str(4, "p"), str(5, "q"), msg(7, str(1, "r"), str(2, "q"), str(4, "Relu"))))), `function "F": Relu node "q" uses "r"`},
+		{"attribute tensor", string(file(msg(1, str(2, "a"), str(4, "Constant"),
+			msg(5, str(1, "value"), num(20, 4), msg(5, num(1, 2),
+				num(2, tFloat)))))), `Constant node "a": attribute "value": tensor`},
+		{"attribute without tensor", string(file(msg(1, str(2, "a"), str(4, "Constant"),
+			msg(5, str(1, "value"), num(20, 4))))), `attribute "value": has no tensor`},
+		{"function", string(cat(good, msg(25, str(1, "F"), str(4, "p"), str(5, "q"),
+			msg(7, str(1, "r"), str(2, "q"), str(4, "Relu"))))), `function "F": Relu node "q" uses "r"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := codec.Read([]byte(c.data), ""); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -21,15 +21,19 @@ import (
 func TestUnknownFields(t *testing.T) {
 	secret := func(s string) []byte { return str(999, s) }
 	dims := msg(2, msg(1, num(1, 2), str(3, "CHANNEL")), msg(1, str(2, "N")), secret("in shape"))
-	function := msg(25, str(1, "F"), str(10, "d"), str(4, "p"), str(5, "q"), str(6, "alpha"), msg(11, str(1, "beta"), num(3, 7)), msg(9, num(2, 17)), str(13, "overload"),
-		msg(7, str(1, "p"), str(2, "q"), str(4, "LeakyRelu"), msg(5, str(1, "alpha"), num(20, 1), str(21, "alpha"))), secret("in function"))
-	data := cat(num(1, 8), num(5, 3), msg(8, num(2, 17)), msg(14, str(1, "k"), str(2, "v")), secret("in model"), msg(20, secret("training")), function,
+	function := msg(25, str(1, "F"), str(10, "d"), str(4, "p"), str(5, "q"), str(6, "alpha"),
+		msg(11, str(1, "beta"), num(3, 7)), msg(9, num(2, 17)), str(13, "overload"),
+		msg(7, str(1, "p"), str(2, "q"), str(4, "LeakyRelu"),
+			msg(5, str(1, "alpha"), num(20, 1), str(21, "alpha"))), secret("in function"))
+	data := cat(num(1, 8), num(5, 3), msg(8, num(2, 17)), msg(14, str(1, "k"), str(2, "v")), secret("in model"),
+		msg(20, secret("training")), function,
 		msg(7, str(2, "g"), secret("in graph"), msg(14, str(1, "annotated")),
 			msg(1, str(1, "c"), str(2, "y"), str(4, "If"), str(8, "overload"), secret("in node"),
 				msg(5, str(1, "then_branch"), num(20, 5), msg(6, str(2, "body"), secret("in body")), secret("in attribute")),
 				msg(5, str(1, "s"), num(20, 3)), // a string that was not written because it is empty
 				msg(5, str(1, "tp"), num(20, 13), msg(14, msg(1, num(1, 1))))),
-			msg(5, num(2, tBool), str(8, "c"), str(rawData, "\x01"), msg(16, str(1, "in"), str(2, "tensor")), secret("in tensor")),
+			msg(5, num(2, tBool), str(8, "c"), str(rawData, "\x01"), msg(16, str(1, "in"), str(2, "tensor")),
+				secret("in tensor")),
 			msg(11, str(1, "x"), msg(2, msg(1, num(1, 1), dims), str(6, "IMAGE")), secret("in value")),
 			msg(11, str(1, "seq"), msg(2, msg(4, msg(1, msg(1, num(1, 1)))))),
 			msg(12, str(1, "y"), msg(2, msg(1, num(1, 1), msg(2)))))) // a scalar
@@ -122,12 +126,21 @@ func genModel(t *rapid.T) *graph.Model {
 		Opsets:       append(list(t, "opsets", genOpset), graph.Opset{Version: 17}),
 		ProducerName: word.Draw(t, "producer"), ProducerVersion: word.Draw(t, "version"), Domain: word.Draw(t, "domain"),
 		ModelVersion: rapid.Int64().Draw(t, "model version"), Doc: word.Draw(t, "doc"),
-		Metadata: list(t, "metadata", func(t *rapid.T) graph.Meta { return graph.Meta{Key: word.Draw(t, "key"), Value: word.Draw(t, "value")} }),
-		Graph:    &graph.Graph{Name: word.Draw(t, "graph"), Values: list(t, "values", genValue), Extra: extra.Draw(t, "extra")},
-		Extra:    extra.Draw(t, "extra"),
+		Metadata: list(t, "metadata", func(t *rapid.T) graph.Meta {
+			return graph.Meta{
+				Key:   word.Draw(t, "key"),
+				Value: word.Draw(t, "value"),
+			}
+		}),
+		Graph: &graph.Graph{
+			Name: word.Draw(t, "graph"), Values: list(t, "values", genValue),
+			Extra: extra.Draw(t, "extra"),
+		},
+		Extra: extra.Draw(t, "extra"),
 		Functions: list(t, "functions", func(t *rapid.T) *graph.Function {
 			return &graph.Function{
-				Name: word.Draw(t, "function"), Domain: word.Draw(t, "domain"), Inputs: []string{"p"}, Outputs: []string{"q"}, Attrs: list(t, "attrs", func(t *rapid.T) string { return word.Draw(t, "attr") }),
+				Name: word.Draw(t, "function"), Domain: word.Draw(t,
+					"domain"), Inputs: []string{"p"}, Outputs: []string{"q"}, Attrs: list(t, "attrs", func(t *rapid.T) string { return word.Draw(t, "attr") }),
 				Nodes: []*graph.Node{genNode(t, "p", "q")}, Opsets: list(t, "opsets", genOpset), Extra: extra.Draw(t, "extra"),
 			}
 		}),
@@ -172,13 +185,17 @@ func genValue(t *rapid.T) graph.Value {
 
 func genNode(t *rapid.T, in, out string) *graph.Node {
 	return &graph.Node{
-		Name: word.Draw(t, "node"), Op: "Op", Domain: word.Draw(t, "domain"), Doc: word.Draw(t, "doc"), Extra: extra.Draw(t, "extra"),
+		Name: word.Draw(t, "node"), Op: "Op", Domain: word.Draw(t, "domain"), Doc: word.Draw(t, "doc"), Extra: extra.Draw(t,
+			"extra"),
 		Inputs: []string{in, ""}, Outputs: []string{"", out}, Attrs: list(t, "attrs", genAttr),
 	}
 }
 
 func genAttr(t *rapid.T) graph.Attr {
-	a := graph.Attr{Name: word.Draw(t, "attr"), Kind: graph.AttrKind(rapid.Int32Range(1, 14).Draw(t, "kind")), Doc: word.Draw(t, "doc"), Extra: extra.Draw(t, "extra")}
+	a := graph.Attr{
+		Name: word.Draw(t, "attr"), Kind: graph.AttrKind(rapid.Int32Range(1, 14).Draw(t, "kind")),
+		Doc: word.Draw(t, "doc"), Extra: extra.Draw(t, "extra"),
+	}
 	if rapid.IntRange(0, 4).Draw(t, "ref") == 0 {
 		a.Ref = "outer"
 		return a
@@ -204,8 +221,12 @@ func genAttr(t *rapid.T) graph.Attr {
 
 func genTensor(t *rapid.T) *graph.Tensor {
 	w := &graph.Tensor{
-		Name: word.Draw(t, "tensor"), DType: rapid.SampledFrom([]graph.DType{graph.Float, graph.Int64, graph.Int4, graph.Int2, graph.Bool, graph.String}).Draw(t, "dtype"),
-		Dims: list(t, "dims", func(t *rapid.T) int64 { return rapid.Int64Range(0, 3).Draw(t, "dim") }), Doc: word.Draw(t, "doc"), Extra: extra.Draw(t, "extra"),
+		Name: word.Draw(t, "tensor"), DType: rapid.SampledFrom([]graph.DType{
+			graph.Float, graph.Int64, graph.Int4,
+			graph.Int2, graph.Bool, graph.String,
+		}).Draw(t, "dtype"),
+		Dims: list(t, "dims", func(t *rapid.T) int64 { return rapid.Int64Range(0, 3).Draw(t, "dim") }), Doc: word.Draw(t,
+			"doc"), Extra: extra.Draw(t, "extra"),
 	}
 	if w.DType == graph.String {
 		for range w.Len() {

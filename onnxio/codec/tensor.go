@@ -29,7 +29,10 @@ func (d *decoder) tensor(p *onnxpb.TensorProto) *graph.Tensor {
 
 func (d *decoder) contents(t *graph.Tensor, p *onnxpb.TensorProto) error {
 	lists := 0
-	for _, n := range []int{len(p.FloatData), len(p.Int32Data), len(p.Int64Data), len(p.DoubleData), len(p.Uint64Data), len(p.StringData)} {
+	for _, n := range []int{
+		len(p.FloatData), len(p.Int32Data), len(p.Int64Data), len(p.DoubleData), len(p.Uint64Data),
+		len(p.StringData),
+	} {
 		if n > 0 {
 			lists++
 		}

@@ -94,7 +94,8 @@ func TestBadTensors(t *testing.T) {
 		{"absurd shape without elements", cat(num(1, 1<<62), num(1, 0), num(2, tFloat), str(rawData, "")), "absurd shape"},
 	} {
 		_, err := readWeights("", c.body, str(8, "the weights"))
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `initializer "the weights"`) {
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(),
+			`initializer "the weights"`) {
 			t.Errorf("%s: error %v, want one with %q that names the initializer", c.name, err, c.want)
 		}
 	}

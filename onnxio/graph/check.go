@@ -56,7 +56,8 @@ func (g *Graph) Check() error {
 			switch {
 			case in == "" || defined[in]:
 			case producer[in] != nil:
-				bad("%s uses %q before %s defines it: the nodes are out of order or in a cycle", n.Label(), in, producer[in].Label())
+				bad("%s uses %q before %s defines it: the nodes are out of order or in a cycle", n.Label(), in,
+					producer[in].Label())
 			default:
 				bad("%s uses %q, which nothing defines", n.Label(), in)
 			}

@@ -14,9 +14,15 @@ func mlp() *graph.Graph {
 		Name:    "mlp",
 		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 2}}}},
 		Outputs: []graph.Value{{Name: "y", DType: graph.Float}},
-		Inits:   []*graph.Tensor{graph.FromFloats("w", []float32{1, 2, 3, 4}, 2, 2), graph.FromFloats("b", []float32{0, 1}, 2)},
+		Inits: []*graph.Tensor{
+			graph.FromFloats("w", []float32{1, 2, 3, 4}, 2, 2),
+			graph.FromFloats("b", []float32{0, 1}, 2),
+		},
 		Nodes: []*graph.Node{
-			{Name: "fc", Op: "Gemm", Inputs: []string{"x", "w", "b"}, Outputs: []string{"h"}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}},
+			{
+				Name: "fc", Op: "Gemm", Inputs: []string{"x", "w", "b"}, Outputs: []string{"h"},
+				Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+			},
 			{Op: "Clip", Inputs: []string{"h", "", ""}, Outputs: []string{"y"}},
 		},
 	}
@@ -32,15 +38,33 @@ func TestCheck(t *testing.T) {
 		want   string
 	}{
 		{"input twice", func(g *graph.Graph) { g.Inputs = append(g.Inputs, g.Inputs[0]) }, `input "x" is listed twice`},
-		{"initializer twice", func(g *graph.Graph) { g.Inits = append(g.Inits, g.Inits[0]) }, `initializer "w" is defined twice`},
-		{"value twice", func(g *graph.Graph) { g.Nodes[1].Outputs = []string{"h"} }, `Clip node "h" defines "h", which is defined already`},
+		{
+			"initializer twice", func(g *graph.Graph) { g.Inits = append(g.Inits, g.Inits[0]) },
+			`initializer "w" is defined twice`,
+		},
+		{
+			"value twice", func(g *graph.Graph) { g.Nodes[1].Outputs = []string{"h"} },
+			`Clip node "h" defines "h", which is defined already`,
+		},
 		{"output over an input", func(g *graph.Graph) { g.Nodes[0].Outputs = []string{"x"} }, `Gemm node "fc" defines "x"`},
-		{"dangling input", func(g *graph.Graph) { g.Nodes[0].Inputs[1] = "gone" }, `Gemm node "fc" uses "gone", which nothing defines`},
-		{"cycle", func(g *graph.Graph) { g.Nodes[0].Inputs[0] = "y" }, `Gemm node "fc" uses "y" before Clip node "y" defines it`},
-		{"self loop", func(g *graph.Graph) { g.Nodes[0].Inputs[0] = "h" }, `Gemm node "fc" uses "h" before Gemm node "fc" defines it`},
+		{
+			"dangling input", func(g *graph.Graph) { g.Nodes[0].Inputs[1] = "gone" },
+			`Gemm node "fc" uses "gone", which nothing defines`,
+		},
+		{
+			"cycle", func(g *graph.Graph) { g.Nodes[0].Inputs[0] = "y" },
+			`Gemm node "fc" uses "y" before Clip node "y" defines it`,
+		},
+		{
+			"self loop", func(g *graph.Graph) { g.Nodes[0].Inputs[0] = "h" },
+			`Gemm node "fc" uses "h" before Gemm node "fc" defines it`,
+		},
 		{"out of order", func(g *graph.Graph) { g.Nodes[0], g.Nodes[1] = g.Nodes[1], g.Nodes[0] }, "out of order"},
 		{"dangling output", func(g *graph.Graph) { g.Outputs[0].Name = "z" }, `graph output "z" is defined by nothing`},
-		{"raw too short", func(g *graph.Graph) { g.Inits[0].Raw = g.Inits[0].Raw[:15] }, `"w" is float[2 2], 16 bytes, but holds 15 bytes`},
+		{
+			"raw too short", func(g *graph.Graph) { g.Inits[0].Raw = g.Inits[0].Raw[:15] },
+			`"w" is float[2 2], 16 bytes, but holds 15 bytes`,
+		},
 		{"negative dimension", func(g *graph.Graph) { g.Inits[0].Dims[1] = -2 }, `"w" has the negative dimension -2`},
 		{"absurd shape", func(g *graph.Graph) { g.Inits[0].Dims = []int64{1 << 40, 1 << 40, 0} }, "absurd shape"},
 		{"two errors", func(g *graph.Graph) { g.Nodes[0].Inputs[1] = "gone"; g.Outputs[0].Name = "z" }, "\ngraph output"},
@@ -69,7 +93,10 @@ func TestCheckAllowsDefaults(t *testing.T) {
 func TestCheckBoundsItsMessage(t *testing.T) {
 	g := &graph.Graph{}
 	for i := range 1000 {
-		g.Nodes = append(g.Nodes, &graph.Node{Name: strings.Repeat("n", 10000), Op: "Add", Inputs: []string{"gone"}, Outputs: []string{fmt.Sprint("v", i)}})
+		g.Nodes = append(g.Nodes, &graph.Node{
+			Name: strings.Repeat("n", 10000), Op: "Add", Inputs: []string{"gone"},
+			Outputs: []string{fmt.Sprint("v", i)},
+		})
 	}
 	err := g.Check()
 	if err == nil || !strings.Contains(err.Error(), "and 980 errors more") || len(err.Error()) > 10000 {

@@ -15,7 +15,11 @@ func TestOpset(t *testing.T) {
 	}
 	m.SetOpset("", 18)
 	m.SetOpset("other", 1)
-	want := []graph.Opset{{Domain: "com.example", Version: 3}, {Domain: "ai.onnx", Version: 18}, {Domain: "other", Version: 1}}
+	want := []graph.Opset{
+		{Domain: "com.example", Version: 3},
+		{Domain: "ai.onnx", Version: 18},
+		{Domain: "other", Version: 1},
+	}
 	if diff := cmp.Diff(want, m.Opsets); diff != "" {
 		t.Error(diff)
 	}
@@ -39,10 +43,13 @@ func TestMeta(t *testing.T) {
 func TestClone(t *testing.T) {
 	build := func() *graph.Model {
 		return &graph.Model{
-			Opsets:    []graph.Opset{{Version: 17}},
-			Metadata:  []graph.Meta{{Key: "k", Value: "v"}},
-			Functions: []*graph.Function{{Name: "f", Nodes: []*graph.Node{{Op: "Relu", Inputs: []string{"a"}, Outputs: []string{"b"}}}}},
-			Graph:     mlp(),
+			Opsets:   []graph.Opset{{Version: 17}},
+			Metadata: []graph.Meta{{Key: "k", Value: "v"}},
+			Functions: []*graph.Function{{Name: "f", Nodes: []*graph.Node{{
+				Op: "Relu", Inputs: []string{"a"},
+				Outputs: []string{"b"},
+			}}}},
+			Graph: mlp(),
 		}
 	}
 	m := build()

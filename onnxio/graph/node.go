@@ -56,7 +56,8 @@ func (n *Node) Standard() bool { return n.Domain == "" || n.Domain == "ai.onnx" 
 
 // PlainGemm reports whether n is a Gemm that computes A B^T + C.
 func (n *Node) PlainGemm() bool {
-	return n.Is("Gemm") && n.Float("alpha", 1) == 1 && n.Float("beta", 1) == 1 && n.Int("transA", 0) == 0 && n.Int("transB", 0) == 1
+	return n.Is("Gemm") && n.Float("alpha", 1) == 1 && n.Float("beta", 1) == 1 && n.Int("transA", 0) == 0 &&
+		n.Int("transB", 0) == 1
 }
 
 // KeepsShape reports whether n's first output has the shape of its first input.

@@ -13,7 +13,8 @@ func TestNodeAccessors(t *testing.T) {
 		graph.IntAttr("i", 7), graph.FloatAttr("f", .5), graph.IntsAttr("is", 1, 2), graph.StringAttr("s", "text"),
 		graph.TensorAttr("t", graph.FromInts("", []int64{4})),
 	}}
-	if n.Int("i", 0) != 7 || n.Int("none", 3) != 3 || n.Float("f", 0) != .5 || n.Float("none", 2) != 2 || len(n.Ints("is")) != 2 || n.Ints("none") != nil {
+	if n.Int("i", 0) != 7 || n.Int("none", 3) != 3 || n.Float("f", 0) != .5 || n.Float("none", 2) != 2 ||
+		len(n.Ints("is")) != 2 || n.Ints("none") != nil {
 		t.Error("attribute values")
 	}
 	if string(n.Attr("s").S) != "text" || n.Attr("t").T.Len() != 1 || n.Attr("none") != nil {
@@ -42,7 +43,11 @@ func TestConstant(t *testing.T) {
 	}{
 		{"value", graph.TensorAttr("value", tensor), tensor},
 		{"value_float", graph.FloatAttr("value_float", .5), graph.FromFloats("", []float32{.5})},
-		{"value_floats", graph.Attr{Name: "value_floats", Kind: graph.AttrFloats, Floats: []float32{1, 2}}, graph.FromFloats("", []float32{1, 2}, 2)},
+		{
+			"value_floats",
+			graph.Attr{Name: "value_floats", Kind: graph.AttrFloats, Floats: []float32{1, 2}},
+			graph.FromFloats("", []float32{1, 2}, 2),
+		},
 		{"value_int", graph.IntAttr("value_int", -3), graph.FromInts("", []int64{-3})},
 		{"value_ints", graph.IntsAttr("value_ints", 1, 2), graph.FromInts("", []int64{1, 2}, 2)},
 		{"no numbers", graph.IntsAttr("value_ints"), graph.FromInts("", nil, 0)},
@@ -81,7 +86,10 @@ func TestConstant(t *testing.T) {
 }
 
 func TestHasGraphs(t *testing.T) {
-	for kind, want := range map[graph.AttrKind]bool{graph.AttrGraph: true, graph.AttrGraphs: true, graph.AttrTensor: false, 13: false} {
+	for kind, want := range map[graph.AttrKind]bool{
+		graph.AttrGraph: true, graph.AttrGraphs: true,
+		graph.AttrTensor: false, 13: false,
+	} {
 		n := &graph.Node{Op: "If", Attrs: []graph.Attr{graph.IntAttr("i", 1), {Name: "body", Kind: kind}}}
 		if n.HasGraphs() != want {
 			t.Errorf("attribute of kind %d: %v, want %v", kind, !want, want)

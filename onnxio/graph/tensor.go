@@ -32,55 +32,37 @@ const (
 	Int2      DType = 26
 )
 
-// dtypes is the one table of element types: the name of the standard and the
-// size in bits (0 where elements have no fixed size here).
-func (t DType) info() (name string, bits int) {
-	switch t {
-	case Float:
-		return "float", 32
-	case Uint8:
-		return "uint8", 8
-	case Int8:
-		return "int8", 8
-	case Uint16:
-		return "uint16", 16
-	case Int16:
-		return "int16", 16
-	case Int32:
-		return "int32", 32
-	case Int64:
-		return "int64", 64
-	case String:
-		return "string", 0
-	case Bool:
-		return "bool", 8
-	case Float16:
-		return "float16", 16
-	case Double:
-		return "double", 64
-	case Uint32:
-		return "uint32", 32
-	case Uint64:
-		return "uint64", 64
-	case BFloat16:
-		return "bfloat16", 16
-	case Uint4:
-		return "uint4", 4
-	case Int4:
-		return "int4", 4
-	case Uint2:
-		return "uint2", 2
-	case Int2:
-		return "int2", 2
+// String returns the standard's name of the type, such as "float" or "int4".
+func (t DType) String() string {
+	names := [...]string{
+		Float: "float", Uint8: "uint8", Int8: "int8", Uint16: "uint16", Int16: "int16", Int32: "int32", Int64: "int64",
+		String: "string", Bool: "bool", Float16: "float16", Double: "double", Uint32: "uint32", Uint64: "uint64",
+		BFloat16: "bfloat16", Uint4: "uint4", Int4: "int4", Uint2: "uint2", Int2: "int2",
 	}
-	return fmt.Sprintf("type%d", int32(t)), 0
+	if t < 0 || int(t) >= len(names) || names[t] == "" {
+		return fmt.Sprintf("type%d", int32(t))
+	}
+	return names[t]
 }
 
-// String returns the standard's name of the type, such as "float" or "int4".
-func (t DType) String() string { name, _ := t.info(); return name }
-
 // Bits returns the size of one element in bits, 0 for strings and unknown types.
-func (t DType) Bits() int { _, bits := t.info(); return bits }
+func (t DType) Bits() int {
+	switch t {
+	case Double, Int64, Uint64:
+		return 64
+	case Float, Int32, Uint32:
+		return 32
+	case Float16, BFloat16, Int16, Uint16:
+		return 16
+	case Int8, Uint8, Bool:
+		return 8
+	case Int4, Uint4:
+		return 4
+	case Int2, Uint2:
+		return 2
+	}
+	return 0
+}
 
 // IsFloat reports whether t is a floating-point type.
 func (t DType) IsFloat() bool {
@@ -113,22 +95,31 @@ func (t *Tensor) Len() int {
 // RawSize returns the bytes that n elements of type t occupy in Raw.
 func RawSize(t DType, n int) int { return (n*t.Bits() + 7) / 8 }
 
+// FromNumbers makes a tensor of the element type t, Float or Double; nil for other types. No dims and
+// one value make a scalar.
+func FromNumbers[T float32 | float64](name string, t DType, v []T, dims ...int64) *Tensor {
+	out := &Tensor{Name: name, DType: t, Dims: dims, Raw: make([]byte, len(v)*t.Bits()/8)}
+	for i, x := range v {
+		switch t {
+		case Float:
+			binary.LittleEndian.PutUint32(out.Raw[4*i:], math.Float32bits(float32(x)))
+		case Double:
+			binary.LittleEndian.PutUint64(out.Raw[8*i:], math.Float64bits(float64(x)))
+		default:
+			return nil
+		}
+	}
+	return out
+}
+
 // FromFloats makes a float32 tensor; no dims and one value make a scalar.
 func FromFloats(name string, v []float32, dims ...int64) *Tensor {
-	t := &Tensor{Name: name, DType: Float, Dims: dims, Raw: make([]byte, 4*len(v))}
-	for i, x := range v {
-		binary.LittleEndian.PutUint32(t.Raw[4*i:], math.Float32bits(x))
-	}
-	return t
+	return FromNumbers(name, Float, v, dims...)
 }
 
 // FromDoubles makes a float64 tensor.
 func FromDoubles(name string, v []float64, dims ...int64) *Tensor {
-	t := &Tensor{Name: name, DType: Double, Dims: dims, Raw: make([]byte, 8*len(v))}
-	for i, x := range v {
-		binary.LittleEndian.PutUint64(t.Raw[8*i:], math.Float64bits(x))
-	}
-	return t
+	return FromNumbers(name, Double, v, dims...)
 }
 
 // FromInts makes an int64 tensor.
@@ -150,37 +141,23 @@ func FromInt32s(name string, v []int32, dims ...int64) *Tensor {
 }
 
 // Floats returns the elements as float32, converting from float64 if need be.
-func (t *Tensor) Floats() ([]float32, error) {
-	switch t.DType {
-	case Float:
-		out := make([]float32, len(t.Raw)/4)
-		for i := range out {
-			out[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Raw[4*i:]))
-		}
-		return out, nil
-	case Double:
-		out := make([]float32, len(t.Raw)/8)
-		for i := range out {
-			out[i] = float32(math.Float64frombits(binary.LittleEndian.Uint64(t.Raw[8*i:])))
-		}
-		return out, nil
-	}
-	return nil, fmt.Errorf("tensor %q holds %s, not float", t.Name, t.DType)
-}
+func (t *Tensor) Floats() ([]float32, error) { return numbers[float32](t) }
 
 // Doubles returns the elements as float64, converting from float32 if need be.
-func (t *Tensor) Doubles() ([]float64, error) {
+func (t *Tensor) Doubles() ([]float64, error) { return numbers[float64](t) }
+
+func numbers[T float32 | float64](t *Tensor) ([]T, error) {
 	switch t.DType {
-	case Double:
-		out := make([]float64, len(t.Raw)/8)
+	case Float:
+		out := make([]T, len(t.Raw)/4)
 		for i := range out {
-			out[i] = math.Float64frombits(binary.LittleEndian.Uint64(t.Raw[8*i:]))
+			out[i] = T(math.Float32frombits(binary.LittleEndian.Uint32(t.Raw[4*i:])))
 		}
 		return out, nil
-	case Float:
-		out := make([]float64, len(t.Raw)/4)
+	case Double:
+		out := make([]T, len(t.Raw)/8)
 		for i := range out {
-			out[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(t.Raw[4*i:])))
+			out[i] = T(math.Float64frombits(binary.LittleEndian.Uint64(t.Raw[8*i:])))
 		}
 		return out, nil
 	}

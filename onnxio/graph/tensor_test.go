@@ -53,7 +53,8 @@ func TestTensorRoundTrip(t *testing.T) {
 }
 
 func TestTensorConversions(t *testing.T) {
-	if v, err := graph.FromDoubles("", []float64{.1, math.Inf(1)}, 2).Floats(); err != nil || v[0] != float32(.1) || !math.IsInf(float64(v[1]), 1) {
+	if v, err := graph.FromDoubles("", []float64{.1, math.Inf(1)}, 2).Floats(); err != nil || v[0] != float32(.1) ||
+		!math.IsInf(float64(v[1]), 1) {
 		t.Errorf("doubles as floats: %v, %v", v, err)
 	}
 	if v, err := graph.FromFloats("", []float32{.1}, 1).Doubles(); err != nil || v[0] != float64(float32(.1)) {
@@ -64,7 +65,8 @@ func TestTensorConversions(t *testing.T) {
 		dtype graph.DType
 		want  []int64
 	}{{graph.Int8, []int64{-1, 1}}, {graph.Uint8, []int64{255, 1}}} {
-		if v, err := (&graph.Tensor{DType: c.dtype, Dims: []int64{2}, Raw: raw}).Ints(); err != nil || !slices.Equal(v, c.want) {
+		if v, err := (&graph.Tensor{DType: c.dtype, Dims: []int64{2}, Raw: raw}).Ints(); err != nil || !slices.Equal(v,
+			c.want) {
 			t.Errorf("%s: %v, %v", c.dtype, v, err)
 		}
 	}
@@ -84,7 +86,10 @@ func TestRawSize(t *testing.T) {
 		dtype graph.DType
 		n     int
 		want  int
-	}{{graph.Float, 3, 12}, {graph.Int4, 3, 2}, {graph.Int2, 5, 2}, {graph.Uint2, 4, 1}, {graph.Bool, 3, 3}, {graph.BFloat16, 3, 6}, {graph.Int4, 0, 0}} {
+	}{{graph.Float, 3, 12}, {graph.Int4, 3, 2}, {graph.Int2, 5, 2}, {graph.Uint2, 4, 1}, {
+		graph.Bool, 3,
+		3,
+	}, {graph.BFloat16, 3, 6}, {graph.Int4, 0, 0}} {
 		if got := graph.RawSize(c.dtype, c.n); got != c.want {
 			t.Errorf("%d elements of %s: %d bytes, want %d", c.n, c.dtype, got, c.want)
 		}
@@ -92,7 +97,10 @@ func TestRawSize(t *testing.T) {
 }
 
 func TestDTypes(t *testing.T) {
-	for d, name := range map[graph.DType]string{1: "float", 3: "int8", 7: "int64", 11: "double", 16: "bfloat16", 22: "int4", 26: "int2", 17: "type17"} {
+	for d, name := range map[graph.DType]string{
+		1: "float", 3: "int8", 7: "int64", 11: "double", 16: "bfloat16",
+		22: "int4", 26: "int2", 17: "type17",
+	} {
 		if d.String() != name {
 			t.Errorf("type %d is %q, want %q", int32(d), d, name)
 		}

@@ -10,18 +10,30 @@ import (
 
 func TestText(t *testing.T) {
 	g := mlp()
-	g.Inputs = append(g.Inputs, graph.Value{Name: "seq"}, graph.Value{Name: "any", DType: graph.Int4}, graph.Value{Name: "s", DType: graph.Double, Shape: graph.Shape{}}, graph.Value{Name: "open", DType: graph.Float, Shape: graph.Shape{{Size: -1}}})
-	g.Inits = append(g.Inits, graph.FromFloats("big", make([]float32, 5), 5), graph.FromFloats("eps", []float32{1e-3}), graph.FromInts("axes", []int64{-1}, 1),
-		&graph.Tensor{Name: "codes", DType: graph.Int4, Dims: []int64{2}, Raw: []byte{0}}, &graph.Tensor{Name: "bad", DType: graph.Float, Dims: []int64{-1}})
-	g.Nodes = append(g.Nodes, &graph.Node{Name: "odd \"name\"", Op: "Act", Domain: "com.example", Inputs: []string{"a b", "_"}, Outputs: []string{"", "é"}, Attrs: []graph.Attr{
-		graph.FloatAttr("alpha", .1), graph.IntsAttr("axes", 0, 1), graph.StringAttr("mode", "linear"), graph.TensorAttr("value", graph.FromInts("", []int64{3})),
-		{Name: "fs", Kind: graph.AttrFloats, Floats: []float32{.5, 1e30}},
-		{Name: "ss", Kind: graph.AttrStrings, Strings: [][]byte{[]byte("p")}},
-		{Name: "body", Kind: graph.AttrGraph},
-		{Name: "bodies", Kind: graph.AttrGraphs},
-		{Name: "r", Kind: graph.AttrInt, Ref: "outer"},
-		{Name: "tp", Kind: 13},
-	}})
+	g.Inputs = append(g.Inputs, graph.Value{Name: "seq"}, graph.Value{Name: "any", DType: graph.Int4},
+		graph.Value{Name: "s", DType: graph.Double, Shape: graph.Shape{}}, graph.Value{
+			Name: "open", DType: graph.Float,
+			Shape: graph.Shape{{Size: -1}},
+		})
+	g.Inits = append(g.Inits, graph.FromFloats("big", make([]float32, 5), 5), graph.FromFloats("eps", []float32{1e-3}),
+		graph.FromInts("axes", []int64{-1}, 1),
+		&graph.Tensor{Name: "codes", DType: graph.Int4, Dims: []int64{2}, Raw: []byte{0}}, &graph.Tensor{
+			Name:  "bad",
+			DType: graph.Float, Dims: []int64{-1},
+		})
+	g.Nodes = append(g.Nodes, &graph.Node{
+		Name: "odd \"name\"", Op: "Act", Domain: "com.example",
+		Inputs: []string{"a b", "_"}, Outputs: []string{"", "é"}, Attrs: []graph.Attr{
+			graph.FloatAttr("alpha", .1), graph.IntsAttr("axes", 0, 1), graph.StringAttr("mode",
+				"linear"), graph.TensorAttr("value", graph.FromInts("", []int64{3})),
+			{Name: "fs", Kind: graph.AttrFloats, Floats: []float32{.5, 1e30}},
+			{Name: "ss", Kind: graph.AttrStrings, Strings: [][]byte{[]byte("p")}},
+			{Name: "body", Kind: graph.AttrGraph},
+			{Name: "bodies", Kind: graph.AttrGraphs},
+			{Name: "r", Kind: graph.AttrInt, Ref: "outer"},
+			{Name: "tp", Kind: 13},
+		},
+	})
 	want := `input x float[N,2]
 input seq ?
 input any int4*
