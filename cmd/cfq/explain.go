@@ -11,6 +11,7 @@ import (
 	"cfq/eval"
 	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/internal/message"
 )
 
 func explainCommand() command {
@@ -54,7 +55,12 @@ func explain(e *env, args []string) error {
 	}
 	m, ok := metricNamed(args[0])
 	if !ok {
-		return unknownMetric(args[0])
+		var ids []string
+		for _, m := range eval.Metrics() {
+			ids = append(ids, m.ID())
+		}
+		return cli.Usagef("`cfq explain` lists the metrics", "unknown metric %q%s", args[0],
+			message.DidYouMean(strings.ToLower(args[0]), ids))
 	}
 	if e.json {
 		return writeJSON(e.stdout, explainedOf(&m))
@@ -109,16 +115,4 @@ func listMetrics(e *env) error {
 	g.Write(e.stdout, "")
 	_, err := io.WriteString(e.stdout, "\ncfq explain METRIC says more\n")
 	return err
-}
-
-// unknownMetric names the metric that was probably meant.
-func unknownMetric(id string) error {
-	var ids []string
-	for _, m := range eval.Metrics() {
-		ids = append(ids, m.ID())
-	}
-	if s := cli.Suggest(strings.ToLower(id), ids); s != "" {
-		return cli.Usagef("`cfq explain` lists the metrics", "there is no metric %q; did you mean %s?", id, s)
-	}
-	return cli.Usagef("`cfq explain` lists the metrics", "there is no metric %q", id)
 }

@@ -141,6 +141,7 @@ func atMostOf(k, n int, p float64) float64 {
 // the limit when so few are
 // improbable at the limit, the lower one beyond it when so many are.
 func TestSmallNumbers(t *testing.T) {
+	t.Parallel()
 	const slack = 1e-9
 	for n := 1; n <= 25; n++ {
 		for k := 0; k <= n; k++ {

@@ -49,6 +49,7 @@ func binomial(rng *rand.Rand, n int, p float64) int {
 // share, the least of several groups, a
 // gap and an increase. Each case is one in which the rule has the most trouble: where all that counts is at the limit.
 func TestErrorRates(t *testing.T) {
+	t.Parallel()
 	_, most := draws()
 	groups := func(ps []float64, n int) func(*rand.Rand) (*eval.Result, *eval.Result) {
 		return func(rng *rand.Rand) (*eval.Result, *eval.Result) {
@@ -102,6 +103,7 @@ func TestErrorRates(t *testing.T) {
 
 // The same error of a share, added up over all samples there can be instead of drawn.
 func TestExactErrorRates(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{20, 59, 149, 640} {
 		for _, p := range []float64{0.01, 0.02, 0.05, 0.2, 0.5} {
 			var pass, fail float64

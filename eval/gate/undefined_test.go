@@ -75,6 +75,7 @@ func fill(v reflect.Value) {
 
 // No check of any metric passes, or fails, by what was not measured.
 func TestNothingPassesUnmeasured(t *testing.T) {
+	t.Parallel()
 	settings := eval.Settings{Margins: []float64{0.1}, Confidence: 0.95}
 	var undefined eval.Result
 	fill(reflect.ValueOf(&undefined).Elem())

@@ -42,6 +42,7 @@ func curves(n int) []Chart {
 }
 
 func TestBytesAreTheSame(t *testing.T) {
+	t.Parallel()
 	for _, format := range Formats() {
 		if a, b := render(t, format, curves(5)...), render(t, format, curves(5)...); !bytes.Equal(a, b) {
 			t.Errorf("%s: two pictures of the same charts", format)
@@ -51,6 +52,7 @@ func TestBytesAreTheSame(t *testing.T) {
 
 // An SVG is XML, names its titles as they are, and has as many legends as it should.
 func TestSVG(t *testing.T) {
+	t.Parallel()
 	other := curves(2)
 	other[1].Series = other[1].Series[:1]
 	for _, c := range []struct {
@@ -82,6 +84,7 @@ func TestSVG(t *testing.T) {
 
 // Charts stand beneath each other, or in two columns; where nothing is drawn the paper is white.
 func TestGrid(t *testing.T) {
+	t.Parallel()
 	size := map[int][2]int{}
 	for n := 1; n <= 6; n++ {
 		img, err := png.Decode(bytes.NewReader(render(t, "png", curves(n)...)))
@@ -101,6 +104,7 @@ func TestGrid(t *testing.T) {
 
 // A bar is as high as its value: counted in pixels of its colour.
 func TestBarsAreAsHighAsTheirValues(t *testing.T) {
+	t.Parallel()
 	c := Chart{
 		Categories: []string{"a", "b"},
 		Series:     []Series{{Name: "one", Y: []float64{1, 0}}, {Name: "two", Y: []float64{4, 0}}},
@@ -131,6 +135,7 @@ func TestBarsAreAsHighAsTheirValues(t *testing.T) {
 
 // A horizontal bar is as long as its value, and stands beneath the one of the category before.
 func TestHorizontalBars(t *testing.T) {
+	t.Parallel()
 	c := Chart{
 		Horizontal: true,
 		Categories: []string{"a", "a category with a name that nobody would write on an axis"},
@@ -172,6 +177,7 @@ func TestHorizontalBars(t *testing.T) {
 // A figure is an element that can stand in a page as often as one likes: nothing before it, no ids, no title, at most
 // as wide as a telephone.
 func TestFigure(t *testing.T) {
+	t.Parallel()
 	horizontal := Chart{
 		Title:      "not shown",
 		Horizontal: true,
@@ -209,6 +215,7 @@ func TestFigure(t *testing.T) {
 }
 
 func TestWhatCannotBeDrawn(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]Chart{
 		"2 values of x and 1 of y": {Series: []Series{{X: []float64{1, 2}, Y: []float64{1}}}},
 		"1 bars for 2 categories":  {Categories: []string{"a", "b"}, Series: []Series{{Y: []float64{1}}}},
@@ -233,6 +240,7 @@ func TestWhatCannotBeDrawn(t *testing.T) {
 
 // Any numbers are drawn, or left out, without a panic.
 func TestAnyNumbers(t *testing.T) {
+	t.Parallel()
 	number := rapid.OneOf(rapid.Float64(), rapid.Float64Range(-1, 1), rapid.Just(math.NaN()), rapid.Just(math.Inf(-1)))
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 4).Draw(t, "n")
