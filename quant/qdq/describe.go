@@ -50,7 +50,7 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 	for i := range infos {
 		float[infos[i].Output] = &infos[i]
 	}
-	t := newTracer(m)
+	v, counted := newView(m), map[string]bool{}
 	var notes []LayerNote
 	for _, n := range m.Graph.Nodes {
 		if len(n.Outputs) == 0 || !isDense(n) {
@@ -65,38 +65,26 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 		if info != nil {
 			weight, l.In, l.Out, l.Fixed = info.Weight, info.In, info.Out, info.Fixed
 		}
-		s := t.trace(weight, 0)
+		s := v.trace(weight, 0)
 		switch {
-		case s == nil || info == nil && len(s.dims) != 2 && !n.Is("Conv"):
+		case s == nil || len(s.dims) == 0 || s.dims[0] < 1 || info == nil && len(s.dims) != 2 && !n.Is("Conv"):
 			continue
 		case info == nil && n.Is("Conv"):
-			l.Out, l.In = outputsFirst(s.dims)
+			l.Out = int(s.dims[0])
+			l.In = s.weights() / l.Out
 		case info == nil && n.Int("transB", 0) != 0:
 			l.Out, l.In = int(s.dims[0]), int(s.dims[1])
 		case info == nil:
 			l.In, l.Out = int(s.dims[0]), int(s.dims[1])
 		}
 		s.describe(&l)
-		l.Stored = t.weigh(s, weight)
+		l.Stored = v.weigh(s, weight, counted)
 		if n.Input(2) != "" {
 			l.Biases = l.Out
 		}
 		notes = append(notes, l)
 	}
 	return notes, nil
-}
-
-// outputsFirst returns the numbers of outputs and of inputs of weights whose first
-// dimension is that of the outputs.
-func outputsFirst(dims []int64) (out, in int) {
-	if len(dims) == 0 {
-		return 0, 0
-	}
-	in = 1
-	for _, d := range dims[1:] {
-		in *= int(d)
-	}
-	return int(dims[0]), in
 }
 
 // Behind returns the value of the Relu or Clip that alone reads the convolution n,
@@ -126,12 +114,21 @@ type storedPart struct {
 	bits      int
 	container string
 	note      string
-	float     bool
+	tensor    *graph.Tensor // nil for what a function unpacks
+}
+
+// weights is the number of weights of all parts.
+func (s *stored) weights() int {
+	n := 0
+	for _, p := range s.parts {
+		n += p.weights
+	}
+	return n
 }
 
 // describe fills in what l says of its container.
 func (s *stored) describe(l *LayerNote) {
-	bits, weights := 0, 0
+	bits := 0
 	var containers, notes []string
 	var widths []int
 	add := func(to *[]string, v string) {
@@ -140,14 +137,14 @@ func (s *stored) describe(l *LayerNote) {
 		}
 	}
 	for _, p := range s.parts {
-		bits, weights = bits+p.bits*p.weights, weights+p.weights
+		bits += p.bits * p.weights
 		add(&containers, p.container)
 		add(&notes, p.note)
 		if !slices.Contains(widths, p.bits) {
 			widths = append(widths, p.bits)
 		}
 	}
-	l.Bits = float64(bits) / float64(max(weights, 1))
+	l.Bits = float64(bits) / float64(max(s.weights(), 1))
 	if len(widths) > 1 {
 		slices.Sort(widths)
 		l.Widths = widths
@@ -162,24 +159,12 @@ func (s *stored) describe(l *LayerNote) {
 	l.Container, l.Note = strings.Join(containers, ", "), strings.Join(notes, "; ")
 }
 
-// tracer follows weights to the tensors that they are made of.
-type tracer struct {
-	m         *graph.Model
-	inits     map[string]*graph.Tensor
-	producers map[string]*graph.Node
-	counted   map[string]bool // values, and functions as domain.name, that weigh has counted
-}
-
-func newTracer(m *graph.Model) *tracer {
-	return &tracer{m: m, inits: m.Graph.InitMap(), producers: m.Graph.Producers(), counted: map[string]bool{}}
-}
-
-// constant returns the tensor behind a name, or nil.
-func (t *tracer) constant(name string) *graph.Tensor {
-	if c := t.inits[name]; c != nil {
-		return c
+// tensor returns the tensor called name, an initializer or a Constant node's; nil when there is none.
+func (v *view) tensor(name string) *graph.Tensor {
+	if t := v.inits[name]; t != nil {
+		return t
 	}
-	if p := t.producers[name]; p != nil {
+	if p := v.producers[name]; p != nil {
 		return p.Constant()
 	}
 	return nil
@@ -187,9 +172,9 @@ func (t *tracer) constant(name string) *graph.Tensor {
 
 // trace follows a value to the tensors that it is made of. It returns nil when
 // those are not all stored.
-func (t *tracer) trace(name string, depth int) *stored {
-	if c := t.constant(name); c != nil {
-		part := storedPart{weights: c.Len(), bits: c.DType.Bits(), container: c.DType.String(), float: c.DType.IsFloat()}
+func (v *view) trace(name string, depth int) *stored {
+	if c := v.tensor(name); c != nil {
+		part := storedPart{weights: c.Len(), bits: c.DType.Bits(), container: c.DType.String(), tensor: c}
 		if c.DType == graph.Int4 {
 			if n := codeBits(c); n < 4 {
 				part.note = fmt.Sprintf("codes of %d bits", n)
@@ -197,39 +182,39 @@ func (t *tracer) trace(name string, depth int) *stored {
 		}
 		return &stored{dims: c.Dims, parts: []storedPart{part}}
 	}
-	p := t.producers[name]
+	p := v.producers[name]
 	const deepest = 20
 	switch {
 	case p == nil || depth > deepest:
 		return nil
 	case p.Is("DequantizeLinear") || p.Is("Cast") || p.Is("Identity") || p.Is("Mul"):
-		return t.trace(p.Input(0), depth+1)
+		return v.trace(p.Input(0), depth+1)
 	case p.Is("Reshape"):
-		s := t.trace(p.Input(0), depth+1)
-		if shape := t.ints(p.Input(1)); s != nil && shape != nil {
+		s := v.trace(p.Input(0), depth+1)
+		if shape := v.ints(p.Input(1)); s != nil && shape != nil {
 			s.dims = shape
 		}
 		return s
 	case p.Is("Gather"):
-		s := t.trace(p.Input(0), depth+1)
-		if indices := t.indices(p.Input(1)); s != nil && p.Int("axis", 0) == 1 && indices > 0 {
+		s := v.trace(p.Input(0), depth+1)
+		if indices := v.indices(p.Input(1)); s != nil && p.Int("axis", 0) == 1 && indices > 0 {
 			s.columns = indices
 		}
 		return s
 	case p.Is("Concat") && p.Int("axis", 0) == 0:
-		return t.concat(p, depth)
+		return v.concat(p, depth)
 	case !p.Standard():
-		return t.unpacked(p)
+		return v.unpacked(p)
 	}
 	return nil
 }
 
 // concat joins the parts of a Concat over the rows.
-func (t *tracer) concat(n *graph.Node, depth int) *stored {
+func (v *view) concat(n *graph.Node, depth int) *stored {
 	var all *stored
 	const maxParts = 64 // only a chain of doubling Concats has more
 	for _, in := range n.Inputs {
-		s := t.trace(in, depth+1)
+		s := v.trace(in, depth+1)
 		switch {
 		case s == nil || len(s.dims) == 0 || all != nil && len(s.dims) != len(all.dims):
 			return nil
@@ -247,24 +232,24 @@ func (t *tracer) concat(n *graph.Node, depth int) *stored {
 }
 
 // ints returns the integers behind a name, nil when they are no constant.
-func (t *tracer) ints(name string) []int64 {
-	c := t.constant(name)
+func (v *view) ints(name string) []int64 {
+	c := v.tensor(name)
 	if c == nil {
 		return nil
 	}
-	v, err := c.Ints()
-	if err != nil || slices.Min(append(v, 0)) < 0 {
+	ints, err := c.Ints()
+	if err != nil || slices.Min(append(ints, 0)) < 0 {
 		return nil
 	}
-	return v
+	return ints
 }
 
 // indices is the number of the constant indices called name, 0 when they are none.
-func (t *tracer) indices(name string) int {
-	if p := t.producers[name]; p != nil && p.Is("Cast") {
+func (v *view) indices(name string) int {
+	if p := v.producers[name]; p != nil && p.Is("Cast") {
 		name = p.Input(0)
 	}
-	return len(t.ints(name))
+	return len(v.ints(name))
 }
 
 // codeBits is the width that the codes of an int8 or int4 tensor need: a small layer
@@ -289,12 +274,12 @@ func codeBits(t *graph.Tensor) int {
 }
 
 // unpacked reads the call of a function that takes packed bytes and a shape.
-func (t *tracer) unpacked(call *graph.Node) *stored {
+func (v *view) unpacked(call *graph.Node) *stored {
 	part := storedPart{container: fmt.Sprintf("packed, %s.%s", call.Domain, call.Op)}
 	var packed *graph.Tensor
 	var dims []int64
 	for _, in := range call.Inputs {
-		c := t.constant(in)
+		c := v.tensor(in)
 		switch {
 		case c == nil:
 			return nil
@@ -332,24 +317,24 @@ func Stored(m *graph.Model) (int, error) {
 
 // weigh returns the bytes of all that the value called name is made of, and that
 // has not been counted before; 0 when it stands for floats.
-func (t *tracer) weigh(s *stored, name string) int {
-	if slices.ContainsFunc(s.parts, func(p storedPart) bool { return p.float }) {
+func (v *view) weigh(s *stored, name string, counted map[string]bool) int {
+	if slices.ContainsFunc(s.parts, func(p storedPart) bool { return p.tensor != nil && p.tensor.DType.IsFloat() }) {
 		return 0
 	}
 	sum := 0
 	todo := []string{name}
 	for len(todo) > 0 {
 		name, todo = todo[len(todo)-1], todo[:len(todo)-1]
-		if name == "" || t.counted[name] {
+		if name == "" || counted[name] {
 			continue
 		}
-		t.counted[name] = true
-		if c := t.inits[name]; c != nil {
+		counted[name] = true
+		if c := v.inits[name]; c != nil {
 			sum += len(c.Raw)
 			continue
 		}
-		if n := t.producers[name]; n != nil {
-			sum += t.held(n)
+		if n := v.producers[name]; n != nil {
+			sum += v.held(n, counted)
 			todo = append(todo, n.Inputs...)
 		}
 	}
@@ -357,7 +342,7 @@ func (t *tracer) weigh(s *stored, name string) int {
 }
 
 // held is the bytes of the constants in a node, or in the function that it calls.
-func (t *tracer) held(n *graph.Node) int {
+func (v *view) held(n *graph.Node, counted map[string]bool) int {
 	if c := n.Constant(); c != nil {
 		return len(c.Raw)
 	}
@@ -367,14 +352,14 @@ func (t *tracer) held(n *graph.Node) int {
 			sum += len(a.T.Raw)
 		}
 	}
-	for _, f := range t.m.Functions {
+	for _, f := range v.m.Functions {
 		key := "function " + f.Domain + "." + f.Name
-		if f.Domain != n.Domain || f.Name != n.Op || t.counted[key] {
+		if f.Domain != n.Domain || f.Name != n.Op || counted[key] {
 			continue
 		}
-		t.counted[key] = true
+		counted[key] = true
 		for _, inner := range f.Nodes {
-			sum += t.held(inner)
+			sum += v.held(inner, counted)
 		}
 	}
 	return sum

@@ -292,28 +292,14 @@ func (v *view) zeros(name string) *graph.Tensor {
 	return &graph.Tensor{DType: t.DType, Dims: dims, Raw: t.Raw}
 }
 
-// codeTensors returns the stored tensors that the codes called name are put
-// together from, through Casts if those are asked for.
-func (v *view) codeTensors(name string, casts bool) []*graph.Tensor {
+// codeTensors returns the stored tensors that the codes called name are put together from.
+func (v *view) codeTensors(name string) []*graph.Tensor {
 	var out []*graph.Tensor
-	seen := map[string]bool{}
-	todo := []string{name}
-	for len(todo) > 0 {
-		name, todo = todo[0], todo[1:]
-		if seen[name] {
-			continue
-		}
-		seen[name] = true
-		if t := v.inits[name]; t != nil {
-			out = append(out, t)
-			continue
-		}
-		switch n := v.producers[name]; {
-		case n == nil:
-		case n.Is("Concat"):
-			todo = append(todo, n.Inputs...)
-		case n.Is("Gather") || n.Is("Reshape") || n.Is("Identity") || n.Is("Transpose") || casts && n.Is("Cast"):
-			todo = append(todo, n.Input(0))
+	if s := v.trace(name, 0); s != nil {
+		for _, p := range s.parts {
+			if p.tensor != nil {
+				out = append(out, p.tensor)
+			}
 		}
 	}
 	return out

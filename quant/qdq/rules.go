@@ -341,7 +341,7 @@ func adviceRules() []Rule {
 					return ""
 				}
 				var worst int64
-				for _, t := range v.codeTensors(d.weight.Input(0), false) {
+				for _, t := range v.codeTensors(d.weight.Input(0)) {
 					if t.DType != graph.Int8 {
 						continue
 					}
@@ -385,7 +385,7 @@ func wideContainer(v *view) []Finding {
 		if d.weight == nil {
 			continue
 		}
-		for _, t := range v.codeTensors(d.weight.Input(0), true) {
+		for _, t := range v.codeTensors(d.weight.Input(0)) {
 			if seen[t.Name] || t.DType != graph.Int8 && t.DType != graph.Int4 {
 				continue
 			}
