@@ -541,7 +541,7 @@ has the key in the JSON report (~margins[]~: one value for each required margin)
 where good values are. Sources are sections, equations and tables of the paper; metrics without one
 are this project's.
 
-**Issued promises.** With ~--promises~, f's promises are those of a [promises file](promises.md),
+**Issued promises.** With ~--promises~, f's promises are those of a [promises file](recourse.md#promises),
 one for each person: the cheapest that f keeps. At margin t the promises count whose margin under f
 is t or more; g's recourse is computed as usual. tau01 is then exact, because the points do not
 move. CRG compares the cost of the promise with the cost of reaching t under g: read it at the

@@ -95,7 +95,7 @@ const (
 type Choice struct{ Name, Doc string }
 
 // Setting is an option with a fixed set of values. Checks, flags, help, recipes and
-// docs/methods.md are made from the table that Settings returns.
+// docs/method.md are made from the table that Settings returns.
 type Setting struct {
 	Name    string // as a flag spells it; in recipes with _ for -
 	Doc     string // what it decides

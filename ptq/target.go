@@ -23,7 +23,7 @@ import (
 )
 
 // Target is what Smallest searches for: the smallest model whose VD and RVD are at most VD, verified on people
-// who were held out. See docs/target-vd.md.
+// who were held out. See docs/method.md.
 type Target struct {
 	VD     float64 `json:"vd"`     // the largest Validity Drop, above 0
 	Margin float64 `json:"margin"` // the required logit margin of promises (0.1)

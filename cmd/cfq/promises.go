@@ -21,7 +21,7 @@ const fewShown = 5
 const claimSlack = 1e-3
 
 // fromHelp is the help of --promises where promises take the place of the solver's.
-const fromHelp = "use the promises of this `file`, see docs/promises.md, in place of recourse that is computed"
+const fromHelp = "use the promises of this `file`, see docs/recourse.md, in place of recourse that is computed"
 
 // promised reads people and, unless from is "", the promises of that file to them. The people are those of the data or,
 // without any, the file's.

@@ -43,9 +43,9 @@ it is put in place: every layer must run as planned, and the optimized and the
 unoptimized graph must agree.
 
 With --target-vd it looks for the smallest budget at which at most that share of
-promises breaks, as shown by people who were held out (docs/target-vd.md). With
+promises breaks, as shown by people who were held out (docs/method.md). With
 --plan it writes the model that a saved plan describes, from nothing else
-(docs/plan.md). With --promises the recourse points are those of a promises file, such as
+(docs/files.md). With --promises the recourse points are those of a promises file, such as
 cfq recourse writes: what was promised is what must survive.
 
 Use the training rows as data, and rows that the model has never seen for eval.`,
@@ -561,7 +561,7 @@ func readPlan(path string) (*quant.PlanFile, error) {
 	}
 	p, err := quant.UnmarshalPlan(text)
 	if err != nil {
-		return nil, cli.Wrap(fmt.Errorf("plan %s: %w", path, err), cli.Unusable, "docs/plan.md says what a plan may say")
+		return nil, cli.Wrap(fmt.Errorf("plan %s: %w", path, err), cli.Unusable, "docs/files.md says what a plan may say")
 	}
 	return p, nil
 }
@@ -569,7 +569,7 @@ func readPlan(path string) (*quant.PlanFile, error) {
 // planFileError says which of the two files an error is about.
 func planFileError(plan, model string, err error) error {
 	if mistake := (*quant.PlanError)(nil); errors.As(err, &mistake) {
-		return cli.Wrap(fmt.Errorf("plan %s: %w", plan, err), cli.Unusable, "docs/plan.md says what a plan may say")
+		return cli.Wrap(fmt.Errorf("plan %s: %w", plan, err), cli.Unusable, "docs/files.md says what a plan may say")
 	}
 	return fmt.Errorf("plan %s, model %s: %w", plan, model, err)
 }
@@ -693,7 +693,7 @@ func (f *quantizeFlags) writeJSON(w io.Writer, r *ptq.Result, target *ptq.Target
 // those of a plan, which calibrates on none.
 func (f *quantizeFlags) records() bool { return f.plan == "" && f.data != "" }
 
-// writeRows writes the record of the rows that the model was calibrated on, see docs/calibration-rows.md.
+// writeRows writes the record of the rows that the model was calibrated on, see docs/verdicts.md.
 func (f *quantizeFlags) writeRows(r *ptq.Result) error {
 	if !f.records() {
 		return nil

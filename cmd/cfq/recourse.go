@@ -47,11 +47,11 @@ be of any length.
 
 With --promises it finds nothing but reads a promises file, its own or another
 library's, and reports which promises the task allows and the model keeps.
-docs/promises.md describes the file.
+docs/recourse.md describes the file.
 
 With --robust M the model is quantized as well, in ways that toolchains may differ
 in, and an action must hold in all of these files; a table says how far that carries
-over to others (docs/robust.md).`,
+over to others (docs/recourse.md).`,
 		examples: []string{
 			"cfq recourse model.onnx -d people.csv -t task.yaml -o promises.csv",
 			"cfq recourse model.onnx -d people.csv -t task.yaml --margin 0.1 --json",

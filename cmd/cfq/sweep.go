@@ -60,7 +60,7 @@ Quantizes the model by several methods at several budgets and measures each
 against the original, as quantize and eval do. The folder DIR, which is made when
 there is none, gets points.jsonl, with one line for each point as soon as it is
 finished; and at the end curves.csv and curves.svg: VD, RVD, CRG and accuracy over
-the budget and over the size of the file. docs/sweep.md says what they show.
+the budget and over the size of the file. docs/method.md says what they show.
 
 A run that was stopped goes on where it was when the same command is given again.
 With other inputs or options that is an error, not a mixture.`,

@@ -1,0 +1,87 @@
+package arch
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Limits of the documentation, so that it can be read.
+const (
+	maxReadmeLines = 200
+	maxPages       = 16
+	maxWords       = 25_000
+)
+
+func TestDocs(t *testing.T) {
+	if n := strings.Count(string(read(t, "README.md")), "\n"); n > maxReadmeLines {
+		t.Errorf("README.md has %d lines: more than %d", n, maxReadmeLines)
+	}
+	pages, words := 0, 0
+	index := string(read(t, "docs/README.md"))
+	walk(t, func(name string) {
+		if path.Ext(name) != ".md" || path.Dir(name) != "docs" {
+			return
+		}
+		pages++
+		words += len(strings.Fields(string(read(t, name))))
+		if base := path.Base(name); base != "README.md" && !strings.Contains(index, "("+base+")") {
+			t.Errorf("%s is not in the index docs/README.md", name)
+		}
+	})
+	t.Logf("docs: %d pages, %d words", pages, words)
+	if pages > maxPages || words > maxWords {
+		t.Errorf("docs has %d pages of %d words: more than %d or %d", pages, words, maxPages, maxWords)
+	}
+}
+
+// Every link within the project leads to a file, and to a heading of it if it names one.
+func TestLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	walk(t, func(name string) {
+		if path.Ext(name) != ".md" {
+			return
+		}
+		for _, m := range link.FindAllStringSubmatch(string(read(t, name)), -1) {
+			target, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			file := name
+			if target != "" {
+				file = path.Join(path.Dir(name), target)
+			}
+			if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(file))); err != nil {
+				t.Errorf("%s links to %s, which does not exist", name, m[1])
+			} else if anchor != "" && !slices.Contains(anchors(string(read(t, file))), anchor) {
+				t.Errorf("%s links to %s, which has no such heading", name, m[1])
+			}
+		}
+	})
+}
+
+// anchors are the fragments by which headings of a page are linked to.
+func anchors(page string) []string {
+	var found []string
+	for line := range strings.Lines(page) {
+		level := len(line) - len(strings.TrimLeft(line, "#"))
+		if level == 0 || !strings.HasPrefix(line[level:], " ") {
+			continue
+		}
+		id := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ' || r == '-':
+				return '-'
+			case r == '_' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
+				return r
+			}
+			return -1
+		}, strings.ToLower(strings.TrimSpace(line[level:])))
+		found = append(found, id)
+	}
+	return found
+}
