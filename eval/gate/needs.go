@@ -37,7 +37,6 @@ type Needs struct {
 	Certificates bool
 	Perturbation bool
 	Timing       bool
-	Footprint    bool
 	By           []string // groupings, each once, in the order of the checks
 	Previous     bool     // an earlier result
 }
@@ -68,8 +67,6 @@ func (g *Gate) Needs() Needs {
 			n.Perturbation = true
 		case eval.RequiresTiming:
 			n.Timing = true
-		case eval.RequiresFootprint:
-			n.Footprint = true
 		}
 		if by := grouping(c.By); by != "" && !slices.Contains(n.By, by) {
 			n.By = append(n.By, by)

@@ -197,7 +197,7 @@ func TestParts(t *testing.T) {
 		}
 		v, missing := measured(&m, 0.1, oneSided)
 		n := (&Gate{Checks: []Check{{Metric: m.ID(), Max: ptr(1)}}}).Needs()
-		if (missing != "") != (n.Mirrored || n.Timing || n.Footprint) {
+		if (missing != "") != (n.Mirrored || n.Timing || m.Requires == eval.RequiresFootprint) {
 			t.Errorf("%s: one-sided %v (%s), needs %+v", m.ID(), v, missing, n)
 		}
 		if n.Noise || n.Certificates || n.Perturbation {

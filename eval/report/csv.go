@@ -47,9 +47,6 @@ func write(w io.Writer, f func(*csv.Writer) error) error {
 
 func personHead(d *Document) []string {
 	head := []string{"row", "line", "label"}
-	for _, a := range d.Attributes {
-		head = append(head, a.Name)
-	}
 	head = append(head, "margin_full", "margin_quant", "evaluated", "first_status", "first_cost", "first_own",
 		"first_other", "first_broken")
 	for _, t := range d.Result.Settings.Margins {
@@ -73,13 +70,6 @@ func personLine(d *Document, r *eval.Record) []string {
 		lineNumber = strconv.Itoa(r.Line)
 	}
 	line := []string{strconv.Itoa(r.Row), lineNumber, label}
-	for _, a := range d.Attributes {
-		value := ""
-		if r.Row >= 0 && r.Row < len(a.Values) {
-			value = a.Values[r.Row]
-		}
-		line = append(line, value)
-	}
 	line = append(line, exact(r.Full), exact(r.Quant), strconv.FormatBool(r.Evaluated))
 	if !r.Evaluated {
 		return append(line, make([]string, 5+14*len(d.Result.Settings.Margins))...)

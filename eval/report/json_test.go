@@ -17,7 +17,7 @@ import (
 // recorded puts a few people's records into d.
 func recorded(d *Document) *Document {
 	d.Result.Records = d.Result.Records[:min(len(d.Result.Records), 60)]
-	d.Records, d.Attributes = d.Result.Records, nil
+	d.Records = d.Result.Records
 	return d
 }
 

@@ -33,14 +33,6 @@ type Document struct {
 	Layers    []Layer           `json:"layers,omitempty"`  // of the quantized model
 	Broken    []Broken          `json:"broken,omitempty"`  // people whose promise breaks, in the order of the data
 	Records   []eval.Record     `json:"records,omitempty"` // one per person, when they are asked for
-	// Attributes are columns that the CSV view adds to each person. Other views have nothing of them.
-	Attributes []Attribute `json:"-"`
-}
-
-// Attribute is a column about people.
-type Attribute struct {
-	Name   string
-	Values []string // by Record.Row; "" where there is none
 }
 
 // Layer is one layer of the quantized model.

@@ -126,7 +126,6 @@ func complete() *Document {
 			})
 		}
 	}
-	d.Attributes = []Attribute{{Name: "sex", Values: []string{"Female", "Male, \"so\" they say"}}}
 	return d
 }
 
