@@ -2,6 +2,7 @@ package onnxio
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -207,6 +208,195 @@ func (m *Model) readLogits() error {
 	}
 	if m.logits == 1 {
 		return squashed(m.graph.Graph, m.head.logits)
+	}
+	return nil
+}
+
+// batchParam is the symbol of the batch axis in the types that a probe learns.
+const batchParam = "N"
+
+// rows of the probe batches: two sizes, so that the batch axis shows itself.
+const probeA, probeB = 2, 3
+
+// Exposed opens the model with every value of its graph as an output, in the order of the nodes.
+func (m *Model) Exposed() (*ort.Session, error) {
+	all := m.graph.Clone()
+	all.Graph.Outputs = nil
+	for _, n := range all.Graph.Nodes {
+		for _, o := range n.Outputs {
+			if o != "" {
+				all.Graph.Outputs = append(all.Graph.Outputs, graph.Value{Name: o})
+			}
+		}
+	}
+	o := m.engine
+	o.Level = ort.Disabled // an optimized graph no longer computes every value
+	s, err := ort.Open(all, o)
+	if err != nil {
+		return nil, fmt.Errorf("the model does not load: %w", err)
+	}
+	return s, nil
+}
+
+// probe runs the model with every value exposed and learns each value's element
+// type and shape. Two batch sizes tell which axis is the batch: shapes come from
+// running the model, for every operator there is.
+func (m *Model) probe(ctx context.Context) error {
+	s, err := m.Exposed()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	runs := []int{probeA, probeB}
+	if m.fixed > 0 {
+		runs = []int{m.fixed}
+	}
+	var shapes [][]*graph.Tensor
+	for _, rows := range runs {
+		in := m.Feed(make([]float32, rows*m.dim))
+		out, err := s.Run(ctx, []*graph.Tensor{in})
+		if err != nil {
+			return fmt.Errorf("the model does not run on a probe of %d rows: %w", rows, err)
+		}
+		shapes = append(shapes, append(out, in))
+	}
+	m.types = autodiff.Types{}
+	for i, t := range shapes[0] {
+		shape := graph.Fixed(t.Dims...)
+		if len(shapes) > 1 {
+			other := shapes[1][i].Dims
+			if len(other) != len(t.Dims) {
+				return fmt.Errorf("value %q has rank %d or %d, depending on the batch", t.Name, len(t.Dims), len(other))
+			}
+			for k, d := range t.Dims {
+				switch {
+				case d == other[k]:
+				case d == probeA && other[k] == probeB:
+					shape[k] = graph.Dim{Size: -1, Param: batchParam}
+				case d%probeA == 0 && other[k] == d/probeA*probeB:
+					shape[k] = graph.Dim{Size: -1, Param: fmt.Sprintf("%s*%d", batchParam, d/probeA)}
+				default:
+					return fmt.Errorf("dimension %d of value %q is %d for %d rows and %d for %d: it does not follow the batch", k,
+						t.Name, d, probeA, other[k], probeB)
+				}
+			}
+		}
+		m.types[t.Name] = autodiff.Type{DType: t.DType, Shape: shape}
+	}
+	for _, t := range m.graph.Graph.Inits {
+		m.types[t.Name] = autodiff.Type{DType: t.DType, Shape: graph.Fixed(t.Dims...)}
+	}
+	return nil
+}
+
+// head says how a model's output becomes a decision.
+type head struct {
+	logits string // the value that holds the logits: rows x classes, or one logit per row
+	output string // the graph output it was found behind
+}
+
+// isHeadOp reports operators that turn logits into a decision or probabilities:
+// each is increasing in its input, or picks the largest, so the decision is the
+// same in front of it.
+func isHeadOp(op string) bool {
+	switch op {
+	case "Softmax", "LogSoftmax", "Sigmoid", "ArgMax":
+		return true
+	}
+	return false
+}
+
+// isWrapping reports operators that may stand behind a head without changing what
+// it says.
+func isWrapping(op string) bool {
+	switch op {
+	case "Identity", "Cast", "Dropout", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "Clip":
+		return true
+	}
+	return false
+}
+
+// findHead walks back from the outputs of g to the logits. Of several outputs those
+// that are labels (no floats) are left aside where another is there, and the rest
+// must lead to the same logits.
+func findHead(g *graph.Graph) (head, error) {
+	producers := g.Producers()
+	labels := func(v graph.Value) bool { return v.DType != graph.Undefined && !v.DType.IsFloat() }
+	outputs := slices.DeleteFunc(slices.Clone(g.Outputs), labels)
+	if len(outputs) == 0 {
+		outputs = g.Outputs
+	}
+	var heads []head
+	for _, out := range outputs {
+		h, err := behind(producers, out.Name)
+		if err != nil {
+			return head{}, err
+		}
+		if !slices.ContainsFunc(heads, func(o head) bool { return o.logits == h.logits }) {
+			heads = append(heads, h)
+		}
+	}
+	switch len(heads) {
+	case 0:
+		return head{}, errors.New("the model has no outputs")
+	case 1:
+		return heads[0], nil
+	}
+	return head{}, fmt.Errorf("the outputs %q and %q come from different values (%q, %q): keep the output that decides "+
+		"and remove the others",
+		heads[0].output, heads[1].output, heads[0].logits, heads[1].logits)
+}
+
+// behind walks back from one output.
+func behind(producers map[string]*graph.Node, output string) (head, error) {
+	h := head{logits: output, output: output}
+	for at := output; ; {
+		n := producers[at]
+		switch {
+		case n == nil || len(n.Inputs) == 0:
+			return h, nil
+		case n.Op == "ZipMap":
+			return h, fmt.Errorf("output %q is a ZipMap, a list of dictionaries; export the model with its probabilities as "+
+				"a tensor (zipmap=False)", output)
+		case n.Standard() && isHeadOp(n.Op):
+			at = n.Inputs[0]
+			h.logits = at
+		case n.Standard() && isWrapping(n.Op):
+			at = n.Inputs[0]
+		default:
+			return h, nil
+		}
+	}
+}
+
+// squashed looks for a probability that is about to be taken for a single logit: an
+// operator behind the last dense layer whose values lie on one side of zero.
+func squashed(g *graph.Graph, logits string) error {
+	producers := g.Producers()
+	seen := map[string]bool{}
+	var look func(string) *graph.Node
+	look = func(v string) *graph.Node {
+		n := producers[v]
+		if n == nil || seen[v] {
+			return nil
+		}
+		seen[v] = true
+		switch n.Op {
+		case "Gemm", "MatMul", "Conv":
+			return nil
+		case "Sigmoid", "HardSigmoid", "Softmax", "Exp", "Softplus":
+			return n
+		}
+		for _, in := range n.Inputs {
+			if found := look(in); found != nil {
+				return found
+			}
+		}
+		return nil
+	}
+	if n := look(logits); n != nil {
+		return fmt.Errorf("the single output %q comes from %s by way of other operators, so it seems to be a probability, "+
+			"not a logit; end the model in that operator, or in front of it", logits, n.Label())
 	}
 	return nil
 }

@@ -112,7 +112,8 @@ func affineNode(n *graph.Node, moving []int) bool {
 			}
 		}
 		return factors < 2
-	case "Div", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Gather", "Slice", "Split", "Expand", "ReduceSum", "ReduceMean", "AveragePool", "GlobalAveragePool", "Pad":
+	case "Div", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Gather", "Slice", "Split",
+		"Expand", "ReduceSum", "ReduceMean", "AveragePool", "GlobalAveragePool", "Pad":
 		return only(0)
 	case "Cast":
 		to := graph.DType(n.Int("to", 0))

@@ -289,7 +289,8 @@ func opaque(g *graph.Graph) error {
 	var errs []string
 	for _, n := range g.Nodes {
 		switch n.Op {
-		case "QLinearMatMul", "QGemm", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeLinear", "DynamicQuantizeMatMul", "QLinearConv", "ConvInteger", "MatMulNBits":
+		case "QLinearMatMul", "QGemm", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeLinear",
+			"DynamicQuantizeMatMul", "QLinearConv", "ConvInteger", "MatMulNBits":
 			errs = append(errs, n.Label())
 		}
 	}

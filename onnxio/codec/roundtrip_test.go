@@ -139,8 +139,9 @@ func genModel(t *rapid.T) *graph.Model {
 		Extra: extra.Draw(t, "extra"),
 		Functions: list(t, "functions", func(t *rapid.T) *graph.Function {
 			return &graph.Function{
-				Name: word.Draw(t, "function"), Domain: word.Draw(t,
-					"domain"), Inputs: []string{"p"}, Outputs: []string{"q"}, Attrs: list(t, "attrs", func(t *rapid.T) string { return word.Draw(t, "attr") }),
+				Name: word.Draw(t, "function"), Domain: word.Draw(t, "domain"),
+				Inputs: []string{"p"}, Outputs: []string{"q"},
+				Attrs: list(t, "attrs", func(t *rapid.T) string { return word.Draw(t, "attr") }),
 				Nodes: []*graph.Node{genNode(t, "p", "q")}, Opsets: list(t, "opsets", genOpset), Extra: extra.Draw(t, "extra"),
 			}
 		}),

@@ -24,8 +24,8 @@ func TestText(t *testing.T) {
 	g.Nodes = append(g.Nodes, &graph.Node{
 		Name: "odd \"name\"", Op: "Act", Domain: "com.example",
 		Inputs: []string{"a b", "_"}, Outputs: []string{"", "é"}, Attrs: []graph.Attr{
-			graph.FloatAttr("alpha", .1), graph.IntsAttr("axes", 0, 1), graph.StringAttr("mode",
-				"linear"), graph.TensorAttr("value", graph.FromInts("", []int64{3})),
+			graph.FloatAttr("alpha", .1), graph.IntsAttr("axes", 0, 1),
+			graph.StringAttr("mode", "linear"), graph.TensorAttr("value", graph.FromInts("", []int64{3})),
 			{Name: "fs", Kind: graph.AttrFloats, Floats: []float32{.5, 1e30}},
 			{Name: "ss", Kind: graph.AttrStrings, Strings: [][]byte{[]byte("p")}},
 			{Name: "body", Kind: graph.AttrGraph},
@@ -48,7 +48,8 @@ init codes int4[2]
 init bad float[-1]
 node h = Gemm(x, w, b) {transB=1} "fc"
 node y = Clip(h, _, _)
-node _, é = com.example::Act("a b", "_") {alpha=0.1, axes=[0,1], mode="linear", value=int64[] = [3], fs=[0.5,1e+30], ss=["p"], body=graph, bodies=graphs, r=@outer, tp=kind13} "odd \"name\""
+node _, é = com.example::Act("a b", "_") {alpha=0.1, axes=[0,1], mode="linear", value=int64[] = [3], ` +
+		`fs=[0.5,1e+30], ss=["p"], body=graph, bodies=graphs, r=@outer, tp=kind13} "odd \"name\""
 output y float*
 `
 	if diff := cmp.Diff(want, g.Text()); diff != "" {
