@@ -22,9 +22,9 @@ import (
 
 // Options bound what is written. The zero value suits DefaultRuntime and later.
 type Options struct {
-	// Size returns the bytes of a model's file. With it the containers of every
-	// layer's rows are chosen by the bytes of the file; without, each width has its
-	// own, and bit planes are used when they save 750 bytes in all, 6000 weights of 3 bits.
+	// Size returns the bytes of a model's file. With it the containers of every layer's
+	// rows are chosen by the bytes of the file; without, each width has the narrowest
+	// integers that hold it, and no bit planes.
 	Size func(*graph.Model) int
 	// Runtime is the oldest release of ONNX Runtime that shall read the model, one
 	// of Runtimes; "" is DefaultRuntime. What it can read decides about containers.
@@ -155,12 +155,8 @@ func inputValue(g *graph.Graph, name string) (string, error) {
 		}
 		return "", errors.New("the model has several inputs: the plan's input must name its value")
 	}
-	for _, n := range g.Nodes {
-		for _, v := range n.Inputs {
-			if v == name {
-				return name, nil
-			}
-		}
+	if slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return slices.Contains(n.Inputs, name) }) {
+		return name, nil
 	}
 	return "", fmt.Errorf("the plan quantizes the value %q, which the model does not have", name)
 }
@@ -199,10 +195,6 @@ func (p *prepared) write(unpacks bool) *graph.Model {
 	return m
 }
 
-// planesFrom is the number of bytes that bit planes have to save, in all, to pay for
-// the function that unpacks them, when no Size function says so exactly.
-const planesFrom = 750
-
 // choose fills in the containers of all layers and returns the model with them.
 //
 // With a Size function they are those with the fewest bytes in the file. What a
@@ -212,22 +204,11 @@ const planesFrom = 750
 // without; the file is written both ways.
 func (p *prepared) choose(o Options) *graph.Model {
 	layers := p.encoded()
-	saved := 0 // bits
-	for _, l := range layers {
-		for _, f := range l.enc.Formats {
-			saved += l.enc.In * (p.runtime.plain(f.Bits).bits - p.runtime.exact(f.Bits).bits)
-		}
-	}
 	for _, l := range layers {
 		l.stores = stores{}
 		for _, bits := range l.widths() {
-			switch {
-			case p.plain:
+			if l.stores[bits] = p.runtime.plain(bits); p.plain {
 				l.stores[bits] = container{bits: 8}
-			case saved/8 >= planesFrom:
-				l.stores[bits] = p.runtime.exact(bits)
-			default:
-				l.stores[bits] = p.runtime.plain(bits)
 			}
 		}
 	}
