@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -68,18 +69,8 @@ func (c Dir) Put(k Key, content []byte) {
 		return
 	}
 	sum := sha256.Sum256(content)
-	for _, part := range [][]byte{[]byte(magic), k[:], sum[:], content} {
-		if err == nil {
-			_, err = f.Write(part)
-		}
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), c.path(k))
-	}
-	if err != nil {
+	_, err = f.Write(slices.Concat([]byte(magic), k[:], sum[:], content))
+	if errors.Join(err, f.Close()) != nil || os.Rename(f.Name(), c.path(k)) != nil {
 		_ = os.Remove(f.Name())
 		return
 	}

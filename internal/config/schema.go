@@ -6,7 +6,26 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 )
+
+// Key is one key that a mapping may have: how its value is read, and what the reference page and the schema say about
+// it.
+type Key struct {
+	Name     string
+	Value    Value
+	Fallback string // what holds without the key, in Markdown; or Required
+	Doc      string // what the key is, with its unit, in Markdown
+}
+
+// Value is how what stands at a key is read and stored, and what the JSON Schema says of it.
+type Value struct {
+	Read func(n ast.Node)
+	Form func() Schema
+}
+
+// Required is the fallback of a key that a mapping must have.
+const Required = "required"
 
 // Schema is a JSON Schema, or a part of one.
 type Schema map[string]any
@@ -31,8 +50,12 @@ func Object(keys []Key) Schema {
 	properties, needed := Schema{}, []string{}
 	for _, k := range keys {
 		p := k.Value.Form()
-		p["description"] = PlainText(k.Doc)
-		if v, ok := literal(k.Fallback); ok {
+		// Markdown without its marks, and without what points to another place of the page.
+		p["description"] = strings.NewReplacer("`", "", ", see below", "", ", see above", "").Replace(k.Doc)
+		var v any // of a fallback that is nothing but a value of the file
+		text, ok1 := strings.CutPrefix(k.Fallback, "`")
+		text, ok2 := strings.CutSuffix(text, "`")
+		if ok1 && ok2 && yaml.Unmarshal([]byte(text), &v) == nil {
 			p["default"] = v
 		}
 		if k.Fallback == Required {
@@ -71,18 +94,3 @@ func ListOf(item func() Schema) func() Schema {
 
 // NumberForm is any number.
 func NumberForm() Schema { return Schema{"type": "number"} }
-
-// literal returns the value of a fallback in Markdown that is nothing but a value of the file.
-func literal(fallback string) (v any, ok bool) {
-	text, ok1 := strings.CutPrefix(fallback, "`")
-	text, ok2 := strings.CutSuffix(text, "`")
-	if !ok1 || !ok2 || yaml.Unmarshal([]byte(text), &v) != nil {
-		return nil, false
-	}
-	return v, true
-}
-
-// PlainText is Markdown without its marks, and without what points to another place of the page.
-func PlainText(s string) string {
-	return strings.NewReplacer("`", "", ", see below", "", ", see above", "").Replace(s)
-}

@@ -85,7 +85,8 @@ func Nearest(s string, candidates []string) string {
 		if len(c) > longest {
 			continue
 		}
-		if d := levenshtein.Distance(s, strings.ToLower(c), nil); d < least && d < max(len(s), len(c)) { // at the maximum, they have nothing in common
+		d := levenshtein.Distance(s, strings.ToLower(c), nil)
+		if d < least && d < max(len(s), len(c)) { // at the maximum, they have nothing in common
 			best, least = c, d
 		}
 	}

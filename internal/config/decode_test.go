@@ -24,10 +24,11 @@ func (p *pet) keys(d *Decoder) []Key {
 		s, _ := d.Text(n)
 		p.toys = append(p.toys, s)
 	}
+	toys := Value{Read: func(n ast.Node) { d.List(n, "toys", toy) }, Form: ListOf(NumberForm)}
 	return []Key{
 		{Name: "name", Value: text(&p.name), Fallback: Required, Doc: "what it is called, see below"},
 		{Name: "legs", Value: text(&p.legs).With("minLength", 1), Fallback: "`four`", Doc: "how many"},
-		{Name: "toys", Value: Value{Read: func(n ast.Node) { d.List(n, "toys", toy) }, Form: ListOf(NumberForm)}, Fallback: "none", Doc: "`toys`"},
+		{Name: "toys", Value: toys, Fallback: "none", Doc: "`toys`"},
 	}
 }
 
@@ -69,12 +70,19 @@ func TestMistakes(t *testing.T) {
 rex.yaml:2:7: toys must be a list, not "ball"
 rex.yaml:3:7: this must be a text, not a list`, []string{"", "toys", "name"}},
 		{"Rex", `rex.yaml:1:1: a pet must be a mapping of keys to values, not "Rex"`, []string{"", "name", "legs", "toys"}},
-		{"name: *x\n", "rex.yaml:1:7: this must be a text, not an anchor or alias, which pet files do not have", []string{"name"}},
+		{
+			"name: *x\n", "rex.yaml:1:7: this must be a text, not an anchor or alias, which pet files do not have",
+			[]string{"name"},
+		},
 		{"name: !!str x\n", "rex.yaml:1:7: this must be a text, not a tag, which pet files do not have", []string{"name"}},
 		{"name:\n", "rex.yaml:1:7: this must be a text, not nothing", []string{"name"}},
 		{"name: a\nname: b\n", `rex.yaml:2:1: mapping key "name" already defined at [1:1]`, nil}, // by the parser
+		{"name: a\n\"name\": b\n", `rex.yaml:2:1: mapping key "name" already defined at [1:1]`, nil},
+		{"{name: a, 'name': b}\n", `rex.yaml:1:11: mapping key "name" already defined at [1:2]`, nil},
 		{"# nothing\n", "rex.yaml: the pet file is empty; it needs a name", nil},
-		{"name: a\n---\nname: b\n", "rex.yaml:3:5: a pet file holds one document; remove what follows the second ---", nil}, // a mapping is where its colon is
+		{ // a mapping is where its colon is
+			"name: a\n---\nname: b\n", "rex.yaml:3:5: a pet file holds one document; remove what follows the second ---", nil,
+		},
 		{"\xff", "rex.yaml: not UTF-8 text", nil},
 		{strings.Repeat("[", maxDepth+1), "rex.yaml:1:1: nested too deep; is this a pet file?", nil},
 		{strings.Repeat("#", maxFile+1), "rex.yaml: larger than 1 MiB; is this a pet file?", nil},
@@ -111,7 +119,8 @@ func TestObject(t *testing.T) {
 }
 
 func TestContent(t *testing.T) {
-	if _, err := Content("pet file", filepath.Join(t.TempDir(), "rex.yaml")); err == nil || !strings.HasPrefix(err.Error(), "pet file: open ") {
+	_, err := Content("pet file", filepath.Join(t.TempDir(), "rex.yaml"))
+	if err == nil || !strings.HasPrefix(err.Error(), "pet file: open ") {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }
