@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,13 +32,10 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 			continue
 		}
 		l.Kernel = n.Op
-		switch {
-		case p.Float:
+		if p.Float {
 			l.Fused = !isIntegerKernel(n)
-		case data != nil && data.Is("DequantizeLinear"): // written for integer arithmetic
-			l.Fused = runs(n, w, true, inits)
-		default:
-			l.Fused = runs(n, w, false, inits)
+		} else { // a layer behind codes is written for integer arithmetic
+			l.Fused = runs(n, w, data != nil && data.Is("DequantizeLinear"), inits)
 		}
 		if !l.Fused {
 			r.problem("layer %q runs as %s, not on the planned kernel", p.Node, n.Op)
@@ -58,29 +56,31 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 // kernelOf returns the node of the optimized graph opt that runs the layer w, called
 // name, of the written graph g; nil when there is none.
 func kernelOf(opt, g *graph.Graph, w *graph.Node, name string) *graph.Node {
-	if n := Kernel(opt, name, w.Outputs[0]); n != nil {
-		return n
-	}
-	return Kernel(opt, "", qdq.Behind(g, w))
+	return cmp.Or(Kernel(opt, name, w.Outputs[0]), Kernel(opt, "", qdq.Behind(g, w)))
 }
 
 // Kernel returns the node of the optimized graph that runs a layer of the
 // written one, given the layer's name and the value that it defines ("" when one
 // is not known); nil when there is none. Fusion keeps the name of the layer's
 // node, puts a word before it where it takes in an activation behind or a number
-// behind it where the layout of a convolution's data changes, or else keeps the value.
+// behind it where the layout of a convolution's data changes, or else keeps the
+// value. A convolution for blocks of channels is called after the value.
 func Kernel(optimized *graph.Graph, name, output string) *graph.Node {
-	for _, prefixed := range []bool{false, true} {
-		for _, n := range optimized.Nodes {
-			if name != "" && (n.Name == name || prefixed && (strings.HasSuffix(n.Name, " "+name) || moved(n.Name, name))) {
-				return n
-			}
+	for _, matches := range []func(n *graph.Node) bool{
+		func(n *graph.Node) bool { return name != "" && n.Name == name },
+		func(n *graph.Node) bool {
+			number, moved := strings.CutPrefix(n.Name, name+"_token_")
+			_, err := strconv.Atoi(number)
+			return name != "" && (strings.HasSuffix(n.Name, " "+name) || moved && err == nil)
+		},
+		func(n *graph.Node) bool { return output != "" && n.Name == output+"_nchwc" },
+		func(n *graph.Node) bool { return output != "" && slices.Contains(n.Outputs, output) },
+	} {
+		if i := slices.IndexFunc(optimized.Nodes, matches); i >= 0 {
+			return optimized.Nodes[i]
 		}
 	}
-	if n := blocked(optimized, output); n != nil {
-		return n
-	}
-	return optimized.Producers()[output]
+	return nil
 }
 
 // written returns the node of the layer called name, as quant.FindLayers names
@@ -120,23 +120,4 @@ func isIntegerKernel(n *graph.Node) bool {
 		"QGemm", "QLinearMatMul", "MatMulIntegerToFloat", "QLinearConv",
 		"DynamicQuantizeMatMul", "MatMulInteger", "ConvInteger",
 	}, n.Op)
-}
-
-// moved reports whether the optimizer gave the node called by to another layout of
-// its data: such a node is called after it.
-func moved(name, by string) bool {
-	number, ok := strings.CutPrefix(name, by+"_token_")
-	_, err := strconv.Atoi(number)
-	return ok && err == nil
-}
-
-// blocked returns the convolution that the optimizer made for blocks of channels,
-// which it calls after the value that it computes; nil without one.
-func blocked(optimized *graph.Graph, output string) *graph.Node {
-	for _, n := range optimized.Nodes {
-		if output != "" && n.Name == output+"_nchwc" {
-			return n
-		}
-	}
-	return nil
 }

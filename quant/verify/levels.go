@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 )
@@ -129,13 +131,14 @@ func (l *Levels) compare(a, b *graph.Tensor, d differing) error {
 	return nil
 }
 
-func runBytes(ctx context.Context, onnx []byte, o ort.Options, in []*graph.Tensor) ([]*graph.Tensor, error) {
+func runBytes(
+	ctx context.Context, onnx []byte, o ort.Options, in []*graph.Tensor,
+) (out []*graph.Tensor, err error) {
 	s, err := ort.OpenBytes(onnx, o)
-	if err != nil {
-		return nil, fmt.Errorf("optimizations %s: %w", o.Level, err)
+	if err == nil {
+		defer s.Close() //nolint:errcheck // nothing was written
+		out, err = s.Run(ctx, in)
 	}
-	defer s.Close() //nolint:errcheck // nothing was written
-	out, err := s.Run(ctx, in)
 	if err != nil {
 		return nil, fmt.Errorf("optimizations %s: %w", o.Level, err)
 	}
@@ -150,9 +153,12 @@ func (s spread) max() float64 { return slices.Max(s) }
 
 // bounded is what bounds found: spreads by value name, absent where nothing is known.
 type bounded struct {
-	values map[string]spread
-	step   float64
-	convs  map[string]bool // what convolutions make, and activation functions of it
+	values  map[string]spread
+	step    float64
+	weights map[string]weights
+	inits   map[string]*graph.Tensor
+	ranges  map[string]float64 // largest magnitude of quantized values
+	convs   map[string]bool    // what convolutions make, and activation functions of it
 }
 
 // floatRounding is the relative error of sums of products in float32: at most a
@@ -164,34 +170,30 @@ const floatRounding = 0x1p-18
 // weights (those that ONNX Runtime computes from the file), and activation
 // functions with slope at most one pass them on.
 func bounds(ctx context.Context, m *graph.Model, o ort.Options, probes []*graph.Tensor) (*bounded, error) {
-	weights, err := weightsOf(ctx, m, o, probes)
+	w, err := weightsOf(ctx, m, o, probes)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading the dequantized weights: %w", err)
 	}
-	b := &bounded{values: map[string]spread{}, convs: map[string]bool{}}
-	ranges := map[string]float64{} // largest magnitude of quantized values
-	inits := m.Graph.InitMap()
-	for name := range inits {
+	b := &bounded{
+		values: map[string]spread{}, weights: w, inits: m.Graph.InitMap(),
+		ranges: map[string]float64{}, convs: map[string]bool{},
+	}
+	for name := range b.inits {
 		b.values[name] = spread{0}
 	}
 	for _, v := range m.Graph.DataInputs() {
 		b.values[v.Name] = spread{0}
 	}
 	for _, n := range m.Graph.Nodes {
-		s, ok := b.node(n, weights, inits, ranges)
-		for i, out := range n.Outputs {
-			if ok && i == 0 {
-				b.values[out] = s
-			}
+		if s, ok := b.node(n); ok && len(n.Outputs) > 0 {
+			b.values[n.Outputs[0]] = s
 		}
 	}
 	return b, nil
 }
 
-// node returns the spread of n's output, false when it cannot be told.
-func (b *bounded) node(
-	n *graph.Node, weights map[string]matrix, inits map[string]*graph.Tensor, ranges map[string]float64,
-) (spread, bool) {
+// node returns the spread of n's output, false when it cannot be told. Convolutions do not distinguish channels.
+func (b *bounded) node(n *graph.Node) (spread, bool) {
 	in, ok := b.values[n.Input(0)]
 	if !ok && len(n.Inputs) > 0 {
 		return nil, false
@@ -200,46 +202,53 @@ func (b *bounded) node(
 	if !n.Standard() {
 		op = ""
 	}
+	w, weighted := b.weights[n.Name]
 	switch op {
 	case "Gemm":
-		if w, ok := weights[n.Name]; ok {
-			return b.gemm(n, w, in, ranges), true
+		if weighted {
+			return b.layer(n, w, in), true
+		}
+	case "Conv":
+		if weighted {
+			b.convs[n.Outputs[0]] = true
+			return spread{b.layer(n, w, spread{in.max()}).max()}, true
 		}
 	case "QuantizeLinear":
-		s := scale(inits[n.Input(1)])
-		b.rounded(n, s)
+		s := scale(b.inits[n.Input(1)])
+		if b.convs[n.Input(0)] { // the codes of what a convolution makes are the steps of the outputs
+			b.step = max(b.step, s)
+		}
 		if in.max() == 0 {
 			return in, true
 		}
 		out := slices.Clone(in)
-		for i := range out {
-			out[i] += s
-		}
+		floats.AddConst(s, out)
 		return out, true
 	case "DequantizeLinear":
-		ranges[n.Outputs[0]] = 255 * scale(inits[n.Input(1)])
+		b.ranges[n.Outputs[0]] = 255 * scale(b.inits[n.Input(1)])
 		return in, true
 	case "Clip", "Relu", "Tanh", "Sigmoid", "HardSigmoid", "Softplus", "Identity":
-		b.passed(n)
+		b.convs[n.Outputs[0]] = b.convs[n.Input(0)]
 		return in, true
 	case "LeakyRelu", "Elu":
 		if n.Float("alpha", 0.01) <= 1 {
 			return in, true
 		}
-	case "Softmax":
-		return spread{in.max()}, true
 	case "LogSoftmax":
 		return spread{2 * in.max()}, true
 	case "Max", "Min":
 		// The larger of two numbers moves no farther than those.
-		if !slices.ContainsFunc(n.Inputs[1:], func(v string) bool { return inits[v] == nil || inits[v].Len() != 1 }) {
+		if !slices.ContainsFunc(n.Inputs[1:], func(v string) bool { return b.inits[v] == nil || b.inits[v].Len() != 1 }) {
 			return in, true
 		}
-	case "":
-	default:
-		if s, ok := b.spatial(n, in, weights, ranges); ok {
-			return s, true
+	case "Softmax", "MaxPool", "GlobalMaxPool", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose":
+		return spread{in.max()}, true
+	case "AveragePool", "GlobalAveragePool":
+		if in.max() != 0 {
+			return spread{in.max() + floatRounding*max(b.ranges[n.Input(0)], 1)}, true
 		}
+	case "Add", "Sub", "Concat":
+		return b.joined(n)
 	}
 	// Any operator gives the same result for the same inputs.
 	for _, v := range n.Inputs {
@@ -250,24 +259,44 @@ func (b *bounded) node(
 	return spread{0}, true
 }
 
-// gemm multiplies the spread of a layer's input by its absolute weights.
-func (b *bounded) gemm(n *graph.Node, w matrix, in spread, ranges map[string]float64) spread {
-	out := make(spread, w.rows)
-	reach := ranges[n.Input(0)]
+// joined is the spread of a sum or of a concatenation.
+func (b *bounded) joined(n *graph.Node) (spread, bool) {
+	sum, largest := 0.0, 0.0
+	for _, name := range n.Inputs {
+		s, ok := b.values[name]
+		if !ok {
+			return nil, false
+		}
+		sum, largest = sum+s.max(), max(largest, s.max())
+	}
+	if n.Op == "Concat" {
+		return spread{largest}, true
+	}
+	return spread{sum * (1 + floatRounding)}, true
+}
+
+// layer multiplies the spread of a layer's input by its absolute weights.
+func (b *bounded) layer(n *graph.Node, w weights, in spread) spread {
+	out := make(spread, w.outputs)
+	reach := b.ranges[n.Input(0)]
 	if reach > 0 {
 		b.step = 0
 	}
-	gain := 0.0
-	for o := range w.rows {
+	gain, cols := 0.0, len(w.w)/w.outputs
+	for o := range out {
 		largest, sum := 0.0, 0.0
-		for i := range w.cols {
-			a := math.Abs(float64(w.v[o*w.cols+i]))
+		for i, v := range w.w[o*cols : (o+1)*cols] {
+			a := math.Abs(float64(v))
 			out[o] += a * in[i%len(in)]
 			sum += a
 			largest = math.Max(largest, a)
 		}
 		gain = math.Max(gain, sum)
-		out[o] += floatRounding * (sum*math.Max(reach, 1) + math.Abs(float64(w.bias(o))))
+		bias := 0.0
+		if w.b != nil {
+			bias = math.Abs(float64(w.b[o%len(w.b)]))
+		}
+		out[o] += floatRounding * (sum*math.Max(reach, 1) + bias)
 		if reach > 0 {
 			b.step = math.Max(b.step, largest*reach/255)
 		}
@@ -276,71 +305,6 @@ func (b *bounded) gemm(n *graph.Node, w matrix, in spread, ranges map[string]flo
 		b.step *= gain
 	}
 	return out
-}
-
-// spatial follows rounding differences through the operators around
-// convolutions; known is false for others. Channels are not distinguished.
-func (b *bounded) spatial(
-	n *graph.Node, in spread, weights map[string]matrix, ranges map[string]float64,
-) (_ spread, known bool) {
-	switch n.Op {
-	case "Conv":
-		w, ok := weights[n.Name]
-		if !ok {
-			return nil, false
-		}
-		out := spread{b.gemm(n, w, spread{in.max()}, ranges).max()}
-		b.convs[n.Outputs[0]] = true
-		return out, true
-	case "MaxPool", "GlobalMaxPool", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose":
-		return spread{in.max()}, true
-	case "AveragePool", "GlobalAveragePool":
-		if in.max() == 0 {
-			return nil, false
-		}
-		return spread{in.max() + floatRounding*max(ranges[n.Input(0)], 1)}, true
-	case "Add", "Sub", "Concat":
-		sum, largest := 0.0, 0.0
-		for _, name := range n.Inputs {
-			s, ok := b.values[name]
-			if !ok {
-				return nil, false
-			}
-			sum, largest = sum+s.max(), max(largest, s.max())
-		}
-		if n.Op == "Concat" {
-			return spread{largest}, true
-		}
-		return spread{sum * (1 + floatRounding)}, true
-	}
-	return nil, false
-}
-
-// rounded notes that value is quantized with a scale: where it is what a
-// convolution makes, that is the step of the outputs.
-func (b *bounded) rounded(n *graph.Node, scale float64) {
-	if b.convs[n.Input(0)] {
-		b.step = max(b.step, scale)
-	}
-}
-
-// passed notes that n, an activation function, passes a convolution's output on.
-func (b *bounded) passed(n *graph.Node) {
-	if b.convs[n.Input(0)] {
-		b.convs[n.Outputs[0]] = true
-	}
-}
-
-// flat returns the dimensions of a layer's weights as outputs x inputs.
-func flat(dims []int64) (rows, cols int, err error) {
-	if len(dims) < 2 {
-		return 0, 0, fmt.Errorf("weights of %d dimensions", len(dims))
-	}
-	cols = 1
-	for _, d := range dims[1:] {
-		cols *= int(d)
-	}
-	return int(dims[0]), cols, nil
 }
 
 func scale(t *graph.Tensor) float64 {
@@ -354,22 +318,15 @@ func scale(t *graph.Tensor) float64 {
 	return slices.Max(v)
 }
 
-// matrix is a layer's weights, rows x cols (outputs x inputs), and bias b, nil when it has none.
-type matrix struct {
-	rows, cols int
-	v, b       []float32
-}
-
-func (m matrix) bias(o int) float32 {
-	if m.b == nil {
-		return 0
-	}
-	return m.b[o%len(m.b)]
+// weights are a layer's: w is outputs x inputs, the bias b nil when it has none.
+type weights struct {
+	outputs int
+	w, b    []float32
 }
 
 // weightsOf returns the weights of all layers with transB=1 as ONNX Runtime
 // computes them from the file, by node name.
-func weightsOf(ctx context.Context, m *graph.Model, o ort.Options, probes []*graph.Tensor) (map[string]matrix, error) {
+func weightsOf(ctx context.Context, m *graph.Model, o ort.Options, probes []*graph.Tensor) (map[string]weights, error) {
 	c := m.Clone()
 	inits := c.Graph.InitMap()
 	c.Graph.Outputs = nil
@@ -390,33 +347,30 @@ func weightsOf(ctx context.Context, m *graph.Model, o ort.Options, probes []*gra
 	if len(asked) > 0 {
 		s, err := ort.Open(c, o)
 		if err != nil {
-			return nil, fmt.Errorf("reading the dequantized weights: %w", err)
+			return nil, err
 		}
 		defer s.Close() //nolint:errcheck // nothing was written
 		got, err := s.Run(ctx, probes)
 		if err != nil {
-			return nil, fmt.Errorf("reading the dequantized weights: %w", err)
+			return nil, err
 		}
 		for _, t := range got {
 			inits[t.Name] = t
 		}
 	}
-	out := map[string]matrix{}
+	out := map[string]weights{}
 	for _, n := range layers {
-		w := inits[n.Input(1)]
-		var x matrix
+		w, bias := inits[n.Input(1)], inits[n.Input(2)]
+		if w == nil || len(w.Dims) < 2 {
+			continue // computed, or none that a layer can have
+		}
+		x := weights{outputs: int(w.Dims[0])}
 		var err error
-		if w == nil {
-			continue // computed
-		}
-		if x.rows, x.cols, err = flat(w.Dims); err != nil {
+		if x.w, err = w.Floats(); err != nil {
 			continue
 		}
-		if x.v, err = w.Floats(); err != nil {
-			continue
-		}
-		if t := inits[n.Input(2)]; t != nil {
-			x.b, _ = t.Floats()
+		if bias != nil {
+			x.b, _ = bias.Floats()
 		}
 		out[n.Name] = x
 	}
