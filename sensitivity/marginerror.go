@@ -28,30 +28,22 @@ func Measured(ctx context.Context, c *classifier.Model, layers, formats int, x [
 	for i := range layers {
 		out[i] = make([]float64, formats)
 		for f := range formats {
-			if out[i][f], err = measure(ctx, ref, x, i, f, open); err != nil {
+			var m []float32
+			q, err := open(i, f)
+			if err == nil {
+				m, err = q.Margins(ctx, x)
+				err = errors.Join(err, q.Close())
+			}
+			if err != nil {
 				return nil, fmt.Errorf("margin error of layer %d in format %d: %w", i, f, err)
 			}
+			out[i][f] = MarginError(m, ref)
 			if progress != nil {
 				progress(i*formats+f+1, layers*formats)
 			}
 		}
 	}
 	return out, nil
-}
-
-func measure(ctx context.Context, ref, x []float32, layer, format int,
-	open func(layer, format int) (*classifier.Model, error),
-) (_ float64, err error) {
-	q, err := open(layer, format)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, q.Close()) }()
-	m, err := q.Margins(ctx, x)
-	if err != nil {
-		return 0, err
-	}
-	return MarginError(m, ref), nil
 }
 
 // MarginError is the mean squared difference of margins from those that are wanted, in
@@ -120,11 +112,6 @@ func changesOf(
 	return out, nil
 }
 
-// reads returns what the layer reads in place of the rows h of its input.
-func (c *Change) reads(h []float32, rows int) []float32 {
-	return quant.Reads(c.Act, c.Input, h, rows)
-}
-
 // sameReads reports whether both changes read the same.
 func sameReads(a, b *Change) bool {
 	if a.Act != nil && b.Act != nil {
@@ -156,8 +143,12 @@ func Exact(layers, formats, rows, multiplications int) bool {
 // Multiplications is the number of multiplications of weights that a row takes.
 func Multiplications(layers []quant.LayerInfo) int {
 	n := 0
-	for i := range layers {
-		n += layers[i].Params() * positions(&layers[i])
+	for _, l := range layers {
+		positions := 1
+		if l.Conv != nil {
+			positions = l.Conv.Positions()
+		}
+		n += l.Params() * positions
 	}
 	return n
 }
@@ -218,7 +209,7 @@ func addErrors(sums []float64, l *quant.LayerInfo, changes []Change, h, g []floa
 		for to < len(changes) && sameReads(&changes[from], &changes[to]) {
 			to++
 		}
-		along(l, changes[from:to], changes[from].reads(h, rows), g, rows, func(f, r int, v float64) {
+		along(l, changes[from:to], quant.Reads(changes[from].Act, changes[from].Input, h, rows), g, rows, func(f, r int, v float64) {
 			sums[from+f] += (v - before[r]) * (v - before[r])
 		})
 		from = to
@@ -243,10 +234,9 @@ func alongDense(l *quant.LayerInfo, changes []Change, h, g []float32, rows int, 
 // the sum of the weights times the row's gradient by them, the same for all changes.
 func alongConv(l *quant.LayerInfo, changes []Change, h, g []float32, rows int, add func(f, r int, v float64)) {
 	in, out := len(h)/rows, len(g)/rows
-	d := make([]float64, l.Params())
 	for r := range rows {
 		own := g[r*out : (r+1)*out]
-		convGradient(d, l, h[r*in:(r+1)*in], own)
+		d := convGradient(l, h[r*in:(r+1)*in], own)
 		for f, c := range changes {
 			var v float64
 			for k, w := range c.W {
@@ -304,12 +294,8 @@ func Rows(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, fo
 	err = observe(ctx, c, layers, x, classifier.Probe{Margin: true}, func(i, _, rows int, h, g []float32) {
 		l := &layers[i]
 		e := make([]float32, rows*l.Out)
-		var read []float32
-		for f := range changes[i] {
-			d := &changes[i][f]
-			if f == 0 || !sameReads(d, &changes[i][f-1]) {
-				read = d.reads(h, rows)
-			}
+		for f, d := range changes[i] {
+			read := quant.Reads(d.Act, d.Input, h, rows)
 			for r := range rows {
 				copy(e[r*l.Out:(r+1)*l.Out], d.B)
 			}

@@ -39,7 +39,17 @@ func Gradient(
 	}
 	sums := make([]float64, len(layers))
 	err := observe(ctx, c, layers, x, classifier.Probe{Classes: classes}, func(i, _, rows int, h, g []float32) {
-		sums[i] += norms(&layers[i], h, g, rows)
+		l := &layers[i]
+		in, out, sum := len(h)/rows, len(g)/rows, 0.0
+		for r := range rows {
+			h, g := h[r*in:(r+1)*in], g[r*out:(r+1)*out]
+			if l.Conv != nil {
+				sum += floats.Norm(convGradient(l, h, g), 1)
+			} else {
+				sum += norm1(h) * norm1(g)
+			}
+		}
+		sums[i] += sum
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sensitivity of the layers: %w", err)
@@ -48,26 +58,6 @@ func Gradient(
 		sums[i] /= float64(len(x) / c.Dim())
 	}
 	return sums, nil
-}
-
-// norms adds up over the rows the l1 norms of the gradients by a layer's weights.
-func norms(l *quant.LayerInfo, h, g []float32, rows int) float64 {
-	in, out := len(h)/rows, len(g)/rows
-	var d []float64
-	if l.Conv != nil {
-		d = make([]float64, l.Params())
-	}
-	var sum float64
-	for r := range rows {
-		h, g := h[r*in:(r+1)*in], g[r*out:(r+1)*out]
-		if l.Conv != nil {
-			convGradient(d, l, h, g)
-			sum += floats.Norm(d, 1)
-			continue
-		}
-		sum += norm1(h) * norm1(g)
-	}
-	return sum
 }
 
 func norm1(v []float32) float64 {
@@ -124,21 +114,12 @@ func fits(l *quant.LayerInfo, h, g []float32, rows int) error {
 	return nil
 }
 
-// positions is how often a row meets each weight.
-func positions(l *quant.LayerInfo) int {
-	if l.Conv == nil {
-		return 1
-	}
-	return l.Conv.Positions()
-}
-
-// convGradient fills d, Out x In, with the gradient by the weights of a convolution for
+// convGradient returns the gradient, Out x In, by the weights of a convolution for
 // one row: h is what it reads and g the gradient by what it makes. It is the sum over
 // the positions of the outer products of g there and the patch there.
-func convGradient(d []float64, l *quant.LayerInfo, h, g []float32) {
-	clear(d)
+func convGradient(l *quant.LayerInfo, h, g []float32) []float64 {
+	d, patch := make([]float64, l.Params()), make([]float64, l.In)
 	n, outs := l.Conv.Positions(), l.Out/l.Conv.Group
-	patch := make([]float64, l.In)
 	for group := range l.Conv.Group {
 		for p := range n {
 			l.Conv.Patch(patch, h, group, p)
@@ -147,4 +128,5 @@ func convGradient(d []float64, l *quant.LayerInfo, h, g []float32) {
 			}
 		}
 	}
+	return d
 }

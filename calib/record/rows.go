@@ -1,11 +1,12 @@
-// Package record records which rows a quantized model was calibrated on, so that nobody judges it by them.
+// Package record records which rows a quantized model was calibrated on, so that it is not judged by them.
 //
-// In: the hashes of rows that package task makes (ReadOptions.Hash). Out: a small file beside the model, and the people of other data who are
-// not in it. The invariant: a record that is read is whole and names its model; the same rows make the same bytes.
+// In: the hashes of rows that package task makes (ReadOptions.Hash). Out: a small file next to the model, and the
+// people of other data who are in it. The invariant: a record that is read is whole and names its model; the same rows
+// make the same bytes.
 package record
 
 import (
-	"encoding/base64"
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -20,9 +21,6 @@ import (
 
 // Schema is the format of the record.
 const Schema = "cfq.rows/1"
-
-// maxFile bounds what is read: rows for eight bytes each, and nothing else of size.
-const maxFile = 1 << 30
 
 // Path returns where the record of the model of that path stands.
 func Path(model string) string { return model + ".rows" }
@@ -50,17 +48,12 @@ func New(model string, data Data, hashes []uint64) *Rows {
 	return r
 }
 
-// Calibrated says whether the model was calibrated on a row of this hash.
-func (r *Rows) Calibrated(hash uint64) bool {
-	_, ok := slices.BinarySearch(r.hashes, hash)
-	return ok
-}
-
-// Calibrated returns the positions, ascending, of the people whom the model was calibrated on. They must have been read with task.ReadOptions.Hash.
+// Calibrated returns the positions, ascending, of the people whom the model was calibrated on. They must have been read
+// with task.ReadOptions.Hash.
 func Calibrated(people *task.People, rows *Rows) []int {
 	var at []int
 	for i, h := range people.Hashes {
-		if rows.Calibrated(h) {
+		if _, ok := slices.BinarySearch(rows.hashes, h); ok {
 			at = append(at, i)
 		}
 	}
@@ -73,17 +66,17 @@ type record struct {
 	Model  string `json:"model_sha256"`
 	Data   Data   `json:"data"`
 	Rows   int    `json:"rows"`
-	// Hashes are 64-bit little-endian numbers, ascending, each once, in base64.
-	Hashes string `json:"hashes"`
+	// Hashes are 64-bit little-endian numbers, ascending, each once; JSON has them in base64.
+	Hashes []byte `json:"hashes"`
 }
 
 // Write writes the record as JSON.
 func (r *Rows) Write(w io.Writer) error {
-	packed := make([]byte, 0, 8*len(r.hashes))
-	for _, h := range r.hashes {
-		packed = binary.LittleEndian.AppendUint64(packed, h)
+	packed, err := binary.Append([]byte{}, binary.LittleEndian, r.hashes)
+	if err != nil {
+		return err
 	}
-	text, err := json.MarshalIndent(record{Schema, r.Model, r.Data, r.Count, base64.StdEncoding.EncodeToString(packed)}, "", "  ")
+	text, err := json.MarshalIndent(record{Schema, r.Model, r.Data, r.Count, packed}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -93,30 +86,25 @@ func (r *Rows) Write(w io.Writer) error {
 
 // Load reads a record from a file. The error wraps fs.ErrNotExist when there is none.
 func Load(path string) (*Rows, error) {
-	f, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("record of calibration rows: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // read only
-	r, err := Read(f)
+	r, err := parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("record of calibration rows %s: %w", path, err)
 	}
 	return r, nil
 }
 
-// Read reads a record.
-func Read(from io.Reader) (*Rows, error) {
-	text, err := io.ReadAll(io.LimitReader(from, maxFile))
-	if err != nil {
-		return nil, err
-	}
+func parse(text []byte) (*Rows, error) {
 	var f record
 	switch err := json.Unmarshal(text, &f); {
 	case f.Schema != Schema && f.Schema != "":
-		return nil, fmt.Errorf("it has the schema %.40q, not %q: it was written by another version of cfq, or by something else", f.Schema, Schema)
-	case err != nil:
-		return nil, fmt.Errorf("it is not whole: %w; quantize the model again", err)
+		return nil, fmt.Errorf("it has the schema %.40q, not %q: it was written by another version of cfq, "+
+			"or by something else", f.Schema, Schema)
+	case err != nil || len(f.Hashes)%8 != 0:
+		return nil, fmt.Errorf("it is not whole: %w; quantize the model again", cmp.Or(err, io.ErrUnexpectedEOF))
 	case f.Schema == "":
 		return nil, fmt.Errorf("it has no schema %q: this is another file", Schema)
 	}
@@ -125,13 +113,9 @@ func Read(from io.Reader) (*Rows, error) {
 			return nil, fmt.Errorf("%.70q is no SHA-256", sum)
 		}
 	}
-	packed, err := base64.StdEncoding.DecodeString(f.Hashes)
-	if err != nil || len(packed)%8 != 0 {
-		return nil, errors.New("its hashes are not whole; quantize the model again")
-	}
-	r := &Rows{Model: f.Model, Data: f.Data, Count: f.Rows, hashes: make([]uint64, len(packed)/8)}
+	r := &Rows{Model: f.Model, Data: f.Data, Count: f.Rows, hashes: make([]uint64, len(f.Hashes)/8)}
 	for i := range r.hashes {
-		r.hashes[i] = binary.LittleEndian.Uint64(packed[8*i:])
+		r.hashes[i] = binary.LittleEndian.Uint64(f.Hashes[8*i:])
 		if i > 0 && r.hashes[i] <= r.hashes[i-1] {
 			return nil, errors.New("its hashes are not in order; quantize the model again")
 		}
