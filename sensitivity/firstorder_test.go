@@ -187,7 +187,7 @@ func TestExactRule(t *testing.T) {
 	if Exact(100, 4, 4096, 100_000_000) {
 		t.Error("a large network is measured")
 	}
-	layers := []quant.LayerInfo{{In: 3, Out: 4}, {In: 9, Out: 2, Conv: &quant.Conv{Output: []int{5, 7}}}}
+	layers := []quant.LayerInfo{{In: 3, Out: 4, Positions: 1}, {In: 9, Out: 2, Positions: 35}}
 	if n := Multiplications(layers); n != 12+18*35 {
 		t.Errorf("%d multiplications", n)
 	}

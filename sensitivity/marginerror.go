@@ -144,11 +144,7 @@ func Exact(layers, formats, rows, multiplications int) bool {
 func Multiplications(layers []quant.LayerInfo) int {
 	n := 0
 	for _, l := range layers {
-		positions := 1
-		if l.Conv != nil {
-			positions = l.Conv.Positions()
-		}
-		n += l.Params() * positions
+		n += l.Params() * l.Positions
 	}
 	return n
 }

@@ -229,7 +229,7 @@ func TestTraceDraws(t *testing.T) {
 func TestTraceRows(t *testing.T) {
 	t.Parallel()
 	for weights, want := range map[int]int{100: 1024, 1 << 22: 256, 1 << 30: 128} {
-		if n := TraceRows([]quant.LayerInfo{{In: weights, Out: 1}}); n != want {
+		if n := TraceRows([]quant.LayerInfo{{In: weights, Out: 1, Positions: 1}}); n != want {
 			t.Errorf("%d rows for %d weights, want %d", n, weights, want)
 		}
 	}

@@ -38,8 +38,15 @@ func Measure(full, quantized *graph.Model, fullBytes, quantBytes int64) (*eval.F
 	if err != nil {
 		return nil, fmt.Errorf("footprint of the quantized model: %w", err)
 	}
-	for i := range q {
-		q[i].adopt(f, i)
+	for i := range q { // how often a convolution uses its weights follows from the full model
+		at := slices.IndexFunc(f, func(l layer) bool { return l.Node == q[i].Node })
+		if at < 0 {
+			at = i
+		}
+		l := &q[i]
+		if l.positions == 0 && at < len(f) && f[at].Op == l.Op && f[at].In == l.In && f[at].Out == l.Out {
+			l.positions = f[at].positions
+		}
 	}
 	return &eval.Footprint{Full: weight(f, fullBytes), Quant: weight(q, quantBytes)}, nil
 }
@@ -54,8 +61,11 @@ type layer struct {
 // layersOf lists the layers of a model: of a float one in canonical form, where layers are whole, of a
 // quantized one as it is.
 func layersOf(m *graph.Model) ([]layer, error) {
-	if !isQuantized(m) {
-		m = canonical(m)
+	isQuantizer := func(n *graph.Node) bool { return n.Is("DequantizeLinear") || n.Is("QuantizeLinear") }
+	if !slices.ContainsFunc(m.Graph.Nodes, isQuantizer) {
+		if c, err := onnxio.Canonical(m); err == nil {
+			m = c
+		}
 	}
 	notes, err := qdq.Describe(m)
 	if err != nil {
@@ -65,58 +75,21 @@ func layersOf(m *graph.Model) ([]layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	places := map[string]int{}
-	for i := range infos {
-		if l := &infos[i]; l.Conv != nil {
-			places[l.Output] = l.Positions
-		}
-	}
-	producers := m.Graph.Producers()
-	nodes := map[string]*graph.Node{}
-	for _, n := range m.Graph.Nodes {
-		if len(n.Outputs) > 0 {
-			nodes[n.Outputs[0]] = n
+	positions := map[string]int{}
+	for _, l := range infos {
+		if l.Conv != nil {
+			positions[l.Output] = l.Positions
 		}
 	}
 	layers := make([]layer, len(notes))
-	inits := m.Graph.InitMap()
+	producers, inits := m.Graph.Producers(), m.Graph.InitMap()
 	for i, n := range notes {
-		l := layer{LayerNote: n, positions: 1, activation: activation(nodes[n.Output].Input(0), producers, inits)}
+		layers[i] = layer{n, 1, activation(producers[n.Output].Input(0), producers, inits)}
 		if n.Op == "Conv" {
-			l.positions = places[n.Output]
+			layers[i].positions = positions[n.Output]
 		}
-		layers[i] = l
 	}
 	return layers, nil
-}
-
-func isQuantized(m *graph.Model) bool {
-	return slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool {
-		return n.Is("DequantizeLinear") || n.Is("QuantizeLinear")
-	})
-}
-
-// canonical returns the model in canonical form, and as it is when it has none.
-func canonical(m *graph.Model) *graph.Model {
-	c, err := onnxio.Canonical(m)
-	if err != nil {
-		return m
-	}
-	return c
-}
-
-// adopt takes the positions of a convolution, the i-th layer, over from the same layer of the full model.
-func (l *layer) adopt(full []layer, i int) {
-	if l.positions > 0 {
-		return
-	}
-	at := slices.IndexFunc(full, func(f layer) bool { return f.Node == l.Node })
-	if at < 0 {
-		at = i
-	}
-	if at < len(full) && full[at].Op == l.Op && full[at].In == l.In && full[at].Out == l.Out {
-		l.positions = full[at].positions
-	}
 }
 
 // weight sums over layers.
@@ -147,12 +120,8 @@ func weight(layers []layer, bytes int64) eval.Weight {
 
 // isFloat reports whether the weights are stored as floats.
 func (l *layer) isFloat() bool {
-	for _, t := range []graph.DType{graph.Float, graph.Double, graph.Float16, graph.BFloat16} {
-		if l.Container == t.String() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]graph.DType{graph.Float, graph.Double, graph.Float16, graph.BFloat16},
+		func(t graph.DType) bool { return l.Container == t.String() })
 }
 
 // activation returns the bits of the value called name where a layer reads it: those of the codes behind the
@@ -162,20 +131,21 @@ func activation(name string, producers map[string]*graph.Node, inits map[string]
 	for range len(producers) + 1 {
 		n := producers[name]
 		switch {
-		case n == nil:
+		case n == nil || n.Is("QuantizeLinear"):
 			return width
 		case n.Is("DequantizeLinear"):
+			width, coded = 8, true
 			if z := inits[n.Input(2)]; z != nil {
 				width = z.DType.Bits()
-			} else {
-				width = 8
 			}
-			coded = true
-		case n.Is("QuantizeLinear"):
-			return width
-		case n.Is("Clip") && coded:
-			width = min(width, clipped(n, inits, width))
-		case !moves(n):
+		case n.Is("Clip"):
+			if hi, ok := integer(inits[n.Input(2)]); ok && coded {
+				lo, _ := integer(inits[n.Input(1)])
+				if hi >= lo {
+					width = min(width, max(1, bits.Len64(uint64(hi-lo))))
+				}
+			}
+		case !quant.Moves(n) && !n.Is("Relu") && !n.Is("Max") && !n.Is("Min"):
 			return width
 		}
 		name = n.Input(0)
@@ -183,35 +153,14 @@ func activation(name string, producers map[string]*graph.Node, inits map[string]
 	return width
 }
 
-// clipped returns the bits that the codes behind a Clip need.
-func clipped(n *graph.Node, inits map[string]*graph.Tensor, width int) int {
-	lo, hi := integer(inits[n.Input(1)]), integer(inits[n.Input(2)])
-	if hi == nil {
-		return width
-	}
-	span := *hi
-	if lo != nil {
-		span -= *lo
-	}
-	if span < 0 {
-		return width
-	}
-	return max(1, bits.Len64(uint64(span)))
-}
-
-// integer returns the only element of an integer constant, nil when it is none.
-func integer(t *graph.Tensor) *int64 {
+// integer returns the only element of an integer constant.
+func integer(t *graph.Tensor) (v int64, ok bool) {
 	if t == nil || t.Len() != 1 {
-		return nil
+		return 0, false
 	}
-	v, err := t.Ints()
+	all, err := t.Ints()
 	if err != nil {
-		return nil
+		return 0, false
 	}
-	return &v[0]
-}
-
-// moves reports whether an operator passes numbers on as they are, or bounds them.
-func moves(n *graph.Node) bool {
-	return quant.Moves(n) || n.Is("Relu") || n.Is("Clip") || n.Is("Max") || n.Is("Min")
+	return all[0], true
 }

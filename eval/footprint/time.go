@@ -1,10 +1,12 @@
 package footprint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"cfq/eval"
@@ -16,25 +18,19 @@ import (
 type TimeOptions struct {
 	Engine     ort.Options   // Level is not looked at: time is that of full optimization
 	Budget     time.Duration // of the clock, for each batch size; 0 = 1 s
-	MaxRuns    int           // runs of each model at each batch size; 0 = 2000
 	Confidence float64       // of the intervals; 0 = 0.95
 }
 
-const (
-	minRuns = 5  // runs that are made of each model even beyond the budget
-	turns   = 16 // batches of different rows
-)
-
-// patience is how long a run may take and still not be cancelled: watching the context of a run costs time of
-// its own.
-const patience = 50 * time.Millisecond
+// minRuns are made of each model even beyond the budget, maxRuns at most, on turns batches of different rows.
+const minRuns, maxRuns, turns = 5, 2000, 16
 
 // Time measures how long ONNX Runtime takes for one row and for 256, from rows (row-major model inputs,
 // repeated where there are fewer): after a warm-up the models take turns, so that other load of the machine
 // hits both, each turn the other one first. A time is that of one whole call, with handing rows over and
 // taking results back. A model with a fixed batch size runs as often as the rows need, filled up.
 func Time(ctx context.Context, full, quantized *graph.Model, rows []float32, o TimeOptions) (*eval.Timing, error) {
-	o = o.withDefaults()
+	o.Engine.Level = ort.All
+	o.Engine.Threads = max(o.Engine.Threads, 1)
 	var pair [2]*subject
 	for i, m := range []*graph.Model{full, quantized} {
 		s, err := open(m, rows, o.Engine)
@@ -49,36 +45,21 @@ func Time(ctx context.Context, full, quantized *graph.Model, rows []float32, o T
 		batch int
 		to    *eval.Pace
 	}{{1, &t.One}, {256, &t.Many}} {
-		seconds, err := race(ctx, pair, c.batch, o)
+		seconds, err := race(ctx, pair, c.batch, cmp.Or(o.Budget, time.Second))
 		if err != nil {
 			return nil, fmt.Errorf("timing %d rows: %w", c.batch, err)
 		}
-		*c.to = eval.NewPace(c.batch, seconds[0], seconds[1], o.Confidence)
+		*c.to = eval.NewPace(c.batch, seconds[0], seconds[1], cmp.Or(o.Confidence, 0.95))
 	}
 	return t, nil
-}
-
-func (o TimeOptions) withDefaults() TimeOptions {
-	if o.Budget <= 0 {
-		o.Budget = time.Second
-	}
-	if o.MaxRuns <= 0 {
-		o.MaxRuns = 2000
-	}
-	if o.Confidence == 0 {
-		o.Confidence = 0.95
-	}
-	o.Engine.Level = ort.All
-	o.Engine.Threads = max(o.Engine.Threads, 1)
-	return o
 }
 
 // subject is a model that is timed.
 type subject struct {
 	session *ort.Session
 	input   graph.Value
-	dim     int
-	rows    []float32
+	dims    []int64 // of one row
+	rows    [][]float32
 }
 
 func open(m *graph.Model, rows []float32, o ort.Options) (*subject, error) {
@@ -86,19 +67,16 @@ func open(m *graph.Model, rows []float32, o ort.Options) (*subject, error) {
 	if len(ins) != 1 || len(ins[0].Shape) < 2 {
 		return nil, errors.New("it does not have one input of rows x features")
 	}
-	s := &subject{input: ins[0], dim: 1, rows: rows}
+	s := &subject{input: ins[0]}
+	dim := 1
 	for _, d := range s.input.Shape[1:] {
-		if d.Size < 1 || d.Size > int64(max(len(rows), 1)) {
-			return nil, fmt.Errorf("its input has the shape %v", s.input.Shape)
-		}
-		s.dim *= int(d.Size)
+		s.dims = append(s.dims, d.Size)
+		dim *= int(max(d.Size, 0))
 	}
-	if len(rows) == 0 || len(rows)%s.dim != 0 {
-		return nil, fmt.Errorf("%d numbers are not rows of %d inputs", len(rows), s.dim)
+	if dim == 0 || len(rows) == 0 || len(rows)%dim != 0 {
+		return nil, fmt.Errorf("%d numbers are not rows of its input, which has the shape %v", len(rows), s.input.Shape)
 	}
-	if t := s.input.DType; t != graph.Float && t != graph.Double {
-		return nil, fmt.Errorf("its input holds %s; float or double is needed", t)
-	}
+	s.rows = slices.Collect(slices.Chunk(rows, dim))
 	var err error
 	s.session, err = ort.Open(m, o)
 	return s, err
@@ -106,17 +84,12 @@ func open(m *graph.Model, rows []float32, o ort.Options) (*subject, error) {
 
 // feed makes the k-th batch.
 func (s *subject) feed(k, batch int) []*graph.Tensor {
-	n := len(s.rows) / s.dim
-	x := make([]float32, 0, batch*s.dim)
+	var x []float32
 	for i := range batch {
-		at := (k*batch + i) % n * s.dim
-		x = append(x, s.rows[at:at+s.dim]...)
+		x = append(x, s.rows[(k*batch+i)%len(s.rows)]...)
 	}
-	dims := []int64{int64(batch)}
-	for _, d := range s.input.Shape[1:] {
-		dims = append(dims, d.Size)
-	}
-	if s.input.DType == graph.Float {
+	dims := append([]int64{int64(batch)}, s.dims...)
+	if s.input.DType != graph.Double {
 		return []*graph.Tensor{graph.FromFloats(s.input.Name, x, dims...)}
 	}
 	wide := make([]float64, len(x))
@@ -126,8 +99,10 @@ func (s *subject) feed(k, batch int) []*graph.Tensor {
 	return []*graph.Tensor{graph.FromDoubles(s.input.Name, wide, dims...)}
 }
 
-// race returns the seconds that runs of both took.
-func race(ctx context.Context, pair [2]*subject, batch int, o TimeOptions) (seconds [2][]float64, err error) {
+// race returns the seconds that runs of both took. Runs cannot be cancelled, since watching a context takes time.
+func race(
+	ctx context.Context, pair [2]*subject, batch int, budget time.Duration,
+) (seconds [2][]float64, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var feeds [2][][]*graph.Tensor
@@ -136,38 +111,28 @@ func race(ctx context.Context, pair [2]*subject, batch int, o TimeOptions) (seco
 			feeds[i] = append(feeds[i], s.feed(k, batch))
 		}
 	}
-	run := func(ctx context.Context, i, turn int) (time.Duration, error) {
-		start := time.Now()
-		_, err := pair[i].session.RunRows(ctx, feeds[i][turn%turns])
-		return time.Since(start), err
-	}
-	quiet := context.WithoutCancel(ctx)
+	const warmup = 3 // the first runs allocate
 	start := time.Now()
-	for turn := range 3 { // the first runs allocate
-		for i := range pair {
-			took, err := run(ctx, i, turn)
-			if err != nil {
-				return seconds, err
-			}
-			if took > patience {
-				quiet = ctx
-			}
+	for turn := 0; turn < warmup+maxRuns; turn++ {
+		past := time.Since(start)
+		if turn < warmup && past > budget/4 {
+			turn = warmup
 		}
-		if time.Since(start) > o.Budget/4 {
+		if turn >= warmup+minRuns && past >= budget {
 			break
 		}
-	}
-	for turn := 0; turn < o.MaxRuns && (turn < minRuns || time.Since(start) < o.Budget); turn++ {
 		for k := range pair {
 			if err := ctx.Err(); err != nil {
 				return seconds, err
 			}
 			i := (turn + k) % 2
-			took, err := run(quiet, i, turn)
-			if err != nil {
+			began := time.Now()
+			if _, err := pair[i].session.RunRows(context.WithoutCancel(ctx), feeds[i][turn%turns]); err != nil {
 				return seconds, err
 			}
-			seconds[i] = append(seconds[i], took.Seconds())
+			if turn >= warmup {
+				seconds[i] = append(seconds[i], time.Since(began).Seconds())
+			}
 		}
 	}
 	return seconds, nil
