@@ -91,7 +91,7 @@ func TestActivationKinds(t *testing.T) {
 }
 
 // Percentiles by hand: 20000 numbers evenly spread over 4096 bins of [0, 1], 10000
-// zeros beside them or not, and on both sides of zero.
+// with or without zeros, and on both sides of zero.
 func TestActivationPercentile(t *testing.T) {
 	s := &Stats{Max: 1, Hist: make([]float64, histBins)}
 	for b := range s.Hist {

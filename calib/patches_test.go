@@ -136,7 +136,7 @@ func TestConvBias(t *testing.T) {
 	}
 }
 
-// TestConvGroups: a convolution in groups is fitted as so many convolutions, each
+// TestConvGroups: a convolution in groups is fitted as several convolutions, each
 // on its channels alone; and its second moments are those of the patches.
 func TestConvGroups(t *testing.T) {
 	_, c, layers := images(t, 2)

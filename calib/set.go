@@ -144,8 +144,8 @@ func (s *Set) Clip(in *quant.Input) []int {
 	clipped := make([]bool, s.Dim)
 	x := slices.Clone(s.X)
 	for j := range s.Dim {
-		// A bound is a value of the column in another computation: a hair beside it
-		// is not outside.
+		// A bound is a value of the column from another computation: a rounding error
+		// away from it is not outside.
 		slack := 1e-4 * (hi[j] - lo[j])
 		for k := j; k < len(x); k += s.Dim {
 			if v := x[k]; !(v >= lo[j] && v <= hi[j]) {

@@ -35,7 +35,7 @@ func layerOf(out, in int) (quant.LayerInfo, *Stats) {
 	return l, s
 }
 
-// Codes rounded by chance are one of the two beside the number, and right on average.
+// Codes rounded by chance are one of the two next to the number, and right on average.
 func TestStochasticRounding(t *testing.T) {
 	l, s := layerOf(3, 5)
 	f, err := quant.FormatOf(8, false)
@@ -68,7 +68,7 @@ func TestStochasticRounding(t *testing.T) {
 	}
 }
 
-// A variation follows from seed, layer and row alone; jitter stays in its band; codes with compensation still fit the
+// A variation follows from seed, layer and row alone; jitter stays in its band; codes by GPTQ still fit the
 // layer's outputs better than chance alone.
 func TestVariation(t *testing.T) {
 	l, s := layerOf(4, 12)

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"cfq/onnxio/graph"
 )
 
@@ -120,14 +122,11 @@ func (p *equalPair) step() float64 {
 	largest := 0.0
 	for i := range p.factor {
 		row := p.a.w[i*p.a.In : (i+1)*p.a.In]
-		var ra, rb float64
-		for _, v := range row {
-			ra = max(ra, math.Abs(v))
-		}
+		var rb float64
 		for o := range p.b.Out {
 			rb = max(rb, math.Abs(p.b.w[o*p.b.In+i]))
 		}
-		s := math.Sqrt(ra / rb)
+		s := math.Sqrt(floats.Norm(row, math.Inf(1)) / rb)
 		if !(s > 0) || math.IsInf(s, 0) {
 			continue // a dead channel
 		}

@@ -9,7 +9,7 @@ import (
 // is the slope of the function that the quantizers approximate, so gradients pass
 // them straight through: each QuantizeLinear -> [Clip] -> DequantizeLinear on the
 // way from the input becomes one call of a model-local function with the same
-// body, and autodiff is told that its gradient is that of a clip. The forward
+// body, with the gradient of a clip. The forward
 // pass is unchanged.
 
 const (

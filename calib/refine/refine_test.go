@@ -66,7 +66,7 @@ func network(r *rand.Rand, sizes ...int) *graph.Model {
 	return &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: g}
 }
 
-// quantized prepares a network: weights of so many bits, one scale for each row,
+// quantized prepares a network: weights of the given bits, one scale for each row,
 // activations of 8 bits between layers, the input in float.
 func quantized(t *testing.T, seed uint64, bits, rows int, sizes ...int) *problem {
 	t.Helper()

@@ -6,7 +6,7 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// container is a way to store signed codes of up to so many bits: as a tensor of
+// container is a way to store signed codes of at most its number of bits: as a tensor of
 // integers of that width, or as bit planes.
 type container struct {
 	bits   int

@@ -34,8 +34,8 @@ type Finding struct {
 // String returns the finding as one line.
 func (f Finding) String() string { return fmt.Sprintf("%s: %s (%s)", f.Node, f.Message, f.Rule) }
 
-// Lint holds a quantized model, written by this package or another, against the
-// rules and returns where it breaks them, in the order of the table.
+// Lint checks a quantized model, written by this package or another, and returns where it
+// breaks the rules, in the order of the table.
 func Lint(m *graph.Model) []Finding {
 	v := newView(m)
 	var out []Finding

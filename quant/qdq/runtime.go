@@ -117,8 +117,8 @@ func (r Runtime) options(l *layer) []stores {
 	return out
 }
 
-// wasteful reports whether rows of a width of l take so many more bytes in s than by
-// themselves that s cannot be the smallest.
+// wasteful reports that s cannot be the smallest: rows of a width of l take too many
+// more bytes in s than by themselves.
 func (r Runtime) wasteful(s stores, l *layer) bool {
 	unpacks := s.planes()
 	extra := map[int]int{} // bits, by width

@@ -380,9 +380,7 @@ func (w *writer) tabular(x string) string {
 		if len(parts) > 1 {
 			u = w.op("Concat", "u", parts, graph.IntAttr("axis", 1))
 		}
-		scale, zero := w.scalar("s", w.input.Scale), w.uint8(0)
-		q := w.op("QuantizeLinear", "q", []string{u, scale, zero})
-		return w.op("DequantizeLinear", "d", []string{q, scale, zero})
+		return w.activation(u, quant.Act{Bits: 8, Scale: w.input.Scale})
 	})
 }
 
@@ -425,47 +423,48 @@ func (w *writer) parts() []part {
 // the last segments' upper bound are the saturation of QuantizeLinear.
 func (w *writer) part(x string, p part) string {
 	cols := w.input.Columns[p.from:p.to]
-	dim := w.dim()
-	neighbours := true
+	sources, neighbours, dim := make([]int, len(cols)), true, 0
 	for j, c := range cols {
+		sources[j] = c.Source
 		neighbours = neighbours && c.Source == cols[0].Source+j
 	}
-	first := int64(cols[0].Source)
+	for _, c := range w.input.Columns {
+		dim = max(dim, c.Source+1)
+	}
+	number := func(v int) string { return w.tensor(graph.FromInts("i", []int64{int64(v)}, 1)) }
 	switch {
 	case neighbours && len(cols) == dim:
 	case neighbours && len(cols) >= passLength:
-		one := w.tensor(graph.FromInts("i", []int64{1}, 1))
-		x = w.op("Slice", "u", []string{
-			x, w.tensor(graph.FromInts("i", []int64{first}, 1)),
-			w.tensor(graph.FromInts("i", []int64{first + int64(len(cols))}, 1)), one,
-		})
+		one := number(1)
+		x = w.op("Slice", "u", []string{x, number(sources[0]), number(sources[0] + len(cols)), one})
 	default:
-		sources := make([]int, len(cols))
-		for j, c := range cols {
-			sources[j] = c.Source
-		}
 		x = w.op("Gather", "u", []string{x, w.indices(sources)}, graph.IntAttr("axis", 1))
 	}
 	if p.pass {
 		return x
 	}
-	lo, hi, gain := make([]float32, len(cols)), make([]float32, len(cols)), make([]float32, len(cols))
-	inner, shifted, gained := false, false, false
-	for j, c := range cols {
-		lo[j], hi[j], gain[j] = c.Lo, unbounded, c.Gain
-		if w.input.Inner(p.from + j) {
-			hi[j], inner = c.Hi, true
+	for _, step := range []struct {
+		op      string
+		neutral float32
+		value   func(j int, c quant.InputColumn) float32
+	}{
+		{"Min", unbounded, func(j int, c quant.InputColumn) float32 {
+			if w.input.Inner(p.from + j) {
+				return c.Hi
+			}
+			return unbounded
+		}},
+		{"Sub", 0, func(_ int, c quant.InputColumn) float32 { return c.Lo }},
+		{"Mul", 1, func(_ int, c quant.InputColumn) float32 { return c.Gain }},
+	} {
+		v, used := make([]float32, len(cols)), false
+		for j, c := range cols {
+			v[j] = step.value(j, c)
+			used = used || v[j] != step.neutral
 		}
-		shifted, gained = shifted || c.Lo != 0, gained || c.Gain != 1
-	}
-	if inner {
-		x = w.op("Min", "u", []string{x, w.perColumn(hi)})
-	}
-	if shifted {
-		x = w.op("Sub", "u", []string{x, w.perColumn(lo)})
-	}
-	if gained {
-		x = w.op("Mul", "u", []string{x, w.perColumn(gain)})
+		if used {
+			x = w.op(step.op, "u", []string{x, w.perColumn(v)})
+		}
 	}
 	return x
 }
@@ -473,21 +472,10 @@ func (w *writer) part(x string, p part) string {
 // unbounded is an upper bound that no input reaches.
 const unbounded = 3.4028234663852886e38
 
-// dim is the number of model inputs that the columns are made from.
-func (w *writer) dim() int {
-	dim := 0
-	for _, c := range w.input.Columns {
-		dim = max(dim, c.Source+1)
-	}
-	return dim
-}
-
 // perColumn adds one value per column, or one for all when they are equal.
 func (w *writer) perColumn(v []float32) string {
-	for _, x := range v {
-		if x != v[0] {
-			return w.tensor(graph.FromFloats("u", v, int64(len(v))))
-		}
+	if len(slices.Compact(slices.Clone(v))) > 1 {
+		return w.tensor(graph.FromFloats("u", v, int64(len(v))))
 	}
 	return w.scalar("u", v[0])
 }
