@@ -17,7 +17,8 @@ func drawLayers(t *rapid.T) ([][]Choice, int64) {
 	for i := range layers {
 		params := rapid.Int64Range(1, 50).Draw(t, "params")
 		for _, b := range widths {
-			layers[i] = append(layers[i], Choice{Bits: b, Cost: params * int64(b), Error: float64(rapid.IntRange(0, 40).Draw(t, "error"))})
+			layers[i] = append(layers[i],
+				Choice{Bits: b, Cost: params * int64(b), Error: float64(rapid.IntRange(0, 40).Draw(t, "error"))})
 		}
 		most += params * 8
 	}
@@ -154,7 +155,8 @@ func TestExactOfManyRows(t *testing.T) {
 		all += n
 		scale := math.Exp(2 * r.NormFloat64())
 		for _, b := range []int{2, 3, 4, 8} {
-			layers[i] = append(layers[i], Choice{Bits: b, Cost: n * int64(b), Error: scale * math.Pow(4, -float64(b)) * (0.7 + 0.6*r.Float64())})
+			layers[i] = append(layers[i],
+				Choice{Bits: b, Cost: n * int64(b), Error: scale * math.Pow(4, -float64(b)) * (0.7 + 0.6*r.Float64())})
 		}
 	}
 	budget := 7 * all / 2

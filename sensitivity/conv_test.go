@@ -28,21 +28,31 @@ func picture(act string) *graph.Model {
 	}
 	size := func(n int64) graph.Dim { return graph.Dim{Size: n} }
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
-		Name:    "picture",
-		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, size(4), size(5), size(6)}}},
+		Name: "picture",
+		Inputs: []graph.Value{{
+			Name: "x", DType: graph.Float,
+			Shape: graph.Shape{{Size: -1, Param: "N"}, size(4), size(5), size(6)},
+		}},
 		Outputs: []graph.Value{{Name: "z", DType: graph.Float}},
 		Inits:   []*graph.Tensor{draw("w1", 6, 2, 2, 3), draw("b1", 6), draw("w2", 2, 6*5*4), draw("b2", 2)},
 	}}
 	b := graph.NewBuilder(m.Graph, "")
-	b.Append(&graph.Node{Op: "Conv", Name: "conv", Inputs: []string{"x", "w1", "b1"}, Outputs: []string{"h"}, Attrs: []graph.Attr{
-		graph.IntAttr("group", 2), graph.IntsAttr("strides", 1, 2), graph.IntsAttr("dilations", 2, 1), graph.IntsAttr("pads", 1, 2, 1, 1),
-	}})
+	b.Append(&graph.Node{
+		Op: "Conv", Name: "conv", Inputs: []string{"x", "w1", "b1"}, Outputs: []string{"h"},
+		Attrs: []graph.Attr{
+			graph.IntAttr("group", 2), graph.IntsAttr("strides", 1, 2), graph.IntsAttr("dilations", 2, 1),
+			graph.IntsAttr("pads", 1, 2, 1, 1),
+		},
+	})
 	last := "h"
 	if act != "" {
 		last = b.Op(act, []string{last})
 	}
 	last = b.Op("Flatten", []string{last}, graph.IntAttr("axis", 1))
-	b.Append(&graph.Node{Op: "Gemm", Name: "dense", Inputs: []string{last, "w2", "b2"}, Outputs: []string{"z"}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}})
+	b.Append(&graph.Node{
+		Op: "Gemm", Name: "dense", Inputs: []string{last, "w2", "b2"}, Outputs: []string{"z"},
+		Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+	})
 	return m
 }
 

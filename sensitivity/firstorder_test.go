@@ -28,7 +28,10 @@ func deep(seed uint64) *graph.Model {
 		return graph.FromFloats(name, v, dims...)
 	}
 	gemm := func(in, w, b, out string) *graph.Node {
-		return &graph.Node{Op: "Gemm", Name: out, Inputs: []string{in, w, b}, Outputs: []string{out}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}}
+		return &graph.Node{
+			Op: "Gemm", Name: out, Inputs: []string{in, w, b}, Outputs: []string{out},
+			Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+		}
 	}
 	tanh := func(in, out string) *graph.Node {
 		return &graph.Node{Op: "Tanh", Name: out, Inputs: []string{in}, Outputs: []string{out}}
@@ -38,7 +41,8 @@ func deep(seed uint64) *graph.Model {
 		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 5}}}},
 		Outputs: []graph.Value{{Name: "z", DType: graph.Float}},
 		Inits: []*graph.Tensor{
-			draw("w1", 12, 5), draw("b1", 12), draw("w2", 8, 12), draw("b2", 8), draw("w3", 2, 8), draw("b3", 2), draw("w4", 2, 5), draw("b4", 2),
+			draw("w1", 12, 5), draw("b1", 12), draw("w2", 8, 12), draw("b2", 8), draw("w3", 2, 8), draw("b3", 2),
+			draw("w4", 2, 5), draw("b4", 2),
 		},
 		Nodes: []*graph.Node{
 			gemm("x", "w1", "b1", "h1"), tanh("h1", "a1"), gemm("a1", "w2", "b2", "h2"), tanh("h2", "a2"),
@@ -89,9 +93,10 @@ func TestFirstOrderIsNearlyMeasured(t *testing.T) {
 		x[i] = float32(min(max(r.NormFloat64(), -3), 3))
 	}
 	formats := quant.Formats()
-	exact, err := Measured(context.Background(), c, len(layers), len(formats), x, func(layer, format int) (*classifier.Model, error) {
-		return written(c, m, &quant.Plan{Layers: []quant.Layer{planned(layers[layer], formats[format])}})
-	}, nil)
+	exact, err := Measured(context.Background(), c, len(layers), len(formats), x,
+		func(layer, format int) (*classifier.Model, error) {
+			return written(c, m, &quant.Plan{Layers: []quant.Layer{planned(layers[layer], formats[format])}})
+		}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +120,8 @@ func TestFirstOrderIsNearlyMeasured(t *testing.T) {
 				slack = 1.001
 			}
 			if !(ratio < slack && ratio > 1/slack) {
-				t.Errorf("layer %q, %d bits: margin error %.4g to first order, measured %.4g", l.Node, formats[f].Bits, got[i][f], exact[i][f])
+				t.Errorf("layer %q, %d bits: margin error %.4g to first order, measured %.4g", l.Node, formats[f].Bits, got[i][f],
+					exact[i][f])
 			}
 			if f > 0 && (got[i][f] < got[i][f-1]) != (exact[i][f] < exact[i][f-1]) {
 				t.Errorf("layer %q: %d bits and %d are ordered otherwise", l.Node, formats[f-1].Bits, formats[f].Bits)
@@ -134,7 +140,10 @@ func TestFirstOrderBehindTheIntegerInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	input := &quant.Input{Value: "x", Scale: 1. / 64, Columns: []quant.InputColumn{
-		{Source: 0, Lo: -2, Hi: 1, Gain: 1}, {Source: 0, Lo: 1, Hi: 4, Gain: 1}, {Source: 1, Lo: 0, Hi: 1, Gain: 1.5}, {Source: 2, Lo: -1, Hi: 1, Gain: 1},
+		{Source: 0, Lo: -2, Hi: 1, Gain: 1},
+		{Source: 0, Lo: 1, Hi: 4, Gain: 1},
+		{Source: 1, Lo: 0, Hi: 1, Gain: 1.5},
+		{Source: 2, Lo: -1, Hi: 1, Gain: 1},
 	}}
 	x := []float32{.2, .5, 1, -1.51, .3, .613, 3.3, .8, -.2, 2, 0, 0.001}
 	plan := quant.Plan{Input: input, Layers: []quant.Layer{{Node: "only", Bits: 3, Scales: []float32{.3, .31}}}}
@@ -173,7 +182,8 @@ func TestFirstOrderErrors(t *testing.T) {
 	wrong := layers[0]
 	wrong.In, wrong.Out = 12, 5
 	same := func(int, int) (Change, error) { return Change{W: wrong.W, B: wrong.B[:5]}, nil }
-	if _, err := FirstOrder(context.Background(), c, []quant.LayerInfo{wrong}, 1, x, same, nil); err == nil || !strings.Contains(err.Error(), "reads 5 and makes 12") {
+	_, err = FirstOrder(context.Background(), c, []quant.LayerInfo{wrong}, 1, x, same, nil)
+	if err == nil || !strings.Contains(err.Error(), "reads 5 and makes 12") {
 		t.Errorf("a layer that is not dense: %v", err)
 	}
 }

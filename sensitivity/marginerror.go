@@ -205,7 +205,8 @@ func addErrors(sums []float64, l *quant.LayerInfo, changes []Change, h, g []floa
 		for to < len(changes) && sameReads(&changes[from], &changes[to]) {
 			to++
 		}
-		along(l, changes[from:to], quant.Reads(changes[from].Act, changes[from].Input, h, rows), g, rows, func(f, r int, v float64) {
+		read := quant.Reads(changes[from].Act, changes[from].Input, h, rows)
+		along(l, changes[from:to], read, g, rows, func(f, r int, v float64) {
 			sums[from+f] += (v - before[r]) * (v - before[r])
 		})
 		from = to

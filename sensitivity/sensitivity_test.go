@@ -22,7 +22,10 @@ func network() *graph.Model {
 		return v
 	}
 	gemm := func(in, w, b, out string) *graph.Node {
-		return &graph.Node{Op: "Gemm", Name: out, Inputs: []string{in, w, b}, Outputs: []string{out}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}}
+		return &graph.Node{
+			Op: "Gemm", Name: out, Inputs: []string{in, w, b}, Outputs: []string{out},
+			Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+		}
 	}
 	return &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
 		Name:    "net",

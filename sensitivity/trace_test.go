@@ -95,7 +95,10 @@ func TestTraceIsTheTrace(t *testing.T) {
 func line(w []float32, outputs int64, head ...*graph.Node) *graph.Model {
 	in := int64(len(w)) / outputs
 	last := "z"
-	nodes := []*graph.Node{{Op: "Gemm", Name: "only", Inputs: []string{"x", "w"}, Outputs: []string{"z"}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}}}
+	nodes := []*graph.Node{{
+		Op: "Gemm", Name: "only", Inputs: []string{"x", "w"}, Outputs: []string{"z"},
+		Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+	}}
 	for _, n := range head {
 		nodes = append(nodes, n)
 		last = n.Outputs[0]
@@ -204,7 +207,8 @@ func TestTraceDraws(t *testing.T) {
 	if alone := trace(layers[1:], x[:3], TraceOptions{Probes: 4}); alone[0] != all[1] {
 		t.Errorf("%v alone, %v beside another layer", alone[0], all[1])
 	}
-	if many := trace(layers[:1], x, TraceOptions{Probes: 4}); math.Abs(many[0].Trace-all[0].Trace) > 1e-5*math.Abs(all[0].Trace) {
+	many := trace(layers[:1], x, TraceOptions{Probes: 4})
+	if math.Abs(many[0].Trace-all[0].Trace) > 1e-5*math.Abs(all[0].Trace) {
 		t.Errorf("%v over copies of a row, %v over the row", many[0], all[0])
 	}
 	if other := trace(layers[:1], x[:3], TraceOptions{Probes: 4, Seed: 1}); other[0] == all[0] {
@@ -219,7 +223,8 @@ func TestTraceDraws(t *testing.T) {
 		if want == "no rows" {
 			rows = nil
 		}
-		if _, err := Trace(context.Background(), c, layers, rows, nil, o); err == nil || !strings.Contains(err.Error(), want) {
+		_, err := Trace(context.Background(), c, layers, rows, nil, o)
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}

@@ -28,10 +28,11 @@ func opened(t testing.TB, f, g *graph.Model, target int, o ort.Options) *pair {
 	t.Helper()
 	p := &pair{}
 	var err error
-	if p.f, err = classifier.Open(t.Context(), f, o, classifier.Options{Target: &target, Through: quant.StraightThrough}); err != nil {
+	options := classifier.Options{Target: &target, Through: quant.StraightThrough}
+	if p.f, err = classifier.Open(t.Context(), f, o, options); err != nil {
 		t.Fatal(err)
 	}
-	if p.g, err = classifier.Open(t.Context(), g, o, classifier.Options{Target: &target, Through: quant.StraightThrough}); err != nil {
+	if p.g, err = classifier.Open(t.Context(), g, o, options); err != nil {
 		t.Fatal(err)
 	}
 	if p.k, err = certify.Open(t.Context(), loaded(t, f), loaded(t, g), target); err != nil {
@@ -124,8 +125,10 @@ func holds(t testing.TB, name string, proofs []eval.Proof, attacked []found) (ce
 	t.Helper()
 	for i, p := range proofs {
 		a := attacked[i]
-		if a.lower < float64(p.Lower) || a.apart > float64(p.Apart) || math.IsNaN(float64(p.Lower)) || math.IsNaN(float64(p.Apart)) {
-			t.Errorf("%s: row %d: a margin of %v was found where none is below %v, and %v apart where none is above %v", name, i, a.lower, p.Lower, a.apart, p.Apart)
+		if a.lower < float64(p.Lower) || a.apart > float64(p.Apart) || math.IsNaN(float64(p.Lower)) ||
+			math.IsNaN(float64(p.Apart)) {
+			t.Errorf("%s: row %d: a margin of %v was found where none is below %v, and %v apart where none is above %v", name, i,
+				a.lower, p.Lower, a.apart, p.Apart)
 		}
 		if p.Certified() {
 			certified++
@@ -151,7 +154,12 @@ func TestAttack(t *testing.T) {
 	}{
 		{shape{widths: []int{5, 12, 8, 2}, act: "Relu"}, ways{bits: 4, act: 8, channels: true}, 1, ort.All},
 		{shape{widths: []int{5, 12, 8, 2}, act: "Relu"}, ways{bits: 4, act: 8, channels: true}, 0, ort.Disabled},
-		{shape{widths: []int{6, 16, 10, 2}, act: "Relu", scaled: true}, ways{bits: 8, act: 8, grid: true, channels: true}, 1, ort.All},
+		{
+			shape{widths: []int{6, 16, 10, 2}, act: "Relu", scaled: true},
+			ways{bits: 8, act: 8, grid: true, channels: true},
+			1,
+			ort.All,
+		},
 		{shape{widths: []int{6, 16, 10, 2}, act: "Relu"}, ways{bits: 3, act: 4, grid: true}, 1, ort.All},
 		{shape{widths: []int{4, 9, 1}, act: "Relu", matmul: true}, ways{bits: 4, act: 5}, 1, ort.All},
 		{shape{widths: []int{4, 9, 1}, act: "Relu"}, ways{bits: 2, act: 8, channels: true}, 0, ort.All},

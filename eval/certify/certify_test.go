@@ -28,7 +28,8 @@ func TestUnknown(t *testing.T) {
 	f := net(rng, shape{widths: []int{3, 4, 2}, act: "Softplus"})
 	p := opened(t, f, f, 1, o)
 	_, err := p.k.Prove(t.Context(), make([]float32, 3), make([]float32, 3), 1)
-	if err == nil || !strings.Contains(err.Error(), `certificates do not support Softplus node "node a1"`) || p.k.Check() == nil {
+	if err == nil || !strings.Contains(err.Error(), `certificates do not support Softplus node "node a1"`) ||
+		p.k.Check() == nil {
 		t.Errorf("got %v", err)
 	}
 	eps, err := p.k.Perturb(0.1, 10, 1)(t.Context(), make([]float32, 3), 1)
@@ -42,10 +43,14 @@ func TestUnknown(t *testing.T) {
 		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: rows(32)}},
 		Outputs: []graph.Value{{Name: "y", DType: graph.Float, Shape: rows(16)}},
 		Inits: []*graph.Tensor{
-			{Name: "codes", DType: graph.Int4, Dims: []int64{32, 16}, Raw: make([]byte, 32*16/2)}, graph.FromFloats("scale", normal(rng, 16, 0.1), 1, 16),
+			{Name: "codes", DType: graph.Int4, Dims: []int64{32, 16}, Raw: make([]byte, 32*16/2)},
+			graph.FromFloats("scale", normal(rng, 16, 0.1), 1, 16),
 		},
 		Nodes: []*graph.Node{
-			{Name: "dq", Op: "DequantizeLinear", Inputs: []string{"codes", "scale"}, Outputs: []string{"w"}, Attrs: []graph.Attr{graph.IntAttr("axis", 0), graph.IntAttr("block_size", 32)}},
+			{
+				Name: "dq", Op: "DequantizeLinear", Inputs: []string{"codes", "scale"}, Outputs: []string{"w"},
+				Attrs: []graph.Attr{graph.IntAttr("axis", 0), graph.IntAttr("block_size", 32)},
+			},
 			{Name: "product", Op: "MatMul", Inputs: []string{"x", "w"}, Outputs: []string{"y"}},
 		},
 	}}
@@ -62,7 +67,10 @@ func TestProveRefuses(t *testing.T) {
 	nan := float32(0)
 	nan /= nan
 	for _, c := range []struct{ points, half []float32 }{
-		{[]float32{1}, []float32{1}}, {[]float32{1, nan}, []float32{0, 0}}, {[]float32{1, 2}, []float32{0, -1}}, {[]float32{1, 2}, []float32{nan, 0}},
+		{[]float32{1}, []float32{1}},
+		{[]float32{1, nan}, []float32{0, 0}},
+		{[]float32{1, 2}, []float32{0, -1}},
+		{[]float32{1, 2}, []float32{nan, 0}},
 	} {
 		if got, err := p.k.Prove(t.Context(), c.points, c.half, 1); err == nil {
 			t.Errorf("%v: %v", c, got)
@@ -107,8 +115,10 @@ func TestRecourse(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				certified, loose, apart := holds(t, c.name, proofs, k.attack(t, p.points, half, p.n, 10, rand.New(rand.NewPCG(1, 1))))
-				t.Logf("radius %v: %d of %d certified; the least margin found is %.4f above the bound, the largest distance %.4f below it", radius, certified, p.n, loose, apart)
+				certified, loose, apart := holds(t, c.name, proofs,
+					k.attack(t, p.points, half, p.n, 10, rand.New(rand.NewPCG(1, 1))))
+				t.Logf("radius %v: %d of %d certified; the least margin found is %.4f above the bound, "+
+					"the largest distance %.4f below it", radius, certified, p.n, loose, apart)
 				switch {
 				case radius == 0 && loose > 1e-3, radius == 0.01 && float64(certified) < c.least*float64(p.n):
 					t.Errorf("radius %v: proofs are of no use", radius)

@@ -38,7 +38,8 @@ func TestExact(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := append(bent(t, f), bent(t, g)...)
-		x0, x1, y0, y1 := float64(point[0]-half[0]), float64(point[0]+half[0]), float64(point[1]-half[1]), float64(point[1]+half[1])
+		x0, x1, y0, y1 := float64(point[0]-half[0]), float64(point[0]+half[0]), float64(point[1]-half[1]),
+			float64(point[1]+half[1])
 		lines = append(lines, line{1, 0, -x0}, line{1, 0, -x1}, line{0, 1, -y0}, line{0, 1, -y1})
 		least, most, far := math.Inf(1), math.Inf(-1), 0.0
 		for i, a := range lines {
@@ -60,7 +61,8 @@ func TestExact(t *testing.T) {
 		distance += far
 		width += most - least
 	}
-	t.Logf("on average the bound is %.3f below the least margin, of margins that span %.3f, and %.3f above the largest distance of %.3f",
+	t.Logf("on average the bound is %.3f below the least margin, of margins that span %.3f, "+
+		"and %.3f above the largest distance of %.3f",
 		lower/nets, width/nets, apart/nets, distance/nets)
 	if lower > 0.4*width || apart > 0.8*distance {
 		t.Errorf("the bounds are loose: by %v of %v, and by %v of %v", lower, width, apart, distance)

@@ -15,9 +15,10 @@ import (
 func tiny(op string) *graph.Model {
 	rows := graph.Shape{{Size: -1, Param: "N"}, {Size: 1}}
 	g := &graph.Graph{
-		Name: "tiny", Inputs: []graph.Value{{Name: "x", DType: graph.Float, Shape: rows}}, Outputs: []graph.Value{{Name: "y", DType: graph.Float, Shape: rows}},
-		Inits: []*graph.Tensor{graph.FromFloats("w", []float32{2}, 1, 1)},
-		Nodes: []*graph.Node{{Op: op, Inputs: []string{"x"}, Outputs: []string{"y"}}},
+		Name: "tiny", Inputs: []graph.Value{{Name: "x", DType: graph.Float, Shape: rows}},
+		Outputs: []graph.Value{{Name: "y", DType: graph.Float, Shape: rows}},
+		Inits:   []*graph.Tensor{graph.FromFloats("w", []float32{2}, 1, 1)},
+		Nodes:   []*graph.Node{{Op: op, Inputs: []string{"x"}, Outputs: []string{"y"}}},
 	}
 	if op == "Gemm" {
 		g.Nodes[0].Inputs = append(g.Nodes[0].Inputs, "w")
@@ -111,7 +112,8 @@ func TestQuantizeCovers(t *testing.T) {
 				s := float64(i)/1000 - 1
 				got := q.code((x.c[0] + s*x.row(0)[0]) / q.scale)
 				if want := y.c[0] + s*y.row(0)[0]; math.Abs(got-want) > y.own[0] || got < y.lo[0] || got > y.hi[0] {
-					t.Fatalf("%+v at %v: code %v, said to be within %v of %v, and in [%v, %v]", c, s, got, y.own[0], want, y.lo[0], y.hi[0])
+					t.Fatalf("%+v at %v: code %v, said to be within %v of %v, and in [%v, %v]", c, s, got, y.own[0], want, y.lo[0],
+						y.hi[0])
 				}
 			}
 			if c.pointwise && y.own[0] != 0 {
@@ -126,7 +128,10 @@ func TestOverflow(t *testing.T) {
 	t.Parallel()
 	o := orttest.Need(t)
 	m := tiny("Gemm")
-	m.Graph.Inits = []*graph.Tensor{graph.FromFloats("w", []float32{-1e30}, 1, 1), graph.FromFloats("v", []float32{1e-30}, 1, 1)}
+	m.Graph.Inits = []*graph.Tensor{
+		graph.FromFloats("w", []float32{-1e30}, 1, 1),
+		graph.FromFloats("v", []float32{1e-30}, 1, 1),
+	}
 	m.Graph.Nodes = []*graph.Node{
 		{Name: "first", Op: "Gemm", Inputs: []string{"x", "w"}, Outputs: []string{"h"}},
 		{Name: "second", Op: "Gemm", Inputs: []string{"h", "v"}, Outputs: []string{"y"}},

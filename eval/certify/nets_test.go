@@ -41,7 +41,10 @@ func net(rng *rand.Rand, s shape) *graph.Model {
 		return name
 	}
 	add := func(op, name string, in []string, attrs ...graph.Attr) string {
-		g.Nodes = append(g.Nodes, &graph.Node{Name: "node " + name, Op: op, Inputs: in, Outputs: []string{name}, Attrs: attrs})
+		g.Nodes = append(g.Nodes, &graph.Node{
+			Name: "node " + name, Op: op, Inputs: in, Outputs: []string{name},
+			Attrs: attrs,
+		})
 		return name
 	}
 	scalar := func(name string, v float32) string {
@@ -63,12 +66,16 @@ func net(rng *rand.Rand, s shape) *graph.Model {
 			p := add("MatMul", name+" product", []string{value, draw(fmt.Sprintf("w%d", i), 0.6, in, out)})
 			value = add("Add", name, []string{p, draw(fmt.Sprintf("b%d", i), 0.3, out)})
 		} else {
-			value = add("Gemm", name, []string{value, draw(fmt.Sprintf("w%d", i), 0.6, out, in), draw(fmt.Sprintf("b%d", i), 0.3, out)}, graph.IntAttr("transB", 1))
+			value = add("Gemm", name, []string{
+				value, draw(fmt.Sprintf("w%d", i), 0.6, out, in),
+				draw(fmt.Sprintf("b%d", i), 0.3, out),
+			}, graph.IntAttr("transB", 1))
 		}
 		switch {
 		case i == last:
 		case s.act == "Clip":
-			value = add("Clip", fmt.Sprintf("a%d", i), []string{value, scalar(fmt.Sprintf("lo%d", i), 0), scalar(fmt.Sprintf("hi%d", i), 1.5)})
+			value = add("Clip", fmt.Sprintf("a%d", i),
+				[]string{value, scalar(fmt.Sprintf("lo%d", i), 0), scalar(fmt.Sprintf("hi%d", i), 1.5)})
 		default:
 			value = add(s.act, fmt.Sprintf("a%d", i), []string{value})
 		}
@@ -126,7 +133,8 @@ func quantized(t testing.TB, m *graph.Model, w ways) *graph.Model {
 				// Two segments for some, which meet at 0.4; a shift and a gain for others.
 				switch j % 3 {
 				case 0:
-					p.Input.Columns = append(p.Input.Columns, quant.InputColumn{Source: j, Lo: -3.6, Hi: 0.4, Gain: 1}, quant.InputColumn{Source: j, Lo: 0.4, Hi: 4, Gain: 1})
+					p.Input.Columns = append(p.Input.Columns, quant.InputColumn{Source: j, Lo: -3.6, Hi: 0.4, Gain: 1},
+						quant.InputColumn{Source: j, Lo: 0.4, Hi: 4, Gain: 1})
 				case 1:
 					p.Input.Columns = append(p.Input.Columns, quant.InputColumn{Source: j, Lo: -2, Hi: 2, Gain: 1.1})
 				default:

@@ -43,7 +43,10 @@ func TestOperators(t *testing.T) {
 	turned := b.Op("Transpose", []string{image}, graph.IntsAttr("perm", 0, 2, 1))
 	turned = b.Op("Mul", []string{turned, draw(3, 1)})
 	flat := b.Op("Flatten", []string{turned}, axis)
-	b.Append(&graph.Node{Op: "Split", Inputs: []string{flat, ints(2, 4)}, Outputs: []string{"left", "right"}, Attrs: []graph.Attr{axis}})
+	b.Append(&graph.Node{
+		Op: "Split", Inputs: []string{flat, ints(2, 4)}, Outputs: []string{"left", "right"},
+		Attrs: []graph.Attr{axis},
+	})
 	some := b.Op("Gather", []string{"right", ints(3, 0, 2)}, axis)
 	rest := b.Op("Slice", []string{"x", ints(1), ints(6), ints(1), ints(2)})
 	both := b.Op("Concat", []string{"left", some, b.Op("Neg", []string{rest})}, axis)
@@ -54,7 +57,8 @@ func TestOperators(t *testing.T) {
 	h = b.Op("Min", []string{b.Op("Max", []string{draw(10), h, scalar(-0.2)}), scalar(0.9)})
 	k := b.Op("Tanh", []string{b.Op("MatMul", []string{both, draw(8, 10)})})
 	h = b.Op("Sub", []string{b.Op("Add", []string{h, k}), b.Op("Sigmoid", []string{k})})
-	h = b.Op("Cast", []string{b.Op("Cast", []string{h}, graph.IntAttr("to", int64(graph.Double)))}, graph.IntAttr("to", int64(graph.Float)))
+	h = b.Op("Cast", []string{b.Op("Cast", []string{h}, graph.IntAttr("to", int64(graph.Double)))},
+		graph.IntAttr("to", int64(graph.Float)))
 	zero := b.Const(&graph.Tensor{Name: "z", DType: graph.Int8, Raw: []byte{3}})
 	q := b.Op("QuantizeLinear", []string{h, scalar(0.015), zero})
 	h = b.Op("DequantizeLinear", []string{q, scalar(0.015), zero})

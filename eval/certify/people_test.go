@@ -46,7 +46,9 @@ func read(t testing.TB, path string) *graph.Model {
 }
 
 // promises solves the recourse of the first people who are refused.
-func promises(t testing.TB, f *graph.Model, tk *task.Task, people *task.People, margin float64, most int, o ort.Options) *promised {
+func promises(t testing.TB, f *graph.Model, tk *task.Task, people *task.People, margin float64, most int,
+	o ort.Options,
+) *promised {
 	t.Helper()
 	ctx := context.Background()
 	c, err := ptq.OpenFor(loaded(t, f), tk, 1)

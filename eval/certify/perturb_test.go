@@ -17,12 +17,19 @@ func byHand(w1, b1, w2, b2 []float32) *graph.Model {
 		Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: rows(2)}},
 		Outputs: []graph.Value{{Name: "y", DType: graph.Float, Shape: rows(1)}},
 		Inits: []*graph.Tensor{
-			graph.FromFloats("w1", w1, 2, 2), graph.FromFloats("b1", b1, 2), graph.FromFloats("w2", w2, 1, 2), graph.FromFloats("b2", b2, 1),
+			graph.FromFloats("w1", w1, 2, 2), graph.FromFloats("b1", b1, 2), graph.FromFloats("w2", w2, 1, 2),
+			graph.FromFloats("b2", b2, 1),
 		},
 		Nodes: []*graph.Node{
-			{Name: "one", Op: "Gemm", Inputs: []string{"x", "w1", "b1"}, Outputs: []string{"h"}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}},
+			{
+				Name: "one", Op: "Gemm", Inputs: []string{"x", "w1", "b1"}, Outputs: []string{"h"},
+				Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+			},
 			{Name: "bend", Op: "Relu", Inputs: []string{"h"}, Outputs: []string{"a"}},
-			{Name: "two", Op: "Gemm", Inputs: []string{"a", "w2", "b2"}, Outputs: []string{"y"}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}},
+			{
+				Name: "two", Op: "Gemm", Inputs: []string{"a", "w2", "b2"}, Outputs: []string{"y"},
+				Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+			},
 		},
 	}}
 }
@@ -78,7 +85,8 @@ func TestPerturbOrder(t *testing.T) {
 			for row, e := range eps {
 				at, ball, first := e[0], e[1], e[2]
 				if !(at <= ball && at <= first) {
-					t.Errorf("%d: %+v %+v, radius %v, row %d: %v at the point, %v in the ball, %v by gradients", i, c.net, c.ways, radius, row, at, ball, first)
+					t.Errorf("%d: %+v %+v, radius %v, row %d: %v at the point, %v in the ball, %v by gradients", i, c.net, c.ways,
+						radius, row, at, ball, first)
 				}
 			}
 		}

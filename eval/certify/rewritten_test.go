@@ -21,9 +21,11 @@ func newCoded() *coded {
 		return &graph.Tensor{Name: name, DType: t, Raw: []byte{v}}
 	}
 	return &coded{&graph.Graph{
-		Name: "coded", Inputs: []graph.Value{{Name: "x", DType: graph.Float, Shape: rows}}, Outputs: []graph.Value{{Name: "y", DType: graph.Float, Shape: rows}},
+		Name: "coded", Inputs: []graph.Value{{Name: "x", DType: graph.Float, Shape: rows}},
+		Outputs: []graph.Value{{Name: "y", DType: graph.Float, Shape: rows}},
 		Inits: []*graph.Tensor{
-			graph.FromFloats("half", []float32{0.5}), graph.FromFloats("fine", []float32{0.04}), graph.FromFloats("bias", []float32{0.11}, 1), graph.FromFloats("float", []float32{1.3}, 1, 1),
+			graph.FromFloats("half", []float32{0.5}), graph.FromFloats("fine", []float32{0.04}),
+			graph.FromFloats("bias", []float32{0.11}, 1), graph.FromFloats("float", []float32{1.3}, 1, 1),
 			scalar("zero", graph.Uint8, 128), scalar("none", graph.Int8, 0),
 			{Name: "codes", DType: graph.Int8, Dims: []int64{1, 1}, Raw: []byte{3}},
 		},
@@ -69,11 +71,18 @@ func TestRewritten(t *testing.T) {
 		{"float weights of a MatMul", func(c *coded) string {
 			return c.rounded(c.add("Add", c.add("MatMul", c.rounded("x", "half"), "float"), "bias"), "fine")
 		}, "remove one"},
-		{"two quantizers in a row", func(c *coded) string { return c.add("Gemm", c.rounded(c.rounded("x", "half"), "fine"), "float") }, "one quantizer of the two"},
+		{
+			"two quantizers in a row",
+			func(c *coded) string { return c.add("Gemm", c.rounded(c.rounded("x", "half"), "fine"), "float") },
+			"one quantizer of the two",
+		},
 		{"two quantizers around a move", func(c *coded) string {
 			return c.add("Gemm", c.rounded(c.add("Flatten", c.rounded("x", "half")), "fine"), "float")
 		}, "one quantizer of the two"},
-		{"the same quantizer twice", func(c *coded) string { return c.add("Gemm", c.rounded(c.rounded("x", "half"), "half"), "float") }, ""},
+		{
+			"the same quantizer twice",
+			func(c *coded) string { return c.add("Gemm", c.rounded(c.rounded("x", "half"), "half"), "float") }, "",
+		},
 	} {
 		for _, level := range []ort.Level{ort.All, ort.Disabled} {
 			o := o
@@ -95,7 +104,8 @@ func TestRewritten(t *testing.T) {
 				for x := float32(-3); x < 3; x += 0.07 {
 					points = append(points, x)
 				}
-				if _, err := k.Prove(t.Context(), points, make([]float32, len(points)), len(points)); err != nil { // it holds proofs against the models
+				// Prove compares its bounds with the models.
+				if _, err := k.Prove(t.Context(), points, make([]float32, len(points)), len(points)); err != nil {
 					t.Errorf("%s, level %v: %v", c.name, level, err)
 				}
 			}

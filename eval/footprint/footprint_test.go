@@ -53,7 +53,10 @@ func float(t *testing.T) *graph.Model {
 	g := m.Graph
 	g.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 3}}}}
 	g.Outputs = []graph.Value{{Name: "y", DType: graph.Float}}
-	g.Inits = []*graph.Tensor{graph.FromFloats("w1", make([]float32, 12), 3, 4), graph.FromFloats("w2", make([]float32, 8), 4, 2)}
+	g.Inits = []*graph.Tensor{
+		graph.FromFloats("w1", make([]float32, 12), 3, 4),
+		graph.FromFloats("w2", make([]float32, 8), 4, 2),
+	}
 	g.Nodes = []*graph.Node{
 		{Name: "a", Op: "MatMul", Inputs: []string{"x", "w1"}, Outputs: []string{"h"}},
 		{Name: "b", Op: "Relu", Inputs: []string{"h"}, Outputs: []string{"r"}},
@@ -84,7 +87,10 @@ func TestByHand(t *testing.T) {
 func convolution(rows, columns int64) *graph.Model {
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "conv"}}
 	g := m.Graph
-	g.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 1}, {Size: rows}, {Size: columns}}}}
+	g.Inputs = []graph.Value{{
+		Name: "x", DType: graph.Float,
+		Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 1}, {Size: rows}, {Size: columns}},
+	}}
 	g.Outputs = []graph.Value{{Name: "y", DType: graph.Float}}
 	g.Inits = []*graph.Tensor{graph.FromFloats("k", make([]float32, 18), 2, 1, 3, 3)}
 	g.Nodes = []*graph.Node{{
@@ -185,7 +191,8 @@ func TestAsQuantize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	people, err := task.Read(t.Context(), filepath.Join("..", "..", "testdata", "loans", "train.csv"), tk, task.ReadOptions{Rows: 400})
+	people, err := task.Read(t.Context(), filepath.Join("..", "..", "testdata", "loans", "train.csv"), tk,
+		task.ReadOptions{Rows: 400})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +201,11 @@ func TestAsQuantize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []ptq.Options{{Method: "ptq", Budget: 4}, {Method: "ptq", Budget: 8, ActBits: 6}, {Method: "ptq", Budget: 4, WeightOnly: true}} {
+	for _, o := range []ptq.Options{
+		{Method: "ptq", Budget: 4},
+		{Method: "ptq", Budget: 8, ActBits: 6},
+		{Method: "ptq", Budget: 4, WeightOnly: true},
+	} {
 		r, err := ptq.Quantize(t.Context(), loaded, tk, people, o)
 		if err != nil {
 			t.Fatal(err)

@@ -30,8 +30,9 @@ func net() *graph.Model {
 	}
 	layer := func(x, name string, in, out int64) string {
 		b.Append(&graph.Node{
-			Name: name, Op: "Gemm", Inputs: []string{x, random("w", out, in), random("b", out)}, Outputs: []string{name + "_out"},
-			Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+			Name: name, Op: "Gemm", Inputs: []string{x, random("w", out, in), random("b", out)},
+			Outputs: []string{name + "_out"},
+			Attrs:   []graph.Attr{graph.IntAttr("transB", 1)},
 		})
 		return name + "_out"
 	}
@@ -65,7 +66,8 @@ func TestBroken(t *testing.T) {
 			d := by[by["second_out"].Inputs[1]]
 			d.Inputs[0] = by[d.Inputs[0]].Inputs[0]
 			z := m.Graph.Init(d.Inputs[2])
-			m.Graph.Inits = append(m.Graph.Inits, &graph.Tensor{Name: "z4", DType: graph.Int4, Dims: z.Dims, Raw: make([]byte, 8)})
+			m.Graph.Inits = append(m.Graph.Inits,
+				&graph.Tensor{Name: "z4", DType: graph.Int4, Dims: z.Dims, Raw: make([]byte, 8)})
 			d.Inputs[2] = "z4"
 		}},
 		{"a bias in other units", "between optimization levels", func(m *graph.Model, _ *verify.Options) {

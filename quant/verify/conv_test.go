@@ -34,8 +34,10 @@ func convolutional(t *testing.T, dims ...int64) *graph.Model {
 	}
 	ones := func(n int) []int64 { return slices.Repeat([]int64{int64(n)}, len(dims)-1) }
 	h := b.Op("Reshape", []string{"x", b.Const(graph.FromInts("shape", append([]int64{-1}, dims...), int64(len(dims)+1)))})
-	h = b.Op("Conv", []string{h, random(append([]int64{8, dims[0]}, ones(3)...)...), random(8)}, graph.IntsAttr("pads", slices.Concat(ones(1), ones(1))...))
-	h = b.Op("MaxPool", []string{b.Op("Relu", []string{h})}, graph.IntsAttr("kernel_shape", ones(2)...), graph.IntsAttr("strides", ones(2)...))
+	h = b.Op("Conv", []string{h, random(append([]int64{8, dims[0]}, ones(3)...)...), random(8)},
+		graph.IntsAttr("pads", slices.Concat(ones(1), ones(1))...))
+	h = b.Op("MaxPool", []string{b.Op("Relu", []string{h})}, graph.IntsAttr("kernel_shape", ones(2)...),
+		graph.IntsAttr("strides", ones(2)...))
 	h = b.Op("Relu", []string{b.Op("Conv", []string{h, random(append([]int64{4, 8}, ones(1)...)...), random(4)})})
 	size := int64(4)
 	for _, d := range dims[1:] {

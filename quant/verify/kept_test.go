@@ -15,7 +15,10 @@ import (
 // its layers and one behind them.
 func deep(activation, end string, widths ...int) *graph.Model {
 	m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{Name: "deep"}}
-	m.Graph.Inputs = []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(widths[0])}}}}
+	m.Graph.Inputs = []graph.Value{{
+		Name: "x", DType: graph.Float,
+		Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: int64(widths[0])}},
+	}}
 	b := graph.NewBuilder(m.Graph, "")
 	rng := rand.New(rand.NewPCG(3, 8))
 	random := func(name string, dims ...int64) string {
@@ -34,8 +37,9 @@ func deep(activation, end string, widths ...int) *graph.Model {
 		in, out := int64(widths[i-1]), int64(widths[i])
 		made := fmt.Sprintf("h%d", i)
 		b.Append(&graph.Node{
-			Name: fmt.Sprintf("layer%d", i), Op: "Gemm", Inputs: []string{value, random("w", out, in), random("b", out)}, Outputs: []string{made},
-			Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+			Name: fmt.Sprintf("layer%d", i), Op: "Gemm", Inputs: []string{value, random("w", out, in), random("b", out)},
+			Outputs: []string{made},
+			Attrs:   []graph.Attr{graph.IntAttr("transB", 1)},
 		})
 		op := activation
 		if i == len(widths)-1 {
@@ -44,7 +48,10 @@ func deep(activation, end string, widths ...int) *graph.Model {
 		switch value = made; op {
 		case "":
 		case "Clip":
-			value = b.Op("Clip", []string{made, b.Const(graph.FromFloats("lo", []float32{0})), b.Const(graph.FromFloats("hi", []float32{1}))})
+			value = b.Op("Clip", []string{
+				made, b.Const(graph.FromFloats("lo", []float32{0})),
+				b.Const(graph.FromFloats("hi", []float32{1})),
+			})
 		default:
 			value = b.Op(op, []string{made})
 		}
@@ -81,8 +88,10 @@ func TestKept(t *testing.T) {
 						if !listed {
 							p.Layers = append(p.Layers[:kept:kept], p.Layers[kept+1:]...)
 						}
-						r := check(t, write(t, m, p), verify.Options{Engine: eng, Plan: p, FloatBytes: 1 << 20, Probes: []*graph.Tensor{x}})
-						what := fmt.Sprintf("%s, %d layers, %s in float (in the plan: %v), %q at the end", activation, depth, name, listed, end)
+						r := check(t, write(t, m, p),
+							verify.Options{Engine: eng, Plan: p, FloatBytes: 1 << 20, Probes: []*graph.Tensor{x}})
+						what := fmt.Sprintf("%s, %d layers, %s in float (in the plan: %v), %q at the end", activation, depth, name,
+							listed, end)
 						if !r.OK() {
 							t.Errorf("%s: %v", what, r.Err())
 						}
@@ -123,7 +132,8 @@ func TestNotKept(t *testing.T) {
 		}
 	}
 	last.Inputs[0] = "hd"
-	q.Graph.Inits = append(q.Graph.Inits, graph.FromFloats("half", []float32{0.05}), &graph.Tensor{Name: "zero", DType: graph.Uint8, Raw: []byte{0}})
+	q.Graph.Inits = append(q.Graph.Inits, graph.FromFloats("half", []float32{0.05}),
+		&graph.Tensor{Name: "zero", DType: graph.Uint8, Raw: []byte{0}})
 	for _, listed := range []bool{true, false} {
 		if !listed {
 			p.Layers = append(p.Layers[:1:1], p.Layers[2:]...)
@@ -165,7 +175,8 @@ func TestAdvice(t *testing.T) {
 		}
 	}
 	got := advice()
-	if len(got) != 1 || !strings.Contains(got[0], `"layer1"`) || !strings.Contains(got[0], `"layer3"`) || strings.Contains(got[0], `"layer4"`) || !strings.HasSuffix(got[0], ", 2 more)") {
+	if len(got) != 1 || !strings.Contains(got[0], `"layer1"`) || !strings.Contains(got[0], `"layer3"`) ||
+		strings.Contains(got[0], `"layer4"`) || !strings.HasSuffix(got[0], ", 2 more)") {
 		t.Errorf("five layers beyond 64: %q", got)
 	}
 }

@@ -77,7 +77,10 @@ func TestClasses(t *testing.T) {
 	eng := orttest.Need(t)
 	m := net()
 	b := graph.NewBuilder(m.Graph, "")
-	m.Graph.Outputs = []graph.Value{{Name: b.Op("ArgMax", []string{m.Graph.Outputs[0].Name}, graph.IntAttr("axis", 1)), DType: graph.Int64}}
+	m.Graph.Outputs = []graph.Value{{
+		Name:  b.Op("ArgMax", []string{m.Graph.Outputs[0].Name}, graph.IntAttr("axis", 1)),
+		DType: graph.Int64,
+	}}
 	x := probe(m, 400)
 	p := planFor(t, net(), eng, x, 4)
 	good := write(t, m, p)

@@ -152,7 +152,8 @@ func TestRealModels(t *testing.T) {
 		for _, bits := range []int{2, 3, 4, 8, mixed} {
 			p := planFor(t, m, eng, x, bits)
 			name := fmt.Sprintf("%s/%s at %d bits", filepath.Base(filepath.Dir(path)), filepath.Base(path), bits)
-			r := check(t, write(t, m, p), verify.Options{Engine: eng, Plan: p, FloatBytes: int(info.Size()), Probes: []*graph.Tensor{x}})
+			r := check(t, write(t, m, p),
+				verify.Options{Engine: eng, Plan: p, FloatBytes: int(info.Size()), Probes: []*graph.Tensor{x}})
 			t.Logf("%s: %d -> %d bytes, levels %+v", name, r.FloatBytes, r.Bytes, r.Levels)
 			tiny := strings.Contains(path, "logreg")
 			if !r.OK() && !tiny {
@@ -187,7 +188,10 @@ func TestSmallModels(t *testing.T) {
 			Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1}, {Size: int64(c.in)}}}},
 			Outputs: []graph.Value{{Name: "y", DType: graph.Float}},
 			Inits:   []*graph.Tensor{graph.FromFloats("w", w, 10, int64(c.in))},
-			Nodes:   []*graph.Node{{Name: "fc", Op: "Gemm", Inputs: []string{"x", "w"}, Outputs: []string{"y"}, Attrs: []graph.Attr{graph.IntAttr("transB", 1)}}},
+			Nodes: []*graph.Node{{
+				Name: "fc", Op: "Gemm", Inputs: []string{"x", "w"}, Outputs: []string{"y"},
+				Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
+			}},
 		}}
 		x := probe(m, 20)
 		p := planFor(t, m, eng, x, 4)
