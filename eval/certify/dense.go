@@ -101,9 +101,6 @@ func withSymbols(x *zonotope) []int {
 
 // compileDense compiles Gemm and MatMul with constant weights.
 func compileDense(_ context.Context, k *compiler, n *graph.Node, varying []int) error {
-	if err := onlyFirst(varying); err != nil {
-		return err
-	}
 	x, out := k.values[n.Input(0)], k.values[n.Outputs[0]]
 	if len(x.Dims) == 0 || int64(x.Len()) != x.Dims[len(x.Dims)-1] || n.Int("transA", 0) != 0 {
 		return fmt.Errorf("one row of its input has the dimensions %v: want a vector", x.Dims)

@@ -40,7 +40,7 @@ func (k *compiler) dequantizer(value string) *graph.Node {
 			return nil
 		case n.Is("DequantizeLinear"):
 			return n
-		case !slices.Contains(movers(), n.Op) || n.Op == "Concat":
+		case !slices.Contains(movers(), n.Op):
 			return nil
 		}
 		value = n.Input(0)

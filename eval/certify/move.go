@@ -2,6 +2,7 @@ package certify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -14,7 +15,7 @@ import (
 func movers() []string {
 	return []string{
 		"Identity", "Dropout", "Flatten", "Reshape", "Squeeze", "Unsqueeze",
-		"Gather", "Slice", "Transpose", "Split", "Expand", "Tile", "Concat",
+		"Gather", "Slice", "Transpose", "Split", "Expand", "Tile",
 	}
 }
 
@@ -51,13 +52,13 @@ func (d *pick) run(p *pass) {
 
 // compileMove compiles an operator that only moves numbers. ONNX Runtime runs it on the numbers 0, 1, 2 and so
 // on, which shows where each of them goes.
-func compileMove(ctx context.Context, k *compiler, n *graph.Node, varying []int) error {
-	concat := n.Op == "Concat"
-	if !concat {
-		if err := onlyFirst(varying); err != nil {
-			return err
+func compileMove(ctx context.Context, k *compiler, n *graph.Node, _ []int) error {
+	if n.Op == "Dropout" && n.Input(2) != "" {
+		if v, _, err := k.constant(n.Input(2)); err != nil || len(v) != 1 || v[0] != 0 {
+			return errors.New("it is in training mode")
 		}
 	}
+	concat := n.Op == "Concat"
 	node := *n
 	node.Inputs, node.Outputs = slices.Clone(n.Inputs), slices.Clone(n.Outputs)
 	g := &graph.Graph{Name: "moves", Nodes: []*graph.Node{&node}}
@@ -96,8 +97,8 @@ func compileMove(ctx context.Context, k *compiler, n *graph.Node, varying []int)
 	if len(from) > 1<<24 {
 		return fmt.Errorf("it moves %d numbers: float32 counts to %d only", len(from), 1<<24)
 	}
-	for _, v := range n.Outputs {
-		if v != "" {
+	for i, v := range n.Outputs {
+		if v != "" && (i == 0 || n.Op != "Dropout") { // its mask is not of numbers
 			g.Outputs = append(g.Outputs, graph.Value{Name: v})
 		}
 	}

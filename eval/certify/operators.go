@@ -12,48 +12,34 @@ import (
 // compileFunc compiles a node whose inputs at the positions varying depend on the model's input.
 type compileFunc func(ctx context.Context, k *compiler, n *graph.Node, varying []int) error
 
+// operator says how a certificate supports an operator.
+type operator struct {
+	compile  compileFunc
+	anyInput bool // inputs but the first may depend on the model's input
+}
+
 // operators are those that certificates support.
-func operators() map[string]compileFunc {
-	table := map[string]compileFunc{"BatchNormalization": compileNormalization, "Cast": compileCast}
+func operators() map[string]operator {
+	table := map[string]operator{}
 	for _, of := range []struct {
-		compile compileFunc
-		ops     []string
+		operator
+		ops []string
 	}{
-		{compileDense, []string{"Gemm", "MatMul"}},
-		{compileArithmetic, []string{"Add", "Sub", "Mul", "Div", "Neg"}},
-		{compileActivation, []string{"Relu", "LeakyRelu", "Clip", "Min", "Max", "Sigmoid", "Tanh"}},
-		{compileQuantizer, []string{"QuantizeLinear"}},
-		{compileDequantizer, []string{"DequantizeLinear"}},
-		{compileMove, movers()},
-		{compileInOrder, []string{"Identity", "Dropout", "Flatten", "Reshape", "Squeeze", "Unsqueeze"}},
+		{operator{compileNormalization, false}, []string{"BatchNormalization"}},
+		{operator{compileCast, false}, []string{"Cast"}},
+		{operator{compileDense, false}, []string{"Gemm", "MatMul"}},
+		{operator{compileArithmetic, true}, []string{"Add", "Sub", "Mul", "Div", "Neg"}},
+		{operator{compileActivation, true}, []string{"Relu", "LeakyRelu", "Clip", "Min", "Max", "Sigmoid", "Tanh"}},
+		{operator{compileQuantizer, false}, []string{"QuantizeLinear"}},
+		{operator{compileDequantizer, false}, []string{"DequantizeLinear"}},
+		{operator{compileMove, false}, movers()},
+		{operator{compileMove, true}, []string{"Concat"}},
 	} {
 		for _, op := range of.ops {
-			table[op] = of.compile
+			table[op] = of.operator
 		}
 	}
 	return table
-}
-
-// onlyFirst is an error unless the first input, and no other, depends on the model's.
-func onlyFirst(varying []int) error {
-	if len(varying) != 1 || varying[0] != 0 {
-		return errors.New("only its first input may depend on the model's")
-	}
-	return nil
-}
-
-// compileInOrder compiles operators that leave all numbers as they are, in their order.
-func compileInOrder(_ context.Context, k *compiler, n *graph.Node, varying []int) error {
-	if err := onlyFirst(varying); err != nil {
-		return err
-	}
-	if n.Op == "Dropout" && n.Input(2) != "" {
-		if v, _, err := k.constant(n.Input(2)); err != nil || len(v) != 1 || v[0] != 0 {
-			return errors.New("it is in training mode")
-		}
-	}
-	k.slot[n.Outputs[0]] = k.slot[n.Input(0)]
-	return nil
 }
 
 func compileCast(_ context.Context, k *compiler, n *graph.Node, _ []int) error {
@@ -128,9 +114,6 @@ func compileArithmetic(_ context.Context, k *compiler, n *graph.Node, varying []
 
 // compileNormalization compiles BatchNormalization in its inference form.
 func compileNormalization(_ context.Context, k *compiler, n *graph.Node, varying []int) error {
-	if err := onlyFirst(varying); err != nil {
-		return err
-	}
 	if n.Int("training_mode", 0) != 0 {
 		return errors.New("it is in training mode")
 	}

@@ -167,11 +167,15 @@ func (k *compiler) node(ctx context.Context, n *graph.Node) error {
 	if !n.HasGraphs() && !random && (len(varying) == 0 || op == "Shape" || op == "Size") {
 		return nil // a constant, for one row
 	}
-	compile := operators()[op]
-	if compile == nil {
+	of, ok := operators()[op]
+	if !ok {
 		return fmt.Errorf("certificates do not support %s", n.Label())
 	}
-	if err := compile(ctx, k, n, varying); err != nil {
+	err := errors.New("only its first input may depend on the model's")
+	if of.anyInput || slices.Equal(varying, []int{0}) {
+		err = of.compile(ctx, k, n, varying)
+	}
+	if err != nil {
 		return fmt.Errorf("certificates: %s: %w", n.Label(), err)
 	}
 	return nil

@@ -97,9 +97,6 @@ func (k *compiler) grid(n *graph.Node) (scale, zero float64, codes graph.DType, 
 }
 
 func compileQuantizer(_ context.Context, k *compiler, n *graph.Node, varying []int) error {
-	if err := onlyFirst(varying); err != nil {
-		return err
-	}
 	scale, zero, codes, err := k.grid(n)
 	if err != nil {
 		return err
@@ -121,9 +118,6 @@ func compileQuantizer(_ context.Context, k *compiler, n *graph.Node, varying []i
 }
 
 func compileDequantizer(_ context.Context, k *compiler, n *graph.Node, varying []int) error {
-	if err := onlyFirst(varying); err != nil {
-		return err
-	}
 	scale, zero, _, err := k.grid(n)
 	if err != nil {
 		return err
