@@ -33,20 +33,17 @@ func (d *dense) run(p *pass) {
 		k = p.symbols
 	}
 	y := p.newZonotope(d.rows, k)
-	var nonzero, uncertain, loose []int // of x: not 0, with symbols, with an own error that gets no symbol
-	reach := p.floats(d.cols)
-	followed := 0
+	var nonzero, uncertain []int                          // of x: not 0, with symbols
+	reach, loose := p.floats(d.cols), slices.Clone(x.own) // loose: own errors that get no symbol
+	for _, j := range follow {
+		loose[j] = 0
+	}
 	for j := range d.cols {
 		if reach[j] = x.reach(j); reach[j] != 0 {
 			nonzero = append(nonzero, j)
 		}
 		if slices.ContainsFunc(x.row(j), func(v float64) bool { return v != 0 }) {
 			uncertain = append(uncertain, j)
-		}
-		if followed < len(follow) && follow[followed] == j {
-			followed++
-		} else if x.own[j] > 0 {
-			loose = append(loose, j)
 		}
 	}
 	for o := range d.rows {
@@ -62,8 +59,8 @@ func (d *dense) run(p *pass) {
 		for f, j := range follow {
 			to[first+f] = w[j] * x.own[j]
 		}
-		for _, j := range loose {
-			own += math.Abs(w[j]) * x.own[j]
+		for j, e := range loose {
+			own += math.Abs(w[j]) * e
 		}
 		y.c[o], y.own[o], y.mag[o] = c, own, mag
 	}
@@ -86,10 +83,7 @@ func (d *dense) run(p *pass) {
 
 // withSymbols returns, in ascending order, the numbers of x whose own error gets a symbol behind the layer.
 func withSymbols(x *zonotope) []int {
-	largest := 0.0
-	for _, e := range x.own {
-		largest = math.Max(largest, e)
-	}
+	largest := slices.Max(x.own)
 	var out []int
 	for j, e := range x.own {
 		if e > 0 && e >= minOwnShare*largest && e >= minSymbolShare*x.reach(j) {

@@ -73,12 +73,12 @@ func compileArithmetic(_ context.Context, k *compiler, n *graph.Node, varying []
 		if n.Op != "Add" && n.Op != "Sub" {
 			return errors.New("both of its inputs depend on the model's")
 		}
-		in := []int{k.spread(n.Input(0), out.Dims), k.spread(n.Input(1), out.Dims)}
-		sign := []float64{1, 1}
+		d := &sum{in: [2]int{k.spread(n.Input(0), out.Dims), k.spread(n.Input(1), out.Dims)}, sign: [2]float64{1, 1}}
 		if n.Op == "Sub" {
-			sign[1] = -1
+			d.sign[1] = -1
 		}
-		k.p.steps = append(k.p.steps, &sum{in: in, sign: sign, out: k.name(n.Outputs[0])})
+		d.out = k.name(n.Outputs[0])
+		k.p.steps = append(k.p.steps, d)
 		return nil
 	}
 	in := k.spread(n.Input(varying[0]), out.Dims)
@@ -169,19 +169,16 @@ func (d *affine) run(p *pass) {
 	p.values[d.out] = y
 }
 
-// sum adds and subtracts the numbers of several slots.
+// sum adds or subtracts the numbers of two slots.
 type sum struct {
-	in   []int
-	sign []float64
+	in   [2]int
+	sign [2]float64
 	out  int
 }
 
 func (d *sum) run(p *pass) {
-	k := 0
-	for _, s := range d.in {
-		k = max(k, p.values[s].k)
-	}
-	y := p.newZonotope(len(p.values[d.in[0]].c), k)
+	first := p.values[d.in[0]]
+	y := p.newZonotope(len(first.c), max(first.k, p.values[d.in[1]].k))
 	for j, s := range d.in {
 		x := p.values[s]
 		for i := range y.c {
