@@ -2,12 +2,12 @@ package quant
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -443,9 +443,9 @@ func (r *planReader) object(name string, at int) error {
 		switch {
 		case known && !slices.Contains(required, key) && !slices.Contains(optional, key):
 			keys := slices.Sorted(slices.Values(slices.Concat(required, optional)))
-			return r.fail(start, "unknown key %q in %s: want one of %s", key, quoted(name), strings.Join(keys, ", "))
+			return r.fail(start, "unknown key %q in %q: want one of %s", key, cmp.Or(name, "plan"), strings.Join(keys, ", "))
 		case seen[key]:
-			return r.fail(start, "duplicate key %q in %s", key, quoted(name))
+			return r.fail(start, "duplicate key %q in %q", key, cmp.Or(name, "plan"))
 		}
 		seen[key] = true
 		if err := r.value(key); err != nil {
@@ -454,17 +454,10 @@ func (r *planReader) object(name string, at int) error {
 	}
 	for _, key := range required {
 		if !seen[key] {
-			return r.fail(at, "missing key %q in %s", key, quoted(name))
+			return r.fail(at, "missing key %q in %q", key, cmp.Or(name, "plan"))
 		}
 	}
 	return nil
-}
-
-func quoted(name string) string {
-	if name == "" {
-		return "the plan"
-	}
-	return strconv.Quote(name)
 }
 
 // start is where the next token begins.

@@ -279,7 +279,7 @@ func TestPlanFileMistakes(t *testing.T) {
 		{"nothing wrong", "", "", ""},
 		{
 			"no plan", smallPlan, "{}",
-			`this is not a plan that --save-plan wrote: line 1, column 1: missing key "cfq_plan" in the plan`,
+			`this is not a plan that --save-plan wrote: line 1, column 1: missing key "cfq_plan" in "plan"`,
 		},
 		{"empty", smallPlan, "", `this is not a plan`},
 		{"version", `"cfq_plan": 1`, `"cfq_plan": 2`, `this is version 2 of the format: want version 1`},
