@@ -1,11 +1,9 @@
 package ptq
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 
@@ -164,19 +162,6 @@ func (o SweepOptions) resolve() (SweepOptions, error) {
 		o.Progress = func(Event) {}
 	}
 	return o, errors.Join(errs...)
-}
-
-// At returns what was measured at the required margin t, or at the one nearest to it.
-func (p *SweepPoint) At(t float64) *eval.AtMargin {
-	if p.Measured == nil || len(p.Measured.Margins) == 0 {
-		return nil
-	}
-	at := slices.MinFunc(p.Measured.Margins, func(a,
-		b eval.AtMargin,
-	) int {
-		return cmp.Compare(math.Abs(a.Margin-t), math.Abs(b.Margin-t))
-	})
-	return &at
 }
 
 type sweepKey struct {

@@ -13,8 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"cfq/internal/cli"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
@@ -163,6 +161,9 @@ func readPeopleWith(
 		return nil, dataError(err)
 	}
 	warnRows(e, path, p)
+	if p.Thinned > 0 {
+		e.msg.Note("%s: %d of %d rows were drawn", path, p.N, p.N+p.Thinned)
+	}
 	return p, nil
 }
 
@@ -267,27 +268,4 @@ func writeJSON(w io.Writer, v any) error {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
-}
-
-// rowCount is the flag that says how many rows are calibrated on.
-type rowCount int
-
-func (n *rowCount) add(fs *pflag.FlagSet) {
-	fs.IntVar((*int)(n), "calibration-rows", 4096,
-		"largest number of `rows` to calibrate on, plus refused people where they are few; 0 takes all")
-}
-
-func (n rowCount) check() error {
-	if n < 0 {
-		return cli.Usagef("", "invalid value %d for --calibration-rows: want 0, for all, or more", n)
-	}
-	return nil
-}
-
-// option returns the number as Options.Rows wants it.
-func (n rowCount) option() int {
-	if n == 0 {
-		return -1 // all of them
-	}
-	return int(n)
 }

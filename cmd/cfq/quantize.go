@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 
@@ -26,7 +26,6 @@ import (
 	"cfq/ptq"
 	"cfq/quant"
 	"cfq/quant/qdq"
-	"cfq/recourse/promise"
 	"cfq/task"
 )
 
@@ -62,7 +61,7 @@ Use the training rows as data, and rows that the model has never seen for eval.`
 			"cfq quantize model.onnx -d all.csv -t task.yaml -o model.q.onnx --rows '!split.json' --json",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
-			f := &quantizeFlags{given: fs.Changed}
+			f := &quantizeFlags{fs: fs}
 			fs.SortFlags = false
 			f.add(fs)
 			return f.run
@@ -98,33 +97,20 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if f.plan != "" {
 		return f.runPlan(ctx, e, args[0])
 	}
-	t, err := readTask(f.task)
-	if err != nil {
-		return err
+	// With --promises all people are read, for the promises are to any of them.
+	read := task.ReadOptions{Hash: true, Seed: f.target.Seed}
+	if f.from == "" && f.limit > 0 {
+		read.Most = max(maxRead, f.limit)
 	}
-	set, err := actionSet(f.task, f.overrides, t)
+	o := f.quantization()
+	t, m, people, err := f.open(ctx, e, args[0], read, &o)
 	if err != nil {
-		return err
-	}
-	m, err := loadModel(ctx, e, args[0])
-	if err != nil {
-		return err
-	}
-	people, given, err := f.people(ctx, e, t)
-	if err != nil {
-		return err
-	}
-	who := set.of(people)
-	set.warn(e)
-	o := f.options(e)
-	if o.Promises, err = judgedBy(ctx, e, args[0], m, t, who, given); err != nil {
 		return err
 	}
 	if o.Recipe, err = f.recipe(args[0], people); err != nil {
 		return err
 	}
 	f.calibrating = people
-	o.Overrides = set.list
 	if f.target.VD > 0 {
 		return f.runTarget(ctx, e, args[0], m, t, people, o)
 	}
@@ -140,39 +126,6 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 
 // maxRead is the largest number of rows kept in memory: of more rows, a sample of this size is drawn.
 const maxRead = 100000
-
-// people reads the rows to calibrate on, with --promises all of them and the promises.
-func (f *quantizeFlags) people(ctx context.Context, e *env, t *task.Task) (*task.People, *promise.File, error) {
-	if f.from != "" {
-		return promised(ctx, e, f.data, f.rows, f.from, t, task.ReadOptions{Hash: true})
-	}
-	limit := 0 // none
-	if f.calibrationRows > 0 {
-		limit = max(maxRead, int(f.calibrationRows))
-	}
-	p, err := readSample(ctx, e, f.data, f.rows, t, limit, f.target.Seed)
-	return p, nil, err
-}
-
-// readSample is readPeople for at most limit rows; 0 = all.
-func readSample(ctx context.Context, e *env, path, spec string, t *task.Task, limit int, seed uint64) (
-	*task.People, error,
-) {
-	o, err := readOptions(path, spec)
-	if err != nil {
-		return nil, err
-	}
-	o.Most, o.Seed, o.Hash = limit, seed, true
-	p, err := task.Read(ctx, path, t, o)
-	if err != nil {
-		return nil, dataError(err)
-	}
-	warnRows(e, path, p)
-	if p.Thinned > 0 {
-		e.msg.Note("%s: %d of %d rows were drawn", path, p.N, p.N+p.Thinned)
-	}
-	return p, nil
-}
 
 // usable says what is not as expected about a result, and refuses one that must not be shipped.
 func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
@@ -239,24 +192,22 @@ func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, m *o
 
 // quantizeFlags are the flags of quantize.
 type quantizeFlags struct {
-	given                 func(flag string) bool // on the command line
-	data, task, rows, out string
-	from, overrides       string
-	o                     ptq.Options // those of its fields that are flags as they are
-	refine                int
-	teacher               teacherFlags
-	target                ptq.Target
-	side                  string
-	calibrationRows       rowCount
-	plan, savePlan        string
-	overwrite             bool
-	calibrating           *task.People // who were read; nil with --plan
+	calibrationFlags
+
+	fs             *pflag.FlagSet
+	out            string
+	o              ptq.Options // those of its fields that are flags as they are
+	refine         int
+	target         ptq.Target
+	side           string
+	plan, savePlan string
+	overwrite      bool
+	calibrating    *task.People // who were read; nil with --plan
 }
 
 // add adds the flags: first what most people need, then the rest under headings.
 func (f *quantizeFlags) add(fs *pflag.FlagSet) {
-	fs.StringVarP(&f.data, "data", "d", "", "the calibration rows: a CSV `file`, also gzipped")
-	fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
+	f.addFiles(fs)
 	fs.StringVarP(&f.out, "output", "o", "", "the quantized model `file`")
 	fs.StringVar((*string)(&f.o.Method), "method", string(ptq.CFPTQ), "the `method`; see below")
 	fs.Float64Var(&f.o.Budget, "budget", 4, "mean `bits` per weight, 2 to 8; see --cost")
@@ -267,19 +218,14 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.savePlan, "save-plan", "", "write the plan, all bits, scales and codes, to a `file`")
 	fs.StringVar(&f.plan, "plan", "", "write the model that this plan `file` describes; needs no data")
 	fs.StringVar(&f.rows, "rows", "", rowsHelp)
-	fs.StringVar(&f.from, "promises", "", fromHelp)
+	f.addPromises(fs)
 	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
 	choice := func(fs *pflag.FlagSet, names ...string) {
 		for _, name := range names {
 			c := ptq.FindSetting(name)
-			end := "; else as the method says"
-			switch name {
-			case "cost":
-				end = "; else " + string(ptq.CostBits)
-			case "input":
-				end = "; else " + string(ptq.InputAuto)
-			}
-			fs.StringVar(c.Of(&f.o), name, "", c.Doc+": "+strings.Join(ptq.Names(c.Choices), ", ")+end)
+			otherwise := map[string]string{"cost": string(ptq.CostBits), "input": string(ptq.InputAuto)}
+			fs.StringVar(c.Of(&f.o), name, "", fmt.Sprintf("%s: %s; else %s", c.Doc,
+				strings.Join(ptq.Names(c.Choices), ", "), cmp.Or(otherwise[name], "as the method says")))
 		}
 	}
 	group(fs, "Bit widths", func(fs *pflag.FlagSet) {
@@ -291,9 +237,7 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	})
 	group(fs, "Calibration", func(fs *pflag.FlagSet) {
 		choice(fs, "calibrate-on", "weight-range", "act-range")
-		f.calibrationRows.add(fs)
-		fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
-		f.teacher.add(fs)
+		f.addTeacher(fs)
 	})
 	group(fs, "Rounding", func(fs *pflag.FlagSet) {
 		choice(fs, "rounding")
@@ -326,31 +270,28 @@ const (
 // quantization returns the options that flags alone say.
 func (f *quantizeFlags) quantization() ptq.Options {
 	o := f.o
-	if o.Refine = f.refine; f.given("refine") && f.refine == 0 {
+	if o.Refine = f.refine; f.fs.Changed("refine") && f.refine == 0 {
 		o.Refine = -1
 	}
 	return o
 }
 
-// options puts the options together; what comes out of files is not there yet.
-func (f *quantizeFlags) options(e *env) ptq.Options {
-	o := f.quantization()
-	o.Teacher, o.Cache = f.teacher.options(), f.teacher.cache()
-	o.Workers, o.Rows = e.workers, f.calibrationRows.option()
-	o.Progress = e.progress()
-	return o
-}
-
 // writeMethods writes what each method stands for.
 func writeMethods(w io.Writer) {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "  method\tallocator\tbit-widths\tscales\tcalibrate-on\tweight-range\tact-range\trounding\trefine")
-	for _, m := range ptq.Methods() {
-		d := m.Defaults
-		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", m.Name, d.Allocator, d.BitWidths, d.Scales,
-			d.CalibrateOn, d.WeightRange, d.ActRange, d.Rounding, max(d.Refine, 0))
+	g, head := report.NewLines(), []string{"method"}
+	settings := slices.DeleteFunc(ptq.Settings(), func(s ptq.Setting) bool { return s.Name == "cost" || s.Name == "input" })
+	for _, s := range settings {
+		head = append(head, s.Name)
 	}
-	_ = tw.Flush() // into memory
+	g.Add(append(head, "refine")...)
+	for _, m := range ptq.Methods() {
+		row := []string{string(m.Name)}
+		for _, s := range settings {
+			row = append(row, *s.Of(&m.Defaults))
+		}
+		g.Add(append(row, strconv.Itoa(max(m.Defaults.Refine, 0)))...)
+	}
+	g.Write(w, "  ")
 }
 
 // check looks at the flags before any work is done.
@@ -361,9 +302,9 @@ func (f *quantizeFlags) check(args []string) error {
 	if f.out == "" {
 		return cli.Usagef("-o model.q.onnx names the file to write", "--output is missing")
 	}
-	checks := []func() error{f.checkPlan, f.checkValues, f.checkUse, f.checkTarget, f.teacher.check}
+	checks := []func() error{f.checkValues, f.calibrationFlags.check, f.checkUse, f.checkTarget}
 	if f.plan != "" {
-		checks = checks[:1]
+		checks = []func() error{f.checkPlan}
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -382,8 +323,7 @@ func (f *quantizeFlags) check(args []string) error {
 			return err
 		}
 	}
-	return cli.Distinct(append(codec.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides,
-		f.plan), outputs)
+	return cli.Distinct(append(f.inputs(args[0]), f.plan), outputs)
 }
 
 // checkValues reports values that there are not.
@@ -409,9 +349,6 @@ func (f *quantizeFlags) checkValues() error {
 	case f.refine < 0:
 		return cli.Usagef("", "invalid value %d for --refine: want 0, for none, or more rounds", f.refine)
 	}
-	if err := f.calibrationRows.check(); err != nil {
-		return err
-	}
 	if _, err := qdq.RuntimeOf(f.o.Runtime); err != nil {
 		return cli.Usagef("newer releases read what was written for an older one", "--target-ort %s: %v", f.o.Runtime, err)
 	}
@@ -425,7 +362,7 @@ func (f *quantizeFlags) checkUse() error {
 		return err
 	}
 	for _, name := range []string{"act-bits", "act-range", "input"} {
-		if f.o.WeightOnly && f.given(name) {
+		if f.o.WeightOnly && f.fs.Changed(name) {
 			return cli.Usagef("give one of the two", "--%s: with --weight-only no activation is quantized", name)
 		}
 	}
@@ -447,30 +384,40 @@ func (f *quantizeFlags) checkUse() error {
 // checkTarget reports what cannot be aimed at.
 func (f *quantizeFlags) checkTarget() error {
 	f.target.OneSided = f.side == sideVD
-	if f.target.VD == 0 && !f.given("target-vd") {
+	if f.target.VD == 0 && !f.fs.Changed("target-vd") {
 		for _, name := range []string{"target-margin", "target-side", "holdout", "confidence", "target-sample"} {
-			if f.given(name) {
+			if f.fs.Changed(name) {
 				return cli.Usagef("--target-vd 0.02 looks for the smallest model with a VD of 2 % at most",
 					"--%s is of use with --target-vd only", name)
 			}
 		}
 		return nil
 	}
-	inside := func(v float64) bool { return v > 0 && v < 1 }
-	switch t := f.target; {
-	case f.given("budget"):
+	if f.fs.Changed("budget") {
 		return cli.Usagef("give one of the two", "--budget: with --target-vd the budget is what is looked for")
-	case !inside(t.VD):
-		return cli.Usagef("0.02 is two of a hundred", "--target-vd %v: it is a share above 0 and below 1", t.VD)
-	case !inside(t.HoldOut):
-		return cli.Usagef("0.3 holds three of ten rows out", "--holdout %v: it is a share above 0 and below 1", t.HoldOut)
-	case !(t.Confidence >= 0.5 && t.Confidence < 1):
-		return cli.Usagef("0.95 is usual", "--confidence %v: it is at least 0.5 and below 1", t.Confidence)
-	case !(t.Margin > 0 && t.Margin < 1e30):
-		return cli.Usagef("0.1 is usual: at the boundary half of all promises break whatever is done",
-			"--target-margin %v: it is a number of logits above 0", t.Margin)
-	case t.Sample < 1:
-		return cli.Usagef("", "--target-sample %d: there are no such people", t.Sample)
+	}
+	t := f.target
+	for _, c := range []struct {
+		flag       string
+		value      float64
+		ok         bool
+		want, hint string
+	}{
+		{"target-vd", t.VD, t.VD > 0 && t.VD < 1, "a share above 0 and below 1", "0.02 is two of a hundred"},
+		{
+			"holdout", t.HoldOut, t.HoldOut > 0 && t.HoldOut < 1, "a share above 0 and below 1",
+			"0.3 holds three of ten rows out",
+		},
+		{"confidence", t.Confidence, t.Confidence >= 0.5 && t.Confidence < 1, "0.5 or more, below 1", "0.95 is usual"},
+		{
+			"target-margin", t.Margin, t.Margin > 0 && t.Margin < 1e30, "a number of logits above 0",
+			"0.1 is usual: at the boundary half of all promises break whatever is done",
+		},
+		{"target-sample", float64(t.Sample), t.Sample > 0, "a number of people above 0", ""},
+	} {
+		if !c.ok {
+			return cli.Usagef(c.hint, "invalid value %v for --%s: want %s", c.value, c.flag, c.want)
+		}
 	}
 	return nil
 }
@@ -492,23 +439,17 @@ const planRows = 512
 
 // checkPlan reports flags that say what a plan says already.
 func (f *quantizeFlags) checkPlan() error {
-	if f.plan == "" {
-		return nil
+	use := []string{
+		"output", "plan", "save-plan", "overwrite", "data", "task", "rows", "ort-lib", "threads", "workers", "json", "quiet",
 	}
-	said := []string{
-		"method", "budget", "target-vd", "keep-float", "promises", "only", "weight-only", "act-bits", "calibration-rows",
-		"overrides",
-		"teacher-steps", "teacher-noise", "teacher-sample", "teacher-seed", "no-cache", "refine",
-		"cross-layer-equalization", "target-margin", "target-side",
-		"holdout", "confidence", "target-sample", "seed", "target-ort", "reduced-range",
-	}
-	for _, s := range ptq.Settings() {
-		said = append(said, s.Name)
-	}
-	for _, name := range said {
-		if f.given(name) {
-			return cli.Usagef("edit the plan, or quantize anew without --plan", "--%s: that is for the plan to say", name)
+	said := ""
+	f.fs.Visit(func(flag *pflag.Flag) {
+		if !slices.Contains(use, flag.Name) {
+			said = flag.Name
 		}
+	})
+	if said != "" {
+		return cli.Usagef("edit the plan, or quantize anew without --plan", "--%s: that is for the plan to say", said)
 	}
 	switch {
 	case f.data != "" && f.task == "":
@@ -522,9 +463,19 @@ func (f *quantizeFlags) checkPlan() error {
 
 // runPlan writes the model of a plan.
 func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error {
-	p, err := readPlan(f.plan)
-	if err != nil {
+	if err := cli.Input("plan", f.plan); err != nil {
 		return err
+	}
+	text, err := os.ReadFile(f.plan)
+	if err != nil {
+		return cli.Wrap(err, cli.Unusable, "")
+	}
+	mistaken := func(err error) error {
+		return cli.Wrap(fmt.Errorf("plan %s: %w", f.plan, err), cli.Unusable, "docs/files.md says what a plan may say")
+	}
+	p, err := quant.UnmarshalPlan(text)
+	if err != nil {
+		return mistaken(err)
 	}
 	m, err := loadModel(ctx, e, path)
 	if err != nil {
@@ -536,42 +487,22 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 		if err != nil {
 			return err
 		}
-		if people, err = readSample(ctx, e, f.data, f.rows, t, planRows, 1); err != nil {
+		read := task.ReadOptions{Most: planRows, Seed: 1, Hash: true}
+		if people, err = readPeopleWith(ctx, e, f.data, f.rows, t, read); err != nil {
 			return err
 		}
 	}
-	r, err := ptq.FromPlan(ctx, m, p, people, f.options(e))
+	r, err := ptq.FromPlan(ctx, m, p, people, ptq.Options{Workers: e.workers, Progress: e.progress()})
+	if mistake := (*quant.PlanError)(nil); errors.As(err, &mistake) {
+		return mistaken(err)
+	}
 	if err != nil {
-		return runError(planFileError(f.plan, path, err))
+		return runError(fmt.Errorf("plan %s, model %s: %w", f.plan, path, err))
 	}
 	if err := f.usable(e, r); err != nil {
 		return err
 	}
 	return f.write(e, r, nil)
-}
-
-// readPlan reads a plan file.
-func readPlan(path string) (*quant.PlanFile, error) {
-	if err := cli.Input("plan", path); err != nil {
-		return nil, err
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, cli.Wrap(err, cli.Unusable, "")
-	}
-	p, err := quant.UnmarshalPlan(text)
-	if err != nil {
-		return nil, cli.Wrap(fmt.Errorf("plan %s: %w", path, err), cli.Unusable, "docs/files.md says what a plan may say")
-	}
-	return p, nil
-}
-
-// planFileError says which of the two files an error is about.
-func planFileError(plan, model string, err error) error {
-	if mistake := (*quant.PlanError)(nil); errors.As(err, &mistake) {
-		return cli.Wrap(fmt.Errorf("plan %s: %w", plan, err), cli.Unusable, "docs/files.md says what a plan may say")
-	}
-	return fmt.Errorf("plan %s, model %s: %w", plan, model, err)
 }
 
 // writeTarget shows what was chosen and, beneath it, what was looked at.

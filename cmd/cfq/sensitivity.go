@@ -16,7 +16,6 @@ import (
 	"cfq/eval/report"
 	"cfq/internal/chart"
 	"cfq/internal/cli"
-	"cfq/onnxio/codec"
 	"cfq/ptq"
 	"cfq/sensitivity"
 	"cfq/task"
@@ -24,16 +23,13 @@ import (
 
 // sensitivityFlags are the flags of sensitivity.
 type sensitivityFlags struct {
-	data, task, rows string
-	from, overrides  string
-	method, errors   string
-	budget           float64
-	probes           int
-	seed             uint64
-	calibrationRows  rowCount
-	teacher          teacherFlags
-	plot             string
-	overwrite        bool
+	calibrationFlags
+
+	o    ptq.Options // Method and Budget
+	look ptq.ProfileOptions
+	plot string
+
+	overwrite bool
 }
 
 func sensitivityCommand() command {
@@ -60,21 +56,18 @@ the whole model. Nothing is written but the --plot. Use the training rows as dat
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &sensitivityFlags{}
 			fs.SortFlags = false
-			fs.StringVarP(&f.data, "data", "d", "", "the calibration rows: a CSV `file`, also gzipped")
-			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
+			f.addFiles(fs)
 			fs.StringVar(&f.plot, "plot", "", "draw the profiles into a `file`: .svg or .png")
-			fs.StringVar(&f.method, "method", "cf-ptq", "calibrate and round as this `method` of cfq quantize does")
-			fs.Float64Var(&f.budget, "budget", 4, "mean `bits` per weight that the rules may give, 2 to 8")
-			fs.IntVar(&f.probes, "probes", sensitivity.DefaultProbes,
+			fs.StringVar((*string)(&f.o.Method), "method", "cf-ptq", "calibrate and round as this `method` of cfq quantize does")
+			fs.Float64Var(&f.o.Budget, "budget", 4, "mean `bits` per weight that the rules may give, 2 to 8")
+			fs.IntVar(&f.look.Probes, "probes", sensitivity.DefaultProbes,
 				"random vectors for each trace; four times as many halve its standard error")
-			fs.Uint64Var(&f.seed, "seed", 1, "seed of the random vectors")
-			fs.StringVar(&f.errors, "margin-error", string(ptq.ErrorsAuto),
+			fs.Uint64Var(&f.look.Seed, "seed", 1, "seed of the random vectors")
+			fs.StringVar((*string)(&f.look.Errors), "margin-error", string(ptq.ErrorsAuto),
 				"how quantization errors are found: "+strings.Join(ptq.Names(ptq.ErrorMethods()), ", "))
-			f.calibrationRows.add(fs)
-			f.teacher.add(fs)
+			f.addTeacher(fs)
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
-			fs.StringVar(&f.from, "promises", "", fromHelp)
-			fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
+			f.addPromises(fs)
 			fs.BoolVar(&f.overwrite, "overwrite", false, "replace the plot if it exists")
 			return f.run
 		},
@@ -86,23 +79,17 @@ func (f *sensitivityFlags) check(args []string) error {
 	if err := arguments("sensitivity", args, "MODEL"); err != nil {
 		return err
 	}
-	if err := checkMethod(f.method, f.budget); err != nil {
+	if err := checkMethod(string(f.o.Method), f.o.Budget); err != nil {
 		return err
 	}
-	if err := oneOf("margin-error", f.errors, ptq.Names(ptq.ErrorMethods())); err != nil {
+	if err := oneOf("margin-error", string(f.look.Errors), ptq.Names(ptq.ErrorMethods())); err != nil {
 		return err
 	}
-	if f.probes < 2 {
-		return cli.Usagef("", "invalid value %d for --probes: want 2 or more, for a standard error", f.probes)
+	if f.look.Probes < 2 {
+		return cli.Usagef("", "invalid value %d for --probes: want 2 or more, for a standard error", f.look.Probes)
 	}
-	if err := f.calibrationRows.check(); err != nil {
+	if err := f.calibrationFlags.check(); err != nil || f.plot == "" {
 		return err
-	}
-	if err := f.teacher.check(); err != nil {
-		return err
-	}
-	if f.plot == "" {
-		return nil
 	}
 	if !slices.Contains(chart.Formats(), f.format()) {
 		return cli.Usagef("", "invalid value %q for --plot: want a name that ends in .svg or .png", f.plot)
@@ -110,8 +97,7 @@ func (f *sensitivityFlags) check(args []string) error {
 	if err := cli.Output(f.plot, f.overwrite); err != nil {
 		return err
 	}
-	return cli.Distinct(append(codec.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides),
-		[]string{f.plot})
+	return cli.Distinct(f.inputs(args[0]), []string{f.plot})
 }
 
 // format is the kind of picture that the plot's name asks for.
@@ -123,34 +109,11 @@ func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error
 	if err := f.check(args); err != nil {
 		return err
 	}
-	t, err := readTask(f.task)
+	t, m, people, err := f.open(ctx, e, args[0], task.ReadOptions{}, &f.o)
 	if err != nil {
 		return err
 	}
-	set, err := actionSet(f.task, f.overrides, t)
-	if err != nil {
-		return err
-	}
-	m, err := loadModel(ctx, e, args[0])
-	if err != nil {
-		return err
-	}
-	people, given, err := promised(ctx, e, f.data, f.rows, f.from, t, task.ReadOptions{})
-	if err != nil {
-		return err
-	}
-	who := set.of(people)
-	set.warn(e)
-	promises, err := judgedBy(ctx, e, args[0], m, t, who, given)
-	if err != nil {
-		return err
-	}
-	p, err := ptq.Sensitivity(ctx, m, t, people, ptq.Options{
-		Method: ptq.MethodName(f.method), Budget: f.budget, Teacher: f.teacher.options(), Cache: f.teacher.cache(),
-		Promises: promises, Overrides: set.list, Workers: e.workers,
-		Rows:     f.calibrationRows.option(),
-		Progress: e.progress(),
-	}, ptq.ProfileOptions{Probes: f.probes, Seed: f.seed, Errors: ptq.ErrorMethod(f.errors)})
+	p, err := ptq.Sensitivity(ctx, m, t, people, f.o, f.look)
 	if err != nil {
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
 	}

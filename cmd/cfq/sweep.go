@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -21,25 +22,21 @@ import (
 	"cfq/eval/report"
 	"cfq/internal/chart"
 	"cfq/internal/cli"
-	"cfq/onnxio"
-	"cfq/onnxio/codec"
 	"cfq/ptq"
 	"cfq/recourse"
-	"cfq/task"
 )
 
 // sweepFlags are the flags of sweep.
 type sweepFlags struct {
-	data, rows, test, testRows string
-	task, out                  string
-	methods                    []string
-	budgets, margins           numbers
-	cost                       string
-	sample, restarts           int
-	seed                       uint64
-	calibrationRows            rowCount
-	teacher                    teacherFlags
-	png, overwrite             bool
+	calibrationFlags
+
+	test, testRows, out string
+	methods             []string
+	budgets, margins    numbers
+	cost                string
+	sample, restarts    int
+	seed                uint64
+	png, overwrite      bool
 }
 
 // The files of a sweep.
@@ -74,8 +71,7 @@ With other inputs or options that is an error, not a mixture.`,
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &sweepFlags{}
 			fs.SortFlags = false
-			fs.StringVarP(&f.data, "data", "d", "", "the calibration rows: a CSV `file`, also gzipped")
-			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
+			f.addFiles(fs)
 			fs.StringVar(&f.test, "test", "",
 				"the rows to measure on: a CSV `file`; else those of --data that --test-rows chooses")
 			fs.StringVarP(&f.out, "output", "o", "", "the `folder` for the results")
@@ -88,8 +84,7 @@ With other inputs or options that is an error, not a mixture.`,
 			fs.IntVar(&f.sample, "sample", 0, "measure on a random sample of this many refused people; 0 takes all")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the sample and of the solver")
 			fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is the solver's default")
-			f.calibrationRows.add(fs)
-			f.teacher.add(fs)
+			f.addTeacher(fs)
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
 			fs.StringVar(&f.testRows, "test-rows", "", "the same, of the rows to measure on: such a `file`, or !file")
 			fs.BoolVar(&f.png, "png", false, "write "+sweepPNG+" too")
@@ -131,44 +126,33 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 	if n := len(log.Points); n > 0 {
 		e.msg.Note("%s: %s finished before", f.path(sweepPoints), counted(n, "point"))
 	}
-	r, err := f.sweep(ctx, e, m, t, people, test, o, log)
+	o.Done = log.Points
+	kept := len(log.Points)
+	o.Finished = func(p ptq.SweepPoint) error {
+		kept++
+		return log.Append(p)
+	}
+	r, err := ptq.Sweep(ctx, m, t, people, test, o)
+	if ctx.Err() != nil {
+		e.msg.Hint(fmt.Sprintf("%s in %s; the same command goes on from there", counted(kept, "point"), f.path(sweepPoints)))
+	}
 	if err = errors.Join(err, log.Close()); err != nil {
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
 	}
 	return f.write(e, in, r)
 }
 
-// sweep runs what is missing of the sweep.
-func (f *sweepFlags) sweep(ctx context.Context, e *env, m *onnxio.Model, t *task.Task, people, test *task.People,
-	o ptq.SweepOptions, log *ptq.SweepLog,
-) (*ptq.SweepResult, error) {
-	kept := len(log.Points)
-	o.Done = log.Points
-	o.Finished = func(p ptq.SweepPoint) error {
-		kept++
-		return log.Append(p)
-	}
-	o.Progress = e.progress()
-	r, err := ptq.Sweep(ctx, m, t, people, test, o)
-	if ctx.Err() != nil {
-		e.msg.Hint(fmt.Sprintf("%s in %s; the same command goes on from there", counted(kept, "point"), f.path(sweepPoints)))
-	}
-	return r, err
-}
-
 func (f *sweepFlags) options(e *env) ptq.SweepOptions {
-	var methods []ptq.MethodName
+	o := ptq.SweepOptions{
+		Budgets: f.budgets, Margins: f.margins, Sample: f.sample, Seed: f.seed, Workers: e.workers,
+		Solver: recourse.SolveOptions{Restarts: f.restarts}, Quantize: ptq.Options{Cost: ptq.Cost(f.cost)},
+		Progress: e.progress(),
+	}
 	for _, name := range f.methods {
-		methods = append(methods, ptq.MethodName(name))
+		o.Methods = append(o.Methods, ptq.MethodName(name))
 	}
-	return ptq.SweepOptions{
-		Methods: methods, Budgets: f.budgets, Margins: f.margins, Sample: f.sample, Seed: f.seed, Workers: e.workers,
-		Solver: recourse.SolveOptions{Restarts: f.restarts},
-		Quantize: ptq.Options{
-			Cost: ptq.Cost(f.cost), Rows: f.calibrationRows.option(), Teacher: f.teacher.options(),
-			Cache: f.teacher.cache(),
-		},
-	}
+	f.fill(e, &o.Quantize)
+	return o
 }
 
 func (f *sweepFlags) path(name string) string { return filepath.Join(f.out, name) }
@@ -212,10 +196,7 @@ func (f *sweepFlags) check(args []string) error {
 	if err := oneOf("cost", f.cost, ptq.Names(ptq.FindSetting("cost").Choices)); err != nil {
 		return err
 	}
-	if err := f.calibrationRows.check(); err != nil {
-		return err
-	}
-	if err := f.teacher.check(); err != nil {
+	if err := f.calibrationFlags.check(); err != nil {
 		return err
 	}
 	info, err := os.Stat(f.out)
@@ -225,8 +206,7 @@ func (f *sweepFlags) check(args []string) error {
 	case err == nil && !info.IsDir():
 		return cli.Usagef("name a folder", "output %s is a file", f.out)
 	case err == nil:
-		return cli.Distinct(append(codec.ExternalFiles(args[0]), args[0], f.data, f.test, f.task, f.rows, f.testRows),
-			f.outputs())
+		return cli.Distinct(append(f.inputs(args[0]), f.test, f.testRows), f.outputs())
 	case !errors.Is(err, fs.ErrNotExist):
 		return cli.Usagef("", "output: %w", err)
 	}
@@ -280,7 +260,8 @@ func (f *sweepFlags) write(e *env, in ptq.SweepInputs, r *ptq.SweepResult) error
 			*ptq.SweepResult
 		}{in, r})
 	}
-	return v.text(e.stdout, strings.Join(f.outputs(), ", "))
+	v.text(e.stdout, strings.Join(f.outputs(), ", "))
+	return nil
 }
 
 // sweepView shows the points of a sweep.
@@ -289,7 +270,8 @@ type sweepView struct {
 	methods []ptq.MethodName // in the order of the points
 	cost    ptq.Cost
 	first   *eval.Result // of the points that were measured
-	margin  float64      // which stands for all
+	at      int          // the required margin that stands for all
+	margin  float64      // its value
 }
 
 // newSweepView needs a point that fits, which Sweep sees to.
@@ -304,123 +286,110 @@ func newSweepView(r *ptq.SweepResult, cost ptq.Cost) *sweepView {
 			v.first = p.Measured
 		}
 	}
-	v.margin = v.first.Margins[v.first.Headline()].Margin // the same for all
+	v.at = v.first.Headline()
+	v.margin = v.first.Margins[v.at].Margin // the same for all
 	return v
 }
 
-// sweepColumn is a number of a point at a required margin.
+// sweepColumn is what curves.csv holds of a point, for the at-th of its required margins.
 type sweepColumn struct {
 	name  string
-	value func(p *ptq.SweepPoint, a *eval.AtMargin) any
+	unfit bool // known of points that do not fit, too
+	value func(p *ptq.SweepPoint, at int) any
 }
 
-// ofUnfit says whether a point that does not fit has something in the column, too.
-func (c *sweepColumn) ofUnfit() bool {
-	return slices.Contains([]string{"method", "budget", "does_not_fit", "margin"}, c.name)
-}
-
-// rateColumns are the columns of a rate.
-func rateColumns(name string, of func(p *ptq.SweepPoint, a *eval.AtMargin) eval.Rate) []sweepColumn {
-	return []sweepColumn{
-		{name, func(p *ptq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Value }},
-		{name + "_lo", func(p *ptq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Lo }},
-		{name + "_hi", func(p *ptq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Hi }},
-		{name + "_num", func(p *ptq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Num }},
-		{name + "_den", func(p *ptq.SweepPoint, a *eval.AtMargin) any { return of(p, a).Den }},
-	}
-}
-
-// sweepColumns is the table of what curves.csv holds.
-func sweepColumns() []sweepColumn {
+// sweepColumns is the table of what curves.csv holds; margins are those required.
+func sweepColumns(margins []eval.AtMargin) []sweepColumn {
 	list := []sweepColumn{
-		{"method", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Method }},
-		{"budget", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Budget }},
-		{"same_as_budget", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return sweepSame(p) }},
-		{"bits_per_weight", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Bits }},
-		{"stored_bits_per_weight", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Stored }},
-		{"bytes", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Bytes }},
-		{"bit_widths", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return sweepWidths(p.BitWidths) }},
-		{"problems", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return len(p.Problems) }},
-		{"does_not_fit", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Unfit }},
-		{"accuracy_full", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Measured.Decisions.AccuracyFull.Value }},
+		{"method", true, func(p *ptq.SweepPoint, _ int) any { return p.Method }},
+		{"budget", true, func(p *ptq.SweepPoint, _ int) any { return p.Budget }},
+		{"same_as_budget", false, func(p *ptq.SweepPoint, _ int) any { return orNone(p.Same) }},
+		{"bits_per_weight", false, func(p *ptq.SweepPoint, _ int) any { return p.Bits }},
+		{"stored_bits_per_weight", false, func(p *ptq.SweepPoint, _ int) any { return p.Stored }},
+		{"bytes", false, func(p *ptq.SweepPoint, _ int) any { return p.Bytes }},
+		{"bit_widths", false, func(p *ptq.SweepPoint, _ int) any {
+			return strings.Trim(fmt.Sprintf("%.4g", p.BitWidths), "[]") // means for some layers
+		}},
+		{"problems", false, func(p *ptq.SweepPoint, _ int) any { return len(p.Problems) }},
+		{"does_not_fit", true, func(p *ptq.SweepPoint, _ int) any { return p.Unfit }},
 	}
-	accuracy := func(p *ptq.SweepPoint, _ *eval.AtMargin) eval.Rate { return p.Measured.Decisions.AccuracyQuant }
-	disagreement := func(p *ptq.SweepPoint, _ *eval.AtMargin) eval.Rate { return p.Measured.Decisions.Disagreement }
-	list = append(list, rateColumns("accuracy", accuracy)...)
-	list = append(list, rateColumns("disagreement", disagreement)...)
-	list = append(list, sweepColumn{"margin", func(_ *ptq.SweepPoint, a *eval.AtMargin) any { return a.Margin }})
-	list = append(list, rateColumns("vd", func(_ *ptq.SweepPoint, a *eval.AtMargin) eval.Rate { return a.VD })...)
-	list = append(list, rateColumns("rvd", func(_ *ptq.SweepPoint, a *eval.AtMargin) eval.Rate { return a.RVD })...)
-	return append(list, []sweepColumn{
-		{"crg_sums", func(_ *ptq.SweepPoint, a *eval.AtMargin) any { return a.CRG.RatioOfSums.Value }},
-		{"crg_median", func(_ *ptq.SweepPoint, a *eval.AtMargin) any { return a.CRG.Median.Value }},
-		{"crg_mean", func(_ *ptq.SweepPoint, a *eval.AtMargin) any { return a.CRG.Mean.Value }},
-		{"dir_sim", func(_ *ptq.SweepPoint, a *eval.AtMargin) any { return a.DirSim.Value }},
-		{"act_overlap", func(_ *ptq.SweepPoint, a *eval.AtMargin) any { return a.ActOverlap.Value }},
-		{"margin_error_rms", func(_ *ptq.SweepPoint, a *eval.AtMargin) any { return a.MarginError.RMS.Value }},
-		{"tau01", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Measured.Tau01.Value }},
-		{"rtau01", func(p *ptq.SweepPoint, _ *eval.AtMargin) any { return p.Measured.RTau01.Value }},
-	}...)
+	metric := func(name, key string, whole bool) { // of a rate with its bounds and counts
+		m := eval.MetricAt(key)
+		add := func(end string, of func(v eval.Value) any) {
+			list = append(list, sweepColumn{name + end, false, func(p *ptq.SweepPoint, at int) any {
+				return of(m.Of(p.Measured, at))
+			}})
+		}
+		add("", func(v eval.Value) any { return v.Value })
+		if whole {
+			add("_lo", func(v eval.Value) any { return v.Lo })
+			add("_hi", func(v eval.Value) any { return v.Hi })
+			add("_num", func(v eval.Value) any { return v.Num })
+			add("_den", func(v eval.Value) any { return v.N })
+		}
+	}
+	metric("accuracy_full", "decisions.accuracy_full", false)
+	metric("accuracy", "decisions.accuracy_quant", true)
+	metric("disagreement", "decisions.disagreement", true)
+	list = append(list, sweepColumn{"margin", true, func(_ *ptq.SweepPoint, at int) any { return margins[at].Margin }})
+	metric("vd", "margins[].vd", true)
+	metric("rvd", "margins[].rvd", true)
+	for _, c := range [][2]string{
+		{"crg_sums", "margins[].crg.ratio_of_sums"},
+		{"crg_median", "margins[].crg.median"},
+		{"crg_mean", "margins[].crg.mean"},
+		{"dir_sim", "margins[].dir_sim"},
+		{"act_overlap", "margins[].act_overlap"},
+		{"margin_error_rms", "margins[].margin_error.rms"},
+		{"tau01", "tau01"},
+		{"rtau01", "rtau01"},
+	} {
+		metric(c[0], c[1], false)
+	}
+	return list
 }
 
-// sweepWidths shows widths, which are means for some layers.
-func sweepWidths(widths []float64) string {
-	words := make([]string, len(widths))
-	for i, w := range widths {
-		words[i] = strconv.FormatFloat(w, 'g', 4, 64)
-	}
-	return strings.Join(words, " ")
-}
-
-// sweepSame is the budget that a point is the same at, or "".
-func sweepSame(p *ptq.SweepPoint) any {
-	if p.Same == 0 {
+// orNone is a number, or "" for 0.
+func orNone(x float64) any {
+	if x == 0 {
 		return ""
 	}
-	return p.Same
+	return x
 }
 
 // csv writes one line for each point and required margin; what is undefined is empty.
 func (v *sweepView) csv(out io.Writer) error {
 	w := csv.NewWriter(out)
-	columns := sweepColumns()
+	columns := sweepColumns(v.first.Margins) // the same for all points
 	line := make([]string, len(columns))
 	for i, c := range columns {
 		line[i] = c.name
 	}
-	if err := w.Write(line); err != nil {
-		return err
-	}
+	err := w.Write(line)
 	for i := range v.Points {
 		p := &v.Points[i]
-		at := v.first.Margins // of a point that does not fit, the margins alone are of use
-		if p.Unfit == "" {
-			at = p.Measured.Margins
-		}
-		for k := range at {
+		for k := range v.first.Margins {
 			for j, c := range columns {
 				line[j] = ""
-				if p.Unfit == "" || c.ofUnfit() {
-					line[j] = sweepCell(c.value(p, &at[k]))
+				if p.Unfit == "" || c.unfit {
+					line[j] = sweepCell(c.value(p, k))
 				}
 			}
-			if err := w.Write(line); err != nil {
-				return err
-			}
+			err = errors.Join(err, w.Write(line))
 		}
 	}
 	w.Flush()
-	return w.Error()
+	return errors.Join(err, w.Error())
 }
 
 func sweepCell(value any) string {
-	switch x := value.(type) {
-	case eval.Float:
+	if x, ok := value.(eval.Float); ok {
 		if !x.Defined() {
 			return ""
 		}
-		return strconv.FormatFloat(float64(x), 'g', -1, 64)
-	case float64:
+		value = float64(x)
+	}
+	if x, ok := value.(float64); ok {
 		return strconv.FormatFloat(x, 'g', -1, 64)
 	}
 	return fmt.Sprint(value)
@@ -436,10 +405,8 @@ func (v *sweepView) warnings() []string {
 		}
 	}
 	for _, w := range v.first.Warnings {
-		if !slices.ContainsFunc(v.Points, func(p ptq.SweepPoint) bool {
-			return p.Unfit == "" &&
-				!slices.Contains(p.Measured.Warnings, w)
-		}) {
+		lacks := func(p ptq.SweepPoint) bool { return p.Unfit == "" && !slices.Contains(p.Measured.Warnings, w) }
+		if !slices.ContainsFunc(v.Points, lacks) {
 			list = append(list, w) // of the data, then
 		}
 	}
@@ -450,26 +417,22 @@ func (v *sweepView) warnings() []string {
 func (v *sweepView) draw(w io.Writer, format string) error {
 	of := func(name string) string { return fmt.Sprintf("%s(%g)", name, v.margin) }
 	full := float64(v.first.Decisions.AccuracyFull.Value)
+	x := "budget, " + string(v.cost) + " per weight"
+	if v.cost == ptq.CostBytes || v.cost == ptq.CostBOPs {
+		x = "budget, bits per weight of " + string(v.cost)
+	}
 	var charts []chart.Chart
 	for _, c := range []struct {
-		title, y string
-		value    func(p *ptq.SweepPoint) eval.Rate
+		title, y, key string
+		ends          bool // the interval of the accuracy is about other people, while all points are of the same ones
 	}{
-		{of("VD"), "the original's promises that break", func(p *ptq.SweepPoint) eval.Rate { return p.At(v.margin).VD }},
-		{of("RVD"), "its own promises the original refuses", func(p *ptq.SweepPoint) eval.Rate { return p.At(v.margin).RVD }},
-		{
-			of("CRG"), "more cost, ratio of sums",
-			func(p *ptq.SweepPoint) eval.Rate { return sweepNumber(p.At(v.margin).CRG.RatioOfSums.Value) },
-		},
-		{
-			fmt.Sprintf("Accuracy (original %.4f)", full), "accuracy",
-			func(p *ptq.SweepPoint) eval.Rate { return sweepNumber(p.Measured.Decisions.AccuracyQuant.Value) },
-		},
+		{of("VD"), "the original's promises that break", "margins[].vd", true},
+		{of("RVD"), "its own promises the original refuses", "margins[].rvd", true},
+		{of("CRG"), "more cost, ratio of sums", "margins[].crg.ratio_of_sums", false},
+		{fmt.Sprintf("Accuracy (original %.4f)", full), "accuracy", "decisions.accuracy_quant", false},
 	} {
-		budget := chart.Chart{Title: c.title + " over the budget", X: "budget, " + string(v.cost) + " per weight", Y: c.y}
-		if v.cost == ptq.CostBytes || v.cost == ptq.CostBOPs {
-			budget.X = "budget, bits per weight of " + string(v.cost)
-		}
+		m := eval.MetricAt(c.key)
+		budget := chart.Chart{Title: c.title + " over the budget", X: x, Y: c.y}
 		size := chart.Chart{Title: c.title + " over the size", X: "file size in bytes", Y: c.y}
 		for _, method := range v.methods {
 			a, b := chart.Series{Name: string(method)}, chart.Series{Name: string(method)}
@@ -478,36 +441,30 @@ func (v *sweepView) draw(w io.Writer, format string) error {
 				if p.Method != method || p.Unfit != "" {
 					continue
 				}
-				addSweepPoint(&a, p.Budget, c.value(p))
+				value := m.Of(p.Measured, v.at)
+				if !c.ends {
+					value.Lo, value.Hi = eval.Float(math.NaN()), eval.Float(math.NaN())
+				}
+				add := func(s *chart.Series, x float64) {
+					s.X, s.Y = append(s.X, x), append(s.Y, float64(value.Value))
+					s.Low, s.High = append(s.Low, float64(value.Lo)), append(s.High, float64(value.Hi))
+				}
+				add(&a, p.Budget)
 				if p.Same == 0 {
-					addSweepPoint(&b, float64(p.Bytes), c.value(p))
+					add(&b, float64(p.Bytes))
 				}
 			}
-			if len(a.X) == 0 {
-				continue // it fits no budget
+			if len(a.X) > 0 { // it fits a budget
+				budget.Series, size.Series = append(budget.Series, a), append(size.Series, b)
 			}
-			budget.Series, size.Series = append(budget.Series, a), append(size.Series, b)
 		}
 		charts = append(charts, budget, size)
 	}
 	return chart.Draw(w, format, charts...)
 }
 
-// sweepNumber is a number without an interval, or with one that says nothing here: that of the accuracy is
-// about other people, while all points are of the same ones.
-func sweepNumber(x eval.Float) eval.Rate {
-	none := eval.Float(math.NaN())
-	return eval.Rate{Value: x, Lo: none, Hi: none}
-}
-
-// addSweepPoint adds a rate with its interval.
-func addSweepPoint(s *chart.Series, x float64, r eval.Rate) {
-	s.X, s.Y = append(s.X, x), append(s.Y, float64(r.Value))
-	s.Low, s.High = append(s.Low, float64(r.Lo)), append(s.High, float64(r.Hi))
-}
-
 // text writes the points as a table, which is no wider than 100 columns.
-func (v *sweepView) text(out io.Writer, files string) error {
+func (v *sweepView) text(out io.Writer, files string) {
 	fmt.Fprintf(out, "%s\n%d people evaluated, the original: accuracy %.4f, %d bytes\n", files,
 		v.first.Population.Evaluated, float64(v.first.Decisions.AccuracyFull.Value), v.FloatBytes)
 	fmt.Fprintf(out, "VD and RVD (95 %% intervals), CRG and agree in %%; VD, RVD, CRG, rms error at margin %g\n\n",
@@ -516,15 +473,20 @@ func (v *sweepView) text(out io.Writer, files string) error {
 	t.Add("method", "budget", "bits", "bytes", "VD", "", "RVD", "", "CRG", "rms", "acc.", "agree")
 	for i := range v.Points {
 		p := &v.Points[i]
-		if note := sweepNote(p); note != "" {
+		if p.Unfit != "" || p.Same != 0 {
+			note := fmt.Sprintf("as at %g", p.Same)
+			if p.Unfit != "" { // what stands before the least budget is in the line already
+				_, least, _ := strings.Cut(p.Unfit, allocate.ErrBudget.Error()+": ")
+				note = "does not fit: " + cmp.Or(least, p.Unfit)
+			}
 			t.Add(string(p.Method), fmt.Sprint(p.Budget))
 			t.Note(note)
 			continue
 		}
-		a, d := p.At(v.margin), p.Measured.Decisions
-		budget, rms := fmt.Sprint(p.Budget), "-"
-		if a.MarginError.RMS.Value.Defined() {
-			rms = fmt.Sprintf("%.3g", float64(a.MarginError.RMS.Value))
+		a, d := &p.Measured.Margins[v.at], p.Measured.Decisions
+		budget, rms := fmt.Sprint(p.Budget), fmt.Sprintf("%.3g", float64(a.MarginError.RMS.Value))
+		if !a.MarginError.RMS.Value.Defined() {
+			rms = "-"
 		}
 		if len(p.Problems) > 0 {
 			budget += "!"
@@ -536,22 +498,6 @@ func (v *sweepView) text(out io.Writer, files string) error {
 			sweepPercent(1-d.Disagreement.Value))
 	}
 	t.Write(out, "")
-	return nil
-}
-
-// sweepNote says in place of numbers why a line of the table has none.
-func sweepNote(p *ptq.SweepPoint) string {
-	switch {
-	case p.Unfit != "":
-		note := p.Unfit
-		if _, least, ok := strings.Cut(note, allocate.ErrBudget.Error()+": "); ok {
-			note = least // the rest is in the line already
-		}
-		return "does not fit: " + note
-	case p.Same != 0:
-		return fmt.Sprintf("as at %g", p.Same)
-	}
-	return ""
 }
 
 // sweepPercent shows a share in percent, in five characters; the heading has the unit.
