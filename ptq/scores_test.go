@@ -48,7 +48,7 @@ func TestCurvedErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.full.Close()
-	r := &ruler{profiler: &profiler{calibrated: c}}
+	r := &profiler{calibrated: c}
 	for _, l := range c.layers {
 		r.weights = append(r.weights, l.Params())
 	}

@@ -153,21 +153,17 @@ type profiler struct {
 	o        ProfileOptions
 	points   *calib.Set // with recourse points, also where the method does not look at them
 	weights  []int      // of each layer
+	total    int        // of weights
 	warnings []string
 }
 
 // measures are those of all layers at one kind of rows.
 type measures struct {
+	at, rows string    // as Rule.At has it, and as messages do
 	gradient []float64 // nil when there is none
 	trace    []sensitivity.Curvature
 	errors   [][]float64 // layer, format
 }
-
-// Kinds of rows.
-const (
-	factualRows  = "factual rows"
-	recourseRows = "recourse points"
-)
 
 func (c *calibrated) profile(ctx context.Context, o ProfileOptions) (_ *Profile, err error) {
 	p := &profiler{calibrated: c, o: o, points: c.union, warnings: slices.Clone(c.warnings)}
@@ -177,20 +173,19 @@ func (c *calibrated) profile(ctx context.Context, o ProfileOptions) (_ *Profile,
 		}
 	}
 	for _, l := range c.layers {
-		p.weights = append(p.weights, l.Params())
+		p.weights, p.total = append(p.weights, l.Params()), p.total+l.Params()
 	}
 	if exact := c.exactErrors(errorRows); p.o.Errors == ErrorsAuto && exact {
 		p.o.Errors = ErrorsExact
 	} else if p.o.Errors == ErrorsAuto {
 		p.o.Errors = ErrorsFirstOrder
 	}
-	factual, err := p.survey(ctx, factualRows)
-	if err != nil {
-		return nil, err
-	}
-	var recourse *measures
+	all := []*measures{{at: "factual", rows: "factual rows"}}
 	if p.points.Recourse > 0 {
-		if recourse, err = p.survey(ctx, recourseRows); err != nil {
+		all = append(all, &measures{at: "recourse", rows: "recourse points"})
+	}
+	for _, m := range all {
+		if err := p.survey(ctx, m); err != nil {
 			return nil, err
 		}
 	}
@@ -206,71 +201,74 @@ func (c *calibrated) profile(ctx context.Context, o ProfileOptions) (_ *Profile,
 	for _, f := range c.formats() {
 		out.BitWidths = append(out.BitWidths, f.Bits)
 	}
-	atFactual, atRecourse := factual.importance(p.weights), recourse.importance(p.weights)
 	for i, l := range c.layers {
-		lp := LayerProfile{Node: l.Node, Weights: p.weights[i], Factual: atFactual[i]}
-		if atRecourse != nil {
-			lp.Recourse = &atRecourse[i]
-		}
-		out.Layers = append(out.Layers, lp)
+		out.Layers = append(out.Layers, LayerProfile{Node: l.Node, Weights: p.weights[i]})
 	}
-	out.Rules, err = p.rules(ctx, factual, recourse)
+	for _, m := range all {
+		for i, importance := range m.importance(p.weights) {
+			if m.at == "factual" {
+				out.Layers[i].Factual = importance
+			} else {
+				out.Layers[i].Recourse = &importance
+			}
+		}
+	}
+	out.Rules, err = p.rules(ctx, all)
 	return out, err
 }
 
 // survey takes all measures at one kind of rows. A model without gradients has
 // its quantization errors alone.
-func (p *profiler) survey(ctx context.Context, where string) (*measures, error) {
-	m := &measures{}
+func (p *profiler) survey(ctx context.Context, m *measures) (err error) {
 	rows, moved, classes := p.points.Points(), p.points.Moved(), []int(nil)
-	var err error
-	if where == factualRows {
+	if m.at == "factual" {
 		rows, moved = p.points.Facts(), p.points.Facts()
 		if classes, err = factualClasses(ctx, p.full, p.people); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	p.tell("gradients at "+where, 0, 0)
+	p.tell("gradients at "+m.rows, 0, 0)
 	if m.gradient, err = sensitivity.Gradient(ctx, p.full, p.layers, moved, classes); err == nil {
-		err = finite("gradient", m.gradient)
+		err = finite("gradient", m.gradient...)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, err
+			return err
 		}
-		p.warn("no gradients at %s: %v", where, err)
+		p.warn("no gradients at %s: %v", m.rows, err)
 		m.gradient = nil
 	}
 	m.trace, err = sensitivity.Trace(ctx, p.full, p.layers, rows, classes, sensitivity.TraceOptions{
-		Probes: p.o.Probes, Seed: p.o.Seed, Progress: func(done, total int) { p.tell("curvature at "+where, done, total) },
+		Probes: p.o.Probes, Seed: p.o.Seed, Progress: func(done, total int) { p.tell("curvature at "+m.rows, done, total) },
 	})
 	for _, t := range m.trace {
-		err = errors.Join(err, finite("trace", []float64{t.Trace, t.Err}))
+		err = errors.Join(err, finite("trace", t.Trace, t.Err))
 	}
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, err
+			return err
 		}
-		p.warn("no traces at %s: %v", where, err)
+		p.warn("no traces at %s: %v", m.rows, err)
 		m.trace = nil
 	}
 	x := sampled(rows, p.full.Dim(), errorRows)
-	if m.errors, err = p.measureLayers(ctx, x, p.o.Errors == ErrorsExact, "quantization errors at "+where); err != nil {
-		return nil, err
+	m.errors, err = p.measureLayers(ctx, x, p.o.Errors == ErrorsExact, "quantization errors at "+m.rows)
+	if err != nil {
+		return err
 	}
 	for i := range m.errors {
-		if e := finite("quantization error", m.errors[i]); e != nil {
+		if e := finite("quantization error", m.errors[i]...); e != nil {
 			err = errors.Join(err, fmt.Errorf("layer %q: %w", p.layers[i].Node, e))
 		}
 	}
-	return m, err
+	return err
 }
 
 func (p *profiler) warn(format string, args ...any) {
 	p.warnings = append(p.warnings, fmt.Sprintf(format, args...))
 }
 
-func finite(what string, v []float64) error {
+func finite(what string, v ...float64) error {
 	for _, x := range v {
 		if math.IsNaN(x) || math.IsInf(x, 0) {
 			return fmt.Errorf("the %s is %v", what, x)
@@ -279,29 +277,22 @@ func finite(what string, v []float64) error {
 	return nil
 }
 
-// importance returns the measures layer by layer, with ranks; nil of nil.
+// importance returns the measures layer by layer, with ranks.
 func (m *measures) importance(weights []int) []Importance {
-	if m == nil {
-		return nil
-	}
 	out := make([]Importance, len(weights))
-	gradient := scores(m.gradient, nil, weights)
-	var trace, errs []float64
+	for i, s := range scores(m.gradient, weights) {
+		out[i].Gradient = &s
+	}
+	var traces []float64
 	for _, t := range m.trace {
-		trace, errs = append(trace, t.Trace), append(errs, t.Err)
+		traces = append(traces, t.Trace)
 	}
-	traces := scores(trace, errs, weights)
-	for i := range out {
-		out[i].MarginError = m.errors[i]
-		if gradient != nil {
-			out[i].Gradient = &gradient[i]
-		}
-		if traces != nil {
-			out[i].Trace = &traces[i]
-		}
+	for i, s := range scores(traces, weights) {
+		s.Err = m.trace[i].Err
+		out[i].Trace = &s
 	}
+	column := make([]float64, len(out))
 	for f := range m.errors[0] {
-		column := make([]float64, len(out))
 		for i := range column {
 			column[i] = m.errors[i][f]
 		}
@@ -309,32 +300,27 @@ func (m *measures) importance(weights []int) []Importance {
 			out[i].MarginErrorRank = append(out[i].MarginErrorRank, r)
 		}
 	}
+	for i := range out {
+		out[i].MarginError = m.errors[i]
+	}
 	return out
 }
 
 // scores adds ranks to the values of the layers.
-func scores(values, errs []float64, weights []int) []Score {
-	if values == nil {
-		return nil
-	}
+func scores(values []float64, weights []int) []Score {
 	out := make([]Score, len(values))
 	per := perWeight(values, weights)
-	for i, r := range ranks(values) {
-		out[i] = Score{Value: values[i], PerWeight: per[i], Rank: r}
-		if errs != nil {
-			out[i].Err = errs[i]
-		}
-	}
-	for i, r := range ranks(per) {
-		out[i].PerWeightRank = r
+	rank, perRank := ranks(values), ranks(per)
+	for i := range out {
+		out[i] = Score{Value: values[i], PerWeight: per[i], Rank: rank[i], PerWeightRank: perRank[i]}
 	}
 	return out
 }
 
 func perWeight(values []float64, weights []int) []float64 {
-	out := make([]float64, len(values))
-	for i, v := range values {
-		out[i] = v / float64(weights[i])
+	out := slices.Clone(values)
+	for i := range out {
+		out[i] /= float64(weights[i])
 	}
 	return out
 }
@@ -349,81 +335,64 @@ func ranks(values []float64) []int {
 	return out
 }
 
-// ruler asks rules for their bits and measures what comes of them.
-type ruler struct {
-	*profiler
-
-	total   int // weights of all layers
-	budget  int64
-	x       []float32 // where whole models are run, and the margins there
-	margins []float32
-}
-
-func (p *profiler) rules(ctx context.Context, factual, recourse *measures) ([]Rule, error) {
-	r := &ruler{profiler: p, x: p.points.Points()}
-	for _, n := range p.weights {
-		r.total += n
-	}
-	r.budget = int64(math.Floor(p.calibrated.o.Budget*float64(r.total) + 1e-6))
+// rules asks the rules for their bits and measures what comes of them.
+func (p *profiler) rules(ctx context.Context, all []*measures) ([]Rule, error) {
+	budget := int64(math.Floor(p.calibrated.o.Budget*float64(p.total) + 1e-6))
+	x := p.points.Points() // where whole models are run
 	if p.points.Recourse == 0 {
-		r.x = p.points.Facts()
+		x = p.points.Facts()
 	}
-	r.x = sampled(r.x, p.full.Dim(), errorRows)
-	var err error
-	if r.margins, err = p.full.Margins(ctx, r.x); err != nil {
-		return nil, err
-	}
-	picks, err := allocate.Uniform(r.choices(nil), r.budget)
-	rule, err := r.outcome(ctx, Rule{Name: AllocatorUniform}, picks, err)
+	x = sampled(x, p.full.Dim(), errorRows)
+	margins, err := p.full.Margins(ctx, x)
 	if err != nil {
 		return nil, err
 	}
-	list := []Rule{rule}
-	for _, where := range []struct {
-		name string
-		m    *measures
-	}{{"factual", factual}, {"recourse", recourse}} {
-		if where.m == nil {
-			continue
+	var list []Rule
+	add := func(name Allocator, at string, picks []int, err error) error {
+		rule := Rule{Name: name, At: at}
+		if err != nil {
+			rule.Error = err.Error()
+		} else if err = p.outcome(ctx, &rule, picks, x, margins); err != nil {
+			return err
 		}
-		for _, name := range []Allocator{AllocatorPaper, RuleHAWQ, AllocatorExact} {
-			picks, ok, err := r.pick(name, where.m)
-			if !ok {
-				continue
-			}
-			if rule, err = r.outcome(ctx, Rule{Name: name, At: where.name}, picks, err); err != nil {
+		list = append(list, rule)
+		return nil
+	}
+	picks, err := allocate.Uniform(p.choices(nil), budget)
+	if err := add(AllocatorUniform, "", picks, err); err != nil {
+		return nil, err
+	}
+	for _, m := range all {
+		if m.gradient != nil {
+			picks, err := allocate.Paper(p.choices(nil), perWeight(m.gradient, p.weights), budget)
+			if err := add(AllocatorPaper, m.at, picks, err); err != nil {
 				return nil, err
 			}
-			list = append(list, rule)
+		}
+		if m.trace != nil {
+			var picks []int
+			changes, err := p.curved(m.trace)
+			if err == nil {
+				picks, err = allocate.Exact(p.choices(changes), budget)
+			}
+			if err := add(RuleHAWQ, m.at, picks, err); err != nil {
+				return nil, err
+			}
+		}
+		picks, err := allocate.Exact(p.choices(m.errors), budget)
+		if err := add(AllocatorExact, m.at, picks, err); err != nil {
+			return nil, err
 		}
 	}
 	return list, nil
 }
 
-// pick asks the rule called name for its choices; it is not ok where the rule lacks its measure.
-func (r *ruler) pick(name Allocator, m *measures) (picks []int, ok bool, err error) {
-	switch {
-	case name == AllocatorPaper && m.gradient != nil:
-		picks, err = allocate.Paper(r.choices(nil), perWeight(m.gradient, r.weights), r.budget)
-	case name == RuleHAWQ && m.trace != nil:
-		var errs [][]float64
-		if errs, err = r.curved(m.trace); err == nil {
-			picks, err = allocate.Exact(r.choices(errs), r.budget)
-		}
-	case name == AllocatorExact:
-		picks, err = allocate.Exact(r.choices(m.errors), r.budget)
-	default:
-		return nil, false, nil
-	}
-	return picks, true, err
-}
-
 // choices are those of each layer, their cost the bits of the weights.
-func (r *ruler) choices(errs [][]float64) [][]allocate.Choice {
-	out := make([][]allocate.Choice, len(r.layers))
+func (p *profiler) choices(errs [][]float64) [][]allocate.Choice {
+	out := make([][]allocate.Choice, len(p.layers))
 	for i := range out {
-		for f, format := range r.formats() {
-			c := allocate.Choice{Bits: format.Bits, Cost: int64(r.weights[i]) * int64(format.Bits)}
+		for f, format := range p.formats() {
+			c := allocate.Choice{Bits: format.Bits, Cost: int64(p.weights[i]) * int64(format.Bits)}
 			if errs != nil {
 				c.Error = errs[i][f]
 			}
@@ -435,13 +404,18 @@ func (r *ruler) choices(errs [][]float64) [][]allocate.Choice {
 
 // curved is what HAWQ-V2 takes for the quantization error of each layer and bit width: the trace per
 // weight, the mean eigenvalue of the Hessian, times the squared change of the weights.
-func (r *ruler) curved(trace []sensitivity.Curvature) ([][]float64, error) {
-	out := make([][]float64, len(r.layers))
+func (p *profiler) curved(trace []sensitivity.Curvature) ([][]float64, error) {
+	out := make([][]float64, len(p.layers))
 	for i := range out {
-		gain := r.gains(i)
-		w := r.grid.wide[i]
-		for f := range r.formats() {
-			c, err := r.change(i, f)
+		w := p.grid.wide[i]
+		gain := slices.Repeat([]float64{1}, w.In) // what columns were divided by for the integer input
+		if p.onGrid(i) {
+			for _, c := range p.grid.input.Columns {
+				gain[c.Source] = float64(c.Gain)
+			}
+		}
+		for f := range p.formats() {
+			c, err := p.change(i, f)
 			if err != nil {
 				return nil, err
 			}
@@ -450,43 +424,21 @@ func (r *ruler) curved(trace []sensitivity.Curvature) ([][]float64, error) {
 				d := (float64(v) - float64(w.W[k])) * gain[k%w.In]
 				sum += d * d
 			}
-			out[i] = append(out[i], max(0, trace[i].Trace)/float64(r.weights[i])*sum)
+			out[i] = append(out[i], max(0, trace[i].Trace)/float64(p.weights[i])*sum)
 		}
 	}
 	return out, nil
 }
 
-// gains are what the columns of a layer's weights were divided by for the integer input.
-func (r *ruler) gains(layer int) []float64 {
-	l := r.grid.wide[layer]
-	gain := make([]float64, l.In)
-	for j := range gain {
-		gain[j] = 1
-	}
-	if r.onGrid(layer) {
-		for _, c := range r.grid.input.Columns {
-			gain[c.Source] = float64(c.Gain)
-		}
-	}
-	return gain
-}
-
-// outcome says what comes of a rule's choices; err is the rule's own, if it has none.
-func (r *ruler) outcome(ctx context.Context, rule Rule, picks []int, err error) (Rule, error) {
-	if err != nil {
-		rule.Error = err.Error()
-		return rule, nil
-	}
-	formats := r.formats()
-	for i, f := range picks {
-		rule.Bits = append(rule.Bits, formats[f].Bits)
-		rule.MeanBits += float64(formats[f].Bits*r.weights[i]) / float64(r.total)
-	}
+// outcome fills in what comes of a rule's choices, with the margins wanted at x.
+func (p *profiler) outcome(ctx context.Context, rule *Rule, picks []int, x, margins []float32) error {
 	w := make(assignment, len(picks))
 	for i, f := range picks {
 		w[i] = []int{f}
+		rule.Bits = append(rule.Bits, p.formats()[f].Bits)
+		rule.MeanBits += float64(rule.Bits[i]*p.weights[i]) / float64(p.total)
 	}
-	d, err := r.modelError(ctx, w, r.x, r.margins)
+	d, err := p.modelError(ctx, w, x, margins)
 	rule.MarginError = math.Sqrt(d)
-	return rule, err
+	return err
 }
