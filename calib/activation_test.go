@@ -35,6 +35,7 @@ func spreadOf(seed uint64, lo, hi float32) *Stats {
 // The least squared error against all pairs of ends on a fine grid, with the error
 // summed bin by bin, for the histogram that each kind looks at.
 func TestActivationSquared(t *testing.T) {
+	t.Parallel()
 	for seed, ends := range [][2]float32{{0, 9}, {-3, 9}, {-4, 0}, {2, 9}} {
 		s := spreadOf(uint64(seed), ends[0], ends[1])
 		for kind, hist := range map[Range][]float64{MSE: s.Hist, Output: s.OutputHist, Logits: s.LogitHist, "": s.Hist} {

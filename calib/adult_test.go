@@ -88,6 +88,7 @@ func layerError(l quant.LayerInfo, gram, mean []float64, fit *quant.Layer, f qua
 // On real moments, GPTQ halves the error of rounding to the nearest
 // at least, and AdaRound is no worse.
 func TestAdultRoundings(t *testing.T) {
+	t.Parallel()
 	c, layers, set := adult(t)
 	set.X, set.Factual = set.X[:10000*set.Dim], 10000
 	stats, err := calib.Collect(context.Background(), c, layers, set, nil, calib.CollectOptions{})
@@ -119,6 +120,7 @@ func TestAdultRoundings(t *testing.T) {
 // layers, relative to the outputs' own variance, computed row by row for activations.
 // None but the kind that minimises it is better than that.
 func TestAdultRanges(t *testing.T) {
+	t.Parallel()
 	c, layers, set := adult(t)
 	set.X, set.Factual = set.X[:3000*set.Dim], 3000
 	ctx := context.Background()

@@ -71,6 +71,7 @@ func TestMinMax(t *testing.T) {
 // loss written out; of all numbers, at least nearly the best: the loss is jumpy. For a
 // row and for all rows together, for small layers, of which each threshold is tried, and a large one.
 func TestSearchedScales(t *testing.T) {
+	t.Parallel()
 	for _, size := range []struct {
 		out, in         int
 		ofGrid, ofDense float64
@@ -132,6 +133,7 @@ func TestSearchedScales(t *testing.T) {
 // The scale of the kind Entropy has a divergence, P and Q written out, that no
 // other threshold beats; a few far weights are clipped at 3 bits.
 func TestEntropyScale(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(8, 1))
 	l := quant.LayerInfo{Node: "n", In: 600, Out: 1, W: make([]float32, 600), B: []float32{0}}
 	for k := range l.W {
@@ -165,6 +167,7 @@ func TestEntropyScale(t *testing.T) {
 
 // No fit depends on the workers.
 func TestFitWeightsWorkers(t *testing.T) {
+	t.Parallel()
 	l, s := layerOf(5, 14)
 	s.Logits.Gram, s.Logits.Mean = slices.Clone(s.Gram), slices.Clone(s.Mean)
 	for j := range l.In {

@@ -37,6 +37,7 @@ func layerOf(out, in int) (quant.LayerInfo, *Stats) {
 
 // Codes rounded by chance are one of the two next to the number, and right on average.
 func TestStochasticRounding(t *testing.T) {
+	t.Parallel()
 	l, s := layerOf(3, 5)
 	f, err := quant.FormatOf(8, false)
 	if err != nil {

@@ -84,6 +84,7 @@ func observed(t testing.TB, eng ort.Options, m *graph.Model, layers []quant.Laye
 // TestConvFuses: every planned convolution runs as QLinearConv, whatever its
 // container and whatever stands around it; optimized and unoptimized agree.
 func TestConvFuses(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	variants := []struct {
 		bits, act  int
@@ -328,6 +329,7 @@ func TestConvWeightOnly(t *testing.T) {
 // TestConvBesideFloat: layers that stay in float between integer convolutions keep
 // their weights, which the runtime would round between quantizers.
 func TestConvBesideFloat(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	for _, n := range convNets() {
 		m := n.model(t)

@@ -88,6 +88,7 @@ func simulate(t *testing.T, m *graph.Model, p *quant.Plan, x []float32, n int) [
 // TestKeptFloat keeps every set of layers of networks of two to four in float: the
 // others run on integer kernels, those in float, and all computes what the plan says.
 func TestKeptFloat(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	for depth := 2; depth <= 4; depth++ {
 		for _, out := range []int{1, 2} {
@@ -136,6 +137,7 @@ func after(m *graph.Model, n, k *graph.Node) {
 // TestReaders puts all kinds of readers behind an integer layer: it runs on the integer
 // kernel, and optimizations change nothing.
 func TestReaders(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	output := func(m *graph.Model, name string) {
 		m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: name, DType: graph.Float})

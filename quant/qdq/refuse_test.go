@@ -92,6 +92,7 @@ func TestPlanJSON(t *testing.T) {
 
 // TestMixed checks models in which float, weight-only and integer layers meet.
 func TestMixed(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	for _, bits := range []int{2, 3, 4, 8} {
 		for kinds := range 27 {

@@ -127,6 +127,7 @@ const probes = 20
 // TestRowBits: whatever the widths of the rows and their containers, the runtime
 // sees the weights of the plan and computes with them, with optimizations and without.
 func TestRowBits(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	sizes := []func(*graph.Model) int{nil, size(t), preferPlanes, preferConcats}
 	rapid.Check(t, func(t *rapid.T) {
@@ -200,6 +201,7 @@ func (c *rowCase) check(t failer, eng ort.Options, q *graph.Model) {
 // TestRuntimes: what is written for a release has nothing that it does not read,
 // and releases that are not known are an error that says which are.
 func TestRuntimes(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	for _, r := range qdq.Runtimes() {
 		for _, bits := range []int{2, 3, 4, 8} {

@@ -28,6 +28,7 @@ func preferPlanes(m *graph.Model) int {
 // the codes of quant and integer arithmetic in float64, for every width,
 // container and odd shape.
 func TestArithmetic(t *testing.T) {
+	t.Parallel()
 	eng := orttest.Need(t)
 	type variant struct {
 		bits int
