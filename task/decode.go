@@ -189,15 +189,8 @@ func (d *decoder) condition(n ast.Node, c *Condition) {
 	}
 }
 
-func (d *decoder) target(n ast.Node, t *Target) {
-	m := d.mapping(n, "target", d.targetKeys(t))
-	if t.Margin < 0 {
-		d.errorf(m.Place("margin"), "the margin must be 0 or more: recourse is a point on the favourable side")
-	}
-}
-
-// The functions here and in featurekeys.go declare the keys of a task file, one list for each mapping. The decoder reads by them, Markdown prints
-// them and Schema translates them, so that neither the reference page nor the schema can differ from what is read.
+// The functions below declare the keys of a task file, one list for each mapping. The decoder reads by them, and Schema translates them with
+// what reference.md says of each.
 
 // parts are the places of the parts of a task file, for what is checked once all of it is read.
 type parts struct {
@@ -214,244 +207,129 @@ func (d *decoder) taskKeys(t *Task, p *parts) []key {
 		t.Features = append(t.Features, f)
 	}
 	return []key{
-		{Name: "version", Value: d.count(&t.Version).With("enum", []int{1}), Fallback: required, Doc: "version of the format; 1 is the only one"},
-		{
-			Name: "encoded", Value: d.flag(&t.Encoded), Fallback: "`false`",
-			Doc: "`true`: data files hold the model's inputs instead of raw columns; so does a file whose header names the inputs " +
-				"(`age`, `housing=rent`, `savings>=1000`)",
-		},
-		{
-			Name:     "data",
-			Value:    value{Read: func(n ast.Node) { p.data = d.data(n, &t.Data) }, Form: func() schema { return config.Object(d.dataKeys(&Data{})) }},
-			Fallback: "comma-separated, with a header and no outcome", Doc: "how data files are read, see below",
-		},
-		{
-			Name:     "target",
-			Value:    value{Read: func(n ast.Node) { d.target(n, &t.Target) }, Form: func() schema { return config.Object(d.targetKeys(&Target{})) }},
-			Fallback: "see below", Doc: "the outcome that people want",
-		},
-		{
-			Name:     "features",
-			Value:    value{Read: func(n ast.Node) { d.List(n, "features", each) }, Form: featuresForm},
-			Fallback: required, Doc: "list of features, in the order of the model's inputs, see below",
-		},
-		{
-			Name:     "links",
-			Value:    value{Read: func(n ast.Node) { p.links = n }, Form: config.ListOf(func() schema { return config.Object(d.linkKeys(&Link{}, &pairs{})) })},
-			Fallback: "every feature changes alone", Doc: "list of changes that drag others along, see below",
-		},
-		{
-			Name:     "constraints",
-			Value:    value{Read: func(n ast.Node) { p.conditions = n }, Form: conditionsForm},
-			Fallback: "none",
-			Doc:      "list of what must hold between features after an action: inequalities, if-then rules and subset limits, see below",
-		},
-		{
-			Name:     "cost",
-			Value:    value{Read: func(n ast.Node) { p.cost = d.cost(n, &t.Cost) }, Form: func() schema { return config.Object(d.costKeys(&Cost{})) }},
-			Fallback: "see below", Doc: "what a change costs",
-		},
-		{
-			Name: "sparsity",
-			Value: value{
-				Read: func(n ast.Node) { d.mapping(n, "sparsity", d.sparsityKeys(&t.Sparsity)) },
-				Form: func() schema { return config.Object(d.sparsityKeys(&Sparsity{})) },
-			},
-			Fallback: "no limit", Doc: "how many features an action may change",
-		},
+		{Name: "version", Value: d.count(&t.Version).With("enum", []int{1}), Fallback: required},
+		{Name: "encoded", Value: d.flag(&t.Encoded)},
+		{Name: "data", Value: value{
+			Read: func(n ast.Node) { p.data = d.data(n, &t.Data) },
+			Form: object("`data`", d.dataKeys(&Data{})),
+		}},
+		{Name: "target", Value: value{
+			Read: func(n ast.Node) { d.mapping(n, "target", d.targetKeys(&t.Target)) },
+			Form: object("`target`", d.targetKeys(&Target{})),
+		}},
+		{Name: "features", Value: value{
+			Read: func(n ast.Node) { d.List(n, "features", each) },
+			Form: config.ListOf(object("A feature of `features`", d.featureKeys(&Feature{}, &percents{}))),
+		}.With("minItems", 1), Fallback: required},
+		{Name: "links", Value: value{
+			Read: func(n ast.Node) { p.links = n },
+			Form: config.ListOf(object("A link of `links`", d.linkKeys(&Link{}, &pairs{}))),
+		}},
+		{Name: "constraints", Value: value{Read: func(n ast.Node) { p.conditions = n }, Form: conditionsForm}},
+		{Name: "cost", Value: value{
+			Read: func(n ast.Node) { p.cost = d.cost(n, &t.Cost) },
+			Form: object("`cost`", d.costKeys(&Cost{})),
+		}},
+		{Name: "sparsity", Value: value{
+			Read: func(n ast.Node) { d.mapping(n, "sparsity", d.sparsityKeys(&t.Sparsity)) },
+			Form: object("`sparsity`", d.sparsityKeys(&Sparsity{})),
+		}},
 	}
 }
 
 func (d *decoder) dataKeys(t *Data) []key {
 	return []key{
-		{Name: "label", Value: d.text(&t.Label), Fallback: "no outcome", Doc: "column of the outcome; without it in a data file, outcomes are not known"},
-		{
-			Name: "label_suffix", Value: d.text(&t.LabelSuffix), Fallback: "nothing",
-			Doc: "removed from the end of label values that have it",
-		},
-		{
-			Name: "favourable", Value: d.text(&t.Favourable), Fallback: "required with `label`",
-			Doc: "label value of the favourable outcome; every other one is unfavourable, a missing one not known",
-		},
-		{
-			Name: "missing", Value: d.texts(&t.Missing), Fallback: "only the empty field",
-			Doc: "field value, or list of them, that means \"not known\"; the empty field always does",
-		},
-		{Name: "delimiter", Value: d.char(&t.Delimiter), Fallback: "`\",\"`", Doc: "the character between fields"},
-		{Name: "trim", Value: d.flag(&t.Trim), Fallback: "`false`", Doc: "remove blanks around fields; those around the names of a header always are"},
-		{Name: "comment", Value: d.char(&t.Comment), Fallback: "none", Doc: "a line that starts with this character is not data"},
-		{Name: "skip", Value: d.count(&t.Skip), Fallback: "`0`", Doc: "lines before the header, or before the data of a file without one"},
-		{
-			Name: "columns", Value: d.texts(&t.Columns), Fallback: "the first row names them",
-			Doc: "names of the columns of a file without header; the last may be absent from a file if it is the label",
-		},
-		{Name: "drop", Value: d.texts(&t.Drop), Fallback: "none", Doc: "columns that must never become features; a feature that reads one is a mistake"},
-		{
-			Name: "subgroups", Value: d.texts(&t.Subgroups), Fallback: "none",
-			Doc: "columns that are no features, by whose values results are reported",
-		},
-		{
-			Name: "filter",
-			Value: value{Read: func(n ast.Node) {
-				d.List(n, "filter", func(_ int, n ast.Node) {
-					c := Condition{Min: math.Inf(-1), Max: math.Inf(1)}
-					d.condition(n, &c)
-					t.Filter = append(t.Filter, c)
-				})
-			}, Form: config.ListOf(func() schema { return config.Object(d.filterKeys(&Condition{})) })},
-			Fallback: "every row", Doc: "list of conditions, see below; a row that fails one is not read",
-		},
+		{Name: "label", Value: d.text(&t.Label)},
+		{Name: "label_suffix", Value: d.text(&t.LabelSuffix)},
+		{Name: "favourable", Value: d.text(&t.Favourable)},
+		{Name: "missing", Value: d.texts(&t.Missing)},
+		{Name: "delimiter", Value: d.char(&t.Delimiter)},
+		{Name: "trim", Value: d.flag(&t.Trim)},
+		{Name: "comment", Value: d.char(&t.Comment)},
+		{Name: "skip", Value: d.count(&t.Skip)},
+		{Name: "columns", Value: d.texts(&t.Columns)},
+		{Name: "drop", Value: d.texts(&t.Drop)},
+		{Name: "subgroups", Value: d.texts(&t.Subgroups)},
+		{Name: "filter", Value: value{Read: func(n ast.Node) {
+			d.List(n, "filter", func(_ int, n ast.Node) {
+				c := Condition{Min: math.Inf(-1), Max: math.Inf(1)}
+				d.condition(n, &c)
+				t.Filter = append(t.Filter, c)
+			})
+		}, Form: config.ListOf(object("A condition of `data.filter`", d.filterKeys(&Condition{})))}},
 	}
 }
 
 func (d *decoder) filterKeys(c *Condition) []key {
 	return []key{
-		{Name: "column", Value: d.text(&c.Column), Fallback: required, Doc: "the column that is looked at; it need not be a feature"},
-		{Name: "min", Value: d.number(&c.Min), Fallback: "no limit", Doc: "smallest raw value; a field that is no number fails"},
-		{Name: "max", Value: d.number(&c.Max), Fallback: "no limit", Doc: "largest raw value; a field that is no number fails"},
-		{Name: "not", Value: d.texts(&c.Not), Fallback: "none", Doc: "field value, or list of them, that fails; `1` and `1.0` are the same"},
+		{Name: "column", Value: d.text(&c.Column), Fallback: required},
+		{Name: "min", Value: d.number(&c.Min)},
+		{Name: "max", Value: d.number(&c.Max)},
+		{Name: "not", Value: d.texts(&c.Not)},
 	}
 }
 
 func (d *decoder) targetKeys(t *Target) []key {
 	return []key{
-		{Name: "class", Value: word(d, &t.Class, "favourable"), Fallback: "`favourable`", Doc: "the outcome that recourse aims at; `favourable` is the only one"},
-		{
-			Name: "index", Value: d.count(&t.Index), Fallback: "`1`",
-			Doc: "class index of the favourable outcome among the model's outputs, from 0; with a single logit, 1 is a logit above 0 and 0 one below",
-		},
-		{
-			Name: "margin", Value: d.number(&t.Margin).From0(), Fallback: "`0`",
-			Doc: "margin in logits, 0 or more, that recourse must reach; `cfq eval` uses `--margins` instead",
-		},
+		{Name: "class", Value: word(d, &t.Class, "favourable")},
+		{Name: "index", Value: d.count(&t.Index)},
+		{Name: "margin", Value: d.from0(&t.Margin)},
 	}
 }
 
 func (d *decoder) costKeys(c *Cost) []key {
 	return []key{
-		{
-			Name: "norm", Value: word(d, &c.Norm, L1, L2, Mixed), Fallback: "`l1`",
-			Doc: "how weighted changes add up: `l1` their sum, `l2` the root of the sum of squares, `mixed` both by `l1_ratio`",
-		},
-		{
-			Name: "l1_ratio", Value: d.number(&c.L1Ratio).From0().With("maximum", 1), Fallback: "`0.5`",
-			Doc: "only with `mixed`, 0 to 1: the cost is `l1_ratio` times the sum plus the rest times the sum of squares",
-		},
-		{
-			Name: "weights", Value: word(d, &c.Weights, InverseStd, InverseMAD, InverseRange, Uniform, Given), Fallback: "`inverse_std`",
-			Doc: "weight of an input, see above; `given` is the feature's `weight` alone, `uniform` 1",
-		},
-		{Name: "eps", Value: d.number(&c.Eps).Above0(), Fallback: "`0.001`", Doc: "model-input units, above 0; bounds the weight of an input that hardly varies"},
-		{
-			Name: "switches", Value: word(d, &c.Switches, Once, Encoded), Fallback: "`once`",
-			Doc: "what another one-hot value costs without `switch_cost`: `once` the mean of the two weights, `encoded` both changes",
-		},
+		{Name: "norm", Value: word(d, &c.Norm, L1, L2, Mixed)},
+		{Name: "l1_ratio", Value: d.within(&c.L1Ratio, "between 0 and 1", 0, 1).With("minimum", 0).With("maximum", 1)},
+		{Name: "weights", Value: word(d, &c.Weights, InverseStd, InverseMAD, InverseRange, Uniform, Given)},
+		{Name: "eps", Value: d.above0(&c.Eps)},
+		{Name: "switches", Value: word(d, &c.Switches, Once, Encoded)},
 	}
 }
 
 func (d *decoder) sparsityKeys(s *Sparsity) []key {
-	return []key{{
-		Name: "max_features", Value: d.count(&s.MaxFeatures), Fallback: "`0`",
-		Doc: "most features that an action changes, 0 for no limit; a one-hot feature counts once",
-	}}
+	return []key{{Name: "max_features", Value: d.count(&s.MaxFeatures)}}
 }
 
 func (d *decoder) featureKeys(f *Feature, b *percents) []key {
 	keys := append(d.encodingKeys(f), d.actionKeys(f, b)...)
-	return append(keys, key{
-		Name: "subgroup", Value: d.flag(&f.Subgroup), Fallback: "`false`",
-		Doc: "`true`: results are reported by the value; an ordinal feature needs `values`",
-	})
+	return append(keys, key{Name: "subgroup", Value: d.flag(&f.Subgroup)})
 }
 
 // encodingKeys are what a feature is: how it becomes inputs and how it is distributed.
 func (d *decoder) encodingKeys(f *Feature) []key {
 	return []key{
-		{Name: "name", Value: d.text(&f.Name), Fallback: required, Doc: "name in messages and reports; no two features share one"},
-		{Name: "column", Value: d.text(&f.Column), Fallback: "the name", Doc: "column of the data file"},
-		{
-			Name: "kind", Value: word(d, &f.Kind, Numeric, Ordinal, Binary, OneHot, Thermometer), Fallback: required,
-			Doc: "`numeric`, `ordinal`, `binary`, `onehot` or `thermometer`, see above",
-		},
-		{Name: "mean", Value: d.number(&f.Mean), Fallback: "`0`", Doc: "raw value that becomes the input 0; together with `std`"},
-		{Name: "std", Value: d.number(&f.Std).Above0(), Fallback: "`1`", Doc: "raw units, above 0, that make one unit of the input; together with `mean`"},
-		{Name: "one", Value: d.text(&f.One), Fallback: "required if binary", Doc: "value that becomes 1"},
-		{Name: "zero", Value: d.text(&f.Zero), Fallback: "every value but `one`", Doc: "value that becomes 0; when given, a row with a third value cannot be read"},
-		{
-			Name: "values", Value: d.texts(&f.Values), Fallback: "required if one-hot; ordinal: `bounds` and `step` instead; thermometer: `thresholds` instead",
-			Doc: "one-hot: in the order of the inputs; ordinal: the numbers that can occur; thermometer: ascending, the first is all zeros",
-		},
-		{
-			Name: "thresholds", Value: d.numbers(&f.Thresholds), Fallback: "`values` instead",
-			Doc: "raw units, ascending: the input of each is 1 for people who reach it",
-		},
-		{
-			Name: "ordered", Value: d.flag(&f.Ordered), Fallback: "`false`",
-			Doc: "`true`: `values` stand in ascending order, in which `direction` and the largest changes count places",
-		},
-		{
-			Name: "shares", Value: d.shares(&f.Shares), Fallback: "1/number of values; 1/2 if binary or thermometer",
-			Doc: "shares, 0 to 1, in the training rows, for the cost: of each of `values`, or of `one`; thermometer: of those who reach " +
-				"each value above the lowest",
-		},
-		{
-			Name: "mad", Value: d.number(&f.MAD).From0(), Fallback: "not known",
-			Doc: "median absolute deviation from the median over the training rows, in raw units, for `inverse_mad`; 0 stands for one `std`",
-		},
-		{
-			Name: "quantiles", Value: d.numbers(&f.Quantiles), Fallback: "not known",
-			Doc: "raw values of the training rows at equally spaced ranks, from least to greatest; for percentile bounds and `inverse_range`",
-		},
+		{Name: "name", Value: d.text(&f.Name), Fallback: required},
+		{Name: "column", Value: d.text(&f.Column)},
+		{Name: "kind", Value: word(d, &f.Kind, Numeric, Ordinal, Binary, OneHot, Thermometer), Fallback: required},
+		{Name: "mean", Value: d.number(&f.Mean)},
+		{Name: "std", Value: d.above0(&f.Std)},
+		{Name: "one", Value: d.text(&f.One)},
+		{Name: "zero", Value: d.text(&f.Zero)},
+		{Name: "values", Value: d.texts(&f.Values)},
+		{Name: "thresholds", Value: d.numbers(&f.Thresholds)},
+		{Name: "ordered", Value: d.flag(&f.Ordered)},
+		{Name: "shares", Value: d.shares(&f.Shares)},
+		{Name: "mad", Value: d.from0(&f.MAD)},
+		{Name: "quantiles", Value: d.numbers(&f.Quantiles)},
 	}
 }
 
 // actionKeys are what people can change about a feature, and at what cost.
 func (d *decoder) actionKeys(f *Feature, b *percents) []key {
 	return []key{
-		{Name: "actionable", Value: d.flag(&f.Actionable), Fallback: "`true`", Doc: "`false`: no action changes this feature, other than what a link drags along"},
-		{
-			Name: "mutable", Value: d.flag(&f.Mutable), Fallback: "as `actionable`, and `true` for what a link drags along",
-			Doc: "`false`: it never changes at all, which makes it not `actionable`, too",
-		},
-		{
-			Name: "direction", Value: word(d, &f.Direction, Any, Increase, Decrease), Fallback: "`any`",
-			Doc: "`increase`, `decrease` or `any`; an increase goes from `zero` to `one`, or to a later value",
-		},
-		{
-			Name: "bounds", Value: d.span(&f.Bounds, b), Fallback: "`[null, null]`",
-			Doc: "`[lo, hi]` in raw units or percentiles (`[1%, 99%]`, by `quantiles`), which an action may not leave; `null`: no limit",
-		},
-		{
-			Name: "step", Value: d.number(&f.Step).Above0(), Fallback: "any change",
-			Doc: "raw units, above 0; changes are whole multiples of it",
-		},
-		{Name: "max_increase", Value: d.number(&f.MaxIncrease).From0(), Fallback: "no limit", Doc: "largest increase in raw units, 0 or more; places for ordered values"},
-		{Name: "max_decrease", Value: d.number(&f.MaxDecrease).From0(), Fallback: "no limit", Doc: "largest decrease in raw units, 0 or more; places for ordered values"},
-		{
-			Name: "max_change", Value: d.number(&f.MaxChange).From0(), Fallback: "no limit",
-			Doc: "largest change in raw units, 0 or more, in either direction; places for ordered values",
-		},
-		{Name: "weight", Value: d.number(&f.Weight).Above0(), Fallback: "`1`", Doc: "factor, above 0, on the cost of a change; unused with cost weights `uniform`"},
-		{
-			Name: "switch_cost", Value: d.number(&f.SwitchCost).Above0(), Fallback: "by the weights, see `switches` of the cost",
-			Doc: "cost of another value, above 0; for ordered values, of each place",
-		},
-		{
-			Name: "transitions", Value: d.transitions(&f.Transitions), Fallback: "any value may become any other",
-			Doc: "what may become what, as `{rent: [family]}`; a value that is no key stays",
-		},
+		{Name: "actionable", Value: d.flag(&f.Actionable)},
+		{Name: "mutable", Value: d.flag(&f.Mutable)},
+		{Name: "direction", Value: word(d, &f.Direction, Any, Increase, Decrease)},
+		{Name: "bounds", Value: d.span(&f.Bounds, b)},
+		{Name: "step", Value: d.above0(&f.Step)},
+		{Name: "max_increase", Value: d.from0(&f.MaxIncrease)},
+		{Name: "max_decrease", Value: d.from0(&f.MaxDecrease)},
+		{Name: "max_change", Value: d.from0(&f.MaxChange)},
+		{Name: "weight", Value: d.above0(&f.Weight)},
+		{Name: "switch_cost", Value: d.above0(&f.SwitchCost)},
+		{Name: "transitions", Value: d.transitions(&f.Transitions)},
 	}
-}
-
-// featuresForm is the list of features.
-func featuresForm() schema {
-	d := newDecoder("")
-	s := config.ListOf(func() schema {
-		f := defaultFeature()
-		return config.Object(d.featureKeys(&f, &percents{}))
-	})()
-	s["minItems"] = 1
-	return s
 }
 
 // applies lists, for each kind, the keys that mean something for it beyond those every feature has.
@@ -569,6 +447,27 @@ func (d *decoder) number(dst *float64) value {
 	}, Form: config.NumberForm}
 }
 
+// within stores a number that lies between two others; want says so.
+func (d *decoder) within(dst *float64, want string, lo, hi float64) value {
+	return value{Read: func(n ast.Node) {
+		v := math.NaN()
+		d.number(&v).Read(n)
+		if v < lo || v > hi {
+			d.errorf(n, "this must be %s, not %v", want, v)
+		} else if v >= lo {
+			*dst = v
+		}
+	}, Form: config.NumberForm}
+}
+
+func (d *decoder) from0(dst *float64) value {
+	return d.within(dst, "0 or more", 0, math.Inf(1)).With("minimum", 0)
+}
+
+func (d *decoder) above0(dst *float64) value {
+	return d.within(dst, "above 0", math.SmallestNonzeroFloat64, math.Inf(1)).With("exclusiveMinimum", 0)
+}
+
 // numbers stores a list of finite numbers.
 func (d *decoder) numbers(dst *[]float64) value {
 	return value{Read: func(n ast.Node) {
@@ -679,7 +578,7 @@ func (d *decoder) checkFeature(f *Feature, m mapping) {
 	if m.Has("mean") != m.Has("std") && f.Kind.IsNumber() {
 		d.errorf(m.Node, "feature %q: mean and std belong together; give both, or neither for an input that is not standardised", f.Name)
 	}
-	d.checkAction(f, m)
+	d.checkApplies(f, m)
 	switch f.Kind {
 	case Binary:
 		d.checkBinary(f, m)
@@ -691,31 +590,6 @@ func (d *decoder) checkFeature(f *Feature, m mapping) {
 		d.checkThermometer(f, m)
 	}
 	d.checkStatistics(f, m)
-}
-
-// checkAction reports what is wrong with the keys that are given, whatever the kind, or for it.
-func (d *decoder) checkAction(f *Feature, m mapping) {
-	d.checkApplies(f, m)
-	if f.Std <= 0 {
-		d.errorf(m.Place("std"), "feature %q: std must be above 0", f.Name)
-	}
-	if m.Has("step") && f.Step <= 0 {
-		d.errorf(m.Place("step"), "feature %q: step must be above 0; leave it out to allow any change", f.Name)
-	}
-	if f.Weight <= 0 {
-		d.errorf(m.Place("weight"), "feature %q: weight must be above 0; actionable: false forbids a change", f.Name)
-	}
-	if m.Has("switch_cost") && f.SwitchCost <= 0 {
-		d.errorf(m.Place("switch_cost"), "feature %q: switch_cost must be above 0; actionable: false forbids a change", f.Name)
-	}
-	for _, b := range []struct {
-		key   string
-		bound float64
-	}{{"max_increase", f.MaxIncrease}, {"max_decrease", f.MaxDecrease}, {"max_change", f.MaxChange}} {
-		if b.bound < 0 {
-			d.errorf(m.Place(b.key), "feature %q: %s is a size and must be 0 or more", f.Name, b.key)
-		}
-	}
 }
 
 // checkApplies reports keys that mean nothing for the kind of the feature.
@@ -851,9 +725,6 @@ func (d *decoder) checkStatistics(f *Feature, m mapping) {
 			d.errorf(m.Place("shares"), "feature %q: a share lies between 0 and 1, not at %v", f.Name, s)
 		}
 	}
-	if f.MAD < 0 {
-		d.errorf(m.Place("mad"), "feature %q: mad must be 0 or more", f.Name)
-	}
 	if m.Has("quantiles") && len(f.Quantiles) < 2 {
 		d.errorf(m.Place("quantiles"), "feature %q: quantiles are two numbers or more, from the least value to the greatest", f.Name)
 	}
@@ -928,14 +799,8 @@ func (f *Feature) quantile(rank float64) float64 {
 
 func (d *decoder) cost(n ast.Node, c *Cost) mapping {
 	m := d.mapping(n, "cost", d.costKeys(c))
-	if c.Eps <= 0 {
-		d.errorf(m.Place("eps"), "eps must be above 0: it bounds the weight 1/(std+eps) of an input that never varies")
-	}
 	if m.Has("l1_ratio") && c.Norm != Mixed {
 		d.errorf(m.Place("l1_ratio"), "l1_ratio means nothing with norm %s; remove it, or set norm: mixed", c.Norm)
-	}
-	if c.L1Ratio < 0 || c.L1Ratio > 1 {
-		d.errorf(m.Place("l1_ratio"), "l1_ratio lies between 0 (squares only) and 1 (sizes only), not at %v", c.L1Ratio)
 	}
 	return m
 }
@@ -1089,17 +954,10 @@ type pairs struct {
 
 func (d *decoder) linkKeys(l *Link, p *pairs) []key {
 	return []key{
-		{Name: "from", Value: d.text(&l.From), Fallback: required, Doc: "the feature whose change drags"},
-		{Name: "to", Value: d.text(&l.To), Fallback: required, Doc: "the feature that is dragged along; it is `actionable: false`"},
-		{
-			Name: "scale", Value: d.number(&l.Scale), Fallback: "`map` instead",
-			Doc: "between numbers: raw units of `to` for each raw unit that `from` changes, not 0; several links to one number add up",
-		},
-		{
-			Name: "map", Value: d.pairs(p), Fallback: "`scale` instead",
-			Doc: "the value that `to` takes when `from` changes to a value, as `{Masters: 14}`; for a number `from`, an entry holds up " +
-				"to the next; without an entry `to` stays",
-		},
+		{Name: "from", Value: d.text(&l.From), Fallback: required},
+		{Name: "to", Value: d.text(&l.To), Fallback: required},
+		{Name: "scale", Value: d.number(&l.Scale)},
+		{Name: "map", Value: d.pairs(p)},
 	}
 }
 
@@ -1310,10 +1168,10 @@ type ruleTexts struct {
 
 func (d *decoder) ruleKeys(r *Rule, p *ruleTexts) []key {
 	return []key{
-		{Name: "if", Value: d.conditions(&p.when), Fallback: "see `then`", Doc: "condition, or list of them, that all hold after the action for the rule to say something"},
-		{Name: "then", Value: d.conditions(&p.then), Fallback: "see `if`", Doc: "condition, or list of them, that must all hold then"},
-		{Name: "at_most", Value: d.count(&r.AtMost).With("minimum", 1), Fallback: "see `of`", Doc: "number of the features `of` that one action may change"},
-		{Name: "of", Value: value{Read: func(n ast.Node) { p.of = n }, Form: config.ListOf(scalarForm)}, Fallback: "see `at_most`", Doc: "features of which an action changes some only"},
+		{Name: "if", Value: d.conditions(&p.when)},
+		{Name: "then", Value: d.conditions(&p.then)},
+		{Name: "at_most", Value: d.count(&r.AtMost).With("minimum", 1)},
+		{Name: "of", Value: value{Read: func(n ast.Node) { p.of = n }, Form: config.ListOf(scalarForm)}},
 	}
 }
 
@@ -1337,7 +1195,7 @@ func conditionsForm() schema {
 	rule := func(needed ...string) func() schema {
 		return func() schema {
 			d := newDecoder("")
-			s := config.Object(d.ruleKeys(&Rule{}, &ruleTexts{}))
+			s := object("A constraint of `constraints`", d.ruleKeys(&Rule{}, &ruleTexts{}))()
 			for name := range s["properties"].(schema) {
 				if name != needed[0] && name != needed[1] {
 					delete(s["properties"].(schema), name)

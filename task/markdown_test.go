@@ -12,26 +12,77 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestMarkdownHasEveryKey(t *testing.T) {
-	page := Markdown()
-	for _, s := range sections() {
-		if !strings.Contains(page, "\n## "+s.title+"\n") || len(s.keys) == 0 {
-			t.Errorf("no section %q, or no keys in it", s.title)
+// section is a table of the page and the keys that the decoder reads there.
+type section struct {
+	title string
+	keys  []key
+}
+
+func sections() []section {
+	d, t := newDecoder(""), &Task{}
+	all := []section{
+		{"The task file", d.taskKeys(t, &parts{})},
+		{"`data`", d.dataKeys(&t.Data)},
+		{"A condition of `data.filter`", d.filterKeys(&Condition{})},
+		{"`target`", d.targetKeys(&t.Target)},
+		{"A feature of `features`", d.featureKeys(&Feature{}, &percents{})},
+		{"A link of `links`", d.linkKeys(&Link{}, &pairs{})},
+		{"A constraint of `constraints`", d.ruleKeys(&Rule{}, &ruleTexts{})},
+		{"`cost`", d.costKeys(&t.Cost)},
+		{"`sparsity`", d.sparsityKeys(&t.Sparsity)},
+	}
+	for _, s := range all {
+		object(s.title, s.keys)()
+	}
+	return all
+}
+
+// kindsOf names the kinds of feature that a key means something for.
+func kindsOf(key string) []string {
+	var names []string
+	for _, k := range allKinds() {
+		if slices.Contains(applies(k), key) {
+			names = append(names, string(k))
 		}
+	}
+	if names == nil {
+		return []string{"all"}
+	}
+	return names
+}
+
+// blocks are the parts of the page between ``` marks, in their order.
+func blocks(kind string) (out []string) {
+	for i, s := range strings.Split(reference, "```") {
+		if text, ok := strings.CutPrefix(s, kind+"\n"); ok && i%2 == 1 {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+func TestMarkdownHasEveryKey(t *testing.T) {
+	rows := 0
+	for _, s := range sections() {
 		for _, r := range s.keys {
-			if len(r.Doc) < 15 || r.Fallback == "" {
-				t.Errorf("%s: key %q: doc %q, fallback %q", s.title, r.Name, r.Doc, r.Fallback)
+			rows++
+			row := "\n| `" + r.Name + "` | " + r.Doc + " | " + r.Fallback + " |"
+			if r.Fallback == required {
+				row = strings.Replace(row, required+" |", "**required** |", 1)
 			}
-			if !strings.Contains(page, "| `"+r.Name+"` | "+r.Doc+" |") {
-				t.Errorf("%s: the page has no row of key %q", s.title, r.Name)
+			if strings.HasPrefix(s.title, "A feature") {
+				row += " " + strings.Join(kindsOf(r.Name), ", ") + " |"
 			}
-			if strings.Count(r.Doc+r.Fallback, "`")%2 != 0 || strings.ContainsAny(r.Doc+r.Fallback, "|\n~") {
-				t.Errorf("%s: key %q breaks the table", s.title, r.Name)
+			if len(r.Doc) < 15 || r.Fallback == "" || !strings.Contains(reference, row+"\n") {
+				t.Errorf("%s: the page lacks %q", s.title, row)
 			}
 		}
 	}
-	if strings.Contains(page, "~") {
-		t.Error("a ~ is left on the page")
+	if have := strings.Count(reference, "\n| `"); have != rows {
+		t.Errorf("the page describes %d keys, and the decoder reads %d", have, rows)
+	}
+	if !strings.Contains(reference, "`"+strings.Join(overrideColumns(), "`, `")+"`") {
+		t.Error("the page does not list the columns of overrides")
 	}
 }
 
@@ -108,12 +159,11 @@ func TestMarkdownKinds(t *testing.T) {
 
 // TestMarkdownExample reads the data file of the page with the task file of the page, and compares with what the page says comes out.
 func TestMarkdownExample(t *testing.T) {
-	task, err := Parse("example.yaml", []byte(example))
+	task, err := Parse("example.yaml", []byte(blocks("yaml")[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := strings.Split(exampleData, "~~~")
-	csv, said := strings.TrimPrefix(blocks[1], "text\n"), strings.TrimPrefix(blocks[3], "text\n")
+	csv, said := blocks("text")[0], blocks("text")[1]
 	p, err := ReadFrom(context.Background(), strings.NewReader(csv), task, ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -165,12 +215,12 @@ features:
   - {name: education, kind: thermometer, values: [School, Bachelors, Masters]}
   - {name: employment, kind: onehot, values: [unemployed, salaried]}
 `
-	block := strings.TrimPrefix(strings.Split(rulesNote, "~~~")[1], "yaml\n")
+	block := blocks("yaml")[1]
 	if task := parse(t, features+block); len(task.Rules) != strings.Count(block, "\n  - ") || len(task.Rules) < 6 {
 		t.Errorf("%d constraints of\n%s", len(task.Rules), block)
 	}
-	table := strings.TrimPrefix(strings.Split(overridesNote, "~~~")[1], "text\n")
-	got, err := loadOverrides(t, parse(t, example), table)
+	table := blocks("text")[2]
+	got, err := loadOverrides(t, parse(t, blocks("yaml")[0]), table)
 	if err != nil || len(got) != 3 || got[0].With.MaxIncrease != 2000 || got[1].With.Bounds[1] != 12000 || got[2].With.Actionable {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -175,7 +175,7 @@ func (o *overrideReader) apply(f *Feature, at ast.Node, fields map[string]ast.No
 		m.At["bounds"] = m.At[name]
 	}
 	d.settle(f, &b, m)
-	d.checkAction(f, m)
+	d.checkApplies(f, m)
 	drags := o.task.Drags(f.Name)
 	if m.Has("actionable") && f.Actionable && drags {
 		d.errorf(m.Place("actionable"), "%q is dragged along by a link, and cannot be actionable, too", f.Name)

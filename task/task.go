@@ -22,7 +22,7 @@ type Task struct {
 	Data     Data
 	Target   Target
 	Features []Feature // in the order of the model's inputs
-	Links    []Link    // changes that drag others along
+	Links    []Link    // changes that move others
 	Rules    []Rule    // what must hold between features after an action
 	Cost     Cost
 	Sparsity Sparsity
