@@ -190,7 +190,7 @@ func (d *decoder) condition(n ast.Node, c *Condition) {
 }
 
 // The functions below declare the keys of a task file, one list for each mapping. The decoder reads by them, and Schema translates them with
-// what reference.md says of each.
+// what reference.txt says of each.
 
 // parts are the places of the parts of a task file, for what is checked once all of it is read.
 type parts struct {

@@ -9,7 +9,7 @@ import (
 
 // reference is the reference page of the task file. Its tables describe the keys of each mapping, and so does the schema by them.
 //
-//go:embed reference.md
+//go:embed reference.txt
 var reference string
 
 // Markdown returns the reference page of the task file.

@@ -447,7 +447,7 @@ func writeTask(out io.Writer, t *task.Task, set *constraint.Set) error {
 	if len(t.Rules) > 0 {
 		fmt.Fprintln(out, "\nconstraints")
 		for i := range t.Rules {
-			fmt.Fprintf(out, "  %s\n", draft.Words(&t.Rules[i]))
+			fmt.Fprintf(out, "  %s\n", t.Rules[i].Text)
 		}
 	}
 	return errors.Join(err, transitionsOf(out, t))

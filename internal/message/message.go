@@ -37,11 +37,12 @@ func ClipTo(s string, limit int) string {
 // Quote is %q of what a message can repeat of s.
 func Quote(s string) string { return strconv.Quote(Clip(s)) }
 
-// Legible is s without quotes, unless it has characters that a terminal should
-// not see.
+// Legible is s without quotes, unless it is empty or has characters that would
+// confuse a terminal or a list of words.
 func Legible(s string) string {
 	s = Clip(s)
-	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
+	odd := func(r rune) bool { return !unicode.IsPrint(r) || strings.ContainsRune(",\"\\\uFFFD", r) }
+	if s == "" || strings.ContainsFunc(s, odd) {
 		return strconv.Quote(s)
 	}
 	return s

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gonum.org/v1/gonum/stat"
@@ -112,13 +113,7 @@ func Check(ctx context.Context, t *task.Task, open []Question, p *task.People, m
 		}
 	}
 	slices.SortStableFunc(c.r.Findings, func(a, b Finding) int {
-		rank := func(f Finding) int {
-			if f.Level == Problem {
-				return 0
-			}
-			return 1
-		}
-		return rank(a) - rank(b)
+		return strings.Compare(string(a.Level), string(b.Level)) // problems come before warnings
 	})
 	return c.r, nil
 }
@@ -195,25 +190,25 @@ func (c *checker) rows() {
 		if float64(c.p.Failed) > most*float64(c.r.Rows) {
 			level = Problem
 		}
-		byColumn := map[string]int{}
+		byColumn := map[string][]task.Problem{}
 		var order []string
-		for i := range c.p.Problems {
-			name := c.p.Problems[i].Column
-			if byColumn[name]++; byColumn[name] == 1 {
-				order = append(order, name)
+		for _, p := range c.p.Problems {
+			if byColumn[p.Column] == nil {
+				order = append(order, p.Column)
 			}
+			byColumn[p.Column] = append(byColumn[p.Column], p)
 		}
 		for _, name := range order {
-			i := slices.IndexFunc(c.p.Problems, func(b task.Problem) bool { return b.Column == name })
-			about := "column " + legible(name)
+			all, about := byColumn[name], "column "+message.Legible(name)
 			if name == "" {
 				about = "data"
 			}
-			n, at := byColumn[name], "at"
+			at := "at"
 			if c.p.Failed > len(c.p.Problems) {
 				at = "of the first unreadable ones, at"
 			}
-			c.find(level, about, n, "%s cannot be read, %s line %d: %s", plural(n, "row"), at, c.p.Problems[i].Line, c.p.Problems[i].Reason)
+			c.find(level, about, len(all), "%s cannot be read, %s line %d: %s",
+				plural(len(all), "row"), at, all[0].Line, all[0].Reason)
 		}
 	}
 	for _, w := range c.p.Warnings {
@@ -275,7 +270,7 @@ func (c *checker) number(i int, f *task.Feature, col *Column) {
 	col.Mean, col.Std = finitePointer(short(mean)), finitePointer(short(std))
 	c.bounds(f, p, col)
 	c.steps(f, p, col)
-	c.domain(i, f, p)
+	c.domain(f, p)
 	c.scale(f, mean, std)
 }
 
@@ -320,31 +315,20 @@ func (c *checker) steps(f *task.Feature, p *profile, col *Column) {
 	}
 }
 
-// domain reports numbers of an ordinal feature that nobody has.
-func (c *checker) domain(i int, f *task.Feature, p *profile) {
-	if f.Kind != task.Ordinal || f.Levels == nil {
-		if f.Kind == task.Ordinal && f.Step > 0 && !math.IsInf(f.Bounds[0], 0) {
-			on := 0.0
-			for j, v := range p.points {
-				k := (v - f.Bounds[0]) / f.Step
-				if math.Abs(k-math.Round(k)) < 1e-6 {
-					on += p.weights[j]
-				}
-			}
-			if on == 0 {
-				c.find(Problem, f.Name, c.p.N, "no row has one of the grades: %s and whole steps of %s from it", task.Decimal(f.Bounds[0]), task.Decimal(f.Step))
-			}
+// domain reports numbers of an ordinal feature that no row has.
+func (c *checker) domain(f *task.Feature, p *profile) {
+	lo := f.Bounds[0]
+	onGrid := func(v float64) bool { k := (v - lo) / f.Step; return math.Abs(k-math.Round(k)) < 1e-6 }
+	switch {
+	case f.Kind != task.Ordinal:
+	case f.Levels == nil && f.Step > 0 && !math.IsInf(lo, 0) && !slices.ContainsFunc(p.points, onGrid):
+		c.find(Problem, f.Name, c.p.N, "no row has one of the grades: %s and whole steps of %s from it",
+			task.Decimal(lo), task.Decimal(f.Step))
+	case f.Actionable:
+		unseen := slices.DeleteFunc(slices.Clone(f.Levels), func(v float64) bool { return slices.Contains(p.points, v) })
+		if len(unseen) > 0 {
+			c.find(Warning, f.Name, 0, "no row has the value %s, which an action may set", message.List(decimals(unseen), 10))
 		}
-		return
-	}
-	var unseen []string
-	for j, v := range f.Levels {
-		if !slices.Contains(p.points, v) {
-			unseen = append(unseen, task.Decimal(f.Levels[j]))
-		}
-	}
-	if len(unseen) > 0 && f.Actionable {
-		c.find(Warning, f.Name, 0, "no row has the value %s, which an action may set", list(unseen, 10))
 	}
 }
 
@@ -396,7 +380,7 @@ func (c *checker) category(i int, f *task.Feature, col *Column) {
 	case len(unseen) == len(values):
 		c.find(Problem, f.Name, 0, "no row has any of the values")
 	case f.Actionable && f.Transitions == nil:
-		c.find(Warning, f.Name, 0, "no row has the value %s, which an action may choose", list(unseen, 10))
+		c.find(Warning, f.Name, 0, "no row has the value %s, which an action may choose", message.List(unseen, 10))
 	}
 	if f.Kind != task.Binary {
 		c.transitions(i, f)
@@ -413,7 +397,7 @@ func (c *checker) shares(f *task.Feature, value string, have, data float64) {
 	}
 }
 
-// transitions reports tables that nobody of the data can use.
+// transitions reports tables that no row of the data can use.
 func (c *checker) transitions(i int, f *task.Feature) {
 	if f.Transitions == nil || !f.Actionable {
 		return
@@ -426,11 +410,11 @@ func (c *checker) transitions(i int, f *task.Feature) {
 		}
 	}
 	if movable == 0 {
-		c.find(Problem, f.Name, c.p.N, "transitions let nobody of the data change")
+		c.find(Problem, f.Name, c.p.N, "transitions let no row of the data change")
 	}
 }
 
-// smallest returns the smallest change of a feature that is any, in the units of its largest changes, and what that is called; 0 when there is none.
+// smallest returns the smallest change of a feature that is any, in the units of its largest changes, and its name.
 func smallest(f *task.Feature) (size float64, name string) {
 	switch {
 	case f.Kind.IsNumber() && len(f.Levels) > 0:
@@ -444,7 +428,7 @@ func smallest(f *task.Feature) (size float64, name string) {
 	case f.Kind == task.Thermometer || f.Ordered:
 		return 1, "one place"
 	}
-	return 0, ""
+	return 0, "any change"
 }
 
 // blocked says which directions a feature's largest changes leave no change in.
@@ -461,38 +445,15 @@ func below(most, size float64) bool { return most == 0 || most < size*(1-1e-6) }
 // moves reports largest changes below the smallest change that there is. That an increase or a decrease is 0 may be meant so.
 func (c *checker) moves(f *task.Feature) {
 	up, down := blocked(f)
-	if !f.Actionable || !up && !down {
-		return
-	}
-	size, name := smallest(f)
-	var keys []string
-	for _, k := range []struct {
-		name    string
-		most    float64
-		matters bool
-	}{
-		{"max_change", f.MaxChange, true},
-		{"max_increase", f.MaxIncrease, f.Direction != task.Decrease && !below(f.MaxChange, size)},
-		{"max_decrease", f.MaxDecrease, f.Direction != task.Increase && !below(f.MaxChange, size)},
-	} {
-		if k.matters && !math.IsInf(k.most, 1) && below(k.most, size) && (k.most > 0 || up && down) {
-			keys = append(keys, k.name+" "+task.Decimal(k.most))
-		}
-	}
-	if len(keys) == 0 {
-		return
-	}
-	text := strings.Join(keys, " and ")
-	if size > 0 {
-		text += map[bool]string{true: " is less than ", false: " are less than "}[len(keys) == 1] + name
-	}
+	_, name := smallest(f)
 	switch {
+	case !f.Actionable:
 	case up && down:
-		c.find(Problem, f.Name, 0, "it is actionable, but no action can change it: %s", text)
-	case up:
-		c.find(Warning, f.Name, 0, "no action can increase it: %s; direction: decrease says so, too", text)
-	default:
-		c.find(Warning, f.Name, 0, "no action can decrease it: %s; direction: increase says so, too", text)
+		c.find(Problem, f.Name, 0, "it is actionable, but no action can change it: its largest changes are less than %s", name)
+	case up && f.Direction != task.Decrease && f.MaxIncrease > 0:
+		c.find(Warning, f.Name, 0, "no action can increase it: max_increase %s is less than %s", task.Decimal(f.MaxIncrease), name)
+	case down && f.Direction != task.Increase && f.MaxDecrease > 0:
+		c.find(Warning, f.Name, 0, "no action can decrease it: max_decrease %s is less than %s", task.Decimal(f.MaxDecrease), name)
 	}
 }
 
@@ -513,7 +474,7 @@ func (c *checker) changes(name string) bool {
 // dead reports a link whose source stays as it is.
 func (c *checker) dead(l *task.Link) {
 	if !c.changes(l.From) {
-		c.find(Warning, fmt.Sprintf("link %s -> %s", l.From, l.To), 0, "no action changes %s, neither by itself nor through another link: this one drags nothing along", legible(l.From))
+		c.find(Warning, fmt.Sprintf("link %s -> %s", l.From, l.To), 0, "no action changes %s, neither by itself nor through another link: this one moves nothing", message.Legible(l.From))
 	}
 }
 
@@ -521,7 +482,7 @@ func (c *checker) dead(l *task.Link) {
 func (c *checker) rules() {
 	for i := range c.t.Rules {
 		r := &c.t.Rules[i]
-		n := RuleCount{Text: Words(r)}
+		n := RuleCount{Text: r.Text}
 		if len(r.Of) > 0 {
 			c.subset(r, &n)
 			c.r.Rules = append(c.r.Rules, n)
@@ -537,7 +498,7 @@ func (c *checker) rules() {
 				n.Broken++
 			}
 		}
-		about := fmt.Sprintf("constraint %q", n.Text)
+		about := "constraint " + strconv.Quote(n.Text)
 		switch {
 		case n.Applies == 0 && len(r.If) > 0:
 			c.find(Warning, about, 0, "its condition holds for no row")
@@ -560,7 +521,7 @@ func (c *checker) subset(r *task.Rule, n *RuleCount) {
 		}
 	}
 	if movable <= r.AtMost {
-		c.find(Warning, fmt.Sprintf("constraint %q", n.Text), 0, "it limits nothing: %s of them can change at all", plural(movable, "feature"))
+		c.find(Warning, "constraint "+strconv.Quote(n.Text), 0, "it limits nothing: %s of them can change at all", plural(movable, "feature"))
 	}
 }
 
@@ -579,7 +540,7 @@ func (c *checker) links() {
 			continue
 		}
 		if r := c.correlation(from, to); r*l.Scale < 0 && (r > 0.3 || r < -0.3) {
-			c.find(Warning, about, 0, "an increase drags the other way than in the data, where their correlation is %s", task.Decimal(task.Rounded(r, 2)))
+			c.find(Warning, about, 0, "an increase moves it the other way than in the data, where their correlation is %s", task.Decimal(task.Rounded(r, 2)))
 		}
 	}
 }
@@ -637,7 +598,7 @@ func (c *checker) whole() {
 		if f.Actionable {
 			free++
 		} else if f.Mutable && !c.t.Drags(f.Name) {
-			c.find(Warning, f.Name, 0, "it may change as a side effect, but no link drags it: it stays as it is")
+			c.find(Warning, f.Name, 0, "it may change as a side effect, but no link moves it")
 		}
 	}
 	if free == 0 {
@@ -800,9 +761,9 @@ func (c *checker) conflicts() {
 			if len(r.If) > 0 || len(r.Of) > 0 {
 				continue
 			}
-			text := Words(r)
+			text := r.Text
 			if why := all.add(r.Then, text, single); why != "" {
-				c.find(Problem, fmt.Sprintf("constraint %q", text), 0, "%s", why)
+				c.find(Problem, "constraint "+strconv.Quote(text), 0, "%s", why)
 			}
 		}
 	}
@@ -811,13 +772,13 @@ func (c *checker) conflicts() {
 		if len(r.If) == 0 {
 			continue
 		}
-		text, own := Words(r), c.space(all)
+		text, own := r.Text, c.space(all)
 		why := own.add(r.Then, text, true)
 		if why == "" {
 			why = own.add(r.Then, text, false)
 		}
 		if why != "" {
-			c.find(Warning, fmt.Sprintf("constraint %q", text), 0, "what follows its condition is impossible, so no action may bring the condition about: %s", why)
+			c.find(Warning, "constraint "+strconv.Quote(text), 0, "what follows its condition is impossible, so no action may bring the condition about: %s", why)
 		}
 	}
 }
@@ -852,7 +813,7 @@ func (s *space) number(q *task.Inequality, by string) (why string) {
 	for i := range terms {
 		terms[i].Coef /= first
 		key += fmt.Sprintf("%q %.9g ", terms[i].Feature, terms[i].Coef)
-		names = append(names, legible(terms[i].Feature))
+		names = append(names, message.Legible(terms[i].Feature))
 	}
 	sp, bound := s.interval(key, terms), q.Bound/first
 	other := sp.loBy
@@ -955,7 +916,7 @@ func (s *space) category(q *task.Inequality, by string) (why string) {
 	})
 	switch {
 	case len(values) == 0:
-		return "no value of " + legible(name) + " fulfils it" + together(by, left.by)
+		return "no value of " + message.Legible(name) + " fulfils it" + together(by, left.by)
 	case len(values) < len(left.values):
 		s.choices[name] = choice{values, by}
 	}
@@ -1001,115 +962,4 @@ func allHold(all []task.Inequality, value func(feature string) string) bool {
 		}
 	}
 	return true
-}
-
-// Words writes a constraint in one form, whatever form it was given in.
-func Words(r *task.Rule) string {
-	if len(r.Of) > 0 {
-		return fmt.Sprintf("at most %d of %s change", r.AtMost, strings.Join(r.Of, ", "))
-	}
-	then := inequalities(r.Then)
-	if len(r.If) == 0 {
-		return then
-	}
-	return "if " + inequalities(r.If) + " then " + then
-}
-
-// inequalities writes a list of them; two that are each other's opposite are an equation.
-func inequalities(all []task.Inequality) string {
-	var out []string
-	for i := 0; i < len(all); i++ {
-		if i+1 < len(all) && opposite(&all[i], &all[i+1]) {
-			out = append(out, sentence(&all[i], " = "))
-			i++
-			continue
-		}
-		out = append(out, sentence(&all[i], ""))
-	}
-	return strings.Join(out, " and ")
-}
-
-func opposite(a, b *task.Inequality) bool {
-	return a.Bound == -b.Bound && !a.Strict && !b.Strict && slices.EqualFunc(a.Terms, b.Terms, func(s, t task.Term) bool {
-		return s.Feature == t.Feature && s.Value == t.Value && s.Coef == -t.Coef
-	})
-}
-
-// sentence writes one inequality with the given sign, or its own: terms stand on the side on which they are positive, and all on the left when
-// they have one sign. What a category must or must not be is written so.
-func sentence(q *task.Inequality, sign string) string {
-	if text := membership(q); text != "" && sign == "" {
-		return text
-	}
-	turn := 1.0
-	if len(q.Terms) > 0 && !slices.ContainsFunc(q.Terms, func(t task.Term) bool { return t.Coef > 0 }) {
-		turn = -1
-	}
-	if sign == "" {
-		sign = map[bool]string{false: " <", true: " >"}[turn < 0]
-		if !q.Strict {
-			sign += "="
-		}
-		sign += " "
-	}
-	var left, right []string
-	for _, t := range q.Terms {
-		if coef := turn * t.Coef; coef > 0 {
-			left = append(left, product(coef, &t))
-		} else {
-			right = append(right, product(-coef, &t))
-		}
-	}
-	if len(left) == 0 {
-		left = []string{"0"}
-	}
-	text := strings.Join(left, " + ") + sign + strings.Join(right, " + ")
-	switch bound := turn * q.Bound; {
-	case len(right) == 0:
-		return text + task.Decimal(bound)
-	case bound > 0:
-		return text + " + " + task.Decimal(bound)
-	case bound < 0:
-		return text + " - " + task.Decimal(-bound)
-	}
-	return text
-}
-
-// product writes a term with a coefficient above 0.
-func product(coef float64, t *task.Term) string {
-	text := legible(t.Feature)
-	if t.Value != "" {
-		text = "(" + text + " = " + legible(t.Value) + ")"
-	}
-	if coef != 1 {
-		text = task.Decimal(coef) + " * " + text
-	}
-	return text
-}
-
-// membership writes the inequality that says which values one category has, or which it has not; "" for any other.
-func membership(q *task.Inequality) string {
-	if len(q.Terms) == 0 || q.Strict {
-		return ""
-	}
-	first := q.Terms[0]
-	var values []string
-	for _, t := range q.Terms {
-		if t.Value == "" || t.Feature != first.Feature || t.Coef != first.Coef {
-			return ""
-		}
-		values = append(values, legible(t.Value))
-	}
-	one, many := "=", "in"
-	switch {
-	case first.Coef == -1 && q.Bound == -1:
-	case first.Coef == 1 && q.Bound == 0:
-		one, many = "!=", "not in"
-	default:
-		return ""
-	}
-	if len(values) == 1 {
-		return legible(first.Feature) + " " + one + " " + values[0]
-	}
-	return legible(first.Feature) + " " + many + " {" + strings.Join(values, ", ") + "}"
 }

@@ -38,25 +38,25 @@ func TestCheckFindsChangesThatCannotBe(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"small enough", number + "step: 1000, max_change: 1000}", ""},
 		{"no step", number + "max_change: 1}", ""},
-		{"a tenth of a step", number + "step: 1000, max_change: 100}", "problem: income: it is actionable, but no action can change it: max_change 100 is less than the step 1000"},
+		{"a tenth of a step", number + "step: 1000, max_change: 100}", "problem: income: it is actionable, but no action can change it: its largest changes are less than the step 1000"},
 		{
 			"both ways", number + "step: 1000, max_increase: 100, max_decrease: 0}",
-			"problem: income: it is actionable, but no action can change it: max_increase 100 and max_decrease 0 are less than the step 1000",
+			"problem: income: it is actionable, but no action can change it: its largest changes are less than the step 1000",
 		},
-		{"the only way", number + "step: 1000, direction: increase, max_increase: 100}", "problem: income: it is actionable, but no action can change it: max_increase 100 is less than the step 1000"},
+		{"the only way", number + "step: 1000, direction: increase, max_increase: 100}", "problem: income: it is actionable, but no action can change it: its largest changes are less than the step 1000"},
 		{"the other way", number + "step: 1000, direction: increase, max_decrease: 100}", ""},
-		{"one way", number + "step: 1000, max_increase: 100}", "warning: income: no action can increase it: max_increase 100 is less than the step 1000; direction: decrease says so, too"},
-		{"the other of two", number + "step: 1000, max_decrease: 100}", "warning: income: no action can decrease it: max_decrease 100 is less than the step 1000; direction: increase says so, too"},
-		{"not at all", number + "max_change: 0}", "problem: income: it is actionable, but no action can change it: max_change 0"},
+		{"one way", number + "step: 1000, max_increase: 100}", "warning: income: no action can increase it: max_increase 100 is less than the step 1000"},
+		{"the other of two", number + "step: 1000, max_decrease: 100}", "warning: income: no action can decrease it: max_decrease 100 is less than the step 1000"},
+		{"not at all", number + "max_change: 0}", "problem: income: it is actionable, but no action can change it: its largest changes are less than any change"},
 		{"no decrease", number + "max_decrease: 0}", ""},
 		{"nobody's action", number + "step: 1000, max_change: 100, actionable: false}", ""},
 		{
 			"values", "features:\n  - {name: grade, kind: ordinal, values: [1, 2, 3, 4], mean: 2.5, std: 1.1, max_change: 0.5}",
-			"problem: grade: it is actionable, but no action can change it: max_change 0.5 is less than the distance of any two of its values",
+			"problem: grade: it is actionable, but no action can change it: its largest changes are less than the distance of any two of its values",
 		},
 		{
 			"places", "features:\n  - {name: grade, kind: thermometer, values: [1, 2, 3, 4], max_increase: 0.5, direction: increase}",
-			"problem: grade: it is actionable, but no action can change it: max_increase 0.5 is less than one place",
+			"problem: grade: it is actionable, but no action can change it: its largest changes are less than one place",
 		},
 		{"a place", "features:\n  - {name: grade, kind: onehot, values: [1, 2, 3, 4], ordered: true, max_change: 1}", ""},
 	} {
@@ -77,7 +77,7 @@ func TestCheckFindsDeadLinks(t *testing.T) {
 	}
 	const chain = "links: [{from: income, to: debt, scale: 0.1}, {from: debt, to: score, scale: 0.01}]\n"
 	of := func(from, to string) string {
-		return fmt.Sprintf("warning: link %s -> %s: no action changes %s, neither by itself nor through another link: this one drags nothing along", from, to, from)
+		return fmt.Sprintf("warning: link %s -> %s: no action changes %s, neither by itself nor through another link: this one moves nothing", from, to, from)
 	}
 	for _, c := range []struct {
 		name, text string
@@ -89,7 +89,7 @@ func TestCheckFindsDeadLinks(t *testing.T) {
 		{"a source that only moves down", features(", step: 100, max_increase: 1", "") + chain, nil},
 		{"the second alone", features("", "") + "links: [{from: debt, to: score, scale: 0.01}]\n", []string{of("debt", "score")}},
 	} {
-		t.Run(c.name, func(t *testing.T) { same(t, found(t, c.text, "drags nothing"), c.want) })
+		t.Run(c.name, func(t *testing.T) { same(t, found(t, c.text, "moves nothing"), c.want) })
 	}
 }
 
@@ -113,15 +113,15 @@ func TestCheckFindsConflicts(t *testing.T) {
 		{"same > 5, same < 8", []string{`problem: constraint "same < 8": no value of same within its bounds fulfils it together with "same > 5"`}},
 		{"same < 4", nil},
 		{"debt >= income + 9000", nil},
-		{"debt > income + 9000", []string{`problem: constraint "income < debt - 9000": no values of income, debt within what bounds and other constraints leave of each fulfil it`}},
+		{"debt > income + 9000", []string{`problem: constraint "debt > income + 9000": no values of income, debt within what bounds and other constraints leave of each fulfil it`}},
 		{"income >= 20000, debt >= 0.5 * income", []string{
-			`problem: constraint "0.5 * income <= debt": no values of income, debt within what bounds and other constraints leave of each fulfil it`,
+			`problem: constraint "debt >= 0.5 * income": no values of income, debt within what bounds and other constraints leave of each fulfil it`,
 		}},
 		{"debt >= 0.5 * income, income >= 20000", []string{
-			`problem: constraint "0.5 * income <= debt": no values of income, debt within what bounds and other constraints leave of each fulfil it`,
+			`problem: constraint "debt >= 0.5 * income": no values of income, debt within what bounds and other constraints leave of each fulfil it`,
 		}},
 		{"2 * debt - income >= 100, income > 2 * debt - 100", []string{
-			`problem: constraint "2 * debt < income + 100": no values of income, debt within what bounds and other constraints leave of each fulfil it together with "income <= 2 * debt - 100"`,
+			`problem: constraint "income > 2 * debt - 100": no values of income, debt within what bounds and other constraints leave of each fulfil it together with "2 * debt - income >= 100"`,
 		}},
 		{"home = rent, home != rent", []string{`problem: constraint "home != rent": no value of home fulfils it together with "home = rent"`}},
 		{"'home in {rent, own}', home != rent", nil},

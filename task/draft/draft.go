@@ -111,7 +111,7 @@ func (d *drafter) profile(name string) (*profile, error) {
 	if i := slices.IndexFunc(d.profiles, func(p *profile) bool { return p.name == name }); i >= 0 {
 		return d.profiles[i], nil
 	}
-	return nil, fmt.Errorf("there is no column %s; the file's columns are %s", message.Quote(name), list(d.table.Names, 60))
+	return nil, fmt.Errorf("there is no column %s; the file's columns are %s", message.Quote(name), message.List(d.table.Names, 60))
 }
 
 // maxClasses is how many values an outcome may have.
@@ -145,7 +145,7 @@ func (d *drafter) findLabel() (err error) {
 	i := slices.IndexFunc(values, func(v string) bool { return v == d.o.Favourable || sameNumber(v, d.o.Favourable) })
 	if i < 0 {
 		return fmt.Errorf("column %s has no value %s; its values are %s",
-			message.Quote(d.label.name), message.Quote(d.o.Favourable), list(values, maxClasses))
+			message.Quote(d.label.name), message.Quote(d.o.Favourable), message.List(values, maxClasses))
 	}
 	d.favourite = values[i]
 	return nil
@@ -183,7 +183,7 @@ func (d *drafter) declared() error {
 			errs = append(errs, fmt.Errorf("the encoding's input %s is the outcome", message.Quote(in.Name)))
 		case in.Kind == "numeric" && !p.numeric:
 			errs = append(errs, fmt.Errorf("column %s is numeric in the encoding, but the file has texts there: %s",
-				message.Quote(in.Column), list(p.texts, 5)))
+				message.Quote(in.Column), message.List(p.texts, 5)))
 		default:
 			d.features = append(d.features, d.declare(in, p))
 		}
@@ -219,7 +219,7 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 		})
 		if len(others) > 0 {
 			f.questions = append(f.questions, fmt.Sprintf("the encoding does not list %s, so rows with it cannot be read: does it mean \"not "+
-				"known\" (then add it to data.missing), or has the model no input for it?", list(others, 5)))
+				"known\" (then add it to data.missing), or has the model no input for it?", message.List(others, 5)))
 		}
 	}
 	return f
@@ -345,7 +345,7 @@ func (d *drafter) infer(p *profile) feature {
 		values := p.sorted()
 		d.binary(&f, values[1], values[0])
 		f.questions = append(f.questions, fmt.Sprintf("is the input of %s 1 for %s and 0 for %s? It may be the other way round, or two inputs (kind: onehot).",
-			legible(p.name), legible(values[1]), legible(values[0])))
+			message.Legible(p.name), message.Legible(values[1]), message.Legible(values[0])))
 	default:
 		d.category(&f, p.sorted())
 	}
@@ -387,7 +387,7 @@ func (d *drafter) groups() {
 			f.Actionable = false
 		}
 		g[0].questions = append(g[0].questions, fmt.Sprintf("are %s to %s the values of one category? An action would have to change two of them, "+
-			"so none is actionable here.", legible(g[0].Name), legible(g[len(g)-1].Name)))
+			"so none is actionable here.", message.Legible(g[0].Name), message.Legible(g[len(g)-1].Name)))
 	}
 }
 
@@ -445,10 +445,10 @@ func (d *drafter) tell() {
 		d.note("%s with a wrong number of fields or a stray quote", plural(d.table.Broken, "row"))
 	}
 	if m := d.missing(); len(m) > 0 {
-		d.note("taken as \"not known\": %s", list(m, 10))
+		d.note("taken as \"not known\": %s", message.List(m, 10))
 	}
 	if len(d.drop) > 0 {
-		d.note("no features: %s", list(d.drop, 20))
+		d.note("no features: %s", message.List(d.drop, 20))
 	}
 	var fixed []string
 	for i := range d.features {
@@ -460,11 +460,11 @@ func (d *drafter) tell() {
 			d.note("column %s: %s of the rows have no number and cannot be read", message.Quote(p.name), percent(float64(p.missing)/float64(d.table.Rows)))
 		}
 		if len(f.from.strange) > 0 {
-			d.note("column %s: these are no numbers, and rows with them cannot be read: %s", message.Quote(f.Name), list(f.from.strange, 5))
+			d.note("column %s: these are no numbers, and rows with them cannot be read: %s", message.Quote(f.Name), message.List(f.from.strange, 5))
 		}
 	}
 	if len(fixed) > 0 {
-		d.note("not actionable, a guess: %s", list(fixed, 20))
+		d.note("not actionable, a guess: %s", message.List(fixed, 20))
 	}
 }
 
@@ -541,7 +541,7 @@ func (d *drafter) write() []byte {
 	}
 	head := &writer{}
 	head.comment("", "A draft from %s of %s. What people can change, how far, and at what cost is for you to say.",
-		plural(d.table.Rows, "row"), legible(d.o.File))
+		plural(d.table.Rows, "row"), message.Legible(d.o.File))
 	switch n := len(Questions(w.Bytes())); n {
 	case 0:
 	case 1:
@@ -587,7 +587,7 @@ func (d *drafter) writeData(w *writer) {
 	case p == nil:
 		w.question("  ", "which column is the outcome (label: NAME), and which of its values do people want (favourable: VALUE)?")
 	case d.favourite == "":
-		w.question("  ", "which value of the outcome do people want? The values are %s. Without it no outcome is known.", list(withoutStop(p.texts), 6))
+		w.question("  ", "which value of the outcome do people want? The values are %s. Without it no outcome is known.", message.List(withoutStop(p.texts), 6))
 		w.line("  # label: %s\n  # favourable: ", scalar(p.name))
 	default:
 		if d.o.Label == "" {
@@ -726,28 +726,6 @@ func texts(v []string) []string {
 	return out
 }
 
-// list names at most limit things.
-func list(names []string, limit int) string {
-	shown := make([]string, 0, limit)
-	for _, n := range names[:min(limit, len(names))] {
-		shown = append(shown, legible(n))
-	}
-	s := strings.Join(shown, ", ")
-	if more := len(names) - len(shown); more > 0 {
-		s += fmt.Sprintf(" and %d more", more)
-	}
-	return s
-}
-
-// legible is s itself, unless a terminal or a reader would stumble over it.
-func legible(s string) string {
-	q := message.Quote(s)
-	if s == "" || strings.ContainsAny(s, ",") || q != `"`+s+`"` {
-		return q
-	}
-	return s
-}
-
 // percent writes a share.
 func percent(share float64) string {
 	switch p := 100 * share; {
@@ -770,22 +748,10 @@ func plural(n int, noun string) string {
 
 // scalar writes s as a YAML scalar that is read back as the same text, quoted unless it is a plain word or number.
 func scalar(s string) string {
-	plain := s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return r > unicode.MaxASCII || !(unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-. /+()", r))
-	})
-	first, last := byte(' '), byte(' ')
-	if plain {
-		first, last = s[0], s[len(s)-1]
-	}
-	if _, ok := task.Number(s); ok && plain && first != '.' && first != '+' && last != '.' && !strings.ContainsAny(s, "eE") {
-		return s
-	}
-	letter := first >= 'a' && first <= 'z' || first >= 'A' && first <= 'Z'
-	switch strings.ToLower(s) {
-	case "y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf":
-		plain = false
-	}
-	if plain && letter && last != ' ' && !strings.Contains(s, "  ") && !strings.Contains(s, " -") {
+	word := regexp.MustCompile(`^[A-Za-z](?:[\w./+()-]| [\w./+()])*$`)
+	number := regexp.MustCompile(`^-?[0-9]+(?:\.[0-9]+)?$`)
+	reserved := []string{"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
+	if number.MatchString(s) || word.MatchString(s) && !slices.Contains(reserved, strings.ToLower(s)) {
 		return s
 	}
 	return strconv.Quote(s)

@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
+	"cfq/internal/message"
 	"cfq/task"
 )
 
@@ -106,7 +107,7 @@ func (f *filler) fill(people *task.People) (*Draft, error) {
 		for j, e := range entries {
 			keys[j] = e.key
 		}
-		out.Notes = append(out.Notes, fmt.Sprintf("%s: %s filled in", legible(want.Features[i].Name), strings.Join(keys, ", ")))
+		out.Notes = append(out.Notes, fmt.Sprintf("%s: %s filled in", message.Legible(want.Features[i].Name), strings.Join(keys, ", ")))
 		all = append(all, f.where[i].render(entries, f.newline, f.quote))
 	}
 	out.Text, out.inserted = splice(f.text, all), all
