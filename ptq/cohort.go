@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"cfq/recourse"
@@ -178,6 +179,17 @@ func refusedRows(margins []float32) []int {
 		if !(m > 0) {
 			rows = append(rows, i)
 		}
+	}
+	return rows
+}
+
+// drawn returns at most limit of the rows, in their order, as the two numbers that seed the draw say.
+func drawn(rows []int, limit int, seed, stream uint64) []int {
+	if len(rows) > limit {
+		rng := rand.New(rand.NewPCG(seed, stream))
+		rng.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+		rows = rows[:limit]
+		slices.Sort(rows)
 	}
 	return rows
 }

@@ -1,6 +1,7 @@
 package ptq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,19 +77,8 @@ func Deployments(ctx context.Context, m *onnxio.Model, t *task.Task, people *tas
 }
 
 func (d DeployOptions) withDefaults() (DeployOptions, error) {
-	pick := func(v, def float64) float64 {
-		if v == 0 {
-			return def
-		}
-		return max(v, 0)
-	}
-	d.Rounding, d.Jitter = pick(d.Rounding, 1), pick(d.Jitter, 0.02)
-	if d.Models == 0 {
-		d.Models = 8
-	}
-	if d.Batch == 0 {
-		d.Batch = 4096
-	}
+	d.Models, d.Batch = cmp.Or(d.Models, 8), cmp.Or(d.Batch, 4096)
+	d.Rounding, d.Jitter = max(cmp.Or(d.Rounding, 1), 0), max(cmp.Or(d.Jitter, 0.02), 0)
 	switch {
 	case d.Models < 0:
 		return d, fmt.Errorf("%d sampled deployments", d.Models)

@@ -10,6 +10,7 @@ import (
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/quant"
+	"cfq/quant/qdq"
 	"cfq/task"
 )
 
@@ -36,7 +37,11 @@ func open(m *onnxio.Model, t *task.Task, o *Options) (*opened, error) {
 		return nil, err
 	}
 	out := &opened{floatBytes: size(m.Graph()), engine: m.Engine(), runtime: o.Runtime, source: c.Graph()}
-	if err := readable(out.source, o.Runtime); err != nil {
+	r, err := qdq.RuntimeOf(o.Runtime)
+	if err == nil {
+		err = r.Check(out.source) // a model that this release cannot read, however it is written
+	}
+	if err != nil {
 		return nil, err
 	}
 	out.canonical = out.source
@@ -54,17 +59,15 @@ func open(m *onnxio.Model, t *task.Task, o *Options) (*opened, error) {
 
 // OpenFor makes a model the classifier of a task, and checks that the two fit. A nil task is one that it fits.
 func OpenFor(m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, error) {
-	if t == nil {
-		return classifier.New(m, classifier.Options{Workers: workers, Through: quant.StraightThrough})
+	o := classifier.Options{Workers: workers, Through: quant.StraightThrough}
+	if t != nil {
+		o.Target = &t.Target.Index
 	}
-	c, err := classifier.New(m, classifier.Options{
-		Target: &t.Target.Index, Workers: workers,
-		Through: quant.StraightThrough,
-	})
+	c, err := classifier.New(m, o)
 	if err != nil {
 		return nil, err
 	}
-	if c.Dim() != t.Dim() {
+	if t != nil && c.Dim() != t.Dim() {
 		return nil, fmt.Errorf("the model has %d inputs, but the task's features make %d: "+
 			"each feature is one input, each value of a one-hot feature another, in the model's order", c.Dim(), t.Dim())
 	}

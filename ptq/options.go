@@ -1,9 +1,11 @@
 package ptq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"cfq/eval"
 	"cfq/onnxio/ort"
@@ -86,31 +88,15 @@ const minBudget, maxBudget = 2.0, 8.0
 
 // resolve fills in the method's values and reports every invalid option.
 func (o Options) resolve() (Options, Method, error) {
-	if o.Method == "" {
-		o.Method = CFPTQ
-	}
+	o.Method = cmp.Or(o.Method, CFPTQ)
 	method, err := FindMethod(o.Method)
 	if err != nil {
 		return o, method, err
 	}
-	if o.Budget == 0 {
-		o.Budget = 4
-	}
-	if o.ActBits == 0 {
-		o.ActBits = 8
-	}
-	if o.Refine == 0 {
-		o.Refine = method.Defaults.Refine
-	}
-	o.Refine = max(o.Refine, 0)
-	if o.Rows == 0 {
-		o.Rows = 4096
-	}
-	var errs []error
-	errs = append(errs, checkBudget(o.Budget))
-	if _, err := qdq.RuntimeOf(o.Runtime); err != nil {
-		errs = append(errs, err)
-	}
+	o.Budget, o.ActBits, o.Rows = cmp.Or(o.Budget, 4), cmp.Or(o.ActBits, 8), cmp.Or(o.Rows, 4096)
+	o.Refine = max(cmp.Or(o.Refine, method.Defaults.Refine), 0)
+	_, err = qdq.RuntimeOf(o.Runtime)
+	errs := []error{checkBudget(o.Budget), err}
 	if o.ActBits < 2 || o.ActBits > 8 {
 		errs = append(errs, fmt.Errorf("invalid bit width %d of activations: want 2 to 8", o.ActBits))
 	}
@@ -149,10 +135,8 @@ func (o Options) Check() error {
 	if _, _, err := o.resolve(); err != nil {
 		return inputError(err)
 	}
-	for _, p := range append(append([]string(nil), o.Only...), o.KeepFloat...) {
-		if p == "" {
-			return inputError(errors.New("empty layer pattern"))
-		}
+	if slices.Contains(o.Only, "") || slices.Contains(o.KeepFloat, "") {
+		return inputError(errors.New("empty layer pattern"))
 	}
 	return nil
 }

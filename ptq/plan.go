@@ -16,19 +16,8 @@ import (
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/quant"
-	"cfq/quant/qdq"
 	"cfq/task"
 )
-
-// readable reports a model that ONNX Runtime of the given version cannot read, however it
-// is written, and versions that do not exist.
-func readable(m *graph.Model, version string) error {
-	r, err := qdq.RuntimeOf(version)
-	if err != nil {
-		return err
-	}
-	return r.Check(m)
-}
 
 // WritePlan writes the plan file from which FromPlan makes r's model again, byte by byte.
 func WritePlan(w io.Writer, r *Result) error {

@@ -1,10 +1,10 @@
 package ptq
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -82,16 +82,18 @@ func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *tas
 	if o.Margins == nil {
 		o.Margins = []float64{0, 0.1}
 	}
-	if o.Solver.Seed == 0 {
-		o.Solver.Seed = o.Seed
+	o.Solver.Seed, o.Solver.Workers = cmp.Or(o.Solver.Seed, o.Seed), cmp.Or(o.Solver.Workers, o.Workers)
+	margins, err := f.Full.Margins(ctx, people.X)
+	if err != nil {
+		return nil, err
 	}
-	if o.Solver.Workers == 0 {
-		o.Solver.Workers = o.Workers
+	rows := refusedRows(margins)
+	r := &Robustness{Refused: len(rows), Seen: o.Seen, HeldOut: len(f.Drawn) - o.Seen}
+	if o.Sample > 0 {
+		rows = drawn(rows, o.Sample, o.Seed, 0x5ea1)
 	}
-	r := &Robustness{Seen: o.Seen, HeldOut: len(f.Drawn) - o.Seen}
-	rows, err := f.refused(ctx, people, o, r)
-	if err != nil || len(rows) == 0 {
-		return r, err
+	if r.People = len(rows); r.People == 0 {
+		return r, nil
 	}
 	set = set.Select(rows)
 	x := rowsOf(people.X, f.Full.Dim(), rows)
@@ -107,24 +109,6 @@ func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *tas
 		r.Rows = append(r.Rows, rows...)
 	}
 	return r, nil
-}
-
-// refused returns the rows of the people to evaluate.
-func (f *Fleet) refused(ctx context.Context, people *task.People, o RobustOptions, r *Robustness) ([]int, error) {
-	margins, err := f.Full.Margins(ctx, people.X)
-	if err != nil {
-		return nil, err
-	}
-	rows := refusedRows(margins)
-	r.Refused = len(rows)
-	if o.Sample > 0 && o.Sample < len(rows) {
-		rng := rand.New(rand.NewPCG(o.Seed, 0x5ea1))
-		rng.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
-		rows = rows[:o.Sample]
-		slices.Sort(rows)
-	}
-	r.People = len(rows)
-	return rows, nil
 }
 
 // solvers runs the three solvers at one margin and judges what they find.
@@ -232,8 +216,6 @@ func costs(rows []RobustRow, found [][]recourse.Action) {
 	for k := range rows {
 		rows[k].Compared = compared
 		rows[k].Cost /= float64(max(1, compared))
-	}
-	for k := range rows {
 		if rows[0].Cost > 0 {
 			rows[k].CostRatio = rows[k].Cost / rows[0].Cost
 		}

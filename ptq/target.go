@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 
@@ -98,17 +97,8 @@ func (e *TooFew) Error() string {
 }
 
 func (t Target) withDefaults() (Target, error) {
-	def := func(v *float64, to float64) {
-		if *v == 0 {
-			*v = to
-		}
-	}
-	def(&t.Margin, 0.1)
-	def(&t.HoldOut, 0.3)
-	def(&t.Confidence, 0.95)
-	if t.Sample == 0 {
-		t.Sample = 4000
-	}
+	t.Margin, t.HoldOut = cmp.Or(t.Margin, 0.1), cmp.Or(t.HoldOut, 0.3)
+	t.Confidence, t.Sample = cmp.Or(t.Confidence, 0.95), cmp.Or(t.Sample, 4000)
 	inside := func(v float64) bool { return v > 0 && v < 1 }
 	switch {
 	case !inside(t.VD):
@@ -225,32 +215,24 @@ type part struct {
 
 func (s *search) tell(stage string, done, total int) { s.o.tell(stage, done, total) }
 
-// divider says whether rows are held out: by a hash of their values and of how many equal ones
-// came before. The order of the file makes no difference then, and each person is drawn
+// newDivider returns what says whether the next row, x, is held out: by a hash of its values and of how many
+// equal ones came before. The order of the file makes no difference then, and each person is drawn
 // for themselves: bounds of shares take people to be independent, which they are not where
 // all equal ones are drawn together.
-type divider struct {
-	share float64
-	seed  uint64
-	seen  map[[sha256.Size]byte]uint64
-}
-
-func newDivider(share float64, seed uint64) *divider {
-	return &divider{share, seed, map[[sha256.Size]byte]uint64{}}
-}
-
-// heldOut says whether the next row, x, is held out.
-func (d *divider) heldOut(x []float32) bool {
-	buf := make([]byte, 0, 4*len(x)+8)
-	for _, v := range x {
-		buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v+0)) // no -0
+func newDivider(share float64, seed uint64) func(x []float32) bool {
+	seen := map[[sha256.Size]byte]uint64{}
+	return func(x []float32) bool {
+		buf := make([]byte, 0, 4*len(x)+8)
+		for _, v := range x {
+			buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v+0)) // no -0
+		}
+		key := sha256.Sum256(buf)
+		buf = binary.LittleEndian.AppendUint64(append(buf[:0], key[:]...), seed)
+		buf = binary.LittleEndian.AppendUint64(buf, seen[key])
+		seen[key]++
+		sum := sha256.Sum256(buf)
+		return float64(binary.LittleEndian.Uint64(sum[:])>>11)*0x1p-53 < share
 	}
-	key := sha256.Sum256(buf)
-	buf = binary.LittleEndian.AppendUint64(append(buf[:0], key[:]...), d.seed)
-	buf = binary.LittleEndian.AppendUint64(buf, d.seen[key])
-	d.seen[key]++
-	sum := sha256.Sum256(buf)
-	return float64(binary.LittleEndian.Uint64(sum[:])>>11)*0x1p-53 < d.share
 }
 
 // open divides the people, opens the original and has its promises made. It fails before
@@ -268,10 +250,10 @@ func (s *search) open(ctx context.Context, m *onnxio.Model, people *task.People)
 		return inputError(err)
 	}
 	s.own, s.held = &part{name: "calibration part"}, &part{name: "held-out part"}
-	draw := newDivider(r.Target.HoldOut, r.Target.Seed)
+	heldOut := newDivider(r.Target.HoldOut, r.Target.Seed)
 	for i := range people.N {
 		p := s.own
-		if draw.heldOut(people.X[i*people.Dim : (i+1)*people.Dim]) {
+		if heldOut(people.X[i*people.Dim : (i+1)*people.Dim]) {
 			p = s.held
 		}
 		p.rows = append(p.rows, i)
@@ -304,12 +286,7 @@ func (s *search) promise(ctx context.Context, people *task.People, set *constrai
 		if p == s.held && len(refused) < need {
 			return &TooFew{fmt.Sprintf("refused people among those held out, of %d people in all", people.N), len(refused), need}
 		}
-		if n := r.Target.Sample; len(refused) > n {
-			rng := rand.New(rand.NewPCG(r.Target.Seed, 0x7a26))
-			rng.Shuffle(len(refused), func(i, j int) { refused[i], refused[j] = refused[j], refused[i] })
-			refused = refused[:n]
-			slices.Sort(refused)
-		}
+		refused = drawn(refused, r.Target.Sample, r.Target.Seed, 0x7a26)
 		all := subset(p.rows, refused) // positions among all people
 		p.asked, p.set = who.Subset(refused).X, set.Select(all)
 		if p.points, err = s.pointsOf(ctx, p, all); err != nil {
@@ -390,14 +367,16 @@ func (s *search) measure(ctx context.Context, c *Candidate, p *part) (_ *Measure
 	if out.VD, err = s.broken(ctx, g, p.points); err != nil {
 		return nil, err
 	}
-	if out.Accuracy, err = accuracy(ctx, g, p, s.r.Target.Confidence); err != nil {
+	margins, err := g.Margins(ctx, p.x)
+	if err != nil {
 		return nil, err
 	}
+	right, known := agreement(p.labels, margins)
+	out.Accuracy = eval.NewRate(right, known, s.r.Target.Confidence)
 	// The candidate makes promises to the people that both models refuse.
 	var both []int
 	if len(p.asked) > 0 {
-		margins, err := g.Margins(ctx, p.asked)
-		if err != nil {
+		if margins, err = g.Margins(ctx, p.asked); err != nil {
 			return nil, err
 		}
 		both = refusedRows(margins)
@@ -425,15 +404,6 @@ func (s *search) broken(ctx context.Context, m *classifier.Model, points []float
 	}
 	out.Upper = eval.Float(eval.ClopperPearsonUpper(out.Num, out.Den, s.r.Level))
 	return out, err
-}
-
-func accuracy(ctx context.Context, g *classifier.Model, p *part, confidence float64) (eval.Rate, error) {
-	margins, err := g.Margins(ctx, p.x)
-	if err != nil {
-		return eval.Rate{}, err
-	}
-	right, known := agreement(p.labels, margins)
-	return eval.NewRate(right, known, confidence), nil
 }
 
 // score is the larger of the bounds that the target is about.
@@ -552,14 +522,8 @@ func (s *search) answer() (*TargetResult, error) {
 		best := r.Chosen < 0
 		if !best {
 			b := s.candidates[r.Chosen]
-			switch {
-			case c.Holds != b.Holds:
-				best = c.Holds
-			case c.Holds:
-				best = c.Bytes < b.Bytes
-			default:
-				best = s.score(c.HeldOut) < s.score(b.HeldOut)
-			}
+			best = c.Holds && (!b.Holds || c.Bytes < b.Bytes) ||
+				!c.Holds && !b.Holds && s.score(c.HeldOut) < s.score(b.HeldOut)
 		}
 		if best {
 			r.Chosen, r.Reached, r.Result = i, c.Holds, c.result

@@ -83,7 +83,7 @@ func TestHeldOut(t *testing.T) {
 		d := newDivider(share, seed)
 		held = map[string]int{}
 		for _, x := range rows {
-			side := d.heldOut(x)
+			side := d(x)
 			if side {
 				held[fmt.Sprint(x)]++
 			}
@@ -116,7 +116,7 @@ func TestHeldOut(t *testing.T) {
 	if again, _ := divide(0.3, 1); !maps.Equal(held, again) {
 		t.Error("the order of the rows makes a difference")
 	}
-	if newDivider(0.3, 1).heldOut([]float32{0}) != newDivider(0.3, 1).heldOut([]float32{float32(negativeZero())}) {
+	if newDivider(0.3, 1)([]float32{0}) != newDivider(0.3, 1)([]float32{float32(negativeZero())}) {
 		t.Error("0 and -0 are on two sides")
 	}
 }
@@ -158,7 +158,7 @@ func TestSmallest(t *testing.T) {
 	var own, held []int
 	draw := newDivider(0.3, 1)
 	for i := range people.N {
-		if draw.heldOut(people.X[i*people.Dim : (i+1)*people.Dim]) {
+		if draw(people.X[i*people.Dim : (i+1)*people.Dim]) {
 			held = append(held, i)
 		} else {
 			own = append(own, i)

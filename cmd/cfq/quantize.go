@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -506,10 +505,8 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 }
 
 // writeTarget shows what was chosen and, beneath it, what was looked at.
-func writeTarget(out io.Writer, path string, r *ptq.TargetResult) error {
-	if err := writeQuantized(out, path, r.Result); err != nil {
-		return err
-	}
+func writeTarget(out io.Writer, path string, r *ptq.TargetResult) {
+	writeQuantized(out, path, r.Result)
 	t := r.Target
 	fmt.Fprintln(out)
 	report.Paragraph(out, "", "", fmt.Sprintf("%d people calibrate, %d are held out; %d of those are refused, %d were asked, "+
@@ -544,7 +541,7 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) error {
 				continue
 			}
 			upper := func(s ptq.Share) string { return fmt.Sprintf("%.4f", float64(s.Upper)) }
-			holds := yesNo(c.Holds)
+			holds := map[bool]string{true: "yes", false: "no"}[c.Holds]
 			if part.m == c.Search { // a guess has no bounds: the model was fitted to these people
 				upper, holds = func(ptq.Share) string { return "" }, ""
 			} else if i == r.Chosen {
@@ -558,17 +555,9 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) error {
 	for _, p := range problems {
 		report.Paragraph(out, "", "  ", p)
 	}
-	return nil
 }
 
 func broken(s ptq.Share) string { return fmt.Sprintf("%d/%d", s.Num, s.Den) }
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
-}
 
 // writtenFile is what --json says of the written file, before what was done.
 type writtenFile struct {
@@ -596,9 +585,11 @@ func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) e
 	case e.json:
 		return f.writeJSON(e.stdout, r, target)
 	case target != nil:
-		return writeTarget(e.stdout, f.out, target)
+		writeTarget(e.stdout, f.out, target)
+	default:
+		writeQuantized(e.stdout, f.out, r)
 	}
-	return writeQuantized(e.stdout, f.out, r)
+	return nil
 }
 
 func (f *quantizeFlags) writeJSON(w io.Writer, r *ptq.Result, target *ptq.TargetResult) error {
@@ -606,8 +597,7 @@ func (f *quantizeFlags) writeJSON(w io.Writer, r *ptq.Result, target *ptq.Target
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(r.Model)
-	out := writtenFile{File: f.out, SHA256: hex.EncodeToString(sum[:]), Plan: f.savePlan, Recipe: recipe(m)}
+	out := writtenFile{File: f.out, SHA256: modelHash(r), Plan: f.savePlan, Recipe: recipe(m)}
 	if target != nil {
 		return writeJSON(w, struct {
 			writtenFile
@@ -619,6 +609,9 @@ func (f *quantizeFlags) writeJSON(w io.Writer, r *ptq.Result, target *ptq.Target
 		*ptq.Result
 	}{out, r})
 }
+
+// modelHash is the SHA-256 of the written model in hexadecimal.
+func modelHash(r *ptq.Result) string { return fmt.Sprintf("%x", sha256.Sum256(r.Model)) }
 
 // records says whether the rows that are calibrated on are recorded: those of a data file, and not
 // those of a plan, which calibrates on none.
@@ -633,24 +626,22 @@ func (f *quantizeFlags) writeRows(r *ptq.Result) error {
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(r.Model)
 	hashes := make([]uint64, len(r.Calibrated))
 	for k, i := range r.Calibrated {
 		hashes[k] = f.calibrating.Hashes[i]
 	}
-	rows := record.New(hex.EncodeToString(sum[:]), record.Data{Name: filepath.Base(f.data), SHA256: data}, hashes)
+	rows := record.New(modelHash(r), record.Data{Name: filepath.Base(f.data), SHA256: data}, hashes)
 	return cli.Write(record.Path(f.out), rows.Write)
 }
 
 // writeQuantized shows a result: what was made and how, the layers, what is to be known.
-func writeQuantized(out io.Writer, path string, r *ptq.Result) error {
-	method := string(r.Method)
-	if method == "" {
-		method = "by plan"
-	}
-	fmt.Fprintf(out, "%s: %s, %.2f bits per weight", path, method, r.Bits)
-	if r.Budget > 0 {
-		fmt.Fprintf(out, " (budget %g%s)", r.Budget, by(r.Cost))
+func writeQuantized(out io.Writer, path string, r *ptq.Result) {
+	fmt.Fprintf(out, "%s: %s, %.2f bits per weight", path, cmp.Or(string(r.Method), "by plan"), r.Bits)
+	switch {
+	case r.Budget > 0 && r.Cost != "" && r.Cost != ptq.CostBits:
+		fmt.Fprintf(out, " (budget %g by %s)", r.Budget, r.Cost)
+	case r.Budget > 0:
+		fmt.Fprintf(out, " (budget %g)", r.Budget)
 	}
 	fmt.Fprintln(out)
 	for _, line := range summary(r) {
@@ -664,7 +655,6 @@ func writeQuantized(out io.Writer, path string, r *ptq.Result) error {
 	for _, a := range r.Verified.Advice {
 		report.Paragraph(out, "  note: ", "    ", a)
 	}
-	return nil
 }
 
 // summary says in a line each what was done.
@@ -698,14 +688,6 @@ func summary(r *ptq.Result) []string {
 	l := r.Verified.Levels
 	return append(lines, fmt.Sprintf("verified on %s: optimizations change outputs by %.2g at most", counted(l.Rows,
 		"row"), l.Diff))
-}
-
-// by says what a budget counts, if not bits.
-func by(cost ptq.Cost) string {
-	if cost == "" || cost == ptq.CostBits {
-		return ""
-	}
-	return " by " + string(cost)
 }
 
 // calibratedOn says how many rows were looked at, and of how many.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -277,23 +278,16 @@ func writeRules(out io.Writer, p *ptq.Profile) {
 
 // bitsText writes out the bits of a few layers, and counts those of many.
 func bitsText(bits []int) string {
-	const few = 12
-	words := make([]string, 0, len(bits))
-	if len(bits) <= few {
-		for _, b := range bits {
-			words = append(words, strconv.Itoa(b))
-		}
-		return strings.Join(words, " ")
+	if len(bits) <= 12 {
+		return strings.Trim(fmt.Sprint(bits), "[]")
 	}
+	var words []string
 	counts := map[int]int{}
 	for _, b := range bits {
 		counts[b]++
 	}
-	for _, b := range slices.Sorted(slices.Values(bits)) {
-		if n := counts[b]; n > 0 {
-			words = append(words, fmt.Sprintf("%d at %d", n, b))
-			counts[b] = 0
-		}
+	for _, b := range slices.Sorted(maps.Keys(counts)) {
+		words = append(words, fmt.Sprintf("%d at %d", counts[b], b))
 	}
 	return strings.Join(words, ", ")
 }
