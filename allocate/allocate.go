@@ -23,7 +23,7 @@ type Choice struct {
 	Error float64 // expected quantization error of the margin, additive over layers
 }
 
-// ErrBudget: the cheapest choices of all layers cost more than the budget.
+// ErrBudget means that the cheapest choices of all layers cost more than the budget.
 var ErrBudget = errors.New("budget too small")
 
 // maxStates bounds a Pareto front of Exact. A longer one is thinned to the best of

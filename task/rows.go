@@ -21,6 +21,7 @@ type Selection struct {
 	last   int // largest number in only and except
 }
 
+// NewSelection starts before the first row.
 func NewSelection(o ReadOptions) *Selection {
 	s := &Selection{row: -1, left: -1, last: -1}
 	if o.Rows > 0 {

@@ -228,7 +228,7 @@ func (v *inspection) write(out io.Writer) error {
 		if l.Stored > 0 {
 			bytes = fmt.Sprint(l.Stored)
 		}
-		g.Add(l.Node, fmt.Sprint(l.In), fmt.Sprint(l.Out), fmt.Sprintf("%.4g", l.Bits), bytes, string(l.Container),
+		g.Add(l.Node, fmt.Sprint(l.In), fmt.Sprint(l.Out), fmt.Sprintf("%.4g", l.Bits), bytes, l.Container,
 			cmp.Or(l.Kernel, "-"), l.Note)
 	}
 	g.Write(out, "")

@@ -22,7 +22,7 @@ var pageHTML string
 var pageCSS string
 
 // pageTemplate is parsed once: that takes longer than to fill it in.
-var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
+var pageTemplate = template.Must(template.New("page").Parse(pageHTML)) //nolint:gochecknoglobals // constant
 
 // HTML writes d as one page that asks the network for nothing and needs no script.
 func HTML(w io.Writer, d *Document) error {

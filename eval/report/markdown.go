@@ -102,9 +102,8 @@ func markdownTable(b *strings.Builder, t table) {
 	}
 }
 
-// markup is what Markdown would read as markup.
-var markup = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", ">", "&gt;", "*", `\*`, "_", `\_`, "`", "\\`",
-	"\n", " ")
-
 // escape keeps text from being read as markup.
-func escape(s string) string { return markup.Replace(s) }
+func escape(s string) string {
+	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", ">", "&gt;", "*", `\*`, "_", `\_`, "`", "\\`",
+		"\n", " ").Replace(s)
+}

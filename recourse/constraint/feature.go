@@ -239,6 +239,7 @@ func (u *Feature) steps(largest float64, places int) float64 {
 	return r
 }
 
+// Changed reports whether delta moves the feature.
 func (u *Feature) Changed(delta []float32) bool {
 	for _, v := range delta[u.First : u.First+u.Width] {
 		if v != 0 {
@@ -275,6 +276,7 @@ func (u *Feature) ticks(x, lo, hi float32) (first, last float64) {
 	return -count(-lo), count(hi)
 }
 
+// Tick returns the change, in model inputs, of n whole steps.
 func (u *Feature) Tick(n float64) float32 {
 	if n == 0 {
 		return 0
