@@ -121,7 +121,7 @@ func TestTeacherCache(t *testing.T) {
 		{"task", &other, people.X, nil, false},
 		{"what a person can change", tk, people.X, own(people.Rows[0]), false},
 		{"what another person can change", tk, people.X, own(people.Rows[2]), false},
-		{"what nobody of them can change", tk, people.X, own(1_000_000), true},
+		{"what none of them can change", tk, people.X, own(1_000_000), true},
 		{"a row", tk, x, nil, false},
 		{"fewer rows", tk, people.X[:len(people.X)-tk.Dim()], nil, false},
 		{"after all", tk, people.X, nil, true},

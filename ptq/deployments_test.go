@@ -199,7 +199,7 @@ func TestRobustness(t *testing.T) {
 	}
 	if !(robust.HeldOutAll > original.HeldOutAll && robust.HeldOut > original.HeldOut && robust.CostRatio > 1 &&
 		original.CostRatio == 1) {
-		t.Errorf("robust actions are no better where nobody looked, or cost nothing: %+v", r.Rows)
+		t.Errorf("robust actions are no better at held-out deployments, or cost nothing: %+v", r.Rows)
 	}
 	o.Workers = 2
 	again, err := f.Robustness(ctx, set, test, o)

@@ -58,7 +58,7 @@ func TestTeacherKeepsToOverrides(t *testing.T) {
 		}
 		return float64(p[f.Offset]-people.X[i*people.Dim+f.Offset]) * f.Std
 	}
-	var raised []int // positions of people whom the teacher gives a raise of 1000 and more
+	var raised []int // positions of people that the teacher gives a raise of 1000 and more
 	for i := range people.N {
 		if raise(before, i) >= 999 {
 			raised = append(raised, i)

@@ -281,7 +281,7 @@ func TestChoices(t *testing.T) {
 		t.Fatal(err)
 	}
 	var usual *ptq.Result // by the choices that are made anyway
-	// so many choices make no difference here; all activations have 8 bits: bops are bits
+	// the choices above make no difference here; all activations have 8 bits: bops are bits
 	same := map[string]int{"cost": 1, "input": 1}
 	for _, c := range ptq.Settings() {
 		if c.Name == "allocator" {

@@ -34,7 +34,7 @@ type Result struct {
 	Layers    []Layer         `json:"layers"`
 	Equalized []string        `json:"equalized,omitempty"` // pairs of layers whose channel ranges were balanced
 	People    int             `json:"people"`              // who were given
-	// Calibrated are the positions, ascending, of the people whom the model was calibrated on or, by
+	// Calibrated are the positions, ascending, of the people that the model was calibrated on or, by
 	// Smallest, chosen by. A model of a plan has none.
 	Calibrated []int          `json:"-"`
 	Factual    int            `json:"calibration_rows"`

@@ -68,7 +68,7 @@ func (c *calibrated) score(ctx context.Context) (*scored, error) {
 }
 
 // exactErrors reports whether the quantization error of layers can be measured, by the rule of sensitivity.Exact,
-// on so many rows.
+// on this number of rows.
 func (c *calibrated) exactErrors(rows int) bool {
 	return sensitivity.Exact(len(c.layers), len(c.formats()), rows, sensitivity.Multiplications(c.layers))
 }

@@ -58,11 +58,11 @@ func (o Options) selected(layers []quant.LayerInfo) (map[string]string, error) {
 
 // layerNames lists layers for messages.
 func layerNames(layers []quant.LayerInfo) string {
-	const most = 20
+	const limit = 20
 	var names []string
 	for i, l := range layers {
-		if i == most {
-			names = append(names, fmt.Sprintf("and %d more", len(layers)-most))
+		if i == limit {
+			names = append(names, fmt.Sprintf("and %d more", len(layers)-limit))
 			break
 		}
 		names = append(names, fmt.Sprintf("%q", l.Node))

@@ -166,7 +166,7 @@ func TestProfileMeasures(t *testing.T) {
 	}
 }
 
-// Where nobody is refused there is nothing to say about recourse.
+// Where no person is refused there is nothing to say about recourse.
 func TestProfileWithoutRecourse(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")

@@ -137,9 +137,7 @@ func (o SweepOptions) resolve() (SweepOptions, error) {
 	if len(o.Budgets) == 0 {
 		o.Budgets = SweepBudgets()
 	}
-	o.Budgets = slices.Clone(o.Budgets)
-	slices.Sort(o.Budgets)
-	o.Budgets = slices.Compact(o.Budgets)
+	o.Budgets = slices.Compact(slices.Sorted(slices.Values(o.Budgets)))
 	for i, name := range o.Methods {
 		of := o.Quantize
 		of.Method = name

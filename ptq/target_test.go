@@ -103,7 +103,7 @@ func TestHeldOut(t *testing.T) {
 			other++
 		}
 		if side && !more[i] {
-			t.Fatal("a larger share leaves out whom a smaller one holds out")
+			t.Fatal("a larger share leaves out people that a smaller one holds out")
 		}
 	}
 	if count < n*27/100 || count > n*33/100 || other < n/3 {

@@ -504,7 +504,7 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 	return f.write(e, r, nil)
 }
 
-// writeTarget shows what was chosen and, beneath it, what was looked at.
+// writeTarget shows what was chosen and then what was looked at.
 func writeTarget(out io.Writer, path string, r *ptq.TargetResult) {
 	writeQuantized(out, path, r.Result)
 	t := r.Target
