@@ -1,6 +1,7 @@
 package eval
 
 import (
+	_ "embed" // the preface of the documentation page
 	"fmt"
 	"reflect"
 	"strings"
@@ -39,12 +40,15 @@ type Metric struct {
 	Unit       string
 	Better     Better
 	Requires   Requirement
+	Source     string // section or equation of the paper, or one of the constants below
 	Definition string
-	Source     string // section or equation of the paper, or "this project"
 }
 
-// ownMetric is the source of the metrics that the paper does not have.
-const ownMetric = "this project"
+// Sources of the metrics that the paper does not have.
+const (
+	ownMetric      = "this project"
+	standardMetric = "standard"
+)
 
 const perMargin = "margins[]."
 
@@ -201,354 +205,202 @@ func metricSections() []metricSection {
 	}
 }
 
+// family returns the constructor of metrics whose keys start with the prefix and which have a unit and a requirement
+// in common.
+func family(prefix, unit string, requires Requirement) func(
+	key, name, symbol string, better Better, source, definition string) Metric {
+	return func(key, name, symbol string, better Better, source, definition string) Metric {
+		return Metric{prefix + key, name, symbol, unit, better, requires, source, definition}
+	}
+}
+
 func promiseMetrics() []Metric {
+	share := family(perMargin, "share", RequiresNothing)
+	mirrored := family(perMargin, "share", RequiresMirrored)
 	return []Metric{
-		{
-			"margins[].vd", "promises that break", "VD(t)", "share", Lower, RequiresNothing,
-			"Share of the recourse points of f at margin t that g refuses: m_g(u_f) <= 0. Counted over evaluated people " +
-				"who have recourse under f. Also: recourse invalidation rate.",
+		share("vd", "promises that break", "VD(t)", Lower,
 			"Metrics, VD (target-class failure rate); the margin t: this project",
-		},
-		{
-			"margins[].vd_mismatch", "recourse points decided differently", "VD(t), mismatch", "share", Lower, RequiresNothing,
-			"Share of the same points on which f and g decide differently. It equals VD(t), because f approves its own " +
-				"points, which is checked.",
-			"Metrics, VD (label mismatch)",
-		},
-		{
-			"margins[].rvd", "promises of the quantized model that the original would not keep",
-			"RVD(t)", "share", Lower, RequiresMirrored,
-			"VD mirrored: share of the recourse points of g at margin t that f refuses, m_f(u_g) <= 0. Counted over " +
-				"evaluated people whom g refuses too and who have recourse under g.",
+			"Share of the recourse points of f at margin t that g refuses: m_g(u_f) <= 0. Counted over evaluated people who "+
+				"have recourse under f. Also: recourse invalidation rate."),
+		share("vd_mismatch", "recourse points decided differently", "VD(t), mismatch", Lower, "Metrics, VD (label mismatch)",
+			"Share of the same points on which f and g decide differently. It equals VD(t), because f approves its own "+
+				"points, which is checked."),
+		mirrored("rvd", "promises of the quantized model that the original would not keep", "RVD(t)", Lower, ownMetric,
+			"VD mirrored: share of the recourse points of g at margin t that f refuses, m_f(u_g) <= 0. Counted over evaluated "+
+				"people whom g refuses too and who have recourse under g."),
+		mirrored("lost_recourse", "people who lose their recourse", "", Lower, ownMetric,
+			"Of the people whom both models refuse and who have recourse under f at margin t, the share for whom none was "+
+				"found under g."),
+		family("", "logits", RequiresNothing)("tau01", "margin to demand so that at most 1 % break", "tau01", Lower,
 			ownMetric,
-		},
-		{
-			"margins[].lost_recourse", "people who lose their recourse", "", "share", Lower, RequiresMirrored,
-			"Of the people whom both models refuse and who have recourse under f at margin t, the share for whom none " +
-				"was found under g.",
-			ownMetric,
-		},
-		{
-			"tau01", "margin to demand so that at most 1 % break", "tau01", "logits", Lower, RequiresNothing,
-			"Smallest t with VD <= 1 % at t and at every solved margin above t. VD is exact at solved margins. Between " +
-				"two of them it is predicted from the lower one, assuming that m_g - m_f at a person's point stays the same " +
-				"while the point moves on. With fewer than 100 promises no break is allowed.",
-			ownMetric,
-		},
-		{
-			"rtau01", "margin to demand of the quantized model's recourse", "Rtau01", "logits", Lower, RequiresMirrored,
-			"tau01 mirrored: the same with RVD.",
-			ownMetric,
-		},
-		{
-			"pgd_first.vd", "promises that break, first valid PGD step", "VD, PGD-first", "share", Lower, RequiresMirrored,
-			"VD of the first valid iterate of 100 steps of projected gradient descent (step 0.2) instead of the " +
-				"minimal-cost recourse.",
-			"Metrics, VD; protocol: this project",
-		},
-		{
-			"margins[].frr", "people who can be helped", "FRR(t)", "share", Higher, RequiresNothing,
-			"Share of the evaluated people, all refused by f, for whom a feasible action was found that reaches margin " +
-				"t under f. People f approves are not counted.",
-			"Constraint regimes, FRR (equation frr_constraint)",
-		},
-		{
-			"margins[].rfrr", "people whom the quantized model can help", "RFRR(t)", "share", None, RequiresMirrored,
-			"FRR mirrored: of the evaluated people whom g refuses too, the share for whom a feasible action was found " +
-				"that reaches margin t under g.",
-			ownMetric,
-		},
+			"Smallest t with VD <= 1 % at t and at every solved margin above t. VD is exact at solved margins. Between two of "+
+				"them it is predicted from the lower one, assuming that m_g - m_f at a person's point stays the same while the "+
+				"point moves on. With fewer than 100 promises no break is allowed."),
+		family("", "logits", RequiresMirrored)("rtau01", "margin to demand of the quantized model's recourse", "Rtau01",
+			Lower, ownMetric,
+			"tau01 mirrored: the same with RVD."),
+		family("", "share", RequiresMirrored)("pgd_first.vd", "promises that break, first valid PGD step", "VD, PGD-first",
+			Lower, "Metrics, VD; protocol: this project",
+			"VD of the first valid iterate of 100 steps of projected gradient descent (step 0.2) instead of the minimal-cost "+
+				"recourse."),
+		share("frr", "people who can be helped", "FRR(t)", Higher, "Constraint regimes, FRR (equation frr_constraint)",
+			"Share of the evaluated people, all refused by f, for whom a feasible action was found that reaches margin t "+
+				"under f. People f approves are not counted."),
+		mirrored("rfrr", "people whom the quantized model can help", "RFRR(t)", None, ownMetric,
+			"FRR mirrored: of the evaluated people whom g refuses too, the share for whom a feasible action was found that "+
+				"reaches margin t under g."),
 	}
 }
 
 func actionMetrics() []Metric {
+	ratio := family(perMargin, "ratio", RequiresMirrored)
 	return []Metric{
-		{
-			"margins[].crg.mean", "change of the cost of recourse, mean of ratios", "CRG", "ratio", Zero, RequiresMirrored,
-			"Mean of (c_g - c_f)/(c_f + eps) over common people, eps = 1e-9, where c is the cost of reaching margin t. " +
-				"Common are evaluated people with recourse under f who also have recourse under g, or who already have " +
-				"margin t under g; the latter have c_g = 0 and are counted in crg.free. Negative: cheaper under g. A few " +
-				"people with tiny costs can dominate it.",
-			"Metrics, CRG",
-		},
-		{
-			"margins[].crg.ratio_of_sums", "change of the total cost of recourse",
-			"CRG, sums", "ratio", Zero, RequiresMirrored,
-			"(sum of c_g - sum of c_f) / sum of c_f over the same people.",
+		ratio("crg.mean", "change of the cost of recourse, mean of ratios", "CRG", Zero, "Metrics, CRG",
+			"Mean of (c_g - c_f)/(c_f + eps) over common people, eps = 1e-9, where c is the cost of reaching margin t. Common "+
+				"are evaluated people with recourse under f who also have recourse under g, or who already have margin t under "+
+				"g; the latter have c_g = 0 and are counted in crg.free. Negative: cheaper under g. A few people with tiny costs "+
+				"can dominate it."),
+		ratio("crg.ratio_of_sums", "change of the total cost of recourse", "CRG, sums", Zero, ownMetric,
+			"(sum of c_g - sum of c_f) / sum of c_f over the same people."),
+		ratio("crg.median", "change of the cost of recourse, median person", "CRG, median", Zero, ownMetric,
+			"Median of the ratios whose mean is CRG."),
+		ratio("crg.p95", "change of the cost of recourse that 95 % stay below", "CRG, p95", Zero, ownMetric,
+			"95th percentile (nearest rank) of the ratios."),
+		ratio("crg.abs_mean", "size of the change of the cost", "|CRG|", Lower, ownMetric,
+			"Mean of the absolute ratios: higher and lower costs do not cancel."),
+		ratio("crg.abs_median", "size of the change of the cost, median person", "|CRG|, median", Lower, ownMetric,
+			"Median of the absolute ratios."),
+		ratio("crg.abs_p95", "size of the change of the cost that 95 % stay below", "|CRG|, p95", Lower, ownMetric,
+			"95th percentile (nearest rank) of the absolute ratios."),
+		family("", "ratio", RequiresNoise)("margins[].crg_noise.abs_mean", "noise floor of CRG", "|CRG|, noise", None,
 			ownMetric,
-		},
-		{
-			"margins[].crg.median", "change of the cost of recourse, median person",
-			"CRG, median", "ratio", Zero, RequiresMirrored,
-			"Median of the ratios whose mean is CRG.",
-			ownMetric,
-		},
-		{
-			"margins[].crg.p95", "change of the cost of recourse that 95 % stay below",
-			"CRG, p95", "ratio", Zero, RequiresMirrored,
-			"95th percentile (nearest rank) of the ratios.",
-			ownMetric,
-		},
-		{
-			"margins[].crg.abs_mean", "size of the change of the cost", "|CRG|", "ratio", Lower, RequiresMirrored,
-			"Mean of the absolute ratios: higher and lower costs do not cancel.",
-			ownMetric,
-		},
-		{
-			"margins[].crg.abs_median", "size of the change of the cost, median person",
-			"|CRG|, median", "ratio", Lower, RequiresMirrored,
-			"Median of the absolute ratios.",
-			ownMetric,
-		},
-		{
-			"margins[].crg.abs_p95", "size of the change of the cost that 95 % stay below",
-			"|CRG|, p95", "ratio", Lower, RequiresMirrored,
-			"95th percentile (nearest rank) of the absolute ratios.",
-			ownMetric,
-		},
-		{
-			"margins[].crg_noise.abs_mean", "noise floor of CRG", "|CRG|, noise", "ratio", None, RequiresNoise,
-			"|CRG| of f against itself, solved twice with different random numbers for a sample of people. CRG of this " +
-				"size comes from the solver, not from the model. crg_noise has the other forms too.",
-			ownMetric,
-		},
-		{
-			"margins[].crg_both.mean", "CRG of people who must act under both models",
-			"CRG, both", "ratio", Zero, RequiresMirrored,
-			"CRG without the people whose cost under g is 0. Also crg_both.ratio_of_sums and crg_both.median.",
-			"Metrics, CRG",
-		},
-		{
-			"margins[].dir_sim", "similarity of the two actions", "DirSim", "cosine", Higher, RequiresMirrored,
-			"Mean of <d_f, d_g> / (|d_f| |d_g| + eps) over people with recourse under both models, where d is the " +
-				"action in model-input units.",
+			"|CRG| of f against itself, solved twice with different random numbers for a sample of people. CRG of this size "+
+				"comes from the solver, not from the model. crg_noise has the other forms too."),
+		ratio("crg_both.mean", "CRG of people who must act under both models", "CRG, both", Zero, "Metrics, CRG",
+			"CRG without the people whose cost under g is 0. Also crg_both.ratio_of_sums and crg_both.median."),
+		family("", "cosine", RequiresMirrored)("margins[].dir_sim", "similarity of the two actions", "DirSim", Higher,
 			"Metrics, DirSim",
-		},
-		{
-			"margins[].act_overlap", "overlap of what must change", "ActOverlap", "Jaccard index", Higher, RequiresMirrored,
-			"Mean over the same people of |S_f and S_g| / (|S_f or S_g| + eps), where S are the model inputs that an " +
-				"action changes by more than 1e-6. A switch within a one-hot group changes two inputs.",
-			"Metrics, ActOverlap",
-		},
+			"Mean of <d_f, d_g> / (|d_f| |d_g| + eps) over people with recourse under both models, where d is the action in "+
+				"model-input units."),
+		family("", "Jaccard index", RequiresMirrored)("margins[].act_overlap", "overlap of what must change", "ActOverlap",
+			Higher, "Metrics, ActOverlap",
+			"Mean over the same people of |S_f and S_g| / (|S_f or S_g| + eps), where S are the model inputs that an action "+
+				"changes by more than 1e-6. A switch within a one-hot group changes two inputs."),
 	}
 }
 
 func marginMetrics() []Metric {
+	logits := family(perMargin, "logits", RequiresNothing)
 	return []Metric{
-		{
-			"margins[].margin_error.mean", "mean margin error at recourse points", "mean e", "logits", Zero, RequiresNothing,
-			"Mean of e = m_g(u_f) - m_f(u_f) over the recourse points of f. Positive: g is more lenient there.",
-			ownMetric,
-		},
-		{
-			"margins[].margin_error.rms", "typical margin error at recourse points", "rms e", "logits", Lower, RequiresNothing,
-			"Root mean square of e: the continuous quantity behind VD, RVD and tau01.",
-			ownMetric,
-		},
-		{
-			"margins[].margin_error.p99", "margin error that 99 % stay below", "p99 |e|", "logits", Lower, RequiresNothing,
-			"99th percentile (nearest rank) of |e|.",
-			ownMetric,
-		},
-		{
-			"margins[].margin_error.max", "largest margin error", "max |e|", "logits", Lower, RequiresNothing,
-			"Maximum of |e|.",
-			ownMetric,
-		},
-		{
-			"margins[].margins_full.median", "margin of the original at its recourse points, median",
-			"", "logits", None, RequiresNothing,
-			"Median of m_f(u_f). The report also has min, p05, p95 and max.",
+		logits("margin_error.mean", "mean margin error at recourse points", "mean e", Zero, ownMetric,
+			"Mean of e = m_g(u_f) - m_f(u_f) over the recourse points of f. Positive: g is more lenient there."),
+		logits("margin_error.rms", "typical margin error at recourse points", "rms e", Lower, ownMetric,
+			"Root mean square of e: the continuous quantity behind VD, RVD and tau01."),
+		logits("margin_error.p99", "margin error that 99 % stay below", "p99 |e|", Lower, ownMetric,
+			"99th percentile (nearest rank) of |e|."),
+		logits("margin_error.max", "largest margin error", "max |e|", Lower, ownMetric,
+			"Maximum of |e|."),
+		logits("margins_full.median", "margin of the original at its recourse points, median", "", None,
 			"Diagnostics: margins at recourse points",
-		},
-		{
-			"margins[].margins_quant.median", "margin of the quantized model at the same points, median",
-			"", "logits", None, RequiresNothing,
-			"Median of m_g(u_f).",
+			"Median of m_f(u_f). The report also has min, p05, p95 and max."),
+		logits("margins_quant.median", "margin of the quantized model at the same points, median", "", None,
 			"Diagnostics: margins at recourse points",
-		},
-		{
-			"margins[].margins_quant.p05", "margin of the quantized model that 95 % of the points exceed",
-			"", "logits", None, RequiresNothing,
-			"5th percentile (nearest rank) of m_g(u_f). Above 0, at most 5 % of the promises break.",
+			"Median of m_g(u_f)."),
+		logits("margins_quant.p05", "margin of the quantized model that 95 % of the points exceed", "", None,
 			"Diagnostics: margins at recourse points",
-		},
+			"5th percentile (nearest rank) of m_g(u_f). Above 0, at most 5 % of the promises break."),
 	}
 }
 
 func neighbourhoodMetrics() []Metric {
+	eps := family(perMargin, "logits", RequiresPerturbation)
+	safe := family(perMargin, "share", RequiresPerturbation)
 	return []Metric{
-		{
-			"margins[].certified.share", "promises that provably survive", "", "share", Higher, RequiresProofs,
-			"Share of the recourse points of f at margin t around which g provably approves: in the box of the given " +
-				"radius around the numbers that actions may change. The bound is sound for the network as ONNX Runtime runs " +
-				"it. A point without a certificate may still be safe.",
+		family("", "share", RequiresProofs)("margins[].certified.share", "promises that provably survive", "", Higher,
 			ownMetric,
-		},
-		{
-			"margins[].certified.apart", "how far the models can be apart nearby", "", "logits", Lower, RequiresProofs,
-			"Median over the recourse points of a sound bound on |m_g - m_f| in the same box. A point in the box with a " +
-				"larger margin under f is approved by g.",
+			"Share of the recourse points of f at margin t around which g provably approves: in the box of the given radius "+
+				"around the numbers that actions may change. The bound is sound for the network as ONNX Runtime runs it. A point "+
+				"without a certificate may still be safe."),
+		family("", "logits", RequiresProofs)("margins[].certified.apart", "how far the models can be apart nearby", "", Lower,
 			ownMetric,
-		},
-		{
-			"margins[].perturbation.point.p95", "logit perturbation at recourse points",
-			"eps", "logits", Lower, RequiresPerturbation,
-			"95th percentile of eps(u), the largest difference over the classes between the logits of g and f at a " +
-				"recourse point u of f. Points with m_f(u) > 2 eps are safe. For each kind of eps the report has the safe " +
-				"share, and the failures inside and outside the safe set.",
+			"Median over the recourse points of a sound bound on |m_g - m_f| in the same box. A point in the box with a "+
+				"larger margin under f is approved by g."),
+		eps("perturbation.point.p95", "logit perturbation at recourse points", "eps", Lower,
 			"Theory, equation margin_condition; Empirical estimation of logit perturbation",
-		},
-		{
-			"margins[].perturbation.ball.p95", "logit perturbation around recourse points",
-			"eps hat", "logits", Lower, RequiresPerturbation,
-			"The same for the largest difference at u and at random points of the l2 ball of the given radius around u: " +
-				"an estimate from below.",
+			"95th percentile of eps(u), the largest difference over the classes between the logits of g and f at a recourse "+
+				"point u of f. Points with m_f(u) > 2 eps are safe. For each kind of eps the report has the safe share, and the "+
+				"failures inside and outside the safe set."),
+		eps("perturbation.ball.p95", "logit perturbation around recourse points", "eps hat", Lower,
 			"Empirical estimation of logit perturbation, equations app_eps_hat_i and app_eps_agg",
-		},
-		{
-			"margins[].perturbation.first_order.p95", "logit perturbation, first order",
-			"", "logits", Lower, RequiresPerturbation,
-			"The same for the difference at u plus the radius times the norm of its gradient.",
+			"The same for the largest difference at u and at random points of the l2 ball of the given radius around u: an "+
+				"estimate from below."),
+		eps("perturbation.first_order.p95", "logit perturbation, first order", "", Lower,
 			"Empirical estimation of logit perturbation, equation app_eps_grad_bound",
-		},
-		{
-			"margins[].perturbation.ball.safe", "promises with a safe margin",
-			"safe-margin fraction", "share", Higher, RequiresPerturbation,
-			"Share of the recourse points of f with m_f(u) > 2 eps hat(u).",
+			"The same for the difference at u plus the radius times the norm of its gradient."),
+		safe("perturbation.ball.safe", "promises with a safe margin", "safe-margin fraction", Higher,
 			"Table margin_diagnostics",
-		},
-		{
-			"margins[].perturbation.ball.broken_inside", "promises that break inside the safe set",
-			"", "share", Lower, RequiresPerturbation,
-			"Share of the safe points that g refuses: 0, because eps hat includes u itself.",
+			"Share of the recourse points of f with m_f(u) > 2 eps hat(u)."),
+		safe("perturbation.ball.broken_inside", "promises that break inside the safe set", "", Lower,
 			"Table margin_diagnostics",
-		},
-		{
-			"margins[].perturbation.ball.broken_outside", "promises that break outside the safe set",
-			"", "share", Lower, RequiresPerturbation,
-			"Share of the other points that g refuses.",
+			"Share of the safe points that g refuses: 0, because eps hat includes u itself."),
+		safe("perturbation.ball.broken_outside", "promises that break outside the safe set", "", Lower,
 			"Table margin_diagnostics",
-		},
+			"Share of the other points that g refuses."),
 	}
 }
 
 func decisionMetrics() []Metric {
+	decision := family("decisions.", "share", RequiresNothing)
 	return []Metric{
-		{
-			"decisions.accuracy_full", "accuracy of the original", "accuracy f", "share", Higher, RequiresNothing,
-			"Share of the people with a known outcome whom f decides correctly.",
-			"standard",
-		},
-		{
-			"decisions.accuracy_quant", "accuracy of the quantized model", "accuracy g", "share", Higher, RequiresNothing,
-			"The same for g.",
-			"standard",
-		},
-		{
-			"decisions.accuracy_drop", "loss of accuracy", "", "share", Lower, RequiresNothing,
-			"Accuracy of f minus accuracy of g on the same people.",
-			"standard",
-		},
-		{
-			"decisions.favourable_full", "approved by the original", "", "share", None, RequiresNothing,
-			"Share of all people read whom f approves.",
-			"standard",
-		},
-		{
-			"decisions.favourable_quant", "approved by the quantized model", "", "share", None, RequiresNothing,
-			"The same for g.",
-			"standard",
-		},
-		{
-			"decisions.disagreement", "decisions that differ", "", "share", Lower, RequiresNothing,
-			"Share of all people read on whom f and g decide differently as they are: churn.",
-			ownMetric,
-		},
-		{
-			"decisions.lost", "approved by the original, refused by the quantized model", "", "share", Lower, RequiresNothing,
-			"Share of the people f approves whom g refuses: negative flips.",
-			ownMetric,
-		},
-		{
-			"decisions.gained", "refused by the original, approved by the quantized model",
-			"", "share", Lower, RequiresNothing,
-			"Share of the people f refuses whom g approves: positive flips.",
-			ownMetric,
-		},
+		decision("accuracy_full", "accuracy of the original", "accuracy f", Higher, standardMetric,
+			"Share of the people with a known outcome whom f decides correctly."),
+		decision("accuracy_quant", "accuracy of the quantized model", "accuracy g", Higher, standardMetric,
+			"The same for g."),
+		decision("accuracy_drop", "loss of accuracy", "", Lower, standardMetric,
+			"Accuracy of f minus accuracy of g on the same people."),
+		decision("favourable_full", "approved by the original", "", None, standardMetric,
+			"Share of all people read whom f approves."),
+		decision("favourable_quant", "approved by the quantized model", "", None, standardMetric,
+			"The same for g."),
+		decision("disagreement", "decisions that differ", "", Lower, ownMetric,
+			"Share of all people read on whom f and g decide differently as they are: churn."),
+		decision("lost", "approved by the original, refused by the quantized model", "", Lower, ownMetric,
+			"Share of the people f approves whom g refuses: negative flips."),
+		decision("gained", "refused by the original, approved by the quantized model", "", Lower, ownMetric,
+			"Share of the people f refuses whom g approves: positive flips."),
 	}
 }
 
 func fileMetrics() []Metric {
 	return []Metric{
-		{
-			"footprint.quant.bytes", "size of the file", "", "bytes", Lower, RequiresFootprint,
-			"Bytes of the quantized model's file, including external data.",
-			"standard",
-		},
-		{
-			"footprint.quant.weight_bits", "stored bits per weight", "", "bits", Lower, RequiresFootprint,
-			"Bits stored for the weights, including scales, zero points and bit widths, divided by the number of " +
-				"weights. Float weights have 32.",
+		family("", "bytes", RequiresFootprint)("footprint.quant.bytes", "size of the file", "", Lower, standardMetric,
+			"Bytes of the quantized model's file, including external data."),
+		family("", "bits", RequiresFootprint)("footprint.quant.weight_bits", "stored bits per weight", "", Lower,
 			"this project; the paper's BitCost counts the weights' own bits alone",
-		},
-		{
-			"footprint.quant.bops", "bit operations of one decision", "BOPs", "bit operations", Lower, RequiresFootprint,
-			"Sum over the layers of the multiplications for one row, times weight bits, times activation bits (32 in " +
-				"float).",
-			"standard",
-		},
-		{
-			"timing.batch_1.quant", "latency", "", "seconds", Lower, RequiresTiming,
-			"Median time of one run of one row in ONNX Runtime on this machine, measured with --latency. Times are the " +
-				"only numbers that differ between runs.",
-			"standard",
-		},
-		{
-			"timing.batch_256.quant", "time of 256 rows", "", "seconds", Lower, RequiresTiming,
-			"The same for one run of 256 rows.",
-			"standard",
-		},
-		{
-			"timing.batch_256.throughput", "throughput", "", "rows/s", Higher, RequiresTiming,
-			"256 rows divided by that time.",
-			"standard",
-		},
+			"Bits stored for the weights, including scales, zero points and bit widths, divided by the number of weights. "+
+				"Float weights have 32."),
+		family("", "bit operations", RequiresFootprint)("footprint.quant.bops", "bit operations of one decision", "BOPs",
+			Lower, standardMetric,
+			"Sum over the layers of the multiplications for one row, times weight bits, times activation bits (32 in float)."),
+		family("", "seconds", RequiresTiming)("timing.batch_1.quant", "latency", "", Lower, standardMetric,
+			"Median time of one run of one row in ONNX Runtime on this machine, measured with --latency. Times are the only "+
+				"numbers that differ between runs."),
+		family("", "seconds", RequiresTiming)("timing.batch_256.quant", "time of 256 rows", "", Lower, standardMetric,
+			"The same for one run of 256 rows."),
+		family("", "rows/s", RequiresTiming)("timing.batch_256.throughput", "throughput", "", Higher, standardMetric,
+			"256 rows divided by that time."),
 	}
 }
+
+// metricsPreface says how to read the page of the metrics.
+//
+//go:embed metrics.md
+var metricsPreface string
 
 // MetricsMarkdown returns the documentation page of the metrics.
 func MetricsMarkdown() string {
 	var b strings.Builder
-	b.WriteString(strings.ReplaceAll(`# Metrics
-
-The numbers that ~cfq eval~ reports. This page is generated from the table in package eval; ~cfq
-explain METRIC~ prints one entry.
-
-f is the full-precision model, g the quantized one, m(x) a model's logit margin for the favourable
-outcome. A model approves a person if and only if its margin is above 0. A recourse, or promise, is
-the cheapest feasible action that brings a refused person to the required margin t (t = 0: just over
-the boundary); u is the point where it ends. The people evaluated are those f refuses, or a random
-sample of them.
-
-VD alone can be cheated: a model that approves a little sooner breaks no promise. Therefore every VD
-comes with its mirror RVD, a signed cost gap, and the decisions that differ. At t = 0 a promise ends
-on the boundary and breaks at the slightest difference: VD(0) is near one half for any good
-quantization. Read VD at a positive margin.
-
-Rates have their counts and a 95 % Wilson interval. A rate of no people is null. Each entry below
-has the key in the JSON report (~margins[]~: one value for each required margin), the unit, and
-where good values are. Sources are sections, equations and tables of the paper; metrics without one
-are this project's.
-
-**Issued promises.** With ~--promises~, f's promises are those of a [promises file](recourse.md#promises),
-one for each person: the cheapest that f keeps. At margin t the promises count whose margin under f
-is t or more; g's recourse is computed as usual. tau01 is then exact, because the points do not
-move. CRG compares the cost of the promise with the cost of reaching t under g: read it at the
-margin for which the promises were made. ~issued.invalid~ counts promises that f itself does not
-keep, ~issued.infeasible~ those that the task does not allow (they count all the same), and
-~issued.others~ those to people who are not evaluated.
-`, "~", "`"))
+	b.WriteString(metricsPreface)
 	text := strings.NewReplacer("<", "&lt;", ">", "&gt;")
 	for _, s := range metricSections() {
 		fmt.Fprintf(&b, "\n## %s\n", s.title)
