@@ -3,9 +3,18 @@ package eval
 import "math"
 
 // contribution is what one person adds to a metric: x to a sum, n to what the sum is divided by. n is 0 for
-// people who do not count. p is the person's step at the required margin; nil for metrics that have no
-// margin.
-type contribution func(r *Record, p *Step, s *Settings) (x, n float64)
+// people who do not count.
+type contribution func(o person) (x, n float64)
+
+// person is one of the people, with the step at the required margin: nil for metrics that have no margin.
+type person struct {
+	*Record
+	p *Step
+	s *Settings
+}
+
+// correct says that the margin decides as the outcome was.
+func (r *Record) correct(margin Float) bool { return approves(margin) == (r.Label == 1) }
 
 // indicator is the contribution of an event among those who are eligible for it.
 func indicator(event, eligible bool) (x, n float64) {
@@ -24,17 +33,17 @@ func defined(x Float) (float64, float64) {
 }
 
 // marginDifference is the margin error at a recourse point of f.
-func marginDifference(_ *Record, p *Step, _ *Settings) (x, n float64) {
-	return defined(p.Full.Other - p.Full.Own)
+func marginDifference(o person) (x, n float64) {
+	return defined(o.p.Full.Other - o.p.Full.Own)
 }
 
 // ofCosts makes a contribution of the costs of people with a cost under both models.
 func ofCosts(f func(full, quant float64) (x, n float64)) contribution {
-	return func(_ *Record, p *Step, _ *Settings) (float64, float64) {
-		if !p.common() {
+	return func(o person) (x, n float64) {
+		if !o.p.common() {
 			return 0, 0
 		}
-		return f(float64(p.Full.Cost), float64(p.Quant.Cost))
+		return f(float64(o.p.Full.Cost), float64(o.p.Quant.Cost))
 	}
 }
 
@@ -42,63 +51,41 @@ func ofCosts(f func(full, quant float64) (x, n float64)) contribution {
 // draw anew.
 func contributions() map[string]contribution {
 	return map[string]contribution{
-		"vd": func(_ *Record, p *Step, _ *Settings) (x, n float64) {
-			return indicator(p.Full.Broken(), p.Full.Made())
+		"vd": func(o person) (x, n float64) { return indicator(o.p.Full.Broken(), o.p.Full.Made()) },
+		"vd_mismatch": func(o person) (x, n float64) {
+			return indicator(approves(o.p.Full.Own) != approves(o.p.Full.Other), o.p.Full.Made())
 		},
-		"vd_mismatch": func(_ *Record, p *Step, _ *Settings) (x, n float64) {
-			return indicator(approves(p.Full.Own) != approves(p.Full.Other), p.Full.Made())
+		"rvd": func(o person) (x, n float64) {
+			return indicator(o.p.Quant.Broken(), o.p.Quant.Made() && o.mirrored(o.s))
 		},
-		"rvd": func(r *Record, p *Step, s *Settings) (x, n float64) {
-			return indicator(p.Quant.Broken(), p.Quant.Made() && r.mirrored(s))
+		"lost_recourse": func(o person) (x, n float64) {
+			return indicator(!o.p.Quant.Made() && !o.p.free(), o.p.Full.Made() && o.mirrored(o.s))
 		},
-		"lost_recourse": func(r *Record, p *Step, s *Settings) (x, n float64) {
-			return indicator(!p.Quant.Made() && !p.free(), p.Full.Made() && r.mirrored(s))
+		"pgd_first.frr": func(o person) (x, n float64) { return indicator(o.First.Made(), o.Evaluated && !o.s.OneSided) },
+		"pgd_first.vd": func(o person) (x, n float64) {
+			return indicator(o.First.Broken(), o.Evaluated && o.First.Made() && !o.s.OneSided)
 		},
-		"pgd_first.frr": func(r *Record, _ *Step, s *Settings) (x, n float64) {
-			return indicator(r.First.Made(), r.Evaluated && !s.OneSided)
-		},
-		"pgd_first.vd": func(r *Record, _ *Step, s *Settings) (x, n float64) {
-			return indicator(r.First.Broken(), r.Evaluated && r.First.Made() && !s.OneSided)
-		},
-		"frr":  func(_ *Record, p *Step, _ *Settings) (x, n float64) { return indicator(p.Full.Made(), true) },
-		"rfrr": func(r *Record, p *Step, s *Settings) (x, n float64) { return indicator(p.Quant.Made(), r.mirrored(s)) },
-		"crg.mean": ofCosts(func(full, quant float64) (x, n float64) {
-			return costRatio(full, quant), 1
-		}),
+		"frr":               func(o person) (x, n float64) { return indicator(o.p.Full.Made(), true) },
+		"rfrr":              func(o person) (x, n float64) { return indicator(o.p.Quant.Made(), o.mirrored(o.s)) },
+		"crg.mean":          ofCosts(func(full, quant float64) (x, n float64) { return costRatio(full, quant), 1 }),
 		"crg.ratio_of_sums": ofCosts(func(full, quant float64) (x, n float64) { return quant - full, full }),
-		"crg.abs_mean": ofCosts(func(full, quant float64) (x, n float64) {
-			return math.Abs(costRatio(full, quant)), 1
-		}),
-		"dir_sim":     func(_ *Record, p *Step, _ *Settings) (x, n float64) { return defined(p.DirSim) },
-		"act_overlap": func(_ *Record, p *Step, _ *Settings) (x, n float64) { return defined(p.Overlap) },
-		"margin_error.rms": func(r *Record, p *Step, s *Settings) (x, n float64) {
-			x, n = marginDifference(r, p, s)
+		"crg.abs_mean":      ofCosts(func(full, quant float64) (x, n float64) { return math.Abs(costRatio(full, quant)), 1 }),
+		"dir_sim":           func(o person) (x, n float64) { return defined(o.p.DirSim) },
+		"act_overlap":       func(o person) (x, n float64) { return defined(o.p.Overlap) },
+		"margin_error.rms": func(o person) (x, n float64) {
+			x, n = marginDifference(o)
 			return x * x, n
 		},
-		"certified.share": func(_ *Record, p *Step, _ *Settings) (x, n float64) {
-			return indicator(p.Proof != nil && p.Proof.Certified(), p.Proof != nil)
+		"certified.share": func(o person) (x, n float64) {
+			return indicator(o.p.Proof != nil && o.p.Proof.Certified(), o.p.Proof != nil)
 		},
-		"accuracy_full": func(r *Record, _ *Step, _ *Settings) (x, n float64) {
-			return indicator(approves(r.Full) == (r.Label == 1), r.Label >= 0)
-		},
-		"accuracy_quant": func(r *Record, _ *Step, _ *Settings) (x, n float64) {
-			return indicator(approves(r.Quant) == (r.Label == 1), r.Label >= 0)
-		},
-		"favourable_full": func(r *Record, _ *Step, _ *Settings) (x, n float64) { return indicator(approves(r.Full), true) },
-		"favourable_quant": func(r *Record, _ *Step, _ *Settings) (x,
-			n float64,
-		) {
-			return indicator(approves(r.Quant), true)
-		},
-		"disagreement": func(r *Record, _ *Step, _ *Settings) (x, n float64) {
-			return indicator(approves(r.Full) != approves(r.Quant), true)
-		},
-		"lost": func(r *Record, _ *Step, _ *Settings) (x, n float64) {
-			return indicator(!approves(r.Quant), approves(r.Full))
-		},
-		"gained": func(r *Record, _ *Step, _ *Settings) (x, n float64) {
-			return indicator(approves(r.Quant), !approves(r.Full))
-		},
+		"accuracy_full":    func(o person) (x, n float64) { return indicator(o.correct(o.Full), o.Label >= 0) },
+		"accuracy_quant":   func(o person) (x, n float64) { return indicator(o.correct(o.Quant), o.Label >= 0) },
+		"favourable_full":  func(o person) (x, n float64) { return indicator(approves(o.Full), true) },
+		"favourable_quant": func(o person) (x, n float64) { return indicator(approves(o.Quant), true) },
+		"disagreement":     func(o person) (x, n float64) { return indicator(approves(o.Full) != approves(o.Quant), true) },
+		"lost":             func(o person) (x, n float64) { return indicator(!approves(o.Quant), approves(o.Full)) },
+		"gained":           func(o person) (x, n float64) { return indicator(approves(o.Quant), !approves(o.Full)) },
 	}
 }
 
@@ -107,11 +94,11 @@ func contributions() map[string]contribution {
 func (f contribution) at(r *Record, at int, s *Settings) (x, n float64) {
 	switch {
 	case at < 0:
-		return f(r, nil, s)
+		return f(person{r, nil, s})
 	case !r.Evaluated:
 		return 0, 0
 	}
-	return f(r, &r.Steps[at], s)
+	return f(person{r, &r.Steps[at], s})
 }
 
 // summary computes metrics from records.

@@ -29,11 +29,11 @@ type Prover func(ctx context.Context, points, half []float32, n int) ([]Proof, e
 
 // proofs summarizes the proofs at the i-th required margin; nil when there are none.
 func (y *summary) proofs(i int) *Proofs {
-	apart := y.values(i, func(_ *Record, p *Step, _ *Settings) (x, n float64) {
-		if p.Proof == nil {
+	apart := y.values(i, func(o person) (x, n float64) {
+		if o.p.Proof == nil {
 			return 0, 0
 		}
-		return float64(p.Proof.Apart), 1
+		return float64(o.p.Proof.Apart), 1
 	})
 	if len(apart) == 0 {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"sort"
 
 	"gonum.org/v1/gonum/stat/combin"
 	"gonum.org/v1/gonum/stat/distuv"
@@ -221,16 +222,7 @@ func orderRanks(n int, q, side float64) (lo, hi int) {
 
 // searchLast returns the largest k of 1..n for which ok, which holds up to some k, is true; 0 when there is none.
 func searchLast(n int, ok func(k int) bool) int {
-	lo, hi := 0, n
-	for lo < hi {
-		mid := (lo + hi + 1) / 2
-		if ok(mid) {
-			lo = mid
-		} else {
-			hi = mid - 1
-		}
-	}
-	return lo
+	return sort.Search(n, func(i int) bool { return !ok(i + 1) })
 }
 
 // dropOf estimates the difference (b-c)/n of two shares of the same n people, b and c being those who count

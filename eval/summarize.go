@@ -89,8 +89,8 @@ func (y *summary) decisions() Decisions {
 	var alone, other int // people with a known outcome that only one model decides correctly
 	full, quant := y.of["accuracy_full"], y.of["accuracy_quant"]
 	for i := range y.records {
-		f, _ := full(&y.records[i], nil, y.s)
-		g, _ := quant(&y.records[i], nil, y.s)
+		f, _ := full.at(&y.records[i], -1, y.s)
+		g, _ := quant.at(&y.records[i], -1, y.s)
 		alone, other = alone+count(f > g), other+count(g > f)
 	}
 	d.AccuracyDrop = dropOf(alone, other, d.AccuracyFull.Den, y.s.Confidence)
@@ -107,8 +107,8 @@ func count(b bool) int {
 // atMargin computes the metrics at the i-th required margin.
 func (y *summary) atMargin(i int) AtMargin {
 	c := y.s.Confidence
-	own := func(_ *Record, p *Step, _ *Settings) (float64, float64) { return defined(p.Full.Own) }
-	other := func(_ *Record, p *Step, _ *Settings) (float64, float64) { return defined(p.Full.Other) }
+	own := func(o person) (float64, float64) { return defined(o.p.Full.Own) }
+	other := func(o person) (float64, float64) { return defined(o.p.Full.Other) }
 	a := AtMargin{
 		Margin: y.s.Margins[i], FRR: y.rate("frr", i), RFRR: y.rate("rfrr", i),
 		VD: y.rate("vd", i), VDMismatch: y.rate("vd_mismatch", i), RVD: y.rate("rvd", i),

@@ -64,57 +64,59 @@ func (ok tolerance) most(n int) int {
 
 // solvedAt holds the promises at one solved margin.
 type solvedAt struct {
-	margin float64
+	margin Float
 	made   []int     // whose they are
 	need   []float64 // of those that break, the margin above which they would hold, descending
 	broken []int     // whose these are
 }
 
-// newSolvedAt takes the promises at a solved margin and whose they are, nil for 0, 1, 2 ...
+// newSolvedAt takes the promises at a solved margin and whose they are.
 func newSolvedAt(margin float64, promises []Promise, who []int) solvedAt {
-	s := solvedAt{margin: margin, made: who}
-	if who == nil {
-		s.made = make([]int, len(promises))
-		for i := range s.made {
-			s.made[i] = i
-		}
-	}
-	var at []int
-	for i := range promises {
-		if promises[i].Broken() {
-			at = append(at, i)
-		}
-	}
+	s := solvedAt{margin: Float(margin), made: who}
 	need := func(i int) float64 {
 		// Never 0, or a promise broken by a hair would count as kept.
 		return max(float64(promises[i].Own-promises[i].Other), math.SmallestNonzeroFloat64)
 	}
-	slices.SortStableFunc(at, func(i, j int) int { return cmp.Compare(need(j), need(i)) })
-	for _, i := range at {
-		s.need, s.broken = append(s.need, need(i)), append(s.broken, s.made[i])
+	for _, i := range sortedBy(len(promises), need) {
+		if promises[i].Broken() {
+			s.need, s.broken = append(s.need, need(i)), append(s.broken, who[i])
+		}
 	}
 	return s
 }
 
-// count returns the number of promises when each person's count as often as weights say.
-func (s *solvedAt) count(weights []float64) int {
-	var n float64
-	for _, i := range s.made {
-		n += weights[i]
-	}
-	return int(n)
+// sortedBy returns the numbers below n, those with the largest keys first.
+func sortedBy(n int, key func(i int) float64) []int {
+	order := upTo(n)
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(key(j), key(i)) })
+	return order
 }
 
-// needed returns the margin above which at most `allowed` promises are predicted to break, 0 when no
-// more than that break as they are.
-func (s *solvedAt) needed(allowed int, weights []float64) float64 {
-	var n float64
+// upTo returns the numbers below n.
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// needed returns the number of promises when each person's count as often as weights say, and the margin above which
+// no more are predicted to break than are tolerated: 0 when no more break as they are, NaN when they are too few.
+func (s *solvedAt) needed(weights []float64, ok tolerance) (n int, need Float) {
+	for _, i := range s.made {
+		n += int(weights[i])
+	}
+	allowed := ok.most(n)
+	if allowed < 0 {
+		return n, undefined()
+	}
 	for k, i := range s.broken {
-		if n += weights[i]; int(n) > allowed {
-			return s.need[k]
+		if allowed -= int(weights[i]); allowed < 0 {
+			return n, Float(s.need[k])
 		}
 	}
-	return 0
+	return n, 0
 }
 
 // tau01 takes the promises at each solved margin, ascending.
@@ -122,15 +124,21 @@ func tau01(margins []float64, promises [][]Promise, confidence float64) Tau {
 	stages := make([]solvedAt, len(margins))
 	most := 0
 	for i := range stages {
-		stages[i] = newSolvedAt(margins[i], promises[i], nil)
+		stages[i] = newSolvedAt(margins[i], promises[i], upTo(len(promises[i])))
 		most = max(most, len(promises[i]))
 	}
 	each := ones(most)
-	t := tauOf(stages, each, onePercent)
+	return tauOf(stages, each, onePercent).between(
+		func() Float { return tauAbove(stages, each, possibly(confidence)) },
+		func() Float { return tauOf(stages, each, surely(confidence)).Value })
+}
+
+// between adds the interval, of which an upper end may be undefined. Without a value there is none.
+func (t Tau) between(lo, hi func() Float) Tau {
 	t.Lo, t.Hi = Float(math.Inf(-1)), Float(math.Inf(1))
 	if t.Value.Defined() {
-		t.Lo = tauAbove(stages, each, possibly(confidence))
-		if h := tauOf(stages, each, surely(confidence)).Value; h.Defined() {
+		t.Lo = lo()
+		if h := hi(); h.Defined() {
 			t.Hi = h
 		}
 	}
@@ -142,26 +150,19 @@ func tau01(margins []float64, promises [][]Promise, confidence float64) Tau {
 // and of those that is one test.
 func tauOf(stages []solvedAt, weights []float64, ok tolerance) Tau {
 	t := Tau{Value: undefined(), From: undefined()}
-	for i := len(stages) - 1; i >= 0; i-- {
-		n := stages[i].count(weights)
+	for _, s := range slices.Backward(stages) {
+		n, need := s.needed(weights, ok)
 		if n == 0 {
 			continue
 		}
-		may := ok.most(n)
-		if may < 0 {
+		if need == 0 || need > 0 && !(need >= t.Value) { // fewer break here, or at a margin below the next one
+			t = Tau{Value: max(s.margin, need), N: n, From: s.margin}
+		}
+		if need != 0 {
 			break
 		}
-		s, need := Float(stages[i].margin), Float(stages[i].needed(may, weights))
-		if need <= 0 { // no more than that break here
-			t = Tau{Value: s, N: n, From: s}
-			continue
-		}
-		if !t.Value.Defined() || need < t.Value {
-			t = Tau{Value: max(s, need), N: n, From: s}
-		}
-		break
 	}
-	t.Extrapolated = float64(t.Value) > stages[len(stages)-1].margin
+	t.Extrapolated = t.Value > stages[len(stages)-1].margin
 	return t
 }
 
@@ -170,20 +171,17 @@ func tauOf(stages []solvedAt, weights []float64, ok tolerance) Tau {
 // margin far above that is found bad by chance would do.)
 func tauAbove(stages []solvedAt, weights []float64, ok tolerance) Float {
 	least := undefined()
-	for i := range stages {
-		s := Float(stages[i].margin)
-		n := stages[i].count(weights)
-		if n == 0 {
+	for _, s := range stages {
+		switch n, need := s.needed(weights, ok); {
+		case n == 0:
 			continue
-		}
-		if least.Defined() && least < s {
+		case least < s.margin:
 			return least
+		case need == 0:
+			return s.margin
+		default:
+			least = max(s.margin, need)
 		}
-		need := Float(stages[i].needed(ok.most(n), weights))
-		if need <= 0 {
-			return s
-		}
-		least = max(s, need)
 	}
 	return least
 }
@@ -205,18 +203,15 @@ func ones(n int) []float64 {
 // promises with the largest margins, and never less than 736, together: of fewer it could not say that 1 %
 // break or less unless hardly any did.
 func issuedTau(lowest float64, promises []Promise, confidence float64) Tau {
-	g := newIssuedOrder(lowest, promises, nil)
+	g := newIssuedOrder(lowest, promises, upTo(len(promises)))
 	each := ones(len(promises))
 	t := g.tau(each, onePercent, 1)
-	t.Lo, t.Hi = Float(math.Inf(-1)), Float(math.Inf(1))
-	if t.Value.Defined() {
-		t.Lo = g.above(each, possibly(confidence))
-		together := min(len(promises), max(736, len(promises)/2))
-		if h := g.tau(each, surely(confidence), together).Value; h.Defined() {
-			t.Hi = max(h, t.Value)
-		}
-	}
-	return t
+	return t.between(
+		func() Float { return g.above(each, possibly(confidence)) },
+		func() Float {
+			together := min(len(promises), max(736, len(promises)/2))
+			return max(g.tau(each, surely(confidence), together).Value, t.Value)
+		})
 }
 
 // issuedOrder holds given promises, those with the largest margins first.
@@ -226,53 +221,52 @@ type issuedOrder struct {
 	who      []int
 }
 
-// newIssuedOrder takes promises and whose they are, nil for 0, 1, 2 ...
+// newIssuedOrder takes promises and whose they are.
 func newIssuedOrder(lowest float64, promises []Promise, who []int) issuedOrder {
-	order := make([]int, len(promises))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(promises[j].Own, promises[i].Own) })
-	g := issuedOrder{lowest: Float(lowest), promises: make([]Promise, len(promises)), who: order}
-	for k, i := range order {
-		g.promises[k] = promises[i]
-	}
-	if who != nil {
-		g.who = make([]int, len(order))
-		for k, i := range order {
-			g.who[k] = who[i]
-		}
+	g := issuedOrder{lowest: Float(lowest)}
+	for _, i := range sortedBy(len(promises), func(i int) float64 { return float64(promises[i].Own) }) {
+		g.promises, g.who = append(g.promises, promises[i]), append(g.who, who[i])
 	}
 	return g
 }
 
-// last says that the k-th promise is the last one with its margin: those with equal margins are all there or none.
-func (g *issuedOrder) last(k int) bool {
-	return k+1 == len(g.promises) || g.promises[k+1].Own != g.promises[k].Own
+// reach is what the promises with an own margin or a larger one are: n, of which some are broken.
+type reach struct {
+	own       Float
+	n, broken int
+}
+
+// reaches lists them by falling margin: promises with equal margins are all there or none.
+func (g *issuedOrder) reaches(weights []float64) []reach {
+	var all []reach
+	var r reach
+	for k := range g.promises {
+		w := int(weights[g.who[k]])
+		r.n += w
+		r.broken += w * count(g.promises[k].Broken())
+		if r.own = g.promises[k].Own; k+1 == len(g.promises) || g.promises[k+1].Own != r.own {
+			all = append(all, r)
+		}
+	}
+	return all
 }
 
 // tau takes the promises with the largest margins first, at least `together` of them at once.
 func (g *issuedOrder) tau(weights []float64, ok tolerance, together int) Tau {
 	t := Tau{Value: undefined(), From: undefined()}
-	n, broken := 0, 0
-	for k := range g.promises {
-		w := int(weights[g.who[k]])
-		n += w
-		broken += w * count(g.promises[k].Broken())
-		switch {
-		case n < together || !g.last(k):
-			continue
-		case ok(broken, n):
-			t.N = n
+	end := g.lowest
+	for _, r := range g.reaches(weights) {
+		if r.n < together {
 			continue
 		}
-		if t.N > 0 {
-			t.Value, t.From = g.promises[k].Own, g.lowest
+		if !ok(r.broken, r.n) {
+			end = r.own
+			break
 		}
-		return t
+		t.N = r.n
 	}
 	if t.N > 0 {
-		t.Value, t.From = g.lowest, g.lowest
+		t.Value, t.From = end, g.lowest
 	}
 	return t
 }
@@ -280,21 +274,12 @@ func (g *issuedOrder) tau(weights []float64, ok tolerance, together int) Tau {
 // above takes all promises first and leaves those with the smallest margins away, until no more break than
 // are tolerated.
 func (g *issuedOrder) above(weights []float64, ok tolerance) Float {
-	n, broken := 0, 0
-	for k := range g.promises {
-		w := int(weights[g.who[k]])
-		n += w
-		broken += w * count(g.promises[k].Broken())
-	}
 	at := g.lowest
-	for k := len(g.promises) - 1; k >= 0; k-- {
-		if g.last(k) && (n == 0 || ok(broken, n)) {
+	for _, r := range slices.Backward(g.reaches(weights)) {
+		if r.n == 0 || ok(r.broken, r.n) {
 			return at
 		}
-		w := int(weights[g.who[k]])
-		n -= w
-		broken -= w * count(g.promises[k].Broken())
-		at = g.promises[k].Own
+		at = r.own
 	}
 	return at
 }
