@@ -21,7 +21,6 @@ type compareFlags struct {
 	evaluationFlags
 	margins numbers
 	draws   int
-	reports []string
 }
 
 func compareCommand() command {
@@ -47,8 +46,7 @@ bootstrap elsewhere. ~ marks a difference that may be chance.`,
 			fs.Float64Var(&f.confidence, "confidence", 0.95,
 				"confidence `level` of the intervals, and of what is called a difference")
 			fs.IntVar(&f.draws, "draws", 2000, "`draws` of the bootstrap")
-			fs.StringArrayVar(&f.reports, "report", nil, reportHelp(report.ComparisonViews()))
-			fs.BoolVar(&f.overwrite, "overwrite", false, "replace reports that exist")
+			addReports(fs, &f.evaluationFlags, report.ComparisonViews(), false)
 			return f.run
 		},
 	}
@@ -56,8 +54,9 @@ bootstrap elsewhere. ~ marks a difference that may be chance.`,
 
 func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err error) {
 	if len(args) < 3 {
+		are := [...]string{"", "1 model is", "2 models are", "3 models are"}[3-len(args)]
 		return cli.Usagef("usage: cfq compare fp=model.onnx a=a.onnx b=b.onnx ...; `cfq help compare` says more",
-			"%s missing: the original and two quantized ones are the least", are(3-len(args), "model"))
+			"%s missing: the original and two quantized ones are the least", are)
 	}
 	names, paths, err := named(args)
 	if err != nil {
@@ -107,15 +106,13 @@ func (f *compareFlags) results(ctx context.Context, d *evaluation, names []strin
 	if err != nil {
 		return nil, runError(err)
 	}
-	var results []*eval.Result
+	results, show := []*eval.Result(nil), o.Progress
 	for i := 1; i < len(d.models); i++ {
-		show := o.Progress
-		each := o
-		each.Progress = func(ev eval.Event) {
+		o.Progress = func(ev eval.Event) {
 			ev.Stage = names[i] + ": " + ev.Stage
 			show(ev)
 		}
-		r, err := original.Compare(ctx, d.models[i], each)
+		r, err := original.Compare(ctx, d.models[i], o)
 		if err != nil {
 			return nil, runError(fmt.Errorf("%s: %w", names[i], err))
 		}
@@ -146,14 +143,6 @@ func (d *evaluation) comparison(names []string, c *eval.Comparison) (*report.Com
 		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.issued)...)
 	}
 	return doc, nil
-}
-
-// are counts what something is said of: "1 model is", "2 models are".
-func are(n int, what string) string {
-	if n == 1 {
-		return counted(n, what) + " is"
-	}
-	return counted(n, what) + " are"
 }
 
 // named splits NAME=FILE arguments; a file without a name has its own.

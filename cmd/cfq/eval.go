@@ -27,7 +27,6 @@ type evalFlags struct {
 	noise   int
 	latency bool
 	stress  []string
-	reports []string
 }
 
 func evalCommand() command {
@@ -64,9 +63,7 @@ points. Rows that cannot be read are counted and reported.`,
 			fs.IntVar(&f.noise, "noise", noisePeople, "`people` whose recourse is solved twice, for the noise floor of CRG; 0 "+
 				"is none")
 			fs.BoolVar(&f.latency, "latency", false, "take the time of both models, with 1 row and with 256")
-			fs.StringArrayVar(&f.reports, "report", nil, reportHelp(report.Views()))
-			fs.BoolVar(&f.records, "records", false, "put one record per person into JSON reports")
-			fs.BoolVar(&f.overwrite, "overwrite", false, "replace reports that exist")
+			addReports(fs, &f.evaluationFlags, report.Views(), true)
 			return func(ctx context.Context, e *env, args []string) error {
 				return f.run(ctx, e, args, cli.Given(fs, "certify"))
 			}
@@ -85,9 +82,11 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 	if err != nil {
 		return err
 	}
-	list, err := parseStress(f.stress)
-	if err != nil {
-		return err
+	list := make([]eval.Stress, len(f.stress))
+	for i, spec := range f.stress {
+		if list[i], err = eval.ParseStress(spec); err != nil {
+			return cli.Usagef("`cfq help eval` lists the conditions", "--stress %w", plain(err))
+		}
 	}
 	d, err := f.open(ctx, e, args, outs.paths(), task.ReadOptions{Hash: true}, nil)
 	if err != nil {
@@ -138,8 +137,10 @@ func (d *evaluation) measure(
 	if err != nil {
 		return nil, runError(err)
 	}
-	if err := d.groups(r); err != nil {
-		return nil, err
+	if !d.f.without() {
+		if r.Groups, err = r.ByGroups(d.people.Subgroups, d.f.by, d.f.minGroup); err != nil {
+			return nil, d.f.badGroups(err)
+		}
 	}
 	if len(stress) > 0 {
 		o.Noise, o.Prove, o.Perturb = 0, nil, nil
@@ -147,10 +148,7 @@ func (d *evaluation) measure(
 			return nil, runError(err)
 		}
 	}
-	if err := d.weigh(ctx, r, 1, latency); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return r, d.weigh(ctx, r, 1, latency)
 }
 
 // ballSamples is how many points of the ball around each recourse point are sampled.
@@ -242,17 +240,4 @@ func plain(err error) error {
 		return errors.New(s)
 	}
 	return err
-}
-
-// parseStress reads the values of --stress.
-func parseStress(specs []string) ([]eval.Stress, error) {
-	var list []eval.Stress
-	for _, spec := range specs {
-		s, err := eval.ParseStress(spec)
-		if err != nil {
-			return nil, cli.Usagef("`cfq help eval` lists the conditions", "--stress %w", plain(err))
-		}
-		list = append(list, s)
-	}
-	return list, nil
 }

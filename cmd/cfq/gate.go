@@ -15,6 +15,7 @@ import (
 	"cfq/eval/gate"
 	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/task"
 )
 
 // gateFlags are the flags of gate.
@@ -27,7 +28,6 @@ type gateFlags struct {
 	previous       string
 	record         string
 	onInconclusive string
-	reports        []string
 }
 
 // shorthands are flags for the checks that most gates have: a flag's value is the limit of the check.
@@ -85,24 +85,13 @@ rows to QUANTIZED.rows.`,
 			fs.Float64Var(&f.margin, "margin", 0.1, "required logit `margin` of checks that name no other")
 			fs.Float64Var(&f.confidence, "confidence", 0.95, "one-sided confidence `level` of each verdict")
 			fs.StringVar(&f.previous, "previous", "", "JSON report `file` of an earlier evaluation, for checks of an increase")
-			fs.StringVar(
-				&f.onInconclusive,
-				"on-inconclusive",
-				reportOnly,
-				"exit with 5, 1 or 0 when INCONCLUSIVE: report, fail, pass",
-			)
+			fs.StringVar(&f.onInconclusive, "on-inconclusive", reportOnly,
+				"exit with 5, 1 or 0 when INCONCLUSIVE: report, fail, pass")
 			f.addGroups(fs)
 			fs.Float64Var(&f.certify, "certify", 0, certifyHelp)
-			fs.StringVar(
-				&f.record,
-				"calibrated",
-				"",
-				"record `file` of the rows that the model was calibrated on; else QUANTIZED.rows; none when it was calibrated on "+
-					"none of these people",
-			)
-			fs.StringArrayVar(&f.reports, "report", nil, reportHelp(report.Views()))
-			fs.BoolVar(&f.records, "records", false, "put one record per person into JSON reports")
-			fs.BoolVar(&f.overwrite, "overwrite", false, "replace reports that exist")
+			fs.StringVar(&f.record, "calibrated", "", "record `file` of the rows that the model was calibrated on; else "+
+				"QUANTIZED.rows; none when it was calibrated on none of these people")
+			addReports(fs, &f.evaluationFlags, report.Views(), true)
 			return func(ctx context.Context, e *env, args []string) error { return f.run(ctx, e, args, fs) }
 		},
 	}
@@ -140,7 +129,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if err := cli.Distinct([]string{f.file, f.previous, f.record}, outs.paths()); err != nil {
 		return err
 	}
-	d, err := f.open(ctx, e, args, outs.paths(), rows.options(), rows.others)
+	d, err := f.open(ctx, e, args, outs.paths(), task.ReadOptions{Hash: rows.record != nil}, rows.others)
 	if err != nil {
 		return err
 	}
@@ -149,12 +138,8 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 		return err
 	}
 	if d.same {
-		return cli.Usagef(
-			"give the original first and the quantized model second",
-			"%s and %s have the same content",
-			args[0],
-			args[1],
-		)
+		return cli.Usagef("give the original first and the quantized model second", "%s and %s have the same content",
+			args[0], args[1])
 	}
 	o, err := d.options(ctx)
 	if err != nil {
@@ -230,11 +215,8 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, *eval.Result, error) {
 		g.Checks = append(g.Checks, c)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, nil, cli.Wrap(
-			err,
-			cli.Unusable,
-			"for example --check 'vd@0.25[sex]<=0.05'; `cfq explain` lists the metrics",
-		)
+		return nil, nil, cli.Wrap(err, cli.Unusable,
+			"for example --check 'vd@0.25[sex]<=0.05'; `cfq explain` lists the metrics")
 	}
 	if len(g.Checks) == 0 {
 		return nil, nil, cli.Usagef("start with --max-vd 0.02 --max-rvd 0.02; --gate FILE reads more checks", "no checks")

@@ -36,6 +36,7 @@ type evaluationFlags struct {
 	minGroup           int
 	certify            float64
 	confidence         float64 // two-sided, of all intervals
+	reports            []string
 	overwrite, records bool
 }
 
@@ -139,7 +140,7 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 		}
 		d.only(rows)
 	}
-	if f.named() {
+	if len(f.by) > 0 && !f.without() {
 		if err := eval.CheckGroups(d.people.Subgroups, f.by); err != nil {
 			return nil, f.badGroups(err)
 		}
@@ -196,24 +197,8 @@ func (d *evaluation) options(ctx context.Context) (eval.Options, error) {
 	}, runError(err)
 }
 
-// groups adds the groups to r that --by names.
-func (d *evaluation) groups(r *eval.Result) error {
-	if d.f.without() {
-		return nil
-	}
-	groups, err := r.ByGroups(d.people.Subgroups, d.f.by, d.f.minGroup)
-	if err != nil {
-		return d.f.badGroups(err)
-	}
-	r.Groups = groups
-	return nil
-}
-
 // without says that no groups are wanted.
 func (f *evaluationFlags) without() bool { return len(f.by) == 1 && f.by[0] == noBy }
-
-// named says that groups are asked for by name.
-func (f *evaluationFlags) named() bool { return len(f.by) > 0 && !f.without() }
 
 func (f *evaluationFlags) badGroups(err error) error {
 	return cli.Wrap(fmt.Errorf("groups by %s: %w", strings.Join(f.by, ", "), plain(err)), cli.Unusable,
@@ -250,9 +235,9 @@ func (d *evaluation) pairing() error {
 		d.warn("%s was itself quantized: the promises are its own, and not those of the model that it was made from",
 			d.paths[0])
 	}
-	for i := 2; i < len(d.paths); i++ {
-		for k := 1; k < i; k++ {
-			if whole && d.sources[i].SHA256 == d.sources[k].SHA256 {
+	for i := range d.paths {
+		for k := 1; k < i && whole; k++ {
+			if d.sources[i].SHA256 == d.sources[k].SHA256 {
 				d.warn("%s and %s have the same content", d.paths[k], d.paths[i])
 			}
 		}
@@ -369,8 +354,7 @@ func (c *calibratedRows) checkHeldOut(d *evaluation) error {
 				return cli.Wrap(fmt.Errorf("the model was calibrated on rows of %s, and there is no record %s that says which",
 					d.f.data, record.Path(d.paths[1])), cli.Unusable,
 					"use people that the model was not calibrated on; --calibrated names the record; --calibrated none if none of "+
-						"these "+
-						"rows were used")
+						"these rows were used")
 			}
 		}
 		c.note(fmt.Sprintf("there is no record %s: calibration rows among the people cannot be recognised",
@@ -386,9 +370,6 @@ func (c *calibratedRows) note(text string) {
 	c.notes = append(c.notes, text)
 	c.e.msg.Warn("%s", text)
 }
-
-// options of reading the people.
-func (c *calibratedRows) options() task.ReadOptions { return task.ReadOptions{Hash: c.record != nil} }
 
 // calibrated is how many of the people the quantized model is known to have been calibrated on.
 func (d *evaluation) calibrated() (int, error) {

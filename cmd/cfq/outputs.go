@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"cfq/eval"
 	"cfq/eval/report"
 	"cfq/internal/cli"
@@ -31,44 +33,44 @@ type output[D any] struct {
 // outputs are the reports that a subcommand writes.
 type outputs[D any] []output[D]
 
-// reportHelp is the help of --report for the views.
-func reportHelp[D any](views []report.View[D]) string {
-	return fmt.Sprintf("write a `report`: KIND:FILE, KIND being %s; without :FILE to stdout in place of the text; may "+
-		"be repeated", kinds(views))
+// addReports adds the flags of the reports in these views, which may have the records of people.
+func addReports[D any](fs *pflag.FlagSet, f *evaluationFlags, views []report.View[D], records bool) {
+	_, kinds := kindsOf(views)
+	fs.StringArrayVar(&f.reports, "report", nil, fmt.Sprintf("write a `report`: KIND:FILE, KIND being %s; without :FILE "+
+		"to stdout in place of the text; may be repeated", kinds))
+	if records {
+		fs.BoolVar(&f.records, "records", false, "put one record per person into JSON reports")
+	}
+	fs.BoolVar(&f.overwrite, "overwrite", false, "replace reports that exist")
 }
 
-func names[D any](views []report.View[D]) []string {
-	var all []string
+// kindsOf are the names of the views, and the same to be read.
+func kindsOf[D any](views []report.View[D]) (all []string, text string) {
 	for _, v := range views {
 		all = append(all, v.Name)
 	}
-	return all
-}
-
-func kinds[D any](views []report.View[D]) string {
-	all := names(views)
-	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
+	return all, strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }
 
 // parseReports reads the values of --report and checks that they can be written.
 func parseReports[D any](specs []string, views []report.View[D], overwrite bool) (outputs[D], error) {
 	var outs outputs[D]
+	known, all := kindsOf(views)
 	for _, spec := range specs {
 		kind, path, ok := strings.Cut(spec, ":")
-		i := slices.IndexFunc(views, func(v report.View[D]) bool { return v.Name == kind })
+		i := slices.Index(known, kind)
 		switch {
 		case i < 0:
-			hint := "the kinds are " + kinds(views) + ", as in md:FILE"
-			if s := cli.Suggest(kind, names(views)); s != "" {
+			hint := "the kinds are " + all + ", as in md:FILE"
+			if s := cli.Suggest(kind, known); s != "" {
 				hint = fmt.Sprintf("did you mean %s?", s)
 			}
 			return nil, cli.Usagef(hint, "--report %s: there is no report of the kind %q", spec, kind)
 		case ok && path == "":
 			return nil, cli.Usagef("as in "+kind+":FILE; without the colon it goes to stdout", "--report %s names no file", spec)
 		case slices.ContainsFunc(outs, func(x output[D]) bool { return x.path == path }):
-			where := cmp.Or(path, "stdout")
 			return nil, cli.Usagef("give each a file of its own, KIND:FILE", "--report %s: another report goes to %s", spec,
-				where)
+				cmp.Or(path, "stdout"))
 		}
 		if path != "" {
 			if err := cli.Output(path, overwrite); err != nil {
@@ -129,7 +131,8 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 	doc := &report.Document{
 		Title: fmt.Sprintf("%s against %s", models[1].Name, models[0].Name), Tool: "cfq " + release(),
 		Full: models[0], Quantized: models[1],
-		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3], Recipe: recipe(d.files[1].Graph()), Result: r,
+		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3],
+		Recipe: recipe(d.files[1].Graph()), Result: r,
 		Broken: report.BrokenPromises(r, d.people, d.set), Warnings: d.warnings,
 	}
 	if d.issued != nil {
