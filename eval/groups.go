@@ -92,9 +92,8 @@ func splitBy(groups []task.Subgroup, specs []string) ([]split, error) {
 	var splits []split
 	if specs == nil {
 		for i := range groups {
-			splits = append(splits, split{groups[i].Feature, []*task.Subgroup{&groups[i]}})
+			specs = append(specs, groups[i].Feature)
 		}
-		return splits, nil
 	}
 	var errs []error
 	for _, spec := range specs {
@@ -209,7 +208,7 @@ func (s *split) group(r *Result, least int) (Grouping, error) {
 	var small []string
 	for _, at := range slices.Sorted(maps.Keys(members)) {
 		one := Group{Name: s.name(at), Result: Summarize(members[at], r.Settings, DataFile{})}
-		if n := one.promises(); n < least {
+		if n := one.Result.Margins[one.Result.Headline()].VD.Den; n < least {
 			one.Small = true
 			small = append(small, fmt.Sprintf("%s %d", one.Name, n))
 		}
@@ -235,9 +234,6 @@ func (s *split) group(r *Result, least int) (Grouping, error) {
 	return g, nil
 }
 
-// promises returns the number of them at the headline margin.
-func (g *Group) promises() int { return g.Result.Margins[g.Result.Headline()].VD.Den }
-
 // listed names a few.
 func listed(names []string) string {
 	const most = 5
@@ -262,11 +258,7 @@ func (g *Grouping) gap(m *Metric, at int, margin *float64, least int) {
 	if people == 0 {
 		return
 	}
-	one := GroupGap{Metric: m.ID(), Difference: undefined(), P: undefined()}
-	if margin != nil {
-		t := *margin
-		one.Margin = &t
-	}
+	one := GroupGap{Metric: m.ID(), Margin: margin, Difference: undefined(), P: undefined()}
 	if len(compared) >= 2 {
 		worst, best := compared[0], compared[0]
 		bad := func(i int) float64 { return badness(m.Better, float64(values[i].Value)) }
@@ -318,12 +310,9 @@ func (g *Grouping) test(m *Metric, at int, values []Value, compared []int, worst
 		middle := Median(slices.Concat(ratios...))
 		for i := range ratios {
 			for _, x := range ratios[i] {
-				if x > middle {
-					tables[i].yes++
-				} else {
-					tables[i].no++
-				}
+				tables[i].yes += count(x > middle)
 			}
+			tables[i].no = len(ratios[i]) - tables[i].yes
 		}
 	default:
 		return undefined(), ""

@@ -222,12 +222,12 @@ func (p *point) final(t float64) bool {
 
 // use makes a source of promises that were issued: at t, those whose own margin is t or more.
 func (s *Solution) use(ctx context.Context, promises []recourse.Action) (source, error) {
-	everyone, actions := s.everyone(), make([]recourse.Action, len(s.rows))
+	actions := make([]recourse.Action, len(s.rows))
 	for k, row := range s.rows {
 		actions[k] = promises[row]
 	}
 	s.issued = make([]*point, len(s.rows))
-	if err := s.validate(ctx, everyone, actions, s.issued); err != nil {
+	if err := s.validate(ctx, upTo(len(s.rows)), actions, s.issued); err != nil {
 		return nil, fmt.Errorf("issued promises: %w", err)
 	}
 	return func(_ context.Context, t float64, _ []*point) ([]*point, error) {
@@ -250,7 +250,7 @@ func (s *Solution) firstValid(ctx context.Context) error {
 	})
 	if err == nil {
 		s.first = make([]*point, len(s.rows))
-		err = s.validate(ctx, s.everyone(), actions, s.first)
+		err = s.validate(ctx, upTo(len(s.rows)), actions, s.first)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", stage, err)
@@ -294,15 +294,6 @@ func (s *Solution) validate(ctx context.Context, todo []int, actions []recourse.
 	}
 	s.found = append(s.found, found)
 	return nil
-}
-
-// everyone lists the positions of the people evaluated.
-func (s *Solution) everyone() []int {
-	all := make([]int, len(s.rows))
-	for k := range all {
-		all[k] = k
-	}
-	return all
 }
 
 // inputs are the model inputs of the people at these positions among those evaluated.

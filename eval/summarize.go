@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -61,21 +62,12 @@ func population(records []Record, file DataFile) Population {
 	p.Rows = max(p.Rows, p.Read)
 	for i := range records {
 		r := &records[i]
-		if r.Label >= 0 {
-			p.Labelled++
-		}
-		if approves(r.Full) {
-			p.Favoured++
-		} else {
-			p.Refused++
-		}
-		if r.Evaluated {
-			p.Evaluated++
-		}
-		if r.reverse() {
-			p.BothRefuse++
-		}
+		p.Labelled += count(r.Label >= 0)
+		p.Favoured += count(approves(r.Full))
+		p.Evaluated += count(r.Evaluated)
+		p.BothRefuse += count(r.reverse())
 	}
+	p.Refused = p.Read - p.Favoured
 	return p
 }
 
@@ -163,11 +155,11 @@ func costRatio(full, quant float64) float64 { return (quant - full) / (full + Ep
 //
 // References: CRG in "Metrics".
 func gap(full, quant []float64, confidence float64) Gap {
-	ratios, abs := make([]float64, len(full)), make([]float64, len(full))
+	ratios := make([]float64, len(full))
 	for i := range full {
 		ratios[i] = costRatio(full[i], quant[i])
-		abs[i] = math.Abs(ratios[i])
 	}
+	abs := sizes(ratios)
 	return Gap{
 		Mean: meanOf(ratios, confidence), RatioOfSums: ratioOf(full, quant, confidence),
 		Median: quantileOf(ratios, 0.5, confidence), P95: quantileOf(ratios, 0.95, confidence),
@@ -198,26 +190,28 @@ func actOverlap(a, b []float32) float64 {
 	var both, either int
 	for j := range a {
 		x, y := math.Abs(float64(a[j])) > SupportTau, math.Abs(float64(b[j])) > SupportTau
-		if x && y {
-			both++
-		}
-		if x || y {
-			either++
-		}
+		both += count(x && y)
+		either += count(x || y)
 	}
 	return float64(both) / (float64(either) + Epsilon)
 }
 
 // marginError summarises e = margin_g - margin_f.
 func marginError(e []float64, confidence float64) MarginError {
-	abs := make([]float64, len(e))
-	for i, x := range e {
-		abs[i] = math.Abs(x)
-	}
+	abs := sizes(e)
 	return MarginError{
 		N: len(e), Mean: meanOf(e, confidence), RMS: rmsOf(e, confidence),
 		P99: quantileOf(abs, 0.99, confidence), Max: quantileOf(abs, 1, confidence),
 	}
+}
+
+// sizes are the absolute values.
+func sizes(xs []float64) []float64 {
+	abs := make([]float64, len(xs))
+	for i, x := range xs {
+		abs[i] = math.Abs(x)
+	}
+	return abs
 }
 
 // spreadOf summarises margins.
@@ -243,47 +237,46 @@ const shortfall = 1e-3
 
 // warnings says what is doubtful about r, and why. It never returns nil.
 func warnings(r *Result) []string {
-	ws := append([]string{}, statisticsWarnings(r)...)
+	ws := doubts{}
+	ws.statistics(r)
 	if n := r.Issued; n != nil && n.Invalid > 0 {
-		ws = append(ws, fmt.Sprintf("the original itself breaks %d of the %d promises given to people who are "+
-			"evaluated: they count at no margin",
-			n.Invalid, n.Promises))
+		ws.add("the original itself breaks %d of the %d promises given to people who are evaluated: they count at no margin",
+			n.Invalid, n.Promises)
 	}
 	if p := r.Population; float64(p.Unreadable) > muchUnreadable*float64(p.Rows) {
-		ws = append(ws, fmt.Sprintf("%d of %d rows could not be read", p.Unreadable, p.Rows))
+		ws.add("%d of %d rows could not be read", p.Unreadable, p.Rows)
 	}
 	if r.Issued != nil {
-		ws = append(ws, issuedWarnings(r)...)
+		infeasible := func(p Record) bool { return p.Issued != nil && p.Issued.Violation != "" }
+		if i := slices.IndexFunc(r.Records, infeasible); i >= 0 {
+			ws.add("the task does not allow %d of the promises given (the first: %v): they count all the same",
+				r.Issued.Infeasible, r.Records[i].Issued.Violation)
+		}
 	} else {
-		ws = append(ws, solverWarnings(r, "the original", func(r *Record, i int) *Promise {
+		ws.solver(r, "the original", func(r *Record, i int) *Promise {
 			if i < 0 {
 				return &r.First
 			}
 			return &r.Steps[i].Full
-		})...)
+		})
 	}
-	return append(ws, solverWarnings(r, "the quantized model", func(r *Record, i int) *Promise {
+	ws.solver(r, "the quantized model", func(r *Record, i int) *Promise {
 		if i < 0 {
 			return &Promise{}
 		}
 		return &r.Steps[i].Quant
-	})...)
+	})
+	return ws
 }
 
-// issuedWarnings names the first infeasible promise.
-func issuedWarnings(r *Result) []string {
-	for i := range r.Records {
-		if p := r.Records[i].Issued; p != nil && p.Violation != "" {
-			return []string{fmt.Sprintf("the task does not allow %d of the promises given (the first: %v): they count all the "+
-				"same", r.Issued.Infeasible, p.Violation)}
-		}
-	}
-	return nil
-}
+// doubts are warnings.
+type doubts []string
 
-// solverWarnings checks one model's points, those of the first valid iterates at -1. A point that is good for
+func (ws *doubts) add(format string, a ...any) { *ws = append(*ws, fmt.Sprintf(format, a...)) }
+
+// solver checks one model's points, those of the first valid iterates at -1. A point that is good for
 // several margins is checked at the smallest.
-func solverWarnings(r *Result, name string, of func(r *Record, i int) *Promise) (ws []string) {
+func (ws *doubts) solver(r *Result, name string, of func(r *Record, i int) *Promise) {
 	var short, unfit int
 	var violation string
 	for i := -1; i < len(r.Settings.Margins); i++ {
@@ -307,31 +300,29 @@ func solverWarnings(r *Result, name string, of func(r *Record, i int) *Promise) 
 		}
 	}
 	if short > 0 {
-		ws = append(ws, fmt.Sprintf("%d recourse points of %s fall short of the margin they were solved for by more than "+
-			"%g: the model gave a different margin than during the search",
-			short, name, shortfall))
+		ws.add("%d recourse points of %s fall short of the margin they were solved for by more than %g: the model gave a "+
+			"different margin than during the search", short, name, shortfall)
 	}
 	if unfit > 0 {
-		ws = append(ws, fmt.Sprintf("%d actions of %s are not feasible (the first: %v): they were counted all the same, "+
-			"this is a fault of the solver", unfit, name, violation))
+		ws.add("%d actions of %s are not feasible (the first: %v): they were counted all the same, this is a fault of the "+
+			"solver", unfit, name, violation)
 	}
-	return ws
 }
 
 // same says that two promises have the same point.
 func (p *Promise) same(o *Promise) bool { return o.Made() && p.Own == o.Own && p.Cost == o.Cost }
 
-// statisticsWarnings says which statistics of r are doubtful.
-func statisticsWarnings(r *Result) (ws []string) {
-	warn := func(format string, a ...any) { ws = append(ws, fmt.Sprintf(format, a...)) }
+// statistics says which statistics of r are doubtful.
+func (ws *doubts) statistics(r *Result) {
+	warn := ws.add
 	p := r.Population
 	switch {
 	case p.Read == 0:
 		warn("the data have no people: nothing was evaluated")
-		return ws
+		return
 	case p.Refused == 0:
 		warn("the original refuses none of %d people: there is no recourse to evaluate", p.Read)
-		return ws
+		return
 	case p.Evaluated > 0 && p.BothRefuse == 0 && !r.Settings.OneSided:
 		warn("the quantized model refuses none of the %d evaluated people: the mirrored rates are empty", p.Evaluated)
 	}
@@ -349,50 +340,42 @@ func statisticsWarnings(r *Result) (ws []string) {
 			"the required margin at cost 0 (crg_both leaves these out)", free, p.Evaluated)
 	}
 	for i := range r.Margins {
-		ws = append(ws, marginWarnings(&r.Margins[i], p.Evaluated, r.Settings.Issued)...)
+		ws.margin(&r.Margins[i], p.Evaluated, r.Settings.Issued)
 	}
 	if p.Evaluated >= fewPeople && r.First.FRR.Num == 0 && !r.Settings.OneSided {
 		warn("gradient descent found no valid recourse: there is no PGD-first value")
 	}
-	ws = append(ws, tauWarnings(r.Tau01, r.RTau01)...)
-	return ws
-}
-
-func tauWarnings(tau, rtau Tau) []string {
-	var ws, few []string
-	for i, t := range []Tau{tau, rtau} {
+	var few []string
+	for i, t := range []Tau{r.Tau01, r.RTau01} {
 		name := MetricAt([]string{"tau01", "rtau01"}[i]).Symbol
 		if t.Extrapolated {
-			ws = append(ws, fmt.Sprintf("%s (%.2f) lies above the largest margin evaluated: it is extrapolated from margin "+
-				"%g; evaluate at a larger margin to know", name, t.Value, t.From))
+			warn("%s (%.2f) lies above the largest margin evaluated: it is extrapolated from margin %g; evaluate at a larger "+
+				"margin to know", name, t.Value, t.From)
 		}
 		if t.N > 0 && t.N < 100 {
 			few = append(few, fmt.Sprintf("%s rests on %d promises", name, t.N))
 		}
 	}
 	if len(few) > 0 {
-		ws = append(ws, strings.Join(few, " and ")+": with fewer than 100, at most 1 % means none")
+		warn("%s: with fewer than 100, at most 1 %% means none", strings.Join(few, " and "))
 	}
-	return ws
 }
 
-func marginWarnings(a *AtMargin, evaluated int, given bool) []string {
-	var ws []string
-	warn := func(format string, x ...any) {
-		ws = append(ws, fmt.Sprintf("margin %g: ", a.Margin)+fmt.Sprintf(format, x...))
-	}
+// margin says what is doubtful at one required margin.
+func (ws *doubts) margin(a *AtMargin, evaluated int, given bool) {
+	warn := func(format string, x ...any) { ws.add("margin %g: "+format, append([]any{a.Margin}, x...)...) }
 	switch {
 	case given && a.VD.Den == 0:
 		warn("none of the promises issued to %d people reaches it", evaluated)
-		return ws
+		return
 	case given && a.VD.Den < fewPeople:
 		warn("only %d of the promises issued reach it", a.VD.Den)
-		return ws
+		return
 	case given:
-		return ws
+		return
 	case a.VD.Den == 0:
 		warn("no recourse was found for any of %d people", evaluated)
-		return ws
+		return
 	case a.VD.Den < fewPeople && evaluated >= fewPeople:
 		warn("recourse was found for only %d people", a.VD.Den)
 	}
@@ -400,5 +383,4 @@ func marginWarnings(a *AtMargin, evaluated int, given bool) []string {
 		warn("no recourse was found for %d of %d people: results for the others may not hold for them",
 			a.FRR.Den-a.FRR.Num, a.FRR.Den)
 	}
-	return ws
 }

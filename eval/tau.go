@@ -186,13 +186,7 @@ func tauAbove(stages []solvedAt, weights []float64, ok tolerance) Float {
 	return least
 }
 
-func ones(n int) []float64 {
-	w := make([]float64, n)
-	for i := range w {
-		w[i] = 1
-	}
-	return w
-}
+func ones(n int) []float64 { return slices.Repeat([]float64{1}, n) }
 
 // issuedTau is tau01 of given promises. Their points do not move with the required margin: at t, those whose
 // own margin is t or more are promises. So VD is known at every t from the lowest evaluated margin on, and
