@@ -97,15 +97,8 @@ func ComparePaired(names []string, results []*Result, o ComparisonOptions) (*Com
 	c := &Comparison{Names: names, Results: results, Confidence: o.Confidence}
 	b := newBootstrap(results)
 	for _, k := range comparedMetrics() {
-		m, ok := MetricBy(k.id)
-		if !ok {
-			panic("eval: no metric " + k.id)
-		}
-		if !m.PerMargin() {
-			c.add(&m, &k, -1, b)
-			continue
-		}
-		for at := range results[0].Margins {
+		m, _ := MetricBy(k.id)
+		for _, at := range m.places(len(results[0].Margins)) {
 			c.add(&m, &k, at, b)
 		}
 	}
@@ -157,7 +150,9 @@ func (c *Comparison) add(m *Metric, k *comparedMetric, at int, b *bootstrap) {
 		case k.share:
 			cell.mcNemar(k, c.Results[0], c.Results[i], at, c.Confidence, m.Better)
 		case k.statistic != nil || k.whole != nil:
-			b.add(k.pairedTest(b, c.Results[0], c.Results[i], at), len(c.Rows), i, m.Better)
+			d := k.pairedTest(b, c.Results[0], c.Results[i], at)
+			d.row, d.model, d.better = len(c.Rows), i, m.Better
+			b.tests = append(b.tests, d)
 		}
 	}
 	c.Rows = append(c.Rows, row)
@@ -227,8 +222,7 @@ type comparedMetric struct {
 	from      string
 	// whole is the statistic of a model where it is not made of contributions.
 	whole func(b *bootstrap, r *Result) statistic
-
-	part contribution
+	part  contribution
 }
 
 // comparedMetrics lists the metrics of a comparison, in the order of Metrics.
@@ -291,8 +285,7 @@ func (p parts) ratio() statistic {
 
 // root is the square root of the ratio.
 func (p parts) root() statistic {
-	ratio := p.ratio()
-	return func(weights []float64) float64 { return math.Sqrt(ratio(weights)) }
+	return func(weights []float64) float64 { return math.Sqrt(p.ratio()(weights)) }
 }
 
 // median is that of the x, as Median has it.
@@ -469,11 +462,6 @@ func (b *bootstrap) apart(first, this *Result, quant bool) (n, differ int) {
 		differ += count(differs)
 	}
 	return n, differ
-}
-
-func (b *bootstrap) add(d *pairedTest, row, model int, better Better) {
-	d.row, d.model, d.better = row, model, better
-	b.tests = append(b.tests, d)
 }
 
 // few says that nothing can be said of the difference.

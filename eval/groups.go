@@ -223,12 +223,8 @@ func (s *split) group(r *Result, least int) (Grouping, error) {
 	}
 	for _, id := range gapMetrics() {
 		m, _ := MetricBy(id)
-		if !m.PerMargin() {
-			g.gap(&m, 0, nil, least)
-			continue
-		}
-		for at := range r.Settings.Margins {
-			g.gap(&m, at, &r.Settings.Margins[at], least)
+		for _, at := range m.places(len(r.Settings.Margins)) {
+			g.gap(&m, at, r.Settings.Margins, least)
 		}
 	}
 	return g, nil
@@ -244,7 +240,7 @@ func listed(names []string) string {
 }
 
 // gap adds the comparison by one metric, unless no people count in it.
-func (g *Grouping) gap(m *Metric, at int, margin *float64, least int) {
+func (g *Grouping) gap(m *Metric, at int, margins []float64, least int) {
 	values := make([]Value, len(g.Groups))
 	people := 0
 	var compared []int
@@ -258,7 +254,10 @@ func (g *Grouping) gap(m *Metric, at int, margin *float64, least int) {
 	if people == 0 {
 		return
 	}
-	one := GroupGap{Metric: m.ID(), Margin: margin, Difference: undefined(), P: undefined()}
+	one := GroupGap{Metric: m.ID(), Difference: undefined(), P: undefined()}
+	if at >= 0 {
+		one.Margin = &margins[at]
+	}
 	if len(compared) >= 2 {
 		worst, best := compared[0], compared[0]
 		bad := func(i int) float64 { return badness(m.Better, float64(values[i].Value)) }

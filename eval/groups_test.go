@@ -282,7 +282,7 @@ func TestWorstGroupIsPaidFor(t *testing.T) {
 			}
 			for _, id := range []string{"vd", "crg.median"} {
 				m, _ := MetricBy(id)
-				g.gap(&m, 0, nil, 30)
+				g.gap(&m, 0, []float64{0.1}, 30)
 				if x := g.Gaps[len(g.Gaps)-1]; x.P <= 0.05 && (worse == 0 || x.Worst == "C") {
 					alarms[id]++
 				}

@@ -64,6 +64,14 @@ func (m *Metric) ID() string {
 // PerMargin says that the metric has a value for each required margin.
 func (m *Metric) PerMargin() bool { return strings.HasPrefix(m.Key, perMargin) }
 
+// places are the positions of the margins at which the metric has a value, of n; -1 for one that has no margin.
+func (m *Metric) places(n int) []int {
+	if !m.PerMargin() {
+		return []int{-1}
+	}
+	return upTo(n)
+}
+
 // Kind is how certain a metric's value is.
 type Kind int
 

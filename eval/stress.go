@@ -37,10 +37,8 @@ type trial struct {
 func (s *Stress) Check(people *task.People, o Options) error {
 	var err error
 	switch s.kind {
-	case mixStress:
-		_, _, err = mixed(people, s)
-	case outcomeStress:
-		_, _, err = withOutcome(people)
+	case mixStress, outcomeStress:
+		_, _, err = s.divide(people)
 	case noiseStress, limitStress, shiftStresses, tightnessStresses:
 		if o.Promises != nil {
 			err = errors.New("recourse is computed anew under these conditions, and the promises are given: leave out one of " +
@@ -91,9 +89,8 @@ func Stressed(ctx context.Context, f, g recourse.Model, set *constraint.Set, peo
 }
 
 // run evaluates under one condition.
-func (t *trial) run(ctx context.Context, s Stress) (Scenario, error) {
-	one := Scenario{Name: s.Spec}
-	var err error
+func (t *trial) run(ctx context.Context, s Stress) (one Scenario, err error) {
+	one.Name = s.Spec
 	switch s.kind {
 	case noiseStress:
 		one.About = fmt.Sprintf("the numbers that people can change have noise of %g standard deviations", s.size)
@@ -115,18 +112,16 @@ func (t *trial) run(ctx context.Context, s Stress) (Scenario, error) {
 			return one, nil
 		}
 		one.Result, err = t.compare(ctx, s, set, t.people)
-	case mixStress:
-		in, out, e := mixed(t.people, &s)
-		if e != nil {
-			return one, e
+	case mixStress, outcomeStress:
+		in, out, err := s.divide(t.people)
+		if err != nil {
+			return one, err
 		}
-		one.Result, one.About = t.draw(in, out, s.share, fmt.Sprintf("%s=%s", s.feature, s.value))
-	case outcomeStress:
-		in, out, e := withOutcome(t.people)
-		if e != nil {
-			return one, e
+		name := "the unfavourable outcome"
+		if s.kind == mixStress {
+			name = s.feature + "=" + s.value
 		}
-		one.Result, one.About = t.draw(in, out, s.share, "the unfavourable outcome")
+		one.Result, one.About = t.draw(in, out, s.share, name)
 		if n := t.people.N - len(in) - len(out); n > 0 {
 			one.About += fmt.Sprintf(" (%d have no known outcome and are left out)", n)
 		}
@@ -274,9 +269,8 @@ func readNoise(_, rest string) (Stress, error) {
 }
 
 func readMix(_, rest string) (Stress, error) {
-	at := strings.LastIndexByte(rest, ':')
 	group, share := rest, ""
-	if at >= 0 {
+	if at := strings.LastIndexByte(rest, ':'); at >= 0 {
 		group, share = rest[:at], rest[at+1:]
 	}
 	feature, value, named := strings.Cut(group, "=")
@@ -371,8 +365,7 @@ func (t *trial) parts(s Stress) (parts []Stress, notes []string) {
 				add(p)
 			} else {
 				notes = append(notes, fmt.Sprintf("%s: no group of %s has %d promises or more and people outside it: its mix is "+
-					"left out",
-					s.Spec, t.people.Subgroups[i].Feature, fewPeople))
+					"left out", s.Spec, t.people.Subgroups[i].Feature, fewPeople))
 			}
 		}
 		unfavourable, favourable, err := withOutcome(t.people)
@@ -413,8 +406,12 @@ func (t *trial) smallest(s *task.Subgroup) (Stress, bool) {
 	}, true
 }
 
-// mixed returns the positions of the people in the group of a mix, and of all others; those without a value are others.
-func mixed(people *task.People, s *Stress) (in, out []int, err error) {
+// divide returns the positions of the people who become a share of all, and of the others: by their known outcome, or
+// those in the group of a mix and all others, also those without a value.
+func (s *Stress) divide(people *task.People) (in, out []int, err error) {
+	if s.kind == outcomeStress {
+		return withOutcome(people)
+	}
 	g, err := attribute(people.Subgroups, s.feature)
 	if err != nil {
 		return nil, nil, err

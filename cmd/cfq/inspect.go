@@ -140,7 +140,7 @@ func (v *inspection) count() {
 	for _, l := range v.Layers {
 		v.Parameters += int64(l.Params() + l.Biases)
 	}
-	v.WeightBits, v.Stored = meanBits(v.Layers), storedBytes(v.Layers)
+	v.WeightBits, v.Stored = stored(v.Layers)
 }
 
 // addKernels asks ONNX Runtime what it runs for each layer.

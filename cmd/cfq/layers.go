@@ -43,35 +43,25 @@ func findLayers(m *graph.Model) ([]layer, error) {
 	return layers, err
 }
 
-// meanBits is the mean of the stored bits over all weights, 0 without any.
-func meanBits(layers []layer) float64 {
-	weights, bits := 0, 0.0
+// stored is the mean of the stored bits over all weights, and the bytes of the weights in the file; 0 without any.
+func stored(layers []layer) (bits float64, bytes int) {
+	weights := 0
 	for _, l := range layers {
 		weights += l.Params()
 		bits += float64(l.Params()) * l.Bits
+		bytes += l.Stored
 	}
-	if weights == 0 {
-		return 0
-	}
-	return bits / float64(weights)
+	return bits / float64(max(1, weights)), bytes
 }
 
-// storedBytes is what the weights of the quantized layers take in the file.
-func storedBytes(layers []layer) int {
-	sum := 0
-	for _, l := range layers {
-		sum += l.Stored
-	}
-	return sum
-}
-
-// weightBits is meanBits of a model, 0 when its layers are not understood.
+// weightBits is the mean of the stored bits over all weights of a model, 0 when its layers are not understood.
 func weightBits(m *graph.Model) float64 {
 	layers, err := findLayers(m)
 	if err != nil {
 		return 0
 	}
-	return meanBits(layers)
+	bits, _ := stored(layers)
+	return bits
 }
 
 // setKernels finds each layer in the graph that ONNX Runtime made.
