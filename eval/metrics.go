@@ -402,7 +402,7 @@ func fileMetrics() []Metric {
 
 // metricsPreface says how to read the page of the metrics.
 //
-//go:embed metrics.md
+//go:embed metrics.txt
 var metricsPreface string
 
 // MetricsMarkdown returns the documentation page of the metrics.

@@ -143,7 +143,12 @@ func (a *allowed) warn(e *env) {
 
 // readPeople reads the rows of a data file that spec selects (see rowsHelp) and
 // warns of those that cannot be read.
-func readPeople(
+func readPeople(ctx context.Context, e *env, path, spec string, t *task.Task) (*task.People, error) {
+	return readPeopleWith(ctx, e, path, spec, t, task.ReadOptions{})
+}
+
+// readPeopleWith is readPeople with further options.
+func readPeopleWith(
 	ctx context.Context, e *env, path, spec string, t *task.Task, o task.ReadOptions,
 ) (*task.People, error) {
 	chosen, err := readOptions(path, spec)

@@ -30,7 +30,7 @@ func promised(ctx context.Context, e *env, data, rows, from string, t *task.Task
 ) (people *task.People, f *promise.File, err error) {
 	switch {
 	case from == "" || data != "":
-		if people, err = readPeople(ctx, e, data, rows, t, o); err != nil || from == "" {
+		if people, err = readPeopleWith(ctx, e, data, rows, t, o); err != nil || from == "" {
 			return people, nil, err
 		}
 	case rows != "":

@@ -85,7 +85,7 @@ func (f robustFlags) open(ctx context.Context, e *env, m *onnxio.Model, t *task.
 	if f.calibration != "" {
 		data, rows = f.calibration, ""
 	}
-	people, err := readPeople(ctx, e, data, rows, t, task.ReadOptions{})
+	people, err := readPeople(ctx, e, data, rows, t)
 	if err != nil {
 		return nil, err
 	}

@@ -106,11 +106,11 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	people, err := readPeople(ctx, e, f.data, f.rows, t, task.ReadOptions{})
+	people, err := readPeople(ctx, e, f.data, f.rows, t)
 	if err != nil {
 		return err
 	}
-	test, err := readPeople(ctx, e, f.test, f.testRows, t, task.ReadOptions{})
+	test, err := readPeople(ctx, e, f.test, f.testRows, t)
 	if err != nil {
 		return err
 	}
