@@ -35,7 +35,7 @@ func (s *search) simplify(ls []*candidate) error {
 				clear(t.d[u.First : u.First+u.Width])
 				tries, owner = append(tries, t), append(owner, i)
 				u.Each(c.p.x, func(o int) {
-					if _, rise := c.p.a.SwitchGain(u, c.p.x, c.d, c.d, o); rise < 0 {
+					if _, rise := c.p.a.Gain(u.Move(c.p.x, o), c.p.x, c.d, c.d); rise < 0 {
 						t := s.copyOf(c)
 						u.Set(c.p.x, t.d, o)
 						tries, owner = append(tries, t), append(owner, i)
@@ -154,7 +154,7 @@ func (p *pull) set() {
 	c, j := p.c, p.u.First
 	if p.base != nil {
 		copy(c.d, p.base)
-		if c.p.a.Apply(p.u, c.p.x, c.d, func(d []float32) { d[j] = p.try }) {
+		if c.p.a.Apply(constraint.Move{Feature: p.u, To: p.try}, c.p.x, c.d) {
 			return
 		}
 	}
@@ -420,84 +420,44 @@ func (s *search) refits(c *candidate) []*candidate {
 			}
 		})
 	}
-	kept, discrete := s.spreadable(c)
+	gap, room := float64(s.target-c.margin), a.Limit() // what the numeric changes have to close, and how many may
+	for _, u := range a.Free() {
+		if u.Numeric() {
+			gap += float64(c.g[u.First]) * float64(c.d[u.First])
+		} else if u.Changed(c.d) {
+			room--
+		}
+	}
+	lines := c.lines(room)
 	aims := []float64{1, 1.03, 1.1}
 	if a.HasRules() { // which hold some features back
 		aims = append(aims, 1.25, 1.5, 2, 3)
 	}
 	for _, beyond := range aims {
-		moves, ok := a.Norm().Spread(kept.lines, discrete*beyond)
-		if !ok {
-			continue
+		if moves, ok := a.Norm().Spread(lines, gap*beyond); ok {
+			propose(func(d []float32) { c.spread(d, lines, moves) })
 		}
-		propose(func(d []float32) { kept.set(c, d, moves) })
 	}
 	return out
 }
 
-// spreadable are the numeric features that may share the gap, and the gap that they have to close together.
-type spreadable struct {
-	lines    []constraint.Line
-	features []*constraint.Feature
-	signs    []float64
-}
-
-func (s *search) spreadable(c *candidate) (spreadable, float64) {
+// spread replaces the numeric changes in d by moves along the lines, as far as the rules between features let them.
+func (c *candidate) spread(d []float32, lines []constraint.Line, moves []float64) {
 	a := c.p.a
-	gap := float64(s.target - c.margin)
-	room := a.Limit()
-	var all []*constraint.Feature
 	for _, u := range a.Free() {
-		switch slope := float64(c.g[u.First]); {
-		case !u.Numeric():
-			room -= boolInt(u.Changed(c.d))
-		case slope != 0 && slope == slope:
-			all = append(all, u)
-			fallthrough
-		default:
-			gap += slope * float64(c.d[u.First])
-		}
-	}
-	strength := func(u *constraint.Feature) float64 { return math.Abs(float64(c.g[u.First])) / a.Norm().Weight(u) }
-	slices.SortStableFunc(all, func(u, v *constraint.Feature) int { return -cmp.Compare(strength(u), strength(v)) })
-	var k spreadable
-	for _, u := range all {
-		sign := math.Copysign(1, float64(c.g[u.First]))
-		reach := math.Abs(float64(u.End(c.p.x[u.First], sign > 0)))
-		if reach == 0 || len(k.features) >= room {
-			continue
-		}
-		slope := math.Abs(float64(c.g[u.First]))
-		k.lines = append(k.lines, constraint.Line{Slope: slope, Room: reach, Weight: a.Norm().Weight(u)})
-		k.features, k.signs = append(k.features, u), append(k.signs, sign)
-	}
-	return k, gap
-}
-
-// set replaces the numeric changes in d by the moves.
-func (k *spreadable) set(c *candidate, d []float32, moves []float64) {
-	for _, u := range c.p.a.Free() {
 		if u.Numeric() {
 			d[u.First] = 0
 		}
 	}
-	for i, u := range k.features {
-		k.move(c, d, u, u.Outward(c.p.x[u.First], k.signs[i]*moves[i], k.signs[i] > 0))
+	for i, l := range lines {
+		u, at := l.Feature, moves[i]
+		if !u.Changed(d) && a.Changed(d) >= a.Limit() {
+			continue
+		}
+		if !l.Up {
+			at = -at
+		}
+		to := a.Allowed(u, c.p.x, d, u.Outward(c.p.x[u.First], at, l.Up))
+		a.Apply(constraint.Move{Feature: u, To: to}, c.p.x, d)
 	}
-}
-
-// move sets the change of one feature in d, as far as the rules between features let it, with what they make necessary.
-func (k *spreadable) move(c *candidate, d []float32, u *constraint.Feature, to float32) {
-	if !u.Changed(d) && c.p.a.Changed(d) >= c.p.a.Limit() {
-		return
-	}
-	to = c.p.a.Allowed(u, c.p.x, d, to)
-	c.p.a.Apply(u, c.p.x, d, func(t []float32) { t[u.First] = to })
-}
-
-func boolInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -23,11 +23,8 @@ type searchState struct {
 
 // newCandidate returns a candidate at the action from (nil: no change).
 func (s *search) newCandidate(p *person, from []float32, numeric bool, weights []float64) *candidate {
-	c := &candidate{p: p, d: s.slab.row(s.a.Dim()), state: searchState{
-		numeric: numeric, weights: weights,
-		prev: s.slab.row(s.a.Dim()),
-	}}
-	clear(c.d)
+	c := &candidate{p: p, d: make([]float32, s.a.Dim())}
+	c.state = searchState{numeric: numeric, weights: weights, prev: make([]float32, s.a.Dim())}
 	copy(c.d, from)
 	return c
 }
@@ -94,8 +91,8 @@ func (s *search) step(c *candidate) bool {
 func (s *search) advance(c *candidate, gap float64) (*constraint.Feature, bool) {
 	st, x := &c.state, c.p.x
 	full := c.p.a.Changed(c.d) >= c.p.a.Limit()
-	var pick *constraint.Feature
-	best, to, option := 0.0, float32(0), -1
+	var pick constraint.Move
+	best := 0.0
 	for _, u := range c.p.a.Free() {
 		if slices.Contains(st.banned, u) || full && !u.Changed(c.d) {
 			continue
@@ -104,35 +101,23 @@ func (s *search) advance(c *candidate, gap float64) (*constraint.Feature, bool) 
 		if st.weights != nil {
 			weight = st.weights[u.Index]
 		}
-		if u.Numeric() {
-			d, gain, cost := c.p.a.Toward(u, x, c.d, c.g, gap)
+		try := func(m constraint.Move, gain, cost float64) {
 			// More than the gap is of no use.
 			if eff := effectiveness(min(gain, gap), cost) * weight; eff > best {
-				best, pick, to, option = eff, u, d, -1
+				best, pick = eff, m
 			}
-			continue
 		}
-		if st.numeric {
-			continue
+		if u.Numeric() {
+			try(c.p.a.Toward(u, x, c.d, c.g, gap))
+		} else if !st.numeric {
+			u.Each(x, func(o int) {
+				m := u.Move(x, o)
+				gain, cost := c.p.a.Gain(m, x, c.d, c.g)
+				try(m, gain, cost)
+			})
 		}
-		u.Each(x, func(o int) {
-			gain, cost := c.p.a.SwitchGain(u, x, c.d, c.g, o)
-			if eff := effectiveness(min(gain, gap), cost) * weight; eff > best {
-				best, pick, option = eff, u, o
-			}
-		})
 	}
-	if pick == nil {
-		return nil, false
-	}
-	ok := c.p.a.Apply(pick, x, c.d, func(d []float32) {
-		if option >= 0 {
-			pick.Set(x, d, option)
-		} else {
-			d[pick.First] = to
-		}
-	})
-	return pick, ok
+	return pick.Feature, pick.Feature != nil && c.p.a.Apply(pick, x, c.d)
 }
 
 // effectiveness is gain per cost. Gains that cost nothing come first, larger ones before smaller.
@@ -184,13 +169,14 @@ func (s *search) scan() ([]*candidate, error) {
 				end := u.Farthest(p.x[u.First], up)
 				last := float32(0)
 				for _, share := range []float64{1. / 64, 1. / 32, 1. / 16, 1. / 8, 1. / 4, 1. / 2, 3. / 4, 1} {
-					d := u.Outward(p.x[u.First], s.reachable(float64(end), u, p)*share, up)
+					// Only what costs less than the best action.
+					reach := math.Copysign(min(math.Abs(float64(end)), p.a.Norm().Affords(u, p.x, p.cost)), float64(end))
+					d := u.Outward(p.x[u.First], reach*share, up)
 					if d == 0 || d == last {
 						continue
 					}
-					c := &candidate{p: p, d: s.slab.row(s.a.Dim())}
-					clear(c.d)
-					if !p.a.Apply(u, p.x, c.d, func(t []float32) { t[u.First] = d }) {
+					c := &candidate{p: p, d: make([]float32, s.a.Dim())}
+					if !p.a.Apply(constraint.Move{Feature: u, To: d}, p.x, c.d) {
 						continue
 					}
 					if c.cost = c.p.a.Cost(c.p.x, c.d); c.cost >= p.cost {
@@ -219,11 +205,6 @@ func (s *search) scan() ([]*candidate, error) {
 		}
 	}
 	return found, s.narrow(narrowed)
-}
-
-// reachable limits the end of a scanned line to what costs less than the best action.
-func (s *search) reachable(end float64, u *constraint.Feature, p *person) float64 {
-	return math.Copysign(min(math.Abs(end), p.a.Norm().Affords(u, p.x, p.cost)), end)
 }
 
 // scannable returns the numeric features with the largest margin gradient per cost.
@@ -266,7 +247,8 @@ func (s *search) expand() (bool, error) {
 		for _, c := range cs {
 			estimates[c] = s.completion(c, 0)
 		}
-		p.kept = s.keep(cs, estimates)
+		slices.SortStableFunc(cs, func(a, b *candidate) int { return cmp.Compare(estimates[a], estimates[b]) })
+		p.kept = cs[:min(len(cs), s.o.Beam):min(len(cs), s.o.Beam)]
 		for _, c := range p.kept {
 			if c.cost < p.cost && estimates[c] < 1.5*p.cost {
 				starts = append(starts, s.newCandidate(p, c.d, true, nil))
@@ -284,24 +266,13 @@ func (s *search) expand() (bool, error) {
 	if err := s.refine(s.cheapest(starts, 2, 1.5)); err != nil {
 		return false, err
 	}
-	return true, s.detach()
+	return true, s.keepBest()
 }
 
-// keep returns the beam: the children of least estimated cost.
-func (s *search) keep(cs []*candidate, estimates map[*candidate]float64) []*candidate {
-	cs = slices.Clone(cs)
-	slices.SortStableFunc(cs, func(a, b *candidate) int { return cmp.Compare(estimates[a], estimates[b]) })
-	return cs[:min(len(cs), s.o.Beam)]
-}
-
-// detach moves what the next round needs out of the slab, and adds the discrete part of the best actions to it.
-func (s *search) detach() error {
+// keepBest adds the discrete part of the best actions to what the next round expands.
+func (s *search) keepBest() error {
 	var fresh []*candidate
 	for _, p := range s.people {
-		for _, c := range p.kept {
-			c.d = slices.Clone(c.d)
-			c.g = slices.Clone(c.g)
-		}
 		if math.IsInf(p.cost, 1) {
 			continue
 		}
@@ -354,29 +325,31 @@ func (s *search) switches(p *person) []*candidate {
 	most := 16 * s.o.Beam
 	var out []*candidate
 	estimates := map[*candidate]float64{}
-	scratch := s.slab.row(s.a.Dim())
+	scratch := make([]float32, s.a.Dim())
 	for _, from := range parents {
 		full := p.a.Changed(from.d) >= p.a.Limit()
 		for _, u := range p.a.Free() {
 			if full && !u.Changed(from.d) {
 				continue
 			}
-			child := func(gain, rise float64, set func(d []float32)) {
+			child := func(m constraint.Move, gain, rise float64) {
 				if from.cost+rise >= p.cost || gain == 0 && rise == 0 {
 					return
 				}
 				copy(scratch, from.d)
-				if !p.a.Apply(u, p.x, scratch, set) || !p.visit(scratch) {
+				if !p.a.Apply(m, p.x, scratch) || !p.visit(scratch) {
 					return
 				}
-				c := s.copyOf(&candidate{p: p, d: scratch})
-				c.cost, c.g, c.margin = p.a.Cost(c.p.x, c.d), from.g, from.margin
+				c := &candidate{
+					p: p, d: slices.Clone(scratch), cost: p.a.Cost(p.x, scratch), g: from.g, margin: from.margin,
+				}
 				estimates[c] = s.completion(c, gain)
 				out = append(out, c)
 			}
 			u.Each(p.x, func(o int) {
-				gain, rise := p.a.SwitchGain(u, p.x, from.d, from.g, o)
-				child(gain, rise, func(d []float32) { u.Set(p.x, d, o) })
+				m := u.Move(p.x, o)
+				gain, rise := p.a.Gain(m, p.x, from.d, from.g)
+				child(m, gain, rise)
 			})
 			if u.Numeric() && math.IsInf(p.cost, 1) {
 				// Nothing is valid so far: the far ends of numbers are choices, too. Where the margin bends, the gradient does
@@ -384,7 +357,7 @@ func (s *search) switches(p *person) []*candidate {
 				for _, up := range []bool{false, true} {
 					to := u.Farthest(p.x[u.First], up)
 					gain := float64(from.g[u.First]) * (float64(to) - float64(from.d[u.First]))
-					child(gain, 0, func(d []float32) { d[u.First] = to })
+					child(constraint.Move{Feature: u, To: to}, gain, 0)
 				}
 			}
 		}
@@ -404,20 +377,25 @@ func (s *search) completion(c *candidate, gain float64) float64 {
 	if !(gap > 0) {
 		return c.cost
 	}
+	return c.p.a.Norm().Fill(c.cost, c.lines(c.p.a.Limit()-c.p.a.Changed(c.d)), gap)
+}
+
+// lines returns at most most of the numeric features that can raise the linearised margin, those that gain most for
+// their cost first.
+func (c *candidate) lines(most int) []constraint.Line {
 	var lines []constraint.Line
 	for _, u := range c.p.a.Free() {
 		slope := float64(c.g[u.First])
 		if !u.Numeric() || slope == 0 || slope != slope {
 			continue
 		}
-		room := math.Abs(float64(u.End(c.p.x[u.First], slope > 0)))
-		if slope = math.Abs(slope); room > 0 {
-			lines = append(lines, constraint.Line{Slope: slope, Room: room, Weight: c.p.a.Norm().Weight(u)})
+		l := constraint.Line{Feature: u, Up: slope > 0, Slope: math.Abs(slope), Weight: c.p.a.Norm().Weight(u)}
+		if l.Room = math.Abs(float64(u.End(c.p.x[u.First], l.Up))); l.Room > 0 {
+			lines = append(lines, l)
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b constraint.Line) int { return -cmp.Compare(a.Worth(), b.Worth()) })
-	lines = lines[:min(len(lines), max(c.p.a.Limit()-c.p.a.Changed(c.d), 0))]
-	return c.p.a.Norm().Fill(c.cost, lines, gap)
+	return lines[:min(len(lines), max(most, 0))]
 }
 
 // feasibilityPhase ignores costs for everyone who has no valid action: all features go to where the gradient
@@ -465,24 +443,23 @@ func (s *search) feasibilityPhase() error {
 // their gain.
 func (s *search) greatest(c *candidate, d []float32) {
 	type gain struct {
-		u      *constraint.Feature
-		option int
-		to     float32
-		gain   float64
+		constraint.Move
+		gain float64
 	}
 	var gains []gain
 	x, zero := c.p.x, c.p.start.d
 	for _, u := range c.p.a.Free() {
-		best := gain{u: u}
+		best := gain{Move: constraint.Move{Feature: u}}
 		if u.Numeric() {
 			slope := float64(c.g[u.First])
 			to := u.Farthest(x[u.First], slope > 0)
-			best.to = c.p.a.Allowed(u, x, zero, to)
-			best.gain = slope * float64(best.to)
+			best.To = c.p.a.Allowed(u, x, zero, to)
+			best.gain = slope * float64(best.To)
 		} else {
 			u.Each(x, func(o int) {
-				if v, _ := c.p.a.SwitchGain(u, x, zero, c.g, o); v > best.gain {
-					best.option, best.gain = o, v
+				m := u.Move(x, o)
+				if v, _ := c.p.a.Gain(m, x, zero, c.g); v > best.gain {
+					best = gain{m, v}
 				}
 			})
 		}
@@ -493,20 +470,13 @@ func (s *search) greatest(c *candidate, d []float32) {
 	slices.SortStableFunc(gains, func(a, b gain) int { return -cmp.Compare(a.gain, b.gain) })
 	clear(d)
 	for _, b := range gains {
-		u := b.u
+		u := b.Feature
 		if c.p.a.Changed(d) >= c.p.a.Limit() && !u.Changed(d) {
 			continue
 		}
-		to := b.to
 		if u.Numeric() {
-			to = c.p.a.Allowed(u, x, d, to)
+			b.To = c.p.a.Allowed(u, x, d, b.To)
 		}
-		c.p.a.Apply(u, x, d, func(d []float32) {
-			if u.Numeric() {
-				d[u.First] = to
-			} else {
-				u.Set(x, d, b.option)
-			}
-		})
+		c.p.a.Apply(b.Move, x, d)
 	}
 }

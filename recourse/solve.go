@@ -100,7 +100,6 @@ type search struct {
 	target float32 // the margin searched for
 	people []*person
 	points []float32
-	slab   slab
 }
 
 // person is one who falls short of the required margin.
@@ -161,7 +160,6 @@ func (s *search) improve() error {
 		return err
 	}
 	for range s.o.Rounds {
-		s.slab.reset()
 		more, err := s.expand()
 		if err != nil || !more {
 			return err
@@ -273,9 +271,7 @@ func (s *search) cheapest(ls []*candidate, most int, slack float64) []*candidate
 }
 
 func (s *search) copyOf(c *candidate) *candidate {
-	t := &candidate{p: c.p, d: s.slab.row(s.a.Dim())}
-	copy(t.d, c.d)
-	return t
+	return &candidate{p: c.p, d: slices.Clone(c.d)}
 }
 
 // conclude writes everybody's best action in raw units, runs the model at the very points that reading it back
@@ -355,26 +351,3 @@ func fingerprint(x []float32) uint64 {
 	}
 	return h.Sum64()
 }
-
-// slab hands out rows that live until reset.
-type slab struct {
-	blocks [][]float32
-	block  int
-	used   int
-}
-
-func (b *slab) row(dim int) []float32 {
-	const block = 1 << 16
-	for {
-		if b.block == len(b.blocks) {
-			b.blocks = append(b.blocks, make([]float32, max(block, dim)))
-		}
-		if free := b.blocks[b.block][b.used:]; len(free) >= dim {
-			b.used += dim
-			return free[:dim:dim]
-		}
-		b.block, b.used = b.block+1, 0
-	}
-}
-
-func (b *slab) reset() { b.block, b.used = 0, 0 }

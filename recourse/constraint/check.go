@@ -55,7 +55,7 @@ func (a *Set) Check(x, delta []float32) error {
 			continue
 		}
 		changed++
-		if c, detail := u.check(x[u.First:u.First+u.Width], delta[u.First:u.First+u.Width]); c != "" {
+		if c, detail := u.check(u.inputs(x), u.inputs(delta)); c != "" {
 			errs = append(errs, &Violation{Feature: u.Name, Constraint: c, Detail: detail})
 		}
 	}

@@ -1,10 +1,8 @@
 package constraint
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"slices"
 
 	"cfq/task"
 )
@@ -123,15 +121,16 @@ func valueRange(f *task.Feature) float64 {
 
 // Term returns what one feature's change adds to the sum that makes the cost.
 func (n *Norm) Term(u *Feature, x, delta []float32) float64 {
-	d := delta[u.First : u.First+u.Width]
+	return n.term(u, u.inputs(x), u.inputs(delta))
+}
+
+// term is Term with the feature's inputs only.
+func (n *Norm) term(u *Feature, x, d []float32) float64 {
 	if u.form < oneHot {
 		return n.line(u, d[0])
 	}
-	return n.category(u, x[u.First:u.First+u.Width], d)
+	return n.part(u.sizes(x, d))
 }
-
-// category is Term for a category; x and d are its inputs only.
-func (n *Norm) category(u *Feature, x, d []float32) float64 { return n.part(u.sizes(x, d)) }
 
 // line is Term for a feature of one input.
 func (n *Norm) line(u *Feature, d float32) float64 {
@@ -238,16 +237,19 @@ func (a *Set) rise(u *Feature, x, d []float32, to float64) float64 {
 
 // Line is a numeric feature as the linearised margin sees it: logits per unit of change, the room in the helpful
 // direction, and what a unit of change costs.
-type Line struct{ Slope, Room, Weight float64 }
+type Line struct {
+	Feature             *Feature
+	Up                  bool
+	Slope, Room, Weight float64
+}
 
 // Worth returns logits per cost.
 func (l *Line) Worth() float64 { return l.Slope / l.Weight }
 
 // Fill estimates the cost of an action that costs cost already and closes the gap with the lines, of which it may
-// move all.
+// move all, the one of most worth first.
 func (n *Norm) Fill(cost float64, lines []Line, gap float64) float64 {
 	if n.name == task.L1 {
-		slices.SortStableFunc(lines, func(a, b Line) int { return -cmp.Compare(a.Worth(), b.Worth()) })
 		for _, l := range lines {
 			part := min(gap, l.Slope*l.Room)
 			cost += part / l.Worth()

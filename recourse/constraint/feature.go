@@ -241,7 +241,7 @@ func (u *Feature) steps(largest float64, places int) float64 {
 
 // Changed reports whether delta moves the feature.
 func (u *Feature) Changed(delta []float32) bool {
-	for _, v := range delta[u.First : u.First+u.Width] {
+	for _, v := range u.inputs(delta) {
 		if v != 0 {
 			return true
 		}
@@ -433,7 +433,7 @@ const coarse = 12
 func (u *Feature) Each(x []float32, do func(option int)) {
 	switch u.kind {
 	case oneHot, thermometer:
-		for _, o := range u.options(u.current(x[u.First : u.First+u.Width])) {
+		for _, o := range u.options(u.current(u.inputs(x))) {
 			do(o)
 		}
 	case discrete:
@@ -476,22 +476,18 @@ func (u *Feature) Every(x []float32, most int, do func(option int)) {
 }
 
 // Set makes d the change to an option of each.
-func (u *Feature) Set(x, d []float32, option int) {
-	switch u.kind {
-	case oneHot, thermometer:
-		u.become(x[u.First:u.First+u.Width], d[u.First:u.First+u.Width], option)
-	default:
-		d[u.First] = u.changeTo(x, option)
-	}
-}
+func (u *Feature) Set(x, d []float32, option int) { u.become(u.inputs(x), u.inputs(d), option) }
 
 // changeTo returns the change of a feature of one input to an option of each.
-func (u *Feature) changeTo(x []float32, option int) float32 {
+func (u *Feature) changeTo(x float32, option int) float32 {
 	if u.form == discrete {
-		return float32(u.values[option] - float64(x[u.First]))
+		return float32(u.values[option] - float64(x))
 	}
 	return u.Tick(float64(option))
 }
+
+// inputs returns the feature's part of a row.
+func (u *Feature) inputs(x []float32) []float32 { return x[u.First : u.First+u.Width] }
 
 // Dot returns the inner product over the feature's inputs.
 func (u *Feature) Dot(g, d []float32) float64 {
@@ -538,8 +534,12 @@ func (u *Feature) ideal(j, to int) float32 {
 	return 0
 }
 
-// become makes d the change of the category x to its value to (a group's -1: none) and returns its largest entry.
+// become makes d the change of x to an option of each (a group's -1: none) and returns its largest entry.
 func (u *Feature) become(x, d []float32, to int) float32 {
+	if u.form < oneHot {
+		d[0] = u.changeTo(x[0], to)
+		return abs32(d[0])
+	}
 	largest := float32(0)
 	for j := range d {
 		d[j] = u.ideal(j, to) - x[j] + 0 // + 0: no negative zero

@@ -102,7 +102,7 @@ func (a *Set) Propagate(x, d []float32) {
 	}
 	for _, l := range a.links {
 		u := &a.features[l.to]
-		clear(d[u.First : u.First+u.Width])
+		clear(u.inputs(d))
 	}
 	for i := range a.links {
 		l := &a.links[i]
@@ -118,7 +118,7 @@ func (a *Set) Propagate(x, d []float32) {
 		switch {
 		case math.IsNaN(v):
 		case to.form >= oneHot:
-			to.become(x[to.First:to.First+to.Width], d[to.First:to.First+to.Width], int(v))
+			to.become(to.inputs(x), to.inputs(d), int(v))
 		default:
 			d[to.First] = float32(v - float64(x[to.First]))
 		}
@@ -131,7 +131,7 @@ func (l *link) value(from *Feature, x, d []float32) float64 {
 		if from.form < oneHot {
 			return l.values[int(x[from.First]+d[from.First]+0.5)]
 		}
-		to := from.after(x[from.First:from.First+from.Width], d[from.First:from.First+from.Width])
+		to := from.after(from.inputs(x), from.inputs(d))
 		return l.values[max(to, 0)]
 	}
 	at := float64(x[from.First]) + float64(d[from.First])

@@ -4,17 +4,44 @@ import (
 	"slices"
 )
 
-// Apply makes a change of the feature u, and those that links and rules between features make necessary. When there
-// are none, it leaves d as it was and returns false.
-func (a *Set) Apply(u *Feature, x, d []float32, set func(d []float32)) bool {
+// Move is a new change of one feature: To of a feature of one input, an option of [Feature.Each] of a category.
+type Move struct {
+	Feature *Feature
+	To      float32
+	Option  int
+}
+
+// Move returns the move to an option of Each.
+func (u *Feature) Move(x []float32, option int) Move {
+	m := Move{Feature: u, Option: option}
+	if u.form < oneHot {
+		m.To = u.changeTo(x[u.First], option)
+	}
+	return m
+}
+
+// set makes d the change; x and d are the feature's inputs only.
+func (m *Move) set(x, d []float32) {
+	if m.Feature.form < oneHot {
+		d[0] = m.To
+	} else {
+		m.Feature.become(x, d, m.Option)
+	}
+}
+
+// Apply makes a move, and those that links and rules between features make necessary. When there are none, it leaves d
+// as it was and returns false.
+func (a *Set) Apply(m Move, x, d []float32) bool {
+	u := m.Feature
+	xu, du := u.inputs(x), u.inputs(d)
 	if !u.Joint {
-		set(d)
+		m.set(xu, du)
 		return true
 	}
 	before := slices.Clone(d)
 	changed := a.Changed(d)
 	for _, keep := range []*Feature{u, nil} {
-		set(d)
+		m.set(xu, du)
 		a.Propagate(x, d)
 		if a.repair(x, d, keep, true) && !slices.Equal(d, before) && a.Changed(d) <= max(a.limit, changed) {
 			return true
@@ -33,7 +60,7 @@ func (a *Set) Allowed(u *Feature, x, d []float32, to float32) float32 {
 	t := slices.Clone(d)
 	fits := func(v float32) bool {
 		copy(t, d)
-		return a.Apply(u, x, t, func(t []float32) { t[u.First] = v })
+		return a.Apply(Move{Feature: u, To: v}, x, t)
 	}
 	if d[u.First] == to || fits(to) {
 		return to
@@ -53,68 +80,21 @@ func (a *Set) Allowed(u *Feature, x, d []float32, to float32) float32 {
 	return good
 }
 
-// SwitchGain returns by how much the option raises the linearised margin and the cost, compared to the action d.
-func (a *Set) SwitchGain(u *Feature, x, d, g []float32, option int) (gain, cost float64) {
-	if u.Joint {
-		return a.jointGain(u, x, d, g, func(t []float32) { u.Set(x, t, option) })
+// Gain returns by how much the move raises the linearised margin and the cost, compared to the action d. Of a feature
+// that others depend on it counts all that has to change along.
+func (a *Set) Gain(m Move, x, d, g []float32) (gain, cost float64) {
+	u := m.Feature
+	if !u.Joint {
+		var buf [64]float32
+		to := append(buf[:0], u.inputs(d)...)
+		m.set(u.inputs(x), to)
+		return gained(u.inputs(g), u.inputs(d), to), a.rise(u, x, d, a.norm.term(u, u.inputs(x), to))
 	}
-	if u.form < oneHot {
-		to := u.changeTo(x, option)
-		return float64(g[u.First]) * (float64(to) - float64(d[u.First])), a.rise(u, x, d, a.norm.line(u, to))
-	}
-	var buf [64]float32
-	to := append(buf[:0], d[u.First:u.First+u.Width]...)
-	from := x[u.First : u.First+u.Width]
-	u.become(from, to, option)
-	for j, v := range to {
-		if was := d[u.First+j]; v != was {
-			gain += float64(g[u.First+j]) * (float64(v) - float64(was))
-		}
-	}
-	return gain, a.rise(u, x, d, a.norm.category(u, from, to))
-}
-
-// Toward returns the change of a numeric feature that closes the gap by the gradient g, or as much of it as there
-// is room for, with its gain of margin and its rise in cost; the gain is 0 when it cannot help.
-func (a *Set) Toward(u *Feature, x, d, g []float32, gap float64) (to float32, gain, cost float64) {
-	j := u.First
-	slope, at := float64(g[j]), float64(d[j])
-	if slope == 0 || slope != slope {
-		return 0, 0, 0
-	}
-	to = a.Allowed(u, x, d, u.Outward(x[j], at+gap/slope, slope > 0))
-	if gain = slope * (float64(to) - at); !(gain > 0) {
-		return 0, 0, 0
-	}
-	if u.Joint {
-		gain, cost = a.jointGain(u, x, d, g, func(t []float32) { t[j] = to })
-		for range 2 { // what comes along takes some of the gain back, so go farther
-			if !(gain > 0 && gain < gap) {
-				break
-			}
-			more := a.Allowed(u, x, d, u.Outward(x[j], at+(float64(to)-at)*gap/gain*1.001, slope > 0))
-			farther, dearer := a.jointGain(u, x, d, g, func(t []float32) { t[j] = more })
-			if !(farther > gain) {
-				break
-			}
-			to, gain, cost = more, farther, dearer
-		}
-		return to, gain, cost
-	}
-	return to, gain, a.rise(u, x, d, a.norm.line(u, to))
-}
-
-// jointGain is switchGain for a feature that others depend on: with all that has to change along.
-func (a *Set) jointGain(u *Feature, x, d, g []float32, set func(t []float32)) (gain, cost float64) {
 	t := slices.Clone(d)
-	if !a.Apply(u, x, t, set) {
+	if !a.Apply(m, x, t) {
 		return 0, 0
 	}
-	for j, v := range t {
-		if v != d[j] {
-			gain += float64(g[j]) * (float64(v) - float64(d[j]))
-		}
-	}
+	gain = gained(g, d, t)
 	for i := range a.links { // g of a source holds the gradients of what follows it
 		if l := &a.links[i]; l.scale != 0 {
 			from, to := a.features[l.from].First, a.features[l.to].First
@@ -122,4 +102,43 @@ func (a *Set) jointGain(u *Feature, x, d, g []float32, set func(t []float32)) (g
 		}
 	}
 	return gain, a.Cost(x, t) - a.Cost(x, d)
+}
+
+// gained is what the way from d to t adds to the margin by its gradient.
+func gained(g, d, t []float32) float64 {
+	sum := 0.0
+	for j, v := range t {
+		if v != d[j] {
+			sum += float64(g[j]) * (float64(v) - float64(d[j]))
+		}
+	}
+	return sum
+}
+
+// Toward returns the move of a numeric feature that closes the gap by the gradient g, or as much of it as there is
+// room for, with its gain of margin and its rise in cost; the gain is 0 when it cannot help.
+func (a *Set) Toward(u *Feature, x, d, g []float32, gap float64) (m Move, gain, cost float64) {
+	slope, at := float64(g[u.First]), float64(d[u.First])
+	if slope == 0 || slope != slope {
+		return m, 0, 0
+	}
+	way := func(gap float64) Move {
+		return Move{Feature: u, To: a.Allowed(u, x, d, u.Outward(x[u.First], at+gap, slope > 0))}
+	}
+	if m = way(gap / slope); !(slope*(float64(m.To)-at) > 0) {
+		return m, 0, 0
+	}
+	gain, cost = a.Gain(m, x, d, g)
+	for range 2 { // what comes along takes some of the gain back, so go farther
+		if !(u.Joint && gain > 0 && gain < gap) {
+			break
+		}
+		more := way((float64(m.To) - at) * gap / gain * 1.001)
+		farther, dearer := a.Gain(more, x, d, g)
+		if !(farther > gain) {
+			break
+		}
+		m, gain, cost = more, farther, dearer
+	}
+	return m, gain, cost
 }

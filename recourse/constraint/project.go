@@ -37,7 +37,7 @@ func (a *Set) project(x, delta []float32, clip bool) {
 	changed := 0
 	for i := range a.features {
 		u := &a.features[i]
-		s := u.project(x[u.First:u.First+u.Width], delta[u.First:u.First+u.Width], clip)
+		s := u.project(u.inputs(x), u.inputs(delta), clip)
 		if s > 0 {
 			changed++
 		}
@@ -91,7 +91,7 @@ func (a *Set) sparse(delta, size []float32) {
 			continue
 		}
 		u := &a.features[i]
-		clear(delta[u.First : u.First+u.Width])
+		clear(u.inputs(delta))
 	}
 }
 
@@ -176,7 +176,7 @@ func (a *Set) remedies(x, d []float32, b *broken, keep *Feature, try func(t []fl
 		try(scratch)
 	}
 	for _, k := range a.concerned(b) {
-		propose(k, func(u *Feature) { clear(scratch[u.First : u.First+u.Width]) })
+		propose(k, func(u *Feature) { clear(u.inputs(scratch)) })
 		if b.rule == nil {
 			continue
 		}
@@ -249,6 +249,6 @@ func (a *Set) undo(x, d []float32, k int) {
 		return
 	}
 	u := &a.features[k]
-	clear(d[u.First : u.First+u.Width])
+	clear(u.inputs(d))
 	a.Propagate(x, d)
 }

@@ -157,7 +157,7 @@ func (a *Set) Changes(x, point []float32) []Change {
 	var out []Change
 	for i := range a.features {
 		u := &a.features[i]
-		from, to := text(u.spec, x[u.First:u.First+u.Width]), text(u.spec, point[u.First:u.First+u.Width])
+		from, to := text(u.spec, u.inputs(x)), text(u.spec, u.inputs(point))
 		if from != to {
 			out = append(out, Change{Feature: u.Name, From: from, To: to, Linked: u.kind == dependent})
 		}
