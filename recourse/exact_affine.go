@@ -100,7 +100,7 @@ func newProblem(a *constraint.Set, x, w []float32, gap float64) *problem {
 	}
 	for _, u := range a.Free() {
 		var v variable
-		if u.Numeric() && !a.Tabled(u) {
+		if u.Numeric() && !a.Tabled(u.Index) {
 			v = p.line(u, d, coefficients)
 			if most := math.Ceil(gap/math.Abs(v.coef[0])) + 1; len(p.need) == 1 && most < 1e15 {
 				v.first, v.final = max(v.first, -most), min(v.final, most) // more than the gap is of no use

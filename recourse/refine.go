@@ -25,20 +25,19 @@ func (s *search) simplify(ls []*candidate) error {
 	active := slices.Clone(ls)
 	for len(active) > 0 {
 		var tries []*candidate
-		var owner []int
-		for i, c := range active {
+		for _, c := range active {
 			for _, u := range c.p.a.Free() {
 				if !u.Changed(c.d) {
 					continue
 				}
 				t := s.copyOf(c)
 				clear(t.d[u.First : u.First+u.Width])
-				tries, owner = append(tries, t), append(owner, i)
+				tries = append(tries, t)
 				u.Each(c.p.x, func(o int) {
 					if _, rise := c.p.a.Gain(u.Move(c.p.x, o), c.p.x, c.d, c.d); rise < 0 {
 						t := s.copyOf(c)
 						u.Set(c.p.x, t.d, o)
-						tries, owner = append(tries, t), append(owner, i)
+						tries = append(tries, t)
 					}
 				})
 			}
@@ -47,34 +46,28 @@ func (s *search) simplify(ls []*candidate) error {
 			t.cost = t.p.a.Cost(t.p.x, t.d)
 		}
 		var err error
-		if active, err = s.accept(active, tries, owner, 0); err != nil {
+		if active, err = s.accept(active, tries, 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// accept evaluates tries, whose costs are known, and gives candidate owner[k] the action of
-// tries[k] when that is valid and saves more than the share gain of the candidate's cost. It
-// returns the candidates that changed; ls is used for them.
-func (s *search) accept(ls, tries []*candidate, owner []int, gain float64) ([]*candidate, error) {
+// accept evaluates tries, whose costs are known, and gives the candidate that each was copied from its action when
+// that is valid and saves more than the share gain of the candidate's cost. It returns the candidates that changed;
+// ls is used for them.
+func (s *search) accept(ls, tries []*candidate, gain float64) ([]*candidate, error) {
 	if err := s.eval(tries, false); err != nil {
 		return nil, err
 	}
-	better := make([]bool, len(ls))
-	for k, t := range tries {
-		if c := ls[owner[k]]; valid(t.margin, s.target) && t.cost < c.cost*(1-gain) {
+	better := map[*candidate]bool{}
+	for _, t := range tries {
+		if c := t.of; valid(t.margin, s.target) && t.cost < c.cost*(1-gain) {
 			copy(c.d, t.d)
-			c.margin, c.cost, better[owner[k]] = t.margin, t.cost, true
+			c.margin, c.cost, better[c] = t.margin, t.cost, true
 		}
 	}
-	keep := ls[:0]
-	for i, c := range ls {
-		if better[i] {
-			keep = append(keep, c)
-		}
-	}
-	return keep, nil
+	return slices.DeleteFunc(ls, func(c *candidate) bool { return !better[c] }), nil
 }
 
 // shrink pulls every numeric change back to the required margin, the least effective feature first.
@@ -94,7 +87,7 @@ func (s *search) shrink(ls []*candidate) error {
 			if k < len(orders[i]) {
 				u := orders[i][k]
 				d := c.d[u.First]
-				ps = append(ps, &pull{c: c, u: u, good: d, goodM: c.margin, badM: c.margin - slopeOf(c, u)*d})
+				ps = append(ps, &pull{c: c, u: u, good: d, goodM: c.margin, badM: c.margin - c.g[u.First]*d})
 			}
 		}
 		if err := s.narrow(ps); err != nil {
@@ -102,13 +95,6 @@ func (s *search) shrink(ls []*candidate) error {
 		}
 	}
 	return nil
-}
-
-func slopeOf(c *candidate, u *constraint.Feature) float32 {
-	if c.g == nil {
-		return 0
-	}
-	return c.g[u.First]
 }
 
 // leastEffective orders the numeric features that the candidate changes by margin per cost.
@@ -194,22 +180,18 @@ func (s *search) narrow(ps []*pull) error {
 		keep := active[:0]
 		var ls []*candidate
 		for _, p := range active {
-			if p.next(s.target, k%3 == 2, 1e-4*p.scale()) {
+			// Precision is measured against the change of the feature that is worth the whole action.
+			if p.next(s.target, k%3 == 2, 1e-4*(p.c.cost/p.c.p.a.Norm().Weight(p.u))) {
 				p.set()
 				keep, ls = append(keep, p), append(ls, p.c)
 			}
 		}
 		active = keep
-		grads := make([][]float32, len(ls))
-		for i, c := range ls {
-			grads[i] = c.g
-		}
 		if err := s.eval(ls, false); err != nil {
 			return err
 		}
-		for i, p := range active {
+		for _, p := range active {
 			p.judge(s.target)
-			p.c.g = grads[i]
 		}
 	}
 	for _, p := range ps {
@@ -217,9 +199,6 @@ func (s *search) narrow(ps []*pull) error {
 	}
 	return nil
 }
-
-// scale is the change of the pulled feature that is worth the whole action: what precision is measured against.
-func (p *pull) scale() float64 { return p.c.cost / p.c.p.a.Norm().Weight(p.u) }
 
 // next chooses the change to try and says whether the bracket is still worth narrowing.
 func (p *pull) next(target float32, middle bool, precision float64) bool {
@@ -266,14 +245,11 @@ func (s *search) exchange(ls []*candidate) error {
 			return err
 		}
 		var tries []*candidate
-		var owner []int
-		for i, c := range active {
-			for _, t := range slices.Concat(s.transfers(c), s.fills(c), s.refits(c)) {
-				tries, owner = append(tries, t), append(owner, i)
-			}
+		for _, c := range active {
+			tries = slices.Concat(tries, s.transfers(c), s.fills(c), s.refits(c))
 		}
 		var err error
-		if active, err = s.accept(active, tries, owner, leastGain); err != nil {
+		if active, err = s.accept(active, tries, leastGain); err != nil {
 			return err
 		}
 		if err := s.shrink(active); err != nil {

@@ -117,10 +117,11 @@ type person struct {
 // candidate is one point of a person's search.
 type candidate struct {
 	p      *person
+	of     *candidate // what it is a copy of
 	d      []float32
 	cost   float64
 	margin float32
-	g      []float32 // margin gradient at the point, when it was asked for
+	g      []float32 // margin gradient where it was last asked for
 	state  searchState
 }
 
@@ -223,7 +224,7 @@ func (s *search) eval(ls []*candidate, grads bool) error {
 			return err
 		}
 		for i, c := range part {
-			c.margin, c.g = m[i], nil
+			c.margin = m[i]
 			if grads {
 				c.g = row(g, i, dim)
 				c.p.a.Pullback(c.g)
@@ -271,7 +272,7 @@ func (s *search) cheapest(ls []*candidate, most int, slack float64) []*candidate
 }
 
 func (s *search) copyOf(c *candidate) *candidate {
-	return &candidate{p: c.p, d: slices.Clone(c.d)}
+	return &candidate{p: c.p, of: c, d: slices.Clone(c.d)}
 }
 
 // conclude writes everybody's best action in raw units, runs the model at the very points that reading it back

@@ -307,9 +307,7 @@ func (p *pgd) reach(i int, g []float32, margin, required float64) {
 		}
 		short, alpha = alpha, 2*alpha
 	}
-	a.Relax(x, u, u, g, alpha)
-	copy(d, u)
-	a.ProjectRelaxed(x, d)
+	p.relaxed(i, g, alpha)
 }
 
 // blur replaces an action delta by Pi(delta + sigma xi). Every input draws a number, whether it can change or not,

@@ -122,7 +122,7 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 			return err
 		}
 		defer run.fleet.Close() //nolint:errcheck // nothing was written
-		job.robust, job.model = run, run.model()
+		job.robust, job.model = run, run.fleet.Worst(f.robust.models)
 	}
 	return job.findRecourse(ctx)
 }
@@ -185,8 +185,8 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 		}
 		show := j.e.msg.Progress("recourse")
 		people, err = task.Stream(ctx, j.data, j.t, o, recourseBatch, func(p *task.People) error {
-			if j.robust != nil {
-				j.robust.batch(p)
+			if j.robust != nil && j.robust.first == nil {
+				j.robust.first = p
 			}
 			failed = j.solve(ctx, p, s.Recourse, out, func(done int) { show(s.People+done, s.People+p.N) })
 			return failed

@@ -102,16 +102,6 @@ func (f robustFlags) open(ctx context.Context, e *env, m *onnxio.Model, t *task.
 	return &robustRun{flags: f, fleet: fleet}, nil
 }
 
-// model is what actions are solved on.
-func (r *robustRun) model() recourse.Model { return r.fleet.Worst(r.flags.models) }
-
-// batch is told of every batch of people.
-func (r *robustRun) batch(p *task.People) {
-	if r.first == nil {
-		r.first = p
-	}
-}
-
 // restate gives actions, which were judged by the least margin of all models, the margin that the original
 // has at their points: the one that can be checked with the model alone.
 func (r *robustRun) restate(ctx context.Context, actions []recourse.Action) error {

@@ -11,7 +11,6 @@ import (
 
 	"cfq/eval"
 	"cfq/recourse"
-	"cfq/recourse/constraint"
 	"cfq/recourse/promise"
 	"cfq/task"
 )
@@ -173,33 +172,27 @@ func mostUsed(list []FeatureCount) string {
 
 // Promises sums up what a task and a model make of a promises file.
 type Promises struct {
-	Promises   int            `json:"promises"`
-	People     int            `json:"people"`     // who were promised something
-	Among      int            `json:"among"`      // people read
-	Rows       int            `json:"rows"`       // of the file
-	Unreadable int            `json:"unreadable"` // of them
-	Lost       int            `json:"lost"`       // promises to people who are not among those read
-	Unpromised map[string]int `json:"unpromised"` // rows that promise nothing, by status
-	Feasible   eval.Rate      `json:"feasible"`   // under the task
-	Broken     []BrokenCount  `json:"broken"`     // constraints, by the promises that break them
-	First      []BrokenLine   `json:"first_broken"`
-	Valid      eval.Rate      `json:"valid"` // the model approves
-	Margin     float64        `json:"margin"`
-	Reached    eval.Rate      `json:"reached"` // of the required margin
-	Margins    [5]eval.Float  `json:"margins"` // least, 5 %, median, 95 %, greatest
-	Needless   int            `json:"needless"`
-	Cost       Costs          `json:"cost"`
+	Promises   int             `json:"promises"`
+	People     int             `json:"people"`     // who were promised something
+	Among      int             `json:"among"`      // people read
+	Rows       int             `json:"rows"`       // of the file
+	Unreadable int             `json:"unreadable"` // of them
+	Lost       int             `json:"lost"`       // promises to people who are not among those read
+	Unpromised map[string]int  `json:"unpromised"` // rows that promise nothing, by status
+	Feasible   eval.Rate       `json:"feasible"`   // under the task
+	Broken     []promise.Count `json:"broken"`     // constraints, by the promises that break them
+	First      []BrokenLine    `json:"first_broken"`
+	Valid      eval.Rate       `json:"valid"` // the model approves
+	Margin     float64         `json:"margin"`
+	Reached    eval.Rate       `json:"reached"` // of the required margin
+	Margins    [5]eval.Float   `json:"margins"` // least, 5 %, median, 95 %, greatest
+	Needless   int             `json:"needless"`
+	Cost       Costs           `json:"cost"`
 	// Claimed is the largest difference between a margin that the file states and the one found; null when it states none.
 	Claimed eval.Float `json:"claimed_margin_difference"`
 }
 
 const firstShown = 5 // broken constraints that are written out
-
-// BrokenCount says how many promises break a constraint.
-type BrokenCount struct {
-	Constraint constraint.Constraint `json:"constraint"`
-	Promises   int                   `json:"promises"`
-}
 
 // BrokenLine says what is wrong with one promise.
 type BrokenLine struct {
@@ -212,15 +205,13 @@ func NewPromises(f *promise.File, verdicts []promise.Verdict, required float64) 
 	n := len(verdicts)
 	c := &Promises{
 		Promises: n, Among: f.People.N, Rows: f.Rows, Unreadable: f.Failed, Lost: f.Missing, Unpromised: map[string]int{},
-		Margin: required, Broken: []BrokenCount{}, First: []BrokenLine{}, Claimed: eval.Float(f.Difference(verdicts)),
+		Margin: required, Broken: []promise.Count{}, First: []BrokenLine{}, Claimed: eval.Float(f.Difference(verdicts)),
 	}
 	for s, k := range f.Unpromised {
 		c.Unpromised[s.String()] = k
 	}
 	counts, infeasible := promise.Broken(verdicts)
-	for _, b := range counts {
-		c.Broken = append(c.Broken, BrokenCount{b.Constraint, b.Promises})
-	}
+	c.Broken = append(c.Broken, counts...)
 	people := map[int]bool{}
 	var valid, reached int
 	paid, margins := make([]float64, n), make([]float64, n)
@@ -232,7 +223,7 @@ func NewPromises(f *promise.File, verdicts []promise.Verdict, required float64) 
 		reached += one(v.Valid(required))
 		c.Needless += one(v.Before > 0)
 		if len(v.Broken) > 0 && len(c.First) < firstShown {
-			c.First = append(c.First, BrokenLine{f.Promises[i].Line, reason(v.Broken[0])})
+			c.First = append(c.First, BrokenLine{f.Promises[i].Line, v.Broken[0].Error()})
 		}
 	}
 	c.People = len(people)
@@ -243,14 +234,6 @@ func NewPromises(f *promise.File, verdicts []promise.Verdict, required float64) 
 		c.Margins[i] = eval.Float(eval.Quantile(margins, q))
 	}
 	return c
-}
-
-// reason says which constraint is broken and how.
-func reason(v *constraint.Violation) string {
-	if v.Feature == "" {
-		return fmt.Sprintf("%s: %s", v.Constraint, v.Detail)
-	}
-	return fmt.Sprintf("feature %q: %s: %s", v.Feature, v.Constraint, v.Detail)
 }
 
 // Write shows the summary as text; path is the file that was written, "" when none was.

@@ -241,12 +241,7 @@ func (u *Feature) steps(largest float64, places int) float64 {
 
 // Changed reports whether delta moves the feature.
 func (u *Feature) Changed(delta []float32) bool {
-	for _, v := range u.inputs(delta) {
-		if v != 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(u.inputs(delta), func(v float32) bool { return v != 0 })
 }
 
 // Numeric says whether the feature moves along a line rather than by switches.
@@ -643,8 +638,7 @@ func (u *Feature) check(x, d []float32) (Constraint, string) {
 // action may have been written in raw units and read again.
 func (u *Feature) checkLine(x, v float32) (Constraint, string) {
 	lo, hi := u.span(x)
-	slack := noise(x, v)
-	inside := float64(v) >= float64(lo)-slack && float64(v) <= float64(hi)+slack
+	inside := u.within(x, v, lo, hi)
 	switch u.form {
 	case continuous:
 		if !inside {
@@ -661,7 +655,7 @@ func (u *Feature) checkLine(x, v float32) (Constraint, string) {
 		}
 	case discrete:
 		for _, t := range u.values {
-			if c, ok := u.reach(x, t, lo, hi); ok && math.Abs(float64(c)-float64(v)) <= slack {
+			if c, ok := u.reach(x, t, lo, hi); ok && math.Abs(float64(c)-float64(v)) <= noise(x, v) {
 				return "", ""
 			}
 		}
@@ -705,10 +699,8 @@ func (u *Feature) checkCategory(x, d []float32) (Constraint, string) {
 			return Category, fmt.Sprintf("input %d of the category becomes %g", j, after[j])
 		}
 	}
-	for _, t := range u.options(cur) {
-		if t == to {
-			return "", ""
-		}
+	if slices.Contains(u.options(cur), to) {
+		return "", ""
 	}
 	return Transition, u.word(cur) + " may not become " + u.word(to)
 }

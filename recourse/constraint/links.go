@@ -187,12 +187,10 @@ func (a *Set) roots(k int) []int {
 	return out
 }
 
-// Tabled reports whether others follow the feature by a table, directly or not.
-func (a *Set) Tabled(u *Feature) bool { return a.tabled(u.Index) }
-
-func (a *Set) tabled(f int) bool {
+// Tabled reports whether others follow feature f by a table, directly or not.
+func (a *Set) Tabled(f int) bool {
 	for _, l := range a.links {
-		if l.from == f && (l.scale == 0 || a.tabled(l.to)) {
+		if l.from == f && (l.scale == 0 || a.Tabled(l.to)) {
 			return true
 		}
 	}
@@ -203,7 +201,7 @@ func (a *Set) tabled(f int) bool {
 func (a *Set) Separable() string {
 	for k := range a.features {
 		u := &a.features[k]
-		if u.kind == continuous && a.tabled(k) {
+		if u.kind == continuous && a.Tabled(k) {
 			return fmt.Sprintf("%q has no steps, and others follow it by a table", u.Name)
 		}
 		if u.kind != dependent || len(a.roots(k)) < 2 {

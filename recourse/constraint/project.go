@@ -1,6 +1,7 @@
 package constraint
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -71,27 +72,14 @@ func (a *Set) Relax(x, dst, u, g []float32, alpha float64) {
 
 // sparse keeps the a.limit largest features.
 func (a *Set) sparse(delta, size []float32) {
-	var buf [128]float32
-	sorted := append(buf[:0], size...)
-	slices.Sort(sorted)
-	cut := sorted[len(sorted)-a.limit]
-	above := 0
-	for _, s := range size {
-		if s > cut {
-			above++
-		}
+	var buf [128]int
+	order := buf[:0]
+	for i := range size {
+		order = append(order, i)
 	}
-	ties := a.limit - above
-	for i, s := range size {
-		if s > cut {
-			continue
-		}
-		if s == cut && ties > 0 {
-			ties--
-			continue
-		}
-		u := &a.features[i]
-		clear(u.inputs(delta))
+	slices.SortStableFunc(order, func(i, j int) int { return -cmp.Compare(size[i], size[j]) })
+	for _, i := range order[a.limit:] {
+		clear(a.features[i].inputs(delta))
 	}
 }
 

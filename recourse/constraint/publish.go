@@ -36,15 +36,17 @@ func (a *Set) PublishUnrounded(point, x, d []float32) {
 // write sets point to the person after the action d with the numbers that change as number has them.
 func (a *Set) write(point, x, d []float32, number func(u *Feature) float32) {
 	copy(point, x)
-	for _, u := range a.free {
-		if !u.Changed(d) {
-			continue
-		}
-		if u.form == continuous || u.form == grid {
+	put := func(u *Feature, d []float32, number func(u *Feature) float32) {
+		switch {
+		case !u.Changed(d):
+		case u.form == continuous || u.form == grid:
 			point[u.First] = number(u)
-			continue
+		default:
+			u.settleInto(point, x, d)
 		}
-		a.settleInto(u, point, x, d)
+	}
+	for _, u := range a.free {
+		put(u, d, number)
 	}
 	if len(a.links) == 0 {
 		return
@@ -53,20 +55,12 @@ func (a *Set) write(point, x, d []float32, number func(u *Feature) float32) {
 	Difference(moved, x, point)
 	a.Propagate(x, moved)
 	for i := range a.links {
-		u := &a.features[a.links[i].to]
-		if !u.Changed(moved) {
-			continue
-		}
-		if u.form == continuous || u.form == grid {
-			point[u.First] = u.follow(x[u.First], moved[u.First])
-			continue
-		}
-		a.settleInto(u, point, x, moved)
+		put(&a.features[a.links[i].to], moved, func(u *Feature) float32 { return u.follow(x[u.First], moved[u.First]) })
 	}
 }
 
 // settleInto writes the values of a category or domain, which are exact.
-func (a *Set) settleInto(u *Feature, point, x, d []float32) {
+func (u *Feature) settleInto(point, x, d []float32) {
 	for j := u.First; j < u.First+u.Width; j++ {
 		point[j] = x[j] + d[j]
 	}

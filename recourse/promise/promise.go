@@ -233,8 +233,8 @@ func (f *File) Difference(verdicts []Verdict) float64 {
 
 // Count is how many promises break a constraint.
 type Count struct {
-	Constraint constraint.Constraint
-	Promises   int
+	Constraint constraint.Constraint `json:"constraint"`
+	Promises   int                   `json:"promises"`
 }
 
 // Broken counts the promises that break each constraint, the most frequent first, and those that break any.
