@@ -59,7 +59,7 @@ var ErrNotExact = errors.New("no exact method applies")
 //   - Any model, when all features that people can change are discrete: all feasible actions in the order of their
 //     cost, until the first one that the model accepts.
 //
-// What is found is judged by the model itself. A person for whom no method comes to an end has the status
+// What is found is judged by the model itself. When no method comes to an end for a person, they have the status
 // NoneFound, and the Method says why. When no method applies to the model and the task at all, the error wraps
 // ErrNotExact.
 //

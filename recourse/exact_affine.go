@@ -49,7 +49,7 @@ func (e *exactSearch) affine(open []int) error {
 
 // aim returns person i at the cheapest action that reaches the aim, as it is written in raw units. When there is
 // none, the first time, it lowers the aim: there may be something between it and the required margin, and what lies
-// below by no more than noise could be there. A person for whom there is none even so has the proof.
+// below by no more than noise could be there. When there is none even so, that is the proof.
 func (e *exactSearch) aim(i int, aim *float64, first bool) []float32 {
 	a, x := e.a.Person(e.first+i), row(e.x, i, e.a.Dim())
 	for {

@@ -22,7 +22,7 @@ func (p *problem) bound(n *node) bool {
 		price := make([]float64, len(n.need))
 		price[r] = 1
 		c, _ := p.price(n.spans, 0, price) // the most that there is of the row
-		if c == nil || !c.reaches(only(n.need, r)) {
+		if c == nil || !c.reachesRow(n.need, r) {
 			return false
 		}
 		n.vertices = append(n.vertices, c)
@@ -37,16 +37,6 @@ func (p *problem) bound(n *node) bool {
 		return true
 	}
 	return p.byColumns(n, rows, append(n.vertices, poor))
-}
-
-// only returns the need of row r, and none of the others.
-func only(need []float64, r int) []float64 {
-	out := make([]float64, len(need))
-	for k := range out {
-		out[k] = math.Inf(-1)
-	}
-	out[r] = need[r]
-	return out
 }
 
 // alongLine is bound for the margin as the only row: a concave function of one price. The price at which the

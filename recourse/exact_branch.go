@@ -144,12 +144,16 @@ func (p *problem) assign(pos []float64) *assignment {
 
 // reaches says whether the assignment fulfils every row, up to rounding.
 func (c *assignment) reaches(need []float64) bool {
-	for r, v := range need {
-		if c.sum[r] < v-roundoff*(1+math.Abs(v)) {
+	for r := range need {
+		if !c.reachesRow(need, r) {
 			return false
 		}
 	}
 	return true
+}
+
+func (c *assignment) reachesRow(need []float64, r int) bool {
+	return c.sum[r] >= need[r]-roundoff*(1+math.Abs(need[r]))
 }
 
 const roundoff = 1e-11
@@ -263,18 +267,20 @@ type node struct {
 	shares   []float64
 }
 
-// nodes is a heap of nodes by bound.
-type nodes []*node
+func (n *node) before(o *node) bool { return n.bound < o.bound }
 
-func (h nodes) Len() int { return len(h) }
+// queue is a heap of items, the first of which comes before all others.
+type queue[T interface{ before(other T) bool }] []T
 
-func (h nodes) Less(i, j int) bool { return h[i].bound < h[j].bound }
+func (h queue[T]) Len() int { return len(h) }
 
-func (h nodes) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h queue[T]) Less(i, j int) bool { return h[i].before(h[j]) }
 
-func (h *nodes) Push(v any) { *h = append(*h, v.(*node)) }
+func (h queue[T]) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 
-func (h *nodes) Pop() any {
+func (h *queue[T]) Push(v any) { *h = append(*h, v.(T)) }
+
+func (h *queue[T]) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]
 	return last
@@ -295,7 +301,7 @@ type outcome struct {
 // solve finds the cheapest assignment by branch and bound, the most promising node first.
 func (p *problem) solve() outcome {
 	var out outcome
-	var open nodes
+	var open queue[*node]
 	cost, lost := math.Inf(1), math.Inf(1)
 	add := func(n *node) {
 		out.nodes++

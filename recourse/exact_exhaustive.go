@@ -18,7 +18,7 @@ func (e *exactSearch) exhaustive(open []int) error {
 	return nil
 }
 
-// enumerate has the model judge the person's actions by ascending cost, in batches that grow, until one reaches the aim.
+// enumerate has the model judge the person's actions by ascending cost, in growing batches, until one reaches the aim.
 func (e *exactSearch) enumerate(c *catalogue) error {
 	const least, most = 64, 1 << 15 // actions of a batch
 	dim, looked := e.a.Dim(), 0
@@ -66,7 +66,7 @@ type catalogue struct {
 	shelf []shelf
 	after [][]int // the shelves from k on, the cheapest first option first
 	limit int
-	open  bundles
+	open  queue[*bundle]
 }
 
 // shelf is a feature's options by ascending cost.
@@ -90,26 +90,8 @@ type bundle struct {
 	changed    int
 }
 
-// bundles is a heap of actions.
-type bundles []*bundle
-
-func (h bundles) Len() int { return len(h) }
-
-func (h bundles) Less(i, j int) bool {
-	if h[i].cost != h[j].cost {
-		return h[i].cost < h[j].cost
-	}
-	return slices.Compare(h[i].picks, h[j].picks) < 0
-}
-
-func (h bundles) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-
-func (h *bundles) Push(v any) { *h = append(*h, v.(*bundle)) }
-
-func (h *bundles) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
+func (v *bundle) before(w *bundle) bool {
+	return v.cost < w.cost || v.cost == w.cost && slices.Compare(v.picks, w.picks) < 0
 }
 
 // newCatalogue returns the actions of person i. Of a feature with more than most options in a direction the nearest
@@ -148,7 +130,7 @@ func (c *catalogue) start() {
 		})
 		c.after = append(c.after, after)
 	}
-	c.open = bundles{{picks: make([]int32, len(c.shelf))}}
+	c.open = queue[*bundle]{{picks: make([]int32, len(c.shelf))}}
 }
 
 // next takes the cheapest action out and puts those that differ from it by one step of one option in: each action

@@ -76,7 +76,7 @@ func TestCatalogue(t *testing.T) {
 		seen, last := map[string]bool{}, &bundle{picks: []int32{-1}}
 		for c.open.Len() > 0 {
 			v := c.next()
-			if key := fmt.Sprint(v.picks); seen[key] || !(bundles{last, v}).Less(0, 1) {
+			if key := fmt.Sprint(v.picks); seen[key] || !last.before(v) {
 				rt.Fatalf("%s at %g after %v at %g, seen %v", key, v.cost, last.picks, last.cost, seen[key])
 			} else {
 				seen[key] = true

@@ -144,8 +144,14 @@ func (s *search) drop(c *candidate) bool {
 		if !u.Changed(c.d) || st.numeric && !u.Numeric() {
 			continue
 		}
-		if v := u.Dot(c.g, c.d); v < least {
-			least, pick = v, u
+		gain := 0.0
+		for j := u.First; j < u.First+u.Width; j++ {
+			if c.d[j] != 0 {
+				gain += float64(c.g[j]) * float64(c.d[j])
+			}
+		}
+		if gain < least {
+			least, pick = gain, u
 		}
 	}
 	if pick == nil {

@@ -38,7 +38,7 @@ type TeacherOptions struct {
 // steps on the target cross-entropy, from zero. Every row is feasible; it need not be valid.
 // A model is called K times per piece of 2048 people.
 //
-// The actions are numbers, not functions of a model's weights: whoever trains on them treats them as data, which is
+// The actions are numbers, not functions of a model's weights: training treats them as data, which is
 // what the paper's stopgrad asks for. No gradient passes through the steps.
 //
 // References: app:eq:pgd_steps; teacher construction (eq. teacher_k_action); noise (eq. noisy_teacher).
@@ -212,7 +212,7 @@ func newPGD(m Model, a *constraint.Set, first int, x, delta []float32) *pgd {
 	return p
 }
 
-// step evaluates the loss gradient at everybody's action and lets move change it; a person for whom it returns
+// step evaluates the loss gradient at everyone's action and lets move change it; a person for whom it returns
 // false is left alone from then on.
 func (p *pgd) step(ctx context.Context, move func(i int, margin float32, g []float32) bool) error {
 	if len(p.active) == 0 {

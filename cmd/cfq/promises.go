@@ -51,7 +51,7 @@ func readPromises(ctx context.Context, e *env, path string, t *task.Task, people
 	if err != nil {
 		hint := ""
 		if people == nil {
-			hint = "-d data.csv names the people whom the rows are for"
+			hint = "-d data.csv names the people that the rows are for"
 		}
 		return nil, cli.Wrap(dataError(err), cli.Unusable, hint)
 	}

@@ -266,8 +266,7 @@ func (j *recourseJob) solve(ctx context.Context, p *task.People, s *report.Recou
 		if l.Method = methods[i]; !l.Method.Proved() {
 			l.Method = recourse.Search
 		}
-		s.Add(&l)
-		s.AddMethod(methods[i], l.Action.Status)
+		s.Add(&l, methods[i])
 		if err := out.Write(l); err != nil {
 			return err
 		}
@@ -297,7 +296,7 @@ func (j *recourseJob) answer(ctx context.Context, set *constraint.Set, x []float
 	return actions, methods, err
 }
 
-// prove finds the cheapest actions, and has the solver answer for those whom no proof reaches: they are never worse off
+// prove finds the cheapest actions, and has the solver answer for those without a proof: they are never worse off
 // than without --exact.
 func (j *recourseJob) prove(ctx context.Context, set *constraint.Set, x []float32,
 	o recourse.SolveOptions,

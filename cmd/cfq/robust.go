@@ -119,7 +119,7 @@ func (r *robustRun) restate(ctx context.Context, actions []recourse.Action) erro
 	return nil
 }
 
-// measure compares solvers on people of the first batch; nil when there was nobody.
+// measure compares solvers on people of the first batch; nil when there was no one.
 func (r *robustRun) measure(ctx context.Context, set *allowed, margin float64, seed uint64,
 	workers int,
 ) (*ptq.Robustness, error) {
@@ -131,7 +131,7 @@ func (r *robustRun) measure(ctx context.Context, set *allowed, margin float64, s
 	})
 }
 
-// writeRobustness shows shares and, beside them, what robustness costs.
+// writeRobustness shows shares and what robustness costs.
 func writeRobustness(w io.Writer, r *ptq.Robustness) error {
 	fmt.Fprintf(w, "\n%d of %d refused people; %d deployments seen, %d held out, "+
 		"which differ from the quantized model by %.3f logits (rms)\n\n",

@@ -58,9 +58,19 @@ func NewRecourse(margin float64, exact bool) *Recourse {
 	}
 }
 
-// Add counts one person.
-func (s *Recourse) Add(l *promise.Line) {
+// Add counts one person, whose answer was come to by the method m; one without proof came from the solver.
+func (s *Recourse) Add(l *promise.Line, m recourse.Method) {
 	s.People++
+	if m != recourse.NotNeeded {
+		if m.Proved() || l.Action.Status == recourse.NoneExists {
+			s.Proved++
+		}
+		if why, none := strings.CutPrefix(string(m), "none: "); none {
+			s.Unproved[why]++
+			m = recourse.Search
+		}
+		s.Methods[m]++
+	}
 	s.statuses[l.Action.Status]++
 	if l.Action.Status != recourse.Found {
 		return
@@ -71,21 +81,6 @@ func (s *Recourse) Add(l *promise.Line) {
 			s.used[c.Feature]++
 		}
 	}
-}
-
-// AddMethod counts how an answer was come to; one without proof came from the solver.
-func (s *Recourse) AddMethod(m recourse.Method, status recourse.Status) {
-	if m == recourse.NotNeeded {
-		return
-	}
-	if m.Proved() || status == recourse.NoneExists {
-		s.Proved++
-	}
-	if why, none := strings.CutPrefix(string(m), "none: "); none {
-		s.Unproved[why]++
-		m = recourse.Search
-	}
-	s.Methods[m]++
 }
 
 // Finish computes what is known at the end.
@@ -266,7 +261,7 @@ func (c *Promises) Write(out io.Writer, path string) error {
 		line(fmt.Sprintf("  by margin %g", c.Margin), "%s", share(c.Reached))
 	}
 	if c.Needless > 0 {
-		line("  as they are", "%s to people whom the model approves already", count(c.Needless, "promise"))
+		line("  as they are", "%s to people that the model approves already", count(c.Needless, "promise"))
 	}
 	m := c.Margins
 	line("margins", "least %.3g, 5 %% below %.3g, median %.3g, 5 %% above %.3g, greatest %.3g",

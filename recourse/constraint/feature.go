@@ -119,18 +119,13 @@ func (u *Feature) compileNumeric(f *task.Feature) error {
 	case f.Step > 0:
 		u.form, u.Step = grid, f.Step/f.Std
 	default:
-		u.form, u.Quantum = continuous, math.Pow10(int(math.Floor(math.Log10(spread(f))))-4)
+		spread := f.Std // or less where bounds are closer together
+		if width := f.Bounds[1] - f.Bounds[0]; width > 0 {
+			spread = min(spread, width)
+		}
+		u.form, u.Quantum = continuous, math.Pow10(int(math.Floor(math.Log10(spread)))-4)
 	}
 	return nil
-}
-
-// spread is the size of a number's changes in raw units: its standard deviation, or less where bounds are closer
-// together.
-func spread(f *task.Feature) float64 {
-	if width := f.Bounds[1] - f.Bounds[0]; width > 0 && width < f.Std {
-		return width
-	}
-	return f.Std
 }
 
 func (u *Feature) compileGroup(f *task.Feature) error {
@@ -483,17 +478,6 @@ func (u *Feature) changeTo(x float32, option int) float32 {
 
 // inputs returns the feature's part of a row.
 func (u *Feature) inputs(x []float32) []float32 { return x[u.First : u.First+u.Width] }
-
-// Dot returns the inner product over the feature's inputs.
-func (u *Feature) Dot(g, d []float32) float64 {
-	sum := 0.0
-	for j := u.First; j < u.First+u.Width; j++ {
-		if d[j] != 0 {
-			sum += float64(g[j]) * float64(d[j])
-		}
-	}
-	return sum
-}
 
 // current returns the value of a category: for a group the largest entry above one half.
 func (u *Feature) current(x []float32) int {

@@ -95,7 +95,12 @@ func (a *Set) join(x, d []float32) {
 	for ; !a.repair(x, repaired, nil, false); copy(repaired, d) {
 		// What cannot be repaired is undone, the smallest change of those concerned first; without changes nothing is
 		// broken. That is done to the action as it was: remedies that undo each other would alternate for ever.
-		a.undo(x, d, a.smallest(x, d, a.firstBroken(x, d)))
+		if u := a.smallest(x, d, a.firstBroken(x, d)); u != nil {
+			clear(u.inputs(d))
+			a.Propagate(x, d)
+		} else {
+			clear(d)
+		}
 	}
 	copy(d, repaired)
 }
@@ -215,28 +220,17 @@ func (a *Set) concerned(b *broken) []int {
 	return ks
 }
 
-// smallest returns the concerned feature with the smallest change that an action made.
-func (a *Set) smallest(x, d []float32, b *broken) int {
-	pick, least := -1, math.Inf(1)
+// smallest returns the concerned feature with the smallest change that an action made; nil: none of them changed.
+func (a *Set) smallest(x, d []float32, b *broken) (pick *Feature) {
+	least := math.Inf(1)
 	for _, k := range a.concerned(b) {
 		u := &a.features[k]
 		if u.kind <= dependent || !u.Changed(d) {
 			continue
 		}
 		if t := a.norm.Term(u, x, d); t < least {
-			pick, least = k, t
+			pick, least = u, t
 		}
 	}
 	return pick
-}
-
-// undo takes the change of feature k back; -1: all changes.
-func (a *Set) undo(x, d []float32, k int) {
-	if k < 0 {
-		clear(d)
-		return
-	}
-	u := &a.features[k]
-	clear(u.inputs(d))
-	a.Propagate(x, d)
 }

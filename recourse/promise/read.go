@@ -143,10 +143,7 @@ func (r *rows) isFactual(i int) (bool, error) {
 // hasStatuses says whether the file is one that this program wrote: a column status that holds its words.
 func (r *rows) hasStatuses() bool {
 	_, ok := r.at[colStatus]
-	for i := range r.N {
-		if !ok {
-			break
-		}
+	for i := 0; ok && i < r.N; i++ {
 		if _, err := r.status(i); err == nil {
 			return true
 		}
