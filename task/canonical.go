@@ -15,12 +15,12 @@ type (
 		Version  int           `json:"version"`
 		Encoded  bool          `json:"encoded"`
 		Data     jsonData      `json:"data"`
-		Target   jsonTarget    `json:"target"`
+		Target   Target        `json:"target"`
 		Features []jsonFeature `json:"features"`
 		Links    []jsonLink    `json:"links,omitempty"`
 		Rules    []any         `json:"constraints,omitempty"`
 		Cost     jsonCost      `json:"cost"`
-		Sparsity jsonSparsity  `json:"sparsity"`
+		Sparsity Sparsity      `json:"sparsity"`
 	}
 	jsonData struct {
 		Label       string          `json:"label,omitempty"`
@@ -41,11 +41,6 @@ type (
 		Min    *float64 `json:"min,omitempty"`
 		Max    *float64 `json:"max,omitempty"`
 		Not    []string `json:"not,omitempty"`
-	}
-	jsonTarget struct {
-		Class  string  `json:"class"`
-		Index  int     `json:"index"`
-		Margin float64 `json:"margin"`
 	}
 	jsonFeature struct {
 		Name        string              `json:"name"`
@@ -95,9 +90,6 @@ type (
 		Eps      float64  `json:"eps"`
 		Switches Switches `json:"switches,omitempty"`
 	}
-	jsonSparsity struct {
-		MaxFeatures int `json:"max_features"`
-	}
 )
 
 // JSON returns the canonical form: the task file in JSON with defaults written out, except of keys that were added to the format since: a task that does
@@ -110,7 +102,7 @@ func (t *Task) JSON() []byte {
 			Label: d.Label, LabelSuffix: d.LabelSuffix, Missing: d.Missing, Delimiter: string(d.Delimiter), Trim: d.Trim,
 			Skip: d.Skip, Columns: d.Columns, Drop: d.Drop, Subgroups: d.Subgroups,
 		},
-		Target: jsonTarget(t.Target), Cost: t.Cost.json(), Sparsity: jsonSparsity(t.Sparsity),
+		Target: t.Target, Cost: t.Cost.json(), Sparsity: t.Sparsity,
 	}
 	if d.Label != "" {
 		j.Data.Favourable = &d.Favourable

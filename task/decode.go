@@ -540,13 +540,11 @@ func (d *decoder) oneOf(n ast.Node, words []string) int {
 	if !ok {
 		return -1
 	}
-	for i, w := range words {
-		if s == w {
-			return i
-		}
+	i := slices.Index(words, s)
+	if i < 0 {
+		d.errorf(n, "%q is not known here%s", s, didYouMean(s, words))
 	}
-	d.errorf(n, "%q is not known here%s", s, didYouMean(s, words))
-	return -1
+	return i
 }
 
 // feature decodes one feature; checkFeature then checks it.
@@ -1012,12 +1010,12 @@ func (d *decoder) link(l *Link, p *pairs, m mapping, t *Task, features []mapping
 	from, to := &t.Features[i], &t.Features[j]
 	switch {
 	case i == j:
-		d.errorf(m.Place("to"), "%q drags itself along; from and to are two features", l.To)
+		d.errorf(m.Place("to"), "%q is linked to itself; from and to are two features", l.To)
 		return false
 	case to.Actionable:
-		d.errorf(m.Place("to"), "%q is dragged along by %q and actionable, too; set actionable: false on it, or remove the link", l.To, l.From)
+		d.errorf(m.Place("to"), "%q changes with %q and is actionable, too; set actionable: false on it, or remove the link", l.To, l.From)
 	case features[j].Has("mutable") && !to.Mutable:
-		d.errorf(m.Place("to"), "%q never changes (mutable: false), and %q drags it along; remove one of the two", l.To, l.From)
+		d.errorf(m.Place("to"), "%q never changes (mutable: false), and %q is linked to it; remove one of the two", l.To, l.From)
 	}
 	switch {
 	case m.Has("scale") == m.Has("map"):
@@ -1058,18 +1056,9 @@ func (d *decoder) checkMap(l *Link, p *pairs, from, to *Feature) {
 		}
 		ranks[rank] = Pair{name, e.To}
 	}
-	for _, r := range sortedNumbers(ranks) {
+	for _, r := range slices.Sorted(maps.Keys(ranks)) {
 		l.Map = append(l.Map, ranks[r])
 	}
-}
-
-func sortedNumbers[V any](m map[float64]V) []float64 {
-	list := make([]float64, 0, len(m))
-	for k := range m {
-		list = append(list, k)
-	}
-	slices.Sort(list)
-	return list
 }
 
 // rank returns where a raw value stands among the feature's, and how the feature writes it; or why it is none of them.

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -13,6 +14,9 @@ import (
 // Encode writes the model inputs of a raw field to dst (length Width). The empty field is a missing value: all zeros for OneHot, an error
 // for the other kinds, which have no input to say so.
 func (f *Feature) Encode(raw string, dst []float32) error {
+	if raw == "" && f.Kind != OneHot {
+		return errors.New("the value is missing")
+	}
 	switch f.Kind {
 	case OneHot:
 		clear(dst)
@@ -27,8 +31,6 @@ func (f *Feature) Encode(raw string, dst []float32) error {
 		return nil
 	case Binary:
 		switch {
-		case raw == "":
-			return fmt.Errorf("the value is missing")
 		case same(raw, f.One):
 			dst[0] = 1
 		case f.Zero == "" || same(raw, f.Zero):
@@ -49,9 +51,6 @@ func (f *Feature) Encode(raw string, dst []float32) error {
 			}
 		}
 		return nil
-	}
-	if raw == "" {
-		return fmt.Errorf("the value is missing")
 	}
 	v, ok := Number(raw)
 	if !ok {
@@ -82,34 +81,24 @@ func (f *Feature) FromInput(x float32) float64 {
 // same input, "" for an all-zero one-hot group, the threshold reached or "<" and the first one for a Thermometer with Thresholds. Inputs that no
 // raw value has are an error.
 func (f *Feature) Decode(x []float32) (string, error) {
+	if err := f.check(x); err != nil {
+		return "", fmt.Errorf("feature %q: %w", f.Name, err)
+	}
 	switch f.Kind {
 	case OneHot:
-		i, ok := f.vertex(x)
-		switch {
-		case !ok:
-			return "", fmt.Errorf("feature %q: %v is not a one-hot group", f.Name, x)
-		case i < 0:
-			return "", nil
+		if i, _ := f.vertex(x); i >= 0 {
+			return f.Values[i], nil
 		}
-		return f.Values[i], nil
+		return "", nil
 	case Binary:
-		switch {
-		case x[0] == 1:
-			return f.One, nil
-		case x[0] != 0:
-			return "", fmt.Errorf("feature %q: %v is neither 0 nor 1", f.Name, x[0])
-		}
-		return f.zeroName(), nil
+		return []string{f.zeroName(), f.One}[int(x[0])], nil
 	case Thermometer:
-		n, ok := reached(x)
-		if !ok {
-			return "", fmt.Errorf("feature %q: %v is not a thermometer, ones followed by zeros", f.Name, x)
-		}
+		n, _ := reached(x)
 		return f.placeName(n), nil
 	}
 	v := f.FromInput(x[0])
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return "", fmt.Errorf("feature %q: %v is not a finite input", f.Name, x[0])
+	if math.IsInf(v, 0) {
+		return "", fmt.Errorf("feature %q: %v is too large", f.Name, x[0])
 	}
 	if f.Levels != nil {
 		return f.Values[f.level(v)], nil
@@ -226,9 +215,6 @@ func (f *Feature) placeNames() []string {
 
 // height returns which of its values a thermometer's raw field is.
 func (f *Feature) height(raw string) (int, error) {
-	if raw == "" {
-		return 0, fmt.Errorf("the value is missing")
-	}
 	if f.Values != nil {
 		i := find(f.Values, raw)
 		if i < 0 {

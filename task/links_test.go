@@ -17,9 +17,9 @@ links:
 	for _, c := range []struct{ links, want string }{
 		{`  - {from: agee, to: years, scale: 1}`, `11:12: there is no feature "agee"; did you mean "age"?`},
 		{`  - {from: age, to: yeers, scale: 1}`, `11:21: there is no feature "yeers"; did you mean "years"?`},
-		{`  - {from: years, to: age, scale: 1}`, `11:23: "age" is dragged along by "years" and actionable, too; set actionable: false on it, or remove the link`},
-		{`  - {from: age, to: age, scale: 1}`, `11:21: "age" drags itself along; from and to are two features`},
-		{`  - {from: age, to: sex, map: {1: m}}`, `11:21: "sex" never changes (mutable: false), and "age" drags it along; remove one of the two`},
+		{`  - {from: years, to: age, scale: 1}`, `11:23: "age" changes with "years" and is actionable, too; set actionable: false on it, or remove the link`},
+		{`  - {from: age, to: age, scale: 1}`, `11:21: "age" is linked to itself; from and to are two features`},
+		{`  - {from: age, to: sex, map: {1: m}}`, `11:21: "sex" never changes (mutable: false), and "age" is linked to it; remove one of the two`},
 		{`  - {from: age, to: years}`, `11:5: a link needs scale or map, one of the two`},
 		{`  - {from: age, to: years, scale: 1, map: {1: 2}}`, `11:5: a link needs scale or map, one of the two`},
 		{`  - {from: age, to: years, scale: 0}`, `11:35: scale must not be 0: it is what "years" changes by for each unit of "age"`},

@@ -50,7 +50,7 @@ func newOverrideReader(path string, t *Task) *overrideReader {
 	return &overrideReader{d: newDecoder(path), task: t, seen: map[[2]int]int{}}
 }
 
-// overrideColumns are the columns that a table of overrides may have beside row and feature.
+// overrideColumns are the columns that a table of overrides may have in addition to row and feature.
 func overrideColumns() []string {
 	return []string{"actionable", "direction", "min", "max", "step", "max_increase", "max_decrease", "max_change", "weight"}
 }
@@ -178,7 +178,7 @@ func (o *overrideReader) apply(f *Feature, at ast.Node, fields map[string]ast.No
 	d.checkApplies(f, m)
 	drags := o.task.Drags(f.Name)
 	if m.Has("actionable") && f.Actionable && drags {
-		d.errorf(m.Place("actionable"), "%q is dragged along by a link, and cannot be actionable, too", f.Name)
+		d.errorf(m.Place("actionable"), "%q changes by a link, and cannot be actionable, too", f.Name)
 	}
 	f.Mutable = f.Actionable || drags
 	if need := o.task.Cost.lacks(f, mapping{}); f.Actionable && !was && need != "" {

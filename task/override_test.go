@@ -76,7 +76,7 @@ func TestMistakesInOverrides(t *testing.T) {
 		"row,feature,min,max\n1,debt,3,2\n":              `no value lies between 3 and 2`,
 		"row,feature,min\n1,degree years,1%\n":           `o.csv:2:16: feature "degree years": the percentile "1%" needs the feature's quantiles`,
 		"row,feature,actionable\n1,income,maybe\n":       `o.csv:2:10: this must be true or false, not "maybe"`,
-		"row,feature,actionable\n1,age,true\n":           `o.csv:2:7: "age" is dragged along by a link, and cannot be actionable, too`,
+		"row,feature,actionable\n1,age,true\n":           `o.csv:2:7: "age" changes by a link, and cannot be actionable, too`,
 		"row,feature,weight\n1,income,3\n\n1,income,2\n": `o.csv:4:1: row 1 and feature "income" are given on line 2, too; keep one`,
 		"row,feature,weight\n1,income,0\n2,debt,no\n":    "this must be above 0, not 0\no.csv:3:8: this must be a number, not \"no\"",
 	} {

@@ -15,8 +15,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/agext/levenshtein"
-
 	"cfq/internal/message"
 )
 
@@ -41,7 +39,10 @@ func ReadFrom(ctx context.Context, r io.Reader, t *Task, o ReadOptions) (*People
 }
 
 func newReader(ctx context.Context, t *Task, o ReadOptions) *reader {
-	return &reader{ctx: ctx, task: t, people: &People{Dim: t.Dim()}, pick: NewSelection(o), sampler: newSampler(o), texts: o.Keep, hash: newRecordHash(o)}
+	return &reader{
+		ctx: ctx, task: t, o: o, people: &People{Dim: t.Dim()}, pick: NewSelection(o),
+		rng: rand.New(rand.NewPCG(o.Seed, 0x5a3b)),
+	}
 }
 
 // read reads all of r.
@@ -63,9 +64,11 @@ func (rd *reader) read(r io.Reader) (*People, error) {
 type reader struct {
 	ctx      context.Context //nolint:containedctx // lives as long as one call of Read
 	task     *Task
+	o        ReadOptions
 	people   *People
 	pick     *Selection
-	sampler  *sampler // nil when everybody is kept
+	rng      *rand.Rand // for the sample of ReadOptions.Most
+	seen     int        // people that the sample was drawn from
 	cols     *columns
 	lookup   []map[string]int // per feature: value -> input, for OneHot
 	favour   int              // people with the favourable label
@@ -73,9 +76,9 @@ type reader struct {
 	rowsOnly bool             // the file has rows and no lines
 	hint     string           // the likely delimiter when it is not the task's, for errors
 	known    int              // people with a label
-	texts    []string         // columns to be kept as text
-	kept     []int            // where they are, -1 when the file has none
-	hash     *recordHash      // nil when nobody asks for it
+	kept     []int            // where the columns to be kept as text are, -1 when the file has none
+	order    []int            // of the fields in the hash of a record
+	text     []byte           // scratch of the hash
 	batch    *batch           // nil when all people are wanted at once
 }
 
@@ -150,8 +153,8 @@ func (rd *reader) open(rows *Rows) (first []string, line int, data bool, err err
 func (rd *reader) setColumns(cols *columns) {
 	t := rd.task
 	rd.cols = cols
-	rd.hash.by(cols.names)
-	for _, name := range rd.texts {
+	rd.hashBy(cols.names)
+	for _, name := range rd.o.Keep {
 		rd.kept = append(rd.kept, slices.Index(cols.names, name))
 	}
 	for i := range t.Features {
@@ -227,7 +230,11 @@ func (t *Task) resolve(names []string, unreadable func(column string) string) (*
 		}
 	}
 	inputs := t.InputNames()
-	c.encoded = t.Encoded || (!t.hasColumns(at) && contains(at, inputs))
+	raw := make([]string, len(t.Features))
+	for i := range t.Features {
+		raw[i] = t.Features[i].Column
+	}
+	c.encoded = t.Encoded || (!contains(at, raw) && contains(at, inputs))
 	var errs []error
 	need := func(column, by string) int {
 		i, ok := at[column]
@@ -267,8 +274,6 @@ func (t *Task) resolve(names []string, unreadable func(column string) string) (*
 	return c, nil
 }
 
-func noReason(string) string { return "" }
-
 // unused returns the columns that are neither features nor filters nor subgroups.
 func (c *columns) unused() []string {
 	used := append(append(slices.Clone(c.features), c.filter...), c.groups...)
@@ -291,15 +296,6 @@ func (c *columns) findTwins(at map[string]int) {
 	}
 }
 
-func (t *Task) hasColumns(at map[string]int) bool {
-	for i := range t.Features {
-		if _, ok := at[t.Features[i].Column]; !ok {
-			return false
-		}
-	}
-	return true
-}
-
 func contains(at map[string]int, names []string) bool {
 	for _, n := range names {
 		if _, ok := at[n]; !ok {
@@ -317,27 +313,21 @@ func suggest(column string, names []string) string {
 	return ""
 }
 
-// header returns the columns of the file: from the task for a headerless file, otherwise from the first record. The record is returned
-// again when it is data.
+// header returns the columns of the file: from the task for a headerless file, otherwise from the first record; data says that this
+// record is data itself.
 func (t *Task) header(first []string) (c *columns, data bool, err error) {
-	if names := t.Data.Columns; len(names) > 0 {
-		if slices.Equal(trimmed(first), names) { // a header that the task did not expect
-			c, err = t.resolve(names, noReason)
-			return c, false, err
-		}
-		if n := len(names); n > 1 && len(first) == n-1 && names[n-1] == t.Data.Label {
-			names = names[:n-1] // people without outcome
-		}
-		c, err = t.resolve(names, noReason)
-		return c, true, err
-	}
-	if t.Encoded && len(first) == t.Dim() && allNumbers(first) {
-		c, err = t.resolve(t.InputNames(), noReason)
-		return c, true, err
-	}
 	names := trimmed(first)
-	c, err = t.resolve(names, noReason)
-	return c, false, err
+	switch given := t.Data.Columns; {
+	case slices.Equal(names, given): // a header that the task did not expect
+	case len(given) > 1 && len(first) == len(given)-1 && given[len(given)-1] == t.Data.Label:
+		names, data = given[:len(given)-1], true // people without outcome
+	case len(given) > 0:
+		names, data = given, true
+	case t.Encoded && len(first) == t.Dim() && allNumbers(first):
+		names, data = t.InputNames(), true
+	}
+	c, err = t.resolve(names, func(string) string { return "" })
+	return c, data, err
 }
 
 func trimmed(rec []string) []string {
@@ -394,24 +384,19 @@ func (rd *reader) row(rec []string, line int) {
 	for i, at := range c.groups {
 		rd.group(&p.Subgroups[i], rec[at])
 	}
-	if rd.hash != nil {
-		p.Hashes = append(p.Hashes, rd.hash.record(rec))
+	if rd.o.Hash {
+		p.Hashes = append(p.Hashes, rd.hash(rec))
 	}
 	if rd.kept != nil {
-		p.Kept = append(p.Kept, copies(rec, rd.kept))
+		fields := make([]string, len(rd.kept))
+		for i, j := range rd.kept {
+			if j >= 0 {
+				fields[i] = strings.Clone(rec[j]) // the field shares memory with its whole record
+			}
+		}
+		p.Kept = append(p.Kept, fields)
 	}
 	rd.sample()
-}
-
-// copies returns fields out of a record, "" for those it does not have.
-func copies(rec []string, at []int) []string {
-	out := make([]string, len(at))
-	for i, j := range at {
-		if j >= 0 {
-			out[i] = strings.Clone(rec[j]) // the field shares memory with its whole record
-		}
-	}
-	return out
 }
 
 // keep says whether a record satisfies the filter.
@@ -529,32 +514,15 @@ func (rd *reader) group(g *Subgroup, field string) {
 	g.Codes = append(g.Codes, int32(i))
 }
 
-// sampler keeps a uniform sample of a stream of people (algorithm R): the first most fill it, and the n-th of all takes a random one's
-// place with probability most/n. Memory does not grow with the stream.
-type sampler struct {
-	most, seen int
-	rng        *rand.Rand
-}
-
-func newSampler(o ReadOptions) *sampler {
-	if o.Most <= 0 {
-		return nil
-	}
-	return &sampler{most: o.Most, rng: rand.New(rand.NewPCG(o.Seed, 0x5a3b))}
-}
-
-// sample decides on the person that was read last: whether they stay, in whose place, or not.
+// sample keeps a uniform sample of a stream of people (algorithm R): the first Most fill it, and the n-th of all takes a random one's
+// place with probability Most/n. Memory does not grow with the stream.
 func (rd *reader) sample() {
-	s, p := rd.sampler, rd.people
-	if s == nil {
-		return
-	}
-	s.seen++
-	if s.seen <= s.most {
+	p, most := rd.people, rd.o.Most
+	if rd.seen++; most <= 0 || rd.seen <= most {
 		return
 	}
 	last := p.N - 1
-	if i := s.rng.IntN(s.seen); i < s.most {
+	if i := rd.rng.IntN(rd.seen); i < most {
 		copy(p.X[i*p.Dim:(i+1)*p.Dim], p.X[last*p.Dim:])
 		move(p.Lines, i)
 		move(p.Rows, i)
@@ -568,12 +536,7 @@ func (rd *reader) sample() {
 	p.N, p.Thinned = last, p.Thinned+1
 	p.X = p.X[:last*p.Dim]
 	p.Lines, p.Rows, p.Labels = p.Lines[:last], p.Rows[:last], p.Labels[:last]
-	if p.Kept != nil {
-		p.Kept = p.Kept[:last]
-	}
-	if p.Hashes != nil {
-		p.Hashes = p.Hashes[:last]
-	}
+	p.Kept, p.Hashes = p.Kept[:min(last, len(p.Kept))], p.Hashes[:min(last, len(p.Hashes))]
 	for k := range p.Subgroups {
 		p.Subgroups[k].Codes = p.Subgroups[k].Codes[:last]
 	}
@@ -605,7 +568,7 @@ func (p *People) inOrder() {
 //
 // Row numbers, filters, problems, notes and warnings are those of Read. Codes of Data.Subgroups columns mean the same in all batches, but their
 // values stand in the order in which they first occur. The returned People have the counts, problems, notes and warnings of the whole file, and
-// nobody in person: X and all that is listed per person is nil. An error of each ends the reading and is returned as it is.
+// no people: X and all that is listed per person is nil. An error of each ends the reading and is returned as it is.
 // With ReadOptions.Most the people drawn are handed on at the end of the file, and memory is bounded by their number.
 func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, each func(*People) error) (*People, error) {
 	if o.Most > 0 {
@@ -665,37 +628,28 @@ func (rd *reader) flush(last bool) error {
 	return b.err
 }
 
-// Header returns the names of the columns of a delimited text file: its first row, without blanks around them. Data.Columns is not looked at.
+// Header returns the names of the columns of a data file: of text its first row, without blanks around them. Data.Columns is not looked at.
 func Header(path string, d *Data) ([]string, error) {
 	return FromFile(path, func(r io.Reader) ([]string, error) {
-		names, err := header(r, d)
+		rows, err := d.rows(r)
 		if err != nil {
 			return nil, fmt.Errorf("the header: %w", err)
 		}
-		return names, nil
+		names := rows.Names()
+		if names == nil {
+			if names, _, err = rows.Next(); err != nil {
+				return nil, fmt.Errorf("the header: %w", err)
+			}
+		}
+		return trimmed(names), nil
 	})
-}
-
-func header(r io.Reader, d *Data) ([]string, error) {
-	rows, err := d.rows(r)
-	if err != nil {
-		return nil, err
-	}
-	if rows.Names() != nil {
-		return rows.Names(), nil
-	}
-	first, _, err := rows.Next()
-	if err != nil {
-		return nil, err
-	}
-	return slices.Clone(trimmed(first)), nil
 }
 
 // finish adds what is known only at the end of the file.
 func (rd *reader) finish() (*People, error) {
 	p := rd.people
 	if p.N == 0 {
-		err := p.nobody()
+		err := p.noneRead()
 		if rd.hint != "" {
 			err = fmt.Errorf("%s\n%w", rd.hint, err)
 		}
@@ -728,8 +682,8 @@ func (t *Task) subgroups(p *People) []Subgroup {
 	return groups
 }
 
-// nobody explains why there is no person.
-func (p *People) nobody() error {
+// noneRead explains why there is no person.
+func (p *People) noneRead() error {
 	switch {
 	case p.Total == 0:
 		return errors.New("the file has no data rows")
@@ -849,7 +803,7 @@ func (rd *reader) checkLabels() {
 		return
 	}
 	d := &rd.task.Data
-	hint, certain := slip(d.Favourable, all)
+	hint := slip(d.Favourable, all)
 	list := listLabels(all, rd.others.more)
 	switch {
 	case rd.favour == 0 && len(all) == 1 && hint == "" && rd.known < fewLabels:
@@ -857,7 +811,7 @@ func (rd *reader) checkLabels() {
 	case rd.favour == 0:
 		rd.warn(fmt.Sprintf("no row has the favourable label %s in column %s, so all count as unfavourable; the labels are %s%s",
 			message.Quote(d.Favourable), message.Quote(d.Label), list, hint))
-	case len(all) > 1 || certain:
+	case len(all) > 1 || hint != "":
 		rd.warn(fmt.Sprintf("column %s: every label but %s counts as unfavourable: %s%s", message.Quote(d.Label), message.Quote(d.Favourable), list, hint))
 	}
 }
@@ -878,39 +832,15 @@ func listLabels(all []label, more int) string {
 	return s
 }
 
-// slip says which of the labels is probably the favourable one written differently, if any; certain when only case, blanks or dashes differ.
-func slip(favourable string, all []label) (hint string, certain bool) {
-	want := fold(favourable)
+// slip says which of the labels is the favourable one but for case, blanks or dashes, if any.
+func slip(favourable string, all []label) (hint string) {
 	for _, l := range all {
-		if fold(l.value) == want {
+		if fold(l.value) == fold(favourable) {
 			return fmt.Sprintf("; %s differs from %s only in case or blanks: correct data.favourable or the file (data.trim removes blanks)",
-				message.Quote(l.value), message.Quote(favourable)), true
+				message.Quote(l.value), message.Quote(favourable))
 		}
 	}
-	for _, l := range all {
-		if v := fold(l.value); letters(want) && letters(v) && slipped(want, v) {
-			return fmt.Sprintf("; did you mean %s?", message.Quote(l.value)), false
-		}
-	}
-	return "", false
-}
-
-// maxLabel bounds the labels that are compared, together: the time grows with the square of their length.
-const maxLabel = 200
-
-// slipped says whether a and b differ as by a slip of the pen. A prefix such as in "paid" and "unpaid" is none.
-func slipped(a, b string) bool {
-	limit := 0
-	switch n := min(len(a), len(b)); {
-	case n >= 7:
-		limit = 2
-	case n >= 4:
-		limit = 1
-	}
-	if len(a)+len(b) > maxLabel || strings.HasSuffix(a, b) || strings.HasSuffix(b, a) {
-		return false
-	}
-	return levenshtein.Distance(a, b, nil) <= limit
+	return ""
 }
 
 // fold removes what people write differently without meaning anything by it.
@@ -923,48 +853,22 @@ func fold(s string) string {
 	}, s), "."))
 }
 
-// letters says whether s is a word: names such as ">50K" and "<50K" differ by little and mean the opposite.
-func letters(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) })
-}
-
-// recordHash makes the numbers of People.Hashes.
-type recordHash struct {
-	order []int  // of the fields
-	text  []byte // scratch
-}
-
-func newRecordHash(o ReadOptions) *recordHash {
-	if !o.Hash {
-		return nil
+// hashBy orders the fields by the names of their columns for the hash of records; those of one name stay as they are.
+func (rd *reader) hashBy(names []string) {
+	for i := range names {
+		rd.order = append(rd.order, i)
 	}
-	return &recordHash{}
+	slices.SortStableFunc(rd.order, func(a, b int) int { return cmp.Compare(names[a], names[b]) })
 }
 
-// by orders the fields by the names of their columns; those of one name stay as they are.
-func (h *recordHash) by(names []string) {
-	if h == nil {
-		return
-	}
-	h.order = make([]int, len(names))
-	for i := range h.order {
-		h.order[i] = i
-	}
-	slices.SortStableFunc(h.order, func(a, b int) int { return cmp.Compare(names[a], names[b]) })
-}
-
-// record hashes the fields, each behind its length.
-func (h *recordHash) record(rec []string) uint64 {
-	h.text = h.text[:0]
-	for _, i := range h.order {
+// hash hashes the fields of a record, each behind its length.
+func (rd *reader) hash(rec []string) uint64 {
+	text := rd.text[:0]
+	for _, i := range rd.order {
 		field := strings.TrimSpace(rec[i])
-		h.text = binary.AppendUvarint(h.text, uint64(len(field)))
-		h.text = append(h.text, field...)
+		text = append(binary.AppendUvarint(text, uint64(len(field))), field...)
 	}
-	return h.sum()
-}
-
-func (h *recordHash) sum() uint64 {
-	sum := sha256.Sum256(h.text)
+	rd.text = text
+	sum := sha256.Sum256(text)
 	return binary.LittleEndian.Uint64(sum[:])
 }

@@ -133,7 +133,7 @@ func TestMistakesInConditions(t *testing.T) {
 		"color + 1 <= 2":               `"color" is a category: compare it with =, != or in {...}, not with "+ 1 <= 2"`,
 		"hours <= color":               `"color" is onehot and no number; compare it alone, from the left, with =, != or in`,
 		"color = reddish":              `"reddish" is no value of "color"; did you mean "red-ish"?`,
-		"color = ":                     `"" is no value of "color"; one of: red, red-ish, dark, red, <5, and`,
+		"color = ":                     `"" is no value of "color"; one of: red, red-ish, "dark, red", <5, and`,
 		"color = red and hours < 3":    `"and hours < 3" is left over`,
 		"color >= red":                 `the values of "color" have no order, so >= means nothing; set ordered: true on a one-hot feature whose values do, or use =, != or in`,
 		"color in red":                 `the values behind in stand in braces, as color in {red, red-ish and 3 more}, not "red"`,

@@ -54,9 +54,9 @@ type Condition struct {
 
 // Target is the outcome that recourse aims at.
 type Target struct {
-	Class  string  // "favourable"
-	Index  int     // class index of the favourable outcome in the model's outputs; default 1
-	Margin float64 // logit margin that a recourse point must reach; default 0
+	Class  string  `json:"class"`  // "favourable"
+	Index  int     `json:"index"`  // class index of the favourable outcome in the model's outputs; default 1
+	Margin float64 `json:"margin"` // logit margin that a recourse point must reach; default 0
 }
 
 // Kind is how a column becomes model inputs.
@@ -107,7 +107,7 @@ type Feature struct {
 	Shares []float64
 
 	Actionable  bool // a person can change it; default true
-	Mutable     bool // it may change at all; a feature that is not Actionable changes only as what a link drags along. Default: Actionable, or dragged
+	Mutable     bool // it may change at all; a feature that is not Actionable changes only through a link. Default: Actionable, or linked
 	Direction   Direction
 	Bounds      [2]float64          // a change may not leave them; -Inf and +Inf when absent
 	Step        float64             // changes are whole multiples of it; 0 = any
@@ -123,7 +123,7 @@ type Feature struct {
 	Width  int // number of model inputs: 1, len(Values) for OneHot, len(Thresholds) or len(Values)-1 for Thermometer
 }
 
-// Link makes the change of one feature drag another one along, free of cost. The dragged feature is not Actionable. Several links to one number
+// Link makes another feature change with one, free of cost. The linked feature is not Actionable. Several links to one number
 // add up; the links form no circle.
 type Link struct {
 	From, To string
@@ -210,7 +210,7 @@ const (
 
 // Sparsity bounds how many features an action changes.
 type Sparsity struct {
-	MaxFeatures int // 0 = no limit; a one-hot group counts once
+	MaxFeatures int `json:"max_features"` // 0 = no limit; a one-hot group counts once
 }
 
 // Dim returns the number of model inputs.

@@ -207,7 +207,7 @@ func modal(lines []string, c rune) (n int, share float64) {
 	all := 0
 	for _, line := range lines {
 		if strings.TrimSpace(line) != "" {
-			counts[splits(line, c)]++
+			counts[task.Delimiters(line, c)]++
 			all++
 		}
 	}
@@ -217,20 +217,6 @@ func modal(lines []string, c rune) (n int, share float64) {
 		}
 	}
 	return n, float64(counts[n]) / float64(max(all, 1))
-}
-
-// splits counts c outside of quotes.
-func splits(line string, c rune) int {
-	n, quoted := 0, false
-	for _, r := range line {
-		switch {
-		case r == '"':
-			quoted = !quoted
-		case r == c && !quoted:
-			n++
-		}
-	}
-	return n
 }
 
 // preface finds the lines in front of the table: comments, or a few lines with another number of fields.
@@ -249,7 +235,7 @@ func preface(lines []string, delimiter rune) (comment rune, skip int) {
 			}
 		case strings.ContainsRune("#|%", first) && first != delimiter && (comment == 0 || comment == first) && skip == 0:
 			comment = first
-		case splits(line, delimiter) != want && comment == 0:
+		case task.Delimiters(line, delimiter) != want && comment == 0:
 			skip++
 		default:
 			return comment, skip
