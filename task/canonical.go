@@ -92,8 +92,9 @@ type (
 	}
 )
 
-// JSON returns the canonical form: the task file in JSON with defaults written out, except of keys that were added to the format since: a task that does
-// not use them has the form, and so the hash, that it always had. Parse reads it back to an equal Task.
+// JSON returns the canonical form: the task file in JSON with defaults written out, except of keys that were added to
+// the format since: a task that does not use them has the form, and so the hash, that it always had. Parse reads it
+// back to an equal Task.
 func (t *Task) JSON() []byte {
 	d := t.Data
 	j := jsonTask{
@@ -111,7 +112,10 @@ func (t *Task) JSON() []byte {
 		j.Data.Comment = string(d.Comment)
 	}
 	for _, c := range d.Filter {
-		j.Data.Filter = append(j.Data.Filter, jsonCondition{Column: c.Column, Min: finite(c.Min), Max: finite(c.Max), Not: c.Not})
+		j.Data.Filter = append(j.Data.Filter, jsonCondition{
+			Column: c.Column, Min: finite(c.Min), Max: finite(c.Max),
+			Not: c.Not,
+		})
 	}
 	for i := range t.Features {
 		j.Features = append(j.Features, t.json(&t.Features[i]))
@@ -132,7 +136,8 @@ func (t *Task) JSON() []byte {
 	return b.Bytes()
 }
 
-// Hash returns the SHA-256 of the canonical form in hexadecimal: comments, key order and the writing of defaults do not change it.
+// Hash returns the SHA-256 of the canonical form in hexadecimal: comments, key order and the writing of defaults do not
+// change it.
 func (t *Task) Hash() string {
 	sum := sha256.Sum256(t.JSON())
 	return hex.EncodeToString(sum[:])

@@ -159,7 +159,8 @@ func (p *conditionParser) condition() ([]Inequality, error) {
 	return nil, errors.New(`"!=" is for categories; numbers other than one are two ranges, and an action set needs one: write < or >`)
 }
 
-// hasNumber says whether the feature stands for a number in expressions. A thermometer with thresholds does: for the one it has reached.
+// hasNumber says whether the feature stands for a number in expressions. A thermometer with thresholds does: for the
+// one it has reached.
 func (f *Feature) hasNumber() bool {
 	return f.Kind.IsNumber() || f.Kind == Thermometer && f.Values == nil
 }
@@ -206,7 +207,8 @@ func (p *conditionParser) product() (linear, error) {
 		case op == '/':
 			a = linear{}.plus(a, 1/b.c)
 		case len(a.coef) > 0 && len(b.coef) > 0:
-			err = fmt.Errorf("%s multiplies two features; one side of * must be a number", message.Quote(strings.TrimSpace(p.text[:p.pos])))
+			err = fmt.Errorf("%s multiplies two features; one side of * must be a number",
+				message.Quote(strings.TrimSpace(p.text[:p.pos])))
 		case len(b.coef) > 0:
 			a = linear{}.plus(b, a.c)
 		default:

@@ -42,7 +42,8 @@ func newDecoder(file string) *decoder {
 // clause is a part of a message that is never shortened.
 type clause string
 
-// errorf notes a mistake at n. Texts among args are cut to a length that a terminal line can hold: they may be a whole file that is no task file.
+// errorf notes a mistake at n. Texts among args are cut to a length that a terminal line can hold: they may be a whole
+// file that is no task file.
 func (d *decoder) errorf(n ast.Node, format string, args ...any) {
 	for i, a := range args {
 		if s, ok := a.(string); ok {
@@ -71,7 +72,8 @@ func didYouMean(s string, candidates []string) clause {
 	return clause(message.DidYouMean(s, candidates))
 }
 
-// Number reads a decimal number such as 40, -1.5 or 1e+05. Infinities, NaN, hexadecimals and digit separators are no numbers here.
+// Number reads a decimal number such as 40, -1.5 or 1e+05. Infinities, NaN, hexadecimals and digit separators are no
+// numbers here.
 func Number(s string) (float64, bool) {
 	if s == "" {
 		return 0, false
@@ -96,7 +98,8 @@ func Load(path string) (*Task, error) {
 	return Parse(path, data)
 }
 
-// Parse reads a task file's content; name is the file name in messages. Mistakes are returned as Errors: all of them, not the first.
+// Parse reads a task file's content; name is the file name in messages. Mistakes are returned as Errors: all of them,
+// not the first.
 func Parse(name string, data []byte) (*Task, error) {
 	d := newDecoder(name)
 	var t *Task
@@ -151,7 +154,8 @@ func (d *decoder) checkMutable(f *Feature, m mapping) {
 		return
 	}
 	if m.Has("actionable") && f.Actionable {
-		d.errorf(m.Place("mutable"), "feature %q: it is actionable and never changes (mutable: false); keep one of the two", f.Name)
+		d.errorf(m.Place("mutable"), "feature %q: it is actionable and never changes (mutable: false); keep one of the two",
+			f.Name)
 	}
 	f.Actionable = false
 }
@@ -189,8 +193,8 @@ func (d *decoder) condition(n ast.Node, c *Condition) {
 	}
 }
 
-// The functions below declare the keys of a task file, one list for each mapping. The decoder reads by them, and Schema translates them with
-// what reference.txt says of each.
+// The functions below declare the keys of a task file, one list for each mapping. The decoder reads by them, and Schema
+// translates them with what reference.txt says of each.
 
 // parts are the places of the parts of a task file, for what is checked once all of it is read.
 type parts struct {
@@ -336,15 +340,24 @@ func (d *decoder) actionKeys(f *Feature, b *percents) []key {
 func applies(k Kind) []string {
 	switch k {
 	case Numeric:
-		return []string{"mean", "std", "mad", "quantiles", "direction", "bounds", "step", "max_increase", "max_decrease", "max_change"}
+		return []string{
+			"mean", "std", "mad", "quantiles", "direction", "bounds", "step", "max_increase", "max_decrease",
+			"max_change",
+		}
 	case Ordinal:
 		return append(applies(Numeric), "values", "subgroup")
 	case Binary:
 		return []string{"one", "zero", "shares", "direction", "subgroup"}
 	case Thermometer:
-		return []string{"values", "thresholds", "shares", "direction", "max_increase", "max_decrease", "max_change", "switch_cost", "subgroup"}
+		return []string{
+			"values", "thresholds", "shares", "direction", "max_increase", "max_decrease", "max_change",
+			"switch_cost", "subgroup",
+		}
 	default:
-		return []string{"values", "ordered", "shares", "direction", "max_increase", "max_decrease", "max_change", "switch_cost", "transitions", "subgroup"}
+		return []string{
+			"values", "ordered", "shares", "direction", "max_increase", "max_decrease", "max_change",
+			"switch_cost", "transitions", "subgroup",
+		}
 	}
 }
 
@@ -356,7 +369,8 @@ func (d *decoder) transitions(dst *map[string][]string) value {
 	return value{Read: func(n ast.Node) {
 		node, ok := n.(*ast.MappingNode)
 		if !ok {
-			d.errorf(n, "transitions must map a value to the values it may become, as {Private: [State-gov]}, not %s", d.describe(n))
+			d.errorf(n, "transitions must map a value to the values it may become, as {Private: [State-gov]}, not %s",
+				d.describe(n))
 			return
 		}
 		*dst = map[string][]string{}
@@ -574,7 +588,8 @@ func (d *decoder) checkFeature(f *Feature, m mapping) {
 		return
 	}
 	if m.Has("mean") != m.Has("std") && f.Kind.IsNumber() {
-		d.errorf(m.Node, "feature %q: mean and std belong together; give both, or neither for an input that is not standardised", f.Name)
+		d.errorf(m.Node,
+			"feature %q: mean and std belong together; give both, or neither for an input that is not standardised", f.Name)
 	}
 	d.checkApplies(f, m)
 	switch f.Kind {
@@ -607,11 +622,13 @@ func (d *decoder) checkApplies(f *Feature, m mapping) {
 	}
 	for _, key := range []string{"max_increase", "max_decrease", "max_change"} {
 		if m.Has(key) {
-			d.errorf(m.Place(key), "feature %q: %q needs values that stand in an order; say so with ordered: true, or remove it", f.Name, key)
+			d.errorf(m.Place(key), "feature %q: %q needs values that stand in an order; say so with ordered: true, or remove it",
+				f.Name, key)
 		}
 	}
 	if f.Direction != Any {
-		d.errorf(m.Place("direction"), "feature %q: a direction needs values that stand in an order; say so with ordered: true, or remove it", f.Name)
+		d.errorf(m.Place("direction"),
+			"feature %q: a direction needs values that stand in an order; say so with ordered: true, or remove it", f.Name)
 	}
 }
 
@@ -629,7 +646,8 @@ func (d *decoder) checkBinary(f *Feature, m mapping) {
 
 func (d *decoder) checkOneHot(f *Feature, m mapping) {
 	if len(f.Values) == 0 {
-		d.errorf(m.Place("values"), "feature %q: a one-hot feature needs its values, in the order of the model's inputs", f.Name)
+		d.errorf(m.Place("values"), "feature %q: a one-hot feature needs its values, in the order of the model's inputs",
+			f.Name)
 		return
 	}
 	d.checkDistinct(f, m)
@@ -647,7 +665,8 @@ func (d *decoder) checkOneHot(f *Feature, m mapping) {
 		for _, v := range append([]string{from}, f.Transitions[from]...) {
 			if slices.Index(f.Values, v) < 0 && !named[v] {
 				named[v] = true
-				d.errorf(m.Place("transitions"), "feature %q: transitions name %q, which is not among its values%s", f.Name, v, didYouMean(v, f.Values))
+				d.errorf(m.Place("transitions"), "feature %q: transitions name %q, which is not among its values%s", f.Name, v,
+					didYouMean(v, f.Values))
 			}
 		}
 	}
@@ -686,20 +705,24 @@ func (d *decoder) checkThermometer(f *Feature, m mapping) {
 	case len(f.Thresholds) > 0:
 		for i := 1; i < len(f.Thresholds); i++ {
 			if f.Thresholds[i] <= f.Thresholds[i-1] {
-				d.errorf(m.Place("thresholds"), "feature %q: thresholds ascend, and %v does not follow %v", f.Name, f.Thresholds[i], f.Thresholds[i-1])
+				d.errorf(m.Place("thresholds"), "feature %q: thresholds ascend, and %v does not follow %v", f.Name, f.Thresholds[i],
+					f.Thresholds[i-1])
 			}
 		}
 	case len(f.Values) < 2:
-		d.errorf(m.Node, "feature %q: a thermometer needs thresholds, or two values or more in ascending order, the first of which is all zeros", f.Name)
+		d.errorf(m.Node,
+			"feature %q: a thermometer needs thresholds, or two values or more in ascending order, the first of which is all zeros", f.Name)
 		return
 	default:
 		d.checkDistinct(f, m)
 	}
 	if f.Shares != nil && len(f.Shares) != f.Width {
-		d.errorf(m.Place("shares"), "feature %q: %d shares, and %d values above the lowest; give the share of the rows that reach each", f.Name, len(f.Shares), f.Width)
+		d.errorf(m.Place("shares"),
+			"feature %q: %d shares, and %d values above the lowest; give the share of the rows that reach each", f.Name, len(f.Shares), f.Width)
 	}
 	if !slices.IsSortedFunc(f.Shares, func(a, b float64) int { return cmp.Compare(b, a) }) {
-		d.errorf(m.Place("shares"), "feature %q: shares of a thermometer descend: who reaches a value has reached those before it", f.Name)
+		d.errorf(m.Place("shares"),
+			"feature %q: shares of a thermometer descend: who reaches a value has reached those before it", f.Name)
 	}
 }
 
@@ -710,7 +733,8 @@ func (d *decoder) checkDistinct(f *Feature, m mapping) {
 			d.errorf(m.Place("values"), "feature %q: the value %q is listed twice", f.Name, v)
 		}
 		if v == "" {
-			d.errorf(m.Place("values"), "feature %q: a value is empty; an empty field is a missing value and encoded as all zeros", f.Name)
+			d.errorf(m.Place("values"),
+				"feature %q: a value is empty; an empty field is a missing value and encoded as all zeros", f.Name)
 		}
 		seen[v] = true
 	}
@@ -724,7 +748,8 @@ func (d *decoder) checkStatistics(f *Feature, m mapping) {
 		}
 	}
 	if m.Has("quantiles") && len(f.Quantiles) < 2 {
-		d.errorf(m.Place("quantiles"), "feature %q: quantiles are two numbers or more, from the least value to the greatest", f.Name)
+		d.errorf(m.Place("quantiles"), "feature %q: quantiles are two numbers or more, from the least value to the greatest",
+			f.Name)
 	}
 	if !slices.IsSorted(f.Quantiles) {
 		d.errorf(m.Place("quantiles"), "feature %q: quantiles ascend, from the least value to the greatest", f.Name)
@@ -776,7 +801,8 @@ func (d *decoder) settle(f *Feature, b *percents, m mapping) {
 		switch {
 		case p.at == nil:
 		case len(f.Quantiles) < 2:
-			d.errorf(p.at, "feature %q: the percentile %s needs the feature's quantiles; `cfq task init` makes them from data, or give a number",
+			d.errorf(p.at,
+				"feature %q: the percentile %s needs the feature's quantiles; `cfq task init` makes them from data, or give a number",
 				f.Name, message.Quote(config.ScalarText(p.at)))
 		default:
 			f.Bounds[i] = f.quantile(p.value / 100)
@@ -839,7 +865,8 @@ func (d *decoder) checkNames(t *Task, data mapping, features []mapping) {
 	for i := range t.Features {
 		f, m := &t.Features[i], features[i]
 		if f.Name != "" && seen[f.Name] {
-			d.errorf(m.Place("name"), "a feature named %q is listed above; names must differ (use column to read a column twice)", f.Name)
+			d.errorf(m.Place("name"),
+				"a feature named %q is listed above; names must differ (use column to read a column twice)", f.Name)
 		}
 		seen[f.Name] = true
 		if f.Column == "" {
@@ -855,7 +882,8 @@ func (d *decoder) checkNames(t *Task, data mapping, features []mapping) {
 		case slices.Index(t.Data.Drop, f.Column) >= 0:
 			d.errorf(at, "feature %q reads column %q, which data.drop excludes; remove one of the two", f.Name, f.Column)
 		case len(t.Data.Columns) > 0 && !t.Encoded && slices.Index(t.Data.Columns, f.Column) < 0:
-			d.errorf(at, "feature %q reads column %q, which data.columns does not list%s", f.Name, f.Column, didYouMean(f.Column, t.Data.Columns))
+			d.errorf(at, "feature %q reads column %q, which data.columns does not list%s", f.Name, f.Column, didYouMean(f.Column,
+				t.Data.Columns))
 		}
 		for _, v := range f.Values {
 			if f.Kind == OneHot && slices.Index(t.Data.Missing, v) >= 0 {
@@ -870,7 +898,8 @@ func (d *decoder) checkNames(t *Task, data mapping, features []mapping) {
 		d.errorf(data.Place("favourable"), "data.favourable needs data.label, the column of the outcome")
 	}
 	if data.Has("favourable") && slices.Index(t.Data.Missing, t.Data.Favourable) >= 0 {
-		d.errorf(data.Place("favourable"), "%q is both the favourable label and a missing marker (data.missing)", t.Data.Favourable)
+		d.errorf(data.Place("favourable"), "%q is both the favourable label and a missing marker (data.missing)",
+			t.Data.Favourable)
 	}
 	d.checkColumns(t, data)
 }
@@ -889,7 +918,8 @@ func (d *decoder) checkColumns(t *Task, data mapping) {
 	}
 	refer := func(key, column string) {
 		if column != "" && slices.Index(cols, column) < 0 {
-			d.errorf(data.Place(key), "data.%s names column %q, which data.columns does not list%s", key, column, didYouMean(column, cols))
+			d.errorf(data.Place(key), "data.%s names column %q, which data.columns does not list%s", key, column,
+				didYouMean(column, cols))
 		}
 	}
 	refer("label", t.Data.Label)
@@ -1013,9 +1043,11 @@ func (d *decoder) link(l *Link, p *pairs, m mapping, t *Task, features []mapping
 		d.errorf(m.Place("to"), "%q is linked to itself; from and to are two features", l.To)
 		return false
 	case to.Actionable:
-		d.errorf(m.Place("to"), "%q changes with %q and is actionable, too; set actionable: false on it, or remove the link", l.To, l.From)
+		d.errorf(m.Place("to"), "%q changes with %q and is actionable, too; set actionable: false on it, or remove the link",
+			l.To, l.From)
 	case features[j].Has("mutable") && !to.Mutable:
-		d.errorf(m.Place("to"), "%q never changes (mutable: false), and %q is linked to it; remove one of the two", l.To, l.From)
+		d.errorf(m.Place("to"), "%q never changes (mutable: false), and %q is linked to it; remove one of the two", l.To,
+			l.From)
 	}
 	switch {
 	case m.Has("scale") == m.Has("map"):
@@ -1025,7 +1057,8 @@ func (d *decoder) link(l *Link, p *pairs, m mapping, t *Task, features []mapping
 	case l.Scale == 0:
 		d.errorf(m.Place("scale"), "scale must not be 0: it is what %q changes by for each unit of %q", l.To, l.From)
 	case !from.Kind.IsNumber() || !to.Kind.IsNumber():
-		d.errorf(m.Place("scale"), "scale is between numbers, and %q is %s; write a map", notNumber(from, to).Name, clause(notNumber(from, to).Kind))
+		d.errorf(m.Place("scale"), "scale is between numbers, and %q is %s; write a map", notNumber(from, to).Name,
+			clause(notNumber(from, to).Kind))
 	}
 	return true
 }
@@ -1108,7 +1141,8 @@ func (d *decoder) checkLinkPair(links []Link, m mapping) {
 			d.errorf(m.Place("from"), "the link from %q to %q is given twice; keep one", l.From, l.To)
 			return
 		case o.Map != nil || l.Map != nil:
-			d.errorf(m.Place("to"), "%q has two sources, %q and %q; only scales add up, a map is the only link to its feature", l.To, o.From, l.From)
+			d.errorf(m.Place("to"), "%q has two sources, %q and %q; only scales add up, a map is the only link to its feature",
+				l.To, o.From, l.From)
 			return
 		}
 	}
@@ -1118,7 +1152,8 @@ func (d *decoder) checkLinkPair(links []Link, m mapping) {
 func (d *decoder) checkCircle(links []Link, places []mapping) {
 	for i, l := range links {
 		if way := wayBack(links, l.To, l.From, nil); way != nil {
-			d.errorf(places[i].Node, "the links go round in a circle: %s; remove one of them", clause(message.Legible(l.From)+" -> "+strings.Join(way, " -> ")))
+			d.errorf(places[i].Node, "the links go round in a circle: %s; remove one of them",
+				clause(message.Legible(l.From)+" -> "+strings.Join(way, " -> ")))
 			return
 		}
 	}
@@ -1194,7 +1229,8 @@ func conditionsForm() schema {
 			return s
 		}
 	}
-	return config.ListOf(anyOf(func() schema { return schema{"type": "string"} }, rule("if", "then"), rule("at_most", "of")))()
+	return config.ListOf(anyOf(func() schema { return schema{"type": "string"} }, rule("if", "then"), rule("at_most",
+		"of")))()
 }
 
 // rules reads and checks the constraints, once the features are known.
@@ -1250,7 +1286,8 @@ func (d *decoder) rule(n ast.Node, t *Task, g *grammar) Rule {
 	case subset:
 		d.errorf(m.Node, "at_most and of belong together")
 	default:
-		d.errorf(m.Node, "a constraint is a text such as \"debt <= 0.5 * income\", {if: ..., then: ...} or {at_most: 2, of: [...]}")
+		d.errorf(m.Node,
+			"a constraint is a text such as \"debt <= 0.5 * income\", {if: ..., then: ...} or {at_most: 2, of: [...]}")
 	}
 	return r
 }

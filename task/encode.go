@@ -11,8 +11,8 @@ import (
 	"cfq/internal/message"
 )
 
-// Encode writes the model inputs of a raw field to dst (length Width). The empty field is a missing value: all zeros for OneHot, an error
-// for the other kinds, which have no input to say so.
+// Encode writes the model inputs of a raw field to dst (length Width). The empty field is a missing value: all zeros
+// for OneHot, an error for the other kinds, which have no input to say so.
 func (f *Feature) Encode(raw string, dst []float32) error {
 	if raw == "" && f.Kind != OneHot {
 		return errors.New("the value is missing")
@@ -67,7 +67,8 @@ func (f *Feature) Encode(raw string, dst []float32) error {
 	return nil
 }
 
-// ToInput converts a raw value of a Numeric or Ordinal feature to its model input, in double precision until the last rounding.
+// ToInput converts a raw value of a Numeric or Ordinal feature to its model input, in double precision until the last
+// rounding.
 func (f *Feature) ToInput(raw float64) float32 {
 	return float32((raw - f.Mean) / f.Std)
 }
@@ -77,9 +78,9 @@ func (f *Feature) FromInput(x float32) float64 {
 	return float64(x)*f.Std + f.Mean
 }
 
-// Decode returns the raw text of a feature's model inputs (length Width): for a number the shortest decimal that Encode takes back to the
-// same input, "" for an all-zero one-hot group, the threshold reached or "<" and the first one for a Thermometer with Thresholds. Inputs that no
-// raw value has are an error.
+// Decode returns the raw text of a feature's model inputs (length Width): for a number the shortest decimal that Encode
+// takes back to the same input, "" for an all-zero one-hot group, the threshold reached or "<" and the first one for a
+// Thermometer with Thresholds. Inputs that no raw value has are an error.
 func (f *Feature) Decode(x []float32) (string, error) {
 	if err := f.check(x); err != nil {
 		return "", fmt.Errorf("feature %q: %w", f.Name, err)
@@ -106,8 +107,9 @@ func (f *Feature) Decode(x []float32) (string, error) {
 	return Decimal(f.shortest(v, x[0])), nil
 }
 
-// shortest returns the decimal near v with the fewest places whose input is x: the lattice of whole numbers before that of tenths, and so on. Where
-// an input stands for many whole numbers, as float32 does for amounts in millions, hundreds come before tens and these before ones.
+// shortest returns the decimal near v with the fewest places whose input is x: the lattice of whole numbers before that
+// of tenths, and so on. Where an input stands for many whole numbers, as float32 does for amounts in millions, hundreds
+// come before tens and these before ones.
 func (f *Feature) shortest(v float64, x float32) float64 {
 	if math.Abs(v) < 1e15 && f.ToInput(math.Round(v)) == x {
 		for unit := 1e15; unit > 1; unit /= 10 {
@@ -277,14 +279,15 @@ func reached(x []float32) (int, bool) {
 	return n, true
 }
 
-// Rounded rounds v to so many significant decimal digits, which also removes the noise of binary arithmetic on decimal numbers.
+// Rounded rounds v to so many significant decimal digits, which also removes the noise of binary arithmetic on decimal
+// numbers.
 func Rounded(v float64, digits int) float64 {
 	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', digits, 64), 64)
 	return v
 }
 
-// Floor is what a thermometer of thresholds counts as in constraints below the first of them: as far below it as the second lies
-// above, or 1 when there is no second.
+// Floor is what a thermometer of thresholds counts as in constraints below the first of them: as far below it as the
+// second lies above, or 1 when there is no second.
 func (f *Feature) Floor() float64 {
 	if len(f.Thresholds) > 1 {
 		return f.Thresholds[0] - (f.Thresholds[1] - f.Thresholds[0])
@@ -300,5 +303,6 @@ func Decimal(v float64) string {
 	return strconv.FormatFloat(v+0, 'f', -1, 64) // +0 turns -0 into 0
 }
 
-// Raw returns the raw value of a Numeric or Ordinal feature's model input: the shortest decimal that ToInput takes back to it.
+// Raw returns the raw value of a Numeric or Ordinal feature's model input: the shortest decimal that ToInput takes back
+// to it.
 func (f *Feature) Raw(x float32) float64 { return f.shortest(f.FromInput(x), x) }

@@ -15,7 +15,8 @@ func TestEncodeDecodeRoundTrip(t *testing.T) {
 		f.Kind = Numeric
 		f.Mean = rapid.Float64Range(-1e6, 1e6).Draw(t, "mean")
 		f.Std = rapid.Float64Range(1e-3, 1e6).Draw(t, "std")
-		raw := strconv.FormatFloat(f.Mean+f.Std*rapid.Float64Range(-50, 50).Draw(t, "z"), 'g', rapid.IntRange(1, 17).Draw(t, "digits"), 64)
+		raw := strconv.FormatFloat(f.Mean+f.Std*rapid.Float64Range(-50, 50).Draw(t, "z"), 'g', rapid.IntRange(1, 17).Draw(t,
+			"digits"), 64)
 		x, back := make([]float32, 1), make([]float32, 1)
 		if err := f.Encode(raw, x); err != nil {
 			t.Fatal(err)
@@ -49,12 +50,18 @@ func TestDecodeGivesBackWholeNumbers(t *testing.T) {
 func TestDecodeCategories(t *testing.T) {
 	hot := Feature{Name: "c", Kind: OneHot, Values: []string{"a", "b", "1"}, Width: 3}
 	two := Feature{Name: "m", Kind: Binary, One: "yes", Width: 1}
-	ord := Feature{Name: "o", Kind: Ordinal, Std: 2, Mean: 1, Values: []string{"10", "5"}, Levels: []float64{5, 10}, Width: 1}
+	ord := Feature{
+		Name: "o", Kind: Ordinal, Std: 2, Mean: 1, Values: []string{"10", "5"}, Levels: []float64{5, 10},
+		Width: 1,
+	}
 	for _, c := range []struct {
 		f         *Feature
 		raw, text string
 	}{
-		{&hot, "a", "a"}, {&hot, "1.0", "1"}, {&hot, "", ""}, {&two, "yes", "yes"}, {&two, "no", "not yes"}, {&ord, "5.0", "5"}, {&ord, "10", "10"},
+		{&hot, "a", "a"}, {&hot, "1.0", "1"}, {&hot, "", ""}, {&two, "yes", "yes"}, {&two, "no", "not yes"}, {
+			&ord, "5.0",
+			"5",
+		}, {&ord, "10", "10"},
 	} {
 		x := make([]float32, c.f.Width)
 		if err := c.f.Encode(c.raw, x); err != nil {
@@ -76,7 +83,8 @@ func TestDecodeCategories(t *testing.T) {
 	}
 }
 
-// Where float32 does not tell whole numbers apart, the round one is written, and nobody has a debt of -2 instead of none.
+// Where float32 does not tell whole numbers apart, the round one is written, and nobody has a debt of -2 instead of
+// none.
 func TestRawOfLargeAmounts(t *testing.T) {
 	f := Feature{Kind: Numeric, Mean: 64736200, Std: 88239200}
 	for _, v := range []float64{0, 18500000, 6000000, 58000000, 1e9} {

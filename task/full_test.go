@@ -72,15 +72,25 @@ func TestEverythingIsRead(t *testing.T) {
 	}
 	const eq = "debt = 2 * (hours-per-week - 2)"
 	want := []Rule{
-		{Text: "debt <= 0.5 * income", Then: []Inequality{{Text: "debt <= 0.5 * income", Terms: []Term{{"income", "", -0.5}, {"debt", "", 1}}}}},
+		{Text: "debt <= 0.5 * income", Then: []Inequality{{Text: "debt <= 0.5 * income", Terms: []Term{
+			{"income", "", -0.5},
+			{"debt", "", 1},
+		}}}},
 		{Text: eq, Then: []Inequality{
 			{Text: eq, Terms: []Term{{"debt", "", 1}, {"hours-per-week", "", -2}}, Bound: -4},
 			{Text: eq, Terms: []Term{{"debt", "", -1}, {"hours-per-week", "", 2}}, Bound: 4},
 		}},
 		{Text: "housing in {rent, with family}", Then: []Inequality{
-			{Text: "housing in {rent, with family}", Terms: []Term{{"housing", "rent", -1}, {"housing", "with family", -1}}, Bound: -1},
+			{
+				Text: "housing in {rent, with family}", Terms: []Term{{"housing", "rent", -1}, {"housing", "with family", -1}},
+				Bound: -1,
+			},
 		}},
-		{Text: "grade >= C", Then: []Inequality{{Text: "grade >= C", Terms: []Term{{"grade", "C", -1}, {"grade", "B", -1}, {"grade", "A", -1}}, Bound: -1}}},
+		{Text: "grade >= C", Then: []Inequality{{Text: "grade >= C", Terms: []Term{
+			{"grade", "C", -1},
+			{"grade", "B", -1},
+			{"grade", "A", -1},
+		}, Bound: -1}}},
 		{
 			Text: "if guarantor = no and education != Masters then debt < 5000",
 			If: []Inequality{
@@ -102,7 +112,8 @@ func TestEverythingIsRead(t *testing.T) {
 	if d := cmp.Diff(want, task.Rules); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff(Cost{Norm: Mixed, L1Ratio: 0.25, Weights: "inverse_mad", Eps: 1e-3, Switches: "encoded"}, task.Cost); d != "" {
+	if d := cmp.Diff(Cost{Norm: Mixed, L1Ratio: 0.25, Weights: "inverse_mad", Eps: 1e-3, Switches: "encoded"},
+		task.Cost); d != "" {
 		t.Error(d)
 	}
 	inputs := "age income debt hours-per-week housing=rent housing=own housing=with family education=School education=College education=Masters " +
@@ -165,27 +176,60 @@ func TestHashesOfOldTasksStay(t *testing.T) {
 func TestMistakesInFeatures(t *testing.T) {
 	for _, c := range []struct{ feature, want string }{
 		{`name: a, kind: thermometer`, `3:5: feature "a": a thermometer needs thresholds, or two values or more`},
-		{`name: a, kind: thermometer, values: [x]`, `3:5: feature "a": a thermometer needs thresholds, or two values or more`},
-		{`name: a, kind: thermometer, values: [x, y], thresholds: [1]`, `3:62: feature "a": a thermometer has values or thresholds, not both`},
+		{
+			`name: a, kind: thermometer, values: [x]`,
+			`3:5: feature "a": a thermometer needs thresholds, or two values or more`,
+		},
+		{
+			`name: a, kind: thermometer, values: [x, y], thresholds: [1]`,
+			`3:62: feature "a": a thermometer has values or thresholds, not both`,
+		},
 		{`name: a, kind: thermometer, thresholds: [1, 1]`, `3:46: feature "a": thresholds ascend, and 1 does not follow 1`},
 		{`name: a, kind: thermometer, values: [x, x]`, `3:42: feature "a": the value "x" is listed twice`},
-		{`name: a, kind: thermometer, values: [x, y], shares: [0.5, 0.5]`, `3:58: feature "a": 2 shares, and 1 values above the lowest; give the share of the rows that reach each`},
-		{`name: a, kind: thermometer, values: [x, y, z], shares: [0.2, 0.5]`, `3:61: feature "a": shares of a thermometer descend`},
-		{`name: a, kind: thermometer, values: [x, y], mean: 1`, `3:56: feature "a": "mean" means nothing for kind thermometer; remove it`},
-		{`name: a, kind: thermometer, values: [x, y], ordered: true`, `feature "a": "ordered" means nothing for kind thermometer`},
-		{`name: a, kind: onehot, values: [x, y], direction: increase`, `3:56: feature "a": a direction needs values that stand in an order; say so with ordered: true`},
-		{`name: a, kind: onehot, values: [x, y], max_change: 1`, `3:57: feature "a": "max_change" needs values that stand in an order`},
+		{
+			`name: a, kind: thermometer, values: [x, y], shares: [0.5, 0.5]`,
+			`3:58: feature "a": 2 shares, and 1 values above the lowest; give the share of the rows that reach each`,
+		},
+		{
+			`name: a, kind: thermometer, values: [x, y, z], shares: [0.2, 0.5]`,
+			`3:61: feature "a": shares of a thermometer descend`,
+		},
+		{
+			`name: a, kind: thermometer, values: [x, y], mean: 1`,
+			`3:56: feature "a": "mean" means nothing for kind thermometer; remove it`,
+		},
+		{
+			`name: a, kind: thermometer, values: [x, y], ordered: true`,
+			`feature "a": "ordered" means nothing for kind thermometer`,
+		},
+		{
+			`name: a, kind: onehot, values: [x, y], direction: increase`,
+			`3:56: feature "a": a direction needs values that stand in an order; say so with ordered: true`,
+		},
+		{
+			`name: a, kind: onehot, values: [x, y], max_change: 1`,
+			`3:57: feature "a": "max_change" needs values that stand in an order`,
+		},
 		{`name: a, kind: numeric, ordered: true`, `feature "a": "ordered" means nothing for kind numeric`},
 		{`name: a, kind: numeric, switch_cost: 1`, `feature "a": "switch_cost" means nothing for kind numeric`},
 		{`name: a, kind: onehot, values: [x, y], switch_cost: 0`, `3:58: this must be above 0, not 0`},
 		{`name: a, kind: numeric, mad: -1`, `3:35: this must be 0 or more, not -1`},
 		{`name: a, kind: numeric, quantiles: [1]`, `3:41: feature "a": quantiles are two numbers or more`},
 		{`name: a, kind: numeric, quantiles: [2, 1]`, `3:41: feature "a": quantiles ascend`},
-		{`name: a, kind: numeric, bounds: [1%, 5]`, "3:39: feature \"a\": the percentile \"1%\" needs the feature's quantiles; `cfq task init` makes them from data, or give a number"},
-		{`name: a, kind: numeric, bounds: [0, 101%], quantiles: [1, 2]`, `3:42: "101%" is no percentile; write one from "0%" to "100%"`},
+		{
+			`name: a, kind: numeric, bounds: [1%, 5]`,
+			"3:39: feature \"a\": the percentile \"1%\" needs the feature's quantiles; `cfq task init` makes them from data, or give a number",
+		},
+		{
+			`name: a, kind: numeric, bounds: [0, 101%], quantiles: [1, 2]`,
+			`3:42: "101%" is no percentile; write one from "0%" to "100%"`,
+		},
 		{`name: a, kind: numeric, bounds: [0, x%], quantiles: [1, 2]`, `"x%" is no percentile`},
 		{`name: a, kind: numeric, bounds: [99%, 1%], quantiles: [1, 2]`, `3:38: no value lies between 1.99 and 1.01`},
-		{`name: a, kind: numeric, actionable: true, mutable: false`, `3:57: feature "a": it is actionable and never changes (mutable: false); keep one of the two`},
+		{
+			`name: a, kind: numeric, actionable: true, mutable: false`,
+			`3:57: feature "a": it is actionable and never changes (mutable: false); keep one of the two`,
+		},
 	} {
 		wantMistake(t, "version: 1\nfeatures:\n  - {"+c.feature+"}\n", c.want)
 	}
@@ -195,8 +239,14 @@ func TestMistakesInCost(t *testing.T) {
 	const features = "version: 1\nfeatures: [{name: a, kind: numeric, quantiles: [0, 9]}, {name: b, kind: numeric, mad: 1}, {name: c, kind: numeric, bounds: [0, 1]},\n" +
 		"{name: d, kind: ordinal, values: [1, 2]}, {name: e, kind: numeric, actionable: false}, {name: f, kind: onehot, values: [x, y]}]\ncost: "
 	for _, c := range []struct{ cost, want string }{
-		{"{weights: inverse_mad}", "4:17: inverse_mad needs the mad of every number that people can change, and these have none: a, c, d; `cfq task init`"},
-		{"{weights: inverse_range}", `4:17: inverse_range needs quantiles, or bounds on both sides, of every number that people can change, and these have none: b;`},
+		{
+			"{weights: inverse_mad}",
+			"4:17: inverse_mad needs the mad of every number that people can change, and these have none: a, c, d; `cfq task init`",
+		},
+		{
+			"{weights: inverse_range}",
+			`4:17: inverse_range needs quantiles, or bounds on both sides, of every number that people can change, and these have none: b;`,
+		},
 		{"{norm: l2, l1_ratio: 0.5}", `4:28: l1_ratio means nothing with norm l2; remove it, or set norm: mixed`},
 		{"{norm: mixed, l1_ratio: 1.5}", `4:31: this must be between 0 and 1, not 1.5`},
 		{"{switches: twice}", `4:18: "twice" is not known here; one of: once, encoded`},

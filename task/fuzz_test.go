@@ -58,7 +58,8 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if p.Total != p.N+p.Failed+p.Filtered+p.Excluded || len(p.X) != p.N*p.Dim || len(p.Lines) != p.N || len(p.Rows) != p.N || len(p.Labels) != p.N {
+		if p.Total != p.N+p.Failed+p.Filtered+p.Excluded || len(p.X) != p.N*p.Dim || len(p.Lines) != p.N ||
+			len(p.Rows) != p.N || len(p.Labels) != p.N {
 			t.Fatalf("rows are not accounted for: %+v", p)
 		}
 		for _, g := range p.Subgroups {
@@ -74,7 +75,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzOverrides: any table gives overrides of features that there are, each once for a person, or mistakes; never a panic.
+// FuzzOverrides: any table gives overrides of features that there are, each once for a person, or mistakes; never a
+// panic.
 func FuzzOverrides(f *testing.F) {
 	f.Add([]byte("row,feature,actionable,direction,min,max,step,max_increase,weight\n0,income,true,none,1%,9,2,3,4\n1,housing,false,,,,,,\n"))
 	f.Add([]byte("feature,row\n\"in\ncome\",1\n"))
@@ -89,7 +91,8 @@ func FuzzOverrides(f *testing.F) {
 		}
 		seen := map[[2]int]bool{}
 		for _, v := range o.all {
-			if v.Row < 0 || v.Feature < 0 || v.With.Name != task.Features[v.Feature].Name || seen[[2]int{v.Row, v.Feature}] || v.With.Bounds[0] > v.With.Bounds[1] {
+			if v.Row < 0 || v.Feature < 0 || v.With.Name != task.Features[v.Feature].Name || seen[[2]int{v.Row, v.Feature}] ||
+				v.With.Bounds[0] > v.With.Bounds[1] {
 				t.Fatalf("%+v", v)
 			}
 			seen[[2]int{v.Row, v.Feature}] = true

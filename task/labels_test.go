@@ -23,13 +23,29 @@ func TestLabelsThatLookMistakenAreWarnedOf(t *testing.T) {
 		labels     []string
 		warning    string // "" = none
 	}{
-		"clean":              {"high", []string{"high", "low", "low", "?", ""}, ""},
-		"case":               {"high", []string{"high", "low", "High", "low"}, `column "income": every label but "high" counts as unfavourable: "low" (2), "High" (1); "High" differs from "high" only in case or blanks`},
-		"case, nobody low":   {"high", []string{"high", "High"}, `"High" (1); "High" differs from "high"`},
-		"blank":              {"high", []string{"high", "low", " high"}, `" high" differs from "high" only in case or blanks`},
-		"misspelt":           {"aproved", []string{"approved", "denied", "denied"}, `no row has the favourable label "aproved" in column "income", so all count as unfavourable; the labels are "denied" (2), "approved" (1)`},
-		"other words":        {"yes", []string{"1", "0"}, `the labels are "0" (1), "1" (1)`},
-		"classes":            {"a", []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"}, `"b" (1), "c" (1), "d" (1), "e" (1), "f" (1), "g" (1) and 2 other values`},
+		"clean": {"high", []string{"high", "low", "low", "?", ""}, ""},
+		"case": {
+			"high",
+			[]string{"high", "low", "High", "low"},
+			`column "income": every label but "high" counts as unfavourable: "low" (2), "High" (1); "High" differs from "high" only in case or blanks`,
+		},
+		"case, nobody low": {"high", []string{"high", "High"}, `"High" (1); "High" differs from "high"`},
+		"blank": {
+			"high",
+			[]string{"high", "low", " high"},
+			`" high" differs from "high" only in case or blanks`,
+		},
+		"misspelt": {
+			"aproved",
+			[]string{"approved", "denied", "denied"},
+			`no row has the favourable label "aproved" in column "income", so all count as unfavourable; the labels are "denied" (2), "approved" (1)`,
+		},
+		"other words": {"yes", []string{"1", "0"}, `the labels are "0" (1), "1" (1)`},
+		"classes": {
+			"a",
+			[]string{"a", "b", "c", "d", "e", "f", "g", "h", "i"},
+			`"b" (1), "c" (1), "d" (1), "e" (1), "f" (1), "g" (1) and 2 other values`,
+		},
 		"more than are kept": {"x", many, "and more than 994 other values"},
 		"one number":         {"1", []string{"1.0", "0", "0.0"}, ""},
 		"opposites":          {">50K", []string{">50K", "<50K"}, ""},
@@ -71,7 +87,8 @@ func TestTaskFileErrorsStayShort(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse("x.csv", []byte(file))
-			if err == nil || !utf8.ValidString(err.Error()) || len(err.Error()) > 6000 || strings.Contains(err.Error(), strings.Repeat("age 40 ", 30)) {
+			if err == nil || !utf8.ValidString(err.Error()) || len(err.Error()) > 6000 || strings.Contains(err.Error(),
+				strings.Repeat("age 40 ", 30)) {
 				t.Errorf("error %.1000v", err)
 			}
 		})
@@ -86,13 +103,28 @@ func TestDataFilesOfAnotherKindAreRefusedLegibly(t *testing.T) {
 	headerless := strings.Replace(small, `missing: "?"`, `columns: [age, color, member, income]`, 1)
 	semicolons := strings.Replace(small, `missing: "?"`, `missing: "?", delimiter: ";"`, 1)
 	for name, c := range map[string]struct{ task, data, want string }{
-		"zeros":              {small, "PK\x03\x04\x14\x00\x06", "this is a binary file and no delimited text; it starts with \"PK\\x03"},
-		"control characters": {small, "\x1b[2J\x07\xff,b" + strings.Repeat("y", 100) + "\n1,2\n", `the file's columns are: "\x1b[2J\a\xff", b` + strings.Repeat("y", 59) + "…"},
-		"long field":         {small, "age,color,member\n" + strings.Repeat("z", 1000) + ",red,no\n", `"` + strings.Repeat("z", 60) + `…" is not a number`},
-		"quoted header":      {small, "\"age\";\"color\";\"member\"\n1;\"red\";\"no\"\n", `the first line is one field with data.delimiter ',' and 3 fields with ';'; set data.delimiter: ";"`},
-		"commas":             {semicolons, "\"age\",\"color\",\"member\"\n1,\"red\",\"no\"\n", `one field with data.delimiter ';' and 3 fields with ','`},
-		"tabs":               {small, "age\tcolor is\tmember\n", `3 fields with '\t'; set data.delimiter: "\t"`},
-		"headerless":         {headerless, "1|red|no\n2|red|no\n", `one field with data.delimiter ',' and 3 fields with '|'`},
+		"zeros": {
+			small, "PK\x03\x04\x14\x00\x06",
+			"this is a binary file and no delimited text; it starts with \"PK\\x03",
+		},
+		"control characters": {
+			small, "\x1b[2J\x07\xff,b" + strings.Repeat("y", 100) + "\n1,2\n",
+			`the file's columns are: "\x1b[2J\a\xff", b` + strings.Repeat("y", 59) + "…",
+		},
+		"long field": {
+			small, "age,color,member\n" + strings.Repeat("z", 1000) + ",red,no\n",
+			`"` + strings.Repeat("z", 60) + `…" is not a number`,
+		},
+		"quoted header": {
+			small, "\"age\";\"color\";\"member\"\n1;\"red\";\"no\"\n",
+			`the first line is one field with data.delimiter ',' and 3 fields with ';'; set data.delimiter: ";"`,
+		},
+		"commas": {
+			semicolons, "\"age\",\"color\",\"member\"\n1,\"red\",\"no\"\n",
+			`one field with data.delimiter ';' and 3 fields with ','`,
+		},
+		"tabs":       {small, "age\tcolor is\tmember\n", `3 fields with '\t'; set data.delimiter: "\t"`},
+		"headerless": {headerless, "1|red|no\n2|red|no\n", `one field with data.delimiter ',' and 3 fields with '|'`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ReadFrom(context.Background(), strings.NewReader(c.data), parse(t, c.task), ReadOptions{})

@@ -86,7 +86,8 @@ func TestMarkdownHasEveryKey(t *testing.T) {
 	}
 }
 
-// TestMarkdownTellsTheDefaults writes every literal default of the page into a task file: it must mean the same as leaving the key out.
+// TestMarkdownTellsTheDefaults writes every literal default of the page into a task file: it must mean the same as
+// leaving the key out.
 func TestMarkdownTellsTheDefaults(t *testing.T) {
 	features := map[Kind]string{
 		Numeric: "name: a, kind: numeric", Ordinal: "name: a, kind: ordinal, values: [1, 2]",
@@ -147,7 +148,10 @@ func TestMarkdownTellsTheDefaults(t *testing.T) {
 func TestMarkdownKinds(t *testing.T) {
 	want := map[string][]string{
 		"name": {"all"}, "weight": {"all"}, "actionable": {"all"}, "mean": {"numeric", "ordinal"},
-		"values": {"ordinal", "onehot", "thermometer"}, "direction": {"numeric", "ordinal", "binary", "onehot", "thermometer"}, "transitions": {"onehot"},
+		"values": {"ordinal", "onehot", "thermometer"}, "direction": {
+			"numeric", "ordinal", "binary", "onehot",
+			"thermometer",
+		}, "transitions": {"onehot"},
 		"thresholds": {"thermometer"}, "ordered": {"onehot"}, "mad": {"numeric", "ordinal"},
 	}
 	for key, kinds := range want {
@@ -157,7 +161,8 @@ func TestMarkdownKinds(t *testing.T) {
 	}
 }
 
-// TestMarkdownExample reads the data file of the page with the task file of the page, and compares with what the page says comes out.
+// TestMarkdownExample reads the data file of the page with the task file of the page, and compares with what the page
+// says comes out.
 func TestMarkdownExample(t *testing.T) {
 	task, err := Parse("example.yaml", []byte(blocks("yaml")[0]))
 	if err != nil {
@@ -221,7 +226,8 @@ features:
 	}
 	table := blocks("text")[2]
 	got, err := loadOverrides(t, parse(t, blocks("yaml")[0]), table)
-	if err != nil || len(got) != 3 || got[0].With.MaxIncrease != 2000 || got[1].With.Bounds[1] != 12000 || got[2].With.Actionable {
+	if err != nil || len(got) != 3 || got[0].With.MaxIncrease != 2000 || got[1].With.Bounds[1] != 12000 ||
+		got[2].With.Actionable {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -15,9 +15,10 @@ import (
 	"cfq/internal/config"
 )
 
-// LoadOverrides reads what single people can change where it differs from the task: a table with the columns row and feature, and any of
-// the columns that docs/task.md lists. Rows are counted as ReadOptions counts them; an empty field keeps what the task says. The fields are checked as the keys of a task file are, and mistakes returned as Errors, all of them.
-// The overrides come in the order of rows and features.
+// LoadOverrides reads what single people can change where it differs from the task: a table with the columns row and
+// feature, and any of the columns that docs/task.md lists. Rows are counted as ReadOptions counts them; an empty field
+// keeps what the task says. The fields are checked as the keys of a task file are, and mistakes returned as Errors, all
+// of them. The overrides come in the order of rows and features.
 func LoadOverrides(path string, t *Task) ([]Override, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -52,7 +53,10 @@ func newOverrideReader(path string, t *Task) *overrideReader {
 
 // overrideColumns are the columns that a table of overrides may have in addition to row and feature.
 func overrideColumns() []string {
-	return []string{"actionable", "direction", "min", "max", "step", "max_increase", "max_decrease", "max_change", "weight"}
+	return []string{
+		"actionable", "direction", "min", "max", "step", "max_increase", "max_decrease", "max_change",
+		"weight",
+	}
 }
 
 func (o *overrideReader) read(r io.Reader) error {
@@ -82,7 +86,8 @@ func (o *overrideReader) read(r io.Reader) error {
 			return err
 		}
 		if len(rec) != len(o.columns) {
-			return &Problem{Line: at, Row: rows.parquet != nil, Reason: fmt.Sprintf("%d fields where %d are expected", len(rec), len(o.columns))}
+			return &Problem{Line: at, Row: rows.parquet != nil, Reason: fmt.Sprintf("%d fields where %d are expected", len(rec),
+				len(o.columns))}
 		}
 		fields := map[string]ast.Node{}
 		for i, s := range rec {
@@ -182,6 +187,7 @@ func (o *overrideReader) apply(f *Feature, at ast.Node, fields map[string]ast.No
 	}
 	f.Mutable = f.Actionable || drags
 	if need := o.task.Cost.lacks(f, mapping{}); f.Actionable && !was && need != "" {
-		d.errorf(m.Place("actionable"), "the weights of the cost need %s of %q when it is actionable; `cfq task init` makes them from data", need, f.Name)
+		d.errorf(m.Place("actionable"),
+			"the weights of the cost need %s of %q when it is actionable; `cfq task init` makes them from data", need, f.Name)
 	}
 }

@@ -22,12 +22,13 @@ func loadOverrides(t *testing.T, task *Task, table string) ([]Override, error) {
 
 func TestOverrides(t *testing.T) {
 	task := parse(t, full)
-	got, err := loadOverrides(t, task, "\xef\xbb\xbffeature,row, actionable,direction,min,max,step,max_increase,max_decrease,max_change,weight\n"+
-		"housing,7,false,,,,,,,,\n"+
-		"income,7,,increase,500,,100,10,20,30,2.5\n"+
-		"education,0, ,any,,,,2,,,\n"+
-		"status,3,true,,,,,,,,\n"+
-		"income,3,false,,,50%,,,,,\n")
+	got, err := loadOverrides(t, task,
+		"\xef\xbb\xbffeature,row, actionable,direction,min,max,step,max_increase,max_decrease,max_change,weight\n"+
+			"housing,7,false,,,,,,,,\n"+
+			"income,7,,increase,500,,100,10,20,30,2.5\n"+
+			"education,0, ,any,,,,2,,,\n"+
+			"status,3,true,,,,,,,,\n"+
+			"income,3,false,,,50%,,,,,\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,10 +91,12 @@ func TestMistakesInOverrides(t *testing.T) {
 		}
 	}
 	bare := parse(t, "version: 1\nfeatures: [{name: a, kind: numeric, actionable: false}]\ncost: {weights: inverse_mad}\n")
-	if _, err := loadOverrides(t, bare, "row,feature,actionable\n0,a,true\n"); err == nil || !strings.Contains(err.Error(), `the weights of the cost need the mad of "a" when it is actionable`) {
+	if _, err := loadOverrides(t, bare, "row,feature,actionable\n0,a,true\n"); err == nil || !strings.Contains(err.Error(),
+		`the weights of the cost need the mad of "a" when it is actionable`) {
 		t.Errorf("without mad: %v", err)
 	}
-	if _, err := LoadOverrides(filepath.Join(t.TempDir(), "none.csv"), task); err == nil || !strings.Contains(err.Error(), "overrides: open") {
+	if _, err := LoadOverrides(filepath.Join(t.TempDir(), "none.csv"), task); err == nil || !strings.Contains(err.Error(),
+		"overrides: open") {
 		t.Errorf("no file: %v", err)
 	}
 }

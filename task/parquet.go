@@ -18,8 +18,8 @@ import (
 // parquetMagic starts and ends every Parquet file.
 const parquetMagic = "PAR1"
 
-// parquetRows reads the rows of a Parquet file as the text fields that a CSV file of the same values has. It holds some rows of one row
-// group at a time. A panic of the library, as over a damaged file, becomes an error.
+// parquetRows reads the rows of a Parquet file as the text fields that a CSV file of the same values has. It holds some
+// rows of one row group at a time. A panic of the library, as over a damaged file, becomes an error.
 type parquetRows struct {
 	columns []parquetColumn // per leaf of the schema
 	names   []string        // of the columns that can be read
@@ -59,7 +59,8 @@ func newParquetRows(r io.Reader) (p *parquetRows, err error) {
 		return nil, err
 	}
 	end := make([]byte, 8) // the length of the footer, and the mark again
-	if _, err := at.ReadAt(end, max(0, size-8)); err != nil || size < 12 || int64(binary.LittleEndian.Uint32(end)) > size-12 {
+	if _, err := at.ReadAt(end, max(0, size-8)); err != nil || size < 12 ||
+		int64(binary.LittleEndian.Uint32(end)) > size-12 {
 		return nil, errors.New("Parquet: the file is damaged or cut off: it has no footer")
 	}
 	f, err := parquet.OpenFile(at, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))

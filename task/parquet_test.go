@@ -47,7 +47,8 @@ func writeParquet(t testing.TB, columns parquet.Group, rows ...[]any) []byte {
 	return b.Bytes()
 }
 
-// The same rows in CSV and Parquet are the same people, bit for bit: numbers as doubles, as texts in a dictionary, and as integers.
+// The same rows in CSV and Parquet are the same people, bit for bit: numbers as doubles, as texts in a dictionary, and
+// as integers.
 func TestParquetIsCSV(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "testdata", "loans", "train.csv"))
@@ -116,7 +117,8 @@ func TestParquetIsCSV(t *testing.T) {
 		t.Errorf("%v, %v", header, err)
 	}
 	n := 0
-	if _, err := Stream(t.Context(), path, task, ReadOptions{}, 300, func(p *People) error { n += p.N; return nil }); err != nil || n != want.N {
+	if _, err := Stream(t.Context(), path, task, ReadOptions{}, 300,
+		func(p *People) error { n += p.N; return nil }); err != nil || n != want.N {
 		t.Errorf("%d people, %v", n, err)
 	}
 }
@@ -165,7 +167,10 @@ func TestParquetDoublesComeBack(t *testing.T) {
 func TestParquetThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	task := parse(t, "version: 1\nfeatures: [{name: age, kind: numeric}, {name: home, kind: onehot, values: [a, b]}]\n")
-	good := writeParquet(t, parquet.Group{"age": parquet.Leaf(parquet.DoubleType), "home": parquet.String()}, []any{1.0, "a"}, []any{2.0, "c"})
+	good := writeParquet(t, parquet.Group{"age": parquet.Leaf(parquet.DoubleType), "home": parquet.String()}, []any{
+		1.0,
+		"a",
+	}, []any{2.0, "c"})
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	_, _ = z.Write(good)
@@ -177,27 +182,42 @@ func TestParquetThatCannotBeRead(t *testing.T) {
 		file []byte
 		want string
 	}{
-		"gzip":      {packed.Bytes(), "cannot be read from a gzip file or a stream"},
-		"cut":       {good[:len(good)-9], "Parquet: the file is damaged or cut off"},
-		"magic":     {[]byte("PAR1"), "Parquet: "},
-		"no column": {writeParquet(t, parquet.Group{"ag": parquet.String(), "home": parquet.String()}, []any{"1", "a"}), `there is no column "age" (feature age); did you mean "ag"?`},
-		"time":      {other(parquet.Timestamp(parquet.Millisecond), int64(3)), `column "age" (feature age) cannot be read: it holds values of the type TIMESTAMP`},
-		"bytes":     {other(parquet.Leaf(parquet.FixedLenByteArrayType(2)), []byte("ab")), `column "age" (feature age) cannot be read: it holds values of the type FIXED_LEN_BYTE_ARRAY`},
-		"list":      {other(parquet.Repeated(parquet.Leaf(parquet.DoubleType)), 3.0), `column "age" (feature age) cannot be read: it is nested or repeated`},
+		"gzip":  {packed.Bytes(), "cannot be read from a gzip file or a stream"},
+		"cut":   {good[:len(good)-9], "Parquet: the file is damaged or cut off"},
+		"magic": {[]byte("PAR1"), "Parquet: "},
+		"no column": {
+			writeParquet(t, parquet.Group{"ag": parquet.String(), "home": parquet.String()}, []any{"1", "a"}),
+			`there is no column "age" (feature age); did you mean "ag"?`,
+		},
+		"time": {
+			other(parquet.Timestamp(parquet.Millisecond), int64(3)),
+			`column "age" (feature age) cannot be read: it holds values of the type TIMESTAMP`,
+		},
+		"bytes": {
+			other(parquet.Leaf(parquet.FixedLenByteArrayType(2)), []byte("ab")),
+			`column "age" (feature age) cannot be read: it holds values of the type FIXED_LEN_BYTE_ARRAY`,
+		},
+		"list": {
+			other(parquet.Repeated(parquet.Leaf(parquet.DoubleType)), 3.0),
+			`column "age" (feature age) cannot be read: it is nested or repeated`,
+		},
 	} {
 		path := filepath.Join(t.TempDir(), "people")
 		if err := os.WriteFile(path, c.file, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Read(t.Context(), path, task, ReadOptions{}); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
+		if _, err := Read(t.Context(), path, task, ReadOptions{}); err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 	p, err := ReadFrom(t.Context(), bytes.NewReader(good), task, ReadOptions{})
-	if err != nil || p.N != 1 || p.Failed != 1 || p.Problems[0].Error() != `row 2, column "home": "c" is not a known value; one of: a, b` {
+	if err != nil || p.N != 1 || p.Failed != 1 ||
+		p.Problems[0].Error() != `row 2, column "home": "c" is not a known value; one of: a, b` {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if _, err := ReadFrom(t.Context(), io.MultiReader(bytes.NewReader(good)), task, ReadOptions{}); err == nil || !strings.Contains(err.Error(), "stream") {
+	if _, err := ReadFrom(t.Context(), io.MultiReader(bytes.NewReader(good)), task, ReadOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "stream") {
 		t.Errorf("a stream: %v", err)
 	}
 }
@@ -207,19 +227,26 @@ func TestParquetOverrides(t *testing.T) {
 	t.Parallel()
 	task := parse(t, full)
 	path := filepath.Join(t.TempDir(), "o.parquet")
-	file := writeParquet(t, parquet.Group{"feature": parquet.String(), "max": parquet.Optional(parquet.Leaf(parquet.DoubleType)), "row": parquet.Int(64)},
+	file := writeParquet(t, parquet.Group{
+		"feature": parquet.String(),
+		"max":     parquet.Optional(parquet.Leaf(parquet.DoubleType)), "row": parquet.Int(64),
+	},
 		[]any{"income", 25000.0, int64(3)}, []any{"housing", nil, int64(7)}, []any{"incom", nil, int64(8)})
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LoadOverrides(path, task); err == nil || !strings.Contains(err.Error(), `o.parquet:3:1: there is no feature "incom"`) {
+	if _, err := LoadOverrides(path, task); err == nil || !strings.Contains(err.Error(),
+		`o.parquet:3:1: there is no feature "incom"`) {
 		t.Error(err)
 	}
 }
 
 // FuzzParquet: any bytes that begin with the mark of Parquet are people or an error, never a panic.
 func FuzzParquet(f *testing.F) {
-	f.Add(writeParquet(f, parquet.Group{"age": parquet.Leaf(parquet.DoubleType), "color": parquet.Optional(parquet.String()), "member": parquet.String()},
+	f.Add(writeParquet(f, parquet.Group{
+		"age":   parquet.Leaf(parquet.DoubleType),
+		"color": parquet.Optional(parquet.String()), "member": parquet.String(),
+	},
 		[]any{30.0, "red", "yes"}, []any{40.5, nil, "no"}))
 	f.Add([]byte(parquetMagic + "\x00\x00\x00\x00" + parquetMagic))
 	task, err := Parse("small.yaml", []byte(small))

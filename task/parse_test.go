@@ -25,9 +25,15 @@ func TestParseResolvesDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	age, color, member := defaultFeature(), defaultFeature(), defaultFeature()
-	age.Name, age.Column, age.Kind, age.Mean, age.Std, age.Bounds, age.Step = "age", "age", Numeric, 40, 10, [2]float64{18, 90}, 1
+	age.Name, age.Column, age.Kind, age.Mean, age.Std, age.Bounds, age.Step = "age", "age", Numeric, 40, 10, [2]float64{
+		18,
+		90,
+	}, 1
 	age.Direction, age.MaxIncrease, age.Width = Increase, 20, 1
-	color.Name, color.Column, color.Kind, color.Values, color.Shares = "color", "color", OneHot, []string{"red", "blue"}, []float64{0.25, 0.7}
+	color.Name, color.Column, color.Kind, color.Values, color.Shares = "color", "color", OneHot, []string{
+		"red",
+		"blue",
+	}, []float64{0.25, 0.7}
 	color.Transitions, color.Subgroup, color.Offset, color.Width = map[string][]string{"red": {"blue"}}, true, 1, 2
 	member.Name, member.Column, member.Kind, member.One, member.Zero, member.Shares = "member", "member", Binary, "yes", "no", []float64{0.5}
 	member.Subgroup, member.Offset, member.Width = true, 3, 1
@@ -118,29 +124,44 @@ spartity: {}
 func TestParseRefuses(t *testing.T) {
 	const feature = "\nfeatures: [{name: a, kind: numeric}]"
 	for name, c := range map[string]struct{ file, want string }{
-		"nothing":            {"", "the task file is empty"},
-		"a comment":          {"# nothing", "the task file is empty"},
-		"a list":             {"[1]", "t:1:1: the task file must be a mapping"},
-		"two documents":      {"version: 1" + feature + "\n---\nversion: 1\n", "one document"},
-		"open bracket":       {"features: [", "t:1:11:"},
-		"duplicate key":      {"version: 1\nversion: 1" + feature, "t:2:1: mapping key"},
-		"alias":              {"version: &v 1\ntarget: {index: *v}" + feature, "anchor or alias"},
-		"merge key":          {"version: 1\n<<: {}" + feature, "merge keys"},
-		"block text":         {"version: 1\ndata: {label: a,\n favourable: >50K}" + feature, "put quotes around"},
-		"no features":        {"version: 1\nfeatures: []", "t:2:11: the list of features is empty"},
-		"leaking label":      {"version: 1\ndata: {label: a, favourable: 1}" + feature, "the model would be given the outcome"},
-		"dropped feature":    {"version: 1\ndata: {drop: [a]}" + feature, `t:3:19: feature "a" reads column "a", which data.drop excludes`},
-		"unlisted column":    {"version: 1\ndata: {columns: [b, aa]}" + feature, `did you mean "aa"?`},
-		"mean without std":   {"version: 1\nfeatures: [{name: a, kind: numeric, mean: 1}]", "belong together"},
-		"empty condition":    {"version: 1\ndata: {filter: [{column: b}]}" + feature, "needs a condition"},
-		"impossible filter":  {"version: 1\ndata: {filter: [{column: b, min: 2, max: 1}]}" + feature, "no value lies between"},
-		"negative margin":    {"version: 1\ntarget: {margin: -1}" + feature, "t:2:18: this must be 0 or more"},
-		"infinite mean":      {"version: 1\nfeatures: [{name: a, kind: numeric, mean: .inf, std: 1}]", "finite"},
-		"value is missing":   {"version: 1\ndata: {missing: '?'}\nfeatures: [{name: a, kind: onehot, values: ['?']}]", "both a value and a missing marker"},
-		"too deep":           {strings.Repeat("[", 5000), "nested too deep"},
-		"not text":           {"a: \xff", "not UTF-8"},
-		"too large":          {strings.Repeat("#", 1<<20+1), "larger than 1 MiB"},
-		"shares of one kind": {"version: 1\nfeatures: [{name: a, kind: binary, one: x, shares: [0.5, 0.5]}]", "has one share"},
+		"nothing":       {"", "the task file is empty"},
+		"a comment":     {"# nothing", "the task file is empty"},
+		"a list":        {"[1]", "t:1:1: the task file must be a mapping"},
+		"two documents": {"version: 1" + feature + "\n---\nversion: 1\n", "one document"},
+		"open bracket":  {"features: [", "t:1:11:"},
+		"duplicate key": {"version: 1\nversion: 1" + feature, "t:2:1: mapping key"},
+		"alias":         {"version: &v 1\ntarget: {index: *v}" + feature, "anchor or alias"},
+		"merge key":     {"version: 1\n<<: {}" + feature, "merge keys"},
+		"block text":    {"version: 1\ndata: {label: a,\n favourable: >50K}" + feature, "put quotes around"},
+		"no features":   {"version: 1\nfeatures: []", "t:2:11: the list of features is empty"},
+		"leaking label": {
+			"version: 1\ndata: {label: a, favourable: 1}" + feature,
+			"the model would be given the outcome",
+		},
+		"dropped feature": {
+			"version: 1\ndata: {drop: [a]}" + feature,
+			`t:3:19: feature "a" reads column "a", which data.drop excludes`,
+		},
+		"unlisted column":  {"version: 1\ndata: {columns: [b, aa]}" + feature, `did you mean "aa"?`},
+		"mean without std": {"version: 1\nfeatures: [{name: a, kind: numeric, mean: 1}]", "belong together"},
+		"empty condition":  {"version: 1\ndata: {filter: [{column: b}]}" + feature, "needs a condition"},
+		"impossible filter": {
+			"version: 1\ndata: {filter: [{column: b, min: 2, max: 1}]}" + feature,
+			"no value lies between",
+		},
+		"negative margin": {"version: 1\ntarget: {margin: -1}" + feature, "t:2:18: this must be 0 or more"},
+		"infinite mean":   {"version: 1\nfeatures: [{name: a, kind: numeric, mean: .inf, std: 1}]", "finite"},
+		"value is missing": {
+			"version: 1\ndata: {missing: '?'}\nfeatures: [{name: a, kind: onehot, values: ['?']}]",
+			"both a value and a missing marker",
+		},
+		"too deep":  {strings.Repeat("[", 5000), "nested too deep"},
+		"not text":  {"a: \xff", "not UTF-8"},
+		"too large": {strings.Repeat("#", 1<<20+1), "larger than 1 MiB"},
+		"shares of one kind": {
+			"version: 1\nfeatures: [{name: a, kind: binary, one: x, shares: [0.5, 0.5]}]",
+			"has one share",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse("t", []byte(c.file))
@@ -157,7 +178,8 @@ func TestParseReadsYAMLAndJSONAlike(t *testing.T) {
 		t.Fatal(err)
 	}
 	indented := strings.ReplaceAll(string(want.JSON()), "\n ", "\n\t")
-	for _, data := range []string{string(want.JSON()), indented, "\xef\xbb\xbf" + small, strings.ReplaceAll(small, "\n", "\r\n")} {
+	for _, data := range []string{string(want.JSON()), indented, "\xef\xbb\xbf" + small, strings.ReplaceAll(small, "\n",
+		"\r\n")} {
 		got, err := Parse("x", []byte(data))
 		if err != nil {
 			t.Fatal(err)
@@ -185,7 +207,10 @@ features: [{name: a, kind: onehot, values: [1, 2.50, true, no]}, {name: b, kind:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(Data{Label: "y", Favourable: "0", Missing: []string{"NA", "~x", "1e5"}, Comment: '#', Delimiter: '\t'}, task.Data); d != "" {
+	if d := cmp.Diff(Data{
+		Label: "y", Favourable: "0", Missing: []string{"NA", "~x", "1e5"}, Comment: '#',
+		Delimiter: '\t',
+	}, task.Data); d != "" {
 		t.Error(d)
 	}
 	if d := cmp.Diff([]string{"1", "2.50", "true", "no"}, task.Features[0].Values); d != "" {

@@ -2,17 +2,19 @@ package task
 
 import "fmt"
 
-// People are the rows of a data file as the model sees them. Total = N + Thinned + Failed + Filtered + Excluded: no row disappears without
-// being counted.
+// People are the rows of a data file as the model sees them. Total = N + Thinned + Failed + Filtered + Excluded: no row
+// disappears without being counted.
 type People struct {
-	X         []float32  // N x Dim model inputs, row-major
-	Dim       int        // model inputs per person
-	N         int        // people that were read
-	Labels    []int8     // per person: 1 favourable, 0 not, -1 not known
-	Lines     []int      // per person: 1-based line of the (uncompressed) file; the row, from 1, of a Parquet file
-	Rows      []int      // per person: index of the row, see ReadOptions
-	Kept      [][]string // per person: the fields of the columns ReadOptions.Keep, "" where the file has no such column; nil without them
-	Hashes    []uint64   // per person, with ReadOptions.Hash: the same number wherever the same record stands in a file, see there; nil without it
+	X      []float32  // N x Dim model inputs, row-major
+	Dim    int        // model inputs per person
+	N      int        // people that were read
+	Labels []int8     // per person: 1 favourable, 0 not, -1 not known
+	Lines  []int      // per person: 1-based line of the (uncompressed) file; the row, from 1, of a Parquet file
+	Rows   []int      // per person: index of the row, see ReadOptions
+	Kept   [][]string // per person: the fields of the columns ReadOptions.Keep, "" where the file has no such column; nil without them
+	// per person, with ReadOptions.Hash: the same number wherever the same record stands in a file, see there; nil
+	// without it
+	Hashes    []uint64
 	Subgroups []Subgroup // one per feature with Subgroup set, then one per Data.Subgroups column
 
 	Problems []Problem // the first maxProblems rows that could not be read
@@ -22,7 +24,9 @@ type People struct {
 	Thinned  int       // people who could be read and were not drawn, see ReadOptions.Most
 	Total    int       // data rows looked at
 	Notes    []string  // things about the file worth telling the user once
-	Warnings []string  // things about the file that probably make results wrong: labels that look mistaken, no labels where some are expected
+	// things about the file that probably make results wrong: labels that look mistaken, no labels where some are
+	// expected
+	Warnings []string
 }
 
 // Subgroup holds the value that each person has of one feature.
@@ -42,26 +46,29 @@ type Problem struct {
 
 // ReadOptions selects rows of a data file. The zero value reads all.
 //
-// Rows are numbered from 0 among the data rows that Data.Filter keeps: header, skipped, comment and blank lines have no number, rows that
-// cannot be read have one. So numbers made by any tool that applies the same filter mean the same rows here.
+// Rows are numbered from 0 among the data rows that Data.Filter keeps: header, skipped, comment and blank lines have no
+// number, rows that cannot be read have one. So numbers made by any tool that applies the same filter mean the same
+// rows here.
 type ReadOptions struct {
 	Rows   int   // look at the first Rows selected rows only; 0 = all
 	Only   []int // rows to read; nil = all
 	Except []int // rows to leave out
 
-	// Most bounds the people that are kept, and with them the memory: of more, so many are drawn, each with the same chance, by Seed.
-	// They stand in the order of the file. 0 = all.
+	// Most bounds the people that are kept, and with them the memory: of more, so many are drawn, each with the same
+	// chance, by Seed. They stand in the order of the file. 0 = all.
 	Most int
 	Seed uint64
 
-	// Hash fills People.Hashes: SHA-256, cut to 64 bits, of all fields of the person's record, without blanks around them, in the order of
-	// the columns' names. So it says nothing of where a row stands, of the order of columns, of delimiters, quotes and line endings.
+	// Hash fills People.Hashes: SHA-256, cut to 64 bits, of all fields of the person's record, without blanks around them,
+	// in the order of the columns' names. So it says nothing of where a row stands, of the order of columns, of
+	// delimiters, quotes and line endings.
 	Hash bool
 
 	Keep []string // columns whose fields are returned as text, in People.Kept
 }
 
-// Subset returns the people with the given positions (0 <= row < N), in that order. Counts of what could not be read are not carried over.
+// Subset returns the people with the given positions (0 <= row < N), in that order. Counts of what could not be read
+// are not carried over.
 func (p *People) Subset(rows []int) *People {
 	q := &People{
 		X: make([]float32, 0, len(rows)*p.Dim), Dim: p.Dim, N: len(rows), Total: len(rows),

@@ -24,11 +24,12 @@ const maxProblems = 1000
 // maxGroups bounds the values of a Data.Subgroups column: more of them are no groups.
 const maxGroups = 1000
 
-// Read reads the people of a data file: delimited text of raw columns or of model inputs (a header that names the model's inputs, or
-// Task.Encoded). It may be compressed with gzip, which is recognised by content.
+// Read reads the people of a data file: delimited text of raw columns or of model inputs (a header that names the
+// model's inputs, or Task.Encoded). It may be compressed with gzip, which is recognised by content.
 //
-// A row that cannot be used is a Problem, not an error: a wrong number of fields, a number that is none, a missing number or binary value,
-// an unknown category. A missing category is no problem but an all-zero one-hot group. It is an error when no row at all can be used.
+// A row that cannot be used is a Problem, not an error: a wrong number of fields, a number that is none, a missing
+// number or binary value, an unknown category. A missing category is no problem but an all-zero one-hot group. It is an
+// error when no row at all can be used.
 func Read(ctx context.Context, path string, t *Task, o ReadOptions) (*People, error) {
 	return FromFile(path, func(r io.Reader) (*People, error) { return ReadFrom(ctx, r, t, o) })
 }
@@ -177,7 +178,8 @@ func (rd *reader) setColumns(cols *columns) {
 	}
 	switch {
 	case cols.label < 0 && t.Data.Label != "" && cols.header:
-		rd.warn(fmt.Sprintf("the file has no column %q, which data.label names: outcomes are not known%s", t.Data.Label, suggest(t.Data.Label, cols.unused())))
+		rd.warn(fmt.Sprintf("the file has no column %q, which data.label names: outcomes are not known%s", t.Data.Label,
+			suggest(t.Data.Label, cols.unused())))
 	case cols.label < 0 && t.Data.Label != "":
 		rd.note(fmt.Sprintf("the file has no column %q: outcomes are not known", t.Data.Label))
 	case cols.label < 0:
@@ -243,7 +245,8 @@ func (t *Task) resolve(names []string, unreadable func(column string) string) (*
 			errs = append(errs, fmt.Errorf("column %s (%s) cannot be read: %s", message.Quote(column), message.Clip(by), why))
 			return -1
 		case !ok:
-			errs = append(errs, fmt.Errorf("there is no column %s (%s)%s", message.Quote(column), message.Clip(by), suggest(column, names)))
+			errs = append(errs, fmt.Errorf("there is no column %s (%s)%s", message.Quote(column), message.Clip(by),
+				suggest(column, names)))
 			return -1
 		}
 		return i
@@ -313,8 +316,8 @@ func suggest(column string, names []string) string {
 	return ""
 }
 
-// header returns the columns of the file: from the task for a headerless file, otherwise from the first record; data says that this
-// record is data itself.
+// header returns the columns of the file: from the task for a headerless file, otherwise from the first record; data
+// says that this record is data itself.
 func (t *Task) header(first []string) (c *columns, data bool, err error) {
 	names := trimmed(first)
 	switch given := t.Data.Columns; {
@@ -364,7 +367,11 @@ func (rd *reader) row(rec []string, line int) {
 	}
 	for _, tw := range c.twins {
 		if a, b := rec[tw[0]], rec[tw[1]]; !same(a, b) {
-			rd.problem(&Problem{Line: line, Column: c.names[tw[0]], Reason: fmt.Sprintf("the column occurs twice with different values, %s and %s", message.Quote(a), message.Quote(b))})
+			rd.problem(&Problem{
+				Line: line, Column: c.names[tw[0]],
+				Reason: fmt.Sprintf("the column occurs twice with different values, %s and %s", message.Quote(a),
+					message.Quote(b)),
+			})
 			return
 		}
 	}
@@ -514,8 +521,8 @@ func (rd *reader) group(g *Subgroup, field string) {
 	g.Codes = append(g.Codes, int32(i))
 }
 
-// sample keeps a uniform sample of a stream of people (algorithm R): the first Most fill it, and the n-th of all takes a random one's
-// place with probability Most/n. Memory does not grow with the stream.
+// sample keeps a uniform sample of a stream of people (algorithm R): the first Most fill it, and the n-th of all takes
+// a random one's place with probability Most/n. Memory does not grow with the stream.
 func (rd *reader) sample() {
 	p, most := rd.people, rd.o.Most
 	if rd.seen++; most <= 0 || rd.seen <= most {
@@ -563,14 +570,17 @@ func (p *People) inOrder() {
 	p.X, p.Lines, p.Rows, p.Labels, p.Kept, p.Hashes, p.Subgroups = q.X, q.Lines, q.Rows, q.Labels, q.Kept, q.Hashes, q.Subgroups
 }
 
-// Stream is Read for files of any length: each is given the people in batches of size (the last may be smaller), in the order of the file,
-// and keeps the batch it is given. Memory is bounded by the batch.
+// Stream is Read for files of any length: each is given the people in batches of size (the last may be smaller), in the
+// order of the file, and keeps the batch it is given. Memory is bounded by the batch.
 //
-// Row numbers, filters, problems, notes and warnings are those of Read. Codes of Data.Subgroups columns mean the same in all batches, but their
-// values stand in the order in which they first occur. The returned People have the counts, problems, notes and warnings of the whole file, and
-// no people: X and all that is listed per person is nil. An error of each ends the reading and is returned as it is.
-// With ReadOptions.Most the people drawn are handed on at the end of the file, and memory is bounded by their number.
-func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, each func(*People) error) (*People, error) {
+// Row numbers, filters, problems, notes and warnings are those of Read. Codes of Data.Subgroups columns mean the same
+// in all batches, but their values stand in the order in which they first occur. The returned People have the counts,
+// problems, notes and warnings of the whole file, and no people: X and all that is listed per person is nil. An error
+// of each ends the reading and is returned as it is. With ReadOptions.Most the people drawn are handed on at the end of
+// the file, and memory is bounded by their number.
+func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, each func(*People) error) (*People,
+	error,
+) {
 	if o.Most > 0 {
 		return drawn(ctx, path, t, o, max(size, 1), each)
 	}
@@ -584,7 +594,9 @@ func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, 
 }
 
 // drawn is Stream for a sample of the people.
-func drawn(ctx context.Context, path string, t *Task, o ReadOptions, size int, each func(*People) error) (*People, error) {
+func drawn(ctx context.Context, path string, t *Task, o ReadOptions, size int, each func(*People) error) (*People,
+	error,
+) {
 	p, err := Read(ctx, path, t, o)
 	if err != nil {
 		return nil, err
@@ -616,7 +628,10 @@ func (rd *reader) flush(last bool) error {
 		return nil
 	}
 	n := len(p.Lines)
-	q := &People{X: p.X, Dim: p.Dim, N: n, Labels: p.Labels, Lines: p.Lines, Rows: p.Rows, Kept: p.Kept, Hashes: p.Hashes, Total: n}
+	q := &People{
+		X: p.X, Dim: p.Dim, N: n, Labels: p.Labels, Lines: p.Lines, Rows: p.Rows, Kept: p.Kept, Hashes: p.Hashes,
+		Total: n,
+	}
 	q.Subgroups = rd.task.subgroups(q)
 	p.X, p.Labels, p.Lines, p.Rows, p.Kept, p.Hashes = nil, nil, nil, nil, nil, nil
 	for i := range p.Subgroups {
@@ -628,7 +643,8 @@ func (rd *reader) flush(last bool) error {
 	return b.err
 }
 
-// Header returns the names of the columns of a data file: of text its first row, without blanks around them. Data.Columns is not looked at.
+// Header returns the names of the columns of a data file: of text its first row, without blanks around them.
+// Data.Columns is not looked at.
 func Header(path string, d *Data) ([]string, error) {
 	return FromFile(path, func(r io.Reader) ([]string, error) {
 		rows, err := d.rows(r)
@@ -660,7 +676,8 @@ func (rd *reader) finish() (*People, error) {
 	for i := range p.Subgroups {
 		p.Subgroups[i].sort()
 		if len(p.Subgroups[i].Values) == maxGroups {
-			rd.note(fmt.Sprintf("column %q has %d values or more; the further ones are taken as missing", p.Subgroups[i].Feature, maxGroups))
+			rd.note(fmt.Sprintf("column %q has %d values or more; the further ones are taken as missing", p.Subgroups[i].Feature,
+				maxGroups))
 		}
 	}
 	if rd.batch != nil {
@@ -688,7 +705,8 @@ func (p *People) noneRead() error {
 	case p.Total == 0:
 		return errors.New("the file has no data rows")
 	case p.Failed == 0:
-		return fmt.Errorf("no row is left: of %d rows, data.filter leaves out %d and the row selection %d", p.Total, p.Filtered, p.Excluded)
+		return fmt.Errorf("no row is left: of %d rows, data.filter leaves out %d and the row selection %d", p.Total,
+			p.Filtered, p.Excluded)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "none of %d rows can be read:", p.Failed)
@@ -807,12 +825,14 @@ func (rd *reader) checkLabels() {
 	list := listLabels(all, rd.others.more)
 	switch {
 	case rd.favour == 0 && len(all) == 1 && hint == "" && rd.known < fewLabels:
-		rd.note(fmt.Sprintf("no row has the favourable label %s in column %s: the label is %s", message.Quote(d.Favourable), message.Quote(d.Label), list))
+		rd.note(fmt.Sprintf("no row has the favourable label %s in column %s: the label is %s", message.Quote(d.Favourable),
+			message.Quote(d.Label), list))
 	case rd.favour == 0:
 		rd.warn(fmt.Sprintf("no row has the favourable label %s in column %s, so all count as unfavourable; the labels are %s%s",
 			message.Quote(d.Favourable), message.Quote(d.Label), list, hint))
 	case len(all) > 1 || hint != "":
-		rd.warn(fmt.Sprintf("column %s: every label but %s counts as unfavourable: %s%s", message.Quote(d.Label), message.Quote(d.Favourable), list, hint))
+		rd.warn(fmt.Sprintf("column %s: every label but %s counts as unfavourable: %s%s", message.Quote(d.Label),
+			message.Quote(d.Favourable), list, hint))
 	}
 }
 

@@ -65,7 +65,8 @@ func TestReadEncodesAndAccountsForEveryRow(t *testing.T) {
 		t.Error(d)
 	}
 	sub := p.Subset([]int{2, 0})
-	if d := cmp.Diff([]float32{0, 0, 0, 0, -1, 1, 0, 1}, sub.X); d != "" || sub.N != 2 || sub.Lines[0] != 12 || sub.Subgroups[1].Codes[1] != 1 {
+	if d := cmp.Diff([]float32{0, 0, 0, 0, -1, 1, 0, 1}, sub.X); d != "" || sub.N != 2 || sub.Lines[0] != 12 ||
+		sub.Subgroups[1].Codes[1] != 1 {
 		t.Errorf("subset %+v", sub)
 	}
 }
@@ -80,7 +81,12 @@ features: [{name: age, kind: numeric}, {name: work, kind: onehot, values: [Priva
 		labels []int8
 		notes  int
 	}{
-		"comment line":    {"|1x3 Cross validator\n25, Private, <=50K.\n30, State gov , >50K.\n\n", []int{2, 3}, []int8{0, 1}, 0},
+		"comment line": {
+			"|1x3 Cross validator\n25, Private, <=50K.\n30, State gov , >50K.\n\n",
+			[]int{2, 3},
+			[]int8{0, 1},
+			0,
+		},
 		"no comment line": {"25, Private, <=50K\n30, \"State gov\", >50K\n", []int{1, 2}, []int8{0, 1}, 0},
 		"header repeated": {"age, work, y\n25, Private, <=50K\n30, State gov, >50K\n", []int{2, 3}, []int8{0, 1}, 0},
 		"no outcome":      {"25, Private\n30, State gov\n", []int{1, 2}, []int8{-1, -1}, 1},
@@ -126,7 +132,8 @@ features: [{name: a, kind: numeric}]`)
 	if p := read(t, task, data, ReadOptions{Rows: 3}); p.N != 2 || p.Failed != 1 {
 		t.Errorf("first three rows: %+v", p)
 	}
-	if _, err := ReadFrom(context.Background(), strings.NewReader(data), task, ReadOptions{Only: []int{5}}); err == nil || !strings.Contains(err.Error(), "row 5 is selected, but the file has 5 rows") {
+	if _, err := ReadFrom(context.Background(), strings.NewReader(data), task, ReadOptions{Only: []int{5}}); err == nil ||
+		!strings.Contains(err.Error(), "row 5 is selected, but the file has 5 rows") {
 		t.Errorf("selection beyond the file: %v", err)
 	}
 }
@@ -142,13 +149,19 @@ func TestReadRepeatedColumns(t *testing.T) {
 
 func TestReadRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ data, want string }{
-		"empty":            {"", "the file is empty"},
-		"header only":      {"age,color,member,income\n", "no data rows"},
-		"missing columns":  {"ages,color,Member\n1,2,3\n", `there is no column "age" (feature age); did you mean "ages"?`},
-		"its list":         {"ages,color,Member\n1,2,3\n", "the file's columns are: ages, color, Member"},
-		"delimiter":        {"age;color;member\n1;red;no\n", "the first line is one field with data.delimiter ',' and 3 fields with ';'; set data.delimiter: \";\"\nthere is no column"},
-		"all rows fail":    {"age,color,member\nx,red,no\n", "none of 1 rows can be read:\n  line 2, column \"age\""},
-		"open quote":       {"age,color,member\n1,red,no\n2,\"red,no\n3,red,no\n", "line 3: a quoted field never ends; the lines from there to"},
+		"empty":           {"", "the file is empty"},
+		"header only":     {"age,color,member,income\n", "no data rows"},
+		"missing columns": {"ages,color,Member\n1,2,3\n", `there is no column "age" (feature age); did you mean "ages"?`},
+		"its list":        {"ages,color,Member\n1,2,3\n", "the file's columns are: ages, color, Member"},
+		"delimiter": {
+			"age;color;member\n1;red;no\n",
+			"the first line is one field with data.delimiter ',' and 3 fields with ';'; set data.delimiter: \";\"\nthere is no column",
+		},
+		"all rows fail": {"age,color,member\nx,red,no\n", "none of 1 rows can be read:\n  line 2, column \"age\""},
+		"open quote": {
+			"age,color,member\n1,red,no\n2,\"red,no\n3,red,no\n",
+			"line 3: a quoted field never ends; the lines from there to",
+		},
 		"one endless line": {"age,color,member\n" + strings.Repeat("x", 2<<20), "longer than 1 MiB"},
 		"UTF-16":           {"\xff\xfea\x00", "save it as UTF-8"},
 	} {

@@ -7,7 +7,8 @@ import (
 	"cfq/internal/config"
 )
 
-// reference is the reference page of the task file. Its tables describe the keys of each mapping, and so does the schema by them.
+// reference is the reference page of the task file. Its tables describe the keys of each mapping, and so does the
+// schema by them.
 //
 //go:embed reference.txt
 var reference string
@@ -33,8 +34,8 @@ func object(section string, keys []key) func() schema {
 	}
 }
 
-// Schema returns the JSON Schema (draft 2020-12) of the task file, for editors: from the keys that the decoder reads by. A file that it
-// accepts may still have mistakes: names that refer to nothing, numbers that contradict each other.
+// Schema returns the JSON Schema (draft 2020-12) of the task file, for editors: from the keys that the decoder reads
+// by. A file that it accepts may still have mistakes: names that refer to nothing, numbers that contradict each other.
 func Schema() []byte {
 	keys := newDecoder("").taskKeys(&Task{}, &parts{})
 	return object("The task file", keys)().Document("task", "cfq task file")

@@ -65,8 +65,8 @@ func (s *Selection) End() error {
 	return nil
 }
 
-// LoadRows reads row numbers for ReadOptions: JSON, either a list or an object with the list "test_rows", or plain text with numbers
-// separated by white space or commas. Numbers count as ReadOptions says.
+// LoadRows reads row numbers for ReadOptions: JSON, either a list or an object with the list "test_rows", or plain text
+// with numbers separated by white space or commas. Numbers count as ReadOptions says.
 func LoadRows(path string) ([]int, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -88,7 +88,8 @@ func badRows(err error) error {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &kind):
-		return fmt.Errorf("a %s stands where a row number or a list of them is expected (byte %d); %s", message.Clip(kind.Value), kind.Offset, rowsAre)
+		return fmt.Errorf("a %s stands where a row number or a list of them is expected (byte %d); %s",
+			message.Clip(kind.Value), kind.Offset, rowsAre)
 	case errors.As(err, &syntax):
 		return fmt.Errorf("this is not JSON that can be read (byte %d: %w); %s", syntax.Offset, err, rowsAre)
 	}

@@ -41,13 +41,14 @@ func TestConditions(t *testing.T) {
 	n := func(feature string, coef float64) Term { return Term{Feature: feature, Coef: coef} }
 	v := func(feature, value string, coef float64) Term { return Term{feature, value, coef} }
 	for text, want := range map[string][]Inequality{
-		"hours <= 3":                           {num(3, false, n("hours", 1))},
-		"hours-per-week - 2 < 7":               {num(9, true, n("hours-per-week", 1))},
-		"hours-per <= 0":                       {num(0, false, n("hours", 1), n("per", -1))},
-		"hours - per-week_<=1":                 nil,
-		"3>=hours":                             {num(3, false, n("hours", 1))},
-		"hours > 2*(per + 1) - per/4":          {num(-2, true, n("hours", -1), n("per", 1.75))},
-		"- ( hours - - per ) == .5e1":          {num(5, false, n("hours", -1), n("per", -1)), num(-5, false, n("hours", 1), n("per", 1))},
+		"hours <= 3":                  {num(3, false, n("hours", 1))},
+		"hours-per-week - 2 < 7":      {num(9, true, n("hours-per-week", 1))},
+		"hours-per <= 0":              {num(0, false, n("hours", 1), n("per", -1))},
+		"hours - per-week_<=1":        nil,
+		"3>=hours":                    {num(3, false, n("hours", 1))},
+		"hours > 2*(per + 1) - per/4": {num(-2, true, n("hours", -1), n("per", 1.75))},
+		"- ( hours - - per ) == .5e1": {num(5, false, n("hours", -1), n("per", -1)), num(-5, false, n("hours", 1),
+			n("per", 1))},
 		"capital gain<=1e3":                    {num(1000, false, n("capital gain", 1))},
 		"a.b <= 5":                             {num(5, false, n("a.b", 1))},
 		"`2` <= 2":                             {num(2, false, n("2", 1))},
@@ -65,7 +66,8 @@ func TestConditions(t *testing.T) {
 		"color = dark, red":                    {num(-1, false, v("color", "dark, red", -1))},
 		"color != and":                         {num(0, false, v("color", "and", 1))},
 		"color = <5":                           {num(-1, false, v("color", "<5", -1))},
-		"color in {and, dark, red,red}":        {num(-1, false, v("color", "red", -1), v("color", "dark, red", -1), v("color", "and", -1))},
+		"color in {and, dark, red,red}": {num(-1, false, v("color", "red", -1), v("color", "dark, red", -1), v("color",
+			"and", -1))},
 		"`color` not in ['red-ish', \"dark, red\"]": {num(0, false, v("color", "red-ish", 1), v("color", "dark, red", 1))},
 		"color in(red)": {num(-1, false, v("color", "red", -1))},
 		"school >= mid": {num(-1, false, v("school", "mid", -1), v("school", "high", -1))},
@@ -175,7 +177,10 @@ func TestMistakesInConstraints(t *testing.T) {
 		{"  - {at_most: 1}", `4:5: at_most and of belong together`},
 		{"  - {at_most: 1, of: [a, b], then: a < 1}", `4:5: a constraint is if and then, or at_most and of, not both`},
 		{"  - {}", `4:5: a constraint is a text such as "debt <= 0.5 * income"`},
-		{"  - {at_most: 0, of: [a, b]}", `4:15: at_most must be 1 or more; actionable: false forbids any change of a feature`},
+		{
+			"  - {at_most: 0, of: [a, b]}",
+			`4:15: at_most must be 1 or more; actionable: false forbids any change of a feature`,
+		},
 		{"  - {at_most: 2, of: [a, b]}", `4:15: at_most 2 of 2 features is no limit`},
 		{"  - {at_most: 1, of: [a, d]}", `4:26: there is no feature "d"; one of: a, b, c`},
 		{"  - {at_most: 1, of: [a, b, a]}", `4:29: "a" is listed twice`},
@@ -190,7 +195,8 @@ func TestMistakesInConstraints(t *testing.T) {
 		wantMistake(t, features+c.rules+"\n", c.want)
 	}
 	// What is wrong with the features is not reported once more for each constraint.
-	wantMistake(t, "version: 1\nfeatures: [{name: a, kind: numerik}]\nconstraints: [a < b, a > 1]\nlinks: [{from: x, to: a, scale: 1}]\n", `"numerik" is not known here`)
+	wantMistake(t,
+		"version: 1\nfeatures: [{name: a, kind: numerik}]\nconstraints: [a < b, a > 1]\nlinks: [{from: x, to: a, scale: 1}]\n", `"numerik" is not known here`)
 }
 
 // tree is an arithmetic expression with its text and a direct evaluation.
@@ -222,11 +228,18 @@ func drawTree(t *rapid.T, depth int) tree {
 	a, b := drawTree(t, depth-1), drawTree(t, depth-1)
 	switch {
 	case kind == 3 && !(a.linear && b.linear):
-		return tree{"(" + a.text + ")*(" + b.text + ")", func(x []float64) float64 { return a.value(x) * b.value(x) }, a.linear || b.linear}
+		return tree{
+			"(" + a.text + ")*(" + b.text + ")", func(x []float64) float64 { return a.value(x) * b.value(x) },
+			a.linear || b.linear,
+		}
 	case kind == 4 && !b.linear && b.value(nil) != 0:
-		return tree{"(" + a.text + ") / (" + b.text + ")", func(x []float64) float64 { return a.value(x) / b.value(x) }, a.linear}
+		return tree{
+			"(" + a.text + ") / (" + b.text + ")", func(x []float64) float64 { return a.value(x) / b.value(x) },
+			a.linear,
+		}
 	case kind == 5:
-		return tree{a.text + "- (" + b.text + ")", func(x []float64) float64 { return a.value(x) - b.value(x) }, a.linear || b.linear}
+		return tree{a.text + "- (" + b.text + ")", func(x []float64) float64 { return a.value(x) - b.value(x) }, a.linear ||
+			b.linear}
 	}
 	return tree{a.text + " +" + b.text, func(x []float64) float64 { return a.value(x) + b.value(x) }, a.linear || b.linear}
 }
@@ -250,7 +263,10 @@ func TestConditionsEvaluateAsWritten(t *testing.T) {
 		x := rapid.SliceOfN(rapid.Float64Range(-100, 100), 5, 5).Draw(t, "x")
 		left, right := a.value(x), b.value(x)
 		size := 1 + math.Abs(left) + math.Abs(right)
-		want := map[string][]float64{"<=": {left - right}, "<": {left - right}, ">=": {right - left}, ">": {right - left}, "=": {left - right, right - left}, "==": {left - right, right - left}}[op]
+		want := map[string][]float64{
+			"<=": {left - right}, "<": {left - right}, ">=": {right - left}, ">": {right - left},
+			"=": {left - right, right - left}, "==": {left - right, right - left},
+		}[op]
 		for i, q := range read {
 			sum := -q.Bound
 			for _, term := range q.Terms {
@@ -268,7 +284,10 @@ func TestConditionsEvaluateAsWritten(t *testing.T) {
 
 // FuzzCondition: any text gives inequalities over features that there are, or a message; never a panic.
 func FuzzCondition(f *testing.F) {
-	for _, s := range []string{"hours-per-week - 2 <= 0.5 * (per + `2`) / 3", "color in {red, dark, red}", "school >= mid", "sex != m", "band not in [D]", "'"} {
+	for _, s := range []string{
+		"hours-per-week - 2 <= 0.5 * (per + `2`) / 3", "color in {red, dark, red}", "school >= mid",
+		"sex != m", "band not in [D]", "'",
+	} {
 		f.Add(s)
 	}
 	task, err := Parse("rules.yaml", []byte(ruleFeatures))
@@ -291,7 +310,8 @@ func FuzzCondition(f *testing.F) {
 					t.Fatalf("%q: term %+v", text, term)
 				}
 				x := make([]float32, task.Features[i].Width)
-				if (term.Value == "") != task.Features[i].hasNumber() || term.Value != "" && task.Features[i].Encode(term.Value, x) != nil {
+				if (term.Value == "") != task.Features[i].hasNumber() || term.Value != "" && task.Features[i].Encode(term.Value,
+					x) != nil {
 					t.Fatalf("%q: term %+v", text, term)
 				}
 			}

@@ -32,7 +32,8 @@ func sampleRows(n int) string {
 	return b.String()
 }
 
-// TestMostKeepsWhatItKeeps: a sample is some of the people as Read returns them, in the order of the file, with the counts of the whole file.
+// TestMostKeepsWhatItKeeps: a sample is some of the people as Read returns them, in the order of the file, with the
+// counts of the whole file.
 func TestMostKeepsWhatItKeeps(t *testing.T) {
 	task, text := parse(t, grouped), sampleRows(200)
 	read := func(o ReadOptions) *People {
@@ -83,7 +84,10 @@ func TestMostIsUniform(t *testing.T) {
 	var singles [n]int
 	var pairs [n][n]int
 	for seed := range runs {
-		p, err := ReadFrom(t.Context(), strings.NewReader("age\n0\n1\n2\n3\n4\n5\n"), task, ReadOptions{Most: most, Seed: uint64(seed)})
+		p, err := ReadFrom(t.Context(), strings.NewReader("age\n0\n1\n2\n3\n4\n5\n"), task, ReadOptions{
+			Most: most,
+			Seed: uint64(seed),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +134,10 @@ func TestMostBoundsMemory(t *testing.T) {
 	if err != nil || p.N != most || p.Total != rows {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	for what, c := range map[string]int{"X": cap(p.X) / p.Dim, "lines": cap(p.Lines), "rows": cap(p.Rows), "labels": cap(p.Labels)} {
+	for what, c := range map[string]int{
+		"X": cap(p.X) / p.Dim, "lines": cap(p.Lines), "rows": cap(p.Rows),
+		"labels": cap(p.Labels),
+	} {
 		if c > 3*most {
 			t.Errorf("%s has room for %d people, %d were kept", what, c, most)
 		}

@@ -18,7 +18,8 @@ import (
 	"cfq/internal/realdata"
 )
 
-// published are the data sets with a task file, the file they are evaluated on, and the counts that their publishers state.
+// published are the data sets with a task file, the file they are evaluated on, and the counts that their publishers
+// state.
 var published = []struct {
 	name, data, split                     string
 	people, favourable, failed, filteredN int
@@ -136,8 +137,10 @@ func TestPublishedDataIsReadWhole(t *testing.T) {
 					favourable++
 				}
 			}
-			if people.N != p.people || people.Failed != p.failed || people.Filtered != p.filteredN || (p.favourable >= 0 && favourable != p.favourable) {
-				t.Errorf("%d people, %d favourable, %d failed, %d filtered; problems %v", people.N, favourable, people.Failed, people.Filtered, people.Problems)
+			if people.N != p.people || people.Failed != p.failed || people.Filtered != p.filteredN || (p.favourable >= 0 &&
+				favourable != p.favourable) {
+				t.Errorf("%d people, %d favourable, %d failed, %d filtered; problems %v", people.N, favourable, people.Failed,
+					people.Filtered, people.Problems)
 			}
 			if len(people.Notes)+len(people.Warnings) > 0 {
 				t.Errorf("notes: %v, warnings: %v", people.Notes, people.Warnings)
@@ -196,8 +199,8 @@ func load(t *testing.T, name string) *Task {
 	return task
 }
 
-// mlp is a chain of Gemm layers with ReLU between them, evaluated in double precision: an opinion on the encoding that owes nothing to the
-// rest of the project.
+// mlp is a chain of Gemm layers with ReLU between them, evaluated in double precision: an opinion on the encoding that
+// owes nothing to the rest of the project.
 type mlp struct{ w, b [][]float64 }
 
 func (m *mlp) run(x []float32) []float64 {

@@ -20,7 +20,8 @@ features:
   - {name: age, kind: numeric}
   - {name: color, kind: onehot, values: [red, blue], subgroup: true}`
 
-// TestStreamIsRead: batches of any size hold, one behind the other, what Read returns, and the rest of the result is the same.
+// TestStreamIsRead: batches of any size hold, one behind the other, what Read returns, and the rest of the result is
+// the same.
 func TestStreamIsRead(t *testing.T) {
 	task := parse(t, grouped)
 	path := filepath.Join(t.TempDir(), "people.csv")

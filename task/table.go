@@ -34,8 +34,8 @@ type Rows struct {
 // headSize is how much of a text is shown to the function that says how to read it.
 const headSize = 1 << 16
 
-// NewRows reads delimited text, gzip or not, or Parquet. Of delimited text, how says how to read it, from its first 64 KiB; of Parquet, it
-// is given nil.
+// NewRows reads delimited text, gzip or not, or Parquet. Of delimited text, how says how to read it, from its first 64
+// KiB; of Parquet, it is given nil.
 func NewRows(r io.Reader, how func(head []byte) (*Data, error)) (*Rows, error) {
 	in, err := plainText(r)
 	if err != nil {
@@ -79,8 +79,9 @@ func (r *Rows) Names() []string {
 	return nil
 }
 
-// Next returns a record, which is valid until the next call, and its line, of a Parquet file its row from 1. A record that is not well-formed comes with a *Problem as
-// the error, and reading may go on; io.EOF ends the file and any other error the reading.
+// Next returns a record, which is valid until the next call, and its line, of a Parquet file its row from 1. A record
+// that is not well-formed comes with a *Problem as the error, and reading may go on; io.EOF ends the file and any other
+// error the reading.
 func (r *Rows) Next() ([]string, int, error) {
 	if r.parquet != nil {
 		return r.parquet.next()
@@ -127,7 +128,8 @@ func (f *inflater) Read(p []byte) (int, error) {
 	n, err := f.r.Read(p)
 	f.n += int64(n)
 	if f.n > ratioFrom && f.n > maxRatio*f.packed.n {
-		return n, fmt.Errorf("the compressed data expands more than %d times; decompress the file first if this is right", maxRatio)
+		return n, fmt.Errorf("the compressed data expands more than %d times; decompress the file first if this is right",
+			maxRatio)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = fmt.Errorf("compressed data: %w", err)
@@ -191,7 +193,10 @@ func newTextRows(r *bufio.Reader, d *Data) (*textRows, error) {
 		}
 	}
 	head, _ := r.Peek(maxHead) // what there is
-	t := &textRows{head: firstLine(string(head), d.Comment), guard: &guard{r: r, left: maxRecord}, trim: d.Trim, offset: d.Skip}
+	t := &textRows{
+		head: firstLine(string(head), d.Comment), guard: &guard{r: r, left: maxRecord}, trim: d.Trim,
+		offset: d.Skip,
+	}
 	t.csv = csv.NewReader(t.guard)
 	t.csv.Comma, t.csv.Comment = d.Delimiter, d.Comment
 	t.csv.FieldsPerRecord, t.csv.ReuseRecord = -1, true
@@ -212,7 +217,8 @@ func firstLine(text string, comment rune) string {
 	return ""
 }
 
-// otherDelimiter says which delimiter line seems to have when it is one field with the given one; "" when nothing speaks for another.
+// otherDelimiter says which delimiter line seems to have when it is one field with the given one; "" when nothing
+// speaks for another.
 func otherDelimiter(line string, given rune) string {
 	if Delimiters(line, given) > 0 {
 		return ""
@@ -226,7 +232,8 @@ func otherDelimiter(line string, given rune) string {
 	if best == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the first line is one field with data.delimiter %q and %d fields with %q; set data.delimiter: %q", given, most+1, best, string(best))
+	return fmt.Sprintf("the first line is one field with data.delimiter %q and %d fields with %q; set data.delimiter: %q",
+		given, most+1, best, string(best))
 }
 
 // Delimiters counts c outside of quotes.
@@ -287,7 +294,8 @@ func (t *textRows) next() ([]string, int, error) {
 	return rec, line + t.offset, nil
 }
 
-// malformed turns what csv says about a record into a problem, or into an error when an open quote has swallowed the rest of the file.
+// malformed turns what csv says about a record into a problem, or into an error when an open quote has swallowed the
+// rest of the file.
 func (t *textRows) malformed(bad *csv.ParseError) error {
 	start, end := bad.StartLine+t.offset, bad.Line+t.offset
 	if !errors.Is(bad.Err, csv.ErrQuote) {
@@ -299,5 +307,6 @@ func (t *textRows) malformed(bad *csv.ParseError) error {
 	if t.guard.ended && t.csv.InputOffset() == t.guard.n {
 		return fmt.Errorf("line %d: a quoted field never ends; the lines from there to %d cannot be read", start, end)
 	}
-	return &Problem{Line: start, Reason: fmt.Sprintf("text follows a closing quote on line %d; lines %d to %d are lost", end, start, end)}
+	return &Problem{Line: start, Reason: fmt.Sprintf("text follows a closing quote on line %d; lines %d to %d are lost",
+		end, start, end)}
 }

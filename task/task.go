@@ -1,21 +1,23 @@
-// Package task describes the decision that people face: how the columns of a data file become the model's inputs, which outcome is the
-// favourable one, what people can change and at what cost.
+// Package task describes the decision that people face: how the columns of a data file become the model's inputs, which
+// outcome is the favourable one, what people can change and at what cost.
 //
-// In goes a task file (YAML or JSON, see Parse) and a data file (delimited text, see Read). Out come a Task whose every reference is
-// resolved, and People, the rows as the model sees them.
+// In goes a task file (YAML or JSON, see Parse) and a data file (delimited text, see Read). Out come a Task whose every
+// reference is resolved, and People, the rows as the model sees them.
 //
-// Invariant: nothing is dropped in silence. Every mistake of a task file is reported with its place, and every row of a data file is
-// encoded, or counted as failed with its line and reason, as filtered or as excluded.
+// Invariant: nothing is dropped in silence. Every mistake of a task file is reported with its place, and every row of a
+// data file is encoded, or counted as failed with its line and reason, as filtered or as excluded.
 //
-// The task file states what the paper calls the action set A(x), the cost c(delta) and the sparsity budget k (appendix "Recourse
-// Optimization and Constraints", eq. app:eq:A_template and app:eq:weight_std); package recourse computes with them.
+// The task file states what the paper calls the action set A(x), the cost c(delta) and the sparsity budget k (appendix
+// "Recourse Optimization and Constraints", eq. app:eq:A_template and app:eq:weight_std); package recourse computes with
+// them.
 package task
 
 import (
 	"math"
 )
 
-// Task is a resolved task file: defaults are filled in, every reference is checked, and Offset and Width of each feature are set.
+// Task is a resolved task file: defaults are filled in, every reference is checked, and Offset and Width of each
+// feature are set.
 type Task struct {
 	Version  int
 	Encoded  bool // data files hold model inputs instead of raw columns
@@ -30,8 +32,9 @@ type Task struct {
 
 // Data says how a data file becomes rows of named text fields and a label.
 type Data struct {
-	Label       string      // column of the outcome, "" when files never have one
-	LabelSuffix string      // removed from the end of label values when present (Adult's test file ends them in a full stop)
+	Label string // column of the outcome, "" when files never have one
+	// removed from the end of label values when present (Adult's test file ends them in a full stop)
+	LabelSuffix string
 	Favourable  string      // label value that is the favourable outcome; any other value is the unfavourable one
 	Missing     []string    // field values that mean "not known"; the empty field always does
 	Delimiter   rune        // ',' by default
@@ -44,8 +47,8 @@ type Data struct {
 	Filter      []Condition // a row that fails one of them is not a person of this task
 }
 
-// Condition keeps the rows whose Column lies in [Min, Max] and equals none of Not. A field that is no number fails a finite Min or Max,
-// as a comparison with a missing value does.
+// Condition keeps the rows whose Column lies in [Min, Max] and equals none of Not. A field that is no number fails a
+// finite Min or Max, as a comparison with a missing value does.
 type Condition struct {
 	Column   string
 	Min, Max float64 // -Inf, +Inf when absent
@@ -68,8 +71,9 @@ const (
 	Ordinal Kind = "ordinal" // as Numeric, but only the raw values Levels (or those a whole number of Steps away) are meaningful
 	Binary  Kind = "binary"  // one input, 1 for the value One and 0 for any other
 	OneHot  Kind = "onehot"  // len(Values) inputs, at most one of them 1; all zero is a missing value
-	// Thermometer is one input for each value above the lowest, 1 up to the person's own value and 0 beyond: with Values, the first of which is
-	// all zeros, or with Thresholds on a number, input j being 1 when the number is at least Thresholds[j].
+	// Thermometer is one input for each value above the lowest, 1 up to the person's own value and 0 beyond: with Values,
+	// the first of which is all zeros, or with Thresholds on a number, input j being 1 when the number is at least
+	// Thresholds[j].
 	Thermometer Kind = "thermometer"
 )
 
@@ -100,45 +104,53 @@ type Feature struct {
 	Thresholds []float64
 	// MAD is the median absolute deviation from the median over the training rows, in raw units; 0 also when not given.
 	MAD float64
-	// Quantiles are raw values of the training rows at equally spaced ranks, from the least value to the greatest; nil when not given.
+	// Quantiles are raw values of the training rows at equally spaced ranks, from the least value to the greatest; nil
+	// when not given.
 	Quantiles []float64
-	// Shares in the training rows. OneHot: of each value. Binary: one number, that of One. Thermometer: for each input, of those whose input
-	// is 1, descending. nil when not given.
+	// Shares in the training rows. OneHot: of each value. Binary: one number, that of One. Thermometer: for each input, of
+	// those whose input is 1, descending. nil when not given.
 	Shares []float64
 
-	Actionable  bool // a person can change it; default true
-	Mutable     bool // it may change at all; a feature that is not Actionable changes only through a link. Default: Actionable, or linked
+	Actionable bool // a person can change it; default true
+	// it may change at all; a feature that is not Actionable changes only through a link. Default: Actionable, or
+	// linked
+	Mutable     bool
 	Direction   Direction
-	Bounds      [2]float64          // a change may not leave them; -Inf and +Inf when absent
-	Step        float64             // changes are whole multiples of it; 0 = any
-	MaxIncrease float64             // +Inf when absent
-	MaxDecrease float64             // +Inf when absent
-	MaxChange   float64             // bound on |change|; +Inf when absent
-	Weight      float64             // factor on the cost of changing it; default 1
-	SwitchCost  float64             // OneHot, Thermometer: cost of a change of value, times the places moved when the values are in order; 0 = by Weights
-	Transitions map[string][]string // OneHot: value -> values it may become; nil = any. A value that is no key stays as it is
-	Subgroup    bool                // report results by the values of this feature
+	Bounds      [2]float64 // a change may not leave them; -Inf and +Inf when absent
+	Step        float64    // changes are whole multiples of it; 0 = any
+	MaxIncrease float64    // +Inf when absent
+	MaxDecrease float64    // +Inf when absent
+	MaxChange   float64    // bound on |change|; +Inf when absent
+	Weight      float64    // factor on the cost of changing it; default 1
+	// OneHot, Thermometer: cost of a change of value, times the places moved when the values are in order; 0 = by
+	// Weights
+	SwitchCost float64
+	// OneHot: value -> values it may become; nil = any. A value that is no key stays as it is
+	Transitions map[string][]string
+	Subgroup    bool // report results by the values of this feature
 
 	Offset int // first model input
 	Width  int // number of model inputs: 1, len(Values) for OneHot, len(Thresholds) or len(Values)-1 for Thermometer
 }
 
-// Link makes another feature change with one, free of cost. The linked feature is not Actionable. Several links to one number
-// add up; the links form no circle.
+// Link makes another feature change with one, free of cost. The linked feature is not Actionable. Several links to one
+// number add up; the links form no circle.
 type Link struct {
 	From, To string
 	Scale    float64 // raw units of To for each raw unit that From changes; 0 when Map is given
-	// Map gives the value that To takes when From changes to a value, in the order of From's values. When From is a number, an entry holds from
-	// its value on up to the next one; below the first, and for values of a category that have no entry, To stays.
+	// Map gives the value that To takes when From changes to a value, in the order of From's values. When From is a
+	// number, an entry holds from its value on up to the next one; below the first, and for values of a category that have
+	// no entry, To stays.
 	Map []Pair
 }
 
 // Pair is an entry of Link.Map: raw values.
 type Pair struct{ From, To string }
 
-// Rule is a condition on people after an action. With Then: if all of If hold, all of Then must. With Of: at most AtMost of those
-// features change. A person who breaks the rule as they are may take no action that breaks it further: an action changes none of its features, or fulfils it, or,
-// for a rule without If, brings every broken inequality no further from being fulfilled.
+// Rule is a condition on people after an action. With Then: if all of If hold, all of Then must. With Of: at most
+// AtMost of those features change. A person who breaks the rule as they are may take no action that breaks it further:
+// an action changes none of its features, or fulfils it, or, for a rule without If, brings every broken inequality no
+// further from being fulfilled.
 type Rule struct {
 	Text     string // as written, for messages
 	If, Then []Inequality
@@ -154,8 +166,9 @@ type Inequality struct {
 	Strict bool
 }
 
-// Term is a feature in an inequality: its raw number, or with Value, 1 when the feature has that value and 0 otherwise. The number of a Thermometer
-// with Thresholds is the one it has reached; below the first, that lies as far below it as the second lies above it, or 1 when there is no second.
+// Term is a feature in an inequality: its raw number, or with Value, 1 when the feature has that value and 0 otherwise.
+// The number of a Thermometer with Thresholds is the one it has reached; below the first, that lies as far below it as
+// the second lies above it, or 1 when there is no second.
 type Term struct {
 	Feature, Value string
 	Coef           float64
@@ -232,7 +245,8 @@ func (t *Task) FeatureAt(input int) *Feature {
 	return nil
 }
 
-// InputName names a model input for messages: "age", "workclass=Private" for an input of a one-hot group, "grade>=B" for one of a thermometer.
+// InputName names a model input for messages: "age", "workclass=Private" for an input of a one-hot group, "grade>=B"
+// for one of a thermometer.
 func (t *Task) InputName(input int) string {
 	f := t.FeatureAt(input)
 	if f == nil {

@@ -27,7 +27,8 @@ func TestThermometerRoundTrip(t *testing.T) {
 				want[j] = 1
 			}
 		} else {
-			f.Thresholds = rapid.SliceOfNDistinct(rapid.Float64Range(-1e6, 1e6), f.Width, f.Width, rapid.ID).Draw(t, "thresholds")
+			f.Thresholds = rapid.SliceOfNDistinct(rapid.Float64Range(-1e6, 1e6), f.Width, f.Width, rapid.ID).Draw(t,
+				"thresholds")
 			slices.Sort(f.Thresholds)
 			v := rapid.OneOf(rapid.Float64Range(-2e6, 2e6), rapid.SampledFrom(f.Thresholds)).Draw(t, "value")
 			raw = strconv.FormatFloat(v, 'g', -1, 64)
@@ -60,7 +61,8 @@ data: {missing: "?"}
 features:
   - {name: grade, kind: thermometer, values: [D, C, "1"], subgroup: true}
   - {name: savings, kind: thermometer, thresholds: [1000, 2.5e3], subgroup: true}`)
-	p := read(t, task, "savings,grade\n999.9,D\n1000,1.0\n1e4,C\n<1000,C\n<2500,C\n500,B\n,C\n10,?\nmuch,D\n", ReadOptions{})
+	p := read(t, task, "savings,grade\n999.9,D\n1000,1.0\n1e4,C\n<1000,C\n<2500,C\n500,B\n,C\n10,?\nmuch,D\n",
+		ReadOptions{})
 	if d := cmp.Diff([]float32{0, 0, 0, 0, 1, 1, 1, 0, 1, 0, 1, 1, 1, 0, 0, 0}, p.X); d != "" {
 		t.Error(d)
 	}
@@ -84,7 +86,8 @@ features:
 	if d := cmp.Diff(groups, p.Subgroups); d != "" {
 		t.Error(d)
 	}
-	encoded := read(t, task, "savings>=1000,grade>=1,grade>=C,savings>=2500\n1,0,1,0\n0,1,0,0\n1,0,0.5,0\n0,0,0,1\n", ReadOptions{})
+	encoded := read(t, task, "savings>=1000,grade>=1,grade>=C,savings>=2500\n1,0,1,0\n0,1,0,0\n1,0,0.5,0\n0,0,0,1\n",
+		ReadOptions{})
 	if d := cmp.Diff([]float32{1, 0, 1, 0}, encoded.X); d != "" || encoded.Failed != 3 {
 		t.Error(d, encoded.Problems)
 	}

@@ -78,7 +78,8 @@ the more frequent outcome alone. Warnings do not change the exit code.`,
 			fs.StringVar(&f.encoding, "encoding", "", "init: a JSON `file` that declares how the model's inputs are made")
 			fs.StringVar(&f.label, "label", "", "init: `column` of the outcome")
 			fs.StringVar(&f.favourable, "favourable", "", "init: its `value` that people want")
-			fs.StringSliceVar(&f.features, "features", nil, "init: `columns` that are the model's inputs, in their order, separated by commas")
+			fs.StringSliceVar(&f.features, "features", nil,
+				"init: `columns` that are the model's inputs, in their order, separated by commas")
 			fs.StringSliceVar(&f.columns, "columns", nil, "init: `names` of the columns of a file without header")
 			fs.StringVar(&f.from, "from", "", "init: the task `file` whose gaps are to be filled")
 			fs.BoolVar(&f.overwrite, "overwrite", false, "init: replace a task file that exists")
@@ -101,7 +102,10 @@ func (f *taskFlags) run(ctx context.Context, e *env, args []string) error {
 		return cli.Usagef(usage, "unknown action %q: want init, check or show", action)
 	}
 	var stray []string
-	for _, name := range []string{"output", "encoding", "label", "favourable", "features", "columns", "from", "overwrite"} {
+	for _, name := range []string{
+		"output", "encoding", "label", "favourable", "features", "columns", "from",
+		"overwrite",
+	} {
 		if action != "init" && f.given.Changed(name) {
 			stray = append(stray, "--"+name)
 		}
@@ -188,7 +192,8 @@ func (f *taskFlags) init(ctx context.Context, e *env, args []string) (err error)
 		e.msg.Warn("line %d: QUESTION: %s", q.Line, q.Text)
 	}
 	if n := len(p.Questions); n > 0 {
-		e.msg.Warn("the draft has %s; `cfq task check` refuses it until they are answered in the file", counted(n, "open question"))
+		e.msg.Warn("the draft has %s; `cfq task check` refuses it until they are answered in the file", counted(n,
+			"open question"))
 	}
 	return f.put(e, p)
 }
@@ -201,7 +206,8 @@ func (f *taskFlags) draft(
 		Label: f.label, Favourable: f.favourable, Features: f.features, Encoding: enc, File: filepath.Base(f.data),
 	}
 	if enc != nil && f.features != nil {
-		return nil, cli.Usagef("--encoding lists the columns in the model's order", "--features and --encoding exclude each other")
+		return nil, cli.Usagef("--encoding lists the columns in the model's order",
+			"--features and --encoding exclude each other")
 	}
 	if model != "" {
 		m, err := openAny(ctx, e, model)
@@ -328,7 +334,8 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "rows\t%d, %d read, %d left out by the filter\n", r.Rows, r.Read, r.Filtered)
 	if s := r.Score; s != nil {
-		fmt.Fprintf(w, "model\t%.1f %% of %d rows decided as labelled (the more frequent outcome alone: %.1f %%), class index %d\n",
+		fmt.Fprintf(w,
+			"model\t%.1f %% of %d rows decided as labelled (the more frequent outcome alone: %.1f %%), class index %d\n",
 			100*s.Accuracy, s.Rows, 100*s.Majority, s.Index)
 	}
 	if r.Encoding != "" {
@@ -350,7 +357,8 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report) error {
 		if c.Mean != nil && (f.Mean != 0 || f.Std != 1) {
 			mean, std = brief(f.Mean), brief(f.Std)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, c.Kind, count(c.Below), count(c.Above), count(c.Off), count(c.Missing), mean, pointed(c.Mean), std, pointed(c.Std))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, c.Kind, count(c.Below), count(c.Above),
+			count(c.Off), count(c.Missing), mean, pointed(c.Mean), std, pointed(c.Std))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -434,7 +442,8 @@ func writeTask(out io.Writer, t *task.Task, set *constraint.Set) error {
 	fmt.Fprintln(w, "feature\tkind\tinputs\tcan change\tdirection\tbounds\tstep\tat most\tweight\tcost")
 	for i := range t.Features {
 		f := &t.Features[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Name, f.Kind, inputs(f), changes(t, f), cmp.Or(direction(f), "-"), cmp.Or(span(f), "-"), cmp.Or(step(f), "-"), cmp.Or(limits(f), "-"),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Name, f.Kind, inputs(f), changes(t, f),
+			cmp.Or(direction(f), "-"), cmp.Or(span(f), "-"), cmp.Or(step(f), "-"), cmp.Or(limits(f), "-"),
 			task.Decimal(f.Weight), cmp.Or(unitCost(t, f, set), "-"))
 	}
 	err := w.Flush()

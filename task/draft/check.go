@@ -40,7 +40,8 @@ type Report struct {
 	Features []Column    `json:"features"`        // in the order of the model's inputs
 	Rules    []RuleCount `json:"rules"`           // in the order of the task file
 	Score    *Score      `json:"score,omitempty"` // nil without a model or outcomes
-	// Encoding is "unverified" when a model was asked: nothing has compared its scores with known ones. "" without a model.
+	// Encoding is "unverified" when a model was asked: nothing has compared its scores with known ones. "" without a
+	// model.
 	Encoding string    `json:"encoding,omitempty"`
 	Findings []Finding `json:"findings"` // problems first
 }
@@ -89,15 +90,19 @@ func (c *checker) find(level Level, about string, rows int, format string, args 
 	c.r.Findings = append(c.r.Findings, Finding{level, about, fmt.Sprintf(format, args...), rows})
 }
 
-// Check holds a task against the people of a data file, as task.Read returns them, and against a model (nil: none). Open questions of the
-// task file are problems. The error is one of the model.
+// Check holds a task against the people of a data file, as task.Read returns them, and against a model (nil: none).
+// Open questions of the task file are problems. The error is one of the model.
 func Check(ctx context.Context, t *task.Task, open []Question, p *task.People, m Model) (*Report, error) {
-	c := &checker{t: t, p: p, r: &Report{Rows: p.Total - p.Filtered - p.Excluded, Read: p.N, Filtered: p.Filtered, Features: []Column{}, Rules: []RuleCount{}, Findings: []Finding{}}}
+	c := &checker{t: t, p: p, r: &Report{
+		Rows: p.Total - p.Filtered - p.Excluded, Read: p.N, Filtered: p.Filtered,
+		Features: []Column{}, Rules: []RuleCount{}, Findings: []Finding{},
+	}}
 	if err := c.decode(); err != nil {
 		return nil, err
 	}
 	for _, q := range open {
-		c.find(Problem, fmt.Sprintf("question on line %d", q.Line), 0, "%s Answer it in the file, then remove its comment", q.Text)
+		c.find(Problem, fmt.Sprintf("question on line %d", q.Line), 0, "%s Answer it in the file, then remove its comment",
+			q.Text)
 	}
 	c.rows()
 	for i := range t.Features {
@@ -166,7 +171,8 @@ func (c *checker) value(row int) func(string) string {
 	}
 }
 
-// reached is the number that a thermometer of thresholds stands for, as constraints have it. Other raw values are as they are.
+// reached is the number that a thermometer of thresholds stands for, as constraints have it. Other raw values are as
+// they are.
 func reached(f *task.Feature, raw string) string {
 	if f.Kind != task.Thermometer || len(f.Thresholds) == 0 || !strings.HasPrefix(raw, "<") {
 		return raw
@@ -214,7 +220,8 @@ func (c *checker) rows() {
 	for _, w := range c.p.Warnings {
 		c.find(Warning, "data", 0, "%s", w)
 	}
-	if c.t.Data.Label != "" && !slices.ContainsFunc(c.p.Labels, func(l int8) bool { return l == 1 }) && slices.ContainsFunc(c.p.Labels, func(l int8) bool { return l == 0 }) {
+	if c.t.Data.Label != "" && !slices.ContainsFunc(c.p.Labels, func(l int8) bool { return l == 1 }) &&
+		slices.ContainsFunc(c.p.Labels, func(l int8) bool { return l == 0 }) {
 		c.find(Warning, "data.favourable", 0, "no row has the favourable outcome %s", message.Quote(c.t.Data.Favourable))
 	}
 }
@@ -288,9 +295,11 @@ func (c *checker) bounds(f *task.Feature, p *profile, col *Column) {
 	switch span := "[" + task.Decimal(f.Bounds[0]) + ", " + task.Decimal(f.Bounds[1]) + "]"; {
 	case out == 0:
 	case out == c.p.N:
-		c.find(Problem, f.Name, out, "no row lies within the bounds %s; the data run from %s to %s. Are the units the same?", span, task.Decimal(p.points[0]), task.Decimal(p.points[len(p.points)-1]))
+		c.find(Problem, f.Name, out, "no row lies within the bounds %s; the data run from %s to %s. Are the units the same?",
+			span, task.Decimal(p.points[0]), task.Decimal(p.points[len(p.points)-1]))
 	case c.share(out) > few && f.Actionable:
-		c.find(Warning, f.Name, out, "%s of the rows lie outside of the bounds %s: %d below, %d above", percent(c.share(out)), span, col.Below, col.Above)
+		c.find(Warning, f.Name, out, "%s of the rows lie outside of the bounds %s: %d below, %d above", percent(c.share(out)),
+			span, col.Below, col.Above)
 	}
 }
 
@@ -310,7 +319,8 @@ func (c *checker) steps(f *task.Feature, p *profile, col *Column) {
 	}
 	col.Off = int(p.rows - top)
 	if c.share(col.Off) > most && f.Actionable {
-		c.find(Warning, f.Name, col.Off, "at most %s of the rows lie on one grid of step %s: changes are whole steps from a person's own value, so most results are values that the data do not have",
+		c.find(Warning, f.Name, col.Off,
+			"at most %s of the rows lie on one grid of step %s: changes are whole steps from a person's own value, so most results are values that the data do not have",
 			percent(1-c.share(col.Off)), task.Decimal(f.Step))
 	}
 }
@@ -338,15 +348,20 @@ func (c *checker) scale(f *task.Feature, mean, std float64) {
 	switch {
 	case std == 0:
 		if f.Actionable {
-			c.find(Warning, f.Name, 0, "all rows have the value %s: what a change of it does, and costs, no data say", task.Decimal(short(mean)))
+			c.find(Warning, f.Name, 0, "all rows have the value %s: what a change of it does, and costs, no data say",
+				task.Decimal(short(mean)))
 		}
-	case raw && f.Actionable && f.Weight == 1 && std > 10 && (c.t.Cost.Weights == task.InverseStd || c.t.Cost.Weights == ""):
-		c.find(Warning, f.Name, 0, "without mean and std one raw unit costs as much as one standard deviation of other features; here one standard deviation is %s units: set weight", task.Decimal(task.Rounded(std, 3)))
+	case raw && f.Actionable && f.Weight == 1 && std > 10 && (c.t.Cost.Weights == task.InverseStd ||
+		c.t.Cost.Weights == ""):
+		c.find(Warning, f.Name, 0,
+			"without mean and std one raw unit costs as much as one standard deviation of other features; here one standard deviation is %s units: set weight", task.Decimal(task.Rounded(std, 3)))
 	case raw || c.t.Encoded:
 	case math.Abs(f.Mean-mean) > 0.5*std:
-		c.find(Warning, f.Name, 0, "mean is %s in the task and %s in the data, %s of its standard deviations apart", task.Decimal(f.Mean), task.Decimal(task.Rounded(mean, 6)), task.Decimal(task.Rounded(math.Abs(f.Mean-mean)/std, 2)))
+		c.find(Warning, f.Name, 0, "mean is %s in the task and %s in the data, %s of its standard deviations apart",
+			task.Decimal(f.Mean), task.Decimal(task.Rounded(mean, 6)), task.Decimal(task.Rounded(math.Abs(f.Mean-mean)/std, 2)))
 	case f.Std > 2*std || f.Std < std/2:
-		c.find(Warning, f.Name, 0, "std is %s in the task and %s in the data", task.Decimal(f.Std), task.Decimal(task.Rounded(std, 6)))
+		c.find(Warning, f.Name, 0, "std is %s in the task and %s in the data", task.Decimal(f.Std),
+			task.Decimal(task.Rounded(std, 6)))
 	}
 }
 
@@ -391,9 +406,11 @@ func (c *checker) category(i int, f *task.Feature, col *Column) {
 func (c *checker) shares(f *task.Feature, value string, have, data float64) {
 	switch {
 	case f.Actionable && (have == 0 || have == 1) && c.t.Cost.Weights == task.InverseStd && f.SwitchCost == 0:
-		c.find(Warning, f.Name, 0, "the share of %s is %s, so that its weight is 1/eps: a change of it costs as much as a hundred others", message.Quote(value), task.Decimal(have))
+		c.find(Warning, f.Name, 0,
+			"the share of %s is %s, so that its weight is 1/eps: a change of it costs as much as a hundred others", message.Quote(value), task.Decimal(have))
 	case math.Abs(have-data) > 0.1:
-		c.find(Warning, f.Name, 0, "the share of %s is %s in the task and %s in the data", message.Quote(value), task.Decimal(have), task.Decimal(task.Rounded(data, 3)))
+		c.find(Warning, f.Name, 0, "the share of %s is %s in the task and %s in the data", message.Quote(value),
+			task.Decimal(have), task.Decimal(task.Rounded(data, 3)))
 	}
 }
 
@@ -442,18 +459,22 @@ func blocked(f *task.Feature) (up, down bool) {
 // below says whether a largest change is too small for the smallest one, up to rounding.
 func below(most, size float64) bool { return most == 0 || most < size*(1-1e-6) }
 
-// moves reports largest changes below the smallest change that there is. That an increase or a decrease is 0 may be meant so.
+// moves reports largest changes below the smallest change that there is. That an increase or a decrease is 0 may be
+// meant so.
 func (c *checker) moves(f *task.Feature) {
 	up, down := blocked(f)
 	_, name := smallest(f)
 	switch {
 	case !f.Actionable:
 	case up && down:
-		c.find(Problem, f.Name, 0, "it is actionable, but no action can change it: its largest changes are less than %s", name)
+		c.find(Problem, f.Name, 0, "it is actionable, but no action can change it: its largest changes are less than %s",
+			name)
 	case up && f.Direction != task.Decrease && f.MaxIncrease > 0:
-		c.find(Warning, f.Name, 0, "no action can increase it: max_increase %s is less than %s", task.Decimal(f.MaxIncrease), name)
+		c.find(Warning, f.Name, 0, "no action can increase it: max_increase %s is less than %s", task.Decimal(f.MaxIncrease),
+			name)
 	case down && f.Direction != task.Increase && f.MaxDecrease > 0:
-		c.find(Warning, f.Name, 0, "no action can decrease it: max_decrease %s is less than %s", task.Decimal(f.MaxDecrease), name)
+		c.find(Warning, f.Name, 0, "no action can decrease it: max_decrease %s is less than %s", task.Decimal(f.MaxDecrease),
+			name)
 	}
 }
 
@@ -474,7 +495,8 @@ func (c *checker) changes(name string) bool {
 // dead reports a link whose source stays as it is.
 func (c *checker) dead(l *task.Link) {
 	if !c.changes(l.From) {
-		c.find(Warning, fmt.Sprintf("link %s -> %s", l.From, l.To), 0, "no action changes %s, neither by itself nor through another link: this one moves nothing", message.Legible(l.From))
+		c.find(Warning, fmt.Sprintf("link %s -> %s", l.From, l.To), 0,
+			"no action changes %s, neither by itself nor through another link: this one moves nothing", message.Legible(l.From))
 	}
 }
 
@@ -505,7 +527,8 @@ func (c *checker) rules() {
 		case n.Applies == n.Broken:
 			c.find(Problem, about, n.Broken, "no row fulfils it as it is; are its units those of the file?")
 		case float64(n.Broken) > few*float64(n.Applies):
-			c.find(Warning, about, n.Broken, "%s of the rows that it is about break it as they are", percent(float64(n.Broken)/float64(n.Applies)))
+			c.find(Warning, about, n.Broken, "%s of the rows that it is about break it as they are",
+				percent(float64(n.Broken)/float64(n.Applies)))
 		}
 		c.r.Rules = append(c.r.Rules, n)
 	}
@@ -521,7 +544,8 @@ func (c *checker) subset(r *task.Rule, n *RuleCount) {
 		}
 	}
 	if movable <= r.AtMost {
-		c.find(Warning, "constraint "+strconv.Quote(n.Text), 0, "it limits nothing: %s of them can change at all", plural(movable, "feature"))
+		c.find(Warning, "constraint "+strconv.Quote(n.Text), 0, "it limits nothing: %s of them can change at all",
+			plural(movable, "feature"))
 	}
 }
 
@@ -540,7 +564,8 @@ func (c *checker) links() {
 			continue
 		}
 		if r := c.correlation(from, to); r*l.Scale < 0 && (r > 0.3 || r < -0.3) {
-			c.find(Warning, about, 0, "an increase moves it the other way than in the data, where their correlation is %s", task.Decimal(task.Rounded(r, 2)))
+			c.find(Warning, about, 0, "an increase moves it the other way than in the data, where their correlation is %s",
+				task.Decimal(task.Rounded(r, 2)))
 		}
 	}
 }
@@ -566,7 +591,8 @@ func (c *checker) linkMap(l *task.Link, from, to int, about string) {
 	case broken == covered:
 		c.find(Problem, about, broken, "no row has the value of %s that the link gives for its %s", l.To, l.From)
 	case float64(broken) > few*float64(covered):
-		c.find(Warning, about, broken, "%s of the rows have another %s than the link gives for their %s", percent(float64(broken)/float64(covered)), l.To, l.From)
+		c.find(Warning, about, broken, "%s of the rows have another %s than the link gives for their %s",
+			percent(float64(broken)/float64(covered)), l.To, l.From)
 	}
 }
 
@@ -609,8 +635,8 @@ func (c *checker) whole() {
 	}
 }
 
-// model checks that the model and the task belong together: as many inputs, a class of that index, and better decisions than the more
-// frequent outcome alone.
+// model checks that the model and the task belong together: as many inputs, a class of that index, and better decisions
+// than the more frequent outcome alone.
 func (c *checker) model(ctx context.Context, m Model) error {
 	if m.Dim() != c.t.Dim() {
 		c.find(Problem, "model", 0, "the model has %d inputs, but the task's features make %d: "+
@@ -634,8 +660,9 @@ func (c *checker) model(ctx context.Context, m Model) error {
 	}
 	c.r.Score = &s
 	if s.Accuracy < s.Majority {
-		c.find(Problem, "model", 0, "it decides %s of %s as labelled, and always naming the more frequent outcome would decide %s: "+
-			"the encoding (order of features and values, mean, std), target.index or data.favourable is probably wrong",
+		c.find(Problem, "model", 0,
+			"it decides %s of %s as labelled, and always naming the more frequent outcome would decide %s: "+
+				"the encoding (order of features and values, mean, std), target.index or data.favourable is probably wrong",
 			percent(s.Accuracy), plural(s.Rows, "row"), percent(s.Majority))
 	}
 	return nil
@@ -645,7 +672,8 @@ func (c *checker) model(ctx context.Context, m Model) error {
 type Model interface {
 	// Dim returns the number of inputs of a row.
 	Dim() int
-	// Logits returns rows x classes values for rows x Dim inputs; a single value z of a row stands for the classes' [0, z].
+	// Logits returns rows x classes values for rows x Dim inputs; a single value z of a row stands for the classes' [0,
+	// z].
 	Logits(ctx context.Context, x []float32) (logits []float32, classes int, err error)
 }
 
@@ -715,7 +743,8 @@ func (c *checker) correlation(a, b int) float64 {
 	return 0
 }
 
-// interval is what bounds and constraints leave of a sum of numbers. The names are those of the constraints that say so, "" for the bounds.
+// interval is what bounds and constraints leave of a sum of numbers. The names are those of the constraints that say
+// so, "" for the bounds.
 type interval struct {
 	lo, hi         float64
 	loOpen, hiOpen bool
@@ -740,7 +769,8 @@ type choice struct {
 	by     string
 }
 
-// space is what bounds and constraints leave of the values of all features; what it does not hold, the one behind it does.
+// space is what bounds and constraints leave of the values of all features; what it does not hold, the one behind it
+// does.
 type space struct {
 	c         *checker
 	behind    *space
@@ -752,7 +782,8 @@ func (c *checker) space(behind *space) *space {
 	return &space{c, behind, map[string]interval{}, map[string]choice{}}
 }
 
-// conflicts reports constraints that no values within the bounds fulfil together, where looking at one sum of features at a time shows it.
+// conflicts reports constraints that no values within the bounds fulfil together, where looking at one sum of features
+// at a time shows it.
 func (c *checker) conflicts() {
 	all := c.space(nil)
 	for _, single := range []bool{true, false} { // what is known of single features counts for sums of them
@@ -778,12 +809,14 @@ func (c *checker) conflicts() {
 			why = own.add(r.Then, text, false)
 		}
 		if why != "" {
-			c.find(Warning, "constraint "+strconv.Quote(text), 0, "what follows its condition is impossible, so no action may bring the condition about: %s", why)
+			c.find(Warning, "constraint "+strconv.Quote(text), 0,
+				"what follows its condition is impossible, so no action may bring the condition about: %s", why)
 		}
 	}
 }
 
-// add takes the inequalities over single features, or the others, into account, and says why they cannot hold, "" if they can. What cannot hold is left out.
+// add takes the inequalities over single features, or the others, into account, and says why they cannot hold, "" if
+// they can. What cannot hold is left out.
 func (s *space) add(all []task.Inequality, by string, single bool) (why string) {
 	for i := range all {
 		q := &all[i]
@@ -834,7 +867,8 @@ func (s *space) number(q *task.Inequality, by string) (why string) {
 	}
 	what := "no value of " + names[0] + " within its bounds fulfils it"
 	if len(names) > 1 {
-		what = "no values of " + strings.Join(names, ", ") + " within what bounds and other constraints leave of each fulfil it"
+		what = "no values of " + strings.Join(names,
+			", ") + " within what bounds and other constraints leave of each fulfil it"
 	}
 	return what + together(by, other)
 }
@@ -847,7 +881,8 @@ func together(by, other string) string {
 	return fmt.Sprintf(" together with %q", other)
 }
 
-// interval returns what is known of a sum: of a single feature its bounds or values, of several what their own intervals make.
+// interval returns what is known of a sum: of a single feature its bounds or values, of several what their own
+// intervals make.
 func (s *space) interval(key string, terms []task.Term) interval {
 	for at := s; at != nil; at = at.behind {
 		if sp, ok := at.intervals[key]; ok {
@@ -923,9 +958,9 @@ func (s *space) category(q *task.Inequality, by string) (why string) {
 	return ""
 }
 
-// room returns how far the raw values of a person are from breaking an inequality: its bound less the sum of its terms, in the units of the
-// inequality; below 0 it is broken. value returns the raw value of a feature as text, "" when it is missing. The result is NaN when a term
-// needs a number that there is not.
+// room returns how far the raw values of a person are from breaking an inequality: its bound less the sum of its terms,
+// in the units of the inequality; below 0 it is broken. value returns the raw value of a feature as text, "" when it is
+// missing. The result is NaN when a term needs a number that there is not.
 func room(q *task.Inequality, value func(feature string) string) float64 {
 	sum := 0.0
 	for _, t := range q.Terms {
@@ -944,7 +979,8 @@ func room(q *task.Inequality, value func(feature string) string) float64 {
 	return q.Bound - sum
 }
 
-// holds says whether an inequality holds for a person, up to the rounding of the sum. What cannot be told does not hold.
+// holds says whether an inequality holds for a person, up to the rounding of the sum. What cannot be told does not
+// hold.
 func holds(q *task.Inequality, value func(feature string) string) bool {
 	slack := room(q, value)
 	tolerance := 1e-9 * math.Max(1, math.Abs(q.Bound))

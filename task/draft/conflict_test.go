@@ -38,16 +38,31 @@ func TestCheckFindsChangesThatCannotBe(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"small enough", number + "step: 1000, max_change: 1000}", ""},
 		{"no step", number + "max_change: 1}", ""},
-		{"a tenth of a step", number + "step: 1000, max_change: 100}", "problem: income: it is actionable, but no action can change it: its largest changes are less than the step 1000"},
+		{
+			"a tenth of a step", number + "step: 1000, max_change: 100}",
+			"problem: income: it is actionable, but no action can change it: its largest changes are less than the step 1000",
+		},
 		{
 			"both ways", number + "step: 1000, max_increase: 100, max_decrease: 0}",
 			"problem: income: it is actionable, but no action can change it: its largest changes are less than the step 1000",
 		},
-		{"the only way", number + "step: 1000, direction: increase, max_increase: 100}", "problem: income: it is actionable, but no action can change it: its largest changes are less than the step 1000"},
+		{
+			"the only way", number + "step: 1000, direction: increase, max_increase: 100}",
+			"problem: income: it is actionable, but no action can change it: its largest changes are less than the step 1000",
+		},
 		{"the other way", number + "step: 1000, direction: increase, max_decrease: 100}", ""},
-		{"one way", number + "step: 1000, max_increase: 100}", "warning: income: no action can increase it: max_increase 100 is less than the step 1000"},
-		{"the other of two", number + "step: 1000, max_decrease: 100}", "warning: income: no action can decrease it: max_decrease 100 is less than the step 1000"},
-		{"not at all", number + "max_change: 0}", "problem: income: it is actionable, but no action can change it: its largest changes are less than any change"},
+		{
+			"one way", number + "step: 1000, max_increase: 100}",
+			"warning: income: no action can increase it: max_increase 100 is less than the step 1000",
+		},
+		{
+			"the other of two", number + "step: 1000, max_decrease: 100}",
+			"warning: income: no action can decrease it: max_decrease 100 is less than the step 1000",
+		},
+		{
+			"not at all", number + "max_change: 0}",
+			"problem: income: it is actionable, but no action can change it: its largest changes are less than any change",
+		},
 		{"no decrease", number + "max_decrease: 0}", ""},
 		{"nobody's action", number + "step: 1000, max_change: 100, actionable: false}", ""},
 		{
@@ -84,10 +99,13 @@ func TestCheckFindsDeadLinks(t *testing.T) {
 		want       []string
 	}{
 		{"alive", features("", "") + chain, nil},
-		{"a source that stays", features(", actionable: false", "") + chain, []string{of("income", "debt"), of("debt", "score")}},
-		{"a source with too small a change", features(", step: 100, max_change: 1", "") + chain, []string{of("income", "debt"), of("debt", "score")}},
+		{"a source that stays", features(", actionable: false", "") + chain, []string{of("income", "debt"), of("debt",
+			"score")}},
+		{"a source with too small a change", features(", step: 100, max_change: 1", "") + chain, []string{of("income",
+			"debt"), of("debt", "score")}},
 		{"a source that only moves down", features(", step: 100, max_increase: 1", "") + chain, nil},
-		{"the second alone", features("", "") + "links: [{from: debt, to: score, scale: 0.01}]\n", []string{of("debt", "score")}},
+		{"the second alone", features("", "") + "links: [{from: debt, to: score, scale: 0.01}]\n", []string{of("debt",
+			"score")}},
 	} {
 		t.Run(c.name, func(t *testing.T) { same(t, found(t, c.text, "moves nothing"), c.want) })
 	}
@@ -102,18 +120,36 @@ func TestCheckFindsConflicts(t *testing.T) {
 		want  []string // about and text
 	}{
 		{"income <= 5000, income >= 5000", nil},
-		{"income <= 5000, income > 5000", []string{`problem: constraint "income > 5000": no value of income within its bounds fulfils it together with "income <= 5000"`}},
-		{"2 * income >= 30000, income < 12000", []string{`problem: constraint "income < 12000": no value of income within its bounds fulfils it together with "2 * income >= 30000"`}},
+		{
+			"income <= 5000, income > 5000",
+			[]string{`problem: constraint "income > 5000": no value of income within its bounds fulfils it together with "income <= 5000"`},
+		},
+		{
+			"2 * income >= 30000, income < 12000",
+			[]string{`problem: constraint "income < 12000": no value of income within its bounds fulfils it together with "2 * income >= 30000"`},
+		},
 		{"income > 50000", []string{`problem: constraint "income > 50000": no value of income within its bounds fulfils it`}},
 		{"income >= 50000", nil},
 		{"score >= 6", nil}, // never changes, so its bounds mean nothing
-		{"score >= 6, score <= 5", []string{`problem: constraint "score <= 5": no value of score within its bounds fulfils it together with "score >= 6"`}},
-		{"grade > 2, grade < 3", []string{`problem: constraint "grade < 3": no value of grade within its bounds fulfils it together with "grade > 2"`}},
+		{
+			"score >= 6, score <= 5",
+			[]string{`problem: constraint "score <= 5": no value of score within its bounds fulfils it together with "score >= 6"`},
+		},
+		{
+			"grade > 2, grade < 3",
+			[]string{`problem: constraint "grade < 3": no value of grade within its bounds fulfils it together with "grade > 2"`},
+		},
 		{"grade > 2, grade < 3.5", nil},
-		{"same > 5, same < 8", []string{`problem: constraint "same < 8": no value of same within its bounds fulfils it together with "same > 5"`}},
+		{
+			"same > 5, same < 8",
+			[]string{`problem: constraint "same < 8": no value of same within its bounds fulfils it together with "same > 5"`},
+		},
 		{"same < 4", nil},
 		{"debt >= income + 9000", nil},
-		{"debt > income + 9000", []string{`problem: constraint "debt > income + 9000": no values of income, debt within what bounds and other constraints leave of each fulfil it`}},
+		{
+			"debt > income + 9000",
+			[]string{`problem: constraint "debt > income + 9000": no values of income, debt within what bounds and other constraints leave of each fulfil it`},
+		},
 		{"income >= 20000, debt >= 0.5 * income", []string{
 			`problem: constraint "debt >= 0.5 * income": no values of income, debt within what bounds and other constraints leave of each fulfil it`,
 		}},
@@ -123,7 +159,10 @@ func TestCheckFindsConflicts(t *testing.T) {
 		{"2 * debt - income >= 100, income > 2 * debt - 100", []string{
 			`problem: constraint "income > 2 * debt - 100": no values of income, debt within what bounds and other constraints leave of each fulfil it together with "2 * debt - income >= 100"`,
 		}},
-		{"home = rent, home != rent", []string{`problem: constraint "home != rent": no value of home fulfils it together with "home = rent"`}},
+		{
+			"home = rent, home != rent",
+			[]string{`problem: constraint "home != rent": no value of home fulfils it together with "home = rent"`},
+		},
 		{"'home in {rent, own}', home != rent", nil},
 		{"{if: home = own, then: [income < 100, income > 200]}", []string{
 			`warning: constraint "if home = own then income < 100 and income > 200": what follows its condition is impossible, so no action may bring the condition about: no value of income within its bounds fulfils it`,
@@ -141,8 +180,8 @@ func TestCheckFindsConflicts(t *testing.T) {
 	}
 }
 
-// A conflict is one: where the grid has a point that fulfils all constraints none is reported. Constraints over a single feature that nothing
-// fulfils are always reported.
+// A conflict is one: where the grid has a point that fulfils all constraints none is reported. Constraints over a
+// single feature that nothing fulfils are always reported.
 func TestConflictsAgainstGrid(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		half := func(name string, lo, hi int) float64 { return float64(rapid.IntRange(lo, hi).Draw(r, name)) / 2 }
@@ -173,7 +212,12 @@ func TestConflictsAgainstGrid(t *testing.T) {
 			for _, b := range grid(&tk.Features[1]) {
 				all := true
 				for i := range tk.Rules {
-					all = all && allHold(tk.Rules[i].Then, func(name string) string { return task.Decimal(map[string]float64{"a": a, "b": b}[name]) })
+					all = all && allHold(tk.Rules[i].Then, func(name string) string {
+						return task.Decimal(map[string]float64{
+							"a": a,
+							"b": b,
+						}[name])
+					})
 				}
 				possible = possible || all
 			}
@@ -184,7 +228,8 @@ func TestConflictsAgainstGrid(t *testing.T) {
 	})
 }
 
-// grid returns the feature's values, an eighth apart when there are infinitely many: bounds and halved right sides of the test are quarters.
+// grid returns the feature's values, an eighth apart when there are infinitely many: bounds and halved right sides of
+// the test are quarters.
 func grid(f *task.Feature) (all []float64) {
 	if f.Levels != nil {
 		return f.Levels

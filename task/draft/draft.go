@@ -1,10 +1,11 @@
 // Package draft writes first drafts of task files from data, and holds task files against data.
 //
-// In: a data file, and if there is one the declared encoding of the model's inputs. Out: a task file with comments (FromData, Fill), or a
-// list of what does not fit (Check). It speaks to models through a small interface that it declares.
+// In: a data file, and if there is one the declared encoding of the model's inputs. Out: a task file with comments
+// (FromData, Fill), or a list of what does not fit (Check). It speaks to models through a small interface that it
+// declares.
 //
-// Invariant: nothing that the data do not tell is guessed in silence. It is a question in the file, which Check refuses until it is answered,
-// and a draft that is handed out has been parsed by package task.
+// Invariant: nothing that the data do not tell is guessed in silence. It is a question in the file, which Check refuses
+// until it is answered, and a draft that is handed out has been parsed by package task.
 package draft
 
 import (
@@ -68,8 +69,9 @@ func (d *drafter) note(format string, args ...any) {
 	d.notes = append(d.notes, fmt.Sprintf(format, args...))
 }
 
-// FromData drafts a task file: features by the declared encoding, or by the columns when there is none; bounds (1st to 99th percentile),
-// steps and shares from the data. An error says that the data, or what the options name, cannot be used.
+// FromData drafts a task file: features by the declared encoding, or by the columns when there is none; bounds (1st to
+// 99th percentile), steps and shares from the data. An error says that the data, or what the options name, cannot be
+// used.
 func FromData(ctx context.Context, t *Table, o Options) (*Draft, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -79,7 +81,8 @@ func FromData(ctx context.Context, t *Table, o Options) (*Draft, error) {
 		if c := &t.cols[i]; t.column(c.name) == c { // a reader takes the first of columns with the same name
 			d.profiles = append(d.profiles, look(c))
 		} else {
-			d.note("the file has two columns %s; the first counts, and rows in which they differ cannot be read", message.Quote(c.name))
+			d.note("the file has two columns %s; the first counts, and rows in which they differ cannot be read",
+				message.Quote(c.name))
 		}
 	}
 	if err := d.findLabel(); err != nil {
@@ -111,13 +114,15 @@ func (d *drafter) profile(name string) (*profile, error) {
 	if i := slices.IndexFunc(d.profiles, func(p *profile) bool { return p.name == name }); i >= 0 {
 		return d.profiles[i], nil
 	}
-	return nil, fmt.Errorf("there is no column %s; the file's columns are %s", message.Quote(name), message.List(d.table.Names, 60))
+	return nil, fmt.Errorf("there is no column %s; the file's columns are %s", message.Quote(name),
+		message.List(d.table.Names, 60))
 }
 
 // maxClasses is how many values an outcome may have.
 const maxClasses = 20
 
-// findLabel finds the outcome: the column that the options name, else the last one if it has two values and is no feature.
+// findLabel finds the outcome: the column that the options name, else the last one if it has two values and is no
+// feature.
 func (d *drafter) findLabel() (err error) {
 	if d.o.Label != "" {
 		if d.label, err = d.profile(d.o.Label); err != nil {
@@ -134,7 +139,8 @@ func (d *drafter) findLabel() (err error) {
 	}
 	values := withoutStop(d.label.texts)
 	if len(values) > maxClasses {
-		return fmt.Errorf("column %s has %d values; an outcome has a few: name another column", message.Quote(d.label.name), len(values))
+		return fmt.Errorf("column %s has %d values; an outcome has a few: name another column", message.Quote(d.label.name),
+			len(values))
 	}
 	if len(values) < len(d.label.texts) {
 		d.suffix = "."
@@ -218,8 +224,9 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 			return slices.ContainsFunc(in.Values, func(w string) bool { return v == w || sameNumber(v, w) })
 		})
 		if len(others) > 0 {
-			f.questions = append(f.questions, fmt.Sprintf("the encoding does not list %s, so rows with it cannot be read: does it mean \"not "+
-				"known\" (then add it to data.missing), or has the model no input for it?", message.List(others, 5)))
+			f.questions = append(f.questions,
+				fmt.Sprintf("the encoding does not list %s, so rows with it cannot be read: does it mean \"not "+
+					"known\" (then add it to data.missing), or has the model no input for it?", message.List(others, 5)))
 		}
 	}
 	return f
@@ -271,7 +278,8 @@ func (d *drafter) number(f *feature) {
 	}
 	f.Bounds = [2]float64{lo, hi}
 	if far := max(p.points[len(p.points)-1]-mean, mean-p.points[0]); std > 0 && far > 20*std {
-		f.remarks = append(f.remarks, fmt.Sprintf("Some value is %.0f standard deviations away: is it a person's, or a mark for something else?", far/std))
+		f.remarks = append(f.remarks,
+			fmt.Sprintf("Some value is %.0f standard deviations away: is it a person's, or a mark for something else?", far/std))
 	}
 }
 
@@ -344,8 +352,9 @@ func (d *drafter) infer(p *profile) feature {
 	case len(p.texts) == 2:
 		values := p.sorted()
 		d.binary(&f, values[1], values[0])
-		f.questions = append(f.questions, fmt.Sprintf("is the input of %s 1 for %s and 0 for %s? It may be the other way round, or two inputs (kind: onehot).",
-			message.Legible(p.name), message.Legible(values[1]), message.Legible(values[0])))
+		f.questions = append(f.questions,
+			fmt.Sprintf("is the input of %s 1 for %s and 0 for %s? It may be the other way round, or two inputs (kind: onehot).",
+				message.Legible(p.name), message.Legible(values[1]), message.Legible(values[0])))
 	default:
 		d.category(&f, p.sorted())
 	}
@@ -386,12 +395,14 @@ func (d *drafter) groups() {
 		for _, f := range g {
 			f.Actionable = false
 		}
-		g[0].questions = append(g[0].questions, fmt.Sprintf("are %s to %s the values of one category? An action would have to change two of them, "+
-			"so none is actionable here.", message.Legible(g[0].Name), message.Legible(g[len(g)-1].Name)))
+		g[0].questions = append(g[0].questions,
+			fmt.Sprintf("are %s to %s the values of one category? An action would have to change two of them, "+
+				"so none is actionable here.", message.Legible(g[0].Name), message.Legible(g[len(g)-1].Name)))
 	}
 }
 
-// protected says which attribute that nobody can be asked to change a column seems to be by the words of its name; "" when none.
+// protected says which attribute that nobody can be asked to change a column seems to be by the words of its name; ""
+// when none.
 func protected(p *profile) string {
 	words := strings.FieldsFunc(p.name, func(r rune) bool { return !unicode.IsLetter(r) })
 	for _, a := range []struct {
@@ -402,7 +413,10 @@ func protected(p *profile) string {
 		{"sex or gender", []string{"sex"}, []string{"gender"}},
 		{"age", []string{"age", "dob", "birth", "birthdate"}, nil},
 		{"race or ethnic origin", []string{"race", "tribe", "caste"}, []string{"ethni", "racial"}},
-		{"nationality or origin", []string{"native", "country", "nation"}, []string{"national", "foreign", "citizen", "immigra"}},
+		{"nationality or origin", []string{"native", "country", "nation"}, []string{
+			"national", "foreign", "citizen",
+			"immigra",
+		}},
 		{"religion", []string{"faith"}, []string{"religi"}},
 		{
 			"marital or family status",
@@ -413,7 +427,10 @@ func protected(p *profile) string {
 	} {
 		for _, w := range words {
 			w = strings.ToLower(w)
-			if slices.Contains(a.whole, w) || slices.ContainsFunc(a.stems, func(s string) bool { return strings.HasPrefix(w, s) }) {
+			if slices.Contains(a.whole, w) || slices.ContainsFunc(a.stems, func(s string) bool {
+				return strings.HasPrefix(w,
+					s)
+			}) {
 				return a.what
 			}
 		}
@@ -457,10 +474,12 @@ func (d *drafter) tell() {
 			fixed = append(fixed, f.Name)
 		}
 		if p := f.from; f.Kind.IsNumber() && p.missing > 0 {
-			d.note("column %s: %s of the rows have no number and cannot be read", message.Quote(p.name), percent(float64(p.missing)/float64(d.table.Rows)))
+			d.note("column %s: %s of the rows have no number and cannot be read", message.Quote(p.name),
+				percent(float64(p.missing)/float64(d.table.Rows)))
 		}
 		if len(f.from.strange) > 0 {
-			d.note("column %s: these are no numbers, and rows with them cannot be read: %s", message.Quote(f.Name), message.List(f.from.strange, 5))
+			d.note("column %s: these are no numbers, and rows with them cannot be read: %s", message.Quote(f.Name),
+				message.List(f.from.strange, 5))
 		}
 	}
 	if len(fixed) > 0 {
@@ -529,7 +548,8 @@ func (d *drafter) write() []byte {
 		w.question("  ", "which class index of the model is the favourable outcome? 1 is assumed.")
 	}
 	w.line("  index: %d\n  margin: 0 # in logits, that recourse must reach\n", index)
-	w.comment("", "In the order of the model's inputs. Bounds are the 1st and 99th percentile; quantiles run from the least value to the greatest.")
+	w.comment("",
+		"In the order of the model's inputs. Bounds are the 1st and 99th percentile; quantiles run from the least value to the greatest.")
 	d.ask(w)
 	w.line("features:")
 	for i := range d.features {
@@ -545,9 +565,11 @@ func (d *drafter) write() []byte {
 	switch n := len(Questions(w.Bytes())); n {
 	case 0:
 	case 1:
-		head.comment("", "One QUESTION is open. Answer it in the file, then remove its comment; `cfq task check` refuses the file until then.")
+		head.comment("",
+			"One QUESTION is open. Answer it in the file, then remove its comment; `cfq task check` refuses the file until then.")
 	default:
-		head.comment("", "%d QUESTIONS are open. Answer them in the file, then remove the comments; `cfq task check` refuses the file until then.", n)
+		head.comment("",
+			"%d QUESTIONS are open. Answer them in the file, then remove the comments; `cfq task check` refuses the file until then.", n)
 	}
 	head.line("version: 1\n")
 	return append(head.Bytes(), w.Bytes()...)
@@ -556,19 +578,22 @@ func (d *drafter) write() []byte {
 // ask writes the questions about the features as a whole.
 func (d *drafter) ask(w *writer) {
 	if n := d.inputs(); d.o.Inputs > 0 && n != d.o.Inputs {
-		w.question("", "the model has %d inputs and these features make %d: which columns does it take, and how is each encoded?", d.o.Inputs, n)
+		w.question("",
+			"the model has %d inputs and these features make %d: which columns does it take, and how is each encoded?", d.o.Inputs, n)
 	}
 	if d.o.Encoding != nil {
 		return
 	}
 	if slices.ContainsFunc(d.features, func(f feature) bool { return f.Kind.IsNumber() }) {
-		w.question("", "are the numbers standardised with these means and standard deviations? They are those of this file, not of the training.")
+		w.question("",
+			"are the numbers standardised with these means and standard deviations? They are those of this file, not of the training.")
 	}
 	if d.o.Features == nil {
 		w.question("", "is this the order of the model's inputs? It is that of the columns in the file.")
 	}
 	if slices.ContainsFunc(d.features, func(f feature) bool { return f.Kind == task.OneHot }) {
-		w.question("", "are the inputs of each category in the order of its values here, which is that of the alphabet, and does each have one?")
+		w.question("",
+			"are the inputs of each category in the order of its values here, which is that of the alphabet, and does each have one?")
 	}
 }
 
@@ -585,9 +610,11 @@ func (d *drafter) writeData(w *writer) {
 	w.line("data:")
 	switch p := d.label; {
 	case p == nil:
-		w.question("  ", "which column is the outcome (label: NAME), and which of its values do people want (favourable: VALUE)?")
+		w.question("  ",
+			"which column is the outcome (label: NAME), and which of its values do people want (favourable: VALUE)?")
 	case d.favourite == "":
-		w.question("  ", "which value of the outcome do people want? The values are %s. Without it no outcome is known.", message.List(withoutStop(p.texts), 6))
+		w.question("  ", "which value of the outcome do people want? The values are %s. Without it no outcome is known.",
+			message.List(withoutStop(p.texts), 6))
 		w.line("  # label: %s\n  # favourable: ", scalar(p.name))
 	default:
 		if d.o.Label == "" {

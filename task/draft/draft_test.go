@@ -18,7 +18,10 @@ func TestKinds(t *testing.T) {
 	for i := range 200 {
 		row := []string{
 			task.Decimal(float64(i + 1000)), "2024-01-01 " + task.Decimal(float64(i)), "text" + task.Decimal(float64(i)), "", "x", task.Decimal(float64(50 * r.IntN(100))), task.Decimal(r.Float64()),
-			task.Decimal(float64(r.IntN(1000)) / 100), task.Decimal(float64(r.IntN(4))), []string{"a", "b"}[r.IntN(2)], task.Decimal(float64(r.IntN(2))), []string{"x", "y", "z", "NA"}[r.IntN(4)],
+			task.Decimal(float64(r.IntN(1000)) / 100), task.Decimal(float64(r.IntN(4))), []string{
+				"a",
+				"b",
+			}[r.IntN(2)], task.Decimal(float64(r.IntN(2))), []string{"x", "y", "z", "NA"}[r.IntN(4)],
 			[]string{"", "5", "6", "7.5"}[min(3, r.IntN(8))], []string{"good", "bad"}[r.IntN(2)],
 		}
 		b.WriteString(strings.Join(row, ",") + "\n")
@@ -43,7 +46,8 @@ func TestKinds(t *testing.T) {
 			t.Errorf("job: values %q", f.Values)
 		}
 	}
-	if len(p.Task.Features) != len(kinds) || p.Task.Data.Label != "label" || p.Task.Data.Favourable != "good" || !slices.Equal(p.Task.Data.Missing, []string{"NA"}) {
+	if len(p.Task.Features) != len(kinds) || p.Task.Data.Label != "label" || p.Task.Data.Favourable != "good" ||
+		!slices.Equal(p.Task.Data.Missing, []string{"NA"}) {
 		t.Errorf("%d features, data %+v", len(p.Task.Features), p.Task.Data)
 	}
 }
@@ -107,7 +111,10 @@ func TestZeroOneIsNeverInverted(t *testing.T) {
 func TestDraftsCanBeRead(t *testing.T) {
 	field := rapid.OneOf(
 		rapid.StringMatching(`[a-z]{0,3}[ :#,'"{}\[\]&*!|>%@\-?\\éß]{0,2}[a-zA-Z0-9. ]{0,3}`),
-		rapid.SampledFrom([]string{"yes", "no", "null", "~", "true", "1e5", "0x1", "007", ".5", "-", "?", "NA", "=", "<<", "1_000", "12:30", "on", "0o7", "+1"}),
+		rapid.SampledFrom([]string{
+			"yes", "no", "null", "~", "true", "1e5", "0x1", "007", ".5", "-", "?", "NA", "=", "<<",
+			"1_000", "12:30", "on", "0o7", "+1",
+		}),
 	)
 	rapid.Check(t, func(rt *rapid.T) {
 		columns := rapid.IntRange(1, 5).Draw(rt, "columns")
@@ -115,7 +122,8 @@ func TestDraftsCanBeRead(t *testing.T) {
 		n := rapid.IntRange(8, 30).Draw(rt, "rows")
 		pools := make([][]string, columns)
 		for i := range pools {
-			table.Names = append(table.Names, rapid.StringMatching(`[a-zA-Z_ :#é"'-]{1,6}`).Draw(rt, "name")+task.Decimal(float64(i)))
+			table.Names = append(table.Names, rapid.StringMatching(`[a-zA-Z_ :#é"'-]{1,6}`).Draw(rt,
+				"name")+task.Decimal(float64(i)))
 			pools[i] = rapid.SliceOfN(field, 1, 6).Draw(rt, "pool")
 		}
 		for range n {

@@ -47,7 +47,10 @@ func TestDeclaredEncoding(t *testing.T) {
 			t.Errorf("%s: inputs %v, want %v; labels %v", name, got.X, want, got.Labels)
 		}
 	}
-	p := draft(t, open(t, strings.ReplaceAll(data, "flat", "tent")), Options{Label: "label", Favourable: "yes", Encoding: encoding(t, people)})
+	p := draft(t, open(t, strings.ReplaceAll(data, "flat", "tent")), Options{
+		Label: "label", Favourable: "yes",
+		Encoding: encoding(t, people),
+	})
 	if len(p.Questions) != 1 || !strings.Contains(p.Questions[0].Text, "does not list tent") {
 		t.Errorf("%+v", p.Questions)
 	}
@@ -65,14 +68,16 @@ func TestMistakesInEncodings(t *testing.T) {
 		{`{"column": "a", "kind": "onehot"}`, `needs "value"`},
 		{`{"column": "a", "kind": "onehot", "value": "x"}, {"column": "b", "kind": "numeric"}, {"column": "a", "kind": "onehot", "value": "y"}`, `column "a" occurs twice`},
 	} {
-		if _, err := parseEncoding([]byte(`{"features": [` + c.features + `]}`)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := parseEncoding([]byte(`{"features": [` + c.features + `]}`)); err == nil || !strings.Contains(err.Error(),
+			c.want) {
 			t.Errorf("%s: %v, want %q", c.features, err, c.want)
 		}
 	}
 	for text, want := range map[string]string{
 		"[]": "byte", `{"features": []} {}`: "text follows", `{"target": "good = 1", "features": [{"column": "a", "kind": "numeric"}]}`: `invalid target "good = 1"`,
 	} {
-		if _, err := parseEncoding([]byte(text)); err == nil || !strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "empty") {
+		if _, err := parseEncoding([]byte(text)); err == nil || !strings.Contains(err.Error(), want) &&
+			!strings.Contains(err.Error(), "empty") {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
@@ -80,7 +85,10 @@ func TestMistakesInEncodings(t *testing.T) {
 		`{"column": "zip", "kind": "numeric"}`: `there is no column "zip"`, `{"column": "label", "kind": "binary", "one": "yes"}`: "is the outcome",
 		`{"column": "home", "kind": "numeric"}`: "has texts there: rent, own",
 	} {
-		_, err := FromData(t.Context(), open(t, "home,label\nrent,yes\nown,no\n"), Options{Label: "label", Encoding: encoding(t, `{"features": [`+text+`]}`)})
+		_, err := FromData(t.Context(), open(t, "home,label\nrent,yes\nown,no\n"), Options{
+			Label:    "label",
+			Encoding: encoding(t, `{"features": [`+text+`]}`),
+		})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}

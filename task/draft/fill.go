@@ -17,11 +17,13 @@ import (
 	"cfq/task"
 )
 
-// Fill puts what the data say into the gaps of a task file: bounds of numbers that can change, shares, mad and quantiles. mean and std
-// come from the encoding, if there is one: without them an input is a raw number, so the data cannot tell whether they are missing. All
-// other bytes of text stay as they are, comments included. name is the task file's in messages, path the data file, of which the rows of
-// ro that can be read count.
-func Fill(ctx context.Context, name string, text []byte, path string, ro task.ReadOptions, e *Encoding) (*Draft, error) {
+// Fill puts what the data say into the gaps of a task file: bounds of numbers that can change, shares, mad and
+// quantiles. mean and std come from the encoding, if there is one: without them an input is a raw number, so the data
+// cannot tell whether they are missing. All other bytes of text stay as they are, comments included. name is the task
+// file's in messages, path the data file, of which the rows of ro that can be read count.
+func Fill(ctx context.Context, name string, text []byte, path string, ro task.ReadOptions, e *Encoding) (*Draft,
+	error,
+) {
 	f := &filler{text: text, name: name, quote: json.Valid(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))), newline: "\n"}
 	if bytes.Contains(text, []byte("\r\n")) {
 		f.newline = "\r\n"
@@ -107,7 +109,8 @@ func (f *filler) fill(people *task.People) (*Draft, error) {
 		for j, e := range entries {
 			keys[j] = e.key
 		}
-		out.Notes = append(out.Notes, fmt.Sprintf("%s: %s filled in", message.Legible(want.Features[i].Name), strings.Join(keys, ", ")))
+		out.Notes = append(out.Notes, fmt.Sprintf("%s: %s filled in", message.Legible(want.Features[i].Name),
+			strings.Join(keys, ", ")))
 		all = append(all, f.where[i].render(entries, f.newline, f.quote))
 	}
 	out.Text, out.inserted = splice(f.text, all), all

@@ -20,7 +20,8 @@ func gaps() string {
 	var b strings.Builder
 	b.WriteString("age,home,smokes,label\n")
 	for i := range 10 {
-		fmt.Fprintf(&b, "%d,%s,%s,%s\n", 10*(i+1), []string{"rent", "own"}[i/6], []string{"yes", "no"}[min(1, i/2)], []string{"good", "bad"}[i%2])
+		fmt.Fprintf(&b, "%d,%s,%s,%s\n", 10*(i+1), []string{"rent", "own"}[i/6], []string{"yes", "no"}[min(1, i/2)],
+			[]string{"good", "bad"}[i%2])
 	}
 	return b.String()
 }
@@ -80,7 +81,8 @@ func TestFillWritesWhereThingsAreMissing(t *testing.T) {
 	}
 }
 
-// Whatever a task file looks like, taking out what was put in leaves its bytes, and nothing else of its meaning changes.
+// Whatever a task file looks like, taking out what was put in leaves its bytes, and nothing else of its meaning
+// changes.
 func TestFillLeavesAllElse(t *testing.T) {
 	data := write(t, "data.csv", gaps())
 	rapid.Check(t, func(rt *rapid.T) {
@@ -171,7 +173,8 @@ func TestFillRefuses(t *testing.T) {
 		{"version: 1\nfeatures: [{name: age, kind: numeric, bounds: [1%, 200%]}]\n", "percentile"},
 		{"not a task", "mapping"},
 	} {
-		if _, err := Fill(t.Context(), "task.yaml", []byte(c.text), data, task.ReadOptions{}, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Fill(t.Context(), "task.yaml", []byte(c.text), data, task.ReadOptions{}, nil); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.text, err, c.want)
 		}
 	}

@@ -19,13 +19,15 @@ func FuzzFromData(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := FromData(t.Context(), table, Options{File: "data.csv"}); err != nil && strings.Contains(err.Error(), "mistake of this program") {
+		if _, err := FromData(t.Context(), table, Options{File: "data.csv"}); err != nil && strings.Contains(err.Error(),
+			"mistake of this program") {
 			t.Fatal(err)
 		}
 	})
 }
 
-// Any task file that package task reads can be filled in, or is refused; what is filled in is still a task file with the same bytes.
+// Any task file that package task reads can be filled in, or is refused; what is filled in is still a task file with
+// the same bytes.
 func FuzzFill(f *testing.F) {
 	for _, text := range []string{
 		"version: 1\nfeatures:\n  - {name: age, kind: numeric}\n", "version: 1\nfeatures:\n- name: home\n  kind: onehot\n  values: [rent, own]\n",

@@ -9,8 +9,9 @@ import (
 	"cfq/task"
 )
 
-// A draft by the declared encoding of a public data set encodes every row as the task file that was made by hand. Package task holds the
-// outputs of the models against the recorded ones by that file, so they are those of the draft, too.
+// A draft by the declared encoding of a public data set encodes every row as the task file that was made by hand.
+// Package task holds the outputs of the models against the recorded ones by that file, so they are those of the draft,
+// too.
 func TestDraftsForPublicData(t *testing.T) {
 	dir := realdata.Dir(t)
 	for _, c := range []struct {
@@ -32,9 +33,15 @@ func TestDraftsForPublicData(t *testing.T) {
 				"foreign-worker", "class",
 			},
 		},
-		{"compas", "compas/compas-scores-two-years.csv.gz", "compas/compas-scores-two-years.csv.gz", "two_year_recid", "0", nil},
+		{
+			"compas", "compas/compas-scores-two-years.csv.gz", "compas/compas-scores-two-years.csv.gz", "two_year_recid", "0",
+			nil,
+		},
 		{"bank", "bank/bank-full.csv.gz", "bank/bank-full.csv.gz", "y", "yes", nil},
-		{"default", "default/UCI_Credit_Card.csv.gz", "default/UCI_Credit_Card.csv.gz", "default.payment.next.month", "0", nil},
+		{
+			"default", "default/UCI_Credit_Card.csv.gz", "default/UCI_Credit_Card.csv.gz", "default.payment.next.month", "0",
+			nil,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -64,7 +71,8 @@ func TestDraftsForPublicData(t *testing.T) {
 				return people
 			}
 			have, want := read(&drafted), read(byHand)
-			if !slices.Equal(have.X, want.X) || !slices.Equal(have.Labels, want.Labels) || !slices.Equal(have.Lines, want.Lines) {
+			if !slices.Equal(have.X, want.X) || !slices.Equal(have.Labels, want.Labels) || !slices.Equal(have.Lines,
+				want.Lines) {
 				t.Errorf("the draft encodes %d people otherwise than the task file its %d", have.N, want.N)
 			}
 			if p.Task.Target.Index != byHand.Target.Index {

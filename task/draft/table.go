@@ -51,9 +51,9 @@ func (c *column) add(field string) {
 	c.rows++
 }
 
-// Open reads the data file at path and finds out how it is to be read: delimiter, comment lines, lines before the header, blanks around
-// fields. names are the columns of a text without header; nil takes them from its first row when that looks like a header, and numbers the
-// columns otherwise. o selects rows.
+// Open reads the data file at path and finds out how it is to be read: delimiter, comment lines, lines before the
+// header, blanks around fields. names are the columns of a text without header; nil takes them from its first row when
+// that looks like a header, and numbers the columns otherwise. o selects rows.
 func Open(ctx context.Context, path string, names []string, o task.ReadOptions) (*Table, error) {
 	return task.FromFile(path, func(r io.Reader) (*Table, error) { return readFrom(ctx, r, names, o) })
 }
@@ -189,7 +189,8 @@ func sniff(head []byte, names []string) (task.Data, error) {
 	return d, nil
 }
 
-// delimiter returns the character that splits most lines into the same number of fields, the largest such number; a blank only when nothing else does.
+// delimiter returns the character that splits most lines into the same number of fields, the largest such number; a
+// blank only when nothing else does.
 func delimiter(lines []string) rune {
 	best, most := ',', 0
 	for _, c := range ",;\t| " {
@@ -278,7 +279,8 @@ func padded(sample [][]string) bool {
 	return false
 }
 
-// hasHeader says whether the first record names the columns: it has no numbers and hardly a name twice, and what is below is numbers, or texts that differ from it.
+// hasHeader says whether the first record names the columns: it has no numbers and hardly a name twice, and what is
+// below is numbers, or texts that differ from it.
 func hasHeader(sample [][]string) bool {
 	first := sample[0]
 	seen := map[string]bool{}
@@ -322,7 +324,10 @@ func anywhere() []string {
 }
 
 func inNumbers() []string {
-	return []string{"-", "--", ".", "none", "None", "NONE", "unknown", "Unknown", "UNKNOWN", "missing", "Missing", "n.a.", "not available", "inf", "-inf"}
+	return []string{
+		"-", "--", ".", "none", "None", "NONE", "unknown", "Unknown", "UNKNOWN", "missing", "Missing", "n.a.",
+		"not available", "inf", "-inf",
+	}
 }
 
 // look profiles a column. A column is numeric when all its fields but missing ones and few others are numbers.
@@ -417,8 +422,8 @@ func (p *profile) mad() float64 {
 	return 0
 }
 
-// step returns the largest step whose whole multiples are all differences between values: 1 or more for whole numbers, a decimal such as 0.5 or 0.01
-// otherwise, 0 when the values have more places than people would give.
+// step returns the largest step whose whole multiples are all differences between values: 1 or more for whole numbers,
+// a decimal such as 0.5 or 0.01 otherwise, 0 when the values have more places than people would give.
 func (p *profile) step() float64 {
 	const places = 3
 	for k := range places + 1 {

@@ -27,11 +27,34 @@ func TestHowAFileIsRead(t *testing.T) {
 		{"plain", "a,b\n1,x\n2,y\n", nil, task.Data{Delimiter: ','}, []string{"a", "b"}, 2},
 		{"semicolons and quotes", "\"a;a\";b\n1;\"x,y\"\n2;z\n", nil, task.Data{Delimiter: ';'}, []string{"a;a", "b"}, 2},
 		{"tabs", "a\tb\tc\n1\t2\t3,5\n1\t2\t3,6\n", nil, task.Data{Delimiter: '\t'}, []string{"a", "b", "c"}, 2},
-		{"blanks around fields", "39, Private, 13\n50, Other, 9\n", []string{"age", "work", "years"}, task.Data{Delimiter: ',', Trim: true, Columns: []string{"age", "work", "years"}}, []string{"age", "work", "years"}, 2},
-		{"blanks between fields, no names", "A11 6 x\nA12 7 y\n", nil, task.Data{Delimiter: ' ', Columns: []string{"column1", "column2", "column3"}}, []string{"column1", "column2", "column3"}, 2},
-		{"comment", "|1x3 something\na,b,c\n1,2,3\n4,5,6\n", nil, task.Data{Delimiter: ',', Comment: '|'}, []string{"a", "b", "c"}, 2},
-		{"preface", "exported on Monday\n\na,b,c\n1,2,3\n4,5,6\n7,8,9\n1,2,4\n", nil, task.Data{Delimiter: ',', Skip: 2}, []string{"a", "b", "c"}, 4},
-		{"texts without header", "yes,red\nno,blue\nyes,red\n", nil, task.Data{Delimiter: ',', Columns: []string{"column1", "column2"}}, []string{"column1", "column2"}, 3},
+		{
+			"blanks around fields", "39, Private, 13\n50, Other, 9\n",
+			[]string{"age", "work", "years"},
+			task.Data{Delimiter: ',', Trim: true, Columns: []string{"age", "work", "years"}},
+			[]string{
+				"age", "work",
+				"years",
+			},
+			2,
+		},
+		{"blanks between fields, no names", "A11 6 x\nA12 7 y\n", nil, task.Data{Delimiter: ' ', Columns: []string{
+			"column1",
+			"column2", "column3",
+		}}, []string{"column1", "column2", "column3"}, 2},
+		{"comment", "|1x3 something\na,b,c\n1,2,3\n4,5,6\n", nil, task.Data{Delimiter: ',', Comment: '|'}, []string{
+			"a", "b",
+			"c",
+		}, 2},
+		{
+			"preface", "exported on Monday\n\na,b,c\n1,2,3\n4,5,6\n7,8,9\n1,2,4\n", nil,
+			task.Data{Delimiter: ',', Skip: 2},
+			[]string{"a", "b", "c"},
+			4,
+		},
+		{"texts without header", "yes,red\nno,blue\nyes,red\n", nil, task.Data{Delimiter: ',', Columns: []string{
+			"column1",
+			"column2",
+		}}, []string{"column1", "column2"}, 3},
 		{"a broken row", "a,b\n1,2\n3\n4,5\n", nil, task.Data{Delimiter: ','}, []string{"a", "b"}, 2},
 		{"one column", "a\n1\n2\n", nil, task.Data{Delimiter: ','}, []string{"a"}, 2},
 		{"byte order mark, CRLF", "\xef\xbb\xbfa,b\r\n1,2\r\n", nil, task.Data{Delimiter: ','}, []string{"a", "b"}, 1},
@@ -84,7 +107,8 @@ func TestSelections(t *testing.T) {
 			t.Errorf("%+v: %v, %v", c.s, table, err)
 		}
 	}
-	if _, err := Open(t.Context(), path, nil, task.ReadOptions{Only: []int{1, 9}}); err == nil || !strings.Contains(err.Error(), "row 9") {
+	if _, err := Open(t.Context(), path, nil, task.ReadOptions{Only: []int{1, 9}}); err == nil ||
+		!strings.Contains(err.Error(), "row 9") {
 		t.Errorf("a row that is not there: %v", err)
 	}
 }
@@ -107,7 +131,8 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(t.Context(), path, nil, task.ReadOptions{}); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), name) {
+		if _, err := Open(t.Context(), path, nil, task.ReadOptions{}); err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -118,7 +143,8 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	if table, err := Open(t.Context(), path, nil, task.ReadOptions{}); err != nil || table.Rows != 1 {
 		t.Errorf("gzip: %v, %v", table, err)
 	}
-	if _, err := Open(t.Context(), path, []string{"one"}, task.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "1 columns are named") {
+	if _, err := Open(t.Context(), path, []string{"one"}, task.ReadOptions{}); err == nil || !strings.Contains(err.Error(),
+		"1 columns are named") {
 		t.Errorf("too few names: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -148,10 +174,12 @@ func TestParquet(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	p := draft(t, table, Options{Label: "label", Favourable: "true"})
-	if people, err := task.Read(t.Context(), path, p.Task, task.ReadOptions{}); err != nil || !slices.Equal(people.Labels, []int8{1, 0, 1}) {
+	if people, err := task.Read(t.Context(), path, p.Task, task.ReadOptions{}); err != nil || !slices.Equal(people.Labels,
+		[]int8{1, 0, 1}) {
 		t.Errorf("%+v, %v\n%s", people, err, p.Text)
 	}
-	if _, err := Open(t.Context(), path, []string{"a"}, task.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "names its columns itself") {
+	if _, err := Open(t.Context(), path, []string{"a"}, task.ReadOptions{}); err == nil || !strings.Contains(err.Error(),
+		"names its columns itself") {
 		t.Error(err)
 	}
 }
