@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -362,7 +363,13 @@ func (r *planReader) read(f *PlanFile) error {
 	var typed *json.UnmarshalTypeError
 	switch err := dec.Decode(f); {
 	case errors.As(err, &typed):
-		return r.fail(int(typed.Offset)-1, "%s: got %s, want %s", typed.Field, typed.Value, typed.Type)
+		return r.fail(
+			int(typed.Offset)-1,
+			"%s: got %s, want %s",
+			cmp.Or(typed.Field, "the plan"),
+			typed.Value,
+			jsonType(typed.Type),
+		)
 	case err != nil:
 		return r.fail(0, "%v", err)
 	case f.Version != planVersion:
@@ -398,10 +405,30 @@ func objectKeys(name string) (required, optional []string, known bool) {
 	return strings.Fields(before), strings.Fields(after), known
 }
 
+// jsonType names what JSON calls a type of Go.
+func jsonType(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.String:
+		return "a text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Pointer:
+		return jsonType(t.Elem())
+	}
+	return fmt.Sprintf("a number (%s)", t.Kind())
+}
+
 // value reads a value that the key name holds, alone or in a list.
 func (r *planReader) value(name string) error {
 	at := r.start()
-	t, _ := r.dec.Token() // the syntax has been checked
+	t, err := r.dec.Token()
+	if err != nil { // the syntax has been checked: a number that no float64 holds
+		return r.fail(at, "%v", err)
+	}
 	switch t {
 	case nil:
 		return r.fail(at, "null is not a value of a plan")
@@ -418,7 +445,7 @@ func (r *planReader) value(name string) error {
 	default:
 		return nil
 	}
-	_, err := r.dec.Token() // the end
+	_, err = r.dec.Token() // the end
 	return err
 }
 

@@ -25,7 +25,7 @@ type calibrationFlags struct {
 
 // addFiles adds the flags that come first.
 func (f *calibrationFlags) addFiles(fs *pflag.FlagSet) {
-	fs.StringVarP(&f.data, "data", "d", "", "the calibration rows: a CSV `file`, also gzipped")
+	fs.StringVarP(&f.data, "data", "d", "", "the calibration rows: a CSV (also gzipped) or Parquet `file`")
 	fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
 }
 

@@ -49,6 +49,7 @@ type completedFlag struct {
 	values            []string // "" without a list
 	takes             string   // what its value is; "" of a switch
 	file              bool
+	repeat            string // "*" of a flag that may be repeated, as zsh marks it
 }
 
 // choiceList finds the values of a flag in its help: "what: a, b, c" or "what: a, b, c; else ...".
@@ -69,14 +70,20 @@ func (c *command) completed() []completedFlag {
 			x.values = ptq.MethodNames()
 		}
 		x.file = takes == "file" || takes == "directory" || takes == "library"
+		if strings.Contains(usage, "may be repeated") {
+			x.repeat = "*"
+		}
 		list = append(list, x)
 	})
 	return list
 }
 
-// quoted makes text a word for a shell: without single quotes, which end one, and what zsh takes for syntax.
-func quoted(text string) string {
-	return "'" + strings.NewReplacer("'", "", "[", "(", "]", ")", ":", "").Replace(text) + "'"
+// quoted makes text a word for a shell, without the single quotes that would end it.
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "") + "'" }
+
+// zshText escapes what zsh takes for syntax within a description.
+func zshText(text string) string {
+	return strings.NewReplacer("'", "", "[", `\[`, "]", `\]`, ":", `\:`).Replace(text)
 }
 
 func completeBash(w io.Writer) error {
@@ -103,6 +110,12 @@ _cfq() {
     COMPREPLY=($(compgen -W '%s help' -- "$cur"))
     return
   fi
+  if [ "$COMP_CWORD" -eq 2 ] && [[ $cur != -* ]]; then
+    case $command in
+    task) COMPREPLY=($(compgen -W 'init check show' -- "$cur")); return ;;
+    completion) COMPREPLY=($(compgen -W 'bash zsh fish' -- "$cur")); return ;;
+    esac
+  fi
   case "$command $previous" in
 %s  esac
   if [ -z "$words" ] && [[ $cur == -* ]]; then
@@ -123,10 +136,10 @@ complete -o filenames -F _cfq cfq
 func completeZsh(w io.Writer) error {
 	var names, cases strings.Builder
 	for _, c := range commands() {
-		fmt.Fprintf(&names, "    %s\n", strings.Replace(quoted(c.name+"\x00"+c.summary), "\x00", ":", 1))
+		fmt.Fprintf(&names, "    '%s:%s'\n", c.name, zshText(c.summary))
 		fmt.Fprintf(&cases, "    %s)\n      _arguments \\\n", c.name)
 		for _, f := range c.completed() {
-			spec := "[" + strings.Trim(quoted(f.what), "'") + "]"
+			spec := "[" + zshText(f.what) + "]"
 			if f.takes != "" {
 				spec += ":" + f.takes + ":"
 				if f.values != nil {
@@ -136,9 +149,9 @@ func completeZsh(w io.Writer) error {
 				}
 			}
 			if f.short != "" {
-				fmt.Fprintf(&cases, "        '-%s%s' \\\n", f.short, spec)
+				fmt.Fprintf(&cases, "        '%s-%s%s' \\\n", f.repeat, f.short, spec)
 			}
-			fmt.Fprintf(&cases, "        '--%s%s' \\\n", f.name, spec)
+			fmt.Fprintf(&cases, "        '%s--%s%s' \\\n", f.repeat, f.name, spec)
 		}
 		fmt.Fprintf(&cases, "        '*:file:_files' ;;\n")
 	}
@@ -158,7 +171,11 @@ _cfq() {
   case $subcommand in
 %s  esac
 }
-compdef _cfq cfq
+if [[ ${funcstack[1]} == _cfq ]]; then
+  _cfq "$@" # this file is being loaded for the first completion
+else
+  compdef _cfq cfq
+fi
 `, names.String(), cases.String())
 	return err
 }

@@ -19,7 +19,7 @@ func TestCompletionIsComplete(t *testing.T) {
 			completeBash, func(_, flag string) string { return "--" + flag },
 			"'gate --on-inconclusive') words='report fail pass'",
 		},
-		"zsh": {completeZsh, func(_, flag string) string { return "'--" + flag + "[" }, ":(report fail pass)'"},
+		"zsh": {completeZsh, func(_, flag string) string { return "--" + flag + "[" }, ":(report fail pass)'"},
 		"fish": {completeFish, func(command, flag string) string {
 			return "__fish_seen_subcommand_from " + command + "' -l " + flag + " "
 		}, "-x -a 'report fail pass'"},

@@ -44,7 +44,7 @@ type evaluationFlags struct {
 const noBy = "none"
 
 func (f *evaluationFlags) add(fs *pflag.FlagSet) {
-	fs.StringVarP(&f.data, "data", "d", "", "the people: a CSV `file`, also gzipped")
+	fs.StringVarP(&f.data, "data", "d", "", "the people: a CSV (also gzipped) or Parquet `file`")
 	fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
 	fs.StringVar(&f.rows, "rows", "", rowsHelp)
 	fs.StringVar(&f.promises, "promises", "", fromHelp)

@@ -63,7 +63,7 @@ over to others (docs/recourse.md).`,
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &recourseFlags{}
 			fs.SortFlags = false
-			fs.StringVarP(&f.data, "data", "d", "", "the people: a CSV `file`, also gzipped")
+			fs.StringVarP(&f.data, "data", "d", "", "the people: a CSV (also gzipped) or Parquet `file`")
 			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
 			fs.StringVarP(&f.out, "output", "o", "", "the promises `file` to write")
 			fs.StringVar(&f.from, "promises", "",

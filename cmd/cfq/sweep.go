@@ -73,7 +73,7 @@ With other inputs or options that is an error, not a mixture.`,
 			fs.SortFlags = false
 			f.addFiles(fs)
 			fs.StringVar(&f.test, "test", "",
-				"the rows to measure on: a CSV `file`; else those of --data that --test-rows chooses")
+				"the rows to measure on: a CSV or Parquet `file`; else those of --data that --test-rows chooses")
 			fs.StringVarP(&f.out, "output", "o", "", "the `folder` for the results")
 			fs.StringSliceVar(&f.methods, "methods", nil,
 				"`names` of methods, separated by commas: "+strings.Join(ptq.MethodNames(), ", ")+"; else all")
