@@ -701,8 +701,9 @@ func judge(logits []float32, classes int, labels []int8, index int) Score {
 		s.Rows++
 	}
 	if s.Rows > 0 {
-		p := float64(favourable) / float64(s.Rows)
-		s.Accuracy, s.Majority = float64(right)/float64(s.Rows), max(p, 1-p)
+		// Counts, so that a model exactly at the base rate is not below it by a rounding.
+		n := float64(s.Rows)
+		s.Accuracy, s.Majority = float64(right)/n, float64(max(favourable, s.Rows-favourable))/n
 	}
 	return s
 }

@@ -213,8 +213,12 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 		}
 	case "binary":
 		zero := in.Zero
-		if i := 1 - p.find(in.One); zero == "" && len(p.texts) == 2 && i < 2 {
-			zero = p.texts[i]
+		switch i := p.find(in.One); {
+		case i < 0:
+			f.questions = append(f.questions,
+				fmt.Sprintf("the encoding says that %q is 1, but the values are %s: which one is it?", in.One, message.List(p.texts, 6)))
+		case zero == "" && len(p.texts) == 2:
+			zero = p.texts[1-i]
 		}
 		d.binary(&f, in.One, zero)
 	default:
@@ -232,12 +236,9 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 	return f
 }
 
-// find returns the index of v in texts, 2 when it is not there.
+// find returns the index of v in texts, -1 when it is not there.
 func (p *profile) find(v string) int {
-	if i := slices.IndexFunc(p.texts, func(s string) bool { return s == v || sameNumber(s, v) }); i >= 0 {
-		return i
-	}
-	return 2
+	return slices.IndexFunc(p.texts, func(s string) bool { return s == v || sameNumber(s, v) })
 }
 
 // start is what every feature begins as.
@@ -606,8 +607,16 @@ func (d *drafter) free() (n int) {
 	return n
 }
 
-func (d *drafter) writeData(w *writer) {
-	w.line("data:")
+func (d *drafter) writeData(out *writer) {
+	w := &writer{}
+	defer func() {
+		if regexp.MustCompile(`(?m)^  [^# ]`).Match(w.Bytes()) {
+			out.line("data:")
+		} else {
+			out.line("data: {}") // nothing but questions: YAML reads a mapping of comments as null
+		}
+		out.Write(w.Bytes())
+	}()
 	switch p := d.label; {
 	case p == nil:
 		w.question("  ",

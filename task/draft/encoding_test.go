@@ -56,6 +56,17 @@ func TestDeclaredEncoding(t *testing.T) {
 	}
 }
 
+// An encoding whose 1 does not occur in the data is asked about, not guessed and no crash.
+func TestEncodingOfAnAbsentValue(t *testing.T) {
+	p := draft(t, open(t, "sex,label\nM,yes\nF,no\n"), Options{
+		Label: "label", Favourable: "yes",
+		Encoding: encoding(t, `{"target": "favourable = 1", "features": [{"column": "sex", "kind": "binary", "one": "Female"}]}`),
+	})
+	if len(p.Questions) != 1 || !strings.Contains(p.Questions[0].Text, `"Female" is 1, but the values are`) {
+		t.Errorf("%+v", p.Questions)
+	}
+}
+
 func TestMistakesInEncodings(t *testing.T) {
 	for _, c := range []struct{ features, want string }{
 		{``, `the list "features" is empty`},
