@@ -29,7 +29,14 @@ func TestDeployments(t *testing.T) {
 	for _, o := range []ptq.Options{{Method: "ptq"}, {Method: "cf-ptq", Refine: 2}} {
 		method := o.Method
 		o.Workers = 1
-		nominal, drawn, err := ptq.Deployments(ctx, loaded(t, m), tk, people, o, ptq.DeployOptions{Models: 3, Seed: 1, Batch: 300})
+		nominal, drawn, err := ptq.Deployments(
+			ctx,
+			loaded(t, m),
+			tk,
+			people,
+			o,
+			ptq.DeployOptions{Models: 3, Seed: 1, Batch: 300},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

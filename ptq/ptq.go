@@ -66,7 +66,13 @@ func (c *Calibration) Quantize(ctx context.Context, budget float64) (*Result, er
 func (c *Calibration) Close() error { return c.stage.full.Close() }
 
 // calibrate runs the first two stages. The caller closes the model.
-func calibrate(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options) (*calibrated, error) {
+func calibrate(
+	ctx context.Context,
+	m *onnxio.Model,
+	t *task.Task,
+	people *task.People,
+	o Options,
+) (*calibrated, error) {
 	p, err := prepare(ctx, m, t, o)
 	if err != nil {
 		return nil, inputError(err)

@@ -233,7 +233,14 @@ func TestQuantizeErrors(t *testing.T) {
 		{"layers", context.Background(), noLayers, tk, people, ptq.Options{}, "no dense layer"},
 		{"cancelled", cancelled, m, tk, people, ptq.Options{}, "context canceled"},
 	} {
-		if _, err := ptq.Quantize(tt.ctx, loaded(t, tt.m), tt.t, tt.p, tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := ptq.Quantize(
+			tt.ctx,
+			loaded(t, tt.m),
+			tt.t,
+			tt.p,
+			tt.o,
+		); err == nil ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want it to say %q", tt.name, err, tt.want)
 		}
 	}

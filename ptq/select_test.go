@@ -32,7 +32,8 @@ func TestSelected(t *testing.T) {
 		{only: []string{"/*/Gemm"}, keep: []string{"/*.2/*"}, float: []string{"/layers.2/Gemm", "odd[name"}},
 		{only: []string{"/head/*", "odd[name"}, float: []string{"/layers.0/Gemm", "/layers.2/Gemm"}},
 		{keep: []string{"*"}, float: []string{"odd[name"}}, // * is no slash
-		{keep: []string{"Gemm"}, fails: `keep in float "Gemm" matches no layer (* stands for anything but a slash); the layers are "/layers.0/Gemm", "/layers.2/Gemm", "/head/Gemm", "odd[name"`},
+		{keep: []string{"Gemm"}, fails: `keep in float "Gemm" matches no layer (* stands for anything but a slash); ` +
+			`the layers are "/layers.0/Gemm", "/layers.2/Gemm", "/head/Gemm", "odd[name"`},
 		{only: []string{"/body/*"}, fails: `only "/body/*" matches no layer`},
 		{keep: []string{"/head/[Gemm"}, fails: `keep in float "/head/[Gemm" is no pattern`},
 		{only: []string{"/layers.0/Gemm", "x"}, keep: []string{"["}, fails: `"[" is no pattern`},

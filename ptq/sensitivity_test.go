@@ -197,7 +197,14 @@ func TestProfileOptions(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	o := ptq.Options{Method: "ptq", Budget: 9}
-	_, err := ptq.Sensitivity(context.Background(), loaded(t, m), tk, people, o, ptq.ProfileOptions{Probes: 1, Errors: "guess"})
+	_, err := ptq.Sensitivity(
+		context.Background(),
+		loaded(t, m),
+		tk,
+		people,
+		o,
+		ptq.ProfileOptions{Probes: 1, Errors: "guess"},
+	)
 	var input *ptq.InputError
 	if !errors.As(err, &input) {
 		t.Fatalf("error %v", err)
@@ -216,7 +223,17 @@ func TestProfileOptions(t *testing.T) {
 			cancel()
 		}
 	}
-	if _, err := ptq.Sensitivity(ctx, loaded(t, m), tk, people, o, ptq.ProfileOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err := ptq.Sensitivity(
+		ctx,
+		loaded(t, m),
+		tk,
+		people,
+		o,
+		ptq.ProfileOptions{},
+	); !errors.Is(
+		err,
+		context.Canceled,
+	) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

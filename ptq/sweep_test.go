@@ -288,7 +288,15 @@ func TestSweepOptions(t *testing.T) {
 	} {
 		bad := o
 		change(&bad)
-		if _, err := ptq.Sweep(t.Context(), loaded(t, m), tk, train, test, bad); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ptq.Sweep(
+			t.Context(),
+			loaded(t, m),
+			tk,
+			train,
+			test,
+			bad,
+		); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

@@ -306,9 +306,11 @@ func TestPlanFileMistakes(t *testing.T) {
 			"no scale at all", `"scale": 0.25`, `"scale": 0`,
 			`line 12: layer "last", row 1: the scale 0 is not a positive number`,
 		},
-		{"huge", `"bias": 1,`, `"bias": 1e99,`, `line 11, column 35: layers.rows.bias: got number 1e99, want a number (float32)`},
+		{"huge", `"bias": 1,`, `"bias": 1e99,`, `line 11, column 35: layers.rows.bias: got number 1e99, want a number ` +
+			`(float32)`},
 		{"no scale", `"scale": 0.25, `, ``, `line 12: layer "last", row 1: "codes" without a "scale"`},
-		{"zero point", `"zero": 0`, `"zero": 256`, `line 9, column 57: layers.activation.zero: got number 256, want a number (uint8)`},
+		{"zero point", `"zero": 0`, `"zero": 256`, `line 9, column 57: layers.activation.zero: got number 256, want a ` +
+			`number (uint8)`},
 		{
 			"wide zero point", `{"bits": 8, "scale": 0.5, "zero": 0}`, `{"bits": 4, "scale": 0.5, "zero": 16}`,
 			`line 6: layer "last": zero point 16 does not fit 4 bits`,

@@ -105,7 +105,8 @@ func TestExactOverride(t *testing.T) {
 	}
 }
 
-// Features whose changes do not add up in the features that follow them are left to the exhaustive search, where there is one.
+// Features whose changes do not add up in the features that follow them are left to the exhaustive search, where there
+// is one.
 func TestExactEntangled(t *testing.T) {
 	t.Parallel()
 	years, course := feature("years", task.Numeric), feature("course", task.Binary)

@@ -156,7 +156,9 @@ func (p *conditionParser) condition() ([]Inequality, error) {
 	case "=":
 		return []Inequality{p.inequality(up, false), p.inequality(down, false)}, nil
 	}
-	return nil, errors.New(`"!=" is for categories; numbers other than one are two ranges, and an action set needs one: write < or >`)
+	return nil, errors.New(
+		`"!=" is for categories; numbers other than one are two ranges, and an action set needs one: write < or >`,
+	)
 }
 
 // hasNumber says whether the feature stands for a number in expressions. A thermometer with thresholds does: for the
@@ -427,11 +429,20 @@ func (p *conditionParser) category(f *Feature) ([]Inequality, error) {
 	case list != nil:
 		return holds(f, list, !not), nil
 	case not:
-		return nil, fmt.Errorf("not goes with in, as %s not in {%s}, and not with %s", message.Legible(f.Name), message.List(values, 2), p.rest())
+		return nil, fmt.Errorf(
+			"not goes with in, as %s not in {%s}, and not with %s",
+			message.Legible(f.Name),
+			message.List(values, 2),
+			p.rest(),
+		)
 	}
 	op, err := p.comparison()
 	if err != nil {
-		return nil, fmt.Errorf("%s is a category: compare it with =, != or in {...}, not with %s", message.Quote(f.Name), p.rest())
+		return nil, fmt.Errorf(
+			"%s is a category: compare it with =, != or in {...}, not with %s",
+			message.Quote(f.Name),
+			p.rest(),
+		)
 	}
 	v, err := p.value(f, values)
 	if err == nil {
@@ -443,8 +454,12 @@ func (p *conditionParser) category(f *Feature) ([]Inequality, error) {
 	case op == "=" || op == "!=":
 		return holds(f, []string{v}, op == "="), nil
 	case f.Kind != Thermometer && !f.Ordered:
-		return nil, fmt.Errorf("the values of %s have no order, so %s means nothing; set ordered: true on a one-hot feature whose values do, or use =, != or in",
-			message.Quote(f.Name), op)
+		return nil, fmt.Errorf(
+			"the values of %s have no order, so %s means nothing; set ordered: true on a one-hot feature whose values "+
+				"do, or use =, != or in",
+			message.Quote(f.Name),
+			op,
+		)
 	}
 	at := slices.Index(values, v)
 	between := map[string][2]int{"<=": {0, at + 1}, "<": {0, at}, ">=": {at, len(values)}, ">": {at + 1, len(values)}}[op]
@@ -485,7 +500,12 @@ func (p *conditionParser) set(f *Feature, values []string) ([]string, error) {
 	}
 	closing := map[byte]byte{'{': '}', '[': ']', '(': ')'}[p.peek()]
 	if closing == 0 {
-		return nil, fmt.Errorf("the values behind in stand in braces, as %s in {%s}, not %s", message.Legible(f.Name), message.List(values, 2), p.rest())
+		return nil, fmt.Errorf(
+			"the values behind in stand in braces, as %s in {%s}, not %s",
+			message.Legible(f.Name),
+			message.List(values, 2),
+			p.rest(),
+		)
 	}
 	p.pos++
 	var list []string
@@ -534,7 +554,13 @@ func (p *conditionParser) value(f *Feature, values []string) (string, error) {
 		return values[i], nil
 	}
 	if f.Kind == Binary && f.Zero == "" {
-		return "", fmt.Errorf("%s is known by its value %s only; write %s != %s for the others", message.Quote(f.Name), message.Quote(f.One), message.Legible(f.Name), message.Legible(f.One))
+		return "", fmt.Errorf(
+			"%s is known by its value %s only; write %s != %s for the others",
+			message.Quote(f.Name),
+			message.Quote(f.One),
+			message.Legible(f.Name),
+			message.Legible(f.One),
+		)
 	}
 	return "", fmt.Errorf("%s is no value of %s%s", message.Quote(s), message.Quote(f.Name), didYouMean(s, values))
 }

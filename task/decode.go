@@ -710,15 +710,24 @@ func (d *decoder) checkThermometer(f *Feature, m mapping) {
 			}
 		}
 	case len(f.Values) < 2:
-		d.errorf(m.Node,
-			"feature %q: a thermometer needs thresholds, or two values or more in ascending order, the first of which is all zeros", f.Name)
+		d.errorf(
+			m.Node,
+			"feature %q: a thermometer needs thresholds, or two values or more in ascending order, the first of which is "+
+				"all zeros",
+			f.Name,
+		)
 		return
 	default:
 		d.checkDistinct(f, m)
 	}
 	if f.Shares != nil && len(f.Shares) != f.Width {
-		d.errorf(m.Place("shares"),
-			"feature %q: %d shares, and %d values above the lowest; give the share of the rows that reach each", f.Name, len(f.Shares), f.Width)
+		d.errorf(
+			m.Place("shares"),
+			"feature %q: %d shares, and %d values above the lowest; give the share of the rows that reach each",
+			f.Name,
+			len(f.Shares),
+			f.Width,
+		)
 	}
 	if !slices.IsSortedFunc(f.Shares, func(a, b float64) int { return cmp.Compare(b, a) }) {
 		d.errorf(m.Place("shares"),
@@ -801,9 +810,13 @@ func (d *decoder) settle(f *Feature, b *percents, m mapping) {
 		switch {
 		case p.at == nil:
 		case len(f.Quantiles) < 2:
-			d.errorf(p.at,
-				"feature %q: the percentile %s needs the feature's quantiles; `cfq task init` makes them from data, or give a number",
-				f.Name, message.Quote(config.ScalarText(p.at)))
+			d.errorf(
+				p.at,
+				"feature %q: the percentile %s needs the feature's quantiles; `cfq task init` makes them from data, or give "+
+					"a number",
+				f.Name,
+				message.Quote(config.ScalarText(p.at)),
+			)
 		default:
 			f.Bounds[i] = f.quantile(p.value / 100)
 		}

@@ -14,13 +14,16 @@ const full = `version: 1
 data: {label: outcome, favourable: yes, filter: [{column: age, min: 18}]}
 features:
   - {name: age, kind: numeric, mean: 40, std: 10, actionable: false, quantiles: [18, 30, 40, 52, 90]}
-  - {name: income, kind: numeric, mean: 30000, std: 20000, bounds: ["5%", 99%], quantiles: [0, 10000, 25000, 40000, 200000], mad: 12000}
+  - {name: income, kind: numeric, mean: 30000, std: 20000, bounds: ["5%", 99%],
+     quantiles: [0, 10000, 25000, 40000, 200000], mad: 12000}
   - {name: debt, kind: numeric, bounds: [0, 100%], step: 50, direction: decrease, quantiles: [0, 500, 9000], mad: 0}
   - {name: hours-per-week, kind: ordinal, bounds: [0, 80], step: 1, mad: 5, quantiles: [0, 40, 80]}
   - {name: housing, kind: onehot, values: [rent, own, with family], switch_cost: 2}
-  - {name: education, kind: onehot, values: [School, College, Masters], ordered: true, direction: increase, max_increase: 1}
+  - {name: education, kind: onehot, values: [School, College, Masters],
+     ordered: true, direction: increase, max_increase: 1}
   - {name: degree years, kind: numeric, actionable: false}
-  - {name: grade, kind: thermometer, values: [D, C, B, A], shares: [0.9, 0.5, 0.1], max_change: 2, switch_cost: 1.5, subgroup: true}
+  - {name: grade, kind: thermometer, values: [D, C, B, A], shares: [0.9, 0.5, 0.1],
+     max_change: 2, switch_cost: 1.5, subgroup: true}
   - {name: savings, kind: thermometer, thresholds: [100, 1000, 2500.5], direction: increase}
   - {name: sex, kind: binary, one: Male, actionable: false, mutable: false, subgroup: true}
   - {name: guarantor, kind: binary, one: "yes", zero: "no"}
@@ -116,7 +119,8 @@ func TestEverythingIsRead(t *testing.T) {
 		task.Cost); d != "" {
 		t.Error(d)
 	}
-	inputs := "age income debt hours-per-week housing=rent housing=own housing=with family education=School education=College education=Masters " +
+	inputs := "age income debt hours-per-week housing=rent housing=own housing=with family education=School " +
+		"education=College education=Masters " +
 		"degree years grade>=C grade>=B grade>=A savings>=100 savings>=1000 savings>=2500.5 sex guarantor status=a status=b"
 	if got := strings.Join(task.InputNames(), " "); got != inputs || task.InputName(15) != "savings>=1000" {
 		t.Errorf("inputs %s", got)
@@ -157,9 +161,12 @@ func TestCanonicalFormOfEverything(t *testing.T) {
 }
 
 // older is a task as the format was before it had links, constraints and orders.
-const older = "version: 1\nencoded: true\ndata: {comment: \"#\", columns: [a, b, c, d], filter: [{column: d, not: x, max: 3}], drop: [d]}\nfeatures:\n" +
-	"  - {name: a, kind: ordinal, values: [3, 1], actionable: false, weight: 2}\n  - {name: b, kind: onehot, values: [x, <y>], actionable: false}\n" +
-	"  - {name: c, kind: ordinal, bounds: [0, 4], step: 0.5, max_change: 1}\ncost: {norm: l2, weights: uniform}\nsparsity: {max_features: 2}\n"
+const older = "version: 1\nencoded: true\ndata: {comment: \"#\", columns: [a, b, c, d], filter: [{column: d, " +
+	"not: x, max: 3}], drop: [d]}\nfeatures:\n" +
+	"  - {name: a, kind: ordinal, values: [3, 1], actionable: false, weight: 2}\n  - {name: b, kind: onehot, " +
+	"values: [x, <y>], actionable: false}\n" +
+	"  - {name: c, kind: ordinal, bounds: [0, 4], step: 0.5, max_change: 1}\ncost: {norm: l2, weights: uniform}\n" +
+	"sparsity: {max_features: 2}\n"
 
 // TestHashesOfOldTasksStay holds the hashes of files that use nothing new: recipes in models name them.
 func TestHashesOfOldTasksStay(t *testing.T) {
@@ -218,7 +225,8 @@ func TestMistakesInFeatures(t *testing.T) {
 		{`name: a, kind: numeric, quantiles: [2, 1]`, `3:41: feature "a": quantiles ascend`},
 		{
 			`name: a, kind: numeric, bounds: [1%, 5]`,
-			"3:39: feature \"a\": the percentile \"1%\" needs the feature's quantiles; `cfq task init` makes them from data, or give a number",
+			"3:39: feature \"a\": the percentile \"1%\" needs the feature's quantiles; `cfq task init` makes them from " +
+				"data, or give a number",
 		},
 		{
 			`name: a, kind: numeric, bounds: [0, 101%], quantiles: [1, 2]`,
@@ -236,16 +244,20 @@ func TestMistakesInFeatures(t *testing.T) {
 }
 
 func TestMistakesInCost(t *testing.T) {
-	const features = "version: 1\nfeatures: [{name: a, kind: numeric, quantiles: [0, 9]}, {name: b, kind: numeric, mad: 1}, {name: c, kind: numeric, bounds: [0, 1]},\n" +
-		"{name: d, kind: ordinal, values: [1, 2]}, {name: e, kind: numeric, actionable: false}, {name: f, kind: onehot, values: [x, y]}]\ncost: "
+	const features = "version: 1\nfeatures: [{name: a, kind: numeric, quantiles: [0, 9]}, {name: b, kind: numeric, " +
+		"mad: 1}, {name: c, kind: numeric, bounds: [0, 1]},\n" +
+		"{name: d, kind: ordinal, values: [1, 2]}, {name: e, kind: numeric, actionable: false}, {name: f, kind: " +
+		"onehot, values: [x, y]}]\ncost: "
 	for _, c := range []struct{ cost, want string }{
 		{
 			"{weights: inverse_mad}",
-			"4:17: inverse_mad needs the mad of every number that people can change, and these have none: a, c, d; `cfq task init`",
+			"4:17: inverse_mad needs the mad of every number that people can change, and these have none: a, c, d; `cfq " +
+				"task init`",
 		},
 		{
 			"{weights: inverse_range}",
-			`4:17: inverse_range needs quantiles, or bounds on both sides, of every number that people can change, and these have none: b;`,
+			`4:17: inverse_range needs quantiles, or bounds on both sides, of every number that people can change, and ` +
+				`these have none: b;`,
 		},
 		{"{norm: l2, l1_ratio: 0.5}", `4:28: l1_ratio means nothing with norm l2; remove it, or set norm: mixed`},
 		{"{norm: mixed, l1_ratio: 1.5}", `4:31: this must be between 0 and 1, not 1.5`},

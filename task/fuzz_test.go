@@ -22,8 +22,13 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(small))
 	f.Add([]byte(full))
 	f.Add([]byte(strings.ReplaceAll(full, "\n", "\r\n")))
-	f.Add([]byte("version: 1\nfeatures: [{name: a, kind: numeric, bounds: [1, null], direction: increase, mad: 0}, {name: b, kind: binary, one: x, actionable: false}]\n" +
-		"links: [{from: a, to: b, map: {3: x, 1: y}}]\nconstraints: [\"`a` = 2\"]\ncost: {weights: inverse_mad}\n"))
+	f.Add(
+		[]byte(
+			"version: 1\nfeatures: [{name: a, kind: numeric, bounds: [1, null], direction: increase, mad: 0}, {name: b, " +
+				"kind: binary, one: x, actionable: false}]\n" +
+				"links: [{from: a, to: b, map: {3: x, 1: y}}]\nconstraints: [\"`a` = 2\"]\ncost: {weights: inverse_mad}\n",
+		),
+	)
 	f.Add([]byte(`{"version": 1, "features": [{"name": "a", "kind": "numeric", "bounds": [null, 1e5]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		task, err := Parse("x.yaml", data)
@@ -78,7 +83,12 @@ func FuzzRead(f *testing.F) {
 // FuzzOverrides: any table gives overrides of features that there are, each once for a person, or mistakes; never a
 // panic.
 func FuzzOverrides(f *testing.F) {
-	f.Add([]byte("row,feature,actionable,direction,min,max,step,max_increase,weight\n0,income,true,none,1%,9,2,3,4\n1,housing,false,,,,,,\n"))
+	f.Add(
+		[]byte(
+			"row,feature,actionable,direction,min,max,step,max_increase,weight\n0,income,true,none,1%,9,2,3,4\n" +
+				"1,housing,false,,,,,,\n",
+		),
+	)
 	f.Add([]byte("feature,row\n\"in\ncome\",1\n"))
 	task, err := Parse("full.yaml", []byte(full))
 	if err != nil {

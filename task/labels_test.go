@@ -27,7 +27,8 @@ func TestLabelsThatLookMistakenAreWarnedOf(t *testing.T) {
 		"case": {
 			"high",
 			[]string{"high", "low", "High", "low"},
-			`column "income": every label but "high" counts as unfavourable: "low" (2), "High" (1); "High" differs from "high" only in case or blanks`,
+			`column "income": every label but "high" counts as unfavourable: "low" (2), "High" (1); "High" differs from ` +
+				`"high" only in case or blanks`,
 		},
 		"case, nobody low": {"high", []string{"high", "High"}, `"High" (1); "High" differs from "high"`},
 		"blank": {
@@ -38,7 +39,8 @@ func TestLabelsThatLookMistakenAreWarnedOf(t *testing.T) {
 		"misspelt": {
 			"aproved",
 			[]string{"approved", "denied", "denied"},
-			`no row has the favourable label "aproved" in column "income", so all count as unfavourable; the labels are "denied" (2), "approved" (1)`,
+			`no row has the favourable label "aproved" in column "income", so all count as unfavourable; the labels are ` +
+				`"denied" (2), "approved" (1)`,
 		},
 		"other words": {"yes", []string{"1", "0"}, `the labels are "0" (1), "1" (1)`},
 		"classes": {

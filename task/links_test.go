@@ -86,16 +86,20 @@ links:
 			`12:24: "years" has two sources, "age" and "school"`,
 		},
 		{
-			"  - {from: years, to: grade, scale: 1}\n  - {from: grade, to: band, map: {1: 10}}\n  - {from: band, to: years, map: {10: 1}}",
+			"  - {from: years, to: grade, scale: 1}\n  - {from: grade, to: band, map: {1: 10}}\n  - {from: band, to: " +
+				"years, map: {10: 1}}",
 			`11:5: the links go round in a circle: years -> grade -> band -> years; remove one of them`,
 		},
 		{"  {from: age, to: years, scale: 1}", `links must be a list, not a mapping`},
 	} {
 		wantMistake(t, features+c.links+"\n", c.want)
 	}
-	task := parse(t,
-		features+"  - {from: band, to: rent, map: {20: yes, '<10': no}}\n  - {from: age, to: grade, map: {30: 2.5, 9: 1, 100: 4}}\n"+
-			"  - {from: school, to: years, map: {1.0: 3}}\n")
+	task := parse(
+		t,
+		features+"  - {from: band, to: rent, map: {20: yes, '<10': no}}\n  - {from: age, to: grade, map: {30: 2.5, 9: "+
+			"1, 100: 4}}\n"+
+			"  - {from: school, to: years, map: {1.0: 3}}\n",
+	)
 	want := []Pair{{"<10", "no"}, {"20", "yes"}}
 	if got := task.Links[0].Map; len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("map of a thermometer: %v, want %v", got, want)

@@ -56,30 +56,38 @@ func TestMistakesInOverrides(t *testing.T) {
 	task := parse(t, full)
 	directories := regexp.MustCompile(`(?m)^/\S*/`)
 	for table, want := range map[string]string{
-		"":                                               "the file is empty; it needs a header with row, feature and the columns that differ",
-		"row,feature,weigth\n":                           `o.csv:1:3: there is no column "weigth"; did you mean "weight"?`,
-		"row,feature,row\n":                              `o.csv:1:3: the column "row" occurs twice`,
-		"row,weight\n":                                   `o.csv:1:1: the column "feature" is missing`,
-		"row,feature\n1,income,3\n":                      "line 2: 3 fields where 2 are expected",
-		"row,feature,weight\n1,incom,3\n":                `o.csv:2:3: there is no feature "incom"; did you mean "income"?`,
-		"row,feature,weight\n1.5,income,3\n":             `o.csv:2:1: this must be a whole number, 0 or more`,
-		"row,feature,weight\n-1,income,3\n":              `o.csv:2:1: this must be a whole number, 0 or more`,
-		"row,feature,weight\n,income,3\n":                `o.csv:2:1: the field "row" is empty`,
-		"row,feature,weight\n1,income,0\n":               `o.csv:2:10: this must be above 0, not 0`,
-		"row,feature,weight\n1,income,much\n":            `o.csv:2:10: this must be a number, not "much"`,
-		"row,feature,step\n1,income,0\n":                 `o.csv:2:10: this must be above 0, not 0`,
-		"row,feature,step\n1,housing,1\n":                `o.csv:2:11: feature "housing": "step" means nothing for kind onehot; remove it`,
-		"row,feature,min\n1,housing,1\n":                 `o.csv:2:11: feature "housing": "bounds" means nothing for kind onehot; remove it`,
-		"row,feature,direction\n1,housing,increase\n":    `o.csv:2:11: feature "housing": a direction needs values that stand in an order`,
-		"row,feature,direction\n1,income,up\n":           `o.csv:2:10: "up" is not known here; one of: any, increase, decrease`,
-		"row,feature,max_change\n1,income,-1\n":          `o.csv:2:10: this must be 0 or more, not -1`,
-		"row,feature,min\n1,debt,9001\n":                 `o.csv:2:8: no value lies between 9001 and 9000`,
-		"row,feature,min,max\n1,debt,3,2\n":              `no value lies between 3 and 2`,
-		"row,feature,min\n1,degree years,1%\n":           `o.csv:2:16: feature "degree years": the percentile "1%" needs the feature's quantiles`,
-		"row,feature,actionable\n1,income,maybe\n":       `o.csv:2:10: this must be true or false, not "maybe"`,
-		"row,feature,actionable\n1,age,true\n":           `o.csv:2:7: "age" changes by a link, and cannot be actionable, too`,
-		"row,feature,weight\n1,income,3\n\n1,income,2\n": `o.csv:4:1: row 1 and feature "income" are given on line 2, too; keep one`,
-		"row,feature,weight\n1,income,0\n2,debt,no\n":    "this must be above 0, not 0\no.csv:3:8: this must be a number, not \"no\"",
+		"": "the file is empty; it needs a header with row, feature and " +
+			"the columns that differ",
+		"row,feature,weigth\n":                `o.csv:1:3: there is no column "weigth"; did you mean "weight"?`,
+		"row,feature,row\n":                   `o.csv:1:3: the column "row" occurs twice`,
+		"row,weight\n":                        `o.csv:1:1: the column "feature" is missing`,
+		"row,feature\n1,income,3\n":           "line 2: 3 fields where 2 are expected",
+		"row,feature,weight\n1,incom,3\n":     `o.csv:2:3: there is no feature "incom"; did you mean "income"?`,
+		"row,feature,weight\n1.5,income,3\n":  `o.csv:2:1: this must be a whole number, 0 or more`,
+		"row,feature,weight\n-1,income,3\n":   `o.csv:2:1: this must be a whole number, 0 or more`,
+		"row,feature,weight\n,income,3\n":     `o.csv:2:1: the field "row" is empty`,
+		"row,feature,weight\n1,income,0\n":    `o.csv:2:10: this must be above 0, not 0`,
+		"row,feature,weight\n1,income,much\n": `o.csv:2:10: this must be a number, not "much"`,
+		"row,feature,step\n1,income,0\n":      `o.csv:2:10: this must be above 0, not 0`,
+		"row,feature,step\n1,housing,1\n": `o.csv:2:11: feature "housing": "step" means nothing for ` +
+			`kind onehot; remove it`,
+		"row,feature,min\n1,housing,1\n": `o.csv:2:11: feature "housing": "bounds" means nothing for ` +
+			`kind onehot; remove it`,
+		"row,feature,direction\n1,housing,increase\n": `o.csv:2:11: feature "housing": a direction needs values ` +
+			`that stand in an order`,
+		"row,feature,direction\n1,income,up\n": `o.csv:2:10: "up" is not known here; one of: any, increase, ` +
+			`decrease`,
+		"row,feature,max_change\n1,income,-1\n": `o.csv:2:10: this must be 0 or more, not -1`,
+		"row,feature,min\n1,debt,9001\n":        `o.csv:2:8: no value lies between 9001 and 9000`,
+		"row,feature,min,max\n1,debt,3,2\n":     `no value lies between 3 and 2`,
+		"row,feature,min\n1,degree years,1%\n": `o.csv:2:16: feature "degree years": the percentile "1%" ` +
+			`needs the feature's quantiles`,
+		"row,feature,actionable\n1,income,maybe\n": `o.csv:2:10: this must be true or false, not "maybe"`,
+		"row,feature,actionable\n1,age,true\n":     `o.csv:2:7: "age" changes by a link, and cannot be actionable, too`,
+		"row,feature,weight\n1,income,3\n\n1,income,2\n": `o.csv:4:1: row 1 and feature "income" are given on line 2, ` +
+			`too; keep one`,
+		"row,feature,weight\n1,income,0\n2,debt,no\n": "this must be above 0, not 0\no.csv:3:8: this must be a " +
+			"number, not \"no\"",
 	} {
 		got, err := loadOverrides(t, task, table)
 		if err == nil {

@@ -52,7 +52,9 @@ func newParquetRows(r io.Reader) (p *parquetRows, err error) {
 		_, _ = at.ReadAt(head, 0)
 	}
 	if !isParquet(head) {
-		return nil, errors.New("this is Parquet, which cannot be read from a gzip file or a stream: name the Parquet file itself")
+		return nil, errors.New(
+			"this is Parquet, which cannot be read from a gzip file or a stream: name the Parquet file itself",
+		)
 	}
 	size, err := at.Seek(0, io.SeekEnd)
 	if err != nil {

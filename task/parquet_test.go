@@ -127,9 +127,17 @@ func TestParquetIsCSV(t *testing.T) {
 func TestParquetTypes(t *testing.T) {
 	t.Parallel()
 	columns := parquet.Group{
-		"bool": parquet.Leaf(parquet.BooleanType), "date": parquet.Date(), "dec": parquet.Decimal(2, 9, parquet.Int32Type),
-		"fixed": parquet.Decimal(3, 20, parquet.FixedLenByteArrayType(9)), "double": parquet.Leaf(parquet.DoubleType),
-		"float": parquet.Leaf(parquet.FloatType), "null": parquet.Optional(parquet.String()), "text": parquet.String(), "u": parquet.Uint(64),
+		"bool":   parquet.Leaf(parquet.BooleanType),
+		"date":   parquet.Date(),
+		"dec":    parquet.Decimal(2, 9, parquet.Int32Type),
+		"fixed":  parquet.Decimal(3, 20, parquet.FixedLenByteArrayType(9)),
+		"double": parquet.Leaf(parquet.DoubleType),
+		"float": parquet.Leaf(
+			parquet.FloatType,
+		),
+		"null": parquet.Optional(parquet.String()),
+		"text": parquet.String(),
+		"u":    parquet.Uint(64),
 	}
 	fixed := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfb, 0x2e} // -1234
 	rows, err := (&Data{}).rows(bytes.NewReader(writeParquet(t, columns,

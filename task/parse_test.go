@@ -35,7 +35,8 @@ func TestParseResolvesDefaults(t *testing.T) {
 		"blue",
 	}, []float64{0.25, 0.7}
 	color.Transitions, color.Subgroup, color.Offset, color.Width = map[string][]string{"red": {"blue"}}, true, 1, 2
-	member.Name, member.Column, member.Kind, member.One, member.Zero, member.Shares = "member", "member", Binary, "yes", "no", []float64{0.5}
+	member.Name, member.Column, member.Kind, member.One, member.Zero = "member", "member", Binary, "yes", "no"
+	member.Shares = []float64{0.5}
 	member.Subgroup, member.Offset, member.Width = true, 3, 1
 	age.Mutable, color.Mutable, member.Mutable = true, true, true
 	want := &Task{

@@ -5,13 +5,14 @@ import "fmt"
 // People are the rows of a data file as the model sees them. Total = N + Thinned + Failed + Filtered + Excluded: no row
 // disappears without being counted.
 type People struct {
-	X      []float32  // N x Dim model inputs, row-major
-	Dim    int        // model inputs per person
-	N      int        // people that were read
-	Labels []int8     // per person: 1 favourable, 0 not, -1 not known
-	Lines  []int      // per person: 1-based line of the (uncompressed) file; the row, from 1, of a Parquet file
-	Rows   []int      // per person: index of the row, see ReadOptions
-	Kept   [][]string // per person: the fields of the columns ReadOptions.Keep, "" where the file has no such column; nil without them
+	X      []float32 // N x Dim model inputs, row-major
+	Dim    int       // model inputs per person
+	N      int       // people that were read
+	Labels []int8    // per person: 1 favourable, 0 not, -1 not known
+	Lines  []int     // per person: 1-based line of the (uncompressed) file; the row, from 1, of a Parquet file
+	Rows   []int     // per person: index of the row, see ReadOptions
+	// Kept are, per person, the fields of the columns ReadOptions.Keep, "" where the file has no such column.
+	Kept [][]string
 	// per person, with ReadOptions.Hash: the same number wherever the same record stands in a file, see there; nil
 	// without it
 	Hashes    []uint64

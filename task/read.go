@@ -567,7 +567,8 @@ func (p *People) inOrder() {
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(p.Rows[a], p.Rows[b]) })
 	q := p.Subset(order)
-	p.X, p.Lines, p.Rows, p.Labels, p.Kept, p.Hashes, p.Subgroups = q.X, q.Lines, q.Rows, q.Labels, q.Kept, q.Hashes, q.Subgroups
+	p.X, p.Lines, p.Rows, p.Labels = q.X, q.Lines, q.Rows, q.Labels
+	p.Kept, p.Hashes, p.Subgroups = q.Kept, q.Hashes, q.Subgroups
 }
 
 // Stream is Read for files of any length: each is given the people in batches of size (the last may be smaller), in the
@@ -828,8 +829,10 @@ func (rd *reader) checkLabels() {
 		rd.note(fmt.Sprintf("no row has the favourable label %s in column %s: the label is %s", message.Quote(d.Favourable),
 			message.Quote(d.Label), list))
 	case rd.favour == 0:
-		rd.warn(fmt.Sprintf("no row has the favourable label %s in column %s, so all count as unfavourable; the labels are %s%s",
-			message.Quote(d.Favourable), message.Quote(d.Label), list, hint))
+		rd.warn(
+			fmt.Sprintf("no row has the favourable label %s in column %s, so all count as unfavourable; the labels are %s%s",
+				message.Quote(d.Favourable), message.Quote(d.Label), list, hint),
+		)
 	case len(all) > 1 || hint != "":
 		rd.warn(fmt.Sprintf("column %s: every label but %s counts as unfavourable: %s%s", message.Quote(d.Label),
 			message.Quote(d.Favourable), list, hint))
@@ -856,8 +859,11 @@ func listLabels(all []label, more int) string {
 func slip(favourable string, all []label) (hint string) {
 	for _, l := range all {
 		if fold(l.value) == fold(favourable) {
-			return fmt.Sprintf("; %s differs from %s only in case or blanks: correct data.favourable or the file (data.trim removes blanks)",
-				message.Quote(l.value), message.Quote(favourable))
+			return fmt.Sprintf(
+				"; %s differs from %s only in case or blanks: correct data.favourable or the file (data.trim removes blanks)",
+				message.Quote(l.value),
+				message.Quote(favourable),
+			)
 		}
 	}
 	return ""

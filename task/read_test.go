@@ -155,7 +155,8 @@ func TestReadRefuses(t *testing.T) {
 		"its list":        {"ages,color,Member\n1,2,3\n", "the file's columns are: ages, color, Member"},
 		"delimiter": {
 			"age;color;member\n1;red;no\n",
-			"the first line is one field with data.delimiter ',' and 3 fields with ';'; set data.delimiter: \";\"\nthere is no column",
+			"the first line is one field with data.delimiter ',' and 3 fields with ';'; set data.delimiter: \";\"\nthere " +
+				"is no column",
 		},
 		"all rows fail": {"age,color,member\nx,red,no\n", "none of 1 rows can be read:\n  line 2, column \"age\""},
 		"open quote": {
@@ -226,12 +227,15 @@ func TestParseRows(t *testing.T) {
 		"4\n5, 6\n":                        "[4 5 6]",
 		`{"rows": [1]}`:                    `there is no list "test_rows"; ` + rowsAre,
 		"1 x":                              `"x" is not a row number; ` + rowsAre,
-		"[1.5]":                            "a number 1.5 stands where a row number or a list of them is expected (byte 4); " + rowsAre,
-		`{"test_rows": "all"}`:             "a string stands where a row number or a list of them is expected (byte 19); " + rowsAre,
-		"[1,":                              "this is not JSON that can be read (byte 3: unexpected end of JSON input); " + rowsAre,
-		"[1, 1]":                           "row 1 is listed twice",
-		"-1":                               "-1 is not a row number; rows are numbered from 0",
-		"":                                 "the list is empty",
+		"[1.5]": "a number 1.5 stands where a row number or a list of them is expected " +
+			"(byte 4); " + rowsAre,
+		`{"test_rows": "all"}`: "a string stands where a row number or a list of them is expected (byte " +
+			"19); " + rowsAre,
+		"[1,": "this is not JSON that can be read (byte 3: unexpected end of JSON " +
+			"input); " + rowsAre,
+		"[1, 1]": "row 1 is listed twice",
+		"-1":     "-1 is not a row number; rows are numbered from 0",
+		"":       "the list is empty",
 	} {
 		rows, err := parseRows([]byte(data))
 		if got := fmt.Sprint(rows); err == nil && got != want || err != nil && err.Error() != want {

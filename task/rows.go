@@ -60,7 +60,12 @@ func (s *Selection) full() bool { return s.left == 0 }
 // End is called when the file ends: numbers beyond it mean that the selection belongs to other data.
 func (s *Selection) End() error {
 	if s.last > s.row {
-		return fmt.Errorf("row %d is selected, but the file has %d rows (numbered from 0, after the filter); the selection belongs to other data", s.last, s.row+1)
+		return fmt.Errorf(
+			"row %d is selected, but the file has %d rows (numbered from 0, after the filter); the selection belongs to "+
+				"other data",
+			s.last,
+			s.row+1,
+		)
 	}
 	return nil
 }
@@ -80,7 +85,8 @@ func LoadRows(path string) ([]int, error) {
 }
 
 // rowsAre is what a list of rows may be, for messages.
-const rowsAre = `row numbers are whole numbers >= 0, in a JSON list, in a JSON object with the list "test_rows", or as plain numbers`
+const rowsAre = `row numbers are whole numbers >= 0, in a JSON list, in a JSON object with the list ` +
+	`"test_rows", or as plain numbers`
 
 // badRows says in the words of the file what the JSON decoder found.
 func badRows(err error) error {

@@ -101,44 +101,50 @@ func TestConditions(t *testing.T) {
 func TestMistakesInConditions(t *testing.T) {
 	g := newGrammar(parse(t, ruleFeatures))
 	for text, want := range map[string]string{
-		"":                             "it is empty",
-		"  ":                           "it is empty",
-		"hours":                        "a comparison (<=, <, >=, >, =) is missing before the end",
-		"hours <=":                     "a feature or a number is missing before the end",
-		"hours <= <= 3":                `a feature or a number is missing before "<= 3"`,
-		"hours <= 3 <= 5":              `"<= 5" is left over; a constraint is one comparison, write others as entries of their own`,
-		"hours <= 3 and per <= 2":      `"and per <= 2" is left over; a constraint is one comparison, write others as entries of their own`,
-		"hour <= 3":                    `there is no feature "hour"; did you mean "hours"?`,
-		"hours <= income":              `there is no feature "income"; one of: hours, hours-per-week, per, capital gain, a.b, 2, 2nd, -x, it's, in, größe, color, school, band, steps, sex, member`,
-		"'hour' <= 3":                  `there is no feature "hour"; did you mean "hours"?`,
-		"'hours <= 3":                  `the quote before "hours <= 3" is never closed`,
-		"hours <= 5k":                  `"5k" is not a number; write it as 1200.5, and a product as 2 * income`,
-		"hours <= 1.2.3":               `".3" is left over`,
-		"hours <= 1,000":               `",000" is left over`,
-		"hours <= .":                   `"." is not a number`,
-		"hours <= 2 per":               `"per" is left over`,
-		"hours * per <= 2":             `"hours * per" multiplies two features; one side of * must be a number`,
-		"2 / hours <= 2":               `"/ hours" divides by a feature; only numbers may stand behind /`,
-		"hours / 0 <= 2":               `"/ 0" divides by 0`,
-		"(hours <= 2":                  `a closing parenthesis is missing before "<= 2"`,
-		"hours) <= 2":                  `a comparison (<=, <, >=, >, =) is missing before ") <= 2"`,
-		"hours <= hours":               "it says nothing about any feature",
-		"1 <= 2":                       "it says nothing about any feature",
-		"hours <= 1e308 * 100":         "a number in it is too large",
-		"1e308 * 100 * hours <= 1":     "a number in it is too large",
-		"hours <= 1e999":               `"1e999" is not a number`,
-		"hours != 3":                   `"!=" is for categories; numbers other than one are two ranges, and an action set needs one: write < or >`,
-		"hours in {1, 2}":              "in is for categories; compare numbers with <=, <, >=, > or =",
-		"hours not in {1, 2}":          "in is for categories; compare numbers with <=, <, >=, > or =",
-		"hours => 3":                   `a feature or a number is missing before "> 3"`,
-		"color":                        `"color" is a category: compare it with =, != or in {...}, not with the end`,
-		"color + 1 <= 2":               `"color" is a category: compare it with =, != or in {...}, not with "+ 1 <= 2"`,
-		"hours <= color":               `"color" is onehot and no number; compare it alone, from the left, with =, != or in`,
-		"color = reddish":              `"reddish" is no value of "color"; did you mean "red-ish"?`,
-		"color = ":                     `"" is no value of "color"; one of: red, red-ish, "dark, red", <5, and`,
-		"color = red and hours < 3":    `"and hours < 3" is left over`,
-		"color >= red":                 `the values of "color" have no order, so >= means nothing; set ordered: true on a one-hot feature whose values do, or use =, != or in`,
-		"color in red":                 `the values behind in stand in braces, as color in {red, red-ish and 3 more}, not "red"`,
+		"":              "it is empty",
+		"  ":            "it is empty",
+		"hours":         "a comparison (<=, <, >=, >, =) is missing before the end",
+		"hours <=":      "a feature or a number is missing before the end",
+		"hours <= <= 3": `a feature or a number is missing before "<= 3"`,
+		"hours <= 3 <= 5": `"<= 5" is left over; a constraint is one comparison, write others as entries ` +
+			`of their own`,
+		"hours <= 3 and per <= 2": `"and per <= 2" is left over; a constraint is one comparison, write others as ` +
+			`entries of their own`,
+		"hour <= 3": `there is no feature "hour"; did you mean "hours"?`,
+		"hours <= income": `there is no feature "income"; one of: hours, hours-per-week, per, capital ` +
+			`gain, a.b, 2, 2nd, -x, it's, in, größe, color, school, band, steps, sex, member`,
+		"'hour' <= 3":              `there is no feature "hour"; did you mean "hours"?`,
+		"'hours <= 3":              `the quote before "hours <= 3" is never closed`,
+		"hours <= 5k":              `"5k" is not a number; write it as 1200.5, and a product as 2 * income`,
+		"hours <= 1.2.3":           `".3" is left over`,
+		"hours <= 1,000":           `",000" is left over`,
+		"hours <= .":               `"." is not a number`,
+		"hours <= 2 per":           `"per" is left over`,
+		"hours * per <= 2":         `"hours * per" multiplies two features; one side of * must be a number`,
+		"2 / hours <= 2":           `"/ hours" divides by a feature; only numbers may stand behind /`,
+		"hours / 0 <= 2":           `"/ 0" divides by 0`,
+		"(hours <= 2":              `a closing parenthesis is missing before "<= 2"`,
+		"hours) <= 2":              `a comparison (<=, <, >=, >, =) is missing before ") <= 2"`,
+		"hours <= hours":           "it says nothing about any feature",
+		"1 <= 2":                   "it says nothing about any feature",
+		"hours <= 1e308 * 100":     "a number in it is too large",
+		"1e308 * 100 * hours <= 1": "a number in it is too large",
+		"hours <= 1e999":           `"1e999" is not a number`,
+		"hours != 3": `"!=" is for categories; numbers other than one are two ranges, and an action ` +
+			`set needs one: write < or >`,
+		"hours in {1, 2}":           "in is for categories; compare numbers with <=, <, >=, > or =",
+		"hours not in {1, 2}":       "in is for categories; compare numbers with <=, <, >=, > or =",
+		"hours => 3":                `a feature or a number is missing before "> 3"`,
+		"color":                     `"color" is a category: compare it with =, != or in {...}, not with the end`,
+		"color + 1 <= 2":            `"color" is a category: compare it with =, != or in {...}, not with "+ 1 <= 2"`,
+		"hours <= color":            `"color" is onehot and no number; compare it alone, from the left, with =, != or in`,
+		"color = reddish":           `"reddish" is no value of "color"; did you mean "red-ish"?`,
+		"color = ":                  `"" is no value of "color"; one of: red, red-ish, "dark, red", <5, and`,
+		"color = red and hours < 3": `"and hours < 3" is left over`,
+		"color >= red": `the values of "color" have no order, so >= means nothing; set ordered: true ` +
+			`on a one-hot feature whose values do, or use =, != or in`,
+		"color in red": `the values behind in stand in braces, as color in {red, red-ish and 3 more}, ` +
+			`not "red"`,
 		"color in {}":                  `"" is no value of "color"`,
 		"color in {red, red}":          `the value "red" stands in the braces twice`,
 		"color in {red":                `a comma or '}' is missing before the end`,
@@ -167,7 +173,8 @@ func TestMistakesInConditions(t *testing.T) {
 }
 
 func TestMistakesInConstraints(t *testing.T) {
-	const features = "version: 1\nfeatures: [{name: a, kind: numeric}, {name: b, kind: numeric}, {name: c, kind: numeric}]\nconstraints:\n"
+	const features = "version: 1\nfeatures: [{name: a, kind: numeric}, {name: b, kind: numeric}, {name: c, kind: " +
+		"numeric}]\nconstraints:\n"
 	for _, c := range []struct{ rules, want string }{
 		{"  - a <= d", `4:5: constraint "a <= d": there is no feature "d"; one of: a, b, c`},
 		{"  - a <= 1\n  - b >= 2 <= 3", `5:5: constraint "b >= 2 <= 3": "<= 3" is left over`},
@@ -195,8 +202,12 @@ func TestMistakesInConstraints(t *testing.T) {
 		wantMistake(t, features+c.rules+"\n", c.want)
 	}
 	// What is wrong with the features is not reported once more for each constraint.
-	wantMistake(t,
-		"version: 1\nfeatures: [{name: a, kind: numerik}]\nconstraints: [a < b, a > 1]\nlinks: [{from: x, to: a, scale: 1}]\n", `"numerik" is not known here`)
+	wantMistake(
+		t,
+		"version: 1\nfeatures: [{name: a, kind: numerik}]\nconstraints: [a < b, a > 1]\nlinks: [{from: x, to: a, "+
+			"scale: 1}]\n",
+		`"numerik" is not known here`,
+	)
 }
 
 // tree is an arithmetic expression with its text and a direct evaluation.

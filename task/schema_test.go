@@ -49,19 +49,64 @@ func TestForm(t *testing.T) {
 	feature := func(keys string) string { return "version: 1\nfeatures: [{" + keys + "}]\n" }
 	const plain = "version: 1\nfeatures: [{name: a, kind: numeric}, {name: b, kind: numeric}]\n"
 	bad := []string{
-		"features: [{name: a, kind: numeric}]", "version: 1", "version: 2\nfeatures: [{name: a, kind: numeric}]", "version: 1\nfeatures: []", "[1]",
-		plain + "spartity: {}", plain + "encoded: 1", plain + "data: {delimiter: ';;'}", plain + "data: {skip: -1}", plain + "data: {filter: [{min: 1}]}",
-		plain + "target: {class: unfavourable}", plain + "target: {margin: -1}", plain + "sparsity: {max_features: 1.5}",
-		plain + "cost: {norm: l3}", plain + "cost: {norm: mixed, l1_ratio: 2}", plain + "cost: {eps: 0}", plain + "cost: {switches: twice}",
-		feature("name: a"), feature("kind: numeric"), feature("name: a, kind: number"), feature("name: a, kind: numeric, std: 0, mean: 0"),
-		feature("name: a, kind: numeric, bounds: [1]"), feature("name: a, kind: numeric, bounds: [1, 2, 3]"), feature("name: a, kind: numeric, bounds: [low, 2]"),
-		feature("name: a, kind: numeric, direction: up"), feature("name: a, kind: numeric, actionable: maybe"), feature("name: a, kind: numeric, weight: 0"),
-		feature("name: a, kind: numeric, max_change: -1"), feature("name: a, kind: numeric, step: 0"), feature("name: a, kind: numeric, quantiles: 3"),
-		feature("name: a, kind: onehot, values: [x], shares: [2]"), feature("name: a, kind: onehot, values: [x], transitions: [x]"),
-		feature("name: a, kind: numeric, step_direction: 2"), feature("name: a, kind: numeric, step_lb: 2"), feature("name: a, kind: numeric, immutable: true"),
-		plain + "links: [{from: a}]", plain + "links: [{from: a, to: b, by: 2}]", plain + "links: {from: a, to: b, scale: 2}", plain + "links: [{from: a, to: b, map: [1]}]",
-		plain + "constraints: a < 1", plain + "constraints: [3]", plain + "constraints: [{if: a < 1}]", plain + "constraints: [{at_most: 0, of: [a, b]}]",
-		plain + "constraints: [{at_most: 1, of: a}]", plain + "constraints: [{if: a < 1, then: b < 1, at_most: 2}]", plain + "immutables: [a]",
+		"features: [{name: a, kind: numeric}]",
+		"version: 1",
+		"version: 2\nfeatures: [{name: a, kind: numeric}]",
+		"version: 1\nfeatures: []",
+		"[1]",
+		plain + "spartity: {}",
+		plain + "encoded: 1",
+		plain + "data: {delimiter: ';;'}",
+		plain + "data: {skip: -1}",
+		plain + "data: {filter: [{min: 1}]}",
+		plain + "target: {class: unfavourable}",
+		plain + "target: {margin: -1}",
+		plain + "sparsity: {max_features: 1.5}",
+		plain + "cost: {norm: l3}",
+		plain + "cost: {norm: mixed, l1_ratio: 2}",
+		plain + "cost: {eps: 0}",
+		plain + "cost: {switches: twice}",
+		feature(
+			"name: a",
+		),
+		feature("kind: numeric"),
+		feature("name: a, kind: number"),
+		feature("name: a, kind: numeric, std: 0, mean: 0"),
+		feature(
+			"name: a, kind: numeric, bounds: [1]",
+		),
+		feature("name: a, kind: numeric, bounds: [1, 2, 3]"),
+		feature("name: a, kind: numeric, bounds: [low, 2]"),
+		feature(
+			"name: a, kind: numeric, direction: up",
+		),
+		feature("name: a, kind: numeric, actionable: maybe"),
+		feature("name: a, kind: numeric, weight: 0"),
+		feature(
+			"name: a, kind: numeric, max_change: -1",
+		),
+		feature("name: a, kind: numeric, step: 0"),
+		feature("name: a, kind: numeric, quantiles: 3"),
+		feature(
+			"name: a, kind: onehot, values: [x], shares: [2]",
+		),
+		feature("name: a, kind: onehot, values: [x], transitions: [x]"),
+		feature(
+			"name: a, kind: numeric, step_direction: 2",
+		),
+		feature("name: a, kind: numeric, step_lb: 2"),
+		feature("name: a, kind: numeric, immutable: true"),
+		plain + "links: [{from: a}]",
+		plain + "links: [{from: a, to: b, by: 2}]",
+		plain + "links: {from: a, to: b, scale: 2}",
+		plain + "links: [{from: a, to: b, map: [1]}]",
+		plain + "constraints: a < 1",
+		plain + "constraints: [3]",
+		plain + "constraints: [{if: a < 1}]",
+		plain + "constraints: [{at_most: 0, of: [a, b]}]",
+		plain + "constraints: [{at_most: 1, of: a}]",
+		plain + "constraints: [{if: a < 1, then: b < 1, at_most: 2}]",
+		plain + "immutables: [a]",
 	}
 	for _, file := range bad {
 		if _, err := Parse("t", []byte(file)); err == nil {
@@ -114,10 +159,15 @@ func TestSchemaHasEveryKey(t *testing.T) {
 	}
 }
 
-// TestLimitsOfNumbersAreChecked: a number beyond what the schema says is a mistake to the decoder, too, whose checks stand elsewhere.
+// TestLimitsOfNumbersAreChecked: a number beyond what the schema says is a mistake to the decoder, too, whose checks
+// stand elsewhere.
 func TestLimitsOfNumbersAreChecked(t *testing.T) {
 	kinds := map[Kind]string{
-		Numeric: "", Ordinal: ", values: [1, 2]", Binary: ", one: x", OneHot: ", values: [x, y], ordered: true", Thermometer: ", values: [x, y]",
+		Numeric:     "",
+		Ordinal:     ", values: [1, 2]",
+		Binary:      ", one: x",
+		OneHot:      ", values: [x, y], ordered: true",
+		Thermometer: ", values: [x, y]",
 	}
 	d, tried := newDecoder(""), 0
 	try := func(k key, file func(bad string) string) {
@@ -130,7 +180,11 @@ func TestLimitsOfNumbersAreChecked(t *testing.T) {
 		}
 		for _, v := range bad {
 			tried++
-			if _, err := Parse("t", []byte(file(v))); err == nil || !strings.Contains(err.Error(), k.Name) && !strings.Contains(err.Error(), "this must be") {
+			if _, err := Parse(
+				"t",
+				[]byte(file(v)),
+			); err == nil ||
+				!strings.Contains(err.Error(), k.Name) && !strings.Contains(err.Error(), "this must be") {
 				t.Errorf("%s: %s is taken, or something else is wrong: %v", k.Name, v, err)
 			}
 		}
@@ -149,7 +203,10 @@ func TestLimitsOfNumbersAreChecked(t *testing.T) {
 			})
 		}
 	}
-	for name, keys := range map[string][]key{"target": d.targetKeys(&Target{}), "cost": d.costKeys(&Cost{}), "sparsity": d.sparsityKeys(&Sparsity{}), "data": d.dataKeys(&Data{})} {
+	for name, keys := range map[string][]key{
+		"target": d.targetKeys(&Target{}), "cost": d.costKeys(&Cost{}),
+		"sparsity": d.sparsityKeys(&Sparsity{}), "data": d.dataKeys(&Data{}),
+	} {
 		for _, k := range keys {
 			try(k, func(bad string) string {
 				more := ""

@@ -27,7 +27,14 @@ func TestStreamIsRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "people.csv")
 	rapid.Check(t, func(rt *rapid.T) {
 		lines := rapid.SliceOf(rapid.SampledFrom([]string{
-			"30,red,Rome,1,a", "40,blue,Oslo,0,b", "40,?,?,?,c", "95,red,Rome,0,d", "old,red,Rome,1,e", "50,green,Bonn,1,f", "50,red", "7,blue,Bonn,2,g",
+			"30,red,Rome,1,a",
+			"40,blue,Oslo,0,b",
+			"40,?,?,?,c",
+			"95,red,Rome,0,d",
+			"old,red,Rome,1,e",
+			"50,green,Bonn,1,f",
+			"50,red",
+			"7,blue,Bonn,2,g",
 		})).Draw(rt, "lines")
 		o := ReadOptions{Rows: rapid.IntRange(0, 5).Draw(rt, "rows"), Keep: []string{"note", "none"}}
 		if rapid.Bool().Draw(rt, "except") {

@@ -279,7 +279,10 @@ func (t *textRows) next() ([]string, int, error) {
 	case errors.Is(err, io.EOF):
 		return nil, 0, io.EOF
 	case errors.Is(err, errLong):
-		return nil, 0, fmt.Errorf("the row that starts at byte %d is longer than 1 MiB; a quote may be open, or this is no delimited text", before)
+		return nil, 0, fmt.Errorf(
+			"the row that starts at byte %d is longer than 1 MiB; a quote may be open, or this is no delimited text",
+			before,
+		)
 	case errors.As(err, &bad):
 		return nil, 0, t.malformed(bad)
 	default:

@@ -68,9 +68,10 @@ type Kind string
 // The kinds of feature.
 const (
 	Numeric Kind = "numeric" // one input, (value-Mean)/Std
-	Ordinal Kind = "ordinal" // as Numeric, but only the raw values Levels (or those a whole number of Steps away) are meaningful
-	Binary  Kind = "binary"  // one input, 1 for the value One and 0 for any other
-	OneHot  Kind = "onehot"  // len(Values) inputs, at most one of them 1; all zero is a missing value
+	// Ordinal is as Numeric, but only the raw values Levels, or those a whole number of Steps away, are meaningful.
+	Ordinal Kind = "ordinal"
+	Binary  Kind = "binary" // one input, 1 for the value One and 0 for any other
+	OneHot  Kind = "onehot" // len(Values) inputs, at most one of them 1; all zero is a missing value
 	// Thermometer is one input for each value above the lowest, 1 up to the person's own value and 0 beyond: with Values,
 	// the first of which is all zeros, or with Thresholds on a number, input j being 1 when the number is at least
 	// Thresholds[j].

@@ -90,7 +90,8 @@ func openClassifier(e *env, path string, m *onnxio.Model, t *task.Task) (*classi
 }
 
 // overridesHelp is the help of the flag that actionSet's overrides come from.
-const overridesHelp = "what single people can change where it differs from the task: a CSV or Parquet `file`, see docs/task.md"
+const overridesHelp = "what single people can change where it differs from the task: a CSV or Parquet `file`, " +
+	"see docs/task.md"
 
 // allowed is what people can change, and the overrides of single people.
 type allowed struct {

@@ -278,7 +278,10 @@ func (f *quantizeFlags) quantization() ptq.Options {
 // writeMethods writes what each method stands for.
 func writeMethods(w io.Writer) {
 	g, head := report.NewLines(), []string{"method"}
-	settings := slices.DeleteFunc(ptq.Settings(), func(s ptq.Setting) bool { return s.Name == "cost" || s.Name == "input" })
+	settings := slices.DeleteFunc(
+		ptq.Settings(),
+		func(s ptq.Setting) bool { return s.Name == "cost" || s.Name == "input" },
+	)
 	for _, s := range settings {
 		head = append(head, s.Name)
 	}
@@ -509,9 +512,14 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) {
 	writeQuantized(out, path, r.Result)
 	t := r.Target
 	fmt.Fprintln(out)
-	report.Paragraph(out, "", "", fmt.Sprintf("%d people calibrate, %d are held out; %d of those are refused, %d were asked, "+
-		"%d have promises at margin %g.",
-		r.Calibrated, r.HeldOut, r.Refused, r.Asked, r.Promises, t.Margin))
+	report.Paragraph(
+		out,
+		"",
+		"",
+		fmt.Sprintf("%d people calibrate, %d are held out; %d of those are refused, %d were asked, "+
+			"%d have promises at margin %g.",
+			r.Calibrated, r.HeldOut, r.Refused, r.Asked, r.Promises, t.Margin),
+	)
 	what := fmt.Sprintf("VD(%g) and RVD(%g) are", t.Margin, t.Margin)
 	if t.OneSided {
 		what = fmt.Sprintf("VD(%g) is", t.Margin)
@@ -520,8 +528,13 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) {
 	if r.Reached {
 		verdict = "Shown"
 	}
-	report.Paragraph(out, "", "", fmt.Sprintf("%s with confidence %g: %s at most %g. Each bound is one at confidence %.4g.",
-		verdict, t.Confidence, what, t.VD, r.Level))
+	report.Paragraph(
+		out,
+		"",
+		"",
+		fmt.Sprintf("%s with confidence %g: %s at most %g. Each bound is one at confidence %.4g.",
+			verdict, t.Confidence, what, t.VD, r.Level),
+	)
 	fmt.Fprintln(out)
 	w := &report.Grid{Left: map[int]bool{2: true}}
 	w.Add("budget", "bytes", "people", "VD", "at most", "RVD", "at most", "accuracy", "holds")

@@ -71,8 +71,13 @@ over to others (docs/recourse.md).`,
 			fs.Float64Var(&f.margin, "margin", 0, "required logit `margin`; else the task's")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the solver")
 			fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is its default")
-			fs.BoolVar(&f.exact, "exact", false, "prove that an action is the cheapest, or that there is none; without a proof in time the solver's "+
-				"action is used and marked; an error when no method applies")
+			fs.BoolVar(
+				&f.exact,
+				"exact",
+				false,
+				"prove that an action is the cheapest, or that there is none; without a proof in time the solver's "+
+					"action is used and marked; an error when no method applies",
+			)
 			fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
 			f.robust.add(fs)
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)

@@ -45,7 +45,14 @@ func TestInterruptedRecourse(t *testing.T) {
 	}()
 	var stdout, stderr bytes.Buffer
 	err = dispatch(ctx, []string{
-		"recourse", filepath.Join(loans, "model.onnx"), "-d", data, "-t", filepath.Join(loans, "task.yaml"), "-o", filepath.Join(dir, "promises.csv"),
+		"recourse",
+		filepath.Join(loans, "model.onnx"),
+		"-d",
+		data,
+		"-t",
+		filepath.Join(loans, "task.yaml"),
+		"-o",
+		filepath.Join(dir, "promises.csv"),
 	}, &stdout, &cli.Printer{Out: &stderr})
 	if cli.Code(err) != cli.Interrupted || stdout.Len() > 0 || len(began) == 0 {
 		t.Errorf("code %d (%v), stdout %q, began %d", cli.Code(err), err, stdout.String(), len(began))

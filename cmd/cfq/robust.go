@@ -27,7 +27,12 @@ type robustFlags struct {
 }
 
 func (f *robustFlags) add(fs *pflag.FlagSet) {
-	fs.IntVar(&f.models, "robust", 0, "find actions that the model, its quantized version and `M` sampled deployments of it all accept")
+	fs.IntVar(
+		&f.models,
+		"robust",
+		0,
+		"find actions that the model, its quantized version and `M` sampled deployments of it all accept",
+	)
 	fs.StringVar(&f.calibration, "calibration", "",
 		"--robust: the rows to calibrate on, a CSV or Parquet `file`; else the people themselves")
 	fs.StringVar(&f.method, "method", "cf-ptq", "--robust: the `method` that quantizes, as in quantize")

@@ -14,7 +14,8 @@ type link struct {
 	from, to int       // features
 	scale    float64   // input units of to for each of from; 0 when the table is used
 	starts   []float64 // of a numeric from: the values, ascending, from which on entry k of values holds
-	// values holds, per entry or per value of a category from, the new value of a numeric to or the option of a category; NaN: none.
+	// values holds, per entry or per value of a category from, the new value of a numeric to or the option of a category;
+	// NaN: none.
 	values []float64
 }
 

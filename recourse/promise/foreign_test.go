@@ -43,7 +43,8 @@ func TestForeignFiles(t *testing.T) {
 		want []string
 	}{
 		"row numbers": {
-			text: "row," + columns + "\n3," + fact[3] + "\n0,30,45,0,Private,no\n0.0,30,46,0,Private,no\n9," + fact[0] + "\nx," + fact[0] + "\n1,41,38,much,self,yes\n",
+			text: "row," + columns + "\n3," + fact[3] + "\n0,30,45,0,Private,no\n0.0,30,46,0,Private,no\n9," + fact[0] +
+				"\nx," + fact[0] + "\n1,41,38,much,self,yes\n",
 			want: []string{
 				"2->3", "3->0", "4->0", `bad line 7, column "gain": "much" is not a number`,
 				`bad line 6, column "row": "x" is not a row number; rows are numbered from 0`,
@@ -51,7 +52,8 @@ func TestForeignFiles(t *testing.T) {
 			},
 		},
 		"pairs": {
-			text: columns + ",Role,ID\n30,45,0,Private,no,counterfactual,ann\n" + fact[0] + ",factual,ann\n" + fact[1] + ",factual,bob\n41,40,1000,self,yes,Counterfactual,bob\n" +
+			text: columns + ",Role,ID\n30,45,0,Private,no,counterfactual,ann\n" + fact[0] + ",factual,ann\n" + fact[1] +
+				",factual,bob\n41,40,1000,self,yes,Counterfactual,bob\n" +
 				"41,42,1000,self,yes,counterfactual,bob\n" + fact[2] + ",counterfactual,cid\n" + fact[0] + ",other,ann\n",
 			own: true,
 			want: []string{
@@ -61,7 +63,8 @@ func TestForeignFiles(t *testing.T) {
 			},
 		},
 		"pairs beside the data": {
-			text: columns + ",role,id\n" + fact[3] + ",factual,ann\n30,45,0,Private,no,counterfactual,bob\n" + fact[0] + ",factual,bob\n63,70,0,self,no,counterfactual,ann\n" +
+			text: columns + ",role,id\n" + fact[3] + ",factual,ann\n30,45,0,Private,no,counterfactual,bob\n" + fact[0] +
+				",factual,bob\n63,70,0,self,no,counterfactual,ann\n" +
 				"31,40,0,Private,no,factual,cid\n31,44,0,Private,no,counterfactual,cid\n" + fact[0] + ",factual,dan\n",
 			want: []string{
 				"3->0", "5->3",
@@ -71,19 +74,23 @@ func TestForeignFiles(t *testing.T) {
 			},
 		},
 		"numbered pairs beside the data": {
-			text: columns + ",role,row\n" + fact[3] + ",factual,3\n63,70,0,self,no,counterfactual,3\n" + fact[3] + ",factual,1\n41,39,1000,self,yes,counterfactual,1\n" + fact[3] + ",factual,3\n",
+			text: columns + ",role,row\n" + fact[3] + ",factual,3\n63,70,0,self,no,counterfactual,3\n" + fact[3] +
+				",factual,1\n41,39,1000,self,yes,counterfactual,1\n" + fact[3] + ",factual,3\n",
 			want: []string{
 				"3->3", `bad line 4, column "row": row 1 of the data (line 3) has other values than this factual row`,
 				`lost line 5, column "row": the person of row "1" is not among the data, see its factual row`,
 			},
 		},
 		"two factual rows": {
-			text: columns + ",role,id\n" + fact[0] + ",factual,a\n" + fact[1] + ",factual,a\n" + fact[0] + ",factual,a\n30,45,0,Private,no,counterfactual,a\n",
-			own:  true,
-			want: []string{"5->0", `bad line 3, column "id": "a" has another factual row on line 2, with other values; the first counts`},
+			text: columns + ",role,id\n" + fact[0] + ",factual,a\n" + fact[1] + ",factual,a\n" + fact[0] + ",factual,a\n" +
+				"30,45,0,Private,no,counterfactual,a\n",
+			own: true,
+			want: []string{"5->0", `bad line 3, column "id": "a" has another factual row on line 2, with other values; ` +
+				`the first counts`},
 		},
 		"model inputs": {
-			text: "row,age,hours,gain,work=Private,\"work=State, gov\",work=self,member\n1,0.5,0,0,1,0,0,0\n0,0.5,0,0,0.9,0.1,0,0\n",
+			text: "row,age,hours,gain,work=Private,\"work=State, gov\",work=self,member\n1,0.5,0,0,1,0,0,0\n" +
+				"0,0.5,0,0,0.9,0.1,0,0\n",
 			want: []string{"2->1", `bad line 3, column "work": the inputs of a one-hot group are 0 and at most one 1`},
 		},
 	} {
@@ -134,7 +141,8 @@ func TestReadErrors(t *testing.T) {
 		},
 		"no numbers": {
 			columns + "\n30,40,0,Private,no\n", data,
-			`no column says whose promise a row is: want a column "row" with row numbers of the data, or columns "role" and "id"`,
+			`no column says whose promise a row is: want a column "row" with row numbers of the data, or columns "role" ` +
+				`and "id"`,
 		},
 		"no factual rows": {
 			"role,id," + columns + "\ncounterfactual,2,30,40,0,Private,no\n", data,
@@ -174,10 +182,12 @@ func TestOwnFileDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"2->0", "3->1",
+		"2->0",
+		"3->1",
 		`bad line 4, column "status": "fund" is no status; there are [already favourable found none found none exists]`,
 		`bad line 5, column "cost": "cheap" is not a number`,
-		"1 promises were made from other lines of the data than their rows are on now; are these the data that they were made from?",
+		"1 promises were made from other lines of the data than their rows are on now; are these the data that they " +
+			"were made from?",
 	}
 	if diff := cmp.Diff(want, said(f)); diff != "" {
 		t.Error(diff)

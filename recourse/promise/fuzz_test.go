@@ -11,7 +11,13 @@ import (
 // FuzzRead: whatever a promises file holds, every row of it is accounted for and every point is one that the task's
 // data can hold; never a panic.
 func FuzzRead(f *testing.F) {
-	f.Add([]byte("row,line,promise.status,method,cost,margin,before,action,"+columns+"\n0,2,found,search,1,2,-1,,30,45,0,Private,no\n1,3,none found,search,,,,,41,38,1000,self,yes\n"), false)
+	f.Add(
+		[]byte(
+			"row,line,promise.status,method,cost,margin,before,action,"+columns+
+				"\n0,2,found,search,1,2,-1,,30,45,0,Private,no\n1,3,none found,search,,,,,41,38,1000,self,yes\n",
+		),
+		false,
+	)
 	f.Add([]byte(columns+",role,id\n30,40,0,Private,no,factual,a\n30,45,0,Private,no,cf,a\n30,45,0,Private,no,cf,b\n"),
 		true)
 	f.Add([]byte(",age,hours,gain,work=Private,\"work=State, gov\",work=self,member\n1,0.5,0,0,1,0,0,0\n"), false)

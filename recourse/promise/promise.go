@@ -92,8 +92,10 @@ func (f *File) Only(people *task.People, rows []int) *File {
 }
 
 // errNoPeople is returned when promises name rows of data that are not there.
-var errNoPeople = errors.New("the file does not say what its people are like: give the data that its rows are numbered by, " +
-	"or factual rows marked in a column role")
+var errNoPeople = errors.New(
+	"the file does not say what its people are like: give the data that its rows are numbered by, " +
+		"or factual rows marked in a column role",
+)
 
 // Verdict is what a task and a model say of one promise.
 type Verdict struct {

@@ -55,7 +55,8 @@ const jobs = `version: 1
 data: {label: status, favourable: "1", missing: "?"}
 features:
   - {name: age, kind: numeric, mean: 38.58, std: 13.64, actionable: false}
-  - {name: hours, column: hours-per-week, kind: numeric, mean: 40.437, std: 12.347, bounds: [1, 80], step: 1, max_increase: 20}
+  - {name: hours, column: hours-per-week, kind: numeric, mean: 40.437, std: 12.347,
+     bounds: [1, 80], step: 1, max_increase: 20}
   - {name: gain, kind: numeric, mean: 1077.6, std: 7385.3, bounds: [0, 99999]}
   - {name: work, kind: onehot, values: [Private, "State, gov", self], transitions: {Private: ["State, gov"]}}
   - {name: member, kind: binary, one: "yes"}

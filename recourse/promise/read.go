@@ -219,8 +219,11 @@ func (f *File) byNumber(r *rows) error {
 		}
 	}
 	if moved > 0 {
-		f.Notes = append(f.Notes, fmt.Sprintf("%d promises were made from other lines of the data than their rows are on now; "+
-			"are these the data that they were made from?", moved))
+		f.Notes = append(
+			f.Notes,
+			fmt.Sprintf("%d promises were made from other lines of the data than their rows are on now; "+
+				"are these the data that they were made from?", moved),
+		)
 	}
 	return nil
 }

@@ -319,9 +319,15 @@ func (c *checker) steps(f *task.Feature, p *profile, col *Column) {
 	}
 	col.Off = int(p.rows - top)
 	if c.share(col.Off) > most && f.Actionable {
-		c.find(Warning, f.Name, col.Off,
-			"at most %s of the rows lie on one grid of step %s: changes are whole steps from a person's own value, so most results are values that the data do not have",
-			percent(1-c.share(col.Off)), task.Decimal(f.Step))
+		c.find(
+			Warning,
+			f.Name,
+			col.Off,
+			"at most %s of the rows lie on one grid of step %s: changes are whole steps from a person's own value, so "+
+				"most results are values that the data do not have",
+			percent(1-c.share(col.Off)),
+			task.Decimal(f.Step),
+		)
 	}
 }
 
@@ -353,8 +359,14 @@ func (c *checker) scale(f *task.Feature, mean, std float64) {
 		}
 	case raw && f.Actionable && f.Weight == 1 && std > 10 && (c.t.Cost.Weights == task.InverseStd ||
 		c.t.Cost.Weights == ""):
-		c.find(Warning, f.Name, 0,
-			"without mean and std one raw unit costs as much as one standard deviation of other features; here one standard deviation is %s units: set weight", task.Decimal(task.Rounded(std, 3)))
+		c.find(
+			Warning,
+			f.Name,
+			0,
+			"without mean and std one raw unit costs as much as one standard deviation of other features; here one "+
+				"standard deviation is %s units: set weight",
+			task.Decimal(task.Rounded(std, 3)),
+		)
 	case raw || c.t.Encoded:
 	case math.Abs(f.Mean-mean) > 0.5*std:
 		c.find(Warning, f.Name, 0, "mean is %s in the task and %s in the data, %s of its standard deviations apart",
@@ -406,8 +418,14 @@ func (c *checker) category(i int, f *task.Feature, col *Column) {
 func (c *checker) shares(f *task.Feature, value string, have, data float64) {
 	switch {
 	case f.Actionable && (have == 0 || have == 1) && c.t.Cost.Weights == task.InverseStd && f.SwitchCost == 0:
-		c.find(Warning, f.Name, 0,
-			"the share of %s is %s, so that its weight is 1/eps: a change of it costs as much as a hundred others", message.Quote(value), task.Decimal(have))
+		c.find(
+			Warning,
+			f.Name,
+			0,
+			"the share of %s is %s, so that its weight is 1/eps: a change of it costs as much as a hundred others",
+			message.Quote(value),
+			task.Decimal(have),
+		)
 	case math.Abs(have-data) > 0.1:
 		c.find(Warning, f.Name, 0, "the share of %s is %s in the task and %s in the data", message.Quote(value),
 			task.Decimal(have), task.Decimal(task.Rounded(data, 3)))

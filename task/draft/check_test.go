@@ -68,7 +68,8 @@ func TestCheckFinds(t *testing.T) {
 			[]string{"problem: constraint \"if home = own then income < 2000\": no row"},
 		},
 		{
-			"a limit that limits nothing", income + "  - {name: debt, kind: numeric, mean: 1050, std: 576.63, actionable: false}\n", "constraints: [{at_most: 1, of: [income, debt]}]\n",
+			"a limit that limits nothing", income + "  - {name: debt, kind: numeric, mean: 1050, std: 576.63, " +
+				"actionable: false}\n", "constraints: [{at_most: 1, of: [income, debt]}]\n",
 			[]string{"warning: constraint \"at most 1 of income, debt\": it limits nothing"},
 		},
 		{
@@ -112,15 +113,18 @@ func TestCheckFinds(t *testing.T) {
 			"a value that nobody has", "  - {name: home, kind: onehot, values: [rent, own, castle], shares: [0.5, 0.25, 0]}\n",
 			"",
 			[]string{
-				"warning: home: the share of \"castle\" is 0, so that its weight is 1/eps", "warning: home: no row has the value castle",
+				"warning: home: the share of \"castle\" is 0, so that its weight is 1/eps", "warning: home: no row has the " +
+					"value castle",
 			},
 		},
 		{"shares of other data", "  - {name: home, kind: onehot, values: [rent, own], shares: [0.25, 0.5]}\n", "", []string{
-			"warning: home: the share of \"rent\" is 0.25 in the task and 0.5 in the data", "warning: home: the share of \"own\" is 0.5 in the task and 0.25 in the data",
+			"warning: home: the share of \"rent\" is 0.25 in the task and 0.5 in the data", "warning: home: the share of " +
+				"\"own\" is 0.5 in the task and 0.25 in the data",
 		}},
 		{
 			"transitions for nobody",
-			"  - {name: home, kind: onehot, values: [rent, own, castle], transitions: {castle: [rent]}, shares: [0.5, 0.25, 0.01]}\n", "",
+			"  - {name: home, kind: onehot, values: [rent, own, castle], transitions: {castle: [rent]}, shares: [0.5, " +
+				"0.25, 0.01]}\n", "",
 			[]string{"problem: home: transitions let no row"},
 		},
 		{
@@ -142,20 +146,24 @@ func TestCheckFinds(t *testing.T) {
 		{
 			"a link the wrong way", income + strings.ReplaceAll(debt, "}", ", actionable: false}"),
 			"links: [{from: income, to: debt, scale: -0.1}]\n",
-			[]string{"warning: link income -> debt: an increase moves it the other way than in the data, where their correlation is 1"},
+			[]string{"warning: link income -> debt: an increase moves it the other way than in the data, where their " +
+				"correlation is 1"},
 		},
 		{
-			"a map that the data contradict", home + "  - {name: grade, kind: ordinal, values: [1, 2, 3, 4], mean: 2.5, std: 1.1, actionable: false}\n",
+			"a map that the data contradict", home + "  - {name: grade, kind: ordinal, values: [1, 2, 3, 4], mean: 2.5, " +
+				"std: 1.1, actionable: false}\n",
 			"links: [{from: home, to: grade, map: {rent: 1, own: 2}}]\n",
 			[]string{"warning: link home -> grade: 33.3 % of the rows"},
 		},
 		{
-			"a map that nobody bears out", home + "  - {name: grade, kind: ordinal, values: [1, 2, 3, 4], mean: 2.5, std: 1.1, actionable: false}\n",
+			"a map that nobody bears out", home + "  - {name: grade, kind: ordinal, values: [1, 2, 3, 4], mean: 2.5, " +
+				"std: 1.1, actionable: false}\n",
 			"links: [{from: home, to: grade, map: {rent: 3, own: 3}}]\n",
 			[]string{"problem: link home -> grade: no row"},
 		},
 		{
-			"a map over a number", income + "  - {name: grade, kind: ordinal, values: [1, 2, 3, 4], mean: 2.5, std: 1.1, actionable: false}\n",
+			"a map over a number", income + "  - {name: grade, kind: ordinal, values: [1, 2, 3, 4], mean: 2.5, std: 1.1, " +
+				"actionable: false}\n",
 			"links: [{from: income, to: grade, map: {99000: 4}}]\n",
 			[]string{"problem: link income -> grade: no row has a value of income"},
 		},
@@ -196,9 +204,14 @@ func TestCheckFinds(t *testing.T) {
 }
 
 func TestCheckCounts(t *testing.T) {
-	r := check(t,
-		head+"features:\n  - {name: income, kind: numeric, mean: 10500, std: 5766, bounds: [3000, 19000], step: 2000}\n  - {name: home, kind: onehot, values: [rent, own]}\n"+
-			"constraints: [income <= 15000, {if: home = own, then: income > 10000}]\n", twenty(), nil)
+	r := check(
+		t,
+		head+"features:\n  - {name: income, kind: numeric, mean: 10500, std: 5766, bounds: [3000, 19000], step: "+
+			"2000}\n  - {name: home, kind: onehot, values: [rent, own]}\n"+
+			"constraints: [income <= 15000, {if: home = own, then: income > 10000}]\n",
+		twenty(),
+		nil,
+	)
 	a, b := r.Features[0], r.Features[1]
 	if a.Below != 2 || a.Above != 1 || a.Off != 10 || *a.Mean != 10500 || *a.Std != 5766.2813 {
 		t.Errorf("%+v", a)

@@ -67,10 +67,12 @@ func TestCheckFindsChangesThatCannotBe(t *testing.T) {
 		{"nobody's action", number + "step: 1000, max_change: 100, actionable: false}", ""},
 		{
 			"values", "features:\n  - {name: grade, kind: ordinal, values: [1, 2, 3, 4], mean: 2.5, std: 1.1, max_change: 0.5}",
-			"problem: grade: it is actionable, but no action can change it: its largest changes are less than the distance of any two of its values",
+			"problem: grade: it is actionable, but no action can change it: its largest changes are less than the " +
+				"distance of any two of its values",
 		},
 		{
-			"places", "features:\n  - {name: grade, kind: thermometer, values: [1, 2, 3, 4], max_increase: 0.5, direction: increase}",
+			"places", "features:\n  - {name: grade, kind: thermometer, values: [1, 2, 3, 4], max_increase: 0.5, " +
+				"direction: increase}",
 			"problem: grade: it is actionable, but no action can change it: its largest changes are less than one place",
 		},
 		{"a place", "features:\n  - {name: grade, kind: onehot, values: [1, 2, 3, 4], ordered: true, max_change: 1}", ""},
@@ -87,12 +89,19 @@ func TestCheckFindsChangesThatCannotBe(t *testing.T) {
 
 func TestCheckFindsDeadLinks(t *testing.T) {
 	features := func(income, debt string) string {
-		return "features:\n  - {name: income, kind: numeric, mean: 10500, std: 5766.28" + income + "}\n  - {name: debt, kind: numeric, mean: 1050, std: 576.63, actionable: false" + debt + "}\n" +
-			"  - {name: score, kind: numeric, mean: 10, std: 6, actionable: false}\n  - {name: grade, kind: numeric, mean: 2.5, std: 1.1}\n"
+		return "features:\n  - {name: income, kind: numeric, mean: 10500, std: 5766.28" + income + "}\n  - {name: " +
+			"debt, kind: numeric, mean: 1050, std: 576.63, actionable: false" + debt + "}\n" +
+			"  - {name: score, kind: numeric, mean: 10, std: 6, actionable: false}\n  - {name: grade, kind: numeric, " +
+			"mean: 2.5, std: 1.1}\n"
 	}
 	const chain = "links: [{from: income, to: debt, scale: 0.1}, {from: debt, to: score, scale: 0.01}]\n"
 	of := func(from, to string) string {
-		return fmt.Sprintf("warning: link %s -> %s: no action changes %s, neither by itself nor through another link: this one moves nothing", from, to, from)
+		return fmt.Sprintf(
+			"warning: link %s -> %s: no action changes %s, neither by itself nor through another link: this one moves nothing",
+			from,
+			to,
+			from,
+		)
 	}
 	for _, c := range []struct {
 		name, text string
@@ -112,9 +121,12 @@ func TestCheckFindsDeadLinks(t *testing.T) {
 }
 
 func TestCheckFindsConflicts(t *testing.T) {
-	const features = "features:\n  - {name: income, kind: numeric, mean: 10500, std: 5766, bounds: [0, 50000]}\n  - {name: debt, kind: numeric, mean: 1050, std: 576, bounds: [0, 9000]}\n" +
-		"  - {name: home, kind: onehot, values: [rent, own]}\n  - {name: grade, kind: ordinal, values: [1, 2, 3, 4], mean: 2.5, std: 1.1}\n" +
-		"  - {name: score, kind: numeric, mean: 10, std: 6, bounds: [0, 5], actionable: false}\n  - {name: same, kind: thermometer, thresholds: [4, 5, 8]}\n"
+	const features = "features:\n  - {name: income, kind: numeric, mean: 10500, std: 5766, bounds: [0, 50000]}\n  " +
+		"- {name: debt, kind: numeric, mean: 1050, std: 576, bounds: [0, 9000]}\n" +
+		"  - {name: home, kind: onehot, values: [rent, own]}\n  - {name: grade, kind: ordinal, values: [1, 2, 3, 4], " +
+		"mean: 2.5, std: 1.1}\n" +
+		"  - {name: score, kind: numeric, mean: 10, std: 6, bounds: [0, 5], actionable: false}\n  - {name: same, " +
+		"kind: thermometer, thresholds: [4, 5, 8]}\n"
 	for _, c := range []struct {
 		rules string
 		want  []string // about and text
@@ -122,22 +134,26 @@ func TestCheckFindsConflicts(t *testing.T) {
 		{"income <= 5000, income >= 5000", nil},
 		{
 			"income <= 5000, income > 5000",
-			[]string{`problem: constraint "income > 5000": no value of income within its bounds fulfils it together with "income <= 5000"`},
+			[]string{`problem: constraint "income > 5000": no value of income within its bounds fulfils it together with ` +
+				`"income <= 5000"`},
 		},
 		{
 			"2 * income >= 30000, income < 12000",
-			[]string{`problem: constraint "income < 12000": no value of income within its bounds fulfils it together with "2 * income >= 30000"`},
+			[]string{`problem: constraint "income < 12000": no value of income within its bounds fulfils it together ` +
+				`with "2 * income >= 30000"`},
 		},
 		{"income > 50000", []string{`problem: constraint "income > 50000": no value of income within its bounds fulfils it`}},
 		{"income >= 50000", nil},
 		{"score >= 6", nil}, // never changes, so its bounds mean nothing
 		{
 			"score >= 6, score <= 5",
-			[]string{`problem: constraint "score <= 5": no value of score within its bounds fulfils it together with "score >= 6"`},
+			[]string{`problem: constraint "score <= 5": no value of score within its bounds fulfils it together with ` +
+				`"score >= 6"`},
 		},
 		{
 			"grade > 2, grade < 3",
-			[]string{`problem: constraint "grade < 3": no value of grade within its bounds fulfils it together with "grade > 2"`},
+			[]string{`problem: constraint "grade < 3": no value of grade within its bounds fulfils it together with ` +
+				`"grade > 2"`},
 		},
 		{"grade > 2, grade < 3.5", nil},
 		{
@@ -148,16 +164,20 @@ func TestCheckFindsConflicts(t *testing.T) {
 		{"debt >= income + 9000", nil},
 		{
 			"debt > income + 9000",
-			[]string{`problem: constraint "debt > income + 9000": no values of income, debt within what bounds and other constraints leave of each fulfil it`},
+			[]string{`problem: constraint "debt > income + 9000": no values of income, debt within what bounds and other ` +
+				`constraints leave of each fulfil it`},
 		},
 		{"income >= 20000, debt >= 0.5 * income", []string{
-			`problem: constraint "debt >= 0.5 * income": no values of income, debt within what bounds and other constraints leave of each fulfil it`,
+			`problem: constraint "debt >= 0.5 * income": no values of income, debt within what bounds and other ` +
+				`constraints leave of each fulfil it`,
 		}},
 		{"debt >= 0.5 * income, income >= 20000", []string{
-			`problem: constraint "debt >= 0.5 * income": no values of income, debt within what bounds and other constraints leave of each fulfil it`,
+			`problem: constraint "debt >= 0.5 * income": no values of income, debt within what bounds and other ` +
+				`constraints leave of each fulfil it`,
 		}},
 		{"2 * debt - income >= 100, income > 2 * debt - 100", []string{
-			`problem: constraint "income > 2 * debt - 100": no values of income, debt within what bounds and other constraints leave of each fulfil it together with "2 * debt - income >= 100"`,
+			`problem: constraint "income > 2 * debt - 100": no values of income, debt within what bounds and other ` +
+				`constraints leave of each fulfil it together with "2 * debt - income >= 100"`,
 		}},
 		{
 			"home = rent, home != rent",
@@ -165,10 +185,12 @@ func TestCheckFindsConflicts(t *testing.T) {
 		},
 		{"'home in {rent, own}', home != rent", nil},
 		{"{if: home = own, then: [income < 100, income > 200]}", []string{
-			`warning: constraint "if home = own then income < 100 and income > 200": what follows its condition is impossible, so no action may bring the condition about: no value of income within its bounds fulfils it`,
+			`warning: constraint "if home = own then income < 100 and income > 200": what follows its condition is ` +
+				`impossible, so no action may bring the condition about: no value of income within its bounds fulfils it`,
 		}},
 		{"income >= 20000, {if: home = own, then: income < 15000}", []string{
-			`warning: constraint "if home = own then income < 15000": what follows its condition is impossible, so no action may bring the condition about: ` +
+			`warning: constraint "if home = own then income < 15000": what follows its condition is impossible, so no ` +
+				`action may bring the condition about: ` +
 				`no value of income within its bounds fulfils it together with "income >= 20000"`,
 		}},
 		{"{if: home = own, then: income < 15000}, {if: home = rent, then: income > 15000}", nil},

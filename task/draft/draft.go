@@ -215,8 +215,14 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 		zero := in.Zero
 		switch i := p.find(in.One); {
 		case i < 0:
-			f.questions = append(f.questions,
-				fmt.Sprintf("the encoding says that %q is 1, but the values are %s: which one is it?", in.One, message.List(p.texts, 6)))
+			f.questions = append(
+				f.questions,
+				fmt.Sprintf(
+					"the encoding says that %q is 1, but the values are %s: which one is it?",
+					in.One,
+					message.List(p.texts, 6),
+				),
+			)
 		case zero == "" && len(p.texts) == 2:
 			zero = p.texts[1-i]
 		}
@@ -549,8 +555,11 @@ func (d *drafter) write() []byte {
 		w.question("  ", "which class index of the model is the favourable outcome? 1 is assumed.")
 	}
 	w.line("  index: %d\n  margin: 0 # in logits, that recourse must reach\n", index)
-	w.comment("",
-		"In the order of the model's inputs. Bounds are the 1st and 99th percentile; quantiles run from the least value to the greatest.")
+	w.comment(
+		"",
+		"In the order of the model's inputs. Bounds are the 1st and 99th percentile; quantiles run from the least "+
+			"value to the greatest.",
+	)
 	d.ask(w)
 	w.line("features:")
 	for i := range d.features {
@@ -566,11 +575,18 @@ func (d *drafter) write() []byte {
 	switch n := len(Questions(w.Bytes())); n {
 	case 0:
 	case 1:
-		head.comment("",
-			"One QUESTION is open. Answer it in the file, then remove its comment; `cfq task check` refuses the file until then.")
+		head.comment(
+			"",
+			"One QUESTION is open. Answer it in the file, then remove its comment; `cfq task check` refuses the file "+
+				"until then.",
+		)
 	default:
-		head.comment("",
-			"%d QUESTIONS are open. Answer them in the file, then remove the comments; `cfq task check` refuses the file until then.", n)
+		head.comment(
+			"",
+			"%d QUESTIONS are open. Answer them in the file, then remove the comments; `cfq task check` refuses the file "+
+				"until then.",
+			n,
+		)
 	}
 	head.line("version: 1\n")
 	return append(head.Bytes(), w.Bytes()...)
@@ -579,22 +595,32 @@ func (d *drafter) write() []byte {
 // ask writes the questions about the features as a whole.
 func (d *drafter) ask(w *writer) {
 	if n := d.inputs(); d.o.Inputs > 0 && n != d.o.Inputs {
-		w.question("",
-			"the model has %d inputs and these features make %d: which columns does it take, and how is each encoded?", d.o.Inputs, n)
+		w.question(
+			"",
+			"the model has %d inputs and these features make %d: which columns does it take, and how is each encoded?",
+			d.o.Inputs,
+			n,
+		)
 	}
 	if d.o.Encoding != nil {
 		return
 	}
 	if slices.ContainsFunc(d.features, func(f feature) bool { return f.Kind.IsNumber() }) {
-		w.question("",
-			"are the numbers standardised with these means and standard deviations? They are those of this file, not of the training.")
+		w.question(
+			"",
+			"are the numbers standardised with these means and standard deviations? They are those of this file, not of "+
+				"the training.",
+		)
 	}
 	if d.o.Features == nil {
 		w.question("", "is this the order of the model's inputs? It is that of the columns in the file.")
 	}
 	if slices.ContainsFunc(d.features, func(f feature) bool { return f.Kind == task.OneHot }) {
-		w.question("",
-			"are the inputs of each category in the order of its values here, which is that of the alphabet, and does each have one?")
+		w.question(
+			"",
+			"are the inputs of each category in the order of its values here, which is that of the alphabet, and does "+
+				"each have one?",
+		)
 	}
 }
 

@@ -30,8 +30,10 @@ func TestDeclaredEncoding(t *testing.T) {
 	const data = "sex,home,zip,age,label\nm,rent,1,30,yes\nf,own,2,41,no\nm,?,3,52,yes\nf,flat,4,60,no\n"
 	for name, text := range map[string]string{
 		"an entry for each input": people,
-		"one entry for a column": `{"target": "favourable=0", "features": [{"column": "age", "kind": "numeric", "mean": 40.25, "std": 12.125},
-			{"column": "home", "kind": "onehot", "values": ["rent", "own", "flat"]}, {"column": "sex", "kind": "binary", "one": "f", "zero": "m"}]}`,
+		"one entry for a column": `{"target": "favourable=0", "features": [
+			{"column": "age", "kind": "numeric", "mean": 40.25, "std": 12.125},
+			{"column": "home", "kind": "onehot", "values": ["rent", "own", "flat"]},
+				{"column": "sex", "kind": "binary", "one": "f", "zero": "m"}]}`,
 	} {
 		p := draft(t, open(t, data), Options{Label: "label", Favourable: "yes", Encoding: encoding(t, text)})
 		if len(p.Questions) > 0 || p.Task.Target.Index != 0 || !slices.Equal(p.Task.Data.Drop, []string{"zip"}) {
@@ -59,8 +61,12 @@ func TestDeclaredEncoding(t *testing.T) {
 // An encoding whose 1 does not occur in the data is asked about, not guessed and no crash.
 func TestEncodingOfAnAbsentValue(t *testing.T) {
 	p := draft(t, open(t, "sex,label\nM,yes\nF,no\n"), Options{
-		Label: "label", Favourable: "yes",
-		Encoding: encoding(t, `{"target": "favourable = 1", "features": [{"column": "sex", "kind": "binary", "one": "Female"}]}`),
+		Label:      "label",
+		Favourable: "yes",
+		Encoding: encoding(
+			t,
+			`{"target": "favourable = 1", "features": [{"column": "sex", "kind": "binary", "one": "Female"}]}`,
+		),
 	})
 	if len(p.Questions) != 1 || !strings.Contains(p.Questions[0].Text, `"Female" is 1, but the values are`) {
 		t.Errorf("%+v", p.Questions)
@@ -77,7 +83,8 @@ func TestMistakesInEncodings(t *testing.T) {
 		{`{"column": "a", "kind": "numeric", "men": 1}`, `unknown field "men"`},
 		{`{"column": "a", "kind": "binary"}`, `needs "one"`},
 		{`{"column": "a", "kind": "onehot"}`, `needs "value"`},
-		{`{"column": "a", "kind": "onehot", "value": "x"}, {"column": "b", "kind": "numeric"}, {"column": "a", "kind": "onehot", "value": "y"}`, `column "a" occurs twice`},
+		{`{"column": "a", "kind": "onehot", "value": "x"}, {"column": "b", "kind": "numeric"}, {"column": "a", ` +
+			`"kind": "onehot", "value": "y"}`, `column "a" occurs twice`},
 	} {
 		if _, err := parseEncoding([]byte(`{"features": [` + c.features + `]}`)); err == nil || !strings.Contains(err.Error(),
 			c.want) {
@@ -85,7 +92,8 @@ func TestMistakesInEncodings(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"[]": "byte", `{"features": []} {}`: "text follows", `{"target": "good = 1", "features": [{"column": "a", "kind": "numeric"}]}`: `invalid target "good = 1"`,
+		"[]": "byte", `{"features": []} {}`: "text follows", `{"target": "good = 1", "features": [{"column": "a", ` +
+			`"kind": "numeric"}]}`: `invalid target "good = 1"`,
 	} {
 		if _, err := parseEncoding([]byte(text)); err == nil || !strings.Contains(err.Error(), want) &&
 			!strings.Contains(err.Error(), "empty") {
@@ -93,7 +101,8 @@ func TestMistakesInEncodings(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		`{"column": "zip", "kind": "numeric"}`: `there is no column "zip"`, `{"column": "label", "kind": "binary", "one": "yes"}`: "is the outcome",
+		`{"column": "zip", "kind": "numeric"}`: `there is no column "zip"`, `{"column": "label", "kind": "binary", ` +
+			`"one": "yes"}`: "is the outcome",
 		`{"column": "home", "kind": "numeric"}`: "has texts there: rent, own",
 	} {
 		_, err := FromData(t.Context(), open(t, "home,label\nrent,yes\nown,no\n"), Options{

@@ -32,7 +32,10 @@ func Fill(ctx context.Context, name string, text []byte, path string, ro task.Re
 		return nil, err
 	}
 	if f.t.Encoded {
-		return nil, fmt.Errorf("%s: the task says encoded: true, and model inputs do not tell raw units; there is nothing to fill in", name)
+		return nil, fmt.Errorf(
+			"%s: the task says encoded: true, and model inputs do not tell raw units; there is nothing to fill in",
+			name,
+		)
 	}
 	if e != nil {
 		f.declared = e.Inputs

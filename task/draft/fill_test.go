@@ -41,27 +41,37 @@ func TestFillWritesWhereThingsAreMissing(t *testing.T) {
 		{
 			"one line",
 			"version: 1\nfeatures:\n  - {name: age, kind: numeric, weight: 2} # why\n",
-			"version: 1\nfeatures:\n  - {name: age, kind: numeric, bounds: [10, 100], mad: 20,\n     quantiles: " + quantiles + ", weight: 2} # why\n",
+			"version: 1\nfeatures:\n  - {name: age, kind: numeric, bounds: [10, 100], mad: 20,\n     quantiles: " +
+				"" + quantiles + ", weight: 2} # why\n",
 		},
 		{
 			"lines",
-			"version: 1\nfeatures:\n- name: age\n  # numbers\n  kind: 'numeric'   # of years\n\n  # not all of it\n  actionable: false\n",
-			"version: 1\nfeatures:\n- name: age\n  # numbers\n  kind: 'numeric'   # of years\n  mad: 20\n  quantiles: " + quantiles + "\n\n  # not all of it\n  actionable: false\n",
+			"version: 1\nfeatures:\n- name: age\n  # numbers\n  kind: 'numeric'   # of years\n\n  # not all of it\n  " +
+				"actionable: false\n",
+			"version: 1\nfeatures:\n- name: age\n  # numbers\n  kind: 'numeric'   # of years\n  mad: 20\n  quantiles: " +
+				"" + quantiles + "\n\n  # not all of it\n  actionable: false\n",
 		},
 		{
 			"what is there stays",
-			"version: 1\nfeatures:\n  - kind: numeric\n    name: age\n    bounds: [null, null]\n    mad: 3\n    mean: 1\n    std: 2\n    quantiles: [1, 2]\n  - kind: onehot\n    name: home\n    values: [rent, own]\n  - {kind: binary, name: smokes, one: yes}",
-			"version: 1\nfeatures:\n  - kind: numeric\n    name: age\n    bounds: [null, null]\n    mad: 3\n    mean: 1\n    std: 2\n    quantiles: [1, 2]\n  - kind: onehot\n    shares: [0.6, 0.4]\n    name: home\n    values: [rent, own]\n  - {kind: binary, shares: 0.2, name: smokes, one: yes}",
+			"version: 1\nfeatures:\n  - kind: numeric\n    name: age\n    bounds: [null, null]\n    mad: 3\n    mean: 1\n" +
+				"    std: 2\n    quantiles: [1, 2]\n  - kind: onehot\n    name: home\n    values: [rent, own]\n  - {kind: " +
+				"binary, name: smokes, one: yes}",
+			"version: 1\nfeatures:\n  - kind: numeric\n    name: age\n    bounds: [null, null]\n    mad: 3\n    mean: 1\n" +
+				"    std: 2\n    quantiles: [1, 2]\n  - kind: onehot\n    shares: [0.6, 0.4]\n    name: home\n    values: " +
+				"[rent, own]\n  - {kind: binary, shares: 0.2, name: smokes, one: yes}",
 		},
 		{
 			"JSON",
-			`{"version": 1, "features": [` + "\t" + `{"name": "age", "kind": "numeric", "bounds": [0, 200], "quantiles": [1, 2]}]}`,
-			`{"version": 1, "features": [` + "\t" + `{"name": "age", "kind": "numeric", "mad": 20, "bounds": [0, 200], "quantiles": [1, 2]}]}`,
+			`{"version": 1, "features": [` + "\t" + `{"name": "age", "kind": "numeric", "bounds": [0, 200], "quantiles": ` +
+				`[1, 2]}]}`,
+			`{"version": 1, "features": [` + "\t" + `{"name": "age", "kind": "numeric", "mad": 20, "bounds": [0, 200], ` +
+				`"quantiles": [1, 2]}]}`,
 		},
 		{
 			"percentiles of what is missing",
 			"version: 1\nfeatures:\n  - name: age\n    kind: numeric\n    bounds: [5%, \"95%\"]\n",
-			"version: 1\nfeatures:\n  - name: age\n    kind: numeric\n    mad: 20\n    quantiles: " + quantiles + "\n    bounds: [5%, \"95%\"]\n",
+			"version: 1\nfeatures:\n  - name: age\n    kind: numeric\n    mad: 20\n    quantiles: " + quantiles +
+				"\n    bounds: [5%, \"95%\"]\n",
 		},
 		{
 			"the last line has no end",
@@ -134,7 +144,11 @@ func drawFile(t *rapid.T) string {
 	}
 	var b strings.Builder
 	b.WriteString(rapid.SampledFrom([]string{"", "\xef\xbb\xbf", "# größer" + end, "---" + end}).Draw(t, "start"))
-	b.WriteString("version: 1" + comment() + end + own("") + "data: {label: label, favourable: good}" + end + "features:" + comment() + end)
+	b.WriteString(
+		"version: 1" + comment() + end + own(
+			"",
+		) + "data: {label: label, favourable: good}" + end + "features:" + comment() + end,
+	)
 	features := [][]string{
 		{"name: " + quote("age"), "kind: " + quote("numeric"), "step: 10", "weight: 2"},
 		{"name: 'hömé'", "column: home", "kind: " + quote("onehot"), "values: [rent, own]"},

@@ -21,15 +21,18 @@ func TestDraftsForPublicData(t *testing.T) {
 		{
 			"adult", "adult/adult.data.gz", "adult/adult.test.gz", "income", ">50K",
 			[]string{
-				"age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship", "race", "sex",
+				"age", "workclass", "fnlwgt", "education",
+				"education-num", "marital-status", "occupation", "relationship", "race", "sex",
 				"capital-gain", "capital-loss", "hours-per-week", "native-country", "income",
 			},
 		},
 		{
 			"german", "german/german.data", "german/german.data", "class", "1",
 			[]string{
-				"status", "duration", "history", "purpose", "amount", "savings", "employment", "installment-rate", "personal-status-sex",
-				"debtors", "residence", "property", "age", "other-plans", "housing", "existing-credits", "job", "liable", "telephone",
+				"status", "duration", "history", "purpose", "amount", "savings",
+				"employment", "installment-rate", "personal-status-sex",
+				"debtors", "residence", "property", "age", "other-plans", "housing",
+				"existing-credits", "job", "liable", "telephone",
 				"foreign-worker", "class",
 			},
 		},
@@ -62,7 +65,8 @@ func TestDraftsForPublicData(t *testing.T) {
 				t.Fatal(err)
 			}
 			drafted := *p.Task // the encoding does not tell who counts, and adult.test has what adult.data has not
-			drafted.Data.Comment, drafted.Data.LabelSuffix, drafted.Data.Filter = byHand.Data.Comment, byHand.Data.LabelSuffix, byHand.Data.Filter
+			drafted.Data.Comment, drafted.Data.LabelSuffix = byHand.Data.Comment, byHand.Data.LabelSuffix
+			drafted.Data.Filter = byHand.Data.Filter
 			read := func(tk *task.Task) *task.People {
 				people, err := task.Read(t.Context(), filepath.Join(dir, "data", c.test), tk, task.ReadOptions{})
 				if err != nil {

@@ -21,7 +21,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// browser starts Chromium, which CFQ_CHROMIUM names or the path has. Without one the test is skipped, or fails when CFQ_REQUIRE_CHROMIUM=1.
+// browser starts Chromium, which CFQ_CHROMIUM names or the path has. Without one the test is skipped, or fails when
+// CFQ_REQUIRE_CHROMIUM=1.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	program := os.Getenv("CFQ_CHROMIUM")
@@ -36,9 +37,18 @@ func browser(t *testing.T) context.Context {
 		}
 		t.Skip("there is no Chromium to look at the page with: install it or name it by CFQ_CHROMIUM")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(program), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.WSURLReadTimeout(time.Minute),
+	options := append(
+		chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(program),
+		chromedp.UserDataDir(t.TempDir()),
+		chromedp.NoSandbox,
+		chromedp.DisableGPU,
+		chromedp.Flag(
+			"disable-quic",
+			true,
+		),
+		chromedp.Flag("disable-component-update", true),
+		chromedp.WSURLReadTimeout(time.Minute),
 	)
 	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(stop)
@@ -104,13 +114,16 @@ const measure = `(() => {
 	return {
 		Width: document.documentElement.scrollWidth, Inner: window.innerWidth,
 		H1: boxes('h1').length, Tables: boxes('.scroll table').length, Charts: boxes('[role=img] > svg').length,
-		Smallest: Math.min(1000, ...boxes('svg text').map(e => parseFloat(getComputedStyle(e).fontSize) * e.ownerSVGElement.getBoundingClientRect().width / e.ownerSVGElement.viewBox.baseVal.width)),
-		Outside: boxes('body *').filter(e => !e.closest('svg') && !scrolls(e) && e.getBoundingClientRect().right > window.innerWidth + 0.5).map(e => e.tagName + '.' + e.className),
+		Smallest: Math.min(1000, ...boxes('svg text').map(e => parseFloat(getComputedStyle(e).fontSize) *
+			e.ownerSVGElement.getBoundingClientRect().width / e.ownerSVGElement.viewBox.baseVal.width)),
+		Outside: boxes('body *').filter(e => !e.closest('svg') && !scrolls(e) &&
+			e.getBoundingClientRect().right > window.innerWidth + 0.5).map(e => e.tagName + '.' + e.className),
 		Verdict: (document.querySelector('.verdict') || {textContent: ''}).textContent, Title: document.title,
 	};
 })()`
 
-// The pages are looked at in a browser: at the width of a telephone and of a desk, in the light and in the dark. CFQ_SCREENSHOTS names
+// The pages are looked at in a browser: at the width of a telephone and of a desk, in the light and in the dark.
+// CFQ_SCREENSHOTS names
 // a directory for pictures of them.
 func TestPagesInABrowser(t *testing.T) {
 	ctx := browser(t)

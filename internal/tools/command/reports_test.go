@@ -10,7 +10,8 @@ import (
 	"cfq/onnxio/ort/orttest"
 )
 
-// reports quantizes the loan example well and badly, and has every report written, with all that they can hold. It returns
+// reports quantizes the loan example well and badly, and has every report written, with all that they can hold. It
+// returns
 // their directory: eval.json, gate.json, compare.json and the same as .html.
 func reports(t *testing.T) string {
 	t.Helper()

@@ -48,8 +48,10 @@ func notice() (string, error) {
 		fmt.Fprintf(&list, "  %s %s (%s)\n", m.Path, m.Version, strings.Join(slices.Compact(kinds), ", "))
 	}
 	var b strings.Builder
-	b.WriteString("cfq\nCopyright 2026 The cfq authors\n\nLicensed under the Apache License, Version 2.0; see LICENSE.\n\n" +
-		"The command links these modules. Their licences follow; that of Apache is in LICENSE.\n\n")
+	b.WriteString(
+		"cfq\nCopyright 2026 The cfq authors\n\nLicensed under the Apache License, Version 2.0; see LICENSE.\n\n" +
+			"The command links these modules. Their licences follow; that of Apache is in LICENSE.\n\n",
+	)
 	b.WriteString(list.String())
 	b.WriteString("\nONNX Runtime (MIT, Copyright Microsoft Corporation) is not part of cfq: the command loads\n" +
 		"the shared library at run time.\n")
@@ -64,7 +66,8 @@ func notice() (string, error) {
 	return b.String(), nil
 }
 
-// linked returns the modules that packages of the command come from, for every system that has a release of ONNX Runtime.
+// linked returns the modules that packages of the command come from, for every system that has a release of ONNX
+// Runtime.
 func linked() ([]dependency, error) {
 	found := map[string]dependency{}
 	for _, system := range []string{"linux", "darwin", "windows"} {

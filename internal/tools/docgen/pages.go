@@ -36,19 +36,21 @@ func pages() []page {
 // formats shows the number formats of weights.
 func formats() string {
 	var b strings.Builder
-	b.WriteString(`A weight is a signed integer code times a scale, with zero point 0. The container is chosen per layer by its
+	b.WriteString(
+		`A weight is a signed integer code times a scale, with zero point 0. The container is chosen per layer by its
 size in the file.
 
 | bits | codes | container |
 |---|---|---|
-`)
+`,
+	)
 	for _, f := range quant.Formats() {
 		fmt.Fprintf(&b, "| %d | %d to %d | %s |\n", f.Bits, f.QMin, f.QMax, f.Doc)
 	}
 	fmt.Fprintf(&b, `
-With `+"`--reduced-range`"+` 8-bit codes stay within -%d to %d: two products with an 8-bit activation then fit the 16-bit sums
-of x64 CPUs without VNNI, and every machine computes the same. Activations are unsigned 8-bit codes; fewer bits are a Clip
-between quantization and dequantization, which keeps the integer kernels.
+With `+"`--reduced-range`"+` 8-bit codes stay within -%d to %d: two products with an 8-bit activation then fit the
+16-bit sums of x64 CPUs without VNNI, and every machine computes the same. Activations are unsigned 8-bit codes;
+fewer bits are a Clip between quantization and dequantization, which keeps the integer kernels.
 `, quant.ReducedMax, quant.ReducedMax)
 	return b.String()
 }
@@ -101,10 +103,12 @@ func command() (string, error) {
 	if err := c.Run(); err != nil {
 		return "", fmt.Errorf("running %s: %w\n%s", c, err, errs.String())
 	}
-	return "# The command\n\nThe help of `cfq`. Flags that several subcommands share are described once.\n\n" + out.String(), nil
+	return "# The command\n\nThe help of `cfq`. Flags that several subcommands share are described once.\n\n" +
+		"" + out.String(), nil
 }
 
-// root is the directory of the project: the nearest one at or above this with the command, since the tools are a module of their own.
+// root is the directory of the project: the nearest one at or above this with the command, since the tools are a module
+// of their own.
 func root() string {
 	dir := "."
 	for range 8 {

@@ -17,7 +17,8 @@ import (
 // module is the path of the project's module.
 const module = "cfq"
 
-// reportSchema is the JSON Schema of a JSON view, from the types that it is written from and their comments. Keys that it
+// reportSchema is the JSON Schema of a JSON view, from the types that it is written from and their comments. Keys that
+// it
 // does not know are no mistake: views gain keys without a new name of the layout.
 func reportSchema(layout any, name, title string) func() (string, error) {
 	return func() (string, error) {
@@ -74,6 +75,10 @@ func plain(s *jsonschema.Schema) {
 func layouts() []page {
 	return []page{
 		{"report.schema.json", "package report", reportSchema(report.Layout{}, report.Schema, "cfq eval report")},
-		{"compare.schema.json", "package report", reportSchema(report.CompareLayout{}, report.CompareSchema, "cfq compare report")},
+		{
+			"compare.schema.json",
+			"package report",
+			reportSchema(report.CompareLayout{}, report.CompareSchema, "cfq compare report"),
+		},
 	}
 }
