@@ -351,13 +351,13 @@ func (b *bootstrap) promises(
 	return promises, who
 }
 
-// fewDiffer is the number of people below which a difference that they alone make is left uncalled: how often
+// minDiffering is the number of people below which a difference that they alone make is left uncalled: how often
 // another draw would have found as many is not known from them.
-const fewDiffer = 10
+const minDiffering = 10
 
-// fewForTau is the number of people below which tau01 is not compared: 1 % of them are fewer than five, and
+// minForTau is the number of people below which tau01 is not compared: 1 % of them are fewer than five, and
 // what draws say of so few of the largest numbers is wrong too often.
-const fewForTau = 500
+const minForTau = 500
 
 // bootstrap draws people with replacement and collects the differences of all metrics in each draw.
 type bootstrap struct {
@@ -412,11 +412,11 @@ func (p *Promise) compare(o *Promise) int {
 
 // pairedTest makes the statistics of two models of the people who count.
 func (k *comparedMetric) pairedTest(b *bootstrap, first, this *Result, at int) *pairedTest {
-	d := &pairedTest{least: fewPeople}
+	d := &pairedTest{least: minPeople}
 	if k.whole != nil {
 		d.first, d.this = k.whole(b, first), k.whole(b, this)
 		d.n, d.differ = b.apart(first, this, k.own)
-		d.least = fewForTau
+		d.least = minForTau
 		return d
 	}
 	var p, q parts
@@ -465,7 +465,7 @@ func (b *bootstrap) apart(first, this *Result, quant bool) (n, differ int) {
 }
 
 // few says that nothing can be said of the difference.
-func (d *pairedTest) few() bool { return d.n < d.least || d.differ < fewDiffer }
+func (d *pairedTest) few() bool { return d.n < d.least || d.differ < minDiffering }
 
 // run makes the draws, of which each has its own random numbers.
 func (b *bootstrap) run(o ComparisonOptions) {

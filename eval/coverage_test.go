@@ -345,19 +345,19 @@ func TestTolerances(t *testing.T) {
 	for _, n := range []int{1, 50, 100, 366, 367, 368, 1000, 5000} {
 		for _, conf := range []float64{0.8, 0.95} {
 			side := (1 + conf) / 2
-			sure, maybe := surely(conf).most(n), possibly(conf).most(n)
-			if got := onePercentOf(n); tolerance(onePercent).most(n) != got || sure > got || maybe < got {
-				t.Errorf("of %d: %d, %d and %d, want %d", n, sure, tolerance(onePercent).most(n), maybe, got)
+			sure, maybe := upperWithin(conf).most(n), lowerWithin(conf).most(n)
+			if got := onePercentOf(n); allowed(onePercent).most(n) != got || sure > got || maybe < got {
+				t.Errorf("of %d: %d, %d and %d, want %d", n, sure, allowed(onePercent).most(n), maybe, got)
 			}
 			if sure >= 0 && ClopperPearsonUpper(sure, n, side) > tauShare || ClopperPearsonUpper(sure+1, n, side) <= tauShare {
-				t.Errorf("%d of %d surely", sure, n)
+				t.Errorf("%d of %d upperWithin", sure, n)
 			}
 			if ClopperPearsonLower(maybe, n, side) > tauShare || maybe < n && ClopperPearsonLower(maybe+1, n, side) <= tauShare {
-				t.Errorf("%d of %d possibly", maybe, n)
+				t.Errorf("%d of %d lowerWithin", maybe, n)
 			}
 		}
 	}
-	if surely(0.95).most(367) >= 0 || surely(0.95).most(368) != 0 {
+	if upperWithin(0.95).most(367) >= 0 || upperWithin(0.95).most(368) != 0 {
 		t.Error("nothing of 367 may break, of 368 none, for 1 % to be excluded at 97.5 %")
 	}
 }

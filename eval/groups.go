@@ -63,7 +63,7 @@ func (r *Result) ByGroups(groups []task.Subgroup, specs []string, min int) ([]Gr
 		return nil, errors.New("eval: groups need the records of the people, and the result is without")
 	}
 	if min <= 0 {
-		min = fewPeople
+		min = minPeople
 	}
 	var out []Grouping
 	for _, s := range splits {

@@ -200,7 +200,7 @@ func StressForms() []StressForm {
 		{
 			"noise:S", "Feature noise. Every number that people can change moves by S of its standard deviations times a " +
 				"normal draw, back into its bounds and onto its steps; " +
-				"what links drag along follows, the rest stays. Recourse is computed anew for the people as they are then.",
+				"dependent features follow, the rest stays. Recourse is computed anew for the people as they are then.",
 			readNoise,
 		},
 		{
@@ -226,7 +226,7 @@ func StressForms() []StressForm {
 		{
 			"shifts", fmt.Sprintf("The three shifts of the people, moderate: noise:%g; for each declared attribute a mix in "+
 				"which its smallest group (of %d promises or more) counts twice, half of the others being left out; "+
-				"and an outcome in which the people with the unfavourable one count twice.", presetNoise, fewPeople),
+				"and an outcome in which the people with the unfavourable one count twice.", presetNoise, minPeople),
 			readPreset(shiftStresses),
 		},
 		{
@@ -365,7 +365,7 @@ func (t *trial) parts(s Stress) (parts []Stress, notes []string) {
 				add(p)
 			} else {
 				notes = append(notes, fmt.Sprintf("%s: no group of %s has %d promises or more and people outside it: its mix is "+
-					"left out", s.Spec, t.people.Subgroups[i].Feature, fewPeople))
+					"left out", s.Spec, t.people.Subgroups[i].Feature, minPeople))
 			}
 		}
 		unfavourable, favourable, err := withOutcome(t.people)
@@ -392,7 +392,7 @@ func (t *trial) smallest(s *task.Subgroup) (Stress, bool) {
 	}
 	best := -1
 	for code, n := range people {
-		if promises[code] >= fewPeople && n < t.people.N && (best < 0 || n < people[best]) {
+		if promises[code] >= minPeople && n < t.people.N && (best < 0 || n < people[best]) {
 			best = code
 		}
 	}

@@ -225,7 +225,7 @@ func spreadOf(m []float64, confidence float64) Spread {
 
 // Below these counts, or above these shares, a statistic is doubtful.
 const (
-	fewPeople      = 30
+	minPeople      = 30
 	muchInfeasible = 0.5
 	muchFree       = 0.05
 	muchUnreadable = 0.01
@@ -332,7 +332,7 @@ func (ws *doubts) statistics(r *Result) {
 	if p.Favoured == 0 {
 		warn("the original approves none of %d people: check which class is the favourable one", p.Read)
 	}
-	if p.Evaluated < fewPeople {
+	if p.Evaluated < minPeople {
 		warn("only %d people are evaluated: the rates are uncertain (see the intervals)", p.Evaluated)
 	}
 	if free := p.Evaluated - p.BothRefuse; float64(free) > muchFree*float64(p.Evaluated) && !r.Settings.OneSided {
@@ -342,7 +342,7 @@ func (ws *doubts) statistics(r *Result) {
 	for i := range r.Margins {
 		ws.margin(&r.Margins[i], p.Evaluated, r.Settings.Issued)
 	}
-	if p.Evaluated >= fewPeople && r.First.FRR.Num == 0 && !r.Settings.OneSided {
+	if p.Evaluated >= minPeople && r.First.FRR.Num == 0 && !r.Settings.OneSided {
 		warn("gradient descent found no valid recourse: there is no PGD-first value")
 	}
 	var few []string
@@ -368,7 +368,7 @@ func (ws *doubts) margin(a *AtMargin, evaluated int, given bool) {
 	case given && a.VD.Den == 0:
 		warn("none of the promises issued to %d people reaches it", evaluated)
 		return
-	case given && a.VD.Den < fewPeople:
+	case given && a.VD.Den < minPeople:
 		warn("only %d of the promises issued reach it", a.VD.Den)
 		return
 	case given:
@@ -376,7 +376,7 @@ func (ws *doubts) margin(a *AtMargin, evaluated int, given bool) {
 	case a.VD.Den == 0:
 		warn("no recourse was found for any of %d people", evaluated)
 		return
-	case a.VD.Den < fewPeople && evaluated >= fewPeople:
+	case a.VD.Den < minPeople && evaluated >= minPeople:
 		warn("recourse was found for only %d people", a.VD.Den)
 	}
 	if float64(a.FRR.Value) < 1-muchInfeasible {

@@ -36,29 +36,29 @@ type Tau struct {
 	Extrapolated bool  `json:"extrapolated"` // Value lies above the largest solved margin
 }
 
-// tolerance says whether this many of n promises may break; if so, fewer may.
-type tolerance func(broken, n int) bool
+// allowed says whether this many of n promises may break; if so, fewer may.
+type allowed func(broken, n int) bool
 
 // onePercent is tau01's own.
 func onePercent(broken, n int) bool { return float64(broken) <= tauShare*float64(n)+1e-9 }
 
-// surely excludes that more than 1 % break: the exact upper bound is 1 % at most. There may be too few
-// promises for any to be tolerated, or none even.
-func surely(confidence float64) tolerance {
+// upperWithin requires that the exact upper bound of the share that breaks is 1 % at most. There may be too few
+// promises for any to break, or for a verdict.
+func upperWithin(confidence float64) allowed {
 	return func(broken, n int) bool {
 		return distuv.Binomial{N: float64(n), P: tauShare}.CDF(float64(broken)) <= (1-confidence)/2
 	}
 }
 
-// possibly leaves it possible that 1 % break or less: the exact lower bound is 1 % at most.
-func possibly(confidence float64) tolerance {
+// lowerWithin requires that the exact lower bound of the share that breaks is 1 % at most.
+func lowerWithin(confidence float64) allowed {
 	return func(broken, n int) bool {
 		return broken == 0 || distuv.Binomial{N: float64(n), P: tauShare}.Survival(float64(broken-1)) >= (1-confidence)/2
 	}
 }
 
 // most returns how many of n promises may break, -1 when there are too few to say.
-func (ok tolerance) most(n int) int {
+func (ok allowed) most(n int) int {
 	return searchLast(n+1, func(k int) bool { return ok(k-1, n) }) - 1
 }
 
@@ -103,7 +103,7 @@ func upTo(n int) []int {
 
 // needed returns the number of promises when each person's count as often as weights say, and the margin above which
 // no more are predicted to break than are tolerated: 0 when no more break as they are, NaN when they are too few.
-func (s *solvedAt) needed(weights []float64, ok tolerance) (n int, need Float) {
+func (s *solvedAt) needed(weights []float64, ok allowed) (n int, need Float) {
 	for _, i := range s.made {
 		n += int(weights[i])
 	}
@@ -129,8 +129,8 @@ func tau01(margins []float64, promises [][]Promise, confidence float64) Tau {
 	}
 	each := ones(most)
 	return tauOf(stages, each, onePercent).between(
-		func() Float { return tauAbove(stages, each, possibly(confidence)) },
-		func() Float { return tauOf(stages, each, surely(confidence)).Value })
+		func() Float { return tauAbove(stages, each, lowerWithin(confidence)) },
+		func() Float { return tauOf(stages, each, upperWithin(confidence)).Value })
 }
 
 // between adds the interval, of which an upper end may be undefined. Without a value there is none.
@@ -145,10 +145,10 @@ func (t Tau) between(lo, hi func() Float) Tau {
 	return t
 }
 
-// tauOf goes from the top: as long as a margin is good enough, the answer is no larger. With surely it is an
+// tauOf goes from the top: as long as a margin is good enough, the answer is no larger. With upperWithin it is an
 // upper bound: to be too small, it must have found good the margins just below the true value, which are not,
 // and of those that is one test.
-func tauOf(stages []solvedAt, weights []float64, ok tolerance) Tau {
+func tauOf(stages []solvedAt, weights []float64, ok allowed) Tau {
 	t := Tau{Value: undefined(), From: undefined()}
 	for _, s := range slices.Backward(stages) {
 		n, need := s.needed(weights, ok)
@@ -166,10 +166,10 @@ func tauOf(stages []solvedAt, weights []float64, ok tolerance) Tau {
 	return t
 }
 
-// tauAbove goes from the bottom, to the first margin that is good enough. With possibly it is a lower bound:
+// tauAbove goes from the bottom, to the first margin that is good enough. With lowerWithin it is a lower bound:
 // to be too large, it must have found the true value not good enough, which is one test too. (From the top, a
 // margin far above that is found bad by chance would do.)
-func tauAbove(stages []solvedAt, weights []float64, ok tolerance) Float {
+func tauAbove(stages []solvedAt, weights []float64, ok allowed) Float {
 	least := undefined()
 	for _, s := range stages {
 		switch n, need := s.needed(weights, ok); {
@@ -201,10 +201,10 @@ func issuedTau(lowest float64, promises []Promise, confidence float64) Tau {
 	each := ones(len(promises))
 	t := g.tau(each, onePercent, 1)
 	return t.between(
-		func() Float { return g.above(each, possibly(confidence)) },
+		func() Float { return g.above(each, lowerWithin(confidence)) },
 		func() Float {
 			together := min(len(promises), max(736, len(promises)/2))
-			return max(g.tau(each, surely(confidence), together).Value, t.Value)
+			return max(g.tau(each, upperWithin(confidence), together).Value, t.Value)
 		})
 }
 
@@ -246,7 +246,7 @@ func (g *issuedOrder) reaches(weights []float64) []reach {
 }
 
 // tau takes the promises with the largest margins first, at least `together` of them at once.
-func (g *issuedOrder) tau(weights []float64, ok tolerance, together int) Tau {
+func (g *issuedOrder) tau(weights []float64, ok allowed, together int) Tau {
 	t := Tau{Value: undefined(), From: undefined()}
 	end := g.lowest
 	for _, r := range g.reaches(weights) {
@@ -267,7 +267,7 @@ func (g *issuedOrder) tau(weights []float64, ok tolerance, together int) Tau {
 
 // above takes all promises first and leaves those with the smallest margins away, until no more break than
 // are tolerated.
-func (g *issuedOrder) above(weights []float64, ok tolerance) Float {
+func (g *issuedOrder) above(weights []float64, ok allowed) Float {
 	at := g.lowest
 	for _, r := range slices.Backward(g.reaches(weights)) {
 		if r.n == 0 || ok(r.broken, r.n) {

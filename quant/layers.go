@@ -66,7 +66,7 @@ func FindLayers(m *graph.Model) ([]LayerInfo, error) {
 			return nil, err
 		}
 		if l == nil && !n.Is("Conv") {
-			l = f.foreign(n)
+			l = f.unrecognised(n)
 		}
 		if l != nil {
 			layers = append(layers, *l)
@@ -122,9 +122,9 @@ func (f *finder) numbers(l *LayerInfo, w, b *graph.Tensor) error {
 	return nil
 }
 
-// foreign describes n if it has stored weights in a form that Canonical does not
+// unrecognised describes n if it has stored weights in a form that Canonical does not
 // know; nil when it has none.
-func (f *finder) foreign(n *graph.Node) *LayerInfo {
+func (f *finder) unrecognised(n *graph.Node) *LayerInfo {
 	side := 1
 	if f.stored[n.Input(1)] == nil {
 		side = 0

@@ -87,7 +87,7 @@ func optimum(a *constraint.Set, x, w []float32, gap float64) (d []float32, prove
 	return p.action(out.best), true
 }
 
-const mostTabled = 1 << 16 // steps of a feature that others follow by a table
+const maxTabled = 1 << 16 // steps of a feature that others follow by a table
 
 // newProblem writes down what the person x can do when the margin is w delta, gap of which is needed.
 func newProblem(a *constraint.Set, x, w []float32, gap float64) *problem {
@@ -140,7 +140,7 @@ func (p *problem) line(u *constraint.Feature, d []float32, coefficients func() [
 // list makes the variable of a feature with a list of values, by ascending margin.
 func (p *problem) list(u *constraint.Feature, d []float32, coefficients func() []float64) variable {
 	options := []option{{id: stay, coef: coefficients()}}
-	u.Every(p.x, mostTabled, func(id int) {
+	u.Every(p.x, maxTabled, func(id int) {
 		u.Set(p.x, d, id)
 		options = append(options, option{id: id, cost: p.a.Norm().Term(u, p.x, d), coef: coefficients()})
 		clear(d)

@@ -288,7 +288,7 @@ func (h *queue[T]) Pop() any {
 
 const (
 	closeEnough = 1e-7   // relative to the cost: what counts as the optimum
-	mostNodes   = 100000 // of one search
+	maxNodes    = 100000 // of one search
 )
 
 // outcome is what a search came to.
@@ -323,7 +323,7 @@ func (p *problem) solve() outcome {
 		root.spans = append(root.spans, p.variables[i].all())
 	}
 	add(root)
-	for open.Len() > 0 && open[0].bound < cost*(1-closeEnough) && out.nodes < mostNodes {
+	for open.Len() > 0 && open[0].bound < cost*(1-closeEnough) && out.nodes < maxNodes {
 		n := heap.Pop(&open).(*node)
 		parts := p.branch(n)
 		if parts == nil {

@@ -60,33 +60,33 @@ func (e *exactSearch) enumerate(c *catalogue) error {
 
 // catalogue hands out the actions of one person by ascending cost, those of equal cost by their options.
 type catalogue struct {
-	a     *constraint.Set
-	i     int // the person
-	x     []float32
-	shelf []shelf
-	after [][]int // the shelves from k on, the cheapest first option first
-	limit int
-	open  queue[*bundle]
+	a       *constraint.Set
+	i       int // the person
+	x       []float32
+	options []featureOptions
+	after   [][]int // the features from k on, the cheapest first option first
+	limit   int
+	open    queue[*bundle]
 }
 
-// shelf is a feature's options by ascending cost.
-type shelf struct {
+// featureOptions are a feature's options by ascending cost.
+type featureOptions struct {
 	feature *constraint.Feature
-	options []stocked
+	options []gridOption
 }
 
-// stocked is one option of a shelf.
-type stocked struct {
+// gridOption is one option of a feature.
+type gridOption struct {
 	id    int
 	cost  float64   // parts that add up
 	value []float32 // of the inputs as they are written in raw units
 }
 
-// bundle is an action: the options of its base and one more, which no earlier shelf than those of the base has.
+// bundle is an action: the options of its base and one more, which belongs to no earlier feature than those of the base.
 type bundle struct {
 	cost, base float64 // with and without the last option
-	picks      []int32 // for each shelf the number of the option plus one, 0 for no change
-	from, rank int     // the last option is on shelf after[from][rank]
+	picks      []int32 // for each feature the number of the option plus one, 0 for no change
+	from, rank int     // the last option belongs to the feature after[from][rank]
 	changed    int
 }
 
@@ -100,37 +100,37 @@ func newCatalogue(a *constraint.Set, i int, x []float32, most int) *catalogue {
 	c := &catalogue{a: a, i: i, x: x, limit: a.Limit()}
 	d, point := make([]float32, a.Dim()), make([]float32, a.Dim())
 	for _, u := range a.Free() {
-		s := shelf{feature: u}
+		s := featureOptions{feature: u}
 		u.Every(x, most, func(id int) {
 			u.Set(x, d, id)
 			a.Publish(point, x, d, nil, 0)
 			value := slices.Clone(point[u.First : u.First+u.Width])
-			s.options = append(s.options, stocked{id, a.Norm().Term(u, x, d), value})
+			s.options = append(s.options, gridOption{id, a.Norm().Term(u, x, d), value})
 			clear(d[u.First : u.First+u.Width])
 		})
-		slices.SortStableFunc(s.options, func(p, q stocked) int { return cmp.Compare(p.cost, q.cost) })
+		slices.SortStableFunc(s.options, func(p, q gridOption) int { return cmp.Compare(p.cost, q.cost) })
 		if len(s.options) > 0 {
-			c.shelf = append(c.shelf, s)
+			c.options = append(c.options, s)
 		}
 	}
-	slices.SortStableFunc(c.shelf, func(p, q shelf) int { return cmp.Compare(len(p.options), len(q.options)) })
+	slices.SortStableFunc(c.options, func(p, q featureOptions) int { return cmp.Compare(len(p.options), len(q.options)) })
 	c.start()
 	return c
 }
 
 // start puts the action that changes nothing in.
 func (c *catalogue) start() {
-	for k := range len(c.shelf) + 1 {
+	for k := range len(c.options) + 1 {
 		var after []int
-		for j := len(c.shelf) - 1; j >= k; j-- {
+		for j := len(c.options) - 1; j >= k; j-- {
 			after = append(after, j)
 		}
 		slices.SortStableFunc(after, func(i, j int) int {
-			return cmp.Compare(c.shelf[i].options[0].cost, c.shelf[j].options[0].cost)
+			return cmp.Compare(c.options[i].options[0].cost, c.options[j].options[0].cost)
 		})
 		c.after = append(c.after, after)
 	}
-	c.open = queue[*bundle]{{picks: make([]int32, len(c.shelf))}}
+	c.open = queue[*bundle]{{picks: make([]int32, len(c.options))}}
 }
 
 // next takes the cheapest action out and puts those that differ from it by one step of one option in: each action
@@ -140,7 +140,7 @@ func (c *catalogue) next() *bundle {
 	add := func(base float64, from, rank, option, changed int) {
 		k := c.after[from][rank]
 		n := &bundle{
-			cost: base + c.shelf[k].options[option].cost, base: base, picks: slices.Clone(v.picks), from: from, rank: rank,
+			cost: base + c.options[k].options[option].cost, base: base, picks: slices.Clone(v.picks), from: from, rank: rank,
 			changed: changed,
 		}
 		n.picks[k] = int32(option + 1)
@@ -151,7 +151,7 @@ func (c *catalogue) next() *bundle {
 		k := c.after[v.from][v.rank]
 		deeper = k + 1
 		option := int(v.picks[k]) // the next one, counted from 0
-		if option < len(c.shelf[k].options) {
+		if option < len(c.options[k].options) {
 			add(v.base, v.from, v.rank, option, v.changed)
 		}
 		if option == 1 && v.rank+1 < len(c.after[v.from]) {
@@ -160,7 +160,7 @@ func (c *catalogue) next() *bundle {
 			v.picks[k] = 1
 		}
 	}
-	if v.changed < c.limit && deeper < len(c.shelf) {
+	if v.changed < c.limit && deeper < len(c.options) {
 		add(v.cost, deeper, 0, 0, v.changed+1)
 	}
 	return v
@@ -175,7 +175,7 @@ func (c *catalogue) action(v *bundle, point, d []float32) bool {
 		if n == 0 {
 			continue
 		}
-		u, o := c.shelf[k].feature, &c.shelf[k].options[n-1]
+		u, o := c.options[k].feature, &c.options[k].options[n-1]
 		copy(point[u.First:], o.value)
 		u.Set(c.x, d, o.id)
 	}

@@ -59,11 +59,11 @@ func TestCatalogue(t *testing.T) {
 		for range rapid.IntRange(1, 4).Draw(rt, "shelves") {
 			costs := rapid.SliceOfN(rapid.SampledFrom([]float64{1, 1, 2, 2.5, 3, 7.1, 0.3}), 1, 6).Draw(rt, "costs")
 			slices.Sort(costs)
-			var s shelf
+			var s featureOptions
 			for _, v := range costs {
-				s.options = append(s.options, stocked{cost: v})
+				s.options = append(s.options, gridOption{cost: v})
 			}
-			c.shelf = append(c.shelf, s)
+			c.options = append(c.options, s)
 			for k := 4; k > 0; k-- {
 				byChanges[k] += byChanges[k-1] * float64(len(costs))
 			}

@@ -78,7 +78,7 @@ func (s *search) shrink(ls []*candidate) error {
 	orders := make([][]*constraint.Feature, len(ls))
 	longest := 0
 	for i, c := range ls {
-		orders[i] = s.leastEffective(c)
+		orders[i] = s.byEffect(c)
 		longest = max(longest, len(orders[i]))
 	}
 	for k := range longest {
@@ -97,8 +97,8 @@ func (s *search) shrink(ls []*candidate) error {
 	return nil
 }
 
-// leastEffective orders the numeric features that the candidate changes by margin per cost.
-func (s *search) leastEffective(c *candidate) []*constraint.Feature {
+// byEffect orders the numeric features that the candidate changes by margin per cost.
+func (s *search) byEffect(c *candidate) []*constraint.Feature {
 	var order []*constraint.Feature
 	for _, u := range c.p.a.Free() {
 		if u.Numeric() && u.Changed(c.d) {
@@ -262,7 +262,7 @@ func (s *search) exchange(ls []*candidate) error {
 // transfers returns the cheaper points that shift all or part of the least worthwhile
 // numeric change to the most worthwhile ones.
 func (s *search) transfers(c *candidate) []*candidate {
-	order := s.leastEffective(c)
+	order := s.byEffect(c)
 	if len(order) == 0 {
 		return nil
 	}
@@ -300,7 +300,7 @@ func (s *search) transfer(t *candidate, g []float32, a, b *constraint.Feature, s
 func (s *search) fills(c *candidate) []*candidate {
 	full := c.p.a.Changed(c.d) >= c.p.a.Limit()
 	var out []*candidate
-	for _, a := range s.leastEffective(c) {
+	for _, a := range s.byEffect(c) {
 		if a.Step == 0 {
 			continue
 		}

@@ -160,7 +160,7 @@ func (t *Task) json(f *Feature) jsonFeature {
 		Values: f.Values, Thresholds: f.Thresholds, Ordered: f.Ordered, Shares: f.Shares, Quantiles: f.Quantiles,
 		SwitchCost: f.SwitchCost, Transitions: f.Transitions, Zero: f.Zero,
 	}
-	if f.Mutable != (f.Actionable || t.Drags(f.Name)) {
+	if f.Mutable != (f.Actionable || t.Moves(f.Name)) {
 		j.Mutable = &f.Mutable
 	}
 	if f.Kind != OneHot || f.Ordered {

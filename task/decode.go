@@ -164,13 +164,13 @@ func (d *decoder) checkMutable(f *Feature, m mapping) {
 func (t *Task) settleMutable(features []mapping) {
 	for i := range t.Features {
 		if f := &t.Features[i]; !features[i].Has("mutable") {
-			f.Mutable = f.Actionable || t.Drags(f.Name)
+			f.Mutable = f.Actionable || t.Moves(f.Name)
 		}
 	}
 }
 
-// Drags says whether a link drags the feature along.
-func (t *Task) Drags(name string) bool {
+// Moves says whether a link moves the feature along.
+func (t *Task) Moves(name string) bool {
 	return slices.ContainsFunc(t.Links, func(l Link) bool { return l.To == name })
 }
 

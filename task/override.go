@@ -181,11 +181,11 @@ func (o *overrideReader) apply(f *Feature, at ast.Node, fields map[string]ast.No
 	}
 	d.settle(f, &b, m)
 	d.checkApplies(f, m)
-	drags := o.task.Drags(f.Name)
-	if m.Has("actionable") && f.Actionable && drags {
+	moves := o.task.Moves(f.Name)
+	if m.Has("actionable") && f.Actionable && moves {
 		d.errorf(m.Place("actionable"), "%q changes by a link, and cannot be actionable, too", f.Name)
 	}
-	f.Mutable = f.Actionable || drags
+	f.Mutable = f.Actionable || moves
 	if need := o.task.Cost.lacks(f, mapping{}); f.Actionable && !was && need != "" {
 		d.errorf(m.Place("actionable"),
 			"the weights of the cost need %s of %q when it is actionable; `cfq task init` makes them from data", need, f.Name)

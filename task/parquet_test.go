@@ -266,7 +266,7 @@ func FuzzParquet(f *testing.F) {
 			return
 		}
 		p, err := ReadFrom(context.Background(), bytes.NewReader(data), task, ReadOptions{})
-		if err == nil && p.N+p.Failed+p.Filtered+p.Excluded+p.Thinned != p.Total {
+		if err == nil && p.N+p.Failed+p.Filtered+p.Excluded+p.Undrawn != p.Total {
 			t.Fatalf("%+v", p)
 		}
 	})

@@ -2,7 +2,7 @@ package task
 
 import "fmt"
 
-// People are the rows of a data file as the model sees them. Total = N + Thinned + Failed + Filtered + Excluded: no row
+// People are the rows of a data file as the model sees them. Total = N + Undrawn + Failed + Filtered + Excluded: no row
 // disappears without being counted.
 type People struct {
 	X      []float32 // N x Dim model inputs, row-major
@@ -22,7 +22,7 @@ type People struct {
 	Failed   int       // all rows that could not be read
 	Filtered int       // rows that Data.Filter leaves out
 	Excluded int       // rows left out by ReadOptions.Only or Except
-	Thinned  int       // people who could be read and were not drawn, see ReadOptions.Most
+	Undrawn  int       // people who could be read and were not drawn, see ReadOptions.Most
 	Total    int       // data rows looked at
 	Notes    []string  // things about the file worth telling the user once
 	// things about the file that probably make results wrong: labels that look mistaken, no labels where some are

@@ -540,7 +540,7 @@ func (rd *reader) sample() {
 			move(p.Subgroups[k].Codes, i)
 		}
 	}
-	p.N, p.Thinned = last, p.Thinned+1
+	p.N, p.Undrawn = last, p.Undrawn+1
 	p.X = p.X[:last*p.Dim]
 	p.Lines, p.Rows, p.Labels = p.Lines[:last], p.Rows[:last], p.Labels[:last]
 	p.Kept, p.Hashes = p.Kept[:min(last, len(p.Kept))], p.Hashes[:min(last, len(p.Hashes))]
@@ -558,7 +558,7 @@ func move[T any](s []T, i int) {
 
 // inOrder brings a sample, whose people stand where chance put them, into the order of the file.
 func (p *People) inOrder() {
-	if p.Thinned == 0 {
+	if p.Undrawn == 0 {
 		return
 	}
 	order := make([]int, p.N)

@@ -47,8 +47,8 @@ func TestMostKeepsWhatItKeeps(t *testing.T) {
 	all := read(ReadOptions{Keep: keep})
 	for _, most := range []int{1, 2, 50, all.N - 1} {
 		p := read(ReadOptions{Keep: keep, Most: most, Seed: 4})
-		if p.N != most || p.Thinned != all.N-most || p.Total != p.N+p.Thinned+p.Failed+p.Filtered+p.Excluded {
-			t.Errorf("most %d: %d people, %d thinned, %d in all", most, p.N, p.Thinned, p.Total)
+		if p.N != most || p.Undrawn != all.N-most || p.Total != p.N+p.Undrawn+p.Failed+p.Filtered+p.Excluded {
+			t.Errorf("most %d: %d people, %d thinned, %d in all", most, p.N, p.Undrawn, p.Total)
 		}
 		if !slices.IsSorted(p.Rows) {
 			t.Errorf("most %d: rows %v", most, p.Rows)
@@ -58,7 +58,7 @@ func TestMostKeepsWhatItKeeps(t *testing.T) {
 			at = append(at, slices.Index(all.Rows, row))
 		}
 		want := all.Subset(at)
-		want.Thinned, want.Failed, want.Filtered, want.Total = p.Thinned, all.Failed, all.Filtered, all.Total
+		want.Undrawn, want.Failed, want.Filtered, want.Total = p.Undrawn, all.Failed, all.Filtered, all.Total
 		want.Problems, want.Notes, want.Warnings = all.Problems, all.Notes, all.Warnings
 		if d := cmp.Diff(want, p); d != "" {
 			t.Errorf("most %d: %s", most, d)
@@ -170,7 +170,7 @@ func TestStreamMost(t *testing.T) {
 	if err != nil || !slices.Equal(rows, want.Rows) || !slices.Equal(sizes, []int{4, 4, 2}) {
 		t.Errorf("rows %v in batches of %v, want %v (%v)", rows, sizes, want.Rows, err)
 	}
-	if total.N != 10 || total.X != nil || total.Total != want.Total || total.Thinned != want.Thinned {
+	if total.N != 10 || total.X != nil || total.Total != want.Total || total.Undrawn != want.Undrawn {
 		t.Errorf("%+v", total)
 	}
 }

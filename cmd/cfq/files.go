@@ -162,8 +162,8 @@ func readPeopleWith(
 		return nil, dataError(err)
 	}
 	warnRows(e, path, p)
-	if p.Thinned > 0 {
-		e.msg.Note("%s: %d of %d rows were drawn", path, p.N, p.N+p.Thinned)
+	if p.Undrawn > 0 {
+		e.msg.Note("%s: %d of %d rows were drawn", path, p.N, p.N+p.Undrawn)
 	}
 	return p, nil
 }

@@ -14,8 +14,8 @@ import (
 	"cfq/task"
 )
 
-// fewShown is how many broken constraints, or rows that cannot be read, are written out.
-const fewShown = 5
+// maxShown is how many broken constraints, or rows that cannot be read, are written out.
+const maxShown = 5
 
 // claimSlack is how far, in logits, a claimed margin may be from the one found before it is worth a warning.
 const claimSlack = 1e-3
@@ -167,7 +167,7 @@ func warnProblems(e *env, what string, list []task.Problem, n int) {
 		return
 	}
 	e.msg.Warn("%s", what)
-	shown := list[:min(fewShown, len(list))]
+	shown := list[:min(maxShown, len(list))]
 	for _, b := range shown {
 		if b.Column == "" {
 			e.msg.Warn("  line %d: %s", b.Line, b.Reason)

@@ -156,8 +156,8 @@ func (f *quantizeFlags) recipe(model string, people *task.People) (_ map[string]
 			return nil, err
 		}
 	}
-	if people.Thinned > 0 {
-		r["drawn"] = fmt.Sprintf("%d of %d rows, seed %d", people.N, people.N+people.Thinned, f.target.Seed)
+	if people.Undrawn > 0 {
+		r["drawn"] = fmt.Sprintf("%d of %d rows, seed %d", people.N, people.N+people.Undrawn, f.target.Seed)
 	}
 	return r, nil
 }

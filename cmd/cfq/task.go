@@ -101,17 +101,17 @@ func (f *taskFlags) run(ctx context.Context, e *env, args []string) error {
 		}
 		return cli.Usagef(usage, "unknown action %q: want init, check or show", action)
 	}
-	var stray []string
+	var unknown []string
 	for _, name := range []string{
 		"output", "encoding", "label", "favourable", "features", "columns", "from",
 		"overwrite",
 	} {
 		if action != "init" && f.given.Changed(name) {
-			stray = append(stray, "--"+name)
+			unknown = append(unknown, "--"+name)
 		}
 	}
-	if len(stray) > 0 {
-		return cli.Usagef(usage, "cfq task %s has no %s", action, strings.Join(stray, ", "))
+	if len(unknown) > 0 {
+		return cli.Usagef(usage, "cfq task %s has no %s", action, strings.Join(unknown, ", "))
 	}
 	switch action {
 	case "init":
@@ -485,7 +485,7 @@ func changes(t *task.Task, f *task.Feature) string {
 	switch {
 	case f.Actionable:
 		return "yes"
-	case t.Drags(f.Name):
+	case t.Moves(f.Name):
 		return "by a link"
 	case f.Mutable:
 		return "as a side effect"

@@ -100,11 +100,11 @@ func (r *Report) lint(m *graph.Model) {
 	}
 }
 
-// fewWeights is the number of weights up to which integer kernels are not faster
+// maxFloatWeights is the number of weights up to which integer kernels are not faster
 // than float ones, measured on ONNX Runtime 1.24 to 1.30: a network of nine
 // thousand takes as long at every batch size, one of sixty thousand half as long
 // when it gets many rows at once.
-const fewWeights = 20000
+const maxFloatWeights = 20000
 
 // small advises that a small model is smaller than the original, not faster.
 func (r *Report) small(m *graph.Model) {
@@ -118,7 +118,7 @@ func (r *Report) small(m *graph.Model) {
 			weights += notes[i].Params()
 		}
 	}
-	if 0 < weights && weights <= fewWeights {
+	if 0 < weights && weights <= maxFloatWeights {
 		r.Advice = append(r.Advice, fmt.Sprintf(
 			"the model is smaller, not faster: ONNX Runtime is as fast with %d weights in float", weights))
 	}

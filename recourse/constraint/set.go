@@ -58,7 +58,7 @@ func compileWith(t *task.Task, ranges []task.Feature) (*Set, error) {
 	at := 0
 	for i := range t.Features {
 		f := &t.Features[i]
-		u, err := compileFeature(f, t.Drags(f.Name))
+		u, err := compileFeature(f, t.Moves(f.Name))
 		if err == nil && (f.Offset != at || f.Width < 1) {
 			err = fmt.Errorf("inputs %d to %d do not follow on input %d", f.Offset, f.Offset+f.Width-1, at-1)
 		}

@@ -591,10 +591,10 @@ func (c *checker) links() {
 // linkMap counts the people whose value is another than the map gives.
 func (c *checker) linkMap(l *task.Link, from, to int, about string) {
 	covered, broken := 0, 0
-	ladder := c.t.Features[from].Kind.IsNumber()
+	ordered := c.t.Features[from].Kind.IsNumber()
 	for row := range c.p.N {
 		a, b := c.raws[from][c.codes[from][row]], c.raws[to][c.codes[to][row]]
-		want, ok := mapped(l.Map, a, ladder)
+		want, ok := mapped(l.Map, a, ordered)
 		if !ok {
 			continue
 		}
@@ -615,7 +615,7 @@ func (c *checker) linkMap(l *task.Link, from, to int, about string) {
 }
 
 // mapped returns the entry of a map for a value: of a category its own, of a number the last one at or below it.
-func mapped(m []task.Pair, value string, ladder bool) (to string, ok bool) {
+func mapped(m []task.Pair, value string, ordered bool) (to string, ok bool) {
 	v, isNumber := task.Number(value)
 	best := 0.0
 	for _, p := range m {
@@ -623,7 +623,7 @@ func mapped(m []task.Pair, value string, ladder bool) (to string, ok bool) {
 		switch {
 		case p.From == value || (isNumber && numeric && x == v):
 			return p.To, true
-		case ladder && isNumber && numeric && x <= v && (!ok || x > best):
+		case ordered && isNumber && numeric && x <= v && (!ok || x > best):
 			to, best, ok = p.To, x, true
 		}
 	}
@@ -641,7 +641,7 @@ func (c *checker) whole() {
 		f := &c.t.Features[i]
 		if f.Actionable {
 			free++
-		} else if f.Mutable && !c.t.Drags(f.Name) {
+		} else if f.Mutable && !c.t.Moves(f.Name) {
 			c.find(Warning, f.Name, 0, "it may change as a side effect, but no link moves it")
 		}
 	}

@@ -47,12 +47,12 @@ func variants() []variant {
 	}...)
 }
 
-// stepsBelow is how many steps of the ladder stand below the default method.
+// stepsBelow is how many steps of the steps stand below the default method.
 const stepsBelow = 3
 
-// ladder are the steps from rounding to the nearest to the default method at four bits,
+// steps are the steps from rounding to the nearest to the default method at four bits,
 // which comes after stepsBelow of them and is among variants; then what else there is to turn.
-func ladder() []variant {
+func steps() []variant {
 	const none = -1
 	gptq := ptq.Options{Budget: 4, BitWidths: ptq.BitWidthsPerLayer, Refine: none}
 	nearest := gptq
@@ -79,14 +79,14 @@ func defaults() []variant {
 	}
 }
 
-// methods writes the tables of the methods: the paper's and the ladder on Adult, then one table for each data set.
+// methods writes the tables of the methods: the paper's and the steps on Adult, then one table for each data set.
 func methods(ctx context.Context, w io.Writer, o settings) error {
 	var tables strings.Builder
 	for _, d := range datasets() {
 		isAdult := d.name == "adult"
 		vs := variants()
 		if isAdult {
-			vs = append(vs, ladder()...)
+			vs = append(vs, steps()...)
 		} else if d.networks == 1 {
 			vs = defaults()
 		}

@@ -13,7 +13,7 @@ import (
 // Every option of every variant is one that the library knows, and no two rows of a table
 // have the same name or are the same.
 func TestVariants(t *testing.T) {
-	for _, vs := range [][]variant{append(variants(), ladder()...), defaults()} {
+	for _, vs := range [][]variant{append(variants(), steps()...), defaults()} {
 		labels := map[string]bool{}
 		for _, v := range vs {
 			if err := v.o.Check(); err != nil {
