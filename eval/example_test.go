@@ -46,7 +46,7 @@ func (m linear) LossGrads(ctx context.Context, x []float32) (margins, grads []fl
 	return margins, grads, err
 }
 
-// The quantized model is a little stricter than the original. The people whom the original refuses are told
+// The quantized model is a little stricter than the original. The people that the original refuses are told
 // how to reach margin 0 or 0.5; the quantized model approves only those with the larger margin.
 func Example() {
 	full, quantized := linear{[]float32{1, 0.5}, 0}, linear{[]float32{1, 0.5}, -0.25}

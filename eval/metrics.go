@@ -235,9 +235,9 @@ func promiseMetrics() []Metric {
 				"points, which is checked."),
 		mirrored("rvd", "promises of the quantized model that the original would not keep", "RVD(t)", Lower, ownMetric,
 			"VD mirrored: share of the recourse points of g at margin t that f refuses, m_f(u_g) <= 0. Counted over evaluated "+
-				"people whom g refuses too and who have recourse under g."),
+				"people that g refuses too and who have recourse under g."),
 		mirrored("lost_recourse", "people who lose their recourse", "", Lower, ownMetric,
-			"Of the people whom both models refuse and who have recourse under f at margin t, the share for whom none was "+
+			"Of the people that both models refuse and who have recourse under f at margin t, the share for whom none was "+
 				"found under g."),
 		family("", "logits", RequiresNothing)("tau01", "margin to demand so that at most 1 % break", "tau01", Lower,
 			ownMetric,
@@ -254,8 +254,8 @@ func promiseMetrics() []Metric {
 		share("frr", "people who can be helped", "FRR(t)", Higher, "Constraint regimes, FRR (equation frr_constraint)",
 			"Share of the evaluated people, all refused by f, for whom a feasible action was found that reaches margin t "+
 				"under f. People f approves are not counted."),
-		mirrored("rfrr", "people whom the quantized model can help", "RFRR(t)", None, ownMetric,
-			"FRR mirrored: of the evaluated people whom g refuses too, the share for whom a feasible action was found that "+
+		mirrored("rfrr", "people that the quantized model can help", "RFRR(t)", None, ownMetric,
+			"FRR mirrored: of the evaluated people that g refuses too, the share for whom a feasible action was found that "+
 				"reaches margin t under g."),
 	}
 }
@@ -373,9 +373,9 @@ func decisionMetrics() []Metric {
 		decision("disagreement", "decisions that differ", "", Lower, ownMetric,
 			"Share of all people read on whom f and g decide differently as they are: churn."),
 		decision("lost", "approved by the original, refused by the quantized model", "", Lower, ownMetric,
-			"Share of the people f approves whom g refuses: negative flips."),
+			"Share of the people that f approves and g refuses: negative flips."),
 		decision("gained", "refused by the original, approved by the quantized model", "", Lower, ownMetric,
-			"Share of the people f refuses whom g approves: positive flips."),
+			"Share of the people that f refuses and g approves: positive flips."),
 	}
 }
 

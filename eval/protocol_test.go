@@ -245,7 +245,7 @@ func TestMetricKeysAreInTheResult(t *testing.T) {
 	}
 }
 
-// Among people whom both models refuse, RVD of (f, g) is VD of (g, f), CRG changes sign with the roles,
+// Among people that both models refuse, RVD of (f, g) is VD of (g, f), CRG changes sign with the roles,
 // and what the actions have in common stays the same.
 func TestRolesReversed(t *testing.T) {
 	t.Parallel()

@@ -180,7 +180,7 @@ func dropout(u *upgrader, n *graph.Node) error {
 }
 
 // inferenceForm: training became an attribute, with other outputs. Until then
-// outputs beside the first one said that the node normalises by the statistics
+// outputs other than the first said that the node normalises by the statistics
 // of the batch, which is what ONNX Runtime does even if nothing uses them.
 func inferenceForm(_ *upgrader, n *graph.Node) error {
 	first := min(1, len(n.Outputs))

@@ -15,7 +15,7 @@ import (
 
 // Model is a classifier that was opened: its graph, and what one run in ONNX Runtime has shown of
 // it, that is the type of every value, the axis of the batch and the logits in front of the
-// decision. It never changes and is safe for concurrent use; whoever needs another graph clones
+// decision. It never changes and is safe for concurrent use; for another graph, clone
 // the one of Graph.
 type Model struct {
 	graph  *graph.Model

@@ -48,7 +48,7 @@ func New(model string, data Data, hashes []uint64) *Rows {
 	return r
 }
 
-// Calibrated returns the positions, ascending, of the people whom the model was calibrated on. They must have been read
+// Calibrated returns the positions, ascending, of the people that the model was calibrated on. They must have been read
 // with task.ReadOptions.Hash.
 func Calibrated(people *task.People, rows *Rows) []int {
 	var at []int

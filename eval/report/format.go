@@ -43,7 +43,7 @@ func fraction(r eval.Rate) string {
 	return fmt.Sprintf("%d/%d", r.Num, r.Den)
 }
 
-// between shows the ends of an interval, each as show does; one that nobody can tell is left open.
+// between shows the ends of an interval, each as show does; one that is not known is left open.
 func between(e eval.Estimate, show func(eval.Float) string) string {
 	switch lo, hi := e.Lo.Defined(), e.Hi.Defined(); {
 	case lo && hi:

@@ -3,7 +3,7 @@
 //
 // In: a path below their folder. Out: the path on this machine. The invariant: a
 // test whose data are not there is skipped and says so, never failed. The folder is
-// the one that CFQ_SHARED names, or shared/ beside the repository; it holds data/
+// the one that CFQ_SHARED names, or shared/ next to the repository; it holds data/
 // and models/.
 package realdata
 

@@ -296,7 +296,7 @@ func broadcast(a, b graph.Shape) (graph.Shape, error) {
 	return out, nil
 }
 
-// product multiplies sizes: a number, the one name that is left beside ones, or
+// product multiplies sizes: a number, the one name that is left next to ones, or
 // unknown.
 func product(s graph.Shape) graph.Dim { return quotient(s, nil) }
 

@@ -30,7 +30,7 @@ func pools() []Operator {
 }
 
 // maxPool takes the pool for what it is, a gathering of elements: a second MaxPool
-// tells their places, which are constants to whoever differentiates again.
+// tells their places, which are constants when differentiated again.
 func maxPool(c *Call, _ int) string {
 	var index string
 	if len(c.Node.Outputs) > 1 && c.Node.Int("storage_order", 0) == 0 {

@@ -77,7 +77,7 @@ func TestExternalDataRefused(t *testing.T) {
 		{outside("t", 4, "location", "."), "not a regular file"},
 		{
 			outside("t", 4, "location", "missing"),
-			`initializer "t": external data file "missing" does not exist beside the model`,
+			`initializer "t": external data file "missing" does not exist next to the model`,
 		},
 		{outside("t", 4), "no location"},
 		{outside("t", 4, "location", "w", "offset", "-1"), `offset "-1"`},

@@ -223,7 +223,7 @@ func (p parts) count(data []byte) int {
 	return total
 }
 
-// external reads tensors that are kept in files beside the model. It opens
+// external reads tensors that are kept in files next to the model. It opens
 // nothing outside of dir, not by "..", not by a symbolic link, and reads each
 // byte of a file once only, so that a small file cannot fill the memory.
 type external struct {
@@ -255,7 +255,7 @@ func (e *external) read(t *graph.Tensor, entries []*onnxpb.StringStringEntryProt
 	}
 	f, err := e.file(location)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("external data file %q does not exist beside the model", filepath.ToSlash(location))
+		return nil, fmt.Errorf("external data file %q does not exist next to the model", filepath.ToSlash(location))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("external data: %w", err)
@@ -370,7 +370,7 @@ func rawSize(t *graph.Tensor) (int64, error) {
 	return (bits + 7) / 8, nil
 }
 
-// ExternalFiles lists the files beside the model at path that its initializers name
+// ExternalFiles lists the files next to the model at path that its initializers name
 // as their data, slash-separated as in the model; nil when it cannot be read.
 func ExternalFiles(path string) []string {
 	data, err := os.ReadFile(path)

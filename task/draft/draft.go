@@ -49,7 +49,7 @@ type drafter struct {
 	table     *Table
 	profiles  []*profile
 	label     *profile // of the outcome, nil when there is none
-	favourite string   // the favourable value of the outcome, "" when nobody said it
+	favourite string   // the favourable value of the outcome, "" when it is not known
 	suffix    string   // of label values that occur with and without it
 	features  []feature
 	dropped   []string // comments on columns that are no features
@@ -255,7 +255,7 @@ func (d *drafter) start(p *profile) feature {
 	}}
 	if what := protected(p); what != "" {
 		f.Actionable = false
-		f.remarks = append(f.remarks, fmt.Sprintf("A guess: nobody can be asked to change this (%s).", what))
+		f.remarks = append(f.remarks, fmt.Sprintf("A guess: people cannot be asked to change this (%s).", what))
 	}
 	return f
 }
@@ -408,7 +408,7 @@ func (d *drafter) groups() {
 	}
 }
 
-// protected says which attribute that nobody can be asked to change a column seems to be by the words of its name; ""
+// protected says which attribute that people cannot be asked to change a column seems to be by the words of its name; ""
 // when none.
 func protected(p *profile) string {
 	words := strings.FieldsFunc(p.name, func(r rune) bool { return !unicode.IsLetter(r) })
