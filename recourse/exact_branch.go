@@ -267,7 +267,7 @@ type node struct {
 	shares   []float64
 }
 
-func (n *node) before(o *node) bool { return n.bound < o.bound }
+func (n *node) before(o *node) bool { return n.bound < o.bound } //nolint:unused // by queue, through its constraint
 
 // queue is a heap of items, the first of which comes before all others.
 type queue[T interface{ before(other T) bool }] []T

@@ -82,7 +82,7 @@ type gridOption struct {
 	value []float32 // of the inputs as they are written in raw units
 }
 
-// bundle is an action: the options of its base and one more, which belongs to no earlier feature than those of the base.
+// bundle is an action: the options of its base and one more, of no earlier feature than those.
 type bundle struct {
 	cost, base float64 // with and without the last option
 	picks      []int32 // for each feature the number of the option plus one, 0 for no change

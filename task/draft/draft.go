@@ -408,8 +408,8 @@ func (d *drafter) groups() {
 	}
 }
 
-// protected says which attribute that people cannot be asked to change a column seems to be by the words of its name; ""
-// when none.
+// protected says, by the words of its name, which attribute that people cannot be asked to change a column seems to be;
+// "" when none.
 func protected(p *profile) string {
 	words := strings.FieldsFunc(p.name, func(r rune) bool { return !unicode.IsLetter(r) })
 	for _, a := range []struct {

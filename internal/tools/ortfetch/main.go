@@ -40,7 +40,7 @@ func main() {
 
 func fetch(tarball string) error {
 	if lib := os.Getenv(ort.LibEnv); lib != "" {
-		log.Printf("%s names %s: nothing to fetch", ort.LibEnv, lib)
+		log.Printf("%s names a library: nothing to fetch", ort.LibEnv)
 		return nil
 	}
 	release, err := ort.Pinned()

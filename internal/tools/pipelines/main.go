@@ -169,7 +169,7 @@ func (p place) shell(title string, code int, env []string, commands ...string) e
 	c.Env = append(c.Env, "PROJECT="+p.project)
 	err := c.Run()
 	if got := c.ProcessState.ExitCode(); got != code {
-		return fmt.Errorf("%s: exit code %d, want %d (%v)", title, got, code, err)
+		return errors.Join(fmt.Errorf("%s: exit code %d, want %d", title, got, code), err)
 	}
 	return nil
 }
