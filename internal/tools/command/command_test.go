@@ -32,7 +32,8 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	build := exec.Command("go", "build", "-trimpath", "-o", dir+string(filepath.Separator), "./cmd/cfq")
+	// Built as the tests of the packages are, so that the packages need not be compiled once more.
+	build := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./cmd/cfq")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n%s", build, err, out)
