@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"cfq/internal/cli"
+	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
@@ -138,7 +139,8 @@ func (a *allowed) of(p *task.People) *constraint.Set {
 func (a *allowed) warn(e *env) {
 	if len(a.unseen) > 0 {
 		rows := slices.Sorted(maps.Keys(a.unseen))
-		e.msg.Warn("%s: %s not among the people read, the first is row %d", a.overrides, counted(len(rows), "row"), rows[0])
+		e.msg.Warn("%s: %s not among the people read, the first is row %d", a.overrides,
+			message.Count(len(rows), "row"), rows[0])
 	}
 }
 

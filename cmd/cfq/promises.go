@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"cfq/internal/cli"
+	"cfq/internal/message"
 	"cfq/onnxio"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -61,7 +62,7 @@ func readPromises(ctx context.Context, e *env, path string, t *task.Task, people
 	warnProblems(e, fmt.Sprintf("%s: %d of %d rows could not be read and are left out", path, f.Failed, f.Rows),
 		f.Problems, f.Failed)
 	warnProblems(e, fmt.Sprintf("%s: %s to people who are not among the people read", path,
-		counted(f.Missing, "promise")), f.Lost, f.Missing)
+		message.Count(f.Missing, "promise")), f.Lost, f.Missing)
 	if len(f.Promises) == 0 {
 		err, hint := fmt.Errorf("%s promises nothing to any of the people", path),
 			"are these the data and the task that it was made with?"
@@ -70,7 +71,7 @@ func readPromises(ctx context.Context, e *env, path string, t *task.Task, people
 			n += k
 		}
 		if n > 0 && n == f.Rows-f.Failed {
-			err, hint = fmt.Errorf("%s promises nothing: its %s say so", path, counted(n, "row")),
+			err, hint = fmt.Errorf("%s promises nothing: its %s say so", path, message.Count(n, "row")),
 				"only rows with the status found are promises"
 		}
 		return nil, cli.Wrap(err, cli.Unusable, hint)
@@ -136,7 +137,7 @@ func warnVerdicts(e *env, verdicts []promise.Verdict) {
 	}
 	if infeasible+broken > 0 {
 		e.msg.Warn("of %s the task does not allow %d, and the model does not keep %d; cfq recourse --promises says more",
-			counted(len(verdicts), "promise"), infeasible, broken)
+			message.Count(len(verdicts), "promise"), infeasible, broken)
 	}
 }
 
@@ -147,7 +148,7 @@ func unused(path string, f *promise.File) []string {
 		ws = append(ws, fmt.Sprintf("%d of %d rows of %s could not be read", f.Failed, f.Rows, filepath.Base(path)))
 	}
 	if f.Missing > 0 {
-		ws = append(ws, fmt.Sprintf("%s of %s to people who are not among those read", counted(f.Missing, "promise"),
+		ws = append(ws, fmt.Sprintf("%s of %s to people who are not among those read", message.Count(f.Missing, "promise"),
 			filepath.Base(path)))
 	}
 	people := map[int]bool{}

@@ -561,7 +561,7 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) {
 				holds += " *"
 			}
 			w.Add(fmt.Sprint(c.Budget), strconv.Itoa(c.Bytes), part.name, broken(part.m.VD), upper(part.m.VD),
-				broken(part.m.RVD), upper(part.m.RVD), percent(part.m.Accuracy.Value), holds)
+				broken(part.m.RVD), upper(part.m.RVD), message.Percent(float64(part.m.Accuracy.Value), 1), holds)
 		}
 	}
 	w.Write(out, "")
@@ -685,7 +685,7 @@ func summary(r *ptq.Result) []string {
 			what = "promised point"
 		}
 		lines = append(lines, fmt.Sprintf("calibrated on %s and %s (%d past the decision)", calibratedOn(r),
-			counted(r.Recourse, what), r.Reached))
+			message.Count(r.Recourse, what), r.Reached))
 	default:
 		lines = append(lines, "calibrated on "+calibratedOn(r))
 	}
@@ -696,10 +696,10 @@ func summary(r *ptq.Result) []string {
 			"out)", o.Before))
 	default:
 		lines = append(lines, fmt.Sprintf("refined in %s: margin error %.3g -> %.3g logits (rms at points held out)",
-			counted(o.Rounds, "round"), o.Before, o.After))
+			message.Count(o.Rounds, "round"), o.Before, o.After))
 	}
 	l := r.Verified.Levels
-	return append(lines, fmt.Sprintf("verified on %s: optimizations change outputs by %.2g at most", counted(l.Rows,
+	return append(lines, fmt.Sprintf("verified on %s: optimizations change outputs by %.2g at most", message.Count(l.Rows,
 		"row"), l.Diff))
 }
 
@@ -708,7 +708,7 @@ func calibratedOn(r *ptq.Result) string {
 	if r.People > r.Factual {
 		return fmt.Sprintf("%d of %d rows", r.Factual, r.People)
 	}
-	return counted(r.Factual, "row")
+	return message.Count(r.Factual, "row")
 }
 
 // layerTable lists the layers; where rows of a layer differ in width, with their numbers by width.

@@ -17,6 +17,7 @@ import (
 	"cfq/eval/report"
 	"cfq/internal/chart"
 	"cfq/internal/cli"
+	"cfq/internal/message"
 	"cfq/ptq"
 	"cfq/sensitivity"
 	"cfq/task"
@@ -182,7 +183,7 @@ func scoreMeasures(p *ptq.Profile) []measure {
 
 // writeProfile writes the profiles side by side.
 func writeProfile(out io.Writer, p *ptq.Profile) {
-	rows := counted(p.Factual, "row")
+	rows := message.Count(p.Factual, "row")
 	if p.People > p.Factual {
 		rows = fmt.Sprintf("%d of %d rows", p.Factual, p.People)
 	}

@@ -22,6 +22,7 @@ import (
 	"cfq/eval/report"
 	"cfq/internal/chart"
 	"cfq/internal/cli"
+	"cfq/internal/message"
 	"cfq/ptq"
 	"cfq/recourse"
 )
@@ -124,7 +125,7 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	if n := len(log.Points); n > 0 {
-		e.msg.Note("%s: %s finished before", f.path(sweepPoints), counted(n, "point"))
+		e.msg.Note("%s: %s finished before", f.path(sweepPoints), message.Count(n, "point"))
 	}
 	o.Done = log.Points
 	kept := len(log.Points)
@@ -134,7 +135,8 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 	}
 	r, err := ptq.Sweep(ctx, m, t, people, test, o)
 	if ctx.Err() != nil {
-		e.msg.Hint(fmt.Sprintf("%s in %s; the same command goes on from there", counted(kept, "point"), f.path(sweepPoints)))
+		e.msg.Hint(fmt.Sprintf("%s in %s; the same command goes on from there", message.Count(kept, "point"),
+			f.path(sweepPoints)))
 	}
 	if err = errors.Join(err, log.Close()); err != nil {
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
@@ -521,12 +523,4 @@ func sweepRate(r eval.Rate) (value, interval string) {
 		return "-", ""
 	}
 	return sweepPercent(r.Value), sweepPercent(r.Lo) + ".." + sweepPercent(r.Hi)
-}
-
-// percent shows a share with its unit.
-func percent(x eval.Float) string {
-	if !x.Defined() {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f %%", 100*float64(x))
 }

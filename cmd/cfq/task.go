@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/internal/cli"
+	"cfq/internal/message"
 	"cfq/onnxio/classifier"
 	"cfq/ptq"
 	"cfq/recourse/constraint"
@@ -192,7 +193,7 @@ func (f *taskFlags) init(ctx context.Context, e *env, args []string) (err error)
 		e.msg.Warn("line %d: QUESTION: %s", q.Line, q.Text)
 	}
 	if n := len(p.Questions); n > 0 {
-		e.msg.Warn("the draft has %s; `cfq task check` refuses it until they are answered in the file", counted(n,
+		e.msg.Warn("the draft has %s; `cfq task check` refuses it until they are answered in the file", message.Count(n,
 			"open question"))
 	}
 	return f.put(e, p)
@@ -317,16 +318,9 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 		return err
 	}
 	if n := r.Problems(); n > 0 {
-		return cli.Wrap(fmt.Errorf("%s does not fit %s: %s", args[0], f.data, counted(n, "problem")), cli.Unusable, "")
+		return cli.Wrap(fmt.Errorf("%s does not fit %s: %s", args[0], f.data, message.Count(n, "problem")), cli.Unusable, "")
 	}
 	return nil
-}
-
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // writeCheck shows a report to people.
@@ -366,7 +360,7 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report) error {
 	if len(r.Rules) > 0 {
 		fmt.Fprintln(w, "\nconstraint\tabout\tbroken by people as they are")
 		for _, c := range r.Rules {
-			fmt.Fprintf(w, "%s\t%s\t%d\n", c.Text, counted(c.Applies, "row"), c.Broken)
+			fmt.Fprintf(w, "%s\t%s\t%d\n", c.Text, message.Count(c.Applies, "row"), c.Broken)
 		}
 		if err := w.Flush(); err != nil {
 			return err
@@ -377,7 +371,7 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report) error {
 		fmt.Fprintf(out, "%s: %s: %s\n", x.Level, x.About, x.Text)
 	}
 	problems := r.Problems()
-	fmt.Fprintf(out, "%s, %s\n", counted(problems, "problem"), counted(len(r.Findings)-problems, "warning"))
+	fmt.Fprintf(out, "%s, %s\n", message.Count(problems, "problem"), message.Count(len(r.Findings)-problems, "warning"))
 	return nil
 }
 
@@ -430,10 +424,10 @@ func writeTask(out io.Writer, t *task.Task, set *constraint.Set) error {
 		line("outcome", "%s, favourable: %s", t.Data.Label, t.Data.Favourable)
 	}
 	line("target", "class %d, margin %s", t.Target.Index, task.Decimal(t.Target.Margin))
-	line("inputs", "%d of %s", t.Dim(), counted(len(t.Features), "feature"))
+	line("inputs", "%d of %s", t.Dim(), message.Count(len(t.Features), "feature"))
 	line("cost", "%s", costWords(&t.Cost))
 	if t.Sparsity.MaxFeatures > 0 {
-		line("sparsity", "an action changes at most %s", counted(t.Sparsity.MaxFeatures, "feature"))
+		line("sparsity", "an action changes at most %s", message.Count(t.Sparsity.MaxFeatures, "feature"))
 	} else {
 		line("sparsity", "no limit")
 	}
@@ -503,7 +497,7 @@ func direction(f *task.Feature) string {
 func span(f *task.Feature) string {
 	if !f.Kind.IsNumber() {
 		if len(f.Values) > 0 {
-			return counted(len(f.Values), "value")
+			return message.Count(len(f.Values), "value")
 		}
 		return ""
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"cfq/eval"
+	"cfq/internal/message"
 )
 
 // absent returns why an evaluation has no value of a metric with the requirement.
@@ -120,8 +121,5 @@ func counted(n int, m *eval.Metric) string {
 	if m.Requires == eval.RequiresTiming {
 		one, many = "run", "runs"
 	}
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
+	return fmt.Sprintf("%d %s", n, message.Plural(n, one, many))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"cfq/eval"
+	"cfq/internal/message"
 )
 
 // comparisonPage lays out c.
@@ -103,7 +104,7 @@ func opening(c *Comparison) block {
 				said = append(said, fmt.Sprintf("%s in %d (%s)", x.word, len(list), abbreviated(list)))
 			}
 		}
-		line := fmt.Sprintf("%s compared with %s: of %d %s tested, ", t.Names[k], t.Names[0], tested, plural(tested,
+		line := fmt.Sprintf("%s compared with %s: of %d %s tested, ", t.Names[k], t.Names[0], tested, message.Plural(tested,
 			"number", "numbers"))
 		if len(said) == 0 {
 			line += "no difference is significant."

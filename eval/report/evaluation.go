@@ -10,6 +10,7 @@ import (
 
 	"cfq/eval"
 	"cfq/internal/chart"
+	"cfq/internal/message"
 )
 
 // pageOf lays out d: what decides first, where it came from last.
@@ -78,11 +79,11 @@ func headline(d *Document) block {
 	rate := func(key string, at eval.AtMargin, x eval.Rate) string {
 		return fmt.Sprintf("%s %s, %s interval %s", symbolAt(key, at.Margin), percent(x.Value, 1), level, interval(x, 1))
 	}
-	lines := []string{fmt.Sprintf("Of %d %s %d %s (%s).", a.VD.Den, plural(a.VD.Den, "promise", "promises"),
-		a.VD.Num, plural(a.VD.Num, "breaks", "break"), rate("margins[].vd", a, a.VD))}
+	lines := []string{fmt.Sprintf("Of %d %s %d %s (%s).", a.VD.Den, message.Plural(a.VD.Den, "promise", "promises"),
+		a.VD.Num, message.Plural(a.VD.Num, "breaks", "break"), rate("margins[].vd", a, a.VD))}
 	if x := mirrored.RVD; x.Den > 0 {
 		lines = append(lines, fmt.Sprintf("Of %d %s of the quantized model, the original breaks %d (%s).",
-			x.Den, plural(x.Den, "promise", "promises"), x.Num, rate("margins[].rvd", mirrored, x)))
+			x.Den, message.Plural(x.Den, "promise", "promises"), x.Num, rate("margins[].rvd", mirrored, x)))
 	}
 	if t := r.Tau01; t.Value.Defined() && t.N >= minForTau {
 		how := ""
@@ -360,8 +361,8 @@ func groups(r *eval.Result, how detail) []block {
 			}
 		}
 		if alike > 0 {
-			b.after = append(b.after, fmt.Sprintf("In %d other %s the groups do not differ significantly.", alike, plural(alike,
-				"metric", "metrics")))
+			b.after = append(b.after, fmt.Sprintf("In %d other %s the groups do not differ significantly.", alike,
+				message.Plural(alike, "metric", "metrics")))
 		}
 		if tested {
 			b.after = append(b.after, "p: p-value of the difference between the worst group and the others, adjusted (Holm) "+
@@ -663,7 +664,7 @@ func timing(r *eval.Result) block {
 	if t == nil {
 		return block{}
 	}
-	b := block{title: fmt.Sprintf("Speed in ONNX Runtime, %d %s", t.Threads, plural(t.Threads, "thread", "threads"))}
+	b := block{title: "Speed in ONNX Runtime, " + message.Count(t.Threads, "thread")}
 	b.table = table{head: []string{"", "original", "interval", "quantized", "interval", "runs", "speed-up"}, left: 1}
 	row := func(label string, p eval.Pace) {
 		times := missing

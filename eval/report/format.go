@@ -7,22 +7,13 @@ import (
 	"strings"
 
 	"cfq/eval"
+	"cfq/internal/message"
 )
 
 const missing = "-"
 
-// percent shows a share with a number of decimals; a share that is not zero
-// never looks like it.
-func percent(x eval.Float, decimals int) string {
-	if !x.Defined() {
-		return missing
-	}
-	s := strconv.FormatFloat(100*float64(x), 'f', decimals, 64)
-	if zero := strconv.FormatFloat(0, 'f', decimals, 64); x > 0 && s == zero {
-		return "<" + zero[:len(zero)-1] + "1 %"
-	}
-	return s + " %"
-}
+// percent shows a share with a number of decimals.
+func percent(x eval.Float, decimals int) string { return message.Percent(float64(x), decimals) }
 
 // interval shows the bounds of a rate: "1.0-3.2 %".
 func interval(r eval.Rate, decimals int) string {
@@ -141,14 +132,6 @@ func symbolAt(key string, t float64) string {
 		return s[:n] + "(" + margin(t) + ")"
 	}
 	return s
-}
-
-// plural returns one when n is 1, else many.
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
 }
 
 // byteCount shows a file size.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"cfq/eval"
+	"cfq/internal/message"
 	"cfq/recourse"
 	"cfq/recourse/promise"
 	"cfq/task"
@@ -246,8 +247,8 @@ func (c *Promises) Write(out io.Writer, path string) error {
 		}
 	}
 	if c.Lost+c.Unreadable > 0 {
-		line("not checked", "%s that cannot be read, %s to people who are not among those read", count(c.Unreadable, "row"),
-			count(c.Lost, "promise"))
+		line("not checked", "%s that cannot be read, %s to people who are not among those read",
+			message.Count(c.Unreadable, "row"), message.Count(c.Lost, "promise"))
 	}
 	line("the task allows", "%s", share(c.Feasible))
 	for _, b := range c.Broken {
@@ -261,7 +262,7 @@ func (c *Promises) Write(out io.Writer, path string) error {
 		line(fmt.Sprintf("  by margin %g", c.Margin), "%s", share(c.Reached))
 	}
 	if c.Needless > 0 {
-		line("  as they are", "%s to people that the model approves already", count(c.Needless, "promise"))
+		line("  as they are", "%s to people that the model approves already", message.Count(c.Needless, "promise"))
 	}
 	m := c.Margins
 	line("margins", "least %.3g, 5 %% below %.3g, median %.3g, 5 %% above %.3g, greatest %.3g",
@@ -270,9 +271,6 @@ func (c *Promises) Write(out io.Writer, path string) error {
 	g.Write(out, "")
 	return nil
 }
-
-// count writes a number of things: "1 row", "2 rows".
-func count(n int, noun string) string { return fmt.Sprintf("%d %s", n, plural(n, noun, noun+"s")) }
 
 func one(b bool) int {
 	if b {

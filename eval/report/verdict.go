@@ -9,6 +9,7 @@ import (
 
 	"cfq/eval"
 	"cfq/eval/gate"
+	"cfq/internal/message"
 )
 
 // verdict is the verdict on all checks, with the notes.
@@ -27,23 +28,22 @@ func verdict(g *gate.Report) block {
 	var parts []string
 	part := func(n int, one, many string) {
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, plural(n, one, many)))
+			parts = append(parts, fmt.Sprintf("%d %s", n, message.Plural(n, one, many)))
 		}
 	}
 	part(n[gate.Fail], "fails", "fail")
 	part(n[gate.Inconclusive], "is inconclusive", "are inconclusive")
 	part(n[gate.Pass], "passes", "pass")
-	line := fmt.Sprintf("Of %d %s %s.", len(g.Findings), plural(len(g.Findings), "check", "checks"), strings.Join(parts,
-		", "))
+	line := fmt.Sprintf("Of %s %s.", message.Count(len(g.Findings), "check"), strings.Join(parts, ", "))
 	if len(g.Findings) == 0 {
 		line = "There are no checks."
 	}
 	var extra []string
 	if waived > 0 {
-		extra = append(extra, fmt.Sprintf("%d that do not pass %s waived", waived, plural(waived, "is", "are")))
+		extra = append(extra, fmt.Sprintf("%d that do not pass %s waived", waived, message.Plural(waived, "is", "are")))
 	}
 	if warned > 0 {
-		extra = append(extra, fmt.Sprintf("%d only %s", warned, plural(warned, "warns", "warn")))
+		extra = append(extra, fmt.Sprintf("%d only %s", warned, message.Plural(warned, "warns", "warn")))
 	}
 	b := block{lines: []string{line}}
 	if len(extra) > 0 {
@@ -51,7 +51,7 @@ func verdict(g *gate.Report) block {
 	}
 	if g.Excluded > 0 {
 		b.lines = append(b.lines, fmt.Sprintf("%d %s left out because the quantized model was calibrated on them.",
-			g.Excluded, plural(g.Excluded, "person is", "people are")))
+			g.Excluded, message.Plural(g.Excluded, "person is", "people are")))
 	}
 	b.lines = append(b.lines, g.Notes...)
 	return b

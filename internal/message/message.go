@@ -5,6 +5,7 @@ package message
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"unicode"
@@ -104,4 +105,27 @@ func DidYouMean(s string, candidates []string) string {
 		return ""
 	}
 	return "; one of: " + List(candidates, listed)
+}
+
+// Plural returns one for a single thing, else many.
+func Plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// Count is a number of things: "1 row", "2 rows".
+func Count(n int, noun string) string { return fmt.Sprintf("%d %s", n, Plural(n, noun, noun+"s")) }
+
+// Percent is a share with its unit: "-" when it is not defined, and never zero when it is more.
+func Percent(share float64, decimals int) string {
+	if math.IsNaN(share) || math.IsInf(share, 0) {
+		return "-"
+	}
+	s := strconv.FormatFloat(100*share, 'f', decimals, 64)
+	if zero := strconv.FormatFloat(0, 'f', decimals, 64); share > 0 && s == zero {
+		return "<" + zero[:len(zero)-1] + "1 %"
+	}
+	return s + " %"
 }

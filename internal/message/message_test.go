@@ -1,6 +1,7 @@
 package message
 
 import (
+	"math"
 	"strings"
 	"testing"
 )
@@ -59,6 +60,18 @@ func TestQuoting(t *testing.T) {
 	} {
 		if c.got != c.want {
 			t.Errorf("%s, want %s", c.got, c.want)
+		}
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for have, want := range map[string]string{
+		Count(1, "row"): "1 row", Count(0, "row"): "0 rows", Plural(1, "person", "people"): "person",
+		Percent(0.1234, 1): "12.3 %", Percent(0, 1): "0.0 %", Percent(1e-5, 2): "<0.01 %", Percent(math.NaN(), 1): "-",
+		Percent(-0.02, 0): "-2 %",
+	} {
+		if have != want {
+			t.Errorf("%q, want %q", have, want)
 		}
 	}
 }

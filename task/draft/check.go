@@ -214,7 +214,7 @@ func (c *checker) rows() {
 				at = "of the first unreadable ones, at"
 			}
 			c.find(level, about, len(all), "%s cannot be read, %s line %d: %s",
-				plural(len(all), "row"), at, all[0].Line, all[0].Reason)
+				message.Count(len(all), "row"), at, all[0].Line, all[0].Reason)
 		}
 	}
 	for _, w := range c.p.Warnings {
@@ -298,8 +298,8 @@ func (c *checker) bounds(f *task.Feature, p *profile, col *Column) {
 		c.find(Problem, f.Name, out, "no row lies within the bounds %s; the data run from %s to %s. Are the units the same?",
 			span, task.Decimal(p.points[0]), task.Decimal(p.points[len(p.points)-1]))
 	case c.share(out) > few && f.Actionable:
-		c.find(Warning, f.Name, out, "%s of the rows lie outside of the bounds %s: %d below, %d above", percent(c.share(out)),
-			span, col.Below, col.Above)
+		c.find(Warning, f.Name, out, "%s of the rows lie outside of the bounds %s: %d below, %d above",
+			message.Percent(c.share(out), 1), span, col.Below, col.Above)
 	}
 }
 
@@ -325,7 +325,7 @@ func (c *checker) steps(f *task.Feature, p *profile, col *Column) {
 			col.Off,
 			"at most %s of the rows lie on one grid of step %s: changes are whole steps from a person's own value, so "+
 				"most results are values that the data do not have",
-			percent(1-c.share(col.Off)),
+			message.Percent(1-c.share(col.Off), 1),
 			task.Decimal(f.Step),
 		)
 	}
@@ -546,7 +546,7 @@ func (c *checker) rules() {
 			c.find(Problem, about, n.Broken, "no row fulfils it as it is; are its units those of the file?")
 		case float64(n.Broken) > few*float64(n.Applies):
 			c.find(Warning, about, n.Broken, "%s of the rows that it is about break it as they are",
-				percent(float64(n.Broken)/float64(n.Applies)))
+				message.Percent(float64(n.Broken)/float64(n.Applies), 1))
 		}
 		c.r.Rules = append(c.r.Rules, n)
 	}
@@ -563,7 +563,7 @@ func (c *checker) subset(r *task.Rule, n *RuleCount) {
 	}
 	if movable <= r.AtMost {
 		c.find(Warning, "constraint "+strconv.Quote(n.Text), 0, "it limits nothing: %s of them can change at all",
-			plural(movable, "feature"))
+			message.Count(movable, "feature"))
 	}
 }
 
@@ -610,7 +610,7 @@ func (c *checker) linkMap(l *task.Link, from, to int, about string) {
 		c.find(Problem, about, broken, "no row has the value of %s that the link gives for its %s", l.To, l.From)
 	case float64(broken) > few*float64(covered):
 		c.find(Warning, about, broken, "%s of the rows have another %s than the link gives for their %s",
-			percent(float64(broken)/float64(covered)), l.To, l.From)
+			message.Percent(float64(broken)/float64(covered), 1), l.To, l.From)
 	}
 }
 
@@ -649,7 +649,8 @@ func (c *checker) whole() {
 		c.find(Problem, "features", 0, "no feature is actionable: there is no recourse")
 	}
 	if k := c.t.Sparsity.MaxFeatures; k > free && free > 0 {
-		c.find(Warning, "sparsity", 0, "max_features is %d, and %s can change: it limits nothing", k, plural(free, "feature"))
+		c.find(Warning, "sparsity", 0, "max_features is %d, and %s can change: it limits nothing", k,
+			message.Count(free, "feature"))
 	}
 }
 
@@ -681,7 +682,7 @@ func (c *checker) model(ctx context.Context, m Model) error {
 		c.find(Problem, "model", 0,
 			"it decides %s of %s as labelled, and always naming the more frequent outcome would decide %s: "+
 				"the encoding (order of features and values, mean, std), target.index or data.favourable is probably wrong",
-			percent(s.Accuracy), plural(s.Rows, "row"), percent(s.Majority))
+			message.Percent(s.Accuracy, 1), message.Count(s.Rows, "row"), message.Percent(s.Majority, 1))
 	}
 	return nil
 }

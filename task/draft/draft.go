@@ -381,7 +381,7 @@ func (p *profile) useless() string {
 	case p.whole && p.numeric && n == rows && rows >= 20 && int(p.points[n-1]-p.points[0]) == n-1:
 		return "it numbers the rows"
 	case 2*p.missing > rows:
-		return percent(float64(p.missing)/float64(rows)) + " of its fields are missing"
+		return message.Percent(float64(p.missing)/float64(rows), 1) + " of its fields are missing"
 	}
 	return ""
 }
@@ -464,9 +464,9 @@ func (d *drafter) tell() {
 	if d.table.Data.Delimiter == 0 {
 		how = "Parquet"
 	}
-	d.note("%s of %s, %s", plural(d.table.Rows, "row"), plural(len(d.table.Names), "column"), how)
+	d.note("%s of %s, %s", message.Count(d.table.Rows, "row"), message.Count(len(d.table.Names), "column"), how)
 	if d.table.Broken > 0 {
-		d.note("%s with a wrong number of fields or a stray quote", plural(d.table.Broken, "row"))
+		d.note("%s with a wrong number of fields or a stray quote", message.Count(d.table.Broken, "row"))
 	}
 	if m := d.missing(); len(m) > 0 {
 		d.note("taken as \"not known\": %s", message.List(m, 10))
@@ -482,7 +482,7 @@ func (d *drafter) tell() {
 		}
 		if p := f.from; f.Kind.IsNumber() && p.missing > 0 {
 			d.note("column %s: %s of the rows have no number and cannot be read", message.Quote(p.name),
-				percent(float64(p.missing)/float64(d.table.Rows)))
+				message.Percent(float64(p.missing)/float64(d.table.Rows), 1))
 		}
 		if len(f.from.strange) > 0 {
 			d.note("column %s: these are no numbers, and rows with them cannot be read: %s", message.Quote(f.Name),
@@ -571,7 +571,7 @@ func (d *drafter) write() []byte {
 	}
 	head := &writer{}
 	head.comment("", "A draft from %s of %s. What people can change, how far, and at what cost is for you to say.",
-		plural(d.table.Rows, "row"), message.Legible(d.o.File))
+		message.Count(d.table.Rows, "row"), message.Legible(d.o.File))
 	switch n := len(Questions(w.Bytes())); n {
 	case 0:
 	case 1:
@@ -786,26 +786,6 @@ func texts(v []string) []string {
 		out[i] = scalar(v[i])
 	}
 	return out
-}
-
-// percent writes a share.
-func percent(share float64) string {
-	switch p := 100 * share; {
-	case share > 0 && p < 0.1:
-		return "less than 0.1 %"
-	case share < 1 && p > 99.9:
-		return "more than 99.9 %"
-	default:
-		return strconv.FormatFloat(p, 'f', 1, 64) + " %"
-	}
-}
-
-// plural writes a count with its noun.
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // scalar writes s as a YAML scalar that is read back as the same text, quoted unless it is a plain word or number.
