@@ -159,6 +159,13 @@ type Rule struct {
 	Of       []string
 }
 
+// RuleCount says for how many people a rule without Of holds as they are.
+type RuleCount struct {
+	Text    string `json:"text"`
+	Applies int    `json:"applies"` // people for whom all of If hold
+	Broken  int    `json:"broken"`  // of them, those for whom not all of Then hold
+}
+
 // Inequality is sum(Coef x value) <= Bound, or < Bound when Strict, over raw values.
 type Inequality struct {
 	Text   string // as written, for messages

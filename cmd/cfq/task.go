@@ -19,8 +19,6 @@ import (
 
 	"cfq/internal/cli"
 	"cfq/internal/message"
-	"cfq/onnxio/classifier"
-	"cfq/ptq"
 	"cfq/recourse/constraint"
 	"cfq/task"
 	"cfq/task/draft"
@@ -136,19 +134,6 @@ func atMost(action string, have []string, names ...string) ([]string, error) {
 	return append(slices.Clone(have), "")[:len(names)], nil
 }
 
-// openAny opens the model at path whatever its class index.
-func openAny(ctx context.Context, e *env, path string) (*classifier.Model, error) {
-	m, err := loadModel(ctx, e, path)
-	if err != nil {
-		return nil, err
-	}
-	c, err := ptq.OpenFor(m, nil, e.workers)
-	if err != nil {
-		return nil, unusableModel(path, err)
-	}
-	return c, nil
-}
-
 // init writes a draft, or a task file whose gaps are filled.
 func (f *taskFlags) init(ctx context.Context, e *env, args []string) (err error) {
 	args, err = atMost("init", args, "MODEL")
@@ -211,14 +196,11 @@ func (f *taskFlags) draft(
 			"--features and --encoding exclude each other")
 	}
 	if model != "" {
-		m, err := openAny(ctx, e, model)
+		m, err := loadModel(ctx, e, model)
 		if err != nil {
 			return nil, err
 		}
 		o.Inputs = m.Dim()
-		if err := m.Close(); err != nil {
-			return nil, runError(err)
-		}
 	}
 	table, err := draft.Open(ctx, f.data, f.columns, rows)
 	if err != nil {
@@ -293,19 +275,20 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	if err != nil {
 		return dataError(err)
 	}
-	var model draft.Model
+	var margins []float32
 	if args[1] != "" {
-		m, err := openAny(ctx, e, args[1])
-		if err != nil {
+		if margins, err = marginsOf(ctx, e, args[1], t, people); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, m.Close()) }()
-		model = m
 	}
 	for _, note := range people.Notes {
 		e.msg.Note("%s: %s", f.data, note)
 	}
-	r, err := draft.Check(ctx, t, draft.Questions(text), people, model)
+	set, err := constraint.Compile(t)
+	if err != nil {
+		return cli.Wrap(fmt.Errorf("task %s: %w", args[0], err), cli.Unusable, "")
+	}
+	r, err := draft.Check(t, draft.Questions(text), people, set.Factual(people.X), margins)
 	if err != nil {
 		return runError(err)
 	}
@@ -323,6 +306,21 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	return nil
 }
 
+// marginsOf runs the model at path on people.
+func marginsOf(ctx context.Context, e *env, path string, t *task.Task, people *task.People) (_ []float32, err error) {
+	loaded, err := loadModel(ctx, e, path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := openClassifier(e, path, loaded, t)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	margins, err := m.Margins(ctx, people.X)
+	return margins, runError(err)
+}
+
 // writeCheck shows a report to people.
 func writeCheck(out io.Writer, t *task.Task, r *draft.Report) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -338,7 +336,7 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "\nfeature\tkind\tbelow\tabove\toff the step\tmissing\tmean: task\tdata\tstd: task\tdata")
+	fmt.Fprintln(w, "\nfeature\tkind\tbelow\tabove\tmissing\tmean: task\tdata\tstd: task\tdata")
 	for i, c := range r.Features {
 		f := &t.Features[i]
 		count := func(n int) string {
@@ -351,8 +349,8 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report) error {
 		if c.Mean != nil && (f.Mean != 0 || f.Std != 1) {
 			mean, std = brief(f.Mean), brief(f.Std)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, c.Kind, count(c.Below), count(c.Above),
-			count(c.Off), count(c.Missing), mean, pointed(c.Mean), std, pointed(c.Std))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, c.Kind, count(c.Below), count(c.Above),
+			count(c.Missing), mean, pointed(c.Mean), std, pointed(c.Std))
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -178,6 +178,28 @@ func (a *Set) breaks(r *rule, x, d []float32) bool {
 	return false
 }
 
+// Factual counts the people of x (rows x inputs) who fulfil each rule, but limits on how many features change, as they
+// are.
+func (a *Set) Factual(x []float32) []task.RuleCount {
+	counts := make([]task.RuleCount, len(a.rules))
+	stay := make([]float32, a.dim)
+	for i := range a.rules {
+		r, n := &a.rules[i], &counts[i]
+		n.Text = r.text
+		for person := range slices.Chunk(x, a.dim) {
+			fails := func(c condition) bool { return !c.holds(person, stay) }
+			if slices.ContainsFunc(r.when, fails) {
+				continue
+			}
+			n.Applies++
+			if slices.ContainsFunc(r.then, fails) {
+				n.Broken++
+			}
+		}
+	}
+	return counts
+}
+
 // changesOf counts the features of the subset that the action changes.
 func (a *Set) changesOf(s *subset, d []float32) int {
 	n := 0

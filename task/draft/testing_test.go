@@ -40,26 +40,6 @@ func draft(t testing.TB, table *Table, o Options) *Draft {
 	return d
 }
 
-// linear is a model whose logits are [0, w x + b].
-type linear struct {
-	w []float64
-	b float64
-}
-
-func (m *linear) Dim() int { return len(m.w) }
-
-func (m *linear) Logits(_ context.Context, x []float32) ([]float32, int, error) {
-	out := make([]float32, 0, 2*len(x)/len(m.w))
-	for at := 0; at < len(x); at += len(m.w) {
-		z := m.b
-		for j, w := range m.w {
-			z += w * float64(x[at+j])
-		}
-		out = append(out, 0, float32(z))
-	}
-	return out, 2, nil
-}
-
 // parse reads a task file.
 func parse(t testing.TB, text string) *task.Task {
 	t.Helper()
