@@ -199,8 +199,8 @@ func Names(choices []Choice) []string {
 	return out
 }
 
-// CheckChoice reports a value of the option called name that is not among the choices.
-func CheckChoice(name, value string, choices []Choice) error {
+// checkChoice reports a value of the option called name that is not among the choices.
+func checkChoice(name, value string, choices []Choice) error {
 	if names := Names(choices); !slices.Contains(names, value) {
 		return fmt.Errorf("invalid value %q for %s: want %s", value, name, message.Or(names))
 	}

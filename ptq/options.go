@@ -100,13 +100,16 @@ func (o Options) resolve() (Options, Method, error) {
 	if o.ActBits < 2 || o.ActBits > 8 {
 		errs = append(errs, fmt.Errorf("invalid bit width %d of activations: want 2 to 8", o.ActBits))
 	}
+	if slices.Contains(o.Only, "") || slices.Contains(o.KeepFloat, "") {
+		errs = append(errs, errors.New("empty layer pattern"))
+	}
 	given := o.BitWidths
 	for _, s := range Settings() {
 		value := s.Of(&o)
 		if *value == "" {
 			*value = *s.Of(&method.Defaults)
 		}
-		errs = append(errs, CheckChoice(s.Name, *value, s.Choices))
+		errs = append(errs, checkChoice(s.Name, *value, s.Choices))
 	}
 	switch {
 	case o.BitWidths != BitWidthsPerRow || o.Scales == ScalesPerChannel && o.Allocator == AllocatorExact:
@@ -132,13 +135,8 @@ func checkBudget(bits float64) error {
 // Check reports everything that is wrong with the options by themselves, without a model,
 // a task or people.
 func (o Options) Check() error {
-	if _, _, err := o.resolve(); err != nil {
-		return inputError(err)
-	}
-	if slices.Contains(o.Only, "") || slices.Contains(o.KeepFloat, "") {
-		return inputError(errors.New("empty layer pattern"))
-	}
-	return nil
+	_, _, err := o.resolve()
+	return inputError(err)
 }
 
 // InputError is an error in what was given: options, model, task or people.
@@ -149,9 +147,9 @@ func (e *InputError) Error() string { return e.Err.Error() }
 // Unwrap returns the error behind.
 func (e *InputError) Unwrap() error { return e.Err }
 
-// inputError marks err as an InputError, unless the library is missing or the work was cancelled.
+// inputError marks err as an InputError, unless it is nil, the library is missing or the work was cancelled.
 func inputError(err error) error {
-	if errors.Is(err, ort.ErrNotFound) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || errors.Is(err, ort.ErrNotFound) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return &InputError{err}

@@ -2,7 +2,6 @@ package ptq
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -124,21 +123,6 @@ func (c *calibrated) openPlain(w assignment) (*classifier.Model, error) {
 		return nil, err
 	}
 	return c.full.With(m), nil
-}
-
-// modelError measures the mean squared quantization error of the margin of a whole model on the rows of x, whose
-// margins should be those wanted.
-func (c *calibrated) modelError(ctx context.Context, w assignment, x, want []float32) (_ float64, err error) {
-	m, err := c.openPlain(w)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, m.Close()) }()
-	got, err := m.Margins(ctx, x)
-	if err != nil {
-		return 0, err
-	}
-	return sensitivity.MarginError(got, want), nil
 }
 
 // factualClasses returns the class of each row for the factual gradient: the

@@ -1,14 +1,13 @@
 package ptq
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"math"
+	"path/filepath"
 	"slices"
 	"testing"
-
-	"cfq/onnxio/codec"
-	"cfq/sensitivity"
-	"cfq/task"
 )
 
 func TestRanks(t *testing.T) {
@@ -27,65 +26,54 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// HAWQ-V2's quantization error is the trace per weight times the squared change of the weights of the
-// model as it was given, whatever the integer input does to its columns.
-func TestCurvedErrors(t *testing.T) {
+// Estimated and measured quantization errors agree, ranks are ranks, and nothing depends on the workers.
+func TestProfileMeasures(t *testing.T) {
 	t.Parallel()
-	m, err := codec.ReadFile("../testdata/loans/model.onnx")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tk, err := task.Load("../testdata/loans/task.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	people, err := task.Read(context.Background(), "../testdata/loans/train.csv", tk, task.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := calibrate(context.Background(), loaded(t, m), tk, people, Options{Method: "ptq"})
+	dir := filepath.Join("..", "testdata", "loans")
+	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"),
+		filepath.Join(dir, "train.csv"))
+	people = people.Subset(spread(0, people.N, 600))
+	ctx := context.Background()
+	c, err := calibrate(ctx, loaded(t, m), tk, people, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.full.Close()
-	r := &profiler{calibrated: c}
-	for _, l := range c.layers {
-		r.weights = append(r.weights, l.Params())
-	}
-	trace := []sensitivity.Curvature{{Trace: 5}, {Trace: -1}, {Trace: 64}}
-	got, err := r.curved(trace)
+	p, err := c.profile(ctx, ProfileOptions{Probes: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stretched := false
-	for i, l := range c.layers {
-		for f := range got[i] {
-			change, err := c.change(i, f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var sum float64
-			for k, w := range l.W {
-				back := float64(change.W[k])
-				if i == 0 {
-					gain := 1.0
-					for _, column := range c.grid.input.Columns {
-						if column.Source == k%l.In {
-							gain = float64(column.Gain)
-						}
-					}
-					stretched = stretched || gain != 1
-					back *= gain
-				}
-				sum += math.Pow(float64(w)-back, 2)
-			}
-			want := max(0, trace[i].Trace) / float64(len(l.W)) * sum
-			if math.Abs(got[i][f]-want) > 1e-5*want {
-				t.Errorf("layer %d, format %d: %v, want %v", i, f, got[i][f], want)
+	first, err := c.measureLayers(ctx, c.union.Points(), false, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Errors != errorsExact {
+		t.Errorf("errors are found by %s", p.Errors)
+	}
+	ranks := map[int]bool{}
+	for i, l := range p.Layers {
+		ranks[l.Recourse.Gradient.PerWeightRank] = true
+		for f, d := range l.Recourse.MarginError {
+			if ratio := first[i][f] / d; !(ratio > 0.7 && ratio < 1.4) {
+				t.Errorf("layer %s, %d bits: error %v, to first order %v", l.Node, p.BitWidths[f], d, first[i][f])
 			}
 		}
+		if s := l.Factual.Trace; s.Err <= 0 || math.Abs(s.PerWeight-s.Value/float64(l.Weights)) > 1e-12 {
+			t.Errorf("layer %s: trace %+v", l.Node, s)
+		}
 	}
-	if !stretched {
-		t.Error("no column of the input is stretched: the test does not see gains")
+	if len(ranks) != 3 || !ranks[1] || !ranks[2] || !ranks[3] {
+		t.Errorf("ranks %v", ranks)
+	}
+	one, err := json.Marshal(p)
+	if err != nil {
+		t.Error(err)
+	}
+	again, err := Sensitivity(ctx, loaded(t, m), tk, people, Options{Workers: 3}, ProfileOptions{Probes: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if three, _ := json.Marshal(again); !bytes.Equal(one, three) {
+		t.Errorf("with one worker %s\nwith three %s", one, three)
 	}
 }

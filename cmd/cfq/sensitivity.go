@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
@@ -27,10 +25,9 @@ import (
 type sensitivityFlags struct {
 	calibrationFlags
 
-	o    ptq.Options // Method and Budget
-	look ptq.ProfileOptions
-	plot string
-
+	o         ptq.Options // Method
+	look      ptq.ProfileOptions
+	plot      string
 	overwrite bool
 }
 
@@ -48,25 +45,21 @@ points of the people that the model refuses:
              estimated with random vectors
   error      quantization error of the margin: the layer alone at 2, 3, 4 or 8 bits
 
-and compares the bits that each rule assigns at a budget, with the margin error of
-the whole model. Nothing is written but the --plot. Use the training rows as data.`,
+Nothing is written but the --plot. Use the training rows as data.`,
 		examples: []string{
 			"cfq sensitivity model.onnx -d train.csv -t task.yaml",
-			"cfq sensitivity model.onnx -d train.csv -t task.yaml --budget 3 --plot profile.svg",
+			"cfq sensitivity model.onnx -d train.csv -t task.yaml --plot profile.svg",
 			"cfq sensitivity model.onnx -d train.csv -t task.yaml --method cf-ptq-paper --probes 256 --json",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &sensitivityFlags{}
 			fs.SortFlags = false
 			f.addFiles(fs)
-			fs.StringVar(&f.plot, "plot", "", "draw the profiles into a `file`: .svg or .png")
+			fs.StringVar(&f.plot, "plot", "", "draw the profiles into an SVG `file`")
 			fs.StringVar((*string)(&f.o.Method), "method", "cf-ptq", "calibrate and round as this `method` of cfq quantize does")
-			fs.Float64Var(&f.o.Budget, "budget", 4, "mean `bits` per weight that the rules may give, 2 to 8")
 			fs.IntVar(&f.look.Probes, "probes", sensitivity.DefaultProbes,
 				"random vectors for each trace; four times as many halve its standard error")
 			fs.Uint64Var(&f.look.Seed, "seed", 1, "seed of the random vectors")
-			fs.StringVar((*string)(&f.look.Errors), "margin-error", string(ptq.ErrorsAuto),
-				"how quantization errors are found: "+strings.Join(ptq.Names(ptq.ErrorMethods()), ", "))
 			f.addTeacher(fs)
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
 			f.addPromises(fs)
@@ -81,10 +74,7 @@ func (f *sensitivityFlags) check(args []string) error {
 	if err := arguments("sensitivity", args, "MODEL"); err != nil {
 		return err
 	}
-	if err := checkMethod(string(f.o.Method), f.o.Budget); err != nil {
-		return err
-	}
-	if err := oneOf("margin-error", string(f.look.Errors), ptq.Names(ptq.ErrorMethods())); err != nil {
+	if err := oneOf("method", string(f.o.Method), ptq.MethodNames()); err != nil {
 		return err
 	}
 	if f.look.Probes < 2 {
@@ -93,18 +83,13 @@ func (f *sensitivityFlags) check(args []string) error {
 	if err := f.calibrationFlags.check(); err != nil || f.plot == "" {
 		return err
 	}
-	if !slices.Contains(chart.Formats(), f.format()) {
-		return cli.Usagef("", "invalid value %q for --plot: want a name that ends in .svg or .png", f.plot)
+	if filepath.Ext(f.plot) != ".svg" {
+		return cli.Usagef("", "invalid value %q for --plot: want a name that ends in .svg", f.plot)
 	}
 	if err := cli.Output(f.plot, f.overwrite); err != nil {
 		return err
 	}
 	return cli.Distinct(f.inputs(args[0]), []string{f.plot})
-}
-
-// format is the kind of picture that the plot's name asks for.
-func (f *sensitivityFlags) format() string {
-	return strings.ToLower(strings.TrimPrefix(filepath.Ext(f.plot), "."))
 }
 
 func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error {
@@ -123,7 +108,7 @@ func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error
 		e.msg.Warn("%s", w)
 	}
 	if f.plot != "" {
-		err := cli.Write(f.plot, func(w io.Writer) error { return chart.Draw(w, f.format(), profileCharts(p)...) })
+		err := cli.Write(f.plot, func(w io.Writer) error { return chart.Draw(w, profileCharts(p)...) })
 		if err != nil {
 			return err
 		}
@@ -154,7 +139,7 @@ type place struct {
 
 // places are those that the profile has.
 func places(p *ptq.Profile) []place {
-	out := []place{{"factual rows", func(l *ptq.LayerProfile) *ptq.Importance { return &l.Factual }}}
+	out := []place{{"factual rows", func(l *ptq.LayerProfile) *ptq.Importance { return l.Factual }}}
 	if p.Recourse > 0 {
 		out = append(out, place{"recourse points", func(l *ptq.LayerProfile) *ptq.Importance { return l.Recourse }})
 	}
@@ -200,7 +185,6 @@ func writeProfile(out io.Writer, p *ptq.Profile) {
 		writeScores(out, p, m)
 	}
 	writeErrors(out, p)
-	writeRules(out, p)
 }
 
 // writeScores writes one measure at all places, nothing where no layer has it.
@@ -235,7 +219,7 @@ func writeScores(out io.Writer, p *ptq.Profile, m measure) {
 
 func writeErrors(out io.Writer, p *ptq.Profile) {
 	how := "measured"
-	if p.Errors == ptq.ErrorsFirstOrder {
+	if p.Errors != "exact" {
 		how = "to first order"
 	}
 	fmt.Fprintf(out, "\nquantization error of the margin (rms, logits): one layer alone, %s\n", how)
@@ -258,42 +242,7 @@ func writeErrors(out io.Writer, p *ptq.Profile) {
 	t.Write(out, "  ")
 }
 
-func writeRules(out io.Writer, p *ptq.Profile) {
-	at := "recourse points"
-	if p.Recourse == 0 {
-		at = "factual rows"
-	}
-	fmt.Fprintf(out, "\nrules: bits at a budget of %g, margin error (rms) of the model at %s\n", p.Budget, at)
-	t := &report.Grid{Left: map[int]bool{0: true, 1: true, 2: true, 3: true, 4: true}}
-	t.Add("rule", "looks at", "bits", "mean", "margin error")
-	for _, r := range p.Rules {
-		if r.Error != "" {
-			t.Add(string(r.Name), r.At)
-			t.Note("none: " + r.Error)
-			continue
-		}
-		t.Add(string(r.Name), r.At, bitsText(r.Bits), fmt.Sprintf("%.2f", r.MeanBits), fmt.Sprintf("%.3g", r.MarginError))
-	}
-	t.Write(out, "")
-}
-
-// bitsText writes out the bits of a few layers, and counts those of many.
-func bitsText(bits []int) string {
-	if len(bits) <= 12 {
-		return strings.Trim(fmt.Sprint(bits), "[]")
-	}
-	var words []string
-	counts := map[int]int{}
-	for _, b := range bits {
-		counts[b]++
-	}
-	for _, b := range slices.Sorted(maps.Keys(counts)) {
-		words = append(words, fmt.Sprintf("%d at %d", counts[b], b))
-	}
-	return strings.Join(words, ", ")
-}
-
-// profileCharts draws what writeProfile writes: scores per weight, quantization errors, rules.
+// profileCharts draws what writeProfile writes: scores per weight and quantization errors.
 func profileCharts(p *ptq.Profile) []chart.Chart {
 	var names []string
 	for _, l := range p.Layers {
@@ -341,25 +290,5 @@ func profileCharts(p *ptq.Profile) []chart.Chart {
 		}
 		charts = append(charts, c)
 	}
-	return append(charts, ruleChart(p)...)
-}
-
-// ruleChart draws what becomes of the margin with the bits of each rule.
-func ruleChart(p *ptq.Profile) []chart.Chart {
-	c := chart.Chart{
-		Title: fmt.Sprintf("bits as each rule gives them, budget %g", p.Budget), X: "rule, and where it looks",
-		Y: "margin error (rms, logits)",
-	}
-	s := chart.Series{Name: "whole model"}
-	for _, r := range p.Rules {
-		if r.Error == "" {
-			c.Categories = append(c.Categories, strings.TrimSpace(string(r.Name)+" "+r.At))
-			s.Y = append(s.Y, r.MarginError)
-		}
-	}
-	if s.Y == nil {
-		return nil
-	}
-	c.Series = []chart.Series{s}
-	return []chart.Chart{c}
+	return charts
 }

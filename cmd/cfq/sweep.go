@@ -37,7 +37,7 @@ type sweepFlags struct {
 	cost                string
 	sample, restarts    int
 	seed                uint64
-	png, overwrite      bool
+	overwrite           bool
 }
 
 // The files of a sweep.
@@ -45,7 +45,6 @@ const (
 	sweepPoints = "points.jsonl"
 	sweepTable  = "curves.csv"
 	sweepSVG    = "curves.svg"
-	sweepPNG    = "curves.png"
 )
 
 func sweepCommand() command {
@@ -88,7 +87,6 @@ With other inputs or options that is an error, not a mixture.`,
 			f.addTeacher(fs)
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
 			fs.StringVar(&f.testRows, "test-rows", "", "the same, of the rows to measure on: such a `file`, or !file")
-			fs.BoolVar(&f.png, "png", false, "write "+sweepPNG+" too")
 			fs.BoolVar(&f.overwrite, "overwrite", false, "begin anew and replace what is in the folder")
 			return f.run
 		},
@@ -161,11 +159,7 @@ func (f *sweepFlags) path(name string) string { return filepath.Join(f.out, name
 
 // outputs are the files at the end.
 func (f *sweepFlags) outputs() []string {
-	list := []string{f.path(sweepPoints), f.path(sweepTable), f.path(sweepSVG)}
-	if f.png {
-		list = append(list, f.path(sweepPNG))
-	}
-	return list
+	return []string{f.path(sweepPoints), f.path(sweepTable), f.path(sweepSVG)}
 }
 
 // check looks at the flags before any work is done.
@@ -242,13 +236,9 @@ func (f *sweepFlags) write(e *env, in ptq.SweepInputs, r *ptq.SweepResult) error
 		write func(io.Writer) error
 	}{
 		{sweepTable, v.csv},
-		{sweepSVG, func(w io.Writer) error { return v.draw(w, "svg") }},
-		{sweepPNG, func(w io.Writer) error { return v.draw(w, "png") }},
+		{sweepSVG, v.draw},
 		{sweepPoints, func(w io.Writer) error { return ptq.WriteSweepLog(w, in, r) }},
 	} {
-		if file.name == sweepPNG && !f.png {
-			continue
-		}
 		if err := cli.Write(f.path(file.name), file.write); err != nil {
 			return err
 		}
@@ -416,7 +406,7 @@ func (v *sweepView) warnings() []string {
 }
 
 // draw draws everything over the budget and over the size of the file.
-func (v *sweepView) draw(w io.Writer, format string) error {
+func (v *sweepView) draw(w io.Writer) error {
 	of := func(name string) string { return fmt.Sprintf("%s(%g)", name, v.margin) }
 	full := float64(v.first.Decisions.AccuracyFull.Value)
 	x := "budget, " + string(v.cost) + " per weight"
@@ -462,7 +452,7 @@ func (v *sweepView) draw(w io.Writer, format string) error {
 		}
 		charts = append(charts, budget, size)
 	}
-	return chart.Draw(w, format, charts...)
+	return chart.Draw(w, charts...)
 }
 
 // text writes the points as a table, which is no wider than 100 columns.

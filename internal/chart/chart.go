@@ -1,4 +1,4 @@
-// Package chart draws line and bar charts as SVG or PNG, with gonum.org/v1/plot.
+// Package chart draws line and bar charts as SVG, with gonum.org/v1/plot.
 //
 // In: charts, which are numbers with names. Out: one picture with all of them, one below the other, or in two columns
 // when there are more than three; or one chart as part of an HTML page. The invariants: the same charts give the same
@@ -13,11 +13,9 @@ import (
 	"image/color"
 	"io"
 	"math"
-	"slices"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
@@ -44,12 +42,11 @@ type Chart struct {
 	Series     []Series
 }
 
-// The sizes of the pictures; a PNG has resolution dots per inch.
+// The sizes of the pictures.
 const (
 	panelWidth  = 5.4 * vg.Inch
 	panelHeight = 3.5 * vg.Inch
 	border      = 0.12 * vg.Inch
-	resolution  = 110
 	oneColumn   = 3  // charts that are drawn in one column; more take two
 	maxCharts   = 40 // of one picture
 
@@ -67,39 +64,49 @@ const (
 	smallest = 1e-12
 )
 
-// Formats lists the formats that Draw knows.
-func Formats() []string { return []string{"svg", "png"} }
-
-// Draw draws charts in one of the Formats.
-func Draw(w io.Writer, format string, charts ...Chart) error {
-	if !slices.Contains(Formats(), format) {
-		return fmt.Errorf("chart: unsupported format %q: want svg or png", format)
-	}
-	if len(charts) == 0 || len(charts) > maxCharts {
-		return fmt.Errorf("chart: cannot draw %d charts in one picture: want 1 to %d", len(charts), maxCharts)
-	}
-	columns := 1
-	if len(charts) > oneColumn {
-		columns = 2
-	}
-	rows := (len(charts) + columns - 1) / columns
-	panels := make([]panel, len(charts))
-	var errs []error
-	legend := vg.Length(0) // the highest
-	for i := range charts {
-		errs = append(errs, panels[i].build(&charts[i]))
-		legend = max(legend, panels[i].legendHeight())
-	}
-	if err := errors.Join(errs...); err != nil {
+// Draw draws charts into one SVG file.
+func Draw(w io.Writer, charts ...Chart) error {
+	p, err := arrange(charts)
+	if err != nil {
 		return err
 	}
-	width, height := vg.Length(columns)*panelWidth, vg.Length(rows)*(panelHeight+legend)
-	canvas, out := newCanvas(format, width+2*border, height+2*border)
-	tiles := draw.Tiles{Rows: rows, Cols: columns, PadX: border, PadY: border}
-	for i := range panels {
-		panels[i].draw(tiles.At(draw.Crop(canvas, border, -border, border, -border), i%columns, i/columns))
+	svg := vgsvg.New(p.width, p.height)
+	p.draw(paper(svg, p.width, p.height))
+	return write(w, svg)
+}
+
+// picture is charts in rows and columns.
+type picture struct {
+	panels        []panel
+	rows, columns int
+	width, height vg.Length
+}
+
+func arrange(charts []Chart) (p picture, err error) {
+	if len(charts) == 0 || len(charts) > maxCharts {
+		return p, fmt.Errorf("chart: cannot draw %d charts in one picture: want 1 to %d", len(charts), maxCharts)
 	}
-	return write(w, out)
+	p.columns = 1
+	if len(charts) > oneColumn {
+		p.columns = 2
+	}
+	p.rows = (len(charts) + p.columns - 1) / p.columns
+	p.panels = make([]panel, len(charts))
+	legend := vg.Length(0) // the highest
+	for i := range charts {
+		err = errors.Join(err, p.panels[i].build(&charts[i]))
+		legend = max(legend, p.panels[i].legendHeight())
+	}
+	p.width = vg.Length(p.columns)*panelWidth + 2*border
+	p.height = vg.Length(p.rows)*(panelHeight+legend) + 2*border
+	return p, err
+}
+
+func (p *picture) draw(canvas draw.Canvas) {
+	tiles := draw.Tiles{Rows: p.rows, Cols: p.columns, PadX: border, PadY: border}
+	for i := range p.panels {
+		p.panels[i].draw(tiles.At(draw.Crop(canvas, border, -border, border, -border), i%p.columns, i/p.columns))
+	}
 }
 
 // Figure draws one chart, without its title, as an svg element that can stand in a page with others.
@@ -113,10 +120,10 @@ func Figure(w io.Writer, c Chart) error {
 	if c.horizontal() {
 		height = vg.Length(len(c.Categories)*(groupStep+barStep*len(c.Series))) + p.legendHeight() + figureFrame
 	}
-	canvas, out := newCanvas("svg", figureWidth, height)
-	p.draw(draw.Crop(canvas, 2, -2, 2, -2))
+	picture := vgsvg.New(figureWidth, height)
+	p.draw(draw.Crop(paper(picture, figureWidth, height), 2, -2, 2, -2))
 	var b bytes.Buffer
-	if err := write(&b, out); err != nil {
+	if err := write(&b, picture); err != nil {
 		return err
 	}
 	_, svg, _ := bytes.Cut(b.Bytes(), []byte("<svg")) // the XML declaration before it belongs to a file
@@ -124,26 +131,17 @@ func Figure(w io.Writer, c Chart) error {
 	return err
 }
 
-// newCanvas makes a white canvas and what writes it in a format.
-func newCanvas(format string, width, height vg.Length) (draw.Canvas, io.WriterTo) {
-	var canvas vg.Canvas
-	var out io.WriterTo
-	if format == "svg" {
-		c := vgsvg.New(width, height)
-		canvas, out = c, c
-	} else {
-		c := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(resolution))
-		canvas, out = c, vgimg.PngCanvas{Canvas: c}
-	}
-	c := draw.NewCanvas(canvas, width, height)
+// paper makes a white canvas.
+func paper(on vg.CanvasSizer, width, height vg.Length) draw.Canvas {
+	c := draw.NewCanvas(on, width, height)
 	c.SetColor(color.White)
 	c.Fill(c.Rectangle.Path())
-	return c, out
+	return c
 }
 
 // write writes a picture. The typeface is not in an SVG: readers without it need the names of others of the same
 // widths.
-func write(w io.Writer, picture io.WriterTo) error {
+func write(w io.Writer, picture *vgsvg.Canvas) error {
 	var b bytes.Buffer
 	if _, err := picture.WriteTo(&b); err != nil {
 		return fmt.Errorf("chart: %w", err)
