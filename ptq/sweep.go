@@ -12,7 +12,6 @@ import (
 	"cfq/allocate"
 	"cfq/eval"
 	"cfq/onnxio"
-	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -33,11 +32,11 @@ type SweepOptions struct {
 	Sample  int
 	Seed    uint64
 	Solver  recourse.SolveOptions
-	Workers int // points at once (1)
-	// Done are points of an earlier run of the same sweep: they are not computed again.
+	Workers int // (1) methods at once, and runs of a model within a method if there are more workers than methods
+	// Done are points that an earlier run of the same sweep finished: they are not computed again.
 	Done []SweepPoint
-	// Finished receives each point that was computed, in the order in which they are finished, one at
-	// a time; an error of it ends the sweep.
+	// Finished receives each point that was computed, one at a time, and of each method the smallest budget first; an
+	// error of it ends the sweep.
 	Finished func(SweepPoint) error
 	// Progress receives the steps of the work; nil = none.
 	Progress func(Event)
@@ -83,33 +82,49 @@ type SweepResult struct {
 // whatever was Done before.
 func Sweep(ctx context.Context, m *onnxio.Model, t *task.Task, people, test *task.People,
 	o SweepOptions,
-) (*SweepResult, error) {
-	o, err := o.resolve()
-	if err != nil {
+) (_ *SweepResult, err error) {
+	if o, err = o.resolve(); err != nil {
 		return nil, &InputError{err}
 	}
 	if test.N == 0 {
 		return nil, &InputError{errors.New("there are no rows to test on")}
 	}
+	s := &sweep{o: o, m: m, t: t, people: people, r: &SweepResult{FloatBytes: size(m.Graph())}}
+	for _, method := range o.Methods {
+		for _, b := range o.Budgets {
+			s.r.Points = append(s.r.Points, SweepPoint{Method: method, Budget: b})
+			if s.earlier(method, b) != nil {
+				s.finished++
+			}
+		}
+	}
+	s.tell()
 	full, err := OpenFor(m, t, o.Workers)
 	if err != nil {
 		return nil, inputError(err)
 	}
-	s := &sweep{o: o, m: m, t: t, people: people, test: test, full: full, points: map[sweepKey]SweepPoint{}}
-	for _, p := range o.Done {
-		if p.Unfit != "" || p.Same == 0 && p.Measured != nil || p.Same < p.Budget && slices.Contains(o.Budgets, p.Same) {
-			s.points[sweepKey{p.Method, p.Budget}] = p
+	defer func() { err = errors.Join(err, full.Close()) }()
+	if s.finished < len(s.r.Points) {
+		set, err := constraint.Compile(t)
+		if err != nil {
+			return nil, &InputError{err}
+		}
+		s.original, err = eval.Solve(ctx, full, set, test, eval.Options{
+			Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Solver: o.Solver, Workers: o.Workers, Progress: o.Progress,
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
-	err = s.run(ctx)
-	if err = errors.Join(err, full.Close()); err != nil {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(o.Workers)
+	for points := range slices.Chunk(s.r.Points, len(o.Budgets)) {
+		g.Go(func() error { return s.method(ctx, points) })
+	}
+	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	r := s.result()
-	if err := r.fits(); err != nil {
-		return nil, &InputError{err}
-	}
-	return r, nil
+	return s.r, s.r.fits()
 }
 
 // fits reports a sweep none of whose points fits, by what the largest budget is too small for.
@@ -123,7 +138,7 @@ func (r *SweepResult) fits() error {
 			errs = append(errs, fmt.Errorf("method %s fits none of the budgets: %s", p.Method, p.Unfit))
 		}
 	}
-	return errors.Join(errs...)
+	return &InputError{errors.Join(errs...)}
 }
 
 // resolve fills in what is not given and reports what there is not.
@@ -138,15 +153,14 @@ func (o SweepOptions) resolve() (SweepOptions, error) {
 		o.Budgets = SweepBudgets()
 	}
 	o.Budgets = slices.Compact(slices.Sorted(slices.Values(o.Budgets)))
+	for _, b := range o.Budgets {
+		errs = append(errs, checkBudget(b))
+	}
 	for i, name := range o.Methods {
 		of := o.Quantize
 		of.Method = name
-		for _, b := range o.Budgets {
-			of.Budget = b
-			if _, _, err := of.resolve(); err != nil {
-				errs = append(errs, fmt.Errorf("method %s, budget %v: %w", name, b, err))
-				break
-			}
+		if err := of.Check(); err != nil {
+			errs = append(errs, fmt.Errorf("method %s: %w", name, err))
 		}
 		if slices.Contains(o.Methods[:i], name) {
 			errs = append(errs, fmt.Errorf("method %s is asked for twice", name))
@@ -162,122 +176,90 @@ func (o SweepOptions) resolve() (SweepOptions, error) {
 	return o, errors.Join(errs...)
 }
 
-type sweepKey struct {
-	method MethodName
-	budget float64
-}
-
-// sweep is one run of Sweep.
+// sweep is one run of Sweep. Each method works on its own part of the points.
 type sweep struct {
-	o            SweepOptions
-	m            *onnxio.Model
-	t            *task.Task
-	people, test *task.People
-	full         *classifier.Model
-	set          *constraint.Set // of test
-	original     *eval.Solution
+	o        SweepOptions
+	m        *onnxio.Model
+	t        *task.Task
+	people   *task.People
+	original *eval.Solution // nil when all is done
+	r        *SweepResult
 
-	slots, waiting chan struct{} // as many as there are workers: work at once, and models that wait for it
-	mu             sync.Mutex
-	points         map[sweepKey]SweepPoint
+	mu       sync.Mutex
+	finished int // points
 }
 
-// run computes the points that are missing.
-func (s *sweep) run(ctx context.Context) error {
-	missing := len(s.o.Methods)*len(s.o.Budgets) - s.done()
-	s.tell()
-	if missing == 0 {
+// earlier returns the point of an earlier run, nil without one.
+func (s *sweep) earlier(method MethodName, budget float64) *SweepPoint {
+	i := slices.IndexFunc(s.o.Done, func(p SweepPoint) bool { return p.Method == method && p.Budget == budget })
+	if i < 0 {
 		return nil
 	}
-	var err error
-	if s.set, err = constraint.Compile(s.t); err != nil {
-		return &InputError{err}
-	}
-	s.original, err = eval.Solve(ctx, s.full, s.set, s.test, eval.Options{
-		Margins: s.o.Margins, Sample: s.o.Sample, Seed: s.o.Seed, Solver: s.o.Solver,
-		Workers: s.o.Workers, Progress: s.o.Progress,
-	})
-	if err != nil {
-		return err
-	}
-	s.slots, s.waiting = make(chan struct{}, s.o.Workers), make(chan struct{}, s.o.Workers)
-	g, ctx := errgroup.WithContext(ctx)
-	for _, method := range s.o.Methods {
-		if slices.ContainsFunc(s.o.Budgets, func(b float64) bool { _, ok := s.point(method, b); return !ok }) {
-			g.Go(func() error { return s.method(ctx, g, method) })
-		}
-	}
-	return g.Wait()
+	return &s.o.Done[i]
 }
 
-// method calibrates a method once and quantizes at the budgets that are missing, the smallest
-// first. A goroutine gives its slot back before it waits for something else.
-func (s *sweep) method(ctx context.Context, g *errgroup.Group, method MethodName) (err error) {
+// method computes the points of a method that are missing, the smallest budget first.
+func (s *sweep) method(ctx context.Context, points []SweepPoint) (err error) {
 	o := s.o.Quantize
-	o.Method, o.Budget, o.Progress = method, 0, nil
-	o.Workers = max(1, s.o.Workers/len(s.o.Methods)) // all, when there is one method only
+	o.Method, o.Progress = points[0].Method, nil
+	o.Workers = max(1, s.o.Workers/len(s.o.Methods))
 	var c *Calibration
-	if err := s.work(ctx, func() (err error) { c, err = Calibrate(ctx, s.m, s.t, s.people, o); return err }); err != nil {
-		return fmt.Errorf("method %s: %w", method, err)
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	first := map[string]float64{} // budgets by the graphs that they gave first
-	for _, b := range s.o.Budgets {
-		p, known := s.point(method, b)
-		var r *Result
-		if !known {
-			p = SweepPoint{Method: method, Budget: b}
-			err := s.work(ctx, func() (err error) { r, err = c.Quantize(ctx, b); return err })
-			switch {
-			case err == nil:
-				err = p.describe(r)
-			case errors.Is(err, allocate.ErrBudget):
-				p.Unfit = err.Error()
-				err = s.finish(p)
+	first := map[string]*SweepPoint{} // by graph
+	for i := range points {
+		p := &points[i]
+		if before := s.earlier(p.Method, p.Budget); before != nil {
+			*p = *before
+		} else {
+			if c == nil {
+				if c, err = Calibrate(ctx, s.m, s.t, s.people, o); err != nil {
+					return fmt.Errorf("method %s: %w", p.Method, err)
+				}
+				defer c.Close() //nolint:errcheck // the points are what counts
 			}
-			if err != nil {
-				return fmt.Errorf("method %s, budget %v: %w", method, b, err)
+			if err := s.compute(ctx, c, p, first, o.Workers); err != nil {
+				return fmt.Errorf("method %s, budget %v: %w", p.Method, p.Budget, err)
 			}
 		}
-		if p.Unfit != "" {
-			continue
+		switch same := first[p.Graph]; {
+		case p.Unfit != "":
+		case p.Same == 0:
+			first[p.Graph] = p
+		case same != nil:
+			p.Measured = same.Measured
 		}
-		smaller, same := first[p.Graph]
-		switch {
-		case !same:
-			first[p.Graph] = b
-		case !known:
-			p.Same = smaller
-			if err := s.finish(p); err != nil {
-				return err
-			}
-			continue
-		}
-		if known {
-			continue
-		}
-		select {
-		case s.waiting <- struct{}{}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		g.Go(func() error {
-			defer func() { <-s.waiting }()
-			return s.measure(ctx, p, r.Model)
-		})
 	}
 	return nil
 }
 
-// work does something when there is a slot for it.
-func (s *sweep) work(ctx context.Context, f func() error) error {
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-		return f()
-	case <-ctx.Done():
-		return ctx.Err()
+// compute quantizes at the budget of a point and measures the file, unless it is that of a smaller budget.
+func (s *sweep) compute(ctx context.Context, c *Calibration, p *SweepPoint, first map[string]*SweepPoint,
+	workers int,
+) error {
+	r, err := c.Quantize(ctx, p.Budget)
+	switch {
+	case errors.Is(err, allocate.ErrBudget):
+		p.Unfit = err.Error()
+		return s.finish(*p)
+	case err != nil:
+		return err
 	}
+	if err := p.describe(r); err != nil {
+		return err
+	}
+	if same := first[p.Graph]; same != nil {
+		p.Same = same.Budget
+		return s.finish(*p)
+	}
+	quantized, err := openFile(ctx, r.Model, s.t, s.m.Engine(), workers)
+	if err != nil {
+		return err
+	}
+	defer quantized.Close() //nolint:errcheck // the point is what counts
+	if p.Measured, err = s.original.Compare(ctx, quantized, eval.Options{Workers: workers}); err != nil {
+		return err
+	}
+	p.Measured.Records = nil // of no use here, and large
+	return s.finish(*p)
 }
 
 // describe fills in what is known of a point once it is quantized.
@@ -298,71 +280,19 @@ func (p *SweepPoint) describe(r *Result) error {
 	return nil
 }
 
-// measure compares a written model with the original.
-func (s *sweep) measure(ctx context.Context, p SweepPoint, model []byte) error {
-	err := s.work(ctx, func() (err error) {
-		quantized, err := openFile(ctx, model, s.t, s.m.Engine(), 1)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, quantized.Close()) }()
-		p.Measured, err = s.original.Compare(ctx, quantized, eval.Options{Workers: 1})
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("method %s, budget %v: %w", p.Method, p.Budget, err)
-	}
-	p.Measured.Records = nil // of no use here, and large
-	return s.finish(p)
-}
-
-// finish keeps a point and tells of it.
+// finish tells of a point.
 func (s *sweep) finish(p SweepPoint) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.points[sweepKey{p.Method, p.Budget}] = p
+	s.finished++
 	s.tell()
-	if s.o.Finished != nil {
-		return s.o.Finished(p)
+	if s.o.Finished == nil {
+		return nil
 	}
-	return nil
+	return s.o.Finished(p)
 }
 
 // tell reports how many points there are; its caller holds mu, or is alone.
 func (s *sweep) tell() {
-	s.o.Progress(Event{Stage: "points", Done: s.done(), Total: len(s.o.Methods) * len(s.o.Budgets)})
-}
-
-// done counts the points of this sweep that there are.
-func (s *sweep) done() (n int) {
-	for _, method := range s.o.Methods {
-		for _, b := range s.o.Budgets {
-			if _, ok := s.points[sweepKey{method, b}]; ok {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-func (s *sweep) point(method MethodName, budget float64) (SweepPoint, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p, ok := s.points[sweepKey{method, budget}]
-	return p, ok
-}
-
-// result puts the points in order and gives those that are the same as others what was measured there.
-func (s *sweep) result() *SweepResult {
-	r := &SweepResult{FloatBytes: size(s.m.Graph())}
-	for _, method := range s.o.Methods {
-		for _, b := range s.o.Budgets {
-			p := s.points[sweepKey{method, b}]
-			if p.Same != 0 {
-				p.Measured = s.points[sweepKey{method, p.Same}].Measured
-			}
-			r.Points = append(r.Points, p)
-		}
-	}
-	return r
+	s.o.Progress(Event{Stage: "points", Done: s.finished, Total: len(s.r.Points)})
 }

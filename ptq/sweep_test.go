@@ -3,8 +3,6 @@ package ptq_test
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -108,134 +106,35 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 }
 
 // A sweep that is stopped at any point and run again, with any number of workers, gives the
-// result and the log of one run; what was finished is not computed again.
+// result of one run; what was finished is not computed again.
 func TestSweepResumes(t *testing.T) {
 	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
 	o.Sample = 6
 	want := sweep(t, o)
-	dir := t.TempDir()
-	path := filepath.Join(dir, "points.jsonl")
-	in, err := ptq.NewSweepInputs(loaded(t, m), tk, train, test, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	total := 0
 	for run, stop := range []int{1, 2, 99} {
-		l, err := ptq.OpenSweepLog(path, in, false)
-		if err != nil {
-			t.Fatal(err)
-		}
 		ctx, cancel := context.WithCancel(t.Context())
-		computed := 0
-		o.Workers, o.Done = 1+run, l.Points
+		var computed []ptq.SweepPoint
+		o.Workers = 1 + run
 		o.Finished = func(p ptq.SweepPoint) error {
-			if computed == stop {
+			if len(computed) == stop {
 				return nil // came too late to be kept
 			}
-			if computed++; computed == stop {
+			if computed = append(computed, p); len(computed) == stop {
 				cancel()
 			}
-			return l.Append(p)
+			return nil
 		}
 		got, err := ptq.Sweep(ctx, loaded(t, m), tk, train, test, o)
 		cancel()
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
+		if stop < 99 && (!errors.Is(err, context.Canceled) || len(computed) != stop) {
+			t.Fatalf("run %d: %d computed: %v", run, len(computed), err)
 		}
-		total += computed
-		if stop < 99 {
-			if !errors.Is(err, context.Canceled) || len(l.Points)+computed != total {
-				t.Fatalf("run %d: %d points before, %d computed: %v", run, len(l.Points), computed, err)
-			}
-			torn(t, path)
+		if o.Done = append(o.Done, computed...); stop < 99 {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(want, got, numbers()); d != "" || total != len(want.Points) {
-			t.Errorf("%d points computed: %s", total, d)
-		}
-		var one, several strings.Builder
-		if err := errors.Join(ptq.WriteSweepLog(&one, in, want), ptq.WriteSweepLog(&several, in, got)); err != nil ||
-			one.String() != several.String() {
-			t.Errorf("the logs differ: %v", err)
-		}
-	}
-}
-
-// torn ends a log as a crash would.
-func torn(t *testing.T, path string) {
-	t.Helper()
-	have, err := os.ReadFile(path)
-	if err == nil {
-		err = os.WriteFile(path, append(have, `{"method":"ptq","bud`...), 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestSweepLogOfSomethingElse(t *testing.T) {
-	t.Parallel()
-	m, tk, train, test, o := sweepLoans(t)
-	inputs := func(people *task.People, o ptq.SweepOptions) ptq.SweepInputs {
-		in, err := ptq.NewSweepInputs(loaded(t, m), tk, people, test, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return in
-	}
-	in := inputs(train, o)
-	path := filepath.Join(t.TempDir(), "points.jsonl")
-	open := func(in ptq.SweepInputs, anew bool) error {
-		l, err := ptq.OpenSweepLog(path, in, anew)
-		if err == nil {
-			err = l.Close()
-		}
-		return err
-	}
-	if err := open(in, false); err != nil {
-		t.Fatal(err)
-	}
-	same := o
-	same.Workers, same.Quantize.Workers, same.Quantize.Cache, same.Budgets = 7, 3, "somewhere", []float64{2, 4, 4.5}
-	if err := open(inputs(train, same), false); err != nil {
-		t.Errorf("what makes no difference: %v", err)
-	}
-	other, rows := o, o
-	other.Sample++
-	rows.Quantize.Rows = 100
-	fewer := *train
-	fewer.N--
-	for want, in := range map[string]ptq.SweepInputs{
-		"with other options":          inputs(train, other),
-		"with other calibration rows": inputs(&fewer, o),
-	} {
-		var input *ptq.InputError
-		if err := open(in, false); !errors.As(err, &input) || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
-	}
-	if err := open(inputs(train, rows), false); err == nil || !strings.Contains(err.Error(), "with other options") {
-		t.Errorf("another number of rows: %v", err)
-	}
-	if err := open(inputs(train, other), true); err != nil {
-		t.Errorf("anew: %v", err)
-	}
-	if err := open(in, false); err == nil {
-		t.Error("begun anew, the log is still the old one")
-	}
-	for text, want := range map[string]string{
-		"method,budget\n": "not the log", "PK": "not the log",
-		`{"budget":4}` + "\n": "not the log",
-	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := open(in, false); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", text, err)
+		if d := cmp.Diff(want, got, numbers()); err != nil || d != "" || len(o.Done) != len(want.Points) {
+			t.Errorf("%d points computed, %v: %s", len(o.Done), err, d)
 		}
 	}
 }

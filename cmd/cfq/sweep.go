@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -23,6 +26,8 @@ import (
 	"cfq/internal/chart"
 	"cfq/internal/cli"
 	"cfq/internal/message"
+	"cfq/onnxio/codec"
+	"cfq/onnxio/ort"
 	"cfq/ptq"
 	"cfq/recourse"
 )
@@ -113,33 +118,23 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	o := f.options(e)
-	in, err := ptq.NewSweepInputs(m, t, people, test, o)
-	if err != nil {
-		return runError(err)
-	}
-	log, err := f.open(in)
+	log, err := f.open(e, args[0])
 	if err != nil {
 		return err
 	}
-	if n := len(log.Points); n > 0 {
-		e.msg.Note("%s: %s finished before", f.path(sweepPoints), message.Count(n, "point"))
+	if n := len(log.points); n > 0 {
+		e.msg.Note("%s: %s finished before", log.path, message.Count(n, "point"))
 	}
-	o.Done = log.Points
-	kept := len(log.Points)
-	o.Finished = func(p ptq.SweepPoint) error {
-		kept++
-		return log.Append(p)
-	}
+	o := f.options(e)
+	o.Done, o.Finished = log.points, log.add
 	r, err := ptq.Sweep(ctx, m, t, people, test, o)
 	if ctx.Err() != nil {
-		e.msg.Hint(fmt.Sprintf("%s in %s; the same command goes on from there", message.Count(kept, "point"),
-			f.path(sweepPoints)))
+		e.msg.Hint(fmt.Sprintf("%s in %s; the same command goes on from there", message.Count(len(log.points), "point"), log.path))
 	}
-	if err = errors.Join(err, log.Close()); err != nil {
+	if err != nil {
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
 	}
-	return f.write(e, in, r)
+	return f.write(e, log, r)
 }
 
 func (f *sweepFlags) options(e *env) ptq.SweepOptions {
@@ -209,48 +204,130 @@ func (f *sweepFlags) check(args []string) error {
 	return cli.Output(f.out, false)
 }
 
-// open makes the folder and opens the log in it. Curves without a log are not ours.
-func (f *sweepFlags) open(in ptq.SweepInputs) (*ptq.SweepLog, error) {
+// sweepLog is a file of JSON lines with the finished points of a sweep, behind a line of hashes of all that they
+// depend on. It is written anew for each point, and so it is whole whenever a run is stopped.
+type sweepLog struct {
+	path   string
+	inputs map[string]string
+	points []ptq.SweepPoint
+}
+
+func (l *sweepLog) add(p ptq.SweepPoint) error {
+	l.points = append(l.points, p)
+	return l.write()
+}
+
+func (l *sweepLog) write() error {
+	return cli.Write(l.path, func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		err := enc.Encode(l.inputs)
+		for _, p := range l.points {
+			if p.Same != 0 {
+				p.Measured = nil // that of the other budget
+			}
+			err = errors.Join(err, enc.Encode(p))
+		}
+		return err
+	})
+}
+
+// read reads the points that an earlier run left, if there was one with the same inputs.
+func (l *sweepLog) read() error {
+	text, err := os.ReadFile(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	dec, have := json.NewDecoder(bytes.NewReader(text)), map[string]string{}
+	if err != nil || dec.Decode(&have) != nil {
+		return fmt.Errorf("%s: it is not the log of a sweep", l.path)
+	}
+	var other []string
+	for _, key := range slices.Sorted(maps.Keys(l.inputs)) {
+		if have[key] != l.inputs[key] {
+			other = append(other, strings.ReplaceAll(key, "_", " "))
+		}
+	}
+	if other != nil {
+		return fmt.Errorf("%s: it is the log of a sweep with other inputs: %s", l.path, strings.Join(other, ", "))
+	}
+	for dec.More() {
+		var p ptq.SweepPoint
+		if err := dec.Decode(&p); err != nil {
+			return fmt.Errorf("%s: point %d: %w", l.path, len(l.points)+1, err)
+		}
+		l.points = append(l.points, p)
+	}
+	return nil
+}
+
+// hashes names all that the points depend on. The program is in it because another one may give other points.
+func (f *sweepFlags) hashes(e *env, model string) (map[string]string, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	lib, err := ort.Find(e.lib)
+	if err != nil {
+		return nil, runError(err)
+	}
+	only := func(rows string) string { return strings.TrimPrefix(rows, "!") }
+	out := map[string]string{
+		"onnx_runtime": fmt.Sprintf("%s, threads %d", lib.Version, e.threads),
+		"options": fmt.Sprint(f.methods, f.budgets, f.cost, f.margins, f.sample, f.seed, f.restarts, f.limit, f.teacher.Steps,
+			f.teacher.Noise, f.teacher.Sample, f.teacher.Seed, f.rows, f.testRows),
+	}
+	for key, paths := range map[string][]string{
+		"program": {program}, "model": append(codec.ExternalFiles(model), model), "task": {f.task},
+		"calibration_rows": {f.data, only(f.rows)}, "test_rows": {f.test, only(f.testRows)},
+	} {
+		for _, path := range paths {
+			file, err := source(path)
+			if err != nil {
+				return nil, err
+			}
+			out[key] += file.SHA256
+		}
+	}
+	return out, nil
+}
+
+// open makes the folder and reads the log in it. Curves without a log are not ours.
+func (f *sweepFlags) open(e *env, model string) (*sweepLog, error) {
 	if err := os.Mkdir(f.out, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, cli.Usagef("", "output: %w", err)
 	}
-	_, err := os.Stat(f.path(sweepPoints))
+	l := &sweepLog{path: f.path(sweepPoints)}
+	_, err := os.Stat(l.path)
 	for _, path := range f.outputs() {
 		if err := cli.Output(path, f.overwrite || err == nil); err != nil {
 			return nil, err
 		}
 	}
-	log, err := ptq.OpenSweepLog(f.path(sweepPoints), in, f.overwrite)
-	var input *ptq.InputError
-	if errors.As(err, &input) {
-		return nil, cli.Wrap(err, cli.Unusable, "name another folder behind -o; --overwrite begins anew in this one")
+	if l.inputs, err = f.hashes(e, model); err != nil {
+		return nil, err
 	}
-	return log, err
+	if f.overwrite {
+		return l, l.write()
+	}
+	return l, cli.Wrap(l.read(), cli.Unusable, "name another folder behind -o; --overwrite begins anew in this one")
 }
 
-// write puts the files in place and shows the points.
-func (f *sweepFlags) write(e *env, in ptq.SweepInputs, r *ptq.SweepResult) error {
+// write puts the files in place, the points in the order of the result, and shows them.
+func (f *sweepFlags) write(e *env, log *sweepLog, r *ptq.SweepResult) error {
 	v := newSweepView(r, ptq.Cost(f.cost))
-	for _, file := range []struct {
-		name  string
-		write func(io.Writer) error
-	}{
-		{sweepTable, v.csv},
-		{sweepSVG, v.draw},
-		{sweepPoints, func(w io.Writer) error { return ptq.WriteSweepLog(w, in, r) }},
-	} {
-		if err := cli.Write(f.path(file.name), file.write); err != nil {
-			return err
-		}
+	log.points = r.Points
+	err := errors.Join(cli.Write(f.path(sweepTable), v.csv), cli.Write(f.path(sweepSVG), v.draw), log.write())
+	if err != nil {
+		return err
 	}
 	for _, w := range v.warnings() {
 		e.msg.Warn("%s", w)
 	}
 	if e.json {
 		return writeJSON(e.stdout, struct {
-			Inputs ptq.SweepInputs `json:"inputs"`
+			Inputs map[string]string `json:"inputs"`
 			*ptq.SweepResult
-		}{in, r})
+		}{log.inputs, r})
 	}
 	v.text(e.stdout, strings.Join(f.outputs(), ", "))
 	return nil

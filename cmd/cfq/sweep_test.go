@@ -15,20 +15,20 @@ import (
 	"cfq/ptq"
 )
 
-// TestSweepStopped checks that a sweep that was stopped, even in the middle of a line, and called
-// again ends with the files of one run.
+// TestSweepStopped checks that a sweep that was stopped and called again ends with the files of one run, and that
+// another sweep does not go on with its points.
 func TestSweepStopped(t *testing.T) {
 	orttest.Need(t)
 	loans := filepath.Join("..", "..", "testdata", "loans")
 	dir := t.TempDir()
-	run := func(ctx context.Context, out, workers string) (stderr string, err error) {
+	run := func(ctx context.Context, out, workers string, more ...string) (stderr string, err error) {
 		var stdout, messages bytes.Buffer
-		err = dispatch(ctx, []string{
+		err = dispatch(ctx, append([]string{
 			"sweep", filepath.Join(loans, "model.onnx"), "-d", filepath.Join(loans, "train.csv"), "-t", filepath.Join(loans,
 				"task.yaml"),
 			"--test", filepath.Join(loans, "test.csv"), "-o", out, "--methods", "mixed-ptq,ptq", "--budgets", "2,3,4,5,8",
 			"--sample", "10", "--workers", workers,
-		}, &stdout, &cli.Printer{Out: &messages})
+		}, more...), &stdout, &cli.Printer{Out: &messages})
 		return messages.String(), err
 	}
 	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
@@ -55,12 +55,9 @@ func TestSweepStopped(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(two, sweepSVG)); err == nil {
 		t.Error("a sweep that was stopped drew curves")
 	}
-	have, err := os.ReadFile(log)
-	if err == nil {
-		err = os.WriteFile(log, have[:len(have)-7], 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
+	if _, err := run(t.Context(), two, "1", "--sample", "11", "--seed", "2"); cli.Code(err) != cli.Unusable ||
+		!strings.HasSuffix(err.Error(), "a sweep with other inputs: options") {
+		t.Errorf("another sweep: %v", err)
 	}
 	if stderr, err := run(t.Context(), two, "2"); err != nil || !strings.Contains(stderr, "finished before") {
 		t.Fatal(err, stderr)
@@ -70,6 +67,14 @@ func TestSweepStopped(t *testing.T) {
 		b, errB := os.ReadFile(filepath.Join(two, name))
 		if errA != nil || errB != nil || !bytes.Equal(a, b) {
 			t.Errorf("%s: another than of one run (%v, %v)", name, errA, errB)
+		}
+	}
+	for _, text := range []string{"method,budget\n", "PK", ""} {
+		if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := run(t.Context(), two, "1"); err == nil || !strings.Contains(err.Error(), "not the log of a sweep") {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }
