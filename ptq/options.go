@@ -147,9 +147,10 @@ func (e *InputError) Error() string { return e.Err.Error() }
 // Unwrap returns the error behind.
 func (e *InputError) Unwrap() error { return e.Err }
 
-// inputError marks err as an InputError, unless it is nil, the library is missing or the work was cancelled.
+// inputError marks an error as an InputError, unless the library is missing or the work was cancelled.
 func inputError(err error) error {
-	if err == nil || errors.Is(err, ort.ErrNotFound) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || errors.Is(err, ort.ErrNotFound) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return &InputError{err}

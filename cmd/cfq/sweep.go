@@ -129,7 +129,8 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 	o.Done, o.Finished = log.points, log.add
 	r, err := ptq.Sweep(ctx, m, t, people, test, o)
 	if ctx.Err() != nil {
-		e.msg.Hint(fmt.Sprintf("%s in %s; the same command goes on from there", message.Count(len(log.points), "point"), log.path))
+		e.msg.Hint(fmt.Sprintf("%s in %s; the same command goes on from there", message.Count(len(log.points), "point"),
+			log.path))
 	}
 	if err != nil {
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
