@@ -3,16 +3,12 @@ package onnxio
 import (
 	"errors"
 	"fmt"
-	"maps"
+	"math"
 	"slices"
 
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 )
-
-// canonicalOpset is the least operator set of a canonical model: the first that has INT4 and
-// scales per block, which quantized models are written with.
-const canonicalOpset = 21
 
 // Canonical returns a model that computes the same function (up to float32
 // rounding where constants are folded) with every dense layer in one form:
@@ -43,10 +39,8 @@ func Canonical(m *graph.Model) (*graph.Model, error) {
 // those of the canonical form.
 func canonical(m *graph.Model, types autodiff.Types) (*graph.Model, autodiff.Types, error) {
 	c := m.Clone()
-	if c.Opset("") < canonicalOpset {
-		if err := upgrade(c, canonicalOpset, types); err != nil {
-			return nil, nil, err
-		}
+	if err := upgrade(c, types); err != nil {
+		return nil, nil, err
 	}
 	var errs []error
 	for _, n := range c.Graph.Nodes {
@@ -57,18 +51,21 @@ func canonical(m *graph.Model, types autodiff.Types) (*graph.Model, autodiff.Typ
 	if len(errs) > 0 {
 		return nil, nil, errors.Join(errs...)
 	}
-	r := &rewriter{g: c.Graph, names: graph.NewBuilder(c.Graph, ""), retired: map[string]bool{}, types: maps.Clone(types)}
+	r := &rewriter{
+		g: c.Graph, names: graph.NewBuilder(c.Graph, ""), retired: map[string]bool{}, types: typesOf(c.Graph, types),
+	}
 	r.index()
 	r.constants()
-	r.identities()
+	// Nodes that pass their first input on unchanged.
+	r.repeat(func(n *graph.Node) bool { return r.passes(n) && r.bypass(n) })
 	r.gemms()
-	r.affines()
+	// Operators s*x+t, with s and t constant per channel, go into the layer in front of them or, where
+	// that is not possible, into those behind.
+	r.repeat(func(n *graph.Node) bool { return r.foldBack(n) || r.foldForward(n) })
 	r.pools()
 	r.clean()
-	if types != nil {
-		// Values that are new here follow from the others; what does not is reported where it is needed.
-		_ = autodiff.Infer(c.Graph, r.types)
-	}
+	// Values that are new here follow from the others; what does not is reported where it is needed.
+	_ = autodiff.Infer(c.Graph, r.types)
 	if err := c.Graph.Check(); err != nil {
 		return nil, nil, fmt.Errorf("canonical form: %w", err)
 	}
@@ -81,31 +78,18 @@ type rewriter struct {
 	names     *graph.Builder
 	retired   map[string]bool // initializers that a rewrite replaced: dropped when nothing else uses them
 	inits     map[string]*graph.Tensor
-	inputs    map[string]graph.Value // those that are fed, not defaults of initializers
 	outputs   map[string]bool
 	producers map[string]*graph.Node
 	consumers map[string][]*graph.Node
-	declared  map[string]graph.Value // types of intermediates that the file states, or else were measured
-	types     autodiff.Types         // as measured; nil when the model has not been run
+	types     autodiff.Types // as measured, or, when the model has not been run, as far as they follow from the file
 }
 
 // index recomputes the tables after the graph has changed.
 func (r *rewriter) index() {
 	r.inits = r.g.InitMap()
-	r.inputs = map[string]graph.Value{}
-	for _, v := range r.g.DataInputs() {
-		r.inputs[v.Name] = v
-	}
 	r.outputs = map[string]bool{}
 	for _, v := range r.g.Outputs {
 		r.outputs[v.Name] = true
-	}
-	r.declared = map[string]graph.Value{}
-	for name, t := range r.types {
-		r.declared[name] = graph.Value{Name: name, DType: t.DType, Shape: t.Shape}
-	}
-	for _, v := range slices.Concat(r.g.Values, r.g.Outputs) {
-		r.declared[v.Name] = v
 	}
 	r.producers, r.consumers = r.g.Producers(), r.g.Consumers()
 }
@@ -142,8 +126,8 @@ func (r *rewriter) constant(name string) *graph.Tensor {
 }
 
 // add adds an initializer under a fresh name and returns the name.
-func (r *rewriter) add(hint string, v []float32, dims ...int64) string {
-	t := graph.FromFloats(r.names.Name(hint), v, dims...)
+func (r *rewriter) add(hint string, v []float64, dims ...int64) string {
+	t := graph.FromNumbers(r.names.Name(hint), graph.Float, v, dims...)
 	r.g.Inits = append(r.g.Inits, t)
 	r.inits[t.Name] = t
 	return t.Name
@@ -183,16 +167,16 @@ func transposed(t *graph.Tensor, perm []int64) *graph.Tensor {
 	if t == nil || len(t.Dims) != 2 || (perm != nil && (len(perm) != 2 || perm[0] != 1 || perm[1] != 0)) {
 		return nil
 	}
-	v, err := t.Floats()
+	v, err := t.Doubles()
 	if err != nil {
 		return nil
 	}
-	return graph.FromFloats("", transpose(v, int(t.Dims[0]), int(t.Dims[1])), t.Dims[1], t.Dims[0])
+	return graph.FromNumbers("", graph.Float, transpose(v, int(t.Dims[0]), int(t.Dims[1])), t.Dims[1], t.Dims[0])
 }
 
 // transpose returns the transpose of v, rows x cols.
-func transpose(v []float32, rows, cols int) []float32 {
-	out := make([]float32, len(v))
+func transpose(v []float64, rows, cols int) []float64 {
+	out := make([]float64, len(v))
 	for i := range rows {
 		for j := range cols {
 			out[j*rows+i] = v[i*cols+j]
@@ -201,17 +185,10 @@ func transpose(v []float32, rows, cols int) []float32 {
 	return out
 }
 
-// identities removes nodes that pass their first input on unchanged.
-func (r *rewriter) identities() {
-	for again := true; again; {
-		again = false
-		for _, n := range r.g.Nodes {
-			if r.passes(n) && r.bypass(n) {
-				r.index()
-				again = true
-				break
-			}
-		}
+// repeat applies rewrite, which reports whether it changed the graph, to the nodes until nothing changes.
+func (r *rewriter) repeat(rewrite func(n *graph.Node) bool) {
+	for slices.ContainsFunc(r.g.Nodes, rewrite) {
+		r.index()
 	}
 }
 
@@ -227,7 +204,7 @@ func (r *rewriter) passes(n *graph.Node) bool {
 		mask := len(n.Outputs) > 1 && n.Outputs[1] != "" && (len(r.consumers[n.Outputs[1]]) > 0 || r.outputs[n.Outputs[1]])
 		return !mask && r.isFalse(n.Input(2))
 	case "Flatten":
-		_, ok := r.width(n.Input(0), 0)
+		_, ok := r.width(n.Input(0))
 		return ok && n.Int("axis", 1) == 1
 	case "Reshape":
 		return r.keepsShape(n)
@@ -242,7 +219,7 @@ func (r *rewriter) keepsShape(n *graph.Node) bool {
 		return false
 	}
 	shape, err := t.Ints()
-	w, ok := r.width(n.Input(0), 0)
+	w, ok := r.width(n.Input(0))
 	if err != nil || len(shape) != 2 || !ok || n.Int("allowzero", 0) != 0 || shape[0] > 0 {
 		return false
 	}
@@ -291,68 +268,310 @@ func (r *rewriter) bypass(n *graph.Node) bool {
 
 // width returns the size of the second dimension of a value of rank 2, -1 when
 // it is not known, and whether the value is known to have rank 2.
-func (r *rewriter) width(v string, depth int) (int64, bool) {
-	if in, ok := r.inputs[v]; ok {
-		return widthOf(in.Shape)
-	}
-	n := r.producers[v]
-	if n == nil || depth > 64 {
-		return -1, false
-	}
-	switch {
-	case n.Is("Gemm") || n.Is("MatMul"):
-		t := r.inits[n.Input(1)]
-		if t == nil || len(t.Dims) != 2 {
-			break
-		}
-		if n.Op == "Gemm" {
-			return t.Dims[1-n.Int("transB", 0)&1], true
-		}
-		if _, ok := r.width(n.Input(0), depth+1); ok {
-			return t.Dims[1], true
-		}
-	case n.Is("Flatten"):
-		if w, ok := r.width(n.Input(0), depth+1); ok && n.Int("axis", 1) == 1 {
-			return w, true
-		}
-		return -1, true
-	case n.KeepsShape() && n.Outputs[0] == v:
-		return r.width(n.Input(0), depth+1)
-	case n.Is("Add") || n.Is("Sub") || n.Is("Mul") || n.Is("Div"):
-		for i, other := range []int{1, 0} {
-			t := r.inits[n.Input(other)]
-			if t == nil {
-				continue // only one input is followed: both would take 2^depth steps
-			}
-			if w, ok := r.width(n.Input(i), depth+1); ok && w > 0 && channels(t, int(w)) {
-				return w, true
-			}
-		}
-	}
-	if d, ok := r.declared[v]; ok {
-		return widthOf(d.Shape)
+func (r *rewriter) width(v string) (int64, bool) {
+	if s := r.types[v].Shape; len(s) == 2 {
+		return s[1].Size, true
 	}
 	return -1, false
 }
 
-func widthOf(s graph.Shape) (int64, bool) {
-	if len(s) != 2 {
-		return -1, false
-	}
-	if s[1].Size <= 0 {
-		return -1, true
-	}
-	return s[1].Size, true
-}
-
-// channels reports whether t broadcasts over the rows of a [N, width] value
-// without changing its shape.
-func channels(t *graph.Tensor, width int) bool {
-	if len(t.Dims) > 2 || (len(t.Dims) == 2 && t.Dims[0] != 1) {
+// channels reports whether t broadcasts over [N, width, ...] with space further
+// dimensions, one number for each channel or for all, without changing the shape.
+func channels(t *graph.Tensor, width, space int) bool {
+	if len(t.Dims) > space+2 {
 		return false
 	}
-	n := t.Len()
-	return n == 1 || n == width
+	for i, d := range t.Dims {
+		channel := i == len(t.Dims)-1-space
+		if d != 1 && !(channel && d == int64(width)) {
+			return false
+		}
+	}
+	return true
+}
+
+// gemms brings every Gemm, and every MatMul of a rank-2 value, with constant
+// float weights into the canonical form. Others are left alone.
+func (r *rewriter) gemms() {
+	for _, n := range slices.Clone(r.g.Nodes) {
+		switch {
+		case n.Is("MatMul"):
+			if _, ok := r.width(n.Input(0)); !ok {
+				continue
+			}
+		case !n.Is("Gemm"):
+			continue
+		}
+		w := r.constant(n.Input(1))
+		if w == nil || len(w.Dims) != 2 || w.Len() == 0 {
+			continue
+		}
+		r.gemm(n, w)
+	}
+	r.index()
+}
+
+func (r *rewriter) gemm(n *graph.Node, w *graph.Tensor) {
+	wv, err := w.Doubles()
+	if err != nil {
+		return
+	}
+	rows, cols := w.Dims[0], w.Dims[1]
+	changed := false
+	if n.Int("transB", 0) == 0 {
+		wv, rows, cols, changed = transpose(wv, int(rows), int(cols)), cols, rows, true
+	}
+	var bias []float64 // nil where it stays
+	if c := n.Input(2); c != "" {
+		if bias = r.perChannel(c, int(rows), 0); bias == nil {
+			return // a bias per example: not a dense layer
+		}
+		beta := float64(n.Float("beta", 1))
+		if t := r.inits[c]; len(t.Dims) == 1 && t.Dims[0] == rows && beta == 1 {
+			bias = nil
+		}
+		for i := range bias {
+			bias[i] *= beta
+		}
+	}
+	if alpha := float64(n.Float("alpha", 1)); alpha != 1 {
+		changed = true
+		for i := range wv {
+			wv[i] *= alpha
+		}
+	}
+	if changed {
+		r.retired[n.Input(1)] = true
+		n.Inputs[1] = r.add("w", wv, rows, cols)
+	}
+	if bias != nil {
+		r.retired[n.Input(2)] = true
+		n.Inputs[2] = r.add("b", bias, rows)
+	}
+	if n.Int("transA", 0) != 0 {
+		r.transposeInput(n)
+	}
+	n.Op, n.Attrs = "Gemm", []graph.Attr{graph.IntAttr("transB", 1)}
+}
+
+// transposeInput puts a Transpose in front of n's first input.
+func (r *rewriter) transposeInput(n *graph.Node) {
+	k := &graph.Node{
+		Op: "Transpose", Inputs: []string{n.Inputs[0]}, Outputs: []string{r.names.Name("t")},
+		Attrs: []graph.Attr{graph.IntsAttr("perm", 1, 0)},
+	}
+	n.Inputs[0] = k.Outputs[0]
+	r.g.Nodes = slices.Insert(slices.Clone(r.g.Nodes), slices.Index(r.g.Nodes, n), k)
+}
+
+// layer returns the weights and bias of n if it is a canonical Gemm or a Conv
+// (bias all zero when it has none).
+func (r *rewriter) layer(n *graph.Node) (w *graph.Tensor, wv, bv []float64) {
+	if n == nil || !n.PlainGemm() && !n.Is("Conv") {
+		return nil, nil, nil
+	}
+	if w = r.constant(n.Input(1)); w == nil || w.Len() == 0 || n.Is("Gemm") && len(w.Dims) != 2 || n.Is("Conv") &&
+		len(w.Dims) < 3 {
+		return nil, nil, nil
+	}
+	var err error
+	if wv, err = w.Doubles(); err != nil {
+		return nil, nil, nil
+	}
+	bv = make([]float64, w.Dims[0])
+	if c := n.Input(2); c != "" {
+		t := r.constant(c)
+		if t == nil || len(t.Dims) != 1 || t.Dims[0] != w.Dims[0] {
+			return nil, nil, nil
+		}
+		if bv, err = t.Doubles(); err != nil {
+			return nil, nil, nil
+		}
+	}
+	return w, wv, bv
+}
+
+// setLayer gives n new weights and biases, computed in float64, with w's shape.
+func (r *rewriter) setLayer(n *graph.Node, w *graph.Tensor, wv, bv []float64) {
+	r.retired[n.Input(1)], r.retired[n.Input(2)] = true, true
+	n.Inputs = []string{n.Inputs[0], r.add("w", wv, w.Dims...), r.add("b", bv, w.Dims[0])}
+}
+
+// foldBack folds n into the layer that it reads.
+func (r *rewriter) foldBack(n *graph.Node) bool {
+	for i, x := range n.Inputs {
+		g := r.producers[x]
+		if g == nil || len(r.consumers[x]) != 1 || r.outputs[x] {
+			continue
+		}
+		w, wv, bv := r.layer(g)
+		if w == nil {
+			continue
+		}
+		s, t := r.affine(n, i, len(bv), len(w.Dims)-2)
+		if s == nil {
+			continue
+		}
+		in := len(wv) / len(bv)
+		for o := range bv {
+			for k := o * in; k < (o+1)*in; k++ {
+				wv[k] *= s[o]
+			}
+			bv[o] = bv[o]*s[o] + t[o]
+		}
+		r.setLayer(g, w, wv, bv)
+		r.drop(n, i)
+		g.Outputs[0] = n.Outputs[0]
+		return true
+	}
+	return false
+}
+
+// foldForward folds n, when it is not on the model's input, into the layers
+// that read it.
+func (r *rewriter) foldForward(n *graph.Node) bool {
+	if len(n.Outputs) == 0 || r.outputs[n.Outputs[0]] || len(r.consumers[n.Outputs[0]]) == 0 {
+		return false
+	}
+	y := n.Outputs[0]
+	for i, x := range n.Inputs {
+		if r.producers[x] == nil {
+			continue
+		}
+		width, wide := r.width(x) // a narrower x would be broadcast
+		var s, t []float64
+		for _, g := range r.consumers[y] {
+			w, _, _ := r.layer(g)
+			if w == nil || !g.Is("Gemm") || !wide || width != w.Dims[1] || g.Input(0) != y || g.Input(1) == y ||
+				g.Input(2) == y {
+				s = nil
+				break
+			}
+			if s, t = r.affine(n, i, int(w.Dims[1]), 0); s == nil {
+				break
+			}
+		}
+		if s == nil {
+			continue
+		}
+		for _, g := range r.consumers[y] {
+			w, wv, bv := r.layer(g)
+			for k := range wv {
+				bv[k/len(s)] += wv[k] * t[k%len(s)]
+				wv[k] *= s[k%len(s)]
+			}
+			r.setLayer(g, w, wv, bv)
+			g.Inputs[0] = x
+		}
+		r.drop(n, i)
+		return true
+	}
+	return false
+}
+
+// drop removes n; its constants go with it when nothing else uses them.
+func (r *rewriter) drop(n *graph.Node, data int) {
+	for i, c := range n.Inputs {
+		if i != data {
+			r.retired[c] = true
+		}
+	}
+	r.remove(n)
+}
+
+// affine returns s and t of length width when n computes s*x+t of its i-th
+// input x, nil otherwise: [N, width], or with space further dimensions the channels
+// of a convolution's output.
+func (r *rewriter) affine(n *graph.Node, i, width, space int) (s, t []float64) {
+	if !n.Standard() {
+		return nil, nil
+	}
+	switch n.Op {
+	case "BatchNormalization":
+		if i != 0 || n.Int("training_mode", 0) != 0 || len(n.Outputs) != 1 {
+			return nil, nil
+		}
+		var p [4][]float64 // scale, bias, mean, variance
+		for k := range p {
+			if p[k] = r.perChannel(n.Input(k+1), width, 0); p[k] == nil {
+				return nil, nil
+			}
+		}
+		s, t = p[0], p[1]
+		for c := range s {
+			s[c] /= math.Sqrt(p[3][c] + float64(n.Float("epsilon", 1e-5)))
+			t[c] -= p[2][c] * s[c]
+		}
+	case "Add", "Sub", "Mul", "Div":
+		c := r.perChannel(n.Input(1-i), width, space)
+		if c == nil || (n.Op == "Div" && i == 1) {
+			return nil, nil
+		}
+		s, t = make([]float64, width), make([]float64, width)
+		for k, v := range c {
+			switch {
+			case n.Op == "Add":
+				s[k], t[k] = 1, v
+			case n.Op == "Sub" && i == 0:
+				s[k], t[k] = 1, -v
+			case n.Op == "Sub":
+				s[k], t[k] = -1, v
+			case n.Op == "Mul":
+				s[k] = v
+			default:
+				s[k] = 1 / v
+			}
+		}
+	}
+	for k := range s {
+		if s[k]-s[k] != 0 || t[k]-t[k] != 0 { // infinite or not a number
+			return nil, nil
+		}
+	}
+	return s, t
+}
+
+// perChannel returns a constant spread over width channels in front of space
+// further dimensions, nil when it is no float constant or has another size.
+func (r *rewriter) perChannel(name string, width, space int) []float64 {
+	c := r.constant(name)
+	if c == nil || !channels(c, width, space) {
+		return nil
+	}
+	v, err := c.Doubles()
+	if err != nil || len(v) == 0 {
+		return nil
+	}
+	out := make([]float64, width)
+	for k := range out {
+		out[k] = v[k%len(v)]
+	}
+	return out
+}
+
+// pools puts a Relu that alone reads the MaxPool behind a Conv in front of that:
+// the largest of the positive parts is the positive part of the largest.
+func (r *rewriter) pools() {
+	for _, n := range r.g.Nodes {
+		if !n.Is("MaxPool") || len(n.Outputs) != 1 {
+			continue
+		}
+		x, y := n.Input(0), n.Outputs[0]
+		conv, readers := r.producers[x], r.consumers[y]
+		if conv == nil || !conv.Is("Conv") || len(r.consumers[x]) != 1 || r.outputs[x] || r.outputs[y] ||
+			len(readers) != 1 || !readers[0].Is("Relu") {
+			continue
+		}
+		// The two change places: each node takes the other's operator.
+		relu := readers[0]
+		n.Op, relu.Op = relu.Op, n.Op
+		n.Name, relu.Name = relu.Name, n.Name
+		n.Attrs, relu.Attrs = relu.Attrs, n.Attrs
+		n.Doc, relu.Doc = relu.Doc, n.Doc
+		n.Extra, relu.Extra = relu.Extra, n.Extra
+		r.forget(y) // it has another shape now
+	}
+	r.index()
 }
 
 // clean names the layers uniquely, drops constants that rewrites replaced and

@@ -1,7 +1,7 @@
-// Package onnxio brings ONNX models into the form that the method works on.
+// Package onnxio opens ONNX classifiers and brings them into the form that the method works on.
 //
-// In: a model of any operator set. Out: the same function at a newer operator
-// set. The invariant: the numbers that a model computes do not change.
+// In: a model of any operator set. Out: the same function, with its logits found, at a newer operator
+// set and with every dense layer in one form. The invariant: what a model computes does not change.
 package onnxio
 
 import (
@@ -9,62 +9,59 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 )
 
-// The operator sets that Upgrade knows.
 const (
+	// minOpset is the oldest operator set that can be upgraded.
 	minOpset = 9
-	maxOpset = 25
+	// upgradedOpset is the least operator set of an upgraded model: the first that has INT4 and scales
+	// per block, which quantized models are written with. upgradedIR is the IR version that appeared with it.
+	upgradedOpset = 21
+	upgradedIR    = 10
 )
 
-// Upgrade raises the standard operator set of m, and of its functions, to opset
-// (9 to 25), rewriting the nodes whose operators changed their form or meaning on
-// the way, so that the model computes what it did. A model that is there
-// already keeps its nodes. The IR version is raised to the least that goes with
-// the operator set and the tensors' types. On the way past IR version 3,
-// initializers cease to be listed as inputs: there they were constants, later
-// they would be defaults that a caller may replace.
+// Upgrade raises the standard operator set of m to 21, unless it is that or newer, rewriting the nodes
+// whose operators changed their form or meaning on the way, so that the model computes what it did. The
+// IR version is raised to the one that goes with it. On the way past IR version 3, initializers cease to
+// be listed as inputs: there they were constants, later they would be defaults that a caller may replace.
 //
 // Nodes that cannot be upgraded are collected into one error that names each
 // of them; m is then unchanged.
-func Upgrade(m *graph.Model, opset int64) error { return upgrade(m, opset, nil) }
+func Upgrade(m *graph.Model) error { return upgrade(m, nil) }
 
 // upgrade is Upgrade for a model some of whose values are known to have the given types.
-func upgrade(m *graph.Model, opset int64, types autodiff.Types) error {
-	if opset < minOpset || opset > maxOpset {
-		return fmt.Errorf("upgrade: opset %d is not within %d to %d", opset, minOpset, maxOpset)
+func upgrade(m *graph.Model, types autodiff.Types) error {
+	version, standard := m.Opset(""), slices.ContainsFunc(m.Graph.Nodes, (*graph.Node).Standard)
+	if version >= upgradedOpset {
+		return nil
 	}
 	c := m.Clone()
-	rules := changes()
 	var errs []error
-	u := upgrader{rules: rules, graph: c.Graph, nodes: &c.Graph.Nodes, types: typesOf(c.Graph, types)}
-	if version := c.Opset(""); version == 0 && u.standard() {
+	switch {
+	case !standard:
+	case version == 0:
 		errs = append(errs, errors.New("the model has standard operators, but imports no standard operator set"))
-	} else if version < opset {
-		errs = append(errs, u.run(version, opset)...)
-		c.SetOpset("", opset)
-	}
-	for _, f := range c.Functions {
-		u := upgrader{rules: rules, nodes: &f.Nodes, place: fmt.Sprintf("function %q: ", f.Name), function: f}
-		version := functionOpset(f)
-		if version == 0 || version >= opset {
-			continue
-		}
-		errs = append(errs, u.run(version, opset)...)
-		f.Opsets = slices.Clone(f.Opsets)
-		for i, o := range f.Opsets {
-			if o.Domain == "" || o.Domain == "ai.onnx" {
-				f.Opsets[i].Version = opset
-			}
-		}
+	case version < minOpset:
+		errs = append(errs, fmt.Errorf("opset %d is older than %d, the oldest that can be upgraded", version, minOpset))
+	case len(m.Functions) > 0:
+		errs = append(errs, fmt.Errorf("the model has functions, such as %q: inline them (onnx.inliner)",
+			m.Functions[0].Name))
+	default:
+		u := upgrader{names: graph.NewBuilder(c.Graph, ""), types: typesOf(c.Graph, types)}
+		errs = u.run(version)
 	}
 	if len(errs) > 0 {
-		return fmt.Errorf("upgrade to opset %d: %w", opset, errors.Join(errs...))
+		return fmt.Errorf("upgrade to opset %d: %w", upgradedOpset, errors.Join(errs...))
 	}
-	raiseIR(c, max(irVersion(c.Opset("")), irNeeded(c)))
+	c.SetOpset("", upgradedOpset)
+	if m.IRVersion <= 3 {
+		c.Graph.Inputs = c.Graph.DataInputs()
+	}
+	c.IRVersion = max(m.IRVersion, upgradedIR)
 	*m.Graph = *c.Graph // callers may hold m.Graph
 	c.Graph = m.Graph
 	*m = *c
@@ -84,171 +81,52 @@ func typesOf(g *graph.Graph, given autodiff.Types) autodiff.Types {
 	return types
 }
 
-func functionOpset(f *graph.Function) int64 {
-	return (&graph.Model{Opsets: f.Opsets}).Opset("")
-}
-
-// irVersion is the IR version that appeared with an operator set.
-// References: the table of released versions in ONNX's Versioning.md.
-func irVersion(opset int64) int64 {
-	switch {
-	case opset >= 25:
-		return 13
-	case opset >= 23:
-		return opset - 12
-	case opset >= 21:
-		return 10
-	case opset >= 19:
-		return 9
-	case opset >= 15:
-		return 8
-	case opset >= 12:
-		return 7
-	case opset >= 9:
-		return opset - 5
-	}
-	return 3
-}
-
-// irNeeded is the least IR version that has what m consists of.
-func irNeeded(m *graph.Model) int64 {
-	need := int64(3)
-	if len(m.Functions) > 0 {
-		need = 8
-	}
-	tensor := func(t *graph.Tensor) {
-		switch t.DType {
-		case graph.Int2, graph.Uint2:
-			need = max(need, 13)
-		case graph.Int4, graph.Uint4:
-			need = max(need, 10)
-		}
-	}
-	for _, t := range m.Graph.Inits {
-		tensor(t)
-	}
-	all := slices.Clone(m.Graph.Nodes)
-	for _, f := range m.Functions {
-		all = append(all, f.Nodes...)
-	}
-	for _, n := range all {
-		for _, a := range n.Attrs {
-			if a.T != nil {
-				tensor(a.T)
-			}
-		}
-	}
-	return need
-}
-
-func raiseIR(m *graph.Model, version int64) {
-	if version <= m.IRVersion {
-		return
-	}
-	if m.IRVersion <= 3 && version > 3 {
-		m.Graph.Inputs = m.Graph.DataInputs()
-	}
-	m.IRVersion = version
-}
-
-// upgrader upgrades the nodes of one graph or function.
+// upgrader upgrades the nodes of a graph.
 type upgrader struct {
-	rules    map[string][]change
-	place    string
-	nodes    *[]*graph.Node
-	graph    *graph.Graph    // nil in a function
-	function *graph.Function // nil in the graph
-	taken    map[string]bool
-	types    autodiff.Types // of the values, as far as they are known
-	before   []*graph.Node  // what a rule puts before its node
-	after    []*graph.Node  // and after it
+	names  *graph.Builder
+	types  autodiff.Types // of the values, as far as they are known
+	before []*graph.Node  // what a rule puts before its node
+	after  []*graph.Node  // and after it
 }
 
-// standard reports whether any node is of the standard domain.
-func (u *upgrader) standard() bool {
-	return slices.ContainsFunc(*u.nodes, (*graph.Node).Standard)
-}
-
-// run takes the nodes from one version to the next until they are at to.
-func (u *upgrader) run(from, to int64) []error {
-	if !u.standard() {
-		return nil
-	}
-	if from < minOpset {
-		return []error{fmt.Errorf("%sopset %d is older than %d, the oldest that can be upgraded", u.place, from, minOpset)}
-	}
-	u.take()
+// run takes the nodes from one version on to the newest.
+func (u *upgrader) run(from int64) []error {
+	rules := changes()
 	var errs []error
-	failed := map[*graph.Node]bool{}
-	for _, n := range *u.nodes {
-		if err := u.usable(n); err != nil {
-			errs = append(errs, fmt.Errorf("%s%s %w", u.place, n.Label(), err))
-			failed[n] = true
+	var out []*graph.Node
+	for _, n := range u.names.G.Nodes {
+		u.before, u.after = nil, nil
+		label := n.Label()
+		if err := u.node(n, rules, from); err != nil {
+			errs = append(errs, fmt.Errorf("%s %w", label, err))
 		}
+		out = append(append(append(out, u.before...), n), u.after...)
 	}
-	for version := from + 1; version <= to; version++ {
-		var out []*graph.Node
-		for _, n := range *u.nodes {
-			u.before, u.after = nil, nil
-			label := n.Label()
-			if err := u.node(n, version); err != nil && !failed[n] {
-				errs = append(errs, fmt.Errorf("%s%s %w", u.place, label, err))
-				failed[n] = true
-			}
-			out = append(append(append(out, u.before...), n), u.after...)
-		}
-		*u.nodes = out
-	}
+	u.names.G.Nodes = out
 	return errs
 }
 
-func (u *upgrader) usable(n *graph.Node) error {
+// node applies to n what changed after version from.
+func (u *upgrader) node(n *graph.Node, rules map[string][]change, from int64) error {
 	if !n.Standard() {
 		return nil
 	}
-	if _, ok := u.rules[n.Op]; !ok {
+	list, known := rules[n.Op]
+	switch {
+	case !known:
 		return errors.New("is of an operator that cannot be upgraded")
-	}
-	if n.HasGraphs() {
+	case n.HasGraphs():
 		return errors.New("has a subgraph, which cannot be upgraded")
 	}
-	return nil
-}
-
-// node applies what changed at version to n.
-func (u *upgrader) node(n *graph.Node, version int64) error {
-	if !n.Standard() {
-		return nil
-	}
-	for _, c := range u.rules[n.Op] {
-		if c.version == version {
-			return c.rewrite(u, n)
+	for _, c := range list {
+		if c.version <= from {
+			continue
+		}
+		if err := c.rewrite(u, n); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// take notes the names that are there.
-func (u *upgrader) take() {
-	u.taken = map[string]bool{}
-	if u.graph != nil {
-		for _, v := range append(slices.Clone(u.graph.Inputs), u.graph.Values...) {
-			u.taken[v.Name] = true
-		}
-		for _, t := range u.graph.Inits {
-			u.taken[t.Name] = true
-		}
-	} else {
-		for _, in := range u.function.Inputs {
-			u.taken[in] = true
-		}
-	}
-	for _, n := range *u.nodes {
-		u.taken[n.Name] = true
-		for _, o := range n.Outputs {
-			u.taken[o] = true
-		}
-	}
 }
 
 // name makes a fresh name for something that belongs to n.
@@ -257,49 +135,228 @@ func (u *upgrader) name(n *graph.Node, hint string) string {
 	if base == "" && len(n.Outputs) > 0 {
 		base = n.Outputs[0]
 	}
-	base += "_" + hint
-	name := base
-	for i := 1; u.taken[name]; i++ {
-		name = fmt.Sprintf("%s_%d", base, i)
-	}
-	u.taken[name] = true
-	return name
+	return u.names.Name(base + "_" + hint)
 }
 
-// constant makes t a value that n can use: an initializer, or in a function,
-// which has none, the output of a Constant node.
+// constant makes t an initializer that n can use.
 func (u *upgrader) constant(n *graph.Node, hint string, t *graph.Tensor) string {
 	t.Name = u.name(n, hint)
-	if u.graph != nil {
-		u.graph.Inits = append(u.graph.Inits, t)
-		return t.Name
-	}
-	out := t.Name
-	t.Name = ""
-	c := &graph.Node{Op: "Constant", Outputs: []string{out}, Attrs: []graph.Attr{graph.TensorAttr("value", t)}}
-	u.put(c, true)
-	return out
+	u.names.G.Inits = append(u.names.G.Inits, t)
+	return t.Name
 }
 
-// put adds a node of a new value before or after the node at hand.
-func (u *upgrader) put(n *graph.Node, before bool) {
-	if before {
-		u.before = append(u.before, n)
-	} else {
-		u.after = append(u.after, n)
+// change is what happened to an operator at a version of the operator set.
+type change struct {
+	version int64
+	rewrite func(*upgrader, *graph.Node) error
+}
+
+// compatible lists the operators whose changes between opset 9 and 21 only
+// allowed more: more element types, attributes and inputs whose absence means
+// what the operator did before.
+const compatible = `
+Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh AveragePool Bernoulli BitShift BitwiseAnd BitwiseNot
+BitwiseOr BitwiseXor BlackmanWindow Cast CastLike Ceil Celu CenterCropPad Col2Im Compress Concat Constant
+ConstantOfShape Conv ConvInteger ConvTranspose Cos Cosh CumSum DepthToSpace DequantizeLinear Det Div
+DynamicQuantizeLinear Einsum Elu Equal Erf Exp Expand EyeLike Flatten Floor GRU Gather GatherElements GatherND Gelu
+Gemm GlobalAveragePool GlobalLpPool GlobalMaxPool Greater GreaterOrEqual HammingWindow HannWindow HardSigmoid
+HardSwish Identity InstanceNormalization IsInf IsNaN LRN LSTM LayerNormalization LeakyRelu Less LessOrEqual Log
+LpNormalization LpPool MatMul MatMulInteger Max MaxPool Mean MeanVarianceNormalization Min Mish Mod Mul Multinomial
+Neg NonMaxSuppression NonZero Not OneHot Or PRelu Pow QLinearConv QLinearMatMul QuantizeLinear RMSNormalization RNN
+RandomNormal RandomNormalLike RandomUniform RandomUniformLike Range Reciprocal Relu Reshape ReverseSequence
+RotaryEmbedding Round ScatterElements ScatterND Selu Shape Shrink Sigmoid Sign Sin Sinh Size Softplus Softsign
+SpaceToDepth Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Tile Transpose Trilu Unique Where Xor`
+
+// changes is the table of the operators that Upgrade knows.
+// References: the operators' histories in ONNX's Changelog.md.
+func changes() map[string][]change {
+	t := map[string][]change{}
+	for op := range strings.FieldsSeq(compatible) {
+		t[op] = nil
+	}
+	for _, op := range []string{
+		"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
+		"ReduceMin", "ReduceProd", "ReduceSumSquare",
+	} {
+		t[op] = []change{{18, intsInput("axes")}}
+	}
+	for _, op := range []string{"ReduceSum", "Squeeze", "Unsqueeze"} {
+		t[op] = []change{{13, intsInput("axes")}}
+	}
+	for _, op := range []string{"Softmax", "LogSoftmax", "Hardmax"} {
+		t[op] = []change{{13, flattened}}
+	}
+	t["BatchNormalization"] = []change{{14, inferenceForm}}
+	t["Clip"] = []change{{11, clip}}
+	t["Dropout"] = []change{{10, boolMask}, {12, dropout}}
+	t["Pad"] = []change{{11, pad}}
+	t["Slice"] = []change{{10, slice}}
+	t["Split"] = []change{{13, intsInput("split")}, {18, splitOutputs}}
+	// What classifiers hardly have is not rewritten.
+	for op, version := range map[string]int64{
+		"DFT": 20, "GridSample": 20, "GroupNormalization": 21, "Resize": 11, "RoiAlign": 16, "Scatter": 11,
+		"TopK": 10, "Upsample": 10,
+	} {
+		err := fmt.Errorf("changed at opset %d in a way that is not rewritten: export the model at a newer opset", version)
+		t[op] = []change{{version, func(*upgrader, *graph.Node) error { return err }}}
+	}
+	return t
+}
+
+// remove takes the attribute called name from n and returns it, nil when there is none.
+func remove(n *graph.Node, name string) *graph.Attr {
+	a := n.Attr(name)
+	if a == nil {
+		return nil
+	}
+	removed := *a
+	n.Attrs = slices.DeleteFunc(slices.Clone(n.Attrs), func(a graph.Attr) bool { return a.Name == name })
+	return &removed
+}
+
+// input sets the i-th input of n.
+func input(n *graph.Node, i int, value string) {
+	for len(n.Inputs) <= i {
+		n.Inputs = append(n.Inputs, "")
+	}
+	n.Inputs[i] = value
+}
+
+// intsInput turns the integer-list attribute called name into the second input,
+// if it has elements: an empty list meant the same as none.
+func intsInput(name string) func(*upgrader, *graph.Node) error {
+	return func(u *upgrader, n *graph.Node) error {
+		u.ints(n, name, 1)
+		return nil
 	}
 }
 
-// used reports whether anything uses value.
-func (u *upgrader) used(value string) bool {
-	if value == "" {
-		return false
+// ints turns the integer-list attribute called name into the i-th input.
+func (u *upgrader) ints(n *graph.Node, name string, i int) {
+	if a := remove(n, name); a != nil && len(a.Ints) > 0 {
+		input(n, i, u.constant(n, name, graph.FromInts("", a.Ints, int64(len(a.Ints)))))
 	}
-	if u.graph != nil && slices.ContainsFunc(u.graph.Outputs, func(v graph.Value) bool { return v.Name == value }) {
-		return true
+}
+
+// scalar turns the float attribute called name into the i-th input, a constant of the element type of
+// the first one.
+func (u *upgrader) scalar(n *graph.Node, name string, i int) error {
+	a := remove(n, name)
+	if a == nil {
+		return nil
 	}
-	if u.function != nil && slices.Contains(u.function.Outputs, value) {
-		return true
+	dtype := u.types[n.Input(0)].DType
+	t := graph.FromNumbers("", dtype, []float32{a.F})
+	switch {
+	case dtype == graph.Undefined:
+		return fmt.Errorf("has the attribute %q, which becomes an input of the type of %q, but the model does not say "+
+			"which that is", name, n.Input(0))
+	case t == nil:
+		return fmt.Errorf("has the attribute %q, which cannot be made an input of type %s", name, dtype)
 	}
-	return slices.ContainsFunc(*u.nodes, func(n *graph.Node) bool { return slices.Contains(n.Inputs, value) })
+	input(n, i, u.constant(n, name, t))
+	return nil
+}
+
+// clip: the attributes min and max became inputs. The old defaults are the
+// ends of float32's range and are left out.
+func clip(u *upgrader, n *graph.Node) error {
+	return errors.Join(u.scalar(n, "min", 1), u.scalar(n, "max", 2))
+}
+
+// boolMask: the mask, which had the type of the data, became one of booleans.
+func boolMask(u *upgrader, n *graph.Node) error {
+	if len(n.Outputs) > 1 {
+		g, mask := u.names.G, n.Outputs[1]
+		isMask := func(v graph.Value) bool { return v.Name == mask }
+		if len(g.Consumers()[mask]) > 0 || slices.ContainsFunc(g.Outputs, isMask) {
+			return errors.New("has a mask whose type changed and that is used")
+		}
+		n.Outputs = n.Outputs[:1]
+	}
+	return nil
+}
+
+// dropout: the ratio became an input. The node still does nothing: its third
+// input, training_mode, is absent.
+func dropout(u *upgrader, n *graph.Node) error {
+	if a := remove(n, "ratio"); a != nil {
+		input(n, 1, u.constant(n, "ratio", graph.FromFloats("", []float32{a.F})))
+	}
+	return nil
+}
+
+// inferenceForm: training became an attribute, with other outputs. Until then
+// outputs other than the first said that the node normalises by the statistics
+// of the batch, which is what ONNX Runtime does even if nothing uses them.
+func inferenceForm(_ *upgrader, n *graph.Node) error {
+	first := min(1, len(n.Outputs))
+	if slices.ContainsFunc(n.Outputs[first:], func(o string) bool { return o != "" }) {
+		return errors.New("is in training form, in which outputs depend on the batch: export the model in evaluation mode")
+	}
+	n.Outputs = n.Outputs[:first]
+	return nil
+}
+
+// flattened: Softmax, LogSoftmax and Hardmax normalised over all axes from axis
+// (default 1) on, as if the input were flattened to a matrix there; from opset
+// 13 on they do so over the one axis (default -1).
+func flattened(u *upgrader, n *graph.Node) error {
+	axis := n.Int("axis", 1)
+	t, known := u.types[n.Input(0)]
+	if axis == -1 || known && axis == int64(len(t.Shape))-1 {
+		setInt(n, "axis", axis)
+		return nil
+	}
+	if len(n.Inputs) != 1 || len(n.Outputs) != 1 {
+		return errors.New("does not have one input and one output")
+	}
+	in, out := n.Inputs[0], n.Outputs[0]
+	shape, flat, soft := u.name(n, "shape"), u.name(n, "flat"), u.name(n, "matrix")
+	u.before = []*graph.Node{
+		{Name: u.name(n, "Shape"), Op: "Shape", Inputs: []string{in}, Outputs: []string{shape}},
+		{
+			Name: u.name(n, "Flatten"), Op: "Flatten", Inputs: []string{in}, Outputs: []string{flat},
+			Attrs: []graph.Attr{graph.IntAttr("axis", axis)},
+		},
+	}
+	u.after = []*graph.Node{
+		{Name: u.name(n, "Reshape"), Op: "Reshape", Inputs: []string{soft, shape}, Outputs: []string{out}},
+	}
+	n.Inputs, n.Outputs = []string{flat}, []string{soft}
+	setInt(n, "axis", -1)
+	return nil
+}
+
+func setInt(n *graph.Node, name string, v int64) {
+	if a := n.Attr(name); a != nil {
+		a.I = v
+		return
+	}
+	n.Attrs = append(n.Attrs, graph.IntAttr(name, v))
+}
+
+// pad: the attributes pads and value became inputs.
+func pad(u *upgrader, n *graph.Node) error {
+	u.ints(n, "pads", 1)
+	if n.Float("value", 0) == 0 {
+		remove(n, "value")
+	}
+	return u.scalar(n, "value", 2)
+}
+
+// slice: starts, ends and axes became inputs.
+func slice(u *upgrader, n *graph.Node) error {
+	for i, name := range []string{"starts", "ends", "axes"} {
+		u.ints(n, name, i+1)
+	}
+	return nil
+}
+
+// splitOutputs: an even split has to say into how many parts.
+func splitOutputs(_ *upgrader, n *graph.Node) error {
+	if n.Input(1) == "" && n.Attr("num_outputs") == nil {
+		n.Attrs = append(n.Attrs, graph.IntAttr("num_outputs", int64(len(n.Outputs))))
+	}
+	return nil
 }

@@ -255,7 +255,7 @@ func (c *Model) session(key string, build builder) (*ort.Session, error) {
 func (c *Model) upgraded() (*graph.Model, error) {
 	m := c.Graph().Clone()
 	if m.Opset("") < 18 {
-		if err := onnxio.Upgrade(m, 18); err != nil {
+		if err := onnxio.Upgrade(m); err != nil {
 			return nil, err
 		}
 	}

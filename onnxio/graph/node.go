@@ -60,16 +60,6 @@ func (n *Node) PlainGemm() bool {
 		n.Int("transB", 0) == 1
 }
 
-// KeepsShape reports whether n's first output has the shape of its first input.
-func (n *Node) KeepsShape() bool {
-	switch n.Op {
-	case "Relu", "LeakyRelu", "Elu", "Selu", "Sigmoid", "HardSigmoid", "Tanh", "Softplus", "Gelu", "Clip",
-		"Softmax", "LogSoftmax", "Identity", "Dropout", "BatchNormalization", "Cast":
-		return n.Standard()
-	}
-	return false
-}
-
 // HasGraphs reports whether n carries subgraphs, as If, Loop and Scan do: it then
 // uses values that its inputs do not list.
 func (n *Node) HasGraphs() bool {
