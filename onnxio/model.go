@@ -25,8 +25,8 @@ type Model struct {
 	fixed  int     // the batch size that the model insists on, or 0
 	dim    int
 	types  autodiff.Types
-	head   head
-	logits int // number of logits per row, 1 for a single one
+	logits string // the value that holds them
+	perRow int    // number of logits per row, 1 for a single one
 
 	canonical func() (*Model, error)
 }
@@ -58,7 +58,7 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 		return nil, err
 	}
 	var err error
-	if m.head, err = findHead(g.Graph); err != nil {
+	if m.logits, err = findLogits(g.Graph); err != nil {
 		return nil, err
 	}
 	if err := m.probe(ctx); err != nil {
@@ -82,7 +82,7 @@ func (m *Model) canonicalize() (*Model, error) {
 	}
 	c := m.With(g)
 	c.types = types
-	if c.head, err = findHead(g.Graph); err != nil {
+	if c.logits, err = findLogits(g.Graph); err != nil {
 		return nil, err
 	}
 	c.canonical = func() (*Model, error) { return c, nil }
@@ -114,25 +114,22 @@ func (m *Model) Fixed() int { return m.fixed }
 
 // Head returns the value that holds the logits, rows x perRow; a binary classifier may have a
 // single logit per row.
-func (m *Model) Head() (logits string, perRow int) { return m.head.logits, m.logits }
+func (m *Model) Head() (logits string, perRow int) { return m.logits, m.perRow }
 
 // Classes returns the number of classes (2 for a single logit).
-func (m *Model) Classes() int { return max(m.logits, 2) }
+func (m *Model) Classes() int { return max(m.perRow, 2) }
 
 // Types returns the types of the model's values. They are shared: clone the map before changing it.
 func (m *Model) Types() autodiff.Types { return m.types }
 
-// Feed makes the model's input tensor of rows of inputs.
+// Feed makes the model's input tensor of rows of inputs. A float tensor shares their memory: x must not
+// change while the tensor is in use.
 func (m *Model) Feed(x []float32) *graph.Tensor {
-	return graph.FromNumbers(m.input.Name, m.input.DType, x, append([]int64{int64(len(x) / m.dim)}, m.sizes...)...)
-}
-
-// View is Feed without copying: x must not change while the tensor of a float input is in use.
-func (m *Model) View(x []float32) *graph.Tensor {
-	if m.input.DType != graph.Float {
-		return m.Feed(x)
+	dims := append([]int64{int64(len(x) / m.dim)}, m.sizes...)
+	if m.input.DType == graph.Float {
+		return ort.ViewFloats(m.input.Name, x, dims...)
 	}
-	return ort.ViewFloats(m.input.Name, x, append([]int64{int64(len(x) / m.dim)}, m.sizes...)...)
+	return graph.FromNumbers(m.input.Name, m.input.DType, x, dims...)
 }
 
 // maxFeed bounds the numbers of one run: a file may declare any shape.
@@ -142,9 +139,9 @@ const maxFeed = 1 << 28
 func (m *Model) readInput() error {
 	ins := m.graph.Graph.DataInputs()
 	if len(ins) != 1 {
-		names := make([]string, len(ins))
-		for i, v := range ins {
-			names[i] = v.Name
+		var names []string
+		for _, v := range ins {
+			names = append(names, v.Name)
 		}
 		return fmt.Errorf("the model has %d data inputs %q; a classifier with one input tensor is needed", len(ins), names)
 	}
@@ -155,59 +152,41 @@ func (m *Model) readInput() error {
 	if len(m.input.Shape) < 2 {
 		return fmt.Errorf("input %q has the shape %v; rows x features is needed", m.input.Name, m.input.Shape)
 	}
+	m.fixed = int(max(m.input.Shape[0].Size, 0))
 	m.dim = 1
-	for i, d := range m.input.Shape {
-		if i == 0 {
-			if d.Size >= 0 {
-				m.fixed = int(d.Size)
-			}
-			continue
-		}
+	for i, d := range m.input.Shape[1:] {
 		if d.Size <= 0 {
-			return fmt.Errorf("dimension %d of input %q is %q; only the first may be dynamic", i, m.input.Name, d.Param)
+			return fmt.Errorf("dimension %d of input %q is %q; only the first may be dynamic", i+1, m.input.Name, d.Param)
 		}
-		if d.Size > maxFeed/int64(m.dim) {
-			return fmt.Errorf("input %q has the absurd shape %v", m.input.Name, sizes(m.input.Shape))
+		if d.Size > maxFeed/int64(m.dim)/int64(max(m.fixed, 1)) {
+			return fmt.Errorf("input %q has the absurd shape %v", m.input.Name, m.input.Shape)
 		}
 		m.sizes = append(m.sizes, d.Size)
 		m.dim *= int(d.Size)
 	}
-	if int64(m.fixed) > maxFeed/int64(m.dim) {
-		return fmt.Errorf("input %q has the absurd shape %v", m.input.Name, sizes(m.input.Shape))
-	}
 	return nil
-}
-
-func sizes(s graph.Shape) []int64 {
-	out := make([]int64, len(s))
-	for i, d := range s {
-		out[i] = d.Size
-	}
-	return out
 }
 
 // readLogits checks the logits' shape.
 func (m *Model) readLogits() error {
-	t, ok := m.types[m.head.logits]
+	t, ok := m.types[m.logits]
 	if !ok || !t.DType.IsFloat() {
-		return fmt.Errorf("the logits %q hold %s; a float tensor is needed", m.head.logits, t.DType)
+		return fmt.Errorf("the logits %q hold %s; a float tensor is needed", m.logits, t.DType)
 	}
-	m.logits = 1
-	for i, d := range t.Shape {
-		if i > 0 {
-			if d.Size < 1 {
-				return fmt.Errorf("the logits %q have no fixed number of classes", m.head.logits)
-			}
-			m.logits *= int(d.Size)
+	m.perRow = 1
+	for _, d := range t.Shape[min(1, len(t.Shape)):] {
+		if d.Size < 1 {
+			return fmt.Errorf("the logits %q have no fixed number of classes", m.logits)
 		}
+		m.perRow *= int(d.Size)
 	}
 	flat := len(t.Shape) > 0 && !slices.ContainsFunc(t.Shape[min(2, len(t.Shape)):],
 		func(d graph.Dim) bool { return d.Size != 1 })
 	if !flat || (m.fixed == 0 && t.Shape[0].Size >= 0) {
-		return fmt.Errorf("the logits %q do not have the form rows x classes", m.head.logits)
+		return fmt.Errorf("the logits %q do not have the form rows x classes", m.logits)
 	}
-	if m.logits == 1 {
-		return squashed(m.graph.Graph, m.head.logits)
+	if m.perRow == 1 {
+		return squashed(m.graph.Graph, m.logits)
 	}
 	return nil
 }
@@ -289,82 +268,54 @@ func (m *Model) probe(ctx context.Context) error {
 	return nil
 }
 
-// head says how a model's output becomes a decision.
-type head struct {
-	logits string // the value that holds the logits: rows x classes, or one logit per row
-	output string // the graph output it was found behind
-}
-
-// isHeadOp reports operators that turn logits into a decision or probabilities:
-// each is increasing in its input, or picks the largest, so the decision is the
-// same in front of it.
-func isHeadOp(op string) bool {
-	switch op {
-	case "Softmax", "LogSoftmax", "Sigmoid", "ArgMax":
-		return true
-	}
-	return false
-}
-
-// isWrapping reports operators that may stand behind a head without changing what
-// it says.
-func isWrapping(op string) bool {
-	switch op {
-	case "Identity", "Cast", "Dropout", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "Clip":
-		return true
-	}
-	return false
-}
-
-// findHead walks back from the outputs of g to the logits. Of several outputs those
+// findLogits walks back from the outputs of g to the logits. Of several outputs those
 // that are labels (no floats) are left aside where another is there, and the rest
 // must lead to the same logits.
-func findHead(g *graph.Graph) (head, error) {
+func findLogits(g *graph.Graph) (string, error) {
 	producers := g.Producers()
 	labels := func(v graph.Value) bool { return v.DType != graph.Undefined && !v.DType.IsFloat() }
 	outputs := slices.DeleteFunc(slices.Clone(g.Outputs), labels)
 	if len(outputs) == 0 {
 		outputs = g.Outputs
 	}
-	var heads []head
+	var logits, output string
 	for _, out := range outputs {
-		h, err := behind(producers, out.Name)
-		if err != nil {
-			return head{}, err
-		}
-		if !slices.ContainsFunc(heads, func(o head) bool { return o.logits == h.logits }) {
-			heads = append(heads, h)
+		v, err := behind(producers, out.Name)
+		switch {
+		case err != nil:
+			return "", err
+		case logits == "":
+			logits, output = v, out.Name
+		case v != logits:
+			return "", fmt.Errorf("the outputs %q and %q come from different values (%q, %q): keep the output that decides "+
+				"and remove the others", output, out.Name, logits, v)
 		}
 	}
-	switch len(heads) {
-	case 0:
-		return head{}, errors.New("the model has no outputs")
-	case 1:
-		return heads[0], nil
+	if logits == "" {
+		return "", errors.New("the model has no outputs")
 	}
-	return head{}, fmt.Errorf("the outputs %q and %q come from different values (%q, %q): keep the output that decides "+
-		"and remove the others",
-		heads[0].output, heads[1].output, heads[0].logits, heads[1].logits)
+	return logits, nil
 }
 
-// behind walks back from one output.
-func behind(producers map[string]*graph.Node, output string) (head, error) {
-	h := head{logits: output, output: output}
+// behind walks back from one output to the logits, through operators that turn logits into a decision or
+// probabilities (each is increasing in its input, or picks the largest, so the decision is the same in
+// front of it) and those that may stand behind them without changing what they say.
+func behind(producers map[string]*graph.Node, output string) (string, error) {
+	logits := output
 	for at := output; ; {
 		n := producers[at]
-		switch {
-		case n == nil || len(n.Inputs) == 0:
-			return h, nil
-		case n.Op == "ZipMap":
-			return h, fmt.Errorf("output %q is a ZipMap, a list of dictionaries; export the model with its probabilities as "+
+		if n == nil || len(n.Inputs) == 0 || !n.Standard() && n.Op != "ZipMap" {
+			return logits, nil
+		}
+		switch at = n.Inputs[0]; n.Op {
+		case "ZipMap":
+			return "", fmt.Errorf("output %q is a ZipMap, a list of dictionaries; export the model with its probabilities as "+
 				"a tensor (zipmap=False)", output)
-		case n.Standard() && isHeadOp(n.Op):
-			at = n.Inputs[0]
-			h.logits = at
-		case n.Standard() && isWrapping(n.Op):
-			at = n.Inputs[0]
+		case "Softmax", "LogSoftmax", "Sigmoid", "ArgMax":
+			logits = at
+		case "Identity", "Cast", "Dropout", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "Clip":
 		default:
-			return h, nil
+			return logits, nil
 		}
 	}
 }

@@ -82,8 +82,11 @@ func open(m *graph.Model, rows []float32, o ort.Options) (*subject, error) {
 	return s, err
 }
 
-// feed makes the k-th batch.
+// feed makes the k-th batch. A model with a fixed number of rows takes so many at a time.
 func (s *subject) feed(k, batch int) []*graph.Tensor {
+	if fixed := s.input.Shape[0].Size; fixed > 0 {
+		batch = int(fixed)
+	}
 	var x []float32
 	for i := range batch {
 		x = append(x, s.rows[(k*batch+i)%len(s.rows)]...)
@@ -127,8 +130,11 @@ func race(
 			}
 			i := (turn + k) % 2
 			began := time.Now()
-			if _, err := pair[i].session.RunRows(context.WithoutCancel(ctx), feeds[i][turn%turns]); err != nil {
-				return seconds, err
+			feed := feeds[i][turn%turns]
+			for done := 0; done < batch; done += int(feed[0].Dims[0]) {
+				if _, err := pair[i].session.Run(context.WithoutCancel(ctx), feed); err != nil {
+					return seconds, err
+				}
 			}
 			if turn >= warmup {
 				seconds[i] = append(seconds[i], time.Since(began).Seconds())

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -60,6 +61,9 @@ type Model struct {
 func New(m *onnxio.Model, o Options) (*Model, error) {
 	if o.Batch <= 0 {
 		o.Batch = 4096
+	}
+	if m.Fixed() > 0 {
+		o.Batch = m.Fixed()
 	}
 	if o.Workers <= 0 {
 		o.Workers = 1
@@ -202,7 +206,7 @@ func (c *Model) runBatch(ctx context.Context, s *ort.Session, x []float32, wants
 	for i, w := range wants {
 		names[i] = w.name
 	}
-	res, err := s.RunRows(ctx, append([]*graph.Tensor{c.View(x)}, extra...), names...)
+	res, err := s.Run(ctx, append([]*graph.Tensor{c.feed(x)}, extra...), names...)
 	if err != nil {
 		return nil, err
 	}
@@ -211,11 +215,19 @@ func (c *Model) runBatch(ctx context.Context, s *ort.Session, x []float32, wants
 		if out[i], err = ort.FloatsOf(res[i]); err != nil {
 			return nil, err
 		}
-		if rows := len(x) / c.Dim(); len(out[i]) != rows*w.size {
-			return nil, fmt.Errorf("value %q has %d numbers for %d rows of %d", w.name, len(out[i]), rows, w.size)
+		rows := len(x) / c.Dim()
+		if run := max(rows, c.Fixed()); len(out[i]) != run*w.size {
+			return nil, fmt.Errorf("value %q has %d numbers for %d rows of %d", w.name, len(out[i]), run, w.size)
 		}
+		out[i] = out[i][:rows*w.size]
 	}
 	return out, nil
+}
+
+// feed makes the input tensor of one batch. A model with a fixed batch gets rows of zeros behind those
+// that there are, and no class for them (see picks): they have no loss.
+func (c *Model) feed(x []float32) *graph.Tensor {
+	return c.Feed(append(slices.Clip(x), make([]float32, max(0, c.Fixed()*c.Dim()-len(x)))...))
 }
 
 // forward makes the model with its logits as the only output.

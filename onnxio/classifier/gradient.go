@@ -115,7 +115,8 @@ func (c *Model) Observe(ctx context.Context, x []float32, p Probe,
 // picks makes the input that picks each row's class: -1 at the class, 0 elsewhere.
 func (c *Model) picks(classes []int, from, to int) *graph.Tensor {
 	k := c.Classes()
-	v := make([]float32, (to-from)*k)
+	rows := max(to-from, c.Fixed())
+	v := make([]float32, rows*k)
 	for i := range to - from {
 		class := c.target
 		if classes != nil {
@@ -123,7 +124,7 @@ func (c *Model) picks(classes []int, from, to int) *graph.Tensor {
 		}
 		v[i*k+class] = -1
 	}
-	return graph.FromFloats(pickName, v, int64(to-from), int64(k))
+	return graph.FromFloats(pickName, v, int64(rows), int64(k))
 }
 
 // Names of the values that the gradient graphs add.

@@ -52,7 +52,10 @@ func (c *Model) HessianVector(ctx context.Context, x []float32, classes []int, w
 		return nil, fmt.Errorf("curvature by %q: %w", weight, err)
 	}
 	sum, err := c.sumBatches(ctx, x, len(v), func(ctx context.Context, from, to int) ([]float32, error) {
-		out, err := s.Run(ctx, append(c.padded(x, classes, from, to), graph.FromNumbers(vectorName, w.DType, v, w.Dims...)))
+		out, err := s.Run(ctx, []*graph.Tensor{
+			c.feed(x[from*c.Dim() : to*c.Dim()]), c.picks(classes, from, to),
+			graph.FromNumbers(vectorName, w.DType, v, w.Dims...),
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -105,27 +108,12 @@ func (c *Model) withProduct(w *graph.Tensor) (*graph.Model, error) {
 	return m, nil
 }
 
-// padded makes the inputs of one batch. A model with a fixed batch gets rows of
-// zeros behind those that there are, and no class for them: they have no loss.
-func (c *Model) padded(x []float32, classes []int, from, to int) []*graph.Tensor {
-	rows, picks := x[from*c.Dim():to*c.Dim()], c.picks(classes, from, to)
-	if missing := c.Fixed() - (to - from); c.Fixed() > 0 && missing > 0 {
-		rows = append(append([]float32{}, rows...), make([]float32, missing*c.Dim())...)
-		picks.Raw = append(picks.Raw, make([]byte, 4*missing*c.Classes())...)
-		picks.Dims[0] = int64(c.Fixed())
-	}
-	return []*graph.Tensor{c.Feed(rows), picks}
-}
-
 // sumBatches adds up what one returns for each batch of x, in double precision and
 // in the order of the batches; as many run at once as there are workers.
 func (c *Model) sumBatches(ctx context.Context, x []float32, size int,
 	one func(ctx context.Context, from, to int) ([]float32, error),
 ) ([]float64, error) {
 	batch := c.o.Batch
-	if c.Fixed() > 0 {
-		batch = c.Fixed()
-	}
 	sum := make([]float64, size)
 	for n, start := len(x)/c.Dim(), 0; start < n; start += batch * c.o.Workers {
 		parts := make([][]float32, c.o.Workers)

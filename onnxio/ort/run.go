@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
-	"slices"
 	"unsafe"
 
 	ort "github.com/yalue/onnxruntime_go"
@@ -114,128 +113,6 @@ func (s *Session) learnScalar(out []ort.Value) bool {
 		}
 	}
 	return false
-}
-
-// RunRows is Run for any number of rows. In a model with a fixed number of rows, inputs with another
-// number are cut to the model's along their leading dimension, and the outputs are put together again;
-// every output asked for must have a row for each row of the inputs. The last piece is filled up by
-// repeating its last row, and the outputs of the filling are dropped. Inputs of exactly the declared
-// shape are then given to each run whole.
-func (s *Session) RunRows(ctx context.Context, in []*graph.Tensor, outputs ...string) ([]*graph.Tensor, error) {
-	c, err := s.cutting(in)
-	if err != nil {
-		return nil, err
-	}
-	if c.batch == 0 {
-		return s.Run(ctx, in, outputs...)
-	}
-	want, err := s.wanted(outputs)
-	if err != nil {
-		return nil, err
-	}
-	ordered, err := s.arrange(in, c.inputs)
-	if err != nil {
-		return nil, err
-	}
-	if c.rows == 0 {
-		return nil, errors.New("the model has a fixed number of rows and cannot be run on none")
-	}
-	res := make([]*graph.Tensor, len(want))
-	for from := int64(0); from < c.rows; from += c.batch {
-		n := min(c.batch, c.rows-from)
-		part, err := s.run(ctx, c.cut(ordered, from, n), want)
-		if err != nil {
-			return nil, fmt.Errorf("rows %d to %d: %w", from, from+n-1, err)
-		}
-		for i, p := range part {
-			if res[i], err = appendRows(res[i], p, n, c.batch); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return res, nil
-}
-
-// cutting says how inputs are cut to the number of rows that a model insists on.
-type cutting struct {
-	inputs map[string]bool // those that are cut
-	rows   int64           // that they have
-	batch  int64           // rows per run; 0 when nothing is to be cut
-}
-
-// cutting looks at the inputs only as far as needed to cut them; arrange checks
-// the rest.
-func (s *Session) cutting(in []*graph.Tensor) (cutting, error) {
-	c := cutting{inputs: map[string]bool{}}
-	var first string
-	for _, t := range in {
-		i := slices.IndexFunc(s.inputs, func(v graph.Value) bool { return v.Name == t.Name })
-		if i < 0 || len(t.Dims) == 0 {
-			continue
-		}
-		rows, declared := t.Dims[0], int64(-1)
-		if shape := s.inputs[i].Shape; len(shape) > 0 {
-			declared = shape[0].Size
-		}
-		if rows == declared {
-			continue
-		}
-		if first == "" {
-			first, c.rows = t.Name, rows
-		}
-		if rows != c.rows {
-			return c, fmt.Errorf("input %q has %d rows and input %q has %d: they cannot be cut into the same batches",
-				first, c.rows, t.Name, rows)
-		}
-		c.inputs[t.Name] = true
-		if declared < 1 {
-			continue
-		}
-		if c.batch > 0 && c.batch != declared {
-			return c, fmt.Errorf("the model's inputs have different fixed numbers of rows, %d and %d", c.batch, declared)
-		}
-		c.batch = declared
-	}
-	return c, nil
-}
-
-// cut returns the inputs of one run: n rows from the row from on, filled up to the batch.
-func (c cutting) cut(ordered []*graph.Tensor, from, n int64) []*graph.Tensor {
-	out := slices.Clone(ordered)
-	for i, t := range ordered {
-		if !c.inputs[t.Name] {
-			continue
-		}
-		size := int64(len(t.Raw)) / c.rows
-		raw := slices.Clone(t.Raw[from*size : (from+n)*size])
-		for range c.batch - n {
-			raw = append(raw, raw[(n-1)*size:n*size]...)
-		}
-		dims := slices.Clone(t.Dims)
-		dims[0] = c.batch
-		out[i] = &graph.Tensor{Name: t.Name, DType: t.DType, Dims: dims, Raw: raw}
-	}
-	return out
-}
-
-// appendRows appends the first n of the rows rows of p to t, which is nil at first.
-func appendRows(t, p *graph.Tensor, n, rows int64) (*graph.Tensor, error) {
-	if len(p.Dims) == 0 || p.Dims[0] != rows || p.DType == graph.String {
-		return nil, fmt.Errorf("output %q is %s%v for %d rows: without a row of numbers for each it cannot be put "+
-			"together from batches",
-			p.Name, p.DType, p.Dims, rows)
-	}
-	if t == nil {
-		t = &graph.Tensor{Name: p.Name, DType: p.DType, Dims: slices.Clone(p.Dims)}
-		t.Dims[0] = 0
-	}
-	if !slices.Equal(t.Dims[1:], p.Dims[1:]) {
-		return nil, fmt.Errorf("output %q has rows of shape %v in one batch and %v in another", p.Name, t.Dims[1:],
-			p.Dims[1:])
-	}
-	t.Raw = append(t.Raw, p.Raw[:int64(len(p.Raw))/rows*n]...)
-	t.Dims[0] += n
-	return t, nil
 }
 
 // kind is what the engine does for one element type, in the binding's generic types.

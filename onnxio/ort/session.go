@@ -121,7 +121,7 @@ func (s *Session) Run(ctx context.Context, in []*graph.Tensor, outputs ...string
 	if err != nil {
 		return nil, err
 	}
-	ordered, err := s.arrange(in, nil)
+	ordered, err := s.arrange(in)
 	if err != nil {
 		return nil, err
 	}
@@ -152,9 +152,8 @@ func (s *Session) wanted(asked []string) ([]int, error) {
 }
 
 // arrange puts in into the order of the inputs and checks names, types and
-// shapes; it reports everything that is wrong at once. Leading dimensions are
-// not checked for the inputs in split (nil: none).
-func (s *Session) arrange(in []*graph.Tensor, split map[string]bool) ([]*graph.Tensor, error) {
+// shapes; it reports everything that is wrong at once.
+func (s *Session) arrange(in []*graph.Tensor) ([]*graph.Tensor, error) {
 	ordered := make([]*graph.Tensor, len(s.inputs))
 	var errs []error
 	var unknown, missing []string
@@ -167,7 +166,7 @@ func (s *Session) arrange(in []*graph.Tensor, split map[string]bool) ([]*graph.T
 			errs = append(errs, fmt.Errorf("input %q is given twice", t.Name))
 		default:
 			ordered[i] = t
-			errs = append(errs, fits(t, s.inputs[i], split[t.Name]))
+			errs = append(errs, fits(t, s.inputs[i]))
 		}
 	}
 	for i, v := range s.inputs {
@@ -189,7 +188,7 @@ func (s *Session) arrange(in []*graph.Tensor, split map[string]bool) ([]*graph.T
 }
 
 // fits reports whether t can be fed to the input v.
-func fits(t *graph.Tensor, v graph.Value, anyRows bool) error {
+func fits(t *graph.Tensor, v graph.Value) error {
 	if v.DType != graph.Undefined && t.DType != v.DType {
 		return fmt.Errorf("input %q has type %s, not %s", v.Name, v.DType, t.DType)
 	}
@@ -201,7 +200,7 @@ func fits(t *graph.Tensor, v graph.Value, anyRows bool) error {
 	}
 	ok := len(t.Dims) == len(v.Shape)
 	for i := 0; ok && i < len(t.Dims); i++ {
-		ok = v.Shape[i].Size < 0 || v.Shape[i].Size == t.Dims[i] || (i == 0 && anyRows)
+		ok = v.Shape[i].Size < 0 || v.Shape[i].Size == t.Dims[i]
 	}
 	if !ok {
 		return fmt.Errorf("input %q has shape %s, not %s", v.Name, v.Shape, graph.Fixed(t.Dims...))
