@@ -55,7 +55,7 @@ func (c *Model) Affine(ctx context.Context) (w []float32, b float64, ok bool, er
 // affineGraph reports whether every operator between the input and the value is affine in what depends on the input.
 func affineGraph(g *graph.Graph, input, value string) bool {
 	depends := map[string]bool{input: true}
-	needed := ancestors(g, value)
+	needed := g.Needed(value)
 	for _, n := range g.Nodes {
 		var moving []int // the node's inputs that depend on the model's
 		for i, in := range n.Inputs {
@@ -76,21 +76,6 @@ func affineGraph(g *graph.Graph, input, value string) bool {
 		}
 	}
 	return depends[value]
-}
-
-// ancestors returns the nodes that the value is computed by.
-func ancestors(g *graph.Graph, value string) map[*graph.Node]bool {
-	producers := g.Producers()
-	out := map[*graph.Node]bool{}
-	for todo := []string{value}; len(todo) > 0; {
-		n := producers[todo[len(todo)-1]]
-		todo = todo[:len(todo)-1]
-		if n != nil && !out[n] {
-			out[n] = true
-			todo = append(todo, n.Inputs...)
-		}
-	}
-	return out
 }
 
 // affineNode reports whether the node is affine in those of its inputs that move.

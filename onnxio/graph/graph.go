@@ -339,6 +339,20 @@ func (g *Graph) Producers() map[string]*Node {
 	return p
 }
 
+// Needed returns the nodes that the values are computed by.
+func (g *Graph) Needed(values ...string) map[*Node]bool {
+	producers, needed := g.Producers(), map[*Node]bool{}
+	for todo := slices.Clone(values); len(todo) > 0; {
+		n := producers[todo[len(todo)-1]]
+		todo = todo[:len(todo)-1]
+		if n != nil && !needed[n] {
+			needed[n] = true
+			todo = append(todo, n.Inputs...)
+		}
+	}
+	return needed
+}
+
 // Builder appends nodes to a graph under names that are not yet taken.
 // The zero Builder is not usable; call NewBuilder.
 type Builder struct {

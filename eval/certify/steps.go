@@ -1,0 +1,430 @@
+package certify
+
+import (
+	"math"
+	"slices"
+)
+
+// step computes the zonotope of a slot from those of others.
+type step interface{ run(p *pass) }
+
+// pass is one evaluation of a program over a box.
+type pass struct {
+	*noiseSymbols
+	values []*zonotope // by slot
+	first  bool        // a second pass will be relaxed jointly with this one, so errors need symbols
+	full   []*zonotope // the slots of the full model, which this pass is relaxed jointly with; nil without
+}
+
+// program is a model as steps from its input to its logits.
+type program struct {
+	steps  []step
+	slots  int
+	input  int
+	logits int
+	// activations are those of the program by the value that they make, so that the same activation of the other
+	// model can be found.
+	activations map[string]*activation
+}
+
+// run evaluates the program.
+func (g *program) run(p *pass, x *zonotope) *zonotope {
+	p.values = make([]*zonotope, g.slots)
+	p.values[g.input] = x
+	for _, s := range g.steps {
+		s.run(p)
+	}
+	return p.values[g.logits]
+}
+
+// linear makes each of its numbers from a few others and a constant: sums, products with constants, and
+// numbers that only move.
+type linear struct {
+	out     int
+	numbers []number
+	exact   bool // no float arithmetic is done: numbers move, or codes become what they stand for
+}
+
+// number is b plus the terms. size bounds the magnitudes that b was computed from.
+type number struct {
+	terms   []term
+	b, size float64
+}
+
+// term is a times number of of a slot.
+type term struct {
+	slot, of int
+	a        float64
+}
+
+func (d *linear) run(p *pass) {
+	k := 0
+	for _, n := range d.numbers {
+		for _, t := range n.terms {
+			k = max(k, p.values[t.slot].k)
+		}
+	}
+	y := p.newZonotope(len(d.numbers), k)
+	for i, n := range d.numbers {
+		y.set(i, n.b)
+		y.mag[i] = n.size
+		for _, t := range n.terms {
+			x := p.values[t.slot]
+			axpy(t.a, x.row(t.of), y.row(i))
+			y.c[i] += t.a * x.c[t.of]
+			y.own[i] += math.Abs(t.a) * x.own[t.of]
+			y.mag[i] += math.Abs(t.a) * x.mag[t.of]
+			lo, hi := t.a*x.lo[t.of], t.a*x.hi[t.of]
+			y.lo[i], y.hi[i] = y.lo[i]+math.Min(lo, hi), y.hi[i]+math.Max(lo, hi)
+		}
+		e := 0.0
+		if !d.exact {
+			e = 8*roundoff*y.mag[i] + underflow
+		}
+		y.own[i] += e
+		e += doubleError * y.mag[i]
+		y.lo[i], y.hi[i] = y.lo[i]-e, y.hi[i]+e
+	}
+	y.tighten()
+	p.values[d.out] = y
+}
+
+// dense is y = W x + b, as Gemm and MatMul compute it.
+type dense struct {
+	in, out    int // slots
+	w          []float64
+	b          []float64
+	rows, cols int
+	exact      bool    // an integer kernel: sums are exact, only their scaling rounds
+	biasError  float64 // of an integer kernel that rounds the bias
+}
+
+// minOwnShare is how large, relative to the largest one, the own error of a number must be to get a symbol behind the
+// layer. The rest is added up in absolute value; either is sound.
+const minOwnShare = 1e-3
+
+func (d *dense) run(p *pass) {
+	x := p.values[d.in]
+	follow := withSymbols(x)
+	k, first := x.k, p.symbols
+	if len(follow) > 0 {
+		p.symbols += len(follow)
+		k = p.symbols
+	}
+	y := p.newZonotope(d.rows, k)
+	var nonzero, uncertain []int                          // of x: not 0, with symbols
+	reach, loose := p.floats(d.cols), slices.Clone(x.own) // loose: own errors that get no symbol
+	for _, j := range follow {
+		loose[j] = 0
+	}
+	for j := range d.cols {
+		if reach[j] = x.reach(j); reach[j] != 0 {
+			nonzero = append(nonzero, j)
+		}
+		if slices.ContainsFunc(x.row(j), func(v float64) bool { return v != 0 }) {
+			uncertain = append(uncertain, j)
+		}
+	}
+	for o := range d.rows {
+		w, to := d.w[o*d.cols:(o+1)*d.cols], y.row(o)
+		c, mag, own := d.b[o], math.Abs(d.b[o]), 0.0
+		for _, j := range nonzero {
+			c += w[j] * x.c[j]
+			mag += math.Abs(w[j]) * reach[j]
+		}
+		for _, j := range uncertain {
+			axpy(w[j], x.row(j), to)
+		}
+		for f, j := range follow {
+			to[first+f] = w[j] * x.own[j]
+		}
+		for j, e := range loose {
+			own += math.Abs(w[j]) * e
+		}
+		y.c[o], y.own[o], y.mag[o] = c, own, mag
+	}
+	if !d.exact {
+		for o := range d.rows {
+			y.own[o] += float64(len(nonzero)+8)*roundoff*y.mag[o] + underflow
+		}
+	}
+	y.tighten()
+	if d.exact {
+		for o := range d.rows {
+			y.mag[o] = y.reach(o)
+			e := 8*roundoff*(y.mag[o]+math.Abs(d.b[o])) + doubleError*y.mag[o] + d.biasError*1.01 + underflow
+			y.own[o] += e
+			y.lo[o], y.hi[o] = y.lo[o]-e, y.hi[o]+e
+		}
+	}
+	p.values[d.out] = y
+}
+
+// withSymbols returns, in ascending order, the numbers of x whose own error gets a symbol behind the layer.
+func withSymbols(x *zonotope) []int {
+	largest := slices.Max(x.own)
+	var out []int
+	for j, e := range x.own {
+		if e > 0 && e >= minOwnShare*largest && e >= minSymbolShare*x.reach(j) {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// quotientError is the relative error of x / scale in ONNX Runtime. It also covers integer kernels, which
+// multiply their sums by one float32 factor instead.
+const quotientError = 0x1p-22
+
+// quantize is QuantizeLinear: y is a code, as a number.
+type quantize struct {
+	in, out    int
+	scale      float64
+	zero       float64
+	qmin, qmax float64
+}
+
+func (d *quantize) run(p *pass) {
+	x := p.values[d.in]
+	y := p.newZonotope(len(x.c), x.k)
+	for i := range x.c {
+		lo, hi := x.lo[i]/d.scale, x.hi[i]/d.scale
+		slack := quotientError*math.Max(math.Abs(lo), math.Abs(hi)) + underflow
+		lo, hi = lo-slack, hi+slack
+		first, last := d.code(lo), d.code(hi)
+		if first == last {
+			y.set(i, first)
+			continue
+		}
+		slope, from, to := d.clamped(lo, hi)
+		e := (to-from)/2 + 0.5 + slack
+		if !p.first && p.full == nil && (last-first)/2 <= e {
+			// This pass is not compared with another model: the interval of the codes is closer than a line.
+			y.c[i], y.own[i] = (first+last)/2, (last-first)/2
+		} else {
+			a := slope / d.scale
+			axpy(a, x.row(i), y.row(i))
+			y.c[i] = a*x.c[i] + d.zero + (from+to)/2
+			y.own[i] = a*x.own[i] + e
+			y.own[i] += doubleError * (math.Abs(y.c[i]) + y.own[i])
+		}
+		y.lo[i], y.hi[i] = first, last
+		y.mag[i] = y.reach(i)
+	}
+	y.tighten()
+	p.values[d.out] = y
+}
+
+// code returns the code of the quotient t.
+func (d *quantize) code(t float64) float64 {
+	return math.Max(d.qmin, math.Min(math.RoundToEven(t)+d.zero, d.qmax))
+}
+
+// clamped returns a slope and the range of clamp(t) - slope*t for t between lo and hi.
+func (d *quantize) clamped(lo, hi float64) (slope, from, to float64) {
+	bottom, top := d.qmin-d.zero, d.qmax-d.zero
+	if lo >= bottom && hi <= top {
+		return 1, 0, 0
+	}
+	clamp := func(t float64) float64 { return math.Max(bottom, math.Min(t, top)) }
+	slope = (clamp(hi) - clamp(lo)) / (hi - lo)
+	from, to = math.Inf(1), math.Inf(-1)
+	for _, t := range []float64{lo, math.Max(lo, math.Min(bottom, hi)), math.Max(lo, math.Min(top, hi)), hi} {
+		v := clamp(t) - slope*t
+		from, to = math.Min(from, v), math.Max(to, v)
+	}
+	return slope, from, to
+}
+
+// function is an increasing function of one number, with its linear relaxations.
+type function interface {
+	at(x float64) float64
+	// relax returns a slope and the range of at(x) - slope*x for x between lo and hi.
+	relax(lo, hi float64) (slope, from, to float64)
+	// slopes bounds the slopes between any two points between lo and hi.
+	slopes(lo, hi float64) (from, to float64)
+	// rounding bounds the difference between at and what ONNX Runtime computes, for arguments of magnitude reach.
+	rounding(reach float64) float64
+}
+
+// piecewiseLinear has the slope left below knee, the slope right above it, and the value knee at knee: Relu,
+// LeakyRelu, and bounds from one side.
+type piecewiseLinear struct{ knee, left, right float64 }
+
+// atLeast is the function max(x, bound), atMost min(x, bound).
+func atLeast(bound float64) piecewiseLinear { return piecewiseLinear{knee: bound, right: 1} }
+func atMost(bound float64) piecewiseLinear  { return piecewiseLinear{knee: bound, left: 1} }
+
+func (h piecewiseLinear) at(x float64) float64 {
+	if x > h.knee {
+		return h.line(h.right, x)
+	}
+	return h.line(h.left, x)
+}
+
+// line is the value at x of the line through the knee. It does not compute with the knee where it need not:
+// the knee may be infinite, or so large that x is lost in the sum.
+func (h piecewiseLinear) line(slope, x float64) float64 {
+	switch slope {
+	case 0:
+		return h.knee
+	case 1:
+		return x
+	}
+	return slope*x + (1-slope)*h.knee
+}
+
+// relax is the relaxation of DeepZ: the slope between the ends, which for Relu is hi / (hi - lo).
+func (h piecewiseLinear) relax(lo, hi float64) (slope, from, to float64) {
+	switch {
+	case lo >= h.knee:
+		shift := h.line(h.right, 0)
+		return h.right, shift, shift
+	case hi <= h.knee:
+		shift := h.line(h.left, 0)
+		return h.left, shift, shift
+	}
+	slope = (h.at(hi) - h.at(lo)) / (hi - lo)
+	a, b, c := h.at(lo)-slope*lo, h.at(hi)-slope*hi, h.knee-slope*h.knee // a and b differ by rounding only
+	return slope, min(a, b, c), max(a, b, c)
+}
+
+func (h piecewiseLinear) slopes(lo, hi float64) (from, to float64) {
+	switch {
+	case lo >= h.knee:
+		return h.right, h.right
+	case hi <= h.knee:
+		return h.left, h.left
+	}
+	return math.Min(h.left, h.right), math.Max(h.left, h.right)
+}
+
+func (h piecewiseLinear) rounding(reach float64) float64 {
+	for _, s := range []float64{h.left, h.right} {
+		if s != 0 && s != 1 {
+			return 4*roundoff*(reach+math.Abs(h.knee)) + underflow
+		}
+	}
+	return 0
+}
+
+// smooth is Sigmoid or Tanh, whose slope is largest at 0 and falls on both sides.
+type smooth struct{ tanh bool }
+
+// smoothError bounds the error of the rational functions by which ONNX Runtime approximates Sigmoid and Tanh.
+const smoothError = 0x1p-18
+
+func (s smooth) at(x float64) float64 {
+	if s.tanh {
+		return math.Tanh(x)
+	}
+	return 1 / (1 + math.Exp(-x))
+}
+
+func (s smooth) slope(x float64) float64 {
+	if s.tanh {
+		t := math.Tanh(x)
+		return 1 - t*t
+	}
+	return s.at(x) * s.at(-x)
+}
+
+// relax is the relaxation of DeepZ: with the smaller of the slopes at the ends, at(x) - slope*x increases.
+func (s smooth) relax(lo, hi float64) (slope, from, to float64) {
+	slope = math.Min(s.slope(lo), s.slope(hi))
+	return slope, s.at(lo) - slope*lo, s.at(hi) - slope*hi
+}
+
+func (s smooth) slopes(lo, hi float64) (from, to float64) {
+	a, b := s.slope(lo), s.slope(hi)
+	to = math.Max(a, b)
+	if lo < 0 && hi > 0 {
+		to = s.slope(0)
+	}
+	return math.Min(a, b), to
+}
+
+func (s smooth) rounding(float64) float64 { return smoothError }
+
+// activation applies a function to each number. twin is the activation of the full model that computes the
+// same functions of the value of the same name, nil when there is none.
+type activation struct {
+	in, out int
+	of      []function
+	twin    *activation
+}
+
+func (d *activation) run(p *pass) {
+	x := p.values[d.in]
+	k := x.k
+	var fx, fy *zonotope // the twin's
+	if p.full != nil && d.twin != nil {
+		fx, fy = p.full[d.twin.in], p.full[d.twin.out]
+		k = max(k, fx.k, fy.k)
+	}
+	y := p.newZonotope(len(x.c), k)
+	extra := make([]float64, len(x.c)) // errors of the relaxations
+	for i, f := range d.of {
+		lo, hi := x.lo[i], x.hi[i]
+		slope, from, to := f.relax(lo, hi)
+		e := math.Max(0, (to-from)/2)
+		round := f.rounding(x.reach(i))
+		if slope == 0 && e == 0 && round == 0 {
+			y.set(i, f.at(lo))
+			continue
+		}
+		y.c[i] = slope*x.c[i] + (from+to)/2
+		y.own[i] = math.Abs(slope) * x.own[i]
+		if fx != nil && e > 0 && relaxJointly(x, fx, fy, y, f, i, e) {
+			e = 0
+		} else {
+			axpy(slope, x.row(i), y.row(i))
+		}
+		y.lo[i], y.hi[i] = f.at(lo)-round, f.at(hi)+round
+		y.mag[i] = y.reach(i)
+		y.own[i] += round + doubleError*(math.Abs(y.c[i])+x.reach(i))
+		if slope == 1 && from == 0 && to == 0 && round == 0 {
+			y.own[i], y.mag[i] = x.own[i], x.mag[i] // the identity in this box
+		}
+		extra[i] = e
+	}
+	if p.full == nil && p.first {
+		y = p.addSymbols(y, extra)
+	} else {
+		for i, e := range extra {
+			y.own[i] += e
+		}
+	}
+	y.tighten()
+	p.values[d.out] = y
+}
+
+// relaxJointly sets number i of y to fy, the output of the full model, plus a slope times x - fx, the
+// difference of the two models' inputs, if the error of that is below limit: the idea of ReluDiff. The slope
+// lies between the smallest and the largest slope of f over both inputs.
+func relaxJointly(x, fx, fy, y *zonotope, f function, i int, limit float64) bool {
+	c, r := x.c[i]-fx.c[i], x.own[i]+fx.own[i]
+	a, b := x.row(i), fx.row(i)
+	n := min(len(a), len(b))
+	for t := range n {
+		r += math.Abs(a[t] - b[t])
+	}
+	for _, v := range a[n:] {
+		r += math.Abs(v)
+	}
+	for _, v := range b[n:] {
+		r += math.Abs(v)
+	}
+	from, to := f.slopes(math.Min(x.lo[i], fx.lo[i]), math.Max(x.hi[i], fx.hi[i]))
+	mid, e := (from+to)/2, (to-from)/2*(math.Abs(c)+r)*(1+doubleError)
+	if e >= limit {
+		return false
+	}
+	y.c[i] = fy.c[i] + mid*c
+	y.own[i] = fy.own[i] + mid*(x.own[i]+fx.own[i]) + e
+	row := y.row(i)
+	copy(row, fy.row(i))
+	axpy(mid, a, row)
+	axpy(-mid, b, row)
+	return true
+}
