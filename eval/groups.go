@@ -31,8 +31,8 @@ type Group struct {
 	Result *Result `json:"result"` // every metric of them
 }
 
-// GroupGap compares the groups of a grouping by one metric. Groups are compared that are not Small and of
-// whom the metric counts no fewer people than the minimum.
+// GroupGap compares the groups of a grouping by one metric: those that are not Small and have the minimum of people
+// that the metric counts.
 type GroupGap struct {
 	Metric string   `json:"metric"`           // Metric.ID
 	Margin *float64 `json:"margin,omitempty"` // required; nil for metrics that have none

@@ -1,8 +1,6 @@
 package eval
 
 import (
-	_ "embed" // the preface of the documentation page
-	"fmt"
 	"reflect"
 	"strings"
 )
@@ -46,7 +44,7 @@ type Metric struct {
 
 // Sources of the metrics that the paper does not have.
 const (
-	ownMetric      = "this project"
+	OwnMetric      = "this project"
 	standardMetric = "standard"
 )
 
@@ -191,19 +189,21 @@ func MetricAt(key string) Metric {
 // where the person's minimal-cost recourse ends.
 func Metrics() []Metric {
 	var all []Metric
-	for _, s := range metricSections() {
-		all = append(all, s.metrics...)
+	for _, s := range MetricSections() {
+		all = append(all, s.Metrics...)
 	}
 	return all
 }
 
-type metricSection struct {
-	title   string
-	metrics []Metric
+// MetricSection is a part of the table of metrics.
+type MetricSection struct {
+	Title   string
+	Metrics []Metric
 }
 
-func metricSections() []metricSection {
-	return []metricSection{
+// MetricSections returns the table of all metrics in sections.
+func MetricSections() []MetricSection {
+	return []MetricSection{
 		{"Promises", promiseMetrics()},
 		{"Costs and actions", actionMetrics()},
 		{"Margins at recourse points", marginMetrics()},
@@ -233,30 +233,30 @@ func promiseMetrics() []Metric {
 		share("vd_mismatch", "recourse points decided differently", "VD(t), mismatch", Lower, "Metrics, VD (label mismatch)",
 			"Share of the same points on which f and g decide differently. It equals VD(t), because f approves its own "+
 				"points, which is checked."),
-		mirrored("rvd", "promises of the quantized model that the original would not keep", "RVD(t)", Lower, ownMetric,
+		mirrored("rvd", "promises of the quantized model that the original would not keep", "RVD(t)", Lower, OwnMetric,
 			"VD mirrored: share of the recourse points of g at margin t that f refuses, m_f(u_g) <= 0. Counted over evaluated "+
 				"people that g refuses too and who have recourse under g."),
-		mirrored("lost_recourse", "people who lose their recourse", "", Lower, ownMetric,
-			"Of the people that both models refuse and who have recourse under f at margin t, the share for whom none was "+
-				"found under g."),
+		mirrored("lost_recourse", "people who lose their recourse", "", Lower, OwnMetric,
+			"Of the people that both models refuse and who have recourse under f at margin t, the share without recourse "+
+				"under g."),
 		family("", "logits", RequiresNothing)("tau01", "margin to demand so that at most 1 % break", "tau01", Lower,
-			ownMetric,
+			OwnMetric,
 			"Smallest t with VD <= 1 % at t and at every solved margin above t. VD is exact at solved margins. Between two of "+
 				"them it is predicted from the lower one, assuming that m_g - m_f at a person's point stays the same while the "+
 				"point moves on. With fewer than 100 promises no break is allowed."),
 		family("", "logits", RequiresMirrored)("rtau01", "margin to demand of the quantized model's recourse", "Rtau01",
-			Lower, ownMetric,
+			Lower, OwnMetric,
 			"tau01 mirrored: the same with RVD."),
 		family("", "share", RequiresMirrored)("pgd_first.vd", "promises that break, first valid PGD step", "VD, PGD-first",
 			Lower, "Metrics, VD; protocol: this project",
 			"VD of the first valid iterate of 100 steps of projected gradient descent (step 0.2) instead of the minimal-cost "+
 				"recourse."),
 		share("frr", "people who can be helped", "FRR(t)", Higher, "Constraint regimes, FRR (equation frr_constraint)",
-			"Share of the evaluated people, all refused by f, for whom a feasible action was found that reaches margin t "+
-				"under f. People f approves are not counted."),
-		mirrored("rfrr", "people that the quantized model can help", "RFRR(t)", None, ownMetric,
-			"FRR mirrored: of the evaluated people that g refuses too, the share for whom a feasible action was found that "+
-				"reaches margin t under g."),
+			"Share of the evaluated people, all refused by f, with a feasible action that reaches margin t under f. People f "+
+				"approves are not counted."),
+		mirrored("rfrr", "people that the quantized model can help", "RFRR(t)", None, OwnMetric,
+			"FRR mirrored: of the evaluated people that g refuses too, the share with a feasible action that reaches margin "+
+				"t under g."),
 	}
 }
 
@@ -268,20 +268,20 @@ func actionMetrics() []Metric {
 				"are evaluated people with recourse under f who also have recourse under g, or who already have margin t under "+
 				"g; the latter have c_g = 0 and are counted in crg.free. Negative: cheaper under g. A few people with tiny costs "+
 				"can dominate it."),
-		ratio("crg.ratio_of_sums", "change of the total cost of recourse", "CRG, sums", Zero, ownMetric,
+		ratio("crg.ratio_of_sums", "change of the total cost of recourse", "CRG, sums", Zero, OwnMetric,
 			"(sum of c_g - sum of c_f) / sum of c_f over the same people."),
-		ratio("crg.median", "change of the cost of recourse, median person", "CRG, median", Zero, ownMetric,
+		ratio("crg.median", "change of the cost of recourse, median person", "CRG, median", Zero, OwnMetric,
 			"Median of the ratios whose mean is CRG."),
-		ratio("crg.p95", "change of the cost of recourse that 95 % stay below", "CRG, p95", Zero, ownMetric,
+		ratio("crg.p95", "change of the cost of recourse that 95 % stay below", "CRG, p95", Zero, OwnMetric,
 			"95th percentile (nearest rank) of the ratios."),
-		ratio("crg.abs_mean", "size of the change of the cost", "|CRG|", Lower, ownMetric,
+		ratio("crg.abs_mean", "size of the change of the cost", "|CRG|", Lower, OwnMetric,
 			"Mean of the absolute ratios: higher and lower costs do not cancel."),
-		ratio("crg.abs_median", "size of the change of the cost, median person", "|CRG|, median", Lower, ownMetric,
+		ratio("crg.abs_median", "size of the change of the cost, median person", "|CRG|, median", Lower, OwnMetric,
 			"Median of the absolute ratios."),
-		ratio("crg.abs_p95", "size of the change of the cost that 95 % stay below", "|CRG|, p95", Lower, ownMetric,
+		ratio("crg.abs_p95", "size of the change of the cost that 95 % stay below", "|CRG|, p95", Lower, OwnMetric,
 			"95th percentile (nearest rank) of the absolute ratios."),
 		family("", "ratio", RequiresNoise)("margins[].crg_noise.abs_mean", "noise floor of CRG", "|CRG|, noise", None,
-			ownMetric,
+			OwnMetric,
 			"|CRG| of f against itself, solved twice with different random numbers for a sample of people. CRG of this size "+
 				"comes from the solver, not from the model. crg_noise has the other forms too."),
 		ratio("crg_both.mean", "CRG of people who must act under both models", "CRG, both", Zero, "Metrics, CRG",
@@ -300,13 +300,13 @@ func actionMetrics() []Metric {
 func marginMetrics() []Metric {
 	logits := family(perMargin, "logits", RequiresNothing)
 	return []Metric{
-		logits("margin_error.mean", "mean margin error at recourse points", "mean e", Zero, ownMetric,
+		logits("margin_error.mean", "mean margin error at recourse points", "mean e", Zero, OwnMetric,
 			"Mean of e = m_g(u_f) - m_f(u_f) over the recourse points of f. Positive: g is more lenient there."),
-		logits("margin_error.rms", "typical margin error at recourse points", "rms e", Lower, ownMetric,
+		logits("margin_error.rms", "typical margin error at recourse points", "rms e", Lower, OwnMetric,
 			"Root mean square of e: the continuous quantity behind VD, RVD and tau01."),
-		logits("margin_error.p99", "margin error that 99 % stay below", "p99 |e|", Lower, ownMetric,
+		logits("margin_error.p99", "margin error that 99 % stay below", "p99 |e|", Lower, OwnMetric,
 			"99th percentile (nearest rank) of |e|."),
-		logits("margin_error.max", "largest margin error", "max |e|", Lower, ownMetric,
+		logits("margin_error.max", "largest margin error", "max |e|", Lower, OwnMetric,
 			"Maximum of |e|."),
 		logits("margins_full.median", "margin of the original at its recourse points, median", "", None,
 			"Diagnostics: margins at recourse points",
@@ -325,12 +325,12 @@ func neighbourhoodMetrics() []Metric {
 	safe := family(perMargin, "share", RequiresPerturbation)
 	return []Metric{
 		family("", "share", RequiresProofs)("margins[].certified.share", "promises that provably survive", "", Higher,
-			ownMetric,
+			OwnMetric,
 			"Share of the recourse points of f at margin t around which g provably approves: in the box of the given radius "+
 				"around the numbers that actions may change. The bound is sound for the network as ONNX Runtime runs it. A point "+
 				"without a certificate may still be safe."),
 		family("", "logits", RequiresProofs)("margins[].certified.apart", "how far the models can be apart nearby", "", Lower,
-			ownMetric,
+			OwnMetric,
 			"Median over the recourse points of a sound bound on |m_g - m_f| in the same box. A point in the box with a "+
 				"larger margin under f is approved by g."),
 		eps("perturbation.point.p95", "logit perturbation at recourse points", "eps", Lower,
@@ -361,20 +361,20 @@ func decisionMetrics() []Metric {
 	decision := family("decisions.", "share", RequiresNothing)
 	return []Metric{
 		decision("accuracy_full", "accuracy of the original", "accuracy f", Higher, standardMetric,
-			"Share of the people with a known outcome whom f decides correctly."),
+			"Share of the people with a known outcome that f decides correctly."),
 		decision("accuracy_quant", "accuracy of the quantized model", "accuracy g", Higher, standardMetric,
 			"The same for g."),
 		decision("accuracy_drop", "loss of accuracy", "", Lower, standardMetric,
 			"Accuracy of f minus accuracy of g on the same people."),
 		decision("favourable_full", "approved by the original", "", None, standardMetric,
-			"Share of all people read whom f approves."),
+			"Share of all people read that f approves."),
 		decision("favourable_quant", "approved by the quantized model", "", None, standardMetric,
 			"The same for g."),
-		decision("disagreement", "decisions that differ", "", Lower, ownMetric,
-			"Share of all people read on whom f and g decide differently as they are: churn."),
-		decision("lost", "approved by the original, refused by the quantized model", "", Lower, ownMetric,
+		decision("disagreement", "decisions that differ", "", Lower, OwnMetric,
+			"Share of all people read that f and g decide differently as they are: churn."),
+		decision("lost", "approved by the original, refused by the quantized model", "", Lower, OwnMetric,
 			"Share of the people that f approves and g refuses: negative flips."),
-		decision("gained", "refused by the original, approved by the quantized model", "", Lower, ownMetric,
+		decision("gained", "refused by the original, approved by the quantized model", "", Lower, OwnMetric,
 			"Share of the people that f refuses and g approves: positive flips."),
 	}
 }
@@ -398,31 +398,4 @@ func fileMetrics() []Metric {
 		family("", "rows/s", RequiresTiming)("timing.batch_256.throughput", "throughput", "", Higher, standardMetric,
 			"256 rows divided by that time."),
 	}
-}
-
-// metricsPreface says how to read the page of the metrics.
-//
-//go:embed metrics.txt
-var metricsPreface string
-
-// MetricsMarkdown returns the documentation page of the metrics.
-func MetricsMarkdown() string {
-	var b strings.Builder
-	b.WriteString(metricsPreface)
-	text := strings.NewReplacer("<", "&lt;", ">", "&gt;")
-	for _, s := range metricSections() {
-		fmt.Fprintf(&b, "\n## %s\n", s.title)
-		for _, m := range s.metrics {
-			title := m.Name
-			if m.Symbol != "" {
-				title = m.Symbol + ": " + title
-			}
-			fmt.Fprintf(&b, "\n### %s\n\n`%s`, %s, %s. %s", title, m.Key, m.Unit, m.Better, text.Replace(m.Definition))
-			if m.Source != ownMetric {
-				fmt.Fprintf(&b, " Source: %s.", m.Source)
-			}
-			b.WriteByte('\n')
-		}
-	}
-	return b.String()
 }

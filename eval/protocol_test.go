@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"html"
 	"math"
 	"strings"
 	"testing"
@@ -214,7 +213,6 @@ func TestMetricKeysAreInTheResult(t *testing.T) {
 	if err := json.Unmarshal(data, &tree); err != nil {
 		t.Fatal(err)
 	}
-	page := html.UnescapeString(MetricsMarkdown())
 	for _, m := range Metrics() {
 		at := tree
 		for name := range strings.SplitSeq(m.Key, ".") {
@@ -237,9 +235,6 @@ func TestMetricKeysAreInTheResult(t *testing.T) {
 		}
 		if m.Name == "" || m.Unit == "" || m.Better == "" || m.Definition == "" || m.Source == "" {
 			t.Errorf("metric %s is not documented: %+v", m.Key, m)
-		}
-		if !strings.Contains(page, m.Definition) {
-			t.Errorf("metric %s is not on the page", m.Key)
 		}
 		_ = MetricAt(m.Key)
 	}

@@ -288,6 +288,12 @@ func (d *decoder) waiverKeys(w *Waiver) []key {
 	}
 }
 
+// Keys lists the keys of a gate file, of its checks and of its waivers, for the reference page.
+func Keys() (file, check, waiver []config.Key) {
+	d := newDecoder("")
+	return d.gateKeys(&Gate{}, &parts{}), d.checkKeys(&Check{}), d.waiverKeys(&Waiver{})
+}
+
 // Schema returns the JSON Schema (draft 2020-12) of the gate file, for editors. A file that it accepts may still have
 // mistakes, such as a waiver of an unknown check.
 func Schema() []byte {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed" // the preface of a page
 	"fmt"
 	"os"
 	"os/exec"
@@ -8,6 +9,7 @@ import (
 
 	"cfq/eval"
 	"cfq/eval/gate"
+	"cfq/internal/config"
 	"cfq/onnxio/autodiff"
 	"cfq/ptq"
 	"cfq/quant"
@@ -19,18 +21,62 @@ func pages() []page {
 	plain := func(text func() string) func() (string, error) {
 		return func() (string, error) { return text(), nil }
 	}
+	gateKeys, checkKeys, waiverKeys := gate.Keys()
 	return append([]page{
 		{"operators.md", "package autodiff", plain(autodiff.Markdown)},
-		{"metrics.md", "package eval", plain(eval.MetricsMarkdown)},
+		{"metrics.md", "package eval", plain(metrics)},
 		{"files.md#formats", "package quant", plain(formats)},
 		{"method.md#methods", "package ptq", plain(methods)},
-		{"pipeline.md#gate", "package gate", plain(gate.Markdown)},
+		{"pipeline.md#gate-keys", "package gate", plain(func() string { return keyTable(gateKeys) })},
+		{"pipeline.md#check-keys", "package gate", plain(func() string { return keyTable(checkKeys) })},
+		{"pipeline.md#waiver-keys", "package gate", plain(func() string { return keyTable(waiverKeys) })},
 		{"gate.schema.json", "package gate", plain(func() string { return string(gate.Schema()) })},
 		{"task.md", "package task", plain(task.Markdown)},
 		{"task.schema.json", "package task", plain(func() string { return string(task.Schema()) })},
 		{"command.md", "cmd/cfq", command},
 		{"../NOTICE", "the modules that are linked", notice},
 	}, layouts()...)
+}
+
+// metricsPreface says how to read the page of the metrics.
+//
+//go:embed metrics.txt
+var metricsPreface string
+
+// metrics defines every metric.
+func metrics() string {
+	var b strings.Builder
+	b.WriteString(metricsPreface)
+	text := strings.NewReplacer("<", "&lt;", ">", "&gt;")
+	for _, s := range eval.MetricSections() {
+		fmt.Fprintf(&b, "\n## %s\n", s.Title)
+		for _, m := range s.Metrics {
+			title := m.Name
+			if m.Symbol != "" {
+				title = m.Symbol + ": " + title
+			}
+			fmt.Fprintf(&b, "\n### %s\n\n`%s`, %s, %s. %s", title, m.Key, m.Unit, m.Better, text.Replace(m.Definition))
+			if m.Source != eval.OwnMetric {
+				fmt.Fprintf(&b, " Source: %s.", m.Source)
+			}
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// keyTable shows the keys of a mapping of a gate file.
+func keyTable(keys []config.Key) string {
+	var b strings.Builder
+	b.WriteString("| key | meaning | default |\n|---|---|---|\n")
+	for _, k := range keys {
+		fallback := k.Fallback
+		if fallback == config.Required {
+			fallback = "**required**"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.Name, k.Doc, fallback)
+	}
+	return b.String()
 }
 
 // formats shows the number formats of weights.
