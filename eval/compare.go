@@ -317,8 +317,7 @@ func fullTau(b *bootstrap, r *Result) statistic {
 	made := func(r *Record, p *Step) (*Promise, bool) { return &p.Full, true }
 	if r.Settings.Issued {
 		promises, who := b.promises(r, 0, made)
-		g := newIssuedOrder(r.Settings.Margins[0], promises, who)
-		return func(weights []float64) float64 { return float64(g.tau(weights, onePercent, 1).Value) }
+		return issuedCurve(r.Settings.Margins[0], promises, who).tau01
 	}
 	return b.tau(r, made)
 }
@@ -329,12 +328,12 @@ func quantTau(b *bootstrap, r *Result) statistic {
 }
 
 func (b *bootstrap) tau(r *Result, of func(*Record, *Step) (*Promise, bool)) statistic {
-	stages := make([]solvedAt, len(r.Settings.Margins))
-	for at, margin := range r.Settings.Margins {
-		promises, who := b.promises(r, at, of)
-		stages[at] = newSolvedAt(margin, promises, who)
+	margins := r.Settings.Margins
+	promises, who := make([][]Promise, len(margins)), make([][]int, len(margins))
+	for at := range margins {
+		promises[at], who[at] = b.promises(r, at, of)
 	}
-	return func(weights []float64) float64 { return float64(tauOf(stages, weights, onePercent).Value) }
+	return solvedCurve(margins, promises, who).tau01
 }
 
 // promises returns those made at the at-th margin, and whose they are.

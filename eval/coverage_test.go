@@ -345,9 +345,9 @@ func TestTolerances(t *testing.T) {
 	for _, n := range []int{1, 50, 100, 366, 367, 368, 1000, 5000} {
 		for _, conf := range []float64{0.8, 0.95} {
 			side := (1 + conf) / 2
-			sure, maybe := upperWithin(conf).most(n), lowerWithin(conf).most(n)
-			if got := onePercentOf(n); allowed(onePercent).most(n) != got || sure > got || maybe < got {
-				t.Errorf("of %d: %d, %d and %d, want %d", n, sure, allowed(onePercent).most(n), maybe, got)
+			sure, maybe := most(upperWithin(conf), n), most(lowerWithin(conf), n)
+			if got := onePercentOf(n); most(onePercent, n) != got || sure > got || maybe < got {
+				t.Errorf("of %d: %d, %d and %d, want %d", n, sure, most(onePercent, n), maybe, got)
 			}
 			if sure >= 0 && ClopperPearsonUpper(sure, n, side) > tauShare || ClopperPearsonUpper(sure+1, n, side) <= tauShare {
 				t.Errorf("%d of %d upperWithin", sure, n)
@@ -357,9 +357,14 @@ func TestTolerances(t *testing.T) {
 			}
 		}
 	}
-	if upperWithin(0.95).most(367) >= 0 || upperWithin(0.95).most(368) != 0 {
+	if most(upperWithin(0.95), 367) >= 0 || most(upperWithin(0.95), 368) != 0 {
 		t.Error("nothing of 367 may break, of 368 none, for 1 % to be excluded at 97.5 %")
 	}
+}
+
+// most returns how many of n promises may break, -1 when there are too few to say.
+func most(ok allowed, n int) int {
+	return searchLast(n+1, func(k int) bool { return ok(k-1, n) }) - 1
 }
 
 func onePercentOf(n int) int { return n / 100 }
