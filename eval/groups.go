@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -55,19 +56,16 @@ type GroupGap struct {
 //
 // References: equations subgroup_vd and subgroup_crg.
 func (r *Result) ByGroups(groups []task.Subgroup, specs []string, min int) ([]Grouping, error) {
-	splits, err := splitBy(groups, specs)
+	attributes, err := attributesOf(groups, specs)
 	if err != nil {
 		return nil, err
 	}
 	if len(r.Records) == 0 && r.Population.Read > 0 {
 		return nil, errors.New("eval: groups need the records of the people, and the result is without")
 	}
-	if min <= 0 {
-		min = minPeople
-	}
 	var out []Grouping
-	for _, s := range splits {
-		g, err := s.group(r, min)
+	for i := range attributes {
+		g, err := r.by(&attributes[i], cmp.Or(min, minPeople))
 		if err != nil {
 			return nil, err
 		}
@@ -78,55 +76,69 @@ func (r *Result) ByGroups(groups []task.Subgroup, specs []string, min int) ([]Gr
 
 // CheckGroups returns the error that ByGroups would: for those who want it before the work is done.
 func CheckGroups(groups []task.Subgroup, specs []string) error {
-	_, err := splitBy(groups, specs)
+	_, err := attributesOf(groups, specs)
 	return err
 }
 
-// split tells people apart by attributes.
-type split struct {
-	by    string
-	parts []*task.Subgroup
-}
-
-func splitBy(groups []task.Subgroup, specs []string) ([]split, error) {
-	var splits []split
+// attributesOf reads specs, each once.
+func attributesOf(groups []task.Subgroup, specs []string) ([]task.Subgroup, error) {
 	if specs == nil {
-		for i := range groups {
-			specs = append(specs, groups[i].Feature)
-		}
+		return groups, nil
 	}
+	var all []task.Subgroup
 	var errs []error
 	for _, spec := range specs {
-		s, err := splitOf(groups, spec)
+		a, err := attributeOf(groups, spec)
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("eval: %w", err))
-		case !slices.ContainsFunc(splits, func(o split) bool { return o.by == s.by }):
-			splits = append(splits, s)
+		case !slices.ContainsFunc(all, func(o task.Subgroup) bool { return o.Feature == a.Feature }):
+			all = append(all, a)
 		}
 	}
-	return splits, errors.Join(errs...)
+	return all, errors.Join(errs...)
 }
 
-// splitOf reads one spec.
-func splitOf(groups []task.Subgroup, spec string) (split, error) {
+// attributeOf reads one spec.
+func attributeOf(groups []task.Subgroup, spec string) (task.Subgroup, error) {
 	if g, err := attribute(groups, spec); err == nil { // whose name may have a * in it
-		return split{g.Feature, []*task.Subgroup{g}}, nil
+		return *g, nil
 	}
-	var s split
+	var both task.Subgroup
 	var names []string
 	for name := range strings.SplitSeq(spec, "*") {
 		g, err := attribute(groups, strings.TrimSpace(name))
-		if err != nil {
-			return s, err
+		switch {
+		case err != nil:
+			return both, err
+		case slices.Contains(names, g.Feature):
+			return both, fmt.Errorf("%q names %q twice", spec, g.Feature)
+		case names == nil:
+			both = *g
+		default:
+			both = crossed(&both, g)
 		}
-		if slices.Contains(names, g.Feature) {
-			return s, fmt.Errorf("%q names %q twice", spec, g.Feature)
-		}
-		names, s.parts = append(names, g.Feature), append(s.parts, g)
+		names = append(names, g.Feature)
 	}
-	s.by = strings.Join(names, "*")
-	return s, nil
+	return both, nil
+}
+
+// crossed tells people apart by two attributes, of which the second varies fastest.
+func crossed(a, b *task.Subgroup) task.Subgroup {
+	both := task.Subgroup{Feature: a.Feature + "*" + b.Feature}
+	for _, x := range a.Values {
+		for _, y := range b.Values {
+			both.Values = append(both.Values, x+"*"+y)
+		}
+	}
+	for i := range min(len(a.Codes), len(b.Codes)) {
+		code := int32(-1)
+		if x, y := a.Codes[i], b.Codes[i]; x >= 0 && y >= 0 {
+			code = x*int32(len(b.Values)) + y
+		}
+		both.Codes = append(both.Codes, code)
+	}
+	return both
 }
 
 // attribute returns the subgroups of the name.
@@ -145,40 +157,6 @@ func attribute(groups []task.Subgroup, name string) (*task.Subgroup, error) {
 	return nil, fmt.Errorf("there are no subgroups %q%s", name, message.DidYouMean(name, names))
 }
 
-// of returns the group of the person in the row, numbered so that the last attribute varies fastest; -1 when
-// a value is missing.
-func (s *split) of(row int) (int, error) {
-	at := 0
-	for _, p := range s.parts {
-		if row < 0 || row >= len(p.Codes) {
-			return -1, fmt.Errorf("eval: subgroups %q are those of %d people, and there is one in row %d", p.Feature,
-				len(p.Codes), row)
-		}
-		code := int(p.Codes[row])
-		switch {
-		case code < 0 || at < 0:
-			at = -1
-		case code >= len(p.Values):
-			return -1, fmt.Errorf("eval: subgroups %q have %d values, and the person in row %d has number %d", p.Feature,
-				len(p.Values), row, code)
-		default:
-			at = at*len(p.Values) + code
-		}
-	}
-	return at, nil
-}
-
-// name is the inverse of of.
-func (s *split) name(at int) string {
-	values := make([]string, len(s.parts))
-	for i := len(s.parts) - 1; i >= 0; i-- {
-		n := len(s.parts[i].Values)
-		values[i] = s.parts[i].Values[at%n]
-		at /= n
-	}
-	return strings.Join(values, "*")
-}
-
 // gapMetrics are the metrics by which groups are compared; Group.Result has the others.
 func gapMetrics() []string {
 	return []string{"vd", "rvd", "frr", "crg.median", "accuracy_quant", "disagreement", "lost", "gained"}
@@ -190,24 +168,25 @@ const (
 	medianTest = "median test"
 )
 
-// group computes the grouping of the records of r.
-func (s *split) group(r *Result, least int) (Grouping, error) {
-	g := Grouping{By: s.by, Groups: []Group{}, Gaps: []GroupGap{}}
-	members := map[int][]Record{}
+// by computes the grouping of the records by an attribute; least is how many promises a group is compared with.
+func (r *Result) by(a *task.Subgroup, least int) (Grouping, error) {
+	g := Grouping{By: a.Feature, Groups: []Group{}, Gaps: []GroupGap{}}
+	members := map[int32][]Record{}
 	for i := range r.Records {
-		at, err := s.of(r.Records[i].Row)
-		if err != nil {
-			return g, err
+		row := r.Records[i].Row
+		if row < 0 || row >= len(a.Codes) {
+			return g, fmt.Errorf("eval: subgroups %q are those of %d people, and there is one in row %d", a.Feature,
+				len(a.Codes), row)
 		}
-		if at < 0 {
+		if code := a.Codes[row]; code >= 0 {
+			members[code] = append(members[code], r.Records[i])
+		} else {
 			g.Without++
-			continue
 		}
-		members[at] = append(members[at], r.Records[i])
 	}
 	var small []string
-	for _, at := range slices.Sorted(maps.Keys(members)) {
-		one := Group{Name: s.name(at), Result: Summarize(members[at], r.Settings, DataFile{})}
+	for _, code := range slices.Sorted(maps.Keys(members)) {
+		one := Group{Name: a.Values[code], Result: Summarize(members[code], r.Settings, DataFile{})}
 		if n := one.Result.Margins[one.Result.Headline()].VD.Den; n < least {
 			one.Small = true
 			small = append(small, fmt.Sprintf("%s %d", one.Name, n))
@@ -216,10 +195,10 @@ func (s *split) group(r *Result, least int) (Grouping, error) {
 	}
 	if len(small) > 0 {
 		g.Warnings = append(g.Warnings, fmt.Sprintf("%d of %d groups of %s have fewer than %d promises and are not "+
-			"compared: %s", len(small), len(g.Groups), s.by, least, listed(small)))
+			"compared: %s", len(small), len(g.Groups), g.By, least, listed(small)))
 	}
 	if g.Without > 0 {
-		g.Warnings = append(g.Warnings, fmt.Sprintf("%d people have no value of %s and are in no group", g.Without, s.by))
+		g.Warnings = append(g.Warnings, fmt.Sprintf("%d people have no value of %s and are in no group", g.Without, g.By))
 	}
 	for _, id := range gapMetrics() {
 		m, _ := MetricBy(id)
