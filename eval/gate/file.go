@@ -12,19 +12,18 @@ import (
 	"cfq/internal/message"
 )
 
-// Load reads a gate file in YAML or JSON. Mistakes in it are returned as Errors.
+// Load reads a gate file in YAML or JSON. Mistakes in it are returned as [config.Errors].
 func Load(path string) (*Gate, error) {
 	data, err := config.Content("gate file", path)
 	if err != nil {
 		return nil, err
 	}
-	return parse(path, data)
+	return Parse(path, data)
 }
 
-// Parse reads a gate file's content. All mistakes are returned as Errors, including those that Gate.Check finds.
-func Parse(data []byte) (*Gate, error) { return parse("gate file", data) }
-
-func parse(name string, data []byte) (*Gate, error) {
+// Parse reads the content of a gate file, which has the name in messages. All mistakes are returned as [config.Errors],
+// including those that Gate.Check finds.
+func Parse(name string, data []byte) (*Gate, error) {
 	d := newDecoder(name)
 	var g *Gate
 	if root := d.Document(data, "version and checks"); root != nil {
@@ -70,22 +69,6 @@ func (d *decoder) gate(root ast.Node) *Gate {
 	return g
 }
 
-// A gate file is read by keys; package config says what these are.
-type (
-	key     = config.Key
-	value   = config.Value
-	mapping = config.Mapping
-	schema  = config.Schema
-)
-
-const required = config.Required
-
-// Error is one mistake in a gate file.
-type Error = config.Error
-
-// Errors are all mistakes of one gate file in the order of their places.
-type Errors = config.Errors
-
 // decoder walks a parsed gate file and collects mistakes.
 type decoder struct{ config.Decoder }
 
@@ -115,8 +98,8 @@ func (d *decoder) number(n ast.Node) (float64, bool) {
 
 // The values of keys.
 
-func (d *decoder) textOf(dst *string) value {
-	return value{Read: func(n ast.Node) {
+func (d *decoder) textOf(dst *string) config.Value {
+	return config.Value{Read: func(n ast.Node) {
 		s, ok := d.Text(n)
 		if s = strings.TrimSpace(s); ok && s == "" {
 			d.Errorf(n, "invalid value: want a text that is not empty")
@@ -125,12 +108,12 @@ func (d *decoder) textOf(dst *string) value {
 	}, Form: textForm}
 }
 
-func (d *decoder) numberOf(dst *float64) value {
-	return value{Read: func(n ast.Node) { *dst, _ = d.number(n) }, Form: config.NumberForm}
+func (d *decoder) numberOf(dst *float64) config.Value {
+	return config.Value{Read: func(n ast.Node) { *dst, _ = d.number(n) }, Form: config.NumberForm}
 }
 
-func (d *decoder) maybe(dst **float64) value {
-	return value{Read: func(n ast.Node) {
+func (d *decoder) maybe(dst **float64) config.Value {
+	return config.Value{Read: func(n ast.Node) {
 		if x, ok := d.number(n); ok {
 			*dst = &x
 		}
@@ -138,8 +121,8 @@ func (d *decoder) maybe(dst **float64) value {
 }
 
 // count stores a whole number, 1 or more.
-func (d *decoder) count(dst *int) value {
-	return value{Read: func(n ast.Node) {
+func (d *decoder) count(dst *int) config.Value {
+	return config.Value{Read: func(n ast.Node) {
 		x, ok := d.number(n)
 		switch {
 		case !ok:
@@ -152,15 +135,15 @@ func (d *decoder) count(dst *int) value {
 }
 
 // severity stores one of the severities. Another word is a problem of the check.
-func (d *decoder) severity(dst *Severity) value {
-	return value{Read: func(n ast.Node) {
+func (d *decoder) severity(dst *Severity) config.Value {
+	return config.Value{Read: func(n ast.Node) {
 		s, _ := d.Text(n)
 		*dst = Severity(s)
-	}, Form: func() schema { return schema{"enum": severities()} }}
+	}, Form: func() config.Schema { return config.Schema{"enum": severities()} }}
 }
 
-func (d *decoder) date(dst *time.Time) value {
-	return value{Read: func(n ast.Node) {
+func (d *decoder) date(dst *time.Time) config.Value {
+	return config.Value{Read: func(n ast.Node) {
 		s, ok := d.Text(n)
 		if !ok {
 			return
@@ -171,20 +154,26 @@ func (d *decoder) date(dst *time.Time) value {
 			return
 		}
 		*dst = t
-	}, Form: func() schema { return schema{"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"} }}
+	}, Form: func() config.Schema {
+		return config.Schema{"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"}
+	}}
 }
 
-// The keys of a gate file are declared once, in one list for each mapping: the decoder reads by them, Markdown prints
-// them and Schema translates them, so the page and the schema cannot differ from what is read.
+// The keys of a gate file are declared once, in one list for each mapping: the decoder reads by them, the reference page
+// prints them and Schema translates them, so the page and the schema cannot differ from what is read.
 
 // parts are the places of the parts of a gate file, for what is checked once all of it is read.
 type parts struct {
-	top             mapping
+	top             config.Mapping
 	version         int
-	checks, waivers []mapping
+	checks, waivers []config.Mapping
 }
 
-func (d *decoder) gateKeys(g *Gate, p *parts) []key {
+func newKey(name string, v config.Value, fallback, doc string) config.Key {
+	return config.Key{Name: name, Value: v, Fallback: fallback, Doc: doc}
+}
+
+func (d *decoder) gateKeys(g *Gate, p *parts) []config.Key {
 	check := func(_ int, n ast.Node) {
 		var c Check
 		p.checks = append(p.checks, d.Mapping(n, "a check", d.checkKeys(&c)))
@@ -196,95 +185,53 @@ func (d *decoder) gateKeys(g *Gate, p *parts) []key {
 		p.waivers = append(p.waivers, d.Mapping(n, "a waiver", d.waiverKeys(&w)))
 		g.Waivers = append(g.Waivers, w)
 	}
-	waiverForm := func() schema { return config.Object(newDecoder("").waiverKeys(&Waiver{})) }
-	return []key{
-		{
-			Name: "version", Value: d.count(&p.version).With("enum", []int{1}), Fallback: required,
-			Doc: "version of the format: 1",
-		},
-		{
-			Name: "confidence", Value: d.numberOf(&g.Confidence).With("minimum", 0.5).With("exclusiveMaximum", 1),
-			Fallback: "`0.95`", Doc: "of each verdict, at least 0.5 and less than 1",
-		},
-		{
-			Name: "margin", Value: d.numberOf(&g.Margin).With("exclusiveMinimum", 0), Fallback: "`0.1`",
-			Doc: "required margin, in logits, of checks that set none",
-		},
-		{
-			Name: "min_people", Value: d.count(&g.MinPeople), Fallback: "`30`",
-			Doc: "people needed for a verdict on an estimate (mean, median, ...); shares have exact bounds instead",
-		},
-		{
-			Name: "checks",
-			Value: value{
-				Read: func(n ast.Node) { d.List(n, "this", check) },
-				Form: func() schema { return someOf(checkForm) },
-			},
-			Fallback: required, Doc: "list of checks",
-		},
-		{
-			Name:     "waivers",
-			Value:    value{Read: func(n ast.Node) { d.List(n, "this", waiver) }, Form: config.ListOf(waiverForm)},
-			Fallback: "none", Doc: "list of checks that may fail for some time",
-		},
+	waiverForm := func() config.Schema { return config.Object(newDecoder("").waiverKeys(&Waiver{})) }
+	return []config.Key{
+		newKey("version", d.count(&p.version).With("enum", []int{1}), config.Required, "version of the format: 1"),
+		newKey("confidence", d.numberOf(&g.Confidence).With("minimum", 0.5).With("exclusiveMaximum", 1), "`0.95`",
+			"of each verdict, at least 0.5 and less than 1"),
+		newKey("margin", d.numberOf(&g.Margin).With("exclusiveMinimum", 0), "`0.1`",
+			"required margin, in logits, of checks that set none"),
+		newKey("min_people", d.count(&g.MinPeople), "`30`",
+			"people needed for a verdict on an estimate (mean, median, ...); shares have exact bounds instead"),
+		newKey("checks", config.Value{
+			Read: func(n ast.Node) { d.List(n, "this", check) }, Form: config.ListOf(checkForm),
+		}.With("minItems", 1), config.Required, "list of checks"),
+		newKey("waivers", config.Value{
+			Read: func(n ast.Node) { d.List(n, "this", waiver) }, Form: config.ListOf(waiverForm),
+		}, "none", "list of checks that may fail for some time"),
 	}
 }
 
-func (d *decoder) checkKeys(c *Check) []key {
+func (d *decoder) checkKeys(c *Check) []config.Key {
 	const none = "no limit"
-	return []key{
-		{
-			Name: "name", Value: d.textOf(&c.Name), Fallback: "the check as text",
-			Doc: "unique name in findings and waivers",
-		},
-		{
-			Name: "metric", Value: d.textOf(&c.Metric).With("enum", metricIDs()), Fallback: required,
-			Doc: "see [metrics](metrics.md)",
-		},
-		{
-			Name: "margin", Value: d.maybe(&c.Margin).With("minimum", 0), Fallback: "the gate's",
-			Doc: "required margin in logits, for metrics that have one",
-		},
-		{
-			Name: "severity", Value: d.severity(&c.Severity), Fallback: "`error`",
-			Doc: "`error`: the gate passes only if the check does; `warning`: the check is only reported",
-		},
-		{
-			Name: "max", Value: d.maybe(&c.Max), Fallback: none,
-			Doc: "largest value of the metric; shares are numbers from 0 to 1 in all limits",
-		},
-		{Name: "min", Value: d.maybe(&c.Min), Fallback: none, Doc: "smallest value of the metric"},
-		{
-			Name: "abs_max", Value: d.maybe(&c.AbsMax).With("minimum", 0), Fallback: none,
-			Doc: "largest absolute value of the metric",
-		},
-		{
-			Name: "max_increase", Value: d.maybe(&c.MaxIncrease), Fallback: none,
-			Doc: "largest increase over an earlier report (`--previous`); of a share, 0.01 is one percentage point",
-		},
-		{
-			Name: "by", Value: d.textOf(&c.By), Fallback: "all people together",
-			Doc: "attribute such as `sex`, or several joined by `*`: `max`, `min` and `abs_max` apply to each group",
-		},
-		{
-			Name: "max_gap", Value: d.maybe(&c.MaxGap).With("minimum", 0), Fallback: none,
-			Doc: "with `by`: largest difference between two groups; small groups are left out",
-		},
+	return []config.Key{
+		newKey("name", d.textOf(&c.Name), "the check as text", "unique name in findings and waivers"),
+		newKey("metric", d.textOf(&c.Metric).With("enum", metricIDs()), config.Required, "see [metrics](metrics.md)"),
+		newKey("margin", d.maybe(&c.Margin).With("minimum", 0), "the gate's",
+			"required margin in logits, for metrics that have one"),
+		newKey("severity", d.severity(&c.Severity), "`error`",
+			"`error`: the gate passes only if the check does; `warning`: the check is only reported"),
+		newKey("max", d.maybe(&c.Max), none,
+			"largest value of the metric; shares are numbers from 0 to 1 in all limits"),
+		newKey("min", d.maybe(&c.Min), none, "smallest value of the metric"),
+		newKey("abs_max", d.maybe(&c.AbsMax).With("minimum", 0), none, "largest absolute value of the metric"),
+		newKey("max_increase", d.maybe(&c.MaxIncrease), none,
+			"largest increase over an earlier report (`--previous`); of a share, 0.01 is one percentage point"),
+		newKey("by", d.textOf(&c.By), "all people together",
+			"attribute such as `sex`, or several joined by `*`: `max`, `min` and `abs_max` apply to each group"),
+		newKey("max_gap", d.maybe(&c.MaxGap).With("minimum", 0), none,
+			"with `by`: largest difference between two groups; small groups are left out"),
 	}
 }
 
-func (d *decoder) waiverKeys(w *Waiver) []key {
-	return []key{
-		{
-			Name: "check", Value: d.textOf(&w.Check), Fallback: required,
-			Doc: "name of a check; `NAME [GROUP]` waives one group of a check by groups",
-		},
-		{
-			Name: "until", Value: d.date(&w.Until), Fallback: required,
-			Doc: "the last day, as `2026-12-31`; ends at midnight UTC",
-		},
-		{Name: "reason", Value: d.textOf(&w.Reason), Fallback: required, Doc: "printed in reports"},
-		{Name: "owner", Value: d.textOf(&w.Owner), Fallback: "none", Doc: "who is responsible"},
+func (d *decoder) waiverKeys(w *Waiver) []config.Key {
+	return []config.Key{
+		newKey("check", d.textOf(&w.Check), config.Required,
+			"name of a check; `NAME [GROUP]` waives one group of a check by groups"),
+		newKey("until", d.date(&w.Until), config.Required, "the last day, as `2026-12-31`; ends at midnight UTC"),
+		newKey("reason", d.textOf(&w.Reason), config.Required, "printed in reports"),
+		newKey("owner", d.textOf(&w.Owner), "none", "who is responsible"),
 	}
 }
 
@@ -301,23 +248,16 @@ func Schema() []byte {
 }
 
 // checkForm is a check: one with a limit.
-func checkForm() schema {
+func checkForm() config.Schema {
 	s := config.Object(newDecoder("").checkKeys(&Check{}))
-	var limits []schema
+	var limits []config.Schema
 	for side := atMost; side <= gap; side++ {
-		limits = append(limits, schema{"required": []string{side.text().key}})
+		limits = append(limits, config.Schema{"required": []string{side.text().key}})
 	}
 	s["anyOf"] = limits
-	s["dependentRequired"] = schema{"max_gap": []string{"by"}}
+	s["dependentRequired"] = config.Schema{"max_gap": []string{"by"}}
 	return s
 }
 
-func textForm() schema  { return schema{"type": "string", "minLength": 1} }
-func countForm() schema { return schema{"type": "integer", "minimum": 1} }
-
-// someOf is a list that is not empty.
-func someOf(item func() schema) schema {
-	s := config.ListOf(item)()
-	s["minItems"] = 1
-	return s
-}
+func textForm() config.Schema  { return config.Schema{"type": "string", "minLength": 1} }
+func countForm() config.Schema { return config.Schema{"type": "integer", "minimum": 1} }

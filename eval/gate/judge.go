@@ -62,8 +62,7 @@ func (j *judge) one(s *subject, r *eval.Result) Finding {
 	f := s.finding()
 	v, missing := measured(s.Metric, s.margin, r)
 	if missing != "" {
-		s.inconclusive(&f, "%s", missing)
-		return f
+		return s.inconclusive(f, "%s", missing)
 	}
 	f.Value, f.N = v.Value, v.N
 	if s.Kind() == eval.KindShare {
@@ -71,8 +70,7 @@ func (j *judge) one(s *subject, r *eval.Result) Finding {
 	}
 	lo, hi, few := j.ends(s, v, r, j.Confidence)
 	if few != "" {
-		s.inconclusive(&f, "%s; %s", s.amount(v), few)
-		return f
+		return s.inconclusive(f, "%s; %s", s.amount(v), few)
 	}
 	f.Lower, f.Upper = eval.Float(lo), eval.Float(hi)
 	f.Verdict = s.limit.verdict(lo, hi)
@@ -134,9 +132,7 @@ func (j *judge) grouping(s *subject) (groups []eval.Group, missing string) {
 func (j *judge) groups(s *subject) []Finding {
 	groups, missing := j.grouping(s)
 	if missing != "" {
-		f := s.finding()
-		s.inconclusive(&f, "%s", missing)
-		return []Finding{f}
+		return []Finding{s.inconclusive(s.finding(), "%s", missing)}
 	}
 	all := make([]Finding, len(groups))
 	pValues := make([]float64, len(groups))
@@ -170,17 +166,14 @@ func (j *judge) gap(s *subject) Finding {
 	f := s.finding()
 	groups, missing := j.grouping(s)
 	if missing != "" {
-		s.inconclusive(&f, "%s", missing)
-		return f
+		return s.inconclusive(f, "%s", missing)
 	}
 	members, small, problem := j.members(s, groups)
 	switch {
 	case problem != "":
-		s.inconclusive(&f, "%s", problem)
-		return f
+		return s.inconclusive(f, "%s", problem)
 	case len(members) < 2:
-		s.inconclusive(&f, "fewer than two groups by %s are large enough to compare%s", s.check.By, leftOut(small))
-		return f
+		return s.inconclusive(f, "fewer than two groups by %s are large enough to compare%s", s.check.By, leftOut(small))
 	}
 	worst, best := &members[0], &members[0]
 	lo, hi := 0.0, math.Inf(-1)
@@ -257,21 +250,18 @@ func leftOut(small []string) string {
 func (j *judge) increase(s *subject) Finding {
 	f := s.finding()
 	if j.previous == nil {
-		s.inconclusive(&f, "no earlier report to compare with")
-		return f
+		return s.inconclusive(f, "no earlier report to compare with")
 	}
 	v, missing := measured(s.Metric, s.margin, j.r)
 	if missing != "" {
-		s.inconclusive(&f, "%s", missing)
-		return f
+		return s.inconclusive(f, "%s", missing)
 	}
 	w, missing := measured(s.Metric, s.margin, j.previous)
 	if missing == "" {
 		missing = s.incomparable(&j.r.Settings, &j.previous.Settings)
 	}
 	if missing != "" {
-		s.inconclusive(&f, "in the earlier report, %s", missing)
-		return f
+		return s.inconclusive(f, "in the earlier report, %s", missing)
 	}
 	f.Value, f.N = v.Value-w.Value, v.N
 	level := 1 - (1-j.Confidence)/2
@@ -279,11 +269,9 @@ func (j *judge) increase(s *subject) Finding {
 	lo0, hi0, few0 := j.ends(s, w, j.previous, level)
 	switch {
 	case few != "":
-		s.inconclusive(&f, "%s; %s", s.amount(v), few)
-		return f
+		return s.inconclusive(f, "%s; %s", s.amount(v), few)
 	case few0 != "":
-		s.inconclusive(&f, "in the earlier report, %s; %s", s.amount(w), few0)
-		return f
+		return s.inconclusive(f, "in the earlier report, %s; %s", s.amount(w), few0)
 	}
 	f.Lower, f.Upper = eval.Float(lo-hi0), eval.Float(hi-lo0)
 	f.Verdict = s.limit.verdict(lo-hi0, hi-lo0)

@@ -3,6 +3,7 @@ package gate
 import (
 	"fmt"
 	"math"
+	"sort"
 	"strconv"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -112,7 +113,7 @@ func (l limit) need(k, n int, confidence float64) int {
 	case k == 0:
 		return people(math.Ceil(math.Log(1-confidence)/math.Log1p(-bound) - 1e-9))
 	}
-	return needOf(float64(k)/float64(n), k, n, bound, 1-confidence)
+	return needOf(float64(k)/float64(n), n, bound, 1-confidence)
 }
 
 // needAbout returns roughly how many people an inconclusive estimate needs: its interval narrows with the root of their
@@ -150,65 +151,26 @@ func people(n float64) int {
 	return max(1, int(n))
 }
 
-// needOf returns the smallest n for which round(share*n) of n have an upper bound within the limit. A count belongs to
-// the n that round to it and passes from some smallest n on; the answer is at the first count for which the two
-// overlap, and they do for all large counts.
-func needOf(share float64, k, n int, limit, alpha float64) int {
-	meets := func(count int) bool {
-		last := int(math.Ceil((float64(count) + 0.5) / share)) // the last n that rounds to the count
-		for math.Round(share*float64(last)) > float64(count) {
-			last--
-		}
-		return last > n && tail(count, last, limit) <= alpha
-	}
-	lo, hi := k-1, k
-	for !meets(hi) {
-		if lo, hi = hi, 2*hi; float64(hi)/share > maxNeed {
-			z := distuv.UnitNormal.Quantile(1 - alpha)
-			return people(rounded(z*z*limit*(1-limit)/(limit-share)/(limit-share), 3))
+// needOf returns the smallest number of people above n of whom round(share*number) have an upper bound within the limit.
+func needOf(share float64, n int, limit, alpha float64) int {
+	passes := func(k float64, m int) bool { return m > n && tail(k, m, limit) <= alpha }
+	// Rounding to whole people makes the edge ragged, but takes away no more than half a person.
+	least := sort.Search(maxNeed, func(m int) bool { return passes(share*float64(m)-0.5, m) })
+	for m := least; m < maxNeed; m++ {
+		if passes(math.Round(share*float64(m)), m) {
+			return m
 		}
 	}
-	for hi-lo > 1 {
-		if mid := lo + (hi-lo)/2; meets(mid) {
-			hi = mid
-		} else {
-			lo = mid
-		}
-	}
-	// Rounding to whole people makes the edge ragged.
-	best := hi
-	for count := hi - 1; count >= k && count > hi-32; count-- {
-		if meets(count) {
-			best = count
-		}
-	}
-	return max(n+1, int(math.Ceil((float64(best)-0.5)/share)), minFor(best, limit, alpha))
+	z := distuv.UnitNormal.Quantile(1 - alpha)
+	return people(rounded(z*z*limit*(1-limit)/(limit-share)/(limit-share), 3))
 }
 
-// minFor returns the smallest n for which k or fewer of n have a probability of at most alpha when the share is the
-// limit: from there on the exact upper bound of k of n is within it.
-func minFor(k int, limit, alpha float64) int {
-	few := func(n int) bool { return tail(k, n, limit) <= alpha }
-	lo, hi := k, 2*k+2
-	for !few(hi) {
-		lo, hi = hi, 2*hi
-	}
-	for hi-lo > 1 {
-		if mid := lo + (hi-lo)/2; few(mid) {
-			hi = mid
-		} else {
-			lo = mid
-		}
-	}
-	return hi
-}
-
-// tail is the binomial probability of k or fewer of n at probability p.
-func tail(k, n int, p float64) float64 {
-	if k >= n {
+// tail is the binomial probability of k or fewer of n at probability p, also between whole k.
+func tail(k float64, n int, p float64) float64 {
+	if k >= float64(n) {
 		return 1
 	}
-	return distuv.Beta{Alpha: float64(n - k), Beta: float64(k) + 1}.CDF(1 - p)
+	return distuv.Beta{Alpha: float64(n) - k, Beta: k + 1}.CDF(1 - p)
 }
 
 // pValue is the p-value of a count beyond the limit when the share is at the limit: the probability of k or more of n

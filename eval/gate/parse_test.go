@@ -15,6 +15,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"cfq/eval"
+	"cfq/internal/config"
 	"cfq/internal/message"
 )
 
@@ -66,7 +67,7 @@ func TestParse(t *testing.T) {
 		"example": example, "json": string(asJSON), "json with tabs": tabs.String(), "crlf": strings.ReplaceAll(example,
 			"\n", "\r\n"), "byte order mark": "\xef\xbb\xbf" + example,
 	} {
-		g, err := Parse([]byte(text))
+		g, err := Parse("gate file", []byte(text))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -167,8 +168,8 @@ func TestMistakes(t *testing.T) {
 		{strings.Repeat("[", 5000), "nested too deep"},
 		{strings.Repeat("x", 1<<20+1), "larger than 1 MiB"},
 	} {
-		g, err := Parse([]byte(c.text))
-		var list Errors
+		g, err := Parse("gate file", []byte(c.text))
+		var list config.Errors
 		if g != nil || !errors.As(err, &list) {
 			t.Errorf("%q: %+v, %v", message.Clip(c.text), g, err)
 			continue
@@ -192,7 +193,7 @@ func waiver(lines ...string) string {
 
 // All mistakes come at once, in the order of their places, and each once.
 func TestAllMistakes(t *testing.T) {
-	_, err := Parse([]byte(`version: 3
+	_, err := Parse("gate file", []byte(`version: 3
 confidence: 2
 checks:
   - {metric: vd, maxx: 0.1}
@@ -216,7 +217,7 @@ colour: red
 		`8:29: invalid day "tomorrow": write it as 2026-12-31`,
 		`9:1: the gate file has no key "colour"; one of: version, confidence, margin, min_people, checks, waivers`,
 	}
-	var list Errors
+	var list config.Errors
 	if !errors.As(err, &list) {
 		t.Fatal(err)
 	}
@@ -304,7 +305,7 @@ func TestForm(t *testing.T) {
 		} else {
 			bad = append(bad, c.text)
 		}
-		if _, err := Parse([]byte(c.text)); (err == nil) != c.ok {
+		if _, err := Parse("gate file", []byte(c.text)); (err == nil) != c.ok {
 			t.Errorf("%s: read with %v", c.text, err)
 		}
 	}
@@ -332,9 +333,9 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"version": 1, "checks": [{"metric": "bytes", "max": 1E5, "severity": "warning"}]}`))
 	f.Add([]byte("version: 1\nchecks: [{metric: .nan, max: .inf, by: *x}]\n---\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		g, err := Parse(data)
+		g, err := Parse("gate file", data)
 		if err != nil {
-			var list Errors
+			var list config.Errors
 			if !errors.As(err, &list) || len(list) == 0 {
 				t.Fatalf("not a list of mistakes: %v", err)
 			}

@@ -224,7 +224,7 @@ func TestManyPeople(t *testing.T) {
 		p    float64
 	}{{1900, 100000, 0.02}, {19700, 1000000, 0.02}, {499000, 1000000, 0.5}, {80, 100000, 0.001}} {
 		want := atMostOf(c.k, c.n, c.p)
-		if got := tail(c.k, c.n, c.p); math.Abs(got-want) > 1e-5*want {
+		if got := tail(float64(c.k), c.n, c.p); math.Abs(got-want) > 1e-5*want {
 			t.Errorf("%d of %d at %v: %v, want %v", c.k, c.n, c.p, got, want)
 		}
 		if got := (limit{atMost, c.p}).pValue(c.k+1, c.n); math.Abs(got-(1-want)) > 1e-5 {
@@ -233,7 +233,7 @@ func TestManyPeople(t *testing.T) {
 	}
 	// A need can be held against the bound itself; beyond a million it is a round number, and beyond all reason none.
 	for _, share := range []float64{0.015, 0.019, 0.0195, 0.0197, 0.0199, 0.01995} {
-		need := needOf(share, 1, 1, 0.02, 0.05)
+		need := needOf(share, 1, 0.02, 0.05)
 		want := math.Pow(1.6449/(0.02-share), 2) * 0.02 * 0.98
 		if math.Abs(float64(need)-want) > 0.1*want {
 			t.Errorf("%v: %d people, about %v are needed", share, need, want)
@@ -242,7 +242,7 @@ func TestManyPeople(t *testing.T) {
 			t.Errorf("%d of %d do not show it", k, need)
 		}
 	}
-	if need := needOf(0.019999, 1, 1, 0.02, 0.05); need != 0 {
+	if need := needOf(0.019999, 1, 0.02, 0.05); need != 0 {
 		t.Errorf("%d people", need)
 	}
 }

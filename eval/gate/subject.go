@@ -34,9 +34,10 @@ func (s *subject) finding() Finding {
 	return f
 }
 
-// inconclusive sets the reason why there is no verdict.
-func (s *subject) inconclusive(f *Finding, format string, a ...any) {
+// inconclusive returns a finding with the reason why there is no verdict.
+func (s *subject) inconclusive(f Finding, format string, a ...any) Finding {
 	f.Verdict, f.Why = Inconclusive, s.Name+": "+fmt.Sprintf(format, a...)
+	return f
 }
 
 // pValue is the probability of a value so far beyond the limit when the true value is at the limit; 1 when it is
@@ -112,36 +113,38 @@ func (s *subject) none(v eval.Value) bool {
 
 // outcome compares the bound that decides with the limit.
 func (s *subject) outcome(f *Finding) string {
-	sure := " with confidence " + percent(s.confidence)
+	sure, limit := " with confidence "+percent(s.confidence), s.limitText()
 	lower, upper := float64(f.Lower), float64(f.Upper)
-	unknown := func(x float64) bool { return math.IsInf(x, 0) || math.IsNaN(x) }
-	limit := s.limitText()
+	known := f.Lower.Defined() && f.Upper.Defined()
 	const unbounded = "too few people for a bound"
 	switch {
 	case s.Kind() == eval.KindExact && f.Verdict == Pass:
 		return "within the limit of " + limit
 	case s.Kind() == eval.KindExact:
 		return "outside the limit of " + limit
-	case s.limit.side == within && (unknown(lower) || unknown(upper)) && f.Verdict == Inconclusive:
+	case s.limit.side == within && !known && f.Verdict == Inconclusive:
 		return unbounded
 	case s.limit.side == within:
 		place := map[Verdict]string{Pass: "within", Fail: "outside", Inconclusive: "partly outside"}[f.Verdict]
 		return fmt.Sprintf("between %s and %s%s, %s the limits of ±%s", s.bound(lower, false), s.bound(upper, true), sure,
 			place, limit)
-	case s.limit.side == atLeast && f.Verdict == Fail:
-		return "at most " + s.bound(upper, true) + sure + ", below the limit of " + limit
-	case f.Verdict == Fail:
-		return "at least " + s.bound(lower, false) + sure + ", above the limit of " + limit
-	case s.limit.side == atLeast && f.Verdict == Pass:
-		return "at least " + s.bound(lower, false) + sure + ", within the limit of " + limit
-	case f.Verdict == Pass:
-		return "at most " + s.bound(upper, true) + sure + ", within the limit of " + limit
-	case s.limit.side == atLeast && unknown(lower), s.limit.side != atLeast && unknown(upper):
-		return unbounded
-	case s.limit.side == atLeast:
-		return "at least " + s.bound(lower, false) + sure + ", below the limit of " + limit
 	}
-	return "at most " + s.bound(upper, true) + sure + ", above the limit of " + limit
+	// What passes must do so with its worse bound, and what fails with its better one.
+	up := (s.limit.side == atLeast) == (f.Verdict == Fail)
+	text, end := "at least ", f.Lower
+	if up {
+		text, end = "at most ", f.Upper
+	}
+	place := "above"
+	switch {
+	case f.Verdict == Inconclusive && !end.Defined():
+		return unbounded
+	case f.Verdict == Pass:
+		place = "within"
+	case s.limit.side == atLeast:
+		place = "below"
+	}
+	return text + s.bound(float64(end), up) + sure + ", " + place + " the limit of " + limit
 }
 
 // amount is a value with its counts.
