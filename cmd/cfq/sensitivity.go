@@ -250,7 +250,7 @@ func profileCharts(p *ptq.Profile) []chart.Chart {
 	}
 	var charts []chart.Chart
 	for _, m := range scoreMeasures(p) {
-		c := chart.Chart{Title: m.title, X: "layer", Y: m.name + " per weight", LogY: true, Categories: names}
+		c := chart.Chart{Title: m.title, X: m.name + " per weight", Log: true, Categories: names}
 		for _, at := range places(p) {
 			s := chart.Series{Name: at.name}
 			for i := range p.Layers {
@@ -258,7 +258,7 @@ func profileCharts(p *ptq.Profile) []chart.Chart {
 				if score == nil {
 					break
 				}
-				c.LogY = c.LogY && score.PerWeight > 0
+				c.Log = c.Log && score.PerWeight > 0
 				s.Y = append(s.Y, score.PerWeight)
 				if score.Err > 0 {
 					e := score.Err / float64(p.Layers[i].Weights)
@@ -278,8 +278,8 @@ func profileCharts(p *ptq.Profile) []chart.Chart {
 	}
 	for _, at := range places(p) {
 		c := chart.Chart{
-			Title: "one layer quantized alone, at " + at.name, X: "layer", Y: "margin error (rms, logits)",
-			LogY: true, Categories: names,
+			Title: "one layer quantized alone, at " + at.name, X: "margin error (rms, logits)",
+			Log: true, Categories: names,
 		}
 		for f, b := range p.BitWidths {
 			s := chart.Series{Name: fmt.Sprintf("%d bits", b)}

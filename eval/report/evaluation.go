@@ -711,8 +711,7 @@ func layers(d *Document, how detail) block {
 	draw := func(caption, x string, s chart.Series) {
 		if anyDefined(s.Y) {
 			b.figures = append(b.figures, figure{caption, chart.Chart{
-				X: x, Categories: names, Horizontal: true,
-				Series: []chart.Series{s},
+				X: x, Categories: names, Series: []chart.Series{s},
 			}})
 		}
 	}

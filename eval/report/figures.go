@@ -98,7 +98,7 @@ func bars(caption string, names []string, vd, rvd []eval.Rate) []figure {
 	if len(names) > maxBars {
 		names, vd, rvd = names[:maxBars], vd[:maxBars], rvd[:maxBars]
 	}
-	c := chart.Chart{X: "promises that break, %", Categories: names, Horizontal: true}
+	c := chart.Chart{X: "promises that break, %", Categories: names}
 	for _, s := range []chart.Series{rates("VD", nil, vd), rates("RVD", nil, rvd)} {
 		if anyDefined(s.Y) {
 			c.Series = append(c.Series, s)

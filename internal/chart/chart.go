@@ -33,12 +33,10 @@ type Series struct {
 // Chart is one pair of axes.
 type Chart struct {
 	Title, X, Y string // titles of the chart and of its axes
-	LogY        bool   // of charts that are not Horizontal
-	// Categories make it a chart of grouped bars: one group per category, in which the bar of series k is as high
-	// as its Y for that category.
+	// Categories make it a chart of horizontal bars, which leaves room for long names: one group per category, in which
+	// the bar of series k is as long as its Y for that category. X is the title of the axis of the values.
 	Categories []string
-	// Horizontal makes the bars horizontal, which leaves room for long names. X is the title of their axis.
-	Horizontal bool
+	Log        bool // of bars: the axis of the values is logarithmic
 	Series     []Series
 }
 
@@ -53,8 +51,8 @@ const (
 	// A figure is as wide as a phone, so that its text is readable there.
 	figureWidth  = 3.45 * vg.Inch
 	figureHeight = 2.75 * vg.Inch
-	barStep      = 13 // of horizontal bars
-	groupStep    = 9  // between groups of horizontal bars, in addition
+	barStep      = 13 // of bars
+	groupStep    = 9  // between groups of bars, in addition
 	figureFrame  = 48 // height of the axis and its title
 )
 
@@ -64,48 +62,51 @@ const (
 	smallest = 1e-12
 )
 
-// Draw draws charts into one SVG file.
+// Draw draws charts in one picture.
 func Draw(w io.Writer, charts ...Chart) error {
-	p, err := arrange(charts)
+	p, err := newPicture(charts)
 	if err != nil {
 		return err
 	}
-	svg := vgsvg.New(p.width, p.height)
-	p.draw(paper(svg, p.width, p.height))
-	return write(w, svg)
+	canvas := vgsvg.New(p.width, p.height)
+	p.draw(canvas)
+	return write(w, canvas)
 }
 
-// picture is charts in rows and columns.
+// picture is charts in tiles.
 type picture struct {
 	panels        []panel
-	rows, columns int
 	width, height vg.Length
+	tiles         draw.Tiles
 }
 
-func arrange(charts []Chart) (p picture, err error) {
+func newPicture(charts []Chart) (*picture, error) {
 	if len(charts) == 0 || len(charts) > maxCharts {
-		return p, fmt.Errorf("chart: cannot draw %d charts in one picture: want 1 to %d", len(charts), maxCharts)
+		return nil, fmt.Errorf("chart: cannot draw %d charts in one picture: want 1 to %d", len(charts), maxCharts)
 	}
-	p.columns = 1
+	columns := 1
 	if len(charts) > oneColumn {
-		p.columns = 2
+		columns = 2
 	}
-	p.rows = (len(charts) + p.columns - 1) / p.columns
-	p.panels = make([]panel, len(charts))
-	legend := vg.Length(0) // the highest
+	rows := (len(charts) + columns - 1) / columns
+	p := &picture{
+		panels: make([]panel, len(charts)),
+		tiles:  draw.Tiles{Rows: rows, Cols: columns, PadX: border, PadY: border},
+	}
+	var errs []error
+	var legend, height vg.Length = 0, panelHeight // the highest
 	for i := range charts {
-		err = errors.Join(err, p.panels[i].build(&charts[i]))
-		legend = max(legend, p.panels[i].legendHeight())
+		errs = append(errs, p.panels[i].build(&charts[i]))
+		legend, height = max(legend, p.panels[i].legendHeight()), max(height, charts[i].barsHeight())
 	}
-	p.width = vg.Length(p.columns)*panelWidth + 2*border
-	p.height = vg.Length(p.rows)*(panelHeight+legend) + 2*border
-	return p, err
+	p.width, p.height = vg.Length(columns)*panelWidth+2*border, vg.Length(rows)*(height+legend)+2*border
+	return p, errors.Join(errs...)
 }
 
-func (p *picture) draw(canvas draw.Canvas) {
-	tiles := draw.Tiles{Rows: p.rows, Cols: p.columns, PadX: border, PadY: border}
+func (p *picture) draw(canvas vg.CanvasSizer) {
+	all := draw.Crop(paper(canvas), border, -border, border, -border)
 	for i := range p.panels {
-		p.panels[i].draw(tiles.At(draw.Crop(canvas, border, -border, border, -border), i%p.columns, i/p.columns))
+		p.panels[i].draw(p.tiles.At(all, i%p.tiles.Cols, i/p.tiles.Cols))
 	}
 }
 
@@ -117,13 +118,13 @@ func Figure(w io.Writer, c Chart) error {
 		return err
 	}
 	height := vg.Length(figureHeight)
-	if c.horizontal() {
-		height = vg.Length(len(c.Categories)*(groupStep+barStep*len(c.Series))) + p.legendHeight() + figureFrame
+	if c.bars() {
+		height = c.barsHeight() + p.legendHeight()
 	}
-	picture := vgsvg.New(figureWidth, height)
-	p.draw(draw.Crop(paper(picture, figureWidth, height), 2, -2, 2, -2))
+	canvas := vgsvg.New(figureWidth, height)
+	p.draw(draw.Crop(paper(canvas), 2, -2, 2, -2))
 	var b bytes.Buffer
-	if err := write(&b, picture); err != nil {
+	if err := write(&b, canvas); err != nil {
 		return err
 	}
 	_, svg, _ := bytes.Cut(b.Bytes(), []byte("<svg")) // the XML declaration before it belongs to a file
@@ -131,9 +132,9 @@ func Figure(w io.Writer, c Chart) error {
 	return err
 }
 
-// paper makes a white canvas.
-func paper(on vg.CanvasSizer, width, height vg.Length) draw.Canvas {
-	c := draw.NewCanvas(on, width, height)
+// paper makes a canvas white.
+func paper(canvas vg.CanvasSizer) draw.Canvas {
+	c := draw.New(canvas)
 	c.SetColor(color.White)
 	c.Fill(c.Rectangle.Path())
 	return c
@@ -141,7 +142,7 @@ func paper(on vg.CanvasSizer, width, height vg.Length) draw.Canvas {
 
 // write writes a picture. The typeface is not in an SVG: readers without it need the names of others of the same
 // widths.
-func write(w io.Writer, picture *vgsvg.Canvas) error {
+func write(w io.Writer, picture io.WriterTo) error {
 	var b bytes.Buffer
 	if _, err := picture.WriteTo(&b); err != nil {
 		return fmt.Errorf("chart: %w", err)
@@ -172,8 +173,12 @@ func (c *Chart) check() error {
 	return errors.Join(errs...)
 }
 
-func (c *Chart) bars() bool       { return c.Categories != nil }
-func (c *Chart) horizontal() bool { return c.bars() && c.Horizontal }
+func (c *Chart) bars() bool { return c.Categories != nil }
+
+// barsHeight leaves room for each bar, and for the axis.
+func (c *Chart) barsHeight() vg.Length {
+	return vg.Length(len(c.Categories)*(groupStep+barStep*len(c.Series))) + figureFrame
+}
 
 // shown reports whether an axis can show v.
 func shown(v float64, log bool) bool {

@@ -41,9 +41,7 @@ func (p *panel) build(c *Chart) error {
 	grid := plotter.NewGrid()
 	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{0xe2}, color.Gray{0xe2}
 	if c.bars() { // whose categories need no lines
-		if grid.Vertical.Width = 0; c.Horizontal {
-			grid.Vertical, grid.Horizontal = grid.Horizontal, grid.Vertical
-		}
+		grid.Horizontal.Width = 0
 	}
 	p.Add(grid)
 	for k := range c.Series {
@@ -79,7 +77,7 @@ func (p *panel) addEntry(name string, samples ...plot.Thumbnailer) {
 
 // ends returns the bounds of point i's error bar as distances from y, or false without one that can be shown.
 func (c *Chart) ends(s *Series, i int) (low, high float64, ok bool) {
-	if s.Low == nil || !shown(s.Y[i], c.LogY) || !shown(s.Low[i], c.LogY) || !shown(s.High[i], c.LogY) {
+	if s.Low == nil || !shown(s.Y[i], c.Log) || !shown(s.Low[i], c.Log) || !shown(s.High[i], c.Log) {
 		return 0, 0, false
 	}
 	return max(0, s.Y[i]-s.Low[i]), max(0, s.High[i]-s.Y[i]), true
@@ -96,7 +94,7 @@ func (e *errorBars) add(x, y, low, high float64) {
 	e.YErrors = append(e.YErrors, struct{ Low, High float64 }{low, high})
 }
 
-// XError makes the same distances horizontal: x and y are exchanged then.
+// XError makes the same distances horizontal.
 func (e *errorBars) XError(i int) (low, high float64) { return e.YError(i) }
 
 // addLine adds series k as lines between its points, markers and error bars.
@@ -106,7 +104,7 @@ func (p *panel) addLine(k int) error {
 	var ends errorBars
 	stroke := draw.LineStyle{Color: colour(k), Width: 1.4, Dashes: plotutil.Dashes(k)}
 	for i, start := 0, 0; i <= len(s.Y); i++ {
-		if i < len(s.Y) && shown(s.X[i], false) && shown(s.Y[i], p.chart.LogY) {
+		if i < len(s.Y) && shown(s.X[i], false) && shown(s.Y[i], p.chart.Log) {
 			all = append(all, plotter.XY{X: s.X[i], Y: s.Y[i]})
 			if low, high, ok := p.chart.ends(s, i); ok {
 				ends.add(s.X[i], s.Y[i], low, high)
@@ -146,18 +144,15 @@ func (p *panel) addLine(k int) error {
 
 func (p *panel) addErrors(ends errorBars, c color.Color) error {
 	stroke := draw.LineStyle{Color: c, Width: 0.8}
-	if !p.chart.horizontal() {
-		bars, err := plotter.NewYErrorBars(&ends)
+	if p.chart.bars() {
+		bars, err := plotter.NewXErrorBars(&ends)
 		if err == nil {
 			bars.LineStyle = stroke
 			p.Add(bars)
 		}
 		return err
 	}
-	for i := range ends.XYs {
-		ends.XYs[i].X, ends.XYs[i].Y = ends.XYs[i].Y, ends.XYs[i].X
-	}
-	bars, err := plotter.NewXErrorBars(&ends)
+	bars, err := plotter.NewYErrorBars(&ends)
 	if err == nil {
 		bars.LineStyle = stroke
 		p.Add(bars)
@@ -168,18 +163,18 @@ func (p *panel) addErrors(ends errorBars, c color.Color) error {
 // groupWidth is the part of a category's slot that its bars fill.
 const groupWidth = 0.8
 
-// addBars adds the bars of series k, side by side with those of the other series.
+// addBars adds the bars of series k, next to those of the other series.
 func (p *panel) addBars(k int) error {
 	s, n := &p.chart.Series[k], float64(len(p.chart.Series))
 	shift := groupWidth * ((float64(k)+0.5)/n - 0.5)
 	values := make(plotter.Values, len(s.Y))
 	var ends errorBars
 	for i, y := range s.Y {
-		if shown(y, p.chart.LogY) {
+		if shown(y, p.chart.Log) {
 			values[i] = y
 		}
 		if low, high, ok := p.chart.ends(s, i); ok {
-			ends.add(float64(i)+shift, y, low, high)
+			ends.add(y, float64(i)+shift, low, high)
 		}
 	}
 	if len(values) == 0 {
@@ -189,7 +184,7 @@ func (p *panel) addBars(k int) error {
 	if err != nil {
 		return err
 	}
-	bars.Color, bars.LineStyle, bars.XMin, bars.Horizontal = colour(k), draw.LineStyle{}, shift, p.chart.Horizontal
+	bars.Color, bars.LineStyle, bars.XMin, bars.Horizontal = colour(k), draw.LineStyle{}, shift, true
 	p.Add(bars)
 	p.bars = append(p.bars, bars)
 	p.addEntry(s.Name, bars)
@@ -209,42 +204,29 @@ func (barScale) Normalize(low, high, x float64) float64 {
 
 // ranges sets the ends and the ticks of the axes.
 func (p *panel) ranges() {
-	c := p.chart
-	value := &p.Y
-	if c.horizontal() {
+	c, value := p.chart, &p.Y
+	if c.bars() {
 		value = &p.X
-	}
-	if c.LogY && !c.horizontal() {
-		p.logRange()
+		p.slots(shorten(c.Categories))
 	} else {
-		widen(value)
-		if value.Min > 0 && value.Min < value.Max/2 {
-			value.Min = 0
-		}
-	}
-	switch {
-	case !c.bars():
 		widen(&p.X)
-		return
-	case c.Horizontal:
-		p.Y.Padding = 0
-		p.Y.Scale = plot.InvertedScale{Normalizer: plot.LinearScale{}} // the first category is on top
-		slots(&p.Y, c.Categories)
-	default:
-		p.X.Padding = 0
-		slots(&p.X, c.Categories)
+	}
+	if c.bars() && c.Log {
+		p.logRange()
+	} else if widen(value); value.Min > 0 && value.Min < value.Max/2 {
+		value.Min = 0
 	}
 }
 
-// slots gives an axis a slot of length 1 for each category, with its name in the middle.
-func slots(a *plot.Axis, categories []string) {
-	a.Min, a.Max = -0.5, float64(max(len(categories), 1))-0.5
-	a.Tick.Length = 0
+// slots gives the vertical axis a slot of length 1 for each category, the first on top, with its name in the middle.
+func (p *panel) slots(names []string) {
 	var ticks plot.ConstantTicks
-	for i, name := range shorten(categories) {
+	for i, name := range names {
 		ticks = append(ticks, plot.Tick{Value: float64(i), Label: name})
 	}
-	a.Tick.Marker = ticks
+	p.Y.Min, p.Y.Max = -0.5, float64(max(len(names), 1))-0.5
+	p.Y.Scale, p.Y.Padding = plot.InvertedScale{Normalizer: plot.LinearScale{}}, 0
+	p.Y.Tick.Length, p.Y.Tick.Marker = 0, ticks
 }
 
 // logRange lets the axis end at powers of ten: gonum labels no other ticks of a logarithmic axis.
@@ -260,10 +242,10 @@ func (p *panel) logRange() {
 	if low > high {
 		low, high = 0.1, 1
 	}
-	p.Y.Max = math.Pow10(int(math.Ceil(math.Log10(high))))
+	p.X.Max = math.Pow10(int(math.Ceil(math.Log10(high))))
 	// A little less than the power of ten: LogTicks rounds its logarithm up.
-	p.Y.Min = min(math.Pow10(int(math.Floor(math.Log10(low)))), p.Y.Max/10) * (1 - 1e-9)
-	p.Y.Scale, p.Y.Tick.Marker = barScale{}, plot.LogTicks{Prec: 4}
+	p.X.Min = min(math.Pow10(int(math.Floor(math.Log10(low)))), p.X.Max/10) * (1 - 1e-9)
+	p.X.Scale, p.X.Tick.Marker = barScale{}, plot.LogTicks{Prec: 4}
 }
 
 // widen gives an axis a length that can be divided into ticks.
@@ -277,24 +259,10 @@ func widen(a *plot.Axis) {
 	}
 }
 
-// draw draws the plot, of which the widths of bars and the angle of their names depend on the canvas.
+// draw draws the plot, of which the widths of bars depend on the canvas.
 func (p *panel) draw(c draw.Canvas) {
-	n := vg.Length(len(p.chart.Categories))
-	if p.chart.bars() && !p.chart.Horizontal {
-		style, room := p.X.Tick.Label, p.DataCanvas(c).Size().X/max(n, 1)
-		for _, name := range shorten(p.chart.Categories) {
-			if style.Width(name)+6 > room {
-				p.X.Tick.Label.Rotation = math.Pi / 4
-				p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = draw.XRight, draw.YCenter
-			}
-		}
-	}
-	size := p.DataCanvas(c).Size()
-	slot := size.X / max(n, 1)
-	if p.chart.Horizontal {
-		slot = size.Y / max(n, 1)
-	}
 	for _, b := range p.bars {
+		slot := p.DataCanvas(c).Size().Y / vg.Length(len(p.chart.Categories))
 		b.Width = max(0.92*groupWidth*slot/vg.Length(len(p.bars)), 0.1)
 	}
 	p.Draw(c)
