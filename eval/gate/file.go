@@ -159,8 +159,8 @@ func (d *decoder) date(dst *time.Time) config.Value {
 	}}
 }
 
-// The keys of a gate file are declared once, in one list for each mapping: the decoder reads by them, the reference page
-// prints them and Schema translates them, so the page and the schema cannot differ from what is read.
+// The keys of a gate file are declared once, in one list for each mapping: the decoder reads by them, the reference
+// page prints them and Schema translates them, so the page and the schema cannot differ from what is read.
 
 // parts are the places of the parts of a gate file, for what is checked once all of it is read.
 type parts struct {

@@ -151,7 +151,8 @@ func people(n float64) int {
 	return max(1, int(n))
 }
 
-// needOf returns the smallest number of people above n of whom round(share*number) have an upper bound within the limit.
+// needOf returns the smallest number of people above n for which round(share*number) has an upper bound within the
+// limit.
 func needOf(share float64, n int, limit, alpha float64) int {
 	passes := func(k float64, m int) bool { return m > n && tail(k, m, limit) <= alpha }
 	// Rounding to whole people makes the edge ragged, but takes away no more than half a person.
