@@ -71,7 +71,7 @@ func Check(ctx context.Context, onnx []byte, o Options) (*Report, error) {
 		return nil, fmt.Errorf("verify: %w", err)
 	}
 	r.kernels(opt.Graph, m.Graph, o.Plan)
-	if err := r.levels(ctx, onnx, m, o.Engine, o.Probes); err != nil {
+	if err := r.levels(ctx, onnx, opt.Graph, o.Engine, o.Probes); err != nil {
 		return nil, fmt.Errorf("verify: %w", err)
 	}
 	return r, nil
