@@ -1,12 +1,6 @@
 package calib
 
 import (
-	"bytes"
-	"cmp"
-	"encoding/gob"
-	"errors"
-	"fmt"
-	"io"
 	"math"
 
 	"gonum.org/v1/gonum/blas"
@@ -220,74 +214,4 @@ func (s *Stats) quantile(p float64) float64 {
 		left -= n
 	}
 	return float64(s.Max)
-}
-
-// PackStats writes statistics so that UnpackStats reads them back to the bit.
-func PackStats(stats []Stats) []byte {
-	vectors := make([][][]float64, len(stats))
-	for i := range stats {
-		s := &stats[i]
-		vectors[i] = [][]float64{
-			{float64(s.Min), float64(s.Max), s.Zeros},
-			s.Gram, s.Mean, s.Logits.Gram, s.Logits.Mean,
-			sparse(s.Hist), sparse(s.OutputHist), sparse(s.LogitHist),
-		}
-	}
-	var b bytes.Buffer
-	if err := gob.NewEncoder(&b).Encode(vectors); err != nil {
-		panic(err) // a buffer takes everything, and gob knows these types
-	}
-	return b.Bytes()
-}
-
-// UnpackStats is the inverse of PackStats.
-func UnpackStats(b []byte) ([]Stats, error) {
-	var vectors [][][]float64
-	r := bytes.NewReader(b)
-	if err := gob.NewDecoder(r).Decode(&vectors); err != nil || r.Len() > 0 {
-		return nil, fmt.Errorf("not the statistics of layers: %w", cmp.Or(err, io.ErrUnexpectedEOF))
-	}
-	stats := make([]Stats, len(vectors))
-	for i, v := range vectors {
-		if len(v) != 8 || len(v[0]) != 3 || !square(v[1:3]) || len(v[4]) > 0 && !square(v[3:5]) {
-			return nil, errors.New("not the statistics of layers: vectors of wrong lengths")
-		}
-		s := Stats{
-			Moments: Moments{v[1], v[2]}, Min: float32(v[0][0]), Max: float32(v[0][1]), Zeros: v[0][2],
-			Hist: dense(v[5]), OutputHist: dense(v[6]),
-		}
-		if len(v[4]) > 0 {
-			s.Logits, s.LogitHist = Moments{v[3], v[4]}, dense(v[7])
-		}
-		stats[i] = s
-	}
-	return stats, nil
-}
-
-// square reports whether second moments and means are those of one or several groups.
-func square(v [][]float64) bool {
-	gram, mean := len(v[0]), len(v[1])
-	return mean > 0 && gram > 0 && gram%mean == 0 && gram/mean <= mean && mean%(gram/mean) == 0
-}
-
-// sparse lists the bins that are not empty, each behind its number.
-func sparse(hist []float64) []float64 {
-	var out []float64
-	for k, x := range hist {
-		if x != 0 {
-			out = append(out, float64(k), x)
-		}
-	}
-	return out
-}
-
-// dense is the inverse of sparse; what is no bin is left out.
-func dense(v []float64) []float64 {
-	hist := make([]float64, histBins)
-	for i := 0; i+1 < len(v); i += 2 {
-		if v[i] >= 0 && v[i] < histBins {
-			hist[int(v[i])] = v[i+1]
-		}
-	}
-	return hist
 }

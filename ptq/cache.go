@@ -146,9 +146,9 @@ func (c *calibrated) statistics(ctx context.Context, minWork float64) ([]calib.S
 			return nil
 		},
 		compute: compute,
-		pack:    calib.PackStats,
+		pack:    packed[[]calib.Stats],
 		unpack: func(b []byte) ([]calib.Stats, error) {
-			s, err := calib.UnpackStats(b)
+			s, err := unpacked[[]calib.Stats](b)
 			if err == nil && len(s) != len(c.grid.wide) {
 				err = errors.New("statistics of other layers")
 			}
@@ -212,26 +212,33 @@ type keptSet struct {
 	Points  []float32
 }
 
-func packSet(s *calib.Set) []byte {
+func packSet(s *calib.Set) []byte { return packed(keptSet{s.Source, s.Reached, s.Points()}) }
+
+func packed[T any](v T) []byte {
 	var b bytes.Buffer
-	if err := gob.NewEncoder(&b).Encode(keptSet{s.Source, s.Reached, s.Points()}); err != nil {
+	if err := gob.NewEncoder(&b).Encode(v); err != nil {
 		panic(err) // memory takes everything
 	}
 	return b.Bytes()
+}
+
+// unpacked is the inverse of packed.
+func unpacked[T any](b []byte) (v T, err error) {
+	r := bytes.NewReader(b)
+	if err = gob.NewDecoder(r).Decode(&v); err == nil && r.Len() > 0 {
+		err = errors.New("there is more behind")
+	}
+	return v, err
 }
 
 var errNoSet = errors.New("this is not a set of recourse points of these rows")
 
 // unpackSet is the inverse of packSet.
 func unpackSet(b []byte, x []float32, dim int) (*calib.Set, error) {
-	var k keptSet
-	r := bytes.NewReader(b)
-	if err := gob.NewDecoder(r).Decode(&k); err != nil {
-		return nil, errNoSet
-	}
+	k, err := unpacked[keptSet](b)
 	n, rows := len(k.Source), len(x)/dim
 	outside := func(row int) bool { return row < 0 || row >= rows }
-	if r.Len() > 0 || len(k.Reached) != n || len(k.Points) != n*dim || slices.ContainsFunc(k.Source, outside) {
+	if err != nil || len(k.Reached) != n || len(k.Points) != n*dim || slices.ContainsFunc(k.Source, outside) {
 		return nil, errNoSet
 	}
 	s := &calib.Set{

@@ -193,7 +193,7 @@ func TestStatsCache(t *testing.T) {
 		}
 		return s
 	}
-	same := func(a, b []calib.Stats) bool { return bytes.Equal(calib.PackStats(a), calib.PackStats(b)) }
+	same := func(a, b []calib.Stats) bool { return bytes.Equal(packed(a), packed(b)) }
 	hit := func() bool { return slices.Contains(stages, "statistics of the layers from the cache") }
 	want := collect(func(q *calibrated) { q.o.Cache = "" })
 	if s := collect(func(q *calibrated) { q.o.Cache = filepath.Join(dir, "..", "other") }); !same(want, s) {

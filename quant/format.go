@@ -3,7 +3,7 @@ package quant
 import (
 	"fmt"
 	"math"
-	"strings"
+	"strconv"
 )
 
 // Format is a number format of weights: symmetric (zero point 0) signed integers
@@ -141,21 +141,15 @@ func decodeCodes(s string, f Format) ([]int8, error) {
 	out := make([]int8, len(s)/digits)
 	for i := range out {
 		word := s[i*digits : (i+1)*digits]
-		v := 0
-		for _, c := range []byte(word) {
-			d := strings.IndexByte(hexDigits, c)
-			if d < 0 {
-				return nil, fmt.Errorf("code %d: %q is not a code: want hexadecimal digits, in lower case", i, word)
-			}
-			v = v<<4 | d
+		v, err := strconv.ParseUint(word, 16, 8)
+		if err != nil {
+			return nil, fmt.Errorf("code %d: %q is not a code: want hexadecimal digits", i, word)
 		}
-		if half := 1 << (4*digits - 1); v >= half {
-			v -= 2 * half
+		sign := 8 - 4*digits // bits to the left of the sign
+		out[i] = int8(v<<sign) >> sign
+		if q := int(out[i]); q < f.QMin || q > f.QMax {
+			return nil, fmt.Errorf("code %d: %q is %d, outside %d..%d", i, word, q, f.QMin, f.QMax)
 		}
-		if v < f.QMin || v > f.QMax {
-			return nil, fmt.Errorf("code %d: %q is %d, outside %d..%d", i, word, v, f.QMin, f.QMax)
-		}
-		out[i] = int8(v)
 	}
 	return out, nil
 }

@@ -18,8 +18,8 @@ import (
 // Plan says what bits go where. It is complete: the same plan and the same
 // canonical model always give the same file.
 type Plan struct {
-	Input  *Input  `json:"input,omitempty"` // nil: the input is quantized by its layers' Act
-	Layers []Layer `json:"layers"`          // layers that are not listed stay in float
+	Input  *Input  // nil: the input is quantized by its layers' Act
+	Layers []Layer // layers that are not listed stay in float
 }
 
 // Layer is the plan of one layer, named by its Gemm node in the canonical model.
@@ -28,27 +28,27 @@ type Plan struct {
 // the layer runs on integers; without, only its weights are stored in few bits
 // and the arithmetic stays in float.
 type Layer struct {
-	Node  string `json:"node"`
-	Float bool   `json:"float,omitempty"` // stay in float; all else is ignored
+	Node  string
+	Float bool // stay in float; all else is ignored
 	// Bits is the width of the weights: 2, 3, 4 or 8.
-	Bits int `json:"bits,omitempty"`
+	Bits int
 	// RowBits holds the width of each output's weights (row of W), in place of
 	// Bits, which is 0 then. Such a layer has one scale per output.
-	RowBits []int `json:"row_bits,omitempty"`
+	RowBits []int
 	// Reduced keeps 8-bit codes within -64..64; see ReducedMax.
-	Reduced bool `json:"reduced,omitempty"`
+	Reduced bool
 	// Scales holds one scale for the whole tensor or one per output (row of W).
-	Scales []float32 `json:"scales,omitempty"`
+	Scales []float32
 	// Codes, Out x In, replaces rounding to the nearest.
-	Codes []int8 `json:"codes,omitempty"`
+	Codes []int8
 	// Bias replaces the layer's float bias (length Out), for calibrations that
 	// correct it; behind Plan.Input, in place of the bias that Input.Fold gives.
-	Bias []float32 `json:"bias,omitempty"`
+	Bias []float32
 	// Act quantizes the activation that the layer reads.
-	Act *Act `json:"act,omitempty"`
+	Act *Act
 	// Result quantizes what the layer makes, behind a Relu or Clip that follows it;
 	// integer convolutions need one, others have none.
-	Result *Act `json:"result,omitempty"`
+	Result *Act
 }
 
 // Width returns the width of the weights of output o.

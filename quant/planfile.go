@@ -186,6 +186,9 @@ func (l *PlanLayer) layer(info LayerInfo, in *Input) (*Layer, error) {
 			return nil, planError(row.line, "layer %q, row %d: %v", l.Node, o, err)
 		}
 	}
+	if _, err := out.check(info); err != nil {
+		return nil, planError(l.line, "layer %q: %v", l.Node, err)
+	}
 	return out, nil
 }
 
@@ -206,16 +209,6 @@ func (l *PlanLayer) check(info LayerInfo, in *Input) error {
 		return fmt.Errorf(`it reads %q, which the plan's input does not cover: "reads" cannot be "input"`, info.Input)
 	case l.Reads != ReadsInput && in != nil:
 		return fmt.Errorf(`it reads %q, which the plan's input covers: want "reads": "input"`, info.Input)
-	case l.Scale != nil && !goodScale(*l.Scale):
-		return fmt.Errorf("the scale %v is not a positive number", *l.Scale)
-	}
-	for _, act := range []*Act{l.Act, l.Result} {
-		if act == nil {
-			continue
-		}
-		if err := act.Check(); err != nil {
-			return err
-		}
 	}
 	if in != nil {
 		return in.Check(info.In)
@@ -322,87 +315,87 @@ func planError(line int, format string, a ...any) error {
 	return &PlanError{Line: line, Msg: fmt.Sprintf(format, a...)}
 }
 
-// UnmarshalPlan reads a plan file. It is strict: the error, a [*PlanError], names the
-// first key that is unknown, duplicate or missing, or the first value of a wrong type.
-// Whether the values fit a model is checked by [PlanFile.Plan].
+// UnmarshalPlan reads a plan file. The error, a [*PlanError], names the first key that is unknown, or the first value
+// of a wrong type. Whether the values fit a model is checked by [PlanFile.Plan].
 func UnmarshalPlan(data []byte) (*PlanFile, error) {
-	f := &PlanFile{}
-	r := &planReader{data: data, dec: json.NewDecoder(bytes.NewReader(data))}
-	if err := r.read(f); err != nil {
-		if !bytes.Contains(data, []byte(`"cfq_plan"`)) {
-			err = &PlanError{Msg: fmt.Sprintf("this is not a plan that --save-plan wrote: %v", err)}
-		}
-		return nil, err
+	f := &PlanFile{Layers: []PlanLayer{}}
+	err := f.read(&planText{data: data})
+	if err != nil && !bytes.Contains(data, []byte(`"cfq_plan"`)) {
+		err = &PlanError{Msg: fmt.Sprintf("this is not a plan that --save-plan wrote: %v", err)}
 	}
-	return f, nil
+	return f, err
 }
 
-// planReader checks the keys of a plan file's objects and notes where layers and rows are.
-type planReader struct {
-	data         []byte
-	dec          *json.Decoder
-	layers, rows []int // lines of the objects, in the order of the file
-	line, from   int   // number of the line, from 0, of the byte from
-}
-
-// read decodes the file.
-func (r *planReader) read(f *PlanFile) error {
-	var whole json.RawMessage
-	if err := json.Unmarshal(r.data, &whole); err != nil {
-		at := len(r.data)
-		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
-			at = max(int(syntax.Offset)-1, 0)
-		}
-		return r.fail(at, "this is not JSON: %v", err)
+// read decodes layers and rows one by one, to know where they stand.
+func (f *PlanFile) read(t *planText) error {
+	file := struct {
+		*PlanFile
+		Layers []json.RawMessage `json:"layers"`
+	}{PlanFile: f}
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(t.data, &json.RawMessage{}); errors.As(err, &syntax) {
+		return t.fail(max(0, int(syntax.Offset)-1), "this is not JSON: %v", err)
 	}
-	if err := r.value(""); err != nil {
+	if _, err := t.decode(t.data, &file); err != nil {
 		return err
 	}
-	dec := json.NewDecoder(bytes.NewReader(r.data))
-	dec.DisallowUnknownFields()
-	var typed *json.UnmarshalTypeError
-	switch err := dec.Decode(f); {
-	case errors.As(err, &typed):
-		return r.fail(
-			int(typed.Offset)-1,
-			"%s: got %s, want %s",
-			cmp.Or(typed.Field, "the plan"),
-			typed.Value,
-			jsonType(typed.Type),
-		)
-	case err != nil:
-		return r.fail(0, "%v", err)
+	switch {
 	case f.Version != planVersion:
 		return planError(0, "this is version %d of the format: want version %d", f.Version, planVersion)
 	case len(f.Model.SHA256) != 64 || strings.Trim(f.Model.SHA256, hexDigits) != "":
 		return planError(0, "model: sha256 %q: want 64 hexadecimal digits, in lower case", f.Model.SHA256)
 	}
-	for i := range f.Layers {
-		l := &f.Layers[i]
-		l.line = r.layers[i]
-		for o := range l.Rows {
-			l.Rows[o].line = r.rows[o]
+	for _, part := range file.Layers {
+		var err error
+		layer := struct {
+			PlanLayer
+			Rows []json.RawMessage `json:"rows"`
+		}{}
+		if layer.line, err = t.decode(part, &layer); err != nil {
+			return err
 		}
-		r.rows = r.rows[len(l.Rows):]
+		if layer.Rows != nil {
+			layer.PlanLayer.Rows = make([]PlanRow, len(layer.Rows))
+		}
+		for o, part := range layer.Rows {
+			row := &layer.PlanLayer.Rows[o]
+			if row.line, err = t.decode(part, row); err != nil {
+				return err
+			}
+		}
+		f.Layers = append(f.Layers, layer.PlanLayer)
 	}
 	return nil
 }
 
-// objectKeys returns the keys of the objects that the key name holds, alone or in a list;
-// those in front of the bar are required. The recipe's keys are free.
-func objectKeys(name string) (required, optional []string, known bool) {
-	text, known := map[string]string{
-		"":           "cfq_plan layers model recipe | equalized input target_ort",
-		"model":      "sha256 | weights",
-		"input":      "columns scale | value",
-		"columns":    "gain hi lo source |",
-		"layers":     "node | activation bits float reads reduced result rows scale shape",
-		"rows":       "| bias bits codes scale",
-		"activation": "bits scale | zero",
-		"result":     "bits scale | zero",
-	}[name]
-	before, after, _ := strings.Cut(text, "|")
-	return strings.Fields(before), strings.Fields(after), known
+// planText is the text of a plan file, of which the part that begins at a byte is decoded.
+type planText struct {
+	data     []byte
+	at, line int // line is from 0
+}
+
+// decode decodes the next part of the text, and returns its line.
+func (t *planText) decode(part []byte, to any) (line int, err error) {
+	skip := bytes.Index(t.data[t.at:], part)
+	t.at, t.line = t.at+skip, t.line+bytes.Count(t.data[t.at:t.at+skip], []byte("\n"))
+	d := json.NewDecoder(bytes.NewReader(part))
+	d.DisallowUnknownFields()
+	err = d.Decode(to)
+	var typed *json.UnmarshalTypeError
+	if key, unknown := strings.CutPrefix(fmt.Sprint(err), "json: unknown field "); unknown {
+		at := max(0, bytes.Index(part, []byte(key)))
+		err = t.fail(t.at+at, `unknown key %s: "Plan files" in docs/files.md has the keys`, key)
+	} else if errors.As(err, &typed) {
+		key := typed.Field[strings.LastIndexByte(typed.Field, '.')+1:]
+		err = t.fail(t.at+int(typed.Offset)-1, "%s: got %s, want %s", cmp.Or(key, "value"), typed.Value, jsonType(typed.Type))
+	}
+	return t.line + 1, err
+}
+
+func (t *planText) fail(at int, format string, a ...any) error {
+	before := t.data[:at]
+	line, column := bytes.Count(before, []byte("\n"))+1, len(before)-bytes.LastIndexByte(before, '\n')
+	return &PlanError{Line: line, Col: column, Msg: fmt.Sprintf(format, a...)}
 }
 
 // jsonType names what JSON calls a type of Go.
@@ -410,94 +403,12 @@ func jsonType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Struct, reflect.Map:
 		return "an object"
-	case reflect.Slice, reflect.Array:
+	case reflect.Slice:
 		return "a list"
 	case reflect.String:
 		return "a text"
 	case reflect.Bool:
 		return "true or false"
-	case reflect.Pointer:
-		return jsonType(t.Elem())
 	}
 	return fmt.Sprintf("a number (%s)", t.Kind())
-}
-
-// value reads a value that the key name holds, alone or in a list.
-func (r *planReader) value(name string) error {
-	at := r.start()
-	t, err := r.dec.Token()
-	if err != nil { // the syntax has been checked: a number that no float64 holds
-		return r.fail(at, "%v", err)
-	}
-	switch t {
-	case nil:
-		return r.fail(at, "null is not a value of a plan")
-	case json.Delim('['):
-		for r.dec.More() {
-			if err := r.value(name); err != nil {
-				return err
-			}
-		}
-	case json.Delim('{'):
-		if err := r.object(name, at); err != nil {
-			return err
-		}
-	default:
-		return nil
-	}
-	_, err = r.dec.Token() // the end
-	return err
-}
-
-// object reads the keys and values of the object at a byte, and not its end.
-func (r *planReader) object(name string, at int) error {
-	r.line, r.from = r.line+bytes.Count(r.data[r.from:at], []byte("\n")), at
-	switch name {
-	case "layers":
-		r.layers = append(r.layers, r.line+1)
-	case "rows":
-		r.rows = append(r.rows, r.line+1)
-	}
-	required, optional, known := objectKeys(name)
-	seen := map[string]bool{}
-	for r.dec.More() {
-		start := r.start()
-		t, err := r.dec.Token()
-		if err != nil {
-			return err
-		}
-		key := t.(string)
-		switch {
-		case known && !slices.Contains(required, key) && !slices.Contains(optional, key):
-			keys := slices.Sorted(slices.Values(slices.Concat(required, optional)))
-			return r.fail(start, "unknown key %q in %q: want one of %s", key, cmp.Or(name, "plan"), strings.Join(keys, ", "))
-		case seen[key]:
-			return r.fail(start, "duplicate key %q in %q", key, cmp.Or(name, "plan"))
-		}
-		seen[key] = true
-		if err := r.value(key); err != nil {
-			return err
-		}
-	}
-	for _, key := range required {
-		if !seen[key] {
-			return r.fail(at, "missing key %q in %q", key, cmp.Or(name, "plan"))
-		}
-	}
-	return nil
-}
-
-// start is where the next token begins.
-func (r *planReader) start() int {
-	at := int(r.dec.InputOffset())
-	for at < len(r.data) && strings.IndexByte(" \t\r\n,:", r.data[at]) >= 0 {
-		at++
-	}
-	return at
-}
-
-func (r *planReader) fail(at int, format string, a ...any) error {
-	before := r.data[:min(at, len(r.data))]
-	line, col := bytes.Count(before, []byte("\n"))+1, len(before)-bytes.LastIndexByte(before, '\n')
-	return &PlanError{Line: line, Col: col, Msg: fmt.Sprintf(format, a...)}
 }

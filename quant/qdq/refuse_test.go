@@ -1,12 +1,9 @@
 package qdq_test
 
 import (
-	"encoding/json"
 	"math"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
@@ -65,28 +62,6 @@ func TestRefuses(t *testing.T) {
 	if _, err := qdq.Write(m, p, qdq.Options{}); err == nil || !strings.Contains(err.Error(), "layer1") ||
 		!strings.Contains(err.Error(), "layer2") {
 		t.Errorf("not all layers are reported: %v", err)
-	}
-}
-
-// TestPlanJSON checks that a plan survives JSON and gives the same file.
-func TestPlanJSON(t *testing.T) {
-	m := net(2, 4, 3, 2)
-	p := planFor(t, m, 3, true)
-	p.Input, p.Layers[0].Act = inputs()["few plain"], nil
-	p.Layers[1].Codes = []int8{-4, 3, 0, 1, 2, -1}
-	data, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var back quant.Plan
-	if err := json.Unmarshal(data, &back); err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(p, &back); d != "" {
-		t.Error(d)
-	}
-	if d := cmp.Diff(marshal(t, write(t, m, p, qdq.Options{})), marshal(t, write(t, m, &back, qdq.Options{}))); d != "" {
-		t.Error("the plan from JSON gives another file")
 	}
 }
 
