@@ -15,18 +15,17 @@ type Rule struct {
 	Doc  string // what happens where the rule is broken
 	// Advice marks rules that a good model may break.
 	Advice bool
-	// One of these finds where it is broken: a message, "" where it is not, for each dense
-	// layer or for each node of the operator op, or all findings.
-	layer func(*view, dense) string
-	node  func(*view, *graph.Node) string
-	op    string
-	check func(*view) []Finding
+	// One of these says how it is broken, "" where it is not: by a dense layer, by one whose weights are
+	// dequantized, or by a node of the operator op.
+	layer, codes func(*view, dense) string
+	node         func(*view, *graph.Node) string
+	op           string
 }
 
 // Finding is one place where a rule is broken.
 type Finding struct {
 	Rule    string
-	Node    string // label of the node or name of the tensor
+	Node    string // its label
 	Message string
 	Advice  bool
 }
@@ -40,9 +39,23 @@ func Lint(m *graph.Model) []Finding {
 	v := newView(m)
 	var out []Finding
 	for _, r := range Rules() {
-		for _, f := range v.find(r) {
-			f.Rule, f.Advice = r.Name, r.Advice
-			out = append(out, f)
+		add := func(n *graph.Node, message string) {
+			if message != "" {
+				out = append(out, Finding{r.Name, n.Label(), message, r.Advice})
+			}
+		}
+		for _, d := range v.dense {
+			switch {
+			case r.layer != nil:
+				add(d.node, r.layer(v, d))
+			case r.codes != nil && d.weight != nil:
+				add(d.node, r.codes(v, d))
+			}
+		}
+		for _, n := range v.m.Graph.Nodes {
+			if r.node != nil && n.Is(r.op) {
+				add(n, r.node(v, n))
+			}
 		}
 	}
 	return out
@@ -133,7 +146,7 @@ func (v *view) floats(name string) []float32 {
 		}
 		f := make([]float32, len(t.Raw)/2)
 		for i := range f {
-			f[i] = halfFloat(binary.LittleEndian.Uint16(t.Raw[2*i:]))
+			f[i] = fromHalf(binary.LittleEndian.Uint16(t.Raw[2*i:]))
 		}
 		return f
 	case n.Is("Mul"):
@@ -187,41 +200,8 @@ func (v *view) dtype(name string) graph.DType {
 // integer reports whether the layer may run on integers.
 func (d *dense) integer() bool { return d.data != nil && d.weight != nil }
 
-// when returns the message where a rule is broken.
-func when(broken bool, message string) string {
-	if broken {
-		return message
-	}
-	return ""
-}
-
 func allZero(t *graph.Tensor) bool {
 	return !slices.ContainsFunc(t.Raw, func(b byte) bool { return b != 0 })
-}
-
-// find returns where the rule is broken.
-func (v *view) find(r Rule) []Finding {
-	if r.check != nil {
-		return r.check(v)
-	}
-	var out []Finding
-	add := func(n *graph.Node, message string) {
-		if message != "" {
-			out = append(out, Finding{Node: n.Label(), Message: message})
-		}
-	}
-	if r.layer != nil {
-		for _, d := range v.dense {
-			add(d.node, r.layer(v, d))
-		}
-		return out
-	}
-	for _, n := range v.m.Graph.Nodes {
-		if n.Is(r.op) {
-			add(n, r.node(v, n))
-		}
-	}
-	return out
 }
 
 // quantized returns the QuantizeLinear nodes that read name, directly or behind a Relu or Clip.
@@ -240,16 +220,6 @@ func (v *view) quantized(name string) []*graph.Node {
 		}
 	}
 	return out
-}
-
-// alone returns the only reader of a value; nil when there are several, or none, or when
-// it is an output of the model.
-func (v *view) alone(name string) *graph.Node {
-	c := v.consumers[name]
-	if len(c) != 1 || slices.ContainsFunc(v.m.Graph.Outputs, func(o graph.Value) bool { return o.Name == name }) {
-		return nil
-	}
-	return c[0]
 }
 
 // zeroPoint says what is wrong with the zero point of a DequantizeLinear on
@@ -292,13 +262,13 @@ func (v *view) zeros(name string) *graph.Tensor {
 	return &graph.Tensor{DType: t.DType, Dims: dims, Raw: t.Raw}
 }
 
-// codeTensors returns the stored tensors that the codes called name are put together from.
+// codeTensors returns the int8 and int4 tensors that the codes called name are put together from.
 func (v *view) codeTensors(name string) []*graph.Tensor {
 	var out []*graph.Tensor
 	if s := v.trace(name, 0); s != nil {
 		for _, p := range s.parts {
-			if p.tensor != nil {
-				out = append(out, p.tensor)
+			if t := p.tensor; t != nil && (t.DType == graph.Int8 || t.DType == graph.Int4) {
+				out = append(out, t)
 			}
 		}
 	}

@@ -497,30 +497,21 @@ func (w *writer) vector(hint string, v []float32, dims ...int64) string {
 		if !ok || h != x || 2*len(v) <= castBytes || w.plain {
 			return w.tensor(graph.FromFloats(hint, v, dims...))
 		}
-		binary.LittleEndian.PutUint16(raw[2*i:], halfBits(h))
+		binary.LittleEndian.PutUint16(raw[2*i:], toHalf(h))
 	}
 	half := w.tensor(&graph.Tensor{Name: hint, DType: graph.Float16, Dims: dims, Raw: raw})
 	return w.shared("Cast", hint, []string{half}, graph.IntAttr("to", int64(graph.Float)))
 }
 
-// halfBits is the float16 form of a positive number that float16 has: one with
-// another bias of the exponent and a shorter fraction.
-func halfBits(x float32) uint16 {
-	const bias, dropped = 127 - 15, 13
-	return uint16(math.Float32bits(x)>>dropped - bias<<10)
-}
+// halfUnit times a number is the float32 whose bits, 13 of the fraction dropped, are those of its float16 form.
+const halfUnit = 0x1p-112
 
-// halfFloat is the number whose float16 form is h.
-func halfFloat(h uint16) float32 {
-	const bias, dropped = 127 - 15, 13
-	x := math.Float32frombits(uint32(h)&0x8000<<16 | (uint32(h)&0x7fff+bias<<10)<<dropped)
-	switch h >> 10 & 31 {
-	case 0: // denormal: without the leading one
-		return float32(int(h&0x3ff)) * 0x1p-24
-	case 31:
-		return float32(math.Inf(1))
-	}
-	return x
+// toHalf returns the float16 form of a positive number that float16 has.
+func toHalf(x float32) uint16 { return uint16(math.Float32bits(x*halfUnit) >> 13) }
+
+// fromHalf returns the number whose float16 form is h, which is finite.
+func fromHalf(h uint16) float32 {
+	return math.Float32frombits(uint32(h&0x8000)<<16|uint32(h&0x7fff)<<13) / halfUnit
 }
 
 // zeros writes a zero point of the shape of l's scales. Without one the runtime
