@@ -18,6 +18,7 @@ import (
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
+	"cfq/quant/qdq"
 )
 
 func inspectCommand() command {
@@ -55,7 +56,7 @@ type inspection struct {
 	Nodes      int              `json:"nodes"`
 	Operators  map[string]int   `json:"operators"`
 	Parameters int64            `json:"parameters"` // weights and biases of the layers
-	Layers     []layer          `json:"layers"`
+	Layers     []qdq.LayerNote  `json:"layers"`
 	WeightBits float64          `json:"weight_bits"` // stored bits per layer weight, scales not counted
 	// of the weights of quantized layers, with all that they need
 	Stored   int               `json:"stored_bytes,omitempty"`
@@ -86,7 +87,7 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 	if err != nil {
 		return err
 	}
-	if v.Layers, err = findLayers(m); err != nil {
+	if v.Layers, err = qdq.Layers(m); err != nil {
 		e.msg.Warn("the layers cannot be listed: %v", err)
 	}
 	v.count()
@@ -111,7 +112,7 @@ func describe(path string, m *graph.Model) (*inspection, error) {
 		File: filepath.Base(path), IR: m.IRVersion, Opsets: map[string]int64{}, Doc: m.Doc,
 		Producer: strings.TrimSpace(m.ProducerName + " " + m.ProducerVersion),
 		Inputs:   ports(m.Graph.DataInputs()), Outputs: ports(m.Graph.Outputs),
-		Nodes: len(m.Graph.Nodes), Operators: map[string]int{}, Layers: []layer{}, Recipe: recipe(m),
+		Nodes: len(m.Graph.Nodes), Operators: map[string]int{}, Layers: []qdq.LayerNote{}, Recipe: recipe(m),
 	}
 	for _, o := range m.Opsets {
 		v.Opsets[cmp.Or(o.Domain, standardDomain)] = o.Version
@@ -144,7 +145,7 @@ func (v *inspection) count() {
 }
 
 // addKernels asks ONNX Runtime what it runs for each layer.
-func addKernels(e *env, m *graph.Model, layers []layer) error {
+func addKernels(e *env, m *graph.Model, layers []qdq.LayerNote) error {
 	data, err := codec.Marshal(m)
 	if err != nil {
 		return err

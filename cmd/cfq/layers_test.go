@@ -55,14 +55,15 @@ func TestFixedLayersAreListed(t *testing.T) {
 	m.Graph.Inits = []*graph.Tensor{graph.FromDoubles("w", make([]float64, 6), 3, 2)}
 	m.Graph.Nodes = []*graph.Node{{Name: "fc", Op: "MatMul", Inputs: []string{"x", "w"}, Outputs: []string{"y"}}}
 	m.Graph.Outputs = []graph.Value{{Name: "y", DType: graph.Double}}
-	got, err := findLayers(m)
+	got, err := qdq.Layers(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []layer{{LayerNote: qdq.LayerNote{
-		Node: "fc", Op: "MatMul", In: 3, Columns: 3, Out: 2, Bits: 64, Container: "double", Output: "y",
-		Note: "stays in float: its weights are double, not float32", Fixed: "its weights are double, not float32",
-	}}}
+	want := []qdq.LayerNote{{
+		Node: "fc", Op: "MatMul", In: 3, Columns: 3, Out: 2, Bits: 64, Container: "double", Input: "x", Output: "y",
+		Positions: 1,
+		Note:      "stays in float: its weights are double, not float32", Fixed: "its weights are double, not float32",
+	}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -71,7 +72,7 @@ func TestFixedLayersAreListed(t *testing.T) {
 		Name: "then_branch",
 		Kind: graph.AttrGraph,
 	}}})
-	if got, err = findLayers(m); err == nil || len(got) != 1 || got[0].Note != "" {
+	if got, err = qdq.Layers(m); err == nil || len(got) != 1 || got[0].Note != "" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

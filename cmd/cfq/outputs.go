@@ -20,6 +20,7 @@ import (
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/ort"
 	"cfq/quant"
+	"cfq/quant/qdq"
 	"cfq/sensitivity"
 )
 
@@ -179,7 +180,7 @@ func (d *evaluation) weighed() []report.Model {
 
 // layers lists the layers of the quantized model, with the sensitivity of each of them at the recourse points.
 func (d *evaluation) layers(ctx context.Context, r *eval.Result) ([]report.Layer, error) {
-	found, err := findLayers(d.files[1].Graph())
+	found, err := qdq.Layers(d.files[1].Graph())
 	if err != nil {
 		return nil, nil //nolint:nilerr // a model whose layers are not understood has none to show
 	}

@@ -12,7 +12,6 @@ import (
 	"slices"
 
 	"cfq/eval"
-	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 	"cfq/quant/qdq"
@@ -44,50 +43,29 @@ func Measure(full, quantized *graph.Model, fullBytes, quantBytes int64) (*eval.F
 			at = i
 		}
 		l := &q[i]
-		if l.positions == 0 && at < len(f) && f[at].Op == l.Op && f[at].In == l.In && f[at].Out == l.Out {
-			l.positions = f[at].positions
+		if l.Positions == 0 && at < len(f) && f[at].Op == l.Op && f[at].In == l.In && f[at].Out == l.Out {
+			l.Positions = f[at].Positions
 		}
 	}
 	return &eval.Footprint{Full: weight(f, fullBytes), Quant: weight(q, quantBytes)}, nil
 }
 
-// layer is a layer with how it computes.
+// layer is a layer with the bits of what it reads.
 type layer struct {
 	qdq.LayerNote
-	positions  int // of a convolution at which it uses its weights, 1 otherwise; 0: not known
-	activation int // bits
+	activation int
 }
 
-// layersOf lists the layers of a model: of a float one in canonical form, where layers are whole, of a
-// quantized one as it is.
+// layersOf lists the layers of a model.
 func layersOf(m *graph.Model) ([]layer, error) {
-	isQuantizer := func(n *graph.Node) bool { return n.Is("DequantizeLinear") || n.Is("QuantizeLinear") }
-	if !slices.ContainsFunc(m.Graph.Nodes, isQuantizer) {
-		if c, err := onnxio.Canonical(m); err == nil {
-			m = c
-		}
-	}
-	notes, err := qdq.Describe(m)
-	if err != nil {
+	notes, err := qdq.Layers(m)
+	if notes == nil {
 		return nil, err
-	}
-	infos, err := quant.FindLayers(m)
-	if err != nil {
-		return nil, err
-	}
-	positions := map[string]int{}
-	for _, l := range infos {
-		if l.Conv != nil {
-			positions[l.Output] = l.Positions
-		}
 	}
 	layers := make([]layer, len(notes))
 	producers, inits := m.Graph.Producers(), m.Graph.InitMap()
 	for i, n := range notes {
-		layers[i] = layer{n, 1, activation(producers[n.Output].Input(0), producers, inits)}
-		if n.Op == "Conv" {
-			layers[i].positions = positions[n.Output]
-		}
+		layers[i] = layer{n, activation(n.Input, producers, inits)}
 	}
 	return layers, nil
 }
@@ -106,8 +84,8 @@ func weight(layers []layer, bytes int64) eval.Weight {
 		} else {
 			stored += 8 * float64(l.Stored)
 		}
-		known = known && l.positions > 0
-		w.BOPs += float64(l.positions) * float64(l.Columns) * float64(l.Out) * width * float64(l.activation)
+		known = known && l.Positions > 0
+		w.BOPs += float64(l.Positions) * float64(l.Columns) * float64(l.Out) * width * float64(l.activation)
 	}
 	if weights > 0 {
 		w.WeightBits = stored / float64(weights)

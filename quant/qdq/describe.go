@@ -1,10 +1,12 @@
 package qdq
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 )
@@ -28,9 +30,11 @@ type LayerNote struct {
 	// What several layers share counts for the first of them.
 	Stored int    `json:"stored_bytes,omitempty"`
 	Note   string `json:"note,omitempty"`
+	Kernel string `json:"kernel"` // operator that ONNX Runtime runs, for the caller to fill in
 
-	Output string `json:"-"` // value that the layer defines
-	Behind string `json:"-"` // value of a Relu or Clip that follows a convolution
+	Input, Output string `json:"-"` // values that the layer reads and defines
+	Behind        string `json:"-"` // value of a Relu or Clip that follows a convolution
+	Positions     int    `json:"-"` // of a convolution at which it uses its weights, 1 otherwise; 0: not known
 	// Fixed is that of quant.LayerInfo: it says something of canonical models only.
 	Fixed string `json:"-"`
 }
@@ -38,9 +42,29 @@ type LayerNote struct {
 // Params is the number of weights, without the bias.
 func (n *LayerNote) Params() int { return n.In * n.Out }
 
-// Describe lists the Gemm, MatMul and Conv nodes of a written model whose weights come,
-// perhaps through casts, scales and unpacking, from stored tensors. Float models
-// are best given in canonical form, where layers are whole.
+// Layers describes a float model in its canonical form, where layers are whole, as quantization looks at it, and a
+// quantized one as it stands. So it does one that has no canonical form, which is an error.
+func Layers(m *graph.Model) ([]LayerNote, error) {
+	if slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool {
+		return n.Is("DequantizeLinear") || n.Is("QuantizeLinear")
+	}) {
+		return Describe(m)
+	}
+	c, unusual := onnxio.Canonical(m)
+	if unusual != nil {
+		c = m
+	}
+	notes, err := Describe(c)
+	for i := range notes {
+		if l := &notes[i]; unusual == nil && l.Fixed != "" {
+			l.Note = "stays in float: " + l.Fixed
+		}
+	}
+	return notes, cmp.Or(unusual, err)
+}
+
+// Describe lists the Gemm, MatMul and Conv nodes of a model whose weights come,
+// perhaps through casts, scales and unpacking, from stored tensors.
 func Describe(m *graph.Model) ([]LayerNote, error) {
 	infos, err := quant.FindLayers(m)
 	if err != nil {
@@ -51,19 +75,25 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 		float[infos[i].Output] = &infos[i]
 	}
 	v, counted := newView(m), map[string]bool{}
-	var notes []LayerNote
+	notes := []LayerNote{}
 	for _, n := range m.Graph.Nodes {
 		if len(n.Outputs) == 0 || !isDense(n) {
 			continue
 		}
-		l := LayerNote{Node: n.Name, Op: n.Op, Output: n.Outputs[0], Behind: Behind(m.Graph, n)}
-		if l.Node == "" {
-			l.Node = l.Output
+		l := LayerNote{
+			Node: cmp.Or(n.Name, n.Outputs[0]), Op: n.Op, Input: n.Input(0), Output: n.Outputs[0],
+			Behind: Behind(m.Graph, n),
+		}
+		if !n.Is("Conv") {
+			l.Positions = 1
 		}
 		weight := n.Input(1)
 		info := float[l.Output]
 		if info != nil {
 			weight, l.In, l.Out, l.Fixed = info.Weight, info.In, info.Out, info.Fixed
+			if info.Conv != nil {
+				l.Positions = info.Positions
+			}
 		}
 		s := v.trace(weight, 0)
 		switch {
