@@ -73,6 +73,20 @@ func Solve(
 	return s, nil
 }
 
+// Made counts the people that the model refuses, those of them who are evaluated, and the promises to these at the
+// at-th of the required margins.
+func (s *Solution) Made(at int) (refused, evaluated, promises int) {
+	for _, m := range s.margins {
+		refused += count(!approves(Float(m)))
+	}
+	if s.steps != nil {
+		for _, p := range s.steps[at] {
+			promises += count(p.Made())
+		}
+	}
+	return refused, len(s.rows), promises
+}
+
 // solveOriginal solves what is asked of the original alone.
 func (s *Solution) solveOriginal(ctx context.Context) error {
 	if len(s.rows) == 0 {

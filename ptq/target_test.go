@@ -17,6 +17,7 @@ import (
 	"cfq/eval"
 	"cfq/onnxio/codec"
 	"cfq/recourse/constraint"
+	"cfq/task"
 )
 
 // The people that a target needs, by trying.
@@ -43,7 +44,6 @@ func TestTargetIsHonest(t *testing.T) {
 	const runs, people, vd = 4000, 600, 0.02
 	rng := rand.New(rand.NewPCG(7, 7))
 	target := Target{VD: vd, Confidence: 0.95}
-	s := &search{r: &TargetResult{Target: target}}
 	draw := func() Share {
 		k := 0
 		for range people {
@@ -51,12 +51,12 @@ func TestTargetIsHonest(t *testing.T) {
 				k++
 			}
 		}
-		return Share{Num: k, Den: people, Upper: eval.Float(eval.ClopperPearsonUpper(k, people, target.level()))}
+		return target.share(k, people)
 	}
 	wrong := 0
 	for range runs {
 		for range targetTries {
-			if s.within(&Measured{VD: draw()}) {
+			if (&Measured{VD: draw()}).bound() <= vd {
 				wrong++
 				break
 			}
@@ -79,17 +79,14 @@ func TestHeldOut(t *testing.T) {
 			rows[i] = []float32{1, 0} // half of all are equal
 		}
 	}
-	divide := func(share float64, seed uint64) (held map[string]int, sides []bool) {
-		d := newDivider(share, seed)
-		held = map[string]int{}
-		for _, x := range rows {
-			side := d(x)
-			if side {
-				held[fmt.Sprint(x)]++
-			}
-			sides = append(sides, side)
+	divide := func(share float64, seed uint64) (count map[string]int, sides []bool) {
+		_, held := divide(&task.People{N: n, Dim: 2, X: slices.Concat(rows...)}, share, seed)
+		count, sides = map[string]int{}, make([]bool, n)
+		for _, i := range held {
+			count[fmt.Sprint(rows[i])]++
+			sides[i] = true
 		}
-		return held, sides
+		return count, sides
 	}
 	held, sides := divide(0.3, 1)
 	_, more := divide(0.5, 1)
@@ -116,12 +113,15 @@ func TestHeldOut(t *testing.T) {
 	if again, _ := divide(0.3, 1); !maps.Equal(held, again) {
 		t.Error("the order of the rows makes a difference")
 	}
-	if newDivider(0.3, 1)([]float32{0}) != newDivider(0.3, 1)([]float32{float32(negativeZero())}) {
+	if len(heldOf(0)) != len(heldOf(math.Copysign(0, -1))) {
 		t.Error("0 and -0 are on two sides")
 	}
 }
 
-func negativeZero() float64 { return math.Copysign(0, -1) }
+func heldOf(x float64) []int {
+	_, held := divide(&task.People{N: 1, Dim: 1, X: []float32{float32(x)}}, 0.3, 1)
+	return held
+}
 
 // What Smallest says is what Quantize makes of the calibration part and what
 // eval.Compare finds on the people held out.
@@ -155,15 +155,7 @@ func TestSmallest(t *testing.T) {
 	if asked < 1 || asked > targetTries {
 		t.Errorf("people were asked about %d models", asked)
 	}
-	var own, held []int
-	draw := newDivider(0.3, 1)
-	for i := range people.N {
-		if draw(people.X[i*people.Dim : (i+1)*people.Dim]) {
-			held = append(held, i)
-		} else {
-			own = append(own, i)
-		}
-	}
+	own, held := divide(people, 0.3, 1)
 	if len(own) != r.Calibrated || len(held) != r.HeldOut {
 		t.Fatalf("%d and %d people, want %d and %d", r.Calibrated, r.HeldOut, len(own), len(held))
 	}
@@ -220,7 +212,7 @@ func TestSmallestFails(t *testing.T) {
 	ctx := context.Background()
 	// Two-bit activations break far more than six of a hundred; the best is kept.
 	r, err := Smallest(ctx, loaded(t, m), tk, people, Options{Method: "ptq", ActBits: 2, WeightRange: calib.MinMax},
-		Target{VD: 0.06, OneSided: true, Sample: 75})
+		Target{VD: 0.06, Sample: 75})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +220,7 @@ func TestSmallestFails(t *testing.T) {
 		t.Errorf("reached %v, asked %d, %+v", r.Reached, r.Asked, r.Candidates[r.Chosen])
 	}
 	for i, c := range r.Candidates {
-		if c.HeldOut != nil && c.HeldOut.VD.Upper < r.Candidates[r.Chosen].HeldOut.VD.Upper {
+		if c.HeldOut != nil && c.HeldOut.bound() < r.Candidates[r.Chosen].HeldOut.bound() {
 			t.Errorf("candidate %d is better than the one kept", i)
 		}
 	}

@@ -198,7 +198,6 @@ type quantizeFlags struct {
 	o              ptq.Options // those of its fields that are flags as they are
 	refine         int
 	target         ptq.Target
-	side           string
 	plan, savePlan string
 	overwrite      bool
 	calibrating    *task.People // who were read; nil with --plan
@@ -211,7 +210,7 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&f.o.Method), "method", string(ptq.CFPTQ), "the `method`; see below")
 	fs.Float64Var(&f.o.Budget, "budget", 4, "mean `bits` per weight, 2 to 8; see --cost")
 	fs.Float64Var(&f.target.VD, "target-vd", 0,
-		"in place of a budget: the smallest model of whose promises at most this `share` breaks")
+		"in place of a budget: the smallest model whose VD and RVD are at most this `share`")
 	fs.StringArrayVar(&f.o.KeepFloat, "keep-float", nil,
 		"leave the layers of this name or `pattern` in float, as in '/head/*'; may be repeated")
 	fs.StringVar(&f.savePlan, "save-plan", "", "write the plan, all bits, scales and codes, to a `file`")
@@ -246,7 +245,6 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	})
 	group(fs, "Target (with --target-vd)", func(fs *pflag.FlagSet) {
 		fs.Float64Var(&f.target.Margin, "target-margin", 0.1, "the `margin`, in logits, of the promises that are to hold")
-		fs.StringVar(&f.side, "target-side", sideBoth, "what must be within the target: both VD and RVD, or only vd")
 		fs.Float64Var(&f.target.HoldOut, "holdout", 0.3, "the `share` of the rows that is not calibrated on and judges")
 		fs.Float64Var(&f.target.Confidence, "confidence", 0.95, "of the claim that the target is kept")
 		fs.IntVar(&f.target.Sample, "target-sample", 4000, "at most this many refused `people` judge")
@@ -259,12 +257,6 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 		fs.BoolVar(&f.o.Reduced, "reduced-range", false, "8-bit weights in 7 bits: the same results on CPUs without VNNI")
 	})
 }
-
-// The values of --target-side.
-const (
-	sideBoth = "both"
-	sideVD   = "vd"
-)
 
 // quantization returns the options that flags alone say.
 func (f *quantizeFlags) quantization() ptq.Options {
@@ -342,9 +334,6 @@ func (f *quantizeFlags) checkValues() error {
 			return err
 		}
 	}
-	if err := oneOf("target-side", f.side, []string{sideBoth, sideVD}); err != nil {
-		return err
-	}
 	switch {
 	case f.o.ActBits < 2 || f.o.ActBits > 8:
 		return cli.Usagef("", "invalid value %d for --act-bits: want 2 to 8", f.o.ActBits)
@@ -385,9 +374,8 @@ func (f *quantizeFlags) checkUse() error {
 
 // checkTarget reports what cannot be aimed at.
 func (f *quantizeFlags) checkTarget() error {
-	f.target.OneSided = f.side == sideVD
 	if f.target.VD == 0 && !f.fs.Changed("target-vd") {
-		for _, name := range []string{"target-margin", "target-side", "holdout", "confidence", "target-sample"} {
+		for _, name := range []string{"target-margin", "holdout", "confidence", "target-sample"} {
 			if f.fs.Changed(name) {
 				return cli.Usagef("--target-vd 0.02 looks for the smallest model with a VD of 2 % at most",
 					"--%s is of use with --target-vd only", name)
@@ -520,10 +508,6 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) {
 			"%d have promises at margin %g.",
 			r.Calibrated, r.HeldOut, r.Refused, r.Asked, r.Promises, t.Margin),
 	)
-	what := fmt.Sprintf("VD(%g) and RVD(%g) are", t.Margin, t.Margin)
-	if t.OneSided {
-		what = fmt.Sprintf("VD(%g) is", t.Margin)
-	}
 	verdict := "Not shown"
 	if r.Reached {
 		verdict = "Shown"
@@ -532,8 +516,8 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) {
 		out,
 		"",
 		"",
-		fmt.Sprintf("%s with confidence %g: %s at most %g. Each bound is one at confidence %.4g.",
-			verdict, t.Confidence, what, t.VD, r.Level),
+		fmt.Sprintf("%s with confidence %g: VD(%g) and RVD(%g) are at most %g. Each bound is one at confidence %.4g.",
+			verdict, t.Confidence, t.Margin, t.Margin, t.VD, r.Level),
 	)
 	fmt.Fprintln(out)
 	w := &report.Grid{Left: map[int]bool{2: true}}
