@@ -38,28 +38,18 @@ func (f *calibrationFlags) addPromises(fs *pflag.FlagSet) {
 func (f *calibrationFlags) addTeacher(fs *pflag.FlagSet) {
 	fs.IntVar(&f.limit, "calibration-rows", 4096,
 		"largest number of `rows` to calibrate on, plus refused people where they are few; 0 takes all")
+	cli.Within(fs, "calibration-rows", &f.limit, 0, math.MaxInt, "0, for all, or more")
 	fs.IntVarP(&f.teacher.Steps, "teacher-steps", "K", 3, "gradient `steps` of the teacher recourse")
+	cli.Within(fs, "teacher-steps", &f.teacher.Steps, 1, math.MaxInt, "1 or more")
 	fs.Float64Var(&f.teacher.Noise, "teacher-noise", 0,
 		"Gaussian noise of this `sigma`, in model inputs, on every teacher action, which stays feasible")
+	cli.Within(fs, "teacher-noise", &f.teacher.Noise, 0, cli.Finite, "0, for none, or more")
 	fs.IntVar(&f.teacher.Sample, "teacher-sample", 0,
 		"teacher recourse for this many refused `people`, drawn at random; 0 = all")
+	cli.Within(fs, "teacher-sample", &f.teacher.Sample, 0, math.MaxInt, "0, for all, or more")
 	fs.Uint64Var(&f.teacher.Seed, "teacher-seed", 1, "seed of noise and sample")
 	fs.BoolVar(&f.noCache, "no-cache", false,
 		"compute teacher recourse anew instead of reading it back from an earlier run")
-}
-
-func (f *calibrationFlags) check() error {
-	switch t := f.teacher; {
-	case f.limit < 0:
-		return cli.Usagef("", "invalid value %d for --calibration-rows: want 0, for all, or more", f.limit)
-	case t.Steps < 1:
-		return cli.Usagef("", "invalid value %d for --teacher-steps: want 1 or more", t.Steps)
-	case !(t.Noise >= 0) || math.IsInf(t.Noise, 1):
-		return cli.Usagef("", "invalid value %v for --teacher-noise: want 0, for none, or more", t.Noise)
-	case t.Sample < 0:
-		return cli.Usagef("", "invalid value %d for --teacher-sample: want 0, for all, or more", t.Sample)
-	}
-	return nil
 }
 
 // inputs are the files that the flags and MODEL name.

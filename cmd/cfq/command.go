@@ -78,14 +78,6 @@ func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
 	run := c.setup(fs)
 	fs.AddFlagSet(e.common())
 	return fs, func(ctx context.Context, e *env, args []string) error {
-		if maximum := perCore * runtime.NumCPU(); e.threads < 1 || e.threads > maximum || e.workers < 0 ||
-			e.workers > maximum {
-			return cli.Blame(
-				fs,
-				cli.Usagef("", "invalid --threads or --workers: want threads from 1 to %d and workers from 0 to %d on %d cores",
-					maximum, maximum, runtime.NumCPU()),
-			)
-		}
 		if e.workers == 0 {
 			e.workers = max(1, runtime.GOMAXPROCS(0)/e.threads)
 		}
@@ -100,6 +92,9 @@ func (e *env) common() *pflag.FlagSet {
 	fs.StringVar(&e.lib, "ort-lib", "", "ONNX Runtime `library`; else CFQ_ORT_LIB, the cache, the system")
 	fs.IntVar(&e.threads, "threads", 1, "threads within one run of a model")
 	fs.IntVar(&e.workers, "workers", 0, "runs of a model at once; 0 fills the machine. No result depends on it")
+	maximum := perCore * runtime.NumCPU()
+	cli.Within(fs, "threads", &e.threads, 1, maximum, fmt.Sprintf("1 to %d, which is %d per core", maximum, perCore))
+	cli.Within(fs, "workers", &e.workers, 0, maximum, fmt.Sprintf("0 to %d, which is %d per core", maximum, perCore))
 	fs.BoolVar(&e.json, "json", false, "write the result to stdout as JSON")
 	fs.BoolVarP(&e.msg.Quiet, "quiet", "q", false, "no progress; errors, hints and warnings stay")
 	return fs

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,7 +46,9 @@ bootstrap elsewhere. ~ marks a difference that may be chance.`,
 			fs.Var(&f.margins, "margins", "required logit `margins`, separated by commas; else 0.1,0.25 and the task's")
 			fs.Float64Var(&f.confidence, "confidence", 0.95,
 				"confidence `level` of the intervals, and of what is called a difference")
+			cli.Within(fs, "confidence", &f.confidence, cli.Above0, cli.Below1, "a level between 0 and 1, such as 0.95")
 			fs.IntVar(&f.draws, "draws", 2000, "`draws` of the bootstrap")
+			cli.Within(fs, "draws", &f.draws, 100, math.MaxInt, "100 or more: fewer say nothing")
 			addReports(fs, &f.evaluationFlags, report.ComparisonViews(), false)
 			return f.run
 		},
@@ -65,12 +68,6 @@ func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err erro
 	outs, err := parseReports(f.reports, report.ComparisonViews(), f.overwrite)
 	if err != nil {
 		return err
-	}
-	if !(f.confidence > 0 && f.confidence < 1) {
-		return cli.Usagef("as in --confidence 0.95", "--confidence %g: a confidence lies between 0 and 1", f.confidence)
-	}
-	if f.draws < 100 {
-		return cli.Usagef("2000 is usual", "--draws %d: fewer than 100 say nothing", f.draws)
 	}
 	d, err := f.open(ctx, e, paths, outs.paths(), task.ReadOptions{}, nil)
 	if err != nil {

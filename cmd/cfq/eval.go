@@ -59,9 +59,10 @@ points. Rows that cannot be read are counted and reported.`,
 			fs.Var(&f.margins, "margins", "required logit `margins`, separated by commas; else 0,0.1,0.25,0.5 and the task's")
 			f.addGroups(fs)
 			fs.StringArrayVar(&f.stress, "stress", nil, "evaluate under other `conditions` too, see below; may be repeated")
-			fs.Float64Var(&f.certify, "certify", 0, certifyHelp)
+			f.addCertify(fs)
 			fs.IntVar(&f.noise, "noise", noisePeople, "`people` whose recourse is solved twice, for the noise floor of CRG; 0 "+
 				"is none")
+			cli.Within(fs, "noise", &f.noise, 0, math.MaxInt, "0, for none, or more people")
 			fs.BoolVar(&f.latency, "latency", false, "take the time of both models, with 1 row and with 256")
 			addReports(fs, &f.evaluationFlags, report.Views(), true)
 			return func(ctx context.Context, e *env, args []string) error {
@@ -74,9 +75,6 @@ points. Rows that cannot be read are counted and reported.`,
 func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool) (err error) {
 	if err := arguments("eval", args, "FULL", "QUANTIZED"); err != nil {
 		return err
-	}
-	if f.noise < 0 {
-		return cli.Usagef("0 is none", "--noise %d: a number of people is 0 or more", f.noise)
 	}
 	outs, err := parseReports(f.reports, report.Views(), f.overwrite)
 	if err != nil {

@@ -83,12 +83,15 @@ rows to QUANTIZED.rows.`,
 			fs.StringArrayVar(&f.checks, "check", nil, "a `check` such as 'vd@0.25[sex]<=0.05'; may be repeated")
 			fs.StringVar(&f.file, "gate", "", "checks and waivers: a YAML `file`, see docs/pipeline.md")
 			fs.Float64Var(&f.margin, "margin", 0.1, "required logit `margin` of checks that name no other")
+			cli.Within(fs, "margin", &f.margin, cli.Above0, cli.Finite,
+				"more than 0; --check 'vd@0<=0.5' checks at the decision boundary")
 			fs.Float64Var(&f.confidence, "confidence", 0.95, "one-sided confidence `level` of each verdict")
+			cli.Within(fs, "confidence", &f.confidence, cli.Above0, cli.Below1, "a level between 0 and 1, such as 0.95")
 			fs.StringVar(&f.previous, "previous", "", "JSON report `file` of an earlier evaluation, for checks of an increase")
-			fs.StringVar(&f.onInconclusive, "on-inconclusive", reportOnly,
+			cli.Choice(fs, &f.onInconclusive, "on-inconclusive", reportOnly, []string{reportOnly, toFail, toPass},
 				"exit with 5, 1 or 0 when INCONCLUSIVE: report, fail, pass")
 			f.addGroups(fs)
-			fs.Float64Var(&f.certify, "certify", 0, certifyHelp)
+			f.addCertify(fs)
 			fs.StringVar(&f.record, "calibrated", "", "record `file` of the rows that the model was calibrated on; else "+
 				"QUANTIZED.rows; none when it was calibrated on none of these people")
 			addReports(fs, &f.evaluationFlags, report.Views(), true)
@@ -100,9 +103,6 @@ rows to QUANTIZED.rows.`,
 func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.FlagSet) (err error) {
 	if err := arguments("gate", args, "FULL", "QUANTIZED"); err != nil {
 		return err
-	}
-	if !slices.Contains([]string{reportOnly, toFail, toPass}, f.onInconclusive) {
-		return cli.Usagef("", "invalid value %q for --on-inconclusive: want report, fail or pass", f.onInconclusive)
 	}
 	outs, err := parseReports(f.reports, report.Views(), f.overwrite)
 	if err != nil {
@@ -188,11 +188,6 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, *eval.Result, error) {
 		if g, err = gate.Load(f.file); err != nil {
 			return nil, nil, cli.Wrap(err, cli.Unusable, "docs/pipeline.md lists the keys")
 		}
-	}
-	if cli.Given(fs, "margin") && f.margin == 0 ||
-		cli.Given(fs, "confidence") && f.confidence == 0 { // in a Gate, 0 stands for the default
-		return nil, nil, cli.Usagef("leave the flag out for the default; --check 'vd@0<=0.5' checks at the decision boundary",
-			"invalid value 0 for --margin or --confidence: want more than 0")
 	}
 	if cli.Given(fs, "confidence") || g.Confidence == 0 {
 		g.Confidence = f.confidence

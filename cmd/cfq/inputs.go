@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"strings"
 
@@ -50,19 +51,24 @@ func (f *evaluationFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.promises, "promises", "", fromHelp)
 	fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
 	fs.IntVar(&f.sample, "sample", 0, "evaluate a random sample of this many refused `people`; 0 takes all")
+	cli.Within(fs, "sample", &f.sample, 0, math.MaxInt, "0, for all, or more")
 	fs.Uint64Var(&f.seed, "seed", 1, "`seed` of the sample and of the solver")
 	fs.IntVar(&f.restarts, "restarts", 0, "random `restarts` of the solver; 0 is the solver's default")
+	cli.Within(fs, "restarts", &f.restarts, 0, math.MaxInt, "0, for the solver's default, or more")
 }
 
 func (f *evaluationFlags) addGroups(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.by, "by", nil, "groups that are told apart: `features`, joined by * for their combinations; "+
 		"else the task's subgroups; none for none")
 	fs.IntVar(&f.minGroup, "min-group", 30, "`promises` without which a group is not compared with others")
+	cli.Within(fs, "min-group", &f.minGroup, 0, math.MaxInt, "0 or more promises")
 }
 
-// certifyHelp is the help of --certify.
-const certifyHelp = "prove what survives within this `radius`, in model-input units, around each recourse point; " +
-	"measure the logits there"
+func (f *evaluationFlags) addCertify(fs *pflag.FlagSet) {
+	fs.Float64Var(&f.certify, "certify", 0, "prove what survives within this `radius`, in model-input units, around each "+
+		"recourse point; measure the logits there")
+	cli.Within(fs, "certify", &f.certify, 0, cli.Finite, "a radius of 0, for the points themselves, or more")
+}
 
 // evaluation is what a subcommand works on: models that are open, people who are read.
 type evaluation struct {
@@ -97,17 +103,6 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 	}
 	if err := cli.Distinct(append(inputs, f.data, f.task, f.rows, f.promises, f.overrides), outputs); err != nil {
 		return nil, err
-	}
-	switch {
-	case f.sample < 0:
-		return nil, cli.Usagef("0 takes all", "invalid value \"%d\" for --sample: want a number of people, 0 or more",
-			f.sample)
-	case f.minGroup < 0:
-		return nil, cli.Usagef("", "--min-group %d: a number of promises is 0 or more", f.minGroup)
-	case f.restarts < 0:
-		return nil, cli.Usagef("0 is the solver's default", "--restarts %d: a number of restarts is 0 or more", f.restarts)
-	case !(f.certify >= 0):
-		return nil, cli.Usagef("0 proves the points themselves", "--certify %g: a radius is a number of 0 or more", f.certify)
 	}
 	d := &evaluation{e: e, f: f, paths: paths}
 	if d.task, err = readTask(f.task); err != nil {

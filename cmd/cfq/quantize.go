@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,7 +25,6 @@ import (
 	"cfq/onnxio/codec"
 	"cfq/ptq"
 	"cfq/quant"
-	"cfq/quant/qdq"
 	"cfq/task"
 )
 
@@ -207,10 +207,12 @@ type quantizeFlags struct {
 func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	f.addFiles(fs)
 	fs.StringVarP(&f.out, "output", "o", "", "the quantized model `file`")
-	fs.StringVar((*string)(&f.o.Method), "method", string(ptq.CFPTQ), "the `method`; see below")
+	cli.Choice(fs, &f.o.Method, "method", ptq.CFPTQ, ptq.MethodNames(), "the `method`; see below")
 	fs.Float64Var(&f.o.Budget, "budget", 4, "mean `bits` per weight, 2 to 8; see --cost")
+	limitBudget(fs, "budget", &f.o.Budget)
 	fs.Float64Var(&f.target.VD, "target-vd", 0,
 		"in place of a budget: the smallest model whose VD and RVD are at most this `share`")
+	cli.Within(fs, "target-vd", &f.target.VD, cli.Above0, cli.Below1, "a share above 0 and below 1, such as 0.02")
 	fs.StringArrayVar(&f.o.KeepFloat, "keep-float", nil,
 		"leave the layers of this name or `pattern` in float, as in '/head/*'; may be repeated")
 	fs.StringVar(&f.savePlan, "save-plan", "", "write the plan, all bits, scales and codes, to a `file`")
@@ -222,8 +224,9 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 		for _, name := range names {
 			c := ptq.FindSetting(name)
 			otherwise := map[string]string{"cost": string(ptq.CostBits), "input": string(ptq.InputAuto)}
-			fs.StringVar(c.Of(&f.o), name, "", fmt.Sprintf("%s: %s; else %s", c.Doc,
-				strings.Join(ptq.Names(c.Choices), ", "), cmp.Or(otherwise[name], "as the method says")))
+			choices := ptq.Names(c.Choices)
+			cli.Choice(fs, c.Of(&f.o), name, "", choices, fmt.Sprintf("%s: %s; else %s", c.Doc,
+				strings.Join(choices, ", "), cmp.Or(otherwise[name], "as the method says")))
 		}
 	}
 	group(fs, "Bit widths", func(fs *pflag.FlagSet) {
@@ -231,6 +234,7 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 		fs.StringArrayVar(&f.o.Only, "only", nil, "quantize only the layers of this name or `pattern`; may be repeated")
 		fs.BoolVar(&f.o.WeightOnly, "weight-only", false, "store weights in few bits and compute in float")
 		fs.IntVar(&f.o.ActBits, "act-bits", 8, "`bits` of the activations between layers, 2 to 8")
+		cli.Within(fs, "act-bits", &f.o.ActBits, 2, 8, "2 to 8")
 		choice(fs, "input")
 	})
 	group(fs, "Calibration", func(fs *pflag.FlagSet) {
@@ -240,14 +244,20 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	group(fs, "Rounding", func(fs *pflag.FlagSet) {
 		choice(fs, "rounding")
 		fs.IntVar(&f.refine, "refine", 0, "`rounds` of end-to-end refinement, 0 for none; else as the method says")
+		cli.Within(fs, "refine", &f.refine, 0, math.MaxInt, "0, for none, or more rounds")
 		fs.BoolVar(&f.o.CrossLayerEqualization, "cross-layer-equalization", false,
 			"balance the channel ranges of neighbouring layers first")
 	})
 	group(fs, "Target (with --target-vd)", func(fs *pflag.FlagSet) {
 		fs.Float64Var(&f.target.Margin, "target-margin", 0.1, "the `margin`, in logits, of the promises that are to hold")
+		cli.Within(fs, "target-margin", &f.target.Margin, cli.Above0, cli.Finite,
+			"logits above 0, such as 0.1: at the boundary half of all promises break whatever is done")
 		fs.Float64Var(&f.target.HoldOut, "holdout", 0.3, "the `share` of the rows that is not calibrated on and judges")
+		cli.Within(fs, "holdout", &f.target.HoldOut, cli.Above0, cli.Below1, "a share above 0 and below 1, such as 0.3")
 		fs.Float64Var(&f.target.Confidence, "confidence", 0.95, "of the claim that the target is kept")
+		cli.Within(fs, "confidence", &f.target.Confidence, 0.5, cli.Below1, "0.5 or more and below 1, such as 0.95")
 		fs.IntVar(&f.target.Sample, "target-sample", 4000, "at most this many refused `people` judge")
+		cli.Within(fs, "target-sample", &f.target.Sample, 1, math.MaxInt, "1 or more people")
 		fs.Uint64Var(&f.target.Seed, "seed", 1,
 			"seed of what is held out and of the judges, and of the rows read of very large data")
 	})
@@ -296,14 +306,12 @@ func (f *quantizeFlags) check(args []string) error {
 	if f.out == "" {
 		return cli.Usagef("-o model.q.onnx names the file to write", "--output is missing")
 	}
-	checks := []func() error{f.checkValues, f.calibrationFlags.check, f.checkUse, f.checkTarget}
+	check := f.checkUse
 	if f.plan != "" {
-		checks = []func() error{f.checkPlan}
+		check = f.checkPlan
 	}
-	for _, check := range checks {
-		if err := check(); err != nil {
-			return err
-		}
+	if err := check(); err != nil {
+		return err
 	}
 	outputs := []string{f.out}
 	if f.records() {
@@ -320,34 +328,11 @@ func (f *quantizeFlags) check(args []string) error {
 	return cli.Distinct(append(f.inputs(args[0]), f.plan), outputs)
 }
 
-// checkValues reports values that there are not.
-func (f *quantizeFlags) checkValues() error {
-	if err := checkMethod(string(f.o.Method), f.o.Budget); err != nil {
-		return err
-	}
-	for _, s := range ptq.Settings() {
-		value := *s.Of(&f.o)
-		if value == "" {
-			continue
-		}
-		if err := oneOf(s.Name, value, ptq.Names(s.Choices)); err != nil {
-			return err
-		}
-	}
-	switch {
-	case f.o.ActBits < 2 || f.o.ActBits > 8:
-		return cli.Usagef("", "invalid value %d for --act-bits: want 2 to 8", f.o.ActBits)
-	case f.refine < 0:
-		return cli.Usagef("", "invalid value %d for --refine: want 0, for none, or more rounds", f.refine)
-	}
-	if _, err := qdq.RuntimeOf(f.o.Runtime); err != nil {
-		return cli.Usagef("newer releases read what was written for an older one", "--target-ort %s: %v", f.o.Runtime, err)
-	}
-	return cli.Wrap(f.quantization().Check(), cli.Unusable, "")
-}
-
-// checkUse reports flags that have no effect together.
+// checkUse reports flags that do not go together.
 func (f *quantizeFlags) checkUse() error {
+	if err := f.quantization().Check(); err != nil {
+		return cli.Wrap(err, cli.Unusable, "")
+	}
 	m, err := ptq.FindMethod(f.o.Method)
 	if err != nil {
 		return err
@@ -369,12 +354,7 @@ func (f *quantizeFlags) checkUse() error {
 		return cli.Usagef("--method cf-ptq calibrates on recourse",
 			"--overrides: the method %s has no use for what people can change", f.o.Method)
 	}
-	return nil
-}
-
-// checkTarget reports what cannot be aimed at.
-func (f *quantizeFlags) checkTarget() error {
-	if f.target.VD == 0 && !f.fs.Changed("target-vd") {
+	if f.target.VD == 0 {
 		for _, name := range []string{"target-margin", "holdout", "confidence", "target-sample"} {
 			if f.fs.Changed(name) {
 				return cli.Usagef("--target-vd 0.02 looks for the smallest model with a VD of 2 % at most",
@@ -386,42 +366,7 @@ func (f *quantizeFlags) checkTarget() error {
 	if f.fs.Changed("budget") {
 		return cli.Usagef("give one of the two", "--budget: with --target-vd the budget is what is looked for")
 	}
-	t := f.target
-	for _, c := range []struct {
-		flag       string
-		value      float64
-		ok         bool
-		want, hint string
-	}{
-		{"target-vd", t.VD, t.VD > 0 && t.VD < 1, "a share above 0 and below 1", "0.02 is two of a hundred"},
-		{
-			"holdout", t.HoldOut, t.HoldOut > 0 && t.HoldOut < 1, "a share above 0 and below 1",
-			"0.3 holds three of ten rows out",
-		},
-		{"confidence", t.Confidence, t.Confidence >= 0.5 && t.Confidence < 1, "0.5 or more, below 1", "0.95 is usual"},
-		{
-			"target-margin", t.Margin, t.Margin > 0 && t.Margin < 1e30, "a number of logits above 0",
-			"0.1 is usual: at the boundary half of all promises break whatever is done",
-		},
-		{"target-sample", float64(t.Sample), t.Sample > 0, "a number of people above 0", ""},
-	} {
-		if !c.ok {
-			return cli.Usagef(c.hint, "invalid value %v for --%s: want %s", c.value, c.flag, c.want)
-		}
-	}
 	return nil
-}
-
-// oneOf reports a flag whose value is none of the choices.
-func oneOf(flag, value string, choices []string) error {
-	if slices.Contains(choices, value) {
-		return nil
-	}
-	hint := ""
-	if s := cli.Suggest(value, choices); s != "" {
-		hint = fmt.Sprintf("did you mean %s?", s)
-	}
-	return cli.Usagef(hint, "invalid value %q for --%s: want %s", value, flag, message.Or(choices))
 }
 
 // planRows is how many rows of data the model of a plan is verified on.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -69,6 +68,7 @@ over to others (docs/recourse.md).`,
 			fs.StringVar(&f.from, "promises", "",
 				"check this promises `file` instead of finding actions; with -o it is written anew")
 			fs.Float64Var(&f.margin, "margin", 0, "required logit `margin`; else the task's")
+			cli.Within(fs, "margin", &f.margin, 0, cli.Finite, "0, for any favourable decision, or more")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the solver")
 			fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is its default")
 			fs.BoolVar(
@@ -99,10 +99,6 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 	}
 	if !given("margin") {
 		f.margin = t.Target.Margin
-	}
-	if !(f.margin >= 0) || math.IsInf(f.margin, 1) {
-		return cli.Usagef("0 asks for any favourable decision", "--margin %v: a required margin is a number of 0 or more",
-			f.margin)
 	}
 	set, err := actionSet(f.task, f.overrides, t)
 	if err != nil {

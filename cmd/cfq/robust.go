@@ -22,7 +22,7 @@ const robustSample = 500
 type robustFlags struct {
 	models      int
 	calibration string
-	method      string
+	method      ptq.MethodName
 	budget      float64
 }
 
@@ -35,44 +35,29 @@ func (f *robustFlags) add(fs *pflag.FlagSet) {
 	)
 	fs.StringVar(&f.calibration, "calibration", "",
 		"--robust: the rows to calibrate on, a CSV or Parquet `file`; else the people themselves")
-	fs.StringVar(&f.method, "method", "cf-ptq", "--robust: the `method` that quantizes, as in quantize")
+	cli.Within(fs, "robust", &f.models, 1, 256, "1 to 256 deployments")
+	cli.Choice(fs, &f.method, "method", ptq.CFPTQ, ptq.MethodNames(), "--robust: the `method` that quantizes, as in quantize")
 	fs.Float64Var(&f.budget, "budget", 4, "--robust: mean `bits` per weight, as in quantize")
+	limitBudget(fs, "budget", &f.budget)
 }
 
 // check looks at the flags; from is that of recourse, given says which flags were.
 func (f *robustFlags) check(from string, given func(flag string) bool) error {
-	const most = 256
 	for _, name := range []string{"calibration", "method", "budget"} {
 		if given(name) && !given("robust") {
 			return cli.Usagef("--robust 8 asks for actions that hold in 8 sampled deployments",
 				"--%s is of use with --robust only", name)
 		}
 	}
-	switch {
-	case given("robust") && f.models == 0 || f.models < 0 || f.models > most:
-		return cli.Usagef("", "--robust %d: 1 to %d deployments", f.models, most)
-	case f.models > 0 && from != "":
+	if f.models > 0 && from != "" {
 		return cli.Usagef("", "--robust finds actions and --promises reads them: give one of the two")
-	case f.models == 0:
-		return nil
-	}
-	return checkMethod(f.method, f.budget)
-}
-
-// checkMethod reports a method or a budget that there is not.
-func checkMethod(method string, budget float64) error {
-	if err := oneOf("method", method, ptq.MethodNames()); err != nil {
-		return err
-	}
-	return checkBudget("budget", budget)
-}
-
-// checkBudget looks at the budget that a flag gives.
-func checkBudget(flag string, budget float64) error {
-	if !(budget >= 2 && budget <= 8) {
-		return cli.Usagef("", "invalid value %v for --%s: want 2 to 8 bits per weight", budget, flag)
 	}
 	return nil
+}
+
+// limitBudget limits the budget that a flag gives.
+func limitBudget(fs *pflag.FlagSet, flag string, at *float64) {
+	cli.Within(fs, flag, at, 2, 8, "2 to 8 bits per weight")
 }
 
 // robustRun is recourse over sampled deployments: as many as were asked for are solved on, as many again
@@ -95,7 +80,7 @@ func (f robustFlags) open(ctx context.Context, e *env, m *onnxio.Model, t *task.
 		return nil, err
 	}
 	fleet, err := ptq.OpenFleet(ctx, m, t, people, ptq.Options{
-		Method: ptq.MethodName(f.method), Budget: f.budget, Workers: e.workers,
+		Method: f.method, Budget: f.budget, Workers: e.workers,
 		Progress: e.progress(),
 	}, ptq.DeployOptions{Models: 2 * f.models, Seed: seed})
 	if err != nil {

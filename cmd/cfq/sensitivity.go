@@ -56,9 +56,11 @@ Nothing is written but the --plot. Use the training rows as data.`,
 			fs.SortFlags = false
 			f.addFiles(fs)
 			fs.StringVar(&f.plot, "plot", "", "draw the profiles into an SVG `file`")
-			fs.StringVar((*string)(&f.o.Method), "method", "cf-ptq", "calibrate and round as this `method` of cfq quantize does")
+			cli.Require(fs, "plot", "a name that ends in .svg", func() bool { return filepath.Ext(f.plot) == ".svg" })
+			cli.Choice(fs, &f.o.Method, "method", ptq.CFPTQ, ptq.MethodNames(), "calibrate and round as this `method` of cfq quantize does")
 			fs.IntVar(&f.look.Probes, "probes", sensitivity.DefaultProbes,
 				"random vectors for each trace; four times as many halve its standard error")
+			cli.Within(fs, "probes", &f.look.Probes, 2, math.MaxInt, "2 or more, for a standard error")
 			fs.Uint64Var(&f.look.Seed, "seed", 1, "seed of the random vectors")
 			f.addTeacher(fs)
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
@@ -74,17 +76,8 @@ func (f *sensitivityFlags) check(args []string) error {
 	if err := arguments("sensitivity", args, "MODEL"); err != nil {
 		return err
 	}
-	if err := oneOf("method", string(f.o.Method), ptq.MethodNames()); err != nil {
-		return err
-	}
-	if f.look.Probes < 2 {
-		return cli.Usagef("", "invalid value %d for --probes: want 2 or more, for a standard error", f.look.Probes)
-	}
-	if err := f.calibrationFlags.check(); err != nil || f.plot == "" {
-		return err
-	}
-	if filepath.Ext(f.plot) != ".svg" {
-		return cli.Usagef("", "invalid value %q for --plot: want a name that ends in .svg", f.plot)
+	if f.plot == "" {
+		return nil
 	}
 	if err := cli.Output(f.plot, f.overwrite); err != nil {
 		return err

@@ -39,7 +39,7 @@ type sweepFlags struct {
 	test, testRows, out string
 	methods             []string
 	budgets, margins    numbers
-	cost                string
+	cost                ptq.Cost
 	sample, restarts    int
 	seed                uint64
 	overwrite           bool
@@ -82,11 +82,18 @@ With other inputs or options that is an error, not a mixture.`,
 			fs.StringVarP(&f.out, "output", "o", "", "the `folder` for the results")
 			fs.StringSliceVar(&f.methods, "methods", nil,
 				"`names` of methods, separated by commas: "+strings.Join(ptq.MethodNames(), ", ")+"; else all")
+			cli.Require(fs, "methods", message.Or(ptq.MethodNames()), func() bool {
+				return !slices.ContainsFunc(f.methods, func(m string) bool { return !slices.Contains(ptq.MethodNames(), m) })
+			})
 			fs.Var(&f.budgets, "budgets", "mean `bits` per weight, 2 to 8, separated by commas; else 2,2.5,3,3.5,4,5,6,8")
-			fs.StringVar(&f.cost, "cost", string(ptq.CostBits),
-				"what a budget counts: "+strings.Join(ptq.Names(ptq.FindSetting("cost").Choices), ", "))
+			cli.Require(fs, "budgets", "2 to 8 bits per weight", func() bool {
+				return !slices.ContainsFunc(f.budgets, func(b float64) bool { return b < 2 || b > 8 })
+			})
+			costs := ptq.Names(ptq.FindSetting("cost").Choices)
+			cli.Choice(fs, &f.cost, "cost", ptq.CostBits, costs, "what a budget counts: "+strings.Join(costs, ", "))
 			fs.Var(&f.margins, "margin", "required logit `margins`, separated by commas: 0.1 unless there are some")
 			fs.IntVar(&f.sample, "sample", 0, "measure on a random sample of this many refused people; 0 takes all")
+			cli.Within(fs, "sample", &f.sample, 0, math.MaxInt, "0, for all, or more")
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the sample and of the solver")
 			fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is the solver's default")
 			f.addTeacher(fs)
@@ -141,7 +148,7 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 func (f *sweepFlags) options(e *env) ptq.SweepOptions {
 	o := ptq.SweepOptions{
 		Budgets: f.budgets, Margins: f.margins, Sample: f.sample, Seed: f.seed, Workers: e.workers,
-		Solver: recourse.SolveOptions{Restarts: f.restarts}, Quantize: ptq.Options{Cost: ptq.Cost(f.cost)},
+		Solver: recourse.SolveOptions{Restarts: f.restarts}, Quantize: ptq.Options{Cost: f.cost},
 		Progress: e.progress(),
 	}
 	for _, name := range f.methods {
@@ -170,26 +177,8 @@ func (f *sweepFlags) check(args []string) error {
 	case f.test == "" && f.testRows == "":
 		return cli.Usagef("--test test.csv names rows that are not those of --data; --test-rows chooses rows of --data",
 			"--test is missing")
-	case f.sample < 0:
-		return cli.Usagef("0 takes all", "invalid value \"%d\" for --sample: want a number of people, 0 or more", f.sample)
 	case f.test == "":
 		f.test = f.data
-	}
-	for _, name := range f.methods {
-		if err := oneOf("methods", name, ptq.MethodNames()); err != nil {
-			return err
-		}
-	}
-	for _, b := range f.budgets {
-		if err := checkBudget("budgets", b); err != nil {
-			return err
-		}
-	}
-	if err := oneOf("cost", f.cost, ptq.Names(ptq.FindSetting("cost").Choices)); err != nil {
-		return err
-	}
-	if err := f.calibrationFlags.check(); err != nil {
-		return err
 	}
 	info, err := os.Stat(f.out)
 	switch {
@@ -315,7 +304,7 @@ func (f *sweepFlags) open(e *env, model string) (*sweepLog, error) {
 
 // write puts the files in place, the points in the order of the result, and shows them.
 func (f *sweepFlags) write(e *env, log *sweepLog, r *ptq.SweepResult) error {
-	v := newSweepView(r, ptq.Cost(f.cost))
+	v := newSweepView(r, f.cost)
 	log.points = r.Points
 	err := errors.Join(cli.Write(f.path(sweepTable), v.csv), cli.Write(f.path(sweepSVG), v.draw), log.write())
 	if err != nil {

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,12 +51,73 @@ func Parse(fs *pflag.FlagSet, args []string, lookup func(string) (string, bool))
 		}
 		return Usagef(help, "unknown flag --%s", name)
 	case errors.As(err, &invalid):
-		return Usagef(help, "invalid value %q for --%s: %w", invalid.GetValue(), invalid.GetFlag().Name,
-			notValue(invalid.GetFlag(), err))
+		err = notValue(invalid.GetFlag(), err)
+		return Usagef(cmp.Or(HintOf(err), help), "invalid value %q for --%s: %w", invalid.GetValue(),
+			invalid.GetFlag().Name, err)
 	case err != nil:
 		return Usagef(help, "%w", err)
 	}
 	return environment(fs, lookup)
+}
+
+// Choice adds a flag that has one of the choices as its value, or the default.
+func Choice[S ~string](fs *pflag.FlagSet, at *S, name string, value S, choices []string, usage string) {
+	*at = value
+	fs.Var(&choice[S]{at, choices}, name, usage)
+}
+
+type choice[S ~string] struct {
+	at      *S
+	choices []string
+}
+
+func (c *choice[S]) String() string { return string(*c.at) }
+func (c *choice[S]) Type() string   { return "string" }
+
+func (c *choice[S]) Set(value string) error {
+	*c.at = S(value)
+	if slices.Contains(c.choices, value) {
+		return nil
+	}
+	hint := ""
+	if s := Suggest(value, c.choices); s != "" {
+		hint = fmt.Sprintf("did you mean %s?", s)
+	}
+	return Usagef(hint, "want %s", message.Or(c.choices))
+}
+
+// Require limits the values of a flag to those for which ok, which looks at the variable behind it; want names them.
+func Require(fs *pflag.FlagSet, name, want string, ok func() bool) {
+	f := fs.Lookup(name)
+	f.Value = &limited{f.Value, want, ok}
+}
+
+// Within limits a number to those from lo to hi.
+func Within[T cmp.Ordered](fs *pflag.FlagSet, name string, at *T, lo, hi T, want string) {
+	Require(fs, name, want, func() bool { return lo <= *at && *at <= hi })
+}
+
+// Bounds of numbers that are finite, above 0, below 1.
+const (
+	Finite = math.MaxFloat64
+	Above0 = math.SmallestNonzeroFloat64
+	Below1 = 1 - 0x1p-53
+)
+
+type limited struct {
+	pflag.Value
+	want string
+	ok   func() bool
+}
+
+func (l *limited) Set(value string) error {
+	if err := l.Value.Set(value); err != nil {
+		return err
+	}
+	if !l.ok() {
+		return errors.New("want " + l.want)
+	}
+	return nil
 }
 
 func flagNames(fs *pflag.FlagSet) []string {
