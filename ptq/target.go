@@ -170,7 +170,9 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 	r.Refused, r.Asked, r.Promises = s.held.Made(0)
 	switch {
 	case r.Refused < need:
-		return nil, &TooFew{fmt.Sprintf("refused people among those held out, of %d people in all", people.N), r.Refused, need}
+		return nil, &TooFew{
+			fmt.Sprintf("refused people among those held out, of %d people in all", people.N), r.Refused, need,
+		}
 	case r.Promises < need:
 		return nil, &TooFew{fmt.Sprintf("promises to the %d people held out who were asked", r.Asked), r.Promises, need}
 	case len(own) == 0:

@@ -36,7 +36,8 @@ func (f *robustFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.calibration, "calibration", "",
 		"--robust: the rows to calibrate on, a CSV or Parquet `file`; else the people themselves")
 	cli.Within(fs, "robust", &f.models, 1, 256, "1 to 256 deployments")
-	cli.Choice(fs, &f.method, "method", ptq.CFPTQ, ptq.MethodNames(), "--robust: the `method` that quantizes, as in quantize")
+	cli.Choice(fs, &f.method, "method", ptq.CFPTQ, ptq.MethodNames(),
+		"--robust: the `method` that quantizes, as in quantize")
 	fs.Float64Var(&f.budget, "budget", 4, "--robust: mean `bits` per weight, as in quantize")
 	limitBudget(fs, "budget", &f.budget)
 }

@@ -57,7 +57,8 @@ Nothing is written but the --plot. Use the training rows as data.`,
 			f.addFiles(fs)
 			fs.StringVar(&f.plot, "plot", "", "draw the profiles into an SVG `file`")
 			cli.Require(fs, "plot", "a name that ends in .svg", func() bool { return filepath.Ext(f.plot) == ".svg" })
-			cli.Choice(fs, &f.o.Method, "method", ptq.CFPTQ, ptq.MethodNames(), "calibrate and round as this `method` of cfq quantize does")
+			cli.Choice(fs, &f.o.Method, "method", ptq.CFPTQ, ptq.MethodNames(),
+				"calibrate and round as this `method` of cfq quantize does")
 			fs.IntVar(&f.look.Probes, "probes", sensitivity.DefaultProbes,
 				"random vectors for each trace; four times as many halve its standard error")
 			cli.Within(fs, "probes", &f.look.Probes, 2, math.MaxInt, "2 or more, for a standard error")
