@@ -100,7 +100,7 @@ func newProblem(a *constraint.Set, x, w []float32, gap float64) *problem {
 	}
 	for _, u := range a.Free() {
 		var v variable
-		if u.Numeric() && !a.Tabled(u.Index) {
+		if u.Numeric() && !u.Tabled {
 			v = p.line(u, d, coefficients)
 			if most := math.Ceil(gap/math.Abs(v.coef[0])) + 1; len(p.need) == 1 && most < 1e15 {
 				v.first, v.final = max(v.first, -most), min(v.final, most) // more than the gap is of no use
@@ -140,11 +140,11 @@ func (p *problem) line(u *constraint.Feature, d []float32, coefficients func() [
 // list makes the variable of a feature with a list of values, by ascending margin.
 func (p *problem) list(u *constraint.Feature, d []float32, coefficients func() []float64) variable {
 	options := []option{{id: stay, coef: coefficients()}}
-	u.Every(p.x, maxTabled, func(id int) {
+	for _, id := range u.AllOptions(p.x, maxTabled) {
 		u.Set(p.x, d, id)
 		options = append(options, option{id: id, cost: p.a.Norm().Term(u, p.x, d), coef: coefficients()})
 		clear(d)
-	})
+	}
 	slices.SortStableFunc(options, func(p, q option) int { return cmp.Compare(p.coef[0], q.coef[0]) })
 	return variable{options: options}
 }

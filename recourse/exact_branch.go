@@ -41,7 +41,7 @@ type variable struct {
 
 // option is one value of a discrete feature.
 type option struct {
-	id   int // as Feature.Each counts; stay for no change
+	id   int // of Feature.AllOptions; stay for no change
 	cost float64
 	coef []float64
 }

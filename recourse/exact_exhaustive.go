@@ -101,13 +101,13 @@ func newCatalogue(a *constraint.Set, i int, x []float32, most int) *catalogue {
 	d, point := make([]float32, a.Dim()), make([]float32, a.Dim())
 	for _, u := range a.Free() {
 		s := featureOptions{feature: u}
-		u.Every(x, most, func(id int) {
+		for _, id := range u.AllOptions(x, most) {
 			u.Set(x, d, id)
 			a.Publish(point, x, d, nil, 0)
 			value := slices.Clone(point[u.First : u.First+u.Width])
 			s.options = append(s.options, gridOption{id, a.Norm().Term(u, x, d), value})
 			clear(d[u.First : u.First+u.Width])
-		})
+		}
 		slices.SortStableFunc(s.options, func(p, q gridOption) int { return cmp.Compare(p.cost, q.cost) })
 		if len(s.options) > 0 {
 			c.options = append(c.options, s)

@@ -111,10 +111,10 @@ func everyAction(a *constraint.Set, x []float32, do func(d []float32)) {
 			return
 		}
 		u := a.Free()[k]
-		u.Each(x, func(option int) {
+		for _, option := range u.Options(x) {
 			u.Set(x, d, option)
 			walk(k+1, changed+1)
-		})
+		}
 		clear(d[u.First : u.First+u.Width])
 	}
 	walk(0, 0)

@@ -33,13 +33,13 @@ func (s *search) simplify(ls []*candidate) error {
 				t := s.copyOf(c)
 				clear(t.d[u.First : u.First+u.Width])
 				tries = append(tries, t)
-				u.Each(c.p.x, func(o int) {
+				for _, o := range u.Options(c.p.x) {
 					if _, rise := c.p.a.Gain(u.Move(c.p.x, o), c.p.x, c.d, c.d); rise < 0 {
 						t := s.copyOf(c)
 						u.Set(c.p.x, t.d, o)
 						tries = append(tries, t)
 					}
-				})
+				}
 			}
 		}
 		for _, t := range tries {

@@ -110,11 +110,11 @@ func (s *search) advance(c *candidate, gap float64) (*constraint.Feature, bool) 
 		if u.Numeric() {
 			try(c.p.a.Toward(u, x, c.d, c.g, gap))
 		} else if !st.numeric {
-			u.Each(x, func(o int) {
+			for _, o := range u.Options(x) {
 				m := u.Move(x, o)
 				gain, cost := c.p.a.Gain(m, x, c.d, c.g)
 				try(m, gain, cost)
-			})
+			}
 		}
 	}
 	return pick.Feature, pick.Feature != nil && c.p.a.Apply(pick, x, c.d)
@@ -176,7 +176,7 @@ func (s *search) scan() ([]*candidate, error) {
 				last := float32(0)
 				for _, share := range []float64{1. / 64, 1. / 32, 1. / 16, 1. / 8, 1. / 4, 1. / 2, 3. / 4, 1} {
 					// Only what costs less than the best action.
-					reach := math.Copysign(min(math.Abs(float64(end)), p.a.Norm().Affords(u, p.x, p.cost)), float64(end))
+					reach := math.Copysign(min(math.Abs(float64(end)), p.a.Norm().Affords(u, p.cost)), float64(end))
 					d := u.Outward(p.x[u.First], reach*share, up)
 					if d == 0 || d == last {
 						continue
@@ -352,11 +352,11 @@ func (s *search) switches(p *person) []*candidate {
 				estimates[c] = s.completion(c, gain)
 				out = append(out, c)
 			}
-			u.Each(p.x, func(o int) {
+			for _, o := range u.Options(p.x) {
 				m := u.Move(p.x, o)
 				gain, rise := p.a.Gain(m, p.x, from.d, from.g)
 				child(m, gain, rise)
-			})
+			}
 			if u.Numeric() && math.IsInf(p.cost, 1) {
 				// Nothing is valid so far: the far ends of numbers are choices, too. Where the margin bends, the gradient does
 				// not lead there.
@@ -462,12 +462,12 @@ func (s *search) greatest(c *candidate, d []float32) {
 			best.To = c.p.a.Allowed(u, x, zero, to)
 			best.gain = slope * float64(best.To)
 		} else {
-			u.Each(x, func(o int) {
+			for _, o := range u.Options(x) {
 				m := u.Move(x, o)
 				if v, _ := c.p.a.Gain(m, x, zero, c.g); v > best.gain {
 					best = gain{m, v}
 				}
-			})
+			}
 		}
 		if best.gain > 0 {
 			gains = append(gains, best)

@@ -106,7 +106,9 @@ func TestTightenDistances(t *testing.T) {
 		}
 		options := func(a *constraint.Set, feature int) (n, highest int) {
 			u := a.Free()[feature]
-			u.Each(x, func(o int) { n, highest = n+1, max(highest, o) })
+			for _, o := range u.Options(x) {
+				n, highest = n+1, max(highest, o)
+			}
 			return n, highest
 		}
 		_, l := options(a, 4)

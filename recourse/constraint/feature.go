@@ -31,6 +31,7 @@ type Feature struct {
 	kind         kind
 	form         kind // what kind would be if an action could change it
 	Joint        bool // others depend on it, or it stands in a rule
+	Tabled       bool // others depend on it by a table
 	First, Width int
 	lo, hi       float64 // bounds on the new value; ±Inf when absent
 	up, down     float64 // largest change in either direction, >= 0; 0 when the direction is forbidden
@@ -40,9 +41,9 @@ type Feature struct {
 	// next holds for each current value of a group (the last row: none), or level of a thermometer, the
 	// values it may become, ascending, without itself.
 	next    [][]int
-	ordered bool    // the values of the group stand in an order
-	Quantum float64 // of a continuous one: raw units that a new value is rounded to
-	price   price
+	ordered bool      // the values of the group stand in an order
+	Quantum float64   // of a continuous one: raw units that a new value is rounded to
+	weights []float64 // per input: what a change of 1 costs; none when an action cannot change it
 	spec    *task.Feature
 }
 
@@ -133,21 +134,18 @@ func (u *Feature) compileGroup(f *task.Feature) error {
 		return fmt.Errorf("%d values over %d inputs", len(f.Values), f.Width)
 	}
 	u.form, u.ordered = oneHot, f.Ordered
-	u.next = make([][]int, f.Width+1)
+	near := u.places(f, f.Width)
 	if f.Transitions == nil {
-		u.next = u.places(f, f.Width)
-		any := []int{}
-		for to := range f.Width {
-			any = append(any, to)
+		var fromMissing []int // which has no place to count from
+		if !u.ordered || u.up > 0 && u.down > 0 && math.IsInf(min(f.MaxIncrease, f.MaxDecrease, f.MaxChange), 1) {
+			for to := range f.Width {
+				fromMissing = append(fromMissing, to)
+			}
 		}
-		if u.ordered && (u.up == 0 || u.down == 0 || !math.IsInf(min(f.MaxIncrease, f.MaxDecrease, f.MaxChange), 1)) {
-			any = nil // a missing value has no place to count from
-		}
-		u.next = append(u.next, any)
+		u.next = append(near, fromMissing)
 		return nil
 	}
-	// A missing value is no key of the table, so it stays missing.
-	near := u.places(f, f.Width)
+	u.next = make([][]int, f.Width+1) // a missing value is no key of the table, so it stays missing
 	var errs []error
 	for _, from := range slices.Sorted(maps.Keys(f.Transitions)) {
 		i := slices.Index(f.Values, from)
@@ -174,13 +172,7 @@ func (u *Feature) compileGroup(f *task.Feature) error {
 func (u *Feature) places(f *task.Feature, n int) [][]int {
 	up, down := math.Inf(1), math.Inf(1)
 	if u.ordered || u.form == thermometer {
-		up, down = min(f.MaxIncrease, f.MaxChange), min(f.MaxDecrease, f.MaxChange)
-		if u.up == 0 {
-			up = 0
-		}
-		if u.down == 0 {
-			down = 0
-		}
+		up, down = min(u.up, f.MaxIncrease, f.MaxChange), min(u.down, f.MaxDecrease, f.MaxChange)
 	}
 	next := make([][]int, n)
 	for from := range next {
@@ -194,15 +186,15 @@ func (u *Feature) places(f *task.Feature, n int) [][]int {
 }
 
 func (u *Feature) tighten(scale float64) error {
-	switch {
-	case u.form == thermometer:
-		u.scale *= scale
+	if !u.ordered && !u.spec.Kind.IsNumber() {
+		return nil
+	}
+	u.scale *= scale
+	switch u.form {
+	case thermometer:
 		u.next = u.places(u.spec, u.spec.Width+1)
-	case u.form == oneHot && u.ordered:
-		u.scale *= scale
+	case oneHot:
 		return u.compileGroup(u.spec)
-	case u.spec.Kind.IsNumber():
-		u.scale *= scale
 	}
 	return nil
 }
@@ -254,14 +246,15 @@ func (u *Feature) span(x float32) (lo, hi float32) {
 
 // ticks returns the first and last whole number of steps inside the span. The
 // factual value carries float32 noise, so a tick that misses a bound by no more than that counts as inside.
-func (u *Feature) ticks(x, lo, hi float32) (first, last float64) {
+func (u *Feature) ticks(x float32) (first, last float64) {
 	const most = 1 << 22 // beyond, a tick is not recovered from its float32 change
-	if lo == 0 && hi == 0 {
-		return 0, 0
-	}
 	count := func(room float32) float64 {
 		noise := min(0.25, 1e-6+2.4e-7*(math.Abs(float64(x))+float64(room))/u.Step)
 		return min(math.Floor(float64(room)/u.Step+noise), most)
+	}
+	lo, hi := u.span(x)
+	if lo == 0 && hi == 0 {
+		return 0, 0
 	}
 	return -count(-lo), count(hi)
 }
@@ -274,19 +267,21 @@ func (u *Feature) Tick(n float64) float32 {
 	return float32(n * u.Step)
 }
 
-// within says whether the change d is inside the span but for float32 noise.
-func (u *Feature) within(x, d, lo, hi float32) bool {
-	slack := noise(x, d)
-	return float64(d) >= float64(lo)-slack && float64(d) <= float64(hi)+slack
-}
-
 // onTick says whether the change v is that of n steps.
 func (u *Feature) onTick(x, v float32, n float64) bool {
 	return math.Abs(float64(v)-n*u.Step) <= noise(x, v)
 }
 
+// within says whether the change d is inside the span but for float32 noise.
+func (u *Feature) within(x, d float32) bool {
+	lo, hi := u.span(x)
+	slack := noise(x, d)
+	return float64(d) >= float64(lo)-slack && float64(d) <= float64(hi)+slack
+}
+
 // reach returns the change from x to the domain value v and whether it is a change and inside the span.
-func (u *Feature) reach(x float32, v float64, lo, hi float32) (float32, bool) {
+func (u *Feature) reach(x float32, v float64) (float32, bool) {
+	lo, hi := u.span(x)
 	d := v - float64(x)
 	noise := 1e-6 * (1 + math.Abs(v))
 	if !(math.Abs(d) > noise) || math.IsInf(d, 0) || d < float64(lo)-noise || d > float64(hi)+noise {
@@ -295,19 +290,17 @@ func (u *Feature) reach(x float32, v float64, lo, hi float32) (float32, bool) {
 	return float32(d), true
 }
 
-// project does imm, box and cat for one feature and returns its largest |delta|. Linked features are left for join.
-func (u *Feature) project(x, d []float32, clip bool) float32 {
+// project does imm, box and cat for one feature. What links move is left for join.
+func (u *Feature) project(x, d []float32, clip bool) {
 	switch {
 	case u.kind == dependent:
-		return 0
 	case u.kind == fixed:
 		clear(d)
-		return 0
 	case u.form >= oneHot:
-		return u.projectCategory(x, d, clip)
+		u.projectCategory(x, d, clip)
+	default:
+		d[0] = u.Nearest(x[0], d[0])
 	}
-	d[0] = u.Nearest(x[0], d[0])
-	return abs32(d[0])
 }
 
 // Nearest returns the feasible change closest to d, which is d itself when that is feasible but for float32 noise.
@@ -315,36 +308,36 @@ func (u *Feature) Nearest(x, d float32) float32 {
 	if d != d || d == 0 {
 		return 0
 	}
-	lo, hi := u.span(x)
 	switch u.form {
 	case continuous:
-		if u.within(x, d, lo, hi) {
+		if u.within(x, d) {
 			return d
 		}
-		return min(max(d, lo), hi) + 0 // + 0: no negative zero
+		return u.Outward(x, float64(d), true)
 	case grid:
-		first, last := u.ticks(x, lo, hi)
+		first, last := u.ticks(x)
 		n := min(max(roundToZero(float64(d)/u.Step), first), last)
 		if n != 0 && u.onTick(x, d, n) {
 			return d
 		}
 		return u.Tick(n)
 	case discrete:
-		return u.nearestValue(x, d, lo, hi)
+		return u.nearestValue(x, d)
 	}
 	return 0
 }
 
 // nearestValue returns the change to the domain value nearest to x+d.
-func (u *Feature) nearestValue(x, d, lo, hi float32) float32 {
+func (u *Feature) nearestValue(x, d float32) float32 {
+	lo, hi := u.span(x)
 	at := float64(min(max(d, lo), hi))
 	best, dist := float32(0), math.Abs(at)
 	for _, v := range u.values {
-		c, ok := u.reach(x, v, lo, hi)
+		c, ok := u.reach(x, v)
 		if !ok {
 			continue
 		}
-		if math.Abs(float64(c)-float64(d)) <= noise(x, d) {
+		if same(x, d, c) {
 			return d
 		}
 		e := math.Abs(at - (v - float64(x)))
@@ -361,11 +354,11 @@ const widest = 1e4
 // Positions returns the range of changes of a numeric feature in steps, of a free one in input units, and the size
 // of one.
 func (u *Feature) Positions(x float32) (first, last, step float64) {
-	lo, hi := u.span(x)
 	if u.kind == grid {
-		first, last = u.ticks(x, lo, hi)
+		first, last = u.ticks(x)
 		return first, last, u.Step
 	}
+	lo, hi := u.span(x)
 	return max(float64(lo), -widest), min(float64(hi), widest), 1
 }
 
@@ -385,90 +378,75 @@ func (u *Feature) StepBack(d float32) float32 {
 // Outward returns the feasible change at d or, on a grid, the next one beyond it in the given direction; where
 // there is no room, the last one.
 func (u *Feature) Outward(x float32, d float64, up bool) float32 {
-	lo, hi := u.span(x)
 	if u.kind == grid {
-		first, last := u.ticks(x, lo, hi)
-		n := d / u.Step
+		first, last := u.ticks(x)
+		n := math.Floor(d/u.Step + 1e-4)
 		if up {
-			n = math.Ceil(n - 1e-4)
-		} else {
-			n = math.Floor(n + 1e-4)
+			n = math.Ceil(d/u.Step - 1e-4)
 		}
 		return u.Tick(min(max(n, first), last))
 	}
-	return min(max(float32(d), lo), hi) + 0
+	lo, hi := u.span(x)
+	return min(max(float32(d), lo), hi) + 0 // + 0: no negative zero
 }
 
 // Farthest returns the largest feasible change in the direction. Where nothing limits it, 64 (of
 // what is a standard deviation, when the task file standardises) stands for as far as anyone goes.
 func (u *Feature) Farthest(x float32, up bool) float32 {
 	lo, hi := u.span(x)
-	if lo < -0.9*far {
-		lo = -64
-	}
-	if hi > 0.9*far {
-		hi = 64
-	}
+	end := lo
 	if up {
-		return u.Nearest(x, hi)
+		end = hi
 	}
-	return u.Nearest(x, lo)
+	if abs32(end) > 0.9*far {
+		end = float32(math.Copysign(64, float64(end)))
+	}
+	return u.Nearest(x, end)
 }
 
 // coarse is the largest number of steps a grid has to be worth trying one by one.
 const coarse = 12
 
-// Each calls do for every value that a discrete feature may change to: for a group the index of the value, for a
+// Options returns the values that a discrete feature may change to: for a category the index of the value, for a
 // domain the index into it, for a grid with few steps the number of steps.
-func (u *Feature) Each(x []float32, do func(option int)) {
+func (u *Feature) Options(x []float32) []int {
+	if u.kind == grid {
+		if first, last := u.ticks(x[u.First]); last-first > coarse {
+			return nil
+		}
+	}
+	return u.AllOptions(x, coarse)
+}
+
+// AllOptions is Options with all steps of a grid, at most most in either direction, nearest first.
+func (u *Feature) AllOptions(x []float32, most int) (options []int) {
 	switch u.kind {
 	case oneHot, thermometer:
-		for _, o := range u.options(u.current(u.inputs(x))) {
-			do(o)
-		}
+		return u.options(u.current(u.inputs(x)))
 	case discrete:
-		lo, hi := u.span(x[u.First])
 		for o, v := range u.values {
-			if _, ok := u.reach(x[u.First], v, lo, hi); ok {
-				do(o)
+			if _, ok := u.reach(x[u.First], v); ok {
+				options = append(options, o)
 			}
 		}
 	case grid:
-		lo, hi := u.span(x[u.First])
-		first, last := u.ticks(x[u.First], lo, hi)
-		if last-first > coarse {
-			return
-		}
-		for n := int(first); n <= int(last); n++ {
-			if n != 0 {
-				do(n)
+		first, last := u.ticks(x[u.First])
+		for n := 1; n <= min(max(-int(first), int(last)), most); n++ {
+			if -n >= int(first) {
+				options = append(options, -n)
+			}
+			if n <= int(last) {
+				options = append(options, n)
 			}
 		}
 	}
+	return options
 }
 
-// Every is each with all steps of a grid, the nearest most in either direction, nearest first.
-func (u *Feature) Every(x []float32, most int, do func(option int)) {
-	if u.kind != grid {
-		u.Each(x, do)
-		return
-	}
-	lo, hi := u.span(x[u.First])
-	first, last := u.ticks(x[u.First], lo, hi)
-	for n := 1; n <= min(max(-int(first), int(last)), most); n++ {
-		if -n >= int(first) {
-			do(-n)
-		}
-		if n <= int(last) {
-			do(n)
-		}
-	}
-}
-
-// Set makes d the change to an option of each.
+// Set makes d the change to one of the options.
 func (u *Feature) Set(x, d []float32, option int) { u.become(u.inputs(x), u.inputs(d), option) }
 
-// changeTo returns the change of a feature of one input to an option of each.
+// changeTo returns the change of a feature of one input to one of its options.
 func (u *Feature) changeTo(x float32, option int) float32 {
 	if u.form == discrete {
 		return float32(u.values[option] - float64(x))
@@ -481,7 +459,7 @@ func (u *Feature) inputs(x []float32) []float32 { return x[u.First : u.First+u.W
 
 // current returns the value of a category: for a group the largest entry above one half.
 func (u *Feature) current(x []float32) int {
-	if u.form == thermometer {
+	if u.spec.Kind == task.Thermometer {
 		n := 0
 		for n < len(x) && x[n] > 0.5 {
 			n++
@@ -513,18 +491,15 @@ func (u *Feature) ideal(j, to int) float32 {
 	return 0
 }
 
-// become makes d the change of x to an option of each (a group's -1: none) and returns its largest entry.
-func (u *Feature) become(x, d []float32, to int) float32 {
+// become makes d the change of x to one of the options (a group's -1: none).
+func (u *Feature) become(x, d []float32, to int) {
 	if u.form < oneHot {
 		d[0] = u.changeTo(x[0], to)
-		return abs32(d[0])
+		return
 	}
-	largest := float32(0)
 	for j := range d {
 		d[j] = u.ideal(j, to) - x[j] + 0 // + 0: no negative zero
-		largest = max(largest, abs32(d[j]))
 	}
-	return largest
 }
 
 // after returns the value of the category after the change d.
@@ -544,8 +519,8 @@ func (u *Feature) after(x, d []float32) int {
 	return to
 }
 
-// projectCategory moves d to the nearest reachable value, see Project, and returns its largest |delta|.
-func (u *Feature) projectCategory(x, d []float32, clip bool) float32 {
+// projectCategory moves d to the nearest reachable value, see Project.
+func (u *Feature) projectCategory(x, d []float32, clip bool) {
 	moved, known := false, true
 	for j, v := range d {
 		moved = moved || v != 0
@@ -553,7 +528,7 @@ func (u *Feature) projectCategory(x, d []float32, clip bool) float32 {
 	}
 	if !moved || !known {
 		clear(d) // no negative zero
-		return 0
+		return
 	}
 	value := func(j int) float32 {
 		if d[j] != d[j] {
@@ -565,47 +540,36 @@ func (u *Feature) projectCategory(x, d []float32, clip bool) float32 {
 		}
 		return v
 	}
-	if u.form == thermometer {
-		return u.projectThermometer(x, d, value)
-	}
-	cur := u.current(x)
-	to, best := -1, float32(0.5)
-	if cur >= 0 {
-		best = value(cur)
-	}
-	for _, j := range u.options(cur) {
-		if v := value(j); v > best {
-			to, best = j, v
+	// worth says how near the values are to each of those that the category may have; of a thermometer, it is by how
+	// much its inputs are above one half in sum.
+	worth := func(to int) (sum float32) {
+		switch {
+		case u.form == thermometer:
+			for j := range to {
+				sum = sum + value(j) - 0.5
+			}
+			return sum
+		case to < 0:
+			return 0.5
 		}
+		return value(to)
 	}
-	if to < 0 {
-		clear(d)
-		return 0
-	}
-	return u.become(x, d, to)
-}
-
-// projectThermometer goes to the level nearest to the values: the one whose inputs are above one half by most in sum.
-func (u *Feature) projectThermometer(x, d []float32, value func(j int) float32) float32 {
 	cur := u.current(x)
-	above := make([]float32, u.Width+1)
-	for j := range u.Width {
-		above[j+1] = above[j] + value(j) - 0.5
-	}
-	to := cur
-	for _, level := range u.options(cur) {
-		if above[level] > above[to] {
-			to = level
+	to, best := cur, worth(cur)
+	for _, o := range u.options(cur) {
+		if v := worth(o); v > best {
+			to, best = o, v
 		}
 	}
 	if to == cur {
 		clear(d)
-		return 0
+		return
 	}
-	return u.become(x, d, to)
+	u.become(x, d, to)
 }
 
-// check says which constraint a change of one feature breaks; "" when none.
+// check says which constraint a change of one feature breaks; "" when none. A change of a number is taken for what
+// lies within float32 noise of it: an action may have been written in raw units and read again.
 func (u *Feature) check(x, d []float32) (Constraint, string) {
 	for _, v := range d {
 		if v-v != 0 {
@@ -615,72 +579,50 @@ func (u *Feature) check(x, d []float32) (Constraint, string) {
 	if u.form >= oneHot {
 		return u.checkCategory(x, d)
 	}
-	return u.checkLine(x[0], d[0])
-}
-
-// checkLine is check for a feature of one input. A change is taken for what lies within float32 noise of it: an
-// action may have been written in raw units and read again.
-func (u *Feature) checkLine(x, v float32) (Constraint, string) {
-	lo, hi := u.span(x)
-	inside := u.within(x, v, lo, hi)
+	v := d[0]
+	if v == 0 || u.Nearest(x[0], v) == v || u.form == grid && u.onTick(x[0], v, 0) {
+		return "", ""
+	}
+	lo32, hi32 := u.span(x[0])
+	lo, hi := float64(lo32), float64(hi32)
 	switch u.form {
-	case continuous:
-		if !inside {
-			return Bounds, u.outside(v, float64(lo), float64(hi))
-		}
 	case grid:
 		n := roundToZero(float64(v) / u.Step)
-		if first, last := u.ticks(x, lo, hi); n < first || n > last {
-			return Bounds, u.outside(v, first*u.Step, last*u.Step)
-		}
-		if !u.onTick(x, v, n) {
+		first, last := u.ticks(x[0])
+		if n >= first && n <= last {
 			return Step, fmt.Sprintf("a change of %s is not a whole number of steps of %s", u.amount(float64(v)),
 				u.amount(u.Step))
 		}
+		lo, hi = first*u.Step, last*u.Step
 	case discrete:
-		for _, t := range u.values {
-			if c, ok := u.reach(x, t, lo, hi); ok && math.Abs(float64(c)-float64(v)) <= noise(x, v) {
-				return "", ""
-			}
+		if u.within(x[0], v) {
+			return Category, fmt.Sprintf("a change of %s does not lead to one of the %d values", u.amount(float64(v)),
+				len(u.values))
 		}
-		if !inside {
-			return Bounds, u.outside(v, float64(lo), float64(hi))
-		}
-		return Category, fmt.Sprintf("a change of %s does not lead to one of the %d values", u.amount(float64(v)),
-			len(u.values))
 	}
-	return "", ""
+	return Bounds, fmt.Sprintf("a change of %s, allowed are %s to %s", u.amount(float64(v)), u.amount(lo), u.amount(hi))
 }
 
-// outOfBounds says which constraint a number breaks that links have moved; "" when none. Its steps are its own affair.
-func (u *Feature) outOfBounds(x, d []float32) (Constraint, string) {
-	if u.form >= oneHot || !u.Changed(d) {
+// checkDependent is check for a feature that links have moved. Steps and transitions do not bind it.
+func (u *Feature) checkDependent(x, d []float32) (Constraint, string) {
+	if u.form >= oneHot {
 		return "", ""
 	}
-	if c, detail := u.checkLine(x[u.First], d[u.First]); c == Bounds || c == Category {
+	if c, detail := u.check(u.inputs(x), u.inputs(d)); c != Step {
 		return c, detail
 	}
 	return "", ""
 }
 
-// outside says that the change v is not within [lo, hi].
-func (u *Feature) outside(v float32, lo, hi float64) string {
-	return fmt.Sprintf("a change of %s, allowed are %s to %s", u.amount(float64(v)), u.amount(lo), u.amount(hi))
-}
-
 // checkCategory says which constraint a change of a category breaks; "" when none.
 func (u *Feature) checkCategory(x, d []float32) (Constraint, string) {
-	after := make([]float32, len(x))
-	for j := range after {
-		after[j] = x[j] + d[j]
-	}
 	cur, to := u.current(x), u.after(x, d)
 	if to < 0 {
 		return Category, "a one-hot group cannot become empty"
 	}
 	for j := range d {
-		if after[j] != u.ideal(j, to) {
-			return Category, fmt.Sprintf("input %d of the category becomes %g", j, after[j])
+		if v := x[j] + d[j]; v != u.ideal(j, to) {
+			return Category, fmt.Sprintf("input %d of the category becomes %g", j, v)
 		}
 	}
 	if slices.Contains(u.options(cur), to) {
@@ -703,18 +645,109 @@ func (u *Feature) word(value int) string {
 
 // amount writes a change of an input for people: in raw units where the feature has them.
 func (u *Feature) amount(change float64) string {
-	if f := u.spec; f.Kind == task.Numeric || f.Kind == task.Ordinal {
-		change *= f.Std
+	if u.spec.Kind.IsNumber() {
+		change *= u.spec.Std
 	}
-	change += 0 // -0 is 0
-	if a := math.Abs(change); a >= 1e15 || a < 1e-5 {
-		return strconv.FormatFloat(change, 'g', 6, 64)
-	}
-	digits, err := strconv.ParseFloat(strconv.FormatFloat(change, 'g', 6, 64), 64) // beyond is float32 noise
-	if err != nil {
-		return strconv.FormatFloat(change, 'g', 6, 64) // not a number
+	text := strconv.FormatFloat(change+0, 'g', 6, 64) // beyond is float32 noise; -0 is 0
+	digits, err := strconv.ParseFloat(text, 64)
+	if a := math.Abs(digits); err != nil || !(a < 1e15 && a >= 1e-5) {
+		return text
 	}
 	return strconv.FormatFloat(digits, 'f', -1, 64)
+}
+
+// option returns the raw value as an option of a category, or as a model input.
+func (u *Feature) option(raw string) (float64, error) {
+	x := make([]float32, u.Width)
+	if err := u.spec.Encode(raw, x); err != nil {
+		return 0, err
+	}
+	if u.spec.Kind != task.OneHot && u.spec.Kind != task.Thermometer {
+		return float64(x[0]), nil
+	}
+	if v := u.current(x); v >= 0 {
+		return float64(v), nil
+	}
+	return 0, fmt.Errorf("%q is a missing value", raw)
+}
+
+// publish sets the feature's part of point to the person after the change d; a number that changes becomes number.
+func (u *Feature) publish(point, x, d []float32, number func(u *Feature, d float32) float32) {
+	if !u.Changed(d) {
+		return
+	}
+	if u.form == continuous || u.form == grid {
+		point[u.First] = number(u, d[u.First])
+		return
+	}
+	for j := u.First; j < u.First+u.Width; j++ {
+		point[j] = x[j] + d[j]
+	}
+	if u.form == discrete { // whose values are exact
+		at, best := float64(point[u.First]), math.Inf(1)
+		for _, v := range u.values {
+			if e := math.Abs(v - at); e < best {
+				best, point[u.First] = e, float32(v)
+			}
+		}
+	}
+}
+
+// written returns the input of the value that stands for the change d; more is how many quanta farther it goes.
+func (u *Feature) written(x, d float32, more float64) float32 {
+	f := u.spec
+	from, away := f.Raw(x), math.Copysign(1, float64(d))
+	if u.form == grid {
+		first, last := u.ticks(x)
+		n := min(max(roundToZero(float64(d)/u.Step)+more*away, first), last)
+		return f.ToInput(task.Rounded(from+n*u.Step*f.Std, 12))
+	}
+	if more == 0 && math.Abs(float64(d)*f.Std) < u.Quantum/2 {
+		return x // left over from a search; the rounding of the others makes up for it
+	}
+	n := math.Ceil(away*(from+float64(d)*f.Std)/u.Quantum - 1e-6)
+	raw, limit := away*(n+more)*u.Quantum+0, u.limit(x, from, away) // + 0: no negative zero
+	if raw*away < limit*away {
+		return f.ToInput(task.Rounded(raw, 12))
+	}
+	return f.ToInput(task.Rounded(limit, 12)) // the bound as the task file has it
+}
+
+// limit returns the raw value that a change from the given one, whose input is x, may go to, upwards or (away below
+// 0) downwards.
+func (u *Feature) limit(x float32, from, away float64) float64 {
+	f := u.spec
+	lo, hi := u.span(x)
+	switch {
+	case u.scale != 1 && away < 0:
+		return from + float64(lo)*f.Std
+	case u.scale != 1:
+		return from + float64(hi)*f.Std
+	case away < 0:
+		return max(f.Bounds[0], from-f.MaxDecrease, from-f.MaxChange)
+	}
+	return min(f.Bounds[1], from+f.MaxIncrease, from+f.MaxChange)
+}
+
+// follow returns the input of the value that stands for the change d of a linked feature, with as few digits as say it.
+func (u *Feature) follow(x, d float32) float32 {
+	f := u.spec
+	raw := f.Raw(x) + float64(d)*f.Std
+	for digits := 7; digits < 17; digits++ {
+		if at := f.ToInput(task.Rounded(raw, digits)); math.Abs(float64(at)-float64(x)-float64(d)) <= noise(x, d)/2 {
+			return at
+		}
+	}
+	return x + d
+}
+
+// text is the feature's raw value as it stands in a data file; what no data file can hold is a number.
+func (u *Feature) text(x []float32) string {
+	s, err := u.spec.Decode(u.inputs(x))
+	if err != nil {
+		return strconv.FormatFloat(float64(x[u.First]), 'g', -1, 32)
+	}
+	return s
 }
 
 // noise is how far two float32 changes of x by v may lie apart and still be the same.
@@ -726,9 +759,10 @@ func noise(x, v float32) float64 {
 	return n
 }
 
-func abs32(v float32) float32 {
-	return math.Float32frombits(math.Float32bits(v) &^ (1 << 31))
-}
+// same says whether d and e are the same change of x but for float32 noise.
+func same(x, d, e float32) bool { return math.Abs(float64(d)-float64(e)) <= noise(x, d) }
+
+func abs32(v float32) float32 { return float32(math.Abs(float64(v))) }
 
 // towardsZero rounds a non-negative v to float32, never up.
 func towardsZero(v float64) float32 {

@@ -1,6 +1,7 @@
 package constraint
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -13,12 +14,15 @@ type Linear struct {
 	// Rounding is what Violated returns when no alternative would help: the action breaks a constraint by rounding alone.
 	Rounding *Disjunction
 
-	set   *Set
-	x     []float32
-	rows  []linearRow
-	rules []*Disjunction         // per rule; nil without If: its rows are always needed
-	some  []map[int]*Disjunction // per subset, by feature: it changes or not
+	set  *Set
+	x    []float32
+	rows []linearRow
+	// parts are the disjunctions of every relation. A subset has one per free feature that it is about, which changes or
+	// does not; a rule with If has one, under the key ifThen. The rows of other rules are always needed.
+	parts []map[int]*Disjunction
 }
+
+const ifThen = -1
 
 // Disjunction is a condition with alternatives: every feasible action is in one of them at least.
 type Disjunction struct{ Alternatives []Alternative }
@@ -57,42 +61,43 @@ func (a *Set) Linear(x []float32) *Linear {
 	for k, u := range a.free {
 		at[u.Index] = k
 	}
-	for i := range a.rules {
-		l.rules = append(l.rules, l.rule(&a.rules[i], at))
-	}
-	for i := range a.subsets {
-		by := map[int]*Disjunction{}
-		for _, k := range a.subsets[i].features {
-			for _, f := range a.roots(k) {
-				only := []int{at[f]}
-				by[f] = &Disjunction{[]Alternative{{Unchanged: only}, {Changed: only}}}
+	for i := range a.relations {
+		r, by := &a.relations[i], map[int]*Disjunction{}
+		switch r.kind {
+		case Relation:
+			if d := l.rule(r, at); d != nil {
+				by[ifThen] = d
+			}
+		case Subset:
+			for _, k := range r.features {
+				for _, s := range a.sources[k] {
+					only := []int{at[s.feature]}
+					by[s.feature] = &Disjunction{[]Alternative{{Unchanged: only}, {Changed: only}}}
+				}
 			}
 		}
-		l.some = append(l.some, by)
+		l.parts = append(l.parts, by)
 	}
 	return l
 }
 
 // Empty reports whether the person's features are independent of each other.
-func (l *Linear) Empty() bool { return len(l.rows)+len(l.some) == 0 }
+func (l *Linear) Empty() bool { return len(l.set.relations) == 0 }
 
-// row adds the row sum >= need.
+// row adds the row sum >= need, needed from the start or by an alternative only.
 func (l *Linear) row(terms []entry, need float64, always bool) (index int, scaled float64) {
 	size := 0.0
 	for _, t := range terms {
 		size = max(size, math.Abs(t.coef))
 	}
-	if size == 0 {
-		size = 1
-	}
+	size = cmp.Or(size, 1)
 	l.rows = append(l.rows, linearRow{terms, size})
-	scaled = need / size
+	l.Need = append(l.Need, math.Inf(-1))
+	index, scaled = len(l.rows)-1, need/size
 	if always {
-		l.Need = append(l.Need, scaled)
-	} else {
-		l.Need = append(l.Need, math.Inf(-1))
+		l.Need[index] = scaled
 	}
-	return len(l.rows) - 1, scaled
+	return index, scaled
 }
 
 // Effects returns what the action does to every row.
@@ -109,7 +114,7 @@ func (l *Linear) Effects(d []float32) []float64 {
 
 // rule adds the rows of a rule. Without If they are needed: what is broken already may not become worse. With If
 // the rule is a disjunction: none of its features change, or one part of If does not hold, or all of Then does.
-func (l *Linear) rule(r *rule, at map[int]int) *Disjunction {
+func (l *Linear) rule(r *relation, at map[int]int) *Disjunction {
 	if r.when == nil {
 		for i := range r.then {
 			c := &r.then[i]
@@ -121,27 +126,26 @@ func (l *Linear) rule(r *rule, at map[int]int) *Disjunction {
 		}
 		return nil
 	}
-	var none Alternative
+	var none, all Alternative
 	for _, k := range r.features {
-		for _, f := range l.set.roots(k) {
-			none.Unchanged = append(none.Unchanged, at[f])
+		for _, s := range l.set.sources[k] {
+			none.Unchanged = append(none.Unchanged, at[s.feature])
 		}
 	}
 	d := &Disjunction{[]Alternative{none}}
 	for i := range r.when {
 		c := &r.when[i]
-		beyond := -c.excess(l.x, nil) + l.rounded(c)
-		if beyond -= l.slack(c); !c.strict {
+		beyond := l.rounded(c) - c.excess(l.x, nil) - l.slack(c)
+		if !c.strict {
 			beyond += l.clear(c)
 		}
 		index, need := l.row(c.terms, beyond, false)
 		d.Alternatives = append(d.Alternatives, Alternative{Rows: []int{index}, Need: []float64{need}})
 	}
-	var all Alternative
 	for i := range r.then {
 		c := &r.then[i]
-		below := c.excess(l.x, nil) + l.rounded(c)
-		if below -= l.slack(c); c.strict {
+		below := l.rounded(c) + c.excess(l.x, nil) - l.slack(c)
+		if c.strict {
 			below += l.clear(c)
 		}
 		index, need := l.row(negated(c.terms), below, false)
@@ -189,34 +193,30 @@ func (l *Linear) rounded(c *condition) float64 {
 // alternatives when the settled ones cannot all hold.
 func (l *Linear) Violated(d []float32, settled []*Disjunction) *Disjunction {
 	a := l.set
-	if a.firstBroken(l.x, d) == nil {
+	if a.Consistent(l.x, d) {
 		return nil
 	}
-	for i := range a.rules {
-		if e := l.rules[i]; e != nil && a.breaks(&a.rules[i], l.x, d) && !slices.Contains(settled, e) {
+	for i := range a.relations {
+		r, e := &a.relations[i], l.parts[i][ifThen]
+		if r.kind == Relation && e != nil && a.breaks(r, l.x, d) && !slices.Contains(settled, e) {
 			return e
 		}
 	}
-	for i := range a.subsets {
-		s := &a.subsets[i]
-		if a.changesOf(s, d) <= s.most {
+	for i := range a.relations {
+		r := &a.relations[i]
+		if r.kind != Subset || !a.breaks(r, l.x, d) {
 			continue
 		}
-		var open *Disjunction
-		for _, k := range s.features {
-			if !a.features[k].Changed(d) {
-				continue
-			}
-			for _, f := range a.roots(k) {
-				if e := l.some[i][f]; a.features[f].Changed(d) && !slices.Contains(settled, e) {
+		open := &Disjunction{} // too many have to change
+		for _, k := range r.features {
+			for _, s := range a.sources[k] {
+				e := l.parts[i][s.feature]
+				if a.features[k].Changed(d) && a.features[s.feature].Changed(d) && !slices.Contains(settled, e) {
 					open = e
 				}
 			}
 		}
-		if open != nil {
-			return open
-		}
-		return &Disjunction{} // too many have to change
+		return open
 	}
 	return l.Rounding
 }

@@ -1,17 +1,18 @@
 package constraint
 
 import (
+	"math"
 	"slices"
 )
 
-// Move is a new change of one feature: To of a feature of one input, an option of [Feature.Each] of a category.
+// Move is a new change of one feature: To of a feature of one input, an option of [Feature.Options] of a category.
 type Move struct {
 	Feature *Feature
 	To      float32
 	Option  int
 }
 
-// Move returns the move to an option of Each.
+// Move returns the move to an option.
 func (u *Feature) Move(x []float32, option int) Move {
 	m := Move{Feature: u, Option: option}
 	if u.form < oneHot {
@@ -24,9 +25,9 @@ func (u *Feature) Move(x []float32, option int) Move {
 func (m *Move) set(x, d []float32) {
 	if m.Feature.form < oneHot {
 		d[0] = m.To
-	} else {
-		m.Feature.become(x, d, m.Option)
+		return
 	}
+	m.Feature.become(x, d, m.Option)
 }
 
 // Apply makes a move, and those that links and rules between features make necessary. When there are none, it leaves d
@@ -88,7 +89,13 @@ func (a *Set) Gain(m Move, x, d, g []float32) (gain, cost float64) {
 		var buf [64]float32
 		to := append(buf[:0], u.inputs(d)...)
 		m.set(u.inputs(x), to)
-		return gained(u.inputs(g), u.inputs(d), to), a.rise(u, x, d, a.norm.term(u, u.inputs(x), to))
+		from, into := a.norm.Term(u, x, d), a.norm.term(u, u.inputs(x), to)
+		cost = into - from
+		if a.norm.root {
+			before := a.Cost(x, d)
+			cost = math.Sqrt(max(before*before+into-from, 0)) - before
+		}
+		return gained(u.inputs(g), u.inputs(d), to), cost
 	}
 	t := slices.Clone(d)
 	if !a.Apply(m, x, t) {

@@ -4,7 +4,7 @@
 // In: a task file (see [Compile]) and people as model inputs. Out: feasible actions (see [Set.Project]), the
 // reasons why an action is not (see [Set.Check]), its cost (see [Set.Cost]) and its new values as a promises file
 // has them (see [Set.Publish]); for the solvers, the moves that lead from one feasible action to another
-// ([Set.Apply], [Feature.Each], [Feature.Outward]).
+// ([Set.Apply], [Feature.Options], [Feature.Outward]).
 //
 // The invariant: Project returns what Check accepts, and leaves what Check accepts unchanged.
 //
@@ -18,6 +18,7 @@
 package constraint
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -31,16 +32,13 @@ import (
 // Set is what people can change, in model-input units: the set A(x) of the paper for every x, with the cost of an
 // action. It is immutable and safe for concurrent use.
 type Set struct {
-	dim      int
-	features []Feature  // all features, in the order of the inputs
-	free     []*Feature // those of them that an action can change
-	limit    int        // most features an action may change; len(features) when unlimited
-	norm     Norm
-	links    []link // sources before what depends on them
-	rules    []rule
-	subsets  []subset
-	task     *task.Task
-	own      map[int]*Set // of people with constraints of their own, by row
+	ties
+	dim   int
+	free  []*Feature // the features that an action can change
+	limit int        // most features an action may change; len(features) when unlimited
+	norm  Norm
+	task  *task.Task
+	own   map[int]*Set // of people with constraints of their own, by row
 }
 
 // far stands for no limit on a change, so that no action is infinite.
@@ -74,7 +72,7 @@ func compileWith(t *task.Task, ranges []task.Feature) (*Set, error) {
 		a.limit = len(a.features)
 	}
 	if len(errs) == 0 {
-		errs = append(errs, a.compileCost(t, ranges), a.compileJoint(t))
+		errs = append(errs, a.compileCost(&t.Cost, ranges), a.compileTies(t))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -108,16 +106,15 @@ func (a *Set) Norm() *Norm { return &a.norm }
 func (a *Set) Limit() int { return a.limit }
 
 // HasRules reports whether rules between the new values of features have to hold.
-func (a *Set) HasRules() bool { return len(a.rules) > 0 }
+func (a *Set) HasRules() bool {
+	return slices.ContainsFunc(a.relations, func(r relation) bool { return r.kind == Relation })
+}
 
 // HasLinks reports whether some features follow others.
 func (a *Set) HasLinks() bool { return len(a.links) > 0 }
 
 // HasOverrides reports whether single people have constraints of their own.
 func (a *Set) HasOverrides() bool { return len(a.own) > 0 }
-
-// joint reports whether anything ties features to each other.
-func (a *Set) joint() bool { return len(a.links)+len(a.rules)+len(a.subsets) > 0 }
 
 // Dim returns the number of model inputs.
 func (a *Set) Dim() int { return a.dim }
@@ -265,20 +262,37 @@ func (a *Set) Changed(d []float32) int {
 
 // Movable says whether the person can change anything.
 func (a *Set) Movable(x []float32) bool {
-	for _, u := range a.free {
+	return slices.ContainsFunc(a.free, func(u *Feature) bool {
 		if u.Numeric() {
-			if u.Farthest(x[u.First], true) != 0 || u.Farthest(x[u.First], false) != 0 {
-				return true
-			}
+			return u.Farthest(x[u.First], true) != 0 || u.Farthest(x[u.First], false) != 0
+		}
+		return len(u.Options(x)) > 0
+	})
+}
+
+// Factual counts the people of x (rows x inputs) who fulfil each rule, but limits on how many features change, as they
+// are.
+func (a *Set) Factual(x []float32) []task.RuleCount {
+	var counts []task.RuleCount
+	stay := make([]float32, a.dim)
+	for _, r := range a.relations {
+		if r.kind != Relation {
 			continue
 		}
-		some := false
-		u.Each(x, func(int) { some = true })
-		if some {
-			return true
+		n := task.RuleCount{Text: r.text}
+		for person := range slices.Chunk(x, a.dim) {
+			fails := func(c condition) bool { return !c.holds(person, stay) }
+			if slices.ContainsFunc(r.when, fails) {
+				continue
+			}
+			n.Applies++
+			if slices.ContainsFunc(r.then, fails) {
+				n.Broken++
+			}
 		}
+		counts = append(counts, n)
 	}
-	return false
+	return counts
 }
 
 // Jitter returns the people x as others like them: every number that a person can change moves by size standard
@@ -298,7 +312,7 @@ func (a *Set) Jitter(x []float32, size float64, seed uint64) []float32 {
 			b = own.bounded()
 		}
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
-		b.jitter(out[i*a.dim:(i+1)*a.dim], x[i*a.dim:(i+1)*a.dim], size, rng.NormFloat64)
+		b.jitter(out[i*a.dim:(i+1)*a.dim], x[i*a.dim:(i+1)*a.dim], size, rng)
 	}
 	return out
 }
@@ -314,18 +328,18 @@ func (a *Set) bounded() *Set {
 	return &b
 }
 
-func (a *Set) jitter(dst, x []float32, size float64, normal func() float64) {
+func (a *Set) jitter(dst, x []float32, size float64, rng *rand.Rand) {
 	d := make([]float32, a.dim)
 	for _, u := range a.free {
 		if u.spec.Kind.IsNumber() {
-			d[u.First] = u.Nearest(x[u.First], float32(size*sigma(u.spec, 0)*normal()))
+			d[u.First] = u.Nearest(x[u.First], float32(size*sigma(u.spec, 0)*rng.NormFloat64()))
 		}
 	}
-	a.write(dst, x, d, func(u *Feature) float32 {
+	a.write(dst, x, d, func(u *Feature, d float32) float32 {
 		if u.form == grid {
-			return u.written(x[u.First], d[u.First], 0)
+			return u.written(x[u.First], d, 0)
 		}
-		return x[u.First] + d[u.First]
+		return x[u.First] + d
 	})
 	for i := range a.links {
 		if u := &a.features[a.links[i].to]; u.form == continuous || u.form == grid {
@@ -333,4 +347,331 @@ func (a *Set) jitter(dst, x []float32, size float64, normal func() float64) {
 			dst[u.First] = min(max(dst[u.First], x[u.First]+lo), x[u.First]+hi)
 		}
 	}
+}
+
+// Project replaces delta, one person's proposed action, by a feasible one: the
+// paper's composition sparse . cat . box . imm. It allocates nothing for action sets of
+// up to 128 features, is the identity on feasible actions and idempotent to the bit.
+//
+//   - imm: features that are not actionable do not change. A delta that is NaN is no change.
+//   - box: bounds, direction and largest changes are one interval around the factual value. When the factual value lies
+//     outside the bounds, they are widened to it.
+//   - cat: values on a step grid, ordinal and binary values go to the nearest reachable one, ties to the smaller
+//     change. A one-hot group goes to the largest of its allowed values; ties favour staying, then the first value.
+//     In an all-zero group (a missing value) the zero vector counts as one half, so that the group goes to the
+//     nearest vertex and stays when nothing pushes it.
+//   - sparse: the features with the largest changes are kept, up to the limit. A group counts once, with the largest
+//     |delta| of its inputs; ties keep the earlier feature.
+//   - joint: linked features follow. While a rule between features is broken, the change that repairs it at the
+//     least cost is made, or else one of its changes taken back.
+//
+// References: app:eq:proj_comp, Algorithm alg:projection_action_set.
+func (a *Set) Project(x, delta []float32) { a.project(x, delta, true) }
+
+// ProjectRelaxed is Project for an iterate of Relax, whose categories may have left their range: the order of their
+// entries decides.
+func (a *Set) ProjectRelaxed(x, delta []float32) { a.project(x, delta, false) }
+
+// project is Project; with clip false the groups skip the box, which is the same as
+// projecting them onto the simplex first: the order of their entries decides.
+func (a *Set) project(x, delta []float32, clip bool) {
+	x, delta = x[:a.dim], delta[:a.dim]
+	for i := range a.features {
+		u := &a.features[i]
+		u.project(u.inputs(x), u.inputs(delta), clip)
+	}
+	a.sparse(delta)
+	if len(a.relations) > 0 {
+		a.join(x, delta)
+	}
+}
+
+// Relax sets dst to u - alpha g with the box and immutability kept: numeric features in their span, groups free.
+func (a *Set) Relax(x, dst, u, g []float32, alpha float64) {
+	for i := range a.features {
+		f := &a.features[i]
+		switch f.kind {
+		case fixed, dependent: // what is linked follows the projection
+			clear(dst[f.First : f.First+f.Width])
+		case oneHot, thermometer:
+			for j := f.First; j < f.First+f.Width; j++ {
+				dst[j] = u[j] - float32(alpha)*g[j]
+			}
+		default:
+			lo, hi := f.span(x[f.First])
+			dst[f.First] = min(max(u[f.First]-float32(alpha)*g[f.First], lo), hi)
+		}
+	}
+}
+
+// sparse keeps the a.limit largest changes.
+func (a *Set) sparse(delta []float32) {
+	type change struct {
+		u    *Feature
+		size float32
+	}
+	var buf [128]change
+	changed := buf[:0]
+	for _, u := range a.free {
+		c := change{u: u}
+		for _, v := range u.inputs(delta) {
+			c.size = max(c.size, abs32(v))
+		}
+		if c.size > 0 {
+			changed = append(changed, c)
+		}
+	}
+	if len(changed) > a.limit {
+		slices.SortStableFunc(changed, func(c, d change) int { return cmp.Compare(d.size, c.size) })
+		for _, c := range changed[a.limit:] {
+			clear(c.u.inputs(delta))
+		}
+	}
+}
+
+// join makes an action whose features are feasible one by one feasible as a whole.
+func (a *Set) join(x, d []float32) {
+	if a.propagated(x, d) && a.Consistent(x, d) {
+		return
+	}
+	if a.Propagate(x, d); a.Consistent(x, d) {
+		return
+	}
+	repaired := slices.Clone(d)
+	for ; !a.repair(x, repaired, nil, false); copy(repaired, d) {
+		// What cannot be repaired is undone, the smallest change of those concerned first; without changes nothing is
+		// broken. That is done to the action as it was: remedies that undo each other would alternate for ever.
+		if u := a.smallest(x, d, a.firstBroken(x, d)); u != nil {
+			clear(u.inputs(d))
+			a.Propagate(x, d)
+		} else {
+			clear(d)
+		}
+	}
+	copy(d, repaired)
+}
+
+// repair changes d, whose links are propagated, until it respects the joint constraints: each time by the change of
+// one feature that ends a breach at the least cost or, with near, closest to d. (The cheapest repair takes back
+// what was achieved, which is no way on for a search.) The feature keep, if any, stays as it is. It reports
+// success; else d is of no use, but feasible feature by feature.
+func (a *Set) repair(x, d []float32, keep *Feature, near bool) bool {
+	for range 4 + 2*(len(a.relations)-len(a.links)) {
+		b := a.firstBroken(x, d)
+		if b == nil {
+			return true
+		}
+		var best []float32
+		least := math.Inf(1)
+		a.remedies(x, d, b, keep, func(t []float32) {
+			c := a.Cost(x, t)
+			if near {
+				c = a.distance(d, t)
+			}
+			if c < least && a.Changed(t) <= a.limit && !a.breaks(b, x, t) {
+				least, best = c, slices.Clone(t)
+			}
+		})
+		if best == nil {
+			return false
+		}
+		copy(d, best)
+	}
+	return a.Consistent(x, d)
+}
+
+// distance returns the weighted l1 distance of two actions.
+func (a *Set) distance(d, t []float32) float64 {
+	sum := 0.0
+	for _, u := range a.free {
+		for k, w := range u.weights {
+			j := u.First + k
+			sum += w * math.Abs(float64(t[j])-float64(d[j]))
+		}
+	}
+	return sum
+}
+
+// remedies proposes changes of single features that may end the breach.
+func (a *Set) remedies(x, d []float32, b *relation, keep *Feature, try func(t []float32)) {
+	scratch := make([]float32, len(d))
+	for _, k := range a.concerned(b) {
+		u := &a.features[k]
+		if u == keep || u.kind <= dependent {
+			continue
+		}
+		propose := func(set func()) {
+			copy(scratch, d)
+			set()
+			a.Propagate(x, scratch)
+			try(scratch)
+		}
+		propose(func() { clear(u.inputs(scratch)) })
+		if b.kind == Relation && !u.Numeric() {
+			for _, option := range u.Options(x) {
+				propose(func() { u.Set(x, scratch, option) })
+			}
+			continue
+		}
+		for _, c := range b.then {
+			for _, e := range c.terms {
+				if e.input == u.First && e.coef != 0 {
+					propose(func() { scratch[u.First] = u.relieve(x, d, &c, e.coef) })
+				}
+			}
+		}
+	}
+}
+
+// relieve returns the change of a numeric feature that fulfils the condition as far as there is room.
+func (u *Feature) relieve(x, d []float32, c *condition, coef float64) float32 {
+	over := c.excess(x, d)
+	if c.strict {
+		over += 3 * c.noise(x, d)
+	}
+	return u.Outward(x[u.First], float64(d[u.First])-over/coef, coef < 0)
+}
+
+// smallest returns the concerned feature with the smallest change that an action made; nil: none of them changed.
+func (a *Set) smallest(x, d []float32, b *relation) (pick *Feature) {
+	least := math.Inf(1)
+	for _, k := range a.concerned(b) {
+		u := &a.features[k]
+		if u.kind <= dependent || !u.Changed(d) {
+			continue
+		}
+		if t := a.norm.Term(u, x, d); t < least {
+			pick, least = u, t
+		}
+	}
+	return pick
+}
+
+// Check returns nil when delta is a feasible action for the person x, and otherwise
+// every violation, joined; errors.As finds the first. It is exact: what
+// Project returns passes, and what passes, Project returns unchanged.
+//
+// Reference: app:eq:A_template with the categorical constraints of
+// app:eq:proj_cat_ordinal and app:eq:proj_cat_onehot.
+func (a *Set) Check(x, delta []float32) error {
+	if len(x) != a.dim || len(delta) != a.dim {
+		return fmt.Errorf("person has %d inputs and action %d, want %d", len(x), len(delta), a.dim)
+	}
+	var errs []error
+	changed := 0
+	for _, u := range a.free {
+		if !u.Changed(delta) {
+			continue
+		}
+		changed++
+		if c, detail := u.check(u.inputs(x), u.inputs(delta)); c != "" {
+			errs = append(errs, &Violation{Feature: u.Name, Constraint: c, Detail: detail})
+		}
+	}
+	errs = append(errs, a.checkOthers(x, delta)...)
+	if changed > a.limit {
+		errs = append(errs, &Violation{Constraint: Sparsity, Detail: fmt.Sprintf("%d features changed, at most %d may",
+			changed, a.limit)})
+	}
+	if b := a.firstBroken(x, delta); b != nil {
+		errs = append(errs, a.violation(b, x, delta))
+	}
+	return errors.Join(errs...)
+}
+
+// checkOthers checks the features that an action cannot change by itself: the immutable and the linked ones.
+func (a *Set) checkOthers(x, delta []float32) []error {
+	var errs []error
+	want := slices.Clone(delta)
+	a.Propagate(x, want)
+	for i := range a.features {
+		u := &a.features[i]
+		v := &Violation{Feature: u.Name}
+		for j := u.First; j < u.First+u.Width && u.kind <= dependent && v.Constraint == ""; j++ {
+			d, w := float64(delta[j]), float64(want[j])
+			switch {
+			case u.kind == fixed && d != 0:
+				v.Constraint, v.Detail = Immutable, "changed by "+u.amount(d)
+			case u.kind == dependent && !same(x[j], delta[j], want[j]):
+				v.Constraint = Linkage
+				v.Detail = fmt.Sprintf("changed by %s, the features that it follows make it %s", u.amount(d), u.amount(w))
+			}
+		}
+		if v.Constraint != "" {
+			errs = append(errs, v)
+		}
+	}
+	return errs
+}
+
+// Publish sets point to the person after the action d, as reading the written values makes it; the feature more, if
+// any, goes this many quanta further in the direction of its change.
+func (a *Set) Publish(point, x, d []float32, more *Feature, quanta float64) {
+	a.write(point, x, d, func(u *Feature, d float32) float32 {
+		if u == more {
+			return u.written(x[u.First], d, quanta)
+		}
+		return u.written(x[u.First], d, 0)
+	})
+}
+
+// PublishUnrounded is Publish with as many digits as it takes to say the very change.
+func (a *Set) PublishUnrounded(point, x, d []float32) {
+	a.write(point, x, d, func(u *Feature, d float32) float32 {
+		if u.form == grid {
+			return u.written(x[u.First], d, 0)
+		}
+		away, to := math.Copysign(1, float64(d)), x[u.First]+d
+		limit := u.spec.ToInput(u.limit(x[u.First], u.spec.Raw(x[u.First]), away))
+		if float64(to)*away > float64(limit)*away {
+			return limit
+		}
+		return to
+	})
+}
+
+// write sets point to the person after the action d with the numbers that change as number has them.
+func (a *Set) write(point, x, d []float32, number func(u *Feature, d float32) float32) {
+	copy(point, x)
+	for _, u := range a.free {
+		u.publish(point, x, d, number)
+	}
+	if len(a.links) == 0 {
+		return
+	}
+	moved := make([]float32, len(d))
+	Difference(moved, x, point)
+	a.Propagate(x, moved)
+	for i := range a.links {
+		a.features[a.links[i].to].publish(point, x, moved, func(u *Feature, d float32) float32 {
+			return u.follow(x[u.First], d)
+		})
+	}
+}
+
+// Difference sets d to the action that leads from x to point.
+func Difference(d, x, point []float32) {
+	for j := range d {
+		d[j] = point[j] - x[j]
+	}
+}
+
+// Change is what an action does to one feature, in raw values as they stand in a data file.
+type Change struct {
+	Feature, From, To string
+	Linked            bool // it follows from other changes
+}
+
+// Changes lists how point differs from the person x, in the order of the features. Values that no data file can
+// hold are written as numbers.
+func (a *Set) Changes(x, point []float32) []Change {
+	var out []Change
+	for i := range a.features {
+		u := &a.features[i]
+		from, to := u.text(x), u.text(point)
+		if from != to {
+			out = append(out, Change{Feature: u.Name, From: from, To: to, Linked: u.kind == dependent})
+		}
+	}
+	return out
 }

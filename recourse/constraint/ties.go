@@ -1,0 +1,451 @@
+package constraint
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"cfq/task"
+)
+
+// ties is what ties the features of a set to each other.
+type ties struct {
+	features  []Feature  // all features, in the order of the inputs
+	links     []link     // sources before what depends on them
+	relations []relation // the limits on subsets, then the bounds of what links move, then the rules
+	sources   [][]source // per feature: the free features that it depends on
+}
+
+// link is a task.Link in input units.
+type link struct {
+	from, to int       // features
+	scale    float64   // input units of to for each of from; 0 when the table is used
+	starts   []float64 // of a numeric from: the values, ascending, from which on entry k of values holds
+	// values holds, per entry or per value of a category from, the new value of a numeric to or the option of a category;
+	// NaN: none.
+	values []float64
+}
+
+// source is a free feature that another one depends on; table says that a table is among the links between them.
+type source struct {
+	feature int
+	table   bool
+}
+
+// relation is a constraint that several features share: a limit on how many of them change ([Subset]), a rule between
+// their new values ([Relation]), or the bounds of one that links move (all other kinds).
+type relation struct {
+	kind       Constraint
+	text       string
+	features   []int // that it speaks of
+	most       int   // of a subset
+	when, then []condition
+}
+
+// condition is sum(coef*(x+delta)) <= bound over model inputs, or < bound.
+type condition struct {
+	terms  []entry
+	bound  float64
+	strict bool
+}
+
+type entry struct {
+	input int
+	coef  float64
+}
+
+// compileTies compiles links, rules and subsets.
+func (a *ties) compileTies(t *task.Task) error {
+	var errs []error
+	at := map[string]int{}
+	for i := range a.features {
+		at[a.features[i].Name] = i
+	}
+	for _, l := range t.Links {
+		if err := a.compileLink(l, at); err != nil {
+			errs = append(errs, fmt.Errorf("link from %q to %q: %w", l.From, l.To, err))
+		}
+	}
+	errs = append(errs, a.sortLinks())
+	var rules []relation
+	for _, r := range t.Rules {
+		c, err := a.compileRule(r, at)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("constraint %q: %w", r.Text, err))
+		}
+		if c.kind == Subset {
+			a.relations = append(a.relations, c)
+		} else {
+			rules = append(rules, c)
+		}
+	}
+	for _, l := range a.links {
+		a.relations = append(a.relations, relation{kind: Bounds, features: []int{l.to}})
+	}
+	a.relations = append(a.relations, rules...)
+	return errors.Join(errs...)
+}
+
+func (a *ties) compileLink(l task.Link, at map[string]int) error {
+	from, ok1 := at[l.From]
+	to, ok2 := at[l.To]
+	if !ok1 || !ok2 {
+		return errors.New("no such feature")
+	}
+	c := link{from: from, to: to}
+	source, target := &a.features[from], &a.features[to]
+	source.Joint = true
+	if l.Map == nil {
+		if source.spec.Kind == task.OneHot || target.form > discrete || target.form <= dependent {
+			return errors.New("a scale needs numbers on both sides")
+		}
+		c.scale = l.Scale * source.spec.Std / target.spec.Std
+		a.links = append(a.links, c)
+		return nil
+	}
+	category := source.form >= oneHot || source.spec.Kind == task.Binary
+	if category {
+		c.values = slices.Repeat([]float64{math.NaN()}, max(source.Width+1, 2))
+	}
+	for _, p := range l.Map {
+		key, err := source.option(p.From)
+		if err != nil {
+			return err
+		}
+		value, err := target.option(p.To)
+		if err != nil {
+			return err
+		}
+		if category {
+			c.values[int(key)] = value
+			continue
+		}
+		k, _ := slices.BinarySearch(c.starts, key)
+		c.starts, c.values = slices.Insert(c.starts, k, key), slices.Insert(c.values, k, value)
+	}
+	a.links = append(a.links, c)
+	return nil
+}
+
+// sortLinks puts links in an order in which sources come before what follows them, and follows them to the sources.
+func (a *ties) sortLinks() error {
+	var sorted []link
+	for left := a.links; len(left) > 0; {
+		var later []link
+		for _, l := range left {
+			if slices.ContainsFunc(left, func(o link) bool { return o.to == l.from }) {
+				later = append(later, l)
+			} else {
+				sorted = append(sorted, l)
+			}
+		}
+		if len(later) == len(left) {
+			return errors.New("the links form a circle")
+		}
+		left = later
+	}
+	a.links, a.sources = sorted, make([][]source, len(a.features))
+	for i := range a.features {
+		if a.features[i].kind > dependent {
+			a.sources[i] = []source{{feature: i}}
+		}
+	}
+	for _, l := range sorted {
+		for _, s := range a.sources[l.from] {
+			s.table = s.table || l.scale == 0
+			if k := slices.IndexFunc(a.sources[l.to], func(o source) bool { return o.feature == s.feature }); k >= 0 {
+				a.sources[l.to][k].table = s.table || a.sources[l.to][k].table
+			} else {
+				a.sources[l.to] = append(a.sources[l.to], s)
+			}
+			a.features[s.feature].Tabled = a.features[s.feature].Tabled || s.table
+		}
+	}
+	return nil
+}
+
+func (a *ties) compileRule(r task.Rule, at map[string]int) (c relation, err error) {
+	c = relation{kind: Relation, text: r.Text, most: r.AtMost}
+	look := func(name string) (*Feature, error) {
+		i, ok := at[name]
+		if !ok {
+			return nil, fmt.Errorf("there is no feature %q", name)
+		}
+		if !slices.Contains(c.features, i) {
+			c.features = append(c.features, i)
+		}
+		a.features[i].Joint = true
+		return &a.features[i], nil
+	}
+	if r.Of != nil {
+		c.kind = Subset
+		for _, name := range r.Of {
+			if _, err := look(name); err != nil {
+				return c, err
+			}
+		}
+		return c, nil
+	}
+	compile := func(from []task.Inequality) (list []condition, err error) {
+		for _, q := range from {
+			cond := condition{bound: q.Bound, strict: q.Strict}
+			for _, t := range q.Terms {
+				u, err := look(t.Feature)
+				if err == nil {
+					err = cond.add(u.spec, t)
+				}
+				if err != nil {
+					return nil, err
+				}
+			}
+			list = append(list, cond)
+		}
+		return list, nil
+	}
+	if c.when, err = compile(r.If); err == nil {
+		c.then, err = compile(r.Then)
+	}
+	return c, err
+}
+
+// add adds a term over raw values to the condition over inputs.
+func (c *condition) add(f *task.Feature, t task.Term) error {
+	put := func(j int, coef float64) { c.terms = append(c.terms, entry{f.Offset + j, coef}) }
+	switch {
+	case t.Value != "" && !f.Kind.IsNumber():
+		x := make([]float32, f.Width)
+		if err := f.Encode(t.Value, x); err != nil {
+			return err
+		}
+		switch f.Kind {
+		case task.OneHot:
+			put(slices.Index(x, 1), t.Coef)
+		case task.Binary: // x, or 1-x
+			put(0, t.Coef*float64(2*x[0]-1))
+			c.bound -= t.Coef * float64(1-x[0])
+		default: // 1 on this level: the input below it minus the one above it
+			level := 0
+			for level < f.Width && x[level] == 1 {
+				level++
+			}
+			if level < f.Width {
+				put(level, -t.Coef)
+			}
+			if level > 0 {
+				put(level-1, t.Coef)
+			} else {
+				c.bound -= t.Coef
+			}
+		}
+	case f.Kind.IsNumber():
+		put(0, t.Coef*f.Std)
+		c.bound -= t.Coef * f.Mean
+	case f.Kind == task.Thermometer && len(f.Thresholds) > 0:
+		last := f.Floor()
+		c.bound -= t.Coef * last
+		for j, v := range f.Thresholds {
+			put(j, t.Coef*(v-last))
+			last = v
+		}
+	default:
+		return fmt.Errorf("feature %q is no number; compare it with a value", f.Name)
+	}
+	return nil
+}
+
+// Propagate sets the changes of dependent features to what follows from the others.
+func (a *ties) Propagate(x, d []float32) {
+	for i := range a.links {
+		clear(a.features[a.links[i].to].inputs(d))
+	}
+	for i := range a.links {
+		l := &a.links[i]
+		from, to := &a.features[l.from], &a.features[l.to]
+		if !from.Changed(d) {
+			continue
+		}
+		if l.scale != 0 {
+			d[to.First] += float32(l.scale * float64(d[from.First]))
+			continue
+		}
+		v := l.value(from, x, d)
+		switch {
+		case math.IsNaN(v):
+		case to.form >= oneHot:
+			to.Set(x, d, int(v))
+		default:
+			d[to.First] = float32(v - float64(x[to.First]))
+		}
+	}
+}
+
+// value looks up what the new value of from makes of the linked feature; NaN: it stays.
+func (l *link) value(from *Feature, x, d []float32) float64 {
+	if l.starts == nil {
+		if from.form < oneHot {
+			return l.values[int(x[from.First]+d[from.First]+0.5)]
+		}
+		return l.values[max(from.after(from.inputs(x), from.inputs(d)), 0)]
+	}
+	at := float64(x[from.First]) + float64(d[from.First])
+	at += 1e-6 * (1 + math.Abs(at))
+	k, _ := slices.BinarySearch(l.starts, at)
+	if k == 0 {
+		return math.NaN()
+	}
+	return l.values[k-1]
+}
+
+// propagated says whether the dependent features changed as the others make them.
+func (a *ties) propagated(x, d []float32) bool {
+	if len(a.links) == 0 {
+		return true
+	}
+	var buf [128]float32
+	want := append(buf[:0], d...)
+	a.Propagate(x, want)
+	for j := range d {
+		if !same(x[j], d[j], want[j]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Pullback adds to the gradient g of a feature the gradients of those that follow it.
+func (a *ties) Pullback(g []float32) {
+	for i := len(a.links) - 1; i >= 0; i-- {
+		if l := &a.links[i]; l.scale != 0 {
+			g[a.features[l.from].First] += float32(l.scale) * g[a.features[l.to].First]
+		}
+	}
+}
+
+// Separable says why the features' changes do not add up in the inputs, "" when they do.
+func (a *ties) Separable() string {
+	for k := range a.features {
+		u := &a.features[k]
+		if u.kind == continuous && u.Tabled {
+			return fmt.Sprintf("%q has no steps, and others follow it by a table", u.Name)
+		}
+		if s := a.sources[k]; len(s) > 1 && slices.ContainsFunc(s, func(s source) bool { return s.table }) {
+			return fmt.Sprintf("%q follows several features, one of them by a table", u.Name)
+		}
+	}
+	return ""
+}
+
+// excess returns sum - bound at x + d; a nil d is no change.
+func (c *condition) excess(x, d []float32) float64 {
+	sum := -c.bound
+	for _, t := range c.terms {
+		v := float64(x[t.input])
+		if d != nil {
+			v += float64(d[t.input])
+		}
+		sum += t.coef * v
+	}
+	return sum
+}
+
+// noise bounds what float32 inputs do to the sum. The bound, which the means went into, is as exact as float64.
+func (c *condition) noise(x, d []float32) float64 {
+	size := 0.0
+	for _, t := range c.terms {
+		size += math.Abs(t.coef) * (math.Abs(float64(x[t.input])) + math.Abs(float64(d[t.input])))
+	}
+	return 2.4e-7*size + 1e-12*(math.Abs(c.bound)+1)
+}
+
+func (c *condition) holds(x, d []float32) bool { return c.within(c.excess(x, d), c.noise(x, d)) }
+
+// within says whether an excess fulfils the condition.
+func (c *condition) within(excess, noise float64) bool {
+	if c.strict {
+		return excess < -noise
+	}
+	return excess <= noise
+}
+
+// worse says whether a condition that does not hold after the action held before, or was nearer to it.
+func (c *condition) worse(x, d []float32) bool {
+	before, noise := c.excess(x, nil), c.noise(x, d)
+	return c.within(before, noise) || c.excess(x, d) > max(before, 0)+noise
+}
+
+// Consistent reports whether an action that respects each feature's own constraints, and whose links are
+// propagated, respects the joint ones.
+func (a *ties) Consistent(x, d []float32) bool { return a.firstBroken(x, d) == nil }
+
+// firstBroken returns the first relation that the action breaks, nil when there is none.
+func (a *ties) firstBroken(x, d []float32) *relation {
+	for i := range a.relations {
+		if a.breaks(&a.relations[i], x, d) {
+			return &a.relations[i]
+		}
+	}
+	return nil
+}
+
+// breaks says whether the action breaks the relation: see task.Rule for people who break a rule as they are.
+func (a *ties) breaks(r *relation, x, d []float32) bool {
+	switch n := a.changes(r, d); {
+	case n == 0:
+		return false
+	case r.kind == Subset:
+		return n > r.most
+	case r.kind != Relation:
+		c, _ := a.features[r.features[0]].checkDependent(x, d)
+		return c != ""
+	}
+	for i := range r.when {
+		if !r.when[i].holds(x, d) {
+			return false
+		}
+	}
+	for i := range r.then {
+		if c := &r.then[i]; !c.holds(x, d) && (r.when != nil || c.worse(x, d)) {
+			return true
+		}
+	}
+	return false
+}
+
+// violation says how the action breaks the relation.
+func (a *ties) violation(r *relation, x, d []float32) *Violation {
+	switch r.kind {
+	case Relation:
+		return &Violation{Constraint: r.kind, Detail: r.text}
+	case Subset:
+		return &Violation{
+			Constraint: r.kind,
+			Detail:     fmt.Sprintf("%d features changed, at most %d may: %s", a.changes(r, d), r.most, r.text),
+		}
+	}
+	u := &a.features[r.features[0]]
+	c, detail := u.checkDependent(x, d)
+	return &Violation{Constraint: c, Detail: fmt.Sprintf("%q, which changes along: %s", u.Name, detail)}
+}
+
+// changes counts the features of the relation that the action changes.
+func (a *ties) changes(r *relation, d []float32) int {
+	n := 0
+	for _, k := range r.features {
+		if a.features[k].Changed(d) {
+			n++
+		}
+	}
+	return n
+}
+
+// concerned returns the features whose changes can repair the relation: its own, and those that they follow.
+func (a *ties) concerned(r *relation) []int {
+	ks := slices.Clone(r.features)
+	for i := len(a.links) - 1; i >= 0; i-- {
+		if l := &a.links[i]; slices.Contains(ks, l.to) && !slices.Contains(ks, l.from) {
+			ks = append(ks, l.from)
+		}
+	}
+	return ks
+}
