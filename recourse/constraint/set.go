@@ -547,17 +547,21 @@ func (a *Set) smallest(x, d []float32, b *relation) (pick *Feature) {
 	return pick
 }
 
-// Check returns nil when delta is a feasible action for the person x, and otherwise
-// every violation, joined; errors.As finds the first. It is exact: what
+// Check returns nil when delta is a feasible action for the person x, and otherwise the Violations, joined.
+func (a *Set) Check(x, delta []float32) error {
+	var errs []error
+	for _, v := range a.Violations(x, delta) {
+		errs = append(errs, v)
+	}
+	return errors.Join(errs...)
+}
+
+// Violations returns every constraint that the action delta of the person x breaks. It is exact: what
 // Project returns passes, and what passes, Project returns unchanged.
 //
 // Reference: app:eq:A_template with the categorical constraints of
 // app:eq:proj_cat_ordinal and app:eq:proj_cat_onehot.
-func (a *Set) Check(x, delta []float32) error {
-	if len(x) != a.dim || len(delta) != a.dim {
-		return fmt.Errorf("person has %d inputs and action %d, want %d", len(x), len(delta), a.dim)
-	}
-	var errs []error
+func (a *Set) Violations(x, delta []float32) (broken []*Violation) {
 	changed := 0
 	for _, u := range a.free {
 		if !u.Changed(delta) {
@@ -565,23 +569,22 @@ func (a *Set) Check(x, delta []float32) error {
 		}
 		changed++
 		if c, detail := u.check(u.inputs(x), u.inputs(delta)); c != "" {
-			errs = append(errs, &Violation{Feature: u.Name, Constraint: c, Detail: detail})
+			broken = append(broken, &Violation{Feature: u.Name, Constraint: c, Detail: detail})
 		}
 	}
-	errs = append(errs, a.checkOthers(x, delta)...)
+	broken = append(broken, a.checkOthers(x, delta)...)
 	if changed > a.limit {
-		errs = append(errs, &Violation{Constraint: Sparsity, Detail: fmt.Sprintf("%d features changed, at most %d may",
+		broken = append(broken, &Violation{Constraint: Sparsity, Detail: fmt.Sprintf("%d features changed, at most %d may",
 			changed, a.limit)})
 	}
-	if b := a.firstBroken(x, delta); b != nil {
-		errs = append(errs, a.violation(b, x, delta))
+	if r := a.firstBroken(x, delta); r != nil {
+		broken = append(broken, a.violation(r, x, delta))
 	}
-	return errors.Join(errs...)
+	return broken
 }
 
 // checkOthers checks the features that an action cannot change by itself: the immutable and the linked ones.
-func (a *Set) checkOthers(x, delta []float32) []error {
-	var errs []error
+func (a *Set) checkOthers(x, delta []float32) (broken []*Violation) {
 	want := slices.Clone(delta)
 	a.Propagate(x, want)
 	for i := range a.features {
@@ -598,10 +601,10 @@ func (a *Set) checkOthers(x, delta []float32) []error {
 			}
 		}
 		if v.Constraint != "" {
-			errs = append(errs, v)
+			broken = append(broken, v)
 		}
 	}
-	return errs
+	return broken
 }
 
 // Publish sets point to the person after the action d, as reading the written values makes it; the feature more, if

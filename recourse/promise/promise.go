@@ -51,28 +51,8 @@ type Promise struct {
 // maxListed is how many problems are kept in detail; the others are counted.
 const maxListed = 1000
 
-func list(to []task.Problem, p task.Problem) []task.Problem {
-	if len(to) < maxListed {
-		to = append(to, p)
-	}
-	return to
-}
-
-func (f *File) problem(line int, column, reason string) {
-	f.Failed++
-	f.Problems = list(f.Problems, task.Problem{Line: line, Column: column, Reason: reason})
-}
-
-func (f *File) lost(line int, column, reason string) {
-	f.Missing++
-	f.Lost = list(f.Lost, task.Problem{Line: line, Column: column, Reason: reason})
-}
-
 // X returns the model inputs of the person of p before the action.
-func (f *File) X(p *Promise) []float32 {
-	d := f.People.Dim
-	return f.People.X[p.Person*d : (p.Person+1)*d]
-}
+func (f *File) X(p *Promise) []float32 { return row(f.People, p.Person) }
 
 // Only returns the promises of f to some of its people: people are those at the given positions of f.People.
 func (f *File) Only(people *task.People, rows []int) *File {
@@ -122,90 +102,60 @@ func Judge(ctx context.Context, m recourse.Model, a *constraint.Set, f *File) ([
 	const batch = 8192 // rows of one model call
 	points := make([]float32, 0, batch*dim)
 	for lo := 0; lo < len(verdicts); lo += batch {
-		part := verdicts[lo:min(lo+batch, len(verdicts))]
-		points = points[:0]
-		for i := range part {
-			points = append(points, f.Promises[lo+i].Point...)
-		}
-		after, err := m.Margins(ctx, points)
-		if err != nil {
-			return nil, fmt.Errorf("promises: %w", err)
-		}
-		points = points[:0]
-		for i := range part {
-			points = append(points, f.X(&f.Promises[lo+i])...)
-		}
-		before, err := m.Margins(ctx, points)
-		if err != nil {
-			return nil, fmt.Errorf("promises: %w", err)
-		}
-		for i := range part {
-			p := &f.Promises[lo+i]
-			x := f.X(p)
-			for j := range delta {
-				delta[j] = p.Point[j] - x[j]
+		promises := f.Promises[lo:min(lo+batch, len(verdicts))]
+		margins := func(of func(p *Promise) []float32) ([]float32, error) {
+			points = points[:0]
+			for i := range promises {
+				points = append(points, of(&promises[i])...)
 			}
-			own := a.Person(p.Person)
-			part[i] = Verdict{
+			return m.Margins(ctx, points)
+		}
+		before, err := margins(f.X)
+		if err != nil {
+			return nil, fmt.Errorf("promises: %w", err)
+		}
+		after, err := margins(func(p *Promise) []float32 { return p.Point })
+		if err != nil {
+			return nil, fmt.Errorf("promises: %w", err)
+		}
+		for i := range promises {
+			p := &promises[i]
+			x, own := f.X(p), a.Person(p.Person)
+			constraint.Difference(delta, x, p.Point)
+			verdicts[lo+i] = Verdict{
 				Before: float64(before[i]), Margin: float64(after[i]), Cost: own.Cost(x, delta),
-				Broken: violations(own.Check(x, delta)),
+				Broken: own.Violations(x, delta),
 			}
 		}
 	}
 	return verdicts, nil
 }
 
-// violations takes the errors of constraint.Set.Check apart.
-func violations(err error) []*constraint.Violation {
-	if err == nil {
-		return nil
-	}
-	var many interface{ Unwrap() []error }
-	errs := []error{err}
-	if errors.As(err, &many) {
-		errs = many.Unwrap()
-	}
-	var list []*constraint.Violation
-	for _, e := range errs {
-		var v *constraint.Violation
-		if !errors.As(e, &v) {
-			v = &constraint.Violation{Constraint: constraint.Finite, Detail: e.Error()}
-		}
-		list = append(list, v)
-	}
-	return list
-}
-
 // Actions makes one action for each of f.People out of the promises: the cheapest, by the task's cost, of those
 // that the model keeps, or of all when it keeps none. People without a promise have the status NoneFound.
 // Further says how many promises that leaves out.
 func (f *File) Actions(verdicts []Verdict) (actions []recourse.Action, further int) {
-	chosen := make([]int, f.People.N)
-	for i := range chosen {
-		chosen[i] = -1
-	}
+	chosen := map[int]int{} // the promise of a person
 	for i := range f.Promises {
-		k := &chosen[f.Promises[i].Person]
-		if *k >= 0 {
+		person := f.Promises[i].Person
+		k, has := chosen[person]
+		if has {
 			further++
 		}
-		if *k < 0 || better(&verdicts[i], &verdicts[*k]) {
-			*k = i
+		if !has || better(&verdicts[i], &verdicts[k]) {
+			chosen[person] = i
 		}
 	}
 	actions = make([]recourse.Action, f.People.N)
-	dim := f.People.Dim
-	for i, k := range chosen {
-		x := f.People.X[i*dim : (i+1)*dim]
-		actions[i] = recourse.Action{Status: recourse.NoneFound, Point: x, Delta: make([]float32, dim)}
-		if k < 0 {
-			continue
+	for i := range actions {
+		x := row(f.People, i)
+		a := recourse.Action{Status: recourse.NoneFound, Point: x, Delta: make([]float32, len(x))}
+		if k, has := chosen[i]; has {
+			v := &verdicts[k]
+			a.Status, a.Point, a.Cost, a.Margin = recourse.Found, f.Promises[k].Point, v.Cost, v.Margin
+			constraint.Difference(a.Delta, x, a.Point)
 		}
-		a, v := &actions[i], &verdicts[k]
-		a.Status, a.Point, a.Cost, a.Margin = recourse.Found, f.Promises[k].Point, v.Cost, v.Margin
-		for j := range a.Delta {
-			a.Delta[j] = a.Point[j] - x[j]
-		}
+		actions[i] = a
 	}
 	return actions, further
 }

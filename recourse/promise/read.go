@@ -35,124 +35,110 @@ const (
 // A person may have several promises; all are kept. Rows that cannot be read and promises whose person is not found
 // are listed in the result; it is an error when no row can be read.
 func Read(ctx context.Context, path string, t *task.Task, people *task.People) (*File, error) {
-	b := newTable(t)
-	p, err := b.layout(path)
+	r := &reader{at: map[string]int{}, file: &File{People: people, Unpromised: map[recourse.Status]int{}}}
+	data, keep, err := r.columns(path, newTable(t))
 	if err != nil {
 		return nil, fmt.Errorf("promises %s: %w", path, err)
 	}
 	plain := *t
-	plain.Data = p.data
-	read, err := task.Read(ctx, path, &plain, task.ReadOptions{Keep: p.keep})
-	if err != nil {
+	plain.Data = data
+	if r.People, err = task.Read(ctx, path, &plain, task.ReadOptions{Keep: keep}); err != nil {
 		return nil, fmt.Errorf("promises: %w", err)
 	}
-	f := &File{
-		People: people, Rows: read.Total, Unpromised: map[recourse.Status]int{},
-		Problems: read.Problems, Failed: read.Failed,
-	}
-	r := &rows{People: read, layout: p}
-	if p.role >= 0 {
-		err = f.pair(r, people)
+	r.file.Rows, r.file.Problems, r.file.Failed = r.Total, r.Problems, r.Failed
+	if r.has(colRole) {
+		err = r.pair()
 	} else {
-		err = f.byNumber(r)
+		err = r.byNumber()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("promises %s: %w", path, err)
 	}
-	return f, nil
+	return r.file, nil
 }
 
-// layout says which columns of a file mean what: positions in what the task's reader keeps.
-type layout struct {
-	data    task.Data      // how the file is to be read
-	keep    []string       // columns kept as text
-	at      map[string]int // the program's own columns, by their plain names
-	role    int            // -1: none
-	key     int
-	keyName string
+// reader makes promises of a file as the task's reader sees it.
+type reader struct {
+	*task.People
+	file    *File
+	at      map[string]int // where Kept has this program's own columns, role and id, by their plain names
+	key     string         // the plain name of the column that says whose row it is
+	keyName string         // what the file calls it
 }
 
-// layout looks at the header of a file.
-func (b *table) layout(path string) (*layout, error) {
-	p := &layout{at: map[string]int{}, data: task.Data{Missing: b.t.Data.Missing, Delimiter: ',', Trim: b.t.Data.Trim}}
-	header, err := task.Header(path, &p.data)
+// columns looks at the header of a file. It returns how the task's reader is to read the file, and the columns that it
+// is to keep as text.
+func (r *reader) columns(path string, b *table) (data task.Data, keep []string, err error) {
+	data = task.Data{Missing: b.t.Data.Missing, Delimiter: ',', Trim: b.t.Data.Trim}
+	header, err := task.Header(path, &data)
+	if d := b.t.Data.Delimiter; err == nil && d != 0 && d != ',' && len(header) == 1 {
+		data.Delimiter = d
+		header, err = task.Header(path, &data)
+	}
 	if err != nil {
-		return nil, err
+		return data, nil, err
 	}
-	if d := b.t.Data.Delimiter; d != 0 && d != ',' && len(header) == 1 {
-		p.data.Delimiter = d
-		if header, err = task.Header(path, &p.data); err != nil {
-			return nil, err
+	for _, name := range append(ownColumns(), colRole, colID) {
+		called := name
+		if name != colRole && name != colID {
+			called = b.column(name)
+		}
+		at := slices.IndexFunc(header, func(have string) bool { return strings.EqualFold(have, called) && !b.uses(have) })
+		if at >= 0 {
+			r.at[name] = len(keep)
+			keep = append(keep, header[at])
 		}
 	}
-	column := func(name string) int {
-		for _, have := range header {
-			if strings.EqualFold(have, name) && !b.uses(have) {
-				p.keep = append(p.keep, have)
-				return len(p.keep) - 1
-			}
-		}
-		return -1
-	}
-	for _, name := range ownColumns() {
-		if at := column(b.column(name)); at >= 0 {
-			p.at[name] = at
-		}
-	}
-	p.role = column(colRole)
-	p.keyName = b.column(colRow)
-	at, ok := p.at[colRow]
-	if p.key = at; !ok {
-		if p.key = -1; p.role >= 0 {
-			p.key, p.keyName = column(colID), colID
-		}
+	r.key, r.keyName = colRow, b.column(colRow)
+	if !r.has(colRow) && r.has(colRole) {
+		r.key, r.keyName = colID, colID
 	}
 	switch {
-	case p.key < 0 && len(header) == 1:
-		return nil, fmt.Errorf("there is one column only, %.60q: want commas, or the task's data.delimiter, between fields",
-			header[0])
-	case p.key < 0:
-		return nil, fmt.Errorf("no column says whose promise a row is: want a column %q with row numbers of the data, "+
-			"or columns %q and %q; the columns are %s", b.column(colRow), colRole, colID, strings.Join(header, ", "))
+	case r.has(r.key):
+		return data, keep, nil
+	case len(header) == 1:
+		return data, nil, fmt.Errorf("there is one column only, %.60q: want commas, or the task's data.delimiter, between "+
+			"fields", header[0])
 	}
-	return p, nil
+	return data, nil, fmt.Errorf("no column says whose promise a row is: want a column %q with row numbers of the data, "+
+		"or columns %q and %q; the columns are %s", b.column(colRow), colRole, colID, strings.Join(header, ", "))
 }
 
-// rows is the file as the task's reader sees it.
-type rows struct {
-	*task.People
-	*layout
+func (r *reader) has(column string) bool {
+	_, ok := r.at[column]
+	return ok
 }
 
-func (r *rows) x(i int) []float32 { return r.X[i*r.Dim : (i+1)*r.Dim] }
-
-func (r *rows) field(i, column int) string { return strings.TrimSpace(r.Kept[i][column]) }
-
-// isFactual reads the role of a row.
-func (r *rows) isFactual(i int) (bool, error) {
-	switch word := r.field(i, r.role); {
-	case strings.EqualFold(word, factual):
-		return true, nil
-	case strings.EqualFold(word, counterfactual):
-		return false, nil
-	default:
-		return false, fmt.Errorf("unknown role %q: want %s or %s", word, factual, counterfactual)
+// field returns the text of one of the file's own columns, "" when it does not have it.
+func (r *reader) field(i int, column string) string {
+	at, ok := r.at[column]
+	if !ok {
+		return ""
 	}
+	return strings.TrimSpace(r.Kept[i][at])
 }
 
-// hasStatuses says whether the file is one that this program wrote: a column status that holds its words.
-func (r *rows) hasStatuses() bool {
-	_, ok := r.at[colStatus]
-	for i := 0; ok && i < r.N; i++ {
-		if _, err := r.status(i); err == nil {
-			return true
-		}
+// problem lists row i as one that cannot be understood.
+func (r *reader) problem(i int, column, format string, args ...any) {
+	r.file.Failed++
+	r.file.Problems = list(r.file.Problems, r.Lines[i], column, format, args...)
+}
+
+// lost lists row i as the promise of a person who is not among the people.
+func (r *reader) lost(i int, format string, args ...any) {
+	r.file.Missing++
+	r.file.Lost = list(r.file.Lost, r.Lines[i], r.keyName, format, args...)
+}
+
+func list(to []task.Problem, line int, column, format string, args ...any) []task.Problem {
+	if len(to) < maxListed {
+		to = append(to, task.Problem{Line: line, Column: column, Reason: fmt.Sprintf(format, args...)})
 	}
-	return false
+	return to
 }
 
 // number reads a row number; a table that once had gaps writes it as 12.0.
-func (r *rows) number(i int) (int, error) {
+func (r *reader) number(i int) (int, error) {
 	s := r.field(i, r.key)
 	n, err := strconv.Atoi(strings.TrimSuffix(s, ".0"))
 	if err != nil || n < 0 {
@@ -162,47 +148,52 @@ func (r *rows) number(i int) (int, error) {
 }
 
 // claim reads a number that the file states, NaN when it does not.
-func (r *rows) claim(i int, name string) (float64, error) {
-	at, ok := r.at[name]
-	if !ok || r.field(i, at) == "" {
+func (r *reader) claim(i int, column string) (float64, error) {
+	s := r.field(i, column)
+	if s == "" {
 		return math.NaN(), nil
 	}
-	v, err := strconv.ParseFloat(r.field(i, at), 64)
+	v, err := strconv.ParseFloat(s, 64)
 	if err != nil {
-		return v, fmt.Errorf("%q is not a number", r.field(i, at))
+		return v, fmt.Errorf("%q is not a number", s)
 	}
 	return v, nil
 }
 
 // status reads the status that this program wrote.
-func (r *rows) status(i int) (recourse.Status, error) {
-	word := r.field(i, r.at[colStatus])
-	for _, s := range recourse.Statuses() {
-		if s.String() == word {
-			return s, nil
-		}
+func (r *reader) status(i int) (recourse.Status, error) {
+	word := r.field(i, colStatus)
+	all := recourse.Statuses()
+	at := slices.IndexFunc(all, func(s recourse.Status) bool { return s.String() == word })
+	if at < 0 {
+		return 0, fmt.Errorf("%q is no status; there are %v", word, all)
 	}
-	return 0, fmt.Errorf("%q is no status; there are %v", word, recourse.Statuses())
+	return all[at], nil
 }
 
-// byNumber takes every row as a promise to the person with its number.
-func (f *File) byNumber(r *rows) error {
+// byNumber takes every row as a promise to the person with its number. The file is one that this program wrote when
+// it has a column status that holds its words.
+func (r *reader) byNumber() error {
+	f := r.file
 	if f.People == nil {
 		return errNoPeople
 	}
-	at := positions(f.People)
-	own, moved := r.hasStatuses(), 0
+	own := false
+	for i := 0; r.has(colStatus) && i < r.N && !own; i++ {
+		_, err := r.status(i)
+		own = err == nil
+	}
+	at, moved := positions(f.People), 0
 	for i := range r.N {
 		n, err := r.number(i)
 		if err != nil {
-			f.problem(r.Lines[i], r.keyName, err.Error())
+			r.problem(i, r.keyName, "%v", err)
 			continue
 		}
-		person, known := at[n]
 		if own {
 			status, err := r.status(i)
 			if err != nil {
-				f.problem(r.Lines[i], colStatus, err.Error())
+				r.problem(i, colStatus, "%v", err)
 				continue
 			}
 			if status != recourse.Found {
@@ -210,49 +201,40 @@ func (f *File) byNumber(r *rows) error {
 				continue
 			}
 		}
+		person, known := at[n]
 		if !known {
-			f.lost(r.Lines[i], r.keyName, fmt.Sprintf("no person of the data has the row number %d", n))
+			r.lost(i, "no person of the data has the row number %d", n)
 			continue
 		}
-		if f.promise(r, i, person, own) && own && f.elsewhere(r, i, person) {
+		line, err := r.claim(i, colLine)
+		elsewhere := err == nil && !math.IsNaN(line) && int(line) != f.People.Lines[person]
+		if r.promise(i, person, own) && own && elsewhere {
 			moved++
 		}
 	}
 	if moved > 0 {
-		f.Notes = append(
-			f.Notes,
-			fmt.Sprintf("%d promises were made from other lines of the data than their rows are on now; "+
-				"are these the data that they were made from?", moved),
-		)
+		f.Notes = append(f.Notes, fmt.Sprintf("%d promises were made from other lines of the data than their rows are on "+
+			"now; are these the data that they were made from?", moved))
 	}
 	return nil
 }
 
-// elsewhere says whether the file states another line of the data than the person stands on.
-func (f *File) elsewhere(r *rows, i, person int) bool {
-	line, err := r.claim(i, colLine)
-	return err == nil && !math.IsNaN(line) && int(line) != f.People.Lines[person]
-}
-
 // promise adds row i, with what it claims, and says whether it could be understood.
-func (f *File) promise(r *rows, i, person int, own bool) bool {
-	p := Promise{
-		Person: person, Line: r.Lines[i], Point: r.X[i*r.Dim : (i+1)*r.Dim], Cost: math.NaN(),
-		Margin: math.NaN(), Before: math.NaN(),
-	}
-	if own {
-		for _, c := range []struct {
-			name string
-			to   *float64
-		}{{colCost, &p.Cost}, {colMargin, &p.Margin}, {colBefore, &p.Before}} {
-			var err error
-			if *c.to, err = r.claim(i, c.name); err != nil {
-				f.problem(r.Lines[i], c.name, err.Error())
-				return false
-			}
+func (r *reader) promise(i, person int, own bool) bool {
+	claims := [3]float64{math.NaN(), math.NaN(), math.NaN()}
+	for k, column := range []string{colCost, colMargin, colBefore} {
+		var err error
+		if !own {
+			break
+		}
+		if claims[k], err = r.claim(i, column); err != nil {
+			r.problem(i, column, "%v", err)
+			return false
 		}
 	}
-	f.Promises = append(f.Promises, p)
+	r.file.Promises = append(r.file.Promises, Promise{
+		Person: person, Line: r.Lines[i], Point: row(r.People, i), Cost: claims[0], Margin: claims[1], Before: claims[2],
+	})
 	return true
 }
 
@@ -266,125 +248,107 @@ func positions(people *task.People) map[int]int {
 }
 
 // pair finds the promises of a file that has factual and counterfactual rows.
-func (f *File) pair(r *rows, people *task.People) error {
-	facts := f.facts(r)
+func (r *reader) pair() error {
+	f, facts := r.file, r.facts()
 	if len(facts) == 0 {
 		return fmt.Errorf("no row has the %s %s", colRole, factual)
 	}
-	person := map[string]int{}
-	if people == nil {
-		f.People, f.Factual = r.subset(facts), f.Factual+len(facts)
-		for at, i := range facts {
-			person[r.field(i, r.key)] = at
+	person := map[string]int{} // by key; -1: not among the data
+	switch {
+	case f.People == nil: // the file is their data, so they are numbered anew
+		f.People, f.Factual = r.Subset(facts), f.Factual+len(facts)
+		f.People.Kept = nil
+		for k, i := range facts {
+			f.People.Rows[k] = k
+			person[r.field(i, r.key)] = k
 		}
-	} else {
-		f.match(r, facts, people, person)
-	}
-	known := map[string]bool{}
-	for _, i := range facts {
-		known[r.field(i, r.key)] = true
+	case r.key == colRow:
+		r.matchNumbers(facts, person)
+	default:
+		r.matchInputs(facts, person)
 	}
 	for i := range r.N {
-		if factual, err := r.isFactual(i); err != nil || factual {
+		if !strings.EqualFold(r.field(i, colRole), counterfactual) {
 			continue
 		}
 		key := r.field(i, r.key)
-		at, ok := person[key]
-		switch {
-		case ok:
-			f.promise(r, i, at, false)
-		case !known[key]:
-			f.lost(r.Lines[i], r.keyName, fmt.Sprintf("there is no factual row with %s %q", r.keyName, key))
+		switch at, ok := person[key]; {
+		case !ok:
+			r.lost(i, "there is no factual row with %s %q", r.keyName, key)
+		case at < 0:
+			r.lost(i, "the person of %s %q is not among the data, see its factual row", r.keyName, key)
 		default:
-			f.lost(r.Lines[i], r.keyName, fmt.Sprintf("the person of %s %q is not among the data, see its factual row",
-				r.keyName, key))
+			r.promise(i, at, false)
 		}
 	}
 	return nil
 }
 
 // facts lists the factual rows, the first of each person.
-func (f *File) facts(r *rows) []int {
+func (r *reader) facts() []int {
 	var facts []int
 	first := map[string]int{}
 	for i := range r.N {
-		factual, err := r.isFactual(i)
-		if err != nil {
-			f.problem(r.Lines[i], colRole, err.Error())
-			continue
-		}
-		if !factual {
-			continue
-		}
-		key := r.field(i, r.key)
+		key, role := r.field(i, r.key), r.field(i, colRole)
 		j, again := first[key]
 		switch {
-		case again && !slices.Equal(r.x(i), r.x(j)):
-			f.problem(r.Lines[i], r.keyName,
-				fmt.Sprintf("%q has another factual row on line %d, with other values; the first counts", key, r.Lines[j]))
-		case again:
-			f.Factual++
-		default:
+		case strings.EqualFold(role, counterfactual):
+		case !strings.EqualFold(role, factual):
+			r.problem(i, colRole, "unknown role %q: want %s or %s", role, factual, counterfactual)
+		case !again:
 			first[key] = i
 			facts = append(facts, i)
+		case slices.Equal(row(r.People, i), row(r.People, j)):
+			r.file.Factual++
+		default:
+			r.problem(i, r.keyName, "%q has another factual row on line %d, with other values; the first counts", key,
+				r.Lines[j])
 		}
 	}
 	return facts
 }
 
-// match finds the people of the factual rows among those of the data: by number when the column is called row, else
-// by their inputs.
-func (f *File) match(r *rows, facts []int, people *task.People, person map[string]int) {
-	numbered := r.keyName != colID
-	at, same := positions(people), alike(people)
+// matchNumbers finds the people of the factual rows among those of the data by their row numbers.
+func (r *reader) matchNumbers(facts []int, person map[string]int) {
+	people := r.file.People
+	at := positions(people)
 	for _, i := range facts {
 		key := r.field(i, r.key)
-		if numbered {
-			n, err := r.number(i)
-			k, ok := at[n]
-			switch {
-			case err != nil:
-				f.problem(r.Lines[i], r.keyName, err.Error())
-			case !ok:
-				f.problem(r.Lines[i], r.keyName, fmt.Sprintf("no person of the data has the row number %d", n))
-			case !slices.Equal(r.x(i), people.X[k*people.Dim:(k+1)*people.Dim]):
-				f.problem(r.Lines[i], r.keyName, fmt.Sprintf("row %d of the data (line %d) has other values than this factual row",
-					n, people.Lines[k]))
-			default:
-				person[key] = k
-				f.Factual++
-			}
-			continue
+		n, err := r.number(i)
+		k, ok := at[n]
+		person[key] = -1
+		switch {
+		case err != nil:
+			r.problem(i, r.keyName, "%v", err)
+		case !ok:
+			r.problem(i, r.keyName, "no person of the data has the row number %d", n)
+		case !slices.Equal(row(r.People, i), row(people, k)):
+			r.problem(i, r.keyName, "row %d of the data (line %d) has other values than this factual row", n, people.Lines[k])
+		default:
+			person[key] = k
+			r.file.Factual++
 		}
-		id := fingerprint(r.x(i))
-		if len(same[id]) == 0 {
-			f.problem(r.Lines[i], "",
+	}
+}
+
+// matchInputs finds the people of the factual rows among those of the data by their model inputs.
+func (r *reader) matchInputs(facts []int, person map[string]int) {
+	people := r.file.People
+	same := make(map[string][]int, people.N)
+	for k := range people.N {
+		id := fingerprint(row(people, k))
+		same[id] = append(same[id], k)
+	}
+	for _, i := range facts {
+		key, id := r.field(i, r.key), fingerprint(row(r.People, i))
+		if person[key] = -1; len(same[id]) == 0 {
+			r.problem(i, "",
 				"no person of the data has the values of this factual row, or none that is not taken by another one")
 			continue
 		}
 		person[key], same[id] = same[id][0], same[id][1:]
-		f.Factual++
+		r.file.Factual++
 	}
-}
-
-// subset returns the people of some rows, numbered anew: the file is their data.
-func (r *rows) subset(which []int) *task.People {
-	p := r.Subset(which)
-	p.Kept = nil
-	for i := range p.Rows {
-		p.Rows[i] = i
-	}
-	return p
-}
-
-// alike lists the positions of the people with the same inputs, by fingerprint.
-func alike(people *task.People) map[string][]int {
-	same := make(map[string][]int, people.N)
-	for i := range people.N {
-		id := fingerprint(people.X[i*people.Dim : (i+1)*people.Dim])
-		same[id] = append(same[id], i)
-	}
-	return same
 }
 
 // fingerprint is the same text for the same inputs.
@@ -395,3 +359,6 @@ func fingerprint(x []float32) string {
 	}
 	return string(b)
 }
+
+// row returns the model inputs of one of the people.
+func row(people *task.People, i int) []float32 { return people.X[i*people.Dim : (i+1)*people.Dim] }
