@@ -102,14 +102,8 @@ func newProblem(a *constraint.Set, x, w []float32, gap float64) *problem {
 		var v variable
 		if u.Numeric() && !u.Tabled {
 			v = p.line(u, d, coefficients)
-			if most := math.Ceil(gap/math.Abs(v.coef[0])) + 1; len(p.need) == 1 && most < 1e15 {
-				v.first, v.final = max(v.first, -most), min(v.final, most) // more than the gap is of no use
-			}
 		} else {
 			v = p.list(u, d, coefficients)
-			if len(p.need) == 1 {
-				v.options = undominated(v.options)
-			}
 		}
 		for k := range v.options {
 			if v.options[k].id == stay {
@@ -147,21 +141,6 @@ func (p *problem) list(u *constraint.Feature, d []float32, coefficients func() [
 	}
 	slices.SortStableFunc(options, func(p, q option) int { return cmp.Compare(p.coef[0], q.coef[0]) })
 	return variable{options: options}
-}
-
-// undominated returns the options, none of which is outdone by one that costs no more and raises the margin as much.
-func undominated(options []option) []option {
-	slices.SortStableFunc(options, func(p, q option) int {
-		return cmp.Or(cmp.Compare(p.cost, q.cost), cmp.Compare(q.coef[0], p.coef[0]))
-	})
-	most := math.Inf(-1)
-	return slices.DeleteFunc(options, func(o option) bool {
-		if o.coef[0] <= most && o.id != stay {
-			return true
-		}
-		most = max(most, o.coef[0])
-		return false
-	})
 }
 
 func gainOf(w, d []float32) float64 {

@@ -2,6 +2,9 @@ package recourse
 
 import (
 	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
 )
 
 // bound solves the Lagrangian dual of the node: the largest over price >= 0 of
@@ -13,19 +16,17 @@ import (
 // the need.
 func (p *problem) bound(n *node) bool {
 	var rows []int
-	for r, v := range n.need {
-		if !math.IsInf(v, -1) {
-			rows = append(rows, r)
+	for r, need := range n.need {
+		if math.IsInf(need, -1) {
+			continue
 		}
-	}
-	for _, r := range rows {
 		price := make([]float64, len(n.need))
 		price[r] = 1
 		c, _ := p.price(n.spans, 0, price) // the most that there is of the row
 		if c == nil || !c.reachesRow(n.need, r) {
 			return false
 		}
-		n.vertices = append(n.vertices, c)
+		rows, n.vertices = append(rows, r), append(n.vertices, c)
 	}
 	poor, _ := p.price(n.spans, 1, make([]float64, len(n.need)))
 	if n.bound = poor.cost; poor.reaches(n.need) {
@@ -127,62 +128,56 @@ func master(need []float64, rows []int, plans []*assignment, kappa float64) (pri
 		price[r] = max(most-t.reduced[np+k], 0) // the reduced cost of short_r is most - price
 	}
 	for k, j := range t.basis {
-		value += t.cost[j] * t.rhs[k]
+		value += t.cost[j] * t.rhs(k)
 		if j < np {
-			shares[j] = t.rhs[k]
+			shares[j] = t.rhs(k)
 		}
 	}
 	return price, shares, value, true
 }
 
-// tableau is a linear program in the form that its basis is the unit matrix: minimise cost x so that cells x = rhs,
+// tableau is a linear program in the form that its basis is the unit matrix: minimise cost x so that cells (x, -1) = 0,
 // x >= 0.
 type tableau struct {
-	cells   [][]float64
-	rhs     []float64
-	basis   []int // the column of each row
+	cells   [][]float64 // the last column is the right side
+	basis   []int       // the column of each row
 	cost    []float64
 	reduced []float64 // cost less what the basis makes of the column
 }
+
+func (t *tableau) rhs(row int) float64 { return t.cells[row][len(t.cost)] }
 
 // newTableau has a column for each assignment, what falls short of each row and what is too much, and starts at the
 // last assignment alone.
 func newTableau(need []float64, rows []int, plans []*assignment, kappa, most float64) *tableau {
 	np, nr := len(plans), len(rows)
-	t := &tableau{cost: make([]float64, np+2*nr)}
+	columns := np + 2*nr
+	t := &tableau{cost: make([]float64, columns)}
+	ones := make([]float64, columns+1)
+	ones[columns] = 1
 	for j, c := range plans {
-		t.cost[j] = kappa * c.cost
+		t.cost[j], ones[j] = kappa*c.cost, 1
 	}
 	last := plans[np-1]
 	for k, r := range rows {
 		t.cost[np+k] = most
 		// The assignments' shares add up to one, so each counts by what it has more than the last.
-		cells, sign := make([]float64, np+2*nr), 1.0
-		short := need[r] - last.sum[r]
-		if short < 0 {
-			sign = -1
-		}
+		cells := make([]float64, columns+1)
 		for j, c := range plans {
-			cells[j] = sign * (c.sum[r] - last.sum[r])
+			cells[j] = c.sum[r] - last.sum[r]
 		}
-		cells[np+k], cells[np+nr+k] = sign, -sign
-		t.cells, t.rhs = append(t.cells, cells), append(t.rhs, math.Abs(short))
-		if sign > 0 {
-			t.basis = append(t.basis, np+k)
-		} else {
-			t.basis = append(t.basis, np+nr+k)
+		cells[np+k], cells[np+nr+k], cells[columns] = 1, -1, need[r]-last.sum[r]
+		start := np + k
+		if cells[columns] < 0 {
+			floats.Scale(-1, cells)
+			start = np + nr + k
 		}
+		t.cells, t.basis = append(t.cells, cells), append(t.basis, start)
 	}
-	ones := make([]float64, np+2*nr)
-	for j := range plans {
-		ones[j] = 1
-	}
-	t.cells, t.rhs, t.basis = append(t.cells, ones), append(t.rhs, 1), append(t.basis, np-1)
-	t.reduced = append([]float64(nil), t.cost...)
+	t.cells, t.basis = append(t.cells, ones), append(t.basis, np-1)
+	t.reduced = slices.Clone(t.cost)
 	for i, j := range t.basis {
-		for k, v := range t.cells[i] {
-			t.reduced[k] -= t.cost[j] * v
-		}
+		floats.AddScaled(t.reduced, -t.cost[j], t.cells[i][:columns])
 	}
 	return t
 }
@@ -190,18 +185,9 @@ func newTableau(need []float64, rows []int, plans []*assignment, kappa, most flo
 // solve moves to the optimum; false when rounding keeps it from ending.
 func (t *tableau) solve() bool {
 	const tiny = 1e-11
-	size := 1.0
-	for _, v := range t.cost {
-		size = max(size, v)
-	}
+	size := max(1, floats.Max(t.cost))
 	for range 5000 {
-		enter := -1
-		for j, v := range t.reduced {
-			if v < -tiny*size {
-				enter = j
-				break
-			}
-		}
+		enter := slices.IndexFunc(t.reduced, func(v float64) bool { return v < -tiny*size })
 		if enter < 0 {
 			return true
 		}
@@ -210,7 +196,7 @@ func (t *tableau) solve() bool {
 			if c[enter] <= tiny {
 				continue
 			}
-			v := t.rhs[i] / c[enter]
+			v := t.rhs(i) / c[enter]
 			if v < least-tiny || v < least+tiny && t.basis[i] < t.basis[leave] {
 				leave, least = i, v
 			}
@@ -224,23 +210,17 @@ func (t *tableau) solve() bool {
 }
 
 func (t *tableau) pivot(row, column int) {
-	c := t.cells[row]
+	c, columns := t.cells[row], len(t.cost)
 	by := c[column]
 	for k := range c {
 		c[k] /= by
 	}
-	t.rhs[row] /= by
 	for i, o := range t.cells {
-		if f := o[column]; i != row && f != 0 {
-			for k := range o {
-				o[k] -= f * c[k]
-			}
-			t.rhs[i] = max(t.rhs[i]-f*t.rhs[row], 0)
+		if i != row {
+			floats.AddScaled(o, -o[column], c)
+			o[columns] = max(o[columns], 0)
 		}
 	}
-	f := t.reduced[column]
-	for k := range t.reduced {
-		t.reduced[k] -= f * c[k]
-	}
+	floats.AddScaled(t.reduced, -t.reduced[column], c[:columns])
 	t.basis[row] = column
 }

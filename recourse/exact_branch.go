@@ -197,64 +197,6 @@ func (p *problem) price(spans []span, kappa float64, price []float64) (*assignme
 	return p.assign(pos), total
 }
 
-// trim makes a assignment that reaches its need cheaper: every variable goes back as far as the others allow, the
-// one that achieves least for its cost first.
-func (p *problem) trim(spans []span, c *assignment) *assignment {
-	pos := slices.Clone(c.pos)
-	order := make([]int, 0, len(pos))
-	worth := make([]float64, len(pos))
-	for i := range pos {
-		l := &p.variables[i]
-		sum := make([]float64, len(p.need))
-		if cost := l.at(pos[i], sum); pos[i] != l.zero {
-			order = append(order, i)
-			worth[i] = sum[0] / cost
-		}
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(worth[a], worth[b]) })
-	for _, i := range order {
-		best := p.assign(slices.Clone(pos))
-		for _, to := range p.variables[i].back(spans[i], pos[i], best.sum[0]-p.need[0]) {
-			was := pos[i]
-			pos[i] = to
-			if t := p.assign(slices.Clone(pos)); t.cost < best.cost && t.reaches(p.need) {
-				best = t
-			} else {
-				pos[i] = was
-			}
-		}
-	}
-	return p.assign(pos)
-}
-
-// back returns positions that are worth trying when the variable may lose spare of row 0.
-func (l *variable) back(s span, pos, spare float64) []float64 {
-	var out []float64
-	switch {
-	case !l.line:
-		for k := int(s.first); k <= int(s.final); k++ {
-			if float64(k) != pos {
-				out = append(out, float64(k))
-			}
-		}
-		return out
-	case l.coef[0] == 0:
-		out = append(out, 0)
-	default:
-		to := pos - spare/l.coef[0]
-		if to*pos < 0 {
-			to = 0
-		}
-		if l.whole {
-			// Rounded away from zero, but for the noise of the division.
-			to = math.Copysign(math.Ceil(math.Abs(to)-1e-9), pos)
-		}
-		out = append(out, to)
-	}
-	out[0] = min(max(out[0], s.first), s.final) + 0
-	return out
-}
-
 // node is a part of a problem's search: the assignments within its spans that reach its need.
 type node struct {
 	spans   []span
@@ -348,13 +290,13 @@ func (p *problem) violated(c *assignment, settled []*constraint.Disjunction) *co
 	return p.linear.Violated(p.action(c), settled)
 }
 
-// candidates returns assignments of the node that may be feasible: those of the bound as far as they reach the
-// need, with what they have too much taken back, and their mixture when that is a assignment.
+// candidates returns assignments of the node that may be feasible: those of the bound that reach the need, and their
+// mixture when that is an assignment.
 func (p *problem) candidates(n *node) []*assignment {
 	var out []*assignment
 	for _, c := range n.vertices {
 		if c.reaches(p.need) {
-			out = append(out, p.trim(n.spans, c), c)
+			out = append(out, c)
 		}
 	}
 	if c := p.mixture(n); c != nil {
