@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"cfq/recourse/constraint"
 )
 
@@ -77,14 +79,14 @@ func (e *exactSearch) aim(i int, aim *float64, first bool) []float32 {
 // proved says whether it is the cheapest, or that there is none.
 func optimum(a *constraint.Set, x, w []float32, gap float64) (d []float32, proved bool) {
 	p := newProblem(a, x, w, gap)
-	out := p.solve()
-	if out.best == nil {
-		return nil, math.IsInf(out.lower, 1)
-	}
-	if out.lower < out.best.cost*(1-1e-4) {
+	best, lower := p.solve()
+	switch {
+	case best == nil:
+		return nil, math.IsInf(lower, 1)
+	case lower < best.cost*(1-1e-4):
 		return nil, false
 	}
-	return p.action(out.best), true
+	return p.action(best), true
 }
 
 const maxTabled = 1 << 16 // steps of a feature that others follow by a table
@@ -99,19 +101,11 @@ func newProblem(a *constraint.Set, x, w []float32, gap float64) *problem {
 		return append([]float64{gainOf(w, d)}, lin.Effects(d)...)
 	}
 	for _, u := range a.Free() {
-		var v variable
 		if u.Numeric() && !u.Tabled {
-			v = p.line(u, d, coefficients)
+			p.variables = append(p.variables, p.line(u, d, coefficients))
 		} else {
-			v = p.list(u, d, coefficients)
+			p.variables = append(p.variables, p.list(u, d, coefficients))
 		}
-		for k := range v.options {
-			if v.options[k].id == stay {
-				v.zero = float64(k)
-			}
-		}
-		v.feature = u
-		p.variables = append(p.variables, v)
 		clear(d)
 	}
 	return p
@@ -119,15 +113,12 @@ func newProblem(a *constraint.Set, x, w []float32, gap float64) *problem {
 
 // line makes the variable of a numeric feature. d is zero at first; coefficients says what it does.
 func (p *problem) line(u *constraint.Feature, d []float32, coefficients func() []float64) variable {
-	v := variable{line: true, whole: u.Step > 0}
-	var step float64
-	v.first, v.final, step = u.Positions(p.x[u.First])
+	first, final, step := u.Positions(p.x[u.First])
+	v := variable{feature: u, line: true, whole: u.Step > 0, span: span{first: first, final: final}}
 	v.lin, v.quad = p.a.Norm().Quadratic(u, step)
 	d[u.First] = 1
 	v.coef = coefficients()
-	for r := range v.coef {
-		v.coef[r] *= step
-	}
+	floats.Scale(step, v.coef)
 	return v
 }
 
@@ -140,7 +131,10 @@ func (p *problem) list(u *constraint.Feature, d []float32, coefficients func() [
 		clear(d)
 	}
 	slices.SortStableFunc(options, func(p, q option) int { return cmp.Compare(p.coef[0], q.coef[0]) })
-	return variable{options: options}
+	zero := slices.IndexFunc(options, func(o option) bool { return o.id == stay })
+	return variable{
+		feature: u, options: options, zero: float64(zero), span: span{final: float64(len(options) - 1)},
+	}
 }
 
 func gainOf(w, d []float32) float64 {

@@ -29,14 +29,14 @@ type problem struct {
 // or, on a line, steps of a grid; on a line without steps they are any number.
 type variable struct {
 	feature *constraint.Feature
+	span            // all its positions
+	zero    float64 // the one that is no change
 	options []option
-	zero    float64 // the position that is no change
 
-	line         bool
-	whole        bool      // positions of the line are whole numbers
-	lin, quad    float64   // the change by n positions costs lin |n| + quad n^2
-	coef         []float64 // what one position adds to each row
-	first, final float64   // the range of positions
+	line      bool
+	whole     bool      // positions of the line are whole numbers
+	lin, quad float64   // the change by n positions costs lin |n| + quad n^2
+	coef      []float64 // what one position adds to each row
 }
 
 // option is one value of a discrete feature.
@@ -61,13 +61,6 @@ func (l *variable) at(pos float64, sum []float64) (cost float64) {
 		sum[r] += v
 	}
 	return o.cost
-}
-
-func (l *variable) all() span {
-	if l.line {
-		return span{first: l.first, final: l.final}
-	}
-	return span{final: float64(len(l.options) - 1)}
 }
 
 // span is a range of positions. A variable that is in counts as changed wherever it stands.
@@ -233,27 +226,19 @@ const (
 	maxNodes    = 100000 // of one search
 )
 
-// outcome is what a search came to.
-type outcome struct {
-	best  *assignment // nil: none found
-	lower float64     // proved: no assignment costs less; +Inf when there is none
-	nodes int
-}
-
-// solve finds the cheapest assignment by branch and bound, the most promising node first.
-func (p *problem) solve() outcome {
-	var out outcome
+// solve finds the cheapest assignment, nil when it finds none, by branch and bound, the most promising node first. No
+// assignment costs less than lower, which is +Inf when there is none.
+func (p *problem) solve() (best *assignment, lower float64) {
 	var open queue[*node]
-	cost, lost := math.Inf(1), math.Inf(1)
+	cost, lost, nodes := math.Inf(1), math.Inf(1), 0
 	add := func(n *node) {
-		out.nodes++
+		nodes++
 		if !p.bound(n) || n.bound >= cost*(1-closeEnough) {
 			return
 		}
-		cs := p.candidates(n)
-		for _, c := range cs {
+		for _, c := range p.candidates(n) {
 			if c.cost < cost && c.reaches(p.need) && p.violated(c, nil) == nil {
-				out.best, cost = c, c.cost
+				best, cost = c, c.cost
 			}
 		}
 		if n.bound < cost*(1-closeEnough) {
@@ -262,24 +247,24 @@ func (p *problem) solve() outcome {
 	}
 	root := &node{need: p.need, settled: []*constraint.Disjunction{p.linear.Rounding}}
 	for i := range p.variables {
-		root.spans = append(root.spans, p.variables[i].all())
+		root.spans = append(root.spans, p.variables[i].span)
 	}
 	add(root)
-	for open.Len() > 0 && open[0].bound < cost*(1-closeEnough) && out.nodes < maxNodes {
+	for open.Len() > 0 && open[0].bound < cost*(1-closeEnough) && nodes < maxNodes {
 		n := heap.Pop(&open).(*node)
-		parts := p.branch(n)
-		if parts == nil {
+		parts, ok := p.branch(n)
+		if !ok {
 			lost = min(lost, n.bound) // nothing to divide, and yet no assignment: rounding
 		}
 		for _, part := range parts {
 			add(part)
 		}
 	}
-	out.lower = min(cost, lost)
+	lower = min(cost, lost)
 	if open.Len() > 0 {
-		out.lower = min(out.lower, max(open[0].bound, 0))
+		lower = min(lower, max(open[0].bound, 0))
 	}
-	return out
+	return best, lower
 }
 
 // violated returns a disjunction that the assignment breaks, see [constraint.Linear.Violated].
@@ -341,12 +326,12 @@ func (n *node) mean() []float64 {
 }
 
 // branch divides the node: into the alternatives of a condition that one of its candidates breaks, or else on the
-// variable that its assignments differ in most, by margin.
-func (p *problem) branch(n *node) []*node {
+// variable that its assignments differ in most, by margin. It returns false when there is nothing to divide it by.
+func (p *problem) branch(n *node) (parts []*node, ok bool) {
 	if !p.linear.Empty() {
 		for _, c := range p.candidates(n) {
 			if e := p.violated(c, n.settled); e != nil && !slices.Contains(n.settled, e) {
-				return n.alternatives(p, e)
+				return n.alternatives(p, e), true
 			}
 		}
 	}
@@ -366,7 +351,7 @@ func (p *problem) branch(n *node) []*node {
 		}
 	}
 	if pick < 0 {
-		return nil
+		return nil, false
 	}
 	l, low, high := &p.variables[pick], n.spans[pick], n.spans[pick]
 	if toggles {
@@ -376,7 +361,7 @@ func (p *problem) branch(n *node) []*node {
 		cut := min(max(math.Floor(n.mean()[pick]), first), final-1)
 		low.final, high.first = cut, cut+1
 	}
-	return []*node{n.with(pick, low), n.with(pick, high)}
+	return []*node{n.with(pick, low), n.with(pick, high)}, true
 }
 
 // reach returns the range of variable i over the bound's assignments, and in how many of them it is at zero.
@@ -434,9 +419,6 @@ func (n *node) alternatives(p *problem, e *constraint.Disjunction) []*node {
 		if possible {
 			parts = append(parts, part)
 		}
-	}
-	if parts == nil {
-		parts = []*node{} // divided, into nothing
 	}
 	return parts
 }
