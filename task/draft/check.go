@@ -219,11 +219,10 @@ func (c *checker) number(f *task.Feature, p *profile, col *Column) {
 
 // category reports values that no row has.
 func (c *checker) category(f *task.Feature, p *profile, col *Column) {
+	col.Shares = p.shares(f.Values)
 	var unseen []string
-	for _, v := range f.Values {
-		share := p.share(v)
-		col.Shares = append(col.Shares, share)
-		if share == 0 {
+	for i, v := range f.Values {
+		if col.Shares[i] == 0 {
 			unseen = append(unseen, v)
 		}
 	}

@@ -38,9 +38,8 @@ type Options struct {
 type Draft struct {
 	Text      []byte // the file, in YAML with comments
 	Task      *task.Task
-	Notes     []string    // what was read off the data
-	Questions []Question  // what the data do not tell, in the order of the file
-	inserted  []insertion // by Fill, in the order of the file
+	Notes     []string   // what was read off the data
+	Questions []Question // what the data do not tell, in the order of the file
 }
 
 // drafter collects what FromData finds out, for the writer.
@@ -159,8 +158,7 @@ func (d *drafter) findLabel() (err error) {
 
 // isFeature says whether the options name the column as a feature.
 func (d *drafter) isFeature(name string) bool {
-	return slices.Contains(d.o.Features, name) || d.o.Encoding != nil &&
-		slices.ContainsFunc(d.o.Encoding.Inputs, func(in Input) bool { return in.Column == name })
+	return slices.Contains(d.o.Features, name) || d.o.Encoding.of(name) != nil
 }
 
 // withoutStop merges texts that differ in a final full stop, as in Adult's test file.
@@ -298,9 +296,7 @@ func (d *drafter) binary(f *feature, one, zero string) {
 func (d *drafter) category(f *feature, values []string) {
 	const most = 10 // groups that results are reported by
 	f.Kind, f.Values, f.Subgroup = task.OneHot, values, !f.Actionable && len(values) <= most
-	for _, v := range values {
-		f.Shares = append(f.Shares, f.from.share(v))
-	}
+	f.Shares = f.from.shares(values)
 }
 
 // leave notes that a column becomes no feature.

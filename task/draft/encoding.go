@@ -75,6 +75,18 @@ func parseEncoding(text []byte) (*Encoding, error) {
 	return &e, e.joinValues()
 }
 
+// of returns the input that is made of a column, nil when there is none or no encoding.
+func (e *Encoding) of(column string) *Input {
+	if e == nil {
+		return nil
+	}
+	i := slices.IndexFunc(e.Inputs, func(in Input) bool { return in.Column == column })
+	if i < 0 {
+		return nil
+	}
+	return &e.Inputs[i]
+}
+
 // index is the class index of the favourable outcome, -1 when the encoding does not give it.
 func (e *Encoding) index() (int, error) {
 	if e.Target == "" {

@@ -493,6 +493,15 @@ func (p *profile) share(v string) float64 {
 	return task.Rounded(float64(n)/float64(max(p.col.rows, 1)), 6)
 }
 
+// shares returns the share of each of some fields.
+func (p *profile) shares(values []string) []float64 {
+	out := make([]float64, len(values))
+	for i, v := range values {
+		out[i] = p.share(v)
+	}
+	return out
+}
+
 func sameNumber(a, b string) bool {
 	x, okX := task.Number(a)
 	y, okY := task.Number(b)
