@@ -220,24 +220,26 @@ func firstLine(text string, comment rune) string {
 // otherDelimiter says which delimiter line seems to have when it is one field with the given one; "" when nothing
 // speaks for another.
 func otherDelimiter(line string, given rune) string {
-	if Delimiters(line, given) > 0 {
-		return ""
-	}
-	best, most := rune(0), 0
-	for _, c := range ",;\t| " { // a blank is the last guess: it stands in names, too
-		if n := Delimiters(strings.TrimSpace(line), c); n > most && (c != ' ' || best == 0) {
-			best, most = c, n
-		}
-	}
-	if best == 0 {
+	best, most := GuessDelimiter(line)
+	if best == 0 || delimiters(line, given) > 0 {
 		return ""
 	}
 	return fmt.Sprintf("the first line is one field with data.delimiter %q and %d fields with %q; set data.delimiter: %q",
 		given, most+1, best, string(best))
 }
 
-// Delimiters counts c outside of quotes.
-func Delimiters(line string, c rune) int {
+// GuessDelimiter returns the delimiter that stands in line most often, and how often; 0 when there is none.
+func GuessDelimiter(line string) (best rune, most int) {
+	for _, c := range ",;\t| " { // a blank is the last guess: it stands in names, too
+		if n := delimiters(strings.TrimSpace(line), c); n > most && (c != ' ' || best == 0) {
+			best, most = c, n
+		}
+	}
+	return best, most
+}
+
+// delimiters counts c outside of quotes.
+func delimiters(line string, c rune) int {
 	n, quoted := 0, false
 	for _, r := range line {
 		switch r {

@@ -49,7 +49,6 @@ type drafter struct {
 	profiles  []*profile
 	label     *profile // of the outcome, nil when there is none
 	favourite string   // the favourable value of the outcome, "" when it is not known
-	suffix    string   // of label values that occur with and without it
 	features  []feature
 	dropped   []string // comments on columns that are no features
 	drop      []string // their names
@@ -60,8 +59,12 @@ type drafter struct {
 type feature struct {
 	task.Feature
 	from      *profile
-	remarks   []string
+	protected string // the attribute that it seems to be, which people cannot be asked to change
 	questions []string
+}
+
+func (f *feature) ask(format string, args ...any) {
+	f.questions = append(f.questions, fmt.Sprintf(format, args...))
 }
 
 func (d *drafter) note(format string, args ...any) {
@@ -127,7 +130,7 @@ func (d *drafter) findLabel() (err error) {
 		if d.label, err = d.profile(d.o.Label); err != nil {
 			return fmt.Errorf("the outcome: %w", err)
 		}
-	} else if last := d.profiles[len(d.profiles)-1]; len(withoutStop(last.texts)) == 2 && !d.isFeature(last.name) {
+	} else if last := d.profiles[len(d.profiles)-1]; len(last.texts) == 2 && !d.isFeature(last.name) {
 		d.label = last
 	}
 	if d.label == nil {
@@ -136,18 +139,15 @@ func (d *drafter) findLabel() (err error) {
 		}
 		return nil
 	}
-	values := withoutStop(d.label.texts)
+	values := d.label.texts
 	if len(values) > maxClasses {
 		return fmt.Errorf("column %s has %d values; an outcome has a few: name another column", message.Quote(d.label.name),
 			len(values))
 	}
-	if len(values) < len(d.label.texts) {
-		d.suffix = "."
-	}
 	if d.o.Favourable == "" {
 		return nil
 	}
-	i := slices.IndexFunc(values, func(v string) bool { return v == d.o.Favourable || sameNumber(v, d.o.Favourable) })
+	i := d.label.find(d.o.Favourable)
 	if i < 0 {
 		return fmt.Errorf("column %s has no value %s; its values are %s",
 			message.Quote(d.label.name), message.Quote(d.o.Favourable), message.List(values, maxClasses))
@@ -159,19 +159,6 @@ func (d *drafter) findLabel() (err error) {
 // isFeature says whether the options name the column as a feature.
 func (d *drafter) isFeature(name string) bool {
 	return slices.Contains(d.o.Features, name) || d.o.Encoding.of(name) != nil
-}
-
-// withoutStop merges texts that differ in a final full stop, as in Adult's test file.
-func withoutStop(values []string) (merged []string) {
-	for _, v := range values {
-		if w := strings.TrimSuffix(v, "."); slices.Contains(values, w) {
-			v = w
-		}
-		if !slices.Contains(merged, v) {
-			merged = append(merged, v)
-		}
-	}
-	return merged
 }
 
 // declared makes the features that the encoding declares.
@@ -211,17 +198,9 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 		}
 	case "binary":
 		zero := in.Zero
-		switch i := p.find(in.One); {
-		case i < 0:
-			f.questions = append(
-				f.questions,
-				fmt.Sprintf(
-					"the encoding says that %q is 1, but the values are %s: which one is it?",
-					in.One,
-					message.List(p.texts, 6),
-				),
-			)
-		case zero == "" && len(p.texts) == 2:
+		if i := p.find(in.One); i < 0 {
+			f.ask("the encoding says that %q is 1, but the values are %s: which one is it?", in.One, message.List(p.texts, 6))
+		} else if zero == "" && len(p.texts) == 2 {
 			zero = p.texts[1-i]
 		}
 		d.binary(&f, in.One, zero)
@@ -232,9 +211,8 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 			return slices.ContainsFunc(in.Values, func(w string) bool { return v == w || sameNumber(v, w) })
 		})
 		if len(others) > 0 {
-			f.questions = append(f.questions,
-				fmt.Sprintf("the encoding does not list %s, so rows with it cannot be read: does it mean \"not "+
-					"known\" (then add it to data.missing), or has the model no input for it?", message.List(others, 5)))
+			f.ask("the encoding does not list %s, so rows with it cannot be read: does it mean \"not known\" (then add it "+
+				"to data.missing), or has the model no input for it?", message.List(others, 5))
 		}
 	}
 	return f
@@ -249,12 +227,10 @@ func (p *profile) find(v string) int {
 func (d *drafter) start(p *profile) feature {
 	inf := math.Inf(1)
 	f := feature{from: p, Feature: task.Feature{
-		Name: p.name, Column: p.name, Std: 1, Actionable: true, Bounds: [2]float64{-inf, inf},
+		Name: p.name, Column: p.name, Std: 1, Bounds: [2]float64{-inf, inf},
 	}}
-	if what := protected(p); what != "" {
-		f.Actionable = false
-		f.remarks = append(f.remarks, fmt.Sprintf("A guess: people cannot be asked to change this (%s).", what))
-	}
+	f.protected = protected(p.name)
+	f.Actionable = f.protected == ""
 	return f
 }
 
@@ -274,18 +250,13 @@ func (d *drafter) number(f *feature) {
 	if std > 0 {
 		f.Mean, f.Std = short(mean), short(std)
 	}
-	var whole bool
 	lo, hi := p.points[0], p.points[len(p.points)-1]
 	if p.whole && len(p.points) <= maxGrades && hi-lo < 2*maxGrades && d.o.Encoding == nil {
 		f.Kind, f.Step = task.Ordinal, max(f.Step, 1)
-	} else if lo, hi, whole = p.bounds(); whole {
-		f.remarks = append(f.remarks, "The 1st and the 99th percentile are the same, so the bounds are the whole range.")
+	} else {
+		lo, hi = p.bounds()
 	}
 	f.Bounds = [2]float64{lo, hi}
-	if far := max(p.points[len(p.points)-1]-mean, mean-p.points[0]); std > 0 && far > 20*std {
-		f.remarks = append(f.remarks,
-			fmt.Sprintf("Some value is %.0f standard deviations away: is it a person's, or a mark for something else?", far/std))
-	}
 }
 
 func (d *drafter) binary(f *feature, one, zero string) {
@@ -307,38 +278,34 @@ func (d *drafter) leave(p *profile, why string) {
 
 // inferred makes features of the columns.
 func (d *drafter) inferred() error {
-	use := d.profiles
-	if d.o.Features != nil {
-		use = nil
-		for i, name := range d.o.Features {
-			p, err := d.profile(name)
-			switch {
-			case err != nil:
-				return err
-			case p == d.label:
-				return fmt.Errorf("column %s is the outcome and cannot be a feature", message.Quote(name))
-			case slices.Contains(d.o.Features[:i], name):
-				return fmt.Errorf("column %s is named twice", message.Quote(name))
-			case len(p.texts) == 0:
-				return fmt.Errorf("column %s cannot be a feature: it is empty", message.Quote(name))
-			}
-			use = append(use, p)
+	var use []*profile
+	for i, name := range d.o.Features {
+		p, err := d.profile(name)
+		switch {
+		case err != nil:
+			return err
+		case p == d.label:
+			return fmt.Errorf("column %s is the outcome and cannot be a feature", message.Quote(name))
+		case slices.Contains(d.o.Features[:i], name):
+			return fmt.Errorf("column %s is named twice", message.Quote(name))
+		case len(p.texts) == 0 || strings.TrimSpace(name) == "":
+			return fmt.Errorf("column %s cannot be a feature: it is empty or has no name", message.Quote(name))
 		}
+		use = append(use, p)
 	}
 	for _, p := range d.profiles {
 		switch why := p.useless(); {
 		case p == d.label || strings.TrimSpace(p.name) == "":
-		case d.o.Features == nil && why != "":
-			d.leave(p, why)
-			use = slices.DeleteFunc(slices.Clone(use), func(o *profile) bool { return o == p })
 		case d.o.Features != nil && !slices.Contains(use, p):
 			d.leave(p, "it was not named")
+		case d.o.Features == nil && why != "":
+			d.leave(p, why)
+		case d.o.Features == nil:
+			use = append(use, p)
 		}
 	}
 	for _, p := range use {
-		if p != d.label && strings.TrimSpace(p.name) != "" {
-			d.features = append(d.features, d.infer(p))
-		}
+		d.features = append(d.features, d.infer(p))
 	}
 	d.groups()
 	return nil
@@ -353,13 +320,12 @@ func (d *drafter) infer(p *profile) feature {
 	case p.numeric:
 		d.number(&f)
 	case len(p.texts) == 2:
-		values := p.sorted()
+		values := slices.Sorted(slices.Values(p.texts))
 		d.binary(&f, values[1], values[0])
-		f.questions = append(f.questions,
-			fmt.Sprintf("is the input of %s 1 for %s and 0 for %s? It may be the other way round, or two inputs (kind: onehot).",
-				message.Legible(p.name), message.Legible(values[1]), message.Legible(values[0])))
+		f.ask("is the input of %s 1 for %s and 0 for %s? It may be the other way round, or two inputs (kind: onehot).",
+			message.Legible(p.name), message.Legible(values[1]), message.Legible(values[0]))
 	default:
-		d.category(&f, p.sorted())
+		d.category(&f, slices.Sorted(slices.Values(p.texts)))
 	}
 	return f
 }
@@ -398,44 +364,30 @@ func (d *drafter) groups() {
 		for _, f := range g {
 			f.Actionable = false
 		}
-		g[0].questions = append(g[0].questions,
-			fmt.Sprintf("are %s to %s the values of one category? An action would have to change two of them, "+
-				"so none is actionable here.", message.Legible(g[0].Name), message.Legible(g[len(g)-1].Name)))
+		g[0].ask("are %s to %s the values of one category? An action would have to change two of them, "+
+			"so none is actionable here.", message.Legible(g[0].Name), message.Legible(g[len(g)-1].Name))
 	}
 }
 
-// protected says, by the words of its name, which attribute that people cannot be asked to change a column seems to be;
-// "" when none.
-func protected(p *profile) string {
-	words := strings.FieldsFunc(p.name, func(r rune) bool { return !unicode.IsLetter(r) })
-	for _, a := range []struct {
-		what  string
-		whole []string
-		stems []string
-	}{
-		{"sex or gender", []string{"sex"}, []string{"gender"}},
-		{"age", []string{"age", "dob", "birth", "birthdate"}, nil},
-		{"race or ethnic origin", []string{"race", "tribe", "caste"}, []string{"ethni", "racial"}},
-		{"nationality or origin", []string{"native", "country", "nation"}, []string{
-			"national", "foreign", "citizen",
-			"immigra",
-		}},
-		{"religion", []string{"faith"}, []string{"religi"}},
+// protected says, by the words of a column's name, which attribute that people cannot be asked to change it seems to
+// be; "" when none.
+func protected(name string) string {
+	notLetter := func(r rune) bool { return !unicode.IsLetter(r) }
+	words := strings.Join(strings.FieldsFunc(strings.ToLower(name), notLetter), " ")
+	for _, a := range []struct{ what, words string }{
+		{"sex or gender", `sex\b|gender`},
+		{"age", `(age|dob|birth|birthdate)\b`},
+		{"race or ethnic origin", `(race|tribe|caste)\b|ethni|racial`},
+		{"nationality or origin", `(native|country|nation)\b|national|foreign|citizen|immigra`},
+		{"religion", `faith\b|religi`},
 		{
 			"marital or family status",
-			[]string{"wife", "spouse", "family", "children", "kids"},
-			[]string{"marital", "marri", "husband", "depend", "divorc", "relationship"},
+			`(wife|spouse|family|children|kids)\b|marital|marri|husband|depend|divorc|relationship`,
 		},
-		{"health or disability", []string{"health"}, []string{"disab", "pregnan", "genetic", "diagnos"}},
+		{"health or disability", `health\b|disab|pregnan|genetic|diagnos`},
 	} {
-		for _, w := range words {
-			w = strings.ToLower(w)
-			if slices.Contains(a.whole, w) || slices.ContainsFunc(a.stems, func(s string) bool {
-				return strings.HasPrefix(w,
-					s)
-			}) {
-				return a.what
-			}
+		if regexp.MustCompile(`\b(` + a.words + `)`).MatchString(words) {
+			return a.what
 		}
 	}
 	return ""
@@ -519,6 +471,7 @@ func Questions(text []byte) []Question {
 // writer writes YAML with comments.
 type writer struct {
 	bytes.Buffer
+	questions int
 }
 
 func (w *writer) line(format string, args ...any) {
@@ -534,6 +487,7 @@ func (w *writer) comment(indent, format string, args ...any) {
 }
 
 func (w *writer) question(indent, format string, args ...any) {
+	w.questions++
 	w.comment(indent, "QUESTION: "+format, args...)
 }
 
@@ -551,11 +505,8 @@ func (d *drafter) write() []byte {
 		w.question("  ", "which class index of the model is the favourable outcome? 1 is assumed.")
 	}
 	w.line("  index: %d\n  margin: 0 # in logits, that recourse must reach\n", index)
-	w.comment(
-		"",
-		"In the order of the model's inputs. Bounds are the 1st and 99th percentile; quantiles run from the least "+
-			"value to the greatest.",
-	)
+	w.comment("", "In the order of the model's inputs. Bounds are the 1st and 99th percentile; quantiles run from the "+
+		"least value to the greatest.")
 	d.ask(w)
 	w.line("features:")
 	for i := range d.features {
@@ -568,21 +519,9 @@ func (d *drafter) write() []byte {
 	head := &writer{}
 	head.comment("", "A draft from %s of %s. What people can change, how far, and at what cost is for you to say.",
 		message.Count(d.table.Rows, "row"), message.Legible(d.o.File))
-	switch n := len(Questions(w.Bytes())); n {
-	case 0:
-	case 1:
-		head.comment(
-			"",
-			"One QUESTION is open. Answer it in the file, then remove its comment; `cfq task check` refuses the file "+
-				"until then.",
-		)
-	default:
-		head.comment(
-			"",
-			"%d QUESTIONS are open. Answer them in the file, then remove the comments; `cfq task check` refuses the file "+
-				"until then.",
-			n,
-		)
+	if w.questions > 0 {
+		head.comment("", "Open: %s, each a comment with the word QUESTION. Answer it in the file, then remove the comment; "+
+			"`cfq task check` refuses the file until then.", message.Count(w.questions, "question"))
 	}
 	head.line("version: 1\n")
 	return append(head.Bytes(), w.Bytes()...)
@@ -591,32 +530,22 @@ func (d *drafter) write() []byte {
 // ask writes the questions about the features as a whole.
 func (d *drafter) ask(w *writer) {
 	if n := d.inputs(); d.o.Inputs > 0 && n != d.o.Inputs {
-		w.question(
-			"",
-			"the model has %d inputs and these features make %d: which columns does it take, and how is each encoded?",
-			d.o.Inputs,
-			n,
-		)
+		w.question("", "the model has %d inputs and these features make %d: which columns does it take, and how is each "+
+			"encoded?", d.o.Inputs, n)
 	}
 	if d.o.Encoding != nil {
 		return
 	}
 	if slices.ContainsFunc(d.features, func(f feature) bool { return f.Kind.IsNumber() }) {
-		w.question(
-			"",
-			"are the numbers standardised with these means and standard deviations? They are those of this file, not of "+
-				"the training.",
-		)
+		w.question("", "are the numbers standardised with these means and standard deviations? They are those of this file, "+
+			"not of the training.")
 	}
 	if d.o.Features == nil {
 		w.question("", "is this the order of the model's inputs? It is that of the columns in the file.")
 	}
 	if slices.ContainsFunc(d.features, func(f feature) bool { return f.Kind == task.OneHot }) {
-		w.question(
-			"",
-			"are the inputs of each category in the order of its values here, which is that of the alphabet, and does "+
-				"each have one?",
-		)
+		w.question("", "are the inputs of each category in the order of its values here, which is that of the alphabet, and "+
+			"does each have one?")
 	}
 }
 
@@ -629,37 +558,10 @@ func (d *drafter) free() (n int) {
 	return n
 }
 
-func (d *drafter) writeData(out *writer) {
-	w := &writer{}
-	defer func() {
-		if regexp.MustCompile(`(?m)^  [^# ]`).Match(w.Bytes()) {
-			out.line("data:")
-		} else {
-			out.line("data: {}") // nothing but questions: YAML reads a mapping of comments as null
-		}
-		out.Write(w.Bytes())
-	}()
-	switch p := d.label; {
-	case p == nil:
-		w.question("  ",
-			"which column is the outcome (label: NAME), and which of its values do people want (favourable: VALUE)?")
-	case d.favourite == "":
-		w.question("  ", "which value of the outcome do people want? The values are %s. Without it no outcome is known.",
-			message.List(withoutStop(p.texts), 6))
-		w.line("  # label: %s\n  # favourable: ", scalar(p.name))
-	default:
-		if d.o.Label == "" {
-			w.question("  ", "is this the outcome? It is the last column.")
-		}
-		w.line("  label: %s\n  favourable: %s", scalar(p.name), scalar(d.favourite))
-		if d.suffix != "" {
-			w.line("  label_suffix: %s", scalar(d.suffix))
-		}
-	}
-	if m := d.missing(); len(m) > 0 {
-		w.line("  missing: %s # besides the empty field", flow(m))
-	}
+// writeData writes how the file is read. A key stands before the questions: YAML reads a mapping of comments as null.
+func (d *drafter) writeData(w *writer) {
 	t := &d.table.Data
+	w.line("data:")
 	if t.Delimiter != 0 {
 		w.line("  delimiter: %s", scalar(string(t.Delimiter)))
 	}
@@ -669,8 +571,22 @@ func (d *drafter) writeData(out *writer) {
 	if t.Comment != 0 {
 		w.line("  comment: %s", scalar(string(t.Comment)))
 	}
-	if t.Skip > 0 {
-		w.line("  skip: %d", t.Skip)
+	if m := d.missing(); len(m) > 0 || t.Delimiter == 0 {
+		w.line("  missing: [%s] # besides the empty field", strings.Join(texts(m), ", "))
+	}
+	switch p := d.label; {
+	case p == nil:
+		w.question("  ",
+			"which column is the outcome (label: NAME), and which of its values do people want (favourable: VALUE)?")
+	case d.favourite == "":
+		w.question("  ", "which value of the outcome do people want? The values are %s. Without it no outcome is known.",
+			message.List(p.texts, 6))
+		w.line("  # label: %s\n  # favourable: ", scalar(p.name))
+	default:
+		if d.o.Label == "" {
+			w.question("  ", "is this the outcome? It is the last column.")
+		}
+		w.line("  label: %s\n  favourable: %s", scalar(p.name), scalar(d.favourite))
 	}
 	if t.Columns != nil {
 		if t.Columns[0] == "column1" {
@@ -689,8 +605,8 @@ func (d *drafter) writeData(out *writer) {
 
 // writeFeature writes one feature with what is to be said about it.
 func (d *drafter) writeFeature(w *writer, f *feature) {
-	for _, c := range f.remarks {
-		w.comment("  ", "%s", c)
+	if f.protected != "" {
+		w.comment("  ", "A guess: people cannot be asked to change this (%s).", f.protected)
 	}
 	for _, q := range f.questions {
 		w.question("  ", "%s", q)
@@ -756,14 +672,6 @@ func wrap(lead string, items []string, end, indent string) string {
 	}
 	b.WriteString(end)
 	return b.String()
-}
-
-// flow writes a list of texts on one line; one alone stands without brackets.
-func flow(items []string) string {
-	if len(items) == 1 {
-		return scalar(items[0])
-	}
-	return "[" + strings.Join(texts(items), ", ") + "]"
 }
 
 // decimals writes numbers.

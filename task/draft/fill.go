@@ -184,7 +184,7 @@ func (f *gaps) entries(i int, p *profile, e *Encoding) (out []entry) {
 		out = append(out, entry{"mean", task.Decimal(*in.Mean)}, entry{"std", task.Decimal(*in.Std)})
 	}
 	if ft.Kind == task.Numeric && (ft.Actionable || ft.Mutable) {
-		add("bounds", func() string { lo, hi, _ := p.bounds(); return list([]float64{lo, hi}) })
+		add("bounds", func() string { lo, hi := p.bounds(); return list([]float64{lo, hi}) })
 	}
 	add("mad", func() string { return task.Decimal(short(p.mad())) })
 	add("quantiles", func() string { return list(p.quantiles()) })

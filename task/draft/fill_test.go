@@ -68,7 +68,8 @@ func TestFillWritesWhereThingsAreMissing(t *testing.T) {
 		},
 		{
 			"percentiles of what is missing",
-			"version: 1\nfeatures:\n  - name: age\n    kind: numeric\n    bounds: [5%, \"95%\"]\n  - {name: home, kind: onehot, values: [rent, own]}\n",
+			"version: 1\nfeatures:\n  - name: age\n    kind: numeric\n    bounds: [5%, \"95%\"]\n  - " +
+				"{name: home, kind: onehot, values: [rent, own]}\n",
 			"version: 1\nfeatures:\n  - name: age\n    kind: numeric\n    bounds: [5%, \"95%\"]\n    quantiles: " + quantiles +
 				"\n    mad: 20\n  - {name: home, kind: onehot, values: [rent, own], shares: [0.6, 0.4]}\n",
 		},

@@ -115,7 +115,7 @@ func (t *Table) add(rec []string, whole bool) {
 // finish checks what was read.
 func (t *Table) finish() error {
 	if t.Rows == 0 {
-		return errors.New("the file has no data rows that can be read")
+		return errors.New("the file has no data rows with as many fields as the first line")
 	}
 	for i := range t.cols {
 		texts := append([]string{t.Names[i]}, t.cols[i].values...)
@@ -136,52 +136,45 @@ func (t *Table) column(name string) *column {
 	return nil
 }
 
-// sniffed is how many lines are looked at.
-const sniffed = 200
-
 // sniff finds out how a file that starts with head is read. names are its columns when it has no header.
 func sniff(head []byte, names []string) (task.Data, error) {
-	d := task.Data{Delimiter: ','}
 	if head == nil { // Parquet
 		if names != nil {
-			return d, errors.New("a Parquet file names its columns itself: remove --columns")
+			return task.Data{}, errors.New("a Parquet file names its columns itself: remove --columns")
 		}
 		return task.Data{}, nil
 	}
-	text := string(head)
-	if end := strings.LastIndexByte(text, '\n'); end >= 0 { // the last line may be cut
-		text = text[:end+1]
+	d := task.Data{Delimiter: ','}
+	text := strings.TrimLeft(string(head), "\r\n")
+	if text == "" {
+		return d, errors.New("the file is empty")
 	}
-	var lines []string
+	if strings.ContainsRune("#|%", rune(text[0])) {
+		d.Comment = rune(text[0])
+	}
 	for line := range strings.Lines(text) {
-		if lines = append(lines, strings.TrimRight(line, "\r\n")); len(lines) == sniffed {
+		if d.Comment == 0 || rune(line[0]) != d.Comment {
+			guess, _ := task.GuessDelimiter(line)
+			d.Delimiter = cmp.Or(guess, d.Delimiter)
 			break
 		}
 	}
-	if len(lines) == 0 {
-		return d, errors.New("the file is empty")
-	}
-	d.Delimiter = delimiter(lines)
-	d.Comment, d.Skip = preface(lines, d.Delimiter)
-	sample := records(lines[d.Skip:], &d)
-	d.Trim = padded(sample)
-	if d.Trim {
-		sample = records(lines[d.Skip:], &d)
-	}
+	sample := records(text, &d)
 	if len(sample) == 0 {
 		return d, errors.New("no row of the file can be read")
 	}
+	d.Trim = slices.ContainsFunc(slices.Concat(sample[1:]...), func(s string) bool { return strings.Trim(s, " \t") != s })
 	for i, n := range names {
 		if strings.TrimSpace(n) == "" || slices.Contains(names[:i], n) {
 			return d, fmt.Errorf("the columns' names must differ and not be empty; %s is not right", message.Quote(n))
 		}
 	}
-	switch named := hasHeader(sample); {
+	switch {
 	case names != nil && len(names) != len(sample[0]):
 		return d, fmt.Errorf("%d columns are named, but the first row has %d fields", len(names), len(sample[0]))
 	case names != nil:
 		d.Columns = names
-	case !named:
+	case !hasHeader(sample):
 		for i := range sample[0] {
 			d.Columns = append(d.Columns, fmt.Sprintf("column%d", i+1))
 		}
@@ -189,113 +182,32 @@ func sniff(head []byte, names []string) (task.Data, error) {
 	return d, nil
 }
 
-// delimiter returns the character that splits most lines into the same number of fields, the largest such number; a
-// blank only when nothing else does.
-func delimiter(lines []string) rune {
-	best, most := ',', 0
-	for _, c := range ",;\t| " {
-		n, share := modal(lines, c)
-		if n > most && share >= 0.8 && (c != ' ' || most == 0) {
-			best, most = c, n
-		}
-	}
-	return best
-}
-
-// modal returns the most frequent number of delimiters in a line, and the share of lines that have it.
-func modal(lines []string, c rune) (n int, share float64) {
-	counts := map[int]int{}
-	all := 0
-	for _, line := range lines {
-		if strings.TrimSpace(line) != "" {
-			counts[task.Delimiters(line, c)]++
-			all++
-		}
-	}
-	for k, have := range counts {
-		if have > counts[n] || (have == counts[n] && k > n) {
-			n = k
-		}
-	}
-	return n, float64(counts[n]) / float64(max(all, 1))
-}
-
-// preface finds the lines in front of the table: comments, or a few lines with another number of fields.
-func preface(lines []string, delimiter rune) (comment rune, skip int) {
-	want, _ := modal(lines, delimiter)
-	for _, line := range lines[:min(len(lines), 10)] {
-		first := rune(0)
-		for _, r := range line {
-			first = r
-			break
-		}
-		switch {
-		case strings.TrimSpace(line) == "":
-			if skip > 0 {
-				skip++
-			}
-		case strings.ContainsRune("#|%", first) && first != delimiter && (comment == 0 || comment == first) && skip == 0:
-			comment = first
-		case task.Delimiters(line, delimiter) != want && comment == 0:
-			skip++
-		default:
-			return comment, skip
-		}
-	}
-	return comment, 0 // no table in sight
-}
-
-// records parses lines and keeps those with as many fields as the first.
-func records(lines []string, d *task.Data) [][]string {
-	r := csv.NewReader(strings.NewReader(strings.Join(lines, "\n")))
-	r.Comma, r.Comment, r.TrimLeadingSpace, r.FieldsPerRecord = d.Delimiter, d.Comment, d.Trim, -1
-	var out [][]string
-	for {
+// records parses the beginning of a file, as far as rows have as many fields as the first.
+func records(text string, d *task.Data) (out [][]string) {
+	const enough = 200
+	r := csv.NewReader(strings.NewReader(text))
+	r.Comma, r.Comment, r.LazyQuotes, r.FieldsPerRecord = d.Delimiter, d.Comment, true, -1
+	for len(out) < enough {
 		rec, err := r.Read()
 		var bad *csv.ParseError
 		if err != nil && !errors.As(err, &bad) { // the end
-			return out
+			break
 		}
 		if err == nil && (len(out) == 0 || len(rec) == len(out[0])) {
-			if d.Trim {
-				for i := range rec {
-					rec[i] = strings.TrimRight(rec[i], " \t")
-				}
-			}
 			out = append(out, rec)
 		}
 	}
+	return out
 }
 
-// padded says whether fields below the first row stand between blanks.
-func padded(sample [][]string) bool {
-	for _, rec := range sample[min(1, len(sample)):] {
-		for _, s := range rec {
-			if strings.Trim(s, " \t") != s {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// hasHeader says whether the first record names the columns: it has no numbers and hardly a name twice, and what is
-// below is numbers, or texts that differ from it.
+// hasHeader says whether the first record names the columns: it has no numbers, and what is below differs from it.
 func hasHeader(sample [][]string) bool {
-	first := sample[0]
-	seen := map[string]bool{}
-	for _, s := range first {
-		if _, ok := task.Number(s); ok {
-			return false
-		}
-		seen[s] = true
-	}
-	if 4*len(seen) < 3*len(first) {
-		return false
-	}
-	for i := range first {
-		again := slices.ContainsFunc(sample[1:], func(rec []string) bool { return rec[i] == first[i] })
-		if again && first[i] != "" {
+	for i, name := range sample[0] {
+		name = strings.TrimSpace(name)
+		_, number := task.Number(name)
+		if number || name != "" && slices.ContainsFunc(sample[1:], func(rec []string) bool {
+			return strings.TrimSpace(rec[i]) == name
+		}) {
 			return false
 		}
 	}
@@ -309,76 +221,56 @@ type profile struct {
 	markers []string // fields that mean "not known", without the empty one
 	missing int      // rows whose field is missing
 	texts   []string // distinct fields that are not missing, in order of appearance
-	counts  []int    // rows per text
 	numeric bool
 	strange []string  // fields of a numeric column that are no numbers
 	whole   bool      // all numbers are whole
 	points  []float64 // distinct numbers, ascending
 	weights []float64 // rows per number
-	rows    float64   // rows with a number
 }
 
-// anywhere are fields that mean "not known" in any column, inNumbers those that do so among numbers only.
-func anywhere() []string {
-	return []string{"", "?", "NA", "N/A", "n/a", "na", "#N/A", "<NA>", "NaN", "nan", "NAN", "NULL", "null", "Null"}
+// unknown says whether a field means "not known" in any column.
+func unknown(field string) bool {
+	return slices.Contains([]string{"", "?", "na", "n/a", "#n/a", "<na>", "nan", "null"}, strings.ToLower(field))
 }
 
-func inNumbers() []string {
-	return []string{
-		"-", "--", ".", "none", "None", "NONE", "unknown", "Unknown", "UNKNOWN", "missing", "Missing", "n.a.",
-		"not available", "inf", "-inf",
-	}
-}
-
-// look profiles a column. A column is numeric when all its fields but missing ones and few others are numbers.
+// look profiles a column. A column is numeric when four of five fields that are not missing are numbers.
 func look(c *column) *profile {
 	p := &profile{name: c.name, col: c, whole: true}
 	numbers, others := 0, 0
 	for i, s := range c.values {
 		if _, ok := task.Number(s); ok {
 			numbers += c.counts[i]
-		} else if !slices.Contains(anywhere(), s) && !slices.Contains(inNumbers(), s) {
+		} else if !unknown(s) {
 			others += c.counts[i]
 		}
 	}
-	p.numeric = numbers > 0 && others*20 <= numbers
-	byValue, first := map[float64]float64{}, map[float64]int{}
+	p.numeric = numbers > 0 && 4*others <= numbers
+	rows := map[float64]float64{}
 	for i, s := range c.values {
-		v, ok := task.Number(s)
-		switch {
-		case p.numeric && ok:
-			byValue[v] += float64(c.counts[i])
+		v, number := task.Number(s)
+		again := rows[v] > 0
+		if number {
+			rows[v] += float64(c.counts[i])
 			p.whole = p.whole && v == math.Trunc(v)
-		case slices.Contains(anywhere(), s) || (p.numeric && slices.Contains(inNumbers(), s)):
+		}
+		switch {
+		case number && again: // 1 and 1.0 are the same value
+		case number || !p.numeric && !unknown(s):
+			p.texts = append(p.texts, s)
+		case !unknown(s):
+			p.strange = append(p.strange, s)
+		default:
 			p.missing += c.counts[i]
 			if s != "" {
 				p.markers = append(p.markers, s)
 			}
-			continue
-		case p.numeric:
-			p.strange = append(p.strange, s)
-			continue
 		}
-		if j, again := first[v]; ok && again { // 1 and 1.0 are the same value
-			p.counts[j] += c.counts[i]
-			continue
-		}
-		if ok {
-			first[v] = len(p.texts)
-		}
-		p.texts, p.counts = append(p.texts, s), append(p.counts, c.counts[i])
 	}
-	p.tally(byValue)
-	return p
-}
-
-// tally takes the rows of each number.
-func (p *profile) tally(byValue map[float64]float64) {
-	p.points = slices.Sorted(maps.Keys(byValue))
+	p.points = slices.Sorted(maps.Keys(rows))
 	for _, v := range p.points {
-		p.weights = append(p.weights, byValue[v])
-		p.rows += byValue[v]
+		p.weights = append(p.weights, rows[v])
 	}
+	return p
 }
 
 // moments returns the mean and the standard deviation of the population, as scikit-learn's StandardScaler has them.
@@ -406,20 +298,12 @@ func (p *profile) quantiles() []float64 {
 
 // mad returns the median of the absolute deviations from the median.
 func (p *profile) mad() float64 {
-	middle := p.quantile(0.5)
-	type deviation struct{ size, weight float64 }
-	all := make([]deviation, len(p.points))
-	for i, v := range p.points {
-		all[i] = deviation{math.Abs(v - middle), p.weights[i]}
+	middle, away, weights := p.quantile(0.5), slices.Clone(p.points), slices.Clone(p.weights)
+	for i, v := range away {
+		away[i] = math.Abs(v - middle)
 	}
-	slices.SortFunc(all, func(a, b deviation) int { return cmp.Compare(a.size, b.size) })
-	at := 0.0
-	for _, d := range all {
-		if at += d.weight; 2*at >= p.rows {
-			return d.size
-		}
-	}
-	return 0
+	stat.SortWeighted(away, weights)
+	return stat.Quantile(0.5, stat.Empirical, away, weights)
 }
 
 // step returns the largest step whose whole multiples are all differences between values: 1 or more for whole numbers,
@@ -457,29 +341,11 @@ func (p *profile) lattice(scale float64, common *int64) bool {
 }
 
 // bounds returns the 1st and 99th percentile, or the whole range when these are the same.
-func (p *profile) bounds() (lo, hi float64, whole bool) {
-	lo, hi = p.quantile(0.01), p.quantile(0.99)
-	if lo == hi {
-		return p.points[0], p.points[len(p.points)-1], true
+func (p *profile) bounds() (lo, hi float64) {
+	if lo, hi = p.quantile(0.01), p.quantile(0.99); lo == hi {
+		return p.points[0], p.points[len(p.points)-1]
 	}
-	return lo, hi, false
-}
-
-// sorted returns the texts in alphabetical order, or the distinct numbers.
-func (p *profile) sorted() []string {
-	if p.numeric {
-		return decimals(p.points)
-	}
-	out := slices.Clone(p.texts)
-	slices.SortFunc(out, func(a, b string) int {
-		x, okX := task.Number(a)
-		y, okY := task.Number(b)
-		if okX && okY && x != y {
-			return cmp.Compare(x, y)
-		}
-		return cmp.Compare(a, b)
-	})
-	return out
+	return lo, hi
 }
 
 // share returns the share of a field among all rows.

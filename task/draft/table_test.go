@@ -45,12 +45,6 @@ func TestHowAFileIsRead(t *testing.T) {
 			"a", "b",
 			"c",
 		}, 2},
-		{
-			"preface", "exported on Monday\n\na,b,c\n1,2,3\n4,5,6\n7,8,9\n1,2,4\n", nil,
-			task.Data{Delimiter: ',', Skip: 2},
-			[]string{"a", "b", "c"},
-			4,
-		},
 		{"texts without header", "yes,red\nno,blue\nyes,red\n", nil, task.Data{Delimiter: ',', Columns: []string{
 			"column1",
 			"column2",
@@ -123,6 +117,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 		"nothing":   {"", "empty"},
 		"header":    {"a,b\n", "no data rows"},
 		"utf16":     {"\xff\xfea\x00,\x00", "UTF-16"},
+		"preface":   {"exported on Monday\n\na,b,c\n1,2,3\n", "as many fields as the first line"},
 		"binary":    {"PK\x03\x04\x00\x00", "binary"},
 		"latin1":    {"a,b\n1,caf\xe9\n", "UTF-8"},
 		"truncated": {packed.String()[:packed.Len()-10], "EOF"},
