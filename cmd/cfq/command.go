@@ -18,6 +18,7 @@ import (
 type command struct {
 	name     string
 	args     string   // as in the usage line
+	actions  []string // what its first argument may be; nil = files and other texts
 	summary  string   // one line, without a full stop
 	about    string   // paragraphs
 	notes    string   // paragraphs behind the flags

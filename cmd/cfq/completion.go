@@ -4,19 +4,18 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"cfq/internal/cli"
-	"cfq/ptq"
 )
 
 func completionCommand() command {
 	return command{
 		name:    "completion",
 		args:    "bash|zsh|fish",
+		actions: []string{"bash", "zsh", "fish"},
 		summary: "print a completion script for a shell",
 		about:   "Completes subcommands, flags, the values of flags that have a list of them, and files.",
 		examples: []string{
@@ -26,185 +25,102 @@ func completionCommand() command {
 		},
 		setup: func(*pflag.FlagSet) runFunc {
 			return func(_ context.Context, e *env, args []string) error {
+				if len(args) > 0 && args[0] == "words" { // what the scripts ask
+					return writeWords(e.stdout, args[1:])
+				}
 				if err := arguments("completion", args, "SHELL"); err != nil {
 					return err
 				}
-				switch args[0] {
-				case "bash":
-					return completeBash(e.stdout)
-				case "zsh":
-					return completeZsh(e.stdout)
-				case "fish":
-					return completeFish(e.stdout)
+				script, ok := completionScripts()[args[0]]
+				if !ok {
+					return cli.Usagef("", "invalid shell %q: want bash, zsh or fish", args[0])
 				}
-				return cli.Usagef("", "invalid shell %q: want bash, zsh or fish", args[0])
+				_, err := io.WriteString(e.stdout, script)
+				return err
 			}
 		},
 	}
 }
 
-// completedFlag is what a shell knows of a flag.
-type completedFlag struct {
-	name, short, what string
-	values            []string // "" without a list
-	takes             string   // what its value is; "" of a switch
-	file              bool
-	repeat            string // "*" of a flag that may be repeated, as zsh marks it
-}
-
-// choiceList finds the values of a flag in its help: "what: a, b, c" or "what: a, b, c; else ...".
-var choiceList = regexp.MustCompile(`: ([\w.-]+(?:, [\w.-]+)+)(?:;|$)`)
-
-// completed lists all flags of a subcommand.
-func (c *command) completed() []completedFlag {
-	fs, _ := c.flags(&env{msg: &cli.Printer{}})
-	var list []completedFlag
-	fs.VisitAll(func(f *pflag.Flag) {
-		takes, usage := pflag.UnquoteUsage(f)
-		x := completedFlag{name: f.Name, short: f.Shorthand, takes: takes}
-		x.what, _, _ = strings.Cut(usage, ";")
-		if m := choiceList.FindStringSubmatch(usage); m != nil {
-			x.values = strings.Split(m[1], ", ")
-			x.what, _, _ = strings.Cut(usage, ": "+m[1])
-		} else if takes == "method" {
-			x.values = ptq.MethodNames()
-		}
-		x.file = takes == "file" || takes == "directory" || takes == "library"
-		if strings.Contains(usage, "may be repeated") {
-			x.repeat = "*"
-		}
-		list = append(list, x)
-	})
-	return list
-}
-
-// quoted makes text a word for a shell, without the single quotes that would end it.
-func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "") + "'" }
-
-// zshText escapes what zsh takes for syntax within a description.
-func zshText(text string) string {
-	return strings.NewReplacer("'", "", "[", `\[`, "]", `\]`, ":", `\:`).Replace(text)
-}
-
-func completeBash(w io.Writer) error {
-	var names []string
-	var flags, values strings.Builder
-	for _, c := range commands() {
-		names = append(names, c.name)
-		var all []string
-		for _, f := range c.completed() {
-			all = append(all, "--"+f.name)
-			if f.short != "" {
-				all = append(all, "-"+f.short)
-			}
-			if f.values != nil {
-				fmt.Fprintf(&values, "    '%s --%s') words='%s' ;;\n", c.name, f.name, strings.Join(f.values, " "))
-			}
-		}
-		fmt.Fprintf(&flags, "    %s) words='%s' ;;\n", c.name, strings.Join(all, " "))
-	}
-	_, err := fmt.Fprintf(w, `# bash completion of cfq: source <(cfq completion bash)
+// completionScripts have the script of each shell. They ask `cfq completion words` for what fits the words of the
+// command line up to the cursor, and complete files where nothing does.
+func completionScripts() map[string]string {
+	return map[string]string{
+		"bash": `# bash completion of cfq: source <(cfq completion bash)
 _cfq() {
-  local cur=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} words=
-  if [ "$COMP_CWORD" -eq 1 ]; then
-    COMPREPLY=($(compgen -W '%s help' -- "$cur"))
-    return
-  fi
-  if [ "$COMP_CWORD" -eq 2 ] && [[ $cur != -* ]]; then
-    case $command in
-    task) COMPREPLY=($(compgen -W 'init check show' -- "$cur")); return ;;
-    completion) COMPREPLY=($(compgen -W 'bash zsh fish' -- "$cur")); return ;;
-    esac
-  fi
-  case "$command $previous" in
-%s  esac
-  if [ -z "$words" ] && [[ $cur == -* ]]; then
-    case $command in
-%s    esac
-  fi
-  if [ -n "$words" ]; then
-    COMPREPLY=($(compgen -W "$words" -- "$cur"))
+  local current=${COMP_WORDS[COMP_CWORD]} found
+  found=$(cfq completion words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null | cut -f 1)
+  if [ -n "$found" ]; then
+    COMPREPLY=($(compgen -W "$found" -- "$current"))
   else
-    COMPREPLY=($(compgen -f -- "$cur"))
+    COMPREPLY=($(compgen -f -- "$current"))
   fi
 }
 complete -o filenames -F _cfq cfq
-`, strings.Join(names, " "), values.String(), flags.String())
-	return err
-}
-
-func completeZsh(w io.Writer) error {
-	var names, cases strings.Builder
-	for _, c := range commands() {
-		fmt.Fprintf(&names, "    '%s:%s'\n", c.name, zshText(c.summary))
-		fmt.Fprintf(&cases, "    %s)\n      _arguments \\\n", c.name)
-		for _, f := range c.completed() {
-			spec := "[" + zshText(f.what) + "]"
-			if f.takes != "" {
-				spec += ":" + f.takes + ":"
-				if f.values != nil {
-					spec += "(" + strings.Join(f.values, " ") + ")"
-				} else if f.file {
-					spec += "_files"
-				}
-			}
-			if f.short != "" {
-				fmt.Fprintf(&cases, "        '%s-%s%s' \\\n", f.repeat, f.short, spec)
-			}
-			fmt.Fprintf(&cases, "        '%s--%s%s' \\\n", f.repeat, f.name, spec)
-		}
-		fmt.Fprintf(&cases, "        '*:file:_files' ;;\n")
-	}
-	_, err := fmt.Fprintf(w, `#compdef cfq
+`,
+		"zsh": `#compdef cfq
 # zsh completion of cfq: put it into a directory of $fpath as _cfq
 _cfq() {
-  local -a subcommands=(
-%s    'help:print help'
-  )
-  if (( CURRENT == 2 )); then
-    _describe subcommand subcommands
-    return
+  local -a found
+  found=(${(f)"$(cfq completion words -- "${(@)words[2,CURRENT]}" 2>/dev/null |
+    awk -F '\t' '{ gsub(/:/, "\\:"); print $1 ":" $2 }')"})
+  if (( $#found )); then
+    _describe cfq found
+  else
+    _files
   fi
-  local subcommand=$words[2]
-  shift words
-  (( CURRENT-- ))
-  case $subcommand in
-%s  esac
 }
 if [[ ${funcstack[1]} == _cfq ]]; then
   _cfq "$@" # this file is being loaded for the first completion
 else
   compdef _cfq cfq
 fi
-`, names.String(), cases.String())
-	return err
+`,
+		"fish": `# fish completion of cfq: put it into ~/.config/fish/completions/cfq.fish
+function __cfq_words
+  set -l current (commandline -ct)
+  set -l found (cfq completion words -- (commandline -opc)[2..-1] "$current" 2>/dev/null)
+  if set -q found[1]
+    printf '%s\n' $found
+  else
+    __fish_complete_path "$current"
+  end
+end
+complete -c cfq -f -a '(__cfq_words)'
+`,
+	}
 }
 
-func completeFish(w io.Writer) error {
-	var b strings.Builder
-	b.WriteString("# fish completion of cfq: put it into ~/.config/fish/completions/cfq.fish\n")
-	add := func(name, what string) {
-		fmt.Fprintf(&b, "complete -c cfq -n __fish_use_subcommand -f -a %s -d %s\n", name, quoted(what))
-	}
-	for _, c := range commands() {
-		add(c.name, c.summary)
-		for _, f := range c.completed() {
-			fmt.Fprintf(&b, "complete -c cfq -n '__fish_seen_subcommand_from %s' -l %s -d %s", c.name, f.name, quoted(f.what))
-			if f.short != "" {
-				b.WriteString(" -s " + f.short)
+// writeWords writes what may stand in place of the last word, each with a tab and what it is. words are those behind
+// cfq.
+func writeWords(w io.Writer, words []string) error {
+	var out strings.Builder
+	add := func(word, what string) { fmt.Fprintf(&out, "%s\t%s\n", word, what) }
+	last := len(words) - 1
+	if last < 1 {
+		for _, c := range commands() {
+			add(c.name, c.summary)
+		}
+		add("help", "print help")
+	} else if c := find(words[0]); c != nil {
+		fs, _ := c.flags(&env{msg: &cli.Printer{}})
+		before := fs.Lookup(strings.TrimPrefix(words[last-1], "--"))
+		switch {
+		case before != nil && words[last-1] == "--"+before.Name:
+			for _, choice := range cli.Choices(before) {
+				add(choice, before.Name)
 			}
-			switch {
-			case f.values != nil:
-				fmt.Fprintf(&b, " -x -a '%s'", strings.Join(f.values, " "))
-			case f.file:
-				b.WriteString(" -r -F")
-			case f.takes != "":
-				b.WriteString(" -x")
+		case strings.HasPrefix(words[last], "-"):
+			fs.VisitAll(func(f *pflag.Flag) {
+				_, what := pflag.UnquoteUsage(f)
+				add("--"+f.Name, what)
+			})
+		case last == 1:
+			for _, action := range c.actions {
+				add(action, c.name)
 			}
-			b.WriteByte('\n')
 		}
 	}
-	add("help", "print help")
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, out.String())
 	return err
 }

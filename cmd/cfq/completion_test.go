@@ -1,46 +1,58 @@
 package main
 
 import (
-	"bytes"
-	"io"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
+
+	"cfq/internal/cli"
 )
 
-// Every subcommand and flag is in the script of every shell, and flags with a list of values complete to them.
+// found are the words that may stand in place of the last one.
+func found(t *testing.T, words ...string) (all []string) {
+	t.Helper()
+	var b strings.Builder
+	if err := writeWords(&b, words); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		word, what, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if what == "" {
+			t.Errorf("%q: %s has no description", words, word)
+		}
+		all = append(all, word)
+	}
+	return all
+}
+
+// Every subcommand and flag is found, and flags with a list of values complete to them.
 func TestCompletionIsComplete(t *testing.T) {
 	t.Parallel()
-	for shell, c := range map[string]struct {
-		write func(io.Writer) error
-		flag  func(command, flag string) string // that stands on a line with the command
-		value string
-	}{
-		"bash": {
-			completeBash, func(_, flag string) string { return "--" + flag },
-			"'gate --on-inconclusive') words='report fail pass'",
-		},
-		"zsh": {completeZsh, func(_, flag string) string { return "--" + flag + "[" }, ":(report fail pass)'"},
-		"fish": {completeFish, func(command, flag string) string {
-			return "__fish_seen_subcommand_from " + command + "' -l " + flag + " "
-		}, "-x -a 'report fail pass'"},
+	for _, sub := range commands() {
+		if !slices.Contains(found(t, ""), sub.name) {
+			t.Errorf("no subcommand %s", sub.name)
+		}
+		flags := found(t, sub.name, "file", "-")
+		fs, _ := sub.flags(&env{msg: &cli.Printer{}})
+		fs.VisitAll(func(f *pflag.Flag) {
+			if !slices.Contains(flags, "--"+f.Name) {
+				t.Errorf("no flag --%s of %s", f.Name, sub.name)
+			}
+		})
+	}
+	for _, c := range []struct{ words, want string }{
+		{"gate --on-inconclusive p", "report fail pass"},
+		{"task ch", "init check show"},
+		{"completion ", "bash zsh fish"},
+		{"task check ch", ""},
+		{"inspect mo", ""},
+		{"eval --data tr", ""},
+		{"unknown x", ""},
 	} {
-		var b bytes.Buffer
-		if err := c.write(&b); err != nil {
-			t.Fatal(err)
-		}
-		script := b.String()
-		for _, sub := range commands() {
-			if !strings.Contains(script, sub.name) {
-				t.Errorf("%s: no subcommand %s", shell, sub.name)
-			}
-			for _, f := range sub.completed() {
-				if !strings.Contains(script, c.flag(sub.name, f.name)) {
-					t.Errorf("%s: no flag --%s of %s", shell, f.name, sub.name)
-				}
-			}
-		}
-		if !strings.Contains(script, c.value) {
-			t.Errorf("%s: no values of --on-inconclusive", shell)
+		if got := strings.Join(found(t, strings.Split(c.words, " ")...), " "); got != c.want {
+			t.Errorf("%q: %q, want %q", c.words, got, c.want)
 		}
 	}
 }

@@ -38,6 +38,7 @@ func taskCommand() command {
 	return command{
 		name:    "task",
 		args:    "init | check TASK | show TASK, [MODEL]",
+		actions: taskActions(),
 		summary: "draft a task file from data, check one against data, or show what it says",
 		about: `
   cfq task init -d DATA [MODEL] [-o TASK]      write a draft
@@ -87,15 +88,16 @@ the more frequent outcome alone. Warnings do not change the exit code.`,
 	}
 }
 
+func taskActions() []string { return []string{"init", "check", "show"} }
+
 func (f *taskFlags) run(ctx context.Context, e *env, args []string) error {
-	actions := []string{"init", "check", "show"}
 	usage := "`cfq help task` says more"
 	if len(args) == 0 {
 		return cli.Usagef(usage, "the action is missing: cfq task init, check or show")
 	}
 	action, rest := args[0], args[1:]
-	if !slices.Contains(actions, action) {
-		if s := cli.Suggest(action, actions); s != "" {
+	if !slices.Contains(taskActions(), action) {
+		if s := cli.Suggest(action, taskActions()); s != "" {
 			return cli.Usagef(usage, "unknown action %q; did you mean cfq task %s?", action, s)
 		}
 		return cli.Usagef(usage, "unknown action %q: want init, check or show", action)

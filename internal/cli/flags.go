@@ -71,6 +71,15 @@ type choice[S ~string] struct {
 	choices []string
 }
 
+// Choices returns the values of a flag that [Choice] made, nil for any other.
+func Choices(f *pflag.Flag) []string {
+	if c, ok := f.Value.(interface{ list() []string }); ok {
+		return c.list()
+	}
+	return nil
+}
+
+func (c *choice[S]) list() []string { return c.choices }
 func (c *choice[S]) String() string { return string(*c.at) }
 func (c *choice[S]) Type() string   { return "string" }
 
