@@ -177,8 +177,8 @@ func TestComparisonOfIdenticalModels(t *testing.T) {
 func TestComparisonFindsWhatIsPlanted(t *testing.T) {
 	t.Parallel()
 	good := madeUp(2000, 4, 1, quality{noise: 0.1})
-	noisy := comparison(t, ComparisonOptions{Draws: 400}, good, madeUp(2000, 4, 2, quality{noise: 0.2}))
-	shifted := comparison(t, ComparisonOptions{Draws: 400}, good,
+	noisy := comparison(t, ComparisonOptions{Draws: 200}, good, madeUp(2000, 4, 2, quality{noise: 0.2}))
+	shifted := comparison(t, ComparisonOptions{Draws: 200}, good,
 		madeUp(2000, 4, 2, quality{noise: 0.1, shift: 0.15, dearer: -0.2}))
 	for _, w := range []struct {
 		c      *Comparison
@@ -213,14 +213,14 @@ func TestComparisonFindsWhatIsPlanted(t *testing.T) {
 			t.Errorf("%s: interval %+v", w.metric, cell.Delta)
 		}
 	}
-	unlucky := comparison(t, ComparisonOptions{Draws: 400}, good, madeUp(2000, 4, 2, quality{noise: 0.1, unlucky: 0.05}))
+	unlucky := comparison(t, ComparisonOptions{Draws: 200}, good, madeUp(2000, 4, 2, quality{noise: 0.1, unlucky: 0.05}))
 	for metric, want := range map[string]Call{"lost_recourse": WorseThan, "rfrr": Differs} {
 		if cell := cellsOf(unlucky, metric)[1]; cell.Call != want {
 			t.Errorf("%s: %+v, want %s", metric, cell, want)
 		}
 	}
 	// Turned round, the calls are the opposite ones.
-	back := comparison(t, ComparisonOptions{Draws: 400}, noisy.Results[1], noisy.Results[0])
+	back := comparison(t, ComparisonOptions{Draws: 200}, noisy.Results[1], noisy.Results[0])
 	opposite := map[Call]Call{BetterThan: WorseThan, WorseThan: BetterThan, Alike: Alike, Differs: Differs}
 	for i, r := range noisy.Rows {
 		a, b := r.Cells[1], back.Rows[i].Cells[1]
@@ -275,8 +275,8 @@ func TestComparisonMcNemarByHand(t *testing.T) {
 // The bootstrap of a mean difference is held against the closed form: its interval is Student's.
 func TestComparisonAgainstClosedForm(t *testing.T) {
 	t.Parallel()
-	a, b := madeUp(3000, 5, 1, quality{noise: 0.1}), madeUp(3000, 5, 2, quality{noise: 0.1, dearer: 0.004})
-	cell := cellsOf(comparison(t, ComparisonOptions{Draws: 2000, Seed: 1}, a, b), "dir_sim")[1]
+	a, b := madeUp(1500, 5, 1, quality{noise: 0.1}), madeUp(1500, 5, 2, quality{noise: 0.1, dearer: 0.004})
+	cell := cellsOf(comparison(t, ComparisonOptions{Draws: 1000, Seed: 1}, a, b), "dir_sim")[1]
 	var d []float64
 	for i := range a.Records {
 		if x, y := &a.Records[i], &b.Records[i]; x.Evaluated && x.Steps[1].DirSim.Defined() && y.Steps[1].DirSim.Defined() {
@@ -483,7 +483,7 @@ func testNull(t *testing.T, people, pairs int, q quality, draws int) {
 // TestComparisonNull: models that are equally good are told apart no more often than the confidence allows.
 func TestComparisonNull(t *testing.T) {
 	t.Parallel()
-	testNull(t, 150, 100, quality{noise: 0.1}, 99)
+	testNull(t, 150, 50, quality{noise: 0.1}, 99)
 }
 
 // Measured: means, shares and rms 4 to 6 %, McNemar's test and tau01 less, signed CRG, of which absolute

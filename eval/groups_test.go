@@ -247,7 +247,7 @@ func TestGroupErrors(t *testing.T) {
 // says, by shares and by medians; and a group that is worse is found.
 func TestWorstGroupIsPaidFor(t *testing.T) {
 	t.Parallel()
-	draws := 120
+	draws := 60
 	if os.Getenv("CFQ_LONG") == "1" {
 		draws = 4000
 	}

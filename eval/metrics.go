@@ -2,7 +2,9 @@ package eval
 
 import (
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 )
 
 // Better says where a metric's good values are.
@@ -165,35 +167,43 @@ func fieldOf(t reflect.Type, name string) int {
 
 // MetricBy returns the metric with the ID, and false when there is none.
 func MetricBy(id string) (Metric, bool) {
-	for _, m := range Metrics() {
-		if m.ID() == id {
-			return m, true
-		}
-	}
-	return Metric{}, false
+	return metricWhere(func(m *Metric) bool { return m.ID() == id })
 }
 
 // MetricAt returns the metric with the key. It panics when there is none: keys are written in code.
 func MetricAt(key string) Metric {
-	for _, m := range Metrics() {
-		if m.Key == key {
-			return m
+	m, ok := metricWhere(func(m *Metric) bool { return m.Key == key })
+	if !ok {
+		panic("eval: no metric " + key)
+	}
+	return m
+}
+
+func metricWhere(is func(m *Metric) bool) (Metric, bool) {
+	all := metricTable()
+	for i := range all {
+		if is(&all[i]) {
+			return all[i], true
 		}
 	}
-	panic("eval: no metric " + key)
+	return Metric{}, false
 }
 
 // Metrics returns the table of all metrics, in the order in which reports show
 // them. In its definitions f is the full-precision model, g the quantized one,
 // m their logit margin for the favourable class, x a person, and u the point
 // where the person's minimal-cost recourse ends.
-func Metrics() []Metric {
-	var all []Metric
+func Metrics() []Metric { return slices.Clone(metricTable()) }
+
+// metricTable is made once: reports and gates look up every number that they show.
+//
+//nolint:gochecknoglobals // constant
+var metricTable = sync.OnceValue(func() (all []Metric) {
 	for _, s := range MetricSections() {
 		all = append(all, s.Metrics...)
 	}
 	return all
-}
+})
 
 // MetricSection is a part of the table of metrics.
 type MetricSection struct {

@@ -244,7 +244,7 @@ func TestMetricKeysAreInTheResult(t *testing.T) {
 // and what the actions have in common stays the same.
 func TestRolesReversed(t *testing.T) {
 	t.Parallel()
-	everyone := crowd(500, 9)
+	everyone := crowd(250, 9)
 	g := analytic{w: []float64{0.9, 0.7, 0.1}, b: -0.6, gain: 1.1}
 	mf, _ := original.Margins(t.Context(), everyone.X)
 	mg, _ := g.Margins(t.Context(), everyone.X)

@@ -29,7 +29,7 @@ func (m counting) LossGrads(ctx context.Context, x []float32) ([]float32, []floa
 // not solved again.
 func TestOriginalIsSolvedOnce(t *testing.T) {
 	t.Parallel()
-	people := crowd(300, 21)
+	people := crowd(120, 21)
 	shifted, turned := original, original
 	shifted.b += 0.15
 	turned.w = []float64{0.9, 0.6, 0.2}

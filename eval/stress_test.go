@@ -255,7 +255,7 @@ func TestNoise(t *testing.T) {
 // recourse is known.
 func TestTightness(t *testing.T) {
 	t.Parallel()
-	people := stressed(1500)
+	people := stressed(500)
 	set := within(t, 1)
 	base, out := stress(t, set, people, Options{Margins: []float64{0.1}}, "bounds:0.5", "sparsity:1",
 		"sparsity:1,bounds:0.5", "bounds:2", "tightness")

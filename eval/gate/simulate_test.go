@@ -14,7 +14,7 @@ import (
 // draws is how many samples a simulation takes, and by how much an error rate of 5 % may then be above that by chance
 // (four standard errors).
 func draws() (n int, most float64) {
-	n = 2000
+	n = 1000
 	if os.Getenv("CFQ_LONG") == "1" {
 		n = 100000
 	}
@@ -78,7 +78,7 @@ func TestErrorRates(t *testing.T) {
 		{"gap of six", "gap(vd[sex])<=0.05", groups([]float64{0.1, 0.1, 0.1, 0.05, 0.05, 0.05}, 1000), 0, 0},
 		{"increase", "increase(vd)<=0.03", func(rng *rand.Rand) (*eval.Result, *eval.Result) {
 			return broken(binomial(rng, 1000, 0.08), 1000), broken(binomial(rng, 1000, 0.05), 1000)
-		}, 0.002, 0.002},
+		}, 0.001, 0.001},
 	} {
 		check, err := ParseCheck(c.check)
 		if err != nil {
