@@ -70,14 +70,18 @@ func Stressed(ctx context.Context, f, g recourse.Model, set *constraint.Set, peo
 	}
 	var out []Scenario
 	for _, s := range list {
-		parts, notes := t.parts(s)
-		for i, p := range parts {
-			if slices.ContainsFunc(out, func(o Scenario) bool { return o.Name == p.Spec }) {
+		specs, notes := t.parts(&s)
+		for i, spec := range specs {
+			if slices.ContainsFunc(out, func(o Scenario) bool { return o.Name == spec }) {
 				continue
+			}
+			p, err := ParseStress(spec)
+			if err != nil {
+				return nil, err
 			}
 			one, err := t.run(ctx, p)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", p.Spec, err)
+				return nil, fmt.Errorf("%s: %w", spec, err)
 			}
 			if i == 0 {
 				one.Result.Warnings = append(one.Result.Warnings, notes...)
@@ -340,29 +344,20 @@ func number(s string) (float64, bool) {
 // presetNoise is the size of the noise of the shifts.
 const presetNoise = 0.25
 
-// parts returns the conditions that s stands for, and what a preset has to leave out.
-func (t *trial) parts(s Stress) (parts []Stress, notes []string) {
-	add := func(p Stress) { parts = append(parts, p) }
+// parts returns the specs of the conditions that s stands for, and what a preset has to leave out.
+func (t *trial) parts(s *Stress) (specs, notes []string) {
 	switch s.kind {
-	default:
-		add(s)
 	case tightnessStresses:
 		// Half and twice the task's own budget: the 2, 4 and 8 features of the paper, when the task has its 4.
-		for _, regime := range []struct {
-			features int
-			scale    float64
-		}{{max(1, t.set.Budget()/2), 0.5}, {0, 1}, {2 * t.set.Budget(), 1.5}} {
-			spec := fmt.Sprintf("bounds:%g", regime.scale)
-			if regime.features > 0 {
-				spec = fmt.Sprintf("sparsity:%d,", regime.features) + spec
-			}
-			add(Stress{Spec: spec, kind: limitStress, features: regime.features, scale: regime.scale})
-		}
+		budget := t.set.Budget()
+		return []string{
+			fmt.Sprintf("sparsity:%d,bounds:0.5", max(1, budget/2)), "bounds:1", fmt.Sprintf("sparsity:%d,bounds:1.5", 2*budget),
+		}, nil
 	case shiftStresses:
-		add(Stress{Spec: fmt.Sprintf("noise:%g", presetNoise), kind: noiseStress, size: presetNoise})
+		specs = []string{fmt.Sprintf("noise:%g", presetNoise)}
 		for i := range t.people.Subgroups {
-			if p, ok := t.smallest(&t.people.Subgroups[i]); ok {
-				add(p)
+			if mix := t.smallest(&t.people.Subgroups[i]); mix != "" {
+				specs = append(specs, mix)
 			} else {
 				notes = append(notes, fmt.Sprintf("%s: no group of %s has %d promises or more and people outside it: its mix is "+
 					"left out", s.Spec, t.people.Subgroups[i].Feature, minPeople))
@@ -370,17 +365,16 @@ func (t *trial) parts(s Stress) (parts []Stress, notes []string) {
 		}
 		unfavourable, favourable, err := withOutcome(t.people)
 		if err != nil {
-			notes = append(notes, fmt.Sprintf("%s: %v: that shift is left out", s.Spec, err))
-			break
+			return specs, append(notes, fmt.Sprintf("%s: %v: that shift is left out", s.Spec, err))
 		}
-		share := doubled(len(unfavourable), len(favourable))
-		add(Stress{Spec: fmt.Sprintf("outcome:%g", share), kind: outcomeStress, share: share})
+		return append(specs, fmt.Sprintf("outcome:%g", doubled(len(unfavourable), len(favourable)))), notes
 	}
-	return parts, notes
+	return []string{s.Spec}, nil
 }
 
-// smallest is the mix in which the smallest group of an attribute, of those with enough promises, counts twice.
-func (t *trial) smallest(s *task.Subgroup) (Stress, bool) {
+// smallest is the mix in which the smallest group of an attribute, of those with enough promises, counts twice; "" when
+// there is none.
+func (t *trial) smallest(s *task.Subgroup) string {
 	people, promises := make([]int, len(s.Values)), make([]int, len(s.Values))
 	at := t.base.Headline()
 	for i := range t.base.Records {
@@ -397,13 +391,9 @@ func (t *trial) smallest(s *task.Subgroup) (Stress, bool) {
 		}
 	}
 	if best < 0 {
-		return Stress{}, false
+		return ""
 	}
-	share := doubled(people[best], t.people.N-people[best])
-	return Stress{
-		Spec: fmt.Sprintf("mix:%s=%s:%g", s.Feature, s.Values[best], share), kind: mixStress, feature: s.Feature,
-		value: s.Values[best], share: share,
-	}, true
+	return fmt.Sprintf("mix:%s=%s:%g", s.Feature, s.Values[best], doubled(people[best], t.people.N-people[best]))
 }
 
 // divide returns the positions of the people who become a share of all, and of the others: by their known outcome, or
