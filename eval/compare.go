@@ -82,12 +82,7 @@ type ComparisonOptions struct {
 // Hesterberg (2015), What Teachers Should Know About the Bootstrap, section 5.3 (the percentiles are those of
 // Student's distribution, or there would be too many calls of few people).
 func ComparePaired(names []string, results []*Result, o ComparisonOptions) (*Comparison, error) {
-	if o.Confidence == 0 {
-		o.Confidence = 0.95
-	}
-	if o.Draws == 0 {
-		o.Draws = 2000
-	}
+	o.Confidence, o.Draws = cmp.Or(o.Confidence, 0.95), cmp.Or(o.Draws, 2000)
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}

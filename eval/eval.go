@@ -22,6 +22,7 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,15 +98,8 @@ func (o Options) withDefaults() (Options, error) {
 	o.Margins = slices.Clone(o.Margins)
 	slices.Sort(o.Margins)
 	o.Margins = slices.Compact(o.Margins)
-	if o.Confidence == 0 {
-		o.Confidence = 0.95
-	}
-	if o.Solver.Seed == 0 {
-		o.Solver.Seed = o.Seed
-	}
-	if o.Solver.Workers == 0 {
-		o.Solver.Workers = o.Workers
-	}
+	o.Confidence = cmp.Or(o.Confidence, 0.95)
+	o.Solver.Seed, o.Solver.Workers = cmp.Or(o.Solver.Seed, o.Seed), cmp.Or(o.Solver.Workers, o.Workers)
 	if o.Promises != nil {
 		o.Noise = 0
 	}

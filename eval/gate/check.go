@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -178,19 +179,7 @@ func (c *Check) text() string {
 	return strings.Join(parts, ", ")
 }
 
-func (c *Check) name() string {
-	if c.Name != "" {
-		return c.Name
-	}
-	return c.text()
-}
-
-func (c *Check) severity() Severity {
-	if c.Severity == Warns {
-		return Warns
-	}
-	return Blocks
-}
+func (c *Check) name() string { return cmp.Or(c.Name, c.text()) }
 
 // margin is the required margin at which the check evaluates its metric.
 func (c *Check) margin(g *Gate) float64 {

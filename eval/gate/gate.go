@@ -28,6 +28,7 @@
 package gate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -48,15 +49,7 @@ type Gate struct {
 
 func (g *Gate) withDefaults() Gate {
 	d := *g
-	if d.Confidence == 0 {
-		d.Confidence = 0.95
-	}
-	if d.Margin == 0 {
-		d.Margin = 0.1
-	}
-	if d.MinPeople == 0 {
-		d.MinPeople = 30
-	}
+	d.Confidence, d.Margin, d.MinPeople = cmp.Or(d.Confidence, 0.95), cmp.Or(d.Margin, 0.1), cmp.Or(d.MinPeople, 30)
 	return d
 }
 

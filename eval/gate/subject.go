@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -24,7 +25,7 @@ type subject struct {
 // finding is the finding before anything is measured.
 func (s *subject) finding() Finding {
 	f := Finding{
-		Check: s.check.name(), Metric: s.ID(), Severity: s.check.severity(), Verdict: Inconclusive, Limit: s.limit.String(),
+		Check: s.check.name(), Metric: s.ID(), Severity: cmp.Or(s.check.Severity, Blocks), Verdict: Inconclusive, Limit: s.limit.String(),
 		Value: undefined(), Lower: undefined(), Upper: undefined(),
 	}
 	if s.PerMargin() {

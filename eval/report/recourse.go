@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"gonum.org/v1/gonum/stat"
+
 	"cfq/eval"
 	"cfq/internal/message"
 	"cfq/recourse"
@@ -112,11 +114,7 @@ func (s *Recourse) Finish(p *task.People, took time.Duration) {
 
 // costsOf is undefined without any.
 func costsOf(v []float64) Costs {
-	sum := 0.0
-	for _, x := range v {
-		sum += x
-	}
-	return Costs{eval.Float(sum / float64(len(v))), eval.Float(eval.Median(v))}
+	return Costs{eval.Float(stat.Mean(v, nil)), eval.Float(eval.Median(v))}
 }
 
 // Write shows the summary as text; path is the file that was written, "" when none was.
