@@ -32,18 +32,14 @@ func comparisonPage(c *Comparison, how detail) *page {
 
 // glossary says what the metrics of the tables are.
 func glossary(t *eval.Comparison) block {
-	b := block{title: "What the metrics are", fold: true, table: table{left: 4, head: []string{
-		"", "what", "unit",
-		"better",
-	}}}
+	b := block{title: "What the metrics are", fold: true}
+	b.table = table{left: 4, head: []string{"", "what", "unit", "better"}}
 	seen := map[string]bool{}
 	for i := range t.Rows {
-		m, ok := eval.MetricBy(t.Rows[i].Metric)
-		if !ok || seen[m.ID()] {
-			continue
+		if m, _ := eval.MetricBy(t.Rows[i].Metric); !seen[m.Key] {
+			seen[m.Key] = true
+			b.table.row(nameOf(&m), m.Name, m.Unit, string(m.Better))
 		}
-		seen[m.ID()] = true
-		b.table.row(nameOf(&m), m.Name, m.Unit, string(m.Better))
 	}
 	return b
 }
@@ -80,20 +76,14 @@ func recipes(c *Comparison, how detail) block {
 func opening(c *Comparison) block {
 	t := c.Comparison
 	b := block{}
-	if len(t.Names) == 0 {
-		return block{lines: []string{"No models to compare."}}
-	}
 	for k := 1; k < len(t.Names); k++ {
 		calls := map[eval.Call][]string{}
 		tested := 0
 		for i := range t.Rows {
-			row := &t.Rows[i]
-			if k >= len(row.Cells) || row.Cells[k].Test == "" {
-				continue
+			if c := &t.Rows[i].Cells[k]; c.Test != "" {
+				tested++
+				calls[c.Call] = append(calls[c.Call], rowName(&t.Rows[i]))
 			}
-			tested++
-			call := row.Cells[k].Call
-			calls[call] = append(calls[call], rowName(row))
 		}
 		var said []string
 		for _, x := range []struct {
@@ -130,10 +120,7 @@ const longName = 28
 
 // rowName is the symbol of a row's metric, or what else it is called, with the margin.
 func rowName(r *eval.ComparisonRow) string {
-	m, ok := eval.MetricBy(r.Metric)
-	if !ok {
-		return r.Metric
-	}
+	m, _ := eval.MetricBy(r.Metric)
 	name := nameOf(&m)
 	if r.Margin == nil {
 		return name
@@ -180,9 +167,6 @@ func standings(c *Comparison, how detail) []block {
 		to := min(from+perTable, len(t.Names))
 		b := block{title: "Metrics"}
 		b.table = standing(t, rows, from, to)
-		if len(b.table.rows) == 0 {
-			continue
-		}
 		if from > 1 {
 			b.title = "Metrics, continued"
 		} else if how == full {
@@ -200,32 +184,22 @@ func standings(c *Comparison, how detail) []block {
 // headlines are the rows that a brief view shows: those without a margin, and the others at the margin that stands for
 // the curve.
 func headlines(t *eval.Comparison) []eval.ComparisonRow {
-	if len(t.Results) == 0 {
-		return t.Rows
-	}
 	r := t.Results[0]
-	i := r.Headline()
+	at := r.Margins[r.Headline()].Margin
 	return slices.DeleteFunc(slices.Clone(t.Rows), func(row eval.ComparisonRow) bool {
 		known := slices.ContainsFunc(row.Cells, func(c eval.Cell) bool { return c.Value.Value.Defined() })
-		return !known || row.Margin != nil && i >= 0 && *row.Margin != r.Margins[i].Margin
+		return !known || row.Margin != nil && *row.Margin != at
 	})
 }
 
 // standing is the table of the first model and those from from to to.
 func standing(t *eval.Comparison, rows []eval.ComparisonRow, from, to int) table {
-	out := table{left: 1, head: []string{""}}
-	if len(t.Names) == 0 {
-		return out
-	}
-	out.head = append(out.head, t.Names[0])
+	out := table{left: 1, head: []string{"", t.Names[0]}}
 	for k := from; k < to; k++ {
 		out.head = append(out.head, t.Names[k], "vs "+t.Names[0], "")
 	}
 	for i := range rows {
 		row := &rows[i]
-		if len(row.Cells) < to {
-			continue
-		}
 		m, _ := eval.MetricBy(row.Metric)
 		cells := []string{rowName(row), amount(m.Unit, row.Cells[0].Value.Value)}
 		for k := from; k < to; k++ {
@@ -284,22 +258,11 @@ func comparisonLegend(c *Comparison, shortened bool) []string {
 
 // comparisonFigures shows VD and RVD of the models at the margin that stands for the curve.
 func comparisonFigures(t *eval.Comparison) []figure {
-	if len(t.Results) == 0 || len(t.Results) != len(t.Names) {
-		return nil
-	}
 	i := t.Results[0].Headline()
-	if i < 0 {
-		return nil
-	}
-	at := t.Results[0].Margins[i].Margin
 	var vd, rvd []eval.Rate
 	for _, r := range t.Results {
-		a := near(r, at)
-		if a == nil {
-			return nil
-		}
-		vd, rvd = append(vd, a.VD), append(rvd, a.RVD)
+		vd, rvd = append(vd, r.Margins[i].VD), append(rvd, r.Margins[i].RVD)
 	}
-	return bars("Promises that break, by model (t = "+margin(at)+"). Error bars: "+confidence(t.Results[0])+" intervals.",
+	return bars("Promises that break, by model (t = "+margin(t.Results[0].Margins[i].Margin)+"). Error bars: "+confidence(t.Results[0])+" intervals.",
 		t.Names, vd, rvd)
 }

@@ -123,12 +123,8 @@ func compareCSV(w io.Writer, c *Comparison) error {
 				t = margin(*row.Margin)
 			}
 			for k, cell := range row.Cells {
-				name := ""
-				if k < len(c.Comparison.Names) {
-					name = c.Comparison.Names[k]
-				}
 				line := []string{
-					row.Metric, t, name, exact(cell.Value.Value), exact(cell.Value.Lo), exact(cell.Value.Hi),
+					row.Metric, t, c.Comparison.Names[k], exact(cell.Value.Value), exact(cell.Value.Lo), exact(cell.Value.Hi),
 					strconv.Itoa(cell.Value.N),
 				}
 				if k == 0 {
