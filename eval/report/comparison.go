@@ -94,14 +94,8 @@ func opening(c *Comparison) block {
 				said = append(said, fmt.Sprintf("%s in %d (%s)", x.word, len(list), abbreviated(list)))
 			}
 		}
-		line := fmt.Sprintf("%s compared with %s: of %d %s tested, ", t.Names[k], t.Names[0], tested, message.Plural(tested,
-			"number", "numbers"))
-		if len(said) == 0 {
-			line += "no difference is significant."
-		} else {
-			line += strings.Join(said, ", ") + "."
-		}
-		b.lines = append(b.lines, line)
+		b.lines = append(b.lines, fmt.Sprintf("%s compared with %s: of %d %s tested, %s.", t.Names[k], t.Names[0], tested,
+			message.Plural(tested, "number", "numbers"), cmp.Or(strings.Join(said, ", "), "no difference is significant")))
 	}
 	return b
 }

@@ -25,29 +25,16 @@ func verdict(g *gate.Report) block {
 			warned++
 		}
 	}
-	var parts []string
-	part := func(n int, one, many string) {
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, message.Plural(n, one, many)))
-		}
+	b := block{lines: []string{"There are no checks."}}
+	if len(g.Findings) > 0 {
+		b.lines[0] = fmt.Sprintf("Of %s %s.", message.Count(len(g.Findings), "check"), tallies(", ",
+			tally{n[gate.Fail], "fails", "fail"}, tally{n[gate.Inconclusive], "is inconclusive", "are inconclusive"},
+			tally{n[gate.Pass], "passes", "pass"}))
 	}
-	part(n[gate.Fail], "fails", "fail")
-	part(n[gate.Inconclusive], "is inconclusive", "are inconclusive")
-	part(n[gate.Pass], "passes", "pass")
-	line := fmt.Sprintf("Of %s %s.", message.Count(len(g.Findings), "check"), strings.Join(parts, ", "))
-	if len(g.Findings) == 0 {
-		line = "There are no checks."
-	}
-	var extra []string
-	if waived > 0 {
-		extra = append(extra, fmt.Sprintf("%d that do not pass %s waived", waived, message.Plural(waived, "is", "are")))
-	}
-	if warned > 0 {
-		extra = append(extra, fmt.Sprintf("%d only %s", warned, message.Plural(warned, "warns", "warn")))
-	}
-	b := block{lines: []string{line}}
-	if len(extra) > 0 {
-		b.lines = append(b.lines, strings.Join(extra, "; ")+".")
+	extra := tallies("; ", tally{waived, "that do not pass is waived", "that do not pass are waived"},
+		tally{warned, "only warns", "only warn"})
+	if extra != "" {
+		b.lines = append(b.lines, extra+".")
 	}
 	if g.Excluded > 0 {
 		b.lines = append(b.lines, fmt.Sprintf("%d %s left out because the quantized model was calibrated on them.",
@@ -55,6 +42,23 @@ func verdict(g *gate.Report) block {
 	}
 	b.lines = append(b.lines, g.Notes...)
 	return b
+}
+
+// tally is a number of things, with what is said of one and of many.
+type tally struct {
+	n         int
+	one, many string
+}
+
+// tallies lists those that are not 0.
+func tallies(separator string, list ...tally) string {
+	var parts []string
+	for _, t := range list {
+		if t.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", t.n, message.Plural(t.n, t.one, t.many)))
+		}
+	}
+	return strings.Join(parts, separator)
 }
 
 // maxPassing is how many passing checks a brief view lists.
