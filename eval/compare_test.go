@@ -70,7 +70,7 @@ func madeUp(n int, people, model uint64, q quality) *Result {
 			r.Steps = append(r.Steps, s)
 		}
 	}
-	return Summarize(records, Settings{Margins: comparisonMargins, Confidence: 0.95}, DataFile{})
+	return summarize(records, Settings{Margins: comparisonMargins, Confidence: 0.95}, DataFile{})
 }
 
 func comparison(t testing.TB, o ComparisonOptions, results ...*Result) *Comparison {
@@ -247,7 +247,7 @@ func TestComparisonMcNemarByHand(t *testing.T) {
 				Steps: []Step{{Full: p, Quant: p}},
 			}
 		}
-		return Summarize(records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
+		return summarize(records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
 	}
 	for _, c := range []struct {
 		name          string
@@ -307,7 +307,7 @@ func TestComparisonStatistics(t *testing.T) {
 			again = append(again, a.Records[row])
 		}
 	}
-	repeated := Summarize(again, a.Settings, DataFile{})
+	repeated := summarize(again, a.Settings, DataFile{})
 	for _, k := range comparedMetrics() {
 		if k.statistic == nil && k.whole == nil {
 			continue
@@ -340,7 +340,7 @@ func TestComparisonDoesNotDependOn(t *testing.T) {
 			records[i] = r.Records[k]
 			records[i].Row, records[i].Line = i, 0
 		}
-		return Summarize(records, r.Settings, DataFile{})
+		return summarize(records, r.Settings, DataFile{})
 	}
 	o.Workers = 2
 	got := comparison(t, o, mixed(a), mixed(b))
@@ -377,7 +377,7 @@ func TestComparisonOfFew(t *testing.T) {
 			changed++
 		}
 	}
-	c := comparison(t, ComparisonOptions{Draws: 100}, a, Summarize(b.Records, b.Settings, DataFile{}))
+	c := comparison(t, ComparisonOptions{Draws: 100}, a, summarize(b.Records, b.Settings, DataFile{}))
 	if cell := cellsOf(c, "dir_sim")[1]; cell.Call != Alike || cell.P.Defined() || cell.Delta.Value >= 0 ||
 		cell.Delta.Hi.Defined() {
 		t.Errorf("nine people who differ: %+v", cell)

@@ -186,7 +186,7 @@ func (r *Result) by(a *task.Subgroup, least int) (Grouping, error) {
 	}
 	var small []string
 	for _, code := range slices.Sorted(maps.Keys(members)) {
-		one := Group{Name: a.Values[code], Result: Summarize(members[code], r.Settings, DataFile{})}
+		one := Group{Name: a.Values[code], Result: summarize(members[code], r.Settings, DataFile{})}
 		if n := one.Result.Margins[one.Result.Headline()].VD.Den; n < least {
 			one.Small = true
 			small = append(small, fmt.Sprintf("%s %d", one.Name, n))

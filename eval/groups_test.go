@@ -40,7 +40,7 @@ func grouped(are, broken []int, ratio func(group, k int) float64) (*Result, task
 			s.Codes = append(s.Codes, int32(g))
 		}
 	}
-	return Summarize(records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{}), s
+	return summarize(records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{}), s
 }
 
 func noRatio(int, int) float64 { return 0 }
@@ -179,7 +179,7 @@ func TestGroupsAreTheirPeople(t *testing.T) {
 			seen++
 			people += g.Result.Population.Read
 			names = append(names, g.Name)
-			alone := Summarize(want[by.By+" "+g.Name], r.Settings, DataFile{})
+			alone := summarize(want[by.By+" "+g.Name], r.Settings, DataFile{})
 			if d := cmp.Diff(asJSON(t, alone), asJSON(t, g.Result)); d != "" {
 				t.Errorf("%s %s: %s", by.By, g.Name, d)
 			}

@@ -15,7 +15,7 @@ func (s *Solution) Compare(ctx context.Context, g recourse.Model, o Options) (*R
 	}
 	settings, people := s.o.settings(), s.people
 	settings.Radius = o.Radius
-	return Summarize(records, settings, DataFile{
+	return summarize(records, settings, DataFile{
 		Rows: max(people.Total, people.N), Unreadable: people.Failed, LeftOut: people.Filtered + people.Excluded,
 	}), nil
 }

@@ -303,11 +303,11 @@ func TestSummarizeAPart(t *testing.T) {
 	g := original
 	g.b += 0.05
 	r := compare(t, original, g, crowd(300, 11), Options{})
-	again := Summarize(r.Records, r.Settings, DataFile{})
+	again := summarize(r.Records, r.Settings, DataFile{})
 	if d := cmp.Diff(asJSON(t, r), asJSON(t, again)); d != "" {
 		t.Error(d)
 	}
-	a, b := Summarize(r.Records[:100], r.Settings, DataFile{}), Summarize(r.Records[100:], r.Settings, DataFile{})
+	a, b := summarize(r.Records[:100], r.Settings, DataFile{}), summarize(r.Records[100:], r.Settings, DataFile{})
 	for i, m := range r.Margins {
 		if m.VD.Num != a.Margins[i].VD.Num+b.Margins[i].VD.Num || m.RVD.Den != a.Margins[i].RVD.Den+b.Margins[i].RVD.Den {
 			t.Errorf("margin %v: the parts do not add up", m.Margin)
@@ -341,7 +341,7 @@ func TestRecordsOfTwoMachines(t *testing.T) {
 			}
 			joined = append(joined, read...)
 		}
-		got := Summarize(joined, want.Settings, want.Population.DataFile)
+		got := summarize(joined, want.Settings, want.Population.DataFile)
 		if d := cmp.Diff(asJSON(t, want), asJSON(t, got)); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}
@@ -367,7 +367,7 @@ func TestFickleModelIsNoticed(t *testing.T) {
 	}
 	record := Record{Full: -1, Quant: 1, Evaluated: true, First: none(recourse.NoneFound)}
 	record.Steps = []Step{{Full: points[0].Promise, Quant: none(recourse.AlreadyFavourable)}}
-	r := Summarize([]Record{record}, Settings{Margins: []float64{0.05}, Confidence: 0.95}, DataFile{})
+	r := summarize([]Record{record}, Settings{Margins: []float64{0.05}, Confidence: 0.95}, DataFile{})
 	notes := strings.Join(r.Warnings, "\n")
 	if !strings.Contains(notes, "fall short") || !strings.Contains(notes, "not feasible") {
 		t.Errorf("notes: %s", notes)
@@ -382,4 +382,29 @@ func (f *fickle) Margins(ctx context.Context, x []float32) ([]float32, error) {
 		m[i]--
 	}
 	return m, err
+}
+
+// Records and settings that do not belong together are refused.
+func TestSummarizeForeignRecords(t *testing.T) {
+	t.Parallel()
+	good := Settings{Margins: []float64{0, 0.1}, Confidence: 0.95}
+	for _, c := range []struct {
+		record Record
+		s      Settings
+		want   string
+	}{
+		{Record{Evaluated: true, Steps: make([]Step, 1)}, good, "record 1 has 1 steps, and there are 2 required margins"},
+		{Record{Evaluated: true}, good, "record 1 has 0 steps"},
+		{Record{Evaluated: true, Steps: []Step{{}, {Perturbed: make([]Float, 2)}}}, good, "2 perturbations, want 3"},
+		{Record{}, Settings{Confidence: 0.95}, "0 required margins"},
+		{Record{}, Settings{Margins: []float64{0}}, "confidence 0"},
+	} {
+		if _, err := Summarize([]Record{c.record}, c.s, DataFile{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+	if r, err := Summarize([]Record{{}, {Evaluated: true, Steps: make([]Step, 2)}}, good, DataFile{}); err != nil ||
+		r.Population.Read != 2 {
+		t.Errorf("%+v, %v", r, err)
+	}
 }

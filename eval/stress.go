@@ -473,7 +473,7 @@ func (t *trial) draw(in, out []int, share float64, name string) (*Result, string
 	all := len(in) + len(out)
 	about := fmt.Sprintf("people with %s are %s in place of %s: %d of %d are drawn", name, percent(a, a+b),
 		percent(len(in), all), a+b, all)
-	return Summarize(records, t.base.Settings, DataFile{}), about
+	return summarize(records, t.base.Settings, DataFile{}), about
 }
 
 func percent(k, n int) string {

@@ -178,7 +178,7 @@ func TestMix(t *testing.T) {
 		for _, row := range rows {
 			records = append(records, base.Records[row])
 		}
-		if d := cmp.Diff(asJSON(t, Summarize(records, base.Settings, DataFile{})), asJSON(t, r)); d != "" {
+		if d := cmp.Diff(asJSON(t, summarize(records, base.Settings, DataFile{})), asJSON(t, r)); d != "" {
 			t.Errorf("%s: %s", out[i].Name, d)
 		}
 		drawn = append(drawn, rows)

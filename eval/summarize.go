@@ -9,8 +9,29 @@ import (
 )
 
 // Summarize computes every metric of a Result from records, which hold one Step for each of the margins if they are
-// evaluated. It depends on its arguments alone: records may be some of those of Judge, or those of several machines.
-func Summarize(records []Record, s Settings, file DataFile) *Result {
+// evaluated. It depends on its arguments alone: records may be some of those of Judge, or those of several machines. It
+// fails when they were not made with the settings.
+func Summarize(records []Record, s Settings, file DataFile) (*Result, error) {
+	if len(s.Margins) == 0 || !(s.Confidence > 0 && s.Confidence < 1) {
+		return nil, fmt.Errorf("eval: settings with %d required margins and confidence %v", len(s.Margins), s.Confidence)
+	}
+	for i := range records {
+		r := &records[i]
+		if r.Evaluated && len(r.Steps) != len(s.Margins) {
+			return nil, fmt.Errorf("eval: record %d has %d steps, and there are %d required margins: it was made with other "+
+				"settings", i+1, len(r.Steps), len(s.Margins))
+		}
+		for _, p := range r.Steps {
+			if n := len(p.Perturbed); n != 0 && n != len(Perturbations()) {
+				return nil, fmt.Errorf("eval: record %d has %d perturbations, want %d", i+1, n, len(Perturbations()))
+			}
+		}
+	}
+	return summarize(records, s, file), nil
+}
+
+// summarize is Summarize of records that were made with the settings.
+func summarize(records []Record, s Settings, file DataFile) *Result {
 	y := &summary{records, &s, contributions()}
 	r := &Result{
 		Settings: s, Population: population(records, file), Decisions: y.decisions(),

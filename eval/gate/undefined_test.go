@@ -88,8 +88,8 @@ func TestNothingPassesUnmeasured(t *testing.T) {
 		Timing:    &eval.Timing{},
 	}
 	results := map[string]*eval.Result{
-		"no result": nil, "empty": {}, "zero": zero, "nobody": eval.Summarize(nil, settings, eval.DataFile{}),
-		"another margin": eval.Summarize(nil, eval.Settings{Margins: []float64{0.2}, Confidence: 0.95}, eval.DataFile{}),
+		"no result": nil, "empty": {}, "zero": zero, "nobody": summarize(nil, settings, eval.DataFile{}),
+		"another margin": summarize(nil, eval.Settings{Margins: []float64{0.2}, Confidence: 0.95}, eval.DataFile{}),
 		"undefined":      &undefined,
 	}
 	for name, r := range results {
@@ -184,12 +184,12 @@ func TestParts(t *testing.T) {
 		return rs
 	}
 	settings := eval.Settings{Margins: []float64{0.1}, Confidence: 0.95}
-	full := eval.Summarize(records(true), settings, eval.DataFile{})
+	full := summarize(records(true), settings, eval.DataFile{})
 	full.Footprint = &eval.Footprint{Quant: eval.Weight{Bytes: 1, WeightBits: 1, BOPs: 1}}
 	pace := eval.NewPace(1, []float64{1, 2, 3, 4, 5, 6, 7, 8}, []float64{1, 2, 3, 4, 5, 6, 7, 8}, 0.95)
 	full.Timing = &eval.Timing{One: pace, Many: pace}
 	settings.OneSided = true
-	oneSided := eval.Summarize(records(false), settings, eval.DataFile{})
+	oneSided := summarize(records(false), settings, eval.DataFile{})
 	var others []string
 	for _, m := range eval.Metrics() {
 		if _, missing := measured(&m, 0.1, full); missing != "" {
@@ -252,4 +252,13 @@ func TestNeeds(t *testing.T) {
 			t.Errorf("%s: %+v", text, f)
 		}
 	}
+}
+
+// summarize summarizes records that were made with the settings.
+func summarize(records []eval.Record, s eval.Settings, file eval.DataFile) *eval.Result {
+	r, err := eval.Summarize(records, s, file)
+	if err != nil {
+		panic(err)
+	}
+	return r
 }

@@ -210,7 +210,7 @@ func oneSided() *Document {
 		}
 	}
 	d.Result.Settings.OneSided = true
-	d.Result = eval.Summarize(records, d.Result.Settings, eval.DataFile{})
+	d.Result = summarize(records, d.Result.Settings, eval.DataFile{})
 	return d
 }
 

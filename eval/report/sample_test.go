@@ -63,7 +63,7 @@ func complete() *Document {
 		Solver: eval.Solver{Restarts: 4, Seed: 7},
 	}
 	records := crowd(3, 1200, settings.Margins, 0.05)
-	r := eval.Summarize(records, settings, eval.DataFile{})
+	r := summarize(records, settings, eval.DataFile{})
 	d := loans()
 	d.Result, d.Gate = r, verdicts()
 	part := func(keep func(i int) bool) *eval.Result {
@@ -73,7 +73,7 @@ func complete() *Document {
 				some = append(some, records[i])
 			}
 		}
-		x := eval.Summarize(some, settings, eval.DataFile{})
+		x := summarize(some, settings, eval.DataFile{})
 		x.Records = nil
 		return x
 	}
@@ -97,7 +97,7 @@ func complete() *Document {
 			Gaps: []eval.GroupGap{},
 		},
 	}
-	noisy := eval.Summarize(crowd(5, 1200, settings.Margins, 0.09), settings, eval.DataFile{})
+	noisy := summarize(crowd(5, 1200, settings.Margins, 0.09), settings, eval.DataFile{})
 	noisy.Records = nil
 	r.Scenarios = []eval.Scenario{{Name: "noise=0.1", Result: noisy}, {
 		Name:   "bounds=0.5",
@@ -172,7 +172,7 @@ func comparison() *Comparison {
 	settings := eval.Settings{Margins: margins, Confidence: 0.95}
 	c := &eval.Comparison{Names: []string{"cf-ptq", "cfq-qat", "ptq"}, Confidence: 0.95}
 	for i, noise := range []float64{0.05, 0.02, 0.09} {
-		r := eval.Summarize(crowd(9, 900, margins, noise), settings, eval.DataFile{})
+		r := summarize(crowd(9, 900, margins, noise), settings, eval.DataFile{})
 		r.Records = nil
 		c.Results = append(c.Results, r)
 		_ = i
@@ -209,4 +209,13 @@ func comparison() *Comparison {
 		}, WeightBits: 4}, Recipe: map[string]string{"method": name}})
 	}
 	return out
+}
+
+// summarize summarizes records that were made with the settings.
+func summarize(records []eval.Record, s eval.Settings, file eval.DataFile) *eval.Result {
+	r, err := eval.Summarize(records, s, file)
+	if err != nil {
+		panic(err)
+	}
+	return r
 }
