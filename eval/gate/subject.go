@@ -25,8 +25,8 @@ type subject struct {
 // finding is the finding before anything is measured.
 func (s *subject) finding() Finding {
 	f := Finding{
-		Check: s.check.name(), Metric: s.ID(), Severity: cmp.Or(s.check.Severity, Blocks), Verdict: Inconclusive, Limit: s.limit.String(),
-		Value: undefined(), Lower: undefined(), Upper: undefined(),
+		Check: s.check.name(), Metric: s.ID(), Severity: cmp.Or(s.check.Severity, Blocks), Verdict: Inconclusive,
+		Limit: s.limit.String(), Value: undefined(), Lower: undefined(), Upper: undefined(),
 	}
 	if s.PerMargin() {
 		margin := s.margin

@@ -257,6 +257,7 @@ func comparisonFigures(t *eval.Comparison) []figure {
 	for _, r := range t.Results {
 		vd, rvd = append(vd, r.Margins[i].VD), append(rvd, r.Margins[i].RVD)
 	}
-	return bars("Promises that break, by model (t = "+margin(t.Results[0].Margins[i].Margin)+"). Error bars: "+confidence(t.Results[0])+" intervals.",
-		t.Names, vd, rvd)
+	first := t.Results[0]
+	return bars("Promises that break, by model (t = "+margin(first.Margins[i].Margin)+"). Error bars: "+confidence(first)+
+		" intervals.", t.Names, vd, rvd)
 }
