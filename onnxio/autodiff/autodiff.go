@@ -7,9 +7,8 @@
 // the one table in this package and has its types recorded, so a gradient can be
 // differentiated again (Hessian-vector products of the sensitivity analysis).
 //
-// Gradients does it all. Infer, which finds the types of a graph's values, and
-// Expand, which rewrites composite operators, are its first steps, for callers who
-// want to see or change a graph before it is differentiated.
+// Gradients does it all. Infer, which finds the types of a graph's values, is its first step, for callers
+// who need the types only.
 //
 // The nodes are read and written with the meaning of opset 18 or later. The
 // gradients of the paper's losses (teacher actions, app:eq:pgd_steps; layer
@@ -51,7 +50,7 @@ const (
 	Differentiable Kind = iota
 	// Constant operators have a derivative of zero wherever it exists.
 	Constant
-	// Composite operators are rewritten into simpler ones first; see Expand.
+	// Composite operators are rewritten into simpler ones first.
 	Composite
 )
 

@@ -163,36 +163,16 @@ func (b *builder) shapeOf(name string) string {
 // and double.
 func scalar(t graph.DType, v float64) *graph.Tensor { return graph.FromNumbers("", t, []float64{v}) }
 
-// Expand rewrites all composite operators of g, such as BatchNormalization, into
-// simpler ones of the table, in place. Values that were outputs of a composite
-// keep their names. types must hold the values that composites use; those it
-// lacks are inferred, and all values that are added are recorded in it. On an
-// error, which names every node that cannot be rewritten, g is unchanged.
-//
-// Gradients does the same for the composites between y and wrt only.
-func Expand(g *graph.Graph, types Types) error {
-	b := newBuilder(g, types, "")
-	b.expand(func(*graph.Node) bool { return true })
-	return b.commit(g, types)
-}
-
-// expand rewrites the composites that want selects.
-func (b *builder) expand(want func(*graph.Node) bool) {
+// expand rewrites those composite operators into simpler ones of the table. Values that were outputs of a
+// composite keep their names.
+func (b *builder) expand(composites map[*graph.Node]*Operator) {
 	old := b.g.Nodes
 	b.g.Nodes = make([]*graph.Node, 0, len(old))
 	for _, n := range old {
-		op := b.table[key(n)]
-		if op == nil || op.Kind != Composite || !want(n) {
-			b.g.Nodes = append(b.g.Nodes, n)
-			continue
-		}
-		if err := b.complete(n); err != nil {
-			b.fail(err)
-			b.g.Nodes = append(b.g.Nodes, n)
-			continue
-		}
 		before := len(b.errs)
-		if b.rewrite(n, op); len(b.errs) > before {
+		if op := composites[n]; op == nil {
+			b.g.Nodes = append(b.g.Nodes, n)
+		} else if b.rewrite(n, op); len(b.errs) > before {
 			b.g.Nodes = append(b.g.Nodes, n) // so that other complaints can be found
 		}
 	}

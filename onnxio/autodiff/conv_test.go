@@ -56,13 +56,3 @@ func TestWindowErrors(t *testing.T) {
 		})
 	}
 }
-
-// TestPlacesReused: a MaxPool that tells its places is not run again for them.
-func TestPlacesReused(t *testing.T) {
-	b := newBench(t, ort.Options{}, graph.Double, 18, 2)
-	vars, outs := b.add(sample{op: "MaxPool", in: []operand{in("N 1 4")}, outs: 2, attrs: spatial("kernel_shape=2")})
-	b.grads(outs[0], vars, autodiff.Options{})
-	if n := strings.Count(dump(b.g), "MaxPool("); n != 1 {
-		t.Errorf("%d pools:\n%s", n, dump(b.g))
-	}
-}

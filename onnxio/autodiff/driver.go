@@ -71,14 +71,14 @@ func (d *driver) prepare(y string, wrt []string) {
 		_ = d.complete(n) // what stays unknown matters only on the path, and is reported there
 	}
 	d.trace(y, wrt)
-	composites := map[*graph.Node]bool{}
+	composites := map[*graph.Node]*Operator{}
 	for _, n := range d.path {
 		if op := d.table[key(n)]; op != nil && op.Kind == Composite && d.policy[key(n)] == nil {
-			composites[n] = true
+			composites[n] = op
 		}
 	}
 	if len(composites) > 0 {
-		d.expand(func(n *graph.Node) bool { return composites[n] })
+		d.expand(composites)
 		d.trace(y, wrt)
 		clear(d.fresh)
 	}

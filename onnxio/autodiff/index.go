@@ -22,16 +22,8 @@ func indexing() []Operator {
 		},
 		{Name: "Pad", Since: 11, need: 2, infer: padType, grads: []Rule{
 			unpadded, nil,
-			func(c *Call, _ int) string {
-				inside := unpadded(c, 0)
-				if inside == "" {
-					return ""
-				}
-				all := func(v string) string { return c.Op("ReduceSum", []string{v}, graph.IntAttr("keepdims", 0)) }
-				return c.sub(all(c.Grad()), all(inside))
-			},
-		}, Doc: "the part of g that x fills, and the sum of the rest for the padding value; mode constant, " +
-			"pads constant and not negative"},
+			func(c *Call, _ int) string { return c.Fail("the padding value depends on the variables") },
+		}, Doc: "the part of g that x fills; mode constant, pads constant and not negative"},
 		{
 			Name: "Gather", Since: 1, need: 2, Doc: "g, added up where it was taken from; none for the indices",
 			infer: gatherType, grads: []Rule{ungathered},
@@ -45,30 +37,28 @@ func indexing() []Operator {
 			},
 		},
 		{Name: "ScatterElements", Since: 16, infer: like, grads: []Rule{
-			scatterData, nil, scatterUpdates,
-		}, Doc: "g (without reduction: 0 where it was overwritten) and the g that each update went to; reduction none or " +
-			"add"},
+			adding(pass), nil,
+			adding(func(c *Call, _ int) string {
+				return c.Op("GatherElements", []string{c.Grad(), c.in(1)}, graph.IntAttr("axis", c.Node.Int("axis", 0)))
+			}),
+		}, Doc: "g, and the g that each update went to; reduction add only"},
 	}
 }
 
 func part(c *Call, i int) string {
 	axis, _ := normal(c.Node.Int("axis", 0), len(c.Type(c.x()).Shape)) // the driver has checked the types
-	var at int64
-	for _, in := range c.Node.Inputs[:i] {
+	if len(c.Node.Inputs) == 1 {
+		return c.Grad()
+	}
+	var start, end int64
+	for _, in := range c.Node.Inputs[:i+1] {
 		n := c.Type(in).Shape[axis].Size
 		if n < 0 {
 			return c.Fail("the size of %q along axis %d is not constant", in, axis)
 		}
-		at += n
+		start, end = end, end+n
 	}
-	n := c.Type(c.in(i)).Shape[axis].Size
-	switch {
-	case i == 0 && len(c.Node.Inputs) == 1:
-		return c.Grad()
-	case n < 0:
-		return c.Fail("the size of %q along axis %d is not constant", c.in(i), axis)
-	}
-	return c.slice(c.Grad(), []int64{at}, []int64{at + n}, []int64{int64(axis)})
+	return c.slice(c.Grad(), []int64{start}, []int64{end}, []int64{int64(axis)})
 }
 
 func (c *Call) slice(a string, starts, ends, axes []int64) string {
@@ -91,28 +81,30 @@ func unsliced(c *Call, _ int) string {
 		return c.Fail("%w", err)
 	}
 	g := c.Grad()
-	r := len(c.Type(c.x()).Shape)
-	pads, any := make([]int64, 2*r), false
 	for _, k := range cuts {
 		if k.step == 1 {
-			pads[k.axis], pads[r+k.axis] = k.start, k.size-k.start-k.count
-			any = any || k.count < k.size
-		}
-	}
-	if any {
-		g = c.Op("Pad", []string{g, c.b.vector(pads...)})
-	}
-	for _, k := range cuts {
-		if k.step == 1 {
+			g = padded(c, g, k.axis, k.start, k.size-k.start-k.count)
 			continue
 		}
 		at := make([]int64, k.count)
 		for i := range at {
 			at[i] = k.start + int64(i)*k.step
 		}
-		g = c.place(g, k.axis, at, k.size)
+		zeros := padded(c, c.b.filled(g, 0), k.axis, 0, k.size-k.count)
+		g = addUp(c, zeros, g, c.b.vector(at...), k.axis)
 	}
 	return g
+}
+
+// padded puts zeros before and after a along axis.
+func padded(c *Call, a string, axis int, before, after int64) string {
+	if before == 0 && after == 0 {
+		return a
+	}
+	r := len(c.Type(a).Shape)
+	pads := make([]int64, 2*r)
+	pads[axis], pads[r+axis] = before, after
+	return c.Op("Pad", []string{a, c.b.vector(pads...)})
 }
 
 func unpadded(c *Call, _ int) string {
@@ -144,80 +136,20 @@ func unpadded(c *Call, _ int) string {
 	return c.slice(c.Grad(), starts, ends, axes)
 }
 
+// ungathered adds g up along the axis, with the indices as a list. The shape of g is then that of a
+// Gather by the list.
 func ungathered(c *Call, _ int) string {
-	s, idx := c.Type(c.x()).Shape, c.in(1)
-	axis, _ := normal(c.Node.Int("axis", 0), len(s)) // the driver has checked the types
-	g, at := c.Grad(), int64(axis)
-	// One axis of g per axis of x: that of the indices, flattened.
-	switch len(c.Type(idx).Shape) {
-	case 0:
-		g = c.Op("Unsqueeze", []string{g, c.b.vector(at)})
-	case 1:
-	default:
-		g = c.Op("Reshape", []string{g, c.shapeWith(c.x(), axis, c.b.vector(-1))})
-	}
-	if list, ok := c.query().ints(1); ok && list.constant && s[axis].Size >= 0 {
-		where := sizes(list.dims)
-		for i, k := range where {
-			if k < 0 {
-				where[i] += s[axis].Size
-			}
-			if where[i] < 0 || where[i] >= s[axis].Size {
-				return c.Fail("index %d of an axis of size %d", k, s[axis].Size)
-			}
-		}
-		return c.place(g, axis, where, s[axis].Size)
-	}
+	axis, _ := normal(c.Node.Int("axis", 0), len(c.Type(c.x()).Shape)) // the driver has checked the types
+	g, idx := c.Grad(), c.in(1)
 	if len(c.Type(idx).Shape) != 1 {
 		idx = c.Op("Reshape", []string{idx, c.b.vector(-1)})
+		g = c.reshapeLike(g, c.Op("Gather", []string{c.x(), idx}, graph.IntAttr("axis", int64(axis))))
 	}
-	return c.addUp(g, axis, idx, c.size(c.x(), axis))
+	return addUp(c, c.b.filled(c.x(), 0), g, idx, axis)
 }
 
-// selectorLimit is the number of elements up to which the matrix that puts
-// columns in their places is worth its product; beyond, they are scattered.
-const selectorLimit = 1 << 13
-
-// place puts the i-th part of g along axis at index at[i] of an axis of the given
-// size; parts of the same place are added, and the rest is zero.
-func (c *Call) place(g string, axis int, at []int64, size int64) string {
-	r := len(c.Type(g).Shape)
-	run := len(at) > 0
-	for i := range at {
-		run = run && at[i] == at[0]+int64(i)
-	}
-	if run && at[0] >= 0 && at[0]+int64(len(at)) <= size {
-		if int64(len(at)) == size {
-			return g
-		}
-		pads := make([]int64, 2*r)
-		pads[axis], pads[r+axis] = at[0], size-at[0]-int64(len(at))
-		return c.Op("Pad", []string{g, c.b.vector(pads...)})
-	}
-	if m := c.selector(g, at, size); m != "" && axis == r-1 {
-		return c.Op("MatMul", []string{g, m})
-	}
-	return c.addUp(g, axis, c.b.vector(at...), c.b.vector(size))
-}
-
-// selector is the matrix with a one in row i and column at[i], or "".
-func (c *Call) selector(g string, at []int64, size int64) string {
-	m := int64(len(at))
-	k := scalar(c.Type(g).DType, 1)
-	if k == nil || m*size > selectorLimit || m*size == 0 {
-		return ""
-	}
-	width := int64(len(k.Raw))
-	raw := make([]byte, m*size*width)
-	for i, j := range at {
-		copy(raw[(int64(i)*size+j)*width:], k.Raw)
-	}
-	k.Raw, k.Dims = raw, []int64{m, size}
-	return c.b.constant(k)
-}
-
-// addUp is place for indices and a size that are values.
-func (c *Call) addUp(g string, axis int, idx, size string) string {
+// addUp adds the i-th part of g along axis to the part of onto that the i-th index names.
+func addUp(c *Call, onto, g, idx string, axis int) string {
 	var others []int64
 	for i := range c.Type(g).Shape {
 		if i != axis {
@@ -228,13 +160,7 @@ func (c *Call) addUp(g string, axis int, idx, size string) string {
 		idx = c.Op("Unsqueeze", []string{idx, c.b.vector(others...)})
 		idx = c.Op("Expand", []string{idx, c.b.shapeOf(g)})
 	}
-	t := scalar(c.Type(g).DType, 0)
-	if t == nil {
-		return c.Fail("cannot scatter elements of type %s", c.Type(g).DType)
-	}
-	t.Dims = []int64{1}
-	zeros := c.Op("ConstantOfShape", []string{c.shapeWith(g, axis, size)}, graph.TensorAttr("value", t))
-	return c.scatter(zeros, idx, g, int64(axis))
+	return c.scatter(onto, idx, g, int64(axis))
 }
 
 func (c *Call) scatter(onto, idx, updates string, axis int64) string {
@@ -242,58 +168,14 @@ func (c *Call) scatter(onto, idx, updates string, axis int64) string {
 		graph.StringAttr("reduction", "add"))
 }
 
-// size is the size of a along axis, as a list of one.
-func (c *Call) size(a string, axis int) string {
-	if n := c.Type(a).Shape[axis].Size; n >= 0 {
-		return c.b.vector(n)
-	}
-	return c.Op("Shape", []string{a}, graph.IntAttr("start", int64(axis)), graph.IntAttr("end", int64(axis+1)))
-}
-
-// shapeWith is the shape of a with the list n in the place of the size of axis.
-func (c *Call) shapeWith(a string, axis int, n string) string {
-	s := c.Type(a).Shape
-	if t := c.b.inits[n]; t != nil && fixed(replaced(s, axis, one())) {
-		if k, err := t.Ints(); err == nil {
-			return c.b.vector(sizes(replaced(s, axis, graph.Dim{Size: k[0]}))...)
+// adding is a rule of updates that are added up.
+func adding(rule Rule) Rule {
+	return func(c *Call, i int) string {
+		if a := c.Node.Attr("reduction"); a == nil || string(a.S) != "add" {
+			return c.Fail("only the reduction add has a gradient")
 		}
+		return rule(c, i)
 	}
-	parts := make([]string, len(s))
-	for i := range s {
-		parts[i] = n
-		if i != axis {
-			parts[i] = c.size(a, i)
-		}
-	}
-	if len(parts) == 1 {
-		return parts[0]
-	}
-	return c.Op("Concat", parts, graph.IntAttr("axis", 0))
-}
-
-func scatterData(c *Call, _ int) string {
-	switch c.reduction() {
-	case "add":
-		return c.Grad()
-	case "none":
-		none := c.b.filled(c.in(2), 0)
-		return c.Op("ScatterElements", []string{c.Grad(), c.in(1), none}, graph.IntAttr("axis", c.Node.Int("axis", 0)))
-	}
-	return c.Fail("reduction %s", c.reduction())
-}
-
-func scatterUpdates(c *Call, _ int) string {
-	if r := c.reduction(); r != "add" && r != "none" {
-		return c.Fail("reduction %s", r)
-	}
-	return c.Op("GatherElements", []string{c.Grad(), c.in(1)}, graph.IntAttr("axis", c.Node.Int("axis", 0)))
-}
-
-func (c *Call) reduction() string {
-	if a := c.Node.Attr("reduction"); a != nil {
-		return string(a.S)
-	}
-	return "none"
 }
 
 func concatType(q *query) ([]Type, error) {

@@ -17,13 +17,10 @@ func TestRules(t *testing.T) {
 	rt := orttest.Need(t)
 	for _, s := range samples() {
 		t.Run(s.name(), func(t *testing.T) {
-			batches := []int64{2}
-			if s.dynamic() {
-				batches = []int64{1, 3}
+			if s.op == "Add" || s.op == "MatMul" { // a batch of one row must not be taken for an axis that broadcasts
+				checkSample(t, rt, s, 1)
 			}
-			for _, n := range batches {
-				checkSample(t, rt, s, n)
-			}
+			checkSample(t, rt, s, 3)
 		})
 	}
 }

@@ -16,28 +16,24 @@ func samples() []sample {
 // unary makes samples of an operator of one input, of several shapes.
 func unary(op string, o operand, single bool, attrs ...graph.Attr) []sample {
 	var out []sample
-	for _, shape := range []string{"", "4", "N 3"} {
+	for _, shape := range []string{"", "N 3"} {
 		o.shape = shape
 		out = append(out, sample{op: op, in: []operand{o}, single: single, attrs: attrs})
 	}
 	return out
 }
 
-// binary makes samples of an operator of two inputs, of several broadcast patterns.
+// binary makes samples of an operator of two inputs: of Add in all broadcast patterns, of others, whose
+// gradients the driver sums up alike, in some of them.
 func binary(op string, a, b operand) []sample {
 	var out []sample
-	for _, p := range [][2]string{
-		{"2 3", "2 3"},
-		{"N 3", "3"},
-		{"3", "N 3"},
-		{"N 3", "N 1"},
-		{"N 1", "1 3"},
-		{"", "N 2"},
-		{"N 2", ""},
-		{"2 1 3", "4 1"},
-		{"1 1", "2 2"},
-		{"2 1 2", "1 3 1"},
-	} {
+	patterns := [][2]string{{"N 3", "3"}, {"", "N 2"}, {"2 1 2", "1 3 1"}}
+	if op == "Add" {
+		patterns = append(patterns, [][2]string{
+			{"2 3", "2 3"}, {"3", "N 3"}, {"N 3", "N 1"}, {"N 1", "1 3"}, {"N 2", ""}, {"2 1 3", "4 1"}, {"1 1", "2 2"},
+		}...)
+	}
+	for _, p := range patterns {
 		a.shape, b.shape = p[0], p[1]
 		out = append(out, sample{op: op, in: []operand{a, b}})
 	}
@@ -51,7 +47,7 @@ func arithmeticSamples() []sample {
 		binary("Div", in(""), positive), binary("Pow", positive, in("")),
 		unary("Neg", in(""), false), unary("Abs", in("").avoid(0), false), unary("Reciprocal", positive, false),
 		unary("Exp", in(""), false), unary("Log", positive, false), unary("Sqrt", positive, false),
-		unary("Erf", in(""), true), unary("Sin", in(""), false), unary("Cos", in(""), false),
+		unary("Erf", in(""), true),
 	)
 	for _, p := range []float64{0, 1, 2, 3, 0.5, -1, 2.5} {
 		k := operand{constant: graph.FromDoubles("", []float64{p})}
@@ -78,9 +74,8 @@ func activationSamples() []sample {
 	out := slices.Concat(
 		unary("Relu", kink, false), unary("Sigmoid", in(""), false), unary("Tanh", in(""), false),
 		unary("LeakyRelu", kink, false), unary("LeakyRelu", kink, false, graph.FloatAttr("alpha", -0.3)),
-		unary("Softplus", in(""), false), unary("Softsign", kink, false),
+		unary("Softplus", in(""), false),
 		unary("Elu", kink, false, graph.FloatAttr("alpha", 0.7)), unary("Selu", kink, false),
-		unary("Celu", kink, true, graph.FloatAttr("alpha", 1.5)),
 		unary("HardSigmoid", in("").within(-4, 4).avoid(-2.5, 2.5), false),
 		unary("HardSwish", in("").within(-5, 5).avoid(-3, 3), false),
 		unary("Mish", in(""), false),
@@ -136,7 +131,11 @@ func linearSamples() []sample {
 	var out []sample
 	for _, ta := range []int64{0, 1} {
 		for _, tb := range []int64{0, 1} {
-			for _, c := range []string{"2 4", "4", "1 4", "2 1", "1", ""} {
+			biases := []string{"1 4"}
+			if ta+tb == 0 {
+				biases = []string{"2 4", "4", "1 4", "2 1", "1", ""}
+			}
+			for _, c := range biases {
 				a, b := "2 3", "3 4"
 				if ta == 1 {
 					a = "3 2"

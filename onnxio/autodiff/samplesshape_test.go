@@ -26,13 +26,16 @@ func reduceSamples() []sample {
 			out = append(out, sample{op: k.op, note: note, in: ops, attrs: attrs})
 		}
 		keep := func(v int64) graph.Attr { return graph.IntAttr("keepdims", v) }
+		add("axis -1, dropped", "N 3", []int64{-1}, keep(0))
+		add("axes 2 0", "2 3 2", []int64{2, 0})
+		if k.op != "ReduceSum" && k.op != "ReduceMax" {
+			continue // the axes are read alike
+		}
 		add("all", "N 3", nil)
 		add("all, dropped", "N 3", nil, keep(0))
 		add("axis 1", "N 3", []int64{1})
-		add("axis -1, dropped", "N 3", []int64{-1}, keep(0))
 		add("axis 0, dropped", "N 3", []int64{0}, keep(0))
 		add("axes 0 2, dropped", "2 3 2", []int64{0, 2}, keep(0))
-		add("axes 2 0", "2 3 2", []int64{2, 0})
 	}
 	return append(out, sample{
 		op: "ReduceSum", note: "no axes", in: []operand{in("N 3")},
@@ -95,7 +98,6 @@ func indexSamples() []sample {
 		{op: "Slice", note: "reversed", in: []operand{in("4 3"), ints(-1, 1), ints(-1<<40, 3), ints(0, 1), ints(-1, 1)}},
 		{op: "Slice", note: "no axes", in: []operand{in("4 3"), ints(1, 0), ints(-1, 2)}},
 		{op: "Pad", in: []operand{in("N 2"), ints(0, 1, 0, 2)}},
-		{op: "Pad", note: "value", in: []operand{in("2 2"), ints(1, 0, 0, 2), in("")}},
 		{op: "Pad", note: "axes", in: []operand{in("N 2"), ints(1, 1), value, ints(-1)}},
 		{op: "Gather", note: "scalar", in: []operand{in("N 3"), index(1)}, attrs: axis(1)},
 		{op: "Gather", note: "run", in: []operand{in("N 4"), ints(1, 2)}, attrs: axis(1)},
@@ -107,6 +109,5 @@ func indexSamples() []sample {
 		{op: "Gather", note: "wide", in: []operand{in("2 90"), ints(wide...)}, attrs: axis(1), linear: true},
 		{op: "GatherElements", in: []operand{in("2 3"), matrix(0, 2, 2, -1)}, attrs: axis(1)},
 		{op: "ScatterElements", note: "add", in: []operand{in("2 3"), matrix(0, 2, 2, 2), in("2 2")}, attrs: add},
-		{op: "ScatterElements", note: "none", in: []operand{in("2 3"), matrix(0, 2, 1, -1), in("2 2")}, attrs: axis(1)},
 	}
 }

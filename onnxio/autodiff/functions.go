@@ -1,0 +1,356 @@
+package autodiff
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"cfq/onnxio/graph"
+)
+
+// unary is an operator of one input and one output of its type, with the rule of its gradient.
+func unary(name string, since int64, doc string, rule func(c *Call) string) Operator {
+	return Operator{
+		Name: name, Since: since, Doc: doc, infer: like,
+		grads: []Rule{func(c *Call, _ int) string { return rule(c) }},
+	}
+}
+
+// arithmetic lists the elementwise functions of arithmetic.
+func arithmetic() []Operator {
+	return []Operator{
+		{Name: "Add", Since: 7, Doc: "g to both", infer: elementwise, grads: []Rule{pass, pass}},
+		{Name: "Sub", Since: 7, Doc: "g and −g", infer: elementwise, grads: []Rule{pass, minus}},
+		{Name: "Mul", Since: 7, Doc: "g·b and g·a", infer: elementwise, grads: []Rule{
+			func(c *Call, _ int) string { return c.mul(c.Grad(), c.in(1)) },
+			func(c *Call, _ int) string { return c.mul(c.Grad(), c.in(0)) },
+		}},
+		{Name: "Div", Since: 7, Doc: "g/b and −(g/b)·y", infer: elementwise, grads: []Rule{
+			func(c *Call, _ int) string { return c.div(c.Grad(), c.in(1)) },
+			func(c *Call, _ int) string { return c.neg(c.mul(c.div(c.Grad(), c.in(1)), c.y())) },
+		}},
+		{Name: "Sum", Since: 8, Doc: "g to each", infer: elementwise, grads: []Rule{pass}, variadic: true},
+		{Name: "Neg", Since: 6, Doc: "−g", infer: like, grads: []Rule{minus}},
+		unary("Abs", 6, "g·sign(x); 0 at 0",
+			func(c *Call) string { return c.mul(c.Grad(), c.Op("Sign", []string{c.x()})) }),
+		unary("Reciprocal", 6, "−g·y²", func(c *Call) string { return c.neg(c.mul(c.Grad(), c.mul(c.y(), c.y()))) }),
+		unary("Exp", 6, "g·y", func(c *Call) string { return c.mul(c.Grad(), c.y()) }),
+		unary("Log", 6, "g/x", func(c *Call) string { return c.div(c.Grad(), c.x()) }),
+		unary("Sqrt", 6, "g/(2y); taken as 0 at x = 0, where it is infinite",
+			func(c *Call) string { return c.div(c.scale(c.Grad(), 0.5), c.nonzero(c.y())) }),
+		{
+			Name: "Pow", Since: 7, need: 2, infer: elementwise, grads: []Rule{powBase, powExponent},
+			Doc: "g·p·x^(p−1), taken as 0 at x = 0 if p < 1; " +
+				"g·y·log x for the exponent, 0 where x ≤ 0",
+		},
+		unary("Erf", 9, "g·(2/√π)·exp(−x²)", func(c *Call) string {
+			e := c.Op("Exp", []string{c.neg(c.mul(c.x(), c.x()))})
+			return c.mul(c.Grad(), c.scale(e, 2/math.Sqrt(math.Pi)))
+		}),
+		{Name: "Sign", Since: 9, Doc: "constant almost everywhere", infer: like},
+		{Name: "Floor", Since: 6, Doc: "constant almost everywhere", infer: like},
+		{Name: "Ceil", Since: 6, Doc: "constant almost everywhere", infer: like},
+		{Name: "Round", Since: 11, Doc: "constant almost everywhere; quantizers pass a straight-through policy", infer: like},
+	}
+}
+
+func minus(c *Call, _ int) string { return c.neg(c.Grad()) }
+
+// nonzero replaces zeros by infinity, so that a division by it gives 0 there,
+// in the gradient and in the gradient of the gradient.
+func (c *Call) nonzero(a string) string {
+	return c.where(c.compare("Equal", a, 0), c.Scalar(a, math.Inf(1)), a)
+}
+
+// powBase has short forms for a constant exponent, which nearly all are.
+func powBase(c *Call, _ int) string {
+	g, x, p := c.Grad(), c.x(), c.in(1)
+	if k, ok := c.constant(p); ok {
+		switch {
+		case k == 0:
+			return ""
+		case k == 1:
+			return g
+		case k == 2:
+			return c.mul(g, c.scale(x, 2))
+		case k == 0.5:
+			return c.div(c.scale(g, 0.5), c.nonzero(c.y()))
+		case k > 1:
+			return c.mul(g, c.scale(c.Op("Pow", []string{x, c.Scalar(x, k-1)}), k))
+		}
+	}
+	if t := c.Type(x).DType; c.Type(p).DType != t {
+		p = c.Op("Cast", []string{p}, graph.IntAttr("to", int64(t)))
+	}
+	flat := c.Op("And", []string{c.compare("Equal", x, 0), c.compare("Less", p, 1)})
+	safe := c.where(flat, c.Scalar(x, math.Inf(1)), x)
+	return c.mul(g, c.mul(p, c.Op("Pow", []string{safe, c.sub(p, c.Scalar(p, 1))})))
+}
+
+func powExponent(c *Call, _ int) string {
+	x := c.x()
+	safe := c.where(c.compare("Greater", x, 0), x, c.Scalar(x, 1))
+	return c.mul(c.Grad(), c.mul(c.y(), c.Op("Log", []string{safe})))
+}
+
+// constant returns the number that a constant of one element holds.
+func (c *Call) constant(name string) (float64, bool) {
+	t := c.b.inits[name]
+	if n := c.b.made[name]; t == nil && n != nil {
+		t = n.Constant()
+	}
+	if t == nil || t.Len() != 1 {
+		return 0, false
+	}
+	if v, err := t.Doubles(); err == nil {
+		return v[0], true
+	}
+	if v, err := t.Ints(); err == nil {
+		return float64(v[0]), true
+	}
+	return 0, false
+}
+
+// activations lists the nonlinearities of networks.
+func activations() []Operator {
+	return []Operator{
+		unary("Relu", 6, "g where y > 0; 0 at 0",
+			func(c *Call) string { return c.keep(c.compare("Greater", c.y(), 0), c.Grad()) }),
+		{Name: "LeakyRelu", Since: 6, Doc: "g where x > 0, alpha·g elsewhere", infer: like, grads: []Rule{leaky}},
+		{
+			Name: "PRelu", Since: 9, Doc: "g where x > 0, slope·g elsewhere; g·min(x, 0) for the slope", infer: like,
+			grads: []Rule{
+				func(c *Call, _ int) string {
+					return c.where(c.positive(c.x()), c.Grad(), c.mul(c.Grad(), c.in(1)))
+				},
+				func(c *Call, _ int) string {
+					return c.mul(c.Grad(), c.Op("Min", []string{c.x(), c.Scalar(c.x(), 0)}))
+				},
+			},
+		},
+		unary("Sigmoid", 6, "g·y·(1 − y)", func(c *Call) string {
+			return c.mul(c.Grad(), c.mul(c.y(), c.sub(c.Scalar(c.y(), 1), c.y())))
+		}),
+		unary("Tanh", 6, "g·(1 − y²)", func(c *Call) string {
+			return c.mul(c.Grad(), c.sub(c.Scalar(c.y(), 1), c.mul(c.y(), c.y())))
+		}),
+		unary("Softplus", 1, "g·sigmoid(x)",
+			func(c *Call) string { return c.mul(c.Grad(), c.Op("Sigmoid", []string{c.x()})) }),
+		unary("Elu", 6, "g where x > 0, g·(y + alpha) elsewhere",
+			func(c *Call) string { return exponential(c, 1, c.float("alpha", 1)) }),
+		unary("Selu", 6, "gamma·g where x > 0, g·(y + alpha·gamma) elsewhere", func(c *Call) string {
+			gamma := c.float("gamma", 1.05070102214813232421875)
+			return exponential(c, gamma, gamma*c.float("alpha", 1.67326319217681884765625))
+		}),
+		unary("HardSigmoid", 6, "alpha·g where 0 < y < 1", func(c *Call) string {
+			inside := c.Op("And", []string{c.compare("Greater", c.y(), 0), c.compare("Less", c.y(), 1)})
+			return c.keep(inside, c.scale(c.Grad(), c.float("alpha", 0.2)))
+		}),
+		{Name: "HardSwish", Since: 14, Doc: "x·HardSigmoid(x; 1/6, 1/2)", infer: like, expand: hardSwish},
+		{Name: "Mish", Since: 18, Doc: "x·tanh(softplus(x))", infer: like, expand: func(c *Call) []string {
+			return []string{c.mul(c.x(), c.Op("Tanh", []string{c.Op("Softplus", []string{c.x()})}))}
+		}},
+		{Name: "Gelu", Since: 20, Doc: "x·(1 + erf(x/√2))/2, or its tanh form", infer: like, expand: gelu},
+	}
+}
+
+// float returns a float attribute.
+func (c *Call) float(name string, def float32) float64 { return float64(c.Node.Float(name, def)) }
+
+func (c *Call) positive(a string) string { return c.compare("Greater", a, 0) }
+
+// leaky looks at the sign of y, which lets a runtime fuse the activation into the
+// product before it, unless a negative alpha makes it differ from that of x.
+func leaky(c *Call, _ int) string {
+	alpha, of := c.float("alpha", 0.01), c.y()
+	if alpha < 0 {
+		of = c.x()
+	}
+	return c.where(c.positive(of), c.Grad(), c.scale(c.Grad(), alpha))
+}
+
+// exponential is the gradient of y = pos·x above 0 and a function with y' = y + offset below.
+func exponential(c *Call, pos, offset float64) string {
+	below := c.add(c.y(), c.Scalar(c.y(), offset))
+	return c.where(c.positive(c.x()), c.scale(c.Grad(), pos), c.mul(c.Grad(), below))
+}
+
+// hardSwish writes out the clipped line, since not every runtime has HardSigmoid in double.
+func hardSwish(c *Call) []string {
+	x := c.x()
+	line := c.add(c.scale(x, 1./6), c.Scalar(x, 0.5))
+	return []string{c.mul(x, c.Op("Clip", []string{line, c.Scalar(x, 0), c.Scalar(x, 1)}))}
+}
+
+func gelu(c *Call) []string {
+	x := c.x()
+	var f string
+	if a := c.Node.Attr("approximate"); a != nil && string(a.S) == "tanh" {
+		cube := c.mul(x, c.mul(x, x))
+		f = c.Op("Tanh", []string{c.scale(c.add(x, c.scale(cube, 0.044715)), math.Sqrt(2/math.Pi))})
+	} else {
+		f = c.Op("Erf", []string{c.scale(x, math.Sqrt2/2)})
+	}
+	return []string{c.mul(c.scale(x, 0.5), c.add(f, c.Scalar(x, 1)))}
+}
+
+// selections lists the operators that choose between values, and the conditions
+// they choose by.
+func selections() []Operator {
+	ops := []Operator{
+		{
+			Name: "Where", Since: 9, need: 3, Doc: "g where the condition holds, and g where it does not", infer: whereType,
+			grads: []Rule{
+				nil,
+				func(c *Call, _ int) string { return c.keep(c.in(0), c.Grad()) },
+				func(c *Call, _ int) string { return c.where(c.in(0), c.Scalar(c.Grad(), 0), c.Grad()) },
+			},
+		},
+		{Name: "Clip", Since: 11, infer: like, grads: []Rule{
+			func(c *Call, _ int) string { return c.keep(c.Op("Equal", []string{c.x(), c.y()}), c.Grad()) },
+			func(c *Call, i int) string { return c.keep(c.Op("Less", []string{c.x(), c.in(i)}), c.Grad()) },
+			func(c *Call, i int) string { return c.keep(c.Op("Greater", []string{c.x(), c.in(i)}), c.Grad()) },
+		}, Doc: "g where min ≤ x ≤ max, both ends included; g below for min, above for max (min ≤ max is assumed)"},
+		{
+			Name: "Max", Since: 8, Doc: "g to the first input that equals y", infer: elementwise, grads: []Rule{first},
+			variadic: true,
+		},
+		{
+			Name: "Min", Since: 8, Doc: "g to the first input that equals y", infer: elementwise, grads: []Rule{first},
+			variadic: true,
+		},
+	}
+	for name, since := range map[string]int64{
+		"Equal": 7, "Greater": 7, "GreaterOrEqual": 12, "Less": 7, "LessOrEqual": 12,
+		"And": 7, "Or": 7, "Xor": 7, "Not": 1, "IsNaN": 9, "IsInf": 10,
+	} {
+		ops = append(ops, Operator{Name: name, Since: since, Doc: "a condition", infer: predicate})
+	}
+	return ops
+}
+
+// first passes the gradient to the first of the inputs that equal the output,
+// so that it is counted once.
+func first(c *Call, i int) string {
+	var taken string
+	for _, in := range c.Node.Inputs[:i] {
+		eq := c.Op("Equal", []string{in, c.y()})
+		if taken == "" {
+			taken = eq
+		} else {
+			taken = c.Op("Or", []string{taken, eq})
+		}
+	}
+	g := c.Grad()
+	if i == len(c.Node.Inputs)-1 {
+		if taken == "" {
+			return g
+		}
+		return c.where(taken, c.Scalar(g, 0), g)
+	}
+	mine := c.Op("Equal", []string{c.in(i), c.y()})
+	if taken != "" {
+		mine = c.Op("And", []string{mine, c.Op("Not", []string{taken})})
+	}
+	return c.keep(mine, g)
+}
+
+func whereType(q *query) ([]Type, error) {
+	out, err := elementwise(q)
+	if err != nil {
+		return nil, err
+	}
+	return []Type{{q.in[1].DType, out[0].Shape}}, nil
+}
+
+// composites lists the operators that are written out in simpler ones.
+func composites() []Operator {
+	return []Operator{
+		{
+			Name: "BatchNormalization", Since: 9, infer: like, expand: batchNorm,
+			Doc: "x·a + (B − mean·a) with a = scale/√(var + epsilon): inference only; " +
+				"training mode is an error",
+		},
+		{
+			Name: "LayerNormalization", Since: 17, need: 2, infer: layerNormType, expand: layerNorm,
+			Doc: "d/√(mean(d²) + epsilon)·scale + B with d = x − mean(x)",
+		},
+	}
+}
+
+// batchNorm keeps everything that does not depend on x apart from it, so that a
+// runtime computes the factor and the offset once, at load.
+func batchNorm(c *Call) []string {
+	statistics := slices.ContainsFunc(c.Node.Outputs[1:], func(o string) bool { return o != "" })
+	if c.Node.Int("training_mode", 0) != 0 || statistics {
+		c.Fail("it is in training mode")
+		return nil
+	}
+	x, scale, bias, mean, variance := c.x(), c.in(1), c.in(2), c.in(3), c.in(4)
+	sd := c.Op("Sqrt", []string{c.add(variance, c.Scalar(variance, c.float("epsilon", 1e-5)))})
+	factor := c.div(scale, sd)
+	offset := c.sub(bias, c.mul(mean, factor))
+	if r := len(c.Type(x).Shape); r > 2 {
+		shape := make([]int64, r-1)
+		for i := range shape {
+			shape[i] = 1
+		}
+		shape[0] = -1
+		to := c.b.vector(shape...)
+		factor, offset = c.Op("Reshape", []string{factor, to}), c.Op("Reshape", []string{offset, to})
+	}
+	return []string{c.add(c.mul(x, factor), offset)}
+}
+
+func layerNorm(c *Call) []string {
+	x := c.x()
+	axes, err := c.query().normAxes()
+	if err != nil {
+		c.Fail("%w", err)
+		return nil
+	}
+	at := c.b.vector(axes...)
+	avg := func(v string) string {
+		return c.Op("ReduceMean", []string{v, at}, graph.IntAttr("keepdims", 1))
+	}
+	mean := avg(x)
+	d := c.sub(x, mean)
+	variance := avg(c.mul(d, d))
+	sd := c.Op("Sqrt", []string{c.add(variance, c.Scalar(variance, c.float("epsilon", 1e-5)))})
+	y := c.mul(c.div(d, sd), c.in(1))
+	if b := c.in(2); b != "" {
+		y = c.add(y, b)
+	}
+	out := []string{y, mean}
+	if len(c.Node.Outputs) > 2 && c.Node.Outputs[2] != "" {
+		out = append(out, c.Op("Reciprocal", []string{sd}))
+	}
+	return out[:min(len(out), len(c.Node.Outputs))]
+}
+
+// normAxes returns the axes that a LayerNormalization averages over.
+func (q *query) normAxes() ([]int64, error) {
+	r := len(q.in[0].Shape)
+	from, err := normal(q.node.Int("axis", -1), r)
+	if err != nil {
+		return nil, err
+	}
+	var axes []int64
+	for i := from; i < r; i++ {
+		axes = append(axes, int64(i))
+	}
+	return axes, nil
+}
+
+func layerNormType(q *query) ([]Type, error) {
+	axes, err := q.normAxes()
+	if err != nil {
+		return nil, fmt.Errorf("axis: %w", err)
+	}
+	s := q.in[0].Shape
+	for _, a := range axes {
+		s = replaced(s, int(a), one())
+	}
+	stat := Type{q.in[0].DType, s}
+	return []Type{q.in[0], stat, stat}, nil
+}
