@@ -95,7 +95,7 @@ func loanPair(t testing.TB, margin float64) (f, g *graph.Model, p *promised) {
 	tk, people := peopleOf(t, filepath.Join(dir, "task.yaml"), filepath.Join(dir, "train.csv"))
 	g = inFourBits(t, f, tk, people)
 	tk, people = peopleOf(t, filepath.Join(dir, "task.yaml"), filepath.Join(dir, "test.csv"))
-	return f, g, promises(t, f, tk, people, margin, 100, orttest.Need(t))
+	return f, g, promises(t, f, tk, people, margin, 60, orttest.Need(t))
 }
 
 // adultPair are the same of the census model, where that is there.
@@ -104,12 +104,12 @@ func adultPair(t testing.TB, margin float64) (f, g *graph.Model, p *promised) {
 	data := realdata.Dir(t, "data", "adult", "adult.test.gz")
 	f = read(t, realdata.Dir(t, "models", "adult", "mlp2-s0.onnx"))
 	tk, people := peopleOf(t, filepath.Join("..", "..", "examples", "tasks", "adult.yaml"), data)
-	rows := make([]int, 2000)
+	rows := make([]int, 1000)
 	for i := range rows {
 		rows[i] = i
 	}
 	g = inFourBits(t, f, tk, people.Subset(rows))
-	return f, g, promises(t, f, tk, people, margin, 60, orttest.Need(t))
+	return f, g, promises(t, f, tk, people, margin, 40, orttest.Need(t))
 }
 
 func write(t testing.TB, path string, data []byte) {

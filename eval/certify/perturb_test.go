@@ -77,8 +77,8 @@ func TestPerturbOrder(t *testing.T) {
 		f := net(rng, c.net)
 		p := opened(t, f, quantized(t, f, c.ways), 1, o)
 		points := normal(rng, 20*c.net.widths[0], 2)
-		for _, radius := range []float64{0, 0.01, 0.5, 3} {
-			eps, err := p.k.Perturb(radius, 200, 9)(t.Context(), points, 20)
+		for _, radius := range []float64{0, 0.01, 3} {
+			eps, err := p.k.Perturb(radius, 60, 9)(t.Context(), points, 20)
 			if err != nil {
 				t.Fatal(err)
 			}
