@@ -1,6 +1,6 @@
 package ort
 
-// FindIn is Find on a system whose library path is dirs.
-func FindIn(lib string, dirs ...string) (Info, error) {
-	return find(lib, func() []string { return dirs })
+// Locate says what Find would load on a system whose library path is dirs.
+func Locate(lib string, dirs ...string) (Info, error) {
+	return locate(lib, func() []string { return dirs })
 }

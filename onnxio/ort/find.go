@@ -1,7 +1,6 @@
 package ort
 
 import (
-	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
@@ -24,25 +23,57 @@ type Info struct {
 	Source  string // the rule that found it: "--ort-lib", "CFQ_ORT_LIB", "cache" or "system"
 }
 
-// Find locates the library: lib (the flag --ort-lib) if it is not empty, then
-// CFQ_ORT_LIB, then the project's cache, then the system's library path. A
+// Find loads the library, unless it is loaded, and says which it is: lib (the flag --ort-lib) if it is
+// not empty, then CFQ_ORT_LIB, then the project's cache, then the system's library path. A
 // library that was asked for by name and is not there is an error, never a
-// reason to look further. The library is loaded only when its version cannot be
-// read from the file. The error wraps ErrNotFound when nothing was found.
-func Find(lib string) (Info, error) { return find(lib, systemDirs) }
-
-func find(lib string, dirs func() []string) (Info, error) {
-	info, err := locate(lib, dirs)
+// reason to look further. The error wraps ErrNotFound when nothing was found.
+//
+// A library named by lib must be the one that is loaded already, if one is. After a
+// failure another library can be tried.
+func Find(lib string) (Info, error) {
+	process.Lock()
+	defer process.Unlock()
+	if have := process.info; have.Path != "" {
+		if lib != "" && !sameFile(lib, have.Path) {
+			return Info{}, fmt.Errorf("ONNX Runtime is loaded from %s already: one process cannot load %s too", have.Path, lib)
+		}
+		return have, nil
+	}
+	info, err := locate(lib, systemDirs)
 	if err != nil {
 		return Info{}, err
 	}
-	if info.Version, err = fileVersion(info.Path); err != nil {
-		return Info{}, err
+	// Telemetry leaves empty log files in the temporary directory, even when it is switched off after
+	// loading, as it is below.
+	if err := os.Setenv("ORT_DISABLE_TELEMETRY", "1"); err != nil {
+		return Info{}, fmt.Errorf("switching telemetry off: %w", err)
 	}
-	if info.Version != "" {
-		return info, checkVersion(info)
+	ort.SetSharedLibraryPath(info.Path)
+	if err := ort.InitializeEnvironment(ort.WithLogLevelError()); err != nil {
+		// The binding's message when the library has no API of the version asked for.
+		if strings.Contains(err.Error(), "setting ORT API base") {
+			return Info{}, fmt.Errorf("ONNX Runtime at %s (found by %s) is too old: %s or later is needed; run `make ort` or "+
+				"set %s to the library", info.Path, info.Source, MinVersion, LibEnv)
+		}
+		return Info{}, fmt.Errorf("loading ONNX Runtime from %s (found by %s): %w", info.Path, info.Source, err)
 	}
-	return load(lib)
+	if err := ort.DisableTelemetry(); err != nil {
+		return Info{}, fmt.Errorf("switching telemetry off: %w", err)
+	}
+	info.Version = ort.GetVersion()
+	process.info = info
+	return info, nil
+}
+
+// process is the one piece of mutable package state of the project, and not by
+// choice: ONNX Runtime is a C library with one environment per process, which
+// the binding keeps in globals of its own. The first session loads the library
+// and so fixes it; it is never unloaded.
+//
+//nolint:gochecknoglobals // see above
+var process struct {
+	sync.Mutex
+	info Info // Path is empty until the library is loaded
 }
 
 // locate applies the order of Find, with the system's library path in dirs; Version
@@ -134,128 +165,6 @@ func systemDirs() []string {
 		add("/usr/local/lib", "/usr/lib64", "/usr/lib", "/lib64", "/lib")
 	}
 	return dirs
-}
-
-// fileVersion reads the version of ONNX Runtime from an ELF library without loading it: from the
-// symbol version of OrtGetApiBase. It is "" when the file does not say; loading will tell.
-func fileVersion(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", fmt.Errorf("opening the ONNX Runtime library: %w", err)
-	}
-	defer f.Close()
-	magic := make([]byte, 4)
-	if _, err := f.ReadAt(magic, 0); err != nil {
-		return "", fmt.Errorf("%s is not a shared library: it is too short", path)
-	}
-	switch string(magic) {
-	case elf.ELFMAG:
-		e, err := elf.NewFile(f)
-		if err != nil {
-			return "", fmt.Errorf("%s is a damaged library: %w", path, err)
-		}
-		return elfVersion(path, e)
-	case "MZ\x90\x00", "\xcf\xfa\xed\xfe", "\xca\xfe\xba\xbe": // Windows, macOS
-		return "", nil
-	}
-	return "", fmt.Errorf("%s is not a shared library", path)
-}
-
-func elfVersion(path string, e *elf.File) (string, error) {
-	syms, err := e.DynamicSymbols()
-	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
-		return "", fmt.Errorf("%s is a damaged library: %w", path, err)
-	}
-	for _, s := range syms {
-		if s.Name == "OrtGetApiBase" {
-			v, _ := strings.CutPrefix(s.Version, "VERS_")
-			return v, nil
-		}
-	}
-	return "", fmt.Errorf("%s is not ONNX Runtime: it has no OrtGetApiBase", path)
-}
-
-// checkVersion refuses a library older than MinVersion. Versions that are not
-// numbers are left to the library to refuse.
-func checkVersion(info Info) error {
-	have, want := versionKey(info.Version), versionKey(MinVersion)
-	if have < 0 || have >= want {
-		return nil
-	}
-	return tooOld(info)
-}
-
-func tooOld(info Info) error {
-	version := info.Version
-	if version == "" {
-		version = "of unknown version"
-	}
-	return fmt.Errorf("ONNX Runtime %s at %s (found by %s) is too old: %s or later is needed; run `make ort` or set %s "+
-		"to the library",
-		version, info.Path, info.Source, MinVersion, LibEnv)
-}
-
-// versionKey orders versions by major and minor number; -1 if v has none.
-func versionKey(v string) int {
-	var major, minor int
-	if _, err := fmt.Sscanf(v, "%d.%d", &major, &minor); err != nil {
-		return -1
-	}
-	return major*1000 + minor
-}
-
-// process is the one piece of mutable package state of the project, and not by
-// choice: ONNX Runtime is a C library with one environment per process, which
-// the binding keeps in globals of its own. The first session loads the library
-// and so fixes it; it is never unloaded.
-//
-//nolint:gochecknoglobals // see above
-var process struct {
-	sync.Mutex
-	info Info // Path is empty until the library is loaded
-}
-
-// load makes sure that the library is loaded and returns what is. A library
-// named by lib must be the one that is loaded already, if one is. After a
-// failure another library can be tried.
-func load(lib string) (Info, error) {
-	process.Lock()
-	defer process.Unlock()
-	if have := process.info; have.Path != "" {
-		if lib != "" && !sameFile(lib, have.Path) {
-			return Info{}, fmt.Errorf("ONNX Runtime is loaded from %s already: one process cannot load %s too", have.Path, lib)
-		}
-		return have, nil
-	}
-	info, err := locate(lib, systemDirs)
-	if err != nil {
-		return Info{}, err
-	}
-	if info.Version, err = fileVersion(info.Path); err != nil {
-		return Info{}, err
-	}
-	if err := checkVersion(info); err != nil {
-		return Info{}, err
-	}
-	// Telemetry leaves empty log files in the temporary directory, even when it is switched off after
-	// loading, as it is below.
-	if err := os.Setenv("ORT_DISABLE_TELEMETRY", "1"); err != nil {
-		return Info{}, fmt.Errorf("switching telemetry off: %w", err)
-	}
-	ort.SetSharedLibraryPath(info.Path)
-	if err := ort.InitializeEnvironment(ort.WithLogLevelError()); err != nil {
-		// The binding's message when the library has no API of the version asked for.
-		if strings.Contains(err.Error(), "setting ORT API base") {
-			return Info{}, tooOld(info)
-		}
-		return Info{}, fmt.Errorf("loading ONNX Runtime from %s (found by %s): %w", info.Path, info.Source, err)
-	}
-	if err := ort.DisableTelemetry(); err != nil {
-		return Info{}, fmt.Errorf("switching telemetry off: %w", err)
-	}
-	info.Version = ort.GetVersion()
-	process.info = info
-	return info, nil
 }
 
 func sameFile(a, b string) bool {

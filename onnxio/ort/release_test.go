@@ -22,14 +22,3 @@ func TestPinnedFor(t *testing.T) {
 		}
 	}
 }
-
-func TestCheckVersion(t *testing.T) {
-	for version, ok := range map[string]bool{
-		"1.24.0": true, "1.24": true, "1.30.0": true, "2.0.0": true, "1.100.1-rc1": true, "unheard of": true,
-		"1.23.2": false, "1.9.1": false, "0.99.0": false,
-	} {
-		if err := checkVersion(Info{Version: version}); (err == nil) != ok {
-			t.Errorf("%s: %v", version, err)
-		}
-	}
-}

@@ -18,7 +18,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	ort "github.com/yalue/onnxruntime_go"
@@ -46,7 +45,7 @@ type Session struct {
 // Open loads m, without the nodes that no output of m depends on. Errors of ONNX
 // Runtime name the node at fault where they can.
 func Open(m *graph.Model, o Options) (*Session, error) {
-	if _, err := load(o.Lib); err != nil {
+	if _, err := Find(o.Lib); err != nil {
 		return nil, err
 	}
 	onnx, err := codec.Marshal(needed(m))
@@ -59,7 +58,7 @@ func Open(m *graph.Model, o Options) (*Session, error) {
 // OpenBytes loads the ONNX file in onnx as it is. Weights in other files (external data)
 // are refused: read the file with onnxio and use Open.
 func OpenBytes(onnx []byte, o Options) (*Session, error) {
-	if _, err := load(o.Lib); err != nil {
+	if _, err := Find(o.Lib); err != nil {
 		return nil, err
 	}
 	m, err := codec.Read(onnx, "")
@@ -146,7 +145,7 @@ func (s *Session) wanted(asked []string) ([]int, error) {
 		want = append(want, i)
 	}
 	if unknown != nil {
-		return nil, fmt.Errorf("the model has no output %s; its outputs are %s", quoted(unknown), quoted(names(s.outputs)))
+		return nil, fmt.Errorf("the model has no output %q; its outputs are %q", unknown, names(s.outputs))
 	}
 	return want, nil
 }
@@ -175,12 +174,12 @@ func (s *Session) arrange(in []*graph.Tensor) ([]*graph.Tensor, error) {
 		}
 	}
 	if unknown != nil || missing != nil {
-		msg := "the model's inputs are " + quoted(names(s.inputs))
+		msg := fmt.Sprintf("the model's inputs are %q", names(s.inputs))
 		if missing != nil {
-			msg += "; missing: " + quoted(missing)
+			msg += fmt.Sprintf("; missing: %q", missing)
 		}
 		if unknown != nil {
-			msg += "; not among them: " + quoted(unknown)
+			msg += fmt.Sprintf("; not among them: %q", unknown)
 		}
 		errs = append(errs, errors.New(msg))
 	}
@@ -216,14 +215,6 @@ func names(values []graph.Value) []string {
 	return out
 }
 
-func quoted(list []string) string {
-	out := make([]string, len(list))
-	for i, s := range list {
-		out[i] = fmt.Sprintf("%q", s)
-	}
-	return strings.Join(out, ", ")
-}
-
 // Options says how models are run. The zero value is what production uses:
 // every optimization, one thread.
 type Options struct {
@@ -245,31 +236,10 @@ const (
 
 // String returns the name of the level: "all", "extended", "basic" or "disabled".
 func (l Level) String() string {
-	switch l {
-	case All:
-		return "all"
-	case Extended:
-		return "extended"
-	case Basic:
-		return "basic"
-	case Disabled:
-		return "disabled"
+	if names := [...]string{"all", "extended", "basic", "disabled"}; l >= 0 && int(l) < len(names) {
+		return names[l]
 	}
 	return fmt.Sprintf("level %d", int(l))
-}
-
-func (l Level) native() (ort.GraphOptimizationLevel, error) {
-	switch l {
-	case All:
-		return ort.GraphOptimizationLevelEnableAll, nil
-	case Extended:
-		return ort.GraphOptimizationLevelEnableExtended, nil
-	case Basic:
-		return ort.GraphOptimizationLevelEnableBasic, nil
-	case Disabled:
-		return ort.GraphOptimizationLevelDisableAll, nil
-	}
-	return 0, fmt.Errorf("unknown optimization %s", l)
 }
 
 // native makes the session options; the caller destroys them.
@@ -277,9 +247,13 @@ func (o Options) native() (_ *ort.SessionOptions, err error) {
 	if o.Threads < 0 {
 		return nil, fmt.Errorf("threads must be 0 or more, not %d", o.Threads)
 	}
-	level, err := o.Level.native()
-	if err != nil {
-		return nil, err
+	levels := map[Level]ort.GraphOptimizationLevel{
+		All: ort.GraphOptimizationLevelEnableAll, Extended: ort.GraphOptimizationLevelEnableExtended,
+		Basic: ort.GraphOptimizationLevelEnableBasic, Disabled: ort.GraphOptimizationLevelDisableAll,
+	}
+	level, ok := levels[o.Level]
+	if !ok {
+		return nil, fmt.Errorf("unknown optimization %s", o.Level)
 	}
 	so, err := ort.NewSessionOptions()
 	if err != nil {
@@ -348,7 +322,7 @@ func needed(m *graph.Model) *graph.Model {
 // runs: fusions, integer kernels and all. It may hold operators of ONNX
 // Runtime's own domains and depend on the processor.
 func Optimized(onnx []byte, o Options) (_ *graph.Model, err error) {
-	if _, err := load(o.Lib); err != nil {
+	if _, err := Find(o.Lib); err != nil {
 		return nil, err
 	}
 	declared, err := codec.Read(onnx, "")

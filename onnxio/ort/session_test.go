@@ -93,8 +93,8 @@ func TestRunRefusesWrongInputs(t *testing.T) {
 		ask  string
 		want []string
 	}{
-		{"missing", []*graph.Tensor{good("a")}, "", []string{`inputs are "a", "b"`, `missing: "b"`}},
-		{"unknown", []*graph.Tensor{good("a"), good("c")}, "", []string{`missing: "b"`, `not among them: "c"`}},
+		{"missing", []*graph.Tensor{good("a")}, "", []string{`inputs are ["a" "b"]`, `missing: ["b"]`}},
+		{"unknown", []*graph.Tensor{good("a"), good("c")}, "", []string{`missing: ["b"]`, `not among them: ["c"]`}},
 		{"twice", []*graph.Tensor{good("a"), good("b"), good("a")}, "", []string{`"a" is given twice`}},
 		{
 			"columns",
@@ -120,7 +120,12 @@ func TestRunRefusesWrongInputs(t *testing.T) {
 			"",
 			[]string{`input "b"`, "7 bytes"},
 		},
-		{"output", []*graph.Tensor{good("a"), good("b")}, "product", []string{`no output "product"`, `"sum", "difference"`}},
+		{
+			"output",
+			[]*graph.Tensor{good("a"), good("b")},
+			"product",
+			[]string{`no output ["product"]`, `["sum" "difference"]`},
+		},
 		{
 			"several",
 			[]*graph.Tensor{graph.FromFloats("a", nil, 0), graph.FromInts("b", make([]int64, 2), 1, 2)},
