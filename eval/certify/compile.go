@@ -143,27 +143,11 @@ func (k *compiler) constant(name string) ([]float64, []int64, error) {
 	if _, varies := k.slot[name]; varies || t == nil {
 		return nil, nil, fmt.Errorf("%q is not a constant", name)
 	}
-	v, err := numbers(t)
+	v, err := t.Numbers()
 	if err != nil {
 		return nil, nil, fmt.Errorf("constant %q: %w", name, err)
 	}
 	return v, t.Dims, nil
-}
-
-// numbers returns the elements of a tensor of any numeric type.
-func numbers(t *graph.Tensor) ([]float64, error) {
-	if t.DType.IsFloat() {
-		return t.Doubles()
-	}
-	ints, err := t.Ints()
-	if err != nil {
-		return nil, err
-	}
-	out := make([]float64, len(ints))
-	for i, v := range ints {
-		out[i] = float64(v)
-	}
-	return out, nil
 }
 
 // allValues runs a model on one row of zeros and returns every value of its graph: what does not depend on the input
@@ -369,7 +353,7 @@ func (k *compiler) compileMove(ctx context.Context, n *graph.Node, _ []int) erro
 				from = append(from, number{terms: []term{{at, j, 1}}})
 			}
 			if !data {
-				v, err := numbers(t)
+				v, err := t.Numbers()
 				if err != nil {
 					return err
 				}

@@ -64,7 +64,7 @@ func (d *linear) run(p *pass) {
 			k = max(k, p.values[t.slot].k)
 		}
 	}
-	y := p.newZonotope(len(d.numbers), k)
+	y := newZonotope(len(d.numbers), k)
 	for i, n := range d.numbers {
 		y.set(i, n.b)
 		y.mag[i] = n.size
@@ -111,9 +111,9 @@ func (d *dense) run(p *pass) {
 		p.symbols += len(follow)
 		k = p.symbols
 	}
-	y := p.newZonotope(d.rows, k)
-	var nonzero, uncertain []int                          // of x: not 0, with symbols
-	reach, loose := p.floats(d.cols), slices.Clone(x.own) // loose: own errors that get no symbol
+	y := newZonotope(d.rows, k)
+	var nonzero, uncertain []int                                 // of x: not 0, with symbols
+	reach, loose := make([]float64, d.cols), slices.Clone(x.own) // loose: own errors that get no symbol
 	for _, j := range follow {
 		loose[j] = 0
 	}
@@ -186,7 +186,7 @@ type quantize struct {
 
 func (d *quantize) run(p *pass) {
 	x := p.values[d.in]
-	y := p.newZonotope(len(x.c), x.k)
+	y := newZonotope(len(x.c), x.k)
 	for i := range x.c {
 		lo, hi := x.lo[i]/d.scale, x.hi[i]/d.scale
 		slack := quotientError*math.Max(math.Abs(lo), math.Abs(hi)) + underflow
@@ -362,7 +362,7 @@ func (d *activation) run(p *pass) {
 		fx, fy = p.full[d.twin.in], p.full[d.twin.out]
 		k = max(k, fx.k, fy.k)
 	}
-	y := p.newZonotope(len(x.c), k)
+	y := newZonotope(len(x.c), k)
 	extra := make([]float64, len(x.c)) // errors of the relaxations
 	for i, f := range d.of {
 		lo, hi := x.lo[i], x.hi[i]

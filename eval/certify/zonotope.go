@@ -47,40 +47,18 @@ func (z *zonotope) set(i int, v float64) {
 	z.c[i], z.own[i], z.lo[i], z.hi[i], z.mag[i] = v, 0, v, v, math.Abs(v)
 }
 
-// noiseSymbols counts the noise symbols of a box, and allocates the zonotopes over them. Its memory is used again
-// after reset: a box takes thousands of small slices, and there is one box for each person.
-type noiseSymbols struct {
-	chunk   []float64
-	used    int
-	need    int // numbers allocated since the last reset
-	symbols int
-}
-
-func (s *noiseSymbols) reset() {
-	if s.need > len(s.chunk) {
-		s.chunk = make([]float64, s.need+s.need/4)
-	}
-	s.used, s.need, s.symbols = 0, 0, 0
-}
-
-// floats returns n zeros.
-func (s *noiseSymbols) floats(n int) []float64 {
-	s.need += n
-	if s.used+n > len(s.chunk) {
-		return make([]float64, n)
-	}
-	v := s.chunk[s.used : s.used+n : s.used+n]
-	s.used += n
-	clear(v)
-	return v
-}
+// noiseSymbols counts the noise symbols of a box.
+type noiseSymbols struct{ symbols int }
 
 // newZonotope returns one of n numbers and k symbols, all zero and without bounds.
-func (s *noiseSymbols) newZonotope(n, k int) *zonotope {
-	z := &zonotope{
-		c: s.floats(n), a: s.floats(n * k), k: k, own: s.floats(n),
-		lo: s.floats(n), hi: s.floats(n), mag: s.floats(n),
+func newZonotope(n, k int) *zonotope {
+	all := make([]float64, n*(k+5))
+	next := func(size int) []float64 {
+		v := all[:size:size]
+		all = all[size:]
+		return v
 	}
+	z := &zonotope{c: next(n), a: next(n * k), k: k, own: next(n), lo: next(n), hi: next(n), mag: next(n)}
 	for i := range n {
 		z.lo[i], z.hi[i] = math.Inf(-1), math.Inf(1)
 	}
@@ -94,7 +72,7 @@ func (s *noiseSymbols) box(point, half []float32) *zonotope {
 			s.symbols++
 		}
 	}
-	z := s.newZonotope(len(point), s.symbols)
+	z := newZonotope(len(point), s.symbols)
 	at := 0
 	for i, p := range point {
 		z.set(i, float64(p))
@@ -127,7 +105,7 @@ func (s *noiseSymbols) addSymbols(z *zonotope, extra []float64) *zonotope {
 	s.symbols += len(which)
 	wide := *z
 	wide.k = s.symbols
-	wide.a = s.floats(len(z.c) * wide.k)
+	wide.a = make([]float64, len(z.c)*wide.k)
 	for i := range z.c {
 		copy(wide.row(i), z.row(i))
 	}

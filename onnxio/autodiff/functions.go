@@ -102,13 +102,11 @@ func (c *Call) constant(name string) (float64, bool) {
 	if t == nil || t.Len() != 1 {
 		return 0, false
 	}
-	if v, err := t.Doubles(); err == nil {
-		return v[0], true
+	v, err := t.Numbers()
+	if err != nil {
+		return 0, false
 	}
-	if v, err := t.Ints(); err == nil {
-		return float64(v[0]), true
-	}
-	return 0, false
+	return v[0], true
 }
 
 // activations lists the nonlinearities of networks.

@@ -3,7 +3,6 @@ package graph
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"strconv"
 )
 
@@ -99,18 +98,13 @@ func RawSize(t DType, n int) int { return (n*t.Bits() + 7) / 8 }
 // FromNumbers makes a tensor of the element type t, Float or Double; nil for other types. No dims and
 // one value make a scalar.
 func FromNumbers[T float32 | float64](name string, t DType, v []T, dims ...int64) *Tensor {
-	out := &Tensor{Name: name, DType: t, Dims: dims, Raw: make([]byte, len(v)*t.Bits()/8)}
-	for i, x := range v {
-		switch t {
-		case Float:
-			binary.LittleEndian.PutUint32(out.Raw[4*i:], math.Float32bits(float32(x)))
-		case Double:
-			binary.LittleEndian.PutUint64(out.Raw[8*i:], math.Float64bits(float64(x)))
-		default:
-			return nil
-		}
+	switch t {
+	case Float:
+		return encoded(name, t, convert[float32](v), dims)
+	case Double:
+		return encoded(name, t, convert[float64](v), dims)
 	}
-	return out
+	return nil
 }
 
 // FromFloats makes a float32 tensor; no dims and one value make a scalar.
@@ -124,70 +118,78 @@ func FromDoubles(name string, v []float64, dims ...int64) *Tensor {
 }
 
 // FromInts makes an int64 tensor.
-func FromInts(name string, v []int64, dims ...int64) *Tensor {
-	t := &Tensor{Name: name, DType: Int64, Dims: dims, Raw: make([]byte, 8*len(v))}
-	for i, x := range v {
-		binary.LittleEndian.PutUint64(t.Raw[8*i:], uint64(x))
-	}
-	return t
-}
+func FromInts(name string, v []int64, dims ...int64) *Tensor { return encoded(name, Int64, v, dims) }
 
 // FromInt32s makes an int32 tensor.
-func FromInt32s(name string, v []int32, dims ...int64) *Tensor {
-	t := &Tensor{Name: name, DType: Int32, Dims: dims, Raw: make([]byte, 4*len(v))}
-	for i, x := range v {
-		binary.LittleEndian.PutUint32(t.Raw[4*i:], uint32(x))
+func FromInt32s(name string, v []int32, dims ...int64) *Tensor { return encoded(name, Int32, v, dims) }
+
+type number interface {
+	float32 | float64 | int64 | int32 | int8 | uint8
+}
+
+func encoded[T number](name string, t DType, v []T, dims []int64) *Tensor {
+	raw, err := binary.Append(make([]byte, 0, RawSize(t, len(v))), binary.LittleEndian, v)
+	if err != nil {
+		panic(err) // a slice of numbers has a size
 	}
-	return t
+	return &Tensor{Name: name, DType: t, Dims: dims, Raw: raw}
+}
+
+func convert[T, S number](v []S) []T {
+	out := make([]T, len(v))
+	for i, x := range v {
+		out[i] = T(x)
+	}
+	return out
+}
+
+// decoded returns elements of type S as T.
+func decoded[T, S number](raw []byte) []T {
+	v := make([]S, len(raw)/binary.Size(S(0)))
+	if _, err := binary.Decode(raw, binary.LittleEndian, v); err != nil {
+		panic(err) // v has no more elements than raw
+	}
+	return convert[T](v)
 }
 
 // Floats returns the elements as float32, converting from float64 if need be.
-func (t *Tensor) Floats() ([]float32, error) { return numbers[float32](t) }
+func (t *Tensor) Floats() ([]float32, error) { return floats[float32](t) }
 
 // Doubles returns the elements as float64, converting from float32 if need be.
-func (t *Tensor) Doubles() ([]float64, error) { return numbers[float64](t) }
+func (t *Tensor) Doubles() ([]float64, error) { return floats[float64](t) }
 
-func numbers[T float32 | float64](t *Tensor) ([]T, error) {
+func floats[T number](t *Tensor) ([]T, error) {
 	switch t.DType {
 	case Float:
-		out := make([]T, len(t.Raw)/4)
-		for i := range out {
-			out[i] = T(math.Float32frombits(binary.LittleEndian.Uint32(t.Raw[4*i:])))
-		}
-		return out, nil
+		return decoded[T, float32](t.Raw), nil
 	case Double:
-		out := make([]T, len(t.Raw)/8)
-		for i := range out {
-			out[i] = T(math.Float64frombits(binary.LittleEndian.Uint64(t.Raw[8*i:])))
-		}
-		return out, nil
+		return decoded[T, float64](t.Raw), nil
 	}
 	return nil, fmt.Errorf("tensor %q holds %s, not float", t.Name, t.DType)
 }
 
-// Ints returns the elements of an int64, int32, int8 or uint8 tensor.
+// Ints returns the elements of an int64, int32, int8, uint8 or boolean tensor.
 func (t *Tensor) Ints() ([]int64, error) {
-	size := t.DType.Bits() / 8
-	var out []int64
 	switch t.DType {
-	case Int64, Int32, Int8, Uint8, Bool:
-		out = make([]int64, len(t.Raw)/size)
-	default:
-		return nil, fmt.Errorf("tensor %q holds %s, not integers", t.Name, t.DType)
+	case Int64:
+		return decoded[int64, int64](t.Raw), nil
+	case Int32:
+		return decoded[int64, int32](t.Raw), nil
+	case Int8:
+		return decoded[int64, int8](t.Raw), nil
+	case Uint8, Bool:
+		return decoded[int64, uint8](t.Raw), nil
 	}
-	for i := range out {
-		switch t.DType {
-		case Int64:
-			out[i] = int64(binary.LittleEndian.Uint64(t.Raw[8*i:]))
-		case Int32:
-			out[i] = int64(int32(binary.LittleEndian.Uint32(t.Raw[4*i:])))
-		case Int8:
-			out[i] = int64(int8(t.Raw[i]))
-		default:
-			out[i] = int64(t.Raw[i])
-		}
+	return nil, fmt.Errorf("tensor %q holds %s, not integers", t.Name, t.DType)
+}
+
+// Numbers returns the elements of a tensor that Doubles or Ints reads.
+func (t *Tensor) Numbers() ([]float64, error) {
+	if t.DType.IsFloat() {
+		return t.Doubles()
 	}
-	return out, nil
+	v, err := t.Ints()
+	return convert[float64](v), err
 }
 
 // Shape is a list of dimensions. A nil Shape has unknown rank, an empty one is a scalar.
