@@ -275,12 +275,9 @@ func (d *decoder) tensor(p *onnxpb.TensorProto) *graph.Tensor {
 func (d *decoder) contents(t *graph.Tensor, p *onnxpb.TensorProto) error {
 	lists := 0
 	for _, n := range []int{
-		len(p.FloatData), len(p.Int32Data), len(p.Int64Data), len(p.DoubleData), len(p.Uint64Data),
-		len(p.StringData),
+		len(p.FloatData), len(p.Int32Data), len(p.Int64Data), len(p.DoubleData), len(p.Uint64Data), len(p.StringData),
 	} {
-		if n > 0 {
-			lists++
-		}
+		lists += min(n, 1)
 	}
 	isExternal := p.GetDataLocation() == externalLocation
 	switch {
@@ -305,88 +302,61 @@ func (d *decoder) contents(t *graph.Tensor, p *onnxpb.TensorProto) error {
 
 // typed fills t.Raw from the field of p that the standard prescribes for t's type.
 func typed(t *graph.Tensor, p *onnxpb.TensorProto, lists int) (err error) {
-	used := 0
-	t.Raw = []byte{}
 	switch t.DType {
 	case graph.Float:
-		t.Raw, used = make([]byte, 4*len(p.FloatData)), len(p.FloatData)
-		for i, v := range p.FloatData {
-			binary.LittleEndian.PutUint32(t.Raw[4*i:], math.Float32bits(v))
-		}
-		p.FloatData = nil
+		t.Raw, p.FloatData = encoded(p.FloatData), nil
 	case graph.Double:
-		t.Raw, used = make([]byte, 8*len(p.DoubleData)), len(p.DoubleData)
-		for i, v := range p.DoubleData {
-			binary.LittleEndian.PutUint64(t.Raw[8*i:], math.Float64bits(v))
-		}
-		p.DoubleData = nil
+		t.Raw, p.DoubleData = encoded(p.DoubleData), nil
 	case graph.Int64:
-		t.Raw, used = make([]byte, 8*len(p.Int64Data)), len(p.Int64Data)
-		for i, v := range p.Int64Data {
-			binary.LittleEndian.PutUint64(t.Raw[8*i:], uint64(v))
-		}
-		p.Int64Data = nil
-	case graph.Uint32, graph.Uint64:
-		used = len(p.Uint64Data)
-		t.Raw, err = unsigned(t.DType, p.Uint64Data)
+		t.Raw, p.Int64Data = encoded(p.Int64Data), nil
+	case graph.Uint64:
+		t.Raw, p.Uint64Data = encoded(p.Uint64Data), nil
+	case graph.Uint32:
+		t.Raw, err = narrow[uint32](t.DType, p.Uint64Data, 0, math.MaxUint32)
 		p.Uint64Data = nil
-	default:
-		used = len(p.Int32Data)
-		t.Raw, err = narrow(t.DType, p.Int32Data)
+	case graph.Int32:
+		t.Raw, p.Int32Data = encoded(p.Int32Data), nil
+	case graph.Int16:
+		t.Raw, err = narrow[int16](t.DType, p.Int32Data, math.MinInt16, math.MaxInt16)
+		p.Int32Data = nil
+	case graph.Int8:
+		t.Raw, err = narrow[int8](t.DType, p.Int32Data, math.MinInt8, math.MaxInt8)
+		p.Int32Data = nil
+	case graph.Uint16, graph.Float16, graph.BFloat16: // 16-bit floats are there as their bits
+		t.Raw, err = narrow[uint16](t.DType, p.Int32Data, 0, math.MaxUint16)
+		p.Int32Data = nil
+	case graph.Bool:
+		t.Raw, err = narrow[uint8](t.DType, p.Int32Data, 0, 1)
+		p.Int32Data = nil
+	default: // also types below a byte, which are there as packed bytes
+		t.Raw, err = narrow[uint8](t.DType, p.Int32Data, 0, math.MaxUint8)
 		p.Int32Data = nil
 	}
-	if err == nil && lists == 1 && used == 0 {
+	if err == nil && lists == 1 && len(t.Raw) == 0 {
 		err = fmt.Errorf("is of type %s but has its elements in a field for another type", t.DType)
 	}
 	return err
 }
 
-func unsigned(t graph.DType, v []uint64) ([]byte, error) {
-	size := t.Bits() / 8
-	raw := make([]byte, size*len(v))
-	for i, x := range v {
-		if size == 8 {
-			binary.LittleEndian.PutUint64(raw[8*i:], x)
-			continue
-		}
-		if x > math.MaxUint32 {
-			return nil, fmt.Errorf("element %d is %d, which is not a %s", i, x, t)
-		}
-		binary.LittleEndian.PutUint32(raw[4*i:], uint32(x))
+// encoded is what raw_data holds of the elements.
+func encoded[T any](v []T) []byte {
+	raw, err := binary.Append([]byte{}, binary.LittleEndian, v)
+	if err != nil {
+		panic(err) // a slice of numbers has a size
 	}
-	return raw, nil
+	return raw
 }
 
-// narrow encodes int32_data, which holds every type of up to 32 bits: integers
-// as such, 16-bit floats as their bits, types below a byte as packed bytes.
-func narrow(t graph.DType, v []int32) ([]byte, error) {
-	lo, hi := int32(math.MinInt32), int32(math.MaxInt32)
-	switch t {
-	case graph.Int8:
-		lo, hi = math.MinInt8, math.MaxInt8
-	case graph.Int16:
-		lo, hi = math.MinInt16, math.MaxInt16
-	case graph.Uint16, graph.Float16, graph.BFloat16:
-		lo, hi = 0, math.MaxUint16
-	case graph.Bool:
-		lo, hi = 0, 1
-	case graph.Uint8, graph.Uint4, graph.Int4, graph.Uint2, graph.Int2:
-		lo, hi = 0, math.MaxUint8
-	}
-	size := max(1, t.Bits()/8)
-	raw := make([]byte, 0, size*len(v))
+// narrow encodes as T the elements of a type that has a field of a wider one.
+func narrow[T uint32 | int16 | uint16 | int8 | uint8, W int32 | uint64](
+	t graph.DType, v []W, lo, hi W,
+) ([]byte, error) {
+	out := make([]T, len(v))
 	for i, x := range v {
 		if x < lo || x > hi {
 			return nil, fmt.Errorf("element %d is %d, which is not a %s", i, x, t)
 		}
-		switch size {
-		case 1:
-			raw = append(raw, byte(x))
-		case 2:
-			raw = binary.LittleEndian.AppendUint16(raw, uint16(x))
-		default:
-			raw = binary.LittleEndian.AppendUint32(raw, uint32(x))
-		}
+		out[i] = T(x)
 	}
-	return raw, nil
+	return encoded(out), nil
 }
