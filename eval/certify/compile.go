@@ -579,23 +579,19 @@ func (k *compiler) compileActivation(_ context.Context, n *graph.Node, varying [
 	if len(varying) != 1 {
 		return errors.New("several of its inputs depend on the model's")
 	}
-	size := out.Len()
-	list, err := k.functions(n, varying[0], out.Dims)
+	list, err := k.functions(n, varying[0], out.Len())
 	if err != nil {
 		return err
 	}
 	in := n.Input(varying[0])
 	at := k.slot[in]
-	if k.values[in].Len() != size {
+	if k.values[in].Len() != out.Len() {
 		d := k.affine(n, in, func(int) (a, b, terms float64) { return 1, 0, 0 })
 		d.exact = true
 		at = d.out
 	}
 	for i, of := range list {
 		d := &activation{in: at, of: of, out: k.p.slots}
-		if len(of) != size {
-			return fmt.Errorf("its constants do not broadcast to its %d outputs", size)
-		}
 		k.p.slots++
 		at = d.out
 		k.step(d)
@@ -606,60 +602,57 @@ func (k *compiler) compileActivation(_ context.Context, n *graph.Node, varying [
 }
 
 // functions returns the functions that the node applies one after the other, each as a list with one function
-// for each number.
-func (k *compiler) functions(n *graph.Node, varying int, dims []int64) ([][]function, error) {
-	size := k.values[n.Outputs[0]].Len()
-	all := func(f function) [][]function { return [][]function{slices.Repeat([]function{f}, size)} }
+// for each of size numbers.
+func (k *compiler) functions(n *graph.Node, varying, size int) ([][]function, error) {
+	var out [][]function
+	all := func(f function) { out = append(out, slices.Repeat([]function{f}, size)) }
+	limits := map[int]func(bound float64) piecewiseLinear{} // by input
 	switch n.Op {
 	case "Relu":
-		return all(atLeast(0)), nil
+		all(atLeast(0))
 	case "LeakyRelu":
 		a := float64(n.Float("alpha", 0.01))
 		if a < 0 {
 			return nil, fmt.Errorf("its slope %v is negative", a)
 		}
-		return all(piecewiseLinear{0, a, 1}), nil
+		all(piecewiseLinear{0, a, 1})
 	case "Sigmoid", "Tanh":
-		return all(smooth{tanh: n.Op == "Tanh"}), nil
-	}
-	var out [][]function
-	bound := func(name string, of func(float64) piecewiseLinear) error {
-		if name == "" {
-			return nil
-		}
-		v, d, err := k.constant(name)
-		if err != nil {
-			return err
-		}
-		list := make([]function, 0, size)
-		for _, i := range broadcast(d, dims) {
-			list = append(list, of(v[i]))
-		}
-		out = append(out, list)
-		return nil
-	}
-	if n.Op == "Clip" {
+		all(smooth{tanh: n.Op == "Tanh"})
+	case "Clip":
 		if varying != 0 {
 			return nil, errors.New("its bounds depend on the model's input")
 		}
 		if a := n.Attr("min"); a != nil {
-			out = append(out, all(atLeast(float64(a.F)))...)
+			all(atLeast(float64(a.F)))
 		}
 		if a := n.Attr("max"); a != nil {
-			out = append(out, all(atMost(float64(a.F)))...)
+			all(atMost(float64(a.F)))
 		}
-		return out, errors.Join(bound(n.Input(1), atLeast), bound(n.Input(2), atMost))
-	}
-	of := atMost // Min
-	if n.Op == "Max" {
-		of = atLeast
+		limits[1], limits[2] = atLeast, atMost
+	case "Max", "Min":
+		of := atMost
+		if n.Op == "Max" {
+			of = atLeast
+		}
+		for i := range n.Inputs {
+			limits[i] = of
+		}
+		delete(limits, varying)
 	}
 	for i, in := range n.Inputs {
-		if i != varying {
-			if err := bound(in, of); err != nil {
-				return nil, err
-			}
+		of := limits[i]
+		if of == nil || in == "" {
+			continue
 		}
+		v, _, err := k.constant(in)
+		if err != nil {
+			return nil, err
+		}
+		var list []function
+		for _, at := range k.broadcast(in, n) {
+			list = append(list, of(v[at]))
+		}
+		out = append(out, list)
 	}
 	return out, nil
 }
