@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"cfq/calib"
 	"cfq/internal/realdata"
@@ -193,7 +192,7 @@ func TestStatsCache(t *testing.T) {
 		}
 		return s
 	}
-	same := func(a, b []calib.Stats) bool { return bytes.Equal(packed(a), packed(b)) }
+	same := func(a, b []calib.Stats) bool { return reflect.DeepEqual(a, b) }
 	hit := func() bool { return slices.Contains(stages, "statistics of the layers from the cache") }
 	want := collect(func(q *calibrated) { q.o.Cache = "" })
 	if s := collect(func(q *calibrated) { q.o.Cache = filepath.Join(dir, "..", "other") }); !same(want, s) {
@@ -276,44 +275,6 @@ func TestQuantizeWithCache(t *testing.T) {
 	if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 1 {
 		t.Errorf("%d files in the cache", len(files))
 	}
-}
-
-// Unpacking gives back what was packed, and refuses everything else without a panic.
-func TestUnpackSet(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		dim, rows := rapid.IntRange(1, 5).Draw(t, "dim"), rapid.IntRange(1, 6).Draw(t, "rows")
-		number := rapid.SampledFrom([]float32{
-			0, float32(math.Copysign(0, -1)), 1, -2.5, float32(math.NaN()),
-			float32(math.Inf(1)),
-		})
-		s := &calib.Set{Dim: dim, Factual: rows, X: rapid.SliceOfN(number, rows*dim, rows*dim).Draw(t, "x")}
-		x := slices.Clone(s.X)
-		s.Source, s.Reached = []int{}, []bool{}
-		for r := range rows {
-			if rapid.Bool().Draw(t, "refused") {
-				s.Source, s.Reached = append(s.Source, r), append(s.Reached, rapid.Bool().Draw(t, "reached"))
-				s.X = append(s.X, rapid.SliceOfN(number, dim, dim).Draw(t, "point")...)
-			}
-		}
-		s.Recourse = len(s.Source)
-		packed := packSet(s)
-		got, err := unpackSet(packed, x, dim)
-		if err != nil {
-			t.Fatal(err)
-		}
-		bits := cmp.Transformer("bits", math.Float32bits)
-		if d := cmp.Diff(s, got, bits); d != "" {
-			t.Fatal(d)
-		}
-		if _, err := unpackSet(packed[:rapid.IntRange(0, len(packed)-1).Draw(t, "cut")], x, dim); err == nil {
-			t.Fatal("a cut set was taken")
-		}
-		if _, err := unpackSet(append(packed, 0), x, dim); err == nil {
-			t.Fatal("a set with something behind was taken")
-		}
-		_, _ = unpackSet(rapid.SliceOf(rapid.Byte()).Draw(t, "noise"), x, dim)
-	})
 }
 
 // BenchmarkTeacherCache measures the calibration set when the teacher's actions are

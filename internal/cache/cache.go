@@ -12,13 +12,13 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/google/renameio/v2"
 )
 
 // Dir is a folder of results.
@@ -30,27 +30,23 @@ type Dir struct {
 // Key names what a result was computed from: a SHA-256.
 type Key [sha256.Size]byte
 
-// A file is magic, the key, the SHA-256 of the content, and the content.
+// A file is the SHA-256 of the content, and the content.
 const (
-	magic  = "cfq cache 1\n"
-	header = len(magic) + 2*sha256.Size
+	header = sha256.Size
 	suffix = ".cfq"
 )
 
-func (c Dir) path(k Key) string {
-	return filepath.Join(c.Path, hex.EncodeToString(k[:16])+suffix)
-}
+func (c Dir) path(k Key) string { return filepath.Join(c.Path, hex.EncodeToString(k[:])+suffix) }
 
 // Get returns what Put kept under k. A file that is damaged, or not one of the
 // cache's, counts as none.
 func (c Dir) Get(k Key) ([]byte, bool) {
 	b, err := os.ReadFile(c.path(k))
-	if err != nil || len(b) < header || string(b[:len(magic)]) != magic {
+	if err != nil || len(b) < header {
 		return nil, false
 	}
 	content := b[header:]
-	sum := sha256.Sum256(content)
-	if !bytes.Equal(b[len(magic):header], append(k[:], sum[:]...)) {
+	if sum := sha256.Sum256(content); !bytes.Equal(b[:header], sum[:]) {
 		return nil, false
 	}
 	now := time.Now()
@@ -64,17 +60,10 @@ func (c Dir) Put(k Key, content []byte) {
 	if int64(len(content)+header) > c.Limit || os.MkdirAll(c.Path, 0o700) != nil {
 		return
 	}
-	f, err := os.CreateTemp(c.Path, "new-*"+suffix)
-	if err != nil {
-		return
-	}
 	sum := sha256.Sum256(content)
-	_, err = f.Write(slices.Concat([]byte(magic), k[:], sum[:], content))
-	if errors.Join(err, f.Close()) != nil || os.Rename(f.Name(), c.path(k)) != nil {
-		_ = os.Remove(f.Name())
-		return
+	if renameio.WriteFile(c.path(k), append(sum[:], content...), 0o600) == nil {
+		c.prune()
 	}
-	c.prune()
 }
 
 // prune removes files, those used longest ago first, until the rest fits.
@@ -86,10 +75,7 @@ func (c Dir) prune() {
 	var files []fs.FileInfo
 	var total int64
 	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), suffix) {
-			continue // not ours
-		}
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && filepath.Ext(e.Name()) == suffix {
 			files = append(files, info)
 			total += info.Size()
 		}

@@ -27,7 +27,7 @@ func TestCache(t *testing.T) {
 	if _, ok := c.Get(keyOf("y")); ok {
 		t.Error("another key has something")
 	}
-	// The whole key counts, not only what the name shows of it.
+	// The whole key counts.
 	twin := keyOf("x")
 	twin[31]++
 	if _, ok := c.Get(twin); ok {
