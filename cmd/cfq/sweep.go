@@ -350,108 +350,87 @@ func newSweepView(r *ptq.SweepResult, cost ptq.Cost) *sweepView {
 	return v
 }
 
-// sweepColumn is what curves.csv holds of a point, for the at-th of its required margins.
-type sweepColumn struct {
-	name  string
-	unfit bool // known of points that do not fit, too
-	value func(p *ptq.SweepPoint, at int) any
+// sweepMetric is a column of curves.csv: a metric, and with interval its bounds and counts in four more.
+type sweepMetric struct {
+	column, key string
+	interval    bool
 }
 
-// sweepColumns is the table of what curves.csv holds; margins are those required.
-func sweepColumns(margins []eval.AtMargin) []sweepColumn {
-	list := []sweepColumn{
-		{"method", true, func(p *ptq.SweepPoint, _ int) any { return p.Method }},
-		{"budget", true, func(p *ptq.SweepPoint, _ int) any { return p.Budget }},
-		{"same_as_budget", false, func(p *ptq.SweepPoint, _ int) any { return orNone(p.Same) }},
-		{"bits_per_weight", false, func(p *ptq.SweepPoint, _ int) any { return p.Bits }},
-		{"stored_bits_per_weight", false, func(p *ptq.SweepPoint, _ int) any { return p.Stored }},
-		{"bytes", false, func(p *ptq.SweepPoint, _ int) any { return p.Bytes }},
-		{"bit_widths", false, func(p *ptq.SweepPoint, _ int) any {
-			return strings.Trim(fmt.Sprintf("%.4g", p.BitWidths), "[]") // means for some layers
-		}},
-		{"problems", false, func(p *ptq.SweepPoint, _ int) any { return len(p.Problems) }},
-		{"does_not_fit", true, func(p *ptq.SweepPoint, _ int) any { return p.Unfit }},
+func sweepMetrics() []sweepMetric {
+	return []sweepMetric{
+		{"accuracy_full", "decisions.accuracy_full", false},
+		{"accuracy", "decisions.accuracy_quant", true},
+		{"disagreement", "decisions.disagreement", true},
+		{"margin", "", false}, // the required one
+		{"vd", "margins[].vd", true},
+		{"rvd", "margins[].rvd", true},
+		{"crg_sums", "margins[].crg.ratio_of_sums", false},
+		{"crg_median", "margins[].crg.median", false},
+		{"crg_mean", "margins[].crg.mean", false},
+		{"dir_sim", "margins[].dir_sim", false},
+		{"act_overlap", "margins[].act_overlap", false},
+		{"margin_error_rms", "margins[].margin_error.rms", false},
+		{"tau01", "tau01", false},
+		{"rtau01", "rtau01", false},
 	}
-	metric := func(name, key string, whole bool) { // of a rate with its bounds and counts
-		m := eval.MetricAt(key)
-		add := func(end string, of func(v eval.Value) any) {
-			list = append(list, sweepColumn{name + end, false, func(p *ptq.SweepPoint, at int) any {
-				return of(m.Of(p.Measured, at))
-			}})
-		}
-		add("", func(v eval.Value) any { return v.Value })
-		if whole {
-			add("_lo", func(v eval.Value) any { return v.Lo })
-			add("_hi", func(v eval.Value) any { return v.Hi })
-			add("_num", func(v eval.Value) any { return v.Num })
-			add("_den", func(v eval.Value) any { return v.N })
-		}
-	}
-	metric("accuracy_full", "decisions.accuracy_full", false)
-	metric("accuracy", "decisions.accuracy_quant", true)
-	metric("disagreement", "decisions.disagreement", true)
-	list = append(list, sweepColumn{"margin", true, func(_ *ptq.SweepPoint, at int) any { return margins[at].Margin }})
-	metric("vd", "margins[].vd", true)
-	metric("rvd", "margins[].rvd", true)
-	for _, c := range [][2]string{
-		{"crg_sums", "margins[].crg.ratio_of_sums"},
-		{"crg_median", "margins[].crg.median"},
-		{"crg_mean", "margins[].crg.mean"},
-		{"dir_sim", "margins[].dir_sim"},
-		{"act_overlap", "margins[].act_overlap"},
-		{"margin_error_rms", "margins[].margin_error.rms"},
-		{"tau01", "tau01"},
-		{"rtau01", "rtau01"},
-	} {
-		metric(c[0], c[1], false)
-	}
-	return list
-}
-
-// orNone is a number, or "" for 0.
-func orNone(x float64) any {
-	if x == 0 {
-		return ""
-	}
-	return x
 }
 
 // csv writes one line for each point and required margin; what is undefined is empty.
 func (v *sweepView) csv(out io.Writer) error {
 	w := csv.NewWriter(out)
-	columns := sweepColumns(v.first.Margins) // the same for all points
-	line := make([]string, len(columns))
-	for i, c := range columns {
-		line[i] = c.name
+	line := []string{
+		"method", "budget", "same_as_budget", "bits_per_weight", "stored_bits_per_weight", "bytes", "bit_widths",
+		"problems", "does_not_fit",
+	}
+	for _, m := range sweepMetrics() {
+		line = append(line, m.column)
+		if m.interval {
+			line = append(line, m.column+"_lo", m.column+"_hi", m.column+"_num", m.column+"_den")
+		}
 	}
 	err := w.Write(line)
 	for i := range v.Points {
-		p := &v.Points[i]
-		for k := range v.first.Margins {
-			for j, c := range columns {
-				line[j] = ""
-				if p.Unfit == "" || c.unfit {
-					line[j] = sweepCell(c.value(p, k))
-				}
-			}
-			err = errors.Join(err, w.Write(line))
+		for k := range v.first.Margins { // the same for all points
+			err = errors.Join(err, w.Write(v.line(&v.Points[i], k)))
 		}
 	}
 	w.Flush()
 	return errors.Join(err, w.Error())
 }
 
-func sweepCell(value any) string {
-	if x, ok := value.(eval.Float); ok {
+// line is that of a point and its at-th required margin. Of a point that does not fit little is known.
+func (v *sweepView) line(p *ptq.SweepPoint, at int) []string {
+	number := func(x eval.Float) string {
 		if !x.Defined() {
 			return ""
 		}
-		value = float64(x)
+		return strconv.FormatFloat(float64(x), 'g', -1, 64)
 	}
-	if x, ok := value.(float64); ok {
-		return strconv.FormatFloat(x, 'g', -1, 64)
+	line := []string{string(p.Method), fmt.Sprint(p.Budget), "", "", "", "", "", "", p.Unfit}
+	if p.Unfit == "" {
+		copy(line[3:], []string{
+			fmt.Sprint(p.Bits), fmt.Sprint(p.Stored), strconv.Itoa(p.Bytes),
+			strings.Trim(fmt.Sprintf("%.4g", p.BitWidths), "[]"), strconv.Itoa(len(p.Problems)), // means for some layers
+		})
 	}
-	return fmt.Sprint(value)
+	if p.Same != 0 {
+		line[2] = fmt.Sprint(p.Same)
+	}
+	for _, m := range sweepMetrics() {
+		cells := make([]string, 1, 5)
+		if m.interval {
+			cells = cells[:5]
+		}
+		if m.key == "" {
+			cells[0] = fmt.Sprint(v.first.Margins[at].Margin)
+		} else if p.Unfit == "" {
+			metric := eval.MetricAt(m.key)
+			x := metric.Of(p.Measured, at)
+			copy(cells, []string{number(x.Value), number(x.Lo), number(x.Hi), strconv.Itoa(x.Num), strconv.Itoa(x.N)})
+		}
+		line = append(line, cells...)
+	}
+	return line
 }
 
 // warnings says which points are not what their lines look like.
@@ -491,33 +470,34 @@ func (v *sweepView) draw(w io.Writer) error {
 		{fmt.Sprintf("Accuracy (original %.4f)", full), "accuracy", "decisions.accuracy_quant", false},
 	} {
 		m := eval.MetricAt(c.key)
-		budget := chart.Chart{Title: c.title + " over the budget", X: x, Y: c.y}
-		size := chart.Chart{Title: c.title + " over the size", X: "file size in bytes", Y: c.y}
-		for _, method := range v.methods {
-			a, b := chart.Series{Name: string(method)}, chart.Series{Name: string(method)}
-			for i := range v.Points {
-				p := &v.Points[i]
-				if p.Method != method || p.Unfit != "" {
-					continue
+		over := func(title, label string, x func(p *ptq.SweepPoint) float64) {
+			drawn := chart.Chart{Title: c.title + title, X: label, Y: c.y}
+			for _, method := range v.methods {
+				s := chart.Series{Name: string(method)}
+				for i := range v.Points {
+					p := &v.Points[i]
+					if p.Method != method || p.Unfit != "" || math.IsNaN(x(p)) {
+						continue
+					}
+					value := m.Of(p.Measured, v.at)
+					s.X, s.Y = append(s.X, x(p)), append(s.Y, float64(value.Value))
+					if c.ends {
+						s.Low, s.High = append(s.Low, float64(value.Lo)), append(s.High, float64(value.Hi))
+					}
 				}
-				value := m.Of(p.Measured, v.at)
-				if !c.ends {
-					value.Lo, value.Hi = eval.Float(math.NaN()), eval.Float(math.NaN())
-				}
-				add := func(s *chart.Series, x float64) {
-					s.X, s.Y = append(s.X, x), append(s.Y, float64(value.Value))
-					s.Low, s.High = append(s.Low, float64(value.Lo)), append(s.High, float64(value.Hi))
-				}
-				add(&a, p.Budget)
-				if p.Same == 0 {
-					add(&b, float64(p.Bytes))
+				if s.X != nil { // it fits a budget
+					drawn.Series = append(drawn.Series, s)
 				}
 			}
-			if len(a.X) > 0 { // it fits a budget
-				budget.Series, size.Series = append(budget.Series, a), append(size.Series, b)
-			}
+			charts = append(charts, drawn)
 		}
-		charts = append(charts, budget, size)
+		over(" over the budget", x, func(p *ptq.SweepPoint) float64 { return p.Budget })
+		over(" over the size", "file size in bytes", func(p *ptq.SweepPoint) float64 {
+			if p.Same != 0 {
+				return math.NaN() // the same file
+			}
+			return float64(p.Bytes)
+		})
 	}
 	return chart.Draw(w, charts...)
 }
