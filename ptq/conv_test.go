@@ -58,7 +58,7 @@ func convolutionalLoans(tk *task.Task) *graph.Model {
 func TestQuantizeConvolutions(t *testing.T) {
 	t.Parallel()
 	_, tk, people := loans(t, "train.csv")
-	people = few(people, 500)
+	people = few(people, 300)
 	m := convolutionalLoans(tk)
 	const integers = "map[QGemm:1 QLinearConv:2]"
 	// Half of the people shall be favoured.

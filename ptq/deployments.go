@@ -1,7 +1,6 @@
 package ptq
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,21 +16,15 @@ import (
 	"cfq/task"
 )
 
-// DeployOptions are the settings of Deployments; the zero value is the default.
-type DeployOptions struct {
-	Models int    // how many to draw (8)
-	Seed   uint64 // deployment k depends on it and k only
-	// Rounding is the width of the dither in codes, 1 for stochastic rounding; 0 = 1,
-	// negative = none. With RoundGPTQ weights still make up for the rounding
-	// errors of those before them.
-	Rounding float64
-	// Jitter is the largest relative change of each weight scale and activation range;
-	// 0 = 0.02, negative = none.
-	Jitter float64
-	// Batch is the number of rows of the calibration set that each is calibrated on,
-	// drawn with replacement; 0 = 4096, negative = all of them as they are.
-	Batch int
+// variation is how deployments differ from the plan that they share.
+type variation struct {
+	rounding float64 // width of the dither in codes; 1 is stochastic rounding
+	jitter   float64 // the largest relative change of each weight scale and activation range
+	batch    int     // rows of the calibration set that each is calibrated on, drawn with replacement; 0 = all, undrawn
 }
+
+// usual is the variation of toolchains, see docs/recourse.md.
+func usual() variation { return variation{rounding: 1, jitter: 0.02, batch: 4096} }
 
 // Deployment is one sampled deployment of a plan: the same graph, layers, widths
 // and input grid, other codes, scales, biases and activation ranges.
@@ -43,15 +36,18 @@ type Deployment struct {
 // Deployments quantizes the model as Quantize does and draws deployments of the
 // same plan: what other runs of a toolchain, which round by chance, calibrate on
 // other rows and clip a little differently, would have shipped. They are files in
-// QDQ form like the nominal one.
+// QDQ form like the nominal one. Deployment k depends on the seed and k only.
 //
 // Reference: U(f_q) of "Uncertainty set from quantization-induced variability".
-func Deployments(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options,
-	d DeployOptions,
+func Deployments(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options, models int,
+	seed uint64,
 ) (nominal *Result, drawn []Deployment, err error) {
-	if d, err = d.withDefaults(); err != nil {
-		return nil, nil, inputError(err)
-	}
+	return deployments(ctx, m, t, people, o, models, seed, usual())
+}
+
+func deployments(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options, models int,
+	seed uint64, v variation,
+) (nominal *Result, drawn []Deployment, err error) {
 	c, err := Calibrate(ctx, m, t, people, o)
 	if err != nil {
 		return nil, nil, err
@@ -64,44 +60,31 @@ func Deployments(ctx context.Context, m *onnxio.Model, t *task.Task, people *tas
 	if nominal, err = a.quantize(ctx); err != nil {
 		return nil, nil, err
 	}
-	for k := range d.Models {
-		a.tell("sampled deployments", k, d.Models)
-		one, err := a.draw(ctx, d, k)
+	for k := range models {
+		a.tell("sampled deployments", k, models)
+		one, err := a.draw(ctx, v, seed, k)
 		if err != nil {
 			return nil, nil, fmt.Errorf("deployment %d: %w", k, err)
 		}
 		drawn = append(drawn, one)
 	}
-	a.tell("sampled deployments", d.Models, d.Models)
+	a.tell("sampled deployments", models, models)
 	return nominal, drawn, nil
 }
 
-func (d DeployOptions) withDefaults() (DeployOptions, error) {
-	d.Models, d.Batch = cmp.Or(d.Models, 8), cmp.Or(d.Batch, 4096)
-	d.Rounding, d.Jitter = max(cmp.Or(d.Rounding, 1), 0), max(cmp.Or(d.Jitter, 0.02), 0)
-	switch {
-	case d.Models < 0:
-		return d, fmt.Errorf("%d sampled deployments", d.Models)
-	case !(d.Rounding <= 8):
-		return d, fmt.Errorf("a dither of %v codes: 1 is stochastic rounding, 8 the most", d.Rounding)
-	case !(d.Jitter <= 0.5):
-		return d, fmt.Errorf("a jitter of %v: scales and clips change by 0.5 of themselves at most", d.Jitter)
-	}
-	return d, nil
-}
-
 // draw makes deployment k: the same assignment of bit widths, fitted to other statistics and with variation.
-func (a *allocated) draw(ctx context.Context, d DeployOptions, k int) (Deployment, error) {
-	seed := rand.NewPCG(d.Seed, uint64(k)).Uint64()
+func (a *allocated) draw(ctx context.Context, v variation, seed uint64, k int) (Deployment, error) {
+	vary := calib.Variation{
+		Seed: rand.NewPCG(seed, uint64(k)).Uint64(), Rounding: v.rounding, Jitter: v.jitter,
+	}
 	set := a.cal
-	if d.Batch > 0 {
-		set = a.cal.Batch(d.Batch, seed)
+	if v.batch > 0 {
+		set = a.cal.Batch(v.batch, vary.Seed)
 	}
 	stats, err := calib.Collect(ctx, a.full, a.grid.wide, set, a.grid.input, a.collects())
 	if err != nil {
 		return Deployment{}, err
 	}
-	vary := calib.Variation{Seed: seed, Rounding: d.Rounding, Jitter: d.Jitter}
 	fits := make([][]quant.Layer, len(a.layers))
 	for i := range a.layers {
 		fits[i] = make([]quant.Layer, len(a.formats()))
@@ -118,7 +101,7 @@ func (a *allocated) draw(ctx context.Context, d DeployOptions, k int) (Deploymen
 		return Deployment{}, err
 	}
 	out := Deployment{Plan: a.planOf(layers)}
-	recipe := a.recipe(map[string]string{"deployment": strconv.Itoa(k), "deployment_seed": strconv.FormatUint(d.Seed, 10)})
+	recipe := a.recipe(map[string]string{"deployment": strconv.Itoa(k), "deployment_seed": strconv.FormatUint(seed, 10)})
 	_, out.Model, err = a.write(out.Plan, recipe)
 	return out, err
 }
@@ -132,33 +115,25 @@ type Fleet struct {
 
 // OpenFleet makes deployments of the model, calibrated on people, and opens all of
 // them. Close the fleet after use.
-func OpenFleet(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options,
-	d DeployOptions,
-) (f *Fleet, err error) {
-	r, drawn, err := Deployments(ctx, m, t, people, o, d)
+func OpenFleet(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options, models int,
+	seed uint64,
+) (_ *Fleet, err error) {
+	r, drawn, err := Deployments(ctx, m, t, people, o, models, seed)
 	if err != nil {
 		return nil, err
 	}
-	f = &Fleet{Result: r}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close())
-			f = nil
-		}
-	}()
+	f := &Fleet{Result: r}
 	if f.Full, err = OpenFor(m, t, o.Workers); err != nil {
-		return f, inputError(err)
+		return nil, inputError(err)
 	}
-	if f.Nominal, err = openFile(ctx, r.Model, t, m.Engine(), o.Workers); err != nil {
-		return f, err
-	}
-	for k := range drawn {
-		c, err := openFile(ctx, drawn[k].Model, t, m.Engine(), o.Workers)
+	for _, d := range append([]Deployment{{Model: r.Model}}, drawn...) {
+		c, err := openFile(ctx, d.Model, t, m.Engine(), o.Workers)
 		if err != nil {
-			return f, fmt.Errorf("deployment %d: %w", k, err)
+			return nil, errors.Join(err, f.Close())
 		}
 		f.Drawn = append(f.Drawn, c)
 	}
+	f.Nominal, f.Drawn = f.Drawn[0], f.Drawn[1:]
 	return f, nil
 }
 

@@ -1,17 +1,16 @@
-package ptq_test
+package ptq
 
 import (
 	"bytes"
 	"context"
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"cfq/onnxio/codec"
-	"cfq/onnxio/graph"
-	"cfq/ptq"
 	"cfq/quant/qdq"
 	"cfq/quant/verify"
 	"cfq/recourse"
@@ -19,69 +18,75 @@ import (
 	"cfq/task"
 )
 
+// allocatedLoans is the example, allocated for deployments.
+func allocatedLoans(t *testing.T, n int, o Options) (*allocated, *task.People) {
+	t.Helper()
+	dir := filepath.Join("..", "testdata", "loans")
+	m, tk, people := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"),
+		filepath.Join(dir, "train.csv"))
+	people = people.Subset(spread(0, people.N, n))
+	c, err := Calibrate(context.Background(), loaded(t, m), tk, people, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	a, err := c.stage.allocate(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, people
+}
+
+func drawnOf(t *testing.T, a *allocated, v variation, seed uint64, k int) Deployment {
+	t.Helper()
+	d, err := a.draw(context.Background(), v, seed, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // Sampled deployments are files of their own, each with the layers, widths and kernels
 // of the nominal one, and the same for the same seed.
 func TestDeployments(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	m, tk, people := loans(t, "train.csv")
-	people = few(people, 200)
-	for _, o := range []ptq.Options{{Method: "ptq"}, {Method: "cf-ptq", Refine: 2}} {
-		method := o.Method
-		o.Workers = 1
-		nominal, drawn, err := ptq.Deployments(
-			ctx,
-			loaded(t, m),
-			tk,
-			people,
-			o,
-			ptq.DeployOptions{Models: 3, Seed: 1, Batch: 300},
-		)
+	few := variation{rounding: 1, jitter: 0.02, batch: 300}
+	for _, o := range []Options{{Method: PTQ}, {Refine: 2}} {
+		a, people := allocatedLoans(t, 200, o)
+		nominal, err := a.quantize(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		plain, err := ptq.Quantize(ctx, loaded(t, m), tk, people, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(drawn) != 3 || !bytes.Equal(nominal.Model, plain.Model) {
-			t.Fatalf("%s: %d deployments, or the nominal one is not that of Quantize", method, len(drawn))
-		}
-		o.Workers = 2
-		_, again, err := ptq.Deployments(ctx, loaded(t, m), tk, people, o, ptq.DeployOptions{Models: 2, Seed: 1, Batch: 300})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, others, err := ptq.Deployments(ctx, loaded(t, m), tk, people, o, ptq.DeployOptions{Models: 1, Seed: 2, Batch: 300})
-		if err != nil {
-			t.Fatal(err)
-		}
-		probe := []*graph.Tensor{graph.FromFloats(m.Graph.Inputs[0].Name, people.X[:200*tk.Dim()], 200, int64(tk.Dim()))}
-		for k, d := range drawn {
-			if k < len(again) && !bytes.Equal(d.Model, again[k].Model) {
-				t.Errorf("%s: deployment %d is another with two workers, or depends on how many are drawn", method, k)
-			}
-			for j, other := range append(drawn[:k:k], others...) {
+		others := []Deployment{drawnOf(t, a, few, 2, 0)}
+		for k := range 3 {
+			d := drawnOf(t, a, few, 1, k)
+			for j, other := range others {
 				if cmp.Equal(d.Plan.Layers, other.Plan.Layers) {
-					t.Errorf("%s: deployments %d and %d have the same plan", method, k, j)
+					t.Errorf("%s: deployments %d and %d have the same plan", o.Method, k, j)
 				}
 			}
+			others = append(others, d)
 			r, err := verify.Check(ctx, d.Model, verify.Options{
-				Plan: d.Plan, Probes: probe,
-				FloatBytes: nominal.FloatBytes,
+				Plan: d.Plan, Probes: a.probes(people.X), FloatBytes: nominal.FloatBytes,
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := r.Err(); err != nil {
-				t.Errorf("%s: deployment %d: %v", method, k, err)
+				t.Errorf("%s: deployment %d: %v", o.Method, k, err)
 			}
 			if got, want := containers(t, d.Model), containers(t, nominal.Model); got != want {
-				t.Errorf("%s: deployment %d has the layers %s, the nominal file %s", method, k, got, want)
+				t.Errorf("%s: deployment %d has the layers %s, the nominal file %s", o.Method, k, got, want)
 			}
 			if d := cmp.Diff(nominal.Plan.Input, d.Plan.Input); d != "" {
-				t.Errorf("%s: deployment %d: another input grid: %s", method, k, d)
+				t.Errorf("%s: deployment %d: another input grid: %s", o.Method, k, d)
 			}
+		}
+		o.Workers = 2
+		two, _ := allocatedLoans(t, 200, o)
+		if again := drawnOf(t, two, few, 1, 1); !bytes.Equal(again.Model, others[2].Model) {
+			t.Errorf("%s: a deployment is another with two workers, or depends on those before", o.Method)
 		}
 	}
 }
@@ -107,14 +112,12 @@ func containers(t *testing.T, onnx []byte) string {
 // With nothing to vary, a deployment computes what the nominal file computes.
 func TestDeploymentWithoutVariation(t *testing.T) {
 	t.Parallel()
-	m, tk, people := loans(t, "train.csv")
-	people = few(people, 200)
-	nominal, drawn, err := ptq.Deployments(context.Background(), loaded(t, m), tk, people, ptq.Options{},
-		ptq.DeployOptions{Models: 1, Rounding: -1, Jitter: -1, Batch: -1})
+	a, _ := allocatedLoans(t, 200, Options{})
+	nominal, err := a.quantize(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(nominal.Plan, drawn[0].Plan); d != "" {
+	if d := cmp.Diff(nominal.Plan, drawnOf(t, a, variation{}, 1, 0).Plan); d != "" {
 		t.Error(d)
 	}
 }
@@ -123,32 +126,33 @@ func TestDeploymentWithoutVariation(t *testing.T) {
 // original; more variation, more difference.
 func TestDeploymentsStayNear(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
-	m, tk, people := loans(t, "train.csv")
-	people = few(people, 600)
-	rms := func(d ptq.DeployOptions) (drift, quantization float64) {
-		d.Models = 3
-		if d.Batch == 0 {
-			d.Batch = people.N // the default is for more people
-		}
-		f, err := ptq.OpenFleet(ctx, loaded(t, m), tk, people, ptq.Options{Refine: 2}, d)
+	a, people := allocatedLoans(t, 600, Options{Refine: 2})
+	run := func(onnx []byte) []float32 {
+		c, err := openFile(context.Background(), onnx, a.task, a.engine, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close()
-		nominal := margins(t, f.Nominal, people.X)
-		quantization = difference(margins(t, f.Full, people.X), nominal)
-		for _, c := range f.Drawn {
-			drift += difference(margins(t, c, people.X), nominal) / 3
-		}
-		return drift, quantization
+		defer c.Close()
+		return margins(t, c, people.X)
 	}
-	little, _ := rms(ptq.DeployOptions{Rounding: -1, Jitter: 0.002, Batch: -1})
-	usual, quantization := rms(ptq.DeployOptions{})
-	much, _ := rms(ptq.DeployOptions{Rounding: 3, Jitter: 0.2})
-	if !(0 < little && little < usual && usual < much) || usual > 4*quantization {
+	r, err := a.quantize(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nominal := run(r.Model)
+	quantization := difference(margins(t, a.full, people.X), nominal)
+	rms := func(v variation) (drift float64) {
+		for k := range 2 {
+			drift += difference(run(drawnOf(t, a, v, 0, k).Model), nominal) / 2
+		}
+		return drift
+	}
+	little := rms(variation{jitter: 0.002})
+	common := rms(variation{rounding: 1, jitter: 0.02, batch: people.N}) // usual is for more people
+	much := rms(variation{rounding: 3, jitter: 0.2, batch: people.N})
+	if !(0 < little && little < common && common < much) || common > 4*quantization {
 		t.Errorf("rms margin difference %v with little variation, %v as usual, %v with much; quantization makes %v",
-			little, usual, much, quantization)
+			little, common, much, quantization)
 	}
 }
 
@@ -175,10 +179,13 @@ func difference(a, b []float32) float64 {
 func TestRobustness(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	m, tk, train := loans(t, "train.csv")
-	_, _, test := loans(t, "test.csv")
-	f, err := ptq.OpenFleet(ctx, loaded(t, m), tk, few(train, 300), ptq.Options{Budget: 2.5, Refine: 1, Workers: 2},
-		ptq.DeployOptions{Models: 8, Batch: 300})
+	dir := filepath.Join("..", "testdata", "loans")
+	m, tk, train := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"),
+		filepath.Join(dir, "train.csv"))
+	_, _, test := readAll(t, filepath.Join(dir, "model.onnx"), filepath.Join(dir, "task.yaml"),
+		filepath.Join(dir, "test.csv"))
+	f, err := OpenFleet(ctx, loaded(t, m), tk, train.Subset(spread(0, train.N, 300)),
+		Options{Budget: 2.5, Refine: 1, Workers: 2}, 6, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,16 +194,16 @@ func TestRobustness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := ptq.RobustOptions{Sample: 60, Seed: 3, Seen: 5, Margins: []float64{0.1}}
+	o := RobustOptions{Sample: 40, Seed: 3, Seen: 4, Margins: []float64{0.1}}
 	r, err := f.Robustness(ctx, set, test, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Refused < r.People || r.People != 60 || r.Seen != 5 || r.HeldOut != 3 || len(r.Rows) != 3 || !(r.Drift > 0) {
+	if r.Refused < r.People || r.People != 40 || r.Seen != 4 || r.HeldOut != 2 || len(r.Rows) != 3 || !(r.Drift > 0) {
 		t.Fatalf("%+v", r)
 	}
 	original, quantized, robust := r.Rows[0], r.Rows[1], r.Rows[2]
-	share := func(row ptq.RobustRow) float64 { return float64(row.Found) / float64(r.People) }
+	share := func(row RobustRow) float64 { return float64(row.Found) / float64(r.People) }
 	if original.Original != share(original) || robust.Original != share(robust) || robust.SeenAll != share(robust) ||
 		robust.Seen < robust.SeenAll {
 		t.Errorf("a model refuses what was solved on it: %+v", r.Rows)
@@ -219,23 +226,7 @@ func TestRobustness(t *testing.T) {
 	if d := cmp.Diff(r, again); d != "" {
 		t.Errorf("depends on workers: %s", d)
 	}
-}
-
-func TestDeployErrors(t *testing.T) {
-	t.Parallel()
-	m, tk, people := loans(t, "train.csv")
-	for want, d := range map[string]ptq.DeployOptions{
-		"-1 sampled deployments": {Models: -1},
-		"dither of NaN codes":    {Rounding: math.NaN()},
-		"jitter of 2":            {Jitter: 2},
-	} {
-		if _, _, err := ptq.Deployments(context.Background(), loaded(t, m), tk, people, ptq.Options{},
-			d); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v", d, err)
-		}
-	}
-	f := &ptq.Fleet{}
-	if _, err := f.Robustness(context.Background(), nil, &task.People{}, ptq.RobustOptions{Seen: 1}); err == nil {
-		t.Error("one of no deployments was seen")
+	if _, err := f.Robustness(ctx, set, test, RobustOptions{Seen: 7}); err == nil {
+		t.Error("seven of six deployments were seen")
 	}
 }

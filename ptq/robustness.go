@@ -1,7 +1,6 @@
 package ptq
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -13,18 +12,13 @@ import (
 	"cfq/task"
 )
 
-// RobustOptions are the settings of Robustness; the zero value is the default.
+// RobustOptions are the settings of Robustness.
 type RobustOptions struct {
-	// Seen is how many of the fleet's deployments the robust solver knows; the rest are
-	// held out. 0 = half of them.
-	Seen    int
-	Margins []float64             // required logit margins; nil = 0 and 0.1
-	Sample  int                   // the largest number of people, drawn by Seed; 0 = all that the original refuses
-	Seed    uint64                // of the sample, and of the solver unless Solver.Seed is set
-	Solver  recourse.SolveOptions // Margin and Progress are set by Robustness
-	Workers int                   // of the solver unless Solver.Workers is set
-	// Progress receives the steps of the work; nil = none.
-	Progress func(Event)
+	Seen    int       // how many of the fleet's deployments the robust solver knows; the rest are held out
+	Margins []float64 // required logit margins
+	Sample  int       // the largest number of people, drawn by Seed; 0 = all that the original refuses
+	Seed    uint64    // of the sample and of the solver
+	Workers int       // of the solver
 }
 
 // Robustness says how the recourse of three solvers fares under deployments that
@@ -72,17 +66,9 @@ type RobustRow struct {
 func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *task.People,
 	o RobustOptions,
 ) (*Robustness, error) {
-	if o.Seen == 0 {
-		o.Seen = (len(f.Drawn) + 1) / 2
+	if o.Seen < 0 || o.Seen > len(f.Drawn) {
+		return nil, inputError(fmt.Errorf("%d of %d deployments seen", o.Seen, len(f.Drawn)))
 	}
-	if o.Seen < 0 || o.Seen > len(f.Drawn) || o.Sample < 0 {
-		return nil, inputError(fmt.Errorf("%d of %d deployments seen and a sample of %d people", o.Seen, len(f.Drawn),
-			o.Sample))
-	}
-	if o.Margins == nil {
-		o.Margins = []float64{0, 0.1}
-	}
-	o.Solver.Seed, o.Solver.Workers = cmp.Or(o.Solver.Seed, o.Seed), cmp.Or(o.Solver.Workers, o.Workers)
 	margins, err := f.Full.Margins(ctx, people.X)
 	if err != nil {
 		return nil, err
@@ -98,8 +84,7 @@ func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *tas
 	set = set.Select(rows)
 	x := rowsOf(people.X, f.Full.Dim(), rows)
 	for i, margin := range o.Margins {
-		o.Solver.Margin = margin
-		rows, drift, err := f.solvers(ctx, set, x, o)
+		rows, drift, err := f.solvers(ctx, set, x, margin, o)
 		if err != nil {
 			return nil, err
 		}
@@ -112,29 +97,25 @@ func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *tas
 }
 
 // solvers runs the three solvers at one margin and judges what they find.
-func (f *Fleet) solvers(ctx context.Context, set *constraint.Set, x []float32, o RobustOptions) (rows []RobustRow,
-	drift float64, err error,
+func (f *Fleet) solvers(ctx context.Context, set *constraint.Set, x []float32, margin float64, o RobustOptions) (
+	rows []RobustRow, drift float64, err error,
 ) {
 	var found [][]recourse.Action
 	for _, s := range []struct {
 		name  string
 		model recourse.Model
 	}{{"original", f.Full}, {"quantized", f.Nominal}, {"all seen", f.Worst(o.Seen)}} {
-		stage := fmt.Sprintf("recourse of %s, margin %g", s.name, o.Solver.Margin)
-		o.Solver.Progress = func(done, total int) {
-			if o.Progress != nil {
-				o.Progress(Event{Stage: stage, Done: done, Total: total})
-			}
-		}
 		start := time.Now()
-		actions, err := recourse.Solve(ctx, s.model, set, x, o.Solver)
+		actions, err := recourse.Solve(ctx, s.model, set, x, recourse.SolveOptions{
+			Margin: margin, Seed: o.Seed, Workers: o.Workers,
+		})
 		if err != nil {
-			return nil, 0, fmt.Errorf("%s: %w", stage, err)
+			return nil, 0, fmt.Errorf("recourse of %s, margin %g: %w", s.name, margin, err)
 		}
-		row := RobustRow{Margin: o.Solver.Margin, Solver: s.name, Seconds: time.Since(start).Seconds()}
+		row := RobustRow{Margin: margin, Solver: s.name, Seconds: time.Since(start).Seconds()}
 		d, err := f.judge(ctx, actions, o.Seen, &row)
 		if err != nil {
-			return nil, 0, fmt.Errorf("%s: %w", stage, err)
+			return nil, 0, fmt.Errorf("recourse of %s, margin %g: %w", s.name, margin, err)
 		}
 		if len(rows) == 0 {
 			drift = d

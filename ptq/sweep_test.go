@@ -25,7 +25,7 @@ func sweepLoans(t *testing.T) (m *graph.Model, tk *task.Task, train, test *task.
 	_, _, test = loans(t, "test.csv")
 	return m, tk, few(train, 200), few(test, 150), ptq.SweepOptions{
 		Methods: []ptq.MethodName{"ptq", "cf-ptq-calib"}, Budgets: []float64{4.5, 2, 4}, Margins: []float64{0.1, 0.25},
-		Sample: 8, Seed: 5,
+		Sample: 4, Seed: 5,
 		Quantize: ptq.Options{},
 	}
 }
@@ -59,6 +59,12 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 	}
 	differ := 0
 	for i, p := range r.Points {
+		if i > 0 && !reflect.DeepEqual(p.Measured.Margins, r.Points[0].Measured.Margins) {
+			differ++
+		}
+		if i != 1 && i != 5 { // the others come about in the same way
+			continue
+		}
 		method, budget := o.Methods[i/3], []float64{2, 4, 4.5}[i%3]
 		qo := o.Quantize
 		qo.Method, qo.Budget = method, budget
@@ -93,9 +99,6 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 		if d := cmp.Diff(want, p.Measured, numbers()); d != "" {
 			t.Errorf("%s at %v: %s", method, budget, d)
 		}
-		if i > 0 && !reflect.DeepEqual(p.Measured.Margins, r.Points[0].Measured.Margins) {
-			differ++
-		}
 	}
 	if r.Points[2].Same != 4 || r.Points[1].Same != 0 || r.Points[2].Measured != r.Points[1].Measured {
 		t.Error("uniform widths at 4.5 bits are those at 4, and that is not seen")
@@ -110,7 +113,7 @@ func TestSweepIsQuantizeAndCompare(t *testing.T) {
 func TestSweepResumes(t *testing.T) {
 	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
-	o.Sample = 6
+	o.Sample = 3
 	want := sweep(t, o)
 	for run, stop := range []int{1, 2, 99} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -144,7 +147,7 @@ func TestSweepResumes(t *testing.T) {
 func TestSweepUnfit(t *testing.T) {
 	t.Parallel()
 	m, tk, train, test, o := sweepLoans(t)
-	o.Methods, o.Quantize.Cost, o.Sample = []ptq.MethodName{"ptq"}, ptq.CostBytes, 6
+	o.Methods, o.Quantize.Cost, o.Sample = []ptq.MethodName{"ptq"}, ptq.CostBytes, 2
 	o.Budgets = []float64{8}
 	fits := sweep(t, o)
 	o.Budgets = []float64{2, 8}

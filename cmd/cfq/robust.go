@@ -83,7 +83,7 @@ func (f robustFlags) open(ctx context.Context, e *env, m *onnxio.Model, t *task.
 	fleet, err := ptq.OpenFleet(ctx, m, t, people, ptq.Options{
 		Method: f.method, Budget: f.budget, Workers: e.workers,
 		Progress: e.progress(),
-	}, ptq.DeployOptions{Models: 2 * f.models, Seed: seed})
+	}, 2*f.models, seed)
 	if err != nil {
 		return nil, runError(err)
 	}

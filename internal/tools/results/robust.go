@@ -47,7 +47,7 @@ func robustness(
 		return nil, err
 	}
 	f, err := ptq.OpenFleet(ctx, m, in.task, in.train, ptq.Options{Method: method, Workers: o.workers},
-		ptq.DeployOptions{Models: 2 * robustDeployments, Seed: 1})
+		2*robustDeployments, 1)
 	if err != nil {
 		return nil, err
 	}
