@@ -75,16 +75,13 @@ func Solve(
 
 // Made counts the people that the model refuses, those of them who are evaluated, and the promises to these at the
 // at-th of the required margins.
-func (s *Solution) Made(at int) (refused, evaluated, promises int) {
-	for _, m := range s.margins {
-		refused += count(!approves(Float(m)))
-	}
+func (s *Solution) Made(at int) (all, evaluated, promises int) {
 	if s.steps != nil {
 		for _, p := range s.steps[at] {
 			promises += count(p.Made())
 		}
 	}
-	return refused, len(s.rows), promises
+	return len(refused(s.margins, 0, 0)), len(s.rows), promises
 }
 
 // solveOriginal solves what is asked of the original alone.

@@ -7,8 +7,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/internal/cli"
-	"cfq/onnxio"
-	"cfq/onnxio/codec"
 	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/task"
@@ -16,23 +14,11 @@ import (
 
 // calibrationFlags are the flags of what a model is calibrated on.
 type calibrationFlags struct {
-	data, task, rows string
-	from, overrides  string
-	limit            int // of the rows
-	teacher          recourse.TeacherOptions
-	noCache          bool
-}
+	peopleFlags
 
-// addFiles adds the flags that come first.
-func (f *calibrationFlags) addFiles(fs *pflag.FlagSet) {
-	fs.StringVarP(&f.data, "data", "d", "", "the calibration rows: a CSV (also gzipped) or Parquet `file`")
-	fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
-}
-
-// addPromises adds the flags of recourse that is not the teacher's.
-func (f *calibrationFlags) addPromises(fs *pflag.FlagSet) {
-	fs.StringVar(&f.from, "promises", "", fromHelp)
-	fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
+	limit   int // of the rows
+	teacher recourse.TeacherOptions
+	noCache bool
 }
 
 func (f *calibrationFlags) addTeacher(fs *pflag.FlagSet) {
@@ -52,11 +38,6 @@ func (f *calibrationFlags) addTeacher(fs *pflag.FlagSet) {
 		"compute teacher recourse anew instead of reading it back from an earlier run")
 }
 
-// inputs are the files that the flags and MODEL name.
-func (f *calibrationFlags) inputs(model string) []string {
-	return append(codec.ExternalFiles(model), model, f.data, f.task, f.rows, f.from, f.overrides)
-}
-
 // fill sets the options that the flags are about. The teacher's seed counts only where something is drawn,
 // so that another one is no other run. Where the system has no place for a cache there is none.
 func (f *calibrationFlags) fill(e *env, o *ptq.Options) {
@@ -74,28 +55,16 @@ func (f *calibrationFlags) fill(e *env, o *ptq.Options) {
 	}
 }
 
-// open reads the task, the model and the people, and sets the options of all that the flags say.
+// open reads the inputs, and sets the options of all that the flags say.
 func (f *calibrationFlags) open(ctx context.Context, e *env, model string, read task.ReadOptions, o *ptq.Options) (
-	t *task.Task, m *onnxio.Model, people *task.People, err error,
+	*opened, error,
 ) {
-	if t, err = readTask(f.task); err != nil {
-		return nil, nil, nil, err
-	}
-	set, err := actionSet(f.task, f.overrides, t)
+	in, err := f.peopleFlags.open(ctx, e, []string{model}, read)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
-	if m, err = loadModel(ctx, e, model); err != nil {
-		return nil, nil, nil, err
-	}
-	people, given, err := promised(ctx, e, f.data, f.rows, f.from, t, read)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	who := set.of(people)
-	set.warn(e)
 	f.fill(e, o)
-	o.Overrides = set.list
-	o.Promises, err = judgedBy(ctx, e, model, m, t, who, given)
-	return t, m, people, err
+	o.Overrides = in.allowed.list
+	o.Promises, err = in.judged(ctx, e, model)
+	return in, err
 }

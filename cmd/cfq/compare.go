@@ -123,7 +123,7 @@ func (f *compareFlags) results(ctx context.Context, d *evaluation, names []strin
 
 // comparison adds to a comparison where its models came from.
 func (d *evaluation) comparison(names []string, c *eval.Comparison) (*report.Comparison, error) {
-	files, err := d.inputs()
+	files, err := d.described()
 	if err != nil {
 		return nil, err
 	}

@@ -90,10 +90,6 @@ func openClassifier(e *env, path string, m *onnxio.Model, t *task.Task) (*classi
 	return c, nil
 }
 
-// overridesHelp is the help of the flag that actionSet's overrides come from.
-const overridesHelp = "what single people can change where it differs from the task: a CSV or Parquet `file`, " +
-	"see docs/task.md"
-
 // allowed is what people can change, and the overrides of single people.
 type allowed struct {
 	set       *constraint.Set // of the rows of the data
@@ -146,12 +142,7 @@ func (a *allowed) warn(e *env) {
 
 // readPeople reads the rows of a data file that spec selects (see rowsHelp) and
 // warns of those that cannot be read.
-func readPeople(ctx context.Context, e *env, path, spec string, t *task.Task) (*task.People, error) {
-	return readPeopleWith(ctx, e, path, spec, t, task.ReadOptions{})
-}
-
-// readPeopleWith is readPeople with further options.
-func readPeopleWith(
+func readPeople(
 	ctx context.Context, e *env, path, spec string, t *task.Task, o task.ReadOptions,
 ) (*task.People, error) {
 	chosen, err := readOptions(path, spec)
@@ -232,22 +223,10 @@ func readRows(path string) ([]int, error) {
 	return rows, cli.Wrap(err, cli.Unusable, "")
 }
 
-// recipe returns what the metadata of a quantized model says about how it was
-// made: the entries of cfq.recipe, a JSON object, and any other cfq.* entries.
-func recipe(m *graph.Model) map[string]string {
-	r := map[string]string{}
-	for _, e := range m.Metadata {
-		key, ok := strings.CutPrefix(e.Key, "cfq.")
-		if !ok {
-			continue
-		}
-		var steps map[string]string
-		if key != "recipe" || json.Unmarshal([]byte(e.Value), &steps) != nil {
-			steps = map[string]string{key: e.Value}
-		}
-		maps.Copy(r, steps)
-	}
-	if len(r) == 0 {
+// recipe returns what a quantized model says about how it was made, nil when it says nothing.
+func recipe(m *graph.Model) (r map[string]string) {
+	text, ok := m.Meta("cfq.recipe")
+	if !ok || json.Unmarshal([]byte(text), &r) != nil {
 		return nil
 	}
 	return r

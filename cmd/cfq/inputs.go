@@ -25,11 +25,77 @@ import (
 	"cfq/task"
 )
 
+// peopleFlags name the files about people.
+type peopleFlags struct {
+	data, task, rows, promises, overrides string
+}
+
+func (f *peopleFlags) addData(fs *pflag.FlagSet, who string) {
+	fs.StringVarP(&f.data, "data", "d", "", who+": a CSV (also gzipped) or Parquet `file`")
+	fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
+}
+
+func (f *peopleFlags) addRows(fs *pflag.FlagSet) { fs.StringVar(&f.rows, "rows", "", rowsHelp) }
+
+// addPromises adds the flags of recourse that is not computed.
+func (f *peopleFlags) addPromises(fs *pflag.FlagSet) {
+	fs.StringVar(&f.promises, "promises", "",
+		"use the promises of this `file`, see docs/recourse.md, in place of recourse that is computed")
+	f.addOverrides(fs)
+}
+
+func (f *peopleFlags) addOverrides(fs *pflag.FlagSet) {
+	fs.StringVar(&f.overrides, "overrides", "",
+		"what single people can change where it differs from the task: a CSV or Parquet `file`, see docs/task.md")
+}
+
+// paths are the files that the flags and the models' names stand for.
+func (f *peopleFlags) paths(models ...string) []string {
+	paths := append([]string{f.data, f.task, f.rows, f.promises, f.overrides}, models...)
+	for _, m := range models {
+		paths = append(paths, codec.ExternalFiles(m)...)
+	}
+	return paths
+}
+
+// opened is what most subcommands work on.
+type opened struct {
+	task    *task.Task
+	allowed *allowed
+	set     *constraint.Set // of the people, by position
+	people  *task.People
+	issued  *promise.File // nil without --promises
+	files   []*onnxio.Model
+}
+
+// open reads the task, the models and the people, in the order in which mistakes are cheapest to report.
+func (f *peopleFlags) open(ctx context.Context, e *env, models []string, read task.ReadOptions) (_ *opened, err error) {
+	in := &opened{}
+	if in.task, err = readTask(f.task); err != nil {
+		return nil, err
+	}
+	if in.allowed, err = actionSet(f.task, f.overrides, in.task); err != nil {
+		return nil, err
+	}
+	for _, path := range models {
+		m, err := loadModel(ctx, e, path)
+		if err != nil {
+			return nil, err
+		}
+		in.files = append(in.files, m)
+	}
+	if in.people, in.issued, err = f.promised(ctx, e, in.task, read); err != nil {
+		return nil, err
+	}
+	in.set = in.allowed.of(in.people)
+	in.allowed.warn(e)
+	return in, nil
+}
+
 // evaluationFlags are the flags of the subcommands that compare models on people.
 type evaluationFlags struct {
-	data, task, rows   string
-	promises           string
-	overrides          string
+	peopleFlags
+
 	sample             int
 	seed               uint64
 	restarts           int
@@ -45,11 +111,9 @@ type evaluationFlags struct {
 const noBy = "none"
 
 func (f *evaluationFlags) add(fs *pflag.FlagSet) {
-	fs.StringVarP(&f.data, "data", "d", "", "the people: a CSV (also gzipped) or Parquet `file`")
-	fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
-	fs.StringVar(&f.rows, "rows", "", rowsHelp)
-	fs.StringVar(&f.promises, "promises", "", fromHelp)
-	fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
+	f.addData(fs, "the people")
+	f.addRows(fs)
+	f.addPromises(fs)
 	fs.IntVar(&f.sample, "sample", 0, "evaluate a random sample of this many refused `people`; 0 takes all")
 	cli.Within(fs, "sample", &f.sample, 0, math.MaxInt, "0, for all, or more")
 	fs.Uint64Var(&f.seed, "seed", 1, "`seed` of the sample and of the solver")
@@ -72,16 +136,13 @@ func (f *evaluationFlags) addCertify(fs *pflag.FlagSet) {
 
 // evaluation is what a subcommand works on: models that are open, people who are read.
 type evaluation struct {
-	e      *env
-	f      *evaluationFlags
-	task   *task.Task
-	set    *constraint.Set // of people, by position
-	people *task.People
-	issued *promise.File // nil without --promises
+	*opened
+
+	e *env
+	f *evaluationFlags
 	// how far margins that the promises file states are from those found; NaN when it states none
 	marginMismatch float64
 	paths          []string // of the models, the original's first
-	files          []*onnxio.Model
 	models         []*classifier.Model
 	// sources are the models' files as reports name them.
 	sources []report.File
@@ -92,42 +153,26 @@ type evaluation struct {
 	warnings []string
 }
 
-// open reads the task, the models and the people, in the order in which mistakes are cheapest to report.
-// outputs are files that will be written. keep says which of the people remain; nil keeps all.
+// open reads the inputs and opens the models. outputs are files that will be written. keep says which of the people
+// remain; nil keeps all.
 func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []string, o task.ReadOptions,
 	keep func(*task.People) ([]int, error),
 ) (_ *evaluation, err error) {
-	var inputs []string
+	known := f.peopleFlags.paths(paths...)
 	for _, p := range paths {
-		inputs = append(append(inputs, p, record.Path(p)), codec.ExternalFiles(p)...)
+		known = append(known, record.Path(p))
 	}
-	if err := cli.Distinct(append(inputs, f.data, f.task, f.rows, f.promises, f.overrides), outputs); err != nil {
+	if err := cli.Distinct(known, outputs); err != nil {
 		return nil, err
 	}
 	d := &evaluation{e: e, f: f, paths: paths}
-	if d.task, err = readTask(f.task); err != nil {
+	if d.opened, err = f.peopleFlags.open(ctx, e, paths, o); err != nil {
 		return nil, err
-	}
-	set, err := actionSet(f.task, f.overrides, d.task)
-	if err != nil {
-		return nil, err
-	}
-	for _, path := range paths {
-		m, err := loadModel(ctx, e, path)
-		if err != nil {
-			return nil, err
-		}
-		d.files = append(d.files, m)
 	}
 	if err := d.pairing(); err != nil {
 		return nil, err
 	}
-	if f.minGroup == 0 {
-		f.minGroup = 1
-	}
-	if d.people, d.issued, err = promised(ctx, e, f.data, f.rows, f.promises, d.task, o); err != nil {
-		return nil, err
-	}
+	f.minGroup = max(f.minGroup, 1)
 	if keep != nil {
 		rows, err := keep(d.people)
 		if err != nil {
@@ -140,8 +185,6 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 			return nil, f.badGroups(err)
 		}
 	}
-	d.set = set.of(d.people)
-	set.warn(e)
 	for i, path := range paths {
 		m, err := openClassifier(e, path, d.files[i], d.task)
 		if err != nil {
@@ -158,7 +201,7 @@ func (d *evaluation) only(rows []int) {
 		return
 	}
 	all := d.people
-	d.people = all.Subset(rows)
+	d.people, d.set = all.Subset(rows), d.set.Select(rows)
 	d.people.Total, d.people.Failed, d.people.Filtered, d.people.Excluded = all.Total, all.Failed, all.Filtered,
 		all.Excluded+all.N-len(rows)
 	if d.issued != nil {

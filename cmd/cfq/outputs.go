@@ -124,7 +124,7 @@ func (o outputs[D]) write(e *env, d *D, views []report.View[D]) error {
 
 // document adds to a result where it came from and, with details, the layers of the quantized model.
 func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool) (*report.Document, error) {
-	files, err := d.inputs()
+	files, err := d.described()
 	if err != nil {
 		return nil, err
 	}
@@ -148,8 +148,8 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 	return doc, err
 }
 
-// inputs are the data, the task, the promises and the overrides; those that there are none of are empty.
-func (d *evaluation) inputs() (files [4]report.File, err error) {
+// described are the data, the task, the promises and the overrides; those that there are none of are empty.
+func (d *evaluation) described() (files [4]report.File, err error) {
 	for i, path := range []string{d.f.data, d.f.task, d.f.promises, d.f.overrides} {
 		if files[i], err = source(path); err != nil {
 			return files, err

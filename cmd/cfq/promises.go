@@ -8,7 +8,6 @@ import (
 
 	"cfq/internal/cli"
 	"cfq/internal/message"
-	"cfq/onnxio"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/recourse/promise"
@@ -21,26 +20,23 @@ const maxShown = 5
 // claimSlack is how far, in logits, a claimed margin may be from the one found before it is worth a warning.
 const claimSlack = 1e-3
 
-// fromHelp is the help of --promises where promises take the place of the solver's.
-const fromHelp = "use the promises of this `file`, see docs/recourse.md, in place of recourse that is computed"
-
-// promised reads people and, unless from is "", the promises of that file to them. The people are those of the data or,
+// promised reads people and, with --promises, the promises of that file to them. The people are those of the data or,
 // without any, the file's.
-func promised(ctx context.Context, e *env, data, rows, from string, t *task.Task,
-	o task.ReadOptions,
-) (people *task.People, f *promise.File, err error) {
+func (f *peopleFlags) promised(ctx context.Context, e *env, t *task.Task, read task.ReadOptions) (people *task.People,
+	issued *promise.File, err error,
+) {
 	switch {
-	case from == "" || data != "":
-		if people, err = readPeopleWith(ctx, e, data, rows, t, o); err != nil || from == "" {
+	case f.promises == "" || f.data != "":
+		if people, err = readPeople(ctx, e, f.data, f.rows, t, read); err != nil || f.promises == "" {
 			return people, nil, err
 		}
-	case rows != "":
+	case f.rows != "":
 		return nil, nil, cli.Usagef("-d data.csv names the data", "--rows chooses rows of --data, which is missing")
 	}
-	if f, err = readPromises(ctx, e, from, t, people); err != nil {
+	if issued, err = readPromises(ctx, e, f.promises, t, people); err != nil {
 		return nil, nil, err
 	}
-	return f.People, f, nil
+	return issued.People, issued, nil
 }
 
 // readPromises reads a promises file and says which of its rows are of no use.
@@ -109,19 +105,17 @@ func warnClaims(e *env, f *promise.File, verdicts []promise.Verdict) {
 	}
 }
 
-// judgedBy is chosen for the model m, read from path, under the people's action set.
-func judgedBy(ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task, set *constraint.Set,
-	f *promise.File,
-) (_ []recourse.Action, err error) {
-	if f == nil {
+// judged is chosen for the only model, read from path.
+func (in *opened) judged(ctx context.Context, e *env, path string) (_ []recourse.Action, err error) {
+	if in.issued == nil {
 		return nil, nil
 	}
-	c, err := openClassifier(e, path, m, t)
+	c, err := openClassifier(e, path, in.files[0], in.task)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	actions, verdicts, err := chosen(ctx, e, c, set, f)
+	actions, verdicts, err := chosen(ctx, e, c, in.set, in.issued)
 	warnVerdicts(e, verdicts)
 	return actions, runError(err)
 }

@@ -21,7 +21,6 @@ import (
 	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/internal/message"
-	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/ptq"
 	"cfq/quant"
@@ -98,22 +97,22 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	}
 	// With --promises all people are read, for the promises are to any of them.
 	read := task.ReadOptions{Hash: true, Seed: f.target.Seed}
-	if f.from == "" && f.limit > 0 {
+	if f.promises == "" && f.limit > 0 {
 		read.Most = max(maxRead, f.limit)
 	}
 	o := f.quantization()
-	t, m, people, err := f.open(ctx, e, args[0], read, &o)
+	in, err := f.open(ctx, e, args[0], read, &o)
 	if err != nil {
 		return err
 	}
-	if o.Recipe, err = f.recipe(args[0], people); err != nil {
+	if o.Recipe, err = f.recipe(args[0], in.people); err != nil {
 		return err
 	}
-	f.calibrating = people
+	f.calibrating = in.people
 	if f.target.VD > 0 {
-		return f.runTarget(ctx, e, args[0], m, t, people, o)
+		return f.runTarget(ctx, e, args[0], in, o)
 	}
-	r, err := ptq.Quantize(ctx, m, t, people, o)
+	r, err := ptq.Quantize(ctx, in.files[0], in.task, in.people, o)
 	if err != nil {
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
 	}
@@ -146,7 +145,7 @@ func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
 func (f *quantizeFlags) recipe(model string, people *task.People) (_ map[string]string, err error) {
 	r := map[string]string{"cfq": release(), "rows": f.rows}
 	for key, path := range map[string]string{
-		"model": model, "data": f.data, "task": f.task, "promises": f.from,
+		"model": model, "data": f.data, "task": f.task, "promises": f.promises,
 		"overrides": f.overrides,
 	} {
 		if path == "" {
@@ -164,10 +163,8 @@ func (f *quantizeFlags) recipe(model string, people *task.People) (_ map[string]
 
 // runTarget looks for the smallest model that keeps the target. The model is written in any case; one that
 // does not keep the target ends with the code Missed.
-func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task,
-	people *task.People, o ptq.Options,
-) error {
-	r, err := ptq.Smallest(ctx, m, t, people, o, f.target)
+func (f *quantizeFlags) runTarget(ctx context.Context, e *env, path string, in *opened, o ptq.Options) error {
+	r, err := ptq.Smallest(ctx, in.files[0], in.task, in.people, o, f.target)
 	var few *ptq.TooFew
 	switch {
 	case errors.As(err, &few):
@@ -205,7 +202,7 @@ type quantizeFlags struct {
 
 // add adds the flags: first what most people need, then the rest under headings.
 func (f *quantizeFlags) add(fs *pflag.FlagSet) {
-	f.addFiles(fs)
+	f.addData(fs, "the calibration rows")
 	fs.StringVarP(&f.out, "output", "o", "", "the quantized model `file`")
 	cli.Choice(fs, &f.o.Method, "method", ptq.CFPTQ, ptq.MethodNames(), "the `method`; see below")
 	fs.Float64Var(&f.o.Budget, "budget", 4, "mean `bits` per weight, 2 to 8; see --cost")
@@ -217,7 +214,7 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 		"leave the layers of this name or `pattern` in float, as in '/head/*'; may be repeated")
 	fs.StringVar(&f.savePlan, "save-plan", "", "write the plan, all bits, scales and codes, to a `file`")
 	fs.StringVar(&f.plan, "plan", "", "write the model that this plan `file` describes; needs no data")
-	fs.StringVar(&f.rows, "rows", "", rowsHelp)
+	f.addRows(fs)
 	f.addPromises(fs)
 	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
 	choice := func(fs *pflag.FlagSet, names ...string) {
@@ -325,7 +322,7 @@ func (f *quantizeFlags) check(args []string) error {
 			return err
 		}
 	}
-	return cli.Distinct(append(f.inputs(args[0]), f.plan), outputs)
+	return cli.Distinct(append(f.paths(args[0]), f.plan), outputs)
 }
 
 // checkUse reports flags that do not go together.
@@ -347,7 +344,7 @@ func (f *quantizeFlags) checkUse() error {
 		on = m.Defaults.CalibrateOn
 	}
 	switch factual := on == ptq.OnFactual && !m.RecourseSensitivity; {
-	case factual && f.from != "":
+	case factual && f.promises != "":
 		return cli.Usagef("--method cf-ptq calibrates on them", "--promises: the method %s has no use for promises",
 			f.o.Method)
 	case factual && f.overrides != "":
@@ -423,7 +420,7 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 			return err
 		}
 		read := task.ReadOptions{Most: planRows, Seed: 1, Hash: true}
-		if people, err = readPeopleWith(ctx, e, f.data, f.rows, t, read); err != nil {
+		if people, err = readPeople(ctx, e, f.data, f.rows, t, read); err != nil {
 			return err
 		}
 	}

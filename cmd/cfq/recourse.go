@@ -11,7 +11,6 @@ import (
 
 	"cfq/eval/report"
 	"cfq/internal/cli"
-	"cfq/onnxio/codec"
 	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -21,14 +20,15 @@ import (
 
 // recourseFlags are the flags of recourse.
 type recourseFlags struct {
-	data, task, rows, out, from string
-	overrides                   string
-	margin                      float64
-	seed                        uint64
-	restarts                    int
-	exact                       bool
-	robust                      robustFlags
-	overwrite                   bool
+	peopleFlags
+
+	out       string
+	margin    float64
+	seed      uint64
+	restarts  int
+	exact     bool
+	robust    robustFlags
+	overwrite bool
 }
 
 func recourseCommand() command {
@@ -62,10 +62,9 @@ over to others (docs/recourse.md).`,
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &recourseFlags{}
 			fs.SortFlags = false
-			fs.StringVarP(&f.data, "data", "d", "", "the people: a CSV (also gzipped) or Parquet `file`")
-			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
+			f.addData(fs, "the people")
 			fs.StringVarP(&f.out, "output", "o", "", "the promises `file` to write")
-			fs.StringVar(&f.from, "promises", "",
+			fs.StringVar(&f.promises, "promises", "",
 				"check this promises `file` instead of finding actions; with -o it is written anew")
 			fs.Float64Var(&f.margin, "margin", 0, "required logit `margin`; else the task's")
 			cli.Within(fs, "margin", &f.margin, 0, cli.Finite, "0, for any favourable decision, or more")
@@ -78,9 +77,9 @@ over to others (docs/recourse.md).`,
 				"prove that an action is the cheapest, or that there is none; without a proof in time the solver's "+
 					"action is used and marked; an error when no method applies",
 			)
-			fs.StringVar(&f.overrides, "overrides", "", overridesHelp)
+			f.addOverrides(fs)
 			f.robust.add(fs)
-			fs.StringVar(&f.rows, "rows", "", rowsHelp)
+			f.addRows(fs)
 			fs.BoolVar(&f.overwrite, "overwrite", false, "replace an output that exists")
 			return func(ctx context.Context, e *env, args []string) error {
 				return f.run(ctx, e, fs.Changed, args)
@@ -114,7 +113,7 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 	}
 	defer c.Close()
 	job := &recourseJob{recourseFlags: f, e: e, t: t, model: c, set: set}
-	if f.from != "" {
+	if f.promises != "" {
 		return job.checkPromises(ctx)
 	}
 	if f.robust.models > 0 {
@@ -133,10 +132,10 @@ func (f *recourseFlags) check(given func(flag string) bool, args []string) error
 	if err := arguments("recourse", args, "MODEL"); err != nil {
 		return err
 	}
-	if f.exact && f.from != "" {
+	if f.exact && f.promises != "" {
 		return cli.Usagef("", "--exact finds actions and --promises reads them: give one of the two")
 	}
-	if err := f.robust.check(f.from, given); err != nil {
+	if err := f.robust.check(f.promises, given); err != nil {
 		return err
 	}
 	var outputs []string
@@ -146,8 +145,7 @@ func (f *recourseFlags) check(given func(flag string) bool, args []string) error
 			return err
 		}
 	}
-	return cli.Distinct(append(codec.ExternalFiles(args[0]), args[0], f.data, f.task, f.rows, f.from, f.overrides,
-		f.robust.calibration), outputs)
+	return cli.Distinct(append(f.paths(args[0]), f.robust.calibration), outputs)
 }
 
 // recourseBatch is how many people are read, helped and written at a time.
@@ -338,7 +336,7 @@ func (j *recourseJob) checkPromises(ctx context.Context) error {
 		return cli.Usagef("-d data.csv names it",
 			"--output: a promises file counts the rows of a data file, and there is none")
 	}
-	people, file, err := promised(ctx, j.e, j.data, j.rows, j.from, j.t, task.ReadOptions{})
+	people, file, err := j.promised(ctx, j.e, j.t, task.ReadOptions{})
 	if err != nil {
 		return err
 	}

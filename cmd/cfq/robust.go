@@ -76,7 +76,7 @@ func (f robustFlags) open(ctx context.Context, e *env, m *onnxio.Model, t *task.
 	if f.calibration != "" {
 		data, rows = f.calibration, ""
 	}
-	people, err := readPeople(ctx, e, data, rows, t)
+	people, err := readPeople(ctx, e, data, rows, t, task.ReadOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ Nothing is written but the --plot. Use the training rows as data.`,
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &sensitivityFlags{}
 			fs.SortFlags = false
-			f.addFiles(fs)
+			f.addData(fs, "the calibration rows")
 			fs.StringVar(&f.plot, "plot", "", "draw the profiles into an SVG `file`")
 			cli.Require(fs, "plot", "a name that ends in .svg", func() bool { return filepath.Ext(f.plot) == ".svg" })
 			cli.Choice(fs, &f.o.Method, "method", ptq.CFPTQ, ptq.MethodNames(),
@@ -64,7 +64,7 @@ Nothing is written but the --plot. Use the training rows as data.`,
 			cli.Within(fs, "probes", &f.look.Probes, 2, math.MaxInt, "2 or more, for a standard error")
 			fs.Uint64Var(&f.look.Seed, "seed", 1, "seed of the random vectors")
 			f.addTeacher(fs)
-			fs.StringVar(&f.rows, "rows", "", rowsHelp)
+			f.addRows(fs)
 			f.addPromises(fs)
 			fs.BoolVar(&f.overwrite, "overwrite", false, "replace the plot if it exists")
 			return f.run
@@ -83,18 +83,18 @@ func (f *sensitivityFlags) check(args []string) error {
 	if err := cli.Output(f.plot, f.overwrite); err != nil {
 		return err
 	}
-	return cli.Distinct(f.inputs(args[0]), []string{f.plot})
+	return cli.Distinct(f.paths(args[0]), []string{f.plot})
 }
 
 func (f *sensitivityFlags) run(ctx context.Context, e *env, args []string) error {
 	if err := f.check(args); err != nil {
 		return err
 	}
-	t, m, people, err := f.open(ctx, e, args[0], task.ReadOptions{}, &f.o)
+	in, err := f.open(ctx, e, args[0], task.ReadOptions{}, &f.o)
 	if err != nil {
 		return err
 	}
-	p, err := ptq.Sensitivity(ctx, m, t, people, f.o, f.look)
+	p, err := ptq.Sensitivity(ctx, in.files[0], in.task, in.people, f.o, f.look)
 	if err != nil {
 		return runError(fmt.Errorf("model %s: %w", args[0], err))
 	}

@@ -30,6 +30,7 @@ import (
 	"cfq/onnxio/ort"
 	"cfq/ptq"
 	"cfq/recourse"
+	"cfq/task"
 )
 
 // sweepFlags are the flags of sweep.
@@ -76,7 +77,7 @@ With other inputs or options that is an error, not a mixture.`,
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &sweepFlags{}
 			fs.SortFlags = false
-			f.addFiles(fs)
+			f.addData(fs, "the calibration rows")
 			fs.StringVar(&f.test, "test", "",
 				"the rows to measure on: a CSV or Parquet `file`; else those of --data that --test-rows chooses")
 			fs.StringVarP(&f.out, "output", "o", "", "the `folder` for the results")
@@ -97,7 +98,7 @@ With other inputs or options that is an error, not a mixture.`,
 			fs.Uint64Var(&f.seed, "seed", 1, "seed of the sample and of the solver")
 			fs.IntVar(&f.restarts, "restarts", 0, "random restarts of the solver; 0 is the solver's default")
 			f.addTeacher(fs)
-			fs.StringVar(&f.rows, "rows", "", rowsHelp)
+			f.addRows(fs)
 			fs.StringVar(&f.testRows, "test-rows", "", "the same, of the rows to measure on: such a `file`, or !file")
 			fs.BoolVar(&f.overwrite, "overwrite", false, "begin anew and replace what is in the folder")
 			return f.run
@@ -109,19 +110,11 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 	if err := f.check(args); err != nil {
 		return err
 	}
-	t, err := readTask(f.task)
+	in, err := f.peopleFlags.open(ctx, e, args, task.ReadOptions{})
 	if err != nil {
 		return err
 	}
-	m, err := loadModel(ctx, e, args[0])
-	if err != nil {
-		return err
-	}
-	people, err := readPeople(ctx, e, f.data, f.rows, t)
-	if err != nil {
-		return err
-	}
-	test, err := readPeople(ctx, e, f.test, f.testRows, t)
+	test, err := readPeople(ctx, e, f.test, f.testRows, in.task, task.ReadOptions{})
 	if err != nil {
 		return err
 	}
@@ -134,7 +127,7 @@ func (f *sweepFlags) run(ctx context.Context, e *env, args []string) error {
 	}
 	o := f.options(e)
 	o.Done, o.Finished = log.points, log.add
-	r, err := ptq.Sweep(ctx, m, t, people, test, o)
+	r, err := ptq.Sweep(ctx, in.files[0], in.task, in.people, test, o)
 	if ctx.Err() != nil {
 		e.msg.Hint(fmt.Sprintf("%s in %s; the same command goes on from there", message.Count(len(log.points), "point"),
 			log.path))
@@ -187,7 +180,7 @@ func (f *sweepFlags) check(args []string) error {
 	case err == nil && !info.IsDir():
 		return cli.Usagef("name a folder", "output %s is a file", f.out)
 	case err == nil:
-		return cli.Distinct(append(f.inputs(args[0]), f.test, f.testRows), f.outputs())
+		return cli.Distinct(append(f.paths(args[0]), f.test, f.testRows), f.outputs())
 	case !errors.Is(err, fs.ErrNotExist):
 		return cli.Usagef("", "output: %w", err)
 	}

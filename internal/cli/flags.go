@@ -99,6 +99,9 @@ func (c *choice[S]) Set(value string) error {
 func Require(fs *pflag.FlagSet, name, want string, ok func() bool) {
 	f := fs.Lookup(name)
 	f.Value = &limited{f.Value, want, ok}
+	if f.DefValue == "[]" {
+		f.DefValue = "" // or the help shows it as a default
+	}
 }
 
 // Within limits a number to those from lo to hi.
