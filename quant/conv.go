@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
+	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 )
 
@@ -20,7 +20,7 @@ type Conv struct {
 	First    int // of those channels; 0 but for one group out of many
 	// Sizes behind the channels, one or two of each.
 	Input, Output, Kernel, Strides, Dilations []int
-	Begin, End                                []int // zeros before and behind the input
+	Begin                                     []int // zeros before the input
 	// Behind is the value that the output quantizer stands at: that of the Relu or
 	// Clip that follows, or else the layer's own output.
 	Behind string
@@ -95,91 +95,25 @@ func (c *Conv) Within(a Act) Act {
 const maxSize = 1 << 24
 
 // convOf reads the attributes of a Conv with weights of the given dimensions on an
-// input of the given sizes behind the batch.
-func convOf(n *graph.Node, weights []int64, in []int) (*Conv, error) {
-	d := len(weights) - 2
+// input of the given shape, nil when it is not known.
+func convOf(n *graph.Node, weights []int64, in graph.Shape) (*Conv, error) {
 	if in == nil {
 		return nil, errors.New("the size of its input is not known")
 	}
-	c := &Conv{Group: int(n.Int("group", 1)), Channels: in[0], Input: in[1:]}
-	if len(c.Input) != d || c.Group < 1 || int64(c.Group)*weights[1] != int64(c.Channels) ||
-		weights[0]%int64(c.Group) != 0 {
-		return nil, fmt.Errorf("its weights %v do not fit its input %v in %d groups", weights, in, c.Group)
-	}
-	for _, k := range weights[2:] {
-		c.Kernel = append(c.Kernel, int(k))
-	}
-	w, err := windowOf(n, c.Kernel, c.Input)
+	axes, err := autodiff.ConvAxes(n, in, graph.Fixed(weights...))
 	if err != nil {
 		return nil, err
 	}
-	c.Strides, c.Dilations, c.Begin, c.End, c.Output = w.strides, w.dilations, w.begin, w.end, w.output
+	c := &Conv{Group: int(n.Int("group", 1)), Channels: int(in[1].Size)}
+	for i, a := range axes {
+		c.Input, c.Kernel = append(c.Input, int(in[2+i].Size)), append(c.Kernel, int(weights[2+i]))
+		c.Strides, c.Dilations = append(c.Strides, a.Stride), append(c.Dilations, a.Dilation)
+		c.Begin, c.Output = append(c.Begin, a.Begin), append(c.Output, a.Size)
+	}
+	if c.Positions() > maxSize {
+		return nil, fmt.Errorf("its output has a size that is too large, %v", c.Output)
+	}
 	return c, nil
-}
-
-// window is how a kernel moves over an input.
-type window struct{ strides, dilations, begin, end, output []int }
-
-// windowOf reads strides, dilations and pads of a Conv or pooling operator.
-func windowOf(n *graph.Node, kernel, in []int) (*window, error) {
-	d := len(kernel)
-	w := &window{}
-	var err error
-	read := func(name string, count, def, minimum int) []int {
-		out := slices.Repeat([]int{def}, count)
-		v := n.Ints(name)
-		if v == nil {
-			return out
-		}
-		if len(v) != count {
-			err = fmt.Errorf("its %s are %v", name, v)
-			return out
-		}
-		for i, x := range v {
-			if x < int64(minimum) || x > maxSize {
-				err = fmt.Errorf("its %s are %v", name, v)
-				return out
-			}
-			out[i] = int(x)
-		}
-		return out
-	}
-	w.strides, w.dilations = read("strides", d, 1, 1), read("dilations", d, 1, 1)
-	pads := read("pads", 2*d, 0, 0)
-	if err != nil {
-		return nil, err
-	}
-	auto := "NOTSET"
-	if a := n.Attr("auto_pad"); a != nil {
-		auto = string(a.S)
-	}
-	for i, k := range kernel {
-		reach := (k-1)*w.dilations[i] + 1
-		begin, end := pads[i], pads[d+i]
-		switch auto {
-		case "NOTSET", "":
-		case "VALID":
-			begin, end = 0, 0
-		case "SAME_UPPER", "SAME_LOWER":
-			out := (in[i] + w.strides[i] - 1) / w.strides[i]
-			total := max((out-1)*w.strides[i]+reach-in[i], 0)
-			if begin, end = total/2, total-total/2; auto == "SAME_LOWER" {
-				begin, end = end, begin
-			}
-		default:
-			return nil, fmt.Errorf("its auto_pad is %q", auto)
-		}
-		room := in[i] + begin + end - reach
-		if room < 0 {
-			return nil, errors.New("its kernel is larger than its input")
-		}
-		size := room/w.strides[i] + 1
-		w.begin, w.end, w.output = append(w.begin, begin), append(w.end, end), append(w.output, size)
-	}
-	if product(w.output) > maxSize {
-		return nil, fmt.Errorf("its output has a size that is too large, %v", w.output)
-	}
-	return w, nil
 }
 
 // product multiplies sizes; it stops growing beyond maxSize.

@@ -255,9 +255,9 @@ func TestFixedConvs(t *testing.T) {
 		fixed string
 	}{
 		{convForm{"3d", []int64{1, 4, 4, 4}, []int64{2, 1, 2, 2, 2}, nil}, "3 dimensions"},
-		{convForm{"groups", []int64{4, 8}, []int64{2, 3, 2}, nil}, "do not fit"},
-		{convForm{"no groups", []int64{4, 8}, []int64{2, 3, 2}, []graph.Attr{graph.IntAttr("group", 0)}}, "do not fit"},
-		{convForm{"large", []int64{1, 3}, []int64{2, 1, 4}, nil}, "larger than its input"},
+		{convForm{"groups", []int64{4, 8}, []int64{2, 3, 2}, nil}, "1 groups of the image"},
+		{convForm{"no groups", []int64{4, 8}, []int64{2, 3, 2}, []graph.Attr{graph.IntAttr("group", 0)}}, "0 groups"},
+		{convForm{"large", []int64{1, 3}, []int64{2, 1, 4}, nil}, "does not fit into 3"},
 		{convForm{"strides", []int64{1, 8}, []int64{2, 1, 4}, []graph.Attr{ints("strides", 0)}}, "strides"},
 		{convForm{"pads", []int64{1, 8}, []int64{2, 1, 4}, []graph.Attr{ints("pads", 1)}}, "pads"},
 		{convForm{"huge", []int64{1, 8}, []int64{2, 1, 4}, []graph.Attr{ints("pads", math.MaxInt64, math.MaxInt64)}}, "pads"},

@@ -228,7 +228,7 @@ func (f *finder) conv(n *graph.Node) (*LayerInfo, error) {
 		l.Fixed = unfit
 	default:
 		var err error
-		if l.Conv, err = convOf(n, w.Dims, f.sizes(n.Input(0))); err != nil {
+		if l.Conv, err = convOf(n, w.Dims, f.shape(n.Input(0))); err != nil {
 			l.Fixed = err.Error()
 		}
 	}
@@ -240,12 +240,12 @@ func (f *finder) conv(n *graph.Node) (*LayerInfo, error) {
 	return l, f.numbers(l, w, b)
 }
 
-// sizes returns the sizes of a value behind the batch; nil when they are not known.
-func (f *finder) sizes(value string) []int {
+// shape returns the shape of a value; nil when a size behind the batch is not known.
+func (f *finder) shape(value string) graph.Shape {
 	if f.types == nil {
 		f.types = autodiff.Types{}
 		for _, v := range slices.Concat(f.g.Values, f.g.Outputs) {
-			if behind(v.Shape) != nil {
+			if known(v.Shape) {
 				f.types[v.Name] = autodiff.Type{DType: v.DType, Shape: v.Shape}
 			}
 		}
@@ -258,22 +258,15 @@ func (f *finder) sizes(value string) []int {
 		}
 		_ = autodiff.Infer(&g, f.types) // the rest stays unknown
 	}
-	return behind(f.types[value].Shape)
+	if s := f.types[value].Shape; known(s) {
+		return s
+	}
+	return nil
 }
 
-// behind returns the sizes behind the first of a shape, nil when one is not known.
-func behind(s graph.Shape) []int {
-	if len(s) < 2 {
-		return nil
-	}
-	var out []int
-	for _, d := range s[1:] {
-		if d.Size < 1 || d.Size > maxSize {
-			return nil
-		}
-		out = append(out, int(d.Size))
-	}
-	return out
+// known reports whether all sizes behind the first are known.
+func known(s graph.Shape) bool {
+	return len(s) > 1 && !slices.ContainsFunc(s[1:], func(d graph.Dim) bool { return d.Size < 1 || d.Size > maxSize })
 }
 
 // follow finds the Relu or Clip that alone reads the layer's output.

@@ -211,6 +211,24 @@ type window struct {
 	end, declared int64
 }
 
+// Axis says how a Conv moves along one spatial axis of its image: element o of the Size elements of the result
+// reads the elements o·Stride + k·Dilation − Begin for all k of the kernel.
+type Axis struct{ Stride, Dilation, Begin, Size int }
+
+// ConvAxes returns the spatial axes of the Conv n for an image and a kernel of known shapes.
+func ConvAxes(n *graph.Node, image, kernel graph.Shape) ([]Axis, error) {
+	q := &query{node: n, in: []Type{{graph.Float, image}, {graph.Float, kernel}}}
+	if _, err := convType(q); err != nil {
+		return nil, err
+	}
+	ws, err := q.convWindows()
+	axes := make([]Axis, len(ws))
+	for i, w := range ws {
+		axes[i] = Axis{int(w.stride), int(w.dilation), int(w.begin), int(w.result)}
+	}
+	return axes, err
+}
+
 // reach is the size of the kernel with its gaps.
 func (w window) reach() int64 { return (w.kernel-1)*w.dilation + 1 }
 
