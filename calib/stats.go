@@ -133,18 +133,6 @@ func (m Moments) group(g, groups int) Moments {
 	return Moments{cut(m.Gram), cut(m.Mean)}
 }
 
-// pooled returns the mean of the moments of all groups.
-func (m Moments) pooled(groups int) Moments {
-	mean := func(v []float64) []float64 {
-		out := make([]float64, len(v)/groups)
-		for k, x := range v {
-			out[k%len(out)] += x / float64(groups)
-		}
-		return out
-	}
-	return Moments{mean(m.Gram), mean(m.Mean)}
-}
-
 // finish turns sums into means over rows of the weights given. Where the margin
 // depends on the layer nowhere, its rows count as they do without gradients.
 func (s *Stats) finish(weight, logitWeight float64) {

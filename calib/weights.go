@@ -15,7 +15,7 @@ import (
 
 // WeightOptions say how weights become codes.
 type WeightOptions struct {
-	PerTensor bool // one scale for the layer instead of one per output channel
+	PerTensor bool // one scale for the layer, or each group of a convolution, instead of one per output channel
 	// Range is one of Ranges, the way of fitting the scales (Output). With Logits
 	// the rounding, too, minimises the error by how the margin depends on the outputs.
 	Range Range
@@ -111,19 +111,13 @@ func (w *weightFit) assign(ctx context.Context, fit *quant.Layer, f quant.Format
 		row, codes := l.Row(r), fit.Codes[r*l.In:(r+1)*l.In]
 		w.final(row, scale, f, codes, w.o.Vary.dither(l.Node, r), unlimited)
 		if w.o.corrects() {
-			correctBias(fit, l, r, w.mean)
+			shift := 0.0
+			for j, v := range row {
+				shift += (float64(v) - float64(quant.Dequantize(codes[j], scale))) * w.mean[j]
+			}
+			fit.Bias[r] = float32(float64(l.B[r]) + shift)
 		}
 	})
-}
-
-// correctBias sets the bias of output r to what takes up what its codes do to the mean of
-// the output, mean being that of what the layer reads.
-func correctBias(fit *quant.Layer, l quant.LayerInfo, r int, mean []float64) {
-	codes, scale, shift := fit.Codes[r*l.In:(r+1)*l.In], fit.Scales[r%len(fit.Scales)], 0.0
-	for j, w := range l.Row(r) {
-		shift += (float64(w) - float64(quant.Dequantize(codes[j], scale))) * mean[j]
-	}
-	fit.Bias[r] = float32(float64(l.B[r]) + shift)
 }
 
 // parallel calls f for 0..n-1, workers at once, until ctx is done; every call
@@ -147,34 +141,12 @@ func parallel(ctx context.Context, workers, n int, f func(int)) {
 }
 
 // fitGroups is FitWeights for a convolution in groups, each of which reads other
-// numbers: each is fitted by itself. One scale for all is fitted, and with it the
-// codes, on what the groups read on average.
+// numbers: each is fitted by itself, as a tensor of its own.
 func fitGroups(ctx context.Context, l quant.LayerInfo, s *Stats, formats []quant.Format,
 	o WeightOptions,
 ) ([]quant.Layer, error) {
-	groups := l.Groups()
-	if o.PerTensor {
-		whole := l
-		whole.Conv = groups[0].Conv
-		mean := *s
-		mean.Moments, mean.Logits = s.pooled(len(groups)), s.Logits.pooled(len(groups))
-		fits, err := FitWeights(ctx, whole, &mean, formats, o)
-		if err != nil {
-			return nil, err
-		}
-		for i := range fits {
-			if fits[i].Bias == nil {
-				continue
-			}
-			for r := range l.Out { // each group by the mean of what it reads
-				part := s.part(l, r/(l.Out/len(groups)))
-				correctBias(&fits[i], l, r, part.moments(o.Range).Mean)
-			}
-		}
-		return fits, nil
-	}
-	var out []quant.Layer
-	for g, part := range groups {
+	out := make([]quant.Layer, len(formats))
+	for g, part := range l.Groups() {
 		stats := s.part(l, g)
 		part.Node = fmt.Sprintf("%s/%d", l.Node, g) // random numbers of its own
 		fits, err := FitWeights(ctx, part, &stats, formats, o)
@@ -182,14 +154,10 @@ func fitGroups(ctx context.Context, l quant.LayerInfo, s *Stats, formats []quant
 			return nil, err
 		}
 		for i, f := range fits {
-			if g == 0 {
-				f.Node = l.Node
-				out = append(out, f)
-				continue
-			}
-			out[i].Scales = append(out[i].Scales, f.Scales...)
-			out[i].Codes = append(out[i].Codes, f.Codes...)
-			out[i].Bias = append(out[i].Bias, f.Bias...)
+			to := &out[i]
+			to.Node, to.Bits = l.Node, f.Bits
+			to.Scales = append(to.Scales, slices.Repeat(f.Scales, part.Out/len(f.Scales))...)
+			to.Codes, to.Bias = append(to.Codes, f.Codes...), append(to.Bias, f.Bias...)
 		}
 	}
 	return out, nil

@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -28,8 +29,10 @@ func CrossLayerEqualize(m *graph.Model) (*graph.Model, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c := m.Clone()
-	pairs := equalPairs(m.Graph, layers)
+	pairs, err := equalPairs(m.Graph, layers)
+	if err != nil {
+		return nil, nil, err
+	}
 	for range equalRounds {
 		change := 0.0
 		for _, p := range pairs {
@@ -39,15 +42,30 @@ func CrossLayerEqualize(m *graph.Model) (*graph.Model, []string, error) {
 			break
 		}
 	}
+	c := m.Clone()
 	var done []string
 	for _, p := range pairs {
-		if p.changed() == 0 {
+		changed := 0
+		for _, s := range p.factor {
+			if math.Abs(math.Log(s)) > equalEnough {
+				changed++
+			}
+		}
+		if changed == 0 {
 			continue
 		}
-		if err := p.write(c.Graph); err != nil {
-			return nil, nil, err
+		for i, t := range c.Graph.Inits {
+			v := cmp.Or(p.a.numbers(t.Name), p.b.numbers(t.Name))
+			if v == nil {
+				continue
+			}
+			c.Graph.Inits[i] = graph.FromNumbers(t.Name, graph.Float, *v, t.Dims...)
+			if single, err := c.Graph.Inits[i].Floats(); err != nil || !finite(single) {
+				return nil, nil, fmt.Errorf("layers %q and %q: their weights differ by too much to be equalized in single "+
+					"precision", p.a.Node, p.b.Node)
+			}
 		}
-		done = append(done, fmt.Sprintf("%q and %q: %d of %d channels", p.a.Node, p.b.Node, p.changed(), p.a.Out))
+		done = append(done, fmt.Sprintf("%q and %q: %d of %d channels", p.a.Node, p.b.Node, changed, p.a.Out))
 	}
 	return c, done, nil
 }
@@ -72,9 +90,20 @@ type equalLayer struct {
 	w, b []float64
 }
 
+// numbers returns those of the initializer called name, nil when it is not the layer's.
+func (l *equalLayer) numbers(name string) *[]float64 {
+	switch name {
+	case l.Weight:
+		return &l.w
+	case l.Bias:
+		return &l.b
+	}
+	return nil
+}
+
 // equalPairs finds the pairs of layers that can be equalized.
-func equalPairs(g *graph.Graph, layers []LayerInfo) []*equalPair {
-	readers := g.Consumers()
+func equalPairs(g *graph.Graph, layers []LayerInfo) ([]*equalPair, error) {
+	readers, inits := g.Consumers(), g.InitMap()
 	outputs := map[string]bool{}
 	for _, v := range g.Outputs {
 		outputs[v.Name] = true
@@ -83,7 +112,15 @@ func equalPairs(g *graph.Graph, layers []LayerInfo) []*equalPair {
 	byWeight := map[string]*equalLayer{}
 	for _, l := range layers {
 		if l.Fixed == "" && l.Conv == nil && l.W != nil && alone(l.Weight) && alone(l.Bias) && l.Weight != l.Bias {
-			byWeight[l.Weight] = &equalLayer{LayerInfo: l, w: doubles(l.W), b: doubles(l.B)}
+			e := &equalLayer{LayerInfo: l, b: make([]float64, l.Out)}
+			var err error
+			if e.w, err = inits[l.Weight].Doubles(); err == nil && l.Bias != "" {
+				e.b, err = inits[l.Bias].Doubles()
+			}
+			if err != nil {
+				return nil, err
+			}
+			byWeight[l.Weight] = e
 		}
 	}
 	var pairs []*equalPair
@@ -96,7 +133,7 @@ func equalPairs(g *graph.Graph, layers []LayerInfo) []*equalPair {
 			pairs = append(pairs, &equalPair{a: a, b: b, factor: slices.Repeat([]float64{1}, a.Out)})
 		}
 	}
-	return pairs
+	return pairs, nil
 }
 
 // soleReader returns the weight of the Gemm that alone reads the value, through
@@ -141,51 +178,4 @@ func (p *equalPair) step() float64 {
 		}
 	}
 	return largest
-}
-
-// changed counts the channels that have been scaled.
-func (p *equalPair) changed() int {
-	n := 0
-	for _, s := range p.factor {
-		if math.Abs(math.Log(s)) > equalEnough {
-			n++
-		}
-	}
-	return n
-}
-
-// write puts the numbers of the pair into the graph.
-func (p *equalPair) write(g *graph.Graph) error {
-	for _, l := range []*equalLayer{p.a, p.b} {
-		w, b := singles(l.w), singles(l.b)
-		if !finite(w) || !finite(b) {
-			return fmt.Errorf("layers %q and %q: their weights differ by too much to be equalized in single precision",
-				p.a.Node, p.b.Node)
-		}
-		for i, t := range g.Inits {
-			switch {
-			case t.Name == l.Weight:
-				g.Inits[i] = graph.FromFloats(t.Name, w, t.Dims...)
-			case t.Name == l.Bias && l.Bias != "":
-				g.Inits[i] = graph.FromFloats(t.Name, b, t.Dims...)
-			}
-		}
-	}
-	return nil
-}
-
-func singles(v []float64) []float32 {
-	out := make([]float32, len(v))
-	for i, x := range v {
-		out[i] = float32(x)
-	}
-	return out
-}
-
-func doubles(v []float32) []float64 {
-	out := make([]float64, len(v))
-	for i, x := range v {
-		out[i] = float64(x)
-	}
-	return out
 }

@@ -62,17 +62,14 @@ func (l *Layer) Width(o int) int {
 // MeanBits is the mean width of the weights, all rows of which are equally long; 0
 // for layers that stay in float.
 func (l *Layer) MeanBits() float64 {
-	switch {
-	case l.Float:
+	if l.Float {
 		return 0
-	case len(l.RowBits) == 0:
-		return float64(l.Bits)
 	}
-	sum := 0
+	sum := l.Bits
 	for _, b := range l.RowBits {
 		sum += b
 	}
-	return float64(sum) / float64(len(l.RowBits))
+	return float64(sum) / float64(max(1, len(l.RowBits)))
 }
 
 // Act is an asymmetric unsigned quantizer of activations: the value x has the
@@ -145,7 +142,6 @@ type Encoded struct {
 	Scales   []float32 // 1 or Out
 	Bias     []int32   // Out, in units of InScale*Scales; nil for layers with float arithmetic
 	InScale  float32   // scale of the input activation; 0 for layers with float arithmetic
-	Widened  []int     // outputs whose scale had to grow for the bias to fit 31 bits
 	FloatB   []float32 // Out; the bias before quantization
 	AllZeroB bool      // the bias is zero and need not be stored
 }
@@ -177,21 +173,18 @@ func (l *Layer) Encode(info LayerInfo, inScale float32) (*Encoded, error) {
 			return nil, fmt.Errorf("layer %q: %w", l.Node, err)
 		}
 	}
-	e.AllZeroB = true
-	for _, b := range e.FloatB {
-		e.AllZeroB = e.AllZeroB && b == 0
-	}
+	e.AllZeroB = !slices.ContainsFunc(e.FloatB, func(b float32) bool { return b != 0 })
 	e.Codes = make([]int8, len(info.W))
 	for o := range e.Out {
-		s, f := e.Scale(o), formats[o]
+		s, planned, f := e.Scale(o), l.Scales[o%len(l.Scales)], formats[o]
 		for i := o * e.In; i < (o+1)*e.In; i++ {
 			switch {
 			case l.Codes == nil:
 				e.Codes[i] = f.Quantize(info.W[i], s)
-			case s == l.scale(o):
+			case s == planned:
 				e.Codes[i] = l.Codes[i]
 			default:
-				e.Codes[i] = f.Quantize(Dequantize(l.Codes[i], l.scale(o)), s)
+				e.Codes[i] = f.Quantize(Dequantize(l.Codes[i], planned), s)
 			}
 		}
 	}
@@ -199,12 +192,7 @@ func (l *Layer) Encode(info LayerInfo, inScale float32) (*Encoded, error) {
 }
 
 // Scale returns the weight scale of output o.
-func (e *Encoded) Scale(o int) float32 {
-	if len(e.Scales) == 1 {
-		return e.Scales[0]
-	}
-	return e.Scales[o]
-}
+func (e *Encoded) Scale(o int) float32 { return e.Scales[o%len(e.Scales)] }
 
 func (e *Encoded) quantizeBias() error {
 	for _, f := range e.Formats {
@@ -222,7 +210,6 @@ func (e *Encoded) quantizeBias() error {
 			return fmt.Errorf("bias %v of output %d cannot be written in units of the input scale %v", b, o, e.InScale)
 		}
 		e.Scales[o%len(e.Scales)] = max(s, e.Scale(o))
-		e.Widened = append(e.Widened, o)
 	}
 	e.Bias = make([]int32, e.Out)
 	for o, b := range e.FloatB {
@@ -230,14 +217,6 @@ func (e *Encoded) quantizeBias() error {
 		e.Bias[o] = int32(math.RoundToEven(float64(b) / unit))
 	}
 	return nil
-}
-
-// scale returns the planned weight scale of output o.
-func (l *Layer) scale(o int) float32 {
-	if len(l.Scales) == 1 {
-		return l.Scales[0]
-	}
-	return l.Scales[o]
 }
 
 // formats returns the format of each output's weights.
@@ -296,9 +275,7 @@ func (l *Layer) check(info LayerInfo) ([]Format, error) {
 	}
 	errs = append(errs, l.checkResult(info))
 	if l.Act != nil {
-		if err := l.Act.Check(); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, l.Act.Check())
 	}
 	return formats, errors.Join(errs...)
 }

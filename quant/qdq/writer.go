@@ -43,7 +43,7 @@ func (w *writer) layer(n *graph.Node, l *layer) {
 	} else {
 		data = w.tabular(n.Inputs[0])
 	}
-	scale := w.scale(l)
+	scale := w.scales(l)
 	gemm.Inputs = []string{data, w.weights(l, scale)}
 	if !l.enc.AllZeroB {
 		gemm.Inputs = append(gemm.Inputs, w.bias(l, scale))
@@ -68,10 +68,10 @@ func (w *writer) activation(v string, a quant.Act) string {
 	})
 }
 
-// scale writes the weight scales of l: a scalar or one per output.
-func (w *writer) scale(l *layer) string {
+// scales writes the weight scales of l: a scalar, or one per output with more dimensions of size 1 behind.
+func (w *writer) scales(l *layer, behind ...int64) string {
 	if s := l.enc.Scales; len(s) > 1 {
-		return w.vector("s", s, int64(len(s)))
+		return w.vector("s", s, append([]int64{int64(len(s))}, behind...)...)
 	}
 	return w.scalar("s", l.enc.Scales[0])
 }
@@ -122,8 +122,7 @@ func (w *writer) floatWeights(l *layer) string {
 		return w.kernel(l, w.tensor(graph.FromFloats("w", v, int64(l.enc.Out), int64(l.enc.In))))
 	}
 	codes := w.codes(l, graph.Float)
-	scale := w.scalarOrColumn(l.enc.Scales)
-	return w.kernel(l, w.op("Mul", "w", []string{codes, scale}))
+	return w.kernel(l, w.op("Mul", "w", []string{codes, w.scales(l, 1)}))
 }
 
 // floatBias keeps the bias of n unless the plan has another.
@@ -132,13 +131,6 @@ func (w *writer) floatBias(n *graph.Node, l *layer) string {
 		return b
 	}
 	return w.tensor(graph.FromFloats("b", l.enc.FloatB, int64(l.enc.Out)))
-}
-
-func (w *writer) scalarOrColumn(s []float32) string {
-	if len(s) == 1 {
-		return w.scalar("s", s[0])
-	}
-	return w.vector("s", s, int64(len(s)), 1)
 }
 
 func (w *writer) scalar(hint string, v float32) string {
