@@ -32,25 +32,11 @@ func Collect(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo,
 	}
 	for i, l := range layers {
 		k.stats[i], k.logitWeight[i] = newStats(l, o), make([]float64, groups(l))
-		k.values.add(l.Input)
 		if o.Logits {
-			k.grads.add(l.Output)
-			k.grads.add(l.Input)
+			k.grads = append(k.grads, l.Input, l.Output)
 		}
 	}
-	err := c.Observe(ctx, set.X, classifier.Probe{Values: k.values},
-		func(_, _ int, values, _ [][]float32) error { return k.bound(values) })
-	if err != nil {
-		return nil, fmt.Errorf("ranges of the layers: %w", err)
-	}
-	err = c.Observe(ctx, set.X, classifier.Probe{Values: k.values, Grads: k.grads, Margin: true},
-		func(from, rows int, values, grads [][]float32) error {
-			for i := range layers {
-				k.sum(i, from, rows, values, grads)
-			}
-			return nil
-		})
-	if err != nil {
+	if err := k.run(ctx, c, k.sum); err != nil {
 		return nil, fmt.Errorf("statistics of the layers: %w", err)
 	}
 	for i, l := range layers {
@@ -62,33 +48,44 @@ func Collect(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo,
 	return k.stats, nil
 }
 
-// names is a list without repetitions.
-type names []string
-
-func (n *names) add(name string) {
-	if n.at(name) < 0 {
-		*n = append(*n, name)
-	}
-}
-
-func (n names) at(name string) int { return slices.Index(n, name) }
-
 // collector is one run of Collect.
 type collector struct {
-	layers        []quant.LayerInfo
-	set           *Set
-	input         *quant.Input
-	values, grads names
-	stats         []Stats
-	weight        []float64   // of the rows in each layer's sums
-	logitWeight   [][]float64 // of the rows in each group's sums with gradients
+	layers      []quant.LayerInfo
+	set         *Set
+	input       *quant.Input
+	grads       []string // wanted by input and output of each layer, or none
+	stats       []Stats
+	weight      []float64   // of the rows in each layer's sums
+	logitWeight [][]float64 // of the rows in each group's sums with gradients
+}
+
+// run widens the ranges, and then has add look at each layer and batch of rows.
+func (k *collector) run(ctx context.Context, c *classifier.Model,
+	add func(i, from, rows int, values, grads [][]float32),
+) error {
+	p := classifier.Probe{Margin: true}
+	for _, l := range k.layers {
+		p.Values = append(p.Values, l.Input)
+	}
+	err := c.Observe(ctx, k.set.X, p, func(_, _ int, values, _ [][]float32) error { return k.bound(values) })
+	if err != nil {
+		return err
+	}
+	p.Grads = k.grads
+	return c.Observe(ctx, k.set.X, p,
+		func(from, rows int, values, grads [][]float32) error {
+			for i := range k.layers {
+				add(i, from, rows, values, grads)
+			}
+			return nil
+		})
 }
 
 // bound widens the ranges.
 func (k *collector) bound(values [][]float32) error {
 	for i, l := range k.layers {
 		s := &k.stats[i]
-		for _, x := range values[k.values.at(l.Input)] {
+		for _, x := range values[i] {
 			s.Min, s.Max = min(s.Min, x), max(s.Max, x)
 		}
 		if !(s.Max-s.Min < math.MaxFloat32) { // also when one of them is not a number
@@ -102,11 +99,11 @@ func (k *collector) bound(values [][]float32) error {
 // the patches of its input, group by group.
 func (k *collector) sum(i, from, rows int, values, grads [][]float32) {
 	l, s := k.layers[i], &k.stats[i]
-	v := values[k.values.at(l.Input)]
+	v := values[i]
 	weights := k.rowWeights(from, rows)
 	var by, out []float32 // the margin's gradients by the layer's input and output
 	if s.LogitHist != nil {
-		by, out = grads[k.grads.at(l.Input)], grads[k.grads.at(l.Output)]
+		by, out = grads[2*i], grads[2*i+1]
 	}
 	size, width, n, step := len(v)/rows, len(out)/rows, places(l), rows
 	s.count(v, by, weights, costs(l, size))

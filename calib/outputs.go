@@ -30,25 +30,15 @@ func FitOutputs(ctx context.Context, c *classifier.Model, layers []quant.LayerIn
 			continue
 		}
 		l.Input = l.Conv.Behind // what is looked at
-		k.values.add(l.Input)
 		k.layers = append(k.layers, l)
 		k.stats = append(k.stats, emptyStats())
 	}
 	if len(k.layers) == 0 {
 		return nil, nil
 	}
-	probe := classifier.Probe{Values: k.values}
-	err := c.Observe(ctx, set.X, probe, func(_, _ int, values, _ [][]float32) error { return k.bound(values) })
-	if err != nil {
-		return nil, fmt.Errorf("ranges of the convolutions' outputs: %w", err)
-	}
-	err = c.Observe(ctx, set.X, probe, func(from, rows int, values, _ [][]float32) error {
-		weights := k.rowWeights(from, rows)
-		for i, l := range k.layers {
-			v := values[k.values.at(l.Input)]
-			k.stats[i].count(v, nil, weights, slices.Repeat([]float64{1}, len(v)/rows))
-		}
-		return nil
+	err := k.run(ctx, c, func(i, from, rows int, values, _ [][]float32) {
+		costs := slices.Repeat([]float64{1}, len(values[i])/rows)
+		k.stats[i].count(values[i], nil, k.rowWeights(from, rows), costs)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("statistics of the convolutions' outputs: %w", err)

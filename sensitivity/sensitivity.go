@@ -15,7 +15,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -69,30 +68,20 @@ func norm1(v []float32) float64 {
 }
 
 // observe runs the rows of x, and gives visit, for each layer i and batch of rows, what the layer reads (h) and the
-// gradient by what it makes (g), of the loss that p names. Layers may read the same value, which is probed once.
+// gradient by what it makes (g), of the loss that p names.
 func observe(
 	ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, x []float32, p classifier.Probe,
 	visit func(i, from, rows int, h, g []float32),
 ) error {
-	at := func(names *[]string, name string) int {
-		i := slices.Index(*names, name)
-		if i < 0 {
-			i = len(*names)
-			*names = append(*names, name)
-		}
-		return i
-	}
-	var reads, makes []int
 	for _, l := range layers {
-		reads, makes = append(reads, at(&p.Values, l.Input)), append(makes, at(&p.Grads, l.Output))
+		p.Values, p.Grads = append(p.Values, l.Input), append(p.Grads, l.Output)
 	}
 	return c.Observe(ctx, x, p, func(from, rows int, values, grads [][]float32) error {
 		for i := range layers {
-			h, g := values[reads[i]], grads[makes[i]]
-			if err := fits(&layers[i], h, g, rows); err != nil {
+			if err := fits(&layers[i], values[i], grads[i], rows); err != nil {
 				return err
 			}
-			visit(i, from, rows, h, g)
+			visit(i, from, rows, values[i], grads[i])
 		}
 		return nil
 	})

@@ -58,7 +58,7 @@ func (c *Model) grads(ctx context.Context, key string, scalar appender, x []floa
 
 // Probe says what Observe looks at.
 type Probe struct {
-	Values []string // values of the graph
+	Values []string // values of the graph, perhaps some of them more than once
 	Grads  []string // values whose gradient of each row's cross-entropy is wanted
 	// Classes is the class of the cross-entropy of each row; nil is the target for all.
 	Classes []int
@@ -201,8 +201,10 @@ func (c *Model) withGradients(values, wrt []string, scalar appender) (*graph.Mod
 		}
 	}
 	m.Graph.Outputs = nil
-	for _, v := range outputs {
-		m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: v})
+	for i, v := range outputs {
+		if !slices.Contains(outputs[:i], v) {
+			m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: v})
+		}
 	}
 	return m, nil
 }

@@ -1,6 +1,7 @@
 package qdq
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,21 +45,17 @@ func Runtimes() []Runtime {
 // RuntimeOf returns the release called version ("1.24", or "1.24.3" with the
 // patch release, which changes nothing); "" is DefaultRuntime.
 func RuntimeOf(version string) (Runtime, error) {
-	if version == "" {
-		version = DefaultRuntime
-	}
-	parts := strings.SplitN(version, ".", 3)
+	version = cmp.Or(version, DefaultRuntime)
 	var known []string
 	for _, r := range Runtimes() {
-		if len(parts) > 1 && r.Version == parts[0]+"."+parts[1] && (len(parts) == 2 || digits(parts[2])) {
+		patch, ok := strings.CutPrefix(version+".0", r.Version+".")
+		if ok && patch[0] != '.' && strings.Trim(patch, ".0123456789") == "" {
 			return r, nil
 		}
 		known = append(known, r.Version)
 	}
 	return Runtime{}, fmt.Errorf("unknown release %q of ONNX Runtime: want one of %s", version, strings.Join(known, ", "))
 }
-
-func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // Check reports a model whose operator set r does not read.
 func (r Runtime) Check(m *graph.Model) error {
