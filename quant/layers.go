@@ -57,16 +57,9 @@ func FindLayers(m *graph.Model) ([]LayerInfo, error) {
 		if len(n.Outputs) == 0 || !n.Is("Gemm") && !n.Is("MatMul") && !n.Is("Conv") {
 			continue
 		}
-		read := f.layer
-		if n.Is("Conv") {
-			read = f.conv
-		}
-		l, err := read(n)
+		l, err := f.layer(n)
 		if err != nil {
 			return nil, err
-		}
-		if l == nil && !n.Is("Conv") {
-			l = f.unrecognised(n)
 		}
 		if l != nil {
 			layers = append(layers, *l)
@@ -86,19 +79,59 @@ type finder struct {
 	types     autodiff.Types // of the values, inferred when the first convolution needs them
 }
 
-// layer reads n if it is a dense layer in canonical form; nil otherwise.
+// layer reads n; nil when it has no stored weights.
 func (f *finder) layer(n *graph.Node) (*LayerInfo, error) {
-	w, b := f.inits[n.Input(1)], f.inits[n.Input(2)]
-	if !n.PlainGemm() || w == nil || w.DType != graph.Float || len(w.Dims) != 2 || w.Len() == 0 {
+	conv, side := n.Is("Conv"), 1
+	if !conv && f.stored[n.Input(1)] == nil {
+		side = 0
+	}
+	w := f.stored[n.Input(side)]
+	if w == nil || !w.DType.IsFloat() || w.Len() == 0 || len(w.Dims) == 0 || conv && len(w.Dims) < 3 {
 		return nil, nil
 	}
-	if n.Input(2) != "" && (b == nil || b.DType != graph.Float || len(b.Dims) != 1 || b.Dims[0] != w.Dims[0]) {
-		return nil, nil
+	l := &LayerInfo{
+		Node: cmp.Or(n.Name, n.Outputs[0]), Weight: n.Input(side), Bias: n.Input(2),
+		Input: n.Input(1 - side), Output: n.Outputs[0], Positions: 1,
 	}
-	l := newLayerInfo(n, 1)
-	l.Out, l.In = int(w.Dims[0]), int(w.Dims[1])
-	l.Columns = l.In
-	return l, f.numbers(l, w, b)
+	// The inputs of a dense layer are summed over: the last dimension but one of a
+	// right factor, the last of a left one or a transposed.
+	last := len(w.Dims) - 1
+	transposed := side == 0 && n.Int("transA", 0) == 0 || side == 1 && n.Int("transB", 0) != 0
+	if !transposed && last > 0 {
+		last--
+	}
+	l.In = int(w.Dims[last])
+	if conv {
+		l.In = w.Len() / int(w.Dims[0])
+	}
+	l.Out, l.Columns = w.Len()/l.In, l.In
+	var err error
+	switch unfit := f.unfit(l, w); {
+	case side == 0:
+		l.Fixed = "its weights are the left factor of the product"
+	case conv && len(w.Dims) > 4:
+		l.Fixed = fmt.Sprintf("it is a convolution of %d dimensions, not 1 or 2", len(w.Dims)-2)
+	case unfit != "":
+		l.Fixed = unfit
+	case conv:
+		if l.Conv, err = convOf(n, w.Dims, f.shape(l.Input)); err != nil {
+			l.Fixed = err.Error()
+		}
+	case len(w.Dims) != 2:
+		l.Fixed = fmt.Sprintf("its weights have %d dimensions, not 2", len(w.Dims))
+	case n.Is("MatMul"):
+		l.Fixed = "its input is not known to have 2 dimensions"
+	case !n.PlainGemm():
+		l.Fixed = "it is not in canonical form"
+	}
+	if l.Fixed != "" {
+		return l, nil
+	}
+	if conv {
+		l.Positions = l.Conv.Positions()
+		f.follow(l)
+	}
+	return l, f.numbers(l, w, f.inits[l.Bias])
 }
 
 // numbers reads the weights w and the bias b, nil when there is none, of l.
@@ -120,50 +153,6 @@ func (f *finder) numbers(l *LayerInfo, w, b *graph.Tensor) error {
 		l.Fixed = "its weights are not all finite"
 	}
 	return nil
-}
-
-// unrecognised describes n if it has stored weights in a form that Canonical does not
-// know; nil when it has none.
-func (f *finder) unrecognised(n *graph.Node) *LayerInfo {
-	side := 1
-	if f.stored[n.Input(1)] == nil {
-		side = 0
-	}
-	w := f.stored[n.Input(side)]
-	if w == nil || !w.DType.IsFloat() || w.Len() == 0 || len(w.Dims) == 0 {
-		return nil
-	}
-	l := newLayerInfo(n, side)
-	// The inputs of the layer are summed over: the last dimension but one of a
-	// right factor, the last of a left one or a transposed.
-	last := len(w.Dims) - 1
-	transposed := side == 0 && n.Int("transA", 0) == 0 || side == 1 && n.Int("transB", 0) != 0
-	if !transposed && last > 0 {
-		last--
-	}
-	l.In = int(w.Dims[last])
-	l.Out = w.Len() / l.In
-	switch unfit := f.unfit(l, w); {
-	case side == 0:
-		l.Fixed = "its weights are the left factor of the product"
-	case unfit != "":
-		l.Fixed = unfit
-	case len(w.Dims) != 2:
-		l.Fixed = fmt.Sprintf("its weights have %d dimensions, not 2", len(w.Dims))
-	case n.Is("MatMul"):
-		l.Fixed = "its input is not known to have 2 dimensions"
-	default:
-		l.Fixed = "it is not in canonical form"
-	}
-	return l
-}
-
-// newLayerInfo names n, whose weights are its input side, and its values.
-func newLayerInfo(n *graph.Node, side int) *LayerInfo {
-	return &LayerInfo{
-		Node: cmp.Or(n.Name, n.Outputs[0]), Weight: n.Input(side), Bias: n.Input(2),
-		Input: n.Input(1 - side), Output: n.Outputs[0], Positions: 1,
-	}
 }
 
 // unfit says why n with the stored weights w cannot be quantized, whatever else it does; "" when it can.
@@ -209,35 +198,6 @@ func (l LayerInfo) Groups() []LayerInfo {
 		out[g] = part
 	}
 	return out
-}
-
-// conv reads n if it is a convolution with stored weights; nil otherwise.
-func (f *finder) conv(n *graph.Node) (*LayerInfo, error) {
-	w, b := f.stored[n.Input(1)], f.inits[n.Input(2)]
-	if w == nil || !w.DType.IsFloat() || w.Len() == 0 || len(w.Dims) < 3 {
-		return nil, nil
-	}
-	l := newLayerInfo(n, 1)
-	l.Out = int(w.Dims[0])
-	l.In = w.Len() / l.Out
-	l.Columns = l.In
-	switch unfit := f.unfit(l, w); {
-	case len(w.Dims) > 4:
-		l.Fixed = fmt.Sprintf("it is a convolution of %d dimensions, not 1 or 2", len(w.Dims)-2)
-	case unfit != "":
-		l.Fixed = unfit
-	default:
-		var err error
-		if l.Conv, err = convOf(n, w.Dims, f.shape(n.Input(0))); err != nil {
-			l.Fixed = err.Error()
-		}
-	}
-	if l.Fixed != "" {
-		return l, nil
-	}
-	l.Positions = l.Conv.Positions()
-	f.follow(l)
-	return l, f.numbers(l, w, b)
 }
 
 // shape returns the shape of a value; nil when a size behind the batch is not known.
