@@ -90,7 +90,7 @@ func layerError(l quant.LayerInfo, gram, mean []float64, fit *quant.Layer, f qua
 func TestAdultRoundings(t *testing.T) {
 	t.Parallel()
 	c, layers, set := adult(t)
-	set.X, set.Factual = set.X[:10000*set.Dim], 10000
+	set.X, set.Factual = set.X[:3000*set.Dim], 3000
 	stats, err := calib.Collect(context.Background(), c, layers, set, nil, calib.CollectOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -148,7 +148,7 @@ func TestRealModels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := probe(m, 1000)
+		x := probe(m, 300)
 		for _, bits := range []int{2, 3, 4, 8, mixed} {
 			p := planFor(t, m, eng, x, bits)
 			name := fmt.Sprintf("%s/%s at %d bits", filepath.Base(filepath.Dir(path)), filepath.Base(path), bits)
