@@ -197,12 +197,9 @@ func check(layers [][]Choice, budget int64) error {
 // cheapestRest returns, for each layer, the least cost of it and all after it.
 func cheapestRest(layers [][]Choice) []int64 {
 	rest := make([]int64, len(layers)+1)
-	for i := len(layers) - 1; i >= 0; i-- {
-		least := int64(math.MaxInt64)
-		for _, c := range layers[i] {
-			least = min(least, c.Cost)
-		}
-		rest[i] = rest[i+1] + least
+	for i, choices := range slices.Backward(layers) {
+		cheapest := slices.MinFunc(choices, func(a, b Choice) int { return cmp.Compare(a.Cost, b.Cost) })
+		rest[i] = rest[i+1] + cheapest.Cost
 	}
 	return rest
 }

@@ -104,11 +104,7 @@ func (l *equalLayer) numbers(name string) *[]float64 {
 // equalPairs finds the pairs of layers that can be equalized.
 func equalPairs(g *graph.Graph, layers []LayerInfo) ([]*equalPair, error) {
 	readers, inits := g.Consumers(), g.InitMap()
-	outputs := map[string]bool{}
-	for _, v := range g.Outputs {
-		outputs[v.Name] = true
-	}
-	alone := func(name string) bool { return name == "" || len(readers[name]) == 1 && !outputs[name] }
+	alone := func(name string) bool { return name == "" || len(readers[name]) == 1 && !g.IsOutput(name) }
 	byWeight := map[string]*equalLayer{}
 	for _, l := range layers {
 		if l.Fixed == "" && l.Conv == nil && l.W != nil && alone(l.Weight) && alone(l.Bias) && l.Weight != l.Bias {

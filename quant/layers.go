@@ -44,17 +44,14 @@ func (l *LayerInfo) Row(o int) []float32 { return l.W[o*l.In : (o+1)*l.In] }
 // in the form that Canonical leaves, the Conv nodes and, fixed with the reason, all
 // other Gemm, MatMul and Conv nodes with stored weights.
 func FindLayers(m *graph.Model) ([]LayerInfo, error) {
-	f := &finder{g: m.Graph, inits: m.Graph.InitMap(), outputs: map[string]bool{}, consumers: m.Graph.Consumers()}
+	f := &finder{g: m.Graph, inits: m.Graph.InitMap(), consumers: m.Graph.Consumers()}
 	f.stored = maps.Clone(f.inits)
-	for _, v := range m.Graph.Outputs {
-		f.outputs[v.Name] = true
-	}
 	var layers []LayerInfo
 	for _, n := range m.Graph.Nodes {
 		if n.Is("Cast") && len(n.Outputs) == 1 && f.stored[n.Input(0)] != nil {
 			f.stored[n.Outputs[0]] = f.stored[n.Input(0)]
 		}
-		if len(n.Outputs) == 0 || !n.Is("Gemm") && !n.Is("MatMul") && !n.Is("Conv") {
+		if !IsLayer(n) {
 			continue
 		}
 		l, err := f.layer(n)
@@ -69,12 +66,16 @@ func FindLayers(m *graph.Model) ([]LayerInfo, error) {
 	return layers, nil
 }
 
+// IsLayer reports whether n is of an operator that may have weights.
+func IsLayer(n *graph.Node) bool {
+	return len(n.Outputs) > 0 && (n.Is("Gemm") || n.Is("MatMul") || n.Is("Conv"))
+}
+
 // finder holds what FindLayers knows of the model.
 type finder struct {
 	g         *graph.Graph
 	inits     map[string]*graph.Tensor
 	stored    map[string]*graph.Tensor // inits, and what Casts make of them
-	outputs   map[string]bool
 	consumers map[string][]*graph.Node
 	types     autodiff.Types // of the values, inferred when the first convolution needs them
 }
@@ -147,7 +148,7 @@ func (f *finder) numbers(l *LayerInfo, w, b *graph.Tensor) error {
 		}
 	}
 	switch {
-	case f.outputs[l.Weight]:
+	case f.g.IsOutput(l.Weight):
 		l.Fixed = fmt.Sprintf("its weight %q is also an output of the model", l.Weight)
 	case !finite(l.W) || !finite(l.B):
 		l.Fixed = "its weights are not all finite"
@@ -234,7 +235,7 @@ func (f *finder) follow(l *LayerInfo) {
 	c := l.Conv
 	c.Behind = l.Output
 	readers := f.consumers[l.Output]
-	if len(readers) != 1 || f.outputs[l.Output] || len(readers[0].Outputs) != 1 || readers[0].Input(0) != l.Output {
+	if len(readers) != 1 || f.g.IsOutput(l.Output) || len(readers[0].Outputs) != 1 || readers[0].Input(0) != l.Output {
 		return
 	}
 	n := readers[0]

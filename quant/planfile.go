@@ -114,8 +114,7 @@ func newPlanLayer(l *Layer, info LayerInfo, in *Input) (PlanLayer, error) {
 		p.Scale = &e.Scales[0]
 	}
 	for o := range info.Out {
-		row := PlanRow{Bias: new(float32), Codes: encodeCodes(e.Codes[o*info.In:(o+1)*info.In], l.Width(o))}
-		*row.Bias = e.FloatB[o]
+		row := PlanRow{Bias: &e.FloatB[o], Codes: encodeCodes(e.Codes[o*info.In:(o+1)*info.In], l.Width(o))}
 		if p.Scale == nil {
 			row.Scale = &e.Scales[o]
 		}

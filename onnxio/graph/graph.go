@@ -189,6 +189,11 @@ func (g *Graph) InitMap() map[string]*Tensor {
 	return m
 }
 
+// IsOutput reports whether the value called name is an output of the model.
+func (g *Graph) IsOutput(name string) bool {
+	return slices.ContainsFunc(g.Outputs, func(v Value) bool { return v.Name == name })
+}
+
 // DataInputs returns the inputs that a caller must feed: those that are not
 // merely defaults of initializers, which files up to IR version 3 list as
 // inputs too.

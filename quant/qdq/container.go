@@ -1,6 +1,7 @@
 package qdq
 
 import (
+	"maps"
 	"slices"
 
 	"cfq/onnxio/graph"
@@ -135,14 +136,11 @@ func unpackFunction(opset int64) *graph.Function {
 
 // widths returns the widths of the rows of l, narrowest first.
 func (l *layer) widths() []int {
-	var out []int
+	widths := map[int]bool{}
 	for _, f := range l.enc.Formats {
-		if !slices.Contains(out, f.Bits) {
-			out = append(out, f.Bits)
-		}
+		widths[f.Bits] = true
 	}
-	slices.Sort(out)
-	return out
+	return slices.Sorted(maps.Keys(widths))
 }
 
 // groupBytes is more than it can save to store rows of one width with those of another

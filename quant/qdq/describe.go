@@ -77,7 +77,7 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 	v, counted := newView(m), map[string]bool{}
 	notes := []LayerNote{}
 	for _, n := range m.Graph.Nodes {
-		if len(n.Outputs) == 0 || !isDense(n) {
+		if !quant.IsLayer(n) {
 			continue
 		}
 		l := LayerNote{
@@ -159,24 +159,19 @@ func (s *stored) weights() int {
 // describe fills in what l says of its container.
 func (s *stored) describe(l *LayerNote) {
 	bits := 0
-	var containers, notes []string
 	var widths []int
-	add := func(to *[]string, v string) {
-		if v != "" && !slices.Contains(*to, v) {
-			*to = append(*to, v)
-		}
-	}
+	var containers, notes []string
 	for _, p := range s.parts {
 		bits += p.bits * p.weights
-		add(&containers, p.container)
-		add(&notes, p.note)
-		if !slices.Contains(widths, p.bits) {
-			widths = append(widths, p.bits)
+		widths, containers = append(widths, p.bits), append(containers, p.container)
+		if p.note != "" {
+			notes = append(notes, p.note)
 		}
 	}
+	containers, notes = slices.Compact(containers), slices.Compact(notes)
 	l.Bits = float64(bits) / float64(max(s.weights(), 1))
-	if len(widths) > 1 {
-		slices.Sort(widths)
+	slices.Sort(widths)
+	if widths = slices.Compact(widths); len(widths) > 1 {
 		l.Widths = widths
 		text := strings.ReplaceAll(strings.Trim(fmt.Sprint(widths), "[]"), " ", ",")
 		notes = append([]string{text + " bits by row"}, notes...)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"cfq/onnxio/graph"
+	"cfq/quant"
 )
 
 // Rule is one thing that ONNX Runtime does badly with quantized graphs, and
@@ -93,13 +94,13 @@ func newView(m *graph.Model) *view {
 		for _, out := range n.Outputs {
 			v.constant[out] = !computed
 		}
-		if isDense(n) {
+		if quant.IsLayer(n) {
 			v.dense = append(v.dense, v.layer(n))
 		}
 	}
 	// ... and one back what layers depend on.
 	for _, n := range slices.Backward(m.Graph.Nodes) {
-		if !isDense(n) && !slices.ContainsFunc(n.Outputs, func(out string) bool { return v.feeds[out] }) {
+		if !quant.IsLayer(n) && !slices.ContainsFunc(n.Outputs, func(out string) bool { return v.feeds[out] }) {
 			continue
 		}
 		for _, in := range n.Inputs {
@@ -108,8 +109,6 @@ func newView(m *graph.Model) *view {
 	}
 	return v
 }
-
-func isDense(n *graph.Node) bool { return n.Is("Gemm") || n.Is("MatMul") || n.Is("Conv") }
 
 // layer finds the DequantizeLinear nodes at the inputs of n.
 func (v *view) layer(n *graph.Node) dense {

@@ -537,7 +537,7 @@ func (w *writer) isolate() {
 		if w.takes(y, readers) {
 			continue
 		}
-		if r := readers[y]; len(r) == 1 && r[0].Is("Relu") && !w.isOutput(y) {
+		if r := readers[y]; len(r) == 1 && r[0].Is("Relu") && !w.g.IsOutput(y) {
 			r[0].Op, r[0].Inputs = "Max", []string{y, w.scalar("z", 0)}
 			continue
 		}
@@ -580,14 +580,14 @@ func (w *writer) takes(y string, all map[string][]*graph.Node) bool {
 	switch {
 	case !slices.ContainsFunc(readers, special):
 		return true
-	case len(readers) != 1 || w.isOutput(y):
+	case len(readers) != 1 || w.g.IsOutput(y):
 		return false
 	case !bounds(readers[0]):
 		return true
 	}
 	behind := readers[0].Outputs[0]
 	q := all[behind]
-	return len(q) == 1 && quantizes(q[0]) && !w.isOutput(behind) && covers(w.g, readers[0], q[0])
+	return len(q) == 1 && quantizes(q[0]) && !w.g.IsOutput(behind) && covers(w.g, readers[0], q[0])
 }
 
 // covers reports whether the Relu or Clip n does nothing to what the codes of the
@@ -621,8 +621,4 @@ func number(g *graph.Graph, name string) (float32, bool) {
 		return 0, false
 	}
 	return v[0], true
-}
-
-func (w *writer) isOutput(name string) bool {
-	return slices.ContainsFunc(w.g.Outputs, func(v graph.Value) bool { return v.Name == name })
 }

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +45,7 @@ func (r *Report) kernels(opt, g *graph.Graph, plan *quant.Plan) {
 	}
 	// Between quantizers the optimizer rounds float weights to 8 bits, unasked.
 	for _, w := range g.Nodes {
-		if !isLayer(w) || w.Name == "" || plan.Layer(w.Name) != nil {
+		if !quant.IsLayer(w) || w.Name == "" || plan.Layer(w.Name) != nil {
 			continue
 		}
 		if n := kernelOf(opt, g, w, w.Name); n != nil && isIntegerKernel(n) {
@@ -88,36 +89,36 @@ func Kernel(optimized *graph.Graph, name, output string) *graph.Node {
 func written(g *graph.Graph, name string) *graph.Node {
 	for _, n := range g.Nodes {
 		named := n.Name == name || n.Name == "" && len(n.Outputs) > 0 && n.Outputs[0] == name
-		if named && isLayer(n) {
+		if named && quant.IsLayer(n) {
 			return n
 		}
 	}
 	return nil
 }
 
-// isLayer reports whether n is of an operator that has weights.
-func isLayer(n *graph.Node) bool { return n.Is("Gemm") || n.Is("MatMul") || n.Is("Conv") }
+// kernel says at which inputs a kernel with weights has what; those without scales compute in float.
+type kernel struct{ scale, weights, weightScale, outputScale int }
+
+// kernels are those that layers are planned for.
+func kernels() map[string]kernel {
+	return map[string]kernel{
+		"QGemm": {1, 3, 4, 7}, "QLinearMatMul": {1, 3, 4, 6}, "QLinearConv": {1, 3, 4, 6},
+		"MatMulIntegerToFloat": {2, 1, 3, math.MaxInt},
+		"Gemm":                 {weights: 1}, "FusedGemm": {weights: 1}, "MatMul": {weights: 1},
+		"Conv": {weights: 1}, "FusedConv": {weights: 1},
+	}
+}
 
 // runs reports whether the node n that runs the layer w of the written graph does
 // so on integers, or, for float arithmetic, on weights that are folded at load.
 func runs(n, w *graph.Node, integers bool, inits map[string]*graph.Tensor) bool {
-	kernels := "QGemm QLinearMatMul MatMulIntegerToFloat"
-	switch {
-	case w.Is("Conv") && integers:
-		kernels = "QLinearConv"
-	case w.Is("Conv"):
-		kernels = "Conv FusedConv"
-	case !integers:
-		kernels = "Gemm FusedGemm MatMul"
-	}
-	known := strings.Contains(" "+kernels+" ", " "+n.Op+" ")
-	return known && (integers || inits[n.Input(1)] != nil)
+	k, known := kernels()[n.Op]
+	return known && strings.HasSuffix(n.Op, "Conv") == w.Is("Conv") && (k.scale > 0) == integers &&
+		(integers || inits[n.Input(1)] != nil)
 }
 
-// isIntegerKernel reports whether n is an integer kernel with weights.
+// isIntegerKernel reports whether n is an integer kernel with weights, also one that no layer is planned for.
 func isIntegerKernel(n *graph.Node) bool {
-	return slices.Contains([]string{
-		"QGemm", "QLinearMatMul", "MatMulIntegerToFloat", "QLinearConv",
-		"DynamicQuantizeMatMul", "MatMulInteger", "ConvInteger",
-	}, n.Op)
+	return kernels()[n.Op].scale > 0 ||
+		slices.Contains([]string{"DynamicQuantizeMatMul", "MatMulInteger", "ConvInteger"}, n.Op)
 }

@@ -137,14 +137,7 @@ func runBytes(
 // step returns the output step of the graph that ONNX Runtime runs. Each integer layer has one, and the float
 // layers behind the last multiply it by their weights.
 func step(opt *graph.Graph) float64 {
-	type inputs struct{ scale, weights, weightScale, outputScale int } // scale is 0 for float arithmetic
-	kernels := map[string]inputs{
-		"QGemm": {1, 3, 4, 7}, "QLinearMatMul": {1, 3, 4, 6}, "QLinearConv": {1, 3, 4, 6},
-		"MatMulIntegerToFloat": {2, 1, 3, math.MaxInt},
-		"Gemm":                 {weights: 1}, "FusedGemm": {weights: 1}, "MatMul": {weights: 1},
-		"Conv": {weights: 1}, "FusedConv": {weights: 1},
-	}
-	inits, step := opt.InitMap(), 0.0
+	kernels, inits, step := kernels(), opt.InitMap(), 0.0
 	for _, n := range opt.Nodes {
 		at, layer := kernels[n.Op]
 		w := inits[n.Input(at.weights)]
