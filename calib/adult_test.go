@@ -91,7 +91,7 @@ func TestAdultRoundings(t *testing.T) {
 	t.Parallel()
 	c, layers, set := adult(t)
 	set.X, set.Factual = set.X[:3000*set.Dim], 3000
-	stats, err := calib.Collect(context.Background(), c, layers, set, nil, calib.CollectOptions{})
+	stats, err := calib.Collect(context.Background(), c, layers, set, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestAdultRanges(t *testing.T) {
 	c, layers, set := adult(t)
 	set.X, set.Factual = set.X[:3000*set.Dim], 3000
 	ctx := context.Background()
-	stats, err := calib.Collect(ctx, c, layers, set, nil, calib.CollectOptions{Logits: true})
+	stats, err := calib.Collect(ctx, c, layers, set, nil, true)
 	if err != nil {
 		t.Fatal(err)
 	}

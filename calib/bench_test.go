@@ -13,7 +13,7 @@ import (
 func BenchmarkFitWeights(b *testing.B) {
 	c, layers, set := adult(b)
 	ctx := context.Background()
-	stats, err := calib.Collect(ctx, c, layers, set, nil, calib.CollectOptions{})
+	stats, err := calib.Collect(ctx, c, layers, set, nil, false)
 	if err != nil {
 		b.Fatal(err)
 	}

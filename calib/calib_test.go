@@ -150,7 +150,7 @@ func TestCollect(t *testing.T) {
 	x, dim := people(250)
 	c, layers := net(t, dim, 4)
 	set := FactualSet(x, dim)
-	stats, err := Collect(context.Background(), c, layers, set, nil, CollectOptions{})
+	stats, err := Collect(context.Background(), c, layers, set, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestCollect(t *testing.T) {
 func TestFitWeightsNearest(t *testing.T) {
 	x, dim := people(250)
 	c, layers := net(t, dim, 4)
-	stats, err := Collect(context.Background(), c, layers, FactualSet(x, dim), nil, CollectOptions{})
+	stats, err := Collect(context.Background(), c, layers, FactualSet(x, dim), nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func outputError(x []float32, dim int, w []float32, codes []int8, scale float32,
 func TestGPTQ(t *testing.T) {
 	x, dim := people(250)
 	c, layers := net(t, dim, 12)
-	stats, err := Collect(context.Background(), c, layers, FactualSet(x, dim), nil, CollectOptions{})
+	stats, err := Collect(context.Background(), c, layers, FactualSet(x, dim), nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}

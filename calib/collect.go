@@ -10,18 +10,12 @@ import (
 	"cfq/quant"
 )
 
-// CollectOptions say what statistics are wanted.
-type CollectOptions struct {
-	// Logits adds those that weigh by the gradient of the margin, for ranges of the
-	// kind Logits.
-	Logits bool
-}
-
 // Collect runs the set through the classifier of the canonical graph twice
-// (ranges, then sums) and returns the statistics of each layer's input. layers are
+// (ranges, then sums) and returns the statistics of each layer's input; logits adds those that
+// weigh by the gradient of the margin, for ranges of the kind Logits. layers are
 // folded already where input, the layout of the model's input (or nil), feeds them.
 func Collect(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, set *Set, input *quant.Input,
-	o CollectOptions,
+	logits bool,
 ) ([]Stats, error) {
 	if set.Weights != nil && len(set.Weights) != set.Rows() {
 		return nil, fmt.Errorf("%d weights of %d calibration rows", len(set.Weights), set.Rows())
@@ -31,8 +25,8 @@ func Collect(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo,
 		weight: make([]float64, len(layers)), logitWeight: make([][]float64, len(layers)),
 	}
 	for i, l := range layers {
-		k.stats[i], k.logitWeight[i] = newStats(l, o), make([]float64, groups(l))
-		if o.Logits {
+		k.stats[i], k.logitWeight[i] = newStats(l, logits), make([]float64, groups(l))
+		if logits {
 			k.grads = append(k.grads, l.Input, l.Output)
 		}
 	}

@@ -41,7 +41,7 @@ func TestCollectWeights(t *testing.T) {
 	var stats [2][]Stats
 	for i, set := range []*Set{weighted, repeated} {
 		var err error
-		if stats[i], err = Collect(context.Background(), c, layers, set, nil, CollectOptions{Logits: true}); err != nil {
+		if stats[i], err = Collect(context.Background(), c, layers, set, nil, true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +62,7 @@ func TestCollectWeights(t *testing.T) {
 		}
 	}
 	weighted.Weights = weighted.Weights[1:]
-	if _, err := Collect(context.Background(), c, layers, weighted, nil, CollectOptions{}); err == nil {
+	if _, err := Collect(context.Background(), c, layers, weighted, nil, false); err == nil {
 		t.Error("249 weights of 250 rows are taken")
 	}
 }
@@ -74,7 +74,7 @@ func TestCollectLogits(t *testing.T) {
 	c, layers := net(t, dim, 4)
 	set := FactualSet(x, dim)
 	set.Weights = slices.Repeat([]float64{1, 2}, 125)
-	stats, err := Collect(context.Background(), c, layers, set, nil, CollectOptions{Logits: true})
+	stats, err := Collect(context.Background(), c, layers, set, nil, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestCollectLogits(t *testing.T) {
 
 // A layer that the margin does not depend on counts its rows as without gradients.
 func TestFinishWithoutGradients(t *testing.T) {
-	s := newStats(quant.LayerInfo{In: 2}, CollectOptions{Logits: true})
+	s := newStats(quant.LayerInfo{In: 2}, true)
 	copy(s.Gram, []float64{2, 4, 4, 8})
 	copy(s.Mean, []float64{6, 8})
 	s.OutputHist[3] = 5

@@ -101,7 +101,7 @@ func TestConvBias(t *testing.T) {
 	for _, groups := range []int64{1, 2, 4} {
 		m, c, layers := images(t, groups)
 		set := imageSet(50)
-		stats, err := Collect(context.Background(), c, layers, set, nil, CollectOptions{})
+		stats, err := Collect(context.Background(), c, layers, set, nil, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +141,7 @@ func TestConvBias(t *testing.T) {
 func TestConvGroups(t *testing.T) {
 	_, c, layers := images(t, 2)
 	set := imageSet(40)
-	stats, err := Collect(context.Background(), c, layers, set, nil, CollectOptions{})
+	stats, err := Collect(context.Background(), c, layers, set, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestConvGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	for g, part := range l.Groups() {
-		alone := newStats(part, CollectOptions{})
+		alone := newStats(part, false)
 		var total float64
 		patch := make([]float64, l.In)
 		for r, w := range set.Weights {
@@ -196,7 +196,7 @@ func TestConvLogits(t *testing.T) {
 	if _, _, err := c.MarginGrads(ctx, set.X[:36]); err != nil {
 		t.Skipf("no gradients of this model: %v", err)
 	}
-	stats, err := Collect(ctx, c, layers, set, nil, CollectOptions{Logits: true})
+	stats, err := Collect(ctx, c, layers, set, nil, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ type Stats struct {
 	// share a quantizer.
 	OutputHist []float64
 
-	// Logits and LogitHist are computed for CollectOptions.Logits, else nil. Logits are
+	// Logits and LogitHist are computed where Collect is asked for them, else nil. Logits are
 	// moments of h with each row counting by the squared gradient of the margin by the
 	// layer's outputs; in LogitHist, h_i counts by that of the margin by h_i.
 	Logits    Moments
@@ -39,12 +39,12 @@ type Moments struct{ Gram, Mean []float64 }
 
 const histBins = 4096
 
-func newStats(l quant.LayerInfo, o CollectOptions) Stats {
+func newStats(l quant.LayerInfo, logits bool) Stats {
 	n := groups(l)
 	moments := func() Moments { return Moments{make([]float64, n*l.In*l.In), make([]float64, n*l.In)} }
 	s := emptyStats()
 	s.Moments = moments()
-	if o.Logits {
+	if logits {
 		s.Logits, s.LogitHist = moments(), make([]float64, histBins)
 	}
 	return s

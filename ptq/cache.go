@@ -112,7 +112,7 @@ type recoursePoints struct {
 
 // statistics is calib.Collect of the calibration set, kept from so much work on.
 func (c *calibrated) statistics(ctx context.Context, minWork float64) ([]calib.Stats, error) {
-	o := c.collects()
+	o := c.logits()
 	compute := func() ([]calib.Stats, error) {
 		return calib.Collect(ctx, c.full, c.grid.wide, c.cal, c.grid.input, o)
 	}
@@ -133,9 +133,9 @@ func (c *calibrated) statistics(ctx context.Context, minWork float64) ([]calib.S
 	return kept(c.prepared, "statistics of the layers", text.String(), c.cal.X, compute)
 }
 
-// collects says what statistics the ranges need.
-func (p *prepared) collects() calib.CollectOptions {
-	return calib.CollectOptions{Logits: p.o.WeightRange == calib.Logits || p.o.ActRange == calib.Logits}
+// logits reports whether the ranges need statistics that weigh by gradients.
+func (p *prepared) logits() bool {
+	return p.o.WeightRange == calib.Logits || p.o.ActRange == calib.Logits
 }
 
 // computedBy names what computes: this program's file, ONNX Runtime and how it is run.

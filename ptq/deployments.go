@@ -81,7 +81,7 @@ func (a *allocated) draw(ctx context.Context, v variation, seed uint64, k int) (
 	if v.batch > 0 {
 		set = a.cal.Batch(v.batch, vary.Seed)
 	}
-	stats, err := calib.Collect(ctx, a.full, a.grid.wide, set, a.grid.input, a.collects())
+	stats, err := calib.Collect(ctx, a.full, a.grid.wide, set, a.grid.input, a.logits())
 	if err != nil {
 		return Deployment{}, err
 	}

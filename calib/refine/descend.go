@@ -26,7 +26,7 @@ const (
 // With e_o the error of output o at a point and g_o the margin's gradient by it, the
 // margin error moves by g_o times the change of e_o. The objective is, over points u,
 //
-//	sum_u w(u) r(u)^2 + Local x sum_o p_o sum_u e_o(u)^2,   p_o = mean_u w(u) g_o(u)^2,
+//	sum_u w(u) r(u)^2 + local x sum_o p_o sum_u e_o(u)^2,   p_o = mean_u w(u) g_o(u)^2,
 //
 // r being the margin error. All rows of all layers share r, so each makes up for what
 // those before it left.
@@ -104,7 +104,7 @@ func (d *descent) second(p, g []float32) (local float32) {
 		p[k] = d.s.w[k] * v * v
 		sum += float64(p[k])
 	}
-	return float32(d.s.o.Local * sum / float64(d.n))
+	return float32(d.s.local * sum / float64(d.n))
 }
 
 // begin looks at row o.

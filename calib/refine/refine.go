@@ -39,10 +39,7 @@ type Points struct {
 
 // Options of Run; the zero value is the default.
 type Options struct {
-	Rounds int // at most (4)
-	// Local is the weight of the error of each single output of a layer, that of the margin
-	// having 1 (0.1): without it codes overfit to the points at hand.
-	Local    float64
+	Rounds   int // at most (4)
 	Progress func(done, total int)
 }
 
@@ -61,7 +58,10 @@ const (
 	heldEvery = 5
 	// enough is the relative gain below which another round is not worth its time.
 	enough = 0.01
-	// After a round that made things worse Local grows by this factor, maxShortened times at most.
+	// localWeight is the weight of the error of each single output of a layer, that of the margin
+	// having 1: without it codes overfit to the points at hand.
+	localWeight = 0.1
+	// After a round that made things worse it grows by this factor, maxShortened times at most.
 	shorter      = 10
 	maxShortened = 2
 )
@@ -79,13 +79,10 @@ func Run(ctx context.Context, layers []Layer, p Points, open Opener, o Options) 
 	if o.Rounds == 0 {
 		o.Rounds = 4
 	}
-	if o.Local == 0 {
-		o.Local = 0.1
-	}
 	if len(p.Margins) < MinPoints {
 		return nil, out, fmt.Errorf("%d points for refinement: want at least %d", len(p.Margins), MinPoints)
 	}
-	s, err := newState(layers, p, o)
+	s, err := newState(layers, p)
 	if err != nil {
 		return nil, out, err
 	}
@@ -130,7 +127,7 @@ func Run(ctx context.Context, layers []Layer, p Points, open Opener, o Options) 
 // shorten makes the error of single outputs count more, so that rounds move less; it
 // reports false when that has been done often enough.
 func (s *state) shorten() bool {
-	s.o.Local *= shorter
+	s.local *= shorter
 	s.shortened++
 	return s.shortened <= maxShortened
 }
@@ -145,7 +142,7 @@ func cloned(p quant.Layer) quant.Layer {
 type state struct {
 	layers  []Layer
 	formats [][]quant.Format // of each row of each layer
-	o       Options
+	local   float64          // see localWeight
 	dim     int
 	// shortened counts how often a round was taken back.
 	shortened int
@@ -158,8 +155,8 @@ type state struct {
 
 // newState copies the layers' plans, fills in codes and biases where a plan leaves
 // them to rounding, and parts the points.
-func newState(layers []Layer, p Points, o Options) (*state, error) {
-	s := &state{layers: slices.Clone(layers), o: o, dim: len(p.X) / len(p.Margins)}
+func newState(layers []Layer, p Points) (*state, error) {
+	s := &state{layers: slices.Clone(layers), local: localWeight, dim: len(p.X) / len(p.Margins)}
 	for l := range s.layers {
 		one := &s.layers[l]
 		enc, err := one.Plan.Encode(one.Info, 0)

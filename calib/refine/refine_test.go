@@ -200,10 +200,11 @@ func TestRefineShortensRounds(t *testing.T) {
 // where no single number can be moved to any gain. All neighbours are tried by running them.
 func TestRefineEndsAtLocalOptimum(t *testing.T) {
 	p := quantized(t, 3, 3, 400, 6, 2)
-	s, err := newState(p.layers, p.points, Options{Local: 1e-9})
+	s, err := newState(p.layers, p.points)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.local = 1e-9
 	for range 12 {
 		if _, err := s.look(context.Background(), p.open(t), true); err != nil {
 			t.Fatal(err)
@@ -241,7 +242,7 @@ func TestRefineEndsAtLocalOptimum(t *testing.T) {
 // squared error by every bias against central differences of the written model.
 func TestGradientOfObjective(t *testing.T) {
 	p := quantized(t, 5, 4, 500, 5, 6, 2)
-	s, err := newState(p.layers, p.points, Options{})
+	s, err := newState(p.layers, p.points)
 	if err != nil {
 		t.Fatal(err)
 	}
