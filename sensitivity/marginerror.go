@@ -62,7 +62,7 @@ func MarginError(got, want []float32) float64 {
 type Change struct {
 	W []float32 // Out x In
 	B []float32 // Out
-	// h' is h through Act or on the grid Input, or h where both are nil.
+	// h' is h through Act or on the grid Input, or h where both are nil; the same in all formats of a layer.
 	Act   *quant.Act
 	Input *quant.Input
 }
@@ -110,14 +110,6 @@ func changesOf(
 		}
 	}
 	return out, nil
-}
-
-// sameReads reports whether both changes read the same.
-func sameReads(a, b *Change) bool {
-	if a.Act != nil && b.Act != nil {
-		return *a.Act == *b.Act
-	}
-	return a.Act == b.Act && a.Input == b.Input
 }
 
 // maxExact is how many multiplications Measured may take before FirstOrder is to be used
@@ -200,17 +192,8 @@ func addErrors(sums []float64, l *quant.LayerInfo, changes []Change, h, g []floa
 	}
 	before := make([]float64, rows)
 	along(l, []Change{{W: l.W, B: l.B}}, h, g, rows, func(_, r int, v float64) { before[r] = v })
-	for from := 0; from < len(changes); {
-		to := from + 1
-		for to < len(changes) && sameReads(&changes[from], &changes[to]) {
-			to++
-		}
-		read := quant.Reads(changes[from].Act, changes[from].Input, h, rows)
-		along(l, changes[from:to], read, g, rows, func(f, r int, v float64) {
-			sums[from+f] += (v - before[r]) * (v - before[r])
-		})
-		from = to
-	}
+	read := quant.Reads(changes[0].Act, changes[0].Input, h, rows)
+	along(l, changes, read, g, rows, func(f, r int, v float64) { sums[f] += (v - before[r]) * (v - before[r]) })
 }
 
 // alongDense gives to add g (W h + B) of each change and row: (g W) h + g B, which takes
@@ -291,8 +274,8 @@ func Rows(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, fo
 	err = observe(ctx, c, layers, x, classifier.Probe{Margin: true}, func(i, _, rows int, h, g []float32) {
 		l := &layers[i]
 		e := make([]float32, rows*l.Out)
+		read := quant.Reads(changes[i][0].Act, changes[i][0].Input, h, rows)
 		for f, d := range changes[i] {
-			read := quant.Reads(d.Act, d.Input, h, rows)
 			for r := range rows {
 				copy(e[r*l.Out:(r+1)*l.Out], d.B)
 			}
