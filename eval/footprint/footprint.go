@@ -8,12 +8,10 @@ package footprint
 
 import (
 	"fmt"
-	"math/bits"
 	"slices"
 
 	"cfq/eval"
 	"cfq/onnxio/graph"
-	"cfq/quant"
 	"cfq/quant/qdq"
 )
 
@@ -29,16 +27,16 @@ const floatBits = 32
 // How often a convolution uses its weights follows from the sizes in the full model. Where these are not
 // declared, or the layers cannot be told, the number is 0.
 func Measure(full, quantized *graph.Model, fullBytes, quantBytes int64) (*eval.Footprint, error) {
-	f, err := layersOf(full)
-	if err != nil {
+	f, err := qdq.Layers(full)
+	if f == nil {
 		return nil, fmt.Errorf("footprint of the original: %w", err)
 	}
-	q, err := layersOf(quantized)
-	if err != nil {
+	q, err := qdq.Layers(quantized)
+	if q == nil {
 		return nil, fmt.Errorf("footprint of the quantized model: %w", err)
 	}
 	for i := range q { // how often a convolution uses its weights follows from the full model
-		at := slices.IndexFunc(f, func(l layer) bool { return l.Node == q[i].Node })
+		at := slices.IndexFunc(f, func(l qdq.LayerNote) bool { return l.Node == q[i].Node })
 		if at < 0 {
 			at = i
 		}
@@ -50,42 +48,22 @@ func Measure(full, quantized *graph.Model, fullBytes, quantBytes int64) (*eval.F
 	return &eval.Footprint{Full: weight(f, fullBytes), Quant: weight(q, quantBytes)}, nil
 }
 
-// layer is a layer with the bits of what it reads.
-type layer struct {
-	qdq.LayerNote
-	activation int
-}
-
-// layersOf lists the layers of a model.
-func layersOf(m *graph.Model) ([]layer, error) {
-	notes, err := qdq.Layers(m)
-	if notes == nil {
-		return nil, err
-	}
-	layers := make([]layer, len(notes))
-	producers, inits := m.Graph.Producers(), m.Graph.InitMap()
-	for i, n := range notes {
-		layers[i] = layer{n, activation(n.Input, producers, inits)}
-	}
-	return layers, nil
-}
-
 // weight sums over layers.
-func weight(layers []layer, bytes int64) eval.Weight {
+func weight(layers []qdq.LayerNote, bytes int64) eval.Weight {
 	w := eval.Weight{Bytes: bytes}
 	weights, stored, known := 0, 0.0, true
 	for i := range layers {
 		l := &layers[i]
 		weights += l.Params()
-		width := l.Bits
-		if l.isFloat() {
+		width, activation := l.Bits, l.Activation
+		if isFloat(l) {
 			stored += l.Bits * float64(l.Params())
-			width, l.activation = floatBits, floatBits
+			width, activation = floatBits, floatBits
 		} else {
 			stored += 8 * float64(l.Stored)
 		}
 		known = known && l.Positions > 0
-		w.BOPs += float64(l.Positions) * float64(l.Columns) * float64(l.Out) * width * float64(l.activation)
+		w.BOPs += float64(l.Positions) * float64(l.Columns) * float64(l.Out) * width * float64(activation)
 	}
 	if weights > 0 {
 		w.WeightBits = stored / float64(weights)
@@ -97,48 +75,7 @@ func weight(layers []layer, bytes int64) eval.Weight {
 }
 
 // isFloat reports whether the weights are stored as floats.
-func (l *layer) isFloat() bool {
+func isFloat(l *qdq.LayerNote) bool {
 	return slices.ContainsFunc([]graph.DType{graph.Float, graph.Double, graph.Float16, graph.BFloat16},
 		func(t graph.DType) bool { return l.Container == t.String() })
-}
-
-// activation returns the bits of the value called name where a layer reads it: those of the codes behind the
-// DequantizeLinear that it comes from, and fewer where a Clip bounds the codes; 32 without one.
-func activation(name string, producers map[string]*graph.Node, inits map[string]*graph.Tensor) int {
-	width, coded := floatBits, false
-	for range len(producers) + 1 {
-		n := producers[name]
-		switch {
-		case n == nil || n.Is("QuantizeLinear"):
-			return width
-		case n.Is("DequantizeLinear"):
-			width, coded = 8, true
-			if z := inits[n.Input(2)]; z != nil {
-				width = z.DType.Bits()
-			}
-		case n.Is("Clip"):
-			if hi, ok := integer(inits[n.Input(2)]); ok && coded {
-				lo, _ := integer(inits[n.Input(1)])
-				if hi >= lo {
-					width = min(width, max(1, bits.Len64(uint64(hi-lo))))
-				}
-			}
-		case !quant.Moves(n) && !n.Is("Relu") && !n.Is("Max") && !n.Is("Min"):
-			return width
-		}
-		name = n.Input(0)
-	}
-	return width
-}
-
-// integer returns the only element of an integer constant.
-func integer(t *graph.Tensor) (v int64, ok bool) {
-	if t == nil || t.Len() != 1 {
-		return 0, false
-	}
-	all, err := t.Ints()
-	if err != nil {
-		return 0, false
-	}
-	return all[0], true
 }

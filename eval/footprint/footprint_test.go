@@ -12,6 +12,7 @@ import (
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
+	"cfq/quant/qdq"
 	"cfq/task"
 )
 
@@ -121,7 +122,7 @@ func TestConvolution(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Zero codes fit in the narrowest format.
-	notes, err := layersOf(q)
+	notes, err := qdq.Layers(q)
 	if err != nil || len(notes) != 1 {
 		t.Fatalf("%v, %v", notes, err)
 	}

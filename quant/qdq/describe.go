@@ -3,6 +3,7 @@ package qdq
 import (
 	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -32,9 +33,10 @@ type LayerNote struct {
 	Note   string `json:"note,omitempty"`
 	Kernel string `json:"kernel"` // operator that ONNX Runtime runs, for the caller to fill in
 
-	Input, Output string `json:"-"` // values that the layer reads and defines
-	Behind        string `json:"-"` // value of a Relu or Clip that follows a convolution
-	Positions     int    `json:"-"` // of a convolution at which it uses its weights, 1 otherwise; 0: not known
+	Output     string `json:"-"` // value that the layer defines
+	Behind     string `json:"-"` // value of a Relu or Clip that follows a convolution
+	Positions  int    `json:"-"` // of a convolution at which it uses its weights, 1 otherwise; 0: not known
+	Activation int    `json:"-"` // bits of what the layer reads
 	// Fixed is that of quant.LayerInfo: it says something of canonical models only.
 	Fixed string `json:"-"`
 }
@@ -81,8 +83,8 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 			continue
 		}
 		l := LayerNote{
-			Node: cmp.Or(n.Name, n.Outputs[0]), Op: n.Op, Input: n.Input(0), Output: n.Outputs[0],
-			Behind: Behind(m.Graph, n),
+			Node: cmp.Or(n.Name, n.Outputs[0]), Op: n.Op, Output: n.Outputs[0],
+			Behind: Behind(m.Graph, n), Activation: v.activation(n.Input(0)),
 		}
 		if !n.Is("Conv") {
 			l.Positions = 1
@@ -158,18 +160,18 @@ func (s *stored) weights() int {
 
 // describe fills in what l says of its container.
 func (s *stored) describe(l *LayerNote) {
-	bits := 0
+	sum := 0
 	var widths []int
 	var containers, notes []string
 	for _, p := range s.parts {
-		bits += p.bits * p.weights
+		sum += p.bits * p.weights
 		widths, containers = append(widths, p.bits), append(containers, p.container)
 		if p.note != "" {
 			notes = append(notes, p.note)
 		}
 	}
 	containers, notes = slices.Compact(containers), slices.Compact(notes)
-	l.Bits = float64(bits) / float64(max(s.weights(), 1))
+	l.Bits = float64(sum) / float64(max(s.weights(), 1))
 	slices.Sort(widths)
 	if widths = slices.Compact(widths); len(widths) > 1 {
 		l.Widths = widths
@@ -296,6 +298,33 @@ func codeBits(t *graph.Tensor) int {
 		}
 	}
 	return t.DType.Bits()
+}
+
+// activation returns the bits of the value called name where a layer reads it: those of the codes behind the
+// DequantizeLinear that it comes from, and fewer where a Clip bounds the codes; 32 without one.
+func (v *view) activation(name string) int {
+	width, coded := graph.Float.Bits(), false
+	for range len(v.producers) + 1 {
+		n := v.producers[name]
+		switch {
+		case n == nil || n.Is("QuantizeLinear"):
+			return width
+		case n.Is("DequantizeLinear"):
+			width, coded = 8, true
+			if z := v.inits[n.Input(2)]; z != nil {
+				width = z.DType.Bits()
+			}
+		case n.Is("Clip"):
+			lo, hi := append(v.ints(n.Input(1)), 0), v.ints(n.Input(2))
+			if coded && len(hi) == 1 && hi[0] >= lo[0] {
+				width = min(width, max(1, bits.Len64(uint64(hi[0]-lo[0]))))
+			}
+		case !quant.Moves(n) && !n.Is("Relu") && !n.Is("Max") && !n.Is("Min"):
+			return width
+		}
+		name = n.Input(0)
+	}
+	return width
 }
 
 // unpacked reads the call of a function that takes packed bytes and a shape.
