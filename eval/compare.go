@@ -144,7 +144,7 @@ func (c *Comparison) add(m *Metric, k *comparedMetric, at int, b *bootstrap) {
 			cell.Call = call(m.Better, float64(d))
 		case k.share:
 			cell.mcNemar(k, c.Results[0], c.Results[i], at, c.Confidence, m.Better)
-		case k.statistic != nil || k.whole != nil:
+		case k.statistic != nil || k.tau:
 			d := k.pairedTest(b, c.Results[0], c.Results[i], at)
 			d.row, d.model, d.better = len(c.Rows), i, m.Better
 			b.tests = append(b.tests, d)
@@ -215,9 +215,8 @@ type comparedMetric struct {
 	// counted, and for numbers that are exact.
 	statistic func(parts) statistic
 	from      string
-	// whole is the statistic of a model where it is not made of contributions.
-	whole func(b *bootstrap, r *Result) statistic
-	part  contribution
+	tau       bool // tau01 of f, or of each model's own promises, which is not made of contributions
+	part      contribution
 }
 
 // comparedMetrics lists the metrics of a comparison, in the order of Metrics.
@@ -226,8 +225,8 @@ func comparedMetrics() []comparedMetric {
 		{id: "vd", share: true},
 		{id: "rvd", own: true, statistic: parts.ratio},
 		{id: "lost_recourse", own: true, statistic: parts.ratio},
-		{id: "tau01", whole: fullTau},
-		{id: "rtau01", own: true, whole: quantTau},
+		{id: "tau01", tau: true},
+		{id: "rtau01", own: true, tau: true},
 		{id: "pgd_first.vd", share: true},
 		{id: "rfrr", own: true, ifDifferent: true, statistic: parts.ratio},
 		{id: "crg.mean", statistic: parts.ratio},
@@ -307,42 +306,13 @@ func (p parts) median() statistic {
 	}
 }
 
-// fullTau is tau01 of a model.
-func fullTau(b *bootstrap, r *Result) statistic {
-	made := func(r *Record, p *Step) (*Promise, bool) { return &p.Full, true }
-	if r.Settings.Issued {
-		promises, who := b.promises(r, 0, made)
-		return issuedCurve(r.Settings.Margins[0], promises, who).tau01
+// tau is tau01 of a model, or rtau01.
+func (b *bootstrap) tau(r *Result, quant bool) statistic {
+	made, people := promises(r.Records, b.people, &r.Settings, quant)
+	if r.Settings.Issued && !quant {
+		return issuedCurve(r.Settings.Margins[0], made[0], people[0]).tau01
 	}
-	return b.tau(r, made)
-}
-
-// quantTau is rtau01 of a model.
-func quantTau(b *bootstrap, r *Result) statistic {
-	return b.tau(r, func(rec *Record, p *Step) (*Promise, bool) { return &p.Quant, rec.mirrored(&r.Settings) })
-}
-
-func (b *bootstrap) tau(r *Result, of func(*Record, *Step) (*Promise, bool)) statistic {
-	margins := r.Settings.Margins
-	promises, who := make([][]Promise, len(margins)), make([][]int, len(margins))
-	for at := range margins {
-		promises[at], who[at] = b.promises(r, at, of)
-	}
-	return solvedCurve(margins, promises, who).tau01
-}
-
-// promises returns those made at the at-th margin, and whose they are.
-func (b *bootstrap) promises(
-	r *Result, at int, of func(*Record, *Step) (*Promise, bool),
-) (promises []Promise, who []int) {
-	who = []int{}
-	for k, row := range b.people {
-		rec := &r.Records[row]
-		if p, ok := of(rec, &rec.Steps[at]); ok && p.Made() {
-			promises, who = append(promises, *p), append(who, k)
-		}
-	}
-	return promises, who
+	return solvedCurve(r.Settings.Margins, made, people).tau01
 }
 
 // minDiffering is the number of people below which a difference that they alone make is left uncalled: how often
@@ -407,8 +377,8 @@ func (p *Promise) compare(o *Promise) int {
 // pairedTest makes the statistics of two models of the people who count.
 func (k *comparedMetric) pairedTest(b *bootstrap, first, this *Result, at int) *pairedTest {
 	d := &pairedTest{least: minPeople}
-	if k.whole != nil {
-		d.first, d.this = k.whole(b, first), k.whole(b, this)
+	if k.tau {
+		d.first, d.this = b.tau(first, k.own), b.tau(this, k.own)
 		d.n, d.differ = b.apart(first, this, k.own)
 		d.least = minForTau
 		return d
@@ -430,27 +400,19 @@ func (k *comparedMetric) pairedTest(b *bootstrap, first, this *Result, at int) *
 // apart counts the people with a promise at some margin, of g in either model or of f, and those of them
 // whose broken promises are not the same.
 func (b *bootstrap) apart(first, this *Result, quant bool) (n, differ int) {
-	need := func(r *Record, s *Step, o *Settings) (made bool, need Float) {
-		p := &s.Full
-		if quant {
-			p = &s.Quant
+	need := func(p *Promise) Float {
+		if p == nil || !p.Broken() {
+			return 0
 		}
-		if !p.Made() || quant && !r.mirrored(o) {
-			return false, 0
-		}
-		if p.Broken() {
-			need = p.Own - p.Other
-		}
-		return true, need
+		return p.Own - p.Other
 	}
 	for _, row := range b.people {
-		x, y := &first.Records[row], &this.Records[row]
 		counts, differs := false, false
-		for at := range x.Steps {
-			made, p := need(x, &x.Steps[at], &first.Settings)
-			too, q := need(y, &y.Steps[at], &this.Settings)
-			counts = counts || made || too
-			differs = differs || made != too || p != q
+		for at := range first.Settings.Margins {
+			p := first.Records[row].promise(at, &first.Settings, quant)
+			q := this.Records[row].promise(at, &this.Settings, quant)
+			counts = counts || p != nil || q != nil
+			differs = differs || (p == nil) != (q == nil) || need(p) != need(q)
 		}
 		n += count(counts)
 		differ += count(differs)

@@ -309,7 +309,7 @@ func TestComparisonStatistics(t *testing.T) {
 	}
 	repeated := summarize(again, a.Settings, DataFile{})
 	for _, k := range comparedMetrics() {
-		if k.statistic == nil && k.whole == nil {
+		if k.statistic == nil && !k.tau {
 			continue
 		}
 		m, _ := MetricBy(k.id)

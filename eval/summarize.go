@@ -38,20 +38,11 @@ func summarize(records []Record, s Settings, file DataFile) *Result {
 		First: First{FRR: y.rate("pgd_first.frr", -1), VD: y.rate("pgd_first.vd", -1)}, Records: records,
 		Margins: make([]AtMargin, len(s.Margins)),
 	}
-	full, quant := make([][]Promise, len(s.Margins)), make([][]Promise, len(s.Margins))
 	for i := range s.Margins {
 		r.Margins[i] = y.atMargin(i)
-		for k := range records {
-			if r := &records[k]; r.Evaluated {
-				if p := r.Steps[i].Full; p.Made() {
-					full[i] = append(full[i], p)
-				}
-				if p := r.Steps[i].Quant; p.Made() && r.mirrored(&s) {
-					quant[i] = append(quant[i], p)
-				}
-			}
-		}
 	}
+	full, _ := promises(records, upTo(len(records)), &s, false)
+	quant, _ := promises(records, upTo(len(records)), &s, true)
 	r.Tau01, r.RTau01 = tau01(s.Margins, full, s.Confidence), tau01(s.Margins, quant, s.Confidence)
 	if s.Issued {
 		r.Issued = issued(records)
