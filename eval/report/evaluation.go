@@ -20,7 +20,8 @@ func pageOf(d *Document, how detail) *page {
 	add := func(bs ...block) {
 		for _, b := range bs {
 			b.table.prune()
-			if len(b.lines)+len(b.table.rows)+len(b.after)+len(b.figures) > 0 {
+			empty := b.table.head != nil && len(b.table.rows) == 0 // then nothing needs an explanation
+			if len(b.lines)+len(b.table.rows)+len(b.figures) > 0 || len(b.after) > 0 && !empty {
 				p.blocks = append(p.blocks, b)
 			}
 		}
@@ -270,25 +271,19 @@ func spreads(r *eval.Result, how detail) block {
 }
 
 func decisions(r *eval.Result) block {
-	d := r.Decisions
 	b := block{title: "Decisions", table: table{left: 1}}
-	row := func(key string, x eval.Rate) {
-		if x.Den == 0 {
-			return
+	for _, m := range eval.Metrics() {
+		v := m.Of(r, 0)
+		switch {
+		case !strings.HasPrefix(m.Key, "decisions.") || !v.Value.Defined():
+		case v.Kind == eval.KindShare:
+			x := eval.Rate{Value: v.Value, Num: v.Num, Den: v.N, Lo: v.Lo, Hi: v.Hi}
+			b.table.row(m.Name, percent(x.Value, 2), counts(x), interval(x, 2))
+		default:
+			points := func(x eval.Float) string { return signed(100*x, 1) }
+			b.table.row(m.Name, difference("share", v.Value), missing, between(v.Estimate, points)+" pp")
 		}
-		b.table.row(eval.MetricAt(key).Name, percent(x.Value, 2), counts(x), interval(x, 2))
 	}
-	row("decisions.accuracy_full", d.AccuracyFull)
-	row("decisions.accuracy_quant", d.AccuracyQuant)
-	if e := d.AccuracyDrop; e.Value.Defined() {
-		b.table.row(eval.MetricAt("decisions.accuracy_drop").Name, difference("share", e.Value), missing, between(e,
-			func(x eval.Float) string { return signed(100*x, 1) })+" pp")
-	}
-	row("decisions.favourable_full", d.FavourableFull)
-	row("decisions.favourable_quant", d.FavourableQuant)
-	row("decisions.disagreement", d.Disagreement)
-	row("decisions.lost", d.Lost)
-	row("decisions.gained", d.Gained)
 	return b
 }
 
@@ -435,9 +430,6 @@ func certificates(r *eval.Result) block {
 				fixed(p.Apart.Value, 3))
 		}
 	}
-	if len(b.table.rows) == 0 {
-		return block{}
-	}
 	where := fmt.Sprintf("within %s (in model inputs) of the recourse point", margin(radius))
 	if radius == 0 {
 		where = "exactly at the recourse point"
@@ -481,9 +473,6 @@ func perturbations(r *eval.Result, how detail) block {
 				percent(p.Safe.Value, 1), fraction(p.Safe), fraction(p.BrokenInside), fraction(p.BrokenOutside))
 		}
 	}
-	if len(b.table.rows) == 0 {
-		return block{}
-	}
 	b.after = []string{
 		"eps: the largest difference of the two models' logits at or around the original's recourse points",
 		"safe: points whose margin is more than twice eps; broken inside and outside: promises that break among them and " +
@@ -501,9 +490,6 @@ const (
 // broken lists the people whose promise breaks and what would have held.
 func broken(d *Document, how detail) block {
 	n := len(d.Broken)
-	if n == 0 {
-		return block{}
-	}
 	shown := min(maxBroken, how.limit(n, maxBrokenBrief))
 	b := block{title: "Broken promises, and what would have held", fold: how == brief, bullet: how == brief}
 	if shown < n {
@@ -685,9 +671,6 @@ func timing(r *eval.Result) block {
 const maxLayersBrief = 10
 
 func layers(d *Document, how detail) block {
-	if len(d.Layers) == 0 {
-		return block{}
-	}
 	b := block{title: "Layers of the quantized model", fold: true}
 	b.table = table{head: []string{"layer", "weights", "bits", "bytes", "sensitivity", "kernel"}, left: 1}
 	list := d.Layers

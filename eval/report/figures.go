@@ -15,12 +15,8 @@ const maxBars = 60
 func rates(name string, xs []float64, list []eval.Rate) chart.Series {
 	s := chart.Series{Name: name, X: xs}
 	for _, r := range list {
-		if r.Den == 0 {
-			s.Y, s.Low, s.High = append(s.Y, math.NaN()), append(s.Low, math.NaN()), append(s.High, math.NaN())
-			continue
-		}
-		s.Y, s.Low, s.High = append(s.Y, 100*float64(r.Value)), append(s.Low, 100*float64(r.Lo)), append(s.High,
-			100*float64(r.Hi))
+		s.Y = append(s.Y, 100*float64(r.Value))
+		s.Low, s.High = append(s.Low, 100*float64(r.Lo)), append(s.High, 100*float64(r.Hi))
 	}
 	return s
 }
@@ -32,8 +28,14 @@ func curve(r *eval.Result) []figure {
 	for _, a := range r.Margins {
 		xs, vd, rvd = append(xs, a.Margin), append(vd, a.VD), append(rvd, a.RVD)
 	}
-	c := chart.Chart{X: "required margin t, logits", Y: "promises that break, %"}
-	for _, s := range []chart.Series{rates("VD(t)", xs, vd), rates("RVD(t), mirrored", xs, rvd)} {
+	return broke(chart.Chart{X: "required margin t, logits", Y: "promises that break, %"},
+		"Promises that break, by required margin. Error bars: "+confidence(r)+" intervals.",
+		rates("VD(t)", xs, vd), rates("RVD(t), mirrored", xs, rvd))
+}
+
+// broke is a chart of those series of which something is known.
+func broke(c chart.Chart, caption string, series ...chart.Series) []figure {
+	for _, s := range series {
 		if anyDefined(s.Y) {
 			c.Series = append(c.Series, s)
 		}
@@ -41,7 +43,7 @@ func curve(r *eval.Result) []figure {
 	if len(c.Series) == 0 {
 		return nil
 	}
-	return []figure{{"Promises that break, by required margin. Error bars: " + confidence(r) + " intervals.", c}}
+	return []figure{{caption, c}}
 }
 
 // distribution shows the margins of both models at the original's recourse points, at the margin that stands for the
@@ -98,14 +100,6 @@ func bars(caption string, names []string, vd, rvd []eval.Rate) []figure {
 	if len(names) > maxBars {
 		names, vd, rvd = names[:maxBars], vd[:maxBars], rvd[:maxBars]
 	}
-	c := chart.Chart{X: "promises that break, %", Categories: names}
-	for _, s := range []chart.Series{rates("VD", nil, vd), rates("RVD", nil, rvd)} {
-		if anyDefined(s.Y) {
-			c.Series = append(c.Series, s)
-		}
-	}
-	if len(c.Series) == 0 {
-		return nil
-	}
-	return []figure{{caption, c}}
+	return broke(chart.Chart{X: "promises that break, %", Categories: names}, caption, rates("VD", nil, vd),
+		rates("RVD", nil, rvd))
 }
