@@ -393,11 +393,11 @@ func TestSummarizeForeignRecords(t *testing.T) {
 		s      Settings
 		want   string
 	}{
-		{Record{Evaluated: true, Steps: make([]Step, 1)}, good, "record 1 has 1 steps, and there are 2 required margins"},
+		{Record{Evaluated: true, Steps: make([]Step, 1)}, good, "record 1 has 1 steps for 2 required margins"},
 		{Record{Evaluated: true}, good, "record 1 has 0 steps"},
 		{Record{Evaluated: true, Steps: []Step{{}, {Perturbed: make([]Float, 2)}}}, good, "2 perturbations, want 3"},
-		{Record{}, Settings{Confidence: 0.95}, "0 required margins"},
-		{Record{}, Settings{Margins: []float64{0}}, "confidence 0"},
+		{Record{}, Settings{Confidence: 0.95}, "no required margins"},
+		{Record{}, Settings{Margins: []float64{0}}, "invalid confidence 0"},
 	} {
 		if _, err := Summarize([]Record{c.record}, c.s, DataFile{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)

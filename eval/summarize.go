@@ -2,6 +2,7 @@ package eval
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -12,22 +13,32 @@ import (
 // evaluated. It depends on its arguments alone: records may be some of those of Judge, or those of several machines. It
 // fails when they were not made with the settings.
 func Summarize(records []Record, s Settings, file DataFile) (*Result, error) {
-	if len(s.Margins) == 0 || !(s.Confidence > 0 && s.Confidence < 1) {
-		return nil, fmt.Errorf("eval: settings with %d required margins and confidence %v", len(s.Margins), s.Confidence)
+	if err := s.Check(records); err != nil {
+		return nil, fmt.Errorf("eval: %w", err)
+	}
+	return summarize(records, s, file), nil
+}
+
+// Check reports records that were not made with the settings, and settings without margins or a confidence.
+func (s *Settings) Check(records []Record) error {
+	switch {
+	case len(s.Margins) == 0:
+		return errors.New("no required margins in the settings")
+	case !(s.Confidence > 0 && s.Confidence < 1):
+		return fmt.Errorf("invalid confidence %v: want more than 0 and less than 1", s.Confidence)
 	}
 	for i := range records {
 		r := &records[i]
 		if r.Evaluated && len(r.Steps) != len(s.Margins) {
-			return nil, fmt.Errorf("eval: record %d has %d steps, and there are %d required margins: it was made with other "+
-				"settings", i+1, len(r.Steps), len(s.Margins))
+			return fmt.Errorf("record %d has %d steps for %d required margins", i+1, len(r.Steps), len(s.Margins))
 		}
 		for _, p := range r.Steps {
 			if n := len(p.Perturbed); n != 0 && n != len(Perturbations()) {
-				return nil, fmt.Errorf("eval: record %d has %d perturbations, want %d", i+1, n, len(Perturbations()))
+				return fmt.Errorf("record %d has %d perturbations, want %d", i+1, n, len(Perturbations()))
 			}
 		}
 	}
-	return summarize(records, s, file), nil
+	return nil
 }
 
 // summarize is Summarize of records that were made with the settings.

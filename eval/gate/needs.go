@@ -57,18 +57,11 @@ func (g *Gate) Needs() Needs {
 			n.Margins = append(n.Margins, c.margin(&d))
 		}
 		n.Curve = n.Curve || c.Metric == "tau01" || c.Metric == "rtau01"
-		switch m.Requires {
-		case eval.RequiresMirrored:
-			n.Mirrored = true
-		case eval.RequiresNoise:
-			n.Noise = true
-		case eval.RequiresProofs:
-			n.Certificates = true
-		case eval.RequiresPerturbation:
-			n.Perturbation = true
-		case eval.RequiresTiming:
-			n.Timing = true
-		}
+		n.Mirrored = n.Mirrored || m.Requires == eval.RequiresMirrored
+		n.Noise = n.Noise || m.Requires == eval.RequiresNoise
+		n.Certificates = n.Certificates || m.Requires == eval.RequiresProofs
+		n.Perturbation = n.Perturbation || m.Requires == eval.RequiresPerturbation
+		n.Timing = n.Timing || m.Requires == eval.RequiresTiming
 		if by := grouping(c.By); by != "" && !slices.Contains(n.By, by) {
 			n.By = append(n.By, by)
 		}

@@ -80,17 +80,11 @@ func ReadJSON(r io.Reader) (*Document, error) {
 
 // sound reports what the views could not show: lists that do not belong together.
 func sound(r *eval.Result, records []eval.Record) error {
-	n := len(r.Margins)
-	if n == 0 || n != len(r.Settings.Margins) {
+	if n := len(r.Margins); n != len(r.Settings.Margins) {
 		return fmt.Errorf("%d required margins in the settings and %d results", len(r.Settings.Margins), n)
 	}
-	if c := r.Settings.Confidence; !(c > 0 && c < 1) {
-		return fmt.Errorf("invalid confidence %v: want more than 0 and less than 1", c)
-	}
-	for i := range records {
-		if x := &records[i]; x.Evaluated && len(x.Steps) != n {
-			return fmt.Errorf("record %d has %d steps for %d required margins", i+1, len(x.Steps), n)
-		}
+	if err := r.Settings.Check(records); err != nil {
+		return err
 	}
 	inner := func(what, name string, part *eval.Result) error {
 		if part == nil {
