@@ -166,14 +166,11 @@ func tau(key string, t eval.Tau) string {
 
 // costs shows the change of the cost of recourse, and the noise of the solver in it.
 func costs(r *eval.Result, how detail) block {
-	crg, sums, median, p95, abs, floor := "margins[].crg.mean", "margins[].crg.ratio_of_sums", "margins[].crg.median",
-		"margins[].crg.p95",
-		"margins[].crg.abs_mean", "margins[].crg_noise.abs_mean"
-	keys := []string{crg, sums, median, p95, abs}
+	crg, abs := "margins[].crg.mean", "margins[].crg.abs_mean"
+	keys := []string{crg, "margins[].crg.ratio_of_sums", "margins[].crg.median", "margins[].crg.p95", abs}
 	b := block{title: "Cost of the recourse"}
 	b.table.head = []string{
-		"t", symbol(crg), "interval", "sums", "median", "p95", symbol(abs), "noise", "people",
-		"cost 0", "lost",
+		"t", symbol(crg), "interval", "sums", "median", "p95", symbol(abs), "noise", "people", "cost 0", "lost",
 	}
 	known, noisy, lost := false, false, false
 	for i := range r.Margins {
@@ -183,16 +180,16 @@ func costs(r *eval.Result, how detail) block {
 		if a.Noise != nil {
 			noise = with(a.Noise.AbsMean, fixed, how)
 		}
-		b.table.row(margin(a.Margin), signed(a.CRG.Mean.Value, 3), between(a.CRG.Mean, three), with(a.CRG.RatioOfSums,
-			signed, how), with(a.CRG.Median, signed, how),
-			with(a.CRG.P95, signed, how), with(a.CRG.AbsMean, fixed, how), noise, strconv.Itoa(a.CRG.N),
-			strconv.Itoa(a.CRG.Free), fraction(a.LostRecourse))
+		g := &a.CRG
+		b.table.row(margin(a.Margin), signed(g.Mean.Value, 3), between(g.Mean, three), with(g.RatioOfSums, signed, how),
+			with(g.Median, signed, how), with(g.P95, signed, how), with(g.AbsMean, fixed, how), noise, strconv.Itoa(g.N),
+			strconv.Itoa(g.Free), fraction(a.LostRecourse))
 	}
 	if !known && !lost {
 		return block{}
 	}
 	if noisy {
-		keys = append(keys, floor)
+		keys = append(keys, "margins[].crg_noise.abs_mean")
 	}
 	b.after = append(legend(keys...), "positive: recourse costs more under the quantized model; cost 0: people that it "+
 		"approves with the margin as they are")
@@ -501,10 +498,9 @@ func broken(d *Document, how detail) block {
 		}
 		return b
 	}
-	b.table = table{head: []string{
-		"line", "what was promised", "what would have held", "t", "margin", "quantized",
-		"cost", "then",
-	}, left: 3}
+	b.table = table{left: 3, head: []string{
+		"line", "what was promised", "what would have held", "t", "margin", "quantized", "cost", "then",
+	}}
 	for _, x := range d.Broken[:shown] {
 		line := missing
 		if x.Line > 0 {

@@ -49,18 +49,15 @@ func between(e eval.Estimate, show func(eval.Float) string) string {
 
 // seconds shows a time.
 func seconds(x eval.Float) string {
-	for _, u := range []struct {
-		name string
-		size eval.Float
-	}{{" s", 1}, {" ms", 1e-3}} {
-		if x >= u.size {
-			return strconv.FormatFloat(float64(x/u.size), 'f', 2, 64) + u.name
-		}
-	}
-	if !x.Defined() {
+	switch {
+	case !x.Defined():
 		return missing
+	case x >= 1:
+		return fixed(x, 2) + " s"
+	case x >= 1e-3:
+		return fixed(x/1e-3, 2) + " ms"
 	}
-	return strconv.FormatFloat(float64(x/1e-6), 'f', 1, 64) + " us"
+	return fixed(x/1e-6, 1) + " us"
 }
 
 // amount shows a metric's value in its unit.

@@ -163,11 +163,8 @@ func styleOf(v gate.Verdict) string {
 
 // slug makes an id of a title.
 func slug(title string) string {
-	words := strings.FieldsFunc(strings.ToLower(title), func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < '0' ||
-			r > '9')
-	})
-	return "s-" + strings.Join(words, "-")
+	other := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
+	return "s-" + strings.Join(strings.FieldsFunc(strings.ToLower(title), other), "-")
 }
 
 // tiles are the numbers that stand for the evaluation.
