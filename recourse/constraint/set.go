@@ -273,7 +273,7 @@ func (a *Set) Movable(x []float32) bool {
 // Factual counts the people of x (rows x inputs) who fulfil each rule, but limits on how many features change, as they
 // are.
 func (a *Set) Factual(x []float32) []task.RuleCount {
-	var counts []task.RuleCount
+	counts := []task.RuleCount{}
 	stay := make([]float32, a.dim)
 	for _, r := range a.relations {
 		if r.kind != Relation {
