@@ -162,24 +162,6 @@ func (e *exactSearch) run(x []float32, first int, actions []Action, methods []Me
 	return e.exhaustive(counted)
 }
 
-// judge returns the model's margins at the points.
-func (e *exactSearch) judge(points []float32) ([]float32, error) {
-	margins := make([]float32, 0, len(points)/e.a.Dim())
-	for len(points) > 0 {
-		if err := e.ctx.Err(); err != nil {
-			return nil, err
-		}
-		part := points[:min(len(points), solveBatch*e.a.Dim())]
-		points = points[len(part):]
-		m, err := e.m.Margins(e.ctx, part)
-		if err := call(e.a.Dim(), len(part)/e.a.Dim(), m, nil, err); err != nil {
-			return nil, err
-		}
-		margins = append(margins, m...)
-	}
-	return margins, nil
-}
-
 // settle makes the judged point the action of person i, and says whether it is feasible.
 func (e *exactSearch) settle(i int, point []float32, margin float32) bool {
 	a, x := e.a.Person(e.first+i), row(e.x, i, e.a.Dim())

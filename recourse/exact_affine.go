@@ -29,7 +29,7 @@ func (e *exactSearch) affine(open []int) error {
 				asked, points = append(asked, i), append(points, point...)
 			}
 		}
-		margins, err := e.judge(points)
+		margins, err := judge(e.ctx, e.m, points)
 		if err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func (e *exactSearch) enumerate(c *catalogue) error {
 				points = points[:len(points)-dim]
 			}
 		}
-		margins, err := e.judge(points)
+		margins, err := judge(e.ctx, e.m, points)
 		if err != nil {
 			return err
 		}

@@ -30,6 +30,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -172,6 +173,23 @@ func call(dim, rows int, m, g []float32, err error) error {
 		return fmt.Errorf("model returned %d gradient entries for %d rows of %d inputs", len(g), rows, dim)
 	}
 	return nil
+}
+
+// judge returns the model's margins at the points.
+func judge(ctx context.Context, m Model, points []float32) ([]float32, error) {
+	dim := m.Dim()
+	margins := make([]float32, 0, len(points)/dim)
+	for part := range slices.Chunk(points, solveBatch*dim) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		got, err := m.Margins(ctx, part)
+		if err := call(dim, len(part)/dim, got, nil, err); err != nil {
+			return nil, err
+		}
+		margins = append(margins, got...)
+	}
+	return margins, nil
 }
 
 func row(x []float32, i, dim int) []float32 { return x[i*dim : (i+1)*dim : (i+1)*dim] }

@@ -2,31 +2,209 @@ package recourse
 
 import (
 	"cmp"
-	"hash/fnv"
+	"context"
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"cfq/recourse/constraint"
 )
 
-// searchState is the state of a candidate in gradient search.
-type searchState struct {
-	numeric bool                  // discrete features stay as they are
-	weights []float64             // factor on every feature's effectiveness; nil = 1
-	banned  []*constraint.Feature // whose moves have failed
-	last    *constraint.Feature   // moved last
-	short   bool                  // the last move was already shortened
-	prev    []float32             // the point before the last move, its margin and gradient
-	prevM   float32
-	prevG   []float32
+// search is the state of Solve for one piece of people; one goroutine owns it.
+type search struct {
+	ctx    context.Context
+	m      Model
+	a      *constraint.Set
+	o      SolveOptions
+	target float32 // the margin searched for
+	people []*person
+	points []float32
 }
 
-// newCandidate returns a candidate at the action from (nil: no change).
-func (s *search) newCandidate(p *person, from []float32, numeric bool, weights []float64) *candidate {
-	c := &candidate{p: p, d: make([]float32, s.a.Dim())}
-	c.state = searchState{numeric: numeric, weights: weights, prev: make([]float32, s.a.Dim())}
-	copy(c.d, from)
-	return c
+func (s *search) run(x []float32, first int, actions []Action) error {
+	dim := s.a.Dim()
+	all := make([]*candidate, len(actions))
+	zero := make([]float32, dim)
+	for i := range all {
+		p := &person{a: s.a.Person(first + i), x: row(x, i, dim), row: i, lowest: math.Inf(1)}
+		p.start = candidate{person: p, d: zero}
+		all[i] = &p.start
+	}
+	if err := s.eval(all, true); err != nil {
+		return err
+	}
+	for i, c := range all {
+		actions[i] = Action{Status: AlreadyFavourable, Point: c.x, Delta: make([]float32, dim), Margin: float64(c.margin)}
+		switch {
+		case valid(c.margin, float32(s.o.Margin)):
+		case !c.a.Movable(c.x):
+			actions[i].Status = NoneExists
+		default:
+			actions[i].Status = NoneFound
+			c.best = make([]float32, dim)
+			s.people = append(s.people, c.person)
+		}
+	}
+	if err := s.fromFactual(); err != nil {
+		return err
+	}
+	for range s.o.Rounds {
+		more, err := s.expand()
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+	}
+	return s.conclude(actions)
+}
+
+// fromFactual is the first part: gradient search and scans from the factual point.
+func (s *search) fromFactual() error {
+	var ls []*candidate
+	for _, p := range s.people {
+		ls = append(ls, p.candidate(nil, false, nil), p.candidate(nil, true, nil))
+		rng := rand.New(rand.NewPCG(s.o.Seed, p.fingerprint()))
+		for range s.o.Restarts {
+			weights := make([]float64, p.a.Features())
+			for i := range weights {
+				weights[i] = math.Exp(rng.NormFloat64())
+			}
+			ls = append(ls, p.candidate(nil, false, weights))
+		}
+	}
+	if err := s.gradientSearch(ls); err != nil {
+		return err
+	}
+	scanned, err := s.scan()
+	if err != nil {
+		return err
+	}
+	if err := s.refine(s.cheapest(append(ls, scanned...), 3, 2)); err != nil {
+		return err
+	}
+	return s.feasibilityPhase()
+}
+
+// eval sets the margins, and gradients when asked for, of the candidates. What joint constraints forbid is never valid.
+func (s *search) eval(ls []*candidate, grads bool) error {
+	dim := s.a.Dim()
+	for part := range slices.Chunk(ls, solveBatch) {
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
+		s.points = slices.Grow(s.points[:0], len(part)*dim)[:len(part)*dim]
+		for i, c := range part {
+			c.a.Propagate(c.x, c.d)
+			Point(row(s.points, i, dim), c.x, c.d)
+		}
+		var m, g []float32
+		var err error
+		if grads {
+			m, g, err = s.m.MarginGrads(s.ctx, s.points)
+		} else {
+			m, err = s.m.Margins(s.ctx, s.points)
+		}
+		if err := call(dim, len(part), m, g, err); err != nil {
+			return err
+		}
+		for i, c := range part {
+			c.margin = m[i]
+			if grads {
+				c.g = row(g, i, dim)
+				c.a.Pullback(c.g)
+			}
+			if !c.a.Consistent(c.x, c.d) {
+				c.margin = float32(math.Inf(-1)) // worse than any point that is feasible
+			}
+		}
+	}
+	return nil
+}
+
+// updateIncumbent makes valid candidates their person's best action where they are cheaper.
+func (s *search) updateIncumbent(ls []*candidate) {
+	for _, c := range ls {
+		if valid(c.margin, s.target) && c.cost < c.lowest {
+			c.lowest = c.cost
+			copy(c.best, c.d)
+		}
+	}
+}
+
+// cheapest returns for every person the valid candidates of least cost, at most most of them, none that costs more than
+// slack times the person's best. Candidates of one person follow their order in ls when they cost the same.
+func (s *search) cheapest(ls []*candidate, most int, slack float64) []*candidate {
+	by := map[*person][]*candidate{}
+	for _, c := range ls {
+		if valid(c.margin, s.target) && c.cost <= slack*c.lowest {
+			by[c.person] = append(by[c.person], c)
+		}
+	}
+	var out []*candidate
+	for _, p := range s.people {
+		cs := by[p]
+		slices.SortStableFunc(cs, func(a, b *candidate) int { return cmp.Compare(a.cost, b.cost) })
+		n := 0
+		for i, c := range cs {
+			if n < most && (i == 0 || !slices.Equal(c.d, cs[i-1].d)) {
+				out = append(out, c)
+				n++
+			}
+		}
+	}
+	return out
+}
+
+// conclude writes everybody's best action in raw units, runs the model at the very points that reading it back
+// makes, and reports those that are feasible and reach the required margin. Where rounding lost it, one feature
+// after the other is given more; where it broke a rule between features, or nothing else helps, nothing is rounded.
+func (s *search) conclude(actions []Action) error {
+	dim := s.a.Dim()
+	const attempts = 8
+	var open []*candidate
+	unrounded := map[*candidate]bool{}
+	for _, p := range s.people {
+		if !math.IsInf(p.lowest, 1) {
+			open = append(open, &candidate{person: p, d: p.best})
+		}
+	}
+	for attempt := 0; len(open) > 0 && attempt < attempts; attempt++ {
+		points := make([]float32, len(open)*dim)
+		for i, c := range open {
+			point := row(points, i, dim)
+			if unrounded[c] || attempt == attempts-1 {
+				c.a.PublishUnrounded(point, c.x, c.d)
+				continue
+			}
+			var more *constraint.Feature // the numeric features that change in turn, but not at first
+			if changed := c.changedNumbers(); attempt > 0 && len(changed) > 0 {
+				more = changed[attempt%len(changed)]
+			}
+			c.a.Publish(point, c.x, c.d, more, float64(int(1)<<attempt))
+		}
+		margins, err := judge(s.ctx, s.m, points)
+		if err != nil {
+			return err
+		}
+		asked := open
+		open = nil
+		for i, c := range asked {
+			point, delta := row(points, i, dim), make([]float32, dim)
+			constraint.Difference(delta, c.x, point)
+			feasible := c.a.Check(c.x, delta) == nil
+			if !valid(margins[i], float32(s.o.Margin)) || !feasible {
+				unrounded[c] = !feasible && !unrounded[c]
+				open = append(open, c)
+				continue
+			}
+			actions[c.row] = Action{
+				Status: Found, Point: point, Delta: delta, Cost: c.a.Cost(c.x, delta), Margin: float64(margins[i]),
+			}
+		}
+	}
+	return nil
 }
 
 // gradientSearch moves the candidates towards the target margin until they are valid, stuck, or out of steps. A
@@ -34,132 +212,19 @@ func (s *search) newCandidate(p *person, from []float32, numeric bool, weights [
 func (s *search) gradientSearch(ls []*candidate) error {
 	active := slices.Clone(ls)
 	for range s.o.Steps + 1 {
-		if len(active) == 0 {
-			return nil
-		}
 		if err := s.eval(active, true); err != nil {
 			return err
 		}
-		keep := active[:0]
-		for _, c := range active {
-			c.cost = c.p.a.Cost(c.p.x, c.d)
-			if valid(c.margin, s.target) || c.cost > 1.5*c.p.cost {
-				continue
-			}
-			if s.step(c) {
-				keep = append(keep, c)
-			}
-		}
-		active = keep
+		active = slices.DeleteFunc(active, func(c *candidate) bool {
+			c.price()
+			return valid(c.margin, s.target) || c.cost > 1.5*c.lowest || !c.step(s.target)
+		})
 	}
 	// Candidates that are left moved after their last evaluation.
 	for _, c := range active {
-		c.cost = c.p.a.Cost(c.p.x, c.d)
+		c.price()
 	}
 	return s.eval(active, true)
-}
-
-// step undoes the last move if it did not raise the margin, and makes the next one.
-func (s *search) step(c *candidate) bool {
-	st := &c.state
-	if st.last != nil && !(c.margin > st.prevM) {
-		u := st.last
-		if u.Numeric() && !st.short {
-			st.short = true
-			before, after := float64(st.prev[u.First]), float64(c.d[u.First])
-			d := u.Nearest(c.p.x[u.First], float32(before+(after-before)/4))
-			if d != st.prev[u.First] && d != c.d[u.First] {
-				c.d[u.First] = d
-				return true
-			}
-		}
-		copy(c.d, st.prev)
-		c.margin, c.g = st.prevM, st.prevG
-		st.banned = append(st.banned, st.last)
-	}
-	copy(st.prev, c.d)
-	st.prevM, st.prevG, st.short = c.margin, c.g, false
-	gap := float64(s.target - c.margin)
-	var ok bool
-	if st.last, ok = s.advance(c, gap); ok {
-		return true
-	}
-	return s.drop(c)
-}
-
-// advance makes the move with the most linearised margin per cost and returns its feature.
-func (s *search) advance(c *candidate, gap float64) (*constraint.Feature, bool) {
-	st, x := &c.state, c.p.x
-	full := c.p.a.Changed(c.d) >= c.p.a.Limit()
-	var pick constraint.Move
-	best := 0.0
-	for _, u := range c.p.a.Free() {
-		if slices.Contains(st.banned, u) || full && !u.Changed(c.d) {
-			continue
-		}
-		weight := 1.0
-		if st.weights != nil {
-			weight = st.weights[u.Index]
-		}
-		try := func(m constraint.Move, gain, cost float64) {
-			// More than the gap is of no use.
-			if eff := effectiveness(min(gain, gap), cost) * weight; eff > best {
-				best, pick = eff, m
-			}
-		}
-		if u.Numeric() {
-			try(c.p.a.Toward(u, x, c.d, c.g, gap))
-		} else if !st.numeric {
-			for _, o := range u.Options(x) {
-				m := u.Move(x, o)
-				gain, cost := c.p.a.Gain(m, x, c.d, c.g)
-				try(m, gain, cost)
-			}
-		}
-	}
-	return pick.Feature, pick.Feature != nil && c.p.a.Apply(pick, x, c.d)
-}
-
-// effectiveness is gain per cost. Gains that cost nothing come first, larger ones before smaller.
-func effectiveness(gain, cost float64) float64 {
-	switch {
-	case !(gain > 0):
-		return 0
-	case cost <= 0:
-		return 1e12 * (1 + gain)
-	}
-	return gain / cost
-}
-
-// drop takes back the change that achieves least, to make room under the sparsity limit.
-func (s *search) drop(c *candidate) bool {
-	st := &c.state
-	st.last = nil
-	if c.p.a.Changed(c.d) < c.p.a.Limit() {
-		return false
-	}
-	var pick *constraint.Feature
-	least := math.Inf(1)
-	for _, u := range c.p.a.Free() {
-		if !u.Changed(c.d) || st.numeric && !u.Numeric() {
-			continue
-		}
-		gain := 0.0
-		for j := u.First; j < u.First+u.Width; j++ {
-			if c.d[j] != 0 {
-				gain += float64(c.g[j]) * float64(c.d[j])
-			}
-		}
-		if gain < least {
-			least, pick = gain, u
-		}
-	}
-	if pick == nil {
-		return false
-	}
-	clear(c.d[pick.First : pick.First+pick.Width])
-	st.banned = append(st.banned, pick)
-	return true
 }
 
 const scanned = 12 // numeric features per person that are scanned
@@ -176,16 +241,16 @@ func (s *search) scan() ([]*candidate, error) {
 				last := float32(0)
 				for _, share := range []float64{1. / 64, 1. / 32, 1. / 16, 1. / 8, 1. / 4, 1. / 2, 3. / 4, 1} {
 					// Only what costs less than the best action.
-					reach := math.Copysign(min(math.Abs(float64(end)), p.a.Norm().Affords(u, p.cost)), float64(end))
+					reach := math.Copysign(min(math.Abs(float64(end)), p.a.Norm().Affords(u, p.lowest)), float64(end))
 					d := u.Outward(p.x[u.First], reach*share, up)
 					if d == 0 || d == last {
 						continue
 					}
-					c := &candidate{p: p, d: make([]float32, s.a.Dim())}
+					c := &candidate{person: p, d: make([]float32, s.a.Dim())}
 					if !p.a.Apply(constraint.Move{Feature: u, To: d}, p.x, c.d) {
 						continue
 					}
-					if c.cost = c.p.a.Cost(c.p.x, c.d); c.cost >= p.cost {
+					if c.price(); c.cost >= p.lowest {
 						break
 					}
 					tries = append(tries, c)
@@ -201,7 +266,7 @@ func (s *search) scan() ([]*candidate, error) {
 	var found []*candidate
 	var narrowed []*pull
 	for i, c := range tries {
-		before := c.p.start.margin // of the point before on the same line
+		before := c.start.margin // of the point before on the same line
 		if pulls[i].bad != 0 {
 			before = tries[i-1].margin
 		}
@@ -215,15 +280,10 @@ func (s *search) scan() ([]*candidate, error) {
 
 // scannable returns the numeric features with the largest margin gradient per cost.
 func (s *search) scannable(p *person) []*constraint.Feature {
-	var fs []*constraint.Feature
-	for _, u := range p.a.Free() {
-		if u.Numeric() {
-			fs = append(fs, u)
-		}
+	if len(p.a.Numeric()) <= scanned {
+		return p.a.Numeric()
 	}
-	if len(fs) <= scanned {
-		return fs
-	}
+	fs := slices.Clone(p.a.Numeric())
 	slices.SortStableFunc(fs, func(a, b *constraint.Feature) int {
 		return -cmp.Compare(p.start.worth(a), p.start.worth(b))
 	})
@@ -235,9 +295,8 @@ func (s *search) expand() (bool, error) {
 	var children []*candidate
 	by := map[*person][]*candidate{}
 	for _, p := range s.people {
-		cs := s.switches(p)
-		by[p] = cs
-		children = append(children, cs...)
+		by[p] = s.switches(p)
+		children = append(children, by[p]...)
 	}
 	if len(children) == 0 {
 		return false, nil
@@ -248,16 +307,13 @@ func (s *search) expand() (bool, error) {
 	s.updateIncumbent(children)
 	var starts []*candidate
 	for _, p := range s.people {
-		cs := by[p]
-		estimates := make(map[*candidate]float64, len(cs))
-		for _, c := range cs {
-			estimates[c] = s.completion(c, 0)
+		for _, c := range by[p] {
+			c.estimate = s.completion(c, 0)
 		}
-		slices.SortStableFunc(cs, func(a, b *candidate) int { return cmp.Compare(estimates[a], estimates[b]) })
-		p.kept = cs[:min(len(cs), s.o.Beam):min(len(cs), s.o.Beam)]
+		p.kept = slices.Clone(mostPromising(by[p], s.o.Beam))
 		for _, c := range p.kept {
-			if c.cost < p.cost && estimates[c] < 1.5*p.cost {
-				starts = append(starts, s.newCandidate(p, c.d, true, nil))
+			if c.cost < p.lowest && c.estimate < 1.5*p.lowest {
+				starts = append(starts, p.candidate(c.d, true, nil))
 			}
 		}
 	}
@@ -275,49 +331,29 @@ func (s *search) expand() (bool, error) {
 	return true, s.keepBest()
 }
 
+// mostPromising returns the most candidates of the lowest estimates; it sorts cs.
+func mostPromising(cs []*candidate, most int) []*candidate {
+	slices.SortStableFunc(cs, func(a, b *candidate) int { return cmp.Compare(a.estimate, b.estimate) })
+	return cs[:min(len(cs), most)]
+}
+
 // keepBest adds the discrete part of the best actions to what the next round expands.
 func (s *search) keepBest() error {
 	var fresh []*candidate
 	for _, p := range s.people {
-		if math.IsInf(p.cost, 1) {
+		if math.IsInf(p.lowest, 1) {
 			continue
 		}
-		c := &candidate{p: p, d: slices.Clone(p.best)}
-		for _, u := range p.a.Free() {
-			if u.Numeric() {
-				c.d[u.First] = 0
-			}
+		c := &candidate{person: p, d: slices.Clone(p.best)}
+		for _, u := range p.a.Numeric() {
+			c.d[u.First] = 0
 		}
 		if p.visit(c.d) {
-			c.cost = p.a.Cost(c.p.x, c.d)
-			p.kept = append(p.kept, c)
-			fresh = append(fresh, c)
+			c.price()
+			p.kept, fresh = append(p.kept, c), append(fresh, c)
 		}
 	}
 	return s.eval(fresh, true)
-}
-
-// visit says whether the discrete choice is new.
-func (p *person) visit(d []float32) bool {
-	h := fnv.New64a()
-	var b [8]byte
-	for j, v := range d {
-		if v != 0 {
-			bits := uint64(j)<<32 | uint64(math.Float32bits(v))
-			for i := range b {
-				b[i] = byte(bits >> (8 * i))
-			}
-			h.Write(b[:])
-		}
-	}
-	if p.seen[h.Sum64()] {
-		return false
-	}
-	if p.seen == nil {
-		p.seen = map[uint64]bool{}
-	}
-	p.seen[h.Sum64()] = true
-	return true
 }
 
 // switches returns the new discrete choices that are one switch away from those kept, are within the
@@ -328,18 +364,16 @@ func (s *search) switches(p *person) []*candidate {
 		p.visit(p.start.d)
 		parents = []*candidate{&p.start}
 	}
-	most := 16 * s.o.Beam
 	var out []*candidate
-	estimates := map[*candidate]float64{}
 	scratch := make([]float32, s.a.Dim())
 	for _, from := range parents {
-		full := p.a.Changed(from.d) >= p.a.Limit()
+		full := from.full()
 		for _, u := range p.a.Free() {
 			if full && !u.Changed(from.d) {
 				continue
 			}
 			child := func(m constraint.Move, gain, rise float64) {
-				if from.cost+rise >= p.cost || gain == 0 && rise == 0 {
+				if from.cost+rise >= p.lowest || gain == 0 && rise == 0 {
 					return
 				}
 				copy(scratch, from.d)
@@ -347,9 +381,9 @@ func (s *search) switches(p *person) []*candidate {
 					return
 				}
 				c := &candidate{
-					p: p, d: slices.Clone(scratch), cost: p.a.Cost(p.x, scratch), g: from.g, margin: from.margin,
+					person: p, d: slices.Clone(scratch), cost: p.a.Cost(p.x, scratch), g: from.g, margin: from.margin,
 				}
-				estimates[c] = s.completion(c, gain)
+				c.estimate = s.completion(c, gain)
 				out = append(out, c)
 			}
 			for _, o := range u.Options(p.x) {
@@ -357,7 +391,7 @@ func (s *search) switches(p *person) []*candidate {
 				gain, rise := p.a.Gain(m, p.x, from.d, from.g)
 				child(m, gain, rise)
 			}
-			if u.Numeric() && math.IsInf(p.cost, 1) {
+			if u.Numeric() && math.IsInf(p.lowest, 1) {
 				// Nothing is valid so far: the far ends of numbers are choices, too. Where the margin bends, the gradient does
 				// not lead there.
 				for _, up := range []bool{false, true} {
@@ -368,9 +402,8 @@ func (s *search) switches(p *person) []*candidate {
 			}
 		}
 	}
-	if len(out) > most {
-		slices.SortStableFunc(out, func(a, b *candidate) int { return cmp.Compare(estimates[a], estimates[b]) })
-		out = out[:most]
+	if most := 16 * s.o.Beam; len(out) > most {
+		return mostPromising(out, most)
 	}
 	return out
 }
@@ -383,25 +416,7 @@ func (s *search) completion(c *candidate, gain float64) float64 {
 	if !(gap > 0) {
 		return c.cost
 	}
-	return c.p.a.Norm().Fill(c.cost, c.lines(c.p.a.Limit()-c.p.a.Changed(c.d)), gap)
-}
-
-// lines returns at most most of the numeric features that can raise the linearised margin, those that gain most for
-// their cost first.
-func (c *candidate) lines(most int) []constraint.Line {
-	var lines []constraint.Line
-	for _, u := range c.p.a.Free() {
-		slope := float64(c.g[u.First])
-		if !u.Numeric() || slope == 0 || slope != slope {
-			continue
-		}
-		l := constraint.Line{Feature: u, Up: slope > 0, Slope: math.Abs(slope), Weight: c.p.a.Norm().Weight(u)}
-		if l.Room = math.Abs(float64(u.End(c.p.x[u.First], l.Up))); l.Room > 0 {
-			lines = append(lines, l)
-		}
-	}
-	slices.SortStableFunc(lines, func(a, b constraint.Line) int { return -cmp.Compare(a.Worth(), b.Worth()) })
-	return lines[:min(len(lines), max(most, 0))]
+	return c.a.Norm().Fill(c.cost, c.lines(c.a.Limit()-c.a.Changed(c.d)), gap)
 }
 
 // feasibilityPhase ignores costs for everyone who has no valid action: all features go to where the gradient
@@ -411,78 +426,278 @@ func (s *search) feasibilityPhase() error {
 	const rounds = 6
 	var active []*candidate
 	for _, p := range s.people {
-		if !math.IsInf(p.cost, 1) {
-			continue
+		if math.IsInf(p.lowest, 1) {
+			c := p.candidate(nil, false, nil)
+			c.margin, c.g = p.start.margin, p.start.g
+			active = append(active, c)
 		}
-		c := s.newCandidate(p, nil, false, nil)
-		c.margin, c.g = p.start.margin, p.start.g
-		active = append(active, c)
 	}
 	all := slices.Clone(active)
 	for range rounds {
-		keep := active[:0]
-		for _, c := range active {
-			copy(c.state.prev, c.d)
-			c.state.prevM = c.margin
-			s.greatest(c, c.d)
-			if !slices.Equal(c.d, c.state.prev) {
-				keep = append(keep, c)
-			}
-		}
-		active = keep
+		active = slices.DeleteFunc(active, func(c *candidate) bool {
+			copy(c.prev, c.d)
+			c.prevM = c.margin
+			c.greatest()
+			return slices.Equal(c.d, c.prev)
+		})
 		if err := s.eval(active, true); err != nil {
 			return err
 		}
-		keep = active[:0]
-		for _, c := range active {
-			c.cost = c.p.a.Cost(c.p.x, c.d)
-			if !valid(c.margin, s.target) && c.margin > c.state.prevM {
-				keep = append(keep, c)
-			}
-		}
-		active = keep
+		active = slices.DeleteFunc(active, func(c *candidate) bool {
+			c.price()
+			return valid(c.margin, s.target) || !(c.margin > c.prevM)
+		})
 	}
 	return s.refine(s.cheapest(all, 1, 1))
 }
 
-// greatest sets d to the action with the largest margin, linearised at the candidate, by features in the order of
-// their gain.
-func (s *search) greatest(c *candidate, d []float32) {
-	type gain struct {
-		constraint.Move
-		gain float64
+// refine makes valid candidates cheaper and updates the incumbents.
+func (s *search) refine(ls []*candidate) error {
+	for _, stage := range []func([]*candidate) error{s.simplify, s.shrink, s.exchange, s.simplify, s.shrink} {
+		if err := stage(ls); err != nil {
+			return err
+		}
 	}
-	var gains []gain
-	x, zero := c.p.x, c.p.start.d
-	for _, u := range c.p.a.Free() {
-		best := gain{Move: constraint.Move{Feature: u}}
-		if u.Numeric() {
-			slope := float64(c.g[u.First])
-			to := u.Farthest(x[u.First], slope > 0)
-			best.To = c.p.a.Allowed(u, x, zero, to)
-			best.gain = slope * float64(best.To)
-		} else {
-			for _, o := range u.Options(x) {
-				m := u.Move(x, o)
-				if v, _ := c.p.a.Gain(m, x, zero, c.g); v > best.gain {
-					best = gain{m, v}
+	s.updateIncumbent(ls)
+	return nil
+}
+
+// simplify drops needless changes and replaces switches by cheaper ones, the largest saving first, until nothing
+// more can go.
+func (s *search) simplify(ls []*candidate) error {
+	active := slices.Clone(ls)
+	for len(active) > 0 {
+		var tries []*candidate
+		for _, c := range active {
+			for _, u := range c.a.Free() {
+				if !u.Changed(c.d) {
+					continue
+				}
+				t := c.clone()
+				clear(t.d[u.First : u.First+u.Width])
+				tries = append(tries, t)
+				for _, o := range u.Options(c.x) {
+					if _, rise := c.a.Gain(u.Move(c.x, o), c.x, c.d, c.d); rise < 0 {
+						t := c.clone()
+						u.Set(c.x, t.d, o)
+						tries = append(tries, t)
+					}
 				}
 			}
 		}
-		if best.gain > 0 {
-			gains = append(gains, best)
+		for _, t := range tries {
+			t.price()
+		}
+		var err error
+		if active, err = s.accept(active, tries, 0); err != nil {
+			return err
 		}
 	}
-	slices.SortStableFunc(gains, func(a, b gain) int { return -cmp.Compare(a.gain, b.gain) })
-	clear(d)
-	for _, b := range gains {
-		u := b.Feature
-		if c.p.a.Changed(d) >= c.p.a.Limit() && !u.Changed(d) {
+	return nil
+}
+
+// accept evaluates tries, whose costs are known, and gives the candidate that each was copied from its action when
+// that is valid and saves more than the share gain of the candidate's cost. It returns the candidates that changed;
+// ls is used for them.
+func (s *search) accept(ls, tries []*candidate, gain float64) ([]*candidate, error) {
+	if err := s.eval(tries, false); err != nil {
+		return nil, err
+	}
+	better := map[*candidate]bool{}
+	for _, t := range tries {
+		if c := t.of; valid(t.margin, s.target) && t.cost < c.cost*(1-gain) {
+			copy(c.d, t.d)
+			c.margin, c.cost, better[c] = t.margin, t.cost, true
+		}
+	}
+	return slices.DeleteFunc(ls, func(c *candidate) bool { return !better[c] }), nil
+}
+
+// shrink pulls every numeric change back to the required margin, the least effective feature first.
+func (s *search) shrink(ls []*candidate) error {
+	if err := s.eval(ls, true); err != nil {
+		return err
+	}
+	orders := make([][]*constraint.Feature, len(ls))
+	longest := 0
+	for i, c := range ls {
+		orders[i] = c.byEffect()
+		longest = max(longest, len(orders[i]))
+	}
+	for k := range longest {
+		var ps []*pull
+		for i, c := range ls {
+			if k < len(orders[i]) {
+				u := orders[i][k]
+				d := c.d[u.First]
+				ps = append(ps, &pull{c: c, u: u, good: d, goodM: c.margin, badM: c.margin - c.g[u.First]*d})
+			}
+		}
+		if err := s.narrow(ps); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// narrow brackets the smallest valid change of every pull, by interpolation with every third step a bisection.
+func (s *search) narrow(ps []*pull) error {
+	const steps = 9
+	active := slices.Clone(ps)
+	for _, p := range active {
+		if p.u.Joint {
+			p.base = slices.Clone(p.c.d)
+		}
+	}
+	for k := range steps {
+		keep := active[:0]
+		var ls []*candidate
+		for _, p := range active {
+			// Precision is measured against the change of the feature that is worth the whole action.
+			if p.next(s.target, k%3 == 2, 1e-4*(p.c.cost/p.c.a.Norm().Weight(p.u))) {
+				p.set()
+				keep, ls = append(keep, p), append(ls, p.c)
+			}
+		}
+		active = keep
+		if err := s.eval(ls, false); err != nil {
+			return err
+		}
+		for _, p := range active {
+			p.judge(s.target)
+		}
+	}
+	for _, p := range ps {
+		p.c.cost = p.c.a.Cost(p.c.x, p.c.d)
+	}
+	return nil
+}
+
+// leastGain is the share of the cost that a transfer must save to be worth it.
+const leastGain = 1e-4
+
+// exchange shifts cost between numeric features: less of the one that gains least margin for its
+// cost, as much more of the one that gains most as keeps the margin. With a piecewise linear
+// model and the l1 norm a local minimum has at most one numeric change inside its range, so whole transfers
+// are tried first.
+func (s *search) exchange(ls []*candidate) error {
+	const rounds = 4
+	active := slices.Clone(ls)
+	for range rounds {
+		if len(active) == 0 {
+			return nil
+		}
+		if err := s.eval(active, true); err != nil {
+			return err
+		}
+		var tries []*candidate
+		for _, c := range active {
+			tries = s.refits(c, s.fills(c, s.transfers(c, tries)))
+		}
+		var err error
+		if active, err = s.accept(active, tries, leastGain); err != nil {
+			return err
+		}
+		if err := s.shrink(active); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attempt adds to tries the copy of c with the action that set makes of its own, when that is cheaper.
+func (c *candidate) attempt(tries []*candidate, set func(d []float32)) []*candidate {
+	d := slices.Clone(c.d)
+	set(d)
+	if cost := c.a.Cost(c.x, d); cost < c.cost*(1-leastGain) {
+		tries = append(tries, &candidate{person: c.person, of: c, d: d, cost: cost})
+	}
+	return tries
+}
+
+// transfers tries to shift all or part of the least worthwhile numeric change to the most worthwhile ones.
+func (s *search) transfers(c *candidate, tries []*candidate) []*candidate {
+	order := c.byEffect()
+	if len(order) == 0 {
+		return tries
+	}
+	from, full := order[0], c.full()
+	for _, to := range c.mostWorth(from, 2) {
+		for _, share := range []float64{1, 0.5, 0.25, 0.1} {
+			if full && share < 1 && !to.Changed(c.d) {
+				break
+			}
+			tries = c.attempt(tries, func(d []float32) {
+				before := float64(d[from.First])
+				d[from.First] = from.Nearest(c.x[from.First], float32(before*(1-share)))
+				lost := float64(c.g[from.First]) * (before - float64(d[from.First]))
+				slope := float64(c.g[to.First])
+				d[to.First] = to.Outward(c.x[to.First], float64(d[to.First])+max(lost*1.03, 0)/slope, slope > 0)
+			})
+		}
+	}
+	return tries
+}
+
+// fills tries to take a change on a grid one step or all the way back and have one other numeric feature, however
+// little it is worth, close the gap. Where the most worthwhile feature has to round up to a coarse grid, a finer one is
+// the cheaper way to the rest.
+func (s *search) fills(c *candidate, tries []*candidate) []*candidate {
+	full := c.full()
+	for _, u := range c.byEffect() {
+		if u.Step == 0 {
 			continue
 		}
-		if u.Numeric() {
-			b.To = c.p.a.Allowed(u, x, d, b.To)
+		before := c.d[u.First]
+		for _, at := range slices.Compact([]float32{u.StepBack(before), 0}) {
+			gap := float64(s.target-c.margin) + float64(c.g[u.First])*float64(before-at)
+			for _, v := range c.a.Numeric() {
+				slope, held := float64(c.g[v.First]), c.d[v.First]
+				if v == u || full && at != 0 && held == 0 || slope == 0 || slope != slope {
+					continue
+				}
+				to := v.Outward(c.x[v.First], float64(held)+gap*1.001/slope, slope > 0)
+				if slope*float64(to-held) >= gap {
+					tries = c.attempt(tries, func(d []float32) { d[u.First], d[v.First] = at, to })
+				}
+			}
 		}
-		c.p.a.Apply(b.Move, x, d)
 	}
+	return tries
+}
+
+// refits tries the same discrete choices with all numeric changes chosen anew, for the norms under which the best ones
+// spread over features: by the closed form for the margin's linearisation, aimed a little beyond it, and with all of
+// them scaled down.
+func (s *search) refits(c *candidate, tries []*candidate) []*candidate {
+	a := c.a
+	if a.Norm().IsL1() {
+		return tries
+	}
+	for _, factor := range []float64{0.5, 0.8, 0.9, 0.95, 0.98, 0.995} {
+		tries = c.attempt(tries, func(d []float32) {
+			for _, u := range c.changedNumbers() {
+				d[u.First] = u.Nearest(c.x[u.First], float32(float64(d[u.First])*factor))
+			}
+		})
+	}
+	gap, room := float64(s.target-c.margin), a.Limit() // what the numeric changes have to close, and how many may
+	for _, u := range a.Free() {
+		if u.Numeric() {
+			gap += float64(c.g[u.First]) * float64(c.d[u.First])
+		} else if u.Changed(c.d) {
+			room--
+		}
+	}
+	lines := c.lines(room)
+	aims := []float64{1, 1.03, 1.1}
+	if a.HasRules() { // which hold some features back
+		aims = append(aims, 1.25, 1.5, 2, 3)
+	}
+	for _, beyond := range aims {
+		if moves, ok := a.Norm().Spread(lines, gap*beyond); ok {
+			tries = c.attempt(tries, func(d []float32) { c.spread(d, lines, moves) })
+		}
+	}
+	return tries
 }

@@ -33,12 +33,13 @@ import (
 // action. It is immutable and safe for concurrent use.
 type Set struct {
 	ties
-	dim   int
-	free  []*Feature // the features that an action can change
-	limit int        // most features an action may change; len(features) when unlimited
-	norm  Norm
-	task  *task.Task
-	own   map[int]*Set // of people with constraints of their own, by row
+	dim     int
+	free    []*Feature // the features that an action can change
+	numeric []*Feature // of these, those that move along a line
+	limit   int        // most features an action may change; len(features) when unlimited
+	norm    Norm
+	task    *task.Task
+	own     map[int]*Set // of people with constraints of their own, by row
 }
 
 // far stands for no limit on a change, so that no action is infinite.
@@ -82,16 +83,23 @@ func compileWith(t *task.Task, ranges []task.Feature) (*Set, error) {
 
 // collectFree sets the features that an action can change.
 func (a *Set) collectFree() {
-	a.free = nil
+	a.free, a.numeric = nil, nil
 	for i := range a.features {
-		if u := &a.features[i]; u.kind > dependent {
+		u := &a.features[i]
+		if u.kind > dependent {
 			a.free = append(a.free, u)
+		}
+		if u.Numeric() {
+			a.numeric = append(a.numeric, u)
 		}
 	}
 }
 
 // Free returns the features that an action can change, in the order of the inputs. The slice is the set's own.
 func (a *Set) Free() []*Feature { return a.free }
+
+// Numeric returns those of the free features that move along a line.
+func (a *Set) Numeric() []*Feature { return a.numeric }
 
 // Task returns the task that the set was compiled from.
 func (a *Set) Task() *task.Task { return a.task }
@@ -123,10 +131,8 @@ func (a *Set) Dim() int { return a.dim }
 // end near a recourse point instead of on it.
 func (a *Set) Numbers() []int {
 	var at []int
-	for _, u := range a.free {
-		if u.kind == continuous || u.kind == grid {
-			at = append(at, u.First)
-		}
+	for _, u := range a.numeric {
+		at = append(at, u.First)
 	}
 	return at
 }
