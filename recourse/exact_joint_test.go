@@ -175,7 +175,7 @@ func TestSolveAlongRuleGap(t *testing.T) {
 		tk.Cost.Norm, tk.Cost.L1Ratio = norm, 0.4
 		a := compile(t, tk)
 		sum, worst, both, possible := 0.0, 0.0, 0, 0
-		for seed := range uint64(60) {
+		for seed := range uint64(30) {
 			rng := rand.New(rand.NewPCG(seed, 11))
 			m := &affine{w: []float64{rng.NormFloat64(), rng.NormFloat64(), rng.NormFloat64()}, b: -1.5}
 			var x []float32
@@ -204,7 +204,7 @@ func TestSolveAlongRuleGap(t *testing.T) {
 			}
 		}
 		t.Logf("%s: %d of %d found, mean gap %.3f %%, worst %.2f %%", norm, both, possible, 100*sum/float64(both), 100*worst)
-		if possible < 100 || both < possible*99/100 || sum/float64(both) > 0.02 {
+		if possible < 50 || both < possible*99/100 || sum/float64(both) > 0.02 {
 			t.Errorf("%s: too far from the exact optimum", norm)
 		}
 	}

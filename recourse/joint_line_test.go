@@ -66,7 +66,7 @@ func ruledTask(rng *rand.Rand) *task.Task {
 // Projections end, are feasible and final, even where what mends one rule breaks another.
 func TestProjectContraryRules(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(20000) {
+	for seed := range uint64(8000) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		tk := ruledTask(rng)
 		a := compile(t, tk)

@@ -48,7 +48,7 @@ func TestTeacherFeasible(t *testing.T) {
 	ctx := context.Background()
 	tk, a := adultTask(t)
 	rng := rand.New(rand.NewPCG(8, 9))
-	const people = 3000 // more than one piece
+	const people = 2200 // more than one piece
 	x := randomPeople(rng, tk, people)
 	m := newMLP(rng, -0.5, tk.Dim(), 8, 1)
 	before, err := m.Margins(ctx, x)

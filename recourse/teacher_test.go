@@ -79,7 +79,7 @@ func TestTeacherSampleAndWorkers(t *testing.T) {
 	ctx := context.Background()
 	tk, a := adultTask(t)
 	rng := rand.New(rand.NewPCG(8, 9))
-	const people, sample = 5000, 1200
+	const people, sample = 2500, 800
 	x := randomPeople(rng, tk, people)
 	m := newMLP(rng, -2, tk.Dim(), 8, 1)
 	all, err := Teacher(ctx, m, a, x, TeacherOptions{Noise: 0.1, Seed: 3})
