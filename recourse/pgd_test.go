@@ -161,11 +161,11 @@ func TestFirstValidIsGradientDescent(t *testing.T) {
 			t.Errorf("input %d changes by %g, want %g", j, got, want)
 		}
 	}
-	// Too few steps, no action.
-	if acts, err = FirstValid(ctx, m, a, x, FirstValidOptions{Steps: 2}); err != nil {
+	// Too far for the steps, no action.
+	if acts, err = FirstValid(ctx, m, a, x, FirstValidOptions{Margin: 100}); err != nil {
 		t.Fatal(err)
 	}
 	if acts[0].Status != NoneFound || acts[0].Cost != 0 {
-		t.Errorf("after two steps: %+v", acts[0])
+		t.Errorf("after all steps: %+v", acts[0])
 	}
 }

@@ -68,17 +68,11 @@ const (
 func Statuses() []Status { return []Status{AlreadyFavourable, Found, NoneFound, NoneExists} }
 
 func (s Status) String() string {
-	switch s {
-	case AlreadyFavourable:
-		return "already favourable"
-	case Found:
-		return "found"
-	case NoneFound:
-		return "none found"
-	case NoneExists:
-		return "none exists"
+	words := []string{"already favourable", "found", "none found", "none exists"}
+	if int(s) < 0 || int(s) >= len(words) {
+		return fmt.Sprintf("Status(%d)", int8(s))
 	}
-	return fmt.Sprintf("Status(%d)", int8(s))
+	return words[s]
 }
 
 // Action is what was found for one person.

@@ -122,48 +122,43 @@ const pgdChunk = 2048 // people per model call
 
 // FirstValidOptions are the settings of FirstValid; the zero value is the default.
 type FirstValidOptions struct {
-	Steps    int     // 0 = 100
-	StepSize float64 // 0 = 0.2
 	Margin   float64 // required logit margin; 0 = any favourable one
 	Workers  int     // as in TeacherOptions
 	Progress func(done, total int)
 }
 
-// FirstValid runs projected gradient descent on the target cross-entropy with a relaxed iterate and
-// returns each person's first projected iterate that reaches the required margin ("PGD-first").
+// FirstValid runs 100 steps of size 0.2 of projected gradient descent on the target cross-entropy with a relaxed
+// iterate and returns each person's first projected iterate that reaches the required margin ("PGD-first").
 // Such points overshoot the boundary by up to one step, which is what makes promises at them look robust.
 func FirstValid(ctx context.Context, m Model, a *constraint.Set, x []float32, o FirstValidOptions) ([]Action, error) {
+	const steps, stepSize = 100, 0.2
 	n, err := checkArgs(m, a, x)
 	if err != nil {
 		return nil, err
 	}
-	if o.Steps <= 0 {
-		o.Steps = 100
-	}
-	if o.StepSize == 0 {
-		o.StepSize = 0.2
-	}
+	dim := a.Dim()
 	delta := make([]float32, len(x))
 	actions := make([]Action, n)
 	err = chunks(ctx, n, pgdChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
-		p := newPGD(m, a, lo, x[lo*a.Dim():hi*a.Dim()], delta[lo*a.Dim():hi*a.Dim()])
-		for step := range o.Steps + 1 {
+		p := newPGD(m, a, lo, x[lo*dim:hi*dim], delta[lo*dim:hi*dim])
+		for step := range steps + 1 {
 			err := p.step(ctx, func(i int, margin float32, g []float32) bool {
-				act := &actions[lo+i]
+				act, ok := &actions[lo+i], valid(margin, float32(o.Margin))
 				switch {
-				case step == 0 && valid(margin, float32(o.Margin)):
-					act.Status, act.Margin = AlreadyFavourable, float64(margin)
-					return false
-				case step > 0 && valid(margin, float32(o.Margin)):
-					act.Status, act.Margin = Found, float64(margin)
-					return false
+				case ok && step == 0:
+					act.Status = AlreadyFavourable
+				case ok:
+					act.Status = Found
 				case step == 0:
-					act.Status, act.Margin = NoneFound, float64(margin)
+					act.Status = NoneFound
 				}
-				if step < o.Steps {
-					p.relaxed(i, g, o.StepSize)
+				if ok || step == 0 {
+					act.Margin = float64(margin)
 				}
-				return true
+				if !ok && step < steps {
+					p.relaxed(i, g, stepSize)
+				}
+				return !ok
 			})
 			if err != nil {
 				return err
@@ -175,14 +170,13 @@ func FirstValid(ctx context.Context, m Model, a *constraint.Set, x []float32, o 
 		return nil, err
 	}
 	for i := range actions {
-		act := &actions[i]
-		act.Delta = delta[i*a.Dim() : (i+1)*a.Dim() : (i+1)*a.Dim()]
+		act, person := &actions[i], row(x, i, dim)
+		act.Delta, act.Point = row(delta, i, dim), make([]float32, dim)
 		if act.Status == NoneFound {
 			clear(act.Delta)
 		}
-		act.Cost = a.Person(i).Cost(row(x, i, a.Dim()), act.Delta)
-		act.Point = make([]float32, a.Dim())
-		Point(act.Point, row(x, i, a.Dim()), act.Delta)
+		act.Cost = a.Person(i).Cost(person, act.Delta)
+		Point(act.Point, person, act.Delta)
 	}
 	return actions, nil
 }
@@ -224,7 +218,7 @@ func (p *pgd) step(ctx context.Context, move func(i int, margin float32, g []flo
 	dim := p.a.Dim()
 	points := p.points[:len(p.active)*dim]
 	for k, i := range p.active {
-		Point(points[k*dim:(k+1)*dim], row(p.x, i, dim), row(p.delta, i, dim))
+		Point(row(points, k, dim), row(p.x, i, dim), row(p.delta, i, dim))
 	}
 	margins, g, err := p.m.LossGrads(ctx, points)
 	if err := call(dim, len(p.active), margins, g, err); err != nil {
@@ -232,8 +226,8 @@ func (p *pgd) step(ctx context.Context, move func(i int, margin float32, g []flo
 	}
 	keep := p.active[:0]
 	for k, i := range p.active {
-		p.set(i).Pullback(g[k*dim : (k+1)*dim])
-		if move(i, margins[k], g[k*dim:(k+1)*dim]) {
+		p.set(i).Pullback(row(g, k, dim))
+		if move(i, margins[k], row(g, k, dim)) {
 			keep = append(keep, i)
 		}
 	}

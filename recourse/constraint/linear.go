@@ -133,26 +133,27 @@ func (l *Linear) rule(r *relation, at map[int]int) *Disjunction {
 		}
 	}
 	d := &Disjunction{[]Alternative{none}}
-	for i := range r.when {
+	for i := range r.when { // fails
 		c := &r.when[i]
-		beyond := l.rounded(c) - c.excess(l.x, nil) - l.slack(c)
-		if !c.strict {
-			beyond += l.clear(c)
-		}
-		index, need := l.row(c.terms, beyond, false)
+		index, need := l.alternative(c, c.terms, -c.excess(l.x, nil), !c.strict)
 		d.Alternatives = append(d.Alternatives, Alternative{Rows: []int{index}, Need: []float64{need}})
 	}
-	for i := range r.then {
+	for i := range r.then { // holds
 		c := &r.then[i]
-		below := l.rounded(c) + c.excess(l.x, nil) - l.slack(c)
-		if c.strict {
-			below += l.clear(c)
-		}
-		index, need := l.row(negated(c.terms), below, false)
+		index, need := l.alternative(c, negated(c.terms), c.excess(l.x, nil), c.strict)
 		all.Rows, all.Need = append(all.Rows, index), append(all.Need, need)
 	}
 	d.Alternatives = append(d.Alternatives, all)
 	return d
+}
+
+// alternative adds a row of one part of a rule, by how much it is exceeded now, and strict when equality is not enough.
+func (l *Linear) alternative(c *condition, terms []entry, excess float64, strict bool) (index int, need float64) {
+	need = l.rounded(c) + excess - l.slack(c)
+	if strict {
+		need += l.clear(c)
+	}
+	return l.row(terms, need, false)
 }
 
 func negated(terms []entry) []entry {
