@@ -65,11 +65,8 @@ var ErrNotExact = errors.New("no exact method applies")
 //
 // References: app:eq:recourse_general.
 func Exact(ctx context.Context, m Model, a *constraint.Set, x []float32, o ExactOptions) ([]Action, []Method, error) {
-	n, err := checkArgs(m, a, x)
+	n, err := people(m, a, x, o.Margin)
 	if err != nil {
-		return nil, nil, err
-	}
-	if err := checkMargin(o.Margin); err != nil {
 		return nil, nil, err
 	}
 	o.MaxPoints = defaulted(o.MaxPoints, 2_000_000)

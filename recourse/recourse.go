@@ -28,7 +28,6 @@ package recourse
 import (
 	"context"
 	"fmt"
-	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -99,21 +98,17 @@ func Point(dst, x, delta []float32) {
 // valid says whether a margin meets the requirement. At requirement 0 the decision itself must change.
 func valid(m, required float32) bool { return m > 0 && m >= required }
 
-func checkArgs(m Model, a *constraint.Set, x []float32) (n int, err error) {
-	if m.Dim() != a.Dim() {
-		return 0, fmt.Errorf("recourse: model has %d inputs, task has %d", m.Dim(), a.Dim())
-	}
-	if a.Dim() == 0 || len(x)%a.Dim() != 0 {
-		return 0, fmt.Errorf("recourse: %d numbers are not rows of %d inputs", len(x), a.Dim())
+// people returns how many x has; it is an error when these arguments do not fit together.
+func people(m Model, a *constraint.Set, x []float32, required float64) (n int, err error) {
+	switch dim := a.Dim(); {
+	case m.Dim() != dim:
+		return 0, fmt.Errorf("recourse: model has %d inputs, task has %d", m.Dim(), dim)
+	case dim == 0 || len(x)%dim != 0:
+		return 0, fmt.Errorf("recourse: %d numbers are not rows of %d inputs", len(x), dim)
+	case !(required >= 0):
+		return 0, fmt.Errorf("recourse: required margin %g, must be 0 or more", required)
 	}
 	return len(x) / a.Dim(), nil
-}
-
-func checkMargin(required float64) error {
-	if math.IsNaN(required) || required < 0 {
-		return fmt.Errorf("recourse: required margin %g, must be 0 or more", required)
-	}
-	return nil
 }
 
 // slackAbove is how far above a required margin solvers aim, so that rounding differences between batches do not

@@ -67,7 +67,7 @@ func (s *search) fromFactual() error {
 		ls = append(ls, p.candidate(nil, false, nil), p.candidate(nil, true, nil))
 		rng := rand.New(rand.NewPCG(s.o.Seed, p.fingerprint()))
 		for range s.o.Restarts {
-			weights := make([]float64, p.a.Features())
+			weights := make([]float64, len(p.a.Task().Features))
 			for i := range weights {
 				weights[i] = math.Exp(rng.NormFloat64())
 			}

@@ -53,11 +53,8 @@ const (
 //
 // References: app:eq:recourse_general; section "Practical recourse solver used in training and evaluation".
 func Solve(ctx context.Context, m Model, a *constraint.Set, x []float32, o SolveOptions) ([]Action, error) {
-	n, err := checkArgs(m, a, x)
+	n, err := people(m, a, x, o.Margin)
 	if err != nil {
-		return nil, err
-	}
-	if err := checkMargin(o.Margin); err != nil {
 		return nil, err
 	}
 	o.Steps = defaulted(o.Steps, 16)

@@ -43,7 +43,7 @@ type TeacherOptions struct {
 //
 // References: app:eq:pgd_steps; teacher construction (eq. teacher_k_action); noise (eq. noisy_teacher).
 func Teacher(ctx context.Context, m Model, a *constraint.Set, x []float32, o TeacherOptions) ([]float32, error) {
-	n, err := checkArgs(m, a, x)
+	n, err := people(m, a, x, o.Margin)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ type FirstValidOptions struct {
 // Such points overshoot the boundary by up to one step, which is what makes promises at them look robust.
 func FirstValid(ctx context.Context, m Model, a *constraint.Set, x []float32, o FirstValidOptions) ([]Action, error) {
 	const steps, stepSize = 100, 0.2
-	n, err := checkArgs(m, a, x)
+	n, err := people(m, a, x, o.Margin)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func (p *pgd) step(ctx context.Context, move func(i int, margin float32, g []flo
 	}
 	keep := p.active[:0]
 	for k, i := range p.active {
-		p.set(i).Pullback(row(g, k, dim))
+		p.a.Person(p.first + i).Pullback(row(g, k, dim))
 		if move(i, margins[k], row(g, k, dim)) {
 			keep = append(keep, i)
 		}
@@ -235,23 +235,25 @@ func (p *pgd) step(ctx context.Context, move func(i int, margin float32, g []flo
 	return nil
 }
 
-// set returns the action set of the piece's i-th person.
-func (p *pgd) set(i int) *constraint.Set { return p.a.Person(p.first + i) }
+// person returns the action set of the piece's i-th person, their inputs, relaxed iterate and action.
+func (p *pgd) person(i int) (a *constraint.Set, x, inner, delta []float32) {
+	dim := p.a.Dim()
+	return p.a.Person(p.first + i), row(p.x, i, dim), row(p.inner, i, dim), row(p.delta, i, dim)
+}
 
 // plain is delta <- Pi(delta - alpha g), as the paper writes it.
 func (p *pgd) plain(i int, g []float32, alpha float64) {
-	d := row(p.delta, i, p.a.Dim())
+	a, x, _, d := p.person(i)
 	for j := range d {
 		d[j] -= float32(alpha) * g[j]
 	}
-	p.set(i).Project(row(p.x, i, p.a.Dim()), d)
+	a.Project(x, d)
 }
 
 // relaxed moves the inner iterate, which stays in the box but off the grid, the vertices and the sparsity
 // limit, and makes its projection the action.
 func (p *pgd) relaxed(i int, g []float32, alpha float64) {
-	x, u, d := row(p.x, i, p.a.Dim()), row(p.inner, i, p.a.Dim()), row(p.delta, i, p.a.Dim())
-	a := p.set(i)
+	a, x, u, d := p.person(i)
 	a.Relax(x, u, u, g, alpha)
 	copy(d, u)
 	a.ProjectRelaxed(x, d)
@@ -263,8 +265,7 @@ func (p *pgd) relaxed(i int, g []float32, alpha float64) {
 // The cross-entropy's gradient is -(1-p) times the margin's, p the target's probability, and 1-p is the
 // sigmoid of minus the margin.
 func (p *pgd) reach(i int, g []float32, margin, required float64) {
-	x, u, d := row(p.x, i, p.a.Dim()), row(p.inner, i, p.a.Dim()), row(p.delta, i, p.a.Dim())
-	a := p.set(i)
+	a, x, u, d := p.person(i)
 	slope := -(1 + math.Exp(margin)) // margin gradient = slope * g
 	square := 0.0
 	for _, f := range a.Free() {
@@ -307,9 +308,9 @@ func (p *pgd) reach(i int, g []float32, margin, required float64) {
 // blur replaces an action delta by Pi(delta + sigma xi). Every input draws a number, whether it can change or not,
 // so that an input's noise does not depend on what else is actionable.
 func (p *pgd) blur(i int, sigma float64, rng *rand.Rand) {
-	d := row(p.delta, i, p.a.Dim())
+	a, x, _, d := p.person(i)
 	for j := range d {
 		d[j] += float32(sigma * rng.NormFloat64())
 	}
-	p.set(i).Project(row(p.x, i, p.a.Dim()), d)
+	a.Project(x, d)
 }

@@ -104,9 +104,6 @@ func (a *Set) Numeric() []*Feature { return a.numeric }
 // Task returns the task that the set was compiled from.
 func (a *Set) Task() *task.Task { return a.task }
 
-// Features returns the number of features, those included that cannot change.
-func (a *Set) Features() int { return len(a.features) }
-
 // Norm returns what makes the cost of an action.
 func (a *Set) Norm() *Norm { return &a.norm }
 
