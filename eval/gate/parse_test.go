@@ -48,7 +48,8 @@ func fromPage(language string) string {
 		panic(err)
 	}
 	page := strings.ReplaceAll(string(data), "\r\n", "\n")
-	_, block, _ := strings.Cut(page[strings.Index(page, "## The gate file"):], "```"+language+"\n")
+	_, section, _ := strings.Cut(page, "## The gate file\n")
+	_, block, _ := strings.Cut(section, "```"+language+"\n")
 	block, _, _ = strings.Cut(block, "\n```")
 	return block
 }
