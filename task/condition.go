@@ -161,12 +161,6 @@ func (p *conditionParser) condition() ([]Inequality, error) {
 	)
 }
 
-// hasNumber says whether the feature stands for a number in expressions. A thermometer with thresholds does: for the
-// one it has reached.
-func (f *Feature) hasNumber() bool {
-	return f.Kind.IsNumber() || f.Kind == Thermometer && f.Values == nil
-}
-
 func (p *conditionParser) expression() (linear, error) {
 	sum, err := p.product()
 	for err == nil {
@@ -328,7 +322,7 @@ func (p *conditionParser) name() (feature int, ok bool, err error) {
 	if quoted {
 		i, known := p.index[s]
 		if !known {
-			return 0, false, fmt.Errorf("there is no feature %s%s", message.Quote(s), didYouMean(s, featureNames(p.features)))
+			return 0, false, fmt.Errorf("there is no feature %s%s", message.Quote(s), message.DidYouMean(s, featureNames(p.features)))
 		}
 		return i, true, nil
 	}
@@ -398,7 +392,7 @@ func (p *conditionParser) unknown() error {
 	case unicode.IsDigit(first) || first == '.':
 		return fmt.Errorf("%s is not a number; write it as 1200.5, and a product as 2 * income", message.Quote(word))
 	}
-	return fmt.Errorf("there is no feature %s%s", message.Quote(word), didYouMean(word, featureNames(p.features)))
+	return fmt.Errorf("there is no feature %s%s", message.Quote(word), message.DidYouMean(word, featureNames(p.features)))
 }
 
 // comparison reads an operator; == is =.
@@ -468,17 +462,6 @@ func (p *conditionParser) category(f *Feature) ([]Inequality, error) {
 		return nil, fmt.Errorf("no value of %s is %s %s", message.Quote(f.Name), op, message.Quote(v))
 	}
 	return holds(f, values, true), nil
-}
-
-// conditionValues are the values that a condition can name, in order.
-func (f *Feature) conditionValues() []string {
-	switch {
-	case f.Kind != Binary:
-		return f.placeNames()
-	case f.Zero == "":
-		return []string{f.One}
-	}
-	return []string{f.Zero, f.One}
 }
 
 // holds says that the feature has one of the values, or none of them.
@@ -562,5 +545,5 @@ func (p *conditionParser) value(f *Feature, values []string) (string, error) {
 			message.Legible(f.One),
 		)
 	}
-	return "", fmt.Errorf("%s is no value of %s%s", message.Quote(s), message.Quote(f.Name), didYouMean(s, values))
+	return "", fmt.Errorf("%s is no value of %s%s", message.Quote(s), message.Quote(f.Name), message.DidYouMean(s, values))
 }

@@ -6,11 +6,9 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/token"
 
 	"cfq/internal/config"
 	"cfq/internal/message"
@@ -22,6 +20,7 @@ type (
 	value   = config.Value
 	mapping = config.Mapping
 	schema  = config.Schema
+	clause  = config.Clause
 )
 
 const required = config.Required
@@ -32,62 +31,9 @@ type Error = config.Error
 // Errors are all mistakes of one task file in the order of their places.
 type Errors = config.Errors
 
-// decoder walks a parsed task file and collects mistakes.
-type decoder struct{ config.Decoder }
-
-func newDecoder(file string) *decoder {
-	return &decoder{config.Decoder{File: file, Kind: "task file"}}
-}
-
-// clause is a part of a message that is never shortened.
-type clause string
-
-// errorf notes a mistake at n. Texts among args are cut to a length that a terminal line can hold: they may be a whole
-// file that is no task file.
-func (d *decoder) errorf(n ast.Node, format string, args ...any) {
-	for i, a := range args {
-		if s, ok := a.(string); ok {
-			args[i] = message.Clip(s)
-		}
-	}
-	d.Errorf(n, format, args...)
-}
-
-// mapping decodes n by its keys; what names it in messages ("data", "a feature").
-func (d *decoder) mapping(n ast.Node, what string, keys []key) mapping {
-	m := d.Mapping(n, what, keys)
-	for _, k := range keys {
-		if k.Fallback == required && !m.Has(k.Name) && !m.Bad[k.Name] {
-			d.errorf(m.Node, "%s needs the key %q", what, k.Name)
-		}
-	}
-	return m
-}
-
-// describe names what a node is, for messages.
-func (d *decoder) describe(n ast.Node) clause { return clause(d.Describe(n)) }
-
-// didYouMean is the clause to put behind a message about the unknown word s.
-func didYouMean(s string, candidates []string) clause {
-	return clause(message.DidYouMean(s, candidates))
-}
-
 // Number reads a decimal number such as 40, -1.5 or 1e+05. Infinities, NaN, hexadecimals and digit separators are no
 // numbers here.
-func Number(s string) (float64, bool) {
-	if s == "" {
-		return 0, false
-	}
-	for i := range len(s) { // ParseFloat also reads "inf", "nan", "0x1p4" and "1_000"
-		switch c := s[i]; {
-		case c >= '0' && c <= '9', c == '.', c == '-', c == '+', c == 'e', c == 'E':
-		default:
-			return 0, false
-		}
-	}
-	f, err := strconv.ParseFloat(s, 64)
-	return f, err == nil
-}
+func Number(s string) (float64, bool) { return config.Decimal(s) }
 
 // Load reads a task file in YAML or JSON. Mistakes in it are returned as Errors.
 func Load(path string) (*Task, error) {
@@ -101,72 +47,81 @@ func Load(path string) (*Task, error) {
 // Parse reads a task file's content; name is the file name in messages. Mistakes are returned as Errors: all of them,
 // not the first.
 func Parse(name string, data []byte) (*Task, error) {
-	d := newDecoder(name)
-	var t *Task
+	d := newDecoder(name, &Task{
+		Data:   Data{Delimiter: ','},
+		Target: Target{Class: "favourable", Index: 1},
+		Cost:   Cost{Norm: L1, L1Ratio: 0.5, Weights: InverseStd, Eps: 1e-3, Switches: Once},
+	})
 	if root := d.Document(data, "version, data and features"); root != nil {
-		t = d.task(root)
+		d.read(root)
 	}
 	if err := d.Err(); err != nil {
 		return nil, err
 	}
-	return t, nil
+	return d.task, nil
 }
 
-// task decodes and checks the whole file.
-func (d *decoder) task(root ast.Node) *Task {
-	t := &Task{
-		Data:   Data{Delimiter: ','},
-		Target: Target{Class: "favourable", Index: 1},
-		Cost:   Cost{Norm: L1, L1Ratio: 0.5, Weights: InverseStd, Eps: 1e-3, Switches: Once},
-	}
-	var p parts
-	top := d.mapping(root, "the task file", d.taskKeys(t, &p))
-	if top.Has("version") && t.Version != 1 {
-		d.errorf(top.Place("version"), "this task file has version %d; the version known here is 1", t.Version)
-	}
-	if top.Has("features") && len(t.Features) == 0 {
-		d.errorf(top.Place("features"), "the list of features is empty; name each input of the model")
-	}
-	known := len(t.Features) > 0
-	for i := range t.Features {
-		d.checkMutable(&t.Features[i], p.features[i])
-		d.checkFeature(&t.Features[i], p.features[i])
-		known = known && t.Features[i].Kind != "" && t.Features[i].Width > 0
-	}
-	d.checkNames(t, p.data, p.features)
-	if known { // what refers to features that are no features would be reported twice
-		d.links(p.links, t, p.features)
-		d.rules(p.conditions, t)
-		t.settleMutable(p.features)
-		d.checkCost(t, p.cost, p.features)
-	}
-	offset := 0
-	for i := range t.Features {
-		t.Features[i].Offset = offset
-		offset += t.Features[i].Width
-	}
-	return t
+// decoder walks a parsed task file and collects mistakes.
+type decoder struct {
+	config.Decoder
+	task       *Task
+	data, cost mapping
+	features   []entry
 }
 
-// checkMutable makes what is not mutable not actionable.
-func (d *decoder) checkMutable(f *Feature, m mapping) {
-	if !m.Has("mutable") || f.Mutable {
-		return
-	}
-	if m.Has("actionable") && f.Actionable {
-		d.errorf(m.Place("mutable"), "feature %q: it is actionable and never changes (mutable: false); keep one of the two",
-			f.Name)
-	}
-	f.Actionable = false
+func newDecoder(file string, t *Task) *decoder {
+	return &decoder{Decoder: config.Decoder{File: file, Kind: "task file"}, task: t}
 }
 
-// settleMutable fills in Mutable where the file does not say.
-func (t *Task) settleMutable(features []mapping) {
-	for i := range t.Features {
-		if f := &t.Features[i]; !features[i].Has("mutable") {
-			f.Mutable = f.Actionable || t.Moves(f.Name)
+// mapping decodes n by its keys; what names it in messages ("data", "a feature").
+func (d *decoder) mapping(n ast.Node, what string, keys []key) mapping {
+	m := d.Mapping(n, what, keys)
+	for _, k := range keys {
+		if k.Fallback == required && !m.Has(k.Name) && !m.Bad[k.Name] {
+			d.Errorf(m.Node, "%s needs the key %q", what, k.Name)
 		}
 	}
+	return m
+}
+
+// read decodes and checks the whole file.
+func (d *decoder) read(root ast.Node) {
+	t := d.task
+	top := d.mapping(root, "the task file", d.taskKeys(t))
+	if top.Has("version") && t.Version != 1 {
+		d.Errorf(top.Place("version"), "this task file has version %d; the version known here is 1", t.Version)
+	}
+	t.Features = make([]Feature, 0, len(config.Nodes(top.At["features"])))
+	known := true
+	d.List(top.At["features"], "features", func(i int, n ast.Node) {
+		t.Features = append(t.Features, defaultFeature())
+		f := &t.Features[i]
+		d.feature(n, f)
+		known = known && f.Kind != "" && f.Width > 0
+		if i > 0 {
+			f.Offset = t.Features[i-1].Offset + t.Features[i-1].Width
+		}
+	})
+	if seq, ok := top.At["features"].(*ast.SequenceNode); ok && len(seq.Values) == 0 {
+		d.Errorf(seq, "the list of features is empty; name each input of the model")
+	}
+	d.checkData()
+	d.checkNames()
+	if d.cost.Has("l1_ratio") && t.Cost.Norm != Mixed {
+		d.Errorf(d.cost.Place("l1_ratio"), "l1_ratio means nothing with norm %s; remove it, or set norm: mixed",
+			string(t.Cost.Norm))
+	}
+	if !known || len(t.Features) == 0 { // what refers to features that are no features would be reported twice
+		return
+	}
+	d.links(top.At["links"])
+	d.rules(top.At["constraints"])
+	for _, e := range d.features {
+		if !e.Has("mutable") {
+			e.Mutable = e.Actionable || t.Moves(e.Name)
+		}
+	}
+	d.checkCost()
 }
 
 // Moves says whether a link moves the feature along.
@@ -174,807 +129,594 @@ func (t *Task) Moves(name string) bool {
 	return slices.ContainsFunc(t.Links, func(l Link) bool { return l.To == name })
 }
 
-func (d *decoder) data(n ast.Node, t *Data) mapping {
-	m := d.mapping(n, "data", d.dataKeys(t))
-	if t.Comment == t.Delimiter {
-		d.errorf(m.Place("comment"), "comment and delimiter must differ")
+// The functions below declare the keys of a task file, one list for each mapping. The decoder reads by them, JSON writes
+// by them, and Schema translates them with what reference.txt says of each.
+
+func (d *decoder) taskKeys(t *Task) []key {
+	featureKeys := func(f *Feature) []key { return d.featureKeys(t, f) }
+	rules := func() any {
+		var all []any
+		for i := range t.Rules {
+			all = append(all, t.Rules[i].json())
+		}
+		return all
 	}
-	return m
-}
-
-func (d *decoder) condition(n ast.Node, c *Condition) {
-	m := d.mapping(n, "a filter", d.filterKeys(c))
-	switch {
-	case !m.Has("column"):
-	case !m.Has("min") && !m.Has("max") && !m.Has("not"):
-		d.errorf(m.Node, "a filter needs a condition: min, max or not")
-	case c.Min > c.Max:
-		d.errorf(m.Place("min"), "no value lies between min %v and max %v", c.Min, c.Max)
-	}
-}
-
-// The functions below declare the keys of a task file, one list for each mapping. The decoder reads by them, and Schema
-// translates them with what reference.txt says of each.
-
-// parts are the places of the parts of a task file, for what is checked once all of it is read.
-type parts struct {
-	data              mapping
-	features          []mapping
-	links, conditions ast.Node // nil when the file has none
-	cost              mapping
-}
-
-func (d *decoder) taskKeys(t *Task, p *parts) []key {
-	each := func(_ int, n ast.Node) {
-		f := defaultFeature()
-		p.features = append(p.features, d.feature(n, &f))
-		t.Features = append(t.Features, f)
-	}
+	features := entries("A feature of `features`", t.Features, featureKeys)
 	return []key{
-		{Name: "version", Value: d.count(&t.Version).With("enum", []int{1}), Fallback: required},
-		{Name: "encoded", Value: d.flag(&t.Encoded)},
-		{Name: "data", Value: value{
-			Read: func(n ast.Node) { p.data = d.data(n, &t.Data) },
-			Form: object("`data`", d.dataKeys(&Data{})),
-		}},
-		{Name: "target", Value: value{
-			Read: func(n ast.Node) { d.mapping(n, "target", d.targetKeys(&t.Target)) },
-			Form: object("`target`", d.targetKeys(&Target{})),
-		}},
-		{Name: "features", Value: value{
-			Read: func(n ast.Node) { d.List(n, "features", each) },
-			Form: config.ListOf(object("A feature of `features`", d.featureKeys(&Feature{}, &percents{}))),
-		}.With("minItems", 1), Fallback: required},
-		{Name: "links", Value: value{
-			Read: func(n ast.Node) { p.links = n },
-			Form: config.ListOf(object("A link of `links`", d.linkKeys(&Link{}, &pairs{}))),
-		}},
-		{Name: "constraints", Value: value{Read: func(n ast.Node) { p.conditions = n }, Form: conditionsForm}},
-		{Name: "cost", Value: value{
-			Read: func(n ast.Node) { p.cost = d.cost(n, &t.Cost) },
-			Form: object("`cost`", d.costKeys(&Cost{})),
-		}},
-		{Name: "sparsity", Value: value{
-			Read: func(n ast.Node) { d.mapping(n, "sparsity", d.sparsityKeys(&t.Sparsity)) },
-			Form: object("`sparsity`", d.sparsityKeys(&Sparsity{})),
-		}},
+		{Name: "version", Value: d.Count(&t.Version, 0).With("enum", []int{1}), Fallback: required},
+		{Name: "encoded", Value: d.Flag(&t.Encoded), Keep: true},
+		{Name: "data", Value: d.section("data", d.dataKeys(&t.Data), &d.data)},
+		{Name: "target", Value: d.section("target", d.targetKeys(&t.Target), &mapping{})},
+		{Name: "features", Value: features.With("minItems", 1), Fallback: required},
+		{Name: "links", Value: entries("A link of `links`", t.Links, d.linkKeys)},
+		{Name: "constraints", Value: value{Form: config.ListOf(d.ruleForm()), Out: rules}},
+		{Name: "cost", Value: d.section("cost", d.costKeys(&t.Cost), &d.cost)},
+		{Name: "sparsity", Value: d.section("sparsity", d.sparsityKeys(&t.Sparsity), &mapping{})},
+	}
+}
+
+// section is a mapping with a section of its own on the reference page. Its places are stored.
+func (d *decoder) section(name string, keys []key, places *mapping) value {
+	return value{
+		Read: func(n ast.Node) { *places = d.mapping(n, name, keys) },
+		Form: object("`"+name+"`", keys),
+		Out:  func() any { return config.Members(keys) },
+	}
+}
+
+// entries is a list of mappings, which is read later.
+func entries[T any](section string, list []T, keys func(*T) []key) value {
+	return value{
+		Form: config.ListOf(func() schema { return object(section, keys(new(T)))() }),
+		Out: func() any {
+			var all []config.Members
+			for i := range list {
+				all = append(all, keys(&list[i]))
+			}
+			return all
+		},
 	}
 }
 
 func (d *decoder) dataKeys(t *Data) []key {
 	return []key{
-		{Name: "label", Value: d.text(&t.Label)},
-		{Name: "label_suffix", Value: d.text(&t.LabelSuffix)},
-		{Name: "favourable", Value: d.text(&t.Favourable)},
-		{Name: "missing", Value: d.texts(&t.Missing)},
+		{Name: "label", Value: d.Text(&t.Label)},
+		{Name: "label_suffix", Value: d.Text(&t.LabelSuffix)},
+		{Name: "favourable", Value: d.Text(&t.Favourable), Keep: true, Omit: t.Label == ""},
+		{Name: "missing", Value: d.Texts(&t.Missing)},
 		{Name: "delimiter", Value: d.char(&t.Delimiter)},
-		{Name: "trim", Value: d.flag(&t.Trim)},
+		{Name: "trim", Value: d.Flag(&t.Trim), Keep: true},
 		{Name: "comment", Value: d.char(&t.Comment)},
-		{Name: "skip", Value: d.count(&t.Skip)},
-		{Name: "columns", Value: d.texts(&t.Columns)},
-		{Name: "drop", Value: d.texts(&t.Drop)},
-		{Name: "subgroups", Value: d.texts(&t.Subgroups)},
-		{Name: "filter", Value: value{Read: func(n ast.Node) {
-			d.List(n, "filter", func(_ int, n ast.Node) {
-				c := Condition{Min: math.Inf(-1), Max: math.Inf(1)}
-				d.condition(n, &c)
-				t.Filter = append(t.Filter, c)
-			})
-		}, Form: config.ListOf(object("A condition of `data.filter`", d.filterKeys(&Condition{})))}},
+		{Name: "skip", Value: d.Count(&t.Skip, 0), Keep: true},
+		{Name: "columns", Value: d.Texts(&t.Columns)},
+		{Name: "drop", Value: d.Texts(&t.Drop)},
+		{Name: "subgroups", Value: d.Texts(&t.Subgroups)},
+		{Name: "filter", Value: entries("A condition of `data.filter`", t.Filter, d.filterKeys)},
 	}
 }
 
 func (d *decoder) filterKeys(c *Condition) []key {
 	return []key{
-		{Name: "column", Value: d.text(&c.Column), Fallback: required},
-		{Name: "min", Value: d.number(&c.Min)},
-		{Name: "max", Value: d.number(&c.Max)},
-		{Name: "not", Value: d.texts(&c.Not)},
+		{Name: "column", Value: d.Text(&c.Column), Fallback: required},
+		{Name: "min", Value: d.Number(&c.Min), Keep: true},
+		{Name: "max", Value: d.Number(&c.Max), Keep: true},
+		{Name: "not", Value: d.Texts(&c.Not)},
 	}
 }
 
 func (d *decoder) targetKeys(t *Target) []key {
 	return []key{
-		{Name: "class", Value: word(d, &t.Class, "favourable")},
-		{Name: "index", Value: d.count(&t.Index)},
-		{Name: "margin", Value: d.from0(&t.Margin)},
+		{Name: "class", Value: config.Word(&d.Decoder, &t.Class, "favourable")},
+		{Name: "index", Value: d.Count(&t.Index, 0), Keep: true},
+		{Name: "margin", Value: d.From0(&t.Margin), Keep: true},
 	}
 }
 
 func (d *decoder) costKeys(c *Cost) []key {
+	ratio := d.Within(&c.L1Ratio, "between 0 and 1", 0, 1).With("minimum", 0).With("maximum", 1)
+	weights := config.Word(&d.Decoder, &c.Weights, InverseStd, InverseMAD, InverseRange, Uniform, Given)
 	return []key{
-		{Name: "norm", Value: word(d, &c.Norm, L1, L2, Mixed)},
-		{Name: "l1_ratio", Value: d.within(&c.L1Ratio, "between 0 and 1", 0, 1).With("minimum", 0).With("maximum", 1)},
-		{Name: "weights", Value: word(d, &c.Weights, InverseStd, InverseMAD, InverseRange, Uniform, Given)},
-		{Name: "eps", Value: d.above0(&c.Eps)},
-		{Name: "switches", Value: word(d, &c.Switches, Once, Encoded)},
+		{Name: "norm", Value: config.Word(&d.Decoder, &c.Norm, L1, L2, Mixed)},
+		{Name: "l1_ratio", Value: ratio, Keep: true, Omit: c.Norm != Mixed},
+		{Name: "weights", Value: weights},
+		{Name: "eps", Value: d.Above0(&c.Eps)},
+		{Name: "switches", Value: config.Word(&d.Decoder, &c.Switches, Once, Encoded), Omit: c.Switches == Once},
 	}
 }
 
 func (d *decoder) sparsityKeys(s *Sparsity) []key {
-	return []key{{Name: "max_features", Value: d.count(&s.MaxFeatures)}}
+	return []key{{Name: "max_features", Value: d.Count(&s.MaxFeatures, 0), Keep: true}}
 }
 
-func (d *decoder) featureKeys(f *Feature, b *percents) []key {
-	keys := append(d.encodingKeys(f), d.actionKeys(f, b)...)
-	return append(keys, key{Name: "subgroup", Value: d.flag(&f.Subgroup)})
-}
-
-// encodingKeys are what a feature is: how it becomes inputs and how it is distributed.
-func (d *decoder) encodingKeys(f *Feature) []key {
-	return []key{
-		{Name: "name", Value: d.text(&f.Name), Fallback: required},
-		{Name: "column", Value: d.text(&f.Column)},
-		{Name: "kind", Value: word(d, &f.Kind, Numeric, Ordinal, Binary, OneHot, Thermometer), Fallback: required},
-		{Name: "mean", Value: d.number(&f.Mean)},
-		{Name: "std", Value: d.above0(&f.Std)},
-		{Name: "one", Value: d.text(&f.One)},
-		{Name: "zero", Value: d.text(&f.Zero)},
-		{Name: "values", Value: d.texts(&f.Values)},
-		{Name: "thresholds", Value: d.numbers(&f.Thresholds)},
-		{Name: "ordered", Value: d.flag(&f.Ordered)},
+func (d *decoder) featureKeys(t *Task, f *Feature) []key {
+	kind := config.Word(&d.Decoder, &f.Kind, allKinds()...)
+	keys := append([]key{
+		{Name: "name", Value: d.Text(&f.Name), Fallback: required, Keep: true},
+		{Name: "column", Value: d.Text(&f.Column), Keep: true},
+		{Name: "kind", Value: kind, Fallback: required},
+		{Name: "mean", Value: d.Number(&f.Mean), Keep: true},
+		{Name: "std", Value: d.Above0(&f.Std)},
+		{Name: "one", Value: d.Text(&f.One), Keep: true},
+		{Name: "zero", Value: d.Text(&f.Zero)},
+		{Name: "values", Value: d.Texts(&f.Values)},
+		{Name: "thresholds", Value: d.Numbers(&f.Thresholds)},
+		{Name: "ordered", Value: d.Flag(&f.Ordered)},
 		{Name: "shares", Value: d.shares(&f.Shares)},
-		{Name: "mad", Value: d.from0(&f.MAD)},
-		{Name: "quantiles", Value: d.numbers(&f.Quantiles)},
+		{Name: "mad", Value: d.From0(&f.MAD), Keep: true, Omit: f.MAD == 0 && t.Cost.Weights != InverseMAD},
+		{Name: "quantiles", Value: d.Numbers(&f.Quantiles)},
+	}, d.actionKeys(t, f)...)
+	keys = append(keys, key{Name: "subgroup", Value: d.Flag(&f.Subgroup)})
+	for i := range keys {
+		keys[i].Omit = keys[i].Omit || !f.Kind.has(keys[i].Name)
 	}
+	return keys
 }
 
 // actionKeys are what people can change about a feature, and at what cost.
-func (d *decoder) actionKeys(f *Feature, b *percents) []key {
+func (d *decoder) actionKeys(t *Task, f *Feature) []key {
+	bounds := func() any {
+		var pair [2]*float64
+		for i, v := range f.Bounds {
+			if !math.IsInf(v, 0) {
+				pair[i] = &v
+			}
+		}
+		return pair[:]
+	}
+	direction := config.Word(&d.Decoder, &f.Direction, Any, Increase, Decrease)
+	settled := f.Actionable || t.Moves(f.Name)
 	return []key{
-		{Name: "actionable", Value: d.flag(&f.Actionable)},
-		{Name: "mutable", Value: d.flag(&f.Mutable)},
-		{Name: "direction", Value: word(d, &f.Direction, Any, Increase, Decrease)},
-		{Name: "bounds", Value: d.span(&f.Bounds, b)},
-		{Name: "step", Value: d.above0(&f.Step)},
-		{Name: "max_increase", Value: d.from0(&f.MaxIncrease)},
-		{Name: "max_decrease", Value: d.from0(&f.MaxDecrease)},
-		{Name: "max_change", Value: d.from0(&f.MaxChange)},
-		{Name: "weight", Value: d.above0(&f.Weight)},
-		{Name: "switch_cost", Value: d.above0(&f.SwitchCost)},
+		{Name: "actionable", Value: d.Flag(&f.Actionable), Keep: true},
+		{Name: "mutable", Value: d.Flag(&f.Mutable), Keep: true, Omit: f.Mutable == settled},
+		{Name: "direction", Value: direction, Omit: f.Kind == OneHot && !f.Ordered},
+		{Name: "bounds", Value: value{Form: pairForm, Out: bounds}},
+		{Name: "step", Value: d.Above0(&f.Step)},
+		{Name: "max_increase", Value: d.From0(&f.MaxIncrease), Keep: true},
+		{Name: "max_decrease", Value: d.From0(&f.MaxDecrease), Keep: true},
+		{Name: "max_change", Value: d.From0(&f.MaxChange), Keep: true},
+		{Name: "weight", Value: d.Above0(&f.Weight)},
+		{Name: "switch_cost", Value: d.Above0(&f.SwitchCost)},
 		{Name: "transitions", Value: d.transitions(&f.Transitions)},
 	}
 }
 
-// applies lists, for each kind, the keys that mean something for it beyond those every feature has.
-func applies(k Kind) []string {
-	switch k {
-	case Numeric:
-		return []string{
-			"mean", "std", "mad", "quantiles", "direction", "bounds", "step", "max_increase", "max_decrease",
-			"max_change",
+func (d *decoder) linkKeys(l *Link) []key {
+	entries := func() any {
+		byValue := map[string]string{}
+		for _, p := range l.Map {
+			byValue[p.From] = p.To
 		}
-	case Ordinal:
-		return append(applies(Numeric), "values", "subgroup")
-	case Binary:
-		return []string{"one", "zero", "shares", "direction", "subgroup"}
-	case Thermometer:
-		return []string{
-			"values", "thresholds", "shares", "direction", "max_increase", "max_decrease", "max_change",
-			"switch_cost", "subgroup",
-		}
-	default:
-		return []string{
-			"values", "ordered", "shares", "direction", "max_increase", "max_decrease", "max_change",
-			"switch_cost", "transitions", "subgroup",
-		}
+		return byValue
+	}
+	return []key{
+		{Name: "from", Value: d.Text(&l.From), Fallback: required},
+		{Name: "to", Value: d.Text(&l.To), Fallback: required},
+		{Name: "scale", Value: d.Number(&l.Scale)},
+		{Name: "map", Value: value{Form: mapOf(config.Scalar), Out: entries}, Omit: l.Map == nil},
 	}
 }
 
-// allKinds are the kinds in the order of the reference page.
-func allKinds() []Kind { return []Kind{Numeric, Ordinal, Binary, OneHot, Thermometer} }
+func (d *decoder) ruleKeys(r *Rule) []key {
+	conditions := value{Form: config.OneOrMore(config.Type("string"))}
+	return []key{
+		{Name: "if", Value: conditions},
+		{Name: "then", Value: conditions},
+		{Name: "at_most", Value: d.Count(&r.AtMost, 1)},
+		{Name: "of", Value: value{Form: config.ListOf(config.Scalar)}},
+	}
+}
 
-// transitions stores the mapping of a value to those it may become.
+// ruleForm is a text, if and then, or at_most and of.
+func (d *decoder) ruleForm() func() schema {
+	keys := d.ruleKeys(&Rule{})
+	for i := range keys {
+		keys[i].Fallback = required
+	}
+	const section = "A constraint of `constraints`"
+	return config.AnyOf(config.Type("string"), object(section, keys[:2]), object(section, keys[2:]))
+}
+
+// transitions is the mapping of a value to those it may become.
 func (d *decoder) transitions(dst *map[string][]string) value {
-	return value{Read: func(n ast.Node) {
+	form := mapOf(config.AnyOf(config.Scalar, config.ListOf(config.Scalar), config.Type("null")))
+	return config.As(dst, form, func(n ast.Node) (map[string][]string, bool) {
 		node, ok := n.(*ast.MappingNode)
 		if !ok {
-			d.errorf(n, "transitions must map a value to the values it may become, as {Private: [State-gov]}, not %s",
-				d.describe(n))
-			return
+			d.Errorf(n, "transitions must map a value to the values it may become, as {Private: [State-gov]}, not %s",
+				d.Describe(n))
+			return nil, false
 		}
-		*dst = map[string][]string{}
+		all := map[string][]string{}
 		for _, kv := range node.Values {
-			key, ok := d.Key(kv.Key)
+			from, ok := d.Key(kv.Key)
 			if !ok {
 				continue
 			}
-			if _, dup := (*dst)[key]; dup {
-				d.errorf(kv.Key, "transitions from %q are given twice; keep one list", key)
+			if _, twice := all[from]; twice {
+				d.Errorf(kv.Key, "transitions from %q are given twice; keep one list", from)
 			}
 			var to []string
 			if _, none := kv.Value.(*ast.NullNode); !none {
-				d.texts(&to).Read(kv.Value)
+				d.Texts(&to).Read(kv.Value)
 			}
-			(*dst)[key] = to
+			all[from] = to
 		}
-	}, Form: mapOf(anyOf(scalarForm, config.ListOf(scalarForm), func() schema { return schema{"type": "null"} }))}
+		return all, true
+	})
 }
 
-// shares stores a list of shares, or the single one of a binary feature.
+// shares is a list of shares, or the single one of a binary feature.
 func (d *decoder) shares(dst *[]float64) value {
-	return value{Read: func(n ast.Node) {
-		if _, ok := n.(*ast.SequenceNode); ok {
-			d.numbers(dst).Read(n)
-			return
+	share := func() schema { return schema{"type": "number", "minimum": 0, "maximum": 1} }
+	return config.As(dst, config.OneOrMore(share), func(n ast.Node) (shares []float64, ok bool) {
+		for _, v := range config.Nodes(n) {
+			share, _ := d.ReadNumber(v)
+			shares = append(shares, share)
 		}
-		*dst = []float64{0}
-		d.number(&(*dst)[0]).Read(n)
-	}, Form: oneOrMore(func() schema { return schema{"type": "number", "minimum": 0, "maximum": 1} })}
+		return shares, true
+	})
 }
 
-// text stores a scalar as it is written: a label 0 or a category 1e5 is a text here, whatever YAML takes it for.
-func (d *decoder) text(dst *string) value {
-	return value{Read: func(n ast.Node) {
-		if s, ok := d.Text(n); ok {
-			*dst = s
-		}
-	}, Form: scalarForm}
-}
-
-// texts stores a list of texts; a single one may stand without brackets.
-func (d *decoder) texts(dst *[]string) value {
-	return value{Read: func(n ast.Node) {
-		seq, ok := n.(*ast.SequenceNode)
-		if !ok {
-			if s, ok := d.Text(n); ok {
-				*dst = []string{s}
-			}
-			return
-		}
-		*dst = make([]string, 0, len(seq.Values))
-		for _, v := range seq.Values {
-			s, _ := d.Text(v) // a mistake keeps its place in the list, so that the others keep theirs
-			*dst = append(*dst, s)
-		}
-	}, Form: oneOrMore(scalarForm)}
-}
-
-func (d *decoder) float(n ast.Node) (float64, bool) {
-	switch v := n.(type) {
-	case *ast.IntegerNode, *ast.FloatNode:
-		if f, ok := Number(strings.ReplaceAll(config.ScalarText(n), "_", "")); ok {
-			return f, true
-		}
-	case *ast.InfinityNode:
-		return v.Value, true
-	case *ast.StringNode: // YAML 1.2 needs a dot in 1e5, JSON does not
-		if f, ok := Number(v.Value); ok && v.Token.Type == token.StringType {
-			return f, true
-		}
-	}
-	d.errorf(n, "this must be a number, not %s", d.describe(n))
-	return 0, false
-}
-
-// number stores a finite number.
-func (d *decoder) number(dst *float64) value {
-	return value{Read: func(n ast.Node) {
-		f, ok := d.float(n)
-		switch {
-		case !ok:
-		case math.IsInf(f, 0):
-			d.errorf(n, "this must be a finite number")
-		default:
-			*dst = f
-		}
-	}, Form: config.NumberForm}
-}
-
-// within stores a number that lies between two others; want says so.
-func (d *decoder) within(dst *float64, want string, lo, hi float64) value {
-	return value{Read: func(n ast.Node) {
-		v := math.NaN()
-		d.number(&v).Read(n)
-		if v < lo || v > hi {
-			d.errorf(n, "this must be %s, not %v", want, v)
-		} else if v >= lo {
-			*dst = v
-		}
-	}, Form: config.NumberForm}
-}
-
-func (d *decoder) from0(dst *float64) value {
-	return d.within(dst, "0 or more", 0, math.Inf(1)).With("minimum", 0)
-}
-
-func (d *decoder) above0(dst *float64) value {
-	return d.within(dst, "above 0", math.SmallestNonzeroFloat64, math.Inf(1)).With("exclusiveMinimum", 0)
-}
-
-// numbers stores a list of finite numbers.
-func (d *decoder) numbers(dst *[]float64) value {
-	return value{Read: func(n ast.Node) {
-		*dst = nil
-		d.List(n, "this", func(_ int, n ast.Node) {
-			var f float64
-			d.number(&f).Read(n)
-			*dst = append(*dst, f)
-		})
-	}, Form: config.ListOf(config.NumberForm)}
-}
-
-// count stores a whole number >= 0.
-func (d *decoder) count(dst *int) value {
-	return value{Read: func(n ast.Node) {
-		f, ok := d.float(n)
-		switch {
-		case !ok:
-		case f != math.Trunc(f) || f < 0 || f > math.MaxInt32:
-			d.errorf(n, "this must be a whole number, 0 or more")
-		default:
-			*dst = int(f)
-		}
-	}, Form: countForm}
-}
-
-func (d *decoder) flag(dst *bool) value {
-	return value{Read: func(n ast.Node) {
-		b, ok := n.(*ast.BoolNode)
-		if !ok {
-			d.errorf(n, "this must be true or false, not %s", d.describe(n))
-			return
-		}
-		*dst = b.Value
-	}, Form: flagForm}
-}
-
-// char stores a single character.
+// char is a single character.
 func (d *decoder) char(dst *rune) value {
-	return value{Read: func(n ast.Node) {
-		s, ok := d.Text(n)
-		if !ok {
-			return
-		}
-		r := []rune(s)
-		if len(r) != 1 || strings.ContainsAny(s, "\x00\"\r\n\ufffd") {
-			d.errorf(n, "this must be a single character, not %q", s)
-			return
-		}
-		*dst = r[0]
-	}, Form: charForm}
-}
-
-// word stores one of the given words.
-func word[T ~string](d *decoder, dst *T, words ...T) value {
-	all := make([]string, len(words))
-	for i, w := range words {
-		all[i] = string(w)
-	}
-	return value{Read: func(n ast.Node) {
-		if i := d.oneOf(n, all); i >= 0 {
-			*dst = words[i]
-		}
-	}, Form: oneOf(all)}
-}
-
-// oneOf returns the index of n among words, -1 and a mistake when it is none of them.
-func (d *decoder) oneOf(n ast.Node, words []string) int {
-	s, ok := d.Text(n)
-	if !ok {
-		return -1
-	}
-	i := slices.Index(words, s)
-	if i < 0 {
-		d.errorf(n, "%q is not known here%s", s, didYouMean(s, words))
-	}
-	return i
-}
-
-// feature decodes one feature; checkFeature then checks it.
-func (d *decoder) feature(n ast.Node, f *Feature) mapping {
-	var b percents
-	m := d.mapping(n, "a feature", d.featureKeys(f, &b))
-	d.settle(f, &b, m)
-	if f.Column == "" {
-		f.Column = f.Name
-	}
-	f.Width = 1
-	switch {
-	case f.Kind == OneHot:
-		f.Width = len(f.Values)
-	case f.Kind == Thermometer:
-		f.Width = max(f.places()-1, 0)
-	}
-	return m
-}
-
-// checkFeature reports what is impossible within one feature and fills in Levels.
-func (d *decoder) checkFeature(f *Feature, m mapping) {
-	if m.Has("name") && strings.TrimSpace(f.Name) == "" {
-		d.errorf(m.Place("name"), "the name is empty")
-	}
-	if f.Kind == "" {
-		return
-	}
-	if m.Has("mean") != m.Has("std") && f.Kind.IsNumber() {
-		d.errorf(m.Node,
-			"feature %q: mean and std belong together; give both, or neither for an input that is not standardised", f.Name)
-	}
-	d.checkApplies(f, m)
-	switch f.Kind {
-	case Binary:
-		d.checkBinary(f, m)
-	case OneHot:
-		d.checkOneHot(f, m)
-	case Ordinal:
-		d.checkOrdinal(f, m)
-	case Thermometer:
-		d.checkThermometer(f, m)
-	}
-	d.checkStatistics(f, m)
-}
-
-// checkApplies reports keys that mean nothing for the kind of the feature.
-func (d *decoder) checkApplies(f *Feature, m mapping) {
-	var some []string // keys that mean something for some kinds only
-	for _, k := range allKinds() {
-		some = append(some, applies(k)...)
-	}
-	slices.Sort(some)
-	for _, key := range slices.Compact(some) {
-		if m.Has(key) && !slices.Contains(applies(f.Kind), key) {
-			d.errorf(m.Place(key), "feature %q: %q means nothing for kind %s; remove it", f.Name, key, f.Kind)
-		}
-	}
-	if f.Kind != OneHot || f.Ordered {
-		return
-	}
-	for _, key := range []string{"max_increase", "max_decrease", "max_change"} {
-		if m.Has(key) {
-			d.errorf(m.Place(key), "feature %q: %q needs values that stand in an order; say so with ordered: true, or remove it",
-				f.Name, key)
-		}
-	}
-	if f.Direction != Any {
-		d.errorf(m.Place("direction"),
-			"feature %q: a direction needs values that stand in an order; say so with ordered: true, or remove it", f.Name)
-	}
-}
-
-func (d *decoder) checkBinary(f *Feature, m mapping) {
-	if !m.Has("one") {
-		d.errorf(m.Node, "feature %q: a binary feature needs the key \"one\", the value that becomes 1", f.Name)
-	}
-	if m.Has("zero") && f.Zero == f.One {
-		d.errorf(m.Place("zero"), "feature %q: zero and one are the same value", f.Name)
-	}
-	if f.Shares != nil && len(f.Shares) != 1 {
-		d.errorf(m.Place("shares"), "feature %q: a binary feature has one share, that of %q", f.Name, f.One)
-	}
-}
-
-func (d *decoder) checkOneHot(f *Feature, m mapping) {
-	if len(f.Values) == 0 {
-		d.errorf(m.Place("values"), "feature %q: a one-hot feature needs its values, in the order of the model's inputs",
-			f.Name)
-		return
-	}
-	d.checkDistinct(f, m)
-	sum := 0.0
-	for _, s := range f.Shares {
-		sum += s
-	}
-	if f.Shares != nil && len(f.Shares) != len(f.Values) {
-		d.errorf(m.Place("shares"), "feature %q: %d shares for %d values", f.Name, len(f.Shares), len(f.Values))
-	} else if sum > 1.01 { // shares may be rounded
-		d.errorf(m.Place("shares"), "feature %q: the shares add up to %.6g, more than 1", f.Name, sum)
-	}
-	named := map[string]bool{}
-	for _, from := range slices.Sorted(maps.Keys(f.Transitions)) {
-		for _, v := range append([]string{from}, f.Transitions[from]...) {
-			if slices.Index(f.Values, v) < 0 && !named[v] {
-				named[v] = true
-				d.errorf(m.Place("transitions"), "feature %q: transitions name %q, which is not among its values%s", f.Name, v,
-					didYouMean(v, f.Values))
+	return value{
+		Read: func(n ast.Node) {
+			s, ok := d.ReadText(n)
+			r := []rune(s)
+			if ok && (len(r) != 1 || strings.ContainsAny(s, "\x00\"\r\n\ufffd")) {
+				d.Errorf(n, "this must be a single character, not %q", s)
+			} else if ok {
+				*dst = r[0]
 			}
-		}
+		},
+		Form: func() schema { return schema{"type": []string{"string", "number"}, "minLength": 1, "maxLength": 1} },
+		Out:  func() any { return strings.Trim(string(*dst), "\x00") },
 	}
 }
 
-func (d *decoder) checkOrdinal(f *Feature, m mapping) {
-	if len(f.Values) == 0 {
-		if m.Has("values") || !m.Has("bounds") || !m.Has("step") || math.IsInf(f.Bounds[0], 0) || math.IsInf(f.Bounds[1], 0) {
-			d.errorf(m.Node, "feature %q: an ordinal feature needs its values, or bounds [lo, hi] and step", f.Name)
-		}
-		if m.Has("subgroup") && f.Subgroup {
-			d.errorf(m.Place("subgroup"), "feature %q: an ordinal feature needs its values to name subgroups", f.Name)
-		}
-		return
+func (d *decoder) checkData() {
+	t, m := &d.task.Data, d.data
+	if t.Comment == t.Delimiter {
+		d.Errorf(m.Place("comment"), "comment and delimiter must differ")
 	}
-	d.checkDistinct(f, m)
-	for _, v := range f.Values {
-		x, ok := Number(v)
-		if !ok {
-			d.errorf(m.Place("values"), "feature %q: the values of an ordinal feature are numbers, and %q is none", f.Name, v)
-			return
-		}
-		f.Levels = append(f.Levels, x)
-	}
-	slices.Sort(f.Levels)
-	if len(slices.Compact(slices.Clone(f.Levels))) != len(f.Levels) {
-		d.errorf(m.Place("values"), "feature %q: two of the values are the same number", f.Name)
-	}
-}
-
-func (d *decoder) checkThermometer(f *Feature, m mapping) {
-	switch {
-	case f.Values != nil && f.Thresholds != nil:
-		d.errorf(m.Place("thresholds"), "feature %q: a thermometer has values or thresholds, not both", f.Name)
-		return
-	case len(f.Thresholds) > 0:
-		for i := 1; i < len(f.Thresholds); i++ {
-			if f.Thresholds[i] <= f.Thresholds[i-1] {
-				d.errorf(m.Place("thresholds"), "feature %q: thresholds ascend, and %v does not follow %v", f.Name, f.Thresholds[i],
-					f.Thresholds[i-1])
-			}
-		}
-	case len(f.Values) < 2:
-		d.errorf(
-			m.Node,
-			"feature %q: a thermometer needs thresholds, or two values or more in ascending order, the first of which is "+
-				"all zeros",
-			f.Name,
-		)
-		return
-	default:
-		d.checkDistinct(f, m)
-	}
-	if f.Shares != nil && len(f.Shares) != f.Width {
-		d.errorf(
-			m.Place("shares"),
-			"feature %q: %d shares, and %d values above the lowest; give the share of the rows that reach each",
-			f.Name,
-			len(f.Shares),
-			f.Width,
-		)
-	}
-	if !slices.IsSortedFunc(f.Shares, func(a, b float64) int { return cmp.Compare(b, a) }) {
-		d.errorf(m.Place("shares"),
-			"feature %q: shares of a thermometer descend: who reaches a value has reached those before it", f.Name)
-	}
-}
-
-func (d *decoder) checkDistinct(f *Feature, m mapping) {
-	seen := map[string]bool{}
-	for _, v := range f.Values {
-		if seen[v] {
-			d.errorf(m.Place("values"), "feature %q: the value %q is listed twice", f.Name, v)
-		}
-		if v == "" {
-			d.errorf(m.Place("values"),
-				"feature %q: a value is empty; an empty field is a missing value and encoded as all zeros", f.Name)
-		}
-		seen[v] = true
-	}
-}
-
-// checkStatistics reports figures that no training rows can have.
-func (d *decoder) checkStatistics(f *Feature, m mapping) {
-	for _, s := range f.Shares {
-		if s < 0 || s > 1 {
-			d.errorf(m.Place("shares"), "feature %q: a share lies between 0 and 1, not at %v", f.Name, s)
-		}
-	}
-	if m.Has("quantiles") && len(f.Quantiles) < 2 {
-		d.errorf(m.Place("quantiles"), "feature %q: quantiles are two numbers or more, from the least value to the greatest",
-			f.Name)
-	}
-	if !slices.IsSorted(f.Quantiles) {
-		d.errorf(m.Place("quantiles"), "feature %q: quantiles ascend, from the least value to the greatest", f.Name)
-	}
-}
-
-// percents are the sides of bounds that are given as percentiles, until the quantiles are known.
-type percents [2]struct {
-	at    ast.Node // nil: this side is no percentile
-	value float64  // 0 to 100
-}
-
-// span stores [lo, hi]; null and infinities leave a side open.
-func (d *decoder) span(dst *[2]float64, b *percents) value {
-	return value{Read: func(n ast.Node) {
-		seq, ok := n.(*ast.SequenceNode)
-		if !ok || len(seq.Values) != 2 {
-			d.errorf(n, "this must be a pair [lo, hi]; null leaves a side open")
-			return
-		}
-		for i, v := range seq.Values {
-			d.side(v, i, dst, b)
-		}
-	}, Form: pairForm}
-}
-
-// side stores one side of bounds: null, a number, or a percentile such as 99%.
-func (d *decoder) side(n ast.Node, i int, dst *[2]float64, b *percents) {
-	if _, open := n.(*ast.NullNode); open {
-		return
-	}
-	if s, ok := n.(*ast.StringNode); ok && strings.HasSuffix(s.Value, "%") {
-		p, ok := Number(strings.TrimSpace(strings.TrimSuffix(s.Value, "%")))
-		if !ok || p < 0 || p > 100 {
-			d.errorf(n, "%q is no percentile; write one from \"0%%\" to \"100%%\"", s.Value)
-			return
-		}
-		b[i].at, b[i].value = n, p
-		return
-	}
-	if f, ok := d.float(n); ok {
-		dst[i] = f
-	}
-}
-
-// settle turns percentiles into raw values and reports bounds that nothing lies between.
-func (d *decoder) settle(f *Feature, b *percents, m mapping) {
-	for i, p := range b {
+	d.List(m.At["filter"], "filter", func(_ int, n ast.Node) {
+		c := Condition{Min: math.Inf(-1), Max: math.Inf(1)}
+		m := d.mapping(n, "a filter", d.filterKeys(&c))
 		switch {
-		case p.at == nil:
-		case len(f.Quantiles) < 2:
-			d.errorf(
-				p.at,
-				"feature %q: the percentile %s needs the feature's quantiles; `cfq task init` makes them from data, or give "+
-					"a number",
-				f.Name,
-				message.Quote(config.ScalarText(p.at)),
-			)
-		default:
-			f.Bounds[i] = f.quantile(p.value / 100)
+		case !m.Has("column"):
+		case !m.Has("min") && !m.Has("max") && !m.Has("not"):
+			d.Errorf(m.Node, "a filter needs a condition: min, max or not")
+		case c.Min > c.Max:
+			d.Errorf(m.Place("min"), "no value lies between min %v and max %v", c.Min, c.Max)
+		}
+		t.Filter = append(t.Filter, c)
+	})
+	switch {
+	case t.Label != "" && !m.Has("favourable"):
+		d.Errorf(m.Place("label"), "data.label needs data.favourable, the label value that is the favourable outcome")
+	case m.Has("favourable") && !m.Has("label"):
+		d.Errorf(m.Place("favourable"), "data.favourable needs data.label, the column of the outcome")
+	case m.Has("favourable") && slices.Contains(t.Missing, t.Favourable):
+		d.Errorf(m.Place("favourable"), "%q is both the favourable label and a missing marker (data.missing)", t.Favourable)
+	}
+	if len(t.Columns) == 0 {
+		return
+	}
+	for i, c := range t.Columns {
+		if slices.Contains(t.Columns[:i], c) {
+			d.Errorf(m.Place("columns"), "column %q is listed twice", c)
 		}
 	}
-	if f.Bounds[0] > f.Bounds[1] || math.IsInf(f.Bounds[0], 1) || math.IsInf(f.Bounds[1], -1) {
-		d.errorf(m.Place("bounds"), "no value lies between %v and %v; write [lo, hi] with lo <= hi", f.Bounds[0], f.Bounds[1])
+	refer := func(key string, columns ...string) {
+		for _, c := range columns {
+			if c != "" && !slices.Contains(t.Columns, c) {
+				d.Errorf(m.Place(key), "data.%s names column %q, which data.columns does not list%s", key, c,
+					config.DidYouMean(c, t.Columns))
+			}
+		}
+	}
+	refer("label", t.Label)
+	refer("drop", t.Drop...)
+	refer("subgroups", t.Subgroups...)
+	for _, c := range t.Filter {
+		refer("filter", c.Column)
 	}
 }
 
-// quantile returns the raw value at a rank between 0 and 1, linear between the Quantiles.
-func (f *Feature) quantile(rank float64) float64 {
-	at := rank * float64(len(f.Quantiles)-1)
-	i := min(int(at), len(f.Quantiles)-2)
-	w := at - float64(i)
-	return f.Quantiles[i]*(1-w) + f.Quantiles[i+1]*w // not lo + w*(hi-lo), which can overflow
-}
-
-func (d *decoder) cost(n ast.Node, c *Cost) mapping {
-	m := d.mapping(n, "cost", d.costKeys(c))
-	if m.Has("l1_ratio") && c.Norm != Mixed {
-		d.errorf(m.Place("l1_ratio"), "l1_ratio means nothing with norm %s; remove it, or set norm: mixed", c.Norm)
+// checkNames reports names of features that occur twice or that refer to nothing.
+func (d *decoder) checkNames() {
+	data := &d.task.Data
+	seen := map[string]bool{}
+	for _, e := range d.features {
+		if e.Name != "" && seen[e.Name] {
+			d.Errorf(e.Place("name"), "a feature named %q is listed above; names must differ (use column to read a column twice)",
+				e.Name)
+		}
+		seen[e.Name] = true
+		at := "name"
+		if e.Has("column") {
+			at = "column"
+		}
+		switch {
+		case e.Column == "":
+		case e.Column == data.Label:
+			e.errorf(at, "it reads the label column: the model would be given the outcome")
+		case slices.Contains(data.Drop, e.Column):
+			e.errorf(at, "it reads column %q, which data.drop excludes; remove one of the two", e.Column)
+		case len(data.Columns) > 0 && !d.task.Encoded && !slices.Contains(data.Columns, e.Column):
+			e.errorf(at, "it reads column %q, which data.columns does not list%s", e.Column,
+				config.DidYouMean(e.Column, data.Columns))
+		}
+		for _, v := range e.Values {
+			if e.Kind == OneHot && slices.Contains(data.Missing, v) {
+				e.errorf("values", "%q is both a value and a missing marker (data.missing)", v)
+			}
+		}
 	}
-	return m
 }
 
 // checkCost reports features whose cost needs figures that the file does not give.
-func (d *decoder) checkCost(t *Task, m mapping, features []mapping) {
+func (d *decoder) checkCost() {
 	var lacking []string
 	need := ""
-	for i := range t.Features {
-		f := &t.Features[i]
-		if what := t.Cost.lacks(f, features[i]); f.Actionable && what != "" {
+	for _, e := range d.features {
+		if what := d.task.Cost.lacks(e); e.Actionable && what != "" {
 			need = what
-			lacking = append(lacking, f.Name)
+			lacking = append(lacking, e.Name)
 		}
 	}
 	if lacking != nil {
-		d.errorf(m.Place("weights"), "%s needs %s of every number that people can change, and these have none: %s; "+
-			"`cfq task init` makes them from data", string(t.Cost.Weights), need, clause(message.List(lacking, 20)))
+		d.Errorf(d.cost.Place("weights"), "%s needs %s of every number that people can change, and these have none: %s; "+
+			"`cfq task init` makes them from data", string(d.task.Cost.Weights), need, clause(message.List(lacking, 20)))
 	}
 }
 
-// lacks says which figures the weight of f needs that f does not have; "" when none.
-func (c *Cost) lacks(f *Feature, m mapping) (need string) {
+// lacks says which figures the weight of a feature needs that it does not have; "" when none.
+func (c *Cost) lacks(e entry) (need string) {
 	switch {
-	case !f.Kind.IsNumber():
-	case c.Weights == InverseMAD && f.MAD == 0 && !m.Has("mad"):
+	case !e.Kind.IsNumber():
+	case c.Weights == InverseMAD && e.MAD == 0 && !e.Has("mad"):
 		return "the mad"
-	case c.Weights == InverseRange && f.Quantiles == nil && len(f.Levels) < 2 &&
-		(math.IsInf(f.Bounds[0], 0) || math.IsInf(f.Bounds[1], 0)):
+	case c.Weights == InverseRange && e.Quantiles == nil && len(e.Levels) < 2 &&
+		(math.IsInf(e.Bounds[0], 0) || math.IsInf(e.Bounds[1], 0)):
 		return "quantiles, or bounds on both sides,"
 	}
 	return ""
 }
 
-// checkNames reports names that occur twice or that refer to nothing.
-func (d *decoder) checkNames(t *Task, data mapping, features []mapping) {
-	seen := map[string]bool{}
-	for i := range t.Features {
-		f, m := &t.Features[i], features[i]
-		if f.Name != "" && seen[f.Name] {
-			d.errorf(m.Place("name"),
-				"a feature named %q is listed above; names must differ (use column to read a column twice)", f.Name)
-		}
-		seen[f.Name] = true
-		if f.Column == "" {
-			continue
-		}
-		at := m.Place("name")
-		if m.Has("column") {
-			at = m.Place("column")
-		}
-		switch {
-		case f.Column == t.Data.Label:
-			d.errorf(at, "feature %q reads the label column: the model would be given the outcome", f.Name)
-		case slices.Index(t.Data.Drop, f.Column) >= 0:
-			d.errorf(at, "feature %q reads column %q, which data.drop excludes; remove one of the two", f.Name, f.Column)
-		case len(t.Data.Columns) > 0 && !t.Encoded && slices.Index(t.Data.Columns, f.Column) < 0:
-			d.errorf(at, "feature %q reads column %q, which data.columns does not list%s", f.Name, f.Column, didYouMean(f.Column,
-				t.Data.Columns))
-		}
-		for _, v := range f.Values {
-			if f.Kind == OneHot && slices.Index(t.Data.Missing, v) >= 0 {
-				d.errorf(m.Place("values"), "feature %q: %q is both a value and a missing marker (data.missing)", f.Name, v)
-			}
-		}
-	}
-	if t.Data.Label != "" && !data.Has("favourable") {
-		d.errorf(data.Place("label"), "data.label needs data.favourable, the label value that is the favourable outcome")
-	}
-	if data.Has("favourable") && !data.Has("label") {
-		d.errorf(data.Place("favourable"), "data.favourable needs data.label, the column of the outcome")
-	}
-	if data.Has("favourable") && slices.Index(t.Data.Missing, t.Data.Favourable) >= 0 {
-		d.errorf(data.Place("favourable"), "%q is both the favourable label and a missing marker (data.missing)",
-			t.Data.Favourable)
-	}
-	d.checkColumns(t, data)
+// entry is a feature with the places of its keys.
+type entry struct {
+	*Feature
+	mapping
+	d *decoder
 }
 
-func (d *decoder) checkColumns(t *Task, data mapping) {
-	cols := t.Data.Columns
-	if len(cols) == 0 {
+// errorf notes a mistake of the feature at one of its keys; at "", of the whole feature.
+func (e entry) errorf(key, format string, args ...any) {
+	e.d.Errorf(e.Place(key), "feature %q: "+format, append([]any{e.Name}, args...)...)
+}
+
+// feature decodes and checks a feature as far as that does not depend on others.
+func (d *decoder) feature(n ast.Node, f *Feature) {
+	e := entry{f, d.mapping(n, "a feature", d.featureKeys(d.task, f)), d}
+	d.features = append(d.features, e)
+	if e.Has("bounds") {
+		if seq, ok := e.At["bounds"].(*ast.SequenceNode); ok && len(seq.Values) == 2 {
+			e.side(0, seq.Values[0])
+			e.side(1, seq.Values[1])
+		} else {
+			d.Errorf(e.At["bounds"], "this must be a pair [lo, hi]; null leaves a side open")
+		}
+	}
+	e.checkBounds()
+	f.Column = cmp.Or(f.Column, f.Name)
+	f.Width = 1
+	switch f.Kind {
+	case OneHot:
+		f.Width = len(f.Values)
+	case Thermometer:
+		f.Width = max(f.places()-1, 0)
+	}
+	e.validate()
+}
+
+// side stores one side of bounds: null, a number, or a percentile such as 99%.
+func (e entry) side(i int, n ast.Node) {
+	if _, open := n.(*ast.NullNode); open {
 		return
 	}
-	seen := map[string]bool{}
-	for _, c := range cols {
-		if seen[c] {
-			d.errorf(data.Place("columns"), "column %q is listed twice", c)
-		}
-		seen[c] = true
+	text, percent := "", false
+	if s, ok := n.(*ast.StringNode); ok {
+		text, percent = strings.CutSuffix(s.Value, "%")
 	}
-	refer := func(key, column string) {
-		if column != "" && slices.Index(cols, column) < 0 {
-			d.errorf(data.Place(key), "data.%s names column %q, which data.columns does not list%s", key, column,
-				didYouMean(column, cols))
-		}
+	if !percent {
+		e.d.Number(&e.Bounds[i]).Read(n)
+		return
 	}
-	refer("label", t.Data.Label)
-	for _, c := range t.Data.Drop {
-		refer("drop", c)
-	}
-	for _, c := range t.Data.Subgroups {
-		refer("subgroups", c)
-	}
-	for _, c := range t.Data.Filter {
-		refer("filter", c.Column)
+	switch p, ok := Number(strings.TrimSpace(text)); {
+	case !ok || p < 0 || p > 100:
+		e.d.Errorf(n, "%q is no percentile; write one from \"0%%\" to \"100%%\"", text+"%")
+	case len(e.Quantiles) < 2:
+		e.d.Errorf(n, "feature %q: the percentile %q needs the feature's quantiles; `cfq task init` makes them from data, "+
+			"or give a number", e.Name, text+"%")
+	default:
+		e.Bounds[i] = e.quantile(p / 100)
 	}
 }
 
-// featureList reads a list of features: their indices, with their places.
-func (d *decoder) featureList(n ast.Node, t *Task) map[int]ast.Node {
-	nodes := []ast.Node{n}
-	if seq, ok := n.(*ast.SequenceNode); ok {
-		nodes = seq.Values
+func (e entry) checkBounds() {
+	if lo, hi := e.Bounds[0], e.Bounds[1]; lo > hi {
+		e.d.Errorf(e.Place("bounds"), "no value lies between %v and %v; write [lo, hi] with lo <= hi", lo, hi)
 	}
-	listed := map[int]ast.Node{}
-	for _, v := range nodes {
-		name, ok := d.Text(v)
+}
+
+// validate reports what is impossible within one feature and fills in Levels.
+func (e entry) validate() {
+	if e.Has("mutable") && !e.Mutable {
+		if e.Has("actionable") && e.Actionable {
+			e.errorf("mutable", "it is actionable and never changes (mutable: false); keep one of the two")
+		}
+		e.Actionable = false
+	}
+	if e.Has("name") && strings.TrimSpace(e.Name) == "" {
+		e.d.Errorf(e.Place("name"), "the name is empty")
+	}
+	if e.Kind == "" {
+		return
+	}
+	if e.Has("mean") != e.Has("std") && e.Kind.IsNumber() {
+		e.errorf("", "mean and std belong together; give both, or neither for an input that is not standardised")
+	}
+	e.checkApplies()
+	switch e.Kind {
+	case Binary:
+		e.checkBinary()
+	case OneHot:
+		e.checkOneHot()
+	case Ordinal:
+		e.checkOrdinal()
+	case Thermometer:
+		e.checkThermometer()
+	}
+	for _, s := range e.Shares {
+		if s < 0 || s > 1 {
+			e.errorf("shares", "a share lies between 0 and 1, not at %v", s)
+		}
+	}
+	if e.Has("quantiles") && len(e.Quantiles) < 2 {
+		e.errorf("quantiles", "quantiles are two numbers or more, from the least value to the greatest")
+	}
+	if !slices.IsSorted(e.Quantiles) {
+		e.errorf("quantiles", "quantiles ascend, from the least value to the greatest")
+	}
+}
+
+// checkApplies reports keys that mean nothing for the kind of the feature.
+func (e entry) checkApplies() {
+	for key := range e.At {
+		if !e.Kind.has(key) {
+			e.errorf(key, "%q means nothing for kind %s; remove it", key, string(e.Kind))
+		}
+	}
+	if e.Kind != OneHot || e.Ordered {
+		return
+	}
+	for _, key := range []string{"max_increase", "max_decrease", "max_change"} {
+		if e.Has(key) {
+			e.errorf(key, "%q needs values that stand in an order; say so with ordered: true, or remove it", key)
+		}
+	}
+	if e.Direction != Any {
+		e.errorf("direction", "a direction needs values that stand in an order; say so with ordered: true, or remove it")
+	}
+}
+
+func (e entry) checkBinary() {
+	if !e.Has("one") {
+		e.errorf("", "a binary feature needs the key \"one\", the value that becomes 1")
+	}
+	if e.Has("zero") && e.Zero == e.One {
+		e.errorf("zero", "zero and one are the same value")
+	}
+	if e.Shares != nil && len(e.Shares) != 1 {
+		e.errorf("shares", "a binary feature has one share, that of %q", e.One)
+	}
+}
+
+func (e entry) checkOneHot() {
+	if len(e.Values) == 0 {
+		e.errorf("values", "a one-hot feature needs its values, in the order of the model's inputs")
+		return
+	}
+	e.checkDistinct()
+	sum := 0.0
+	for _, s := range e.Shares {
+		sum += s
+	}
+	if e.Shares != nil && len(e.Shares) != len(e.Values) {
+		e.errorf("shares", "%d shares for %d values", len(e.Shares), len(e.Values))
+	} else if sum > 1.01 { // shares may be rounded
+		e.errorf("shares", "the shares add up to %.6g, more than 1", sum)
+	}
+	named := slices.Collect(maps.Keys(e.Transitions))
+	for _, to := range e.Transitions {
+		named = append(named, to...)
+	}
+	slices.Sort(named)
+	for _, v := range slices.Compact(named) {
+		if !slices.Contains(e.Values, v) {
+			e.errorf("transitions", "transitions name %q, which is not among its values%s", v, config.DidYouMean(v, e.Values))
+		}
+	}
+}
+
+func (e entry) checkOrdinal() {
+	if len(e.Values) == 0 {
+		if e.Has("values") || !e.Has("step") || math.IsInf(e.Bounds[0], 0) || math.IsInf(e.Bounds[1], 0) {
+			e.errorf("", "an ordinal feature needs its values, or bounds [lo, hi] and step")
+		}
+		if e.Subgroup {
+			e.errorf("subgroup", "an ordinal feature needs its values to name subgroups")
+		}
+		return
+	}
+	e.checkDistinct()
+	for _, v := range e.Values {
+		x, ok := Number(v)
 		if !ok {
-			continue
+			e.errorf("values", "the values of an ordinal feature are numbers, and %q is none", v)
+			return
 		}
-		i := d.featureNamed(v, name, t)
-		if _, twice := listed[i]; twice && i >= 0 {
-			d.errorf(v, "%q is listed twice", name)
+		e.Levels = append(e.Levels, x)
+	}
+	slices.Sort(e.Levels)
+	if len(slices.Compact(slices.Clone(e.Levels))) != len(e.Levels) {
+		e.errorf("values", "two of the values are the same number")
+	}
+}
+
+func (e entry) checkThermometer() {
+	switch {
+	case e.Values != nil && e.Thresholds != nil:
+		e.errorf("thresholds", "a thermometer has values or thresholds, not both")
+		return
+	case len(e.Thresholds) > 0:
+		for i := 1; i < len(e.Thresholds); i++ {
+			if e.Thresholds[i] <= e.Thresholds[i-1] {
+				e.errorf("thresholds", "thresholds ascend, and %v does not follow %v", e.Thresholds[i], e.Thresholds[i-1])
+			}
 		}
-		if i >= 0 {
-			listed[i] = v
+	case len(e.Values) < 2:
+		e.errorf("", "a thermometer needs thresholds, or two values or more in ascending order, the first of which is all zeros")
+		return
+	default:
+		e.checkDistinct()
+	}
+	if e.Shares != nil && len(e.Shares) != e.Width {
+		e.errorf("shares", "%d shares, and %d values above the lowest; give the share of the rows that reach each",
+			len(e.Shares), e.Width)
+	}
+	if !slices.IsSortedFunc(e.Shares, func(a, b float64) int { return cmp.Compare(b, a) }) {
+		e.errorf("shares", "shares of a thermometer descend: who reaches a value has reached those before it")
+	}
+}
+
+func (e entry) checkDistinct() {
+	for i, v := range e.Values {
+		if slices.Contains(e.Values[:i], v) {
+			e.errorf("values", "the value %q is listed twice", v)
+		}
+		if v == "" {
+			e.errorf("values", "a value is empty; an empty field is a missing value and encoded as all zeros")
 		}
 	}
-	return listed
 }
 
 // featureNamed returns the index of a feature, -1 and a mistake at n when there is none of that name.
-func (d *decoder) featureNamed(n ast.Node, name string, t *Task) int {
-	i := slices.IndexFunc(t.Features, func(f Feature) bool { return f.Name == name })
+func (d *decoder) featureNamed(n ast.Node, name string) int {
+	i := slices.IndexFunc(d.task.Features, func(f Feature) bool { return f.Name == name })
 	if i < 0 {
-		d.errorf(n, "there is no feature %q%s", name, didYouMean(name, featureNames(t.Features)))
+		d.Errorf(n, "there is no feature %q%s", name, config.DidYouMean(name, featureNames(d.task.Features)))
 	}
 	return i
 }
@@ -987,362 +729,225 @@ func featureNames(features []Feature) []string {
 	return names
 }
 
-// pairs is the map of a link with its places.
-type pairs struct {
-	list []Pair
-	at   []ast.Node // of the keys
-}
-
-func (d *decoder) linkKeys(l *Link, p *pairs) []key {
-	return []key{
-		{Name: "from", Value: d.text(&l.From), Fallback: required},
-		{Name: "to", Value: d.text(&l.To), Fallback: required},
-		{Name: "scale", Value: d.number(&l.Scale)},
-		{Name: "map", Value: d.pairs(p)},
-	}
-}
-
-// pairs reads a mapping of raw values to raw values.
-func (d *decoder) pairs(p *pairs) value {
-	return value{Read: func(n ast.Node) {
-		node, ok := n.(*ast.MappingNode)
-		if !ok {
-			d.errorf(n, "map must give the value of one feature for values of another, as {Masters: 14}, not %s", d.describe(n))
-			return
-		}
-		for _, kv := range node.Values {
-			from, ok1 := d.Key(kv.Key)
-			to, ok2 := d.Text(kv.Value)
-			if ok1 && ok2 {
-				p.list, p.at = append(p.list, Pair{from, to}), append(p.at, ast.Node(kv.Key))
-			}
-		}
-		if len(node.Values) == 0 {
-			d.errorf(n, "the map is empty")
-		}
-	}, Form: mapOf(scalarForm)}
-}
-
 // links reads and checks the links, once the features are known.
-func (d *decoder) links(n ast.Node, t *Task, features []mapping) {
-	if n == nil {
-		return
-	}
-	var places []mapping
+func (d *decoder) links(n ast.Node) {
 	d.List(n, "links", func(_ int, n ast.Node) {
 		var l Link
-		var p pairs
-		m := d.mapping(n, "a link", d.linkKeys(&l, &p))
-		if m.Has("from") && m.Has("to") && d.link(&l, &p, m, t, features) {
-			t.Links = append(t.Links, l)
-			places = append(places, m)
+		m := d.mapping(n, "a link", d.linkKeys(&l))
+		if !m.Has("from") || !m.Has("to") || !d.link(&l, m) {
+			return
 		}
-	})
-	for i := range t.Links {
-		d.checkLinkPair(t.Links[:i+1], places[i])
-	}
-	d.checkCircle(t.Links, places)
-}
-
-// link checks one link and puts its map into order. It says whether both features are there.
-func (d *decoder) link(l *Link, p *pairs, m mapping, t *Task, features []mapping) bool {
-	i, j := d.featureNamed(m.Place("from"), l.From, t), d.featureNamed(m.Place("to"), l.To, t)
-	if i < 0 || j < 0 {
-		return false
-	}
-	from, to := &t.Features[i], &t.Features[j]
-	switch {
-	case i == j:
-		d.errorf(m.Place("to"), "%q is linked to itself; from and to are two features", l.To)
-		return false
-	case to.Actionable:
-		d.errorf(m.Place("to"), "%q changes with %q and is actionable, too; set actionable: false on it, or remove the link",
-			l.To, l.From)
-	case features[j].Has("mutable") && !to.Mutable:
-		d.errorf(m.Place("to"), "%q never changes (mutable: false), and %q is linked to it; remove one of the two", l.To,
-			l.From)
-	}
-	switch {
-	case m.Has("scale") == m.Has("map"):
-		d.errorf(m.Node, "a link needs scale or map, one of the two")
-	case m.Has("map"):
-		d.checkMap(l, p, from, to)
-	case l.Scale == 0:
-		d.errorf(m.Place("scale"), "scale must not be 0: it is what %q changes by for each unit of %q", l.To, l.From)
-	case !from.Kind.IsNumber() || !to.Kind.IsNumber():
-		d.errorf(m.Place("scale"), "scale is between numbers, and %q is %s; write a map", notNumber(from, to).Name,
-			clause(notNumber(from, to).Kind))
-	}
-	return true
-}
-
-func notNumber(a, b *Feature) *Feature {
-	if a.Kind.IsNumber() {
-		return b
-	}
-	return a
-}
-
-// checkMap reports entries that either feature does not know, and sorts them.
-func (d *decoder) checkMap(l *Link, p *pairs, from, to *Feature) {
-	ranks := map[float64]Pair{}
-	for i, e := range p.list {
-		rank, name, why := from.rank(e.From)
-		if why == "" {
-			if _, twice := ranks[rank]; twice {
-				why = "it stands in the map twice"
+		links := d.task.Links
+		for _, o := range links {
+			switch {
+			case o.To != l.To:
+			case o.From == l.From:
+				d.Errorf(m.Place("from"), "the link from %q to %q is given twice; keep one", l.From, l.To)
+				return
+			case o.Map != nil || l.Map != nil:
+				d.Errorf(m.Place("to"), "%q has two sources, %q and %q; only scales add up, a map is the only link to its "+
+					"feature", l.To, o.From, l.From)
+				return
 			}
 		}
-		if why != "" {
-			d.errorf(p.at[i], "%q is no value that %q can be mapped from: %s", e.From, l.From, clause(why))
-			continue
-		}
-		if why := to.refuses(e.To); why != "" {
-			d.errorf(p.at[i], "%q is mapped to %q, which %q cannot be: %s", e.From, e.To, l.To, clause(why))
-		}
-		ranks[rank] = Pair{name, e.To}
-	}
-	for _, r := range slices.Sorted(maps.Keys(ranks)) {
-		l.Map = append(l.Map, ranks[r])
-	}
-}
-
-// rank returns where a raw value stands among the feature's, and how the feature writes it; or why it is none of them.
-func (f *Feature) rank(raw string) (rank float64, name, why string) {
-	if why := f.refuses(raw); why != "" {
-		return 0, "", why
-	}
-	switch f.Kind {
-	case Numeric, Ordinal:
-		v, _ := Number(raw)
-		return v, raw, ""
-	case Binary:
-		if same(raw, f.One) {
-			return 1, f.One, ""
-		}
-		return 0, f.zeroName(), ""
-	}
-	i := slices.IndexFunc(f.placeNames(), func(s string) bool { return same(raw, s) })
-	if i < 0 {
-		return 0, "", "one of: " + message.List(f.placeNames(), 20)
-	}
-	return float64(i), f.placeName(i), ""
-}
-
-// refuses says why a raw value is none of the feature's; "" when it is one.
-func (f *Feature) refuses(raw string) string {
-	if raw == "" {
-		return "an empty value is a missing one"
-	}
-	x := make([]float32, f.Width)
-	if err := f.Encode(raw, x); err != nil {
-		return err.Error()
-	}
-	if math.IsInf(float64(x[0]), 0) {
-		return "it is too large"
-	}
-	return ""
-}
-
-// checkLinkPair holds the last link against those before it.
-func (d *decoder) checkLinkPair(links []Link, m mapping) {
-	l := links[len(links)-1]
-	for _, o := range links[:len(links)-1] {
-		switch {
-		case o.To != l.To:
-		case o.From == l.From:
-			d.errorf(m.Place("from"), "the link from %q to %q is given twice; keep one", l.From, l.To)
-			return
-		case o.Map != nil || l.Map != nil:
-			d.errorf(m.Place("to"), "%q has two sources, %q and %q; only scales add up, a map is the only link to its feature",
-				l.To, o.From, l.From)
-			return
-		}
-	}
-}
-
-// checkCircle reports the first circle.
-func (d *decoder) checkCircle(links []Link, places []mapping) {
-	for i, l := range links {
-		if way := wayBack(links, l.To, l.From, nil); way != nil {
-			d.errorf(places[i].Node, "the links go round in a circle: %s; remove one of them",
+		if way := wayBack(links, l.To, l.From, map[string]bool{}); way != nil {
+			d.Errorf(m.Node, "the links go round in a circle: %s; remove one of them",
 				clause(message.Legible(l.From)+" -> "+strings.Join(way, " -> ")))
 			return
 		}
-	}
+		d.task.Links = append(links, l)
+	})
 }
 
-// wayBack returns the features on a way along the links, nil when there is none.
-func wayBack(links []Link, from, to string, seen []string) []string {
+// wayBack returns the features on a way along the links that visits none of seen, nil when there is none.
+func wayBack(links []Link, from, to string, seen map[string]bool) []string {
 	if from == to {
 		return []string{message.Legible(to)}
 	}
-	if slices.Contains(seen, from) {
-		return nil
-	}
 	for _, l := range links {
-		if l.From != from {
+		if l.From != from || seen[l.To] {
 			continue
 		}
-		if way := wayBack(links, l.To, to, append(seen, from)); way != nil {
+		seen[l.To] = true
+		if way := wayBack(links, l.To, to, seen); way != nil {
 			return append([]string{message.Legible(from)}, way...)
 		}
 	}
 	return nil
 }
 
-// conditionList is the texts of conditions with their places.
-type conditionList struct {
-	texts []string
-	at    []ast.Node
-}
-
-// ruleTexts are the parts of a rule that is a mapping.
-type ruleTexts struct {
-	when, then conditionList
-	of         ast.Node
-}
-
-func (d *decoder) ruleKeys(r *Rule, p *ruleTexts) []key {
-	return []key{
-		{Name: "if", Value: d.conditions(&p.when)},
-		{Name: "then", Value: d.conditions(&p.then)},
-		{Name: "at_most", Value: d.count(&r.AtMost).With("minimum", 1)},
-		{Name: "of", Value: value{Read: func(n ast.Node) { p.of = n }, Form: config.ListOf(scalarForm)}},
+// link checks one link and reads its map. It says whether both features are there.
+func (d *decoder) link(l *Link, m mapping) bool {
+	i, j := d.featureNamed(m.Place("from"), l.From), d.featureNamed(m.Place("to"), l.To)
+	if i < 0 || j < 0 {
+		return false
 	}
-}
-
-// conditions reads a text or a list of texts.
-func (d *decoder) conditions(l *conditionList) value {
-	return value{Read: func(n ast.Node) {
-		nodes := []ast.Node{n}
-		if seq, ok := n.(*ast.SequenceNode); ok {
-			nodes = seq.Values
-		}
-		for _, v := range nodes {
-			if s, ok := d.Text(v); ok {
-				l.texts, l.at = append(l.texts, strings.TrimSpace(s)), append(l.at, v)
-			}
-		}
-	}, Form: oneOrMore(func() schema { return schema{"type": "string"} })}
-}
-
-// conditionsForm is the list of constraints.
-func conditionsForm() schema {
-	rule := func(needed ...string) func() schema {
-		return func() schema {
-			d := newDecoder("")
-			s := object("A constraint of `constraints`", d.ruleKeys(&Rule{}, &ruleTexts{}))()
-			for name := range s["properties"].(schema) {
-				if name != needed[0] && name != needed[1] {
-					delete(s["properties"].(schema), name)
-				}
-			}
-			s["required"] = needed
-			return s
-		}
+	from, to := d.features[i], d.features[j]
+	switch {
+	case i == j:
+		d.Errorf(m.Place("to"), "%q is linked to itself; from and to are two features", l.To)
+		return false
+	case to.Actionable:
+		d.Errorf(m.Place("to"), "%q changes with %q and is actionable, too; set actionable: false on it, or remove the link",
+			l.To, l.From)
+	case to.Has("mutable") && !to.Mutable:
+		d.Errorf(m.Place("to"), "%q never changes (mutable: false), and %q is linked to it; remove one of the two", l.To,
+			l.From)
 	}
-	return config.ListOf(anyOf(func() schema { return schema{"type": "string"} }, rule("if", "then"), rule("at_most",
-		"of")))()
+	category := from
+	if from.Kind.IsNumber() {
+		category = to
+	}
+	switch {
+	case m.Has("scale") == m.Has("map"):
+		d.Errorf(m.Node, "a link needs scale or map, one of the two")
+	case m.Has("map"):
+		d.linkMap(l, m.At["map"], from.Feature, to.Feature)
+	case l.Scale == 0:
+		d.Errorf(m.Place("scale"), "scale must not be 0: it is what %q changes by for each unit of %q", l.To, l.From)
+	case !category.Kind.IsNumber():
+		d.Errorf(m.Place("scale"), "scale is between numbers, and %q is %s; write a map", category.Name,
+			string(category.Kind))
+	}
+	return true
+}
+
+// linkMap reads the map of a link, reports entries that either feature does not know, and sorts the others.
+func (d *decoder) linkMap(l *Link, n ast.Node, from, to *Feature) {
+	node, ok := n.(*ast.MappingNode)
+	if !ok {
+		d.Errorf(n, "map must give the value of one feature for values of another, as {Masters: 14}, not %s", d.Describe(n))
+		return
+	}
+	if len(node.Values) == 0 {
+		d.Errorf(n, "the map is empty")
+	}
+	ranks := map[float64]Pair{}
+	for _, kv := range node.Values {
+		key, ok1 := d.Key(kv.Key)
+		value, ok2 := d.ReadText(kv.Value)
+		if !ok1 || !ok2 {
+			continue
+		}
+		rank, name, why := from.rank(key)
+		if _, twice := ranks[rank]; twice && why == "" {
+			why = "it stands in the map twice"
+		}
+		if why != "" {
+			d.Errorf(kv.Key, "%q is no value that %q can be mapped from: %s", key, l.From, clause(why))
+			continue
+		}
+		if why := to.refuses(value); why != "" {
+			d.Errorf(kv.Key, "%q is mapped to %q, which %q cannot be: %s", key, value, l.To, clause(why))
+		}
+		ranks[rank] = Pair{name, value}
+	}
+	for _, r := range slices.Sorted(maps.Keys(ranks)) {
+		l.Map = append(l.Map, ranks[r])
+	}
 }
 
 // rules reads and checks the constraints, once the features are known.
-func (d *decoder) rules(n ast.Node, t *Task) {
-	if n == nil {
-		return
-	}
+func (d *decoder) rules(n ast.Node) {
 	seen := map[string]bool{}
-	g := newGrammar(t)
+	g := newGrammar(d.task)
 	d.List(n, "constraints", func(_ int, n ast.Node) {
 		before := len(d.Errs)
-		r := d.rule(n, t, g)
+		r := d.rule(n, g)
 		switch {
 		case len(d.Errs) > before:
 			return
 		case seen[r.Text]:
-			d.errorf(n, "the constraint %q is given twice; keep one", r.Text)
+			d.Errorf(n, "the constraint %q is given twice; keep one", r.Text)
 		}
 		seen[r.Text] = true
-		t.Rules = append(t.Rules, r)
+		d.task.Rules = append(d.task.Rules, r)
 	})
 }
 
-func (d *decoder) rule(n ast.Node, t *Task, g *grammar) Rule {
-	if _, ok := n.(*ast.MappingNode); !ok {
-		var l conditionList
-		d.conditions(&l).Read(n)
-		if _, list := n.(*ast.SequenceNode); list {
-			d.errorf(n, "each constraint is an entry of its own, not a list of them")
-			return Rule{}
-		}
-		return Rule{Text: strings.Join(l.texts, ""), Then: d.inequalities(l, g)}
+func (d *decoder) rule(n ast.Node, g *grammar) (r Rule) {
+	switch n.(type) {
+	case *ast.SequenceNode:
+		d.Errorf(n, "each constraint is an entry of its own, not a list of them")
+		return r
+	case *ast.MappingNode:
+	default:
+		r.Then, r.Text = d.inequalities(n, g)
+		return r
 	}
 	before := len(d.Errs)
-	var r Rule
-	var p ruleTexts
-	m := d.mapping(n, "a constraint", d.ruleKeys(&r, &p))
+	m := d.mapping(n, "a constraint", d.ruleKeys(&r))
 	implies, subset := m.Has("if") || m.Has("then"), m.Has("at_most") || m.Has("of")
 	switch {
 	case len(d.Errs) > before:
 	case implies && subset:
-		d.errorf(m.Node, "a constraint is if and then, or at_most and of, not both")
-	case implies && m.Has("if") && m.Has("then"):
-		r.If, r.Then = d.inequalities(p.when, g), d.inequalities(p.then, g)
-		r.Text = fmt.Sprintf("if %s then %s", strings.Join(p.when.texts, " and "), strings.Join(p.then.texts, " and "))
-		if len(r.If) == 0 && len(p.when.texts) == 0 || len(r.Then) == 0 && len(p.then.texts) == 0 {
-			d.errorf(m.Node, "if and then need a condition each")
+		d.Errorf(m.Node, "a constraint is if and then, or at_most and of, not both")
+	case m.Has("if") && m.Has("then"):
+		var when, then string
+		r.If, when = d.inequalities(m.At["if"], g)
+		r.Then, then = d.inequalities(m.At["then"], g)
+		r.Text = fmt.Sprintf("if %s then %s", when, then)
+		if len(config.Nodes(m.At["if"])) == 0 || len(config.Nodes(m.At["then"])) == 0 {
+			d.Errorf(m.Node, "if and then need a condition each")
 		}
 	case implies:
-		d.errorf(m.Node, "if and then belong together; what always holds is a text of its own")
+		d.Errorf(m.Node, "if and then belong together; what always holds is a text of its own")
 	case m.Has("at_most") && m.Has("of"):
-		d.subset(&r, m, &p, t)
+		d.subset(&r, m)
 	case subset:
-		d.errorf(m.Node, "at_most and of belong together")
+		d.Errorf(m.Node, "at_most and of belong together")
 	default:
-		d.errorf(m.Node,
+		d.Errorf(m.Node,
 			"a constraint is a text such as \"debt <= 0.5 * income\", {if: ..., then: ...} or {at_most: 2, of: [...]}")
 	}
 	return r
 }
 
-// subset reads the features of which an action changes some only.
-func (d *decoder) subset(r *Rule, m mapping, p *ruleTexts, t *Task) {
-	if _, ok := p.of.(*ast.SequenceNode); !ok {
-		d.errorf(p.of, "of must be a list of features, not %s", d.describe(p.of))
-		return
-	}
+// subset reads the features of which an action changes some only, in the order of the features.
+func (d *decoder) subset(r *Rule, m mapping) {
 	before := len(d.Errs)
-	for _, i := range slices.Sorted(maps.Keys(d.featureList(p.of, t))) {
-		r.Of = append(r.Of, t.Features[i].Name)
-	}
+	listed := map[int]bool{}
+	d.List(m.At["of"], "of", func(_ int, n ast.Node) {
+		name, ok := d.ReadText(n)
+		if !ok {
+			return
+		}
+		i := d.featureNamed(n, name)
+		if listed[i] && i >= 0 {
+			d.Errorf(n, "%q is listed twice", name)
+		}
+		listed[i] = true
+	})
 	if len(d.Errs) > before {
 		return
 	}
-	switch {
-	case r.AtMost == 0:
-		d.errorf(m.Place("at_most"), "at_most must be 1 or more; actionable: false forbids any change of a feature")
-	case r.AtMost >= len(r.Of):
-		d.errorf(m.Place("at_most"), "at_most %d of %d features is no limit", r.AtMost, len(r.Of))
+	for _, i := range slices.Sorted(maps.Keys(listed)) {
+		r.Of = append(r.Of, d.task.Features[i].Name)
+	}
+	if r.AtMost >= len(r.Of) {
+		d.Errorf(m.Place("at_most"), "at_most %d of %d features is no limit", r.AtMost, len(r.Of))
 	}
 	r.Text = fmt.Sprintf("at most %d of %s", r.AtMost, strings.Join(r.Of, ", "))
 }
 
-// inequalities reads conditions; mistakes are noted where their text stands.
-func (d *decoder) inequalities(l conditionList, g *grammar) []Inequality {
-	var all []Inequality
-	seen := map[string]bool{}
-	for i, text := range l.texts {
-		if seen[text] {
-			d.errorf(l.at[i], "the condition %q is given twice; keep one", text)
+// inequalities reads a condition or a list of them, with their text; mistakes are noted where they stand.
+func (d *decoder) inequalities(n ast.Node, g *grammar) (all []Inequality, text string) {
+	var texts []string
+	for _, n := range config.Nodes(n) {
+		text, ok := d.ReadText(n)
+		if text = strings.TrimSpace(text); !ok {
 			continue
 		}
-		seen[text] = true
+		if slices.Contains(texts, text) {
+			d.Errorf(n, "the condition %q is given twice; keep one", text)
+			continue
+		}
+		texts = append(texts, text)
 		read, err := g.parse(text)
 		if err != nil {
-			d.errorf(l.at[i], "constraint %s: %s", message.Quote(text), clause(err.Error()))
-			continue
+			d.Errorf(n, "constraint %q: %s", text, clause(err.Error()))
 		}
 		all = append(all, read...)
 	}
-	return all
+	return all, strings.Join(texts, " and ")
 }

@@ -88,7 +88,7 @@ links:
 		{
 			"  - {from: years, to: grade, scale: 1}\n  - {from: grade, to: band, map: {1: 10}}\n  - {from: band, to: " +
 				"years, map: {10: 1}}",
-			`11:5: the links go round in a circle: years -> grade -> band -> years; remove one of them`,
+			`13:5: the links go round in a circle: band -> years -> grade -> band; remove one of them`,
 		},
 		{"  {from: age, to: years, scale: 1}", `links must be a list, not a mapping`},
 	} {

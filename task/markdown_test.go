@@ -19,15 +19,16 @@ type section struct {
 }
 
 func sections() []section {
-	d, t := newDecoder(""), &Task{}
+	t := &Task{}
+	d := newDecoder("", t)
 	all := []section{
-		{"The task file", d.taskKeys(t, &parts{})},
+		{"The task file", d.taskKeys(t)},
 		{"`data`", d.dataKeys(&t.Data)},
 		{"A condition of `data.filter`", d.filterKeys(&Condition{})},
 		{"`target`", d.targetKeys(&t.Target)},
-		{"A feature of `features`", d.featureKeys(&Feature{}, &percents{})},
-		{"A link of `links`", d.linkKeys(&Link{}, &pairs{})},
-		{"A constraint of `constraints`", d.ruleKeys(&Rule{}, &ruleTexts{})},
+		{"A feature of `features`", d.featureKeys(t, &Feature{})},
+		{"A link of `links`", d.linkKeys(&Link{})},
+		{"A constraint of `constraints`", d.ruleKeys(&Rule{})},
 		{"`cost`", d.costKeys(&t.Cost)},
 		{"`sparsity`", d.sparsityKeys(&t.Sparsity)},
 	}
@@ -39,14 +40,14 @@ func sections() []section {
 
 // kindsOf names the kinds of feature that a key means something for.
 func kindsOf(key string) []string {
+	if Kind("").has(key) {
+		return []string{"all"}
+	}
 	var names []string
 	for _, k := range allKinds() {
-		if slices.Contains(applies(k), key) {
+		if k.has(key) {
 			names = append(names, string(k))
 		}
-	}
-	if names == nil {
-		return []string{"all"}
 	}
 	return names
 }
@@ -148,10 +149,7 @@ func TestMarkdownTellsTheDefaults(t *testing.T) {
 func TestMarkdownKinds(t *testing.T) {
 	want := map[string][]string{
 		"name": {"all"}, "weight": {"all"}, "actionable": {"all"}, "mean": {"numeric", "ordinal"},
-		"values": {"ordinal", "onehot", "thermometer"}, "direction": {
-			"numeric", "ordinal", "binary", "onehot",
-			"thermometer",
-		}, "transitions": {"onehot"},
+		"values": {"ordinal", "onehot", "thermometer"}, "direction": {"all"}, "transitions": {"onehot"},
 		"thresholds": {"thermometer"}, "ordered": {"onehot"}, "mad": {"numeric", "ordinal"},
 	}
 	for key, kinds := range want {

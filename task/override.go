@@ -48,7 +48,7 @@ type overrideReader struct {
 }
 
 func newOverrideReader(path string, t *Task) *overrideReader {
-	return &overrideReader{d: newDecoder(path), task: t, seen: map[[2]int]int{}}
+	return &overrideReader{d: newDecoder(path, t), task: t, seen: map[[2]int]int{}}
 }
 
 // overrideColumns are the columns that a table of overrides may have in addition to row and feature.
@@ -109,15 +109,15 @@ func (o *overrideReader) header(rec []string) bool {
 		at := fieldNode(name, 1, i+1)
 		switch {
 		case !slices.Contains(known, name):
-			o.d.errorf(at, "there is no column %q%s", name, didYouMean(name, known))
+			o.d.Errorf(at, "there is no column %q%s", name, config.DidYouMean(name, known))
 		case slices.Contains(o.columns, name):
-			o.d.errorf(at, "the column %q occurs twice", name)
+			o.d.Errorf(at, "the column %q occurs twice", name)
 		}
 		o.columns = append(o.columns, name)
 	}
 	for _, name := range known[:2] {
 		if !slices.Contains(o.columns, name) {
-			o.d.errorf(fieldNode("", 1, 1), "the column %q is missing", name)
+			o.d.Errorf(fieldNode("", 1, 1), "the column %q is missing", name)
 		}
 	}
 	return len(o.d.Errs) == 0
@@ -138,20 +138,20 @@ func (o *overrideReader) override(at ast.Node, fields map[string]ast.Node) {
 	d, before := o.d, len(o.d.Errs)
 	for _, name := range []string{"row", "feature"} {
 		if fields[name] == nil {
-			d.errorf(at, "the field %q is empty", name)
+			d.Errorf(at, "the field %q is empty", name)
 		}
 	}
 	if len(d.Errs) > before {
 		return
 	}
 	var row int
-	d.count(&row).Read(fields["row"])
-	i := d.featureNamed(fields["feature"], config.ScalarText(fields["feature"]), o.task)
+	d.Count(&row, 0).Read(fields["row"])
+	i := d.featureNamed(fields["feature"], config.ScalarText(fields["feature"]))
 	if len(d.Errs) > before {
 		return
 	}
 	if line, twice := o.seen[[2]int{row, i}]; twice {
-		d.errorf(at, "row %d and feature %q are given on line %d, too; keep one", row, o.task.Features[i].Name, line)
+		d.Errorf(at, "row %d and feature %q are given on line %d, too; keep one", row, o.task.Features[i].Name, line)
 		return
 	}
 	o.seen[[2]int{row, i}] = at.GetToken().Position.Line
@@ -164,30 +164,27 @@ func (o *overrideReader) override(at ast.Node, fields map[string]ast.Node) {
 
 // apply puts the fields in place of what the feature has, and checks them.
 func (o *overrideReader) apply(f *Feature, at ast.Node, fields map[string]ast.Node) {
-	d := o.d
-	m, was := mapping{Node: at, At: fields}, f.Actionable
-	var b percents
-	for _, k := range d.actionKeys(f, &b) {
-		if m.Has(k.Name) && slices.Contains(overrideColumns(), k.Name) {
-			k.Value.Read(m.At[k.Name])
+	e, was := entry{f, mapping{Node: at, At: fields}, o.d}, f.Actionable
+	for _, k := range o.d.actionKeys(o.task, f) {
+		if e.Has(k.Name) && k.Value.Read != nil {
+			k.Value.Read(e.At[k.Name])
 		}
 	}
 	for i, name := range []string{"min", "max"} {
-		if !m.Has(name) {
-			continue
+		if e.Has(name) {
+			e.side(i, e.At[name])
+			e.At["bounds"] = e.At[name]
 		}
-		d.side(m.At[name], i, &f.Bounds, &b)
-		m.At["bounds"] = m.At[name]
 	}
-	d.settle(f, &b, m)
-	d.checkApplies(f, m)
+	e.checkBounds()
+	e.checkApplies()
 	moves := o.task.Moves(f.Name)
-	if m.Has("actionable") && f.Actionable && moves {
-		d.errorf(m.Place("actionable"), "%q changes by a link, and cannot be actionable, too", f.Name)
+	if e.Has("actionable") && f.Actionable && moves {
+		o.d.Errorf(e.Place("actionable"), "%q changes by a link, and cannot be actionable, too", f.Name)
 	}
 	f.Mutable = f.Actionable || moves
-	if need := o.task.Cost.lacks(f, mapping{}); f.Actionable && !was && need != "" {
-		d.errorf(m.Place("actionable"),
+	if need := o.task.Cost.lacks(entry{Feature: f}); f.Actionable && !was && need != "" {
+		o.d.Errorf(e.Place("actionable"),
 			"the weights of the cost need %s of %q when it is actionable; `cfq task init` makes them from data", need, f.Name)
 	}
 }

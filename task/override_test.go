@@ -67,7 +67,7 @@ func TestMistakesInOverrides(t *testing.T) {
 		"row,feature,weight\n-1,income,3\n":   `o.csv:2:1: this must be a whole number, 0 or more`,
 		"row,feature,weight\n,income,3\n":     `o.csv:2:1: the field "row" is empty`,
 		"row,feature,weight\n1,income,0\n":    `o.csv:2:10: this must be above 0, not 0`,
-		"row,feature,weight\n1,income,much\n": `o.csv:2:10: this must be a number, not "much"`,
+		"row,feature,weight\n1,income,much\n": `o.csv:2:10: this must be a finite number, not "much"`,
 		"row,feature,step\n1,income,0\n":      `o.csv:2:10: this must be above 0, not 0`,
 		"row,feature,step\n1,housing,1\n": `o.csv:2:11: feature "housing": "step" means nothing for ` +
 			`kind onehot; remove it`,
@@ -86,7 +86,7 @@ func TestMistakesInOverrides(t *testing.T) {
 		"row,feature,actionable\n1,age,true\n":     `o.csv:2:7: "age" changes by a link, and cannot be actionable, too`,
 		"row,feature,weight\n1,income,3\n\n1,income,2\n": `o.csv:4:1: row 1 and feature "income" are given on line 2, ` +
 			`too; keep one`,
-		"row,feature,weight\n1,income,0\n2,debt,no\n": "this must be above 0, not 0\no.csv:3:8: this must be a " +
+		"row,feature,weight\n1,income,0\n2,debt,no\n": "this must be above 0, not 0\no.csv:3:8: this must be a finite " +
 			"number, not \"no\"",
 	} {
 		got, err := loadOverrides(t, task, table)

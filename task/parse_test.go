@@ -77,7 +77,7 @@ spartity: {}
 		`t.yaml:2:63: this must be a whole number, 0 or more`,
 		`t.yaml:2:15: data.label needs data.favourable`,
 		`t.yaml:4:23: "numric" is not known here; did you mean "numeric"?`,
-		`t.yaml:5:40: this must be a number, not ".nan"`,
+		`t.yaml:5:40: this must be a finite number, not ".nan"`,
 		`t.yaml:5:51: this must be above 0`,
 		`t.yaml:5:62: no value lies between 99 and 1`,
 		`t.yaml:5:77: this must be above 0`,
@@ -141,7 +141,7 @@ func TestParseRefuses(t *testing.T) {
 		},
 		"dropped feature": {
 			"version: 1\ndata: {drop: [a]}" + feature,
-			`t:3:19: feature "a" reads column "a", which data.drop excludes`,
+			`t:3:19: feature "a": it reads column "a", which data.drop excludes`,
 		},
 		"unlisted column":  {"version: 1\ndata: {columns: [b, aa]}" + feature, `did you mean "aa"?`},
 		"mean without std": {"version: 1\nfeatures: [{name: a, kind: numeric, mean: 1}]", "belong together"},

@@ -720,33 +720,6 @@ func (p *People) noneRead() error {
 	return errors.New(b.String())
 }
 
-// subgroup reads a feature's values back from the model inputs.
-func (f *Feature) subgroup(p *People) Subgroup {
-	s := Subgroup{Feature: f.Name, Values: f.Values, Codes: make([]int32, p.N)}
-	switch f.Kind {
-	case Binary:
-		s.Values = []string{f.zeroName(), f.One}
-	case Thermometer:
-		s.Values = f.placeNames()
-	}
-	for i := range s.Codes {
-		x := p.X[i*p.Dim+f.Offset : i*p.Dim+f.Offset+f.Width]
-		switch f.Kind {
-		case OneHot:
-			at, _ := f.vertex(x)
-			s.Codes[i] = int32(at)
-		case Binary:
-			s.Codes[i] = int32(x[0])
-		case Thermometer:
-			at, _ := reached(x)
-			s.Codes[i] = int32(at)
-		default:
-			s.Codes[i] = int32(f.level(f.FromInput(x[0])))
-		}
-	}
-	return s
-}
-
 // sort puts the values in alphabetical order, so that it does not depend on the order of the rows.
 func (s *Subgroup) sort() {
 	sorted := slices.Sorted(slices.Values(s.Values))

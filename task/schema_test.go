@@ -169,7 +169,8 @@ func TestLimitsOfNumbersAreChecked(t *testing.T) {
 		OneHot:      ", values: [x, y], ordered: true",
 		Thermometer: ", values: [x, y]",
 	}
-	d, tried := newDecoder(""), 0
+	t0 := &Task{}
+	d, tried := newDecoder("", t0), 0
 	try := func(k key, file func(bad string) string) {
 		form := k.Value.Form()
 		var bad []string
@@ -190,7 +191,7 @@ func TestLimitsOfNumbersAreChecked(t *testing.T) {
 		}
 	}
 	for _, kind := range allKinds() {
-		for _, k := range d.featureKeys(&Feature{}, &percents{}) {
+		for _, k := range d.featureKeys(t0, &Feature{}) {
 			if on := kindsOf(k.Name); on[0] != "all" && !slices.Contains(on, string(kind)) {
 				continue
 			}

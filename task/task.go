@@ -13,7 +13,11 @@
 package task
 
 import (
-	"math"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+
+	"cfq/internal/config"
 )
 
 // Task is a resolved task file: defaults are filled in, every reference is checked, and Offset and Width of each
@@ -57,81 +61,9 @@ type Condition struct {
 
 // Target is the outcome that recourse aims at.
 type Target struct {
-	Class  string  `json:"class"`  // "favourable"
-	Index  int     `json:"index"`  // class index of the favourable outcome in the model's outputs; default 1
-	Margin float64 `json:"margin"` // logit margin that a recourse point must reach; default 0
-}
-
-// Kind is how a column becomes model inputs.
-type Kind string
-
-// The kinds of feature.
-const (
-	Numeric Kind = "numeric" // one input, (value-Mean)/Std
-	// Ordinal is as Numeric, but only the raw values Levels, or those a whole number of Steps away, are meaningful.
-	Ordinal Kind = "ordinal"
-	Binary  Kind = "binary" // one input, 1 for the value One and 0 for any other
-	OneHot  Kind = "onehot" // len(Values) inputs, at most one of them 1; all zero is a missing value
-	// Thermometer is one input for each value above the lowest, 1 up to the person's own value and 0 beyond: with Values,
-	// the first of which is all zeros, or with Thresholds on a number, input j being 1 when the number is at least
-	// Thresholds[j].
-	Thermometer Kind = "thermometer"
-)
-
-// IsNumber says whether the one input of such a feature is a raw number, standardised.
-func (k Kind) IsNumber() bool { return k == Numeric || k == Ordinal }
-
-// Direction restricts the sign of a change in raw units.
-type Direction string
-
-// The directions.
-const (
-	Any      Direction = "any"
-	Increase Direction = "increase"
-	Decrease Direction = "decrease"
-)
-
-// Feature is one column with its encoding and what people can change about it. All quantities are in raw units.
-type Feature struct {
-	Name      string
-	Column    string // default: Name
-	Kind      Kind
-	Mean, Std float64   // Numeric, Ordinal; default 0 and 1
-	One, Zero string    // Binary; Zero may be "": then every value but One and missing ones is the zero
-	Values    []string  // OneHot: in the order of the inputs. Ordinal: the domain as written, or nil
-	Levels    []float64 // Ordinal with Values: the domain, ascending
-	Ordered   bool      // OneHot: Values stand in an order, in which Direction and the largest changes count places
-	// Thresholds of a Thermometer without Values, ascending.
-	Thresholds []float64
-	// MAD is the median absolute deviation from the median over the training rows, in raw units; 0 also when not given.
-	MAD float64
-	// Quantiles are raw values of the training rows at equally spaced ranks, from the least value to the greatest; nil
-	// when not given.
-	Quantiles []float64
-	// Shares in the training rows. OneHot: of each value. Binary: one number, that of One. Thermometer: for each input, of
-	// those whose input is 1, descending. nil when not given.
-	Shares []float64
-
-	Actionable bool // a person can change it; default true
-	// it may change at all; a feature that is not Actionable changes only through a link. Default: Actionable, or
-	// linked
-	Mutable     bool
-	Direction   Direction
-	Bounds      [2]float64 // a change may not leave them; -Inf and +Inf when absent
-	Step        float64    // changes are whole multiples of it; 0 = any
-	MaxIncrease float64    // +Inf when absent
-	MaxDecrease float64    // +Inf when absent
-	MaxChange   float64    // bound on |change|; +Inf when absent
-	Weight      float64    // factor on the cost of changing it; default 1
-	// OneHot, Thermometer: cost of a change of value, times the places moved when the values are in order; 0 = by
-	// Weights
-	SwitchCost float64
-	// OneHot: value -> values it may become; nil = any. A value that is no key stays as it is
-	Transitions map[string][]string
-	Subgroup    bool // report results by the values of this feature
-
-	Offset int // first model input
-	Width  int // number of model inputs: 1, len(Values) for OneHot, len(Thresholds) or len(Values)-1 for Thermometer
+	Class  string  // "favourable"
+	Index  int     // class index of the favourable outcome in the model's outputs; default 1
+	Margin float64 // logit margin that a recourse point must reach; default 0
 }
 
 // Link makes another feature change with one, free of cost. The linked feature is not Actionable. Several links to one
@@ -172,6 +104,32 @@ type Inequality struct {
 	Terms  []Term
 	Bound  float64
 	Strict bool
+}
+
+// json returns the rule as a text or a mapping, as it was written.
+func (r *Rule) json() any {
+	switch {
+	case r.Of != nil:
+		return struct {
+			AtMost int      `json:"at_most"`
+			Of     []string `json:"of"`
+		}{r.AtMost, r.Of}
+	case r.If != nil:
+		return struct {
+			If   []string `json:"if"`
+			Then []string `json:"then"`
+		}{texts(r.If), texts(r.Then)}
+	}
+	return r.Text
+}
+
+// texts returns the conditions that inequalities came from.
+func texts(list []Inequality) []string {
+	var all []string
+	for _, q := range list {
+		all = append(all, q.Text)
+	}
+	return slices.Compact(all) // an equation is two inequalities of one text
 }
 
 // Term is a feature in an inequality: its raw number, or with Value, 1 when the feature has that value and 0 otherwise.
@@ -231,7 +189,7 @@ const (
 
 // Sparsity bounds how many features an action changes.
 type Sparsity struct {
-	MaxFeatures int `json:"max_features"` // 0 = no limit; a one-hot group counts once
+	MaxFeatures int // 0 = no limit; a one-hot group counts once
 }
 
 // Dim returns the number of model inputs.
@@ -242,6 +200,15 @@ func (t *Task) Dim() int {
 	last := t.Features[len(t.Features)-1]
 	return last.Offset + last.Width
 }
+
+// JSON returns the canonical form: the task file in JSON with defaults written out, except of keys that were added to
+// the format since: a task that does not use them has the form, and so the hash, that it always had. Parse reads it
+// back to an equal Task.
+func (t *Task) JSON() []byte { return config.JSON(config.Members(newDecoder("", t).taskKeys(t))) }
+
+// Hash returns the SHA-256 of the canonical form in hexadecimal: comments, key order and the writing of defaults do not
+// change it.
+func (t *Task) Hash() string { return fmt.Sprintf("%x", sha256.Sum256(t.JSON())) }
 
 // FeatureAt returns the feature that the model input belongs to, or nil when there is no such input.
 func (t *Task) FeatureAt(input int) *Feature {
@@ -272,23 +239,4 @@ func (t *Task) InputNames() []string {
 		}
 	}
 	return names
-}
-
-func (f *Feature) inputName(j int) string {
-	switch f.Kind {
-	case OneHot:
-		return f.Name + "=" + f.Values[j]
-	case Thermometer:
-		return f.Name + ">=" + f.placeName(j+1)
-	}
-	return f.Name
-}
-
-// defaultFeature is what a feature is before its keys are read.
-func defaultFeature() Feature {
-	inf := math.Inf(1)
-	return Feature{
-		Std: 1, Actionable: true, Direction: Any, Weight: 1,
-		Bounds: [2]float64{-inf, inf}, MaxIncrease: inf, MaxDecrease: inf, MaxChange: inf,
-	}
 }

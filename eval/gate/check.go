@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"cfq/eval"
+	"cfq/internal/config"
 	"cfq/internal/message"
 )
 
@@ -132,23 +132,15 @@ func (c *Check) parseSubject() error {
 func parseNumber(what, text string) (float64, error) {
 	s := strings.TrimSpace(text)
 	if share, ok := strings.CutSuffix(s, "%"); ok {
-		if x, err := decimal(strings.TrimSpace(share) + "e-2"); err == nil {
+		if x, ok := config.Decimal(strings.TrimSpace(share) + "e-2"); ok {
 			return 0, fmt.Errorf("invalid %s %s: want a number without %%, write %s", what, message.Quote(s), number(x))
 		}
 	}
-	x, err := decimal(s)
-	if err != nil {
+	x, ok := config.Decimal(s)
+	if !ok {
 		return 0, fmt.Errorf("invalid %s %s: want a number", what, message.Quote(s))
 	}
 	return x, nil
-}
-
-// decimal reads a finite number such as 40, -1.5 or 1e+05: no infinities, no hexadecimals, no digit separators.
-func decimal(s string) (float64, error) {
-	if strings.Trim(s, "0123456789.-+eE") != "" || s == "" {
-		return 0, errors.New("not a decimal number")
-	}
-	return strconv.ParseFloat(s, 64)
 }
 
 // String is the check as ParseCheck reads it, without the name. A check with several limits, which ParseCheck cannot

@@ -1,15 +1,12 @@
 package gate
 
 import (
-	"math"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/token"
 
 	"cfq/internal/config"
-	"cfq/internal/message"
 )
 
 // Load reads a gate file in YAML or JSON. Mistakes in it are returned as [config.Errors].
@@ -64,7 +61,7 @@ func (d *decoder) gate(root ast.Node) *Gate {
 		if m.Bad[x.key] || x.key == "" && len(m.Bad) > 0 { // reported already, or a consequence of that
 			continue
 		}
-		d.Errorf(m.Place(x.key), "%s", x.text)
+		d.Errorf(m.Place(x.key), "%s", config.Clause(x.text))
 	}
 	return g
 }
@@ -76,87 +73,48 @@ func newDecoder(file string) *decoder {
 	return &decoder{config.Decoder{File: file, Kind: "gate file"}}
 }
 
-// number reads a finite number.
-func (d *decoder) number(n ast.Node) (float64, bool) {
-	switch v := n.(type) {
-	case *ast.IntegerNode, *ast.FloatNode:
-		if x, err := decimal(strings.ReplaceAll(config.ScalarText(n), "_", "")); err == nil {
-			return x, true
-		}
-	case *ast.StringNode: // YAML 1.2 needs a dot in 1e5, JSON does not
-		if x, err := decimal(v.Value); err == nil && v.Token.Type == token.StringType {
-			return x, true
-		}
-		if _, err := parseNumber("value", v.Value); strings.HasSuffix(strings.TrimSpace(v.Value), "%") && err != nil {
-			d.Errorf(n, "%v", err)
-			return 0, false
-		}
-	}
-	d.Errorf(n, "invalid value: want a finite number, not %s", d.Describe(n))
-	return 0, false
-}
-
-// The values of keys.
-
-func (d *decoder) textOf(dst *string) config.Value {
-	return config.Value{Read: func(n ast.Node) {
-		s, ok := d.Text(n)
+// text is a text that is not empty.
+func (d *decoder) text(dst *string) config.Value {
+	return config.As(dst, config.Type("string"), func(n ast.Node) (string, bool) {
+		s, ok := d.ReadText(n)
 		if s = strings.TrimSpace(s); ok && s == "" {
-			d.Errorf(n, "invalid value: want a text that is not empty")
+			d.Errorf(n, "this must be a text that is not empty")
 		}
-		*dst = s
-	}, Form: textForm}
+		return s, ok
+	}).With("minLength", 1)
 }
 
-func (d *decoder) numberOf(dst *float64) config.Value {
-	return config.Value{Read: func(n ast.Node) { *dst, _ = d.number(n) }, Form: config.NumberForm}
-}
-
-func (d *decoder) maybe(dst **float64) config.Value {
-	return config.Value{Read: func(n ast.Node) {
-		if x, ok := d.number(n); ok {
-			*dst = &x
+// limit is a number that may be absent.
+func (d *decoder) limit(dst **float64) config.Value {
+	return config.As(dst, config.Type("number"), func(n ast.Node) (*float64, bool) {
+		if s, ok := n.(*ast.StringNode); ok && strings.HasSuffix(s.Value, "%") {
+			_, err := parseNumber("value", s.Value)
+			d.Errorf(n, "%v", err)
+			return nil, false
 		}
-	}, Form: config.NumberForm}
+		x, ok := d.ReadNumber(n)
+		return &x, ok
+	})
 }
 
-// count stores a whole number, 1 or more.
-func (d *decoder) count(dst *int) config.Value {
-	return config.Value{Read: func(n ast.Node) {
-		x, ok := d.number(n)
-		switch {
-		case !ok:
-		case x != math.Trunc(x) || x < 1 || x > math.MaxInt32:
-			d.Errorf(n, "invalid value: want a whole number, 1 or more")
-		default:
-			*dst = int(x)
-		}
-	}, Form: countForm}
-}
-
-// severity stores one of the severities. Another word is a problem of the check.
+// severity is one of the severities. Another word is a problem of the check.
 func (d *decoder) severity(dst *Severity) config.Value {
-	return config.Value{Read: func(n ast.Node) {
-		s, _ := d.Text(n)
-		*dst = Severity(s)
-	}, Form: func() config.Schema { return config.Schema{"enum": severities()} }}
+	form := func() config.Schema { return config.Schema{"enum": severities()} }
+	return config.As(dst, form, func(n ast.Node) (Severity, bool) {
+		s, ok := d.ReadText(n)
+		return Severity(s), ok
+	})
 }
 
 func (d *decoder) date(dst *time.Time) config.Value {
-	return config.Value{Read: func(n ast.Node) {
-		s, ok := d.Text(n)
-		if !ok {
-			return
-		}
+	return config.As(dst, config.Type("string"), func(n ast.Node) (time.Time, bool) {
+		s, ok := d.ReadText(n)
 		t, err := time.Parse(dateLayout, strings.TrimSpace(s))
-		if err != nil {
-			d.Errorf(n, "invalid day %s: write it as 2026-12-31", message.Quote(s))
-			return
+		if ok && err != nil {
+			d.Errorf(n, "invalid day %q: write it as 2026-12-31", s)
 		}
-		*dst = t
-	}, Form: func() config.Schema {
-		return config.Schema{"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"}
-	}}
+		return t, ok && err == nil
+	}).With("pattern", "^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
 }
 
 // The keys of a gate file are declared once, in one list for each mapping: the decoder reads by them, the reference
@@ -187,12 +145,12 @@ func (d *decoder) gateKeys(g *Gate, p *parts) []config.Key {
 	}
 	waiverForm := func() config.Schema { return config.Object(newDecoder("").waiverKeys(&Waiver{})) }
 	return []config.Key{
-		newKey("version", d.count(&p.version).With("enum", []int{1}), config.Required, "version of the format: 1"),
-		newKey("confidence", d.numberOf(&g.Confidence).With("minimum", 0.5).With("exclusiveMaximum", 1), "`0.95`",
+		newKey("version", d.Count(&p.version, 1).With("enum", []int{1}), config.Required, "version of the format: 1"),
+		newKey("confidence", d.Number(&g.Confidence).With("minimum", 0.5).With("exclusiveMaximum", 1), "`0.95`",
 			"of each verdict, at least 0.5 and less than 1"),
-		newKey("margin", d.numberOf(&g.Margin).With("exclusiveMinimum", 0), "`0.1`",
+		newKey("margin", d.Number(&g.Margin).With("exclusiveMinimum", 0), "`0.1`",
 			"required margin, in logits, of checks that set none"),
-		newKey("min_people", d.count(&g.MinPeople), "`30`",
+		newKey("min_people", d.Count(&g.MinPeople, 1), "`30`",
 			"people needed for a verdict on an estimate (mean, median, ...); shares have exact bounds instead"),
 		newKey("checks", config.Value{
 			Read: func(n ast.Node) { d.List(n, "this", check) }, Form: config.ListOf(checkForm),
@@ -206,32 +164,32 @@ func (d *decoder) gateKeys(g *Gate, p *parts) []config.Key {
 func (d *decoder) checkKeys(c *Check) []config.Key {
 	const none = "no limit"
 	return []config.Key{
-		newKey("name", d.textOf(&c.Name), "the check as text", "unique name in findings and waivers"),
-		newKey("metric", d.textOf(&c.Metric).With("enum", metricIDs()), config.Required, "see [metrics](metrics.md)"),
-		newKey("margin", d.maybe(&c.Margin).With("minimum", 0), "the gate's",
+		newKey("name", d.text(&c.Name), "the check as text", "unique name in findings and waivers"),
+		newKey("metric", d.text(&c.Metric).With("enum", metricIDs()), config.Required, "see [metrics](metrics.md)"),
+		newKey("margin", d.limit(&c.Margin).With("minimum", 0), "the gate's",
 			"required margin in logits, for metrics that have one"),
 		newKey("severity", d.severity(&c.Severity), "`error`",
 			"`error`: the gate passes only if the check does; `warning`: the check is only reported"),
-		newKey("max", d.maybe(&c.Max), none,
+		newKey("max", d.limit(&c.Max), none,
 			"largest value of the metric; shares are numbers from 0 to 1 in all limits"),
-		newKey("min", d.maybe(&c.Min), none, "smallest value of the metric"),
-		newKey("abs_max", d.maybe(&c.AbsMax).With("minimum", 0), none, "largest absolute value of the metric"),
-		newKey("max_increase", d.maybe(&c.MaxIncrease), none,
+		newKey("min", d.limit(&c.Min), none, "smallest value of the metric"),
+		newKey("abs_max", d.limit(&c.AbsMax).With("minimum", 0), none, "largest absolute value of the metric"),
+		newKey("max_increase", d.limit(&c.MaxIncrease), none,
 			"largest increase over an earlier report (`--previous`); of a share, 0.01 is one percentage point"),
-		newKey("by", d.textOf(&c.By), "all people together",
+		newKey("by", d.text(&c.By), "all people together",
 			"attribute such as `sex`, or several joined by `*`: `max`, `min` and `abs_max` apply to each group"),
-		newKey("max_gap", d.maybe(&c.MaxGap).With("minimum", 0), none,
+		newKey("max_gap", d.limit(&c.MaxGap).With("minimum", 0), none,
 			"with `by`: largest difference between two groups; small groups are left out"),
 	}
 }
 
 func (d *decoder) waiverKeys(w *Waiver) []config.Key {
 	return []config.Key{
-		newKey("check", d.textOf(&w.Check), config.Required,
+		newKey("check", d.text(&w.Check), config.Required,
 			"name of a check; `NAME [GROUP]` waives one group of a check by groups"),
 		newKey("until", d.date(&w.Until), config.Required, "the last day, as `2026-12-31`; ends at midnight UTC"),
-		newKey("reason", d.textOf(&w.Reason), config.Required, "printed in reports"),
-		newKey("owner", d.textOf(&w.Owner), "none", "who is responsible"),
+		newKey("reason", d.text(&w.Reason), config.Required, "printed in reports"),
+		newKey("owner", d.text(&w.Owner), "none", "who is responsible"),
 	}
 }
 
@@ -258,6 +216,3 @@ func checkForm() config.Schema {
 	s["dependentRequired"] = config.Schema{"max_gap": []string{"by"}}
 	return s
 }
-
-func textForm() config.Schema  { return config.Schema{"type": "string", "minLength": 1} }
-func countForm() config.Schema { return config.Schema{"type": "integer", "minimum": 1} }

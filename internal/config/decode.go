@@ -93,13 +93,23 @@ func (d *Decoder) Err() error {
 	return d.Errs
 }
 
-// Errorf notes a mistake at n.
+// Clause is a part of a message that is never shortened.
+type Clause string
+
+// DidYouMean is the clause to put behind a message about the unknown word s.
+func DidYouMean(s string, candidates []string) Clause {
+	return Clause(message.DidYouMean(s, candidates))
+}
+
+// Errorf notes a mistake at n. Texts among args are cut to a length that a terminal line can hold: they may be a whole
+// file of another kind.
 func (d *Decoder) Errorf(n ast.Node, format string, args ...any) {
-	var at *token.Token
-	if n != nil {
-		at = n.GetToken()
+	for i, a := range args {
+		if s, ok := a.(string); ok {
+			args[i] = message.Clip(s)
+		}
 	}
-	d.fail(at, format, args...)
+	d.fail(n.GetToken(), format, args...)
 }
 
 // fail notes a mistake at a token, or of the whole file.
@@ -237,9 +247,11 @@ func (d *Decoder) Mapping(n ast.Node, what string, keys []Key) Mapping {
 		word, ok := d.Key(kv.Key)
 		if i := slices.Index(names, word); ok && i >= 0 {
 			m.At[word] = kv.Value
-			keys[i].Value.Read(kv.Value)
+			if read := keys[i].Value.Read; read != nil {
+				read(kv.Value)
+			}
 		} else if ok {
-			d.Errorf(kv.Key, "%s has no key %s%s", what, message.Quote(word), message.DidYouMean(word, names))
+			d.Errorf(kv.Key, "%s has no key %q%s", what, word, DidYouMean(word, names))
 			word = ""
 		}
 		if len(d.Errs) > before {
@@ -258,17 +270,11 @@ func (d *Decoder) Key(n ast.Node) (string, bool) {
 	return ScalarText(n), true
 }
 
-// Text reads a scalar as it is written: a label 0 or a category 1e5 is a text here, whatever YAML takes it for.
-func (d *Decoder) Text(n ast.Node) (string, bool) {
-	if !isScalar(n) {
-		d.Errorf(n, "this must be a text, not %s", d.Describe(n))
-		return "", false
-	}
-	return ScalarText(n), true
-}
-
-// List decodes every entry of a list; what names it in messages.
+// List decodes every entry of a list, if there is one; what names it in messages.
 func (d *Decoder) List(n ast.Node, what string, each func(i int, n ast.Node)) {
+	if n == nil {
+		return
+	}
 	seq, ok := n.(*ast.SequenceNode)
 	if !ok {
 		d.Errorf(n, "%s must be a list, not %s", what, d.Describe(n))
@@ -300,9 +306,9 @@ func ScalarText(n ast.Node) string {
 }
 
 // Describe names what a node is, for messages.
-func (d *Decoder) Describe(n ast.Node) string {
+func (d *Decoder) Describe(n ast.Node) Clause {
 	if isScalar(n) {
-		return message.Quote(ScalarText(n))
+		return Clause(message.Quote(ScalarText(n)))
 	}
 	switch n.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:
@@ -312,9 +318,9 @@ func (d *Decoder) Describe(n ast.Node) string {
 	case *ast.NullNode:
 		return "nothing"
 	case *ast.AliasNode, *ast.AnchorNode, *ast.MergeKeyNode:
-		return "an anchor or alias, which " + d.Kind + "s do not have"
+		return "an anchor or alias, which " + Clause(d.Kind) + "s do not have"
 	case *ast.TagNode:
-		return "a tag, which " + d.Kind + "s do not have"
+		return "a tag, which " + Clause(d.Kind) + "s do not have"
 	}
 	return "this"
 }

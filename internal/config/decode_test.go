@@ -1,6 +1,7 @@
 package config
 
 import (
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,17 +18,14 @@ type pet struct {
 }
 
 func (p *pet) keys(d *Decoder) []Key {
-	text := func(dst *string) Value {
-		return Value{Read: func(n ast.Node) { *dst, _ = d.Text(n) }, Form: func() Schema { return Schema{"type": "string"} }}
-	}
 	toy := func(_ int, n ast.Node) {
-		s, _ := d.Text(n)
+		s, _ := d.ReadText(n)
 		p.toys = append(p.toys, s)
 	}
-	toys := Value{Read: func(n ast.Node) { d.List(n, "toys", toy) }, Form: ListOf(NumberForm)}
+	toys := Value{Read: func(n ast.Node) { d.List(n, "toys", toy) }, Form: ListOf(Type("number"))}
 	return []Key{
-		{Name: "name", Value: text(&p.name), Fallback: Required, Doc: "what it is called, see below"},
-		{Name: "legs", Value: text(&p.legs).With("minLength", 1), Fallback: "`four`", Doc: "how many"},
+		{Name: "name", Value: d.Text(&p.name), Fallback: Required, Doc: "what it is called, see below"},
+		{Name: "legs", Value: d.Text(&p.legs).With("minLength", 1), Fallback: "`four`", Doc: "how many"},
 		{Name: "toys", Value: toys, Fallback: "none", Doc: "`toys`"},
 	}
 }
@@ -105,11 +103,12 @@ rex.yaml:3:7: this must be a text, not a list`, []string{"", "toys", "name"}},
 }
 
 func TestObject(t *testing.T) {
+	scalar := []string{"string", "number", "boolean"}
 	want := Schema{
 		"type": "object", "additionalProperties": false, "required": []string{"name"},
 		"properties": Schema{
-			"name": Schema{"type": "string", "description": "what it is called"},
-			"legs": Schema{"type": "string", "minLength": 1, "default": "four", "description": "how many"},
+			"name": Schema{"type": scalar, "description": "what it is called"},
+			"legs": Schema{"type": scalar, "minLength": 1, "default": "four", "description": "how many"},
 			"toys": Schema{"type": "array", "items": Schema{"type": "number"}, "description": "toys"},
 		},
 	}
@@ -122,5 +121,22 @@ func TestContent(t *testing.T) {
 	_, err := Content("pet file", filepath.Join(t.TempDir(), "rex.yaml"))
 	if err == nil || !strings.HasPrefix(err.Error(), "pet file: open ") {
 		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+// Canonical JSON has the keys in their order, without those that say nothing.
+func TestMembers(t *testing.T) {
+	d := &Decoder{}
+	zero, none, text, off := 0.0, math.Inf(1), "<a>", false
+	keys := Members{
+		{Name: "text", Value: d.Text(&text)},
+		{Name: "off", Value: d.Flag(&off)},
+		{Name: "none", Value: d.Number(&none), Keep: true},
+		{Name: "zero", Value: d.Number(&zero), Keep: true},
+		{Name: "omitted", Value: d.Text(&text), Omit: true},
+		{Name: "list", Value: d.Texts(&[]string{})},
+	}
+	if got, want := string(JSON(keys)), "{\n \"text\": \"<a>\",\n \"zero\": 0\n}\n"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }

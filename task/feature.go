@@ -11,6 +11,118 @@ import (
 	"cfq/internal/message"
 )
 
+// Kind is how a column becomes model inputs.
+type Kind string
+
+// The kinds of feature.
+const (
+	Numeric Kind = "numeric" // one input, (value-Mean)/Std
+	// Ordinal is as Numeric, but only the raw values Levels, or those a whole number of Steps away, are meaningful.
+	Ordinal Kind = "ordinal"
+	Binary  Kind = "binary" // one input, 1 for the value One and 0 for any other
+	OneHot  Kind = "onehot" // len(Values) inputs, at most one of them 1; all zero is a missing value
+	// Thermometer is one input for each value above the lowest, 1 up to the person's own value and 0 beyond: with Values,
+	// the first of which is all zeros, or with Thresholds on a number, input j being 1 when the number is at least
+	// Thresholds[j].
+	Thermometer Kind = "thermometer"
+)
+
+// IsNumber says whether the one input of such a feature is a raw number, standardised.
+func (k Kind) IsNumber() bool { return k == Numeric || k == Ordinal }
+
+// allKinds are the kinds in the order of the reference page.
+func allKinds() []Kind { return []Kind{Numeric, Ordinal, Binary, OneHot, Thermometer} }
+
+// has says whether a key means something for the kind.
+func (k Kind) has(key string) bool {
+	var kinds []Kind
+	switch key {
+	case "mean", "std", "mad", "quantiles", "bounds", "step":
+		kinds = []Kind{Numeric, Ordinal}
+	case "one", "zero":
+		kinds = []Kind{Binary}
+	case "values":
+		kinds = []Kind{Ordinal, OneHot, Thermometer}
+	case "thresholds":
+		kinds = []Kind{Thermometer}
+	case "ordered", "transitions":
+		kinds = []Kind{OneHot}
+	case "shares":
+		kinds = []Kind{Binary, OneHot, Thermometer}
+	case "max_increase", "max_decrease", "max_change":
+		kinds = []Kind{Numeric, Ordinal, OneHot, Thermometer}
+	case "switch_cost":
+		kinds = []Kind{OneHot, Thermometer}
+	case "subgroup":
+		kinds = []Kind{Ordinal, Binary, OneHot, Thermometer}
+	default:
+		return true
+	}
+	return slices.Contains(kinds, k)
+}
+
+// Direction restricts the sign of a change in raw units.
+type Direction string
+
+// The directions.
+const (
+	Any      Direction = "any"
+	Increase Direction = "increase"
+	Decrease Direction = "decrease"
+)
+
+// Feature is one column with its encoding and what people can change about it. All quantities are in raw units.
+type Feature struct {
+	Name      string
+	Column    string // default: Name
+	Kind      Kind
+	Mean, Std float64   // Numeric, Ordinal; default 0 and 1
+	One, Zero string    // Binary; Zero may be "": then every value but One and missing ones is the zero
+	Values    []string  // OneHot: in the order of the inputs. Ordinal: the domain as written, or nil
+	Levels    []float64 // Ordinal with Values: the domain, ascending
+	Ordered   bool      // OneHot: Values stand in an order, in which Direction and the largest changes count places
+	// Thresholds of a Thermometer without Values, ascending.
+	Thresholds []float64
+	// MAD is the median absolute deviation from the median over the training rows, in raw units; 0 also when not given.
+	MAD float64
+	// Quantiles are raw values of the training rows at equally spaced ranks, from the least value to the greatest; nil
+	// when not given.
+	Quantiles []float64
+	// Shares in the training rows. OneHot: of each value. Binary: one number, that of One. Thermometer: for each input, of
+	// those whose input is 1, descending. nil when not given.
+	Shares []float64
+
+	Actionable bool // a person can change it; default true
+	// it may change at all; a feature that is not Actionable changes only through a link. Default: Actionable, or
+	// linked
+	Mutable     bool
+	Direction   Direction
+	Bounds      [2]float64 // a change may not leave them; -Inf and +Inf when absent
+	Step        float64    // changes are whole multiples of it; 0 = any
+	MaxIncrease float64    // +Inf when absent
+	MaxDecrease float64    // +Inf when absent
+	MaxChange   float64    // bound on |change|; +Inf when absent
+	Weight      float64    // factor on the cost of changing it; default 1
+	// OneHot, Thermometer: cost of a change of value, times the places moved when the values are in order; 0 = by
+	// Weights
+	SwitchCost float64
+	// OneHot: value -> values it may become; nil = any. A value that is no key stays as it is
+	Transitions map[string][]string
+	Subgroup    bool // report results by the values of this feature
+
+	Offset int // first model input
+	Width  int // number of model inputs: 1, len(Values) for OneHot, len(Thresholds) or len(Values)-1 for Thermometer
+}
+
+// defaultFeature is what a feature is before its keys are read.
+func defaultFeature() Feature {
+	inf := math.Inf(1)
+	return Feature{
+		Std: 1, Actionable: true, Direction: Any, Weight: 1,
+		Bounds: [2]float64{-inf, inf}, MaxIncrease: inf, MaxDecrease: inf, MaxChange: inf,
+	}
+}
+
 // Encode writes the model inputs of a raw field to dst (length Width). The empty field is a missing value: all zeros
 // for OneHot, an error for the other kinds, which have no input to say so.
 func (f *Feature) Encode(raw string, dst []float32) error {
@@ -25,7 +137,7 @@ func (f *Feature) Encode(raw string, dst []float32) error {
 		}
 		i := find(f.Values, raw)
 		if i < 0 {
-			return fmt.Errorf("%s is not a known value%s", message.Quote(raw), didYouMean(raw, f.Values))
+			return fmt.Errorf("%s is not a known value%s", message.Quote(raw), message.DidYouMean(raw, f.Values))
 		}
 		dst[i] = 1
 		return nil
@@ -220,7 +332,7 @@ func (f *Feature) height(raw string) (int, error) {
 	if f.Values != nil {
 		i := find(f.Values, raw)
 		if i < 0 {
-			return 0, fmt.Errorf("%s is not a known value%s", message.Quote(raw), didYouMean(raw, f.Values))
+			return 0, fmt.Errorf("%s is not a known value%s", message.Quote(raw), message.DidYouMean(raw, f.Values))
 		}
 		return i, nil
 	}
@@ -306,3 +418,102 @@ func Decimal(v float64) string {
 // Raw returns the raw value of a Numeric or Ordinal feature's model input: the shortest decimal that ToInput takes back
 // to it.
 func (f *Feature) Raw(x float32) float64 { return f.shortest(f.FromInput(x), x) }
+
+// quantile returns the raw value at a rank between 0 and 1, linear between the Quantiles.
+func (f *Feature) quantile(rank float64) float64 {
+	at := rank * float64(len(f.Quantiles)-1)
+	i := min(int(at), len(f.Quantiles)-2)
+	w := at - float64(i)
+	return f.Quantiles[i]*(1-w) + f.Quantiles[i+1]*w // not lo + w*(hi-lo), which can overflow
+}
+
+// rank returns where a raw value stands among the feature's, and how the feature writes it; or why it is none of them.
+func (f *Feature) rank(raw string) (rank float64, name, why string) {
+	if why := f.refuses(raw); why != "" {
+		return 0, "", why
+	}
+	switch f.Kind {
+	case Numeric, Ordinal:
+		v, _ := Number(raw)
+		return v, raw, ""
+	case Binary:
+		if same(raw, f.One) {
+			return 1, f.One, ""
+		}
+		return 0, f.zeroName(), ""
+	}
+	i := slices.IndexFunc(f.placeNames(), func(s string) bool { return same(raw, s) })
+	if i < 0 {
+		return 0, "", "one of: " + message.List(f.placeNames(), 20)
+	}
+	return float64(i), f.placeName(i), ""
+}
+
+// refuses says why a raw value is none of the feature's; "" when it is one.
+func (f *Feature) refuses(raw string) string {
+	if raw == "" {
+		return "an empty value is a missing one"
+	}
+	x := make([]float32, f.Width)
+	if err := f.Encode(raw, x); err != nil {
+		return err.Error()
+	}
+	if math.IsInf(float64(x[0]), 0) {
+		return "it is too large"
+	}
+	return ""
+}
+
+// hasNumber says whether the feature stands for a number in expressions. A thermometer with thresholds does: for the
+// one it has reached.
+func (f *Feature) hasNumber() bool {
+	return f.Kind.IsNumber() || f.Kind == Thermometer && f.Values == nil
+}
+
+// conditionValues are the values that a condition can name, in order.
+func (f *Feature) conditionValues() []string {
+	switch {
+	case f.Kind != Binary:
+		return f.placeNames()
+	case f.Zero == "":
+		return []string{f.One}
+	}
+	return []string{f.Zero, f.One}
+}
+
+// subgroup reads a feature's values back from the model inputs.
+func (f *Feature) subgroup(p *People) Subgroup {
+	s := Subgroup{Feature: f.Name, Values: f.Values, Codes: make([]int32, p.N)}
+	switch f.Kind {
+	case Binary:
+		s.Values = []string{f.zeroName(), f.One}
+	case Thermometer:
+		s.Values = f.placeNames()
+	}
+	for i := range s.Codes {
+		x := p.X[i*p.Dim+f.Offset : i*p.Dim+f.Offset+f.Width]
+		switch f.Kind {
+		case OneHot:
+			at, _ := f.vertex(x)
+			s.Codes[i] = int32(at)
+		case Binary:
+			s.Codes[i] = int32(x[0])
+		case Thermometer:
+			at, _ := reached(x)
+			s.Codes[i] = int32(at)
+		default:
+			s.Codes[i] = int32(f.level(f.FromInput(x[0])))
+		}
+	}
+	return s
+}
+
+func (f *Feature) inputName(j int) string {
+	switch f.Kind {
+	case OneHot:
+		return f.Name + "=" + f.Values[j]
+	case Thermometer:
+		return f.Name + ">=" + f.placeName(j+1)
+	}
+	return f.Name
+}
