@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -15,7 +16,7 @@ import (
 // A condition compares two linear expressions over raw numbers, or a category with its values:
 //
 //	condition  = expression ( "<=" | "<" | ">=" | ">" | "=" | "==" ) expression
-//	           | category ( "=" | "==" | "!=" ) value | category [ "not" ] "in" "{" value { "," value } "}"
+//	           | category ( "=" | "==" | "!=" ) value | category "in" "{" value { "," value } "}"
 //	           | category ( "<=" | "<" | ">=" | ">" ) value, for ordered values
 //	expression = product { ( "+" | "-" ) product }
 //	product    = factor { ( "*" | "/" ) factor }, with numbers on all sides but one, and on the right of "/"
@@ -32,15 +33,14 @@ const (
 // grammar knows the features that conditions speak of.
 type grammar struct {
 	features []Feature
-	index    map[string]int
 	names    []string // that may stand without quotes, longest first
+	digits   *regexp.Regexp
 }
 
 func newGrammar(t *Task) *grammar {
-	g := &grammar{features: t.Features, index: map[string]int{}}
+	g := &grammar{features: t.Features, digits: regexp.MustCompile(`^([0-9]+\.?|\.)[0-9]*([eE][-+]?[0-9]+)?`)}
 	for i := range t.Features {
 		name := t.Features[i].Name
-		g.index[name] = i
 		first, _ := utf8.DecodeRuneInString(name)
 		if _, number := Number(name); !number && isLetter(first) {
 			g.names = append(g.names, name)
@@ -59,10 +59,10 @@ func (g *grammar) parse(text string) ([]Inequality, error) {
 	if len(text) > maxCondition {
 		return nil, fmt.Errorf("it is longer than %d characters", maxCondition)
 	}
-	p := &conditionParser{grammar: g, text: text}
-	read, err := p.condition()
-	if err != nil {
-		return nil, err
+	p := &conditionParser{grammar: g, rest: text}
+	read := p.condition(text)
+	if p.err != nil {
+		return nil, p.err
 	}
 	for i := range read {
 		q := &read[i]
@@ -70,278 +70,270 @@ func (g *grammar) parse(text string) ([]Inequality, error) {
 		if len(q.Terms) == 0 {
 			return nil, errors.New("it says nothing about any feature")
 		}
+		size := math.Abs(q.Bound)
 		for _, t := range q.Terms {
-			if math.IsInf(t.Coef, 0) || math.IsNaN(t.Coef) {
-				return nil, errors.New("a number in it is too large")
-			}
+			size += math.Abs(t.Coef)
 		}
-		if math.IsInf(q.Bound, 0) || math.IsNaN(q.Bound) {
+		if math.IsInf(size, 0) || math.IsNaN(size) {
 			return nil, errors.New("a number in it is too large")
 		}
 	}
 	return read, nil
 }
 
-// conditionParser reads one condition.
+// conditionParser reads one condition. After a mistake, nothing is left to be read.
 type conditionParser struct {
 	*grammar
-	text  string
-	pos   int
+	rest  string // not yet read
 	depth int
+	err   error // the first mistake
 }
 
-// linear is a constant and a coefficient for each feature, by index.
-type linear struct {
-	coef map[int]float64
-	c    float64
+func (p *conditionParser) fail(format string, args ...any) {
+	if p.err == nil {
+		p.err = fmt.Errorf(format, args...)
+	}
+	p.rest = ""
 }
 
-func constant(v float64) linear { return linear{c: v} }
+// linear is a coefficient for each feature, and a constant behind them.
+type linear []float64
 
 // plus returns a + k*b.
 func (a linear) plus(b linear, k float64) linear {
-	sum := linear{coef: map[int]float64{}, c: a.c + k*b.c}
-	for i, v := range a.coef {
-		sum.coef[i] += v
-	}
-	for i, v := range b.coef {
-		sum.coef[i] += k * v
+	sum := slices.Clone(a)
+	for i, v := range b {
+		sum[i] += k * v
 	}
 	return sum
 }
 
+// times returns k*a.
+func (a linear) times(k float64) linear { return make(linear, len(a)).plus(a, k) }
+
+// constant returns the value of an expression without features.
+func (a linear) constant() (float64, bool) {
+	last := len(a) - 1
+	return a[last], !slices.ContainsFunc(a[:last], func(v float64) bool { return v != 0 })
+}
+
 // inequality returns a <= 0 with the terms in the order of the features.
 func (p *conditionParser) inequality(a linear, strict bool) Inequality {
-	q := Inequality{Bound: 0 - a.c, Strict: strict}
+	q := Inequality{Bound: 0 - a[len(p.features)], Strict: strict}
 	for i := range p.features {
-		if v := a.coef[i]; v != 0 {
-			q.Terms = append(q.Terms, Term{Feature: p.features[i].Name, Coef: v})
+		if a[i] != 0 {
+			q.Terms = append(q.Terms, Term{Feature: p.features[i].Name, Coef: a[i]})
 		}
 	}
 	return q
 }
 
-func (p *conditionParser) condition() ([]Inequality, error) {
-	if p.blank(); p.pos == len(p.text) {
-		return nil, errors.New("it is empty")
+func (p *conditionParser) condition(text string) []Inequality {
+	if p.skip() == "" {
+		p.fail("it is empty")
+		return nil
 	}
-	start := p.pos
-	if i, ok, err := p.name(); err != nil {
-		return nil, err
-	} else if ok && !p.features[i].hasNumber() {
-		return p.category(&p.features[i])
+	if f := p.name(); f >= 0 && !p.features[f].hasNumber() {
+		return p.category(&p.features[f])
 	}
-	p.pos = start
-	left, err := p.expression()
-	if err != nil {
-		return nil, err
+	if p.err != nil {
+		return nil
 	}
-	op, err := p.comparison()
-	if err != nil {
-		return nil, err
+	p.rest = text // a name may begin an expression
+	left := p.expression()
+	op := p.operator()
+	switch {
+	case op != "":
+	case p.word("in"):
+		p.fail("in is for categories; compare numbers with <=, <, >=, > or =")
+	default:
+		p.fail("a comparison (<=, <, >=, >, =) is missing before %s", p.next())
 	}
-	right, err := p.expression()
-	if err != nil {
-		return nil, err
-	}
-	if err := p.end(); err != nil {
-		return nil, err
-	}
-	up, down := left.plus(right, -1), right.plus(left, -1)
+	up := left.plus(p.expression(), -1)
+	p.end()
+	down := up.times(-1)
 	switch op {
 	case "<=", "<":
-		return []Inequality{p.inequality(up, op == "<")}, nil
+		return []Inequality{p.inequality(up, op == "<")}
 	case ">=", ">":
-		return []Inequality{p.inequality(down, op == ">")}, nil
-	case "=":
-		return []Inequality{p.inequality(up, false), p.inequality(down, false)}, nil
+		return []Inequality{p.inequality(down, op == ">")}
+	case "!=":
+		p.fail(`"!=" is for categories; numbers other than one are two ranges, and an action set needs one: write < or >`)
 	}
-	return nil, errors.New(
-		`"!=" is for categories; numbers other than one are two ranges, and an action set needs one: write < or >`,
-	)
+	return []Inequality{p.inequality(up, false), p.inequality(down, false)}
 }
 
-func (p *conditionParser) expression() (linear, error) {
-	sum, err := p.product()
-	for err == nil {
-		var k float64
-		switch p.peek() {
-		case '+':
-			k = 1
-		case '-':
-			k = -1
+func (p *conditionParser) expression() linear {
+	sum := p.product()
+	for {
+		switch p.take("+", "-") {
+		case "+":
+			sum = sum.plus(p.product(), 1)
+		case "-":
+			sum = sum.plus(p.product(), -1)
 		default:
-			return sum, nil
-		}
-		p.pos++
-		var next linear
-		if next, err = p.product(); err == nil {
-			sum = sum.plus(next, k)
+			return sum
 		}
 	}
-	return linear{}, err
 }
 
-func (p *conditionParser) product() (linear, error) {
-	a, err := p.factor()
-	for err == nil {
-		op := p.peek()
-		if op != '*' && op != '/' {
-			return a, nil
+func (p *conditionParser) product() linear {
+	whole := p.skip()
+	a := p.factor()
+	for {
+		start := p.skip()
+		op := p.take("*", "/")
+		if op == "" {
+			return a
 		}
-		start := p.pos
-		p.pos++
-		var b linear
-		if b, err = p.factor(); err != nil {
-			break
-		}
+		b := p.factor()
+		left, number := a.constant()
+		right, divisor := b.constant()
 		switch {
-		case op == '/' && len(b.coef) > 0:
-			err = fmt.Errorf("%s divides by a feature; only numbers may stand behind /", message.Quote(p.text[start:p.pos]))
-		case op == '/' && b.c == 0:
-			err = fmt.Errorf("%s divides by 0", message.Quote(p.text[start:p.pos]))
-		case op == '/':
-			a = linear{}.plus(a, 1/b.c)
-		case len(a.coef) > 0 && len(b.coef) > 0:
-			err = fmt.Errorf("%s multiplies two features; one side of * must be a number",
-				message.Quote(strings.TrimSpace(p.text[:p.pos])))
-		case len(b.coef) > 0:
-			a = linear{}.plus(b, a.c)
+		case p.err != nil:
+		case op == "/" && !divisor:
+			p.fail("%s divides by a feature; only numbers may stand behind /", p.since(start))
+		case op == "/" && right == 0:
+			p.fail("%s divides by 0", p.since(start))
+		case op == "/":
+			a = a.times(1 / right)
+		case divisor:
+			a = a.times(right)
+		case number:
+			a = b.times(left)
 		default:
-			a = linear{}.plus(a, b.c)
+			p.fail("%s multiplies two features; one side of * must be a number", p.since(whole))
 		}
 	}
-	return linear{}, err
 }
 
-func (p *conditionParser) factor() (linear, error) {
+// since quotes what has been read from start on.
+func (p *conditionParser) since(start string) string {
+	return message.Quote(strings.TrimSpace(strings.TrimSuffix(start, p.rest)))
+}
+
+func (p *conditionParser) factor() linear {
 	if p.depth++; p.depth > maxNesting {
-		return linear{}, errors.New("it is nested too deep")
+		p.fail("it is nested too deep")
 	}
 	defer func() { p.depth-- }()
-	switch p.peek() {
-	case '+', '-':
-		sign := 1.0
-		if p.text[p.pos] == '-' {
-			sign = -1
+	switch p.take("+", "-", "(") {
+	case "+":
+		return p.factor()
+	case "-":
+		return p.factor().times(-1)
+	case "(":
+		a := p.expression()
+		if p.take(")") == "" {
+			p.fail("a closing parenthesis is missing before %s", p.next())
 		}
-		p.pos++
-		a, err := p.factor()
-		return linear{}.plus(a, sign), err
-	case '(':
-		p.pos++
-		a, err := p.expression()
-		if err == nil && p.peek() != ')' {
-			err = fmt.Errorf("a closing parenthesis is missing before %s", p.rest())
-		}
-		p.pos++
-		return a, err
+		return a
 	}
-	i, ok, err := p.name()
-	switch {
-	case err != nil:
-		return linear{}, err
-	case ok && p.features[i].hasNumber():
-		return linear{coef: map[int]float64{i: 1}}, nil
-	case ok:
-		return linear{}, fmt.Errorf("%s is %s and no number; compare it alone, from the left, with =, != or in",
+	last := len(p.features)
+	a := make(linear, last+1)
+	switch i := p.name(); {
+	case i < 0:
+		a[last] = p.number()
+	case p.features[i].hasNumber():
+		a[i] = 1
+	default:
+		p.fail("%s is %s and no number; compare it alone, from the left, with =, != or in",
 			message.Quote(p.features[i].Name), p.features[i].Kind)
 	}
-	return p.number()
+	return a
 }
 
 // number reads digits with a point and an exponent.
-func (p *conditionParser) number() (linear, error) {
-	start := p.pos
-	digits := func() {
-		for p.pos < len(p.text) && p.text[p.pos] >= '0' && p.text[p.pos] <= '9' {
-			p.pos++
-		}
+func (p *conditionParser) number() float64 {
+	digits := p.digits.FindString(p.rest)
+	rest := p.rest[len(digits):]
+	v, ok := Number(digits)
+	if after, _ := utf8.DecodeRuneInString(rest); !ok || isLetter(after) {
+		p.unknown()
+		return 0
 	}
-	digits()
-	if p.pos < len(p.text) && p.text[p.pos] == '.' {
-		p.pos++
-		digits()
-	}
-	if rest := p.text[p.pos:]; p.pos > start && rest != "" && (rest[0] == 'e' || rest[0] == 'E') {
-		sign := 1
-		if len(rest) > 1 && (rest[1] == '-' || rest[1] == '+') {
-			sign = 2
-		}
-		if len(rest) > sign && rest[sign] >= '0' && rest[sign] <= '9' {
-			p.pos += sign
-			digits()
-		}
-	}
-	v, ok := Number(p.text[start:p.pos])
-	if after, _ := utf8.DecodeRuneInString(p.text[p.pos:]); ok && !isLetter(after) {
-		return constant(v), nil
-	}
-	p.pos = start
-	return linear{}, p.unknown()
+	p.rest = rest
+	return v
 }
 
 // isLetter says whether a name continues with r.
 func isLetter(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// blank skips white space.
-func (p *conditionParser) blank() {
-	p.pos = len(p.text) - len(strings.TrimLeftFunc(p.text[p.pos:], unicode.IsSpace))
+// skip skips white space and returns what is left.
+func (p *conditionParser) skip() string {
+	p.rest = strings.TrimLeftFunc(p.rest, unicode.IsSpace)
+	return p.rest
 }
 
-// peek returns the next character that is not blank, 0 at the end.
-func (p *conditionParser) peek() byte {
-	if p.blank(); p.pos < len(p.text) {
-		return p.text[p.pos]
+// take reads the first of the texts that comes next; "" when none does.
+func (p *conditionParser) take(texts ...string) string {
+	p.skip()
+	for _, t := range texts {
+		if rest, ok := strings.CutPrefix(p.rest, t); ok {
+			p.rest = rest
+			return t
+		}
 	}
-	return 0
+	return ""
 }
 
-// rest is what has not been read, for messages.
-func (p *conditionParser) rest() string {
-	if s := strings.TrimSpace(p.text[p.pos:]); s != "" {
+// operator reads a comparison; == is =.
+func (p *conditionParser) operator() string {
+	op := p.take("<=", ">=", "!=", "==", "<", ">", "=")
+	if op == "==" {
+		return "="
+	}
+	return op
+}
+
+// word reads the word, if it comes next.
+func (p *conditionParser) word(w string) bool { return p.longest([]string{w}, nameEnds) != "" }
+
+// next is what has not been read, for messages.
+func (p *conditionParser) next() string {
+	if s := strings.TrimSpace(p.rest); s != "" {
 		return message.Quote(s)
 	}
 	return "the end"
 }
 
 // end reports what is left over.
-func (p *conditionParser) end() error {
-	if p.peek() == 0 {
-		return nil
+func (p *conditionParser) end() {
+	if p.skip() != "" {
+		p.fail("%s is left over; a constraint is one comparison, write others as entries of their own", p.next())
 	}
-	return fmt.Errorf("%s is left over; a constraint is one comparison, write others as entries of their own", p.rest())
 }
 
-// name reads a feature's name, if one comes next: the longest that is known, or one in quotes.
-func (p *conditionParser) name() (feature int, ok bool, err error) {
-	s, quoted, err := p.quoted()
-	if err != nil {
-		return 0, false, err
-	}
-	if quoted {
-		i, known := p.index[s]
-		if !known {
-			return 0, false, fmt.Errorf("there is no feature %s%s", message.Quote(s), message.DidYouMean(s, featureNames(p.features)))
+// name reads a feature's name, the longest that is known or one in quotes, and returns its index; -1 when none comes
+// next.
+func (p *conditionParser) name() int {
+	name, quoted := p.quoted()
+	if !quoted {
+		if name = p.longest(p.names, nameEnds); name == "" {
+			return -1
 		}
-		return i, true, nil
 	}
-	if s, ok := p.longest(p.names, nameEnds); ok {
-		return p.index[s], true, nil
+	i := slices.IndexFunc(p.features, func(f Feature) bool { return f.Name == name })
+	if i < 0 {
+		p.noFeature(name)
 	}
-	return 0, false, nil
+	return i
 }
 
-// longest reads the first of the words, longest first, that the text goes on with and that ends there.
-func (p *conditionParser) longest(words []string, ends func(word, rest string) bool) (string, bool) {
-	p.blank()
+func (p *conditionParser) noFeature(name string) {
+	p.fail("there is no feature %s%s", message.Quote(name), message.DidYouMean(name, featureNames(p.features)))
+}
+
+// longest reads the first of the words, longest first, that comes next and ends there; "" when none does.
+func (p *conditionParser) longest(words []string, ends func(word, rest string) bool) string {
+	p.skip()
 	for _, w := range words {
-		if rest, ok := strings.CutPrefix(p.text[p.pos:], w); ok && w != "" && ends(w, rest) {
-			p.pos += len(w)
-			return w, true
+		if rest, ok := strings.CutPrefix(p.rest, w); ok && w != "" && ends(w, rest) {
+			p.rest = rest
+			return w
 		}
 	}
-	return "", false
+	return ""
 }
 
 // nameEnds says whether a name that rest follows ends there: "age" in "age-2", not in "ages" or "age.max".
@@ -357,111 +349,74 @@ func nameEnds(name, rest string) bool {
 // valueEnds says whether a value that rest follows ends there.
 func valueEnds(_, rest string) bool {
 	next, _ := utf8.DecodeRuneInString(rest)
-	return rest == "" || unicode.IsSpace(next) || strings.ContainsRune(",}])", next)
+	return rest == "" || unicode.IsSpace(next) || strings.ContainsRune(",}]", next)
 }
 
 // quoted reads a text in quotes of any kind, if one comes next. A quote in the text is one of another kind.
-func (p *conditionParser) quoted() (string, bool, error) {
-	q := p.peek()
-	if q != '"' && q != '\'' && q != '`' {
-		return "", false, nil
+func (p *conditionParser) quoted() (string, bool) {
+	q := p.take(`"`, "'", "`")
+	if q == "" {
+		return "", false
 	}
-	s, _, closed := strings.Cut(p.text[p.pos+1:], string(q))
+	s, rest, closed := strings.Cut(p.rest, q)
 	if !closed {
-		return "", false, fmt.Errorf("the quote before %s is never closed", message.Quote(p.text[p.pos+1:]))
+		p.fail("the quote before %s is never closed", message.Quote(p.rest))
 	}
-	p.pos += len(s) + 2
-	return s, true, nil
+	p.rest = rest
+	return s, true
 }
 
 // unknown reports what stands where a number or a feature should.
-func (p *conditionParser) unknown() error {
-	p.blank()
-	end := p.pos
-	for end < len(p.text) {
-		r, size := utf8.DecodeRuneInString(p.text[end:])
-		if !isLetter(r) && r != '-' && r != '.' {
-			break
-		}
-		end += size
+func (p *conditionParser) unknown() {
+	word := p.rest
+	if end := strings.IndexFunc(word, func(r rune) bool { return !isLetter(r) && r != '-' && r != '.' }); end >= 0 {
+		word = word[:end]
 	}
-	word := p.text[p.pos:end]
 	switch first, _ := utf8.DecodeRuneInString(word); {
 	case word == "":
-		return fmt.Errorf("a feature or a number is missing before %s", p.rest())
+		p.fail("a feature or a number is missing before %s", p.next())
 	case unicode.IsDigit(first) || first == '.':
-		return fmt.Errorf("%s is not a number; write it as 1200.5, and a product as 2 * income", message.Quote(word))
+		p.fail("%s is not a number; write it as 1200.5, and a product as 2 * income", message.Quote(word))
+	default:
+		p.noFeature(word)
 	}
-	return fmt.Errorf("there is no feature %s%s", message.Quote(word), message.DidYouMean(word, featureNames(p.features)))
-}
-
-// comparison reads an operator; == is =.
-func (p *conditionParser) comparison() (string, error) {
-	p.blank()
-	for _, op := range []string{"<=", ">=", "!=", "==", "<", ">", "="} {
-		if strings.HasPrefix(p.text[p.pos:], op) {
-			p.pos += len(op)
-			if op == "==" {
-				op = "="
-			}
-			return op, nil
-		}
-	}
-	if _, in := p.longest([]string{"not", "in"}, nameEnds); in {
-		return "", errors.New("in is for categories; compare numbers with <=, <, >=, > or =")
-	}
-	return "", fmt.Errorf("a comparison (<=, <, >=, >, =) is missing before %s", p.rest())
 }
 
 // category reads what follows the name of a category.
-func (p *conditionParser) category(f *Feature) ([]Inequality, error) {
+func (p *conditionParser) category(f *Feature) []Inequality {
 	values := f.conditionValues()
-	_, not := p.longest([]string{"not"}, nameEnds)
-	switch list, err := p.set(f, values); {
-	case err != nil:
-		return nil, err
-	case list != nil:
-		return holds(f, list, !not), nil
-	case not:
-		return nil, fmt.Errorf(
-			"not goes with in, as %s not in {%s}, and not with %s",
-			message.Legible(f.Name),
-			message.List(values, 2),
-			p.rest(),
-		)
+	if p.word("in") {
+		return holds(f, p.set(f, values), true)
 	}
-	op, err := p.comparison()
-	if err != nil {
-		return nil, fmt.Errorf(
-			"%s is a category: compare it with =, != or in {...}, not with %s",
-			message.Quote(f.Name),
-			p.rest(),
-		)
+	op := p.operator()
+	if op == "" {
+		p.fail("%s is a category: compare it with =, != or in {...}, not with %s", message.Quote(f.Name), p.next())
+		return nil
 	}
-	v, err := p.value(f, values)
-	if err == nil {
-		err = p.end()
-	}
-	switch {
-	case err != nil:
-		return nil, err
-	case op == "=" || op == "!=":
-		return holds(f, []string{v}, op == "="), nil
-	case f.Kind != Thermometer && !f.Ordered:
-		return nil, fmt.Errorf(
-			"the values of %s have no order, so %s means nothing; set ordered: true on a one-hot feature whose values "+
-				"do, or use =, != or in",
-			message.Quote(f.Name),
-			op,
-		)
-	}
+	v := p.value(f, values)
+	p.end()
 	at := slices.Index(values, v)
-	between := map[string][2]int{"<=": {0, at + 1}, "<": {0, at}, ">=": {at, len(values)}, ">": {at + 1, len(values)}}[op]
-	values = values[between[0]:between[1]]
-	if len(values) == 0 {
-		return nil, fmt.Errorf("no value of %s is %s %s", message.Quote(f.Name), op, message.Quote(v))
+	switch {
+	case p.err != nil:
+		return nil
+	case op == "=" || op == "!=":
+		return holds(f, []string{v}, op == "=")
+	case f.Kind != Thermometer && !f.Ordered:
+		p.fail("the values of %s have no order, so %s means nothing; set ordered: true on a one-hot feature whose values do, "+
+			"or use =, != or in", message.Quote(f.Name), op)
+	case op == "<=":
+		values = values[:at+1]
+	case op == "<":
+		values = values[:at]
+	case op == ">=":
+		values = values[at:]
+	default:
+		values = values[at+1:]
 	}
-	return holds(f, values, true), nil
+	if len(values) == 0 {
+		p.fail("no value of %s is %s %s", message.Quote(f.Name), op, message.Quote(v))
+	}
+	return holds(f, values, true)
 }
 
 // holds says that the feature has one of the values, or none of them.
@@ -476,74 +431,48 @@ func holds(f *Feature, values []string, one bool) []Inequality {
 	return []Inequality{q}
 }
 
-// set reads "in {...}", if it comes next; the values come in their order.
-func (p *conditionParser) set(f *Feature, values []string) ([]string, error) {
-	if _, in := p.longest([]string{"in"}, nameEnds); !in {
-		return nil, nil
+// set reads values in braces and returns them in their order.
+func (p *conditionParser) set(f *Feature, values []string) []string {
+	if p.take("{") == "" {
+		p.fail("the values behind in stand in braces, as %s in {%s}, not %s", message.Legible(f.Name),
+			message.List(values, 2), p.next())
 	}
-	closing := map[byte]byte{'{': '}', '[': ']', '(': ')'}[p.peek()]
-	if closing == 0 {
-		return nil, fmt.Errorf(
-			"the values behind in stand in braces, as %s in {%s}, not %s",
-			message.Legible(f.Name),
-			message.List(values, 2),
-			p.rest(),
-		)
-	}
-	p.pos++
 	var list []string
-	for {
-		v, err := p.value(f, values)
-		if err != nil {
-			return nil, err
-		}
+	for more := true; more && p.err == nil; more = p.take(",") != "" {
+		v := p.value(f, values)
 		if slices.Contains(list, v) {
-			return nil, fmt.Errorf("the value %s stands in the braces twice", message.Quote(v))
+			p.fail("the value %s stands in the braces twice", message.Quote(v))
 		}
 		list = append(list, v)
-		switch c := p.peek(); c {
-		case ',':
-			p.pos++
-		case closing:
-			p.pos++
-			slices.SortFunc(list, func(a, b string) int { return slices.Index(values, a) - slices.Index(values, b) })
-			return list, p.end()
-		default:
-			return nil, fmt.Errorf("a comma or %q is missing before %s", closing, p.rest())
-		}
 	}
+	if p.take("}") == "" {
+		p.fail("a comma or '}' is missing before %s", p.next())
+	}
+	p.end()
+	slices.SortFunc(list, func(a, b string) int { return slices.Index(values, a) - slices.Index(values, b) })
+	return list
 }
 
 // value reads one of the feature's values, as the task file writes it.
-func (p *conditionParser) value(f *Feature, values []string) (string, error) {
-	s, quoted, err := p.quoted()
-	if err != nil {
-		return "", err
-	}
+func (p *conditionParser) value(f *Feature, values []string) string {
+	s, quoted := p.quoted()
 	if !quoted {
 		sorted := slices.Clone(values)
 		longestFirst(sorted)
-		if v, ok := p.longest(sorted, valueEnds); ok {
-			return v, nil
+		if v := p.longest(sorted, valueEnds); v != "" {
+			return v
 		}
-		end := strings.IndexAny(p.text[p.pos:], ",}])")
-		if end < 0 {
-			end = len(p.text) - p.pos
-		}
-		s = strings.TrimSpace(p.text[p.pos : p.pos+end])
-		p.pos += end
+		end := strings.IndexAny(p.rest+",", ",}")
+		s, p.rest = strings.TrimSpace(p.rest[:end]), p.rest[end:]
 	}
-	if i := find(values, s); i >= 0 {
-		return values[i], nil
+	switch i := find(values, s); {
+	case i >= 0:
+		return values[i]
+	case f.Kind == Binary && f.Zero == "":
+		p.fail("%s is known by its value %s only; write %s != %s for the others", message.Quote(f.Name),
+			message.Quote(f.One), message.Legible(f.Name), message.Legible(f.One))
+	default:
+		p.fail("%s is no value of %s%s", message.Quote(s), message.Quote(f.Name), message.DidYouMean(s, values))
 	}
-	if f.Kind == Binary && f.Zero == "" {
-		return "", fmt.Errorf(
-			"%s is known by its value %s only; write %s != %s for the others",
-			message.Quote(f.Name),
-			message.Quote(f.One),
-			message.Legible(f.Name),
-			message.Legible(f.One),
-		)
-	}
-	return "", fmt.Errorf("%s is no value of %s%s", message.Quote(s), message.Quote(f.Name), message.DidYouMean(s, values))
+	return ""
 }
