@@ -408,11 +408,13 @@ func (f *Feature) Floor() float64 {
 }
 
 // Decimal writes a number as people do, exactly.
-func Decimal(v float64) string {
-	if a := max(v, -v); a >= 1e15 || (v != 0 && a < 1e-6) {
-		return strconv.FormatFloat(v, 'g', -1, 64)
+func Decimal(v float64) string { return shortestDecimal(v, 64) }
+
+func shortestDecimal(v float64, bits int) string {
+	if a := math.Abs(v); a >= 1e15 || a != 0 && a < 1e-6 {
+		return strconv.FormatFloat(v, 'g', -1, bits)
 	}
-	return strconv.FormatFloat(v+0, 'f', -1, 64) // +0 turns -0 into 0
+	return strconv.FormatFloat(v+0, 'f', -1, bits) // +0 turns -0 into 0
 }
 
 // Raw returns the raw value of a Numeric or Ordinal feature's model input: the shortest decimal that ToInput takes back

@@ -86,7 +86,7 @@ func (o *overrideReader) read(r io.Reader) error {
 			return err
 		}
 		if len(rec) != len(o.columns) {
-			return &Problem{Line: at, Row: rows.parquet != nil, Reason: fmt.Sprintf("%d fields where %d are expected", len(rec),
+			return &Problem{Line: at, Row: rows.Names() != nil, Reason: fmt.Sprintf("%d fields where %d are expected", len(rec),
 				len(o.columns))}
 		}
 		fields := map[string]ast.Node{}

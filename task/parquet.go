@@ -23,8 +23,7 @@ const parquetMagic = "PAR1"
 type parquetRows struct {
 	columns []parquetColumn // per leaf of the schema
 	names   []string        // of the columns that can be read
-	left    []parquet.RowGroup
-	rows    parquet.Rows // of the current row group, nil before the first
+	rows    parquet.Rows
 	batch   []parquet.Row
 	have    []parquet.Row // of batch, not yet returned
 	row     int           // number of the row returned last, from 1
@@ -69,7 +68,7 @@ func newParquetRows(r io.Reader) (p *parquetRows, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("Parquet: %w", err)
 	}
-	p = &parquetRows{left: f.RowGroups(), batch: make([]parquet.Row, 64)}
+	p = &parquetRows{rows: parquet.MultiRowGroup(f.RowGroups()...).Rows(), batch: make([]parquet.Row, 64)}
 	for _, c := range f.Root().Columns() {
 		p.add(c)
 	}
@@ -111,7 +110,6 @@ func leaves(c *parquet.Column) (n int) {
 	return n
 }
 
-// unreadable says why a column that a file has cannot be read; "" for any other name.
 func (p *parquetRows) unreadable(name string) string {
 	for i := range p.columns {
 		if c := &p.columns[i]; c.name == name && c.text == nil {
@@ -121,29 +119,24 @@ func (p *parquetRows) unreadable(name string) string {
 	return ""
 }
 
-// next returns a row and its number, from 1; see Rows.Next.
-func (p *parquetRows) next() (fields []string, row int, err error) {
+// Names returns the columns that can be read.
+func (p *parquetRows) Names() []string { return p.names }
+
+func (p *parquetRows) position(field int) (row, column int) { return p.row, field + 1 }
+
+// Next returns a row and its number, from 1; see Rows.
+func (p *parquetRows) Next() (fields []string, row int, err error) {
 	defer recovered(&err)
-	for len(p.have) == 0 {
-		if p.rows == nil {
-			if len(p.left) == 0 {
-				return nil, 0, io.EOF
-			}
-			p.rows, p.left = p.left[0].Rows(), p.left[1:]
-		}
+	if len(p.have) == 0 {
 		n, err := p.rows.ReadRows(p.batch)
 		p.have = p.batch[:n]
 		switch {
 		case err != nil && !errors.Is(err, io.EOF):
 			return nil, 0, fmt.Errorf("Parquet: after row %d: %w", p.row, err)
-		case n > 0:
-		case err == nil:
-			return nil, 0, fmt.Errorf("Parquet: after row %d: the row group ends early", p.row)
-		default:
-			err := p.rows.Close()
-			if p.rows = nil; err != nil {
-				return nil, 0, fmt.Errorf("Parquet: after row %d: %w", p.row, err)
-			}
+		case n == 0 && err == nil:
+			return nil, 0, fmt.Errorf("Parquet: after row %d: the file ends early", p.row)
+		case n == 0:
+			return nil, 0, io.EOF
 		}
 	}
 	values := p.have[0]
@@ -184,91 +177,74 @@ func textOf(t parquet.Type) (text func(parquet.Value) (string, error), why strin
 	if l := t.LogicalType(); l != nil {
 		logical = l.Value
 	}
-	plain := func(f func(parquet.Value) string) func(parquet.Value) (string, error) {
-		return func(v parquet.Value) (string, error) { return f(v), nil }
-	}
+	kind := t.Kind()
 	switch l := logical.(type) {
 	case *format.DecimalType:
-		return decimalText(int(l.Scale)), ""
+		return func(v parquet.Value) (string, error) { return decimalText(v, int(l.Scale)) }, ""
 	case *format.DateType:
-		return plain(func(v parquet.Value) string {
-			return time.Unix(int64(v.Int32())*86400, 0).UTC().Format(time.DateOnly)
-		}), ""
+		return func(v parquet.Value) (string, error) {
+			return time.Unix(int64(v.Int32())*86400, 0).UTC().Format(time.DateOnly), nil
+		}, ""
 	case *format.IntType:
-		if !l.IsSigned && t.Kind() == parquet.Int32 {
-			return plain(func(v parquet.Value) string { return strconv.FormatUint(uint64(v.Uint32()), 10) }), ""
-		}
 		if !l.IsSigned {
-			return plain(func(v parquet.Value) string { return strconv.FormatUint(v.Uint64(), 10) }), ""
+			return func(v parquet.Value) (string, error) {
+				if kind == parquet.Int32 {
+					return strconv.FormatUint(uint64(v.Uint32()), 10), nil
+				}
+				return strconv.FormatUint(v.Uint64(), 10), nil
+			}, ""
 		}
 	case nil, *format.StringType, *format.EnumType, *format.NullType:
 	default:
-		return nil, fmt.Sprintf("it holds values of the type %v; convert them to numbers or texts", l)
+		kind = parquet.Int96 // a time or the like
 	}
-	switch t.Kind() {
-	case parquet.Boolean:
-		return plain(func(v parquet.Value) string { return strconv.FormatBool(v.Boolean()) }), ""
-	case parquet.Int32:
-		return plain(func(v parquet.Value) string { return strconv.FormatInt(int64(v.Int32()), 10) }), ""
-	case parquet.Int64:
-		return plain(func(v parquet.Value) string { return strconv.FormatInt(v.Int64(), 10) }), ""
-	case parquet.Float:
-		return plain(func(v parquet.Value) string { return floatText(float64(v.Float()), 32) }), ""
-	case parquet.Double:
-		return plain(func(v parquet.Value) string { return floatText(v.Double(), 64) }), ""
-	case parquet.ByteArray:
-		return func(v parquet.Value) (string, error) {
-			if b := v.ByteArray(); len(b) <= maxRecord {
-				return string(b), nil
+	if kind == parquet.Int96 || kind == parquet.FixedLenByteArray {
+		return nil, fmt.Sprintf("it holds values of the type %v; convert them to numbers or texts", t)
+	}
+	return func(v parquet.Value) (string, error) {
+		switch kind {
+		case parquet.Float:
+			return floatText(float64(v.Float()), 32), nil
+		case parquet.Double:
+			return floatText(v.Double(), 64), nil
+		case parquet.ByteArray:
+			if len(v.ByteArray()) > maxRecord {
+				return "", errLong
 			}
-			return "", errLong
-		}, ""
-	}
-	return nil, fmt.Sprintf("it holds values of the type %v; convert them to numbers or texts", t)
+		}
+		return v.String(), nil
+	}, ""
 }
 
 // floatText is the shortest decimal that is read back as v; a NaN is a missing value, as data frames write one.
 func floatText(v float64, bits int) string {
-	switch a := math.Abs(v); {
-	case math.IsNaN(v):
+	if math.IsNaN(v) {
 		return ""
-	case a >= 1e15 || a != 0 && a < 1e-6:
-		return strconv.FormatFloat(v, 'g', -1, bits)
 	}
-	return strconv.FormatFloat(v, 'f', -1, bits)
+	return shortestDecimal(v, bits)
 }
 
-// decimalText writes whole numbers of 10^-scale exactly.
-func decimalText(scale int) func(parquet.Value) (string, error) {
-	return func(v parquet.Value) (string, error) {
-		whole := new(big.Int)
-		switch v.Kind() {
-		case parquet.Int32:
-			whole.SetInt64(int64(v.Int32()))
-		case parquet.Int64:
-			whole.SetInt64(v.Int64())
-		default: // two's complement, the first byte is the highest
-			b := v.ByteArray()
-			if whole.SetBytes(b); len(b) > 0 && b[0] >= 0x80 {
-				whole.Sub(whole, new(big.Int).Lsh(big.NewInt(1), uint(8*len(b))))
-			}
-		}
-		if scale < 0 || scale > 400 {
-			return "", fmt.Errorf("a decimal with a scale of %d cannot be read", scale)
-		}
-		digits := whole.Text(10)
-		sign := ""
-		if digits[0] == '-' {
-			sign, digits = "-", digits[1:]
-		}
-		if scale == 0 {
-			return sign + digits, nil
-		}
-		digits = strings.Repeat("0", max(0, scale+1-len(digits))) + digits
-		cut := len(digits) - scale
-		if fraction := strings.TrimRight(digits[cut:], "0"); fraction != "" {
-			return sign + digits[:cut] + "." + fraction, nil
-		}
-		return sign + digits[:cut], nil
+// decimalText writes a whole number of 10^-scale exactly.
+func decimalText(v parquet.Value, scale int) (string, error) {
+	if scale < 0 || scale > 400 {
+		return "", fmt.Errorf("a decimal with a scale of %d cannot be read", scale)
 	}
+	whole := new(big.Int)
+	switch v.Kind() {
+	case parquet.Int32:
+		whole.SetInt64(int64(v.Int32()))
+	case parquet.Int64:
+		whole.SetInt64(v.Int64())
+	default: // two's complement, the first byte is the highest
+		b := v.ByteArray()
+		if whole.SetBytes(b); len(b) > 0 && b[0] >= 0x80 {
+			whole.Sub(whole, new(big.Int).Lsh(big.NewInt(1), uint(8*len(b))))
+		}
+	}
+	unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(scale)), nil)
+	text := new(big.Rat).SetFrac(whole, unit).FloatString(scale)
+	if scale > 0 {
+		text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+	}
+	return text, nil
 }

@@ -85,6 +85,12 @@ func (p *People) Subset(rows []int) *People {
 	return q
 }
 
+// replace puts the people of q in place of those of p. Counts of the file stay.
+func (p *People) replace(q *People) {
+	p.X, p.N, p.Labels, p.Lines, p.Rows = q.X, q.N, q.Labels, q.Lines, q.Rows
+	p.Kept, p.Hashes, p.Subgroups = q.Kept, q.Hashes, q.Subgroups
+}
+
 func pick[T any](s []T, rows []int) []T {
 	if s == nil {
 		return nil

@@ -13,7 +13,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"unicode"
 
 	"cfq/internal/message"
 )
@@ -41,9 +40,31 @@ func ReadFrom(ctx context.Context, r io.Reader, t *Task, o ReadOptions) (*People
 
 func newReader(ctx context.Context, t *Task, o ReadOptions) *reader {
 	return &reader{
-		ctx: ctx, task: t, o: o, people: &People{Dim: t.Dim()}, pick: NewSelection(o),
+		ctx: ctx, task: t, o: o, people: &People{Dim: t.Dim()}, pick: NewSelection(o), labels: map[string]int{},
 		rng: rand.New(rand.NewPCG(o.Seed, 0x5a3b)),
 	}
+}
+
+// reader turns records into people.
+type reader struct {
+	ctx     context.Context //nolint:containedctx // lives as long as one call of Read
+	task    *Task
+	o       ReadOptions
+	people  *People
+	pick    *Selection
+	rng     *rand.Rand // for the sample of ReadOptions.Most
+	seen    int        // people that the sample was drawn from
+	drawn   []int      // the sample: positions in people
+	cols    *columns
+	parquet bool           // the file has rows and no lines
+	hint    string         // the likely delimiter when it is not the task's, for errors
+	favour  int            // people with the favourable label
+	known   int            // people with a label
+	labels  map[string]int // how often others occur
+	kept    []int          // where the columns to be kept as text are, -1 when the file has none
+	order   []int          // of the fields in the hash of a record
+	text    []byte         // scratch of the hash
+	batch   *batch         // nil when all people are wanted at once
 }
 
 // read reads all of r.
@@ -52,55 +73,44 @@ func (rd *reader) read(r io.Reader) (*People, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = rd.table(rows); err == nil {
-		err = rd.flush(true)
+	if text, ok := rows.(*textRows); ok {
+		rd.hint = otherDelimiter(text.head, rd.task.Data.Delimiter)
 	}
+	first, line, err := rd.open(rows)
 	if err != nil {
+		return nil, rd.hinted(err)
+	}
+	if first != nil {
+		rd.row(first, line)
+	}
+	if err := rd.table(rows); err != nil {
+		return nil, err
+	}
+	if err := rd.flush(true); err != nil {
 		return nil, err
 	}
 	return rd.finish()
 }
 
-// reader turns records into people.
-type reader struct {
-	ctx      context.Context //nolint:containedctx // lives as long as one call of Read
-	task     *Task
-	o        ReadOptions
-	people   *People
-	pick     *Selection
-	rng      *rand.Rand // for the sample of ReadOptions.Most
-	seen     int        // people that the sample was drawn from
-	cols     *columns
-	lookup   []map[string]int // per feature: value -> input, for OneHot
-	favour   int              // people with the favourable label
-	others   others           // what the other people's labels are
-	rowsOnly bool             // the file has rows and no lines
-	hint     string           // the likely delimiter when it is not the task's, for errors
-	known    int              // people with a label
-	kept     []int            // where the columns to be kept as text are, -1 when the file has none
-	order    []int            // of the fields in the hash of a record
-	text     []byte           // scratch of the hash
-	batch    *batch           // nil when all people are wanted at once
-}
-
-// table reads delimited text.
-func (rd *reader) table(rows *Rows) error {
-	var bad *Problem
-	first, line, data, err := rd.open(rows)
-	if err != nil {
-		if rd.hint != "" {
-			err = fmt.Errorf("%s\n%w", rd.hint, err)
-		}
+// hinted puts the likely delimiter before an error.
+func (rd *reader) hinted(err error) error {
+	if rd.hint == "" {
 		return err
 	}
-	for n := 0; ; n++ {
-		if !data {
-			if n%1024 == 0 && rd.ctx.Err() != nil {
-				return context.Cause(rd.ctx)
-			}
-			first, line, err = rows.Next()
+	return fmt.Errorf("%s\n%w", rd.hint, err)
+}
+
+// table reads the records behind the header.
+func (rd *reader) table(rows Rows) error {
+	for n := 0; !rd.pick.full(); n++ {
+		if err := rd.flush(false); err != nil {
+			return err
 		}
-		data = false
+		if n%1024 == 0 && rd.ctx.Err() != nil {
+			return context.Cause(rd.ctx)
+		}
+		var bad *Problem
+		rec, line, err := rows.Next()
 		switch {
 		case errors.Is(err, io.EOF):
 			return rd.pick.End()
@@ -111,59 +121,32 @@ func (rd *reader) table(rows *Rows) error {
 		case err != nil:
 			return err
 		default:
-			rd.row(first, line)
-			if err := rd.flush(false); err != nil {
-				return err
-			}
-		}
-		if rd.pick.full() {
-			return nil
+			rd.row(rec, line)
 		}
 	}
+	return nil
 }
 
 // open finds the columns of the file. The first record is returned when it is data.
-func (rd *reader) open(rows *Rows) (first []string, line int, data bool, err error) {
-	var cols *columns
-	if p := rows.parquet; p != nil {
-		rd.rowsOnly = true
-		if cols, err = rd.task.resolve(p.names, p.unreadable); err != nil {
-			return nil, 0, false, err
-		}
-	} else {
-		rd.hint = otherDelimiter(rows.text.head, rd.task.Data.Delimiter)
-		var bad *Problem
+func (rd *reader) open(rows Rows) (first []string, line int, err error) {
+	t, names, header := rd.task, rows.Names(), true
+	if names == nil {
 		switch first, line, err = rows.Next(); {
 		case errors.Is(err, io.EOF):
-			return nil, 0, false, errors.New("the file is empty")
-		case errors.As(err, &bad):
-			return nil, 0, false, fmt.Errorf("the first row: %w", err)
+			return nil, 0, errors.New("the file is empty")
 		case err != nil:
-			return nil, 0, false, err
+			return nil, 0, fmt.Errorf("the first row: %w", err)
 		}
-		if cols, data, err = rd.task.header(first); err != nil {
-			return nil, 0, false, err
-		}
+		names, header = t.header(first)
 	}
-	cols.header = !data
-	rd.setColumns(cols)
-	return first, line, data, nil
-}
-
-// setColumns prepares the encoding of records.
-func (rd *reader) setColumns(cols *columns) {
-	t := rd.task
-	rd.cols = cols
-	rd.hashBy(cols.names)
+	cols, err := t.resolve(names, rows.unreadable)
+	if err != nil {
+		return nil, 0, err
+	}
+	rd.cols, rd.parquet = cols, rows.Names() != nil
+	rd.hashBy(names)
 	for _, name := range rd.o.Keep {
-		rd.kept = append(rd.kept, slices.Index(cols.names, name))
-	}
-	for i := range t.Features {
-		m := map[string]int{}
-		for j, v := range t.Features[i].Values {
-			m[v] = j
-		}
-		rd.lookup = append(rd.lookup, m)
+		rd.kept = append(rd.kept, slices.Index(names, name))
 	}
 	for _, name := range t.Data.Subgroups {
 		if !cols.encoded {
@@ -177,14 +160,19 @@ func (rd *reader) setColumns(cols *columns) {
 		rd.note("encoded data has no results by " + strings.Join(t.Data.Subgroups, ", "))
 	}
 	switch {
-	case cols.label < 0 && t.Data.Label != "" && cols.header:
-		rd.warn(fmt.Sprintf("the file has no column %q, which data.label names: outcomes are not known%s", t.Data.Label,
-			suggest(t.Data.Label, cols.unused())))
-	case cols.label < 0 && t.Data.Label != "":
-		rd.note(fmt.Sprintf("the file has no column %q: outcomes are not known", t.Data.Label))
-	case cols.label < 0:
+	case cols.label >= 0:
+	case t.Data.Label == "":
 		rd.note("the task names no label column: outcomes are not known")
+	case header:
+		rd.warn(fmt.Sprintf("the file has no column %q, which data.label names: outcomes are not known%s", t.Data.Label,
+			suggest(t.Data.Label, names)))
+	default:
+		rd.note(fmt.Sprintf("the file has no column %q: outcomes are not known", t.Data.Label))
 	}
+	if header {
+		first = nil
+	}
+	return first, line, nil
 }
 
 func (rd *reader) note(s string) { rd.people.Notes = append(rd.people.Notes, s) }
@@ -202,7 +190,7 @@ func (rd *reader) take() bool {
 }
 
 func (rd *reader) problem(p *Problem) {
-	p.Row = rd.rowsOnly
+	p.Row = rd.parquet
 	rd.people.Failed++
 	if len(rd.people.Problems) < maxProblems {
 		rd.people.Problems = append(rd.people.Problems, *p)
@@ -213,8 +201,6 @@ func (rd *reader) problem(p *Problem) {
 type columns struct {
 	names    []string
 	encoded  bool
-	header   bool  // the file names its columns
-	width    int   // fields that a record must have
 	features []int // per feature, or per model input when encoded
 	label    int   // -1: the file has none
 	filter   []int
@@ -224,10 +210,12 @@ type columns struct {
 
 // resolve finds the task's columns among names; unreadable says why a column that is not among them cannot be read.
 func (t *Task) resolve(names []string, unreadable func(column string) string) (*columns, error) {
-	c := &columns{names: names, width: len(names), label: -1}
+	c := &columns{names: names, label: -1}
 	at := make(map[string]int, len(names))
 	for i, n := range names {
-		if _, ok := at[n]; !ok {
+		if first, twice := at[n]; twice {
+			c.twins = append(c.twins, [2]int{first, i})
+		} else {
 			at[n] = i
 		}
 	}
@@ -238,65 +226,43 @@ func (t *Task) resolve(names []string, unreadable func(column string) string) (*
 	}
 	c.encoded = t.Encoded || (!contains(at, raw) && contains(at, inputs))
 	var errs []error
-	need := func(column, by string) int {
+	need := func(to *[]int, column, by string) {
 		i, ok := at[column]
+		*to = append(*to, i)
+		by = message.Quote(column) + " (" + message.Clip(by) + ")"
 		switch why := unreadable(column); {
-		case !ok && why != "":
-			errs = append(errs, fmt.Errorf("column %s (%s) cannot be read: %s", message.Quote(column), message.Clip(by), why))
-			return -1
-		case !ok:
-			errs = append(errs, fmt.Errorf("there is no column %s (%s)%s", message.Quote(column), message.Clip(by),
-				suggest(column, names)))
-			return -1
+		case ok:
+		case why != "":
+			errs = append(errs, fmt.Errorf("column %s cannot be read: %s", by, why))
+		default:
+			errs = append(errs, fmt.Errorf("there is no column %s%s", by, suggest(column, names)))
 		}
-		return i
 	}
 	if c.encoded {
 		for _, in := range inputs {
-			c.features = append(c.features, need(in, "model input"))
+			need(&c.features, in, "model input")
 		}
 	} else {
 		for i := range t.Features {
-			c.features = append(c.features, need(t.Features[i].Column, "feature "+t.Features[i].Name))
+			need(&c.features, t.Features[i].Column, "feature "+t.Features[i].Name)
 		}
 		for _, f := range t.Data.Filter {
-			c.filter = append(c.filter, need(f.Column, "data.filter"))
+			need(&c.filter, f.Column, "data.filter")
 		}
 		for _, g := range t.Data.Subgroups {
-			c.groups = append(c.groups, need(g, "data.subgroups"))
+			need(&c.groups, g, "data.subgroups")
 		}
 	}
-	if i, ok := at[t.Data.Label]; ok && t.Data.Label != "" {
-		c.label = i
+	if t.Data.Label != "" {
+		c.label = slices.Index(names, t.Data.Label)
 	}
 	if len(errs) > 0 {
 		errs = append(errs, fmt.Errorf("the file's columns are: %s", message.List(names, 100)))
 		return nil, errors.Join(errs...)
 	}
-	c.findTwins(at)
+	used := slices.Concat(c.features, c.filter, c.groups, []int{c.label})
+	c.twins = slices.DeleteFunc(c.twins, func(tw [2]int) bool { return !slices.Contains(used, tw[0]) })
 	return c, nil
-}
-
-// unused returns the columns that are neither features nor filters nor subgroups.
-func (c *columns) unused() []string {
-	used := append(append(slices.Clone(c.features), c.filter...), c.groups...)
-	var names []string
-	for i, n := range c.names {
-		if !slices.Contains(used, i) {
-			names = append(names, n)
-		}
-	}
-	return names
-}
-
-// findTwins notes the repeated columns among those that are used.
-func (c *columns) findTwins(at map[string]int) {
-	used := append(append(append(slices.Clone(c.features), c.filter...), c.groups...), c.label)
-	for i, n := range c.names {
-		if first := at[n]; first != i && slices.Contains(used, first) {
-			c.twins = append(c.twins, [2]int{first, i})
-		}
-	}
 }
 
 func contains(at map[string]int, names []string) bool {
@@ -316,21 +282,20 @@ func suggest(column string, names []string) string {
 	return ""
 }
 
-// header returns the columns of the file: from the task for a headerless file, otherwise from the first record; data
-// says that this record is data itself.
-func (t *Task) header(first []string) (c *columns, data bool, err error) {
-	names := trimmed(first)
-	switch given := t.Data.Columns; {
+// header returns the names of a text's columns: from the task for a headerless file, otherwise from the first record,
+// and says whether this record is a header.
+func (t *Task) header(first []string) (names []string, header bool) {
+	given := t.Data.Columns
+	switch names = trimmed(first); {
 	case slices.Equal(names, given): // a header that the task did not expect
 	case len(given) > 1 && len(first) == len(given)-1 && given[len(given)-1] == t.Data.Label:
-		names, data = given[:len(given)-1], true // people without outcome
+		return given[:len(given)-1], false // people without outcome
 	case len(given) > 0:
-		names, data = given, true
+		return given, false
 	case t.Encoded && len(first) == t.Dim() && allNumbers(first):
-		names, data = t.InputNames(), true
+		return t.InputNames(), false
 	}
-	c, err = t.resolve(names, func(string) string { return "" })
-	return c, data, err
+	return names, true
 }
 
 func trimmed(rec []string) []string {
@@ -352,8 +317,8 @@ func allNumbers(rec []string) bool {
 
 // row filters, selects and encodes one record.
 func (rd *reader) row(rec []string, line int) {
-	p, c := rd.people, rd.cols
-	if len(rec) == c.width && !rd.keep(rec) {
+	p, width := rd.people, len(rd.cols.names)
+	if len(rec) == width && !rd.keep(rec) {
 		p.Total++
 		p.Filtered++
 		return
@@ -361,16 +326,15 @@ func (rd *reader) row(rec []string, line int) {
 	if !rd.take() {
 		return
 	}
-	if len(rec) != c.width {
-		rd.problem(&Problem{Line: line, Reason: fmt.Sprintf("%d fields where %d are expected", len(rec), c.width)})
+	if len(rec) != width {
+		rd.problem(&Problem{Line: line, Reason: fmt.Sprintf("%d fields where %d are expected", len(rec), width)})
 		return
 	}
-	for _, tw := range c.twins {
+	for _, tw := range rd.cols.twins {
 		if a, b := rec[tw[0]], rec[tw[1]]; !same(a, b) {
 			rd.problem(&Problem{
-				Line: line, Column: c.names[tw[0]],
-				Reason: fmt.Sprintf("the column occurs twice with different values, %s and %s", message.Quote(a),
-					message.Quote(b)),
+				Line: line, Column: rd.cols.names[tw[0]],
+				Reason: fmt.Sprintf("the column occurs twice with different values, %s and %s", message.Quote(a), message.Quote(b)),
 			})
 			return
 		}
@@ -388,7 +352,7 @@ func (rd *reader) row(rec []string, line int) {
 	}
 	p.N++
 	p.Lines, p.Rows, p.Labels = append(p.Lines, line), append(p.Rows, rd.pick.row), append(p.Labels, rd.label(rec))
-	for i, at := range c.groups {
+	for i, at := range rd.cols.groups {
 		rd.group(&p.Subgroups[i], rec[at])
 	}
 	if rd.o.Hash {
@@ -433,14 +397,6 @@ func (rd *reader) encode(rec []string, dst []float32) *Problem {
 	for i := range rd.task.Features {
 		f := &rd.task.Features[i]
 		field := rec[rd.cols.features[i]]
-		if f.Kind == OneHot {
-			if j, ok := rd.lookup[i][field]; ok {
-				out := dst[f.Offset : f.Offset+f.Width]
-				clear(out)
-				out[j] = 1
-				continue
-			}
-		}
 		if rd.missing(field) {
 			field = ""
 		}
@@ -499,7 +455,7 @@ func (rd *reader) label(rec []string) int8 {
 		rd.favour++
 		return 1
 	}
-	rd.others.add(field)
+	rd.count(field)
 	return 0
 }
 
@@ -522,53 +478,27 @@ func (rd *reader) group(g *Subgroup, field string) {
 }
 
 // sample keeps a uniform sample of a stream of people (algorithm R): the first Most fill it, and the n-th of all takes
-// a random one's place with probability Most/n. Memory does not grow with the stream.
+// a random one's place with probability Most/n. Those who are not drawn are removed when they are as many as the sample,
+// so memory does not grow with the stream.
 func (rd *reader) sample() {
 	p, most := rd.people, rd.o.Most
-	if rd.seen++; most <= 0 || rd.seen <= most {
+	rd.seen++
+	switch {
+	case most <= 0:
 		return
-	}
-	last := p.N - 1
-	if i := rd.rng.IntN(rd.seen); i < most {
-		copy(p.X[i*p.Dim:(i+1)*p.Dim], p.X[last*p.Dim:])
-		move(p.Lines, i)
-		move(p.Rows, i)
-		move(p.Labels, i)
-		move(p.Kept, i)
-		move(p.Hashes, i)
-		for k := range p.Subgroups {
-			move(p.Subgroups[k].Codes, i)
+	case rd.seen <= most:
+		rd.drawn = append(rd.drawn, p.N-1)
+	default:
+		if i := rd.rng.IntN(rd.seen); i < most {
+			rd.drawn[i] = p.N - 1
 		}
 	}
-	p.N, p.Undrawn = last, p.Undrawn+1
-	p.X = p.X[:last*p.Dim]
-	p.Lines, p.Rows, p.Labels = p.Lines[:last], p.Rows[:last], p.Labels[:last]
-	p.Kept, p.Hashes = p.Kept[:min(last, len(p.Kept))], p.Hashes[:min(last, len(p.Hashes))]
-	for k := range p.Subgroups {
-		p.Subgroups[k].Codes = p.Subgroups[k].Codes[:last]
+	if p.N == 2*most {
+		p.replace(p.Subset(rd.drawn))
+		for i := range rd.drawn {
+			rd.drawn[i] = i
+		}
 	}
-}
-
-// move puts the last element at i.
-func move[T any](s []T, i int) {
-	if len(s) > 0 {
-		s[i] = s[len(s)-1]
-	}
-}
-
-// inOrder brings a sample, whose people stand where chance put them, into the order of the file.
-func (p *People) inOrder() {
-	if p.Undrawn == 0 {
-		return
-	}
-	order := make([]int, p.N)
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(p.Rows[a], p.Rows[b]) })
-	q := p.Subset(order)
-	p.X, p.Lines, p.Rows, p.Labels = q.X, q.Lines, q.Rows, q.Labels
-	p.Kept, p.Hashes, p.Subgroups = q.Kept, q.Hashes, q.Subgroups
 }
 
 // Stream is Read for files of any length: each is given the people in batches of size (the last may be smaller), in the
@@ -611,7 +541,7 @@ func drawn(ctx context.Context, path string, t *Task, o ReadOptions, size int, e
 			return nil, err
 		}
 	}
-	p.X, p.Labels, p.Lines, p.Rows, p.Kept, p.Hashes, p.Subgroups = nil, nil, nil, nil, nil, nil, nil
+	p.replace(&People{N: p.N})
 	return p, nil
 }
 
@@ -628,13 +558,11 @@ func (rd *reader) flush(last bool) error {
 	if b == nil || len(p.Lines) == 0 || (!last && len(p.Lines) < b.size) {
 		return nil
 	}
-	n := len(p.Lines)
-	q := &People{
-		X: p.X, Dim: p.Dim, N: n, Labels: p.Labels, Lines: p.Lines, Rows: p.Rows, Kept: p.Kept, Hashes: p.Hashes,
-		Total: n,
-	}
+	q := &People{Dim: p.Dim, Total: len(p.Lines)}
+	q.replace(p)
+	q.N = len(p.Lines)
 	q.Subgroups = rd.task.subgroups(q)
-	p.X, p.Labels, p.Lines, p.Rows, p.Kept, p.Hashes = nil, nil, nil, nil, nil, nil
+	p.replace(&People{N: p.N, Subgroups: p.Subgroups})
 	for i := range p.Subgroups {
 		s := &p.Subgroups[i]
 		q.Subgroups = append(q.Subgroups, Subgroup{Feature: s.Feature, Values: slices.Clip(s.Values), Codes: s.Codes})
@@ -666,14 +594,14 @@ func Header(path string, d *Data) ([]string, error) {
 func (rd *reader) finish() (*People, error) {
 	p := rd.people
 	if p.N == 0 {
-		err := p.noneRead()
-		if rd.hint != "" {
-			err = fmt.Errorf("%s\n%w", rd.hint, err)
-		}
-		return nil, err
+		return nil, rd.hinted(p.noneRead())
 	}
 	rd.checkLabels()
-	p.inOrder()
+	if n := len(rd.drawn); n > 0 && n < rd.seen { // into the order of the file
+		slices.SortFunc(rd.drawn, func(a, b int) int { return cmp.Compare(p.Rows[a], p.Rows[b]) })
+		p.replace(p.Subset(rd.drawn))
+		p.Undrawn = rd.seen - n
+	}
 	for i := range p.Subgroups {
 		p.Subgroups[i].sort()
 		if len(p.Subgroups[i].Values) == maxGroups {
@@ -682,7 +610,7 @@ func (rd *reader) finish() (*People, error) {
 		}
 	}
 	if rd.batch != nil {
-		p.X, p.Subgroups = nil, nil
+		p.replace(&People{N: p.N})
 		return p, nil
 	}
 	p.Subgroups = append(rd.task.subgroups(p), p.Subgroups...)
@@ -742,114 +670,43 @@ const (
 	fewLabels   = 20 // that many people may all have the unfavourable outcome without anything being wrong
 )
 
-// others counts the labels that are not the favourable one, as they are written.
-type others struct {
-	n    map[string]int
-	more int // labels beyond the first maxLabels values
-}
-
-// label is a label value and how often it occurs.
-type label struct {
-	value string
-	n     int
-}
-
-func (o *others) add(field string) {
-	if _, ok := o.n[field]; ok {
-		o.n[field]++
-		return
+// count counts a label that is not the favourable one; a number written in two ways is one label.
+func (rd *reader) count(label string) {
+	if v, ok := Number(label); ok {
+		label = Decimal(v)
 	}
-	if len(o.n) == maxLabels {
-		o.more++
-		return
+	if _, ok := rd.labels[label]; ok {
+		rd.labels[label]++
+	} else if len(rd.labels) < maxLabels {
+		rd.labels[strings.Clone(label)] = 1 // it shares memory with its whole record
 	}
-	if o.n == nil {
-		o.n = map[string]int{}
-	}
-	o.n[strings.Clone(field)] = 1 // the field shares memory with its whole record
-}
-
-// sorted returns the values, the most frequent first; a number written in two ways is one value.
-func (o *others) sorted() []label {
-	numbers := map[float64]int{}
-	var all []label
-	for _, v := range slices.Sorted(maps.Keys(o.n)) {
-		x, ok := Number(v)
-		if i, seen := numbers[x]; ok && seen {
-			all[i].n += o.n[v]
-			continue
-		}
-		if ok {
-			numbers[x] = len(all)
-		}
-		all = append(all, label{v, o.n[v]})
-	}
-	slices.SortStableFunc(all, func(a, b label) int { return cmp.Compare(b.n, a.n) })
-	return all
 }
 
 // checkLabels warns of labels that count as unfavourable although they may not be meant so.
 func (rd *reader) checkLabels() {
-	all := rd.others.sorted()
+	n := rd.labels
+	all := slices.SortedFunc(maps.Keys(n), func(a, b string) int { return cmp.Or(n[b]-n[a], cmp.Compare(a, b)) })
 	if len(all) == 0 {
 		return
 	}
-	d := &rd.task.Data
-	hint := slip(d.Favourable, all)
-	list := listLabels(all, rd.others.more)
-	switch {
-	case rd.favour == 0 && len(all) == 1 && hint == "" && rd.known < fewLabels:
-		rd.note(fmt.Sprintf("no row has the favourable label %s in column %s: the label is %s", message.Quote(d.Favourable),
-			message.Quote(d.Label), list))
-	case rd.favour == 0:
-		rd.warn(
-			fmt.Sprintf("no row has the favourable label %s in column %s, so all count as unfavourable; the labels are %s%s",
-				message.Quote(d.Favourable), message.Quote(d.Label), list, hint),
-		)
-	case len(all) > 1 || hint != "":
-		rd.warn(fmt.Sprintf("column %s: every label but %s counts as unfavourable: %s%s", message.Quote(d.Label),
-			message.Quote(d.Favourable), list, hint))
-	}
-}
-
-// listLabels lists the first values with their counts.
-func listLabels(all []label, more int) string {
 	var parts []string
 	for _, l := range all[:min(shownLabels, len(all))] {
-		parts = append(parts, fmt.Sprintf("%s (%d)", message.Quote(l.value), l.n))
+		parts = append(parts, fmt.Sprintf("%s (%d)", message.Quote(l), n[l]))
 	}
-	s := strings.Join(parts, ", ")
-	switch rest := len(all) - len(parts); {
-	case more > 0:
-		s += fmt.Sprintf(" and more than %d other values", rest)
-	case rest > 0:
-		s += fmt.Sprintf(" and %d other values", rest)
+	list := strings.Join(parts, ", ")
+	if len(all) > shownLabels {
+		list += " and others"
 	}
-	return s
-}
-
-// slip says which of the labels is the favourable one but for case, blanks or dashes, if any.
-func slip(favourable string, all []label) (hint string) {
-	for _, l := range all {
-		if fold(l.value) == fold(favourable) {
-			return fmt.Sprintf(
-				"; %s differs from %s only in case or blanks: correct data.favourable or the file (data.trim removes blanks)",
-				message.Quote(l.value),
-				message.Quote(favourable),
-			)
-		}
+	favourable, column := message.Quote(rd.task.Data.Favourable), message.Quote(rd.task.Data.Label)
+	switch {
+	case rd.favour == 0 && len(all) == 1 && rd.known < fewLabels:
+		rd.note(fmt.Sprintf("no row has the favourable label %s in column %s: the label is %s", favourable, column, list))
+	case rd.favour == 0:
+		rd.warn(fmt.Sprintf("no row has the favourable label %s in column %s, so all count as unfavourable; the labels are %s",
+			favourable, column, list))
+	case len(all) > 1:
+		rd.warn(fmt.Sprintf("column %s: every label but %s counts as unfavourable: %s", column, favourable, list))
 	}
-	return ""
-}
-
-// fold removes what people write differently without meaning anything by it.
-func fold(s string) string {
-	return strings.ToLower(strings.TrimSuffix(strings.Map(func(r rune) rune {
-		if unicode.IsSpace(r) || r == '_' || r == '-' {
-			return -1
-		}
-		return r
-	}, s), "."))
 }
 
 // hashBy orders the fields by the names of their columns for the hash of records; those of one name stay as they are.

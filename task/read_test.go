@@ -161,7 +161,7 @@ func TestReadRefuses(t *testing.T) {
 		"all rows fail": {"age,color,member\nx,red,no\n", "none of 1 rows can be read:\n  line 2, column \"age\""},
 		"open quote": {
 			"age,color,member\n1,red,no\n2,\"red,no\n3,red,no\n",
-			"line 3: a quoted field never ends; the lines from there to",
+			"line 3: a quoted field never ends, or text follows its closing quote on line 4",
 		},
 		"one endless line": {"age,color,member\n" + strings.Repeat("x", 2<<20), "longer than 1 MiB"},
 		"UTF-16":           {"\xff\xfea\x00", "save it as UTF-8"},
@@ -204,11 +204,6 @@ func TestReadGzip(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "compressed data: unexpected EOF") {
 		t.Errorf("cut off: %v", err)
 	}
-	bomb := pack(append([]byte("age,color,member\n"), bytes.Repeat([]byte("30,red,no\n"), 2<<20)...))
-	_, err = ReadFrom(context.Background(), bytes.NewReader(bomb), task, ReadOptions{})
-	if err == nil || !strings.Contains(err.Error(), "expands more than 200 times") {
-		t.Errorf("bomb of %d bytes: %v", len(bomb), err)
-	}
 }
 
 func TestReadStopsWhenCancelled(t *testing.T) {
@@ -221,21 +216,16 @@ func TestReadStopsWhenCancelled(t *testing.T) {
 }
 
 func TestParseRows(t *testing.T) {
+	const want = "want a JSON list of row numbers, or a JSON object with such a list as test_rows"
 	for data, want := range map[string]string{
 		`{"test_rows": [3, 1], "seed": 0}`: "[3 1]",
 		`[0, 2]`:                           "[0 2]",
-		"4\n5, 6\n":                        "[4 5 6]",
-		`{"rows": [1]}`:                    `there is no list "test_rows"; ` + rowsAre,
-		"1 x":                              `"x" is not a row number; ` + rowsAre,
-		"[1.5]": "a number 1.5 stands where a row number or a list of them is expected " +
-			"(byte 4); " + rowsAre,
-		`{"test_rows": "all"}`: "a string stands where a row number or a list of them is expected (byte " +
-			"19); " + rowsAre,
-		"[1,": "this is not JSON that can be read (byte 3: unexpected end of JSON " +
-			"input); " + rowsAre,
-		"[1, 1]": "row 1 is listed twice",
-		"-1":     "-1 is not a row number; rows are numbered from 0",
-		"":       "the list is empty",
+		`{"rows": [1]}`:                    "json: cannot unmarshal object into Go value of type []int; " + want,
+		"[1.5]":                            "json: cannot unmarshal number 1.5 into Go value of type int; " + want,
+		`{"test_rows": "all"}`:             "json: cannot unmarshal string into Go value of type []int; " + want,
+		"[1,":                              "unexpected end of JSON input; " + want,
+		"[1, 1]":                           "row 1 is listed twice",
+		"[-1]":                             "-1 is not a row number; rows are numbered from 0",
 	} {
 		rows, err := parseRows([]byte(data))
 		if got := fmt.Sprint(rows); err == nil && got != want || err != nil && err.Error() != want {

@@ -2,14 +2,9 @@ package task
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
-
-	"cfq/internal/message"
 )
 
 // Selection decides which rows are read.
@@ -70,8 +65,8 @@ func (s *Selection) End() error {
 	return nil
 }
 
-// LoadRows reads row numbers for ReadOptions: JSON, either a list or an object with the list "test_rows", or plain text
-// with numbers separated by white space or commas. Numbers count as ReadOptions says.
+// LoadRows reads row numbers for ReadOptions: a JSON list, or an object with the list "test_rows". Numbers count as
+// ReadOptions says.
 func LoadRows(path string) ([]int, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -84,52 +79,17 @@ func LoadRows(path string) ([]int, error) {
 	return rows, nil
 }
 
-// rowsAre is what a list of rows may be, for messages.
-const rowsAre = `row numbers are whole numbers >= 0, in a JSON list, in a JSON object with the list ` +
-	`"test_rows", or as plain numbers`
-
-// badRows says in the words of the file what the JSON decoder found.
-func badRows(err error) error {
-	var kind *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
-	switch {
-	case errors.As(err, &kind):
-		return fmt.Errorf("a %s stands where a row number or a list of them is expected (byte %d); %s",
-			message.Clip(kind.Value), kind.Offset, rowsAre)
-	case errors.As(err, &syntax):
-		return fmt.Errorf("this is not JSON that can be read (byte %d: %w); %s", syntax.Offset, err, rowsAre)
-	}
-	return fmt.Errorf("%w; %s", err, rowsAre)
-}
-
 func parseRows(data []byte) ([]int, error) {
+	list := data
+	var split struct {
+		Rows json.RawMessage `json:"test_rows"`
+	}
+	if err := json.Unmarshal(data, &split); err == nil && split.Rows != nil {
+		list = split.Rows
+	}
 	var rows []int
-	switch text := strings.TrimSpace(string(data)); {
-	case text == "":
-		return nil, fmt.Errorf("the list is empty")
-	case text[0] == '{':
-		var split struct {
-			Rows *[]int `json:"test_rows"`
-		}
-		if err := json.Unmarshal(data, &split); err != nil {
-			return nil, badRows(err)
-		}
-		if split.Rows == nil {
-			return nil, fmt.Errorf(`there is no list "test_rows"; %s`, rowsAre)
-		}
-		rows = *split.Rows
-	case text[0] == '[':
-		if err := json.Unmarshal(data, &rows); err != nil {
-			return nil, badRows(err)
-		}
-	default:
-		for _, w := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n,", r) }) {
-			n, err := strconv.Atoi(w)
-			if err != nil {
-				return nil, fmt.Errorf("%s is not a row number; %s", message.Quote(w), rowsAre)
-			}
-			rows = append(rows, n)
-		}
+	if err := json.Unmarshal(list, &rows); err != nil {
+		return nil, fmt.Errorf("%w; want a JSON list of row numbers, or a JSON object with such a list as test_rows", err)
 	}
 	sorted := slices.Sorted(slices.Values(rows))
 	for i, r := range sorted {

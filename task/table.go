@@ -25,10 +25,21 @@ func FromFile[T any](path string, read func(io.Reader) (T, error)) (v T, err err
 	return v, nil
 }
 
-// Rows reads the records of a data file as text fields, one by one.
-type Rows struct {
-	text    *textRows    // nil for Parquet
-	parquet *parquetRows // nil for delimited text
+// Rows are the records of a data file as text fields, one by one.
+type Rows interface {
+	// Names returns the columns of a Parquet file; nil for delimited text, whose first record may name them.
+	Names() []string
+
+	// Next returns a record, which is valid until the next call, and its line, of a Parquet file its row from 1. A record
+	// that is not well-formed comes with a *Problem as the error, and reading may go on; io.EOF ends the file and any
+	// other error the reading.
+	Next() (fields []string, line int, err error)
+
+	// position returns the line, or the row of a Parquet file, and the column of a field of the record that was read last.
+	position(field int) (line, column int)
+
+	// unreadable says why a column that a file has cannot be read; "" for any other name.
+	unreadable(name string) string
 }
 
 // headSize is how much of a text is shown to the function that says how to read it.
@@ -36,118 +47,59 @@ const headSize = 1 << 16
 
 // NewRows reads delimited text, gzip or not, or Parquet. Of delimited text, how says how to read it, from its first 64
 // KiB; of Parquet, it is given nil.
-func NewRows(r io.Reader, how func(head []byte) (*Data, error)) (*Rows, error) {
+func NewRows(r io.Reader, how func(head []byte) (*Data, error)) (Rows, error) {
 	in, err := plainText(r)
 	if err != nil {
 		return nil, err
 	}
-	if head, _ := in.Peek(len(parquetMagic)); isParquet(head) {
+	head, err := in.Peek(headSize)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, err
+	case isParquet(head):
 		if _, err := how(nil); err != nil {
 			return nil, err
 		}
-		p, err := newParquetRows(r)
-		return &Rows{parquet: p}, err
-	}
-	head, err := in.Peek(headSize)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	if bytes.IndexByte(head, 0) >= 0 {
+		return newParquetRows(r)
+	case bytes.IndexByte(head, 0) >= 0:
 		return nil, fmt.Errorf("this is a binary file and no delimited text; it starts with %.16q", head)
 	}
 	d, err := how(head)
 	if err != nil {
 		return nil, err
 	}
-	text, err := newTextRows(in, d)
-	if err != nil {
-		return nil, err
-	}
-	return &Rows{text: text}, nil
+	return newTextRows(in, d)
 }
 
-// as is NewRows for a file of which is known how to read it.
-func (d *Data) rows(r io.Reader) (*Rows, error) {
+// rows is NewRows for a file of which is known how to read it.
+func (d *Data) rows(r io.Reader) (Rows, error) {
 	return NewRows(r, func([]byte) (*Data, error) { return d, nil })
 }
 
-// Names returns the columns of a Parquet file; nil for delimited text, whose first record may name them.
-func (r *Rows) Names() []string {
-	if r.parquet != nil {
-		return r.parquet.names
-	}
-	return nil
-}
+// maxRecord bounds the bytes of one row, so that memory stays in proportion to what a file honestly holds.
+const maxRecord = 1 << 20
 
-// Next returns a record, which is valid until the next call, and its line, of a Parquet file its row from 1. A record
-// that is not well-formed comes with a *Problem as the error, and reading may go on; io.EOF ends the file and any other
-// error the reading.
-func (r *Rows) Next() ([]string, int, error) {
-	if r.parquet != nil {
-		return r.parquet.next()
-	}
-	return r.text.next()
-}
+// inflater says of an error that it is one of the compression.
+type inflater struct{ r io.Reader }
 
-// position returns the line, or the row of a Parquet file, and the column of a field of the record that was read last.
-func (r *Rows) position(field int) (line, column int) {
-	if r.parquet != nil {
-		return r.parquet.row, field + 1
-	}
-	line, column = r.text.csv.FieldPos(field)
-	return line + r.text.offset, column
-}
-
-// Limits on data files, so that memory stays in proportion to what a file honestly holds.
-const (
-	maxRecord = 1 << 20 // bytes of one row
-	maxRatio  = 200     // a table compresses 5 to 30 times; deflate can pack zeros 1000 times
-	ratioFrom = 1 << 24 // bytes from which maxRatio is looked at
-)
-
-// counter counts the bytes that are read through it.
-type counter struct {
-	r io.Reader
-	n int64
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	return n, err
-}
-
-// inflater refuses a stream that expands out of proportion.
-type inflater struct {
-	packed *counter
-	r      io.Reader
-	n      int64
-}
-
-func (f *inflater) Read(p []byte) (int, error) {
+func (f inflater) Read(p []byte) (int, error) {
 	n, err := f.r.Read(p)
-	f.n += int64(n)
-	if f.n > ratioFrom && f.n > maxRatio*f.packed.n {
-		return n, fmt.Errorf("the compressed data expands more than %d times; decompress the file first if this is right",
-			maxRatio)
-	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = fmt.Errorf("compressed data: %w", err)
 	}
 	return n, err
 }
 
-// plainText returns what delimited text in r is: decompressed when its content is gzip, without a byte order mark. What
-// expands out of proportion, and UTF-16, is an error.
+// plainText returns what delimited text in r is: decompressed when its content is gzip, without a byte order mark.
+// UTF-16 is an error.
 func plainText(r io.Reader) (*bufio.Reader, error) {
-	packed := &counter{r: r}
-	plain := bufio.NewReaderSize(packed, headSize)
+	plain := bufio.NewReaderSize(r, headSize)
 	if head, _ := plain.Peek(2); bytes.Equal(head, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(plain)
 		if err != nil {
 			return nil, fmt.Errorf("compressed data: %w", err)
 		}
-		plain = bufio.NewReaderSize(&inflater{packed: packed, r: z}, headSize)
+		plain = bufio.NewReaderSize(inflater{z}, headSize)
 	}
 	if head, _ := plain.Peek(3); bytes.Equal(head, []byte("\xef\xbb\xbf")) {
 		_, _ = plain.Discard(3)
@@ -169,10 +121,8 @@ type textRows struct {
 
 // guard ends the reading of a record that does not.
 type guard struct {
-	r     io.Reader
-	left  int
-	n     int64 // bytes read
-	ended bool
+	r    io.Reader
+	left int
 }
 
 var errLong = errors.New("longer than 1 MiB")
@@ -182,22 +132,27 @@ func (g *guard) Read(p []byte) (int, error) {
 		return 0, errLong
 	}
 	n, err := g.r.Read(p)
-	g.left, g.n, g.ended = g.left-n, g.n+int64(n), err == io.EOF
+	g.left -= n
 	return n, err
 }
 
-func newTextRows(r *bufio.Reader, d *Data) (*textRows, error) {
+func newTextRows(r io.Reader, d *Data) (*textRows, error) {
+	t := &textRows{guard: &guard{r: r}, trim: d.Trim, offset: d.Skip}
+	in := bufio.NewReaderSize(t.guard, headSize)
 	for i := range d.Skip {
-		if err := skipLine(r); err != nil {
+		t.guard.left = maxRecord
+		_, err := in.ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			err = errors.New("the file ends here")
+		}
+		if err != nil {
 			return nil, fmt.Errorf("line %d (data.skip = %d): %w", i+1, d.Skip, err)
 		}
 	}
-	head, _ := r.Peek(maxHead) // what there is
-	t := &textRows{
-		head: firstLine(string(head), d.Comment), guard: &guard{r: r, left: maxRecord}, trim: d.Trim,
-		offset: d.Skip,
-	}
-	t.csv = csv.NewReader(t.guard)
+	t.guard.left = maxRecord
+	head, _ := in.Peek(maxHead) // what there is
+	t.head = firstLine(string(head), d.Comment)
+	t.csv = csv.NewReader(in)
 	t.csv.Comma, t.csv.Comment = d.Delimiter, d.Comment
 	t.csv.FieldsPerRecord, t.csv.ReuseRecord = -1, true
 	t.csv.TrimLeadingSpace = d.Trim
@@ -254,24 +209,18 @@ func delimiters(line string, c rune) int {
 	return n
 }
 
-func skipLine(r *bufio.Reader) error {
-	for n := 0; n < maxRecord; {
-		part, err := r.ReadSlice('\n')
-		n += len(part)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF):
-			return errors.New("the file ends here")
-		default:
-			return err
-		}
-	}
-	return errLong
+// Names returns nothing: a text has its names in the first record, or nowhere.
+func (t *textRows) Names() []string { return nil }
+
+func (t *textRows) unreadable(string) string { return "" }
+
+func (t *textRows) position(field int) (line, column int) {
+	line, column = t.csv.FieldPos(field)
+	return line + t.offset, column
 }
 
-func (t *textRows) next() ([]string, int, error) {
+// Next returns a record and its line; see Rows.
+func (t *textRows) Next() ([]string, int, error) {
 	t.guard.left = maxRecord
 	before := t.csv.InputOffset()
 	rec, err := t.csv.Read()
@@ -299,19 +248,14 @@ func (t *textRows) next() ([]string, int, error) {
 	return rec, line + t.offset, nil
 }
 
-// malformed turns what csv says about a record into a problem, or into an error when an open quote has swallowed the
-// rest of the file.
+// malformed turns what csv says about a record into a problem, or into an error when lines may be lost with it.
 func (t *textRows) malformed(bad *csv.ParseError) error {
 	start, end := bad.StartLine+t.offset, bad.Line+t.offset
-	if !errors.Is(bad.Err, csv.ErrQuote) {
-		return &Problem{Line: start, Reason: "a quote stands inside an unquoted field"}
-	}
-	if end == start {
+	switch {
+	case end > start:
+		return fmt.Errorf("line %d: a quoted field never ends, or text follows its closing quote on line %d", start, end)
+	case errors.Is(bad.Err, csv.ErrQuote):
 		return &Problem{Line: start, Reason: "text follows a closing quote, or a quoted field never ends"}
 	}
-	if t.guard.ended && t.csv.InputOffset() == t.guard.n {
-		return fmt.Errorf("line %d: a quoted field never ends; the lines from there to %d cannot be read", start, end)
-	}
-	return &Problem{Line: start, Reason: fmt.Sprintf("text follows a closing quote on line %d; lines %d to %d are lost",
-		end, start, end)}
+	return &Problem{Line: start, Reason: "a quote stands inside an unquoted field"}
 }
