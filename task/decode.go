@@ -877,12 +877,9 @@ func (d *decoder) rule(n ast.Node, g *grammar) (r Rule) {
 	}
 	before := len(d.Errs)
 	m := d.mapping(n, "a constraint", d.ruleKeys(&r))
-	implies, subset := m.Has("if") || m.Has("then"), m.Has("at_most") || m.Has("of")
 	switch {
 	case len(d.Errs) > before:
-	case implies && subset:
-		d.Errorf(m.Node, "a constraint is if and then, or at_most and of, not both")
-	case m.Has("if") && m.Has("then"):
+	case len(m.At) == 2 && m.Has("if") && m.Has("then"):
 		var when, then string
 		r.If, when = d.inequalities(m.At["if"], g)
 		r.Then, then = d.inequalities(m.At["then"], g)
@@ -890,12 +887,8 @@ func (d *decoder) rule(n ast.Node, g *grammar) (r Rule) {
 		if len(config.Nodes(m.At["if"])) == 0 || len(config.Nodes(m.At["then"])) == 0 {
 			d.Errorf(m.Node, "if and then need a condition each")
 		}
-	case implies:
-		d.Errorf(m.Node, "if and then belong together; what always holds is a text of its own")
-	case m.Has("at_most") && m.Has("of"):
+	case len(m.At) == 2 && m.Has("at_most") && m.Has("of"):
 		d.subset(&r, m)
-	case subset:
-		d.Errorf(m.Node, "at_most and of belong together")
 	default:
 		d.Errorf(m.Node,
 			"a constraint is a text such as \"debt <= 0.5 * income\", {if: ..., then: ...} or {at_most: 2, of: [...]}")

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -126,39 +127,24 @@ func defaultFeature() Feature {
 // Encode writes the model inputs of a raw field to dst (length Width). The empty field is a missing value: all zeros
 // for OneHot, an error for the other kinds, which have no input to say so.
 func (f *Feature) Encode(raw string, dst []float32) error {
-	if raw == "" && f.Kind != OneHot {
+	clear(dst)
+	switch {
+	case raw == "" && f.Kind == OneHot:
+		return nil
+	case raw == "":
 		return errors.New("the value is missing")
-	}
-	switch f.Kind {
-	case OneHot:
-		clear(dst)
-		if raw == "" {
-			return nil
-		}
-		i := find(f.Values, raw)
-		if i < 0 {
-			return fmt.Errorf("%s is not a known value%s", message.Quote(raw), message.DidYouMean(raw, f.Values))
-		}
-		dst[i] = 1
-		return nil
-	case Binary:
-		switch {
-		case same(raw, f.One):
-			dst[0] = 1
-		case f.Zero == "" || same(raw, f.Zero):
-			dst[0] = 0
-		default:
-			return fmt.Errorf("%s is neither %q nor %q", message.Quote(raw), f.One, f.Zero)
-		}
-		return nil
-	case Thermometer:
-		n, err := f.height(raw)
+	case !f.Kind.IsNumber():
+		i, err := f.placeOf(raw)
 		if err != nil {
 			return err
 		}
-		for j := range dst {
-			dst[j] = 0
-			if j < n {
+		switch f.Kind {
+		case OneHot:
+			dst[i] = 1
+		case Binary:
+			dst[0] = float32(i)
+		default:
+			for j := range i {
 				dst[j] = 1
 			}
 		}
@@ -179,6 +165,36 @@ func (f *Feature) Encode(raw string, dst []float32) error {
 	return nil
 }
 
+// placeOf returns which of its values a category's raw field is.
+func (f *Feature) placeOf(raw string) (int, error) {
+	switch {
+	case f.Kind == Binary && same(raw, f.One):
+		return 1, nil
+	case f.Kind == Binary && (f.Zero == "" || same(raw, f.Zero)):
+		return 0, nil
+	case f.Kind == Binary:
+		return 0, fmt.Errorf("%s is neither %q nor %q", message.Quote(raw), f.One, f.Zero)
+	case f.Values != nil:
+		i := find(f.Values, raw)
+		if i < 0 {
+			return 0, fmt.Errorf("%s is not a known value%s", message.Quote(raw), message.DidYouMean(raw, f.Values))
+		}
+		return i, nil
+	}
+	if low, ok := strings.CutPrefix(raw, "<"); ok && same(low, Decimal(f.Thresholds[0])) {
+		return 0, nil
+	}
+	v, ok := Number(raw)
+	if !ok {
+		return 0, fmt.Errorf("%s is neither a number nor %q", message.Quote(raw), f.placeName(0))
+	}
+	i, exact := slices.BinarySearch(f.Thresholds, v)
+	if exact {
+		i++
+	}
+	return i, nil
+}
+
 // ToInput converts a raw value of a Numeric or Ordinal feature to its model input, in double precision until the last
 // rounding.
 func (f *Feature) ToInput(raw float64) float32 {
@@ -197,17 +213,11 @@ func (f *Feature) Decode(x []float32) (string, error) {
 	if err := f.check(x); err != nil {
 		return "", fmt.Errorf("feature %q: %w", f.Name, err)
 	}
-	switch f.Kind {
-	case OneHot:
-		if i, _ := f.vertex(x); i >= 0 {
-			return f.Values[i], nil
+	if !f.Kind.IsNumber() {
+		if i := f.place(x); i >= 0 {
+			return f.placeName(i), nil
 		}
 		return "", nil
-	case Binary:
-		return []string{f.zeroName(), f.One}[int(x[0])], nil
-	case Thermometer:
-		n, _ := reached(x)
-		return f.placeName(n), nil
 	}
 	v := f.FromInput(x[0])
 	if math.IsInf(v, 0) {
@@ -243,14 +253,6 @@ func (f *Feature) shortest(v float64, x float32) float64 {
 	return v
 }
 
-// zeroName is the value of a binary feature whose input is 0.
-func (f *Feature) zeroName() string {
-	if f.Zero == "" {
-		return "not " + f.One
-	}
-	return f.Zero
-}
-
 // check says why x (length Width) cannot be the inputs of this feature; nil when it can.
 func (f *Feature) check(x []float32) error {
 	for _, v := range x {
@@ -258,21 +260,37 @@ func (f *Feature) check(x []float32) error {
 			return fmt.Errorf("%v is not a finite number", v)
 		}
 	}
-	switch f.Kind {
-	case OneHot:
-		if _, ok := f.vertex(x); !ok {
-			return fmt.Errorf("the inputs of a one-hot group are 0 and at most one 1")
-		}
-	case Binary:
-		if x[0] != 0 && x[0] != 1 {
-			return fmt.Errorf("a binary input is 0 or 1, not %v", x[0])
-		}
-	case Thermometer:
-		if _, ok := reached(x); !ok {
-			return fmt.Errorf("the inputs of a thermometer are ones followed by zeros")
+	ones := 0
+	for _, v := range x {
+		if v == 1 {
+			ones++
+		} else if v != 0 && !f.Kind.IsNumber() {
+			ones = len(x) + 1
 		}
 	}
+	switch {
+	case f.Kind == OneHot && ones > 1:
+		return fmt.Errorf("the inputs of a one-hot group are 0 and at most one 1")
+	case f.Kind == Binary && ones > 1:
+		return fmt.Errorf("a binary input is 0 or 1, not %v", x[0])
+	case f.Kind == Thermometer && (ones > len(x) || slices.Contains(x[:ones], 0)):
+		return fmt.Errorf("the inputs of a thermometer are ones followed by zeros")
+	}
 	return nil
+}
+
+// place returns which of its values a category's inputs are, which check accepts; -1 when it is missing.
+func (f *Feature) place(x []float32) int {
+	switch f.Kind {
+	case OneHot:
+		return slices.Index(x, 1)
+	case Binary:
+		return int(x[0])
+	}
+	if n := slices.Index(x, 0); n >= 0 {
+		return n
+	}
+	return len(x)
 }
 
 // same says whether two fields are the same value: the same text, or the same number written differently (1 and 1.0).
@@ -301,7 +319,10 @@ func find(values []string, raw string) int {
 
 // places returns how many values a category has; those of a thermometer are the lowest, and one for each input.
 func (f *Feature) places() int {
-	if f.Kind == Thermometer && f.Values == nil {
+	switch {
+	case f.Kind == Binary:
+		return 2
+	case f.Kind == Thermometer && f.Values == nil:
 		return len(f.Thresholds) + 1
 	}
 	return len(f.Values)
@@ -310,7 +331,11 @@ func (f *Feature) places() int {
 // placeName returns the raw text of a category's value: for thresholds 10 and 20, "<10", "10" and "20".
 func (f *Feature) placeName(i int) string {
 	switch {
-	case f.Kind != Thermometer || f.Values != nil:
+	case f.Kind == Binary && i == 1:
+		return f.One
+	case f.Kind == Binary:
+		return cmp.Or(f.Zero, "not "+f.One)
+	case f.Values != nil:
 		return f.Values[i]
 	case i == 0:
 		return "<" + Decimal(f.Thresholds[0])
@@ -327,29 +352,6 @@ func (f *Feature) placeNames() []string {
 	return names
 }
 
-// height returns which of its values a thermometer's raw field is.
-func (f *Feature) height(raw string) (int, error) {
-	if f.Values != nil {
-		i := find(f.Values, raw)
-		if i < 0 {
-			return 0, fmt.Errorf("%s is not a known value%s", message.Quote(raw), message.DidYouMean(raw, f.Values))
-		}
-		return i, nil
-	}
-	if low, ok := strings.CutPrefix(raw, "<"); ok && same(low, Decimal(f.Thresholds[0])) {
-		return 0, nil
-	}
-	v, ok := Number(raw)
-	if !ok {
-		return 0, fmt.Errorf("%s is neither a number nor %q", message.Quote(raw), f.placeName(0))
-	}
-	i, exact := slices.BinarySearch(f.Thresholds, v)
-	if exact {
-		i++
-	}
-	return i, nil
-}
-
 // level returns the index in Values of the domain value nearest to v.
 func (f *Feature) level(v float64) int {
 	best, dist := 0, 0.0
@@ -360,35 +362,6 @@ func (f *Feature) level(v float64) int {
 		}
 	}
 	return best
-}
-
-// vertex returns which input of a one-hot group is 1, -1 when all are zero; false when the group is neither.
-func (f *Feature) vertex(x []float32) (int, bool) {
-	at := -1
-	for i, v := range x {
-		switch {
-		case v == 0:
-		case v == 1 && at < 0:
-			at = i
-		default:
-			return -1, false
-		}
-	}
-	return at, true
-}
-
-// reached returns how many inputs of a thermometer are 1; false when they are not ones followed by zeros.
-func reached(x []float32) (int, bool) {
-	n := 0
-	for n < len(x) && x[n] == 1 {
-		n++
-	}
-	for _, v := range x[n:] {
-		if v != 0 {
-			return 0, false
-		}
-	}
-	return n, true
 }
 
 // Rounded rounds v to so many significant decimal digits, which also removes the noise of binary arithmetic on decimal
@@ -434,21 +407,16 @@ func (f *Feature) rank(raw string) (rank float64, name, why string) {
 	if why := f.refuses(raw); why != "" {
 		return 0, "", why
 	}
-	switch f.Kind {
-	case Numeric, Ordinal:
+	if f.Kind.IsNumber() {
 		v, _ := Number(raw)
 		return v, raw, ""
-	case Binary:
-		if same(raw, f.One) {
-			return 1, f.One, ""
-		}
-		return 0, f.zeroName(), ""
 	}
-	i := slices.IndexFunc(f.placeNames(), func(s string) bool { return same(raw, s) })
-	if i < 0 {
+	i, _ := f.placeOf(raw)
+	name = f.placeName(i)
+	if f.Kind == Thermometer && !same(raw, name) { // a number between two thresholds
 		return 0, "", "one of: " + message.List(f.placeNames(), 20)
 	}
-	return float64(i), f.placeName(i), ""
+	return float64(i), name, ""
 }
 
 // refuses says why a raw value is none of the feature's; "" when it is one.
@@ -474,37 +442,24 @@ func (f *Feature) hasNumber() bool {
 
 // conditionValues are the values that a condition can name, in order.
 func (f *Feature) conditionValues() []string {
-	switch {
-	case f.Kind != Binary:
-		return f.placeNames()
-	case f.Zero == "":
+	if f.Kind == Binary && f.Zero == "" {
 		return []string{f.One}
 	}
-	return []string{f.Zero, f.One}
+	return f.placeNames()
 }
 
 // subgroup reads a feature's values back from the model inputs.
 func (f *Feature) subgroup(p *People) Subgroup {
 	s := Subgroup{Feature: f.Name, Values: f.Values, Codes: make([]int32, p.N)}
-	switch f.Kind {
-	case Binary:
-		s.Values = []string{f.zeroName(), f.One}
-	case Thermometer:
+	if !f.Kind.IsNumber() {
 		s.Values = f.placeNames()
 	}
 	for i := range s.Codes {
 		x := p.X[i*p.Dim+f.Offset : i*p.Dim+f.Offset+f.Width]
-		switch f.Kind {
-		case OneHot:
-			at, _ := f.vertex(x)
-			s.Codes[i] = int32(at)
-		case Binary:
-			s.Codes[i] = int32(x[0])
-		case Thermometer:
-			at, _ := reached(x)
-			s.Codes[i] = int32(at)
-		default:
+		if f.Kind.IsNumber() {
 			s.Codes[i] = int32(f.level(f.FromInput(x[0])))
+		} else {
+			s.Codes[i] = int32(f.place(x))
 		}
 	}
 	return s

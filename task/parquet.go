@@ -32,9 +32,10 @@ type parquetRows struct {
 
 // parquetColumn is a leaf of the schema.
 type parquetColumn struct {
-	name string
-	text func(parquet.Value) (string, error) // nil when the column cannot be read
-	why  string                              // it cannot
+	name  string
+	field int                                 // of a row, when it can be read
+	text  func(parquet.Value) (string, error) // nil when the column cannot be read
+	why   string                              // it cannot
 }
 
 func isParquet(head []byte) bool { return strings.HasPrefix(string(head), parquetMagic) }
@@ -69,13 +70,15 @@ func newParquetRows(r io.Reader) (p *parquetRows, err error) {
 		return nil, fmt.Errorf("Parquet: %w", err)
 	}
 	p = &parquetRows{rows: parquet.MultiRowGroup(f.RowGroups()...).Rows(), batch: make([]parquet.Row, 64)}
-	for _, c := range f.Root().Columns() {
-		p.add(c)
-	}
-	for i := range p.columns {
-		if p.columns[i].text != nil {
-			p.names = append(p.names, p.columns[i].name)
+	for _, path := range f.Schema().Columns() {
+		c := parquetColumn{name: path[0], field: len(p.names), why: "it is nested or repeated"}
+		if leaf, _ := f.Schema().Lookup(path...); len(path) == 1 && leaf.MaxRepetitionLevel == 0 {
+			c.text, c.why = textOf(leaf.Node.Type())
 		}
+		if c.text != nil {
+			p.names = append(p.names, c.name)
+		}
+		p.columns = append(p.columns, c)
 	}
 	p.fields = make([]string, len(p.names))
 	return p, nil
@@ -86,28 +89,6 @@ func recovered(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("Parquet: the file is damaged or of a kind that cannot be read: %v", r)
 	}
-}
-
-// add appends the leaves of a column.
-func (p *parquetRows) add(c *parquet.Column) {
-	if c.Leaf() && !c.Repeated() {
-		text, why := textOf(c.Type())
-		p.columns = append(p.columns, parquetColumn{c.Name(), text, why})
-		return
-	}
-	for range leaves(c) {
-		p.columns = append(p.columns, parquetColumn{name: c.Name(), why: "it is nested or repeated"})
-	}
-}
-
-func leaves(c *parquet.Column) (n int) {
-	if c.Leaf() {
-		return 1
-	}
-	for _, child := range c.Columns() {
-		n += leaves(child)
-	}
-	return n
 }
 
 func (p *parquetRows) unreadable(name string) string {
@@ -142,31 +123,15 @@ func (p *parquetRows) Next() (fields []string, row int, err error) {
 	values := p.have[0]
 	p.have = p.have[1:]
 	p.row++
-	return p.record(values)
-}
-
-// record returns the fields of a row.
-func (p *parquetRows) record(values parquet.Row) ([]string, int, error) {
 	clear(p.fields)
-	at, next := 0, 0
-	for i := range p.columns {
-		c := &p.columns[i]
-		for next < len(values) && values[next].Column() < i {
-			next++
-		}
-		if c.text == nil {
+	for _, v := range values {
+		c := &p.columns[v.Column()]
+		if c.text == nil || v.IsNull() {
 			continue
 		}
-		if next == len(values) || values[next].Column() != i {
-			return nil, 0, &Problem{Line: p.row, Row: true, Column: c.name, Reason: "the row has no value for the column"}
+		if p.fields[c.field], err = c.text(v); err != nil {
+			return nil, 0, &Problem{Line: p.row, Row: true, Column: c.name, Reason: err.Error()}
 		}
-		if v := values[next]; !v.IsNull() {
-			var err error
-			if p.fields[at], err = c.text(v); err != nil {
-				return nil, 0, &Problem{Line: p.row, Row: true, Column: c.name, Reason: err.Error()}
-			}
-		}
-		at++
 	}
 	return p.fields, p.row, nil
 }

@@ -532,12 +532,12 @@ func drawn(ctx context.Context, path string, t *Task, o ReadOptions, size int, e
 	if err != nil {
 		return nil, err
 	}
-	for from := 0; from < p.N; from += size {
-		var rows []int
-		for i := from; i < min(from+size, p.N); i++ {
-			rows = append(rows, i)
-		}
-		if err := each(p.Subset(rows)); err != nil {
+	rows := make([]int, p.N)
+	for i := range rows {
+		rows[i] = i
+	}
+	for part := range slices.Chunk(rows, size) {
+		if err := each(p.Subset(part)); err != nil {
 			return nil, err
 		}
 	}
@@ -580,14 +580,21 @@ func Header(path string, d *Data) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the header: %w", err)
 		}
-		names := rows.Names()
-		if names == nil {
-			if names, _, err = rows.Next(); err != nil {
-				return nil, fmt.Errorf("the header: %w", err)
-			}
-		}
-		return trimmed(names), nil
+		return header(rows)
 	})
+}
+
+// header reads the names of the columns, which the first row of a text has.
+func header(rows Rows) ([]string, error) {
+	names := rows.Names()
+	if names == nil {
+		first, _, err := rows.Next()
+		if err != nil {
+			return nil, fmt.Errorf("the header: %w", err)
+		}
+		names = trimmed(first)
+	}
+	return names, nil
 }
 
 // finish adds what is known only at the end of the file.

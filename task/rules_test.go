@@ -178,10 +178,10 @@ func TestMistakesInConstraints(t *testing.T) {
 		{"  - a <= d", `4:5: constraint "a <= d": there is no feature "d"; one of: a, b, c`},
 		{"  - a <= 1\n  - b >= 2 <= 3", `5:5: constraint "b >= 2 <= 3": "<= 3" is left over`},
 		{"  - {if: a > 1, then: [b < 2, b ~ 3]}", `4:31: constraint "b ~ 3": a comparison`},
-		{"  - {if: a > 1}", `4:5: if and then belong together; what always holds is a text of its own`},
+		{"  - {if: a > 1}", `4:5: a constraint is a text such as "debt <= 0.5 * income", {if: ..., then: ...} or {at_most: 2, of: [...]}`},
 		{"  - {if: [], then: b < 2}", `4:5: if and then need a condition each`},
-		{"  - {at_most: 1}", `4:5: at_most and of belong together`},
-		{"  - {at_most: 1, of: [a, b], then: a < 1}", `4:5: a constraint is if and then, or at_most and of, not both`},
+		{"  - {at_most: 1}", `4:5: a constraint is a text such as "debt <= 0.5 * income", {if: ..., then: ...} or {at_most: 2, of: [...]}`},
+		{"  - {at_most: 1, of: [a, b], then: a < 1}", `4:5: a constraint is a text such as "debt <= 0.5 * income", {if: ..., then: ...} or {at_most: 2, of: [...]}`},
 		{"  - {}", `4:5: a constraint is a text such as "debt <= 0.5 * income"`},
 		{
 			"  - {at_most: 0, of: [a, b]}",
