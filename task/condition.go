@@ -22,7 +22,8 @@ import (
 //	product    = factor { ( "*" | "/" ) factor }, with numbers on all sides but one, and on the right of "/"
 //	factor     = number | feature | "(" expression ")" | ( "-" | "+" ) factor
 //
-// Names and values stand as they are, the longest known one first, or in quotes of any kind.
+// Names and values stand as they are, or in quotes of any kind. Of names, the longest that fits is meant; a value ends
+// where the condition does, and in braces at a comma.
 
 // Limits on what a condition can be.
 const (
@@ -46,12 +47,8 @@ func newGrammar(t *Task) *grammar {
 			g.names = append(g.names, name)
 		}
 	}
-	longestFirst(g.names)
+	slices.SortStableFunc(g.names, func(a, b string) int { return len(b) - len(a) })
 	return g
-}
-
-func longestFirst(names []string) {
-	slices.SortStableFunc(names, func(a, b string) int { return len(b) - len(a) })
 }
 
 // parse returns the inequalities that the condition stands for, all of which hold when it does: two for an equation.
@@ -287,7 +284,7 @@ func (p *conditionParser) operator() string {
 }
 
 // word reads the word, if it comes next.
-func (p *conditionParser) word(w string) bool { return p.longest([]string{w}, nameEnds) != "" }
+func (p *conditionParser) word(w string) bool { return p.longest(w) != "" }
 
 // next is what has not been read, for messages.
 func (p *conditionParser) next() string {
@@ -309,7 +306,7 @@ func (p *conditionParser) end() {
 func (p *conditionParser) name() int {
 	name, quoted := p.quoted()
 	if !quoted {
-		if name = p.longest(p.names, nameEnds); name == "" {
+		if name = p.longest(p.names...); name == "" {
 			return -1
 		}
 	}
@@ -325,10 +322,10 @@ func (p *conditionParser) noFeature(name string) {
 }
 
 // longest reads the first of the words, longest first, that comes next and ends there; "" when none does.
-func (p *conditionParser) longest(words []string, ends func(word, rest string) bool) string {
+func (p *conditionParser) longest(words ...string) string {
 	p.skip()
 	for _, w := range words {
-		if rest, ok := strings.CutPrefix(p.rest, w); ok && w != "" && ends(w, rest) {
+		if rest, ok := strings.CutPrefix(p.rest, w); ok && w != "" && nameEnds(w, rest) {
 			p.rest = rest
 			return w
 		}
@@ -344,12 +341,6 @@ func nameEnds(name, rest string) bool {
 		next, _ = utf8.DecodeRuneInString(rest[size:])
 	}
 	return !isLetter(last) || !isLetter(next)
-}
-
-// valueEnds says whether a value that rest follows ends there.
-func valueEnds(_, rest string) bool {
-	next, _ := utf8.DecodeRuneInString(rest)
-	return rest == "" || unicode.IsSpace(next) || strings.ContainsRune(",}]", next)
 }
 
 // quoted reads a text in quotes of any kind, if one comes next. A quote in the text is one of another kind.
@@ -393,7 +384,7 @@ func (p *conditionParser) category(f *Feature) []Inequality {
 		p.fail("%s is a category: compare it with =, != or in {...}, not with %s", message.Quote(f.Name), p.next())
 		return nil
 	}
-	v := p.value(f, values)
+	v := p.value(f, values, false)
 	p.end()
 	at := slices.Index(values, v)
 	switch {
@@ -439,7 +430,7 @@ func (p *conditionParser) set(f *Feature, values []string) []string {
 	}
 	var list []string
 	for more := true; more && p.err == nil; more = p.take(",") != "" {
-		v := p.value(f, values)
+		v := p.value(f, values, true)
 		if slices.Contains(list, v) {
 			p.fail("the value %s stands in the braces twice", message.Quote(v))
 		}
@@ -453,16 +444,14 @@ func (p *conditionParser) set(f *Feature, values []string) []string {
 	return list
 }
 
-// value reads one of the feature's values, as the task file writes it.
-func (p *conditionParser) value(f *Feature, values []string) string {
+// value reads one of the feature's values, as the task file writes it, alone or in braces.
+func (p *conditionParser) value(f *Feature, values []string, braces bool) string {
 	s, quoted := p.quoted()
 	if !quoted {
-		sorted := slices.Clone(values)
-		longestFirst(sorted)
-		if v := p.longest(sorted, valueEnds); v != "" {
-			return v
+		end := len(p.rest)
+		if braces {
+			end = strings.IndexAny(p.rest+",", ",}")
 		}
-		end := strings.IndexAny(p.rest+",", ",}")
 		s, p.rest = strings.TrimSpace(p.rest[:end]), p.rest[end:]
 	}
 	switch i := find(values, s); {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -20,14 +19,9 @@ import (
 // keeps what the task says. The fields are checked as the keys of a task file are, and mistakes returned as Errors, all
 // of them. The overrides come in the order of rows and features.
 func LoadOverrides(path string, t *Task) ([]Override, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("overrides: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // read only
 	o := newOverrideReader(path, t)
-	if err := o.read(f); err != nil {
-		return nil, fmt.Errorf("overrides %s: %w", path, err)
+	if _, err := FromFile(path, func(r io.Reader) (any, error) { return nil, o.read(r) }); err != nil {
+		return nil, fmt.Errorf("overrides: %w", err)
 	}
 	if err := o.d.Err(); err != nil {
 		return nil, err
@@ -64,17 +58,10 @@ func (o *overrideReader) read(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	header := rows.Names()
-	if header == nil {
-		header, _, err = rows.Next()
+	if o.columns, err = header(rows); err != nil {
+		return fmt.Errorf("%w; overrides need a header with row, feature and the columns that differ", err)
 	}
-	if errors.Is(err, io.EOF) {
-		return errors.New("the file is empty; it needs a header with row, feature and the columns that differ")
-	}
-	if err != nil {
-		return err
-	}
-	if !o.header(header) {
+	if o.checkColumns(); len(o.d.Errs) > 0 {
 		return nil
 	}
 	for {
@@ -101,26 +88,22 @@ func (o *overrideReader) read(r io.Reader) error {
 	}
 }
 
-// header reads the names of the columns.
-func (o *overrideReader) header(rec []string) bool {
+func (o *overrideReader) checkColumns() {
 	known := append([]string{"row", "feature"}, overrideColumns()...)
-	for i, s := range rec {
-		name := strings.TrimSpace(s)
+	for i, name := range o.columns {
 		at := fieldNode(name, 1, i+1)
 		switch {
 		case !slices.Contains(known, name):
 			o.d.Errorf(at, "there is no column %q%s", name, config.DidYouMean(name, known))
-		case slices.Contains(o.columns, name):
+		case slices.Contains(o.columns[:i], name):
 			o.d.Errorf(at, "the column %q occurs twice", name)
 		}
-		o.columns = append(o.columns, name)
 	}
 	for _, name := range known[:2] {
 		if !slices.Contains(o.columns, name) {
 			o.d.Errorf(fieldNode("", 1, 1), "the column %q is missing", name)
 		}
 	}
-	return len(o.d.Errs) == 0
 }
 
 // fieldNode is a field of a table as a value of a task file.

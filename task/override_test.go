@@ -56,7 +56,7 @@ func TestMistakesInOverrides(t *testing.T) {
 	task := parse(t, full)
 	directories := regexp.MustCompile(`(?m)^/\S*/`)
 	for table, want := range map[string]string{
-		"": "the file is empty; it needs a header with row, feature and " +
+		"": "the file is empty; overrides need a header with row, feature and " +
 			"the columns that differ",
 		"row,feature,weigth\n":                `o.csv:1:3: there is no column "weigth"; did you mean "weight"?`,
 		"row,feature,row\n":                   `o.csv:1:3: the column "row" occurs twice`,
@@ -104,7 +104,7 @@ func TestMistakesInOverrides(t *testing.T) {
 		t.Errorf("without mad: %v", err)
 	}
 	if _, err := LoadOverrides(filepath.Join(t.TempDir(), "none.csv"), task); err == nil || !strings.Contains(err.Error(),
-		"overrides: open") {
+		"overrides: data file: open") {
 		t.Errorf("no file: %v", err)
 	}
 }

@@ -57,7 +57,6 @@ type reader struct {
 	drawn   []int      // the sample: positions in people
 	cols    *columns
 	parquet bool           // the file has rows and no lines
-	hint    string         // the likely delimiter when it is not the task's, for errors
 	favour  int            // people with the favourable label
 	known   int            // people with a label
 	labels  map[string]int // how often others occur
@@ -73,12 +72,9 @@ func (rd *reader) read(r io.Reader) (*People, error) {
 	if err != nil {
 		return nil, err
 	}
-	if text, ok := rows.(*textRows); ok {
-		rd.hint = otherDelimiter(text.head, rd.task.Data.Delimiter)
-	}
 	first, line, err := rd.open(rows)
 	if err != nil {
-		return nil, rd.hinted(err)
+		return nil, err
 	}
 	if first != nil {
 		rd.row(first, line)
@@ -90,14 +86,6 @@ func (rd *reader) read(r io.Reader) (*People, error) {
 		return nil, err
 	}
 	return rd.finish()
-}
-
-// hinted puts the likely delimiter before an error.
-func (rd *reader) hinted(err error) error {
-	if rd.hint == "" {
-		return err
-	}
-	return fmt.Errorf("%s\n%w", rd.hint, err)
 }
 
 // table reads the records behind the header.
@@ -135,7 +123,7 @@ func (rd *reader) open(rows Rows) (first []string, line int, err error) {
 		case errors.Is(err, io.EOF):
 			return nil, 0, errors.New("the file is empty")
 		case err != nil:
-			return nil, 0, fmt.Errorf("the first row: %w", err)
+			return nil, 0, fmt.Errorf("the first row: %w; is data.delimiter %q right?", err, t.Data.Delimiter)
 		}
 		names, header = t.header(first)
 	}
@@ -258,6 +246,9 @@ func (t *Task) resolve(names []string, unreadable func(column string) string) (*
 	}
 	if len(errs) > 0 {
 		errs = append(errs, fmt.Errorf("the file's columns are: %s", message.List(names, 100)))
+		if len(names) == 1 {
+			errs = append(errs, fmt.Errorf("the first line is one field; is data.delimiter %q right?", t.Data.Delimiter))
+		}
 		return nil, errors.Join(errs...)
 	}
 	used := slices.Concat(c.features, c.filter, c.groups, []int{c.label})
@@ -578,7 +569,7 @@ func Header(path string, d *Data) ([]string, error) {
 	return FromFile(path, func(r io.Reader) ([]string, error) {
 		rows, err := d.rows(r)
 		if err != nil {
-			return nil, fmt.Errorf("the header: %w", err)
+			return nil, err
 		}
 		return header(rows)
 	})
@@ -589,6 +580,9 @@ func header(rows Rows) ([]string, error) {
 	names := rows.Names()
 	if names == nil {
 		first, _, err := rows.Next()
+		if errors.Is(err, io.EOF) {
+			return nil, errors.New("the file is empty")
+		}
 		if err != nil {
 			return nil, fmt.Errorf("the header: %w", err)
 		}
@@ -601,7 +595,7 @@ func header(rows Rows) ([]string, error) {
 func (rd *reader) finish() (*People, error) {
 	p := rd.people
 	if p.N == 0 {
-		return nil, rd.hinted(p.noneRead())
+		return nil, p.noneRead()
 	}
 	rd.checkLabels()
 	if n := len(rd.drawn); n > 0 && n < rd.seen { // into the order of the file

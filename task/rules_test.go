@@ -67,7 +67,7 @@ func TestConditions(t *testing.T) {
 		"color = dark, red":                    {num(-1, false, v("color", "dark, red", -1))},
 		"color != and":                         {num(0, false, v("color", "and", 1))},
 		"color = <5":                           {num(-1, false, v("color", "<5", -1))},
-		"color in {and, dark, red,red}": {num(-1, false, v("color", "red", -1), v("color", "dark, red", -1), v("color",
+		"color in {and, 'dark, red',red}": {num(-1, false, v("color", "red", -1), v("color", "dark, red", -1), v("color",
 			"and", -1))},
 		"`color` in{'red-ish', \"dark, red\"}": {num(-1, false, v("color", "red-ish", -1), v("color", "dark, red", -1))},
 		"school >= mid":                        {num(-1, false, v("school", "mid", -1), v("school", "high", -1))},
@@ -139,7 +139,7 @@ func TestMistakesInConditions(t *testing.T) {
 		"hours <= color":            `"color" is onehot and no number; compare it alone, from the left, with =, != or in`,
 		"color = reddish":           `"reddish" is no value of "color"; did you mean "red-ish"?`,
 		"color = ":                  `"" is no value of "color"; one of: red, red-ish, "dark, red", <5, and`,
-		"color = red and hours < 3": `"and hours < 3" is left over`,
+		"color = red and hours < 3": `"red and hours < 3" is no value of "color"; one of: red`,
 		"color >= red": `the values of "color" have no order, so >= means nothing; set ordered: true ` +
 			`on a one-hot feature whose values do, or use =, != or in`,
 		"color in red": `the values behind in stand in braces, as color in {red, red-ish and 3 more}, ` +
@@ -147,7 +147,7 @@ func TestMistakesInConditions(t *testing.T) {
 		"color in {}":                  `"" is no value of "color"`,
 		"color in {red, red}":          `the value "red" stands in the braces twice`,
 		"color in {red":                `a comma or '}' is missing before the end`,
-		"color in {red] ":              `a comma or '}' is missing before "]"`,
+		"color in {red] ":              `"red]" is no value of "color"; did you mean "red"?`,
 		"color in {red} x":             `"x" is left over`,
 		"color not red":                `"color" is a category: compare it with =, != or in {...}, not with "not red"`,
 		"school < low":                 `no value of "school" is < "low"`,
@@ -295,7 +295,7 @@ func TestConditionsEvaluateAsWritten(t *testing.T) {
 // FuzzCondition: any text gives inequalities over features that there are, or a message; never a panic.
 func FuzzCondition(f *testing.F) {
 	for _, s := range []string{
-		"hours-per-week - 2 <= 0.5 * (per + `2`) / 3", "color in {red, dark, red}", "school >= mid",
+		"hours-per-week - 2 <= 0.5 * (per + `2`) / 3", "color in {red, 'dark, red'}", "school >= mid",
 		"sex != m", "band in {D, C}", "'",
 	} {
 		f.Add(s)

@@ -115,8 +115,7 @@ type textRows struct {
 	csv    *csv.Reader
 	guard  *guard
 	trim   bool
-	offset int    // lines before the first that csv saw
-	head   string // the first line, at most maxHead bytes of it
+	offset int // lines before the first that csv saw
 }
 
 // guard ends the reading of a record that does not.
@@ -149,64 +148,11 @@ func newTextRows(r io.Reader, d *Data) (*textRows, error) {
 			return nil, fmt.Errorf("line %d (data.skip = %d): %w", i+1, d.Skip, err)
 		}
 	}
-	t.guard.left = maxRecord
-	head, _ := in.Peek(maxHead) // what there is
-	t.head = firstLine(string(head), d.Comment)
 	t.csv = csv.NewReader(in)
 	t.csv.Comma, t.csv.Comment = d.Delimiter, d.Comment
 	t.csv.FieldsPerRecord, t.csv.ReuseRecord = -1, true
 	t.csv.TrimLeadingSpace = d.Trim
 	return t, nil
-}
-
-// maxHead bounds what otherDelimiter looks at.
-const maxHead = 8192
-
-// firstLine returns the first line of text that is neither blank nor a comment.
-func firstLine(text string, comment rune) string {
-	for line := range strings.Lines(text) {
-		if strings.TrimSpace(line) != "" && (comment == 0 || !strings.HasPrefix(line, string(comment))) {
-			return line
-		}
-	}
-	return ""
-}
-
-// otherDelimiter says which delimiter line seems to have when it is one field with the given one; "" when nothing
-// speaks for another.
-func otherDelimiter(line string, given rune) string {
-	best, most := GuessDelimiter(line)
-	if best == 0 || delimiters(line, given) > 0 {
-		return ""
-	}
-	return fmt.Sprintf("the first line is one field with data.delimiter %q and %d fields with %q; set data.delimiter: %q",
-		given, most+1, best, string(best))
-}
-
-// GuessDelimiter returns the delimiter that stands in line most often, and how often; 0 when there is none.
-func GuessDelimiter(line string) (best rune, most int) {
-	for _, c := range ",;\t| " { // a blank is the last guess: it stands in names, too
-		if n := delimiters(strings.TrimSpace(line), c); n > most && (c != ' ' || best == 0) {
-			best, most = c, n
-		}
-	}
-	return best, most
-}
-
-// delimiters counts c outside of quotes.
-func delimiters(line string, c rune) int {
-	n, quoted := 0, false
-	for _, r := range line {
-		switch r {
-		case '"':
-			quoted = !quoted
-		case c:
-			if !quoted {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // Names returns nothing: a text has its names in the first record, or nowhere.
