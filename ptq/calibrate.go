@@ -218,7 +218,7 @@ func (c *calibrated) fitInput(ctx context.Context) error {
 		}
 		for _, j := range c.cal.Clip(input) {
 			c.warn("input %q has values far from all others: those are clipped; is there a mistake in the data?",
-				c.task.InputName(j))
+				c.task.InputNames()[j])
 		}
 	}
 	return nil

@@ -137,7 +137,11 @@ func (d *decoder) taskKeys(t *Task) []key {
 	rules := func() any {
 		var all []any
 		for i := range t.Rules {
-			all = append(all, t.Rules[i].json())
+			if r := &t.Rules[i]; r.If != nil || r.Of != nil {
+				all = append(all, config.Members(d.ruleKeys(r)))
+			} else {
+				all = append(all, r.Text)
+			}
 		}
 		return all
 	}
@@ -297,12 +301,21 @@ func (d *decoder) linkKeys(l *Link) []key {
 }
 
 func (d *decoder) ruleKeys(r *Rule) []key {
-	conditions := value{Form: config.OneOrMore(config.Type("string"))}
+	conditions := func(list []Inequality) value {
+		texts := func() any {
+			var all []string
+			for _, q := range list {
+				all = append(all, q.Text)
+			}
+			return slices.Compact(all) // an equation is two inequalities of one text
+		}
+		return value{Form: config.OneOrMore(config.Type("string")), Out: texts}
+	}
 	return []key{
-		{Name: "if", Value: conditions},
-		{Name: "then", Value: conditions},
+		{Name: "if", Value: conditions(r.If)},
+		{Name: "then", Value: conditions(r.Then)},
 		{Name: "at_most", Value: d.Count(&r.AtMost, 1)},
-		{Name: "of", Value: value{Form: config.ListOf(config.Scalar)}},
+		{Name: "of", Value: value{Form: config.ListOf(config.Scalar), Out: func() any { return r.Of }}},
 	}
 }
 
@@ -319,28 +332,16 @@ func (d *decoder) ruleForm() func() schema {
 // transitions is the mapping of a value to those it may become.
 func (d *decoder) transitions(dst *map[string][]string) value {
 	form := mapOf(config.AnyOf(config.Scalar, config.ListOf(config.Scalar), config.Type("null")))
+	const must = "transitions must map a value to the values it may become, as {Private: [State-gov]}"
 	return config.As(dst, form, func(n ast.Node) (map[string][]string, bool) {
-		node, ok := n.(*ast.MappingNode)
-		if !ok {
-			d.Errorf(n, "transitions must map a value to the values it may become, as {Private: [State-gov]}, not %s",
-				d.Describe(n))
-			return nil, false
-		}
 		all := map[string][]string{}
-		for _, kv := range node.Values {
-			from, ok := d.Key(kv.Key)
-			if !ok {
-				continue
-			}
-			if _, twice := all[from]; twice {
-				d.Errorf(kv.Key, "transitions from %q are given twice; keep one list", from)
-			}
+		d.Entries(n, must, func(from string, _, n ast.Node) {
 			var to []string
-			if _, none := kv.Value.(*ast.NullNode); !none {
-				d.Texts(&to).Read(kv.Value)
+			if _, none := n.(*ast.NullNode); !none {
+				d.Texts(&to).Read(n)
 			}
 			all[from] = to
-		}
+		})
 		return all, true
 	})
 }
@@ -814,33 +815,29 @@ func (d *decoder) link(l *Link, m mapping) bool {
 
 // linkMap reads the map of a link, reports entries that either feature does not know, and sorts the others.
 func (d *decoder) linkMap(l *Link, n ast.Node, from, to *Feature) {
-	node, ok := n.(*ast.MappingNode)
-	if !ok {
-		d.Errorf(n, "map must give the value of one feature for values of another, as {Masters: 14}, not %s", d.Describe(n))
-		return
-	}
-	if len(node.Values) == 0 {
-		d.Errorf(n, "the map is empty")
-	}
 	ranks := map[float64]Pair{}
-	for _, kv := range node.Values {
-		key, ok1 := d.Key(kv.Key)
-		value, ok2 := d.ReadText(kv.Value)
-		if !ok1 || !ok2 {
-			continue
+	const must = "map must give the value of one feature for values of another, as {Masters: 14}"
+	before := len(d.Errs)
+	d.Entries(n, must, func(key string, at, n ast.Node) {
+		value, ok := d.ReadText(n)
+		if !ok {
+			return
 		}
 		rank, name, why := from.rank(key)
 		if _, twice := ranks[rank]; twice && why == "" {
 			why = "it stands in the map twice"
 		}
 		if why != "" {
-			d.Errorf(kv.Key, "%q is no value that %q can be mapped from: %s", key, l.From, clause(why))
-			continue
+			d.Errorf(at, "%q is no value that %q can be mapped from: %s", key, l.From, clause(why))
+			return
 		}
 		if why := to.refuses(value); why != "" {
-			d.Errorf(kv.Key, "%q is mapped to %q, which %q cannot be: %s", key, value, l.To, clause(why))
+			d.Errorf(at, "%q is mapped to %q, which %q cannot be: %s", key, value, l.To, clause(why))
 		}
 		ranks[rank] = Pair{name, value}
+	})
+	if len(ranks) == 0 && len(d.Errs) == before {
+		d.Errorf(n, "the map is empty")
 	}
 	for _, r := range slices.Sorted(maps.Keys(ranks)) {
 		l.Map = append(l.Map, ranks[r])

@@ -36,30 +36,27 @@ func allKinds() []Kind { return []Kind{Numeric, Ordinal, Binary, OneHot, Thermom
 
 // has says whether a key means something for the kind.
 func (k Kind) has(key string) bool {
-	var kinds []Kind
 	switch key {
 	case "mean", "std", "mad", "quantiles", "bounds", "step":
-		kinds = []Kind{Numeric, Ordinal}
+		return k.IsNumber()
 	case "one", "zero":
-		kinds = []Kind{Binary}
+		return k == Binary
 	case "values":
-		kinds = []Kind{Ordinal, OneHot, Thermometer}
+		return k != Numeric && k != Binary
 	case "thresholds":
-		kinds = []Kind{Thermometer}
+		return k == Thermometer
 	case "ordered", "transitions":
-		kinds = []Kind{OneHot}
+		return k == OneHot
 	case "shares":
-		kinds = []Kind{Binary, OneHot, Thermometer}
+		return !k.IsNumber()
 	case "max_increase", "max_decrease", "max_change":
-		kinds = []Kind{Numeric, Ordinal, OneHot, Thermometer}
+		return k != Binary
 	case "switch_cost":
-		kinds = []Kind{OneHot, Thermometer}
+		return k == OneHot || k == Thermometer
 	case "subgroup":
-		kinds = []Kind{Ordinal, Binary, OneHot, Thermometer}
-	default:
-		return true
+		return k != Numeric
 	}
-	return slices.Contains(kinds, k)
+	return true
 }
 
 // Direction restricts the sign of a change in raw units.
@@ -255,16 +252,14 @@ func (f *Feature) shortest(v float64, x float32) float64 {
 
 // check says why x (length Width) cannot be the inputs of this feature; nil when it can.
 func (f *Feature) check(x []float32) error {
-	for _, v := range x {
-		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			return fmt.Errorf("%v is not a finite number", v)
-		}
-	}
 	ones := 0
 	for _, v := range x {
-		if v == 1 {
+		switch {
+		case math.IsNaN(float64(v)) || math.IsInf(float64(v), 0):
+			return fmt.Errorf("%v is not a finite number", v)
+		case v == 1:
 			ones++
-		} else if v != 0 && !f.Kind.IsNumber() {
+		case v != 0 && !f.Kind.IsNumber():
 			ones = len(x) + 1
 		}
 	}

@@ -40,14 +40,14 @@ func sections() []section {
 
 // kindsOf names the kinds of feature that a key means something for.
 func kindsOf(key string) []string {
-	if Kind("").has(key) {
-		return []string{"all"}
-	}
 	var names []string
 	for _, k := range allKinds() {
 		if k.has(key) {
 			names = append(names, string(k))
 		}
+	}
+	if len(names) == len(allKinds()) {
+		return []string{"all"}
 	}
 	return names
 }

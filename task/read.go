@@ -212,7 +212,8 @@ func (t *Task) resolve(names []string, unreadable func(column string) string) (*
 	for i := range t.Features {
 		raw[i] = t.Features[i].Column
 	}
-	c.encoded = t.Encoded || (!contains(at, raw) && contains(at, inputs))
+	lacks := func(column string) bool { return !slices.Contains(names, column) }
+	c.encoded = t.Encoded || slices.ContainsFunc(raw, lacks) && !slices.ContainsFunc(inputs, lacks)
 	var errs []error
 	need := func(to *[]int, column, by string) {
 		i, ok := at[column]
@@ -256,15 +257,6 @@ func (t *Task) resolve(names []string, unreadable func(column string) string) (*
 	return c, nil
 }
 
-func contains(at map[string]int, names []string) bool {
-	for _, n := range names {
-		if _, ok := at[n]; !ok {
-			return false
-		}
-	}
-	return true
-}
-
 // suggest names the column that was probably meant; the list of all follows elsewhere.
 func suggest(column string, names []string) string {
 	if n := message.Nearest(column, names); n != "" {
@@ -277,13 +269,17 @@ func suggest(column string, names []string) string {
 // and says whether this record is a header.
 func (t *Task) header(first []string) (names []string, header bool) {
 	given := t.Data.Columns
+	isText := func(field string) bool {
+		_, number := Number(field)
+		return !number
+	}
 	switch names = trimmed(first); {
 	case slices.Equal(names, given): // a header that the task did not expect
 	case len(given) > 1 && len(first) == len(given)-1 && given[len(given)-1] == t.Data.Label:
 		return given[:len(given)-1], false // people without outcome
 	case len(given) > 0:
 		return given, false
-	case t.Encoded && len(first) == t.Dim() && allNumbers(first):
+	case t.Encoded && len(first) == t.Dim() && !slices.ContainsFunc(names, isText):
 		return t.InputNames(), false
 	}
 	return names, true
@@ -295,15 +291,6 @@ func trimmed(rec []string) []string {
 		out[i] = strings.TrimSpace(s)
 	}
 	return out
-}
-
-func allNumbers(rec []string) bool {
-	for _, s := range rec {
-		if _, ok := Number(strings.TrimSpace(s)); !ok {
-			return false
-		}
-	}
-	return true
 }
 
 // row filters, selects and encodes one record.
@@ -405,10 +392,11 @@ func (rd *reader) encode(rec []string, dst []float32) *Problem {
 // copyInputs reads a record of model inputs.
 func (rd *reader) copyInputs(rec []string, dst []float32) *Problem {
 	for i := range dst {
-		field := rec[rd.cols.features[i]]
+		at := rd.cols.features[i]
+		field := rec[at]
 		v, ok := Number(field)
 		if !ok {
-			return &Problem{Column: rd.task.InputName(i), Reason: message.Quote(field) + " is not a number"}
+			return &Problem{Column: rd.cols.names[at], Reason: message.Quote(field) + " is not a number"}
 		}
 		dst[i] = float32(v)
 	}
@@ -638,15 +626,14 @@ func (p *People) noneRead() error {
 		return fmt.Errorf("no row is left: of %d rows, data.filter leaves out %d and the row selection %d", p.Total,
 			p.Filtered, p.Excluded)
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "none of %d rows can be read:", p.Failed)
+	lines := []string{fmt.Sprintf("none of %d rows can be read:", p.Failed)}
 	for i := range p.Problems[:min(3, len(p.Problems))] {
-		fmt.Fprintf(&b, "\n  %s", p.Problems[i].Error())
+		lines = append(lines, p.Problems[i].Error())
 	}
 	if p.Failed > 3 {
-		fmt.Fprintf(&b, "\n  and %d more", p.Failed-3)
+		lines = append(lines, fmt.Sprintf("and %d more", p.Failed-3))
 	}
-	return errors.New(b.String())
+	return errors.New(strings.Join(lines, "\n  "))
 }
 
 // sort puts the values in alphabetical order, so that it does not depend on the order of the rows.

@@ -9,58 +9,39 @@ import (
 
 // Selection decides which rows are read.
 type Selection struct {
-	row    int // number of the row that next was last asked about
-	left   int // rows still to look at, -1 = no limit
-	only   map[int]bool
-	except map[int]bool
-	last   int // largest number in only and except
+	row          int   // number of the row that Next was last asked about
+	taken, limit int   // rows, limit 0 = all
+	only, except []int // ascending
 }
 
 // NewSelection starts before the first row.
 func NewSelection(o ReadOptions) *Selection {
-	s := &Selection{row: -1, left: -1, last: -1}
-	if o.Rows > 0 {
-		s.left = o.Rows
-	}
-	asSet := func(rows []int) map[int]bool {
-		if rows == nil {
-			return nil
-		}
-		m := make(map[int]bool, len(rows))
-		for _, r := range rows {
-			m[r] = true
-			s.last = max(s.last, r)
-		}
-		return m
-	}
-	s.only, s.except = asSet(o.Only), asSet(o.Except)
+	s := &Selection{row: -1, limit: o.Rows, only: slices.Clone(o.Only), except: slices.Clone(o.Except)}
+	slices.Sort(s.only)
+	slices.Sort(s.except)
 	return s
 }
 
 // Next moves to the next row and says whether it is selected.
 func (s *Selection) Next() bool {
 	s.row++
-	if (s.only != nil && !s.only[s.row]) || s.except[s.row] {
+	_, only := slices.BinarySearch(s.only, s.row)
+	_, except := slices.BinarySearch(s.except, s.row)
+	if s.only != nil && !only || except {
 		return false
 	}
-	if s.left > 0 {
-		s.left--
-	}
+	s.taken++
 	return true
 }
 
 // full says that no further row is wanted.
-func (s *Selection) full() bool { return s.left == 0 }
+func (s *Selection) full() bool { return s.limit > 0 && s.taken == s.limit }
 
 // End is called when the file ends: numbers beyond it mean that the selection belongs to other data.
 func (s *Selection) End() error {
-	if s.last > s.row {
-		return fmt.Errorf(
-			"row %d is selected, but the file has %d rows (numbered from 0, after the filter); the selection belongs to "+
-				"other data",
-			s.last,
-			s.row+1,
-		)
+	if last := slices.Max(slices.Concat(s.only, s.except, []int{-1})); last > s.row {
+		return fmt.Errorf("row %d is selected, but the file has %d rows (numbered from 0, after the filter); the selection "+
+			"belongs to other data", last, s.row+1)
 	}
 	return nil
 }

@@ -52,10 +52,11 @@ func TestPublishedTasksMatchEncoding(t *testing.T) {
 			if task.Dim() != len(enc.Features) {
 				t.Fatalf("%d model inputs, want %d", task.Dim(), len(enc.Features))
 			}
+			names := task.InputNames()
 			for i, want := range enc.Features {
-				f := task.FeatureAt(i)
-				if task.InputName(i) != want.Name || f.Column != want.Column {
-					t.Errorf("input %d is %q of column %q, want %q of %q", i, task.InputName(i), f.Column, want.Name, want.Column)
+				f := &task.Features[slices.IndexFunc(task.Features, func(f Feature) bool { return i < f.Offset+f.Width })]
+				if names[i] != want.Name || f.Column != want.Column {
+					t.Errorf("input %d is %q of column %q, want %q of %q", i, names[i], f.Column, want.Name, want.Column)
 				}
 				switch want.Kind {
 				case "numeric":
@@ -178,13 +179,13 @@ func TestAdultTrainingDataHasTheFiguresOfItsTask(t *testing.T) {
 	}
 	for i := range 5 {
 		if m := sums[i] / float64(people.N); math.Abs(m) > 1e-5 {
-			t.Errorf("%s has mean %v", task.InputName(i), m)
+			t.Errorf("%s has mean %v", task.InputNames()[i], m)
 		}
 	}
 	for i := range task.Features {
 		for j, s := range task.Features[i].Shares {
 			if got := sums[task.Features[i].Offset+j] / float64(people.N); math.Abs(got-s) > 1e-6 {
-				t.Errorf("share of %s is %v, the file says %v", task.InputName(task.Features[i].Offset+j), got, s)
+				t.Errorf("share of %s is %v, the file says %v", task.InputNames()[task.Features[i].Offset+j], got, s)
 			}
 		}
 	}

@@ -15,7 +15,6 @@ package task
 import (
 	"crypto/sha256"
 	"fmt"
-	"slices"
 
 	"cfq/internal/config"
 )
@@ -106,32 +105,6 @@ type Inequality struct {
 	Strict bool
 }
 
-// json returns the rule as a text or a mapping, as it was written.
-func (r *Rule) json() any {
-	switch {
-	case r.Of != nil:
-		return struct {
-			AtMost int      `json:"at_most"`
-			Of     []string `json:"of"`
-		}{r.AtMost, r.Of}
-	case r.If != nil:
-		return struct {
-			If   []string `json:"if"`
-			Then []string `json:"then"`
-		}{texts(r.If), texts(r.Then)}
-	}
-	return r.Text
-}
-
-// texts returns the conditions that inequalities came from.
-func texts(list []Inequality) []string {
-	var all []string
-	for _, q := range list {
-		all = append(all, q.Text)
-	}
-	return slices.Compact(all) // an equation is two inequalities of one text
-}
-
 // Term is a feature in an inequality: its raw number, or with Value, 1 when the feature has that value and 0 otherwise.
 // The number of a Thermometer with Thresholds is the one it has reached; below the first, that lies as far below it as
 // the second lies above it, or 1 when there is no second.
@@ -210,27 +183,8 @@ func (t *Task) JSON() []byte { return config.JSON(config.Members(newDecoder("", 
 // change it.
 func (t *Task) Hash() string { return fmt.Sprintf("%x", sha256.Sum256(t.JSON())) }
 
-// FeatureAt returns the feature that the model input belongs to, or nil when there is no such input.
-func (t *Task) FeatureAt(input int) *Feature {
-	for i := range t.Features {
-		if f := &t.Features[i]; input >= f.Offset && input < f.Offset+f.Width {
-			return f
-		}
-	}
-	return nil
-}
-
-// InputName names a model input for messages: "age", "workclass=Private" for an input of a one-hot group, "grade>=B"
-// for one of a thermometer.
-func (t *Task) InputName(input int) string {
-	f := t.FeatureAt(input)
-	if f == nil {
-		return ""
-	}
-	return f.inputName(input - f.Offset)
-}
-
-// InputNames returns the names of all model inputs in order.
+// InputNames returns the names of all model inputs in order: "age", "workclass=Private" for an input of a one-hot group,
+// "grade>=B" for one of a thermometer.
 func (t *Task) InputNames() []string {
 	names := make([]string, 0, t.Dim())
 	for i := range t.Features {

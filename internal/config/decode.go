@@ -285,6 +285,20 @@ func (d *Decoder) List(n ast.Node, what string, each func(i int, n ast.Node)) {
 	}
 }
 
+// Entries decodes a mapping whose keys the file chooses; must says what it is.
+func (d *Decoder) Entries(n ast.Node, must string, each func(key string, at, value ast.Node)) {
+	node, ok := n.(*ast.MappingNode)
+	if !ok {
+		d.Errorf(n, "%s, not %s", Clause(must), d.Describe(n))
+		return
+	}
+	for _, kv := range node.Values {
+		if key, ok := d.Key(kv.Key); ok {
+			each(key, kv.Key, kv.Value)
+		}
+	}
+}
+
 func isScalar(n ast.Node) bool {
 	switch n.(type) {
 	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode,

@@ -154,7 +154,7 @@ func sniff(head []byte, names []string) (task.Data, error) {
 	}
 	for line := range strings.Lines(text) {
 		if d.Comment == 0 || rune(line[0]) != d.Comment {
-			guess, _ := task.GuessDelimiter(line)
+			guess, _ := guessDelimiter(line)
 			d.Delimiter = cmp.Or(guess, d.Delimiter)
 			break
 		}
@@ -180,6 +180,32 @@ func sniff(head []byte, names []string) (task.Data, error) {
 		}
 	}
 	return d, nil
+}
+
+// guessDelimiter returns the delimiter that stands in line most often, and how often; 0 when there is none.
+func guessDelimiter(line string) (best rune, most int) {
+	for _, c := range ",;\t| " { // a blank is the last guess: it stands in names, too
+		if n := delimiters(strings.TrimSpace(line), c); n > most && (c != ' ' || best == 0) {
+			best, most = c, n
+		}
+	}
+	return best, most
+}
+
+// delimiters counts c outside of quotes.
+func delimiters(line string, c rune) int {
+	n, quoted := 0, false
+	for _, r := range line {
+		switch r {
+		case '"':
+			quoted = !quoted
+		case c:
+			if !quoted {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // records parses the beginning of a file, as far as rows have as many fields as the first.

@@ -110,7 +110,7 @@ func TestTaskAgrees(t *testing.T) {
 	for i, p := range people {
 		for j, v := range encode(encoders, p) {
 			if have := float64(got.X[i*got.Dim+j]); math.Abs(have-v) > 1e-6*(1+math.Abs(v)) {
-				t.Fatalf("row %d, input %s: %v, want %v", i, tk.InputName(j), have, v)
+				t.Fatalf("row %d, input %s: %v, want %v", i, tk.InputNames()[j], have, v)
 			}
 		}
 		if (got.Labels[i] == 1) != p.approved || got.Labels[i] < 0 {
