@@ -80,7 +80,7 @@ func TestMostKeepsWhatItKeeps(t *testing.T) {
 // TestMostIsUniform: over many seeds every pair of people is drawn as often as any other.
 func TestMostIsUniform(t *testing.T) {
 	task := parse(t, "version: 1\nfeatures:\n  - {name: age, kind: numeric}")
-	const n, most, runs = 6, 3, 6000
+	const n, most, runs = 6, 3, 2500
 	var singles [n]int
 	var pairs [n][n]int
 	for seed := range runs {

@@ -107,6 +107,9 @@ func TestPublishedDataGivesTheModelsLogits(t *testing.T) {
 					}
 				}
 			}
+			if p.name != "adult" { // the accuracy of the others is published with another split
+				return
+			}
 			right := 0
 			for i := range people.N {
 				z := net.run(people.X[i*people.Dim : (i+1)*people.Dim])
@@ -115,8 +118,7 @@ func TestPublishedDataGivesTheModelsLogits(t *testing.T) {
 				}
 			}
 			accuracy := float64(right) / float64(people.N)
-			t.Logf("accuracy %.4f on %d people", accuracy, people.N)
-			if p.name == "adult" && math.Abs(accuracy-0.8577) > 5e-5 {
+			if math.Abs(accuracy-0.8577) > 5e-5 {
 				t.Errorf("accuracy %.5f, want 0.8577", accuracy)
 			}
 		})
