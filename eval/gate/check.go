@@ -11,6 +11,7 @@ import (
 	"cfq/eval"
 	"cfq/internal/config"
 	"cfq/internal/message"
+	"cfq/task"
 )
 
 // Severity is what a check that does not pass means for the gate.
@@ -133,7 +134,7 @@ func parseNumber(what, text string) (float64, error) {
 	s := strings.TrimSpace(text)
 	if share, ok := strings.CutSuffix(s, "%"); ok {
 		if x, ok := config.Decimal(strings.TrimSpace(share) + "e-2"); ok {
-			return 0, fmt.Errorf("invalid %s %s: want a number without %%, write %s", what, message.Quote(s), number(x))
+			return 0, fmt.Errorf("invalid %s %s: want a number without %%, write %s", what, message.Quote(s), task.Decimal(x))
 		}
 	}
 	x, ok := config.Decimal(s)
@@ -155,7 +156,7 @@ func (c *Check) String() string {
 func (c *Check) text() string {
 	subject := c.Metric
 	if c.Margin != nil {
-		subject += "@" + number(*c.Margin)
+		subject += "@" + task.Decimal(*c.Margin)
 	}
 	if by := grouping(c.By); by != "" {
 		subject += "[" + by + "]"
@@ -163,7 +164,7 @@ func (c *Check) text() string {
 	var parts []string
 	for _, l := range c.limits() {
 		t := l.side.text()
-		parts = append(parts, t.open+subject+t.close+t.op+number(l.x))
+		parts = append(parts, t.open+subject+t.close+t.op+task.Decimal(l.x))
 	}
 	if parts == nil {
 		return subject

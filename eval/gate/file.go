@@ -97,15 +97,6 @@ func (d *decoder) limit(dst **float64) config.Value {
 	})
 }
 
-// severity is one of the severities. Another word is a problem of the check.
-func (d *decoder) severity(dst *Severity) config.Value {
-	form := func() config.Schema { return config.Schema{"enum": severities()} }
-	return config.As(dst, form, func(n ast.Node) (Severity, bool) {
-		s, ok := d.ReadText(n)
-		return Severity(s), ok
-	})
-}
-
 func (d *decoder) date(dst *time.Time) config.Value {
 	return config.As(dst, config.Type("string"), func(n ast.Node) (time.Time, bool) {
 		s, ok := d.ReadText(n)
@@ -168,7 +159,7 @@ func (d *decoder) checkKeys(c *Check) []config.Key {
 		newKey("metric", d.text(&c.Metric).With("enum", metricIDs()), config.Required, "see [metrics](metrics.md)"),
 		newKey("margin", d.limit(&c.Margin).With("minimum", 0), "the gate's",
 			"required margin in logits, for metrics that have one"),
-		newKey("severity", d.severity(&c.Severity), "`error`",
+		newKey("severity", config.Word(&d.Decoder, &c.Severity, Blocks, Warns), "`error`",
 			"`error`: the gate passes only if the check does; `warning`: the check is only reported"),
 		newKey("max", d.limit(&c.Max), none,
 			"largest value of the metric; shares are numbers from 0 to 1 in all limits"),

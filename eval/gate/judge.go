@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"cfq/eval"
+	"cfq/task"
 )
 
 // Judge compares r with the limits of the gate, and with an earlier result where a check needs it; previous may be nil.
@@ -104,7 +105,7 @@ func (j *judge) unusable(s *subject, v eval.Value, r *eval.Result, level float64
 	case !(c > 0 && c < 1) || (1+c)/2 < level-slack:
 		return fmt.Sprintf("its interval has confidence %s, too low for a verdict with %s: evaluate with confidence %s or "+
 			"more",
-			percent(c), percent(j.Confidence), percent(rounded(2*level-1, 12)))
+			percent(c), percent(j.Confidence), percent(task.Rounded(2*level-1, 12)))
 	}
 	return ""
 }

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"math"
 	"sort"
-	"strconv"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"cfq/eval"
+	"cfq/task"
 )
 
 // limit is one of the limits of a check.
@@ -49,15 +49,7 @@ func (s side) text() sideText {
 // String is the limit without what it bounds, as "<= 0.02".
 func (l limit) String() string {
 	t := l.side.text()
-	return t.finding + t.op + " " + number(l.x)
-}
-
-// number writes a number exactly, without an exponent where that is short.
-func number(x float64) string {
-	if a := math.Abs(x); a >= 1e15 || a != 0 && a < 1e-6 {
-		return strconv.FormatFloat(x, 'g', -1, 64)
-	}
-	return strconv.FormatFloat(x+0, 'f', -1, 64) // +0 turns -0 into 0
+	return t.finding + t.op + " " + task.Decimal(l.x)
 }
 
 // problem returns why the limit is invalid for the metric, "" when it is valid.
@@ -73,7 +65,7 @@ func (l limit) problem(m *eval.Metric) string {
 		return m.ID() + " is a share and never negative: use max"
 	case m.Unit == "share" && l.x > 1 && l.x <= 100:
 		return fmt.Sprintf("invalid limit %v for %s: want a share from 0 to 1; for %v %% write %s", l.x, m.ID(), l.x,
-			number(rounded(l.x/100, 15)))
+			task.Decimal(task.Rounded(l.x/100, 15)))
 	case m.Unit == "share" && !(l.x >= lowest && l.x <= 1):
 		return fmt.Sprintf("invalid limit %v for %s: want a number from %v to 1", l.x, m.ID(), lowest)
 	case (l.side == within || l.side == gap) && l.x < 0:
@@ -163,7 +155,7 @@ func needOf(share float64, n int, limit, alpha float64) int {
 		}
 	}
 	z := distuv.UnitNormal.Quantile(1 - alpha)
-	return people(rounded(z*z*limit*(1-limit)/(limit-share)/(limit-share), 3))
+	return people(task.Rounded(z*z*limit*(1-limit)/(limit-share)/(limit-share), 3))
 }
 
 // tail is the binomial probability of k or fewer of n at probability p, also between whole k.

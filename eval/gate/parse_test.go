@@ -137,7 +137,7 @@ func TestMistakes(t *testing.T) {
 		{check("metric: vd\n    max:"), "4:"},
 		{check("metric: vd\n    margin: -0.1\n    max: 0.1"), "4:13: invalid margin -0.1: want a number, 0 or more"},
 		{check("metric: tau01\n    margin: 0.1\n    max: 0.1"), "4:13: tau01 has no required margin"},
-		{check("metric: vd\n    severity: warn\n    max: 0.1"), `4:15: invalid severity "warn": want error or warning`},
+		{check("metric: vd\n    severity: warn\n    max: 0.1"), `4:15: "warn" is not known here; one of: error, warning`},
 		{check("metric: vd\n    max_gap: 0.1"), "4:14: max_gap compares groups: set by, for example by: sex"},
 		{check("metric: vd\n    by: sex\n    max_increase: 0.1"), "5:19: max_increase is about all people"},
 		{check("metric: frr\n    max: 0.1\n    min: 0.2"), "5:10: min 0.2 is above max 0.1"},

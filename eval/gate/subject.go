@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"cfq/eval"
+	"cfq/task"
 )
 
 // subject is a limit on a metric, and what is written about it.
@@ -167,34 +167,34 @@ func (s *subject) show(x float64) string {
 	case eval.KindShare:
 		return percent(x)
 	case eval.KindExact:
-		return number(rounded(x, 12)) + s.unit()
+		return task.Decimal(task.Rounded(x, 12)) + s.unit()
 	}
-	return number(rounded(x*s.scale(), 4)) + s.unit()
+	return task.Decimal(task.Rounded(x*s.scale(), 4)) + s.unit()
 }
 
 // bound writes a bound, rounded to its safe side and with enough digits to differ from the limit.
 func (s *subject) bound(x float64, up bool) string {
-	scale, limit := s.scale(), rounded(s.limit.x*s.scale(), 12)
+	scale, limit := s.scale(), task.Rounded(s.limit.x*s.scale(), 12)
 	for digits := 2; digits < 15; digits++ {
 		r := outward(x*scale, digits, up)
 		if digits >= digitsFor(x*scale) && (math.Abs(r) != math.Abs(limit) || math.Abs(x) == s.limit.x) {
-			return number(r) + s.unit()
+			return task.Decimal(r) + s.unit()
 		}
 	}
-	return number(x*scale) + s.unit()
+	return task.Decimal(x*scale) + s.unit()
 }
 
 // outward rounds to significant digits, up or down.
 func outward(x float64, digits int, up bool) float64 {
-	r := rounded(x, digits)
+	r := task.Rounded(x, digits)
 	noise := 1e-9 * math.Abs(x) // of binary arithmetic on decimal numbers
 	step := math.Pow10(int(math.Floor(math.Log10(math.Abs(x)))) + 1 - digits)
 	switch {
 	case x == 0 || math.IsInf(x, 0):
 	case up && r < x-noise:
-		r = rounded(r+step, digits)
+		r = task.Rounded(r+step, digits)
 	case !up && r > x+noise:
-		r = rounded(r-step, digits)
+		r = task.Rounded(r-step, digits)
 	}
 	return r
 }
@@ -211,10 +211,14 @@ func digitsFor(x float64) int {
 }
 
 // limitText is the limit with its unit.
-func (s *subject) limitText() string { return number(rounded(s.scale()*s.limit.x, 12)) + s.unit() }
+func (s *subject) limitText() string {
+	return task.Decimal(task.Rounded(s.scale()*s.limit.x, 12)) + s.unit()
+}
 
 // difference writes a difference of two values.
-func (s *subject) difference(x float64) string { return number(rounded(s.scale()*x, 3)) + s.unit() }
+func (s *subject) difference(x float64) string {
+	return task.Decimal(task.Rounded(s.scale()*x, 3)) + s.unit()
+}
 
 // unit is the unit of what the limit bounds: percentage points for differences of shares.
 func (s *subject) unit() string {
@@ -246,11 +250,5 @@ func percent(x float64) string {
 	if x > 0.99 && x < 1 { // 99.9 % must not read 100 %
 		digits = 2 - int(math.Floor(math.Log10(1-x)))
 	}
-	return number(rounded(100*x, digits)) + " %"
-}
-
-// rounded rounds to significant digits.
-func rounded(x float64, digits int) float64 {
-	r, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', digits, 64), 64)
-	return r
+	return task.Decimal(task.Rounded(100*x, digits)) + " %"
 }
