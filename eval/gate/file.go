@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"math"
 	"strings"
 	"time"
 
@@ -42,14 +43,6 @@ func (d *decoder) gate(root ast.Node) *Gate {
 	} else if !p.top.Bad["version"] && p.version != 1 {
 		d.Errorf(p.top.Place("version"), "unsupported version %d: want 1", p.version)
 	}
-	for _, k := range []struct {
-		name string
-		zero bool
-	}{{"confidence", g.Confidence == 0}, {"margin", g.Margin == 0}} { // in a Gate, 0 stands for the default
-		if k.zero && p.top.Has(k.name) && !p.top.Bad[k.name] {
-			d.Errorf(p.top.Place(k.name), "invalid %s 0: want more than 0, or leave it out for the default", k.name)
-		}
-	}
 	for _, x := range g.problems() {
 		m := p.top
 		switch x.list {
@@ -87,11 +80,6 @@ func (d *decoder) text(dst *string) config.Value {
 // limit is a number that may be absent.
 func (d *decoder) limit(dst **float64) config.Value {
 	return config.As(dst, config.Type("number"), func(n ast.Node) (*float64, bool) {
-		if s, ok := n.(*ast.StringNode); ok && strings.HasSuffix(s.Value, "%") {
-			_, err := parseNumber("value", s.Value)
-			d.Errorf(n, "%v", err)
-			return nil, false
-		}
 		x, ok := d.ReadNumber(n)
 		return &x, ok
 	})
@@ -134,12 +122,14 @@ func (d *decoder) gateKeys(g *Gate, p *parts) []config.Key {
 		p.waivers = append(p.waivers, d.Mapping(n, "a waiver", d.waiverKeys(&w)))
 		g.Waivers = append(g.Waivers, w)
 	}
+	confidence := d.Within(&g.Confidence, "at least 0.5 and less than 1", 0.5, math.Nextafter(1, 0)).
+		With("minimum", 0.5).With("exclusiveMaximum", 1)
 	waiverForm := func() config.Schema { return config.Object(newDecoder("").waiverKeys(&Waiver{})) }
 	return []config.Key{
 		newKey("version", d.Count(&p.version, 1).With("enum", []int{1}), config.Required, "version of the format: 1"),
-		newKey("confidence", d.Number(&g.Confidence).With("minimum", 0.5).With("exclusiveMaximum", 1), "`0.95`",
+		newKey("confidence", confidence, "`0.95`",
 			"of each verdict, at least 0.5 and less than 1"),
-		newKey("margin", d.Number(&g.Margin).With("exclusiveMinimum", 0), "`0.1`",
+		newKey("margin", d.Above0(&g.Margin), "`0.1`",
 			"required margin, in logits, of checks that set none"),
 		newKey("min_people", d.Count(&g.MinPeople, 1), "`30`",
 			"people needed for a verdict on an estimate (mean, median, ...); shares have exact bounds instead"),

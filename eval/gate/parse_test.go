@@ -104,14 +104,14 @@ func TestMistakes(t *testing.T) {
 		},
 		{
 			"version: 1\nconfidence: 0\nchecks: [{metric: vd, max: 0.1}]",
-			"2:13: invalid confidence 0: want more than 0, or leave it out for the default",
+			"2:13: this must be at least 0.5 and less than 1, not 0",
 		},
 		{
 			"version: 1\nconfidence: 95\nchecks: [{metric: vd, max: 0.1}]",
-			"2:13: invalid confidence 95: want at least 0.5 and less than 1",
+			"2:13: this must be at least 0.5 and less than 1, not 95",
 		},
-		{"version: 1\nmargin: 0\nchecks: [{metric: vd, max: 0.1}]", "2:9: invalid margin 0: want more than 0"},
-		{"version: 1\nmargin: -1\nchecks: [{metric: vd, max: 0.1}]", "2:9: invalid margin -1: want more than 0"},
+		{"version: 1\nmargin: 0\nchecks: [{metric: vd, max: 0.1}]", "2:9: this must be above 0, not 0"},
+		{"version: 1\nmargin: -1\nchecks: [{metric: vd, max: 0.1}]", "2:9: this must be above 0, not -1"},
 		{
 			"version: 1\nmin_people: 0\nchecks: [{metric: vd, max: 0.1}]",
 			"2:13: this must be a whole number, 1 or more",
@@ -128,7 +128,7 @@ func TestMistakes(t *testing.T) {
 		{check("metric: vd\n    mx: 0.1"), `4:5: a check has no key "mx"; did you mean "max"?`},
 		{check("metric: vd\n    max: 0.1\n    max: 0.2"), "5:5: "},
 		{check("metric: vd\n    max: 2"), "4:10: invalid limit 2 for vd: want a share from 0 to 1; for 2 % write 0.02"},
-		{check("metric: vd\n    max: 2%"), `4:10: invalid value "2%": want a number without %, write 0.02`},
+		{check("metric: vd\n    max: 2%"), `4:10: this must be a finite number, not "2%"; write a share such as 2% as 0.02`},
 		{check("metric: vd\n    max: \"0.1\""), `4:10: this must be a finite number, not "0.1"`},
 		{check("metric: vd\n    max: .nan"), `4:10: this must be a finite number, not ".nan"`},
 		{check("metric: crg.mean\n    max: .inf"), `4:10: this must be a finite number, not ".inf"`},
@@ -206,7 +206,7 @@ colour: red
 `))
 	want := []string{
 		"1:10: unsupported version 3: want 1",
-		"2:13: invalid confidence 2: want at least 0.5 and less than 1",
+		"2:13: this must be at least 0.5 and less than 1, not 2",
 		`4:18: a check has no key "maxx"; did you mean "max"?`,
 		`5:14: unknown metric "vdd"; did you mean "vd"?`,
 		"5:37: invalid margin -1: want a number, 0 or more",

@@ -150,7 +150,11 @@ func (d *Decoder) ReadNumber(n ast.Node) (float64, bool) {
 	if v, ok := Decimal(text); ok {
 		return v, true
 	}
-	d.Errorf(n, "this must be a finite number, not %s", d.Describe(n))
+	hint := ""
+	if strings.HasSuffix(text, "%") {
+		hint = "; write a share such as 2% as 0.02"
+	}
+	d.Errorf(n, "this must be a finite number, not %s%s", d.Describe(n), hint)
 	return 0, false
 }
 
