@@ -195,7 +195,7 @@ func (r *Result) by(a *task.Subgroup, least int) (Grouping, error) {
 	}
 	if len(small) > 0 {
 		g.Warnings = append(g.Warnings, fmt.Sprintf("%d of %d groups of %s have fewer than %d promises and are not "+
-			"compared: %s", len(small), len(g.Groups), g.By, least, listed(small)))
+			"compared: %s", len(small), len(g.Groups), g.By, least, message.List(small, 5)))
 	}
 	if g.Without > 0 {
 		g.Warnings = append(g.Warnings, fmt.Sprintf("%d people have no value of %s and are in no group", g.Without, g.By))
@@ -207,15 +207,6 @@ func (r *Result) by(a *task.Subgroup, least int) (Grouping, error) {
 		}
 	}
 	return g, nil
-}
-
-// listed names a few.
-func listed(names []string) string {
-	const most = 5
-	if more := len(names) - most; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
-	}
-	return strings.Join(names, ", ")
 }
 
 // gap adds the comparison by one metric, unless no people count in it.

@@ -106,12 +106,12 @@ func (t *trial) run(ctx context.Context, s Stress) (one Scenario, err error) {
 		if set, err = t.set.Tighten(s.features, s.scale); err != nil {
 			return one, err
 		}
-		one.About = "an action changes at most " + features(set.Budget())
+		one.About = "an action changes at most " + message.Count(set.Budget(), "feature")
 		if s.scale != 1 {
 			one.About += fmt.Sprintf(", each at most %g times as far as the task lets it go", s.scale)
 		}
 		if set == t.set {
-			one.About = "the task's own constraints: an action changes at most " + features(set.Budget())
+			one.About = "the task's own constraints: an action changes at most " + message.Count(set.Budget(), "feature")
 			one.Result = t.plain()
 			return one, nil
 		}
@@ -153,13 +153,6 @@ func (t *trial) plain() *Result {
 	r.Footprint, r.Timing, r.Groups, r.Scenarios = nil, nil, nil, nil
 	r.Warnings = slices.Clone(r.Warnings)
 	return &r
-}
-
-func features(n int) string {
-	if n == 1 {
-		return "1 feature"
-	}
-	return fmt.Sprintf("%d features", n)
 }
 
 // Stress is other conditions to evaluate under, or several of them, as ParseStress reads them.
@@ -248,7 +241,7 @@ func ParseStress(spec string) (Stress, error) {
 	var forms, known []string
 	for _, f := range StressForms() {
 		if f.word() == word {
-			s, err := f.read(spec, rest)
+			s, err := f.read(spec, strings.TrimSpace(rest))
 			if err != nil {
 				return Stress{}, fmt.Errorf("eval: %q: %w", spec, err)
 			}
@@ -264,7 +257,7 @@ func ParseStress(spec string) (Stress, error) {
 }
 
 func readNoise(_, rest string) (Stress, error) {
-	v, ok := number(rest)
+	v, ok := task.Number(rest)
 	if !ok || v <= 0 {
 		return Stress{}, fmt.Errorf("the size of the noise is a number above 0, in standard deviations: noise:%g",
 			presetNoise)
@@ -281,7 +274,7 @@ func readMix(_, rest string) (Stress, error) {
 	if !named || feature == "" || value == "" {
 		return Stress{}, fmt.Errorf("a group is a feature and a value, before its share: mix:sex=Female:0.5")
 	}
-	v, ok := number(share)
+	v, ok := task.Number(strings.TrimSpace(share))
 	if !ok || v < 0 || v > 1 {
 		return Stress{}, fmt.Errorf("the share of %s among all people is a number from 0 to 1, behind a colon: mix:%s:0.5",
 			group, group)
@@ -290,7 +283,7 @@ func readMix(_, rest string) (Stress, error) {
 }
 
 func readOutcome(_, rest string) (Stress, error) {
-	v, ok := number(rest)
+	v, ok := task.Number(rest)
 	if !ok || v < 0 || v > 1 {
 		return Stress{}, fmt.Errorf("the share of people with the unfavourable outcome is a number from 0 to 1: outcome:0.8")
 	}
@@ -302,19 +295,20 @@ func readLimits(spec, _ string) (Stress, error) {
 	given := map[string]bool{}
 	for part := range strings.SplitSeq(spec, ",") {
 		word, rest, _ := strings.Cut(strings.TrimSpace(part), ":")
+		rest = strings.TrimSpace(rest)
 		if given[word] {
 			return s, fmt.Errorf("%s stands there twice", word)
 		}
 		given[word] = true
 		switch word {
 		case "sparsity":
-			k, err := strconv.Atoi(strings.TrimSpace(rest))
+			k, err := strconv.Atoi(rest)
 			if err != nil || k < 1 {
 				return s, fmt.Errorf("the number of features is a whole number of 1 or more: sparsity:2")
 			}
 			s.features = k
 		case "bounds":
-			g, ok := number(rest)
+			g, ok := task.Number(rest)
 			if !ok || g <= 0 {
 				return s, fmt.Errorf("the factor on how far features may go is a number above 0: bounds:0.5")
 			}
@@ -333,12 +327,6 @@ func readPreset(kind stressKind) func(spec, rest string) (Stress, error) {
 		}
 		return Stress{kind: kind}, nil
 	}
-}
-
-// number reads a finite number.
-func number(s string) (float64, bool) {
-	v, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
-	return v, err == nil && !math.IsNaN(v) && !math.IsInf(v, 0)
 }
 
 // presetNoise is the size of the noise of the shifts.
