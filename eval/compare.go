@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"cfq/internal/statistics"
 )
 
 // Comparison compares several quantized models of one original on the same people: each with the first one.
@@ -166,7 +168,7 @@ func (c *Cell) mcNemar(k *comparedMetric, first, this *Result, at int, confidenc
 		}
 	}
 	if c.Delta = dropOf(alone, other, n, confidence); n > 0 {
-		c.P, c.Test = Float(McNemarExact(alone, other)), mcNemarTest
+		c.P, c.Test = Float(statistics.McNemarExact(alone, other)), mcNemarTest
 		c.Call = call(better, float64(c.Delta.Value))
 	}
 }
@@ -197,7 +199,7 @@ func (c *Comparison) decide(b *bootstrap) {
 		for j := range cells {
 			p[j] = float64(cells[j].P)
 		}
-		for j, adjusted := range Holm(p) {
+		for j, adjusted := range statistics.Holm(p) {
 			if cells[j].P = Float(adjusted); cells[j].Test != "" && !(adjusted <= 1-c.Confidence) {
 				cells[j].Call = Alike
 			}

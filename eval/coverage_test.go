@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"cfq/internal/statistics"
 	"cfq/recourse"
 )
 
@@ -17,7 +18,7 @@ func TestClopperPearsonCoverage(t *testing.T) {
 		for _, conf := range []float64{0.9, 0.95, 0.995} {
 			var upper, lower, shares []float64
 			for k := range n + 1 {
-				u, l := ClopperPearsonUpper(k, n, conf), ClopperPearsonLower(k, n, conf)
+				u, l := statistics.ClopperPearsonUpper(k, n, conf), statistics.ClopperPearsonLower(k, n, conf)
 				upper, lower = append(upper, u), append(lower, l)
 				shares = append(shares, min(1-1e-12, u*(1+1e-9)), max(1e-12, l*(1-1e-9)), (float64(k)+0.5)/float64(n+1))
 			}
@@ -349,10 +350,10 @@ func TestTolerances(t *testing.T) {
 			if got := onePercentOf(n); most(onePercent, n) != got || sure > got || maybe < got {
 				t.Errorf("of %d: %d, %d and %d, want %d", n, sure, most(onePercent, n), maybe, got)
 			}
-			if sure >= 0 && ClopperPearsonUpper(sure, n, side) > tauShare || ClopperPearsonUpper(sure+1, n, side) <= tauShare {
+			if sure >= 0 && statistics.ClopperPearsonUpper(sure, n, side) > tauShare || statistics.ClopperPearsonUpper(sure+1, n, side) <= tauShare {
 				t.Errorf("%d of %d upperWithin", sure, n)
 			}
-			if ClopperPearsonLower(maybe, n, side) > tauShare || maybe < n && ClopperPearsonLower(maybe+1, n, side) <= tauShare {
+			if statistics.ClopperPearsonLower(maybe, n, side) > tauShare || maybe < n && statistics.ClopperPearsonLower(maybe+1, n, side) <= tauShare {
 				t.Errorf("%d of %d lowerWithin", maybe, n)
 			}
 		}

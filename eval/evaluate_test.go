@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/statistics"
 	"cfq/task"
 )
 
@@ -150,7 +151,7 @@ func TestScaled(t *testing.T) {
 	}
 	near(t, "CRG", float64(a.CRG.Mean.Value), sum(ratios)/float64(len(ratios)), 2e-3)
 	near(t, "CRG sums", float64(a.CRG.RatioOfSums.Value), sum(quant)/sum(full)-1, 2e-3)
-	near(t, "CRG median", float64(a.CRG.Median.Value), Median(ratios), 2e-3)
+	near(t, "CRG median", float64(a.CRG.Median.Value), statistics.Median(ratios), 2e-3)
 	near(t, "DirSim", float64(a.DirSim.Value), 1, 1e-6)
 	near(t, "error", float64(a.MarginError.Mean.Value), -0.25, 1e-3)
 }

@@ -5,9 +5,10 @@ import (
 	"math"
 	"testing"
 
-	"cfq/recourse"
-
 	"pgregory.net/rapid"
+
+	"cfq/internal/statistics"
+	"cfq/recourse"
 )
 
 func TestGap(t *testing.T) {
@@ -24,7 +25,7 @@ func TestGap(t *testing.T) {
 	if g = gap(nil, nil, 0.95); g.Mean.Value.Defined() || g.N != 0 {
 		t.Errorf("nobody: %+v", g)
 	}
-	if m := Median([]float64{4, 1, 3, 2}); m != 2.5 {
+	if m := statistics.Median([]float64{4, 1, 3, 2}); m != 2.5 {
 		t.Errorf("median of four: %v", m)
 	}
 }
@@ -152,7 +153,7 @@ func TestQuantileIsNearestRank(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xs := rapid.SliceOfN(rapid.Float64Range(-5, 5), 1, 300).Draw(t, "xs")
 		q := float64(rapid.IntRange(1, 100).Draw(t, "percent")) / 100
-		got := Quantile(xs, q)
+		got := statistics.Quantile(xs, q)
 		atMost := func(v float64) (n int) {
 			for _, x := range xs {
 				n += count(x <= v)

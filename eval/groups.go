@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"cfq/internal/message"
+	"cfq/internal/statistics"
 	"cfq/task"
 )
 
@@ -276,7 +277,7 @@ func (g *Grouping) test(m *Metric, at int, values []Value, compared []int, worst
 		for i := range g.Groups {
 			ratios[i] = costRatios(g.Groups[i].Result, at)
 		}
-		middle := Median(slices.Concat(ratios...))
+		middle := statistics.Median(slices.Concat(ratios...))
 		for i := range ratios {
 			for _, x := range ratios[i] {
 				tables[i].yes += count(x > middle)
@@ -293,9 +294,9 @@ func (g *Grouping) test(m *Metric, at int, values []Value, compared []int, worst
 	ps := make([]float64, len(compared))
 	for k, i := range compared {
 		t := tables[i]
-		ps[k] = FisherExact(t.yes, t.no, all.yes-t.yes, all.no-t.no)
+		ps[k] = statistics.FisherExact(t.yes, t.no, all.yes-t.yes, all.no-t.no)
 	}
-	return Float(Holm(ps)[slices.Index(compared, worst)]), name
+	return Float(statistics.Holm(ps)[slices.Index(compared, worst)]), name
 }
 
 // costRatios returns the ratios whose mean is CRG.

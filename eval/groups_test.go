@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"cfq/internal/statistics"
 	"cfq/recourse"
 	"cfq/task"
 )
@@ -86,7 +87,7 @@ func TestGroupsByHand(t *testing.T) {
 	}
 	near(t, "difference", float64(vd.Difference), 20./50-1./39, 1e-12)
 	// Against everyone else: of A 1 of 39 and of the others 33 of 97, and so on.
-	a, b, d := FisherExact(1, 38, 33, 64), FisherExact(20, 30, 14, 72), FisherExact(1, 34, 33, 68)
+	a, b, d := statistics.FisherExact(1, 38, 33, 64), statistics.FisherExact(20, 30, 14, 72), statistics.FisherExact(1, 34, 33, 68)
 	p := []float64{a, b, d}
 	slices.Sort(p)
 	rank := slices.Index(p, b)
@@ -140,7 +141,7 @@ func TestGroupsCRG(t *testing.T) {
 	}
 	near(t, "difference", float64(x.Difference), 0.51, 1e-6)
 	// The common median lies in A: above it are the upper half of A and all of B.
-	near(t, "p", float64(x.P), 3*FisherExact(0, 40, 60, 20), 1e-12)
+	near(t, "p", float64(x.P), 3*statistics.FisherExact(0, 40, 60, 20), 1e-12)
 }
 
 // Every group's result is that of its people alone, however they are told apart.
@@ -303,6 +304,6 @@ func TestWorstGroupIsPaidFor(t *testing.T) {
 func gapsOnly(records []Record) *Result {
 	y := &summary{records, &Settings{Confidence: 0.95}, contributions()}
 	r := &Result{Settings: *y.s, Margins: []AtMargin{{VD: y.rate("vd", 0)}}, Records: records}
-	r.Margins[0].CRG.Median = Estimate{Value: Float(Median(costRatios(r, 0))), N: len(records)}
+	r.Margins[0].CRG.Median = Estimate{Value: Float(statistics.Median(costRatios(r, 0))), N: len(records)}
 	return r
 }

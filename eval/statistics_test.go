@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"cfq/internal/statistics"
 )
 
 // The first four rows are the examples of Newcombe, "Two-sided confidence
@@ -25,10 +27,10 @@ func TestIntervalsAsPublished(t *testing.T) {
 		{10, 100, 0.0552, 0.1744, 0.0490, 0.1762},
 		{100, 100, 0.9630, 1, 0.9638, 1},
 	} {
-		lo, hi := Wilson(c.k, c.n, 0.95)
+		lo, hi := statistics.Wilson(c.k, c.n, 0.95)
 		near(t, "Wilson low", lo, c.wilsonLo, 5e-5)
 		near(t, "Wilson high", hi, c.wilsonHi, 5e-5)
-		lo, hi = ClopperPearsonLower(c.k, c.n, 0.975), ClopperPearsonUpper(c.k, c.n, 0.975)
+		lo, hi = statistics.ClopperPearsonLower(c.k, c.n, 0.975), statistics.ClopperPearsonUpper(c.k, c.n, 0.975)
 		near(t, "Clopper-Pearson low", lo, c.exLo, 5e-5)
 		near(t, "Clopper-Pearson high", hi, c.exHi, 5e-5)
 	}
@@ -37,16 +39,16 @@ func TestIntervalsAsPublished(t *testing.T) {
 func TestOneSidedBounds(t *testing.T) {
 	t.Parallel()
 	// Nothing of n: the bound is 1 - 0.05^(1/n), close to the rule of three.
-	near(t, "0 of 100", ClopperPearsonUpper(0, 100, 0.95), 0.0295, 5e-5)
+	near(t, "0 of 100", statistics.ClopperPearsonUpper(0, 100, 0.95), 0.0295, 5e-5)
 	for _, n := range []int{1, 10, 100, 10000} {
-		near(t, "0 of n", ClopperPearsonUpper(0, n, 0.95), 1-math.Pow(0.05, 1/float64(n)), 1e-9)
-		near(t, "n of n", ClopperPearsonLower(n, n, 0.95), math.Pow(0.05, 1/float64(n)), 1e-9)
+		near(t, "0 of n", statistics.ClopperPearsonUpper(0, n, 0.95), 1-math.Pow(0.05, 1/float64(n)), 1e-9)
+		near(t, "n of n", statistics.ClopperPearsonLower(n, n, 0.95), math.Pow(0.05, 1/float64(n)), 1e-9)
 	}
-	lo, hi := ClopperPearsonLower(0, 0, 0.975), ClopperPearsonUpper(0, 0, 0.975)
+	lo, hi := statistics.ClopperPearsonLower(0, 0, 0.975), statistics.ClopperPearsonUpper(0, 0, 0.975)
 	if lo != 0 || hi != 1 {
 		t.Errorf("of nobody: [%v, %v], want [0, 1]", lo, hi)
 	}
-	if lo, hi = Wilson(0, 0, 0.95); lo != 0 || hi != 1 {
+	if lo, hi = statistics.Wilson(0, 0, 0.95); lo != 0 || hi != 1 {
 		t.Errorf("of nobody: [%v, %v], want [0, 1]", lo, hi)
 	}
 }
@@ -59,18 +61,18 @@ func TestClopperPearsonTails(t *testing.T) {
 		k := rapid.IntRange(0, n).Draw(t, "k")
 		c := rapid.Float64Range(0.5, 0.999).Draw(t, "confidence")
 		if k < n {
-			p := ClopperPearsonUpper(k, n, c)
+			p := statistics.ClopperPearsonUpper(k, n, c)
 			if got := tail(n, p, 0, k); math.Abs(got-(1-c)) > 1e-7 {
 				t.Fatalf("P(X <= %d | n = %d, p = %v) = %v, want %v", k, n, p, got, 1-c)
 			}
 		}
 		if k > 0 {
-			p := ClopperPearsonLower(k, n, c)
+			p := statistics.ClopperPearsonLower(k, n, c)
 			if got := tail(n, p, k, n); math.Abs(got-(1-c)) > 1e-7 {
 				t.Fatalf("P(X >= %d | n = %d, p = %v) = %v, want %v", k, n, p, got, 1-c)
 			}
 		}
-		lo, hi := Wilson(k, n, c)
+		lo, hi := statistics.Wilson(k, n, c)
 		if share := float64(k) / float64(n); lo < 0 || lo > share || hi < share || hi > 1 {
 			t.Fatalf("Wilson(%d, %d, %v) = [%v, %v] does not hold the share itself", k, n, c, lo, hi)
 		}
@@ -257,7 +259,7 @@ func TestIntervalsAreMonotone(t *testing.T) {
 			}
 		}
 		k := rapid.IntRange(0, n-1).Draw(t, "k")
-		for _, bound := range []func(k, n int, confidence float64) float64{ClopperPearsonUpper, ClopperPearsonLower} {
+		for _, bound := range []func(k, n int, confidence float64) float64{statistics.ClopperPearsonUpper, statistics.ClopperPearsonLower} {
 			if !(bound(k, n, lower) <= bound(k+1, n, lower) && bound(k, n+1, lower) <= bound(k, n, lower)) {
 				t.Fatalf("%d of %d: %v, one more counts %v, of one more person %v", k, n, bound(k, n, lower), bound(k+1, n, lower),
 					bound(k, n+1, lower))
@@ -306,7 +308,7 @@ func TestFisherAsPublished(t *testing.T) {
 		{"one group", 7, 3, 0, 0, 1, 1e-12},
 		{"all alike", 0, 10, 0, 90, 1, 1e-12},
 	} {
-		near(t, c.name, FisherExact(c.a, c.b, c.c, c.d), c.want, c.tol)
+		near(t, c.name, statistics.FisherExact(c.a, c.b, c.c, c.d), c.want, c.tol)
 	}
 }
 
@@ -332,11 +334,11 @@ func TestFisherByCounting(t *testing.T) {
 			}
 		}
 		want, _ := new(big.Rat).SetFrac(none, all).Float64()
-		got := FisherExact(a, b, c, d)
+		got := statistics.FisherExact(a, b, c, d)
 		if math.Abs(got-want) > 1e-9*want {
 			t.Fatalf("%d of %d and %d of %d: p = %v, want %v", a, a+b, c, c+d, got, want)
 		}
-		for _, same := range []float64{FisherExact(c, d, a, b), FisherExact(b, a, d, c), FisherExact(a, c, b, d)} {
+		for _, same := range []float64{statistics.FisherExact(c, d, a, b), statistics.FisherExact(b, a, d, c), statistics.FisherExact(a, c, b, d)} {
 			if math.Abs(same-got) > 1e-9*got {
 				t.Fatalf("%d, %d, %d, %d: turned round p is %v instead of %v", a, b, c, d, same, got)
 			}
@@ -350,14 +352,14 @@ func TestFisherIsMonotone(t *testing.T) {
 	for _, n := range []int{50, 20000} {
 		last := 2.0
 		for _, percent := range []int{10, 12, 16, 24, 40} {
-			p := FisherExact(n/10, n-n/10, n*percent/100, n-n*percent/100)
+			p := statistics.FisherExact(n/10, n-n/10, n*percent/100, n-n*percent/100)
 			if !(p >= 0 && p < last) {
 				t.Errorf("10 %% and %d %% of %d: p = %v after %v", percent, n, p, last)
 			}
 			last = p
 		}
 	}
-	near(t, "equal shares of many", FisherExact(1000, 99000, 1000, 99000), 1, 1e-9)
+	near(t, "equal shares of many", statistics.FisherExact(1000, 99000, 1000, 99000), 1, 1e-9)
 }
 
 func TestMcNemarAsPublished(t *testing.T) {
@@ -377,8 +379,8 @@ func TestMcNemarAsPublished(t *testing.T) {
 		{"even", 12, 12, 1, 0},
 		{"nobody", 0, 0, 1, 0},
 	} {
-		near(t, c.name, McNemarExact(c.b, c.c), c.want, c.tol)
-		near(t, c.name+", turned round", McNemarExact(c.c, c.b), c.want, c.tol)
+		near(t, c.name, statistics.McNemarExact(c.b, c.c), c.want, c.tol)
+		near(t, c.name+", turned round", statistics.McNemarExact(c.c, c.b), c.want, c.tol)
 	}
 }
 
@@ -396,10 +398,10 @@ func TestMcNemarByCounting(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		b, c := rapid.IntRange(0, 600).Draw(t, "b"), rapid.IntRange(0, 600).Draw(t, "c")
-		if got, want := McNemarExact(b, c), twoSidedCoins(b, c); math.Abs(got-want) > 1e-9*want {
+		if got, want := statistics.McNemarExact(b, c), twoSidedCoins(b, c); math.Abs(got-want) > 1e-9*want {
 			t.Fatalf("%d and %d: p = %v, want %v", b, c, got, want)
 		}
-		if b > c && McNemarExact(b+1, c) >= McNemarExact(b, c) {
+		if b > c && statistics.McNemarExact(b+1, c) >= statistics.McNemarExact(b, c) {
 			t.Fatalf("%d and %d: one more makes p larger", b, c)
 		}
 	})
@@ -419,7 +421,7 @@ func TestHolm(t *testing.T) {
 		{"none", nil, nil},
 		{"undefined ones are no tests", []float64{nan, 0.04, nan, 0.01}, []float64{nan, 0.04, nan, 0.02}},
 	} {
-		got := Holm(c.p)
+		got := statistics.Holm(c.p)
 		if len(got) != len(c.p) {
 			t.Fatalf("%s: %v", c.name, got)
 		}
@@ -438,7 +440,7 @@ func TestHolmIsClosed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SliceOfN(rapid.Float64Range(0, 1), 1, 7).Draw(t, "p")
 		before := slices.Clone(p)
-		got := Holm(p)
+		got := statistics.Holm(p)
 		if !slices.Equal(p, before) {
 			t.Fatal("the numbers given were changed")
 		}

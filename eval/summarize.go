@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"cfq/internal/statistics"
 )
 
 // Summarize computes every metric of a Result from records, which hold one Step for each of the margins if they are
@@ -241,8 +243,8 @@ func sizes(xs []float64) []float64 {
 func spreadOf(m []float64, confidence float64) Spread {
 	at := func(q float64) Estimate { return quantileOf(m, q, confidence) }
 	return Spread{
-		N: len(m), Min: Float(Quantile(m, 0)), P05: at(0.05), Median: at(0.5), P95: at(0.95),
-		Max: Float(Quantile(m, 1)),
+		N: len(m), Min: Float(statistics.Quantile(m, 0)), P05: at(0.05), Median: at(0.5), P95: at(0.95),
+		Max: Float(statistics.Quantile(m, 1)),
 	}
 }
 

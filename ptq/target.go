@@ -14,6 +14,7 @@ import (
 
 	"cfq/allocate"
 	"cfq/eval"
+	"cfq/internal/statistics"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/recourse/constraint"
@@ -124,7 +125,7 @@ func (t Target) share(num, den int) Share {
 	if den == 0 {
 		return Share{Upper: 1}
 	}
-	return Share{Num: num, Den: den, Upper: eval.Float(eval.ClopperPearsonUpper(num, den, t.level()))}
+	return Share{Num: num, Den: den, Upper: eval.Float(statistics.ClopperPearsonUpper(num, den, t.level()))}
 }
 
 // bound is the larger of the bounds that the target is about.

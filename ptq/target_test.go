@@ -15,6 +15,7 @@ import (
 
 	"cfq/calib"
 	"cfq/eval"
+	"cfq/internal/statistics"
 	"cfq/onnxio/codec"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -27,7 +28,7 @@ func TestTargetNeed(t *testing.T) {
 		for _, confidence := range []float64{0.5, 0.9, 0.95, 0.99} {
 			target := Target{VD: vd, Confidence: confidence}
 			n := 1
-			for eval.ClopperPearsonUpper(0, n, target.level()) > vd {
+			for statistics.ClopperPearsonUpper(0, n, target.level()) > vd {
 				n++
 			}
 			if got := target.need(); got != n {

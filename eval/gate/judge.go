@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"cfq/eval"
+	"cfq/internal/statistics"
 	"cfq/task"
 )
 
@@ -88,7 +89,7 @@ func (j *judge) one(s *subject, r *eval.Result) Finding {
 func (j *judge) ends(s *subject, v eval.Value, r *eval.Result, level float64) (lo, hi float64, few string) {
 	switch s.Kind() {
 	case eval.KindShare:
-		return eval.ClopperPearsonLower(v.Num, v.N, level), eval.ClopperPearsonUpper(v.Num, v.N, level), ""
+		return statistics.ClopperPearsonLower(v.Num, v.N, level), statistics.ClopperPearsonUpper(v.Num, v.N, level), ""
 	case eval.KindExact:
 		return float64(v.Value), float64(v.Value), ""
 	}
@@ -139,7 +140,7 @@ func (j *judge) groups(s *subject) []Finding {
 			pValues[i] = s.pValue(v, g.Result.Settings.Confidence)
 		}
 	}
-	for i, p := range eval.Holm(pValues) {
+	for i, p := range statistics.Holm(pValues) {
 		if f := &all[i]; f.Verdict == Fail && !(p <= 1-j.Confidence) {
 			f.Verdict = Inconclusive
 			f.Why += fmt.Sprintf("; not significant among %d groups", len(groups))

@@ -6,6 +6,7 @@ import (
 
 	"cfq/eval"
 	"cfq/internal/chart"
+	"cfq/internal/statistics"
 )
 
 // maxBars is how many categories a figure shows; the table shows all.
@@ -61,7 +62,7 @@ func distribution(r *eval.Result) []figure {
 		return nil
 	}
 	// Where margins reach far up, the boundary would be a hair at the left; what lies beyond almost everyone is cut off.
-	most := max(eval.Quantile(own, 0.95), eval.Quantile(other, 0.95))
+	most := max(statistics.Quantile(own, 0.95), statistics.Quantile(other, 0.95))
 	return []figure{{
 		"Distribution of the margins at the original's recourse points (t = " + margin(r.Margins[i].Margin) + "). " +
 			"Left of 0 the model refuses: there the quantized model's curve is VD.",

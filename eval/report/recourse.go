@@ -13,6 +13,7 @@ import (
 
 	"cfq/eval"
 	"cfq/internal/message"
+	"cfq/internal/statistics"
 	"cfq/recourse"
 	"cfq/recourse/promise"
 	"cfq/task"
@@ -114,7 +115,7 @@ func (s *Recourse) Finish(p *task.People, took time.Duration) {
 
 // costsOf is undefined without any.
 func costsOf(v []float64) Costs {
-	return Costs{eval.Float(stat.Mean(v, nil)), eval.Float(eval.Median(v))}
+	return Costs{eval.Float(stat.Mean(v, nil)), eval.Float(statistics.Median(v))}
 }
 
 // Write shows the summary as text; path is the file that was written, "" when none was.
@@ -225,7 +226,7 @@ func NewPromises(f *promise.File, verdicts []promise.Verdict, required float64) 
 		eval.NewRate(reached, n, 0.95)
 	c.Cost = costsOf(paid)
 	for i, q := range []float64{0, 0.05, 0.5, 0.95, 1} {
-		c.Margins[i] = eval.Float(eval.Quantile(margins, q))
+		c.Margins[i] = eval.Float(statistics.Quantile(margins, q))
 	}
 	return c
 }

@@ -1,0 +1,166 @@
+// Package statistics has intervals and tests of counts, and ranks of numbers.
+//
+// In: plain counts and numbers. Out: bounds, p-values and ranks. The invariant: what is exact is exact for every count,
+// however small, and undefined numbers are NaN.
+package statistics
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat/combin"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Median returns the middle value, the mean of the two middle ones when there
+// is an even number of them, NaN when there is none.
+func Median(xs []float64) float64 {
+	if len(xs) == 0 {
+		return math.NaN()
+	}
+	s := slices.Clone(xs)
+	slices.Sort(s)
+	h := len(s) / 2
+	if len(s)%2 == 1 {
+		return s[h]
+	}
+	return (s[h-1] + s[h]) / 2
+}
+
+// Quantile returns the smallest x of xs such that at least a share q of xs is
+// <= x (the nearest rank), NaN when xs is empty.
+func Quantile(xs []float64, q float64) float64 {
+	if len(xs) == 0 {
+		return math.NaN()
+	}
+	s := slices.Clone(xs)
+	slices.Sort(s)
+	// The slack keeps a product such as 0.99*100 that rounding has put above 99 at rank 99.
+	rank := int(math.Ceil(q*float64(len(s)) - 1e-9))
+	return s[min(max(rank, 1), len(s))-1]
+}
+
+// Wilson returns the score interval of a proportion: k successes of n trials
+// at a two-sided confidence such as 0.95. It is the interval to show: it is
+// never empty, never leaves [0, 1] and covers well for small n. n = 0 gives
+// [0, 1]. It panics unless 0 <= k <= n and 0 < confidence < 1.
+//
+// References: Wilson (1927); Brown, Cai and DasGupta (2001).
+func Wilson(k, n int, confidence float64) (lo, hi float64) {
+	checkProportion(k, n, confidence)
+	if n == 0 {
+		return 0, 1
+	}
+	z := distuv.UnitNormal.Quantile((1 + confidence) / 2)
+	p, m, zz := float64(k)/float64(n), float64(n), z*z
+	centre := (p + zz/(2*m)) / (1 + zz/m)
+	half := z / (1 + zz/m) * math.Sqrt(p*(1-p)/m+zz/(4*m*m))
+	lo, hi = max(0, centre-half), min(1, centre+half)
+	if k == 0 {
+		lo = 0 // exactly, in spite of rounding
+	}
+	if k == n {
+		hi = 1
+	}
+	return lo, hi
+}
+
+// ClopperPearsonUpper returns the exact one-sided upper bound of a proportion, k successes of n trials: the largest
+// proportion for which k or fewer successes of n still have a probability of
+// 1-confidence. A limit such as "at most 2 % break" is compared with it. n = 0 gives 1. It panics as Wilson does.
+//
+// References: Clopper and Pearson (1934).
+func ClopperPearsonUpper(k, n int, confidence float64) float64 {
+	checkProportion(k, n, confidence)
+	if k == n {
+		return 1
+	}
+	return distuv.Beta{Alpha: float64(k) + 1, Beta: float64(n - k)}.Quantile(confidence)
+}
+
+// ClopperPearsonLower returns the exact one-sided lower bound. n = 0 gives 0.
+func ClopperPearsonLower(k, n int, confidence float64) float64 {
+	checkProportion(k, n, confidence)
+	if k == 0 {
+		return 0
+	}
+	return distuv.Beta{Alpha: float64(k), Beta: float64(n-k) + 1}.Quantile(1 - confidence)
+}
+
+func checkProportion(k, n int, confidence float64) {
+	if k < 0 || n < k {
+		panic("statistics: a proportion needs 0 <= k <= n")
+	}
+	if !(confidence > 0 && confidence < 1) {
+		panic("statistics: a confidence lies between 0 and 1")
+	}
+}
+
+// FisherExact returns the two-sided p of Fisher's exact test: of two groups, a of a+b count in the one and c
+// of c+d in the other. It sums the probabilities of all tables with the same sums of rows and columns that
+// are no more probable than this one. It is 1 when there is nothing to tell apart, and panics when a count is
+// negative.
+//
+// References: Fisher (1935), The Design of Experiments, chapter II; Agresti (2013), Categorical Data
+// Analysis, section 3.5.
+func FisherExact(a, b, c, d int) float64 {
+	if min(a, b, c, d) < 0 {
+		panic("statistics: a count is negative")
+	}
+	row, column, n := a+b, a+c, a+b+c+d
+	log := func(k int) float64 { return logChoose(row, k) + logChoose(n-row, column-k) - logChoose(n, column) }
+	// Tables that are equally probable differ by rounding; none that is less probable comes as close as this.
+	limit := log(a) + 1e-7
+	var p float64
+	for k := max(0, row+column-n); k <= min(row, column); k++ {
+		if l := log(k); l <= limit {
+			p += math.Exp(l)
+		}
+	}
+	return min(1, p)
+}
+
+// McNemarExact returns the two-sided p of the exact McNemar test: of people who are judged twice, b count the
+// first time alone and c the second time alone; by chance, either is equally probable. Who counts both times
+// or neither says nothing. It is 1 when b = c, and panics when a count is negative.
+//
+// References: McNemar (1947); Agresti (2013), Categorical Data Analysis, section 11.1.
+func McNemarExact(b, c int) float64 {
+	if min(b, c) < 0 {
+		panic("statistics: a count is negative")
+	}
+	n, k := b+c, min(b, c)
+	// P(X <= k) of n fair coins, from its largest term down.
+	term, tail := 1.0, 1.0
+	for i := k; i > 0 && term > 1e-18*tail; i-- {
+		term *= float64(i) / float64(n-i+1)
+		tail += term
+	}
+	return min(1, 2*tail*math.Exp(logChoose(n, k)-float64(n)*math.Ln2))
+}
+
+// Holm adjusts the p of several tests, in the order given: those that stay at or below some level are wrong,
+// any of them, with no more probability than the level. Undefined ones (NaN) are no tests and stay undefined.
+//
+// References: Holm (1979), A Simple Sequentially Rejective Multiple Test Procedure.
+func Holm(p []float64) []float64 {
+	var order []int
+	adjusted := slices.Clone(p)
+	for i, x := range p {
+		if !math.IsNaN(x) {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(p[i], p[j]) })
+	var least float64
+	for rank, i := range order {
+		least = max(least, float64(len(order)-rank)*p[i])
+		adjusted[i] = min(1, least)
+	}
+	return adjusted
+}
+
+func logChoose(n, k int) float64 {
+	return combin.LogGeneralizedBinomial(float64(n), float64(k))
+}
