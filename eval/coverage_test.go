@@ -350,10 +350,12 @@ func TestTolerances(t *testing.T) {
 			if got := onePercentOf(n); most(onePercent, n) != got || sure > got || maybe < got {
 				t.Errorf("of %d: %d, %d and %d, want %d", n, sure, most(onePercent, n), maybe, got)
 			}
-			if sure >= 0 && statistics.ClopperPearsonUpper(sure, n, side) > tauShare || statistics.ClopperPearsonUpper(sure+1, n, side) <= tauShare {
+			if sure >= 0 && statistics.ClopperPearsonUpper(sure, n, side) > tauShare ||
+				statistics.ClopperPearsonUpper(sure+1, n, side) <= tauShare {
 				t.Errorf("%d of %d upperWithin", sure, n)
 			}
-			if statistics.ClopperPearsonLower(maybe, n, side) > tauShare || maybe < n && statistics.ClopperPearsonLower(maybe+1, n, side) <= tauShare {
+			if statistics.ClopperPearsonLower(maybe, n, side) > tauShare || maybe < n &&
+				statistics.ClopperPearsonLower(maybe+1, n, side) <= tauShare {
 				t.Errorf("%d of %d lowerWithin", maybe, n)
 			}
 		}

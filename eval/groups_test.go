@@ -87,7 +87,8 @@ func TestGroupsByHand(t *testing.T) {
 	}
 	near(t, "difference", float64(vd.Difference), 20./50-1./39, 1e-12)
 	// Against everyone else: of A 1 of 39 and of the others 33 of 97, and so on.
-	a, b, d := statistics.FisherExact(1, 38, 33, 64), statistics.FisherExact(20, 30, 14, 72), statistics.FisherExact(1, 34, 33, 68)
+	a, b := statistics.FisherExact(1, 38, 33, 64), statistics.FisherExact(20, 30, 14, 72)
+	d := statistics.FisherExact(1, 34, 33, 68)
 	p := []float64{a, b, d}
 	slices.Sort(p)
 	rank := slices.Index(p, b)

@@ -259,7 +259,9 @@ func TestIntervalsAreMonotone(t *testing.T) {
 			}
 		}
 		k := rapid.IntRange(0, n-1).Draw(t, "k")
-		for _, bound := range []func(k, n int, confidence float64) float64{statistics.ClopperPearsonUpper, statistics.ClopperPearsonLower} {
+		for _, bound := range []func(k, n int, confidence float64) float64{
+			statistics.ClopperPearsonUpper, statistics.ClopperPearsonLower,
+		} {
 			if !(bound(k, n, lower) <= bound(k+1, n, lower) && bound(k, n+1, lower) <= bound(k, n, lower)) {
 				t.Fatalf("%d of %d: %v, one more counts %v, of one more person %v", k, n, bound(k, n, lower), bound(k+1, n, lower),
 					bound(k, n+1, lower))
@@ -338,7 +340,9 @@ func TestFisherByCounting(t *testing.T) {
 		if math.Abs(got-want) > 1e-9*want {
 			t.Fatalf("%d of %d and %d of %d: p = %v, want %v", a, a+b, c, c+d, got, want)
 		}
-		for _, same := range []float64{statistics.FisherExact(c, d, a, b), statistics.FisherExact(b, a, d, c), statistics.FisherExact(a, c, b, d)} {
+		for _, same := range []float64{
+			statistics.FisherExact(c, d, a, b), statistics.FisherExact(b, a, d, c), statistics.FisherExact(a, c, b, d),
+		} {
 			if math.Abs(same-got) > 1e-9*got {
 				t.Fatalf("%d, %d, %d, %d: turned round p is %v instead of %v", a, b, c, d, same, got)
 			}

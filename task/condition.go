@@ -393,8 +393,8 @@ func (p *conditionParser) category(f *Feature) []Inequality {
 	case op == "=" || op == "!=":
 		return holds(f, []string{v}, op == "=")
 	case f.Kind != Thermometer && !f.Ordered:
-		p.fail("the values of %s have no order, so %s means nothing; set ordered: true on a one-hot feature whose values do, "+
-			"or use =, != or in", message.Quote(f.Name), op)
+		p.fail("the values of %s have no order, so %s means nothing; set ordered: true on a one-hot feature whose values "+
+			"do, or use =, != or in", message.Quote(f.Name), op)
 	case op == "<=":
 		values = values[:at+1]
 	case op == "<":

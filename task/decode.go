@@ -129,8 +129,8 @@ func (t *Task) Moves(name string) bool {
 	return slices.ContainsFunc(t.Links, func(l Link) bool { return l.To == name })
 }
 
-// The functions below declare the keys of a task file, one list for each mapping. The decoder reads by them, JSON writes
-// by them, and Schema translates them with what reference.txt says of each.
+// The functions below declare the keys of a task file, one list for each mapping. The decoder reads by them, JSON
+// writes by them, and Schema translates them with what reference.txt says of each.
 
 func (d *decoder) taskKeys(t *Task) []key {
 	featureKeys := func(f *Feature) []key { return d.featureKeys(t, f) }
@@ -430,8 +430,8 @@ func (d *decoder) checkNames() {
 	seen := map[string]bool{}
 	for _, e := range d.features {
 		if e.Name != "" && seen[e.Name] {
-			d.Errorf(e.Place("name"), "a feature named %q is listed above; names must differ (use column to read a column twice)",
-				e.Name)
+			d.Errorf(e.Place("name"), "a feature named %q is listed above; names must differ (use column to read a column "+
+				"twice)", e.Name)
 		}
 		seen[e.Name] = true
 		at := "name"
@@ -688,7 +688,8 @@ func (e entry) checkThermometer() {
 			}
 		}
 	case len(e.Values) < 2:
-		e.errorf("", "a thermometer needs thresholds, or two values or more in ascending order, the first of which is all zeros")
+		e.errorf("", "a thermometer needs thresholds, or two values or more in ascending order, the first of which is "+
+			"all zeros")
 		return
 	default:
 		e.checkDistinct()

@@ -457,8 +457,8 @@ func (rd *reader) group(g *Subgroup, field string) {
 }
 
 // sample keeps a uniform sample of a stream of people (algorithm R): the first Most fill it, and the n-th of all takes
-// a random one's place with probability Most/n. Those who are not drawn are removed when they are as many as the sample,
-// so memory does not grow with the stream.
+// a random one's place with probability Most/n. Those who are not drawn are removed when they are as many as the
+// sample, so memory does not grow with the stream.
 func (rd *reader) sample() {
 	p, most := rd.people, rd.o.Most
 	rd.seen++
@@ -690,8 +690,8 @@ func (rd *reader) checkLabels() {
 	case rd.favour == 0 && len(all) == 1 && rd.known < fewLabels:
 		rd.note(fmt.Sprintf("no row has the favourable label %s in column %s: the label is %s", favourable, column, list))
 	case rd.favour == 0:
-		rd.warn(fmt.Sprintf("no row has the favourable label %s in column %s, so all count as unfavourable; the labels are %s",
-			favourable, column, list))
+		rd.warn(fmt.Sprintf("no row has the favourable label %s in column %s, so all count as unfavourable; the labels "+
+			"are %s", favourable, column, list))
 	case len(all) > 1:
 		rd.warn(fmt.Sprintf("column %s: every label but %s counts as unfavourable: %s", column, favourable, list))
 	}

@@ -183,8 +183,8 @@ func (t *Task) JSON() []byte { return config.JSON(config.Members(newDecoder("", 
 // change it.
 func (t *Task) Hash() string { return fmt.Sprintf("%x", sha256.Sum256(t.JSON())) }
 
-// InputNames returns the names of all model inputs in order: "age", "workclass=Private" for an input of a one-hot group,
-// "grade>=B" for one of a thermometer.
+// InputNames returns the names of all model inputs in order: "age", "workclass=Private" for an input of a one-hot
+// group, "grade>=B" for one of a thermometer.
 func (t *Task) InputNames() []string {
 	names := make([]string, 0, t.Dim())
 	for i := range t.Features {

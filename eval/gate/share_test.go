@@ -239,7 +239,8 @@ func TestManyPeople(t *testing.T) {
 		if math.Abs(float64(need)-want) > 0.1*want {
 			t.Errorf("%v: %d people, about %v are needed", share, need, want)
 		}
-		if k := int(math.Round(share * float64(need))); need < maxNeed/2 && statistics.ClopperPearsonUpper(k, need, 0.95) > 0.02 {
+		if k := int(math.Round(share * float64(need))); need < maxNeed/2 &&
+			statistics.ClopperPearsonUpper(k, need, 0.95) > 0.02 {
 			t.Errorf("%d of %d do not show it", k, need)
 		}
 	}
