@@ -232,15 +232,6 @@ func ConvAxes(n *graph.Node, image, kernel graph.Shape) ([]Axis, error) {
 // reach is the size of the kernel with its gaps.
 func (w window) reach() int64 { return (w.kernel-1)*w.dilation + 1 }
 
-// real is the number of elements of the image, not of the padding, that make element o.
-func (w window) real(o int64) int64 {
-	at := o*w.stride - w.begin // what k = 0 reads
-	below := func(bound int64) int64 {
-		return min(max(0, (bound-at+w.dilation-1)/w.dilation), w.kernel)
-	}
-	return below(w.image) - below(0)
-}
-
 // largest bounds the sizes that attributes may have: products of two fit in 64 bits.
 const largest = 1 << 30
 
@@ -377,28 +368,25 @@ func dilation(w window) int64 { return w.dilation }
 // pools lists the operators that take one number for a window of an image, or for
 // all of it, channel by channel.
 func pools() []Operator {
+	pool := func(name string, since int64, infer inference, doc string, rule func(c *Call) string) Operator {
+		op := unary(name, since, doc, rule)
+		op.infer = infer
+		return op
+	}
 	return []Operator{
-		{
-			Name: "MaxPool", Since: 8, infer: maxPoolType, grads: []Rule{maxPool},
-			Doc: "g to the element that Indices names: of those that equal y, " +
-				"the first in memory",
-		},
-		{
-			Name: "AveragePool", Since: 7, infer: averagePoolType, grads: []Rule{averagePool},
-			Doc: "g/count, spread over the window by ConvTranspose; " +
-				"an error where count_include_pad meets a window that ceil_mode adds, whose count is not the same everywhere",
-		},
-		{Name: "GlobalAveragePool", Since: 1, Doc: "g/count, repeated", infer: globalPoolType, grads: []Rule{mean}},
-		{
-			Name: "GlobalMaxPool", Since: 1, Doc: "g, shared equally by the elements that equal y", infer: globalPoolType,
-			grads: []Rule{globalMax},
-		},
+		pool("MaxPool", 8, maxPoolType, "g to the element that Indices names: of those that equal y, the first in memory",
+			maxPool),
+		pool("AveragePool", 7, averagePoolType, "g/count, spread over the window by ConvTranspose; an error where "+
+			"count_include_pad meets a window that ceil_mode adds, whose count is not the same everywhere", averagePool),
+		pool("GlobalAveragePool", 1, globalPoolType, "g/count, repeated", mean),
+		pool("GlobalMaxPool", 1, globalPoolType, "g, shared equally by the elements that equal y",
+			func(c *Call) string { return c.shared(c.Grad(), c.y(), spatialAxes(c.Type(c.x()).Shape)) }),
 	}
 }
 
 // maxPool takes the pool for what it is, a gathering of elements: a second MaxPool
 // tells their places, which are constants when differentiated again.
-func maxPool(c *Call, _ int) string {
+func maxPool(c *Call) string {
 	attrs := slices.DeleteFunc(slices.Clone(c.Node.Attrs), func(a graph.Attr) bool { return a.Name == "storage_order" })
 	index := c.b.ops("MaxPool", []string{c.x()}, 2, attrs...)[1]
 	flat := func(v string) string { return c.Op("Reshape", []string{v, c.b.vector(-1)}) }
@@ -408,71 +396,54 @@ func maxPool(c *Call, _ int) string {
 
 // averagePool adds each element of g/count up in its window. Every channel is an
 // image of its own: one kernel of ones serves all.
-func averagePool(c *Call, _ int) string {
+func averagePool(c *Call) string {
 	ws, err := c.query().poolWindows()
 	if err != nil {
 		return c.Fail("%w", err)
 	}
 	g := c.Grad()
-	size := []int64{1, 1}
-	all := int64(1)
-	for _, w := range ws {
-		if size, all = append(size, w.kernel), all*w.kernel; all > largestKernel {
-			return c.Fail("a kernel of %v elements is too large", size[2:])
+	kernel, image := []int64{1, 1}, []int64{1, 1}
+	for i, w := range ws {
+		if c.Node.Int("count_include_pad", 0) != 0 && w.end > w.declared {
+			return c.Fail("spatial axis %d: ceil_mode adds a window that reaches past the padding, and "+
+				"count_include_pad does not say by what to divide it", i)
 		}
+		kernel, image = append(kernel, w.kernel), append(image, w.image)
 	}
-	ones := graph.FromNumbers("", c.Type(g).DType, slices.Repeat([]float64{1}, int(all)), size...)
-	if ones == nil {
-		return c.Fail("no gradient for elements of type %s", c.Type(g).DType)
-	}
-	if g, err = c.shares(g, ws, all); err != nil {
+	ones, err := c.ones(g, kernel)
+	if err != nil {
 		return c.Fail("%w", err)
 	}
+	if c.Node.Int("count_include_pad", 0) != 0 || !slices.ContainsFunc(ws, window.padded) {
+		g = c.scale(g, 1/float64(product(graph.Fixed(kernel...)).Size))
+	} else { // the elements of each window that the image has
+		of, err := c.ones(g, image)
+		if err != nil {
+			return c.Fail("%w", err)
+		}
+		g = c.div(g, c.Op("Conv", []string{of, ones}, moving(ws, stride, dilation, 1)...))
+	}
 	one := c.Op("Reshape", []string{g, c.b.vector(append([]int64{-1, 1}, sizes(results(ws))...)...)})
-	return c.reshapeLike(c.spreadKernel(one, c.b.constant(ones), ws, 1), c.x())
+	return c.reshapeLike(c.spreadKernel(one, ones, ws, 1), c.x())
 }
 
-// largestKernel bounds the constants that a rule makes.
-const largestKernel = 1 << 20
+// padded reports whether a window reads padding.
+func (w window) padded() bool { return w.begin > 0 || w.end > 0 }
 
-// shares divides each element of g by the number of elements of its window: all of
-// the kernel's, or, without count_include_pad, those that the image has.
-func (c *Call) shares(g string, ws []window, all int64) (string, error) {
-	even := true
-	dims, counts := []int64{}, []float64{1}
-	for i, w := range ws {
-		if c.Node.Int("count_include_pad", 0) != 0 {
-			if w.end > w.declared {
-				return "", fmt.Errorf("spatial axis %d: ceil_mode adds a window that reaches past the padding, and "+
-					"count_include_pad does not say by what to divide it", i)
-			}
-			continue
-		}
-		if w.result*int64(len(counts)) > largestKernel {
-			return "", fmt.Errorf("an output of %v elements is too large", sizes(results(ws)))
-		}
-		next := make([]float64, 0, int64(len(counts))*w.result)
-		for _, n := range counts {
-			for o := range w.result {
-				have := w.real(o)
-				if have == 0 {
-					return "", fmt.Errorf("spatial axis %d: window %d lies in the padding", i, o)
-				}
-				even = even && have == w.kernel
-				next = append(next, n*float64(have))
-			}
-		}
-		counts, dims = next, append(dims, w.result)
-	}
-	if even {
-		return c.scale(g, 1/float64(all)), nil
-	}
-	return c.div(g, c.b.constant(graph.FromNumbers("", c.Type(g).DType, counts, dims...))), nil
-}
+// largestConstant bounds the constants that a rule makes.
+const largestConstant = 1 << 20
 
-// globalMax is the rule of ReduceMax over all axes of the image.
-func globalMax(c *Call, _ int) string {
-	return c.shared(c.Grad(), c.y(), spatialAxes(c.Type(c.x()).Shape))
+// ones makes a constant of the element type of like.
+func (c *Call) ones(like string, dims []int64) (string, error) {
+	n := product(graph.Fixed(dims...)).Size
+	if n > largestConstant {
+		return "", fmt.Errorf("a window or an image of %v elements is too large", dims[2:])
+	}
+	t := graph.FromNumbers("", c.Type(like).DType, slices.Repeat([]float64{1}, int(n)), dims...)
+	if t == nil {
+		return "", fmt.Errorf("no gradient for elements of type %s", c.Type(like).DType)
+	}
+	return c.b.constant(t), nil
 }
 
 func (q *query) poolWindows() ([]window, error) {

@@ -9,38 +9,27 @@ import (
 // reductions lists the operators that sum or select along axes. The axes are an
 // input since opset 13 (ReduceSum) or 18, an attribute before; both are read.
 func reductions() []Operator {
+	reduce := func(name, doc string, rule func(c *Call) string) Operator {
+		op := unary(name, 1, doc, rule)
+		op.infer = reduceType
+		return op
+	}
+	shared := "g, shared equally by the elements that equal y"
 	return []Operator{
-		{Name: "ReduceSum", Since: 1, Doc: "g, repeated", infer: reduceType, grads: []Rule{spread}},
-		{Name: "ReduceMean", Since: 1, Doc: "g/count, repeated", infer: reduceType, grads: []Rule{mean}},
-		{
-			Name: "ReduceMax", Since: 1, Doc: "g, shared equally by the elements that equal y", infer: reduceType,
-			grads: []Rule{extremum},
-		},
-		{
-			Name: "ReduceMin", Since: 1, Doc: "g, shared equally by the elements that equal y", infer: reduceType,
-			grads: []Rule{extremum},
-		},
-		{Name: "ReduceL1", Since: 1, Doc: "g·sign(x); 0 at 0", infer: reduceType, grads: []Rule{
-			func(c *Call, _ int) string { return c.mul(c.kept(c.Grad()), c.Op("Sign", []string{c.x()})) },
-		}},
-		{Name: "ReduceL2", Since: 1, Doc: "g·x/y; 0 where y = 0", infer: reduceType, grads: []Rule{
-			func(c *Call, _ int) string {
-				return c.mul(c.kept(c.Grad()), c.div(c.x(), c.nonzero(c.kept(c.y()))))
-			},
-		}},
-		{Name: "ReduceSumSquare", Since: 1, Doc: "2·g·x", infer: reduceType, grads: []Rule{
-			func(c *Call, _ int) string { return c.mul(c.scale(c.kept(c.Grad()), 2), c.x()) },
-		}},
-		{Name: "ReduceLogSum", Since: 1, Doc: "g/exp(y), repeated", infer: reduceType, grads: []Rule{
-			func(c *Call, _ int) string {
-				return c.spreadOf(c.div(c.Grad(), c.Op("Exp", []string{c.y()})))
-			},
-		}},
-		{Name: "ReduceLogSumExp", Since: 1, Doc: "g·exp(x − y)", infer: reduceType, grads: []Rule{
-			func(c *Call, _ int) string {
-				return c.mul(c.kept(c.Grad()), c.Op("Exp", []string{c.sub(c.x(), c.kept(c.y()))}))
-			},
-		}},
+		reduce("ReduceSum", "g, repeated", func(c *Call) string { return c.spreadOf(c.Grad()) }),
+		reduce("ReduceMean", "g/count, repeated", mean),
+		reduce("ReduceMax", shared, extremum),
+		reduce("ReduceMin", shared, extremum),
+		reduce("ReduceL1", "g·sign(x); 0 at 0",
+			func(c *Call) string { return c.mul(c.kept(c.Grad()), c.Op("Sign", []string{c.x()})) }),
+		reduce("ReduceL2", "g·x/y; 0 where y = 0",
+			func(c *Call) string { return c.mul(c.kept(c.Grad()), c.div(c.x(), c.nonzero(c.kept(c.y())))) }),
+		reduce("ReduceSumSquare", "2·g·x", func(c *Call) string { return c.mul(c.scale(c.kept(c.Grad()), 2), c.x()) }),
+		reduce("ReduceLogSum", "g/exp(y), repeated",
+			func(c *Call) string { return c.spreadOf(c.div(c.Grad(), c.Op("Exp", []string{c.y()}))) }),
+		reduce("ReduceLogSumExp", "g·exp(x − y)", func(c *Call) string {
+			return c.mul(c.kept(c.Grad()), c.Op("Exp", []string{c.sub(c.x(), c.kept(c.y()))}))
+		}),
 		{Name: "ArgMax", Since: 1, Doc: "an index", infer: argType},
 		{Name: "ArgMin", Since: 1, Doc: "an index", infer: argType},
 	}
@@ -88,11 +77,9 @@ func (c *Call) spreadOf(a string) string {
 	return c.Op("Expand", []string{k, c.b.shapeOf(c.x())})
 }
 
-func spread(c *Call, _ int) string { return c.spreadOf(c.Grad()) }
-
 // mean divides by the number of elements that each output element averages; if
 // that depends on the batch it is computed.
-func mean(c *Call, _ int) string {
+func mean(c *Call) string {
 	g := c.Grad()
 	if n := quotient(c.Type(c.x()).Shape, c.Type(c.y()).Shape); n.Size > 0 {
 		return c.spreadOf(c.scale(g, 1/float64(n.Size)))
@@ -102,7 +89,7 @@ func mean(c *Call, _ int) string {
 	return c.spreadOf(c.mul(g, c.div(size(c.y()), size(c.x()))))
 }
 
-func extremum(c *Call, _ int) string {
+func extremum(c *Call) string {
 	axes, err := c.query().axes()
 	if err != nil {
 		return c.Fail("%w", err)
@@ -154,16 +141,11 @@ func reduced(s graph.Shape, axes []int, keep bool) graph.Shape {
 // another function, of a value flattened to a matrix.
 func softmaxes() []Operator {
 	return []Operator{
-		{Name: "Softmax", Since: 13, Doc: "y·(g − Σ g·y) along axis", infer: like, grads: []Rule{
-			func(c *Call, _ int) string {
-				return c.mul(c.y(), c.sub(c.Grad(), c.sumAxis(c.mul(c.Grad(), c.y()))))
-			},
-		}},
-		{Name: "LogSoftmax", Since: 13, Doc: "g − exp(y)·Σ g along axis", infer: like, grads: []Rule{
-			func(c *Call, _ int) string {
-				return c.sub(c.Grad(), c.mul(c.Op("Exp", []string{c.y()}), c.sumAxis(c.Grad())))
-			},
-		}},
+		unary("Softmax", 13, "y·(g − Σ g·y) along axis",
+			func(c *Call) string { return c.mul(c.y(), c.sub(c.Grad(), c.sumAxis(c.mul(c.Grad(), c.y())))) }),
+		unary("LogSoftmax", 13, "g − exp(y)·Σ g along axis", func(c *Call) string {
+			return c.sub(c.Grad(), c.mul(c.Op("Exp", []string{c.y()}), c.sumAxis(c.Grad())))
+		}),
 	}
 }
 

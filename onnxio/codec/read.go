@@ -18,8 +18,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"unicode"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -131,8 +129,6 @@ func diagnose(data []byte) error {
 		return errors.New("the file is compressed with gzip: unpack it first")
 	case len(data) >= 8 && string(data[4:8]) == "ORTM":
 		return errors.New("the file is in ONNX Runtime's own format (.ort), not an ONNX model")
-	case isText(head):
-		return errors.New("the file is text, not an ONNX model")
 	}
 	return malformed(data)
 }
@@ -163,20 +159,6 @@ func malformed(data []byte) error {
 		}
 	}
 	return errors.New("the file holds no graph: it is not an ONNX model, or is damaged")
-}
-
-func isText(head []byte) bool {
-	if len(head) == 0 {
-		return true
-	}
-	for len(head) > 0 {
-		r, n := utf8.DecodeRune(head)
-		if r == utf8.RuneError && len(head) >= utf8.UTFMax || !unicode.IsPrint(r) && !unicode.IsSpace(r) {
-			return false
-		}
-		head = head[n:]
-	}
-	return true
 }
 
 // maxMessages bounds the messages (nodes, attributes, tensors, values ...) of a

@@ -221,6 +221,8 @@ type Options struct {
 	Lib     string // path of the ONNX Runtime library; "" finds it, see Find
 	Threads int    // threads inside one operator; 0 means 1
 	Level   Level  // graph optimizations; the zero value is All
+
+	optimized string // path to write the optimized graph to, see Optimized
 }
 
 // Level says how far ONNX Runtime rewrites the graph before it runs it.
@@ -274,6 +276,9 @@ func (o Options) native() (_ *ort.SessionOptions, err error) {
 		func() error { return so.AddSessionConfigEntry("session.intra_op.allow_spinning", "0") },
 		func() error { return so.AddSessionConfigEntry("session.inter_op.allow_spinning", "0") },
 	}
+	if o.optimized != "" {
+		steps = append(steps, func() error { return so.SetOptimizedModelFilePath(o.optimized) })
+	}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("setting session options: %w", err)
@@ -321,37 +326,21 @@ func needed(m *graph.Model) *graph.Model {
 // Optimized returns the graph that ONNX Runtime makes of the model in onnx and
 // runs: fusions, integer kernels and all. It may hold operators of ONNX
 // Runtime's own domains and depend on the processor.
-func Optimized(onnx []byte, o Options) (_ *graph.Model, err error) {
-	if _, err := Find(o.Lib); err != nil {
-		return nil, err
-	}
-	declared, err := codec.Read(onnx, "")
-	if err != nil {
-		return nil, fmt.Errorf("reading the model: %w", err)
-	}
+func Optimized(onnx []byte, o Options) (*graph.Model, error) {
 	dir, err := os.MkdirTemp("", "cfq-optimized-")
 	if err != nil {
 		return nil, fmt.Errorf("making a place for the optimized model: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	so, err := o.native()
+	o.optimized = filepath.Join(dir, "model.onnx")
+	s, err := OpenBytes(onnx, o)
 	if err != nil {
 		return nil, err
 	}
-	defer so.Destroy()
-	path := filepath.Join(dir, "model.onnx")
-	if err := so.SetOptimizedModelFilePath(path); err != nil {
-		return nil, fmt.Errorf("asking for the optimized model: %w", err)
+	if err := s.Close(); err != nil {
+		return nil, err
 	}
-	ses, err := ort.NewDynamicAdvancedSessionWithONNXData(onnx, names(declared.Graph.DataInputs()),
-		names(declared.Graph.Outputs), so)
-	if err != nil {
-		return nil, fmt.Errorf("optimizing the model (optimizations: %s): %w", o.Level, err)
-	}
-	if err := ses.Destroy(); err != nil {
-		return nil, fmt.Errorf("optimizing the model: %w", err)
-	}
-	m, err := codec.ReadFile(path)
+	m, err := codec.ReadFile(o.optimized)
 	if err != nil {
 		return nil, fmt.Errorf("reading the optimized model: %w", err)
 	}
