@@ -82,24 +82,23 @@ type Function struct {
 // Opset returns the version of the imported operator set of domain ("" and
 // "ai.onnx" are the same), or 0 when it is not imported.
 func (m *Model) Opset(domain string) int64 {
-	if domain == "ai.onnx" {
-		domain = ""
-	}
-	for _, o := range m.Opsets {
-		if o.Domain == domain || (domain == "" && o.Domain == "ai.onnx") {
-			return o.Version
-		}
+	if i := m.opset(domain); i >= 0 {
+		return m.Opsets[i].Version
 	}
 	return 0
 }
 
+// opset returns the place of domain in the imported operator sets, or -1.
+func (m *Model) opset(domain string) int {
+	standard := func(domain string) string { return strings.TrimPrefix(domain, "ai.onnx") }
+	return slices.IndexFunc(m.Opsets, func(o Opset) bool { return standard(o.Domain) == standard(domain) })
+}
+
 // SetOpset imports version of domain in place of any other.
 func (m *Model) SetOpset(domain string, version int64) {
-	for i, o := range m.Opsets {
-		if o.Domain == domain || (domain == "" && o.Domain == "ai.onnx") {
-			m.Opsets[i].Version = version
-			return
-		}
+	if i := m.opset(domain); i >= 0 {
+		m.Opsets[i].Version = version
+		return
 	}
 	m.Opsets = append(m.Opsets, Opset{domain, version})
 }

@@ -215,7 +215,7 @@ func (s Shape) String() string {
 	if s == nil {
 		return "*"
 	}
-	return list(s, Dim.String)
+	return list("%s", s)
 }
 
 // String writes d as its size or else its symbol, quoted when it is not plain, and

@@ -63,19 +63,19 @@ func (a *Attr) text() string {
 	case a.Ref != "":
 		return "@" + plain(a.Ref)
 	case a.Kind == AttrFloat:
-		return float(float64(a.F), 32)
+		return fmt.Sprint(a.F)
 	case a.Kind == AttrInt:
-		return strconv.FormatInt(a.I, 10)
+		return fmt.Sprint(a.I)
 	case a.Kind == AttrString:
 		return strconv.Quote(string(a.S))
 	case a.Kind == AttrTensor && a.T != nil:
 		return a.T.text()
 	case a.Kind == AttrFloats:
-		return list(a.Floats, func(v float32) string { return float(float64(v), 32) })
+		return list("%v", a.Floats)
 	case a.Kind == AttrInts:
-		return list(a.Ints, func(v int64) string { return strconv.FormatInt(v, 10) })
+		return list("%d", a.Ints)
 	case a.Kind == AttrStrings:
-		return list(a.Strings, func(v []byte) string { return strconv.Quote(string(v)) })
+		return list("%q", a.Strings)
 	case a.Kind == AttrGraph:
 		return "graph"
 	case a.Kind == AttrGraphs:
@@ -85,15 +85,18 @@ func (a *Attr) text() string {
 }
 
 func (t *Tensor) text() string {
-	s := t.DType.String() + list(t.Dims, func(d int64) string { return strconv.FormatInt(d, 10) })
+	s := t.DType.String() + list("%d", t.Dims)
 	if t.Check() != nil || t.Len() > maxShown {
 		return s
 	}
-	if v, err := t.Doubles(); err == nil {
-		return s + " = " + list(v, func(x float64) string { return float(x, t.DType.Bits()) })
-	}
 	if v, err := t.Ints(); err == nil {
-		return s + " = " + list(v, func(x int64) string { return strconv.FormatInt(x, 10) })
+		return s + " = " + list("%d", v)
+	}
+	switch v, _ := t.Doubles(); t.DType {
+	case Float:
+		return s + " = " + list("%v", convert[float32](v))
+	case Double:
+		return s + " = " + list("%v", v)
 	}
 	return s
 }
@@ -105,12 +108,10 @@ func (v *Value) typeText() string {
 	return v.DType.String() + v.Shape.String()
 }
 
-func float(v float64, bits int) string { return strconv.FormatFloat(v, 'g', -1, bits) }
-
-func list[T any](s []T, text func(T) string) string {
+func list[T any](format string, s []T) string {
 	parts := make([]string, len(s))
 	for i, v := range s {
-		parts[i] = text(v)
+		parts[i] = fmt.Sprintf(format, v)
 	}
 	return "[" + strings.Join(parts, ",") + "]"
 }

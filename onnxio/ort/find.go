@@ -97,7 +97,7 @@ func locate(lib string, dirs func() []string) (Info, error) {
 	system := dirs()
 	for _, dir := range system {
 		for _, name := range systemNames() {
-			if path := filepath.Join(dir, name); isFile(path) {
+			if path := filepath.Join(dir, name); filepath.IsAbs(path) && isFile(path) {
 				return Info{Path: path, Source: "system"}, nil
 			}
 		}
@@ -144,27 +144,16 @@ func systemNames() []string {
 // systemDirs returns the directories that the platform's loader searches, near
 // enough: the environment's and the customary ones.
 func systemDirs() []string {
-	var dirs []string
-	add := func(list ...string) {
-		for _, d := range list {
-			if st, err := os.Stat(d); filepath.IsAbs(d) && err == nil && st.IsDir() && !slices.Contains(dirs, d) {
-				dirs = append(dirs, d)
-			}
-		}
-	}
 	switch runtime.GOOS {
 	case "windows":
-		add(filepath.SplitList(os.Getenv("PATH"))...)
+		return filepath.SplitList(os.Getenv("PATH"))
 	case "darwin":
-		add(filepath.SplitList(os.Getenv("DYLD_LIBRARY_PATH"))...)
-		add("/usr/local/lib", "/opt/homebrew/lib", "/opt/local/lib", "/usr/lib")
-	default:
-		add(filepath.SplitList(os.Getenv("LD_LIBRARY_PATH"))...)
-		multiarch, _ := filepath.Glob("/usr/lib/*-linux-gnu*") // the pattern is well formed
-		add(multiarch...)
-		add("/usr/local/lib", "/usr/lib64", "/usr/lib", "/lib64", "/lib")
+		return append(filepath.SplitList(os.Getenv("DYLD_LIBRARY_PATH")),
+			"/usr/local/lib", "/opt/homebrew/lib", "/opt/local/lib", "/usr/lib")
 	}
-	return dirs
+	multiarch, _ := filepath.Glob("/usr/lib/*-linux-gnu*") // the pattern is well formed
+	return slices.Concat(filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")), multiarch,
+		[]string{"/usr/local/lib", "/usr/lib64", "/usr/lib", "/lib64", "/lib"})
 }
 
 func sameFile(a, b string) bool {
