@@ -76,14 +76,14 @@ type Operator struct {
 // none as Operator.need says that there are no inputs.
 const none = -1
 
-// types returns the types of the outputs of q's node.
-func (op *Operator) types(q *query) ([]Type, error) {
+// types returns the types of the outputs of c's node.
+func (op *Operator) types(c *Call) ([]Type, error) {
 	for i := range op.need {
-		if q.node.Input(i) == "" {
+		if c.Node.Input(i) == "" {
 			return nil, fmt.Errorf("input %d is missing", i)
 		}
 	}
-	return op.infer(q)
+	return op.infer(c)
 }
 
 // rule returns the rule for input i, or nil.

@@ -171,7 +171,7 @@ func (d *driver) sound(n *graph.Node) error {
 	if op == nil || d.policy[key(n)] != nil {
 		return nil
 	}
-	types, err := op.types(d.query(n))
+	types, err := op.types(d.call(n))
 	if errors.Is(err, errVariable) {
 		return nil
 	} else if err != nil {
@@ -198,7 +198,8 @@ func (d *driver) sweep(y, seed string) {
 	}
 	d.sums[y] = []string{seed}
 	for _, n := range slices.Backward(d.path) {
-		c := &Call{Node: n, b: d.builder, grads: make([]string, len(n.Outputs))}
+		c := d.call(n)
+		c.grads = make([]string, len(n.Outputs))
 		reached := false
 		for i, o := range n.Outputs {
 			c.grads[i] = d.total(o)

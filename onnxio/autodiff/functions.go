@@ -253,12 +253,12 @@ func first(c *Call, i int) string {
 	return c.keep(mine, g)
 }
 
-func whereType(q *query) ([]Type, error) {
-	out, err := elementwise(q)
+func whereType(c *Call) ([]Type, error) {
+	out, err := elementwise(c)
 	if err != nil {
 		return nil, err
 	}
-	return []Type{{q.in[1].DType, out[0].Shape}}, nil
+	return []Type{{c.types[1].DType, out[0].Shape}}, nil
 }
 
 // composites lists the operators that are written out in simpler ones.
@@ -302,7 +302,7 @@ func batchNorm(c *Call) []string {
 
 func layerNorm(c *Call) []string {
 	x := c.x()
-	axes, err := c.query().normAxes()
+	axes, err := c.normAxes()
 	if err != nil {
 		c.Fail("%w", err)
 		return nil
@@ -327,9 +327,9 @@ func layerNorm(c *Call) []string {
 }
 
 // normAxes returns the axes that a LayerNormalization averages over.
-func (q *query) normAxes() ([]int64, error) {
-	r := len(q.in[0].Shape)
-	from, err := normal(q.node.Int("axis", -1), r)
+func (c *Call) normAxes() ([]int64, error) {
+	r := len(c.types[0].Shape)
+	from, err := normal(c.Node.Int("axis", -1), r)
 	if err != nil {
 		return nil, err
 	}
@@ -340,15 +340,15 @@ func (q *query) normAxes() ([]int64, error) {
 	return axes, nil
 }
 
-func layerNormType(q *query) ([]Type, error) {
-	axes, err := q.normAxes()
+func layerNormType(c *Call) ([]Type, error) {
+	axes, err := c.normAxes()
 	if err != nil {
 		return nil, fmt.Errorf("axis: %w", err)
 	}
-	s := q.in[0].Shape
+	s := c.types[0].Shape
 	for _, a := range axes {
 		s = replaced(s, int(a), one())
 	}
-	stat := Type{q.in[0].DType, s}
-	return []Type{q.in[0], stat, stat}, nil
+	stat := Type{c.types[0].DType, s}
+	return []Type{c.types[0], stat, stat}, nil
 }

@@ -14,29 +14,29 @@ import (
 func convolutions() []Operator {
 	return []Operator{
 		{Name: "Conv", Since: 1, need: 2, infer: convType, grads: []Rule{
-			windowed((*query).convWindows, func(c *Call, ws []window) string {
+			windowed((*Call).convWindows, func(c *Call, ws []window) string {
 				return c.spreadKernel(c.Grad(), c.in(1), ws, c.Node.Int("group", 1))
 			}),
-			windowed((*query).convWindows, func(c *Call, ws []window) string { return c.correlate(c.x(), c.Grad(), ws) }),
+			windowed((*Call).convWindows, func(c *Call, ws []window) string { return c.correlate(c.x(), c.Grad(), ws) }),
 			channelSums,
 		}, Doc: "ConvTranspose(g, W); the kernel that g makes of x, as a Conv with rows and channels, and strides and " +
 			"dilations, exchanged; " +
 			"Σ g of each channel; the image's size must be constant"},
 		{Name: "ConvTranspose", Since: 11, need: 2, infer: convTransposeType, grads: []Rule{
-			windowed((*query).transposeWindows, func(c *Call, ws []window) string {
+			windowed((*Call).transposeWindows, func(c *Call, ws []window) string {
 				attrs := moving(ws, stride, dilation, c.Node.Int("group", 1))
 				return c.Op("Conv", []string{c.trimmed(c.Grad(), ws), c.in(1)}, attrs...)
 			}),
-			windowed((*query).transposeWindows, func(c *Call, ws []window) string { return c.correlate(c.Grad(), c.x(), ws) }),
+			windowed((*Call).transposeWindows, func(c *Call, ws []window) string { return c.correlate(c.Grad(), c.x(), ws) }),
 			channelSums,
 		}, Doc: "Conv(g, W); the kernel that x makes of g; Σ g of each channel; without output_shape and auto_pad SAME"},
 	}
 }
 
 // windowed is a rule that needs the windows of the node.
-func windowed(windows func(*query) ([]window, error), rule func(*Call, []window) string) Rule {
+func windowed(windows func(*Call) ([]window, error), rule func(*Call, []window) string) Rule {
 	return func(c *Call, _ int) string {
-		ws, err := windows(c.query())
+		ws, err := windows(c)
 		if err != nil {
 			return c.Fail("%w", err)
 		}
@@ -105,65 +105,65 @@ func (c *Call) correlate(image, small string, ws []window) string {
 }
 
 // kernelSizes returns the group and the spatial sizes of the kernel, input 1.
-func (q *query) kernelSizes() (group int64, k []int64, err error) {
-	x, w := q.in[0].Shape, q.in[1].Shape
+func (c *Call) kernelSizes() (group int64, k []int64, err error) {
+	x, w := c.types[0].Shape, c.types[1].Shape
 	if len(x) < 3 || len(w) != len(x) {
-		return 0, nil, fmt.Errorf("an image %v and a kernel %v", q.in[0], q.in[1])
+		return 0, nil, fmt.Errorf("an image %v and a kernel %v", c.types[0], c.types[1])
 	}
 	k = sizes(w[2:])
 	if slices.Min(k) < 0 {
-		return 0, nil, fmt.Errorf("the size of the kernel %v is %w", q.in[1], errVariable)
+		return 0, nil, fmt.Errorf("the size of the kernel %v is %w", c.types[1], errVariable)
 	}
-	if given := q.node.Ints("kernel_shape"); given != nil && !slices.Equal(given, k) {
-		return 0, nil, fmt.Errorf("kernel_shape %v for the kernel %v", given, q.in[1])
+	if given := c.Node.Ints("kernel_shape"); given != nil && !slices.Equal(given, k) {
+		return 0, nil, fmt.Errorf("kernel_shape %v for the kernel %v", given, c.types[1])
 	}
-	if group = q.node.Int("group", 1); group < 1 || group > largest || (w[0].Size >= 0 && w[0].Size%group != 0) {
-		return 0, nil, fmt.Errorf("%d groups with the kernel %v", group, q.in[1])
+	if group = c.Node.Int("group", 1); group < 1 || group > largest || (w[0].Size >= 0 && w[0].Size%group != 0) {
+		return 0, nil, fmt.Errorf("%d groups with the kernel %v", group, c.types[1])
 	}
 	return group, k, nil
 }
 
-func (q *query) convWindows() ([]window, error) {
-	_, k, err := q.kernelSizes()
+func (c *Call) convWindows() ([]window, error) {
+	_, k, err := c.kernelSizes()
 	if err != nil {
 		return nil, err
 	}
-	return q.windows(k)
+	return c.windows(k)
 }
 
-func convType(q *query) ([]Type, error) {
-	group, _, err := q.kernelSizes()
+func convType(c *Call) ([]Type, error) {
+	group, _, err := c.kernelSizes()
 	if err != nil {
 		return nil, err
 	}
-	ws, err := q.convWindows()
+	ws, err := c.convWindows()
 	if err != nil {
 		return nil, err
 	}
-	x, w := q.in[0].Shape, q.in[1].Shape
+	x, w := c.types[0].Shape, c.types[1].Shape
 	if x[1].Size >= 0 && w[1].Size >= 0 && x[1].Size != w[1].Size*group {
-		return nil, fmt.Errorf("%d groups of the image %v with the kernel %v", group, q.in[0], q.in[1])
+		return nil, fmt.Errorf("%d groups of the image %v with the kernel %v", group, c.types[0], c.types[1])
 	}
-	return []Type{{q.in[0].DType, append(graph.Shape{x[0], w[0]}, results(ws)...)}}, nil
+	return []Type{{c.types[0].DType, append(graph.Shape{x[0], w[0]}, results(ws)...)}}, nil
 }
 
 // transposeWindows returns the windows of the Conv whose gradient by its image the
 // node is: its image is the node's output.
-func (q *query) transposeWindows() ([]window, error) {
-	_, k, err := q.kernelSizes()
+func (c *Call) transposeWindows() ([]window, error) {
+	_, k, err := c.kernelSizes()
 	if err != nil {
 		return nil, err
 	}
-	if a := q.node.Attr("auto_pad"); q.node.Attr("output_shape") != nil || a != nil && string(a.S) != "NOTSET" &&
+	if a := c.Node.Attr("auto_pad"); c.Node.Attr("output_shape") != nil || a != nil && string(a.S) != "NOTSET" &&
 		string(a.S) != "VALID" {
 		return nil, fmt.Errorf("output_shape or auto_pad: write pads and output_padding in their place")
 	}
 	n := len(k)
-	more, err := q.spatial("output_padding", n, 0, 0)
+	more, err := c.spatial("output_padding", n, 0, 0)
 	if err != nil {
 		return nil, err
 	}
-	ws, err := q.windows(slices.Repeat([]int64{1}, n)) // checks the attributes; a kernel of one element always fits
+	ws, err := c.windows(slices.Repeat([]int64{1}, n)) // checks the attributes; a kernel of one element always fits
 	if err != nil {
 		return nil, err
 	}
@@ -178,24 +178,24 @@ func (q *query) transposeWindows() ([]window, error) {
 	return ws, nil
 }
 
-func convTransposeType(q *query) ([]Type, error) {
-	group, _, err := q.kernelSizes()
+func convTransposeType(c *Call) ([]Type, error) {
+	group, _, err := c.kernelSizes()
 	if err != nil {
 		return nil, err
 	}
-	ws, err := q.transposeWindows()
+	ws, err := c.transposeWindows()
 	if err != nil {
 		return nil, err
 	}
-	x, w := q.in[0].Shape, q.in[1].Shape
+	x, w := c.types[0].Shape, c.types[1].Shape
 	if x[1].Size >= 0 && w[0].Size >= 0 && x[1].Size != w[0].Size {
-		return nil, fmt.Errorf("an image %v and a kernel %v", q.in[0], q.in[1])
+		return nil, fmt.Errorf("an image %v and a kernel %v", c.types[0], c.types[1])
 	}
 	out := graph.Shape{x[0], product(graph.Shape{w[1], {Size: group}})}
 	for _, w := range ws {
 		out = append(out, graph.Dim{Size: w.image})
 	}
-	return []Type{{q.in[0].DType, out}}, nil
+	return []Type{{c.types[0].DType, out}}, nil
 }
 
 // window says how a kernel moves along one spatial axis of an image: element o of
@@ -217,11 +217,11 @@ type Axis struct{ Stride, Dilation, Begin, Size int }
 
 // ConvAxes returns the spatial axes of the Conv n for an image and a kernel of known shapes.
 func ConvAxes(n *graph.Node, image, kernel graph.Shape) ([]Axis, error) {
-	q := &query{node: n, in: []Type{{graph.Float, image}, {graph.Float, kernel}}}
-	if _, err := convType(q); err != nil {
+	c := &Call{Node: n, types: []Type{{graph.Float, image}, {graph.Float, kernel}}}
+	if _, err := convType(c); err != nil {
 		return nil, err
 	}
-	ws, err := q.convWindows()
+	ws, err := c.convWindows()
 	axes := make([]Axis, len(ws))
 	for i, w := range ws {
 		axes[i] = Axis{int(w.stride), int(w.dilation), int(w.begin), int(w.result)}
@@ -236,8 +236,8 @@ func (w window) reach() int64 { return (w.kernel-1)*w.dilation + 1 }
 const largest = 1 << 30
 
 // spatial is an attribute with one number for each spatial axis.
-func (q *query) spatial(name string, n int, def, least int64) ([]int64, error) {
-	v := q.node.Ints(name)
+func (c *Call) spatial(name string, n int, def, least int64) ([]int64, error) {
+	v := c.Node.Ints(name)
 	if v == nil {
 		v = make([]int64, n)
 		for i := range v {
@@ -257,15 +257,15 @@ func (q *query) spatial(name string, n int, def, least int64) ([]int64, error) {
 
 // windows reads the attributes of a node that moves a kernel with the given sizes
 // over the image of input 0.
-func (q *query) windows(kernel []int64) ([]window, error) {
-	s := q.in[0].Shape
+func (c *Call) windows(kernel []int64) ([]window, error) {
+	s := c.types[0].Shape
 	n := len(s) - 2
 	if n < 1 || n != len(kernel) {
-		return nil, fmt.Errorf("a kernel of sizes %v over %v, which is not rows x channels x image", kernel, q.in[0])
+		return nil, fmt.Errorf("a kernel of sizes %v over %v, which is not rows x channels x image", kernel, c.types[0])
 	}
-	stride, err1 := q.spatial("strides", n, 1, 1)
-	dilation, err2 := q.spatial("dilations", n, 1, 1)
-	pads, err3 := q.spatial("pads", 2*n, 0, 0)
+	stride, err1 := c.spatial("strides", n, 1, 1)
+	dilation, err2 := c.spatial("dilations", n, 1, 1)
+	pads, err3 := c.spatial("pads", 2*n, 0, 0)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
@@ -281,7 +281,7 @@ func (q *query) windows(kernel []int64) ([]window, error) {
 			image: size, kernel: kernel[i], stride: stride[i], dilation: dilation[i], begin: pads[i],
 			declared: pads[n+i],
 		}
-		if err := q.fit(&w); err != nil {
+		if err := c.fit(&w); err != nil {
 			return nil, fmt.Errorf("spatial axis %d: %w", i, err)
 		}
 		out[i] = w
@@ -290,9 +290,9 @@ func (q *query) windows(kernel []int64) ([]window, error) {
 }
 
 // fit finds the padding and the size of the result.
-func (q *query) fit(w *window) error {
+func (c *Call) fit(w *window) error {
 	auto := "NOTSET"
-	if a := q.node.Attr("auto_pad"); a != nil && len(a.S) > 0 {
+	if a := c.Node.Attr("auto_pad"); a != nil && len(a.S) > 0 {
 		auto = string(a.S)
 	}
 	switch auto {
@@ -315,7 +315,7 @@ func (q *query) fit(w *window) error {
 	}
 	w.result = room/w.stride + 1
 	// ceil_mode adds a last window for the rest, unless it would start in the padding.
-	if q.node.Int("ceil_mode", 0) != 0 && room%w.stride != 0 && w.result*w.stride < w.image+w.begin {
+	if c.Node.Int("ceil_mode", 0) != 0 && room%w.stride != 0 && w.result*w.stride < w.image+w.begin {
 		w.result++
 	}
 	w.end = (w.result-1)*w.stride + w.reach() - w.begin - w.image
@@ -397,7 +397,7 @@ func maxPool(c *Call) string {
 // averagePool adds each element of g/count up in its window. Every channel is an
 // image of its own: one kernel of ones serves all.
 func averagePool(c *Call) string {
-	ws, err := c.query().poolWindows()
+	ws, err := c.poolWindows()
 	if err != nil {
 		return c.Fail("%w", err)
 	}
@@ -446,39 +446,39 @@ func (c *Call) ones(like string, dims []int64) (string, error) {
 	return c.b.constant(t), nil
 }
 
-func (q *query) poolWindows() ([]window, error) {
-	k := q.node.Ints("kernel_shape")
+func (c *Call) poolWindows() ([]window, error) {
+	k := c.Node.Ints("kernel_shape")
 	if k == nil {
 		return nil, fmt.Errorf("kernel_shape is missing")
 	}
-	return q.windows(k)
+	return c.windows(k)
 }
 
-func averagePoolType(q *query) ([]Type, error) {
-	ws, err := q.poolWindows()
+func averagePoolType(c *Call) ([]Type, error) {
+	ws, err := c.poolWindows()
 	if err != nil {
 		return nil, err
 	}
-	x := q.in[0]
+	x := c.types[0]
 	return []Type{{x.DType, append(graph.Shape{x.Shape[0], x.Shape[1]}, results(ws)...)}}, nil
 }
 
-func maxPoolType(q *query) ([]Type, error) {
-	out, err := averagePoolType(q)
+func maxPoolType(c *Call) ([]Type, error) {
+	out, err := averagePoolType(c)
 	if err != nil {
 		return nil, err
 	}
 	return append(out, Type{graph.Int64, out[0].Shape}), nil
 }
 
-func globalPoolType(q *query) ([]Type, error) {
-	s := q.in[0].Shape
+func globalPoolType(c *Call) ([]Type, error) {
+	s := c.types[0].Shape
 	if len(s) < 3 {
-		return nil, fmt.Errorf("%v is not rows x channels x image", q.in[0])
+		return nil, fmt.Errorf("%v is not rows x channels x image", c.types[0])
 	}
 	out := graph.Shape{s[0], s[1]}
 	for range s[2:] {
 		out = append(out, one())
 	}
-	return []Type{{q.in[0].DType, out}}, nil
+	return []Type{{c.types[0].DType, out}}, nil
 }

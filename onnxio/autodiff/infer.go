@@ -9,19 +9,12 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// query is a node whose output types are asked for.
-type query struct {
-	node *graph.Node
-	in   []Type // by input; zero where absent
-	b    *builder
-}
-
 // errVariable marks what inference cannot know of a sound node: it depends on
 // values that are known only when the model runs.
 var errVariable = errors.New("not constant")
 
 // inference returns the types of a node's outputs.
-type inference func(q *query) ([]Type, error)
+type inference func(c *Call) ([]Type, error)
 
 // Infer fills types with the types of all values of g that follow, by the table's
 // inference, from the types given and from those that g declares for inputs and
@@ -51,14 +44,6 @@ func (b *builder) complete(n *graph.Node) error {
 	return nil
 }
 
-func (b *builder) query(n *graph.Node) *query {
-	q := &query{node: n, in: make([]Type, len(n.Inputs)), b: b}
-	for i, name := range n.Inputs {
-		q.in[i] = b.types[name]
-	}
-	return q
-}
-
 // infer records the types of n's outputs, keeping those that are known.
 func (b *builder) infer(n *graph.Node) error {
 	op := b.table[key(n)]
@@ -70,7 +55,7 @@ func (b *builder) infer(n *graph.Node) error {
 			return fmt.Errorf("%s: the type of its input %q is not known", n.Label(), name)
 		}
 	}
-	out, err := op.types(b.query(n))
+	out, err := op.types(b.call(n))
 	if err != nil {
 		return fmt.Errorf("%s: %w", n.Label(), err)
 	}
@@ -83,15 +68,15 @@ func (b *builder) infer(n *graph.Node) error {
 }
 
 // like is the inference of operators whose output is of the type of input 0.
-func like(q *query) ([]Type, error) {
-	return []Type{q.in[0]}, nil
+func like(c *Call) ([]Type, error) {
+	return []Type{c.types[0]}, nil
 }
 
 // elementwise broadcasts all inputs.
-func elementwise(q *query) ([]Type, error) {
-	t := q.in[0]
-	for i, u := range q.in[1:] {
-		if q.node.Input(i+1) == "" {
+func elementwise(c *Call) ([]Type, error) {
+	t := c.types[0]
+	for i, u := range c.types[1:] {
+		if c.Node.Input(i+1) == "" {
 			continue
 		}
 		s, err := broadcast(t.Shape, u.Shape)
@@ -104,8 +89,8 @@ func elementwise(q *query) ([]Type, error) {
 }
 
 // predicate is elementwise with boolean output.
-func predicate(q *query) ([]Type, error) {
-	out, err := elementwise(q)
+func predicate(c *Call) ([]Type, error) {
+	out, err := elementwise(c)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +105,7 @@ type elements struct {
 }
 
 // ints returns what is known about the elements of the integer input i.
-func (q *query) ints(i int) (elements, bool) { return q.b.ints(q.node.Input(i), 32) }
+func (c *Call) ints(i int) (elements, bool) { return c.b.ints(c.Node.Input(i), 32) }
 
 // ints looks for the elements of a value of rank 0 or 1 through the nodes that
 // shape computations are made of, at most depth of them.
@@ -188,16 +173,16 @@ func tensorInts(t *graph.Tensor) (elements, bool) {
 // constInts returns the constant integers that input i or, in older operator
 // sets, the attribute holds; ok is false when both are absent, and an error says
 // that the input is not constant.
-func (q *query) constInts(i int, attr string) (v []int64, ok bool, err error) {
-	if a := q.node.Attr(attr); a != nil {
+func (c *Call) constInts(i int, attr string) (v []int64, ok bool, err error) {
+	if a := c.Node.Attr(attr); a != nil {
 		return a.Ints, true, nil
 	}
-	if q.node.Input(i) == "" {
+	if c.Node.Input(i) == "" {
 		return nil, false, nil
 	}
-	e, known := q.ints(i)
+	e, known := c.ints(i)
 	if !known || !e.constant {
-		return nil, false, fmt.Errorf("%s (input %q) is %w", attr, q.node.Input(i), errVariable)
+		return nil, false, fmt.Errorf("%s (input %q) is %w", attr, c.Node.Input(i), errVariable)
 	}
 	return sizes(e.dims), true, nil
 }

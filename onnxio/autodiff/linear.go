@@ -127,29 +127,29 @@ func (c *Call) transposed(a string) string {
 	return c.swapped(a, r-2, r-1)
 }
 
-func gemmType(q *query) ([]Type, error) {
-	a, b := q.in[0].Shape, q.in[1].Shape
+func gemmType(c *Call) ([]Type, error) {
+	a, b := c.types[0].Shape, c.types[1].Shape
 	if len(a) != 2 || len(b) != 2 {
-		return nil, fmt.Errorf("factors %v and %v are not matrices", q.in[0], q.in[1])
+		return nil, fmt.Errorf("factors %v and %v are not matrices", c.types[0], c.types[1])
 	}
 	rows, k := a[0], a[1]
-	if q.node.Int("transA", 0) != 0 {
+	if c.Node.Int("transA", 0) != 0 {
 		rows, k = k, rows
 	}
 	k2, cols := b[0], b[1]
-	if q.node.Int("transB", 0) != 0 {
+	if c.Node.Int("transB", 0) != 0 {
 		k2, cols = cols, k2
 	}
 	if k.Size >= 0 && k2.Size >= 0 && k != k2 {
-		return nil, fmt.Errorf("factors %v and %v do not fit", q.in[0], q.in[1])
+		return nil, fmt.Errorf("factors %v and %v do not fit", c.types[0], c.types[1])
 	}
-	return []Type{{q.in[0].DType, graph.Shape{rows, cols}}}, nil
+	return []Type{{c.types[0].DType, graph.Shape{rows, cols}}}, nil
 }
 
-func matmulType(q *query) ([]Type, error) {
-	a, b := slices.Clone(q.in[0].Shape), slices.Clone(q.in[1].Shape)
+func matmulType(c *Call) ([]Type, error) {
+	a, b := slices.Clone(c.types[0].Shape), slices.Clone(c.types[1].Shape)
 	if len(a) == 0 || len(b) == 0 {
-		return nil, fmt.Errorf("factors %v and %v: a scalar is no matrix", q.in[0], q.in[1])
+		return nil, fmt.Errorf("factors %v and %v: a scalar is no matrix", c.types[0], c.types[1])
 	}
 	ra, rb := len(a), len(b)
 	if ra == 1 {
@@ -160,7 +160,7 @@ func matmulType(q *query) ([]Type, error) {
 	}
 	k, k2 := a[len(a)-1], b[len(b)-2]
 	if k.Size >= 0 && k2.Size >= 0 && k.Size != k2.Size {
-		return nil, fmt.Errorf("factors %v and %v do not fit", q.in[0], q.in[1])
+		return nil, fmt.Errorf("factors %v and %v do not fit", c.types[0], c.types[1])
 	}
 	out, err := broadcast(a[:len(a)-2], b[:len(b)-2])
 	if err != nil {
@@ -172,5 +172,5 @@ func matmulType(q *query) ([]Type, error) {
 	if rb > 1 {
 		out = append(out, b[len(b)-1])
 	}
-	return []Type{{q.in[0].DType, out}}, nil
+	return []Type{{c.types[0].DType, out}}, nil
 }

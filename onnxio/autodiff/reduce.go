@@ -36,14 +36,14 @@ func reductions() []Operator {
 }
 
 // axes returns the axes that the node reduces over, sorted.
-func (q *query) axes() ([]int, error) {
-	r := len(q.in[0].Shape)
-	v, ok, err := q.constInts(1, "axes")
+func (c *Call) axes() ([]int, error) {
+	r := len(c.types[0].Shape)
+	v, ok, err := c.constInts(1, "axes")
 	if err != nil {
 		return nil, err
 	}
 	if !ok || len(v) == 0 {
-		if q.node.Int("noop_with_empty_axes", 0) != 0 {
+		if c.Node.Int("noop_with_empty_axes", 0) != 0 {
 			return nil, nil
 		}
 		all := make([]int, r)
@@ -58,7 +58,7 @@ func (q *query) axes() ([]int, error) {
 // kept gives a, which has the shape of the node's output, the reduced axes back,
 // with size one.
 func (c *Call) kept(a string) string {
-	axes, err := c.query().axes()
+	axes, err := c.axes()
 	if err != nil {
 		return c.Fail("%w", err)
 	}
@@ -90,7 +90,7 @@ func mean(c *Call) string {
 }
 
 func extremum(c *Call) string {
-	axes, err := c.query().axes()
+	axes, err := c.axes()
 	if err != nil {
 		return c.Fail("%w", err)
 	}
@@ -107,20 +107,20 @@ func (c *Call) shared(g, y string, axes []int64) string {
 	return c.mul(hit, c.div(g, count))
 }
 
-func reduceType(q *query) ([]Type, error) {
-	axes, err := q.axes()
+func reduceType(c *Call) ([]Type, error) {
+	axes, err := c.axes()
 	if err != nil {
 		return nil, err
 	}
-	return []Type{{q.in[0].DType, reduced(q.in[0].Shape, axes, q.node.Int("keepdims", 1) != 0)}}, nil
+	return []Type{{c.types[0].DType, reduced(c.types[0].Shape, axes, c.Node.Int("keepdims", 1) != 0)}}, nil
 }
 
-func argType(q *query) ([]Type, error) {
-	axis, err := normal(q.node.Int("axis", 0), len(q.in[0].Shape))
+func argType(c *Call) ([]Type, error) {
+	axis, err := normal(c.Node.Int("axis", 0), len(c.types[0].Shape))
 	if err != nil {
 		return nil, err
 	}
-	return []Type{{graph.Int64, reduced(q.in[0].Shape, []int{axis}, q.node.Int("keepdims", 1) != 0)}}, nil
+	return []Type{{graph.Int64, reduced(c.types[0].Shape, []int{axis}, c.Node.Int("keepdims", 1) != 0)}}, nil
 }
 
 // reduced returns s with the axes set to one, or removed.

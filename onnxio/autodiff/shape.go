@@ -2,6 +2,7 @@ package autodiff
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"cfq/onnxio/graph"
@@ -62,9 +63,9 @@ func permutation(n *graph.Node, rank int) []int64 {
 	return perm
 }
 
-func transposeType(q *query) ([]Type, error) {
-	s := q.in[0].Shape
-	perm := permutation(q.node, len(s))
+func transposeType(c *Call) ([]Type, error) {
+	s := c.types[0].Shape
+	perm := permutation(c.Node, len(s))
 	out, seen := make(graph.Shape, len(s)), make([]bool, len(s))
 	if len(perm) != len(s) {
 		return nil, fmt.Errorf("perm %v of a value of rank %d", perm, len(s))
@@ -75,22 +76,22 @@ func transposeType(q *query) ([]Type, error) {
 		}
 		out[i], seen[p] = s[p], true
 	}
-	return []Type{{q.in[0].DType, out}}, nil
+	return []Type{{c.types[0].DType, out}}, nil
 }
 
-func dropoutType(q *query) ([]Type, error) {
-	return []Type{q.in[0], {graph.Bool, q.in[0].Shape}}, nil
+func dropoutType(c *Call) ([]Type, error) {
+	return []Type{c.types[0], {graph.Bool, c.types[0].Shape}}, nil
 }
 
-func castType(q *query) ([]Type, error) {
-	return []Type{{graph.DType(q.node.Int("to", 0)), q.in[0].Shape}}, nil
+func castType(c *Call) ([]Type, error) {
+	return []Type{{graph.DType(c.Node.Int("to", 0)), c.types[0].Shape}}, nil
 }
 
-func reshapeType(q *query) ([]Type, error) {
-	in := q.in[0].Shape
-	e, ok := q.ints(1)
+func reshapeType(c *Call) ([]Type, error) {
+	in := c.types[0].Shape
+	e, ok := c.ints(1)
 	if !ok {
-		return nil, fmt.Errorf("shape (input %q) is %w", q.node.Input(1), errVariable)
+		return nil, fmt.Errorf("shape (input %q) is %w", c.Node.Input(1), errVariable)
 	}
 	want := e.dims
 	out, free := slices.Clone(want), -1
@@ -99,9 +100,9 @@ func reshapeType(q *query) ([]Type, error) {
 	}
 	for i, d := range want {
 		switch {
-		case d.Size == 0 && q.node.Int("allowzero", 0) == 0:
+		case d.Size == 0 && c.Node.Int("allowzero", 0) == 0:
 			if i >= len(in) {
-				return nil, fmt.Errorf("shape %v copies an axis that %v does not have", sizes(want), q.in[0])
+				return nil, fmt.Errorf("shape %v copies an axis that %v does not have", sizes(want), c.types[0])
 			}
 			out[i] = in[i]
 		case d.Size == -1 && d.Param == "":
@@ -112,24 +113,24 @@ func reshapeType(q *query) ([]Type, error) {
 		others := slices.Delete(slices.Clone(out), free, free+1)
 		out[free] = quotient(in, others)
 	}
-	return []Type{{q.in[0].DType, out}}, nil
+	return []Type{{c.types[0].DType, out}}, nil
 }
 
-func flattenType(q *query) ([]Type, error) {
-	s := q.in[0].Shape
-	axis := q.node.Int("axis", 1)
+func flattenType(c *Call) ([]Type, error) {
+	s := c.types[0].Shape
+	axis := c.Node.Int("axis", 1)
 	if axis < 0 {
 		axis += int64(len(s))
 	}
 	if axis < 0 || axis > int64(len(s)) {
 		return nil, fmt.Errorf("axis %d of a value of rank %d", axis, len(s))
 	}
-	return []Type{{q.in[0].DType, graph.Shape{product(s[:axis]), product(s[axis:])}}}, nil
+	return []Type{{c.types[0].DType, graph.Shape{product(s[:axis]), product(s[axis:])}}}, nil
 }
 
-func squeezeType(q *query) ([]Type, error) {
-	s := q.in[0].Shape
-	axes, ok, err := q.constInts(1, "axes")
+func squeezeType(c *Call) ([]Type, error) {
+	s := c.types[0].Shape
+	axes, ok, err := c.constInts(1, "axes")
 	if err != nil {
 		return nil, err
 	}
@@ -146,12 +147,12 @@ func squeezeType(q *query) ([]Type, error) {
 			}
 		}
 	}
-	return []Type{{q.in[0].DType, reduced(s, drop, false)}}, nil
+	return []Type{{c.types[0].DType, reduced(s, drop, false)}}, nil
 }
 
-func unsqueezeType(q *query) ([]Type, error) {
-	s := q.in[0].Shape
-	axes, ok, err := q.constInts(1, "axes")
+func unsqueezeType(c *Call) ([]Type, error) {
+	s := c.types[0].Shape
+	axes, ok, err := c.constInts(1, "axes")
 	if err != nil {
 		return nil, err
 	}
@@ -169,19 +170,19 @@ func unsqueezeType(q *query) ([]Type, error) {
 	for _, a := range at {
 		out = slices.Insert(out, a, one())
 	}
-	return []Type{{q.in[0].DType, out}}, nil
+	return []Type{{c.types[0].DType, out}}, nil
 }
 
-func expandType(q *query) ([]Type, error) {
-	e, ok := q.ints(1)
+func expandType(c *Call) ([]Type, error) {
+	e, ok := c.ints(1)
 	if !ok {
-		return nil, fmt.Errorf("shape (input %q) is %w", q.node.Input(1), errVariable)
+		return nil, fmt.Errorf("shape (input %q) is %w", c.Node.Input(1), errVariable)
 	}
-	s, err := broadcast(q.in[0].Shape, e.dims)
+	s, err := broadcast(c.types[0].Shape, e.dims)
 	if err != nil {
 		return nil, err
 	}
-	return []Type{{q.in[0].DType, s}}, nil
+	return []Type{{c.types[0].DType, s}}, nil
 }
 
 // constants lists the operators whose output depends on no element of an input:
@@ -191,33 +192,398 @@ func constants() []Operator {
 		{Name: "Constant", Since: 1, need: none, Doc: "no input", infer: constantType},
 		{Name: "ConstantOfShape", Since: 9, Doc: "depends on a shape only", infer: constantOfShapeType},
 		{Name: "Shape", Since: 1, Doc: "depends on a shape only", infer: shapeType},
-		{Name: "Size", Since: 1, Doc: "depends on a shape only", infer: func(*query) ([]Type, error) {
+		{Name: "Size", Since: 1, Doc: "depends on a shape only", infer: func(*Call) ([]Type, error) {
 			return []Type{{graph.Int64, graph.Shape{}}}, nil
 		}},
 	}
 }
 
-func constantType(q *query) ([]Type, error) {
-	t := q.node.Constant()
+func constantType(c *Call) ([]Type, error) {
+	t := c.Node.Constant()
 	if t == nil {
 		return nil, fmt.Errorf("the constant is not a dense tensor of numbers")
 	}
 	return []Type{{t.DType, graph.Fixed(t.Dims...)}}, nil
 }
 
-func constantOfShapeType(q *query) ([]Type, error) {
-	e, ok := q.ints(0)
+func constantOfShapeType(c *Call) ([]Type, error) {
+	e, ok := c.ints(0)
 	if !ok {
-		return nil, fmt.Errorf("shape (input %q) is %w", q.node.Input(0), errVariable)
+		return nil, fmt.Errorf("shape (input %q) is %w", c.Node.Input(0), errVariable)
 	}
 	t := graph.Float
-	if a := q.node.Attr("value"); a != nil && a.T != nil {
+	if a := c.Node.Attr("value"); a != nil && a.T != nil {
 		t = a.T.DType
 	}
 	return []Type{{t, append(graph.Shape{}, e.dims...)}}, nil
 }
 
-func shapeType(q *query) ([]Type, error) {
-	from, to := shapeRange(q.node, len(q.in[0].Shape))
+func shapeType(c *Call) ([]Type, error) {
+	from, to := shapeRange(c.Node, len(c.types[0].Shape))
 	return []Type{{graph.Int64, graph.Fixed(int64(to - from))}}, nil
+}
+
+// indexing lists the operators that take a value apart and put it together.
+func indexing() []Operator {
+	return []Operator{
+		{
+			Name: "Concat", Since: 4, Doc: "the part of g that came from each input", infer: concatType, grads: []Rule{part},
+			variadic: true,
+		},
+		{Name: "Split", Since: 2, Doc: "the g of all outputs, joined", infer: splitType, grads: []Rule{joined}},
+		{
+			Name: "Slice", Since: 10, need: 3, Doc: "g, with zeros around it; bounds must be constant", infer: sliceType,
+			grads: []Rule{unsliced},
+		},
+		{Name: "Pad", Since: 11, need: 2, infer: padType, grads: []Rule{
+			unpadded, nil,
+			func(c *Call, _ int) string { return c.Fail("the padding value depends on the variables") },
+		}, Doc: "the part of g that x fills; mode constant, pads constant and not negative"},
+		{
+			Name: "Gather", Since: 1, need: 2, Doc: "g, added up where it was taken from; none for the indices",
+			infer: gatherType, grads: []Rule{ungathered},
+		},
+		{
+			Name: "GatherElements", Since: 11, need: 2, Doc: "g, added up where it was taken from; none for the indices",
+			infer: gatherElementsType, grads: []Rule{
+				func(c *Call, _ int) string {
+					return c.scatter(c.b.filled(c.x(), 0), c.in(1), c.Grad(), c.Node.Int("axis", 0))
+				},
+			},
+		},
+		{Name: "ScatterElements", Since: 16, infer: like, grads: []Rule{
+			adding(pass), nil,
+			adding(func(c *Call, _ int) string {
+				return c.Op("GatherElements", []string{c.Grad(), c.in(1)}, graph.IntAttr("axis", c.Node.Int("axis", 0)))
+			}),
+		}, Doc: "g, and the g that each update went to; reduction add only"},
+	}
+}
+
+func part(c *Call, i int) string {
+	axis, _ := normal(c.Node.Int("axis", 0), len(c.Type(c.x()).Shape)) // the driver has checked the types
+	if len(c.Node.Inputs) == 1 {
+		return c.Grad()
+	}
+	var start, end int64
+	for _, in := range c.Node.Inputs[:i+1] {
+		n := c.Type(in).Shape[axis].Size
+		if n < 0 {
+			return c.Fail("the size of %q along axis %d is not constant", in, axis)
+		}
+		start, end = end, end+n
+	}
+	return c.slice(c.Grad(), []int64{start}, []int64{end}, []int64{int64(axis)})
+}
+
+func (c *Call) slice(a string, starts, ends, axes []int64) string {
+	return c.Op("Slice", []string{a, c.b.vector(starts...), c.b.vector(ends...), c.b.vector(axes...)})
+}
+
+func joined(c *Call, _ int) string {
+	parts := slices.Clone(c.grads)
+	for i, g := range parts {
+		if g == "" {
+			parts[i] = c.b.filled(c.Node.Outputs[i], 0)
+		}
+	}
+	return c.Op("Concat", parts, graph.IntAttr("axis", c.Node.Int("axis", 0)))
+}
+
+func unsliced(c *Call, _ int) string {
+	cuts, err := c.cuts()
+	if err != nil {
+		return c.Fail("%w", err)
+	}
+	g := c.Grad()
+	for _, k := range cuts {
+		if k.step == 1 {
+			g = padded(c, g, k.axis, k.start, k.size-k.start-k.count)
+			continue
+		}
+		at := make([]int64, k.count)
+		for i := range at {
+			at[i] = k.start + int64(i)*k.step
+		}
+		zeros := padded(c, c.b.filled(g, 0), k.axis, 0, k.size-k.count)
+		g = addUp(c, zeros, g, c.b.vector(at...), k.axis)
+	}
+	return g
+}
+
+// padded puts zeros before and after a along axis.
+func padded(c *Call, a string, axis int, before, after int64) string {
+	if before == 0 && after == 0 {
+		return a
+	}
+	r := len(c.Type(a).Shape)
+	pads := make([]int64, 2*r)
+	pads[axis], pads[r+axis] = before, after
+	return c.Op("Pad", []string{a, c.b.vector(pads...)})
+}
+
+func unpadded(c *Call, _ int) string {
+	pads, err := c.pads()
+	if err != nil {
+		return c.Fail("%w", err)
+	}
+	if m := c.Node.Attr("mode"); m != nil && string(m.S) != "constant" {
+		return c.Fail("padding mode %s", m.S)
+	}
+	r := len(pads) / 2
+	var starts, ends, axes []int64
+	for i := range r {
+		before, after := pads[i], pads[r+i]
+		if before < 0 || after < 0 {
+			return c.Fail("negative padding")
+		}
+		if before+after > 0 {
+			end := int64(math.MaxInt64)
+			if after > 0 {
+				end = -after
+			}
+			starts, ends, axes = append(starts, before), append(ends, end), append(axes, int64(i))
+		}
+	}
+	if len(axes) == 0 {
+		return c.Grad()
+	}
+	return c.slice(c.Grad(), starts, ends, axes)
+}
+
+// ungathered adds g up along the axis, with the indices as a list. The shape of g is then that of a
+// Gather by the list.
+func ungathered(c *Call, _ int) string {
+	axis, _ := normal(c.Node.Int("axis", 0), len(c.Type(c.x()).Shape)) // the driver has checked the types
+	g, idx := c.Grad(), c.in(1)
+	if len(c.Type(idx).Shape) != 1 {
+		idx = c.Op("Reshape", []string{idx, c.b.vector(-1)})
+		g = c.reshapeLike(g, c.Op("Gather", []string{c.x(), idx}, graph.IntAttr("axis", int64(axis))))
+	}
+	return addUp(c, c.b.filled(c.x(), 0), g, idx, axis)
+}
+
+// addUp adds the i-th part of g along axis to the part of onto that the i-th index names.
+func addUp(c *Call, onto, g, idx string, axis int) string {
+	var others []int64
+	for i := range c.Type(g).Shape {
+		if i != axis {
+			others = append(others, int64(i))
+		}
+	}
+	if len(others) > 0 {
+		idx = c.Op("Unsqueeze", []string{idx, c.b.vector(others...)})
+		idx = c.Op("Expand", []string{idx, c.b.shapeOf(g)})
+	}
+	return c.scatter(onto, idx, g, int64(axis))
+}
+
+func (c *Call) scatter(onto, idx, updates string, axis int64) string {
+	return c.Op("ScatterElements", []string{onto, idx, updates}, graph.IntAttr("axis", axis),
+		graph.StringAttr("reduction", "add"))
+}
+
+// adding is a rule of updates that are added up.
+func adding(rule Rule) Rule {
+	return func(c *Call, i int) string {
+		if a := c.Node.Attr("reduction"); a == nil || string(a.S) != "add" {
+			return c.Fail("only the reduction add has a gradient")
+		}
+		return rule(c, i)
+	}
+}
+
+func concatType(c *Call) ([]Type, error) {
+	t := c.types[0]
+	axis, err := normal(c.Node.Int("axis", 0), len(t.Shape))
+	if err != nil {
+		return nil, err
+	}
+	sum := graph.Dim{}
+	for i, u := range c.types {
+		if len(u.Shape) != len(t.Shape) {
+			return nil, fmt.Errorf("input %q is %v, which does not go with %v", c.Node.Inputs[i], u, t)
+		}
+		if u.Shape[axis].Size < 0 {
+			sum.Size = -1
+		} else if sum.Size >= 0 {
+			sum.Size += u.Shape[axis].Size
+		}
+	}
+	if len(c.types) == 1 {
+		sum = t.Shape[axis]
+	}
+	return []Type{{t.DType, replaced(t.Shape, axis, sum)}}, nil
+}
+
+func splitType(c *Call) ([]Type, error) {
+	s := c.types[0].Shape
+	axis, err := normal(c.Node.Int("axis", 0), len(s))
+	if err != nil {
+		return nil, err
+	}
+	parts, ok, err := c.constInts(1, "split")
+	if err != nil {
+		return nil, err
+	}
+	n := int64(len(c.Node.Outputs))
+	if !ok {
+		total := s[axis].Size
+		if total < 0 {
+			return nil, fmt.Errorf("the size of axis %d is %w", axis, errVariable)
+		}
+		each := (total + n - 1) / n
+		for left := total; int64(len(parts)) < n; left -= each {
+			parts = append(parts, max(0, min(each, left)))
+		}
+	}
+	if int64(len(parts)) != n {
+		return nil, fmt.Errorf("%d sizes for %d outputs", len(parts), n)
+	}
+	out := make([]Type, n)
+	for i, k := range parts {
+		out[i] = Type{c.types[0].DType, replaced(s, axis, graph.Dim{Size: k})}
+	}
+	return out, nil
+}
+
+// cut is what a Slice does to one axis of known size: it takes count elements
+// from start on, step apart.
+type cut struct {
+	axis                     int
+	start, count, step, size int64
+}
+
+// cuts returns what a Slice does, axis by axis, without axes that stay whole.
+func (c *Call) cuts() ([]cut, error) {
+	s := c.types[0].Shape
+	var lists [4][]int64
+	for i, name := range []string{"starts", "ends", "axes", "steps"} {
+		v, ok, err := c.constInts(i+1, name)
+		if err != nil {
+			return nil, err
+		}
+		if ok && i > 0 && len(v) != len(lists[0]) {
+			return nil, fmt.Errorf("%d starts, but %d %s", len(lists[0]), len(v), name)
+		}
+		lists[i] = v
+	}
+	var out []cut
+	for i, start := range lists[0] {
+		k := cut{axis: i, step: 1}
+		if lists[2] != nil {
+			a, err := normal(lists[2][i], len(s))
+			if err != nil {
+				return nil, err
+			}
+			k.axis = a
+		}
+		if lists[3] != nil {
+			k.step = lists[3][i]
+		}
+		if k.axis >= len(s) || k.step == 0 {
+			return nil, fmt.Errorf("axis %d, step %d of a value of rank %d", k.axis, k.step, len(s))
+		}
+		end := lists[1][i]
+		if k.size = s[k.axis].Size; k.size < 0 {
+			if start == 0 && end >= math.MaxInt32 && k.step == 1 {
+				continue
+			}
+			return nil, fmt.Errorf("the size of axis %d, which is cut, is %w", k.axis, errVariable)
+		}
+		k.fill(start, end)
+		out = append(out, k)
+	}
+	return out, nil
+}
+
+// fill resolves negative and excessive bounds.
+func (k *cut) fill(start, end int64) {
+	bound := func(v, lo, hi int64) int64 {
+		if v < 0 {
+			v += k.size
+		}
+		return max(lo, min(v, hi))
+	}
+	if k.step > 0 {
+		k.start, end = bound(start, 0, k.size), bound(end, 0, k.size)
+		k.count = max(0, (end-k.start+k.step-1)/k.step)
+		return
+	}
+	k.start, end = bound(start, 0, k.size-1), bound(end, -1, k.size-1)
+	k.count = max(0, (end-k.start+k.step+1)/k.step)
+}
+
+func sliceType(c *Call) ([]Type, error) {
+	cuts, err := c.cuts()
+	if err != nil {
+		return nil, err
+	}
+	s := slices.Clone(c.types[0].Shape)
+	for _, k := range cuts {
+		s[k.axis] = graph.Dim{Size: k.count}
+	}
+	return []Type{{c.types[0].DType, s}}, nil
+}
+
+// pads returns the padding before each axis, then that after each axis.
+func (c *Call) pads() ([]int64, error) {
+	r := len(c.types[0].Shape)
+	v, _, err := c.constInts(1, "pads")
+	if err != nil {
+		return nil, err
+	}
+	axes, ok, err := c.constInts(3, "axes")
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		if len(v) != 2*r {
+			return nil, fmt.Errorf("%d pads for a value of rank %d", len(v), r)
+		}
+		return v, nil
+	}
+	out := make([]int64, 2*r)
+	if len(v) != 2*len(axes) {
+		return nil, fmt.Errorf("%d pads for %d axes", len(v), len(axes))
+	}
+	for i, a := range axes {
+		n, err := normal(a, r)
+		if err != nil {
+			return nil, err
+		}
+		out[n], out[r+n] = v[i], v[len(axes)+i]
+	}
+	return out, nil
+}
+
+func padType(c *Call) ([]Type, error) {
+	pads, err := c.pads()
+	if err != nil {
+		return nil, err
+	}
+	s := slices.Clone(c.types[0].Shape)
+	for i := range s {
+		more := pads[i] + pads[len(s)+i]
+		switch {
+		case s[i].Size >= 0:
+			s[i].Size += more
+		case more != 0:
+			s[i] = graph.Dim{Size: -1}
+		}
+	}
+	return []Type{{c.types[0].DType, s}}, nil
+}
+
+func gatherType(c *Call) ([]Type, error) {
+	s := c.types[0].Shape
+	axis, err := normal(c.Node.Int("axis", 0), len(s))
+	if err != nil {
+		return nil, err
+	}
+	return []Type{{c.types[0].DType, slices.Concat(graph.Shape{}, s[:axis], c.types[1].Shape, s[axis+1:])}}, nil
+}
+
+func gatherElementsType(c *Call) ([]Type, error) {
+	return []Type{{c.types[0].DType, c.types[1].Shape}}, nil
 }
