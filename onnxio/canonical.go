@@ -220,16 +220,11 @@ func (r *rewriter) keepsShape(n *graph.Node) bool {
 	}
 	shape, err := t.Ints()
 	w, ok := r.width(n.Input(0))
-	if err != nil || len(shape) != 2 || !ok || n.Int("allowzero", 0) != 0 || shape[0] > 0 {
+	if err != nil || len(shape) != 2 || !ok || n.Int("allowzero", 0) != 0 {
 		return false
 	}
-	switch {
-	case shape[0] == 0:
-		return shape[1] == 0 || shape[1] == -1 || (shape[1] == w && w > 0)
-	case shape[0] == -1:
-		return shape[1] == 0 || (shape[1] == w && w > 0)
-	}
-	return false
+	same := shape[1] == 0 || shape[1] == w && w > 0
+	return shape[0] == 0 && (same || shape[1] == -1) || shape[0] == -1 && same
 }
 
 // isFalse reports whether the optional boolean constant called name is absent or false.

@@ -36,6 +36,6 @@ func ExampleGradients() {
 	// node d.constantofshape = ConstantOfShape(d.shape) {value=float[1] = [1]} "d.n_ConstantOfShape"
 	// node d.mul = Mul(tanh, tanh) "d.n_Mul"
 	// node d.sub = Sub(d.const, d.mul) "d.n_Sub"
-	// node d.gemm = Gemm(d.sub, w) {transB=1} "d.n_Gemm"
+	// node d.gemm = Gemm(d.sub, w) {alpha=1, transA=0, transB=1} "d.n_Gemm"
 	// output d.gemm float[N,2]
 }

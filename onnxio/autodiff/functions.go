@@ -289,12 +289,7 @@ func batchNorm(c *Call) []string {
 	factor := c.div(scale, sd)
 	offset := c.sub(bias, c.mul(mean, factor))
 	if r := len(c.Type(x).Shape); r > 2 {
-		shape := make([]int64, r-1)
-		for i := range shape {
-			shape[i] = 1
-		}
-		shape[0] = -1
-		to := c.b.vector(shape...)
+		to := c.b.vector(append([]int64{-1}, slices.Repeat([]int64{1}, r-2)...)...)
 		factor, offset = c.Op("Reshape", []string{factor, to}), c.Op("Reshape", []string{offset, to})
 	}
 	return []string{c.add(c.mul(x, factor), offset)}
@@ -328,16 +323,11 @@ func layerNorm(c *Call) []string {
 
 // normAxes returns the axes that a LayerNormalization averages over.
 func (c *Call) normAxes() ([]int64, error) {
-	r := len(c.types[0].Shape)
-	from, err := normal(c.Node.Int("axis", -1), r)
+	from, err := normal(c.Node.Int("axis", -1), len(c.types[0].Shape))
 	if err != nil {
 		return nil, err
 	}
-	var axes []int64
-	for i := from; i < r; i++ {
-		axes = append(axes, int64(i))
-	}
-	return axes, nil
+	return axesFrom(from, c.types[0]), nil
 }
 
 func layerNormType(c *Call) ([]Type, error) {

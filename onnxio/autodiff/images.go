@@ -46,17 +46,8 @@ func windowed(windows func(*Call) ([]window, error), rule func(*Call, []window) 
 
 // channelSums is the rule of biases.
 func channelSums(c *Call, _ int) string {
-	axes := append([]int64{0}, spatialAxes(c.Type(c.Grad()).Shape)...)
+	axes := append([]int64{0}, axesFrom(2, c.Type(c.Grad()))...)
 	return c.Op("ReduceSum", []string{c.Grad(), c.b.vector(axes...)}, graph.IntAttr("keepdims", 0))
-}
-
-// spatialAxes lists the axes behind rows and channels.
-func spatialAxes(s graph.Shape) []int64 {
-	var axes []int64
-	for i := 2; i < len(s); i++ {
-		axes = append(axes, int64(i))
-	}
-	return axes
 }
 
 // spreadKernel adds the kernel, times each element of small, up in the window that
@@ -340,26 +331,15 @@ func list(ws []window, f func(w window) int64) []int64 {
 	return out
 }
 
-// moving makes the attributes of a node, without those that say nothing. Padding
-// cannot be negative: the caller sees to elements that are not read.
+// moving makes the attributes of a node. Padding cannot be negative: the caller sees to elements that are
+// not read.
 func moving(ws []window, stride, dilation func(w window) int64, group int64) []graph.Attr {
-	var attrs []graph.Attr
-	add := func(name string, def int64, v []int64) {
-		for _, x := range v {
-			if x != def {
-				attrs = append(attrs, graph.IntsAttr(name, v...))
-				return
-			}
-		}
+	pads := append(list(ws, func(w window) int64 { return w.begin }),
+		list(ws, func(w window) int64 { return max(0, w.end) })...)
+	return []graph.Attr{
+		graph.IntsAttr("dilations", list(ws, dilation)...), graph.IntAttr("group", group),
+		graph.IntsAttr("pads", pads...), graph.IntsAttr("strides", list(ws, stride)...),
 	}
-	add("dilations", 1, list(ws, dilation))
-	if group != 1 {
-		attrs = append(attrs, graph.IntAttr("group", group))
-	}
-	add("pads", 0, append(list(ws, func(w window) int64 { return w.begin }),
-		list(ws, func(w window) int64 { return max(0, w.end) })...))
-	add("strides", 1, list(ws, stride))
-	return attrs
 }
 
 func stride(w window) int64   { return w.stride }
@@ -380,7 +360,7 @@ func pools() []Operator {
 			"count_include_pad meets a window that ceil_mode adds, whose count is not the same everywhere", averagePool),
 		pool("GlobalAveragePool", 1, globalPoolType, "g/count, repeated", mean),
 		pool("GlobalMaxPool", 1, globalPoolType, "g, shared equally by the elements that equal y",
-			func(c *Call) string { return c.shared(c.Grad(), c.y(), spatialAxes(c.Type(c.x()).Shape)) }),
+			func(c *Call) string { return c.shared(c.Grad(), c.y(), axesFrom(2, c.Type(c.x()))) }),
 	}
 }
 

@@ -343,6 +343,15 @@ func normals(axes []int64, r int) ([]int, error) {
 	return slices.Compact(out), nil
 }
 
+// axesFrom lists the axes of t from the first one on.
+func axesFrom(first int, t Type) []int64 {
+	var axes []int64
+	for i := first; i < len(t.Shape); i++ {
+		axes = append(axes, int64(i))
+	}
+	return axes
+}
+
 func int64s(v []int) []int64 {
 	out := make([]int64, len(v))
 	for i, x := range v {

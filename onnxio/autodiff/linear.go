@@ -23,17 +23,8 @@ func linear() []Operator {
 
 // gemm multiplies by alpha of the node.
 func (c *Call) gemm(a, b string, transA, transB int64) string {
-	var attrs []graph.Attr
-	if alpha := c.Node.Float("alpha", 1); c.Node.Is("Gemm") && alpha != 1 {
-		attrs = append(attrs, graph.FloatAttr("alpha", alpha))
-	}
-	if transA != 0 {
-		attrs = append(attrs, graph.IntAttr("transA", 1))
-	}
-	if transB != 0 {
-		attrs = append(attrs, graph.IntAttr("transB", 1))
-	}
-	return c.Op("Gemm", []string{a, b}, attrs...)
+	return c.Op("Gemm", []string{a, b}, graph.FloatAttr("alpha", c.Node.Float("alpha", 1)),
+		graph.IntAttr("transA", transA), graph.IntAttr("transB", transB))
 }
 
 func gemmA(c *Call, _ int) string {

@@ -365,12 +365,7 @@ func ungathered(c *Call, _ int) string {
 
 // addUp adds the i-th part of g along axis to the part of onto that the i-th index names.
 func addUp(c *Call, onto, g, idx string, axis int) string {
-	var others []int64
-	for i := range c.Type(g).Shape {
-		if i != axis {
-			others = append(others, int64(i))
-		}
-	}
+	others := slices.DeleteFunc(axesFrom(0, c.Type(g)), func(a int64) bool { return a == int64(axis) })
 	if len(others) > 0 {
 		idx = c.Op("Unsqueeze", []string{idx, c.b.vector(others...)})
 		idx = c.Op("Expand", []string{idx, c.b.shapeOf(g)})

@@ -197,17 +197,8 @@ func (g *Graph) IsOutput(name string) bool {
 // merely defaults of initializers, which files up to IR version 3 list as
 // inputs too.
 func (g *Graph) DataInputs() []Value {
-	inits := make(map[string]bool, len(g.Inits))
-	for _, t := range g.Inits {
-		inits[t.Name] = true
-	}
-	var out []Value
-	for _, v := range g.Inputs {
-		if !inits[v.Name] {
-			out = append(out, v)
-		}
-	}
-	return out
+	inits := g.InitMap()
+	return slices.DeleteFunc(slices.Clone(g.Inputs), func(v Value) bool { return inits[v.Name] != nil })
 }
 
 // maxErrors bounds the list of a damaged graph's errors.

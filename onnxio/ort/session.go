@@ -197,14 +197,8 @@ func fits(t *graph.Tensor, v graph.Value) error {
 	if err := t.Check(); err != nil {
 		return fmt.Errorf("input %w", err)
 	}
-	if v.Shape == nil {
-		return nil
-	}
-	ok := len(t.Dims) == len(v.Shape)
-	for i := 0; ok && i < len(t.Dims); i++ {
-		ok = v.Shape[i].Size < 0 || v.Shape[i].Size == t.Dims[i]
-	}
-	if !ok {
+	fit := func(d graph.Dim, size int64) bool { return d.Size < 0 || d.Size == size }
+	if v.Shape != nil && !slices.EqualFunc(v.Shape, t.Dims, fit) {
 		return fmt.Errorf("input %q has shape %s, not %s", v.Name, v.Shape, graph.Fixed(t.Dims...))
 	}
 	return nil
