@@ -91,19 +91,13 @@ func Open(ctx context.Context, full, quantized *onnxio.Model, target int) (*Cert
 		return nil, errors.Join(err, k.Close())
 	}
 	if k.unsupported = errors.Join(unsupported...); k.unsupported == nil {
-		k.link()
-	}
-	return k, nil
-}
-
-// link finds, for each activation of the quantized model, the same function of the value of the same name in the full
-// model.
-func (k *Certifier) link() {
-	for name, d := range k.quant.p.activations {
-		if twin := k.full.p.activations[name]; twin != nil && slices.Equal(twin.of, d.of) {
-			d.twin = twin
+		for name, d := range k.quant.p.activations {
+			if twin := k.full.p.activations[name]; twin != nil && slices.Equal(twin.of, d.of) {
+				d.twin = twin
+			}
 		}
 	}
+	return k, nil
 }
 
 // Check returns why [Certifier.Prove] cannot prove anything, with the names of the nodes; nil when it can.
@@ -258,20 +252,17 @@ func difference(g, f *zonotope, t, j int, sign float64) (lower, upper float64) {
 	a := make([]float64, k)
 	c, r := 0.0, 0.0
 	add := func(x *zonotope, i int, w float64) {
+		if x == nil || i < 0 {
+			return
+		}
 		axpy(w, x.row(i), a)
 		c += w * x.c[i]
 		r += x.own[i] + 8*roundoff*math.Max(x.mag[i], x.reach(i))
 	}
 	add(g, t, sign)
-	if j >= 0 {
-		add(g, j, -sign)
-	}
-	if f != nil {
-		add(f, t, -sign)
-		if j >= 0 {
-			add(f, j, sign)
-		}
-	}
+	add(g, j, -sign)
+	add(f, t, -sign)
+	add(f, j, sign)
 	for _, v := range a {
 		r += math.Abs(v)
 	}
@@ -292,26 +283,22 @@ func (k *Certifier) Perturb(radius float64, samples int, seed uint64) eval.Pertu
 				len(points), n, dim, radius)
 		}
 		at, err := k.apart(ctx, points)
-		if err != nil {
-			return nil, fmt.Errorf("perturbation: %w", err)
+		var slope []float64
+		if err == nil {
+			slope, err = k.gradientNorms(ctx, points)
 		}
-		slope, err := k.gradientNorms(ctx, points)
-		if err != nil {
-			return nil, fmt.Errorf("perturbation: %w", err)
-		}
-		out := make([][]eval.Float, n)
-		for i := range out {
-			u := points[i*dim : (i+1)*dim]
-			sampled, err := k.apart(ctx, ball(u, radius, samples, seed))
-			if err != nil {
-				return nil, fmt.Errorf("perturbation: %w", err)
-			}
-			largest := slices.Max(append(sampled, at[i]))
-			first := eval.Float(math.NaN())
+		out := make([][]eval.Float, 0, n)
+		for i := 0; i < n && err == nil; i++ {
+			var sampled []float64
+			sampled, err = k.apart(ctx, ball(points[i*dim:(i+1)*dim], radius, samples, seed))
+			largest, first := slices.Max(append(sampled, at[i])), math.NaN()
 			if slope != nil {
-				first = eval.Float(at[i] + radius*slope[i])
+				first = at[i] + radius*slope[i]
 			}
-			out[i] = []eval.Float{eval.Float(at[i]), eval.Float(largest), first}
+			out = append(out, []eval.Float{eval.Float(at[i]), eval.Float(largest), eval.Float(first)})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("perturbation: %w", err)
 		}
 		return out, nil
 	}
@@ -361,10 +348,7 @@ func ball(u []float32, radius float64, samples int, seed uint64) []float32 {
 func (k *Certifier) gradientNorms(ctx context.Context, points []float32) ([]float64, error) {
 	dim := k.full.c.Dim()
 	out := make([]float64, len(points)/dim)
-	_, classes, err := k.full.c.Logits(ctx, points[:min(dim, len(points))])
-	if err != nil {
-		return nil, err
-	}
+	_, classes := k.full.c.Head()
 	for class := range classes {
 		if classes == 1 {
 			class = 1 // a single logit is that of the second class

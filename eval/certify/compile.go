@@ -174,12 +174,10 @@ func allValues(ctx context.Context, c *classifier.Model) (map[string]*graph.Tens
 	return values, nil
 }
 
-// compileFunc compiles a node whose inputs at the positions varying depend on the model's input.
-type compileFunc func(k *compiler, ctx context.Context, n *graph.Node, varying []int) error
-
 // operator says how a certificate supports an operator.
 type operator struct {
-	compile  compileFunc
+	// compile compiles a node whose inputs at the positions varying depend on the model's input.
+	compile  func(k *compiler, ctx context.Context, n *graph.Node, varying []int) error
 	anyInput bool // inputs but the first may depend on the model's input
 }
 
@@ -688,14 +686,11 @@ func (k *compiler) compileQuantizer(_ context.Context, n *graph.Node, varying []
 	if err := k.refuseRequantize(n); err != nil {
 		return err
 	}
-	d := &quantize{in: k.slot[n.Input(0)], scale: scale, zero: zero, qmax: 255}
-	switch codes {
-	case graph.Uint8:
-	case graph.Int8:
-		d.qmin, d.qmax = -128, 127
-	default:
+	limits, ok := map[graph.DType][2]float64{graph.Uint8: {0, 255}, graph.Int8: {-128, 127}}[codes]
+	if !ok {
 		return fmt.Errorf("it makes %s: want uint8 or int8", codes)
 	}
+	d := &quantize{in: k.slot[n.Input(0)], scale: scale, zero: zero, qmin: limits[0], qmax: limits[1]}
 	d.out = k.name(n.Outputs[0])
 	k.step(d)
 	return nil
