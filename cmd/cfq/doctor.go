@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq/eval/report"
+	"cfq/internal/message"
 	"cfq/onnxio/ort"
 )
 
@@ -97,7 +97,7 @@ func (c *checkup) write(e *env) error {
 	if e.json {
 		return writeJSON(e.stdout, c)
 	}
-	g := report.NewLines()
+	g := message.NewLines()
 	g.Line("cfq", "%s", c.Version)
 	g.Line("platform", "%s, %d cores, %s", c.Platform, c.Cores, c.Go)
 	if c.Library.Path == "" {

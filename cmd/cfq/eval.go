@@ -16,6 +16,7 @@ import (
 	"cfq/eval/footprint"
 	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/internal/message"
 	"cfq/onnxio/codec"
 	"cfq/task"
 )
@@ -227,7 +228,7 @@ func stressHelp() string {
 	var b strings.Builder
 	b.WriteString("Conditions (--stress):\n")
 	for _, f := range eval.StressForms() {
-		report.Paragraph(&b, fmt.Sprintf("  %-24s ", f.Form), strings.Repeat(" ", 27), f.Doc)
+		message.Paragraph(&b, fmt.Sprintf("  %-24s ", f.Form), strings.Repeat(" ", 27), f.Doc)
 	}
 	return b.String()
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/eval"
-	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/internal/message"
 )
@@ -70,12 +69,12 @@ func explain(e *env, args []string) error {
 		title += " (" + m.Symbol + ")"
 	}
 	fmt.Fprintf(e.stdout, "%s\n\n", title)
-	report.Paragraph(e.stdout, "", "", m.Definition)
+	message.Paragraph(e.stdout, "", "", m.Definition)
 	better := string(m.Better)
 	fmt.Fprintf(e.stdout, "\nunit    %s\nbetter  %s\nin JSON %s\n", m.Unit, better, m.Key)
-	report.Paragraph(e.stdout, "source  ", "        ", m.Source)
+	message.Paragraph(e.stdout, "source  ", "        ", m.Source)
 	fmt.Fprintln(e.stdout)
-	report.Paragraph(e.stdout, "", "", notation)
+	message.Paragraph(e.stdout, "", "", notation)
 	return nil
 }
 
@@ -106,7 +105,7 @@ func listMetrics(e *env) error {
 		}
 		return writeJSON(e.stdout, list)
 	}
-	g := report.NewLines()
+	g := message.NewLines()
 	g.Add("metric", "unit", "better", "what")
 	for i := range metrics {
 		m := &metrics[i]

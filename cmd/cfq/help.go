@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/internal/message"
 )
 
 // helpWidth is where lines of help are wrapped.
@@ -139,7 +139,7 @@ func writeFlags(w io.Writer, own *pflag.FlagSet) {
 
 // item writes an entry of a list in a help text: a name, and what it is.
 func item(w io.Writer, name, what string) {
-	report.Paragraph(w, fmt.Sprintf("  %-13s ", name), strings.Repeat(" ", 16), what)
+	message.Paragraph(w, fmt.Sprintf("  %-13s ", name), strings.Repeat(" ", 16), what)
 }
 
 // writeMarkdown writes the help of everything as one page. The common flags, and flags that several subcommands have

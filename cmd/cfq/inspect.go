@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/internal/message"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -182,7 +182,7 @@ func qualified(n *graph.Node) string {
 
 // write shows v to people.
 func (v *inspection) write(out io.Writer) error {
-	g := report.NewLines()
+	g := message.NewLines()
 	line := g.Line
 	line("file", "%s, %d bytes", v.File, v.Bytes)
 	line("sha256", "%s", v.SHA256)
@@ -222,7 +222,7 @@ func (v *inspection) write(out io.Writer) error {
 		return nil
 	}
 	fmt.Fprintln(out)
-	g = report.NewLines()
+	g = message.NewLines()
 	g.Add("layer", "inputs", "outputs", "bits", "bytes", "stored as", "kernel", "note")
 	for _, l := range v.Layers {
 		bytes := "-"

@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"cfq/calib/record"
-	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/onnxio/codec"
@@ -276,7 +275,7 @@ func (f *quantizeFlags) quantization() ptq.Options {
 
 // writeMethods writes what each method stands for.
 func writeMethods(w io.Writer) {
-	g, head := report.NewLines(), []string{"method"}
+	g, head := message.NewLines(), []string{"method"}
 	settings := slices.DeleteFunc(
 		ptq.Settings(),
 		func(s ptq.Setting) bool { return s.Name == "cost" || s.Name == "input" },
@@ -442,7 +441,7 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) {
 	writeQuantized(out, path, r.Result)
 	t := r.Target
 	fmt.Fprintln(out)
-	report.Paragraph(
+	message.Paragraph(
 		out,
 		"",
 		"",
@@ -454,7 +453,7 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) {
 	if r.Reached {
 		verdict = "Shown"
 	}
-	report.Paragraph(
+	message.Paragraph(
 		out,
 		"",
 		"",
@@ -462,7 +461,7 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) {
 			verdict, t.Confidence, t.Margin, t.Margin, t.VD, r.Level),
 	)
 	fmt.Fprintln(out)
-	w := &report.Grid{Left: map[int]bool{2: true}}
+	w := &message.Grid{Left: map[int]bool{2: true}}
 	w.Add("budget", "bytes", "people", "VD", "at most", "RVD", "at most", "accuracy", "holds")
 	var problems []string
 	for i := range r.Candidates {
@@ -492,7 +491,7 @@ func writeTarget(out io.Writer, path string, r *ptq.TargetResult) {
 	}
 	w.Write(out, "")
 	for _, p := range problems {
-		report.Paragraph(out, "", "  ", p)
+		message.Paragraph(out, "", "  ", p)
 	}
 }
 
@@ -584,7 +583,7 @@ func writeQuantized(out io.Writer, path string, r *ptq.Result) {
 	}
 	fmt.Fprintln(out)
 	for _, line := range summary(r) {
-		report.Paragraph(out, "  ", "    ", line)
+		message.Paragraph(out, "  ", "    ", line)
 	}
 	fmt.Fprintln(out)
 	layerTable(r).Write(out, "  ")
@@ -592,7 +591,7 @@ func writeQuantized(out io.Writer, path string, r *ptq.Result) {
 		fmt.Fprintln(out)
 	}
 	for _, a := range r.Verified.Advice {
-		report.Paragraph(out, "  note: ", "    ", a)
+		message.Paragraph(out, "  note: ", "    ", a)
 	}
 }
 
@@ -638,7 +637,7 @@ func calibratedOn(r *ptq.Result) string {
 }
 
 // layerTable lists the layers; where rows of a layer differ in width, with their numbers by width.
-func layerTable(r *ptq.Result) *report.Grid {
+func layerTable(r *ptq.Result) *message.Grid {
 	widths := map[int]bool{}
 	mixed, scored := false, false
 	for _, l := range r.Layers {
@@ -662,7 +661,7 @@ func layerTable(r *ptq.Result) *report.Grid {
 	if scored { // a plan has no scores
 		head = append(head, "sensitivity")
 	}
-	t := &report.Grid{Left: map[int]bool{0: true, len(head): true}}
+	t := &message.Grid{Left: map[int]bool{0: true, len(head): true}}
 	if mixed {
 		t.Add("", "", "", "rows of")
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq/eval/report"
 	"cfq/internal/chart"
 	"cfq/internal/cli"
 	"cfq/internal/message"
@@ -188,7 +187,7 @@ func writeScores(out io.Writer, p *ptq.Profile, m measure) {
 		return
 	}
 	fmt.Fprintf(out, "\n%s: %s (rank)\n", m.name, m.about)
-	t := &report.Grid{}
+	t := &message.Grid{}
 	top, head := []string{"", ""}, []string{"layer", "weights"}
 	for _, a := range at {
 		top, head = append(top, a.name, ""), append(head, "in all", "per weight")
@@ -217,7 +216,7 @@ func writeErrors(out io.Writer, p *ptq.Profile) {
 		how = "to first order"
 	}
 	fmt.Fprintf(out, "\nquantization error of the margin (rms, logits): one layer alone, %s\n", how)
-	t := &report.Grid{}
+	t := &message.Grid{}
 	head := []string{"layer", "at"}
 	for _, b := range p.BitWidths {
 		head = append(head, fmt.Sprintf("%d bits", b))

@@ -22,7 +22,6 @@ import (
 
 	"cfq/allocate"
 	"cfq/eval"
-	"cfq/eval/report"
 	"cfq/internal/chart"
 	"cfq/internal/cli"
 	"cfq/internal/message"
@@ -501,7 +500,7 @@ func (v *sweepView) text(out io.Writer, files string) {
 		v.first.Population.Evaluated, float64(v.first.Decisions.AccuracyFull.Value), v.FloatBytes)
 	fmt.Fprintf(out, "VD and RVD (95 %% intervals), CRG and agree in %%; VD, RVD, CRG, rms error at margin %g\n\n",
 		v.margin)
-	t := &report.Grid{}
+	t := &message.Grid{}
 	t.Add("method", "budget", "bits", "bytes", "VD", "", "RVD", "", "CRG", "rms", "acc.", "agree")
 	for i := range v.Points {
 		p := &v.Points[i]

@@ -120,7 +120,7 @@ func costsOf(v []float64) Costs {
 
 // Write shows the summary as text; path is the file that was written, "" when none was.
 func (s *Recourse) Write(out io.Writer, path string) error {
-	g := NewLines()
+	g := message.NewLines()
 	line := g.Line
 	if path != "" {
 		line("written to", "%s", path)
@@ -233,7 +233,7 @@ func NewPromises(f *promise.File, verdicts []promise.Verdict, required float64) 
 
 // Write shows the summary as text; path is the file that was written, "" when none was.
 func (c *Promises) Write(out io.Writer, path string) error {
-	g := NewLines()
+	g := message.NewLines()
 	line := g.Line
 	share := func(r eval.Rate) string { return fmt.Sprintf("%d of %d (%.1f %%)", r.Num, r.Den, 100*float64(r.Value)) }
 	if path != "" {

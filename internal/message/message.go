@@ -1,6 +1,7 @@
 // Package message puts what people wrote into messages: shortened, quoted, listed,
-// and with the word that they probably meant. What goes in may be anything, a
-// whole file included; what comes out fits a line of a terminal.
+// and with the word that they probably meant; and it lays text out for a terminal, in
+// paragraphs and grids. What goes in may be anything, a whole file included; what comes
+// out fits a line of a terminal.
 package message
 
 import (
