@@ -757,7 +757,7 @@ func (d *decoder) links(n ast.Node) {
 				clause(message.Legible(l.From)+" -> "+strings.Join(way, " -> ")))
 			return
 		}
-		d.task.Links = append(links, l)
+		d.task.Links = append(d.task.Links, l)
 	})
 }
 

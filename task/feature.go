@@ -141,7 +141,7 @@ func (f *Feature) Encode(raw string, dst []float32) error {
 		case Binary:
 			dst[0] = float32(i)
 		default:
-			for j := range i {
+			for j := range dst[:i] {
 				dst[j] = 1
 			}
 		}
