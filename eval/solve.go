@@ -65,7 +65,7 @@ func Solve(
 	if err := s.decide(ctx); err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
-	s.rows = refused(s.margins, o.Sample, o.Seed)
+	s.rows = Refused(s.margins, o.Sample, o.Seed)
 	s.x, s.set = people.Subset(s.rows).X, set.Select(s.rows)
 	if err := s.solveOriginal(ctx); err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
@@ -81,7 +81,7 @@ func (s *Solution) Made(at int) (all, evaluated, promises int) {
 			promises += count(p.Made())
 		}
 	}
-	return len(refused(s.margins, 0, 0)), len(s.rows), promises
+	return len(Refused(s.margins, 0, 0)), len(s.rows), promises
 }
 
 // solveOriginal solves what is asked of the original alone.
@@ -161,8 +161,8 @@ func margins(ctx context.Context, m recourse.Model, x []float32, n int) ([]float
 	return out, err
 }
 
-// refused returns the rows to evaluate, ascending: all that are refused, or a random sample of them.
-func refused(margins []float32, sample int, seed uint64) []int {
+// Refused returns the rows to evaluate, ascending: all that are refused, or a random sample of them.
+func Refused(margins []float32, sample int, seed uint64) []int {
 	var rows []int
 	for i, m := range margins {
 		if !approves(Float(m)) {

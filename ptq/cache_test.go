@@ -331,7 +331,7 @@ func onFacts(t testing.TB, p *prepared, people *task.People) *calibrated {
 	t.Helper()
 	c := &calibrated{prepared: p, cohort: cohort{all: people, people: people}, cal: calib.FactualSet(people.X, people.Dim)}
 	c.union = c.cal
-	if err := c.fitInput(context.Background()); err != nil {
+	if _, err := c.fitInput(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -43,10 +43,7 @@ func (p *prepared) calibrate(ctx context.Context, people *task.People) (*calibra
 	if err != nil {
 		return nil, inputError(err)
 	}
-	c := &calibrated{prepared: p, cohort: group, warnings: slices.Clone(p.warnings)}
-	if warning != "" {
-		c.warn("%s", warning)
-	}
+	c := &calibrated{prepared: p, cohort: group, warnings: slices.Concat(p.warnings, warning)}
 	if c.union, err = p.calibrationSet(ctx, &c.cohort); err != nil {
 		return nil, err
 	}
@@ -54,9 +51,11 @@ func (p *prepared) calibrate(ctx context.Context, people *task.People) (*calibra
 		c.cal = calib.FactualSet(c.union.Facts(), p.full.Dim())
 	}
 	p.tell("statistics of the layers", 0, 0)
-	if err := c.fitInput(ctx); err != nil {
+	doubts, err := c.fitInput(ctx)
+	if err != nil {
 		return nil, err
 	}
+	c.warnings = append(c.warnings, doubts...)
 	if p.o.CalibrateOn == OnWeighted {
 		margins, err := p.full.Margins(ctx, c.cal.X)
 		if err != nil {
@@ -80,27 +79,26 @@ func (p *prepared) calibrate(ctx context.Context, people *task.People) (*calibra
 		c.fits = append(c.fits, fits)
 	}
 	p.tell("fit the weights", len(p.layers), len(p.layers))
-	c.lookAtSize()
+	c.warnings = append(c.warnings, c.tooSmall()...)
 	return c, nil
 }
 
-func (c *calibrated) warn(format string, args ...any) {
-	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
-}
-
-// lookAtSize warns of calibration sets that are too small.
-func (c *calibrated) lookAtSize() {
+// tooSmall warns of calibration sets that are too small.
+func (c *calibrated) tooSmall() (warnings []string) {
 	n := c.cal.Recourse
 	switch on := c.o.CalibrateOn; {
 	case on == OnFactual:
 	case n == 0:
-		c.warn("%s: calibrated on factual rows alone, as mixed-ptq would be", c.noRecourse())
+		warnings = append(warnings, c.noRecourse()+": calibrated on factual rows alone, as mixed-ptq would be")
 	case n < minPoints:
-		c.warn("only %d recourse points to calibrate on: %d or more would be better", n, minPoints)
+		warnings = append(warnings, fmt.Sprintf("only %d recourse points to calibrate on: %d or more would be better", n,
+			minPoints))
 	}
 	if c.people.N < minPoints {
-		c.warn("only %d rows to calibrate on: %d or more would be better", c.people.N, minPoints)
+		warnings = append(warnings, fmt.Sprintf("only %d rows to calibrate on: %d or more would be better", c.people.N,
+			minPoints))
 	}
+	return warnings
 }
 
 // calibrationSet returns the rows of a cohort, with recourse points where the method looks at them.
@@ -169,11 +167,11 @@ const maxGridError = 0.05
 
 // fitInput lays the value that the first dense layers read on a grid: the
 // model's input, or what scaling operators make of it. Calibration points move onto the grid's range.
-func (c *calibrated) fitInput(ctx context.Context) error {
+func (c *calibrated) fitInput(ctx context.Context) (warnings []string, err error) {
 	c.grid = grid{wide: slices.Clone(c.layers)}
 	first := c.found[0]
 	if first.Fixed != "" || first.Conv != nil || c.o.WeightOnly || c.o.Input == InputFloat {
-		return nil // what lies behind a layer in float is no input any more
+		return nil, nil // what lies behind a layer in float is no input any more
 	}
 	raw := first.Input == c.canonical.Graph.DataInputs()[0].Name
 	x, values := c.cal.X, inputDomain(c.task)
@@ -190,7 +188,7 @@ func (c *calibrated) fitInput(ctx context.Context) error {
 			return nil
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
 	input := calib.FitInput(x, first.In, values)
@@ -198,12 +196,11 @@ func (c *calibrated) fitInput(ctx context.Context) error {
 	if raw && c.o.Input == InputAuto {
 		rms, err := c.gridError(ctx, input)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if rms > maxGridError {
-			c.warn("on an 8-bit grid the input alone moves margins by %.2g logits: the layers that read it compute in float "+
-				"(--input %s keeps them on integers)", rms, InputInt8)
-			return nil
+			return []string{fmt.Sprintf("on an 8-bit grid the input alone moves margins by %.2g logits: the layers that read "+
+				"it compute in float (--input %s keeps them on integers)", rms, InputInt8)}, nil
 		}
 	}
 	c.grid.input = input
@@ -217,11 +214,11 @@ func (c *calibrated) fitInput(ctx context.Context) error {
 			c.union.Clip(input)
 		}
 		for _, j := range c.cal.Clip(input) {
-			c.warn("input %q has values far from all others: those are clipped; is there a mistake in the data?",
-				c.task.InputNames()[j])
+			warnings = append(warnings, fmt.Sprintf("input %q has values far from all others: those are clipped; is there a "+
+				"mistake in the data?", c.task.InputNames()[j]))
 		}
 	}
-	return nil
+	return warnings, nil
 }
 
 // gridError is the root mean square margin error that the grid of the input alone makes.

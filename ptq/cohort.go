@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 
 	"cfq/recourse"
@@ -29,34 +28,41 @@ type cohort struct {
 	promises []recourse.Action // of people; nil where none are given
 }
 
-// choose picks the people to calibrate on. The warning is "" or says that the labels contradict the model.
-func (p *prepared) choose(ctx context.Context, all *task.People) (c cohort, warning string, err error) {
-	promises := p.o.Promises
+// choose picks the people to calibrate on. It warns when the labels contradict the model.
+func (p *prepared) choose(ctx context.Context, all *task.People) (c cohort, warnings []string, err error) {
+	c = cohort{all: all, people: all, rows: spread(0, all.N, all.N), promises: p.o.Promises}
 	switch {
 	case all.N == 0:
-		return c, "", errors.New("there are no rows to calibrate on")
-	case promises != nil && len(promises) != all.N:
-		return c, "", fmt.Errorf("%d promises for %d people", len(promises), all.N)
+		return c, nil, errors.New("there are no rows to calibrate on")
+	case c.promises != nil && len(c.promises) != all.N:
+		return c, nil, fmt.Errorf("%d promises for %d people", len(c.promises), all.N)
 	}
 	margins, err := p.full.Margins(ctx, all.X)
 	if err != nil {
-		return c, "", err
+		return c, nil, err
 	}
-	right, known := agreement(all.Labels, margins)
+	right, known := 0, 0
+	for i, l := range all.Labels {
+		if l >= 0 {
+			known++
+			if (margins[i] > 0) == (l == 1) {
+				right++
+			}
+		}
+	}
 	if known >= minLabels && 5*right < 2*known { // what a wrong class index looks like
-		warning = fmt.Sprintf("the model decides only %.0f %% of the labelled rows as their labels say: "+
-			"is class %d, the task's target.index, the favourable one?", 100*float64(right)/float64(known), p.full.Target())
+		warnings = append(warnings, fmt.Sprintf("the model decides only %.0f %% of the labelled rows as their labels say: "+
+			"is class %d, the task's target.index, the favourable one?", 100*float64(right)/float64(known), p.full.Target()))
 	}
-	c = cohort{all: all, people: all, rows: spread(0, all.N, all.N), promises: promises}
 	if p.o.Rows > 0 && all.N > p.o.Rows {
 		c.rows = withRefused(spread(0, all.N, p.o.Rows), margins)
 		c.people = all.Subset(c.rows)
-		if promises != nil {
-			c.promises = subset(promises, c.rows)
+		if c.promises != nil {
+			c.promises = subset(c.promises, c.rows)
 		}
 	}
 	c.set, c.own, err = personal(p.set, p.o.Overrides, c.people)
-	return c, warning, err
+	return c, warnings, err
 }
 
 // withRefused adds rows, evenly spread, of people who are refused until there is one for
@@ -122,19 +128,6 @@ func (c *cohort) noRecourse() string {
 	return "no row has a promise"
 }
 
-// agreement counts the rows with a label, and those of them that margins decide as the label says.
-func agreement(labels []int8, margins []float32) (right, known int) {
-	for i, l := range labels {
-		if l >= 0 {
-			known++
-			if (margins[i] > 0) == (l == 1) {
-				right++
-			}
-		}
-	}
-	return right, known
-}
-
 // subset returns the elements at the positions.
 func subset[T any](s []T, at []int) []T {
 	out := make([]T, len(at))
@@ -170,26 +163,4 @@ func rowsOf(x []float32, dim int, rows []int) []float32 {
 		out = append(out, x[i*dim:(i+1)*dim]...)
 	}
 	return out
-}
-
-// refusedRows returns the positions of the margins that refuse.
-func refusedRows(margins []float32) []int {
-	var rows []int
-	for i, m := range margins {
-		if !(m > 0) {
-			rows = append(rows, i)
-		}
-	}
-	return rows
-}
-
-// drawn returns at most limit of the rows, in their order, as the two numbers that seed the draw say.
-func drawn(rows []int, limit int, seed, stream uint64) []int {
-	if len(rows) > limit {
-		rng := rand.New(rand.NewPCG(seed, stream))
-		rng.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
-		rows = rows[:limit]
-		slices.Sort(rows)
-	}
-	return rows
 }

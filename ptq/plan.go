@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"strconv"
 
 	"cfq/onnxio"
-	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/quant"
@@ -33,15 +31,7 @@ func WritePlan(w io.Writer, r *Result) error {
 		return err
 	}
 	f.Runtime, f.Equalized = r.from.runtime, r.from.source != r.from.canonical
-	m, err := codec.Read(r.Model, "")
-	if err != nil {
-		return err
-	}
-	if text, ok := m.Meta(recipeKey); ok {
-		if err := json.Unmarshal([]byte(text), &f.Recipe); err != nil {
-			return fmt.Errorf("the model's %s: %w", recipeKey, err)
-		}
-	}
+	f.Recipe = r.Recipe
 	text, err := quant.MarshalPlan(f)
 	if err != nil {
 		return err
@@ -86,50 +76,11 @@ func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *t
 	if err != nil {
 		return nil, err
 	}
+	r.Recipe = f.Recipe
 	r.Method, r.Cost = MethodName(f.Recipe["method"]), Cost(f.Recipe["cost"])
 	r.Allocator, r.Rounding = Allocator(f.Recipe["allocator"]), Rounding(f.Recipe["rounding"])
 	r.Budget, _ = strconv.ParseFloat(f.Recipe["budget"], 64) // 0 when the recipe was edited
-	warning, err := from.compareDecisions(ctx, out, people.X, o.Workers)
-	if warning != "" {
-		r.Warnings = append(r.Warnings, warning)
-	}
-	return r, err
-}
-
-// minAlike is the share of rows that a model of a plan decides as the original does, below
-// which something is probably wrong with the plan.
-const minAlike = 0.9
-
-// compareDecisions warns when the model of a plan decides otherwise than the original: a plan may
-// be edited, and verification compares the file with the plan only.
-func (m *opened) compareDecisions(ctx context.Context, written *graph.Model, x []float32,
-	workers int,
-) (warning string, err error) {
-	c, err := classifier.Open(ctx, written, m.engine, classifier.Options{Workers: workers})
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	want, err := m.full.Margins(ctx, x)
-	if err != nil {
-		return "", err
-	}
-	got, err := c.Margins(ctx, x)
-	if err != nil {
-		return "", err
-	}
-	alike := 0
-	for i, v := range got {
-		if (v > 0) == (want[i] > 0) {
-			alike++
-		}
-	}
-	if float64(alike) >= minAlike*float64(len(got)) {
-		return "", nil
-	}
-	return fmt.Sprintf("the model of the plan decides only %d of %d rows as the original does: are the plan's scales "+
-		"and codes right?",
-		alike, len(got)), nil
+	return r, nil
 }
 
 // planFrom returns the plan of a file if it is one for the model.

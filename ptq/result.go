@@ -46,7 +46,8 @@ type Result struct {
 	Verified   *verify.Report `json:"verified"`
 	Warnings   []string       `json:"warnings,omitempty"` // what is not as the method's name says
 
-	from *opened // for WritePlan
+	Recipe map[string]string `json:"-"` // as in the model's metadata
+	from   *opened           // for WritePlan
 }
 
 // Layer is what was decided for one layer, and why.
@@ -73,8 +74,8 @@ func (a *allocated) quantize(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan := a.planOf(layers)
-	out, bytes, err := a.write(plan, a.recipe(nil))
+	plan, recipe := a.planOf(layers), a.recipe(nil)
+	out, bytes, err := a.write(plan, recipe)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func (a *allocated) quantize(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Method, r.Allocator, r.Rounding = a.method.Name, a.o.Allocator, a.o.Rounding
+	r.Recipe, r.Method, r.Allocator, r.Rounding = recipe, a.method.Name, a.o.Allocator, a.o.Rounding
 	r.Budget, r.Cost = a.budget, a.o.Cost
 	r.Refined, r.Equalized, r.Warnings = outcome, a.equalized, slices.Clone(a.warnings)
 	r.People, r.Calibrated = a.all.N, a.rows

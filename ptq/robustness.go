@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"cfq/eval"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -73,11 +74,8 @@ func (f *Fleet) Robustness(ctx context.Context, set *constraint.Set, people *tas
 	if err != nil {
 		return nil, err
 	}
-	rows := refusedRows(margins)
-	r := &Robustness{Refused: len(rows), Seen: o.Seen, HeldOut: len(f.Drawn) - o.Seen}
-	if o.Sample > 0 {
-		rows = drawn(rows, o.Sample, o.Seed, 0x5ea1)
-	}
+	rows := eval.Refused(margins, o.Sample, o.Seed)
+	r := &Robustness{Refused: len(eval.Refused(margins, 0, 0)), Seen: o.Seen, HeldOut: len(f.Drawn) - o.Seen}
 	if r.People = len(rows); r.People == 0 {
 		return r, nil
 	}

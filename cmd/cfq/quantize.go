@@ -20,7 +20,6 @@ import (
 	"cfq/calib/record"
 	"cfq/internal/cli"
 	"cfq/internal/message"
-	"cfq/onnxio/codec"
 	"cfq/ptq"
 	"cfq/quant"
 	"cfq/task"
@@ -531,11 +530,7 @@ func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) e
 }
 
 func (f *quantizeFlags) writeJSON(w io.Writer, r *ptq.Result, target *ptq.TargetResult) error {
-	m, err := codec.Read(r.Model, "")
-	if err != nil {
-		return err
-	}
-	out := writtenFile{File: f.out, SHA256: modelHash(r), Plan: f.savePlan, Recipe: recipe(m)}
+	out := writtenFile{File: f.out, SHA256: modelHash(r), Plan: f.savePlan, Recipe: r.Recipe}
 	if target != nil {
 		return writeJSON(w, struct {
 			writtenFile

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"cfq/calib/refine"
-	"cfq/onnxio/codec"
 	"cfq/ptq"
 	"cfq/quant/verify"
 )
@@ -119,15 +118,8 @@ func TestQuantizeText(t *testing.T) {
 
 // The JSON says what the file is, what it was made from, and everything else that is known.
 func TestQuantizeJSON(t *testing.T) {
-	m, err := readModel("../../testdata/loans/model.onnx")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.SetMeta("cfq.recipe", `{"method":"cf-ptq","rows":"17"}`)
 	r := example()
-	if r.Model, err = codec.Marshal(m); err != nil {
-		t.Fatal(err)
-	}
+	r.Recipe = map[string]string{"method": "cf-ptq", "rows": "17"}
 	f := quantizeFlags{out: "q.onnx", savePlan: "p.json"}
 	for _, target := range []*ptq.TargetResult{nil, {Reached: true, Result: r}} {
 		var b bytes.Buffer
@@ -139,6 +131,7 @@ func TestQuantizeJSON(t *testing.T) {
 		if err := json.Unmarshal(b.Bytes(), &file); err != nil {
 			t.Fatal(err)
 		}
+		var err error
 		if target == nil {
 			err = json.Unmarshal(b.Bytes(), &inner)
 		} else {
