@@ -106,7 +106,8 @@ func arguments(c string, have []string, names ...string) error {
 	if len(have) == len(names) {
 		return nil
 	}
-	usage := fmt.Sprintf("usage: cfq %s %s ...; `cfq help %s` says more", c, strings.Join(names, " "), c)
+	name, _, _ := strings.Cut(c, " ")
+	usage := fmt.Sprintf("usage: cfq %s %s ...; `cfq help %s` says more", c, strings.Join(names, " "), name)
 	if len(have) > len(names) {
 		return cli.Usagef(usage, "unexpected argument %s", have[len(names)])
 	}

@@ -13,10 +13,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 
+	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/recourse/constraint"
@@ -57,8 +57,8 @@ std. --encoding names a JSON file that does, as training scripts write it:
 
 The list has the order of the inputs. A onehot column may also be one entry for each
 input, with "value". What remains open is marked QUESTION in the draft and listed on
-stderr. --from keeps every byte of a task file and adds bounds, shares, mad and
-quantiles, and mean and std from --encoding.
+stderr. --from keeps what a task file says, its comments included, and adds bounds,
+shares, mad and quantiles, and mean and std from --encoding.
 
 check reports open questions, rows that cannot be read, values out of bounds and
 constraints that people of the data break. It rejects a model that decides worse than
@@ -102,17 +102,12 @@ func (f *taskFlags) run(ctx context.Context, e *env, args []string) error {
 		}
 		return cli.Usagef(usage, "unknown action %q: want init, check or show", action)
 	}
-	var unknown []string
 	for _, name := range []string{
-		"output", "encoding", "label", "favourable", "features", "columns", "from",
-		"overwrite",
+		"output", "encoding", "label", "favourable", "features", "columns", "from", "overwrite",
 	} {
 		if action != "init" && f.given.Changed(name) {
-			unknown = append(unknown, "--"+name)
+			return cli.Usagef(usage, "cfq task %s has no --%s", action, name)
 		}
-	}
-	if len(unknown) > 0 {
-		return cli.Usagef(usage, "cfq task %s has no %s", action, strings.Join(unknown, ", "))
 	}
 	switch action {
 	case "init":
@@ -125,15 +120,8 @@ func (f *taskFlags) run(ctx context.Context, e *env, args []string) error {
 
 // atMost returns the arguments behind the action: those named, of which the last may be missing and is "" then.
 func atMost(action string, have []string, names ...string) ([]string, error) {
-	needed := len(names) - 1
-	if len(have) < needed {
-		names = names[:needed]
-	}
-	if len(have) < needed || len(have) > len(names) {
-		return nil, cli.Wrap(arguments("task", have, names...), cli.Unusable,
-			fmt.Sprintf("usage: cfq task %s %s ...; `cfq help task` says more", action, strings.Join(names, " ")))
-	}
-	return append(slices.Clone(have), "")[:len(names)], nil
+	wanted := names[:min(max(len(have), len(names)-1), len(names))]
+	return slices.Concat(have, []string{"", ""})[:len(names)], arguments("task "+action, have, wanted...)
 }
 
 // init writes a draft, or a task file whose gaps are filled.
@@ -164,14 +152,9 @@ func (f *taskFlags) init(ctx context.Context, e *env, args []string) (err error)
 			return dataError(err)
 		}
 	}
-	var p *draft.Draft
-	if f.from != "" {
-		p, err = f.fill(ctx, rows, enc)
-	} else {
-		p, err = f.draft(ctx, e, args[0], rows, enc)
-	}
+	p, err := f.draft(ctx, e, args[0], rows, enc)
 	if err != nil {
-		return err
+		return dataError(err)
 	}
 	for _, n := range p.Notes {
 		e.msg.Note("%s", n)
@@ -180,16 +163,44 @@ func (f *taskFlags) init(ctx context.Context, e *env, args []string) (err error)
 		e.msg.Warn("line %d: QUESTION: %s", q.Line, q.Text)
 	}
 	if n := len(p.Questions); n > 0 {
-		e.msg.Warn("the draft has %s; `cfq task check` refuses it until they are answered in the file", message.Count(n,
-			"open question"))
+		e.msg.Warn("the draft has %s; `cfq task check` refuses it until they are answered in the file",
+			message.Count(n, "open question"))
 	}
-	return f.put(e, p)
+	text := p.Text
+	if e.json {
+		text = p.Task.JSON()
+	}
+	if f.out != "" {
+		if err := cli.Write(f.out, func(w io.Writer) error { _, err := w.Write(p.Text); return err }); err != nil {
+			return err
+		}
+		e.msg.Note("%s written; `cfq task show %s` shows what it means", f.out, f.out)
+	}
+	if f.out == "" || e.json {
+		_, err = e.stdout.Write(text)
+	}
+	return err
 }
 
-// draft makes a task file from data.
+// draft makes a task file from data, or fills the gaps of the one that --from names.
 func (f *taskFlags) draft(
 	ctx context.Context, e *env, model string, rows task.ReadOptions, enc *draft.Encoding,
-) (_ *draft.Draft, err error) {
+) (*draft.Draft, error) {
+	if f.from != "" {
+		for _, name := range []string{"label", "favourable", "features", "columns"} {
+			if f.given.Changed(name) {
+				return nil, cli.Usagef("change the task file itself", "--from keeps what the task file says: remove --%s", name)
+			}
+		}
+		if err := cli.Input("task file", f.from); err != nil {
+			return nil, err
+		}
+		text, err := os.ReadFile(f.from)
+		if err != nil {
+			return nil, err
+		}
+		return draft.Fill(ctx, f.from, text, f.data, rows, enc)
+	}
 	o := draft.Options{
 		Label: f.label, Favourable: f.favourable, Features: f.features, Encoding: enc, File: filepath.Base(f.data),
 	}
@@ -206,53 +217,9 @@ func (f *taskFlags) draft(
 	}
 	table, err := draft.Open(ctx, f.data, f.columns, rows)
 	if err != nil {
-		return nil, dataError(err)
-	}
-	p, err := draft.FromData(ctx, table, o)
-	if err != nil {
-		return nil, dataError(err)
-	}
-	return p, nil
-}
-
-// fill fills the gaps of the task file that --from names.
-func (f *taskFlags) fill(ctx context.Context, rows task.ReadOptions, enc *draft.Encoding) (*draft.Draft, error) {
-	for _, name := range []string{"label", "favourable", "features", "columns"} {
-		if f.given.Changed(name) {
-			return nil, cli.Usagef("change the task file itself", "--from keeps what the task file says: remove --%s", name)
-		}
-	}
-	if err := cli.Input("task file", f.from); err != nil {
 		return nil, err
 	}
-	text, err := os.ReadFile(f.from)
-	if err != nil {
-		return nil, dataError(err)
-	}
-	p, err := draft.Fill(ctx, f.from, text, f.data, rows, enc)
-	if err != nil {
-		return nil, dataError(err)
-	}
-	return p, nil
-}
-
-// put writes the task file where it is wanted.
-func (f *taskFlags) put(e *env, p *draft.Draft) error {
-	if f.out != "" {
-		if err := cli.Write(f.out, func(w io.Writer) error { _, err := w.Write(p.Text); return err }); err != nil {
-			return err
-		}
-		e.msg.Note("%s written; `cfq task show %s` shows what it means", f.out, f.out)
-	}
-	text := p.Text
-	switch {
-	case e.json:
-		text = p.Task.JSON()
-	case f.out != "":
-		return nil
-	}
-	_, err := e.stdout.Write(text)
-	return err
+	return draft.FromData(ctx, table, o)
 }
 
 // check holds a task file against data, and against a model when there is one.
@@ -294,12 +261,9 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	if err != nil {
 		return runError(err)
 	}
-	if e.json {
-		err = writeJSON(e.stdout, r)
-	} else {
-		err = writeCheck(e.stdout, t, r)
-	}
-	if err != nil {
+	if !e.json {
+		writeCheck(e.stdout, t, r)
+	} else if err := writeJSON(e.stdout, r); err != nil {
 		return err
 	}
 	if n := r.Problems(); n > 0 {
@@ -324,47 +288,45 @@ func marginsOf(ctx context.Context, e *env, path string, t *task.Task, people *t
 }
 
 // writeCheck shows a report to people.
-func writeCheck(out io.Writer, t *task.Task, r *draft.Report) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "rows\t%d, %d read, %d left out by the filter\n", r.Rows, r.Read, r.Filtered)
+func writeCheck(out io.Writer, t *task.Task, r *draft.Report) {
+	g := report.NewLines()
+	g.Line("rows", "%d, %d read, %d left out by the filter", r.Rows, r.Read, r.Filtered)
 	if s := r.Score; s != nil {
-		fmt.Fprintf(w,
-			"model\t%.1f %% of %d rows decided as labelled (the more frequent outcome alone: %.1f %%), class index %d\n",
+		g.Line("model", "%.1f %% of %d rows decided as labelled (the more frequent outcome alone: %.1f %%), class index %d",
 			100*s.Accuracy, s.Rows, 100*s.Majority, s.Index)
 	}
 	if r.Encoding != "" {
-		fmt.Fprintf(w, "encoding\t%s: no scores of the model's owner have been compared\n", r.Encoding)
+		g.Line("encoding", "%s: no scores of the model's owner have been compared", r.Encoding)
 	}
-	if err := w.Flush(); err != nil {
-		return err
+	g.Write(out, "")
+	fmt.Fprintln(out)
+	share := func(n int) string {
+		if n == 0 {
+			return "-"
+		}
+		return message.Percent(float64(n)/float64(max(r.Read, 1)), 1)
 	}
-	fmt.Fprintln(w, "\nfeature\tkind\tbelow\tabove\tmissing\tmean: task\tdata\tstd: task\tdata")
+	g = report.NewLines()
+	g.Add("feature", "kind", "below", "above", "missing", "mean: task", "data", "std: task", "data")
 	for i, c := range r.Features {
-		f := &t.Features[i]
-		count := func(n int) string {
-			if n == 0 {
-				return "-"
+		numbers := []string{"-", "-", "-", "-"}
+		if f := &t.Features[i]; c.Mean != nil {
+			numbers[1], numbers[3] = brief(*c.Mean), brief(*c.Std)
+			if f.Mean != 0 || f.Std != 1 {
+				numbers[0], numbers[2] = brief(f.Mean), brief(f.Std)
 			}
-			return strconv.FormatFloat(100*float64(n)/float64(max(r.Read, 1)), 'f', 1, 64) + " %"
 		}
-		mean, std := "-", "-"
-		if c.Mean != nil && (f.Mean != 0 || f.Std != 1) {
-			mean, std = brief(f.Mean), brief(f.Std)
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, c.Kind, count(c.Below), count(c.Above),
-			count(c.Missing), mean, pointed(c.Mean), std, pointed(c.Std))
+		g.Add(append([]string{c.Name, string(c.Kind), share(c.Below), share(c.Above), share(c.Missing)}, numbers...)...)
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
+	g.Write(out, "")
 	if len(r.Rules) > 0 {
-		fmt.Fprintln(w, "\nconstraint\tabout\tbroken by people as they are")
+		fmt.Fprintln(out)
+		g = report.NewLines()
+		g.Add("constraint", "about", "broken by people as they are")
 		for _, c := range r.Rules {
-			fmt.Fprintf(w, "%s\t%s\t%d\n", c.Text, message.Count(c.Applies, "row"), c.Broken)
+			g.Add(c.Text, message.Count(c.Applies, "row"), strconv.Itoa(c.Broken))
 		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
+		g.Write(out, "")
 	}
 	fmt.Fprintln(out)
 	for _, x := range r.Findings {
@@ -372,7 +334,6 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report) error {
 	}
 	problems := r.Problems()
 	fmt.Fprintf(out, "%s, %s\n", message.Count(problems, "problem"), message.Count(len(r.Findings)-problems, "warning"))
-	return nil
 }
 
 // brief writes a number with five digits at most, and those before the point in any case.
@@ -383,129 +344,126 @@ func brief(v float64) string {
 	return strconv.FormatFloat(v, 'g', 5, 64)
 }
 
-func pointed(v *float64) string {
-	if v == nil {
-		return "-"
-	}
-	return brief(*v)
-}
-
 // show prints what a task file comes to.
 func (f *taskFlags) show(e *env, args []string) error {
-	args, err := atMost("show", args, "TASK", "MODEL")
+	if err := arguments("task show", args, "TASK"); err != nil {
+		return err
+	}
+	t, err := readTask(args[0])
 	switch {
 	case err != nil:
 		return err
-	case args[1] != "":
-		return cli.Usagef("usage: cfq task show TASK", "unexpected argument %s", args[1])
-	}
-	t, err := readTask(args[0])
-	if err != nil {
-		return err
-	}
-	if e.json {
+	case e.json:
 		_, err := e.stdout.Write(t.JSON())
 		return err
 	}
-	set, err := constraint.Compile(t)
-	if err != nil {
-		return cli.Wrap(fmt.Errorf("task %s: %w", args[0], err), cli.Unusable, "")
-	}
-	return writeTask(e.stdout, t, set)
+	writeTask(e.stdout, t)
+	return nil
 }
 
 // writeTask shows a task to people.
-func writeTask(out io.Writer, t *task.Task, set *constraint.Set) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	line := func(key, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", key, fmt.Sprintf(format, args...)) }
+func writeTask(out io.Writer, t *task.Task) {
+	g := report.NewLines()
 	if t.Data.Label == "" {
-		line("outcome", "not known")
+		g.Line("outcome", "not known")
 	} else {
-		line("outcome", "%s, favourable: %s", t.Data.Label, t.Data.Favourable)
+		g.Line("outcome", "%s, favourable: %s", t.Data.Label, t.Data.Favourable)
 	}
-	line("target", "class %d, margin %s", t.Target.Index, task.Decimal(t.Target.Margin))
-	line("inputs", "%d of %s", t.Dim(), message.Count(len(t.Features), "feature"))
-	line("cost", "%s", costWords(&t.Cost))
+	g.Line("target", "class %d, margin %s", t.Target.Index, task.Decimal(t.Target.Margin))
+	g.Line("inputs", "%d of %s", t.Dim(), message.Count(len(t.Features), "feature"))
+	cost := fmt.Sprintf("%s, weights %s", t.Cost.Norm, t.Cost.Weights)
+	if t.Cost.Norm == task.Mixed {
+		cost += fmt.Sprintf(", %s of it l1", task.Decimal(t.Cost.L1Ratio))
+	}
+	if t.Cost.Switches != "" {
+		cost += fmt.Sprintf(", switches: %s", t.Cost.Switches)
+	}
+	g.Line("cost", "%s", cost)
 	if t.Sparsity.MaxFeatures > 0 {
-		line("sparsity", "an action changes at most %s", message.Count(t.Sparsity.MaxFeatures, "feature"))
+		g.Line("sparsity", "an action changes at most %s", message.Count(t.Sparsity.MaxFeatures, "feature"))
 	} else {
-		line("sparsity", "no limit")
+		g.Line("sparsity", "no limit")
 	}
-	line("hash", "%s", t.Hash())
-	fmt.Fprintln(w, "\t")
-	fmt.Fprintln(w, "feature\tkind\tinputs\tcan change\tdirection\tbounds\tstep\tat most\tweight\tcost")
+	g.Line("hash", "%s", t.Hash())
+	g.Write(out, "")
+	fmt.Fprintln(out)
+	g = report.NewLines()
+	g.Add("feature", "kind", "inputs", "can change", "direction", "bounds", "step", "at most", "weight")
 	for i := range t.Features {
-		f := &t.Features[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Name, f.Kind, inputs(f), changes(t, f),
-			cmp.Or(direction(f), "-"), cmp.Or(span(f), "-"), cmp.Or(step(f), "-"), cmp.Or(limits(f), "-"),
-			task.Decimal(f.Weight), cmp.Or(unitCost(t, f, set), "-"))
+		cells := featureCells(t, &t.Features[i])
+		for j := range cells {
+			cells[j] = cmp.Or(cells[j], "-")
+		}
+		g.Add(cells...)
 	}
-	err := w.Flush()
+	g.Write(out, "")
 	if len(t.Links) > 0 {
 		fmt.Fprintln(out, "\nlinks")
-		for _, l := range t.Links {
-			fmt.Fprintf(out, "  %s\n", linkWords(&l))
-		}
+	}
+	for _, l := range t.Links {
+		fmt.Fprintf(out, "  %s\n", linkWords(&l))
 	}
 	if len(t.Rules) > 0 {
 		fmt.Fprintln(out, "\nconstraints")
-		for i := range t.Rules {
-			fmt.Fprintf(out, "  %s\n", t.Rules[i].Text)
+	}
+	for _, r := range t.Rules {
+		fmt.Fprintf(out, "  %s\n", r.Text)
+	}
+	for _, f := range t.Features {
+		if f.Transitions != nil && f.Actionable {
+			fmt.Fprintf(out, "\n%s\n", f.Name)
+			for _, from := range slices.Sorted(maps.Keys(f.Transitions)) {
+				fmt.Fprintf(out, "  %s -> %s\n", from, strings.Join(f.Transitions[from], ", "))
+			}
 		}
 	}
-	return errors.Join(err, transitionsOf(out, t))
 }
 
-func costWords(c *task.Cost) string {
-	s := fmt.Sprintf("%s, weights %s", c.Norm, c.Weights)
-	if c.Norm == task.Mixed {
-		s += fmt.Sprintf(", %s of it l1", task.Decimal(c.L1Ratio))
+// featureCells says what a feature is and how it can change.
+func featureCells(t *task.Task, f *task.Feature) []string {
+	inputs := strconv.Itoa(f.Offset)
+	if f.Width != 1 {
+		inputs += fmt.Sprintf("-%d", f.Offset+f.Width-1)
 	}
-	if c.Switches != "" {
-		s += ", a change of value counts " + map[bool]string{true: "once", false: "as encoded"}[c.Switches == task.Once]
-	}
-	return s
-}
-
-func inputs(f *task.Feature) string {
-	if f.Width == 1 {
-		return strconv.Itoa(f.Offset)
-	}
-	return fmt.Sprintf("%d-%d", f.Offset, f.Offset+f.Width-1)
-}
-
-// changes says whether and how a feature can change.
-func changes(t *task.Task, f *task.Feature) string {
+	changes, direction := "no", ""
 	switch {
 	case f.Actionable:
-		return "yes"
-	case t.Moves(f.Name):
-		return "by a link"
-	case f.Mutable:
-		return "as a side effect"
-	}
-	return "no"
-}
-
-func direction(f *task.Feature) string {
-	if !f.Actionable || f.Direction == task.Any {
-		return ""
-	}
-	return string(f.Direction)
-}
-
-func span(f *task.Feature) string {
-	if !f.Kind.IsNumber() {
-		if len(f.Values) > 0 {
-			return message.Count(len(f.Values), "value")
+		changes = "yes"
+		if f.Direction != task.Any {
+			direction = string(f.Direction)
 		}
-		return ""
+	case t.Moves(f.Name):
+		changes = "by a link"
+	case f.Mutable:
+		changes = "as a side effect"
 	}
-	switch lo, hi := f.Bounds[0], f.Bounds[1]; {
-	case math.IsInf(lo, 0) && math.IsInf(hi, 0) && f.Values != nil:
+	step := ""
+	if f.Step != 0 {
+		step = task.Decimal(f.Step)
+	}
+	var limits []string
+	for _, l := range []struct {
+		sign string
+		most float64
+	}{{"+", f.MaxIncrease}, {"-", f.MaxDecrease}, {"±", f.MaxChange}} {
+		if !math.IsInf(l.most, 0) {
+			limits = append(limits, l.sign+task.Decimal(l.most))
+		}
+	}
+	return []string{
+		f.Name, string(f.Kind), inputs, changes, direction, span(f), step, strings.Join(limits, " "),
+		task.Decimal(f.Weight),
+	}
+}
+
+// span is which values a feature has.
+func span(f *task.Feature) string {
+	lo, hi := f.Bounds[0], f.Bounds[1]
+	switch open := math.IsInf(lo, 0) && math.IsInf(hi, 0); {
+	case !f.Kind.IsNumber() && len(f.Values) > 0:
+		return message.Count(len(f.Values), "value")
+	case !f.Kind.IsNumber() || open:
 		return strings.Join(f.Values, " ")
-	case math.IsInf(lo, 0) && math.IsInf(hi, 0):
-		return ""
 	case math.IsInf(lo, 0):
 		return "up to " + task.Decimal(hi)
 	case math.IsInf(hi, 0):
@@ -513,93 +471,6 @@ func span(f *task.Feature) string {
 	default:
 		return task.Decimal(lo) + " to " + task.Decimal(hi)
 	}
-}
-
-func step(f *task.Feature) string {
-	if f.Step == 0 {
-		return ""
-	}
-	return task.Decimal(f.Step)
-}
-
-// limits are the largest changes.
-func limits(f *task.Feature) string {
-	var out []string
-	for _, l := range []struct {
-		sign string
-		v    float64
-	}{{"+", f.MaxIncrease}, {"-", f.MaxDecrease}, {"±", f.MaxChange}} {
-		if !math.IsInf(l.v, 0) {
-			out = append(out, l.sign+task.Decimal(l.v))
-		}
-	}
-	return strings.Join(out, " ")
-}
-
-// unitCost says what a change costs: of one step or raw unit at the mean, or of a change of value.
-func unitCost(t *task.Task, f *task.Feature, set *constraint.Set) string {
-	if !f.Actionable {
-		return ""
-	}
-	x, d := make([]float32, t.Dim()), make([]float32, t.Dim())
-	for i := range t.Features {
-		if g := &t.Features[i]; g.Kind == task.OneHot && g.Width > 0 {
-			x[g.Offset] = 1
-		}
-	}
-	switch f.Kind {
-	case task.Numeric, task.Ordinal:
-		unit, name := f.Step, "a step"
-		if unit == 0 {
-			unit, name = 1, "a unit"
-		}
-		d[f.Offset] = float32(unit / f.Std)
-		if f.Direction == task.Decrease {
-			d[f.Offset] = -d[f.Offset]
-		}
-		return fmt.Sprintf("%s %s", brief(set.Cost(x, d)), name)
-	case task.OneHot:
-		lo, hi := math.Inf(1), 0.0
-		for from := range f.Width {
-			for to := range f.Width {
-				if from == to || (f.Transitions != nil && !slices.Contains(f.Transitions[f.Values[from]], f.Values[to])) {
-					continue
-				}
-				clear(d)
-				clear(x[f.Offset : f.Offset+f.Width])
-				x[f.Offset+from], d[f.Offset+from], d[f.Offset+to] = 1, -1, 1
-				c := set.Cost(x, d)
-				lo, hi = min(lo, c), max(hi, c)
-			}
-		}
-		switch {
-		case hi == 0:
-			return ""
-		case brief(lo) == brief(hi):
-			return brief(lo) + " a change"
-		}
-		return fmt.Sprintf("%s to %s a change", brief(lo), brief(hi))
-	}
-	d[f.Offset] = 1
-	return brief(set.Cost(x, d)) + " a change"
-}
-
-// transitionsOf lists what may become what.
-func transitionsOf(out io.Writer, t *task.Task) error {
-	var errs []error
-	for i := range t.Features {
-		f := &t.Features[i]
-		if f.Transitions == nil || !f.Actionable {
-			continue
-		}
-		_, err := fmt.Fprintf(out, "\n%s\n", f.Name)
-		errs = append(errs, err)
-		for _, from := range slices.Sorted(maps.Keys(f.Transitions)) {
-			_, err := fmt.Fprintf(out, "  %s -> %s\n", from, strings.Join(f.Transitions[from], ", "))
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
 }
 
 func linkWords(l *task.Link) string {
