@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -192,22 +193,7 @@ func Blame(fs *pflag.FlagSet, err error) error {
 
 // hasWord says whether word stands in text and not as a part of a longer one.
 func hasWord(text, word string) bool {
-	for i := strings.Index(text, word); i >= 0; {
-		end := i + len(word)
-		if (i == 0 || !inWord(text[i-1])) && (end == len(text) || !inWord(text[end])) {
-			return true
-		}
-		next := strings.Index(text[i+1:], word)
-		if next < 0 {
-			return false
-		}
-		i += 1 + next
-	}
-	return false
-}
-
-func inWord(c byte) bool {
-	return c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+	return regexp.MustCompile(`(^|[^\w-])` + regexp.QuoteMeta(word) + `([^\w-]|$)`).MatchString(text)
 }
 
 // environment sets flags that were not given from the environment. Where the
