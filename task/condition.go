@@ -454,7 +454,7 @@ func (p *conditionParser) value(f *Feature, values []string, braces bool) string
 		}
 		s, p.rest = strings.TrimSpace(p.rest[:end]), p.rest[end:]
 	}
-	switch i := find(values, s); {
+	switch i := Find(values, s); {
 	case i >= 0:
 		return values[i]
 	case f.Kind == Binary && f.Zero == "":

@@ -165,20 +165,20 @@ func (f *Feature) Encode(raw string, dst []float32) error {
 // placeOf returns which of its values a category's raw field is.
 func (f *Feature) placeOf(raw string) (int, error) {
 	switch {
-	case f.Kind == Binary && same(raw, f.One):
+	case f.Kind == Binary && Same(raw, f.One):
 		return 1, nil
-	case f.Kind == Binary && (f.Zero == "" || same(raw, f.Zero)):
+	case f.Kind == Binary && (f.Zero == "" || Same(raw, f.Zero)):
 		return 0, nil
 	case f.Kind == Binary:
 		return 0, fmt.Errorf("%s is neither %q nor %q", message.Quote(raw), f.One, f.Zero)
 	case f.Values != nil:
-		i := find(f.Values, raw)
+		i := Find(f.Values, raw)
 		if i < 0 {
 			return 0, fmt.Errorf("%s is not a known value%s", message.Quote(raw), message.DidYouMean(raw, f.Values))
 		}
 		return i, nil
 	}
-	if low, ok := strings.CutPrefix(raw, "<"); ok && same(low, Decimal(f.Thresholds[0])) {
+	if low, ok := strings.CutPrefix(raw, "<"); ok && Same(low, Decimal(f.Thresholds[0])) {
 		return 0, nil
 	}
 	v, ok := Number(raw)
@@ -288,8 +288,8 @@ func (f *Feature) place(x []float32) int {
 	return len(x)
 }
 
-// same says whether two fields are the same value: the same text, or the same number written differently (1 and 1.0).
-func same(a, b string) bool {
+// Same says whether two fields are the same value: the same text, or the same number written differently (1 and 1.0).
+func Same(a, b string) bool {
 	if a == b {
 		return true
 	}
@@ -301,15 +301,15 @@ func same(a, b string) bool {
 	return ok && x == y
 }
 
-// find returns the index of raw in values, -1 when it is not there.
-func find(values []string, raw string) int {
+// Find returns the index of raw in values, -1 when it is not there.
+func Find(values []string, raw string) int {
 	if i := slices.Index(values, raw); i >= 0 {
 		return i
 	}
 	if _, ok := Number(raw); !ok {
 		return -1
 	}
-	return slices.IndexFunc(values, func(v string) bool { return same(v, raw) })
+	return slices.IndexFunc(values, func(v string) bool { return Same(v, raw) })
 }
 
 // places returns how many values a category has; those of a thermometer are the lowest, and one for each input.
@@ -408,7 +408,7 @@ func (f *Feature) rank(raw string) (rank float64, name, why string) {
 	}
 	i, _ := f.placeOf(raw)
 	name = f.placeName(i)
-	if f.Kind == Thermometer && !same(raw, name) { // a number between two thresholds
+	if f.Kind == Thermometer && !Same(raw, name) { // a number between two thresholds
 		return 0, "", "one of: " + message.List(f.placeNames(), 20)
 	}
 	return float64(i), name, ""

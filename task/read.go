@@ -309,7 +309,7 @@ func (rd *reader) row(rec []string, line int) {
 		return
 	}
 	for _, tw := range rd.cols.twins {
-		if a, b := rec[tw[0]], rec[tw[1]]; !same(a, b) {
+		if a, b := rec[tw[0]], rec[tw[1]]; !Same(a, b) {
 			rd.problem(&Problem{
 				Line: line, Column: rd.cols.names[tw[0]],
 				Reason: fmt.Sprintf("the column occurs twice with different values, %s and %s", message.Quote(a), message.Quote(b)),
@@ -364,7 +364,7 @@ func (c *Condition) keeps(field string) bool {
 			return false
 		}
 	}
-	return find(c.Not, field) < 0
+	return Find(c.Not, field) < 0
 }
 
 // encode writes the model inputs of a record to dst, or returns the first problem.
@@ -430,7 +430,7 @@ func (rd *reader) label(rec []string) int8 {
 		field = strings.TrimSuffix(field, d.LabelSuffix)
 	}
 	rd.known++
-	if same(field, d.Favourable) {
+	if Same(field, d.Favourable) {
 		rd.favour++
 		return 1
 	}

@@ -219,7 +219,7 @@ func (f *taskFlags) draft(
 	if err != nil {
 		return nil, err
 	}
-	return draft.FromData(ctx, table, o)
+	return draft.FromData(table, o)
 }
 
 // check holds a task file against data, and against a model when there is one.

@@ -10,7 +10,6 @@ package draft
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -74,10 +73,7 @@ func (d *drafter) note(format string, args ...any) {
 // FromData drafts a task file: features by the declared encoding, or by the columns when there is none; bounds (1st to
 // 99th percentile), steps and shares from the data. An error says that the data, or what the options name, cannot be
 // used.
-func FromData(ctx context.Context, t *Table, o Options) (*Draft, error) {
-	if err := context.Cause(ctx); err != nil {
-		return nil, err
-	}
+func FromData(t *Table, o Options) (*Draft, error) {
 	d := &drafter{o: o, table: t}
 	for i := range t.cols {
 		if c := &t.cols[i]; t.column(c.name) == c { // a reader takes the first of columns with the same name
@@ -147,7 +143,7 @@ func (d *drafter) findLabel() (err error) {
 	if d.o.Favourable == "" {
 		return nil
 	}
-	i := d.label.find(d.o.Favourable)
+	i := task.Find(values, d.o.Favourable)
 	if i < 0 {
 		return fmt.Errorf("column %s has no value %s; its values are %s",
 			message.Quote(d.label.name), message.Quote(d.o.Favourable), message.List(values, maxClasses))
@@ -198,7 +194,7 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 		}
 	case "binary":
 		zero := in.Zero
-		if i := p.find(in.One); i < 0 {
+		if i := task.Find(p.texts, in.One); i < 0 {
 			f.ask("the encoding says that %q is 1, but the values are %s: which one is it?", in.One, message.List(p.texts, 6))
 		} else if zero == "" && len(p.texts) == 2 {
 			zero = p.texts[1-i]
@@ -208,7 +204,7 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 		d.category(&f, in.Values)
 		p.markers = slices.DeleteFunc(p.markers, func(m string) bool { return slices.Contains(in.Values, m) })
 		others := slices.DeleteFunc(slices.Clone(p.texts), func(v string) bool {
-			return slices.ContainsFunc(in.Values, func(w string) bool { return v == w || sameNumber(v, w) })
+			return task.Find(in.Values, v) >= 0
 		})
 		if len(others) > 0 {
 			f.ask("the encoding does not list %s, so rows with it cannot be read: does it mean \"not known\" (then add it "+
@@ -216,11 +212,6 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 		}
 	}
 	return f
-}
-
-// find returns the index of v in texts, -1 when it is not there.
-func (p *profile) find(v string) int {
-	return slices.IndexFunc(p.texts, func(s string) bool { return s == v || sameNumber(s, v) })
 }
 
 // start is what every feature begins as.

@@ -105,7 +105,7 @@ func TestMistakesInEncodings(t *testing.T) {
 			`"one": "yes"}`: "is the outcome",
 		`{"column": "home", "kind": "numeric"}`: "has texts there: rent, own",
 	} {
-		_, err := FromData(t.Context(), open(t, "home,label\nrent,yes\nown,no\n"), Options{
+		_, err := FromData(open(t, "home,label\nrent,yes\nown,no\n"), Options{
 			Label:    "label",
 			Encoding: encoding(t, `{"features": [`+text+`]}`),
 		})

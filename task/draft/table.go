@@ -378,7 +378,7 @@ func (p *profile) bounds() (lo, hi float64) {
 func (p *profile) share(v string) float64 {
 	n := 0
 	for i, s := range p.col.values {
-		if s == v || sameNumber(s, v) {
+		if task.Same(s, v) {
 			n += p.col.counts[i]
 		}
 	}
@@ -392,12 +392,6 @@ func (p *profile) shares(values []string) []float64 {
 		out[i] = p.share(v)
 	}
 	return out
-}
-
-func sameNumber(a, b string) bool {
-	x, okX := task.Number(a)
-	y, okY := task.Number(b)
-	return okX && okY && x == y
 }
 
 // digits of numbers that are written: more than a model input has.

@@ -33,7 +33,7 @@ func open(t testing.TB, text string, names ...string) *Table {
 func draft(t testing.TB, table *Table, o Options) *Draft {
 	t.Helper()
 	o.File = "data.csv"
-	d, err := FromData(context.Background(), table, o)
+	d, err := FromData(table, o)
 	if err != nil {
 		t.Fatal(err)
 	}
