@@ -335,35 +335,31 @@ func (p *profile) mad() float64 {
 // step returns the largest step whose whole multiples are all differences between values: 1 or more for whole numbers,
 // a decimal such as 0.5 or 0.01 otherwise, 0 when the values have more places than people would give.
 func (p *profile) step() float64 {
-	const places = 3
-	for k := range places + 1 {
-		scale := math.Pow(10, float64(k))
-		var common int64
-		if fits := p.lattice(scale, &common); fits {
-			if common == 0 || len(p.points) < 5 { // few values say little about the steps between them
-				common = 1
-			}
-			return short(float64(common) / scale)
+	for _, scale := range []float64{1, 10, 100, 1000} {
+		if common := p.divisor(scale); common > 0 {
+			return short(common / scale)
 		}
 	}
 	return 0
 }
 
-// lattice says whether all values times scale are whole, and finds the greatest common divisor of their differences.
-func (p *profile) lattice(scale float64, common *int64) bool {
-	first := int64(math.Round(p.points[0] * scale))
+// divisor returns the greatest common divisor of the differences between values times scale; 0 when these are not
+// whole.
+func (p *profile) divisor(scale float64) float64 {
+	common, first := 0.0, math.Round(p.points[0]*scale)
 	for _, v := range p.points {
-		w := math.Round(v * scale)
-		if math.Abs(w) > 1<<52 || math.Abs(v*scale-w) > 1e-6 {
-			return false
+		whole := math.Round(v * scale)
+		if math.Abs(whole) > 1<<52 || math.Abs(v*scale-whole) > 1e-6 {
+			return 0
 		}
-		a, b := *common, int64(w)-first
-		for b != 0 {
-			a, b = b, a%b
+		for rest := whole - first; rest != 0; {
+			common, rest = rest, math.Mod(common, rest)
 		}
-		*common = max(a, -a)
 	}
-	return true
+	if common == 0 || len(p.points) < 5 { // few values say little about the steps between them
+		return 1
+	}
+	return math.Abs(common)
 }
 
 // bounds returns the 1st and 99th percentile, or the whole range when these are the same.
