@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/recourse/constraint"
@@ -289,7 +288,7 @@ func marginsOf(ctx context.Context, e *env, path string, t *task.Task, people *t
 
 // writeCheck shows a report to people.
 func writeCheck(out io.Writer, t *task.Task, r *draft.Report) {
-	g := report.NewLines()
+	g := message.NewLines()
 	g.Line("rows", "%d, %d read, %d left out by the filter", r.Rows, r.Read, r.Filtered)
 	if s := r.Score; s != nil {
 		g.Line("model", "%.1f %% of %d rows decided as labelled (the more frequent outcome alone: %.1f %%), class index %d",
@@ -306,7 +305,7 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report) {
 		}
 		return message.Percent(float64(n)/float64(max(r.Read, 1)), 1)
 	}
-	g = report.NewLines()
+	g = message.NewLines()
 	g.Add("feature", "kind", "below", "above", "missing", "mean: task", "data", "std: task", "data")
 	for i, c := range r.Features {
 		numbers := []string{"-", "-", "-", "-"}
@@ -321,7 +320,7 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report) {
 	g.Write(out, "")
 	if len(r.Rules) > 0 {
 		fmt.Fprintln(out)
-		g = report.NewLines()
+		g = message.NewLines()
 		g.Add("constraint", "about", "broken by people as they are")
 		for _, c := range r.Rules {
 			g.Add(c.Text, message.Count(c.Applies, "row"), strconv.Itoa(c.Broken))
@@ -363,7 +362,7 @@ func (f *taskFlags) show(e *env, args []string) error {
 
 // writeTask shows a task to people.
 func writeTask(out io.Writer, t *task.Task) {
-	g := report.NewLines()
+	g := message.NewLines()
 	if t.Data.Label == "" {
 		g.Line("outcome", "not known")
 	} else {
@@ -387,7 +386,7 @@ func writeTask(out io.Writer, t *task.Task) {
 	g.Line("hash", "%s", t.Hash())
 	g.Write(out, "")
 	fmt.Fprintln(out)
-	g = report.NewLines()
+	g = message.NewLines()
 	g.Add("feature", "kind", "inputs", "can change", "direction", "bounds", "step", "at most", "weight")
 	for i := range t.Features {
 		cells := featureCells(t, &t.Features[i])
