@@ -383,7 +383,7 @@ func (t *planText) decode(part []byte, to any) (line int, err error) {
 	var typed *json.UnmarshalTypeError
 	if key, unknown := strings.CutPrefix(fmt.Sprint(err), "json: unknown field "); unknown {
 		at := max(0, bytes.Index(part, []byte(key)))
-		err = t.fail(t.at+at, `unknown key %s: "Plan files" in docs/files.md has the keys`, key)
+		err = t.fail(t.at+at, "unknown key %s: want one of %s", key, strings.Join(jsonKeys(reflect.TypeOf(to)), ", "))
 	} else if errors.As(err, &typed) {
 		key := typed.Field[strings.LastIndexByte(typed.Field, '.')+1:]
 		err = t.fail(t.at+int(typed.Offset)-1, "%s: got %s, want %s", cmp.Or(key, "value"), typed.Value, jsonType(typed.Type))
@@ -395,6 +395,25 @@ func (t *planText) fail(at int, format string, a ...any) error {
 	before := t.data[:at]
 	line, column := bytes.Count(before, []byte("\n"))+1, len(before)-bytes.LastIndexByte(before, '\n')
 	return &PlanError{Line: line, Col: column, Msg: fmt.Sprintf(format, a...)}
+}
+
+// jsonKeys lists the keys of a type and of those below it, each once.
+func jsonKeys(t reflect.Type) (keys []string) {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice:
+		return jsonKeys(t.Elem())
+	case reflect.Struct:
+		for _, f := range reflect.VisibleFields(t) {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+				keys = append(keys, name)
+			}
+			if f.IsExported() && !f.Anonymous { // the fields of an embedded struct are visible in this one
+				keys = append(keys, jsonKeys(f.Type)...)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // jsonType names what JSON calls a type of Go.

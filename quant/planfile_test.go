@@ -285,7 +285,7 @@ func TestPlanFileMistakes(t *testing.T) {
 		{"hash", `"0000`, `"000`, `model: sha256 "000`},
 		{
 			"unknown key", `"bias": 1,`, `"bais": 1,`,
-			`line 11, column 24: unknown key "bais": "Plan files" in docs/files.md has the keys`,
+			`line 11, column 24: unknown key "bais": want one of bias, bits, codes, scale`,
 		},
 		{"recipe", `"ptq"`, `7`, `line 4, column 24: recipe: got number, want a text`},
 		{"width", `"bits": 2`, `"bits": 5`, `line 11: layer "last", row 0: 5-bit weights are not supported`},
