@@ -409,9 +409,9 @@ func (v *sweepView) line(p *ptq.SweepPoint, at int) []string {
 		line[2] = fmt.Sprint(p.Same)
 	}
 	for _, m := range sweepMetrics() {
-		cells := make([]string, 1, 5)
+		cells := make([]string, 1)
 		if m.interval {
-			cells = cells[:5]
+			cells = make([]string, 5)
 		}
 		if m.key == "" {
 			cells[0] = fmt.Sprint(v.first.Margins[at].Margin)

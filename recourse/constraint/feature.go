@@ -142,7 +142,8 @@ func (u *Feature) compileGroup(f *task.Feature) error {
 				fromMissing = append(fromMissing, to)
 			}
 		}
-		u.next = append(near, fromMissing)
+		near = append(near, fromMissing)
+		u.next = near
 		return nil
 	}
 	u.next = make([][]int, f.Width+1) // a missing value is no key of the table, so it stays missing
