@@ -155,7 +155,7 @@ func TestReadErrors(t *testing.T) {
 		},
 		"nothing usable": {"row," + columns + "\n0,30,40,0,Public,no\n", data, "none of 1 rows can be read"},
 		"no rows":        {"row," + columns + "\n", data, "the file has no data rows"},
-		"empty":          {"\n\n", data, "the header: EOF"},
+		"empty":          {"\n\n", data, "the file is empty"},
 	} {
 		_, err := Read(t.Context(), file(t, c.text), tk, c.data)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
