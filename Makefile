@@ -30,8 +30,8 @@ ort: ## fetch the pinned ONNX Runtime library into the cache, if it is not there
 
 test: ort ## run the tests (CFQ_REQUIRE_ORT=1: tests that need ONNX Runtime fail without it)
 	@$(GO) build -C $(TOOLS) -o ../../$(BUILD)/tools/ ./testlog
-	@$(GO) test -vet=off -json ./... | $(BUILD)/tools/testlog # make lint vets
-	@$(GO) -C $(TOOLS) test -vet=off -json ./... | $(BUILD)/tools/testlog
+	@GOGC=400 $(GO) test -vet=off -json ./... | $(BUILD)/tools/testlog # make lint vets
+	@GOGC=400 $(GO) -C $(TOOLS) test -vet=off -json ./... | $(BUILD)/tools/testlog
 
 long: ort ## the simulations of statistics that take minutes
 	CFQ_LONG=1 $(GO) test -timeout 60m ./eval ./eval/gate
