@@ -360,22 +360,6 @@ func newBootstrap(results []*Result) *bootstrap {
 	return b
 }
 
-// compare orders people by what is known of them; those who are equal can stand for each other.
-func (r *Record) compare(o *Record) int {
-	c := cmp.Or(cmp.Compare(r.Full, o.Full), cmp.Compare(r.Quant, o.Quant))
-	for i := 0; c == 0 && i < len(r.Steps); i++ {
-		s, t := &r.Steps[i], &o.Steps[i]
-		c = cmp.Or(s.Full.compare(&t.Full), s.Quant.compare(&t.Quant), cmp.Compare(s.DirSim, t.DirSim),
-			cmp.Compare(s.Overlap, t.Overlap))
-	}
-	return c
-}
-
-func (p *Promise) compare(o *Promise) int {
-	return cmp.Or(cmp.Compare(p.Status, o.Status), cmp.Compare(p.Cost, o.Cost), cmp.Compare(p.Own, o.Own),
-		cmp.Compare(p.Other, o.Other))
-}
-
 // pairedTest makes the statistics of two models of the people who count.
 func (k *comparedMetric) pairedTest(b *bootstrap, first, this *Result, at int) *pairedTest {
 	d := &pairedTest{least: minPeople}

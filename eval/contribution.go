@@ -13,9 +13,6 @@ type person struct {
 	s *Settings
 }
 
-// correct says that the margin decides as the outcome was.
-func (r *Record) correct(margin Float) bool { return approves(margin) == (r.Label == 1) }
-
 // indicator is the contribution of an event among those who are eligible for it.
 func indicator(event, eligible bool) (x, n float64) {
 	if !eligible {

@@ -1,6 +1,10 @@
 package eval
 
-import "cfq/recourse"
+import (
+	"cmp"
+
+	"cfq/recourse"
+)
 
 // Record is everything that was measured about one person. All metrics are
 // sums over records, so a slice of them (one subgroup, one bootstrap draw)
@@ -74,3 +78,41 @@ func (r *Record) reverse() bool { return r.Evaluated && !approves(r.Quant) }
 
 // mirrored says that g was asked what it can promise to the person.
 func (r *Record) mirrored(s *Settings) bool { return r.reverse() && !s.OneSided }
+
+// reaches says whether the model that gives the promise approves by the required margin. The comparison is
+// the solver's.
+func (p *Promise) reaches(t float64) bool { return approves(p.Own) && float32(p.Own) >= float32(t) }
+
+// same says that two promises have the same point.
+func (p *Promise) same(o *Promise) bool { return o.Made() && p.Own == o.Own && p.Cost == o.Cost }
+
+func (p *Promise) compare(o *Promise) int {
+	return cmp.Or(cmp.Compare(p.Status, o.Status), cmp.Compare(p.Cost, o.Cost), cmp.Compare(p.Own, o.Own),
+		cmp.Compare(p.Other, o.Other))
+}
+
+// promise is that of g or of f at a required margin; nil when there is none.
+func (r *Record) promise(at int, s *Settings, quant bool) *Promise {
+	p := &r.Steps[at].Full
+	if quant {
+		p = &r.Steps[at].Quant
+	}
+	if !r.Evaluated || !p.Made() || quant && !r.mirrored(s) {
+		return nil
+	}
+	return p
+}
+
+// compare orders people by what is known of them; those who are equal can stand for each other.
+func (r *Record) compare(o *Record) int {
+	c := cmp.Or(cmp.Compare(r.Full, o.Full), cmp.Compare(r.Quant, o.Quant))
+	for i := 0; c == 0 && i < len(r.Steps); i++ {
+		s, t := &r.Steps[i], &o.Steps[i]
+		c = cmp.Or(s.Full.compare(&t.Full), s.Quant.compare(&t.Quant), cmp.Compare(s.DirSim, t.DirSim),
+			cmp.Compare(s.Overlap, t.Overlap))
+	}
+	return c
+}
+
+// correct says that the margin decides as the outcome was.
+func (r *Record) correct(margin Float) bool { return approves(margin) == (r.Label == 1) }

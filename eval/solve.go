@@ -316,7 +316,3 @@ func (s *Solution) inputs(todo []int) []float32 {
 	}
 	return x
 }
-
-// reaches says whether the model that gives the promise approves by the required margin. The comparison is
-// the solver's.
-func (p *Promise) reaches(t float64) bool { return approves(p.Own) && float32(p.Own) >= float32(t) }

@@ -334,9 +334,6 @@ func (ws *doubts) solver(r *Result, name string, of func(r *Record, i int) *Prom
 	}
 }
 
-// same says that two promises have the same point.
-func (p *Promise) same(o *Promise) bool { return o.Made() && p.Own == o.Own && p.Cost == o.Cost }
-
 // statistics says which statistics of r are doubtful.
 func (ws *doubts) statistics(r *Result) {
 	warn := ws.add

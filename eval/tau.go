@@ -202,18 +202,6 @@ func (c curve) tau(confidence float64, least int) Tau {
 	return t
 }
 
-// promise is that of g or of f at a required margin; nil when there is none.
-func (r *Record) promise(at int, s *Settings, quant bool) *Promise {
-	p := &r.Steps[at].Full
-	if quant {
-		p = &r.Steps[at].Quant
-	}
-	if !r.Evaluated || !p.Made() || quant && !r.mirrored(s) {
-		return nil
-	}
-	return p
-}
-
 // promises lists those of g or of f at each required margin, and the positions of their people in rows.
 func promises(records []Record, rows []int, s *Settings, quant bool) (made [][]Promise, people [][]int) {
 	made, people = make([][]Promise, len(s.Margins)), make([][]int, len(s.Margins))
