@@ -35,7 +35,13 @@ type judge struct {
 
 // check returns the findings of one check, for each of its limits and groups.
 func (j *judge) check(c *Check) []Finding {
-	m, _ := eval.MetricBy(c.Metric)
+	m, ok := eval.MetricBy(c.Metric)
+	if !ok || len(c.limits()) == 0 { // of a gate that Check refuses: what cannot be measured does not pass
+		s := &subject{Metric: &eval.Metric{Key: c.Metric, Name: c.Metric}, check: c}
+		f := s.inconclusive(s.finding(), "unknown metric, or no limit")
+		f.Limit = ""
+		return []Finding{f}
+	}
 	var all []Finding
 	for _, l := range c.limits() {
 		s := &subject{&m, c, l, c.margin(&j.Gate), j.Confidence}

@@ -95,7 +95,7 @@ func (r *Report) conclude() {
 	blocks := false
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		blocks = blocks || f.Severity == Blocks
+		blocks = blocks || f.Severity != Warns
 		if f.OK() {
 			continue
 		}

@@ -262,3 +262,19 @@ func summarize(records []eval.Record, s eval.Settings, file eval.DataFile) *eval
 	}
 	return r
 }
+
+// A gate that Check refuses does not pass when it is judged all the same.
+func TestNothingPassesUnchecked(t *testing.T) {
+	t.Parallel()
+	r := broken(0, 1000)
+	for name, c := range map[string]Check{
+		"unknown metric":   {Metric: "vdd", Max: ptr(0.01)},
+		"no limit":         {Metric: "vd"},
+		"unknown severity": {Metric: "vd", Min: ptr(0.5), Severity: "fatal"},
+	} {
+		report := Judge(&Gate{Checks: []Check{c}}, r, r, noon)
+		if report.Verdict == Pass || len(report.Findings) != 1 || report.Findings[0].Why == "" || len(report.Notes) != 0 {
+			t.Errorf("%s: %+v", name, report)
+		}
+	}
+}
