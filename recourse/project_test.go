@@ -3,6 +3,7 @@ package recourse
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -414,6 +415,18 @@ func TestProjectTies(t *testing.T) {
 		want := tt.want
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %v becomes %v, want %v", tt.name, tt.delta, got, want)
+		}
+	}
+}
+
+func TestCheckLengths(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	a := compile(t, smallTask(rng, 0))
+	right, short := make([]float32, a.Dim()), make([]float32, a.Dim()-1)
+	for _, v := range [][2][]float32{{right, short}, {short, right}, {right, nil}, {append(right, 0), append(right, 0)}} {
+		if a.Check(v[0], v[1]) == nil {
+			t.Errorf("%d inputs and %d are accepted", len(v[0]), len(v[1]))
 		}
 	}
 }

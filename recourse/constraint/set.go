@@ -547,8 +547,12 @@ func (a *Set) smallest(x, d []float32, b *relation) (pick *Feature) {
 	return pick
 }
 
-// Check returns nil when delta is a feasible action for the person x, and otherwise the Violations, joined.
+// Check returns nil when delta is a feasible action for the person x, and otherwise the Violations, joined; errors.As
+// finds the first.
 func (a *Set) Check(x, delta []float32) error {
+	if len(x) != a.dim || len(delta) != a.dim {
+		return fmt.Errorf("person has %d inputs and action %d, want %d", len(x), len(delta), a.dim)
+	}
 	var errs []error
 	for _, v := range a.Violations(x, delta) {
 		errs = append(errs, v)
