@@ -227,6 +227,10 @@ func (s *sweep) method(ctx context.Context, points []SweepPoint) (err error) {
 		case same != nil:
 			p.Measured = same.Measured
 		}
+		if p.Unfit == "" && p.Measured == nil { // of a damaged log
+			return &InputError{fmt.Errorf("method %s, budget %v: the point of the earlier run has no measurement", p.Method,
+				p.Budget)}
+		}
 	}
 	return nil
 }

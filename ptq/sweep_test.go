@@ -142,6 +142,21 @@ func TestSweepResumes(t *testing.T) {
 	}
 }
 
+// Points that a damaged log holds are an error.
+func TestSweepOfDamagedPoints(t *testing.T) {
+	t.Parallel()
+	m, tk, train, test, o := sweepLoans(t)
+	o.Methods, o.Budgets = o.Methods[:1], o.Budgets[:1]
+	for _, p := range []ptq.SweepPoint{{}, {Same: 2}} {
+		p.Method, p.Budget = o.Methods[0], o.Budgets[0]
+		o.Done = []ptq.SweepPoint{p}
+		_, err := ptq.Sweep(t.Context(), loaded(t, m), tk, train, test, o)
+		if input := (*ptq.InputError)(nil); !errors.As(err, &input) || !strings.Contains(err.Error(), "no measurement") {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
+}
+
 // A budget that a method does not fit is a point that says what quantizing says, between others that are
 // as without it; it is not tried again, and alone it is an error.
 func TestSweepUnfit(t *testing.T) {
