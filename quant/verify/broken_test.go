@@ -76,6 +76,12 @@ func TestBroken(t *testing.T) {
 			m.Graph.Inits = append(m.Graph.Inits, graph.FromFloats("wrong", []float32{1, 1}, 2))
 			d.Inputs[1] = "wrong"
 		}},
+		{"a bias in much larger units", "rounding explains at most", func(m *graph.Model, _ *verify.Options) {
+			d := m.Graph.Producers()[m.Graph.Producers()["last_out"].Inputs[2]]
+			m.Graph.Inits = append(m.Graph.Inits, graph.FromFloats("wrong", []float32{1000, 1000}, 2))
+			d.Inputs[1] = "wrong"
+			m.Graph.Outputs = append(m.Graph.Outputs, graph.Value{Name: "last_out", DType: graph.Float})
+		}},
 		{"a layer that is not there", `layer "third" is not in the graph`, func(_ *graph.Model, o *verify.Options) {
 			o.Plan = &quant.Plan{Layers: []quant.Layer{{Node: "third"}}}
 		}},
