@@ -390,13 +390,19 @@ func (s *Stress) divide(people *task.People) (in, out []int, err error) {
 	if s.kind == outcomeStress {
 		return withOutcome(people)
 	}
-	g, err := attribute(people.Subgroups, s.feature)
+	feature, value := s.feature, s.value
+	for _, g := range people.Subgroups { // the name, too, may hold the sign between the two
+		if v, ok := strings.CutPrefix(s.feature+"="+s.value, g.Feature+"="); ok && slices.Contains(g.Values, v) {
+			feature, value = g.Feature, v
+		}
+	}
+	g, err := attribute(people.Subgroups, feature)
 	if err != nil {
 		return nil, nil, err
 	}
-	code := slices.Index(g.Values, s.value)
+	code := slices.Index(g.Values, value)
 	if code < 0 {
-		return nil, nil, fmt.Errorf("%q is no value of %s%s", s.value, s.feature, message.DidYouMean(s.value, g.Values))
+		return nil, nil, fmt.Errorf("%q is no value of %s%s", value, feature, message.DidYouMean(value, g.Values))
 	}
 	for i, c := range g.Codes {
 		if int(c) == code {

@@ -416,3 +416,21 @@ func TestStressErrors(t *testing.T) {
 		t.Error("the zero Stress is taken")
 	}
 }
+
+// Columns of an encoded file are called after a feature and its value.
+func TestMixOfNamesWithSigns(t *testing.T) {
+	t.Parallel()
+	people := &task.People{N: 3, Subgroups: []task.Subgroup{
+		{Feature: "sex", Values: []string{"Male", "Female"}, Codes: []int32{0, 0, 1}},
+		{Feature: "sex=Male", Values: []string{"0", "1"}, Codes: []int32{1, 1, 0}},
+	}}
+	for spec, want := range map[string]int{"mix:sex=Male=1:0.5": 2, "mix:sex=Male=0:0.5": 1, "mix:sex=Female:0.5": 1} {
+		s, err := ParseStress(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in, _, err := s.divide(people); err != nil || len(in) != want {
+			t.Errorf("%s: %d people, want %d: %v", spec, len(in), want, err)
+		}
+	}
+}

@@ -1,8 +1,8 @@
 // Package task describes the decision that people face: how the columns of a data file become the model's inputs, which
 // outcome is the favourable one, what people can change and at what cost.
 //
-// In goes a task file (YAML or JSON, see Parse) and a data file (delimited text, see Read). Out come a Task whose every
-// reference is resolved, and People, the rows as the model sees them.
+// In goes a task file (YAML or JSON, see Parse) and a data file (delimited text or Parquet, see Read). Out come a Task
+// whose every reference is resolved, and People, the rows as the model sees them.
 //
 // Invariant: nothing is dropped in silence. Every mistake of a task file is reported with its place, and every row of a
 // data file is encoded, or counted as failed with its line and reason, as filtered or as excluded.
