@@ -314,8 +314,8 @@ func planError(line int, format string, a ...any) error {
 	return &PlanError{Line: line, Msg: fmt.Sprintf(format, a...)}
 }
 
-// UnmarshalPlan reads a plan file. The error, a [*PlanError], names the first key that is unknown, or the first value
-// of a wrong type. Whether the values fit a model is checked by [PlanFile.Plan].
+// UnmarshalPlan reads a plan file. The error, a [*PlanError], names the first key that is unknown or given twice, or
+// the first value that is null or of a wrong type. Whether the values fit a model is checked by [PlanFile.Plan].
 func UnmarshalPlan(data []byte) (*PlanFile, error) {
 	f := &PlanFile{Layers: []PlanLayer{}}
 	err := f.read(&planText{data: data})
@@ -334,6 +334,9 @@ func (f *PlanFile) read(t *planText) error {
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(t.data, &json.RawMessage{}); errors.As(err, &syntax) {
 		return t.fail(max(0, int(syntax.Offset)-1), "this is not JSON: %v", err)
+	}
+	if err := t.check(json.NewDecoder(bytes.NewReader(t.data))); err != nil {
+		return err
 	}
 	if _, err := t.decode(t.data, &file); err != nil {
 		return err
@@ -371,6 +374,32 @@ func (f *PlanFile) read(t *planText) error {
 type planText struct {
 	data     []byte
 	at, line int // line is from 0
+}
+
+// check refuses what encoding/json passes over in the next value of d: keys given twice, of which the last would count,
+// and null, which would count as a key that is left out.
+func (t *planText) check(d *json.Decoder) error {
+	begin, err := d.Token()
+	switch begin {
+	case nil:
+		return t.fail(int(d.InputOffset())-len("null"), "null is not a value of a plan")
+	case json.Delim('{'), json.Delim('['):
+		keys := map[json.Token]bool{}
+		for d.More() {
+			if begin == json.Delim('{') {
+				key, _ := d.Token() // the text is JSON
+				if keys[key] {
+					return t.fail(int(d.InputOffset())-len(fmt.Sprintf("%q", key)), "duplicate key %q", key)
+				}
+				keys[key] = true
+			}
+			if err := t.check(d); err != nil {
+				return err
+			}
+		}
+		_, err = d.Token()
+	}
+	return err
 }
 
 // decode decodes the next part of the text, and returns its line.

@@ -287,6 +287,8 @@ func TestPlanFileMistakes(t *testing.T) {
 			"unknown key", `"bias": 1,`, `"bais": 1,`,
 			`line 11, column 24: unknown key "bais": want one of bias, bits, codes, scale`,
 		},
+		{"key twice", `"bias": 1,`, `"bias": 1, "bias": 2,`, `line 11, column 35: duplicate key "bias"`},
+		{"null", `"bias": 1,`, `"bias": null,`, `line 11, column 32: null is not a value of a plan`},
 		{"recipe", `"ptq"`, `7`, `line 4, column 24: recipe: got number, want a text`},
 		{"width", `"bits": 2`, `"bits": 5`, `line 11: layer "last", row 0: 5-bit weights are not supported`},
 		{"code range", `"1111"`, `"1131"`, `line 12: layer "last", row 1: code 2: "3" is 3, outside -2..1`},
