@@ -43,7 +43,7 @@ type variable struct {
 type option struct {
 	id   int // of Feature.AllOptions; stay for no change
 	cost float64
-	coef []float64 // what it adds to each row of a problem
+	coef []float64
 }
 
 const stay = -1

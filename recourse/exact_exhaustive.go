@@ -30,7 +30,7 @@ func (e *exactSearch) enumerate(c *catalogue) error {
 		for n := min(max(looked/2, least), most, e.o.MaxPoints+1-looked); n > 0 && c.open.Len() > 0; n-- {
 			looked++
 			points = append(points, c.x...)
-			if !c.publish(c.next(), points[len(points)-dim:], d) {
+			if !c.action(c.next(), points[len(points)-dim:], d) {
 				points = points[:len(points)-dim]
 			}
 		}
@@ -72,7 +72,14 @@ type catalogue struct {
 // featureOptions are a feature's options by ascending cost.
 type featureOptions struct {
 	feature *constraint.Feature
-	options []option
+	options []gridOption
+}
+
+// gridOption is one option of a feature.
+type gridOption struct {
+	id    int
+	cost  float64   // parts that add up
+	value []float32 // of the inputs as they are written in raw units
 }
 
 // bundle is an action: the options of its base and one more, of no earlier feature than those.
@@ -91,14 +98,17 @@ func (v *bundle) before(w *bundle) bool {
 // ones are listed: no others can be among the cheapest most actions.
 func newCatalogue(a *constraint.Set, i int, x []float32, most int) *catalogue {
 	c := &catalogue{a: a, i: i, x: x, limit: a.Limit()}
-	d := make([]float32, a.Dim())
+	d, point := make([]float32, a.Dim()), make([]float32, a.Dim())
 	for _, u := range a.Free() {
 		s := featureOptions{feature: u}
 		for _, id := range u.AllOptions(x, most) {
 			u.Set(x, d, id)
-			s.options = append(s.options, option{id: id, cost: a.Norm().Term(u, x, d)})
+			a.Publish(point, x, d, nil, 0)
+			value := slices.Clone(point[u.First : u.First+u.Width])
+			s.options = append(s.options, gridOption{id, a.Norm().Term(u, x, d), value})
+			clear(d[u.First : u.First+u.Width])
 		}
-		slices.SortStableFunc(s.options, func(p, q option) int { return cmp.Compare(p.cost, q.cost) })
+		slices.SortStableFunc(s.options, func(p, q gridOption) int { return cmp.Compare(p.cost, q.cost) })
 		if len(s.options) > 0 {
 			c.options = append(c.options, s)
 		}
@@ -156,17 +166,23 @@ func (c *catalogue) next() *bundle {
 	return v
 }
 
-// publish sets point to the person after the action, as it is written in raw units, and says whether that is
+// action sets point to the person after the action, as it is written in raw units, and says whether that is
 // feasible. d is scratch.
-func (c *catalogue) publish(v *bundle, point, d []float32) bool {
+func (c *catalogue) action(v *bundle, point, d []float32) bool {
+	a := c.a
 	clear(d)
 	for k, n := range v.picks {
-		if n > 0 {
-			c.options[k].feature.Set(c.x, d, c.options[k].options[n-1].id)
+		if n == 0 {
+			continue
 		}
+		u, o := c.options[k].feature, &c.options[k].options[n-1]
+		copy(point[u.First:], o.value)
+		u.Set(c.x, d, o.id)
 	}
-	c.a.Propagate(c.x, d)
-	c.a.Publish(point, c.x, d, nil, 0)
+	if a.HasLinks() {
+		a.Propagate(c.x, d)
+		a.Publish(point, c.x, d, nil, 0)
+	}
 	constraint.Difference(d, c.x, point)
-	return c.a.Consistent(c.x, d)
+	return a.Consistent(c.x, d)
 }

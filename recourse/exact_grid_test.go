@@ -61,7 +61,7 @@ func TestCatalogue(t *testing.T) {
 			slices.Sort(costs)
 			var s featureOptions
 			for _, v := range costs {
-				s.options = append(s.options, option{cost: v})
+				s.options = append(s.options, gridOption{cost: v})
 			}
 			c.options = append(c.options, s)
 			for k := 4; k > 0; k-- {

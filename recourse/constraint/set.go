@@ -115,6 +115,9 @@ func (a *Set) HasRules() bool {
 	return slices.ContainsFunc(a.relations, func(r relation) bool { return r.kind == Relation })
 }
 
+// HasLinks reports whether some features follow others.
+func (a *Set) HasLinks() bool { return len(a.links) > 0 }
+
 // HasOverrides reports whether single people have constraints of their own.
 func (a *Set) HasOverrides() bool { return len(a.own) > 0 }
 
