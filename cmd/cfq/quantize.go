@@ -22,6 +22,7 @@ import (
 	"cfq/internal/message"
 	"cfq/ptq"
 	"cfq/quant"
+	"cfq/quant/qdq"
 	"cfq/task"
 )
 
@@ -259,6 +260,14 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	group(fs, "Where it runs", func(fs *pflag.FlagSet) {
 		fs.StringVar(&f.o.Runtime, "target-ort", "",
 			"the oldest ONNX Runtime `version` that must read the file, as in 1.22; else 1.24")
+		var releases []string
+		for _, r := range qdq.Runtimes() {
+			releases = append(releases, r.Version)
+		}
+		cli.Require(fs, "target-ort", message.Or(releases), func() bool {
+			_, err := qdq.RuntimeOf(f.o.Runtime)
+			return err == nil
+		})
 		fs.BoolVar(&f.o.Reduced, "reduced-range", false, "8-bit weights in 7 bits: the same results on CPUs without VNNI")
 	})
 }
