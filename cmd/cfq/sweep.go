@@ -82,8 +82,10 @@ With other inputs or options that is an error, not a mixture.`,
 			fs.StringVarP(&f.out, "output", "o", "", "the `folder` for the results")
 			fs.StringSliceVar(&f.methods, "methods", nil,
 				"`names` of methods, separated by commas: "+strings.Join(ptq.MethodNames(), ", ")+"; else all")
-			cli.Require(fs, "methods", message.Or(ptq.MethodNames()), func() bool {
-				return !slices.ContainsFunc(f.methods, func(m string) bool { return !slices.Contains(ptq.MethodNames(), m) })
+			cli.Require(fs, "methods", message.Or(ptq.MethodNames())+", each once", func() bool {
+				once := slices.Compact(slices.Sorted(slices.Values(f.methods)))
+				known := func(m string) bool { return slices.Contains(ptq.MethodNames(), m) }
+				return len(once) == len(f.methods) && !slices.ContainsFunc(once, func(m string) bool { return !known(m) })
 			})
 			fs.Var(&f.budgets, "budgets", "mean `bits` per weight, 2 to 8, separated by commas; else 2,2.5,3,3.5,4,5,6,8")
 			cli.Require(fs, "budgets", "2 to 8 bits per weight", func() bool {
