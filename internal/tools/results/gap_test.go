@@ -15,7 +15,7 @@ import (
 // and finds an action for as many people but for half a percent.
 func TestGap(t *testing.T) {
 	orttest.Need(t)
-	o := settings{shared: realdata.Dir(t), sample: 300, workers: 2}
+	o := settings{shared: realdata.Dir(t), sample: 120, workers: 2}
 	realdata.Dir(t, "models", "compas", "mlp2-s0.onnx")
 	t.Chdir("../../..")
 	for _, r := range gapRows() {
