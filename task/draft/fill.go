@@ -26,6 +26,7 @@ import (
 func Fill(ctx context.Context, name string, text []byte, path string, ro task.ReadOptions, e *Encoding) (*Draft,
 	error,
 ) {
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	f, err := parseGaps(name, text)
 	if err != nil {
 		return nil, err
@@ -89,7 +90,7 @@ type entry struct{ key, value string }
 
 // parseGaps reads a task file. Bounds may be percentiles of quantiles that are to be filled in.
 func parseGaps(name string, text []byte) (*gaps, error) {
-	text = bytes.TrimPrefix(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), []byte("\xef\xbb\xbf"))
+	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 	f := &gaps{}
 	if json.Valid(text) {
 		f.quote = `"`
