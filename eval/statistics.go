@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
-	"sort"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -169,7 +168,7 @@ func quantileOf(xs []float64, q, confidence float64) Estimate {
 		e.Lo = e.Value
 		return e
 	}
-	lo, hi := orderRanks(n, q, (1-confidence)/2)
+	lo, hi := statistics.OrderRanks(n, q, (1-confidence)/2)
 	if lo >= 1 {
 		e.Lo = Float(s[lo-1])
 	}
@@ -177,24 +176,6 @@ func quantileOf(xs []float64, q, confidence float64) Estimate {
 		e.Hi = Float(s[hi-1])
 	}
 	return e
-}
-
-// orderRanks returns the ranks (1 to n, 0 and n+1 where there is none) of the order statistics that the
-// q-quantile of the population lies below and above with probability of at most side each: of n numbers, k
-// below the quantile are binomial.
-func orderRanks(n int, q, side float64) (lo, hi int) {
-	b := distuv.Binomial{N: float64(n), P: q}
-	// The quantile lies below the lo-th number when fewer than lo are below it.
-	at := func(k int) bool { return b.CDF(float64(k)) <= side }
-	lo = searchLast(n, func(k int) bool { return at(k - 1) })
-	// It lies above the hi-th one when at least hi are below it.
-	hi = n + 1 - searchLast(n, func(k int) bool { return b.Survival(float64(n-k)) <= side })
-	return lo, hi
-}
-
-// searchLast returns the largest k of 1..n for which ok, which holds up to some k, is true; 0 when there is none.
-func searchLast(n int, ok func(k int) bool) int {
-	return sort.Search(n, func(i int) bool { return !ok(i + 1) })
 }
 
 // dropOf estimates the difference (b-c)/n of two shares of the same n people, b and c being those who count

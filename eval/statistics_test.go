@@ -90,50 +90,6 @@ func TestEstimatesOfLittle(t *testing.T) {
 	}
 }
 
-// The ranks of the 95 % interval of a median as tables of nonparametric statistics give them.
-func TestMedianRanksAsPublished(t *testing.T) {
-	t.Parallel()
-	for _, c := range [][3]int{
-		{5, 0, 6},
-		{6, 1, 6},
-		{8, 1, 8},
-		{9, 2, 8},
-		{10, 2, 9},
-		{12, 3, 10},
-		{15, 4, 12},
-		{20, 6, 15},
-		{25, 8, 18},
-		{30, 10, 21},
-		{50, 18, 33},
-		{100, 40, 61},
-	} {
-		if lo, hi := orderRanks(c[0], 0.5, 0.025); lo != c[1] || hi != c[2] {
-			t.Errorf("%d numbers: ranks %d and %d, want %d and %d", c[0], lo, hi, c[1], c[2])
-		}
-	}
-}
-
-// The ranks are the innermost ones whose binomial sums allow it.
-func TestRanksByCounting(t *testing.T) {
-	t.Parallel()
-	for _, q := range []float64{0.05, 0.25, 0.5, 0.9, 0.95, 0.99} {
-		for _, side := range []float64{0.05, 0.025, 0.005} {
-			for n := 1; n <= 130; n++ {
-				lo, hi := orderRanks(n, q, side)
-				// The quantile lies below the k-th number when at most k-1 of the n are below it, above when at least k are.
-				below := func(k int) float64 { return tail(n, q, 0, k-1) }
-				above := func(k int) float64 { return tail(n, q, k, n) }
-				if lo < 0 || lo > n || lo > 0 && below(lo) > side+1e-9 || lo < n && below(lo+1) < side-1e-9 {
-					t.Fatalf("n = %d, q = %v, side %v: lower rank %d", n, q, side, lo)
-				}
-				if hi < 1 || hi > n+1 || hi <= n && above(hi) > side+1e-9 || hi > 1 && above(hi-1) < side-1e-9 {
-					t.Fatalf("n = %d, q = %v, side %v: upper rank %d", n, q, side, hi)
-				}
-			}
-		}
-	}
-}
-
 func TestDropByHand(t *testing.T) {
 	t.Parallel()
 	// Nobody counts in one alone: either share is 0, of which the exact bound at 1 - 0.05/4 is 1 - 0.0125^(1/n).
@@ -199,16 +155,4 @@ func TestPace(t *testing.T) {
 	if p := NewPace(256, full[:3], quant[:3], 0.95).Throughput; p.Lo != 0 || p.Hi.Defined() || !p.Value.Defined() {
 		t.Errorf("of three runs: %+v", p)
 	}
-}
-
-// tail sums the binomial probabilities of from..to.
-func tail(n int, p float64, from, to int) float64 {
-	var s float64
-	for k := from; k <= to; k++ {
-		a, _ := math.Lgamma(float64(n + 1))
-		b, _ := math.Lgamma(float64(k + 1))
-		c, _ := math.Lgamma(float64(n - k + 1))
-		s += math.Exp(a - b - c + float64(k)*math.Log(p) + float64(n-k)*math.Log1p(-p))
-	}
-	return s
 }

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 
 	"gonum.org/v1/gonum/stat/combin"
 	"gonum.org/v1/gonum/stat/distuv"
@@ -39,6 +40,24 @@ func Quantile(xs []float64, q float64) float64 {
 	// The slack keeps a product such as 0.99*100 that rounding has put above 99 at rank 99.
 	rank := int(math.Ceil(q*float64(len(s)) - 1e-9))
 	return s[min(max(rank, 1), len(s))-1]
+}
+
+// OrderRanks returns the ranks (1 to n, 0 and n+1 where there is none) of the order statistics that the
+// q-quantile of the population lies below and above with probability of at most side each: of n numbers, k
+// below the quantile are binomial.
+func OrderRanks(n int, q, side float64) (lo, hi int) {
+	b := distuv.Binomial{N: float64(n), P: q}
+	// The quantile lies below the lo-th number when fewer than lo are below it.
+	at := func(k int) bool { return b.CDF(float64(k)) <= side }
+	lo = searchLast(n, func(k int) bool { return at(k - 1) })
+	// It lies above the hi-th one when at least hi are below it.
+	hi = n + 1 - searchLast(n, func(k int) bool { return b.Survival(float64(n-k)) <= side })
+	return lo, hi
+}
+
+// searchLast returns the largest k of 1..n for which ok, which holds up to some k, is true; 0 when there is none.
+func searchLast(n int, ok func(k int) bool) int {
+	return sort.Search(n, func(i int) bool { return !ok(i + 1) })
 }
 
 // Wilson returns the score interval of a proportion: k successes of n trials

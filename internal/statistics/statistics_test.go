@@ -289,3 +289,78 @@ func near(t *testing.T, what string, got, want, tol float64) {
 		t.Errorf("%s: %v, want %v (within %v)", what, got, want, tol)
 	}
 }
+
+// The one-sided exact bounds never cover less than they say: all outcomes are counted. The worst shares lie
+// just beyond a bound.
+func TestClopperPearsonCoverage(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 2, 7, 30, 150} {
+		for _, conf := range []float64{0.9, 0.95, 0.995} {
+			var upper, lower, shares []float64
+			for k := range n + 1 {
+				u, l := ClopperPearsonUpper(k, n, conf), ClopperPearsonLower(k, n, conf)
+				upper, lower = append(upper, u), append(lower, l)
+				shares = append(shares, min(1-1e-12, u*(1+1e-9)), max(1e-12, l*(1-1e-9)), (float64(k)+0.5)/float64(n+1))
+			}
+			for _, p := range shares {
+				var above, below float64
+				for k := range n + 1 {
+					chance := tail(n, p, k, k)
+					if p <= upper[k] {
+						above += chance
+					}
+					if p >= lower[k] {
+						below += chance
+					}
+				}
+				if above < conf-1e-6 || below < conf-1e-6 {
+					t.Fatalf("n = %d, p = %v: the bounds at %v cover %v and %v", n, p, conf, above, below)
+				}
+			}
+		}
+	}
+}
+
+// The ranks of the 95 % interval of a median as tables of nonparametric statistics give them.
+func TestMedianRanksAsPublished(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][3]int{
+		{5, 0, 6},
+		{6, 1, 6},
+		{8, 1, 8},
+		{9, 2, 8},
+		{10, 2, 9},
+		{12, 3, 10},
+		{15, 4, 12},
+		{20, 6, 15},
+		{25, 8, 18},
+		{30, 10, 21},
+		{50, 18, 33},
+		{100, 40, 61},
+	} {
+		if lo, hi := OrderRanks(c[0], 0.5, 0.025); lo != c[1] || hi != c[2] {
+			t.Errorf("%d numbers: ranks %d and %d, want %d and %d", c[0], lo, hi, c[1], c[2])
+		}
+	}
+}
+
+// The ranks are the innermost ones whose binomial sums allow it.
+func TestRanksByCounting(t *testing.T) {
+	t.Parallel()
+	for _, q := range []float64{0.05, 0.25, 0.5, 0.9, 0.95, 0.99} {
+		for _, side := range []float64{0.05, 0.025, 0.005} {
+			for n := 1; n <= 130; n++ {
+				lo, hi := OrderRanks(n, q, side)
+				// The quantile lies below the k-th number when at most k-1 of the n are below it, above when at least k are.
+				below := func(k int) float64 { return tail(n, q, 0, k-1) }
+				above := func(k int) float64 { return tail(n, q, k, n) }
+				if lo < 0 || lo > n || lo > 0 && below(lo) > side+1e-9 || lo < n && below(lo+1) < side-1e-9 {
+					t.Fatalf("n = %d, q = %v, side %v: lower rank %d", n, q, side, lo)
+				}
+				if hi < 1 || hi > n+1 || hi <= n && above(hi) > side+1e-9 || hi > 1 && above(hi-1) < side-1e-9 {
+					t.Fatalf("n = %d, q = %v, side %v: upper rank %d", n, q, side, hi)
+				}
+			}
+		}
+	}
+}
