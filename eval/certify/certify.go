@@ -138,11 +138,12 @@ func (k *Certifier) Prove(ctx context.Context, points, half []float32, n int) ([
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for from := 0; from < n; from += chunk {
 		group.Go(func() error {
+			var s noiseSymbols
 			for i := from; i < min(from+chunk, n); i++ {
 				if err := run.Err(); err != nil {
 					return err
 				}
-				out[i], upper[i] = k.prove(points[i*dim:(i+1)*dim], half[i*dim:(i+1)*dim])
+				out[i], upper[i] = k.prove(&s, points[i*dim:(i+1)*dim], half[i*dim:(i+1)*dim])
 			}
 			return nil
 		})
@@ -176,8 +177,8 @@ func (k *Certifier) checkPoints(ctx context.Context, points []float32, proofs []
 }
 
 // prove bounds the margins in one box. upper bounds the quantized one from above.
-func (k *Certifier) prove(point, half []float32) (_ eval.Proof, upper float64) {
-	s := &noiseSymbols{}
+func (k *Certifier) prove(s *noiseSymbols, point, half []float32) (_ eval.Proof, upper float64) {
+	s.reset()
 	x := s.box(point, half)
 	inputs := s.symbols
 	full := pass{noiseSymbols: s, first: true}

@@ -709,7 +709,7 @@ func (k *compiler) compileDequantizer(_ context.Context, n *graph.Node, varying 
 }
 
 // ONNX Runtime does not always compute what the file says: between quantizers it rounds float weights, and it merges
-// quantizers. The methods of this file find the kernels that it runs, and refuse what it changes.
+// quantizers. The methods below find the kernels that it runs, and refuse what it changes.
 
 // kernel returns the node that ONNX Runtime runs for n, nil when it is not found. A MatMul and the Add behind
 // it become one Gemm.

@@ -50,12 +50,30 @@ func (z *zonotope) set(i int, v float64) {
 	z.c[i], z.own[i], z.lo[i], z.hi[i], z.mag[i] = v, 0, v, v, math.Abs(v)
 }
 
-// noiseSymbols counts the noise symbols of a box.
-type noiseSymbols struct{ symbols int }
+// noiseSymbols counts the noise symbols of a box, and has the memory of its zonotopes. It serves one box after the
+// other: a box takes thousands of small slices, and there is one for each person.
+type noiseSymbols struct {
+	symbols     int
+	block, free []float64 // free is the end of block
+}
+
+func (s *noiseSymbols) reset() { s.symbols, s.free = 0, s.block }
+
+// floats returns n zeros. What an earlier block lent out stays valid until the reset.
+func (s *noiseSymbols) floats(n int) []float64 {
+	if n > len(s.free) {
+		s.block = make([]float64, max(n, 2*len(s.block)))
+		s.free = s.block
+	}
+	v := s.free[:n:n]
+	s.free = s.free[n:]
+	clear(v)
+	return v
+}
 
 // newZonotope returns one of n numbers and k symbols, all zero and without bounds.
-func newZonotope(n, k int) *zonotope {
-	all := make([]float64, n*(k+5))
+func (s *noiseSymbols) newZonotope(n, k int) *zonotope {
+	all := s.floats(n * (k + 5))
 	next := func(size int) []float64 {
 		v := all[:size:size]
 		all = all[size:]
@@ -75,7 +93,7 @@ func (s *noiseSymbols) box(point, half []float32) *zonotope {
 			s.symbols++
 		}
 	}
-	z := newZonotope(len(point), s.symbols)
+	z := s.newZonotope(len(point), s.symbols)
 	at := 0
 	for i, p := range point {
 		z.set(i, float64(p))
@@ -108,7 +126,7 @@ func (s *noiseSymbols) addSymbols(z *zonotope, extra []float64) *zonotope {
 	s.symbols += len(which)
 	wide := *z
 	wide.k = s.symbols
-	wide.a = make([]float64, len(z.c)*wide.k)
+	wide.a = s.floats(len(z.c) * wide.k)
 	for i := range z.c {
 		copy(wide.row(i), z.row(i))
 	}
@@ -188,7 +206,7 @@ func (d *linear) run(p *pass) {
 			k = max(k, p.values[t.slot].k)
 		}
 	}
-	y := newZonotope(len(d.numbers), k)
+	y := p.newZonotope(len(d.numbers), k)
 	for i, n := range d.numbers {
 		y.set(i, n.b)
 		y.mag[i] = n.size
@@ -235,9 +253,9 @@ func (d *dense) run(p *pass) {
 		p.symbols += len(follow)
 		k = p.symbols
 	}
-	y := newZonotope(d.rows, k)
+	y := p.newZonotope(d.rows, k)
 	var nonzero, uncertain []int                                 // of x: not 0, with symbols
-	reach, loose := make([]float64, d.cols), slices.Clone(x.own) // loose: own errors that get no symbol
+	reach, loose := p.floats(d.cols), slices.Clone(x.own) // loose: own errors that get no symbol
 	for _, j := range follow {
 		loose[j] = 0
 	}
@@ -310,7 +328,7 @@ type quantize struct {
 
 func (d *quantize) run(p *pass) {
 	x := p.values[d.in]
-	y := newZonotope(len(x.c), x.k)
+	y := p.newZonotope(len(x.c), x.k)
 	for i := range x.c {
 		lo, hi := x.lo[i]/d.scale, x.hi[i]/d.scale
 		slack := quotientError*math.Max(math.Abs(lo), math.Abs(hi)) + underflow
@@ -486,8 +504,8 @@ func (d *activation) run(p *pass) {
 		fx, fy = p.full[d.twin.in], p.full[d.twin.out]
 		k = max(k, fx.k, fy.k)
 	}
-	y := newZonotope(len(x.c), k)
-	extra := make([]float64, len(x.c)) // errors of the relaxations
+	y := p.newZonotope(len(x.c), k)
+	extra := p.floats(len(x.c)) // errors of the relaxations
 	for i, f := range d.of {
 		lo, hi := x.lo[i], x.hi[i]
 		slope, from, to := f.relax(lo, hi)
