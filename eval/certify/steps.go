@@ -254,7 +254,7 @@ func (d *dense) run(p *pass) {
 		k = p.symbols
 	}
 	y := p.newZonotope(d.rows, k)
-	var nonzero, uncertain []int                                 // of x: not 0, with symbols
+	var nonzero, uncertain []int                          // of x: not 0, with symbols
 	reach, loose := p.floats(d.cols), slices.Clone(x.own) // loose: own errors that get no symbol
 	for _, j := range follow {
 		loose[j] = 0
