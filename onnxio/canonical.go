@@ -78,7 +78,6 @@ type rewriter struct {
 	names     *graph.Builder
 	retired   map[string]bool // initializers that a rewrite replaced: dropped when nothing else uses them
 	inits     map[string]*graph.Tensor
-	outputs   map[string]bool
 	producers map[string]*graph.Node
 	consumers map[string][]*graph.Node
 	types     autodiff.Types // as measured, or, when the model has not been run, as far as they follow from the file
@@ -87,10 +86,6 @@ type rewriter struct {
 // index recomputes the tables after the graph has changed.
 func (r *rewriter) index() {
 	r.inits = r.g.InitMap()
-	r.outputs = map[string]bool{}
-	for _, v := range r.g.Outputs {
-		r.outputs[v.Name] = true
-	}
 	r.producers, r.consumers = r.g.Producers(), r.g.Consumers()
 }
 
@@ -138,7 +133,7 @@ func (r *rewriter) constants() {
 	for _, n := range slices.Clone(r.g.Nodes) {
 		var t *graph.Tensor
 		switch {
-		case len(n.Outputs) != 1 || r.outputs[n.Outputs[0]]:
+		case len(n.Outputs) != 1 || r.g.IsOutput(n.Outputs[0]):
 			continue
 		case n.Is("Constant"):
 			t = n.Constant()
@@ -201,7 +196,7 @@ func (r *rewriter) passes(n *graph.Node) bool {
 	case "Identity":
 		return true
 	case "Dropout":
-		mask := len(n.Outputs) > 1 && n.Outputs[1] != "" && (len(r.consumers[n.Outputs[1]]) > 0 || r.outputs[n.Outputs[1]])
+		mask := len(n.Outputs) > 1 && n.Outputs[1] != "" && (len(r.consumers[n.Outputs[1]]) > 0 || r.g.IsOutput(n.Outputs[1]))
 		return !mask && r.isFalse(n.Input(2))
 	case "Flatten":
 		_, ok := r.width(n.Input(0))
@@ -240,9 +235,9 @@ func (r *rewriter) isFalse(name string) bool {
 // when n's output is an output of the model whose name no other node can take over.
 func (r *rewriter) bypass(n *graph.Node) bool {
 	in, out := n.Input(0), n.Outputs[0]
-	if r.outputs[out] {
+	if r.g.IsOutput(out) {
 		p := r.producers[in]
-		if p == nil || r.outputs[in] {
+		if p == nil || r.g.IsOutput(in) {
 			return false
 		}
 		for i, o := range p.Outputs {
@@ -396,7 +391,7 @@ func (r *rewriter) setLayer(n *graph.Node, w *graph.Tensor, wv, bv []float64) {
 func (r *rewriter) foldBack(n *graph.Node) bool {
 	for i, x := range n.Inputs {
 		g := r.producers[x]
-		if g == nil || len(r.consumers[x]) != 1 || r.outputs[x] {
+		if g == nil || len(r.consumers[x]) != 1 || r.g.IsOutput(x) {
 			continue
 		}
 		w, wv, bv := r.layer(g)
@@ -425,7 +420,7 @@ func (r *rewriter) foldBack(n *graph.Node) bool {
 // foldForward folds n, when it is not on the model's input, into the layers
 // that read it.
 func (r *rewriter) foldForward(n *graph.Node) bool {
-	if len(n.Outputs) == 0 || r.outputs[n.Outputs[0]] || len(r.consumers[n.Outputs[0]]) == 0 {
+	if len(n.Outputs) == 0 || r.g.IsOutput(n.Outputs[0]) || len(r.consumers[n.Outputs[0]]) == 0 {
 		return false
 	}
 	y := n.Outputs[0]
@@ -553,7 +548,7 @@ func (r *rewriter) pools() {
 		}
 		x, y := n.Input(0), n.Outputs[0]
 		conv, readers := r.producers[x], r.consumers[y]
-		if conv == nil || !conv.Is("Conv") || len(r.consumers[x]) != 1 || r.outputs[x] || r.outputs[y] ||
+		if conv == nil || !conv.Is("Conv") || len(r.consumers[x]) != 1 || r.g.IsOutput(x) || r.g.IsOutput(y) ||
 			len(readers) != 1 || !readers[0].Is("Relu") {
 			continue
 		}
@@ -587,7 +582,7 @@ func (r *rewriter) clean() {
 	}
 	gone := map[string]bool{}
 	r.g.Inits = slices.DeleteFunc(r.g.Inits, func(t *graph.Tensor) bool {
-		gone[t.Name] = r.retired[t.Name] && len(r.consumers[t.Name]) == 0 && !r.outputs[t.Name]
+		gone[t.Name] = r.retired[t.Name] && len(r.consumers[t.Name]) == 0 && !r.g.IsOutput(t.Name)
 		return gone[t.Name]
 	})
 	r.g.Inputs = slices.DeleteFunc(r.g.Inputs, func(v graph.Value) bool {

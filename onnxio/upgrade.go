@@ -268,8 +268,7 @@ func clip(u *upgrader, n *graph.Node) error {
 func boolMask(u *upgrader, n *graph.Node) error {
 	if len(n.Outputs) > 1 {
 		g, mask := u.names.G, n.Outputs[1]
-		isMask := func(v graph.Value) bool { return v.Name == mask }
-		if len(g.Consumers()[mask]) > 0 || slices.ContainsFunc(g.Outputs, isMask) {
+		if len(g.Consumers()[mask]) > 0 || g.IsOutput(mask) {
 			return errors.New("has a mask whose type changed and that is used")
 		}
 		n.Outputs = n.Outputs[:1]

@@ -135,7 +135,11 @@ func encoded[T number](name string, t DType, v []T, dims []int64) *Tensor {
 	return &Tensor{Name: name, DType: t, Dims: dims, Raw: raw}
 }
 
+// convert returns v itself where the types are the same.
 func convert[T, S number](v []S) []T {
+	if same, ok := any(v).([]T); ok {
+		return same
+	}
 	out := make([]T, len(v))
 	for i, x := range v {
 		out[i] = T(x)

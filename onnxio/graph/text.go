@@ -92,10 +92,12 @@ func (t *Tensor) text() string {
 	if v, err := t.Ints(); err == nil {
 		return s + " = " + list("%d", v)
 	}
-	switch v, _ := t.Doubles(); t.DType {
+	switch t.DType {
 	case Float:
-		return s + " = " + list("%v", convert[float32](v))
+		v, _ := t.Floats()
+		return s + " = " + list("%v", v)
 	case Double:
+		v, _ := t.Doubles()
 		return s + " = " + list("%v", v)
 	}
 	return s
