@@ -197,16 +197,10 @@ const passing = "DequantizeLinear Relu Clip Max Min Sigmoid Tanh Softmax MaxPool
 
 // numbers returns the elements of a constant, and a 0 for one that is absent or of no common type.
 func numbers(t *graph.Tensor) []float64 {
-	if t == nil {
-		return []float64{0}
+	if t != nil {
+		if v, err := t.Numbers(); err == nil && len(v) > 0 {
+			return v
+		}
 	}
-	if v, err := t.Doubles(); err == nil && len(v) > 0 {
-		return v
-	}
-	codes, _ := t.Ints()
-	out := make([]float64, max(1, len(codes)))
-	for i, c := range codes {
-		out[i] = float64(c)
-	}
-	return out
+	return []float64{0}
 }
