@@ -212,7 +212,10 @@ func (t *Task) resolve(names []string, unreadable func(column string) string) (*
 	for i := range t.Features {
 		raw[i] = t.Features[i].Column
 	}
-	lacks := func(column string) bool { return !slices.Contains(names, column) }
+	lacks := func(column string) bool {
+		_, has := at[column]
+		return !has
+	}
 	c.encoded = t.Encoded || slices.ContainsFunc(raw, lacks) && !slices.ContainsFunc(inputs, lacks)
 	var errs []error
 	need := func(to *[]int, column, by string) {

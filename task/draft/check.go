@@ -161,10 +161,16 @@ func (c *checker) rows() {
 // feature holds one feature against the data.
 func (c *checker) feature(f *task.Feature) error {
 	raw := newColumn(f.Name)
+	texts := map[float32]string{} // of inputs of width one: most values of a column come again
 	for row := range c.p.N {
-		field, err := f.Decode(c.p.X[row*c.p.Dim+f.Offset:][:f.Width])
-		if err != nil {
-			return fmt.Errorf("line %d: %w", c.p.Lines[row], err)
+		x := c.p.X[row*c.p.Dim+f.Offset:][:f.Width]
+		field, known := texts[x[0]]
+		if !known || f.Width > 1 {
+			var err error
+			if field, err = f.Decode(x); err != nil {
+				return fmt.Errorf("line %d: %w", c.p.Lines[row], err)
+			}
+			texts[x[0]] = field
 		}
 		raw.add(field)
 	}
