@@ -43,21 +43,22 @@ func Paragraph(w io.Writer, first, rest, text string) {
 // Grid is text in columns, aligned right except for those of Left.
 type Grid struct {
 	Left  map[int]bool
+	left  bool // all columns
 	rows  [][]string
 	notes map[int]string // behind a row, without a column: no column gets as wide as that
 }
 
 // NewLines returns a grid of which all columns are aligned left.
-func NewLines() *Grid {
-	g := &Grid{Left: map[int]bool{}}
-	for j := range 16 {
-		g.Left[j] = true
-	}
-	return g
-}
+func NewLines() *Grid { return &Grid{left: true} }
 
 // Add adds a row.
-func (g *Grid) Add(cells ...string) { g.rows = append(g.rows, cells) }
+func (g *Grid) Add(cells ...string) {
+	row := make([]string, len(cells))
+	for j, c := range cells {
+		row[j] = OneLine(c)
+	}
+	g.rows = append(g.rows, row)
+}
 
 // Line adds a row of a key and a value.
 func (g *Grid) Line(key, format string, args ...any) { g.Add(key, fmt.Sprintf(format, args...)) }
@@ -78,7 +79,7 @@ func (g *Grid) Write(w io.Writer, indent string) {
 			if j == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[j] = max(widths[j], utf8.RuneCountInString(OneLine(c)))
+			widths[j] = max(widths[j], utf8.RuneCountInString(c))
 		}
 	}
 	for i, r := range g.rows {
@@ -87,9 +88,8 @@ func (g *Grid) Write(w io.Writer, indent string) {
 			if j > 0 {
 				line += "  "
 			}
-			c = OneLine(c)
 			pad := strings.Repeat(" ", widths[j]-utf8.RuneCountInString(c))
-			if g.Left[j] {
+			if g.left || g.Left[j] {
 				line += c + pad
 			} else {
 				line += pad + c
