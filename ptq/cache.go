@@ -70,8 +70,9 @@ func kept[T any](p *prepared, stage, settings string, rows []float32, compute fu
 		return result, err
 	}
 	var b bytes.Buffer
-	err = gob.NewEncoder(&b).Encode(result)
-	c.Put(key, b.Bytes())
+	if err = gob.NewEncoder(&b).Encode(result); err == nil {
+		c.Put(key, b.Bytes())
+	}
 	return result, err
 }
 
@@ -97,10 +98,13 @@ func (p *prepared) counterfactual(ctx context.Context, c *cohort) (*calib.Set, e
 		}
 		return recoursePoints{s.Source, s.Reached, s.Points()}, nil
 	})
+	if err != nil {
+		return nil, err
+	}
 	return &calib.Set{
 		Dim: p.full.Dim(), Factual: rows, Recourse: len(k.Source), X: slices.Concat(x, k.Points), Source: k.Source,
 		Reached: k.Reached,
-	}, err
+	}, nil
 }
 
 // recoursePoints are what Counterfactual adds to the rows.
