@@ -213,15 +213,19 @@ func (c *Model) withGradients(values, wrt []string, scalar appender) (*graph.Mod
 // logit less the largest other one.
 func (c *Model) appendMargin(b *graph.Builder) string {
 	z := c.wideLogits(b)
-	at, other := c.pick(b, z, c.target), ""
-	if c.Classes() == 2 {
-		other = c.pick(b, z, 1-c.target)
+	margin := &graph.Node{Op: "MatMul", Name: marginName, Outputs: []string{marginName}}
+	if c.Classes() == 2 { // one product, which takes a tenth of the time of sums over two columns
+		signs := []float64{-1, -1}
+		signs[c.target] = 1
+		t := graph.FromNumbers("c", c.Types()[c.logits].DType, signs, 2, 1)
+		margin.Inputs = []string{z, b.Const(t)}
 	} else {
 		mask := make([]float64, c.classes)
 		mask[c.target] = -1e30 // never the largest of the others
-		other = overClasses(b, "ReduceMax", b.Op("Add", []string{z, c.row(b, mask)}))
+		other := overClasses(b, "ReduceMax", b.Op("Add", []string{z, c.row(b, mask)}))
+		margin.Op, margin.Inputs = "Sub", []string{c.pick(b, z, c.target), other}
 	}
-	b.Append(&graph.Node{Op: "Sub", Name: marginName, Inputs: []string{at, other}, Outputs: []string{marginName}})
+	b.Append(margin)
 	return marginName
 }
 
