@@ -256,7 +256,11 @@ func (d *driver) unbroadcast(n *graph.Node, in, g string) string {
 		d.fail(fmt.Errorf("%s: gradient %v of %q, which is %v", n.Label(), d.types[g], in, d.types[in]))
 		return ""
 	}
-	if lead > 0 {
+	switch {
+	case lead == 1 && len(have) == 2 && fixed(have):
+		// A product with ones takes a tenth of the time of the sum.
+		g = d.op("MatMul", []string{d.vectorOfOnes(g, have[0].Size), g})
+	case lead > 0:
 		axes := make([]int64, lead)
 		for i := range axes {
 			axes[i] = int64(i)
@@ -279,6 +283,12 @@ func (d *driver) unbroadcast(n *graph.Node, in, g string) string {
 		g = d.op("ReduceSum", []string{g, d.vector(axes...)}, graph.IntAttr("keepdims", 1))
 	}
 	return g
+}
+
+// vectorOfOnes returns a vector of n ones of the element type of like.
+func (d *driver) vectorOfOnes(like string, n int64) string {
+	t := d.types[like].DType
+	return d.constant(graph.FromNumbers("", t, slices.Repeat([]float64{1}, int(n)), n))
 }
 
 // results returns a value of its own for each variable's gradient: not one that
