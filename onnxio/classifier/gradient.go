@@ -453,3 +453,26 @@ func (c *Model) sumBatches(ctx context.Context, x []float32, size int,
 	}
 	return sum, nil
 }
+
+// Training is a copy of a classifier's graph to train through: what the losses need is appended.
+type Training struct {
+	Graph  *graph.Model
+	Types  autodiff.Types           // of its values
+	Policy map[string]autodiff.Rule // of the quantizers among its nodes
+	Margin string                   // the target margin, rows x 1
+	Logits string                   // at least two columns: a single logit z is [0, z]
+}
+
+// Training returns the graph to train through.
+func (c *Model) Training() (*Training, error) {
+	t := &Training{}
+	d, err := c.derive(func(b *graph.Builder) string {
+		t.Logits, t.Margin = c.wideLogits(b), c.appendMargin(b)
+		return t.Margin
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.Graph, t.Types, t.Policy = d.m, d.types, d.policy
+	return t, nil
+}
