@@ -26,18 +26,19 @@ func table() []folder {
 		{"quant", "onnxio internal"},
 		{"calib", "quant recourse task onnxio internal"},
 		{"sensitivity", "calib quant onnxio"},
+		{"qat", "quant onnxio internal"},
 		{"eval", "quant recourse task onnxio internal"},
-		{"ptq", "eval sensitivity calib quant recourse task onnxio allocate internal"},
+		{"ptq", "qat eval sensitivity calib quant recourse task onnxio allocate internal"},
 		{"cmd", "*"},
 	}
 }
 
 // Limits of the whole, so that it stays comprehensible.
 const (
-	maxFolders = 13     // top-level folders with Go code
-	maxImports = 40     // imports between them
-	maxShare   = 20     // percent of the code in one folder
-	maxLines   = 52_000 // of Go without tests and generated code
+	maxFolders = 13             // top-level folders with Go code
+	maxImports = 40             // imports between them
+	maxShare   = 20             // percent of the code in one folder
+	maxLines   = 52_000 + 2_500 // of Go without tests and generated code; the second part is for training
 )
 
 // tools is a module of its own that may import everything; it holds generators and

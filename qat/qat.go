@@ -1,0 +1,224 @@
+// Package qat trains a network through fake quantizers, so that few bits cost little recourse.
+//
+// In: a classifier whose layers are in canonical form, plans of these layers (bit widths and first scales), and points
+// with what the full-precision model says of them. Out: plans of the same bit widths with trained codes, scales and
+// biases. The invariant: a step is one ONNX graph that ONNX Runtime runs, the codes are those that the graph computed
+// with, and the same arguments give the same plans.
+//
+// References: sections CFQ objective, Quantizer parameterization and Training algorithm of the paper.
+package qat
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"math"
+
+	"cfq/onnxio/classifier"
+	"cfq/quant"
+)
+
+// Layer is a layer to train.
+type Layer struct {
+	Info quant.LayerInfo // behind an integer input, folded
+	Plan quant.Layer     // bit widths and where training starts: scales, codes, bias
+	// Sources are the columns of the weights that the columns of an integer kernel have; nil when they are the same.
+	Sources []int
+}
+
+// Kind says where points come from.
+type Kind int
+
+// The kinds of points.
+const (
+	Factual Kind = iota
+	Teacher      // recourse of the full-precision model
+	Student      // recourse of the network as trained so far
+	kinds
+)
+
+// Points are rows to train on, and what the full-precision model says of them.
+type Points struct {
+	Kind    Kind
+	X       []float32 // rows x inputs
+	Margins []float32 // of the full-precision model
+	// Classes has the label of each factual row, -1 where it is not known; nil where no label is.
+	Classes []int
+	// Probabilities of the full-precision model, rows x classes; only KD needs them.
+	Probabilities []float32
+}
+
+// Draw is what a round is trained on and what its people say.
+type Draw struct {
+	Points  []Points // those of a kind that is not here stay
+	VD, RVD float64  // of the network as the round begins; NaN where nobody was asked
+}
+
+// Source draws the points of a round, given the layers as trained so far. The same arguments must give the same draw.
+type Source func(ctx context.Context, round int, plans []quant.Layer) (Draw, error)
+
+// Options of Train; the zero value is the default.
+type Options struct {
+	Objective Objective // Distil
+	Steps     int       // of the optimizer (16000)
+	Batch     int       // rows of a step (256)
+	Rate      float64   // learning rate (0.001), falling to zero along a cosine, relative to each layer's weights
+	Eta       float64   // weight of validity at teacher points (1)
+	Beta      float64   // weight of the hinge (1)
+	Gamma     float64   // margin of the hinge, in logits (0.1)
+	Seed      uint64    // of batches
+	// LSQ trains weights in their own units, as learned step size quantization is published, not in units of their scale.
+	LSQ bool
+	// Checkpoint keeps the state of a training so that one that was stopped goes on; nil keeps none.
+	Checkpoint Checkpoint
+	Progress   func(Event)
+
+	objective ObjectiveDoc
+	target    int
+	classes   int
+}
+
+// Checkpoint keeps bytes from one run to the next.
+type Checkpoint interface {
+	Load() []byte // nil when there are none
+	Save([]byte)
+}
+
+// Event is the state after a round.
+type Event struct {
+	Round   int     `json:"round"` // from 1
+	Rounds  int     `json:"-"`
+	Steps   int     `json:"steps"`
+	Loss    float64 `json:"loss"` // mean over the round
+	VD, RVD float64 `json:"-"`    // as Draw has them
+}
+
+// Outcome is what came of a training.
+type Outcome struct {
+	Plans   []quant.Layer
+	History []Event // by round
+}
+
+// ErrDiverged is wrapped by the error of a training whose loss is no number or grows without bound.
+var ErrDiverged = errors.New("training diverged")
+
+// rounds is how often points are drawn. In the last frozenRounds codes stay as they are, while scales and biases make
+// up for the last changes of codes: a weight between two codes would otherwise move to and fro to the end.
+const rounds, frozenRounds = 16, 2
+
+// diverged is how many times the loss of the first round a loss may be.
+const diverged = 100
+
+func (o Options) resolve(m *classifier.Model) (Options, error) {
+	o.Objective = cmp.Or(o.Objective, Distil)
+	var err error
+	if o.objective, err = FindObjective(o.Objective); err != nil {
+		return o, err
+	}
+	o.Steps, o.Batch = cmp.Or(o.Steps, 16000), cmp.Or(o.Batch, 256)
+	if m.Fixed() > 0 {
+		o.Batch = m.Fixed()
+	}
+	o.Rate, o.Eta, o.Beta, o.Gamma = cmp.Or(o.Rate, 1e-3), cmp.Or(o.Eta, 1), cmp.Or(o.Beta, 1), cmp.Or(o.Gamma, 0.1)
+	o.target, o.classes = m.Target(), max(2, m.Classes())
+	return o, o.Check()
+}
+
+// Check reports every option that makes no sense.
+func (o *Options) Check() error {
+	var errs []error
+	for _, v := range []struct {
+		name  string
+		value float64
+	}{
+		{"learning rate", o.Rate}, {"eta", o.Eta}, {"beta", o.Beta}, {"gamma", o.Gamma},
+	} {
+		if !(v.value >= 0) || math.IsInf(v.value, 1) {
+			errs = append(errs, fmt.Errorf("invalid %s %v: want a number of 0 or more", v.name, v.value))
+		}
+	}
+	if o.Steps < 0 || o.Steps > 0 && o.Steps < rounds {
+		errs = append(errs, fmt.Errorf("invalid number of steps %d: want %d or more", o.Steps, rounds))
+	}
+	return errors.Join(errs...)
+}
+
+// Train trains the layers of the model, which computes as its file will, with weights of the plans. The full-precision
+// model is known by its points alone.
+func Train(ctx context.Context, m *classifier.Model, layers []Layer, source Source, o Options) (*Outcome, error) {
+	o, err := o.resolve(m)
+	if err != nil {
+		return nil, err
+	}
+	s, err := compile(m, layers, &o)
+	if err != nil {
+		return nil, fmt.Errorf("training step: %w", err)
+	}
+	defer s.close()
+	t := newTrainer(s, &o)
+	out := &Outcome{}
+	if o.Checkpoint != nil {
+		t.restore(o.Checkpoint.Load(), out)
+	}
+	for round := len(out.History); round < rounds; round++ {
+		plans, err := s.plans(ctx, layers)
+		if err != nil {
+			return nil, err
+		}
+		drawn, err := source(ctx, round, plans)
+		if err != nil {
+			return nil, err
+		}
+		t.replace(drawn.Points)
+		if round == rounds-frozenRounds {
+			s.freeze(layers, plans, o.LSQ)
+		}
+		ev := Event{Round: round + 1, Rounds: rounds, VD: drawn.VD, RVD: drawn.RVD}
+		from, to := 0, o.Steps*(rounds-frozenRounds)/rounds
+		if round >= rounds-frozenRounds {
+			from, to = to, o.Steps
+		}
+		if ev.Loss, err = t.steps(ctx, o.Steps*(round+1)/rounds, from, to); err != nil {
+			return nil, err
+		}
+		if ev.Steps = s.Steps; ev.Loss-ev.Loss != 0 || round > 0 && ev.Loss > diverged*out.History[0].Loss+1 {
+			return nil, fmt.Errorf("%w after %d steps: the loss is %.3g; a learning rate below %v may help", ErrDiverged,
+				s.Steps, ev.Loss, o.Rate)
+		}
+		out.History = append(out.History, ev)
+		if o.Progress != nil {
+			o.Progress(ev)
+		}
+		if o.Checkpoint != nil {
+			o.Checkpoint.Save(t.state(out))
+		}
+	}
+	out.Plans, err = s.plans(ctx, layers)
+	return out, err
+}
+
+// saved is what a checkpoint holds.
+type saved struct {
+	State   state
+	History []Event
+}
+
+func (t *trainer) state(out *Outcome) []byte {
+	var b bytes.Buffer
+	if gob.NewEncoder(&b).Encode(saved{t.step.state, out.History}) != nil {
+		return nil // training goes on without
+	}
+	return b.Bytes()
+}
+
+// restore goes on where a checkpoint was made; one that is not of this training changes nothing.
+func (t *trainer) restore(b []byte, out *Outcome) {
+	var s saved
+	if len(b) == 0 || gob.NewDecoder(bytes.NewReader(b)).Decode(&s) != nil || len(s.State.Params) != len(t.Params) {
+		return
+	}
+	t.step.state, out.History = s.State, s.History
+}
