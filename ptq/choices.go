@@ -6,6 +6,7 @@ import (
 
 	"cfq/calib"
 	"cfq/internal/message"
+	"cfq/qat"
 )
 
 // MethodName is the name of one of Methods.
@@ -14,10 +15,13 @@ type MethodName string
 // The methods.
 const (
 	CFPTQ      MethodName = "cf-ptq"
+	CFQQAT     MethodName = "cfq-qat"
 	PTQ        MethodName = "ptq"
 	MixedPTQ   MethodName = "mixed-ptq"
 	CFPTQCalib MethodName = "cf-ptq-calib"
 	CFPTQPaper MethodName = "cf-ptq-paper"
+	LSQ        MethodName = "lsq"
+	MixedQAT   MethodName = "mixed-qat"
 )
 
 // Allocator says how bit widths are chosen within the budget.
@@ -78,6 +82,12 @@ const (
 	OnWeighted CalibrateOn = "weighted"
 )
 
+// Objective is what training minimises.
+type Objective = qat.Objective
+
+// Untrained is the objective of methods without training.
+const Untrained Objective = "none"
+
 // Range is a way of fitting scales and ranges; [calib.Range] has the constants.
 type Range = calib.Range
 
@@ -108,6 +118,10 @@ func Settings() []Setting {
 	var ranges []Choice
 	for _, r := range calib.Ranges() {
 		ranges = append(ranges, Choice{string(r.Name), r.Doc})
+	}
+	objectives := []Choice{{string(Untrained), "nothing: the network is not trained"}}
+	for _, o := range qat.Objectives() {
+		objectives = append(objectives, Choice{string(o.Name), o.Doc})
 	}
 	return []Setting{
 		{
@@ -180,6 +194,10 @@ func Settings() []Setting {
 				{string(RoundAdaRound), "each weight up or down, learned by gradient, the bias for the rest"},
 			},
 			func(o *Options) *string { return (*string)(&o.Rounding) },
+		},
+		{
+			"objective", "what training minimises", objectives,
+			func(o *Options) *string { return (*string)(&o.Objective) },
 		},
 	}
 }

@@ -53,6 +53,10 @@ func deployments(ctx context.Context, m *onnxio.Model, t *task.Task, people *tas
 		return nil, nil, err
 	}
 	defer c.Close() //nolint:errcheck // the files are what counts
+	if method := c.stage.method; c.stage.o.Objective != Untrained {
+		return nil, nil, inputError(fmt.Errorf("method %s: deployments vary a calibration, and this one trains: cf-ptq does "+
+			"not", method.Name))
+	}
 	a, err := c.stage.allocate(c.stage.o.Budget)
 	if err != nil {
 		return nil, nil, err

@@ -5,6 +5,7 @@ import (
 
 	"cfq/calib"
 	"cfq/internal/message"
+	"cfq/qat"
 )
 
 // Method is one way to quantize: what it is calibrated on and how it chooses bit widths.
@@ -26,17 +27,31 @@ func Methods() []Method {
 		return Method{Name: name, Doc: doc, Paper: row, Defaults: Options{
 			Allocator: allocator, Cost: CostBits, BitWidths: BitWidthsPerLayer, Scales: ScalesPerTensor, Input: InputAuto,
 			CalibrateOn: on, WeightRange: calib.Output, ActRange: calib.MSE, Rounding: RoundNearest, Refine: -1,
+			Objective: Untrained,
 		}}
 	}
+	cf := Options{
+		Allocator: AllocatorExact, Cost: CostBits, BitWidths: BitWidthsPerRow, Scales: ScalesPerChannel, Input: InputAuto,
+		CalibrateOn: OnRecourse, WeightRange: calib.Output, ActRange: calib.MSE, Rounding: RoundGPTQ, Refine: 8,
+		Objective: Untrained,
+	}
+	// trained is a method that trains on labels from a factual calibration on.
+	trained := func(name MethodName, allocator Allocator, row, doc string) Method {
+		m := paper(name, OnFactual, allocator, row, doc)
+		m.Defaults.Scales, m.Defaults.Objective, m.Defaults.Train.LSQ = ScalesPerChannel, qat.Task, true
+		return m
+	}
+	cfq := cf
+	cfq.Objective = qat.Distil
 	list := []Method{
 		{
-			Name: CFPTQ, RecourseSensitivity: true,
+			Name: CFPTQ, RecourseSensitivity: true, Defaults: cf,
 			Doc: "calibration on rows and recourse points, bit widths of rows by the quantization error of the margin there, " +
 				"GPTQ rounding, end-to-end refinement",
-			Defaults: Options{
-				Allocator: AllocatorExact, Cost: CostBits, BitWidths: BitWidthsPerRow, Scales: ScalesPerChannel, Input: InputAuto,
-				CalibrateOn: OnRecourse, WeightRange: calib.Output, ActRange: calib.MSE, Rounding: RoundGPTQ, Refine: 8,
-			},
+		},
+		{
+			Name: CFQQAT, RecourseSensitivity: true, Defaults: cfq,
+			Doc: "cf-ptq, then trained through fake quantizers on the margins of people and of recourse points",
 		},
 		paper(PTQ, OnFactual, AllocatorUniform, "PTQ INT8 (budget 8), PTQ INT4 (budget 4)",
 			"factual calibration, the same bit width in every layer"),
@@ -46,8 +61,12 @@ func Methods() []Method {
 			"calibration on rows and teacher recourse points, bit widths as in mixed-ptq"),
 		paper(CFPTQPaper, OnRecourse, AllocatorPaper, "CF-PTQ + sensitivity allocation",
 			"calibration on rows and teacher recourse points, bit widths by the greedy rule over gradients at recourse points"),
+		trained(LSQ, AllocatorUniform, "QAT (LSQ)", "the same bit width in every layer, trained on the labels, with learned "+
+			"step sizes"),
+		trained(MixedQAT, AllocatorExact, "Mixed-precision QAT", "bit widths of layers by the quantization error of the "+
+			"margin at factual rows, trained as lsq"),
 	}
-	list[len(list)-1].RecourseSensitivity = true
+	list[5].RecourseSensitivity = true
 	return list
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"cfq/eval"
 	"cfq/onnxio/ort"
+	"cfq/qat"
 	"cfq/quant/qdq"
 	"cfq/recourse"
 	"cfq/task"
@@ -34,6 +35,10 @@ type Options struct {
 	Rounding    Rounding
 	// Refine is the number of rounds of end-to-end refinement; negative = none.
 	Refine int
+	// Objective is what training minimises; Untrained leaves the layers as they were calibrated. Train has the other
+	// settings of training.
+	Objective Objective
+	Train     qat.Options
 	// CrossLayerEqualization balances the channel ranges of neighbouring layers before anything is fitted.
 	CrossLayerEqualization bool
 	// ActBits is the bit width of the activations between layers, 2 to 8 (8).
@@ -95,8 +100,9 @@ func (o Options) resolve() (Options, Method, error) {
 	}
 	o.Budget, o.ActBits, o.Rows = cmp.Or(o.Budget, 4), cmp.Or(o.ActBits, 8), cmp.Or(o.Rows, 4096)
 	o.Refine = max(cmp.Or(o.Refine, method.Defaults.Refine), 0)
+	o.Train.LSQ = o.Train.LSQ || method.Defaults.Train.LSQ
 	_, err = qdq.RuntimeOf(o.Runtime)
-	errs := []error{checkBudget(o.Budget), err}
+	errs := []error{checkBudget(o.Budget), err, o.Train.Check()}
 	if o.ActBits < 2 || o.ActBits > 8 {
 		errs = append(errs, fmt.Errorf("invalid bit width %d of activations: want 2 to 8", o.ActBits))
 	}

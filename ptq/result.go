@@ -30,7 +30,8 @@ type Result struct {
 	// Stored is what the file stores for those weights in all, in bits per weight: codes, scales,
 	// zero points, the order of rows.
 	Stored    float64         `json:"stored_bits_per_weight"`
-	Refined   *refine.Outcome `json:"refined,omitempty"` // what end-to-end refinement did
+	Refined   *refine.Outcome `json:"refined,omitempty"`  // what end-to-end refinement did
+	Training  *Training       `json:"training,omitempty"` // what training did; it comes behind refinement
 	Layers    []Layer         `json:"layers"`
 	Equalized []string        `json:"equalized,omitempty"` // pairs of layers whose channel ranges were balanced
 	People    int             `json:"people"`              // who were given
@@ -74,6 +75,12 @@ func (a *allocated) quantize(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	var trained *Training
+	if a.o.Objective != Untrained {
+		if layers, trained, err = a.train(ctx, layers); err != nil {
+			return nil, fmt.Errorf("training: %w", err)
+		}
+	}
 	plan, recipe := a.planOf(layers), a.recipe(nil)
 	out, bytes, err := a.write(plan, recipe)
 	if err != nil {
@@ -86,8 +93,10 @@ func (a *allocated) quantize(ctx context.Context) (*Result, error) {
 	}
 	r.Recipe, r.Method, r.Allocator, r.Rounding = recipe, a.method.Name, a.o.Allocator, a.o.Rounding
 	r.Budget, r.Cost = a.budget, a.o.Cost
-	r.Refined, r.Equalized, r.Warnings = outcome, a.equalized, slices.Clone(a.warnings)
-	r.People, r.Calibrated = a.all.N, a.rows
+	r.Training, r.Refined, r.Equalized, r.Warnings = trained, outcome, a.equalized, slices.Clone(a.warnings)
+	if r.People, r.Calibrated = a.all.N, a.rows; trained != nil {
+		r.Calibrated = spread(0, a.all.N, a.all.N)
+	}
 	r.Factual, r.Recourse, r.Reached = a.union.Factual, a.union.Recourse, a.union.Valid()
 	r.Promised = r.Recourse > 0 && a.promises != nil
 	at := 0
@@ -135,6 +144,9 @@ func (a *allocated) recipe(more map[string]string) map[string]string {
 	for _, s := range Settings() {
 		recipe[strings.ReplaceAll(s.Name, "-", "_")] = *s.Of(&o)
 	}
+	if o.Objective == Untrained {
+		delete(recipe, "objective")
+	}
 	if a.people.N < a.all.N {
 		recipe["calibrated_on"] = fmt.Sprintf("%d of %d rows", a.people.N, a.all.N)
 	}
@@ -153,6 +165,9 @@ func (a *allocated) recipe(more map[string]string) map[string]string {
 	}
 	if t := o.Teacher; t.Noise > 0 || t.Sample > 0 {
 		recipe["teacher"] = fmt.Sprintf("noise %v, sample %d, seed %d", t.Noise, t.Sample, t.Seed)
+	}
+	if o.Objective != Untrained {
+		maps.Copy(recipe, trainingRecipe(&o.Train))
 	}
 	for k, v := range o.Recipe {
 		if v != "" {

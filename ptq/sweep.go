@@ -20,7 +20,7 @@ import (
 
 // SweepOptions of Sweep. The zero value tries every method at SweepBudgets.
 type SweepOptions struct {
-	// Methods are names of Methods (all).
+	// Methods are names of Methods (all that do not train).
 	Methods []MethodName
 	// Budgets are values of Options.Budget (SweepBudgets).
 	Budgets []float64
@@ -146,7 +146,9 @@ func (o SweepOptions) resolve() (SweepOptions, error) {
 	var errs []error
 	if len(o.Methods) == 0 {
 		for _, m := range Methods() {
-			o.Methods = append(o.Methods, m.Name)
+			if m.Defaults.Objective == Untrained { // the others take half a minute for each budget
+				o.Methods = append(o.Methods, m.Name)
+			}
 		}
 	}
 	if len(o.Budgets) == 0 {

@@ -195,6 +195,7 @@ type quantizeFlags struct {
 	refine         int
 	target         ptq.Target
 	plan, savePlan string
+	log            string
 	overwrite      bool
 	calibrating    *task.People // who were read; nil with --plan
 }
@@ -243,6 +244,16 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 		cli.Within(fs, "refine", &f.refine, 0, math.MaxInt, "0, for none, or more rounds")
 		fs.BoolVar(&f.o.CrossLayerEqualization, "cross-layer-equalization", false,
 			"balance the channel ranges of neighbouring layers first")
+	})
+	group(fs, "Training (methods with an objective)", func(fs *pflag.FlagSet) {
+		choice(fs, "objective")
+		fs.IntVar(&f.o.Train.Steps, "train-steps", 0, "`steps` of the optimizer; 0 is the default, 16000")
+		fs.Float64Var(&f.o.Train.Rate, "learning-rate", 0, "learning `rate`; 0 is the default, 0.001")
+		fs.Float64Var(&f.o.Train.Eta, "eta", 1, "`weight` of validity at teacher points: the paper's eta")
+		fs.Float64Var(&f.o.Train.Beta, "beta", 1, "`weight` of the hinge: the paper's beta")
+		fs.Float64Var(&f.o.Train.Gamma, "gamma", 0.1, "`margin`, in logits, of the hinge: the paper's gamma")
+		fs.Uint64Var(&f.o.Train.Seed, "train-seed", 1, "seed of the points and batches of training")
+		fs.StringVar(&f.log, "log", "", "write loss, VD and RVD of each round to a CSV `file`, and their curves to an SVG beside it")
 	})
 	group(fs, "Target (with --target-vd)", func(fs *pflag.FlagSet) {
 		fs.Float64Var(&f.target.Margin, "target-margin", 0.1, "the `margin`, in logits, of the promises that are to hold")
@@ -324,6 +335,9 @@ func (f *quantizeFlags) check(args []string) error {
 	if f.savePlan != "" {
 		outputs = append(outputs, f.savePlan)
 	}
+	if f.log != "" {
+		outputs = append(outputs, f.log, trainingPlot(f.log))
+	}
 	for _, path := range outputs {
 		if err := cli.Output(path, f.overwrite); err != nil {
 			return err
@@ -357,6 +371,17 @@ func (f *quantizeFlags) checkUse() error {
 	case factual && f.overrides != "":
 		return cli.Usagef("--method cf-ptq calibrates on recourse",
 			"--overrides: the method %s has no use for what people can change", f.o.Method)
+	}
+	objective := f.o.Objective
+	if objective == "" {
+		objective = m.Defaults.Objective
+	}
+	if objective == ptq.Untrained {
+		for _, name := range []string{"train-steps", "learning-rate", "eta", "beta", "gamma", "train-seed", "log"} {
+			if f.fs.Changed(name) {
+				return cli.Usagef("--method cfq-qat trains", "--%s: the method %s does not train", name, f.o.Method)
+			}
+		}
 	}
 	if f.target.VD == 0 {
 		for _, name := range []string{"target-margin", "holdout", "confidence", "target-sample"} {
@@ -520,6 +545,11 @@ func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) e
 			return err
 		}
 	}
+	if f.log != "" {
+		if err := writeTraining(f.log, r.Training); err != nil {
+			return err
+		}
+	}
 	if err := f.writeRows(r); err != nil {
 		return err
 	}
@@ -626,6 +656,11 @@ func summary(r *ptq.Result) []string {
 	default:
 		lines = append(lines, fmt.Sprintf("refined in %s: margin error %.3g -> %.3g logits (rms at points held out)",
 			message.Count(o.Rounds, "round"), o.Before, o.After))
+	}
+	if t := r.Training; t != nil {
+		lines = append(lines, fmt.Sprintf("trained for %s (%s) on the recourse of %d people: VD(0.1) %s, RVD(0.1) %s of "+
+			"some of them", message.Count(t.Steps, "step"), t.Objective, t.People, message.Percent(float64(t.VD), 1),
+			message.Percent(float64(t.RVD), 1)))
 	}
 	l := r.Verified.Levels
 	return append(lines, fmt.Sprintf("verified on %s: optimizations change outputs by %.2g at most", message.Count(l.Rows,

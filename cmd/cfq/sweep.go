@@ -81,7 +81,7 @@ With other inputs or options that is an error, not a mixture.`,
 				"the rows to measure on: a CSV or Parquet `file`; else those of --data that --test-rows chooses")
 			fs.StringVarP(&f.out, "output", "o", "", "the `folder` for the results")
 			fs.StringSliceVar(&f.methods, "methods", nil,
-				"`names` of methods, separated by commas: "+strings.Join(ptq.MethodNames(), ", ")+"; else all")
+				"`names` of methods, separated by commas: "+strings.Join(ptq.MethodNames(), ", ")+"; else all that do not train")
 			cli.Require(fs, "methods", message.Or(ptq.MethodNames())+", each once", func() bool {
 				once := slices.Compact(slices.Sorted(slices.Values(f.methods)))
 				known := func(m string) bool { return slices.Contains(ptq.MethodNames(), m) }

@@ -1,0 +1,383 @@
+package ptq
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"cfq/calib"
+	"cfq/eval"
+	"cfq/internal/cache"
+	"cfq/onnxio/classifier"
+	"cfq/qat"
+	"cfq/quant"
+	"cfq/quant/qdq"
+	"cfq/recourse"
+)
+
+// How many points each round of training has of each kind where it may have any number, and how many people are asked
+// for recourse: once, for rays to their recourse points, and in each round, for the shares of broken promises.
+const (
+	roundFacts, roundTeachers, roundStudents = 8192, 12288, 8192
+	rayPeople, roundPeople                   = 8000, 250
+)
+
+// Rays end at margins between these, in logits: recourse at required margins of up to half a logit, and what is about
+// to become recourse.
+const (
+	teacherLo, teacherHi = -0.15, 0.35 // of the full-precision model
+	studentLo, studentHi = -0.1, 0.3   // of the network as trained so far
+	promisedMargin       = 0.1         // at which promises are counted
+)
+
+// trainer is what a training asks of the full-precision model. It trains on all people, not only on those who are
+// calibrated on.
+type trainer struct {
+	*allocated
+	group     cohort
+	objective qat.ObjectiveDoc
+	seed      uint64
+	from      qat.Population
+	refused   []int             // positions among the people
+	promised  []recourse.Action // to those refused
+	teacher   []float32         // recourse points of objectives that do not vary them
+}
+
+// Training is what came of a training.
+type Training struct {
+	Objective Objective `json:"objective"`
+	Steps     int       `json:"steps"`
+	People    int       `json:"people"` // refused people whose recourse was trained on
+	Rounds    []Round   `json:"rounds"`
+	// Shares of promises at margin 0.1 to some of these people that break in the end.
+	VD  eval.Float `json:"vd"`
+	RVD eval.Float `json:"rvd"`
+}
+
+// Round is a round of a training. Its shares are as in Training, before the round.
+type Round struct {
+	Steps int        `json:"steps"`
+	Loss  eval.Float `json:"loss"` // mean over the round
+	VD    eval.Float `json:"vd"`
+	RVD   eval.Float `json:"rvd"`
+}
+
+// trainingRecipe are the settings of training in a recipe, those that are not the default.
+func trainingRecipe(o *qat.Options) map[string]string {
+	recipe := map[string]string{}
+	for key, v := range map[string]float64{
+		"train_steps": float64(o.Steps), "learning_rate": o.Rate, "eta": o.Eta, "beta": o.Beta, "gamma": o.Gamma,
+		"train_seed": float64(o.Seed),
+	} {
+		if v != 0 {
+			recipe[key] = fmt.Sprint(v)
+		}
+	}
+	return recipe
+}
+
+// train trains the layers from their plans on.
+func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.Layer, _ *Training, err error) {
+	o := a.o.Train
+	o.Objective = a.o.Objective
+	t := &trainer{allocated: a, seed: o.Seed}
+	if t.objective, err = qat.FindObjective(o.Objective); err != nil {
+		return nil, nil, err
+	}
+	if t.objective.Labels && (a.all.Labels == nil || a.full.Classes() > 2) {
+		return nil, nil, inputError(fmt.Errorf("objective %s needs the label of each row, for two classes: %s does not",
+			o.Objective, qat.Distil))
+	}
+	a.tell("recourse to train on", 0, 0)
+	if err := t.look(ctx); err != nil {
+		return nil, nil, err
+	}
+	var layers []qat.Layer
+	for _, p := range plans {
+		for i := range a.layers {
+			if a.layers[i].Node != p.Node {
+				continue
+			}
+			l := qat.Layer{Info: a.grid.wide[i], Plan: p}
+			if a.onGrid(i) {
+				l.Sources = a.grid.input.Sources()
+			}
+			layers = append(layers, l)
+		}
+	}
+	m, err := t.open(ctx, plans)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	progress := o.Progress
+	o.Progress = func(e qat.Event) {
+		a.tell(fmt.Sprintf("train: loss %.2g, VD %.1f %%, RVD %.1f %%", e.Loss, 100*e.VD, 100*e.RVD), e.Round, e.Rounds)
+		if progress != nil {
+			progress(e)
+		}
+	}
+	if o.Checkpoint, err = t.checkpoint(plans, &o); err != nil {
+		return nil, nil, err
+	}
+	out, err := qat.Train(ctx, m, layers, t.draw, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	result := &Training{Objective: o.Objective, People: len(t.from.Rays)}
+	for _, e := range out.History {
+		result.Steps = e.Steps
+		result.Rounds = append(result.Rounds, Round{e.Steps, eval.Float(e.Loss), eval.Float(e.VD), eval.Float(e.RVD)})
+	}
+	return out.Plans, result, t.final(ctx, out.Plans, result)
+}
+
+// look finds the recourse to train on.
+func (t *trainer) look(ctx context.Context) error {
+	people := t.all
+	set, own, err := personal(t.prepared.set, t.o.Overrides, people)
+	if err != nil {
+		return inputError(err)
+	}
+	t.group = cohort{all: people, people: people, set: set, own: own, promises: t.o.Promises}
+	margins, err := t.full.Margins(ctx, people.X)
+	if err != nil {
+		return err
+	}
+	for i, m := range margins {
+		if m <= 0 {
+			t.refused = append(t.refused, i)
+		}
+	}
+	t.refused = subset(t.refused, spread(0, len(t.refused), rayPeople))
+	if t.promised, err = t.solve(ctx, t.full, t.refused); err != nil {
+		return err
+	}
+	t.from = qat.Population{X: people.X, Dim: people.Dim, Numbers: set.Numbers()}
+	for i := range t.task.Features {
+		t.from.Features = append(t.from.Features, t.task.Features[i].Offset)
+	}
+	persons, actions := t.refused, t.promised
+	if t.o.Promises != nil {
+		persons, actions = spread(0, people.N, people.N), t.o.Promises
+	}
+	for k, i := range persons {
+		if actions[k].Status == recourse.Found {
+			t.from.Rays = append(t.from.Rays, qat.Ray{Person: i, To: actions[k].Point})
+		}
+	}
+	if t.objective.Varied || !t.objective.Recourse {
+		return nil
+	}
+	var points *calib.Set
+	if t.o.Promises != nil {
+		points, err = calib.Promised(ctx, t.full, people.X, t.o.Promises)
+	} else {
+		points, err = t.counterfactual(ctx, &t.group)
+	}
+	if err == nil {
+		t.teacher = points.Points()
+	}
+	return err
+}
+
+// solve finds the cheapest recourse of people under a model.
+func (t *trainer) solve(ctx context.Context, m recourse.Model, people []int) ([]recourse.Action, error) {
+	x := rowsOf(t.all.X, t.all.Dim, people)
+	return recourse.Solve(ctx, m, t.group.set.Select(people), x, recourse.SolveOptions{
+		Margin: promisedMargin, Workers: t.o.Workers, Seed: t.seed,
+	})
+}
+
+// open opens the model in which the layers are as the plans say.
+func (t *trainer) open(ctx context.Context, plans []quant.Layer) (*classifier.Model, error) {
+	m, err := qdq.Write(t.canonical, t.planOf(plans), qdq.Options{Plain: true})
+	if err != nil {
+		return nil, err
+	}
+	target := t.full.Target()
+	return classifier.Open(ctx, m, t.engine, classifier.Options{
+		Target: &target, Workers: t.o.Workers, Through: quant.StraightThrough,
+	})
+}
+
+// draw draws the points of a round and asks some people.
+func (t *trainer) draw(ctx context.Context, round int, plans []quant.Layer) (d qat.Draw, err error) {
+	g, err := t.open(ctx, plans)
+	if err != nil {
+		return d, err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	rng := rand.New(rand.NewPCG(t.seed, uint64(round)))
+	if d.VD, d.RVD, err = t.ask(ctx, rng, g); err != nil {
+		return d, err
+	}
+	if !t.objective.Varied {
+		d.Points, err = t.fixed(ctx)
+		return d, err
+	}
+	add := func(kind qat.Kind, x []float32) (err error) {
+		p := qat.Points{Kind: kind, X: x}
+		p.Margins, err = t.full.Margins(ctx, x)
+		d.Points = append(d.Points, p)
+		return err
+	}
+	if err := add(qat.Factual, t.from.Draw(rng, roundFacts)); err != nil || len(t.from.Rays) == 0 {
+		return d, err
+	}
+	x, err := t.from.DrawRays(ctx, rng, t.full.Margins, roundTeachers, teacherLo, teacherHi)
+	if err != nil {
+		return d, err
+	}
+	if err := add(qat.Teacher, x); err != nil {
+		return d, err
+	}
+	if x, err = t.from.DrawRays(ctx, rng, g.Margins, roundStudents, studentLo, studentHi); err != nil {
+		return d, err
+	}
+	return d, add(qat.Student, x)
+}
+
+// final asks people what holds in the end.
+func (t *trainer) final(ctx context.Context, plans []quant.Layer, r *Training) (err error) {
+	g, err := t.open(ctx, plans)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	vd, rvd, err := t.ask(ctx, rand.New(rand.NewPCG(t.seed, math.MaxUint64)), g)
+	r.VD, r.RVD = eval.Float(vd), eval.Float(rvd)
+	return err
+}
+
+// fixed returns the rows with their labels and the teacher's recourse points.
+func (t *trainer) fixed(ctx context.Context) ([]qat.Points, error) {
+	facts := qat.Points{Kind: qat.Factual, X: t.all.X}
+	z, k, err := t.full.Logits(ctx, t.all.X)
+	if err != nil {
+		return nil, err
+	}
+	facts.Probabilities = probabilities(z, k)
+	for _, l := range t.all.Labels {
+		class := -1
+		switch l {
+		case 1:
+			class = t.full.Target()
+		case 0:
+			class = 1 - t.full.Target()
+		}
+		facts.Classes = append(facts.Classes, class)
+	}
+	return []qat.Points{facts, {Kind: qat.Teacher, X: t.teacher}}, nil
+}
+
+// probabilities are the softmax of logits, rows x classes; a single logit z is [0, z].
+func probabilities(z []float32, classes int) []float32 {
+	if classes == 1 {
+		wide := make([]float32, 0, 2*len(z))
+		for _, v := range z {
+			wide = append(wide, 0, v)
+		}
+		z, classes = wide, 2
+	}
+	out := make([]float32, len(z))
+	for from := 0; from < len(z); from += classes {
+		row := z[from : from+classes]
+		top, sum := row[0], 0.0
+		for _, v := range row {
+			top = max(top, v)
+		}
+		for j, v := range row {
+			e := math.Exp(float64(v - top))
+			out[from+j], sum = float32(e), sum+e
+		}
+		for j := range row {
+			out[from+j] /= float32(sum)
+		}
+	}
+	return out
+}
+
+// ask returns the shares of some people's promises that break between the full-precision model and g, either way.
+func (t *trainer) ask(ctx context.Context, rng *rand.Rand, g *classifier.Model) (vd, rvd float64, err error) {
+	var people []int
+	var theirs []recourse.Action
+	for _, k := range rng.Perm(len(t.refused))[:min(roundPeople, len(t.refused))] {
+		people, theirs = append(people, t.refused[k]), append(theirs, t.promised[k])
+	}
+	if vd, err = broken(ctx, theirs, g); err != nil {
+		return 0, 0, err
+	}
+	if theirs, err = t.solve(ctx, g, people); err != nil {
+		return 0, 0, err
+	}
+	rvd, err = broken(ctx, theirs, t.full)
+	return vd, rvd, err
+}
+
+// broken is the share of the actions found that a model refuses; NaN where none was found.
+func broken(ctx context.Context, actions []recourse.Action, m *classifier.Model) (float64, error) {
+	var x []float32
+	for i := range actions {
+		if actions[i].Status == recourse.Found {
+			x = append(x, actions[i].Point...)
+		}
+	}
+	margins, err := m.Margins(ctx, x)
+	refused := 0.0
+	for _, v := range margins {
+		if v <= 0 {
+			refused++
+		}
+	}
+	return refused / float64(len(margins)), err
+}
+
+// checkpoint returns where the state of this very training is kept; nil without a cache.
+func (t *trainer) checkpoint(plans []quant.Layer, o *qat.Options) (qat.Checkpoint, error) {
+	if t.o.Cache == "" {
+		return nil, nil
+	}
+	by, err := computedBy(t.engine)
+	if err != nil {
+		return nil, err
+	}
+	sum, err := fingerprint(t.canonical)
+	if err != nil {
+		return nil, err
+	}
+	h := sha256.New()
+	settings := *o
+	settings.Progress, settings.Checkpoint = nil, nil
+	text, err := json.Marshal([]any{plans, t.grid.input, t.promised})
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(h, "training %s %s %+v\n%+v\n%+v\n%s\n", by, sum, settings, *t.task, t.group.own, text)
+	for _, v := range []any{t.all.X, t.all.Labels, t.teacher} {
+		if err := binary.Write(h, binary.LittleEndian, v); err != nil {
+			return nil, err
+		}
+	}
+	return checkpoint{cache.Dir{Path: t.o.Cache, Limit: cacheBytes}, cache.Key(h.Sum(nil))}, nil
+}
+
+// checkpoint is a place in the cache.
+type checkpoint struct {
+	dir cache.Dir
+	key cache.Key
+}
+
+// Load implements qat.Checkpoint.
+func (c checkpoint) Load() []byte {
+	b, _ := c.dir.Get(c.key)
+	return b
+}
+
+// Save implements qat.Checkpoint.
+func (c checkpoint) Save(b []byte) { c.dir.Put(c.key, b) }
