@@ -60,6 +60,13 @@ func TestQuantize(t *testing.T) {
 			scales := kinds[(i+k+1)%len(kinds)] // of cf-ptq and ptq those that they have anyway are run twice
 			perTensor := scales == ptq.ScalesPerTensor
 			o := ptq.Options{Method: method.Name, Allocator: allocator, Budget: 3.5, Scales: scales, Workers: 1}
+			people := people
+			if method.Defaults.Objective != ptq.Untrained {
+				if allocator != "" {
+					continue // it trains whatever has been allocated
+				}
+				o.Train.Steps, people = 32, few(people, 100)
+			}
 			if method.Defaults.Refine > 0 {
 				o.Refine = 1
 			}
@@ -220,7 +227,7 @@ func TestQuantizeErrors(t *testing.T) {
 		{
 			"method", context.Background(), m, tk, people,
 			ptq.Options{Method: "cfptq"},
-			`invalid value "cfptq" for method: want cf-ptq, ptq,`,
+			`invalid value "cfptq" for method: want cf-ptq, cfq-qat,`,
 		},
 		{
 			"allocator", context.Background(), m, tk, people,
@@ -305,6 +312,11 @@ func TestChoices(t *testing.T) {
 				o.KeepFloat = nil // there are activations between layers
 			}
 			*c.Of(&o) = choice.Name
+			o.Train.Steps = 32
+			people := people
+			if c.Name == "objective" && choice.Name != string(ptq.Untrained) {
+				people = few(people, 100)
+			}
 			r := usual
 			if choice.Name != usually || c.Name == "cost" || c.Name == "act-range" || usual == nil {
 				if r, err = ptq.Quantize(context.Background(), loaded(t, m), tk, people, o); err != nil {
@@ -323,7 +335,7 @@ func TestChoices(t *testing.T) {
 				t.Fatal(err)
 			}
 			recipe, _ := q.Meta("cfq.recipe")
-			if !strings.Contains(recipe, `"`+choice.Name+`"`) {
+			if !strings.Contains(recipe, `"`+choice.Name+`"`) && choice.Name != string(ptq.Untrained) {
 				t.Errorf("%s %s is not in the recipe %s", c.Name, choice.Name, recipe)
 			}
 			q.Metadata = nil

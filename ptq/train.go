@@ -20,12 +20,9 @@ import (
 	"cfq/recourse"
 )
 
-// How many points each round of training has of each kind where it may have any number, and how many people are asked
-// for recourse: once, for rays to their recourse points, and in each round, for the shares of broken promises.
-const (
-	roundFacts, roundTeachers, roundStudents = 8192, 12288, 8192
-	rayPeople, roundPeople                   = 8000, 250
-)
+// How many people are asked for recourse: once, for rays to their recourse points, and for the shares of broken
+// promises, in each round and in the end.
+const rayPeople, roundPeople, finalPeople = 8000, 100, 1000
 
 // Rays end at margins between these, in logits: recourse at required margins of up to half a logit, and what is about
 // to become recourse.
@@ -155,7 +152,7 @@ func (t *trainer) look(ctx context.Context) error {
 		}
 	}
 	t.refused = subset(t.refused, spread(0, len(t.refused), rayPeople))
-	if t.promised, err = t.solve(ctx, t.full, t.refused); err != nil {
+	if t.promised, err = t.solve(ctx, t.full, t.refused, recourse.SolveOptions{}); err != nil {
 		return err
 	}
 	t.from = qat.Population{X: people.X, Dim: people.Dim, Numbers: set.Numbers()}
@@ -187,12 +184,15 @@ func (t *trainer) look(ctx context.Context) error {
 }
 
 // solve finds the cheapest recourse of people under a model.
-func (t *trainer) solve(ctx context.Context, m recourse.Model, people []int) ([]recourse.Action, error) {
-	x := rowsOf(t.all.X, t.all.Dim, people)
-	return recourse.Solve(ctx, m, t.group.set.Select(people), x, recourse.SolveOptions{
-		Margin: promisedMargin, Workers: t.o.Workers, Seed: t.seed,
-	})
+func (t *trainer) solve(ctx context.Context, m recourse.Model, people []int, o recourse.SolveOptions) (
+	[]recourse.Action, error,
+) {
+	o.Margin, o.Workers, o.Seed = promisedMargin, t.o.Workers, t.seed
+	return recourse.Solve(ctx, m, t.group.set.Select(people), rowsOf(t.all.X, t.all.Dim, people), o)
 }
+
+// glance is a search that takes a quarter of the time, for the shares of a round.
+func glance() recourse.SolveOptions { return recourse.SolveOptions{Restarts: -1, Rounds: 1, Beam: 1} }
 
 // open opens the model in which the layers are as the plans say.
 func (t *trainer) open(ctx context.Context, plans []quant.Layer) (*classifier.Model, error) {
@@ -207,14 +207,16 @@ func (t *trainer) open(ctx context.Context, plans []quant.Layer) (*classifier.Mo
 }
 
 // draw draws the points of a round and asks some people.
-func (t *trainer) draw(ctx context.Context, round int, plans []quant.Layer) (d qat.Draw, err error) {
+func (t *trainer) draw(ctx context.Context, round int, use [qat.Kinds]int, plans []quant.Layer) (d qat.Draw,
+	err error,
+) {
 	g, err := t.open(ctx, plans)
 	if err != nil {
 		return d, err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
 	rng := rand.New(rand.NewPCG(t.seed, uint64(round)))
-	if d.VD, d.RVD, err = t.ask(ctx, rng, g); err != nil {
+	if d.VD, d.RVD, err = t.ask(ctx, rng, g, roundPeople, glance()); err != nil {
 		return d, err
 	}
 	if !t.objective.Varied {
@@ -227,17 +229,17 @@ func (t *trainer) draw(ctx context.Context, round int, plans []quant.Layer) (d q
 		d.Points = append(d.Points, p)
 		return err
 	}
-	if err := add(qat.Factual, t.from.Draw(rng, roundFacts)); err != nil || len(t.from.Rays) == 0 {
+	if err := add(qat.Factual, t.from.Draw(rng, use[qat.Factual])); err != nil || len(t.from.Rays) == 0 {
 		return d, err
 	}
-	x, err := t.from.DrawRays(ctx, rng, t.full.Margins, roundTeachers, teacherLo, teacherHi)
+	x, err := t.from.DrawRays(ctx, rng, t.full.Margins, use[qat.Teacher], teacherLo, teacherHi)
 	if err != nil {
 		return d, err
 	}
 	if err := add(qat.Teacher, x); err != nil {
 		return d, err
 	}
-	if x, err = t.from.DrawRays(ctx, rng, g.Margins, roundStudents, studentLo, studentHi); err != nil {
+	if x, err = t.from.DrawRays(ctx, rng, g.Margins, use[qat.Student], studentLo, studentHi); err != nil {
 		return d, err
 	}
 	return d, add(qat.Student, x)
@@ -250,7 +252,7 @@ func (t *trainer) final(ctx context.Context, plans []quant.Layer, r *Training) (
 		return err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
-	vd, rvd, err := t.ask(ctx, rand.New(rand.NewPCG(t.seed, math.MaxUint64)), g)
+	vd, rvd, err := t.ask(ctx, rand.New(rand.NewPCG(t.seed, math.MaxUint64)), g, finalPeople, recourse.SolveOptions{})
 	r.VD, r.RVD = eval.Float(vd), eval.Float(rvd)
 	return err
 }
@@ -304,16 +306,18 @@ func probabilities(z []float32, classes int) []float32 {
 }
 
 // ask returns the shares of some people's promises that break between the full-precision model and g, either way.
-func (t *trainer) ask(ctx context.Context, rng *rand.Rand, g *classifier.Model) (vd, rvd float64, err error) {
+func (t *trainer) ask(ctx context.Context, rng *rand.Rand, g *classifier.Model, most int,
+	o recourse.SolveOptions,
+) (vd, rvd float64, err error) {
 	var people []int
 	var theirs []recourse.Action
-	for _, k := range rng.Perm(len(t.refused))[:min(roundPeople, len(t.refused))] {
+	for _, k := range rng.Perm(len(t.refused))[:min(most, len(t.refused))] {
 		people, theirs = append(people, t.refused[k]), append(theirs, t.promised[k])
 	}
 	if vd, err = broken(ctx, theirs, g); err != nil {
 		return 0, 0, err
 	}
-	if theirs, err = t.solve(ctx, g, people); err != nil {
+	if theirs, err = t.solve(ctx, g, people, o); err != nil {
 		return 0, 0, err
 	}
 	rvd, err = broken(ctx, theirs, t.full)

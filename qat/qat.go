@@ -37,7 +37,7 @@ const (
 	Factual Kind = iota
 	Teacher      // recourse of the full-precision model
 	Student      // recourse of the network as trained so far
-	kinds
+	Kinds        // how many kinds there are
 )
 
 // Points are rows to train on, and what the full-precision model says of them.
@@ -57,8 +57,9 @@ type Draw struct {
 	VD, RVD float64  // of the network as the round begins; NaN where nobody was asked
 }
 
-// Source draws the points of a round, given the layers as trained so far. The same arguments must give the same draw.
-type Source func(ctx context.Context, round int, plans []quant.Layer) (Draw, error)
+// Source draws the points of a round, given the layers as trained so far: of each kind as many as the round has a use
+// for, where there may be any number. The same arguments must give the same draw.
+type Source func(ctx context.Context, round int, use [Kinds]int, plans []quant.Layer) (Draw, error)
 
 // Options of Train; the zero value is the default.
 type Options struct {
@@ -108,6 +109,9 @@ var ErrDiverged = errors.New("training diverged")
 // rounds is how often points are drawn. In the last frozenRounds codes stay as they are, while scales and biases make
 // up for the last changes of codes: a weight between two codes would otherwise move to and fro to the end.
 const rounds, frozenRounds = 16, 2
+
+// mostPoints is the largest number of points of a kind that a round has a use for.
+const mostPoints = 12288
 
 // diverged is how many times the loss of the first round a loss may be.
 const diverged = 100
@@ -159,6 +163,10 @@ func Train(ctx context.Context, m *classifier.Model, layers []Layer, source Sour
 	}
 	defer s.close()
 	t := newTrainer(s, &o)
+	var use [Kinds]int
+	for k := range use {
+		use[k] = min(mostPoints, int(Kind(k).share()*float64(o.Steps*o.Batch/rounds))+1)
+	}
 	out := &Outcome{}
 	if o.Checkpoint != nil {
 		t.restore(o.Checkpoint.Load(), out)
@@ -168,7 +176,7 @@ func Train(ctx context.Context, m *classifier.Model, layers []Layer, source Sour
 		if err != nil {
 			return nil, err
 		}
-		drawn, err := source(ctx, round, plans)
+		drawn, err := source(ctx, round, use, plans)
 		if err != nil {
 			return nil, err
 		}

@@ -7,14 +7,14 @@ import (
 )
 
 // share is how often rows of each kind are drawn, as far as there are any.
-func (k Kind) share() float64 { return [kinds]float64{Factual: 0.2, Teacher: 0.6, Student: 0.2}[k] }
+func (k Kind) share() float64 { return [Kinds]float64{Factual: 0.2, Teacher: 0.6, Student: 0.2}[k] }
 
 // trainer draws batches from the points and does steps.
 type trainer struct {
 	*step
 	o       *Options
 	columns []column // of the objective
-	pools   [kinds]pool
+	pools   [Kinds]pool
 	next    batch
 }
 
