@@ -19,7 +19,8 @@ import (
 // measured is a quantized file and how it differs from the original. The margins are eval's own: 0, 0.1, 0.25, 0.5.
 type measured struct {
 	*ptq.Result
-	eval *eval.Result
+	eval    *eval.Result
+	seconds float64 // of the processor, that quantizing took; where several run at once, of all of them
 }
 
 // row collects one variant's measurements, one for each network.
@@ -99,9 +100,11 @@ func network(
 func quantized(
 	ctx context.Context, model *onnxio.Model, in data, original *eval.Solution, o ptq.Options,
 ) (m measured, err error) {
+	begun := processorSeconds()
 	if m.Result, err = ptq.Quantize(ctx, model, in.task, in.train, o); err != nil {
 		return m, err
 	}
+	m.seconds = processorSeconds() - begun
 	for _, warning := range m.Warnings {
 		log.Print("warning: ", warning)
 	}

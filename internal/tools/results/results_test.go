@@ -13,7 +13,9 @@ import (
 // Every option of every variant is one that the library knows, and no two rows of a table
 // have the same name or are the same.
 func TestVariants(t *testing.T) {
-	for _, vs := range [][]variant{append(variants(), steps()...), defaults()} {
+	for _, vs := range [][]variant{
+		append(variants(), steps()...), defaults(), append(trainings(2, 2.5, 3, 4), objectives()...),
+	} {
 		labels := map[string]bool{}
 		for _, v := range vs {
 			if err := v.o.Check(); err != nil {

@@ -65,20 +65,23 @@ func first(m measured) eval.Float        { return m.eval.First.VD.Value }
 func vd(m measured) eval.Float           { return m.eval.Margins[1].VD.Value }
 func rvd(m measured) eval.Float          { return m.eval.Margins[1].RVD.Value }
 
-// writeTable writes one table under its title.
-func writeTable(w io.Writer, title string, rows []*row) {
+// writeTable writes one table under its title, in the columns of most.
+func writeTable(w io.Writer, title string, rows []*row) { writeColumns(w, title, rows, columns()) }
+
+// writeColumns writes one table under its title.
+func writeColumns(w io.Writer, title string, rows []*row, columns []column) {
 	people := rows[0].mean(func(m measured) eval.Float { return eval.Float(m.eval.Population.Evaluated) })
 	what := fmt.Sprintf("One network; %.0f people evaluated.", people)
 	if n := len(rows[0].values); n > 1 {
 		what = fmt.Sprintf("Mean of %d networks; %.0f people evaluated per network on average.", n, people)
 	}
 	fmt.Fprintf(w, "\n### %s\n\n%s\n\n| method | widths |", title, what)
-	for _, c := range columns() {
+	for _, c := range columns {
 		fmt.Fprintf(w, " %s |", c.head)
 	}
-	fmt.Fprint(w, "\n|---|---|"+strings.Repeat("---:|", len(columns()))+"\n")
+	fmt.Fprint(w, "\n|---|---|"+strings.Repeat("---:|", len(columns))+"\n")
 	for _, r := range rows {
-		fmt.Fprintf(w, "| %s | %s |%s\n", r.label, r.widths(), r.cells(columns()))
+		fmt.Fprintf(w, "| %s | %s |%s\n", r.label, r.widths(), r.cells(columns))
 	}
 }
 
