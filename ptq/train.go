@@ -13,6 +13,7 @@ import (
 	"cfq/calib"
 	"cfq/eval"
 	"cfq/internal/cache"
+	"cfq/internal/message"
 	"cfq/onnxio/classifier"
 	"cfq/qat"
 	"cfq/quant"
@@ -64,13 +65,19 @@ type Round struct {
 	RVD   eval.Float `json:"rvd"`
 }
 
-// trainingRecipe are the settings of training in a recipe, those that are not the default.
-func trainingRecipe(o *qat.Options) map[string]string {
+// trainingRecipe are the settings of training in a recipe: those that are given and make a difference.
+func trainingRecipe(objective Objective, o *qat.Options) map[string]string {
 	recipe := map[string]string{}
-	for key, v := range map[string]float64{
-		"train_steps": float64(o.Steps), "learning_rate": o.Rate, "eta": o.Eta, "beta": o.Beta, "gamma": o.Gamma,
-		"train_seed": float64(o.Seed),
-	} {
+	settings := map[string]float64{
+		"train_steps": float64(o.Steps), "learning_rate": o.Rate, "train_seed": float64(o.Seed),
+	}
+	if objective == qat.Validity || objective == qat.Hinge {
+		settings["eta"] = o.Eta
+	}
+	if objective == qat.Hinge {
+		settings["beta"], settings["gamma"] = o.Beta, o.Gamma
+	}
+	for key, v := range settings {
 		if v != 0 {
 			recipe[key] = fmt.Sprint(v)
 		}
@@ -114,7 +121,8 @@ func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.L
 	defer func() { err = errors.Join(err, m.Close()) }()
 	progress := o.Progress
 	o.Progress = func(e qat.Event) {
-		a.tell(fmt.Sprintf("train: loss %.2g, VD %.1f %%, RVD %.1f %%", e.Loss, 100*e.VD, 100*e.RVD), e.Round, e.Rounds)
+		a.tell(fmt.Sprintf("train: loss %.2g, VD %s, RVD %s", e.Loss, message.Percent(e.VD, 1), message.Percent(e.RVD, 1)),
+			e.Round, e.Rounds)
 		if progress != nil {
 			progress(e)
 		}

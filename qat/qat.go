@@ -90,11 +90,10 @@ type Checkpoint interface {
 
 // Event is the state after a round.
 type Event struct {
-	Round   int     `json:"round"` // from 1
-	Rounds  int     `json:"-"`
-	Steps   int     `json:"steps"`
-	Loss    float64 `json:"loss"` // mean over the round
-	VD, RVD float64 `json:"-"`    // as Draw has them
+	Round, Rounds int // Round is from 1 to Rounds
+	Steps         int
+	Loss          float64 // mean over the round
+	VD, RVD       float64 // as Draw has them
 }
 
 // Outcome is what came of a training.
