@@ -170,6 +170,11 @@ func Train(ctx context.Context, m *classifier.Model, layers []Layer, source Sour
 	if o.Checkpoint != nil {
 		t.restore(o.Checkpoint.Load(), out)
 	}
+	if len(out.History) > rounds-frozenRounds {
+		if err := s.frozen(layers, &o); err != nil {
+			return nil, fmt.Errorf("training step: %w", err)
+		}
+	}
 	for round := len(out.History); round < rounds; round++ {
 		plans, err := s.plans(ctx, layers)
 		if err != nil {
@@ -181,7 +186,9 @@ func Train(ctx context.Context, m *classifier.Model, layers []Layer, source Sour
 		}
 		t.replace(drawn.Points)
 		if round == rounds-frozenRounds {
-			s.freeze(layers, plans, o.LSQ)
+			if err := s.freeze(layers, plans, &o); err != nil {
+				return nil, fmt.Errorf("training step: %w", err)
+			}
 		}
 		ev := Event{Round: round + 1, Rounds: rounds, VD: drawn.VD, RVD: drawn.RVD}
 		from, to := 0, o.Steps*(rounds-frozenRounds)/rounds

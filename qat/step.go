@@ -116,30 +116,36 @@ type builder struct {
 
 // compile builds the step that trains the layers of the model for an objective.
 func compile(model *classifier.Model, layers []Layer, o *Options) (*step, error) {
-	t, err := model.Training()
-	if err != nil {
-		return nil, err
-	}
-	fixBatch(t.Types, t.Types[model.Input().Name].Shape[0], o.Batch)
 	s := &step{model: model}
 	s.slots, s.state = layout(layers, o)
+	return s, s.open(layers, o)
+}
+
+// open opens the sessions, in place of those that are open.
+func (s *step) open(layers []Layer, o *Options) error {
+	t, err := s.model.Training()
+	if err != nil {
+		return err
+	}
+	fixBatch(t.Types, t.Types[s.model.Input().Name].Shape[0], o.Batch)
 	b := &builder{Builder: graph.NewBuilder(t.Graph.Graph, "qat."), t: t, policy: maps.Clone(t.Policy), o: o}
 	if b.policy == nil {
 		b.policy = map[string]autodiff.Rule{}
 	}
 	b.policy["Relu"] = throughRelu
 	if err := b.parameters(s.slots, layers); err != nil {
-		return nil, err
+		return err
 	}
 	grads, err := autodiff.Gradients(t.Graph.Graph, t.Types, b.loss(), []string{paramsName}, autodiff.Options{
 		Prefix: "qat.d.", Policy: b.policy,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	b.optimizer(grads[0], int64(len(s.Params)))
-	if s.session, err = ort.Open(t.Graph, model.Engine()); err != nil {
-		return nil, err
+	session, err := ort.Open(t.Graph, s.model.Engine())
+	if err != nil {
+		return err
 	}
 	r := t.Graph.Clone()
 	r.Graph.Inputs = slices.DeleteFunc(r.Graph.Inputs, func(v graph.Value) bool { return v.Name != paramsName })
@@ -147,16 +153,22 @@ func compile(model *classifier.Model, layers []Layer, o *Options) (*step, error)
 	for _, v := range b.codes {
 		r.Graph.Outputs = append(r.Graph.Outputs, graph.Value{Name: v, DType: graph.Float})
 	}
-	if s.reader, err = ort.Open(r, model.Engine()); err != nil {
-		s.session.Close() //nolint:errcheck // the first error counts
-		return nil, err
+	reader, err := ort.Open(r, s.model.Engine())
+	if err != nil {
+		session.Close() //nolint:errcheck // the first error counts
+		return err
 	}
-	return s, nil
+	s.close()
+	s.session, s.reader = session, reader
+	return nil
 }
 
 func (s *step) close() {
-	s.session.Close() //nolint:errcheck // there is nothing to lose
-	s.reader.Close()  //nolint:errcheck // there is nothing to lose
+	for _, session := range []*ort.Session{s.session, s.reader} {
+		if session != nil {
+			session.Close() //nolint:errcheck // there is nothing to lose
+		}
+	}
 }
 
 // fixBatch gives the dimension that the batch decides its size: gradients then need no shapes at run time.
@@ -334,20 +346,26 @@ func (s *step) run(ctx context.Context, b *batch, rate float64) (float64, error)
 }
 
 // freeze keeps the codes as they are from now on: scales and biases alone move, and the optimizer begins anew.
-func (s *step) freeze(layers []Layer, plans []quant.Layer, lsq bool) {
+func (s *step) freeze(layers []Layer, plans []quant.Layer, o *Options) error {
 	for i, at := range s.slots {
-		p := &plans[i]
-		for k, q := range p.Codes {
-			s.Params[at.weights+k] = float32(q)
-			if lsq {
-				s.Params[at.weights+k] *= p.Scales[k/layers[i].Info.In%len(p.Scales)]
-			}
-			s.Rates[at.weights+k] = 0
+		for k, q := range plans[i].Codes {
+			s.Params[at.weights+k], s.Rates[at.weights+k] = float32(q), 0
 		}
 	}
 	clear(s.First)
 	clear(s.Second)
 	s.Begun = s.Steps
+	return s.frozen(layers, o)
+}
+
+// frozen opens the step for weights that are codes. In their own units these would change with the scales.
+func (s *step) frozen(layers []Layer, o *Options) error {
+	if !o.LSQ {
+		return nil
+	}
+	ratios := *o
+	ratios.LSQ = false
+	return s.open(layers, &ratios)
 }
 
 // plans are the layers as the parameters have them now. The codes are those that the graph computes with: a weight

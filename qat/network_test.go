@@ -1,0 +1,249 @@
+package qat
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
+	"cfq/quant"
+	"cfq/quant/qdq"
+)
+
+// problem is a random network and plans of it that round to the nearest codes.
+type problem struct {
+	m      *graph.Model // in float, canonical
+	dim    int
+	full   *classifier.Model
+	layers []Layer
+	input  *quant.Input // grid in front of the first layer
+}
+
+func normal(r *rand.Rand, n int) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(r.NormFloat64())
+	}
+	return v
+}
+
+// graphOf is a graph with the input x, rows x dim; rows < 0 leaves their number open.
+func graphOf(rows, dim int64) *graph.Model {
+	batch := graph.Dim{Size: rows}
+	if rows < 0 {
+		batch.Param = "N"
+	}
+	return &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
+		Name:   "net",
+		Inputs: []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{batch, {Size: dim}}}},
+	}}
+}
+
+// dense appends dense layers with a Relu between them; the last one makes the logits.
+func dense(m *graph.Model, r *rand.Rand, value string, sizes ...int) *graph.Model {
+	b := graph.NewBuilder(m.Graph, "")
+	for i, out := range sizes[1:] {
+		in := sizes[i]
+		if i > 0 {
+			value = b.Op("Relu", []string{value})
+		}
+		w := normal(r, in*out)
+		for k := range w {
+			w[k] /= float32(math.Sqrt(float64(in)))
+		}
+		value = b.Op("Gemm", []string{
+			value, b.Const(graph.FromFloats("w", w, int64(out), int64(in))),
+			b.Const(graph.FromFloats("b", normal(r, out), int64(out))),
+		}, graph.IntAttr("transB", 1))
+	}
+	m.Graph.Outputs = []graph.Value{{Name: value, DType: graph.Float}}
+	return m
+}
+
+// compute says how the layers compute.
+type compute struct {
+	bits      int
+	perTensor bool
+	integer   bool // activations are quantized, convolutions run on integers
+	grid      bool // the model's input is on a grid, its first column in two segments
+}
+
+// planned quantizes the layers of a model.
+func planned(t *testing.T, m *graph.Model, c compute) *problem {
+	t.Helper()
+	p := &problem{m: m, full: open(t, m)}
+	p.dim = p.full.Dim()
+	infos, err := quant.FindLayers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := quant.FormatOf(c.bits, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.grid {
+		p.input = &quant.Input{Scale: 6. / 255, Columns: []quant.InputColumn{
+			{Source: 0, Lo: -3, Hi: 0, Gain: 2}, {Source: 0, Lo: 0, Hi: 3, Gain: 2},
+		}}
+		for j := 1; j < p.dim; j++ {
+			p.input.Columns = append(p.input.Columns, quant.InputColumn{Source: j, Lo: -3, Hi: 3, Gain: 1})
+		}
+	}
+	for i, info := range infos {
+		l := Layer{Plan: quant.Layer{Node: info.Node, Bits: c.bits}}
+		if i == 0 && c.grid {
+			info, l.Sources = p.input.Fold(info), p.input.Sources()
+		}
+		l.Info = info
+		var all float32
+		for o := range info.Out {
+			var largest float32
+			for _, w := range info.Row(o) {
+				largest = max(largest, float32(math.Abs(float64(w))))
+			}
+			all = max(all, largest)
+			l.Plan.Scales = append(l.Plan.Scales, largest/float32(f.QMax))
+		}
+		if c.perTensor {
+			l.Plan.Scales = []float32{all / float32(f.QMax)}
+		}
+		if c.integer && (i > 0 || !c.grid) {
+			lo := float32(0)
+			if i == 0 {
+				lo = -4
+			}
+			act := quant.FitAct(8, lo, 5)
+			l.Plan.Act = &act
+		}
+		if c.integer && info.Conv != nil {
+			result := quant.FitAct(8, 0, 5)
+			l.Plan.Result = &result
+		}
+		p.layers = append(p.layers, l)
+	}
+	return p
+}
+
+// mlp is a network with two classes.
+func mlp(t *testing.T, seed uint64, c compute) *problem {
+	t.Helper()
+	return planned(t, dense(graphOf(-1, 5), rand.New(rand.NewPCG(seed, 1)), "x", 5, 10, 6, 2), c)
+}
+
+// convolutional is x -> [N, 2, 6] -> Conv -> Relu -> Flatten -> Gemm.
+func convolutional(t *testing.T, c compute) *problem {
+	t.Helper()
+	r := rand.New(rand.NewPCG(5, 1))
+	m := graphOf(-1, 12)
+	b := graph.NewBuilder(m.Graph, "conv.")
+	h := b.Op("Reshape", []string{"x", b.Const(graph.FromInts("shape", []int64{-1, 2, 6}, 3))})
+	v := normal(r, 4*2*3)
+	for k := range v {
+		v[k] /= float32(math.Sqrt(2 * 3))
+	}
+	w, bias := b.Const(graph.FromFloats("w", v, 4, 2, 3)), b.Const(graph.FromFloats("b", normal(r, 4), 4))
+	h = b.Op("Relu", []string{b.Op("Conv", []string{h, w, bias}, graph.IntsAttr("kernel_shape", 3))})
+	return planned(t, dense(m, r, b.Op("Flatten", []string{h}), 16, 2), c)
+}
+
+func open(t *testing.T, m *graph.Model) *classifier.Model {
+	t.Helper()
+	c, err := classifier.Open(context.Background(), m, orttest.Need(t), classifier.Options{Through: quant.StraightThrough})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (p *problem) plans() []quant.Layer {
+	var out []quant.Layer
+	for _, l := range p.layers {
+		out = append(out, l.Plan)
+	}
+	return out
+}
+
+// written opens the model of plans as its file computes.
+func (p *problem) written(t *testing.T, plans []quant.Layer) *classifier.Model {
+	t.Helper()
+	m, err := qdq.Write(p.m, &quant.Plan{Input: p.input, Layers: plans}, qdq.Options{Plain: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return open(t, m)
+}
+
+func margins(t *testing.T, m *classifier.Model, x []float32) []float32 {
+	t.Helper()
+	v, err := m.Margins(context.Background(), x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// rms is the error of the margin of plans on rows, those near the decision counting most.
+func (p *problem) rms(t *testing.T, plans []quant.Layer, x []float32) float64 {
+	t.Helper()
+	var sum, all float64
+	want, got := margins(t, p.full, x), margins(t, p.written(t, plans), x)
+	for i, v := range got {
+		near := 1 / (1 + math.Pow(float64(want[i])/0.15, 2))
+		sum += near * math.Pow(float64(v-want[i]), 2)
+		all += near
+	}
+	return math.Sqrt(sum / all)
+}
+
+// points draws rows with everything that an objective may ask for. Every seventh label is not known.
+func (p *problem) points(ctx context.Context, r *rand.Rand, kind Kind, rows int) (Points, error) {
+	out := Points{Kind: kind, X: normal(r, rows*p.dim)}
+	var err error
+	if out.Margins, err = p.full.Margins(ctx, out.X); err != nil {
+		return out, err
+	}
+	for i, m := range out.Margins {
+		up := 1 / (1 + math.Exp(-float64(m)))
+		out.Probabilities = append(out.Probabilities, float32(1-up), float32(up))
+		class := 0
+		switch {
+		case i%7 == 6:
+			class = -1
+		case m > 0:
+			class = 1
+		}
+		out.Classes = append(out.Classes, class)
+	}
+	return out, nil
+}
+
+// source draws points of all kinds in each round.
+func (p *problem) source(ctx context.Context, round int, _ [Kinds]int, _ []quant.Layer) (Draw, error) {
+	r := rand.New(rand.NewPCG(uint64(round), 77))
+	var d Draw
+	var errs []error
+	for k := range Kinds {
+		one, err := p.points(ctx, r, k, 200)
+		d.Points, errs = append(d.Points, one), append(errs, err)
+	}
+	return d, errors.Join(errs...)
+}
+
+func (p *problem) train(t *testing.T, o Options) (*Outcome, error) {
+	t.Helper()
+	return Train(context.Background(), p.written(t, p.plans()), p.layers, p.source, o)
+}
+
+func (p *problem) trained(t *testing.T, o Options) *Outcome {
+	t.Helper()
+	out, err := p.train(t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
