@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"cfq/onnxio/classifier"
@@ -68,6 +69,7 @@ func dense(m *graph.Model, r *rand.Rand, value string, sizes ...int) *graph.Mode
 type compute struct {
 	bits      int
 	perTensor bool
+	rows      bool // rows of the first layer have widths of their own
 	integer   bool // activations are quantized, convolutions run on integers
 	grid      bool // the model's input is on a grid, its first column in two segments
 }
@@ -106,7 +108,12 @@ func planned(t *testing.T, m *graph.Model, c compute) *problem {
 				largest = max(largest, float32(math.Abs(float64(w))))
 			}
 			all = max(all, largest)
-			l.Plan.Scales = append(l.Plan.Scales, largest/float32(f.QMax))
+			format := f
+			if c.rows && i == 0 {
+				format = quant.Formats()[o%len(quant.Formats())]
+				l.Plan.Bits, l.Plan.RowBits = 0, append(l.Plan.RowBits, format.Bits)
+			}
+			l.Plan.Scales = append(l.Plan.Scales, largest/float32(format.QMax))
 		}
 		if c.perTensor {
 			l.Plan.Scales = []float32{all / float32(f.QMax)}
@@ -131,7 +138,13 @@ func planned(t *testing.T, m *graph.Model, c compute) *problem {
 // mlp is a network with two classes.
 func mlp(t *testing.T, seed uint64, c compute) *problem {
 	t.Helper()
-	return planned(t, dense(graphOf(-1, 5), rand.New(rand.NewPCG(seed, 1)), "x", 5, 10, 6, 2), c)
+	return wide(t, seed, -1, 2, c)
+}
+
+// wide is a network with any number of logits, for so many rows.
+func wide(t *testing.T, seed uint64, rows int64, logits int, c compute) *problem {
+	t.Helper()
+	return planned(t, dense(graphOf(rows, 5), rand.New(rand.NewPCG(seed, 1)), "x", 5, 10, 6, logits), c)
 }
 
 // convolutional is x -> [N, 2, 6] -> Conv -> Relu -> Flatten -> Gemm.
@@ -207,15 +220,27 @@ func (p *problem) points(ctx context.Context, r *rand.Rand, kind Kind, rows int)
 	if out.Margins, err = p.full.Margins(ctx, out.X); err != nil {
 		return out, err
 	}
-	for i, m := range out.Margins {
-		up := 1 / (1 + math.Exp(-float64(m)))
-		out.Probabilities = append(out.Probabilities, float32(1-up), float32(up))
-		class := 0
-		switch {
-		case i%7 == 6:
+	z, n, err := p.full.Logits(ctx, out.X)
+	if err != nil {
+		return out, err
+	}
+	for i := range out.Margins {
+		row := slices.Clone(z[i*n : (i+1)*n])
+		if n == 1 {
+			row = append([]float32{0}, row...)
+		}
+		class, sum := 0, 0.0
+		for k, v := range row {
+			sum += math.Exp(float64(v))
+			if v > row[class] {
+				class = k
+			}
+		}
+		for _, v := range row {
+			out.Probabilities = append(out.Probabilities, float32(math.Exp(float64(v))/sum))
+		}
+		if i%7 == 6 {
 			class = -1
-		case m > 0:
-			class = 1
 		}
 		out.Classes = append(out.Classes, class)
 	}

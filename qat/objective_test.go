@@ -1,0 +1,204 @@
+package qat
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"cfq/quant"
+)
+
+// forward is the network of a problem with dense layers, in double precision, with parameters as a step has them:
+// ratios, logarithms of scales, biases. A single logit z is [0, z].
+func (p *problem) forward(slots []slot, params []float64, x []float32) []float64 {
+	v := make([]float64, len(x))
+	for i := range x {
+		v[i] = float64(x[i])
+	}
+	for i, at := range slots {
+		info := &p.layers[i].Info
+		z := make([]float64, info.Out)
+		for o := range z {
+			f, _ := quant.FormatOf(p.layers[i].Plan.Width(o), false)
+			z[o] = params[at.bias+o]
+			scale := math.Exp(params[at.scales+o%(at.bias-at.scales)])
+			for j, in := range v {
+				code := math.RoundToEven(params[at.weights+o*info.In+j])
+				z[o] += in * scale * min(max(code, float64(f.QMin)), float64(f.QMax))
+			}
+			if i < len(slots)-1 {
+				z[o] = max(z[o], 0)
+			}
+		}
+		v = z
+	}
+	if len(v) == 1 {
+		v = append([]float64{0}, v...)
+	}
+	return v
+}
+
+// rowLoss is what a row adds to an objective, as the paper writes it, by its logits.
+func rowLoss(objective Objective, p *Points, i int, z []float64, target int, o *Options) float64 {
+	var sum float64
+	for _, v := range z {
+		sum += math.Exp(v)
+	}
+	entropy := func(class int) float64 { return math.Log(sum) - z[class] }
+	label := func() float64 {
+		if p.Classes[i] < 0 {
+			return 0
+		}
+		return entropy(p.Classes[i])
+	}
+	rest := slices.Delete(slices.Clone(z), target, target+1)
+	margin := z[target] - slices.Max(rest)
+	factual := p.Kind == Factual
+	switch objective {
+	case Distil:
+		d := float64(p.Margins[i])
+		return math.Pow(margin-d, 2) / (1 + math.Pow(d/0.15, 2))
+	case Validity, Hinge:
+		switch {
+		case factual:
+			return label()
+		case objective == Validity:
+			return o.Eta * entropy(target)
+		}
+		return o.Eta*entropy(target) + o.Beta*max(0, o.Gamma-margin)
+	case KD:
+		var loss float64
+		for c := range z {
+			loss += float64(p.Probabilities[i*len(z)+c]) * entropy(c)
+		}
+		return loss
+	}
+	return label()
+}
+
+// Of every objective the loss is that of the formulas, and its gradient by all scales and biases, through which it is
+// smooth, that of central differences of them.
+func TestObjectives(t *testing.T) {
+	t.Parallel()
+	const rows = 8
+	for _, logits := range []int{1, 2, 3} {
+		p := wide(t, 11, -1, logits, compute{bits: 3})
+		m := p.written(t, p.plans())
+		for _, doc := range Objectives() {
+			o, err := (Options{Objective: doc.Name, Batch: rows, Eta: 0.7, Beta: 1.3, Gamma: 0.8}).resolve(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var used []Points
+			r := rand.New(rand.NewPCG(4, 4))
+			for k := range Kinds {
+				one, err := p.points(context.Background(), r, k, rows)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if k == Factual || doc.Recourse {
+					used = append(used, one)
+				}
+			}
+			o.Batch = rows * len(used)
+			s, err := compile(m, p.layers, &o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.close()
+			trainer := newTrainer(s, &o)
+			trainer.replace(used)
+			all := batch{columns: map[string][]float32{}}
+			for k := range used {
+				pool := &trainer.pools[used[k].Kind]
+				all.x = append(all.x, pool.x...)
+				for j, c := range trainer.columns {
+					all.columns[c.name] = append(all.columns[c.name], pool.columns[j]...)
+				}
+			}
+			params := make([]float64, len(s.Params))
+			for i, v := range s.Params {
+				params[i] = float64(v)
+			}
+			loss := func() (sum float64) {
+				for k := range used {
+					for i := range rows {
+						z := p.forward(s.slots, params, used[k].X[i*p.dim:(i+1)*p.dim])
+						sum += rowLoss(doc.Name, &used[k], i, z, m.Target(), &o)
+					}
+				}
+				return sum
+			}
+			before := slices.Clone(s.Params)
+			got, err := s.run(context.Background(), &all, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := loss(); math.Abs(got-want) > 1e-4*want || !(want > 1e-3) {
+				t.Errorf("%s, %d logits: loss %v, want %v", doc.Name, logits, got, want)
+			}
+			if !slices.Equal(before, s.Params) {
+				t.Errorf("%s, %d logits: a step at rate 0 moves", doc.Name, logits)
+			}
+			wants, largest := map[int]float64{}, 0.0
+			for _, at := range s.slots {
+				for i := at.scales; i < at.end; i++ {
+					const h = 1e-5
+					old := params[i]
+					params[i] = old + h
+					up := loss()
+					params[i] = old - h
+					wants[i] = (up - loss()) / (2 * h)
+					params[i], largest = old, max(largest, math.Abs(wants[i]))
+				}
+			}
+			for i, want := range wants {
+				if g := float64(s.First[i]); math.Abs(g-want) > 1e-3*largest { // Adam's sum begins with the gradient
+					t.Errorf("%s, %d logits: gradient by parameter %d is %v, by differences %v", doc.Name, logits, i, g, want)
+				}
+			}
+		}
+	}
+}
+
+func TestFindObjective(t *testing.T) {
+	t.Parallel()
+	for _, doc := range Objectives() {
+		if got, err := FindObjective(doc.Name); err != nil || got.Name != doc.Name || got.Doc == "" {
+			t.Errorf("%q: %+v, %v", doc.Name, got, err)
+		}
+	}
+	_, err := FindObjective("loss")
+	if err == nil || !strings.Contains(err.Error(), "distil, validity, hinge, kd or task") {
+		t.Errorf("an unknown objective: %v", err)
+	}
+}
+
+// Student points count as teacher points do; what has no use for recourse is not given any.
+func TestPointsOfObjectives(t *testing.T) {
+	t.Parallel()
+	p := mlp(t, 2, compute{bits: 4})
+	m := p.written(t, p.plans())
+	for _, doc := range Objectives() {
+		o, err := (Options{Objective: doc.Name}).resolve(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr := newTrainer(&step{model: m}, &o)
+		d, err := p.source(t.Context(), 0, [Kinds]int{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.replace(d.Points)
+		seen := map[bool]int{}
+		for k := range tr.pools {
+			seen[Kind(k) != Factual] += tr.pools[k].rows
+		}
+		if seen[false] != 200 || (seen[true] == 400) != doc.Recourse || !doc.Recourse && seen[true] != 0 {
+			t.Errorf("%s: %d factual rows, %d of recourse", doc.Name, seen[false], seen[true])
+		}
+	}
+}
