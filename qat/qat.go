@@ -53,7 +53,7 @@ type Points struct {
 
 // Draw is what a round is trained on and what its people say.
 type Draw struct {
-	Points  []Points // those of a kind that is not here stay
+	Points  []Points // all that the round is trained on
 	VD, RVD float64  // of the network as the round begins; NaN where nobody was asked
 }
 
@@ -143,6 +143,9 @@ func (o *Options) Check() error {
 			errs = append(errs, fmt.Errorf("invalid %s %v: want a number of 0 or more", v.name, v.value))
 		}
 	}
+	if o.Batch < 0 {
+		errs = append(errs, fmt.Errorf("invalid batch of %d rows: want 1 or more", o.Batch))
+	}
 	if o.Steps < 0 || o.Steps > 0 && o.Steps < rounds {
 		errs = append(errs, fmt.Errorf("invalid number of steps %d: want %d or more", o.Steps, rounds))
 	}
@@ -231,8 +234,14 @@ func (t *trainer) state(out *Outcome) []byte {
 // restore goes on where a checkpoint was made; one that is not of this training changes nothing.
 func (t *trainer) restore(b []byte, out *Outcome) {
 	var s saved
-	if len(b) == 0 || gob.NewDecoder(bytes.NewReader(b)).Decode(&s) != nil || len(s.State.Params) != len(t.Params) {
+	if len(b) == 0 || gob.NewDecoder(bytes.NewReader(b)).Decode(&s) != nil || len(s.History) > rounds ||
+		s.State.Steps != t.o.Steps*len(s.History)/rounds {
 		return
+	}
+	for _, v := range [][]float32{s.State.Params, s.State.First, s.State.Second, s.State.Rates} {
+		if len(v) != len(t.Params) {
+			return
+		}
 	}
 	t.step.state, out.History = s.State, s.History
 }

@@ -1,12 +1,27 @@
 package qat
 
 import (
+	"bytes"
 	"context"
+	"encoding/gob"
+	"errors"
+	"math"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"cfq/onnxio/autodiff"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/quant"
 )
+
+// quick are options of a training that takes a tenth of a second and tells something.
+func quick() Options { return Options{Steps: 320, Batch: 32, Rate: 4e-3} }
 
 // In the last rounds no code changes, whatever unit the weights are trained in; scales and biases go on.
 func TestLastRoundsKeepCodes(t *testing.T) {
@@ -20,7 +35,7 @@ func TestLastRoundsKeepCodes(t *testing.T) {
 			}
 			return p.source(ctx, round, use, plans)
 		}
-		o := Options{Steps: 1600, Batch: 64, LSQ: lsq}
+		o := Options{Steps: 480, Batch: 16, Rate: 6e-3, LSQ: lsq}
 		out, err := Train(t.Context(), p.written(t, p.plans()), p.layers, source, o)
 		if err != nil {
 			t.Fatal(err)
@@ -33,5 +48,328 @@ func TestLastRoundsKeepCodes(t *testing.T) {
 				t.Errorf("LSQ %v, layer %d: the scales %v or the biases %v stayed", lsq, i, l.Scales, l.Bias)
 			}
 		}
+	}
+}
+
+// Training lowers the margin error on points that it has never seen, however the layers compute.
+func TestTrainHelpsElsewhere(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		p     *problem
+		share float64 // of the error that may be left
+		units int     // of the weights: their scale, and their own
+	}{
+		"float":               {mlp(t, 3, compute{bits: 3}), 0.5, 2},
+		"per tensor":          {mlp(t, 3, compute{bits: 3, perTensor: true}), 0.6, 1},
+		"rows":                {mlp(t, 3, compute{bits: 3, rows: true}), 0.5, 1},
+		"integer":             {mlp(t, 3, compute{bits: 3, integer: true, grid: true}), 0.6, 1},
+		"convolution":         {convolutional(t, compute{bits: 3}), 0.8, 1},
+		"integer convolution": {convolutional(t, compute{bits: 3, integer: true}), 0.8, 1},
+	} {
+		for _, lsq := range []bool{false, true}[:c.units] {
+			o, last := quick(), &memory{}
+			o.LSQ, o.Checkpoint = lsq, last
+			out := c.p.trained(t, o)
+			x := normal(rand.New(rand.NewPCG(99, 1)), 3000*c.p.dim)
+			before, after := c.p.rms(t, c.p.plans(), x), c.p.rms(t, out.Plans, x)
+			if after > c.share*before {
+				t.Errorf("%s, LSQ %v: margin error %.4f before, %.4f after", name, lsq, before, after)
+			}
+			c.p.checkPlans(t, out.Plans)
+			c.p.checkWritten(t, out.Plans, last.state(t).State.Params, x)
+			if len(out.History) != rounds || out.History[rounds-1].Steps != o.Steps ||
+				!(out.History[rounds-1].Loss < out.History[0].Loss) {
+				t.Errorf("%s, LSQ %v: history %+v", name, lsq, out.History)
+			}
+		}
+	}
+}
+
+// checkPlans reports trained plans that no file can hold, or that are not of the layers.
+func (p *problem) checkPlans(t *testing.T, plans []quant.Layer) {
+	t.Helper()
+	if len(plans) != len(p.layers) {
+		t.Fatalf("%d plans of %d layers", len(plans), len(p.layers))
+	}
+	for i, l := range plans {
+		info, start := &p.layers[i].Info, p.layers[i].Plan
+		if len(l.Codes) != info.Out*info.In || len(l.Bias) != info.Out || len(l.Scales) != len(start.Scales) {
+			t.Fatalf("layer %d: %d codes, %d biases, %d scales", i, len(l.Codes), len(l.Bias), len(l.Scales))
+		}
+		for k, q := range l.Codes {
+			f, err := quant.FormatOf(start.Width(k/info.In), false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if int(q) < f.QMin || int(q) > f.QMax {
+				t.Errorf("layer %d: code %d of a row of %d bits", i, q, f.Bits)
+			}
+		}
+		for _, s := range l.Scales {
+			if half, ok := quant.Half(s); !ok || half != s {
+				t.Errorf("layer %d: the scale %v has no half precision", i, s)
+			}
+		}
+		l.Codes, l.Bias, l.Scales = start.Codes, start.Bias, start.Scales
+		if d := cmp.Diff(start, l); d != "" {
+			t.Errorf("layer %d: training changed more than codes, scales and bias: %s", i, d)
+		}
+	}
+}
+
+// checkWritten runs the model that is written from plans beside the graph that was trained, with its last parameters,
+// which are codes in the last rounds. The file has scales in half precision, and biases of integer kernels in whole
+// units of the sums; with these the graph has to decide alike.
+func (p *problem) checkWritten(t *testing.T, plans []quant.Layer, params, x []float32) {
+	t.Helper()
+	m := p.written(t, p.plans())
+	tr, err := m.Training()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &Options{Batch: len(x) / p.dim}
+	fixBatch(tr.Types, tr.Types[m.Input().Name].Shape[0], o.Batch)
+	slots, _ := layout(p.layers, o)
+	b := &builder{Builder: graph.NewBuilder(tr.Graph.Graph, "qat."), t: tr, policy: map[string]autodiff.Rule{}, o: o}
+	if err := b.parameters(slots, p.layers); err != nil {
+		t.Fatal(err)
+	}
+	params = slices.Clone(params)
+	for i, at := range slots {
+		for k, s := range plans[i].Scales {
+			params[at.scales+k] = float32(math.Log(float64(s)))
+		}
+		act := plans[i].Act
+		if act == nil && p.input != nil && i == 0 {
+			act = &quant.Act{Scale: p.input.Scale}
+		}
+		for o := at.bias; act != nil && o < at.end; o++ {
+			unit := act.Scale * plans[i].Scales[(o-at.bias)%len(plans[i].Scales)]
+			params[o] = unit * float32(math.RoundToEven(float64(params[o]/unit)))
+		}
+	}
+	tr.Graph.Graph.Outputs = []graph.Value{{Name: tr.Margin, DType: graph.Float}}
+	got, err := orttest.Run(t, tr.Graph, orttest.Need(t), m.Feed(x),
+		graph.FromFloats(paramsName, params, int64(len(params))))[0].Floats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	differ := 0
+	for i, want := range margins(t, p.written(t, plans), x) {
+		if (got[i] > 0) != (want > 0) {
+			differ++
+		}
+	}
+	if 1000*differ > len(got) {
+		t.Errorf("%d of %d decisions are not those of the training graph", differ, len(got))
+	}
+}
+
+// memory is a checkpoint of this process.
+type memory struct {
+	kept  []byte
+	saves int
+}
+
+func (m *memory) Load() []byte { return m.kept }
+
+func (m *memory) Save(b []byte) { m.kept, m.saves = b, m.saves+1 }
+
+func (m *memory) state(t *testing.T) (s saved) {
+	t.Helper()
+	if err := gob.NewDecoder(bytes.NewReader(m.kept)).Decode(&s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// uneven draws other kinds of points in each round, and not in all rounds the same ones.
+func (p *problem) uneven(ctx context.Context, round int, use [Kinds]int, plans []quant.Layer) (Draw, error) {
+	d, err := p.source(ctx, round, use, plans)
+	if round%3 > 0 {
+		d.Points = d.Points[round%3-1 : round%3+1]
+	}
+	d.VD, d.RVD = float64(round)/100, math.NaN()
+	return d, err
+}
+
+func small(t *testing.T) *problem {
+	t.Helper()
+	return planned(t, dense(graphOf(-1, 3), rand.New(rand.NewPCG(8, 1)), "x", 3, 4, 2), compute{bits: 3})
+}
+
+// A training that is stopped after a round and goes on from its checkpoint ends as one in one piece, to the bit.
+func TestResume(t *testing.T) {
+	t.Parallel()
+	p := small(t)
+	for _, lsq := range []bool{false, true} {
+		o := Options{Steps: 50, Batch: 16, Seed: 3, LSQ: lsq}
+		run := func(ctx context.Context, source Source, o Options) (*Outcome, error) {
+			return Train(ctx, p.written(t, p.plans()), p.layers, source, o)
+		}
+		want, err := run(t.Context(), p.uneven, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, stop := range []int{5, rounds - frozenRounds, rounds - frozenRounds + 1, rounds} {
+			ctx, cancel := context.WithCancel(t.Context())
+			kept := &memory{}
+			o.Checkpoint = kept
+			o.Progress = func(e Event) {
+				if e.Round == stop {
+					cancel()
+				}
+			}
+			if out, err := run(ctx, p.uneven, o); !errors.Is(err, context.Canceled) || out != nil && out.Plans != nil {
+				t.Fatalf("stopped after round %d: %v, %v", stop, out, err)
+			}
+			if kept.saves != stop {
+				t.Fatalf("%d checkpoints in %d rounds", kept.saves, stop)
+			}
+			o.Progress = nil
+			first := -1
+			after := func(ctx context.Context, round int, use [Kinds]int, plans []quant.Layer) (Draw, error) {
+				if first < 0 {
+					first = round
+				}
+				return p.uneven(ctx, round, use, plans)
+			}
+			got, err := run(t.Context(), after, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if stop < rounds && first != stop {
+				t.Errorf("stopped after round %d: goes on with the points of round %d from 0", stop, first)
+			}
+			if d := cmp.Diff(want, got, cmpopts.EquateNaNs()); d != "" {
+				t.Errorf("LSQ %v, stopped after round %d: %s", lsq, stop, d)
+			}
+		}
+	}
+}
+
+// A checkpoint that is not of this training changes nothing.
+func TestForeignCheckpoint(t *testing.T) {
+	t.Parallel()
+	p, o := small(t), Options{Steps: 16, Batch: 16}
+	want := p.trained(t, o)
+	kept := func(p *problem, o Options) []byte {
+		m := &memory{}
+		o.Checkpoint = m
+		p.trained(t, o)
+		return m.kept
+	}
+	own := kept(p, o)
+	change := func(f func(s *saved)) []byte {
+		s := (&memory{kept: own}).state(t)
+		f(&s)
+		var b bytes.Buffer
+		if err := gob.NewEncoder(&b).Encode(s); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	for name, b := range map[string][]byte{
+		"empty":           {},
+		"nonsense":        []byte("nonsense"),
+		"half":            own[:len(own)/2],
+		"another network": kept(mlp(t, 1, compute{bits: 3}), o),
+		"other steps":     kept(p, Options{Steps: 32, Batch: 16}),
+		"no moments":      change(func(s *saved) { s.State.Second = nil }),
+		"no rates":        change(func(s *saved) { s.State.Rates = s.State.Rates[1:] }),
+		"more rounds":     change(func(s *saved) { s.History = append(s.History, s.History...) }),
+	} {
+		o.Checkpoint = &memory{kept: b}
+		got, err := p.train(t, o)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
+// The same arguments give the same plans; another seed draws other batches.
+func TestTrainIsDeterministic(t *testing.T) {
+	t.Parallel()
+	p := small(t)
+	o := Options{Steps: 64, Batch: 16, Seed: 1}
+	a, b := p.trained(t, o), p.trained(t, o)
+	if d := cmp.Diff(a, b); d != "" {
+		t.Error(d)
+	}
+	o.Seed = 2
+	if c := p.trained(t, o); cmp.Equal(a.Plans, c.Plans) {
+		t.Error("another seed gives the same plans")
+	}
+	for i, l := range p.layers {
+		if l.Plan.Codes != nil || l.Plan.Bias != nil {
+			t.Errorf("layer %d: the plan that was given has changed", i)
+		}
+	}
+}
+
+// A learning rate without sense is an error that says so, at once or when the loss has grown.
+func TestDivergence(t *testing.T) {
+	t.Parallel()
+	for _, rate := range []float64{1e3, 1e6, 1e30} {
+		out, err := small(t).train(t, Options{Steps: 320, Batch: 16, Rate: rate})
+		if !errors.Is(err, ErrDiverged) || out != nil || !strings.Contains(err.Error(), "learning rate") {
+			t.Errorf("rate %v: %v, %v", rate, out, err)
+		}
+	}
+}
+
+// A model that takes a fixed number of rows trains on batches of as many.
+func TestFixedBatch(t *testing.T) {
+	t.Parallel()
+	p := wide(t, 3, 16, 2, compute{bits: 3})
+	o := quick()
+	o.Batch = 64
+	out := p.trained(t, o)
+	p.checkPlans(t, out.Plans)
+	x := normal(rand.New(rand.NewPCG(99, 1)), 2000*p.dim)
+	if before, after := p.rms(t, p.plans(), x), p.rms(t, out.Plans, x); after > 0.6*before {
+		t.Errorf("margin error %.4f before, %.4f after", before, after)
+	}
+}
+
+func TestOptionsOutOfRange(t *testing.T) {
+	t.Parallel()
+	p := small(t)
+	for want, o := range map[string]Options{
+		"learning rate -1":     {Rate: -1},
+		"learning rate NaN":    {Rate: math.NaN()},
+		"learning rate +Inf":   {Rate: math.Inf(1)},
+		"eta -2":               {Eta: -2},
+		"beta NaN":             {Beta: math.NaN()},
+		"gamma -0.1":           {Gamma: -0.1},
+		"steps -1":             {Steps: -1},
+		"steps 15":             {Steps: 15},
+		"batch of -1":          {Batch: -1},
+		`"loss" for objective`: {Objective: "loss"},
+	} {
+		if out, err := p.train(t, o); err == nil || out != nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %v", want, out, err)
+		}
+	}
+	both := Options{Eta: -1, Beta: -1}
+	if err := both.Check(); err == nil || !strings.Contains(err.Error(), "eta") || !strings.Contains(err.Error(), "beta") {
+		t.Errorf("not all is said: %v", err)
+	}
+	if err := (&Options{}).Check(); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+	broken := small(t)
+	broken.layers[0].Plan.Bits = 5
+	if _, err := Train(t.Context(), p.written(t, p.plans()), broken.layers, p.source, Options{}); err == nil ||
+		!strings.Contains(err.Error(), "5-bit") {
+		t.Errorf("a width that does not exist: %v", err)
+	}
+	broken = small(t)
+	broken.layers[0].Info.Node = "none"
+	if _, err := Train(t.Context(), p.written(t, p.plans()), broken.layers, p.source, Options{}); err == nil ||
+		!strings.Contains(err.Error(), `no layer "none"`) {
+		t.Errorf("a layer that the model does not have: %v", err)
 	}
 }

@@ -33,10 +33,11 @@ func newTrainer(s *step, o *Options) *trainer {
 	return t
 }
 
-// replace puts points into the pools of their kinds, in place of those that were there.
+// replace puts points into the pools of their kinds, in place of all that were there: a training that goes on from a
+// checkpoint has not seen the rounds before.
 func (t *trainer) replace(points []Points) {
-	for i := range points {
-		t.pools[points[i].Kind] = pool{columns: make([][]float32, len(t.columns))}
+	for k := range t.pools {
+		t.pools[k] = pool{columns: make([][]float32, len(t.columns))}
 	}
 	for i := range points {
 		p := &points[i]
