@@ -286,7 +286,7 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 // quantization returns the options that flags alone say.
 func (f *quantizeFlags) quantization() ptq.Options {
 	o := f.o
-	if o.Refine = f.refine; f.fs.Changed("refine") && f.refine == 0 {
+	if o.Refine = f.refine; cli.Given(f.fs, "refine") && f.refine == 0 {
 		o.Refine = -1
 	}
 	return o
