@@ -1,0 +1,314 @@
+package ptq_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"cfq/onnxio/codec"
+	"cfq/ptq"
+	"cfq/qat"
+	"cfq/recourse"
+	"cfq/recourse/constraint"
+	"cfq/task"
+)
+
+// short is a training that takes little.
+func short(o ptq.Options) ptq.Options {
+	o.Train.Steps, o.Train.Batch = 64, 32
+	if o.Method == ptq.CFQQAT {
+		o.Refine = -1
+	}
+	return o
+}
+
+// fortunate are people of whom few are refused, since it is finding recourse, in each round, that takes the time.
+func fortunate(t *testing.T, all, refused int) (*task.Task, *task.People) {
+	t.Helper()
+	m, tk, people := loans(t, "train.csv")
+	c, err := ptq.OpenFor(loaded(t, m), tk, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	margins, err := c.Margins(t.Context(), people.X)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []int
+	for i, v := range margins {
+		if v <= 0 {
+			if refused--; refused < 0 {
+				continue
+			}
+		}
+		if rows = append(rows, i); len(rows) == all {
+			break
+		}
+	}
+	return tk, people.Subset(rows)
+}
+
+// trainedLoans quantizes the example for some people, four of whom are refused.
+func trainedLoans(t *testing.T, people int, o ptq.Options) *ptq.Result {
+	t.Helper()
+	m, _, _ := loans(t, "train.csv")
+	tk, some := fortunate(t, people, 4)
+	r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, some, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// checkTraining looks at what a result says of its training.
+func checkTraining(t *testing.T, r *ptq.Result, people, steps int, objective ptq.Objective) {
+	t.Helper()
+	if err := r.Verified.Err(); err != nil {
+		t.Error(err)
+	}
+	tr := r.Training
+	if tr == nil || tr.Objective != objective || tr.Steps != steps || len(tr.Rounds) != 16 {
+		t.Fatalf("training %+v", tr)
+	}
+	for i, round := range tr.Rounds {
+		if round.Steps != steps*(i+1)/16 || !(round.Loss >= 0) || !(round.VD >= 0 && round.VD <= 1) || !(round.RVD >= 0 &&
+			round.RVD <= 1) {
+			t.Errorf("round %d: %+v", i, round)
+		}
+	}
+	if tr.People == 0 || tr.People > 8 || !(tr.VD >= 0 && tr.VD <= 1) || !(tr.RVD >= 0 && tr.RVD <= 1) {
+		t.Errorf("%+v", tr)
+	}
+	if len(r.Calibrated) != people || !slices.IsSorted(r.Calibrated) || r.Calibrated[people-1] != people-1 {
+		t.Errorf("%d of %d people are recorded", len(r.Calibrated), people)
+	}
+	q, err := codec.Read(r.Model, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	recipe, _ := q.Meta("cfq.recipe")
+	for _, want := range []string{fmt.Sprintf(`"objective":%q`, objective), fmt.Sprintf(`"train_steps":"%d"`, steps)} {
+		if !strings.Contains(recipe, want) {
+			t.Errorf("%s is not in the recipe %s", want, recipe)
+		}
+	}
+	for _, l := range r.Plan.Layers {
+		if len(l.Codes) == 0 || len(l.Bias) == 0 {
+			t.Errorf("layer %s: the plan has %d codes and %d biases", l.Node, len(l.Codes), len(l.Bias))
+		}
+	}
+}
+
+// A model trained for promises that were made is within its budget and the same for any number of workers; its plan
+// writes the bytes again. Rays lead to the promises that there are; all people are on record, also those that were not
+// calibrated on.
+func TestTrained(t *testing.T) {
+	t.Parallel()
+	m, _, _ := loans(t, "train.csv")
+	tk, people := fortunate(t, 120, 6)
+	promises := promisesTo(t, tk, people)
+	found, kept := 0, 0
+	for i, a := range promises {
+		if a.Status != recourse.Found {
+			continue
+		}
+		if found++; found%3 == 0 {
+			promises[i] = recourse.Action{}
+		} else {
+			kept++
+		}
+	}
+	o := ptq.Options{Method: ptq.CFQQAT, Budget: 3, Rows: 50, Refine: -1, Promises: promises}
+	o.Train = qat.Options{Steps: 320, Batch: 32, Rate: 4e-3}
+	var r *ptq.Result
+	for _, o.Workers = range []int{1, 2} {
+		one, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r != nil && !bytes.Equal(r.Model, one.Model) {
+			t.Error("two workers wrote other bytes than one")
+		}
+		r = one
+	}
+	checkTraining(t, r, 120, 320, qat.Distil)
+	if first, last := r.Training.Rounds[0].Loss, r.Training.Rounds[15].Loss; !(last < 0.8*first) {
+		t.Errorf("the loss of the first round is %v, of the last one %v", first, last)
+	}
+	if !r.Promised || r.Training.People != kept || kept == 0 || kept == found {
+		t.Errorf("trained on the recourse of %d people, %d of %d have a promise", r.Training.People, kept, found)
+	}
+	if r.Bits > 3 || r.Factual >= 120 || r.Refined != nil {
+		t.Errorf("%v bits, calibrated on %d rows, refined %v", r.Bits, r.Factual, r.Refined)
+	}
+	var text bytes.Buffer
+	if err := ptq.WritePlan(&text, r); err != nil {
+		t.Fatal(err)
+	}
+	again, err := ptq.FromPlan(t.Context(), loaded(t, m), readPlan(t, text.Bytes()), nil, ptq.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(r.Model, again.Model) || again.Training != nil {
+		t.Errorf("the plan writes %d bytes, want those %d of the run; training %v", len(again.Model), len(r.Model),
+			again.Training)
+	}
+}
+
+// Every trained method and every objective makes a model of its own that runs as planned.
+func TestTrainedMethods(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{}
+	for name, o := range map[string]ptq.Options{
+		"lsq":       {Method: ptq.LSQ},
+		"mixed-qat": {Method: ptq.MixedQAT},
+		"validity":  {Method: ptq.CFQQAT, Objective: qat.Validity},
+		"hinge":     {Method: ptq.CFQQAT, Objective: qat.Hinge},
+		"kd":        {Method: ptq.CFQQAT, Objective: qat.KD},
+		"task":      {Method: ptq.CFQQAT, Objective: qat.Task},
+		"weights":   {Method: ptq.LSQ, WeightOnly: true},
+		"trained":   {Method: ptq.PTQ, Objective: qat.Distil, Scales: ptq.ScalesPerTensor},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.Budget = 3
+			r := trainedLoans(t, 60, short(o))
+			objective := o.Objective
+			switch {
+			case o.Method == ptq.LSQ || o.Method == ptq.MixedQAT:
+				objective = qat.Task
+			case objective == "":
+				objective = qat.Distil
+			}
+			checkTraining(t, r, 60, 64, objective)
+			if other, ok := files[string(r.Model)]; ok {
+				t.Errorf("the model is that of %s", other)
+			}
+			files[string(r.Model)] = name
+			if (r.Plan.Input == nil) != o.WeightOnly {
+				t.Errorf("the input's grid is %v", r.Plan.Input)
+			}
+		})
+	}
+}
+
+// A training that is cancelled goes on from its checkpoint in the cache, and ends with the bytes of one in one piece.
+func TestTrainingGoesOn(t *testing.T) {
+	t.Parallel()
+	m, _, _ := loans(t, "train.csv")
+	tk, people := fortunate(t, 60, 4)
+	o := short(ptq.Options{Method: ptq.LSQ})
+	want, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Cache = filepath.Join(t.TempDir(), "cache")
+	run := func(o ptq.Options, stop int) (*ptq.Result, []int, error) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var rounds []int
+		o.Train.Progress = func(e qat.Event) {
+			if rounds = append(rounds, e.Round); e.Round == stop {
+				cancel()
+			}
+		}
+		r, err := ptq.Quantize(ctx, loaded(t, m), tk, people, o)
+		return r, rounds, err
+	}
+	if r, rounds, err := run(o, 6); !errors.Is(err, context.Canceled) || r != nil || len(rounds) != 6 {
+		t.Fatalf("stopped after the rounds %v: %v, %v", rounds, r, err)
+	}
+	var input *ptq.InputError
+	if _, _, err := run(o, 8); errors.As(err, &input) {
+		t.Errorf("cancelling is an error of the input: %v", err)
+	}
+	got, rounds, err := run(o, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(want.Model, got.Model) || rounds[0] != 9 {
+		t.Errorf("other bytes, or begun at round %d", rounds[0])
+	}
+	if len(got.Training.Rounds) != 16 {
+		t.Errorf("%d rounds are on record", len(got.Training.Rounds))
+	}
+	// Another setting is another training.
+	o.Train.Seed = 5
+	if r, rounds, err := run(o, 0); err != nil || rounds[0] != 1 || bytes.Equal(r.Model, want.Model) {
+		t.Errorf("another seed begins at round %v: %v", rounds, err)
+	}
+}
+
+// Objectives of labels need them, for two classes.
+func TestTrainingNeedsLabels(t *testing.T) {
+	t.Parallel()
+	m, _, _ := loans(t, "train.csv")
+	tk, people := fortunate(t, 60, 4)
+	people.Labels = nil
+	for _, doc := range qat.Objectives() {
+		if doc.Name == qat.Distil {
+			continue // it looks at no label anywhere, and takes long
+		}
+		o := short(ptq.Options{Method: ptq.CFQQAT, Objective: doc.Name})
+		_, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
+		var input *ptq.InputError
+		switch {
+		case doc.Labels && (!errors.As(err, &input) || !strings.Contains(err.Error(), string(doc.Name))):
+			t.Errorf("%s without labels: %v", doc.Name, err)
+		case !doc.Labels && err != nil:
+			t.Errorf("%s: %v", doc.Name, err)
+		}
+	}
+}
+
+func TestTrainingErrors(t *testing.T) {
+	t.Parallel()
+	m, tk, people := loans(t, "train.csv")
+	var input *ptq.InputError
+	for _, method := range []ptq.MethodName{ptq.CFQQAT, ptq.LSQ, ptq.MixedQAT} {
+		_, _, err := ptq.Deployments(t.Context(), loaded(t, m), tk, few(people, 40), short(ptq.Options{Method: method}), 1, 1)
+		if !errors.As(err, &input) || !strings.Contains(err.Error(), string(method)) {
+			t.Errorf("deployments of %s: %v", method, err)
+		}
+	}
+	for want, o := range map[string]ptq.Options{
+		"steps 3":           {Train: qat.Options{Steps: 3}},
+		"eta -1":            {Train: qat.Options{Eta: -1}},
+		"want none, distil": {Objective: "destil"},
+	} {
+		o.Method = ptq.CFQQAT
+		if err := o.Check(); !errors.As(err, &input) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	o := short(ptq.Options{Method: ptq.LSQ})
+	o.Train.Rate = 1e9
+	if _, err := ptq.Quantize(t.Context(), loaded(t, m), tk, few(people, 40), o); !errors.Is(err, qat.ErrDiverged) {
+		t.Errorf("a rate without sense: %v", err)
+	}
+}
+
+// promisesTo are the cheapest actions of people who are refused.
+func promisesTo(t *testing.T, tk *task.Task, people *task.People) []recourse.Action {
+	t.Helper()
+	m, _, _ := loans(t, "train.csv")
+	c, err := ptq.OpenFor(loaded(t, m), tk, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	set, err := constraint.Compile(tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := recourse.Solve(t.Context(), c, set, people.X, recourse.SolveOptions{Margin: 0.1, Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
