@@ -48,15 +48,15 @@ func Deployments(ctx context.Context, m *onnxio.Model, t *task.Task, people *tas
 func deployments(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.People, o Options, models int,
 	seed uint64, v variation,
 ) (nominal *Result, drawn []Deployment, err error) {
+	if resolved, method, err := o.resolve(); err == nil && resolved.Objective != Untrained {
+		return nil, nil, inputError(fmt.Errorf("method %s: deployments vary a calibration, and this one trains: cf-ptq does "+
+			"not", method.Name))
+	}
 	c, err := Calibrate(ctx, m, t, people, o)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer c.Close() //nolint:errcheck // the files are what counts
-	if method := c.stage.method; c.stage.o.Objective != Untrained {
-		return nil, nil, inputError(fmt.Errorf("method %s: deployments vary a calibration, and this one trains: cf-ptq does "+
-			"not", method.Name))
-	}
 	a, err := c.stage.allocate(c.stage.o.Budget)
 	if err != nil {
 		return nil, nil, err

@@ -41,6 +41,9 @@ func Methods() []Method {
 		m.Defaults.Scales, m.Defaults.Objective, m.Defaults.Train.LSQ = ScalesPerChannel, qat.Task, true
 		return m
 	}
+	sensitive := paper(CFPTQPaper, OnRecourse, AllocatorPaper, "CF-PTQ + sensitivity allocation",
+		"calibration on rows and teacher recourse points, bit widths by the greedy rule over gradients at recourse points")
+	sensitive.RecourseSensitivity = true
 	cfq := cf
 	cfq.Objective = qat.Distil
 	list := []Method{
@@ -59,14 +62,12 @@ func Methods() []Method {
 			"factual calibration, bit widths by the greedy rule over factual gradients"),
 		paper(CFPTQCalib, OnRecourse, AllocatorPaper, "CF-PTQ calibration",
 			"calibration on rows and teacher recourse points, bit widths as in mixed-ptq"),
-		paper(CFPTQPaper, OnRecourse, AllocatorPaper, "CF-PTQ + sensitivity allocation",
-			"calibration on rows and teacher recourse points, bit widths by the greedy rule over gradients at recourse points"),
+		sensitive,
 		trained(LSQ, AllocatorUniform, "QAT (LSQ)", "the same bit width in every layer, trained on the labels, with learned "+
 			"step sizes"),
 		trained(MixedQAT, AllocatorExact, "Mixed-precision QAT", "bit widths of layers by the quantization error of the "+
 			"margin at factual rows, trained as lsq"),
 	}
-	list[5].RecourseSensitivity = true
 	return list
 }
 

@@ -100,6 +100,7 @@ func (o Options) resolve() (Options, Method, error) {
 	}
 	o.Budget, o.ActBits, o.Rows = cmp.Or(o.Budget, 4), cmp.Or(o.ActBits, 8), cmp.Or(o.Rows, 4096)
 	o.Refine = max(cmp.Or(o.Refine, method.Defaults.Refine), 0)
+	o.Train.Seed = cmp.Or(o.Train.Seed, 1)
 	o.Train.LSQ = o.Train.LSQ || method.Defaults.Train.LSQ
 	_, err = qdq.RuntimeOf(o.Runtime)
 	errs := []error{checkBudget(o.Budget), err, o.Train.Check()}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"cfq/calib"
 	"cfq/eval"
@@ -50,9 +51,9 @@ type trainer struct {
 type Training struct {
 	Objective Objective `json:"objective"`
 	Steps     int       `json:"steps"`
-	People    int       `json:"people"` // refused people whose recourse was trained on
+	People    int       `json:"people,omitempty"` // whose recourse was trained on
 	Rounds    []Round   `json:"rounds"`
-	// Shares of promises at margin 0.1 to some of these people that break in the end.
+	// Shares of promises at margin 0.1 to some refused people that break in the end.
 	VD  eval.Float `json:"vd"`
 	RVD eval.Float `json:"rvd"`
 }
@@ -68,18 +69,18 @@ type Round struct {
 // trainingRecipe are the settings of training in a recipe: those that are given and make a difference.
 func trainingRecipe(objective Objective, o *qat.Options) map[string]string {
 	recipe := map[string]string{}
-	settings := map[string]float64{
-		"train_steps": float64(o.Steps), "learning_rate": o.Rate, "train_seed": float64(o.Seed),
-	}
-	if objective == qat.Validity || objective == qat.Hinge {
-		settings["eta"] = o.Eta
-	}
-	if objective == qat.Hinge {
-		settings["beta"], settings["gamma"] = o.Beta, o.Gamma
-	}
-	for key, v := range settings {
+	add := func(key string, v float64) {
 		if v != 0 {
 			recipe[key] = fmt.Sprint(v)
+		}
+	}
+	add("train_steps", float64(o.Steps))
+	add("learning_rate", o.Rate)
+	add("train_seed", float64(o.Seed))
+	doc, _ := qat.FindObjective(objective) // it was trained for
+	for key, v := range map[string]float64{"eta": o.Eta, "beta": o.Beta, "gamma": o.Gamma} {
+		if slices.Contains(doc.Weights, key) {
+			add(key, v)
 		}
 	}
 	return recipe
@@ -92,10 +93,6 @@ func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.L
 	t := &trainer{allocated: a, seed: o.Seed}
 	if t.objective, err = qat.FindObjective(o.Objective); err != nil {
 		return nil, nil, err
-	}
-	if t.objective.Labels && (a.all.Labels == nil || a.full.Classes() > 2) {
-		return nil, nil, inputError(fmt.Errorf("objective %s needs the label of each row, for two classes: %s does not",
-			o.Objective, qat.Distil))
 	}
 	a.tell("recourse to train on", 0, 0)
 	if err := t.look(ctx); err != nil {
@@ -134,7 +131,10 @@ func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.L
 	if err != nil {
 		return nil, nil, err
 	}
-	result := &Training{Objective: o.Objective, People: len(t.from.Rays)}
+	result := &Training{Objective: o.Objective}
+	if t.objective.Recourse {
+		result.People = len(t.from.Rays)
+	}
 	for _, e := range out.History {
 		result.Steps = e.Steps
 		result.Rounds = append(result.Rounds, Round{e.Steps, eval.Float(e.Loss), eval.Float(e.VD), eval.Float(e.RVD)})
@@ -159,7 +159,11 @@ func (t *trainer) look(ctx context.Context) error {
 			t.refused = append(t.refused, i)
 		}
 	}
-	t.refused = subset(t.refused, spread(0, len(t.refused), rayPeople))
+	most := rayPeople
+	if !t.objective.Varied {
+		most = finalPeople
+	}
+	t.refused = subset(t.refused, spread(0, len(t.refused), most))
 	if t.promised, err = t.solve(ctx, t.full, t.refused, recourse.SolveOptions{}); err != nil {
 		return err
 	}
@@ -343,7 +347,7 @@ func broken(ctx context.Context, actions []recourse.Action, m *classifier.Model)
 	margins, err := m.Margins(ctx, x)
 	refused := 0.0
 	for _, v := range margins {
-		if v <= 0 {
+		if !(v > 0) {
 			refused++
 		}
 	}
@@ -366,11 +370,12 @@ func (t *trainer) checkpoint(plans []quant.Layer, o *qat.Options) (qat.Checkpoin
 	h := sha256.New()
 	settings := *o
 	settings.Progress, settings.Checkpoint = nil, nil
-	text, err := json.Marshal([]any{plans, t.grid.input, t.promised})
+	text, err := json.Marshal([]any{plans, t.grid.input})
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(h, "training %s %s %+v\n%+v\n%+v\n%s\n", by, sum, settings, *t.task, t.group.own, text)
+	fmt.Fprintf(h, "training %s %s %+v\n%+v\n%+v\n%s\n%d %d\n%v\n", by, sum, settings, *t.task, t.group.own, text, len(t.all.X),
+		len(t.teacher), t.from.Rays)
 	for _, v := range []any{t.all.X, t.all.Labels, t.teacher} {
 		if err := binary.Write(h, binary.LittleEndian, v); err != nil {
 			return nil, err

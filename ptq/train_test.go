@@ -82,7 +82,11 @@ func checkTraining(t *testing.T, r *ptq.Result, people, steps int, objective ptq
 			t.Errorf("round %d: %+v", i, round)
 		}
 	}
-	if tr.People == 0 || tr.People > 8 || !(tr.VD >= 0 && tr.VD <= 1) || !(tr.RVD >= 0 && tr.RVD <= 1) {
+	doc, err := qat.FindObjective(objective)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if (tr.People > 0) != doc.Recourse || tr.People > 8 || !(tr.VD >= 0 && tr.VD <= 1) || !(tr.RVD >= 0 && tr.RVD <= 1) {
 		t.Errorf("%+v", tr)
 	}
 	if len(r.Calibrated) != people || !slices.IsSorted(r.Calibrated) || r.Calibrated[people-1] != people-1 {

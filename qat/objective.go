@@ -32,6 +32,8 @@ type ObjectiveDoc struct {
 	Recourse bool // it looks at recourse points, not at factual rows alone
 	// Varied: any point tells, labels or not, so that each round has others.
 	Varied bool
+	// Weights are the names of those of Options.Eta, Beta and Gamma that count.
+	Weights []string
 
 	terms []term
 	// row says what a row adds to the loss, by the columns of the terms.
@@ -63,11 +65,11 @@ func Objectives() []ObjectiveDoc {
 			},
 		},
 		{
-			Name: Validity, Labels: true, Recourse: true, terms: []term{classTerm()}, row: valid, Paper: "L_CFQ",
+			Name: Validity, Weights: []string{"eta"}, Labels: true, Recourse: true, terms: []term{classTerm()}, row: valid, Paper: "L_CFQ",
 			Doc: "cross-entropy with the label at rows, and eta times that with the favourable class at teacher recourse points",
 		},
 		{
-			Name: Hinge, Labels: true, Recourse: true, terms: []term{classTerm(), hingeTerm()}, Paper: "L_CFQ + beta L_hinge",
+			Name: Hinge, Weights: []string{"eta", "beta", "gamma"}, Labels: true, Recourse: true, terms: []term{classTerm(), hingeTerm()}, Paper: "L_CFQ + beta L_hinge",
 			Doc: "as validity, and beta times max(0, gamma - margin) at teacher recourse points",
 			row: func(r *row, p *Points, i int, o *Options) {
 				valid(r, p, i, o)

@@ -112,8 +112,11 @@ const rounds, frozenRounds = 16, 2
 // mostPoints is the largest number of points of a kind that a round has a use for.
 const mostPoints = 12288
 
-// diverged is how many times the loss of the first round a loss may be.
+// diverged is how many times the loss of the first batch the mean of a round may be.
 const diverged = 100
+
+// mostSteps bounds a training: a day on the smallest networks.
+const mostSteps = 100_000_000
 
 func (o Options) resolve(m *classifier.Model) (Options, error) {
 	o.Objective = cmp.Or(o.Objective, Distil)
@@ -137,17 +140,17 @@ func (o *Options) Check() error {
 		name  string
 		value float64
 	}{
-		{"learning rate", o.Rate}, {"eta", o.Eta}, {"beta", o.Beta}, {"gamma", o.Gamma},
+		{"learning-rate", o.Rate}, {"eta", o.Eta}, {"beta", o.Beta}, {"gamma", o.Gamma},
 	} {
 		if !(v.value >= 0) || math.IsInf(v.value, 1) {
-			errs = append(errs, fmt.Errorf("invalid %s %v: want a number of 0 or more", v.name, v.value))
+			errs = append(errs, fmt.Errorf("invalid %s %v: want a number above 0, or 0 for the default", v.name, v.value))
 		}
 	}
 	if o.Batch < 0 {
 		errs = append(errs, fmt.Errorf("invalid batch of %d rows: want 1 or more", o.Batch))
 	}
-	if o.Steps < 0 || o.Steps > 0 && o.Steps < rounds {
-		errs = append(errs, fmt.Errorf("invalid number of steps %d: want %d or more", o.Steps, rounds))
+	if o.Steps != 0 && (o.Steps < rounds || o.Steps > mostSteps) {
+		errs = append(errs, fmt.Errorf("invalid train-steps %d: want %d to %d, or 0 for the default", o.Steps, rounds, mostSteps))
 	}
 	return errors.Join(errs...)
 }
@@ -167,7 +170,7 @@ func Train(ctx context.Context, m *classifier.Model, layers []Layer, source Sour
 	t := newTrainer(s, &o)
 	var use [Kinds]int
 	for k := range use {
-		use[k] = min(mostPoints, int(Kind(k).share()*float64(o.Steps*o.Batch/rounds))+1)
+		use[k] = min(mostPoints, int(o.objective.share(Kind(k))*float64(o.Steps*o.Batch/rounds))+1)
 	}
 	out := &Outcome{}
 	if o.Checkpoint != nil {
@@ -201,7 +204,7 @@ func Train(ctx context.Context, m *classifier.Model, layers []Layer, source Sour
 		if ev.Loss, err = t.steps(ctx, o.Steps*(round+1)/rounds, from, to); err != nil {
 			return nil, err
 		}
-		if ev.Steps = s.Steps; ev.Loss-ev.Loss != 0 || round > 0 && ev.Loss > diverged*out.History[0].Loss+1 {
+		if ev.Steps = s.Steps; !(ev.Loss <= diverged*s.Start+1) || !s.sound() {
 			return nil, fmt.Errorf("%w after %d steps: the loss is %.3g; a learning rate below %v may help", ErrDiverged,
 				s.Steps, ev.Loss, o.Rate)
 		}

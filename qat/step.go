@@ -32,7 +32,7 @@ const (
 )
 
 // ratioRate is how much faster than scales and biases weights move that are in units of their scale.
-const ratioRate = 5
+const ratioRate = 3
 
 // warmUp is the number of steps in which the learning rate rises.
 const warmUp = 200
@@ -59,6 +59,7 @@ type state struct {
 	Params, First, Second []float32
 	Rates                 []float32 // how fast each parameter moves, relative to the learning rate
 	Steps, Begun          int       // steps done, in all and before the optimizer began anew
+	Start                 float64   // loss of the first batch
 }
 
 // layout places the parameters of the layers and fills in their first values.
@@ -343,6 +344,19 @@ func (s *step) run(ctx context.Context, b *batch, rate float64) (float64, error)
 	}
 	s.Steps++
 	return float64(loss[0]), nil
+}
+
+// sound reports whether the parameters can be used.
+func (s *step) sound() bool {
+	for _, at := range s.slots {
+		for k, v := range s.Params[at.weights:at.end] {
+			isScale := k >= at.scales-at.weights && k < at.bias-at.weights
+			if v-v != 0 || isScale && (v < -80 || v > 80) { // a scale is the exponential, in float32
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // freeze keeps the codes as they are from now on: scales and biases alone move, and the optimizer begins anew.

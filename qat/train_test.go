@@ -338,9 +338,9 @@ func TestOptionsOutOfRange(t *testing.T) {
 	t.Parallel()
 	p := small(t)
 	for want, o := range map[string]Options{
-		"learning rate -1":     {Rate: -1},
-		"learning rate NaN":    {Rate: math.NaN()},
-		"learning rate +Inf":   {Rate: math.Inf(1)},
+		"learning-rate -1":     {Rate: -1},
+		"learning-rate NaN":    {Rate: math.NaN()},
+		"learning-rate +Inf":   {Rate: math.Inf(1)},
 		"eta -2":               {Eta: -2},
 		"beta NaN":             {Beta: math.NaN()},
 		"gamma -0.1":           {Gamma: -0.1},

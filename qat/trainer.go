@@ -6,8 +6,13 @@ import (
 	"math/rand/v2"
 )
 
-// share is how often rows of each kind are drawn, as far as there are any.
-func (k Kind) share() float64 { return [Kinds]float64{Factual: 0.2, Teacher: 0.6, Student: 0.2}[k] }
+// share is how often rows of a kind are drawn, as far as there are any. Objectives of the paper are a sum of two means.
+func (o *ObjectiveDoc) share(k Kind) float64 {
+	if o.Varied {
+		return [Kinds]float64{Factual: 0.2, Teacher: 0.6, Student: 0.2}[k]
+	}
+	return [Kinds]float64{Factual: 0.5, Teacher: 0.5}[k]
+}
 
 // trainer draws batches from the points and does steps.
 type trainer struct {
@@ -68,6 +73,9 @@ func (t *trainer) steps(ctx context.Context, to, first, last int) (float64, erro
 		if err != nil {
 			return 0, err
 		}
+		if t.Steps == 1 {
+			t.Start = loss / float64(t.o.Batch)
+		}
 		sum += loss
 	}
 	return sum / float64(max(1, n)) / float64(t.o.Batch), nil
@@ -75,7 +83,7 @@ func (t *trainer) steps(ctx context.Context, to, first, last int) (float64, erro
 
 // draw fills the next batch. It depends on the seed and on the number of the step alone.
 func (t *trainer) draw() {
-	rng := rand.New(rand.NewPCG(t.o.Seed, uint64(t.Steps)))
+	rng := rand.New(rand.NewPCG(t.o.Seed, 1<<32+uint64(t.Steps)))
 	b, dim := &t.next, t.model.Dim()
 	b.x = b.x[:0]
 	for _, c := range t.columns {
@@ -85,7 +93,7 @@ func (t *trainer) draw() {
 	last := 0
 	for k := range t.pools {
 		if t.pools[k].rows > 0 {
-			total += Kind(k).share()
+			total += t.o.objective.share(Kind(k))
 			last = k
 		}
 	}
@@ -95,7 +103,7 @@ func (t *trainer) draw() {
 			if t.pools[k].rows == 0 {
 				continue
 			}
-			if at -= Kind(k).share(); at < 0 {
+			if at -= t.o.objective.share(Kind(k)); at < 0 {
 				break
 			}
 		}

@@ -35,7 +35,7 @@ func (f *calibrationFlags) addTeacher(fs *pflag.FlagSet) {
 	cli.Within(fs, "teacher-sample", &f.teacher.Sample, 0, math.MaxInt, "0, for all, or more")
 	fs.Uint64Var(&f.teacher.Seed, "teacher-seed", 1, "seed of noise and sample")
 	fs.BoolVar(&f.noCache, "no-cache", false,
-		"compute teacher recourse anew instead of reading it back from an earlier run")
+		"compute teacher recourse anew, and train from the start, instead of going on from an earlier run")
 }
 
 // fill sets the options that the flags are about. The teacher's seed counts only where something is drawn,

@@ -21,6 +21,7 @@ import (
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/ptq"
+	"cfq/qat"
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/task"
@@ -249,9 +250,9 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 		choice(fs, "objective")
 		fs.IntVar(&f.o.Train.Steps, "train-steps", 0, "`steps` of the optimizer; 0 is the default, 16000")
 		fs.Float64Var(&f.o.Train.Rate, "learning-rate", 0, "learning `rate`; 0 is the default, 0.001")
-		fs.Float64Var(&f.o.Train.Eta, "eta", 1, "`weight` of validity at teacher points: the paper's eta")
-		fs.Float64Var(&f.o.Train.Beta, "beta", 1, "`weight` of the hinge: the paper's beta")
-		fs.Float64Var(&f.o.Train.Gamma, "gamma", 0.1, "`margin`, in logits, of the hinge: the paper's gamma")
+		fs.Float64Var(&f.o.Train.Eta, "eta", 0, "the paper's eta, `weight` of validity at teacher points; 0 is the default, 1")
+		fs.Float64Var(&f.o.Train.Beta, "beta", 0, "the paper's beta, `weight` of the hinge; 0 is the default, 1")
+		fs.Float64Var(&f.o.Train.Gamma, "gamma", 0, "the paper's gamma, `margin` of the hinge in logits; 0 is the default, 0.1")
 		fs.Uint64Var(&f.o.Train.Seed, "train-seed", 1, "seed of the points and batches of training")
 		fs.StringVar(&f.log, "log", "", "write loss, VD and RVD of each round to a CSV `file`, and their curves to an SVG beside it")
 	})
@@ -376,12 +377,8 @@ func (f *quantizeFlags) checkUse() error {
 	if objective == "" {
 		objective = m.Defaults.Objective
 	}
-	if objective == ptq.Untrained {
-		for _, name := range []string{"train-steps", "learning-rate", "eta", "beta", "gamma", "train-seed", "log"} {
-			if f.fs.Changed(name) {
-				return cli.Usagef("--method cfq-qat trains", "--%s: the method %s does not train", name, f.o.Method)
-			}
-		}
+	if err := f.checkTraining(objective); err != nil {
+		return err
 	}
 	if f.target.VD == 0 {
 		for _, name := range []string{"target-margin", "holdout", "confidence", "target-sample"} {
@@ -394,6 +391,32 @@ func (f *quantizeFlags) checkUse() error {
 	}
 	if f.fs.Changed("budget") {
 		return cli.Usagef("give one of the two", "--budget: with --target-vd the budget is what is looked for")
+	}
+	return nil
+}
+
+// checkTraining reports flags of training that an objective has no use for.
+func (f *quantizeFlags) checkTraining(objective ptq.Objective) error {
+	if objective == ptq.Untrained {
+		for _, name := range []string{"train-steps", "learning-rate", "eta", "beta", "gamma", "train-seed", "log"} {
+			if f.fs.Changed(name) {
+				return cli.Usagef("--method cfq-qat --objective distil trains", "--%s: without an objective nothing is trained", name)
+			}
+		}
+		return nil
+	}
+	doc, err := qat.FindObjective(objective)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"eta", "beta", "gamma"} {
+		if f.fs.Changed(name) && !slices.Contains(doc.Weights, name) {
+			return cli.Usagef("--objective hinge has all of eta, beta and gamma", "--%s: the objective %s has none", name,
+				objective)
+		}
+	}
+	if f.log != "" && trainingPlot(f.log) == f.log {
+		return cli.Usagef("--log train.csv draws train.svg, too", "--log %s: the log is a CSV file", f.log)
 	}
 	return nil
 }
@@ -658,8 +681,12 @@ func summary(r *ptq.Result) []string {
 			message.Count(o.Rounds, "round"), o.Before, o.After))
 	}
 	if t := r.Training; t != nil {
-		lines = append(lines, fmt.Sprintf("trained for %s (%s) on the recourse of %d people: VD(0.1) %s, RVD(0.1) %s of "+
-			"some of them", message.Count(t.Steps, "step"), t.Objective, t.People, message.Percent(float64(t.VD), 1),
+		on := "rows"
+		if t.People > 0 {
+			on = fmt.Sprintf("rows and the recourse of %d people", t.People)
+		}
+		lines = append(lines, fmt.Sprintf("trained for %s (%s) on %s; of refused people's promises, VD(0.1) is %s and "+
+			"RVD(0.1) %s", message.Count(t.Steps, "step"), t.Objective, on, message.Percent(float64(t.VD), 1),
 			message.Percent(float64(t.RVD), 1)))
 	}
 	l := r.Verified.Levels

@@ -54,5 +54,5 @@ func drawTraining(w io.Writer, t *ptq.Training) error {
 	}
 	return chart.Draw(w,
 		chart.Chart{Title: fmt.Sprintf("Loss (%s)", t.Objective), X: "steps", Y: "mean of the round", Series: []chart.Series{loss}},
-		chart.Chart{Title: "Broken promises to people trained on", X: "steps", Y: "share", Series: []chart.Series{vd, rvd}})
+		chart.Chart{Title: "Broken promises to some refused people", X: "steps", Y: "share", Series: []chart.Series{vd, rvd}})
 }
