@@ -115,14 +115,6 @@ type Setting struct {
 
 // Settings is the table of options with a fixed set of values.
 func Settings() []Setting {
-	var ranges []Choice
-	for _, r := range calib.Ranges() {
-		ranges = append(ranges, Choice{string(r.Name), r.Doc})
-	}
-	objectives := []Choice{{string(Untrained), "nothing: the network is not trained"}}
-	for _, o := range qat.Objectives() {
-		objectives = append(objectives, Choice{string(o.Name), o.Doc})
-	}
 	return []Setting{
 		{
 			"allocator", "how bit widths are chosen",
@@ -179,11 +171,11 @@ func Settings() []Setting {
 			func(o *Options) *string { return (*string)(&o.CalibrateOn) },
 		},
 		{
-			"weight-range", "how the scales of weights are fitted", ranges,
+			"weight-range", "how the scales of weights are fitted", ranges(),
 			func(o *Options) *string { return (*string)(&o.WeightRange) },
 		},
 		{
-			"act-range", "how the ranges of activations are fitted", ranges,
+			"act-range", "how the ranges of activations are fitted", ranges(),
 			func(o *Options) *string { return (*string)(&o.ActRange) },
 		},
 		{
@@ -196,10 +188,27 @@ func Settings() []Setting {
 			func(o *Options) *string { return (*string)(&o.Rounding) },
 		},
 		{
-			"objective", "what training minimises", objectives,
+			"objective", "what training minimises", objectives(),
 			func(o *Options) *string { return (*string)(&o.Objective) },
 		},
 	}
+}
+
+// ranges are the choices of how to fit ranges.
+func ranges() (out []Choice) {
+	for _, r := range calib.Ranges() {
+		out = append(out, Choice{string(r.Name), r.Doc})
+	}
+	return out
+}
+
+// objectives are the choices of what to train for.
+func objectives() []Choice {
+	out := []Choice{{string(Untrained), "nothing: the network is not trained"}}
+	for _, o := range qat.Objectives() {
+		out = append(out, Choice{string(o.Name), o.Doc})
+	}
+	return out
 }
 
 // FindSetting returns the setting called name, which must be one of Settings.

@@ -52,8 +52,8 @@ func (p *prepared) choose(ctx context.Context, all *task.People) (c cohort, warn
 		}
 	}
 	if doc, err := qat.FindObjective(p.o.Objective); err == nil && doc.Labels && (known == 0 || p.full.Classes() > 2) {
-		return c, nil, fmt.Errorf("objective %s needs labels, of two classes, and %d of %d rows have one: objective %s needs "+
-			"none", p.o.Objective, known, all.N, qat.Distil)
+		return c, nil, fmt.Errorf("objective %s needs labels, of two classes, and %d of %d rows have one: objective %s "+
+			"needs none", p.o.Objective, known, all.N, qat.Distil)
 	}
 	if known >= minLabels && 5*right < 2*known { // what a wrong class index looks like
 		warnings = append(warnings, fmt.Sprintf("the model decides only %.0f %% of the labelled rows as their labels say: "+

@@ -374,8 +374,8 @@ func (t *trainer) checkpoint(plans []quant.Layer, o *qat.Options) (qat.Checkpoin
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(h, "training %s %s %+v\n%+v\n%+v\n%s\n%d %d\n%v\n", by, sum, settings, *t.task, t.group.own, text, len(t.all.X),
-		len(t.teacher), t.from.Rays)
+	fmt.Fprintf(h, "training %s %s %+v\n%+v\n%+v\n%s\n%d %d\n%v\n", by, sum, settings, *t.task, t.group.own, text,
+		len(t.all.X), len(t.teacher), t.from.Rays)
 	for _, v := range []any{t.all.X, t.all.Labels, t.teacher} {
 		if err := binary.Write(h, binary.LittleEndian, v); err != nil {
 			return nil, err

@@ -71,7 +71,8 @@ func BenchmarkStep(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer s.close()
-			batch := &batch{x: random(256 * 104), columns: map[string][]float32{"qat.want": random(256), "qat.near": random(256)}}
+			columns := map[string][]float32{"qat.want": random(256), "qat.near": random(256)}
+			batch := &batch{x: random(256 * 104), columns: columns}
 			for i := range batch.columns["qat.near"] {
 				batch.columns["qat.near"][i] = 1
 			}

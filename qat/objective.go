@@ -65,12 +65,14 @@ func Objectives() []ObjectiveDoc {
 			},
 		},
 		{
-			Name: Validity, Weights: []string{"eta"}, Labels: true, Recourse: true, terms: []term{classTerm()}, row: valid, Paper: "L_CFQ",
+			Name: Validity, Paper: "L_CFQ", Weights: []string{"eta"}, Labels: true, Recourse: true,
+			terms: []term{classTerm()}, row: valid,
 			Doc: "cross-entropy with the label at rows, and eta times that with the favourable class at teacher recourse points",
 		},
 		{
-			Name: Hinge, Weights: []string{"eta", "beta", "gamma"}, Labels: true, Recourse: true, terms: []term{classTerm(), hingeTerm()}, Paper: "L_CFQ + beta L_hinge",
-			Doc: "as validity, and beta times max(0, gamma - margin) at teacher recourse points",
+			Name: Hinge, Paper: "L_CFQ + beta L_hinge", Weights: []string{"eta", "beta", "gamma"}, Labels: true, Recourse: true,
+			terms: []term{classTerm(), hingeTerm()},
+			Doc:   "as validity, and beta times max(0, gamma - margin) at teacher recourse points",
 			row: func(r *row, p *Points, i int, o *Options) {
 				valid(r, p, i, o)
 				if p.Kind != Factual {

@@ -44,7 +44,8 @@ func (p *Population) Draw(rng *rand.Rand, n int) (x []float32) {
 	return x
 }
 
-// person appends a person to x, perhaps with some features of another one, but not those that are changed on the way to.
+// person appends a person to x, perhaps with some features of another one, other than those that the way to a recourse
+// point changes.
 func (p *Population) person(rng *rand.Rand, x []float32, i int, to []float32) []float32 {
 	own := p.X[i*p.Dim : (i+1)*p.Dim]
 	x = append(x, own...)

@@ -150,7 +150,8 @@ func (o *Options) Check() error {
 		errs = append(errs, fmt.Errorf("invalid batch of %d rows: want 1 or more", o.Batch))
 	}
 	if o.Steps != 0 && (o.Steps < rounds || o.Steps > mostSteps) {
-		errs = append(errs, fmt.Errorf("invalid train-steps %d: want %d to %d, or 0 for the default", o.Steps, rounds, mostSteps))
+		errs = append(errs, fmt.Errorf("invalid train-steps %d: want %d to %d, or 0 for the default", o.Steps, rounds,
+			mostSteps))
 	}
 	return errors.Join(errs...)
 }

@@ -13,8 +13,8 @@ const fakeWeight = "FakeQuantWeight"
 // and of its codes, whose types go into types, and the gradient rules that training through it needs; they are the same
 // for every call.
 //
-// The gradient passes straight through rounding, where the rounded ratio is not clipped; that by the scale is exact. With
-// ratio = w / scale this is learned step size quantization: by the rule of Div the scale's gradient is then
+// The gradient passes straight through rounding, where the rounded ratio is not clipped; that by the scale is exact.
+// With ratio = w / scale this is learned step size quantization: by the rule of Div the scale's gradient is then
 // round(w/s) - w/s where w is not clipped, and the bound where it is. (As published, the gradient ends half a step
 // earlier, at the bound itself; a weight that is moved across it could not come back.)
 //
@@ -46,8 +46,8 @@ func FakeQuantWeights(m *graph.Model, b *graph.Builder, types autodiff.Types, ra
 	return n.Outputs[0], n.Outputs[2], map[string]autodiff.Rule{ownDomain + "." + fakeWeight: throughRounding}
 }
 
-// weightQuantizer is the body of a call. Its outputs are the quantized weights and, for the gradient, the ratios rounded,
-// before and after clipping.
+// weightQuantizer is the body of a call. Its outputs are the quantized weights and, for the gradient, the ratios
+// rounded, before and after clipping.
 func weightQuantizer(opset int64) *graph.Function {
 	node := func(op, out string, in ...string) *graph.Node {
 		return &graph.Node{Op: op, Inputs: in, Outputs: []string{out}}

@@ -248,13 +248,7 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	})
 	group(fs, "Training (methods with an objective)", func(fs *pflag.FlagSet) {
 		choice(fs, "objective")
-		fs.IntVar(&f.o.Train.Steps, "train-steps", 0, "`steps` of the optimizer; 0 is the default, 16000")
-		fs.Float64Var(&f.o.Train.Rate, "learning-rate", 0, "learning `rate`; 0 is the default, 0.001")
-		fs.Float64Var(&f.o.Train.Eta, "eta", 0, "the paper's eta, `weight` of validity at teacher points; 0 is the default, 1")
-		fs.Float64Var(&f.o.Train.Beta, "beta", 0, "the paper's beta, `weight` of the hinge; 0 is the default, 1")
-		fs.Float64Var(&f.o.Train.Gamma, "gamma", 0, "the paper's gamma, `margin` of the hinge in logits; 0 is the default, 0.1")
-		fs.Uint64Var(&f.o.Train.Seed, "train-seed", 1, "seed of the points and batches of training")
-		fs.StringVar(&f.log, "log", "", "write loss, VD and RVD of each round to a CSV `file`, and their curves to an SVG beside it")
+		f.addTraining(fs)
 	})
 	group(fs, "Target (with --target-vd)", func(fs *pflag.FlagSet) {
 		fs.Float64Var(&f.target.Margin, "target-margin", 0.1, "the `margin`, in logits, of the promises that are to hold")
@@ -282,6 +276,20 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 		})
 		fs.BoolVar(&f.o.Reduced, "reduced-range", false, "8-bit weights in 7 bits: the same results on CPUs without VNNI")
 	})
+}
+
+// addTraining adds the flags of training besides the objective.
+func (f *quantizeFlags) addTraining(fs *pflag.FlagSet) {
+	fs.IntVar(&f.o.Train.Steps, "train-steps", 0, "`steps` of the optimizer; 0 is the default, 16000")
+	fs.Float64Var(&f.o.Train.Rate, "learning-rate", 0, "learning `rate`; 0 is the default, 0.001")
+	fs.Float64Var(&f.o.Train.Eta, "eta", 0,
+		"the paper's eta, `weight` of validity at teacher points; 0 is the default, 1")
+	fs.Float64Var(&f.o.Train.Beta, "beta", 0, "the paper's beta, `weight` of the hinge; 0 is the default, 1")
+	fs.Float64Var(&f.o.Train.Gamma, "gamma", 0,
+		"the paper's gamma, `margin` of the hinge in logits; 0 is the default, 0.1")
+	fs.Uint64Var(&f.o.Train.Seed, "train-seed", 1, "seed of the points and batches of training")
+	fs.StringVar(&f.log, "log", "",
+		"write loss, VD and RVD of each round to a CSV `file`, and their curves to an SVG beside it")
 }
 
 // quantization returns the options that flags alone say.
@@ -400,7 +408,8 @@ func (f *quantizeFlags) checkTraining(objective ptq.Objective) error {
 	if objective == ptq.Untrained {
 		for _, name := range []string{"train-steps", "learning-rate", "eta", "beta", "gamma", "train-seed", "log"} {
 			if f.fs.Changed(name) {
-				return cli.Usagef("--method cfq-qat --objective distil trains", "--%s: without an objective nothing is trained", name)
+				return cli.Usagef("--method cfq-qat --objective distil trains",
+					"--%s: without an objective nothing is trained", name)
 			}
 		}
 		return nil

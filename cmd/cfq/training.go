@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ func writeTraining(log string, t *ptq.Training) error {
 // trainingTable writes one line for each round; what is undefined is empty.
 func trainingTable(w io.Writer, t *ptq.Training) error {
 	number := func(v eval.Float) string {
-		if v-v != 0 {
+		if math.IsNaN(float64(v)) {
 			return ""
 		}
 		return strconv.FormatFloat(float64(v), 'g', 6, 64)
@@ -53,6 +54,10 @@ func drawTraining(w io.Writer, t *ptq.Training) error {
 		rvd.X, rvd.Y = append(rvd.X, x), append(rvd.Y, float64(r.RVD))
 	}
 	return chart.Draw(w,
-		chart.Chart{Title: fmt.Sprintf("Loss (%s)", t.Objective), X: "steps", Y: "mean of the round", Series: []chart.Series{loss}},
-		chart.Chart{Title: "Broken promises to some refused people", X: "steps", Y: "share", Series: []chart.Series{vd, rvd}})
+		chart.Chart{
+			Title: fmt.Sprintf("Loss (%s)", t.Objective), X: "steps", Y: "mean of the round", Series: []chart.Series{loss},
+		},
+		chart.Chart{
+			Title: "Broken promises to some refused people", X: "steps", Y: "share", Series: []chart.Series{vd, rvd},
+		})
 }
