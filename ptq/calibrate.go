@@ -135,11 +135,7 @@ func (c *calibrated) fit(ctx context.Context, i int, s *calib.Stats, formats []q
 	}
 	for n := range fits {
 		fits[n].Reduced = c.o.Reduced
-		for k, v := range fits[n].Scales {
-			if half, ok := quant.Half(v); ok {
-				fits[n].Scales[k] = half // stored in half the bytes
-			}
-		}
+		quant.HalfScales(fits[n].Scales)
 		if !c.inFloat(i) && !c.onGrid(i) {
 			act := c.outputs.Act(c.layers[i], vary, calib.Activation(s, c.o.ActBits, c.o.ActRange))
 			fits[n].Act = &act

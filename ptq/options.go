@@ -36,7 +36,7 @@ type Options struct {
 	// Refine is the number of rounds of end-to-end refinement; negative = none.
 	Refine int
 	// Objective is what training minimises; Untrained leaves the layers as they were calibrated. Train has the other
-	// settings of training.
+	// settings of training; its own objective and checkpoint are set by Objective and Cache.
 	Objective Objective
 	Train     qat.Options
 	// CrossLayerEqualization balances the channel ranges of neighbouring layers before anything is fitted.

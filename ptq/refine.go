@@ -53,17 +53,9 @@ func (c *calibrated) refine(ctx context.Context, plans []quant.Layer, set *calib
 			all[at[k]] = p
 		}
 	}
-	open := func(refined []quant.Layer) (*classifier.Model, error) { // so that gradients pass the quantizers
+	open := func(refined []quant.Layer) (*classifier.Model, error) {
 		replace(refined)
-		m, err := qdq.Write(c.canonical, c.planOf(all), qdq.Options{Plain: true})
-		if err != nil {
-			return nil, err
-		}
-		target := c.full.Target()
-		return classifier.Open(ctx, m, c.engine, classifier.Options{
-			Target: &target, Workers: c.o.Workers,
-			Through: quant.StraightThrough,
-		})
+		return c.openLayers(ctx, all)
 	}
 	refined, outcome, err := refine.Run(ctx, layers, points, open, refine.Options{
 		Rounds: c.o.Refine, Progress: func(done, total int) { c.tell("refine", done, total) },
@@ -73,6 +65,18 @@ func (c *calibrated) refine(ctx context.Context, plans []quant.Layer, set *calib
 	}
 	replace(refined)
 	return all, &outcome, nil
+}
+
+// openLayers opens the model in which the layers are as the plans say, so that gradients pass the quantizers.
+func (c *calibrated) openLayers(ctx context.Context, plans []quant.Layer) (*classifier.Model, error) {
+	m, err := qdq.Write(c.canonical, c.planOf(plans), qdq.Options{Plain: true})
+	if err != nil {
+		return nil, err
+	}
+	target := c.full.Target()
+	return classifier.Open(ctx, m, c.engine, classifier.Options{
+		Target: &target, Workers: c.o.Workers, Through: quant.StraightThrough,
+	})
 }
 
 // refinePoints picks points of a set, recourse points first.

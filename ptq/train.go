@@ -18,7 +18,6 @@ import (
 	"cfq/onnxio/classifier"
 	"cfq/qat"
 	"cfq/quant"
-	"cfq/quant/qdq"
 	"cfq/recourse"
 )
 
@@ -45,6 +44,7 @@ type trainer struct {
 	refused   []int             // positions among the people
 	promised  []recourse.Action // to those refused
 	teacher   []float32         // recourse points of objectives that do not vary them
+	fixed     []qat.Points      // of these objectives, the same in each round
 }
 
 // Training is what came of a training.
@@ -111,7 +111,7 @@ func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.L
 			layers = append(layers, l)
 		}
 	}
-	m, err := t.open(ctx, plans)
+	m, err := t.openLayers(ctx, plans)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -180,12 +180,23 @@ func (t *trainer) look(ctx context.Context) error {
 			t.from.Rays = append(t.from.Rays, qat.Ray{Person: i, To: actions[k].Point})
 		}
 	}
-	if t.objective.Varied || !t.objective.Recourse {
+	switch {
+	case t.objective.Varied:
 		return nil
+	case t.objective.Recourse:
+		if err := t.teach(ctx); err != nil {
+			return err
+		}
 	}
+	t.fixed, err = t.fixedPoints(ctx)
+	return err
+}
+
+// teach finds the teacher's recourse points, or takes those that were issued.
+func (t *trainer) teach(ctx context.Context) (err error) {
 	var points *calib.Set
 	if t.o.Promises != nil {
-		points, err = calib.Promised(ctx, t.full, people.X, t.o.Promises)
+		points, err = calib.Promised(ctx, t.full, t.all.X, t.o.Promises)
 	} else {
 		points, err = t.counterfactual(ctx, &t.group)
 	}
@@ -206,23 +217,11 @@ func (t *trainer) solve(ctx context.Context, m recourse.Model, people []int, o r
 // glance is a search that takes a quarter of the time, for the shares of a round.
 func glance() recourse.SolveOptions { return recourse.SolveOptions{Restarts: -1, Rounds: 1, Beam: 1} }
 
-// open opens the model in which the layers are as the plans say.
-func (t *trainer) open(ctx context.Context, plans []quant.Layer) (*classifier.Model, error) {
-	m, err := qdq.Write(t.canonical, t.planOf(plans), qdq.Options{Plain: true})
-	if err != nil {
-		return nil, err
-	}
-	target := t.full.Target()
-	return classifier.Open(ctx, m, t.engine, classifier.Options{
-		Target: &target, Workers: t.o.Workers, Through: quant.StraightThrough,
-	})
-}
-
 // draw draws the points of a round and asks some people.
 func (t *trainer) draw(ctx context.Context, round int, use [qat.Kinds]int, plans []quant.Layer) (d qat.Draw,
 	err error,
 ) {
-	g, err := t.open(ctx, plans)
+	g, err := t.openLayers(ctx, plans)
 	if err != nil {
 		return d, err
 	}
@@ -232,8 +231,8 @@ func (t *trainer) draw(ctx context.Context, round int, use [qat.Kinds]int, plans
 		return d, err
 	}
 	if !t.objective.Varied {
-		d.Points, err = t.fixed(ctx)
-		return d, err
+		d.Points = t.fixed
+		return d, nil
 	}
 	add := func(kind qat.Kind, x []float32) (err error) {
 		p := qat.Points{Kind: kind, X: x}
@@ -259,7 +258,7 @@ func (t *trainer) draw(ctx context.Context, round int, use [qat.Kinds]int, plans
 
 // final asks people what holds in the end.
 func (t *trainer) final(ctx context.Context, plans []quant.Layer, r *Training) (err error) {
-	g, err := t.open(ctx, plans)
+	g, err := t.openLayers(ctx, plans)
 	if err != nil {
 		return err
 	}
@@ -269,8 +268,8 @@ func (t *trainer) final(ctx context.Context, plans []quant.Layer, r *Training) (
 	return err
 }
 
-// fixed returns the rows with their labels and the teacher's recourse points.
-func (t *trainer) fixed(ctx context.Context) ([]qat.Points, error) {
+// fixedPoints returns the rows with their labels and the teacher's recourse points.
+func (t *trainer) fixedPoints(ctx context.Context) ([]qat.Points, error) {
 	facts := qat.Points{Kind: qat.Factual, X: t.all.X}
 	z, k, err := t.full.Logits(ctx, t.all.X)
 	if err != nil {

@@ -1,7 +1,6 @@
 package qat
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -228,40 +227,30 @@ func (b *builder) parameters(slots []slot, layers []Layer) error {
 	old := b.G.Nodes
 	b.G.Nodes = nil // what the layers read comes before them
 	b.Append(split)
-	inputs := map[string][]string{} // of the layer's node, behind the first
-	dims := map[string][]int64{}    // of the weights that the node reads
-	for _, n := range old {
-		if t := b.G.Init(n.Input(1)); t != nil {
-			dims[cmp.Or(n.Name, n.Outputs[0])] = t.Dims
-		} else {
-			for _, d := range b.t.Types[n.Input(1)].Shape {
-				dims[cmp.Or(n.Name, n.Outputs[0])] = append(dims[cmp.Or(n.Name, n.Outputs[0])], d.Size)
-			}
+	nodes := map[string]*graph.Node{}
+	for _, n := range slices.Backward(old) { // of nodes with the same name the first is the layer's
+		if quant.IsLayer(n) {
+			nodes[quant.NodeName(n)] = n
 		}
 	}
 	for i := range layers {
 		l, parts := &layers[i], split.Outputs[3*i:3*i+3]
-		w, err := b.weights(l, parts[0], parts[1], slots[i].bias-slots[i].scales, dims[l.Info.Node])
+		n := nodes[l.Info.Node]
+		if n == nil {
+			return fmt.Errorf("the model has no layer %q", l.Info.Node)
+		}
+		w, err := b.weights(l, n, parts[0], parts[1], slots[i].bias-slots[i].scales)
 		if err != nil {
 			return err
 		}
-		inputs[l.Info.Node] = []string{w, parts[2]}
+		n.Inputs = []string{n.Inputs[0], w, parts[2]}
 	}
 	b.G.Nodes = append(b.G.Nodes, old...)
-	for _, n := range old {
-		if more := inputs[cmp.Or(n.Name, n.Outputs[0])]; more != nil && quant.IsLayer(n) {
-			n.Inputs = append(n.Inputs[:1:1], more...)
-			delete(inputs, cmp.Or(n.Name, n.Outputs[0]))
-		}
-	}
-	for node := range inputs {
-		return fmt.Errorf("the model has no layer %q", node)
-	}
 	return nil
 }
 
-// weights makes the quantized weights of a layer, in the form in which its node reads them.
-func (b *builder) weights(l *Layer, weights, scales string, n int, dims []int64) (string, error) {
+// weights makes the quantized weights of a layer with some number of scales, in the form in which its node reads them.
+func (b *builder) weights(l *Layer, node *graph.Node, weights, scales string, n int) (string, error) {
 	info := &l.Info
 	var lo, hi []float32
 	for o := range info.Out {
@@ -283,7 +272,7 @@ func (b *builder) weights(l *Layer, weights, scales string, n int, dims []int64)
 	b.codes = append(b.codes, codes, scale)
 	switch {
 	case info.Conv != nil:
-		return b.reshape(w, dims...), nil
+		return b.reshape(w, b.dims(node.Inputs[1])...), nil
 	case l.Sources != nil:
 		at := make([]int64, len(l.Sources))
 		for j, s := range l.Sources {
@@ -293,6 +282,17 @@ func (b *builder) weights(l *Layer, weights, scales string, n int, dims []int64)
 			graph.IntAttr("axis", 1)), nil
 	}
 	return w, nil
+}
+
+// dims is the shape of an initializer, or of a value of fixed shape.
+func (b *builder) dims(name string) (dims []int64) {
+	if t := b.G.Init(name); t != nil {
+		return t.Dims
+	}
+	for _, d := range b.t.Types[name].Shape {
+		dims = append(dims, d.Size)
+	}
+	return dims
 }
 
 // optimizer appends Adam and makes the outputs.
@@ -399,11 +399,7 @@ func (s *step) plans(ctx context.Context, layers []Layer) ([]quant.Layer, error)
 		if p.Scales, err = got[2*i+1].Floats(); err != nil {
 			return nil, err
 		}
-		for k, v := range p.Scales {
-			if half, ok := quant.Half(v); ok {
-				p.Scales[k] = half // stored in half the bytes
-			}
-		}
+		quant.HalfScales(p.Scales)
 		p.Codes, p.Bias = make([]int8, len(codes)), slices.Clone(s.Params[at.bias:at.end])
 		for k, q := range codes {
 			p.Codes[k] = int8(q)

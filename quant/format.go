@@ -92,6 +92,16 @@ func Half(scale float32) (float32, bool) {
 	return h, true
 }
 
+// HalfScales replaces scales by the float16 numbers nearest to them, which take half the bytes in a file, where Half
+// has one.
+func HalfScales(scales []float32) {
+	for k, v := range scales {
+		if half, ok := Half(v); ok {
+			scales[k] = half
+		}
+	}
+}
+
 // cover returns the smallest scale at which none of w is clipped.
 func (f Format) cover(w []float32) float32 {
 	var s float32

@@ -71,6 +71,9 @@ func IsLayer(n *graph.Node) bool {
 	return len(n.Outputs) > 0 && (n.Is("Gemm") || n.Is("MatMul") || n.Is("Conv"))
 }
 
+// NodeName is the name by which plans know a node: its own, or its output's when it has none.
+func NodeName(n *graph.Node) string { return cmp.Or(n.Name, n.Outputs[0]) }
+
 // finder holds what FindLayers knows of the model.
 type finder struct {
 	g         *graph.Graph
@@ -91,7 +94,7 @@ func (f *finder) layer(n *graph.Node) (*LayerInfo, error) {
 		return nil, nil
 	}
 	l := &LayerInfo{
-		Node: cmp.Or(n.Name, n.Outputs[0]), Weight: n.Input(side), Bias: n.Input(2),
+		Node: NodeName(n), Weight: n.Input(side), Bias: n.Input(2),
 		Input: n.Input(1 - side), Output: n.Outputs[0], Positions: 1,
 	}
 	// The inputs of a dense layer are summed over: the last dimension but one of a

@@ -83,7 +83,7 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 			continue
 		}
 		l := LayerNote{
-			Node: cmp.Or(n.Name, n.Outputs[0]), Op: n.Op, Output: n.Outputs[0],
+			Node: quant.NodeName(n), Op: n.Op, Output: n.Outputs[0],
 			Behind: Behind(m.Graph, n), Activation: v.activation(n.Input(0)),
 		}
 		if !n.Is("Conv") {
