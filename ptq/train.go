@@ -139,7 +139,8 @@ func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.L
 		result.Steps = e.Steps
 		result.Rounds = append(result.Rounds, Round{e.Steps, eval.Float(e.Loss), eval.Float(e.VD), eval.Float(e.RVD)})
 	}
-	return out.Plans, result, t.final(ctx, out.Plans, result)
+	trained := qat.Quantized(out.Layers)
+	return trained, result, t.final(ctx, trained, result)
 }
 
 // look finds the recourse to train on.
@@ -218,10 +219,10 @@ func (t *trainer) solve(ctx context.Context, m recourse.Model, people []int, o r
 func glance() recourse.SolveOptions { return recourse.SolveOptions{Restarts: -1, Rounds: 1, Beam: 1} }
 
 // draw draws the points of a round and asks some people.
-func (t *trainer) draw(ctx context.Context, round int, use [qat.Kinds]int, plans []quant.Layer) (d qat.Draw,
+func (t *trainer) draw(ctx context.Context, round int, use [qat.Kinds]int, now []qat.Trained) (d qat.Draw,
 	err error,
 ) {
-	g, err := t.openLayers(ctx, plans)
+	g, err := t.openLayers(ctx, qat.Quantized(now))
 	if err != nil {
 		return d, err
 	}

@@ -248,7 +248,7 @@ func (p *problem) points(ctx context.Context, r *rand.Rand, kind Kind, rows int)
 }
 
 // source draws points of all kinds in each round.
-func (p *problem) source(ctx context.Context, round int, _ [Kinds]int, _ []quant.Layer) (Draw, error) {
+func (p *problem) source(ctx context.Context, round int, _ [Kinds]int, _ []Trained) (Draw, error) {
 	r := rand.New(rand.NewPCG(uint64(round), 77))
 	var d Draw
 	var errs []error

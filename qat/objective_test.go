@@ -22,12 +22,17 @@ func (p *problem) forward(slots []slot, params []float64, x []float32) []float64
 		info := &p.layers[i].Info
 		z := make([]float64, info.Out)
 		for o := range z {
-			f, _ := quant.FormatOf(p.layers[i].Plan.Width(o), false)
+			weight := func(j int) float64 { return params[at.weights+o*info.In+j] }
+			if !p.layers[i].Plan.Float {
+				f, _ := quant.FormatOf(p.layers[i].Plan.Width(o), false)
+				scale, ratio := math.Exp(params[at.scales+o%(at.bias-at.scales)]), weight
+				weight = func(j int) float64 {
+					return scale * min(max(math.RoundToEven(ratio(j)), float64(f.QMin)), float64(f.QMax))
+				}
+			}
 			z[o] = params[at.bias+o]
-			scale := math.Exp(params[at.scales+o%(at.bias-at.scales)])
 			for j, in := range v {
-				code := math.RoundToEven(params[at.weights+o*info.In+j])
-				z[o] += in * scale * min(max(code, float64(f.QMin)), float64(f.QMax))
+				z[o] += in * weight(j)
 			}
 			if i < len(slots)-1 {
 				z[o] = max(z[o], 0)
@@ -79,13 +84,14 @@ func rowLoss(objective Objective, p *Points, i int, z []float64, target int, o *
 	return label()
 }
 
-// Of every objective the loss is that of the formulas, and its gradient by all scales and biases, through which it is
-// smooth, that of central differences of them.
+// Of every objective the loss is that of the formulas, and its gradient by all parameters through which it is smooth,
+// scales, biases and the weights of a layer in float, that of central differences of them.
 func TestObjectives(t *testing.T) {
 	t.Parallel()
 	const rows = 8
 	for _, logits := range []int{1, 2, 3} {
 		p := wide(t, 11, -1, logits, compute{bits: 3})
+		p.layers[1].Plan = quant.Layer{Node: p.layers[1].Info.Node, Float: true}
 		m := p.written(t, p.plans())
 		for _, doc := range Objectives() {
 			o, err := (Options{Objective: doc.Name, Batch: rows, Eta: 0.7, Beta: 1.3, Gamma: 0.8}).resolve(m)
@@ -144,8 +150,12 @@ func TestObjectives(t *testing.T) {
 				t.Errorf("%s, %d logits: a step at rate 0 moves", doc.Name, logits)
 			}
 			wants, largest := map[int]float64{}, 0.0
-			for _, at := range s.slots {
-				for i := at.scales; i < at.end; i++ {
+			for layer, at := range s.slots {
+				from := at.scales
+				if layer == 1 {
+					from = at.weights
+				}
+				for i := from; i < at.end; i++ {
 					const h = 1e-5
 					old := params[i]
 					params[i] = old + h

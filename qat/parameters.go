@@ -19,23 +19,18 @@ const ratioRate = 3
 const typical = 0.1
 
 // slot is where the parameters of a layer stand in the vector: the weights (Out x In), the logarithms of the scales,
-// which keeps those positive, and the biases (Out).
+// which keeps those positive, and the biases (Out). Layers in float have no scales.
 type slot struct{ weights, scales, bias, end int }
 
 // layout places the parameters of the layers and fills in their first values.
 func layout(layers []Layer, o *Options) (slots []slot, s state) {
 	for i := range layers {
-		info, p := &layers[i].Info, &layers[i].Plan
+		l := &layers[i]
+		info, p := &l.Info, &l.Plan
 		at := slot{weights: len(s.Params)}
 		for k, w := range info.W {
-			scale := p.Scales[k/info.In%len(p.Scales)]
-			switch {
-			case p.Codes != nil && o.LSQ:
-				w = quant.Dequantize(p.Codes[k], scale)
-			case p.Codes != nil:
-				w = float32(p.Codes[k])
-			case !o.LSQ:
-				w /= scale
+			if !p.Float {
+				w = first(p, k, w, p.Scales[k/info.In%len(p.Scales)], o)
 			}
 			s.Params = append(s.Params, w)
 		}
@@ -51,34 +46,59 @@ func layout(layers []Layer, o *Options) (slots []slot, s state) {
 		}
 		at.end = len(s.Params)
 		slots = append(slots, at)
-		var squares float64
-		for _, w := range info.W {
-			squares += float64(w) * float64(w)
-		}
-		relative := float32(math.Sqrt(squares/float64(len(info.W))) / typical)
-		if !o.LSQ {
-			relative = ratioRate
-		}
-		s.Rates = append(s.Rates, slices.Repeat([]float32{relative}, at.scales-at.weights)...)
+		s.Rates = append(s.Rates, slices.Repeat([]float32{weightRate(l, o)}, at.scales-at.weights)...)
 		s.Rates = append(s.Rates, slices.Repeat([]float32{1}, at.end-at.scales)...)
+		for k, zero := range l.Pruned {
+			if zero {
+				s.Params[at.weights+k], s.Rates[at.weights+k] = 0, 0
+			}
+		}
 	}
 	s.First, s.Second = make([]float32, len(s.Params)), make([]float32, len(s.Params))
 	return slots, s
 }
 
+// first is the first value of the parameter of weight k, which is w in float.
+func first(p *quant.Layer, k int, w, scale float32, o *Options) float32 {
+	switch {
+	case p.Codes != nil && o.LSQ:
+		return quant.Dequantize(p.Codes[k], scale)
+	case p.Codes != nil:
+		return float32(p.Codes[k])
+	case !o.LSQ:
+		return w / scale
+	}
+	return w
+}
+
+// weightRate is how fast the weights of a layer move, relative to the learning rate.
+func weightRate(l *Layer, o *Options) float32 {
+	switch {
+	case l.Plan.Float:
+		return 1 // the learning rate is that of Adam, as everyone states it
+	case !o.LSQ:
+		return ratioRate
+	}
+	var squares float64
+	for _, w := range l.Info.W {
+		squares += float64(w) * float64(w)
+	}
+	return float32(math.Sqrt(squares/float64(len(l.Info.W))) / typical)
+}
+
 // parameters takes the vector of parameters apart and makes the layers compute with them: weights through fake
-// quantizers, biases as they are.
+// quantizers, or as they are, biases as they are.
 func (b *builder) parameters(slots []slot, layers []Layer) error {
 	params := b.value(paramsName, int64(slots[len(slots)-1].end))
 	var sizes []int64
 	split := &graph.Node{Op: "Split", Name: b.Name("split")}
-	for _, s := range slots {
-		for _, n := range []int{s.scales - s.weights, s.bias - s.scales, s.end - s.bias} {
-			sizes = append(sizes, int64(n))
-			split.Outputs = append(split.Outputs, b.Name("part"))
+	part := func(size int) string { // the next part of the vector; "" where there is none
+		if size == 0 {
+			return ""
 		}
+		sizes, split.Outputs = append(sizes, int64(size)), append(split.Outputs, b.Name("part"))
+		return split.Outputs[len(split.Outputs)-1]
 	}
-	split.Inputs = []string{params, b.Const(graph.FromInts("sizes", sizes, int64(len(sizes))))}
 	old := b.G.Nodes
 	b.G.Nodes = nil // what the layers read comes before them
 	b.Append(split)
@@ -88,55 +108,62 @@ func (b *builder) parameters(slots []slot, layers []Layer) error {
 			nodes[quant.NodeName(n)] = n
 		}
 	}
-	for i := range layers {
-		l, parts := &layers[i], split.Outputs[3*i:3*i+3]
+	for i, at := range slots {
+		l := &layers[i]
 		n := nodes[l.Info.Node]
 		if n == nil {
 			return fmt.Errorf("the model has no layer %q", l.Info.Node)
 		}
-		w, err := b.weights(l, n, parts[0], parts[1], slots[i].bias-slots[i].scales)
-		if err != nil {
-			return err
+		weights, scales, bias := part(at.scales-at.weights), part(at.bias-at.scales), part(at.end-at.bias)
+		w := b.reshape(weights, int64(l.Info.Out), int64(l.Info.In))
+		if !l.Plan.Float {
+			var err error
+			if w, err = b.quantized(l, w, b.reshape(scales, int64(at.bias-at.scales), 1)); err != nil {
+				return err
+			}
 		}
-		n.Inputs = []string{n.Inputs[0], w, parts[2]}
+		n.Inputs = []string{n.Inputs[0], b.shaped(l, n, w), bias}
 	}
+	split.Inputs = []string{params, b.Const(graph.FromInts("sizes", sizes, int64(len(sizes))))}
 	b.G.Nodes = append(b.G.Nodes, old...)
 	return nil
 }
 
-// weights makes the quantized weights of a layer with some number of scales, in the form in which its node reads them.
-func (b *builder) weights(l *Layer, node *graph.Node, weights, scales string, n int) (string, error) {
-	info := &l.Info
+// quantized makes the quantized weights of a layer, Out x In, from weights or ratios and from logarithms of scales.
+func (b *builder) quantized(l *Layer, weights, scales string) (string, error) {
 	var lo, hi []float32
-	for o := range info.Out {
+	for o := range l.Info.Out {
 		f, err := quant.FormatOf(l.Plan.Width(o), l.Plan.Reduced)
 		if err != nil {
-			return "", fmt.Errorf("layer %q: %w", info.Node, err)
+			return "", fmt.Errorf("layer %q: %w", l.Info.Node, err)
 		}
 		lo, hi = append(lo, float32(f.QMin)), append(hi, float32(f.QMax))
 	}
-	scale := b.Op("Exp", []string{b.reshape(scales, int64(n), 1)})
-	ratio := b.reshape(weights, int64(info.Out), int64(info.In))
+	scale, ratio := b.Op("Exp", []string{scales}), weights
 	if b.o.LSQ {
-		w := ratio
-		ratio = b.Op("Div", []string{w, scale})
-		b.t.Types[ratio] = b.t.Types[w]
+		ratio = b.Op("Div", []string{weights, scale})
+		b.t.Types[ratio] = b.t.Types[weights]
 	}
 	w, codes, rules := quant.FakeQuantWeights(b.t.Graph, b.Builder, b.t.Types, ratio, scale, lo, hi)
 	maps.Copy(b.policy, rules)
 	b.codes = append(b.codes, codes, scale)
+	return w, nil
+}
+
+// shaped brings weights, Out x In, into the form in which the layer's node reads them.
+func (b *builder) shaped(l *Layer, node *graph.Node, w string) string {
 	switch {
-	case info.Conv != nil:
-		return b.reshape(w, b.dims(node.Inputs[1])...), nil
+	case l.Info.Conv != nil:
+		return b.reshape(w, b.dims(node.Inputs[1])...)
 	case l.Sources != nil:
 		at := make([]int64, len(l.Sources))
 		for j, s := range l.Sources {
 			at[j] = int64(s)
 		}
 		return b.Op("Gather", []string{w, b.Const(graph.FromInts("sources", at, int64(len(at))))},
-			graph.IntAttr("axis", 1)), nil
+			graph.IntAttr("axis", 1))
 	}
-	return w, nil
+	return w
 }
 
 // dims is the shape of an initializer, or of a value of fixed shape.
@@ -151,9 +178,9 @@ func (b *builder) dims(name string) (dims []int64) {
 }
 
 // freeze keeps the codes as they are from now on: scales and biases alone move, and the optimizer begins anew.
-func (s *step) freeze(layers []Layer, plans []quant.Layer, o *Options) error {
+func (s *step) freeze(layers []Layer, now []Trained, o *Options) error {
 	for i, at := range s.slots {
-		for k, q := range plans[i].Codes {
+		for k, q := range now[i].Codes {
 			s.Params[at.weights+k], s.Rates[at.weights+k] = float32(q), 0
 		}
 	}
@@ -173,29 +200,39 @@ func (s *step) frozen(layers []Layer, o *Options) error {
 	return s.open(layers, &ratios)
 }
 
-// plans are the layers as the parameters have them now. The codes are those that the graph computes with: a weight
+// trained are the layers as the parameters have them now. The codes are those that the graph computes with: a weight
 // halfway between two codes, where many end, would fall to either side if it was rounded again.
-func (s *step) plans(ctx context.Context, layers []Layer) ([]quant.Layer, error) {
-	got, err := s.reader.Run(ctx, []*graph.Tensor{ort.ViewFloats(paramsName, s.Params, int64(len(s.Params)))})
-	if err != nil {
-		return nil, fmt.Errorf("trained weights: %w", err)
+func (s *step) trained(ctx context.Context, layers []Layer) ([]Trained, error) {
+	var got []*graph.Tensor
+	if s.reader != nil {
+		var err error
+		got, err = s.reader.Run(ctx, []*graph.Tensor{ort.ViewFloats(paramsName, s.Params, int64(len(s.Params)))})
+		if err != nil {
+			return nil, fmt.Errorf("trained weights: %w", err)
+		}
 	}
-	out := make([]quant.Layer, len(layers))
+	out := make([]Trained, len(layers))
 	for i, at := range s.slots {
-		codes, err := got[2*i].Floats()
+		p := layers[i].Plan
+		p.Bias = slices.Clone(s.Params[at.bias:at.end])
+		if p.Float {
+			out[i] = Trained{p, slices.Clone(s.Params[at.weights:at.scales])}
+			continue
+		}
+		codes, err := got[0].Floats()
 		if err != nil {
 			return nil, err
 		}
-		p := layers[i].Plan
-		if p.Scales, err = got[2*i+1].Floats(); err != nil {
+		if p.Scales, err = got[1].Floats(); err != nil {
 			return nil, err
 		}
+		got = got[2:]
 		quant.HalfScales(p.Scales)
-		p.Codes, p.Bias = make([]int8, len(codes)), slices.Clone(s.Params[at.bias:at.end])
+		p.Codes = make([]int8, len(codes))
 		for k, q := range codes {
 			p.Codes[k] = int8(q)
 		}
-		out[i] = p
+		out[i].Layer = p
 	}
 	return out, nil
 }

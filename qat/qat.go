@@ -24,9 +24,27 @@ import (
 // Layer is a layer to train.
 type Layer struct {
 	Info quant.LayerInfo // behind an integer input, folded
-	Plan quant.Layer     // bit widths and where training starts: scales, codes, bias
+	// Plan has bit widths and where training starts: scales, codes, bias. A layer that it keeps in float is trained so.
+	Plan quant.Layer
+	// Pruned says which weights, Out x In, are zero and stay zero; nil = none.
+	Pruned []bool
 	// Sources are the columns of the weights that the columns of an integer kernel have; nil when they are the same.
 	Sources []int
+}
+
+// Trained is a layer as trained so far.
+type Trained struct {
+	quant.Layer
+	W []float32 // Out x In, of a layer in float; nil of others
+}
+
+// Quantized returns the plans of layers.
+func Quantized(layers []Trained) []quant.Layer {
+	plans := make([]quant.Layer, len(layers))
+	for i := range layers {
+		plans[i] = layers[i].Layer
+	}
+	return plans
 }
 
 // Kind says where points come from.
@@ -59,7 +77,7 @@ type Draw struct {
 
 // Source draws the points of a round, given the layers as trained so far: of each kind as many as the round has a use
 // for, where there may be any number. The same arguments must give the same draw.
-type Source func(ctx context.Context, round int, use [Kinds]int, plans []quant.Layer) (Draw, error)
+type Source func(ctx context.Context, round int, use [Kinds]int, now []Trained) (Draw, error)
 
 // Options of Train; the zero value is the default.
 type Options struct {
@@ -98,7 +116,7 @@ type Event struct {
 
 // Outcome is what came of a training.
 type Outcome struct {
-	Plans   []quant.Layer
+	Layers  []Trained
 	History []Event // by round
 }
 
@@ -177,29 +195,33 @@ func Train(ctx context.Context, m *classifier.Model, layers []Layer, source Sour
 	if o.Checkpoint != nil {
 		t.restore(o.Checkpoint.Load(), out)
 	}
-	if len(out.History) > rounds-frozenRounds {
+	frozen := rounds - frozenRounds // the round from which on codes are frozen
+	if s.reader == nil {
+		frozen = rounds // there are no codes
+	}
+	if len(out.History) > frozen {
 		if err := s.frozen(layers, &o); err != nil {
 			return nil, fmt.Errorf("training step: %w", err)
 		}
 	}
 	for round := len(out.History); round < rounds; round++ {
-		plans, err := s.plans(ctx, layers)
+		now, err := s.trained(ctx, layers)
 		if err != nil {
 			return nil, err
 		}
-		drawn, err := source(ctx, round, use, plans)
+		drawn, err := source(ctx, round, use, now)
 		if err != nil {
 			return nil, err
 		}
 		t.replace(drawn.Points)
-		if round == rounds-frozenRounds {
-			if err := s.freeze(layers, plans, &o); err != nil {
+		if round == frozen {
+			if err := s.freeze(layers, now, &o); err != nil {
 				return nil, fmt.Errorf("training step: %w", err)
 			}
 		}
 		ev := Event{Round: round + 1, Rounds: rounds, VD: drawn.VD, RVD: drawn.RVD}
-		from, to := 0, o.Steps*(rounds-frozenRounds)/rounds
-		if round >= rounds-frozenRounds {
+		from, to := 0, o.Steps*frozen/rounds
+		if round >= frozen {
 			from, to = to, o.Steps
 		}
 		if ev.Loss, err = t.steps(ctx, o.Steps*(round+1)/rounds, from, to); err != nil {
@@ -217,7 +239,7 @@ func Train(ctx context.Context, m *classifier.Model, layers []Layer, source Sour
 			o.Checkpoint.Save(t.state(out))
 		}
 	}
-	out.Plans, err = s.plans(ctx, layers)
+	out.Layers, err = s.trained(ctx, layers)
 	return out, err
 }
 

@@ -37,7 +37,7 @@ const warmUp = 200
 type step struct {
 	model   *classifier.Model
 	session *ort.Session
-	reader  *ort.Session // codes and scales, layer by layer
+	reader  *ort.Session // codes and scales, layer by layer; nil where all layers are in float
 	slots   []slot
 	state
 }
@@ -92,16 +92,18 @@ func (s *step) open(layers []Layer, o *Options) error {
 	if err != nil {
 		return err
 	}
-	r := t.Graph.Clone()
-	r.Graph.Inputs = slices.DeleteFunc(r.Graph.Inputs, func(v graph.Value) bool { return v.Name != paramsName })
-	r.Graph.Outputs = nil
-	for _, v := range b.codes {
-		r.Graph.Outputs = append(r.Graph.Outputs, graph.Value{Name: v, DType: graph.Float})
-	}
-	reader, err := ort.Open(r, s.model.Engine())
-	if err != nil {
-		session.Close() //nolint:errcheck // the first error counts
-		return err
+	var reader *ort.Session
+	if b.codes != nil {
+		r := t.Graph.Clone()
+		r.Graph.Inputs = slices.DeleteFunc(r.Graph.Inputs, func(v graph.Value) bool { return v.Name != paramsName })
+		r.Graph.Outputs = nil
+		for _, v := range b.codes {
+			r.Graph.Outputs = append(r.Graph.Outputs, graph.Value{Name: v, DType: graph.Float})
+		}
+		if reader, err = ort.Open(r, s.model.Engine()); err != nil {
+			session.Close() //nolint:errcheck // the first error counts
+			return err
+		}
 	}
 	s.close()
 	s.session, s.reader = session, reader

@@ -29,18 +29,18 @@ func TestLastRoundsKeepCodes(t *testing.T) {
 	for _, lsq := range []bool{false, true} {
 		p := mlp(t, 3, compute{bits: 8})
 		var before []quant.Layer
-		source := func(ctx context.Context, round int, use [Kinds]int, plans []quant.Layer) (Draw, error) {
+		source := func(ctx context.Context, round int, use [Kinds]int, now []Trained) (Draw, error) {
 			if round == rounds-frozenRounds {
-				before = plans
+				before = Quantized(now)
 			}
-			return p.source(ctx, round, use, plans)
+			return p.source(ctx, round, use, now)
 		}
 		o := Options{Steps: 480, Batch: 16, Rate: 6e-3, LSQ: lsq}
 		out, err := Train(t.Context(), p.written(t, p.plans()), p.layers, source, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, l := range out.Plans {
+		for i, l := range Quantized(out.Layers) {
 			if !slices.Equal(l.Codes, before[i].Codes) {
 				t.Errorf("LSQ %v, layer %d: codes changed", lsq, i)
 			}
@@ -71,16 +71,71 @@ func TestTrainHelpsElsewhere(t *testing.T) {
 			o.LSQ, o.Checkpoint = lsq, last
 			out := c.p.trained(t, o)
 			x := normal(rand.New(rand.NewPCG(99, 1)), 3000*c.p.dim)
-			before, after := c.p.rms(t, c.p.plans(), x), c.p.rms(t, out.Plans, x)
+			before, after := c.p.rms(t, c.p.plans(), x), c.p.rms(t, Quantized(out.Layers), x)
 			if after > c.share*before {
 				t.Errorf("%s, LSQ %v: margin error %.4f before, %.4f after", name, lsq, before, after)
 			}
-			c.p.checkPlans(t, out.Plans)
-			c.p.checkWritten(t, out.Plans, last.state(t).State.Params, x)
+			c.p.checkPlans(t, Quantized(out.Layers))
+			c.p.checkWritten(t, Quantized(out.Layers), last.state(t).State.Params, x)
 			if len(out.History) != rounds || out.History[rounds-1].Steps != o.Steps ||
 				!(out.History[rounds-1].Loss < out.History[0].Loss) {
 				t.Errorf("%s, LSQ %v: history %+v", name, lsq, out.History)
 			}
+		}
+	}
+}
+
+// A network in float learns the margins of another one from elsewhere; without codes no round is frozen.
+func TestTrainInFloat(t *testing.T) {
+	t.Parallel()
+	p := mlp(t, 3, compute{bits: 3})
+	start := mlp(t, 4, compute{bits: 3})
+	for i := range start.layers {
+		start.layers[i].Plan = quant.Layer{Node: start.layers[i].Info.Node, Float: true}
+	}
+	out, err := Train(t.Context(), start.full, start.layers, p.source, quick())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, last := out.History[0].Loss, out.History[rounds-1].Loss
+	if !(last < first/3) {
+		t.Errorf("the loss falls from %v to %v", first, last)
+	}
+	for i, l := range out.Layers {
+		if info := start.layers[i].Info; len(l.W) != info.In*info.Out || slices.Equal(l.W, info.W) || l.Codes != nil {
+			t.Errorf("layer %d: %d weights, %d codes", i, len(l.W), len(l.Codes))
+		}
+	}
+}
+
+// Weights that are pruned stay zero, in whatever unit the others move.
+func TestPruned(t *testing.T) {
+	t.Parallel()
+	for _, lsq := range []bool{false, true} {
+		p := mlp(t, 3, compute{bits: 4})
+		for i := range p.layers {
+			l := &p.layers[i]
+			for k := range l.Info.W {
+				l.Pruned = append(l.Pruned, k%3 == 0)
+			}
+		}
+		p.layers[1].Plan = quant.Layer{Node: p.layers[1].Info.Node, Float: true}
+		o := quick()
+		o.LSQ = lsq
+		zeros := 0
+		for i, l := range p.trained(t, o).Layers {
+			for k, zero := range p.layers[i].Pruned {
+				is := l.W != nil && l.W[k] == 0 || l.W == nil && l.Codes[k] == 0
+				if zero && !is {
+					t.Errorf("LSQ %v, layer %d: weight %d is not zero", lsq, i, k)
+				}
+				if !zero && is {
+					zeros++
+				}
+			}
+		}
+		if all := len(p.layers[0].Pruned); zeros > all/2 {
+			t.Errorf("LSQ %v: %d weights are zero that are not pruned", lsq, zeros)
 		}
 	}
 }
@@ -184,8 +239,8 @@ func (m *memory) state(t *testing.T) (s saved) {
 }
 
 // uneven draws other kinds of points in each round, and not in all rounds the same ones.
-func (p *problem) uneven(ctx context.Context, round int, use [Kinds]int, plans []quant.Layer) (Draw, error) {
-	d, err := p.source(ctx, round, use, plans)
+func (p *problem) uneven(ctx context.Context, round int, use [Kinds]int, now []Trained) (Draw, error) {
+	d, err := p.source(ctx, round, use, now)
 	if round%3 > 0 {
 		d.Points = d.Points[round%3-1 : round%3+1]
 	}
@@ -220,7 +275,7 @@ func TestResume(t *testing.T) {
 					cancel()
 				}
 			}
-			if out, err := run(ctx, p.uneven, o); !errors.Is(err, context.Canceled) || out != nil && out.Plans != nil {
+			if out, err := run(ctx, p.uneven, o); !errors.Is(err, context.Canceled) || out != nil && out.Layers != nil {
 				t.Fatalf("stopped after round %d: %v, %v", stop, out, err)
 			}
 			if kept.saves != stop {
@@ -228,11 +283,11 @@ func TestResume(t *testing.T) {
 			}
 			o.Progress = nil
 			first := -1
-			after := func(ctx context.Context, round int, use [Kinds]int, plans []quant.Layer) (Draw, error) {
+			after := func(ctx context.Context, round int, use [Kinds]int, now []Trained) (Draw, error) {
 				if first < 0 {
 					first = round
 				}
-				return p.uneven(ctx, round, use, plans)
+				return p.uneven(ctx, round, use, now)
 			}
 			got, err := run(t.Context(), after, o)
 			if err != nil {
@@ -299,7 +354,7 @@ func TestTrainIsDeterministic(t *testing.T) {
 		t.Error(d)
 	}
 	o.Seed = 2
-	if c := p.trained(t, o); cmp.Equal(a.Plans, c.Plans) {
+	if c := p.trained(t, o); cmp.Equal(a.Layers, c.Layers) {
 		t.Error("another seed gives the same plans")
 	}
 	for i, l := range p.layers {
@@ -327,9 +382,9 @@ func TestFixedBatch(t *testing.T) {
 	o := quick()
 	o.Batch = 64
 	out := p.trained(t, o)
-	p.checkPlans(t, out.Plans)
+	p.checkPlans(t, Quantized(out.Layers))
 	x := normal(rand.New(rand.NewPCG(99, 1)), 2000*p.dim)
-	if before, after := p.rms(t, p.plans(), x), p.rms(t, out.Plans, x); after > 0.6*before {
+	if before, after := p.rms(t, p.plans(), x), p.rms(t, Quantized(out.Layers), x); after > 0.6*before {
 		t.Errorf("margin error %.4f before, %.4f after", before, after)
 	}
 }
