@@ -25,6 +25,7 @@ type scored struct {
 	judged      []float32     // the points that quantization errors are measured on
 	layerErrors [][]float64   // mean squared quantization error of the margin by layer and format; nil where not measured
 	rowErrors   [][][]float64 // the same by layer, row and format
+	trainer     *trainer      // nil for methods without training
 	warnings    []string
 }
 
@@ -49,6 +50,11 @@ func (c *calibrated) score(ctx context.Context) (*scored, error) {
 	case err != nil:
 		s.scores = make([]float64, len(c.layers))
 		s.warnings = append(s.warnings, fmt.Sprintf("no sensitivity scores: %v", err))
+	}
+	if c.o.Objective != Untrained {
+		if s.trainer, err = newTrainer(ctx, c); err != nil {
+			return nil, fmt.Errorf("training: %w", err)
+		}
 	}
 	if c.o.Allocator != AllocatorExact {
 		return s, nil

@@ -33,10 +33,10 @@ const (
 	promisedMargin       = 0.1         // at which promises are counted
 )
 
-// trainer is what a training asks of the full-precision model. It trains on all people, not only on those who are
-// calibrated on.
+// trainer is what trainings at all budgets ask of the full-precision model. They train on all people, not only on those
+// who are calibrated on.
 type trainer struct {
-	*allocated
+	*calibrated
 	group     cohort
 	objective qat.ObjectiveDoc
 	seed      uint64
@@ -88,16 +88,8 @@ func trainingRecipe(objective Objective, o *qat.Options) map[string]string {
 
 // train trains the layers from their plans on.
 func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.Layer, _ *Training, err error) {
-	o := a.o.Train
+	o, t := a.o.Train, a.trainer
 	o.Objective = a.o.Objective
-	t := &trainer{allocated: a, seed: o.Seed}
-	if t.objective, err = qat.FindObjective(o.Objective); err != nil {
-		return nil, nil, err
-	}
-	a.tell("recourse to train on", 0, 0)
-	if err := t.look(ctx); err != nil {
-		return nil, nil, err
-	}
 	var layers []qat.Layer
 	for _, p := range plans {
 		for i := range a.layers {
@@ -143,7 +135,16 @@ func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.L
 	return trained, result, t.final(ctx, trained, result)
 }
 
-// look finds the recourse to train on.
+// newTrainer finds the recourse to train on.
+func newTrainer(ctx context.Context, c *calibrated) (t *trainer, err error) {
+	t = &trainer{calibrated: c, seed: c.o.Train.Seed}
+	if t.objective, err = qat.FindObjective(c.o.Objective); err != nil {
+		return nil, err
+	}
+	t.tell("recourse to train on", 0, 0)
+	return t, t.look(ctx)
+}
+
 func (t *trainer) look(ctx context.Context) error {
 	people := t.all
 	set, own, err := personal(t.prepared.set, t.o.Overrides, people)
