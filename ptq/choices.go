@@ -21,6 +21,7 @@ const (
 	CFPTQCalib MethodName = "cf-ptq-calib"
 	CFPTQPaper MethodName = "cf-ptq-paper"
 	LSQ        MethodName = "lsq"
+	PACT       MethodName = "pact"
 	MixedQAT   MethodName = "mixed-qat"
 )
 

@@ -41,6 +41,10 @@ func Methods() []Method {
 		m.Defaults.Scales, m.Defaults.Objective, m.Defaults.Train.LSQ = ScalesPerChannel, qat.Task, true
 		return m
 	}
+	pact := trained(PACT, AllocatorUniform, "QAT (PACT)",
+		"the same bit width in every layer, trained on the labels, with learned "+
+			"clipping of activations; float compute has none")
+	pact.Defaults.Train.PACT = true
 	sensitive := paper(CFPTQPaper, OnRecourse, AllocatorPaper, "CF-PTQ + sensitivity allocation",
 		"calibration on rows and teacher recourse points, bit widths by the greedy rule over gradients at recourse points")
 	sensitive.RecourseSensitivity = true
@@ -65,6 +69,7 @@ func Methods() []Method {
 		sensitive,
 		trained(LSQ, AllocatorUniform, "QAT (LSQ)", "the same bit width in every layer, trained on the labels, with learned "+
 			"step sizes"),
+		pact,
 		trained(MixedQAT, AllocatorExact, "Mixed-precision QAT", "bit widths of layers by the quantization error of the "+
 			"margin at factual rows, trained as lsq"),
 	}

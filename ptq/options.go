@@ -102,6 +102,7 @@ func (o Options) resolve() (Options, Method, error) {
 	o.Refine = max(cmp.Or(o.Refine, method.Defaults.Refine), 0)
 	o.Train.Seed = cmp.Or(o.Train.Seed, 1)
 	o.Train.LSQ = o.Train.LSQ || method.Defaults.Train.LSQ
+	o.Train.PACT = o.Train.PACT || method.Defaults.Train.PACT
 	_, err = qdq.RuntimeOf(o.Runtime)
 	errs := []error{checkBudget(o.Budget), err, o.Train.Check()}
 	if o.ActBits < 2 || o.ActBits > 8 {

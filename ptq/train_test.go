@@ -171,6 +171,7 @@ func TestTrainedMethods(t *testing.T) {
 	files := map[string]string{}
 	for name, o := range map[string]ptq.Options{
 		"lsq":       {Method: ptq.LSQ},
+		"pact":      {Method: ptq.PACT},
 		"mixed-qat": {Method: ptq.MixedQAT},
 		"validity":  {Method: ptq.CFQQAT, Objective: qat.Validity},
 		"hinge":     {Method: ptq.CFQQAT, Objective: qat.Hinge},
@@ -184,7 +185,7 @@ func TestTrainedMethods(t *testing.T) {
 			r := trainedLoans(t, 60, short(o))
 			objective := o.Objective
 			switch {
-			case o.Method == ptq.LSQ || o.Method == ptq.MixedQAT:
+			case o.Method == ptq.LSQ || o.Method == ptq.PACT || o.Method == ptq.MixedQAT:
 				objective = qat.Task
 			case objective == "":
 				objective = qat.Distil

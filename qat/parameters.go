@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/quant"
@@ -19,8 +20,9 @@ const ratioRate = 3
 const typical = 0.1
 
 // slot is where the parameters of a layer stand in the vector: the weights (Out x In), the logarithms of the scales,
-// which keeps those positive, and the biases (Out). Layers in float have no scales.
-type slot struct{ weights, scales, bias, end int }
+// which keeps those positive, the biases (Out), and the logarithm of the scale of the activations that the layer reads
+// through a quantizer of its own. Layers in float have no scales.
+type slot struct{ weights, scales, bias, act, end int }
 
 // layout places the parameters of the layers and fills in their first values.
 func layout(layers []Layer, o *Options) (slots []slot, s state) {
@@ -44,10 +46,15 @@ func layout(layers []Layer, o *Options) (slots []slot, s state) {
 		} else {
 			s.Params = append(s.Params, info.B...)
 		}
+		at.act = len(s.Params)
+		if actOf(layers, i) == i {
+			s.Params = append(s.Params, float32(math.Log(float64(p.Act.Scale))))
+		}
 		at.end = len(s.Params)
 		slots = append(slots, at)
 		s.Rates = append(s.Rates, slices.Repeat([]float32{weightRate(l, o)}, at.scales-at.weights)...)
-		s.Rates = append(s.Rates, slices.Repeat([]float32{1}, at.end-at.scales)...)
+		s.Rates = append(s.Rates, slices.Repeat([]float32{scaleRate(o)}, at.bias-at.scales)...)
+		s.Rates = append(s.Rates, slices.Repeat([]float32{1}, at.end-at.bias)...)
 		for k, zero := range l.Pruned {
 			if zero {
 				s.Params[at.weights+k], s.Rates[at.weights+k] = 0, 0
@@ -56,6 +63,27 @@ func layout(layers []Layer, o *Options) (slots []slot, s state) {
 	}
 	s.First, s.Second = make([]float32, len(s.Params)), make([]float32, len(s.Params))
 	return slots, s
+}
+
+// scaleRate is how fast the scales of weights move, relative to the learning rate.
+func scaleRate(o *Options) float32 {
+	if o.PACT {
+		return 0
+	}
+	return 1
+}
+
+// actOf is the layer that has the scale of the activations that layer i reads: the first one that reads them through
+// the same quantizer; -1 where that is not trained. Output quantizers of convolutions are not: in what follows one,
+// nothing is rounded twice.
+func actOf(layers []Layer, i int) int {
+	l := &layers[i]
+	if l.Plan.Float || l.Plan.Act == nil || l.Info.Source != "" {
+		return -1
+	}
+	return slices.IndexFunc(layers, func(o Layer) bool {
+		return o.Info.Input == l.Info.Input && o.Plan.Act != nil && *o.Plan.Act == *l.Plan.Act && o.Info.Source == ""
+	})
 }
 
 // first is the first value of the parameter of weight k, which is w in float.
@@ -102,10 +130,13 @@ func (b *builder) parameters(slots []slot, layers []Layer) error {
 	old := b.G.Nodes
 	b.G.Nodes = nil // what the layers read comes before them
 	b.Append(split)
-	nodes := map[string]*graph.Node{}
+	nodes, producers := map[string]*graph.Node{}, map[string]*graph.Node{}
 	for _, n := range slices.Backward(old) { // of nodes with the same name the first is the layer's
 		if quant.IsLayer(n) {
 			nodes[quant.NodeName(n)] = n
+		}
+		for _, v := range n.Outputs {
+			producers[v] = n
 		}
 	}
 	for i, at := range slots {
@@ -114,7 +145,14 @@ func (b *builder) parameters(slots []slot, layers []Layer) error {
 		if n == nil {
 			return fmt.Errorf("the model has no layer %q", l.Info.Node)
 		}
-		weights, scales, bias := part(at.scales-at.weights), part(at.bias-at.scales), part(at.end-at.bias)
+		weights, scales, bias := part(at.scales-at.weights), part(at.bias-at.scales), part(at.act-at.bias)
+		if act := part(at.end - at.act); act != "" {
+			scale := b.Op("Exp", []string{b.reshape(act)})
+			b.t.Types[scale] = autodiff.Type{DType: graph.Float}
+			if !quant.SetScale(producers[n.Inputs[0]], scale) {
+				return fmt.Errorf("layer %q: what it reads has no quantizer", l.Info.Node)
+			}
+		}
 		w := b.reshape(weights, int64(l.Info.Out), int64(l.Info.In))
 		if !l.Plan.Float {
 			var err error
@@ -214,7 +252,12 @@ func (s *step) trained(ctx context.Context, layers []Layer) ([]Trained, error) {
 	out := make([]Trained, len(layers))
 	for i, at := range s.slots {
 		p := layers[i].Plan
-		p.Bias = slices.Clone(s.Params[at.bias:at.end])
+		p.Bias = slices.Clone(s.Params[at.bias:at.act])
+		if k := actOf(layers, i); k >= 0 {
+			act := *p.Act
+			act.Scale = float32(math.Exp(float64(s.Params[s.slots[k].act])))
+			p.Act = &act
+		}
 		if p.Float {
 			out[i] = Trained{p, slices.Clone(s.Params[at.weights:at.scales])}
 			continue

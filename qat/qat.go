@@ -91,6 +91,9 @@ type Options struct {
 	Seed      uint64    // of batches
 	// LSQ trains weights in their own units, as learned step size quantization is published, not in units of their scale.
 	LSQ bool
+	// PACT trains the scales of activations by what is clipped alone, as parameterized clipping is published, and leaves
+	// those of weights as they are.
+	PACT bool
 	// Checkpoint keeps the state of a training so that one that was stopped goes on; nil keeps none.
 	Checkpoint Checkpoint
 	Progress   func(Event)

@@ -11,6 +11,7 @@ import (
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
+	"cfq/quant"
 )
 
 // Names of the values that a step adds to the model.
@@ -78,6 +79,9 @@ func (s *step) open(layers []Layer, o *Options) error {
 		b.policy = map[string]autodiff.Rule{}
 	}
 	b.policy["Relu"] = throughRelu
+	if o.PACT {
+		quant.ClipScales(b.policy)
+	}
 	if err := b.parameters(s.slots, layers); err != nil {
 		return err
 	}
@@ -213,7 +217,7 @@ func (s *step) run(ctx context.Context, b *batch, rate float64) (float64, error)
 func (s *step) sound() bool {
 	for _, at := range s.slots {
 		for k, v := range s.Params[at.weights:at.end] {
-			isScale := k >= at.scales-at.weights && k < at.bias-at.weights
+			isScale := k >= at.scales-at.weights && k < at.bias-at.weights || k >= at.act-at.weights
 			if v-v != 0 || isScale && (v < -80 || v > 80) { // a scale is the exponential, in float32
 				return false
 			}

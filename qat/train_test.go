@@ -108,6 +108,46 @@ func TestTrainInFloat(t *testing.T) {
 	}
 }
 
+// Parameterized clipping trains weights, biases and the ranges of activations, and leaves the scales of weights; two
+// layers that read the same quantized activations keep one range.
+func TestPACT(t *testing.T) {
+	t.Parallel()
+	m := graphOf(-1, 5)
+	r := rand.New(rand.NewPCG(6, 1))
+	hidden := func(value string, in, out int) string {
+		dense(m, r, value, in, out)
+		return m.Graph.Outputs[0].Name
+	}
+	b := graph.NewBuilder(m.Graph, "")
+	h := b.Op("Relu", []string{hidden("x", 5, 10)})
+	left, right := hidden(h, 10, 2), hidden(h, 10, 2)
+	m.Graph.Outputs = []graph.Value{{Name: b.Op("Add", []string{left, right}), DType: graph.Float}}
+	p := planned(t, m, compute{bits: 4, integer: true})
+	for i := range p.layers { // much is clipped
+		act := quant.FitAct(6, min(0, float32(i-1)), 1)
+		p.layers[i].Plan.Act = &act
+	}
+	o, last := quick(), &memory{}
+	o.LSQ, o.PACT, o.Checkpoint = true, true, last
+	out := p.trained(t, o)
+	p.checkPlans(t, Quantized(out.Layers))
+	for i, l := range out.Layers {
+		for k, s := range p.layers[i].Plan.Scales {
+			if half, ok := quant.Half(s); !ok || l.Scales[k] != half {
+				t.Errorf("layer %d: scale %d was %v and is %v", i, k, s, l.Scales[k])
+			}
+		}
+	}
+	if a, b := *out.Layers[1].Act, *out.Layers[2].Act; a != b {
+		t.Errorf("the same activations have the quantizers %v and %v", a, b)
+	}
+	x := normal(rand.New(rand.NewPCG(99, 1)), 3000*p.dim)
+	p.checkWritten(t, Quantized(out.Layers), last.state(t).State.Params, x)
+	if before, after := p.rms(t, p.plans(), x), p.rms(t, Quantized(out.Layers), x); after > 0.7*before {
+		t.Errorf("margin error %.4f before, %.4f after", before, after)
+	}
+}
+
 // Weights that are pruned stay zero, in whatever unit the others move.
 func TestPruned(t *testing.T) {
 	t.Parallel()
@@ -166,8 +206,16 @@ func (p *problem) checkPlans(t *testing.T, plans []quant.Layer) {
 			}
 		}
 		l.Codes, l.Bias, l.Scales = start.Codes, start.Bias, start.Scales
+		if l.Act != nil && p.layers[i].Info.Source == "" {
+			if l.Act.Scale == start.Act.Scale {
+				t.Errorf("layer %d: the range of activations stayed", i)
+			}
+			act := *l.Act
+			act.Scale = start.Act.Scale
+			l.Act = &act
+		}
 		if d := cmp.Diff(start, l); d != "" {
-			t.Errorf("layer %d: training changed more than codes, scales and bias: %s", i, d)
+			t.Errorf("layer %d: training changed more than codes, scales, bias and the range of activations: %s", i, d)
 		}
 	}
 }
@@ -198,7 +246,7 @@ func (p *problem) checkWritten(t *testing.T, plans []quant.Layer, params, x []fl
 		if act == nil && p.input != nil && i == 0 {
 			act = &quant.Act{Scale: p.input.Scale}
 		}
-		for o := at.bias; act != nil && o < at.end; o++ {
+		for o := at.bias; act != nil && o < at.act; o++ {
 			unit := act.Scale * plans[i].Scales[(o-at.bias)%len(plans[i].Scales)]
 			params[o] = unit * float32(math.RoundToEven(float64(params[o]/unit)))
 		}

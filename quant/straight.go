@@ -92,11 +92,66 @@ func quantizer(name string, opset int64) *graph.Function {
 }
 
 // throughClip passes the gradient where the quantizer does not saturate: between
-// the numbers that its least and its largest code stand for.
+// the numbers that its least and its largest code stand for. By the scale it is
+// exact but for rounding: what a code lacks of x there, and the outermost code elsewhere.
+//
+// Reference: Esser et al., Learned Step Size Quantization, 2020, equation 3.
 func throughClip(c *autodiff.Call, i int) string {
-	if i != 0 {
-		return ""
+	x, y := c.Node.Input(0), c.Node.Outputs[0]
+	switch i {
+	case 0:
+		if in := inside(c); in != "" {
+			return c.Op("Where", []string{in, c.Grad(), c.Scalar(x, 0)})
+		}
+	case 1:
+		if in := inside(c); in != "" {
+			return byScale(c, c.Op("Sub", []string{y, c.Op("Where", []string{in, x, c.Scalar(x, 0)})}))
+		}
 	}
+	return ""
+}
+
+// byScale is the gradient by the scale of a quantizer whose numbers change by diff when the scale doubles.
+func byScale(c *autodiff.Call, diff string) string {
+	return c.Op("Div", []string{c.Op("Mul", []string{c.Grad(), diff}), c.Node.Input(1)})
+}
+
+// ClipScales changes the rules that StraightThrough returns: scales get a gradient from what is clipped alone, as
+// parameterized clipping is published.
+//
+// Reference: Choi et al., PACT: Parameterized Clipping Activation for Quantized Neural Networks, 2018, equation 3.
+func ClipScales(rules map[string]autodiff.Rule) {
+	for _, name := range []string{fakeQuant, fakeClip} {
+		name = ownDomain + "." + name
+		rule := rules[name]
+		if rule == nil {
+			continue
+		}
+		rules[name] = func(c *autodiff.Call, i int) string {
+			if i != 1 {
+				return rule(c, i)
+			}
+			in, y := inside(c), c.Node.Outputs[0]
+			if in == "" {
+				return ""
+			}
+			return byScale(c, c.Op("Where", []string{in, c.Scalar(y, 0), y}))
+		}
+	}
+}
+
+// SetScale makes a node take its scale from a value, a scalar, and reports whether the node is a call that
+// StraightThrough made.
+func SetScale(n *graph.Node, scale string) bool {
+	if n == nil || n.Domain != ownDomain || n.Op != fakeQuant && n.Op != fakeClip {
+		return false
+	}
+	n.Inputs[1] = scale
+	return true
+}
+
+// inside says where the quantizer of a call does not saturate; "" when that is not known.
+func inside(c *autodiff.Call) string {
 	x, scale, zero := c.Node.Input(0), c.Node.Input(1), c.Node.Input(2)
 	number := func(code string) string {
 		return c.Op("Cast", []string{code}, graph.IntAttr("to", int64(c.Type(x).DType)))
@@ -115,11 +170,10 @@ func throughClip(c *autodiff.Call, i int) string {
 	stands := func(code string) string {
 		return c.Op("Mul", []string{c.Op("Sub", []string{code, number(zero)}), scale})
 	}
-	inside := c.Op("And", []string{
+	return c.Op("And", []string{
 		c.Op("GreaterOrEqual", []string{x, stands(lo)}),
 		c.Op("LessOrEqual", []string{x, stands(hi)}),
 	})
-	return c.Op("Where", []string{inside, c.Grad(), c.Scalar(x, 0)})
 }
 
 // strictMin gives the gradient of a minimum to the input that is below all others,
