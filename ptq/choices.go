@@ -207,7 +207,9 @@ func ranges() (out []Choice) {
 func objectives() []Choice {
 	out := []Choice{{string(Untrained), "nothing: the network is not trained"}}
 	for _, o := range qat.Objectives() {
-		out = append(out, Choice{string(o.Name), o.Doc})
+		if o.Quantized {
+			out = append(out, Choice{string(o.Name), o.Doc})
+		}
 	}
 	return out
 }

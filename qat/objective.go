@@ -17,6 +17,9 @@ const (
 	Hinge    Objective = "hinge"
 	KD       Objective = "kd"
 	Task     Objective = "task"
+	// For training in full precision.
+	RMargin      Objective = "r-margin"
+	RConsistency Objective = "r-consistency"
 )
 
 // halfMargin is the margin, in logits, at which a row counts half of one at the decision boundary (Distil).
@@ -32,6 +35,10 @@ type ObjectiveDoc struct {
 	Recourse bool // it looks at recourse points, not at factual rows alone
 	// Varied: any point tells, labels or not, so that each round has others.
 	Varied bool
+	// Full: it trains in full precision, from labels alone; Quantized: it trains through fake quantizers.
+	Full, Quantized bool
+	// Ensemble: several networks are trained together, Options.Members.
+	Ensemble bool
 	// Weights are the names of those of Options.Eta, Beta and Gamma that count.
 	Weights []string
 
@@ -56,7 +63,7 @@ func Objectives() []ObjectiveDoc {
 	}
 	return []ObjectiveDoc{
 		{
-			Name: Distil, Recourse: true, Varied: true, terms: []term{marginTerm()},
+			Name: Distil, Quantized: true, Recourse: true, Varied: true, terms: []term{marginTerm()},
 			Doc: "squared error of the margin against the full-precision model, at rows and at recourse points of both " +
 				"models; near the decision boundary it counts most",
 			row: func(r *row, p *Points, i int, _ *Options) {
@@ -65,12 +72,13 @@ func Objectives() []ObjectiveDoc {
 			},
 		},
 		{
-			Name: Validity, Paper: "L_CFQ", Weights: []string{"eta"}, Labels: true, Recourse: true,
+			Name: Validity, Quantized: true, Paper: "L_CFQ", Weights: []string{"eta"}, Labels: true, Recourse: true,
 			terms: []term{classTerm()}, row: valid,
 			Doc: "cross-entropy with the label at rows, and eta times that with the favourable class at teacher recourse points",
 		},
 		{
-			Name: Hinge, Paper: "L_CFQ + beta L_hinge", Weights: []string{"eta", "beta", "gamma"}, Labels: true, Recourse: true,
+			Name: Hinge, Quantized: true, Paper: "L_CFQ + beta L_hinge", Weights: []string{"eta", "beta", "gamma"},
+			Labels: true, Recourse: true,
 			terms: []term{classTerm(), hingeTerm()},
 			Doc:   "as validity, and beta times max(0, gamma - margin) at teacher recourse points",
 			row: func(r *row, p *Points, i int, o *Options) {
@@ -81,14 +89,40 @@ func Objectives() []ObjectiveDoc {
 			},
 		},
 		{
-			Name: KD, terms: []term{classTerm()}, Paper: "KD+Quant",
+			Name: KD, Quantized: true, terms: []term{classTerm()}, Paper: "KD+Quant",
 			Doc: "cross-entropy with the full-precision model's probabilities, at factual rows",
 			row: func(r *row, p *Points, i int, _ *Options) { copy(r.pick, p.Probabilities[i*len(r.pick):]) },
 		},
 		{
-			Name: Task, Labels: true, terms: []term{classTerm()}, Paper: "L_task",
+			Name: Task, Full: true, Quantized: true, Labels: true, terms: []term{classTerm()}, Paper: "L_task",
 			Doc: "cross-entropy with the label, at factual rows",
 			row: func(r *row, p *Points, i int, _ *Options) { label(r, p, i, 1) },
+		},
+		{
+			Name: RMargin, Full: true, Labels: true, Recourse: true, Paper: "R-Margin", Weights: []string{"beta", "gamma"},
+			terms: []term{classTerm(), hingeTerm()},
+			Doc: "cross-entropy with the label, and beta times max(0, gamma - margin) at recourse points of the network as " +
+				"trained so far",
+			row: func(r *row, p *Points, i int, o *Options) {
+				if p.Kind == Factual {
+					label(r, p, i, 1)
+				} else {
+					r.hinge = float32(o.Beta)
+				}
+			},
+		},
+		{
+			Name: RConsistency, Full: true, Labels: true, Recourse: true, Ensemble: true, Paper: "R-Consistency",
+			Weights: []string{"eta"}, terms: []term{memberTerm(), disagreementTerm()},
+			Doc: "cross-entropy of each member of an ensemble with the label, and eta times the variance of their logits at " +
+				"recourse points of the ensemble as trained so far",
+			row: func(r *row, p *Points, i int, o *Options) {
+				if p.Kind == Factual {
+					label(r, p, i, 1)
+				} else {
+					r.disagreement = float32(o.Eta)
+				}
+			},
 		},
 	}
 }
@@ -110,6 +144,8 @@ type row struct {
 	want, near float32   // the margin aimed at, and how much its error counts
 	pick       []float32 // weight of each class's negative log-probability
 	hinge      float32   // weight of the hinge
+	// weight of the variance of an ensemble's logits
+	disagreement float32
 }
 
 // term is a part of the loss: nodes that compute it, rows x 1, and its input columns.
@@ -145,13 +181,49 @@ func marginTerm() term {
 func classTerm() term {
 	return term{
 		columns: []column{{"qat.pick", func(classes int) int { return classes }, func(r *row) []float32 { return r.pick }}},
+		build:   func(b *builder) string { return b.crossEntropy(b.t.Logits) },
+	}
+}
+
+// crossEntropy is that of logits with the weights of classes.
+func (b *builder) crossEntropy(logits string) string {
+	logp := b.Op("LogSoftmax", []string{logits}, graph.IntAttr("axis", 1))
+	return b.Op("Neg", []string{b.sumOfClasses(b.Op("Mul", []string{logp, "qat.pick"}))})
+}
+
+func (b *builder) sumOfClasses(value string) string {
+	axes := b.Const(graph.FromInts("axes", []int64{1}, 1))
+	return b.Op("ReduceSum", []string{value, axes}, graph.IntAttr("keepdims", 1))
+}
+
+// memberTerm is the mean of the members' cross-entropies.
+func memberTerm() term {
+	t := classTerm()
+	t.build = func(b *builder) string { return b.meanOfMembers(b.crossEntropy) }
+	return t
+}
+
+// disagreementTerm is the variance of the members' logits, summed over the classes and weighted.
+func disagreementTerm() term {
+	return term{
+		columns: []column{{"qat.disagreement", one, func(r *row) []float32 { return []float32{r.disagreement} }}},
 		build: func(b *builder) string {
-			logp := b.Op("LogSoftmax", []string{b.t.Logits}, graph.IntAttr("axis", 1))
-			axes := b.Const(graph.FromInts("axes", []int64{1}, 1))
-			sum := b.Op("ReduceSum", []string{b.Op("Mul", []string{logp, "qat.pick"}), axes}, graph.IntAttr("keepdims", 1))
-			return b.Op("Neg", []string{sum})
+			variance := b.meanOfMembers(func(logits string) string {
+				d := b.Op("Sub", []string{logits, b.t.Logits}) // the model's logits are the members' mean
+				return b.sumOfClasses(b.Op("Mul", []string{d, d}))
+			})
+			return b.Op("Mul", []string{variance, "qat.disagreement"})
 		},
 	}
+}
+
+// meanOfMembers is the mean of a value that is made of each member's logits.
+func (b *builder) meanOfMembers(of func(logits string) string) string {
+	sum := of(b.o.Members[0])
+	for _, logits := range b.o.Members[1:] {
+		sum = b.Op("Add", []string{sum, of(logits)})
+	}
+	return b.Op("Mul", []string{sum, b.scalar(1 / float64(len(b.o.Members)))})
 }
 
 // hingeTerm is what the margin lacks of gamma, weighted.

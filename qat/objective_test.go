@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/onnxio/graph"
 	"cfq/quant"
 )
 
@@ -74,6 +75,11 @@ func rowLoss(objective Objective, p *Points, i int, z []float64, target int, o *
 			return o.Eta * entropy(target)
 		}
 		return o.Eta*entropy(target) + o.Beta*max(0, o.Gamma-margin)
+	case RMargin:
+		if factual {
+			return label()
+		}
+		return o.Beta * max(0, o.Gamma-margin)
 	case KD:
 		var loss float64
 		for c := range z {
@@ -94,6 +100,9 @@ func TestObjectives(t *testing.T) {
 		p.layers[1].Plan = quant.Layer{Node: p.layers[1].Info.Node, Float: true}
 		m := p.written(t, p.plans())
 		for _, doc := range Objectives() {
+			if doc.Ensemble {
+				continue // TestEnsemble
+			}
 			o, err := (Options{Objective: doc.Name, Batch: rows, Eta: 0.7, Beta: 1.3, Gamma: 0.8}).resolve(m)
 			if err != nil {
 				t.Fatal(err)
@@ -174,6 +183,115 @@ func TestObjectives(t *testing.T) {
 	}
 }
 
+// Of an ensemble the loss and its gradient are those of the formulas: the mean of the members' cross-entropies at rows,
+// and the variance of their logits at recourse points.
+func TestEnsemble(t *testing.T) {
+	t.Parallel()
+	const rows, dim, members = 4, 3, 3
+	m := graphOf(-1, dim)
+	b := graph.NewBuilder(m.Graph, "")
+	r := rand.New(rand.NewPCG(8, 8))
+	var logits []string
+	for range members {
+		w, bias := graph.FromFloats("w", normal(r, 2*dim), 2, dim), graph.FromFloats("b", normal(r, 2), 2)
+		logits = append(logits, b.Op("Gemm", []string{"x", b.Const(w), b.Const(bias)}, graph.IntAttr("transB", 1)))
+	}
+	sum := b.Op("Add", []string{b.Op("Add", logits[:2]), logits[2]})
+	mean := b.Op("Mul", []string{sum, b.Const(graph.FromFloats("share", []float32{1. / members}))})
+	m.Graph.Outputs = []graph.Value{{Name: mean, DType: graph.Float}}
+	infos, err := quant.FindLayers(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var layers []Layer
+	for _, info := range infos {
+		layers = append(layers, Layer{Info: info, Plan: quant.Layer{Node: info.Node, Float: true}})
+	}
+	o := Options{Objective: RConsistency, Batch: 2 * rows, Eta: 0.7, Decay: 0.3}
+	if _, err := o.resolve(open(t, m)); err == nil || !strings.Contains(err.Error(), "members") {
+		t.Errorf("without members: %v", err)
+	}
+	o.Members = logits
+	if o, err = o.resolve(open(t, m)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := compile(open(t, m), layers, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	x := normal(r, 2*rows*dim)
+	all := batch{x: x, columns: map[string][]float32{}}
+	for i := range 2 * rows {
+		row := row{pick: make([]float32, 2)}
+		p := &Points{Kind: Factual, Classes: []int{1, 0, -1, 1}}
+		if i >= rows {
+			p.Kind = Student
+		}
+		o.objective.row(&row, p, i%rows, &o)
+		for _, term := range o.objective.terms {
+			for _, c := range term.columns {
+				all.columns[c.name] = append(all.columns[c.name], c.of(&row)...)
+			}
+		}
+	}
+	params := make([]float64, len(s.Params))
+	for i, v := range s.Params {
+		params[i] = float64(v)
+	}
+	logit := func(member, row, class int) float64 {
+		at := s.slots[member]
+		z := params[at.bias+class]
+		for j := range dim {
+			z += params[at.weights+class*dim+j] * float64(x[row*dim+j])
+		}
+		return z
+	}
+	loss := func() (sum float64) {
+		for k := range members {
+			for i, class := range []int{1, 0, -1, 1} {
+				if class >= 0 {
+					sum += math.Log1p(math.Exp(logit(k, i, 1-class)-logit(k, i, class))) / members
+				}
+			}
+			for i := rows; i < 2*rows; i++ {
+				for class := range 2 {
+					mean := (logit(0, i, class) + logit(1, i, class) + logit(2, i, class)) / members
+					sum += 0.7 * math.Pow(logit(k, i, class)-mean, 2) / members
+				}
+			}
+		}
+		return sum
+	}
+	decay := func() (sum float64) {
+		for _, at := range s.slots {
+			for _, w := range params[at.weights:at.scales] {
+				sum += 0.3 / 2 * w * w * 2 * rows
+			}
+		}
+		return sum
+	}
+	got, err := s.run(context.Background(), &all, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := loss(); math.Abs(got-want) > 1e-4*want {
+		t.Errorf("loss %v, want %v", got, want)
+	}
+	for i := range params {
+		const h = 1e-5
+		old := params[i]
+		params[i] = old + h
+		up := loss() + decay()
+		params[i] = old - h
+		want := (up - loss() - decay()) / (2 * h)
+		params[i] = old
+		if math.Abs(float64(s.First[i])-want) > 1e-3 {
+			t.Errorf("gradient by parameter %d is %v, by differences %v", i, s.First[i], want)
+		}
+	}
+}
+
 func TestFindObjective(t *testing.T) {
 	t.Parallel()
 	for _, doc := range Objectives() {
@@ -182,7 +300,7 @@ func TestFindObjective(t *testing.T) {
 		}
 	}
 	_, err := FindObjective("loss")
-	if err == nil || !strings.Contains(err.Error(), "distil, validity, hinge, kd or task") {
+	if err == nil || !strings.Contains(err.Error(), "distil, validity, hinge, kd, task, r-margin or r-consistency") {
 		t.Errorf("an unknown objective: %v", err)
 	}
 }
@@ -193,7 +311,7 @@ func TestPointsOfObjectives(t *testing.T) {
 	p := mlp(t, 2, compute{bits: 4})
 	m := p.written(t, p.plans())
 	for _, doc := range Objectives() {
-		o, err := (Options{Objective: doc.Name}).resolve(m)
+		o, err := (Options{Objective: doc.Name, Members: []string{"any"}}).resolve(m)
 		if err != nil {
 			t.Fatal(err)
 		}

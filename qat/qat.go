@@ -94,6 +94,10 @@ type Options struct {
 	// PACT trains the scales of activations by what is clipped alone, as parameterized clipping is published, and leaves
 	// those of weights as they are.
 	PACT bool
+	// Decay is the weight of half the squared weights of layers in float, in the loss of a row (0).
+	Decay float64
+	// Members are the values that hold the logits of an ensemble's members, whose mean the model's logits are.
+	Members []string
 	// Checkpoint keeps the state of a training so that one that was stopped goes on; nil keeps none.
 	Checkpoint Checkpoint
 	Progress   func(Event)
@@ -130,6 +134,9 @@ var ErrDiverged = errors.New("training diverged")
 // up for the last changes of codes: a weight between two codes would otherwise move to and fro to the end.
 const rounds, frozenRounds = 16, 2
 
+// Rounds is how many rounds a training has, and so the least number of steps.
+const Rounds = rounds
+
 // mostPoints is the largest number of points of a kind that a round has a use for.
 const mostPoints = 12288
 
@@ -151,6 +158,9 @@ func (o Options) resolve(m *classifier.Model) (Options, error) {
 	}
 	o.Rate, o.Eta, o.Beta, o.Gamma = cmp.Or(o.Rate, 1e-3), cmp.Or(o.Eta, 1), cmp.Or(o.Beta, 1), cmp.Or(o.Gamma, 0.1)
 	o.target, o.classes = m.Target(), max(2, m.Classes())
+	if o.objective.Ensemble && len(o.Members) == 0 {
+		return o, fmt.Errorf("the objective %s needs the members of an ensemble", o.Objective)
+	}
 	return o, o.Check()
 }
 
@@ -161,7 +171,7 @@ func (o *Options) Check() error {
 		name  string
 		value float64
 	}{
-		{"learning-rate", o.Rate}, {"eta", o.Eta}, {"beta", o.Beta}, {"gamma", o.Gamma},
+		{"learning-rate", o.Rate}, {"weight-decay", o.Decay}, {"eta", o.Eta}, {"beta", o.Beta}, {"gamma", o.Gamma},
 	} {
 		if !(v.value >= 0) || math.IsInf(v.value, 1) {
 			errs = append(errs, fmt.Errorf("invalid %s %v: want a number above 0, or 0 for the default", v.name, v.value))

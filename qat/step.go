@@ -91,7 +91,7 @@ func (s *step) open(layers []Layer, o *Options) error {
 	if err != nil {
 		return err
 	}
-	b.optimizer(grads[0], int64(len(s.Params)))
+	b.optimizer(b.decayed(grads[0], s.slots, layers), int64(len(s.Params)))
 	session, err := ort.Open(t.Graph, s.model.Engine())
 	if err != nil {
 		return err
@@ -160,6 +160,23 @@ func (b *builder) reshape(value string, dims ...int64) string {
 	out := b.Op("Reshape", []string{value, b.Const(graph.FromInts("dims", dims, int64(len(dims))))})
 	b.t.Types[out] = autodiff.Type{DType: graph.Float, Shape: graph.Fixed(dims...)}
 	return out
+}
+
+// decayed adds the gradient of the squared weights of layers in float.
+func (b *builder) decayed(grad string, slots []slot, layers []Layer) string {
+	if b.o.Decay == 0 {
+		return grad
+	}
+	decay := make([]float32, slots[len(slots)-1].end)
+	for i, at := range slots {
+		if layers[i].Plan.Float {
+			for k := at.weights; k < at.scales; k++ {
+				decay[k] = float32(b.o.Decay * float64(b.o.Batch)) // the loss is summed over the batch
+			}
+		}
+	}
+	c := b.Const(graph.FromFloats("decay", decay, int64(len(decay))))
+	return b.Op("Add", []string{grad, b.Op("Mul", []string{paramsName, c})})
 }
 
 // optimizer appends Adam and makes the outputs.

@@ -11,7 +11,7 @@ func (o *ObjectiveDoc) share(k Kind) float64 {
 	if o.Varied {
 		return [Kinds]float64{Factual: 0.2, Teacher: 0.6, Student: 0.2}[k]
 	}
-	return [Kinds]float64{Factual: 0.5, Teacher: 0.5}[k]
+	return [Kinds]float64{Factual: 0.5, Teacher: 0.5, Student: 0.5}[k]
 }
 
 // trainer draws batches from the points and does steps.

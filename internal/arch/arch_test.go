@@ -26,7 +26,7 @@ func table() []folder {
 		{"quant", "onnxio internal"},
 		{"calib", "quant recourse task onnxio internal"},
 		{"sensitivity", "calib quant onnxio"},
-		{"qat", "quant onnxio internal"},
+		{"qat", "quant task onnxio internal"},
 		{"eval", "quant recourse task onnxio internal"},
 		{"ptq", "qat eval sensitivity calib quant recourse task onnxio allocate internal"},
 		{"cmd", "*"},

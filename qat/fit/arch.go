@@ -1,0 +1,317 @@
+package fit
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cfq/internal/message"
+	"cfq/onnxio/graph"
+)
+
+// Arch is an architecture: what ParseArch reads.
+type Arch struct {
+	text   string
+	image  []int    // height, width, channels of the input; nil for a sequence
+	convs  [][2]int // output channels and kernel
+	hidden []int    // outputs of the dense layers but the last one
+}
+
+// ArchDoc is a row of the table of architectures.
+type ArchDoc struct {
+	Name, Form, Doc, Example string
+
+	read func(a *Arch, sizes string) error
+}
+
+// Archs is the table of architectures. Help and messages are made from it.
+func Archs() []ArchDoc {
+	return []ArchDoc{
+		{
+			Name: "logreg", Form: "logreg", Example: "logreg", Doc: "logistic regression: one dense layer",
+			read: func(_ *Arch, sizes string) error {
+				if sizes != "" {
+					return fmt.Errorf("unexpected sizes %q", message.Clip(sizes))
+				}
+				return nil
+			},
+		},
+		{
+			Name: "mlp", Form: "mlp:SIZE,...", Example: "mlp:64,32",
+			Doc: "dense layers with so many outputs and a Relu behind each, and one to the logits",
+			read: func(a *Arch, sizes string) (err error) {
+				for _, s := range strings.Split(sizes, ",") {
+					size, err := numbers(s, 1)
+					if err != nil {
+						return err
+					}
+					a.hidden = append(a.hidden, size[0])
+				}
+				return nil
+			},
+		},
+		{
+			Name: "cnn", Form: "cnn:[HEIGHTxWIDTH[xCHANNELS]/]CHANNELSxKERNEL,...", Example: "cnn:28x28/8x3,16x3",
+			Doc: "convolutions with so many output channels and an odd kernel, behind each a Relu and the maximum of two " +
+				"neighbours (in both directions), then a dense layer; the inputs are an image, channel by channel, or else a " +
+				"sequence: of use where neighbouring inputs belong together, as pixels and months do",
+			read: func(a *Arch, sizes string) (err error) {
+				if image, rest, ok := strings.Cut(sizes, "/"); ok {
+					sizes = rest
+					if a.image, err = numbers(image, 2, 3); err != nil {
+						return err
+					}
+					a.image = append(a.image, 1)[:3]
+				}
+				for _, s := range strings.Split(sizes, ",") {
+					conv, err := numbers(s, 2)
+					if err != nil {
+						return err
+					}
+					if conv[1]%2 == 0 {
+						return fmt.Errorf("the kernel of %q is even: want an odd one", s)
+					}
+					a.convs = append(a.convs, [2]int(conv))
+				}
+				return nil
+			},
+		},
+	}
+}
+
+// Limits of an architecture: far beyond what a training without accelerators can do.
+const (
+	maxSize   = 1 << 16
+	maxLayers = 64
+	maxParams = 1 << 26
+)
+
+// numbers reads sizes joined by x, as many as one of the counts says.
+func numbers(s string, counts ...int) ([]int, error) {
+	var out []int
+	for _, part := range strings.Split(s, "x") {
+		v, err := strconv.Atoi(part)
+		if err != nil || v < 1 || v > maxSize || strconv.Itoa(v) != part {
+			return nil, fmt.Errorf("invalid size %q: want a number from 1 to %d", message.Clip(part), maxSize)
+		}
+		out = append(out, v)
+	}
+	if !slices.Contains(counts, len(out)) {
+		return nil, fmt.Errorf("%q has %s", message.Clip(s), message.Count(len(out), "size"))
+	}
+	return out, nil
+}
+
+// ParseArch reads an architecture in one of the forms of Archs.
+func ParseArch(s string) (Arch, error) {
+	name, sizes, _ := strings.Cut(s, ":")
+	var forms []string
+	for _, row := range Archs() {
+		forms = append(forms, row.Form)
+		if row.Name != name {
+			continue
+		}
+		a := Arch{text: s}
+		err := row.read(&a, sizes)
+		if err == nil && len(a.convs)+len(a.hidden) > maxLayers {
+			err = fmt.Errorf("more than %d layers", maxLayers)
+		}
+		if err != nil || strings.HasSuffix(s, ":") {
+			return Arch{}, fmt.Errorf("invalid value %q for arch: %w; want %s, such as %s", message.Clip(s),
+				firstError(err, "sizes are missing"), row.Form, row.Example)
+		}
+		return a, nil
+	}
+	return Arch{}, fmt.Errorf("invalid value %q for arch: want %s", message.Clip(s), message.Or(forms))
+}
+
+func firstError(err error, text string) error {
+	if err == nil {
+		return fmt.Errorf("%s", text)
+	}
+	return err
+}
+
+// String returns the architecture as ParseArch reads it.
+func (a Arch) String() string { return a.text }
+
+// layer is a layer with weights: Out x In, the kernel's sizes behind them for a convolution.
+type layer struct {
+	out, in int
+	kernel  []int
+}
+
+// layers are the layers of a network with dim inputs and two logits.
+func (a *Arch) layers(dim int) ([]layer, error) {
+	var out []layer
+	channels, spatial := 1, []int{dim}
+	if a.image != nil {
+		channels, spatial = a.image[2], slices.Clone(a.image[:2])
+		if n := channels * spatial[0] * spatial[1]; n != dim {
+			return nil, fmt.Errorf("arch %s: the image has %d numbers, but the task's features make %d inputs", a, n, dim)
+		}
+	}
+	for _, c := range a.convs {
+		l := layer{out: c[0], in: channels, kernel: slices.Repeat([]int{c[1]}, len(spatial))}
+		for i := range spatial {
+			if spatial[i] /= 2; spatial[i] == 0 {
+				return nil, fmt.Errorf("arch %s: each convolution halves its input, and of %d inputs nothing is left", a, dim)
+			}
+		}
+		out, channels = append(out, l), c[0]
+	}
+	in := channels
+	for _, n := range spatial {
+		in *= n
+	}
+	for _, size := range append(slices.Clone(a.hidden), classes) {
+		out = append(out, layer{out: size, in: in})
+		in = size
+	}
+	total := 0
+	for _, l := range out {
+		if total += l.params(); total > maxParams {
+			return nil, fmt.Errorf("arch %s: more than %d parameters", a, maxParams)
+		}
+	}
+	return out, nil
+}
+
+// weights is the number of a layer's weights for each output.
+func (l *layer) weights() int {
+	n := l.in
+	for _, k := range l.kernel {
+		n *= k
+	}
+	return n
+}
+
+// params is the number of weights and biases.
+func (l *layer) params() int { return l.out * (l.weights() + 1) }
+
+// Names of the input and of the logits, as exporters of PyTorch models call them; classes is the number of these.
+const (
+	inputName, logitsName = "features", "logits"
+	classes               = 2
+)
+
+// network returns a model with random weights: of several members, the mean of their logits.
+//
+// Weights are normal with variance 2/n behind n inputs, 1/n in the last layer, and biases are zero.
+//
+// Reference: He et al., Delving Deep into Rectifiers, 2015.
+func (a *Arch) network(dim, members int, seed uint64) (*graph.Model, error) {
+	layers, err := a.layers(dim)
+	if err != nil {
+		return nil, err
+	}
+	m := &graph.Model{
+		IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, ProducerName: "cfq",
+		Graph: &graph.Graph{Name: "classifier"},
+	}
+	batch := graph.Dim{Size: -1, Param: "batch"}
+	m.Graph.Inputs = []graph.Value{
+		{Name: inputName, DType: graph.Float, Shape: graph.Shape{batch, {Size: int64(dim)}}},
+	}
+	m.Graph.Outputs = []graph.Value{
+		{Name: logitsName, DType: graph.Float, Shape: graph.Shape{batch, {Size: classes}}},
+	}
+	var logits []string
+	for k := range members {
+		b := &builder{Builder: graph.NewBuilder(m.Graph, ""), rng: rand.New(rand.NewPCG(seed, uint64(k)))}
+		name := logitsName
+		if members > 1 {
+			b.Prefix, name = memberPrefix(k), memberPrefix(k)+logitsName
+		}
+		b.network(a, layers, dim, name)
+		logits = append(logits, name)
+	}
+	if members > 1 {
+		b := graph.NewBuilder(m.Graph, "")
+		share := b.Const(graph.FromFloats("share", []float32{1 / float32(members)}))
+		sum := logits[0]
+		for _, l := range logits[1:] {
+			sum = b.Op("Add", []string{sum, l})
+		}
+		b.Append(&graph.Node{Op: "Mul", Name: "/mean", Inputs: []string{sum, share}, Outputs: []string{logitsName}})
+	}
+	return m, nil
+}
+
+func memberPrefix(k int) string { return fmt.Sprintf("member%d.", k) }
+
+// builder appends the nodes of a network.
+type builder struct {
+	*graph.Builder
+	rng *rand.Rand
+	n   int // modules so far
+}
+
+// node appends the next module's node; its name is like that of an exported PyTorch model, /2/Gemm.
+func (b *builder) node(op, out string, in []string, attrs ...graph.Attr) string {
+	name := fmt.Sprintf("%s/%d/%s", b.Prefix, b.n, op)
+	if out == "" {
+		out = name + "_output"
+	}
+	b.n++
+	b.Append(&graph.Node{Op: op, Name: name, Inputs: in, Outputs: []string{out}, Attrs: attrs})
+	return out
+}
+
+// random adds the weights and biases of a layer.
+func (b *builder) random(l *layer, gain float64) []string {
+	w := make([]float32, l.out*l.weights())
+	for i := range w {
+		w[i] = float32(b.rng.NormFloat64() * math.Sqrt(gain/float64(l.weights())))
+	}
+	dims := []int64{int64(l.out), int64(l.in)}
+	for _, k := range l.kernel {
+		dims = append(dims, int64(k))
+	}
+	weight, bias := fmt.Sprintf("%d.weight", b.n), fmt.Sprintf("%d.bias", b.n)
+	return []string{
+		b.Const(graph.FromFloats(weight, w, dims...)),
+		b.Const(graph.FromFloats(bias, make([]float32, l.out), int64(l.out))),
+	}
+}
+
+// network appends the layers; the last one makes the value called logits.
+func (b *builder) network(a *Arch, layers []layer, dim int, logits string) {
+	value := inputName
+	if len(a.convs) > 0 {
+		shape := []int64{-1, 1, int64(dim)}
+		if a.image != nil {
+			shape = []int64{-1, int64(a.image[2]), int64(a.image[0]), int64(a.image[1])}
+		}
+		value = b.Op("Reshape", []string{value, b.Const(graph.FromInts("shape", shape, int64(len(shape))))})
+	}
+	for i := range layers {
+		l := &layers[i]
+		if last := i == len(layers)-1; last || l.kernel == nil {
+			if l.kernel == nil && i > 0 && layers[i-1].kernel != nil {
+				value = b.node("Flatten", "", []string{value}, graph.IntAttr("axis", 1))
+			}
+			out, gain := "", 2.0
+			if last {
+				out, gain = logits, 1
+			}
+			value = b.node("Gemm", out, append([]string{value}, b.random(l, gain)...), graph.IntAttr("transB", 1))
+			if !last {
+				value = b.node("Relu", "", []string{value})
+			}
+			continue
+		}
+		var kernel, pads, two []int64
+		for _, k := range l.kernel {
+			kernel, pads, two = append(kernel, int64(k)), append(pads, int64(k/2), int64(k/2)), append(two, 2)
+		}
+		value = b.node("Conv", "", append([]string{value}, b.random(l, 2)...), graph.IntsAttr("kernel_shape", kernel...),
+			graph.IntsAttr("pads", pads...))
+		value = b.node("Relu", "", []string{value})
+		value = b.node("MaxPool", "", []string{value}, graph.IntsAttr("kernel_shape", two...),
+			graph.IntsAttr("strides", two...))
+	}
+}

@@ -1,0 +1,402 @@
+// Package fit trains classifiers in full precision, so that the rest of the tool has a model to work on.
+//
+// In: a task, people with labels, an architecture. Out: an ONNX model with one float input, rows x the task's
+// inputs, and two logits. The invariant: the same arguments give the same bytes, for any number of workers; the model
+// is the one whose numbers are reported.
+//
+// The step is that of package qat without fake quantizers. References: section Baseline family I: recourse-robust
+// training, then quantize, of the paper.
+package fit
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"cfq/internal/message"
+	"cfq/onnxio"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+	"cfq/qat"
+	"cfq/quant"
+	"cfq/task"
+)
+
+// Options of Train; but for Arch, the zero value is the default.
+type Options struct {
+	Arch Arch
+	// Train has the settings of the optimizer; its Steps (4000) give way to Epochs. Its checkpoint is set by Checkpoint.
+	Train      qat.Options
+	Epochs     float64 // passes over the people trained on; 0 leaves it to Train.Steps
+	Validation float64 // share of the people who are not trained on and choose the best round (0.2); negative = none
+	Members    int     // of the ensemble of RConsistency (3)
+	// Recourse returns recourse points of people whom a model refuses, in their order: those of RMargin and RConsistency.
+	// Settings says what it depends on besides the task.
+	Recourse func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error)
+	Settings string
+	Engine   ort.Options
+	Workers  int // parallel runs (1)
+	// Recipe is added to the model's metadata, such as hashes of the inputs.
+	Recipe map[string]string
+	// Checkpoint returns where the state of the training of this hash is kept; nil keeps none.
+	Checkpoint func(sum [sha256.Size]byte) (qat.Checkpoint, error)
+	Progress   func(Round, int) // a round, and how many there are
+}
+
+// Round is the state after a round of training.
+type Round struct {
+	Steps      int      `json:"steps"`
+	Loss       float64  `json:"loss"` // of the objective, mean over the round
+	Train      Metrics  `json:"train"`
+	Validation *Metrics `json:"validation,omitempty"` // nil without people held out
+}
+
+// Result is a trained model and how well it decides.
+type Result struct {
+	Arch       string        `json:"arch"`
+	Objective  qat.Objective `json:"objective"`
+	Parameters int           `json:"parameters"`
+	Steps      int           `json:"steps"`
+	Epochs     float64       `json:"epochs"`
+	Favourable float64       `json:"favourable"`        // share of the labels
+	Unlabelled int           `json:"unlabelled"`        // rows that were left out
+	Members    int           `json:"members,omitempty"` // of the ensemble that the model is one of
+	Recourse   int           `json:"recourse,omitempty"`
+	// Chosen is the round, from 1, that the model is taken from: the one with the least validation loss, or the last one
+	// without people held out and for objectives that look at recourse.
+	Chosen     int               `json:"chosen"`
+	Train      Metrics           `json:"train"`
+	Validation *Metrics          `json:"validation,omitempty"`
+	Rounds     []Round           `json:"rounds"`
+	Recipe     map[string]string `json:"recipe"`
+	Model      []byte            `json:"-"` // the ONNX file
+}
+
+// RecipeKey is the metadata entry that says how a model was trained.
+const RecipeKey = "cfq.training"
+
+// mostRecourse is how many people are asked for recourse in a round.
+const mostRecourse = 4096
+
+// mostMembers bounds an ensemble.
+const mostMembers = 64
+
+// Check reports every option that makes no sense by itself.
+func (o *Options) Check() error {
+	_, err := o.resolve()
+	return err
+}
+
+func (o *Options) resolve() (Options, error) {
+	r := *o
+	r.Train.Objective = cmp.Or(r.Train.Objective, qat.Task)
+	r.Train.Seed, r.Workers = cmp.Or(r.Train.Seed, 1), cmp.Or(r.Workers, 1)
+	r.Validation, r.Members = max(cmp.Or(r.Validation, 0.2), 0), cmp.Or(r.Members, 3)
+	errs := []error{r.Train.Check()}
+	if doc, err := findObjective(r.Train.Objective); err != nil {
+		errs = append(errs, err)
+	} else if !doc.Ensemble {
+		r.Members = 1
+	}
+	if !(r.Validation < 1) {
+		errs = append(errs, fmt.Errorf("invalid validation %v: want a share below 1, such as 0.2, or 0 for none",
+			r.Validation))
+	}
+	if r.Members < 1 || r.Members > mostMembers {
+		errs = append(errs, fmt.Errorf("invalid members %d: want 2 to %d", r.Members, mostMembers))
+	}
+	if !(r.Epochs >= 0) || math.IsInf(r.Epochs, 1) {
+		errs = append(errs, fmt.Errorf("invalid epochs %v: want a number above 0", r.Epochs))
+	}
+	if r.Epochs > 0 && r.Train.Steps > 0 {
+		errs = append(errs, errors.New("epochs and train-steps say the same: give one of the two"))
+	}
+	return r, errors.Join(errs...)
+}
+
+// Objectives are the rows of the table of objectives that train in full precision.
+func Objectives() []qat.ObjectiveDoc {
+	return slices.DeleteFunc(qat.Objectives(), func(o qat.ObjectiveDoc) bool { return !o.Full })
+}
+
+func findObjective(name qat.Objective) (qat.ObjectiveDoc, error) {
+	var names []string
+	for _, o := range Objectives() {
+		if o.Name == name {
+			return o, nil
+		}
+		names = append(names, string(o.Name))
+	}
+	return qat.ObjectiveDoc{}, fmt.Errorf("invalid value %q for objective: want %s", name, message.Or(names))
+}
+
+// Train trains a classifier for the task on people with labels.
+func Train(ctx context.Context, t *task.Task, people *task.People, o Options) (*Result, error) {
+	f, err := train(ctx, t, people, o)
+	if err != nil {
+		return nil, err
+	}
+	return f.result, nil
+}
+
+func train(ctx context.Context, t *task.Task, people *task.People, o Options) (_ *fit, err error) {
+	o, err = o.resolve()
+	if err != nil {
+		return nil, err
+	}
+	f := &fit{o: o, task: t, result: &Result{Arch: o.Arch.String(), Objective: o.Train.Objective}}
+	if f.objective, err = findObjective(o.Train.Objective); err != nil {
+		return nil, err
+	}
+	if err := f.divide(people); err != nil {
+		return nil, err
+	}
+	if err := f.open(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.model.Close()) }()
+	if err := f.run(ctx); err != nil {
+		return nil, err
+	}
+	return f, f.write(ctx)
+}
+
+// fit is a training.
+type fit struct {
+	o         Options
+	task      *task.Task
+	objective qat.ObjectiveDoc
+	own, held *task.People      // trained on and not; held is nil without any
+	model     *classifier.Model // all members, in canonical form, as they begin
+	layers    []qat.Layer
+	state
+	result *Result
+}
+
+// state is what a training that goes on has to know besides the parameters.
+type state struct {
+	Rounds []Round
+	Loss   []float64     // of the objective, by round
+	Best   []qat.Trained // the layers after the best round
+	Chosen int
+}
+
+// divide takes the people with labels, and holds some of them out. Rows with the same inputs stay together.
+func (f *fit) divide(people *task.People) error {
+	if f.task.Target.Index >= classes {
+		return fmt.Errorf("the task's target has the index %d, and the model has two classes: want 0 or 1",
+			f.task.Target.Index)
+	}
+	var own, held []int
+	var favourable int
+	for i, l := range people.Labels {
+		switch {
+		case l < 0:
+			f.result.Unlabelled++
+			continue
+		case draw(f.o.Train.Seed, people.X[i*people.Dim:(i+1)*people.Dim]) < f.o.Validation:
+			held = append(held, i)
+		default:
+			own = append(own, i)
+		}
+		favourable += int(l)
+	}
+	n := len(own) + len(held)
+	switch {
+	case n == 0:
+		return errors.New("no row has a label: the task's data.label and favourable say what the label is")
+	case favourable == 0 || favourable == n:
+		return fmt.Errorf("all %d labels are the same: data.favourable of the task is %q", n, f.task.Data.Favourable)
+	case len(own) == 0:
+		return fmt.Errorf("all %d rows are held out: a smaller validation share leaves some to train on", n)
+	}
+	f.result.Favourable = float64(favourable) / float64(n)
+	f.own = people.Subset(own)
+	if len(held) > 0 {
+		f.held = people.Subset(held)
+	}
+	return nil
+}
+
+// open makes the network and finds its layers.
+func (f *fit) open(ctx context.Context) error {
+	layers, err := f.o.Arch.layers(f.own.Dim)
+	if err != nil {
+		return err
+	}
+	for i := range layers {
+		f.result.Parameters += layers[i].params()
+	}
+	g, err := f.o.Arch.network(f.own.Dim, f.o.Members, f.o.Train.Seed)
+	if err != nil {
+		return err
+	}
+	m, err := onnxio.FromGraph(ctx, g, f.o.Engine)
+	if err != nil {
+		return err
+	}
+	if m, err = m.Canonical(); err != nil {
+		return err
+	}
+	infos, err := quant.FindLayers(m.Graph())
+	if err != nil {
+		return err
+	}
+	for _, info := range infos {
+		f.layers = append(f.layers, qat.Layer{Info: info, Plan: quant.Layer{Node: info.Node, Float: true}})
+	}
+	if f.o.Members > 1 {
+		f.result.Members = f.o.Members
+		for k := range f.o.Members {
+			f.o.Train.Members = append(f.o.Train.Members, memberPrefix(k)+logitsName)
+		}
+	}
+	f.model, err = classifier.New(m, classifier.Options{Target: &f.task.Target.Index, Workers: f.o.Workers})
+	return err
+}
+
+// run trains.
+func (f *fit) run(ctx context.Context) (err error) {
+	o := f.o.Train
+	o.Batch = cmp.Or(o.Batch, min(256, max(16, f.own.N)))
+	o.Steps = cmp.Or(o.Steps, 4000)
+	if f.o.Epochs > 0 {
+		o.Steps = max(qat.Rounds, int(math.Ceil(f.o.Epochs*float64(f.own.N)/float64(o.Batch))))
+	}
+	f.result.Steps, f.result.Epochs = o.Steps, float64(o.Steps)*float64(o.Batch)/float64(f.own.N)
+	if err := o.Check(); err != nil {
+		return err
+	}
+	if f.o.Checkpoint != nil {
+		sum, err := f.sum(&o)
+		if err != nil {
+			return err
+		}
+		keep, err := f.o.Checkpoint(sum)
+		if err != nil {
+			return err
+		}
+		if keep != nil {
+			o.Checkpoint = &checkpoint{keep, f}
+		}
+	}
+	o.Progress = func(e qat.Event) { f.Loss = append(f.Loss, e.Loss) }
+	out, err := qat.Train(ctx, f.model, f.layers, f.points, o)
+	if err != nil {
+		return err
+	}
+	m := f.with(out.Layers)
+	defer func() { err = errors.Join(err, m.Close()) }()
+	if err := f.judge(ctx, m, out.Layers); err != nil {
+		return err
+	}
+	f.result.Rounds, f.result.Chosen = f.Rounds, f.Chosen
+	return nil
+}
+
+// points are what a round is trained on: the people, and for some objectives recourse of the network as it is.
+func (f *fit) points(ctx context.Context, round int, _ [qat.Kinds]int, now []qat.Trained) (d qat.Draw, err error) {
+	d.VD, d.RVD = math.NaN(), math.NaN()
+	m := f.with(now)
+	defer func() { err = errors.Join(err, m.Close()) }()
+	if round > 0 {
+		if err := f.judge(ctx, m, now); err != nil {
+			return d, err
+		}
+	}
+	facts := qat.Points{Kind: qat.Factual, X: f.own.X, Margins: make([]float32, f.own.N)}
+	for _, l := range f.own.Labels {
+		class := f.task.Target.Index
+		if l != 1 {
+			class = 1 - class
+		}
+		facts.Classes = append(facts.Classes, class)
+	}
+	d.Points = []qat.Points{facts}
+	if !f.objective.Recourse {
+		return d, nil
+	}
+	x, err := f.recourse(ctx, m, round)
+	d.Points = append(d.Points, qat.Points{Kind: qat.Student, X: x, Margins: make([]float32, len(x)/f.own.Dim)})
+	return d, err
+}
+
+// recourse returns recourse points of some people whom a model refuses.
+func (f *fit) recourse(ctx context.Context, m *classifier.Model, round int) ([]float32, error) {
+	margins, err := m.Margins(ctx, f.own.X)
+	if err != nil {
+		return nil, err
+	}
+	var refused []int
+	for i, v := range margins {
+		if float64(v) <= f.task.Target.Margin {
+			refused = append(refused, i)
+		}
+	}
+	rng := rand.New(rand.NewPCG(f.o.Train.Seed, uint64(round)))
+	rng.Shuffle(len(refused), func(i, j int) { refused[i], refused[j] = refused[j], refused[i] })
+	refused = refused[:min(len(refused), mostRecourse)]
+	slices.Sort(refused)
+	f.result.Recourse = len(refused)
+	if len(refused) == 0 {
+		return nil, nil
+	}
+	return f.o.Recourse(ctx, m, f.own.Subset(refused))
+}
+
+// judge measures the network after a round and keeps it if it is the best one so far.
+func (f *fit) judge(ctx context.Context, m *classifier.Model, now []qat.Trained) error {
+	round := len(f.Rounds)
+	r := Round{Steps: f.result.Steps * (round + 1) / qat.Rounds, Loss: f.Loss[round]}
+	var err error
+	if r.Train, err = metricsOf(ctx, m, f.own); err != nil {
+		return err
+	}
+	if f.held != nil {
+		v, err := metricsOf(ctx, m, f.held)
+		if err != nil {
+			return err
+		}
+		r.Validation = &v
+	}
+	f.Rounds = append(f.Rounds, r)
+	if f.Chosen == 0 || f.held == nil || f.objective.Recourse ||
+		r.Validation.Loss < f.Rounds[f.Chosen-1].Validation.Loss {
+		f.Chosen, f.Best = round+1, now
+	}
+	if f.o.Progress != nil {
+		f.o.Progress(r, qat.Rounds)
+	}
+	return nil
+}
+
+func metricsOf(ctx context.Context, m *classifier.Model, people *task.People) (Metrics, error) {
+	margins, err := m.Margins(ctx, people.X)
+	if err != nil {
+		return Metrics{}, err
+	}
+	return measured(margins, people.Labels), nil
+}
+
+// with is the classifier with the layers as they are now.
+func (f *fit) with(now []qat.Trained) *classifier.Model {
+	g := f.model.Graph().Clone()
+	for i := range now {
+		info := &f.layers[i].Info
+		for k, t := range g.Graph.Inits {
+			switch t.Name {
+			case info.Weight:
+				g.Graph.Inits[k] = graph.FromFloats(t.Name, now[i].W, t.Dims...)
+			case info.Bias:
+				g.Graph.Inits[k] = graph.FromFloats(t.Name, now[i].Bias, t.Dims...)
+			}
+		}
+	}
+	return f.model.With(g)
+}

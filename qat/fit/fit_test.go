@@ -1,0 +1,344 @@
+package fit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/optimize"
+
+	"cfq/onnxio"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
+	"cfq/qat"
+	"cfq/quant"
+	"cfq/recourse"
+	"cfq/recourse/constraint"
+	"cfq/task"
+)
+
+// numbersTask has dim numeric features, which everyone may change.
+func numbersTask(t *testing.T, dim int) *task.Task {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("version: 1\ndata: {label: y, favourable: \"1\"}\nfeatures:\n")
+	for i := range dim {
+		fmt.Fprintf(&b, "  - {name: x%d, kind: numeric, mean: 0, std: 1, bounds: [-9, 9]}\n", i)
+	}
+	tk, err := task.Parse("task.yaml", []byte(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tk
+}
+
+// people are random rows; label says whose outcome is favourable.
+func people(n, dim int, label func(rng *rand.Rand, x []float32) bool) *task.People {
+	rng := rand.New(rand.NewPCG(7, 7))
+	p := &task.People{Dim: dim, N: n, Total: n}
+	for i := range n {
+		for range dim {
+			p.X = append(p.X, float32(rng.NormFloat64()))
+		}
+		var l int8
+		if label(rng, p.X[i*dim:]) {
+			l = 1
+		}
+		p.Labels, p.Rows = append(p.Labels, l), append(p.Rows, i)
+	}
+	return p
+}
+
+func xor(_ *rand.Rand, x []float32) bool { return (x[0] > 0) != (x[1] > 0) }
+
+func arch(t *testing.T, s string) Arch {
+	t.Helper()
+	a, err := ParseArch(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func trained(t *testing.T, tk *task.Task, p *task.People, o Options) *Result {
+	t.Helper()
+	o.Engine = orttest.Need(t)
+	r, err := Train(context.Background(), tk, p, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Logistic regression reaches the optimum that another solver finds on the same loss.
+func TestLogisticRegression(t *testing.T) {
+	t.Parallel()
+	const n, dim, decay = 400, 5, 0.01
+	p := people(n, dim, func(rng *rand.Rand, x []float32) bool {
+		return float64(2*x[0]-x[1]+0.5*x[3]+0.7)+1.5*rng.NormFloat64() > 0
+	})
+	// The loss of two rows of weights and two biases, in double precision.
+	loss := func(grad, w []float64) float64 {
+		clear(grad)
+		var sum float64
+		for i := range n {
+			x := p.X[i*dim : (i+1)*dim]
+			m := w[2*dim+1] - w[2*dim]
+			for j, v := range x {
+				m += float64(v) * (w[dim+j] - w[j])
+			}
+			sign := float64(2*p.Labels[i] - 1)
+			sum += math.Log1p(math.Exp(-sign*m)) / n
+			g := -sign / (1 + math.Exp(sign*m)) / n
+			for j, v := range x {
+				grad[j] -= g * float64(v)
+				grad[dim+j] += g * float64(v)
+			}
+			grad[2*dim] -= g
+			grad[2*dim+1] += g
+		}
+		for k := range 2 * dim {
+			sum += decay / 2 * w[k] * w[k]
+			grad[k] += decay * w[k]
+		}
+		return sum
+	}
+	grad := make([]float64, 2*dim+2)
+	best, err := optimize.Minimize(optimize.Problem{
+		Func: func(w []float64) float64 { return loss(make([]float64, len(w)), w) },
+		Grad: func(g, w []float64) { loss(g, w) },
+	}, make([]float64, 2*dim+2), nil, &optimize.LBFGS{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := trained(t, numbersTask(t, dim), p, Options{
+		Arch: arch(t, "logreg"), Validation: -1, Train: qat.Options{Steps: 3000, Rate: 0.02, Decay: decay, Batch: n},
+	})
+	m, err := onnxio.LoadBytes(context.Background(), r.Model, orttest.Need(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := make([]float64, 0, 2*dim+2)
+	for _, init := range m.Graph().Graph.Inits {
+		v, err := init.Floats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range v {
+			w = append(w, float64(x))
+		}
+	}
+	if got := loss(grad, w); got > best.F+2e-4 || got < best.F-1e-9 {
+		t.Errorf("the loss is %v, the least one %v", got, best.F)
+	}
+	if r.Validation != nil || r.Train.Rows != n || r.Parameters != 2*dim+2 || r.Chosen != qat.Rounds {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Two layers learn what one cannot; the same arguments give the same bytes for any number of workers; a training that
+// was stopped ends in them, too.
+func TestTrain(t *testing.T) {
+	t.Parallel()
+	p, tk := people(600, 2, xor), numbersTask(t, 2)
+	o := Options{Arch: arch(t, "mlp:16,8"), Train: qat.Options{Steps: 800, Rate: 0.01}}
+	r := trained(t, tk, p, o)
+	if r.Validation == nil || r.Validation.Accuracy < 0.95 || r.Validation.AUC < 0.98 || r.Train.Accuracy < 0.95 {
+		t.Errorf("train %+v, validation %+v", r.Train, r.Validation)
+	}
+	if n := r.Train.Rows + r.Validation.Rows; n != p.N || r.Validation.Rows < 60 || r.Validation.Rows > 180 {
+		t.Errorf("%d rows are held out, %d in all", r.Validation.Rows, n)
+	}
+	for i := range r.Rounds {
+		if r.Rounds[i].Validation.Loss < r.Rounds[r.Chosen-1].Validation.Loss {
+			t.Errorf("round %d is better than round %d, which was chosen", i+1, r.Chosen)
+		}
+	}
+	if line := trained(t, tk, p, Options{Arch: arch(t, "logreg"), Train: o.Train}); line.Train.Accuracy > 0.65 {
+		t.Errorf("a line decides %+v", line.Train)
+	}
+	o.Workers = 3
+	store := &store{stop: 5}
+	o.Checkpoint = func(sum [32]byte) (qat.Checkpoint, error) { return store, nil }
+	ctx, cancel := context.WithCancel(context.Background())
+	store.cancel = cancel
+	o.Engine = orttest.Need(t)
+	if _, err := Train(ctx, tk, p, o); !errors.Is(err, context.Canceled) {
+		t.Fatalf("stopped: %v", err)
+	}
+	store.stop = 0
+	again := trained(t, tk, p, o)
+	if !bytes.Equal(again.Model, r.Model) {
+		t.Error("a training that went on has other bytes")
+	}
+	if fmt.Sprint(again.Rounds[3].Validation, again.Chosen) != fmt.Sprint(r.Rounds[3].Validation, r.Chosen) {
+		t.Error("a training that went on reports other rounds")
+	}
+	o.Checkpoint, o.Train.Seed = nil, 2
+	if bytes.Equal(trained(t, tk, p, o).Model, r.Model) {
+		t.Error("the seed makes no difference")
+	}
+}
+
+// store keeps checkpoints, and stops a training at one of them.
+type store struct {
+	content []byte
+	saves   int
+	stop    int
+	cancel  func()
+}
+
+func (s *store) Load() []byte { return s.content }
+
+func (s *store) Save(b []byte) {
+	s.content = b
+	if s.saves++; s.saves == s.stop {
+		s.cancel()
+	}
+}
+
+// Networks with convolutions learn, and all their layers can be quantized.
+func TestConvolutions(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		arch string
+		dim  int
+	}{{"cnn:4x3", 8}, {"cnn:4x4x2/4x3,6x3", 32}} {
+		p := people(400, c.dim, func(_ *rand.Rand, x []float32) bool {
+			var sum float32
+			for _, v := range x[:c.dim/2] {
+				sum += v
+			}
+			return sum > 0
+		})
+		r := trained(t, numbersTask(t, c.dim), p, Options{
+			Arch: arch(t, c.arch), Train: qat.Options{Steps: 240, Rate: 0.02, Batch: 64},
+		})
+		if r.Train.Accuracy < 0.85 {
+			t.Errorf("%s: %+v", c.arch, r.Train)
+		}
+		m, err := onnxio.LoadBytes(context.Background(), r.Model, orttest.Need(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		canonical, err := m.Canonical()
+		if err != nil {
+			t.Fatal(err)
+		}
+		layers, err := quant.FindLayers(canonical.Graph())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range layers {
+			if l.Fixed != "" {
+				t.Errorf("%s: layer %s stays in float: %s", c.arch, l.Node, l.Fixed)
+			}
+		}
+		if len(layers) != strings.Count(c.arch, ",")+2 {
+			t.Errorf("%s has %d layers", c.arch, len(layers))
+		}
+	}
+}
+
+// Training for recourse changes what it is about: the margin at recourse points, and how far members differ there.
+func TestRecourseObjectives(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	tk := numbersTask(t, 3)
+	p := people(500, 3, func(rng *rand.Rand, x []float32) bool {
+		return float64(x[0]+x[1]*x[2])+rng.NormFloat64() > 0.5
+	})
+	set, err := constraint.Compile(tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	teacher := func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error) {
+		d, err := recourse.Teacher(ctx, m, set.Select(people.Rows), people.X, recourse.TeacherOptions{})
+		for i := range d {
+			d[i] += people.X[i]
+		}
+		return d, err
+	}
+	run := func(objective qat.Objective, eta, beta float64) *fit {
+		f, err := train(ctx, tk, p, Options{
+			Arch: arch(t, "mlp:8"), Engine: orttest.Need(t), Members: 3, Recourse: teacher,
+			Train: qat.Options{Objective: objective, Steps: 320, Rate: 0.01, Eta: eta, Beta: beta, Gamma: 0.5},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	margins := func(f *fit, member int, x []float32) []float32 {
+		g, err := f.member(member)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := f.classifier(ctx, g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close() //nolint:errcheck // there is nothing to lose
+		out, err := m.Margins(ctx, x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	plain := run(qat.RMargin, 0, 1e-9)
+	m, err := plain.classifier(ctx, must(plain.member(0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := plain.recourse(ctx, m, 0)
+	if err != nil || m.Close() != nil {
+		t.Fatal(err)
+	}
+	if plain.result.Recourse == 0 || plain.result.Members != 0 {
+		t.Fatalf("%+v", plain.result)
+	}
+	// The hinge moves the points of a network that was trained without it away from the boundary.
+	shortfall := func(f *fit) (sum float64) {
+		for _, v := range margins(f, 0, x) {
+			sum += max(0, 0.5-float64(v))
+		}
+		return sum
+	}
+	robust := run(qat.RMargin, 0, 0.2)
+	if with, without := shortfall(robust), shortfall(plain); !(with < 0.8*without) {
+		t.Errorf("%.3g of the margin is missing at recourse points, %.3g without the hinge", with, without)
+	}
+	// Members that are told to agree at recourse points do.
+	disagreement := func(f *fit) (sum float64) {
+		one, two := margins(f, 0, x), margins(f, 1, x)
+		for i := range one {
+			sum += math.Abs(float64(one[i] - two[i]))
+		}
+		return sum
+	}
+	apart, together := run(qat.RConsistency, 1e-9, 0), run(qat.RConsistency, 0.5, 0)
+	if with, without := disagreement(together), disagreement(apart); !(with < 0.7*without) {
+		t.Errorf("members differ by %.3g at recourse points, by %.3g when that costs nothing", with, without)
+	}
+	for _, f := range []*fit{robust, together} {
+		if f.result.Train.AUC < plain.result.Train.AUC-0.1 {
+			t.Errorf("%s decides %+v, %+v without recourse", f.result.Objective, f.result.Train, plain.result.Train)
+		}
+	}
+	if together.result.Members != 3 {
+		t.Errorf("%+v", together.result)
+	}
+}
+
+func must(g *graph.Model, err error) *graph.Model {
+	if err != nil {
+		panic(err)
+	}
+	return g
+}

@@ -1,0 +1,192 @@
+package fit
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/gob"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"cfq/onnxio"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/codec"
+	"cfq/onnxio/graph"
+	"cfq/qat"
+	"cfq/quant"
+)
+
+// write makes the file of the best round and measures what was written.
+func (f *fit) write(ctx context.Context) error {
+	member := 0
+	if f.o.Members > 1 {
+		var err error
+		if member, err = f.representative(ctx); err != nil {
+			return err
+		}
+	}
+	g, err := f.member(member)
+	if err != nil {
+		return err
+	}
+	f.result.Recipe = map[string]string{
+		"arch": f.result.Arch, "objective": string(f.result.Objective), "steps": fmt.Sprint(f.result.Steps),
+		"seed": fmt.Sprint(f.o.Train.Seed),
+	}
+	for key, v := range f.o.Recipe {
+		f.result.Recipe[key] = v
+	}
+	text, err := json.Marshal(f.result.Recipe)
+	if err != nil {
+		return err
+	}
+	g.SetMeta(RecipeKey, string(text))
+	if f.result.Model, err = codec.Marshal(g); err != nil {
+		return err
+	}
+	m, err := f.classifier(ctx, g)
+	if err != nil {
+		return fmt.Errorf("the trained model: %w", err)
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	if f.result.Train, err = metricsOf(ctx, m, f.own); err != nil || f.held == nil {
+		return err
+	}
+	v, err := metricsOf(ctx, m, f.held)
+	f.result.Validation = &v
+	return err
+}
+
+// member is the model of one member of the best round.
+func (f *fit) member(k int) (*graph.Model, error) {
+	g, err := f.o.Arch.network(f.own.Dim, 1, f.o.Train.Seed)
+	if err != nil {
+		return nil, err
+	}
+	inits := map[string]*graph.Tensor{}
+	for _, t := range g.Graph.Inits {
+		inits[t.Name] = t
+	}
+	at := k * len(f.layers) / f.o.Members
+	for _, n := range g.Graph.Nodes {
+		if quant.IsLayer(n) {
+			w, b := inits[n.Inputs[1]], inits[n.Inputs[2]]
+			*w = *graph.FromFloats(w.Name, f.Best[at].W, w.Dims...)
+			*b = *graph.FromFloats(b.Name, f.Best[at].Bias, b.Dims...)
+			at++
+		}
+	}
+	return g, nil
+}
+
+// classifier opens a model for the task.
+func (f *fit) classifier(ctx context.Context, g *graph.Model) (*classifier.Model, error) {
+	m, err := onnxio.FromGraph(ctx, g, f.o.Engine)
+	if err != nil {
+		return nil, err
+	}
+	return classifier.New(m, classifier.Options{Target: &f.task.Target.Index, Workers: f.o.Workers})
+}
+
+// representative is the member whose margins are nearest to those of the ensemble, at the people and at the ensemble's
+// recourse points.
+func (f *fit) representative(ctx context.Context) (best int, err error) {
+	all := f.with(f.Best)
+	defer func() { err = errors.Join(err, all.Close()) }()
+	x, err := f.recourse(ctx, all, qat.Rounds)
+	if err != nil {
+		return 0, err
+	}
+	x = append(x, f.own.X...)
+	mean, err := all.Margins(ctx, x)
+	if err != nil {
+		return 0, err
+	}
+	least := math.Inf(1)
+	for k := range f.o.Members {
+		g, err := f.member(k)
+		if err != nil {
+			return 0, err
+		}
+		m, err := f.classifier(ctx, g)
+		if err != nil {
+			return 0, err
+		}
+		margins, err := m.Margins(ctx, x)
+		if err = errors.Join(err, m.Close()); err != nil {
+			return 0, err
+		}
+		var squares float64
+		for i, v := range margins {
+			squares += float64(v-mean[i]) * float64(v-mean[i])
+		}
+		if squares < least {
+			best, least = k, squares
+		}
+	}
+	return best, nil
+}
+
+// sum is what a training depends on, besides the program and the library.
+func (f *fit) sum(o *qat.Options) (sum [sha256.Size]byte, err error) {
+	h := sha256.New()
+	settings := *o
+	settings.Progress, settings.Checkpoint = nil, nil
+	fmt.Fprintf(h, "fit %s %d %v\n%+v\n%s\n%+v\n", f.o.Arch, f.o.Members, f.o.Validation, settings, f.o.Settings, *f.task)
+	for _, v := range []any{f.own.X, f.own.Labels} {
+		if err := binary.Write(h, binary.LittleEndian, v); err != nil {
+			return sum, err
+		}
+	}
+	if f.held != nil {
+		if err := binary.Write(h, binary.LittleEndian, f.held.X); err != nil {
+			return sum, err
+		}
+	}
+	return [sha256.Size]byte(h.Sum(nil)), nil
+}
+
+// checkpoint keeps what this package knows of a training together with what qat does.
+type checkpoint struct {
+	qat.Checkpoint
+
+	f *fit
+}
+
+// kept is what a checkpoint holds.
+type kept struct {
+	Training []byte
+	State    state
+}
+
+// Load implements qat.Checkpoint.
+func (c *checkpoint) Load() []byte {
+	var k kept
+	b := c.Checkpoint.Load()
+	if len(b) == 0 || gob.NewDecoder(bytes.NewReader(b)).Decode(&k) != nil {
+		return nil
+	}
+	c.f.state = k.State
+	return k.Training
+}
+
+// Save implements qat.Checkpoint.
+func (c *checkpoint) Save(training []byte) {
+	var b bytes.Buffer
+	if gob.NewEncoder(&b).Encode(kept{training, c.f.state}) == nil {
+		c.Checkpoint.Save(b.Bytes())
+	}
+}
+
+// draw is a number from 0 up to 1 for the inputs of a row, always the same.
+func draw(seed uint64, x []float32) float64 {
+	var buf []byte
+	for _, v := range x {
+		buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v+0)) // no -0
+	}
+	sum := sha256.Sum256(binary.LittleEndian.AppendUint64(buf, seed))
+	return float64(binary.LittleEndian.Uint64(sum[:])>>11) * 0x1p-53
+}
