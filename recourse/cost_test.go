@@ -118,3 +118,37 @@ func TestCostNorms(t *testing.T) {
 		t.Errorf("an encoded switch costs %g, want 2", got)
 	}
 }
+
+// The slope of the cost is that of central differences by numbers, under every norm; the inputs of a category share
+// what it adds.
+func TestSlope(t *testing.T) {
+	t.Parallel()
+	age, height := feature("age", task.Numeric), feature("height", task.Numeric)
+	age.Weight, height.Weight = 2, 0.7
+	job := oneHot("job", "a", "b", "c")
+	still := feature("still", task.Numeric)
+	d := []float32{-1.5, 0.8, -1, 1, 0, 0}
+	x := []float32{0, 0, 1, 0, 0, 0}
+	for norm, ratio := range map[task.Norm]float64{task.L1: 0, task.L2: 0, task.Mixed: 0.3} {
+		tk := taskOf(0, age, height, job, still)
+		tk.Cost = task.Cost{Norm: norm, Weights: "given", L1Ratio: ratio}
+		a := compile(t, tk)
+		g := []float32{9, 9, 9, 9, 9, 9}
+		a.Slope(x, d, g)
+		for j := range 2 {
+			const h = 1.0 / 1024
+			up, down := append([]float32{}, d...), append([]float32{}, d...)
+			up[j], down[j] = d[j]+h, d[j]-h
+			if want := (a.Cost(x, up) - a.Cost(x, down)) / (2 * h); math.Abs(want-float64(g[j])) > 1e-4 {
+				t.Errorf("%s: slope %v by input %d, by differences %v", norm, g[j], j, want)
+			}
+		}
+		if g[2] != -g[3] || !(g[3] > 0) || g[4] != 0 || g[5] != 0 {
+			t.Errorf("%s: slope %v", norm, g)
+		}
+		if share := 2 * float64(g[3]); norm == task.L1 && math.Abs(share-1) > 1e-6 ||
+			norm == task.L2 && math.Abs(share-2/a.Cost(x, d)/2) > 1e-6 {
+			t.Errorf("%s: the inputs of the category share %v", norm, share)
+		}
+	}
+}

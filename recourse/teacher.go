@@ -27,15 +27,26 @@ type TeacherOptions struct {
 	Noise float64
 	// Sample gives an action to this many of the people, drawn at random; the others' is zero. 0 = everyone.
 	Sample int
-	// Seed drives Noise and Sample. A person's random numbers depend on it and the person's row only.
+	// Start begins the steps elsewhere than at zero, where it is 1 or more: at Pi(xi/2), xi standard normal. Every number
+	// is another start, and so another action.
+	Start int
+	// Seed drives Noise, Sample and Start. A person's random numbers depend on it and the person's row only.
 	Seed uint64
+	// Trace records the steps; nil records none.
+	Trace *Trace
 	// Workers bounds the pieces of people in flight; 0 = GOMAXPROCS. It does not change the result.
 	Workers  int
 	Progress func(done, total int)
 }
 
+// Trace is what the steps of Teacher did: after each of them the actions, rows x Dim, and how long the step was (the
+// alpha of the paper), 0 for who was left alone.
+type Trace struct {
+	Actions, Sizes [][]float32
+}
+
 // Teacher returns the teacher action of every person, rows x Dim: K projected gradient
-// steps on the target cross-entropy, from zero. Every row is feasible; it need not be valid.
+// steps on the target cross-entropy. Every row is feasible; it need not be valid.
 // A model is called K times per piece of 2048 people.
 //
 // The actions are numbers, not functions of a model's weights: training treats them as data, which is
@@ -56,36 +67,54 @@ func Teacher(ctx context.Context, m Model, a *constraint.Set, x []float32, o Tea
 	if o.Plain && o.StepSize == 0 {
 		o.StepSize = 1
 	}
-	chosen := o.choose(n)
+	chosen := o.Chosen(n)
 	delta := make([]float32, len(x))
+	if o.Trace != nil {
+		*o.Trace = Trace{make([][]float32, o.Steps), make([][]float32, o.Steps)}
+		for t := range o.Steps {
+			o.Trace.Actions[t], o.Trace.Sizes[t] = make([]float32, len(x)), make([]float32, n)
+		}
+	}
 	err = chunks(ctx, n, pgdChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
 		p := newPGD(m, a, lo, x[lo*a.Dim():hi*a.Dim()], delta[lo*a.Dim():hi*a.Dim()])
 		if chosen != nil {
 			p.active = slices.DeleteFunc(p.active, func(i int) bool { return !chosen[lo+i] })
 		}
+		for _, i := range p.active {
+			if o.Start > 0 {
+				p.start(i, rand.New(rand.NewPCG(o.Seed, uint64(o.Start)<<32+uint64(lo+i))))
+			}
+		}
 		moved := make([]bool, hi-lo)
-		for range o.Steps {
+		for t := range o.Steps {
 			err := p.step(ctx, func(i int, margin float32, g []float32) bool {
+				alpha := o.StepSize
 				switch {
 				case o.Plain:
-					p.plain(i, g, o.StepSize)
+					p.plain(i, g, alpha)
 				case valid(margin, float32(o.Margin)):
 					return false
-				case o.StepSize > 0:
-					p.relaxed(i, g, o.StepSize)
+				case alpha > 0:
+					p.relaxed(i, g, alpha)
 				default:
-					p.reach(i, g, float64(margin), o.Margin)
+					alpha = p.reach(i, g, float64(margin), o.Margin)
 				}
 				moved[i] = true
+				if o.Trace != nil {
+					o.Trace.Sizes[t][lo+i] = float32(alpha)
+				}
 				return true
 			})
 			if err != nil {
 				return err
 			}
+			if o.Trace != nil {
+				copy(o.Trace.Actions[t][lo*a.Dim():], p.delta)
+			}
 		}
 		for i := range moved {
 			if moved[i] && o.Noise > 0 {
-				p.blur(i, o.Noise, rand.New(rand.NewPCG(o.Seed, uint64(lo+i))))
+				p.blur(i, o.Noise, rand.New(rand.NewPCG(o.Seed+uint64(o.Start)<<32, uint64(lo+i))))
 			}
 		}
 		return nil
@@ -100,14 +129,17 @@ func (o *TeacherOptions) check() error {
 	if !(o.Noise >= 0) || math.IsInf(o.Noise, 1) {
 		return fmt.Errorf("recourse: teacher noise %g, must be 0 or more", o.Noise)
 	}
+	if o.Start < 0 {
+		return fmt.Errorf("recourse: the start %d of a teacher, must be 0 or more", o.Start)
+	}
 	if o.Sample < 0 {
 		return fmt.Errorf("recourse: a teacher sample of %d people", o.Sample)
 	}
 	return nil
 }
 
-// choose says who of n people gets an action; nil = everyone.
-func (o *TeacherOptions) choose(n int) []bool {
+// Chosen says who of n people gets an action; nil = everyone.
+func (o *TeacherOptions) Chosen(n int) []bool {
 	if o.Sample == 0 || o.Sample >= n {
 		return nil
 	}
@@ -264,7 +296,7 @@ func (p *pgd) relaxed(i int, g []float32, alpha float64) {
 //
 // The cross-entropy's gradient is -(1-p) times the margin's, p the target's probability, and 1-p is the
 // sigmoid of minus the margin.
-func (p *pgd) reach(i int, g []float32, margin, required float64) {
+func (p *pgd) reach(i int, g []float32, margin, required float64) float64 {
 	a, x, u, d := p.person(i)
 	slope := -(1 + math.Exp(margin)) // margin gradient = slope * g
 	square := 0.0
@@ -274,7 +306,7 @@ func (p *pgd) reach(i int, g []float32, margin, required float64) {
 		}
 	}
 	if !(square > 0) || math.IsInf(square, 0) {
-		return
+		return 0
 	}
 	target := max((required-margin)*1.1, 1e-3) // a little beyond, for curvature
 	gain := func(alpha float64) float64 {
@@ -303,6 +335,7 @@ func (p *pgd) reach(i int, g []float32, margin, required float64) {
 		short, alpha = alpha, 2*alpha
 	}
 	p.relaxed(i, g, alpha)
+	return alpha
 }
 
 // blur replaces an action delta by Pi(delta + sigma xi). Every input draws a number, whether it can change or not,
@@ -313,4 +346,26 @@ func (p *pgd) blur(i int, sigma float64, rng *rand.Rand) {
 		d[j] += float32(sigma * rng.NormFloat64())
 	}
 	a.Project(x, d)
+}
+
+// Noisy returns actions, rows x Dim, with noise on each: Pi(delta + sigma xi), as Teacher has it with Noise.
+//
+// Reference: eq. noisy_teacher.
+func Noisy(a *constraint.Set, x, delta []float32, sigma float64, seed uint64) []float32 {
+	p := newPGD(nil, a, 0, x, slices.Clone(delta))
+	for _, i := range p.active {
+		p.blur(i, sigma, rand.New(rand.NewPCG(seed, uint64(i))))
+	}
+	return p.delta
+}
+
+// start places a person's iterate and action at random.
+func (p *pgd) start(i int, rng *rand.Rand) {
+	a, x, u, d := p.person(i)
+	for j := range d {
+		d[j] = float32(-rng.NormFloat64() / 2)
+	}
+	a.Relax(x, u, u, d, 1)
+	copy(d, u)
+	a.ProjectRelaxed(x, d)
 }

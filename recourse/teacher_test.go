@@ -122,3 +122,85 @@ func TestTeacherSampleAndWorkers(t *testing.T) {
 		}
 	}
 }
+
+// The trace of plain steps is the paper's recursion, its last action is the result; starts differ, and their actions
+// are feasible; Noisy is what Teacher does with noise.
+func TestTeacherTraceAndStarts(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	tk, a := adultTask(t)
+	rng := rand.New(rand.NewPCG(8, 9))
+	const people, alpha = 30, 0.7
+	dim := a.Dim()
+	x := randomPeople(rng, tk, people)
+	m := newMLP(rng, -2, dim, 8, 1)
+	for _, o := range []TeacherOptions{{Plain: true, StepSize: alpha}, {}} {
+		var trace Trace
+		o.Trace, o.Workers = &trace, 1
+		all, err := Teacher(ctx, m, a, x, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(trace.Actions) != 3 || len(trace.Sizes) != 3 || !slices.Equal(trace.Actions[2], all) {
+			t.Fatalf("plain %v: the trace of %d steps does not end at the result", o.Plain, len(trace.Actions))
+		}
+		before, points := make([]float32, len(x)), make([]float32, len(x))
+		for k, after := range trace.Actions {
+			Point(points, x, before)
+			margins, g, err := m.LossGrads(ctx, points)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range people {
+				moves, size := !slices.Equal(row(before, i, dim), row(after, i, dim)), trace.Sizes[k][i]
+				if moves && !(size > 0) || !o.Plain && margins[i] > 0 && size != 0 || o.Plain && size != alpha {
+					t.Fatalf("plain %v, step %d, person %d at margin %v: size %v", o.Plain, k, i, margins[i], size)
+				}
+				if want := slices.Clone(row(before, i, dim)); o.Plain {
+					a.Pullback(row(g, i, dim))
+					for j := range want {
+						want[j] -= alpha * g[i*dim+j]
+					}
+					if a.Project(row(x, i, dim), want); !slices.Equal(want, row(after, i, dim)) {
+						t.Fatalf("step %d, person %d: %v, want %v", k, i, row(after, i, dim), want)
+					}
+				}
+			}
+			before = after
+		}
+		o.Trace, o.Start = nil, 1
+		one, err := Teacher(ctx, m, a, x, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Start = 2
+		two, err := Teacher(ctx, m, a, x, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.Equal(one, all) || slices.Equal(one, two) {
+			t.Errorf("plain %v: another start leads to the same actions", o.Plain)
+		}
+		for i := range people {
+			if err := a.Check(row(x, i, dim), row(two, i, dim)); err != nil {
+				t.Fatalf("plain %v, person %d: %v", o.Plain, i, err)
+			}
+		}
+	}
+	o := TeacherOptions{Plain: true, Noise: 0.2, Seed: 5, Workers: 1}
+	noisy, err := Teacher(ctx, m, a, x, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Noise = 0
+	clean, err := Teacher(ctx, m, a, x, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before := slices.Clone(clean); !slices.Equal(Noisy(a, x, clean, 0.2, 5), noisy) || !slices.Equal(before, clean) {
+		t.Error("noise on actions is not that of the noisy teacher")
+	}
+	if _, err := Teacher(ctx, m, a, x, TeacherOptions{Start: -1}); err == nil {
+		t.Error("the start -1 is none")
+	}
+}

@@ -192,6 +192,43 @@ func (n *Norm) Quadratic(u *Feature, step float64) (linear, quadratic float64) {
 	return n.ratio * w, (1 - n.ratio) * w * w
 }
 
+// Slope sets g to the gradient of the cost by the action, Dim entries; it is 0 where the action changes nothing. The
+// cost of a category jumps: its changed inputs share what it adds.
+func (a *Set) Slope(x, delta, g []float32) {
+	clear(g[:a.dim])
+	root := 1.0
+	if a.norm.root {
+		root = 2 * a.Cost(x, delta)
+	}
+	for _, u := range a.free {
+		if !u.Changed(delta) {
+			continue
+		}
+		slope := func(j int) float64 { // of the sum of terms, by the size of the change of input j
+			w := u.weights[0]
+			return w * (a.norm.ratio + 2*(1-a.norm.ratio)*w*math.Abs(float64(delta[j])))
+		}
+		if u.form >= oneHot {
+			changed := 0
+			for _, v := range u.inputs(delta) {
+				if v != 0 {
+					changed++
+				}
+			}
+			share := a.norm.Term(u, x, delta) / float64(changed)
+			if a.norm.root {
+				share *= 2
+			}
+			slope = func(int) float64 { return share }
+		}
+		for j := u.First; j < u.First+u.Width; j++ {
+			if v := float64(delta[j]); v != 0 {
+				g[j] = float32(math.Copysign(slope(j)/root, v))
+			}
+		}
+	}
+}
+
 // Line is a numeric feature as the linearised margin sees it: logits per unit of change, the room in the helpful
 // direction, and what a unit of change costs.
 type Line struct {
