@@ -2,6 +2,7 @@ package qat
 
 import (
 	"fmt"
+	"slices"
 
 	"cfq/internal/message"
 	"cfq/onnxio/graph"
@@ -17,6 +18,8 @@ const (
 	Hinge    Objective = "hinge"
 	KD       Objective = "kd"
 	Task     Objective = "task"
+	Match    Objective = "match"
+	Group    Objective = "group"
 	// For training in full precision.
 	RMargin      Objective = "r-margin"
 	RConsistency Objective = "r-consistency"
@@ -39,13 +42,19 @@ type ObjectiveDoc struct {
 	Full, Quantized bool
 	// Ensemble: several networks are trained together, Options.Members.
 	Ensemble bool
-	// Weights are the names of those of Options.Eta, Beta and Gamma that count.
+	// Groups: it tells groups of people apart.
+	Groups bool
+	// Weights are the names of those of Options.Eta, Beta, Gamma, Alpha1 and Alpha2 that count.
 	Weights []string
 
 	terms []term
+	steps bool // it looks at the recourse of the network as trained so far
 	// row says what a row adds to the loss, by the columns of the terms.
 	row func(r *row, p *Points, i int, o *Options)
 }
+
+// paired reports whether a step looks at people and at teacher points of the same people.
+func (o *ObjectiveDoc) paired() bool { return o.Quantized && o.Recourse && !o.Varied }
 
 // Objectives is the one table of objectives.
 func Objectives() []ObjectiveDoc {
@@ -85,6 +94,23 @@ func Objectives() []ObjectiveDoc {
 				valid(r, p, i, o)
 				if p.Kind != Factual {
 					r.hinge = float32(o.Beta)
+				}
+			},
+		},
+		{
+			Name: Match, Quantized: true, Paper: "L_CFQ + L_match", Weights: []string{"eta", "alpha1", "alpha2"},
+			Labels: true, Recourse: true,
+			terms: []term{classTerm(), matchTerm()}, row: valid, steps: true,
+			Doc: "as validity, and the matching loss of the network's own action and the teacher's",
+		},
+		{
+			Name: Group, Quantized: true, Paper: "L_group-CFQ", Weights: []string{"eta"}, Labels: true, Recourse: true,
+			Groups: true,
+			terms:  []term{classTerm(), groupTerm()},
+			Doc:    "as validity, of the subgroup that does worst at teacher recourse points",
+			row: func(r *row, p *Points, i int, _ *Options) {
+				if p.Kind == Factual {
+					label(r, p, i, 1)
 				}
 			},
 		},
@@ -146,22 +172,24 @@ type row struct {
 	hinge      float32   // weight of the hinge
 	// weight of the variance of an ensemble's logits
 	disagreement float32
+	groups       []float32 // 1 for each group that the person of a recourse point is in
 }
 
-// term is a part of the loss: nodes that compute it, rows x 1, and its input columns.
+// term is a part of the loss: nodes that compute it, and its input columns.
 type term struct {
 	columns []column
 	build   func(b *builder) string
+	apart   bool // its value is not one number for each row
 }
 
 // column is an input of a term.
 type column struct {
 	name  string
-	width func(classes int) int
+	width func(o *Options) int
 	of    func(r *row) []float32
 }
 
-func one(int) int { return 1 }
+func one(*Options) int { return 1 }
 
 // marginTerm is the squared error of the margin, weighted.
 func marginTerm() term {
@@ -180,7 +208,7 @@ func marginTerm() term {
 // classTerm is the cross-entropy with weights of classes.
 func classTerm() term {
 	return term{
-		columns: []column{{"qat.pick", func(classes int) int { return classes }, func(r *row) []float32 { return r.pick }}},
+		columns: []column{{"qat.pick", func(o *Options) int { return o.classes }, func(r *row) []float32 { return r.pick }}},
 		build:   func(b *builder) string { return b.crossEntropy(b.t.Logits) },
 	}
 }
@@ -237,20 +265,52 @@ func hingeTerm() term {
 	}
 }
 
-// loss appends the objective and returns its value for each row, rows x 1; lossName is their sum.
+// groupTerm is the largest mean, over the groups of people in the batch, of the cross-entropy with the target class at
+// recourse points, times the number of people. A person is in a group of each attribute. The gradient is that of the
+// group which does worst.
+//
+// Reference: equation group_cfq_objective.
+func groupTerm() term {
+	return term{
+		apart: true,
+		columns: []column{
+			{"qat.groups", func(o *Options) int { return o.Groups }, func(r *row) []float32 { return r.groups }},
+		},
+		build: func(b *builder) string {
+			pick := make([]float32, b.o.classes)
+			pick[b.o.target] = -1
+			reduce := func(op, v string, axis int64) string {
+				return b.Op(op, []string{v, b.Const(graph.FromInts("axes", []int64{axis}, 1))}, graph.IntAttr("keepdims", 1))
+			}
+			logp := b.Op("LogSoftmax", []string{b.t.Logits}, graph.IntAttr("axis", 1))
+			picked := b.Op("Mul", []string{logp, b.Const(graph.FromFloats("target", pick, 1, int64(len(pick))))})
+			sums := reduce("ReduceSum", b.Op("Mul", []string{reduce("ReduceSum", picked, 1), "qat.groups"}), 0)
+			people := b.Op("Max", []string{reduce("ReduceSum", "qat.groups", 0), b.scalar(1)})
+			// A group without people has the mean 0, below all others.
+			worst := reduce("ReduceMax", b.Op("Div", []string{sums, people}), 1)
+			return b.Op("Mul", []string{worst, b.scalar(b.o.Eta * float64(b.o.Batch))})
+		},
+	}
+}
+
+// loss appends the objective and returns a value whose sum it is: rows x 1, or 1 x 1; lossName is the sum.
 func (b *builder) loss() string {
+	whole := slices.ContainsFunc(b.o.objective.terms, func(t term) bool { return t.apart })
+	axes := b.Const(graph.FromInts("axes", []int64{0, 1}, 2))
 	var sum string
 	for _, t := range b.o.objective.terms {
 		for _, c := range t.columns {
-			b.value(c.name, int64(b.o.Batch), int64(c.width(b.o.classes)))
+			b.column(c.name, b.o.rows, c.width(b.o))
 		}
 		part := t.build(b)
+		if whole {
+			part = b.Op("ReduceSum", []string{part, axes}, graph.IntAttr("keepdims", 1))
+		}
 		if sum != "" {
 			part = b.Op("Add", []string{sum, part})
 		}
 		sum = part
 	}
-	axes := b.Const(graph.FromInts("axes", []int64{0, 1}, 2))
 	b.Append(&graph.Node{
 		Op: "ReduceSum", Inputs: []string{sum, axes}, Outputs: []string{lossName},
 		Attrs: []graph.Attr{graph.IntAttr("keepdims", 0)},

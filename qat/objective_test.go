@@ -2,6 +2,7 @@ package qat
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -14,37 +15,53 @@ import (
 
 // forward is the network of a problem with dense layers, in double precision, with parameters as a step has them:
 // ratios, logarithms of scales, biases. A single logit z is [0, z].
-func (p *problem) forward(slots []slot, params []float64, x []float32) []float64 {
-	v := make([]float64, len(x))
-	for i := range x {
-		v[i] = float64(x[i])
-	}
+func (p *problem) forward(slots []slot, params, x []float64) []float64 {
+	z, _ := p.through(slots, params, x)
+	return z
+}
+
+// through is forward, and the gradient by the inputs of the product of the logits with a vector.
+func (p *problem) through(slots []slot, params, x []float64) ([]float64, func(g []float64) []float64) {
+	v, back := x, func(g []float64) []float64 { return g }
 	for i, at := range slots {
-		info := &p.layers[i].Info
-		z := make([]float64, info.Out)
+		info, in := &p.layers[i].Info, len(v)
+		z, w := make([]float64, info.Out), make([]float64, info.Out*in)
 		for o := range z {
-			weight := func(j int) float64 { return params[at.weights+o*info.In+j] }
-			if !p.layers[i].Plan.Float {
-				f, _ := quant.FormatOf(p.layers[i].Plan.Width(o), false)
-				scale, ratio := math.Exp(params[at.scales+o%(at.bias-at.scales)]), weight
-				weight = func(j int) float64 {
-					return scale * min(max(math.RoundToEven(ratio(j)), float64(f.QMin)), float64(f.QMax))
-				}
-			}
+			f, _ := quant.FormatOf(p.layers[i].Plan.Width(o), false)
 			z[o] = params[at.bias+o]
-			for j, in := range v {
-				z[o] += in * weight(j)
-			}
-			if i < len(slots)-1 {
-				z[o] = max(z[o], 0)
+			for j := range v {
+				w[o*in+j] = params[at.weights+o*in+j]
+				if !p.layers[i].Plan.Float {
+					code := min(max(math.RoundToEven(w[o*in+j]), float64(f.QMin)), float64(f.QMax))
+					w[o*in+j] = code * math.Exp(params[at.scales+o%(at.bias-at.scales)])
+				}
+				z[o] += v[j] * w[o*in+j]
 			}
 		}
-		v = z
+		before, last := back, i == len(slots)-1
+		back = func(g []float64) []float64 {
+			down := make([]float64, in)
+			for k, s := range g {
+				for j := range down {
+					if last || z[k] > 0 {
+						down[j] += s * w[k*in+j]
+					}
+				}
+			}
+			return before(down)
+		}
+		v = slices.Clone(z)
+		for o := range v {
+			if !last {
+				v[o] = max(v[o], 0)
+			}
+		}
 	}
 	if len(v) == 1 {
-		v = append([]float64{0}, v...)
+		logit := back
+		return append([]float64{0}, v...), func(g []float64) []float64 { return logit(g[1:]) }
 	}
-	return v
+	return v, back
 }
 
 // rowLoss is what a row adds to an objective, as the paper writes it, by its logits.
@@ -67,11 +84,11 @@ func rowLoss(objective Objective, p *Points, i int, z []float64, target int, o *
 	case Distil:
 		d := float64(p.Margins[i])
 		return math.Pow(margin-d, 2) / (1 + math.Pow(d/0.15, 2))
-	case Validity, Hinge:
+	case Validity, Hinge, Match, Group:
 		switch {
 		case factual:
 			return label()
-		case objective == Validity:
+		case objective != Hinge:
 			return o.Eta * entropy(target)
 		}
 		return o.Eta*entropy(target) + o.Beta*max(0, o.Gamma-margin)
@@ -100,10 +117,10 @@ func TestObjectives(t *testing.T) {
 		p.layers[1].Plan = quant.Layer{Node: p.layers[1].Info.Node, Float: true}
 		m := p.written(t, p.plans())
 		for _, doc := range Objectives() {
-			if doc.Ensemble {
-				continue // TestEnsemble
+			if doc.Ensemble || doc.steps {
+				continue // TestEnsemble, TestMatch
 			}
-			o, err := (Options{Objective: doc.Name, Batch: rows, Eta: 0.7, Beta: 1.3, Gamma: 0.8}).resolve(m)
+			o, err := (Options{Objective: doc.Name, Batch: rows, Eta: 0.7, Beta: 1.3, Gamma: 0.8, Groups: 3}).resolve(m)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,11 +131,14 @@ func TestObjectives(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if k == Factual || doc.Recourse {
+				for i := range rows { // of two attributes; not everyone has a value of the first
+					one.Groups = append(one.Groups, [][]float32{{1, 0, 0}, {0, 1, 1}, {0, 0, 1}}[i%3]...)
+				}
+				if doc.share(k) > 0 {
 					used = append(used, one)
 				}
 			}
-			o.Batch = rows * len(used)
+			o.rows = rows * len(used)
 			s, err := compile(m, p.layers, &o)
 			if err != nil {
 				t.Fatal(err)
@@ -134,51 +154,69 @@ func TestObjectives(t *testing.T) {
 					all.columns[c.name] = append(all.columns[c.name], pool.columns[j]...)
 				}
 			}
-			params := make([]float64, len(s.Params))
-			for i, v := range s.Params {
-				params[i] = float64(v)
-			}
-			loss := func() (sum float64) {
+			loss := func(params []float64) (sum float64) {
+				worst, people := make([]float64, 3), make([]float64, 3)
 				for k := range used {
 					for i := range rows {
-						z := p.forward(s.slots, params, used[k].X[i*p.dim:(i+1)*p.dim])
-						sum += rowLoss(doc.Name, &used[k], i, z, m.Target(), &o)
+						z := p.forward(s.slots, params, wide64(used[k].X[i*p.dim:(i+1)*p.dim]))
+						l := rowLoss(doc.Name, &used[k], i, z, m.Target(), &o)
+						if doc.Groups && k == int(Teacher) {
+							for g, in := range used[Factual].Groups[3*i : 3*i+3] {
+								worst[g], people[g] = worst[g]+l*float64(in), people[g]+float64(in)
+							}
+							l = 0
+						}
+						sum += l
 					}
 				}
-				return sum
-			}
-			before := slices.Clone(s.Params)
-			got, err := s.run(context.Background(), &all, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want := loss(); math.Abs(got-want) > 1e-4*want || !(want > 1e-3) {
-				t.Errorf("%s, %d logits: loss %v, want %v", doc.Name, logits, got, want)
-			}
-			if !slices.Equal(before, s.Params) {
-				t.Errorf("%s, %d logits: a step at rate 0 moves", doc.Name, logits)
-			}
-			wants, largest := map[int]float64{}, 0.0
-			for layer, at := range s.slots {
-				from := at.scales
-				if layer == 1 {
-					from = at.weights
+				for g := range worst {
+					worst[g] /= max(1, people[g])
 				}
-				for i := from; i < at.end; i++ {
-					const h = 1e-5
-					old := params[i]
-					params[i] = old + h
-					up := loss()
-					params[i] = old - h
-					wants[i] = (up - loss()) / (2 * h)
-					params[i], largest = old, max(largest, math.Abs(wants[i]))
-				}
+				return sum + rows*slices.Max(worst)
 			}
-			for i, want := range wants {
-				if g := float64(s.First[i]); math.Abs(g-want) > 1e-3*largest { // Adam's sum begins with the gradient
-					t.Errorf("%s, %d logits: gradient by parameter %d is %v, by differences %v", doc.Name, logits, i, g, want)
-				}
-			}
+			checkGradient(t, fmt.Sprintf("%s, %d logits", doc.Name, logits), s, &all, loss)
+		}
+	}
+}
+
+// checkGradient compares the loss of a step and its gradient by scales, by biases and by the weights of the second
+// layer, which is in float, with those of a function of the parameters.
+func checkGradient(t *testing.T, name string, s *step, b *batch, loss func(params []float64) float64) {
+	t.Helper()
+	params := make([]float64, len(s.Params))
+	for i, v := range s.Params {
+		params[i] = float64(v)
+	}
+	before := slices.Clone(s.Params)
+	got, err := s.run(context.Background(), b, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := loss(params); math.Abs(got-want) > 1e-4*want || !(want > 1e-3) {
+		t.Errorf("%s: loss %v, want %v", name, got, want)
+	}
+	if !slices.Equal(before, s.Params) {
+		t.Errorf("%s: a step at rate 0 moves", name)
+	}
+	wants, largest := map[int]float64{}, 0.0
+	for layer, at := range s.slots {
+		from := at.scales
+		if layer == 1 {
+			from = at.weights
+		}
+		for i := from; i < at.end; i++ {
+			const h = 1e-5
+			old := params[i]
+			params[i] = old + h
+			up := loss(params)
+			params[i] = old - h
+			wants[i] = (up - loss(params)) / (2 * h)
+			params[i], largest = old, max(largest, math.Abs(wants[i]))
+		}
+	}
+	for i, want := range wants {
+		if g := float64(s.First[i]); math.Abs(g-want) > 1e-3*largest { // Adam's sum begins with the gradient
+			t.Errorf("%s: gradient by parameter %d is %v, by differences %v", name, i, g, want)
 		}
 	}
 }
@@ -300,18 +338,18 @@ func TestFindObjective(t *testing.T) {
 		}
 	}
 	_, err := FindObjective("loss")
-	if err == nil || !strings.Contains(err.Error(), "distil, validity, hinge, kd, task, r-margin or r-consistency") {
+	if err == nil || !strings.Contains(err.Error(), "hinge, match, group, kd, task, r-margin or r-consistency") {
 		t.Errorf("an unknown objective: %v", err)
 	}
 }
 
-// Student points count as teacher points do; what has no use for recourse is not given any.
+// Objectives of the paper have a use for teacher points, not for those of the student, and KD and task for neither.
 func TestPointsOfObjectives(t *testing.T) {
 	t.Parallel()
 	p := mlp(t, 2, compute{bits: 4})
 	m := p.written(t, p.plans())
 	for _, doc := range Objectives() {
-		o, err := (Options{Objective: doc.Name, Members: []string{"any"}}).resolve(m)
+		o, err := (Options{Objective: doc.Name, Members: []string{"any"}, Groups: 1, Recourse: &box{}}).resolve(m)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -320,13 +358,21 @@ func TestPointsOfObjectives(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		d.Points[Factual].Groups = make([]float32, 200)
 		tr.replace(d.Points)
-		seen := map[bool]int{}
-		for k := range tr.pools {
-			seen[Kind(k) != Factual] += tr.pools[k].rows
+		want := [Kinds]int{Factual: 200}
+		if doc.Recourse {
+			want[Teacher] = 200
 		}
-		if seen[false] != 200 || (seen[true] == 400) != doc.Recourse || !doc.Recourse && seen[true] != 0 {
-			t.Errorf("%s: %d factual rows, %d of recourse", doc.Name, seen[false], seen[true])
+		if doc.Recourse && !doc.paired() {
+			want[Student] = 200
+		}
+		var seen [Kinds]int
+		for k := range tr.pools {
+			seen[k] = tr.pools[k].rows
+		}
+		if seen != want {
+			t.Errorf("%s: %v rows of the kinds, want %v", doc.Name, seen, want)
 		}
 	}
 }

@@ -63,6 +63,10 @@ type Points struct {
 	Kind    Kind
 	X       []float32 // rows x inputs
 	Margins []float32 // of the full-precision model
+	// Source is the position, among the factual points, of the person of each teacher point; nil: the same position.
+	Source []int
+	// Groups says in which groups the people of factual points are, rows x Options.Groups of 0 and 1.
+	Groups []float32
 	// Classes has the label of each factual row, -1 where it is not known; nil where no label is.
 	Classes []int
 	// Probabilities of the full-precision model, rows x classes; only KD needs them.
@@ -88,7 +92,15 @@ type Options struct {
 	Eta       float64   // weight of validity at teacher points (1)
 	Beta      float64   // weight of the hinge (1)
 	Gamma     float64   // margin of the hinge, in logits (0.1)
+	Alpha1    float64   // weight of the distance between actions (1)
+	Alpha2    float64   // weight of the difference between their costs (1)
+	K         int       // steps of the network's own actions (3)
+	Groups    int       // of people, as Points.Groups has them
 	Seed      uint64    // of batches
+	// Recourse finds actions during training, for Online and for objectives that look at the network's own actions.
+	Recourse Recourse
+	// Online computes teacher actions for every batch, in place of those of the points (objectives of the paper).
+	Online bool
 	// LSQ trains weights in their own units, as learned step size quantization is published, not in units of their scale.
 	LSQ bool
 	// PACT trains the scales of activations by what is clipped alone, as parameterized clipping is published, and leaves
@@ -105,6 +117,8 @@ type Options struct {
 	objective ObjectiveDoc
 	target    int
 	classes   int
+	dim       int
+	rows      int // of a step
 }
 
 // Checkpoint keeps bytes from one run to the next.
@@ -153,13 +167,27 @@ func (o Options) resolve(m *classifier.Model) (Options, error) {
 		return o, err
 	}
 	o.Steps, o.Batch = cmp.Or(o.Steps, 16000), cmp.Or(o.Batch, 256)
+	if o.rows = o.Batch; o.objective.paired() {
+		o.rows = 2 * o.Batch
+	}
 	if m.Fixed() > 0 {
-		o.Batch = m.Fixed()
+		o.Batch, o.rows = m.Fixed()*o.Batch/o.rows, m.Fixed()
+	}
+	if o.Batch == 0 || o.objective.steps && m.Fixed() > 0 {
+		return o, fmt.Errorf("objective %s needs a model that takes any number of rows, and this one takes %d", o.Objective,
+			m.Fixed())
 	}
 	o.Rate, o.Eta, o.Beta, o.Gamma = cmp.Or(o.Rate, 1e-3), cmp.Or(o.Eta, 1), cmp.Or(o.Beta, 1), cmp.Or(o.Gamma, 0.1)
-	o.target, o.classes = m.Target(), max(2, m.Classes())
+	o.Alpha1, o.Alpha2, o.K = cmp.Or(o.Alpha1, 1), cmp.Or(o.Alpha2, 1), cmp.Or(o.K, 3)
+	o.target, o.classes, o.dim = m.Target(), max(2, m.Classes()), m.Dim()
 	if o.objective.Ensemble && len(o.Members) == 0 {
 		return o, fmt.Errorf("the objective %s needs the members of an ensemble", o.Objective)
+	}
+	if (o.Online || o.objective.steps) && o.Recourse == nil {
+		return o, fmt.Errorf("objective %s: Options.Recourse is not set", o.Objective)
+	}
+	if o.objective.Groups && o.Groups < 1 {
+		return o, fmt.Errorf("objective %s needs groups of people", o.Objective)
 	}
 	return o, o.Check()
 }
@@ -171,7 +199,13 @@ func (o *Options) Check() error {
 		name  string
 		value float64
 	}{
-		{"learning-rate", o.Rate}, {"weight-decay", o.Decay}, {"eta", o.Eta}, {"beta", o.Beta}, {"gamma", o.Gamma},
+		{"learning-rate", o.Rate},
+		{"weight-decay", o.Decay},
+		{"eta", o.Eta},
+		{"beta", o.Beta},
+		{"gamma", o.Gamma},
+		{"alpha1", o.Alpha1},
+		{"alpha2", o.Alpha2},
 	} {
 		if !(v.value >= 0) || math.IsInf(v.value, 1) {
 			errs = append(errs, fmt.Errorf("invalid %s %v: want a number above 0, or 0 for the default", v.name, v.value))

@@ -38,8 +38,10 @@ const warmUp = 200
 type step struct {
 	model   *classifier.Model
 	session *ort.Session
+	student *ort.Session // gradient by the inputs; nil where the objective has no use for it
 	reader  *ort.Session // codes and scales, layer by layer; nil where all layers are in float
 	slots   []slot
+	widths  map[string]int // of the columns
 	state
 }
 
@@ -58,6 +60,9 @@ type builder struct {
 	policy map[string]autodiff.Rule
 	codes  []string // values that hold codes and scale of each layer
 	o      *Options
+	whole  autodiff.Types // of the network, for any number of rows
+	widths map[string]int
+	err    error
 }
 
 // compile builds the step that trains the layers of the model for an objective.
@@ -68,13 +73,16 @@ func compile(model *classifier.Model, layers []Layer, o *Options) (*step, error)
 }
 
 // open opens the sessions, in place of those that are open.
-func (s *step) open(layers []Layer, o *Options) error {
+func (s *step) open(layers []Layer, o *Options) (err error) {
 	t, err := s.model.Training()
 	if err != nil {
 		return err
 	}
-	fixBatch(t.Types, t.Types[s.model.Input().Name].Shape[0], o.Batch)
-	b := &builder{Builder: graph.NewBuilder(t.Graph.Graph, "qat."), t: t, policy: maps.Clone(t.Policy), o: o}
+	b := &builder{
+		Builder: graph.NewBuilder(t.Graph.Graph, "qat."), t: t, policy: maps.Clone(t.Policy), o: o,
+		whole: maps.Clone(t.Types), widths: map[string]int{},
+	}
+	fixBatch(t.Types, t.Types[s.model.Input().Name].Shape[0], o.rows)
 	if b.policy == nil {
 		b.policy = map[string]autodiff.Rule{}
 	}
@@ -85,7 +93,24 @@ func (s *step) open(layers []Layer, o *Options) error {
 	if err := b.parameters(s.slots, layers); err != nil {
 		return err
 	}
-	grads, err := autodiff.Gradients(t.Graph.Graph, t.Types, b.loss(), []string{paramsName}, autodiff.Options{
+	var opened []*ort.Session
+	defer func() {
+		if err != nil {
+			closeAll(opened...)
+		}
+	}()
+	var student, reader *ort.Session
+	if o.objective.steps {
+		if student, err = s.openStudent(b); err != nil {
+			return err
+		}
+		opened = append(opened, student)
+	}
+	loss := b.loss()
+	if b.err != nil {
+		return b.err
+	}
+	grads, err := autodiff.Gradients(t.Graph.Graph, t.Types, loss, []string{paramsName}, autodiff.Options{
 		Prefix: "qat.d.", Policy: b.policy,
 	})
 	if err != nil {
@@ -96,7 +121,7 @@ func (s *step) open(layers []Layer, o *Options) error {
 	if err != nil {
 		return err
 	}
-	var reader *ort.Session
+	opened = append(opened, session)
 	if b.codes != nil {
 		r := t.Graph.Clone()
 		r.Graph.Inputs = slices.DeleteFunc(r.Graph.Inputs, func(v graph.Value) bool { return v.Name != paramsName })
@@ -105,17 +130,18 @@ func (s *step) open(layers []Layer, o *Options) error {
 			r.Graph.Outputs = append(r.Graph.Outputs, graph.Value{Name: v, DType: graph.Float})
 		}
 		if reader, err = ort.Open(r, s.model.Engine()); err != nil {
-			session.Close() //nolint:errcheck // the first error counts
 			return err
 		}
 	}
 	s.close()
-	s.session, s.reader = session, reader
+	s.session, s.student, s.reader, s.widths = session, student, reader, b.widths
 	return nil
 }
 
-func (s *step) close() {
-	for _, session := range []*ort.Session{s.session, s.reader} {
+func (s *step) close() { closeAll(s.session, s.student, s.reader) }
+
+func closeAll(sessions ...*ort.Session) {
+	for _, session := range sessions {
 		if session != nil {
 			session.Close() //nolint:errcheck // there is nothing to lose
 		}
@@ -148,6 +174,12 @@ func (b *builder) value(name string, dims ...int64) string {
 	b.G.Inputs = append(b.G.Inputs, v)
 	b.t.Types[name] = autodiff.Type{DType: v.DType, Shape: v.Shape}
 	return name
+}
+
+// column declares an input with some numbers for each of rows.
+func (b *builder) column(name string, rows, width int) string {
+	b.widths[name] = width
+	return b.value(name, int64(rows), int64(width))
 }
 
 // scalar adds a constant.
@@ -197,7 +229,8 @@ func (b *builder) optimizer(grad string, size int64) {
 	}
 }
 
-// batch is what a step looks at: rows of the model's input and, by name, columns with some numbers for each row.
+// batch is what a step looks at: rows of the model's input and, by name, columns with some numbers for each of these
+// rows, or for each person.
 type batch struct {
 	x       []float32
 	columns map[string][]float32
@@ -207,14 +240,14 @@ type batch struct {
 func (s *step) run(ctx context.Context, b *batch, rate float64) (float64, error) {
 	t := float64(s.Steps - s.Begun + 1)
 	rate *= math.Sqrt((1-math.Pow(beta2, t))/(1-beta2)) * (1 - beta1) / (1 - math.Pow(beta1, t))
-	size, rows := int64(len(s.Params)), len(b.x)/s.model.Dim()
+	size := int64(len(s.Params))
 	in := []*graph.Tensor{
 		s.model.Feed(b.x), ort.ViewFloats(paramsName, s.Params, size), ort.ViewFloats(ratesName, s.Rates, size),
 		ort.ViewFloats(firstName, s.First, size), ort.ViewFloats(secondName, s.Second, size),
 		ort.ViewFloats(rateName, []float32{float32(rate)}, 1),
 	}
 	for name, v := range b.columns {
-		in = append(in, ort.ViewFloats(name, v, int64(rows), int64(len(v)/rows)))
+		in = append(in, ort.ViewFloats(name, v, int64(len(v)/s.widths[name]), int64(s.widths[name])))
 	}
 	out, err := s.session.Run(ctx, in)
 	if err != nil {

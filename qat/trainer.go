@@ -2,16 +2,24 @@ package qat
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 )
 
-// share is how often rows of a kind are drawn, as far as there are any. Objectives of the paper are a sum of two means.
+// share is how often rows of a kind are drawn, as far as there are any. Objectives of the paper look at teacher points
+// of the very people that are drawn.
 func (o *ObjectiveDoc) share(k Kind) float64 {
-	if o.Varied {
+	switch {
+	case o.Varied:
 		return [Kinds]float64{Factual: 0.2, Teacher: 0.6, Student: 0.2}[k]
+	case o.paired():
+		return [Kinds]float64{Factual: 1, Teacher: 1}[k]
+	case o.Recourse:
+		return [Kinds]float64{Factual: 0.5, Teacher: 0.5, Student: 0.5}[k]
 	}
-	return [Kinds]float64{Factual: 0.5, Teacher: 0.5, Student: 0.5}[k]
+	return [Kinds]float64{Factual: 1}[k]
 }
 
 // trainer draws batches from the points and does steps.
@@ -21,12 +29,19 @@ type trainer struct {
 	columns []column // of the objective
 	pools   [Kinds]pool
 	next    batch
+
+	// Of objectives that look at people and their recourse points:
+	points [][]int   // rows of the pool of teacher points, by person
+	groups []float32 // of people
+	people []int     // of the batch
+	taught []int     // their rows in the pool of teacher points, -1 for none
 }
 
 // pool are the points of a kind, ready for batches.
 type pool struct {
 	rows    int
 	x       []float32
+	margins []float32
 	columns [][]float32
 }
 
@@ -41,23 +56,56 @@ func newTrainer(s *step, o *Options) *trainer {
 // replace puts points into the pools of their kinds, in place of all that were there: a training that goes on from a
 // checkpoint has not seen the rounds before.
 func (t *trainer) replace(points []Points) {
+	t.points, t.groups = nil, nil
 	for k := range t.pools {
 		t.pools[k] = pool{columns: make([][]float32, len(t.columns))}
-	}
-	for i := range points {
-		p := &points[i]
-		to := &t.pools[p.Kind]
-		if p.Kind != Factual && !t.o.objective.Recourse {
-			continue
-		}
-		n := len(p.X) / t.model.Dim()
-		to.x, to.rows = append(to.x, p.X...), to.rows+n
-		for k := range n {
-			r := row{pick: make([]float32, t.o.classes)}
-			t.o.objective.row(&r, p, k, t.o)
-			for j, c := range t.columns {
-				to.columns[j] = append(to.columns[j], c.of(&r)...)
+		for i := range points {
+			if points[i].Kind == Kind(k) && t.o.objective.share(Kind(k)) > 0 {
+				t.add(&points[i])
 			}
+		}
+	}
+	if !t.o.objective.paired() {
+		return
+	}
+	t.points = make([][]int, t.pools[Factual].rows)
+	row := 0
+	for i := range points {
+		if p := &points[i]; p.Kind == Teacher {
+			for k := range len(p.X) / t.model.Dim() {
+				person := p.person(k)
+				t.points[person], row = append(t.points[person], row), row+1
+			}
+		}
+	}
+}
+
+// person returns the position of the person of point i.
+func (p *Points) person(i int) int {
+	if p.Source == nil {
+		return i
+	}
+	return p.Source[i]
+}
+
+// add adds points to the pool of their kind.
+func (t *trainer) add(p *Points) {
+	to := &t.pools[p.Kind]
+	n := len(p.X) / t.model.Dim()
+	to.x, to.margins, to.rows = append(to.x, p.X...), append(to.margins, p.Margins...), to.rows+n
+	if p.Kind == Factual {
+		t.groups = append(t.groups, p.Groups...)
+	}
+	pick, groups := make([]float32, t.o.classes), make([]float32, t.o.Groups)
+	for k := range n {
+		r := row{pick: pick, groups: groups}
+		clear(pick)
+		if p.Kind == Teacher && t.o.objective.Groups {
+			copy(groups, t.groups[p.person(k)*len(groups):])
+		}
+		t.o.objective.row(&r, p, k, t.o)
+		for j, c := range t.columns {
+			to.columns[j] = append(to.columns[j], c.of(&r)...)
 		}
 	}
 }
@@ -67,7 +115,9 @@ func (t *trainer) steps(ctx context.Context, to, first, last int) (float64, erro
 	var sum float64
 	n := to - t.Steps
 	for t.Steps < to {
-		t.draw()
+		if err := t.draw(ctx); err != nil {
+			return 0, err
+		}
 		rate := t.o.Rate * (1 + math.Cos(math.Pi*float64(t.Steps-first)/float64(last-first))) / 2
 		loss, err := t.run(ctx, &t.next, rate*min(1, float64(t.Steps+1)/warmUp))
 		if err != nil {
@@ -81,13 +131,16 @@ func (t *trainer) steps(ctx context.Context, to, first, last int) (float64, erro
 	return sum / float64(max(1, n)) / float64(t.o.Batch), nil
 }
 
-// draw fills the next batch. It depends on the seed and on the number of the step alone.
-func (t *trainer) draw() {
+// draw fills the next batch. It depends on the seed, on the number of the step and, where recourse is found during
+// training, on the parameters alone.
+func (t *trainer) draw(ctx context.Context) error {
 	rng := rand.New(rand.NewPCG(t.o.Seed, 1<<32+uint64(t.Steps)))
-	b, dim := &t.next, t.model.Dim()
-	b.x = b.x[:0]
+	t.next.x = t.next.x[:0]
 	for _, c := range t.columns {
-		b.columns[c.name] = b.columns[c.name][:0]
+		t.next.columns[c.name] = t.next.columns[c.name][:0]
+	}
+	if t.o.objective.paired() {
+		return t.drawPairs(ctx, rng)
 	}
 	var total float64
 	last := 0
@@ -107,12 +160,92 @@ func (t *trainer) draw() {
 				break
 			}
 		}
-		p := &t.pools[k]
-		i := rng.IntN(p.rows)
-		b.x = append(b.x, p.x[i*dim:(i+1)*dim]...)
-		for j, c := range t.columns {
-			n := len(p.columns[j]) / p.rows
-			b.columns[c.name] = append(b.columns[c.name], p.columns[j][i*n:(i+1)*n]...)
+		t.put(Kind(k), rng.IntN(t.pools[k].rows))
+	}
+	return nil
+}
+
+// put appends row i of a pool to the batch.
+func (t *trainer) put(k Kind, i int) {
+	p, dim := &t.pools[k], t.model.Dim()
+	t.next.x = append(t.next.x, p.x[i*dim:(i+1)*dim]...)
+	for j, c := range t.columns {
+		n := len(p.columns[j]) / p.rows
+		t.next.columns[c.name] = append(t.next.columns[c.name], p.columns[j][i*n:(i+1)*n]...)
+	}
+}
+
+// drawPairs fills the next batch with people and then, in the same order, a teacher point of each; who has none is
+// there again, and counts nothing.
+//
+// Reference: algorithm cfq.
+func (t *trainer) drawPairs(ctx context.Context, rng *rand.Rand) error {
+	t.people, t.taught = t.people[:0], t.taught[:0]
+	for range t.o.Batch {
+		i := rng.IntN(t.pools[Factual].rows)
+		t.people = append(t.people, i)
+		t.put(Factual, i)
+		at, which := -1, rng.Float64()
+		if n := len(t.points[i]); n > 0 {
+			at = t.points[i][int(which*float64(n))]
+		}
+		t.taught = append(t.taught, at)
+	}
+	if t.o.Online {
+		if err := t.teach(ctx); err != nil {
+			return err
 		}
 	}
+	dim := t.model.Dim()
+	var slots, people []int
+	for k, i := range t.taught {
+		if i >= 0 {
+			slots, people = append(slots, k), append(people, t.people[k])
+			t.put(Teacher, i)
+			continue
+		}
+		t.next.x = append(t.next.x, t.next.x[k*dim:(k+1)*dim]...)
+		for _, c := range t.columns {
+			v := t.next.columns[c.name]
+			t.next.columns[c.name] = append(v, make([]float32, t.widths[c.name])...)
+		}
+	}
+	if t.o.objective.steps {
+		return t.match(ctx, slots, people)
+	}
+	return nil
+}
+
+// teach finds teacher points of the people of the batch whom the full-precision model refuses.
+func (t *trainer) teach(ctx context.Context) error {
+	dim := t.model.Dim()
+	var slots, people []int
+	for k, i := range t.people {
+		if t.taught[k] = -1; t.pools[Factual].margins[i] <= 0 {
+			slots, people = append(slots, k), append(people, i)
+		}
+	}
+	actions, err := t.o.Recourse.Teach(ctx, people, uint64(t.Steps))
+	if err != nil {
+		return fmt.Errorf("teacher recourse: %w", err)
+	}
+	p := Points{Kind: Teacher}
+	for n, k := range slots {
+		action := actions[n*dim : (n+1)*dim]
+		if !slices.ContainsFunc(action, func(v float32) bool { return v != 0 }) {
+			continue
+		}
+		t.taught[k] = len(p.Source)
+		p.Source = append(p.Source, people[n])
+		for j, v := range action {
+			p.X = append(p.X, t.next.x[k*dim+j]+v)
+		}
+	}
+	pool := &t.pools[Teacher]
+	pool.rows, pool.x = 0, pool.x[:0]
+	for j := range pool.columns {
+		pool.columns[j] = pool.columns[j][:0]
+	}
+	t.add(&p)
+	return nil
 }

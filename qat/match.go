@@ -1,0 +1,307 @@
+package qat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"cfq/onnxio/autodiff"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+)
+
+// Recourse finds actions of the people of the factual points, who are known by their positions among these. It knows
+// what people can change; this package does not. The same arguments must give the same actions.
+type Recourse interface {
+	// Teach returns actions under the full-precision model, rows x inputs: 0 for who stays. Another seed may draw others.
+	Teach(ctx context.Context, people []int, seed uint64) ([]float32, error)
+	// Steps takes the same steps under the network as trained so far.
+	Steps(ctx context.Context, m *Network, people []int) (Steps, error)
+	// Cost returns what an action costs a person, and sets grad to its gradient by the action.
+	Cost(person int, action, grad []float32) float64
+}
+
+// Steps are projected gradient steps: after each of them the actions, rows x inputs, and the size of each row's step,
+// 0 for who stays.
+type Steps struct{ Actions, Sizes [][]float32 }
+
+// Network is the network as trained so far, as recourse sees a model.
+type Network struct{ s *step }
+
+// Names of the columns of the matching term; those of a step end in its number.
+const (
+	pointName  = "qat.point"  // where the step begins
+	sizeName   = "qat.size"   // alpha
+	activeName = "qat.active" // inputs that the projected action of the step changes
+	actionName = "qat.action" // the student's, after the last step
+	wantedName = "qat.wanted" // the teacher's
+	priceName  = "qat.price"  // gradient of the cost by the student's action
+	dearerName = "qat.dearer" // what the cost is more than by the prices and than the teacher's
+)
+
+// Values of the student's graph.
+const (
+	marginOut = "qat.margin"
+	gradOut   = "qat.gradient"
+)
+
+// projection is the model-local function that stands for a projected step: its value, and the step before projection,
+// through which the gradient goes.
+const projection = "Projection"
+
+// attached returns the value of a projected step. The projection is data; its gradient is that of the identity on
+// inputs that remain active after it, and zero elsewhere.
+//
+// Reference: section Gradient Flow in the Matching Regularizer.
+func (b *builder) attached(projected, step, active string) string {
+	const domain = "cfq"
+	m := b.t.Graph
+	if b.policy[domain+"."+projection] == nil {
+		m.SetOpset(domain, 1)
+		m.Functions = append(m.Functions, &graph.Function{
+			Name: projection, Domain: domain, Opsets: []graph.Opset{{Version: m.Opset("")}},
+			Inputs: []string{"v", "u", "a"}, Outputs: []string{"y"},
+			Nodes: []*graph.Node{{Op: "Identity", Inputs: []string{"v"}, Outputs: []string{"y"}}},
+		})
+		b.policy[domain+"."+projection] = func(c *autodiff.Call, i int) string {
+			if i != 1 {
+				return ""
+			}
+			return c.Op("Mul", []string{c.Grad(), c.Node.Input(2)})
+		}
+	}
+	out := b.Name("projected")
+	b.t.Types[out] = b.t.Types[projected]
+	b.Append(&graph.Node{
+		Op: projection, Domain: domain, Name: out, Inputs: []string{projected, step, active}, Outputs: []string{out},
+	})
+	return out
+}
+
+// matchTerm is the matching loss of the student's K projected steps, unrolled: the gradient by the parameters goes
+// through that of the network by its inputs at every step. The cost is linear around the student's action, which
+// makes its gradient that of the cost.
+//
+// References: L_match of section CFQ objective; equations app_student_unroll and app_match_perex.
+func matchTerm() term {
+	return term{apart: true, build: func(b *builder) string {
+		dim := b.o.dim
+		column := func(name string, width int) string { return b.column(name, b.o.Batch, width) }
+		var at, step, active string
+		for t := range b.o.K {
+			point := column(fmt.Sprint(pointName, t), dim)
+			if t > 0 {
+				at = b.attached(point, step, active)
+			} else {
+				at = point
+			}
+			grad := b.slope(at, t)
+			step = b.Op("Sub", []string{at, b.Op("Mul", []string{grad, column(fmt.Sprint(sizeName, t), 1)})})
+			active = column(fmt.Sprint(activeName, t), dim)
+		}
+		action := b.attached(column(actionName, dim), step, active)
+		sum := func(v string) string {
+			return b.Op("ReduceSum", []string{v, b.Const(graph.FromInts("axes", []int64{1}, 1))}, graph.IntAttr("keepdims", 1))
+		}
+		away := b.Op("Abs", []string{b.Op("Sub", []string{action, column(wantedName, dim)})})
+		cost := b.Op("Add", []string{
+			sum(b.Op("Mul", []string{action, column(priceName, dim)})), column(dearerName, 1),
+		})
+		return b.Op("Add", []string{
+			b.Op("Mul", []string{sum(away), b.scalar(b.o.Alpha1)}),
+			b.Op("Mul", []string{b.Op("Abs", []string{cost}), b.scalar(b.o.Alpha2)}),
+		})
+	}}
+}
+
+// slope appends a copy of the network that looks at people's points, rows x inputs, and returns the gradient by these
+// of the cross-entropy with the target class.
+func (b *builder) slope(points string, n int) string {
+	input := b.t.Graph.Graph.DataInputs()[0].Name
+	at := points
+	if dims := b.dims(input); len(dims) > 2 {
+		dims[0] = int64(b.o.Batch)
+		at = b.reshape(points, dims...)
+	}
+	names := map[string]string{input: at}
+	rename := func(list []string) []string {
+		out := slices.Clone(list)
+		for i, v := range out {
+			if to, ok := names[v]; ok {
+				out[i] = to
+			}
+		}
+		return out
+	}
+	types := autodiff.Types{}
+	needed := b.G.Needed(b.t.Margin, b.t.Logits)
+	for _, node := range slices.Clone(b.G.Nodes) {
+		depends := slices.ContainsFunc(node.Inputs, func(v string) bool { return names[v] != "" })
+		if !needed[node] || !depends {
+			continue
+		}
+		c := *node
+		c.Inputs, c.Name, c.Outputs = rename(node.Inputs), b.Name("at"), slices.Clone(node.Outputs)
+		for i, v := range c.Outputs {
+			if v == "" {
+				continue
+			}
+			c.Outputs[i] = fmt.Sprintf("qat.at%d.%s", n, v)
+			names[v] = c.Outputs[i]
+			if t, ok := b.whole[v]; ok {
+				types[c.Outputs[i]] = t
+			}
+		}
+		b.Append(&c)
+	}
+	fixBatch(types, b.whole[input].Shape[0], b.o.Batch)
+	for v, t := range types {
+		b.t.Types[v] = t
+	}
+	return b.lossGradient(points, names[b.t.Margin], names[b.t.Logits], fmt.Sprintf("qat.d%d.", n))
+}
+
+// lossGradient appends the gradient by x of the cross-entropy with the target class. For two classes it is the
+// margin's times -sigmoid(-margin), which takes fewer nodes.
+func (b *builder) lossGradient(x, margin, logits, prefix string) string {
+	y, o := margin, autodiff.Options{Prefix: prefix, Policy: b.policy}
+	if b.o.classes > 2 {
+		pick := make([]float32, b.o.classes)
+		pick[b.o.target] = -1
+		y = b.Op("Mul", []string{
+			b.Op("LogSoftmax", []string{logits}, graph.IntAttr("axis", 1)),
+			b.Const(graph.FromFloats("target", pick, 1, int64(len(pick)))),
+		})
+	} else {
+		o.Seed = b.Op("Neg", []string{b.Op("Sigmoid", []string{b.Op("Neg", []string{margin})})})
+	}
+	grads, err := autodiff.Gradients(b.G, b.t.Types, y, []string{x}, o)
+	if err != nil {
+		b.err = errors.Join(b.err, fmt.Errorf("gradient by the inputs: %w", err))
+		return x
+	}
+	return grads[0]
+}
+
+// openStudent opens the session of the network's gradient by its inputs, of a graph that computes with the
+// parameters, for any number of rows.
+func (s *step) openStudent(b *builder) (*ort.Session, error) {
+	m := b.t.Graph.Clone()
+	t := *b.t
+	t.Graph, t.Types = m, autodiff.Types{}
+	for v, typ := range b.t.Types {
+		if whole, ok := b.whole[v]; ok {
+			typ = whole
+		}
+		t.Types[v] = typ
+	}
+	c := &builder{Builder: graph.NewBuilder(m.Graph, "qat.s."), t: &t, policy: b.policy, o: b.o}
+	grad := c.lossGradient(s.model.Input().Name, t.Margin, t.Logits, "qat.ds.")
+	for from, to := range map[string]string{t.Margin: marginOut, grad: gradOut} {
+		c.Append(&graph.Node{Op: "Identity", Name: to, Inputs: []string{from}, Outputs: []string{to}})
+	}
+	m.Graph.Outputs = []graph.Value{{Name: marginOut, DType: graph.Float}, {Name: gradOut, DType: graph.Float}}
+	if c.err != nil {
+		return nil, c.err
+	}
+	return ort.Open(m, s.model.Engine())
+}
+
+// Dim returns the number of inputs.
+func (n *Network) Dim() int { return n.s.model.Dim() }
+
+// LossGrads returns the margin of each row and the gradient by the inputs of the cross-entropy with the target class.
+func (n *Network) LossGrads(ctx context.Context, x []float32) (m, g []float32, err error) {
+	out, err := n.s.student.Run(ctx, []*graph.Tensor{
+		n.s.model.Feed(x), ort.ViewFloats(paramsName, n.s.Params, int64(len(n.s.Params))),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if m, err = ort.FloatsOf(out[0]); err == nil {
+		g, err = ort.FloatsOf(out[1])
+	}
+	return m, g, err
+}
+
+// MarginGrads returns the margin of each row and its gradient by the inputs, where there are two classes.
+func (n *Network) MarginGrads(ctx context.Context, x []float32) (m, g []float32, err error) {
+	if n.s.model.Classes() > 2 {
+		return nil, nil, errors.New("a network in training has gradients of its loss, not of its margin")
+	}
+	if m, g, err = n.LossGrads(ctx, x); err != nil {
+		return nil, nil, err
+	}
+	for i, v := range m {
+		for j := range n.Dim() {
+			g[i*n.Dim()+j] *= -(1 + float32(math.Exp(float64(v))))
+		}
+	}
+	return m, g, nil
+}
+
+// Margins returns the margin of each row.
+func (n *Network) Margins(ctx context.Context, x []float32) ([]float32, error) {
+	m, _, err := n.LossGrads(ctx, x)
+	return m, err
+}
+
+// match fills in the columns of the matching term: people are those of the batch who have a teacher point, slots their places
+// in it.
+func (t *trainer) match(ctx context.Context, slots, people []int) error {
+	dim, batch := t.model.Dim(), t.o.Batch
+	x, taught := t.next.x[:batch*dim], t.next.x[batch*dim:]
+	steps, err := t.o.Recourse.Steps(ctx, &Network{t.step}, people)
+	if err != nil {
+		return fmt.Errorf("the student's recourse: %w", err)
+	}
+	column := func(name string, width int) []float32 {
+		v := t.next.columns[name]
+		if len(v) != batch*width {
+			v = make([]float32, batch*width)
+		}
+		clear(v)
+		t.next.columns[name] = v
+		return v
+	}
+	action, want, price := column(actionName, dim), column(wantedName, dim), column(priceName, dim)
+	dearer := column(dearerName, 1)
+	var before []float32
+	for k := range t.o.K {
+		point, size, active := column(fmt.Sprint(pointName, k), dim), column(fmt.Sprint(sizeName, k), 1),
+			column(fmt.Sprint(activeName, k), dim)
+		copy(point, x)
+		after := steps.Actions[k]
+		for i, at := range slots {
+			size[at] = steps.Sizes[k][i]
+			for j := range dim {
+				if before != nil {
+					point[at*dim+j] += before[i*dim+j]
+				}
+				if after[i*dim+j] != 0 {
+					active[at*dim+j] = 1
+				}
+			}
+		}
+		before = after
+	}
+	unused := make([]float32, dim)
+	for i, at := range slots {
+		own, theirs := before[i*dim:(i+1)*dim], want[at*dim:(at+1)*dim]
+		copy(action[at*dim:], own)
+		for j := range theirs { // where both end at the same point, rounding must not make a difference that counts
+			if theirs[j] = taught[at*dim+j] - x[at*dim+j]; x[at*dim+j]+own[j] == taught[at*dim+j] {
+				theirs[j] = own[j]
+			}
+		}
+		slope := price[at*dim : (at+1)*dim]
+		more := t.o.Recourse.Cost(people[i], own, slope) - t.o.Recourse.Cost(people[i], theirs, unused)
+		for j, p := range slope {
+			more -= float64(p) * float64(own[j])
+		}
+		dearer[at] = float32(more)
+	}
+	return nil
+}

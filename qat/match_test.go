@@ -1,0 +1,254 @@
+package qat
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"cfq/quant"
+)
+
+// box is what people can change in these tests: every input but the first, within a distance of the person. An action
+// costs the root of its squares.
+type box struct {
+	k     int
+	reach float32
+	x     []float32 // of the factual points
+	dim   int
+	teach func(ctx context.Context, people []int) (*Steps, error) // under the full-precision model
+}
+
+// lossGrads is the gradient of the cross-entropy with the target class.
+type lossGrads interface {
+	LossGrads(ctx context.Context, x []float32) (m, g []float32, err error)
+}
+
+const boxAlpha = 0.9
+
+func (b *box) steps(ctx context.Context, m lossGrads, people []int) (*Steps, error) {
+	s := &Steps{}
+	delta, points := make([]float32, len(people)*b.dim), make([]float32, len(people)*b.dim)
+	for range b.k {
+		for i, person := range people {
+			for j := range b.dim {
+				points[i*b.dim+j] = b.x[person*b.dim+j] + delta[i*b.dim+j]
+			}
+		}
+		_, g, err := m.LossGrads(ctx, points)
+		if err != nil {
+			return nil, err
+		}
+		next, sizes := make([]float32, len(delta)), make([]float32, len(people))
+		for i := range people {
+			sizes[i] = boxAlpha * float32(1+i%2)
+			for j := 1; j < b.dim; j++ {
+				v := delta[i*b.dim+j] - sizes[i]*g[i*b.dim+j]
+				next[i*b.dim+j] = min(max(v, -b.reach), b.reach)
+			}
+		}
+		s.Actions, s.Sizes = append(s.Actions, next), append(s.Sizes, sizes)
+		delta = next
+	}
+	return s, nil
+}
+
+func (b *box) Steps(ctx context.Context, m *Network, people []int) (Steps, error) {
+	s, err := b.steps(ctx, m, people)
+	if err != nil {
+		return Steps{}, err
+	}
+	return *s, nil
+}
+
+func (b *box) Teach(ctx context.Context, people []int, _ uint64) ([]float32, error) {
+	s, err := b.teach(ctx, people)
+	if err != nil {
+		return nil, err
+	}
+	return s.Actions[b.k-1], nil
+}
+
+func (b *box) Cost(_ int, action, grad []float32) float64 {
+	var squares float64
+	for _, v := range action {
+		squares += float64(v) * float64(v)
+	}
+	cost := math.Sqrt(squares)
+	for j, v := range action {
+		if grad[j] = 0; v != 0 {
+			grad[j] = float32(float64(v) / cost)
+		}
+	}
+	return cost
+}
+
+// matched is a problem whose second layer is in float, with points of people and what they can change.
+func matched(t *testing.T, logits, people, k int, reach float32) (*problem, *box, []Points) {
+	t.Helper()
+	p := wide(t, uint64(20+logits), -1, logits, compute{bits: 3})
+	p.layers[1].Plan = quant.Layer{Node: p.layers[1].Info.Node, Float: true}
+	facts, err := p.points(t.Context(), rand.New(rand.NewPCG(4, 4)), Factual, people)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &box{k: k, reach: reach, x: facts.X, dim: p.dim}
+	b.teach = func(ctx context.Context, people []int) (*Steps, error) { return b.steps(ctx, p.full, people) }
+	taught := Points{Kind: Teacher}
+	for i, m := range facts.Margins {
+		if m <= 0 {
+			taught.Source = append(taught.Source, i)
+		}
+	}
+	actions, err := b.Teach(t.Context(), taught.Source, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, i := range taught.Source {
+		for j := range p.dim {
+			taught.X = append(taught.X, facts.X[i*p.dim+j]+actions[n*p.dim+j])
+		}
+	}
+	return p, b, []Points{facts, taught}
+}
+
+// gradient is that of the cross-entropy with the target class by the inputs.
+func (p *problem) gradient(slots []slot, params, x []float64, target int) []float64 {
+	z, back := p.through(slots, params, x)
+	var sum float64
+	for _, v := range z {
+		sum += math.Exp(v)
+	}
+	for c, v := range z {
+		z[c] = math.Exp(v) / sum
+	}
+	z[target]--
+	return back(z)
+}
+
+// The gradient by the parameters goes through every step of the student: it is that of central differences of the
+// whole loss, in which each step is followed by the same projection, as the paper says to differentiate it.
+func TestMatch(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ logits, k int }{{1, 1}, {2, 1}, {2, 3}, {3, 2}} {
+		p, recourse, points := matched(t, c.logits, 12, c.k, 0.15)
+		m := p.written(t, p.plans())
+		o, err := (Options{
+			Objective: Match, Batch: 10, Eta: 0.7, Alpha1: 1.7, Alpha2: 2.3, K: c.k, Recourse: recourse, Seed: 5,
+		}).resolve(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := compile(m, p.layers, &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.close()
+		tr := newTrainer(s, &o)
+		tr.replace(points)
+		if err := tr.draw(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		start := make([]float64, len(s.Params))
+		for i, v := range s.Params {
+			start[i] = float64(v)
+		}
+		clipped, free := 0, 0
+		loss := func(params []float64) (sum float64) {
+			for k, person := range tr.people {
+				z := p.forward(s.slots, params, wide64(points[0].X[person*p.dim:(person+1)*p.dim]))
+				sum += rowLoss(Match, &points[0], person, z, m.Target(), &o)
+				at := tr.taught[k]
+				if at < 0 {
+					continue
+				}
+				x, to := wide64(points[0].X[person*p.dim:(person+1)*p.dim]), wide64(points[1].X[at*p.dim:(at+1)*p.dim])
+				sum += rowLoss(Match, &points[1], at, p.forward(s.slots, params, to), m.Target(), &o)
+				// The student's action at these parameters, and where training stands: the projection moves the step
+				// here as it does there.
+				own, there := make([]float64, p.dim), make([]float64, p.dim)
+				for n := range c.k {
+					size := float64(tr.next.columns[fmt.Sprint(sizeName, n)][k])
+					here, then := p.gradient(s.slots, params, plus(x, own), m.Target()),
+						p.gradient(s.slots, start, plus(x, there), m.Target())
+					for j := 1; j < p.dim; j++ {
+						step := there[j] - size*then[j]
+						projected := min(max(step, -float64(recourse.reach)), float64(recourse.reach))
+						if projected != step {
+							clipped++
+						} else {
+							free++
+						}
+						own[j], there[j] = own[j]-size*here[j]+projected-step, projected
+					}
+				}
+				var away, cost, theirs float64
+				for j, want := range wide64(tr.next.columns[wantedName][k*p.dim : (k+1)*p.dim]) {
+					if math.Abs(want-(to[j]-x[j])) > 1e-6 {
+						t.Fatalf("the teacher's action is %v, not %v", want, to[j]-x[j])
+					}
+					away, cost, theirs = away+math.Abs(own[j]-want), cost+own[j]*own[j], theirs+want*want
+				}
+				sum += o.Alpha1*away + o.Alpha2*math.Abs(math.Sqrt(cost)-math.Sqrt(theirs))
+			}
+			return sum
+		}
+		checkGradient(t, fmt.Sprintf("%d logits, %d steps", c.logits, c.k), s, &tr.next, loss)
+		if clipped == 0 || free == 0 {
+			t.Errorf("the projection changes %d coordinates and leaves %d", clipped, free)
+		}
+	}
+}
+
+func wide64(x []float32) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(v)
+	}
+	return out
+}
+
+func plus(x, d []float64) []float64 {
+	out := make([]float64, len(x))
+	for i := range x {
+		out[i] = x[i] + d[i]
+	}
+	return out
+}
+
+// The matching loss alone brings the student's actions, and what they cost, closer to the teacher's.
+func TestMatchTrains(t *testing.T) {
+	t.Parallel()
+	p, recourse, points := matched(t, 2, 60, 3, 2)
+	p.layers = wide(t, 22, -1, 2, compute{bits: 3}).layers
+	source := func(context.Context, int, [Kinds]int, []Trained) (Draw, error) { return Draw{Points: points}, nil }
+	mismatch := func(m lossGrads) (away float64) {
+		s, err := recourse.steps(t.Context(), m, points[1].Source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, i := range points[1].Source {
+			own, theirs := s.Actions[2][n*p.dim:(n+1)*p.dim], make([]float32, p.dim)
+			for j := range theirs {
+				theirs[j] = points[1].X[n*p.dim+j] - points[0].X[i*p.dim+j]
+				away += math.Abs(float64(own[j] - theirs[j]))
+			}
+			unused := make([]float32, p.dim)
+			away += math.Abs(recourse.Cost(i, own, unused) - recourse.Cost(i, theirs, unused))
+		}
+		return away / float64(len(points[1].Source))
+	}
+	for i := range points[0].Classes {
+		points[0].Classes[i] = -1
+	}
+	o := Options{Objective: Match, Steps: 640, Batch: 32, Rate: 1e-3, Eta: 1e-9, Recourse: recourse}
+	out, err := Train(t.Context(), p.written(t, p.plans()), p.layers, source, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after := mismatch(p.written(t, p.plans())), mismatch(p.written(t, Quantized(out.Layers)))
+	if !(after < 0.7*before) {
+		t.Errorf("mismatch %.4f before, %.4f after", before, after)
+	}
+}
