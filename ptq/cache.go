@@ -18,6 +18,7 @@ import (
 	"cfq/internal/cache"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/ort"
+	"cfq/recourse"
 )
 
 // TeacherCache returns the folder in which the command keeps teacher actions and statistics of layers, for
@@ -77,8 +78,8 @@ func kept[T any](p *prepared, stage, settings string, rows []float32, compute fu
 }
 
 // counterfactual is calib.Counterfactual of a cohort through the cache.
-func (p *prepared) counterfactual(ctx context.Context, c *cohort) (*calib.Set, error) {
-	x, o := c.people.X, p.teacher()
+func (p *prepared) counterfactual(ctx context.Context, c *cohort, o recourse.TeacherOptions) (*calib.Set, error) {
+	x := c.people.X
 	weights := 0
 	for _, l := range p.found {
 		weights += l.Params()

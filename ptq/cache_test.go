@@ -80,7 +80,7 @@ func TestTeacherCache(t *testing.T) {
 			t.Fatal(err)
 		}
 		stages = nil
-		s, err := p.counterfactual(ctx, &c)
+		s, err := p.counterfactual(ctx, &c, p.teacher())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -304,11 +304,11 @@ func BenchmarkTeacherCache(b *testing.B) {
 				if cached {
 					q.o.Cache = b.TempDir()
 				}
-				if _, err := q.counterfactual(context.Background(), &c); err != nil {
+				if _, err := q.counterfactual(context.Background(), &c, q.teacher()); err != nil {
 					b.Fatal(err)
 				}
 				for b.Loop() {
-					if _, err := q.counterfactual(context.Background(), &c); err != nil {
+					if _, err := q.counterfactual(context.Background(), &c, q.teacher()); err != nil {
 						b.Fatal(err)
 					}
 				}

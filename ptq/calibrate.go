@@ -109,12 +109,13 @@ func (p *prepared) calibrationSet(ctx context.Context, c *cohort) (*calib.Set, e
 	case c.promises != nil:
 		return calib.Promised(ctx, p.full, c.people.X, c.promises)
 	}
-	return p.counterfactual(ctx, c)
+	return p.counterfactual(ctx, c, p.teacher())
 }
 
 // teacher returns the settings of the teacher recourse.
 func (p *prepared) teacher() recourse.TeacherOptions {
 	o := p.o.Teacher
+	o.Plain = o.Plain || p.o.TeacherSteps == TeacherPaper
 	o.Progress = func(done, total int) { p.tell("teacher recourse", done, total) }
 	if o.Workers == 0 {
 		o.Workers = p.o.Workers

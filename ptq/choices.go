@@ -83,6 +83,15 @@ const (
 	OnWeighted CalibrateOn = "weighted"
 )
 
+// TeacherSteps says how the teacher recourse moves.
+type TeacherSteps string
+
+// The ways to move.
+const (
+	TeacherReach TeacherSteps = "reach"
+	TeacherPaper TeacherSteps = "paper"
+)
+
 // Objective is what training minimises.
 type Objective = qat.Objective
 
@@ -187,6 +196,14 @@ func Settings() []Setting {
 				{string(RoundAdaRound), "each weight up or down, learned by gradient, the bias for the rest"},
 			},
 			func(o *Options) *string { return (*string)(&o.Rounding) },
+		},
+		{
+			"teacher", "how the teacher recourse moves",
+			[]Choice{
+				{string(TeacherReach), "steps as long as the linearised margin needs"},
+				{string(TeacherPaper), "steps of one length, as the paper writes them"},
+			},
+			func(o *Options) *string { return (*string)(&o.TeacherSteps) },
 		},
 		{
 			"objective", "what training minimises", objectives(),

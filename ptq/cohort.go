@@ -51,7 +51,12 @@ func (p *prepared) choose(ctx context.Context, all *task.People) (c cohort, warn
 			}
 		}
 	}
-	if doc, err := qat.FindObjective(p.o.Objective); err == nil && doc.Labels && (known == 0 || p.full.Classes() > 2) {
+	doc, _ := qat.FindObjective(p.o.Objective) // none needs nothing
+	switch {
+	case doc.Groups && len(all.Subgroups) == 0:
+		return c, nil, fmt.Errorf("objective %s needs subgroups of people: the task has no feature with subgroup: true",
+			p.o.Objective)
+	case doc.Labels && (known == 0 || p.full.Classes() > 2):
 		return c, nil, fmt.Errorf("objective %s needs labels, of two classes, and %d of %d rows have one: objective %s "+
 			"needs none", p.o.Objective, known, all.N, qat.Distil)
 	}

@@ -27,13 +27,13 @@ func Methods() []Method {
 		return Method{Name: name, Doc: doc, Paper: row, Defaults: Options{
 			Allocator: allocator, Cost: CostBits, BitWidths: BitWidthsPerLayer, Scales: ScalesPerTensor, Input: InputAuto,
 			CalibrateOn: on, WeightRange: calib.Output, ActRange: calib.MSE, Rounding: RoundNearest, Refine: -1,
-			Objective: Untrained,
+			TeacherSteps: TeacherReach, Objective: Untrained,
 		}}
 	}
 	cf := Options{
 		Allocator: AllocatorExact, Cost: CostBits, BitWidths: BitWidthsPerRow, Scales: ScalesPerChannel, Input: InputAuto,
 		CalibrateOn: OnRecourse, WeightRange: calib.Output, ActRange: calib.MSE, Rounding: RoundGPTQ, Refine: 8,
-		Objective: Untrained,
+		TeacherSteps: TeacherReach, Objective: Untrained,
 	}
 	// trained is a method that trains on labels from a factual calibration on.
 	trained := func(name MethodName, allocator Allocator, row, doc string) Method {

@@ -58,6 +58,13 @@ type Options struct {
 	// Teacher are the settings of the teacher recourse (K = 3). Its Margin defaults to the
 	// task's and its Workers to those below; its Progress is this one's.
 	Teacher recourse.TeacherOptions
+	// TeacherSteps says how the teacher moves (TeacherReach).
+	TeacherSteps TeacherSteps
+	// TeacherActions is how many teacher actions of each refused person are trained on, from different starts; of those
+	// behind the first one, the valid ones count (1). TeacherOnline computes them for every batch anew. With noise, the
+	// actions of each round, or of each batch, have noise of their own.
+	TeacherActions int
+	TeacherOnline  bool
 	// Promises is recourse that people have been given already, one action for each
 	// person; those that are Found replace the teacher's. nil computes the teacher's.
 	Promises []recourse.Action
@@ -100,11 +107,11 @@ func (o Options) resolve() (Options, Method, error) {
 	}
 	o.Budget, o.ActBits, o.Rows = cmp.Or(o.Budget, 4), cmp.Or(o.ActBits, 8), cmp.Or(o.Rows, 4096)
 	o.Refine = max(cmp.Or(o.Refine, method.Defaults.Refine), 0)
-	o.Train.Seed = cmp.Or(o.Train.Seed, 1)
+	o.Train.Seed, o.TeacherActions = cmp.Or(o.Train.Seed, 1), cmp.Or(o.TeacherActions, 1)
 	o.Train.LSQ = o.Train.LSQ || method.Defaults.Train.LSQ
 	o.Train.PACT = o.Train.PACT || method.Defaults.Train.PACT
 	_, err = qdq.RuntimeOf(o.Runtime)
-	errs := []error{checkBudget(o.Budget), err, o.Train.Check()}
+	errs := []error{checkBudget(o.Budget), err, o.Train.Check(), o.checkTeacher()}
 	if o.ActBits < 2 || o.ActBits > 8 {
 		errs = append(errs, fmt.Errorf("invalid bit width %d of activations: want 2 to 8", o.ActBits))
 	}
@@ -131,6 +138,19 @@ func (o Options) resolve() (Options, Method, error) {
 			BitWidthsPerRow, AllocatorExact, BitWidthsPerLayer))
 	}
 	return o, method, errors.Join(errs...)
+}
+
+// checkTeacher reports what is wrong with the teacher actions to train on.
+func (o *Options) checkTeacher() error {
+	switch {
+	case o.TeacherActions < 1:
+		return fmt.Errorf("invalid teacher-actions %d: want 1 or more", o.TeacherActions)
+	case o.TeacherActions > 1 && o.Objective == qat.Match:
+		return fmt.Errorf("objective %s compares one action of each person: want teacher-actions 1", o.Objective)
+	case o.Promises != nil && (o.TeacherActions > 1 || o.TeacherOnline):
+		return errors.New("promises take the place of teacher actions: teacher-actions and teacher-online have no use")
+	}
+	return nil
 }
 
 func checkBudget(bits float64) error {

@@ -167,7 +167,7 @@ func (a *allocated) recipe(more map[string]string) map[string]string {
 		recipe["teacher"] = fmt.Sprintf("noise %v, sample %d, seed %d", t.Noise, t.Sample, t.Seed)
 	}
 	if o.Objective != Untrained {
-		maps.Copy(recipe, trainingRecipe(o.Objective, &o.Train))
+		maps.Copy(recipe, trainingRecipe(&o))
 	}
 	for k, v := range o.Recipe {
 		if v != "" {

@@ -99,7 +99,7 @@ func Sensitivity(ctx context.Context, m *onnxio.Model, t *task.Task, people *tas
 func (c *calibrated) profile(ctx context.Context, o ProfileOptions) (_ *Profile, err error) {
 	points := c.union // with recourse points, also where the method does not look at them
 	if c.o.CalibrateOn == OnFactual && !c.method.RecourseSensitivity {
-		if points, err = c.counterfactual(ctx, &c.cohort); err != nil {
+		if points, err = c.counterfactual(ctx, &c.cohort, c.teacher()); err != nil {
 			return nil, err
 		}
 	}

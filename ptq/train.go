@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"cfq/calib"
 	"cfq/eval"
 	"cfq/internal/cache"
 	"cfq/internal/message"
@@ -43,8 +42,9 @@ type trainer struct {
 	from      qat.Population
 	refused   []int             // positions among the people
 	promised  []recourse.Action // to those refused
-	teacher   []float32         // recourse points of objectives that do not vary them
-	fixed     []qat.Points      // of these objectives, the same in each round
+	teacher   qat.Points        // recourse points of objectives that do not vary them
+	facts     qat.Points        // people, for these objectives
+	during    *actions          // recourse in the course of training, for these objectives
 }
 
 // Training is what came of a training.
@@ -67,8 +67,8 @@ type Round struct {
 }
 
 // trainingRecipe are the settings of training in a recipe: those that are given and make a difference.
-func trainingRecipe(objective Objective, o *qat.Options) map[string]string {
-	recipe := map[string]string{}
+func trainingRecipe(options *Options) map[string]string {
+	recipe, o := map[string]string{}, options.Train
 	add := func(key string, v float64) {
 		if v != 0 {
 			recipe[key] = fmt.Sprint(v)
@@ -77,11 +77,19 @@ func trainingRecipe(objective Objective, o *qat.Options) map[string]string {
 	add("train_steps", float64(o.Steps))
 	add("learning_rate", o.Rate)
 	add("train_seed", float64(o.Seed))
-	doc, _ := qat.FindObjective(objective) // it was trained for
-	for key, v := range map[string]float64{"eta": o.Eta, "beta": o.Beta, "gamma": o.Gamma} {
+	doc, _ := qat.FindObjective(options.Objective) // it was trained for
+	for key, v := range map[string]float64{
+		"eta": o.Eta, "beta": o.Beta, "gamma": o.Gamma, "alpha1": o.Alpha1, "alpha2": o.Alpha2,
+	} {
 		if slices.Contains(doc.Weights, key) {
 			add(key, v)
 		}
+	}
+	if doc.Recourse && !doc.Varied && options.TeacherActions > 1 {
+		add("teacher_actions", float64(options.TeacherActions))
+	}
+	if doc.Recourse && !doc.Varied && options.TeacherOnline {
+		recipe["teacher_online"] = "yes"
 	}
 	return recipe
 }
@@ -90,6 +98,10 @@ func trainingRecipe(objective Objective, o *qat.Options) map[string]string {
 func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.Layer, _ *Training, err error) {
 	o, t := a.o.Train, a.trainer
 	o.Objective = a.o.Objective
+	if t.during != nil {
+		o.Recourse, o.Online, o.K = t.during, a.o.TeacherOnline, t.during.o.Steps
+		_, o.Groups = groups(t.all)
+	}
 	var layers []qat.Layer
 	for _, p := range plans {
 		for i := range a.layers {
@@ -186,26 +198,13 @@ func (t *trainer) look(ctx context.Context) error {
 	case t.objective.Varied:
 		return nil
 	case t.objective.Recourse:
-		if err := t.teach(ctx); err != nil {
-			return err
+		if t.during = t.actions(margins); !t.o.TeacherOnline {
+			if err := t.teach(ctx); err != nil {
+				return err
+			}
 		}
 	}
-	t.fixed, err = t.fixedPoints(ctx)
-	return err
-}
-
-// teach finds the teacher's recourse points, or takes those that were issued.
-func (t *trainer) teach(ctx context.Context) (err error) {
-	var points *calib.Set
-	if t.o.Promises != nil {
-		points, err = calib.Promised(ctx, t.full, t.all.X, t.o.Promises)
-	} else {
-		points, err = t.counterfactual(ctx, &t.group)
-	}
-	if err == nil {
-		t.teacher = points.Points()
-	}
-	return err
+	return t.factual(ctx, margins)
 }
 
 // solve finds the cheapest recourse of people under a model.
@@ -233,7 +232,7 @@ func (t *trainer) draw(ctx context.Context, round int, use [qat.Kinds]int, now [
 		return d, err
 	}
 	if !t.objective.Varied {
-		d.Points = t.fixed
+		d.Points = []qat.Points{t.facts, t.noisy(round)}
 		return d, nil
 	}
 	add := func(kind qat.Kind, x []float32) (err error) {
@@ -270,14 +269,15 @@ func (t *trainer) final(ctx context.Context, plans []quant.Layer, r *Training) (
 	return err
 }
 
-// fixedPoints returns the rows with their labels and the teacher's recourse points.
-func (t *trainer) fixedPoints(ctx context.Context) ([]qat.Points, error) {
-	facts := qat.Points{Kind: qat.Factual, X: t.all.X}
+// factual makes points of the rows, with their labels.
+func (t *trainer) factual(ctx context.Context, margins []float32) error {
+	t.facts = qat.Points{Kind: qat.Factual, X: t.all.X, Margins: margins}
+	t.facts.Groups, _ = groups(t.all)
 	z, k, err := t.full.Logits(ctx, t.all.X)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	facts.Probabilities = probabilities(z, k)
+	t.facts.Probabilities = probabilities(z, k)
 	for _, l := range t.all.Labels {
 		class := -1
 		switch l {
@@ -286,9 +286,9 @@ func (t *trainer) fixedPoints(ctx context.Context) ([]qat.Points, error) {
 		case 0:
 			class = 1 - t.full.Target()
 		}
-		facts.Classes = append(facts.Classes, class)
+		t.facts.Classes = append(t.facts.Classes, class)
 	}
-	return []qat.Points{facts, {Kind: qat.Teacher, X: t.teacher}}, nil
+	return nil
 }
 
 // probabilities are the softmax of logits, rows x classes; a single logit z is [0, z].
@@ -370,14 +370,16 @@ func (t *trainer) checkpoint(plans []quant.Layer, o *qat.Options) (qat.Checkpoin
 	}
 	h := sha256.New()
 	settings := *o
-	settings.Progress, settings.Checkpoint = nil, nil
+	settings.Progress, settings.Checkpoint, settings.Recourse = nil, nil, nil
+	teacher := t.prepared.teacher()
+	teacher.Progress, teacher.Workers = nil, 0
 	text, err := json.Marshal([]any{plans, t.grid.input})
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(h, "training %s %s %+v\n%+v\n%+v\n%s\n%d %d\n%v\n", by, sum, settings, *t.task, t.group.own, text,
-		len(t.all.X), len(t.teacher), t.from.Rays)
-	for _, v := range []any{t.all.X, t.all.Labels, t.teacher} {
+	fmt.Fprintf(h, "training %s %s %+v\n%+v\n%+v\n%s\n%d %d %+v %d\n%v\n%v\n", by, sum, settings, *t.task,
+		t.group.own, text, len(t.all.X), len(t.teacher.X), teacher, t.o.TeacherActions, t.teacher.Source, t.from.Rays)
+	for _, v := range []any{t.all.X, t.all.Labels, t.teacher.X} {
 		if err := binary.Write(h, binary.LittleEndian, v); err != nil {
 			return nil, err
 		}

@@ -175,6 +175,8 @@ func TestTrainedMethods(t *testing.T) {
 		"mixed-qat": {Method: ptq.MixedQAT},
 		"validity":  {Method: ptq.CFQQAT, Objective: qat.Validity},
 		"hinge":     {Method: ptq.CFQQAT, Objective: qat.Hinge},
+		"match":     {Method: ptq.CFQQAT, Objective: qat.Match},
+		"group":     {Method: ptq.CFQQAT, Objective: qat.Group},
 		"kd":        {Method: ptq.CFQQAT, Objective: qat.KD},
 		"task":      {Method: ptq.CFQQAT, Objective: qat.Task},
 		"weights":   {Method: ptq.LSQ, WeightOnly: true},
@@ -199,6 +201,54 @@ func TestTrainedMethods(t *testing.T) {
 				t.Errorf("the input's grid is %v", r.Plan.Input)
 			}
 		})
+	}
+}
+
+// codesOf are what a training changes, as text.
+func codesOf(r *ptq.Result) string {
+	var b strings.Builder
+	for _, l := range r.Plan.Layers {
+		fmt.Fprintln(&b, l.Codes, l.Scales, l.Bias)
+	}
+	return b.String()
+}
+
+// Every setting of the teacher reaches training: what is calibrated is the same, and the trained model another one.
+func TestTeacherOfTraining(t *testing.T) {
+	t.Parallel()
+	m, _, _ := loans(t, "train.csv")
+	tk, people := fortunate(t, 60, 6)
+	files := map[string]string{}
+	for name, change := range map[string]func(o *ptq.Options){
+		"none":    func(*ptq.Options) {},
+		"steps":   func(o *ptq.Options) { o.TeacherSteps, o.Teacher.Steps = ptq.TeacherPaper, 1 },
+		"noise":   func(o *ptq.Options) { o.Teacher.Noise = 0.3 },
+		"seed":    func(o *ptq.Options) { o.Teacher.Noise, o.Teacher.Seed = 0.3, 2 },
+		"sample":  func(o *ptq.Options) { o.Teacher.Sample = 3 },
+		"paper":   func(o *ptq.Options) { o.TeacherSteps = ptq.TeacherPaper },
+		"actions": func(o *ptq.Options) { o.TeacherActions = 4 },
+		"online, sample": func(o *ptq.Options) {
+			o.TeacherOnline, o.Teacher.Sample = true, 2
+		},
+		"online, noise":   func(o *ptq.Options) { o.TeacherOnline, o.Teacher.Noise = true, 0.3 },
+		"online, actions": func(o *ptq.Options) { o.TeacherOnline, o.TeacherActions = true, 4 },
+	} {
+		o := short(ptq.Options{Method: ptq.PTQ, Budget: 3, Objective: qat.Validity, WeightOnly: true})
+		change(&o)
+		r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if other, ok := files[codesOf(r)]; ok {
+			t.Errorf("%s: the model is that of %s", name, other)
+		}
+		files[codesOf(r)] = name
+	}
+	// The teacher's actions, computed for each batch, are those that are kept from one batch to the next.
+	o := short(ptq.Options{Method: ptq.PTQ, Budget: 3, Objective: qat.Validity, WeightOnly: true, TeacherOnline: true})
+	r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
+	if err != nil || files[codesOf(r)] != "none" {
+		t.Errorf("online: the model is that of %q, %v", files[codesOf(r)], err)
 	}
 }
 
@@ -282,14 +332,25 @@ func TestTrainingErrors(t *testing.T) {
 		}
 	}
 	for want, o := range map[string]ptq.Options{
-		"steps 3":           {Train: qat.Options{Steps: 3}},
-		"eta -1":            {Train: qat.Options{Eta: -1}},
-		"want none, distil": {Objective: "destil"},
+		"steps 3":            {Train: qat.Options{Steps: 3}},
+		"eta -1":             {Train: qat.Options{Eta: -1}},
+		"alpha1 -1":          {Train: qat.Options{Alpha1: -1}},
+		"teacher-actions -1": {TeacherActions: -1},
+		"match compares one": {TeacherActions: 2, Objective: qat.Match},
+		"promises take the":  {TeacherOnline: true, Promises: []recourse.Action{{}}},
+		"want none, distil":  {Objective: "destil"},
 	} {
 		o.Method = ptq.CFQQAT
 		if err := o.Check(); !errors.As(err, &input) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
+	}
+	alike := few(people, 40)
+	alike.Subgroups = nil
+	by := short(ptq.Options{Method: ptq.CFQQAT, Objective: qat.Group})
+	_, err := ptq.Quantize(t.Context(), loaded(t, m), tk, alike, by)
+	if !errors.As(err, &input) || !strings.Contains(err.Error(), "subgroup: true") {
+		t.Errorf("groups of people who have none: %v", err)
 	}
 	o := short(ptq.Options{Method: ptq.LSQ})
 	o.Train.Rate = 1e9

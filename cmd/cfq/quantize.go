@@ -221,7 +221,9 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	choice := func(fs *pflag.FlagSet, names ...string) {
 		for _, name := range names {
 			c := ptq.FindSetting(name)
-			otherwise := map[string]string{"cost": string(ptq.CostBits), "input": string(ptq.InputAuto)}
+			otherwise := map[string]string{
+				"cost": string(ptq.CostBits), "input": string(ptq.InputAuto), "teacher": string(ptq.TeacherReach),
+			}
 			choices := ptq.Names(c.Choices)
 			cli.Choice(fs, c.Of(&f.o), name, "", choices, fmt.Sprintf("%s: %s; else %s", c.Doc,
 				strings.Join(choices, ", "), cmp.Or(otherwise[name], "as the method says")))
@@ -236,7 +238,7 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 		choice(fs, "input")
 	})
 	group(fs, "Calibration", func(fs *pflag.FlagSet) {
-		choice(fs, "calibrate-on", "weight-range", "act-range")
+		choice(fs, "calibrate-on", "weight-range", "act-range", "teacher")
 		f.addTeacher(fs)
 	})
 	group(fs, "Rounding", func(fs *pflag.FlagSet) {
@@ -287,6 +289,14 @@ func (f *quantizeFlags) addTraining(fs *pflag.FlagSet) {
 	fs.Float64Var(&f.o.Train.Beta, "beta", 0, "the paper's beta, `weight` of the hinge; 0 is the default, 1")
 	fs.Float64Var(&f.o.Train.Gamma, "gamma", 0,
 		"the paper's gamma, `margin` of the hinge in logits; 0 is the default, 0.1")
+	fs.Float64Var(&f.o.Train.Alpha1, "alpha1", 0,
+		"the paper's alpha1, a `weight` of matching; 0 is the default, 1")
+	fs.Float64Var(&f.o.Train.Alpha2, "alpha2", 0,
+		"the paper's alpha2, a `weight` of matching; 0 is the default, 1")
+	fs.IntVar(&f.o.TeacherActions, "teacher-actions", 1,
+		"teacher actions per refused person: a `number` of starts")
+	cli.Within(fs, "teacher-actions", &f.o.TeacherActions, 1, 64, "1 to 64")
+	fs.BoolVar(&f.o.TeacherOnline, "teacher-online", false, "teacher recourse anew for every batch")
 	fs.Uint64Var(&f.o.Train.Seed, "train-seed", 1, "seed of the points and batches of training")
 	fs.StringVar(&f.log, "log", "",
 		"write loss, VD and RVD of each round to a CSV `file`, and their curves to an SVG beside it")
@@ -306,7 +316,7 @@ func writeMethods(w io.Writer) {
 	g, head := message.NewLines(), []string{"method"}
 	settings := slices.DeleteFunc(
 		ptq.Settings(),
-		func(s ptq.Setting) bool { return s.Name == "cost" || s.Name == "input" },
+		func(s ptq.Setting) bool { return s.Name == "cost" || s.Name == "input" || s.Name == "teacher" },
 	)
 	for _, s := range settings {
 		head = append(head, s.Name)
@@ -406,7 +416,10 @@ func (f *quantizeFlags) checkUse() error {
 // checkTraining reports flags of training that an objective has no use for.
 func (f *quantizeFlags) checkTraining(objective ptq.Objective) error {
 	if objective == ptq.Untrained {
-		for _, name := range []string{"train-steps", "learning-rate", "eta", "beta", "gamma", "train-seed", "log"} {
+		for _, name := range []string{
+			"train-steps", "learning-rate", "eta", "beta", "gamma", "alpha1", "alpha2",
+			"teacher-actions", "teacher-online", "train-seed", "log",
+		} {
 			if f.fs.Changed(name) {
 				return cli.Usagef("--method cfq-qat --objective distil trains",
 					"--%s: without an objective nothing is trained", name)
@@ -418,9 +431,14 @@ func (f *quantizeFlags) checkTraining(objective ptq.Objective) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"eta", "beta", "gamma"} {
+	for _, name := range []string{"eta", "beta", "gamma", "alpha1", "alpha2"} {
 		if f.fs.Changed(name) && !slices.Contains(doc.Weights, name) {
-			return cli.Usagef("--objective hinge has all of eta, beta and gamma", "--%s: the objective %s has none", name,
+			return cli.Usagef("docs/method.md says what objectives have", "--%s: the objective %s has none", name, objective)
+		}
+	}
+	for _, name := range []string{"teacher-actions", "teacher-online"} {
+		if f.fs.Changed(name) && (!doc.Recourse || doc.Varied) {
+			return cli.Usagef("--objective validity does", "--%s: the objective %s does not look at teacher actions", name,
 				objective)
 		}
 	}
