@@ -248,8 +248,8 @@ func (n *Network) Margins(ctx context.Context, x []float32) ([]float32, error) {
 	return m, err
 }
 
-// match fills in the columns of the matching term: people are those of the batch who have a teacher point, slots their places
-// in it.
+// match fills in the columns of the matching term: people are those of the batch who have a teacher point, slots their
+// places in it.
 func (t *trainer) match(ctx context.Context, slots, people []int) error {
 	dim, batch := t.model.Dim(), t.o.Batch
 	x, taught := t.next.x[:batch*dim], t.next.x[batch*dim:]
