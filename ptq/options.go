@@ -39,6 +39,9 @@ type Options struct {
 	// settings of training; its own objective and checkpoint are set by Objective and Cache.
 	Objective Objective
 	Train     qat.Options
+	// EtaSweep chooses Train.Eta by the accuracy of people who are held out from short trainings: the paper's validation
+	// sweep.
+	EtaSweep bool
 	// CrossLayerEqualization balances the channel ranges of neighbouring layers before anything is fitted.
 	CrossLayerEqualization bool
 	// ActBits is the bit width of the activations between layers, 2 to 8 (8).
@@ -111,7 +114,7 @@ func (o Options) resolve() (Options, Method, error) {
 	o.Train.LSQ = o.Train.LSQ || method.Defaults.Train.LSQ
 	o.Train.PACT = o.Train.PACT || method.Defaults.Train.PACT
 	_, err = qdq.RuntimeOf(o.Runtime)
-	errs := []error{checkBudget(o.Budget), err, o.Train.Check(), o.checkTeacher()}
+	errs := []error{checkBudget(o.Budget), err, o.Train.Check()}
 	if o.ActBits < 2 || o.ActBits > 8 {
 		errs = append(errs, fmt.Errorf("invalid bit width %d of activations: want 2 to 8", o.ActBits))
 	}
@@ -126,6 +129,7 @@ func (o Options) resolve() (Options, Method, error) {
 		}
 		errs = append(errs, checkChoice(s.Name, *value, s.Choices))
 	}
+	errs = append(errs, o.checkTeacher())
 	switch {
 	case o.BitWidths != BitWidthsPerRow || o.Scales == ScalesPerChannel && o.Allocator == AllocatorExact:
 	case given == "":
@@ -142,7 +146,12 @@ func (o Options) resolve() (Options, Method, error) {
 
 // checkTeacher reports what is wrong with the teacher actions to train on.
 func (o *Options) checkTeacher() error {
+	doc, _ := qat.FindObjective(o.Objective) // none has no weights
 	switch {
+	case o.EtaSweep && !(doc.Labels && slices.Contains(doc.Weights, "eta")):
+		return fmt.Errorf("eta-sweep: the objective %s has no eta", o.Objective)
+	case o.EtaSweep && o.Train.Eta != 0:
+		return fmt.Errorf("eta is %v: eta-sweep would choose another one", o.Train.Eta)
 	case o.TeacherActions < 1:
 		return fmt.Errorf("invalid teacher-actions %d: want 1 or more", o.TeacherActions)
 	case o.TeacherActions > 1 && o.Objective == qat.Match:

@@ -52,6 +52,8 @@ type Training struct {
 	Objective Objective `json:"objective"`
 	Steps     int       `json:"steps"`
 	People    int       `json:"people,omitempty"` // whose recourse was trained on
+	Trials    []Trial   `json:"trials,omitempty"` // of weights of the objective
+	Eta       float64   `json:"eta,omitempty"`    // the one of the trials that was chosen
 	Rounds    []Round   `json:"rounds"`
 	// Shares of promises at margin 0.1 to some refused people that break in the end.
 	VD  eval.Float `json:"vd"`
@@ -91,6 +93,9 @@ func trainingRecipe(options *Options) map[string]string {
 	if doc.Recourse && !doc.Varied && options.TeacherOnline {
 		recipe["teacher_online"] = "yes"
 	}
+	if options.EtaSweep {
+		recipe["eta"] = "sweep"
+	}
 	return recipe
 }
 
@@ -102,19 +107,7 @@ func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.L
 		o.Recourse, o.Online, o.K = t.during, a.o.TeacherOnline, t.during.o.Steps
 		_, o.Groups = groups(t.all)
 	}
-	var layers []qat.Layer
-	for _, p := range plans {
-		for i := range a.layers {
-			if a.layers[i].Node != p.Node {
-				continue
-			}
-			l := qat.Layer{Info: a.grid.wide[i], Plan: p}
-			if a.onGrid(i) {
-				l.Sources = a.grid.input.Sources()
-			}
-			layers = append(layers, l)
-		}
-	}
+	layers := a.trainable(plans)
 	m, err := t.openLayers(ctx, plans)
 	if err != nil {
 		return nil, nil, err
@@ -128,6 +121,13 @@ func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.L
 			progress(e)
 		}
 	}
+	result := &Training{Objective: o.Objective}
+	if a.o.EtaSweep {
+		if result.Trials, err = t.tune(ctx, m, layers, &o); err != nil {
+			return nil, nil, err
+		}
+		result.Eta = o.Eta
+	}
 	if o.Checkpoint, err = t.checkpoint(plans, &o); err != nil {
 		return nil, nil, err
 	}
@@ -135,7 +135,6 @@ func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.L
 	if err != nil {
 		return nil, nil, err
 	}
-	result := &Training{Objective: o.Objective}
 	if t.objective.Recourse {
 		result.People = len(t.from.Rays)
 	}
@@ -145,6 +144,23 @@ func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.L
 	}
 	trained := qat.Quantized(out.Layers)
 	return trained, result, t.final(ctx, trained, result)
+}
+
+// trainable are the layers of plans.
+func (c *calibrated) trainable(plans []quant.Layer) (layers []qat.Layer) {
+	for _, p := range plans {
+		for i := range c.layers {
+			if c.layers[i].Node != p.Node {
+				continue
+			}
+			l := qat.Layer{Info: c.grid.wide[i], Plan: p}
+			if c.onGrid(i) {
+				l.Sources = c.grid.input.Sources()
+			}
+			layers = append(layers, l)
+		}
+	}
+	return layers
 }
 
 // newTrainer finds the recourse to train on.

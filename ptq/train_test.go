@@ -252,6 +252,39 @@ func TestTeacherOfTraining(t *testing.T) {
 	}
 }
 
+// The sweep tries each eta on fewer people and steps, takes the one that is best for the others, and trains with it as
+// if it had been given.
+func TestEtaSweep(t *testing.T) {
+	t.Parallel()
+	m, _, _ := loans(t, "train.csv")
+	tk, people := fortunate(t, 60, 6)
+	o := short(ptq.Options{Method: ptq.PTQ, Budget: 2, Objective: qat.Validity, WeightOnly: true, EtaSweep: true})
+	o.Train.Rate = 0.01
+	r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tried []float64
+	var best ptq.Trial
+	for i, trial := range r.Training.Trials {
+		tried = append(tried, trial.Eta)
+		if !(trial.Accuracy >= 0 && trial.Accuracy <= 1) || trial.Accuracy == 1 && trial.VD > 1 {
+			t.Errorf("%+v", trial)
+		}
+		if i == 0 || trial.Accuracy > best.Accuracy || trial.Accuracy == best.Accuracy && trial.VD < best.VD {
+			best = trial
+		}
+	}
+	if !slices.Equal(tried, []float64{0.25, 0.5, 1, 2}) || r.Training.Eta != best.Eta {
+		t.Errorf("eta %v of %+v", r.Training.Eta, r.Training.Trials)
+	}
+	o.EtaSweep, o.Train.Eta = false, best.Eta
+	given, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
+	if err != nil || codesOf(given) != codesOf(r) || given.Training.Trials != nil {
+		t.Errorf("with eta given: another model, %v", err)
+	}
+}
+
 // A training that is cancelled goes on from its checkpoint in the cache, and ends with the bytes of one in one piece.
 func TestTrainingGoesOn(t *testing.T) {
 	t.Parallel()
@@ -336,6 +369,9 @@ func TestTrainingErrors(t *testing.T) {
 		"eta -1":             {Train: qat.Options{Eta: -1}},
 		"alpha1 -1":          {Train: qat.Options{Alpha1: -1}},
 		"teacher-actions -1": {TeacherActions: -1},
+		"eta is 2":           {EtaSweep: true, Train: qat.Options{Eta: 2}, Objective: qat.Validity},
+		"distil has no eta":  {EtaSweep: true},
+		"kd has no eta":      {EtaSweep: true, Objective: qat.KD},
 		"match compares one": {TeacherActions: 2, Objective: qat.Match},
 		"promises take the":  {TeacherOnline: true, Promises: []recourse.Action{{}}},
 		"want none, distil":  {Objective: "destil"},

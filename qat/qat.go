@@ -148,6 +148,9 @@ var ErrDiverged = errors.New("training diverged")
 // up for the last changes of codes: a weight between two codes would otherwise move to and fro to the end.
 const rounds, frozenRounds = 16, 2
 
+// DefaultSteps is Options.Steps where it is 0.
+const DefaultSteps = 16000
+
 // Rounds is how many rounds a training has, and so the least number of steps.
 const Rounds = rounds
 
@@ -166,7 +169,7 @@ func (o Options) resolve(m *classifier.Model) (Options, error) {
 	if o.objective, err = FindObjective(o.Objective); err != nil {
 		return o, err
 	}
-	o.Steps, o.Batch = cmp.Or(o.Steps, 16000), cmp.Or(o.Batch, 256)
+	o.Steps, o.Batch = cmp.Or(o.Steps, DefaultSteps), cmp.Or(o.Batch, 256)
 	if o.rows = o.Batch; o.objective.paired() {
 		o.rows = 2 * o.Batch
 	}

@@ -286,6 +286,7 @@ func (f *quantizeFlags) addTraining(fs *pflag.FlagSet) {
 	fs.Float64Var(&f.o.Train.Rate, "learning-rate", 0, "learning `rate`; 0 is the default, 0.001")
 	fs.Float64Var(&f.o.Train.Eta, "eta", 0,
 		"the paper's eta, `weight` of validity at teacher points; 0 is the default, 1")
+	fs.BoolVar(&f.o.EtaSweep, "eta-sweep", false, "choose eta by people held out of short trainings")
 	fs.Float64Var(&f.o.Train.Beta, "beta", 0, "the paper's beta, `weight` of the hinge; 0 is the default, 1")
 	fs.Float64Var(&f.o.Train.Gamma, "gamma", 0,
 		"the paper's gamma, `margin` of the hinge in logits; 0 is the default, 0.1")
@@ -418,7 +419,7 @@ func (f *quantizeFlags) checkTraining(objective ptq.Objective) error {
 	if objective == ptq.Untrained {
 		for _, name := range []string{
 			"train-steps", "learning-rate", "eta", "beta", "gamma", "alpha1", "alpha2",
-			"teacher-actions", "teacher-online", "train-seed", "log",
+			"teacher-actions", "teacher-online", "eta-sweep", "train-seed", "log",
 		} {
 			if f.fs.Changed(name) {
 				return cli.Usagef("--method cfq-qat --objective distil trains",
@@ -436,10 +437,9 @@ func (f *quantizeFlags) checkTraining(objective ptq.Objective) error {
 			return cli.Usagef("docs/method.md says what objectives have", "--%s: the objective %s has none", name, objective)
 		}
 	}
-	for _, name := range []string{"teacher-actions", "teacher-online"} {
+	for _, name := range []string{"teacher-actions", "teacher-online", "eta-sweep"} {
 		if f.fs.Changed(name) && (!doc.Recourse || doc.Varied) {
-			return cli.Usagef("--objective validity does", "--%s: the objective %s does not look at teacher actions", name,
-				objective)
+			return cli.Usagef("--objective validity has", "--%s: the objective %s has no teacher actions", name, objective)
 		}
 	}
 	if f.log != "" && trainingPlot(f.log) == f.log {
