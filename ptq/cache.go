@@ -18,6 +18,7 @@ import (
 	"cfq/internal/cache"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/ort"
+	"cfq/qat"
 	"cfq/recourse"
 )
 
@@ -159,4 +160,15 @@ func computedBy(e ort.Options) (string, error) {
 	}
 	return fmt.Sprintf("%d %d %q %q %v %d", program.Size(), program.ModTime().UnixNano(), runtime.GOARCH, lib.Version,
 		e.Level, e.Threads), nil
+}
+
+// KeptTraining returns where the state of a training is kept in a folder, by the hash of what it depends on besides the
+// program and the library.
+func KeptTraining(dir string, e ort.Options, sum [sha256.Size]byte) (qat.Checkpoint, error) {
+	by, err := computedBy(e)
+	if err != nil {
+		return nil, err
+	}
+	h := sha256.Sum256(append([]byte("training "+by), sum[:]...))
+	return checkpoint{cache.Dir{Path: dir, Limit: cacheBytes}, cache.Key(h)}, nil
 }

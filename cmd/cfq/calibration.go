@@ -25,8 +25,7 @@ func (f *calibrationFlags) addTeacher(fs *pflag.FlagSet) {
 	fs.IntVar(&f.limit, "calibration-rows", 4096,
 		"largest number of `rows` to calibrate on, plus refused people where they are few; 0 takes all")
 	cli.Within(fs, "calibration-rows", &f.limit, 0, math.MaxInt, "0, for all, or more")
-	fs.IntVarP(&f.teacher.Steps, "teacher-steps", "K", 3, "gradient `steps` of the teacher recourse")
-	cli.Within(fs, "teacher-steps", &f.teacher.Steps, 1, math.MaxInt, "1 or more")
+	addTeacherSteps(fs, &f.teacher)
 	fs.Float64Var(&f.teacher.Noise, "teacher-noise", 0,
 		"Gaussian noise of this `sigma`, in model inputs, on every teacher action, which stays feasible")
 	cli.Within(fs, "teacher-noise", &f.teacher.Noise, 0, cli.Finite, "0, for none, or more")
@@ -36,6 +35,11 @@ func (f *calibrationFlags) addTeacher(fs *pflag.FlagSet) {
 	fs.Uint64Var(&f.teacher.Seed, "teacher-seed", 1, "seed of noise and sample")
 	fs.BoolVar(&f.noCache, "no-cache", false,
 		"compute teacher recourse anew, and train from the start, instead of going on from an earlier run")
+}
+
+func addTeacherSteps(fs *pflag.FlagSet, o *recourse.TeacherOptions) {
+	fs.IntVarP(&o.Steps, "teacher-steps", "K", 3, "gradient `steps` of the teacher recourse")
+	cli.Within(fs, "teacher-steps", &o.Steps, 1, math.MaxInt, "1 or more")
 }
 
 // fill sets the options that the flags are about. The teacher's seed counts only where something is drawn,

@@ -34,6 +34,7 @@ type runFunc func(ctx context.Context, e *env, args []string) error
 func commands() []command {
 	return []command{
 		quantizeCommand(),
+		trainCommand(),
 		evalCommand(),
 		gateCommand(),
 		compareCommand(),

@@ -21,6 +21,7 @@ import (
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
+	"cfq/qat/fit"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -28,11 +29,12 @@ import (
 // runError gives errors of the library and of what was given their exit codes.
 func runError(err error) error {
 	var input *ptq.InputError
+	var people *fit.InputError
 	switch {
 	case errors.Is(err, ort.ErrNotFound):
 		return cli.Wrap(err, cli.RunFailed, "`make ort` in the project fetches the library; --ort-lib and CFQ_ORT_LIB name "+
 			"one of your own")
-	case errors.As(err, &input):
+	case errors.As(err, &input), errors.As(err, &people):
 		return cli.Wrap(err, cli.Unusable, "")
 	}
 	return err

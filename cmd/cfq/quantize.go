@@ -283,13 +283,10 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 // addTraining adds the flags of training besides the objective.
 func (f *quantizeFlags) addTraining(fs *pflag.FlagSet) {
 	fs.IntVar(&f.o.Train.Steps, "train-steps", 0, "`steps` of the optimizer; 0 is the default, 16000")
-	fs.Float64Var(&f.o.Train.Rate, "learning-rate", 0, "learning `rate`; 0 is the default, 0.001")
 	fs.Float64Var(&f.o.Train.Eta, "eta", 0,
 		"the paper's eta, `weight` of validity at teacher points; 0 is the default, 1")
 	fs.BoolVar(&f.o.EtaSweep, "eta-sweep", false, "choose eta by people held out of short trainings")
-	fs.Float64Var(&f.o.Train.Beta, "beta", 0, "the paper's beta, `weight` of the hinge; 0 is the default, 1")
-	fs.Float64Var(&f.o.Train.Gamma, "gamma", 0,
-		"the paper's gamma, `margin` of the hinge in logits; 0 is the default, 0.1")
+	addHinge(fs, &f.o.Train)
 	fs.Float64Var(&f.o.Train.Alpha1, "alpha1", 0,
 		"the paper's alpha1, a `weight` of matching; 0 is the default, 1")
 	fs.Float64Var(&f.o.Train.Alpha2, "alpha2", 0,
@@ -298,9 +295,31 @@ func (f *quantizeFlags) addTraining(fs *pflag.FlagSet) {
 		"teacher actions per refused person: a `number` of starts")
 	cli.Within(fs, "teacher-actions", &f.o.TeacherActions, 1, 64, "1 to 64")
 	fs.BoolVar(&f.o.TeacherOnline, "teacher-online", false, "teacher recourse anew for every batch")
-	fs.Uint64Var(&f.o.Train.Seed, "train-seed", 1, "seed of the points and batches of training")
+	addOptimizer(fs, &f.o.Train)
 	fs.StringVar(&f.log, "log", "",
 		"write loss, VD and RVD of each round to a CSV `file`, and their curves to an SVG beside it")
+}
+
+// addOptimizer adds the flags of any training.
+func addOptimizer(fs *pflag.FlagSet, o *qat.Options) {
+	fs.Float64Var(&o.Rate, "learning-rate", 0, "learning `rate`; 0 is the default, 0.001")
+	fs.Uint64Var(&o.Seed, "train-seed", 1, "seed of all that is random in training")
+}
+
+// addHinge adds the flags of the hinge.
+func addHinge(fs *pflag.FlagSet, o *qat.Options) {
+	fs.Float64Var(&o.Beta, "beta", 0, "the paper's beta, `weight` of the hinge; 0 is the default, 1")
+	fs.Float64Var(&o.Gamma, "gamma", 0, "the paper's gamma, `margin` of the hinge in logits; 0 is the default, 0.1")
+}
+
+// checkWeights reports weights that an objective has no use for.
+func checkWeights(fs *pflag.FlagSet, doc qat.ObjectiveDoc, hint string) error {
+	for _, name := range []string{"eta", "beta", "gamma", "alpha1", "alpha2"} {
+		if fs.Changed(name) && !slices.Contains(doc.Weights, name) {
+			return cli.Usagef(hint, "--%s: the objective %s has none", name, doc.Name)
+		}
+	}
+	return nil
 }
 
 // quantization returns the options that flags alone say.
@@ -432,10 +451,8 @@ func (f *quantizeFlags) checkTraining(objective ptq.Objective) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"eta", "beta", "gamma", "alpha1", "alpha2"} {
-		if f.fs.Changed(name) && !slices.Contains(doc.Weights, name) {
-			return cli.Usagef("docs/method.md says what objectives have", "--%s: the objective %s has none", name, objective)
-		}
+	if err := checkWeights(f.fs, doc, "docs/method.md says what objectives have"); err != nil {
+		return err
 	}
 	for _, name := range []string{"teacher-actions", "teacher-online", "eta-sweep"} {
 		if f.fs.Changed(name) && (!doc.Recourse || doc.Varied) {
@@ -443,7 +460,7 @@ func (f *quantizeFlags) checkTraining(objective ptq.Objective) error {
 		}
 	}
 	if f.log != "" && trainingPlot(f.log) == f.log {
-		return cli.Usagef("--log train.csv draws train.svg, too", "--log %s: the log is a CSV file", f.log)
+		return errLogIsPlot(f.log)
 	}
 	return nil
 }
@@ -596,7 +613,7 @@ func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) e
 		}
 	}
 	if f.log != "" {
-		if err := writeTraining(f.log, r.Training); err != nil {
+		if err := writeLog(f.log, trainingTable(r.Training), trainingCharts(r.Training)); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"cfq/eval"
 	"cfq/internal/chart"
 	"cfq/internal/cli"
 	"cfq/ptq"
@@ -18,34 +17,41 @@ import (
 // trainingPlot is the file of the curves beside a log.
 func trainingPlot(log string) string { return strings.TrimSuffix(log, filepath.Ext(log)) + ".svg" }
 
-// writeTraining writes the rounds of a training as a CSV file, and their curves beside it.
-func writeTraining(log string, t *ptq.Training) error {
-	if err := cli.Write(log, func(w io.Writer) error { return trainingTable(w, t) }); err != nil {
+// writeLog writes a table of rounds as a CSV file, and their curves beside it.
+func writeLog(log string, table [][]string, curves []chart.Chart) error {
+	err := cli.Write(log, func(w io.Writer) error { return csv.NewWriter(w).WriteAll(table) })
+	if err != nil {
 		return err
 	}
-	return cli.Write(trainingPlot(log), func(w io.Writer) error { return drawTraining(w, t) })
+	return cli.Write(trainingPlot(log), func(w io.Writer) error { return chart.Draw(w, curves...) })
 }
 
-// trainingTable writes one line for each round; what is undefined is empty.
-func trainingTable(w io.Writer, t *ptq.Training) error {
-	number := func(v eval.Float) string {
-		if math.IsNaN(float64(v)) {
-			return ""
-		}
-		return strconv.FormatFloat(float64(v), 'g', 6, 64)
+// errLogIsPlot is the error of a log that is named as its plot would be.
+func errLogIsPlot(log string) error {
+	return cli.Usagef("--log train.csv draws train.svg, too", "--log %s: the log is a CSV file", log)
+}
+
+// number writes a number; what is undefined is empty.
+func number(v float64) string {
+	if math.IsNaN(v) {
+		return ""
 	}
-	out := csv.NewWriter(w)
+	return strconv.FormatFloat(v, 'g', 6, 64)
+}
+
+// trainingTable has one line for each round.
+func trainingTable(t *ptq.Training) [][]string {
 	rows := [][]string{{"round", "steps", "loss", "vd", "rvd"}}
 	for i, r := range t.Rounds {
 		rows = append(rows, []string{
-			strconv.Itoa(i + 1), strconv.Itoa(r.Steps), number(r.Loss), number(r.VD), number(r.RVD),
+			strconv.Itoa(i + 1), strconv.Itoa(r.Steps), number(float64(r.Loss)), number(float64(r.VD)), number(float64(r.RVD)),
 		})
 	}
-	return out.WriteAll(rows)
+	return rows
 }
 
-// drawTraining draws loss, VD and RVD over the steps.
-func drawTraining(w io.Writer, t *ptq.Training) error {
+// trainingCharts are loss, VD and RVD over the steps.
+func trainingCharts(t *ptq.Training) []chart.Chart {
 	loss, vd, rvd := chart.Series{Name: "loss"}, chart.Series{Name: "VD(0.1)"}, chart.Series{Name: "RVD(0.1)"}
 	for _, r := range t.Rounds {
 		x := float64(r.Steps)
@@ -53,11 +59,8 @@ func drawTraining(w io.Writer, t *ptq.Training) error {
 		vd.X, vd.Y = append(vd.X, x), append(vd.Y, float64(r.VD))
 		rvd.X, rvd.Y = append(rvd.X, x), append(rvd.Y, float64(r.RVD))
 	}
-	return chart.Draw(w,
-		chart.Chart{
-			Title: fmt.Sprintf("Loss (%s)", t.Objective), X: "steps", Y: "mean of the round", Series: []chart.Series{loss},
-		},
-		chart.Chart{
-			Title: "Broken promises to some refused people", X: "steps", Y: "share", Series: []chart.Series{vd, rvd},
-		})
+	return []chart.Chart{
+		{Title: fmt.Sprintf("Loss (%s)", t.Objective), X: "steps", Y: "mean of the round", Series: []chart.Series{loss}},
+		{Title: "Broken promises to some refused people", X: "steps", Y: "share", Series: []chart.Series{vd, rvd}},
+	}
 }

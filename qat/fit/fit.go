@@ -31,9 +31,9 @@ import (
 // Options of Train; but for Arch, the zero value is the default.
 type Options struct {
 	Arch Arch
-	// Train has the settings of the optimizer; its Steps (4000) give way to Epochs. Its checkpoint is set by Checkpoint.
+	// Train has the settings of the optimizer. Its checkpoint is set by Checkpoint.
 	Train      qat.Options
-	Epochs     float64 // passes over the people trained on; 0 leaves it to Train.Steps
+	Epochs     float64 // passes over the people trained on, in place of Train.Steps (40, and at least 640 steps)
 	Validation float64 // share of the people who are not trained on and choose the best round (0.2); negative = none
 	Members    int     // of the ensemble of RConsistency (3)
 	// Recourse returns recourse points of people whom a model refuses, in their order: those of RMargin and RConsistency.
@@ -51,6 +51,7 @@ type Options struct {
 
 // Round is the state after a round of training.
 type Round struct {
+	Number     int      `json:"round"` // from 1
 	Steps      int      `json:"steps"`
 	Loss       float64  `json:"loss"` // of the objective, mean over the round
 	Train      Metrics  `json:"train"`
@@ -78,8 +79,19 @@ type Result struct {
 	Model      []byte            `json:"-"` // the ONNX file
 }
 
+// InputError is an error in what was given: people, task or architecture.
+type InputError struct{ Err error }
+
+func (e *InputError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error behind.
+func (e *InputError) Unwrap() error { return e.Err }
+
 // RecipeKey is the metadata entry that says how a model was trained.
 const RecipeKey = "cfq.training"
+
+// How long a training is by default.
+const defaultEpochs, minSteps = 40, 640
 
 // mostRecourse is how many people are asked for recourse in a round.
 const mostRecourse = 4096
@@ -155,7 +167,10 @@ func train(ctx context.Context, t *task.Task, people *task.People, o Options) (_
 		return nil, err
 	}
 	if err := f.divide(people); err != nil {
-		return nil, err
+		return nil, &InputError{err}
+	}
+	if _, err := o.Arch.layers(people.Dim); err != nil {
+		return nil, &InputError{err}
 	}
 	if err := f.open(ctx); err != nil {
 		return nil, err
@@ -265,9 +280,12 @@ func (f *fit) open(ctx context.Context) error {
 func (f *fit) run(ctx context.Context) (err error) {
 	o := f.o.Train
 	o.Batch = cmp.Or(o.Batch, min(256, max(16, f.own.N)))
-	o.Steps = cmp.Or(o.Steps, 4000)
-	if f.o.Epochs > 0 {
-		o.Steps = max(qat.Rounds, int(math.Ceil(f.o.Epochs*float64(f.own.N)/float64(o.Batch))))
+	if o.Steps == 0 {
+		least, epochs := minSteps, float64(defaultEpochs)
+		if f.o.Epochs > 0 {
+			least, epochs = qat.Rounds, f.o.Epochs
+		}
+		o.Steps = max(least, int(math.Ceil(epochs*float64(f.own.N)/float64(o.Batch))))
 	}
 	f.result.Steps, f.result.Epochs = o.Steps, float64(o.Steps)*float64(o.Batch)/float64(f.own.N)
 	if err := o.Check(); err != nil {
@@ -353,7 +371,7 @@ func (f *fit) recourse(ctx context.Context, m *classifier.Model, round int) ([]f
 // judge measures the network after a round and keeps it if it is the best one so far.
 func (f *fit) judge(ctx context.Context, m *classifier.Model, now []qat.Trained) error {
 	round := len(f.Rounds)
-	r := Round{Steps: f.result.Steps * (round + 1) / qat.Rounds, Loss: f.Loss[round]}
+	r := Round{Number: round + 1, Steps: f.result.Steps * (round + 1) / qat.Rounds, Loss: f.Loss[round]}
 	var err error
 	if r.Train, err = metricsOf(ctx, m, f.own); err != nil {
 		return err
