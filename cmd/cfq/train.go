@@ -45,16 +45,14 @@ func trainCommand() command {
 		args:    "-d DATA -t TASK --arch ARCH -o OUTPUT",
 		summary: "train a classifier in full precision",
 		about: `
-Trains a network on the labels of the data, by Adam with a learning rate that falls
-along a cosine, and writes an ONNX model with two logits. Inputs are standardised as
-the task says. People who are held out choose the best of 16 rounds. A training that
-was stopped goes on where it was.`,
+Trains a network on the labels of the data and writes an ONNX model with two logits.
+People who are held out choose the best of 16 rounds. A training that was stopped
+goes on where it was.`,
 		notes: trainNotes(),
 		page:  "method.md",
 		examples: []string{
 			"cfq train -d train.csv -t task.yaml --arch mlp:64,32 -o model.onnx",
 			"cfq train -d train.csv -t task.yaml --arch logreg --validation 0 --epochs 50 -o model.onnx",
-			"cfq train -d train.csv -t task.yaml --arch mlp:64,32 --objective r-margin -o model.onnx --log train.csv.log",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &trainFlags{fs: fs}

@@ -117,8 +117,17 @@ func methods() string {
 		}
 		b.WriteString("\n")
 	}
+	same := map[string]string{} // settings that are the same for all methods
 	for _, s := range settings {
-		line("`--"+s.Name+"`", func(m ptq.Method) string { return *s.Of(&m.Defaults) })
+		values := map[string]bool{}
+		for _, m := range ptq.Methods() {
+			same[s.Name] = *s.Of(&m.Defaults)
+			values[same[s.Name]] = true
+		}
+		if len(values) > 1 {
+			delete(same, s.Name)
+			line("`--"+s.Name+"`", func(m ptq.Method) string { return *s.Of(&m.Defaults) })
+		}
 	}
 	line("`--refine`", func(m ptq.Method) string { return fmt.Sprint(max(m.Defaults.Refine, 0)) })
 	line("importance of layers", func(m ptq.Method) string {
@@ -133,7 +142,15 @@ func methods() string {
 		fmt.Fprintf(&b, "- `%s`: %s.\n", m.Name, m.Doc)
 	}
 	for _, s := range settings {
-		fmt.Fprintf(&b, "\n`--%s`: %s\n\n", s.Name, s.Doc)
+		fmt.Fprintf(&b, "\n`--%s`: %s", s.Name, s.Doc)
+		if v := same[s.Name]; v != "" {
+			fmt.Fprintf(&b, " (%s)", v)
+		}
+		if s.Name == "act-range" {
+			b.WriteString(", as `--weight-range`\n")
+			continue
+		}
+		b.WriteString("\n\n")
 		for _, c := range s.Choices {
 			fmt.Fprintf(&b, "- `%s`: %s\n", c.Name, c.Doc)
 		}
