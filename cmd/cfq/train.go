@@ -264,13 +264,12 @@ func (f *trainFlags) show(out io.Writer, r *fit.Result) {
 	} else if r.Validation != nil && r.Recourse == 0 {
 		chosen += ", which has the least validation loss"
 	}
-	message.Paragraph(out, "  ", "    ", fmt.Sprintf("trained for %s (%s), %.0f epochs; %s", message.Count(r.Steps, "step"),
-		r.Objective, r.Epochs, chosen))
-	base := max(r.Favourable, 1-r.Favourable)
-	message.Paragraph(out, "  ", "    ", fmt.Sprintf("%s of the labels are favourable; always the same decision would have "+
-		"an accuracy of %s", message.Percent(r.Favourable, 1), message.Percent(base, 1)))
+	say := func(format string, args ...any) { message.Paragraph(out, "  ", "    ", fmt.Sprintf(format, args...)) }
+	say("trained for %s (%s), %.0f epochs; %s", message.Count(r.Steps, "step"), r.Objective, r.Epochs, chosen)
+	say("%s of the labels are favourable; always the same decision would have an accuracy of %s",
+		message.Percent(r.Favourable, 1), message.Percent(max(r.Favourable, 1-r.Favourable), 1))
 	if r.Unlabelled > 0 {
-		message.Paragraph(out, "  ", "    ", message.Count(r.Unlabelled, "row")+" without a label left out")
+		say("%s without a label left out", message.Count(r.Unlabelled, "row"))
 	}
 	fmt.Fprintln(out)
 	g := &message.Grid{Left: map[int]bool{0: true}}
