@@ -51,6 +51,29 @@ func TestLastRoundsKeepCodes(t *testing.T) {
 	}
 }
 
+// Weights in units of their scale come nearer to their codes and keep them; all other parameters stay.
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	p := mlp(t, 3, compute{bits: 3})
+	p.layers[2].Plan.Float, p.layers[2].Plan.Scales = true, nil
+	s := &step{}
+	s.slots, s.state = layout(p.layers, &Options{})
+	before := slices.Clone(s.Params)
+	s.settle()
+	for i, at := range s.slots {
+		for k := at.weights; k < at.end; k++ {
+			was, is := float64(before[k]), float64(s.Params[k])
+			want := was
+			if k < at.scales && i < 2 {
+				want = math.RoundToEven(was) + (1-settling)*(was-math.RoundToEven(was))
+			}
+			if math.Abs(is-want) > 1e-6 || math.RoundToEven(is) != math.RoundToEven(was) {
+				t.Errorf("layer %d, parameter %d: %v became %v, want %v", i, k-at.weights, was, is, want)
+			}
+		}
+	}
+}
+
 // Training lowers the margin error on points that it has never seen, however the layers compute.
 func TestTrainHelpsElsewhere(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 func (o *ObjectiveDoc) share(k Kind) float64 {
 	switch {
 	case o.Varied:
-		return [Kinds]float64{Factual: 0.2, Teacher: 0.6, Student: 0.2}[k]
+		return [Kinds]float64{Factual: 0.05, Teacher: 0.75, Student: 0.2}[k]
 	case o.paired():
 		return [Kinds]float64{Factual: 1, Teacher: 1}[k]
 	case o.Recourse:
@@ -122,6 +122,9 @@ func (t *trainer) steps(ctx context.Context, to, first, last int) (float64, erro
 		loss, err := t.run(ctx, &t.next, rate*min(1, float64(t.Steps+1)/warmUp))
 		if err != nil {
 			return 0, err
+		}
+		if !t.o.LSQ {
+			t.settle()
 		}
 		if t.Steps == 1 {
 			t.Start = loss / float64(t.o.Batch)
