@@ -23,6 +23,8 @@ const (
 	LSQ        MethodName = "lsq"
 	PACT       MethodName = "pact"
 	MixedQAT   MethodName = "mixed-qat"
+	PruneQAT   MethodName = "prune-qat"
+	KDQAT      MethodName = "kd-qat"
 )
 
 // Allocator says how bit widths are chosen within the budget.
@@ -204,6 +206,14 @@ func Settings() []Setting {
 				{string(TeacherPaper), "steps of one length, as the paper writes them"},
 			},
 			func(o *Options) *string { return (*string)(&o.TeacherSteps) },
+		},
+		{
+			"prune-by", "which weights --sparsity makes zero",
+			[]Choice{
+				{string(PruneMagnitude), "those with the least |w|"},
+				{string(PruneSensitivity), "those with the least |w dm/dw|, m the margin at recourse points"},
+			},
+			func(o *Options) *string { return (*string)(&o.PruneBy) },
 		},
 		{
 			"objective", "what training minimises", objectives(),

@@ -27,13 +27,13 @@ func Methods() []Method {
 		return Method{Name: name, Doc: doc, Paper: row, Defaults: Options{
 			Allocator: allocator, Cost: CostBits, BitWidths: BitWidthsPerLayer, Scales: ScalesPerTensor, Input: InputAuto,
 			CalibrateOn: on, WeightRange: calib.Output, ActRange: calib.MSE, Rounding: RoundNearest, Refine: -1,
-			TeacherSteps: TeacherReach, Objective: Untrained,
+			TeacherSteps: TeacherReach, Objective: Untrained, PruneBy: PruneMagnitude,
 		}}
 	}
 	cf := Options{
 		Allocator: AllocatorExact, Cost: CostBits, BitWidths: BitWidthsPerRow, Scales: ScalesPerChannel, Input: InputAuto,
 		CalibrateOn: OnRecourse, WeightRange: calib.Output, ActRange: calib.MSE, Rounding: RoundGPTQ, Refine: 8,
-		TeacherSteps: TeacherReach, Objective: Untrained,
+		TeacherSteps: TeacherReach, Objective: Untrained, PruneBy: PruneMagnitude,
 	}
 	// trained is a method that trains on labels from a factual calibration on.
 	trained := func(name MethodName, allocator Allocator, row, doc string) Method {
@@ -45,6 +45,11 @@ func Methods() []Method {
 		"the same bit width in every layer, trained on the labels, with learned "+
 			"clipping of activations; float compute has none")
 	pact.Defaults.Train.PACT = true
+	prune := trained(PruneQAT, AllocatorUniform, "Prune+Quant",
+		"as lsq, half of the weights being zero (--sparsity)")
+	prune.Defaults.Sparsity = 0.5
+	kd := trained(KDQAT, AllocatorUniform, "KD+Quant", "as lsq, trained on the full-precision model's probabilities")
+	kd.Defaults.Objective = qat.KD
 	sensitive := paper(CFPTQPaper, OnRecourse, AllocatorPaper, "CF-PTQ + sensitivity allocation",
 		"calibration on rows and teacher recourse points, bit widths by the greedy rule over gradients at recourse points")
 	sensitive.RecourseSensitivity = true
@@ -72,6 +77,7 @@ func Methods() []Method {
 		pact,
 		trained(MixedQAT, AllocatorExact, "Mixed-precision QAT", "bit widths of layers by the quantization error of the "+
 			"margin at factual rows, trained as lsq"),
+		prune, kd,
 	}
 	return list
 }

@@ -42,6 +42,9 @@ type Options struct {
 	// EtaSweep chooses Train.Eta by the accuracy of people who are held out from short trainings: the paper's validation
 	// sweep.
 	EtaSweep bool
+	// Sparsity is the share of the weights that are zero from the beginning of training, chosen by PruneBy.
+	Sparsity float64
+	PruneBy  PruneBy
 	// CrossLayerEqualization balances the channel ranges of neighbouring layers before anything is fitted.
 	CrossLayerEqualization bool
 	// ActBits is the bit width of the activations between layers, 2 to 8 (8).
@@ -109,6 +112,7 @@ func (o Options) resolve() (Options, Method, error) {
 		return o, method, err
 	}
 	o.Budget, o.ActBits, o.Rows = cmp.Or(o.Budget, 4), cmp.Or(o.ActBits, 8), cmp.Or(o.Rows, 4096)
+	o.Sparsity = cmp.Or(o.Sparsity, method.Defaults.Sparsity)
 	o.Refine = max(cmp.Or(o.Refine, method.Defaults.Refine), 0)
 	o.Train.Seed, o.TeacherActions = cmp.Or(o.Train.Seed, 1), cmp.Or(o.TeacherActions, 1)
 	o.Train.LSQ = o.Train.LSQ || method.Defaults.Train.LSQ
@@ -130,6 +134,7 @@ func (o Options) resolve() (Options, Method, error) {
 		errs = append(errs, checkChoice(s.Name, *value, s.Choices))
 	}
 	errs = append(errs, o.checkTeacher())
+	errs = append(errs, checkSparsity(&o))
 	switch {
 	case o.BitWidths != BitWidthsPerRow || o.Scales == ScalesPerChannel && o.Allocator == AllocatorExact:
 	case given == "":

@@ -32,6 +32,7 @@ type Result struct {
 	Stored    float64         `json:"stored_bits_per_weight"`
 	Refined   *refine.Outcome `json:"refined,omitempty"`  // what end-to-end refinement did
 	Training  *Training       `json:"training,omitempty"` // what training did; it comes behind refinement
+	Sparsity  *Sparsity       `json:"sparsity,omitempty"` // what pruning made of the weights
 	Layers    []Layer         `json:"layers"`
 	Equalized []string        `json:"equalized,omitempty"` // pairs of layers whose channel ranges were balanced
 	People    int             `json:"people"`              // who were given
@@ -93,6 +94,9 @@ func (a *allocated) quantize(ctx context.Context) (*Result, error) {
 	}
 	r.Recipe, r.Method, r.Allocator, r.Rounding = recipe, a.method.Name, a.o.Allocator, a.o.Rounding
 	r.Budget, r.Cost = a.budget, a.o.Cost
+	if r.Sparsity, err = a.o.sparsity(plan, bytes); err != nil {
+		return nil, err
+	}
 	r.Training, r.Refined, r.Equalized, r.Warnings = trained, outcome, a.equalized, slices.Clone(a.warnings)
 	if r.People, r.Calibrated = a.all.N, a.rows; trained != nil {
 		r.Calibrated = spread(0, a.all.N, a.all.N)

@@ -93,6 +93,9 @@ func trainingRecipe(options *Options) map[string]string {
 	if doc.Recourse && !doc.Varied && options.TeacherOnline {
 		recipe["teacher_online"] = "yes"
 	}
+	if add("sparsity", options.Sparsity); options.Sparsity > 0 {
+		recipe["prune_by"] = string(options.PruneBy)
+	}
 	if options.EtaSweep {
 		recipe["eta"] = "sweep"
 	}
@@ -108,6 +111,9 @@ func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.L
 		_, o.Groups = groups(t.all)
 	}
 	layers := a.trainable(plans)
+	if err := t.prune(ctx, layers); err != nil {
+		return nil, nil, err
+	}
 	m, err := t.openLayers(ctx, plans)
 	if err != nil {
 		return nil, nil, err
@@ -389,7 +395,7 @@ func (t *trainer) checkpoint(plans []quant.Layer, o *qat.Options) (qat.Checkpoin
 	settings.Progress, settings.Checkpoint, settings.Recourse = nil, nil, nil
 	teacher := t.prepared.teacher()
 	teacher.Progress, teacher.Workers = nil, 0
-	text, err := json.Marshal([]any{plans, t.grid.input})
+	text, err := json.Marshal([]any{plans, t.o.Sparsity, t.o.PruneBy, t.grid.input})
 	if err != nil {
 		return nil, err
 	}

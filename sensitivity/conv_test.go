@@ -139,3 +139,40 @@ func TestFirstOrderOfAConvolution(t *testing.T) {
 		t.Errorf("margin error %v to first order, measured %v", got, want)
 	}
 }
+
+// The scores of single weights are the means of |w dm/dw| by central differences of the rows' margins, of a convolution
+// and of a dense layer.
+func TestWeights(t *testing.T) {
+	t.Parallel()
+	m := picture("Tanh")
+	c := open(t, m)
+	layers := found(t, m)
+	x := pixels(3)
+	got, err := Weights(context.Background(), c, layers, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	margins := func(m *graph.Model) []float32 {
+		v, err := c.With(m).Margins(context.Background(), x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	for l, name := range []string{layers[0].Weight, layers[1].Weight} {
+		largest, wants := 0.0, make([]float64, len(layers[l].W))
+		for i, w := range layers[l].W {
+			const h = 2e-2
+			up, down := margins(nudged(m, name, i, h)), margins(nudged(m, name, i, -h))
+			for r := range up {
+				wants[i] += math.Abs(float64(w)*float64(up[r]-down[r])) / (2 * h) / 3
+			}
+			largest = max(largest, wants[i])
+		}
+		for i, want := range wants {
+			if math.Abs(got[l][i]-want) > 3e-3*largest {
+				t.Errorf("layer %d, weight %d: score %v, by differences %v", l, i, got[l][i], want)
+			}
+		}
+	}
+}

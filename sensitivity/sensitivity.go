@@ -119,3 +119,40 @@ func convGradient(l *quant.LayerInfo, h, g []float32) []float64 {
 	}
 	return d
 }
+
+// Weights returns, for each layer and weight w (Out x In), the mean over the rows of x of |w dm/dw|: to first order
+// what the target margin m changes by when w becomes zero.
+func Weights(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, x []float32) ([][]float64, error) {
+	scores := make([][]float64, len(layers))
+	for i := range layers {
+		scores[i] = make([]float64, layers[i].Params())
+	}
+	margin := classifier.Probe{Margin: true}
+	err := observe(ctx, c, layers, x, margin, func(i, _, rows int, h, g []float32) {
+		l := &layers[i]
+		in, out := len(h)/rows, len(g)/rows
+		for r := range rows {
+			h, g := h[r*in:(r+1)*in], g[r*out:(r+1)*out]
+			if l.Conv != nil {
+				for k, d := range convGradient(l, h, g) {
+					scores[i][k] += math.Abs(d)
+				}
+				continue
+			}
+			for o, d := range g {
+				for j, v := range h {
+					scores[i][o*in+j] += math.Abs(float64(d) * float64(v))
+				}
+			}
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sensitivity of the weights: %w", err)
+	}
+	for i := range scores {
+		for k, w := range layers[i].W {
+			scores[i][k] *= math.Abs(float64(w)) * float64(c.Dim()) / float64(len(x))
+		}
+	}
+	return scores, nil
+}

@@ -251,6 +251,9 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	group(fs, "Training (methods with an objective)", func(fs *pflag.FlagSet) {
 		choice(fs, "objective")
 		f.addTraining(fs)
+		fs.Float64Var(&f.o.Sparsity, "sparsity", 0, "`share` of the weights that are zero; else as the method says")
+		cli.Within(fs, "sparsity", &f.o.Sparsity, cli.Above0, cli.Below1, "a share above 0 and below 1, such as 0.5")
+		choice(fs, "prune-by")
 	})
 	group(fs, "Target (with --target-vd)", func(fs *pflag.FlagSet) {
 		fs.Float64Var(&f.target.Margin, "target-margin", 0.1, "the `margin`, in logits, of the promises that are to hold")
@@ -439,6 +442,7 @@ func (f *quantizeFlags) checkTraining(objective ptq.Objective) error {
 		for _, name := range []string{
 			"train-steps", "learning-rate", "eta", "beta", "gamma", "alpha1", "alpha2",
 			"teacher-actions", "teacher-online", "eta-sweep", "train-seed", "log",
+			"sparsity", "prune-by",
 		} {
 			if f.fs.Changed(name) {
 				return cli.Usagef("--method cfq-qat --objective distil trains",
@@ -450,6 +454,9 @@ func (f *quantizeFlags) checkTraining(objective ptq.Objective) error {
 	doc, err := qat.FindObjective(objective)
 	if err != nil {
 		return err
+	}
+	if f.fs.Changed("prune-by") && f.o.Sparsity == 0 && f.o.Method != ptq.PruneQAT {
+		return cli.Usagef("--sparsity 0.5 makes half of them zero", "--prune-by: no weights are pruned")
 	}
 	if err := checkWeights(f.fs, doc, "docs/method.md says what objectives have"); err != nil {
 		return err
@@ -732,6 +739,11 @@ func summary(r *ptq.Result) []string {
 		lines = append(lines, fmt.Sprintf("trained for %s (%s) on %s; of refused people's promises, VD(0.1) is %s and "+
 			"RVD(0.1) %s", message.Count(t.Steps, "step"), t.Objective, on, message.Percent(float64(t.VD), 1),
 			message.Percent(float64(t.RVD), 1)))
+	}
+	if s := r.Sparsity; s != nil {
+		lines = append(lines, fmt.Sprintf("%s of the weights pruned (%s), %s of the codes are zero; zeros are stored like "+
+			"other weights: the file is no smaller, but compressed by gzip it has %d bytes", message.Percent(s.Pruned, 1),
+			s.By, message.Percent(s.Zero, 1), s.Gzip))
 	}
 	l := r.Verified.Levels
 	return append(lines, fmt.Sprintf("verified on %s: optimizations change outputs by %.2g at most", message.Count(l.Rows,

@@ -130,11 +130,11 @@ func methods() string {
 		}
 	}
 	line("`--refine`", func(m ptq.Method) string { return fmt.Sprint(max(m.Defaults.Refine, 0)) })
-	line("importance of layers", func(m ptq.Method) string {
+	line("importance of layers at", func(m ptq.Method) string {
 		if m.RecourseSensitivity {
-			return "at recourse points"
+			return "recourse"
 		}
-		return "at factual rows"
+		return "factual"
 	})
 	line("row of the paper", func(m ptq.Method) string { return m.Paper })
 	b.WriteString("\n")
@@ -146,8 +146,8 @@ func methods() string {
 		if v := same[s.Name]; v != "" {
 			fmt.Fprintf(&b, " (%s)", v)
 		}
-		if s.Name == "act-range" {
-			b.WriteString(", as `--weight-range`\n")
+		if s.Name == "act-range" || s.Name == "weight-range" {
+			b.WriteString(", see [ranges](#ranges)\n")
 			continue
 		}
 		b.WriteString("\n\n")

@@ -1,0 +1,132 @@
+package ptq
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"cfq/qat"
+	"cfq/quant"
+	"cfq/sensitivity"
+)
+
+// PruneBy says which weights become zero.
+type PruneBy string
+
+// The rules.
+const (
+	PruneMagnitude   PruneBy = "magnitude"
+	PruneSensitivity PruneBy = "sensitivity"
+)
+
+// prunePoints is how many recourse points the sensitivity of weights is the mean over.
+const prunePoints = 1024
+
+// Sparsity is what pruning made of the weights of the quantized layers.
+type Sparsity struct {
+	By     PruneBy `json:"by"`
+	Pruned float64 `json:"pruned"` // share of the weights that were made zero and kept so
+	Zero   float64 `json:"zero"`   // share of the codes that are zero in the end
+	// Gzip is the size of the file when compressed: ONNX stores zeros like any other weight, so that only this tells what
+	// they save.
+	Gzip int `json:"gzip_bytes"`
+}
+
+func checkSparsity(o *Options) error {
+	switch {
+	case !(o.Sparsity >= 0 && o.Sparsity < 1):
+		return fmt.Errorf("invalid sparsity %v: want a share below 1, such as 0.5", o.Sparsity)
+	case o.Sparsity > 0 && o.Objective == Untrained:
+		return errors.New("sparsity needs an objective: pruned weights are made up for by training; method " +
+			string(PruneQAT) + " has one")
+	}
+	return nil
+}
+
+// prune says which weights of the layers become zero: the given share of all of them with the least scores.
+//
+// Reference: Prune+Quant, magnitude- or sensitivity-based, of the paper; single weights, not structures.
+func (t *trainer) prune(ctx context.Context, layers []qat.Layer) error {
+	if t.o.Sparsity == 0 {
+		return nil
+	}
+	infos := make([]quant.LayerInfo, len(layers))
+	for k := range layers {
+		i := slices.IndexFunc(t.layers, func(l quant.LayerInfo) bool { return l.Node == layers[k].Info.Node })
+		infos[k] = t.layers[i] // in float: behind an integer input weights have other units
+	}
+	scores, err := t.pruningScores(ctx, infos)
+	if err != nil {
+		return err
+	}
+	type weight struct {
+		layer, at int
+		score     float64
+	}
+	var all []weight
+	for k := range scores {
+		layers[k].Pruned = make([]bool, len(scores[k]))
+		for at, v := range scores[k] {
+			all = append(all, weight{k, at, v})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b weight) int { return cmp.Compare(a.score, b.score) })
+	for _, w := range all[:int(math.Round(t.o.Sparsity*float64(len(all))))] {
+		layers[w.layer].Pruned[w.at] = true
+	}
+	return nil
+}
+
+// pruningScores are scores of weights, Out x In, by layer.
+func (t *trainer) pruningScores(ctx context.Context, layers []quant.LayerInfo) ([][]float64, error) {
+	if t.o.PruneBy == PruneMagnitude {
+		scores := make([][]float64, len(layers))
+		for i := range layers {
+			for _, w := range layers[i].W {
+				scores[i] = append(scores[i], math.Abs(float64(w)))
+			}
+		}
+		return scores, nil
+	}
+	var x []float32
+	for _, k := range spread(0, len(t.from.Rays), prunePoints) {
+		x = append(x, t.from.Rays[k].To...)
+	}
+	if len(x) == 0 {
+		return nil, inputError(errors.New("nobody has recourse to measure the sensitivity of weights at: prune by magnitude"))
+	}
+	return sensitivity.Weights(ctx, t.full, layers, x)
+}
+
+// sparsity tells what was pruned, and what it means for the file; nil where nothing was.
+func (o *Options) sparsity(plan *quant.Plan, file []byte) (*Sparsity, error) {
+	if o.Sparsity == 0 {
+		return nil, nil
+	}
+	s := &Sparsity{By: o.PruneBy, Pruned: o.Sparsity}
+	var zero, all int
+	for _, l := range plan.Layers {
+		for _, q := range l.Codes {
+			if all++; q == 0 {
+				zero++
+			}
+		}
+	}
+	s.Zero = float64(zero) / float64(all)
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(file); err != nil {
+		return nil, err
+	}
+	err = w.Close()
+	s.Gzip = b.Len()
+	return s, err
+}

@@ -1,0 +1,80 @@
+package ptq_test
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"cfq/onnxio"
+	"cfq/ptq"
+	"cfq/qat"
+	"cfq/quant"
+)
+
+// Pruned weights, those with the least magnitude of all layers or with the least effect on margins at recourse points,
+// are zero in the written file.
+func TestPruned(t *testing.T) {
+	t.Parallel()
+	m, _, _ := loans(t, "train.csv")
+	tk, people := fortunate(t, 120, 6)
+	canonical, err := onnxio.Canonical(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := quant.FindLayers(canonical)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var magnitudes []float64
+	for _, l := range layers {
+		for _, w := range l.W {
+			magnitudes = append(magnitudes, math.Abs(float64(w)))
+		}
+	}
+	slices.SortFunc(magnitudes, cmp.Compare)
+	limit := magnitudes[len(magnitudes)*3/10]
+	var files [][]byte
+	for _, by := range []ptq.PruneBy{ptq.PruneMagnitude, ptq.PruneSensitivity} {
+		r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, ptq.Options{
+			Method: ptq.PruneQAT, Sparsity: 0.3, PruneBy: by, Train: qat.Options{Steps: 64},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Verified.Err(); err != nil { // the file is the plan
+			t.Error(err)
+		}
+		files = append(files, r.Model)
+		s := r.Sparsity
+		if s == nil || s.By != by || s.Pruned != 0.3 || s.Zero < 0.2999 || s.Zero > 0.5 || s.Gzip <= 0 || s.Gzip >= r.Bytes {
+			t.Errorf("%+v of %d bytes", s, r.Bytes)
+		}
+		zero := 0
+		for i, l := range r.Plan.Layers {
+			for k, q := range l.Codes {
+				if q == 0 {
+					zero++
+				} else if by == ptq.PruneMagnitude && math.Abs(float64(layers[i].W[k])) < limit {
+					t.Errorf("weight %d of %s, %v, is pruned and has the code %d", k, l.Node, layers[i].W[k], q)
+				}
+			}
+		}
+		if got := float64(zero) / float64(len(magnitudes)); math.Abs(got-s.Zero) > 1e-9 {
+			t.Errorf("%v of the codes are zero, %v reported", got, s.Zero)
+		}
+	}
+	if slices.Equal(files[0], files[1]) {
+		t.Error("the rule makes no difference")
+	}
+	for want, o := range map[string]ptq.Options{
+		"sparsity needs an objective":              {Sparsity: 0.5},
+		"invalid sparsity 1: want a share below 1": {Method: ptq.PruneQAT, Sparsity: 1},
+		"invalid value \"size\" for prune-by":      {Method: ptq.PruneQAT, PruneBy: "size"},
+	} {
+		if err := o.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
