@@ -30,8 +30,8 @@ type Ray struct {
 type Margins func(ctx context.Context, x []float32) ([]float32, error)
 
 const (
-	mixedShare = 0.5  // of the people who are drawn get features of another one,
-	swapShare  = 0.25 // each feature with this probability
+	mixedShare = 0.75 // of the people who are drawn get features of another one,
+	swapShare  = 0.5  // each feature with this probability
 	longest    = 3    // a ray ends at this many times its action, at most
 	halvings   = 10   // of the interval in which a ray ends
 )
