@@ -232,7 +232,7 @@ func (t *trainer) teach(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("teacher recourse: %w", err)
 	}
-	p := Points{Kind: Teacher}
+	p := Points{Kind: Teacher, X: make([]float32, 0, len(actions)), Source: make([]int, 0, len(people))}
 	for n, k := range slots {
 		action := actions[n*dim : (n+1)*dim]
 		if !slices.ContainsFunc(action, func(v float32) bool { return v != 0 }) {

@@ -238,26 +238,37 @@ func (u *Feature) Numeric() bool { return u.kind == continuous || u.kind == grid
 // span returns the interval of changes that bounds, direction and largest changes
 // leave, as float32 rounded towards zero; it contains 0, and nothing else when the factual value is no finite number.
 func (u *Feature) span(x float32) (lo, hi float32) {
-	if x-x != 0 {
-		return 0, 0
-	}
-	v := float64(x)
-	return -u.room(u.down, v-u.lo, v, false), u.room(u.up, u.hi-v, v, true)
+	lo, _ = u.side(x, false)
+	_, hi = u.side(x, true)
+	return lo, hi
 }
 
-// ticks returns the first and last whole number of steps inside the span. The
-// factual value carries float32 noise, so a tick that misses a bound by no more than that counts as inside.
-func (u *Feature) ticks(x float32) (first, last float64) {
-	const most = 1 << 22 // beyond, a tick is not recovered from its float32 change
-	count := func(room float32) float64 {
-		noise := min(0.25, 1e-6+2.4e-7*(math.Abs(float64(x))+float64(room))/u.Step)
-		return min(math.Floor(float64(room)/u.Step+noise), most)
-	}
-	lo, hi := u.span(x)
-	if lo == 0 && hi == 0 {
+// side is span with the other direction left out.
+func (u *Feature) side(x float32, up bool) (lo, hi float32) {
+	switch v := float64(x); {
+	case x-x != 0:
 		return 0, 0
+	case up:
+		return 0, u.room(u.up, u.hi-v, v, true)
+	default:
+		return -u.room(u.down, v-u.lo, v, false), 0
 	}
-	return -count(-lo), count(hi)
+}
+
+// ticks returns the first and last whole number of steps inside the span.
+func (u *Feature) ticks(x float32) (first, last float64) { return -u.most(x, false), u.most(x, true) }
+
+// most returns the largest whole number of steps in one direction inside the span. The
+// factual value carries float32 noise, so a tick that misses a bound by no more than that counts as inside.
+func (u *Feature) most(x float32, up bool) float64 {
+	const most = 1 << 22 // beyond, a tick is not recovered from its float32 change
+	lo, hi := u.side(x, up)
+	room := float64(max(-lo, hi))
+	if room == 0 {
+		return 0
+	}
+	noise := min(0.25, 1e-6+2.4e-7*(math.Abs(float64(x))+room)/u.Step)
+	return min(math.Floor(room/u.Step+noise), most)
 }
 
 // Tick returns the change, in model inputs, of n whole steps.
@@ -316,8 +327,12 @@ func (u *Feature) Nearest(x, d float32) float32 {
 		}
 		return u.Outward(x, float64(d), true)
 	case grid:
-		first, last := u.ticks(x)
-		n := min(max(roundToZero(float64(d)/u.Step), first), last)
+		n := roundToZero(float64(d) / u.Step)
+		if n > 0 {
+			n = min(n, u.most(x, true))
+		} else if n < 0 {
+			n = max(n, -u.most(x, false))
+		}
 		if n != 0 && u.onTick(x, d, n) {
 			return d
 		}

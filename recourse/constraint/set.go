@@ -409,6 +409,9 @@ func (a *Set) Relax(x, dst, u, g []float32, alpha float64) {
 
 // sparse keeps the a.limit largest changes.
 func (a *Set) sparse(delta []float32) {
+	if len(a.free) <= a.limit || a.Changed(delta) <= a.limit {
+		return
+	}
 	type change struct {
 		u    *Feature
 		size float32

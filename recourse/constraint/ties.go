@@ -305,9 +305,12 @@ func (a *ties) propagated(x, d []float32) bool {
 	var buf [128]float32
 	want := append(buf[:0], d...)
 	a.Propagate(x, want)
-	for j := range d {
-		if !same(x[j], d[j], want[j]) {
-			return false
+	for i := range a.links { // nothing else was changed
+		to := &a.features[a.links[i].to]
+		for j := to.First; j < to.First+to.Width; j++ {
+			if !same(x[j], d[j], want[j]) {
+				return false
+			}
 		}
 	}
 	return true
