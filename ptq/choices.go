@@ -127,7 +127,7 @@ type Setting struct {
 
 // Settings is the table of options with a fixed set of values.
 func Settings() []Setting {
-	return []Setting{
+	return append([]Setting{
 		{
 			"allocator", "how bit widths are chosen",
 			[]Choice{
@@ -207,6 +207,12 @@ func Settings() []Setting {
 			},
 			func(o *Options) *string { return (*string)(&o.TeacherSteps) },
 		},
+	}, trainingSettings()...)
+}
+
+// trainingSettings are those of training.
+func trainingSettings() []Setting {
+	return []Setting{
 		{
 			"prune-by", "which weights --sparsity makes zero",
 			[]Choice{

@@ -47,6 +47,9 @@ func TestPruned(t *testing.T) {
 			t.Error(err)
 		}
 		files = append(files, r.Model)
+		if r.Recipe["prune_by"] != string(by) || r.Recipe["sparsity"] != "0.3" {
+			t.Errorf("recipe %v", r.Recipe)
+		}
 		s := r.Sparsity
 		if s == nil || s.By != by || s.Pruned != 0.3 || s.Zero < 0.2999 || s.Zero > 0.5 || s.Gzip <= 0 || s.Gzip >= r.Bytes {
 			t.Errorf("%+v of %d bytes", s, r.Bytes)

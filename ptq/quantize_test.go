@@ -298,8 +298,8 @@ func TestChoices(t *testing.T) {
 	// the choices above make no difference here; all activations have 8 bits: bops are bits
 	same := map[string]int{"cost": 1, "input": 1}
 	for _, c := range ptq.Settings() {
-		if c.Name == "allocator" {
-			continue // TestQuantize has them all
+		if c.Name == "allocator" || c.Name == "prune-by" {
+			continue // TestQuantize and TestPruned have them all
 		}
 		usually := *c.Of(&std.Defaults)
 		files := map[string]bool{}

@@ -151,6 +151,9 @@ func (a *allocated) recipe(more map[string]string) map[string]string {
 	if o.Objective == Untrained {
 		delete(recipe, "objective")
 	}
+	if o.Sparsity == 0 {
+		delete(recipe, "prune_by")
+	}
 	if a.people.N < a.all.N {
 		recipe["calibrated_on"] = fmt.Sprintf("%d of %d rows", a.people.N, a.all.N)
 	}

@@ -93,9 +93,7 @@ func trainingRecipe(options *Options) map[string]string {
 	if doc.Recourse && !doc.Varied && options.TeacherOnline {
 		recipe["teacher_online"] = "yes"
 	}
-	if add("sparsity", options.Sparsity); options.Sparsity > 0 {
-		recipe["prune_by"] = string(options.PruneBy)
-	}
+	add("sparsity", options.Sparsity)
 	if options.EtaSweep {
 		recipe["eta"] = "sweep"
 	}

@@ -58,19 +58,14 @@ func (o *ObjectiveDoc) paired() bool { return o.Quantized && o.Recourse && !o.Va
 
 // Objectives is the one table of objectives.
 func Objectives() []ObjectiveDoc {
-	label := func(r *row, p *Points, i int, weight float64) {
-		if c := p.Classes[i]; c >= 0 {
-			r.pick[c] = float32(weight)
-		}
-	}
 	valid := func(r *row, p *Points, i int, o *Options) {
 		if p.Kind == Factual {
-			label(r, p, i, 1)
+			label(r, p, i)
 		} else {
 			r.pick[o.target] = float32(o.Eta)
 		}
 	}
-	return []ObjectiveDoc{
+	return append([]ObjectiveDoc{
 		{
 			Name: Distil, Quantized: true, Recourse: true, Varied: true, terms: []term{marginTerm()},
 			Doc: "squared error of the margin against the full-precision model, at rows and at recourse points of both " +
@@ -110,7 +105,7 @@ func Objectives() []ObjectiveDoc {
 			Doc:    "as validity, of the subgroup that does worst at teacher recourse points",
 			row: func(r *row, p *Points, i int, _ *Options) {
 				if p.Kind == Factual {
-					label(r, p, i, 1)
+					label(r, p, i)
 				}
 			},
 		},
@@ -122,8 +117,21 @@ func Objectives() []ObjectiveDoc {
 		{
 			Name: Task, Full: true, Quantized: true, Labels: true, terms: []term{classTerm()}, Paper: "L_task",
 			Doc: "cross-entropy with the label, at factual rows",
-			row: func(r *row, p *Points, i int, _ *Options) { label(r, p, i, 1) },
+			row: func(r *row, p *Points, i int, _ *Options) { label(r, p, i) },
 		},
+	}, robust()...)
+}
+
+// label makes a row count by its label, if it has one.
+func label(r *row, p *Points, i int) {
+	if c := p.Classes[i]; c >= 0 {
+		r.pick[c] = 1
+	}
+}
+
+// robust are the rows of training in full precision for recourse (Baseline family I of the paper).
+func robust() []ObjectiveDoc {
+	return []ObjectiveDoc{
 		{
 			Name: RMargin, Full: true, Labels: true, Recourse: true, Paper: "R-Margin", Weights: []string{"beta", "gamma"},
 			terms: []term{classTerm(), hingeTerm()},
@@ -131,7 +139,7 @@ func Objectives() []ObjectiveDoc {
 				"trained so far",
 			row: func(r *row, p *Points, i int, o *Options) {
 				if p.Kind == Factual {
-					label(r, p, i, 1)
+					label(r, p, i)
 				} else {
 					r.hinge = float32(o.Beta)
 				}
@@ -144,7 +152,7 @@ func Objectives() []ObjectiveDoc {
 				"recourse points of the ensemble as trained so far",
 			row: func(r *row, p *Points, i int, o *Options) {
 				if p.Kind == Factual {
-					label(r, p, i, 1)
+					label(r, p, i)
 				} else {
 					r.disagreement = float32(o.Eta)
 				}
