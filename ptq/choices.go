@@ -200,11 +200,7 @@ func Settings() []Setting {
 			func(o *Options) *string { return (*string)(&o.Rounding) },
 		},
 		{
-			"teacher", "how the teacher recourse moves",
-			[]Choice{
-				{string(TeacherReach), "steps as long as the linearised margin needs"},
-				{string(TeacherPaper), "steps of one length, as the paper writes them"},
-			},
+			"teacher", "how the teacher recourse moves", teachers(),
 			func(o *Options) *string { return (*string)(&o.TeacherSteps) },
 		},
 	}, trainingSettings()...)
@@ -225,6 +221,14 @@ func trainingSettings() []Setting {
 			"objective", "what training minimises", objectives(),
 			func(o *Options) *string { return (*string)(&o.Objective) },
 		},
+	}
+}
+
+// teachers are the choices of how the teacher moves.
+func teachers() []Choice {
+	return []Choice{
+		{string(TeacherReach), "steps as long as the linearised margin needs"},
+		{string(TeacherPaper), "steps of one length, as the paper writes them"},
 	}
 }
 
