@@ -199,16 +199,16 @@ func Settings() []Setting {
 			},
 			func(o *Options) *string { return (*string)(&o.Rounding) },
 		},
+	}, trainingSettings()...)
+}
+
+// trainingSettings are those of the teacher and of training.
+func trainingSettings() []Setting {
+	return []Setting{
 		{
 			"teacher", "how the teacher recourse moves", teachers(),
 			func(o *Options) *string { return (*string)(&o.TeacherSteps) },
 		},
-	}, trainingSettings()...)
-}
-
-// trainingSettings are those of training.
-func trainingSettings() []Setting {
-	return []Setting{
 		{
 			"prune-by", "which weights --sparsity makes zero",
 			[]Choice{
