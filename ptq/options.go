@@ -64,7 +64,7 @@ type Options struct {
 	// Teacher are the settings of the teacher recourse (K = 3). Its Margin defaults to the
 	// task's and its Workers to those below; its Progress is this one's.
 	Teacher recourse.TeacherOptions
-	// TeacherSteps says how the teacher moves (TeacherReach).
+	// TeacherSteps says how the teacher moves (TeacherReach; TeacherPaper for objective match).
 	TeacherSteps TeacherSteps
 	// TeacherActions is how many teacher actions of each refused person are trained on, from different starts; of those
 	// behind the first one, the valid ones count (1). TeacherOnline computes them for every batch anew. With noise, the
@@ -124,6 +124,9 @@ func (o Options) resolve() (Options, Method, error) {
 	}
 	if slices.Contains(o.Only, "") || slices.Contains(o.KeepFloat, "") {
 		errs = append(errs, errors.New("empty layer pattern"))
+	}
+	if o.Objective == qat.Match && o.TeacherSteps == "" {
+		o.TeacherSteps = TeacherPaper // no gradient knows how lengths that are searched for depend on the network
 	}
 	given := o.BitWidths
 	for _, s := range Settings() {
