@@ -2,6 +2,7 @@ package ptq
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -20,16 +21,23 @@ type assignment [][]int
 type allocated struct {
 	*scored
 
-	budget float64
-	chosen assignment
+	budget  float64
+	chosen  assignment
+	learned *Learned // nil where bit widths were not learned
 }
 
 // allocate chooses bit widths within a budget in bits per weight, in the unit of Options.Cost.
-func (s *scored) allocate(budget float64) (*allocated, error) {
+func (s *scored) allocate(ctx context.Context, budget float64) (*allocated, error) {
 	a := &allocated{scored: s, budget: budget}
 	err := checkBudget(budget)
 	if err != nil {
 		return nil, inputError(err)
+	}
+	if s.o.Allocator == AllocatorLearned {
+		if s, a.learned, err = s.learn(ctx, budget); err != nil {
+			return nil, err
+		}
+		a.scored = s
 	}
 	if s.o.Cost == CostBytes {
 		a.chosen, err = s.fitBytes(budget)
@@ -203,8 +211,8 @@ func (s *scored) fitBytes(bits float64) (assignment, error) {
 				spent += over
 				continue
 			}
-			if s.o.Allocator != AllocatorExact {
-				predicted = -s.meanBits(w) // only that one adds up errors
+			if s.o.Allocator != AllocatorExact && s.o.Allocator != AllocatorLearned {
+				predicted = -s.meanBits(w) // only these add up errors
 			}
 			if predicted < least {
 				best, least = w, predicted

@@ -14,17 +14,18 @@ type MethodName string
 
 // The methods.
 const (
-	CFPTQ      MethodName = "cf-ptq"
-	CFQQAT     MethodName = "cfq-qat"
-	PTQ        MethodName = "ptq"
-	MixedPTQ   MethodName = "mixed-ptq"
-	CFPTQCalib MethodName = "cf-ptq-calib"
-	CFPTQPaper MethodName = "cf-ptq-paper"
-	LSQ        MethodName = "lsq"
-	PACT       MethodName = "pact"
-	MixedQAT   MethodName = "mixed-qat"
-	PruneQAT   MethodName = "prune-qat"
-	KDQAT      MethodName = "kd-qat"
+	CFPTQ       MethodName = "cf-ptq"
+	CFQQAT      MethodName = "cfq-qat"
+	PTQ         MethodName = "ptq"
+	MixedPTQ    MethodName = "mixed-ptq"
+	CFPTQCalib  MethodName = "cf-ptq-calib"
+	CFPTQPaper  MethodName = "cf-ptq-paper"
+	LSQ         MethodName = "lsq"
+	PACT        MethodName = "pact"
+	MixedQAT    MethodName = "mixed-qat"
+	CFQQATPaper MethodName = "cfq-qat-paper"
+	PruneQAT    MethodName = "prune-qat"
+	KDQAT       MethodName = "kd-qat"
 )
 
 // Allocator says how bit widths are chosen within the budget.
@@ -35,6 +36,7 @@ const (
 	AllocatorUniform Allocator = "uniform"
 	AllocatorExact   Allocator = "exact"
 	AllocatorPaper   Allocator = "paper"
+	AllocatorLearned Allocator = "learned"
 )
 
 // Cost is what a budget counts.
@@ -134,6 +136,8 @@ func Settings() []Setting {
 				{string(AllocatorExact), "smallest quantization error of the margin, exact knapsack"},
 				{string(AllocatorPaper), "the paper's greedy rule over gradient scores"},
 				{string(AllocatorUniform), "one bit width for all, the largest that fits"},
+				{string(AllocatorLearned), "learned before training by straight-through Gumbel-Softmax with the paper's BitCost; " +
+					"within the budget by the exact knapsack"},
 			},
 			func(o *Options) *string { return (*string)(&o.Allocator) },
 		},

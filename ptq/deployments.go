@@ -57,7 +57,7 @@ func deployments(ctx context.Context, m *onnxio.Model, t *task.Task, people *tas
 		return nil, nil, err
 	}
 	defer c.Close() //nolint:errcheck // the files are what counts
-	a, err := c.stage.allocate(c.stage.o.Budget)
+	a, err := c.stage.allocate(ctx, c.stage.o.Budget)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -30,7 +30,7 @@ func allocatedLoans(t *testing.T, n int, o Options) (*allocated, *task.People) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	a, err := c.stage.allocate(4)
+	a, err := c.stage.allocate(t.Context(), 4)
 	if err != nil {
 		t.Fatal(err)
 	}

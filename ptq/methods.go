@@ -55,6 +55,11 @@ func Methods() []Method {
 	sensitive.RecourseSensitivity = true
 	cfq := cf
 	cfq.Objective = qat.Distil
+	faithful := paper(CFQQATPaper, OnRecourse, AllocatorLearned, "CFQ", "the paper's CFQ: bit widths of layers are "+
+		"learned, then step sizes, on the labels and on validity at teacher recourse points")
+	faithful.RecourseSensitivity = true
+	d := &faithful.Defaults
+	d.Scales, d.Objective, d.Train.LSQ = ScalesPerChannel, qat.Validity, true
 	list := []Method{
 		{
 			Name: CFPTQ, RecourseSensitivity: true, Defaults: cf,
@@ -77,7 +82,7 @@ func Methods() []Method {
 		pact,
 		trained(MixedQAT, AllocatorExact, "Mixed-precision QAT", "bit widths of layers by the quantization error of the "+
 			"margin at factual rows, trained as lsq"),
-		prune, kd,
+		prune, kd, faithful,
 	}
 	return list
 }

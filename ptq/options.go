@@ -138,16 +138,21 @@ func (o Options) resolve() (Options, Method, error) {
 	}
 	errs = append(errs, o.checkTeacher())
 	errs = append(errs, checkSparsity(&o))
+	if o.Allocator == AllocatorLearned && o.Objective == Untrained {
+		errs = append(errs, fmt.Errorf("allocator %s learns by training: it needs an objective, such as %s", o.Allocator,
+			qat.Distil))
+	}
+	exact := o.Allocator == AllocatorExact || o.Allocator == AllocatorLearned
 	switch {
-	case o.BitWidths != BitWidthsPerRow || o.Scales == ScalesPerChannel && o.Allocator == AllocatorExact:
+	case o.BitWidths != BitWidthsPerRow || o.Scales == ScalesPerChannel && exact:
 	case given == "":
 		o.BitWidths = BitWidthsPerLayer // the method's own does not go with the other options
 	case o.Scales != ScalesPerChannel:
 		errs = append(errs, fmt.Errorf("bit-widths %s needs scales %s; bit-widths %s does not", BitWidthsPerRow,
 			ScalesPerChannel, BitWidthsPerLayer))
 	default:
-		errs = append(errs, fmt.Errorf("bit-widths %s needs the allocator %s; bit-widths %s works with any",
-			BitWidthsPerRow, AllocatorExact, BitWidthsPerLayer))
+		errs = append(errs, fmt.Errorf("bit-widths %s needs the allocator %s or %s; bit-widths %s works with any",
+			BitWidthsPerRow, AllocatorExact, AllocatorLearned, BitWidthsPerLayer))
 	}
 	return o, method, errors.Join(errs...)
 }

@@ -55,7 +55,7 @@ func Calibrate(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.
 
 // Quantize quantizes the model at a budget: what the function Quantize returns for the same options.
 func (c *Calibration) Quantize(ctx context.Context, budget float64) (*Result, error) {
-	a, err := c.stage.allocate(budget)
+	a, err := c.stage.allocate(ctx, budget)
 	if err != nil {
 		return nil, err
 	}

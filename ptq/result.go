@@ -33,6 +33,7 @@ type Result struct {
 	Refined   *refine.Outcome `json:"refined,omitempty"`  // what end-to-end refinement did
 	Training  *Training       `json:"training,omitempty"` // what training did; it comes behind refinement
 	Sparsity  *Sparsity       `json:"sparsity,omitempty"` // what pruning made of the weights
+	Learned   *Learned        `json:"learned_widths,omitempty"`
 	Layers    []Layer         `json:"layers"`
 	Equalized []string        `json:"equalized,omitempty"` // pairs of layers whose channel ranges were balanced
 	People    int             `json:"people"`              // who were given
@@ -97,6 +98,7 @@ func (a *allocated) quantize(ctx context.Context) (*Result, error) {
 	if r.Sparsity, err = a.o.sparsity(plan, bytes); err != nil {
 		return nil, err
 	}
+	r.Learned = a.learned
 	r.Training, r.Refined, r.Equalized, r.Warnings = trained, outcome, a.equalized, slices.Clone(a.warnings)
 	if r.People, r.Calibrated = a.all.N, a.rows; trained != nil {
 		r.Calibrated = spread(0, a.all.N, a.all.N)
@@ -109,7 +111,7 @@ func (a *allocated) quantize(ctx context.Context) (*Result, error) {
 			continue
 		}
 		r.Layers[k].Score = a.scores[at]
-		if a.layerErrors != nil {
+		if a.layerErrors != nil && a.learned == nil {
 			r.Layers[k].MarginError = a.layerErrors[at]
 		}
 		at++

@@ -21,9 +21,11 @@ const errorRows = 4096
 type scored struct {
 	*calibrated
 
-	scores      []float64     // gradient score of each layer
-	judged      []float32     // the points that quantization errors are measured on
-	layerErrors [][]float64   // mean squared quantization error of the margin by layer and format; nil where not measured
+	scores []float64 // gradient score of each layer
+	judged []float32 // the points that quantization errors are measured on
+	// layerErrors is what the exact knapsack minimises, by layer and format; nil where not measured. It is the mean
+	// squared quantization error of the margin, or the risk of bit widths that were learned (qat.Policy).
+	layerErrors [][]float64
 	rowErrors   [][][]float64 // the same by layer, row and format
 	trainer     *trainer      // nil for methods without training
 	warnings    []string

@@ -94,6 +94,9 @@ func trainingRecipe(options *Options) map[string]string {
 		recipe["teacher_online"] = "yes"
 	}
 	add("sparsity", options.Sparsity)
+	if options.Allocator == AllocatorLearned {
+		add("lambda", o.Lambda)
+	}
 	if options.EtaSweep {
 		recipe["eta"] = "sweep"
 	}
@@ -102,12 +105,7 @@ func trainingRecipe(options *Options) map[string]string {
 
 // train trains the layers from their plans on.
 func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.Layer, _ *Training, err error) {
-	o, t := a.o.Train, a.trainer
-	o.Objective = a.o.Objective
-	if t.during != nil {
-		o.Recourse, o.Online, o.K = t.during, a.o.TeacherOnline, t.during.o.Steps
-		_, o.Groups = groups(t.all)
-	}
+	o, t := a.trainer.options(), a.trainer
 	layers := a.trainable(plans)
 	if err := t.prune(ctx, layers); err != nil {
 		return nil, nil, err
@@ -148,6 +146,74 @@ func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.L
 	}
 	trained := qat.Quantized(out.Layers)
 	return trained, result, t.final(ctx, trained, result)
+}
+
+// options are those of trainings and of searches for bit widths.
+func (t *trainer) options() qat.Options {
+	o := t.o.Train
+	o.Objective = t.o.Objective
+	if t.during != nil {
+		o.Recourse, o.Online, o.K = t.during, t.o.TeacherOnline, t.during.o.Steps
+		_, o.Groups = groups(t.all)
+	}
+	return o
+}
+
+// Learned is what came of learning bit widths.
+type Learned struct {
+	Steps int `json:"steps"`
+	// Cost is what the most probable widths cost, in the unit of the budget. The exact knapsack takes the widths, within
+	// the budget, that most probably are all that is needed.
+	Cost float64 `json:"cost"`
+}
+
+// learn learns the bit widths of a budget. The stage that it returns has the risk of each width in place of errors.
+func (s *scored) learn(ctx context.Context, budget float64) (_ *scored, _ *Learned, err error) {
+	o := s.trainer.options()
+	o.Progress = func(e qat.Event) {
+		s.tell(fmt.Sprintf("learn bit widths: loss %.2g", e.Loss), e.Round, e.Rounds)
+	}
+	first := make(assignment, len(s.layers))
+	var granted float64
+	for i := range s.layers {
+		first[i] = []int{0}
+		_, grant := s.multiples(i)
+		granted += float64(s.layers[i].Params()) * float64(grant)
+	}
+	plans := s.assemble(s.fits, first)
+	layers := s.trainable(plans)
+	for i := range layers {
+		l := &layers[i]
+		l.Widths = &qat.Widths{Plans: s.fits[i], PerRow: s.o.BitWidths == BitWidthsPerRow && l.Info.Conv == nil}
+		n := float64(s.layers[i].Params())
+		if l.Widths.PerRow {
+			n = float64(s.layers[i].In)
+		}
+		cost, _ := s.multiples(i)
+		for _, f := range s.formats() {
+			l.Widths.Costs = append(l.Widths.Costs, n*float64(cost)*float64(f.Bits)/granted)
+		}
+	}
+	m, err := s.openLayers(ctx, plans)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	policy, err := qat.Search(ctx, m, layers, budget, s.trainer.draw, o)
+	if err != nil {
+		return nil, nil, fmt.Errorf("bit widths: %w", err)
+	}
+	out := *s
+	out.layerErrors, out.rowErrors = make([][]float64, len(s.layers)), make([][][]float64, len(s.layers))
+	for i, risks := range policy.Risks {
+		if layers[i].Widths.PerRow {
+			out.rowErrors[i] = risks
+		} else {
+			out.layerErrors[i] = risks[0]
+		}
+	}
+	last := policy.History[len(policy.History)-1]
+	return &out, &Learned{Steps: last.Steps, Cost: policy.Cost}, nil
 }
 
 // trainable are the layers of plans.

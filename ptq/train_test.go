@@ -185,6 +185,8 @@ func TestTrainedMethods(t *testing.T) {
 	for name, o := range map[string]ptq.Options{
 		"lsq":       {Method: ptq.LSQ},
 		"pact":      {Method: ptq.PACT},
+		"paper":     {Method: ptq.CFQQATPaper},
+		"learned":   {Method: ptq.CFQQAT, Allocator: ptq.AllocatorLearned},
 		"mixed-qat": {Method: ptq.MixedQAT},
 		"validity":  {Method: ptq.CFQQAT, Objective: qat.Validity},
 		"hinge":     {Method: ptq.CFQQAT, Objective: qat.Hinge},
@@ -202,10 +204,16 @@ func TestTrainedMethods(t *testing.T) {
 			switch {
 			case o.Method == ptq.LSQ || o.Method == ptq.PACT || o.Method == ptq.MixedQAT:
 				objective = qat.Task
+			case o.Method == ptq.CFQQATPaper:
+				objective = qat.Validity
 			case objective == "":
 				objective = qat.Distil
 			}
 			checkTraining(t, r, 60, 64, objective)
+			if learned := o.Method == ptq.CFQQATPaper || o.Allocator == ptq.AllocatorLearned; learned != (r.Learned != nil) ||
+				learned && (r.Learned.Steps != 16 || r.Bits > o.Budget || r.Layers[0].MarginError != nil) {
+				t.Errorf("learned widths %+v, %v bits", r.Learned, r.Bits)
+			}
 			if other, ok := files[string(r.Model)]; ok {
 				t.Errorf("the model is that of %s", other)
 			}

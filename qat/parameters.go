@@ -23,9 +23,10 @@ const settling = 3e-4
 const typical = 0.1
 
 // slot is where the parameters of a layer stand in the vector: the weights (Out x In), the logarithms of the scales,
-// which keeps those positive, the biases (Out), and the logarithm of the scale of the activations that the layer reads
-// through a quantizer of its own. Layers in float have no scales.
-type slot struct{ weights, scales, bias, act, end int }
+// which keeps those positive, for layers whose bit widths are learned the scores of the widths, the biases (Out), and
+// the logarithm of the scale of the activations that the layer reads through a quantizer of its own. Layers in float
+// have no scales.
+type slot struct{ weights, scales, policy, bias, act, end int }
 
 // layout places the parameters of the layers and fills in their first values.
 func layout(layers []Layer, o *Options) (slots []slot, s state) {
@@ -34,15 +35,17 @@ func layout(layers []Layer, o *Options) (slots []slot, s state) {
 		info, p := &l.Info, &l.Plan
 		at := slot{weights: len(s.Params)}
 		for k, w := range info.W {
-			if !p.Float {
+			if !p.Float && l.Widths == nil { // widths that are learned share weights in their own units
 				w = first(p, k, w, p.Scales[k/info.In%len(p.Scales)], o)
 			}
 			s.Params = append(s.Params, w)
 		}
 		at.scales = len(s.Params)
-		for _, v := range p.Scales {
+		for _, v := range l.scales() {
 			s.Params = append(s.Params, float32(math.Log(float64(v))))
 		}
+		at.policy = len(s.Params)
+		s.Params = append(s.Params, l.first(o.budget)...)
 		at.bias = len(s.Params)
 		if p.Bias != nil {
 			s.Params = append(s.Params, p.Bias...)
@@ -56,7 +59,8 @@ func layout(layers []Layer, o *Options) (slots []slot, s state) {
 		at.end = len(s.Params)
 		slots = append(slots, at)
 		s.Rates = append(s.Rates, slices.Repeat([]float32{weightRate(l, o)}, at.scales-at.weights)...)
-		s.Rates = append(s.Rates, slices.Repeat([]float32{scaleRate(o)}, at.bias-at.scales)...)
+		s.Rates = append(s.Rates, slices.Repeat([]float32{scaleRate(o)}, at.policy-at.scales)...)
+		s.Rates = append(s.Rates, slices.Repeat([]float32{policyRate}, at.bias-at.policy)...)
 		s.Rates = append(s.Rates, slices.Repeat([]float32{1}, at.end-at.bias)...)
 		for k, zero := range l.Pruned {
 			if zero {
@@ -107,7 +111,7 @@ func weightRate(l *Layer, o *Options) float32 {
 	switch {
 	case l.Plan.Float:
 		return 1 // the learning rate is that of Adam, as everyone states it
-	case !o.LSQ:
+	case !o.LSQ && l.Widths == nil:
 		return ratioRate
 	}
 	var squares float64
@@ -148,7 +152,8 @@ func (b *builder) parameters(slots []slot, layers []Layer) error {
 		if n == nil {
 			return fmt.Errorf("the model has no layer %q", l.Info.Node)
 		}
-		weights, scales, bias := part(at.scales-at.weights), part(at.bias-at.scales), part(at.act-at.bias)
+		weights, scales, policy := part(at.scales-at.weights), part(at.policy-at.scales), part(at.bias-at.policy)
+		bias := part(at.act - at.bias)
 		if act := part(at.end - at.act); act != "" {
 			scale := b.Op("Exp", []string{b.reshape(act)})
 			b.t.Types[scale] = autodiff.Type{DType: graph.Float}
@@ -159,7 +164,12 @@ func (b *builder) parameters(slots []slot, layers []Layer) error {
 		w := b.reshape(weights, int64(l.Info.Out), int64(l.Info.In))
 		if !l.Plan.Float {
 			var err error
-			if w, err = b.quantized(l, w, b.reshape(scales, int64(at.bias-at.scales), 1)); err != nil {
+			if policy != "" {
+				w, err = b.mixture(l, w, scales, policy)
+			} else {
+				w, err = b.quantized(l, w, b.reshape(scales, int64(at.policy-at.scales), 1))
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -172,23 +182,33 @@ func (b *builder) parameters(slots []slot, layers []Layer) error {
 
 // quantized makes the quantized weights of a layer, Out x In, from weights or ratios and from logarithms of scales.
 func (b *builder) quantized(l *Layer, weights, scales string) (string, error) {
-	var lo, hi []float32
-	for o := range l.Info.Out {
-		f, err := quant.FormatOf(l.Plan.Width(o), l.Plan.Reduced)
-		if err != nil {
-			return "", fmt.Errorf("layer %q: %w", l.Info.Node, err)
-		}
-		lo, hi = append(lo, float32(f.QMin)), append(hi, float32(f.QMax))
+	lo, hi, err := bounds(l, &l.Plan)
+	if err != nil {
+		return "", err
 	}
 	scale, ratio := b.Op("Exp", []string{scales}), weights
 	if b.o.LSQ {
 		ratio = b.Op("Div", []string{weights, scale})
 		b.t.Types[ratio] = b.t.Types[weights]
 	}
-	w, codes, rules := quant.FakeQuantWeights(b.t.Graph, b.Builder, b.t.Types, ratio, scale, lo, hi)
+	rows := int64(l.Info.Out)
+	w, codes, rules := quant.FakeQuantWeights(b.t.Graph, b.Builder, b.t.Types, ratio, scale,
+		graph.FromFloats("lo", lo, rows, 1), graph.FromFloats("hi", hi, rows, 1))
 	maps.Copy(b.policy, rules)
 	b.codes = append(b.codes, codes, scale)
 	return w, nil
+}
+
+// bounds are the least and the largest code of each row of a layer under a plan.
+func bounds(l *Layer, p *quant.Layer) (lo, hi []float32, err error) {
+	for o := range l.Info.Out {
+		f, err := quant.FormatOf(p.Width(o), p.Reduced)
+		if err != nil {
+			return nil, nil, fmt.Errorf("layer %q: %w", l.Info.Node, err)
+		}
+		lo, hi = append(lo, float32(f.QMin)), append(hi, float32(f.QMax))
+	}
+	return lo, hi, nil
 }
 
 // shaped brings weights, Out x In, into the form in which the layer's node reads them.
@@ -290,6 +310,9 @@ func (s *step) trained(ctx context.Context, layers []Layer) ([]Trained, error) {
 			return nil, err
 		}
 		got = got[2:]
+		if l := &layers[i]; l.Widths != nil {
+			p, codes = l.chosen(p, codes, s.Params[at.policy:at.bias])
+		}
 		quant.HalfScales(p.Scales)
 		p.Codes = make([]int8, len(codes))
 		for k, q := range codes {

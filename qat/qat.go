@@ -28,6 +28,8 @@ type Layer struct {
 	Plan quant.Layer
 	// Pruned says which weights, Out x In, are zero and stay zero; nil = none.
 	Pruned []bool
+	// Widths are the bit widths that Search chooses among; nil for Train.
+	Widths *Widths
 	// Sources are the columns of the weights that the columns of an integer kernel have; nil when they are the same.
 	Sources []int
 }
@@ -96,6 +98,7 @@ type Options struct {
 	Alpha2    float64   // weight of the difference between their costs (1)
 	K         int       // steps of the network's own actions (3)
 	Groups    int       // of people, as Points.Groups has them
+	Lambda    float64   // weight of the bit cost, for Search; 0 lets it follow the cost, so that the budget is met
 	Seed      uint64    // of batches
 	// Recourse finds actions during training, for Online and for objectives that look at the network's own actions.
 	Recourse Recourse
@@ -118,7 +121,8 @@ type Options struct {
 	target    int
 	classes   int
 	dim       int
-	rows      int // of a step
+	rows      int     // of a step
+	budget    float64 // of Search
 }
 
 // Checkpoint keeps bytes from one run to the next.
@@ -209,6 +213,7 @@ func (o *Options) Check() error {
 		{"gamma", o.Gamma},
 		{"alpha1", o.Alpha1},
 		{"alpha2", o.Alpha2},
+		{"lambda", o.Lambda},
 	} {
 		if !(v.value >= 0) || math.IsInf(v.value, 1) {
 			errs = append(errs, fmt.Errorf("invalid %s %v: want a number above 0, or 0 for the default", v.name, v.value))
@@ -224,6 +229,14 @@ func (o *Options) Check() error {
 	return errors.Join(errs...)
 }
 
+// use is how many points of each kind each of some rounds has a use for.
+func (o *Options) use(rounds int) (use [Kinds]int) {
+	for k := range use {
+		use[k] = min(mostPoints, int(o.objective.share(Kind(k))*float64(o.Steps*o.Batch/rounds))+1)
+	}
+	return use
+}
+
 // Train trains the layers of the model, which computes as its file will, with weights of the plans. The full-precision
 // model is known by its points alone.
 func Train(ctx context.Context, m *classifier.Model, layers []Layer, source Source, o Options) (*Outcome, error) {
@@ -237,11 +250,7 @@ func Train(ctx context.Context, m *classifier.Model, layers []Layer, source Sour
 	}
 	defer s.close()
 	t := newTrainer(s, &o)
-	var use [Kinds]int
-	for k := range use {
-		use[k] = min(mostPoints, int(o.objective.share(Kind(k))*float64(o.Steps*o.Batch/rounds))+1)
-	}
-	out := &Outcome{}
+	use, out := o.use(rounds), &Outcome{}
 	if o.Checkpoint != nil {
 		t.restore(o.Checkpoint.Load(), out)
 	}

@@ -42,6 +42,7 @@ type step struct {
 	reader  *ort.Session // codes and scales, layer by layer; nil where all layers are in float
 	slots   []slot
 	widths  map[string]int // of the columns
+	cost    float64        // of the bit widths in the last step of a search
 	state
 }
 
@@ -59,6 +60,8 @@ type builder struct {
 	t      *classifier.Training
 	policy map[string]autodiff.Rule
 	codes  []string // values that hold codes and scale of each layer
+	noise  int      // numbers of Gumbel noise that the widths of layers take
+	costs  []string // what the widths of layers cost
 	o      *Options
 	whole  autodiff.Types // of the network, for any number of rows
 	widths map[string]int
@@ -90,6 +93,11 @@ func (s *step) open(layers []Layer, o *Options) (err error) {
 	if o.PACT {
 		quant.ClipScales(b.policy)
 	}
+	if n := noiseOf(s.slots); n > 0 {
+		b.value(noiseName, int64(n))
+		b.value(coldName, 1)
+		b.value(lambdaName, 1)
+	}
 	if err := b.parameters(s.slots, layers); err != nil {
 		return err
 	}
@@ -106,7 +114,7 @@ func (s *step) open(layers []Layer, o *Options) (err error) {
 		}
 		opened = append(opened, student)
 	}
-	loss := b.loss()
+	loss := b.charged(b.loss())
 	if b.err != nil {
 		return b.err
 	}
@@ -187,11 +195,18 @@ func (b *builder) scalar(v float64) string {
 	return b.Const(graph.FromFloats("c", []float32{float32(v)}))
 }
 
-// reshape gives a value a known shape.
+// ints adds a constant vector.
+func (b *builder) ints(v ...int64) string { return b.Const(graph.FromInts("n", v, int64(len(v)))) }
+
+// reshape gives a value another shape.
 func (b *builder) reshape(value string, dims ...int64) string {
-	out := b.Op("Reshape", []string{value, b.Const(graph.FromInts("dims", dims, int64(len(dims))))})
-	b.t.Types[out] = autodiff.Type{DType: graph.Float, Shape: graph.Fixed(dims...)}
-	return out
+	return b.known(b.Op("Reshape", []string{value, b.ints(dims...)}), dims...)
+}
+
+// known records the shape of a value.
+func (b *builder) known(value string, dims ...int64) string {
+	b.t.Types[value] = autodiff.Type{DType: graph.Float, Shape: graph.Fixed(dims...)}
+	return value
 }
 
 // decayed adds the gradient of the squared weights of layers in float.
@@ -227,6 +242,9 @@ func (b *builder) optimizer(grad string, size int64) {
 	for _, v := range []string{next, sum, squares, lossName} {
 		b.G.Outputs = append(b.G.Outputs, graph.Value{Name: v, DType: graph.Float})
 	}
+	if b.costs != nil {
+		b.G.Outputs = append(b.G.Outputs, graph.Value{Name: costName, DType: graph.Float})
+	}
 }
 
 // batch is what a step looks at: rows of the model's input and, by name, columns with some numbers for each of these
@@ -234,6 +252,7 @@ func (b *builder) optimizer(grad string, size int64) {
 type batch struct {
 	x       []float32
 	columns map[string][]float32
+	search  map[string][]float32 // vectors of a step of Search
 }
 
 // run does one step at a learning rate and returns the loss, summed over the batch.
@@ -249,17 +268,23 @@ func (s *step) run(ctx context.Context, b *batch, rate float64) (float64, error)
 	for name, v := range b.columns {
 		in = append(in, ort.ViewFloats(name, v, int64(len(v)/s.widths[name]), int64(s.widths[name])))
 	}
+	for name, v := range b.search {
+		in = append(in, ort.ViewFloats(name, v, int64(len(v))))
+	}
 	out, err := s.session.Run(ctx, in)
 	if err != nil {
 		return 0, fmt.Errorf("training step: %w", err)
 	}
-	var loss []float32
-	for k, to := range []*[]float32{&s.Params, &s.First, &s.Second, &loss} {
+	var loss, cost []float32
+	for k, to := range []*[]float32{&s.Params, &s.First, &s.Second, &loss, &cost}[:len(out)] {
 		if *to, err = ort.FloatsOf(out[k]); err != nil {
 			return 0, fmt.Errorf("training step: %w", err)
 		}
 	}
 	s.Steps++
+	if cost != nil {
+		s.cost = float64(cost[0])
+	}
 	return float64(loss[0]), nil
 }
 

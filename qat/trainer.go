@@ -35,6 +35,7 @@ type trainer struct {
 	groups []float32 // of people
 	people []int     // of the batch
 	taught []int     // their rows in the pool of teacher points, -1 for none
+	lambda float64   // weight of the bit cost of a search
 }
 
 // pool are the points of a kind, ready for batches.
@@ -129,6 +130,7 @@ func (t *trainer) steps(ctx context.Context, to, first, last int) (float64, erro
 		if t.Steps == 1 {
 			t.Start = loss / float64(t.o.Batch)
 		}
+		t.weigh()
 		sum += loss
 	}
 	return sum / float64(max(1, n)) / float64(t.o.Batch), nil
@@ -138,7 +140,7 @@ func (t *trainer) steps(ctx context.Context, to, first, last int) (float64, erro
 // training, on the parameters alone.
 func (t *trainer) draw(ctx context.Context) error {
 	rng := rand.New(rand.NewPCG(t.o.Seed, 1<<32+uint64(t.Steps)))
-	t.next.x = t.next.x[:0]
+	t.next.x, t.next.search = t.next.x[:0], t.gumbel()
 	for _, c := range t.columns {
 		t.next.columns[c.name] = t.next.columns[c.name][:0]
 	}

@@ -5,13 +5,16 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// fakeWeight is the model-local function that quantizes weights for training.
-const fakeWeight = "FakeQuantWeight"
+// The model-local functions that quantize weights and choose bit widths for training.
+const (
+	fakeWeight = "FakeQuantWeight"
+	hardest    = "Hardest"
+)
 
 // FakeQuantWeights appends to the model's graph weights as a file stores them: codes, which are the ratios (Out x In)
-// rounded and clipped to the rows' lo and hi, times the scale (Out x 1, or 1 x 1). It returns the names of the value
-// and of its codes, whose types go into types, and the gradient rules that training through it needs; they are the same
-// for every call.
+// rounded and clipped to lo and hi, times the scale; these three have one number for each row, or one for all. It
+// returns the names of the value and of its codes, whose types go into types, and the gradient rules that training
+// through it needs; they are the same for every call. A dimension in front of all four, of candidates, changes nothing.
 //
 // The gradient passes straight through rounding, where the rounded ratio is not clipped; that by the scale is exact.
 // With ratio = w / scale this is learned step size quantization: by the rule of Div the scale's gradient is then
@@ -19,23 +22,13 @@ const fakeWeight = "FakeQuantWeight"
 // earlier, at the bound itself; a weight that is moved across it could not come back.)
 //
 // Reference: Esser et al., Learned Step Size Quantization, 2020, equations 1 to 3.
-func FakeQuantWeights(m *graph.Model, b *graph.Builder, types autodiff.Types, ratio, scale string, lo, hi []float32) (
-	value, codes string, rules map[string]autodiff.Rule,
-) {
-	found := false
-	for _, f := range m.Functions {
-		found = found || f.Domain == ownDomain && f.Name == fakeWeight
-	}
-	if !found {
-		m.SetOpset(ownDomain, 1)
-		m.Functions = append(m.Functions, weightQuantizer(m.Opset("")))
-	}
-	bound := func(name string, v []float32) string {
-		return b.Const(graph.FromFloats(name, v, int64(len(v)), 1))
-	}
+func FakeQuantWeights(m *graph.Model, b *graph.Builder, types autodiff.Types, ratio, scale string,
+	lo, hi *graph.Tensor,
+) (value, codes string, rules map[string]autodiff.Rule) {
+	define(m, weightQuantizer(m.Opset("")))
 	n := &graph.Node{
 		Op: fakeWeight, Domain: ownDomain, Name: b.Name("fake_quant"),
-		Inputs: []string{ratio, scale, bound("lo", lo), bound("hi", hi)},
+		Inputs: []string{ratio, scale, b.Const(lo), b.Const(hi)},
 	}
 	for _, name := range []string{"weights", "rounded", "codes"} {
 		name = b.Name(name)
@@ -44,6 +37,50 @@ func FakeQuantWeights(m *graph.Model, b *graph.Builder, types autodiff.Types, ra
 	}
 	b.Append(n)
 	return n.Outputs[0], n.Outputs[2], map[string]autodiff.Rule{ownDomain + "." + fakeWeight: throughRounding}
+}
+
+// Hardest appends, for shares along axis 0, 1 where a share is the largest and 0 elsewhere, the first one of equals.
+// The gradient passes straight through to the shares: with those of a Gumbel-Softmax sample this is the
+// straight-through choice of a bit width. It returns the value, whose type goes into types, and the rule.
+//
+// Reference: section Mixed-precision bit allocation of the paper; Jang et al., Categorical Reparameterization with
+// Gumbel-Softmax, 2017.
+func Hardest(m *graph.Model, b *graph.Builder, types autodiff.Types, shares string) (string, map[string]autodiff.Rule) {
+	node := func(op string, in []string, out string, attrs ...graph.Attr) *graph.Node {
+		return &graph.Node{Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs}
+	}
+	define(m, &graph.Function{
+		Name: hardest, Domain: ownDomain, Opsets: []graph.Opset{{Version: m.Opset("")}},
+		Inputs: []string{"p", "depth", "values"}, Outputs: []string{"z"},
+		Nodes: []*graph.Node{
+			node("ArgMax", []string{"p"}, "k", graph.IntAttr("axis", 0), graph.IntAttr("keepdims", 0)),
+			node("OneHot", []string{"k", "depth", "values"}, "z", graph.IntAttr("axis", 0)),
+		},
+	})
+	depth := b.Const(graph.FromInts("depth", []int64{types[shares].Shape[0].Size}, 1))
+	z := b.Name("choice")
+	b.Append(&graph.Node{
+		Op: hardest, Domain: ownDomain, Name: b.Name("hardest"), Outputs: []string{z},
+		Inputs: []string{shares, depth, b.Const(graph.FromFloats("values", []float32{0, 1}, 2))},
+	})
+	types[z] = types[shares]
+	return z, map[string]autodiff.Rule{ownDomain + "." + hardest: func(c *autodiff.Call, i int) string {
+		if i != 0 {
+			return ""
+		}
+		return c.Grad()
+	}}
+}
+
+// define adds a function to a model that does not have it yet.
+func define(m *graph.Model, f *graph.Function) {
+	for _, have := range m.Functions {
+		if have.Domain == f.Domain && have.Name == f.Name {
+			return
+		}
+	}
+	m.SetOpset(f.Domain, 1)
+	m.Functions = append(m.Functions, f)
 }
 
 // weightQuantizer is the body of a call. Its outputs are the quantized weights and, for the gradient, the ratios

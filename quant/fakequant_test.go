@@ -95,7 +95,8 @@ func (c *fakeCase) model(t *testing.T) *graph.Model {
 		ratio = b.Op("Div", []string{"v", "s"})
 		types[ratio] = types["v"]
 	}
-	value, codes, policy := quant.FakeQuantWeights(m, b, types, ratio, "s", c.lo, c.hi)
+	value, codes, policy := quant.FakeQuantWeights(m, b, types, ratio, "s", graph.FromFloats("lo", c.lo, fakeOut, 1),
+		graph.FromFloats("hi", c.hi, fakeOut, 1))
 	user := b.Op("Mul", []string{b.Op("Round", []string{"u"}), "u"})
 	y := b.Op("Add", []string{b.Op("Mul", []string{value, "g"}), user})
 	axes := b.Const(graph.FromInts("axes", []int64{0, 1}, 2))
@@ -222,7 +223,8 @@ func TestFakeQuantFunctionOnce(t *testing.T) {
 	b := graph.NewBuilder(m.Graph, "")
 	names := map[string]bool{}
 	for range 3 {
-		value, codes, _ := quant.FakeQuantWeights(m, b, types, "v", "s", []float32{-2}, []float32{1})
+		value, codes, _ := quant.FakeQuantWeights(m, b, types, "v", "s", graph.FromFloats("lo", []float32{-2}, 1, 1),
+			graph.FromFloats("hi", []float32{1}, 1, 1))
 		names[value], names[codes] = true, true
 		if types[value].DType != graph.Float || len(types[codes].Shape) != 2 {
 			t.Errorf("the types of %q and %q are %v and %v", value, codes, types[value], types[codes])

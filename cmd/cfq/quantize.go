@@ -296,6 +296,8 @@ func (f *quantizeFlags) addTraining(fs *pflag.FlagSet) {
 		"the paper's alpha2, a `weight` of matching; 0 is the default, 1")
 	fs.IntVar(&f.o.TeacherActions, "teacher-actions", 1,
 		"teacher actions per refused person: a `number` of starts")
+	fs.Float64Var(&f.o.Train.Lambda, "lambda", 0,
+		"the paper's lambda, `weight` of the bit cost while bit widths are learned; 0 lets it follow the budget")
 	cli.Within(fs, "teacher-actions", &f.o.TeacherActions, 1, 64, "1 to 64")
 	fs.BoolVar(&f.o.TeacherOnline, "teacher-online", false, "teacher recourse anew for every batch")
 	addOptimizer(fs, &f.o.Train)
@@ -436,11 +438,17 @@ func (f *quantizeFlags) checkUse() error {
 	return nil
 }
 
+// allocator is the one given, or the method's.
+func (f *quantizeFlags) allocator() ptq.Allocator {
+	m, _ := ptq.FindMethod(f.o.Method) // pflag has checked it
+	return cmp.Or(f.o.Allocator, m.Defaults.Allocator)
+}
+
 // checkTraining reports flags of training that an objective has no use for.
 func (f *quantizeFlags) checkTraining(objective ptq.Objective) error {
 	if objective == ptq.Untrained {
 		for _, name := range []string{
-			"train-steps", "learning-rate", "eta", "beta", "gamma", "alpha1", "alpha2",
+			"train-steps", "learning-rate", "eta", "beta", "gamma", "alpha1", "alpha2", "lambda",
 			"teacher-actions", "teacher-online", "eta-sweep", "train-seed", "log",
 			"sparsity", "prune-by",
 		} {
@@ -450,6 +458,9 @@ func (f *quantizeFlags) checkTraining(objective ptq.Objective) error {
 			}
 		}
 		return nil
+	}
+	if f.fs.Changed("lambda") && f.allocator() != ptq.AllocatorLearned {
+		return cli.Usagef("--allocator learned has one", "--lambda: the allocator %s has no bit cost to weigh", f.allocator())
 	}
 	doc, err := qat.FindObjective(objective)
 	if err != nil {

@@ -1,0 +1,300 @@
+package qat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/quant"
+)
+
+// Widths are the bit widths among which Search chooses for a layer.
+type Widths struct {
+	Plans  []quant.Layer // the layer in each width, with the scales that learning starts from
+	PerRow bool          // each output has a width of its own
+	Costs  []float64     // of each width for one unit, in the unit of the budget
+}
+
+// units is how many widths a layer has.
+func (l *Layer) units() int {
+	if l.Widths.PerRow {
+		return l.Info.Out
+	}
+	return 1
+}
+
+// scales are those of the layer's plan, or of each of its widths in turn.
+func (l *Layer) scales() (all []float32) {
+	if l.Widths == nil {
+		return l.Plan.Scales
+	}
+	for i := range l.Widths.Plans {
+		all = append(all, l.Widths.Plans[i].Scales...)
+	}
+	return all
+}
+
+// scores is the number of parameters of the layer's policy.
+func (l *Layer) scores() int {
+	if l.Widths == nil {
+		return 0
+	}
+	return len(l.Widths.Plans) * l.units()
+}
+
+// Names of the values of a search.
+const (
+	noiseName  = "qat.noise"   // Gumbel noise of all scores
+	coldName   = "qat.cold"    // 1/temperature
+	lambdaName = "qat.lambda"  // weight of the bit cost
+	costName   = "qat.bitcost" // of the widths as drawn, softly
+)
+
+// A search takes a part of the rounds and steps of a training, while the temperature falls.
+const (
+	searchRounds = 4
+	searchShare  = 4 // of a training's steps: one in so many
+	firstHeat    = 1 // with a higher one, what is drawn softly costs more than what is drawn
+	lastHeat     = 0.3
+	policyRate   = 3    // how much faster than scales scores move
+	least        = 1e-9 // a probability that counts as none
+)
+
+// Unless Lambda is given it is this share of the loss of the first batch, and rises, up to e^2 times, with each bit
+// that a weight costs beyond the budget.
+const firstLambda, lambdaGain, mostLambda = 0.02, 4, 2
+
+// Policy is what a search has learned.
+type Policy struct {
+	// Risks are, by layer, unit and width, -log of the probability that the unit needs no more than this width.
+	Risks [][][]float64
+	// Cost is that of the most probable widths, in the unit of the budget.
+	Cost    float64
+	History []Event
+}
+
+// Search learns bit widths by straight-through Gumbel-Softmax: a width is drawn for each unit in every step, with
+// scales of its own; what the loss would gain by another one, and Lambda times what all cost beyond the budget, move
+// the probabilities. The weights, biases and scales that it trains on the way are those of no single policy, so that
+// training at the widths that are chosen begins anew.
+//
+// The most probable widths rarely cost what the budget grants. Those that minimise the sum of the risks within the
+// budget spend it: then it is most probable that every unit has the width it needs.
+//
+// References: sections Mixed-precision bit allocation and Training algorithm of the paper (BitCost).
+func Search(ctx context.Context, m *classifier.Model, layers []Layer, budget float64, source Source, o Options) (
+	*Policy, error,
+) {
+	o, err := o.resolve(m)
+	if err != nil {
+		return nil, err
+	}
+	for i := range layers {
+		if layers[i].Widths == nil {
+			return nil, errors.New("a layer without bit widths to choose among")
+		}
+	}
+	o.LSQ, o.budget = true, budget // widths share weights, which have no scale of their own
+	o.Steps = max(o.Steps/searchShare, searchRounds)
+	s, err := compile(m, layers, &o)
+	if err != nil {
+		return nil, fmt.Errorf("search step: %w", err)
+	}
+	defer s.close()
+	t, out := newTrainer(s, &o), &Policy{}
+	use := o.use(searchRounds)
+	for round := range searchRounds {
+		now, err := s.trained(ctx, layers)
+		if err != nil {
+			return nil, err
+		}
+		drawn, err := source(ctx, round, use, now)
+		if err != nil {
+			return nil, err
+		}
+		t.replace(drawn.Points)
+		ev := Event{Round: round + 1, Rounds: searchRounds, VD: drawn.VD, RVD: drawn.RVD}
+		if ev.Loss, err = t.steps(ctx, o.Steps*(round+1)/searchRounds, 0, o.Steps); err != nil {
+			return nil, err
+		}
+		if ev.Steps = s.Steps; !(ev.Loss <= diverged*s.Start+1) || !s.sound() {
+			return nil, fmt.Errorf("%w after %d steps of the search for bit widths: the loss is %.3g", ErrDiverged, s.Steps,
+				ev.Loss)
+		}
+		out.History = append(out.History, ev)
+		if o.Progress != nil {
+			o.Progress(ev)
+		}
+	}
+	for i := range layers {
+		risks, cost := layers[i].risks(s.Params[s.slots[i].policy:s.slots[i].bias])
+		out.Risks, out.Cost = append(out.Risks, risks), out.Cost+cost
+	}
+	return out, nil
+}
+
+// risks are those of Policy, and what the most probable widths cost.
+func (l *Layer) risks(policy []float32) (risks [][]float64, cost float64) {
+	units := l.units()
+	for u := range units {
+		best := l.likely(policy, u)
+		cost += l.Widths.Costs[best]
+		var weights, sums []float64
+		var sum float64
+		for w := range l.Widths.Plans {
+			weights = append(weights, math.Exp(float64(policy[w*units+u]-policy[best*units+u])))
+			sum += weights[w]
+			sums = append(sums, sum)
+		}
+		for w := range sums {
+			sums[w] = -math.Log(max(sums[w]/sum, least))
+		}
+		risks = append(risks, sums)
+	}
+	return risks, cost
+}
+
+// likely is the most probable width of a unit.
+func (l *Layer) likely(policy []float32, unit int) (best int) {
+	for w := range l.Widths.Plans {
+		if policy[w*l.units()+unit] > policy[best*l.units()+unit] {
+			best = w
+		}
+	}
+	return best
+}
+
+// chosen is a layer in its most probable widths, from scales and codes of all widths.
+func (l *Layer) chosen(p quant.Layer, codes []float32, policy []float32) (quant.Layer, []float32) {
+	all, n := p.Scales, l.Info.In*l.Info.Out
+	per := len(all) / len(l.Widths.Plans)
+	p.Bits, p.RowBits, p.Scales = 0, nil, nil
+	var out []float32
+	for o := range l.Info.Out {
+		w := l.likely(policy, min(o, l.units()-1))
+		p.RowBits = append(p.RowBits, l.Widths.Plans[w].Width(o))
+		p.Scales = append(p.Scales, all[w*per+min(o, per-1)])
+		out = append(out, codes[w*n+o*l.Info.In:w*n+(o+1)*l.Info.In]...)
+	}
+	if !l.Widths.PerRow {
+		p.Bits, p.RowBits, p.Scales = p.RowBits[0], nil, p.Scales[:per]
+	}
+	return p, out
+}
+
+// mixture makes the weights of a layer, Out x In, in the width that is drawn for each unit, from weights, logarithms of
+// scales and scores of the widths. All widths are one tensor, widths x Out x In.
+func (b *builder) mixture(l *Layer, weights, scales, policy string) (string, error) {
+	n, out, in, units := int64(len(l.Widths.Plans)), int64(l.Info.Out), int64(l.Info.In), int64(l.units())
+	var lo, hi []float32
+	for i := range l.Widths.Plans {
+		l1, h1, err := bounds(l, &l.Widths.Plans[i])
+		if err != nil {
+			return "", err
+		}
+		lo, hi = append(lo, l1...), append(hi, h1...)
+	}
+	scale := b.Op("Exp", []string{b.reshape(scales, n, int64(len(l.scales()))/n, 1)})
+	ratio := b.Op("Div", []string{b.reshape(weights, 1, out, in), scale})
+	b.known(ratio, n, out, in)
+	each, codes, rules := quant.FakeQuantWeights(b.t.Graph, b.Builder, b.t.Types, ratio, scale,
+		graph.FromFloats("lo", lo, n, out, 1), graph.FromFloats("hi", hi, n, out, 1))
+	maps.Copy(b.policy, rules)
+	b.codes = append(b.codes, codes, scale)
+
+	noise := b.Op("Slice", []string{noiseName, b.ints(int64(b.noise)), b.ints(int64(b.noise) + n*units)})
+	b.noise += int(n * units)
+	scores := b.Op("Mul", []string{b.Op("Add", []string{policy, noise}), coldName})
+	share := b.Op("Softmax", []string{b.reshape(scores, n, units, 1)}, graph.IntAttr("axis", 0))
+	b.known(share, n, units, 1)
+	drawn, rules := quant.Hardest(b.t.Graph, b.Builder, b.t.Types, share)
+	maps.Copy(b.policy, rules)
+	var cost []float32
+	for _, c := range l.Widths.Costs {
+		cost = append(cost, float32(c))
+	}
+	b.costs = append(b.costs, b.Op("ReduceSum", []string{
+		b.Op("Mul", []string{share, b.Const(graph.FromFloats("cost", cost, n, 1, 1))}), b.ints(0, 1, 2),
+	}, graph.IntAttr("keepdims", 0)))
+	return b.known(b.Op("ReduceSum", []string{b.Op("Mul", []string{each, drawn}), b.ints(0)},
+		graph.IntAttr("keepdims", 0)), out, in), nil
+}
+
+// charged adds to a loss, which is summed over the batch, Lambda times what the widths cost beyond the budget for each
+// person: the paper's BitCost.
+func (b *builder) charged(loss string) string {
+	if b.costs == nil {
+		return loss
+	}
+	b.Append(&graph.Node{Op: "Sum", Inputs: b.costs, Outputs: []string{costName}})
+	over := b.Op("Relu", []string{b.Op("Sub", []string{costName, b.scalar(b.o.budget)})})
+	each := b.Op("Mul", []string{lambdaName, b.scalar(float64(b.o.Batch))})
+	return b.Op("Add", []string{lossName, b.Op("Mul", []string{over, each})})
+}
+
+// noiseOf is how many numbers of noise a step takes.
+func noiseOf(slots []slot) (n int) {
+	for _, at := range slots {
+		n += at.bias - at.policy
+	}
+	return n
+}
+
+// gumbel is the noise of a step of a search, its temperature and the weight of the bit cost.
+func (t *trainer) gumbel() map[string][]float32 {
+	noise := make([]float32, noiseOf(t.slots))
+	if len(noise) == 0 {
+		return nil
+	}
+	rng := rand.New(rand.NewPCG(t.o.Seed, 2<<32+uint64(t.Steps)))
+	for i := range noise {
+		noise[i] = float32(-math.Log(-math.Log(max(rng.Float64(), least))))
+	}
+	heat := firstHeat * math.Pow(lastHeat/firstHeat, float64(t.Steps)/float64(t.o.Steps))
+	return map[string][]float32{noiseName: noise, coldName: {float32(1 / heat)}, lambdaName: {float32(t.lambda)}}
+}
+
+// weigh sets the weight of the bit cost by what the last step cost.
+func (t *trainer) weigh() {
+	t.lambda = t.o.Lambda
+	if t.lambda == 0 {
+		t.lambda = firstLambda * t.Start * math.Exp(min(mostLambda, lambdaGain*(t.cost-t.o.budget)))
+	}
+}
+
+// first are scores at which widths cost the budget on average: they fall evenly with the bits.
+func (l *Layer) first(budget float64) (scores []float32) {
+	if l.Widths == nil {
+		return nil
+	}
+	plans := l.Widths.Plans
+	at := func(slope float64) (p []float64, mean float64) {
+		var sum float64
+		for w := range plans {
+			b := plans[w].MeanBits()
+			v := math.Exp(-slope * (b - plans[0].MeanBits()))
+			p, sum, mean = append(p, -slope*b), sum+v, mean+v*b
+		}
+		return p, mean / sum
+	}
+	lo, hi := -5.0, 5.0
+	for range 40 {
+		mid := (lo + hi) / 2
+		if _, m := at(mid); m > budget {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	p, _ := at(hi)
+	for _, v := range p {
+		scores = append(scores, slices.Repeat([]float32{float32(v)}, l.units())...)
+	}
+	return scores
+}
