@@ -8,13 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 // Limits of the documentation, so that it can be read.
 const (
 	maxReadmeLines = 200
 	maxPages       = 16
-	maxWords       = 25_000
+	maxWords       = 23_000 // fields with a letter or a digit: the bars of tables are none
 )
 
 func TestDocs(t *testing.T) {
@@ -28,7 +29,11 @@ func TestDocs(t *testing.T) {
 			return
 		}
 		pages++
-		words += len(strings.Fields(string(read(t, name))))
+		for field := range strings.FieldsSeq(string(read(t, name))) {
+			if strings.ContainsFunc(field, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) {
+				words++
+			}
+		}
 		if base := path.Base(name); base != "README.md" && !strings.Contains(index, "("+base+")") {
 			t.Errorf("%s is not in the index docs/README.md", name)
 		}
