@@ -38,8 +38,23 @@ func (r *row) mean(f func(m measured) eval.Float) float64 {
 	return stat.Mean(all, nil)
 }
 
-// measure runs variants on the first networks of a data set.
-func measure(ctx context.Context, o settings, d dataset, networks int, vs []variant) (_ []*row, err error) {
+// networks are models to measure: a name, and the model, by number.
+type networks struct {
+	n  int
+	of func(ctx context.Context, in data, k int) (string, *onnxio.Model, error)
+}
+
+// shared are the first networks of a data set.
+func (d dataset) shared(o settings, n int) networks {
+	return networks{n, func(ctx context.Context, _ data, k int) (string, *onnxio.Model, error) {
+		path := d.model(o, fmt.Sprintf("mlp2-s%d.onnx", k))
+		m, err := onnxio.Load(ctx, path, ort.Options{})
+		return path, m, err
+	}}
+}
+
+// measure runs variants on networks of a data set.
+func measure(ctx context.Context, o settings, d dataset, nets networks, vs []variant) (_ []*row, err error) {
 	in, err := read(ctx, o, d)
 	if err != nil {
 		return nil, err
@@ -52,12 +67,15 @@ func measure(ctx context.Context, o settings, d dataset, networks int, vs []vari
 	rows := make([]*row, len(vs))
 	for i := range vs {
 		vs[i].o.Workers, vs[i].o.Cache = 1, cache
-		rows[i] = &row{vs[i].label, make([]measured, networks)}
+		rows[i] = &row{vs[i].label, make([]measured, nets.n)}
 	}
-	for k := range networks {
-		path := d.model(o, fmt.Sprintf("mlp2-s%d.onnx", k))
-		if err := network(ctx, o, path, in, vs, func(i int, m measured) { rows[i].values[k] = m }); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+	for k := range nets.n {
+		name, model, err := nets.of(ctx, in, k)
+		if err == nil {
+			err = network(ctx, o, name, model, in, vs, func(i int, m measured) { rows[i].values[k] = m })
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return rows, nil
@@ -65,12 +83,9 @@ func measure(ctx context.Context, o settings, d dataset, networks int, vs []vari
 
 // network measures the variants of one network, some at once.
 func network(
-	ctx context.Context, o settings, path string, in data, vs []variant, keep func(i int, m measured),
+	ctx context.Context, o settings, name string, model *onnxio.Model, in data, vs []variant,
+	keep func(i int, m measured),
 ) (err error) {
-	model, err := onnxio.Load(ctx, path, ort.Options{})
-	if err != nil {
-		return err
-	}
 	full, err := ptq.OpenFor(model, in.task, o.workers)
 	if err != nil {
 		return err
@@ -88,7 +103,7 @@ func network(
 			if err != nil {
 				return fmt.Errorf("%s: %w", v.label, err)
 			}
-			log.Printf("%s: %s", path, v.label)
+			log.Printf("%s: %s", name, v.label)
 			keep(i, m)
 			return nil
 		})

@@ -90,7 +90,7 @@ func methods(ctx context.Context, w io.Writer, o settings) error {
 		} else if d.networks == 1 {
 			vs = defaults()
 		}
-		rows, err := measure(ctx, o, d, min(o.seeds, d.networks), vs)
+		rows, err := measure(ctx, o, d, d.shared(o, min(o.seeds, d.networks)), vs)
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.title, err)
 		}

@@ -7,8 +7,11 @@ import (
 	"syscall"
 
 	"cfq/eval"
+	"cfq/onnxio"
+	"cfq/onnxio/ort"
 	"cfq/ptq"
 	"cfq/qat"
+	"cfq/qat/fit"
 )
 
 // trainings are the rows of a data set: without and with training, weights in few bits and computing in float.
@@ -22,29 +25,32 @@ func trainings(budgets ...float64) []variant {
 	return out
 }
 
-// objectives are the other trained rows, of Adult.
-func objectives() []variant {
-	out := []variant{
-		{"cf-ptq, 4.0, integer", ptq.Options{Budget: 4}},
-		{"cfq-qat, 4.0, integer", ptq.Options{Method: ptq.CFQQAT, Budget: 4}},
+// otherTrainings are trained rows besides those of cfq-qat: the paper's baselines and objectives at 4 bits, and ways to
+// choose bit widths at 3 bits.
+func otherTrainings() []variant {
+	var out []variant
+	at := func(budget float64, m ptq.MethodName, doc string, o ptq.Options) {
+		o.Method, o.Budget = m, budget
+		out = append(out, variant{fmt.Sprintf("%s, %.1f%s", m, budget, doc), o})
 	}
-	for _, m := range []ptq.MethodName{ptq.LSQ, ptq.MixedQAT} {
-		out = append(out, variant{fmt.Sprintf("%s, 4.0", m), ptq.Options{Method: m, Budget: 4, WeightOnly: true}})
+	at(4, ptq.PACT, ", integer", ptq.Options{})
+	weights := ptq.Options{WeightOnly: true}
+	for _, m := range []ptq.MethodName{ptq.LSQ, ptq.MixedQAT, ptq.KDQAT, ptq.PruneQAT, ptq.CFQQATPaper} {
+		at(4, m, "", weights)
 	}
-	return append(out, variant{
-		"cfq-qat, 4.0, the paper's validity loss",
-		ptq.Options{Method: ptq.CFQQAT, Budget: 4, Objective: qat.Validity, WeightOnly: true},
-	})
+	weights.Objective = qat.Validity
+	at(4, ptq.CFQQAT, ", objective validity", weights)
+	weights.Objective = ""
+	at(3, ptq.CFQQAT, ", widths by the knapsack", weights)
+	weights.Allocator = ptq.AllocatorLearned
+	at(3, ptq.CFQQAT, ", widths learned", weights)
+	weights.Allocator = ptq.AllocatorUniform
+	at(3, ptq.CFQQAT, ", one width", weights)
+	return out
 }
 
-// training writes the tables of methods that train beside cf-ptq. One variant runs at a time, so that its processor
-// seconds are its own.
-func training(ctx context.Context, w io.Writer, o settings) error {
-	o.workers = 1
-	budgets := map[string][]float64{
-		"adult": {4, 3, 2.5, 2}, "german": {2.5, 2}, "compas": {2.5, 2}, "bank": {3, 2.5}, "default": {3, 2.5},
-	}
-	columns := []column{
+func trainingColumns() []column {
+	return []column{
 		{"bytes", "%.0f", func(m measured) eval.Float { return eval.Float(m.Bytes) }},
 		{"accuracy", "%+.4f", func(m measured) eval.Float { return accuracy(m) - accuracyFull(m) }},
 		{"VD(0.1)", "%.4f", vd},
@@ -53,17 +59,72 @@ func training(ctx context.Context, w io.Writer, o settings) error {
 		{"DirSim", "%.3f", func(m measured) eval.Float { return m.eval.Margins[1].DirSim.Value }},
 		{"seconds", "%.0f", func(m measured) eval.Float { return eval.Float(m.seconds) }},
 	}
+}
+
+// training writes the tables of cfq-qat beside cf-ptq. One variant runs at a time, so that its processor seconds are
+// its own.
+func training(ctx context.Context, w io.Writer, o settings) error {
+	o.workers = 1
+	budgets := map[string][]float64{
+		"adult": {4, 3, 2.5, 2}, "german": {2.5, 2}, "compas": {2.5, 2}, "bank": {3, 2.5}, "default": {3, 2.5},
+	}
 	for _, d := range datasets() {
 		vs := trainings(budgets[d.name]...)
 		if d.name == "adult" {
-			vs = append(vs, objectives()...)
+			for _, m := range []ptq.MethodName{ptq.CFPTQ, ptq.CFQQAT} {
+				vs = append(vs, variant{fmt.Sprintf("%s, 4.0, integer", m), ptq.Options{Method: m, Budget: 4}})
+			}
 		}
-		rows, err := measure(ctx, o, d, min(o.seeds, d.networks), vs)
+		rows, err := measure(ctx, o, d, d.shared(o, min(o.seeds, d.networks)), vs)
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.title, err)
 		}
-		writeColumns(w, d.title+", without and with training", rows, columns)
+		writeColumns(w, d.title+", without and with training", rows, trainingColumns())
 	}
+	return nil
+}
+
+// firstSeed is that of the first network that is trained here.
+const firstSeed = 10
+
+// own are networks that cfq train makes of the training rows.
+func own(n int) networks {
+	return networks{n, func(ctx context.Context, in data, k int) (string, *onnxio.Model, error) {
+		name := fmt.Sprintf("seed %d", firstSeed+k)
+		arch, err := fit.ParseArch("mlp:64,32")
+		if err != nil {
+			return name, nil, err
+		}
+		r, err := fit.Train(ctx, in.task, in.train, fit.Options{Arch: arch, Train: qat.Options{Seed: uint64(firstSeed + k)}})
+		if err != nil {
+			return name, nil, err
+		}
+		m, err := onnxio.LoadBytes(ctx, r.Model, ort.Options{})
+		return name, m, err
+	}}
+}
+
+// trained writes the tables of networks that cfq train made, on which no setting was chosen, and of other trained
+// methods.
+func trained(ctx context.Context, w io.Writer, o settings) error {
+	o.workers = 1
+	budgets := map[string][]float64{"adult": {3, 2.5, 2}, "german": {2.5}, "compas": {2}}
+	for _, d := range datasets() {
+		if budgets[d.name] == nil {
+			continue
+		}
+		rows, err := measure(ctx, o, d, own(o.seeds), trainings(budgets[d.name]...))
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.title, err)
+		}
+		writeColumns(w, d.title+", networks of cfq train", rows, trainingColumns())
+	}
+	adult := datasets()[0]
+	rows, err := measure(ctx, o, adult, adult.shared(o, min(o.seeds, 2)), otherTrainings())
+	if err != nil {
+		return fmt.Errorf("%s: %w", adult.title, err)
+	}
+	writeColumns(w, adult.title+", other trained methods", rows, trainingColumns())
 	return nil
 }
 
