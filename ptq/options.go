@@ -171,6 +171,11 @@ func (o *Options) checkTeacher() error {
 		return fmt.Errorf("objective %s compares one action of each person: want teacher-actions 1", o.Objective)
 	case o.Promises != nil && (o.TeacherActions > 1 || o.TeacherOnline):
 		return errors.New("promises take the place of teacher actions: teacher-actions and teacher-online have no use")
+	case o.Promises != nil && o.Teacher.Noise > 0:
+		return errors.New("promises are kept as they are: teacher-noise has no use")
+	case o.Train.PACT && o.WeightOnly:
+		return fmt.Errorf("method %s learns the ranges of activations, and weight-only quantizes none: method %s trains "+
+			"weights", PACT, LSQ)
 	}
 	return nil
 }

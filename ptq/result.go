@@ -15,6 +15,7 @@ import (
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/quant/verify"
+	"cfq/recourse"
 )
 
 // Result is a quantized model and how it came about. It is the last stage.
@@ -102,6 +103,10 @@ func (a *allocated) quantize(ctx context.Context) (*Result, error) {
 	r.Training, r.Refined, r.Equalized, r.Warnings = trained, outcome, a.equalized, slices.Clone(a.warnings)
 	if r.People, r.Calibrated = a.all.N, a.rows; trained != nil {
 		r.Calibrated = spread(0, a.all.N, a.all.N)
+		if v := float64(trained.RVD); v != v && trained.VD == 0 {
+			r.Warnings = append(r.Warnings, "the trained model refuses none of the people who were asked for recourse: it may "+
+				"approve everyone")
+		}
 	}
 	r.Factual, r.Recourse, r.Reached = a.union.Factual, a.union.Recourse, a.union.Valid()
 	r.Promised = r.Recourse > 0 && a.promises != nil
@@ -172,6 +177,9 @@ func (a *allocated) recipe(more map[string]string) map[string]string {
 	if a.promises != nil {
 		recipe["recourse"] = "promises"
 	}
+	if t := o.Teacher; t.Steps > 0 && t.Steps != recourse.DefaultSteps {
+		recipe["teacher_steps"] = strconv.Itoa(t.Steps)
+	}
 	if t := o.Teacher; t.Noise > 0 || t.Sample > 0 {
 		recipe["teacher"] = fmt.Sprintf("noise %v, sample %d, seed %d", t.Noise, t.Sample, t.Seed)
 	}
@@ -215,8 +223,8 @@ func (m *opened) result(ctx context.Context, out *graph.Model, bytes []byte, pla
 			rows := map[int]int{}
 			for o := range info.Out {
 				rows[p.Width(o)]++
-				l.Bits += float64(p.Width(o)) / float64(info.Out)
 			}
+			l.Bits = p.MeanBits()
 			if len(rows) > 1 {
 				l.Rows = rows
 			}

@@ -10,6 +10,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 
 	"cfq/eval"
 	"cfq/internal/cache"
@@ -17,6 +18,7 @@ import (
 	"cfq/onnxio/classifier"
 	"cfq/qat"
 	"cfq/quant"
+	"cfq/quant/qdq"
 	"cfq/recourse"
 )
 
@@ -76,9 +78,11 @@ func trainingRecipe(options *Options) map[string]string {
 			recipe[key] = fmt.Sprint(v)
 		}
 	}
-	add("train_steps", float64(o.Steps))
+	if o.Steps != 0 {
+		recipe["train_steps"] = strconv.Itoa(o.Steps)
+	}
+	recipe["train_seed"] = strconv.FormatUint(o.Seed, 10)
 	add("learning_rate", o.Rate)
-	add("train_seed", float64(o.Seed))
 	doc, _ := qat.FindObjective(options.Objective) // it was trained for
 	for key, v := range map[string]float64{
 		"eta": o.Eta, "beta": o.Beta, "gamma": o.Gamma, "alpha1": o.Alpha1, "alpha2": o.Alpha2,
@@ -137,8 +141,15 @@ func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.L
 	if err != nil {
 		return nil, nil, err
 	}
-	if t.objective.Recourse {
+	switch {
+	case t.objective.Varied:
 		result.People = len(t.from.Rays)
+	case t.objective.Recourse:
+		people := map[int]bool{}
+		for _, i := range t.teacher.Source {
+			people[i] = true
+		}
+		result.People = len(people)
 	}
 	for _, e := range out.History {
 		result.Steps = e.Steps
@@ -193,6 +204,20 @@ func (s *scored) learn(ctx context.Context, budget float64) (_ *scored, _ *Learn
 		for _, f := range s.formats() {
 			l.Widths.Costs = append(l.Widths.Costs, n*float64(cost)*float64(f.Bits)/granted)
 		}
+	}
+	if err := s.trainer.prune(ctx, layers); err != nil {
+		return nil, nil, err
+	}
+	if s.o.Cost == CostBytes { // what the file stores besides codes is not the widths' to spend
+		written, err := qdq.Write(s.canonical, s.planOf(plans), s.writer())
+		if err != nil {
+			return nil, nil, err
+		}
+		stored, err := qdq.Stored(written)
+		if err != nil {
+			return nil, nil, err
+		}
+		budget = max(minBudget, budget-8*float64(stored)/granted+s.meanBits(first))
 	}
 	m, err := s.openLayers(ctx, plans)
 	if err != nil {
@@ -463,8 +488,9 @@ func (t *trainer) checkpoint(plans []quant.Layer, o *qat.Options) (qat.Checkpoin
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(h, "training %s %s %+v\n%+v\n%+v\n%s\n%d %d %+v %d\n%v\n%v\n", by, sum, settings, *t.task,
-		t.group.own, text, len(t.all.X), len(t.teacher.X), teacher, t.o.TeacherActions, t.teacher.Source, t.from.Rays)
+	fmt.Fprintf(h, "training %s %s %+v\n%+v\n%+v\n%s\n%d %d %+v %d\n%v\n%v\n%v %v\n", by, sum, settings, *t.task,
+		t.group.own, text, len(t.all.X), len(t.teacher.X), teacher, t.o.TeacherActions, t.teacher.Source, t.from.Rays,
+		t.facts.Classes, t.facts.Groups)
 	for _, v := range []any{t.all.X, t.all.Labels, t.teacher.X} {
 		if err := binary.Write(h, binary.LittleEndian, v); err != nil {
 			return nil, err

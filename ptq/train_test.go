@@ -186,6 +186,7 @@ func TestTrainedMethods(t *testing.T) {
 		"lsq":       {Method: ptq.LSQ},
 		"pact":      {Method: ptq.PACT},
 		"paper":     {Method: ptq.CFQQATPaper},
+		"matching":  {Method: ptq.CFQQATPaper, Objective: qat.Match},
 		"learned":   {Method: ptq.CFQQAT, Allocator: ptq.AllocatorLearned},
 		"mixed-qat": {Method: ptq.MixedQAT},
 		"validity":  {Method: ptq.CFQQAT, Objective: qat.Validity},
@@ -204,7 +205,7 @@ func TestTrainedMethods(t *testing.T) {
 			switch {
 			case o.Method == ptq.LSQ || o.Method == ptq.PACT || o.Method == ptq.MixedQAT:
 				objective = qat.Task
-			case o.Method == ptq.CFQQATPaper:
+			case o.Method == ptq.CFQQATPaper && objective == "":
 				objective = qat.Validity
 			case objective == "":
 				objective = qat.Distil
@@ -303,6 +304,30 @@ func TestEtaSweep(t *testing.T) {
 	given, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
 	if err != nil || codesOf(given) != codesOf(r) || given.Training.Trials != nil {
 		t.Errorf("with eta given: another model, %v", err)
+	}
+}
+
+// Groups of people can be in a column that no model sees: the state of a training with others is not taken up.
+func TestCheckpointKnowsGroups(t *testing.T) {
+	t.Parallel()
+	m, _, _ := loans(t, "train.csv")
+	tk, people := fortunate(t, 60, 6)
+	o := short(ptq.Options{Method: ptq.LSQ, Objective: qat.Group, Cache: filepath.Join(t.TempDir(), "cache")})
+	files := map[string]bool{}
+	for _, shift := range []int32{0, 1} {
+		group := task.Subgroup{Feature: "region", Values: []string{"north", "south"}}
+		for i := range people.N {
+			group.Codes = append(group.Codes, int32(i/7)%2*(1-shift)+int32(i)%2*shift)
+		}
+		people.Subgroups = []task.Subgroup{group}
+		r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[codesOf(r)] = true
+	}
+	if len(files) != 2 {
+		t.Error("other groups make the same model")
 	}
 }
 

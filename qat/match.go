@@ -202,6 +202,7 @@ func (s *step) openStudent(b *builder) (*ort.Session, error) {
 	for from, to := range map[string]string{t.Margin: marginOut, grad: gradOut} {
 		c.Append(&graph.Node{Op: "Identity", Name: to, Inputs: []string{from}, Outputs: []string{to}})
 	}
+	m.Graph.Inputs = slices.DeleteFunc(m.Graph.Inputs, func(v graph.Value) bool { return v.Name == lambdaName })
 	m.Graph.Outputs = []graph.Value{{Name: marginOut, DType: graph.Float}, {Name: gradOut, DType: graph.Float}}
 	if c.err != nil {
 		return nil, c.err
@@ -214,9 +215,13 @@ func (n *Network) Dim() int { return n.s.model.Dim() }
 
 // LossGrads returns the margin of each row and the gradient by the inputs of the cross-entropy with the target class.
 func (n *Network) LossGrads(ctx context.Context, x []float32) (m, g []float32, err error) {
-	out, err := n.s.student.Run(ctx, []*graph.Tensor{
-		n.s.model.Feed(x), ort.ViewFloats(paramsName, n.s.Params, int64(len(n.s.Params))),
-	})
+	in := []*graph.Tensor{n.s.model.Feed(x), ort.ViewFloats(paramsName, n.s.Params, int64(len(n.s.Params)))}
+	for name, v := range n.s.drawn {
+		if name != lambdaName {
+			in = append(in, ort.ViewFloats(name, v, int64(len(v))))
+		}
+	}
+	out, err := n.s.student.Run(ctx, in)
 	if err != nil {
 		return nil, nil, err
 	}

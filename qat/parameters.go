@@ -45,7 +45,7 @@ func layout(layers []Layer, o *Options) (slots []slot, s state) {
 			s.Params = append(s.Params, float32(math.Log(float64(v))))
 		}
 		at.policy = len(s.Params)
-		s.Params = append(s.Params, l.first(o.budget)...)
+		s.Params = append(s.Params, l.firstScores(o.budget)...)
 		at.bias = len(s.Params)
 		if p.Bias != nil {
 			s.Params = append(s.Params, p.Bias...)

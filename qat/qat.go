@@ -164,6 +164,9 @@ const mostPoints = 12288
 // diverged is how many times the loss of the first batch the mean of a round may be.
 const diverged = 100
 
+// A training has failed if its last loss is more than ended times the first one, and not only small.
+const ended, tinyLoss = 2, 1e-2
+
 // mostSteps bounds a training: a day on the smallest networks.
 const mostSteps = 100_000_000
 
@@ -180,7 +183,7 @@ func (o Options) resolve(m *classifier.Model) (Options, error) {
 	if m.Fixed() > 0 {
 		o.Batch, o.rows = m.Fixed()*o.Batch/o.rows, m.Fixed()
 	}
-	if o.Batch == 0 || o.objective.steps && m.Fixed() > 0 {
+	if o.objective.paired() && m.Fixed()%2 != 0 || o.objective.steps && m.Fixed() > 0 {
 		return o, fmt.Errorf("objective %s needs a model that takes any number of rows, and this one takes %d", o.Objective,
 			m.Fixed())
 	}
@@ -216,7 +219,7 @@ func (o *Options) Check() error {
 		{"lambda", o.Lambda},
 	} {
 		if !(v.value >= 0) || math.IsInf(v.value, 1) {
-			errs = append(errs, fmt.Errorf("invalid %s %v: want a number above 0, or 0 for the default", v.name, v.value))
+			errs = append(errs, fmt.Errorf("invalid %s %v: want 0 or more", v.name, v.value))
 		}
 	}
 	if o.Batch < 0 {
@@ -297,6 +300,10 @@ func Train(ctx context.Context, m *classifier.Model, layers []Layer, source Sour
 		if o.Checkpoint != nil {
 			o.Checkpoint.Save(t.state(out))
 		}
+	}
+	if last := out.History[len(out.History)-1].Loss; last > ended*s.Start+tinyLoss {
+		return nil, fmt.Errorf("%w: the loss was %.3g at first and is %.3g; a learning rate of %.2g may help", ErrDiverged,
+			s.Start, last, o.Rate/10)
 	}
 	out.Layers, err = s.trained(ctx, layers)
 	return out, err

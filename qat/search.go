@@ -63,7 +63,7 @@ const (
 	firstHeat    = 1 // with a higher one, what is drawn softly costs more than what is drawn
 	lastHeat     = 0.3
 	policyRate   = 3    // how much faster than scales scores move
-	least        = 1e-9 // a probability that counts as none
+	rare         = 1e-9 // a probability that counts as none
 )
 
 // Unless Lambda is given it is this share of the loss of the first batch, and rises, up to e^2 times, with each bit
@@ -153,7 +153,7 @@ func (l *Layer) risks(policy []float32) (risks [][]float64, cost float64) {
 			sums = append(sums, sum)
 		}
 		for w := range sums {
-			sums[w] = -math.Log(max(sums[w]/sum, least))
+			sums[w] = -math.Log(max(sums[w]/sum, rare))
 		}
 		risks = append(risks, sums)
 	}
@@ -254,7 +254,7 @@ func (t *trainer) gumbel() map[string][]float32 {
 	}
 	rng := rand.New(rand.NewPCG(t.o.Seed, 2<<32+uint64(t.Steps)))
 	for i := range noise {
-		noise[i] = float32(-math.Log(-math.Log(max(rng.Float64(), least))))
+		noise[i] = float32(-math.Log(-math.Log(max(rng.Float64(), rare))))
 	}
 	heat := firstHeat * math.Pow(lastHeat/firstHeat, float64(t.Steps)/float64(t.o.Steps))
 	return map[string][]float32{noiseName: noise, coldName: {float32(1 / heat)}, lambdaName: {float32(t.lambda)}}
@@ -268,8 +268,8 @@ func (t *trainer) weigh() {
 	}
 }
 
-// first are scores at which widths cost the budget on average: they fall evenly with the bits.
-func (l *Layer) first(budget float64) (scores []float32) {
+// firstScores are scores at which widths cost the budget on average: they fall evenly with the bits.
+func (l *Layer) firstScores(budget float64) (scores []float32) {
 	if l.Widths == nil {
 		return nil
 	}

@@ -94,14 +94,14 @@ func TestSearchGradient(t *testing.T) {
 		r := rand.New(rand.NewPCG(2, 2))
 		b := batch{x: normal(r, rows*p.dim), columns: map[string][]float32{"qat.want": normal(r, rows)}}
 		b.columns["qat.near"] = slices.Repeat([]float32{1}, rows)
-		b.search = map[string][]float32{
+		s.drawn = map[string][]float32{
 			noiseName: normal(r, noiseOf(s.slots)), coldName: {cold}, lambdaName: {lambda},
 		}
 		got, err := s.run(t.Context(), &b, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		soft, drawn, cost := p.policy(s, b.search[noiseName], cold)
+		soft, drawn, cost := p.policy(s, s.drawn[noiseName], cold)
 		loss := func(layer, width, unit int, more float64) (sum float64) {
 			for i := range rows {
 				z := p.mixed(s, func(l, k, u int) float64 {

@@ -41,8 +41,9 @@ type step struct {
 	student *ort.Session // gradient by the inputs; nil where the objective has no use for it
 	reader  *ort.Session // codes and scales, layer by layer; nil where all layers are in float
 	slots   []slot
-	widths  map[string]int // of the columns
-	cost    float64        // of the bit widths in the last step of a search
+	widths  map[string]int       // of the columns
+	cost    float64              // of the bit widths in the last step of a search
+	drawn   map[string][]float32 // in a search: the noise of the step, its temperature, the weight of the bit cost
 	state
 }
 
@@ -252,7 +253,6 @@ func (b *builder) optimizer(grad string, size int64) {
 type batch struct {
 	x       []float32
 	columns map[string][]float32
-	search  map[string][]float32 // vectors of a step of Search
 }
 
 // run does one step at a learning rate and returns the loss, summed over the batch.
@@ -268,7 +268,7 @@ func (s *step) run(ctx context.Context, b *batch, rate float64) (float64, error)
 	for name, v := range b.columns {
 		in = append(in, ort.ViewFloats(name, v, int64(len(v)/s.widths[name]), int64(s.widths[name])))
 	}
-	for name, v := range b.search {
+	for name, v := range s.drawn {
 		in = append(in, ort.ViewFloats(name, v, int64(len(v))))
 	}
 	out, err := s.session.Run(ctx, in)

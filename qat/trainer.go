@@ -140,7 +140,7 @@ func (t *trainer) steps(ctx context.Context, to, first, last int) (float64, erro
 // training, on the parameters alone.
 func (t *trainer) draw(ctx context.Context) error {
 	rng := rand.New(rand.NewPCG(t.o.Seed, 1<<32+uint64(t.Steps)))
-	t.next.x, t.next.search = t.next.x[:0], t.gumbel()
+	t.next.x, t.drawn = t.next.x[:0], t.gumbel()
 	for _, c := range t.columns {
 		t.next.columns[c.name] = t.next.columns[c.name][:0]
 	}

@@ -10,9 +10,12 @@ import (
 	"cfq/recourse/constraint"
 )
 
+// DefaultSteps is the number of the teacher's gradient steps.
+const DefaultSteps = 3
+
 // TeacherOptions are the settings of Teacher; the zero value is the default.
 type TeacherOptions struct {
-	// Steps is the K of the paper: the number of gradient steps; 0 = 3.
+	// Steps is the K of the paper: the number of gradient steps; 0 = DefaultSteps.
 	Steps int
 	// StepSize is the alpha of the paper. 0 lets every step of every person be as long as its linearised margin needs
 	// to reach the required one through the projection; with Plain, 0 = 1.
@@ -62,7 +65,7 @@ func Teacher(ctx context.Context, m Model, a *constraint.Set, x []float32, o Tea
 		return nil, err
 	}
 	if o.Steps <= 0 {
-		o.Steps = 3
+		o.Steps = DefaultSteps
 	}
 	if o.Plain && o.StepSize == 0 {
 		o.StepSize = 1

@@ -296,9 +296,9 @@ func (f *quantizeFlags) addTraining(fs *pflag.FlagSet) {
 		"the paper's alpha2, a `weight` of matching; 0 is the default, 1")
 	fs.IntVar(&f.o.TeacherActions, "teacher-actions", 1,
 		"teacher actions per refused person: a `number` of starts")
+	cli.Within(fs, "teacher-actions", &f.o.TeacherActions, 1, 64, "1 to 64")
 	fs.Float64Var(&f.o.Train.Lambda, "lambda", 0,
 		"the paper's lambda, `weight` of the bit cost while bit widths are learned; 0 lets it follow the budget")
-	cli.Within(fs, "teacher-actions", &f.o.TeacherActions, 1, 64, "1 to 64")
 	fs.BoolVar(&f.o.TeacherOnline, "teacher-online", false, "teacher recourse anew for every batch")
 	addOptimizer(fs, &f.o.Train)
 	fs.StringVar(&f.log, "log", "",
@@ -309,6 +309,7 @@ func (f *quantizeFlags) addTraining(fs *pflag.FlagSet) {
 func addOptimizer(fs *pflag.FlagSet, o *qat.Options) {
 	fs.Float64Var(&o.Rate, "learning-rate", 0, "learning `rate`; 0 is the default, 0.001")
 	fs.Uint64Var(&o.Seed, "train-seed", 1, "seed of all that is random in training")
+	cli.Within(fs, "train-seed", &o.Seed, 1, math.MaxUint64, "1 or more")
 }
 
 // addHinge adds the flags of the hinge.
@@ -408,17 +409,17 @@ func (f *quantizeFlags) checkUse() error {
 	if on == "" {
 		on = m.Defaults.CalibrateOn
 	}
-	switch factual := on == ptq.OnFactual && !m.RecourseSensitivity; {
-	case factual && f.promises != "":
-		return cli.Usagef("--method cf-ptq calibrates on them", "--promises: the method %s has no use for promises",
-			f.o.Method)
-	case factual && f.overrides != "":
-		return cli.Usagef("--method cf-ptq calibrates on recourse",
-			"--overrides: the method %s has no use for what people can change", f.o.Method)
-	}
-	objective := f.o.Objective
-	if objective == "" {
-		objective = m.Defaults.Objective
+	objective := cmp.Or(f.o.Objective, m.Defaults.Objective)
+	doc, _ := qat.FindObjective(objective) // without training there is none
+	if on == ptq.OnFactual && !m.RecourseSensitivity && !doc.Recourse {
+		for _, name := range []string{
+			"promises", "overrides", "teacher", "teacher-steps", "teacher-noise", "teacher-sample", "teacher-seed",
+		} {
+			if f.fs.Changed(name) {
+				return cli.Usagef("--method cf-ptq calibrates on recourse", "--%s: the method %s does not look at recourse", name,
+					f.o.Method)
+			}
+		}
 	}
 	if err := f.checkTraining(objective); err != nil {
 		return err
@@ -742,7 +743,15 @@ func summary(r *ptq.Result) []string {
 		lines = append(lines, fmt.Sprintf("refined in %s: margin error %.3g -> %.3g logits (rms at points held out)",
 			message.Count(o.Rounds, "round"), o.Before, o.After))
 	}
+	if l := r.Learned; l != nil {
+		lines = append(lines, fmt.Sprintf("bit widths learned in %s; the most probable ones cost %.2f",
+			message.Count(l.Steps, "step"), l.Cost))
+	}
 	if t := r.Training; t != nil {
+		if t.Trials != nil {
+			lines = append(lines, fmt.Sprintf("eta %v chosen by people held out of %s", t.Eta, message.Count(len(t.Trials),
+				"short training")))
+		}
 		on := "rows"
 		if t.People > 0 {
 			on = fmt.Sprintf("rows and the recourse of %d people", t.People)
