@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -32,6 +31,7 @@ type trainFlags struct {
 	fs         *pflag.FlagSet
 	out, arch  string
 	o          fit.Options
+	objective  qat.ObjectiveDoc
 	validation float64
 	teacher    recourse.TeacherOptions
 	log        string
@@ -46,8 +46,8 @@ func trainCommand() command {
 		summary: "train a classifier in full precision",
 		about: `
 Trains a network on the labels of the data and writes an ONNX model with two logits.
-People who are held out choose the best of 16 rounds. A training that was stopped
-goes on where it was.`,
+With the objective task, people who are held out choose the best of 16 rounds;
+other objectives take the last one. A training that was stopped goes on where it was.`,
 		notes: trainNotes(),
 		page:  "method.md",
 		examples: []string{
@@ -68,7 +68,7 @@ func trainNotes() string {
 	var b strings.Builder
 	b.WriteString("Architectures:\n")
 	for _, a := range fit.Archs() {
-		item(&b, a.Name, fmt.Sprintf("%s, such as %s: %s", a.Form, a.Example, a.Doc))
+		item(&b, a.Name, a.Usage()+": "+a.Doc)
 	}
 	b.WriteString("\nObjectives:\n")
 	for _, o := range fit.Objectives() {
@@ -96,9 +96,11 @@ func (f *trainFlags) add(fs *pflag.FlagSet) {
 		fs.IntVar(&f.o.Train.Batch, "batch", 0, "`rows` of a step; 0 is the default, 256 or as many as there are")
 		cli.Within(fs, "batch", &f.o.Train.Batch, 0, 1<<16, "0 to 65536 rows")
 		fs.Float64Var(&f.o.Train.Decay, "weight-decay", 0, "`factor` of half the squared weights in the loss")
-		fs.Float64Var(&f.validation, "validation", 0.2, "`share` of the people who are not trained on; 0 for none")
+		fs.Float64Var(&f.validation, "validation", 0.2,
+			"`share` of the people who are not trained on, the same for every seed; 0 for none")
 		cli.Within(fs, "validation", &f.validation, 0, cli.Below1, "a share below 1, such as 0.2, or 0 for none")
 		addOptimizer(fs, &f.o.Train)
+		cli.Within(fs, "train-seed", &f.o.Train.Seed, 1, math.MaxUint64, "1 or more")
 		fs.BoolVar(&f.noCache, "no-cache", false, "train from the start instead of going on from an earlier run")
 	})
 	group(fs, "Objectives that look at recourse", func(fs *pflag.FlagSet) {
@@ -130,16 +132,8 @@ func (f *trainFlags) check(args []string) (err error) {
 	if err := f.o.Check(); err != nil {
 		return cli.Wrap(err, cli.Unusable, "")
 	}
-	doc, err := qat.FindObjective(f.o.Train.Objective)
-	if err != nil {
+	if err := f.checkObjective(); err != nil {
 		return err
-	}
-	if err := checkWeights(f.fs, doc, "--objective r-margin has beta and gamma, r-consistency has eta"); err != nil {
-		return err
-	}
-	if f.fs.Changed("members") && !doc.Ensemble || f.fs.Changed("teacher-steps") && !doc.Recourse {
-		return cli.Usagef("--objective r-consistency has both", "--members, --teacher-steps: the objective %s has no use "+
-			"for them", doc.Name)
 	}
 	outputs := []string{f.out}
 	if f.log != "" {
@@ -153,6 +147,22 @@ func (f *trainFlags) check(args []string) (err error) {
 		}
 	}
 	return cli.Distinct(f.paths(), outputs)
+}
+
+// checkObjective finds the objective and reports flags that it has no use for.
+func (f *trainFlags) checkObjective() (err error) {
+	if f.objective, err = qat.FindObjective(f.o.Train.Objective); err != nil {
+		return err
+	}
+	if f.fs.Changed("members") && !f.objective.Ensemble {
+		return cli.Usagef("--objective r-consistency trains several", "--members: the objective %s trains one network",
+			f.objective.Name)
+	}
+	if f.fs.Changed("teacher-steps") && !f.objective.Recourse {
+		return cli.Usagef("--objective r-margin and r-consistency do",
+			"--teacher-steps: the objective %s does not look at recourse", f.objective.Name)
+	}
+	return checkWeights(f.fs, f.objective, "--objective r-margin has beta and gamma, r-consistency has eta")
 }
 
 func (f *trainFlags) run(ctx context.Context, e *env, args []string) error {
@@ -196,12 +206,24 @@ func (f *trainFlags) run(ctx context.Context, e *env, args []string) error {
 	}
 	r, err := fit.Train(ctx, tk, people, f.o)
 	if err != nil {
-		if errors.Is(err, qat.ErrDiverged) {
-			return cli.Wrap(err, cli.RunFailed, "a smaller --learning-rate")
-		}
 		return runError(err)
 	}
+	if on, m := judged(r); m.Accuracy < m.Constant+slight {
+		e.msg.Warn("%s: its accuracy on %s rows is %s, that of always the same decision %s: it may decide "+
+			"nearly everyone alike", f.out, on, message.Percent(m.Accuracy, 2), message.Percent(m.Constant, 2))
+	}
 	return f.write(e, r)
+}
+
+// slight is how much better than always the same decision a model has to be.
+const slight = 0.01
+
+// judged are the rows that tell most of how well a model decides.
+func judged(r *fit.Result) (string, fit.Metrics) {
+	if r.Validation != nil {
+		return "validation", *r.Validation
+	}
+	return "training", r.Train
 }
 
 // teach returns what finds recourse of people under a model as trained so far.
@@ -210,7 +232,7 @@ func (f *trainFlags) teach(set *constraint.Set, tk *task.Task, workers int) func
 	return func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error) {
 		o := f.teacher
 		o.Margin, o.Workers = tk.Target.Margin, workers
-		x, err := recourse.Teacher(ctx, m, set.Select(people.Rows), people.X, o)
+		x, err := recourse.Teacher(ctx, m, set, people.X, o)
 		if err == nil {
 			recourse.Point(x, people.X, x)
 		}
@@ -228,6 +250,9 @@ func (f *trainFlags) recipe() (_ map[string]string, err error) {
 		if _, r[key], err = fileHash(path); err != nil {
 			return nil, err
 		}
+	}
+	if strings.HasPrefix(f.rows, "!") {
+		r["rows"] = "!" + r["rows"] // all others
 	}
 	return r, nil
 }
@@ -261,7 +286,7 @@ func (f *trainFlags) show(out io.Writer, r *fit.Result) {
 	chosen := fmt.Sprintf("round %d of %d", r.Chosen, len(r.Rounds))
 	if r.Members > 0 {
 		chosen = fmt.Sprintf("one of %d members after %s, the one nearest to their mean", r.Members, chosen)
-	} else if r.Validation != nil && r.Recourse == 0 {
+	} else if r.Validation != nil && !f.objective.Recourse {
 		chosen += ", which has the least validation loss"
 	}
 	say := func(format string, args ...any) { message.Paragraph(out, "  ", "    ", fmt.Sprintf(format, args...)) }

@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -25,6 +26,14 @@ type ArchDoc struct {
 	Name, Form, Doc, Example string
 
 	read func(a *Arch, sizes string) error
+}
+
+// Usage is the form and, where that is not the form itself, an example.
+func (d *ArchDoc) Usage() string {
+	if d.Form == d.Example {
+		return d.Form
+	}
+	return d.Form + ", such as " + d.Example
 }
 
 // Archs is the table of architectures. Help and messages are made from it.
@@ -119,20 +128,15 @@ func ParseArch(s string) (Arch, error) {
 		if err == nil && len(a.convs)+len(a.hidden) > maxLayers {
 			err = fmt.Errorf("more than %d layers", maxLayers)
 		}
-		if err != nil || strings.HasSuffix(s, ":") {
-			return Arch{}, fmt.Errorf("invalid value %q for arch: %w; want %s, such as %s", message.Clip(s),
-				firstError(err, "sizes are missing"), row.Form, row.Example)
+		if err == nil && strings.HasSuffix(s, ":") {
+			err = errors.New("nothing stands behind the colon")
+		}
+		if err != nil {
+			return Arch{}, fmt.Errorf("invalid value %q for arch: %w; want %s", message.Clip(s), err, row.Usage())
 		}
 		return a, nil
 	}
 	return Arch{}, fmt.Errorf("invalid value %q for arch: want %s", message.Clip(s), message.Or(forms))
-}
-
-func firstError(err error, text string) error {
-	if err == nil {
-		return fmt.Errorf("%s", text)
-	}
-	return err
 }
 
 // String returns the architecture as ParseArch reads it.

@@ -36,7 +36,7 @@ func TestParseArch(t *testing.T) {
 	}
 	for in, want := range map[string]string{
 		"": `invalid value "" for arch: want logreg, mlp:SIZE,... or cnn:`, "svm": "want logreg,",
-		"logreg:3": `unexpected sizes "3"; want logreg, such as logreg`, "logreg:": "sizes are missing",
+		"logreg:3": `unexpected sizes "3"; want logreg`, "logreg:": "nothing stands behind the colon",
 		"mlp": `invalid size ""`, "mlp:": `invalid size ""`, "mlp:64,": `invalid size ""`, "mlp:0": `invalid size "0"`,
 		"mlp:064": `invalid size "064"`, "mlp:64,x": "such as mlp:64,32", "mlp:8x3": `"8x3" has 2 sizes`,
 		"mlp:70000": "from 1 to 65536", "mlp:" + strings.Repeat("1,", 64) + "1": "more than 64 layers",
@@ -44,6 +44,11 @@ func TestParseArch(t *testing.T) {
 	} {
 		if _, err := ParseArch(in); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", in, err, want)
+		}
+	}
+	for _, row := range Archs() {
+		if strings.Contains(row.Usage(), row.Form+", such as "+row.Form) {
+			t.Errorf("the example of %q is the form itself", row.Usage())
 		}
 	}
 	for in, want := range map[string]string{

@@ -32,10 +32,12 @@ import (
 type Options struct {
 	Arch Arch
 	// Train has the settings of the optimizer. Its checkpoint is set by Checkpoint.
-	Train      qat.Options
-	Epochs     float64 // passes over the people trained on, in place of Train.Steps (40, and at least 640 steps)
-	Validation float64 // share of the people who are not trained on and choose the best round (0.2); negative = none
-	Members    int     // of the ensemble of RConsistency (3)
+	Train  qat.Options
+	Epochs float64 // passes over the people trained on, in place of Train.Steps (40, and at least 640 steps)
+	// Validation is the share of the people who are not trained on (0.2); negative = none. They are the same for every
+	// seed, so that seeds compare on the same people.
+	Validation float64
+	Members    int // of the ensemble of RConsistency (3)
 	// Recourse returns recourse points of people whom a model refuses, in their order: those of RMargin and RConsistency.
 	// Settings says what it depends on besides the task.
 	Recourse func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error)
@@ -65,10 +67,10 @@ type Result struct {
 	Parameters int           `json:"parameters"`
 	Steps      int           `json:"steps"`
 	Epochs     float64       `json:"epochs"`
-	Favourable float64       `json:"favourable"`        // share of the labels
-	Unlabelled int           `json:"unlabelled"`        // rows that were left out
-	Members    int           `json:"members,omitempty"` // of the ensemble that the model is one of
-	Recourse   int           `json:"recourse,omitempty"`
+	Favourable float64       `json:"favourable"`         // share of the labels
+	Unlabelled int           `json:"unlabelled"`         // rows that were left out
+	Members    int           `json:"members,omitempty"`  // of the ensemble that the model is one of
+	Recourse   int           `json:"recourse,omitempty"` // people whose recourse was looked for the last time
 	// Chosen is the round, from 1, that the model is taken from: the one with the least validation loss, or the last one
 	// without people held out and for objectives that look at recourse.
 	Chosen     int               `json:"chosen"`
@@ -95,6 +97,9 @@ const defaultEpochs, minSteps = 40, 640
 
 // mostRecourse is how many people are asked for recourse in a round.
 const mostRecourse = 4096
+
+// mostSteps is the largest number of steps that qat.Options.Check lets pass.
+const mostSteps = 100_000_000
 
 // mostMembers bounds an ensemble.
 const mostMembers = 64
@@ -200,6 +205,8 @@ type state struct {
 	Loss   []float64     // of the objective, by round
 	Best   []qat.Trained // the layers after the best round
 	Chosen int
+	// Recourse is how many people were asked for recourse in the last round.
+	Recourse int
 }
 
 // divide takes the people with labels, and holds some of them out. Rows with the same inputs stay together.
@@ -215,7 +222,7 @@ func (f *fit) divide(people *task.People) error {
 		case l < 0:
 			f.result.Unlabelled++
 			continue
-		case draw(f.o.Train.Seed, people.X[i*people.Dim:(i+1)*people.Dim]) < f.o.Validation:
+		case draw(people.X[i*people.Dim:(i+1)*people.Dim]) < f.o.Validation:
 			held = append(held, i)
 		default:
 			own = append(own, i)
@@ -285,7 +292,12 @@ func (f *fit) run(ctx context.Context) (err error) {
 		if f.o.Epochs > 0 {
 			least, epochs = qat.Rounds, f.o.Epochs
 		}
-		o.Steps = max(least, int(math.Ceil(epochs*float64(f.own.N)/float64(o.Batch))))
+		steps := math.Ceil(epochs * float64(f.own.N) / float64(o.Batch))
+		if steps > mostSteps {
+			return &InputError{fmt.Errorf("invalid epochs %v: with %d people in batches of %d that is %.3g steps, want %d "+
+				"at most", epochs, f.own.N, o.Batch, steps, mostSteps)}
+		}
+		o.Steps = max(least, int(steps))
 	}
 	f.result.Steps, f.result.Epochs = o.Steps, float64(o.Steps)*float64(o.Batch)/float64(f.own.N)
 	if err := o.Check(); err != nil {
@@ -361,7 +373,7 @@ func (f *fit) recourse(ctx context.Context, m *classifier.Model, round int) ([]f
 	rng.Shuffle(len(refused), func(i, j int) { refused[i], refused[j] = refused[j], refused[i] })
 	refused = refused[:min(len(refused), mostRecourse)]
 	slices.Sort(refused)
-	f.result.Recourse = len(refused)
+	f.Recourse = len(refused)
 	if len(refused) == 0 {
 		return nil, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -259,16 +260,18 @@ func TestRecourseObjectives(t *testing.T) {
 		t.Fatal(err)
 	}
 	teacher := func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error) {
-		d, err := recourse.Teacher(ctx, m, set.Select(people.Rows), people.X, recourse.TeacherOptions{})
+		d, err := recourse.Teacher(ctx, m, set, people.X, recourse.TeacherOptions{})
 		for i := range d {
 			d[i] += people.X[i]
 		}
 		return d, err
 	}
+	var keep qat.Checkpoint
 	run := func(objective qat.Objective, eta, beta float64) *fit {
 		f, err := train(ctx, tk, p, Options{
 			Arch: arch(t, "mlp:8"), Engine: orttest.Need(t), Members: 3, Recourse: teacher,
-			Train: qat.Options{Objective: objective, Steps: 320, Rate: 0.01, Eta: eta, Beta: beta, Gamma: 0.5},
+			Checkpoint: func([32]byte) (qat.Checkpoint, error) { return keep, nil },
+			Train:      qat.Options{Objective: objective, Steps: 320, Rate: 0.01, Eta: eta, Beta: beta, Gamma: 0.5},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -310,7 +313,13 @@ func TestRecourseObjectives(t *testing.T) {
 		}
 		return sum
 	}
+	keep = &store{}
 	robust := run(qat.RMargin, 0, 0.2)
+	again := run(qat.RMargin, 0, 0.2) // goes on behind the last round
+	keep = nil
+	if again.result.Recourse != robust.result.Recourse || again.result.Recourse == 0 {
+		t.Errorf("recourse of %d people, after a stop of %d", robust.result.Recourse, again.result.Recourse)
+	}
 	if with, without := shortfall(robust), shortfall(plain); !(with < 0.8*without) {
 		t.Errorf("%.3g of the margin is missing at recourse points, %.3g without the hinge", with, without)
 	}
@@ -333,6 +342,68 @@ func TestRecourseObjectives(t *testing.T) {
 	}
 	if together.result.Members != 3 {
 		t.Errorf("%+v", together.result)
+	}
+}
+
+// What decides which round is the best one is in the key of a checkpoint, and the same people are held out
+// for every seed.
+func TestDivide(t *testing.T) {
+	t.Parallel()
+	divided := func(p *task.People, seed uint64) *fit {
+		f := &fit{o: Options{Validation: 0.2, Train: qat.Options{Seed: seed}}, task: numbersTask(t, 2), result: &Result{}}
+		if err := f.divide(p); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	key := func(f *fit) [32]byte {
+		sum, err := f.sum(&qat.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	p := people(300, 2, xor)
+	one, two := divided(p, 1), divided(p, 2)
+	if !slices.Equal(one.held.Rows, two.held.Rows) || one.held.N < 30 || one.held.N > 90 {
+		t.Errorf("seed 1 holds %v out, seed 2 %v", one.held.Rows, two.held.Rows)
+	}
+	if key(one) != key(two) {
+		t.Error("the same training has two keys")
+	}
+	p.Labels[one.held.Rows[0]] ^= 1
+	if key(divided(p, 1)) == key(one) {
+		t.Error("a label of someone held out is not in the key")
+	}
+}
+
+// More steps than a training may have are an error of what was asked for, whatever the number.
+func TestEpochs(t *testing.T) {
+	t.Parallel()
+	for _, epochs := range []float64{1e9, 1e300} {
+		_, err := Train(context.Background(), numbersTask(t, 2), people(300, 2, xor), Options{
+			Arch: arch(t, "logreg"), Epochs: epochs, Engine: orttest.Need(t),
+		})
+		var input *InputError
+		if !errors.As(err, &input) || !strings.Contains(err.Error(), fmt.Sprintf("invalid epochs %v: ", epochs)) {
+			t.Errorf("%v epochs: %v", epochs, err)
+		}
+	}
+	o := qat.Options{Steps: mostSteps}
+	if err := o.Check(); err != nil {
+		t.Error(err)
+	}
+	if o.Steps++; o.Check() == nil {
+		t.Errorf("%d steps are none too many", o.Steps)
+	}
+}
+
+func TestConstant(t *testing.T) {
+	t.Parallel()
+	for _, labels := range [][]int8{{1, 1, 0, 1}, {0, 1, 0, 0}} {
+		if m := measured(make([]float32, 4), labels); m.Constant != 0.75 {
+			t.Errorf("%v: %+v", labels, m)
+		}
 	}
 }
 

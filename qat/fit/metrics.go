@@ -8,6 +8,7 @@ import (
 // Metrics is how well a model decides people whose labels are known.
 type Metrics struct {
 	Rows     int     `json:"rows"`
+	Constant float64 `json:"-"`        // accuracy of always the same decision, the better one
 	Loss     float64 `json:"loss"`     // mean cross-entropy, in nats
 	Accuracy float64 `json:"accuracy"` // share of the rows that are decided as labelled
 	AUC      float64 `json:"auc"`      // area under the ROC curve; 0.5 where only one class is there
@@ -16,9 +17,12 @@ type Metrics struct {
 // measured compares margins of the favourable class with labels, 1 for favourable.
 func measured(margins []float32, labels []int8) Metrics {
 	m := Metrics{Rows: len(labels), AUC: auc(margins, labels)}
+	var favourable float64
 	for i, v := range margins {
 		against := float64(-v)
-		if labels[i] != 1 {
+		if labels[i] == 1 {
+			favourable++
+		} else {
 			against = -against
 		}
 		m.Loss += max(against, 0) + math.Log1p(math.Exp(-math.Abs(against)))
@@ -26,6 +30,8 @@ func measured(margins []float32, labels []int8) Metrics {
 			m.Accuracy++
 		}
 	}
+	favourable /= float64(m.Rows)
+	m.Constant = max(favourable, 1-favourable)
 	m.Loss /= float64(m.Rows)
 	m.Accuracy /= float64(m.Rows)
 	return m

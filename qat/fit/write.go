@@ -20,10 +20,9 @@ import (
 )
 
 // write makes the file of the best round and measures what was written.
-func (f *fit) write(ctx context.Context) error {
+func (f *fit) write(ctx context.Context) (err error) {
 	member := 0
 	if f.o.Members > 1 {
-		var err error
 		if member, err = f.representative(ctx); err != nil {
 			return err
 		}
@@ -32,6 +31,7 @@ func (f *fit) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	f.result.Recourse = f.Recourse
 	f.result.Recipe = map[string]string{
 		"arch": f.result.Arch, "objective": string(f.result.Objective), "steps": fmt.Sprint(f.result.Steps),
 		"seed": fmt.Sprint(f.o.Train.Seed),
@@ -136,13 +136,12 @@ func (f *fit) sum(o *qat.Options) (sum [sha256.Size]byte, err error) {
 	settings := *o
 	settings.Progress, settings.Checkpoint = nil, nil
 	fmt.Fprintf(h, "fit %s %d %v\n%+v\n%s\n%+v\n", f.o.Arch, f.o.Members, f.o.Validation, settings, f.o.Settings, *f.task)
-	for _, v := range []any{f.own.X, f.own.Labels} {
-		if err := binary.Write(h, binary.LittleEndian, v); err != nil {
-			return sum, err
-		}
-	}
+	data := []any{f.own.X, f.own.Labels}
 	if f.held != nil {
-		if err := binary.Write(h, binary.LittleEndian, f.held.X); err != nil {
+		data = append(data, f.held.X, f.held.Labels)
+	}
+	for _, v := range data {
+		if err := binary.Write(h, binary.LittleEndian, v); err != nil {
 			return sum, err
 		}
 	}
@@ -182,7 +181,8 @@ func (c *checkpoint) Save(training []byte) {
 }
 
 // draw is a number from 0 up to 1 for the inputs of a row, always the same.
-func draw(seed uint64, x []float32) float64 {
+func draw(x []float32) float64 {
+	const seed = uint64(1)
 	var buf []byte
 	for _, v := range x {
 		buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v+0)) // no -0
