@@ -40,14 +40,6 @@ func (l *Layer) scales() (all []float32) {
 	return all
 }
 
-// scores is the number of parameters of the layer's policy.
-func (l *Layer) scores() int {
-	if l.Widths == nil {
-		return 0
-	}
-	return len(l.Widths.Plans) * l.units()
-}
-
 // Names of the values of a search.
 const (
 	noiseName  = "qat.noise"   // Gumbel noise of all scores
