@@ -68,6 +68,13 @@ type Round struct {
 	Loss  eval.Float `json:"loss"` // mean over the round
 	VD    eval.Float `json:"vd"`
 	RVD   eval.Float `json:"rvd"`
+	// Bits are those of a weight on average; while widths are learned, what they cost in the round's last step.
+	Bits float64 `json:"bits"`
+}
+
+// roundOf tells of an event at some bits.
+func roundOf(e qat.Event, bits float64) Round {
+	return Round{e.Steps, eval.Float(e.Loss), eval.Float(e.VD), eval.Float(e.RVD), bits}
 }
 
 // trainingRecipe are the settings of training in a recipe: those that are given and make a difference.
@@ -119,9 +126,10 @@ func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.L
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	progress := o.Progress
+	bits, progress := a.meanBits(a.chosen), o.Progress
 	o.Progress = func(e qat.Event) {
-		a.tell(fmt.Sprintf("train: loss %.2g, VD %s, RVD %s", e.Loss, message.Percent(e.VD, 1), message.Percent(e.RVD, 1)),
+		a.tell(fmt.Sprintf("train: loss %.2g, VD %s, RVD %s, %.2f bits", e.Loss, message.Percent(e.VD, 1),
+			message.Percent(e.RVD, 1), bits),
 			e.Round, e.Rounds)
 		if progress != nil {
 			progress(e)
@@ -153,7 +161,7 @@ func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.L
 	}
 	for _, e := range out.History {
 		result.Steps = e.Steps
-		result.Rounds = append(result.Rounds, Round{e.Steps, eval.Float(e.Loss), eval.Float(e.VD), eval.Float(e.RVD)})
+		result.Rounds = append(result.Rounds, roundOf(e, bits))
 	}
 	trained := qat.Quantized(out.Layers)
 	return trained, result, t.final(ctx, trained, result)
@@ -175,14 +183,16 @@ type Learned struct {
 	Steps int `json:"steps"`
 	// Cost is what the most probable widths cost, in the unit of the budget. The exact knapsack takes the widths, within
 	// the budget, that most probably are all that is needed.
-	Cost float64 `json:"cost"`
+	Cost   float64 `json:"cost"`
+	Rounds []Round `json:"rounds"`
 }
 
 // learn learns the bit widths of a budget. The stage that it returns has the risk of each width in place of errors.
 func (s *scored) learn(ctx context.Context, budget float64) (_ *scored, _ *Learned, err error) {
 	o := s.trainer.options()
 	o.Progress = func(e qat.Event) {
-		s.tell(fmt.Sprintf("learn bit widths: loss %.2g", e.Loss), e.Round, e.Rounds)
+		s.tell(fmt.Sprintf("learn bit widths: loss %.2g, VD %s, RVD %s, %.2f bits", e.Loss, message.Percent(e.VD, 1),
+			message.Percent(e.RVD, 1), e.Cost), e.Round, e.Rounds)
 	}
 	first := make(assignment, len(s.layers))
 	var granted float64
@@ -237,8 +247,11 @@ func (s *scored) learn(ctx context.Context, budget float64) (_ *scored, _ *Learn
 			out.layerErrors[i] = risks[0]
 		}
 	}
-	last := policy.History[len(policy.History)-1]
-	return &out, &Learned{Steps: last.Steps, Cost: policy.Cost}, nil
+	learned := &Learned{Cost: policy.Cost}
+	for _, e := range policy.History {
+		learned.Steps, learned.Rounds = e.Steps, append(learned.Rounds, roundOf(e, e.Cost))
+	}
+	return &out, learned, nil
 }
 
 // trainable are the layers of plans.

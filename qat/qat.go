@@ -137,6 +137,7 @@ type Event struct {
 	Steps         int
 	Loss          float64 // mean over the round
 	VD, RVD       float64 // as Draw has them
+	Cost          float64 // of the bit widths in the last step of a round of Search, in the unit of the budget
 }
 
 // Outcome is what came of a training.

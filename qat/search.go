@@ -119,6 +119,7 @@ func Search(ctx context.Context, m *classifier.Model, layers []Layer, budget flo
 			return nil, fmt.Errorf("%w after %d steps of the search for bit widths: the loss is %.3g", ErrDiverged, s.Steps,
 				ev.Loss)
 		}
+		ev.Cost = s.cost
 		out.History = append(out.History, ev)
 		if o.Progress != nil {
 			o.Progress(ev)

@@ -302,7 +302,7 @@ func (f *quantizeFlags) addTraining(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.o.TeacherOnline, "teacher-online", false, "teacher recourse anew for every batch")
 	addOptimizer(fs, &f.o.Train)
 	fs.StringVar(&f.log, "log", "",
-		"write loss, VD and RVD of each round to a CSV `file`, and their curves to an SVG beside it")
+		"write loss, VD, RVD and bits of each round to a CSV `file`, and their curves to an SVG beside it")
 }
 
 // addOptimizer adds the flags of any training.
@@ -632,7 +632,7 @@ func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) e
 		}
 	}
 	if f.log != "" {
-		if err := writeLog(f.log, trainingTable(r.Training), trainingCharts(r.Training)); err != nil {
+		if err := writeLog(f.log, trainingTable(r), trainingCharts(r.Training)); err != nil {
 			return err
 		}
 	}

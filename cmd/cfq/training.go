@@ -39,14 +39,21 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', 6, 64)
 }
 
-// trainingTable has one line for each round.
-func trainingTable(t *ptq.Training) [][]string {
-	rows := [][]string{{"round", "steps", "loss", "vd", "rvd"}}
-	for i, r := range t.Rounds {
-		rows = append(rows, []string{
-			strconv.Itoa(i + 1), strconv.Itoa(r.Steps), number(float64(r.Loss)), number(float64(r.VD)), number(float64(r.RVD)),
-		})
+// trainingTable has one line for each round, those in which bit widths were learned first.
+func trainingTable(r *ptq.Result) [][]string {
+	rows := [][]string{{"stage", "round", "steps", "loss", "vd", "rvd", "bits"}}
+	add := func(stage string, rounds []ptq.Round) {
+		for i, r := range rounds {
+			rows = append(rows, []string{
+				stage, strconv.Itoa(i + 1), strconv.Itoa(r.Steps), number(float64(r.Loss)), number(float64(r.VD)),
+				number(float64(r.RVD)), number(r.Bits),
+			})
+		}
 	}
+	if r.Learned != nil {
+		add("widths", r.Learned.Rounds)
+	}
+	add("train", r.Training.Rounds)
 	return rows
 }
 
