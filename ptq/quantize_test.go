@@ -61,7 +61,10 @@ func TestQuantize(t *testing.T) {
 			perTensor := scales == ptq.ScalesPerTensor
 			o := ptq.Options{Method: method.Name, Allocator: allocator, Budget: 3.5, Scales: scales, Workers: 1}
 			people := people
-			if method.Defaults.Objective != ptq.Untrained {
+			switch untrained := method.Defaults.Objective == ptq.Untrained; {
+			case untrained && allocator == ptq.AllocatorLearned:
+				continue // it needs an objective
+			case !untrained:
 				if allocator != "" {
 					continue // it trains whatever has been allocated
 				}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 
@@ -13,14 +14,15 @@ type dataset struct {
 	name, title       string
 	train, test, rows string // rows: the test rows of a single file
 	networks          int    // at most
+	task              string // file; else the example's
 }
 
 func datasets() []dataset {
 	split := func(name, title, file string, networks int) dataset {
-		return dataset{name, title, file, file, "split.json", networks}
+		return dataset{name: name, title: title, train: file, test: file, rows: "split.json", networks: networks}
 	}
 	return []dataset{
-		{"adult", "Adult", "adult.data.gz", "adult.test.gz", "", 5},
+		{name: "adult", title: "Adult", train: "adult.data.gz", test: "adult.test.gz", networks: 5},
 		split("german", "German", "german.data", 5),
 		split("compas", "COMPAS", "compas-scores-two-years.csv.gz", 5),
 		split("bank", "Bank", "bank-full.csv.gz", 1),
@@ -42,7 +44,8 @@ type data struct {
 
 // read reads the task and the rows of a data set.
 func read(ctx context.Context, o settings, d dataset) (in data, err error) {
-	if in.task, err = task.Load(filepath.Join("examples", "tasks", d.name+".yaml")); err != nil {
+	file := cmp.Or(d.task, filepath.Join("examples", "tasks", d.name+".yaml"))
+	if in.task, err = task.Load(file); err != nil {
 		return in, err
 	}
 	if in.set, err = constraint.Compile(in.task); err != nil {
