@@ -3,8 +3,6 @@ package ptq
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -14,6 +12,7 @@ import (
 	"cfq/onnxio/classifier"
 	"cfq/qat"
 	"cfq/quant"
+	"cfq/task"
 )
 
 // Trial is a short training with weights of the objective, judged by people who were held out from it.
@@ -36,7 +35,7 @@ func (t *trainer) tune(ctx context.Context, m *classifier.Model, layers []qat.La
 	list, share, steps := trials()
 	var own, held []int
 	for i := range t.all.N {
-		if uniform(t.seed, t.all.X[i*t.all.Dim:(i+1)*t.all.Dim]) < share {
+		if task.RowUniform(t.seed, t.all.X[i*t.all.Dim:(i+1)*t.all.Dim]) < share {
 			held = append(held, i)
 		} else {
 			own = append(own, i)
@@ -140,14 +139,4 @@ func (s some) Steps(ctx context.Context, m *qat.Network, people []int) (qat.Step
 // Cost implements qat.Recourse.
 func (s some) Cost(person int, action, grad []float32) float64 {
 	return s.actions.Cost(s.people[person], action, grad)
-}
-
-// uniform is a number from 0 to below 1 by a hash of a row: equal rows have the same.
-func uniform(seed uint64, x []float32) float64 {
-	var buf []byte
-	for _, v := range x {
-		buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v+0)) // no -0
-	}
-	sum := sha256.Sum256(binary.LittleEndian.AppendUint64(buf, seed))
-	return float64(binary.LittleEndian.Uint64(sum[:])>>11) * 0x1p-53
 }

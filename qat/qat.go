@@ -168,8 +168,8 @@ const diverged = 100
 // A training has failed if its last loss is more than ended times the first one, and not only small.
 const ended, tinyLoss = 2, 1e-2
 
-// mostSteps bounds a training: a day on the smallest networks.
-const mostSteps = 100_000_000
+// MostSteps bounds a training: a day on the smallest networks.
+const MostSteps = 100_000_000
 
 func (o Options) resolve(m *classifier.Model) (Options, error) {
 	o.Objective = cmp.Or(o.Objective, Distil)
@@ -226,9 +226,9 @@ func (o *Options) Check() error {
 	if o.Batch < 0 {
 		errs = append(errs, fmt.Errorf("invalid batch of %d rows: want 1 or more", o.Batch))
 	}
-	if o.Steps != 0 && (o.Steps < rounds || o.Steps > mostSteps) {
+	if o.Steps != 0 && (o.Steps < rounds || o.Steps > MostSteps) {
 		errs = append(errs, fmt.Errorf("invalid train-steps %d: want %d to %d, or 0 for the default", o.Steps, rounds,
-			mostSteps))
+			MostSteps))
 	}
 	return errors.Join(errs...)
 }
@@ -268,31 +268,22 @@ func Train(ctx context.Context, m *classifier.Model, layers []Layer, source Sour
 		}
 	}
 	for round := len(out.History); round < rounds; round++ {
-		now, err := s.trained(ctx, layers)
+		ev := Event{Round: round + 1, Rounds: rounds}
+		now, err := t.begin(ctx, layers, source, use, &ev)
 		if err != nil {
 			return nil, err
 		}
-		drawn, err := source(ctx, round, use, now)
-		if err != nil {
-			return nil, err
-		}
-		t.replace(drawn.Points)
 		if round == frozen {
 			if err := s.freeze(layers, now, &o); err != nil {
 				return nil, fmt.Errorf("training step: %w", err)
 			}
 		}
-		ev := Event{Round: round + 1, Rounds: rounds, VD: drawn.VD, RVD: drawn.RVD}
 		from, to := 0, o.Steps*frozen/rounds
 		if round >= frozen {
 			from, to = to, o.Steps
 		}
-		if ev.Loss, err = t.steps(ctx, o.Steps*(round+1)/rounds, from, to); err != nil {
+		if err := t.advance(ctx, o.Steps*(round+1)/rounds, from, to, &ev); err != nil {
 			return nil, err
-		}
-		if ev.Steps = s.Steps; !(ev.Loss <= diverged*s.Start+1) || !s.sound() {
-			return nil, fmt.Errorf("%w after %d steps: the loss is %.3g; a learning rate below %v may help", ErrDiverged,
-				s.Steps, ev.Loss, o.Rate)
 		}
 		out.History = append(out.History, ev)
 		if o.Progress != nil {

@@ -102,22 +102,12 @@ func Search(ctx context.Context, m *classifier.Model, layers []Layer, budget flo
 	t, out := newTrainer(s, &o), &Policy{}
 	use := o.use(searchRounds)
 	for round := range searchRounds {
-		now, err := s.trained(ctx, layers)
-		if err != nil {
+		ev := Event{Round: round + 1, Rounds: searchRounds}
+		if _, err := t.begin(ctx, layers, source, use, &ev); err != nil {
 			return nil, err
 		}
-		drawn, err := source(ctx, round, use, now)
-		if err != nil {
-			return nil, err
-		}
-		t.replace(drawn.Points)
-		ev := Event{Round: round + 1, Rounds: searchRounds, VD: drawn.VD, RVD: drawn.RVD}
-		if ev.Loss, err = t.steps(ctx, o.Steps*(round+1)/searchRounds, 0, o.Steps); err != nil {
-			return nil, err
-		}
-		if ev.Steps = s.Steps; !(ev.Loss <= diverged*s.Start+1) || !s.sound() {
-			return nil, fmt.Errorf("%w after %d steps of the search for bit widths: the loss is %.3g", ErrDiverged, s.Steps,
-				ev.Loss)
+		if err := t.advance(ctx, o.Steps*(round+1)/searchRounds, 0, o.Steps, &ev); err != nil {
+			return nil, fmt.Errorf("search for bit widths: %w", err)
 		}
 		ev.Cost = s.cost
 		out.History = append(out.History, ev)

@@ -111,6 +111,35 @@ func (t *trainer) add(p *Points) {
 	}
 }
 
+// begin draws the points of a round and returns the layers as it begins.
+func (t *trainer) begin(ctx context.Context, layers []Layer, source Source, use [Kinds]int, ev *Event) ([]Trained,
+	error,
+) {
+	now, err := t.trained(ctx, layers)
+	if err != nil {
+		return nil, err
+	}
+	drawn, err := source(ctx, ev.Round-1, use, now)
+	if err != nil {
+		return nil, err
+	}
+	t.replace(drawn.Points)
+	ev.VD, ev.RVD = drawn.VD, drawn.RVD
+	return now, nil
+}
+
+// advance does the steps of a round, as steps does, and reports a training that diverges.
+func (t *trainer) advance(ctx context.Context, to, first, last int, ev *Event) (err error) {
+	if ev.Loss, err = t.steps(ctx, to, first, last); err != nil {
+		return err
+	}
+	if ev.Steps = t.Steps; !(ev.Loss <= diverged*t.Start+1) || !t.sound() {
+		return fmt.Errorf("%w after %d steps: the loss is %.3g; a learning rate below %v may help", ErrDiverged, t.Steps,
+			ev.Loss, t.o.Rate)
+	}
+	return nil
+}
+
 // steps does steps until there have been so many and returns the mean loss.
 func (t *trainer) steps(ctx context.Context, to, first, last int) (float64, error) {
 	var sum float64

@@ -1,6 +1,11 @@
 package task
 
-import "fmt"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+)
 
 // People are the rows of a data file as the model sees them. Total = N + Undrawn + Failed + Filtered + Excluded: no row
 // disappears without being counted.
@@ -112,4 +117,15 @@ func (p *Problem) Error() string {
 		return fmt.Sprintf("%s %d: %s", unit, p.Line, p.Reason)
 	}
 	return fmt.Sprintf("%s %d, column %q: %s", unit, p.Line, p.Column, p.Reason)
+}
+
+// RowUniform is a number from 0 to below 1 by a hash of a row's inputs and a seed: equal rows have the same, wherever
+// they stand, so that parts that are drawn by it have no rows in common.
+func RowUniform(seed uint64, x []float32) float64 {
+	var buf []byte
+	for _, v := range x {
+		buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v+0)) // no -0
+	}
+	sum := sha256.Sum256(binary.LittleEndian.AppendUint64(buf, seed))
+	return float64(binary.LittleEndian.Uint64(sum[:])>>11) * 0x1p-53
 }

@@ -92,14 +92,14 @@ func (e *InputError) Unwrap() error { return e.Err }
 // RecipeKey is the metadata entry that says how a model was trained.
 const RecipeKey = "cfq.training"
 
+// splitSeed is that of who is held out, the same for all trainings, so that these compare on the same people.
+const splitSeed = 1
+
 // How long a training is by default.
 const defaultEpochs, minSteps = 40, 640
 
 // mostRecourse is how many people are asked for recourse in a round.
 const mostRecourse = 4096
-
-// mostSteps is the largest number of steps that qat.Options.Check lets pass.
-const mostSteps = 100_000_000
 
 // mostMembers bounds an ensemble.
 const mostMembers = 64
@@ -222,7 +222,7 @@ func (f *fit) divide(people *task.People) error {
 		case l < 0:
 			f.result.Unlabelled++
 			continue
-		case draw(people.X[i*people.Dim:(i+1)*people.Dim]) < f.o.Validation:
+		case task.RowUniform(splitSeed, people.X[i*people.Dim:(i+1)*people.Dim]) < f.o.Validation:
 			held = append(held, i)
 		default:
 			own = append(own, i)
@@ -293,9 +293,9 @@ func (f *fit) run(ctx context.Context) (err error) {
 			least, epochs = qat.Rounds, f.o.Epochs
 		}
 		steps := math.Ceil(epochs * float64(f.own.N) / float64(o.Batch))
-		if steps > mostSteps {
+		if steps > qat.MostSteps {
 			return &InputError{fmt.Errorf("invalid epochs %v: with %d people in batches of %d that is %.3g steps, want %d "+
-				"at most", epochs, f.own.N, o.Batch, steps, mostSteps)}
+				"at most", epochs, f.own.N, o.Batch, steps, qat.MostSteps)}
 		}
 		o.Steps = max(least, int(steps))
 	}

@@ -389,7 +389,7 @@ func TestEpochs(t *testing.T) {
 			t.Errorf("%v epochs: %v", epochs, err)
 		}
 	}
-	o := qat.Options{Steps: mostSteps}
+	o := qat.Options{Steps: qat.MostSteps}
 	if err := o.Check(); err != nil {
 		t.Error(err)
 	}

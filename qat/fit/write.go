@@ -179,14 +179,3 @@ func (c *checkpoint) Save(training []byte) {
 		c.Checkpoint.Save(b.Bytes())
 	}
 }
-
-// draw is a number from 0 up to 1 for the inputs of a row, always the same.
-func draw(x []float32) float64 {
-	const seed = uint64(1)
-	var buf []byte
-	for _, v := range x {
-		buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v+0)) // no -0
-	}
-	sum := sha256.Sum256(binary.LittleEndian.AppendUint64(buf, seed))
-	return float64(binary.LittleEndian.Uint64(sum[:])>>11) * 0x1p-53
-}
