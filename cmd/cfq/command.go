@@ -61,6 +61,7 @@ type env struct {
 	threads int
 	workers int // never 0 after parsing
 	json    bool
+	flags   *pflag.FlagSet // of the subcommand, parsed
 }
 
 // engine returns how models are to be run.
@@ -80,6 +81,7 @@ func (c *command) flags(e *env) (*pflag.FlagSet, runFunc) {
 	run := c.setup(fs)
 	fs.AddFlagSet(e.common())
 	return fs, func(ctx context.Context, e *env, args []string) error {
+		e.flags = fs
 		if e.workers == 0 {
 			e.workers = max(1, runtime.GOMAXPROCS(0)/e.threads)
 		}

@@ -132,6 +132,7 @@ func (d *evaluation) comparison(names []string, c *eval.Comparison) (*report.Com
 		Title: fmt.Sprintf("%s of %s", strings.Join(names[1:], ", "), models[0].Name), Tool: "cfq " + release(),
 		Full: models[0],
 		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3], Comparison: c, Warnings: d.warnings,
+		Environment: cli.Environment(d.e.flags),
 	}
 	for i := 1; i < len(models); i++ {
 		doc.Entries = append(doc.Entries, report.Entry{Alias: names[i], Model: models[i], Recipe: recipe(d.files[i].Graph())})

@@ -28,6 +28,7 @@ type gateFlags struct {
 	previous       string
 	record         string
 	onInconclusive string
+	notes          []string // of the gate's report
 }
 
 // shorthands are flags for the checks that most gates have: a flag's value is the limit of the check.
@@ -170,7 +171,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	}
 	doc.Gate = gate.Judge(g, r, previous, time.Now())
 	doc.Gate.Excluded = rows.excluded
-	doc.Gate.Notes = append(doc.Gate.Notes, rows.notes...)
+	doc.Gate.Notes = slices.Concat(doc.Gate.Notes, f.notes, rows.notes)
 	if err := outs.write(e, doc, report.Views()); err != nil {
 		return err
 	}
@@ -189,12 +190,8 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, *eval.Result, error) {
 			return nil, nil, cli.Wrap(err, cli.Unusable, "docs/pipeline.md lists the keys")
 		}
 	}
-	if cli.Given(fs, "confidence") || g.Confidence == 0 {
-		g.Confidence = f.confidence
-	}
-	if cli.Given(fs, "margin") || g.Margin == 0 {
-		g.Margin = f.margin
-	}
+	f.settle(fs, "confidence", &g.Confidence, f.confidence)
+	f.settle(fs, "margin", &g.Margin, f.margin)
 	var texts []string
 	for i, s := range shorthands() {
 		if cli.Given(fs, s.flag) {
@@ -228,6 +225,16 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, *eval.Result, error) {
 	}
 	previous, err := readReport(f.previous)
 	return g, previous, err
+}
+
+// settle gives a key of the gate file its value: the command line's, else the file's, else that of the environment or
+// the default.
+func (f *gateFlags) settle(fs *pflag.FlagSet, name string, key *float64, value float64) {
+	if fs.Changed(name) || *key == 0 {
+		*key = value
+	} else if ignored := cli.Outranked(fs, name); ignored != "" {
+		f.notes = append(f.notes, fmt.Sprintf("%s is not used: %s sets %s: %v", ignored, f.file, name, *key))
+	}
 }
 
 // readReport reads the result of an earlier JSON report.

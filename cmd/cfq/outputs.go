@@ -134,7 +134,7 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 		Full: models[0], Quantized: models[1],
 		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3],
 		Recipe: recipe(d.files[1].Graph()), Result: r,
-		Broken: report.BrokenPromises(r, d.people, d.set), Warnings: d.warnings,
+		Broken: report.BrokenPromises(r, d.people, d.set), Warnings: d.warnings, Environment: cli.Environment(d.e.flags),
 	}
 	if d.issued != nil {
 		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.issued)...)

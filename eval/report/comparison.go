@@ -19,6 +19,9 @@ func comparisonPage(c *Comparison, how detail) *page {
 	if len(c.Warnings) > 0 {
 		p.blocks = append(p.blocks, block{title: "Warnings", lines: c.Warnings, bullet: true})
 	}
+	if len(c.Environment) > 0 {
+		p.blocks = append(p.blocks, environment(c.Environment))
+	}
 	p.blocks = append(p.blocks, standings(c, how)...)
 	if how == full {
 		p.blocks = append(p.blocks, glossary(c.Comparison))

@@ -38,6 +38,7 @@ func pageOf(d *Document, how detail) *page {
 	if ws := slices.Concat(d.Warnings, r.Warnings); len(ws) > 0 {
 		add(block{title: "Warnings", lines: ws, bullet: true})
 	}
+	add(environment(d.Environment))
 	p.answer = len(p.blocks)
 	if r.Population.Evaluated > 0 {
 		add(promises(r), costs(r, how), shape(r, how), marginErrors(r, how), spreads(r, how))
@@ -102,6 +103,15 @@ func headline(d *Document) block {
 
 func confidence(r *eval.Result) string {
 	return strconv.FormatFloat(100*r.Settings.Confidence, 'g', 6, 64) + " %"
+}
+
+// environment shows what nobody sees on the command line.
+func environment(variables map[string]string) block {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		lines = append(lines, name+"="+variables[name])
+	}
+	return block{title: "Set by the environment", lines: lines, bullet: true}
 }
 
 func recipe(steps map[string]string) block {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"cfq/eval/gate"
@@ -66,6 +68,9 @@ func JUnit(w io.Writer, d *Document) error {
 	}
 	for _, n := range g.Notes {
 		property("note", n)
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Environment)) {
+		property("environment", name+"="+d.Environment[name])
 	}
 	seen := map[string]bool{}
 	for i := range g.Findings {

@@ -25,14 +25,16 @@ type Document struct {
 	// whose promises are the original's; none when they were computed
 	Promises File `json:"promises,omitzero"`
 	// what single people can change; none when the task says it for all
-	Overrides File              `json:"overrides,omitzero"`
-	Recipe    map[string]string `json:"recipe,omitempty"`   // how the quantized model was made
-	Warnings  []string          `json:"warnings,omitempty"` // besides those of Result
-	Result    *eval.Result      `json:"result"`
-	Gate      *gate.Report      `json:"gate,omitempty"`    // what a gate says of Result
-	Layers    []Layer           `json:"layers,omitempty"`  // of the quantized model
-	Broken    []Broken          `json:"broken,omitempty"`  // people whose promise breaks, in the order of the data
-	Records   []eval.Record     `json:"records,omitempty"` // one per person, when they are asked for
+	Overrides File `json:"overrides,omitzero"`
+	// flags that environment variables set, by variable
+	Environment map[string]string `json:"environment,omitempty"`
+	Recipe      map[string]string `json:"recipe,omitempty"`   // how the quantized model was made
+	Warnings    []string          `json:"warnings,omitempty"` // besides those of Result
+	Result      *eval.Result      `json:"result"`
+	Gate        *gate.Report      `json:"gate,omitempty"`    // what a gate says of Result
+	Layers      []Layer           `json:"layers,omitempty"`  // of the quantized model
+	Broken      []Broken          `json:"broken,omitempty"`  // people whose promise breaks, in the order of the data
+	Records     []eval.Record     `json:"records,omitempty"` // one per person, when they are asked for
 }
 
 // Layer is one layer of the quantized model.
@@ -77,16 +79,17 @@ type Model struct {
 
 // Comparison is a comparison of quantized models and where they came from.
 type Comparison struct {
-	Title      string           `json:"title"`
-	Tool       string           `json:"tool,omitempty"` // program and version that made it
-	Full       Model            `json:"full"`
-	Entries    []Entry          `json:"entries"` // in the order of Comparison.Names
-	Data       File             `json:"data"`
-	Task       File             `json:"task"`
-	Promises   File             `json:"promises,omitzero"`
-	Overrides  File             `json:"overrides,omitzero"`
-	Warnings   []string         `json:"warnings,omitempty"`
-	Comparison *eval.Comparison `json:"comparison"`
+	Title       string            `json:"title"`
+	Tool        string            `json:"tool,omitempty"` // program and version that made it
+	Full        Model             `json:"full"`
+	Entries     []Entry           `json:"entries"` // in the order of Comparison.Names
+	Data        File              `json:"data"`
+	Task        File              `json:"task"`
+	Promises    File              `json:"promises,omitzero"`
+	Overrides   File              `json:"overrides,omitzero"`
+	Environment map[string]string `json:"environment,omitempty"` // as in Document
+	Warnings    []string          `json:"warnings,omitempty"`
+	Comparison  *eval.Comparison  `json:"comparison"`
 }
 
 // Entry is a quantized model that takes part in a Comparison.

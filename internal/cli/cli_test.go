@@ -116,6 +116,15 @@ func TestEnvironment(t *testing.T) {
 	if out, _ := fs.GetString("output"); out != "" {
 		t.Errorf("an output file came from the environment: %q", out)
 	}
+	if got := Environment(fs); len(got) != 1 || got["CFQ_SAMPLE_SIZE"] != "9" {
+		t.Errorf("the environment set %v", got)
+	}
+	if got := Outranked(fs, "sample-size"); got != "CFQ_SAMPLE_SIZE=9" || len(Environment(fs)) != 0 {
+		t.Errorf("outranked: %q, the environment set %v", got, Environment(fs))
+	}
+	if got := Outranked(fs, "seed"); got != "" {
+		t.Errorf("no variable set the seed: %q", got)
+	}
 	fs, n = newFlags()
 	if err := Parse(fs, []string{"--sample-size=3"}, lookup); err != nil || *n != 3 {
 		t.Errorf("the flag must win: %d, %v", *n, err)

@@ -223,6 +223,29 @@ func environment(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	return Wrap(errors.Join(errs...), Unusable, "")
 }
 
+// Environment returns the variables that gave a flag its value, by name.
+func Environment(fs *pflag.FlagSet) map[string]string {
+	from := map[string]string{}
+	fs.VisitAll(func(f *pflag.Flag) {
+		for _, value := range f.Annotations[fromEnvironment] {
+			from[variable(f.Name)] = value
+		}
+	})
+	return from
+}
+
+// Outranked says that a file decides in place of the variable that set a flag, which Environment then leaves out. It
+// returns the variable as CFQ_FLAG=VALUE, "" when none did.
+func Outranked(fs *pflag.FlagSet, name string) string {
+	f := fs.Lookup(name)
+	value := f.Annotations[fromEnvironment]
+	if len(value) == 0 {
+		return ""
+	}
+	delete(f.Annotations, fromEnvironment)
+	return variable(name) + "=" + value[0]
+}
+
 // Given says whether a flag has its value from the command line or the environment, and not by default.
 func Given(fs *pflag.FlagSet, name string) bool {
 	f := fs.Lookup(name)
