@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,8 @@ type gateFlags struct {
 	previous       string
 	record         string
 	onInconclusive string
-	notes          []string // of the gate's report
+	notes          []string     // of the gate's report
+	before         *eval.Result // of --previous
 }
 
 // shorthands are flags for the checks that most gates have: a flag's value is the limit of the check.
@@ -109,7 +111,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if err != nil {
 		return err
 	}
-	g, previous, err := f.gate(fs)
+	g, err := f.gate(fs)
 	if err != nil {
 		return err
 	}
@@ -142,6 +144,10 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 		return cli.Usagef("give the original first and the quantized model second", "%s and %s have the same content",
 			args[0], args[1])
 	}
+	before, err := f.earlier(d)
+	if err != nil {
+		return err
+	}
 	o, err := d.options(ctx)
 	if err != nil {
 		return err
@@ -169,7 +175,8 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if err != nil {
 		return err
 	}
-	doc.Gate = gate.Judge(g, r, previous, time.Now())
+	doc.Previous = before
+	doc.Gate = gate.Judge(g, r, f.before, time.Now())
 	doc.Gate.Excluded = rows.excluded
 	doc.Gate.Notes = slices.Concat(doc.Gate.Notes, f.notes, rows.notes)
 	if err := outs.write(e, doc, report.Views()); err != nil {
@@ -179,15 +186,15 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 }
 
 // gate puts together what the file and the flags ask for.
-func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, *eval.Result, error) {
+func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 	g := &gate.Gate{}
 	if f.file != "" {
 		if err := cli.Input("gate file", f.file); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		var err error
 		if g, err = gate.Load(f.file); err != nil {
-			return nil, nil, cli.Wrap(err, cli.Unusable, "docs/pipeline.md lists the keys")
+			return nil, cli.Wrap(err, cli.Unusable, "docs/pipeline.md lists the keys")
 		}
 	}
 	f.settle(fs, "confidence", &g.Confidence, f.confidence)
@@ -207,24 +214,20 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, *eval.Result, error) {
 		g.Checks = append(g.Checks, c)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, nil, cli.Wrap(err, cli.Unusable,
+		return nil, cli.Wrap(err, cli.Unusable,
 			"for example --check 'vd@0.25[sex]<=0.05'; `cfq explain` lists the metrics")
 	}
 	if len(g.Checks) == 0 {
-		return nil, nil, cli.Usagef("start with --max-vd 0.02 --max-rvd 0.02; --gate FILE reads more checks", "no checks")
+		return nil, cli.Usagef("start with --max-vd 0.02 --max-rvd 0.02; --gate FILE reads more checks", "no checks")
 	}
 	if err := g.Check(); err != nil {
-		return nil, nil, cli.Wrap(err, cli.Unusable, "")
+		return nil, cli.Wrap(err, cli.Unusable, "")
 	}
-	if f.previous == "" {
-		if g.Needs().Previous {
-			return nil, nil, cli.Usagef("for example --previous report.json, written by --report json:report.json",
-				"missing --previous: a check of an increase compares with an earlier report")
-		}
-		return g, nil, nil
+	if f.previous == "" && g.Needs().Previous {
+		return nil, cli.Usagef("for example --previous report.json, written by --report json:report.json",
+			"missing --previous: a check of an increase compares with an earlier report")
 	}
-	previous, err := readReport(f.previous)
-	return g, previous, err
+	return g, nil
 }
 
 // settle gives a key of the gate file its value: the command line's, else the file's, else that of the environment or
@@ -237,21 +240,58 @@ func (f *gateFlags) settle(fs *pflag.FlagSet, name string, key *float64, value f
 	}
 }
 
-// readReport reads the result of an earlier JSON report.
-func readReport(path string) (*eval.Result, error) {
-	if err := cli.Input("report", path); err != nil {
-		return nil, err
+// earlier reads the report of --previous, which must be about the same original and the same changes that people can
+// make: an increase over another model's number says nothing.
+func (f *gateFlags) earlier(d *evaluation) (file report.File, err error) {
+	if f.previous == "" {
+		return file, nil
 	}
-	file, err := os.Open(path)
+	if err := cli.Input("report", f.previous); err != nil {
+		return file, err
+	}
+	if file, err = source(f.previous); err != nil {
+		return file, err
+	}
+	data, err := os.ReadFile(f.previous)
 	if err != nil {
-		return nil, cli.Wrap(err, cli.Unusable, "")
+		return file, cli.Wrap(err, cli.Unusable, "")
 	}
-	defer file.Close() //nolint:errcheck // read only
-	doc, err := report.ReadJSON(file)
+	doc, err := report.ReadJSON(bytes.NewReader(data))
 	if err != nil {
-		return nil, cli.Wrap(fmt.Errorf("report %s: %w", path, err), cli.Unusable, "cfq eval --report json:FILE writes one")
+		return file, cli.Wrap(fmt.Errorf("report %s: %w", f.previous, err), cli.Unusable,
+			"cfq eval --report json:FILE writes one")
 	}
-	return doc.Result, nil
+	inputs, err := d.described()
+	if err != nil {
+		return file, err
+	}
+	for _, x := range []struct {
+		what         string
+		now, earlier report.File
+	}{
+		{"original", d.sources[0], doc.Full.File},
+		{"task file", inputs[1], doc.Task},
+		{"overrides file", inputs[3], doc.Overrides},
+	} {
+		if x.now.SHA256 != x.earlier.SHA256 {
+			return file, cli.Wrap(fmt.Errorf("report %s: its %s is %s, and this gate's is %s", f.previous, x.what,
+				identified(x.earlier), identified(x.now)), cli.Unusable,
+				"--previous takes a report on the same original, task and overrides")
+		}
+	}
+	if inputs[0].SHA256 != doc.Data.SHA256 {
+		f.notes = append(f.notes, fmt.Sprintf("%s is about other people: %s", file.Name, identified(doc.Data)))
+	}
+	f.before = doc.Result
+	return file, nil
+}
+
+// identified is a file's name with the beginning of its hash.
+func identified(f report.File) string {
+	if f.Name == "" {
+		return "none"
+	}
+	return fmt.Sprintf("%s (%.12s)", f.Name, f.SHA256)
 }
 
 // verdict turns what the gate says into an exit code.

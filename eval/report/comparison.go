@@ -142,7 +142,7 @@ func entries(c *Comparison) block {
 	for _, e := range c.Entries {
 		b.table.model(e.Alias, e.Model)
 	}
-	b.table.files(c.Data, c.Task, c.Promises, c.Overrides)
+	b.table.files(c.Data, c.Task, c.Promises, c.Overrides, File{})
 	if c.Tool != "" {
 		b.after = []string{"Made by " + c.Tool + "."}
 	}

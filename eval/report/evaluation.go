@@ -542,7 +542,7 @@ func models(d *Document) block {
 	b := block{title: "Files", table: fileTable(), fold: true}
 	b.table.model("original", d.Full)
 	b.table.model("quantized", d.Quantized)
-	b.table.files(d.Data, d.Task, d.Promises, d.Overrides)
+	b.table.files(d.Data, d.Task, d.Promises, d.Overrides, d.Previous)
 	if d.Tool != "" {
 		b.after = []string{"Made by " + d.Tool + "."}
 	}
@@ -561,13 +561,11 @@ func (t *table) model(role string, m Model) {
 	t.row(role, m.Name, byteCount(m.Bytes), bits, short(m.SHA256))
 }
 
-func (t *table) files(data, task, promises, overrides File) {
-	for _, o := range []struct {
-		name string
-		file File
-	}{{"people", data}, {"task", task}, {"promises", promises}, {"overrides", overrides}} {
-		if o.file.Name != "" {
-			t.row(o.name, o.file.Name, byteCount(o.file.Bytes), missing, short(o.file.SHA256))
+func (t *table) files(data, task, promises, overrides, previous File) {
+	for i, file := range []File{data, task, promises, overrides, previous} {
+		if file.Name != "" {
+			role := [...]string{"people", "task", "promises", "overrides", "earlier report"}[i]
+			t.row(role, file.Name, byteCount(file.Bytes), missing, short(file.SHA256))
 		}
 	}
 }

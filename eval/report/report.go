@@ -26,6 +26,7 @@ type Document struct {
 	Promises File `json:"promises,omitzero"`
 	// what single people can change; none when the task says it for all
 	Overrides File `json:"overrides,omitzero"`
+	Previous  File `json:"previous,omitzero"` // the earlier report that a gate compares with
 	// flags that environment variables set, by variable
 	Environment map[string]string `json:"environment,omitempty"`
 	Recipe      map[string]string `json:"recipe,omitempty"`   // how the quantized model was made
