@@ -43,6 +43,7 @@ type step struct {
 	slots   []slot
 	widths  map[string]int       // of the columns
 	cost    float64              // of the bit widths in the last step of a search
+	spare   [3][]float32         // where the next step writes parameters and both moments
 	drawn   map[string][]float32 // in a search: the noise of the step, its temperature, the weight of the bit cost
 	state
 }
@@ -271,13 +272,22 @@ func (s *step) run(ctx context.Context, b *batch, rate float64) (float64, error)
 	for name, v := range s.drawn {
 		in = append(in, ort.ViewFloats(name, v, int64(len(v))))
 	}
-	out, err := s.session.Run(ctx, in)
+	into := map[int][]float32{}
+	for k := range s.spare {
+		if len(s.spare[k]) != len(s.Params) {
+			s.spare[k] = make([]float32, len(s.Params))
+		}
+		into[k] = s.spare[k]
+	}
+	out, err := s.session.RunInto(ctx, in, into)
 	if err != nil {
 		return 0, fmt.Errorf("training step: %w", err)
 	}
+	old := [...][]float32{s.Params, s.First, s.Second}
+	s.Params, s.First, s.Second, s.spare = s.spare[0], s.spare[1], s.spare[2], old
 	var loss, cost []float32
-	for k, to := range []*[]float32{&s.Params, &s.First, &s.Second, &loss, &cost}[:len(out)] {
-		if *to, err = ort.FloatsOf(out[k]); err != nil {
+	for k, to := range []*[]float32{&loss, &cost}[:len(out)-len(old)] {
+		if *to, err = ort.FloatsOf(out[len(old)+k]); err != nil {
 			return 0, fmt.Errorf("training step: %w", err)
 		}
 	}

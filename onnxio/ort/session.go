@@ -127,7 +127,21 @@ func (s *Session) Run(ctx context.Context, in []*graph.Tensor, outputs ...string
 	if err != nil {
 		return nil, err
 	}
-	return s.run(ctx, ordered, want)
+	return s.run(ctx, ordered, want, nil)
+}
+
+// RunInto is Run of all outputs. ONNX Runtime writes those whose index is in into, float32 of rank 1 and just so long,
+// to the memory that is given there, which must be none of the inputs'.
+func (s *Session) RunInto(ctx context.Context, in []*graph.Tensor, into map[int][]float32) ([]*graph.Tensor, error) {
+	want, err := s.wanted(nil)
+	if err != nil {
+		return nil, err
+	}
+	ordered, err := s.arrange(in)
+	if err != nil {
+		return nil, err
+	}
+	return s.run(ctx, ordered, want, into)
 }
 
 // wanted returns the indices of the outputs called names, or of all.
@@ -345,13 +359,15 @@ func Optimized(onnx []byte, o Options) (*graph.Model, error) {
 }
 
 // run runs the model on inputs in the model's order and returns the outputs
-// with the indices in want.
+// with the indices in want, those in into in the memory that is given.
 //
 // The binding cannot take over an output of rank 0 that ONNX Runtime allocated.
 // Such outputs are allocated here, which requires to know them: from the file,
 // or from the failure of a first attempt. (That attempt loses the buffers of
 // the outputs behind the scalar, once per scalar and session.)
-func (s *Session) run(ctx context.Context, inputs []*graph.Tensor, want []int) ([]*graph.Tensor, error) {
+func (s *Session) run(ctx context.Context, inputs []*graph.Tensor, want []int, into map[int][]float32) (
+	[]*graph.Tensor, error,
+) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("running the model: %w", err)
 	}
@@ -365,14 +381,14 @@ func (s *Session) run(ctx context.Context, inputs []*graph.Tensor, want []int) (
 	in := make([]ort.Value, len(inputs))
 	defer func() { destroy(in) }()
 	for i, t := range inputs {
-		v, err := newInput(t, &pin)
+		v, err := overMemory(t, &pin)
 		if err != nil {
 			return nil, fmt.Errorf("input %q: %w", t.Name, err)
 		}
 		in[i] = v
 	}
 	for {
-		out, err := s.attempt(ctx, in)
+		out, err := s.attempt(ctx, in, into, &pin)
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
@@ -385,7 +401,9 @@ func (s *Session) run(ctx context.Context, inputs []*graph.Tensor, want []int) (
 		defer destroy(out)
 		res := make([]*graph.Tensor, len(want))
 		for k, i := range want {
-			if res[k], err = fromValue(out[i]); err != nil {
+			if v, ok := into[i]; ok {
+				res[k] = ViewFloats("", v, int64(len(v)))
+			} else if res[k], err = fromValue(out[i]); err != nil {
 				return nil, fmt.Errorf("output %q: %w", s.outputs[i].Name, err)
 			}
 			res[k].Name = s.outputs[i].Name
@@ -396,7 +414,9 @@ func (s *Session) run(ctx context.Context, inputs []*graph.Tensor, want []int) (
 
 // attempt calls ONNX Runtime once. After an error the values are freed, but the
 // slice says how far it came, for learnScalar.
-func (s *Session) attempt(ctx context.Context, in []ort.Value) (out []ort.Value, err error) {
+func (s *Session) attempt(ctx context.Context, in []ort.Value, into map[int][]float32, pin *runtime.Pinner) (
+	out []ort.Value, err error,
+) {
 	out = make([]ort.Value, len(s.outputs))
 	defer func() {
 		if err != nil {
@@ -409,6 +429,11 @@ func (s *Session) attempt(ctx context.Context, in []ort.Value) (out []ort.Value,
 	for i, t := range scalars {
 		if out[i], err = newScalar(t, nil); err != nil {
 			return nil, err
+		}
+	}
+	for i, v := range into {
+		if out[i], err = overMemory(ViewFloats("", v, int64(len(v))), pin); err != nil {
+			return nil, fmt.Errorf("output %q: %w", s.outputs[i].Name, err)
 		}
 	}
 	if ctx.Done() == nil {
@@ -526,9 +551,9 @@ func FloatsOf(t *graph.Tensor) ([]float32, error) {
 	return unsafe.Slice((*float32)(unsafe.Pointer(&t.Raw[0])), len(t.Raw)/4), nil
 }
 
-// newInput makes a value over the contents of t, which pin keeps in place until
+// overMemory makes a value over the contents of t, which pin keeps in place until
 // the run is over.
-func newInput(t *graph.Tensor, pin *runtime.Pinner) (ort.Value, error) {
+func overMemory(t *graph.Tensor, pin *runtime.Pinner) (ort.Value, error) {
 	bits := t.DType.Bits()
 	switch {
 	case bits < 8:

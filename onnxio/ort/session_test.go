@@ -1,6 +1,7 @@
 package ort_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,6 +82,31 @@ func TestRunNamesInputsAndOutputs(t *testing.T) {
 		if d := cmp.Diff(c.want, got); d != "" {
 			t.Errorf("outputs %q (-want +got):\n%s", c.ask, d)
 		}
+	}
+}
+
+// Outputs go where the caller wants them, run after run; others are new.
+func TestRunInto(t *testing.T) {
+	s := open(t, sumAndDifference(graph.Shape{{Size: -1}}), orttest.Need(t))
+	sum := make([]float32, 2)
+	for _, k := range []float32{1, 10} {
+		in := []*graph.Tensor{graph.FromFloats("a", []float32{k, 2}, 2), graph.FromFloats("b", []float32{5, 6}, 2)}
+		got, err := s.RunInto(t.Context(), in, map[int][]float32{0: sum})
+		if err != nil {
+			t.Fatal(err)
+		}
+		into, err := ort.FloatsOf(got[0])
+		if err != nil || &into[0] != &sum[0] || !slices.Equal(sum, []float32{k + 5, 8}) {
+			t.Errorf("the sum is %v in other memory than %v, %v", into, sum, err)
+		}
+		if d := cmp.Diff(graph.FromFloats("difference", []float32{k - 5, -4}, 2), got[1]); d != "" {
+			t.Error(d)
+		}
+	}
+	short := map[int][]float32{0: sum[:1]}
+	in := []*graph.Tensor{graph.FromFloats("a", sum, 2), graph.FromFloats("b", sum, 2)}
+	if _, err := s.RunInto(t.Context(), in, short); err == nil {
+		t.Error("an output of two numbers was written to memory for one")
 	}
 }
 
