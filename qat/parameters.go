@@ -186,14 +186,16 @@ func (b *builder) quantized(l *Layer, weights, scales string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	scale, ratio := b.Op("Exp", []string{scales}), weights
-	if b.o.LSQ {
-		ratio = b.Op("Div", []string{weights, scale})
-		b.t.Types[ratio] = b.t.Types[weights]
-	}
 	rows := int64(l.Info.Out)
-	w, codes, rules := quant.FakeQuantWeights(b.t.Graph, b.Builder, b.t.Types, ratio, scale,
-		graph.FromFloats("lo", lo, rows, 1), graph.FromFloats("hi", hi, rows, 1))
+	least, most := graph.FromFloats("lo", lo, rows, 1), graph.FromFloats("hi", hi, rows, 1)
+	var w, codes, scale string
+	var rules map[string]autodiff.Rule
+	if b.o.LSQ {
+		w, codes, scale, rules = quant.LearnedSteps(b.t.Graph, b.Builder, b.t.Types, weights, scales, least, most)
+	} else {
+		scale = b.Op("Exp", []string{scales})
+		w, codes, rules = quant.FakeQuantWeights(b.t.Graph, b.Builder, b.t.Types, weights, scale, least, most)
+	}
 	maps.Copy(b.policy, rules)
 	b.codes = append(b.codes, codes, scale)
 	return w, nil

@@ -183,10 +183,8 @@ func (b *builder) mixture(l *Layer, weights, scales, policy string) (string, err
 		}
 		lo, hi = append(lo, l1...), append(hi, h1...)
 	}
-	scale := b.Op("Exp", []string{b.reshape(scales, n, int64(len(l.scales()))/n, 1)})
-	ratio := b.Op("Div", []string{b.reshape(weights, 1, out, in), scale})
-	b.known(ratio, n, out, in)
-	each, codes, rules := quant.FakeQuantWeights(b.t.Graph, b.Builder, b.t.Types, ratio, scale,
+	logs := b.reshape(scales, n, int64(len(l.scales()))/n, 1)
+	each, codes, scale, rules := quant.LearnedSteps(b.t.Graph, b.Builder, b.t.Types, b.reshape(weights, 1, out, in), logs,
 		graph.FromFloats("lo", lo, n, out, 1), graph.FromFloats("hi", hi, n, out, 1))
 	maps.Copy(b.policy, rules)
 	b.codes = append(b.codes, codes, scale)

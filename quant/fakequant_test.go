@@ -16,7 +16,7 @@ import (
 type fakeCase struct {
 	v, g, s []float32 // ratios or weights, what the loss weights the result with, scales
 	lo, hi  []float32
-	divide  bool // v are weights, to be divided by the scale in front
+	divide  bool // v are weights, by LearnedSteps
 }
 
 const fakeOut, fakeIn = 4, 6
@@ -90,13 +90,16 @@ func (c *fakeCase) model(t *testing.T) *graph.Model {
 	input("u", matrix)
 	input("s", graph.Fixed(int64(len(c.s)), 1))
 	b := graph.NewBuilder(m.Graph, "t.")
-	ratio := "v"
+	lo, hi := graph.FromFloats("lo", c.lo, fakeOut, 1), graph.FromFloats("hi", c.hi, fakeOut, 1)
+	var value, codes string
+	var policy map[string]autodiff.Rule
 	if c.divide {
-		ratio = b.Op("Div", []string{"v", "s"})
-		types[ratio] = types["v"]
+		logs := b.Op("Log", []string{"s"})
+		types[logs] = types["s"]
+		value, codes, _, policy = quant.LearnedSteps(m, b, types, "v", logs, lo, hi)
+	} else {
+		value, codes, policy = quant.FakeQuantWeights(m, b, types, "v", "s", lo, hi)
 	}
-	value, codes, policy := quant.FakeQuantWeights(m, b, types, ratio, "s", graph.FromFloats("lo", c.lo, fakeOut, 1),
-		graph.FromFloats("hi", c.hi, fakeOut, 1))
 	user := b.Op("Mul", []string{b.Op("Round", []string{"u"}), "u"})
 	y := b.Op("Add", []string{b.Op("Mul", []string{value, "g"}), user})
 	axes := b.Const(graph.FromInts("axes", []int64{0, 1}, 2))
