@@ -30,6 +30,7 @@ const (
 	RequiresPerturbation             // Options.Perturb
 	RequiresTiming                   // Result.Timing, which the caller measures
 	RequiresFootprint                // Result.Footprint, likewise
+	RequiresBatches                  // Result.Batches, likewise
 )
 
 // Metric is one thing that eval measures.
@@ -109,6 +110,11 @@ func (m *Metric) Of(r *Result, at int) Value {
 		return Value{Estimate: x, Kind: KindEstimate}
 	case Tau:
 		return Value{Estimate: Estimate{Value: x.Value, N: x.N, Lo: x.Lo, Hi: x.Hi}, Kind: KindEstimate}
+	case Float:
+		if !known {
+			return measured(0)
+		}
+		return Value{Estimate: exactly(float64(x)), Kind: KindExact}
 	case int64:
 		return measured(float64(x))
 	case float64:
@@ -327,6 +333,10 @@ func marginMetrics() []Metric {
 		logits("margins_quant.p05", "margin of the quantized model that 95 % of the points exceed", "", None,
 			"Diagnostics: margins at recourse points",
 			"5th percentile (nearest rank) of m_g(u_f). Above 0, at most 5 % of the promises break."),
+		family("", "logits", RequiresBatches)("batches.difference", "change of a margin with its batch", "", Lower, OwnMetric,
+			"Largest change of a margin, of f or g, when a sample of the judged points is run again alone, in shuffled batches "+
+				"of 8, and in batches of 64 with one unusual row. 0: rounding only. Otherwise a decision depends on who else is "+
+				"in the batch, as with dynamic quantization. Every gate checks that it is 0."),
 	}
 }
 

@@ -9,7 +9,7 @@ type Issued struct {
 }
 
 // Result is what Compare measured: everything in it is a function of Records, Settings and the DataFile,
-// except what the caller adds: Footprint, Timing, Groups and Scenarios.
+// except what the caller adds: Footprint, Timing, Batches, Groups and Scenarios.
 type Result struct {
 	Settings   Settings   `json:"settings"`
 	Population Population `json:"population"`
@@ -22,6 +22,7 @@ type Result struct {
 	Footprint  *Footprint `json:"footprint,omitempty"` // nil unless the caller measured the files
 	// nil unless the caller took the time: all else is the same on every run
 	Timing    *Timing    `json:"timing,omitempty"`
+	Batches   *Batches   `json:"batches,omitempty"`   // of Rerun; nil unless the caller ran it
 	Groups    []Grouping `json:"groups,omitempty"`    // the same metrics by groups of people, see ByGroups
 	Scenarios []Scenario `json:"scenarios,omitempty"` // the same metrics under other conditions, see Stress
 	Warnings  []string   `json:"warnings"`            // why a number may not mean what it seems to; never nil

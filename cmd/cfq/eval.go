@@ -147,6 +147,12 @@ func (d *evaluation) measure(
 			return nil, runError(err)
 		}
 	}
+	if r.Batches, err = eval.Rerun(ctx, d.models[0], d.models[1], d.people, r); err != nil {
+		return nil, runError(err)
+	}
+	if r.Batches.Differ > 0 {
+		r.Warnings = append(r.Warnings, r.Batches.String())
+	}
 	return r, d.weigh(ctx, r, 1, latency)
 }
 

@@ -251,7 +251,7 @@ func (c *Check) problems() []problem {
 	case c.By == "":
 	case slices.Contains(strings.Split(grouping(c.By), "*"), ""):
 		add("by", "invalid grouping %s: write sex, or sex*race for both at once", message.Quote(c.By))
-	case needs == eval.RequiresFootprint || needs == eval.RequiresTiming:
+	case needs == eval.RequiresFootprint || needs == eval.RequiresTiming || needs == eval.RequiresBatches:
 		add("by", "%s does not depend on people: it has no groups", c.Metric)
 	}
 	if c.By != "" && c.MaxIncrease != nil {

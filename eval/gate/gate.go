@@ -53,6 +53,11 @@ func (g *Gate) withDefaults() Gate {
 	return d
 }
 
+// impliedChecks are the checks that a gate has without naming them; a check of the same metric replaces one.
+func impliedChecks() []Check {
+	return []Check{{Metric: "batches.difference", Max: new(float64)}}
+}
+
 // problem is a mistake in a gate: at a key of an entry of a list, or of the gate itself when list is "".
 type problem struct {
 	list string
@@ -122,11 +127,14 @@ func (g *Gate) problems() []problem {
 		seen[c.name()] = true
 		names = append(names, c.name())
 	}
+	for _, c := range impliedChecks() {
+		names = append(names, c.name())
+	}
 	for i := range g.Waivers {
 		w := &g.Waivers[i]
 		if w.Check == "" {
 			add(waiverList, i, "check", "missing check: want the name of a check")
-		} else if !slices.ContainsFunc(g.Checks, func(c Check) bool { return w.names(&c) }) {
+		} else if !slices.ContainsFunc(append(impliedChecks(), g.Checks...), func(c Check) bool { return w.names(&c) }) {
 			add(waiverList, i, "check", "unknown check %s%s", message.Quote(w.Check), message.DidYouMean(w.Check, names))
 		}
 		if w.Until.IsZero() {

@@ -19,6 +19,7 @@ import (
 func Judge(g *Gate, r, previous *eval.Result, now time.Time) *Report {
 	j := &judge{Gate: g.withDefaults(), r: r, previous: previous}
 	report := &Report{Confidence: j.Confidence, Findings: []Finding{}}
+	j.Checks = append(j.Checks, j.implied()...)
 	for i := range j.Checks {
 		report.Findings = append(report.Findings, j.check(&j.Checks[i])...)
 	}
@@ -31,6 +32,19 @@ func Judge(g *Gate, r, previous *eval.Result, now time.Time) *Report {
 type judge struct {
 	Gate
 	r, previous *eval.Result
+}
+
+// implied are the checks that every gate has on what was measured, besides those of metrics that it names itself.
+func (j *judge) implied() []Check {
+	var out []Check
+	for _, c := range impliedChecks() {
+		m, _ := eval.MetricBy(c.Metric)
+		_, missing := measured(&m, 0, j.r)
+		if missing == "" && !slices.ContainsFunc(j.Checks, func(own Check) bool { return own.Metric == c.Metric }) {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // check returns the findings of one check, for each of its limits and groups.
@@ -84,6 +98,9 @@ func (j *judge) one(s *subject, r *eval.Result) Finding {
 		f.Need = s.limit.needAbout(v, lo, hi)
 	}
 	f.Why = s.why(&f, v)
+	if s.Requires == eval.RequiresBatches && f.Verdict != Pass {
+		f.Why += "; " + r.Batches.String()
+	}
 	if s.limit.side == within && f.Verdict == Fail && !(s.pValue(v, r.Settings.Confidence) <= 1-j.Confidence) {
 		f.Verdict = Inconclusive // two limits are tested, each at half of the error
 		f.Why += ", but not significantly"

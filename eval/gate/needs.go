@@ -24,6 +24,8 @@ func absent(p eval.Requirement, oneSided bool) string {
 		return "latency was not measured"
 	case p == eval.RequiresFootprint:
 		return "the files were not measured"
+	case p == eval.RequiresBatches:
+		return "no points were run again in other batches"
 	}
 	return "there are no people to measure it on"
 }
@@ -98,7 +100,7 @@ func measured(m *eval.Metric, margin float64, r *eval.Result) (v eval.Value, mis
 		return v, absent(m.Requires, r.Settings.OneSided)
 	case w.Kind == eval.KindShare && (w.Num < 0 || w.Num > w.N): // a report that was written by hand
 		return v, fmt.Sprintf("invalid counts %d of %d", w.Num, w.N)
-	case w.Kind == eval.KindExact && !(w.Value > 0 && w.Value.Defined()): // sizes and costs are positive
+	case w.Kind == eval.KindExact && !(w.Value >= 0 && w.Value.Defined()):
 		return v, "not computed"
 	case !w.Value.Defined():
 		return v, "undefined for " + counted(w.N, m)

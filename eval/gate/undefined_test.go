@@ -188,6 +188,7 @@ func TestParts(t *testing.T) {
 	full.Footprint = &eval.Footprint{Quant: eval.Weight{Bytes: 1, WeightBits: 1, BOPs: 1}}
 	pace := eval.NewPace(1, []float64{1, 2, 3, 4, 5, 6, 7, 8}, []float64{1, 2, 3, 4, 5, 6, 7, 8}, 0.95)
 	full.Timing = &eval.Timing{One: pace, Many: pace}
+	full.Batches = &eval.Batches{Points: 1}
 	settings.OneSided = true
 	oneSided := summarize(records(false), settings, eval.DataFile{})
 	var others []string
@@ -197,7 +198,7 @@ func TestParts(t *testing.T) {
 		}
 		v, missing := measured(&m, 0.1, oneSided)
 		n := (&Gate{Checks: []Check{{Metric: m.ID(), Max: ptr(1)}}}).Needs()
-		if (missing != "") != (n.Mirrored || n.Timing || m.Requires == eval.RequiresFootprint) {
+		if (missing != "") != (n.Mirrored || n.Timing || m.Requires >= eval.RequiresTiming) {
 			t.Errorf("%s: one-sided %v (%s), needs %+v", m.ID(), v, missing, n)
 		}
 		if n.Noise || n.Certificates || n.Perturbation {

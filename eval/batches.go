@@ -1,0 +1,220 @@
+package eval
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"cfq/onnxio/classifier"
+	"cfq/recourse"
+	"cfq/task"
+)
+
+// Batches is what both models said of judged points alone and in other company: a row's output must not depend on the
+// rows that happen to be in its batch.
+type Batches struct {
+	Points  int   `json:"points"` // a sample of all that were judged
+	Sizes   []int `json:"sizes"`  // rows of the batches in which they were run again
+	Differ  int   `json:"differ"` // points whose margin is another by more than rounding
+	Decided int   `json:"decided_differently"`
+	// Difference is the largest one of a margin, in logits; 0 when there is no more than rounding.
+	Difference Float `json:"difference"`
+	// Nodes are those from which outputs differ, as far as the graph shows it.
+	Nodes []string `json:"nodes,omitempty"`
+}
+
+// String says what was found, in one sentence.
+func (b *Batches) String() string {
+	if b.Differ == 0 {
+		return fmt.Sprintf("%d points have the same margin in other batches", b.Points)
+	}
+	where := "no single node of the graph shows it"
+	if len(b.Nodes) > 0 {
+		where = "from " + strings.Join(b.Nodes, ", ") + " on"
+	}
+	return fmt.Sprintf("%d of %d points have another margin in another batch, %d of them another decision: %s", b.Differ,
+		b.Points, b.Decided, where)
+}
+
+const (
+	batchPoints = 256 // are run again
+	batchTraced = 16  // are traced to nodes, those that differ most
+	batchNodes  = 5   // are named
+)
+
+// diverging is a model that can tell where two runs part, see [classifier.Model.Diverging].
+type diverging interface {
+	Diverging(ctx context.Context, a, b classifier.Place) (nodes []string, same bool, err error)
+}
+
+// Rerun asks both models again about a sample of the points that made r: alone, in shuffled batches of 8, and in
+// shuffled batches of 64 in which one row has in each input the most unusual value of all people. Differences that
+// quantizers make of rounding do not count.
+func Rerun(ctx context.Context, f, g recourse.Model, people *task.People, r *Result) (*Batches, error) {
+	s := sampleJudged(people, r)
+	out := &Batches{Points: len(s.judged), Sizes: []int{1, 8, 64}}
+	differ, decided := make([]bool, len(s.judged)), make([]bool, len(s.judged))
+	for i, m := range []recourse.Model{f, g} {
+		name := []string{"the original", "the quantized model"}[i]
+		e, err := s.rerun(ctx, m, i, out.Sizes)
+		if err != nil {
+			return nil, fmt.Errorf("eval: other batches under %s: %w", name, err)
+		}
+		for k, x := range e.apart {
+			differ[k] = differ[k] || x > 0
+			decided[k] = decided[k] || x > 0 && e.decided[k]
+			out.Difference = max(out.Difference, Float(x))
+		}
+		for _, n := range e.nodes {
+			if len(out.Nodes) < batchNodes {
+				out.Nodes = append(out.Nodes, n+" of "+name)
+			}
+		}
+	}
+	for k := range differ {
+		out.Differ += count(differ[k])
+		out.Decided += count(decided[k])
+	}
+	return out, nil
+}
+
+// judgedSample is points with the margins of both models by which they were judged.
+type judgedSample struct {
+	dim     int
+	x       []float32
+	judged  [][2]Float
+	unusual []float32
+	rng     *rand.Rand
+}
+
+// sampleJudged draws points: people as they are and recourse points.
+func sampleJudged(people *task.People, r *Result) *judgedSample {
+	s := &judgedSample{dim: people.Dim, rng: rand.New(rand.NewPCG(r.Settings.Seed, 0xba7c4))}
+	var points [][]float32
+	var judged [][2]Float
+	add := func(x []float32, f, g Float) { points, judged = append(points, x), append(judged, [2]Float{f, g}) }
+	for i := range r.Records {
+		c := &r.Records[i]
+		add(people.X[c.Row*s.dim:(c.Row+1)*s.dim], c.Full, c.Quant)
+		for k := range c.Steps {
+			if p := &c.Steps[k].Full; p.Made() {
+				add(p.Point, p.Own, p.Other)
+			}
+			if p := &c.Steps[k].Quant; p.Made() {
+				add(p.Point, p.Other, p.Own)
+			}
+		}
+	}
+	for _, i := range s.rng.Perm(len(points))[:min(batchPoints, len(points))] {
+		s.x, s.judged = append(s.x, points[i]...), append(s.judged, judged[i])
+	}
+	s.unusual = make([]float32, s.dim)
+	for i, v := range people.X {
+		if u := &s.unusual[i%s.dim]; math.Abs(float64(v)) > math.Abs(float64(*u)) {
+			*u = v
+		}
+	}
+	return s
+}
+
+// batchEffect is by how much each point's margin differs in other batches, 0 for rounding, whether the decision does,
+// and where that begins.
+type batchEffect struct {
+	apart   []float64
+	decided []bool
+	nodes   []string
+}
+
+// rerun runs one model, of which the margins judged by are number which.
+func (s *judgedSample) rerun(ctx context.Context, m recourse.Model, which int, sizes []int) (*batchEffect, error) {
+	n := len(s.judged)
+	e := &batchEffect{apart: make([]float64, n), decided: make([]bool, n)}
+	places, got := make([][]classifier.Place, n), make([][]Float, n)
+	for _, size := range sizes {
+		order := s.rng.Perm(n)
+		for chunk := range slices.Chunk(order, max(1, size-size/64)) {
+			var x []float32
+			for at, k := range chunk {
+				x = append(x, s.x[k*s.dim:(k+1)*s.dim]...)
+				places[k] = append(places[k], classifier.Place{At: at})
+			}
+			if size/64 > 0 {
+				x = append(x, s.unusual...)
+			}
+			margins, err := m.Margins(ctx, x)
+			if err != nil {
+				return nil, err
+			}
+			for at, k := range chunk {
+				places[k][len(places[k])-1].Batch = x
+				got[k] = append(got[k], Float(margins[at]))
+			}
+		}
+	}
+	for k, all := range got {
+		judged := s.judged[k][which]
+		for _, v := range all {
+			if !v.Defined() {
+				return nil, fmt.Errorf("the margin of a point is %v, and was %v", v, judged)
+			}
+			x := math.Abs(float64(v - judged))
+			if x > shortfall*max(1, math.Abs(float64(judged))) {
+				e.apart[k] = max(e.apart[k], x)
+				e.decided[k] = e.decided[k] || approves(v) != approves(judged)
+			}
+		}
+	}
+	return e, s.trace(ctx, m, e, places, got)
+}
+
+// trace finds the nodes from which the outputs of the points that differ most do so. Where it finds that all do by
+// rounding, nothing differs.
+func (s *judgedSample) trace(
+	ctx context.Context, m recourse.Model, e *batchEffect, places [][]classifier.Place, got [][]Float,
+) error {
+	var worst []int
+	for k, x := range e.apart {
+		if x > 0 {
+			worst = append(worst, k)
+		}
+	}
+	d, ok := m.(diverging)
+	if len(worst) == 0 || !ok {
+		return nil
+	}
+	slices.SortStableFunc(worst, func(a, b int) int { return cmp.Compare(e.apart[b], e.apart[a]) })
+	rounding := true
+	for _, k := range worst[:min(len(worst), batchTraced)] {
+		low, high := 0, 0
+		for i, v := range got[k] {
+			if v < got[k][low] {
+				low = i
+			}
+			if v > got[k][high] {
+				high = i
+			}
+		}
+		a, b := places[k][low], places[k][high]
+		if low == high { // only the batch in which it was judged differs: a large one
+			a, b = places[k][0], classifier.Place{Batch: s.x, At: k}
+		}
+		nodes, same, err := d.Diverging(ctx, a, b)
+		if err != nil {
+			return err
+		}
+		rounding = rounding && !same && len(nodes) == 0
+		for _, n := range nodes {
+			if !slices.Contains(e.nodes, n) {
+				e.nodes = append(e.nodes, n)
+			}
+		}
+	}
+	if rounding {
+		clear(e.apart)
+	}
+	return nil
+}
