@@ -25,6 +25,7 @@ type gateFlags struct {
 	file           string
 	checks         []string
 	limits         [4]float64 // of shorthands
+	oneSided       bool
 	margin         float64
 	previous       string
 	record         string
@@ -64,7 +65,8 @@ passes. Reports are written before the command exits with 0 (PASS), 1 (FAIL) or
 5 (INCONCLUSIVE).
 
 Checks are flags, --check METRIC[@MARGIN][[BY]]<=LIMIT (cfq explain lists the
-metrics), or a gate file (docs/pipeline.md) with severities, waivers and groups.
+metrics), or a gate file (docs/pipeline.md) with severities, waivers and groups. A
+limit on VD holds for RVD too: VD alone passes a model that approves everybody.
 
 People that the model was calibrated on are left out: cfq quantize writes their
 rows to QUANTIZED.rows.`,
@@ -84,6 +86,8 @@ rows to QUANTIZED.rows.`,
 				fs.Float64Var(&f.limits[i], s.flag, 0, s.help)
 			}
 			fs.StringArrayVar(&f.checks, "check", nil, "a `check` such as 'vd@0.25[sex]<=0.05'; may be repeated")
+			fs.BoolVar(&f.oneSided, "one-sided", false, "judge the original's promises alone: a limit on VD adds none on RVD, "+
+				"and a model that approves everybody passes")
 			fs.StringVar(&f.file, "gate", "", "checks and waivers: a YAML `file`, see docs/pipeline.md")
 			fs.Float64Var(&f.margin, "margin", 0.1, "required logit `margin` of checks that name no other")
 			cli.Within(fs, "margin", &f.margin, cli.Above0, cli.Finite,
@@ -220,6 +224,8 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 	if len(g.Checks) == 0 {
 		return nil, cli.Usagef("start with --max-vd 0.02 --max-rvd 0.02; --gate FILE reads more checks", "no checks")
 	}
+	g.OneSided = g.OneSided || f.oneSided
+	g.Mirror(f.promises != "")
 	if err := g.Check(); err != nil {
 		return nil, cli.Wrap(err, cli.Unusable, "")
 	}

@@ -133,6 +133,8 @@ func (d *decoder) gateKeys(g *Gate, p *parts) []config.Key {
 			"required margin, in logits, of checks that set none"),
 		newKey("min_people", d.Count(&g.MinPeople, 1), "`30`",
 			"people needed for a verdict on an estimate (mean, median, ...); shares have exact bounds instead"),
+		newKey("one_sided", d.Flag(&g.OneSided), "`false`",
+			"`true`: a limit on VD adds no limit on RVD, as `--one-sided`"),
 		newKey("checks", config.Value{
 			Read: func(n ast.Node) { d.List(n, "this", check) }, Form: config.ListOf(checkForm),
 		}.With("minItems", 1), config.Required, "list of checks"),

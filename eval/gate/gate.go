@@ -43,8 +43,40 @@ type Gate struct {
 	Confidence float64 // of each verdict; 0 = 0.95
 	Margin     float64 // required logit margin of checks that name none; 0 = 0.1
 	MinPeople  int     // people needed for a verdict on a metric that is no share; 0 = 30
-	Checks     []Check
-	Waivers    []Waiver
+	// OneSided leaves out the limits that Mirror adds.
+	OneSided bool
+	Checks   []Check
+	Waivers  []Waiver
+}
+
+// Mirror adds to each upper limit on VD the same limit on RVD, at its margin and for its groups, unless the gate is
+// OneSided or limits RVD there itself: a model that approves everybody breaks no promise. Issued promises have no
+// mirror image; for them, and where the quantized model refuses nobody, the limit is one on gained approvals.
+func (g *Gate) Mirror(issued bool) {
+	if !g.OneSided {
+		g.Checks = append(g.Checks, g.mirrored(issued)...)
+	}
+}
+
+// mirrored are the checks that Mirror adds.
+func (g *Gate) mirrored(issued bool) []Check {
+	d := g.withDefaults()
+	var added []Check
+	for i := range g.Checks {
+		vd := &g.Checks[i]
+		c := Check{Metric: "rvd", Margin: vd.Margin, Severity: vd.Severity, Max: vd.Max, By: vd.By, Mirrors: vd.name()}
+		if issued {
+			c.Metric, c.Margin = "gained", nil
+		}
+		limited := func(o Check) bool {
+			return o.name() == c.name() || o.Max != nil && grouping(o.By) == grouping(c.By) &&
+				(o.Metric == "rvd" && o.margin(&d) == vd.margin(&d) || o.Metric == "gained" && issued)
+		}
+		if vd.Metric == "vd" && vd.Max != nil && !slices.ContainsFunc(slices.Concat(g.Checks, added), limited) {
+			added = append(added, c)
+		}
+	}
+	return added
 }
 
 func (g *Gate) withDefaults() Gate {
@@ -112,6 +144,7 @@ func (g *Gate) problems() []problem {
 	}
 	seen := map[string]bool{}
 	var names []string
+	known := slices.Concat(g.Checks, impliedChecks(), g.mirrored(false), g.mirrored(true)) // by a waiver
 	for i := range g.Checks {
 		c := &g.Checks[i]
 		for _, p := range c.problems() {
@@ -134,7 +167,7 @@ func (g *Gate) problems() []problem {
 		w := &g.Waivers[i]
 		if w.Check == "" {
 			add(waiverList, i, "check", "missing check: want the name of a check")
-		} else if !slices.ContainsFunc(append(impliedChecks(), g.Checks...), func(c Check) bool { return w.names(&c) }) {
+		} else if !slices.ContainsFunc(known, func(c Check) bool { return w.names(&c) }) {
 			add(waiverList, i, "check", "unknown check %s%s", message.Quote(w.Check), message.DidYouMean(w.Check, names))
 		}
 		if w.Until.IsZero() {

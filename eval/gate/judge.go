@@ -23,6 +23,7 @@ func Judge(g *Gate, r, previous *eval.Result, now time.Time) *Report {
 	for i := range j.Checks {
 		report.Findings = append(report.Findings, j.check(&j.Checks[i])...)
 	}
+	report.noteMirrors(g)
 	report.waive(j.Waivers, now)
 	report.conclude()
 	return report
@@ -75,6 +76,7 @@ func (j *judge) check(c *Check) []Finding {
 
 // one judges the metric of a result by max, min or abs_max.
 func (j *judge) one(s *subject, r *eval.Result) Finding {
+	s = s.known(r)
 	f := s.finding()
 	v, missing := measured(s.Metric, s.margin, r)
 	if missing != "" {
@@ -159,6 +161,7 @@ func (j *judge) groups(s *subject) []Finding {
 		g := &groups[i]
 		all[i], pValues[i] = j.one(s, g.Result), 1
 		all[i].Group = g.Name
+		s := s.known(g.Result)
 		if v, missing := measured(s.Metric, s.margin, g.Result); missing == "" {
 			pValues[i] = s.pValue(v, g.Result.Settings.Confidence)
 		}

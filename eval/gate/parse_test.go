@@ -24,7 +24,7 @@ func exampleGate() *Gate {
 		Confidence: 0.95, Margin: 0.1,
 		Checks: []Check{
 			{Metric: "vd", Max: ptr(0.02)},
-			{Metric: "rvd", Max: ptr(0.02)},
+			{Metric: "rvd", Max: ptr(0.03)},
 			{Metric: "crg.median", AbsMax: ptr(0.05)},
 			{Name: "fair", Metric: "vd", By: "sex", Max: ptr(0.05), MaxGap: ptr(0.05)},
 			{Metric: "vd", Margin: ptr(0.25), MaxIncrease: ptr(0.01)},
@@ -216,7 +216,7 @@ colour: red
 		"8:5: missing reason",
 		`8:13: unknown check "nothing"; one of: vd, vdd@-1<=0.1, frr<=7`,
 		`8:29: invalid day "tomorrow": write it as 2026-12-31`,
-		`9:1: the gate file has no key "colour"; one of: version, confidence, margin, min_people, checks, waivers`,
+		`9:1: the gate file has no key "colour"; one of: version, confidence, margin, min_people, one_sided, checks, waivers`,
 	}
 	var list config.Errors
 	if !errors.As(err, &list) {

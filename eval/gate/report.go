@@ -2,6 +2,7 @@ package gate
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"cfq/eval"
@@ -53,6 +54,26 @@ type Finding struct {
 func (f *Finding) OK() bool { return f.Verdict == Pass || f.Severity == Warns || f.Waived != "" }
 
 func (r *Report) note(format string, a ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, a...)) }
+
+// noteMirrors says which directions the gate looks at.
+func (r *Report) noteMirrors(g *Gate) {
+	var added []string
+	limited := false
+	for i := range g.Checks {
+		c := &g.Checks[i]
+		limited = limited || c.Metric == "vd" && c.Max != nil
+		if c.Mirrors != "" {
+			added = append(added, c.name())
+		}
+	}
+	switch {
+	case added != nil:
+		r.note("%s %s added, because a model that approves everybody breaks no promise; --one-sided leaves out what a "+
+			"limit on VD adds", strings.Join(added, ", "), message.Plural(len(added), "is", "are"))
+	case limited && g.OneSided:
+		r.note("one-sided: a model that approves too easily can pass, a model that approves everybody too")
+	}
+}
 
 // waive marks the findings that are waived and notes the waivers without effect.
 func (r *Report) waive(waivers []Waiver, now time.Time) {

@@ -28,7 +28,7 @@ func pageOf(d *Document, how detail) *page {
 	}
 	if d.Gate != nil {
 		p.verdict = d.Gate.Verdict
-		add(verdict(d.Gate), findings(d.Gate, how))
+		add(verdict(d), findings(d.Gate, how))
 	}
 	head := headline(d)
 	if d.Gate != nil {

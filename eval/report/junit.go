@@ -63,6 +63,9 @@ func JUnit(w io.Writer, d *Document) error {
 	property("verdict", string(g.Verdict))
 	property("original", d.Full.Name)
 	property("quantized", d.Quantized.Name)
+	if text := changes(&d.Result.Decisions); text != "" {
+		property("decisions", text)
+	}
 	if g.Excluded > 0 {
 		property("excluded calibration rows", fmt.Sprint(g.Excluded))
 	}

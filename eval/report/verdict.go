@@ -12,8 +12,9 @@ import (
 	"cfq/internal/message"
 )
 
-// verdict is the verdict on all checks, with the notes.
-func verdict(g *gate.Report) block {
+// verdict is the verdict on all checks, with the decisions that change and the notes.
+func verdict(d *Document) block {
+	g := d.Gate
 	n := map[gate.Verdict]int{}
 	var waived, warned int
 	for i := range g.Findings {
@@ -40,8 +41,27 @@ func verdict(g *gate.Report) block {
 		b.lines = append(b.lines, fmt.Sprintf("%d %s left out because the quantized model was calibrated on them.",
 			g.Excluded, message.Plural(g.Excluded, "person is", "people are")))
 	}
+	if text := changes(&d.Result.Decisions); text != "" {
+		b.lines = append(b.lines, text)
+	}
 	b.lines = append(b.lines, g.Notes...)
 	return b
+}
+
+// changes says how many decisions on people as they are change, in both directions.
+func changes(d *eval.Decisions) string {
+	rate := func(r eval.Rate) string { return fmt.Sprintf("%d (%s)", r.Num, percent(r.Value, 1)) }
+	var parts []string
+	if d.Lost.Den > 0 {
+		parts = append(parts, fmt.Sprintf("refuses %s of the %d people that the original approves", rate(d.Lost), d.Lost.Den))
+	}
+	if d.Gained.Den > 0 {
+		parts = append(parts, fmt.Sprintf("approves %s of the %d that the original refuses", rate(d.Gained), d.Gained.Den))
+	}
+	if parts == nil {
+		return ""
+	}
+	return "Decisions: the quantized model " + strings.Join(parts, " and ") + "."
 }
 
 // tally is a number of things, with what is said of one and of many.

@@ -1,0 +1,123 @@
+package gate
+
+import (
+	"strings"
+	"testing"
+
+	"cfq/eval"
+)
+
+// lenient is a result in which k of n promises break and, of n promises of the quantized model, other; it approves
+// gained of the n people that the original refuses.
+func lenient(k, other, promises, gained, n int) *eval.Result {
+	r := broken(k, n)
+	r.Margins[0].RVD = eval.NewRate(other, promises, 0.95)
+	r.Decisions.Gained = eval.NewRate(gained, n, 0.95)
+	return r
+}
+
+// A limit on VD holds for the other direction too, and a model that approves everybody does not pass.
+func TestMirror(t *testing.T) {
+	for _, c := range []struct {
+		checks   []string
+		oneSided bool
+		issued   bool
+		r        *eval.Result
+		want     string // findings: check=verdict by metric
+		verdict  Verdict
+	}{
+		{[]string{"vd<=0.02"}, false, false, lenient(0, 0, 373, 0, 379), "vd<=0.02=PASS rvd<=0.02=PASS", Pass},
+		{[]string{"vd<=0.02"}, false, false, lenient(0, 90, 373, 0, 379), "vd<=0.02=PASS rvd<=0.02=FAIL", Fail},
+		// It approves everybody: there is no RVD.
+		{[]string{"vd<=0.02"}, false, false, lenient(0, 0, 0, 379, 379), "vd<=0.02=PASS rvd<=0.02=FAIL by gained", Fail},
+		{[]string{"vd<=0.02"}, true, false, lenient(0, 0, 0, 379, 379), "vd<=0.02=PASS", Pass},
+		// Of issued promises there is no mirror image.
+		{
+			[]string{"vd<=0.02"},
+			false, true, lenient(0, 0, 0, 100, 379), "vd<=0.02=PASS gained<=0.02=FAIL by gained",
+			Fail,
+		},
+		{[]string{"vd<=0.02", "rvd<=0.5"}, false, true, lenient(0, 0, 300, 79, 379), "vd<=0.02=PASS rvd<=0.5=PASS", Pass},
+		{[]string{"vd<=0.02", "rvd<=0.5"}, false, false, lenient(0, 0, 300, 79, 379), "vd<=0.02=PASS rvd<=0.5=PASS", Pass},
+		{
+			[]string{"vd@0.1<=0.02", "rvd<=0.5"},
+			false, false, lenient(0, 0, 300, 79, 379),
+			"vd@0.1<=0.02=PASS rvd<=0.5=PASS", Pass,
+		},
+		{[]string{"vd<=0.02:warning"}, false, false, lenient(0, 90, 300, 79, 379), "vd<=0.02=PASS rvd<=0.02=FAIL", Pass},
+		// Two limits on VD, and none on it from above.
+		{
+			[]string{"vd<=0.02", "vd@0.1<=0.05"},
+			false, false, lenient(0, 0, 373, 0, 379),
+			"vd<=0.02=PASS vd@0.1<=0.05=PASS rvd<=0.02=PASS", Pass,
+		},
+	} {
+		g := &Gate{OneSided: c.oneSided}
+		for _, text := range c.checks {
+			check, err := ParseCheck(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.Checks = append(g.Checks, check)
+		}
+		g.Mirror(c.issued)
+		if err := g.Check(); err != nil {
+			t.Fatal(err)
+		}
+		report := Judge(g, c.r, nil, noon)
+		var got []string
+		for i := range report.Findings {
+			f := &report.Findings[i]
+			text := f.Check + "=" + string(f.Verdict)
+			if f.Metric == "gained" {
+				text += " by gained"
+			}
+			got = append(got, text)
+		}
+		if have := strings.Join(got, " "); report.Verdict != c.verdict || have != c.want {
+			t.Errorf("%v, one-sided %v, issued %v: %s, %s; want %s, %s", c.checks, c.oneSided, c.issued, report.Verdict, have,
+				c.verdict, c.want)
+		}
+		said := strings.Join(report.Notes, "\n")
+		if strings.Contains(said, "--one-sided") != (len(g.Checks) > len(c.checks)) {
+			t.Errorf("%v: notes %q", c.checks, said)
+		}
+		if c.oneSided && !strings.Contains(said, "approves everybody") {
+			t.Errorf("%v: notes %q", c.checks, report.Notes)
+		}
+	}
+}
+
+// The groups of a check have mirror images too, a waiver can name one, and the evaluation measures what they need.
+func TestMirrorOfGroups(t *testing.T) {
+	g, err := Parse("gate.yaml", []byte("version: 1\nchecks:\n"+
+		"  - {name: fair, metric: vd, margin: 0.25, by: sex, max: 0.1}\n"+
+		"waivers:\n  - {check: 'rvd@0.25[sex]<=0.1 [A]', until: 2999-12-31, reason: known}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.Needs().Mirrored {
+		t.Error("VD alone needs no recourse of the quantized model")
+	}
+	g.Mirror(false)
+	if n := g.Needs(); !n.Mirrored || len(n.By) != 1 {
+		t.Errorf("needs %+v", n)
+	}
+	r := broken(0, 400)
+	by := eval.Grouping{By: "sex"}
+	for i, x := range []*eval.Result{lenient(0, 0, 0, 200, 200), lenient(0, 0, 190, 10, 200)} {
+		x.Margins[0].Margin = 0.25
+		by.Groups = append(by.Groups, eval.Group{Name: string(rune('A' + i)), Result: x})
+	}
+	r.Groups = []eval.Grouping{by}
+	report := Judge(g, r, nil, noon)
+	if len(report.Findings) != 4 || report.Verdict != Pass {
+		t.Fatalf("%s: %+v", report.Verdict, report.Findings)
+	}
+	if f := report.Findings[2]; f.Verdict != Fail || f.Metric != "gained" || f.Waived == "" {
+		t.Errorf("%+v", f)
+	}
+	if f := report.Findings[3]; f.Verdict != Pass || f.Metric != "rvd" {
+		t.Errorf("%+v", f)
+	}
+}
