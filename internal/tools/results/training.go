@@ -9,10 +9,13 @@ import (
 
 	"cfq/eval"
 	"cfq/onnxio"
+	"cfq/onnxio/classifier"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
 	"cfq/qat"
 	"cfq/qat/fit"
+	"cfq/recourse"
+	"cfq/task"
 )
 
 // trainings are the rows of a data set: without and with training, weights in few bits and computing in float.
@@ -22,6 +25,14 @@ func trainings(budgets ...float64) []variant {
 		for _, m := range []ptq.MethodName{ptq.CFPTQ, ptq.CFQQAT} {
 			out = append(out, variant{fmt.Sprintf("%s, %.1f", m, b), ptq.Options{Method: m, Budget: b, WeightOnly: true}})
 		}
+	}
+	return out
+}
+
+// integers are rows without and with training, computing on integers.
+func integers() (out []variant) {
+	for _, m := range []ptq.MethodName{ptq.CFPTQ, ptq.CFQQAT} {
+		out = append(out, variant{fmt.Sprintf("%s, 4.0, integer", m), ptq.Options{Method: m, Budget: 4}})
 	}
 	return out
 }
@@ -72,9 +83,7 @@ func training(ctx context.Context, w io.Writer, o settings) error {
 	for _, d := range datasets() {
 		vs := trainings(budgets[d.name]...)
 		if d.name == "adult" {
-			for _, m := range []ptq.MethodName{ptq.CFPTQ, ptq.CFQQAT} {
-				vs = append(vs, variant{fmt.Sprintf("%s, 4.0, integer", m), ptq.Options{Method: m, Budget: 4}})
-			}
+			vs = append(vs, integers()...)
 		}
 		rows, err := measure(ctx, o, d, d.shared(o, min(o.seeds, d.networks)), vs)
 		if err != nil {
@@ -89,14 +98,24 @@ func training(ctx context.Context, w io.Writer, o settings) error {
 const firstSeed = 10
 
 // own are networks that cfq train makes of the training rows.
-func own(n int) networks {
+func own(n int, objective qat.Objective) networks {
 	return networks{n, func(ctx context.Context, in data, k int) (string, *onnxio.Model, error) {
 		name := fmt.Sprintf("seed %d", firstSeed+k)
 		arch, err := fit.ParseArch("mlp:64,32")
 		if err != nil {
 			return name, nil, err
 		}
-		r, err := fit.Train(ctx, in.task, in.train, fit.Options{Arch: arch, Train: qat.Options{Seed: uint64(firstSeed + k)}})
+		r, err := fit.Train(ctx, in.task, in.train, fit.Options{
+			Arch: arch, Train: qat.Options{Objective: objective, Seed: uint64(firstSeed + k)},
+			Recourse: func(ctx context.Context, m *classifier.Model, people *task.People) ([]float32, error) {
+				o := recourse.TeacherOptions{Margin: in.task.Target.Margin}
+				x, err := recourse.Teacher(ctx, m, in.set, people.X, o)
+				if err == nil {
+					recourse.Point(x, people.X, x)
+				}
+				return x, err
+			},
+		})
 		if err != nil {
 			return name, nil, err
 		}
@@ -112,20 +131,32 @@ const narrowTitle = "Adult, 10 inputs"
 // methods.
 func trained(ctx context.Context, w io.Writer, o settings) error {
 	o.workers = 1
-	budgets := map[string][]float64{"Adult": {3, 2.5, 2}, "German": {2.5}, "COMPAS": {2}, narrowTitle: {2.5}}
+	budgets := map[string][]float64{"Adult": {4, 3, 2.5, 2}, "German": {2.5}, "COMPAS": {2}, narrowTitle: {2.5}}
 	narrow := datasets()[0]
 	narrow.title, narrow.task = narrowTitle, filepath.Join("internal", "tools", "results", "narrow.yaml")
 	for _, d := range append(datasets(), narrow) {
 		if budgets[d.title] == nil {
 			continue
 		}
-		rows, err := measure(ctx, o, d, own(o.seeds), trainings(budgets[d.title]...))
+		vs := trainings(budgets[d.title]...)
+		if d.title == "Adult" {
+			vs = append(vs, integers()...)
+		}
+		rows, err := measure(ctx, o, d, own(o.seeds, qat.Task), vs)
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.title, err)
 		}
 		writeColumns(w, d.title+", networks of cfq train", rows, trainingColumns())
 	}
 	adult := datasets()[0]
+	for _, objective := range []qat.Objective{qat.RMargin, qat.RConsistency} {
+		rows, err := measure(ctx, o, adult, own(min(o.seeds, 2), objective), trainings(2.5))
+		if err != nil {
+			return fmt.Errorf("%s: %w", objective, err)
+		}
+		writeColumns(w, fmt.Sprintf("%s, networks of cfq train --objective %s", adult.title, objective), rows,
+			trainingColumns())
+	}
 	rows, err := measure(ctx, o, adult, adult.shared(o, min(o.seeds, 2)), otherTrainings())
 	if err != nil {
 		return fmt.Errorf("%s: %w", adult.title, err)
