@@ -85,17 +85,19 @@ func trainingRecipe(options *Options) map[string]string {
 			recipe[key] = fmt.Sprint(v)
 		}
 	}
-	if o.Steps != 0 {
+	if o.Steps != 0 && o.Steps != qat.DefaultSteps {
 		recipe["train_steps"] = strconv.Itoa(o.Steps)
 	}
 	recipe["train_seed"] = strconv.FormatUint(o.Seed, 10)
-	add("learning_rate", o.Rate)
+	if o.Rate != qat.DefaultRate {
+		add("learning_rate", o.Rate)
+	}
 	doc, _ := qat.FindObjective(options.Objective) // it was trained for
 	for key, v := range map[string]float64{
 		"eta": o.Eta, "beta": o.Beta, "gamma": o.Gamma, "alpha1": o.Alpha1, "alpha2": o.Alpha2,
 	} {
-		if slices.Contains(doc.Weights, key) {
-			add(key, v)
+		if slices.Contains(doc.Weights, key) && v != 0 {
+			recipe[key] = fmt.Sprint(max(v, 0)) // qat.None is 0
 		}
 	}
 	if doc.Recourse && !doc.Varied && options.TeacherActions > 1 {

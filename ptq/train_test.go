@@ -412,8 +412,8 @@ func TestTrainingErrors(t *testing.T) {
 	}
 	for want, o := range map[string]ptq.Options{
 		"steps 3":            {Train: qat.Options{Steps: 3}},
-		"eta -1":             {Train: qat.Options{Eta: -1}},
-		"alpha1 -1":          {Train: qat.Options{Alpha1: -1}},
+		"eta -2":             {Train: qat.Options{Eta: -2}},
+		"alpha1 -2":          {Train: qat.Options{Alpha1: -2}},
 		"teacher-actions -1": {TeacherActions: -1},
 		"eta is 2":           {EtaSweep: true, Train: qat.Options{Eta: 2}, Objective: qat.Validity},
 		"distil has no eta":  {EtaSweep: true},

@@ -15,7 +15,9 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"cfq/onnxio/classifier"
 	"cfq/quant"
@@ -85,13 +87,19 @@ type Draw struct {
 // for, where there may be any number. The same arguments must give the same draw.
 type Source func(ctx context.Context, round int, use [Kinds]int, now []Trained) (Draw, error)
 
+// DefaultRate is the default learning rate.
+const DefaultRate = 0.001
+
+// None is a weight of zero, where the zero value stands for the usual one.
+const None = -1
+
 // Options of Train; the zero value is the default.
 type Options struct {
 	Objective Objective // Distil
 	Steps     int       // of the optimizer (16000)
 	Batch     int       // rows of a step (256)
-	Rate      float64   // learning rate (0.001), falling to zero along a cosine, relative to each layer's weights
-	Eta       float64   // weight of validity at teacher points (1)
+	Rate      float64   // learning rate (DefaultRate), falling to zero along a cosine, relative to each layer's weights
+	Eta       float64   // weight of validity at teacher points (1); None = 0, as for the next four
 	Beta      float64   // weight of the hinge (1)
 	Gamma     float64   // margin of the hinge, in logits (0.1)
 	Alpha1    float64   // weight of the distance between actions (1)
@@ -188,8 +196,12 @@ func (o Options) resolve(m *classifier.Model) (Options, error) {
 		return o, fmt.Errorf("objective %s needs a model that takes any number of rows, and this one takes %d", o.Objective,
 			m.Fixed())
 	}
-	o.Rate, o.Eta, o.Beta, o.Gamma = cmp.Or(o.Rate, 1e-3), cmp.Or(o.Eta, 1), cmp.Or(o.Beta, 1), cmp.Or(o.Gamma, 0.1)
-	o.Alpha1, o.Alpha2, o.K = cmp.Or(o.Alpha1, 1), cmp.Or(o.Alpha2, 1), cmp.Or(o.K, 3)
+	o.Rate, o.K = cmp.Or(o.Rate, DefaultRate), cmp.Or(o.K, 3)
+	for name, v := range o.weights() {
+		if *v = cmp.Or(*v, Usual(name)); *v == None {
+			*v = 0
+		}
+	}
 	o.target, o.classes, o.dim = m.Target(), max(2, m.Classes()), m.Dim()
 	if o.objective.Ensemble && len(o.Members) == 0 {
 		return o, fmt.Errorf("the objective %s needs the members of an ensemble", o.Objective)
@@ -203,24 +215,36 @@ func (o Options) resolve(m *classifier.Model) (Options, error) {
 	return o, o.Check()
 }
 
+// weights are those that objectives have, by name.
+func (o *Options) weights() map[string]*float64 {
+	return map[string]*float64{
+		"eta": &o.Eta, "beta": &o.Beta, "gamma": &o.Gamma, "alpha1": &o.Alpha1, "alpha2": &o.Alpha2,
+	}
+}
+
+// Usual is the default of a weight.
+func Usual(weight string) float64 {
+	if weight == "gamma" {
+		return 0.1 // logits
+	}
+	return 1
+}
+
 // Check reports every option that makes no sense.
 func (o *Options) Check() error {
 	var errs []error
-	for _, v := range []struct {
-		name  string
-		value float64
-	}{
-		{"learning-rate", o.Rate},
-		{"weight-decay", o.Decay},
-		{"eta", o.Eta},
-		{"beta", o.Beta},
-		{"gamma", o.Gamma},
-		{"alpha1", o.Alpha1},
-		{"alpha2", o.Alpha2},
-		{"lambda", o.Lambda},
-	} {
-		if !(v.value >= 0) || math.IsInf(v.value, 1) {
-			errs = append(errs, fmt.Errorf("invalid %s %v: want 0 or more", v.name, v.value))
+	check := func(name string, v float64) {
+		if !(v >= 0) || math.IsInf(v, 1) {
+			errs = append(errs, fmt.Errorf("invalid %s %v: want 0 or more", name, v))
+		}
+	}
+	check("learning-rate", o.Rate)
+	check("weight-decay", o.Decay)
+	check("lambda", o.Lambda)
+	weights := o.weights()
+	for _, name := range slices.Sorted(maps.Keys(weights)) {
+		if v := *weights[name]; v != None {
+			check(name, v)
 		}
 	}
 	if o.Batch < 0 {

@@ -479,12 +479,16 @@ func TestOptionsOutOfRange(t *testing.T) {
 			t.Errorf("%s: %v, %v", want, out, err)
 		}
 	}
-	both := Options{Eta: -1, Beta: -1}
+	both := Options{Eta: -2, Beta: -2}
 	if err := both.Check(); err == nil || !strings.Contains(err.Error(), "eta") || !strings.Contains(err.Error(), "beta") {
 		t.Errorf("not all is said: %v", err)
 	}
 	if err := (&Options{}).Check(); err != nil {
 		t.Errorf("the defaults: %v", err)
+	}
+	none := Options{Eta: None, Gamma: None, Objective: Task}
+	if got, err := none.resolve(p.full); err != nil || got.Eta != 0 || got.Gamma != 0 || got.Beta != 1 {
+		t.Errorf("without eta and gamma: eta %v, gamma %v, beta %v, %v", got.Eta, got.Gamma, got.Beta, err)
 	}
 	broken := small(t)
 	broken.layers[0].Plan.Bits = 5

@@ -285,15 +285,17 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 
 // addTraining adds the flags of training besides the objective.
 func (f *quantizeFlags) addTraining(fs *pflag.FlagSet) {
-	fs.IntVar(&f.o.Train.Steps, "train-steps", 0, "`steps` of the optimizer; 0 is the default, 16000")
-	fs.Float64Var(&f.o.Train.Eta, "eta", 0,
-		"the paper's eta, `weight` of validity at teacher points; 0 is the default, 1")
+	quantized := slices.DeleteFunc(qat.Objectives(), func(o qat.ObjectiveDoc) bool { return !o.Quantized })
+	fs.IntVar(&f.o.Train.Steps, "train-steps", qat.DefaultSteps, "`steps` of the optimizer")
+	cli.Within(fs, "train-steps", &f.o.Train.Steps, qat.Rounds, qat.MostSteps,
+		fmt.Sprintf("%d to %d", qat.Rounds, qat.MostSteps))
+	addWeight(fs, &f.o.Train.Eta, quantized, "eta", "the paper's eta, `weight` of validity at teacher points")
 	fs.BoolVar(&f.o.EtaSweep, "eta-sweep", false, "choose eta by people held out of short trainings")
-	addHinge(fs, &f.o.Train)
-	fs.Float64Var(&f.o.Train.Alpha1, "alpha1", 0,
-		"the paper's alpha1, a `weight` of matching; 0 is the default, 1")
-	fs.Float64Var(&f.o.Train.Alpha2, "alpha2", 0,
-		"the paper's alpha2, a `weight` of matching; 0 is the default, 1")
+	addHinge(fs, &f.o.Train, quantized)
+	addWeight(fs, &f.o.Train.Alpha1, quantized, "alpha1",
+		"the paper's alpha1, `weight` of the distance to the teacher's action")
+	addWeight(fs, &f.o.Train.Alpha2, quantized, "alpha2",
+		"the paper's alpha2, `weight` of the difference in cost to the teacher's action")
 	fs.IntVar(&f.o.TeacherActions, "teacher-actions", 1,
 		"teacher actions per refused person: a `number` of starts")
 	cli.Within(fs, "teacher-actions", &f.o.TeacherActions, 1, 64, "1 to 64")
@@ -307,16 +309,54 @@ func (f *quantizeFlags) addTraining(fs *pflag.FlagSet) {
 
 // addOptimizer adds the flags of any training.
 func addOptimizer(fs *pflag.FlagSet, o *qat.Options) {
-	fs.Float64Var(&o.Rate, "learning-rate", 0, "learning `rate`; 0 is the default, 0.001")
+	fs.Float64Var(&o.Rate, "learning-rate", qat.DefaultRate, "learning `rate`")
+	cli.Within(fs, "learning-rate", &o.Rate, cli.Above0, cli.Finite, "a number above 0")
 	fs.Uint64Var(&o.Seed, "train-seed", 1, "seed of all that is random in training")
 	cli.Within(fs, "train-seed", &o.Seed, 1, math.MaxUint64, "1 or more")
 }
 
 // addHinge adds the flags of the hinge.
-func addHinge(fs *pflag.FlagSet, o *qat.Options) {
-	fs.Float64Var(&o.Beta, "beta", 0, "the paper's beta, `weight` of the hinge; 0 is the default, 1")
-	fs.Float64Var(&o.Gamma, "gamma", 0, "the paper's gamma, `margin` of the hinge in logits; 0 is the default, 0.1")
+func addHinge(fs *pflag.FlagSet, o *qat.Options, objectives []qat.ObjectiveDoc) {
+	addWeight(fs, &o.Beta, objectives, "beta", "the paper's beta, `weight` of the hinge")
+	addWeight(fs, &o.Gamma, objectives, "gamma", "the paper's gamma, `margin` of the hinge in logits")
 }
+
+// weight is the value of a flag of training whose field has 0 for the usual value and [qat.None] for 0.
+type weight struct {
+	value *float64
+	usual float64
+}
+
+// addWeight adds such a flag. Its usage names those of the objectives that have the weight.
+func addWeight(fs *pflag.FlagSet, value *float64, objectives []qat.ObjectiveDoc, name, usage string) {
+	var users []string
+	for _, o := range objectives {
+		if slices.Contains(o.Weights, name) {
+			users = append(users, string(o.Name))
+		}
+	}
+	fs.Var(&weight{value, qat.Usual(name)}, name, usage+"; objectives: "+strings.Join(users, ", "))
+}
+
+func (w *weight) String() string {
+	if w.value == nil { // pflag asks an empty one
+		return ""
+	}
+	return strconv.FormatFloat(max(cmp.Or(*w.value, w.usual), 0), 'g', -1, 64)
+}
+
+func (w *weight) Set(text string) error {
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(v >= 0) || math.IsInf(v, 1) {
+		return errors.New("want a number of 0 or more")
+	}
+	if *w.value = v; v == 0 {
+		*w.value = qat.None
+	}
+	return nil
+}
+
+func (w *weight) Type() string { return "float" }
 
 // checkWeights reports weights that an objective has no use for.
 func checkWeights(fs *pflag.FlagSet, doc qat.ObjectiveDoc, hint string) error {

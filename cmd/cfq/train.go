@@ -106,8 +106,8 @@ func (f *trainFlags) add(fs *pflag.FlagSet) {
 	group(fs, "Objectives that look at recourse", func(fs *pflag.FlagSet) {
 		fs.IntVar(&f.o.Members, "members", 3, "r-consistency: `networks` that are trained together")
 		cli.Within(fs, "members", &f.o.Members, 2, 64, "2 to 64")
-		fs.Float64Var(&f.o.Train.Eta, "eta", 0, "r-consistency: `weight` of the variance; 0 is the default, 1")
-		addHinge(fs, &f.o.Train)
+		addWeight(fs, &f.o.Train.Eta, fit.Objectives(), "eta", "`weight` of the variance")
+		addHinge(fs, &f.o.Train, fit.Objectives())
 		addTeacherSteps(fs, &f.teacher)
 	})
 }
