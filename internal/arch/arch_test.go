@@ -35,10 +35,11 @@ func table() []folder {
 
 // Limits of the whole, so that it stays comprehensible.
 const (
-	maxFolders = 13             // top-level folders with Go code
-	maxImports = 40             // imports between them
-	maxShare   = 20             // percent of the code in one folder
-	maxLines   = 52_000 + 5_500 // of Go without tests and generated code; the second part is for training
+	maxFolders = 13 // top-level folders with Go code
+	maxImports = 40 // imports between them
+	maxShare   = 20 // percent of the code in one folder
+	// Of Go without tests and generated code: of before, for training, for gates against wrong passes.
+	maxLines = 52_000 + 5_700 + 3_500
 )
 
 // tools is a module of its own that may import everything; it holds generators and
