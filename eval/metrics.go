@@ -43,6 +43,7 @@ type Metric struct {
 	Requires   Requirement
 	Source     string // section or equation of the paper, or one of the constants below
 	Definition string
+	Quantile   string // ID of what a gate has in its place, where no interval holds for heavy tails; or ""
 }
 
 // Sources of the metrics that the paper does not have.
@@ -234,8 +235,15 @@ func MetricSections() []MetricSection {
 func family(prefix, unit string, requires Requirement) func(
 	key, name, symbol string, better Better, source, definition string) Metric {
 	return func(key, name, symbol string, better Better, source, definition string) Metric {
-		return Metric{prefix + key, name, symbol, unit, better, requires, source, definition}
+		return Metric{prefix + key, name, symbol, unit, better, requires, source, definition, ""}
 	}
+}
+
+// gatedBy names the metric that a gate has in place of m.
+func (m Metric) gatedBy(quantile string) Metric {
+	m.Quantile = quantile
+	m.Definition += " A gate takes " + quantile + " instead: a mean has no bound that holds for heavy tails."
+	return m
 }
 
 func promiseMetrics() []Metric {
@@ -283,15 +291,15 @@ func actionMetrics() []Metric {
 			"Mean of (c_g - c_f)/(c_f + eps) over common people, eps = 1e-9, where c is the cost of reaching margin t. Common "+
 				"are evaluated people with recourse under f who also have recourse under g, or who already have margin t under "+
 				"g; the latter have c_g = 0 and are counted in crg.free. Negative: cheaper under g. A few people with tiny costs "+
-				"can dominate it."),
+				"can dominate it.").gatedBy("crg.median"),
 		ratio("crg.ratio_of_sums", "change of the total cost of recourse", "CRG, sums", Zero, OwnMetric,
-			"(sum of c_g - sum of c_f) / sum of c_f over the same people."),
+			"(sum of c_g - sum of c_f) / sum of c_f over the same people.").gatedBy("crg.median"),
 		ratio("crg.median", "change of the cost of recourse, median person", "CRG, median", Zero, OwnMetric,
 			"Median of the ratios whose mean is CRG."),
 		ratio("crg.p95", "change of the cost of recourse that 95 % stay below", "CRG, p95", Zero, OwnMetric,
 			"95th percentile (nearest rank) of the ratios."),
 		ratio("crg.abs_mean", "size of the change of the cost", "|CRG|", Lower, OwnMetric,
-			"Mean of the absolute ratios: higher and lower costs do not cancel."),
+			"Mean of the absolute ratios: higher and lower costs do not cancel.").gatedBy("crg.abs_p95"),
 		ratio("crg.abs_median", "size of the change of the cost, median person", "|CRG|, median", Lower, OwnMetric,
 			"Median of the absolute ratios."),
 		ratio("crg.abs_p95", "size of the change of the cost that 95 % stay below", "|CRG|, p95", Lower, OwnMetric,
@@ -299,17 +307,24 @@ func actionMetrics() []Metric {
 		family("", "ratio", RequiresNoise)("margins[].crg_noise.abs_mean", "noise floor of CRG", "|CRG|, noise", None,
 			OwnMetric,
 			"|CRG| of f against itself, solved twice with different random numbers for a sample of people. CRG of this size "+
-				"comes from the solver, not from the model. crg_noise has the other forms too."),
+				"comes from the solver, not from the model. crg_noise has the other forms too.").gatedBy("crg.abs_median"),
 		ratio("crg_both.mean", "CRG of people who must act under both models", "CRG, both", Zero, "Metrics, CRG",
-			"CRG without the people whose cost under g is 0. Also crg_both.ratio_of_sums and crg_both.median."),
+			"CRG without the people whose cost under g is 0. Also crg_both.ratio_of_sums and crg_both.median.").
+			gatedBy("crg.median"),
 		family("", "cosine", RequiresMirrored)("margins[].dir_sim", "similarity of the two actions", "DirSim", Higher,
 			"Metrics, DirSim",
 			"Mean of <d_f, d_g> / (|d_f| |d_g| + eps) over people with recourse under both models, where d is the action in "+
-				"model-input units."),
+				"model-input units.").gatedBy("dir_sim_p05"),
+		family("", "cosine", RequiresMirrored)("margins[].dir_sim_p05", "similarity of the two actions that 95 % exceed", "",
+			Higher, OwnMetric,
+			"5th percentile (nearest rank) of the same cosines."),
 		family("", "Jaccard index", RequiresMirrored)("margins[].act_overlap", "overlap of what must change", "ActOverlap",
 			Higher, "Metrics, ActOverlap",
 			"Mean over the same people of |S_f and S_g| / (|S_f or S_g| + eps), where S are the model inputs that an action "+
-				"changes by more than 1e-6. A switch within a one-hot group changes two inputs."),
+				"changes by more than 1e-6. A switch within a one-hot group changes two inputs.").gatedBy("act_overlap_p05"),
+		family("", "Jaccard index", RequiresMirrored)("margins[].act_overlap_p05", "overlap that 95 % exceed", "", Higher,
+			OwnMetric,
+			"5th percentile (nearest rank) of the same overlaps."),
 	}
 }
 
@@ -317,9 +332,12 @@ func marginMetrics() []Metric {
 	logits := family(perMargin, "logits", RequiresNothing)
 	return []Metric{
 		logits("margin_error.mean", "mean margin error at recourse points", "mean e", Zero, OwnMetric,
-			"Mean of e = m_g(u_f) - m_f(u_f) over the recourse points of f. Positive: g is more lenient there."),
+			"Mean of e = m_g(u_f) - m_f(u_f) over the recourse points of f. Positive: g is more lenient there.").
+			gatedBy("margin_error.p95"),
 		logits("margin_error.rms", "typical margin error at recourse points", "rms e", Lower, OwnMetric,
-			"Root mean square of e: the continuous quantity behind VD, RVD and tau01."),
+			"Root mean square of e: the continuous quantity behind VD, RVD and tau01.").gatedBy("margin_error.p95"),
+		logits("margin_error.p95", "margin error that 95 % stay below", "p95 |e|", Lower, OwnMetric,
+			"95th percentile (nearest rank) of |e|."),
 		logits("margin_error.p99", "margin error that 99 % stay below", "p99 |e|", Lower, OwnMetric,
 			"99th percentile (nearest rank) of |e|."),
 		logits("margin_error.max", "largest margin error", "max |e|", Lower, OwnMetric,

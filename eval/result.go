@@ -95,14 +95,16 @@ type AtMargin struct {
 	CRG          Gap     `json:"crg"`
 	CRGBoth      Gap     `json:"crg_both"`
 	// CRG of f against itself, solved with another seed; nil unless Options.Noise
-	Noise        *Gap                       `json:"crg_noise,omitempty"`
-	DirSim       Estimate                   `json:"dir_sim"`
-	ActOverlap   Estimate                   `json:"act_overlap"`
-	MarginError  MarginError                `json:"margin_error"`
-	FullMargins  Spread                     `json:"margins_full"`           // of f at its recourse points
-	QuantMargins Spread                     `json:"margins_quant"`          // of g at the same points
-	Certified    *Proofs                    `json:"certified,omitempty"`    // nil unless Options.Prove
-	Perturbed    map[Perturbation]Perturbed `json:"perturbation,omitempty"` // nil unless Options.Perturb
+	Noise         *Gap                       `json:"crg_noise,omitempty"`
+	DirSim        Estimate                   `json:"dir_sim"`
+	ActOverlap    Estimate                   `json:"act_overlap"`
+	DirSimP05     Estimate                   `json:"dir_sim_p05"`
+	ActOverlapP05 Estimate                   `json:"act_overlap_p05"`
+	MarginError   MarginError                `json:"margin_error"`
+	FullMargins   Spread                     `json:"margins_full"`           // of f at its recourse points
+	QuantMargins  Spread                     `json:"margins_quant"`          // of g at the same points
+	Certified     *Proofs                    `json:"certified,omitempty"`    // nil unless Options.Prove
+	Perturbed     map[Perturbation]Perturbed `json:"perturbation,omitempty"` // nil unless Options.Perturb
 }
 
 // First is the first-valid-iterate protocol (PGD-first).
@@ -131,6 +133,7 @@ type MarginError struct {
 	N    int      `json:"n"`
 	Mean Estimate `json:"mean"`
 	RMS  Estimate `json:"rms"`
+	P95  Estimate `json:"p95"` // 95th percentile of |e|
 	P99  Estimate `json:"p99"` // 99th percentile of |e|
 	Max  Estimate `json:"max"` // of |e|
 }

@@ -126,13 +126,15 @@ func (y *summary) atMargin(i int) AtMargin {
 	c := y.s.Confidence
 	own := func(o person) (float64, float64) { return defined(o.p.Full.Own) }
 	other := func(o person) (float64, float64) { return defined(o.p.Full.Other) }
+	similar, overlap := y.values(i, y.of["dir_sim"]), y.values(i, y.of["act_overlap"])
 	a := AtMargin{
 		Margin: y.s.Margins[i], FRR: y.rate("frr", i), RFRR: y.rate("rfrr", i),
 		VD: y.rate("vd", i), VDMismatch: y.rate("vd_mismatch", i), RVD: y.rate("rvd", i),
 		LostRecourse: y.rate("lost_recourse", i),
 		CRG:          y.gap(i, func(p *Step) (Float, bool) { return p.Quant.Cost, p.common() }),
 		CRGBoth:      y.gap(i, func(p *Step) (Float, bool) { return p.Quant.Cost, p.Full.Made() && p.Quant.Made() }),
-		DirSim:       meanOf(y.values(i, y.of["dir_sim"]), c), ActOverlap: meanOf(y.values(i, y.of["act_overlap"]), c),
+		DirSim:       meanOf(similar, c), DirSimP05: quantileOf(similar, 0.05, c),
+		ActOverlap: meanOf(overlap, c), ActOverlapP05: quantileOf(overlap, 0.05, c),
 		MarginError: marginError(y.values(i, marginDifference), c),
 		FullMargins: spreadOf(y.values(i, own), c), QuantMargins: spreadOf(y.values(i, other), c),
 		Certified: y.proofs(i), Perturbed: y.perturbed(i),
@@ -226,7 +228,7 @@ func marginError(e []float64, confidence float64) MarginError {
 	abs := sizes(e)
 	return MarginError{
 		N: len(e), Mean: meanOf(e, confidence), RMS: rmsOf(e, confidence),
-		P99: quantileOf(abs, 0.99, confidence), Max: quantileOf(abs, 1, confidence),
+		P95: quantileOf(abs, 0.95, confidence), P99: quantileOf(abs, 0.99, confidence), Max: quantileOf(abs, 1, confidence),
 	}
 }
 

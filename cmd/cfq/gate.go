@@ -39,7 +39,7 @@ func shorthands() [4]struct{ flag, check, help string } {
 	return [4]struct{ flag, check, help string }{
 		{"max-vd", "vd<=%v", "largest `share` of promises that break; short for --check 'vd<=SHARE'"},
 		{"max-rvd", "rvd<=%v", "largest `share` of the quantized model's promises that the original breaks"},
-		{"max-crg", "crg.mean<=%v", "largest mean increase of the cost of recourse, as a `ratio`"},
+		{"max-crg", "crg.median<=%v", "largest median increase of the cost of recourse, as a `ratio`"},
 		{"max-accuracy-drop", "accuracy_drop<=%v", "largest drop of accuracy, as a `share`"},
 	}
 }

@@ -226,6 +226,9 @@ func (c *Check) problems() []problem {
 	case !ok:
 		add("metric", "unknown metric %s%s", message.Quote(c.Metric), otherMetric(c.Metric))
 		return ps
+	case m.Quantile != "":
+		add("metric", "no interval of %s holds when a few people have large values: use %s (docs/verdicts.md, Bounds)",
+			c.Metric, m.Quantile)
 	case c.Margin != nil && !m.PerMargin():
 		add("margin", "%s has no required margin", c.Metric)
 	}
@@ -265,9 +268,11 @@ func (c *Check) problems() []problem {
 // otherMetric suggests a metric for an unknown one, which may be its key in reports or a part of its ID.
 func otherMetric(id string) string {
 	id = strings.ToLower(id)
-	for _, known := range metricIDs() {
+	for _, m := range eval.Metrics() {
+		known := m.ID()
 		if id != "" && (strings.HasSuffix(id, "."+known) || strings.HasSuffix(known, "."+id) || strings.HasPrefix(known,
 			id+".")) {
+			known = cmp.Or(m.Quantile, known)
 			return message.DidYouMean(known, []string{known})
 		}
 	}
@@ -276,10 +281,11 @@ func otherMetric(id string) string {
 
 // metricIDs lists what a check can be about.
 func metricIDs() []string {
-	all := eval.Metrics()
-	ids := make([]string, len(all))
-	for i := range all {
-		ids[i] = all[i].ID()
+	var ids []string
+	for _, m := range eval.Metrics() {
+		if m.Quantile == "" {
+			ids = append(ids, m.ID())
+		}
 	}
 	return ids
 }

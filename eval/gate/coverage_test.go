@@ -1,0 +1,228 @@
+package gate
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"cfq/eval"
+	"cfq/recourse"
+)
+
+// mostFalse is the largest share of false passes at the limit that a metric may have in a gate, at 95 % confidence.
+const mostFalse = 0.06
+
+// dropped is the share of people whom only the original decides correctly.
+const dropped = 0.02
+
+// tail is a distribution of sizes with a heavy tail, scaled so that 1 % are above 0.3.
+type tailed struct {
+	name      string
+	quantile  func(p float64) float64
+	mean, rms float64
+}
+
+func tails() []tailed {
+	lognormal := func(sigma float64) tailed {
+		d := distuv.LogNormal{Sigma: sigma}
+		return tailed{fmt.Sprintf("lognormal %v", sigma), d.Quantile, d.Mean(), math.Sqrt(d.Variance() + d.Mean()*d.Mean())}
+	}
+	pareto := distuv.Pareto{Xm: 1, Alpha: 2.5}
+	const rare = 0.008
+	out := []tailed{
+		lognormal(1), lognormal(1.5),
+		{"Pareto 2.5", pareto.Quantile, pareto.Mean(), math.Sqrt(pareto.Variance() + pareto.Mean()*pareto.Mean())},
+		{"one in 125", func(p float64) float64 {
+			if p > 1-rare {
+				return 100
+			}
+			return p / (1 - rare)
+		}, (1-rare)/2 + rare*100, math.Sqrt((1-rare)/3 + rare*1e4)},
+	}
+	for i := range out {
+		d := out[i]
+		by := 0.3 / d.quantile(0.99)
+		out[i].quantile = func(p float64) float64 { return by * d.quantile(p) }
+		out[i].mean, out[i].rms = by*d.mean, by*d.rms
+	}
+	return out
+}
+
+// draw makes records of n people whose errors and changes of cost have sizes of the distribution.
+func (d *tailed) draw(rng *rand.Rand, n int, margins []float64) []eval.Record {
+	records := make([]eval.Record, n, 2*n)
+	for i := range n {
+		e := d.quantile(rng.Float64())
+		r := &records[i]
+		*r = eval.Record{Row: i, Label: -1, Full: -1, Quant: -1, Evaluated: true}
+		cost := math.Exp(rng.NormFloat64())
+		for _, t := range margins {
+			p := eval.Promise{Status: recourse.Found, Cost: eval.Float(cost), Own: eval.Float(t), Other: eval.Float(t - e)}
+			s := eval.Step{
+				Full: p, Quant: p, DirSim: eval.Float(1 / (1 + e)), Overlap: eval.Float(1 / (1 + e)),
+				RepeatCost: eval.Float(cost * (1 + e)), Proof: &eval.Proof{Lower: 1, Apart: eval.Float(e)},
+				Perturbed: slices.Repeat([]eval.Float{eval.Float(e)}, 3),
+			}
+			s.Quant.Cost = s.RepeatCost
+			r.Steps = append(r.Steps, s)
+		}
+	}
+	for i := range n { // others, who are not evaluated
+		g := eval.Record{Row: n + i, Full: -1, Quant: -1}
+		if rng.Float64() < dropped {
+			g.Quant = 1
+		}
+		records = append(records, g)
+	}
+	return records
+}
+
+// atTruth are checks whose limits the true values just miss, by metric, at the margin t.
+func (d *tailed) atTruth(t float64) map[string]limit {
+	const steps = 200000
+	similar := 0.0
+	for i := range steps {
+		similar += 1 / (1 + d.quantile((float64(i)+0.5)/steps)) / steps
+	}
+	most := func(x float64) limit { return limit{atMost, x*(1-1e-9) - 1e-12} }
+	least := func(x float64) limit { return limit{atLeast, x + 1e-9*math.Abs(x) + 1e-12} }
+	mean, median, p95, p99 := most(d.mean), most(d.quantile(0.5)), most(d.quantile(0.95)), most(d.quantile(0.99))
+	return map[string]limit{
+		"tau01": p99, "rtau01": p99, "accuracy_drop": most(dropped),
+		"crg.mean": mean, "crg.ratio_of_sums": mean, "crg.median": median, "crg.p95": p95,
+		"crg.abs_mean": mean, "crg.abs_median": median, "crg.abs_p95": p95,
+		"crg_noise.abs_mean": mean, "crg_both.mean": mean,
+		"dir_sim": least(similar), "act_overlap": least(similar),
+		"dir_sim_p05": least(1 / (1 + d.quantile(0.95))), "act_overlap_p05": least(1 / (1 + d.quantile(0.95))),
+		"margin_error.mean": {within, mean.x}, "margin_error.rms": most(d.rms), "margin_error.p95": p95,
+		"margin_error.p99": p99, "margin_error.max": most(d.quantile(1 - 1e-9)),
+		"margins_full.median": most(t), "margins_quant.median": least(t - d.quantile(0.5)),
+		"margins_quant.p05": least(t - d.quantile(0.95)), "certified.apart": median,
+		"perturbation.point.p95": p95, "perturbation.ball.p95": p95, "perturbation.first_order.p95": p95,
+	}
+}
+
+// falsePasses is how often each estimate passes a limit that its true value misses, for n people: the worst over the
+// distributions.
+func falsePasses(t *testing.T, n, runs int) map[string]float64 {
+	t.Helper()
+	margins := []float64{0.1}
+	worst := map[string]float64{}
+	for i, d := range tails() {
+		g := &Gate{}
+		for id, l := range d.atTruth(0.1) {
+			if _, ok := eval.MetricBy(id); ok {
+				c := Check{Metric: id}
+				c.put(l)
+				g.Checks = append(g.Checks, c)
+			}
+		}
+		rng := rand.New(rand.NewPCG(uint64(n), uint64(i)))
+		settings := eval.Settings{Margins: margins, Confidence: g.Needs().Confidence}
+		passes := map[string]int{}
+		for range runs {
+			r := summarize(d.draw(rng, n, margins), settings, eval.DataFile{})
+			for _, f := range Judge(g, r, nil, noon).Findings {
+				if f.Verdict == Pass {
+					passes[f.Metric]++
+				}
+			}
+		}
+		for _, c := range g.Checks {
+			worst[c.Metric] = max(worst[c.Metric], float64(passes[c.Metric])/float64(runs))
+		}
+	}
+	return worst
+}
+
+// Of every estimate that may stand in a gate at most 6 % of samples pass that should not, of 30 people with heavy tails
+// or more; the others are refused because it is more.
+func TestEstimateErrorRates(t *testing.T) {
+	t.Parallel()
+	const runs = 250
+	checkFalsePasses(t, falsePasses(t, 30, runs), 4*math.Sqrt(0.05*0.95/runs))
+}
+
+// checkFalsePasses compares false passes with what the table of metrics says, up to the slack of the simulation.
+func checkFalsePasses(t *testing.T, at30 map[string]float64, slack float64) {
+	t.Helper()
+	for _, m := range eval.Metrics() {
+		got, simulated := at30[m.ID()]
+		switch {
+		case m.Kind() != eval.KindEstimate || m.Requires == eval.RequiresTiming:
+		case !simulated:
+			t.Errorf("%s is an estimate that is not simulated", m.ID())
+		case m.Quantile == "" && got > mostFalse+slack:
+			t.Errorf("%s passes falsely in %.3f of samples, and may stand in a gate", m.ID(), got)
+		case m.Quantile != "" && got <= mostFalse:
+			t.Errorf("%s passes falsely in %.3f of samples, and may not stand in a gate", m.ID(), got)
+		case m.Quantile != "":
+			_, err := ParseCheck(m.ID() + "<=0.1")
+			if other, ok := eval.MetricBy(m.Quantile); !ok || other.Quantile != "" || err == nil ||
+				!strings.Contains(err.Error(), "use "+m.Quantile) {
+				t.Errorf("%s: %v", m.ID(), err)
+			}
+		}
+	}
+}
+
+// The same with more samples and people, as the table in the documentation.
+func TestEstimateErrorRatesLong(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("CFQ_LONG") != "1" {
+		t.Skip("make long simulates this: it takes minutes")
+	}
+	sizes := []int{30, 100, 300, 1000}
+	of := map[int]map[string]float64{}
+	for _, n := range sizes {
+		of[n] = falsePasses(t, n, 4000)
+	}
+	checkFalsePasses(t, of[sizes[0]], 0)
+	var b strings.Builder
+	b.WriteString("| metric | in a gate | 30 people | 100 | 300 | 1000 |\n|---|---|---|---|---|---|\n")
+	for _, m := range eval.Metrics() {
+		if _, ok := of[sizes[0]][m.ID()]; !ok {
+			continue
+		}
+		use := "yes"
+		if m.Quantile != "" {
+			use = "`" + m.Quantile + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s |", m.ID(), use)
+		for _, n := range sizes {
+			fmt.Fprintf(&b, " %.1f |", 100*of[n][m.ID()])
+		}
+		b.WriteString("\n")
+	}
+	documented(t, filepath.Join("..", "..", "docs", "verdicts.md"), b.String())
+}
+
+// documented compares a table with the one between the marks of a page, which UPDATE=1 writes.
+func documented(t *testing.T, path, table string) {
+	t.Helper()
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(page), "<!-- coverage: begin -->\n")
+	old, after, closed := strings.Cut(rest, "<!-- coverage: end -->")
+	switch {
+	case !ok || !closed:
+		t.Fatalf("%s has no marks for the table", path)
+	case old == table:
+	case os.Getenv("UPDATE") == "1":
+		page := before + "<!-- coverage: begin -->\n" + table + "<!-- coverage: end -->" + after
+		if err := os.WriteFile(path, []byte(page), 0o644); err != nil { //nolint:gosec // a page of the documentation
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s differs (UPDATE=1 writes it anew); the table is\n%s", path, table)
+	}
+}
