@@ -30,7 +30,7 @@ func comparisonPage(c *Comparison, how detail) *page {
 		p.blocks = append(p.blocks, b)
 	}
 	p.blocks = append(p.blocks, entries(c))
-	return p
+	return p.legible()
 }
 
 // glossary says what the metrics of the tables are.

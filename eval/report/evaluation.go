@@ -47,7 +47,7 @@ func pageOf(d *Document, how detail) *page {
 	add(scenarios(r), certificates(r), perturbations(r, how), broken(d, how))
 	add(decisions(r), footprint(r), timing(r), layers(d, how))
 	add(people(r), models(d), recipe(d.Recipe), settings(r, how))
-	return p
+	return p.legible()
 }
 
 // minForTau is how many promises tau01 must rest on to be in the headline: of fewer, 1 % is none.

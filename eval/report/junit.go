@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"cfq/eval/gate"
+	"cfq/internal/message"
 )
 
 // The elements of JUnit's XML, in the form that build servers agree on.
@@ -128,12 +129,16 @@ func measured(f *gate.Finding) string {
 	return s
 }
 
-// clean takes out what XML cannot hold.
+// clean takes out what XML cannot hold and what would steer a terminal that shows it; lines stay.
 func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\t' || r == '\n' || r >= 0x20 && r <= 0xd7ff || r >= 0xe000 && r <= 0xfffd || r >= 0x10000 {
+	lines := strings.Split(strings.ReplaceAll(s, "\t", " "), "\n")
+	for i, l := range lines {
+		lines[i] = strings.Map(func(r rune) rune {
+			if r == 0xfffe || r == 0xffff {
+				return '\ufffd'
+			}
 			return r
-		}
-		return '\ufffd'
-	}, strings.ToValidUTF8(s, "\ufffd"))
+		}, message.OneLine(l))
+	}
+	return strings.Join(lines, "\n")
 }

@@ -5,6 +5,7 @@ import (
 
 	"cfq/eval/gate"
 	"cfq/internal/chart"
+	"cfq/internal/message"
 )
 
 // page is what the views for people show. They differ only in how they draw it.
@@ -13,6 +14,31 @@ type page struct {
 	verdict gate.Verdict // "" without a gate
 	blocks  []block
 	answer  int // the blocks that say what was asked for, with a gate; the rest is what it rests on
+}
+
+// legible keeps names in files from steering what shows them: see [message.OneLine].
+func (p *page) legible() *page {
+	each := func(list []string) []string {
+		list = slices.Clone(list)
+		for i, s := range list {
+			list[i] = message.OneLine(s)
+		}
+		return list
+	}
+	p.title = message.OneLine(p.title)
+	for i := range p.blocks {
+		b := &p.blocks[i]
+		b.title, b.lines, b.after = message.OneLine(b.title), each(b.lines), each(b.after)
+		b.table.head = each(b.table.head)
+		for k, row := range b.table.rows {
+			b.table.rows[k] = each(row)
+		}
+		for k := range b.figures {
+			f := &b.figures[k]
+			f.caption, f.chart.Categories = message.OneLine(f.caption), each(f.chart.Categories)
+		}
+	}
+	return p
 }
 
 // head is the title with the verdict first.

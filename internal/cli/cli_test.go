@@ -67,6 +67,18 @@ func TestPrinter(t *testing.T) {
 	}
 }
 
+// A name that is part of a message cannot steer the terminal, break the line or turn the direction of the text.
+func TestPrinterEscapes(t *testing.T) {
+	var b bytes.Buffer
+	p := &Printer{Out: &b}
+	p.Error(Wrap(errors.New("model \x1b]0;owned\x07.onnx\r\u009b2J"), Unusable, "try \u202exnno"))
+	p.Warn("%s", "a\ncfq: error: b\u2028c")
+	want := "cfq: error: model  ]0;owned .onnx  2J\ncfq: hint: try  xnno\ncfq: warning: a cfq: error: b c\n"
+	if b.String() != want {
+		t.Errorf("got %q, want %q", b.String(), want)
+	}
+}
+
 func newFlags() (*pflag.FlagSet, *int) {
 	fs := pflag.NewFlagSet("eval", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
+
+	"cfq/internal/message"
 )
 
 // Printer writes messages and progress to stderr. It is safe for concurrent use.
@@ -50,7 +52,7 @@ func (p *Printer) line(kind, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clear()
-	fmt.Fprintf(p.Out, "cfq: %s%s\n", kind, text)
+	fmt.Fprintf(p.Out, "cfq: %s%s\n", kind, message.OneLine(text)) // a name may hold anything
 }
 
 // clear takes a bar off the screen. Errors of drawing have nowhere to go.
@@ -84,7 +86,7 @@ func (p *Printer) Progress(label string) func(done, total int) {
 			p.clear()
 			bar = progressbar.NewOptions(total,
 				progressbar.OptionSetWriter(p.Out),
-				progressbar.OptionSetDescription(fmt.Sprintf("%-28s", label)),
+				progressbar.OptionSetDescription(fmt.Sprintf("%-28s", message.OneLine(label))),
 				progressbar.OptionSetWidth(20),
 				progressbar.OptionShowCount(),
 				progressbar.OptionSetPredictTime(true),

@@ -11,14 +11,15 @@ import (
 // width is the longest line of a paragraph; tables and file names may be wider.
 const width = 92
 
-// OneLine keeps what a file says from breaking lines or steering the terminal.
+// OneLine keeps what a file says from breaking lines, from steering the terminal and from changing the direction in
+// which text is read.
 func OneLine(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp) {
 			return ' '
 		}
 		return r
-	}, s)
+	}, strings.ToValidUTF8(s, "\ufffd"))
 }
 
 // Paragraph writes text in lines, broken at blanks but not before a percent sign. The first line starts with first and
@@ -68,7 +69,7 @@ func (g *Grid) Note(text string) {
 	if g.notes == nil {
 		g.notes = map[int]string{}
 	}
-	g.notes[len(g.rows)-1] = text
+	g.notes[len(g.rows)-1] = OneLine(text)
 }
 
 // Write writes the rows as lines, each behind indent, without blanks at their ends.
