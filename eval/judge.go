@@ -7,6 +7,9 @@ import (
 	"cfq/recourse"
 )
 
+// quantizedModel is what messages call g.
+const quantizedModel = "the quantized model"
+
 // Compare is the part of [Compare] that is about g; of o it takes what Judge takes.
 func (s *Solution) Compare(ctx context.Context, g recourse.Model, o Options) (*Result, error) {
 	records, err := s.Judge(ctx, g, o)
@@ -34,7 +37,7 @@ func (s *Solution) Judge(ctx context.Context, g recourse.Model, o Options) ([]Re
 	if err != nil {
 		return nil, err
 	}
-	q := &Solution{name: "the quantized model", model: g, people: s.people, rows: s.rows, set: s.set, x: s.x, o: of}
+	q := &Solution{name: quantizedModel, model: g, people: s.people, rows: s.rows, set: s.set, x: s.x, o: of}
 	records, err := s.judge(ctx, q)
 	if err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
@@ -142,7 +145,8 @@ func (s *Solution) marginsUnder(ctx context.Context, other *Solution) (judged, e
 		}
 		for i, p := range found {
 			if all[p] = Float(m[i]); !all[p].Defined() {
-				return nil, fmt.Errorf("at a recourse point of %s the margin of %s is %v", s.name, other.name, m[i])
+				where := "a recourse point of " + s.name
+				return nil, &UndefinedError{Model: other.name, Where: where, Margin: all[p]}
 			}
 		}
 	}

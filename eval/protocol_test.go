@@ -123,6 +123,13 @@ func TestErrors(t *testing.T) {
 	broken, short, nan := original, analytic{w: []float64{1}, gain: 1}, original
 	broken.fail = boom
 	nan.bend = func([]float32) float64 { return math.NaN() }
+	nanAtPoints := original
+	nanAtPoints.bend = func(x []float32) float64 {
+		if m, _ := original.Margins(t.Context(), x); math.Abs(float64(m[0])-0.1) < 0.01 {
+			return math.NaN()
+		}
+		return 0
+	}
 	for _, c := range []struct {
 		name string
 		g    recourse.Model
@@ -132,12 +139,21 @@ func TestErrors(t *testing.T) {
 		{"model fails", broken, Options{}, "boom"},
 		{"dimension", short, Options{}, "takes 3 inputs, the quantized model 1"},
 		{"NaN", nan, Options{}, "line 2: the margin of the quantized model is NaN"},
+		{
+			"NaN at recourse points", nanAtPoints,
+			Options{Margins: []float64{0.1}, OneSided: true},
+			"a recourse point of the original: the margin of the quantized model is NaN",
+		},
 		{"options", original, Options{Margins: []float64{-1, math.NaN()}, Sample: -3, Confidence: 2}, "required margin -1"},
 		{"no margins", original, Options{Margins: []float64{}}, "no required margin"},
 	} {
 		_, err := Compare(t.Context(), original, c.g, threeInputs(t), crowd(20, 1), c.o)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+		var undefined *UndefinedError
+		if isNaN := strings.HasPrefix(c.name, "NaN"); errors.As(err, &undefined) != isNaN || isNaN && !undefined.Quantized() {
+			t.Errorf("%s: %#v", c.name, err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())

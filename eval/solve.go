@@ -134,7 +134,7 @@ func (s *Solution) decide(ctx context.Context) (err error) {
 	}
 	for i, m := range s.margins {
 		if !Float(m).Defined() {
-			return fmt.Errorf("line %d: the margin of %s is %v", s.line(i), s.name, m)
+			return &UndefinedError{Model: s.name, Where: fmt.Sprintf("line %d", s.line(i)), Margin: Float(m)}
 		}
 	}
 	s.o.Progress(Event{Stage: "decisions", Done: n, Total: n})
@@ -148,6 +148,20 @@ func (s *Solution) line(row int) int {
 	}
 	return s.people.Lines[row]
 }
+
+// UndefinedError reports a margin that is no finite number.
+type UndefinedError struct {
+	Model  string // "the original" or "the quantized model"
+	Where  string // "line 7" of the data, or "a recourse point"
+	Margin Float
+}
+
+func (e *UndefinedError) Error() string {
+	return fmt.Sprintf("%s: the margin of %s is %v", e.Where, e.Model, float64(e.Margin))
+}
+
+// Quantized says that the margin is the quantized model's.
+func (e *UndefinedError) Quantized() bool { return e.Model == quantizedModel }
 
 // margins runs a model on n rows.
 func margins(ctx context.Context, m recourse.Model, x []float32, n int) ([]float32, error) {
@@ -300,7 +314,7 @@ func (s *Solution) validate(ctx context.Context, todo []int, actions []recourse.
 	}
 	for i, p := range found {
 		if p.Own = Float(own[i]); !p.Own.Defined() {
-			return fmt.Errorf("at a recourse point the margin of %s is %v", s.name, p.Own)
+			return &UndefinedError{Model: s.name, Where: "a recourse point", Margin: p.Own}
 		}
 	}
 	s.found = append(s.found, found)

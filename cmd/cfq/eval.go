@@ -65,7 +65,7 @@ points. Rows that cannot be read are counted and reported.`,
 				"is none")
 			cli.Within(fs, "noise", &f.noise, 0, math.MaxInt, "0, for none, or more people")
 			fs.BoolVar(&f.latency, "latency", false, "take the time of both models, with 1 row and with 256")
-			addReports(fs, &f.evaluationFlags, report.Views(), true)
+			addReports(fs, &f.evaluationFlags, report.EvaluationViews(), true)
 			return func(ctx context.Context, e *env, args []string) error {
 				return f.run(ctx, e, args, cli.Given(fs, "certify"))
 			}
@@ -77,7 +77,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 	if err := arguments("eval", args, "FULL", "QUANTIZED"); err != nil {
 		return err
 	}
-	outs, err := parseReports(f.reports, report.Views(), f.overwrite)
+	outs, err := parseReports(f.reports, report.EvaluationViews(), f.overwrite)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 	if err != nil {
 		return err
 	}
-	return outs.write(e, doc, report.Views())
+	return outs.write(e, doc, report.EvaluationViews())
 }
 
 // measure compares the quantized model with the original, and adds what is not about single people.

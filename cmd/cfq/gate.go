@@ -24,7 +24,7 @@ type gateFlags struct {
 	evaluationFlags
 	file           string
 	checks         []string
-	limits         [4]float64 // of shorthands
+	limits         [4]limitFlag // of shorthands
 	oneSided       bool
 	margin         float64
 	previous       string
@@ -37,11 +37,26 @@ type gateFlags struct {
 // shorthands are flags for the checks that most gates have: a flag's value is the limit of the check.
 func shorthands() [4]struct{ flag, check, help string } {
 	return [4]struct{ flag, check, help string }{
-		{"max-vd", "vd<=%v", "largest `share` of promises that break; short for --check 'vd<=SHARE'"},
-		{"max-rvd", "rvd<=%v", "largest `share` of the quantized model's promises that the original breaks"},
-		{"max-crg", "crg.median<=%v", "largest median increase of the cost of recourse, as a `ratio`"},
-		{"max-accuracy-drop", "accuracy_drop<=%v", "largest drop of accuracy, as a `share`"},
+		{"max-vd", "vd<=%s", "largest `share` of promises that break; short for --check 'vd<=SHARE'"},
+		{"max-rvd", "rvd<=%s", "largest `share` of the quantized model's promises that the original breaks"},
+		{"max-crg", "crg.median<=%s", "largest median increase of the cost of recourse, as a `ratio`"},
+		{"max-accuracy-drop", "accuracy_drop<=%s", "largest drop of accuracy, as a `share`"},
 	}
+}
+
+// limitFlag is the limit of a check, as it is written.
+type limitFlag struct{ check, text string }
+
+func (l *limitFlag) String() string { return l.text }
+func (l *limitFlag) Type() string   { return "number" }
+
+// Set reads a limit that the check can have.
+func (l *limitFlag) Set(text string) error {
+	l.text = text
+	if _, err := gate.ParseCheck(fmt.Sprintf(l.check, text)); err != nil {
+		return errors.Unwrap(err) // the flag stands for the check
+	}
+	return nil
 }
 
 // The values of --on-inconclusive.
@@ -83,7 +98,8 @@ rows to QUANTIZED.rows.`,
 			fs.SortFlags = false
 			f.add(fs)
 			for i, s := range shorthands() {
-				fs.Float64Var(&f.limits[i], s.flag, 0, s.help)
+				f.limits[i].check = s.check
+				fs.Var(&f.limits[i], s.flag, s.help)
 			}
 			fs.StringArrayVar(&f.checks, "check", nil, "a `check` such as 'vd@0.25[sex]<=0.05'; may be repeated")
 			fs.BoolVar(&f.oneSided, "one-sided", false, "judge the original's promises alone: a limit on VD adds none on RVD, "+
@@ -152,26 +168,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if err != nil {
 		return err
 	}
-	o, err := d.options(ctx)
-	if err != nil {
-		return err
-	}
-	if err := d.checkPromiseSource(); err != nil {
-		return err
-	}
-	o.Margins, o.OneSided = needs.Margins, !needs.Mirrored
-	if needs.Curve { // tau01 rests on all margins
-		o.Margins = append(curve(d.task), o.Margins...)
-	}
-	if needs.Noise {
-		o.Noise = noisePeople
-	}
-	if needs.Certificates || needs.Perturbation || cli.Given(fs, "certify") {
-		if err := d.certify(ctx, &o); err != nil {
-			return err
-		}
-	}
-	r, err := d.measure(ctx, o, nil, needs.Timing)
+	r, broken, err := d.measureFor(ctx, needs, cli.Given(fs, "certify"))
 	if err != nil {
 		return err
 	}
@@ -180,13 +177,59 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 		return err
 	}
 	doc.Previous = before
-	doc.Gate = gate.Judge(g, r, f.before, time.Now())
+	if doc.Gate = gate.Judge(g, r, f.before, time.Now()); broken != nil {
+		doc.Gate = gate.Refuse(g, r, broken, time.Now())
+	}
 	doc.Gate.Excluded = rows.excluded
 	doc.Gate.Notes = slices.Concat(doc.Gate.Notes, f.notes, rows.notes)
 	if err := outs.write(e, doc, report.Views()); err != nil {
 		return err
 	}
 	return f.verdict(e, doc.Gate)
+}
+
+// measureFor measures what a gate needs. A quantized model that gives no numbers is no error of the command: it is
+// returned with a result of nobody.
+func (d *evaluation) measureFor(
+	ctx context.Context, needs gate.Needs, certify bool,
+) (_ *eval.Result, broken *eval.UndefinedError, err error) {
+	o, err := d.options(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := d.checkPromiseSource(); err != nil {
+		return nil, nil, err
+	}
+	o.Margins, o.OneSided = needs.Margins, !needs.Mirrored
+	if needs.Curve { // tau01 rests on all margins
+		o.Margins = append(curve(d.task), o.Margins...)
+	}
+	if needs.Noise {
+		o.Noise = noisePeople
+	}
+	if needs.Certificates || needs.Perturbation || certify {
+		if err := d.certify(ctx, &o); err != nil {
+			return nil, nil, err
+		}
+	}
+	r, err := d.measure(ctx, o, nil, needs.Timing)
+	if !errors.As(err, &broken) || !broken.Quantized() {
+		return r, nil, err
+	}
+	r, err = unmeasured(d, o)
+	return r, broken, err
+}
+
+// unmeasured is the result of nobody.
+func unmeasured(d *evaluation, o eval.Options) (*eval.Result, error) {
+	r, err := eval.Summarize(nil, eval.Settings{
+		Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Confidence: o.Confidence, Epsilon: eval.Epsilon,
+		SupportTau: eval.SupportTau, OneSided: o.OneSided, Radius: o.Radius,
+	}, eval.DataFile{Rows: d.people.Total, Unreadable: d.people.Failed})
+	if r != nil {
+		r.Warnings = []string{}
+	}
+	return r, err
 }
 
 // gate puts together what the file and the flags ask for.
@@ -206,7 +249,7 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 	var texts []string
 	for i, s := range shorthands() {
 		if cli.Given(fs, s.flag) {
-			texts = append(texts, fmt.Sprintf(s.check, f.limits[i]))
+			texts = append(texts, fmt.Sprintf(s.check, f.limits[i].text))
 		}
 	}
 	var errs []error

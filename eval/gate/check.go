@@ -47,8 +47,8 @@ type Check struct {
 //
 //	METRIC[@MARGIN][[BY]] (<=|>=) LIMIT [:warning]
 //
-// as vd<=0.02, frr@0.25>=0.9 or vd[sex*race]<=0.05:warning. |METRIC...| bounds the absolute value, increase(METRIC...)
-// the increase over an earlier result and gap(METRIC...[BY]) the largest difference of two groups.
+// as vd<=0.02, vd<=2%, frr@0.25>=0.9 or vd[sex*race]<=0.05:warning. |METRIC...| bounds the absolute value,
+// increase(METRIC...) the increase over an earlier result and gap(METRIC...[BY]) the largest difference of two groups.
 func ParseCheck(text string) (Check, error) {
 	var c Check
 	fail := func(err error) (Check, error) { return Check{}, fmt.Errorf("check %s: %w", message.Quote(text), err) }
@@ -77,14 +77,14 @@ func ParseCheck(text string) (Check, error) {
 	if c.Severity == Blocks {
 		c.Severity = ""
 	}
-	v, err := parseNumber("limit", x)
+	if err := c.parseSubject(); err != nil {
+		return fail(err)
+	}
+	v, err := parseLimit(c.Metric, x)
 	if err != nil {
 		return fail(err)
 	}
 	c.put(limit{s, v})
-	if err := c.parseSubject(); err != nil {
-		return fail(err)
-	}
 	for _, p := range c.problems() {
 		err = errors.Join(err, errors.New(p.text))
 	}
@@ -134,16 +134,38 @@ func (c *Check) parseSubject() error {
 // parseNumber reads a finite decimal number.
 func parseNumber(what, text string) (float64, error) {
 	s := strings.TrimSpace(text)
-	if share, ok := strings.CutSuffix(s, "%"); ok {
-		if x, ok := config.Decimal(strings.TrimSpace(share) + "e-2"); ok {
-			return 0, fmt.Errorf("invalid %s %s: want a number without %%, write %s", what, message.Quote(s), task.Decimal(x))
-		}
-	}
 	x, ok := config.Decimal(s)
 	if !ok {
 		return 0, fmt.Errorf("invalid %s %s: want a number", what, message.Quote(s))
 	}
 	return x, nil
+}
+
+// parseLimit reads a number, or a share in per cent if the metric can have one.
+func parseLimit(metric, text string) (float64, error) {
+	x, ok := percentage(text)
+	if !ok {
+		return parseNumber("limit", text)
+	}
+	return x, percentProblem(metric, text)
+}
+
+// percentage reads a share such as 2%.
+func percentage(text string) (float64, bool) {
+	share, ok := strings.CutSuffix(strings.TrimSpace(text), "%")
+	if !ok {
+		return 0, false
+	}
+	return config.Decimal(strings.TrimSpace(share) + "e-2")
+}
+
+// percentProblem reports a limit in per cent on a metric that is no share and no ratio.
+func percentProblem(metric, text string) error {
+	if m, ok := eval.MetricBy(metric); ok && m.Unit != "share" && m.Unit != "ratio" {
+		return fmt.Errorf("invalid limit %s for %s: want a number of unit %q", message.Quote(strings.TrimSpace(text)), metric,
+			m.Unit)
+	}
+	return nil
 }
 
 // String is the check as ParseCheck reads it, without the name. A check with several limits, which ParseCheck cannot

@@ -60,10 +60,14 @@ func (d *decoder) gate(root ast.Node) *Gate {
 }
 
 // decoder walks a parsed gate file and collects mistakes.
-type decoder struct{ config.Decoder }
+type decoder struct {
+	config.Decoder
+
+	percents []ast.Node // limits in per cent of the check that is read
+}
 
 func newDecoder(file string) *decoder {
-	return &decoder{config.Decoder{File: file, Kind: "gate file"}}
+	return &decoder{Decoder: config.Decoder{File: file, Kind: "gate file"}}
 }
 
 // text is a text that is not empty.
@@ -77,12 +81,24 @@ func (d *decoder) text(dst *string) config.Value {
 	}).With("minLength", 1)
 }
 
-// limit is a number that may be absent.
-func (d *decoder) limit(dst **float64) config.Value {
+// number is a number that may be absent.
+func (d *decoder) number(dst **float64) config.Value {
 	return config.As(dst, config.Type("number"), func(n ast.Node) (*float64, bool) {
 		x, ok := d.ReadNumber(n)
 		return &x, ok
 	})
+}
+
+// limit is a number, or a share in per cent, that may be absent.
+func (d *decoder) limit(dst **float64) config.Value {
+	return config.As(dst, config.Type("number"), func(n ast.Node) (*float64, bool) {
+		if x, ok := percentage(config.ScalarText(n)); ok {
+			d.percents = append(d.percents, n)
+			return &x, true
+		}
+		x, ok := d.ReadNumber(n)
+		return &x, ok
+	}).With("type", []string{"number", "string"}).With("pattern", "^-?[0-9]*[.]?[0-9]+ ?%$")
 }
 
 func (d *decoder) date(dst *time.Time) config.Value {
@@ -114,6 +130,12 @@ func (d *decoder) gateKeys(g *Gate, p *parts) []config.Key {
 	check := func(_ int, n ast.Node) {
 		var c Check
 		p.checks = append(p.checks, d.Mapping(n, "a check", d.checkKeys(&c)))
+		for _, n := range d.percents {
+			if err := percentProblem(c.Metric, config.ScalarText(n)); err != nil {
+				d.Errorf(n, "%s", config.Clause(err.Error()))
+			}
+		}
+		d.percents = nil
 		c.By = grouping(c.By)
 		g.Checks = append(g.Checks, c)
 	}
@@ -149,12 +171,12 @@ func (d *decoder) checkKeys(c *Check) []config.Key {
 	return []config.Key{
 		newKey("name", d.text(&c.Name), "the check as text", "unique name in findings and waivers"),
 		newKey("metric", d.text(&c.Metric).With("enum", metricIDs()), config.Required, "see [metrics](metrics.md)"),
-		newKey("margin", d.limit(&c.Margin).With("minimum", 0), "the gate's",
+		newKey("margin", d.number(&c.Margin).With("minimum", 0), "the gate's",
 			"required margin in logits, for metrics that have one"),
 		newKey("severity", config.Word(&d.Decoder, &c.Severity, Blocks, Warns), "`error`",
 			"`error`: the gate passes only if the check does; `warning`: the check is only reported"),
 		newKey("max", d.limit(&c.Max), none,
-			"largest value of the metric; shares are numbers from 0 to 1 in all limits"),
+			"largest value of the metric; shares are numbers from 0 to 1 in all limits, or per cent as in `2%`"),
 		newKey("min", d.limit(&c.Min), none, "smallest value of the metric"),
 		newKey("abs_max", d.limit(&c.AbsMax).With("minimum", 0), none, "largest absolute value of the metric"),
 		newKey("max_increase", d.limit(&c.MaxIncrease), none,

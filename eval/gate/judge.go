@@ -29,6 +29,18 @@ func Judge(g *Gate, r, previous *eval.Result, now time.Time) *Report {
 	return report
 }
 
+// Refuse is the report on a model that cannot be evaluated because it gives no numbers: it fails, and its metrics are
+// not known. r has no people.
+func Refuse(g *Gate, r *eval.Result, why error, now time.Time) *Report {
+	report := Judge(g, r, nil, now)
+	report.Verdict = Fail
+	report.Findings = slices.Insert(report.Findings, 0, Finding{
+		Check: "outputs", Metric: "outputs", Severity: Blocks, Verdict: Fail, Limit: "finite", Value: undefined(),
+		Lower: undefined(), Upper: undefined(), Why: why.Error(),
+	})
+	return report
+}
+
 // judge is a Gate with the results that it judges.
 type judge struct {
 	Gate

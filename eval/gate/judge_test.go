@@ -335,6 +335,20 @@ func TestIncreaseOverJSON(t *testing.T) {
 	}
 }
 
+// A model that gives no numbers fails, whatever the gate checks.
+func TestRefuse(t *testing.T) {
+	g := &Gate{Checks: []Check{{Metric: "vd", Max: ptr(0.5), Severity: Warns}}}
+	r := summarize(nil, eval.Settings{Margins: []float64{0.1}, Confidence: 0.95}, eval.DataFile{})
+	report := Refuse(g, r, &eval.UndefinedError{Model: "the quantized model", Where: "line 7"}, noon)
+	f := &report.Findings[0]
+	if report.Verdict != Fail || f.Verdict != Fail || f.OK() || !strings.Contains(f.Why, "line 7") {
+		t.Errorf("%+v", report)
+	}
+	if len(report.Findings) != 2 || report.Findings[1].Verdict != Inconclusive {
+		t.Errorf("%+v", report.Findings)
+	}
+}
+
 func TestOverall(t *testing.T) {
 	warn := func(c Check) Check { c.Severity = Warns; return c }
 	pass, fail, doubt := Check{

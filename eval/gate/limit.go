@@ -54,14 +54,11 @@ func (l limit) String() string {
 
 // problem returns why the limit is invalid for the metric, "" when it is valid.
 func (l limit) problem(m *eval.Metric) string {
-	k, lowest := m.Kind(), 0.0
-	if k != eval.KindShare {
-		lowest = -1 // a difference of two shares
-	}
+	lowest, highest := valuesOf(m)
 	switch {
 	case math.IsNaN(l.x) || math.IsInf(l.x, 0):
 		return fmt.Sprintf("invalid limit %v: want a finite number", l.x)
-	case k == eval.KindShare && l.side == within:
+	case m.Kind() == eval.KindShare && l.side == within:
 		return m.ID() + " is a share and never negative: use max"
 	case m.Unit == "share" && l.x > 1 && l.x <= 100:
 		return fmt.Sprintf("invalid limit %v for %s: want a share from 0 to 1; for %v %% write %s", l.x, m.ID(), l.x,
@@ -70,8 +67,33 @@ func (l limit) problem(m *eval.Metric) string {
 		return fmt.Sprintf("invalid limit %v for %s: want a number from %v to 1", l.x, m.ID(), lowest)
 	case (l.side == within || l.side == gap) && l.x < 0:
 		return fmt.Sprintf("invalid limit %v: %s bounds a number that is never negative", l.x, l.side.text().key)
+	case l.side == atLeast && l.x <= lowest:
+		return fmt.Sprintf("the limit %v cannot fail: %s is always %v or more", l.x, m.ID(), lowest)
+	case l.side == within && l.x >= max(-lowest, highest), l.side == atMost && l.x >= highest:
+		return fmt.Sprintf("the limit %v cannot fail: %s is always %v or less", l.x, m.ID(), highest)
+	case (l.side == increase || l.side == gap) && l.x >= highest-lowest:
+		return fmt.Sprintf("the limit %v cannot fail: two values of %s differ by %v at most", l.x, m.ID(), highest-lowest)
 	}
 	return ""
+}
+
+// valuesOf returns between what numbers the metric lies, whatever the models are.
+func valuesOf(m *eval.Metric) (lowest, highest float64) {
+	lowest, highest = math.Inf(-1), math.Inf(1)
+	switch kind := m.Kind(); {
+	case kind == eval.KindShare, m.Unit == "Jaccard index":
+		return 0, 1
+	case m.Unit == "share", m.Unit == "cosine": // a difference of two shares
+		return -1, 1
+	case m.Unit == "ratio": // costs are positive
+		lowest = -1
+	case kind == eval.KindExact:
+		lowest = 0
+	}
+	if m.Better == eval.Lower {
+		lowest = max(lowest, 0)
+	}
+	return lowest, highest
 }
 
 // verdict compares a number that lies between lo and hi with the limit. An unknown end (NaN) decides nothing.

@@ -89,6 +89,13 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestLimitsInPerCent(t *testing.T) {
+	g, err := Parse("gate.yaml", []byte(check("{metric: vd, max: 2%, max_gap: '0.5 %', by: sex}")))
+	if err != nil || *g.Checks[0].Max != 0.02 || *g.Checks[0].MaxGap != 0.005 {
+		t.Errorf("%+v, %v", g, err)
+	}
+}
+
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "the gate file is empty; it needs version and checks"},
@@ -128,7 +135,10 @@ func TestMistakes(t *testing.T) {
 		{check("metric: vd\n    mx: 0.1"), `4:5: a check has no key "mx"; did you mean "max"?`},
 		{check("metric: vd\n    max: 0.1\n    max: 0.2"), "5:5: "},
 		{check("metric: vd\n    max: 2"), "4:10: invalid limit 2 for vd: want a share from 0 to 1; for 2 % write 0.02"},
-		{check("metric: vd\n    max: 2%"), `4:10: this must be a finite number, not "2%"; write a share such as 2% as 0.02`},
+		{check("metric: bytes\n    max: 2%"), `4:10: invalid limit "2%" for bytes: want a number of unit "bytes"`},
+		{check("metric: vd\n    margin: 2%"), `4:13: this must be a finite number, not "2%"`},
+		{check("metric: vd\n    max: 100%"), "4:10: the limit 1 cannot fail: vd is always 1 or less"},
+		{check("metric: vd\n    max: 1"), "4:10: the limit 1 cannot fail"},
 		{check("metric: vd\n    max: \"0.1\""), `4:10: this must be a finite number, not "0.1"`},
 		{check("metric: vd\n    max: .nan"), `4:10: this must be a finite number, not ".nan"`},
 		{check("metric: crg.median\n    max: .inf"), `4:10: this must be a finite number, not ".inf"`},

@@ -95,8 +95,6 @@ func TestShareSentences(t *testing.T) {
 			"below the limit of 90 %"},
 		{"vd<=0", 0, 100000, Inconclusive, 0, "promises that break: none of 100000; at most 0.003 % with confidence 95 %, " +
 			"above the limit of 0 %; with this share no number of people is enough"},
-		{"vd<=1", 3, 3, Pass, 0, "promises that break: 3 of 3 (100 %); at most 100 % with confidence 95 %, within the " +
-			"limit of 100 %"},
 		{"vd<=0.5", 0, 0, Inconclusive, 0, "promises that break: there are no people to measure it on"},
 	} {
 		check, err := ParseCheck(c.check)

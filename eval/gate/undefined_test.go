@@ -16,10 +16,8 @@ func everyCheck(t *testing.T) []Check {
 	t.Helper()
 	var all []Check
 	for _, m := range eval.Metrics() {
-		low, high := -1e300, 1e300
-		if m.Kind() == eval.KindShare {
-			low, high = 0, 1
-		}
+		lowest, highest := valuesOf(&m)
+		low, high := max(-1e300, math.Nextafter(lowest, 2)), min(1e300, math.Nextafter(highest, -2))
 		for _, c := range []Check{
 			{Max: &high},
 			{Min: &low},

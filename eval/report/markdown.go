@@ -104,6 +104,7 @@ func markdownTable(b *strings.Builder, t table) {
 
 // escape keeps text from being read as markup, and addresses in it from becoming links.
 func escape(s string) string {
-	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "&", "&amp;", "<", "&lt;", ">", "&gt;", "*", `\*`, "_", `\_`, "`", "\\`",
+	return strings.NewReplacer(
+		`\`, `\\`, "|", `\|`, "&", "&amp;", "<", "&lt;", ">", "&gt;", "*", `\*`, "_", `\_`, "`", "\\`",
 		"[", `\[`, "]", `\]`, "#", `\#`, "://", "&#58;//", "www.", "www&#46;", "\n", " ").Replace(s)
 }

@@ -9,6 +9,7 @@ package report
 
 import (
 	"io"
+	"slices"
 
 	"cfq/eval"
 	"cfq/eval/gate"
@@ -116,9 +117,17 @@ func Views() []View[Document] {
 		{"md", "Markdown, for the summary of a pipeline's job", ".md", Markdown},
 		{"html", "one self-contained page, with plots", ".html", HTML},
 		{"csv", "one line for each person", ".csv", CSV},
-		{"junit", "the checks of a gate as test cases", ".xml", JUnit},
+		{junitView, "the checks of a gate as test cases", ".xml", JUnit},
 	}
 }
+
+// EvaluationViews lists how a Document without a gate can be shown.
+func EvaluationViews() []View[Document] {
+	return slices.DeleteFunc(Views(), func(v View[Document]) bool { return v.Name == junitView })
+}
+
+// junitView needs a gate.
+const junitView = "junit"
 
 // ComparisonViews lists how a Comparison can be shown.
 func ComparisonViews() []View[Comparison] {
