@@ -58,11 +58,13 @@ func contributions() map[string]contribution {
 		"lost_recourse": func(o person) (x, n float64) {
 			return indicator(!o.p.Quant.Made() && !o.p.free(), o.p.Full.Made() && o.mirrored(o.s))
 		},
-		"pgd_first.frr": func(o person) (x, n float64) { return indicator(o.First.Made(), o.Evaluated && !o.s.OneSided) },
+		"pgd_first.frr": func(o person) (x, n float64) {
+			return indicator(o.First.Made(), o.Evaluated && !approves(o.Full) && !o.s.OneSided)
+		},
 		"pgd_first.vd": func(o person) (x, n float64) {
 			return indicator(o.First.Broken(), o.Evaluated && o.First.Made() && !o.s.OneSided)
 		},
-		"frr":               func(o person) (x, n float64) { return indicator(o.p.Full.Made(), true) },
+		"frr":               func(o person) (x, n float64) { return indicator(o.p.Full.Made(), !approves(o.Full)) },
 		"rfrr":              func(o person) (x, n float64) { return indicator(o.p.Quant.Made(), o.mirrored(o.s)) },
 		"crg.mean":          ofCosts(func(full, quant float64) (x, n float64) { return costRatio(full, quant), 1 }),
 		"crg.ratio_of_sums": ofCosts(func(full, quant float64) (x, n float64) { return quant - full, full }),

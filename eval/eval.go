@@ -45,8 +45,10 @@ type Options struct {
 	Confidence float64               // of the intervals; default 0.95
 	Solver     recourse.SolveOptions // Margin and Progress are set by Solve
 	// Promises are issued already, one action for each of the people: those that are Found replace what
-	// the solver would find for f. nil solves.
+	// the solver would find for f, also for people whom f approves as they are. nil solves.
 	Promises []recourse.Action
+	// Unmatched is the number of further promises that belong to none of the people: they are counted, and not judged.
+	Unmatched int
 	// OneSided leaves out what takes time and is not about f's promises: the recourse of g and the first valid iterates.
 	OneSided bool
 	// Noise is the number of people, drawn by Seed, whose recourse under f is solved a second time with other

@@ -42,7 +42,7 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 	g.b -= 0.12
 	actions := given(people.N, people.X, 5)
 	margins := []float64{0, 0.25, 1}
-	r := compare(t, original, g, people, Options{Promises: actions, Margins: margins, Workers: 1})
+	r := compare(t, original, g, people, Options{Promises: actions, Unmatched: 7, Margins: margins, Workers: 1})
 
 	var points []float32
 	for i := range actions {
@@ -52,28 +52,28 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 	f, _ := original.Margins(t.Context(), points)
 	q, _ := g.Margins(t.Context(), points)
 	want := Issued{}
-	refused := 0
-	made, broken := make([]int, 3), make([]int, 3)
+	var refused, approved, invalid, infeasible int
+	made, toRefused, broken := make([]int, 3), make([]int, 3), make([]int, 3)
 	for i := range actions {
 		refused += count(before[i] <= 0)
 		if actions[i].Status != recourse.Found {
 			continue
 		}
-		if before[i] > 0 {
-			want.Others++
-			continue
-		}
+		approved += count(before[i] > 0)
 		want.Promises++
-		want.Invalid += count(f[i] <= 0)
-		want.Infeasible += count(actions[i].Delta[2] != 0)
+		invalid += count(f[i] <= 0)
+		infeasible += count(actions[i].Delta[2] != 0)
 		for k, m := range margins {
 			if f[i] > 0 && f[i] >= float32(m) {
 				made[k]++
+				toRefused[k] += count(before[i] <= 0)
 				broken[k] += count(q[i] <= 0)
 			}
 		}
 	}
-	if want.Invalid == 0 || want.Infeasible == 0 || want.Others == 0 || broken[0] == 0 {
+	want.Unjudgeable = newTally(7, want.Promises+7)
+	want.Invalid, want.Infeasible = newTally(invalid, want.Promises), newTally(infeasible, want.Promises)
+	if invalid == 0 || infeasible == 0 || approved == 0 || broken[0] == 0 {
 		t.Fatalf("nothing to see: %+v", want)
 	}
 	if d := cmp.Diff(&want, r.Issued); d != "" {
@@ -81,7 +81,7 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 	}
 	for k := range margins {
 		a := r.Margins[k]
-		if a.VD.Num != broken[k] || a.VD.Den != made[k] || a.FRR.Num != made[k] || a.FRR.Den != refused ||
+		if a.VD.Num != broken[k] || a.VD.Den != made[k] || a.FRR.Num != toRefused[k] || a.FRR.Den != refused ||
 			a.MarginError.N != made[k] || a.RVD.Den == 0 {
 			t.Errorf("margin %v: VD %+v, FRR %+v; want %d of %d of %d", margins[k], a.VD, a.FRR, broken[k], made[k], refused)
 		}
@@ -92,8 +92,7 @@ func TestGivenPromisesAgainstTheirCounts(t *testing.T) {
 	}
 	// A sample leaves the others' promises uncounted, and says so.
 	s := compare(t, original, g, people, Options{Promises: actions, Margins: margins, Sample: 50, Seed: 3})
-	if s.Issued.Promises+s.Issued.Others != want.Promises+want.Others || s.Issued.Promises > 50 ||
-		s.Population.Evaluated != 50 {
+	if s.Issued.Promises+s.Issued.Unsampled != want.Promises || s.Issued.Promises > 50 || s.Population.Evaluated != 50 {
 		t.Errorf("%+v", s.Issued)
 	}
 }
@@ -110,6 +109,12 @@ func TestGivenIsSolved(t *testing.T) {
 		recourse.SolveOptions{Margin: 0.25, Seed: 4})
 	if err != nil {
 		t.Fatal(err)
+	}
+	margins, _ := original.Margins(t.Context(), people.X)
+	for i := range actions { // computed promises are only made to people who are refused
+		if margins[i] > 0 {
+			actions[i].Status = recourse.AlreadyFavourable
+		}
 	}
 	o.Promises = actions
 	again := compare(t, original, g, people, o)
@@ -181,7 +186,7 @@ func TestGivenErrors(t *testing.T) {
 	generous := original
 	generous.b = 100
 	r := compare(t, generous, original, people, Options{Promises: given(20, people.X, 1)})
-	if r.Issued == nil || r.Issued.Promises != 0 || r.Issued.Others == 0 {
+	if r.Issued == nil || r.Issued.Promises == 0 || r.Margins[0].VD.Den != r.Issued.Promises-r.Issued.Invalid.Num {
 		t.Errorf("%+v", r.Issued)
 	}
 }

@@ -28,9 +28,11 @@ const (
 	RequiresNoise                    // Options.Noise
 	RequiresProofs                   // Options.Prove
 	RequiresPerturbation             // Options.Perturb
+	RequiresFile                     // DataFile
 	RequiresTiming                   // Result.Timing, which the caller measures
 	RequiresFootprint                // Result.Footprint, likewise
 	RequiresBatches                  // Result.Batches, likewise
+	RequiresIssued                   // Options.Promises
 )
 
 // Metric is one thing that eval measures.
@@ -57,7 +59,7 @@ const perMargin = "margins[]."
 // ID returns the metric's name on command lines and in gate files: its Key without the list or object around it.
 func (m *Metric) ID() string {
 	id := m.Key
-	for _, where := range []string{perMargin, "decisions.", "footprint.quant."} {
+	for _, where := range []string{perMargin, "decisions.", "population.", "footprint.quant."} {
 		id = strings.TrimPrefix(id, where)
 	}
 	return id
@@ -109,6 +111,12 @@ func (m *Metric) Of(r *Result, at int) Value {
 			x = unknown()
 		}
 		return Value{Estimate: x, Kind: KindEstimate}
+	case Tally:
+		v := Value{Estimate: unknown(), Num: x.Num, Kind: KindExact}
+		if x.Den > 0 {
+			v.Estimate = Estimate{Value: x.Value, N: x.Den, Lo: x.Value, Hi: x.Value}
+		}
+		return v
 	case Tau:
 		return Value{Estimate: Estimate{Value: x.Value, N: x.N, Lo: x.Lo, Hi: x.Hi}, Kind: KindEstimate}
 	case Float:
@@ -226,6 +234,7 @@ func MetricSections() []MetricSection {
 		{"Margins at recourse points", marginMetrics()},
 		{"Neighbourhoods of recourse points", neighbourhoodMetrics()},
 		{"Decisions on people as they are", decisionMetrics()},
+		{"Rows and issued promises", dataMetrics()},
 		{"Files and time", fileMetrics()},
 	}
 }
@@ -253,7 +262,8 @@ func promiseMetrics() []Metric {
 		share("vd", "promises that break", "VD(t)", Lower,
 			"Metrics, VD (target-class failure rate); the margin t: this project",
 			"Share of the recourse points of f at margin t that g refuses: m_g(u_f) <= 0. Counted over evaluated people who "+
-				"have recourse under f. Also: recourse invalidation rate."),
+				"have recourse under f. Of issued promises, those count whose margin under f is t or more. Also: recourse "+
+				"invalidation rate."),
 		share("vd_mismatch", "recourse points decided differently", "VD(t), mismatch", Lower, "Metrics, VD (label mismatch)",
 			"Share of the same points on which f and g decide differently. It equals VD(t), because f approves its own "+
 				"points, which is checked."),
@@ -404,6 +414,8 @@ func decisionMetrics() []Metric {
 			"The same for g."),
 		decision("accuracy_drop", "loss of accuracy", "", Lower, standardMetric,
 			"Accuracy of f minus accuracy of g on the same people."),
+		decision("accuracy_over_base", "accuracy of the original above the base rate", "", Higher, standardMetric,
+			"Accuracy of f minus the share of the more frequent outcome. Below 0 the labels are probably misread."),
 		decision("favourable_full", "approved by the original", "", None, standardMetric,
 			"Share of all people read that f approves."),
 		decision("favourable_quant", "approved by the quantized model", "", None, standardMetric,
@@ -414,6 +426,24 @@ func decisionMetrics() []Metric {
 			"Share of the people that f approves and g refuses: negative flips."),
 		decision("gained", "refused by the original, approved by the quantized model", "", Lower, OwnMetric,
 			"Share of the people that f refuses and g approves: positive flips."),
+	}
+}
+
+func dataMetrics() []Metric {
+	data := func(requires Requirement, key, name, definition string) Metric {
+		return Metric{key, name, "", "share", Lower, requires, OwnMetric, definition, ""}
+	}
+	return []Metric{
+		data(RequiresFile, "population.unreadable_rows", "rows that cannot be read",
+			"Share of the selected data rows with a field that is missing, is no number or has an unknown value."),
+		data(RequiresNothing, "population.unlabelled_rows", "people without an outcome",
+			"Share of the people read whose outcome is not known, where any is."),
+		data(RequiresIssued, "issued.unjudgeable", "issued promises that nothing can be said of",
+			"Share of all issued promises that cannot be read or belong to nobody."),
+		data(RequiresIssued, "issued.invalid", "issued promises that the original refuses",
+			"Share of the promises to evaluated people whose point f refuses. VD does not count them."),
+		data(RequiresIssued, "issued.infeasible", "issued promises that the task forbids",
+			"Share of the same promises whose action the task does not allow. VD counts them."),
 	}
 }
 

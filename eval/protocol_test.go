@@ -222,6 +222,7 @@ func TestMetricKeysAreInTheResult(t *testing.T) {
 	if len(last) != 1+1+4*4 {
 		t.Errorf("stages: %v", last)
 	}
+	r.Issued = &Issued{Promises: 3, Unjudgeable: newTally(1, 4), Invalid: newTally(1, 3), Infeasible: newTally(2, 3)}
 	data, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)

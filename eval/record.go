@@ -72,9 +72,9 @@ func (p Promise) Broken() bool { return p.Made() && !approves(p.Other) }
 // approves is the tie rule: a margin of exactly zero is a refusal.
 func approves(margin Float) bool { return margin > 0 }
 
-// reverse reports whether the record counts for the mirrored metrics: g must refuse
+// reverse reports whether the record counts for the mirrored metrics: both must refuse
 // the person, or there is nothing that g would tell them to change.
-func (r *Record) reverse() bool { return r.Evaluated && !approves(r.Quant) }
+func (r *Record) reverse() bool { return r.Evaluated && !approves(r.Full) && !approves(r.Quant) }
 
 // mirrored says that g was asked what it can promise to the person.
 func (r *Record) mirrored(s *Settings) bool { return r.reverse() && !s.OneSided }

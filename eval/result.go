@@ -2,10 +2,12 @@ package eval
 
 // Issued counts the promises of Options.Promises.
 type Issued struct {
-	Promises   int `json:"promises"`   // to people who are evaluated
-	Others     int `json:"others"`     // to people who are not: f approves them as they are, or they are not in the sample
-	Invalid    int `json:"invalid"`    // of Promises: f refuses the point, so they are promises at no margin
-	Infeasible int `json:"infeasible"` // of Promises: the task does not allow the action; they count all the same
+	Promises  int `json:"promises"`  // to people who are evaluated
+	Unsampled int `json:"unsampled"` // to people who are not in the sample
+	// Unjudgeable are those of all promises that belong to nobody, see Options.Unmatched.
+	Unjudgeable Tally `json:"unjudgeable"`
+	Invalid     Tally `json:"invalid"`    // of Promises: f refuses the point, so they are promises at no margin
+	Infeasible  Tally `json:"infeasible"` // of Promises: the task does not allow the action; they count in VD all the same
 }
 
 // Result is what Compare measured: everything in it is a function of Records, Settings and the DataFile,
@@ -55,9 +57,10 @@ type Solver struct {
 
 // DataFile counts rows of the file that people were read from. The zero value stands for: no more than the people.
 type DataFile struct {
-	Rows       int `json:"rows"`       // data rows of the file
-	Unreadable int `json:"unreadable"` // rows that could not be read
-	LeftOut    int `json:"left_out"`   // rows left out by the task's filter or by the caller's choice of rows
+	Rows       int `json:"rows"`                         // data rows of the file
+	Unreadable int `json:"unreadable"`                   // rows that could not be read
+	LeftOut    int `json:"left_out"`                     // rows left out by the task's filter or by the choice of rows
+	Unmatched  int `json:"unmatched_promises,omitempty"` // issued promises that belong to none of the people
 }
 
 // Population says who was looked at and who was evaluated.
@@ -67,20 +70,25 @@ type Population struct {
 	Labelled   int `json:"labelled"`    // people with a known outcome
 	Favoured   int `json:"favoured"`    // people f approves: nothing to promise
 	Refused    int `json:"refused"`     // people f refuses: the evaluated population
-	Evaluated  int `json:"evaluated"`   // Refused, or the sample of them
+	Evaluated  int `json:"evaluated"`   // Refused and those with a promise of Options.Promises, or a sample of them
 	BothRefuse int `json:"both_refuse"` // evaluated people that g refuses too: they can get a promise of g
+
+	UnreadableRows Tally `json:"unreadable_rows"` // of the rows that were not left out
+	UnlabelledRows Tally `json:"unlabelled_rows"` // of Read; of none when no outcome is known
 }
 
 // Decisions compares the two models on the people as they are.
 type Decisions struct {
-	AccuracyFull    Rate     `json:"accuracy_full"`
-	AccuracyQuant   Rate     `json:"accuracy_quant"`
-	AccuracyDrop    Estimate `json:"accuracy_drop"` // AccuracyFull - AccuracyQuant
-	FavourableFull  Rate     `json:"favourable_full"`
-	FavourableQuant Rate     `json:"favourable_quant"`
-	Disagreement    Rate     `json:"disagreement"` // of everyone
-	Lost            Rate     `json:"lost"`         // of those f approves, g refuses
-	Gained          Rate     `json:"gained"`       // of those f refuses, g approves
+	AccuracyFull  Rate     `json:"accuracy_full"`
+	AccuracyQuant Rate     `json:"accuracy_quant"`
+	AccuracyDrop  Estimate `json:"accuracy_drop"` // AccuracyFull - AccuracyQuant
+	// AccuracyFull less the share of the more frequent outcome
+	AccuracyOverBase Estimate `json:"accuracy_over_base"`
+	FavourableFull   Rate     `json:"favourable_full"`
+	FavourableQuant  Rate     `json:"favourable_quant"`
+	Disagreement     Rate     `json:"disagreement"` // of everyone
+	Lost             Rate     `json:"lost"`         // of those f approves, g refuses
+	Gained           Rate     `json:"gained"`       // of those f refuses, g approves
 }
 
 // AtMargin holds what depends on the required margin.

@@ -65,7 +65,9 @@ func Solve(
 	if err := s.decide(ctx); err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
-	s.rows = Refused(s.margins, o.Sample, o.Seed)
+	s.rows = drawn(s.margins, o.Sample, o.Seed, func(i int) bool {
+		return o.Promises != nil && o.Promises[i].Status == recourse.Found
+	})
 	s.x, s.set = people.Subset(s.rows).X, set.Select(s.rows)
 	if err := s.solveOriginal(ctx); err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
@@ -177,9 +179,14 @@ func margins(ctx context.Context, m recourse.Model, x []float32, n int) ([]float
 
 // Refused returns the rows to evaluate, ascending: all that are refused, or a random sample of them.
 func Refused(margins []float32, sample int, seed uint64) []int {
+	return drawn(margins, sample, seed, func(int) bool { return false })
+}
+
+// drawn is Refused, with the others who have a promise.
+func drawn(margins []float32, sample int, seed uint64, promised func(i int) bool) []int {
 	var rows []int
 	for i, m := range margins {
-		if !approves(Float(m)) {
+		if !approves(Float(m)) || promised(i) {
 			rows = append(rows, i)
 		}
 	}

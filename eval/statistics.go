@@ -57,6 +57,18 @@ func NewRate(num, den int, confidence float64) Rate {
 	return r
 }
 
+// Tally is a share of things that were all counted. Nothing was sampled, so it has no interval; that of
+// nothing is 0.
+type Tally struct {
+	Value Float `json:"value"`
+	Num   int   `json:"num"`
+	Den   int   `json:"den"`
+}
+
+func newTally(num, den int) Tally {
+	return Tally{Value: Float(float64(num) / float64(max(den, 1))), Num: num, Den: den}
+}
+
 func sum(xs []float64) float64 {
 	var s float64
 	for _, x := range xs {

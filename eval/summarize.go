@@ -58,27 +58,30 @@ func summarize(records []Record, s Settings, file DataFile) *Result {
 	quant, _ := promises(records, upTo(len(records)), &s, true)
 	r.Tau01, r.RTau01 = tau01(s.Margins, full, s.Confidence), tau01(s.Margins, quant, s.Confidence)
 	if s.Issued {
-		r.Issued = issued(records)
+		r.Issued = issued(records, file.Unmatched)
 		r.Tau01 = issuedTau(s.Margins[0], full[0], s.Confidence)
 	}
 	r.Warnings = warnings(r)
 	return r
 }
 
-// issued counts the promises that people were issued.
-func issued(records []Record) *Issued {
+// issued counts the promises that people were issued, of which some may belong to none of the records.
+func issued(records []Record, unmatched int) *Issued {
 	n := &Issued{}
+	var invalid, infeasible int
 	for i := range records {
 		switch r := &records[i]; {
 		case r.Issued == nil:
 		case !r.Evaluated:
-			n.Others++
+			n.Unsampled++
 		default:
 			n.Promises++
-			n.Invalid += count(!approves(r.Issued.Own))
-			n.Infeasible += count(r.Issued.Violation != "")
+			invalid += count(!approves(r.Issued.Own))
+			infeasible += count(r.Issued.Violation != "")
 		}
 	}
+	n.Unjudgeable = newTally(unmatched, unmatched+n.Unsampled+n.Promises)
+	n.Invalid, n.Infeasible = newTally(invalid, n.Promises), newTally(infeasible, n.Promises)
 	return n
 }
 
@@ -93,6 +96,10 @@ func population(records []Record, file DataFile) Population {
 		p.BothRefuse += count(r.reverse())
 	}
 	p.Refused = p.Read - p.Favoured
+	p.UnreadableRows = newTally(p.Unreadable, p.Unreadable+p.Read)
+	if p.Labelled > 0 {
+		p.UnlabelledRows = newTally(p.Read-p.Labelled, p.Read)
+	}
 	return p
 }
 
@@ -111,7 +118,22 @@ func (y *summary) decisions() Decisions {
 		alone, other = alone+count(f > g), other+count(g > f)
 	}
 	d.AccuracyDrop = dropOf(alone, other, d.AccuracyFull.Den, y.s.Confidence)
+	d.AccuracyOverBase = y.overBase()
 	return d
+}
+
+// overBase compares f with deciding the more frequent outcome for everyone.
+func (y *summary) overBase() Estimate {
+	var n [2]int // people by outcome
+	var f [2]int // of them, those that f decides correctly
+	for i := range y.records {
+		if r := &y.records[i]; r.Label >= 0 {
+			n[r.Label]++
+			f[r.Label] += count(r.correct(r.Full))
+		}
+	}
+	base := count(n[1] > n[0])
+	return dropOf(f[1-base], n[base]-f[base], n[0]+n[1], y.s.Confidence)
 }
 
 func count(b bool) int {
@@ -266,9 +288,9 @@ const shortfall = 1e-3
 func warnings(r *Result) []string {
 	ws := doubts{}
 	ws.statistics(r)
-	if n := r.Issued; n != nil && n.Invalid > 0 {
+	if n := r.Issued; n != nil && n.Invalid.Num > 0 {
 		ws.add("the original itself breaks %d of the %d promises given to people who are evaluated: they count at no margin",
-			n.Invalid, n.Promises)
+			n.Invalid.Num, n.Promises)
 	}
 	if p := r.Population; float64(p.Unreadable) > muchUnreadable*float64(p.Rows) {
 		ws.add("%d of %d rows could not be read", p.Unreadable, p.Rows)
@@ -277,7 +299,7 @@ func warnings(r *Result) []string {
 		infeasible := func(p Record) bool { return p.Issued != nil && p.Issued.Violation != "" }
 		if i := slices.IndexFunc(r.Records, infeasible); i >= 0 {
 			ws.add("the task does not allow %d of the promises given (the first: %v): they count all the same",
-				r.Issued.Infeasible, r.Records[i].Issued.Violation)
+				r.Issued.Infeasible.Num, r.Records[i].Issued.Violation)
 		}
 	} else {
 		ws.solver(r, "the original", func(r *Record, i int) *Promise {

@@ -99,6 +99,9 @@ func (f *compareFlags) results(ctx context.Context, d *evaluation, names []strin
 	if o.Margins = f.margins; len(o.Margins) == 0 {
 		o.Margins = []float64{0.1, 0.25, d.task.Target.Margin}
 	}
+	if d.issued != nil { // however small a promise's margin is, it is judged
+		o.Margins = append(o.Margins, 0)
+	}
 	original, err := eval.Solve(ctx, d.models[0], d.set, d.people, o)
 	if err != nil {
 		return nil, runError(err)

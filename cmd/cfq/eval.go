@@ -104,6 +104,9 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 	if o.Margins = f.margins; len(o.Margins) == 0 {
 		o.Margins = curve(d.task)
 	}
+	if d.issued != nil { // however small a promise's margin is, it is judged
+		o.Margins = append(o.Margins, 0)
+	}
 	o.Noise = f.noise
 	if certify {
 		if err := d.certify(ctx, &o); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ type gateFlags struct {
 	limits         [4]limitFlag // of shorthands
 	oneSided       bool
 	margin         float64
+	maxUnreadable  float64
 	previous       string
 	record         string
 	onInconclusive string
@@ -105,7 +107,11 @@ rows to QUANTIZED.rows.`,
 			fs.BoolVar(&f.oneSided, "one-sided", false, "judge the original's promises alone: a limit on VD adds none on RVD, "+
 				"and a model that approves everybody passes")
 			fs.StringVar(&f.file, "gate", "", "checks and waivers: a YAML `file`, see docs/pipeline.md")
-			fs.Float64Var(&f.margin, "margin", 0.1, "required logit `margin` of checks that name no other")
+			fs.Float64Var(&f.maxUnreadable, "max-unreadable", 0.01, "largest `share` of rows that cannot be read or have no "+
+				"outcome, or the gate is INCONCLUSIVE")
+			cli.Within(fs, "max-unreadable", &f.maxUnreadable, 0, 1, "a share from 0 to 1")
+			fs.Float64Var(&f.margin, "margin", 0.1, "required logit `margin` of checks that name no other; issued promises "+
+				"are judged whatever their margin")
 			cli.Within(fs, "margin", &f.margin, cli.Above0, cli.Finite,
 				"more than 0; --check 'vd@0<=0.5' checks at the decision boundary")
 			fs.Float64Var(&f.confidence, "confidence", 0.95, "one-sided confidence `level` of each verdict")
@@ -135,7 +141,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if err != nil {
 		return err
 	}
-	needs := g.Needs()
+	needs := g.Needs(f.promises != "")
 	if f.without() && len(needs.By) > 0 {
 		f.by = nil
 	}
@@ -244,8 +250,11 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 			return nil, cli.Wrap(err, cli.Unusable, "docs/pipeline.md lists the keys")
 		}
 	}
-	f.settle(fs, "confidence", &g.Confidence, f.confidence)
-	f.settle(fs, "margin", &g.Margin, f.margin)
+	f.settle(fs, "confidence", g.Confidence != 0, &g.Confidence, f.confidence)
+	f.settle(fs, "margin", g.Margin != 0, &g.Margin, f.margin)
+	unreadable := cmp.Or(g.MaxUnreadable, new(float64))
+	f.settle(fs, "max-unreadable", g.MaxUnreadable != nil, unreadable, f.maxUnreadable)
+	g.MaxUnreadable = unreadable
 	var texts []string
 	for i, s := range shorthands() {
 		if cli.Given(fs, s.flag) {
@@ -272,17 +281,17 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 	if err := g.Check(); err != nil {
 		return nil, cli.Wrap(err, cli.Unusable, "")
 	}
-	if f.previous == "" && g.Needs().Previous {
+	if f.previous == "" && g.Needs(false).Previous {
 		return nil, cli.Usagef("for example --previous report.json, written by --report json:report.json",
 			"missing --previous: a check of an increase compares with an earlier report")
 	}
 	return g, nil
 }
 
-// settle gives a key of the gate file its value: the command line's, else the file's, else that of the environment or
-// the default.
-func (f *gateFlags) settle(fs *pflag.FlagSet, name string, key *float64, value float64) {
-	if fs.Changed(name) || *key == 0 {
+// settle gives a key of the gate file its value: the command line's, else the file's if it is set there, else that of
+// the environment or the default.
+func (f *gateFlags) settle(fs *pflag.FlagSet, name string, set bool, key *float64, value float64) {
+	if fs.Changed(name) || !set {
 		*key = value
 	} else if ignored := cli.Outranked(fs, name); ignored != "" {
 		f.notes = append(f.notes, fmt.Sprintf("%s is not used: %s sets %s: %v", ignored, f.file, name, *key))

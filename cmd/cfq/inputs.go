@@ -229,8 +229,13 @@ func (d *evaluation) options(ctx context.Context) (eval.Options, error) {
 				filepath.Base(d.f.promises), d.marginMismatch)
 		}
 	}
+	unmatched := 0
+	if d.issued != nil {
+		unmatched = d.issued.Failed + d.issued.Missing
+	}
 	return eval.Options{
-		Promises: promises, Sample: d.f.sample, Seed: d.f.seed, Workers: d.e.workers, Confidence: d.f.confidence,
+		Promises: promises, Unmatched: unmatched,
+		Sample: d.f.sample, Seed: d.f.seed, Workers: d.e.workers, Confidence: d.f.confidence,
 		Solver: recourse.SolveOptions{Restarts: d.f.restarts}, Progress: d.e.progress(),
 	}, runError(err)
 }

@@ -198,10 +198,14 @@ func (c *Check) text() string {
 
 func (c *Check) name() string { return cmp.Or(c.Name, c.text()) }
 
-// margin is the required margin at which the check evaluates its metric.
-func (c *Check) margin(g *Gate) float64 {
-	if c.Margin != nil {
+// margin is the required margin at which the check evaluates its metric. A promise that was issued was made with a
+// margin of its own, however small: unless the check names a margin, all of them are judged.
+func (c *Check) margin(g *Gate, m *eval.Metric, issued bool) float64 {
+	switch {
+	case c.Margin != nil:
 		return *c.Margin
+	case issued && m.Requires != eval.RequiresMirrored && m.Requires != eval.RequiresNoise:
+		return 0
 	}
 	return g.Margin
 }
@@ -278,7 +282,7 @@ func (c *Check) problems() []problem {
 	case c.By == "":
 	case slices.Contains(strings.Split(grouping(c.By), "*"), ""):
 		add("by", "invalid grouping %s: write sex, or sex*race for both at once", message.Quote(c.By))
-	case needs == eval.RequiresFootprint || needs == eval.RequiresTiming || needs == eval.RequiresBatches:
+	case needs == eval.RequiresFile || needs >= eval.RequiresTiming:
 		add("by", "%s does not depend on people: it has no groups", c.Metric)
 	}
 	if c.By != "" && c.MaxIncrease != nil {

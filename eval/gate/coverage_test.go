@@ -95,7 +95,7 @@ func (d *tailed) atTruth(t float64) map[string]limit {
 	least := func(x float64) limit { return limit{atLeast, x + 1e-9*math.Abs(x) + 1e-12} }
 	mean, median, p95, p99 := most(d.mean), most(d.quantile(0.5)), most(d.quantile(0.95)), most(d.quantile(0.99))
 	return map[string]limit{
-		"tau01": p99, "rtau01": p99, "accuracy_drop": most(dropped),
+		"tau01": p99, "rtau01": p99, "accuracy_drop": most(dropped), "accuracy_over_base": most(dropped),
 		"crg.mean": mean, "crg.ratio_of_sums": mean, "crg.median": median, "crg.p95": p95,
 		"crg.abs_mean": mean, "crg.abs_median": median, "crg.abs_p95": p95,
 		"crg_noise.abs_mean": mean, "crg_both.mean": mean,
@@ -125,7 +125,7 @@ func falsePasses(t *testing.T, n, runs int) map[string]float64 {
 			}
 		}
 		rng := rand.New(rand.NewPCG(uint64(n), uint64(i)))
-		settings := eval.Settings{Margins: margins, Confidence: g.Needs().Confidence}
+		settings := eval.Settings{Margins: margins, Confidence: g.Needs(false).Confidence}
 		passes := map[string]int{}
 		for range runs {
 			r := summarize(d.draw(rng, n, margins), settings, eval.DataFile{})

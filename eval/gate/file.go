@@ -157,6 +157,8 @@ func (d *decoder) gateKeys(g *Gate, p *parts) []config.Key {
 			"people needed for a verdict on an estimate (mean, median, ...); shares have exact bounds instead"),
 		newKey("one_sided", d.Flag(&g.OneSided), "`false`",
 			"`true`: a limit on VD adds no limit on RVD, as `--one-sided`"),
+		newKey("max_unreadable", d.limit(&g.MaxUnreadable).With("minimum", 0).With("maximum", 1), "`0.01`",
+			"largest share of rows that cannot be read or have no outcome, or the gate is INCONCLUSIVE"),
 		newKey("checks", config.Value{
 			Read: func(n ast.Node) { d.List(n, "this", check) }, Form: config.ListOf(checkForm),
 		}.With("minItems", 1), config.Required, "list of checks"),

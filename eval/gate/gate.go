@@ -45,8 +45,10 @@ type Gate struct {
 	MinPeople  int     // people needed for a verdict on a metric that is no share; 0 = 30
 	// OneSided leaves out the limits that Mirror adds.
 	OneSided bool
-	Checks   []Check
-	Waivers  []Waiver
+	// MaxUnreadable is the largest share of unreadable rows, and of people without an outcome, see standing; nil = 0.01.
+	MaxUnreadable *float64
+	Checks        []Check
+	Waivers       []Waiver
 }
 
 // Mirror adds to each upper limit on VD the same limit on RVD, at its margin and for its groups, unless the gate is
@@ -70,7 +72,7 @@ func (g *Gate) mirrored(issued bool) []Check {
 		}
 		limited := func(o Check) bool {
 			return o.name() == c.name() || o.Max != nil && grouping(o.By) == grouping(c.By) &&
-				(o.Metric == "rvd" && o.margin(&d) == vd.margin(&d) || o.Metric == "gained" && issued)
+				(o.Metric == "rvd" && o.margin(&d, nil, false) == vd.margin(&d, nil, false) || o.Metric == "gained" && issued)
 		}
 		if vd.Metric == "vd" && vd.Max != nil && !slices.ContainsFunc(slices.Concat(g.Checks, added), limited) {
 			added = append(added, c)
@@ -82,6 +84,10 @@ func (g *Gate) mirrored(issued bool) []Check {
 func (g *Gate) withDefaults() Gate {
 	d := *g
 	d.Confidence, d.Margin, d.MinPeople = cmp.Or(d.Confidence, 0.95), cmp.Or(d.Margin, 0.1), cmp.Or(d.MinPeople, 30)
+	if d.MaxUnreadable == nil {
+		x := maxUnreadable
+		d.MaxUnreadable = &x
+	}
 	return d
 }
 
@@ -138,6 +144,9 @@ func (g *Gate) problems() []problem {
 	}
 	if d.MinPeople < 1 {
 		add("", 0, "min_people", "invalid number of people %d: want 1 or more", d.MinPeople)
+	}
+	if !(*d.MaxUnreadable >= 0 && *d.MaxUnreadable <= 1) {
+		add("", 0, "max_unreadable", "invalid share %v: want a number from 0 to 1", *d.MaxUnreadable)
 	}
 	if len(g.Checks) == 0 {
 		add("", 0, checkList, "no checks: a gate without checks would pass every model")

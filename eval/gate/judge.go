@@ -24,6 +24,7 @@ func Judge(g *Gate, r, previous *eval.Result, now time.Time) *Report {
 		report.Findings = append(report.Findings, j.check(&j.Checks[i])...)
 	}
 	report.noteMirrors(g)
+	report.Findings = append(report.Findings, j.standing()...)
 	report.waive(j.Waivers, now)
 	report.conclude()
 	return report
@@ -71,7 +72,7 @@ func (j *judge) check(c *Check) []Finding {
 	}
 	var all []Finding
 	for _, l := range c.limits() {
-		s := &subject{&m, c, l, c.margin(&j.Gate), j.Confidence}
+		s := &subject{&m, c, l, c.margin(&j.Gate, &m, j.r != nil && j.r.Settings.Issued), j.Confidence}
 		switch {
 		case l.side == increase:
 			all = append(all, j.increase(s))
@@ -95,7 +96,7 @@ func (j *judge) one(s *subject, r *eval.Result) Finding {
 		return s.inconclusive(f, "%s", missing)
 	}
 	f.Value, f.N = v.Value, v.N
-	if s.Kind() == eval.KindShare {
+	if s.counts() {
 		f.Num = &v.Num
 	}
 	lo, hi, few := j.ends(s, v, r, j.Confidence)

@@ -3,6 +3,7 @@ package gate
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -67,6 +68,8 @@ func (l limit) problem(m *eval.Metric) string {
 		return fmt.Sprintf("invalid limit %v for %s: want a number from %v to 1", l.x, m.ID(), lowest)
 	case (l.side == within || l.side == gap) && l.x < 0:
 		return fmt.Sprintf("invalid limit %v: %s bounds a number that is never negative", l.x, l.side.text().key)
+	case slices.ContainsFunc((&Gate{}).standing(), func(s standing) bool { return s.metric == m.ID() }):
+		return "" // a limit that cannot fail takes the standing check away
 	case l.side == atLeast && l.x <= lowest:
 		return fmt.Sprintf("the limit %v cannot fail: %s is always %v or more", l.x, m.ID(), lowest)
 	case l.side == within && l.x >= max(-lowest, highest), l.side == atMost && l.x >= highest:

@@ -96,11 +96,11 @@ func TestMirrorOfGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g.Needs().Mirrored {
+	if g.Needs(false).Mirrored {
 		t.Error("VD alone needs no recourse of the quantized model")
 	}
 	g.Mirror(false)
-	if n := g.Needs(); !n.Mirrored || len(n.By) != 1 {
+	if n := g.Needs(false); !n.Mirrored || len(n.By) != 1 {
 		t.Errorf("needs %+v", n)
 	}
 	r := broken(0, 400)

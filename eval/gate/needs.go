@@ -26,6 +26,8 @@ func absent(p eval.Requirement, oneSided bool) string {
 		return "the files were not measured"
 	case p == eval.RequiresBatches:
 		return "no points were run again in other batches"
+	case p == eval.RequiresIssued:
+		return "no promises were issued: --promises names their file"
 	}
 	return "there are no people to measure it on"
 }
@@ -44,8 +46,8 @@ type Needs struct {
 	Previous     bool     // an earlier result
 }
 
-// Needs returns what the evaluation must compute.
-func (g *Gate) Needs() Needs {
+// Needs returns what the evaluation must compute; issued says that the promises were issued already.
+func (g *Gate) Needs(issued bool) Needs {
 	var n Needs
 	d := g.withDefaults()
 	n.Confidence = 2*d.Confidence - 1
@@ -56,7 +58,7 @@ func (g *Gate) Needs() Needs {
 			continue
 		}
 		if m.PerMargin() {
-			n.Margins = append(n.Margins, c.margin(&d))
+			n.Margins = append(n.Margins, c.margin(&d, &m, issued))
 		}
 		n.Curve = n.Curve || c.Metric == "tau01" || c.Metric == "rtau01"
 		n.Mirrored = n.Mirrored || m.Requires == eval.RequiresMirrored

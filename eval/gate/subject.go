@@ -164,9 +164,9 @@ func (s *subject) outcome(f *Finding) string {
 // amount is a value with its counts.
 func (s *subject) amount(v eval.Value) string {
 	switch {
-	case s.Kind() == eval.KindShare && v.Num == 0:
+	case s.counts() && v.Num == 0:
 		return fmt.Sprintf("none of %d", v.N)
-	case s.Kind() == eval.KindShare:
+	case s.counts():
 		return fmt.Sprintf("%d of %d (%s)", v.Num, v.N, s.show(float64(v.Value)))
 	case s.Kind() == eval.KindExact:
 		return s.show(float64(v.Value))
@@ -174,12 +174,15 @@ func (s *subject) amount(v eval.Value) string {
 	return fmt.Sprintf("%s (%s)", s.show(float64(v.Value)), counted(v.N, s.Metric))
 }
 
+// counts reports whether the metric is a share with counts, of people or of what was counted in full.
+func (s *subject) counts() bool { return s.Unit == "share" && s.Kind() != eval.KindEstimate }
+
 // show writes a number of the metric with its unit, rounded unless it is exact.
 func (s *subject) show(x float64) string {
-	switch s.Kind() {
-	case eval.KindShare:
+	switch {
+	case s.counts():
 		return percent(x)
-	case eval.KindExact:
+	case s.Kind() == eval.KindExact:
 		return task.Decimal(task.Rounded(x, 12)) + s.unit()
 	}
 	return task.Decimal(task.Rounded(x*s.scale(), 4)) + s.unit()
@@ -239,7 +242,7 @@ func (s *subject) unit() string {
 	case "ratio", "cosine", "Jaccard index":
 		return ""
 	case "share":
-		if s.Kind() == eval.KindShare && s.limit.side != increase && s.limit.side != gap {
+		if s.counts() && s.limit.side != increase && s.limit.side != gap {
 			return " %"
 		}
 		return " points"

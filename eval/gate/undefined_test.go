@@ -182,7 +182,9 @@ func TestParts(t *testing.T) {
 		return rs
 	}
 	settings := eval.Settings{Margins: []float64{0.1}, Confidence: 0.95}
-	full := summarize(records(true), settings, eval.DataFile{})
+	full := summarize(records(true), settings, eval.DataFile{Rows: 200})
+	none := eval.Tally{Den: 9}
+	full.Issued = &eval.Issued{Promises: 9, Unjudgeable: none, Invalid: none, Infeasible: none}
 	full.Footprint = &eval.Footprint{Quant: eval.Weight{Bytes: 1, WeightBits: 1, BOPs: 1}}
 	pace := eval.NewPace(1, []float64{1, 2, 3, 4, 5, 6, 7, 8}, []float64{1, 2, 3, 4, 5, 6, 7, 8}, 0.95)
 	full.Timing = &eval.Timing{One: pace, Many: pace}
@@ -195,7 +197,7 @@ func TestParts(t *testing.T) {
 			t.Errorf("%s: %s", m.ID(), missing)
 		}
 		v, missing := measured(&m, 0.1, oneSided)
-		n := (&Gate{Checks: []Check{{Metric: m.ID(), Max: ptr(1)}}}).Needs()
+		n := (&Gate{Checks: []Check{{Metric: m.ID(), Max: ptr(1)}}}).Needs(false)
 		if (missing != "") != (n.Mirrored || n.Timing || m.Requires >= eval.RequiresTiming) {
 			t.Errorf("%s: one-sided %v (%s), needs %+v", m.ID(), v, missing, n)
 		}
@@ -210,7 +212,8 @@ func TestParts(t *testing.T) {
 	for _, m := range eval.Metrics() {
 		_, missing := measured(&m, 0.1, oneSided)
 		p := m.Requires
-		if bare := p == eval.RequiresNothing; bare != (missing == "") || slices.Contains(others, m.ID()) && missing == "" {
+		bare := p == eval.RequiresNothing || p == eval.RequiresFile
+		if bare != (missing == "") || slices.Contains(others, m.ID()) && missing == "" {
 			t.Errorf("%s of part %d: %q", m.ID(), p, missing)
 		}
 	}
@@ -225,7 +228,7 @@ func TestNeeds(t *testing.T) {
 		{Metric: "tau01", Max: ptr(1)},
 	}}
 	want := Needs{Margins: []float64{0.1, 0.3}, Curve: true, Confidence: 0.95, By: []string{"sex*race"}, Previous: true}
-	if got := g.Needs(); !reflect.DeepEqual(got, want) {
+	if got := g.Needs(false); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	// The increase of a share has its own bounds; that of an estimate needs an interval of the gate's confidence.
@@ -238,7 +241,7 @@ func TestNeeds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := (&Gate{Checks: []Check{c}}).Needs()
+		n := (&Gate{Checks: []Check{c}}).Needs(false)
 		if math.Abs(n.Confidence-want) > 1e-12 {
 			t.Errorf("%s: %v, want %v", text, n.Confidence, want)
 		}

@@ -76,7 +76,11 @@ func headline(d *Document) block {
 		none = "No promise issued to the %d people evaluated reaches margin %s."
 	}
 	if a.VD.Den == 0 {
-		return block{lines: []string{fmt.Sprintf(none, r.Population.Evaluated, margin(a.Margin))}}
+		b := block{lines: []string{fmt.Sprintf(none, r.Population.Evaluated, margin(a.Margin))}}
+		if r.Issued != nil {
+			b.lines = append(b.lines, issued(r.Issued))
+		}
+		return b
 	}
 	rate := func(key string, at eval.AtMargin, x eval.Rate) string {
 		return fmt.Sprintf("%s %s, %s interval %s", symbolAt(key, at.Margin), percent(x.Value, 1), level, interval(x, 1))
@@ -98,7 +102,19 @@ func headline(d *Document) block {
 		}
 		lines = append(lines, fmt.Sprintf(what, fixed(t.Value, 2), eval.MetricAt("tau01").Symbol, how))
 	}
+	if n := r.Issued; n != nil {
+		lines = append(lines, issued(n))
+	}
 	return block{lines: lines, after: []string{fmt.Sprintf(what, margin(a.Margin))}}
+}
+
+// issued says how many of the promises of a file are not what they should be.
+func issued(n *eval.Issued) string {
+	found := tallies(", ", tally{n.Unjudgeable.Num, "cannot be judged", "cannot be judged"},
+		tally{n.Invalid.Num, "is refused by the original", "are refused by the original"},
+		tally{n.Infeasible.Num, "is forbidden by the task", "are forbidden by the task"})
+	return fmt.Sprintf("Of %s issued, %s.", message.Count(n.Unjudgeable.Den, "promise"),
+		cmp.Or(found, "none is unjudgeable, invalid or infeasible"))
 }
 
 func confidence(r *eval.Result) string {
@@ -586,15 +602,20 @@ func people(r *eval.Result) block {
 	row("refused by the original", p.Refused)
 	if p.Evaluated < p.Refused {
 		row(fmt.Sprintf("evaluated: a random sample of them (seed %d)", r.Settings.Seed), p.Evaluated)
+	} else if p.Evaluated > p.Refused {
+		row("evaluated: all of them, and others who have a promise", p.Evaluated)
 	} else {
 		row("evaluated: all of them", p.Evaluated)
 	}
 	row("of them also refused by the quantized model", p.BothRefuse)
 	if g := r.Issued; g != nil {
 		row("promises given to people who are evaluated", g.Promises)
-		row("of them not kept by the original itself", g.Invalid)
-		row("of them not allowed by the task", g.Infeasible)
-		row("promises given to others", g.Others)
+		row("of them refused by the original itself", g.Invalid.Num)
+		row("of them not allowed by the task", g.Infeasible.Num)
+		if g.Unsampled > 0 {
+			row("promises given to people who are not in the sample", g.Unsampled)
+		}
+		row("promises that nothing can be said of", g.Unjudgeable.Num)
 	}
 	return b
 }

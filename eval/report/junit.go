@@ -113,10 +113,12 @@ func JUnit(w io.Writer, d *Document) error {
 // measured says what was found, in one line.
 func measured(f *gate.Finding) string {
 	people := fmt.Sprintf("people: %d; ", f.N)
-	if f.Num != nil {
+	switch {
+	case f.Num != nil && precise(f):
+		people = fmt.Sprintf("%d of %d; ", *f.Num, f.N)
+	case f.Num != nil:
 		people = fmt.Sprintf("people: %d of %d; ", *f.Num, f.N)
-	}
-	if precise(f) {
+	case precise(f):
 		people = ""
 	}
 	s := fmt.Sprintf("%s = %s (%sbounds: %s), limit %s", f.Metric, number(f.Value), people, bounds(f), f.Limit)

@@ -134,7 +134,11 @@ func given() *Document {
 	d.Promises = File{Name: "issued.csv", SHA256: strings.Repeat("77aa", 16), Bytes: 51234}
 	d.Warnings = []string{"2 of 660 rows of issued.csv could not be read"}
 	r := d.Result
-	r.Settings.Issued, r.Issued = true, &eval.Issued{Promises: 644, Others: 14, Invalid: 4, Infeasible: 3}
+	r.Settings.Issued, r.Issued = true, &eval.Issued{
+		Promises: 644, Unjudgeable: eval.Tally{Value: 14. / 658, Num: 14, Den: 658},
+		Invalid:    eval.Tally{Value: 4. / 644, Num: 4, Den: 644},
+		Infeasible: eval.Tally{Value: 3. / 644, Num: 3, Den: 644},
+	}
 	a := &r.Margins[2]
 	a.FRR, a.VD = rate(0, 702), rate(0, 0)
 	return d

@@ -98,10 +98,10 @@ func findings(g *gate.Report, how detail) block {
 		}
 		people := strconv.Itoa(f.N)
 		switch {
-		case precise(f):
-			people = missing
 		case f.Num != nil:
 			people = fmt.Sprintf("%d/%d", *f.Num, f.N)
+		case precise(f):
+			people = missing
 		}
 		b.table.row(checkName(f), verdictOf(f), number(f.Value), people, bounds(f), f.Limit)
 		if f.Verdict == gate.Pass || !f.OK() {
@@ -167,9 +167,9 @@ func verdictOf(f *gate.Finding) string {
 	return string(f.Verdict)
 }
 
-// precise says that a value is known for certain, as the size of a file is: it is about no people and has no bounds.
+// precise says that a value is known for certain, as the size of a file is: it has no bounds.
 func precise(f *gate.Finding) bool {
-	return f.Num == nil && f.N == 1 && f.Value.Defined() && f.Lower == f.Value && f.Upper == f.Value
+	return f.Value.Defined() && f.Lower == f.Value && f.Upper == f.Value
 }
 
 func bounds(f *gate.Finding) string {

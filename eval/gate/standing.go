@@ -1,0 +1,69 @@
+package gate
+
+import (
+	"fmt"
+	"slices"
+
+	"cfq/eval"
+)
+
+// maxUnreadable is the share of unreadable rows above which nothing is released unless the gate says otherwise.
+const maxUnreadable = 0.01
+
+// standing is a check that every gate has unless it has one of its own on the metric. It is about the data and the
+// promises in hand, not about the people whom they are a sample of: the value itself is compared. Beyond the limit the
+// other numbers say too little, so the verdict is INCONCLUSIVE.
+type standing struct {
+	metric string
+	side   side
+	limit  float64
+	shown  bool   // also when it passes
+	advice string // besides another limit
+}
+
+// standing lists the standing checks.
+func (g *Gate) standing() []standing {
+	d := g.withDefaults()
+	const promises = "find out why"
+	return []standing{
+		{"issued.unjudgeable", atMost, 0, true, promises},
+		{"issued.invalid", atMost, 0, true, promises},
+		{"issued.infeasible", atMost, 0, true, promises},
+		{"unreadable_rows", atMost, *d.MaxUnreadable, false, "mend the data"},
+		{"unlabelled_rows", atMost, *d.MaxUnreadable, false, "add the outcomes"},
+		{"accuracy_over_base", atLeast, 0, false, "check data.label, data.favourable and target of the task"},
+	}
+}
+
+// standing returns the findings of the standing checks.
+func (j *judge) standing() (all []Finding) {
+	for _, x := range j.Gate.standing() {
+		if slices.ContainsFunc(j.Checks, func(c Check) bool { return c.Metric == x.metric && c.By == "" }) {
+			continue
+		}
+		m, _ := eval.MetricBy(x.metric)
+		l := limit{x.side, x.limit}
+		c := &Check{Metric: x.metric}
+		c.put(l)
+		s := &subject{&m, c, l, 0, j.Confidence}
+		v, missing := measured(&m, 0, j.r)
+		if missing != "" { // there are no promises, rows or outcomes that could be doubtful
+			continue
+		}
+		f := s.finding()
+		f.Value, f.N, f.Lower, f.Upper = v.Value, v.N, v.Value, v.Value
+		if s.counts() {
+			f.Num = &v.Num
+		}
+		f.Why = m.Name + ": " + s.amount(v)
+		if f.Verdict = l.verdict(float64(v.Value), float64(v.Value)); f.Verdict != Pass {
+			f.Verdict = Inconclusive
+			c.put(limit{x.side, outward(float64(v.Value), 2, x.side == atMost)})
+			f.Why += fmt.Sprintf("; %s, or allow it with --check '%s'", x.advice, c)
+		} else if !x.shown {
+			continue
+		}
+		all = append(all, f)
+	}
+	return all
+}
