@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"cfq/eval"
@@ -145,6 +146,26 @@ func holds(t testing.TB, name string, proofs []eval.Proof, attacked []found) (ce
 // Random boxes on random networks: what is proved is never found otherwise.
 func TestAttack(t *testing.T) {
 	t.Parallel()
+	attackRandom(t, 7, 24)
+}
+
+// The same until 50,000 certificates were attacked.
+func TestAttackLong(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("CFQ_LONG") != "1" {
+		t.Skip("make long attacks 50,000 certificates: it takes minutes")
+	}
+	attacked, broken := 0, t.Failed()
+	for seed := uint64(100); attacked < 50000 && !broken; seed++ {
+		attacked += attackRandom(t, seed, 200)
+		broken = t.Failed()
+	}
+	t.Logf("%d certificates attacked, broken: %v", attacked, broken)
+}
+
+// attackRandom attacks n boxes on each of some networks, and returns how many were certified.
+func attackRandom(t *testing.T, seed uint64, n int) (certified int) {
+	t.Helper()
 	o := orttest.Need(t)
 	for i, c := range []struct {
 		net    shape
@@ -170,7 +191,7 @@ func TestAttack(t *testing.T) {
 		{shape{widths: []int{4, 8, 8, 2}, act: "Tanh", matmul: true}, ways{bits: 4, weightOnly: true}, 1, ort.All},
 		{shape{widths: []int{3, 2}, act: "Relu"}, ways{bits: 8, act: 8}, 1, ort.All},
 	} {
-		rng := rand.New(rand.NewPCG(7, uint64(i)))
+		rng := rand.New(rand.NewPCG(seed, uint64(i)))
 		name := fmt.Sprintf("%d: %+v %+v", i, c.net, c.ways)
 		f := net(rng, c.net)
 		g := quantized(t, f, c.ways)
@@ -186,7 +207,6 @@ func TestAttack(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
-			const n = 24
 			dim := c.net.widths[0]
 			points, half := normal(rng, n*dim, 1.3), make([]float32, n*dim)
 			for i := range half {
@@ -197,9 +217,11 @@ func TestAttack(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
-			holds(t, name, proofs, p.attack(t, points, half, n, 60, rng))
+			proved, _, _ := holds(t, name, proofs, p.attack(t, points, half, n, 60, rng))
+			certified += proved
 		}
 	}
+	return certified
 }
 
 // Exactly at the point, a proof is as good as a run of the model.

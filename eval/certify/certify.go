@@ -13,6 +13,10 @@
 // full one: its output is the other's output plus a bounded slope times the difference of their inputs, so that what
 // they share cancels. That is the idea of ReluDiff (Paulsen et al., ICSE 2020), on zonotopes.
 //
+// A box that these bounds do not certify is divided (branch and bound; Bunel et al., JMLR 2020). If the first operators
+// of the quantized model round its inputs to codes, the model depends on the codes only: a part of a box with few codes
+// is certified by running all of them in ONNX Runtime. A refused input ends the work.
+//
 // # Rounding
 //
 // The bounds allow for more than real arithmetic:
@@ -58,6 +62,7 @@ type Certifier struct {
 	full, quant side
 	target      int
 	unsupported error // why nothing can be proved
+	grid        *grid // of the quantized model; nil without one
 }
 
 // side is one of the two models.
@@ -96,6 +101,10 @@ func Open(ctx context.Context, full, quantized *onnxio.Model, target int) (*Cert
 				d.twin = twin
 			}
 		}
+		var err error
+		if k.grid, err = newGrid(k.quant.c); err != nil {
+			return nil, errors.Join(err, k.Close())
+		}
 	}
 	return k, nil
 }
@@ -106,6 +115,9 @@ func (k *Certifier) Check() error { return k.unsupported }
 // Close frees the models.
 func (k *Certifier) Close() error {
 	var errs []error
+	if k.grid != nil {
+		errs = append(errs, k.grid.s.Close())
+	}
 	for _, s := range []*side{&k.full, &k.quant} {
 		if s.c != nil {
 			errs = append(errs, s.c.Close())
@@ -134,7 +146,7 @@ func (k *Certifier) Prove(ctx context.Context, points, half []float32, n int) ([
 	out := make([]eval.Proof, n)
 	upper := make([]float64, n)
 	group, run := errgroup.WithContext(ctx)
-	const chunk = 64
+	const chunk = 8
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for from := 0; from < n; from += chunk {
 		group.Go(func() error {
@@ -143,7 +155,16 @@ func (k *Certifier) Prove(ctx context.Context, points, half []float32, n int) ([
 				if err := run.Err(); err != nil {
 					return err
 				}
-				out[i], upper[i] = k.prove(&s, points[i*dim:(i+1)*dim], half[i*dim:(i+1)*dim])
+				point, half := points[i*dim:(i+1)*dim], half[i*dim:(i+1)*dim]
+				out[i], upper[i] = k.prove(&s, point, half)
+				if out[i].Certified() || slices.Max(half) == 0 {
+					continue
+				}
+				lower, err := k.divide(run, &s, point, half)
+				if err != nil {
+					return fmt.Errorf("certificates: %w", err)
+				}
+				out[i].Lower = max(out[i].Lower, lower)
 			}
 			return nil
 		})
