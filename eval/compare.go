@@ -37,8 +37,8 @@ type Cell struct {
 	// Delta is this less the first, of the people who count in both; where each model is judged on recourse of
 	// its own (rvd, lost_recourse, rfrr, rtau01), of those who count in either.
 	Delta Estimate `json:"delta"`
-	// P is that the difference is chance, adjusted for the models in the row by Holm; undefined without a test. Of metrics
-	// that are best near 0 it is that of the difference of their absolute values.
+	// P is that the difference is chance, adjusted by Holm for all tests of the comparison; undefined without a test. Of
+	// metrics that are best near 0 it is that of the difference of their absolute values.
 	P    Float  `json:"p"`
 	Test string `json:"test"` // "McNemar exact", "paired bootstrap", "" where there is nothing to test
 	Call Call   `json:"call"`
@@ -67,8 +67,9 @@ type ComparisonOptions struct {
 	// of the intervals of differences; one less it is the p up to which a difference is called; default 0.95
 	Confidence float64
 	Seed       uint64 // of the bootstrap
-	Draws      int    // of the bootstrap; default 2000
+	Draws      int    // of the bootstrap, at least: many tests need more; default 2000
 	Workers    int    // default: one for each processor; the result does not depend on it
+	alone      bool   // each test is called as if it were the only one, with Draws draws
 }
 
 // ComparePaired compares models that were evaluated, each by Compare with the same original, people and
@@ -88,7 +89,7 @@ func ComparePaired(names []string, results []*Result, o ComparisonOptions) (*Com
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
-	if err := errors.Join(o.check(len(results)), checkComparable(names, results)); err != nil {
+	if err := errors.Join(o.check(), checkComparable(names, results)); err != nil {
 		return nil, fmt.Errorf("comparison: %w", err)
 	}
 	c := &Comparison{Names: names, Results: results, Confidence: o.Confidence}
@@ -99,20 +100,29 @@ func ComparePaired(names []string, results []*Result, o ComparisonOptions) (*Com
 			c.add(&m, &k, at, b)
 		}
 	}
+	if !o.alone {
+		o.Draws = max(o.Draws, c.enough())
+	}
 	b.run(o)
-	c.decide(b)
+	c.decide(b, o.alone)
 	return c, nil
 }
 
-func (o *ComparisonOptions) check(models int) error {
+func (o *ComparisonOptions) check() error {
 	if !(o.Confidence > 0 && o.Confidence < 1) {
 		return fmt.Errorf("confidence %v: it must lie between 0 and 1", o.Confidence)
 	}
-	if need := int(math.Ceil(2*float64(models-1)/(1-o.Confidence)) + 1e-9); o.Draws < need {
-		return fmt.Errorf("%d draws of the bootstrap: with fewer than %d, nothing could be told apart at confidence %v",
-			o.Draws, need, o.Confidence)
-	}
 	return nil
+}
+
+// enough is how many draws a comparison of several numbers needs: the smallest p of the bootstrap, which is 2/(draws+1)
+// and more for few people, has to be called when it is adjusted for all tests.
+func (c *Comparison) enough() int {
+	tests := 0
+	for i := range c.Rows {
+		tests += len(c.Rows[i].Cells) - 1
+	}
+	return int(math.Ceil(4 * float64(tests) / (1 - c.Confidence)))
 }
 
 // add appends the row of a metric, at the at-th margin, unless there is nothing to show. The tests by
@@ -187,22 +197,27 @@ func call(better Better, d float64) Call {
 	return WorseThan
 }
 
-// decide takes what the bootstrap found, adjusts the p of each row, and takes the calls back that are not certain.
-func (c *Comparison) decide(b *bootstrap) {
+// decide takes what the bootstrap found, adjusts the p of all tests together unless each is alone, and takes the calls
+// back that are not certain.
+func (c *Comparison) decide(b *bootstrap, alone bool) {
 	everyone := ones(len(b.people))
 	for _, d := range b.tests {
 		d.settle(&c.Rows[d.row].Cells[d.model], everyone, c.Confidence)
 	}
+	var cells []*Cell
+	var p []float64
 	for i := range c.Rows {
-		cells := c.Rows[i].Cells
-		p := make([]float64, len(cells))
-		for j := range cells {
-			p[j] = float64(cells[j].P)
+		for j := range c.Rows[i].Cells {
+			x := &c.Rows[i].Cells[j]
+			cells, p = append(cells, x), append(p, float64(x.P))
 		}
-		for j, adjusted := range statistics.Holm(p) {
-			if cells[j].P = Float(adjusted); cells[j].Test != "" && !(adjusted <= 1-c.Confidence) {
-				cells[j].Call = Alike
-			}
+	}
+	if !alone {
+		p = statistics.Holm(p)
+	}
+	for i, x := range cells {
+		if x.P = Float(p[i]); x.Test != "" && !(p[i] <= 1-c.Confidence) {
+			x.Call = Alike
 		}
 	}
 }

@@ -239,8 +239,8 @@ func comparisonLegend(c *Comparison, shortened bool) []string {
 	}
 	slices.Sort(tests)
 	lines := []string{
-		fmt.Sprintf("~: no significant difference at confidence %s; p: p-value, adjusted (Holm) for the models in the row; "+
-			"n: people that count in both",
+		fmt.Sprintf("~: no significant difference at confidence %s; p: p-value, adjusted (Holm) for all tests of the "+
+			"comparison; n: people that count in both",
 			strconv.FormatFloat(c.Comparison.Confidence, 'g', 6, 64)),
 	}
 	if len(tests) > 0 {
