@@ -84,6 +84,10 @@ func contributions() map[string]contribution {
 		"favourable_quant": func(o person) (x, n float64) { return indicator(approves(o.Quant), true) },
 		"disagreement":     func(o person) (x, n float64) { return indicator(approves(o.Full) != approves(o.Quant), true) },
 		"lost":             func(o person) (x, n float64) { return indicator(!approves(o.Quant), approves(o.Full)) },
+		"fpr_full":         func(o person) (x, n float64) { return indicator(approves(o.Full), o.Label == 0) },
+		"fpr_quant":        func(o person) (x, n float64) { return indicator(approves(o.Quant), o.Label == 0) },
+		"fnr_full":         func(o person) (x, n float64) { return indicator(!approves(o.Full), o.Label == 1) },
+		"fnr_quant":        func(o person) (x, n float64) { return indicator(!approves(o.Quant), o.Label == 1) },
 		"gained":           func(o person) (x, n float64) { return indicator(approves(o.Quant), !approves(o.Full)) },
 	}
 }

@@ -17,11 +17,19 @@ func (s *Solution) Compare(ctx context.Context, g recourse.Model, o Options) (*R
 		return nil, err
 	}
 	settings, people := s.o.settings(), s.people
-	settings.Radius = o.Radius
+	settings.Radius, settings.Classes = o.Radius, classesOf(s.model)
 	return summarize(records, settings, DataFile{
 		Rows: max(people.Total, people.N), Unreadable: people.Failed, LeftOut: people.Filtered + people.Excluded,
 		Unmatched: s.o.Unmatched,
 	}), nil
+}
+
+// classesOf is how many classes a model tells apart; 0 when it does not say.
+func classesOf(m recourse.Model) int {
+	if c, ok := m.(interface{ Classes() int }); ok {
+		return c.Classes()
+	}
+	return 0
 }
 
 // Judge asks g about the points of s, and the model of s about the points of g, which it solves first for the same

@@ -59,7 +59,7 @@ const perMargin = "margins[]."
 // ID returns the metric's name on command lines and in gate files: its Key without the list or object around it.
 func (m *Metric) ID() string {
 	id := m.Key
-	for _, where := range []string{perMargin, "decisions.", "population.", "footprint.quant."} {
+	for _, where := range []string{perMargin, "decisions.", "scores.", "population.", "footprint.quant."} {
 		id = strings.TrimPrefix(id, where)
 	}
 	return id
@@ -234,6 +234,7 @@ func MetricSections() []MetricSection {
 		{"Margins at recourse points", marginMetrics()},
 		{"Neighbourhoods of recourse points", neighbourhoodMetrics()},
 		{"Decisions on people as they are", decisionMetrics()},
+		{"Scores of people as they are", scoreMetrics()},
 		{"Rows and issued promises", dataMetrics()},
 		{"Files and time", fileMetrics()},
 	}
@@ -426,6 +427,14 @@ func decisionMetrics() []Metric {
 			"Share of the people that f approves and g refuses: negative flips."),
 		decision("gained", "refused by the original, approved by the quantized model", "", Lower, OwnMetric,
 			"Share of the people that f refuses and g approves: positive flips."),
+		decision("fpr_full", "approved without the favourable outcome, original", "FPR f", Lower, standardMetric,
+			"False positive rate: of the people known not to have the favourable outcome, the share that f approves."),
+		decision("fpr_quant", "approved without the favourable outcome, quantized model", "FPR g", Lower, standardMetric,
+			"The same for g."),
+		decision("fnr_full", "refused with the favourable outcome, original", "FNR f", Lower, standardMetric,
+			"False negative rate: of the people known to have the favourable outcome, the share that f refuses."),
+		decision("fnr_quant", "refused with the favourable outcome, quantized model", "FNR g", Lower, standardMetric,
+			"The same for g."),
 	}
 }
 

@@ -16,6 +16,7 @@ type Result struct {
 	Settings   Settings   `json:"settings"`
 	Population Population `json:"population"`
 	Decisions  Decisions  `json:"decisions"`
+	Scores     Scores     `json:"scores"`
 	Margins    []AtMargin `json:"margins"` // ascending required margin
 	First      First      `json:"pgd_first"`
 	Tau01      Tau        `json:"tau01"`
@@ -42,7 +43,8 @@ type Settings struct {
 	Issued     bool      `json:"issued_promises,omitempty"` // f's promises are Options.Promises
 	// g's own recourse was not computed, so nothing mirrored is known
 	OneSided bool    `json:"one_sided,omitempty"`
-	Radius   float64 `json:"radius,omitempty"` // of Certified and Perturbed, in model-input units
+	Radius   float64 `json:"radius,omitempty"`  // of Certified and Perturbed, in model-input units
+	Classes  int     `json:"classes,omitempty"` // of the models; 0 when not known, which stands for two
 	Solver   Solver  `json:"solver"`
 }
 
@@ -89,6 +91,11 @@ type Decisions struct {
 	Disagreement     Rate     `json:"disagreement"` // of everyone
 	Lost             Rate     `json:"lost"`         // of those f approves, g refuses
 	Gained           Rate     `json:"gained"`       // of those f refuses, g approves
+	// of those known not to have the favourable outcome, approved; and of those known to have it, refused
+	FPRFull  Rate `json:"fpr_full"`
+	FPRQuant Rate `json:"fpr_quant"`
+	FNRFull  Rate `json:"fnr_full"`
+	FNRQuant Rate `json:"fnr_quant"`
 }
 
 // AtMargin holds what depends on the required margin.

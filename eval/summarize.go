@@ -47,7 +47,7 @@ func (s *Settings) Check(records []Record) error {
 func summarize(records []Record, s Settings, file DataFile) *Result {
 	y := &summary{records, &s, contributions()}
 	r := &Result{
-		Settings: s, Population: population(records, file), Decisions: y.decisions(),
+		Settings: s, Population: population(records, file), Decisions: y.decisions(), Scores: y.scores(),
 		First: First{FRR: y.rate("pgd_first.frr", -1), VD: y.rate("pgd_first.vd", -1)}, Records: records,
 		Margins: make([]AtMargin, len(s.Margins)),
 	}
@@ -109,6 +109,8 @@ func (y *summary) decisions() Decisions {
 		AccuracyFull: y.rate("accuracy_full", -1), AccuracyQuant: y.rate("accuracy_quant", -1),
 		FavourableFull: y.rate("favourable_full", -1), FavourableQuant: y.rate("favourable_quant", -1),
 		Disagreement: y.rate("disagreement", -1), Lost: y.rate("lost", -1), Gained: y.rate("gained", -1),
+		FPRFull: y.rate("fpr_full", -1), FPRQuant: y.rate("fpr_quant", -1),
+		FNRFull: y.rate("fnr_full", -1), FNRQuant: y.rate("fnr_quant", -1),
 	}
 	var alone, other int // people with a known outcome that only one model decides correctly
 	full, quant := y.of["accuracy_full"], y.of["accuracy_quant"]

@@ -45,7 +45,7 @@ func pageOf(d *Document, how detail) *page {
 	}
 	add(groups(r, how)...)
 	add(scenarios(r), certificates(r), perturbations(r, how), broken(d, how))
-	add(decisions(r), footprint(r), timing(r), layers(d, how))
+	add(decisions(r), scores(r), footprint(r), timing(r), layers(d, how))
 	add(people(r), models(d), recipe(d.Recipe), settings(r, how))
 	return p.legible()
 }
@@ -298,7 +298,7 @@ func decisions(r *eval.Result) block {
 	for _, m := range eval.Metrics() {
 		v := m.Of(r, 0)
 		switch {
-		case !strings.HasPrefix(m.Key, "decisions.") || !v.Value.Defined():
+		case !strings.HasPrefix(m.Key, "decisions.") || v.N == 0 || !v.Value.Defined():
 		case v.Kind == eval.KindShare:
 			x := eval.Rate{Value: v.Value, Num: v.Num, Den: v.N, Lo: v.Lo, Hi: v.Hi}
 			b.table.row(m.Name, percent(x.Value, 2), counts(x), interval(x, 2))
@@ -309,6 +309,30 @@ func decisions(r *eval.Result) block {
 	}
 	return b
 }
+
+// scores shows the two models' scores of people with a known outcome, side by side.
+func scores(r *eval.Result) block {
+	b := block{title: "Scores", table: table{left: 1, head: []string{"", "original", "interval", "quantized", "interval"}}}
+	for _, m := range eval.Metrics() {
+		stem, ofFull := strings.CutSuffix(m.Key, "_full")
+		if !ofFull || !strings.HasPrefix(stem, "scores.") {
+			continue
+		}
+		quant := eval.MetricAt(stem + "_quant")
+		f, g := m.Of(r, 0), quant.Of(r, 0)
+		if f.N+g.N == 0 {
+			continue
+		}
+		name, _, _ := strings.Cut(m.Name, ", ")
+		b.table.row(name, fixed(f.Value, 4), between(f.Estimate, four), fixed(g.Value, 4), between(g.Estimate, four))
+	}
+	if len(b.table.rows) > 0 {
+		b.after = []string{"of the people with a known outcome; the probability is that of the favourable outcome"}
+	}
+	return b
+}
+
+func four(x eval.Float) string { return fixed(x, 4) }
 
 // near returns what r says at a required margin, nil when it was not evaluated there.
 func near(r *eval.Result, t float64) *eval.AtMargin {
@@ -377,6 +401,11 @@ func groups(r *eval.Result, how detail) []block {
 				tested = tested || g.P.Defined()
 				b.after = append(b.after, gapLine(&g))
 			}
+		}
+		if a := by.Approval; a != nil {
+			b.after = append(b.after, fmt.Sprintf("Approval ratio (smallest share of approved people over the largest): %s under "+
+				"the original, %s under the quantized model, %s over %s. The four-fifths rule asks for 0.80.", fixed(a.Full, 2),
+				fixed(a.Quant, 2), a.Lowest, a.Highest))
 		}
 		if alike > 0 {
 			b.after = append(b.after, fmt.Sprintf("In %d other %s the groups do not differ significantly.", alike,
