@@ -45,7 +45,7 @@ type Metric struct {
 	Requires   Requirement
 	Source     string // section or equation of the paper, or one of the constants below
 	Definition string
-	Quantile   string // ID of what a gate has in its place, where no interval holds for heavy tails; or ""
+	Instead    string // ID of what a gate has in its place, where no bound holds for any distribution; or ""
 }
 
 // Sources of the metrics that the paper does not have.
@@ -251,7 +251,7 @@ func family(prefix, unit string, requires Requirement) func(
 
 // gatedBy names the metric that a gate has in place of m.
 func (m Metric) gatedBy(quantile string) Metric {
-	m.Quantile = quantile
+	m.Instead = quantile
 	m.Definition += " A gate takes " + quantile + " instead: a mean has no bound that holds for heavy tails."
 	return m
 }

@@ -22,7 +22,12 @@ type Scores struct {
 }
 
 func scoreMetrics() []Metric {
-	number := family("scores.", "number", RequiresNothing)
+	of := family("scores.", "number", RequiresNothing)
+	number := func(key, name, symbol string, better Better, source, definition string) Metric {
+		m := of(key, name, symbol, better, source, definition)
+		m.Instead = "accuracy_drop" // these are for reviews: their bounds are approximate, or there are none
+		return m
+	}
 	return []Metric{
 		number("auc_full", "area under the ROC curve, original", "AUC f", Higher, standardMetric,
 			"Probability that f gives a person with the favourable outcome a larger margin than one without, ties counting "+
@@ -30,7 +35,7 @@ func scoreMetrics() []Metric {
 		number("auc_quant", "area under the ROC curve, quantized model", "AUC g", Higher, standardMetric, "The same for g."),
 		number("ks_full", "Kolmogorov-Smirnov distance, original", "KS f", Higher, standardMetric,
 			"Largest difference between the distributions of f's margin among people with the favourable outcome and "+
-				"without. It has no interval, so that no gate can rest on it."),
+				"without."),
 		number("ks_quant", "Kolmogorov-Smirnov distance, quantized model", "KS g", Higher, standardMetric,
 			"The same for g."),
 		number("brier_full", "Brier score, original", "Brier f", Lower, standardMetric,
@@ -38,7 +43,7 @@ func scoreMetrics() []Metric {
 		number("brier_quant", "Brier score, quantized model", "Brier g", Lower, standardMetric, "The same for g."),
 		number("calibration_full", "calibration error, original", "ECE f", Lower, standardMetric,
 			"Expected calibration error: mean over people of |mean p - mean y| in their one of ten bins of p of equal "+
-				"width. Models of two classes only. It has no interval."),
+				"width. Models of two classes only."),
 		number("calibration_quant", "calibration error, quantized model", "ECE g", Lower, standardMetric,
 			"The same for g."),
 	}

@@ -252,9 +252,9 @@ func (c *Check) problems() []problem {
 	case !ok:
 		add("metric", "unknown metric %s%s", message.Quote(c.Metric), otherMetric(c.Metric))
 		return ps
-	case m.Quantile != "":
-		add("metric", "no interval of %s holds when a few people have large values: use %s (docs/verdicts.md, Bounds)",
-			c.Metric, m.Quantile)
+	case m.Instead != "":
+		add("metric", "%s has no bound that holds whatever its distribution: use %s (docs/verdicts.md, Bounds)", c.Metric,
+			m.Instead)
 	case c.Margin != nil && !m.PerMargin():
 		add("margin", "%s has no required margin", c.Metric)
 	}
@@ -298,7 +298,7 @@ func otherMetric(id string) string {
 		known := m.ID()
 		if id != "" && (strings.HasSuffix(id, "."+known) || strings.HasSuffix(known, "."+id) || strings.HasPrefix(known,
 			id+".")) {
-			known = cmp.Or(m.Quantile, known)
+			known = cmp.Or(m.Instead, known)
 			return message.DidYouMean(known, []string{known})
 		}
 	}
@@ -309,7 +309,7 @@ func otherMetric(id string) string {
 func metricIDs() []string {
 	var ids []string
 	for _, m := range eval.Metrics() {
-		if m.Quantile == "" {
+		if m.Instead == "" {
 			ids = append(ids, m.ID())
 		}
 	}
