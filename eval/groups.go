@@ -173,7 +173,9 @@ func attribute(groups []task.Subgroup, name string) (*task.Subgroup, error) {
 
 // gapMetrics are the metrics by which groups are compared; Group.Result has the others.
 func gapMetrics() []string {
-	return []string{"vd", "rvd", "frr", "crg.median", "accuracy_quant", "disagreement", "lost", "gained", "fpr_quant", "fnr_quant"}
+	return []string{
+		"vd", "rvd", "frr", "crg.median", "accuracy_quant", "disagreement", "lost", "gained", "fpr_quant", "fnr_quant",
+	}
 }
 
 // The tests of GroupGap.

@@ -403,9 +403,9 @@ func groups(r *eval.Result, how detail) []block {
 			}
 		}
 		if a := by.Approval; a != nil {
-			b.after = append(b.after, fmt.Sprintf("Approval ratio (smallest share of approved people over the largest): %s under "+
-				"the original, %s under the quantized model, %s over %s. The four-fifths rule asks for 0.80.", fixed(a.Full, 2),
-				fixed(a.Quant, 2), a.Lowest, a.Highest))
+			b.after = append(b.after, fmt.Sprintf("Approval ratio (smallest share of approved people over the largest): %s "+
+				"under the original, %s under the quantized model, %s over %s. The four-fifths rule asks for 0.80.",
+				fixed(a.Full, 2), fixed(a.Quant, 2), a.Lowest, a.Highest))
 		}
 		if alike > 0 {
 			b.after = append(b.after, fmt.Sprintf("In %d other %s the groups do not differ significantly.", alike,
