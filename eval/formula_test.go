@@ -128,7 +128,20 @@ func TestTauWithoutPromises(t *testing.T) {
 		t.Errorf("%+v", tau)
 	}
 	held := []Promise{{Status: recourse.Found, Own: 0.1, Other: 0.05}}
-	if tau := tau01([]float64{0, 0.1}, [][]Promise{nil, held}, 0.95); tau.Value != 0.1 || tau.From != 0.1 {
+	for _, c := range []struct {
+		margins []float64
+		made    [][]Promise
+		atMost  bool
+	}{
+		{[]float64{0.1}, [][]Promise{held}, true},
+		{[]float64{0.1, 0.2}, [][]Promise{held, held}, true},
+		{[]float64{0}, [][]Promise{held}, false},
+	} {
+		if tau := tau01(c.margins, c.made, 0.95); float64(tau.Value) != c.margins[0] || tau.AtMost != c.atMost {
+			t.Errorf("%v: %+v", c.margins, tau)
+		}
+	}
+	if tau := tau01([]float64{0, 0.1}, [][]Promise{nil, held}, 0.95); !tau.AtMost || tau.Value != 0.1 || tau.From != 0.1 {
 		t.Errorf("promises at 0.1 only: %+v", tau)
 	}
 }

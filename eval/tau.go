@@ -38,6 +38,8 @@ type Tau struct {
 	N            int   `json:"n"`            // promises at the solved margin it rests on
 	From         Float `json:"from"`         // that solved margin
 	Extrapolated bool  `json:"extrapolated"` // Value lies above the largest solved margin
+	// Value is the smallest solved margin, above 0: a smaller one may do, and was not measured.
+	AtMost bool `json:"at_most,omitempty"`
 }
 
 // allowed says whether this many of n promises may break; if so, fewer may.
@@ -194,6 +196,7 @@ func (c curve) tau(confidence float64, least int) Tau {
 	t := c.fromTop(onePercent, 1)
 	t.Lo, t.Hi = Float(math.Inf(-1)), Float(math.Inf(1))
 	if t.Value.Defined() {
+		t.AtMost = t.Value > 0 && t.Value == c[0].margin
 		t.Lo = c.fromBottom(lowerWithin(confidence))
 		if hi := c.fromTop(upperWithin(confidence), least).Value; hi.Defined() {
 			t.Hi = max(hi, t.Value)

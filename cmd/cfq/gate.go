@@ -46,6 +46,10 @@ func shorthands() [4]struct{ flag, check, help string } {
 	}
 }
 
+// unverified is what every gate says first: no file tells that the task file encodes people as the model was trained.
+const unverified = "The encoding is unverified: no scores of the model's owner were compared with those of the task " +
+	"file's encoding."
+
 // limitFlag is the limit of a check, as it is written.
 type limitFlag struct{ check, text string }
 
@@ -187,7 +191,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 		doc.Gate = gate.Refuse(g, r, broken, time.Now())
 	}
 	doc.Gate.Excluded = rows.excluded
-	doc.Gate.Notes = slices.Concat(doc.Gate.Notes, f.notes, rows.notes)
+	doc.Gate.Notes = slices.Concat([]string{unverified}, doc.Gate.Notes, f.notes, rows.notes)
 	if err := outs.write(e, doc, report.Views()); err != nil {
 		return err
 	}
@@ -209,6 +213,9 @@ func (d *evaluation) measureFor(
 	o.Margins, o.OneSided = needs.Margins, !needs.Mirrored
 	if needs.Curve { // tau01 rests on all margins
 		o.Margins = append(curve(d.task), o.Margins...)
+	}
+	if d.issued == nil && len(needs.Margins) > 0 { // the headline says what becomes of promises without a margin
+		o.Margins = append([]float64{0}, o.Margins...)
 	}
 	if needs.Noise {
 		o.Noise = noisePeople

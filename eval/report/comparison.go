@@ -198,9 +198,18 @@ func standing(t *eval.Comparison, rows []eval.ComparisonRow, from, to int) table
 	for i := range rows {
 		row := &rows[i]
 		m, _ := eval.MetricBy(row.Metric)
-		cells := []string{rowName(row), amount(m.Unit, row.Cells[0].Value.Value)}
+		cells := []string{rowName(row), atMost(t, row, 0) + amount(m.Unit, row.Cells[0].Value.Value)}
 		for k := from; k < to; k++ {
-			cells = append(cells, comparisonCells(m.Unit, &row.Cells[k])...)
+			shown := comparisonCells(m.Unit, &row.Cells[k])
+			shown[0] = atMost(t, row, k) + shown[0]
+			switch first, this := atMost(t, row, 0), atMost(t, row, k); {
+			case first == this || shown[1] == string(eval.Alike):
+			case this != "":
+				shown[1] = "<= " + shown[1]
+			default:
+				shown[1] = ">= " + shown[1]
+			}
+			cells = append(cells, shown...)
 		}
 		out.row(cells...)
 		for k := from; k < to; k++ {
@@ -213,6 +222,15 @@ func standing(t *eval.Comparison, rows []eval.ComparisonRow, from, to int) table
 		}
 	}
 	return out
+}
+
+// atMost is what stands in front of a tau01 that no smaller margin was measured for.
+func atMost(t *eval.Comparison, row *eval.ComparisonRow, model int) string {
+	r := t.Results[model]
+	if row.Metric == "tau01" && r.Tau01.AtMost || row.Metric == "rtau01" && r.RTau01.AtMost {
+		return "<= "
+	}
+	return ""
 }
 
 // comparisonCells are a model's value, the difference, or ~ where nothing can be said of it, and what was tested.

@@ -91,16 +91,22 @@ func headline(d *Document) block {
 		lines = append(lines, fmt.Sprintf("Of %d %s of the quantized model, the original breaks %d (%s).",
 			x.Den, message.Plural(x.Den, "promise", "promises"), x.Num, rate("margins[].rvd", mirrored, x)))
 	}
+	if line := boundary(r, i); line != "" {
+		lines = append(lines, line)
+	}
 	if t := r.Tau01; t.Value.Defined() && t.N >= minForTau {
-		how := ""
-		if t.Extrapolated {
-			how = ", extrapolated"
+		how := eval.MetricAt("tau01").Symbol
+		switch {
+		case t.Extrapolated:
+			how += ", extrapolated"
+		case t.AtMost:
+			how += " " + tauValue(t, 2) + ": no smaller margin was measured"
 		}
-		what := "With a required margin of %s, at most 1 %% of the promises break (%s%s)."
+		what := "With a required margin of %s, at most 1 %% of the promises break (%s)."
 		if r.Issued != nil { // nothing is known of other recourse
-			what = "Of the promises that reach a margin of %s, at most 1 %% break (%s%s)."
+			what = "Of the promises that reach a margin of %s, at most 1 %% break (%s)."
 		}
-		lines = append(lines, fmt.Sprintf(what, fixed(t.Value, 2), eval.MetricAt("tau01").Symbol, how))
+		lines = append(lines, fmt.Sprintf(what, fixed(t.Value, 2), how))
 	}
 	if n := r.Issued; n != nil {
 		lines = append(lines, issued(n))
@@ -115,6 +121,16 @@ func issued(n *eval.Issued) string {
 		tally{n.Infeasible.Num, "is forbidden by the task", "are forbidden by the task"})
 	return fmt.Sprintf("Of %s issued, %s.", message.Count(n.Unjudgeable.Den, "promise"),
 		cmp.Or(found, "none is unjudgeable, invalid or infeasible"))
+}
+
+// boundary says what becomes of promises without a margin, when the i-th margin is another one.
+func boundary(r *eval.Result, i int) string {
+	zero := near(r, 0)
+	if zero == nil || i == 0 || zero.VD.Den == 0 || r.Issued != nil {
+		return ""
+	}
+	return fmt.Sprintf("Of %d promises without a margin %d break (%s %s): they end on the decision boundary, where the "+
+		"slightest difference decides.", zero.VD.Den, zero.VD.Num, symbolAt("margins[].vd", 0), percent(zero.VD.Value, 1))
 }
 
 func confidence(r *eval.Result) string {
@@ -181,9 +197,17 @@ func promises(r *eval.Result) block {
 	return b
 }
 
+// tauValue is tau01, or what it is not above.
+func tauValue(t eval.Tau, decimals int) string {
+	if t.AtMost {
+		return "<= " + fixed(t.Value, decimals)
+	}
+	return fixed(t.Value, decimals)
+}
+
 func tau(key string, t eval.Tau) string {
 	m := eval.MetricAt(key)
-	s := fmt.Sprintf("%s %s: %s", m.Symbol, fixed(t.Value, 3), m.Name)
+	s := fmt.Sprintf("%s %s: %s", m.Symbol, tauValue(t, 3), m.Name)
 	if t.Extrapolated {
 		s += " (extrapolated)"
 	}

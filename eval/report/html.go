@@ -190,7 +190,7 @@ func tiles(d *Document) []tile {
 		if t.Extrapolated {
 			note += ", extrapolated"
 		}
-		add("margin at which at most 1 % break", fixed(t.Value, 2), note)
+		add("margin at which at most 1 % break", tauValue(t, 2), note)
 	}
 	if p := a.Certified; p != nil {
 		add("certified", percent(p.Certified.Value, 1), fraction(p.Certified)+", within "+margin(p.Radius))
