@@ -190,6 +190,13 @@ func attackRandom(t *testing.T, seed uint64, n int) (certified int) {
 		{shape{widths: []int{4, 8, 8, 2}, act: "Sigmoid"}, ways{bits: 4, act: 8}, 1, ort.All},
 		{shape{widths: []int{4, 8, 8, 2}, act: "Tanh", matmul: true}, ways{bits: 4, weightOnly: true}, 1, ort.All},
 		{shape{widths: []int{3, 2}, act: "Relu"}, ways{bits: 8, act: 8}, 1, ort.All},
+		{shape{widths: []int{4, 8, 8, 2}, act: "Silu"}, ways{bits: 4, act: 8}, 1, ort.All},
+		{shape{widths: []int{4, 8, 8, 2}, act: "Gelu"}, ways{bits: 4, weightOnly: true}, 1, ort.All},
+		{shape{widths: []int{4, 8, 8, 2}, act: "Gelu, written out"}, ways{bits: 4, weightOnly: true}, 1, ort.All},
+		{shape{widths: []int{4, 8, 8, 2}, act: "Elu"}, ways{bits: 4, act: 8}, 1, ort.All},
+		{shape{widths: []int{4, 8, 8, 2}, act: "Softplus"}, ways{bits: 4, act: 8}, 0, ort.All},
+		{shape{widths: []int{4, 8, 8, 2}, act: "HardSwish"}, ways{bits: 4, weightOnly: true}, 1, ort.All},
+		{shape{widths: []int{4, 8, 8, 2}, act: "HardSigmoid"}, ways{bits: 8, act: 8, grid: true}, 1, ort.All},
 	} {
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
 		name := fmt.Sprintf("%d: %+v %+v", i, c.net, c.ways)

@@ -24,13 +24,14 @@
 //   - integer kernels (QGemm, QLinearMatMul, MatMulIntegerToFloat), where ONNX Runtime runs one: exact sums, scaled
 //     in float32 with an error of 8 2^-24, and codes that round a quotient known to 2^-22. Where that
 //     quotient may lie on either side of the middle between two codes, both codes are allowed for;
-//   - other operators: 8 2^-24 of what they add up; Sigmoid and Tanh, which ONNX Runtime approximates: 2^-18;
+//   - other operators: 8 2^-24 of what they add up; smooth functions, which ONNX Runtime approximates: 2^-18, and
+//     2^-18 of their argument where they are not bounded;
 //   - the bounds' own double arithmetic: 2^-38 of the magnitudes.
 //
 // Weights are those that ONNX Runtime itself computes from the file, and its kernels are looked up in its
 // optimized graph. Where that graph rounds what the file does not round, or merges two quantizers, nothing is
 // proved; the rounding of a bias is allowed for. Every proof is compared with a run of both models at the
-// middle of its box. Convolutions are not supported.
+// middle of its box.
 //
 // The package also measures logit perturbations.
 //

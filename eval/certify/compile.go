@@ -192,9 +192,12 @@ func operators() map[string]operator {
 		"DequantizeLinear":   {(*compiler).compileDequantizer, false},
 		"Concat":             {(*compiler).compileMove, true},
 		"Gemm":               dense, "MatMul": dense,
+		"Conv": {(*compiler).compileConv, false}, "GlobalAveragePool": {(*compiler).compileAverage, false},
 		"Add": arithmetic, "Sub": arithmetic, "Mul": arithmetic, "Div": arithmetic, "Neg": arithmetic,
 		"Relu": function, "LeakyRelu": function, "Sigmoid": function, "Tanh": function,
 		"Clip": function, "Min": function, "Max": function,
+		"Elu": function, "Erf": function, "Gelu": function, "HardSigmoid": function, "HardSwish": function,
+		"Softplus": function,
 	}
 	for _, op := range movers() {
 		table[op] = operator{(*compiler).compileMove, false}
@@ -246,6 +249,9 @@ func (k *compiler) broadcast(value string, n *graph.Node) []int {
 
 // compileArithmetic compiles Add, Sub, Mul, Div and Neg.
 func (k *compiler) compileArithmetic(_ context.Context, n *graph.Node, varying []int) error {
+	if len(varying) == 2 && n.Op == "Mul" {
+		return k.product(n)
+	}
 	if len(varying) == 2 {
 		return k.sum(n)
 	}
@@ -588,6 +594,12 @@ func (k *compiler) compileActivation(_ context.Context, n *graph.Node, varying [
 		d.exact = true
 		at = d.out
 	}
+	k.activate(n, at, list)
+	return nil
+}
+
+// activate adds the functions, one after the other, of the numbers in a slot, as the output of n.
+func (k *compiler) activate(n *graph.Node, at int, list [][]function) {
 	for i, of := range list {
 		d := &activation{in: at, of: of, out: k.p.slots}
 		k.p.slots++
@@ -596,7 +608,6 @@ func (k *compiler) compileActivation(_ context.Context, n *graph.Node, varying [
 		k.p.activations[fmt.Sprintf("%s#%d", n.Outputs[0], i)] = d
 	}
 	k.slot[n.Outputs[0]] = at
-	return nil
 }
 
 // functions returns the functions that the node applies one after the other, each as a list with one function
@@ -614,6 +625,26 @@ func (k *compiler) functions(n *graph.Node, varying, size int) ([][]function, er
 			return nil, fmt.Errorf("its slope %v is negative", a)
 		}
 		all(piecewiseLinear{0, a, 1})
+	case "Erf", "Softplus", "HardSwish":
+		all(curve{kind: curveKind(n.Op), factor: 1})
+	case "Gelu":
+		c := curve{kind: curveGelu, factor: 1}
+		if a := n.Attr("approximate"); a != nil && string(a.S) == "tanh" {
+			c.alpha = 1
+		}
+		all(c)
+	case "Elu":
+		c := curve{kind: curveElu, alpha: float64(n.Float("alpha", 1)), factor: 1}
+		if c.alpha < 0 {
+			return nil, fmt.Errorf("its alpha %v is negative", c.alpha)
+		}
+		all(c)
+	case "HardSigmoid":
+		c := curve{curveHardSigmoid, float64(n.Float("alpha", 0.2)), float64(n.Float("beta", 0.5)), 1}
+		if c.alpha <= 0 {
+			return nil, fmt.Errorf("its alpha %v is not positive", c.alpha)
+		}
+		all(c)
 	case "Sigmoid", "Tanh":
 		all(smooth{tanh: n.Op == "Tanh"})
 	case "Clip":
@@ -724,7 +755,7 @@ func (k *compiler) kernel(n *graph.Node) *graph.Node {
 
 // isInteger reports whether a kernel adds up integers.
 func isInteger(kernel *graph.Node) bool {
-	return slices.Contains([]string{"QGemm", "QLinearMatMul", "MatMulIntegerToFloat"}, kernel.Op)
+	return slices.Contains([]string{"QGemm", "QLinearMatMul", "MatMulIntegerToFloat", "QLinearConv"}, kernel.Op)
 }
 
 // dequantizer returns the DequantizeLinear that the value comes from, through operators that only move numbers; nil

@@ -76,6 +76,14 @@ func net(rng *rand.Rand, s shape) *graph.Model {
 		case s.act == "Clip":
 			value = add("Clip", fmt.Sprintf("a%d", i),
 				[]string{value, scalar(fmt.Sprintf("lo%d", i), 0), scalar(fmt.Sprintf("hi%d", i), 1.5)})
+		case s.act == "Silu":
+			gate := add("Sigmoid", fmt.Sprintf("gate%d", i), []string{value})
+			value = add("Mul", fmt.Sprintf("a%d", i), []string{value, gate})
+		case s.act == "Gelu, written out":
+			at := fmt.Sprintf(" of %d", i)
+			f := add("Erf", "erf"+at, []string{add("Div", "scaled"+at, []string{value, scalar("root"+at, 1.4142135)})})
+			f = add("Mul", "product"+at, []string{value, add("Add", "sum"+at, []string{f, scalar("one"+at, 1)})})
+			value = add("Mul", fmt.Sprintf("a%d", i), []string{f, scalar("half"+at, 0.5)})
 		default:
 			value = add(s.act, fmt.Sprintf("a%d", i), []string{value})
 		}
@@ -144,6 +152,14 @@ func quantized(t testing.TB, m *graph.Model, w ways) *graph.Model {
 		default:
 			a := quant.FitAct(8, -4, 4)
 			q.Act = &a
+		}
+		if l.Conv != nil && !w.weightOnly {
+			low := float32(-4)
+			if i == 0 { // a Relu follows
+				low = 0
+			}
+			a := quant.FitAct(8, low, 4)
+			q.Result = &a
 		}
 		p.Layers = append(p.Layers, q)
 	}

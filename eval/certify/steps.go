@@ -185,6 +185,8 @@ type linear struct {
 	out     int
 	numbers []number
 	exact   bool // no float arithmetic is done: numbers move, or codes become what they stand for
+	// of an integer kernel that rounds the bias
+	biasError float64
 }
 
 // number is b plus the terms. size bounds the magnitudes that b was computed from.
@@ -221,7 +223,7 @@ func (d *linear) run(p *pass) {
 		}
 		e := 0.0
 		if !d.exact {
-			e = 8*roundoff*y.mag[i] + underflow
+			e = float64(len(n.terms)+8)*roundoff*y.mag[i] + underflow + d.biasError
 		}
 		y.own[i] += e
 		e += doubleError * y.mag[i]
@@ -378,9 +380,11 @@ func (d *quantize) clamped(lo, hi float64) (slope, from, to float64) {
 	return slope, from, to
 }
 
-// function is an increasing function of one number, with its linear relaxations.
+// function is a function of one number, with its linear relaxations.
 type function interface {
 	at(x float64) float64
+	// extremes bounds at(x) for x between lo and hi.
+	extremes(lo, hi float64) (from, to float64)
 	// relax returns a slope and the range of at(x) - slope*x for x between lo and hi.
 	relax(lo, hi float64) (slope, from, to float64)
 	// slopes bounds the slopes between any two points between lo and hi.
@@ -403,6 +407,8 @@ func (h piecewiseLinear) at(x float64) float64 {
 	}
 	return h.line(h.left, x)
 }
+
+func (h piecewiseLinear) extremes(lo, hi float64) (from, to float64) { return h.at(lo), h.at(hi) }
 
 // line is the value at x of the line through the knee. It does not compute with the knee where it need not:
 // the knee may be infinite, or so large that x is lost in the sum.
@@ -463,6 +469,8 @@ func (s smooth) at(x float64) float64 {
 	return 1 / (1 + math.Exp(-x))
 }
 
+func (s smooth) extremes(lo, hi float64) (from, to float64) { return s.at(lo), s.at(hi) }
+
 func (s smooth) slope(x float64) float64 {
 	if s.tanh {
 		t := math.Tanh(x)
@@ -522,7 +530,8 @@ func (d *activation) run(p *pass) {
 		} else {
 			axpy(slope, x.row(i), y.row(i))
 		}
-		y.lo[i], y.hi[i] = f.at(lo)-round, f.at(hi)+round
+		y.lo[i], y.hi[i] = f.extremes(lo, hi)
+		y.lo[i], y.hi[i] = y.lo[i]-round, y.hi[i]+round
 		y.mag[i] = y.reach(i)
 		y.own[i] += round + doubleError*(math.Abs(y.c[i])+x.reach(i))
 		if slope == 1 && from == 0 && to == 0 && round == 0 {
