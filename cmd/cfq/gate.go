@@ -27,6 +27,7 @@ type gateFlags struct {
 	checks         []string
 	limits         [4]limitFlag // of shorthands
 	oneSided       bool
+	looks          looksFlags
 	margin         float64
 	maxUnreadable  float64
 	previous       string
@@ -123,6 +124,7 @@ rows to QUANTIZED.rows.`,
 			fs.StringVar(&f.previous, "previous", "", "JSON report `file` of an earlier evaluation, for checks of an increase")
 			cli.Choice(fs, &f.onInconclusive, "on-inconclusive", reportOnly, []string{reportOnly, toFail, toPass},
 				"exit with 5, 1 or 0 when INCONCLUSIVE: report, fail, pass")
+			f.looks.add(fs)
 			f.addGroups(fs)
 			f.addCertify(fs)
 			fs.StringVar(&f.record, "calibrated", "", "record `file` of the rows that the model was calibrated on; else "+
@@ -178,6 +180,9 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if err != nil {
 		return err
 	}
+	if err := f.looks.check(d, g); err != nil {
+		return err
+	}
 	r, broken, err := d.measureFor(ctx, needs, cli.Given(fs, "certify"))
 	if err != nil {
 		return err
@@ -195,6 +200,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if err := outs.write(e, doc, report.Views()); err != nil {
 		return err
 	}
+	f.looks.record(e, g, doc.Gate.Verdict)
 	return f.verdict(e, doc.Gate)
 }
 
@@ -282,6 +288,11 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 	}
 	if len(g.Checks) == 0 {
 		return nil, cli.Usagef("start with --max-vd 0.02 --max-rvd 0.02; --gate FILE reads more checks", "no checks")
+	}
+	if fs.Changed("looks") || g.Looks == 0 {
+		g.Looks = f.looks.planned
+	} else if ignored := cli.Outranked(fs, "looks"); ignored != "" {
+		f.notes = append(f.notes, fmt.Sprintf("%s is not used: %s sets looks: %d", ignored, f.file, g.Looks))
 	}
 	g.OneSided = g.OneSided || f.oneSided
 	g.Mirror(f.promises != "")

@@ -95,7 +95,7 @@ func writeCommon(w io.Writer) {
 
 // environment describes where flags that are not given take their values from.
 const environment = `The environment variable CFQ_SOME_FLAG sets --some-flag where neither the command line nor
-a gate file does, except --output, --overwrite and --one-sided. Reports list these variables.`
+a gate file does, except --output, --overwrite, --one-sided and --again. Reports list these.`
 
 // ownFlags are the flags of the subcommand without the common ones.
 func (c *command) ownFlags() *pflag.FlagSet {

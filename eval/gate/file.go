@@ -155,6 +155,8 @@ func (d *decoder) gateKeys(g *Gate, p *parts) []config.Key {
 			"required margin, in logits, of checks that set none"),
 		newKey("min_people", d.Count(&g.MinPeople, 1), "`30`",
 			"people needed for a verdict on an estimate (mean, median, ...); shares have exact bounds instead"),
+		newKey("looks", d.Count(&g.Looks, 1), "`1`",
+			"planned evaluations of one model: each verdict gets its part of the error that `confidence` leaves"),
 		newKey("one_sided", d.Flag(&g.OneSided), "`false`",
 			"`true`: a limit on VD adds no limit on RVD, as `--one-sided`"),
 		newKey("max_unreadable", d.limit(&g.MaxUnreadable).With("minimum", 0).With("maximum", 1), "`0.01`",

@@ -43,6 +43,9 @@ type Gate struct {
 	Confidence float64 // of each verdict; 0 = 0.95
 	Margin     float64 // required logit margin of checks that name none; 0 = 0.1
 	MinPeople  int     // people needed for a verdict on a metric that is no share; 0 = 30
+	// Looks is how many evaluations of one model are planned; 0 = 1. They share the error that Confidence leaves, in equal
+	// parts (Bonferroni), so that no rule for when to look again makes a wrong pass more probable.
+	Looks int
 	// OneSided leaves out the limits that Mirror adds.
 	OneSided bool
 	// MaxUnreadable is the largest share of unreadable rows, and of people without an outcome, see standing; nil = 0.01.
@@ -84,6 +87,8 @@ func (g *Gate) mirrored(issued bool) []Check {
 func (g *Gate) withDefaults() Gate {
 	d := *g
 	d.Confidence, d.Margin, d.MinPeople = cmp.Or(d.Confidence, 0.95), cmp.Or(d.Margin, 0.1), cmp.Or(d.MinPeople, 30)
+	d.Looks = max(d.Looks, 1)
+	d.Confidence = 1 - (1-d.Confidence)/float64(d.Looks)
 	if d.MaxUnreadable == nil {
 		x := maxUnreadable
 		d.MaxUnreadable = &x

@@ -27,6 +27,7 @@ func Judge(g *Gate, r, previous *eval.Result, now time.Time) *Report {
 	report.Findings = append(report.Findings, j.standing()...)
 	report.waive(j.Waivers, now)
 	report.conclude()
+	report.noteLooks(g)
 	return report
 }
 

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"cfq/eval/gate"
+	"cfq/internal/cli"
+)
+
+// noLooks is what --looks-file takes for no record of looks.
+const noLooks = "none"
+
+// looksFlags are the flags of repeated looks at one model, and its record of them.
+type looksFlags struct {
+	planned int
+	path    string // of the record; noLooks, or "" for the one next to the model
+	again   bool
+
+	known    *gate.Looks
+	evidence string
+	seen     bool
+}
+
+func (f *looksFlags) add(set *pflag.FlagSet) {
+	set.IntVar(&f.planned, "looks", 1, "planned `evaluations` of this model; each gets its part of the error that "+
+		"--confidence leaves")
+	cli.Within(set, "looks", &f.planned, 1, 100, "1 to 100")
+	set.StringVar(&f.path, "looks-file", "", "record `file` of evaluations that did not pass; else QUANTIZED.looks; none "+
+		"for none")
+	set.BoolVar(&f.again, "again", false, "repeat an evaluation that did not pass, with the same people")
+}
+
+// check reads the record and refuses a look that was there before, or for which no error is left.
+func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
+	model := d.sources[1].SHA256
+	f.known = &gate.Looks{Model: model}
+	if f.path == noLooks {
+		return nil
+	}
+	if f.path == "" {
+		f.path = d.paths[1] + ".looks"
+	}
+	switch data, err := os.ReadFile(f.path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return cli.Wrap(err, cli.Unusable, "")
+	default:
+		if f.known, err = gate.ParseLooks(data, model); err != nil {
+			return cli.Wrap(fmt.Errorf("looks file %s: %w", f.path, err), cli.Unusable, "")
+		}
+	}
+	files, err := d.described()
+	if err != nil {
+		return err
+	}
+	rows, err := source(strings.TrimPrefix(d.f.rows, "!"))
+	if err != nil {
+		return err
+	}
+	h := sha256.New() // who was looked at
+	fmt.Fprintln(h, files[0].SHA256, files[2].SHA256, strings.HasPrefix(d.f.rows, "!"), rows.SHA256, d.f.sample)
+	if d.f.sample > 0 {
+		fmt.Fprintln(h, d.f.seed)
+	}
+	f.evidence = fmt.Sprintf("%x", h.Sum(nil))
+	look := f.known.Seen(f.evidence)
+	switch f.seen = look != nil; {
+	case f.seen && !f.again:
+		return cli.Usagef("bring new people within the planned --looks; --again repeats the evaluation",
+			"these people have judged %s already: %s", d.paths[1], look.Verdict)
+	case f.seen:
+		return nil
+	}
+	return cli.Wrap(f.known.Check(g), cli.Unusable, fmt.Sprintf(
+		"plan looks before the first one: --looks, or looks in the gate file; %s has those so far", f.path))
+}
+
+// record adds a look that did not pass. Without the file, the verdict stands all the same.
+func (f *looksFlags) record(e *env, g *gate.Gate, v gate.Verdict) {
+	if f.path == noLooks || f.seen || v == gate.Pass {
+		return
+	}
+	f.known.Add(g, f.evidence, v)
+	data, err := f.known.Encode()
+	if err == nil {
+		err = cli.Write(f.path, func(w io.Writer) error { _, err := w.Write(data); return err })
+	}
+	if err != nil {
+		e.msg.Warn("the look was not recorded: %v", err)
+	}
+}

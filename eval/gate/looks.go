@@ -1,0 +1,85 @@
+package gate
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"cfq/internal/message"
+	"cfq/task"
+)
+
+// Looks are the evaluations of one quantized model that it did not pass. Whoever looks again until the gate passes has
+// more chances than one: the looks share the error that the gate's confidence leaves.
+type Looks struct {
+	Model string `json:"model"` // SHA-256 of the quantized model
+	Looks []Look `json:"looks"`
+}
+
+// Look is one of them.
+type Look struct {
+	Evidence string  `json:"evidence"` // what identifies the people and how they were evaluated
+	Verdict  Verdict `json:"verdict"`
+	Error    float64 `json:"error"` // that it spent: the probability with which it could have passed wrongly
+}
+
+// ParseLooks reads what [Looks.Encode] wrote. Looks at another model are none.
+func ParseLooks(data []byte, model string) (*Looks, error) {
+	l := &Looks{}
+	if err := json.Unmarshal(data, l); err != nil {
+		return nil, fmt.Errorf("invalid record of looks: %w", err)
+	}
+	if l.Model != model {
+		return &Looks{Model: model}, nil
+	}
+	return l, nil
+}
+
+// Encode is the content of a file.
+func (l *Looks) Encode() ([]byte, error) {
+	data, err := json.MarshalIndent(l, "", "  ")
+	return append(data, '\n'), err
+}
+
+// Seen returns the look at the same evidence, nil when there is none.
+func (l *Looks) Seen(evidence string) *Look {
+	if i := slices.IndexFunc(l.Looks, func(x Look) bool { return x.Evidence == evidence }); i >= 0 {
+		return &l.Looks[i]
+	}
+	return nil
+}
+
+// Check returns an error when another look would exceed the error that the gate's confidence leaves for all of them.
+func (l *Looks) Check(g *Gate) error {
+	d := g.withDefaults()
+	total, spent := (1-d.Confidence)*float64(d.Looks), 0.0
+	for _, x := range l.Looks {
+		spent += x.Error
+	}
+	if spent+(1-d.Confidence) > total*(1+1e-9) {
+		return fmt.Errorf("this would be look %d at the model, and %s planned: confidence %s leaves an error of %s, "+
+			"of which earlier looks spent %s", len(l.Looks)+1,
+			message.Count(d.Looks, "look")+message.Plural(d.Looks, " is", " are"), percent(1-total), percent(total),
+			percent(spent))
+	}
+	return nil
+}
+
+// Add records a look that did not pass.
+func (l *Looks) Add(g *Gate, evidence string, verdict Verdict) {
+	d := g.withDefaults()
+	l.Looks = append(l.Looks, Look{Evidence: evidence, Verdict: verdict, Error: task.Rounded(1-d.Confidence, 12)})
+}
+
+// noteLooks says what several looks mean for the level.
+func (r *Report) noteLooks(g *Gate) {
+	d := g.withDefaults()
+	switch {
+	case d.Looks > 1:
+		r.note("%d looks are planned: each has confidence %s, so that all together have %s", d.Looks,
+			percent(d.Confidence), percent(1-(1-d.Confidence)*float64(d.Looks)))
+	case r.Verdict == Inconclusive && slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Need > 0 }):
+		r.note("one look is planned, and this was it: looking again until the gate passes has a lower confidence; " +
+			"--looks 2 plans a second look before the first")
+	}
+}

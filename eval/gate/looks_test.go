@@ -1,0 +1,107 @@
+package gate
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// chase follows the number of people that a gate names until it passes, fails or has no look left, and says whether it
+// passes. In every look, fresh asks for new people instead of more.
+func chase(g *Gate, rng *rand.Rand, looks int, fresh bool) bool {
+	k, n := 0, 0
+	for need := 149; looks > 0; looks-- {
+		if fresh {
+			k, n = 0, 0
+		}
+		k, n = k+binomial(rng, max(need-n, 1), 0.02), max(need, n+1)
+		switch f := Judge(g, broken(k, n), nil, noon).Findings[0]; {
+		case f.Verdict == Pass:
+			return true
+		case f.Verdict == Fail || f.Need > 20000:
+			return false
+		case f.Need == 0:
+			need = 2 * n
+		default:
+			need = f.Need
+		}
+	}
+	return false
+}
+
+// Of models that break as many promises as the limit says, a gate with planned looks passes at most 5 %, whoever looks
+// when; one that nobody planned passes more.
+func TestLooksKeepTheLevel(t *testing.T) {
+	t.Parallel()
+	n, most := draws()
+	n /= 4
+	most = 0.05 + 2*(most-0.05)
+	for _, fresh := range []bool{false, true} {
+		for _, looks := range []int{2, 3, 10} {
+			rng := rand.New(rand.NewPCG(uint64(looks), 5))
+			var planned, unplanned float64
+			for range n {
+				if chase(&Gate{Looks: looks, Checks: maxVD(0.02)}, rng, looks, fresh) {
+					planned++
+				}
+				if chase(&Gate{Checks: maxVD(0.02)}, rng, looks, fresh) {
+					unplanned++
+				}
+			}
+			planned, unplanned = planned/float64(n), unplanned/float64(n)
+			t.Logf("%d looks, new people %v: planned %.4f, not planned %.4f", looks, fresh, planned, unplanned)
+			if planned > most || looks == 10 && unplanned < 0.06 {
+				t.Errorf("%d looks, new people %v: planned %.4f, not planned %.4f", looks, fresh, planned, unplanned)
+			}
+		}
+	}
+}
+
+func TestLooks(t *testing.T) {
+	once, thrice := &Gate{Checks: maxVD(0.02)}, &Gate{Looks: 3, Checks: maxVD(0.02)}
+	l := &Looks{Model: "m"}
+	if err := l.Check(once); err != nil || l.Seen("a") != nil {
+		t.Error("nobody has looked yet", err)
+	}
+	for _, evidence := range []string{"a", "b", "c"} {
+		if err := l.Check(thrice); err != nil {
+			t.Errorf("look %s of three: %v", evidence, err)
+		}
+		l.Add(thrice, evidence, Inconclusive)
+		if err := l.Check(once); err == nil {
+			t.Error("a plan of one look allows no second one")
+		}
+	}
+	err := l.Check(thrice)
+	if err == nil || !strings.Contains(err.Error(), "look 4 at the model, and 3 looks are planned") ||
+		!strings.Contains(err.Error(), "95 %") {
+		t.Errorf("the fourth look of three: %v", err)
+	}
+	data, err := l.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := ParseLooks(data, "m")
+	if err != nil || again.Seen("b") == nil || again.Seen("b").Verdict != Inconclusive || again.Check(thrice) == nil {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if other, err := ParseLooks(data, "n"); err != nil || len(other.Looks) != 0 || other.Model != "n" {
+		t.Errorf("another model: %+v, %v", other, err)
+	}
+	if _, err := ParseLooks([]byte("{"), "m"); err == nil {
+		t.Error("half a file is a record")
+	}
+	// Two looks at 97.5 %: as many people as that needs.
+	f := Judge(&Gate{Looks: 2, Checks: maxVD(0.02)}, broken(0, 149), nil, noon)
+	if f.Verdict != Inconclusive || f.Findings[0].Need != 183 || f.Confidence != 0.975 ||
+		!strings.Contains(strings.Join(f.Notes, ""), "2 looks are planned: each has confidence 97.5 %") {
+		t.Errorf("%+v", f)
+	}
+	if n := (&Gate{Looks: 2, Checks: []Check{{Metric: "crg.median", Max: ptr(0.1)}}}).Needs(false); n.Confidence != 0.95 {
+		t.Errorf("an estimate of two looks needs an interval of 95 %%: %+v", n)
+	}
+	notes := strings.Join(Judge(once, broken(0, 20), nil, noon).Notes, "\n")
+	if !strings.Contains(notes, "--looks 2 plans a second") {
+		t.Errorf("notes %q", notes)
+	}
+}
