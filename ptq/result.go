@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"cfq/calib/refine"
+	"cfq/internal/message"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/quant"
@@ -106,6 +107,11 @@ func (a *allocated) quantize(ctx context.Context) (*Result, error) {
 		if v := float64(trained.RVD); v != v && trained.VD == 0 {
 			r.Warnings = append(r.Warnings, "the trained model refuses none of the people who were asked for recourse: it may "+
 				"approve everyone")
+		}
+		if after, before := trained.Disagreement, trained.DisagreementBefore; after > before+muchChurn {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("training made the model decide %s of the rows otherwise than the "+
+				"original, %s before: compare it with one that is not trained (cfq compare)", message.Percent(after, 1),
+				message.Percent(before, 1)))
 		}
 	}
 	r.Factual, r.Recourse, r.Reached = a.union.Factual, a.union.Recourse, a.union.Valid()

@@ -60,7 +60,13 @@ type Training struct {
 	// Shares of promises at margin 0.1 to some refused people that break in the end.
 	VD  eval.Float `json:"vd"`
 	RVD eval.Float `json:"rvd"`
+	// Shares of the rows that the quantized network decides otherwise than the original, before training and after.
+	DisagreementBefore float64 `json:"disagreement_before"`
+	Disagreement       float64 `json:"disagreement"`
 }
+
+// muchChurn is by how much training may raise the share of rows that are decided otherwise than by the original.
+const muchChurn = 0.01
 
 // Round is a round of a training. Its shares are as in Training, before the round.
 type Round struct {
@@ -138,6 +144,9 @@ func (a *allocated) train(ctx context.Context, plans []quant.Layer) (_ []quant.L
 		}
 	}
 	result := &Training{Objective: o.Objective}
+	if result.DisagreementBefore, err = t.disagreement(ctx, m); err != nil {
+		return nil, nil, err
+	}
 	if a.o.EtaSweep {
 		if result.Trials, err = t.tune(ctx, m, layers, &o); err != nil {
 			return nil, nil, err
@@ -391,8 +400,28 @@ func (t *trainer) final(ctx context.Context, plans []quant.Layer, r *Training) (
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
 	vd, rvd, err := t.ask(ctx, rand.New(rand.NewPCG(t.seed, math.MaxUint64)), g, finalPeople, recourse.SolveOptions{})
+	if err != nil {
+		return err
+	}
 	r.VD, r.RVD = eval.Float(vd), eval.Float(rvd)
+	r.Disagreement, err = t.disagreement(ctx, g)
 	return err
+}
+
+// disagreement is the share of the rows that g decides otherwise than the full-precision model.
+func (t *trainer) disagreement(ctx context.Context, g *classifier.Model) (float64, error) {
+	full, err := t.full.Margins(ctx, t.all.X)
+	if err != nil {
+		return 0, err
+	}
+	quant, err := g.Margins(ctx, t.all.X)
+	differ := 0
+	for i := range quant {
+		if quant[i] > 0 != (full[i] > 0) {
+			differ++
+		}
+	}
+	return float64(differ) / float64(max(1, len(full))), err
 }
 
 // factual makes points of the rows, with their labels.

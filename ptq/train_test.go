@@ -10,7 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/qat"
 	"cfq/recourse"
@@ -160,6 +163,34 @@ func TestTrained(t *testing.T) {
 	}
 	if !r.Promised || r.Training.People != kept || kept == 0 || kept == found {
 		t.Errorf("trained on the recourse of %d people, %d of %d have a promise", r.Training.People, kept, found)
+	}
+	written, err := codec.Read(r.Model, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var margins [2][]float32
+	for k, g := range []*graph.Model{m, written} {
+		c, err := classifier.Open(t.Context(), g, orttest.Need(t), classifier.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if margins[k], err = c.Margins(t.Context(), people.X); err != nil {
+			t.Fatal(err)
+		}
+	}
+	differ := 0.0
+	for i, v := range margins[0] {
+		if v > 0 != (margins[1][i] > 0) {
+			differ++
+		}
+	}
+	if got := r.Training.Disagreement; got != differ/120 {
+		t.Errorf("%v of the rows are decided otherwise, want %v", got, differ/120)
+	}
+	if before := still.Training; before.Disagreement != before.DisagreementBefore {
+		t.Errorf("without a change %v of the rows are decided otherwise, %v before", before.Disagreement,
+			before.DisagreementBefore)
 	}
 	if r.Bits > 3 || r.Factual >= 120 || r.Refined != nil {
 		t.Errorf("%v bits, calibrated on %d rows, refined %v", r.Bits, r.Factual, r.Refined)

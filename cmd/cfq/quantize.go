@@ -797,8 +797,9 @@ func summary(r *ptq.Result) []string {
 			on = fmt.Sprintf("rows and the recourse of %d people", t.People)
 		}
 		lines = append(lines, fmt.Sprintf("trained for %s (%s) on %s; of refused people's promises, VD(0.1) is %s and "+
-			"RVD(0.1) %s", message.Count(t.Steps, "step"), t.Objective, on, message.Percent(float64(t.VD), 1),
-			message.Percent(float64(t.RVD), 1)))
+			"RVD(0.1) %s; %s of the rows are decided differently, %s before training", message.Count(t.Steps, "step"),
+			t.Objective, on, message.Percent(float64(t.VD), 1), message.Percent(float64(t.RVD), 1),
+			message.Percent(t.Disagreement, 1), message.Percent(t.DisagreementBefore, 1)))
 	}
 	if s := r.Sparsity; s != nil {
 		lines = append(lines, fmt.Sprintf("%s of the weights pruned (%s), %s of the codes are zero; zeros are stored like "+
