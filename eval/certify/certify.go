@@ -12,6 +12,8 @@
 // Both models share the symbols. Where both have the same activation, the quantized one is relaxed jointly with the
 // full one: its output is the other's output plus a bounded slope times the difference of their inputs, so that what
 // they share cancels. That is the idea of ReluDiff (Paulsen et al., ICSE 2020), on zonotopes.
+// The quantized margin by itself is also bounded by backward substitution (CROWN, DeepPoly) with the bounds of all
+// numbers from the zonotopes.
 //
 // A box that these bounds do not certify is divided (branch and bound; Bunel et al., JMLR 2020). If the first operators
 // of the quantized model round its inputs to codes, the model depends on the codes only: a part of a box with few codes
@@ -214,7 +216,7 @@ func (k *Certifier) prove(s *noiseSymbols, point, half []float32) (_ eval.Proof,
 	s.symbols = inputs
 	single := pass{noiseSymbols: s}
 	lo, hi = k.margin(k.quant.p.run(&single, x), nil)
-	lower, upper = math.Max(lower, lo), math.Min(upper, hi)
+	lower, upper = max(lower, lo, k.substituted(&single)), math.Min(upper, hi)
 	overflow := overflows(full.values) || overflows(joint.values) && overflows(single.values)
 	if overflow || math.IsNaN(lower) || math.IsNaN(upper) || math.IsNaN(apart) {
 		return eval.Proof{Lower: eval.Float(math.Inf(-1)), Apart: eval.Float(math.Inf(1))}, math.Inf(1)

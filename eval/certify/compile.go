@@ -625,7 +625,7 @@ func (k *compiler) functions(n *graph.Node, varying, size int) ([][]function, er
 			return nil, fmt.Errorf("its slope %v is negative", a)
 		}
 		all(piecewiseLinear{0, a, 1})
-	case "Erf", "Softplus", "HardSwish":
+	case "Sigmoid", "Tanh", "Erf", "Softplus", "HardSwish":
 		all(curve{kind: curveKind(n.Op), factor: 1})
 	case "Gelu":
 		c := curve{kind: curveGelu, factor: 1}
@@ -645,8 +645,6 @@ func (k *compiler) functions(n *graph.Node, varying, size int) ([][]function, er
 			return nil, fmt.Errorf("its alpha %v is not positive", c.alpha)
 		}
 		all(c)
-	case "Sigmoid", "Tanh":
-		all(smooth{tanh: n.Op == "Tanh"})
 	case "Clip":
 		if varying != 0 {
 			return nil, errors.New("its bounds depend on the model's input")

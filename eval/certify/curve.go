@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// curve is an activation function with a slope that is monotone between a few places, up to a factor.
+// curve is an activation function with a slope that is monotone between a few places, times a factor.
 type curve struct {
 	kind        curveKind
 	alpha, beta float64 // attributes of Elu, HardSigmoid and Silu
@@ -21,8 +21,10 @@ const (
 	curveGelu        curveKind = "Gelu"
 	curveHardSigmoid curveKind = "HardSigmoid"
 	curveHardSwish   curveKind = "HardSwish"
+	curveSigmoid     curveKind = "Sigmoid"
 	curveSilu        curveKind = "Silu"
 	curveSoftplus    curveKind = "Softplus"
+	curveTanh        curveKind = "Tanh"
 )
 
 // siluTurn is where the slope of x Sigmoid(x) is steepest: the root of x tanh(x/2) = 2.
@@ -31,7 +33,7 @@ const siluTurn = 2.3993572805154246
 // turns are the places between which the slope is monotone.
 func (c curve) turns() []float64 {
 	switch c.kind {
-	case curveElu, curveErf:
+	case curveElu, curveErf, curveSigmoid, curveTanh:
 		return []float64{0}
 	case curveGelu:
 		return []float64{-math.Sqrt2, math.Sqrt2}
@@ -59,6 +61,10 @@ func (c curve) plain(x float64) float64 {
 		return c.alpha * math.Expm1(x)
 	case curveErf:
 		return math.Erf(x)
+	case curveSigmoid:
+		return sigmoid(x)
+	case curveTanh:
+		return math.Tanh(x)
 	case curveGelu:
 		return x * math.Erfc(-x/math.Sqrt2) / 2
 	case curveSilu:
@@ -80,6 +86,10 @@ func (c curve) slope(x, near float64) float64 {
 		if d = 1; near < 0 {
 			d = c.alpha * math.Exp(x)
 		}
+	case curveSigmoid:
+		d = sigmoid(x) * sigmoid(-x)
+	case curveTanh:
+		d = 1 - math.Tanh(x)*math.Tanh(x)
 	case curveErf:
 		d = 2 / math.Sqrt(math.Pi) * math.Exp(-x*x)
 	case curveGelu:
@@ -133,11 +143,17 @@ func (c curve) less(slope, lo, hi float64) (from, to float64) {
 		rise := func(x float64) float64 { return c.slope(x, near) - slope }
 		a, b := p[0], p[1]
 		if first := rise(a); first*rise(b) < 0 {
-			for range 60 {
-				if m := (a + b) / 2; rise(m)*first > 0 {
+			for range 30 {
+				m := (a + b) / 2
+				r := rise(m)
+				if r*first > 0 {
 					a = m
 				} else {
 					b = m
+				}
+				if math.Abs(r) < 1e-6*math.Abs(first) {
+					a = m
+					break
 				}
 			}
 			v, off := c.at(a)-slope*a, math.Abs(rise(a))*(p[1]-p[0])
@@ -148,13 +164,37 @@ func (c curve) less(slope, lo, hi float64) (from, to float64) {
 	return from - slack, to + slack
 }
 
-// relax takes the slope between the ends.
+// relax takes the slope between the ends or, where that is closer, the smaller one of those at the ends.
 func (c curve) relax(lo, hi float64) (slope, from, to float64) {
-	if hi > lo {
-		slope = (c.at(hi) - c.at(lo)) / (hi - lo)
+	if !(hi > lo) {
+		from, to = c.less(0, lo, hi)
+		return 0, from, to
 	}
+	slope = (c.at(hi) - c.at(lo)) / (hi - lo)
 	from, to = c.less(slope, lo, hi)
+	other := min(c.slope(lo, lo), c.slope(hi, hi))
+	if a, b := c.less(other, lo, hi); b-a < to-from {
+		return other, a, b
+	}
 	return slope, from, to
+}
+
+// tangent returns a linear bound from below or above, of the slope in the middle or that of relax, whichever is closer
+// there.
+func (c curve) tangent(lo, hi float64, below bool) (slope, shift float64) {
+	slope, from, to := c.relax(lo, hi)
+	middle := (lo + hi) / 2
+	other := c.slope(middle, middle)
+	a, b := c.less(other, lo, hi)
+	switch {
+	case below && other*middle+a > slope*middle+from:
+		return other, a
+	case below:
+		return slope, from
+	case other*middle+b < slope*middle+to:
+		return other, b
+	}
+	return slope, to
 }
 
 func (c curve) extremes(lo, hi float64) (from, to float64) { return c.less(0, lo, hi) }
@@ -168,11 +208,18 @@ func (c curve) slopes(lo, hi float64) (from, to float64) {
 	return slices.Min(all), slices.Max(all)
 }
 
+// smoothError bounds the error of the functions by which ONNX Runtime approximates these, relative to the argument
+// where they are not bounded.
+const smoothError = 0x1p-18
+
 // geluTanh bounds how far the tanh form of Gelu is from the function.
 const geluTanh = 6e-4
 
 func (c curve) rounding(reach float64) float64 {
-	e := smoothError * (1 + reach)
+	e := smoothError
+	if c.kind != curveSigmoid && c.kind != curveTanh && c.kind != curveErf && c.kind != curveHardSigmoid {
+		e *= 1 + reach
+	}
 	if c.kind == curveGelu && c.alpha != 0 {
 		e += geluTanh
 	}

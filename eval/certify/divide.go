@@ -108,6 +108,7 @@ func (k *Certifier) bound(s *noiseSymbols, p *part) (lower float64, slopes []flo
 	single := pass{noiseSymbols: s}
 	y := k.quant.p.run(&single, s.box(middle, half))
 	lower, _ = k.margin(y, nil)
+	lower = max(lower, k.substituted(&single))
 	if math.IsNaN(lower) || overflows(single.values) {
 		lower = math.Inf(-1)
 	}
@@ -120,6 +121,31 @@ func (k *Certifier) bound(s *noiseSymbols, p *part) (lower float64, slopes []flo
 		}
 	}
 	return lower, slopes
+}
+
+// substituted bounds the quantized margin from below by backward substitution.
+func (k *Certifier) substituted(p *pass) float64 {
+	g := k.quant.p
+	y := p.values[g.logits]
+	logits := len(y.c)
+	round := func(i int) float64 { return 8 * roundoff * math.Max(y.mag[i], y.reach(i)) }
+	w := make([]float64, logits)
+	if logits == 1 {
+		w[0] = 1
+		if k.target == 0 {
+			w[0] = -1
+		}
+		return g.substituted(p, w) - round(0)
+	}
+	lower := math.Inf(1)
+	for j := range logits {
+		if j != k.target {
+			clear(w)
+			w[k.target], w[j] = 1, -1
+			lower = min(lower, g.substituted(p, w)-round(j)-round(k.target))
+		}
+	}
+	return lower
 }
 
 // slope is the coefficient of a symbol in the margin: in that of the class whose logit may come nearest.

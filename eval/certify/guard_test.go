@@ -46,46 +46,6 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// ONNX Runtime's Sigmoid and Tanh are as near to the functions as is claimed, and those are enclosed by the slopes.
-func TestSmooth(t *testing.T) {
-	t.Parallel()
-	o := orttest.Need(t)
-	for _, c := range []smooth{{tanh: true}, {tanh: false}} {
-		op := "Sigmoid"
-		if c.tanh {
-			op = "Tanh"
-		}
-		var x []float32
-		for v := float32(-25); v < 25; v += 0.0013 {
-			x = append(x, v)
-		}
-		y, err := orttest.Run(t, tiny(op), o, graph.FromFloats("x", x, int64(len(x)), 1))[0].Floats()
-		if err != nil {
-			t.Fatal(err)
-		}
-		worst := 0.0
-		for i, v := range x {
-			worst = math.Max(worst, math.Abs(float64(y[i])-c.at(float64(v))))
-		}
-		if worst > smoothError/4 {
-			t.Errorf("%s: ONNX Runtime is off by %v", op, worst)
-		}
-		for _, b := range [][2]float64{{-3, -1}, {-1, 2}, {-0.1, 5}, {0.5, 0.6}, {-20, 20}} {
-			slope, from, to := c.relax(b[0], b[1])
-			least, most := c.slopes(b[0], b[1])
-			for i := range 1000 {
-				x := b[0] + (b[1]-b[0])*float64(i)/999
-				if v := c.at(x) - slope*x; v < from-1e-12 || v > to+1e-12 {
-					t.Errorf("%s at %v: %v is not in [%v, %v]", op, x, v, from, to)
-				}
-				if s := c.slope(x); s < least-1e-12 || s > most+1e-12 {
-					t.Errorf("%s at %v: slope %v is not in [%v, %v]", op, x, s, least, most)
-				}
-			}
-		}
-	}
-}
-
 // A quantizer's line and remainder cover its staircase, at its ends and beyond them.
 func TestQuantizeCovers(t *testing.T) {
 	t.Parallel()

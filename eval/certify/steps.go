@@ -148,7 +148,10 @@ func axpy(w float64, x, y []float64) {
 }
 
 // step computes the zonotope of a slot from those of others.
-type step interface{ run(p *pass) }
+type step interface {
+	run(p *pass)
+	back(f *form) // substitutes what the step makes
+}
 
 // pass is one evaluation of a program over a box.
 type pass struct {
@@ -221,16 +224,21 @@ func (d *linear) run(p *pass) {
 			lo, hi := t.a*x.lo[t.of], t.a*x.hi[t.of]
 			y.lo[i], y.hi[i] = y.lo[i]+math.Min(lo, hi), y.hi[i]+math.Max(lo, hi)
 		}
-		e := 0.0
-		if !d.exact {
-			e = float64(len(n.terms)+8)*roundoff*y.mag[i] + underflow + d.biasError
-		}
+		e := d.rounding(y, i)
 		y.own[i] += e
 		e += doubleError * y.mag[i]
 		y.lo[i], y.hi[i] = y.lo[i]-e, y.hi[i]+e
 	}
 	y.tighten()
 	p.values[d.out] = y
+}
+
+// rounding bounds the error of float arithmetic in number i of what the step makes.
+func (d *linear) rounding(y *zonotope, i int) float64 {
+	if d.exact {
+		return 0
+	}
+	return float64(len(d.numbers[i].terms)+8)*roundoff*y.mag[i] + underflow + d.biasError
 }
 
 // dense is y = W x + b, as Gemm and MatMul compute it.
@@ -289,19 +297,27 @@ func (d *dense) run(p *pass) {
 	}
 	if !d.exact {
 		for o := range d.rows {
-			y.own[o] += float64(len(nonzero)+8)*roundoff*y.mag[o] + underflow
+			y.own[o] += d.rounding(y, o, len(nonzero))
 		}
 	}
 	y.tighten()
 	if d.exact {
 		for o := range d.rows {
 			y.mag[o] = y.reach(o)
-			e := 8*roundoff*(y.mag[o]+math.Abs(d.b[o])) + doubleError*y.mag[o] + d.biasError*1.01 + underflow
+			e := d.rounding(y, o, 0)
 			y.own[o] += e
 			y.lo[o], y.hi[o] = y.lo[o]-e, y.hi[o]+e
 		}
 	}
 	p.values[d.out] = y
+}
+
+// rounding bounds the error of number o of the layer, which adds up so many products that are not zero.
+func (d *dense) rounding(y *zonotope, o, products int) float64 {
+	if d.exact {
+		return 8*roundoff*(y.mag[o]+math.Abs(d.b[o])) + doubleError*y.mag[o] + d.biasError*1.01 + underflow
+	}
+	return float64(products+8)*roundoff*y.mag[o] + underflow
 }
 
 // withSymbols returns, in ascending order, the numbers of x whose own error gets a symbol behind the layer.
@@ -455,46 +471,6 @@ func (h piecewiseLinear) rounding(reach float64) float64 {
 	}
 	return 0
 }
-
-// smooth is Sigmoid or Tanh, whose slope is largest at 0 and falls on both sides.
-type smooth struct{ tanh bool }
-
-// smoothError bounds the error of the rational functions by which ONNX Runtime approximates Sigmoid and Tanh.
-const smoothError = 0x1p-18
-
-func (s smooth) at(x float64) float64 {
-	if s.tanh {
-		return math.Tanh(x)
-	}
-	return 1 / (1 + math.Exp(-x))
-}
-
-func (s smooth) extremes(lo, hi float64) (from, to float64) { return s.at(lo), s.at(hi) }
-
-func (s smooth) slope(x float64) float64 {
-	if s.tanh {
-		t := math.Tanh(x)
-		return 1 - t*t
-	}
-	return s.at(x) * s.at(-x)
-}
-
-// relax is the relaxation of DeepZ: with the smaller of the slopes at the ends, at(x) - slope*x increases.
-func (s smooth) relax(lo, hi float64) (slope, from, to float64) {
-	slope = math.Min(s.slope(lo), s.slope(hi))
-	return slope, s.at(lo) - slope*lo, s.at(hi) - slope*hi
-}
-
-func (s smooth) slopes(lo, hi float64) (from, to float64) {
-	a, b := s.slope(lo), s.slope(hi)
-	to = math.Max(a, b)
-	if lo < 0 && hi > 0 {
-		to = s.slope(0)
-	}
-	return math.Min(a, b), to
-}
-
-func (s smooth) rounding(float64) float64 { return smoothError }
 
 // activation applies a function to each number. twin is the activation of the full model that computes the
 // same functions of the value of the same name, nil when there is none.
