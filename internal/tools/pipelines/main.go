@@ -166,7 +166,7 @@ func (p place) shell(title string, code int, env []string, commands ...string) e
 	fmt.Println("==", title)
 	c := exec.Command("bash", "-e", "-c", strings.Join(commands, "\n"))
 	c.Dir, c.Env, c.Stdout, c.Stderr = p.work, append(os.Environ(), env...), os.Stdout, os.Stderr
-	c.Env = append(c.Env, "PROJECT="+p.project)
+	c.Env = append(c.Env, "PROJECT="+p.project, "CFQ_LOOKS_FILE=none") // each pipeline judges the same two models
 	err := c.Run()
 	if got := c.ProcessState.ExitCode(); got != code {
 		return errors.Join(fmt.Errorf("%s: exit code %d, want %d", title, got, code), err)
