@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"cfq/eval"
 )
 
 // CSV writes one line for each person, RFC 4180 with a head: the columns of each required margin end in @ and the
-// margin. What does not exist is empty. It fails without records, as for a report that was written without them.
+// margin; points are model inputs with spaces between. What does not exist is empty, as are points that were not kept.
+// It fails without records, as for a report that was written without them.
 func CSV(w io.Writer, d *Document) error {
 	records := d.Result.Records
 	if records == nil {
@@ -52,7 +54,7 @@ func personHead(d *Document) []string {
 	for _, t := range d.Result.Settings.Margins {
 		for _, name := range []string{
 			"status", "cost", "own", "other", "broken", "quant_status", "quant_cost", "quant_own", "quant_other", "quant_broken",
-			"dir_sim", "act_overlap", "certified_lower", "certified_apart",
+			"dir_sim", "act_overlap", "certified_lower", "certified_apart", "point", "quant_point",
 		} {
 			head = append(head, name+"@"+margin(t))
 		}
@@ -72,7 +74,7 @@ func personLine(d *Document, r *eval.Record) []string {
 	line := []string{strconv.Itoa(r.Row), lineNumber, label}
 	line = append(line, exact(r.Full), exact(r.Quant), strconv.FormatBool(r.Evaluated))
 	if !r.Evaluated {
-		return append(line, make([]string, 5+14*len(d.Result.Settings.Margins))...)
+		return append(line, make([]string, 5+16*len(d.Result.Settings.Margins))...)
 	}
 	mirrored := !d.Result.Settings.OneSided
 	line = append(line, promiseCells(r.First, mirrored)...)
@@ -86,6 +88,7 @@ func personLine(d *Document, r *eval.Record) []string {
 		} else {
 			line = append(line, "", "")
 		}
+		line = append(line, inputs(s.Full.Point), inputs(s.Quant.Point))
 	}
 	return line
 }
@@ -100,6 +103,15 @@ func promiseCells(p eval.Promise, asked bool) []string {
 		cells[4] = strconv.FormatBool(p.Broken())
 	}
 	return cells
+}
+
+// inputs shows a recourse point in model inputs, to the last bit, so that others can ask the models about it.
+func inputs(point []float32) string {
+	cells := make([]string, len(point))
+	for i, v := range point {
+		cells[i] = strconv.FormatFloat(float64(v), 'g', -1, 32)
+	}
+	return strings.Join(cells, " ")
 }
 
 // exact shows all digits of a number, nothing when there is none.
