@@ -168,14 +168,16 @@ func (c *Comparison) add(m *Metric, k *comparedMetric, at int, b *bootstrap) {
 // mcNemar compares two models on the same trials of people.
 func (c *Cell) mcNemar(k *comparedMetric, first, this *Result, at int, confidence float64, better Better) {
 	var n, alone, other int
-	for i := range first.Records {
-		x, of := k.part.at(&first.Records[i], at, &first.Settings)
-		y, too := k.part.at(&this.Records[i], at, &this.Settings)
-		if of > 0 && too > 0 {
-			n++
-			alone += count(y > x)
-			other += count(x > y)
+	for _, records := range persons(first.Records) {
+		var counts, up, down bool // of any record of the person
+		for _, i := range records {
+			x, of := k.part.at(&first.Records[i], at, &first.Settings)
+			y, too := k.part.at(&this.Records[i], at, &this.Settings)
+			if of > 0 && too > 0 {
+				counts, up, down = true, up || y > x, down || x > y
+			}
 		}
+		n, alone, other = n+count(counts), alone+count(up && !down), other+count(down && !up)
 	}
 	if c.Delta = dropOf(alone, other, n, confidence); n > 0 {
 		c.P, c.Test = Float(statistics.McNemarExact(alone, other)), mcNemarTest
@@ -342,7 +344,8 @@ const minForTau = 500
 
 // bootstrap draws people with replacement and collects the differences of all metrics in each draw.
 type bootstrap struct {
-	people []int // rows of the people evaluated, in an order that does not depend on that of the rows
+	people []int   // rows of the people evaluated, in an order that does not depend on that of the rows
+	of     [][]int // positions in people of each person's rows: they are drawn together
 	tests  []*pairedTest
 }
 
@@ -372,6 +375,11 @@ func newBootstrap(results []*Result) *bootstrap {
 		}
 		return 0
 	})
+	rows := make([]Record, len(b.people))
+	for k, i := range b.people {
+		rows[k].ID = results[0].Records[i].ID
+	}
+	b.of = persons(rows)
 	return b
 }
 
@@ -448,8 +456,10 @@ func (b *bootstrap) run(o ComparisonOptions) {
 				}
 				clear(weights)
 				rng := rand.New(rand.NewPCG(o.Seed^0xb007, uint64(draw)*0x9e3779b97f4a7c15))
-				for range weights {
-					weights[rng.IntN(len(weights))]++
+				for range b.of {
+					for _, i := range b.of[rng.IntN(len(b.of))] {
+						weights[i]++
+					}
 				}
 				for _, d := range todo {
 					first, this := d.first(weights), d.this(weights)

@@ -350,6 +350,6 @@ func (g *Grouping) test(m *Metric, at int, values []Value, compared []int, worst
 
 // costRatios returns the ratios whose mean is CRG.
 func costRatios(r *Result, at int) []float64 {
-	y := &summary{records: r.Records, s: &r.Settings}
-	return y.values(at, contributions()["crg.mean"])
+	y := newSummary(r.Records, &r.Settings)
+	return y.values(at, y.of["crg.mean"], Zero)
 }

@@ -303,7 +303,7 @@ func TestWorstGroupIsPaidFor(t *testing.T) {
 
 // gapsOnly has of a Result what the gaps of VD and the median CRG need.
 func gapsOnly(records []Record) *Result {
-	y := &summary{records, &Settings{Confidence: 0.95}, contributions()}
+	y := newSummary(records, &Settings{Confidence: 0.95})
 	r := &Result{Settings: *y.s, Margins: []AtMargin{{VD: y.rate("vd", 0)}}, Records: records}
 	r.Margins[0].CRG.Median = Estimate{Value: Float(statistics.Median(costRatios(r, 0))), N: len(records)}
 	return r

@@ -109,6 +109,12 @@ func (s *Solution) decisions(q *Solution) []Record {
 	for i := range records {
 		r := &records[i]
 		*r = Record{Row: i, Line: s.line(i), Label: -1, Full: Float(s.margins[i]), Quant: Float(q.margins[i])}
+		if s.people.IDs != nil {
+			r.ID = s.people.IDs[i]
+		}
+		if s.people.Hashes != nil {
+			r.Hash = s.people.Hashes[i]
+		}
 		if s.people.Labels != nil {
 			r.Label = s.people.Labels[i]
 		}

@@ -34,7 +34,7 @@ func (y *summary) proofs(i int) *Proofs {
 			return 0, 0
 		}
 		return float64(o.p.Proof.Apart), 1
-	})
+	}, Lower)
 	if len(apart) == 0 {
 		return nil
 	}

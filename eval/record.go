@@ -10,18 +10,22 @@ import (
 // sums over records, so a slice of them (one subgroup, one bootstrap draw)
 // has metrics of its own: see Summarize.
 type Record struct {
-	Row       int   `json:"row"`   // position in the People that Compare was given
-	Line      int   `json:"line"`  // line of the data file, 0 when not known
-	Label     int8  `json:"label"` // 1 favourable, 0 not, -1 not known
-	Full      Float `json:"full"`  // margin of f at the factual point
-	Quant     Float `json:"quant"` // margin of g at the factual point
-	Evaluated bool  `json:"evaluated"`
+	Row  int `json:"row"`  // position in the People that Compare was given
+	Line int `json:"line"` // line of the data file, 0 when not known
+	// ID is that of the person, "" when every record is a person of its own: those with the same one count once.
+	ID        string `json:"id,omitempty"`
+	Label     int8   `json:"label"` // 1 favourable, 0 not, -1 not known
+	Full      Float  `json:"full"`  // margin of f at the factual point
+	Quant     Float  `json:"quant"` // margin of g at the factual point
+	Evaluated bool   `json:"evaluated"`
 	// Issued is the promise that the person was issued, also when it reaches no required margin; nil without
 	// Options.Promises. Its margins are known when the person is evaluated.
 	Issued *Promise `json:"issued,omitempty"`
 	// one per required margin, in the order of Settings.Margins; nil unless Evaluated
 	Steps []Step  `json:"steps,omitempty"`
 	First Promise `json:"pgd_first"` // f's first valid PGD iterate; meaningful only when Evaluated
+
+	Hash uint64 `json:"-"` // of all columns of the row, see task.ReadOptions.Hash; 0 when it is not known
 }
 
 // Step is one person's recourse under both models at one required margin.

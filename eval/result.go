@@ -28,8 +28,10 @@ type Result struct {
 	Batches   *Batches   `json:"batches,omitempty"`   // of Rerun; nil unless the caller ran it
 	Groups    []Grouping `json:"groups,omitempty"`    // the same metrics by groups of people, see ByGroups
 	Scenarios []Scenario `json:"scenarios,omitempty"` // the same metrics under other conditions, see Stress
-	Warnings  []string   `json:"warnings"`            // why a number may not mean what it seems to; never nil
-	Records   []Record   `json:"-"`
+	// the same metrics with other rules of who counts, see Result.Alternatives
+	Others   []Alternative `json:"others,omitempty"`
+	Warnings []string      `json:"warnings"` // why a number may not mean what it seems to; never nil
+	Records  []Record      `json:"-"`
 }
 
 // Settings are the options that a Result was made with, defaults filled in.
@@ -69,6 +71,7 @@ type DataFile struct {
 type Population struct {
 	DataFile
 	Read       int `json:"read"`        // people
+	People     int `json:"people"`      // Read, or by how many IDs they go
 	Labelled   int `json:"labelled"`    // people with a known outcome
 	Favoured   int `json:"favoured"`    // people f approves: nothing to promise
 	Refused    int `json:"refused"`     // people f refuses: the evaluated population

@@ -45,7 +45,7 @@ func (s *Settings) Check(records []Record) error {
 
 // summarize is Summarize of records that were made with the settings.
 func summarize(records []Record, s Settings, file DataFile) *Result {
-	y := &summary{records, &s, contributions()}
+	y := newSummary(records, &s)
 	r := &Result{
 		Settings: s, Population: population(records, file), Decisions: y.decisions(), Scores: y.scores(),
 		First: First{FRR: y.rate("pgd_first.frr", -1), VD: y.rate("pgd_first.vd", -1)}, Records: records,
@@ -86,7 +86,7 @@ func issued(records []Record, unmatched int) *Issued {
 }
 
 func population(records []Record, file DataFile) Population {
-	p := Population{DataFile: file, Read: len(records)}
+	p := Population{DataFile: file, Read: len(records), People: len(persons(records))}
 	p.Rows = max(p.Rows, p.Read)
 	for i := range records {
 		r := &records[i]
@@ -114,9 +114,9 @@ func (y *summary) decisions() Decisions {
 	}
 	var alone, other int // people with a known outcome that only one model decides correctly
 	full, quant := y.of["accuracy_full"], y.of["accuracy_quant"]
-	for i := range y.records {
-		f, _ := full.at(&y.records[i], -1, y.s)
-		g, _ := quant.at(&y.records[i], -1, y.s)
+	for _, of := range y.persons {
+		f, _ := y.worst(of, full, -1, Lower) // at its best, so that no loss of the quantized model is missed
+		g, _ := y.worst(of, quant, -1, Higher)
 		alone, other = alone+count(f > g), other+count(g > f)
 	}
 	d.AccuracyDrop = dropOf(alone, other, d.AccuracyFull.Den, y.s.Confidence)
@@ -150,7 +150,7 @@ func (y *summary) atMargin(i int) AtMargin {
 	c := y.s.Confidence
 	own := func(o person) (float64, float64) { return defined(o.p.Full.Own) }
 	other := func(o person) (float64, float64) { return defined(o.p.Full.Other) }
-	similar, overlap := y.values(i, y.of["dir_sim"]), y.values(i, y.of["act_overlap"])
+	similar, overlap := y.values(i, y.of["dir_sim"], Higher), y.values(i, y.of["act_overlap"], Higher)
 	a := AtMargin{
 		Margin: y.s.Margins[i], FRR: y.rate("frr", i), RFRR: y.rate("rfrr", i),
 		VD: y.rate("vd", i), VDMismatch: y.rate("vd_mismatch", i), RVD: y.rate("rvd", i),
@@ -159,8 +159,8 @@ func (y *summary) atMargin(i int) AtMargin {
 		CRGBoth:      y.gap(i, func(p *Step) (Float, bool) { return p.Quant.Cost, p.Full.Made() && p.Quant.Made() }),
 		DirSim:       meanOf(similar, c), DirSimP05: quantileOf(similar, 0.05, c),
 		ActOverlap: meanOf(overlap, c), ActOverlapP05: quantileOf(overlap, 0.05, c),
-		MarginError: marginError(y.values(i, marginDifference), c),
-		FullMargins: spreadOf(y.values(i, own), c), QuantMargins: spreadOf(y.values(i, other), c),
+		MarginError: marginError(y.values(i, marginDifference, Zero), c),
+		FullMargins: spreadOf(y.values(i, own, None), c), QuantMargins: spreadOf(y.values(i, other, None), c),
 		Certified: y.proofs(i), Perturbed: y.perturbed(i),
 	}
 	for k := range y.records {
@@ -177,11 +177,19 @@ func (y *summary) atMargin(i int) AtMargin {
 // gap compares the costs of f's recourse with other costs of the same people.
 func (y *summary) gap(at int, of func(p *Step) (cost Float, ok bool)) Gap {
 	var full, other []float64
-	for k := range y.records {
-		if r := &y.records[k]; r.Evaluated {
-			p := &r.Steps[at]
-			if cost, ok := of(p); ok {
-				full, other = append(full, float64(p.Full.Cost)), append(other, float64(cost))
+	ratio := func(o person) (x, n float64) {
+		if cost, ok := of(o.p); ok {
+			return costRatio(float64(o.p.Full.Cost), float64(cost)), 1
+		}
+		return 0, 0
+	}
+	for _, records := range y.persons {
+		most, any := y.worst(records, ratio, at, Zero)
+		for _, k := range records {
+			if x, n := contribution(ratio).at(&y.records[k], at, y.s); any > 0 && n > 0 && x == most {
+				cost, _ := of(&y.records[k].Steps[at])
+				full, other = append(full, float64(y.records[k].Steps[at].Full.Cost)), append(other, float64(cost))
+				break
 			}
 		}
 	}

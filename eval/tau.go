@@ -208,11 +208,26 @@ func (c curve) tau(confidence float64, least int) Tau {
 // promises lists those of g or of f at each required margin, and the positions of their people in rows.
 func promises(records []Record, rows []int, s *Settings, quant bool) (made [][]Promise, people [][]int) {
 	made, people = make([][]Promise, len(s.Margins)), make([][]int, len(s.Margins))
+	of := make([]map[string]int, len(s.Margins)) // a person with several promises has the one that is worst off
 	for k, row := range rows {
 		for at := range records[row].Steps {
-			if p := records[row].promise(at, s, quant); p != nil {
-				made[at], people[at] = append(made[at], *p), append(people[at], k)
+			p, id := records[row].promise(at, s, quant), records[row].ID
+			if p == nil {
+				continue
 			}
+			if i, seen := of[at][id]; seen {
+				if p.Other < made[at][i].Other {
+					made[at][i] = *p
+				}
+				continue
+			}
+			if id != "" {
+				if of[at] == nil {
+					of[at] = map[string]int{}
+				}
+				of[at][id] = len(made[at])
+			}
+			made[at], people[at] = append(made[at], *p), append(people[at], k)
 		}
 	}
 	return made, people

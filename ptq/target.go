@@ -3,8 +3,6 @@ package ptq
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -206,22 +204,11 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 }
 
 // divide returns the positions of the people to calibrate on and of those who are held out. Who is held out follows
-// from a hash of their values and of how many equal ones came before. The order of the file makes no difference then,
-// and each person is drawn for themselves: bounds of shares take people to be independent, which they are not where
-// all equal ones are drawn together.
+// from a hash of their values, or of their ID: rows of one person, and equal rows, are on one side, and the order of
+// the file makes no difference. Bounds take people to be independent, see measure.
 func divide(people *task.People, share float64, seed uint64) (own, held []int) {
-	seen := map[[sha256.Size]byte]uint64{}
 	for i := range people.N {
-		var buf []byte
-		for _, v := range people.X[i*people.Dim : (i+1)*people.Dim] {
-			buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v+0)) // no -0
-		}
-		key := sha256.Sum256(buf)
-		buf = binary.LittleEndian.AppendUint64(append(buf[:0], key[:]...), seed)
-		buf = binary.LittleEndian.AppendUint64(buf, seen[key])
-		seen[key]++
-		sum := sha256.Sum256(buf)
-		if float64(binary.LittleEndian.Uint64(sum[:])>>11)*0x1p-53 < share {
+		if people.Uniform(seed, i) < share {
 			held = append(held, i)
 		} else {
 			own = append(own, i)
@@ -269,9 +256,20 @@ func (s *search) measure(ctx context.Context, c *Candidate, part *eval.Solution)
 	if err != nil {
 		return nil, err
 	}
-	vd, rvd, t := r.Margins[0].VD, r.Margins[0].RVD, s.r.Target
+	t, others := s.r.Target, r.Alternatives(nil)
+	share := func(of func(a *eval.AtMargin) eval.Rate) Share {
+		x := of(&r.Margins[0])
+		most := t.share(x.Num, x.Den)
+		for _, o := range others { // equal rows may be copies: the larger bound decides
+			x := of(&o.Result.Margins[0])
+			most.Upper = max(most.Upper, t.share(x.Num, x.Den).Upper)
+		}
+		return most
+	}
 	return &Measured{
-		VD: t.share(vd.Num, vd.Den), RVD: t.share(rvd.Num, rvd.Den), Accuracy: r.Decisions.AccuracyQuant,
+		VD:       share(func(a *eval.AtMargin) eval.Rate { return a.VD }),
+		RVD:      share(func(a *eval.AtMargin) eval.Rate { return a.RVD }),
+		Accuracy: r.Decisions.AccuracyQuant,
 	}, nil
 }
 

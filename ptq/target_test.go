@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -68,7 +69,7 @@ func TestTargetIsHonest(t *testing.T) {
 	}
 }
 
-// Rows are divided by their values, whatever their order; of equal ones a share is held out, too.
+// Rows are divided by their values, whatever their order; equal ones and those of one ID are on one side.
 func TestHeldOut(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -77,9 +78,10 @@ func TestHeldOut(t *testing.T) {
 	for i := range rows {
 		rows[i] = []float32{float32(rng.NormFloat64()), float32(rng.IntN(2))}
 		if i%2 == 1 {
-			rows[i] = []float32{1, 0} // half of all are equal
+			rows[i] = rows[i-1] // a copy
 		}
 	}
+	divideAll := divide
 	divide := func(share float64, seed uint64) (count map[string]int, sides []bool) {
 		_, held := divide(&task.People{N: n, Dim: 2, X: slices.Concat(rows...)}, share, seed)
 		count, sides = map[string]int{}, make([]bool, n)
@@ -100,6 +102,9 @@ func TestHeldOut(t *testing.T) {
 		if side != others[i] {
 			other++
 		}
+		if i%2 == 1 && side != sides[i-1] {
+			t.Fatal("equal rows are on two sides")
+		}
 		if side && !more[i] {
 			t.Fatal("a larger share leaves out people that a smaller one holds out")
 		}
@@ -107,8 +112,15 @@ func TestHeldOut(t *testing.T) {
 	if count < n*27/100 || count > n*33/100 || other < n/3 {
 		t.Errorf("%d of %d are held out, %d are on another side for another seed", count, n, other)
 	}
-	if same := held[fmt.Sprint(rows[1])]; same < n/2*26/100 || same > n/2*34/100 {
-		t.Errorf("%d of %d equal rows are held out", same, n/2)
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = strconv.Itoa(i / 4)
+	}
+	own, _ := divideAll(&task.People{N: n, Dim: 2, X: slices.Concat(rows...), IDs: ids}, 0.3, 1)
+	for k, i := range own {
+		if i%4 == 3 && own[k-3] != i-3 {
+			t.Fatal("rows of one person are on two sides")
+		}
 	}
 	slices.Reverse(rows)
 	if again, _ := divide(0.3, 1); !maps.Equal(held, again) {

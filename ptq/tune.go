@@ -12,7 +12,6 @@ import (
 	"cfq/onnxio/classifier"
 	"cfq/qat"
 	"cfq/quant"
-	"cfq/task"
 )
 
 // Trial is a short training with weights of the objective, judged by people who were held out from it.
@@ -35,7 +34,7 @@ func (t *trainer) tune(ctx context.Context, m *classifier.Model, layers []qat.La
 	list, share, steps := trials()
 	var own, held []int
 	for i := range t.all.N {
-		if task.RowUniform(t.seed, t.all.X[i*t.all.Dim:(i+1)*t.all.Dim]) < share {
+		if t.all.Uniform(t.seed, i) < share {
 			held = append(held, i)
 		} else {
 			own = append(own, i)

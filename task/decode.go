@@ -193,6 +193,7 @@ func (d *decoder) dataKeys(t *Data) []key {
 		{Name: "comment", Value: d.char(&t.Comment)},
 		{Name: "skip", Value: d.Count(&t.Skip, 0), Keep: true},
 		{Name: "columns", Value: d.Texts(&t.Columns)},
+		{Name: "id", Value: d.Text(&t.ID)},
 		{Name: "drop", Value: d.Texts(&t.Drop)},
 		{Name: "subgroups", Value: d.Texts(&t.Subgroups)},
 		{Name: "filter", Value: entries("A condition of `data.filter`", t.Filter, d.filterKeys)},
@@ -417,6 +418,7 @@ func (d *decoder) checkData() {
 		}
 	}
 	refer("label", t.Label)
+	refer("id", t.ID)
 	refer("drop", t.Drop...)
 	refer("subgroups", t.Subgroups...)
 	for _, c := range t.Filter {

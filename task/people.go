@@ -18,6 +18,7 @@ type People struct {
 	Rows   []int     // per person: index of the row, see ReadOptions
 	// Kept are, per person, the fields of the columns ReadOptions.Keep, "" where the file has no such column.
 	Kept [][]string
+	IDs  []string // per person: the field of the column Data.ID, nil without; rows with the same one are about one person
 	// per person, with ReadOptions.Hash: the same number wherever the same record stands in a file, see there; nil
 	// without it
 	Hashes    []uint64
@@ -79,7 +80,7 @@ func (p *People) Subset(rows []int) *People {
 	q := &People{
 		X: make([]float32, 0, len(rows)*p.Dim), Dim: p.Dim, N: len(rows), Total: len(rows),
 		Labels: pick(p.Labels, rows), Lines: pick(p.Lines, rows), Rows: pick(p.Rows, rows), Kept: pick(p.Kept, rows),
-		Hashes: pick(p.Hashes, rows),
+		IDs: pick(p.IDs, rows), Hashes: pick(p.Hashes, rows),
 	}
 	for _, r := range rows {
 		q.X = append(q.X, p.X[r*p.Dim:(r+1)*p.Dim]...)
@@ -93,7 +94,7 @@ func (p *People) Subset(rows []int) *People {
 // replace puts the people of q in place of those of p. Counts of the file stay.
 func (p *People) replace(q *People) {
 	p.X, p.N, p.Labels, p.Lines, p.Rows = q.X, q.N, q.Labels, q.Lines, q.Rows
-	p.Kept, p.Hashes, p.Subgroups = q.Kept, q.Hashes, q.Subgroups
+	p.IDs, p.Kept, p.Hashes, p.Subgroups = q.IDs, q.Kept, q.Hashes, q.Subgroups
 }
 
 func pick[T any](s []T, rows []int) []T {
@@ -119,13 +120,33 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("%s %d, column %q: %s", unit, p.Line, p.Column, p.Reason)
 }
 
-// RowUniform is a number from 0 to below 1 by a hash of a row's inputs and a seed: equal rows have the same, wherever
-// they stand, so that parts that are drawn by it have no rows in common.
-func RowUniform(seed uint64, x []float32) float64 {
+// InputHash is a hash of a row's model inputs: equal ones have the same, however the row was written.
+func InputHash(x []float32) uint64 {
+	sum := sha256.Sum256(inputBytes(x))
+	return binary.LittleEndian.Uint64(sum[:])
+}
+
+func inputBytes(x []float32) []byte {
 	var buf []byte
 	for _, v := range x {
 		buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v+0)) // no -0
 	}
-	sum := sha256.Sum256(binary.LittleEndian.AppendUint64(buf, seed))
+	return buf
+}
+
+// Uniform is RowUniform of a person's inputs or, where people have IDs, of the ID.
+func (p *People) Uniform(seed uint64, i int) float64 {
+	if p.IDs != nil {
+		return uniform(seed, []byte(p.IDs[i]))
+	}
+	return RowUniform(seed, p.X[i*p.Dim:(i+1)*p.Dim])
+}
+
+// RowUniform is a number from 0 to below 1 by a hash of a row's inputs and a seed: equal rows have the same, wherever
+// they stand, so that parts that are drawn by it have no rows in common.
+func RowUniform(seed uint64, x []float32) float64 { return uniform(seed, inputBytes(x)) }
+
+func uniform(seed uint64, b []byte) float64 {
+	sum := sha256.Sum256(binary.LittleEndian.AppendUint64(b, seed))
 	return float64(binary.LittleEndian.Uint64(sum[:])>>11) * 0x1p-53
 }

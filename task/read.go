@@ -193,6 +193,7 @@ type columns struct {
 	label    int   // -1: the file has none
 	filter   []int
 	groups   []int    // per Data.Subgroups
+	id       []int    // of Data.ID
 	twins    [][2]int // fields of columns with the same name, of which the first is used
 }
 
@@ -245,6 +246,9 @@ func (t *Task) resolve(names []string, unreadable func(column string) string) (*
 			need(&c.groups, g, "data.subgroups")
 		}
 	}
+	if t.Data.ID != "" {
+		need(&c.id, t.Data.ID, "data.id")
+	}
 	if t.Data.Label != "" {
 		c.label = slices.Index(names, t.Data.Label)
 	}
@@ -255,7 +259,7 @@ func (t *Task) resolve(names []string, unreadable func(column string) string) (*
 		}
 		return nil, errors.Join(errs...)
 	}
-	used := slices.Concat(c.features, c.filter, c.groups, []int{c.label})
+	used := slices.Concat(c.features, c.filter, c.groups, c.id, []int{c.label})
 	c.twins = slices.DeleteFunc(c.twins, func(tw [2]int) bool { return !slices.Contains(used, tw[0]) })
 	return c, nil
 }
@@ -320,6 +324,12 @@ func (rd *reader) row(rec []string, line int) {
 			return
 		}
 	}
+	for _, at := range rd.cols.id {
+		if rd.missing(rec[at]) {
+			rd.problem(&Problem{Line: line, Column: rd.cols.names[at], Reason: "the field is empty: who is this row about?"})
+			return
+		}
+	}
 	start := len(p.X)
 	if cap(p.X)-start < p.Dim { // by as much as there is: of large files the numbers are most of the work of growing
 		p.X = slices.Grow(p.X, max(p.Dim, start))
@@ -335,6 +345,9 @@ func (rd *reader) row(rec []string, line int) {
 	p.Lines, p.Rows, p.Labels = append(p.Lines, line), append(p.Rows, rd.pick.row), append(p.Labels, rd.label(rec))
 	for i, at := range rd.cols.groups {
 		rd.group(&p.Subgroups[i], rec[at])
+	}
+	for _, at := range rd.cols.id {
+		p.IDs = append(p.IDs, strings.Clone(strings.TrimSpace(rec[at])))
 	}
 	if rd.o.Hash {
 		p.Hashes = append(p.Hashes, rd.hash(rec))

@@ -45,6 +45,7 @@ type Data struct {
 	Comment     rune        // lines that start with it are not data; 0 = none
 	Skip        int         // lines before the header (or before the data of a headerless file)
 	Columns     []string    // names of a headerless file's columns; empty = the first row names them
+	ID          string      // column that says who a row is about, "" when every row is a person of its own
 	Drop        []string    // columns that must never become features
 	Subgroups   []string    // columns that are no features but whose values results are reported by
 	Filter      []Condition // a row that fails one of them is not a person of this task

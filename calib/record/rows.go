@@ -1,6 +1,6 @@
 // Package record records which rows a quantized model was calibrated on, so that it is not judged by them.
 //
-// In: the hashes of rows that package task makes (ReadOptions.Hash). Out: a small file next to the model, and the
+// In: the hashes of rows as model inputs (task.InputHash). Out: a small file next to the model, and the
 // people of other data who are in it. The invariant: a record that is read is whole and names its model; the same rows
 // make the same bytes.
 package record
@@ -20,7 +20,7 @@ import (
 )
 
 // Schema is the format of the record.
-const Schema = "cfq.rows/1"
+const Schema = "cfq.rows/2"
 
 // Path returns where the record of the model of that path stands.
 func Path(model string) string { return model + ".rows" }
@@ -48,12 +48,12 @@ func New(model string, data Data, hashes []uint64) *Rows {
 	return r
 }
 
-// Calibrated returns the positions, ascending, of the people that the model was calibrated on. They must have been read
-// with task.ReadOptions.Hash.
-func Calibrated(people *task.People, rows *Rows) []int {
+// Equal returns the positions, ascending, of the people whose model inputs are those of a row that the model was
+// calibrated on, however the row was written: the same people, or others like them.
+func Equal(people *task.People, rows *Rows) []int {
 	var at []int
-	for i, h := range people.Hashes {
-		if _, ok := slices.BinarySearch(rows.hashes, h); ok {
+	for i := range people.N {
+		if _, ok := slices.BinarySearch(rows.hashes, task.InputHash(people.X[i*people.Dim:(i+1)*people.Dim])); ok {
 			at = append(at, i)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"cfq/eval"
 	"cfq/eval/report"
 	"cfq/internal/cli"
-	"cfq/task"
 )
 
 // compareFlags are the flags of compare.
@@ -69,7 +68,7 @@ func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err erro
 	if err != nil {
 		return err
 	}
-	d, err := f.open(ctx, e, paths, outs.paths(), task.ReadOptions{}, nil)
+	d, err := f.open(ctx, e, paths, outs.paths())
 	if err != nil {
 		return err
 	}

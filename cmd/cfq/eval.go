@@ -87,7 +87,9 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 			return cli.Usagef("`cfq help eval` lists the conditions", "--stress %w", plain(err))
 		}
 	}
-	d, err := f.open(ctx, e, args, outs.paths(), task.ReadOptions{Hash: true}, nil)
+	rows := calibratedRows{e: e}
+	unknown := rows.read(args[1])
+	d, err := f.open(ctx, e, args, outs.paths())
 	if err != nil {
 		return err
 	}
@@ -117,12 +119,18 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 	if err != nil {
 		return err
 	}
-	switch n, err := d.calibrated(); {
-	case err != nil:
-		r.Warnings = append(r.Warnings, fmt.Sprintf("calibration rows among the people cannot be recognised: %v", err))
-	case n > 0:
-		r.Warnings = append(r.Warnings, fmt.Sprintf("the quantized model was calibrated on %d of the %d people: what it "+
-			"keeps for them says little about others; cfq gate leaves them out", n, d.people.N))
+	if unknown != nil {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("calibration rows among the people cannot be recognised: %v", unknown))
+	}
+	known, err := rows.equal(d.people)
+	if err != nil {
+		r.Warnings = append(r.Warnings, plain(err).Error())
+	} else if len(known) > 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%d of the %d people are equal to a row that the quantized model was "+
+			"calibrated on: what it keeps for them says little about others", len(known), d.people.N))
+	}
+	if err := d.addOthers(r, known); err != nil {
+		return err
 	}
 	doc, err := d.document(ctx, r, outs.has("html", "json", "md") || e.json)
 	if err != nil {

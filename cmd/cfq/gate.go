@@ -17,7 +17,6 @@ import (
 	"cfq/eval/gate"
 	"cfq/eval/report"
 	"cfq/internal/cli"
-	"cfq/task"
 )
 
 // gateFlags are the flags of gate.
@@ -90,8 +89,9 @@ Checks are flags, --check METRIC[@MARGIN][[BY]]<=LIMIT (cfq explain lists the
 metrics), or a gate file (docs/pipeline.md) with severities, waivers and groups. A
 limit on VD holds for RVD too: VD alone passes a model that approves everybody.
 
-People that the model was calibrated on are left out: cfq quantize writes their
-rows to QUANTIZED.rows.`,
+People who are equal to a row that the model was calibrated on (cfq quantize writes
+QUANTIZED.rows) are judged with and without; so are rows that are equal to each
+other. The stricter verdict decides.`,
 		examples: []string{
 			"cfq gate model.onnx model.q.onnx -d test.csv -t task.yaml --max-vd 0.02 --max-rvd 0.02",
 			"cfq gate model.onnx model.q.onnx -d test.csv -t task.yaml --promises promises.csv --max-vd 0.01",
@@ -127,8 +127,8 @@ rows to QUANTIZED.rows.`,
 			f.looks.add(fs)
 			f.addGroups(fs)
 			f.addCertify(fs)
-			fs.StringVar(&f.record, "calibrated", "", "record `file` of the rows that the model was calibrated on; else "+
-				"QUANTIZED.rows; none when it was calibrated on none of these people")
+			fs.StringVar(&f.record, "calibration-record", "", "record `file` of the rows that the model was calibrated on; "+
+				"else QUANTIZED.rows; required is an error without that; none when it was calibrated on none of these people")
 			addReports(fs, &f.evaluationFlags, report.Views(), true)
 			return func(ctx context.Context, e *env, args []string) error { return f.run(ctx, e, args, fs) }
 		},
@@ -157,14 +157,14 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 		}
 	}
 	f.confidence = needs.Confidence
-	rows := calibratedRows{path: f.record, e: e}
+	rows := calibratedRows{path: f.record, required: g.NeedsRecord, e: e}
 	if err := rows.read(args[1]); err != nil {
 		return err
 	}
 	if err := cli.Distinct([]string{f.file, f.previous, f.record}, outs.paths()); err != nil {
 		return err
 	}
-	d, err := f.open(ctx, e, args, outs.paths(), task.ReadOptions{Hash: rows.record != nil}, rows.others)
+	d, err := f.open(ctx, e, args, outs.paths())
 	if err != nil {
 		return err
 	}
@@ -175,6 +175,10 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if d.same {
 		return cli.Usagef("give the original first and the quantized model second", "%s and %s have the same content",
 			args[0], args[1])
+	}
+	known, err := rows.equal(d.people)
+	if err != nil {
+		return err
 	}
 	before, err := f.earlier(d)
 	if err != nil {
@@ -187,6 +191,9 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if err != nil {
 		return err
 	}
+	if err := d.addOthers(r, known); err != nil {
+		return err
+	}
 	doc, err := d.document(ctx, r, outs.has("html", "json", "md") || e.json)
 	if err != nil {
 		return err
@@ -195,7 +202,6 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if doc.Gate = gate.Judge(g, r, f.before, time.Now()); broken != nil {
 		doc.Gate = gate.Refuse(g, r, broken, time.Now())
 	}
-	doc.Gate.Excluded = rows.excluded
 	doc.Gate.Notes = slices.Concat([]string{unverified}, doc.Gate.Notes, f.notes, rows.notes)
 	if err := outs.write(e, doc, report.Views()); err != nil {
 		return err

@@ -105,6 +105,7 @@ type evaluationFlags struct {
 	confidence         float64 // two-sided, of all intervals
 	reports            []string
 	overwrite, records bool
+	otherOriginal      bool
 }
 
 // noBy is what --by takes for no groups.
@@ -116,6 +117,7 @@ func (f *evaluationFlags) add(fs *pflag.FlagSet) {
 	f.addPromises(fs)
 	fs.IntVar(&f.sample, "sample", 0, "evaluate a random sample of this many refused `people`; 0 takes all")
 	cli.Within(fs, "sample", &f.sample, 0, math.MaxInt, "0, for all, or more")
+	fs.BoolVar(&f.otherOriginal, "other-original", false, "allow a quantized model whose recipe names another original")
 	fs.Uint64Var(&f.seed, "seed", 1, "`seed` of the sample and of the solver")
 	fs.IntVar(&f.restarts, "restarts", 0, "random `restarts` of the solver; 0 is the solver's default")
 	cli.Within(fs, "restarts", &f.restarts, 0, math.MaxInt, "0, for the solver's default, or more")
@@ -153,11 +155,8 @@ type evaluation struct {
 	warnings []string
 }
 
-// open reads the inputs and opens the models. outputs are files that will be written. keep says which of the people
-// remain; nil keeps all.
-func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []string, o task.ReadOptions,
-	keep func(*task.People) ([]int, error),
-) (_ *evaluation, err error) {
+// open reads the inputs and opens the models. outputs are files that will be written.
+func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []string) (_ *evaluation, err error) {
 	known := f.peopleFlags.paths(paths...)
 	for _, p := range paths {
 		known = append(known, record.Path(p))
@@ -166,20 +165,13 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 		return nil, err
 	}
 	d := &evaluation{e: e, f: f, paths: paths}
-	if d.opened, err = f.peopleFlags.open(ctx, e, paths, o); err != nil {
+	if d.opened, err = f.peopleFlags.open(ctx, e, paths, task.ReadOptions{Hash: true}); err != nil {
 		return nil, err
 	}
 	if err := d.pairing(); err != nil {
 		return nil, err
 	}
 	f.minGroup = max(f.minGroup, 1)
-	if keep != nil {
-		rows, err := keep(d.people)
-		if err != nil {
-			return nil, err
-		}
-		d.only(rows)
-	}
 	if len(f.by) > 0 && !f.without() {
 		if err := eval.CheckGroups(d.people.Subgroups, f.by); err != nil {
 			return nil, f.badGroups(err)
@@ -193,20 +185,6 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 		d.models = append(d.models, m)
 	}
 	return d, nil
-}
-
-// only keeps the people at the given positions, and the promises to them.
-func (d *evaluation) only(rows []int) {
-	if len(rows) == d.people.N {
-		return
-	}
-	all := d.people
-	d.people, d.set = all.Subset(rows), d.set.Select(rows)
-	d.people.Total, d.people.Failed, d.people.Filtered, d.people.Excluded = all.Total, all.Failed, all.Filtered,
-		all.Excluded+all.N-len(rows)
-	if d.issued != nil {
-		d.issued = d.issued.Only(d.people, rows)
-	}
 }
 
 // Close frees the models.
@@ -270,8 +248,13 @@ func (d *evaluation) pairing() error {
 			d.same = true
 			d.warn("%s and %s have the same content: a model keeps all promises of its own", d.paths[0], d.paths[i])
 		case from != "" && from != d.sources[0].SHA256:
-			d.warn("%s was quantized from another model than %s (its recipe says %.12s, and this is %.12s)", d.paths[i],
-				d.paths[0], from, d.sources[0].SHA256)
+			err := fmt.Errorf("%s was quantized from another model than %s (its recipe says %.12s, and this is %.12s)",
+				d.paths[i], d.paths[0], from, d.sources[0].SHA256)
+			if !d.f.otherOriginal {
+				return cli.Wrap(err, cli.Unusable, "give the model that it was made from; --other-original "+
+					"compares them all the same")
+			}
+			d.warn("%v", err)
 		}
 	}
 	if len(original) > 0 && !d.same {
@@ -311,22 +294,31 @@ func (d *evaluation) checkPromiseSource() error {
 // noisePeople is how many people are solved twice for the noise floor.
 const noisePeople = 500
 
-// noRecord is what --calibrated takes when none of the people were calibrated on.
-const noRecord = "none"
+// The values of --calibration-record besides a file.
+const (
+	noRecord       = "none"
+	recordRequired = "required"
+)
 
 // calibratedRows are the rows that a quantized model was calibrated on, as the record next to it says.
 type calibratedRows struct {
 	e        *env
 	path     string // of the record, noRecord, or "" for the one next to the model
+	required bool
 	record   *record.Rows
-	excluded int
 	notes    []string
 }
 
 // read finds the record of the model. It is an error when one is named that is not there or is another model's.
 func (c *calibratedRows) read(model string) error {
+	if c.path == recordRequired {
+		c.path, c.required = "", true
+	}
 	if c.path == noRecord {
-		c.note("--calibrated none: whether the model was calibrated on some of these people was not checked")
+		if c.required {
+			return cli.Usagef("name the record that cfq quantize wrote", "--calibration-record none: the gate file requires one")
+		}
+		c.note("--calibration-record none: whether people are equal to rows that the model was calibrated on was not checked")
 		return nil
 	}
 	path := c.path
@@ -337,6 +329,10 @@ func (c *calibratedRows) read(model string) error {
 	}
 	rows, err := record.Load(path)
 	switch {
+	case c.path == "" && errors.Is(err, fs.ErrNotExist) && c.required:
+		return cli.Wrap(fmt.Errorf("there is no record %s of the rows that the model was calibrated on, and this gate "+
+			"requires one", path), cli.Unusable,
+			"cfq quantize writes it next to the model; --calibration-record names one that stands elsewhere")
 	case c.path == "" && errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
@@ -349,62 +345,49 @@ func (c *calibratedRows) read(model string) error {
 	if rows.Model != sum {
 		return cli.Wrap(fmt.Errorf("record of rows %s: it is that of another model, %.12s, and not of %s, %.12s", path,
 			rows.Model, model, sum), cli.Unusable,
-			"quantize writes the record anew together with the model; --calibrated names one that stands elsewhere")
+			"quantize writes the record anew together with the model; --calibration-record names one that stands elsewhere")
 	}
 	c.record = rows
 	return nil
 }
 
-// others are the people that the model was not calibrated on; the others are left out, with a warning.
-func (c *calibratedRows) others(p *task.People) ([]int, error) {
-	var known []int
-	if c.record != nil && p.Hashes != nil {
-		known = record.Calibrated(p, c.record)
+// equal are the positions of the people who are equal to a row that the model was calibrated on. A gate needs others.
+func (c *calibratedRows) equal(p *task.People) (map[int]bool, error) {
+	if c.record == nil {
+		return nil, nil
 	}
-	out := make([]int, 0, p.N-len(known))
-	for i := range p.N {
-		if len(known) > 0 && known[0] == i {
-			known = known[1:]
-			continue
-		}
-		out = append(out, i)
+	known := map[int]bool{}
+	for _, i := range record.Equal(p, c.record) {
+		known[i] = true
 	}
-	if c.excluded = p.N - len(out); c.excluded == 0 {
-		return out, nil
+	if len(known) == p.N {
+		return nil, cli.Wrap(fmt.Errorf("all %d people of the data are equal to rows that the model was calibrated on: none "+
+			"is left for a verdict", p.N), cli.Unusable, "a gate needs people that the model was not calibrated on")
 	}
-	if len(out) == 0 {
-		return nil, cli.Wrap(fmt.Errorf("the model was calibrated on all %d people of the data: none is left for a verdict",
-			p.N), cli.Unusable,
-			"a gate needs people that the model was not calibrated on")
-	}
-	c.e.msg.Warn("the model was calibrated on %d of the %d people: they are left out", c.excluded, p.N)
-	return out, nil
+	return known, nil
 }
 
 // checkHeldOut says what is not known of the people. It is an error to judge a model by the very file that it
 // was calibrated on when nothing says by which rows.
 func (c *calibratedRows) checkHeldOut(d *evaluation) error {
-	switch {
-	case c.path == noRecord:
-	case c.record == nil:
-		from := recipe(d.files[1].Graph())["data"]
-		if d.f.data != "" && from != "" {
-			data, err := source(d.f.data)
-			if err != nil {
-				return err
-			}
-			if data.SHA256 == from {
-				return cli.Wrap(fmt.Errorf("the model was calibrated on rows of %s, and there is no record %s that says which",
-					d.f.data, record.Path(d.paths[1])), cli.Unusable,
-					"use people that the model was not calibrated on; --calibrated names the record; --calibrated none if none of "+
-						"these rows were used")
-			}
-		}
-		c.note(fmt.Sprintf("there is no record %s: calibration rows among the people cannot be recognised",
-			record.Path(d.paths[1])))
-	case d.people.Hashes == nil:
-		c.note("people of a promises file have no rows: calibration rows among them cannot be recognised")
+	if c.path == noRecord || c.record != nil {
+		return nil
 	}
+	from := recipe(d.files[1].Graph())["data"]
+	if d.f.data != "" && from != "" {
+		data, err := source(d.f.data)
+		if err != nil {
+			return err
+		}
+		if data.SHA256 == from {
+			return cli.Wrap(fmt.Errorf("the model was calibrated on rows of %s, and there is no record %s that says which",
+				d.f.data, record.Path(d.paths[1])), cli.Unusable,
+				"use people that the model was not calibrated on; --calibration-record names the record; --calibration-record "+
+					"none if none of these rows were used")
+		}
+	}
+	c.note(fmt.Sprintf("there is no record %s: people who are equal to calibration rows cannot be recognised; "+
+		"--calibration-record required makes this an error", record.Path(d.paths[1])))
 	return nil
 }
 
@@ -414,11 +397,28 @@ func (c *calibratedRows) note(text string) {
 	c.e.msg.Warn("%s", text)
 }
 
-// calibrated is how many of the people the quantized model is known to have been calibrated on.
-func (d *evaluation) calibrated() (int, error) {
-	c := calibratedRows{e: d.e}
-	if err := c.read(d.paths[1]); err != nil || c.record == nil || d.people.Hashes == nil {
-		return 0, err
+// addOthers adds the results by other rules of who counts: known are the people who are equal to calibration rows,
+// and a group of their own.
+func (d *evaluation) addOthers(r *eval.Result, known map[int]bool) (err error) {
+	r.Others = r.Alternatives(known)
+	for i := range r.Others {
+		if o := r.Others[i].Result; !d.f.without() {
+			if o.Groups, err = o.ByGroups(d.people.Subgroups, d.f.by, d.f.minGroup); err != nil {
+				return d.f.badGroups(err)
+			}
+		}
 	}
-	return len(record.Calibrated(d.people, c.record)), nil
+	if len(known) == 0 {
+		return nil
+	}
+	group := task.Subgroup{Feature: eval.CalibrationGroup, Values: []string{"equal to a calibration row", "other"}}
+	for i := range d.people.N {
+		group.Codes = append(group.Codes, 1)
+		if known[i] {
+			group.Codes[i] = 0
+		}
+	}
+	groups, err := r.ByGroups([]task.Subgroup{group}, nil, d.f.minGroup)
+	r.Groups = append(r.Groups, groups...)
+	return err
 }

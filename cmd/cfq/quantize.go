@@ -676,7 +676,7 @@ func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) e
 			return err
 		}
 	}
-	if err := f.writeRows(r); err != nil {
+	if err := f.writeRows(e, r); err != nil {
 		return err
 	}
 	err := cli.Write(f.out, func(w io.Writer) error { _, err := w.Write(r.Model); return err })
@@ -716,7 +716,7 @@ func modelHash(r *ptq.Result) string { return fmt.Sprintf("%x", sha256.Sum256(r.
 func (f *quantizeFlags) records() bool { return f.plan == "" && f.data != "" }
 
 // writeRows writes the record of the rows that the model was calibrated on, see docs/verdicts.md.
-func (f *quantizeFlags) writeRows(r *ptq.Result) error {
+func (f *quantizeFlags) writeRows(e *env, r *ptq.Result) error {
 	if !f.records() {
 		return nil
 	}
@@ -726,10 +726,15 @@ func (f *quantizeFlags) writeRows(r *ptq.Result) error {
 	}
 	hashes := make([]uint64, len(r.Calibrated))
 	for k, i := range r.Calibrated {
-		hashes[k] = f.calibrating.Hashes[i]
+		hashes[k] = task.InputHash(f.calibrating.X[i*f.calibrating.Dim : (i+1)*f.calibrating.Dim])
 	}
 	rows := record.New(modelHash(r), record.Data{Name: filepath.Base(f.data), SHA256: data}, hashes)
-	return cli.Write(record.Path(f.out), rows.Write)
+	if err := cli.Write(record.Path(f.out), rows.Write); err != nil {
+		return err
+	}
+	e.msg.Note("the %d calibration rows are recorded in %s: keep it next to the model, cfq gate reads it", len(hashes),
+		record.Path(f.out))
+	return nil
 }
 
 // writeQuantized shows a result: what was made and how, the layers, what is to be known.

@@ -161,6 +161,14 @@ func (d *decoder) gateKeys(g *Gate, p *parts) []config.Key {
 			"`true`: a limit on VD adds no limit on RVD, as `--one-sided`"),
 		newKey("max_unreadable", d.limit(&g.MaxUnreadable).With("minimum", 0).With("maximum", 1), "`0.01`",
 			"largest share of rows that cannot be read or have no outcome, or the gate is INCONCLUSIVE"),
+		newKey("calibration_record", config.As(&g.NeedsRecord, config.Type("string"), func(n ast.Node) (bool, bool) {
+			s, ok := d.ReadText(n)
+			if ok && s != "required" {
+				d.Errorf(n, "invalid value %q: want required", s)
+			}
+			return true, ok && s == "required"
+		}).With("enum", []string{"required"}), "optional",
+			"`required`: without the record of the rows that the model was calibrated on there is no verdict"),
 		newKey("checks", config.Value{
 			Read: func(n ast.Node) { d.List(n, "this", check) }, Form: config.ListOf(checkForm),
 		}.With("minItems", 1), config.Required, "list of checks"),

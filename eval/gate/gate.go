@@ -50,8 +50,10 @@ type Gate struct {
 	OneSided bool
 	// MaxUnreadable is the largest share of unreadable rows, and of people without an outcome, see standing; nil = 0.01.
 	MaxUnreadable *float64
-	Checks        []Check
-	Waivers       []Waiver
+	// NeedsRecord says that there is no verdict unless it is known which rows the model was calibrated on.
+	NeedsRecord bool
+	Checks      []Check
+	Waivers     []Waiver
 }
 
 // Mirror adds to each upper limit on VD the same limit on RVD, at its margin and for its groups, unless the gate is

@@ -20,8 +20,12 @@ func Judge(g *Gate, r, previous *eval.Result, now time.Time) *Report {
 	j := &judge{Gate: g.withDefaults(), r: r, previous: previous}
 	report := &Report{Confidence: j.Confidence, Findings: []Finding{}}
 	j.Checks = append(j.Checks, j.implied()...)
-	for i := range j.Checks {
-		report.Findings = append(report.Findings, j.check(&j.Checks[i])...)
+	report.Findings = append(report.Findings, j.checks()...)
+	if r != nil {
+		for i := range r.Others {
+			o := &r.Others[i]
+			report.stricter(o, (&judge{Gate: j.Gate, r: o.Result, previous: previous}).checks())
+		}
 	}
 	report.noteMirrors(g)
 	report.Findings = append(report.Findings, j.standing()...)
@@ -60,6 +64,15 @@ func (j *judge) implied() []Check {
 		}
 	}
 	return out
+}
+
+// checks returns the findings of all checks.
+func (j *judge) checks() []Finding {
+	var all []Finding
+	for i := range j.Checks {
+		all = append(all, j.check(&j.Checks[i])...)
+	}
+	return all
 }
 
 // check returns the findings of one check, for each of its limits and groups.

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,8 +24,7 @@ const (
 type Report struct {
 	Verdict    Verdict   `json:"verdict"`
 	Confidence float64   `json:"confidence"`
-	Findings   []Finding `json:"findings"`           // in the order of the checks, their limits and their groups
-	Excluded   int       `json:"excluded,omitempty"` // people left out because the model was calibrated on them
+	Findings   []Finding `json:"findings"` // in the order of the checks, their limits and their groups
 	Notes      []string  `json:"notes,omitempty"`
 }
 
@@ -45,7 +45,9 @@ type Finding struct {
 	Upper eval.Float `json:"upper"`
 	// Need is for inconclusive findings the number of people with which a share would pass if it stays the same; for an
 	// estimate a rough number. 0 means that no number would, or that it is not known.
-	Need   int    `json:"need,omitempty"`
+	Need int `json:"need,omitempty"`
+	// People is the rule of who counts that decided, see eval.Result.Alternatives; "" when every person counts.
+	People string `json:"people,omitempty"`
 	Why    string `json:"why"`              // one sentence
 	Waived string `json:"waived,omitempty"` // reason, owner and last day of the waiver that holds
 }
@@ -73,6 +75,23 @@ func (r *Report) noteMirrors(g *Gate) {
 	case limited && g.OneSided:
 		r.note("one-sided: a model that approves too easily can pass, a model that approves everybody too")
 	}
+}
+
+// stricter puts the findings by another rule of who counts in place of those that are less strict.
+func (r *Report) stricter(o *eval.Alternative, others []Finding) {
+	rank := map[Verdict]int{Inconclusive: 1, Fail: 2}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		k := slices.IndexFunc(others, func(g Finding) bool {
+			return g.Check == f.Check && g.Limit == f.Limit && g.Group == f.Group
+		})
+		if k >= 0 && rank[others[k].Verdict] > rank[f.Verdict] {
+			*f = others[k]
+			f.People = o.Name
+			f.Why += " (" + o.Name + ")"
+		}
+	}
+	r.note("%s; checks are judged again (%s), the stricter verdict decides", o.About, o.Name)
 }
 
 // waive marks the findings that are waived and notes the waivers without effect.

@@ -39,6 +39,7 @@ func pageOf(d *Document, how detail) *page {
 		add(block{title: "Warnings", lines: ws, bullet: true})
 	}
 	add(environment(d.Environment))
+	add(others(r))
 	p.answer = len(p.blocks)
 	if r.Population.Evaluated > 0 {
 		add(promises(r), costs(r, how), shape(r, how), marginErrors(r, how), spreads(r, how))
@@ -476,6 +477,32 @@ func probability(p eval.Float) string {
 }
 
 // scenarios shows what other conditions do.
+// others shows the headline by other rules of who counts as a person.
+func others(r *eval.Result) block {
+	i := r.Headline()
+	if i < 0 || len(r.Others) == 0 {
+		return block{}
+	}
+	if r.Issued != nil {
+		i = 0
+	}
+	t := r.Margins[i].Margin
+	p := newParts("who counts", t)
+	p.add("every row", r, t)
+	b := block{title: "Who counts as a person"}
+	for _, o := range r.Others {
+		p.add(o.Name, o.Result, t)
+		b.after = append(b.after, o.Name+": "+o.About)
+	}
+	for _, by := range r.Groups {
+		if by.By == eval.CalibrationGroup {
+			p.add(by.Groups[0].Name, by.Groups[0].Result, t)
+		}
+	}
+	b.table = p.table
+	return b
+}
+
 func scenarios(r *eval.Result) block {
 	i := r.Headline()
 	if i < 0 || len(r.Scenarios) == 0 {
@@ -651,6 +678,9 @@ func people(r *eval.Result) block {
 		row("not readable", p.Unreadable)
 	}
 	row("people read", p.Read)
+	if p.People < p.Read && p.People > 0 {
+		row("of them different people, by their id", p.People)
+	}
 	row("approved by the original", p.Favoured)
 	row("refused by the original", p.Refused)
 	if p.Evaluated < p.Refused {

@@ -107,5 +107,12 @@ func sound(r *eval.Result, records []eval.Record) error {
 	for _, s := range r.Scenarios {
 		errs = append(errs, inner("scenario", s.Name, s.Result))
 	}
+	for _, o := range r.Others {
+		if o.Result == nil {
+			errs = append(errs, fmt.Errorf("%q has no result", o.Name))
+			continue
+		}
+		errs = append(errs, sound(o.Result, nil))
+	}
 	return errors.Join(errs...)
 }

@@ -67,9 +67,6 @@ func JUnit(w io.Writer, d *Document) error {
 	if text := changes(&d.Result.Decisions); text != "" {
 		property("decisions", text)
 	}
-	if g.Excluded > 0 {
-		property("excluded calibration rows", fmt.Sprint(g.Excluded))
-	}
 	for _, n := range g.Notes {
 		property("note", n)
 	}

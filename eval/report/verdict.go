@@ -37,10 +37,6 @@ func verdict(d *Document) block {
 	if extra != "" {
 		b.lines = append(b.lines, extra+".")
 	}
-	if g.Excluded > 0 {
-		b.lines = append(b.lines, fmt.Sprintf("%d %s left out because the quantized model was calibrated on them.",
-			g.Excluded, message.Plural(g.Excluded, "person is", "people are")))
-	}
 	if text := changes(&d.Result.Decisions); text != "" {
 		b.lines = append(b.lines, text)
 	}

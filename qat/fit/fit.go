@@ -222,7 +222,7 @@ func (f *fit) divide(people *task.People) error {
 		case l < 0:
 			f.result.Unlabelled++
 			continue
-		case task.RowUniform(splitSeed, people.X[i*people.Dim:(i+1)*people.Dim]) < f.o.Validation:
+		case people.Uniform(splitSeed, i) < f.o.Validation:
 			held = append(held, i)
 		default:
 			own = append(own, i)

@@ -54,23 +54,6 @@ const maxListed = 1000
 // X returns the model inputs of the person of p before the action.
 func (f *File) X(p *Promise) []float32 { return row(f.People, p.Person) }
 
-// Only returns the promises of f to some of its people: people are those at the given positions of f.People.
-func (f *File) Only(people *task.People, rows []int) *File {
-	at := make(map[int]int, len(rows))
-	for k, i := range rows {
-		at[i] = k
-	}
-	g := *f
-	g.People, g.Promises = people, nil
-	for _, p := range f.Promises {
-		if k, ok := at[p.Person]; ok {
-			p.Person = k
-			g.Promises = append(g.Promises, p)
-		}
-	}
-	return &g
-}
-
 // errNoPeople is returned when promises name rows of data that are not there.
 var errNoPeople = errors.New(
 	"the file does not say what its people are like: give the data that its rows are numbered by, " +

@@ -1,0 +1,66 @@
+package eval
+
+import (
+	"strconv"
+	"testing"
+
+	"cfq/recourse"
+)
+
+// 100 people passed as 2000 when their rows were copied 20 times: bounds count IDs, and distinct rows where nobody has
+// one. A person with several rows counts by the worst of them.
+func TestCopiesAreNoPeople(t *testing.T) {
+	t.Parallel()
+	people := crowd(100, 1)
+	g := original
+	g.b -= 0.06
+	o := Options{Margins: []float64{0.1}, Workers: 1, Seed: 2}
+	once := compare(t, original, g, people, o)
+	rows := make([]int, 0, 20*people.N)
+	for range 20 {
+		rows = append(rows, upTo(people.N)...)
+	}
+	copied := people.Subset(rows)
+	for _, i := range rows {
+		copied.Hashes = append(copied.Hashes, uint64(i)+1)
+	}
+	many := compare(t, original, g, copied, o)
+	if n := many.Margins[0].VD.Den; n != 20*once.Margins[0].VD.Den {
+		t.Fatalf("%d promises", n)
+	}
+	others := many.Alternatives(nil)
+	if len(others) != 1 || others[0].Result.Margins[0].VD.Den != once.Margins[0].VD.Den ||
+		others[0].Result.Margins[0].CRG.Median.N != once.Margins[0].CRG.Median.N ||
+		others[0].Result.Tau01.N != once.Tau01.N || others[0].Result.Population.People != 100 {
+		t.Errorf("%+v", others)
+	}
+	if both := many.Alternatives(map[int]bool{0: true}); len(both) != 3 || both[1].Result.Population.Read != 1999 ||
+		both[2].Result.Population.People != 100 {
+		t.Errorf("%d alternatives", len(both))
+	}
+	if few := once.Alternatives(nil); few != nil {
+		t.Errorf("alternatives of distinct rows: %v", few)
+	}
+
+	// With IDs there is no doubt: ten rows of ten people, of whom one has one broken promise, are ten people.
+	records := make([]Record, 100)
+	for i := range records {
+		p := Promise{Status: recourse.Found, Own: 1, Other: 1, Cost: 1}
+		if i == 37 {
+			p.Other = -1
+		}
+		records[i] = Record{
+			ID: strconv.Itoa(i / 10), Label: 1, Full: -1, Quant: -1, Evaluated: true,
+			Steps: []Step{{
+				Full: p, Quant: none(recourse.NoneFound), DirSim: undefined(), Overlap: undefined(),
+				RepeatCost: undefined(),
+			}},
+			First: none(recourse.NoneFound), Hash: 1,
+		}
+	}
+	r := summarize(records, Settings{Margins: []float64{0.1}, Confidence: 0.95, OneSided: true}, DataFile{})
+	if vd := r.Margins[0].VD; vd.Den != 10 || vd.Num != 1 || r.Margins[0].MarginError.Max.Value != 2 ||
+		r.Alternatives(nil) != nil || r.Tau01.N > 10 {
+		t.Errorf("%+v, %+v", r.Margins[0].VD, r.Tau01)
+	}
+}
