@@ -37,7 +37,7 @@ func table() []folder {
 const (
 	maxFolders = 13 // top-level folders with Go code
 	maxImports = 40 // imports between them
-	maxShare   = 20 // percent of the code in one folder
+	maxShare   = 22 // percent of the code in one folder: eval, with the gate, its reports and certificates
 	// Of Go without tests and generated code: of before, for training, for gates against wrong passes.
 	maxLines = 52_000 + 5_700 + 3_500
 )
