@@ -300,6 +300,9 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 	} else if ignored := cli.Outranked(fs, "looks"); ignored != "" {
 		f.notes = append(f.notes, fmt.Sprintf("%s is not used: %s sets looks: %d", ignored, f.file, g.Looks))
 	}
+	if f.looks.path == noLooks {
+		f.notes = append(f.notes, "--looks-file none: whether this model was judged before was not checked")
+	}
 	g.OneSided = g.OneSided || f.oneSided
 	g.Mirror(f.promises != "")
 	if err := g.Check(); err != nil {
