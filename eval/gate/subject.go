@@ -182,7 +182,7 @@ func (s *subject) show(x float64) string {
 	switch {
 	case s.counts():
 		return percent(x)
-	case s.Kind() == eval.KindExact:
+	case s.Kind() == eval.KindExact && s.Requires != eval.RequiresBatches:
 		return task.Decimal(task.Rounded(x, 12)) + s.unit()
 	}
 	return task.Decimal(task.Rounded(x*s.scale(), 4)) + s.unit()
