@@ -52,8 +52,11 @@ type Gate struct {
 	MaxUnreadable *float64
 	// NeedsRecord says that there is no verdict unless it is known which rows the model was calibrated on.
 	NeedsRecord bool
-	Checks      []Check
-	Waivers     []Waiver
+	// IntendedUse says what the model may be released for, and Approver who answers for the gate: the report repeats both.
+	IntendedUse, Approver string
+
+	Checks  []Check
+	Waivers []Waiver
 }
 
 // Mirror adds to each upper limit on VD the same limit on RVD, at its margin and for its groups, unless the gate is

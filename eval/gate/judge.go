@@ -18,7 +18,9 @@ import (
 // now decides which waivers have expired. The gate must be valid, see [Gate.Check].
 func Judge(g *Gate, r, previous *eval.Result, now time.Time) *Report {
 	j := &judge{Gate: g.withDefaults(), r: r, previous: previous}
-	report := &Report{Confidence: j.Confidence, Findings: []Finding{}}
+	report := &Report{
+		Confidence: j.Confidence, Findings: []Finding{}, IntendedUse: g.IntendedUse, Approver: g.Approver,
+	}
 	j.Checks = append(j.Checks, j.implied()...)
 	report.Findings = append(report.Findings, j.checks()...)
 	if r != nil {

@@ -90,8 +90,10 @@ func TestParse(t *testing.T) {
 }
 
 func TestLimitsInPerCent(t *testing.T) {
-	g, err := Parse("gate.yaml", []byte(check("{metric: vd, max: 2%, max_gap: '0.5 %', by: sex}")))
-	if err != nil || *g.Checks[0].Max != 0.02 || *g.Checks[0].MaxGap != 0.005 {
+	text := "approver: A\nintended_use: loans\n" + check("{metric: vd, max: 2%, max_gap: '0.5 %', by: sex}")
+	g, err := Parse("gate.yaml", []byte(text))
+	if err != nil || *g.Checks[0].Max != 0.02 || *g.Checks[0].MaxGap != 0.005 || g.Approver != "A" ||
+		g.IntendedUse != "loans" {
 		t.Errorf("%+v, %v", g, err)
 	}
 }
@@ -227,7 +229,7 @@ colour: red
 		`8:13: unknown check "nothing"; one of: vd, vdd@-1<=0.1, frr<=7`,
 		`8:29: invalid day "tomorrow": write it as 2026-12-31`,
 		`9:1: the gate file has no key "colour"; one of: version, confidence, margin, min_people, looks, one_sided, ` +
-			`max_unreadable, calibration_record, checks, waivers`,
+			`max_unreadable, calibration_record, intended_use, approver, checks, waivers`,
 	}
 	var list config.Errors
 	if !errors.As(err, &list) {

@@ -26,6 +26,9 @@ type Report struct {
 	Confidence float64   `json:"confidence"`
 	Findings   []Finding `json:"findings"` // in the order of the checks, their limits and their groups
 	Notes      []string  `json:"notes,omitempty"`
+	// what the gate file says of the release
+	IntendedUse string `json:"intended_use,omitempty"`
+	Approver    string `json:"approver,omitempty"`
 }
 
 // Finding is the outcome of one limit of a check, for one group if the check is by groups.

@@ -41,6 +41,12 @@ func verdict(d *Document) block {
 		b.lines = append(b.lines, text)
 	}
 	b.lines = append(b.lines, g.Notes...)
+	if g.IntendedUse != "" {
+		b.lines = append(b.lines, "Intended use: "+g.IntendedUse)
+	}
+	if g.Approver != "" {
+		b.lines = append(b.lines, "Approver: "+g.Approver)
+	}
 	return b
 }
 
