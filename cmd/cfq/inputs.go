@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -171,6 +172,7 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 	if err := d.pairing(); err != nil {
 		return nil, err
 	}
+	d.repeatPeople()
 	f.minGroup = max(f.minGroup, 1)
 	if len(f.by) > 0 && !f.without() {
 		if err := eval.CheckGroups(d.people.Subgroups, f.by); err != nil {
@@ -185,6 +187,53 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 		d.models = append(d.models, m)
 	}
 	return d, nil
+}
+
+// repeatPeople gives each of several promises to one person a row of its own, so that all of them are judged: rows with
+// one ID count once, by the worst of them.
+func (d *evaluation) repeatPeople() {
+	if d.issued == nil {
+		return
+	}
+	of := make([][]int, d.people.N) // the promises to each person
+	for i := range d.issued.Promises {
+		person := d.issued.Promises[i].Person
+		of[person] = append(of[person], i)
+	}
+	var rows []int
+	for person, promises := range of {
+		rows = append(rows, person)
+		for k, i := range promises {
+			if k > 0 {
+				rows = append(rows, person)
+			}
+			d.issued.Promises[i].Person = len(rows) - 1
+		}
+	}
+	all := d.people
+	if len(rows) == all.N {
+		return
+	}
+	d.people, d.set = all.Subset(rows), d.set.Select(rows)
+	d.people.Total, d.people.Failed = all.Total, all.Failed
+	d.people.Filtered, d.people.Excluded = all.Filtered, all.Excluded
+	if all.IDs == nil {
+		for _, person := range rows {
+			d.people.IDs = append(d.people.IDs, strconv.Itoa(person))
+		}
+	}
+	d.issued.People = d.people
+	d.warn("%d of the people have several promises: all are judged, and a person counts once, as broken if one breaks",
+		several(of))
+}
+
+func several(of [][]int) (n int) {
+	for _, promises := range of {
+		if len(promises) > 1 {
+			n++
+		}
+	}
+	return n
 }
 
 // Close frees the models.

@@ -145,14 +145,6 @@ func unused(path string, f *promise.File) []string {
 		ws = append(ws, fmt.Sprintf("%s of %s to people who are not among those read", message.Count(f.Missing, "promise"),
 			filepath.Base(path)))
 	}
-	people := map[int]bool{}
-	for i := range f.Promises {
-		people[f.Promises[i].Person] = true
-	}
-	if further := len(f.Promises) - len(people); further > 0 {
-		ws = append(ws, fmt.Sprintf("%d of the promises do not count: of several to one person it is the cheapest "+
-			"that the original keeps", further))
-	}
 	return ws
 }
 
