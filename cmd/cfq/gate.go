@@ -199,6 +199,12 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 		return err
 	}
 	doc.Previous = before
+	if doc.GateFile, err = source(f.file); err != nil {
+		return err
+	}
+	if doc.CalibrationRecord, err = source(rows.found); err != nil {
+		return err
+	}
 	if doc.Gate = gate.Judge(g, r, f.before, time.Now()); broken != nil {
 		doc.Gate = gate.Refuse(g, r, broken, time.Now())
 	}

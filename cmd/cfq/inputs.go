@@ -355,6 +355,7 @@ type calibratedRows struct {
 	path     string // of the record, noRecord, or "" for the one next to the model
 	required bool
 	record   *record.Rows
+	found    string // path of the record; "" when there is none
 	notes    []string
 }
 
@@ -396,7 +397,7 @@ func (c *calibratedRows) read(model string) error {
 			rows.Model, model, sum), cli.Unusable,
 			"quantize writes the record anew together with the model; --calibration-record names one that stands elsewhere")
 	}
-	c.record = rows
+	c.record, c.found = rows, path
 	return nil
 }
 

@@ -142,6 +142,14 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 	if d.f.records {
 		doc.Records = r.Records
 	}
+	if doc.RowsFile, err = source(strings.TrimPrefix(d.f.rows, "!")); err != nil {
+		return nil, err
+	}
+	lib, err := ort.Find(d.e.lib)
+	if err != nil {
+		return nil, err
+	}
+	doc.Runtime = fmt.Sprintf("ONNX Runtime %s, %s", lib.Version, buildVersion().Platform)
 	if details {
 		doc.Layers, err = d.layers(ctx, r)
 	}

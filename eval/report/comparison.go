@@ -142,7 +142,11 @@ func entries(c *Comparison) block {
 	for _, e := range c.Entries {
 		b.table.model(e.Alias, e.Model)
 	}
-	b.table.files(c.Data, c.Task, c.Promises, c.Overrides, File{})
+	for _, f := range []role{
+		{"people", c.Data}, {"task", c.Task}, {"promises", c.Promises}, {"overrides", c.Overrides},
+	} {
+		b.table.file(f)
+	}
 	if c.Tool != "" {
 		b.after = []string{"Made by " + c.Tool + "."}
 	}

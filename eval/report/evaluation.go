@@ -638,9 +638,14 @@ func models(d *Document) block {
 	b := block{title: "Files", table: fileTable(), fold: true}
 	b.table.model("original", d.Full)
 	b.table.model("quantized", d.Quantized)
-	b.table.files(d.Data, d.Task, d.Promises, d.Overrides, d.Previous)
+	for _, f := range d.files() {
+		b.table.file(f)
+	}
 	if d.Tool != "" {
 		b.after = []string{"Made by " + d.Tool + "."}
+	}
+	if d.Runtime != "" {
+		b.after = append(b.after, "Measured with "+d.Runtime+".")
 	}
 	return b
 }
@@ -657,12 +662,30 @@ func (t *table) model(role string, m Model) {
 	t.row(role, m.Name, byteCount(m.Bytes), bits, short(m.SHA256))
 }
 
-func (t *table) files(data, task, promises, overrides, previous File) {
-	for i, file := range []File{data, task, promises, overrides, previous} {
-		if file.Name != "" {
-			role := [...]string{"people", "task", "promises", "overrides", "earlier report"}[i]
-			t.row(role, file.Name, byteCount(file.Bytes), missing, short(file.SHA256))
-		}
+// role is a file and what it is to a report.
+type role struct {
+	name string
+	File
+}
+
+// files are those that the evaluation read besides the models.
+func (d *Document) files() []role {
+	return []role{
+		{"people", d.Data},
+		{"rows", d.RowsFile},
+		{"task", d.Task},
+		{"promises", d.Promises},
+		{"overrides", d.Overrides},
+		{"calibrated on", d.CalibrationRecord},
+		{"gate", d.GateFile},
+		{"earlier report", d.Previous},
+	}
+}
+
+// file adds a file that there is.
+func (t *table) file(f role) {
+	if f.Name != "" {
+		t.row(f.name, f.Name, byteCount(f.Bytes), missing, short(f.SHA256))
 	}
 }
 

@@ -28,6 +28,11 @@ type Document struct {
 	// what single people can change; none when the task says it for all
 	Overrides File `json:"overrides,omitzero"`
 	Previous  File `json:"previous,omitzero"` // the earlier report that a gate compares with
+	RowsFile  File `json:"rows_file,omitzero"`
+	GateFile  File `json:"gate_file,omitzero"`
+	// the rows that the quantized model was calibrated on
+	CalibrationRecord File   `json:"calibration_record,omitzero"`
+	Runtime           string `json:"runtime,omitempty"` // "ONNX Runtime 1.24.4, linux/amd64"
 	// flags that environment variables set, by variable
 	Environment map[string]string `json:"environment,omitempty"`
 	Recipe      map[string]string `json:"recipe,omitempty"`   // how the quantized model was made
