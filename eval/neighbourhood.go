@@ -80,9 +80,19 @@ type Perturber func(ctx context.Context, points []float32, n int) ([][]Float, er
 // perturbed summarizes the perturbations at the i-th required margin; nil when they were not measured.
 func (y *summary) perturbed(i int) map[Perturbation]Perturbed {
 	var steps []*Step
-	for j := range y.records {
-		if r := &y.records[j]; r.Evaluated && r.Steps[i].Perturbed != nil {
-			steps = append(steps, &r.Steps[i])
+	for _, of := range y.persons {
+		var worst *Step // of a person: the one with the smallest margin under g
+		for _, j := range of {
+			r := &y.records[j]
+			if !r.Evaluated || r.Steps[i].Perturbed == nil {
+				continue
+			}
+			if s := &r.Steps[i]; worst == nil || s.Full.Other < worst.Full.Other {
+				worst = s
+			}
+		}
+		if worst != nil {
+			steps = append(steps, worst)
 		}
 	}
 	if len(steps) == 0 {
