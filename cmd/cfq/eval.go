@@ -143,6 +143,10 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 func (d *evaluation) measure(
 	ctx context.Context, o eval.Options, stress []eval.Stress, latency bool,
 ) (*eval.Result, error) {
+	if err := d.models[1].Differentiable(); err != nil && !o.OneSided {
+		d.warn("the quantized model's own recourse (RVD, CRG) is not computed: %v", err)
+		o.OneSided = true
+	}
 	r, err := eval.Compare(ctx, d.models[0], d.models[1], d.set, d.people, o)
 	if err != nil {
 		return nil, runError(err)

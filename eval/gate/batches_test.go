@@ -103,6 +103,9 @@ func TestBatchDependence(t *testing.T) {
 		"dynamic quantization":    {Fail, "with its batch: 0.02987 logits; outside the limit of 0 logits; 256 of 256 points"},
 	} {
 		g := open(name)
+		if err := g.Differentiable(); (err != nil) != (name == "dynamic quantization") {
+			t.Errorf("%s: gradients: %v", name, err)
+		}
 		r, err := eval.Compare(t.Context(), f, g, set, people, eval.Options{Margins: []float64{0.1}, OneSided: true})
 		if err != nil {
 			t.Fatal(name, err)

@@ -322,20 +322,20 @@ func (c *Model) through(m *graph.Model) (map[string]autodiff.Rule, error) {
 	return nil, nil
 }
 
+// Differentiable returns why the model has no gradients: it computes on integers as a whole. Recourse of it can then
+// not be searched for.
+func (c *Model) Differentiable() error { return opaque(c.Graph().Graph) }
+
 // opaque are operators that compute on integers as a whole: a gradient would
 // vanish in them without a word.
 func opaque(g *graph.Graph) error {
-	var errs []string
 	for _, n := range g.Nodes {
 		switch n.Op {
 		case "QLinearMatMul", "QGemm", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeLinear",
 			"DynamicQuantizeMatMul", "QLinearConv", "ConvInteger", "MatMulNBits":
-			errs = append(errs, n.Label())
+			return fmt.Errorf("no gradient passes through integer operators, the first of them %s; give the model with "+
+				"QuantizeLinear and DequantizeLinear around float operators (QDQ form)", n.Label())
 		}
-	}
-	if len(errs) > 0 {
-		return fmt.Errorf("%v: no gradient passes through integer operators; give the model with QuantizeLinear and "+
-			"DequantizeLinear around float operators (QDQ form)", errs)
 	}
 	return nil
 }
