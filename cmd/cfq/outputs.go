@@ -134,7 +134,8 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 		Full: models[0], Quantized: models[1],
 		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3],
 		Recipe: recipe(d.files[1].Graph()), Result: r,
-		Broken: report.BrokenPromises(r, d.people, d.set), Warnings: d.warnings, Environment: cli.Environment(d.e.flags),
+		Changes: report.Changes(r, d.people, d.set, d.task.Features),
+		Broken:  report.BrokenPromises(r, d.people, d.set), Warnings: d.warnings, Environment: cli.Environment(d.e.flags),
 	}
 	if d.issued != nil {
 		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.issued)...)

@@ -42,7 +42,7 @@ func pageOf(d *Document, how detail) *page {
 	add(others(r))
 	p.answer = len(p.blocks)
 	if r.Population.Evaluated > 0 {
-		add(promises(r), costs(r, how), shape(r, how), marginErrors(r, how), spreads(r, how))
+		add(promises(r), costs(r, how), asked(d), shape(r, how), marginErrors(r, how), spreads(r, how))
 	}
 	add(groups(r, how)...)
 	add(scenarios(r), certificates(r), perturbations(r, how), broken(d, how))
@@ -261,6 +261,27 @@ func with(e eval.Estimate, show func(eval.Float, int) string, how detail) string
 }
 
 func three(x eval.Float) string { return fixed(x, 3) }
+
+// asked shows what recourse asks for, in the units of the data.
+func asked(d *Document) block {
+	r := d.Result
+	b := block{title: "What recourse changes", table: table{left: 1}, fold: true}
+	b.table.head = []string{"feature", "original: people", "median change", "quantized: people", "median change"}
+	size := func(x eval.Float) string {
+		if !x.Defined() {
+			return missing
+		}
+		return strconv.FormatFloat(float64(x), 'g', 6, 64)
+	}
+	for _, c := range d.Changes {
+		b.table.row(c.Feature, strconv.Itoa(c.Full.People), size(c.Full.Median), strconv.Itoa(c.Quantized.People),
+			size(c.Quantized.Median))
+	}
+	if len(d.Changes) > 0 {
+		b.after = []string{"at margin " + margin(r.Margins[r.Headline()].Margin) + ", in the units of the data"}
+	}
+	return b
+}
 
 // shape shows how alike the two models' actions are.
 func shape(r *eval.Result, how detail) block {

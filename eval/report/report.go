@@ -40,6 +40,7 @@ type Document struct {
 	Result      *eval.Result      `json:"result"`
 	Gate        *gate.Report      `json:"gate,omitempty"`    // what a gate says of Result
 	Layers      []Layer           `json:"layers,omitempty"`  // of the quantized model
+	Changes     []Changed         `json:"changes,omitempty"` // what recourse asks for, at the headline margin
 	Broken      []Broken          `json:"broken,omitempty"`  // people whose promise breaks, in the order of the data
 	Records     []eval.Record     `json:"records,omitempty"` // one per person, when they are asked for
 }

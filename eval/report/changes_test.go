@@ -1,0 +1,52 @@
+package report
+
+import (
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cfq/eval"
+	"cfq/recourse"
+	"cfq/recourse/constraint"
+	"cfq/task"
+)
+
+// Sizes are in the units of the data; of a category only the people count, and nobody who is promised nothing does.
+func TestChanges(t *testing.T) {
+	tk, err := task.Parse("task.yaml", []byte(`version: 1
+data: {label: y, favourable: "1"}
+target: {class: favourable, index: 1, margin: 0}
+features:
+  - {name: income, kind: numeric, mean: 1000, std: 500, bounds: [0, 9000]}
+  - {name: job, kind: onehot, values: [none, some]}
+  - {name: age, kind: numeric, mean: 40, std: 10, actionable: false}
+cost: {norm: l1, weights: inverse_std, eps: 1.0e-3}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := constraint.Compile(tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	people := &task.People{Dim: 4, N: 2, Total: 2, X: []float32{0, 1, 0, 0, 2, 1, 0, 1}}
+	found := func(point ...float32) eval.Promise { return eval.Promise{Status: recourse.Found, Point: point} }
+	none := eval.Promise{Status: recourse.NoneFound}
+	r := &eval.Result{
+		Settings: eval.Settings{Margins: []float64{0.1}}, Margins: []eval.AtMargin{{Margin: 0.1}},
+		Records: []eval.Record{
+			{Row: 0, Evaluated: true, Steps: []eval.Step{{Full: found(1, 1, 0, 0), Quant: found(0, 0, 1, 0)}}},
+			{Row: 1, Evaluated: true, Steps: []eval.Step{{Full: found(5, 0, 1, 1), Quant: none}}},
+		},
+	}
+	same := cmp.Comparer(func(a, b eval.Float) bool { return a == b || !a.Defined() && !b.Defined() })
+	undefined := eval.Float(math.NaN())
+	want := []Changed{
+		{"income", Moves{2, 1000}, Moves{0, undefined}}, // of 500 and 1500
+		{"job", Moves{1, undefined}, Moves{1, undefined}},
+	}
+	if d := cmp.Diff(want, Changes(r, people, set, tk.Features), same); d != "" {
+		t.Error(d)
+	}
+}
