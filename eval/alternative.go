@@ -3,6 +3,7 @@ package eval
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"cfq/internal/message"
 )
@@ -20,6 +21,13 @@ const CalibrationGroup = "calibration"
 
 // maxCopies is the share of rows equal to an earlier one up to which they are taken for different people.
 const maxCopies = 0.01
+
+// rowID starts the IDs of people who have none in the data.
+const rowID = "#row:"
+
+// RowID is the ID of a row of people without IDs, for a row that stands there several times: for several promises. It
+// does not say that equal rows are different people.
+func RowID(row int) string { return rowID + strconv.Itoa(row) }
 
 // Alternatives are the doubts about who counts. Rows that are equal in all columns may be copies, or people who do not
 // differ in these: when they are more than 1 % of the rows, or of those evaluated, and nobody has an ID, distinct rows
@@ -47,18 +55,19 @@ func (r *Result) Alternatives(known map[int]bool) []Alternative {
 // copies counts the rows that are equal to an earlier one; 0 when they are few, or IDs say who is who.
 func (r *Result) copies() int {
 	var all, evaluated, n int
-	seen := map[uint64]bool{}
+	seen := map[uint64]string{}
 	for i := range r.Records {
 		x := &r.Records[i]
-		if x.ID != "" || x.Hash == 0 {
+		if x.ID != "" && !strings.HasPrefix(x.ID, rowID) || x.Hash == 0 {
 			return 0
 		}
 		n += count(x.Evaluated)
-		if seen[x.Hash] {
+		id, again := seen[x.Hash]
+		if again && (x.ID == "" || x.ID != id) {
 			all++
 			evaluated += count(x.Evaluated)
 		}
-		seen[x.Hash] = true
+		seen[x.Hash] = x.ID
 	}
 	if float64(all) > maxCopies*float64(len(r.Records)) || float64(evaluated) > maxCopies*float64(n) {
 		return all

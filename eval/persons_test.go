@@ -42,6 +42,23 @@ func TestCopiesAreNoPeople(t *testing.T) {
 		t.Errorf("alternatives of distinct rows: %v", few)
 	}
 
+	// Nobody has an ID; rows that stand there again, for other promises, say nothing of their copies.
+	for i := range copied.N {
+		copied.IDs = append(copied.IDs, RowID(i))
+	}
+	repeated := compare(t, original, g, copied, o)
+	if others := repeated.Alternatives(nil); len(others) != 1 || others[0].Result.Population.People != 100 {
+		t.Errorf("with rows that are repeated: %+v", others)
+	}
+	// Scores, and the accuracy beyond the base rate, count people too.
+	same := many.Alternatives(nil)[0].Result
+	if a, b := same.Decisions.AccuracyOverBase, once.Decisions.AccuracyOverBase; a != b {
+		t.Errorf("accuracy over the base rate: %+v, want %+v", a, b)
+	}
+	if a, b := same.Scores.AUCFull, once.Scores.AUCFull; a.N != b.N {
+		t.Errorf("AUC of %d people, want %d", a.N, b.N)
+	}
+
 	// With IDs there is no doubt: ten rows of ten people, of whom one has one broken promise, are ten people.
 	records := make([]Record, 100)
 	for i := range records {

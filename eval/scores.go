@@ -68,8 +68,8 @@ func (y *summary) scores() Scores {
 
 // scored lists the margins of the people with the favourable outcome and of the others, ascending.
 func (y *summary) scored(of func(r *Record) Float) (good, bad []float64) {
-	for i := range y.records {
-		switch r := &y.records[i]; r.Label {
+	for _, person := range y.persons { // who has several rows counts by the first
+		switch r := &y.records[person[0]]; r.Label {
 		case 1:
 			good = append(good, float64(of(r)))
 		case 0:

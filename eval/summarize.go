@@ -87,18 +87,23 @@ func issued(records []Record, unmatched int) *Issued {
 
 func population(records []Record, file DataFile) Population {
 	p := Population{DataFile: file, Read: len(records), People: len(persons(records))}
+	rows, labelled := map[int]bool{}, 0 // a row stands there several times for several promises
 	p.Rows = max(p.Rows, p.Read)
 	for i := range records {
 		r := &records[i]
 		p.Labelled += count(r.Label >= 0)
+		if line := r.Line; line <= 0 || !rows[line] {
+			rows[cmp.Or(max(line, 0), -1-i)] = true
+			labelled += count(r.Label >= 0)
+		}
 		p.Favoured += count(approves(r.Full))
 		p.Evaluated += count(r.Evaluated)
 		p.BothRefuse += count(r.reverse())
 	}
 	p.Refused = p.Read - p.Favoured
-	p.UnreadableRows = newTally(p.Unreadable, p.Unreadable+p.Read)
-	if p.Labelled > 0 {
-		p.UnlabelledRows = newTally(p.Read-p.Labelled, p.Read)
+	p.UnreadableRows = newTally(p.Unreadable, p.Unreadable+len(rows))
+	if labelled > 0 {
+		p.UnlabelledRows = newTally(len(rows)-labelled, len(rows))
 	}
 	return p
 }
@@ -128,14 +133,26 @@ func (y *summary) decisions() Decisions {
 func (y *summary) overBase() Estimate {
 	var n [2]int // people by outcome
 	var f [2]int // of them, those that f decides correctly
-	for i := range y.records {
-		if r := &y.records[i]; r.Label >= 0 {
-			n[r.Label]++
-			f[r.Label] += count(r.correct(r.Full))
+	for _, of := range y.persons {
+		right, known := y.worst(of, y.of["accuracy_full"], -1, Higher)
+		if known > 0 {
+			label := y.outcome(of)
+			n[label]++
+			f[label] += int(right)
 		}
 	}
 	base := count(n[1] > n[0])
 	return dropOf(f[1-base], n[base]-f[base], n[0]+n[1], y.s.Confidence)
+}
+
+// outcome is that of a person's first record with a known one; -1 without any.
+func (y *summary) outcome(of []int) int8 {
+	for _, i := range of {
+		if l := y.records[i].Label; l >= 0 {
+			return l
+		}
+	}
+	return -1
 }
 
 func count(b bool) int {

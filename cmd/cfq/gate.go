@@ -161,7 +161,8 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if err := rows.read(args[1]); err != nil {
 		return err
 	}
-	if err := cli.Distinct([]string{f.file, f.previous, f.record}, outs.paths()); err != nil {
+	looks := f.looks.file(args[1])
+	if err := cli.Distinct([]string{f.file, f.previous, f.record}, append(outs.paths(), looks...)); err != nil {
 		return err
 	}
 	d, err := f.open(ctx, e, args, outs.paths())
@@ -208,11 +209,11 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if doc.Gate = gate.Judge(g, r, f.before, time.Now()); broken != nil {
 		doc.Gate = gate.Refuse(g, r, broken, time.Now())
 	}
-	doc.Gate.Notes = slices.Concat([]string{unverified}, doc.Gate.Notes, f.notes, rows.notes)
+	doc.Gate.Notes = slices.Concat([]string{unverified}, doc.Gate.Notes, f.notes, f.looks.notes, rows.notes)
 	if err := outs.write(e, doc, report.Views()); err != nil {
 		return err
 	}
-	f.looks.record(e, g, doc.Gate.Verdict)
+	f.looks.record(e, g, doc.Gate)
 	return f.verdict(e, doc.Gate)
 }
 

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -219,7 +218,7 @@ func (d *evaluation) repeatPeople() {
 	d.people.Filtered, d.people.Excluded = all.Filtered, all.Excluded
 	if all.IDs == nil {
 		for _, person := range rows {
-			d.people.IDs = append(d.people.IDs, strconv.Itoa(person))
+			d.people.IDs = append(d.people.IDs, eval.RowID(person))
 		}
 	}
 	d.issued.People = d.people
@@ -420,8 +419,11 @@ func (c *calibratedRows) equal(p *task.People) (map[int]bool, error) {
 // checkHeldOut says what is not known of the people. It is an error to judge a model by the very file that it
 // was calibrated on when nothing says by which rows.
 func (c *calibratedRows) checkHeldOut(d *evaluation) error {
-	if c.path == noRecord || c.record != nil {
+	if c.path == noRecord {
 		return nil
+	}
+	if c.record != nil {
+		return c.checkEncoding(d)
 	}
 	from := recipe(d.files[1].Graph())["data"]
 	if d.f.data != "" && from != "" {
@@ -438,6 +440,25 @@ func (c *calibratedRows) checkHeldOut(d *evaluation) error {
 	}
 	c.note(fmt.Sprintf("there is no record %s: people who are equal to calibration rows cannot be recognised; "+
 		"--calibration-record required makes this an error", record.Path(d.paths[1])))
+	return nil
+}
+
+// checkEncoding reports a record whose rows were encoded by another task file: rows then rarely have the same inputs.
+func (c *calibratedRows) checkEncoding(d *evaluation) error {
+	now, err := source(d.f.task)
+	if err != nil {
+		return err
+	}
+	from := recipe(d.files[1].Graph())["task"]
+	if from == "" || from == now.SHA256 {
+		return nil
+	}
+	text := fmt.Sprintf("the model was quantized with another task file than %s: if that encodes people differently, "+
+		"those who are equal to calibration rows are not recognised", d.f.task)
+	if c.required {
+		return cli.Wrap(errors.New(text), cli.Unusable, "quantize with the task file that the gate is given")
+	}
+	c.note(text)
 	return nil
 }
 

@@ -27,6 +27,7 @@ type looksFlags struct {
 	known    *gate.Looks
 	evidence string
 	seen     bool
+	notes    []string // for the report
 }
 
 func (f *looksFlags) add(set *pflag.FlagSet) {
@@ -38,6 +39,17 @@ func (f *looksFlags) add(set *pflag.FlagSet) {
 	set.BoolVar(&f.again, "again", false, "repeat an evaluation that did not pass, with the same people")
 }
 
+// file is the path of the record of looks at a model; none without one.
+func (f *looksFlags) file(model string) []string {
+	switch f.path {
+	case noLooks:
+		return nil
+	case "":
+		return []string{model + ".looks"}
+	}
+	return []string{f.path}
+}
+
 // check reads the record and refuses a look that was there before, or for which no error is left.
 func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
 	model := d.sources[1].SHA256
@@ -45,9 +57,7 @@ func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
 	if f.path == noLooks {
 		return nil
 	}
-	if f.path == "" {
-		f.path = d.paths[1] + ".looks"
-	}
+	f.path = f.file(d.paths[1])[0]
 	switch data, err := os.ReadFile(f.path); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -77,6 +87,8 @@ func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
 		return cli.Usagef("bring new people within the planned --looks; --again repeats the evaluation",
 			"these people have judged %s already: %s", d.paths[1], look.Verdict)
 	case f.seen:
+		f.notes = append(f.notes, fmt.Sprintf("--again: these people judged this model before, and the verdict was %s",
+			look.Verdict))
 		return nil
 	}
 	return cli.Wrap(f.known.Check(g), cli.Unusable, fmt.Sprintf(
@@ -84,11 +96,11 @@ func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
 }
 
 // record adds a look that did not pass. Without the file, the verdict stands all the same.
-func (f *looksFlags) record(e *env, g *gate.Gate, v gate.Verdict) {
-	if f.path == noLooks || f.seen || v == gate.Pass {
+func (f *looksFlags) record(e *env, g *gate.Gate, r *gate.Report) {
+	if f.path == noLooks || f.seen || r.Verdict == gate.Pass || !r.Looked(g) {
 		return
 	}
-	f.known.Add(g, f.evidence, v)
+	f.known.Add(g, f.evidence, r.Verdict)
 	data, err := f.known.Encode()
 	if err == nil {
 		err = cli.Write(f.path, func(w io.Writer) error { _, err := w.Write(data); return err })

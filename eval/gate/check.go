@@ -198,6 +198,9 @@ func (c *Check) text() string {
 
 func (c *Check) name() string { return cmp.Or(c.Name, c.text()) }
 
+// bounds says that the check limits the value itself, not its change or its differences between groups.
+func (c *Check) bounds() bool { return c.Max != nil || c.Min != nil || c.AbsMax != nil }
+
 // margin is the required margin at which the check evaluates its metric. A promise that was issued was made with a
 // margin of its own, however small: unless the check names a margin, all of them are judged.
 func (c *Check) margin(g *Gate, m *eval.Metric, issued bool) float64 {

@@ -60,8 +60,9 @@ type Gate struct {
 }
 
 // Mirror adds to each upper limit on VD the same limit on RVD, at its margin and for its groups, unless the gate is
-// OneSided or limits RVD there itself: a model that approves everybody breaks no promise. Issued promises have no
-// mirror image; for them, and where the quantized model refuses nobody, the limit is one on gained approvals.
+// OneSided or limits RVD there itself, with the same severity: a model that approves everybody breaks no promise.
+// Issued promises have no mirror image; for them, and where the quantized model refuses nobody, the limit is one on
+// gained approvals.
 func (g *Gate) Mirror(issued bool) {
 	if !g.OneSided {
 		g.Checks = append(g.Checks, g.mirrored(issued)...)
@@ -74,15 +75,24 @@ func (g *Gate) mirrored(issued bool) []Check {
 	var added []Check
 	for i := range g.Checks {
 		vd := &g.Checks[i]
+		if vd.Metric != "vd" || vd.Max == nil {
+			continue
+		}
 		c := Check{Metric: "rvd", Margin: vd.Margin, Severity: vd.Severity, Max: vd.Max, By: vd.By, Mirrors: vd.name()}
 		if issued {
 			c.Metric, c.Margin = "gained", nil
 		}
 		limited := func(o Check) bool {
-			return o.name() == c.name() || o.Max != nil && grouping(o.By) == grouping(c.By) &&
+			return o.Max != nil && (o.Severity != Warns || vd.Severity == Warns) &&
+				(o.Mirrors == "" || *o.Max <= *vd.Max) && // one that the gate names itself may be any
+				grouping(o.By) == grouping(c.By) &&
 				(o.Metric == "rvd" && o.margin(&d, nil, false) == vd.margin(&d, nil, false) || o.Metric == "gained" && issued)
 		}
-		if vd.Metric == "vd" && vd.Max != nil && !slices.ContainsFunc(slices.Concat(g.Checks, added), limited) {
+		all := slices.Concat(g.Checks, added)
+		if slices.ContainsFunc(all, func(o Check) bool { return o.name() == c.name() }) {
+			c.Name = "mirror of " + vd.name() // findings and waivers go by names
+		}
+		if !slices.ContainsFunc(all, limited) {
 			added = append(added, c)
 		}
 	}

@@ -61,7 +61,8 @@ func (j *judge) implied() []Check {
 	for _, c := range impliedChecks() {
 		m, _ := eval.MetricBy(c.Metric)
 		_, missing := measured(&m, 0, j.r)
-		if missing == "" && !slices.ContainsFunc(j.Checks, func(own Check) bool { return own.Metric == c.Metric }) {
+		own := func(own Check) bool { return own.Metric == c.Metric && own.bounds() }
+		if missing == "" && !slices.ContainsFunc(j.Checks, own) {
 			out = append(out, c)
 		}
 	}

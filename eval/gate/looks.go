@@ -12,9 +12,13 @@ import (
 // Looks are the evaluations of one quantized model that it did not pass. Whoever looks again until the gate passes has
 // more chances than one: the looks share the error that the gate's confidence leaves.
 type Looks struct {
-	Model string `json:"model"` // SHA-256 of the quantized model
-	Looks []Look `json:"looks"`
+	Schema string `json:"schema"`
+	Model  string `json:"model"` // SHA-256 of the quantized model
+	Looks  []Look `json:"looks"`
 }
+
+// looksSchema is the format of the record.
+const looksSchema = "cfq.looks/1"
 
 // Look is one of them.
 type Look struct {
@@ -29,6 +33,9 @@ func ParseLooks(data []byte, model string) (*Looks, error) {
 	if err := json.Unmarshal(data, l); err != nil {
 		return nil, fmt.Errorf("invalid record of looks: %w", err)
 	}
+	if l.Schema != looksSchema {
+		return nil, fmt.Errorf("it has no schema %q: this is another file", looksSchema)
+	}
 	if l.Model != model {
 		return &Looks{Model: model}, nil
 	}
@@ -37,6 +44,7 @@ func ParseLooks(data []byte, model string) (*Looks, error) {
 
 // Encode is the content of a file.
 func (l *Looks) Encode() ([]byte, error) {
+	l.Schema = looksSchema
 	data, err := json.MarshalIndent(l, "", "  ")
 	return append(data, '\n'), err
 }
@@ -69,6 +77,17 @@ func (l *Looks) Check(g *Gate) error {
 func (l *Looks) Add(g *Gate, evidence string, verdict Verdict) {
 	d := g.withDefaults()
 	l.Looks = append(l.Looks, Look{Evidence: evidence, Verdict: verdict, Error: task.Rounded(1-d.Confidence, 12)})
+}
+
+// Looked says that a check of the gate's own did not pass. Damaged data alone say nothing of the model, so that the
+// same people may be looked at again once they are mended.
+func (r *Report) Looked(g *Gate) bool {
+	if slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Metric == "outputs" }) {
+		return true
+	}
+	return slices.ContainsFunc(g.Checks, func(c Check) bool {
+		return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Check == c.name() && f.Verdict != Pass })
+	})
 }
 
 // noteLooks says what several looks mean for the level.

@@ -91,6 +91,19 @@ func TestLooks(t *testing.T) {
 	if _, err := ParseLooks([]byte("{"), "m"); err == nil {
 		t.Error("half a file is a record")
 	}
+	if _, err := ParseLooks([]byte(`{"model": "m"}`), "m"); err == nil || !strings.Contains(err.Error(), "another file") {
+		t.Errorf("another file: %v", err)
+	}
+	// Damaged data say nothing of the model.
+	damaged := &Report{Findings: []Finding{
+		{Check: "vd<=0.02", Verdict: Pass}, {Check: "unreadable_rows<=0.01", Verdict: Inconclusive},
+	}}
+	if damaged.Looked(once) {
+		t.Error("a look was spent on damaged data")
+	}
+	if damaged.Findings[0].Verdict = Fail; !damaged.Looked(once) {
+		t.Error("a failure is no look")
+	}
 	// Two looks at 97.5 %: as many people as that needs.
 	f := Judge(&Gate{Looks: 2, Checks: maxVD(0.02)}, broken(0, 149), nil, noon)
 	if f.Verdict != Inconclusive || f.Findings[0].Need != 183 || f.Confidence != 0.975 ||

@@ -17,6 +17,43 @@ func lenient(k, other, promises, gained, n int) *eval.Result {
 }
 
 // A limit on VD holds for the other direction too, and a model that approves everybody does not pass.
+// A check of the mirror's name, or a limit on a change, takes the place of nothing.
+func TestChecksTakeNoOthersPlace(t *testing.T) {
+	size, share := 1e9, 0.03
+	g := &Gate{Checks: []Check{{Metric: "vd", Max: &share}, {Name: "rvd<=0.03", Metric: "bytes", Max: &size}}}
+	g.Mirror(false)
+	if len(g.Checks) != 3 || g.Checks[2].Metric != "rvd" || g.Check() != nil {
+		t.Errorf("%+v, %v", g.Checks, g.Check())
+	}
+	r := lenient(0, 0, 373, 0, 379)
+	r.Population.UnreadableRows = eval.Tally{Value: 0.1, Num: 100, Den: 1000}
+	r.Batches = &eval.Batches{Difference: 0.5, Points: 256, Differ: 200}
+	g = &Gate{Checks: []Check{
+		{Metric: "vd", Max: &share},
+		{Metric: "unreadable_rows", MaxIncrease: &share},
+		{Metric: "batches.difference", MaxIncrease: &size},
+	}}
+	verdicts := map[string]Verdict{}
+	report := Judge(g, r, r, noon)
+	for _, f := range report.Findings {
+		verdicts[f.Limit+" "+f.Metric] = f.Verdict
+	}
+	if verdicts["<= 0.01 unreadable_rows"] != Inconclusive || verdicts["<= 0 batches.difference"] != Fail {
+		t.Errorf("%v", verdicts)
+	}
+}
+
+// A group that has nobody by another rule of who counts is not shown to be within its limit.
+func TestGroupWithNobodyLeft(t *testing.T) {
+	r := &Report{Findings: []Finding{
+		{Check: "vd[sex]<=0.05", Group: "female", Verdict: Pass}, {Check: "vd<=0.05", Verdict: Pass},
+	}}
+	r.stricter(&eval.Alternative{Name: "without calibration rows"}, nil)
+	if r.Findings[0].Verdict != Inconclusive || r.Findings[1].Verdict != Pass {
+		t.Errorf("%+v", r.Findings)
+	}
+}
+
 func TestMirror(t *testing.T) {
 	for _, c := range []struct {
 		checks   []string
@@ -45,6 +82,12 @@ func TestMirror(t *testing.T) {
 			"vd@0.1<=0.02=PASS rvd<=0.5=PASS", Pass,
 		},
 		{[]string{"vd<=0.02:warning"}, false, false, lenient(0, 90, 300, 79, 379), "vd<=0.02=PASS rvd<=0.02=FAIL", Pass},
+		// A warning is no limit: the other one has a mirror of its own.
+		{
+			[]string{"vd<=0.01:warning", "vd@0.1<=0.03"},
+			false, false, lenient(0, 0, 0, 379, 379),
+			"vd<=0.01=PASS vd@0.1<=0.03=PASS rvd<=0.01=FAIL by gained rvd@0.1<=0.03=FAIL by gained", Fail,
+		},
 		// Two limits on VD, and none on it from above.
 		{
 			[]string{"vd<=0.02", "vd@0.1<=0.05"},

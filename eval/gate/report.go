@@ -88,6 +88,10 @@ func (r *Report) stricter(o *eval.Alternative, others []Finding) {
 		k := slices.IndexFunc(others, func(g Finding) bool {
 			return g.Check == f.Check && g.Limit == f.Limit && g.Group == f.Group
 		})
+		if k < 0 && f.Group != "" && f.Verdict == Pass { // it has nobody by that rule
+			f.Verdict, f.People = Inconclusive, o.Name
+			f.Why += fmt.Sprintf("; nobody of the group is left (%s)", o.Name)
+		}
 		if k >= 0 && rank[others[k].Verdict] > rank[f.Verdict] {
 			*f = others[k]
 			f.People = o.Name

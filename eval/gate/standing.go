@@ -38,7 +38,8 @@ func (g *Gate) standing() []standing {
 // standing returns the findings of the standing checks.
 func (j *judge) standing() (all []Finding) {
 	for _, x := range j.Gate.standing() {
-		if slices.ContainsFunc(j.Checks, func(c Check) bool { return c.Metric == x.metric && c.By == "" }) {
+		own := func(c Check) bool { return c.Metric == x.metric && c.By == "" && c.bounds() }
+		if slices.ContainsFunc(j.Checks, own) {
 			continue
 		}
 		m, _ := eval.MetricBy(x.metric)
