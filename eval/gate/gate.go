@@ -75,7 +75,7 @@ func (g *Gate) mirrored(issued bool) []Check {
 	var added []Check
 	for i := range g.Checks {
 		vd := &g.Checks[i]
-		if vd.Metric != "vd" || vd.Max == nil {
+		if !vd.ofVD() {
 			continue
 		}
 		c := Check{Metric: "rvd", Margin: vd.Margin, Severity: vd.Severity, Max: vd.Max, By: vd.By, Mirrors: vd.name()}
@@ -98,6 +98,9 @@ func (g *Gate) mirrored(issued bool) []Check {
 	}
 	return added
 }
+
+// ofVD says that the check limits VD, in either of its forms, from above.
+func (c *Check) ofVD() bool { return (c.Metric == "vd" || c.Metric == "vd_mismatch") && c.Max != nil }
 
 func (g *Gate) withDefaults() Gate {
 	d := *g

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -319,6 +320,13 @@ func (j *judge) increase(s *subject) Finding {
 	level := 1 - (1-j.Confidence)/2
 	lo, hi, few := j.ends(s, v, j.r, level)
 	lo0, hi0, few0 := j.ends(s, w, j.previous, level)
+	for i := range j.previous.Others { // by other rules of who counts the earlier value may be less certain
+		o := j.previous.Others[i].Result
+		if w, missing := measured(s.Metric, s.margin, o); missing == "" {
+			lo1, hi1, few1 := j.ends(s, w, o, level)
+			lo0, hi0, few0 = min(lo0, lo1), max(hi0, hi1), cmp.Or(few0, few1)
+		}
+	}
 	switch {
 	case few != "":
 		return s.inconclusive(f, "%s; %s", s.amount(v), few)

@@ -11,12 +11,12 @@ import (
 // gained of the n people that the original refuses.
 func lenient(k, other, promises, gained, n int) *eval.Result {
 	r := broken(k, n)
+	r.Margins[0].VDMismatch = r.Margins[0].VD
 	r.Margins[0].RVD = eval.NewRate(other, promises, 0.95)
 	r.Decisions.Gained = eval.NewRate(gained, n, 0.95)
 	return r
 }
 
-// A limit on VD holds for the other direction too, and a model that approves everybody does not pass.
 // A check of the mirror's name, or a limit on a change, takes the place of nothing.
 func TestChecksTakeNoOthersPlace(t *testing.T) {
 	size, share := 1e9, 0.03
@@ -43,6 +43,20 @@ func TestChecksTakeNoOthersPlace(t *testing.T) {
 	}
 }
 
+// An earlier report on copies is no surer of its value than one on the people.
+func TestIncreaseOverCopies(t *testing.T) {
+	share := 0.05
+	g := &Gate{Checks: []Check{{Metric: "vd", MaxIncrease: &share}}}
+	now, before := lenient(200, 0, 2000, 0, 2000), lenient(200, 0, 2000, 0, 2000)
+	if f := Judge(g, now, before, noon).Findings[0]; f.Verdict != Pass {
+		t.Errorf("2000 people: %+v", f)
+	}
+	before.Others = []eval.Alternative{{Name: "distinct rows", Result: lenient(10, 0, 100, 0, 100)}}
+	if f := Judge(g, now, before, noon).Findings[0]; f.Verdict != Inconclusive {
+		t.Errorf("100 people, 20 times: %+v", f)
+	}
+}
+
 // A group that has nobody by another rule of who counts is not shown to be within its limit.
 func TestGroupWithNobodyLeft(t *testing.T) {
 	r := &Report{Findings: []Finding{
@@ -54,6 +68,7 @@ func TestGroupWithNobodyLeft(t *testing.T) {
 	}
 }
 
+// A limit on VD holds for the other direction too, and a model that approves everybody does not pass.
 func TestMirror(t *testing.T) {
 	for _, c := range []struct {
 		checks   []string
@@ -87,6 +102,10 @@ func TestMirror(t *testing.T) {
 			[]string{"vd<=0.01:warning", "vd@0.1<=0.03"},
 			false, false, lenient(0, 0, 0, 379, 379),
 			"vd<=0.01=PASS vd@0.1<=0.03=PASS rvd<=0.01=FAIL by gained rvd@0.1<=0.03=FAIL by gained", Fail,
+		},
+		{
+			[]string{"vd_mismatch<=0.02"},
+			false, false, lenient(0, 0, 0, 379, 379), "vd_mismatch<=0.02=PASS rvd<=0.02=FAIL by gained", Fail,
 		},
 		// Two limits on VD, and none on it from above.
 		{

@@ -66,7 +66,7 @@ func (r *Report) noteMirrors(g *Gate) {
 	limited := false
 	for i := range g.Checks {
 		c := &g.Checks[i]
-		limited = limited || c.Metric == "vd" && c.Max != nil
+		limited = limited || c.ofVD()
 		if c.Mirrors != "" {
 			added = append(added, c.name())
 		}
