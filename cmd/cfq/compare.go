@@ -133,7 +133,8 @@ func (d *evaluation) comparison(names []string, c *eval.Comparison) (*report.Com
 	doc := &report.Comparison{
 		Title: fmt.Sprintf("%s of %s", strings.Join(names[1:], ", "), models[0].Name), Tool: "cfq " + release(),
 		Full: models[0],
-		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3], Comparison: c, Warnings: d.warnings,
+		Data: files.data, Task: files.task, Promises: files.promises, Overrides: files.overrides, Comparison: c,
+		Warnings:    d.warnings,
 		Environment: cli.Environment(d.e.flags),
 	}
 	for i := 1; i < len(models); i++ {

@@ -362,8 +362,8 @@ func (f *gateFlags) earlier(d *evaluation) (file report.File, err error) {
 		now, earlier report.File
 	}{
 		{"original", d.sources[0], doc.Full.File},
-		{"task file", inputs[1], doc.Task},
-		{"overrides file", inputs[3], doc.Overrides},
+		{"task file", inputs.task, doc.Task},
+		{"overrides file", inputs.overrides, doc.Overrides},
 	} {
 		if x.now.SHA256 != x.earlier.SHA256 {
 			return file, cli.Wrap(fmt.Errorf("report %s: its %s is %s, and this gate's is %s", f.previous, x.what,
@@ -371,7 +371,7 @@ func (f *gateFlags) earlier(d *evaluation) (file report.File, err error) {
 				"--previous takes a report on the same original, task and overrides")
 		}
 	}
-	if inputs[0].SHA256 != doc.Data.SHA256 {
+	if inputs.data.SHA256 != doc.Data.SHA256 {
 		f.notes = append(f.notes, fmt.Sprintf("%s is about other people: %s", file.Name, identified(doc.Data)))
 	}
 	f.before = doc.Result

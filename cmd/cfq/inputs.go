@@ -148,7 +148,8 @@ type evaluation struct {
 	models         []*classifier.Model
 	// sources are the models' files as reports name them.
 	sources []report.File
-	same    bool // a quantized model has the content of the original
+	inputs  *inputFiles // nil before they are asked for
+	same    bool        // a quantized model has the content of the original
 	// certifier bounds neighbourhoods of recourse points; nil when they were not asked for.
 	certifier *certify.Certifier
 	// warnings are doubts about the files, for the report.
@@ -427,11 +428,11 @@ func (c *calibratedRows) checkHeldOut(d *evaluation) error {
 	}
 	from := recipe(d.files[1].Graph())["data"]
 	if d.f.data != "" && from != "" {
-		data, err := source(d.f.data)
+		files, err := d.described()
 		if err != nil {
 			return err
 		}
-		if data.SHA256 == from {
+		if files.data.SHA256 == from {
 			return cli.Wrap(fmt.Errorf("the model was calibrated on rows of %s, and there is no record %s that says which",
 				d.f.data, record.Path(d.paths[1])), cli.Unusable,
 				"use people that the model was not calibrated on; --calibration-record names the record; --calibration-record "+
@@ -445,12 +446,12 @@ func (c *calibratedRows) checkHeldOut(d *evaluation) error {
 
 // checkEncoding reports a record whose rows were encoded by another task file: rows then rarely have the same inputs.
 func (c *calibratedRows) checkEncoding(d *evaluation) error {
-	now, err := source(d.f.task)
+	files, err := d.described()
 	if err != nil {
 		return err
 	}
 	from := recipe(d.files[1].Graph())["task"]
-	if from == "" || from == now.SHA256 {
+	if from == "" || from == files.task.SHA256 {
 		return nil
 	}
 	text := fmt.Sprintf("the model was quantized with another task file than %s: if that encodes people differently, "+

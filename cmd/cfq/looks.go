@@ -71,12 +71,9 @@ func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
 	if err != nil {
 		return err
 	}
-	rows, err := source(strings.TrimPrefix(d.f.rows, "!"))
-	if err != nil {
-		return err
-	}
 	h := sha256.New() // who was looked at
-	fmt.Fprintln(h, files[0].SHA256, files[2].SHA256, strings.HasPrefix(d.f.rows, "!"), rows.SHA256, d.f.sample)
+	fmt.Fprintln(h, files.data.SHA256, files.promises.SHA256, strings.HasPrefix(d.f.rows, "!"), files.rows.SHA256,
+		d.f.sample)
 	if d.f.sample > 0 {
 		fmt.Fprintln(h, d.f.seed)
 	}

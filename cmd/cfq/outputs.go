@@ -132,7 +132,7 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 	doc := &report.Document{
 		Title: fmt.Sprintf("%s against %s", models[1].Name, models[0].Name), Tool: "cfq " + release(),
 		Full: models[0], Quantized: models[1],
-		Data: files[0], Task: files[1], Promises: files[2], Overrides: files[3],
+		Data: files.data, RowsFile: files.rows, Task: files.task, Promises: files.promises, Overrides: files.overrides,
 		Recipe: recipe(d.files[1].Graph()), Result: r,
 		Changes: report.Changes(r, d.people, d.set, d.task.Features),
 		Broken:  report.BrokenPromises(r, d.people, d.set), Warnings: d.warnings, Environment: cli.Environment(d.e.flags),
@@ -142,9 +142,6 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 	}
 	if d.f.records {
 		doc.Records = r.Records
-	}
-	if doc.RowsFile, err = source(strings.TrimPrefix(d.f.rows, "!")); err != nil {
-		return nil, err
 	}
 	lib, err := ort.Find(d.e.lib)
 	if err != nil {
@@ -157,14 +154,32 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 	return doc, err
 }
 
-// described are the data, the task, the promises and the overrides; those that there are none of are empty.
-func (d *evaluation) described() (files [4]report.File, err error) {
-	for i, path := range []string{d.f.data, d.f.task, d.f.promises, d.f.overrides} {
-		if files[i], err = source(path); err != nil {
-			return files, err
+// inputFiles are the files that an evaluation reads besides the models; those that there are none of are empty.
+type inputFiles struct{ data, rows, task, promises, overrides report.File }
+
+// described are the files that were read. They are hashed once: data can be large.
+func (d *evaluation) described() (*inputFiles, error) {
+	if d.inputs != nil {
+		return d.inputs, nil
+	}
+	var files inputFiles
+	for _, x := range []struct {
+		to   *report.File
+		path string
+	}{
+		{&files.data, d.f.data},
+		{&files.rows, strings.TrimPrefix(d.f.rows, "!")},
+		{&files.task, d.f.task},
+		{&files.promises, d.f.promises},
+		{&files.overrides, d.f.overrides},
+	} {
+		var err error
+		if *x.to, err = source(x.path); err != nil {
+			return nil, err
 		}
 	}
-	return files, nil
+	d.inputs = &files
+	return d.inputs, nil
 }
 
 func source(path string) (report.File, error) {
