@@ -50,20 +50,20 @@ func scoreMetrics() []Metric {
 }
 
 // scores are the metrics of the people with a known outcome.
-func (y *summary) scores() Scores {
-	full, quant := func(r *Record) Float { return r.Full }, func(r *Record) Float { return r.Quant }
-	s := Scores{
-		BrierFull: unknown(), BrierQuant: unknown(), CalibrationFull: unknown(), CalibrationQuant: unknown(),
-	}
-	good, bad := y.scored(full)
-	s.AUCFull, s.KSFull = aucOf(good, bad, y.s.Confidence), ksOf(good, bad)
-	otherGood, otherBad := y.scored(quant)
-	s.AUCQuant, s.KSQuant = aucOf(otherGood, otherBad, y.s.Confidence), ksOf(otherGood, otherBad)
-	if y.s.Classes <= 2 { // of more, a margin does not say the probability
-		s.BrierFull, s.CalibrationFull = brierOf(good, bad, y.s.Confidence), calibrationOf(good, bad)
-		s.BrierQuant, s.CalibrationQuant = brierOf(otherGood, otherBad, y.s.Confidence), calibrationOf(otherGood, otherBad)
-	}
+func (y *summary) scores() (s Scores) {
+	s.AUCFull, s.KSFull, s.BrierFull, s.CalibrationFull = y.scoresBy(func(r *Record) Float { return r.Full })
+	s.AUCQuant, s.KSQuant, s.BrierQuant, s.CalibrationQuant = y.scoresBy(func(r *Record) Float { return r.Quant })
 	return s
+}
+
+// scoresBy are the scores of the model with these margins.
+func (y *summary) scoresBy(margin func(r *Record) Float) (auc, ks, brier, calibration Estimate) {
+	good, bad := y.scored(margin)
+	auc, ks, brier, calibration = aucOf(good, bad, y.s.Confidence), ksOf(good, bad), unknown(), unknown()
+	if y.s.Classes <= 2 { // of more, a margin does not say the probability
+		brier, calibration = brierOf(good, bad, y.s.Confidence), calibrationOf(good, bad)
+	}
+	return auc, ks, brier, calibration
 }
 
 // scored lists the margins of the people with the favourable outcome and of the others, ascending.
