@@ -304,8 +304,10 @@ const (
 	minPeople      = 30
 	muchInfeasible = 0.5
 	muchFree       = 0.05
-	muchUnreadable = 0.01
 )
+
+// MuchUnreadable is the share of unreadable rows above which an evaluation has a warning, and a gate no verdict.
+const MuchUnreadable = 0.01
 
 // shortfall is how far, in logits, a recourse point's margin may lie below the required one before it is worth a
 // warning: more than the rounding that another batch size brings.
@@ -319,7 +321,7 @@ func warnings(r *Result) []string {
 		ws.add("the original itself breaks %d of the %d promises given to people who are evaluated: they count at no margin",
 			n.Invalid.Num, n.Promises)
 	}
-	if p := r.Population; float64(p.Unreadable) > muchUnreadable*float64(p.Rows) {
+	if p := r.Population; float64(p.Unreadable) > MuchUnreadable*float64(p.Rows) {
 		ws.add("%d of %d rows could not be read", p.Unreadable, p.Rows)
 	}
 	if r.Issued != nil {

@@ -112,8 +112,8 @@ other. The stricter verdict decides.`,
 			fs.BoolVar(&f.oneSided, "one-sided", false, "judge the original's promises alone: a limit on VD adds none on RVD, "+
 				"and a model that approves everybody passes")
 			fs.StringVar(&f.file, "gate", "", "checks and waivers: a YAML `file`, see docs/pipeline.md")
-			fs.Float64Var(&f.maxUnreadable, "max-unreadable", 0.01, "largest `share` of rows that cannot be read or have no "+
-				"outcome, or the gate is INCONCLUSIVE")
+			fs.Float64Var(&f.maxUnreadable, "max-unreadable", eval.MuchUnreadable, "largest `share` of rows that cannot be "+
+				"read or have no outcome, or the gate is INCONCLUSIVE")
 			cli.Within(fs, "max-unreadable", &f.maxUnreadable, 0, 1, "a share from 0 to 1")
 			fs.Float64Var(&f.margin, "margin", 0.1, "required logit `margin` of checks that name no other; issued promises "+
 				"are judged whatever their margin")

@@ -35,6 +35,7 @@ import (
 	"slices"
 	"strings"
 
+	"cfq/eval"
 	"cfq/internal/message"
 )
 
@@ -48,7 +49,8 @@ type Gate struct {
 	Looks int
 	// OneSided leaves out the limits that Mirror adds.
 	OneSided bool
-	// MaxUnreadable is the largest share of unreadable rows, and of people without an outcome, see standing; nil = 0.01.
+	// MaxUnreadable is the largest share of unreadable rows, and of people without an outcome, see standing;
+	// nil = eval.MuchUnreadable.
 	MaxUnreadable *float64
 	// NeedsRecord says that there is no verdict unless it is known which rows the model was calibrated on.
 	NeedsRecord bool
@@ -108,7 +110,7 @@ func (g *Gate) withDefaults() Gate {
 	d.Looks = max(d.Looks, 1)
 	d.Confidence = 1 - (1-d.Confidence)/float64(d.Looks)
 	if d.MaxUnreadable == nil {
-		x := maxUnreadable
+		x := eval.MuchUnreadable
 		d.MaxUnreadable = &x
 	}
 	return d

@@ -7,9 +7,6 @@ import (
 	"cfq/eval"
 )
 
-// maxUnreadable is the share of unreadable rows above which nothing is released unless the gate says otherwise.
-const maxUnreadable = 0.01
-
 // standing is a check that every gate has unless it has one of its own on the metric. It is about the data and the
 // promises in hand, not about the people whom they are a sample of: the value itself is compared. Beyond the limit the
 // other numbers say too little, so the verdict is INCONCLUSIVE.
