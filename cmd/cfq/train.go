@@ -100,7 +100,6 @@ func (f *trainFlags) add(fs *pflag.FlagSet) {
 			"`share` of the people who are not trained on, the same for every seed; 0 for none")
 		cli.Within(fs, "validation", &f.validation, 0, cli.Below1, "a share below 1, such as 0.2, or 0 for none")
 		addOptimizer(fs, &f.o.Train)
-		cli.Within(fs, "train-seed", &f.o.Train.Seed, 1, math.MaxUint64, "1 or more")
 		fs.BoolVar(&f.noCache, "no-cache", false, "train from the start instead of going on from an earlier run")
 	})
 	group(fs, "Objectives that look at recourse", func(fs *pflag.FlagSet) {
