@@ -46,6 +46,9 @@ type Metric struct {
 	Source     string // section or equation of the paper, or one of the constants below
 	Definition string
 	Instead    string // ID of what a gate has in its place, where no bound holds for any distribution; or ""
+	// Mirrors are the IDs of metrics that a limit on this one holds for, too: it counts what goes wrong in one direction
+	// alone, and these what does in the other.
+	Mirrors []string
 }
 
 // Sources of the metrics that the paper does not have.
@@ -245,14 +248,21 @@ func MetricSections() []MetricSection {
 func family(prefix, unit string, requires Requirement) func(
 	key, name, symbol string, better Better, source, definition string) Metric {
 	return func(key, name, symbol string, better Better, source, definition string) Metric {
-		return Metric{prefix + key, name, symbol, unit, better, requires, source, definition, ""}
+		return Metric{prefix + key, name, symbol, unit, better, requires, source, definition, "", nil}
 	}
 }
 
 // gatedBy names the metric that a gate has in place of m.
 func (m Metric) gatedBy(quantile string) Metric {
 	m.Instead = quantile
-	m.Definition += " A gate takes " + quantile + " instead: a mean has no bound that holds for heavy tails."
+	m.Definition += " Gates take " + quantile + ": a mean has no safe bound."
+	return m
+}
+
+// mirroredBy names the metrics that a limit on m holds for, too.
+func (m Metric) mirroredBy(ids ...string) Metric {
+	m.Mirrors = ids
+	m.Definition += " Mirrored in gates by " + strings.Join(ids, ", ") + "."
 	return m
 }
 
@@ -264,28 +274,28 @@ func promiseMetrics() []Metric {
 			"Metrics, VD (target-class failure rate); the margin t: this project",
 			"Share of the recourse points of f at margin t that g refuses: m_g(u_f) <= 0. Counted over evaluated people who "+
 				"have recourse under f. Of issued promises, those count whose margin under f is t or more. Also: recourse "+
-				"invalidation rate."),
+				"invalidation rate.").mirroredBy("rvd", "gained"),
 		share("vd_mismatch", "recourse points decided differently", "VD(t), mismatch", Lower, "Metrics, VD (label mismatch)",
 			"Share of the same points on which f and g decide differently. It equals VD(t), because f approves its own "+
-				"points, which is checked."),
+				"points, which is checked.").mirroredBy("rvd", "gained"),
 		mirrored("rvd", "promises of the quantized model that the original would not keep", "RVD(t)", Lower, OwnMetric,
 			"VD mirrored: share of the recourse points of g at margin t that f refuses, m_f(u_g) <= 0. Counted over evaluated "+
 				"people that g refuses too and who have recourse under g."),
 		mirrored("lost_recourse", "people who lose their recourse", "", Lower, OwnMetric,
 			"Of the people that both models refuse and who have recourse under f at margin t, the share without recourse "+
-				"under g."),
+				"under g.").mirroredBy("gained"),
 		family("", "logits", RequiresNothing)("tau01", "margin to demand so that at most 1 % break", "tau01", Lower,
 			OwnMetric,
 			"Smallest t with VD <= 1 % at t and at every solved margin above t. VD is exact at solved margins. Between two of "+
 				"them it is predicted from the lower one, assuming that m_g - m_f at a person's point stays the same while the "+
-				"point moves on. With fewer than 100 promises no break is allowed."),
+				"point moves on. With fewer than 100 promises no break is allowed.").mirroredBy("rtau01"),
 		family("", "logits", RequiresMirrored)("rtau01", "margin to demand of the quantized model's recourse", "Rtau01",
 			Lower, OwnMetric,
 			"tau01 mirrored: the same with RVD."),
 		family("", "share", RequiresMirrored)("pgd_first.vd", "promises that break, first valid PGD step", "VD, PGD-first",
 			Lower, "Metrics, VD; protocol: this project",
 			"VD of the first valid iterate of 100 steps of projected gradient descent (step 0.2) instead of the minimal-cost "+
-				"recourse."),
+				"recourse.").mirroredBy("gained"),
 		share("frr", "people who can be helped", "FRR(t)", Higher, "Constraint regimes, FRR (equation frr_constraint)",
 			"Share of the evaluated people, all refused by f, with a feasible action that reaches margin t under f. People f "+
 				"approves are not counted."),
@@ -424,7 +434,7 @@ func decisionMetrics() []Metric {
 		decision("disagreement", "decisions that differ", "", Lower, OwnMetric,
 			"Share of all people read that f and g decide differently as they are: churn."),
 		decision("lost", "approved by the original, refused by the quantized model", "", Lower, OwnMetric,
-			"Share of the people that f approves and g refuses: negative flips."),
+			"Share of the people that f approves and g refuses: negative flips.").mirroredBy("gained"),
 		decision("gained", "refused by the original, approved by the quantized model", "", Lower, OwnMetric,
 			"Share of the people that f refuses and g approves: positive flips."),
 		decision("fpr_full", "approved without the favourable outcome, original", "FPR f", Lower, standardMetric,
@@ -440,7 +450,7 @@ func decisionMetrics() []Metric {
 
 func dataMetrics() []Metric {
 	data := func(requires Requirement, key, name, definition string) Metric {
-		return Metric{key, name, "", "share", Lower, requires, OwnMetric, definition, ""}
+		return Metric{key, name, "", "share", Lower, requires, OwnMetric, definition, "", nil}
 	}
 	return []Metric{
 		data(RequiresFile, "population.unreadable_rows", "rows that cannot be read",

@@ -87,7 +87,8 @@ passes. Reports are written before the command exits with 0 (PASS), 1 (FAIL) or
 
 Checks are flags, --check METRIC[@MARGIN][[BY]]<=LIMIT (cfq explain lists the
 metrics), or a gate file (docs/pipeline.md) with severities, waivers and groups. A
-limit on VD holds for RVD too: VD alone passes a model that approves everybody.
+limit on VD holds for RVD and for gained approvals, too: a model that approves
+everybody, or everybody of a group, breaks no promise.
 
 People who are equal to a row that the model was calibrated on (cfq quantize writes
 QUANTIZED.rows) are judged with and without; so are rows that are equal to each
@@ -109,8 +110,8 @@ other. The stricter verdict decides.`,
 				fs.Var(&f.limits[i], s.flag, s.help)
 			}
 			fs.StringArrayVar(&f.checks, "check", nil, "a `check` such as 'vd@0.25[sex]<=0.05'; may be repeated")
-			fs.BoolVar(&f.oneSided, "one-sided", false, "judge the original's promises alone: a limit on VD adds none on RVD, "+
-				"and a model that approves everybody passes")
+			fs.BoolVar(&f.oneSided, "one-sided", false, "judge the original's promises alone: a limit on VD adds none on RVD "+
+				"and gained approvals, and a model that approves everybody passes")
 			fs.StringVar(&f.file, "gate", "", "checks and waivers: a YAML `file`, see docs/pipeline.md")
 			fs.Float64Var(&f.maxUnreadable, "max-unreadable", eval.MuchUnreadable, "largest `share` of rows that cannot be "+
 				"read or have no outcome, or the gate is INCONCLUSIVE")

@@ -158,7 +158,7 @@ func (d *decoder) gateKeys(g *Gate, p *parts) []config.Key {
 		newKey("looks", d.Count(&g.Looks, 1), "`1`",
 			"planned evaluations of one model: each verdict gets its part of the error that `confidence` leaves"),
 		newKey("one_sided", d.Flag(&g.OneSided), "`false`",
-			"`true`: a limit on VD adds no limit on RVD, as `--one-sided`"),
+			"`true`: a limit on VD adds none on RVD and gained approvals, as `--one-sided`"),
 		newKey("max_unreadable", d.limit(&g.MaxUnreadable).With("minimum", 0).With("maximum", 1), "`0.01`",
 			"largest share of rows that cannot be read or have no outcome, or the gate is INCONCLUSIVE"),
 		newKey("calibration_record", config.As(&g.NeedsRecord, config.Type("string"), func(n ast.Node) (bool, bool) {

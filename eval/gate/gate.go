@@ -61,10 +61,10 @@ type Gate struct {
 	Waivers []Waiver
 }
 
-// Mirror adds to each upper limit on VD the same limit on RVD, at its margin and for its groups, unless the gate is
-// OneSided or limits RVD there itself, with the same severity: a model that approves everybody breaks no promise.
-// Issued promises have no mirror image; for them, and where the quantized model refuses nobody, the limit is one on
-// gained approvals.
+// Mirror adds to each upper limit on a metric of one direction the same limit on its mirrors (see eval.Metric), at its
+// margin and for its groups, unless the gate is OneSided or limits them itself, with the same severity: a model that
+// approves everybody breaks no promise, and one that approves everybody of a group makes none of its own there. For
+// issued promises nobody asks what the quantized model would promise.
 func (g *Gate) Mirror(issued bool) {
 	if !g.OneSided {
 		g.Checks = append(g.Checks, g.mirrored(issued)...)
@@ -76,33 +76,51 @@ func (g *Gate) mirrored(issued bool) []Check {
 	d := g.withDefaults()
 	var added []Check
 	for i := range g.Checks {
-		vd := &g.Checks[i]
-		if !vd.ofVD() {
-			continue
-		}
-		c := Check{Metric: "rvd", Margin: vd.Margin, Severity: vd.Severity, Max: vd.Max, By: vd.By, Mirrors: vd.name()}
-		if issued {
-			c.Metric, c.Margin = "gained", nil
-		}
-		limited := func(o Check) bool {
-			return o.Max != nil && (o.Severity != Warns || vd.Severity == Warns) &&
-				(o.Mirrors == "" || *o.Max <= *vd.Max) && // one that the gate names itself may be any
-				grouping(o.By) == grouping(c.By) &&
-				(o.Metric == "rvd" && o.margin(&d, nil, false) == vd.margin(&d, nil, false) || o.Metric == "gained" && issued)
-		}
-		all := slices.Concat(g.Checks, added)
-		if slices.ContainsFunc(all, func(o Check) bool { return o.name() == c.name() }) {
-			c.Name = "mirror of " + vd.name() // findings and waivers go by names
-		}
-		if !slices.ContainsFunc(all, limited) {
-			added = append(added, c)
+		of := &g.Checks[i]
+		for _, m := range of.mirrors() {
+			if issued && m.Requires == eval.RequiresMirrored {
+				continue
+			}
+			c := Check{
+				Metric: m.ID(), Severity: of.Severity, Max: of.Max, MaxIncrease: of.MaxIncrease, By: of.By, Mirrors: of.name(),
+			}
+			if m.PerMargin() {
+				c.Margin = of.Margin
+			}
+			all := slices.Concat(g.Checks, added)
+			if slices.ContainsFunc(all, func(o Check) bool { return o.name() == c.name() }) {
+				c.Name = "mirror of " + of.name() // findings and waivers go by names
+			}
+			if !slices.ContainsFunc(all, func(o Check) bool { return o.replaces(&c, &d) }) {
+				added = append(added, c)
+			}
 		}
 	}
 	return added
 }
 
-// ofVD says that the check limits VD, in either of its forms, from above.
-func (c *Check) ofVD() bool { return (c.Metric == "vd" || c.Metric == "vd_mismatch") && c.Max != nil }
+// mirrors are the metrics that Mirror limits because of the check.
+func (c *Check) mirrors() (all []eval.Metric) {
+	if c.Max == nil && c.MaxIncrease == nil {
+		return nil
+	}
+	m, _ := eval.MetricBy(c.Metric)
+	for _, id := range m.Mirrors {
+		mirror, _ := eval.MetricBy(id)
+		all = append(all, mirror)
+	}
+	return all
+}
+
+// replaces says that the check limits what a mirror would. One that the gate names itself may have any limit.
+func (c *Check) replaces(mirror *Check, g *Gate) bool {
+	m, _ := eval.MetricBy(mirror.Metric)
+	within := func(x, limit *float64) bool { return x != nil && (c.Mirrors == "" || limit != nil && *x <= *limit) }
+	return c.Metric == mirror.Metric && grouping(c.By) == grouping(mirror.By) &&
+		(c.Severity != Warns || mirror.Severity == Warns) &&
+		(!m.PerMargin() || c.margin(g, &m, false) == mirror.margin(g, &m, false)) &&
+		(within(c.Max, mirror.Max) || mirror.Max == nil && within(c.MaxIncrease, mirror.MaxIncrease))
+}
 
 func (g *Gate) withDefaults() Gate {
 	d := *g

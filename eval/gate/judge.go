@@ -30,7 +30,7 @@ func Judge(g *Gate, r, previous *eval.Result, now time.Time) *Report {
 			report.stricter(o, (&judge{Gate: j.Gate, r: o.Result, previous: previous}).checks())
 		}
 	}
-	report.noteMirrors(g)
+	report.noteMirrors(g, r)
 	report.Findings = append(report.Findings, j.standing()...)
 	report.waive(j.Waivers, now)
 	report.conclude()
@@ -102,12 +102,14 @@ func (j *judge) check(c *Check) []Finding {
 			all = append(all, j.one(s, j.r))
 		}
 	}
+	if c.Mirrors != "" && m.Requires == eval.RequiresMirrored { // another mirror counts those who need no promise
+		all = slices.DeleteFunc(all, func(f Finding) bool { return f.Verdict == Inconclusive && f.N == 0 })
+	}
 	return all
 }
 
 // one judges the metric of a result by max, min or abs_max.
 func (j *judge) one(s *subject, r *eval.Result) Finding {
-	s = s.known(r)
 	f := s.finding()
 	v, missing := measured(s.Metric, s.margin, r)
 	if missing != "" {
@@ -192,7 +194,6 @@ func (j *judge) groups(s *subject) []Finding {
 		g := &groups[i]
 		all[i], pValues[i] = j.one(s, g.Result), 1
 		all[i].Group = g.Name
-		s := s.known(g.Result)
 		if v, missing := measured(s.Metric, s.margin, g.Result); missing == "" {
 			pValues[i] = s.pValue(v, g.Result.Settings.Confidence)
 		}
@@ -309,6 +310,7 @@ func (j *judge) increase(s *subject) Finding {
 	if missing != "" {
 		return s.inconclusive(f, "%s", missing)
 	}
+	f.N = v.N
 	w, missing := measured(s.Metric, s.margin, j.previous)
 	if missing == "" {
 		missing = s.incomparable(&j.r.Settings, &j.previous.Settings)
@@ -316,7 +318,7 @@ func (j *judge) increase(s *subject) Finding {
 	if missing != "" {
 		return s.inconclusive(f, "in the earlier report, %s", missing)
 	}
-	f.Value, f.N = v.Value-w.Value, v.N
+	f.Value = v.Value - w.Value
 	level := 1 - (1-j.Confidence)/2
 	lo, hi, few := j.ends(s, v, j.r, level)
 	lo0, hi0, few0 := j.ends(s, w, j.previous, level)

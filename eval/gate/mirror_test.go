@@ -14,6 +14,7 @@ func lenient(k, other, promises, gained, n int) *eval.Result {
 	r.Margins[0].VDMismatch = r.Margins[0].VD
 	r.Margins[0].RVD = eval.NewRate(other, promises, 0.95)
 	r.Decisions.Gained = eval.NewRate(gained, n, 0.95)
+	r.Decisions.Lost = eval.NewRate(0, n, 0.95)
 	return r
 }
 
@@ -22,7 +23,7 @@ func TestChecksTakeNoOthersPlace(t *testing.T) {
 	size, share := 1e9, 0.03
 	g := &Gate{Checks: []Check{{Metric: "vd", Max: &share}, {Name: "rvd<=0.03", Metric: "bytes", Max: &size}}}
 	g.Mirror(false)
-	if len(g.Checks) != 3 || g.Checks[2].Metric != "rvd" || g.Check() != nil {
+	if len(g.Checks) != 4 || g.Checks[2].Metric != "rvd" || g.Checks[3].Metric != "gained" || g.Check() != nil {
 		t.Errorf("%+v, %v", g.Checks, g.Check())
 	}
 	r := lenient(0, 0, 373, 0, 379)
@@ -78,40 +79,63 @@ func TestMirror(t *testing.T) {
 		want     string // findings: check=verdict by metric
 		verdict  Verdict
 	}{
-		{[]string{"vd<=0.02"}, false, false, lenient(0, 0, 373, 0, 379), "vd<=0.02=PASS rvd<=0.02=PASS", Pass},
-		{[]string{"vd<=0.02"}, false, false, lenient(0, 90, 373, 0, 379), "vd<=0.02=PASS rvd<=0.02=FAIL", Fail},
-		// It approves everybody: there is no RVD.
-		{[]string{"vd<=0.02"}, false, false, lenient(0, 0, 0, 379, 379), "vd<=0.02=PASS rvd<=0.02=FAIL by gained", Fail},
-		{[]string{"vd<=0.02"}, true, false, lenient(0, 0, 0, 379, 379), "vd<=0.02=PASS", Pass},
-		// Of issued promises there is no mirror image.
 		{
 			[]string{"vd<=0.02"},
-			false, true, lenient(0, 0, 0, 100, 379), "vd<=0.02=PASS gained<=0.02=FAIL by gained",
-			Fail,
+			false, false, lenient(0, 0, 373, 0, 379), "vd<=0.02=PASS rvd<=0.02=PASS gained<=0.02=PASS", Pass,
 		},
-		{[]string{"vd<=0.02", "rvd<=0.5"}, false, true, lenient(0, 0, 300, 79, 379), "vd<=0.02=PASS rvd<=0.5=PASS", Pass},
-		{[]string{"vd<=0.02", "rvd<=0.5"}, false, false, lenient(0, 0, 300, 79, 379), "vd<=0.02=PASS rvd<=0.5=PASS", Pass},
+		{
+			[]string{"vd<=0.02"},
+			false, false, lenient(0, 90, 373, 0, 379), "vd<=0.02=PASS rvd<=0.02=FAIL gained<=0.02=PASS", Fail,
+		},
+		// It approves everybody: there is no RVD.
+		{[]string{"vd<=0.02"}, false, false, lenient(0, 0, 0, 379, 379), "vd<=0.02=PASS gained<=0.02=FAIL", Fail},
+		{[]string{"vd<=0.02"}, true, false, lenient(0, 0, 0, 379, 379), "vd<=0.02=PASS", Pass},
+		// It approves everybody of one group: all promises of its own are to the other one.
+		{
+			[]string{"vd<=0.02"},
+			false, false, lenient(0, 0, 168, 206, 379), "vd<=0.02=PASS rvd<=0.02=PASS gained<=0.02=FAIL", Fail,
+		},
+		// Of issued promises there is no mirror image.
+		{[]string{"vd<=0.02"}, false, true, lenient(0, 0, 0, 100, 379), "vd<=0.02=PASS gained<=0.02=FAIL", Fail},
+		{
+			[]string{"vd<=0.02", "rvd<=0.5"},
+			false, true, lenient(0, 0, 300, 79, 379), "vd<=0.02=PASS rvd<=0.5=PASS gained<=0.02=FAIL", Fail,
+		},
+		{
+			[]string{"vd<=0.02", "rvd<=0.5", "gained<=0.5"},
+			false, false, lenient(0, 0, 300, 79, 379), "vd<=0.02=PASS rvd<=0.5=PASS gained<=0.5=PASS", Pass,
+		},
 		{
 			[]string{"vd@0.1<=0.02", "rvd<=0.5"},
-			false, false, lenient(0, 0, 300, 79, 379),
-			"vd@0.1<=0.02=PASS rvd<=0.5=PASS", Pass,
+			false, false, lenient(0, 0, 300, 0, 379),
+			"vd@0.1<=0.02=PASS rvd<=0.5=PASS gained<=0.02=PASS", Pass,
 		},
-		{[]string{"vd<=0.02:warning"}, false, false, lenient(0, 90, 300, 79, 379), "vd<=0.02=PASS rvd<=0.02=FAIL", Pass},
+		{
+			[]string{"vd<=0.02:warning"},
+			false, false, lenient(0, 90, 300, 79, 379), "vd<=0.02=PASS rvd<=0.02=FAIL gained<=0.02=FAIL", Pass,
+		},
 		// A warning is no limit: the other one has a mirror of its own.
 		{
 			[]string{"vd<=0.01:warning", "vd@0.1<=0.03"},
 			false, false, lenient(0, 0, 0, 379, 379),
-			"vd<=0.01=PASS vd@0.1<=0.03=PASS rvd<=0.01=FAIL by gained rvd@0.1<=0.03=FAIL by gained", Fail,
+			"vd<=0.01=PASS vd@0.1<=0.03=PASS gained<=0.01=FAIL gained<=0.03=FAIL", Fail,
 		},
 		{
 			[]string{"vd_mismatch<=0.02"},
-			false, false, lenient(0, 0, 0, 379, 379), "vd_mismatch<=0.02=PASS rvd<=0.02=FAIL by gained", Fail,
+			false, false, lenient(0, 0, 0, 379, 379), "vd_mismatch<=0.02=PASS gained<=0.02=FAIL", Fail,
 		},
 		// Two limits on VD, and none on it from above.
 		{
 			[]string{"vd<=0.02", "vd@0.1<=0.05"},
 			false, false, lenient(0, 0, 373, 0, 379),
-			"vd<=0.02=PASS vd@0.1<=0.05=PASS rvd<=0.02=PASS", Pass,
+			"vd<=0.02=PASS vd@0.1<=0.05=PASS rvd<=0.02=PASS gained<=0.02=PASS", Pass,
+		},
+		// Other numbers of one direction.
+		{[]string{"lost<=0.02"}, false, false, lenient(0, 0, 168, 206, 379), "lost<=0.02=PASS gained<=0.02=FAIL", Fail},
+		{
+			[]string{"increase(vd)<=0.05"},
+			false, false, lenient(0, 0, 168, 206, 379),
+			"increase(vd)<=0.05=PASS increase(rvd)<=0.05=PASS increase(gained)<=0.05=FAIL", Fail,
 		},
 	} {
 		g := &Gate{OneSided: c.oneSided}
@@ -126,15 +150,14 @@ func TestMirror(t *testing.T) {
 		if err := g.Check(); err != nil {
 			t.Fatal(err)
 		}
-		report := Judge(g, c.r, nil, noon)
+		report := Judge(g, c.r, lenient(0, 0, 373, 0, 379), noon)
 		var got []string
 		for i := range report.Findings {
 			f := &report.Findings[i]
-			text := f.Check + "=" + string(f.Verdict)
-			if f.Metric == "gained" {
-				text += " by gained"
+			if !strings.Contains(f.Check, f.Metric) {
+				t.Errorf("%v: %s is judged by %s", c.checks, f.Check, f.Metric)
 			}
-			got = append(got, text)
+			got = append(got, f.Check+"="+string(f.Verdict))
 		}
 		if have := strings.Join(got, " "); report.Verdict != c.verdict || have != c.want {
 			t.Errorf("%v, one-sided %v, issued %v: %s, %s; want %s, %s", c.checks, c.oneSided, c.issued, report.Verdict, have,
@@ -154,7 +177,7 @@ func TestMirror(t *testing.T) {
 func TestMirrorOfGroups(t *testing.T) {
 	g, err := Parse("gate.yaml", []byte("version: 1\nchecks:\n"+
 		"  - {name: fair, metric: vd, margin: 0.25, by: sex, max: 0.1}\n"+
-		"waivers:\n  - {check: 'rvd@0.25[sex]<=0.1 [A]', until: 2999-12-31, reason: known}\n"))
+		"waivers:\n  - {check: 'gained[sex]<=0.1 [A]', until: 2999-12-31, reason: known}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,13 +196,13 @@ func TestMirrorOfGroups(t *testing.T) {
 	}
 	r.Groups = []eval.Grouping{by}
 	report := Judge(g, r, nil, noon)
-	if len(report.Findings) != 4 || report.Verdict != Pass {
+	if len(report.Findings) != 5 || report.Verdict != Pass {
 		t.Fatalf("%s: %+v", report.Verdict, report.Findings)
 	}
-	if f := report.Findings[2]; f.Verdict != Fail || f.Metric != "gained" || f.Waived == "" {
+	if f := report.Findings[3]; f.Verdict != Fail || f.Metric != "gained" || f.Waived == "" {
 		t.Errorf("%+v", f)
 	}
-	if f := report.Findings[3]; f.Verdict != Pass || f.Metric != "rvd" {
+	if f := report.Findings[2]; f.Verdict != Pass || f.Metric != "rvd" || f.Group != "B" {
 		t.Errorf("%+v", f)
 	}
 }

@@ -61,22 +61,34 @@ func (f *Finding) OK() bool { return f.Verdict == Pass || f.Severity == Warns ||
 func (r *Report) note(format string, a ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, a...)) }
 
 // noteMirrors says which directions the gate looks at.
-func (r *Report) noteMirrors(g *Gate) {
+func (r *Report) noteMirrors(g *Gate, of *eval.Result) {
 	var added []string
-	limited := false
+	limited, approvals := false, false
 	for i := range g.Checks {
 		c := &g.Checks[i]
-		limited = limited || c.ofVD()
-		if c.Mirrors != "" {
+		m, _ := eval.MetricBy(c.Metric)
+		limited = limited || c.mirrors() != nil
+		approvals = approvals || (c.Metric == "gained" || c.Metric == "disagreement") && c.Max != nil && c.Severity != Warns
+		judged := func(f Finding) bool { return f.Check == c.name() }
+		switch {
+		case c.Mirrors == "":
+		case slices.ContainsFunc(r.Findings, judged):
 			added = append(added, c.name())
+		default:
+			r.note("%s is not added: the quantized model's own recourse is not known for anybody (%s)", c.name(), m.Name)
 		}
 	}
-	switch {
-	case added != nil:
+	if added != nil {
 		r.note("%s %s added, because a model that approves everybody breaks no promise; --one-sided leaves out what a "+
-			"limit on VD adds", strings.Join(added, ", "), message.Plural(len(added), "is", "are"))
+			"limit on one direction adds", strings.Join(added, ", "), message.Plural(len(added), "is", "are"))
+	}
+	switch {
 	case limited && g.OneSided:
 		r.note("one-sided: a model that approves too easily can pass, a model that approves everybody too")
+	case !approvals && of != nil && of.Decisions.Gained.Den > 0:
+		gained := of.Decisions.Gained
+		r.note("no check limits how many people the quantized model approves whom the original refuses (%d of %d): add one "+
+			"as gained<=0.02", gained.Num, gained.Den)
 	}
 }
 

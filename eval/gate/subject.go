@@ -22,19 +22,6 @@ type subject struct {
 	confidence float64 // of the gate
 }
 
-// known is the subject with a metric that r has: for a limit that mirrors one on VD, gained approvals where there is no
-// RVD.
-func (s *subject) known(r *eval.Result) *subject {
-	gained := eval.MetricAt("decisions.gained")
-	_, noRVD := measured(s.Metric, s.margin, r)
-	if _, missing := measured(&gained, s.margin, r); s.check.Mirrors == "" || noRVD == "" || missing != "" {
-		return s
-	}
-	other := *s
-	other.Metric = &gained
-	return &other
-}
-
 // finding is the finding before anything is measured.
 func (s *subject) finding() Finding {
 	f := Finding{
