@@ -372,7 +372,9 @@ func (t *trainer) draw(ctx context.Context, round int, use [qat.Kinds]int, now [
 	}
 	add := func(kind qat.Kind, x []float32) (err error) {
 		p := qat.Points{Kind: kind, X: x}
-		p.Margins, err = t.full.Margins(ctx, x)
+		if p.Margins, err = t.full.Margins(ctx, x); err == nil && kind == qat.Factual {
+			p.Now, err = g.Margins(ctx, x)
+		}
 		d.Points = append(d.Points, p)
 		return err
 	}

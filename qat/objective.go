@@ -69,10 +69,15 @@ func Objectives() []ObjectiveDoc {
 		{
 			Name: Distil, Quantized: true, Recourse: true, Varied: true, terms: []term{marginTerm()},
 			Doc: "squared error of the margin against the full-precision model, at rows and at recourse points of both " +
-				"models; near the decision boundary it counts most",
+				"models; near the decision boundary, and where the two decide differently, it counts most",
 			row: func(r *row, p *Points, i int, _ *Options) {
-				d := float64(p.Margins[i]) / halfMargin
-				r.want, r.near = p.Margins[i], float32(1/(1+d*d))
+				r.want, r.near = p.Margins[i], near(p.Margins[i])
+				if p.Now != nil {
+					r.near = max(r.near, near(p.Now[i]))
+					if p.Now[i] > 0 != (p.Margins[i] > 0) {
+						r.near = 1
+					}
+				}
 			},
 		},
 		{
@@ -120,6 +125,12 @@ func Objectives() []ObjectiveDoc {
 			row: func(r *row, p *Points, i int, _ *Options) { label(r, p, i) },
 		},
 	}, robust()...)
+}
+
+// near is how much a row counts by its margin (Distil).
+func near(margin float32) float32 {
+	d := float64(margin) / halfMargin
+	return float32(1 / (1 + d*d))
 }
 
 // label makes a row count by its label, if it has one.

@@ -376,3 +376,58 @@ func TestPointsOfObjectives(t *testing.T) {
 		}
 	}
 }
+
+// A person counts by the margin of the model that is nearer to the decision boundary, fully if the models decide
+// differently, and people are drawn as often as they count on average.
+func TestPeopleNearBoundary(t *testing.T) {
+	t.Parallel()
+	p := small(t)
+	m := p.written(t, p.plans())
+	o, err := (Options{Objective: Distil, Batch: 512, Seed: 5}).resolve(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := compile(m, p.layers, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	trainer := newTrainer(s, &o)
+	people := Points{
+		Kind: Factual, X: make([]float32, 5*p.dim),
+		Margins: []float32{0.15, 3, -3, 0.6, -0.3}, Now: []float32{0.15, 3, 3, 0.15, -0.3},
+	}
+	points := []Points{people}
+	for k := range Kinds {
+		if k != Factual {
+			points = append(points, Points{Kind: k, X: make([]float32, 2*p.dim), Margins: []float32{9, 9}})
+		}
+	}
+	trainer.replace(points)
+	want := []float64{0.5, 1. / 401, 1, 0.5, 0.2}
+	mean := 0.0
+	for i, w := range want {
+		if got := trainer.pools[Factual].columns[1][i]; math.Abs(float64(got)-w) > 1e-6 {
+			t.Errorf("person %d counts %v, want %v", i, got, w)
+		}
+		mean += w / float64(len(want))
+	}
+	drawn, all := 0, 0
+	for range 20 {
+		if err := trainer.draw(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range trainer.next.columns["qat.near"] {
+			if v > 1./400 {
+				drawn++
+			}
+			all++
+		}
+		trainer.Steps++
+	}
+	// One of the five people counts as little as no point near the boundary would.
+	expected := mean * 4 / 5
+	if got := float64(drawn) / float64(all); math.Abs(got-expected) > 5*math.Sqrt(expected*(1-expected)/float64(all)) {
+		t.Errorf("%.3f of the rows that are drawn are people near the boundary, want %.3f", got, expected)
+	}
+}

@@ -67,6 +67,8 @@ type Points struct {
 	Kind    Kind
 	X       []float32 // rows x inputs
 	Margins []float32 // of the full-precision model
+	// Now are the margins of the network as trained so far, at the factual points of objectives that vary their points.
+	Now []float32
 	// Source is the position, among the factual points, of the person of each teacher point; nil: the same position.
 	Source []int
 	// Groups says in which groups the people of factual points are, rows x Options.Groups of 0 and 1.

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// share is how often rows of a kind are drawn, as far as there are any. Objectives of the paper look at teacher points
-// of the very people that are drawn.
+// share is how often rows of a kind are drawn, as far as there are any; where each round has other points, it is so at
+// first (trainer.weighShares). Objectives of the paper look at teacher points of the very people that are drawn.
 func (o *ObjectiveDoc) share(k Kind) float64 {
 	switch {
 	case o.Varied:
@@ -28,6 +28,7 @@ type trainer struct {
 	o       *Options
 	columns []column // of the objective
 	pools   [Kinds]pool
+	shares  [Kinds]float64 // how often rows of each pool are drawn; their sum is positive
 	next    batch
 
 	// Of objectives that look at people and their recourse points:
@@ -41,6 +42,7 @@ type trainer struct {
 // pool are the points of a kind, ready for batches.
 type pool struct {
 	rows    int
+	near    float64 // sum over the rows
 	x       []float32
 	margins []float32
 	columns [][]float32
@@ -66,6 +68,7 @@ func (t *trainer) replace(points []Points) {
 			}
 		}
 	}
+	t.weighShares()
 	if !t.o.objective.paired() {
 		return
 	}
@@ -78,6 +81,23 @@ func (t *trainer) replace(points []Points) {
 				t.points[person], row = append(t.points[person], row), row+1
 			}
 		}
+	}
+}
+
+// weighShares sets how often rows of each kind are drawn. Where each round has other points, the share of people is how
+// much a person counts on average: few of most networks' people are near the boundary, but a network that was trained
+// for recourse margins may have most of them there, and rounding then changes decisions before it breaks a promise.
+func (t *trainer) weighShares() {
+	o := t.o.objective
+	for k := range t.shares {
+		t.shares[k] = o.share(Kind(k))
+	}
+	if people := &t.pools[Factual]; o.Varied && people.rows > 0 {
+		f := people.near / float64(people.rows)
+		for k := range t.shares {
+			t.shares[k] *= (1 - f) / (1 - o.share(Factual))
+		}
+		t.shares[Factual] = f
 	}
 }
 
@@ -105,6 +125,7 @@ func (t *trainer) add(p *Points) {
 			copy(groups, t.groups[p.person(k)*len(groups):])
 		}
 		t.o.objective.row(&r, p, k, t.o)
+		to.near += float64(r.near)
 		for j, c := range t.columns {
 			to.columns[j] = append(to.columns[j], c.of(&r)...)
 		}
@@ -180,7 +201,7 @@ func (t *trainer) draw(ctx context.Context) error {
 	last := 0
 	for k := range t.pools {
 		if t.pools[k].rows > 0 {
-			total += t.o.objective.share(Kind(k))
+			total += t.shares[k]
 			last = k
 		}
 	}
@@ -190,7 +211,7 @@ func (t *trainer) draw(ctx context.Context) error {
 			if t.pools[k].rows == 0 {
 				continue
 			}
-			if at -= t.o.objective.share(Kind(k)); at < 0 {
+			if at -= t.shares[k]; at < 0 {
 				break
 			}
 		}
