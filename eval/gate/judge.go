@@ -34,6 +34,7 @@ func Judge(g *Gate, r, previous *eval.Result, now time.Time) *Report {
 	report.Findings = append(report.Findings, j.standing()...)
 	report.waive(j.Waivers, now)
 	report.conclude()
+	report.advise()
 	report.noteLooks(g)
 	return report
 }
@@ -43,6 +44,7 @@ func Judge(g *Gate, r, previous *eval.Result, now time.Time) *Report {
 func Refuse(g *Gate, r *eval.Result, why error, now time.Time) *Report {
 	report := Judge(g, r, nil, now)
 	report.Verdict = Fail
+	report.Next = []string{"Quantize again: for some people the model gives no numbers (outputs)."}
 	report.Findings = slices.Insert(report.Findings, 0, Finding{
 		Check: "outputs", Metric: "outputs", Severity: Blocks, Verdict: Fail, Limit: "finite", Value: undefined(),
 		Lower: undefined(), Upper: undefined(), Why: why.Error(),
@@ -132,13 +134,14 @@ func (j *judge) one(s *subject, r *eval.Result) Finding {
 	case s.Kind() == eval.KindEstimate && s.Requires != eval.RequiresTiming:
 		f.Need = s.limit.needAbout(v, lo, hi)
 	}
-	f.Why = s.why(&f, v)
+	f.Why = s.Name + ": " + s.amount(v) + "; " + s.outcome(&f)
+	s.needed(&f)
 	if s.Requires == eval.RequiresBatches && f.Verdict != Pass {
-		f.Why += "; " + r.Batches.String()
+		f.remark("%s", r.Batches)
 	}
 	if s.limit.side == within && f.Verdict == Fail && !(s.pValue(v, r.Settings.Confidence) <= 1-j.Confidence) {
 		f.Verdict = Inconclusive // two limits are tested, each at half of the error
-		f.Why += ", but not significantly"
+		f.remark("not significantly beyond the limit")
 	}
 	return f
 }
@@ -201,7 +204,7 @@ func (j *judge) groups(s *subject) []Finding {
 	for i, p := range statistics.Holm(pValues) {
 		if f := &all[i]; f.Verdict == Fail && !(p <= 1-j.Confidence) {
 			f.Verdict = Inconclusive
-			f.Why += fmt.Sprintf("; not significant among %d groups", len(groups))
+			f.remark("not significant among %d groups", len(groups))
 		}
 	}
 	return all
@@ -229,7 +232,7 @@ func (j *judge) gap(s *subject) Finding {
 	case len(members) < 2:
 		return s.inconclusive(f, "fewer than two groups by %s are large enough to compare%s", s.check.By, leftOut(small))
 	}
-	worst, best := &members[0], &members[0]
+	worst, best := &members[1], &members[0] // different ones also where all are alike
 	lo, hi := 0.0, math.Inf(-1)
 	for i := range members {
 		a := &members[i]
@@ -251,8 +254,8 @@ func (j *judge) gap(s *subject) Finding {
 	}
 	f.Value, f.Lower, f.Upper = worst.v.Value-best.v.Value, eval.Float(lo), eval.Float(hi)
 	f.Verdict = s.limit.verdict(lo, hi)
-	f.Why = fmt.Sprintf("%s: %s in %s, %s in %s, a difference of %s; %s%s", s.Name, s.amount(worst.v), worst.name,
-		s.amount(best.v), best.name, s.difference(float64(f.Value)), s.outcome(&f), leftOut(small))
+	f.Why = fmt.Sprintf("%s: a difference of %s; %s", s.Name, s.difference(float64(f.Value)), s.outcome(&f))
+	f.remark("%s in %s, %s in %s%s", s.amount(worst.v), worst.name, s.amount(best.v), best.name, leftOut(small))
 	return f
 }
 
@@ -337,7 +340,7 @@ func (j *judge) increase(s *subject) Finding {
 	}
 	f.Lower, f.Upper = eval.Float(lo-hi0), eval.Float(hi-lo0)
 	f.Verdict = s.limit.verdict(lo-hi0, hi-lo0)
-	f.Why = fmt.Sprintf("%s: %s, before %s; the difference is %s; %s", s.Name, s.amount(v), s.amount(w),
-		s.difference(float64(f.Value)), s.outcome(&f))
+	f.Why = fmt.Sprintf("%s: the difference is %s; %s", s.Name, s.difference(float64(f.Value)), s.outcome(&f))
+	f.remark("%s, before %s", s.amount(v), s.amount(w))
 	return f
 }

@@ -31,29 +31,29 @@ func TestEstimates(t *testing.T) {
 	}{
 		{
 			"crg.median<=0.1", drifted(0.05, -0.01, 0.0999, 200, 0.95), 0, Pass,
-			"0.05 (200 people); at most 0.0999 with confidence 95 %, within the limit of 0.1",
+			"5 % (200 people); at most 9.99 % with confidence 95 %, within the limit of 10 %",
 		},
 		{
 			"crg.median<=0.1", drifted(0.05, -0.01, 0.1001, 200, 0.95), 0, Inconclusive,
-			"0.05 (200 people); at most 0.11 with confidence 95 %, above the limit of 0.1",
+			"5 % (200 people); at most 10.1 % with confidence 95 %, above the limit of 10 %",
 		},
 		{
 			"crg.median<=0.1", drifted(0.15, 0.11, 0.2, 200, 0.95), 0, Fail,
-			"0.15 (200 people); at least 0.11 with confidence 95 %, above the limit of 0.1",
+			"15 % (200 people); at least 11 % with confidence 95 %, above the limit of 10 %",
 		},
 		{
 			"crg.median>=0.1", drifted(0.15, 0.11, 0.2, 200, 0.95), 0, Pass,
-			"0.15 (200 people); at least 0.11 with confidence 95 %, within the limit of 0.1",
+			"15 % (200 people); at least 11 % with confidence 95 %, within the limit of 10 %",
 		},
-		{"crg.median>=0.1", drifted(0.05, 0.01, 0.09, 200, 0.95), 0, Fail, "at most 0.09"},
+		{"crg.median>=0.1", drifted(0.05, 0.01, 0.09, 200, 0.95), 0, Fail, "at most 9 %"},
 		{
 			"crg.median<=0.1", drifted(0.01, 0, 0.02, 29, 0.95), 0, Inconclusive,
-			"0.01 (29 people); a verdict needs at least 30 people",
+			"1 % (29 people); a verdict needs at least 30 people",
 		},
 		{"crg.median<=0.1", drifted(0.01, 0, 0.02, 30, 0.95), 0, Pass, ""},
 		{
 			"crg.median<=0.1", drifted(0.01, -inf, inf, 200, 0.95), 0, Inconclusive,
-			"0.01 (200 people); too few people for a bound",
+			"1 % (200 people); too few people for a bound",
 		},
 		{"crg.median<=0.1", drifted(0.01, math.NaN(), math.NaN(), 200, 0.95), 0, Inconclusive, "too few people for a bound"},
 		{"|crg.median|<=0.1", drifted(0.01, math.NaN(), 0.02, 200, 0.95), 0, Inconclusive, "too few people for a bound"},
@@ -66,9 +66,9 @@ func TestEstimates(t *testing.T) {
 		},
 		{
 			"|crg.median|<=0.1", drifted(0.2, 0.11, 0.29, 200, 0.9), 0, Inconclusive,
-			"outside the limits of ±0.1, but not significantly",
+			"outside the limits of ±10 %; not significantly beyond the limit",
 		},
-		{"|crg.median|<=0.1", drifted(0.2, 0.12, 0.28, 200, 0.9), 0, Fail, "outside the limits of ±0.1"},
+		{"|crg.median|<=0.1", drifted(0.2, 0.12, 0.28, 200, 0.9), 0, Fail, "outside the limits of ±10 %"},
 		{
 			"crg.median<=0.1", drifted(0.01, 0, 0.02, 200, 0.95), 0.99, Inconclusive,
 			"its interval has confidence 95 %, too low for a verdict with 99 %: evaluate with confidence 98 % or more",
@@ -76,12 +76,12 @@ func TestEstimates(t *testing.T) {
 		{"crg.median<=0.1", drifted(0.01, 0, 0.02, 200, 0), 0, Inconclusive, "confidence 0 %"},
 		{
 			"|crg.median|<=0.1", drifted(-0.05, -0.09, 0.01, 200, 0.95), 0, Pass,
-			"-0.05 (200 people); between -0.09 and 0.01 with confidence 95 %, within the limits of ±0.1",
+			"-5 % (200 people); between -9 % and 1 % with confidence 95 %, within the limits of ±10 %",
 		},
-		{"|crg.median|<=0.1", drifted(-0.05, -0.11, 0.01, 200, 0.95), 0, Inconclusive, "partly outside the limits of ±0.1"},
+		{"|crg.median|<=0.1", drifted(-0.05, -0.11, 0.01, 200, 0.95), 0, Inconclusive, "partly outside the limits of ±10 %"},
 		{
 			"|crg.median|<=0.1", drifted(-0.2, -0.3, -0.11, 200, 0.95), 0, Fail,
-			"between -0.3 and -0.11 with confidence 95 %, outside the limits of ±0.1",
+			"between -30 % and -11 % with confidence 95 %, outside the limits of ±10 %",
 		},
 		{"|crg.median|<=0.1", drifted(0.2, 0.11, 0.3, 200, 0.95), 0, Fail, ""},
 	} {
@@ -204,17 +204,17 @@ func TestGap(t *testing.T) {
 			[]int{10, 10},
 			[]int{1000, 1000},
 			0.05, Pass,
-			"promises that break: 10 of 1000 (1 %) in A, 10 of 1000 (1 %) in A, a difference of 0 points; at most 1.4 points " +
-				"with confidence 95 %, within the limit of 5 points",
+			"promises that break: a difference of 0 pp; at most 1.4 pp with confidence 95 %, within the limit of 5 pp; " +
+				"10 of 1000 (1 %) in B, 10 of 1000 (1 %) in A",
 		},
 		{
 			[]int{10, 30},
 			[]int{100, 100},
 			0.05, Inconclusive,
-			"30 of 100 (30 %) in B, 10 of 100 (10 %) in A, a difference of 20 points; at most 35.1 points with confidence 95 " +
-				"%, above the limit of 5 points",
+			"a difference of 20 pp; at most 35.1 pp with confidence 95 %, above the limit of 5 pp; 30 of 100 (30 %) in B, " +
+				"10 of 100 (10 %) in A",
 		},
-		{[]int{100, 300}, []int{1000, 1000}, 0.05, Fail, "at least 14.4 points"},
+		{[]int{100, 300}, []int{1000, 1000}, 0.05, Fail, "at least 14.4 pp"},
 		{[]int{10, 10, 0}, []int{1000, 1000, 19}, 0.05, Pass, "; too small: C"},
 		{
 			[]int{10, 0},
@@ -248,12 +248,12 @@ func TestIncrease(t *testing.T) {
 	}{
 		{
 			broken(10, 1000), broken(10, 1000), "increase(vd)<=0.02", Pass,
-			"promises that break: 10 of 1000 (1 %), before 10 of 1000 (1 %); the difference is 0 points; at most 1.4 points " +
-				"with confidence 95 %, within the limit of 2 points",
+			"promises that break: the difference is 0 pp; at most 1.4 pp with confidence 95 %, within the limit of 2 pp; " +
+				"10 of 1000 (1 %), before 10 of 1000 (1 %)",
 		},
-		{broken(10, 1000), broken(10, 1000), "increase(vd)<=0.01", Inconclusive, "at most 1.4 points"},
-		{broken(100, 1000), broken(10, 1000), "increase(vd)<=0.01", Fail, "the difference is 9 points; at least 6"},
-		{broken(0, 1000), broken(500, 1000), "increase(vd)<=0", Pass, "the difference is -50 points"},
+		{broken(10, 1000), broken(10, 1000), "increase(vd)<=0.01", Inconclusive, "at most 1.4 pp"},
+		{broken(100, 1000), broken(10, 1000), "increase(vd)<=0.01", Fail, "the difference is 9 pp; at least 6"},
+		{broken(0, 1000), broken(500, 1000), "increase(vd)<=0", Pass, "the difference is -50 pp"},
 		{broken(10, 1000), nil, "increase(vd)<=0.01", Inconclusive, "no earlier report to compare with"},
 		{
 			broken(10, 1000), &eval.Result{}, "increase(vd)<=0.01", Inconclusive,
@@ -261,7 +261,7 @@ func TestIncrease(t *testing.T) {
 		},
 		{
 			drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 100, 0.95), "increase(crg.median)<=0.05", Pass,
-			"at most 0.04 with",
+			"at most 4 pp with",
 		},
 		{
 			drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 100, 0.95), "increase(crg.median)<=0.03",
@@ -269,11 +269,11 @@ func TestIncrease(t *testing.T) {
 		},
 		{
 			drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 29, 0.95), "increase(crg.median)<=0.05",
-			Inconclusive, "in the earlier report, 0.04 (29 people); a verdict needs at least 30",
+			Inconclusive, "in the earlier report, 4 % (29 people); a verdict needs at least 30",
 		},
 		{
 			drifted(0.05, 0.03, 0.07, 100, 0.95), drifted(0.04, 0.03, 0.05, 100, 0.9), "increase(crg.median)<=0.05",
-			Inconclusive, "in the earlier report, 0.04 (100 people); its interval has confidence 90 %",
+			Inconclusive, "in the earlier report, 4 % (100 people); its interval has confidence 90 %",
 		},
 	} {
 		check, err := ParseCheck(c.check)

@@ -25,7 +25,9 @@ type Report struct {
 	Verdict    Verdict   `json:"verdict"`
 	Confidence float64   `json:"confidence"`
 	Findings   []Finding `json:"findings"` // in the order of the checks, their limits and their groups
-	Notes      []string  `json:"notes,omitempty"`
+	// Next says what to do about the findings that keep the gate from passing, most urgent first.
+	Next  []string `json:"next,omitempty"`
+	Notes []string `json:"notes,omitempty"`
 	// what the gate file says of the release
 	IntendedUse string `json:"intended_use,omitempty"`
 	Approver    string `json:"approver,omitempty"`
@@ -51,12 +53,24 @@ type Finding struct {
 	Need int `json:"need,omitempty"`
 	// People is the rule of who counts that decided, see eval.Result.Alternatives; "" when every person counts.
 	People string `json:"people,omitempty"`
-	Why    string `json:"why"`              // one sentence
+	Why    string `json:"why"` // one sentence
+	// Remark is the part of Why that value, bounds and limit do not tell; "" when they tell all.
+	Remark string `json:"remark,omitempty"`
 	Waived string `json:"waived,omitempty"` // reason, owner and last day of the waiver that holds
 }
 
 // OK reports whether the finding lets the gate pass: it passes, only warns or is waived.
 func (f *Finding) OK() bool { return f.Verdict == Pass || f.Severity == Warns || f.Waived != "" }
+
+// remark adds to the sentence what the numbers do not tell.
+func (f *Finding) remark(format string, a ...any) {
+	text := fmt.Sprintf(format, a...)
+	f.Why += "; " + text
+	if f.Remark != "" {
+		text = f.Remark + "; " + text
+	}
+	f.Remark = text
+}
 
 func (r *Report) note(format string, a ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, a...)) }
 
@@ -102,12 +116,12 @@ func (r *Report) stricter(o *eval.Alternative, others []Finding) {
 		})
 		if k < 0 && f.Group != "" && f.Verdict == Pass { // it has nobody by that rule
 			f.Verdict, f.People = Inconclusive, o.Name
-			f.Why += fmt.Sprintf("; nobody of the group is left (%s)", o.Name)
+			f.remark("nobody of the group is left (%s)", o.Name)
 		}
 		if k >= 0 && rank[others[k].Verdict] > rank[f.Verdict] {
 			*f = others[k]
 			f.People = o.Name
-			f.Why += " (" + o.Name + ")"
+			f.remark("counted: %s", o.Name)
 		}
 	}
 	r.note("%s; checks are judged again (%s), the stricter verdict decides", o.About, o.Name)

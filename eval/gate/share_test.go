@@ -75,9 +75,12 @@ func TestShareSentences(t *testing.T) {
 	}{
 		{"vd<=0.02", 0, 149, Pass, 0, "promises that break: none of 149; at most 1.991 % with confidence 95 %, within the " +
 			"limit of 2 %"},
-		{"vd<=0.02", 0, 148, Inconclusive, 149, "promises that break: none of 148; 149 people are needed to show 2 %"},
-		{"vd<=0.02", 0, 120, Inconclusive, 149, "promises that break: none of 120; 149 people are needed to show 2 %"},
-		{"vd<=0.01", 0, 120, Inconclusive, 299, "promises that break: none of 120; 299 people are needed to show 1 %"},
+		{"vd<=0.02", 0, 148, Inconclusive, 149, "promises that break: none of 148; at most 2.1 % with confidence 95 %, " +
+			"above the limit of 2 %; 149 people are needed if the share stays"},
+		{"vd<=0.02", 0, 120, Inconclusive, 149, "promises that break: none of 120; at most 2.5 % with confidence 95 %, " +
+			"above the limit of 2 %; 149 people are needed if the share stays"},
+		{"vd<=0.01", 0, 120, Inconclusive, 299, "promises that break: none of 120; at most 2.5 % with confidence 95 %, " +
+			"above the limit of 1 %; 299 people are needed if the share stays"},
 		{
 			"vd<=0.02", 12, 640, Inconclusive, 33571,
 			"promises that break: 12 of 640 (1.9 %); at most 3.1 % with confidence 95 %, above the limit of 2 %; 33571 people " +
@@ -89,8 +92,8 @@ func TestShareSentences(t *testing.T) {
 			"the limit of 2 %"},
 		{"frr>=0.9", 100, 100, Pass, 0, "people who can be helped: 100 of 100 (100 %); at least 97 % with confidence 95 %, " +
 			"within the limit of 90 %"},
-		{"frr>=0.9", 20, 20, Inconclusive, 29, "people who can be helped: 20 of 20 (100 %); 29 people are needed to show " +
-			"90 %"},
+		{"frr>=0.9", 20, 20, Inconclusive, 29, "people who can be helped: 20 of 20 (100 %); at least 86 % with confidence " +
+			"95 %, below the limit of 90 %; 29 people are needed if the share stays"},
 		{"frr>=0.9", 10, 100, Fail, 0, "people who can be helped: 10 of 100 (10 %); at most 16.4 % with confidence 95 %, " +
 			"below the limit of 90 %"},
 		{"vd<=0", 0, 100000, Inconclusive, 0, "promises that break: none of 100000; at most 0.003 % with confidence 95 %, " +

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"fmt"
 	"slices"
 
 	"cfq/eval"
@@ -57,7 +56,7 @@ func (j *judge) standing() (all []Finding) {
 		if f.Verdict = l.verdict(float64(v.Value), float64(v.Value)); f.Verdict != Pass {
 			f.Verdict = Inconclusive
 			c.put(limit{x.side, outward(float64(v.Value), 2, x.side == atMost)})
-			f.Why += fmt.Sprintf("; %s, or allow it with --check '%s'", x.advice, c)
+			f.remark("%s, or allow it with --check '%s'", x.advice, c)
 		} else if !x.shown {
 			continue
 		}

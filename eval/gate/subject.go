@@ -37,7 +37,8 @@ func (s *subject) finding() Finding {
 
 // inconclusive returns a finding with the reason why there is no verdict.
 func (s *subject) inconclusive(f Finding, format string, a ...any) Finding {
-	f.Verdict, f.Why = Inconclusive, s.Name+": "+fmt.Sprintf(format, a...)
+	f.Verdict, f.Remark = Inconclusive, fmt.Sprintf(format, a...)
+	f.Why = s.Name + ": " + f.Remark
 	return f
 }
 
@@ -83,33 +84,17 @@ func (s *subject) incomparable(now, before *eval.Settings) string {
 	return ""
 }
 
-// why is the sentence of a finding that has bounds.
-func (s *subject) why(f *Finding, v eval.Value) string {
-	text := s.Name + ": " + s.amount(v)
-	if s.Kind() == eval.KindShare && f.Verdict == Inconclusive && f.Need > 0 && s.none(v) {
-		return fmt.Sprintf("%s; %d people are needed to show %s", text, f.Need, s.show(s.limit.x))
-	}
-	text += "; " + s.outcome(f)
+// needed remarks how many people would be enough for an inconclusive finding.
+func (s *subject) needed(f *Finding) {
 	switch {
 	case f.Verdict != Inconclusive:
+	case s.Kind() == eval.KindShare && f.Need == 0:
+		f.remark("with this share no number of people is enough")
 	case s.Kind() == eval.KindShare:
-		text += needed(f.Need)
+		f.remark("%d people are needed if the share stays", f.Need)
 	case f.Need > 0:
-		text += fmt.Sprintf("; about %d people are needed if the value stays", f.Need)
+		f.remark("about %d people are needed if the value stays", f.Need)
 	}
-	return text
-}
-
-func needed(need int) string {
-	if need == 0 {
-		return "; with this share no number of people is enough"
-	}
-	return fmt.Sprintf("; %d people are needed if the share stays", need)
-}
-
-// none reports whether no person counts against the limit.
-func (s *subject) none(v eval.Value) bool {
-	return s.limit.side == atMost && v.Num == 0 || s.limit.side == atLeast && v.Num == v.N
 }
 
 // outcome compares the bound that decides with the limit.
@@ -167,12 +152,12 @@ func (s *subject) counts() bool { return s.Unit == "share" && s.Kind() != eval.K
 // show writes a number of the metric with its unit, rounded unless it is exact.
 func (s *subject) show(x float64) string {
 	switch {
-	case s.counts():
+	case s.counts() || s.Unit == "ratio":
 		return percent(x)
 	case s.Kind() == eval.KindExact && s.Requires != eval.RequiresBatches:
-		return task.Decimal(task.Rounded(x, 12)) + s.unit()
+		return task.Decimal(task.Rounded(x, 12)) + s.valueUnit()
 	}
-	return task.Decimal(task.Rounded(x*s.scale(), 4)) + s.unit()
+	return task.Decimal(task.Rounded(x*s.scale(), 3)) + s.valueUnit()
 }
 
 // bound writes a bound, rounded to its safe side and with enough digits to differ from the limit.
@@ -225,20 +210,27 @@ func (s *subject) difference(x float64) string {
 
 // unit is the unit of what the limit bounds: percentage points for differences of shares.
 func (s *subject) unit() string {
-	switch s.Unit {
-	case "ratio", "cosine", "Jaccard index":
+	if difference := s.limit.side == increase || s.limit.side == gap; difference && s.scale() == 100 {
+		return " pp"
+	}
+	return s.valueUnit()
+}
+
+// valueUnit is the unit of the metric.
+func (s *subject) valueUnit() string {
+	switch {
+	case s.Unit == "cosine", s.Unit == "Jaccard index":
 		return ""
-	case "share":
-		if s.counts() && s.limit.side != increase && s.limit.side != gap {
-			return " %"
-		}
-		return " points"
+	case s.Unit == "share" && !s.counts(): // a difference of shares
+		return " pp"
+	case s.scale() == 100:
+		return " %"
 	}
 	return " " + s.Unit
 }
 
 func (s *subject) scale() float64 {
-	if s.Unit == "share" {
+	if s.Unit == "share" || s.Unit == "ratio" {
 		return 100
 	}
 	return 1

@@ -51,7 +51,7 @@ func repair(r *eval.Result, p *eval.Record, h int) (what string, better *eval.Pr
 	if !r.Settings.Issued {
 		for i := h + 1; i < len(p.Steps); i++ {
 			if s := &p.Steps[i].Full; s.Made() && !s.Broken() {
-				return fmt.Sprintf("demand a margin of %g", r.Settings.Margins[i]), s
+				return fmt.Sprintf("margin %g", r.Settings.Margins[i]), s
 			}
 		}
 	}
@@ -59,8 +59,8 @@ func repair(r *eval.Result, p *eval.Record, h int) (what string, better *eval.Pr
 	case !s.Made():
 		return "", nil
 	case s.Broken():
-		return "what the quantized model asks for, which the original would not keep", s
+		return "the quantized model's own, which the original breaks", s
 	default:
-		return "what the quantized model asks for, which the original keeps", s
+		return "the quantized model's own", s
 	}
 }

@@ -95,6 +95,13 @@ func headline(d *Document) block {
 	if line := boundary(r, i); line != "" {
 		lines = append(lines, line)
 	}
+	for k := range r.Groups {
+		for _, g := range significant(&r.Groups[k], r) {
+			if g.Metric == "vd" || g.Metric == "rvd" {
+				lines = append(lines, differs(r.Groups[k].By, g, r))
+			}
+		}
+	}
 	if t := r.Tau01; t.Value.Defined() && t.N >= minForTau {
 		how := eval.MetricAt("tau01").Symbol
 		switch {
@@ -229,11 +236,11 @@ func costs(r *eval.Result, how detail) block {
 		known, noisy, lost = known || a.CRG.N > 0, noisy || a.Noise != nil, lost || a.LostRecourse.Den > 0
 		noise := missing
 		if a.Noise != nil {
-			noise = with(a.Noise.AbsMean, fixed, how)
+			noise = with(a.Noise.AbsMean, percent, how)
 		}
 		g := &a.CRG
-		b.table.row(margin(a.Margin), signed(g.Mean.Value, 3), between(g.Mean, three), with(g.RatioOfSums, signed, how),
-			with(g.Median, signed, how), with(g.P95, signed, how), with(g.AbsMean, fixed, how), noise, strconv.Itoa(g.N),
+		b.table.row(margin(a.Margin), change(g.Mean.Value, 1), relative(g.Mean), with(g.RatioOfSums, change, how),
+			with(g.Median, change, how), with(g.P95, change, how), with(g.AbsMean, percent, how), noise, strconv.Itoa(g.N),
 			strconv.Itoa(g.Free), fraction(a.LostRecourse))
 	}
 	if !known && !lost {
@@ -251,13 +258,24 @@ func costs(r *eval.Result, how detail) block {
 	return b
 }
 
-// with shows an estimate, with its interval where there is room.
+// with shows an estimate, with its interval where there is room. What is shown in per cent has one decimal, else three.
 func with(e eval.Estimate, show func(eval.Float, int) string, how detail) string {
-	s := show(e.Value, 3)
+	s, interval := show(e.Value, 3), between(e, three)
+	if strings.HasSuffix(s, " %") {
+		s, interval = show(e.Value, 1), relative(e)
+	}
 	if how == brief || !e.Value.Defined() || !e.Lo.Defined() && !e.Hi.Defined() {
 		return s
 	}
-	return s + " (" + between(e, three) + ")"
+	return s + " (" + interval + ")"
+}
+
+// relative shows the interval of a relative change: "-0.4 to 1.2 %".
+func relative(e eval.Estimate) string {
+	if !e.Lo.Defined() && !e.Hi.Defined() {
+		return missing
+	}
+	return between(e, func(x eval.Float) string { return fixed(100*x, 1) }) + " %"
 }
 
 func three(x eval.Float) string { return fixed(x, 3) }
@@ -412,8 +430,19 @@ func (p *parts) add(name string, r *eval.Result, t float64) {
 		return
 	}
 	p.table.row(name, fraction(a.FRR), percent(a.VD.Value, 1), fraction(a.VD), interval(a.VD, 1), percent(a.RVD.Value, 1),
-		signed(a.CRG.Median.Value, 3), percent(r.Decisions.AccuracyQuant.Value, 1))
+		change(a.CRG.Median.Value, 1), percent(r.Decisions.AccuracyQuant.Value, 1))
 	p.names, p.vd, p.rvd = append(p.names, name), append(p.vd, a.VD), append(p.rvd, a.RVD)
+}
+
+// mark marks the group that is worst in a metric, where the table has that metric.
+func (p *parts) mark(g *eval.GroupGap) {
+	column := map[string]int{"frr": 1, "vd": 2, "rvd": 5, "crg.median": 6, "accuracy_quant": 7}[g.Metric]
+	row := slices.Index(p.names, g.Worst)
+	if column == 0 || row < 0 {
+		return
+	}
+	p.table.rows[row][column] += " (worst)"
+	p.table.styleAt(place{row, column}, "bad")
 }
 
 // groups has a block for each grouping. A brief view tells of the differences that are more than chance.
@@ -435,31 +464,17 @@ func groups(r *eval.Result, how detail) []block {
 			p.add(name, g.Result, t)
 		}
 		p.add("everyone", r, t)
-		b := block{title: "By " + by.By, table: p.table}
-		tested, alike := false, 0
-		for _, g := range by.Gaps {
-			switch {
-			case g.Margin != nil && *g.Margin != t || g.Worst == "":
-			case how == brief && g.P.Defined() && float64(g.P) > 1-r.Settings.Confidence && g.Metric != "vd" &&
-				g.Metric != "rvd":
-				alike++
-			default:
-				tested = tested || g.P.Defined()
-				b.after = append(b.after, gapLine(&g))
-			}
+		b := block{title: "By " + by.By}
+		diff := differences(&by, r, how)
+		for _, g := range significant(&by, r) {
+			b.lines = append(b.lines, differs(by.By, g, r))
+			p.mark(g)
 		}
+		b.table = p.table
 		if a := by.Approval; a != nil {
 			b.after = append(b.after, fmt.Sprintf("Approval ratio (smallest share of approved people over the largest): %s "+
 				"under the original, %s under the quantized model, %s over %s. The four-fifths rule asks for 0.80.",
 				fixed(a.Full, 2), fixed(a.Quant, 2), a.Lowest, a.Highest))
-		}
-		if alike > 0 {
-			b.after = append(b.after, fmt.Sprintf("In %d other %s the groups do not differ significantly.", alike,
-				message.Plural(alike, "metric", "metrics")))
-		}
-		if tested {
-			b.after = append(b.after, "p: p-value of the difference between the worst group and the others, adjusted (Holm) "+
-				"for the number of groups")
 		}
 		if small {
 			b.after = append(b.after, "* too few promises for a comparison")
@@ -467,26 +482,84 @@ func groups(r *eval.Result, how detail) []block {
 		b.figures = bars("Promises that break, by "+by.By+" (t = "+margin(t)+"). Error bars: "+confidence(r)+" intervals.",
 			p.names, p.vd, p.rvd)
 		bs = append(bs, b)
+		if len(diff.table.rows) > 0 {
+			diff.table.prune()
+			bs = append(bs, diff)
+		}
 	}
 	return bs
 }
 
-func gapLine(g *eval.GroupGap) string {
-	name, unit := g.Metric, ""
-	if m, ok := eval.MetricBy(g.Metric); ok {
-		name, unit = m.Name, m.Unit
-		if m.Symbol != "" {
-			name = m.Symbol
-		}
-		if g.Margin != nil {
-			name = symbolAt(m.Key, *g.Margin)
+// significant are the gaps at the headline margin that are more than chance.
+func significant(by *eval.Grouping, r *eval.Result) (list []*eval.GroupGap) {
+	t := r.Margins[r.Headline()].Margin
+	for i := range by.Gaps {
+		g := &by.Gaps[i]
+		if (g.Margin == nil || *g.Margin == t) && g.P.Defined() && float64(g.P) <= 1-r.Settings.Confidence {
+			list = append(list, g)
 		}
 	}
-	line := fmt.Sprintf("%s: worst for %s, best for %s, %s apart", name, g.Worst, g.Best, difference(unit, g.Difference))
-	if g.P.Defined() {
-		line += strings.Replace(fmt.Sprintf(" (p=%s)", probability(g.P)), "p=<", "p<", 1)
+	return list
+}
+
+// differs says a significant gap in one sentence.
+func differs(by string, g *eval.GroupGap, r *eval.Result) string {
+	name, unit := gapName(g)
+	return fmt.Sprintf("%s differs significantly by %s: worst for %s, by %s from %s (p=%s).", name, by, g.Worst,
+		strings.TrimPrefix(difference(unit, g.Difference), "+"), g.Best, probability(g.P))
+}
+
+// differences is the table of the largest differences of two groups. A brief view has those of promises and those that
+// are significant.
+func differences(by *eval.Grouping, r *eval.Result, how detail) block {
+	b := block{title: "Differences by " + by.By, fold: how == full}
+	b.table = table{left: 3, head: []string{"", "worst", "best", "difference", "p", ""}}
+	real := significant(by, r)
+	alike, tested := 0, false
+	for i := range by.Gaps {
+		g := &by.Gaps[i]
+		certain := slices.Contains(real, g)
+		switch {
+		case g.Margin != nil && *g.Margin != r.Margins[r.Headline()].Margin || g.Worst == "":
+			continue
+		case how == brief && g.P.Defined() && !certain && g.Metric != "vd" && g.Metric != "rvd":
+			alike++
+			continue
+		}
+		name, unit := gapName(g)
+		p, mark := missing, missing
+		if g.P.Defined() {
+			p, tested = probability(g.P), true
+		}
+		if certain {
+			mark = "significant"
+		}
+		b.table.row(name, g.Worst, g.Best, strings.TrimPrefix(difference(unit, g.Difference), "+"), p, mark)
+		if certain {
+			b.table.style(3, "bad")
+		}
 	}
-	return line
+	if alike > 0 {
+		b.after = append(b.after, fmt.Sprintf("In %d other %s the groups do not differ significantly.", alike,
+			message.Plural(alike, "metric", "metrics")))
+	}
+	if tested {
+		b.after = append(b.after, "p: p-value of the difference between the worst group and the others, adjusted (Holm) "+
+			"for the number of groups")
+	}
+	return b
+}
+
+// gapName is what a gap is in, and its unit.
+func gapName(g *eval.GroupGap) (name, unit string) {
+	m, ok := eval.MetricBy(g.Metric)
+	switch {
+	case !ok:
+		return g.Metric, ""
+	case g.Margin != nil:
+		return symbolAt(m.Key, *g.Margin), m.Unit
+	}
+	return cmp.Or(m.Symbol, m.Name), m.Unit
 }
 
 // probability shows a p-value.
@@ -615,7 +688,7 @@ const (
 func broken(d *Document, how detail) block {
 	n := len(d.Broken)
 	shown := min(maxBroken, how.limit(n, maxBrokenBrief))
-	b := block{title: "Broken promises, and what would have held", fold: how == brief, bullet: how == brief}
+	b := block{title: "Broken promises, and what would have held", fold: true, bullet: how == brief}
 	if shown < n {
 		b.after = append(b.after, fmt.Sprintf("%d of %d people; the JSON report has all.", shown, n))
 	}
@@ -625,19 +698,23 @@ func broken(d *Document, how detail) block {
 		}
 		return b
 	}
-	b.table = table{left: 3, head: []string{
-		"line", "what was promised", "what would have held", "t", "margin", "quantized", "cost", "then",
+	b.table = table{left: 4, head: []string{
+		"line", "what was promised", "what would have held", "with", "margin", "quantized", "cost", "then",
 	}}
 	for _, x := range d.Broken[:shown] {
 		line := missing
 		if x.Line > 0 {
 			line = strconv.Itoa(x.Line)
 		}
-		b.table.row(line, sentence(x.Action), orMissing(x.Repair), margin(x.Margin), signed(x.Own, 3), signed(x.Other, 3),
-			fixed(x.Cost, 3), fixed(x.RepairCost, 3))
+		with, repair, _ := strings.Cut(x.Repair, ": ")
+		b.table.row(line, sentence(x.Action), orMissing(repair), orMissing(with), signed(x.Own, 3), signed(x.Other, 3),
+			fixed(x.Cost, 2), fixed(x.RepairCost, 2))
 	}
-	b.after = append(b.after, "margin, quantized: of the two models at the recourse point (logits); then: the cost of "+
-		"what would have held")
+	if shown > 0 {
+		b.after = append(b.after, "Promises with a required margin of "+margin(d.Broken[0].Margin)+". with: the required "+
+			"margin or the model that leads there; margin, quantized: of the two models at the recourse point (logits); "+
+			"then: the cost of what would have held")
+	}
 	return b
 }
 
@@ -650,7 +727,7 @@ func brokenLine(x *Broken) string {
 	line += fmt.Sprintf("%s, at cost %s for margin %s; under the quantized model %s", sentence(x.Action), fixed(x.Cost,
 		3), signed(x.Own, 3), signed(x.Other, 3))
 	if x.Repair != "" {
-		line += fmt.Sprintf(". Would have held: %s, at cost %s", x.Repair, fixed(x.RepairCost, 3))
+		line += fmt.Sprintf(". What would have held: %s, at cost %s", x.Repair, fixed(x.RepairCost, 3))
 	}
 	return line
 }

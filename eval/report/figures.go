@@ -22,10 +22,16 @@ func rates(name string, xs []float64, list []eval.Rate) chart.Series {
 	return s
 }
 
+// minCurve is how many margins make a curve.
+const minCurve = 3
+
 // curve shows VD and RVD over the required margin.
 func curve(r *eval.Result) []figure {
 	var xs []float64
 	var vd, rvd []eval.Rate
+	if len(r.Margins) < minCurve {
+		return nil
+	}
 	for _, a := range r.Margins {
 		xs, vd, rvd = append(xs, a.Margin), append(vd, a.VD), append(rvd, a.RVD)
 	}

@@ -67,6 +67,8 @@ func amount(unit string, x eval.Float) string {
 		return missing
 	case unit == "share":
 		return percent(x, 1)
+	case unit == "ratio":
+		return fixed(100*x, 1) + " %"
 	case unit == "seconds":
 		return seconds(x)
 	case unit == "bytes", unit == "bit operations", unit == "rows/s":
@@ -80,7 +82,7 @@ func difference(unit string, x eval.Float) string {
 	switch {
 	case !x.Defined():
 		return missing
-	case unit == "share":
+	case unit == "share", unit == "ratio":
 		return signed(100*x, 1) + " pp"
 	case unit == "seconds", unit == "bytes", unit == "bit operations", unit == "rows/s":
 		switch {
@@ -117,6 +119,14 @@ func signed(x eval.Float, decimals int) string {
 		return "+" + s
 	}
 	return s
+}
+
+// change shows a relative change in per cent, with its sign.
+func change(x eval.Float, decimals int) string {
+	if !x.Defined() {
+		return missing
+	}
+	return signed(100*x, decimals) + " %"
 }
 
 // margin shows a required margin as it was asked for.

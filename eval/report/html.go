@@ -55,10 +55,14 @@ type (
 		SVG     template.HTML
 	}
 	grid struct {
-		Head []cell
-		Rows [][]cell
+		Class string
+		Head  []cell
+		Rows  [][]cell
 	}
-	cell struct{ Text, Note, Class string }
+	cell struct {
+		Text, Note, Class, Label string // Label is what the head says of the column
+		Meter                    template.HTML
+	}
 	// tile is a number at the top of the page.
 	tile struct{ Label, Value, Note string }
 )
@@ -101,9 +105,13 @@ func (p *page) html(w io.Writer, tiles []tile) error {
 func sectionOf(b *block) (section, error) {
 	s := section{
 		ID: slug(b.title), Title: b.title, Lines: b.lines, After: b.after, Bullet: b.bullet,
-		Closed: b.fold && len(b.figures) == 0, Table: gridOf(&b.table),
+		Closed: b.fold && len(b.figures) == 0,
 	}
-	s.Beside = len(b.figures) == 1
+	var err error
+	if s.Table, err = gridOf(&b.table); err != nil {
+		return s, err
+	}
+	s.Beside = len(b.figures) == 1 && len(b.table.head) < wideTable && len(b.table.rows) <= maxBeside
 	for _, f := range b.figures {
 		var svg strings.Builder
 		if err := chart.Figure(&svg, f.chart); err != nil {
@@ -115,12 +123,25 @@ func sectionOf(b *block) (section, error) {
 	return s, nil
 }
 
+// maxBeside is how many rows of a table stand beside a picture: longer ones get the whole width.
+const maxBeside = 16
+
 // longText is from how many letters on a cell is given room.
 const longText = 20
 
-func gridOf(t *table) *grid {
+// stackedTable and wideTable are from how many columns on a table's rows are stacked where there is little room, and
+// where there is not very much.
+const (
+	stackedTable = 4
+	wideTable    = 9
+)
+
+// meterColumn is where the meters of a table stand.
+const meterColumn = 2
+
+func gridOf(t *table) (*grid, error) {
 	if len(t.rows) == 0 {
-		return nil
+		return nil, nil
 	}
 	class := func(j int) string {
 		switch {
@@ -132,6 +153,12 @@ func gridOf(t *table) *grid {
 		return "left"
 	}
 	g := &grid{}
+	switch n := len(t.rows[0]); {
+	case n >= wideTable:
+		g.Class = "wide"
+	case n >= stackedTable:
+		g.Class = "stack"
+	}
 	for j, text := range t.head {
 		g.Head = append(g.Head, cell{Text: text, Class: class(j)})
 	}
@@ -139,13 +166,30 @@ func gridOf(t *table) *grid {
 		row := make([]cell, len(r))
 		for j, text := range r {
 			row[j] = cell{Text: text, Class: strings.TrimSpace(class(j) + " " + t.styles[place{i, j}])}
+			if j < len(t.head) {
+				row[j].Label = t.head[j]
+			}
 			if value, note, ok := strings.Cut(text, " ("); ok && j >= t.left && strings.HasSuffix(note, ")") {
 				row[j].Text, row[j].Note = value, strings.TrimSuffix(note, ")")
 			}
 		}
+		if t.meters != nil {
+			c := cell{Class: "meter", Label: "against the limit", Text: missing}
+			if m, ok := t.meters[i]; ok {
+				var svg strings.Builder
+				if err := m.Write(&svg); err != nil {
+					return nil, fmt.Errorf("report: %w", err)
+				}
+				c.Text, c.Meter = m.words, template.HTML(svg.String()) //nolint:gosec // numbers, drawn here
+			}
+			row = slices.Insert(row, meterColumn, c)
+		}
 		g.Rows = append(g.Rows, row)
 	}
-	return g
+	if t.meters != nil {
+		g.Head = slices.Insert(g.Head, meterColumn, cell{Text: "against the limit", Class: "meter"})
+	}
+	return g, nil
 }
 
 // styleOf is the class of a verdict.
@@ -195,11 +239,11 @@ func tiles(d *Document) []tile {
 	if p := a.Certified; p != nil {
 		add("certified", percent(p.Certified.Value, 1), fraction(p.Certified)+", within "+margin(p.Radius))
 	}
-	noise := "of the original's cost, median person, " + symbolAt("margins[].crg.median", a.Margin)
+	noise := "median person, " + symbolAt("margins[].crg.median", a.Margin)
 	if a.Noise != nil {
-		noise += "; solver's noise " + fixed(a.Noise.AbsMean.Value, 3)
+		noise += "; solver's noise " + percent(a.Noise.AbsMean.Value, 1)
 	}
-	add("change of the cost of recourse", signed(a.CRG.Median.Value, 3), noise)
+	add("change of the cost of recourse", change(a.CRG.Median.Value, 1), noise)
 	add("accuracy", percent(r.Decisions.AccuracyQuant.Value, 1), "original "+percent(r.Decisions.AccuracyFull.Value, 1))
 	if n := d.Quantized.Bytes; n > 0 && d.Full.Bytes > 0 {
 		add("size of the file", percent(eval.Float(float64(n)/float64(d.Full.Bytes)), 0),

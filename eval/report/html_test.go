@@ -113,9 +113,12 @@ func TestHTMLOrder(t *testing.T) {
 		}
 		last = max(last, 0) + i
 	}
-	// The curve, the distribution, two groupings, scenarios, bits and sensitivity.
-	if n := strings.Count(page, "<svg"); n != 7 {
-		t.Errorf("%d pictures, want 7", n)
+	// The curve, the distribution, two groupings, scenarios, bits and sensitivity; a bar for each check that was measured.
+	if n := strings.Count(page, "<svg"); n != 11 {
+		t.Errorf("%d pictures, want 11", n)
+	}
+	if !strings.Contains(page, `aria-label="1.9 %, bounds 1.09 to 3.1 %, limit &lt;= 1 %"`) {
+		t.Error("a check has no bar that says its value, bounds and limit")
 	}
 	if !strings.Contains(page, "income 27000 -&gt; 31500, debt 9000 -&gt; 8200") || !strings.Contains(page,
 		"some &amp; &lt;more&gt;") {

@@ -67,6 +67,9 @@ func JUnit(w io.Writer, d *Document) error {
 	if text := changes(&d.Result.Decisions); text != "" {
 		property("decisions", text)
 	}
+	for _, next := range g.Next {
+		property("next step", next)
+	}
 	for _, n := range g.Notes {
 		property("note", n)
 	}
@@ -76,7 +79,7 @@ func JUnit(w io.Writer, d *Document) error {
 	seen := map[string]bool{}
 	for i := range g.Findings {
 		f := &g.Findings[i]
-		name := clean(checkName(f))
+		name := clean(f.Name())
 		if seen[name] { // a check with several limits
 			name += " " + clean(f.Limit)
 		}
@@ -87,7 +90,10 @@ func JUnit(w io.Writer, d *Document) error {
 		case f.Verdict == gate.Pass:
 		case f.OK():
 			m.Type, m.Text = "", ""
-			m.Message = clean(verdictOf(f) + ": " + strings.Join(reasons(f), "; "))
+			m.Message = clean(verdictOf(f) + ": " + f.Why)
+			if f.Waived != "" {
+				m.Message += clean("; waived: " + f.Waived)
+			}
 			c.Skipped = m
 			s.Skipped++
 		case f.Verdict == gate.Fail:
@@ -111,14 +117,16 @@ func JUnit(w io.Writer, d *Document) error {
 func measured(f *gate.Finding) string {
 	people := fmt.Sprintf("people: %d; ", f.N)
 	switch {
-	case f.Num != nil && precise(f):
+	case f.Num != nil && f.Exact():
 		people = fmt.Sprintf("%d of %d; ", *f.Num, f.N)
 	case f.Num != nil:
 		people = fmt.Sprintf("people: %d of %d; ", *f.Num, f.N)
-	case precise(f):
+	case f.Exact():
 		people = ""
 	}
-	s := fmt.Sprintf("%s = %s (%sbounds: %s), limit %s", f.Metric, number(f.Value), people, bounds(f), f.Limit)
+	x := f.Shown()
+	s := fmt.Sprintf("%s = %s (%sbounds: %s), limit %s", f.Metric, orMissing(x.Value), people, orMissing(x.Bounds),
+		x.Limit)
 	if f.Margin != nil {
 		s += ", required margin " + margin(*f.Margin)
 	}

@@ -71,6 +71,14 @@ type table struct {
 	left int
 	// styles are "good", "bad" or "unsure" for cells of the columns that prune leaves where they are.
 	styles map[place]string
+	meters map[int]meter // of rows, for views that can draw: behind the second column
+}
+
+// meter is a number against its limit, and the same in words.
+type meter struct {
+	chart.Meter
+
+	words string
 }
 
 // place is a row and a column.
@@ -82,11 +90,14 @@ type figure struct {
 	chart   chart.Chart
 }
 
-func (t *table) style(column int, style string) {
+// style marks a cell of the last row.
+func (t *table) style(column int, style string) { t.styleAt(place{len(t.rows) - 1, column}, style) }
+
+func (t *table) styleAt(p place, style string) {
 	if t.styles == nil {
 		t.styles = map[place]string{}
 	}
-	t.styles[place{len(t.rows) - 1, column}] = style
+	t.styles[p] = style
 }
 
 func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }

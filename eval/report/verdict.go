@@ -2,13 +2,13 @@ package report
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	"cfq/eval"
 	"cfq/eval/gate"
+	"cfq/internal/chart"
 	"cfq/internal/message"
 )
 
@@ -32,22 +32,46 @@ func verdict(d *Document) block {
 			tally{n[gate.Fail], "fails", "fail"}, tally{n[gate.Inconclusive], "is inconclusive", "are inconclusive"},
 			tally{n[gate.Pass], "passes", "pass"}))
 	}
-	extra := tallies("; ", tally{waived, "that do not pass is waived", "that do not pass are waived"},
+	extra := tallies("; ", tally{waived, "of those that do not pass is waived", "of those that do not pass are waived"},
 		tally{warned, "only warns", "only warn"})
 	if extra != "" {
 		b.lines = append(b.lines, extra+".")
 	}
+	if names := deciding(g); len(names) > 0 {
+		b.lines = append(b.lines, map[gate.Verdict]string{gate.Fail: "Failed", gate.Inconclusive: "Not decided"}[g.Verdict]+
+			": "+message.List(names, maxDeciding)+".")
+	}
+	for _, next := range g.Next {
+		b.lines = append(b.lines, "Next step: "+next)
+	}
 	if text := changes(&d.Result.Decisions); text != "" {
 		b.lines = append(b.lines, text)
 	}
-	b.lines = append(b.lines, g.Notes...)
+	b.after = slices.Clone(g.Notes)
 	if g.IntendedUse != "" {
-		b.lines = append(b.lines, "Intended use: "+g.IntendedUse)
+		b.after = append(b.after, "Intended use: "+g.IntendedUse)
 	}
 	if g.Approver != "" {
-		b.lines = append(b.lines, "Approver: "+g.Approver)
+		b.after = append(b.after, "Approver: "+g.Approver)
 	}
 	return b
+}
+
+// maxDeciding is how many checks a verdict names.
+const maxDeciding = 6
+
+// deciding names the checks that keep the gate from passing, with their values.
+func deciding(g *gate.Report) (names []string) {
+	for _, f := range ranked(g) {
+		if !f.OK() && f.Verdict == g.Verdict {
+			name := f.Name()
+			if x := f.Shown(); x.Value != "" {
+				name += " (" + x.Value + ")"
+			}
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // changes says how many decisions on people as they are change, in both directions.
@@ -83,6 +107,24 @@ func tallies(separator string, list ...tally) string {
 	return strings.Join(parts, separator)
 }
 
+// meter draws the finding of the last row against its limit.
+func (t *table) meter(f *gate.Finding) {
+	from, to, ok := f.Allowed()
+	if !ok || !f.Value.Defined() {
+		return
+	}
+	x := f.Shown()
+	if t.meters == nil {
+		t.meters = map[int]meter{}
+	}
+	t.meters[len(t.rows)-1] = meter{
+		Meter: chart.Meter{
+			Value: float64(f.Value), Low: float64(f.Lower), High: float64(f.Upper), From: from, To: to,
+		},
+		words: fmt.Sprintf("%s, bounds %s, limit %s", x.Value, orMissing(x.Bounds), x.Limit),
+	}
+}
+
 // maxPassing is how many passing checks a brief view lists.
 const maxPassing = 12
 
@@ -92,6 +134,7 @@ func findings(g *gate.Report, how detail) block {
 	b.table = table{head: []string{"check", "verdict", "value", "people", "bounds", "limit"}, left: 2}
 	sorted := ranked(g)
 	passing := 0
+	var keys []string
 	for _, f := range sorted {
 		if f.Verdict == gate.Pass {
 			if passing++; passing > how.limit(passing, maxPassing) {
@@ -102,24 +145,31 @@ func findings(g *gate.Report, how detail) block {
 		switch {
 		case f.Num != nil:
 			people = fmt.Sprintf("%d/%d", *f.Num, f.N)
-		case precise(f):
+		case f.Exact():
 			people = missing
 		}
-		b.table.row(checkName(f), verdictOf(f), number(f.Value), people, bounds(f), f.Limit)
+		x := f.Shown()
+		b.table.row(f.Name(), verdictOf(f), orMissing(x.Value), people, orMissing(x.Bounds), x.Limit)
+		b.table.meter(f)
 		if f.Verdict == gate.Pass || !f.OK() {
 			b.table.style(1, styleOf(f.Verdict))
 		}
-		if f.Verdict != gate.Pass || how == full {
-			b.after = append(b.after, reasons(f)...)
+		b.after = append(b.after, reasons(f)...)
+		if m, ok := eval.MetricBy(f.Metric); ok && !slices.Contains(keys, m.ID()+": "+m.Name) {
+			keys = append(keys, m.ID()+": "+m.Name)
 		}
 	}
 	if hidden := passing - how.limit(passing, maxPassing); hidden > 0 {
 		b.after = append(b.after, fmt.Sprintf("%d more pass.", hidden))
 	}
+	b.after = append(b.after, keys...)
 	if len(sorted) > 0 {
-		b.after = append(b.after, fmt.Sprintf("bounds: one-sided confidence bounds at level %s; a check passes when the "+
-			"bound is within the limit",
-			strconv.FormatFloat(g.Confidence, 'g', 6, 64)))
+		b.after = append(b.after, fmt.Sprintf("bounds: one-sided, each at confidence %s; a check passes when the bound is "+
+			"within the limit", strconv.FormatFloat(100*g.Confidence, 'g', 6, 64)+" %"))
+	}
+	if how == full {
+		b.after = append(b.after, "against the limit: the bar is the value, the thin line goes from bound to bound, the "+
+			"thick mark is the limit, and what is allowed is shaded")
 	}
 	return b
 }
@@ -145,18 +195,6 @@ func ranked(g *gate.Report) []*gate.Finding {
 	return list
 }
 
-// checkName names the check with its group.
-func checkName(f *gate.Finding) string {
-	name := f.Check
-	if name == "" {
-		name = f.Metric
-	}
-	if group := " [" + f.Group + "]"; f.Group != "" && !strings.HasSuffix(name, group) {
-		name += group
-	}
-	return name
-}
-
 // verdictOf is the verdict, with a remark when it does not block.
 func verdictOf(f *gate.Finding) string {
 	switch {
@@ -169,36 +207,14 @@ func verdictOf(f *gate.Finding) string {
 	return string(f.Verdict)
 }
 
-// precise says that a value is known for certain, as the size of a file is: it has no bounds.
-func precise(f *gate.Finding) bool {
-	return f.Value.Defined() && f.Lower == f.Value && f.Upper == f.Value
-}
-
-func bounds(f *gate.Finding) string {
-	if precise(f) {
-		return "exact"
-	}
-	return between(eval.Estimate{Lo: f.Lower, Hi: f.Upper}, number)
-}
-
+// reasons are what the table of checks does not tell of one.
 func reasons(f *gate.Finding) []string {
 	var out []string
-	if f.Why != "" {
-		out = append(out, checkName(f)+" - "+f.Why)
+	if f.Remark != "" {
+		out = append(out, f.Name()+" - "+f.Remark)
 	}
 	if f.Waived != "" {
-		out = append(out, checkName(f)+" - waived: "+f.Waived)
+		out = append(out, f.Name()+" - waived: "+f.Waived)
 	}
 	return out
-}
-
-// number shows a number in the unit of its limit, with four digits or more.
-func number(x eval.Float) string {
-	if !x.Defined() {
-		return missing
-	}
-	if math.Abs(float64(x)) >= 1000 {
-		return strconv.FormatFloat(float64(x), 'f', 0, 64)
-	}
-	return strconv.FormatFloat(float64(x), 'g', 4, 64)
 }

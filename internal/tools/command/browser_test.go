@@ -102,21 +102,29 @@ type layout struct {
 	Width, Inner       float64
 	H1, Tables, Charts int
 	Smallest           float64  // height of the smallest letters of a picture, in pixels
-	Outside            []string // elements that reach beyond the window and are not in a container that scrolls
+	Outside            []string // elements that reach beyond the window
+	Cut                []string // tables and cells of which a part is not to be seen without scrolling
+	Checks             []string // rows of the table of checks that do not show what decides
 	Verdict, Title     string
 }
 
 const measure = `(() => {
 	const boxes = s => [...document.querySelectorAll(s)];
 	document.querySelectorAll('details').forEach(d => d.open = true);
-
-	const scrolls = e => { for (; e; e = e.parentElement) if (e.classList.contains('scroll')) return true; return false; };
+	const inside = (e, box) => { const a = e.getBoundingClientRect(), b = box.getBoundingClientRect();
+		return a.width > 0 && a.height > 0 && a.left >= b.left - 1 && a.right <= b.right + 1; };
 	return {
 		Width: document.documentElement.scrollWidth, Inner: window.innerWidth,
 		H1: boxes('h1').length, Tables: boxes('.scroll table').length, Charts: boxes('[role=img] > svg').length,
 		Smallest: Math.min(1000, ...boxes('svg text').map(e => parseFloat(getComputedStyle(e).fontSize) *
 			e.ownerSVGElement.getBoundingClientRect().width / e.ownerSVGElement.viewBox.baseVal.width)),
-		Outside: boxes('body *').filter(e => !e.closest('svg') && !scrolls(e) &&
+		Cut: [...boxes('.scroll').filter(e => e.scrollWidth > e.clientWidth).map(e => e.textContent.slice(0, 80)),
+			...boxes('tbody th, tbody td').filter(e => e.textContent && !inside(e, e.closest('.scroll')))
+				.map(e => e.textContent)],
+		Checks: boxes('#s-checks tbody tr').filter(r => ['value', 'bounds', 'limit', 'against the limit'].some(
+			k => { const e = r.querySelector('[data-label="' + k + '"]'); return !e || !inside(e, r.closest('.scroll')); }))
+			.map(r => r.textContent),
+		Outside: boxes('body *').filter(e => !e.closest('svg') &&
 			e.getBoundingClientRect().right > window.innerWidth + 0.5).map(e => e.tagName + '.' + e.className),
 		Verdict: (document.querySelector('.verdict') || {textContent: ''}).textContent, Title: document.title,
 	};
@@ -168,6 +176,9 @@ func look(ctx context.Context, t *testing.T, path string, size [2]int64, colours
 	l, err := chromedp.Run(ctx, chromedp.Evaluate[layout](measure))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(l.Cut)+len(l.Checks) > 0 {
+		t.Errorf("not to be seen without scrolling: %q; checks without value, bounds, limit or bar: %q", l.Cut, l.Checks)
 	}
 	if l.Width > l.Inner || len(l.Outside) > 0 {
 		t.Errorf("the page is %v wide in a window of %v; beyond it are %v", l.Width, l.Inner, l.Outside)
