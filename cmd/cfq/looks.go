@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -14,6 +15,9 @@ import (
 	"cfq/eval/gate"
 	"cfq/internal/cli"
 )
+
+// looksSuffix ends the name of a record of looks.
+const looksSuffix = ".looks"
 
 // noLooks is what --looks-file takes for no record of looks.
 const noLooks = "none"
@@ -45,7 +49,7 @@ func (f *looksFlags) file(model string) []string {
 	case noLooks:
 		return nil
 	case "":
-		return []string{model + ".looks"}
+		return []string{model + looksSuffix}
 	}
 	return []string{f.path}
 }
@@ -57,9 +61,13 @@ func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
 	if f.path == noLooks {
 		return nil
 	}
+	beside := f.path == ""
 	f.path = f.file(d.paths[1])[0]
 	switch data, err := os.ReadFile(f.path); {
+	case errors.Is(err, fs.ErrNotExist) && beside && f.ofCopy(model):
 	case errors.Is(err, fs.ErrNotExist):
+		f.notes = append(f.notes, fmt.Sprintf("there is no record %s: this counts as the first look at the model",
+			filepath.Base(f.path)))
 	case err != nil:
 		return cli.Wrap(err, cli.Unusable, "")
 	default:
@@ -90,6 +98,29 @@ func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
 	}
 	return cli.Wrap(f.known.Check(g), cli.Unusable, fmt.Sprintf(
 		"plan looks before the first one: --looks, or looks in the gate file; %s has those so far", f.path))
+}
+
+// ofCopy takes the records next to the model that are about a file with the same content under another name.
+func (f *looksFlags) ofCopy(model string) bool {
+	dir := filepath.Dir(f.path)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	for _, x := range entries {
+		if filepath.Ext(x.Name()) != looksSuffix {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, x.Name()))
+		if err != nil {
+			continue
+		}
+		if known, err := gate.ParseLooks(data, model); err == nil && len(known.Looks) > 0 {
+			f.known.Merge(known)
+			f.notes = append(f.notes, x.Name()+" is about the same model under another name: its looks count")
+		}
+	}
+	return len(f.known.Looks) > 0
 }
 
 // record adds a look that did not pass. Without the file, the verdict stands all the same.

@@ -49,6 +49,15 @@ func (l *Looks) Encode() ([]byte, error) {
 	return append(data, '\n'), err
 }
 
+// Merge adds the looks of another record on the same model, each evidence once.
+func (l *Looks) Merge(o *Looks) {
+	for _, x := range o.Looks {
+		if l.Seen(x.Evidence) == nil {
+			l.Looks = append(l.Looks, x)
+		}
+	}
+}
+
 // Seen returns the look at the same evidence, nil when there is none.
 func (l *Looks) Seen(evidence string) *Look {
 	if i := slices.IndexFunc(l.Looks, func(x Look) bool { return x.Evidence == evidence }); i >= 0 {
