@@ -425,8 +425,9 @@ func decisionMetrics() []Metric {
 			"The same for g."),
 		decision("accuracy_drop", "loss of accuracy", "", Lower, standardMetric,
 			"Accuracy of f minus accuracy of g on the same people."),
-		decision("accuracy_over_base", "accuracy of the original above the base rate", "", Higher, standardMetric,
-			"Accuracy of f minus the share of the more frequent outcome. Below 0 the labels are probably misread."),
+		decision("balanced_accuracy", "balanced accuracy of the original", "", Higher, standardMetric,
+			"Mean of the shares that f decides correctly among people with the favourable outcome and among the others. At "+
+				"50 %, which is chance, the labels are probably misread."),
 		decision("favourable_full", "approved by the original", "", None, standardMetric,
 			"Share of all people read that f approves."),
 		decision("favourable_quant", "approved by the quantized model", "", None, standardMetric,

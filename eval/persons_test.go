@@ -50,10 +50,10 @@ func TestCopiesAreNoPeople(t *testing.T) {
 	if others := repeated.Alternatives(nil); len(others) != 1 || others[0].Result.Population.People != 100 {
 		t.Errorf("with rows that are repeated: %+v", others)
 	}
-	// Scores, and the accuracy beyond the base rate, count people too.
+	// Scores, and the balanced accuracy, count people too.
 	same := many.Alternatives(nil)[0].Result
-	if a, b := same.Decisions.AccuracyOverBase, once.Decisions.AccuracyOverBase; a != b {
-		t.Errorf("accuracy over the base rate: %+v, want %+v", a, b)
+	if a, b := same.Decisions.BalancedAccuracy, once.Decisions.BalancedAccuracy; a != b {
+		t.Errorf("balanced accuracy: %+v, want %+v", a, b)
 	}
 	if a, b := same.Scores.AUCFull, once.Scores.AUCFull; a.N != b.N {
 		t.Errorf("AUC of %d people, want %d", a.N, b.N)

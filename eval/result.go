@@ -87,8 +87,8 @@ type Decisions struct {
 	AccuracyFull  Rate     `json:"accuracy_full"`
 	AccuracyQuant Rate     `json:"accuracy_quant"`
 	AccuracyDrop  Estimate `json:"accuracy_drop"` // AccuracyFull - AccuracyQuant
-	// AccuracyFull less the share of the more frequent outcome
-	AccuracyOverBase Estimate `json:"accuracy_over_base"`
+	// mean of f's accuracies on people with the favourable outcome and without; undefined when all have the same
+	BalancedAccuracy Estimate `json:"balanced_accuracy"`
 	FavourableFull   Rate     `json:"favourable_full"`
 	FavourableQuant  Rate     `json:"favourable_quant"`
 	Disagreement     Rate     `json:"disagreement"` // of everyone

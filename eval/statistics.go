@@ -204,3 +204,22 @@ func dropOf(b, c, n int, confidence float64) Estimate {
 	e.Hi = Float(statistics.ClopperPearsonUpper(b, n, each) - statistics.ClopperPearsonLower(c, n, each))
 	return e
 }
+
+// meanOfShares estimates the mean of two shares k/n of different people. Undefined when one of them has nobody.
+//
+// References: Zou and Donner (2008), Construction of Confidence Limits about Effect Measures (MOVER).
+func meanOfShares(k, n [2]int, confidence float64) Estimate {
+	e := unknown()
+	if e.N = n[0] + n[1]; n[0] == 0 || n[1] == 0 {
+		return e
+	}
+	var value, below, above float64
+	for i := range n {
+		x, side := float64(k[i])/float64(n[i]), (1+confidence)/2
+		value += x / 2
+		below += math.Pow(x-statistics.ClopperPearsonLower(k[i], n[i], side), 2)
+		above += math.Pow(statistics.ClopperPearsonUpper(k[i], n[i], side)-x, 2)
+	}
+	e.Value, e.Lo, e.Hi = Float(value), Float(value-math.Sqrt(below)/2), Float(value+math.Sqrt(above)/2)
+	return e
+}

@@ -125,24 +125,22 @@ func (y *summary) decisions() Decisions {
 		alone, other = alone+count(f > g), other+count(g > f)
 	}
 	d.AccuracyDrop = dropOf(alone, other, d.AccuracyFull.Den, y.s.Confidence)
-	d.AccuracyOverBase = y.overBase()
+	d.BalancedAccuracy = y.balancedAccuracy()
 	return d
 }
 
-// overBase compares f with deciding the more frequent outcome for everyone.
-func (y *summary) overBase() Estimate {
-	var n [2]int // people by outcome
-	var f [2]int // of them, those that f decides correctly
+// balancedAccuracy is that of f.
+func (y *summary) balancedAccuracy() Estimate {
+	var n, right [2]int // people by outcome, and of them those that f decides correctly
 	for _, of := range y.persons {
-		right, known := y.worst(of, y.of["accuracy_full"], -1, Higher)
+		x, known := y.worst(of, y.of["accuracy_full"], -1, Higher)
 		if known > 0 {
 			label := y.outcome(of)
 			n[label]++
-			f[label] += int(right)
+			right[label] += int(x)
 		}
 	}
-	base := count(n[1] > n[0])
-	return dropOf(f[1-base], n[base]-f[base], n[0]+n[1], y.s.Confidence)
+	return meanOfShares(right, n, y.s.Confidence)
 }
 
 // outcome is that of a person's first record with a known one; -1 without any.

@@ -84,7 +84,7 @@ func (l limit) problem(m *eval.Metric) string {
 func valuesOf(m *eval.Metric) (lowest, highest float64) {
 	lowest, highest = math.Inf(-1), math.Inf(1)
 	switch kind := m.Kind(); {
-	case kind == eval.KindShare, m.Unit == "Jaccard index":
+	case kind == eval.KindShare, m.Unit == "Jaccard index", m.Unit == "share" && m.Better == eval.Higher:
 		return 0, 1
 	case m.Unit == "share", m.Unit == "cosine": // a difference of two shares
 		return -1, 1

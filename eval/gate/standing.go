@@ -7,8 +7,8 @@ import (
 )
 
 // standing is a check that every gate has unless it has one of its own on the metric. It is about the data and the
-// promises in hand, not about the people whom they are a sample of: the value itself is compared. Beyond the limit the
-// other numbers say too little, so the verdict is INCONCLUSIVE.
+// promises in hand, so shares of them are compared as they are, without bounds. Unless the limit is kept the other
+// numbers say too little, and the verdict is INCONCLUSIVE.
 type standing struct {
 	metric string
 	side   side
@@ -27,7 +27,7 @@ func (g *Gate) standing() []standing {
 		{"issued.infeasible", atMost, 0, true, promises},
 		{"unreadable_rows", atMost, *d.MaxUnreadable, false, "mend the data"},
 		{"unlabelled_rows", atMost, *d.MaxUnreadable, false, "add the outcomes"},
-		{"accuracy_over_base", atLeast, 0, false, "check data.label, data.favourable and target of the task"},
+		{"balanced_accuracy", atLeast, 0.5, false, "check data.label, data.favourable and target of the task"},
 	}
 }
 
@@ -43,19 +43,27 @@ func (j *judge) standing() (all []Finding) {
 		c := &Check{Metric: x.metric}
 		c.put(l)
 		s := &subject{&m, c, l, 0, j.Confidence}
-		v, missing := measured(&m, 0, j.r)
-		if missing != "" { // there are no promises, rows or outcomes that could be doubtful
-			continue
-		}
 		f := s.finding()
-		f.Value, f.N, f.Lower, f.Upper = v.Value, v.N, v.Value, v.Value
+		v, missing := measured(&m, 0, j.r)
+		if missing != "" {
+			if j.r != nil && m.Of(j.r, 0).N > 0 {
+				c.Severity = Warns
+				all = append(all, s.inconclusive(f, "%s; %s, or allow it with --check '%s'", missing, x.advice, c))
+			}
+			continue // or else there are no promises, rows or outcomes that could be doubtful
+		}
+		f.Value, f.N, f.Lower, f.Upper = v.Value, v.N, v.Lo, v.Hi
 		if s.counts() {
 			f.Num = &v.Num
 		}
 		f.Why = m.Name + ": " + s.amount(v)
-		if f.Verdict = l.verdict(float64(v.Value), float64(v.Value)); f.Verdict != Pass {
-			f.Verdict = Inconclusive
-			c.put(limit{x.side, outward(float64(v.Value), 2, x.side == atMost)})
+		if f.Verdict = l.verdict(float64(v.Lo), float64(v.Hi)); f.Verdict != Pass {
+			allowed := v.Hi
+			if f.Verdict = Inconclusive; x.side == atLeast {
+				allowed = v.Lo
+				f.Why += "; " + s.outcome(&f)
+			}
+			c.put(limit{x.side, outward(float64(allowed), 2, x.side == atMost)})
 			f.remark("%s, or allow it with --check '%s'", x.advice, c)
 		} else if !x.shown {
 			continue

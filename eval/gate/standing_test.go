@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -25,10 +26,12 @@ func TestStanding(t *testing.T) {
 		}
 		return r
 	}
-	rows := func(unreadable, unlabelled int, over float64) *eval.Result {
+	rows := func(unreadable, unlabelled int, balanced, lower float64) *eval.Result {
 		r := broken(0, 1000)
 		r.Population.UnreadableRows, r.Population.UnlabelledRows = tally(unreadable, 1000), tally(unlabelled, 1000)
-		r.Decisions.AccuracyOverBase = eval.Estimate{Value: eval.Float(over), N: 1000}
+		r.Decisions.BalancedAccuracy = eval.Estimate{
+			Value: eval.Float(balanced), N: 1000, Lo: eval.Float(lower), Hi: eval.Float(balanced + 0.05),
+		}
 		return r
 	}
 	five := 0.05
@@ -57,14 +60,25 @@ func TestStanding(t *testing.T) {
 			Fail,
 			"8 of 1000 (0.8 %); outside the limit of 0.7 %",
 		},
-		"readable":         {rows(10, 10, 0), Gate{}, Pass, ""},
-		"unreadable":       {rows(11, 0, 0), Gate{}, Inconclusive, "11 of 1000 (1.1 %); mend the data"},
-		"unlabelled":       {rows(0, 11, 0), Gate{}, Inconclusive, "11 of 1000 (1.1 %); add the outcomes"},
-		"more are allowed": {rows(50, 50, 0), Gate{MaxUnreadable: &five}, Pass, ""},
-		"too many":         {rows(51, 50, 0), Gate{MaxUnreadable: &five}, Inconclusive, "51 of 1000"},
-		"misread labels":   {rows(0, 0, -0.4), Gate{}, Inconclusive, "check data.label"},
+		"readable":         {rows(10, 10, 0.7, 0.65), Gate{}, Pass, ""},
+		"unreadable":       {rows(11, 0, 0.7, 0.65), Gate{}, Inconclusive, "11 of 1000 (1.1 %); mend the data"},
+		"unlabelled":       {rows(0, 11, 0.7, 0.65), Gate{}, Inconclusive, "11 of 1000 (1.1 %); add the outcomes"},
+		"more are allowed": {rows(50, 50, 0.7, 0.65), Gate{MaxUnreadable: &five}, Pass, ""},
+		"too many":         {rows(51, 50, 0.7, 0.65), Gate{MaxUnreadable: &five}, Inconclusive, "51 of 1000"},
+		// A model of accuracy 80 % where 80 % have the favourable outcome, and one that decides by chance.
+		"no better than the base rate": {rows(0, 0, 0.65, 0.61), Gate{}, Pass, ""},
+		"by chance": {
+			rows(0, 0, 0.52, 0.48), Gate{}, Inconclusive, "at least 48 % with confidence 95 %, below the limit of 50 %; " +
+				"check data.label, data.favourable and target of the task, or allow it with --check 'balanced_accuracy>=0.48'",
+		},
+		"misread labels": {rows(0, 0, 0.3, 0.27), Gate{}, Inconclusive, "check data.label"},
+		"one outcome": {
+			rows(0, 0, math.NaN(), math.NaN()), Gate{}, Inconclusive, "undefined for 1000 people; check data.label",
+		},
 		"allowed": {
-			rows(0, 0, -0.4), Gate{Checks: []Check{{Metric: "accuracy_over_base", Min: ptr(-1), Severity: Warns}}}, Pass, "",
+			rows(0, 0, 0.3, 0.27),
+			Gate{Checks: []Check{{Metric: "balanced_accuracy", Min: ptr(0.2), Severity: Warns}}},
+			Pass, "",
 		},
 	} {
 		c.g.Checks = append(c.g.Checks, maxVD(0.02)...)

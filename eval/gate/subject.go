@@ -221,7 +221,7 @@ func (s *subject) valueUnit() string {
 	switch {
 	case s.Unit == "cosine", s.Unit == "Jaccard index":
 		return ""
-	case s.Unit == "share" && !s.counts(): // a difference of shares
+	case s.Unit == "share" && !s.counts() && s.Better != eval.Higher: // a difference of shares
 		return " pp"
 	case s.scale() == 100:
 		return " %"

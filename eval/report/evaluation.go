@@ -366,6 +366,8 @@ func decisions(r *eval.Result) block {
 		case v.Kind == eval.KindShare:
 			x := eval.Rate{Value: v.Value, Num: v.Num, Den: v.N, Lo: v.Lo, Hi: v.Hi}
 			b.table.row(m.Name, percent(x.Value, 2), counts(x), interval(x, 2))
+		case m.Better == eval.Higher: // no difference
+			b.table.row(m.Name, percent(v.Value, 2), missing, interval(eval.Rate{Lo: v.Lo, Hi: v.Hi, Den: v.N}, 2))
 		default:
 			points := func(x eval.Float) string { return signed(100*x, 1) }
 			b.table.row(m.Name, difference("share", v.Value), missing, between(v.Estimate, points)+" pp")
