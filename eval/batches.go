@@ -41,14 +41,13 @@ func (b *Batches) String() string {
 }
 
 const (
-	batchPoints = 256 // are run again
-	batchTraced = 16  // are traced to nodes, those that differ most
+	batchPoints = 256 // are run again, half of them recourse points
 	batchNodes  = 5   // are named
 )
 
 // diverging is a model that can tell where two runs part, see [classifier.Model.Diverging].
 type diverging interface {
-	Diverging(ctx context.Context, a, b classifier.Place) (nodes []string, same bool, err error)
+	Diverging(ctx context.Context, pairs [][2]classifier.Place) ([]classifier.Divergence, error)
 }
 
 // Rerun asks both models again about a sample of the points that made r: alone, in shuffled batches of 8, and in
@@ -91,27 +90,33 @@ type judgedSample struct {
 	rng     *rand.Rand
 }
 
-// sampleJudged draws points: people as they are and recourse points.
+// sampleJudged draws points: recourse points, of which there may be few among many people, and people as they are.
 func sampleJudged(people *task.People, r *Result) *judgedSample {
+	type judged struct {
+		x    []float32
+		f, g Float
+	}
 	s := &judgedSample{dim: people.Dim, rng: rand.New(rand.NewPCG(r.Settings.Seed, 0xba7c4))}
-	var points [][]float32
-	var judged [][2]Float
-	add := func(x []float32, f, g Float) { points, judged = append(points, x), append(judged, [2]Float{f, g}) }
+	var facts, ends []judged
 	for i := range r.Records {
 		c := &r.Records[i]
-		add(people.X[c.Row*s.dim:(c.Row+1)*s.dim], c.Full, c.Quant)
+		facts = append(facts, judged{people.X[c.Row*s.dim : (c.Row+1)*s.dim], c.Full, c.Quant})
 		for k := range c.Steps {
 			if p := &c.Steps[k].Full; p.Made() {
-				add(p.Point, p.Own, p.Other)
+				ends = append(ends, judged{p.Point, p.Own, p.Other})
 			}
 			if p := &c.Steps[k].Quant; p.Made() {
-				add(p.Point, p.Other, p.Own)
+				ends = append(ends, judged{p.Point, p.Other, p.Own})
 			}
 		}
 	}
-	for _, i := range s.rng.Perm(len(points))[:min(batchPoints, len(points))] {
-		s.x, s.judged = append(s.x, points[i]...), append(s.judged, judged[i])
+	draw := func(from []judged, n int) {
+		for _, i := range s.rng.Perm(len(from))[:min(n, len(from))] {
+			s.x, s.judged = append(s.x, from[i].x...), append(s.judged, [2]Float{from[i].f, from[i].g})
+		}
 	}
+	draw(ends, max(batchPoints/2, batchPoints-len(facts)))
+	draw(facts, batchPoints-len(s.judged))
 	s.unusual = make([]float32, s.dim)
 	for i, v := range people.X {
 		if u := &s.unusual[i%s.dim]; math.Abs(float64(v)) > math.Abs(float64(*u)) {
@@ -171,24 +176,24 @@ func (s *judgedSample) rerun(ctx context.Context, m recourse.Model, which int, s
 	return e, s.trace(ctx, m, e, places, got)
 }
 
-// trace finds the nodes from which the outputs of the points that differ most do so. Where it finds that all do by
-// rounding, nothing differs.
+// trace finds the nodes from which the outputs of points begin to differ. A point whose outputs do so by rounding
+// alone, as when a quantizer takes the next code, does not differ.
 func (s *judgedSample) trace(
 	ctx context.Context, m recourse.Model, e *batchEffect, places [][]classifier.Place, got [][]Float,
 ) error {
-	var worst []int
+	var apart []int
 	for k, x := range e.apart {
 		if x > 0 {
-			worst = append(worst, k)
+			apart = append(apart, k)
 		}
 	}
 	d, ok := m.(diverging)
-	if len(worst) == 0 || !ok {
+	if len(apart) == 0 || !ok {
 		return nil
 	}
-	slices.SortStableFunc(worst, func(a, b int) int { return cmp.Compare(e.apart[b], e.apart[a]) })
-	rounding := true
-	for _, k := range worst[:min(len(worst), batchTraced)] {
+	slices.SortStableFunc(apart, func(a, b int) int { return cmp.Compare(e.apart[b], e.apart[a]) })
+	pairs := make([][2]classifier.Place, len(apart))
+	for i, k := range apart {
 		low, high := 0, 0
 		for i, v := range got[k] {
 			if v < got[k][low] {
@@ -198,23 +203,24 @@ func (s *judgedSample) trace(
 				high = i
 			}
 		}
-		a, b := places[k][low], places[k][high]
+		pairs[i] = [2]classifier.Place{places[k][low], places[k][high]}
 		if low == high { // only the batch in which it was judged differs: a large one
-			a, b = places[k][0], classifier.Place{Batch: s.x, At: k}
+			pairs[i] = [2]classifier.Place{places[k][0], {Batch: s.x, At: k}}
 		}
-		nodes, same, err := d.Diverging(ctx, a, b)
-		if err != nil {
-			return err
+	}
+	found, err := d.Diverging(ctx, pairs)
+	if err != nil {
+		return err
+	}
+	for i, x := range found {
+		if !x.Same && len(x.Nodes) == 0 {
+			e.apart[apart[i]] = 0
 		}
-		rounding = rounding && !same && len(nodes) == 0
-		for _, n := range nodes {
+		for _, n := range x.Nodes {
 			if !slices.Contains(e.nodes, n) {
 				e.nodes = append(e.nodes, n)
 			}
 		}
-	}
-	if rounding {
-		clear(e.apart)
 	}
 	return nil
 }

@@ -18,33 +18,43 @@ type Place struct {
 // agreement is how far, relative to the largest number of a value, float32 may round it differently.
 const agreement = 1e-5
 
-// Diverging compares one row in two batches, with every value of the graph exposed and nothing fused. nodes are those
-// from which the logits begin to differ: a node whose outputs differ by more than rounding although its inputs do not.
-// A quantizer whose code is another by one does so by rounding and is not among them. same says that the logits agree,
-// so that the graph as it is written does not depend on the batch.
-func (c *Model) Diverging(ctx context.Context, a, b Place) (nodes []string, same bool, err error) {
+// Divergence is how one row's outputs in two batches part.
+type Divergence struct {
+	// Nodes are those from which the logits begin to differ: a node whose outputs differ by more than rounding although
+	// its inputs do not. A quantizer whose code is another by one does so by rounding and is not among them.
+	Nodes []string
+	// Same says that the logits agree, so that the graph as it is written does not depend on the batch.
+	Same bool
+}
+
+// Diverging compares rows, each in two batches, with every value of the graph exposed and nothing fused.
+func (c *Model) Diverging(ctx context.Context, pairs [][2]Place) ([]Divergence, error) {
 	s, err := c.Exposed()
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	defer s.Close() //nolint:errcheck // nothing was written
-	var values [2]map[string]*graph.Tensor
-	for i, p := range []Place{a, b} {
-		out, err := s.Run(ctx, []*graph.Tensor{c.feed(p.Batch)})
-		if err != nil {
-			return nil, false, fmt.Errorf("a batch of %d rows: %w", len(p.Batch)/c.Dim(), err)
+	out := make([]Divergence, len(pairs))
+	producers := c.Graph().Graph.Producers()
+	for k, pair := range pairs {
+		var values [2]map[string]*graph.Tensor
+		for i, p := range pair {
+			all, err := s.Run(ctx, []*graph.Tensor{c.feed(p.Batch)})
+			if err != nil {
+				return nil, fmt.Errorf("a batch of %d rows: %w", len(p.Batch)/c.Dim(), err)
+			}
+			values[i] = map[string]*graph.Tensor{}
+			for _, t := range all {
+				values[i][t.Name] = t
+			}
 		}
-		values[i] = map[string]*graph.Tensor{}
-		for _, t := range out {
-			values[i][t.Name] = t
+		d := divergence{c: c, a: pair[0], b: pair[1], in: values, seen: map[string]bool{}, producers: producers}
+		if out[k].Same = d.apart(c.logits) == 0; !out[k].Same {
+			d.trace(c.logits)
+			out[k].Nodes = d.nodes
 		}
 	}
-	d := divergence{c: c, a: a, b: b, in: values, seen: map[string]bool{}, producers: c.Graph().Graph.Producers()}
-	if d.apart(c.logits) == 0 {
-		return nil, true, nil
-	}
-	d.trace(c.logits)
-	return d.nodes, false, nil
+	return out, nil
 }
 
 // divergence is a search for the nodes at which two runs part.

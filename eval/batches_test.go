@@ -1,0 +1,105 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+
+	"cfq/onnxio/classifier"
+	"cfq/recourse"
+	"cfq/task"
+)
+
+// companion is a model of one input that is its margin, plus what the rows of a batch add to each other.
+type companion struct {
+	add  func(x float32, rows int) float32
+	node func(x float32) []string // why, none for rounding
+}
+
+func (c *companion) Dim() int { return 1 }
+
+func (c *companion) Margins(_ context.Context, x []float32) ([]float32, error) {
+	m := make([]float32, len(x))
+	for i, v := range x {
+		m[i] = v + c.add(v, len(x))
+	}
+	return m, nil
+}
+
+func (c *companion) MarginGrads(context.Context, []float32) (m, g []float32, err error) {
+	return nil, nil, errors.ErrUnsupported
+}
+
+func (c *companion) LossGrads(context.Context, []float32) (m, g []float32, err error) {
+	return nil, nil, errors.ErrUnsupported
+}
+
+func (c *companion) Diverging(_ context.Context, pairs [][2]classifier.Place) ([]classifier.Divergence, error) {
+	out := make([]classifier.Divergence, len(pairs))
+	for i, p := range pairs {
+		out[i].Nodes = c.node(p[0].Batch[p[0].At])
+	}
+	return out, nil
+}
+
+// Among points that differ much by rounding, those that differ a little by the batch are found; and of large data, what
+// befalls recourse points alone is.
+func TestRerunFindsFew(t *testing.T) {
+	t.Parallel()
+	quiet := &companion{func(float32, int) float32 { return 0 }, func(float32) []string { return nil }}
+	alone := func(rows int, by float32) float32 {
+		if rows == 1 {
+			return by
+		}
+		return 0
+	}
+	people := &task.People{Dim: 1, N: 20000, Total: 20000}
+	r := &Result{Settings: Settings{Margins: []float64{0.1}}}
+	for i := range people.N {
+		x := float32(-1 - i%7)
+		people.X = append(people.X, x)
+		rec := Record{Row: i, Full: Float(x), Quant: Float(x), Evaluated: i < 100, Steps: []Step{{}}}
+		if i < 100 {
+			own := float32(0.1) + float32(i)/1000
+			rec.Steps[0].Full = Promise{Status: recourse.Found, Own: Float(own), Other: Float(own), Point: []float32{own}}
+		}
+		r.Records = append(r.Records, rec)
+	}
+	for name, c := range map[string]struct {
+		g      *companion
+		differ func(points int) bool
+	}{
+		"rounding alone": {
+			&companion{
+				func(_ float32, rows int) float32 { return alone(rows, 1) },
+				func(float32) []string { return nil },
+			},
+			func(n int) bool { return n == 0 },
+		},
+		"rounding hides the node": {
+			&companion{
+				func(x float32, rows int) float32 { return alone(rows, map[bool]float32{true: 0.1, false: 1}[x == -3]) },
+				func(x float32) []string { return map[bool][]string{true: {"Shape"}}[x == -3] },
+			},
+			func(n int) bool { return n > 10 && n < 60 },
+		},
+		"at recourse points": {
+			&companion{
+				func(x float32, rows int) float32 {
+					return alone(rows, -float32(math.Max(0, float64(x))))
+				},
+				func(float32) []string { return []string{"Shape"} },
+			},
+			func(n int) bool { return n == 100 },
+		},
+	} {
+		b, err := Rerun(t.Context(), quiet, c.g, people, r)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if b.Points != batchPoints || !c.differ(b.Differ) || (b.Difference > 0) != (b.Differ > 0) {
+			t.Errorf("%s: %+v", name, b)
+		}
+	}
+}
