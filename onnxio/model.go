@@ -2,9 +2,7 @@ package onnxio
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"cfq/onnxio/autodiff"
@@ -18,15 +16,20 @@ import (
 // decision. It never changes and is safe for concurrent use; for another graph, clone
 // the one of Graph.
 type Model struct {
-	graph  *graph.Model
-	engine ort.Options
-	input  graph.Value
-	sizes  []int64 // input dimensions behind the batch axis
-	fixed  int     // the batch size that the model insists on, or 0
-	dim    int
-	types  autodiff.Types
-	logits string // the value that holds them
-	perRow int    // number of logits per row, 1 for a single one
+	graph    *graph.Model
+	base     *graph.Model // graph without what Declare appended; the same where it appended nothing
+	engine   ort.Options
+	input    graph.Value
+	sizes    []int64 // input dimensions behind the batch axis
+	fixed    int     // the batch size that the model insists on, or 0
+	dim      int
+	types    autodiff.Types
+	logits   string // the value that holds them
+	perRow   int    // number of logits per row, 1 for a single one
+	head     head
+	declared bool          // by Declare
+	tail     []*graph.Node // what Declare appended, with its constants
+	consts   []*graph.Tensor
 
 	canonical func() (*Model, error)
 }
@@ -53,18 +56,18 @@ func LoadBytes(ctx context.Context, onnx []byte, o ort.Options) (*Model, error) 
 
 // FromGraph is Load for a model in memory, which must not be changed afterwards.
 func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, error) {
-	m := &Model{graph: g, engine: o}
+	m := &Model{graph: g, base: g, engine: o}
 	if err := m.readInput(); err != nil {
 		return nil, err
 	}
-	var err error
-	if m.logits, err = findLogits(g.Graph); err != nil {
+	end, err := findEnd(g.Graph)
+	if err != nil {
 		return nil, err
 	}
 	if err := m.probe(ctx); err != nil {
 		return nil, err
 	}
-	if err := m.readLogits(); err != nil {
+	if err := m.readHead(ctx, end); err != nil {
 		return nil, err
 	}
 	m.canonical = sync.OnceValues(m.canonicalize)
@@ -76,23 +79,32 @@ func FromGraph(ctx context.Context, g *graph.Model, o ort.Options) (*Model, erro
 func (m *Model) Canonical() (*Model, error) { return m.canonical() }
 
 func (m *Model) canonicalize() (*Model, error) {
-	g, types, err := canonical(m.graph, m.types)
+	base := m.base.Clone()
+	// As an output, the value that margins are computed from keeps its name and its meaning.
+	if from := m.head.at.value; !base.Graph.IsOutput(from) {
+		base.Graph.Outputs = append(base.Graph.Outputs, graph.Value{Name: from})
+	}
+	g, types, err := canonical(base, m.types)
 	if err != nil {
 		return nil, err
 	}
+	g.Graph.Outputs = g.Graph.Outputs[:len(m.base.Graph.Outputs)]
+	for _, n := range m.tail {
+		types[n.Outputs[0]] = m.types[n.Outputs[0]]
+	}
 	c := m.With(g)
 	c.types = types
-	if c.logits, err = findLogits(g.Graph); err != nil {
-		return nil, err
-	}
 	c.canonical = func() (*Model, error) { return c, nil }
-	return c, c.readLogits()
+	return c, nil
 }
 
 // With returns the model of another graph with the same values: one with other weights.
 func (m *Model) With(g *graph.Model) *Model {
 	c := *m
-	c.graph = g
+	c.graph, c.base = g, g
+	if m.tail != nil && g.Graph.Producers()[m.logits] == nil {
+		c.graph = m.extended(g)
+	}
 	c.canonical = sync.OnceValues(c.canonicalize)
 	return &c
 }
@@ -163,30 +175,6 @@ func (m *Model) readInput() error {
 		}
 		m.sizes = append(m.sizes, d.Size)
 		m.dim *= int(d.Size)
-	}
-	return nil
-}
-
-// readLogits checks the logits' shape.
-func (m *Model) readLogits() error {
-	t, ok := m.types[m.logits]
-	if !ok || !t.DType.IsFloat() {
-		return fmt.Errorf("the logits %q hold %s; a float tensor is needed", m.logits, t.DType)
-	}
-	m.perRow = 1
-	for _, d := range t.Shape[min(1, len(t.Shape)):] {
-		if d.Size < 1 {
-			return fmt.Errorf("the logits %q have no fixed number of classes", m.logits)
-		}
-		m.perRow *= int(d.Size)
-	}
-	flat := len(t.Shape) > 0 && !slices.ContainsFunc(t.Shape[min(2, len(t.Shape)):],
-		func(d graph.Dim) bool { return d.Size != 1 })
-	if !flat || (m.fixed == 0 && t.Shape[0].Size >= 0) {
-		return fmt.Errorf("the logits %q do not have the form rows x classes", m.logits)
-	}
-	if m.perRow == 1 {
-		return squashed(m.graph.Graph, m.logits)
 	}
 	return nil
 }
@@ -264,90 +252,6 @@ func (m *Model) probe(ctx context.Context) error {
 	}
 	for _, t := range m.graph.Graph.Inits {
 		m.types[t.Name] = autodiff.Type{DType: t.DType, Shape: graph.Fixed(t.Dims...)}
-	}
-	return nil
-}
-
-// findLogits walks back from the outputs of g to the logits. Of several outputs those
-// that are labels (no floats) are left aside where another is there, and the rest
-// must lead to the same logits.
-func findLogits(g *graph.Graph) (string, error) {
-	producers := g.Producers()
-	labels := func(v graph.Value) bool { return v.DType != graph.Undefined && !v.DType.IsFloat() }
-	outputs := slices.DeleteFunc(slices.Clone(g.Outputs), labels)
-	if len(outputs) == 0 {
-		outputs = g.Outputs
-	}
-	var logits, output string
-	for _, out := range outputs {
-		v, err := behind(producers, out.Name)
-		switch {
-		case err != nil:
-			return "", err
-		case logits == "":
-			logits, output = v, out.Name
-		case v != logits:
-			return "", fmt.Errorf("the outputs %q and %q come from different values (%q, %q): keep the output that decides "+
-				"and remove the others", output, out.Name, logits, v)
-		}
-	}
-	if logits == "" {
-		return "", errors.New("the model has no outputs")
-	}
-	return logits, nil
-}
-
-// behind walks back from one output to the logits, through operators that turn logits into a decision or
-// probabilities (each is increasing in its input, or picks the largest, so the decision is the same in
-// front of it) and those that may stand behind them without changing what they say.
-func behind(producers map[string]*graph.Node, output string) (string, error) {
-	logits := output
-	for at := output; ; {
-		n := producers[at]
-		if n == nil || len(n.Inputs) == 0 || !n.Standard() && n.Op != "ZipMap" {
-			return logits, nil
-		}
-		switch at = n.Inputs[0]; n.Op {
-		case "ZipMap":
-			return "", fmt.Errorf("output %q is a ZipMap, a list of dictionaries; export the model with its probabilities as "+
-				"a tensor (zipmap=False)", output)
-		case "Softmax", "LogSoftmax", "Sigmoid", "ArgMax":
-			logits = at
-		case "Identity", "Cast", "Dropout", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "Clip":
-		default:
-			return logits, nil
-		}
-	}
-}
-
-// squashed looks for a probability that is about to be taken for a single logit: an
-// operator behind the last dense layer whose values lie on one side of zero.
-func squashed(g *graph.Graph, logits string) error {
-	producers := g.Producers()
-	seen := map[string]bool{}
-	var look func(string) *graph.Node
-	look = func(v string) *graph.Node {
-		n := producers[v]
-		if n == nil || seen[v] {
-			return nil
-		}
-		seen[v] = true
-		switch n.Op {
-		case "Gemm", "MatMul", "Conv":
-			return nil
-		case "Sigmoid", "HardSigmoid", "Softmax", "Exp", "Softplus":
-			return n
-		}
-		for _, in := range n.Inputs {
-			if found := look(in); found != nil {
-				return found
-			}
-		}
-		return nil
-	}
-	if n := look(logits); n != nil {
-		return fmt.Errorf("the single output %q comes from %s by way of other operators, so it seems to be a probability, "+
-			"not a logit; end the model in that operator, or in front of it", logits, n.Label())
 	}
 	return nil
 }

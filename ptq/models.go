@@ -61,7 +61,7 @@ func open(m *onnxio.Model, t *task.Task, o *Options) (*opened, error) {
 func OpenFor(m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, error) {
 	o := classifier.Options{Workers: workers, Through: quant.StraightThrough}
 	if t != nil {
-		o.Target = &t.Target.Index
+		o.Target, o.Output, o.Threshold = &t.Target.Index, onnxio.Meaning(t.Target.Output), t.Target.Threshold
 	}
 	c, err := classifier.New(m, o)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"cfq/calib"
 	"cfq/calib/refine"
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/quant"
 	"cfq/quant/qdq"
@@ -73,10 +74,11 @@ func (c *calibrated) openLayers(ctx context.Context, plans []quant.Layer) (*clas
 	if err != nil {
 		return nil, err
 	}
-	target := c.full.Target()
-	return classifier.Open(ctx, m, c.engine, classifier.Options{
-		Target: &target, Workers: c.o.Workers, Through: quant.StraightThrough,
-	})
+	opened, err := onnxio.FromGraph(ctx, m, c.engine)
+	if err != nil {
+		return nil, err
+	}
+	return OpenFor(opened, c.task, c.o.Workers)
 }
 
 // refinePoints picks points of a set, recourse points first.

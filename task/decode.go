@@ -64,9 +64,9 @@ func Parse(name string, data []byte) (*Task, error) {
 // decoder walks a parsed task file and collects mistakes.
 type decoder struct {
 	config.Decoder
-	task       *Task
-	data, cost mapping
-	features   []entry
+	task               *Task
+	data, cost, target mapping
+	features           []entry
 }
 
 func newDecoder(file string, t *Task) *decoder {
@@ -111,6 +111,7 @@ func (d *decoder) read(root ast.Node) {
 		d.Errorf(d.cost.Place("l1_ratio"), "l1_ratio means nothing with norm %s; remove it, or set norm: mixed",
 			string(t.Cost.Norm))
 	}
+	d.checkTarget()
 	if !known || len(t.Features) == 0 { // what refers to features that are no features would be reported twice
 		return
 	}
@@ -150,7 +151,7 @@ func (d *decoder) taskKeys(t *Task) []key {
 		{Name: "version", Value: d.Count(&t.Version, 0).With("enum", []int{1}), Fallback: required},
 		{Name: "encoded", Value: d.Flag(&t.Encoded), Keep: true},
 		{Name: "data", Value: d.section("data", d.dataKeys(&t.Data), &d.data)},
-		{Name: "target", Value: d.section("target", d.targetKeys(&t.Target), &mapping{})},
+		{Name: "target", Value: d.section("target", d.targetKeys(&t.Target), &d.target)},
 		{Name: "features", Value: features.With("minItems", 1), Fallback: required},
 		{Name: "links", Value: entries("A link of `links`", t.Links, d.linkKeys)},
 		{Name: "constraints", Value: value{Form: config.ListOf(d.ruleForm()), Out: rules}},
@@ -214,6 +215,8 @@ func (d *decoder) targetKeys(t *Target) []key {
 		{Name: "class", Value: config.Word(&d.Decoder, &t.Class, "favourable")},
 		{Name: "index", Value: d.Count(&t.Index, 0), Keep: true},
 		{Name: "margin", Value: d.From0(&t.Margin), Keep: true},
+		{Name: "output", Value: config.Word(&d.Decoder, &t.Output, "logits", "probabilities")},
+		{Name: "threshold", Value: d.Number(&t.Threshold)},
 	}
 }
 
@@ -373,6 +376,17 @@ func (d *decoder) char(dst *rune) value {
 		},
 		Form: func() schema { return schema{"type": []string{"string", "number"}, "minLength": 1, "maxLength": 1} },
 		Out:  func() any { return strings.Trim(string(*dst), "\x00") },
+	}
+}
+
+// checkTarget checks that a threshold is one of what the output holds.
+func (d *decoder) checkTarget() {
+	switch t, at := &d.task.Target, d.target.Place("threshold"); {
+	case !d.target.Has("threshold"):
+	case t.Output == "":
+		d.Errorf(at, "a threshold needs `output: logits` or `output: probabilities`, which say what it is a threshold of")
+	case t.Output == "probabilities" && (t.Threshold <= 0 || t.Threshold >= 1):
+		d.Errorf(at, "a threshold of probabilities must be between 0 and 1, not %v", t.Threshold)
 	}
 }
 

@@ -150,6 +150,9 @@ func TestParseRefuses(t *testing.T) {
 			"version: 1\ndata: {filter: [{column: b, min: 2, max: 1}]}" + feature,
 			"no value lies between",
 		},
+		"threshold alone": {"version: 1\ntarget: {threshold: 0.3}" + feature, "t:2:21: a threshold needs `output: logits`"},
+		"threshold of 2":  {"version: 1\ntarget: {output: probabilities, threshold: 2}" + feature, "t:2:44: a threshold of"},
+		"output":          {"version: 1\ntarget: {output: odds}" + feature, `"odds" is not known here`},
 		"negative margin": {"version: 1\ntarget: {margin: -1}" + feature, "t:2:18: this must be 0 or more"},
 		"infinite mean":   {"version: 1\nfeatures: [{name: a, kind: numeric, mean: .inf, std: 1}]", "finite"},
 		"value is missing": {

@@ -64,6 +64,11 @@ type Target struct {
 	Class  string  // "favourable"
 	Index  int     // class index of the favourable outcome in the model's outputs; default 1
 	Margin float64 // logit margin that a recourse point must reach; default 0
+	// Output is what the model's output holds, "logits" or "probabilities"; "" is what the model shows.
+	Output string
+	// Threshold is what the favourable class's probability, or its logit less the other's, must exceed, as Output says;
+	// 0 is 0.5 of a probability.
+	Threshold float64
 }
 
 // Link makes another feature change with one, free of cost. The linked feature is not Actionable. Several links to one

@@ -176,7 +176,7 @@ const ballSamples = 64
 
 // certify adds certificates and logit perturbation to what is evaluated.
 func (d *evaluation) certify(ctx context.Context, o *eval.Options) (err error) {
-	if d.certifier, err = certify.Open(ctx, d.files[0], d.files[1], d.task.Target.Index); err != nil {
+	if d.certifier, err = certify.Open(ctx, d.models[0].Model, d.models[1].Model, d.task.Target.Index); err != nil {
 		return runError(err)
 	}
 	o.Radius = d.f.certify

@@ -15,6 +15,7 @@ import (
 
 	"cfq/internal/cli"
 	"cfq/internal/message"
+	"cfq/onnxio"
 	"cfq/onnxio/codec"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -53,6 +54,7 @@ type inspection struct {
 	Doc        string           `json:"doc,omitempty"`
 	Inputs     []port           `json:"inputs"`
 	Outputs    []port           `json:"outputs"`
+	Decision   *decision        `json:"decision,omitempty"`
 	Nodes      int              `json:"nodes"`
 	Operators  map[string]int   `json:"operators"`
 	Parameters int64            `json:"parameters"` // weights and biases of the layers
@@ -63,6 +65,14 @@ type inspection struct {
 	Recipe   map[string]string `json:"recipe,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Graph    string            `json:"graph,omitempty"`
+}
+
+// decision is how the output is read, see [onnxio.Decision].
+type decision struct {
+	Output  string         `json:"output"`
+	Meaning onnxio.Meaning `json:"meaning"` // logits, probabilities or unknown
+	Reason  string         `json:"reason"`
+	Margins string         `json:"margins_from"`
 }
 
 type port struct {
@@ -93,6 +103,12 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 	v.count()
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if opened, err := onnxio.FromGraph(ctx, m, e.engine()); err != nil {
+		e.msg.Warn("this model cannot be evaluated: %v", err)
+	} else {
+		d := decision(opened.Decision())
+		v.Decision = &d
 	}
 	if err := addKernels(e, m, v.Layers); err != nil {
 		e.msg.Warn("kernels are not shown: %v", err)
@@ -199,6 +215,9 @@ func (v *inspection) write(out io.Writer) error {
 	}
 	for _, p := range v.Outputs {
 		line("output", "%s %s %s", p.Name, p.Type, p.Shape)
+	}
+	if d := v.Decision; d != nil {
+		line("decision", "%s holds %s: %s", d.Output, d.Meaning, d.Reason)
 	}
 	ops := make([]string, 0, len(v.Operators))
 	for _, op := range slices.Sorted(maps.Keys(v.Operators)) {

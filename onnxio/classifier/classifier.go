@@ -42,6 +42,9 @@ type Options struct {
 	// place and returns rules for gradients, as quant.StraightThrough does. Without it, the
 	// gradient of a quantized model is an error.
 	Through func(*graph.Model) map[string]autodiff.Rule
+	// Output and Threshold are what the task declares of the output that decides, see onnxio.Model.Declare.
+	Output    onnxio.Meaning
+	Threshold float64
 }
 
 // Model is a classifier ready to run. It is safe for concurrent use.
@@ -68,14 +71,19 @@ func New(m *onnxio.Model, o Options) (*Model, error) {
 	if o.Workers <= 0 {
 		o.Workers = 1
 	}
-	c := &Model{Model: m, o: o, target: 1, sessions: map[string]*ort.Session{}}
+	c := &Model{o: o, target: 1, sessions: map[string]*ort.Session{}}
 	if o.Target != nil {
 		c.target = *o.Target
 	}
-	c.logits, c.classes = m.Head()
 	if n := m.Classes(); c.target < 0 || c.target >= n {
 		return nil, fmt.Errorf("target class %d does not exist: the model has %d classes (0 to %d)", c.target, n, n-1)
 	}
+	var err error
+	c.Model, err = m.Declare(onnxio.Declared{Output: o.Output, Threshold: o.Threshold, Target: c.target})
+	if err != nil {
+		return nil, err
+	}
+	c.logits, c.classes = c.Head()
 	return c, nil
 }
 

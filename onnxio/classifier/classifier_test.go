@@ -319,7 +319,7 @@ func TestErrors(t *testing.T) {
 		{"target", two, Options{Target: &three}, "target class 3 does not exist"},
 		{"outputs", second, Options{}, `outputs "z" and "h" come from different values`},
 		{"features", wide, Options{}, `dimension 1 of input "x" is "features"`},
-		{"probability", prob, Options{}, "seems to be a probability"},
+		{"probability", prob, Options{}, "declare it in the task file"},
 		{"type", ints, Options{}, "holds int64"},
 	} {
 		if _, err := Open(context.Background(), tt.m, e, tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -155,14 +155,19 @@ type derivation struct {
 
 // derive makes the derivation of the value that scalar appends.
 func (c *Model) derive(scalar appender) (*derivation, error) {
+	if err := c.Differentiable(); err != nil {
+		return nil, err
+	}
 	m := c.Graph().Clone()
+	if slices.ContainsFunc(m.Graph.Nodes, (*graph.Node).HasGraphs) { // behind the logits: nothing differentiates them
+		needed := m.Graph.Needed(c.logits)
+		m.Graph.Nodes = slices.DeleteFunc(m.Graph.Nodes, func(n *graph.Node) bool { return !needed[n] })
+		m.Graph.Outputs = []graph.Value{{Name: c.logits}}
+	}
 	if m.Opset("") < 18 { // autodiff's rules speak later ones
 		if err := onnxio.Upgrade(m); err != nil {
 			return nil, err
 		}
-	}
-	if err := opaque(m.Graph); err != nil {
-		return nil, err
 	}
 	d := &derivation{m: m, types: maps.Clone(c.Types()), y: scalar(graph.NewBuilder(m.Graph, "cfq."))}
 	var err error
@@ -322,9 +327,19 @@ func (c *Model) through(m *graph.Model) (map[string]autodiff.Rule, error) {
 	return nil, nil
 }
 
-// Differentiable returns why the model has no gradients: it computes on integers as a whole. Recourse of it can then
-// not be searched for.
-func (c *Model) Differentiable() error { return opaque(c.Graph().Graph) }
+// Differentiable returns why the model has no gradients: it computes on integers as a whole, or in subgraphs. Recourse
+// of it can then not be searched for.
+func (c *Model) Differentiable() error {
+	g := c.Graph().Graph
+	needed := g.Needed(c.logits)
+	for _, n := range g.Nodes {
+		if needed[n] && n.HasGraphs() {
+			return fmt.Errorf("no gradient passes through %s, whose branches or body use values of the graph around it; "+
+				"export the model without it", n.Label())
+		}
+	}
+	return opaque(g)
+}
 
 // opaque are operators that compute on integers as a whole: a gradient would
 // vanish in them without a word.

@@ -1,0 +1,249 @@
+package classifier
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"cfq/internal/onnxpb"
+	"cfq/onnxio"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort/orttest"
+)
+
+// headed is a way of ending a network whose logits are z.
+type headed struct {
+	name    string
+	columns int // of z
+	build   func(b *graph.Builder) string
+	meaning onnxio.Meaning
+	// margin of class 1 by the logits; nil is that of the logits
+	margin func(z []float64) float64
+	// what the task declares
+	output    onnxio.Meaning
+	threshold float64
+	refused   string // the error says
+}
+
+// one adds a constant.
+func one(b *graph.Builder, v ...float32) string {
+	return b.Const(graph.FromFloats("k", v, int64(len(v))))
+}
+
+// pair adds [1-p, p].
+func pair(b *graph.Builder, p string) string {
+	return b.Op("Concat", []string{b.Op("Sub", []string{one(b, 1), p}), p}, graph.IntAttr("axis", 1))
+}
+
+// branch adds an If whose branches are a Sigmoid of v.
+func branch(b *graph.Builder, v string) string {
+	text := proto.String
+	body, err := proto.Marshal(&onnxpb.GraphProto{
+		Name:   text("body"),
+		Node:   []*onnxpb.NodeProto{{OpType: text("Sigmoid"), Input: []string{v}, Output: []string{"inner"}}},
+		Output: []*onnxpb.ValueInfoProto{{Name: text("inner")}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	body = protowire.AppendBytes(protowire.AppendTag(nil, 6, protowire.BytesType), body) // AttributeProto.g
+	attr := func(name string) graph.Attr { return graph.Attr{Name: name, Kind: graph.AttrGraph, Extra: body} }
+	cond := b.Const(&graph.Tensor{Name: "cond", DType: graph.Bool, Dims: []int64{1}, Raw: []byte{1}})
+	return b.Op("If", []string{cond}, attr("then_branch"), attr("else_branch"))
+}
+
+// heads are the table. Values of the graph are called z; margins are computed apart, in double precision.
+func heads() []headed {
+	plain := func(*graph.Builder) string { return "z" }
+	op := func(op string) func(*graph.Builder) string {
+		return func(b *graph.Builder) string { return b.Op(op, []string{"z"}) }
+	}
+	sigmoid := op("Sigmoid")
+	paired := func(p func(*graph.Builder) string) func(*graph.Builder) string {
+		return func(b *graph.Builder) string { return pair(b, p(b)) }
+	}
+	half := func(b *graph.Builder) string {
+		t := b.Op("Tanh", []string{b.Op("Mul", []string{"z", one(b, .5)})})
+		return b.Op("Add", []string{b.Op("Mul", []string{t, one(b, .5)}), one(b, .5)})
+	}
+	exps := func(b *graph.Builder) string {
+		axes := b.Const(graph.FromInts("axes", []int64{1}, 1))
+		most := b.Op("ReduceMax", []string{"z"}, graph.IntsAttr("axes", 1))
+		e := b.Op("Exp", []string{b.Op("Sub", []string{"z", most})})
+		return b.Op("Div", []string{e, b.Op("ReduceSum", []string{e, axes})})
+	}
+	clipped := func(b *graph.Builder) string {
+		return b.Op("Clip", []string{"z", b.Const(scalar(0)), b.Const(scalar(1))})
+	}
+	unit := func(z []float64) float64 {
+		p := math.Min(math.Max(z[0], math.Exp2(-24)), 1-math.Exp2(-24))
+		return math.Log(p / (1 - p))
+	}
+	single := func(z []float64) float64 { return z[0] }
+	return []headed{
+		{name: "logits", columns: 2, build: plain, meaning: "logits"},
+		{name: "one logit", columns: 1, build: plain, meaning: "logits"},
+		{name: "sigmoid", columns: 1, build: sigmoid, meaning: "probabilities"},
+		{name: "softmax", columns: 2, meaning: "probabilities", build: func(b *graph.Builder) string {
+			return b.Op("Softmax", []string{"z"}, graph.IntAttr("axis", 1))
+		}},
+		{name: "[1-p, p]", columns: 1, meaning: "probabilities", build: paired(sigmoid)},
+		{name: "[1-p, p] of tanh", columns: 1, meaning: "probabilities", build: paired(half)},
+		{
+			name: "[p, 1-p]", columns: 1, meaning: "probabilities", margin: func(z []float64) float64 { return -z[0] },
+			build: func(b *graph.Builder) string {
+				p := sigmoid(b)
+				return b.Op("Concat", []string{p, b.Op("Sub", []string{one(b, 1), p})}, graph.IntAttr("axis", 1))
+			},
+		},
+		{name: "decomposed softmax", columns: 2, build: exps, meaning: "probabilities"},
+		{name: "tanh form", columns: 1, build: half, meaning: "probabilities"},
+		{name: "If", columns: 1, meaning: "probabilities", build: func(b *graph.Builder) string { return branch(b, "z") }},
+		{name: "1/(1+exp(-z))", columns: 1, meaning: "probabilities", build: func(b *graph.Builder) string {
+			e := b.Op("Exp", []string{b.Op("Neg", []string{"z"})})
+			return b.Op("Div", []string{one(b, 1), b.Op("Add", []string{one(b, 1), e})})
+		}},
+		{name: "softmax of one column", columns: 2, meaning: "probabilities", build: func(b *graph.Builder) string {
+			return b.Op("Gather", []string{
+				b.Op("Softmax", []string{"z"}, graph.IntAttr("axis", 1)),
+				b.Const(graph.FromInts("i", []int64{1}, 1)),
+			}, graph.IntAttr("axis", 1))
+		}},
+		{name: "Clip(0,1)", columns: 1, build: clipped, meaning: "probabilities", margin: unit},
+		{
+			name: "[1-p, p] of Clip(0,1)", columns: 1, meaning: "probabilities", margin: unit,
+			build: paired(clipped),
+		},
+		{name: "log softmax", columns: 2, meaning: "logits", build: func(b *graph.Builder) string {
+			return b.Op("Log", []string{exps(b)})
+		}},
+		{
+			name: "sigmoid at 0.2", columns: 1, build: sigmoid, meaning: "probabilities", output: "probabilities", threshold: .2,
+			margin: func(z []float64) float64 { return z[0] - math.Log(.2/.8) },
+		},
+		{
+			name: "logits at 0.3", columns: 2, build: plain, meaning: "logits", output: "logits",
+			threshold: .3, margin: func(z []float64) float64 { return z[1] - z[0] - .3 },
+		},
+		{
+			name: "tanh", columns: 1, build: op("Tanh"), meaning: "unknown",
+			refused: "declare it in the task file",
+		},
+		{
+			name: "exp", columns: 1, build: op("Exp"), meaning: "unknown",
+			refused: "it has one sign",
+		},
+		{name: "sigmoid of a sigmoid", columns: 1, meaning: "probabilities", margin: func(z []float64) float64 {
+			return 1 / (1 + math.Exp(-z[0]))
+		}, build: func(b *graph.Builder) string { return b.Op("Sigmoid", []string{sigmoid(b)}) }},
+		{
+			name: "tanh, declared", columns: 1, build: op("Tanh"),
+			meaning: "unknown", output: "logits", margin: func(z []float64) float64 { return math.Tanh(z[0]) },
+		},
+		{
+			name: "probabilities declared as logits", columns: 1, build: sigmoid, meaning: "probabilities", output: "logits",
+			refused: "holds probabilities: Sigmoid",
+		},
+		{
+			name: "logits declared as probabilities", columns: 1, build: plain, meaning: "logits",
+			output: "probabilities", refused: "leaves [0,1]", margin: single,
+		},
+	}
+}
+
+func scalar(v float32) *graph.Tensor { return graph.FromFloats("k", []float32{v}) }
+
+// TestHeads: whatever the operators in front of the output are, the margin is that of the logits, and so is its
+// gradient, against the network computed in double precision and central differences.
+func TestHeads(t *testing.T) {
+	e := orttest.Need(t)
+	for _, h := range heads() {
+		t.Run(h.name, func(t *testing.T) {
+			n := newMLP(3, h.columns, 7)
+			m := n.model(graph.Dim{Size: -1, Param: "N"})
+			b := graph.NewBuilder(m.Graph, "h.")
+			m.Graph.Outputs = []graph.Value{{Name: h.build(b), DType: graph.Float}}
+			file := m.Graph.Text()
+			loaded, err := onnxio.FromGraph(t.Context(), m, e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := loaded.Decision(); d.Meaning != h.meaning {
+				t.Errorf("read as %s (%s), want %s", d.Meaning, d.Reason, h.meaning)
+			}
+			c, err := New(loaded, Options{Output: h.output, Threshold: h.threshold})
+			if h.refused != "" {
+				if err == nil || !strings.Contains(err.Error(), h.refused) {
+					t.Fatalf("error %v, want it to say %q", err, h.refused)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			check(t, c, n, &h)
+			if canonical, err := loaded.Canonical(); err == nil {
+				again, err := New(canonical, Options{Output: h.output, Threshold: h.threshold})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer again.Close()
+				check(t, again, n, &h)
+				if diff := len(canonical.Graph().Graph.Outputs); diff != 1 {
+					t.Errorf("the canonical form has %d outputs", diff)
+				}
+			} else if h.name != "If" {
+				t.Error(err)
+			}
+			if m.Graph.Text() != file {
+				t.Error("the file's graph has changed")
+			}
+		})
+	}
+}
+
+// check compares margins and gradients with the network in double precision.
+func check(t *testing.T, c *Model, n *mlp, h *headed) {
+	t.Helper()
+	want := func(x []float64) float64 {
+		if h.margin != nil {
+			return h.margin(n.logits(x))
+		}
+		return trueMargin(n.logits(x), 1)
+	}
+	const rows = 40
+	r := rand.New(rand.NewPCG(3, 4))
+	x := make([]float32, rows*3)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	m, grads, err := c.MarginGrads(context.Background(), x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := c.Margins(context.Background(), x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range rows {
+		at := make([]float64, 3)
+		for j := range at {
+			at[j] = float64(x[i*3+j])
+		}
+		near(t, "margin", float64(m[i]), want(at), 1e-4)
+		near(t, "plain margin", float64(plain[i]), want(at), 1e-4)
+		for j := range at {
+			const step = 1e-5
+			up, down := append([]float64{}, at...), append([]float64{}, at...)
+			up[j] += step
+			down[j] -= step
+			near(t, "gradient", float64(grads[i*3+j]), (want(up)-want(down))/(2*step), 2e-3)
+		}
+	}
+}

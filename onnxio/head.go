@@ -1,0 +1,599 @@
+package onnxio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"cfq/onnxio/autodiff"
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+)
+
+// Meaning says what the numbers of an output are.
+type Meaning string
+
+// The meanings of an output. Those of a head that neither its operators nor its numbers identify are unknown.
+const (
+	Logits        Meaning = "logits"
+	Probabilities Meaning = "probabilities"
+	Unknown       Meaning = "unknown"
+)
+
+// Decision is how a model's output is read.
+type Decision struct {
+	Output  string  // the value that decides
+	Meaning Meaning // of Output
+	Reason  string
+	// Margins names the value that margins are computed from: logits, or log-odds.
+	Margins string
+}
+
+// Declared is what a task says of the output that decides; the zero value leaves it to the model.
+type Declared struct {
+	Output Meaning // "" is what the model shows
+	// Threshold is what the favourable class, Target, must exceed: its probability, or its logit less the other's.
+	// 0 is 0.5 of a probability.
+	Threshold float64
+	Target    int
+}
+
+// source is a value that log-odds, or logits, are read from.
+type source struct {
+	value  string
+	size   int         // columns
+	matrix [][]float64 // the logits are the columns times this; nil leaves them
+	odds   bool        // the columns are probabilities, whose logarithms are taken
+}
+
+// head is what a model has shown of its head.
+type head struct {
+	Decision
+
+	certain bool   // by its operators, or by rows that sum to 1
+	at      source // what margins are computed from
+	raw     source // the output as it is
+	prob    source // the output as probabilities
+	unit    bool   // every number of the output that was seen lies in [0,1]
+}
+
+// Decision returns how the model's output is read.
+func (m *Model) Decision() Decision {
+	d := m.head.Decision
+	if d.Margins = m.logits; m.tail == nil && (m.head.at.odds || m.head.at.matrix != nil) {
+		d.Margins = m.head.at.value
+	}
+	return d
+}
+
+// end is where a model ends: what findEnd reads off its operators.
+type end struct {
+	output string // decides
+	logits string // in front of squash; output when there is none
+	squash string // Softmax, LogSoftmax or Sigmoid
+	dense  bool   // logits are what a dense layer gives, or an affine function of it
+}
+
+// findEnd walks back from the outputs of g to the logits. Of several outputs those that are labels (no floats)
+// are left aside where another is there, and the rest must lead to the same logits.
+func findEnd(g *graph.Graph) (end, error) {
+	producers := g.Producers()
+	labels := func(v graph.Value) bool { return v.DType != graph.Undefined && !v.DType.IsFloat() }
+	outputs := slices.DeleteFunc(slices.Clone(g.Outputs), labels)
+	if len(outputs) == 0 {
+		outputs = g.Outputs
+	}
+	var found end
+	for _, out := range outputs {
+		e, err := behind(producers, out.Name)
+		switch {
+		case err != nil:
+			return end{}, err
+		case found.logits == "":
+			found = e
+		case e.logits != found.logits:
+			return end{}, fmt.Errorf("the outputs %q and %q come from different values (%q, %q): keep the output that "+
+				"decides and remove the others", found.output, e.output, found.logits, e.logits)
+		case found.squash == "":
+			found = e // of logits and their probabilities, the latter say more
+		}
+	}
+	if found.logits == "" {
+		return end{}, errors.New("the model has no outputs")
+	}
+	found.dense = dense(g, producers, found.logits)
+	return found, nil
+}
+
+// behind walks back from one output to the logits, through one operator that turns logits into probabilities, ArgMax
+// behind it, and those that may stand between without changing what they say.
+func behind(producers map[string]*graph.Node, output string) (end, error) {
+	e := end{output: output}
+	for at := output; ; {
+		n := producers[at]
+		if n == nil || len(n.Inputs) == 0 || !n.Standard() && n.Op != "ZipMap" {
+			e.logits = e.output
+			return e, nil
+		}
+		switch at = n.Inputs[0]; n.Op {
+		case "ZipMap":
+			return e, fmt.Errorf("output %q is a ZipMap, a list of dictionaries; export the model with its probabilities as "+
+				"a tensor (zipmap=False)", output)
+		case "Softmax", "LogSoftmax", "Sigmoid":
+			e.logits, e.squash = at, n.Op
+			return e, nil
+		case "ArgMax":
+			e.output = at
+		case "Identity", "Cast", "Dropout", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "Clip":
+		default:
+			e.logits = e.output
+			return e, nil
+		}
+	}
+}
+
+// dense reports whether value is what a dense layer gives, or an affine function of that by constants.
+func dense(g *graph.Graph, producers map[string]*graph.Node, value string) bool {
+	inits := g.InitMap()
+	for {
+		n := producers[value]
+		if n == nil {
+			return false
+		}
+		switch n.Op {
+		case "Gemm", "MatMul", "Conv", "ConvTranspose", "MatMulNBits", "MatMulInteger", "QLinearMatMul", "QGemm":
+			return true
+		case "Identity", "Cast", "Dropout", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "QuantizeLinear",
+			"DequantizeLinear", "GlobalAveragePool", "AveragePool", "ReduceMean", "BatchNormalization", "Neg":
+			value = n.Input(0)
+		case "Add", "Sub", "Mul", "Div":
+			i := 0
+			if c := producers[n.Input(0)]; inits[n.Input(0)] != nil || c != nil && c.Is("Constant") {
+				i = 1
+			}
+			value = n.Input(i)
+		default:
+			return false
+		}
+	}
+}
+
+// columns returns the number of columns of a float value of the form rows x columns.
+func (m *Model) columns(value string) (int, error) {
+	t, ok := m.types[value]
+	if !ok || !t.DType.IsFloat() {
+		return 0, fmt.Errorf("the logits %q hold %s; a float tensor is needed", value, t.DType)
+	}
+	n := 1
+	for _, d := range t.Shape[min(1, len(t.Shape)):] {
+		if d.Size < 1 {
+			return 0, fmt.Errorf("the logits %q have no fixed number of classes", value)
+		}
+		n *= int(d.Size)
+	}
+	flat := len(t.Shape) > 0 && !slices.ContainsFunc(t.Shape[min(2, len(t.Shape)):],
+		func(d graph.Dim) bool { return d.Size != 1 })
+	if !flat || (m.fixed == 0 && t.Shape[0].Size >= 0) {
+		return 0, fmt.Errorf("the logits %q do not have the form rows x classes", value)
+	}
+	return n, nil
+}
+
+// readHead finds what the model's output means, by its operators and by its numbers on rows of all sizes.
+func (m *Model) readHead(ctx context.Context, e end) error {
+	n, err := m.columns(e.logits)
+	if err != nil {
+		return err
+	}
+	h := &m.head
+	h.Output, h.Meaning = e.output, Unknown
+	h.raw = source{value: e.output, size: n}
+	h.at = source{value: e.logits, size: n}
+	m.logits, m.perRow = e.logits, n
+	if e.logits != e.output {
+		if h.raw.size, err = m.columns(e.output); err != nil {
+			return err
+		}
+	}
+	h.prob = h.raw
+	h.prob.odds = true
+	seen, err := m.sample(ctx, append([]string{e.output, e.logits}, m.candidates(e.output)...))
+	if err != nil {
+		return err
+	}
+	p := seen[e.output]
+	if e.squash != "" && agrees(e.squash, seen[e.logits], p) {
+		h.Meaning, h.certain, h.prob = Probabilities, true, h.at
+		h.Reason = fmt.Sprintf("%s of %q", e.squash, e.logits)
+		if e.squash == "LogSoftmax" {
+			h.Meaning = Logits
+		}
+		return nil
+	}
+	h.at = h.raw
+	h.Meaning, h.certain, h.Reason = judge(p, e)
+	h.unit = within(p, 0, 1)
+	if found, ok := m.inGraph(seen, p); ok && h.unit {
+		h.prob = found
+	}
+	if h.Meaning == Probabilities {
+		h.at = h.prob
+		if h.prob.odds {
+			h.Reason += "; log-odds are computed from them"
+		} else {
+			h.Reason += fmt.Sprintf("; their log-odds are %q", h.prob.value)
+		}
+	}
+	m.logits, m.perRow = h.at.value, h.at.size
+	return nil
+}
+
+// candidates returns the float values with one or two columns, or as many as the output, that the output depends on.
+func (m *Model) candidates(output string) []string {
+	k, err := m.columns(output)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	needed := m.graph.Graph.Needed(output)
+	captures := slices.ContainsFunc(m.graph.Graph.Nodes, (*graph.Node).HasGraphs) // values that no node lists
+	for _, n := range m.graph.Graph.Nodes {
+		for _, v := range n.Outputs {
+			if !needed[n] && !captures || v == "" || v == output {
+				continue
+			}
+			if c, err := m.columns(v); err == nil && (c == k || c <= 2 && k <= 2) {
+				out = append(out, v)
+			}
+		}
+	}
+	return out
+}
+
+// sample runs the model on rows of many sizes, and returns the values' numbers of those in which all are finite.
+// Rows on which the model fails, as one that looks up categories may, are left out.
+func (m *Model) sample(ctx context.Context, values []string) (map[string][][]float64, error) {
+	g := m.graph.Clone()
+	g.Graph.Outputs = nil
+	values = slices.Compact(slices.Sorted(slices.Values(values)))
+	for _, v := range values {
+		g.Graph.Outputs = append(g.Graph.Outputs, graph.Value{Name: v})
+	}
+	o := m.engine
+	o.Level = ort.Disabled
+	s, err := ort.Open(g, o)
+	if err != nil {
+		return nil, fmt.Errorf("the model does not load: %w", err)
+	}
+	defer s.Close()
+	seen := map[string][][]float64{}
+	r := rand.New(rand.NewPCG(14, 1))
+	kinds := []func() float32{
+		func() float32 { return float32(r.NormFloat64()) },
+		func() float32 { return float32(r.NormFloat64() * math.Exp(7*r.NormFloat64()-3)) },
+		r.Float32,
+		func() float32 { return float32(r.IntN(2)) },
+		func() float32 { return float32(r.NormFloat64() / 100) },
+	}
+	rows := 16
+	if m.fixed > 0 {
+		rows = m.fixed
+	}
+	for _, kind := range kinds {
+		for range max(1, 16/rows) {
+			x := make([]float32, rows*m.dim)
+			for i := range x {
+				x[i] = kind()
+			}
+			out, err := s.Run(ctx, []*graph.Tensor{m.Feed(x)}, values...)
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if err == nil {
+				collect(seen, values, out, rows)
+			}
+		}
+	}
+	return seen, nil
+}
+
+// collect adds the rows whose values are all finite.
+func collect(seen map[string][][]float64, values []string, out []*graph.Tensor, rows int) {
+	all := make([][]float64, len(out))
+	for k, t := range out {
+		v, err := t.Doubles()
+		if err != nil || len(v)%rows != 0 {
+			return
+		}
+		all[k] = v
+	}
+	for i := range rows {
+		row := func(k int) []float64 {
+			n := len(all[k]) / rows
+			return all[k][i*n : (i+1)*n]
+		}
+		finite := true
+		for k := range all {
+			finite = finite && !slices.ContainsFunc(row(k), func(v float64) bool { return v-v != 0 })
+		}
+		if finite {
+			for k, name := range values {
+				seen[name] = append(seen[name], row(k))
+			}
+		}
+	}
+}
+
+// agrees reports whether the output decides as the operator in front of it says.
+func agrees(squash string, z, p [][]float64) bool {
+	for i := range p {
+		if len(z[i]) != len(p[i]) {
+			return false
+		}
+		if len(z[i]) == 1 {
+			if squash != "Sigmoid" || math.Abs(z[i][0]) > 1e-3 && (z[i][0] > 0) != (p[i][0] > 0.5) {
+				return false
+			}
+			continue
+		}
+		// Where the output is flat, as far from 0, it does not decide.
+		k := argmax(z[i])
+		if most := p[i][argmax(p[i])]; p[i][k] < most-1e-4*math.Abs(most) {
+			return false
+		}
+	}
+	return true
+}
+
+func argmax(v []float64) int { return slices.Index(v, slices.Max(v)) }
+
+// within reports whether all numbers lie in [lo,hi], up to rounding.
+func within(rows [][]float64, lo, hi float64) bool {
+	const slack = 1e-6
+	return !slices.ContainsFunc(rows, func(row []float64) bool {
+		return slices.Min(row) < lo-slack || slices.Max(row) > hi+slack
+	})
+}
+
+// judge says what rows of an output are.
+func judge(rows [][]float64, e end) (_ Meaning, certain bool, reason string) {
+	if len(rows) < 4 {
+		if e.dense {
+			return Logits, false, "a dense layer gives it; it gives no numbers on rows that were tried"
+		}
+		return Unknown, false, "it gives no numbers on rows that were tried"
+	}
+	same, sum, exps := true, 0.0, 0.0 // the largest distances of a row's sums from 1
+	for _, row := range rows {
+		total, e := 0.0, 0.0
+		for _, v := range row {
+			total += v
+			e += math.Exp(v)
+		}
+		sum, exps = max(sum, math.Abs(total-1)), max(exps, math.Abs(e-1))
+		same = same && slices.Equal(row, rows[0])
+	}
+	infinite := math.Inf(1)
+	switch single, unit := len(rows[0]) == 1, within(rows, 0, 1); {
+	case same && e.dense:
+		return Logits, false, "a dense layer gives it; it is the same for all rows that were tried"
+	case same:
+		return Unknown, false, "it is the same for all rows that were tried"
+	case unit && !single && sum < 2e-3:
+		return Probabilities, true, "rows in [0,1] that sum to 1"
+	case unit && single && !e.dense:
+		return Probabilities, false, "one column in [0,1]"
+	case unit && single:
+		return Unknown, false, "a dense layer gives it, but it stays in [0,1]"
+	case !single && exps < 2e-3:
+		return Logits, true, "logarithms of probabilities"
+	case e.dense:
+		return Logits, false, "a dense layer gives it, and it leaves [0,1]"
+	case unit:
+		return Unknown, false, "rows in [0,1] that do not sum to 1"
+	case within(rows, -1, 1):
+		return Unknown, false, "it stays in [-1,1], but no dense layer gives it"
+	case within(rows, 0, infinite), within(rows, -infinite, 0):
+		return Unknown, false, "it has one sign, but no dense layer gives it"
+	}
+	return Logits, false, "it has both signs and leaves [-1,1]"
+}
+
+// inGraph looks for a value of the graph that holds the log-odds of the probabilities p.
+func (m *Model) inGraph(seen map[string][][]float64, p [][]float64) (source, bool) {
+	const small = 1e-3 // farther out float32 leaves no digits
+	var at []int
+	lo, hi := math.Inf(1), math.Inf(-1)
+	for i, row := range p {
+		if slices.Min(row) > small && slices.Max(row) < 1-small {
+			at = append(at, i)
+			lo, hi = min(lo, row[0]), max(hi, row[0])
+		}
+	}
+	if len(at) < 6 || hi-lo < small {
+		return source{}, false
+	}
+	single := len(p[0]) == 1
+	best, least := source{}, 1e-4
+	for _, n := range m.graph.Graph.Nodes {
+		for _, name := range n.Outputs {
+			z := seen[name]
+			if z == nil || name == m.head.Output {
+				continue
+			}
+			for _, s := range readings(name, len(z[0]), single) {
+				worst := 0.0
+				for _, i := range at {
+					worst = max(worst, distance(s.apply(z[i]), p[i]))
+				}
+				if worst < least/2 || best.value == "" && worst < least {
+					best, least = s, worst
+				}
+			}
+		}
+	}
+	return best, best.value != ""
+}
+
+// readings returns how a value of so many columns may hold log-odds.
+func readings(value string, columns int, single bool) []source {
+	plain := source{value: value, size: columns}
+	turned := plain
+	switch {
+	case columns == 1:
+		turned.matrix = [][]float64{{-1}}
+	case columns == 2 && single:
+		turned.matrix = [][]float64{{0, 1}, {1, 0}}
+	default:
+		return []source{plain}
+	}
+	return []source{plain, turned}
+}
+
+// apply computes the logits of one row.
+func (s *source) apply(z []float64) []float64 {
+	if s.matrix == nil {
+		return z
+	}
+	out := make([]float64, len(s.matrix[0]))
+	for i, row := range s.matrix {
+		for j, v := range row {
+			out[j] += z[i] * v
+		}
+	}
+	return out
+}
+
+// distance returns how far the logits z are from the log-odds of the probabilities p.
+func distance(z, p []float64) float64 {
+	if len(z) == 1 {
+		z = []float64{0, z[0]}
+	}
+	if len(p) == 1 {
+		p = []float64{1 - p[0], p[0]}
+	}
+	worst := 0.0
+	for k := range p {
+		odds := math.Log(p[k]) - math.Log(p[0])
+		worst = max(worst, math.Abs(z[k]-z[0]-odds)/(1+math.Abs(odds)))
+	}
+	return worst
+}
+
+// Declare returns the model whose logits are those that decide for d.Target: what the task declares of the output holds
+// where the model does not show the contrary, log-odds are appended where the graph holds none, and a threshold is
+// taken off. The file's own outputs stay as they are. The error of a head that is not known says what to declare.
+func (m *Model) Declare(d Declared) (*Model, error) {
+	if m.declared && d.Output == "" && d.Threshold == 0 {
+		return m, nil
+	}
+	h := m.head
+	name := fmt.Sprintf("output %q", h.Output)
+	switch {
+	case d.Output == "" && h.Meaning == Unknown:
+		return nil, fmt.Errorf("%s is neither known as logits nor as probabilities: %s; declare it in the task file, "+
+			"as in `target: {output: probabilities, threshold: 0.5}` or `target: {output: logits, threshold: 0}`",
+			name, h.Reason)
+	case d.Output == Logits && h.Meaning == Probabilities && h.certain:
+		return nil, fmt.Errorf("the task declares `output: logits`, but %s holds probabilities: %s", name, h.Reason)
+	case d.Output == Probabilities && h.Meaning != Probabilities && !h.unit:
+		return nil, fmt.Errorf("the task declares `output: probabilities`, but %s leaves [0,1]: %s", name, h.Reason)
+	case d.Output == Probabilities:
+		h.at = h.prob
+	case d.Output == Logits:
+		h.at = h.raw
+	}
+	if d.Output != "" && d.Output != h.Meaning {
+		h.Meaning, h.Reason = d.Output, "the task declares it"
+	}
+	c := *m
+	c.head, c.declared = h, true
+	c.logits, c.perRow = h.at.value, h.at.size
+	var shift float64
+	if d.Threshold != 0 {
+		shift = d.Threshold
+		if h.Meaning == Probabilities {
+			if shift <= 0 || shift >= 1 {
+				return nil, fmt.Errorf("the threshold %v of the task is no probability between 0 and 1", shift)
+			}
+			shift = math.Log(shift / (1 - shift))
+		}
+		if c.Classes() != 2 && shift != 0 {
+			return nil, fmt.Errorf("the task has a threshold, but the model has %d classes: want two", c.Classes())
+		}
+	}
+	if h.at.odds || h.at.matrix != nil || shift != 0 {
+		if err := c.extend(shift, d.Target); err != nil {
+			return nil, err
+		}
+	}
+	return &c, nil
+}
+
+// extend makes the nodes behind the graph that compute the logits: log-odds, signs and the threshold.
+//
+// A probability that float32 rounds to 0 or 1 counts as 2^-24 or 1-2^-24, the nearest that it tells from them: log-odds
+// beyond 16.6 are 16.6, with gradient 0.
+func (m *Model) extend(shift float64, target int) error {
+	t := m.types[m.logits]
+	b := graph.NewBuilder(m.base.Graph.Clone(), "cfq.head.")
+	first, known := len(b.G.Nodes), len(b.G.Inits)
+	z := m.logits
+	if len(t.Shape) != 2 {
+		z = b.Op("Reshape", []string{z, b.Const(graph.FromInts("shape", []int64{-1, int64(m.perRow)}, 2))})
+	}
+	if t.DType != graph.Double && t.DType != graph.Float {
+		z, t.DType = b.Op("Cast", []string{z}, graph.IntAttr("to", int64(graph.Float))), graph.Float
+	}
+	constant := func(v []float64, dims ...int64) string { return b.Const(graph.FromNumbers("c", t.DType, v, dims...)) }
+	if m.head.at.odds {
+		eps := math.Exp2(-24)
+		if t.DType == graph.Double {
+			eps = math.Exp2(-53)
+		}
+		p := b.Op("Clip", []string{z, constant([]float64{eps}), constant([]float64{1 - eps})})
+		z = b.Op("Log", []string{p})
+		if m.perRow == 1 {
+			z = b.Op("Sub", []string{z, b.Op("Log", []string{b.Op("Sub", []string{constant([]float64{1}), p})})})
+		}
+	}
+	if a := m.head.at.matrix; a != nil {
+		m.perRow = len(a[0])
+		z = b.Op("MatMul", []string{z, constant(slices.Concat(a...), int64(len(a)), int64(m.perRow))})
+	}
+	if shift != 0 {
+		row := make([]float64, m.perRow)
+		if m.perRow == 1 && target == 0 {
+			shift = -shift // a single logit is that of class 1
+		}
+		row[min(target, m.perRow-1)] = shift
+		z = b.Op("Sub", []string{z, constant(row, 1, int64(m.perRow))})
+	}
+	m.logits, m.tail, m.consts = z, b.G.Nodes[first:], b.G.Inits[known:]
+	m.graph = m.extended(m.base)
+	types := autodiff.Types{}
+	for k, v := range m.types {
+		types[k] = v
+	}
+	m.types = types
+	if err := autodiff.Infer(&graph.Graph{Inits: m.consts, Nodes: m.tail}, m.types); err != nil {
+		return fmt.Errorf("log-odds of output %q: %w", m.head.Output, err)
+	}
+	return nil
+}
+
+// extended returns g with the nodes of the head behind it, in an operator set that has them.
+func (m *Model) extended(g *graph.Model) *graph.Model {
+	c := g.Clone()
+	if c.Opset("") < 18 {
+		if err := upgrade(c, m.types); err != nil {
+			c = g.Clone() // a node that cannot be upgraded is reported where gradients need it
+		}
+	}
+	c.Graph.Nodes = append(c.Graph.Nodes, m.tail...)
+	c.Graph.Inits = append(c.Graph.Inits, m.consts...)
+	return c
+}
