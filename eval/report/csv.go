@@ -15,24 +15,39 @@ import (
 // margin; points are model inputs with spaces between. What does not exist is empty, as are points that were not kept.
 // It fails without records, as for a report that was written without them.
 func CSV(w io.Writer, d *Document) error {
-	records := d.Result.Records
-	if records == nil {
-		records = d.Records
-	}
-	if records == nil && d.Result.Population.Read > 0 {
-		return errors.New("report: no records for the csv view: evaluate with --records")
-	}
 	return write(w, func(out *csv.Writer) error {
-		if err := out.Write(personHead(d)); err != nil {
+		var head []string
+		for _, c := range personColumns(d) {
+			head = append(head, c.name)
+		}
+		if err := out.Write(head); err != nil {
 			return err
 		}
-		for i := range records {
-			if err := out.Write(personLine(d, &records[i])); err != nil {
-				return err
+		return eachPerson(d, func(cells []any) error {
+			line := make([]string, len(cells))
+			for i, c := range cells {
+				line[i] = cellText(c)
 			}
-		}
-		return nil
+			return out.Write(line)
+		})
 	})
+}
+
+// cellText is a cell of a CSV, to the last bit, so that others can ask the models about a point.
+func cellText(c any) string {
+	switch x := c.(type) {
+	case nil:
+		return ""
+	case []float32:
+		cells := make([]string, len(x))
+		for i, v := range x {
+			cells[i] = strconv.FormatFloat(float64(v), 'g', -1, 32)
+		}
+		return strings.Join(cells, " ")
+	case float64:
+		return exact(eval.Float(x))
+	}
+	return fmt.Sprint(c)
 }
 
 // write writes a CSV with the line ends of RFC 4180.
@@ -45,73 +60,6 @@ func write(w io.Writer, f func(*csv.Writer) error) error {
 		return fmt.Errorf("report: %w", err)
 	}
 	return nil
-}
-
-func personHead(d *Document) []string {
-	head := []string{"row", "line", "label"}
-	head = append(head, "margin_full", "margin_quant", "evaluated", "first_status", "first_cost", "first_own",
-		"first_other", "first_broken")
-	for _, t := range d.Result.Settings.Margins {
-		for _, name := range []string{
-			"status", "cost", "own", "other", "broken", "quant_status", "quant_cost", "quant_own", "quant_other", "quant_broken",
-			"dir_sim", "act_overlap", "certified_lower", "certified_apart", "point", "quant_point",
-		} {
-			head = append(head, name+"@"+margin(t))
-		}
-	}
-	return head
-}
-
-func personLine(d *Document, r *eval.Record) []string {
-	label := ""
-	if r.Label >= 0 {
-		label = strconv.Itoa(int(r.Label))
-	}
-	lineNumber := ""
-	if r.Line > 0 {
-		lineNumber = strconv.Itoa(r.Line)
-	}
-	line := []string{strconv.Itoa(r.Row), lineNumber, label}
-	line = append(line, exact(r.Full), exact(r.Quant), strconv.FormatBool(r.Evaluated))
-	if !r.Evaluated {
-		return append(line, make([]string, 5+16*len(d.Result.Settings.Margins))...)
-	}
-	mirrored := !d.Result.Settings.OneSided
-	line = append(line, promiseCells(r.First, mirrored)...)
-	for i := range r.Steps {
-		s := &r.Steps[i]
-		line = append(line, promiseCells(s.Full, true)...)
-		line = append(line, promiseCells(s.Quant, mirrored)...)
-		line = append(line, exact(s.DirSim), exact(s.Overlap))
-		if s.Proof != nil {
-			line = append(line, exact(s.Proof.Lower), exact(s.Proof.Apart))
-		} else {
-			line = append(line, "", "")
-		}
-		line = append(line, inputs(s.Full.Point), inputs(s.Quant.Point))
-	}
-	return line
-}
-
-// promiseCells are status, cost, both margins and whether the promise breaks; nothing when it was not asked for.
-func promiseCells(p eval.Promise, asked bool) []string {
-	if !asked {
-		return make([]string, 5)
-	}
-	cells := []string{p.Status.String(), exact(p.Cost), exact(p.Own), exact(p.Other), ""}
-	if p.Made() {
-		cells[4] = strconv.FormatBool(p.Broken())
-	}
-	return cells
-}
-
-// inputs shows a recourse point in model inputs, to the last bit, so that others can ask the models about it.
-func inputs(point []float32) string {
-	cells := make([]string, len(point))
-	for i, v := range point {
-		cells[i] = strconv.FormatFloat(float64(v), 'g', -1, 32)
-	}
-	return strings.Join(cells, " ")
 }
 
 // exact shows all digits of a number, nothing when there is none.

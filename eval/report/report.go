@@ -123,6 +123,7 @@ func Views() []View[Document] {
 		{"md", "Markdown, for the summary of a pipeline's job", ".md", Markdown},
 		{"html", "one self-contained page, with plots", ".html", HTML},
 		{"csv", "one line for each person", ".csv", CSV},
+		{"parquet", "the same with types", ".parquet", Parquet},
 		{junitView, "the checks of a gate as test cases", ".xml", JUnit},
 	}
 }

@@ -1,14 +1,19 @@
 package command
 
 import (
+	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/parquet-go/parquet-go"
 
 	"cfq/eval"
 	"cfq/onnxio/classifier"
@@ -31,15 +36,72 @@ func TestPointsCanBeAudited(t *testing.T) {
 	if err := json.Unmarshal(text, &report); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.Open(filepath.Join(dir, "eval.csv"))
+	text, err = os.ReadFile(filepath.Join(dir, "eval.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	typed := typedLines(t, filepath.Join(dir, "eval.parquet"))
+	for name, lines := range map[string][][]string{"csv": lines, "parquet": typed} {
+		t.Run(name, func(t *testing.T) { audit(t, dir, lines, report.Result.Margins[0].VD, report.Result.Margins[0].RVD) })
+	}
+}
+
+// typedLines are the rows of a Parquet file as a CSV has them, with the head first.
+func typedLines(t *testing.T, path string) (lines [][]string) {
+	t.Helper()
+	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	lines, err := csv.NewReader(f).ReadAll()
+	info, err := f.Stat()
 	if err != nil {
 		t.Fatal(err)
 	}
+	file, err := parquet.OpenFile(f, info.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var head []string
+	for _, path := range file.Schema().Columns() {
+		head = append(head, path[0])
+	}
+	lines = [][]string{head}
+	for _, group := range file.RowGroups() {
+		rows := group.Rows()
+		for batch := make([]parquet.Row, 64); ; {
+			n, err := rows.ReadRows(batch)
+			for _, row := range batch[:n] {
+				line := make([]string, len(head))
+				for column, values := range row.Range {
+					for _, v := range values {
+						if !v.IsNull() {
+							line[column] = strings.TrimSpace(line[column] + " " + v.String())
+						}
+					}
+				}
+				lines = append(lines, line)
+			}
+			if errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := rows.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return lines
+}
+
+// audit counts VD and RVD at margin 0.1 from the points, with the models alone.
+func audit(t *testing.T, dir string, lines [][]string, vd, rvd eval.Rate) {
+	t.Helper()
 	refused := func(model, status, column, own string) (num, den int) {
 		g, err := codec.ReadFile(filepath.Join(dir, model))
 		if err != nil {
@@ -76,13 +138,12 @@ func TestPointsCanBeAudited(t *testing.T) {
 		}
 		return num, den
 	}
-	want := report.Result.Margins[0]
 	num, den := refused("bad.onnx", "status@0.1", "point@0.1", "margin_full")
-	if num != want.VD.Num || den != want.VD.Den || num == 0 {
-		t.Errorf("%d of %d promises break, the report says %+v", num, den, want.VD)
+	if num != vd.Num || den != vd.Den || num == 0 {
+		t.Errorf("%d of %d promises break, the report says %+v", num, den, vd)
 	}
 	num, den = refused("model.onnx", "quant_status@0.1", "quant_point@0.1", "margin_quant")
-	if num != want.RVD.Num || den != want.RVD.Den {
-		t.Errorf("%d of %d promises of the quantized model break, the report says %+v", num, den, want.RVD)
+	if num != rvd.Num || den != rvd.Den {
+		t.Errorf("%d of %d promises of the quantized model break, the report says %+v", num, den, rvd)
 	}
 }

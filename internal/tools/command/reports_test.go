@@ -42,6 +42,7 @@ func reports(t *testing.T) string {
 	call(0, slices.Concat([]string{"eval", "model.onnx", "bad.onnx"}, people, []string{
 		"--by", "sex", "--stress", "tightness", "--certify", "0.01", "--latency", "--records",
 		"--report", "json:eval.json", "--report", "html:eval.html", "--report", "csv:eval.csv",
+		"--report", "parquet:eval.parquet",
 	})...)
 	call(1, "gate", "model.onnx", "bad.onnx", "-d", "test.csv", "-t", "task.yaml", "-q", "--max-vd", "0.02",
 		"--check", "vd[sex]<=0.05", "--report", "json:gate.json", "--report", "html:gate.html")
