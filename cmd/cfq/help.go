@@ -19,6 +19,7 @@ const exitCodes = `Exit codes:
   1    a gate failed, or a target was not reached
   2    the usage, the task file, the data or the model is wrong
   3    something failed while running
+  4    cfq itself failed: report it
   5    inconclusive: too few people to say
   130  interrupted`
 

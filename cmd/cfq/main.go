@@ -10,9 +10,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -31,7 +33,7 @@ func start(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	msg := &cli.Printer{Out: stderr}
-	err := dispatch(ctx, args, stdout, msg)
+	err := guarded(func() error { return dispatch(ctx, args, stdout, msg) })
 	msg.Done()
 	switch code := cli.Code(err); code {
 	case cli.Passed:
@@ -43,6 +45,18 @@ func start(args []string, stdout, stderr io.Writer) int {
 		msg.Error(err)
 		return code
 	}
+}
+
+// guarded makes an error of a panic, so that it is not taken for bad usage, which exits with 2 as well. Files are
+// written whole or not at all, so none is left half written.
+func guarded(run func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = cli.Wrap(fmt.Errorf("cfq failed: %v\n%s", v, debug.Stack()), cli.Fault,
+				"this is a fault of cfq: report the command, this text and what `cfq version` prints")
+		}
+	}()
+	return run()
 }
 
 // dispatch finds the subcommand and runs it.

@@ -82,3 +82,11 @@ func TestReadRows(t *testing.T) {
 		}
 	}
 }
+
+// TestFault: a panic is not taken for bad usage.
+func TestFault(t *testing.T) {
+	err := guarded(func() error { panic("index out of range") })
+	if cli.Code(err) != cli.Fault || !strings.Contains(err.Error(), "index out of range") || cli.HintOf(err) == "" {
+		t.Error(cli.Code(err), err)
+	}
+}

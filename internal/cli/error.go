@@ -18,6 +18,7 @@ const (
 	Missed       = 1   // done, but a target was not reached
 	Unusable     = 2   // the usage, the task file, the data or the model is wrong
 	RunFailed    = 3   // something failed while running
+	Fault        = 4   // the program is at fault
 	Inconclusive = 5   // too few people to say
 	Interrupted  = 130 // stopped by Ctrl-C
 )

@@ -96,6 +96,7 @@ func Read(data []byte, dir string) (*graph.Model, error) {
 // check holds m against the rules of package graph, function by function.
 func (d *decoder) check(m *graph.Model) {
 	d.place = nil
+	m.Graph.Sort()
 	if err := m.Graph.Check(); err != nil {
 		d.bad(err)
 	}

@@ -57,7 +57,7 @@ func TestReadRefuses(t *testing.T) {
 		{"no operator set", string(cat(num(1, 8), msg(7))), "no operator set"},
 		{"graph of noise", string(cat(num(1, 8), msg(8, num(2, 17)), str(7, "\x0a\xff\xff\x01"))), "graph"},
 		{"cyclic", string(file(msg(1, str(1, "b"), str(2, "a"), str(4, "Relu")),
-			msg(1, str(1, "a"), str(2, "b"), str(4, "Relu")))), `Relu node "a" uses "b" before`},
+			msg(1, str(1, "a"), str(2, "b"), str(4, "Relu")))), `or in a cycle`},
 		{
 			"dangling", string(file(msg(1, str(1, "gone"), str(2, "a"), str(3, "act"), str(4, "Relu")))),
 			`Relu node "act" uses "gone"`,

@@ -201,6 +201,39 @@ func (g *Graph) DataInputs() []Value {
 	return slices.DeleteFunc(slices.Clone(g.Inputs), func(v Value) bool { return inits[v.Name] != nil })
 }
 
+// Sort puts the nodes into topological order, and leaves those alone that are in it: ONNX Runtime runs files in which
+// they are not. Nodes in a cycle, and those of a graph with subgraphs, whose values are used unseen, stay for Check to
+// name.
+func (g *Graph) Sort() {
+	producers, defined := g.Producers(), map[string]bool{}
+	ordered := !slices.ContainsFunc(g.Nodes, func(n *Node) bool {
+		for _, o := range n.Outputs {
+			defined[o] = true
+		}
+		return slices.ContainsFunc(n.Inputs, func(in string) bool { return producers[in] != nil && !defined[in] })
+	})
+	if ordered || slices.ContainsFunc(g.Nodes, (*Node).HasGraphs) {
+		return
+	}
+	var sorted []*Node
+	place := map[*Node]int{} // of what each node waits for next
+	for _, n := range g.Nodes {
+		for todo := []*Node{n}; len(todo) > 0; {
+			at := todo[len(todo)-1]
+			if place[at] > len(at.Inputs) {
+				todo = todo[:len(todo)-1]
+				continue
+			}
+			if place[at]++; place[at] > len(at.Inputs) {
+				sorted = append(sorted, at)
+			} else if p := producers[at.Inputs[place[at]-1]]; p != nil && place[p] == 0 {
+				todo = append(todo, p)
+			}
+		}
+	}
+	g.Nodes = sorted
+}
+
 // maxErrors bounds the list of a damaged graph's errors.
 const maxErrors = 20
 

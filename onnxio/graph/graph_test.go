@@ -80,3 +80,31 @@ func TestInitMap(t *testing.T) {
 		t.Error("InitMap and Init find different tensors of one name")
 	}
 }
+
+// TestSort: nodes out of order are sorted, those in order stay, and a cycle is left for Check to report.
+func TestSort(t *testing.T) {
+	op := func(name string, inputs ...string) *graph.Node {
+		return &graph.Node{Op: "Sum", Name: name, Inputs: inputs, Outputs: []string{name}}
+	}
+	for name, tt := range map[string]struct {
+		nodes []*graph.Node
+		want  string
+		bad   bool
+	}{
+		"in order": {[]*graph.Node{op("a", "x"), op("c", "x"), op("b", "a")}, "acb", false},
+		"out of order": {
+			[]*graph.Node{op("d", "b", "c"), op("b", "a"), op("c", "a", "x"), op("a", "x"), op("e", "x", "d")}, "abcde", false,
+		},
+		"cycle": {[]*graph.Node{op("a", "b"), op("b", "a")}, "", true},
+	} {
+		g := &graph.Graph{Inputs: []graph.Value{{Name: "x"}}, Nodes: tt.nodes}
+		g.Sort()
+		order := ""
+		for _, n := range g.Nodes {
+			order += n.Name
+		}
+		if err := g.Check(); (err != nil) != tt.bad || !tt.bad && order != tt.want {
+			t.Errorf("%s: %s, %v", name, order, err)
+		}
+	}
+}

@@ -396,6 +396,10 @@ func (s *Session) run(ctx context.Context, inputs []*graph.Tensor, want []int, i
 		case errors.Is(err, ort.ZeroShapeLengthError) && s.learnScalar(out):
 			continue
 		default:
+			if i := slices.IndexFunc(out, unreadable); i >= 0 {
+				err = fmt.Errorf("output %q holds 16-bit floats, which are not supported: export the model in float32",
+					s.outputs[i].Name)
+			}
 			return nil, fmt.Errorf("running the model: %w", err)
 		}
 		defer destroy(out)
@@ -626,10 +630,16 @@ func nilTensor(v ort.Value) (graph.DType, bool) {
 	return graph.Undefined, false
 }
 
+// unreadable reports whether v is a tensor of a type that the binding cannot hand over: nil, and not to be freed.
+func unreadable(v ort.Value) bool {
+	t, ok := v.(*ort.CustomDataTensor)
+	return ok && t == nil
+}
+
 // destroy frees values, skipping those that were never made.
 func destroy(values []ort.Value) {
 	for _, v := range values {
-		if v == nil {
+		if v == nil || unreadable(v) {
 			continue
 		}
 		if _, isNil := nilTensor(v); !isNil {

@@ -279,3 +279,16 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		t.Error("OpenBytes took text for a model")
 	}
 }
+
+// TestHalf: an output in 16-bit floats, which the binding cannot hand over, is an error that names it.
+func TestHalf(t *testing.T) {
+	m := build([]graph.Value{value("x", graph.Float, rows(2))}, []graph.Value{{Name: "y"}}, func(b *graph.Builder) {
+		n := node("Cast", []string{"x"}, "y")
+		n.Attrs = []graph.Attr{graph.IntAttr("to", int64(graph.Float16))}
+		b.Append(n)
+	})
+	_, err := open(t, m, orttest.Need(t)).Run(t.Context(), []*graph.Tensor{graph.FromFloats("x", []float32{1, 2}, 1, 2)})
+	if err == nil || !strings.Contains(err.Error(), `output "y" holds 16-bit floats`) {
+		t.Error(err)
+	}
+}
