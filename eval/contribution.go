@@ -1,6 +1,9 @@
 package eval
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // contribution is what one person adds to a metric: x to a sum, n to what the sum is divided by. n is 0 for
 // people who do not count.
@@ -130,6 +133,15 @@ func persons(records []Record) [][]int {
 		all[k] = append(all[k], i)
 	}
 	return all
+}
+
+// countPeople counts those of whom a record is so.
+func countPeople(records []Record, is func(r *Record) bool) int {
+	n := 0
+	for _, of := range persons(records) {
+		n += count(slices.ContainsFunc(of, func(i int) bool { return is(&records[i]) }))
+	}
+	return n
 }
 
 // worst is the contribution of a person with several records: that of the worst of them.

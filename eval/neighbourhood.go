@@ -77,43 +77,47 @@ type Perturbed struct {
 // each, with one number for each of Perturbations, undefined where the model's graph has none.
 type Perturber func(ctx context.Context, points []float32, n int) ([][]Float, error)
 
-// perturbed summarizes the perturbations at the i-th required margin; nil when they were not measured.
+// perturbed summarizes the perturbations at the i-th required margin; nil when they were not measured. A person with
+// several points has the largest perturbation of them, is safe when all are, and broken when one is.
 func (y *summary) perturbed(i int) map[Perturbation]Perturbed {
-	var steps []*Step
+	var people [][]*Step
 	for _, of := range y.persons {
-		var worst *Step // of a person: the one with the smallest margin under g
+		var steps []*Step
 		for _, j := range of {
-			r := &y.records[j]
-			if !r.Evaluated || r.Steps[i].Perturbed == nil {
-				continue
-			}
-			if s := &r.Steps[i]; worst == nil || s.Full.Other < worst.Full.Other {
-				worst = s
+			if r := &y.records[j]; r.Evaluated && r.Steps[i].Perturbed != nil {
+				steps = append(steps, &r.Steps[i])
 			}
 		}
-		if worst != nil {
-			steps = append(steps, worst)
+		if steps != nil {
+			people = append(people, steps)
 		}
 	}
-	if len(steps) == 0 {
+	if len(people) == 0 {
 		return nil
 	}
 	out, c := map[Perturbation]Perturbed{}, y.s.Confidence
 	for k, kind := range Perturbations() {
 		var eps []float64
 		var safe, inside, outside int
-		for _, s := range steps {
-			e := s.Perturbed[k]
-			switch broken := count(s.Full.Broken()); {
-			case math.IsNaN(float64(e)):
-				continue
-			case s.Full.Own > 2*e:
-				safe++
-				inside += broken
-			default:
-				outside += broken
+		for _, steps := range people {
+			largest, allSafe, broken := math.Inf(-1), true, false
+			for _, s := range steps {
+				if e := s.Perturbed[k]; !math.IsNaN(float64(e)) {
+					largest = max(largest, float64(e))
+					allSafe = allSafe && s.Full.Own > 2*e
+					broken = broken || s.Full.Broken()
+				}
 			}
-			eps = append(eps, float64(e))
+			switch {
+			case math.IsInf(largest, -1):
+				continue
+			case allSafe:
+				safe++
+				inside += count(broken)
+			default:
+				outside += count(broken)
+			}
+			eps = append(eps, largest)
 		}
 		n := len(eps)
 		out[kind] = Perturbed{

@@ -2,6 +2,7 @@ package eval
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	"cfq/recourse"
@@ -79,5 +80,31 @@ func TestCopiesAreNoPeople(t *testing.T) {
 	if vd := r.Margins[0].VD; vd.Den != 10 || vd.Num != 1 || r.Margins[0].MarginError.Max.Value != 2 ||
 		r.Alternatives(nil) != nil || r.Tau01.N > 10 {
 		t.Errorf("%+v, %+v", r.Margins[0].VD, r.Tau01)
+	}
+}
+
+// A person with several points is as perturbed as the worst of them, and counts once in every text.
+func TestSeveralPointsOfAPerson(t *testing.T) {
+	t.Parallel()
+	step := func(other Float, eps Float) Step {
+		p := Promise{Status: recourse.Found, Own: 1, Other: other, Cost: 1}
+		return Step{Full: p, Quant: Promise{Status: recourse.AlreadyFavourable}, Perturbed: []Float{eps, eps, eps}}
+	}
+	var records []Record
+	for i := range 80 { // 40 people: the smaller margin under g is not where the models differ most
+		r := Record{Row: i, ID: strconv.Itoa(i / 2), Label: -1, Full: -1, Quant: 1, Evaluated: true}
+		r.Steps = []Step{step(0.5, 0.1)}
+		if i%2 == 1 {
+			r.Steps = []Step{step(0.9, 3)}
+		}
+		records = append(records, r)
+	}
+	r := summarize(records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
+	if got := r.Margins[0].Perturbed[AtPoint]; got.N != 40 || got.P95.Value != 3 || got.Safe.Num != 0 {
+		t.Errorf("%+v", got)
+	}
+	said := strings.Join(r.Warnings, "\n")
+	if r.Margins[0].CRG.Free != 40 || !strings.Contains(said, "40 of the 40 evaluated people") {
+		t.Errorf("%d, %q", r.Margins[0].CRG.Free, said)
 	}
 }

@@ -178,10 +178,9 @@ func (y *summary) atMargin(i int) AtMargin {
 		FullMargins: spreadOf(y.values(i, own, None), c), QuantMargins: spreadOf(y.values(i, other, None), c),
 		Certified: y.proofs(i), Perturbed: y.perturbed(i),
 	}
-	for k := range y.records {
-		r := &y.records[k]
-		a.CRG.Free += count(r.Evaluated && r.Steps[i].common() && r.Steps[i].free())
-	}
+	a.CRG.Free = countPeople(y.records, func(r *Record) bool {
+		return r.Evaluated && r.Steps[i].common() && r.Steps[i].free()
+	})
 	noise := y.gap(i, func(p *Step) (Float, bool) { return p.RepeatCost, p.Full.Made() && p.RepeatCost.Defined() })
 	if noise.N > 0 {
 		a.Noise = &noise
@@ -405,12 +404,14 @@ func (ws *doubts) statistics(r *Result) {
 	if p.Favoured == 0 {
 		warn("the original approves none of %d people: check which class is the favourable one", p.Read)
 	}
-	if p.Evaluated < minPeople {
-		warn("only %d people are evaluated: the rates are uncertain (see the intervals)", p.Evaluated)
+	evaluated := countPeople(r.Records, func(r *Record) bool { return r.Evaluated })
+	if evaluated < minPeople {
+		warn("only %d people are evaluated: the rates are uncertain (see the intervals)", evaluated)
 	}
-	if free := p.Evaluated - p.BothRefuse; float64(free) > muchFree*float64(p.Evaluated) && !r.Settings.OneSided {
+	free := countPeople(r.Records, func(r *Record) bool { return r.Evaluated && approves(r.Quant) })
+	if float64(free) > muchFree*float64(evaluated) && !r.Settings.OneSided {
 		warn("the quantized model approves %d of the %d evaluated people as they are: CRG counts those of them who have "+
-			"the required margin at cost 0 (crg_both leaves these out)", free, p.Evaluated)
+			"the required margin at cost 0 (crg_both leaves these out)", free, evaluated)
 	}
 	for i := range r.Margins {
 		ws.margin(&r.Margins[i], p.Evaluated, r.Settings.Issued)
