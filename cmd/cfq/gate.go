@@ -255,6 +255,9 @@ func (d *evaluation) measureFor(
 
 // unmeasured is the result of nobody.
 func unmeasured(d *evaluation, o eval.Options) (*eval.Result, error) {
+	if len(o.Margins) == 0 { // no check has one
+		o.Margins = []float64{0}
+	}
 	r, err := eval.Summarize(nil, eval.Settings{
 		Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Confidence: o.Confidence, Epsilon: eval.Epsilon,
 		SupportTau: eval.SupportTau, OneSided: o.OneSided, Radius: o.Radius,
