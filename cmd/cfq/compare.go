@@ -115,8 +115,20 @@ func (f *compareFlags) results(ctx context.Context, d *evaluation, names []strin
 		if err != nil {
 			return nil, runError(fmt.Errorf("%s: %w", names[i], err))
 		}
+		if r.Batches, err = eval.Rerun(ctx, d.models[0], d.models[i], d.people, r); err != nil {
+			return nil, runError(fmt.Errorf("%s: %w", names[i], err))
+		}
+		if r.Batches.Differ > 0 {
+			d.warn("%s: %v", names[i], r.Batches)
+		}
 		if err := d.weigh(ctx, r, i, false); err != nil {
 			return nil, err
+		}
+		if others := r.Alternatives(nil); len(others) > 0 { // copies would make differences certain that are not
+			if i == 1 {
+				d.warn("%s: the comparison counts distinct rows", others[0].About)
+			}
+			r = others[0].Result
 		}
 		results = append(results, r)
 	}
