@@ -20,6 +20,7 @@ func (s *Solution) Compare(ctx context.Context, g recourse.Model, o Options) (*R
 	settings.Radius, settings.Classes = o.Radius, classesOf(s.model)
 	return summarize(records, settings, DataFile{
 		Rows: max(people.Total, people.N), Unreadable: people.Failed, LeftOut: people.Filtered + people.Excluded,
+		Filtered:  people.Filtered,
 		Unmatched: s.o.Unmatched,
 	}), nil
 }

@@ -64,6 +64,7 @@ type DataFile struct {
 	Rows       int `json:"rows"`                         // data rows of the file
 	Unreadable int `json:"unreadable"`                   // rows that could not be read
 	LeftOut    int `json:"left_out"`                     // rows left out by the task's filter or by the choice of rows
+	Filtered   int `json:"filtered,omitempty"`           // of them, by the filter
 	Unmatched  int `json:"unmatched_promises,omitempty"` // issued promises that belong to none of the people
 }
 

@@ -61,6 +61,7 @@ type env struct {
 	threads int
 	workers int // never 0 after parsing
 	json    bool
+	command []string       // arguments as they were typed
 	flags   *pflag.FlagSet // of the subcommand, parsed
 }
 

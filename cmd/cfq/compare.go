@@ -141,13 +141,16 @@ func (d *evaluation) comparison(names []string, c *eval.Comparison) (*report.Com
 	if err != nil {
 		return nil, err
 	}
+	run, err := d.e.run()
+	if err != nil {
+		return nil, err
+	}
 	models := d.weighed()
 	doc := &report.Comparison{
-		Title: fmt.Sprintf("%s of %s", strings.Join(names[1:], ", "), models[0].Name), Tool: "cfq " + release(),
+		Title: fmt.Sprintf("%s of %s", strings.Join(names[1:], ", "), models[0].Name), Run: run,
 		Full: models[0],
 		Data: files.data, Task: files.task, Promises: files.promises, Overrides: files.overrides, Comparison: c,
-		Warnings:    d.warnings,
-		Environment: cli.Environment(d.e.flags),
+		Warnings: d.warnings, RowsFile: files.rows,
 	}
 	for i := 1; i < len(models); i++ {
 		doc.Entries = append(doc.Entries, report.Entry{Alias: names[i], Model: models[i], Recipe: recipe(d.files[i].Graph())})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -31,16 +32,18 @@ no library or it does not work.`,
 
 // checkup is what doctor found.
 type checkup struct {
-	OK       bool    `json:"ok"`
-	Version  string  `json:"version"` // of cfq
-	Platform string  `json:"platform"`
-	Go       string  `json:"go"`
-	Cores    int     `json:"cores"`
-	Library  library `json:"library"`
-	Cache    string  `json:"cache"` // where make puts the library
-	SelfTest string  `json:"self_test"`
-	Millis   int64   `json:"self_test_ms"`
-	Error    string  `json:"error,omitempty"`
+	OK       bool   `json:"ok"`
+	Version  string `json:"version"` // of cfq
+	Platform string `json:"platform"`
+	Go       string `json:"go"`
+	Cores    int    `json:"cores"`
+	// features by which ONNX Runtime chooses its kernels
+	CPU      []string `json:"cpu"`
+	Library  library  `json:"library"`
+	Cache    string   `json:"cache"` // where make puts the library
+	SelfTest string   `json:"self_test"`
+	Millis   int64    `json:"self_test_ms"`
+	Error    string   `json:"error,omitempty"`
 }
 
 type library struct {
@@ -59,6 +62,7 @@ func doctor(ctx context.Context, e *env, args []string) error {
 		Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		Go:       runtime.Version(),
 		Cores:    runtime.NumCPU(),
+		CPU:      ort.CPUFeatures(),
 		SelfTest: "not run",
 	}
 	c.Library.Pinned = ort.Version
@@ -100,6 +104,7 @@ func (c *checkup) write(e *env) error {
 	g := message.NewLines()
 	g.Line("cfq", "%s", c.Version)
 	g.Line("platform", "%s, %d cores, %s", c.Platform, c.Cores, c.Go)
+	g.Line("processor", "%s", strings.Join(c.CPU, ", "))
 	if c.Library.Path == "" {
 		g.Line("library", "not found")
 		g.Line("cache", "%s", c.Cache)

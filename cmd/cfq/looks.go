@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -38,7 +39,7 @@ func (f *looksFlags) add(set *pflag.FlagSet) {
 	set.IntVar(&f.planned, "looks", 1, "planned `evaluations` of this model; each gets its part of the error that "+
 		"--confidence leaves")
 	cli.Within(set, "looks", &f.planned, 1, 100, "1 to 100")
-	set.StringVar(&f.path, "looks-file", "", "record `file` of evaluations that did not pass; else QUANTIZED.looks; none "+
+	set.StringVar(&f.path, "looks-file", "", "record `file` of verdicts and their dates; else QUANTIZED.looks; none "+
 		"for none")
 	set.BoolVar(&f.again, "again", false, "repeat an evaluation that did not pass, with the same people")
 }
@@ -64,16 +65,17 @@ func (f *looksFlags) check(d *evaluation, g *gate.Gate) error {
 	beside := f.path == ""
 	f.path = f.file(d.paths[1])[0]
 	switch data, err := os.ReadFile(f.path); {
-	case errors.Is(err, fs.ErrNotExist) && beside && f.ofCopy(model):
 	case errors.Is(err, fs.ErrNotExist):
-		f.notes = append(f.notes, fmt.Sprintf("there is no record %s: this counts as the first look at the model",
-			filepath.Base(f.path)))
 	case err != nil:
 		return cli.Wrap(err, cli.Unusable, "")
 	default:
 		if f.known, err = gate.ParseLooks(data, model); err != nil {
 			return cli.Wrap(fmt.Errorf("looks file %s: %w", f.path, err), cli.Unusable, "")
 		}
+	}
+	if len(f.known.Looks) == 0 && !(beside && f.ofCopy(model)) { // the same note before and after a look that passes
+		f.notes = append(f.notes, fmt.Sprintf("there is no earlier look in %s: this counts as the first look at the model",
+			filepath.Base(f.path)))
 	}
 	files, err := d.described()
 	if err != nil {
@@ -123,17 +125,20 @@ func (f *looksFlags) ofCopy(model string) bool {
 	return len(f.known.Looks) > 0
 }
 
-// record adds a look that did not pass. Without the file, the verdict stands all the same.
+// record adds the verdict and its date. Without the file, the verdict stands all the same.
 func (f *looksFlags) record(e *env, g *gate.Gate, r *gate.Report) {
-	if f.path == noLooks || f.seen || r.Verdict == gate.Pass || !r.Looked(g) {
+	passed := r.Verdict == gate.Pass
+	if f.path == noLooks || !passed && (f.seen || !r.Looked(g)) {
 		return
 	}
-	f.known.Add(g, f.evidence, r.Verdict)
+	f.known.Add(g, f.evidence, r.Verdict, time.Now())
 	data, err := f.known.Encode()
 	if err == nil {
 		err = cli.Write(f.path, func(w io.Writer) error { _, err := w.Write(data); return err })
 	}
-	if err != nil {
+	if err != nil && passed {
+		e.msg.Note("the date of the verdict was not recorded: %v", err)
+	} else if err != nil {
 		e.msg.Warn("the look was not recorded: %v", err)
 	}
 }

@@ -79,7 +79,7 @@ func dispatch(ctx context.Context, args []string, stdout io.Writer, msg *cli.Pri
 	if c == nil {
 		return unknown(name)
 	}
-	e := &env{stdout: stdout, msg: msg}
+	e := &env{stdout: stdout, msg: msg, command: args}
 	fs, run := c.flags(e)
 	if err := cli.Parse(fs, rest, os.LookupEnv); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {

@@ -128,14 +128,19 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 	if err != nil {
 		return nil, err
 	}
+	run, err := d.e.run()
+	if err != nil {
+		return nil, err
+	}
 	models := d.weighed()
 	doc := &report.Document{
-		Title: fmt.Sprintf("%s against %s", models[1].Name, models[0].Name), Tool: "cfq " + release(),
+		Title: fmt.Sprintf("%s against %s", models[1].Name, models[0].Name), Run: run,
 		Full: models[0], Quantized: models[1],
 		Data: files.data, RowsFile: files.rows, Task: files.task, Promises: files.promises, Overrides: files.overrides,
 		Recipe: recipe(d.files[1].Graph()), Result: r,
 		Changes: report.Changes(r, d.people, d.set, d.task.Features),
-		Broken:  report.BrokenPromises(r, d.people, d.set), Warnings: d.warnings, Environment: cli.Environment(d.e.flags),
+		Broken:  report.BrokenPromises(r, d.people, d.set), Warnings: d.warnings,
+		Excluded: report.Exclusions(r),
 	}
 	if d.issued != nil {
 		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.issued)...)
@@ -143,15 +148,30 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 	if d.f.records {
 		doc.Records = r.Records
 	}
-	lib, err := ort.Find(d.e.lib)
-	if err != nil {
-		return nil, err
-	}
-	doc.Runtime = fmt.Sprintf("ONNX Runtime %s, %s", lib.Version, buildVersion().Platform)
 	if details {
 		doc.Layers, err = d.layers(ctx, r)
 	}
 	return doc, err
+}
+
+// run is how the report is made. The commit tells builds between releases apart.
+func (e *env) run() (report.Run, error) {
+	lib, err := ort.Find(e.lib)
+	if err != nil {
+		return report.Run{}, err
+	}
+	b := buildVersion()
+	tool := "cfq " + release()
+	if b.Commit != "" {
+		tool += fmt.Sprintf(", commit %.12s", b.Commit)
+	}
+	if b.Modified {
+		tool += ", modified"
+	}
+	return report.Run{
+		Tool: tool, Command: e.command, Runtime: fmt.Sprintf("ONNX Runtime %s, %s", lib.Version, b.Platform),
+		CPU: ort.CPUFeatures(), Environment: cli.Environment(e.flags),
+	}, nil
 }
 
 // inputFiles are the files that an evaluation reads besides the models; those that there are none of are empty.
@@ -178,8 +198,35 @@ func (d *evaluation) described() (*inputFiles, error) {
 			return nil, err
 		}
 	}
+	if err := d.countEntries(&files); err != nil {
+		return nil, err
+	}
 	d.inputs = &files
 	return d.inputs, nil
+}
+
+// countEntries says how many rows, promises and overrides the files list, and how many of them are used.
+func (d *evaluation) countEntries(files *inputFiles) error {
+	if d.f.rows != "" {
+		rows, err := readRows(strings.TrimPrefix(d.f.rows, "!"))
+		if err != nil {
+			return err
+		}
+		files.rows.Entries, files.rows.Used = len(rows), d.people.Total-d.people.Excluded
+		if strings.HasPrefix(d.f.rows, "!") {
+			files.rows.Used = d.people.Excluded
+		}
+	}
+	if d.issued != nil {
+		files.promises.Entries, files.promises.Used = d.issued.Rows, len(d.issued.Promises)
+	}
+	for _, o := range d.allowed.list {
+		files.overrides.Entries++
+		if !d.allowed.unseen[o.Row] {
+			files.overrides.Used++
+		}
+	}
+	return nil
 }
 
 func source(path string) (report.File, error) {

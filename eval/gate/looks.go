@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"cfq/internal/message"
 	"cfq/task"
@@ -15,6 +16,7 @@ type Looks struct {
 	Schema string `json:"schema"`
 	Model  string `json:"model"` // SHA-256 of the quantized model
 	Looks  []Look `json:"looks"`
+	Passed []Look `json:"passed,omitempty"` // evaluations that it passed: they spend no error
 }
 
 // looksSchema is the format of the record.
@@ -25,6 +27,8 @@ type Look struct {
 	Evidence string  `json:"evidence"` // what identifies the people and how they were evaluated
 	Verdict  Verdict `json:"verdict"`
 	Error    float64 `json:"error"` // that it spent: the probability with which it could have passed wrongly
+	// day of the verdict, as 2026-12-31: a report has none, so that the same command gives the same report
+	Date string `json:"date,omitempty"`
 }
 
 // ParseLooks reads what [Looks.Encode] wrote. Looks at another model are none.
@@ -82,10 +86,17 @@ func (l *Looks) Check(g *Gate) error {
 	return nil
 }
 
-// Add records a look that did not pass.
-func (l *Looks) Add(g *Gate, evidence string, verdict Verdict) {
+// Add records a verdict. One that passes is recorded once for the same evidence.
+func (l *Looks) Add(g *Gate, evidence string, verdict Verdict, now time.Time) {
 	d := g.withDefaults()
-	l.Looks = append(l.Looks, Look{Evidence: evidence, Verdict: verdict, Error: task.Rounded(1-d.Confidence, 12)})
+	look := Look{Evidence: evidence, Verdict: verdict, Date: now.UTC().Format(dateLayout)}
+	switch {
+	case verdict != Pass:
+		look.Error = task.Rounded(1-d.Confidence, 12)
+		l.Looks = append(l.Looks, look)
+	case !slices.ContainsFunc(l.Passed, func(x Look) bool { return x.Evidence == evidence }):
+		l.Passed = append(l.Passed, look)
+	}
 }
 
 // Looked says that a check of the gate's own did not pass. Damaged data alone say nothing of the model, so that the

@@ -67,7 +67,7 @@ func TestLooks(t *testing.T) {
 		if err := l.Check(thrice); err != nil {
 			t.Errorf("look %s of three: %v", evidence, err)
 		}
-		l.Add(thrice, evidence, Inconclusive)
+		l.Add(thrice, evidence, Inconclusive, noon)
 		if err := l.Check(once); err == nil {
 			t.Error("a plan of one look allows no second one")
 		}
@@ -93,6 +93,15 @@ func TestLooks(t *testing.T) {
 	}
 	if _, err := ParseLooks([]byte(`{"model": "m"}`), "m"); err == nil || !strings.Contains(err.Error(), "another file") {
 		t.Errorf("another file: %v", err)
+	}
+	// A look that passes spends nothing, and has its date once.
+	passed := &Looks{Model: "m"}
+	for range 2 {
+		passed.Add(once, "a", Pass, noon)
+	}
+	if err := passed.Check(once); err != nil || len(passed.Looks) != 0 || len(passed.Passed) != 1 ||
+		passed.Seen("a") != nil || passed.Passed[0].Error != 0 || passed.Passed[0].Date != noon.Format(dateLayout) {
+		t.Errorf("%+v: %v", passed, err)
 	}
 	// Damaged data say nothing of the model.
 	damaged := &Report{Findings: []Finding{

@@ -28,6 +28,8 @@ type Report struct {
 	// Next says what to do about the findings that keep the gate from passing, most urgent first.
 	Next  []string `json:"next,omitempty"`
 	Notes []string `json:"notes,omitempty"`
+	// Waivers are all of the gate, with what became of them.
+	Waivers []WaiverState `json:"waivers,omitempty"`
 	// what the gate file says of the release
 	IntendedUse string `json:"intended_use,omitempty"`
 	Approver    string `json:"approver,omitempty"`
@@ -146,14 +148,19 @@ func (r *Report) waive(waivers []Waiver, now time.Time) {
 				f.Waived = w.String()
 			}
 		}
+		state := "in force"
 		switch {
 		case !found:
+			state = "matches no finding"
 			r.note("the waiver of %s matches no finding: check the name of the group", message.Quote(w.Check))
 		case w.expired(now):
+			state = "expired"
 			r.note("the waiver of %s expired on %s: %s", message.Quote(w.Check), w.last(), w)
 		case !needed:
+			state = "not needed"
 			r.note("the waiver of %s is no longer needed: the check passes", message.Quote(w.Check))
 		}
+		r.Waivers = append(r.Waivers, WaiverState{w.Check, w.last(), w.Reason, w.Owner, state})
 	}
 }
 

@@ -16,6 +16,15 @@ type Waiver struct {
 	Owner  string
 }
 
+// WaiverState is a waiver as reports show it.
+type WaiverState struct {
+	Check  string `json:"check"`
+	Until  string `json:"until"` // the last day, as 2026-12-31
+	Reason string `json:"reason"`
+	Owner  string `json:"owner,omitempty"`
+	State  string `json:"state"` // "in force", "not needed", "expired" or "matches no finding"
+}
+
 // names reports whether the waiver names the check, or one of its groups.
 func (w *Waiver) names(c *Check) bool {
 	if w.Check == c.name() {

@@ -29,7 +29,12 @@ func comparisonPage(c *Comparison, how detail) *page {
 	if b := recipes(c, how); len(b.table.rows) > 0 {
 		p.blocks = append(p.blocks, b)
 	}
-	p.blocks = append(p.blocks, entries(c))
+	for _, b := range []block{entries(c), runBlock(&c.Run)} {
+		if len(b.table.rows) > 0 {
+			b.table.prune()
+			p.blocks = append(p.blocks, b)
+		}
+	}
 	return p.legible()
 }
 
@@ -143,12 +148,9 @@ func entries(c *Comparison) block {
 		b.table.model(e.Alias, e.Model)
 	}
 	for _, f := range []role{
-		{"people", c.Data}, {"task", c.Task}, {"promises", c.Promises}, {"overrides", c.Overrides},
+		{"people", c.Data}, {"rows", c.RowsFile}, {"task", c.Task}, {"promises", c.Promises}, {"overrides", c.Overrides},
 	} {
 		b.table.file(f)
-	}
-	if c.Tool != "" {
-		b.after = []string{"Made by " + c.Tool + "."}
 	}
 	return b
 }

@@ -28,7 +28,7 @@ func pageOf(d *Document, how detail) *page {
 	}
 	if d.Gate != nil {
 		p.verdict = d.Gate.Verdict
-		add(verdict(d), findings(d.Gate, how))
+		add(verdict(d), findings(d.Gate, how), waivers(d.Gate))
 	}
 	head := headline(d)
 	if d.Gate != nil {
@@ -47,7 +47,7 @@ func pageOf(d *Document, how detail) *page {
 	add(groups(r, how)...)
 	add(scenarios(r), certificates(r), perturbations(r, how), broken(d, how))
 	add(decisions(r), scores(r), footprint(r), timing(r), layers(d, how))
-	add(people(r), models(d), recipe(d.Recipe), settings(r, how))
+	add(people(r), excluded(d), models(d), runBlock(&d.Run), recipe(d.Recipe), settings(r, how))
 	return p.legible()
 }
 
@@ -741,17 +741,11 @@ func models(d *Document) block {
 	for _, f := range d.files() {
 		b.table.file(f)
 	}
-	if d.Tool != "" {
-		b.after = []string{"Made by " + d.Tool + "."}
-	}
-	if d.Runtime != "" {
-		b.after = append(b.after, "Measured with "+d.Runtime+".")
-	}
 	return b
 }
 
 func fileTable() table {
-	return table{head: []string{"", "file", "size", "bits/weight", "sha256"}, left: 2}
+	return table{head: []string{"", "file", "size", "bits/weight", "entries", "used", "sha256"}, left: 2}
 }
 
 func (t *table) model(role string, m Model) {
@@ -759,7 +753,44 @@ func (t *table) model(role string, m Model) {
 	if m.WeightBits > 0 {
 		bits = strconv.FormatFloat(m.WeightBits, 'f', 2, 64)
 	}
-	t.row(role, m.Name, byteCount(m.Bytes), bits, short(m.SHA256))
+	t.row(role, m.Name, byteCount(m.Bytes), bits, missing, missing, short(m.SHA256))
+}
+
+// runBlock says how a report was made.
+func runBlock(r *Run) block {
+	b := block{title: "How this report was made", table: table{left: 2}, fold: true}
+	line := func(what, text string) {
+		if text != "" {
+			b.table.row(what, text)
+		}
+	}
+	line("command", commandLine(r.Command))
+	line("program", r.Tool)
+	line("runtime", r.Runtime)
+	line("processor", strings.Join(r.CPU, ", "))
+	if len(b.table.rows) > 0 {
+		b.after = []string{"The same command with the same files gives the same report on this machine: it has no date. " +
+			"The record of looks (QUANTIZED.looks) has the dates of verdicts."}
+	}
+	return b
+}
+
+// commandLine is the command as a shell takes it.
+func commandLine(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./=:,@%+", r)
+	}
+	words := []string{"cfq"}
+	for _, a := range args {
+		if a == "" || strings.ContainsFunc(a, func(r rune) bool { return !plain(r) }) {
+			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+		words = append(words, a)
+	}
+	return strings.Join(words, " ")
 }
 
 // role is a file and what it is to a report.
@@ -784,9 +815,14 @@ func (d *Document) files() []role {
 
 // file adds a file that there is.
 func (t *table) file(f role) {
-	if f.Name != "" {
-		t.row(f.name, f.Name, byteCount(f.Bytes), missing, short(f.SHA256))
+	if f.Name == "" {
+		return
 	}
+	entries, used := missing, missing
+	if f.Entries > 0 {
+		entries, used = strconv.Itoa(f.Entries), strconv.Itoa(f.Used)
+	}
+	t.row(f.name, f.Name, byteCount(f.Bytes), missing, entries, used, short(f.SHA256))
 }
 
 func people(r *eval.Result) block {
@@ -794,12 +830,6 @@ func people(r *eval.Result) block {
 	b := block{title: "People", table: table{left: 1}, fold: true}
 	row := func(label string, n int) { b.table.row(label, strconv.Itoa(n)) }
 	row("rows in the data", p.Rows)
-	if p.LeftOut > 0 {
-		row("excluded by the task or --rows", p.LeftOut)
-	}
-	if p.Unreadable > 0 {
-		row("not readable", p.Unreadable)
-	}
 	row("people read", p.Read)
 	if p.People < p.Read && p.People > 0 {
 		row("of them different people, by their id", p.People)
@@ -818,10 +848,6 @@ func people(r *eval.Result) block {
 		row("promises given to people who are evaluated", g.Promises)
 		row("of them refused by the original itself", g.Invalid.Num)
 		row("of them not allowed by the task", g.Infeasible.Num)
-		if g.Unsampled > 0 {
-			row("promises given to people who are not in the sample", g.Unsampled)
-		}
-		row("promises that nothing can be said of", g.Unjudgeable.Num)
 	}
 	return b
 }

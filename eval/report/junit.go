@@ -62,6 +62,9 @@ func JUnit(w io.Writer, d *Document) error {
 	s := junitSuite{Name: junitName, Tests: len(g.Findings), Time: "0", Out: clean(strings.Join(g.Notes, "\n"))}
 	property := func(name, value string) { s.Props = append(s.Props, junitProperty{name, clean(value)}) }
 	property("verdict", string(g.Verdict))
+	for _, row := range runBlock(&d.Run).table.rows {
+		property(row[0], row[1])
+	}
 	property("original", d.Full.Name)
 	property("quantized", d.Quantized.Name)
 	if text := changes(&d.Result.Decisions); text != "" {

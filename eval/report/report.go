@@ -17,12 +17,12 @@ import (
 
 // Document is one evaluation and where it came from.
 type Document struct {
-	Title     string `json:"title"`
-	Tool      string `json:"tool,omitempty"` // program and version that made it
-	Full      Model  `json:"full"`
-	Quantized Model  `json:"quantized"`
-	Data      File   `json:"data"`
-	Task      File   `json:"task"`
+	Title string `json:"title"`
+	Run
+	Full      Model `json:"full"`
+	Quantized Model `json:"quantized"`
+	Data      File  `json:"data"`
+	Task      File  `json:"task"`
 	// whose promises are the original's; none when they were computed
 	Promises File `json:"promises,omitzero"`
 	// what single people can change; none when the task says it for all
@@ -31,18 +31,27 @@ type Document struct {
 	RowsFile  File `json:"rows_file,omitzero"`
 	GateFile  File `json:"gate_file,omitzero"`
 	// the rows that the quantized model was calibrated on
-	CalibrationRecord File   `json:"calibration_record,omitzero"`
-	Runtime           string `json:"runtime,omitempty"` // "ONNX Runtime 1.24.4, linux/amd64"
+	CalibrationRecord File `json:"calibration_record,omitzero"`
+	// people and promises that numbers leave out, with the reasons
+	Excluded []Exclusion       `json:"excluded,omitempty"`
+	Recipe   map[string]string `json:"recipe,omitempty"`   // how the quantized model was made
+	Warnings []string          `json:"warnings,omitempty"` // besides those of Result
+	Result   *eval.Result      `json:"result"`
+	Gate     *gate.Report      `json:"gate,omitempty"`    // what a gate says of Result
+	Layers   []Layer           `json:"layers,omitempty"`  // of the quantized model
+	Changes  []Changed         `json:"changes,omitempty"` // what recourse asks for, at the headline margin
+	Broken   []Broken          `json:"broken,omitempty"`  // people whose promise breaks, in the order of the data
+	Records  []eval.Record     `json:"records,omitempty"` // one per person, when they are asked for
+}
+
+// Run is how a report was made: the same run on the same files gives the same report, so that it has no date.
+type Run struct {
+	Tool    string   `json:"tool,omitempty"`    // program, version and commit
+	Command []string `json:"command,omitempty"` // arguments as they were typed
+	Runtime string   `json:"runtime,omitempty"` // "ONNX Runtime 1.24.4, linux/amd64"
+	CPU     []string `json:"cpu,omitempty"`     // features by which ONNX Runtime chooses its kernels
 	// flags that environment variables set, by variable
 	Environment map[string]string `json:"environment,omitempty"`
-	Recipe      map[string]string `json:"recipe,omitempty"`   // how the quantized model was made
-	Warnings    []string          `json:"warnings,omitempty"` // besides those of Result
-	Result      *eval.Result      `json:"result"`
-	Gate        *gate.Report      `json:"gate,omitempty"`    // what a gate says of Result
-	Layers      []Layer           `json:"layers,omitempty"`  // of the quantized model
-	Changes     []Changed         `json:"changes,omitempty"` // what recourse asks for, at the headline margin
-	Broken      []Broken          `json:"broken,omitempty"`  // people whose promise breaks, in the order of the data
-	Records     []eval.Record     `json:"records,omitempty"` // one per person, when they are asked for
 }
 
 // Layer is one layer of the quantized model.
@@ -77,6 +86,9 @@ type File struct {
 	Name   string `json:"name"`
 	SHA256 string `json:"sha256,omitempty"` // hexadecimal
 	Bytes  int64  `json:"bytes,omitempty"`
+	// of a list, as of rows, promises or overrides: how many it has, and how many of them are about people of the data
+	Entries int `json:"entries,omitempty"`
+	Used    int `json:"used,omitempty"`
 }
 
 // Model is a model file with the number of bits its weights take, when known.
@@ -87,17 +99,17 @@ type Model struct {
 
 // Comparison is a comparison of quantized models and where they came from.
 type Comparison struct {
-	Title       string            `json:"title"`
-	Tool        string            `json:"tool,omitempty"` // program and version that made it
-	Full        Model             `json:"full"`
-	Entries     []Entry           `json:"entries"` // in the order of Comparison.Names
-	Data        File              `json:"data"`
-	Task        File              `json:"task"`
-	Promises    File              `json:"promises,omitzero"`
-	Overrides   File              `json:"overrides,omitzero"`
-	Environment map[string]string `json:"environment,omitempty"` // as in Document
-	Warnings    []string          `json:"warnings,omitempty"`
-	Comparison  *eval.Comparison  `json:"comparison"`
+	Title string `json:"title"`
+	Run
+	Full       Model            `json:"full"`
+	Entries    []Entry          `json:"entries"` // in the order of Comparison.Names
+	Data       File             `json:"data"`
+	RowsFile   File             `json:"rows_file,omitzero"`
+	Task       File             `json:"task"`
+	Promises   File             `json:"promises,omitzero"`
+	Overrides  File             `json:"overrides,omitzero"`
+	Warnings   []string         `json:"warnings,omitempty"`
+	Comparison *eval.Comparison `json:"comparison"`
 }
 
 // Entry is a quantized model that takes part in a Comparison.

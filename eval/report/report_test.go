@@ -76,7 +76,10 @@ func loans() *Document {
 		},
 	}
 	return &Document{
-		Title: "Recourse under quantization: loan.q.onnx against loan.onnx", Tool: "cfq 0.1",
+		Title: "Recourse under quantization: loan.q.onnx against loan.onnx", Run: Run{
+			Tool: "cfq 0.1", Command: []string{"eval", "loan.onnx", "loan.q.onnx", "--by", "sex*race"},
+			Runtime: "ONNX Runtime 1.30.0, linux/amd64", CPU: []string{"AVX2", "AVX512-VNNI"},
+		},
 		Full:      Model{File: File{Name: "loan.onnx", SHA256: strings.Repeat("ab12", 16), Bytes: 36131}},
 		Quantized: Model{File: File{Name: "loan.q.onnx", SHA256: strings.Repeat("9f00", 16), Bytes: 9214}, WeightBits: 4},
 		Data:      File{Name: "people.csv", Bytes: 181223},

@@ -199,7 +199,7 @@ func comparison() *Comparison {
 	}
 	d := loans()
 	out := &Comparison{
-		Title: "Three ways to make loan.onnx small", Tool: "cfq 0.1", Full: d.Full, Data: d.Data,
+		Title: "Three ways to make loan.onnx small", Run: Run{Tool: "cfq 0.1"}, Full: d.Full, Data: d.Data,
 		Task: File{Name: "loan.yaml"}, Comparison: c, Warnings: []string{"few people"},
 	}
 	for _, name := range c.Names {

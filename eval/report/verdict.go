@@ -174,6 +174,16 @@ func findings(g *gate.Report, how detail) block {
 	return b
 }
 
+// waivers are those of the gate file.
+func waivers(g *gate.Report) block {
+	b := block{title: "Waivers"}
+	b.table = table{left: 5, head: []string{"check", "state", "until", "owner", "reason"}}
+	for _, w := range g.Waivers {
+		b.table.row(w.Check, w.State, w.Until, orMissing(w.Owner), w.Reason)
+	}
+	return b
+}
+
 // ranked sorts findings by how bad they are, and leaves those that are alike in the gate's order.
 func ranked(g *gate.Report) []*gate.Finding {
 	var list []*gate.Finding

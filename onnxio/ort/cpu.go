@@ -1,0 +1,36 @@
+package ort
+
+import "golang.org/x/sys/cpu"
+
+// CPUFeatures names the features of this processor by which ONNX Runtime chooses its kernels, in the order of age. On
+// processors that differ in them the same model can give other numbers: integer sums saturate without VNNI, and float
+// sums are added in another order.
+func CPUFeatures() []string {
+	var names []string
+	for _, f := range []struct {
+		name string
+		has  bool
+	}{
+		{"SSE4.1", cpu.X86.HasSSE41},
+		{"AVX", cpu.X86.HasAVX},
+		{"FMA", cpu.X86.HasFMA},
+		{"AVX2", cpu.X86.HasAVX2},
+		{"AVX-VNNI", cpu.X86.HasAVXVNNI},
+		{"AVX512F", cpu.X86.HasAVX512F},
+		{"AVX512BW", cpu.X86.HasAVX512BW},
+		{"AVX512DQ", cpu.X86.HasAVX512DQ},
+		{"AVX512VL", cpu.X86.HasAVX512VL},
+		{"AVX512-VNNI", cpu.X86.HasAVX512VNNI},
+		{"AMX-INT8", cpu.X86.HasAMXInt8},
+		{"ASIMD", cpu.ARM64.HasASIMD},
+		{"FP16", cpu.ARM64.HasASIMDHP},
+		{"DOTPROD", cpu.ARM64.HasASIMDDP},
+		{"I8MM", cpu.ARM64.HasI8MM},
+		{"SVE", cpu.ARM64.HasSVE},
+	} {
+		if f.has {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
