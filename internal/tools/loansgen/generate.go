@@ -13,6 +13,7 @@ import (
 const (
 	trainRows = 2000
 	testRows  = 1000
+	scoreRows = 100
 )
 
 //go:embed *.tmpl
@@ -40,7 +41,12 @@ func generate() ([]file, error) {
 	fitted, _ := rates(n, encoders, people)
 	accuracy, refused := rates(n, encoders, held)
 	percent := func(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
-	files := []file{{"train.csv", table(people)}, {"test.csv", table(held)}, {"model.onnx", model}}
+	files := []file{
+		{"train.csv", table(people)},
+		{"test.csv", table(held)},
+		{"model.onnx", model},
+		{"scores.csv", scores(n, encoders, people[:scoreRows])},
+	}
 	all, err := template.ParseFS(templates, "*")
 	if err != nil {
 		return nil, err
@@ -102,6 +108,18 @@ func singles(v []float64) []float32 {
 		out[i] = float32(x)
 	}
 	return out
+}
+
+// scores are the logits of people as the network computes them before it is exported.
+func scores(n net, encoders []encoder, people []person) []byte {
+	acts := n.buffers()
+	var b bytes.Buffer
+	b.WriteString("refused,approved\n")
+	for _, p := range people {
+		logits := n.forward(encode(encoders, p), acts)
+		fmt.Fprintf(&b, "%.6f,%.6f\n", logits[0], logits[1])
+	}
+	return b.Bytes()
 }
 
 // rates returns the share of people whose label the network gives and the share
