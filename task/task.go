@@ -189,6 +189,18 @@ func (t *Task) JSON() []byte { return config.JSON(config.Members(newDecoder("", 
 // change it.
 func (t *Task) Hash() string { return fmt.Sprintf("%x", sha256.Sum256(t.JSON())) }
 
+// EncodingHash is the SHA-256, in hexadecimal, of what decides how a row becomes the model's inputs; bounds, costs and
+// names of features, say, do not.
+func (t *Task) EncodingHash() string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%v %q %v\n", t.Encoded, t.Data.Missing, t.Data.Trim)
+	for i := range t.Features {
+		f := &t.Features[i]
+		fmt.Fprintf(h, "%q %s %v %v %q %q %q %v\n", f.Column, f.Kind, f.Mean, f.Std, f.One, f.Zero, f.Values, f.Thresholds)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
 // InputNames returns the names of all model inputs in order: "age", "workclass=Private" for an input of a one-hot
 // group, "grade>=B" for one of a thermometer.
 func (t *Task) InputNames() []string {

@@ -26,6 +26,7 @@ type gateFlags struct {
 	checks         []string
 	limits         [4]limitFlag // of shorthands
 	oneSided       bool
+	verified       bool // the encoding has to be
 	looks          looksFlags
 	margin         float64
 	maxUnreadable  float64
@@ -46,7 +47,7 @@ func shorthands() [4]struct{ flag, check, help string } {
 	}
 }
 
-// unverified is what every gate says first: no file tells that the task file encodes people as the model was trained.
+// unverified is what a gate says first when no file tells that the task file encodes people as the model was trained.
 const unverified = "The encoding is unverified: no scores of the model's owner were compared with those of the task " +
 	"file's encoding."
 
@@ -122,6 +123,8 @@ other. The stricter verdict decides.`,
 				"more than 0; --check 'vd@0<=0.5' checks at the decision boundary")
 			fs.Float64Var(&f.confidence, "confidence", 0.95, "one-sided confidence `level` of each verdict")
 			cli.Within(fs, "confidence", &f.confidence, cli.Above0, cli.Below1, "a level between 0 and 1, such as 0.95")
+			fs.BoolVar(&f.verified, "verified-encoding", false, "an error unless scores of the model's owner have verified the "+
+				"encoding, see cfq help task")
 			fs.StringVar(&f.previous, "previous", "", "JSON report `file` of an earlier evaluation, for checks of an increase")
 			cli.Choice(fs, &f.onInconclusive, "on-inconclusive", reportOnly, []string{reportOnly, toFail, toPass},
 				"exit with 5, 1 or 0 when INCONCLUSIVE: report, fail, pass")
@@ -149,14 +152,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 		return err
 	}
 	needs := g.Needs(f.promises != "")
-	if f.without() && len(needs.By) > 0 {
-		f.by = nil
-	}
-	for _, by := range needs.By { // besides those of --by
-		if !slices.Contains(f.by, by) {
-			f.by = append(f.by, by)
-		}
-	}
+	f.settleGroups(needs.By)
 	f.confidence = needs.Confidence
 	rows := calibratedRows{path: f.record, required: g.NeedsRecord, e: e}
 	if err := rows.read(args[1]); err != nil {
@@ -177,6 +173,10 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if d.same {
 		return cli.Usagef("give the original first and the quantized model second", "%s and %s have the same content",
 			args[0], args[1])
+	}
+	verified, encoded, err := d.encoding(g.NeedsEncoding)
+	if err != nil {
+		return err
 	}
 	known, err := rows.equal(d.people)
 	if err != nil {
@@ -200,7 +200,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if err != nil {
 		return err
 	}
-	doc.Previous = before
+	doc.Previous, doc.EncodingRecord = before, verified
 	if doc.GateFile, err = source(f.file); err != nil {
 		return err
 	}
@@ -210,12 +210,24 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if doc.Gate = gate.Judge(g, r, f.before, time.Now()); broken != nil {
 		doc.Gate = gate.Refuse(g, r, broken, time.Now())
 	}
-	doc.Gate.Notes = slices.Concat([]string{unverified}, doc.Gate.Notes, f.notes, f.looks.notes, rows.notes)
+	doc.Gate.Notes = slices.Concat([]string{encoded}, doc.Gate.Notes, f.notes, f.looks.notes, rows.notes)
 	if err := outs.write(e, doc, report.Views()); err != nil {
 		return err
 	}
 	f.looks.record(e, g, doc.Gate)
 	return f.verdict(e, doc.Gate)
+}
+
+// settleGroups adds the groups that checks need to those of --by.
+func (f *gateFlags) settleGroups(needed []string) {
+	if f.without() && len(needed) > 0 {
+		f.by = nil
+	}
+	for _, by := range needed {
+		if !slices.Contains(f.by, by) {
+			f.by = append(f.by, by)
+		}
+	}
 }
 
 // measureFor measures what a gate needs. A quantized model that gives no numbers is no error of the command: it is
@@ -314,7 +326,7 @@ func (f *gateFlags) gate(fs *pflag.FlagSet) (*gate.Gate, error) {
 	if f.looks.path == noLooks {
 		f.notes = append(f.notes, "--looks-file none: whether this model was judged before was not checked")
 	}
-	g.OneSided = g.OneSided || f.oneSided
+	g.OneSided, g.NeedsEncoding = g.OneSided || f.oneSided, g.NeedsEncoding || f.verified
 	g.Mirror(f.promises != "")
 	if err := g.Check(); err != nil {
 		return nil, cli.Wrap(err, cli.Unusable, "")

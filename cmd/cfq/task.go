@@ -27,7 +27,7 @@ import (
 type taskFlags struct {
 	data, rows, out         string
 	label, favourable, from string
-	encoding                string
+	encoding, scores        string
 	features, columns       []string
 	overwrite               bool
 	given                   *pflag.FlagSet
@@ -59,13 +59,19 @@ input, with "value". What remains open is marked QUESTION in the draft and liste
 stderr. --from keeps what a task file says, its comments included, and adds bounds,
 shares, mad and quantiles, and mean and std from --encoding.
 
+--scores names a table of scores that the model's owner has for the first rows of DATA,
+or for those in its column row (0 is the first row of DATA): 20 or more, better 100, probabilities or logits, a column
+for each class or the one of class 1. init looks for the encoding that reproduces them;
+check compares them, and keeps the result in TASK.verified, where cfq gate reads it.
+
 check reports open questions, rows that cannot be read, values out of bounds and
 constraints that people of the data break. It rejects a model that decides worse than
 the more frequent outcome alone. Warnings do not change the exit code.`,
 		examples: []string{
 			"cfq task init -d train.csv --encoding encoding.json --label income --favourable '>50K' -o task.yaml",
 			"cfq task init -d train.csv --from task.yaml -o task.yaml --overwrite",
-			"cfq task check task.yaml -d train.csv model.onnx",
+			"cfq task init -d train.csv model.onnx --scores scores.csv --label income --favourable '>50K' -o task.yaml",
+			"cfq task check task.yaml -d train.csv model.onnx --scores scores.csv",
 			"cfq task show task.yaml",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
@@ -75,6 +81,7 @@ the more frequent outcome alone. Warnings do not change the exit code.`,
 			fs.StringVar(&f.rows, "rows", "", rowsHelp)
 			fs.StringVarP(&f.out, "output", "o", "", "init: the task `file` to write; else stdout")
 			fs.StringVar(&f.encoding, "encoding", "", "init: a JSON `file` that declares how the model's inputs are made")
+			fs.StringVar(&f.scores, "scores", "", "init, check: a `file` of scores that the model's owner has of some rows")
 			fs.StringVar(&f.label, "label", "", "init: `column` of the outcome")
 			fs.StringVar(&f.favourable, "favourable", "", "init: its `value` that people want")
 			fs.StringSliceVar(&f.features, "features", nil,
@@ -95,6 +102,9 @@ func (f *taskFlags) run(ctx context.Context, e *env, args []string) error {
 		return cli.Usagef(usage, "the action is missing: cfq task init, check or show")
 	}
 	action, rest := args[0], args[1:]
+	if action == "show" && f.scores != "" {
+		return cli.Usagef(usage, "cfq task show has no --scores")
+	}
 	if !slices.Contains(taskActions(), action) {
 		if s := cli.Suggest(action, taskActions()); s != "" {
 			return cli.Usagef(usage, "unknown action %q; did you mean cfq task %s?", action, s)
@@ -186,7 +196,7 @@ func (f *taskFlags) draft(
 	ctx context.Context, e *env, model string, rows task.ReadOptions, enc *draft.Encoding,
 ) (*draft.Draft, error) {
 	if f.from != "" {
-		for _, name := range []string{"label", "favourable", "features", "columns"} {
+		for _, name := range []string{"label", "favourable", "features", "columns", "scores"} {
 			if f.given.Changed(name) {
 				return nil, cli.Usagef("change the task file itself", "--from keeps what the task file says: remove --%s", name)
 			}
@@ -249,6 +259,12 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 			return err
 		}
 	}
+	var verified *draft.Verification
+	if f.scores != "" {
+		if verified, err = f.verify(ctx, e, args, t, people, o); err != nil {
+			return err
+		}
+	}
 	for _, note := range people.Notes {
 		e.msg.Note("%s: %s", f.data, note)
 	}
@@ -256,7 +272,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	if err != nil {
 		return cli.Wrap(fmt.Errorf("task %s: %w", args[0], err), cli.Unusable, "")
 	}
-	r, err := draft.Check(t, draft.Questions(text), people, set.Factual(people.X), margins)
+	r, err := draft.Check(t, draft.Questions(text), people, set.Factual(people.X), margins, verified)
 	if err != nil {
 		return runError(err)
 	}
@@ -294,7 +310,10 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report) {
 		g.Line("model", "%.1f %% of %d rows decided as labelled (the more frequent outcome alone: %.1f %%), class index %d",
 			100*s.Accuracy, s.Rows, 100*s.Majority, s.Index)
 	}
-	if r.Encoding != "" {
+	switch v := r.Verification; {
+	case v != nil && v.Verified():
+		g.Line("encoding", "verified: the model gives the scores of all %d rows (largest difference %.1g)", v.Rows, v.Largest)
+	case r.Encoding != "" && v == nil:
 		g.Line("encoding", "%s: no scores of the model's owner have been compared", r.Encoding)
 	}
 	g.Write(out, "")

@@ -169,6 +169,8 @@ func (d *decoder) gateKeys(g *Gate, p *parts) []config.Key {
 			return true, ok && s == "required"
 		}).With("enum", []string{"required"}), "optional",
 			"`required`: without the record of the rows that the model was calibrated on there is no verdict"),
+		newKey("verified_encoding", d.Flag(&g.NeedsEncoding), "`false`",
+			"`true`: without scores of the model's owner that verify the encoding there is no verdict"),
 		newKey("intended_use", d.text(&g.IntendedUse), "none", "what the model may be released for; the report repeats it"),
 		newKey("approver", d.text(&g.Approver), "none", "who answers for the gate; the report repeats it"),
 		newKey("checks", config.Value{

@@ -808,6 +808,7 @@ func (d *Document) files() []role {
 		{"promises", d.Promises},
 		{"overrides", d.Overrides},
 		{"calibrated on", d.CalibrationRecord},
+		{"encoding verified by", d.EncodingRecord},
 		{"gate", d.GateFile},
 		{"earlier report", d.Previous},
 	}

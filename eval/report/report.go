@@ -32,6 +32,7 @@ type Document struct {
 	GateFile  File `json:"gate_file,omitzero"`
 	// the rows that the quantized model was calibrated on
 	CalibrationRecord File `json:"calibration_record,omitzero"`
+	EncodingRecord    File `json:"encoding_record,omitzero"` // what verified the task's encoding
 	// people and promises that numbers leave out, with the reasons
 	Excluded []Exclusion       `json:"excluded,omitempty"`
 	Recipe   map[string]string `json:"recipe,omitempty"`   // how the quantized model was made

@@ -37,10 +37,11 @@ type Report struct {
 	Features []Column         `json:"features"`        // in the order of the model's inputs
 	Rules    []task.RuleCount `json:"rules"`           // in the order of the task file
 	Score    *Score           `json:"score,omitempty"` // nil without a model or outcomes
-	// Encoding is "unverified" when a model was asked: nothing has compared its scores with known ones. "" without a
-	// model.
-	Encoding string    `json:"encoding,omitempty"`
-	Findings []Finding `json:"findings"` // problems first
+	// Encoding is "verified" when the model gives the scores that its owner has, "contradicted" when it does not, and
+	// "unverified" when none were compared. "" without a model.
+	Encoding     string        `json:"encoding,omitempty"`
+	Verification *Verification `json:"verification,omitempty"`
+	Findings     []Finding     `json:"findings"` // problems first
 }
 
 // Column is a feature as the data have it.
@@ -86,8 +87,11 @@ func (c *checker) find(level Level, about string, rows int, format string, args 
 
 // Check holds a task against the people of a data file. Open questions of the task file are problems. rules says for
 // how many people each constraint holds, and margins how far a model decides each of them for the favourable outcome
-// (nil: no model). The error is a row that is no encoding by the task.
-func Check(t *task.Task, open []Question, p *task.People, rules []task.RuleCount, margins []float32) (*Report, error) {
+// (nil: no model). verified is how its scores compare with those of its owner (nil: none). The error is a row that is
+// no encoding by the task.
+func Check(t *task.Task, open []Question, p *task.People, rules []task.RuleCount, margins []float32,
+	verified *Verification,
+) (*Report, error) {
 	c := &checker{t: t, p: p, r: &Report{
 		Rows: p.Total - p.Filtered - p.Excluded, Read: p.N, Filtered: p.Filtered,
 		Features: []Column{}, Rules: rules, Findings: []Finding{},
@@ -110,6 +114,9 @@ func Check(t *task.Task, open []Question, p *task.People, rules []task.RuleCount
 	}
 	if margins != nil {
 		c.model(margins)
+	}
+	if verified != nil {
+		c.scores(verified)
 	}
 	slices.SortStableFunc(c.r.Findings, func(a, b Finding) int {
 		return strings.Compare(string(a.Level), string(b.Level)) // problems come before warnings
@@ -254,6 +261,30 @@ func (c *checker) rule(r task.RuleCount) {
 		c.find(Warning, about, r.Broken, "%s of the rows that it is about break it as they are",
 			message.Percent(float64(r.Broken)/float64(r.Applies), 1))
 	}
+}
+
+// scores reports scores that the model's owner has and the model does not give.
+func (c *checker) scores(v *Verification) {
+	c.r.Verification = v
+	if v.Unread > 0 {
+		c.find(Warning, "scores", v.Unread, "%s with scores cannot be read by the task", message.Count(v.Unread, "row"))
+	}
+	if v.Verified() {
+		c.r.Encoding = "verified"
+		if len(v.Unseen) > 0 {
+			c.find(Warning, "scores", 0, "they say nothing of %s, the same in all rows with scores: %s",
+				message.Count(len(v.Unseen), "input"), message.List(v.Unseen, 10))
+		}
+		return
+	}
+	if v.Rows < MinScores {
+		c.find(Problem, "scores", v.Rows, "%s could be compared: want %d or more", message.Count(v.Rows, "row"), MinScores)
+		return
+	}
+	c.r.Encoding = "contradicted"
+	c.find(Problem, "scores", v.Differ, "%d of %s have another score than their owner's: row %d %s instead of %s. The "+
+		"encoding is not that of the model; `cfq task init --scores` looks for it", v.Differ, message.Count(v.Rows, "row"),
+		v.Row, task.Decimal(task.Rounded(v.Got, 6)), task.Decimal(task.Rounded(v.Want, 6)))
 }
 
 // model checks that the model decides better than the more frequent outcome alone.

@@ -35,7 +35,7 @@ func check(t *testing.T, text, data string, margins []float32) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Check(tk, Questions([]byte(text)), p, set.Factual(p.X), margins)
+	r, err := Check(tk, Questions([]byte(text)), p, set.Factual(p.X), margins, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"cfq/eval/report"
+	"cfq/internal/cli"
+	"cfq/internal/message"
+	"cfq/task"
+	"cfq/task/draft"
+)
+
+// readScores reads the scores that the model's owner has of some rows.
+func readScores(ctx context.Context, path, model string, o task.ReadOptions) (*draft.Scores, error) {
+	if model == "" {
+		return nil, cli.Usagef("give the model behind the task file, or behind init",
+			"--scores needs the MODEL that has them")
+	}
+	if err := cli.Input("scores", path); err != nil {
+		return nil, err
+	}
+	s, err := draft.ReadScores(ctx, path)
+	if err == nil {
+		err = s.Select(o)
+	}
+	return s, dataError(err)
+}
+
+// verify compares the model's scores with those of its owner, and keeps the result next to the task file. A record of
+// scores that differ now is removed: it holds no longer.
+func (f *taskFlags) verify(ctx context.Context, e *env, paths []string, t *task.Task, people *task.People,
+	rows task.ReadOptions) (
+	v *draft.Verification, err error,
+) {
+	s, err := readScores(ctx, f.scores, paths[1], rows)
+	if err != nil {
+		return nil, err
+	}
+	m, err := loadModel(ctx, e, paths[1])
+	if err != nil {
+		return nil, err
+	}
+	c, err := openClassifier(e, paths[1], m, t)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	logits, classes, err := c.Logits(ctx, people.X)
+	if err != nil {
+		return nil, runError(err)
+	}
+	if v, err = draft.Verify(s, t, people, logits, classes); err != nil {
+		return nil, dataError(fmt.Errorf("scores %s: %w", f.scores, err))
+	}
+	path := draft.RecordPath(paths[0])
+	if !v.Verified() {
+		if err := os.Remove(path); err == nil {
+			e.msg.Note("%s is removed: these scores contradict it", path)
+		}
+		return v, nil
+	}
+	r := &draft.Record{Encoding: t.EncodingHash(), Verification: *v}
+	for _, h := range []struct {
+		path string
+		sum  *string
+	}{{paths[1], &r.Model}, {f.scores, &r.Scores}} {
+		if _, *h.sum, err = fileHash(h.path); err != nil {
+			return nil, err
+		}
+	}
+	if err := cli.Write(path, func(w io.Writer) error { _, err := w.Write(r.Encode()); return err }); err != nil {
+		return nil, err
+	}
+	e.msg.Note("%s records that the encoding is verified: keep it next to the task file, cfq gate reads it", path)
+	return v, nil
+}
+
+// encoding says whether scores of the original's owner have verified the task's encoding; without that, needed is an
+// error. record is the file that says so.
+func (d *evaluation) encoding(needed bool) (record report.File, says string, err error) {
+	path, says, err := verification(d.f.task, d.task, d.sources[0].SHA256)
+	if err != nil {
+		return record, "", err
+	}
+	if needed && path == "" {
+		return record, "", cli.Usagef("`cfq task check TASK -d DATA MODEL --scores SCORES` verifies it",
+			"the gate needs a verified encoding: %s", says)
+	}
+	record, err = source(path)
+	return record, says, err
+}
+
+// verification looks for the record next to a task file. path is "" unless it is about the task's encoding and the
+// model with the hash sum.
+func verification(taskPath string, t *task.Task, sum string) (path, says string, err error) {
+	path = draft.RecordPath(taskPath)
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", unverified, nil
+	case err != nil:
+		return "", "", cli.Wrap(err, cli.Unusable, "")
+	}
+	r, err := draft.ParseRecord(data)
+	if err != nil {
+		return "", "", cli.Wrap(fmt.Errorf("%s: %w", path, err), cli.Unusable, "`cfq task check --scores` writes it anew")
+	}
+	switch {
+	case r.Encoding != t.EncodingHash():
+		return "", fmt.Sprintf("The encoding is unverified: %s is about another encoding than the task file's.", path), nil
+	case r.Model != sum:
+		return "", fmt.Sprintf("The encoding is unverified: %s is about another original.", path), nil
+	}
+	says = fmt.Sprintf("The encoding is verified: the original gives the scores that its owner has of %s.",
+		message.Count(r.Rows, "row"))
+	if n := len(r.Unseen); n > 0 {
+		says += fmt.Sprintf(" They say nothing of %s: %s.", message.Count(n, "input"), message.List(r.Unseen, 6))
+	}
+	return path, says, nil
+}

@@ -1,0 +1,318 @@
+package draft
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cfq/internal/message"
+	"cfq/task"
+)
+
+// Scores are what a model's owner computed with it for some rows of a data file.
+type Scores struct {
+	Rows     []int // as task.ReadOptions numbers them, if Numbered; else they count from 0
+	Numbered bool
+	Columns  int       // numbers for each row: one, or one for each class
+	Values   []float64 // rows x Columns
+	// Probabilities says that the numbers of each row lie in [0, 1] and sum to 1, or that all of one column lie in
+	// [0, 1]; they are logits otherwise.
+	Probabilities bool
+}
+
+const (
+	// tolerance is how far a score may be from the model's; times its size for logits beyond 1.
+	tolerance = 1e-4
+	// MinScores is how many rows can verify an encoding.
+	MinScores = 20
+)
+
+// ReadScores reads scores from delimited text or Parquet: a column for the model's one output (of two classes: that of
+// class 1), or one for each class. A column named row, index or without a name has the number of the row; without one
+// the scores are those of the first rows, see Select.
+func ReadScores(ctx context.Context, path string) (*Scores, error) {
+	s, err := task.FromFile(path, func(r io.Reader) (*Scores, error) { return readScores(ctx, r) })
+	if err != nil {
+		return nil, fmt.Errorf("scores: %w", err)
+	}
+	return s, nil
+}
+
+func readScores(ctx context.Context, r io.Reader) (*Scores, error) {
+	rows, err := task.NewRows(r, func(head []byte) (*task.Data, error) {
+		d, err := sniff(head, nil)
+		return &task.Data{Delimiter: d.Delimiter, Comment: d.Comment, Trim: true}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	names, numbers := rows.Names(), -1
+	s := &Scores{}
+	for first := true; ; first = false {
+		rec, line, err := rows.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return s, s.finish()
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil:
+			return nil, fmt.Errorf("line %d: %w", line, err)
+		case first && names == nil && isScoreHeader(rec):
+			names = slices.Clone(rec)
+			numbers = rowNumbers(names)
+			continue
+		case first:
+			numbers = rowNumbers(names)
+		}
+		s.Numbered = numbers >= 0
+		if err := s.add(rec, numbers); err != nil {
+			return nil, fmt.Errorf("line %d: %w", line, err)
+		}
+	}
+}
+
+// isScoreHeader says whether a first record names columns: by texts, or by the numbers of the classes, as data frames
+// without names are written.
+func isScoreHeader(rec []string) bool {
+	counted := true
+	for i, s := range rec {
+		if _, ok := task.Number(s); !ok {
+			return true
+		}
+		counted = counted && s == strconv.Itoa(i)
+	}
+	return counted
+}
+
+// rowNumbers is the column of the rows' numbers, -1 when there is none.
+func rowNumbers(names []string) int {
+	return slices.IndexFunc(names, func(s string) bool {
+		return slices.Contains([]string{"", "row", "index", "unnamed: 0"}, strings.ToLower(strings.TrimSpace(s)))
+	})
+}
+
+// add adds a record, whose field numbers is the row.
+func (s *Scores) add(rec []string, numbers int) error {
+	row := len(s.Rows)
+	before := len(s.Values)
+	for i, field := range rec {
+		v, ok := task.Number(field)
+		switch {
+		case !ok:
+			return fmt.Errorf("%s is not a number", message.Quote(field))
+		case i != numbers:
+			s.Values = append(s.Values, v)
+		case v < 0 || v != math.Trunc(v) || v > math.MaxInt32:
+			return fmt.Errorf("%s is not the number of a row: want 0 or more", message.Quote(field))
+		default:
+			row = int(v)
+		}
+	}
+	if n := len(s.Values) - before; n == 0 || s.Columns != 0 && n != s.Columns {
+		return fmt.Errorf("%s, want %d in each row", message.Count(n, "score"), max(s.Columns, 1))
+	}
+	s.Rows, s.Columns = append(s.Rows, row), len(s.Values)-before
+	return nil
+}
+
+// finish checks what was read.
+func (s *Scores) finish() error {
+	if len(s.Rows) < MinScores {
+		return fmt.Errorf("%s of %s: want %d or more, better 100", message.Count(len(s.Rows), "score"),
+			message.Count(len(s.Rows), "row"), MinScores)
+	}
+	sorted := slices.Clone(s.Rows)
+	slices.Sort(sorted)
+	for i := range sorted[1:] {
+		if sorted[i] == sorted[i+1] {
+			return fmt.Errorf("row %d has two scores", sorted[i])
+		}
+	}
+	s.Probabilities = true
+	for row := range slices.Chunk(s.Values, s.Columns) {
+		sum := 0.0
+		for _, v := range row {
+			sum += v
+			s.Probabilities = s.Probabilities && v >= 0 && v <= 1
+		}
+		s.Probabilities = s.Probabilities && (s.Columns == 1 || math.Abs(sum-1) < 1e-3)
+	}
+	return nil
+}
+
+// Select makes scores without numbers of rows those of the first rows that o selects.
+func (s *Scores) Select(o task.ReadOptions) error {
+	if s.Numbered || o.Only == nil && o.Except == nil {
+		return nil
+	}
+	if o.Only != nil && len(o.Only) < len(s.Rows) {
+		return fmt.Errorf("there are %s, and %s selected", message.Count(len(s.Rows), "score"),
+			message.Count(len(o.Only), "row"))
+	}
+	pick := task.NewSelection(o)
+	row := 0
+	for i := range s.Rows {
+		for ; !pick.Next(); row++ {
+		}
+		s.Rows[i] = row
+		row++
+	}
+	return nil
+}
+
+// predicted are the numbers, in the form of the scores, that a model's logits come to: as many columns as the scores
+// have.
+func (s *Scores) predicted(logits []float32, classes int) ([]float64, error) {
+	if s.Columns > 2 && s.Columns != classes || s.Columns == 2 && classes > 2 || s.Columns == 1 && classes > 2 {
+		return nil, fmt.Errorf("the scores have %s, but the model has %d classes", message.Count(s.Columns, "column"),
+			classes)
+	}
+	if s.Columns == 2 && classes == 1 && !s.Probabilities {
+		return nil, errors.New("the scores have two columns of logits, but the model has one logit")
+	}
+	out := make([]float64, 0, len(logits)/classes*s.Columns)
+	for z := range slices.Chunk(logits, classes) {
+		row := make([]float64, 0, 2)
+		if classes == 1 {
+			row = append(row, 0)
+		}
+		for _, v := range z {
+			row = append(row, float64(v))
+		}
+		switch {
+		case s.Probabilities:
+			softmax(row)
+		case s.Columns == 1:
+			row[1] -= row[0]
+		}
+		out = append(out, row[len(row)-s.Columns:]...)
+	}
+	return out, nil
+}
+
+func softmax(z []float64) {
+	most, sum := slices.Max(z), 0.0
+	for i := range z {
+		z[i] = math.Exp(z[i] - most)
+		sum += z[i]
+	}
+	for i := range z {
+		z[i] /= sum
+	}
+}
+
+// away is how far a prediction is from score i, in units of what is tolerated.
+func (s *Scores) away(i int, prediction float64) float64 {
+	size := 1.0
+	if !s.Probabilities {
+		size = max(1, math.Abs(s.Values[i]))
+	}
+	if d := math.Abs(prediction-s.Values[i]) / size / tolerance; !math.IsNaN(d) {
+		return d
+	}
+	return math.Inf(1)
+}
+
+// Verification says how far a model's scores, with people encoded by a task file, are from those of its owner.
+type Verification struct {
+	Rows    int     `json:"rows"`    // whose scores were compared
+	Differ  int     `json:"differ"`  // of them, those with another score
+	Largest float64 `json:"largest"` // difference of a score
+	// Row, Want and Got are the row that is farthest off, its owner's score and the model's.
+	Row  int     `json:"row"`
+	Want float64 `json:"want"`
+	Got  float64 `json:"got"`
+	// Unread is how many rows with a score cannot be read by the task.
+	Unread int `json:"unread,omitempty"`
+	// Unseen are inputs about which the compared rows say nothing: they have one value in all of them.
+	Unseen []string `json:"unseen,omitempty"`
+}
+
+// Verified says that all scores are those of the model's owner.
+func (v *Verification) Verified() bool { return v.Differ == 0 && v.Rows >= MinScores }
+
+// Verify compares scores with the logits that a model has for people, people x classes.
+func Verify(s *Scores, t *task.Task, people *task.People, logits []float32, classes int) (*Verification, error) {
+	got, err := s.predicted(logits, classes)
+	if err != nil {
+		return nil, err
+	}
+	at := map[int]int{}
+	for i, row := range people.Rows {
+		at[row] = i
+	}
+	v := &Verification{}
+	var seen []int
+	worst := -1.0
+	for k, row := range s.Rows {
+		i, ok := at[row]
+		if !ok {
+			v.Unread++
+			continue
+		}
+		v.Rows++
+		seen = append(seen, i)
+		differs := false
+		for c := range s.Columns {
+			want, got := s.Values[k*s.Columns+c], got[i*s.Columns+c]
+			off := s.away(k*s.Columns+c, got)
+			differs = differs || off > 1
+			if off > worst {
+				worst, v.Row, v.Want, v.Got = off, row, want, got
+			}
+			v.Largest = max(v.Largest, math.Abs(want-got))
+		}
+		if differs {
+			v.Differ++
+		}
+	}
+	names := t.InputNames()
+	for j, name := range names {
+		varies := func(i int) bool { return people.X[i*people.Dim+j] != people.X[seen[0]*people.Dim+j] }
+		if !slices.ContainsFunc(seen, varies) {
+			v.Unseen = append(v.Unseen, name)
+		}
+	}
+	return v, nil
+}
+
+// recordSchema is the format of a Record.
+const recordSchema = "cfq.verified/1"
+
+// Record is what verified an encoding. It stands next to the task file.
+type Record struct {
+	Schema   string `json:"schema"`
+	Encoding string `json:"encoding"` // task.Task.EncodingHash
+	Model    string `json:"model"`    // SHA-256 of the file
+	Scores   string `json:"scores"`   // SHA-256 of the file
+
+	Verification
+}
+
+// RecordPath is the path of the record of a task file.
+func RecordPath(path string) string { return path + ".verified" }
+
+// Encode writes the record as JSON.
+func (r *Record) Encode() []byte {
+	r.Schema = recordSchema
+	out, _ := json.MarshalIndent(r, "", "  ") // no value of a record fails
+	return append(out, '\n')
+}
+
+// ParseRecord reads a record.
+func ParseRecord(data []byte) (*Record, error) {
+	r := &Record{}
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("not a record of a verified encoding: %w", err)
+	}
+	if r.Schema != recordSchema {
+		return nil, fmt.Errorf("schema %s: want %s", message.Quote(r.Schema), recordSchema)
+	}
+	return r, nil
+}
