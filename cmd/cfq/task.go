@@ -18,6 +18,7 @@ import (
 
 	"cfq/internal/cli"
 	"cfq/internal/message"
+	"cfq/onnxio"
 	"cfq/recourse/constraint"
 	"cfq/task"
 	"cfq/task/draft"
@@ -217,9 +218,10 @@ func (f *taskFlags) draft(
 		return nil, cli.Usagef("--encoding lists the columns in the model's order",
 			"--features and --encoding exclude each other")
 	}
+	var m *onnxio.Model
 	if model != "" {
-		m, err := loadModel(ctx, e, model)
-		if err != nil {
+		var err error
+		if m, err = loadModel(ctx, e, model); err != nil {
 			return nil, err
 		}
 		o.Inputs = m.Dim()
@@ -227,6 +229,15 @@ func (f *taskFlags) draft(
 	table, err := draft.Open(ctx, f.data, f.columns, rows)
 	if err != nil {
 		return nil, err
+	}
+	if f.scores != "" && enc != nil {
+		return nil, cli.Usagef("without --encoding, init looks for it; `cfq task check --scores` verifies a task file",
+			"--encoding and --scores exclude each other")
+	}
+	if f.scores != "" {
+		if o.Found, err = f.search(ctx, e, table, rows, o, m, model); err != nil {
+			return nil, err
+		}
 	}
 	return draft.FromData(table, o)
 }

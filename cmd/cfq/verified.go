@@ -11,9 +11,20 @@ import (
 	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/internal/message"
+	"cfq/onnxio"
+	"cfq/onnxio/classifier"
 	"cfq/task"
 	"cfq/task/draft"
 )
+
+// logitsOf returns the logits of m for rows of inputs.
+func logitsOf(m *onnxio.Model) (draft.Model, func() error, error) {
+	c, err := classifier.New(m, classifier.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.Logits, c.Close, nil
+}
 
 // readScores reads the scores that the model's owner has of some rows.
 func readScores(ctx context.Context, path, model string, o task.ReadOptions) (*draft.Scores, error) {
@@ -29,6 +40,27 @@ func readScores(ctx context.Context, path, model string, o task.ReadOptions) (*d
 		err = s.Select(o)
 	}
 	return s, dataError(err)
+}
+
+// search looks for the encoding that reproduces scores of rows of the table.
+func (f *taskFlags) search(
+	ctx context.Context, e *env, table *draft.Table, rows task.ReadOptions, o draft.Options, m *onnxio.Model, path string,
+) (_ *draft.Found, err error) {
+	s, err := readScores(ctx, f.scores, path, rows)
+	if err != nil {
+		return nil, err
+	}
+	fields, err := table.Records(f.data, s.Rows)
+	if err != nil {
+		return nil, err
+	}
+	logits, closeModel, err := logitsOf(m)
+	if err != nil {
+		return nil, unusableModel(path, err)
+	}
+	defer func() { err = errors.Join(err, closeModel()) }()
+	e.msg.Note("looking for the encoding that reproduces %s", message.Count(len(s.Rows), "score"))
+	return draft.Search(ctx, table, o, fields, s, m.Dim(), logits)
 }
 
 // verify compares the model's scores with those of its owner, and keeps the result next to the task file. A record of

@@ -28,6 +28,7 @@ type Options struct {
 	Favourable string    // its value that people want
 	Features   []string  // columns that are the model's inputs, in their order
 	Encoding   *Encoding // how the model's inputs are made of columns; nil = not known
+	Found      *Found    // what a search for the encoding came to; nil = none
 	Inputs     int       // of the model; 0 = not known
 	File       string    // name of the data file, for the comments
 }
@@ -85,8 +86,13 @@ func FromData(t *Table, o Options) (*Draft, error) {
 	if err := d.findLabel(); err != nil {
 		return nil, err
 	}
+	if f := o.Found; f != nil && f.Encoding != nil {
+		d.o.Encoding = f.Encoding
+		d.note("all %d scores are reproduced by this layout, one of %d tried: %s", f.Rows, f.Tried,
+			strings.Join(f.Layout, "; "))
+	}
 	var err error
-	if o.Encoding != nil {
+	if d.o.Encoding != nil {
 		err = d.declared()
 	} else {
 		err = d.inferred()
@@ -525,6 +531,9 @@ func (d *drafter) ask(w *writer) {
 	}
 	if d.o.Encoding != nil {
 		return
+	}
+	if f := d.o.Found; f != nil {
+		w.question("", "%s", f.problem())
 	}
 	if slices.ContainsFunc(d.features, func(f feature) bool { return f.Kind.IsNumber() }) {
 		w.question("", "are the numbers standardised with these means and standard deviations? They are those of this file, "+
