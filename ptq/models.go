@@ -23,6 +23,8 @@ type opened struct {
 	full       *classifier.Model
 	floatBytes int
 	engine     ort.Options
+	metadata   int // bytes of metadata and doc strings of the exporter that are left out
+	keep       bool
 	runtime    string // the oldest ONNX Runtime that must read what is written
 }
 
@@ -36,7 +38,11 @@ func open(m *onnxio.Model, t *task.Task, o *Options) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &opened{floatBytes: size(m.Graph()), engine: m.Engine(), runtime: o.Runtime, source: c.Graph()}
+	out := &opened{
+		floatBytes: bare(m.Graph(), o.KeepMetadata), engine: m.Engine(), runtime: o.Runtime, source: c.Graph(),
+		keep: o.KeepMetadata,
+	}
+	out.metadata = size(m.Graph()) - out.floatBytes
 	r, err := qdq.RuntimeOf(o.Runtime)
 	if err == nil {
 		err = r.Check(out.source) // a model that this release cannot read, however it is written
@@ -81,6 +87,16 @@ func openFile(ctx context.Context, onnx []byte, t *task.Task, e ort.Options, wor
 		return nil, err
 	}
 	return OpenFor(m, t, workers)
+}
+
+// bare is the file size of a model without the metadata that are left out of what is written.
+func bare(m *graph.Model, keep bool) int {
+	if keep {
+		return size(m)
+	}
+	m = m.Clone()
+	codec.StripMetadata(m)
+	return size(m)
 }
 
 // size is the file size of a model, by which the writer chooses containers.

@@ -45,6 +45,8 @@ type Options struct {
 	// Sparsity is the share of the weights that are zero from the beginning of training, chosen by PruneBy.
 	Sparsity float64
 	PruneBy  PruneBy
+	// KeepMetadata writes the metadata and doc strings of the exporter, stack traces with paths among them, to the file.
+	KeepMetadata bool
 	// CrossLayerEqualization balances the channel ranges of neighbouring layers before anything is fitted.
 	CrossLayerEqualization bool
 	// ActBits is the bit width of the activations between layers, 2 to 8 (8).

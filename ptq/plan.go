@@ -50,7 +50,7 @@ func FromPlan(ctx context.Context, m *onnxio.Model, f *quant.PlanFile, people *t
 	o.tell("read the model", 0, 0)
 	from, err := open(m, nil, &Options{
 		Runtime: f.Runtime, CrossLayerEqualization: f.Equalized,
-		Workers: o.Workers,
+		Workers: o.Workers, KeepMetadata: f.Recipe["keep_metadata"] == "true",
 	})
 	if err != nil {
 		return nil, inputError(err)

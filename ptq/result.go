@@ -47,6 +47,7 @@ type Result struct {
 	Reached    int            `json:"recourse_points_valid"`
 	Promised   bool           `json:"promises,omitempty"` // the recourse points are those of Options.Promises
 	FloatBytes int            `json:"float_bytes"`
+	Metadata   int            `json:"metadata_bytes,omitempty"` // of the model's exporter, that are left out
 	Bytes      int            `json:"bytes"`
 	Verified   *verify.Report `json:"verified"`
 	Warnings   []string       `json:"warnings,omitempty"` // what is not as the method's name says
@@ -143,6 +144,9 @@ func (m *opened) write(plan *quant.Plan, recipe map[string]string) (*graph.Model
 	if err != nil {
 		return nil, nil, err
 	}
+	if !m.keep {
+		codec.StripMetadata(out)
+	}
 	out.SetMeta(recipeKey, string(text))
 	bytes, err := codec.Marshal(out)
 	return out, bytes, err
@@ -169,6 +173,9 @@ func (a *allocated) recipe(more map[string]string) map[string]string {
 	}
 	if a.people.N < a.all.N {
 		recipe["calibrated_on"] = fmt.Sprintf("%d of %d rows", a.people.N, a.all.N)
+	}
+	if o.KeepMetadata {
+		recipe["keep_metadata"] = "true"
 	}
 	if o.ActBits != 8 {
 		recipe["act_bits"] = strconv.Itoa(o.ActBits)
@@ -215,7 +222,10 @@ func (m *opened) result(ctx context.Context, out *graph.Model, bytes []byte, pla
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Model: bytes, Bytes: len(bytes), FloatBytes: m.floatBytes, Plan: plan, Verified: report, from: m}
+	r := &Result{
+		Model: bytes, Bytes: len(bytes), FloatBytes: m.floatBytes, Metadata: m.metadata, Plan: plan,
+		Verified: report, from: m,
+	}
 	var bits float64
 	weights := 0
 	for _, info := range m.found {

@@ -64,6 +64,7 @@ type inspection struct {
 	Stored   int               `json:"stored_bytes,omitempty"`
 	Recipe   map[string]string `json:"recipe,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
+	Exporter *exporterNotes    `json:"exporter_metadata,omitempty"`
 	Graph    string            `json:"graph,omitempty"`
 }
 
@@ -73,6 +74,12 @@ type decision struct {
 	Meaning onnxio.Meaning `json:"meaning"` // logits, probabilities or unknown
 	Reason  string         `json:"reason"`
 	Margins string         `json:"margins_from"`
+}
+
+// exporterNotes are metadata and doc strings of nodes and values, which may hold paths of the machine that exported.
+type exporterNotes struct {
+	Bytes int      `json:"bytes"`
+	Keys  []string `json:"keys"`
 }
 
 type port struct {
@@ -144,6 +151,18 @@ func describe(path string, m *graph.Model) (*inspection, error) {
 			v.Metadata[entry.Key] = entry.Value
 		}
 	}
+	bare := m.Clone()
+	if keys := codec.StripMetadata(bare); len(keys) > 0 {
+		whole, err := codec.Marshal(m)
+		if err != nil {
+			return nil, err
+		}
+		rest, err := codec.Marshal(bare)
+		if err != nil {
+			return nil, err
+		}
+		v.Exporter = &exporterNotes{Bytes: len(whole) - len(rest), Keys: keys}
+	}
 	var err error
 	v.Bytes, v.SHA256, err = fileHash(path)
 	if err != nil {
@@ -209,6 +228,9 @@ func (v *inspection) write(out io.Writer) error {
 	line("format", "IR %d, opset %s", v.IR, strings.Join(opsets, ", "))
 	if v.Producer != "" {
 		line("producer", "%s", v.Producer)
+	}
+	if x := v.Exporter; x != nil {
+		line("metadata", "%d bytes of the exporter: %s; quantize leaves them out", x.Bytes, strings.Join(x.Keys, ", "))
 	}
 	for _, p := range v.Inputs {
 		line("input", "%s %s %s", p.Name, p.Type, p.Shape)

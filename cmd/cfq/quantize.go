@@ -279,6 +279,7 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 			_, err := qdq.RuntimeOf(f.o.Runtime)
 			return err == nil
 		})
+		fs.BoolVar(&f.o.KeepMetadata, "keep-metadata", false, "write the exporter's metadata and doc strings, too")
 		fs.BoolVar(&f.o.Reduced, "reduced-range", false, "8-bit weights in 7 bits: the same results on CPUs without VNNI")
 	})
 }
@@ -764,6 +765,10 @@ func writeQuantized(out io.Writer, path string, r *ptq.Result) {
 func summary(r *ptq.Result) []string {
 	lines := []string{fmt.Sprintf("%d bytes (float %d, %.1fx smaller); %.2f bits per weight with all that weights need",
 		r.Bytes, r.FloatBytes, float64(r.FloatBytes)/float64(r.Bytes), r.Stored)}
+	if r.Metadata > 0 {
+		lines = append(lines, fmt.Sprintf("%d bytes of the exporter's metadata and doc strings are left out; "+
+			"--keep-metadata keeps them", r.Metadata))
+	}
 	if len(r.Equalized) > 0 {
 		lines = append(lines, "cross-layer equalization: "+strings.Join(r.Equalized, ", "))
 	}
