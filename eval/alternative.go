@@ -29,14 +29,14 @@ const rowID = "#row:"
 // does not say that equal rows are different people.
 func RowID(row int) string { return rowID + strconv.Itoa(row) }
 
-// Alternatives are the doubts about who counts. Rows that are equal in all columns may be copies, or people who do not
-// differ in these: when they are more than 1 % of the rows, or of those evaluated, and nobody has an ID, distinct rows
-// count once. Rows equal to one that g was calibrated on, whose positions among the people are known, are left out.
-// Both together are an alternative, too.
+// Alternatives are the doubts about who counts. Rows that are equal, see [task.ReadOptions], may be copies, or people
+// who do not differ: when they are more than 1 % of the rows, or of those evaluated, and nobody has an ID, distinct
+// rows count once. Rows equal to one that g was calibrated on, whose positions among the people are known, are left
+// out. Both together are an alternative, too.
 func (r *Result) Alternatives(known map[int]bool) []Alternative {
 	var all []Alternative
 	copies := r.copies()
-	distinct := fmt.Sprintf("%s equal to another in all columns: copies, or people who do not differ in these",
+	distinct := fmt.Sprintf("%s equal to another (numbers of rows aside): copies, or people who do not differ",
 		message.Count(copies, "row")+message.Plural(copies, " is", " are"))
 	if copies > 0 {
 		all = append(all, Alternative{"distinct rows", distinct, r.variant(nil, true)})

@@ -25,7 +25,7 @@ type Record struct {
 	Steps []Step  `json:"steps,omitempty"`
 	First Promise `json:"pgd_first"` // f's first valid PGD iterate; meaningful only when Evaluated
 
-	Hash uint64 `json:"-"` // of all columns of the row, see task.ReadOptions.Hash; 0 when it is not known
+	Hash uint64 `json:"-"` // equal for rows that are, see task.ReadOptions.Hash; 0 when it is not known
 }
 
 // Step is one person's recourse under both models at one required margin.

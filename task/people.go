@@ -19,8 +19,7 @@ type People struct {
 	// Kept are, per person, the fields of the columns ReadOptions.Keep, "" where the file has no such column.
 	Kept [][]string
 	IDs  []string // per person: the field of the column Data.ID, nil without; rows with the same one are about one person
-	// per person, with ReadOptions.Hash: the same number wherever the same record stands in a file, see there; nil
-	// without it
+	// per person, with ReadOptions.Hash: the same number for rows that are equal, see there; nil without it
 	Hashes    []uint64
 	Subgroups []Subgroup // one per feature with Subgroup set, then one per Data.Subgroups column
 
@@ -66,9 +65,9 @@ type ReadOptions struct {
 	Most int
 	Seed uint64
 
-	// Hash fills People.Hashes: SHA-256, cut to 64 bits, of all fields of the person's record, without blanks around them,
-	// in the order of the columns' names. So it says nothing of where a row stands, of the order of columns, of
-	// delimiters, quotes and line endings.
+	// Hash fills People.Hashes: SHA-256, cut to 64 bits, of what the task reads of a row (model inputs and outcome), and
+	// of the other columns' fields, in the order of their names. Numbers are the same in every format. Left out are
+	// columns among these whose fields nearly all differ: they number the rows. So copies of a row are equal.
 	Hash bool
 
 	Keep []string // columns whose fields are returned as text, in People.Kept

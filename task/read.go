@@ -3,8 +3,6 @@ package task
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -61,8 +59,7 @@ type reader struct {
 	known   int            // people with a label
 	labels  map[string]int // how often others occur
 	kept    []int          // where the columns to be kept as text are, -1 when the file has none
-	order   []int          // of the fields in the hash of a record
-	text    []byte         // scratch of the hash
+	equal   *equality      // of rows; nil without ReadOptions.Hash
 	batch   *batch         // nil when all people are wanted at once
 }
 
@@ -132,7 +129,9 @@ func (rd *reader) open(rows Rows) (first []string, line int, err error) {
 		return nil, 0, err
 	}
 	rd.cols, rd.parquet = cols, rows.Names() != nil
-	rd.hashBy(names)
+	if rd.o.Hash && rd.batch == nil {
+		rd.equal = newEquality(cols)
+	}
 	for _, name := range rd.o.Keep {
 		rd.kept = append(rd.kept, slices.Index(names, name))
 	}
@@ -349,8 +348,8 @@ func (rd *reader) row(rec []string, line int) {
 	for _, at := range rd.cols.id {
 		p.IDs = append(p.IDs, strings.Clone(strings.TrimSpace(rec[at])))
 	}
-	if rd.o.Hash {
-		p.Hashes = append(p.Hashes, rd.hash(rec))
+	if rd.equal != nil {
+		rd.equal.add(rec, rd.missing)
 	}
 	if rd.kept != nil {
 		fields := make([]string, len(rd.kept))
@@ -489,10 +488,18 @@ func (rd *reader) sample() {
 		}
 	}
 	if p.N == 2*most {
-		p.replace(p.Subset(rd.drawn))
+		rd.redraw()
 		for i := range rd.drawn {
 			rd.drawn[i] = i
 		}
+	}
+}
+
+// redraw leaves out those who are no longer drawn.
+func (rd *reader) redraw() {
+	rd.people.replace(rd.people.Subset(rd.drawn))
+	if rd.equal != nil {
+		rd.equal.fields = pick(rd.equal.fields, rd.drawn)
 	}
 }
 
@@ -503,7 +510,7 @@ func (rd *reader) sample() {
 // in all batches, but their values stand in the order in which they first occur. The returned People have the counts,
 // problems, notes and warnings of the whole file, and no people: X and all that is listed per person is nil. An error
 // of each ends the reading and is returned as it is. With ReadOptions.Most the people drawn are handed on at the end of
-// the file, and memory is bounded by their number.
+// the file, and memory is bounded by their number. Without it there are no Hashes, for which the whole file is needed.
 func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, each func(*People) error) (*People,
 	error,
 ) {
@@ -604,8 +611,14 @@ func (rd *reader) finish() (*People, error) {
 	rd.checkLabels()
 	if n := len(rd.drawn); n > 0 && n < rd.seen { // into the order of the file
 		slices.SortFunc(rd.drawn, func(a, b int) int { return cmp.Compare(p.Rows[a], p.Rows[b]) })
-		p.replace(p.Subset(rd.drawn))
+		rd.redraw()
 		p.Undrawn = rd.seen - n
+	}
+	if rd.equal != nil {
+		var without []string
+		if p.Hashes, without = rd.equal.hashes(p); without != nil && p.IDs == nil {
+			rd.note(withoutColumns(without))
+		}
 	}
 	for i := range p.Subgroups {
 		p.Subgroups[i].sort()
@@ -711,24 +724,4 @@ func (rd *reader) checkLabels() {
 	case len(all) > 1:
 		rd.warn(fmt.Sprintf("column %s: every label but %s counts as unfavourable: %s", column, favourable, list))
 	}
-}
-
-// hashBy orders the fields by the names of their columns for the hash of records; those of one name stay as they are.
-func (rd *reader) hashBy(names []string) {
-	for i := range names {
-		rd.order = append(rd.order, i)
-	}
-	slices.SortStableFunc(rd.order, func(a, b int) int { return cmp.Compare(names[a], names[b]) })
-}
-
-// hash hashes the fields of a record, each behind its length.
-func (rd *reader) hash(rec []string) uint64 {
-	text := rd.text[:0]
-	for _, i := range rd.order {
-		field := strings.TrimSpace(rec[i])
-		text = append(binary.AppendUvarint(text, uint64(len(field))), field...)
-	}
-	rd.text = text
-	sum := sha256.Sum256(text)
-	return binary.LittleEndian.Uint64(sum[:])
 }

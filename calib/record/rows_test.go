@@ -96,7 +96,7 @@ func TestRecognised(t *testing.T) {
 	}
 }
 
-// A subset, a sample and a stream keep everybody's own hash.
+// A subset and a sample keep everybody's own hash.
 func TestHashesFollowTheirPeople(t *testing.T) {
 	tk := taskOf(t, "")
 	var text strings.Builder
@@ -126,15 +126,6 @@ func TestHashesFollowTheirPeople(t *testing.T) {
 		t.Fatalf("%v, %+v", err, drawn)
 	}
 	same("sample", drawn)
-	n := 0
-	only := task.ReadOptions{Hash: true, Only: []int{1, 5, 77, 400}}
-	if _, err := task.Stream(t.Context(), path, tk, only, 3, func(p *task.People) error {
-		n += len(p.Hashes)
-		same("stream", p)
-		return nil
-	}); err != nil || n != 4 {
-		t.Errorf("%d hashes, %v", n, err)
-	}
 	if slices.Sort(all.Hashes); len(slices.Compact(all.Hashes)) != 500 {
 		t.Error("different rows have the same hash")
 	}

@@ -96,7 +96,7 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 		return f.runPlan(ctx, e, args[0])
 	}
 	// With --promises all people are read, for the promises are to any of them.
-	read := task.ReadOptions{Hash: true, Seed: f.target.Seed}
+	read := task.ReadOptions{Hash: f.target.VD > 0, Seed: f.target.Seed}
 	if f.promises == "" && f.limit > 0 {
 		read.Most = max(maxRead, f.limit)
 	}
@@ -578,7 +578,7 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 		if err != nil {
 			return err
 		}
-		read := task.ReadOptions{Most: planRows, Seed: 1, Hash: true}
+		read := task.ReadOptions{Most: planRows, Seed: 1}
 		if people, err = readPeople(ctx, e, f.data, f.rows, t, read); err != nil {
 			return err
 		}

@@ -70,6 +70,8 @@ func attacks() []attack {
 			quantized: "good.onnx", args: []string{"--previous", "other.json", "--check", "increase(vd)<=0.01"},
 		}}},
 		{name: "copies as people", calls: []call{{quantized: "good.onnx", data: "copies.csv", args: vd}}},
+		{name: "copies with row numbers", calls: []call{{quantized: "good.onnx", data: "numbered.csv", args: vd}}},
+		{name: "copies in other formats", calls: []call{{quantized: "good.onnx", data: "formats.csv", args: vd}}},
 		{name: "outputs that depend on the batch", calls: []call{
 			plain("alone.onnx"), plain("alone.onnx", "--sample", "200"),
 		}},
@@ -205,6 +207,16 @@ func attackFiles(t *testing.T) string {
 	head, rows, _ := strings.Cut(get("test.csv"), "\n")
 	lines := strings.SplitAfter(strings.TrimSuffix(rows, "\n"), "\n")
 	put("copies.csv", head+"\n"+strings.Repeat(strings.TrimSuffix(strings.Join(lines[:100], ""), "\n")+"\n", 20))
+	numbered, formats := "nr,"+head+"\n", head+"\n"
+	for k := range 20 {
+		for i, l := range lines[:100] {
+			age, rest, _ := strings.Cut(l, ",")
+			numbered += fmt.Sprintf("%d,%s", 100*k+i, l)
+			formats += age + "." + strings.Repeat("0", k) + "," + rest
+		}
+	}
+	put("numbered.csv", numbered)
+	put("formats.csv", formats)
 	var damaged, rewritten strings.Builder
 	for i, l := range lines {
 		if i%3 > 0 {

@@ -1,0 +1,78 @@
+package task
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Rows are equal in what tells people apart: not in how a number is written, nor in a number of the row.
+func TestEqualRows(t *testing.T) {
+	t.Parallel()
+	labelled := parse(t, small)
+	for _, c := range []struct {
+		name, head string
+		row        func(i int) string // of 40 rows, of whom 10 are equal
+		people     int
+		note       string // a part, "" for none
+	}{
+		{"copies", "age,color,member,income", func(i int) string { return fmt.Sprintf("%d,red,no,high", i%10) }, 10, ""},
+		{"numbers written differently", "age,color,member,income,branch", func(i int) string {
+			return []string{"%d,red,no,high,7", "%d.0,red,no,high,7.0", "%d,red,no,high,  7", "%de0,red,no,high,07"}[i/10]
+		}, 10, ""},
+		{"row numbers", "nr,age,color,member,income", func(i int) string {
+			return fmt.Sprint(i) + ",%d,red,no,high"
+		}, 10, `"nr"`},
+		{"long row numbers and notes", "nr,age,color,member,income,say", func(i int) string {
+			say := ""
+			if i%3 == 0 {
+				say = strings.Repeat("x", i+1)
+			}
+			return fmt.Sprintf("1000000000000000000%02d,%%d,red,no,high,%s", i, say)
+		}, 10, `"nr", "say"`},
+		{"row numbers of different people", "nr,age,color,member,income", func(i int) string {
+			return fmt.Sprintf("%d,%d,red,no,high", i, i)
+		}, 40, ""},
+		{"another column that tells people apart", "age,color,member,income,branch", func(i int) string {
+			return fmt.Sprintf("%%d,red,no,high,B%d", i/10)
+		}, 40, ""},
+		{"outcomes", "age,color,member,income", func(i int) string {
+			return "%d,red,no," + []string{"high", "low"}[i/20]
+		}, 20, ""},
+		{"nothing but row numbers", "nr,age,color,member,income", func(i int) string {
+			return fmt.Sprint(i) + ",1,red,no,high"
+		}, 1, `"nr"`},
+	} {
+		var text strings.Builder
+		fmt.Fprintln(&text, c.head)
+		for i := range 40 {
+			row := c.row(i)
+			if strings.Contains(row, "%d") {
+				row = fmt.Sprintf(row, i%10)
+			}
+			fmt.Fprintln(&text, row)
+		}
+		p := read(t, labelled, text.String(), ReadOptions{Hash: true})
+		seen := map[uint64]bool{}
+		for _, h := range p.Hashes {
+			seen[h] = true
+		}
+		notes := strings.Join(p.Notes, "\n")
+		if len(p.Hashes) != 40 || len(seen) != c.people || !strings.Contains(notes, c.note) || c.note == "" && notes != "" {
+			t.Errorf("%s: %d people of %d rows, want %d; notes %q", c.name, len(seen), len(p.Hashes), c.people, notes)
+		}
+		if p := read(t, labelled, text.String(), ReadOptions{}); p.Hashes != nil || len(p.Notes) > 0 {
+			t.Errorf("%s: hashes that nobody asked for, %q", c.name, p.Notes)
+		}
+		// A sample has the hashes of its rows.
+		drawn := read(t, labelled, text.String(), ReadOptions{Hash: true, Most: 13, Seed: 2})
+		for i := range drawn.N {
+			for k := range i {
+				a, b := p.Hashes[drawn.Rows[i]], p.Hashes[drawn.Rows[k]]
+				if (drawn.Hashes[i] == drawn.Hashes[k]) != (a == b) {
+					t.Errorf("%s: rows %d and %d of a sample", c.name, drawn.Rows[i], drawn.Rows[k])
+				}
+			}
+		}
+	}
+}
