@@ -229,7 +229,7 @@ colour: red
 		`8:13: unknown check "nothing"; one of: vd, vdd@-1<=0.1, frr<=7`,
 		`8:29: invalid day "tomorrow": write it as 2026-12-31`,
 		`9:1: the gate file has no key "colour"; one of: version, confidence, margin, min_people, looks, one_sided, ` +
-			`max_unreadable, calibration_record, intended_use, approver, checks, waivers`,
+			`max_unreadable, calibration_record, verified_encoding, intended_use, approver, checks, waivers`,
 	}
 	var list config.Errors
 	if !errors.As(err, &list) {
