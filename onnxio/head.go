@@ -382,6 +382,8 @@ func judge(rows [][]float64, e end) (_ Meaning, certain bool, reason string) {
 		return Logits, false, "a dense layer gives it; it is the same for all rows that were tried"
 	case same:
 		return Unknown, false, "it is the same for all rows that were tried"
+	case hard(rows):
+		return Unknown, false, "it is 0 or 1, a decision without its margin"
 	case unit && !single && sum < 2e-3:
 		return Probabilities, true, "rows in [0,1] that sum to 1"
 	case unit && single && !e.dense:
@@ -400,6 +402,16 @@ func judge(rows [][]float64, e end) (_ Meaning, certain bool, reason string) {
 		return Unknown, false, "it has one sign, but no dense layer gives it"
 	}
 	return Logits, false, "it has both signs and leaves [-1,1]"
+}
+
+// hard says whether all numbers are 0 or 1.
+func hard(rows [][]float64) bool {
+	for _, row := range rows {
+		if slices.ContainsFunc(row, func(v float64) bool { return v != 0 && v != 1 }) {
+			return false
+		}
+	}
+	return true
 }
 
 // inGraph looks for a value of the graph that holds the log-odds of the probabilities p.
