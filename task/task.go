@@ -193,7 +193,8 @@ func (t *Task) Hash() string { return fmt.Sprintf("%x", sha256.Sum256(t.JSON()))
 // names of features, say, do not.
 func (t *Task) EncodingHash() string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%v %q %v\n", t.Encoded, t.Data.Missing, t.Data.Trim)
+	d := &t.Data
+	fmt.Fprintf(h, "%v %q %v %q %d %d %d\n", t.Encoded, d.Missing, d.Trim, d.Columns, d.Delimiter, d.Comment, d.Skip)
 	for i := range t.Features {
 		f := &t.Features[i]
 		fmt.Fprintf(h, "%q %s %v %v %q %q %q %v\n", f.Column, f.Kind, f.Mean, f.Std, f.One, f.Zero, f.Values, f.Thresholds)

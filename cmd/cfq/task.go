@@ -61,9 +61,10 @@ stderr. --from keeps what a task file says, its comments included, and adds boun
 shares, mad and quantiles, and mean and std from --encoding.
 
 --scores names a table of scores that the model's owner has for the first rows of DATA,
-or for those in its column row (0 is the first row of DATA): 20 or more, better 100, probabilities or logits, a column
-for each class or the one of class 1. init looks for the encoding that reproduces them;
-check compares them, and keeps the result in TASK.verified, where cfq gate reads it.
+or for those in its column row (0 is the first row of DATA): 20 or more, better 100,
+probabilities or logits, a column for each class or the one of class 1. init looks for
+the encoding that reproduces them; check compares them, and if there is no problem, it
+keeps the result in TASK.verified, where cfq gate reads it.
 
 check reports open questions, rows that cannot be read, values out of bounds and
 constraints that people of the data break. It rejects a model that decides worse than
@@ -295,7 +296,7 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	if n := r.Problems(); n > 0 {
 		return cli.Wrap(fmt.Errorf("%s does not fit %s: %s", args[0], f.data, message.Count(n, "problem")), cli.Unusable, "")
 	}
-	return nil
+	return f.record(e, args, t, verified)
 }
 
 // marginsOf runs the model at path on people.
@@ -322,6 +323,8 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report) {
 			100*s.Accuracy, s.Rows, 100*s.Majority, s.Index)
 	}
 	switch v := r.Verification; {
+	case r.Encoding == "contradicted":
+		g.Line("encoding", "contradicted: %d of %d rows have another score than their owner's", v.Differ, v.Rows)
 	case v != nil && v.Verified():
 		g.Line("encoding", "verified: the model gives the scores of all %d rows (largest difference %.1g)", v.Rows, v.Largest)
 	case r.Encoding != "" && v == nil:

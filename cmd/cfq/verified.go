@@ -63,8 +63,7 @@ func (f *taskFlags) search(
 	return draft.Search(ctx, table, o, fields, s, m.Dim(), logits)
 }
 
-// verify compares the model's scores with those of its owner, and keeps the result next to the task file. A record of
-// scores that differ now is removed: it holds no longer.
+// verify compares the model's scores with those of its owner. The threshold of the decision is none of the scores'.
 func (f *taskFlags) verify(ctx context.Context, e *env, paths []string, t *task.Task, people *task.People,
 	rows task.ReadOptions) (
 	v *draft.Verification, err error,
@@ -77,7 +76,11 @@ func (f *taskFlags) verify(ctx context.Context, e *env, paths []string, t *task.
 	if err != nil {
 		return nil, err
 	}
-	c, err := openClassifier(e, paths[1], m, t)
+	plain := *t
+	if plain.Target.Threshold = 0; plain.Target.Output == string(onnxio.Probabilities) {
+		plain.Target.Threshold = 0.5
+	}
+	c, err := openClassifier(e, paths[1], m, &plain)
 	if err != nil {
 		return nil, err
 	}
@@ -89,12 +92,13 @@ func (f *taskFlags) verify(ctx context.Context, e *env, paths []string, t *task.
 	if v, err = draft.Verify(s, t, people, logits, classes); err != nil {
 		return nil, dataError(fmt.Errorf("scores %s: %w", f.scores, err))
 	}
-	path := draft.RecordPath(paths[0])
-	if !v.Verified() {
-		if err := os.Remove(path); err == nil {
-			e.msg.Note("%s is removed: these scores contradict it", path)
-		}
-		return v, nil
+	return v, nil
+}
+
+// record keeps next to the task file that scores have verified its encoding.
+func (f *taskFlags) record(e *env, paths []string, t *task.Task, v *draft.Verification) (err error) {
+	if v == nil {
+		return nil
 	}
 	r := &draft.Record{Encoding: t.EncodingHash(), Verification: *v}
 	for _, h := range []struct {
@@ -102,14 +106,15 @@ func (f *taskFlags) verify(ctx context.Context, e *env, paths []string, t *task.
 		sum  *string
 	}{{paths[1], &r.Model}, {f.scores, &r.Scores}} {
 		if _, *h.sum, err = fileHash(h.path); err != nil {
-			return nil, err
+			return err
 		}
 	}
+	path := draft.RecordPath(paths[0])
 	if err := cli.Write(path, func(w io.Writer) error { _, err := w.Write(r.Encode()); return err }); err != nil {
-		return nil, err
+		return err
 	}
 	e.msg.Note("%s records that the encoding is verified: keep it next to the task file, cfq gate reads it", path)
-	return v, nil
+	return nil
 }
 
 // encoding says whether scores of the original's owner have verified the task's encoding; without that, needed is an
@@ -145,6 +150,8 @@ func verification(taskPath string, t *task.Task, sum string) (path, says string,
 	switch {
 	case r.Encoding != t.EncodingHash():
 		return "", fmt.Sprintf("The encoding is unverified: %s is about another encoding than the task file's.", path), nil
+	case !r.Verified():
+		return "", fmt.Sprintf("The encoding is unverified: the scores of %s do not verify it.", path), nil
 	case r.Model != sum:
 		return "", fmt.Sprintf("The encoding is unverified: %s is about another original.", path), nil
 	}

@@ -263,11 +263,15 @@ func (c *checker) rule(r task.RuleCount) {
 	}
 }
 
+// rounded is a difference that may be one of scores with three digits.
+const rounded = 1.1e-3
+
 // scores reports scores that the model's owner has and the model does not give.
 func (c *checker) scores(v *Verification) {
 	c.r.Verification = v
 	if v.Unread > 0 {
-		c.find(Warning, "scores", v.Unread, "%s with scores cannot be read by the task", message.Count(v.Unread, "row"))
+		c.find(Warning, "scores", v.Unread, "%s with scores are not among those that the task reads here",
+			message.Count(v.Unread, "row"))
 	}
 	if v.Verified() {
 		c.r.Encoding = "verified"
@@ -277,14 +281,21 @@ func (c *checker) scores(v *Verification) {
 		}
 		return
 	}
-	if v.Rows < MinScores {
-		c.find(Problem, "scores", v.Rows, "%s could be compared: want %d or more", message.Count(v.Rows, "row"), MinScores)
+	rows := message.Count(v.Rows, "row")
+	if v.Differ == 0 {
+		c.find(Problem, "scores", v.Rows, "%d of %s tell something: they differ in their inputs and have no probability "+
+			"next to 0 or 1; want %d or more", v.Telling, rows, MinScores)
 		return
 	}
 	c.r.Encoding = "contradicted"
-	c.find(Problem, "scores", v.Differ, "%d of %s have another score than their owner's: row %d %s instead of %s. The "+
-		"encoding is not that of the model; `cfq task init --scores` looks for it", v.Differ, message.Count(v.Rows, "row"),
-		v.Row, task.Decimal(task.Rounded(v.Got, 6)), task.Decimal(task.Rounded(v.Want, 6)))
+	if v.Largest < rounded {
+		c.find(Problem, "scores", v.Differ, "%d of %s have another score than their owner's, by %.1g at most: write scores "+
+			"with six digits or more", v.Differ, rows, v.Largest)
+		return
+	}
+	c.find(Problem, "scores", v.Differ, "%d of %s have another score than their owner's: row %d %s instead of %s. Either "+
+		"these are not the model's scores of these rows, or the encoding is another: `cfq task init --scores` looks for it",
+		v.Differ, rows, v.Row, task.Decimal(task.Rounded(v.Got, 6)), task.Decimal(task.Rounded(v.Want, 6)))
 }
 
 // model checks that the model decides better than the more frequent outcome alone.

@@ -191,6 +191,9 @@ func (d *drafter) declared() error {
 // declare makes the feature of one declared column.
 func (d *drafter) declare(in *Input, p *profile) feature {
 	f := d.start(p)
+	if found := d.o.Found; found != nil && found.Unseen[p.name] != "" {
+		f.ask("the scores say nothing of %s. Is it as here?", found.Unseen[p.name])
+	}
 	switch in.Kind {
 	case "numeric":
 		d.number(&f)

@@ -221,21 +221,33 @@ func (s *Scores) away(i int, prediction float64) float64 {
 
 // Verification says how far a model's scores, with people encoded by a task file, are from those of its owner.
 type Verification struct {
-	Rows    int     `json:"rows"`    // whose scores were compared
+	Rows int `json:"rows"` // whose scores were compared
+	// Telling is how many of them differ in their inputs and have no probability next to 0 or 1.
+	Telling int     `json:"telling"`
 	Differ  int     `json:"differ"`  // of them, those with another score
 	Largest float64 `json:"largest"` // difference of a score
 	// Row, Want and Got are the row that is farthest off, its owner's score and the model's.
 	Row  int     `json:"row"`
 	Want float64 `json:"want"`
 	Got  float64 `json:"got"`
-	// Unread is how many rows with a score cannot be read by the task.
+	// Unread is how many rows with a score are not among those that the task reads.
 	Unread int `json:"unread,omitempty"`
 	// Unseen are inputs about which the compared rows say nothing: they have one value in all of them.
 	Unseen []string `json:"unseen,omitempty"`
 }
 
-// Verified says that all scores are those of the model's owner.
-func (v *Verification) Verified() bool { return v.Differ == 0 && v.Rows >= MinScores }
+// Verified says that all scores are those of the model's owner, and that enough of them tell something.
+func (v *Verification) Verified() bool { return v.Differ == 0 && v.Telling >= MinScores }
+
+// saturated is how near to 0 and 1 a probability says little about the inputs.
+const saturated = 1e-3
+
+// tells says whether scores i to j are no probabilities next to 0 or 1.
+func (s *Scores) tells(i, j int) bool {
+	return !s.Probabilities || slices.ContainsFunc(s.Values[i:j], func(v float64) bool {
+		return v > saturated && v < 1-saturated
+	})
+}
 
 // Verify compares scores with the logits that a model has for people, people x classes.
 func Verify(s *Scores, t *task.Task, people *task.People, logits []float32, classes int) (*Verification, error) {
@@ -249,6 +261,7 @@ func Verify(s *Scores, t *task.Task, people *task.People, logits []float32, clas
 	}
 	v := &Verification{}
 	var seen []int
+	telling := map[string]bool{}
 	worst := -1.0
 	for k, row := range s.Rows {
 		i, ok := at[row]
@@ -258,9 +271,15 @@ func Verify(s *Scores, t *task.Task, people *task.People, logits []float32, clas
 		}
 		v.Rows++
 		seen = append(seen, i)
+		if s.tells(k*s.Columns, (k+1)*s.Columns) {
+			telling[fmt.Sprint(people.X[i*people.Dim:(i+1)*people.Dim])] = true
+		}
 		differs := false
 		for c := range s.Columns {
 			want, got := s.Values[k*s.Columns+c], got[i*s.Columns+c]
+			if math.IsNaN(got) || math.IsInf(got, 0) {
+				return nil, fmt.Errorf("row %d: the model gives %v", row, got)
+			}
 			off := s.away(k*s.Columns+c, got)
 			differs = differs || off > 1
 			if off > worst {
@@ -272,8 +291,8 @@ func Verify(s *Scores, t *task.Task, people *task.People, logits []float32, clas
 			v.Differ++
 		}
 	}
-	names := t.InputNames()
-	for j, name := range names {
+	v.Telling = len(telling)
+	for j, name := range t.InputNames() {
 		varies := func(i int) bool { return people.X[i*people.Dim+j] != people.X[seen[0]*people.Dim+j] }
 		if !slices.ContainsFunc(seen, varies) {
 			v.Unseen = append(v.Unseen, name)

@@ -100,7 +100,7 @@ func TestVerify(t *testing.T) {
 	var logits []float32
 	var forms [4][]float64 // two logits, their difference, two probabilities, the second
 	for i := range 30 {
-		z := float32(i)/4 - 3
+		z := float32(i)/20 - 0.7
 		people.X = append(people.X, z, float32(i%2), float32(1-i%2), 0)
 		people.N, people.Rows = people.N+1, append(people.Rows, i+100)
 		logits = append(logits, z, -2*z)
@@ -127,6 +127,21 @@ func TestVerify(t *testing.T) {
 		if v, err = Verify(s, tk, people, logits, 2); err != nil || v.Rows != 29 || v.Unread != 1 {
 			t.Errorf("form %d, a row that was not read: %+v, %v", i, v, err)
 		}
+	}
+	same := &task.People{Dim: 4, N: 30, Rows: people.Rows}
+	far := &Scores{Columns: 1, Rows: people.Rows, Probabilities: true}
+	for range 30 {
+		same.X = append(same.X, people.X[:4]...)
+		far.Values = append(far.Values, 0.9999)
+	}
+	copies := &Scores{Columns: 1, Rows: people.Rows, Values: slices.Repeat(forms[3][:1], 30), Probabilities: true}
+	if v, err := Verify(copies, tk, same, slices.Repeat(logits[:2], 30), 2); err != nil || v.Differ > 0 || v.Verified() {
+		t.Errorf("30 copies of one row: %+v, %v", v, err)
+	}
+	p := float32(math.Log(0.9999 / 0.0001))
+	v, err := Verify(far, tk, people, slices.Repeat([]float32{0, p}, 30), 2)
+	if err != nil || v.Differ > 0 || v.Verified() {
+		t.Errorf("probabilities next to 1: %+v, %v", v, err)
 	}
 	three := &Scores{Columns: 3, Rows: []int{0}, Values: []float64{1, 2, 3}}
 	if _, err := Verify(three, tk, people, logits, 2); err == nil {
@@ -160,8 +175,10 @@ func TestEncodingHash(t *testing.T) {
 		}
 	}
 	for from, to := range map[string]string{
-		"std: 3": "std: 4", "mean: 2": "mean: 1", "[x, y]": "[y, x]", "name: b,": "name: b, column: c,",
-		"version: 1": "version: 1\ndata: {missing: u}",
+		"version: 1": "version: 1\ndata: {columns: [b, a]}",
+		"std: 3":     "std: 4", "mean: 2": "mean: 1", "[x, y]": "[y, x]",
+		"name: b,":      "name: b, column: c,",
+		"version: 1\nf": "version: 1\ndata: {missing: u}\nf",
 	} {
 		if hash(strings.Replace(text, from, to, 1)) == hash(text) {
 			t.Errorf("%s instead of %s does not change the encoding", to, from)

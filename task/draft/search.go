@@ -46,7 +46,9 @@ type Found struct {
 	Differ   int       // of them, those with another score
 	Layout   []string  // each column and how it becomes inputs, in the order of the inputs
 	Open     []string  // what a task file cannot say
-	Tried    int       // layouts
+	// Unseen is what the scores say nothing of, by column: its values that no row has, or its scale.
+	Unseen map[string]string
+	Tried  int // layouts
 }
 
 // Bounds of the search: changes of styles that have as many inputs as the model, and of those that have not; layouts
@@ -372,6 +374,10 @@ func (q *search) improve(ctx context.Context, from []layout, most int) (best lay
 			}
 		}
 		l, at, err := q.climb(ctx, next)
+		if err == nil && at == 0 && len(q.some) < len(q.rows) {
+			q.some = q.whole() // those that were looked at do not tell it from others
+			l, at, err = q.climb(ctx, l)
+		}
 		if err != nil {
 			return best, 0, err
 		}
@@ -546,7 +552,7 @@ func (q *search) fitting() (layout, bool) {
 
 // found compares all rows, and says what the layout is.
 func (q *search) found(ctx context.Context, l layout) (*Found, error) {
-	f := &Found{Rows: len(q.rows), Tried: q.tried}
+	f := &Found{Rows: len(q.rows), Tried: q.tried, Unseen: map[string]string{}}
 	for k := range q.rows {
 		off, err := q.off(ctx, []layout{l}, []int{k})
 		if err != nil {
@@ -568,11 +574,45 @@ func (q *search) found(ctx context.Context, l layout) (*Found, error) {
 			continue
 		}
 		e.Inputs = append(e.Inputs, *w.input)
+		if unseen := q.unseen(c, w); unseen != "" {
+			f.Unseen[q.columns[c].name] = unseen
+		}
 	}
 	if f.Differ == 0 && f.Open == nil {
 		f.Encoding = e
 	}
 	return f, nil
+}
+
+// unseen says what the rows with scores leave open of a column's way: the scale of a number that is the same in all of
+// them, and the order of values that none has, if there are two or more.
+func (q *search) unseen(c int, w *way) string {
+	var seen []string
+	for _, row := range q.fields {
+		if task.Find(seen, row[c]) < 0 {
+			seen = append(seen, row[c])
+		}
+	}
+	if w.input.Kind == "numeric" {
+		if len(seen) > 1 {
+			return ""
+		}
+		return "its mean and std: all rows have the same number"
+	}
+	open := filter(w.input.Values, func(v string) bool { return task.Find(seen, v) < 0 })
+	if len(open) < 2 {
+		return ""
+	}
+	return "the order of " + message.List(open, 8)
+}
+
+// whole are all rows.
+func (q *search) whole() []int {
+	rows := make([]int, len(q.rows))
+	for i := range rows {
+		rows[i] = i
+	}
+	return rows
 }
 
 // sayable is a way that makes the same inputs as a column's way i and that a task file can say, if there is one: of two

@@ -32,10 +32,7 @@ func (q *search) fitted(ctx context.Context, l layout) (best layout, off float64
 // fit finds the shifts and scales of a layout's numbers, by the method of Levenberg and Marquardt, and how far the
 // layout is off then, on all rows.
 func (q *search) fit(ctx context.Context, l layout) (_ layout, off float64, err error) {
-	rows := make([]int, len(q.rows))
-	for i := range rows {
-		rows[i] = i
-	}
+	rows := q.whole()
 	offs, err := q.off(ctx, []layout{l}, rows)
 	if err != nil {
 		return l, 0, err
