@@ -114,6 +114,11 @@ func (c *Check) mirrors() (all []eval.Metric) {
 	return all
 }
 
+// limitsApprovals says that the check limits how many people the quantized model approves whom the original refuses.
+func (c Check) limitsApprovals() bool {
+	return (c.Metric == "gained" || c.Metric == "disagreement") && c.Max != nil && c.Severity != Warns
+}
+
 // replaces says that the check limits what a mirror would. One that the gate names itself may have any limit.
 func (c *Check) replaces(mirror *Check, g *Gate) bool {
 	m, _ := eval.MetricBy(mirror.Metric)

@@ -104,7 +104,9 @@ func (j *judge) check(c *Check) []Finding {
 			all = append(all, j.one(s, j.r))
 		}
 	}
-	if c.Mirrors != "" && m.Requires == eval.RequiresMirrored { // another mirror counts those who need no promise
+	// A limit on approvals counts those who need no promise. Without one, a mirror that nobody is left for stays open.
+	counted := j.r == nil || j.r.Settings.OneSided || slices.ContainsFunc(j.Checks, Check.limitsApprovals)
+	if c.Mirrors != "" && m.Requires == eval.RequiresMirrored && counted {
 		all = slices.DeleteFunc(all, func(f Finding) bool { return f.Verdict == Inconclusive && f.N == 0 })
 	}
 	return all

@@ -18,6 +18,16 @@ func lenient(k, other, promises, gained, n int) *eval.Result {
 	return r
 }
 
+// tolerant is a result whose promises hold, of so many of the quantized model.
+func tolerant(promises int) *eval.Result {
+	r := lenient(0, 0, promises, 300, 379)
+	r.Tau01, r.RTau01 = eval.Tau{Value: 0.1, Hi: 0.1, N: 379}, eval.Tau{Value: 0.1, Hi: 0.1, N: promises}
+	if promises == 0 {
+		r.RTau01 = eval.Tau{Value: undefined(), Hi: undefined()}
+	}
+	return r
+}
+
 // A check of the mirror's name, or a limit on a change, takes the place of nothing.
 func TestChecksTakeNoOthersPlace(t *testing.T) {
 	size, share := 1e9, 0.03
@@ -130,7 +140,10 @@ func TestMirror(t *testing.T) {
 			false, false, lenient(0, 0, 373, 0, 379),
 			"vd<=0.02=PASS vd@0.1<=0.05=PASS rvd<=0.02=PASS gained<=0.02=PASS", Pass,
 		},
-		// Other numbers of one direction.
+		// Other numbers of one direction. A mirror that has nobody stays open unless approvals are limited.
+		{[]string{"tau01<=0.5"}, false, false, tolerant(0), "tau01<=0.5=PASS rtau01<=0.5=INCONCLUSIVE", Inconclusive},
+		{[]string{"tau01<=0.5"}, false, false, tolerant(373), "tau01<=0.5=PASS rtau01<=0.5=PASS", Pass},
+		{[]string{"tau01<=0.5"}, true, false, tolerant(0), "tau01<=0.5=PASS", Pass},
 		{[]string{"lost<=0.02"}, false, false, lenient(0, 0, 168, 206, 379), "lost<=0.02=PASS gained<=0.02=FAIL", Fail},
 		{
 			[]string{"increase(vd)<=0.05"},

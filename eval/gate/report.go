@@ -84,7 +84,7 @@ func (r *Report) noteMirrors(g *Gate, of *eval.Result) {
 		c := &g.Checks[i]
 		m, _ := eval.MetricBy(c.Metric)
 		limited = limited || c.mirrors() != nil
-		approvals = approvals || (c.Metric == "gained" || c.Metric == "disagreement") && c.Max != nil && c.Severity != Warns
+		approvals = approvals || c.limitsApprovals()
 		judged := func(f Finding) bool { return f.Check == c.name() }
 		switch {
 		case c.Mirrors == "":

@@ -78,6 +78,7 @@ func attacks() []attack {
 		{name: "approving everybody", calls: []call{
 			plain("everybody.onnx"), plain("everybody.onnx", "--check", "vd[sex]<=0.05"),
 			plain("everybody.onnx", "--promises", "held.csv"),
+			{quantized: "everybody.onnx", args: []string{"--check", "tau01<=0.5"}},
 		}},
 		{name: "approving everybody of a group", calls: []call{
 			plain("group.onnx"), plain("group.onnx", "--promises", "held.csv"),
