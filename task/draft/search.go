@@ -30,6 +30,7 @@ type search struct {
 	scores  *Scores
 	inputs  int
 	columns []*profile
+	places  []int // of the columns in the file
 	ways    [][]way
 	fields  [][]string // of each row that can be encoded, by column
 	rows    []int      // their positions among the scores
@@ -55,7 +56,10 @@ type Found struct {
 // tried in climbing from the best; columns of numbers that may be categories; places to climb from.
 const maxStyles, climbs, maxFew, starts = 100_000, 30_000, 4, 12
 
-// quickRows are compared in climbing,
+// mostRows are compared in the end,
+const mostRows = 1000
+
+// quickRows in climbing,
 const quickRows = 24
 
 // and fewRows in a first look at all.
@@ -97,21 +101,24 @@ func Search(ctx context.Context, t *Table, o Options, fields [][]string, s *Scor
 
 // encode makes the inputs of each column in each of its ways, of the rows that all have.
 func (q *search) encode(t *Table, fields [][]string) {
-	at := make([]int, len(q.columns))
+	q.places = make([]int, len(q.columns))
 	for i, p := range q.columns {
-		at[i] = slices.Index(t.Names, p.name)
+		q.places[i] = slices.Index(t.Names, p.name)
 	}
 	for k, rec := range fields {
-		row := make([]string, len(at))
+		row := make([]string, len(q.places))
 		whole := rec != nil
-		for i := range at {
+		for i, at := range q.places {
 			if !whole {
 				break
 			}
-			row[i] = strings.TrimSpace(rec[at[i]])
+			row[i] = strings.TrimSpace(rec[at])
 			if _, number := task.Number(row[i]); q.columns[i].numeric && !number {
 				whole = false
 			}
+		}
+		if len(q.rows) == mostRows {
+			break
 		}
 		if whole {
 			q.rows, q.fields = append(q.rows, k), append(q.fields, row)
@@ -195,10 +202,13 @@ func (q *search) off(ctx context.Context, layouts []layout, rows []int) ([]float
 
 // columns are those that may be inputs: those that the options name, else all that are useful.
 func (d *drafter) columns() (use []*profile, err error) {
-	for _, name := range d.o.Features {
+	for i, name := range d.o.Features {
 		p, err := d.profile(name)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
+		case p == d.label || slices.Contains(d.o.Features[:i], name):
+			return nil, fmt.Errorf("column %s is the outcome, or is named twice", message.Quote(name))
 		}
 		use = append(use, p)
 	}
@@ -262,7 +272,7 @@ func (q *search) styled(i int, isCategory bool, number, category string, binary 
 	case p.numeric && !isCategory && binary >= 3:
 		return 0 // as it is
 	case !p.numeric && binary%3 > 0:
-		return len(q.ways[i]) - binary%3 // the ways of two values stand last
+		return max(0, len(q.ways[i])-binary%3) // the ways of two values stand last
 	}
 	return max(0, slices.IndexFunc(q.ways[i], func(w way) bool { return w.what == what }))
 }
@@ -282,13 +292,15 @@ func (q *search) whats(numeric bool) (out []string) {
 	return append(out, "")[:max(1, len(out))]
 }
 
-// orders are those in which scripts put columns: as in the file, numbers first or last, categories with two values
-// before others, by name.
+// orders are those in which scripts put columns: as they are listed or in the file, numbers first or last, categories
+// with two values before others, by name.
 func (q *search) orders(category func(i int) bool) (out [][]int) {
-	file := make([]int, len(q.columns))
-	for i := range file {
-		file[i] = i
+	listed := make([]int, len(q.columns))
+	for i := range listed {
+		listed[i] = i
 	}
+	file := slices.Clone(listed)
+	slices.SortStableFunc(file, func(a, b int) int { return q.places[a] - q.places[b] })
 	number := func(i int) bool { return !category(i) }
 	first := slices.Concat(filter(file, number), filter(file, category))
 	last := slices.Concat(filter(file, category), filter(file, number))
@@ -300,7 +312,7 @@ func (q *search) orders(category func(i int) bool) (out [][]int) {
 		slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(q.columns[a].name, q.columns[b].name) })
 		return order
 	}
-	for _, o := range [][]int{file, first, last, pairs, named(file)} {
+	for _, o := range [][]int{listed, file, first, last, pairs, named(file)} {
 		if !slices.ContainsFunc(out, func(p []int) bool { return slices.Equal(o, p) }) {
 			out = append(out, o)
 		}

@@ -260,6 +260,11 @@ func TestSearchWithout(t *testing.T) {
 	if _, err = find(o, 3, raw, scores[:10]); err == nil || !strings.Contains(err.Error(), "want 20 or more") {
 		t.Errorf("ten scores: %v", err)
 	}
+	o.Features = []string{"age", "savings", "age"}
+	if _, err = find(o, 3, raw, scores); err == nil || !strings.Contains(err.Error(), "named twice") {
+		t.Errorf("a column named twice: %v", err)
+	}
+	o.Features = nil
 	failing := func(context.Context, []float32) ([]float32, int, error) { return nil, 0, fmt.Errorf("no such row") }
 	if f, err = find(o, 3, failing, scores); err != nil || f.Encoding != nil || f.Differ != 60 {
 		t.Errorf("a model that fails: %+v, %v", f, err)
