@@ -128,6 +128,12 @@ func (f *Finding) target() float64 {
 
 // advice is what to do about a finding that keeps the gate from passing.
 func (f *Finding) advice() string {
+	capital := func(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+	for _, x := range (&Gate{}).standing() { // they are about the data and the original, and no other model helps
+		if x.metric == f.Metric && f.Verdict == Inconclusive {
+			return capital(x.advice)
+		}
+	}
 	m, _ := eval.MetricBy(f.Metric)
 	from, to, ok := f.Allowed()
 	within := ok && float64(f.Value) >= from && float64(f.Value) <= to
@@ -135,7 +141,7 @@ func (f *Finding) advice() string {
 	case f.Verdict == Inconclusive && (f.Need > 0 || within && !f.Exact()):
 		return morePeople
 	case f.Remark != "" && (f.Exact() || !f.Lower.Defined() && !f.Upper.Defined()):
-		return strings.ToUpper(f.Remark[:1]) + f.Remark[1:]
+		return capital(f.Remark)
 	case m.Requires == eval.RequiresFootprint:
 		return "Quantize again with a smaller --budget"
 	case m.Requires == eval.RequiresTiming:

@@ -60,11 +60,14 @@ func TestShown(t *testing.T) {
 // What does not pass says what to do.
 func TestNext(t *testing.T) {
 	t.Parallel()
+	damaged := broken(0, 1000)
+	damaged.Population.UnreadableRows = eval.Tally{Value: 0.1, Num: 100, Den: 1000}
 	for _, c := range []struct {
 		check string
 		r     *eval.Result
 		want  []string
 	}{
+		{"vd<=0.02", damaged, []string{"Mend the data: unreadable_rows<=0.01."}},
 		{"vd<=0.02", broken(0, 1000), nil},
 		{"vd<=0.02", broken(0, 100), []string{"Bring more people that the model was not judged on: 149 for vd<=0.02."}},
 		{"vd<=0.02", broken(100, 1000), []string{
