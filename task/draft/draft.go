@@ -74,16 +74,8 @@ func (d *drafter) note(format string, args ...any) {
 // 99th percentile), steps and shares from the data. An error says that the data, or what the options name, cannot be
 // used.
 func FromData(t *Table, o Options) (*Draft, error) {
-	d := &drafter{o: o, table: t}
-	for i := range t.cols {
-		if c := &t.cols[i]; t.column(c.name) == c { // a reader takes the first of columns with the same name
-			d.profiles = append(d.profiles, look(c))
-		} else {
-			d.note("the file has two columns %s; the first counts, and rows in which they differ cannot be read",
-				message.Quote(c.name))
-		}
-	}
-	if err := d.findLabel(); err != nil {
+	d, err := newDrafter(t, o)
+	if err != nil {
 		return nil, err
 	}
 	if f := o.Found; f != nil && f.Encoding != nil {
@@ -91,7 +83,6 @@ func FromData(t *Table, o Options) (*Draft, error) {
 		d.note("all %d scores are reproduced by this layout, one of %d tried: %s", f.Rows, f.Tried,
 			strings.Join(f.Layout, "; "))
 	}
-	var err error
 	if d.o.Encoding != nil {
 		err = d.declared()
 	} else {
@@ -110,6 +101,20 @@ func FromData(t *Table, o Options) (*Draft, error) {
 		return nil, fmt.Errorf("the draft is not a task file that can be read, which is a mistake of this program: %w", err)
 	}
 	return out, nil
+}
+
+// newDrafter profiles the columns of a table and finds the outcome.
+func newDrafter(t *Table, o Options) (*drafter, error) {
+	d := &drafter{o: o, table: t}
+	for i := range t.cols {
+		if c := &t.cols[i]; t.column(c.name) == c { // a reader takes the first of columns with the same name
+			d.profiles = append(d.profiles, look(c))
+		} else {
+			d.note("the file has two columns %s; the first counts, and rows in which they differ cannot be read",
+				message.Quote(c.name))
+		}
+	}
+	return d, d.findLabel()
 }
 
 // profile returns the profile of a column.
@@ -277,20 +282,9 @@ func (d *drafter) leave(p *profile, why string) {
 
 // inferred makes features of the columns.
 func (d *drafter) inferred() error {
-	var use []*profile
-	for i, name := range d.o.Features {
-		p, err := d.profile(name)
-		switch {
-		case err != nil:
-			return err
-		case p == d.label:
-			return fmt.Errorf("column %s is the outcome and cannot be a feature", message.Quote(name))
-		case slices.Contains(d.o.Features[:i], name):
-			return fmt.Errorf("column %s is named twice", message.Quote(name))
-		case len(p.texts) == 0 || strings.TrimSpace(name) == "":
-			return fmt.Errorf("column %s cannot be a feature: it is empty or has no name", message.Quote(name))
-		}
-		use = append(use, p)
+	use, err := d.named()
+	if err != nil {
+		return err
 	}
 	for _, p := range d.profiles {
 		switch why := p.useless(); {
@@ -308,6 +302,25 @@ func (d *drafter) inferred() error {
 	}
 	d.groups()
 	return nil
+}
+
+// named are the columns that the options name as features.
+func (d *drafter) named() (use []*profile, err error) {
+	for i, name := range d.o.Features {
+		p, err := d.profile(name)
+		switch {
+		case err != nil:
+			return nil, err
+		case p == d.label:
+			return nil, fmt.Errorf("column %s is the outcome and cannot be a feature", message.Quote(name))
+		case slices.Contains(d.o.Features[:i], name):
+			return nil, fmt.Errorf("column %s is named twice", message.Quote(name))
+		case len(p.texts) == 0 || strings.TrimSpace(name) == "":
+			return nil, fmt.Errorf("column %s cannot be a feature: it is empty or has no name", message.Quote(name))
+		}
+		use = append(use, p)
+	}
+	return use, nil
 }
 
 // infer makes the feature of one column. A column of 0 and 1 is one input that is 1 where the column is.

@@ -169,7 +169,7 @@ func (s *Scores) Select(o task.ReadOptions) error {
 // predicted are the numbers, in the form of the scores, that a model's logits come to: as many columns as the scores
 // have.
 func (s *Scores) predicted(logits []float32, classes int) ([]float64, error) {
-	if s.Columns > 2 && s.Columns != classes || s.Columns == 2 && classes > 2 || s.Columns == 1 && classes > 2 {
+	if max(s.Columns, classes) > 2 && s.Columns != classes {
 		return nil, fmt.Errorf("the scores have %s, but the model has %d classes", message.Count(s.Columns, "column"),
 			classes)
 	}

@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,13 +71,8 @@ const fewRows = 8
 func Search(ctx context.Context, t *Table, o Options, fields [][]string, s *Scores, inputs int, model Model) (*Found,
 	error,
 ) {
-	d := &drafter{o: o, table: t}
-	for i := range t.cols {
-		if c := &t.cols[i]; t.column(c.name) == c {
-			d.profiles = append(d.profiles, look(c))
-		}
-	}
-	if err := d.findLabel(); err != nil {
+	d, err := newDrafter(t, o)
+	if err != nil {
 		return nil, err
 	}
 	use, err := d.columns()
@@ -202,15 +198,8 @@ func (q *search) off(ctx context.Context, layouts []layout, rows []int) ([]float
 
 // columns are those that may be inputs: those that the options name, else all that are useful.
 func (d *drafter) columns() (use []*profile, err error) {
-	for i, name := range d.o.Features {
-		p, err := d.profile(name)
-		switch {
-		case err != nil:
-			return nil, err
-		case p == d.label || slices.Contains(d.o.Features[:i], name):
-			return nil, fmt.Errorf("column %s is the outcome, or is named twice", message.Quote(name))
-		}
-		use = append(use, p)
+	if use, err = d.named(); err != nil {
+		return nil, err
 	}
 	if d.o.Features == nil {
 		for _, p := range d.profiles {
@@ -413,7 +402,7 @@ func (q *search) nearest(ctx context.Context, l []layout, most int) (near []layo
 	for i := range rank {
 		rank[i] = i
 	}
-	slices.SortStableFunc(rank, func(a, b int) int { return compare(offs[a], offs[b]) })
+	slices.SortStableFunc(rank, func(a, b int) int { return cmp.Compare(offs[a], offs[b]) })
 	for _, i := range rank[:min(most, len(rank))] {
 		near = append(near, l[i])
 	}
@@ -432,16 +421,6 @@ func (q *search) otherWays(l layout) (out []layout) {
 		}
 	}
 	return out
-}
-
-func compare(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // all is how far each of some layouts is off.
