@@ -265,15 +265,19 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	if err != nil {
 		return dataError(err)
 	}
+	var m *onnxio.Model
 	var margins []float32
 	if args[1] != "" {
-		if margins, err = marginsOf(ctx, e, args[1], t, people); err != nil {
+		if m, err = loadModel(ctx, e, args[1]); err != nil {
+			return err
+		}
+		if margins, err = marginsOf(ctx, e, args[1], m, t, people); err != nil {
 			return err
 		}
 	}
 	var verified *draft.Verification
 	if f.scores != "" {
-		if verified, err = f.verify(ctx, e, args, t, people, o); err != nil {
+		if verified, err = f.verify(ctx, e, args, m, t, people, o); err != nil {
 			return err
 		}
 	}
@@ -299,18 +303,16 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	return f.record(e, args, t, verified)
 }
 
-// marginsOf runs the model at path on people.
-func marginsOf(ctx context.Context, e *env, path string, t *task.Task, people *task.People) (_ []float32, err error) {
-	loaded, err := loadModel(ctx, e, path)
+// marginsOf runs m, which was read from path, on people.
+func marginsOf(ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task, people *task.People) (
+	_ []float32, err error,
+) {
+	c, err := openClassifier(e, path, m, t)
 	if err != nil {
 		return nil, err
 	}
-	m, err := openClassifier(e, path, loaded, t)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, m.Close()) }()
-	margins, err := m.Margins(ctx, people.X)
+	defer func() { err = errors.Join(err, c.Close()) }()
+	margins, err := c.Margins(ctx, people.X)
 	return margins, runError(err)
 }
 

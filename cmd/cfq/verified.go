@@ -64,15 +64,10 @@ func (f *taskFlags) search(
 }
 
 // verify compares the model's scores with those of its owner. The threshold of the decision is none of the scores'.
-func (f *taskFlags) verify(ctx context.Context, e *env, paths []string, t *task.Task, people *task.People,
-	rows task.ReadOptions) (
-	v *draft.Verification, err error,
-) {
+func (f *taskFlags) verify(
+	ctx context.Context, e *env, paths []string, m *onnxio.Model, t *task.Task, people *task.People, rows task.ReadOptions,
+) (v *draft.Verification, err error) {
 	s, err := readScores(ctx, f.scores, paths[1], rows)
-	if err != nil {
-		return nil, err
-	}
-	m, err := loadModel(ctx, e, paths[1])
 	if err != nil {
 		return nil, err
 	}
