@@ -440,8 +440,8 @@ func (f *Feature) conditionValues() []string {
 	return f.placeNames()
 }
 
-// subgroup reads a feature's values back from the model inputs.
-func (f *Feature) subgroup(p *People) Subgroup {
+// Groups are the values that people have of a category or ordinal number, read back from their model inputs.
+func (f *Feature) Groups(p *People) Subgroup {
 	s := Subgroup{Feature: f.Name, Values: f.Values, Codes: make([]int32, p.N)}
 	if !f.Kind.IsNumber() {
 		s.Values = f.placeNames()

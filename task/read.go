@@ -640,7 +640,7 @@ func (t *Task) subgroups(p *People) []Subgroup {
 	var groups []Subgroup
 	for i := range t.Features {
 		if f := &t.Features[i]; f.Subgroup {
-			groups = append(groups, f.subgroup(p))
+			groups = append(groups, f.Groups(p))
 		}
 	}
 	return groups

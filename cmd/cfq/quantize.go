@@ -108,7 +108,7 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if o.Recipe, err = f.recipe(args[0], in.people); err != nil {
 		return err
 	}
-	f.calibrating = in.people
+	f.calibrating, f.features = in.people, record.Distributions(in.task, in.people)
 	if f.target.VD > 0 {
 		return f.runTarget(ctx, e, args[0], in, o)
 	}
@@ -198,7 +198,8 @@ type quantizeFlags struct {
 	plan, savePlan string
 	log            string
 	overwrite      bool
-	calibrating    *task.People // who were read; nil with --plan
+	calibrating    *task.People          // who were read; nil with --plan
+	features       []record.Distribution // of them
 }
 
 // add adds the flags: first what most people need, then the rest under headings.
@@ -729,7 +730,7 @@ func (f *quantizeFlags) writeRows(e *env, r *ptq.Result) error {
 	for k, i := range r.Calibrated {
 		hashes[k] = task.InputHash(f.calibrating.X[i*f.calibrating.Dim : (i+1)*f.calibrating.Dim])
 	}
-	rows := record.New(modelHash(r), record.Data{Name: filepath.Base(f.data), SHA256: data}, hashes)
+	rows := record.New(modelHash(r), record.Data{Name: filepath.Base(f.data), SHA256: data}, hashes, f.features)
 	if err := cli.Write(record.Path(f.out), rows.Write); err != nil {
 		return err
 	}
