@@ -89,6 +89,6 @@ func (r *Result) variant(without map[int]bool, distinct bool) *Result {
 		records = append(records, x)
 	}
 	v := summarize(records, r.Settings, DataFile{})
-	v.Footprint, v.Timing, v.Batches = r.Footprint, r.Timing, r.Batches
+	v.Footprint, v.Timing, v.Batches, v.Shift = r.Footprint, r.Timing, r.Batches, r.Shift
 	return v
 }

@@ -33,6 +33,7 @@ const (
 	RequiresFootprint                // Result.Footprint, likewise
 	RequiresBatches                  // Result.Batches, likewise
 	RequiresIssued                   // Options.Promises
+	RequiresShift                    // Result.Shift, which the caller measures
 )
 
 // Metric is one thing that eval measures.
@@ -62,7 +63,7 @@ const perMargin = "margins[]."
 // ID returns the metric's name on command lines and in gate files: its Key without the list or object around it.
 func (m *Metric) ID() string {
 	id := m.Key
-	for _, where := range []string{perMargin, "decisions.", "scores.", "population.", "footprint.quant."} {
+	for _, where := range []string{perMargin, "decisions.", "scores.", "population.", "shift.", "footprint.quant."} {
 		id = strings.TrimPrefix(id, where)
 	}
 	return id
@@ -238,7 +239,7 @@ func MetricSections() []MetricSection {
 		{"Neighbourhoods of recourse points", neighbourhoodMetrics()},
 		{"Decisions on people as they are", decisionMetrics()},
 		{"Scores of people as they are", scoreMetrics()},
-		{"Rows and issued promises", dataMetrics()},
+		{"Rows, issued promises and shift", append(dataMetrics(), shiftMetrics()...)},
 		{"Files and time", fileMetrics()},
 	}
 }

@@ -88,7 +88,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 		}
 	}
 	rows := calibratedRows{e: e}
-	unknown := rows.read(args[1])
+	rows.problem = rows.read(args[1])
 	d, err := f.open(ctx, e, args, outs.paths())
 	if err != nil {
 		return err
@@ -119,8 +119,9 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 	if err != nil {
 		return err
 	}
-	if unknown != nil {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("calibration rows among the people cannot be recognised: %v", unknown))
+	if rows.problem != nil {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("calibration rows among the people cannot be recognised: %v",
+			rows.problem))
 	}
 	known, err := rows.equal(d.people)
 	if err != nil {
@@ -129,6 +130,7 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%d of the %d people are equal to a row that the quantized model was "+
 			"calibrated on: what it keeps for them says little about others", len(known), d.people.N))
 	}
+	rows.addShift(d, r)
 	if err := d.addOthers(r, known); err != nil {
 		return err
 	}

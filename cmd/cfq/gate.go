@@ -193,6 +193,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if err != nil {
 		return err
 	}
+	rows.addShift(d, r)
 	if err := d.addOthers(r, known); err != nil {
 		return err
 	}

@@ -357,6 +357,7 @@ type calibratedRows struct {
 	record   *record.Rows
 	found    string // path of the record; "" when there is none
 	notes    []string
+	problem  error // why the record cannot be used
 }
 
 // read finds the record of the model. It is an error when one is named that is not there or is another model's.
@@ -415,6 +416,37 @@ func (c *calibratedRows) equal(p *task.People) (map[int]bool, error) {
 			"is left for a verdict", p.N), cli.Unusable, "a gate needs people that the model was not calibrated on")
 	}
 	return known, nil
+}
+
+// addShift measures how far the people are from those of the calibration data.
+func (c *calibratedRows) addShift(d *evaluation, r *eval.Result) {
+	if c.record == nil {
+		reason := "there is no record " + record.Path(d.paths[1]) + " of the calibration data"
+		if c.path == noRecord {
+			reason = "--calibration-record none"
+		} else if c.problem != nil {
+			reason = c.problem.Error()
+		}
+		r.Shift = eval.UnknownShift(reason)
+		return
+	}
+	pairs, err := c.record.Pairs(d.task, d.people)
+	if err != nil {
+		r.Shift = eval.UnknownShift(err.Error())
+		r.Warnings = append(r.Warnings, fmt.Sprintf("PSI is not known: %v", err))
+		return
+	}
+	bins := make([]eval.Binned, len(pairs))
+	for i, p := range pairs {
+		bins[i] = eval.Binned(p)
+	}
+	r.Shift = eval.NewShift(bins)
+	if !r.Shift.PSI.Defined() {
+		r.Shift.Reason = "the record of the calibration data has none of the features of " + d.f.task
+	}
+	if w := r.Shift.Warning(); w != "" {
+		r.Warnings = append(r.Warnings, w)
+	}
 }
 
 // checkHeldOut says what is not known of the people. It is an error to judge a model by the very file that it

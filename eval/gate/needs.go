@@ -7,6 +7,7 @@ import (
 
 	"cfq/eval"
 	"cfq/internal/message"
+	"cfq/task"
 )
 
 // absent returns why an evaluation has no value of a metric with the requirement.
@@ -26,6 +27,8 @@ func absent(p eval.Requirement, oneSided bool) string {
 		return "the files were not measured"
 	case p == eval.RequiresBatches:
 		return "no points were run again in other batches"
+	case p == eval.RequiresShift:
+		return "there is no record of the calibration data"
 	case p == eval.RequiresIssued:
 		return "no promises were issued: --promises names their file"
 	}
@@ -50,7 +53,7 @@ type Needs struct {
 func (g *Gate) Needs(issued bool) Needs {
 	var n Needs
 	d := g.withDefaults()
-	n.Confidence = 2*d.Confidence - 1
+	n.Confidence = task.Rounded(2*d.Confidence-1, 12) // without the noise of binary arithmetic
 	for i := range d.Checks {
 		c := &d.Checks[i]
 		m, ok := eval.MetricBy(c.Metric)
@@ -98,6 +101,8 @@ func measured(m *eval.Metric, margin float64, r *eval.Result) (v eval.Value, mis
 	}
 	w := m.Of(r, at)
 	switch {
+	case m.Requires == eval.RequiresShift && r.Shift != nil && !r.Shift.PSI.Defined():
+		return v, r.Shift.Reason
 	case w.N <= 0:
 		return v, absent(m.Requires, r.Settings.OneSided)
 	case w.Kind == eval.KindShare && (w.Num < 0 || w.Num > w.N): // a report that was written by hand

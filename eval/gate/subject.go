@@ -154,7 +154,7 @@ func (s *subject) show(x float64) string {
 	switch {
 	case s.counts() || s.Unit == "ratio":
 		return percent(x)
-	case s.Kind() == eval.KindExact && s.Requires != eval.RequiresBatches:
+	case s.Kind() == eval.KindExact && s.Requires != eval.RequiresBatches && s.Requires != eval.RequiresShift:
 		return task.Decimal(task.Rounded(x, 12)) + s.valueUnit()
 	}
 	return task.Decimal(task.Rounded(x*s.scale(), 3)) + s.valueUnit()
@@ -219,7 +219,7 @@ func (s *subject) unit() string {
 // valueUnit is the unit of the metric.
 func (s *subject) valueUnit() string {
 	switch {
-	case s.Unit == "cosine", s.Unit == "Jaccard index":
+	case s.Unit == "cosine", s.Unit == "Jaccard index", s.Unit == "number":
 		return ""
 	case s.Unit == "share" && !s.counts() && s.Better != eval.Higher: // a difference of shares
 		return " pp"

@@ -76,6 +76,9 @@ func JUnit(w io.Writer, d *Document) error {
 	for _, n := range g.Notes {
 		property("note", n)
 	}
+	for _, w := range slices.Concat(d.Warnings, d.Result.Warnings) {
+		property("warning", w)
+	}
 	for _, name := range slices.Sorted(maps.Keys(d.Environment)) {
 		property("environment", name+"="+d.Environment[name])
 	}
