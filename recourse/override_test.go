@@ -4,12 +4,56 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"cfq/task"
 )
+
+// Who has no record keeps none, and nobody loses one, in every solver.
+func TestMissingNumbersStay(t *testing.T) {
+	t.Parallel()
+	months := feature("months", task.Ordinal)
+	months.Mean, months.Std, months.Bounds, months.Step = 4, 5, [2]float64{0, 8}, 1
+	months.Missing = []float64{-9, -8}
+	income := feature("income", task.Numeric)
+	tk := taskOf(0, months, income)
+	a := compile(t, tk)
+	m := &affine{w: []float64{-3, 1}, b: -1.5} // fewer months are the cheaper way, down to -9
+	var x []float32
+	for v := -9; v <= 8; v++ {
+		x = append(x, tk.Features[0].ToInput(float64(v)), 0)
+	}
+	acts, err := Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	taught, err := Teacher(t.Context(), m, a, x, TeacherOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exact, _, err := Exact(t.Context(), m, a, x, ExactOptions{Margin: 0.1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, act := range acts {
+		from := tk.Features[0].Raw(x[2*i])
+		for what, d := range map[string][]float32{
+			"solver": act.Delta, "teacher": row(taught, i, 2), "exact": exact[i].Delta,
+		} {
+			to := tk.Features[0].Raw(x[2*i] + d[0])
+			if from < -7 && to != from || from >= 0 && to < 0 || a.Check(row(x, i, 2), d) != nil {
+				t.Errorf("%s: from %v to %v", what, from, to)
+			}
+		}
+	}
+	if err := a.Check(row(x, 12, 2), []float32{tk.Features[0].ToInput(-9) - x[24], 0}); err == nil ||
+		!strings.Contains(err.Error(), `feature "months": missing: no action leads from or to -9`) {
+		t.Errorf("to -9: %v", err)
+	}
+}
 
 // What holds for single people holds for them alone, in every solver, wherever their rows stand.
 func TestOverride(t *testing.T) {

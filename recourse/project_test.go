@@ -44,6 +44,10 @@ func drawTask(t *rapid.T, round bool) *task.Task {
 			if rapid.Bool().Draw(t, "bounded") {
 				f.Bounds[0] = number("low", -4, 0)
 				f.Bounds[1] = f.Bounds[0] + number("range", 0, 8)
+				for range rapid.IntRange(0, 2).Draw(t, "missing") {
+					far := 0.25 + float64(rapid.IntRange(0, 8).Draw(t, "far"))/4
+					f.Missing = append(f.Missing, rapid.SampledFrom([]float64{f.Bounds[0] - far, f.Bounds[1] + far}).Draw(t, "code"))
+				}
 			}
 			if rapid.Bool().Draw(t, "stepped") {
 				f.Step = rapid.SampledFrom([]float64{0.25, 0.5, 1}).Draw(t, "step")
@@ -89,6 +93,9 @@ func drawPerson(t *rapid.T, tk *task.Task) []float32 {
 			raw := float64(rapid.IntRange(-20, 20).Draw(t, "raw")) / 4
 			if len(f.Levels) > 0 && rapid.Bool().Draw(t, "on level") {
 				raw = rapid.SampledFrom(f.Levels).Draw(t, "level")
+			}
+			if len(f.Missing) > 0 && rapid.Bool().Draw(t, "no record") {
+				raw = rapid.SampledFrom(f.Missing).Draw(t, "code")
 			}
 			x[f.Offset] = float32((raw - f.Mean) / f.Std)
 		}
@@ -178,6 +185,12 @@ func feasibleChanges(f *task.Feature, x []float32) (changes [][]float64, lo, hi 
 		return changes, 0, 0
 	}
 	raw := float64(x[0])*f.Std + f.Mean
+	for _, v := range f.Missing {
+		beyond := v < f.Bounds[0] && raw < v || v > f.Bounds[1] && raw > v
+		if math.Abs(raw-v) < 1e-5 || beyond && len(f.Levels) == 0 {
+			return changes, 0, 0
+		}
+	}
 	lo, hi = math.Min(f.Bounds[0], raw)-raw, math.Max(f.Bounds[1], raw)-raw
 	lo, hi = math.Max(lo, -math.Min(f.MaxDecrease, f.MaxChange)), math.Min(hi, math.Min(f.MaxIncrease, f.MaxChange))
 	if f.Direction == task.Increase {

@@ -121,6 +121,7 @@ func (d *decoder) read(root ast.Node) {
 		if !e.Has("mutable") {
 			e.Mutable = e.Actionable || t.Moves(e.Name)
 		}
+		e.checkReach()
 	}
 	d.checkCost()
 }
@@ -247,6 +248,7 @@ func (d *decoder) featureKeys(t *Task, f *Feature) []key {
 		{Name: "one", Value: d.Text(&f.One), Keep: true},
 		{Name: "zero", Value: d.Text(&f.Zero)},
 		{Name: "values", Value: d.Texts(&f.Values)},
+		{Name: "missing", Value: d.Numbers(&f.Missing), Keep: true, Omit: f.Missing == nil},
 		{Name: "thresholds", Value: d.Numbers(&f.Thresholds)},
 		{Name: "ordered", Value: d.Flag(&f.Ordered)},
 		{Name: "shares", Value: d.shares(&f.Shares)},
@@ -567,8 +569,21 @@ func (e entry) checkBounds() {
 	}
 }
 
+// checkReach reports missing values that an action could lead to.
+func (e entry) checkReach() {
+	for _, v := range e.Missing {
+		if e.Mutable && e.Kind.IsNumber() && e.Values == nil && v >= e.Bounds[0] && v <= e.Bounds[1] {
+			e.errorf("missing", "an action could lead to %s, which means \"not known\": set bounds that leave it out, or "+
+				"actionable: false", Decimal(v))
+		}
+	}
+}
+
 // validate reports what is impossible within one feature and fills in Levels.
 func (e entry) validate() {
+	if e.Has("missing") && e.Missing == nil {
+		e.Missing = []float64{}
+	}
 	if e.Has("mutable") && !e.Mutable {
 		if e.Has("actionable") && e.Actionable {
 			e.errorf("mutable", "it is actionable and never changes (mutable: false); keep one of the two")
@@ -689,6 +704,11 @@ func (e entry) checkOrdinal() {
 	slices.Sort(e.Levels)
 	if len(slices.Compact(slices.Clone(e.Levels))) != len(e.Levels) {
 		e.errorf("values", "two of the values are the same number")
+	}
+	for _, v := range e.Missing {
+		if slices.Contains(e.Levels, v) {
+			e.errorf("missing", "%s is both a value and missing; keep one of the two", Decimal(v))
+		}
 	}
 }
 
@@ -848,7 +868,11 @@ func (d *decoder) linkMap(l *Link, n ast.Node, from, to *Feature) {
 			d.Errorf(at, "%q is no value that %q can be mapped from: %s", key, l.From, clause(why))
 			return
 		}
-		if why := to.refuses(value); why != "" {
+		why = to.refuses(value)
+		if v, _ := Number(value); why == "" && slices.Contains(to.Missing, v) {
+			why = `it means "not known"`
+		}
+		if why != "" {
 			d.Errorf(at, "%q is mapped to %q, which %q cannot be: %s", key, value, l.To, clause(why))
 		}
 		ranks[rank] = Pair{name, value}

@@ -37,7 +37,7 @@ func allKinds() []Kind { return []Kind{Numeric, Ordinal, Binary, OneHot, Thermom
 // has says whether a key means something for the kind.
 func (k Kind) has(key string) bool {
 	switch key {
-	case "mean", "std", "mad", "quantiles", "bounds", "step":
+	case "mean", "std", "missing", "mad", "quantiles", "bounds", "step":
 		return k.IsNumber()
 	case "one", "zero":
 		return k == Binary
@@ -79,6 +79,9 @@ type Feature struct {
 	Values    []string  // OneHot: in the order of the inputs. Ordinal: the domain as written, or nil
 	Levels    []float64 // Ordinal with Values: the domain, ascending
 	Ordered   bool      // OneHot: Values stand in an order, in which Direction and the largest changes count places
+	// Missing are raw numbers that mean "not known": the model sees them as they are, and no action leads from or to one.
+	// Not nil, but empty: there are none, whatever the data look like.
+	Missing []float64
 	// Thresholds of a Thermometer without Values, ascending.
 	Thresholds []float64
 	// MAD is the median absolute deviation from the median over the training rows, in raw units; 0 also when not given.
@@ -151,7 +154,7 @@ func (f *Feature) Encode(raw string, dst []float32) error {
 	if !ok {
 		return fmt.Errorf("%s is not a number", message.Quote(raw))
 	}
-	if f.Levels != nil && !slices.Contains(f.Levels, v) {
+	if f.Levels != nil && !slices.Contains(f.Levels, v) && !slices.Contains(f.Missing, v) {
 		return fmt.Errorf("%s is not a known value; one of: %s", message.Quote(raw), message.List(f.Values, 20))
 	}
 	x := f.ToInput(v)
@@ -220,7 +223,7 @@ func (f *Feature) Decode(x []float32) (string, error) {
 	if math.IsInf(v, 0) {
 		return "", fmt.Errorf("feature %q: %v is too large", f.Name, x[0])
 	}
-	if f.Levels != nil {
+	if f.Levels != nil && !f.IsMissing(x[0]) {
 		return f.Values[f.level(v)], nil
 	}
 	return Decimal(f.shortest(v, x[0])), nil
@@ -272,6 +275,11 @@ func (f *Feature) check(x []float32) error {
 		return fmt.Errorf("the inputs of a thermometer are ones followed by zeros")
 	}
 	return nil
+}
+
+// IsMissing says whether the model input of a Numeric or Ordinal feature is one of Missing.
+func (f *Feature) IsMissing(x float32) bool {
+	return slices.ContainsFunc(f.Missing, func(v float64) bool { return f.ToInput(v) == x })
 }
 
 // place returns which of its values a category's inputs are, which check accepts; -1 when it is missing.
@@ -448,9 +456,12 @@ func (f *Feature) Groups(p *People) Subgroup {
 	}
 	for i := range s.Codes {
 		x := p.X[i*p.Dim+f.Offset : i*p.Dim+f.Offset+f.Width]
-		if f.Kind.IsNumber() {
+		switch {
+		case f.IsMissing(x[0]):
+			s.Codes[i] = -1
+		case f.Kind.IsNumber():
 			s.Codes[i] = int32(f.level(f.FromInput(x[0])))
-		} else {
+		default:
 			s.Codes[i] = int32(f.place(x))
 		}
 	}

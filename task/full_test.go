@@ -17,7 +17,7 @@ features:
   - {name: income, kind: numeric, mean: 30000, std: 20000, bounds: ["5%", 99%],
      quantiles: [0, 10000, 25000, 40000, 200000], mad: 12000}
   - {name: debt, kind: numeric, bounds: [0, 100%], step: 50, direction: decrease, quantiles: [0, 500, 9000], mad: 0}
-  - {name: hours-per-week, kind: ordinal, bounds: [0, 80], step: 1, mad: 5, quantiles: [0, 40, 80]}
+  - {name: hours-per-week, kind: ordinal, bounds: [0, 80], step: 1, mad: 5, missing: [-1], quantiles: [0, 40, 80]}
   - {name: housing, kind: onehot, values: [rent, own, with family], switch_cost: 2}
   - {name: education, kind: onehot, values: [School, College, Masters],
      ordered: true, direction: increase, max_increase: 1}
@@ -148,6 +148,8 @@ func TestCanonicalFormOfEverything(t *testing.T) {
 		{"2500.5", "2501"},
 		{"switch_cost: 2", "switch_cost: 3"},
 		{"mad: 5", "mad: 6"},
+		{"[-1]", "[-2]"},
+		{"missing: [-1]", "missing: []"},
 		{"[0, 40, 80]", "[0, 41, 80]"},
 		{"false, mutable: true", "false"},
 	} {
@@ -221,6 +223,14 @@ func TestMistakesInFeatures(t *testing.T) {
 		{`name: a, kind: numeric, switch_cost: 1`, `feature "a": "switch_cost" means nothing for kind numeric`},
 		{`name: a, kind: onehot, values: [x, y], switch_cost: 0`, `3:58: this must be above 0, not 0`},
 		{`name: a, kind: numeric, mad: -1`, `3:35: this must be 0 or more, not -1`},
+		{
+			`name: a, kind: numeric, bounds: [-9, 8], missing: [-9]`,
+			`3:56: feature "a": an action could lead to -9, which means "not known": set bounds that leave it out, or ` +
+				`actionable: false`,
+		},
+		{`name: a, kind: numeric, missing: [99]`, `feature "a": an action could lead to 99`},
+		{`name: a, kind: ordinal, values: [1, 2, 9], missing: [9]`, `3:58: feature "a": 9 is both a value and missing`},
+		{`name: a, kind: onehot, values: [x, y], missing: [9]`, `"missing" means nothing for kind onehot`},
 		{`name: a, kind: numeric, quantiles: [1]`, `3:41: feature "a": quantiles are two numbers or more`},
 		{`name: a, kind: numeric, quantiles: [2, 1]`, `3:41: feature "a": quantiles ascend`},
 		{

@@ -162,6 +162,7 @@ func (o *overrideReader) apply(f *Feature, at ast.Node, fields map[string]ast.No
 	e.checkBounds()
 	e.checkApplies()
 	moves := o.task.Moves(f.Name)
+	defer e.checkReach()
 	if e.Has("actionable") && f.Actionable && moves {
 		o.d.Errorf(e.Place("actionable"), "%q changes by a link, and cannot be actionable, too", f.Name)
 	}

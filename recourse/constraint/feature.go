@@ -38,6 +38,7 @@ type Feature struct {
 	scale        float64 // of the distances that a change may go, see Tighten; else 1
 	Step         float64 // of a grid
 	values       []float64
+	missing      []float32 // numbers that mean "not known"
 	// next holds for each current value of a group (the last row: none), or level of a thermometer, the
 	// values it may become, ascending, without itself.
 	next    [][]int
@@ -107,6 +108,9 @@ func (u *Feature) compileNumeric(f *task.Feature) error {
 	u.lo, u.hi = encode(f.Bounds[0]), encode(f.Bounds[1])
 	u.up = min(u.up, f.MaxIncrease/f.Std, f.MaxChange/f.Std, far)
 	u.down = min(u.down, f.MaxDecrease/f.Std, f.MaxChange/f.Std, far)
+	for _, v := range f.Missing {
+		u.missing = append(u.missing, f.ToInput(v))
+	}
 	switch {
 	case f.Kind == task.Ordinal && len(f.Levels) > 0:
 		u.form = discrete
@@ -246,13 +250,23 @@ func (u *Feature) span(x float32) (lo, hi float32) {
 // side is span with the other direction left out.
 func (u *Feature) side(x float32, up bool) (lo, hi float32) {
 	switch v := float64(x); {
-	case x-x != 0:
+	case x-x != 0 || u.keeps(x):
 		return 0, 0
 	case up:
 		return 0, u.room(u.up, u.hi-v, v, true)
 	default:
 		return -u.room(u.down, v-u.lo, v, false), 0
 	}
+}
+
+// keeps says whether the value is missing, or beyond a missing one that lies out of bounds: no action changes it.
+func (u *Feature) keeps(x float32) bool {
+	for _, v := range u.missing {
+		if v == x || u.form != discrete && (float64(v) < u.lo && x < v || float64(v) > u.hi && x > v) {
+			return true
+		}
+	}
+	return false
 }
 
 // ticks returns the first and last whole number of steps inside the span.
@@ -598,6 +612,13 @@ func (u *Feature) check(x, d []float32) (Constraint, string) {
 	v := d[0]
 	if v == 0 || u.Nearest(x[0], v) == v || u.form == grid && u.onTick(x[0], v, 0) {
 		return "", ""
+	}
+	for _, at := range []float32{x[0], x[0] + v} {
+		if raw := task.Decimal(u.spec.Raw(at)); u.spec.IsMissing(at) {
+			return Missing, fmt.Sprintf("no action leads from or to %s, which means \"not known\"", raw)
+		} else if u.keeps(at) {
+			return Missing, fmt.Sprintf("no action leads from or to %s, beyond a number that means \"not known\"", raw)
+		}
 	}
 	lo32, hi32 := u.span(x[0])
 	lo, hi := float64(lo32), float64(hi32)

@@ -10,6 +10,7 @@ const (
 	Immutable  Constraint = "immutable"
 	Bounds     Constraint = "bounds, direction or largest change"
 	Step       Constraint = "step"
+	Missing    Constraint = "missing"
 	Category   Constraint = "category"
 	Transition Constraint = "transitions"
 	Sparsity   Constraint = "sparsity"

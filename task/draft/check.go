@@ -48,7 +48,7 @@ type Report struct {
 type Column struct {
 	Name    string    `json:"name"`
 	Kind    task.Kind `json:"kind"`
-	Missing int       `json:"missing,omitempty"` // rows without a category
+	Missing int       `json:"missing,omitempty"` // rows without a category or number
 	Below   int       `json:"below,omitempty"`   // rows under the bounds
 	Above   int       `json:"above,omitempty"`   // rows over the bounds
 	Mean    *float64  `json:"mean,omitempty"`    // of the data, in raw units
@@ -202,6 +202,11 @@ func (c *checker) number(f *task.Feature, p *profile, col *Column) {
 	mean, std := p.moments()
 	shown, spread := short(mean), short(std)
 	col.Mean, col.Std = &shown, &spread
+	c.reach(f, p.without(f.Missing))
+	if p = c.codes(f, p, col); len(p.points) == 0 {
+		c.find(Problem, f.Name, col.Missing, "every row has one of the missing values %s", numbers(f.Missing))
+		return
+	}
 	for j, v := range p.points {
 		switch {
 		case v < f.Bounds[0]:
@@ -212,7 +217,7 @@ func (c *checker) number(f *task.Feature, p *profile, col *Column) {
 	}
 	out := col.Below + col.Above
 	span := "[" + task.Decimal(f.Bounds[0]) + ", " + task.Decimal(f.Bounds[1]) + "]"
-	if out == c.p.N {
+	if out == p.rowsOf(p.points) {
 		c.find(Problem, f.Name, out, "no row lies within the bounds %s; the data run from %s to %s. Are the units the same?",
 			span, task.Decimal(p.points[0]), task.Decimal(p.points[len(p.points)-1]))
 	} else if c.share(out) > few && f.Actionable {

@@ -44,8 +44,8 @@ func check(t *testing.T, text, data string, margins []float32) *Report {
 
 func TestCheckFinds(t *testing.T) {
 	const (
-		income = "  - {name: income, kind: numeric, mean: 10500, std: 5766.28}\n"
-		debt   = "  - {name: debt, kind: numeric, mean: 1050, std: 576.63}\n"
+		income = "  - {name: income, kind: numeric, mean: 10500, std: 5766.28, bounds: [1000, 20000], step: 100}\n"
+		debt   = "  - {name: debt, kind: numeric, mean: 1050, std: 576.63, bounds: [100, 2000], step: 10}\n"
 		home   = "  - {name: home, kind: onehot, values: [rent, own], shares: [0.5, 0.25]}\n"
 	)
 	for _, c := range []struct {
@@ -80,11 +80,11 @@ func TestCheckFinds(t *testing.T) {
 			[]string{"warning: income: 15.0 % of the rows lie outside of the bounds [3000, 19000]: 2 below, 1 above"},
 		},
 		{
-			"a mean of other data", "  - {name: income, kind: numeric, mean: 20500, std: 5766}\n", "",
+			"a mean of other data", "  - {name: income, kind: numeric, mean: 20500, std: 5766, bounds: [1000, 20000]}\n", "",
 			[]string{"warning: income: mean is 20500 in the task and 10500 in the data, 1.7 of its standard deviations apart"},
 		},
 		{
-			"a std of other data", "  - {name: income, kind: numeric, mean: 10500, std: 57}\n", "",
+			"a std of other data", "  - {name: income, kind: numeric, mean: 10500, std: 57, bounds: [1000, 20000]}\n", "",
 			[]string{"warning: income: std is 57 in the task and 5766.28 in the data"},
 		},
 		{

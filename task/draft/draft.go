@@ -248,8 +248,9 @@ const (
 
 // number makes a feature on a scale, standardised by the data.
 func (d *drafter) number(f *feature) {
-	p := f.from
-	mean, std := p.moments()
+	mean, std := f.from.moments() // of codes, too: the model was trained with them
+	f.Missing = f.from.codes()
+	p := f.from.without(f.Missing)
 	f.Kind, f.Step, f.MAD, f.Quantiles = task.Numeric, p.step(), short(p.mad()), p.quantiles()
 	if std > 0 {
 		f.Mean, f.Std = short(mean), short(std)
@@ -545,6 +546,7 @@ func (d *drafter) ask(w *writer) {
 		w.question("", "the model has %d inputs and these features make %d: which columns does it take, and how is each "+
 			"encoded?", d.o.Inputs, n)
 	}
+	d.askCodes(w)
 	if d.o.Encoding != nil {
 		return
 	}
@@ -641,6 +643,9 @@ func (d *drafter) writeFeature(w *writer, f *feature) {
 		keys = append(keys, fmt.Sprintf("bounds: [%s, %s]", task.Decimal(f.Bounds[0]), task.Decimal(f.Bounds[1])))
 		if f.Step > 0 {
 			keys = append(keys, "step: "+task.Decimal(f.Step))
+		}
+		if f.Missing != nil {
+			keys = append(keys, "missing: ["+strings.Join(decimals(f.Missing), ", ")+"]")
 		}
 		keys = append(keys, "mad: "+task.Decimal(f.MAD))
 	}

@@ -181,6 +181,13 @@ func (f *gaps) entries(i int, p *profile, e *Encoding) (out []entry) {
 	if !ft.Kind.IsNumber() || !p.numeric {
 		return out
 	}
+	codes := ft.Missing
+	if f.lacks(i, "bounds") && f.lacks(i, "missing") {
+		if codes = p.codes(); codes != nil {
+			out = append(out, entry{"missing", list(codes)})
+		}
+	}
+	p = p.without(codes)
 	if in := e.of(ft.Column); in != nil && in.Mean != nil && f.lacks(i, "mean") && f.lacks(i, "std") {
 		out = append(out, entry{"mean", task.Decimal(*in.Mean)}, entry{"std", task.Decimal(*in.Std)})
 	}

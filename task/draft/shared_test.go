@@ -3,6 +3,7 @@ package draft
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"cfq/internal/realdata"
@@ -57,7 +58,9 @@ func TestDraftsForPublicData(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := draft(t, table, Options{Label: c.label, Favourable: c.favourable, Encoding: e})
-			if len(p.Questions) > 0 {
+			codes := map[string]string{"adult": "99999 in capital-gain (0.5 %", "bank": "-1 in pdays (81.7 %"}[c.name]
+			switch n := len(p.Questions); {
+			case (n > 0) != (codes != ""), n > 1, n == 1 && !strings.Contains(p.Questions[0].Text, "known\": "+codes):
 				t.Errorf("questions: %+v", p.Questions)
 			}
 			byHand, err := task.Load(filepath.Join("..", "..", "examples", "tasks", c.name+".yaml"))

@@ -1,0 +1,265 @@
+package draft
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gonum.org/v1/gonum/floats"
+
+	"cfq/internal/message"
+	"cfq/task"
+)
+
+// mostCodes is how many codes a column may have at either end.
+const mostCodes = 5
+
+// codes returns the numbers of a column that look like codes for "not known" instead of values, ascending: numbers that
+// people take for that, see isCode, which lie apart from all others at an end of the column.
+func (p *profile) codes() []float64 {
+	var all []float64
+	for rest := p; ; {
+		var found []float64
+		if found = rest.codesBelow(); found == nil {
+			found = rest.codesAbove()
+		}
+		if found == nil {
+			slices.Sort(all)
+			return all
+		}
+		all = append(all, found...)
+		rest = rest.without(found)
+	}
+}
+
+// isCode says whether people take v for "not known": -1 to -9; two nines or more, of which the last may be 5 to 8;
+// sevens or eights; the largest whole numbers of 16 and 32 bits.
+func isCode(v float64) bool {
+	a := math.Abs(v)
+	switch {
+	case a != math.Trunc(a) || a >= 1e15:
+		return false
+	case a < 10:
+		return v < 0
+	}
+	s := strconv.FormatFloat(a, 'f', 0, 64)
+	last := len(s) - 1
+	return strings.Trim(s[:last], "9") == "" && s[last] >= '5' ||
+		strings.Trim(s, "8") == "" || strings.Trim(s, "7") == "" ||
+		slices.Contains([]float64{math.MaxInt16, math.MaxUint16, math.MaxInt32, math.MaxUint32}, a)
+}
+
+// without returns the profile of the column without some of its numbers.
+func (p *profile) without(numbers []float64) *profile {
+	q := *p
+	q.points, q.weights, q.whole = nil, nil, true
+	for i, v := range p.points {
+		if !slices.Contains(numbers, v) {
+			q.points, q.weights = append(q.points, v), append(q.weights, p.weights[i])
+			q.whole = q.whole && v == math.Trunc(v)
+		}
+	}
+	return &q
+}
+
+// rowsOf counts the rows with one of the numbers.
+func (p *profile) rowsOf(numbers []float64) int {
+	n := 0.0
+	for i, v := range p.points {
+		if slices.Contains(numbers, v) {
+			n += p.weights[i]
+		}
+	}
+	return int(n)
+}
+
+// end is one end of a column, taken apart into codes that may be and the other numbers.
+type end struct {
+	rows, coded float64   // of the column, and of the codes
+	points      []float64 // the others, the nearest first
+	weights     []float64 // rows of each
+	each        float64   // rows of a code, on average
+	gap, span   float64   // from the codes to the nearest other number, and from that to the farthest
+}
+
+// near is how many of the nearest numbers say how frequent numbers there are, and how far apart.
+const near = 5
+
+// peak is the rows of the most frequent of the nearest numbers.
+func (e *end) peak() float64 { return slices.Max(e.weights[:min(near, len(e.weights))]) }
+
+// apart says whether the gap is wider than those between the nearest numbers, and not by chance: a code is far more
+// frequent than they are, or numbers as frequent as on both sides of the gap would fill it with seven rows or more.
+func (e *end) apart() bool {
+	n := min(near+1, len(e.points))
+	var gaps []float64
+	for i := 1; i < n; i++ {
+		gaps = append(gaps, math.Abs(e.points[i]-e.points[i-1]))
+	}
+	slices.Sort(gaps)
+	usual := gaps[len(gaps)/2]
+	chance := (e.gap/usual-1)*min(e.each, slices.Min(e.weights[:n])) < 7 && e.each < 20*e.peak()
+	return e.gap >= 2*usual && !chance
+}
+
+// peel returns the longest end of the column that consists of codes by accept.
+func (p *profile) peel(fromBelow bool, accept func(codes []float64, e *end) bool) []float64 {
+	points, weights := slices.Clone(p.points), slices.Clone(p.weights)
+	if !fromBelow {
+		slices.Reverse(points)
+		slices.Reverse(weights)
+	}
+	for k := min(mostCodes, len(points)-2); k > 0; k-- {
+		codes, others := points[:k], points[k:]
+		e := &end{
+			rows: floats.Sum(weights), coded: floats.Sum(weights[:k]), points: others, weights: weights[k:],
+			each: floats.Sum(weights[:k]) / float64(k),
+			gap:  math.Abs(others[0] - codes[k-1]), span: math.Abs(others[len(others)-1] - others[0]),
+		}
+		number := func(v float64) bool { return !isCode(v) || v < 0 != fromBelow }
+		if !slices.ContainsFunc(codes, number) && e.coded >= 3 && accept(codes, e) {
+			return codes
+		}
+	}
+	return nil
+}
+
+// codesBelow finds negative codes: farther away from the others than these lie from each other; or in a column that is
+// never negative otherwise, behind a gap at a value that is not rare, or more frequent than the values next to them; or
+// next to the zero of counts, of which zero is the most frequent.
+func (p *profile) codesBelow() []float64 {
+	return p.peel(true, func(codes []float64, e *end) bool {
+		edge := floats.Sum(e.weights[:min(3, len(e.weights))])
+		switch {
+		case e.gap >= e.span && e.apart():
+			return e.points[0] >= 0 || codes[len(codes)-1] <= -77
+		case e.points[0] < 0:
+			return e.coded >= 3*e.peak() && e.gap >= e.span/2
+		case e.apart():
+			return edge >= max(10, e.rows/100) || e.coded >= 3*e.peak()
+		case !p.whole || e.points[0] != 0 || len(e.points) < near:
+			return false
+		}
+		counts := slices.Max(e.weights) == e.weights[0] && len(e.points) >= 8*len(codes)
+		return len(codes) == 1 && e.coded >= 2*e.peak() || counts && e.coded >= max(10, e.rows/200)
+	})
+}
+
+// codesAbove finds codes such as 99 or 9999: three times as far away from the others as these lie from each other; or,
+// behind a gap, more frequent than the values next to them. Prices that end in 9 are none.
+func (p *profile) codesAbove() []float64 {
+	return p.peel(false, func(codes []float64, e *end) bool {
+		other := func(v float64) bool { return math.Mod(codes[0]-v, 5) != 0 }
+		switch {
+		case len(e.points) < 3 || !slices.ContainsFunc(e.points, other):
+			return false
+		case e.gap >= 3*e.span:
+			return true
+		case e.gap >= e.span:
+			return e.coded >= 3*e.peak()
+		}
+		return e.apart() && e.gap >= e.span/20 && e.coded >= max(near*e.peak(), e.rows/200)
+	})
+}
+
+// askCodes asks about the codes of features that people can change.
+func (d *drafter) askCodes(w *writer) {
+	var where []string
+	for i := range d.features {
+		if f := &d.features[i]; f.Missing != nil && f.Actionable {
+			rows := message.Percent(float64(f.from.rowsOf(f.Missing))/float64(d.table.Rows), 1)
+			where = append(where, fmt.Sprintf("%s in %s (%s of the rows)", numbers(f.Missing), message.Legible(f.Name), rows))
+		}
+	}
+	if where != nil {
+		w.question("", "do these numbers mean \"not known\": %s? As `missing`, the model sees the number, and no action "+
+			"leads from or to it. Of what is a value, write missing: [] and wider bounds.", strings.Join(where, ", "))
+	}
+}
+
+// numbers lists numbers in a sentence.
+func numbers(v []float64) string {
+	all := decimals(v)
+	if n := len(all) - 1; n > 0 {
+		return strings.Join(all[:n], ", ") + " or " + all[n]
+	}
+	return all[0]
+}
+
+// codes reports numbers that look like codes, and are not declared. It returns the values without codes.
+func (c *checker) codes(f *task.Feature, p *profile, col *Column) *profile {
+	if f.Missing != nil {
+		col.Missing = p.rowsOf(f.Missing)
+		return p.without(f.Missing)
+	}
+	codes := p.codes()
+	if codes == nil || !f.Mutable {
+		return p
+	}
+	rows, values := p.rowsOf(codes), p.without(codes)
+	c.find(Warning, f.Name, rows, "%s looks like a code for \"not known\" (%s of the rows), which actions lead from or "+
+		"to: write missing: [%s] and bounds within [%s, %s], or missing: [] if it is a value", numbers(codes),
+		message.Percent(c.share(rows), 1), strings.Join(decimals(codes), ", "), task.Decimal(values.points[0]),
+		task.Decimal(values.points[len(values.points)-1]))
+	return values
+}
+
+// reach warns of numbers that an action may choose and no row has: beyond 0, beyond the data by half of their range,
+// between whole numbers, and of an ordinal feature each.
+func (c *checker) reach(f *task.Feature, p *profile) {
+	if !f.Actionable || len(p.points) < 2 || f.Missing == nil && p.codes() != nil {
+		return
+	}
+	lo, hi := p.points[0], p.points[len(p.points)-1]
+	if f.Levels != nil {
+		c.unseen(f, p, f.Levels)
+		return
+	}
+	far := (hi - lo) / 2
+	var ways []string
+	if to := max(f.Bounds[0], lo-min(f.MaxDecrease, f.MaxChange)); f.Direction != task.Increase &&
+		(to < 0 && lo >= 0 || to < lo-far) {
+		ways = append(ways, "down "+limit(to))
+	}
+	if to := min(f.Bounds[1], hi+min(f.MaxIncrease, f.MaxChange)); f.Direction != task.Decrease &&
+		(to > 0 && hi <= 0 || to > hi+far) {
+		ways = append(ways, "up "+limit(to))
+	}
+	if ways != nil {
+		c.find(Warning, f.Name, 0, "an action may go %s, and the data run from %s to %s: set bounds",
+			strings.Join(ways, " and "), task.Decimal(lo), task.Decimal(hi))
+	}
+	whole := p.step()
+	switch {
+	case p.whole && f.Step > 0 && f.Step != math.Trunc(f.Step):
+		c.find(Warning, f.Name, 0, "every value is a whole number, and step %s leads to others", task.Decimal(f.Step))
+	case p.whole && f.Kind == task.Numeric && f.Step == 0 && len(p.points) <= maxGrades:
+		c.find(Warning, f.Name, 0, "every value is a whole number, and without a step an action may choose any: write step: "+
+			"%s",
+			task.Decimal(whole))
+	case f.Kind == task.Ordinal && f.Step > 0 && (f.Bounds[1]-f.Bounds[0])/f.Step < 2*maxGrades:
+		var grid []float64
+		for v := f.Bounds[0]; v <= f.Bounds[1]; v += f.Step {
+			grid = append(grid, v)
+		}
+		c.unseen(f, p, grid)
+	}
+}
+
+// unseen warns of grades that no row has.
+func (c *checker) unseen(f *task.Feature, p *profile, grades []float64) {
+	none := slices.DeleteFunc(slices.Clone(grades), func(v float64) bool { return slices.Contains(p.points, v) })
+	if len(none) > 0 {
+		c.find(Warning, f.Name, 0, "no row has the value %s, which an action may choose", message.List(decimals(none), 10))
+	}
+}
+
+// limit says how far an action may go.
+func limit(v float64) string {
+	if math.IsInf(v, 0) {
+		return "without limit"
+	}
+	return "to " + task.Decimal(v)
+}

@@ -1,0 +1,216 @@
+package draft
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cfq/task"
+)
+
+// profileOf profiles a column of n numbers.
+func profileOf(n int, value func() float64) *profile {
+	c := newColumn("x")
+	for range n {
+		c.add(task.Decimal(value()))
+	}
+	return look(&c)
+}
+
+// honest are columns without codes, by name: counts, amounts, scales, differences, prices, percentages, capped ages.
+func honest(rng *rand.Rand) map[string]func() float64 {
+	mean, sd := rng.Float64()*40, 0.5+rng.Float64()*20
+	normal := func() float64 { return mean + sd*rng.NormFloat64() }
+	skewed := func() float64 { return math.Exp(1 + 1.5*rng.NormFloat64()) }
+	width := 2 + rng.IntN(60)
+	pick := func(v ...float64) func() float64 { return func() float64 { return v[rng.IntN(len(v))] } }
+	poisson := func() (k float64) {
+		for p := rng.Float64(); p > math.Exp(-mean/8); p *= rng.Float64() {
+			k++
+		}
+		return k
+	}
+	return map[string]func() float64{
+		"normal":         normal,
+		"normal, whole":  func() float64 { return math.Round(normal()) },
+		"narrow, whole":  func() float64 { return math.Round(mean/10 + (0.5+sd/10)*rng.NormFloat64()) },
+		"amounts":        func() float64 { return math.Round(1000 * skewed()) },
+		"round amounts":  func() float64 { return 500 * math.Round(3*skewed()) },
+		"heavy tails":    func() float64 { return math.Round(10 * rng.NormFloat64() / (0.05 + rng.Float64())) },
+		"uniform":        func() float64 { return float64(rng.IntN(width)) },
+		"both sides":     func() float64 { return float64(rng.IntN(width) - width/2) },
+		"poisson":        poisson,
+		"difference":     func() float64 { return poisson() - poisson() },
+		"geometric":      func() float64 { return math.Floor(rng.ExpFloat64() * sd / 4) },
+		"mostly zero":    func() float64 { return math.Round(max(0, rng.Float64()-0.8) * 100 * skewed()) },
+		"scale":          pick(1, 2, 3, 4, 5),
+		"signed scale":   pick(-2, -1, 0, 1, 2),
+		"even scale":     pick(-4, -2, 0, 2, 4),
+		"trend":          pick(-1, 0, 1),
+		"prices":         pick(9, 19, 29, 49, 99, 199, 499, 999),
+		"few prices":     pick(9, 19, 29, 99),
+		"limits":         pick(500, 1000, 2000, 5000, 10000, 50000),
+		"percent":        func() float64 { return math.Round(100 * rng.Float64()) },
+		"ages, capped":   func() float64 { return math.Round(min(90, max(18, 45+20*rng.NormFloat64()))) },
+		"hours, to 99":   func() float64 { return math.Round(min(99, max(1, 40+15*rng.NormFloat64()))) },
+		"share":          rng.Float64,
+		"centred":        func() float64 { return task.Rounded(rng.NormFloat64(), 4) },
+		"balance":        func() float64 { return math.Round(200*skewed() - 900) },
+		"months overdue": pick(-2, -1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8),
+	}
+}
+
+func TestNoCodesInHonestData(t *testing.T) {
+	t.Parallel()
+	tried, wrong := 0, map[string]int{}
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 11))
+		for _, n := range []int{40, 250, 2000} {
+			for name, value := range honest(rng) {
+				p := profileOf(n, value)
+				if tried++; len(p.points) > 1 && p.codes() != nil {
+					wrong[name]++
+					t.Logf("%s, %d rows, seed %d: %v of %v", name, n, seed, p.codes(), p.points)
+				}
+			}
+		}
+	}
+	if len(wrong) > 0 {
+		t.Errorf("codes in %v of %d columns", wrong, tried)
+	}
+}
+
+// TestCodes puts codes into honest columns and asks for them back.
+func TestCodes(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(3, 4))
+	normal := func(mean, sd float64) func() float64 {
+		return func() float64 { return math.Round(mean + sd*rng.NormFloat64()) }
+	}
+	count := func() float64 { return math.Floor(rng.ExpFloat64() * 3) }
+	for _, c := range []struct {
+		name  string
+		value func() float64
+		share float64
+		codes []float64
+	}{
+		{"months, three codes", count, 0.06, []float64{-9, -8, -7}},
+		{"a score far from zero", normal(72, 10), 0.05, []float64{-9}},
+		{"most have none", func() float64 { return 1 + math.Floor(rng.ExpFloat64()*200) }, 0.8, []float64{-1}},
+		{"minus one in counts", count, 0.05, []float64{-1}},
+		{"household, 99", func() float64 { return float64(1 + rng.IntN(7)) }, 0.02, []float64{99}},
+		{"age, 998 and 999", normal(45, 12), 0.02, []float64{998, 999}},
+		{"amounts of both signs", normal(0, 50), 0.02, []float64{-999}},
+		{"a share", rng.Float64, 0.03, []float64{-1}},
+		{"gains", func() float64 { return max(0, math.Round(9000*rng.NormFloat64())) }, 0.01, []float64{99999}},
+		{"both ends", func() float64 { return float64(rng.IntN(12)) }, 0.1, []float64{-9, -8, 99}},
+	} {
+		p := profileOf(2000, func() float64 {
+			if rng.Float64() < c.share {
+				return c.codes[rng.IntN(len(c.codes))]
+			}
+			return c.value()
+		})
+		if d := cmp.Diff(c.codes, p.codes()); d != "" {
+			t.Errorf("%s: %s of %v", c.name, d, p.points)
+		}
+	}
+}
+
+// histories are 500 people with a count of months in which -9, -8 and -7 stand for no record, debt in whole units, and
+// an outcome.
+func histories() string {
+	rng := rand.New(rand.NewPCG(7, 8))
+	var b strings.Builder
+	b.WriteString("months,debt,label\n")
+	for i := range 500 {
+		months := rng.IntN(9)
+		if i%10 == 0 {
+			months = -9 + i/10%3
+		}
+		fmt.Fprintf(&b, "%d,%d,%s\n", months, 100*rng.IntN(40), []string{"bad", "good"}[rng.IntN(2)])
+	}
+	return b.String()
+}
+
+func TestDraftKeepsCodesOutOfBounds(t *testing.T) {
+	t.Parallel()
+	d := draft(t, open(t, histories()), Options{Label: "label", Favourable: "good"})
+	f := &d.Task.Features[0]
+	if diff := cmp.Diff([]float64{-9, -8, -7}, f.Missing); diff != "" {
+		t.Error(diff)
+	}
+	if f.Kind != task.Ordinal || f.Bounds != [2]float64{0, 8} || f.Step != 1 || f.Quantiles[0] != 0 {
+		t.Errorf("%+v", f)
+	}
+	if all := strings.Join(strings.Fields(string(d.Text)), " "); !strings.Contains(all,
+		`QUESTION: do these numbers mean "not known": -9, -8 or -7 in months (10.0 % of the rows)?`) {
+		t.Error(all)
+	}
+	if d.Task.Features[1].Missing != nil {
+		t.Errorf("%+v", d.Task.Features[1])
+	}
+}
+
+func TestCheckReportsCodesAndUnreachedValues(t *testing.T) {
+	t.Parallel()
+	const debt = "  - {name: debt, kind: numeric, bounds: [0, 3900], step: 100}\n"
+	codes := `warning: months: -9, -8 or -7 looks like a code for "not known" (10.0 % of the rows)`
+	for _, c := range []struct {
+		features string
+		want     []string
+	}{
+		{
+			"  - {name: months, kind: ordinal, bounds: [-9, 8], step: 1}\n" + debt,
+			[]string{codes + `, which actions lead from or to: write missing: [-9, -8, -7] and bounds within [0, 8], or`},
+		},
+		{"  - {name: months, kind: ordinal, bounds: [0, 8], step: 1, missing: [-9, -8, -7]}\n" + debt, nil},
+		{"  - {name: months, kind: numeric, bounds: [-9, 8], step: 1, missing: []}\n" + debt, nil},
+		{"  - {name: months, kind: numeric, actionable: false}\n" + debt, nil},
+		{
+			"  - {name: months, kind: numeric, bounds: [0, 8], step: 0.5, missing: [-9, -8, -7]}\n" + debt,
+			[]string{"warning: months: every value is a whole number, and step 0.5 leads to others"},
+		},
+		{
+			"  - {name: months, kind: numeric, bounds: [0, null], missing: [-9, -8, -7], max_decrease: 2}\n" + debt,
+			[]string{
+				"warning: months: an action may go up without limit, and the data run from 0 to 8: set bounds",
+				"warning: months: every value is a whole number, and without a step an action may choose any: write step: 1",
+			},
+		},
+		{
+			"  - {name: debt, kind: numeric, step: 100, max_change: 500, direction: decrease}\n",
+			[]string{"warning: debt: an action may go down to -500, and the data run from 0 to 3900: set bounds"},
+		},
+	} {
+		r := check(t, head+"features:\n"+c.features, histories(), nil)
+		var have []string
+		for _, f := range r.Findings {
+			have = append(have, fmt.Sprintf("%s: %s: %s", f.Level, f.About, f.Text))
+		}
+		ok := len(have) == len(c.want)
+		for i := range have {
+			ok = ok && strings.HasPrefix(have[i], c.want[i])
+		}
+		if !ok {
+			t.Errorf("%s findings:\n%s\nwant:\n%s", c.features, strings.Join(have, "\n"), strings.Join(c.want, "\n"))
+		}
+	}
+}
+
+func TestFillKeepsCodesOutOfBounds(t *testing.T) {
+	t.Parallel()
+	text := "version: 1\nfeatures:\n  - {name: months, kind: numeric}\n"
+	d, err := Fill(t.Context(), "task.yaml", []byte(text), write(t, "data.csv", histories()), task.ReadOptions{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &d.Task.Features[0]
+	if f.Bounds != [2]float64{0, 8} || len(f.Missing) != 3 || f.Quantiles[0] != 0 {
+		t.Errorf("%s", d.Text)
+	}
+}
