@@ -253,10 +253,15 @@ func (n *Network) Margins(ctx context.Context, x []float32) ([]float32, error) {
 	return m, err
 }
 
-// match fills in the columns of the matching term: people are those of the batch who have a teacher point, slots their
-// places in it.
-func (t *trainer) match(ctx context.Context, slots, people []int) error {
+// match fills in the columns of the matching term.
+func (t *trainer) match(ctx context.Context) error {
 	dim, batch := t.model.Dim(), t.o.Batch
+	var slots, people []int // of those who have a teacher point, in the order of these
+	for k, i := range t.taught {
+		if i >= 0 {
+			slots, people = append(slots, k), append(people, t.people[k])
+		}
+	}
 	x, taught := t.next.x[:batch*dim], t.next.x[batch*dim:]
 	steps, err := t.o.Recourse.Steps(ctx, &Network{t.step}, people)
 	if err != nil {
@@ -297,7 +302,7 @@ func (t *trainer) match(ctx context.Context, slots, people []int) error {
 		own, theirs := before[i*dim:(i+1)*dim], want[at*dim:(at+1)*dim]
 		copy(action[at*dim:], own)
 		for j := range theirs { // where both end at the same point, rounding must not make a difference that counts
-			if theirs[j] = taught[at*dim+j] - x[at*dim+j]; x[at*dim+j]+own[j] == taught[at*dim+j] {
+			if theirs[j] = taught[i*dim+j] - x[at*dim+j]; x[at*dim+j]+own[j] == taught[i*dim+j] {
 				theirs[j] = own[j]
 			}
 		}

@@ -252,3 +252,56 @@ func TestMatchTrains(t *testing.T) {
 		t.Errorf("mismatch %.4f before, %.4f after", before, after)
 	}
 }
+
+// A step has room for its people and their teacher points, and a little more; what fills it up counts nothing.
+func TestRowsOfPairs(t *testing.T) {
+	t.Parallel()
+	p, recourse, points := matched(t, 2, 12, 1, 0.15)
+	few := &points[1] // half of those who are refused keep theirs
+	few.Source, few.X = few.Source[:len(few.Source)/2], few.X[:len(few.X)/2/p.dim*p.dim]
+	m := p.written(t, p.plans())
+	run := func(fill bool) (sizes map[int]int, losses []float64, params []float32) {
+		o, err := (Options{Objective: Hinge, Batch: 64, Recourse: recourse, Seed: 5}).resolve(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := compile(m, p.layers, &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.close()
+		tr := newTrainer(s, &o)
+		tr.replace(points)
+		if fill {
+			tr.usual = o.rows
+		}
+		sizes = map[int]int{}
+		for range 200 {
+			if err := tr.draw(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			loss, err := s.run(t.Context(), &tr.next, 1e-3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sizes[len(tr.next.x)/p.dim]++
+			losses = append(losses, loss)
+		}
+		return sizes, losses, s.Params
+	}
+	sizes, losses, params := run(false)
+	all, wanted, trained := run(true)
+	if len(all) != 1 || len(sizes) != 2 || sizes[128] > 20 {
+		t.Errorf("steps have %v rows, and %v when they are filled up", sizes, all)
+	}
+	for i, w := range wanted {
+		if math.Abs(losses[i]-w) > 1e-4*(1+w) {
+			t.Fatalf("the loss of step %d is %v, and %v when it is filled up", i, losses[i], w)
+		}
+	}
+	for i, w := range trained {
+		if math.Abs(float64(params[i]-w)) > 1e-3 {
+			t.Errorf("parameter %d becomes %v, and %v when steps are filled up", i, params[i], w)
+		}
+	}
+}

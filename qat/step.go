@@ -36,15 +36,16 @@ const warmUp = 200
 // step is one step of training as a graph: forward, loss, gradient and optimizer. All parameters are one vector, since
 // the number of nodes, not of multiplications, is what a step of a small network costs.
 type step struct {
-	model   *classifier.Model
-	session *ort.Session
-	student *ort.Session // gradient by the inputs; nil where the objective has no use for it
-	reader  *ort.Session // codes and scales, layer by layer; nil where all layers are in float
-	slots   []slot
-	widths  map[string]int       // of the columns
-	cost    float64              // of the bit widths in the last step of a search
-	spare   [3][]float32         // where the next step writes parameters and both moments
-	drawn   map[string][]float32 // in a search: the noise of the step, its temperature, the weight of the bit cost
+	model    *classifier.Model
+	sessions map[int]*ort.Session                 // by rows of a batch
+	size     func(rows int) (*ort.Session, error) // opens another one
+	student  *ort.Session                         // gradient by the inputs; nil where the objective has no use for it
+	reader   *ort.Session                         // codes and scales, layer by layer; nil where all layers are in float
+	slots    []slot
+	widths   map[string]int       // of the columns
+	cost     float64              // of the bit widths in the last step of a search
+	spare    [3][]float32         // where the next step writes parameters and both moments
+	drawn    map[string][]float32 // in a search: the noise of the step, its temperature, the weight of the bit cost
 	state
 }
 
@@ -65,6 +66,7 @@ type builder struct {
 	noise  int      // numbers of Gumbel noise that the widths of layers take
 	costs  []string // what the widths of layers cost
 	o      *Options
+	rows   int            // of a batch
 	whole  autodiff.Types // of the network, for any number of rows
 	widths map[string]int
 	err    error
@@ -79,28 +81,8 @@ func compile(model *classifier.Model, layers []Layer, o *Options) (*step, error)
 
 // open opens the sessions, in place of those that are open.
 func (s *step) open(layers []Layer, o *Options) (err error) {
-	t, err := s.model.Training()
+	b, err := s.build(layers, o, o.rows)
 	if err != nil {
-		return err
-	}
-	b := &builder{
-		Builder: graph.NewBuilder(t.Graph.Graph, "qat."), t: t, policy: maps.Clone(t.Policy), o: o,
-		whole: maps.Clone(t.Types), widths: map[string]int{},
-	}
-	fixBatch(t.Types, t.Types[s.model.Input().Name].Shape[0], o.rows)
-	if b.policy == nil {
-		b.policy = map[string]autodiff.Rule{}
-	}
-	b.policy["Relu"] = throughRelu
-	if o.PACT {
-		quant.ClipScales(b.policy)
-	}
-	if n := noiseOf(s.slots); n > 0 {
-		b.value(noiseName, int64(n))
-		b.value(coldName, 1)
-		b.value(lambdaName, 1)
-	}
-	if err := b.parameters(s.slots, layers); err != nil {
 		return err
 	}
 	var opened []*ort.Session
@@ -116,24 +98,13 @@ func (s *step) open(layers []Layer, o *Options) (err error) {
 		}
 		opened = append(opened, student)
 	}
-	loss := b.charged(b.loss())
-	if b.err != nil {
-		return b.err
-	}
-	grads, err := autodiff.Gradients(t.Graph.Graph, t.Types, loss, []string{paramsName}, autodiff.Options{
-		Prefix: "qat.d.", Policy: b.policy,
-	})
-	if err != nil {
-		return err
-	}
-	b.optimizer(b.decayed(grads[0], s.slots, layers), int64(len(s.Params)))
-	session, err := ort.Open(t.Graph, s.model.Engine())
+	session, err := s.train(b, layers)
 	if err != nil {
 		return err
 	}
 	opened = append(opened, session)
 	if b.codes != nil {
-		r := t.Graph.Clone()
+		r := b.t.Graph.Clone()
 		r.Graph.Inputs = slices.DeleteFunc(r.Graph.Inputs, func(v graph.Value) bool { return v.Name != paramsName })
 		r.Graph.Outputs = nil
 		for _, v := range b.codes {
@@ -144,11 +115,62 @@ func (s *step) open(layers []Layer, o *Options) (err error) {
 		}
 	}
 	s.close()
-	s.session, s.student, s.reader, s.widths = session, student, reader, b.widths
+	s.sessions, s.student, s.reader, s.widths = map[int]*ort.Session{o.rows: session}, student, reader, b.widths
+	s.size = func(rows int) (*ort.Session, error) {
+		b, err := s.build(layers, o, rows)
+		if err != nil {
+			return nil, err
+		}
+		return s.train(b, layers)
+	}
 	return nil
 }
 
-func (s *step) close() { closeAll(s.session, s.student, s.reader) }
+// build starts the graph of a step on that many rows: the network with its parameters.
+func (s *step) build(layers []Layer, o *Options, rows int) (*builder, error) {
+	t, err := s.model.Training()
+	if err != nil {
+		return nil, err
+	}
+	b := &builder{
+		Builder: graph.NewBuilder(t.Graph.Graph, "qat."), t: t, policy: maps.Clone(t.Policy), o: o, rows: rows,
+		whole: maps.Clone(t.Types), widths: map[string]int{},
+	}
+	fixBatch(t.Types, t.Types[s.model.Input().Name].Shape[0], rows)
+	if b.policy == nil {
+		b.policy = map[string]autodiff.Rule{}
+	}
+	if o.PACT {
+		quant.ClipScales(b.policy)
+	}
+	if n := noiseOf(s.slots); n > 0 {
+		b.value(noiseName, int64(n))
+		b.value(coldName, 1)
+		b.value(lambdaName, 1)
+	}
+	return b, b.parameters(s.slots, layers)
+}
+
+// train completes the graph of a step and opens it.
+func (s *step) train(b *builder, layers []Layer) (*ort.Session, error) {
+	loss := b.charged(b.loss())
+	if b.err != nil {
+		return nil, b.err
+	}
+	grads, err := autodiff.Gradients(b.G, b.t.Types, loss, []string{paramsName}, autodiff.Options{
+		Prefix: "qat.d.", Policy: b.policy,
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.optimizer(b.decayed(grads[0], s.slots, layers), int64(len(s.Params)))
+	return ort.Open(b.t.Graph, s.model.Engine())
+}
+
+func (s *step) close() {
+	closeAll(s.student, s.reader)
+	closeAll(slices.Collect(maps.Values(s.sessions))...)
+}
 
 func closeAll(sessions ...*ort.Session) {
 	for _, session := range sessions {
@@ -169,13 +191,6 @@ func fixBatch(types autodiff.Types, batch graph.Dim, size int) {
 		}
 		types[name] = v
 	}
-}
-
-// throughRelu is the gradient of Relu as a product, which takes half the time of a choice.
-func throughRelu(c *autodiff.Call, _ int) string {
-	y := c.Node.Outputs[0]
-	to := graph.IntAttr("to", int64(c.Type(y).DType))
-	return c.Op("Mul", []string{c.Grad(), c.Op("Cast", []string{c.Op("Greater", []string{y, c.Scalar(y, 0)})}, to)})
 }
 
 // value declares an input.
@@ -279,7 +294,15 @@ func (s *step) run(ctx context.Context, b *batch, rate float64) (float64, error)
 		}
 		into[k] = s.spare[k]
 	}
-	out, err := s.session.RunInto(ctx, in, into)
+	rows := len(b.x) / s.model.Dim()
+	if s.sessions[rows] == nil {
+		session, err := s.size(rows)
+		if err != nil {
+			return 0, fmt.Errorf("training step: %w", err)
+		}
+		s.sessions[rows] = session
+	}
+	out, err := s.sessions[rows].RunInto(ctx, in, into)
 	if err != nil {
 		return 0, fmt.Errorf("training step: %w", err)
 	}

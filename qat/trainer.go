@@ -26,7 +26,8 @@ func (o *ObjectiveDoc) share(k Kind) float64 {
 type trainer struct {
 	*step
 	o       *Options
-	columns []column // of the objective
+	columns []column    // of the objective
+	values  [][]float32 // of the columns, for the next batch
 	pools   [Kinds]pool
 	shares  [Kinds]float64 // how often rows of each pool are drawn; their sum is positive
 	next    batch
@@ -36,6 +37,7 @@ type trainer struct {
 	groups []float32 // of people
 	people []int     // of the batch
 	taught []int     // their rows in the pool of teacher points, -1 for none
+	usual  int       // rows that nearly all batches have room in
 	lambda float64   // weight of the bit cost of a search
 }
 
@@ -53,6 +55,7 @@ func newTrainer(s *step, o *Options) *trainer {
 	for _, term := range o.objective.terms {
 		t.columns = append(t.columns, term.columns...)
 	}
+	t.values = make([][]float32, len(t.columns))
 	return t
 }
 
@@ -82,6 +85,24 @@ func (t *trainer) replace(points []Points) {
 			}
 		}
 	}
+	t.usual = t.usualRows()
+}
+
+// usualRows is how many rows people and teacher points of a batch take, two standard deviations above the mean.
+// Few sizes of a step share memory that is still in the processor's cache better than many.
+func (t *trainer) usualRows() int {
+	if t.model.Fixed() > 0 {
+		return t.o.rows
+	}
+	people := &t.pools[Factual]
+	with := 0.0
+	for i := range people.rows {
+		if t.o.Online && people.margins[i] <= 0 || !t.o.Online && len(t.points[i]) > 0 {
+			with++
+		}
+	}
+	n, p := float64(t.o.Batch), with/float64(max(1, people.rows))
+	return min(t.o.rows, t.o.Batch+int(math.Ceil(n*p+2*math.Sqrt(n*p*(1-p)))))
 }
 
 // weighShares sets how often rows of each kind are drawn. Where each round has other points, the share of people is how
@@ -191,12 +212,25 @@ func (t *trainer) steps(ctx context.Context, to, first, last int) (float64, erro
 func (t *trainer) draw(ctx context.Context) error {
 	rng := rand.New(rand.NewPCG(t.o.Seed, 1<<32+uint64(t.Steps)))
 	t.next.x, t.drawn = t.next.x[:0], t.gumbel()
-	for _, c := range t.columns {
-		t.next.columns[c.name] = t.next.columns[c.name][:0]
+	for j := range t.values {
+		t.values[j] = t.values[j][:0]
 	}
-	if t.o.objective.paired() {
-		return t.drawPairs(ctx, rng)
+	if !t.o.objective.paired() {
+		t.drawRows(rng)
+	} else if err := t.drawPairs(ctx, rng); err != nil {
+		return err
 	}
+	for j, c := range t.columns {
+		t.next.columns[c.name] = t.values[j]
+	}
+	if t.o.objective.steps {
+		return t.match(ctx)
+	}
+	return nil
+}
+
+// drawRows fills the next batch with rows of all pools.
+func (t *trainer) drawRows(rng *rand.Rand) {
 	var total float64
 	last := 0
 	for k := range t.pools {
@@ -217,21 +251,20 @@ func (t *trainer) draw(ctx context.Context) error {
 		}
 		t.put(Kind(k), rng.IntN(t.pools[k].rows))
 	}
-	return nil
 }
 
 // put appends row i of a pool to the batch.
 func (t *trainer) put(k Kind, i int) {
 	p, dim := &t.pools[k], t.model.Dim()
 	t.next.x = append(t.next.x, p.x[i*dim:(i+1)*dim]...)
-	for j, c := range t.columns {
-		n := len(p.columns[j]) / p.rows
-		t.next.columns[c.name] = append(t.next.columns[c.name], p.columns[j][i*n:(i+1)*n]...)
+	for j, v := range p.columns {
+		n := len(v) / p.rows
+		t.values[j] = append(t.values[j], v[i*n:(i+1)*n]...)
 	}
 }
 
-// drawPairs fills the next batch with people and then, in the same order, a teacher point of each; who has none is
-// there again, and counts nothing.
+// drawPairs fills the next batch with people and then, in the same order, a teacher point of each who has one. The
+// first people are there again, and count nothing, to fill up the rows of the step.
 //
 // Reference: algorithm cfq.
 func (t *trainer) drawPairs(ctx context.Context, rng *rand.Rand) error {
@@ -251,22 +284,20 @@ func (t *trainer) drawPairs(ctx context.Context, rng *rand.Rand) error {
 			return err
 		}
 	}
-	dim := t.model.Dim()
-	var slots, people []int
-	for k, i := range t.taught {
+	rows := t.o.Batch
+	for _, i := range t.taught {
 		if i >= 0 {
-			slots, people = append(slots, k), append(people, t.people[k])
+			rows++
 			t.put(Teacher, i)
-			continue
-		}
-		t.next.x = append(t.next.x, t.next.x[k*dim:(k+1)*dim]...)
-		for _, c := range t.columns {
-			v := t.next.columns[c.name]
-			t.next.columns[c.name] = append(v, make([]float32, t.widths[c.name])...)
 		}
 	}
-	if t.o.objective.steps {
-		return t.match(ctx, slots, people)
+	size := t.usual
+	if rows > size {
+		size = t.o.rows
+	}
+	t.next.x = append(t.next.x, t.next.x[:(size-rows)*t.model.Dim()]...)
+	for j, v := range t.values {
+		t.values[j] = append(v, make([]float32, (size-rows)*len(v)/rows)...)
 	}
 	return nil
 }

@@ -112,8 +112,10 @@ func (c *Call) constant(name string) (float64, bool) {
 // activations lists the nonlinearities of networks.
 func activations() []Operator {
 	return []Operator{
-		unary("Relu", 6, "g where y > 0; 0 at 0",
-			func(c *Call) string { return c.keep(c.compare("Greater", c.y(), 0), c.Grad()) }),
+		unary("Relu", 6, "g where y > 0; 0 at 0", func(c *Call) string { // a product takes half the time of a choice
+			to := graph.IntAttr("to", int64(c.Type(c.y()).DType))
+			return c.mul(c.Grad(), c.Op("Cast", []string{c.compare("Greater", c.y(), 0)}, to))
+		}),
 		{Name: "LeakyRelu", Since: 6, Doc: "g where x > 0, alpha·g elsewhere", infer: like, grads: []Rule{leaky}},
 		{
 			Name: "PRelu", Since: 9, Doc: "g where x > 0, slope·g elsewhere; g·min(x, 0) for the slope", infer: like,
