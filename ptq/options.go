@@ -69,8 +69,8 @@ type Options struct {
 	// TeacherSteps says how the teacher moves (TeacherReach; TeacherPaper for objective match).
 	TeacherSteps TeacherSteps
 	// TeacherActions is how many teacher actions of each refused person are trained on, from different starts; of those
-	// behind the first one, the valid ones count (1). TeacherOnline computes them for every batch anew. With noise, the
-	// actions of each round, or of each batch, have noise of their own.
+	// behind the first one, the valid ones count (1). With noise, the actions of each round have noise of their own; with
+	// TeacherOnline, each batch has noise and starts of its own.
 	TeacherActions int
 	TeacherOnline  bool
 	// Promises is recourse that people have been given already, one action for each

@@ -63,29 +63,36 @@ func (t *trainer) noisy(round int) qat.Points {
 // actions finds recourse of people during training, see qat.Recourse.
 type actions struct {
 	*trainer
-	o      recourse.TeacherOptions
-	chosen []bool // who of all people may be taught; nil = everyone
+	o    recourse.TeacherOptions
+	kept map[int][]float32 // by person: where the steps from zero end, without noise; none of who is not taught
 }
 
-func (t *trainer) actions(margins []float32) *actions {
-	a := &actions{trainer: t, o: t.prepared.teacher()}
-	a.o.Progress, a.o.Workers = nil, 1
-	refused := 0
-	for _, m := range margins {
-		if m <= 0 {
-			refused++
-		}
-	}
-	if chosen := a.o.Chosen(refused); chosen != nil {
-		for _, m := range margins {
-			a.chosen = append(a.chosen, m <= 0 && chosen[0])
+// actions takes the steps from zero once if they are wanted online: the full-precision model does not change. What is
+// new in each batch are noise and other starts.
+func (t *trainer) actions(ctx context.Context, margins []float32) (*actions, error) {
+	a := &actions{trainer: t, o: t.prepared.teacher(), kept: map[int][]float32{}}
+	if t.o.TeacherOnline {
+		var refused []int
+		for i, m := range margins {
 			if m <= 0 {
-				chosen = chosen[1:]
+				refused = append(refused, i)
+			}
+		}
+		o, dim := a.o, t.all.Dim
+		o.Noise = 0
+		x := rowsOf(t.all.X, dim, refused)
+		delta, err := recourse.Teacher(ctx, t.full, t.group.set.Select(refused), x, o)
+		if err != nil {
+			return nil, err
+		}
+		for k, i := range refused {
+			if d := delta[k*dim : (k+1)*dim]; slices.ContainsFunc(d, func(v float32) bool { return v != 0 }) {
+				a.kept[i] = d
 			}
 		}
 	}
-	a.o.Sample = 0
-	return a
+	a.o.Progress, a.o.Workers, a.o.Sample = nil, 1, 0
+	return a, nil
 }
 
 // Teach implements qat.Recourse.
@@ -96,25 +103,33 @@ func (a *actions) Teach(ctx context.Context, people []int, seed uint64) ([]float
 		o.Start = rng.IntN(a.trainer.o.TeacherActions)
 	}
 	var taught []int // positions among people
+	delta := make([]float32, 0, len(people)*dim)
 	for i, person := range people {
-		if a.chosen == nil || a.chosen[person] {
-			taught = append(taught, i)
+		if d := a.kept[person]; d != nil {
+			taught, delta = append(taught, i), append(delta, d...)
 		}
 	}
-	x := rowsOf(a.all.X, dim, subset(people, taught))
-	delta, err := recourse.Teacher(ctx, a.full, a.group.set.Select(subset(people, taught)), x, o)
-	if err != nil || len(taught) == len(people) && o.Start == 0 {
-		return delta, err
-	}
-	points := make([]float32, len(x))
-	recourse.Point(points, x, delta)
-	margins, err := a.full.Margins(ctx, points)
-	if err != nil {
-		return nil, err
+	reached := func(int) bool { return true }
+	if o.Start > 0 || o.Noise > 0 {
+		set, x := a.group.set.Select(subset(people, taught)), rowsOf(a.all.X, dim, subset(people, taught))
+		if o.Start == 0 {
+			delta = recourse.Noisy(set, x, delta, o.Noise, o.Seed)
+		} else {
+			var err error
+			if delta, err = recourse.Teacher(ctx, a.full, set, x, o); err != nil {
+				return nil, err
+			}
+			recourse.Point(x, x, delta)
+			margins, err := a.full.Margins(ctx, x)
+			if err != nil {
+				return nil, err
+			}
+			reached = func(k int) bool { return margins[k] > 0 }
+		}
 	}
 	all := make([]float32, len(people)*dim)
 	for k, i := range taught {
-		if o.Start == 0 || margins[k] > 0 {
+		if reached(k) {
 			copy(all[i*dim:], delta[k*dim:(k+1)*dim])
 		}
 	}

@@ -333,7 +333,10 @@ func (t *trainer) look(ctx context.Context) error {
 	case t.objective.Varied:
 		return nil
 	case t.objective.Recourse:
-		if t.during = t.actions(margins); !t.o.TeacherOnline {
+		if t.during, err = t.actions(ctx, margins); err != nil {
+			return err
+		}
+		if !t.o.TeacherOnline {
 			if err := t.teach(ctx); err != nil {
 				return err
 			}

@@ -16,6 +16,7 @@ import (
 // what people can change; this package does not. The same arguments must give the same actions.
 type Recourse interface {
 	// Teach returns actions under the full-precision model, rows x inputs: 0 for who stays. Another seed may draw others.
+	// They are the caller's.
 	Teach(ctx context.Context, people []int, seed uint64) ([]float32, error)
 	// Steps takes the same steps under the network as trained so far.
 	Steps(ctx context.Context, m *Network, people []int) (Steps, error)

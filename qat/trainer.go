@@ -315,7 +315,7 @@ func (t *trainer) teach(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("teacher recourse: %w", err)
 	}
-	p := Points{Kind: Teacher, X: make([]float32, 0, len(actions)), Source: make([]int, 0, len(people))}
+	p := Points{Kind: Teacher, X: actions[:0], Source: make([]int, 0, len(people))}
 	for n, k := range slots {
 		action := actions[n*dim : (n+1)*dim]
 		if !slices.ContainsFunc(action, func(v float32) bool { return v != 0 }) {
@@ -323,9 +323,10 @@ func (t *trainer) teach(ctx context.Context) error {
 		}
 		t.taught[k] = len(p.Source)
 		p.Source = append(p.Source, people[n])
-		for j, v := range action {
-			p.X = append(p.X, t.next.x[k*dim+j]+v)
+		for j, v := range t.next.x[k*dim : (k+1)*dim] {
+			action[j] += v
 		}
+		p.X = append(p.X, action...)
 	}
 	pool := &t.pools[Teacher]
 	pool.rows, pool.x = 0, pool.x[:0]

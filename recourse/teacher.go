@@ -117,7 +117,8 @@ func Teacher(ctx context.Context, m Model, a *constraint.Set, x []float32, o Tea
 		}
 		for i := range moved {
 			if moved[i] && o.Noise > 0 {
-				p.blur(i, o.Noise, rand.New(rand.NewPCG(o.Seed+uint64(o.Start)<<32, uint64(lo+i))))
+				a, x, _, d := p.person(i)
+				blur(a, x, d, o.Noise, rand.New(rand.NewPCG(o.Seed+uint64(o.Start)<<32, uint64(lo+i))))
 			}
 		}
 		return nil
@@ -279,8 +280,10 @@ func (p *pgd) person(i int) (a *constraint.Set, x, inner, delta []float32) {
 // plain is delta <- Pi(delta - alpha g), as the paper writes it.
 func (p *pgd) plain(i int, g []float32, alpha float64) {
 	a, x, _, d := p.person(i)
-	for j := range d {
-		d[j] -= float32(alpha) * g[j]
+	for _, f := range a.Free() { // the projection leaves nothing of other changes
+		for j := f.First; j < f.First+f.Width; j++ {
+			d[j] -= float32(alpha) * g[j]
+		}
 	}
 	a.Project(x, d)
 }
@@ -341,11 +344,14 @@ func (p *pgd) reach(i int, g []float32, margin, required float64) float64 {
 	return alpha
 }
 
-// blur replaces an action delta by Pi(delta + sigma xi). Every input draws a number, whether it can change or not,
-// so that an input's noise does not depend on what else is actionable.
-func (p *pgd) blur(i int, sigma float64, rng *rand.Rand) {
-	a, x, _, d := p.person(i)
-	for j := range d {
+// blur replaces the action d of the person x by Pi(d + sigma xi). Every input up to the last one that can change draws
+// a number, so that an input's noise does not depend on what else is actionable.
+func blur(a *constraint.Set, x, d []float32, sigma float64, rng *rand.Rand) {
+	end := 0
+	for _, f := range a.Free() {
+		end = f.First + f.Width
+	}
+	for j := range d[:end] {
 		d[j] += float32(sigma * rng.NormFloat64())
 	}
 	a.Project(x, d)
@@ -355,11 +361,11 @@ func (p *pgd) blur(i int, sigma float64, rng *rand.Rand) {
 //
 // Reference: eq. noisy_teacher.
 func Noisy(a *constraint.Set, x, delta []float32, sigma float64, seed uint64) []float32 {
-	p := newPGD(nil, a, 0, x, slices.Clone(delta))
-	for _, i := range p.active {
-		p.blur(i, sigma, rand.New(rand.NewPCG(seed, uint64(i))))
+	out, dim := slices.Clone(delta), a.Dim()
+	for i := range len(x) / dim {
+		blur(a.Person(i), row(x, i, dim), row(out, i, dim), sigma, rand.New(rand.NewPCG(seed, uint64(i))))
 	}
-	return p.delta
+	return out
 }
 
 // start places a person's iterate and action at random.

@@ -303,7 +303,7 @@ func (f *quantizeFlags) addTraining(fs *pflag.FlagSet) {
 	cli.Within(fs, "teacher-actions", &f.o.TeacherActions, 1, 64, "1 to 64")
 	fs.Float64Var(&f.o.Train.Lambda, "lambda", 0,
 		"the paper's lambda, `weight` of the bit cost while bit widths are learned; 0 lets it follow the budget")
-	fs.BoolVar(&f.o.TeacherOnline, "teacher-online", false, "teacher recourse anew for every batch")
+	fs.BoolVar(&f.o.TeacherOnline, "teacher-online", false, "noise and starts of teacher recourse anew for every batch")
 	addOptimizer(fs, &f.o.Train)
 	fs.StringVar(&f.log, "log", "",
 		"write loss, VD, RVD and bits of each round to a CSV `file`, and their curves to an SVG beside it")

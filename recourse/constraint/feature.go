@@ -553,22 +553,26 @@ func (u *Feature) after(x, d []float32) int {
 func (u *Feature) projectCategory(x, d []float32, clip bool) {
 	moved, known := false, true
 	for j, v := range d {
-		moved = moved || v != 0
-		known = known && x[j] == x[j]
+		if v != 0 {
+			moved = true
+		}
+		if v != v {
+			d[j] = 0
+		}
+		if x[j] != x[j] {
+			known = false
+		}
 	}
 	if !moved || !known {
 		clear(d) // no negative zero
 		return
 	}
 	value := func(j int) float32 {
-		if d[j] != d[j] {
-			return x[j]
+		if v := x[j] + d[j]; clip {
+			return min(max(v, 0), 1)
+		} else {
+			return v
 		}
-		v := x[j] + d[j]
-		if clip {
-			v = min(max(v, 0), 1)
-		}
-		return v
 	}
 	// worth says how near the values are to each of those that the category may have; of a thermometer, it is by how
 	// much its inputs are above one half in sum.
@@ -587,6 +591,9 @@ func (u *Feature) projectCategory(x, d []float32, clip bool) {
 	cur := u.current(x)
 	to, best := cur, worth(cur)
 	for _, o := range u.options(cur) {
+		if u.form == oneHot && x[o]+d[o] <= best { // clipping makes it no more, as best is not negative
+			continue
+		}
 		if v := worth(o); v > best {
 			to, best = o, v
 		}
@@ -797,7 +804,7 @@ func noise(x, v float32) float64 {
 }
 
 // same says whether d and e are the same change of x but for float32 noise.
-func same(x, d, e float32) bool { return math.Abs(float64(d)-float64(e)) <= noise(x, d) }
+func same(x, d, e float32) bool { return d == e || math.Abs(float64(d)-float64(e)) <= noise(x, d) }
 
 func abs32(v float32) float32 { return float32(math.Abs(float64(v))) }
 
