@@ -53,10 +53,9 @@ func (t *trainer) noisy(round int) qat.Points {
 		actions[i] -= x[i]
 	}
 	seed := rand.New(rand.NewPCG(t.o.Teacher.Seed, uint64(round))).Uint64()
-	p.X = recourse.Noisy(t.group.set.Select(p.Source), x, actions, t.o.Teacher.Noise, seed)
-	for i := range p.X {
-		p.X[i] += x[i]
-	}
+	recourse.Blur(t.group.set.Select(p.Source), x, actions, t.o.Teacher.Noise, seed)
+	recourse.Point(actions, x, actions)
+	p.X = actions
 	return p
 }
 
@@ -113,7 +112,7 @@ func (a *actions) Teach(ctx context.Context, people []int, seed uint64) ([]float
 	if o.Start > 0 || o.Noise > 0 {
 		set, x := a.group.set.Select(subset(people, taught)), rowsOf(a.all.X, dim, subset(people, taught))
 		if o.Start == 0 {
-			delta = recourse.Noisy(set, x, delta, o.Noise, o.Seed)
+			recourse.Blur(set, x, delta, o.Noise, o.Seed)
 		} else {
 			var err error
 			if delta, err = recourse.Teacher(ctx, a.full, set, x, o); err != nil {

@@ -145,7 +145,8 @@ func (n *bench) Teach(ctx context.Context, people []int, seed uint64) ([]float32
 		for _, i := range people {
 			actions = append(actions, n.kept[i]...)
 		}
-		return recourse.Noisy(n.set, n.x(people), actions, n.noise, seed), nil
+		recourse.Blur(n.set, n.x(people), actions, n.noise, seed)
+		return actions, nil
 	}
 	return recourse.Teacher(ctx, n.model, n.set, n.x(people), n.teach)
 }
@@ -167,9 +168,9 @@ func (n *bench) Cost(person int, action, grad []float32) float64 {
 }
 
 // BenchmarkStep times a step with its draw: weights in their own units (lsq) and of their scale (ratios) on 256 rows;
-// and the paper's objectives on 256 people and the teacher points of the three quarters who are refused. These are kept;
-// or noise is drawn for each batch (online), on actions that are kept since the teacher does not change; or all K = 3
-// steps are taken for each batch, as Teacher or as the paper does it (steps), which only random starts need.
+// and the paper's objectives on 256 people and the teacher points of the three quarters who are refused. These points
+// are kept; or noise is drawn for each batch (online), on actions that are kept since the teacher does not change; or
+// all K = 3 steps are taken for each batch, as Teacher or as the paper does it (steps), which only random starts need.
 func BenchmarkStep(b *testing.B) {
 	n := newBench(b)
 	for _, c := range []struct {

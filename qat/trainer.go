@@ -134,7 +134,11 @@ func (p *Points) person(i int) int {
 func (t *trainer) add(p *Points) {
 	to := &t.pools[p.Kind]
 	n := len(p.X) / t.model.Dim()
-	to.x, to.margins, to.rows = append(to.x, p.X...), append(to.margins, p.Margins...), to.rows+n
+	if to.margins, to.rows = append(to.margins, p.Margins...), to.rows+n; to.x == nil {
+		to.x = slices.Clip(p.X) // the only points of their kind, as a rule
+	} else {
+		to.x = append(to.x, p.X...)
+	}
 	if p.Kind == Factual {
 		t.groups = append(t.groups, p.Groups...)
 	}
@@ -329,7 +333,7 @@ func (t *trainer) teach(ctx context.Context) error {
 		p.X = append(p.X, action...)
 	}
 	pool := &t.pools[Teacher]
-	pool.rows, pool.x = 0, pool.x[:0]
+	pool.rows, pool.x = 0, nil
 	for j := range pool.columns {
 		pool.columns[j] = pool.columns[j][:0]
 	}

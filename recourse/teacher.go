@@ -357,15 +357,14 @@ func blur(a *constraint.Set, x, d []float32, sigma float64, rng *rand.Rand) {
 	a.Project(x, d)
 }
 
-// Noisy returns actions, rows x Dim, with noise on each: Pi(delta + sigma xi), as Teacher has it with Noise.
+// Blur puts noise on actions, rows x Dim: they become Pi(delta + sigma xi), as those of Teacher with Noise.
 //
 // Reference: eq. noisy_teacher.
-func Noisy(a *constraint.Set, x, delta []float32, sigma float64, seed uint64) []float32 {
-	out, dim := slices.Clone(delta), a.Dim()
+func Blur(a *constraint.Set, x, delta []float32, sigma float64, seed uint64) {
+	dim := a.Dim()
 	for i := range len(x) / dim {
-		blur(a.Person(i), row(x, i, dim), row(out, i, dim), sigma, rand.New(rand.NewPCG(seed, uint64(i))))
+		blur(a.Person(i), row(x, i, dim), row(delta, i, dim), sigma, rand.New(rand.NewPCG(seed, uint64(i))))
 	}
-	return out
 }
 
 // start places a person's iterate and action at random.
