@@ -597,13 +597,16 @@ func (m *Model) extend(shift float64, target int) error {
 	return nil
 }
 
-// extended returns g with the nodes of the head behind it, in an operator set that has them.
+// extended returns g with the step in front and the nodes of the head behind it, in an operator set that has them.
 func (m *Model) extended(g *graph.Model) *graph.Model {
 	c := g.Clone()
 	if c.Opset("") < 18 {
 		if err := upgrade(c, m.types); err != nil {
 			c = g.Clone() // a node that cannot be upgraded is reported where gradients need it
 		}
+	}
+	if m.front != nil {
+		m.front.before(c.Graph)
 	}
 	c.Graph.Nodes = append(c.Graph.Nodes, m.tail...)
 	c.Graph.Inits = append(c.Graph.Inits, m.consts...)

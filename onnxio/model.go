@@ -3,6 +3,7 @@ package onnxio
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"cfq/onnxio/autodiff"
@@ -17,7 +18,7 @@ import (
 // the one of Graph.
 type Model struct {
 	graph    *graph.Model
-	base     *graph.Model // graph without what Declare appended; the same where it appended nothing
+	base     *graph.Model // graph without what Declare and Behind added; the same where they added nothing
 	engine   ort.Options
 	input    graph.Value
 	sizes    []int64 // input dimensions behind the batch axis
@@ -30,6 +31,7 @@ type Model struct {
 	declared bool          // by Declare
 	tail     []*graph.Node // what Declare appended, with its constants
 	consts   []*graph.Tensor
+	front    *front
 
 	canonical func() (*Model, error)
 }
@@ -89,7 +91,12 @@ func (m *Model) canonicalize() (*Model, error) {
 		return nil, err
 	}
 	g.Graph.Outputs = g.Graph.Outputs[:len(m.base.Graph.Outputs)]
-	for _, n := range m.tail {
+	added := m.tail
+	if m.front != nil {
+		added = slices.Concat(m.front.nodes, added)
+		types[m.input.Name] = m.types[m.input.Name]
+	}
+	for _, n := range added {
 		types[n.Outputs[0]] = m.types[n.Outputs[0]]
 	}
 	c := m.With(g)
@@ -102,7 +109,8 @@ func (m *Model) canonicalize() (*Model, error) {
 func (m *Model) With(g *graph.Model) *Model {
 	c := *m
 	c.graph, c.base = g, g
-	if m.tail != nil && g.Graph.Producers()[m.logits] == nil {
+	plain := m.front != nil && g.Graph.Producers()[m.front.plain] == nil
+	if plain || m.tail != nil && g.Graph.Producers()[m.logits] == nil {
 		c.graph = m.extended(g)
 	}
 	c.canonical = sync.OnceValues(c.canonicalize)

@@ -2,6 +2,7 @@ package ptq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -175,18 +176,20 @@ func (c *calibrated) fitInput(ctx context.Context) (warnings []string, err error
 	if c.all.N > c.people.N {
 		x = append(slices.Clip(x), c.all.X...)
 	}
-	if !raw {
+	if raw {
+		x, err = c.full.Inputs(ctx, x)
+	} else {
 		seen := x
 		x, values = nil, nil
-		err := c.full.Observe(ctx, seen, classifier.Probe{Values: []string{first.Input}}, func(_, _ int, v,
+		err = c.full.Observe(ctx, seen, classifier.Probe{Values: []string{first.Input}}, func(_, _ int, v,
 			_ [][]float32,
 		) error {
 			x = append(x, v[0]...)
 			return nil
 		})
-		if err != nil {
-			return nil, err
-		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	input := calib.FitInput(x, first.In, values)
 	input.Value = first.Input
@@ -206,7 +209,7 @@ func (c *calibrated) fitInput(ctx context.Context) (warnings []string, err error
 			c.grid.wide[i] = input.Fold(l)
 		}
 	}
-	if raw {
+	if raw && !c.task.Made() { // points are the model's inputs
 		if c.union != c.cal {
 			c.union.Clip(input)
 		}
@@ -219,38 +222,25 @@ func (c *calibrated) fitInput(ctx context.Context) (warnings []string, err error
 }
 
 // gridError is the root mean square margin error that the grid of the input alone makes.
-func (c *calibrated) gridError(ctx context.Context, input *quant.Input) (float64, error) {
-	x := sampled(c.cal.X, c.cal.Dim, errorRows)
-	want, err := c.full.Margins(ctx, x)
+func (c *calibrated) gridError(ctx context.Context, input *quant.Input) (_ float64, err error) {
+	x, err := c.full.Inputs(ctx, sampled(c.cal.X, c.cal.Dim, errorRows))
 	if err != nil {
 		return 0, err
 	}
-	got, err := c.full.Margins(ctx, input.Round(x, c.cal.Dim))
+	file, err := openBehind(c.file, c.task, nil, c.o.Workers)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	want, err := file.Margins(ctx, x)
+	if err != nil {
+		return 0, err
+	}
+	got, err := file.Margins(ctx, input.Round(x, c.file.Dim()))
 	if err != nil {
 		return 0, err
 	}
 	return math.Sqrt(sensitivity.MarginError(got, want)), nil
-}
-
-// inputDomain returns the values that the input grid must cover whether the data show
-// them or not: both values of one-hots and of binary features, the least and the
-// largest level of ordinal ones.
-func inputDomain(t *task.Task) [][]float32 {
-	out := make([][]float32, 0, t.Dim())
-	for i := range t.Features {
-		f := &t.Features[i]
-		for range f.Width {
-			switch {
-			case f.Kind == task.OneHot || f.Kind == task.Binary || f.Kind == task.Thermometer:
-				out = append(out, []float32{0, 1})
-			case f.Kind == task.Ordinal && len(f.Levels) > 0:
-				out = append(out, []float32{f.ToInput(f.Levels[0]), f.ToInput(f.Levels[len(f.Levels)-1])})
-			default:
-				out = append(out, nil)
-			}
-		}
-	}
-	return out
 }
 
 // assemble returns the plans of the layers in their chosen formats; layers without any stay in float.

@@ -67,8 +67,12 @@ func TestDeployments(t *testing.T) {
 				}
 			}
 			others = append(others, d)
+			probes, err := a.probes(ctx, people.X)
+			if err != nil {
+				t.Fatal(err)
+			}
 			r, err := verify.Check(ctx, d.Model, verify.Options{
-				Plan: d.Plan, Probes: a.probes(people.X), FloatBytes: nominal.FloatBytes,
+				Plan: d.Plan, Probes: probes, FloatBytes: nominal.FloatBytes,
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -20,6 +20,7 @@ type opened struct {
 	canonical  *graph.Model // source, or source with equalized layers
 	equalized  []string     // pairs of layers that were equalized
 	found      []quant.LayerInfo
+	file       *onnxio.Model // canonical, whose inputs are those of the written file
 	full       *classifier.Model
 	floatBytes int
 	engine     ort.Options
@@ -59,25 +60,36 @@ func open(m *onnxio.Model, t *task.Task, o *Options) (*opened, error) {
 	if out.found, err = quant.FindLayers(out.canonical); err != nil {
 		return nil, err
 	}
-	out.full, err = OpenFor(c.With(out.canonical), t, o.Workers)
+	out.file = c.With(out.canonical)
+	out.full, err = OpenFor(out.file, t, o.Workers)
 	return out, err
 }
 
-// OpenFor makes a model the classifier of a task, and checks that the two fit. A nil task is one that it fits.
+// OpenFor makes a model the classifier of a task, and checks that the two fit: its rows are those of the task's
+// features. A nil task is one that it fits.
 func OpenFor(m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, error) {
+	if t == nil {
+		return openBehind(m, nil, nil, workers)
+	}
+	if m.Dim() != t.ModelDim() {
+		return nil, fmt.Errorf("the model has %d inputs, but the task's features make %d: "+
+			"each feature is one input, each value of a one-hot feature another, in the model's order", m.Dim(), t.ModelDim())
+	}
+	return openBehind(m, t, frontOf(t), workers)
+}
+
+// openBehind makes a model, behind a step in front of it if that is not nil, the classifier that decides as a task says.
+func openBehind(m *onnxio.Model, t *task.Task, front *onnxio.Front, workers int) (_ *classifier.Model, err error) {
 	o := classifier.Options{Workers: workers, Through: quant.StraightThrough}
 	if t != nil {
 		o.Target, o.Output, o.Threshold = &t.Target.Index, onnxio.Meaning(t.Target.Output), t.Target.Threshold
 	}
-	c, err := classifier.New(m, o)
-	if err != nil {
-		return nil, err
+	if front != nil {
+		if m, err = m.Behind(front); err != nil {
+			return nil, err
+		}
 	}
-	if t != nil && c.Dim() != t.Dim() {
-		return nil, fmt.Errorf("the model has %d inputs, but the task's features make %d: "+
-			"each feature is one input, each value of a one-hot feature another, in the model's order", c.Dim(), t.Dim())
-	}
-	return c, nil
+	return classifier.New(m, o)
 }
 
 // openFile opens the bytes of a written model as the classifier of a task.

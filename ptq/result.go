@@ -215,9 +215,13 @@ const verifyRows = 512
 func (m *opened) result(ctx context.Context, out *graph.Model, bytes []byte, plan *quant.Plan,
 	x []float32,
 ) (*Result, error) {
+	probes, err := m.probes(ctx, x)
+	if err != nil {
+		return nil, err
+	}
 	report, err := verify.Check(ctx, bytes, verify.Options{
 		Plan: plan, Engine: m.engine, FloatBytes: m.floatBytes,
-		Probes: m.probes(x),
+		Probes: probes,
 	})
 	if err != nil {
 		return nil, err
@@ -260,14 +264,17 @@ func (m *opened) result(ctx context.Context, out *graph.Model, bytes []byte, pla
 
 // probes is what a written model is verified on: rows spread over x, as
 // many as a model with a fixed batch size takes.
-func (m *opened) probes(x []float32) []*graph.Tensor {
-	rows, dim := verifyRows, m.full.Dim()
+func (m *opened) probes(ctx context.Context, x []float32) ([]*graph.Tensor, error) {
+	rows := verifyRows
 	if n := m.full.Fixed(); n > 0 {
 		rows = n
 	}
-	x = sampled(x, dim, rows)
-	for m.full.Fixed() > 0 && len(x) < rows*dim {
-		x = append(slices.Clip(x), x[:min(len(x), rows*dim-len(x))]...)
+	x, err := m.full.Inputs(ctx, sampled(x, m.full.Dim(), rows))
+	if err != nil {
+		return nil, err
 	}
-	return []*graph.Tensor{m.full.Feed(x)}
+	for size := rows * m.file.Dim(); m.full.Fixed() > 0 && len(x) < size; {
+		x = append(slices.Clip(x), x[:min(len(x), size-len(x))]...)
+	}
+	return []*graph.Tensor{m.file.Feed(x)}, nil
 }

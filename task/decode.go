@@ -238,13 +238,17 @@ func (d *decoder) sparsityKeys(s *Sparsity) []key {
 }
 
 func (d *decoder) featureKeys(t *Task, f *Feature) []key {
+	mean, std := &f.Mean, &f.Std
+	if f.Log != nil {
+		mean, std = &f.Log.Mean, &f.Log.Std
+	}
 	kind := config.Word(&d.Decoder, &f.Kind, allKinds()...)
 	keys := append([]key{
 		{Name: "name", Value: d.Text(&f.Name), Fallback: required, Keep: true},
 		{Name: "column", Value: d.Text(&f.Column), Keep: true},
 		{Name: "kind", Value: kind, Fallback: required},
-		{Name: "mean", Value: d.Number(&f.Mean), Keep: true},
-		{Name: "std", Value: d.Above0(&f.Std)},
+		{Name: "mean", Value: d.Number(mean), Keep: true},
+		{Name: "std", Value: d.Above0(std)},
 		{Name: "one", Value: d.Text(&f.One), Keep: true},
 		{Name: "zero", Value: d.Text(&f.Zero)},
 		{Name: "values", Value: d.Texts(&f.Values)},
@@ -254,7 +258,7 @@ func (d *decoder) featureKeys(t *Task, f *Feature) []key {
 		{Name: "shares", Value: d.shares(&f.Shares)},
 		{Name: "mad", Value: d.From0(&f.MAD), Keep: true, Omit: f.MAD == 0 && t.Cost.Weights != InverseMAD},
 		{Name: "quantiles", Value: d.Numbers(&f.Quantiles)},
-	}, d.actionKeys(t, f)...)
+	}, slices.Concat(d.madeKeys(f), d.actionKeys(t, f))...)
 	keys = append(keys, key{Name: "subgroup", Value: d.Flag(&f.Subgroup)})
 	for i := range keys {
 		keys[i].Omit = keys[i].Omit || !f.Kind.has(keys[i].Name)
@@ -517,7 +521,9 @@ func (e entry) errorf(key, format string, args ...any) {
 
 // feature decodes and checks a feature as far as that does not depend on others.
 func (d *decoder) feature(n ast.Node, f *Feature) {
+	f.Log = &Log{Std: 1}
 	e := entry{f, d.mapping(n, "a feature", d.featureKeys(d.task, f)), d}
+	e.settleLog()
 	d.features = append(d.features, e)
 	if e.Has("bounds") {
 		if seq, ok := e.At["bounds"].(*ast.SequenceNode); ok && len(seq.Values) == 2 {
@@ -537,6 +543,7 @@ func (d *decoder) feature(n ast.Node, f *Feature) {
 		f.Width = max(f.places()-1, 0)
 	}
 	e.validate()
+	e.madeOf()
 }
 
 // side stores one side of bounds: null, a number, or a percentile such as 99%.

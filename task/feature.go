@@ -37,8 +37,10 @@ func allKinds() []Kind { return []Kind{Numeric, Ordinal, Binary, OneHot, Thermom
 // has says whether a key means something for the kind.
 func (k Kind) has(key string) bool {
 	switch key {
-	case "mean", "std", "missing", "mad", "quantiles", "bounds", "step":
+	case "mean", "std", "missing", "mad", "quantiles", "bounds", "step", "clip", "log", "spread":
 		return k.IsNumber()
+	case "inputs":
+		return !k.IsNumber()
 	case "one", "zero":
 		return k == Binary
 	case "values":
@@ -74,7 +76,7 @@ type Feature struct {
 	Name      string
 	Column    string // default: Name
 	Kind      Kind
-	Mean, Std float64   // Numeric, Ordinal; default 0 and 1
+	Mean, Std float64   // Numeric, Ordinal: of the raw values; default 0 and 1. With Log, 0 and the spread of the raw values
 	One, Zero string    // Binary; Zero may be "": then every value but One and missing ones is the zero
 	Values    []string  // OneHot: in the order of the inputs. Ordinal: the domain as written, or nil
 	Levels    []float64 // Ordinal with Values: the domain, ascending
@@ -84,6 +86,12 @@ type Feature struct {
 	Missing []float64
 	// Thresholds of a Thermometer without Values, ascending.
 	Thresholds []float64
+	// Clip is a pair, nil when not given: the model gets the nearest value between them. A side may be infinite.
+	Clip []float64
+	// Log is not nil when the model gets the logarithm.
+	Log *Log
+	// Inputs are the model's inputs for each value of a category, nil when they are the feature's own.
+	Inputs [][]float64
 	// MAD is the median absolute deviation from the median over the training rows, in raw units; 0 also when not given.
 	MAD float64
 	// Quantiles are raw values of the training rows at equally spaced ranks, from the least value to the greatest; nil
@@ -115,6 +123,9 @@ type Feature struct {
 	Width  int // number of model inputs: 1, len(Values) for OneHot, len(Thresholds) or len(Values)-1 for Thermometer
 }
 
+// Log says that the model's input is (ln(value + Add) - Mean) / Std.
+type Log struct{ Add, Mean, Std float64 }
+
 // defaultFeature is what a feature is before its keys are read.
 func defaultFeature() Feature {
 	inf := math.Inf(1)
@@ -129,7 +140,7 @@ func defaultFeature() Feature {
 func (f *Feature) Encode(raw string, dst []float32) error {
 	clear(dst)
 	switch {
-	case raw == "" && f.Kind == OneHot:
+	case raw == "" && f.Kind == OneHot && (f.Inputs == nil || f.ModelInputs() > 1):
 		return nil
 	case raw == "":
 		return errors.New("the value is missing")
@@ -156,6 +167,9 @@ func (f *Feature) Encode(raw string, dst []float32) error {
 	}
 	if f.Levels != nil && !slices.Contains(f.Levels, v) && !slices.Contains(f.Missing, v) {
 		return fmt.Errorf("%s is not a known value; one of: %s", message.Quote(raw), message.List(f.Values, 20))
+	}
+	if err := f.unreadable(v); err != nil {
+		return err
 	}
 	x := f.ToInput(v)
 	if math.IsInf(float64(x), 0) {

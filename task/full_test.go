@@ -290,3 +290,86 @@ func wantMistake(t *testing.T, file, want string) {
 		t.Errorf("%s\ngot  %s\nwant %s", file, got, want)
 	}
 }
+
+// encoded is a task of which training did more to the features than their kinds say.
+const encoded = `version: 1
+features:
+  - {name: income, kind: numeric, log: 1, spread: 20000, mean: 10.25, std: 0.75, bounds: [0, null]}
+  - {name: debt, kind: numeric, mean: 500, std: 100, clip: [0, 900]}
+  - {name: rent, kind: numeric, log: 0, spread: 300, clip: [50, null]}
+  - {name: grade, kind: ordinal, values: [1, 2, 4], log: 0, spread: 1, mean: 0.5, std: 0.5}
+  - {name: job, kind: onehot, values: [clerk, cook, nurse], inputs: index}
+  - {name: home, kind: onehot, values: [rent, own], inputs: drop_first}
+  - {name: sex, kind: binary, one: F, zero: M, inputs: [-1, 1]}
+  - {name: years, kind: thermometer, thresholds: [2, 5], inputs: onehot}
+`
+
+func TestInputsOfTraining(t *testing.T) {
+	task := parse(t, encoded)
+	if task.Dim() != 12 || task.ModelDim() != 10 || !task.Made() {
+		t.Errorf("%d columns, %d inputs", task.Dim(), task.ModelDim())
+	}
+	again, err := Parse("x.json", task.JSON())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, task.JSON())
+	}
+	if d := cmp.Diff(task, again); d != "" {
+		t.Error(d)
+	}
+	for _, c := range [][2]string{
+		{"log: 1", "log: 2"},
+		{"spread: 20000", "spread: 2000"},
+		{"mean: 10.25", "mean: 10"},
+		{"[0, 900]", "[0, 901]"},
+		{"inputs: index", "inputs: [[0], [1], [3]]"},
+		{"[-1, 1]", "[-1, 2]"},
+		{"drop_first", "onehot"},
+		{"[2, 5], inputs: onehot", "[2, 5]"},
+	} {
+		other := parse(t, strings.Replace(encoded, c[0], c[1], 1))
+		if other.Hash() == task.Hash() || other.EncodingHash() == task.EncodingHash() {
+			t.Errorf("%q is the same task as %q", c[1], c[0])
+		}
+	}
+	if d := cmp.Diff([][]float64{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}, task.Features[7].Inputs); d != "" {
+		t.Error(d)
+	}
+	p := read(t, task, "income,debt,rent,grade,job,home,sex,years\n20000,700,60,2,cook,own,F,3\n-1,0,60,2,cook,own,F,3\n"+
+		"5,0,0,2,cook,,F,3\n5,0,0,4,,own,F,3\n", ReadOptions{})
+	if d := cmp.Diff([]float32{1, 2, 0.2, 2, 0, 1, 0, 0, 1, 1, 1, 0}, p.X); d != "" {
+		t.Error(d)
+	}
+	want := []Problem{
+		{Line: 3, Column: "income", Reason: "-1 has no logarithm (log: 1)"},
+		{Line: 4, Column: "home", Reason: "the value is missing"},
+		{Line: 5, Column: "job", Reason: "the value is missing"},
+	}
+	if d := cmp.Diff(want, p.Problems); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestMistakesInInputs(t *testing.T) {
+	for _, c := range []struct{ feature, want string }{
+		{`name: a, kind: numeric, log: 1, bounds: [0, 5]`, `3:35: feature "a": log needs spread`},
+		{`name: a, kind: numeric, spread: 1`, `3:38: feature "a": spread belongs to log`},
+		{`name: a, kind: numeric, log: 1, spread: 2`, `values of -1 and below have no logarithm: give a lower bound above that, or clip`},
+		{
+			`name: a, kind: numeric, log: 0, spread: 2, bounds: [0, 1]`,
+			`values of 0 and below have no logarithm`,
+		},
+		{`name: a, kind: ordinal, values: [0, 1], log: 0, spread: 1`, `values of 0 and below have no logarithm`},
+		{`name: a, kind: numeric, clip: [2, 1]`, `clip is a pair [lo, hi] with lo < hi, not 2 and 1`},
+		{`name: a, kind: numeric, clip: 2`, `this must be a pair [lo, hi]`},
+		{`name: a, kind: numeric, inputs: index`, `"inputs" means nothing for kind numeric`},
+		{`name: a, kind: binary, one: x, log: 1`, `"log" means nothing for kind binary`},
+		{`name: a, kind: onehot, values: [x, y], inputs: indx`, `not "indx"; did you mean "index"?`},
+		{`name: a, kind: onehot, values: [x, y], inputs: [1]`, `inputs of 1 values, and it has 2`},
+		{`name: a, kind: onehot, values: [x, y], inputs: [1, [2, 3]]`, `every value has as many inputs as the others`},
+		{`name: a, kind: onehot, values: [x, y], inputs: [[], []]`, `every value has as many inputs as the others`},
+	} {
+		wantMistake(t, "version: 1\nfeatures:\n  - {"+c.feature+"}\n", c.want)
+	}
+	wantMistake(t, "version: 1\nencoded: true\nfeatures:\n  - {name: a, kind: numeric, clip: [0, 1]}\n",
+		`"clip" says how the model's inputs are made, and data files hold them (encoded: true)`)
+}

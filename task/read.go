@@ -216,7 +216,7 @@ func (t *Task) resolve(names []string, unreadable func(column string) string) (*
 		_, has := at[column]
 		return !has
 	}
-	c.encoded = t.Encoded || slices.ContainsFunc(raw, lacks) && !slices.ContainsFunc(inputs, lacks)
+	c.encoded = t.Encoded || !t.Made() && slices.ContainsFunc(raw, lacks) && !slices.ContainsFunc(inputs, lacks)
 	var errs []error
 	need := func(to *[]int, column, by string) {
 		i, ok := at[column]

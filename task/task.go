@@ -198,6 +198,9 @@ func (t *Task) EncodingHash() string {
 	for i := range t.Features {
 		f := &t.Features[i]
 		fmt.Fprintf(h, "%q %s %v %v %q %q %q %v\n", f.Column, f.Kind, f.Mean, f.Std, f.One, f.Zero, f.Values, f.Thresholds)
+		if f.made() {
+			fmt.Fprintf(h, "%v %v %v\n", f.Clip, f.Log, f.Inputs)
+		}
 	}
 	return fmt.Sprintf("%x", h.Sum(nil))
 }

@@ -211,7 +211,11 @@ func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency b
 		return ctx.Err()
 	}
 	d.e.progress()(eval.Event{Stage: "taking the time"})
-	r.Timing, err = footprint.Time(ctx, d.files[0].Graph(), d.files[i].Graph(), d.people.X,
+	rows, err := d.models[0].Inputs(ctx, d.people.X)
+	if err != nil {
+		return runError(err)
+	}
+	r.Timing, err = footprint.Time(ctx, d.files[0].Graph(), d.files[i].Graph(), rows,
 		footprint.TimeOptions{Engine: d.e.engine(), Confidence: d.f.confidence})
 	return runError(err)
 }

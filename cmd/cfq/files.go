@@ -83,6 +83,18 @@ func readTask(path string) (*task.Task, error) {
 	return t, cli.Wrap(err, cli.Unusable, "")
 }
 
+// modelInputs makes the rows of people those of the model that was read from path.
+func modelInputs(ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task, people *task.People) (err error) {
+	c, err := openClassifier(e, path, m, t)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	people.X, err = c.Inputs(ctx, people.X)
+	people.Dim = m.Dim()
+	return runError(err)
+}
+
 // openClassifier prepares m, which was read from path, for the task.
 func openClassifier(e *env, path string, m *onnxio.Model, t *task.Task) (*classifier.Model, error) {
 	c, err := ptq.OpenFor(m, t, e.workers)

@@ -583,6 +583,9 @@ func (f *quantizeFlags) runPlan(ctx context.Context, e *env, path string) error 
 		if people, err = readPeople(ctx, e, f.data, f.rows, t, read); err != nil {
 			return err
 		}
+		if err := modelInputs(ctx, e, path, m, t, people); err != nil {
+			return err
+		}
 	}
 	r, err := ptq.FromPlan(ctx, m, p, people, ptq.Options{Workers: e.workers, Progress: e.progress()})
 	if mistake := (*quant.PlanError)(nil); errors.As(err, &mistake) {

@@ -346,3 +346,16 @@ func affineNode(n *graph.Node, moving []int) bool {
 	}
 	return false
 }
+
+// Inputs returns what rows x become in front of the file's own input: x itself, unless there is a step in front of the
+// model, see [onnxio.Model.Behind].
+func (c *Model) Inputs(ctx context.Context, x []float32) (z []float32, err error) {
+	if c.FileInput() == c.Input().Name {
+		return x, nil
+	}
+	err = c.Observe(ctx, x, Probe{Values: []string{c.FileInput()}}, func(_, _ int, values, _ [][]float32) error {
+		z = append(z, values[0]...)
+		return nil
+	})
+	return z, err
+}

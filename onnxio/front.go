@@ -1,0 +1,134 @@
+package onnxio
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"cfq/onnxio/autodiff"
+	"cfq/onnxio/graph"
+)
+
+// Front is a step in front of a model: it makes the model's inputs of rows of From numbers x,
+//
+//	u = min(max(x·Matrix + Shift, Low), High)
+//	z = Scale·ln(u) + Offset where Log, else Scale·u + Offset
+type Front struct {
+	From, To                        int       // numbers of a row before and after it
+	Matrix                          []float32 // From x To
+	Shift, Low, High, Scale, Offset []float32 // To numbers each
+	Log                             []bool
+}
+
+// NewFront returns the step that makes of nothing rows of zeros: its matrix is to be filled in.
+func NewFront(from, to int) *Front {
+	all := func(v float32) []float32 { return slices.Repeat([]float32{v}, to) }
+	return &Front{
+		From: from, To: to, Matrix: make([]float32, from*to), Shift: all(0), Low: all(-limit), High: all(limit),
+		Scale: all(1), Offset: all(0), Log: make([]bool, to),
+	}
+}
+
+// limit is a bound that no input reaches; float32 has infinities, whose gradients are not numbers.
+const limit = 3e38
+
+// front is a Front as nodes of a graph.
+type front struct {
+	input  graph.Value // of the graph with it
+	plain  string      // the input of the graph without it, which its last node makes
+	nodes  []*graph.Node
+	consts []*graph.Tensor
+}
+
+// Behind returns the model behind f: its rows are those of f, and all values of the model keep their names. Canonical
+// and With keep f in front.
+func (m *Model) Behind(f *Front) (*Model, error) {
+	if f.To != m.dim {
+		return nil, fmt.Errorf("the model has %d inputs, and the step in front of it makes %d", m.dim, f.To)
+	}
+	b := graph.NewBuilder(m.base.Graph.Clone(), "cfq.front.")
+	first, known := len(b.G.Nodes), len(b.G.Inits)
+	batch := m.types[m.input.Name].Shape[0]
+	c := *m
+	c.front = &front{plain: m.input.Name}
+	c.front.input = graph.Value{
+		Name: b.Name("columns"), DType: graph.Float, Shape: graph.Shape{batch, {Size: int64(f.From)}},
+	}
+	f.append(b, c.front.input.Name)
+	if m.input.DType != graph.Float || len(m.sizes) > 1 {
+		z := b.G.Nodes[len(b.G.Nodes)-1].Outputs[0]
+		z = b.Op("Cast", []string{z}, graph.IntAttr("to", int64(m.input.DType)))
+		shape := append([]int64{int64(max(m.fixed, 0))}, m.sizes...)
+		if m.fixed == 0 {
+			shape[0] = -1
+		}
+		b.Op("Reshape", []string{z, b.Const(graph.FromInts("shape", shape, int64(len(shape))))})
+	}
+	b.G.Nodes[len(b.G.Nodes)-1].Outputs[0] = c.front.plain
+	c.front.nodes, c.front.consts = b.G.Nodes[first:], b.G.Inits[known:]
+	c.types = maps.Clone(m.types)
+	c.types[c.front.input.Name] = autodiff.Type{DType: graph.Float, Shape: c.front.input.Shape}
+	if err := autodiff.Infer(&graph.Graph{Inits: c.front.consts, Nodes: c.front.nodes}, c.types); err != nil {
+		return nil, fmt.Errorf("the step in front of the model: %w", err)
+	}
+	c.input, c.sizes, c.dim = c.front.input, []int64{int64(f.From)}, f.From
+	c.graph = c.extended(c.base)
+	c.canonical = sync.OnceValues(c.canonicalize)
+	return &c, nil
+}
+
+// append appends the nodes of the step. What changes nothing has none.
+func (f *Front) append(b *graph.Builder, x string) {
+	row := func(v []float32) string { return b.Const(graph.FromFloats("c", v, 1, int64(f.To))) }
+	differs := func(v []float32, from float32) bool {
+		return slices.ContainsFunc(v, func(a float32) bool { return a != from })
+	}
+	z := b.Op("MatMul", []string{x, b.Const(graph.FromFloats("matrix", f.Matrix, int64(f.From), int64(f.To)))})
+	if differs(f.Shift, 0) {
+		z = b.Op("Add", []string{z, row(f.Shift)})
+	}
+	if differs(f.Low, -limit) {
+		z = b.Op("Max", []string{z, row(f.Low)})
+	}
+	if differs(f.High, limit) {
+		z = b.Op("Min", []string{z, row(f.High)})
+	}
+	if slices.Contains(f.Log, true) {
+		mask := b.Op("Cast", []string{row(flags(f.Log))}, graph.IntAttr("to", int64(graph.Bool)))
+		one := row(slices.Repeat([]float32{1}, f.To))
+		z = b.Op("Where", []string{mask, b.Op("Log", []string{b.Op("Where", []string{mask, z, one})}), z})
+	}
+	if differs(f.Scale, 1) {
+		z = b.Op("Mul", []string{z, row(f.Scale)})
+	}
+	if differs(f.Offset, 0) {
+		b.Op("Add", []string{z, row(f.Offset)})
+	}
+}
+
+func flags(bits []bool) []float32 {
+	out := make([]float32, len(bits))
+	for i, set := range bits {
+		if set {
+			out[i] = 1
+		}
+	}
+	return out
+}
+
+// before puts the step in front of the nodes of g.
+func (f *front) before(g *graph.Graph) {
+	g.Nodes = slices.Concat(f.nodes, g.Nodes)
+	g.Inits = append(g.Inits, f.consts...)
+	i := slices.IndexFunc(g.Inputs, func(v graph.Value) bool { return v.Name == f.plain })
+	g.Inputs[i] = f.input
+}
+
+// FileInput is the name of the file's own input, whatever stands in front of it.
+func (m *Model) FileInput() string {
+	if m.front != nil {
+		return m.front.plain
+	}
+	return m.input.Name
+}

@@ -1,0 +1,104 @@
+package ptq
+
+import (
+	"math"
+
+	"cfq/onnxio"
+	"cfq/task"
+)
+
+// frontOf is the step that makes the model's inputs of a task's features, nil when these are the model's inputs.
+func frontOf(t *task.Task) *onnxio.Front {
+	if !t.Made() {
+		return nil
+	}
+	front := onnxio.NewFront(t.Dim(), t.ModelDim())
+	at := 0
+	for i := range t.Features {
+		f := &t.Features[i]
+		switch {
+		case f.Inputs != nil:
+			category(front, f, at)
+		case f.Kind.IsNumber():
+			number(front, f, at)
+		default:
+			for j := range f.Width {
+				front.Matrix[(f.Offset+j)*front.To+at+j] = 1
+			}
+		}
+		at += f.ModelInputs()
+	}
+	return front
+}
+
+// category puts the inputs of a category's values into a step, whose columns are at and those that follow: a sum, since
+// a one-hot has a single 1, and each 1 of a thermometer or a binary feature leads from one value to the next.
+func category(front *onnxio.Front, f *task.Feature, at int) {
+	for k := range f.ModelInputs() {
+		before := 0.0
+		if f.Kind != task.OneHot {
+			before = f.Inputs[0][k]
+			front.Shift[at+k] = float32(before)
+		}
+		for j := range f.Width {
+			v := f.Inputs[j+len(f.Inputs)-f.Width][k]
+			front.Matrix[(f.Offset+j)*front.To+at+k] = float32(v - before)
+			if f.Kind != task.OneHot {
+				before = v
+			}
+		}
+	}
+}
+
+// leastArgument is the least number whose logarithm is taken: no row that can be read has a smaller one.
+const leastArgument = 1e-30
+
+// number puts a number that is clipped, or whose logarithm the model gets, into column at of a step.
+func number(front *onnxio.Front, f *task.Feature, at int) {
+	scale, shift := 1.0, 0.0
+	if f.Log != nil {
+		scale, shift = f.Std, f.Mean+f.Log.Add
+	}
+	front.Matrix[f.Offset*front.To+at], front.Shift[at] = float32(scale), float32(shift)
+	if f.Clip != nil {
+		within := func(raw float64) float32 {
+			if f.Log != nil {
+				raw += f.Log.Add
+			} else {
+				raw = (raw - f.Mean) / f.Std
+			}
+			return float32(min(max(raw, float64(front.Low[at])), float64(front.High[at])))
+		}
+		front.Low[at], front.High[at] = within(f.Clip[0]), within(f.Clip[1])
+	}
+	if f.Log != nil {
+		front.Log[at], front.Low[at] = true, max(front.Low[at], leastArgument)
+		front.Scale[at], front.Offset[at] = float32(1/f.Log.Std), float32(-f.Log.Mean/f.Log.Std)
+	}
+}
+
+// inputDomain returns the values that the input grid must cover whether the data show
+// them or not: those that the values of categories have, the least and the largest level of ordinal ones.
+func inputDomain(t *task.Task) [][]float32 {
+	out := make([][]float32, 0, t.ModelDim())
+	for i := range t.Features {
+		f := &t.Features[i]
+		for k := range f.ModelInputs() {
+			switch {
+			case f.Inputs != nil:
+				lo, hi := math.Inf(1), math.Inf(-1)
+				for _, row := range f.Inputs {
+					lo, hi = min(lo, row[k]), max(hi, row[k])
+				}
+				out = append(out, []float32{float32(lo), float32(hi)})
+			case !f.Kind.IsNumber():
+				out = append(out, []float32{0, 1})
+			case f.Kind == task.Ordinal && len(f.Levels) > 0 && f.Log == nil && f.Clip == nil:
+				out = append(out, []float32{f.ToInput(f.Levels[0]), f.ToInput(f.Levels[len(f.Levels)-1])})
+			default:
+				out = append(out, nil)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,194 @@
+package task
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"cfq/internal/config"
+)
+
+// Made says whether the model's inputs are others than those of the features, so that a step in front of the model has
+// to make them.
+func (t *Task) Made() bool {
+	return slices.ContainsFunc(t.Features, func(f Feature) bool { return f.made() })
+}
+
+func (f *Feature) made() bool { return f.Clip != nil || f.Log != nil || f.Inputs != nil }
+
+// ModelInputs returns how many inputs the model has of the feature: Width, unless Inputs says otherwise.
+func (f *Feature) ModelInputs() int {
+	if f.Inputs != nil {
+		return len(f.Inputs[0])
+	}
+	return f.Width
+}
+
+// ModelDim returns the number of inputs of the model.
+func (t *Task) ModelDim() (n int) {
+	for i := range t.Features {
+		n += t.Features[i].ModelInputs()
+	}
+	return n
+}
+
+// unreadable says why the model has no input for a raw number, nil when it has one.
+func (f *Feature) unreadable(v float64) error {
+	if f.Clip != nil {
+		v = min(max(v, f.Clip[0]), f.Clip[1])
+	}
+	if f.Log != nil && v+f.Log.Add <= 0 {
+		return fmt.Errorf("%s has no logarithm (log: %s)", Decimal(v), Decimal(f.Log.Add))
+	}
+	return nil
+}
+
+// madeKeys are what the model gets of a feature where that is not (value - mean) / std, or the inputs of its kind.
+func (d *decoder) madeKeys(f *Feature) []key {
+	l := &Log{}
+	spread := &l.Std
+	if f.Log != nil {
+		l, spread = f.Log, &f.Std
+	}
+	clip := func() any {
+		var pair [2]*float64
+		for i, v := range f.Clip {
+			if !math.IsInf(v, 0) {
+				pair[i] = &v
+			}
+		}
+		return pair[:]
+	}
+	list := config.ListOf(config.AnyOf(config.Type("number"), config.ListOf(config.Type("number"))))
+	word := func() schema { return schema{"enum": inputWords()} }
+	inputs := value{Form: config.AnyOf(word, list), Out: func() any { return f.Inputs }}
+	return []key{
+		{Name: "clip", Value: value{Form: openPairForm, Out: clip}, Omit: f.Clip == nil},
+		{Name: "log", Value: d.Number(&l.Add), Omit: f.Log == nil, Keep: true},
+		{Name: "spread", Value: d.Above0(spread), Omit: f.Log == nil, Keep: true},
+		{Name: "inputs", Value: inputs, Omit: f.Inputs == nil},
+	}
+}
+
+// openPairForm is a pair of numbers, of which null leaves one open.
+func openPairForm() schema {
+	s := config.ListOf(config.Type("number", "null"))()
+	s["minItems"], s["maxItems"] = 2, 2
+	return s
+}
+
+// inputWords are the inputs that have a name.
+func inputWords() []string { return []string{"index", "drop_first", "onehot"} }
+
+// settleLog makes a feature without the key "log" one without a logarithm.
+func (e entry) settleLog() {
+	switch {
+	case e.Has("log"):
+		e.Mean = 0
+		if !e.Has("spread") && e.Kind.IsNumber() {
+			e.errorf("log", "log needs spread, the standard deviation of the raw values, in which changes are counted; "+
+				"`cfq task init` makes it from data")
+		}
+	default:
+		if e.Has("spread") {
+			e.errorf("spread", "spread belongs to log: mean and std are those of the logarithm then; remove it")
+		}
+		e.Mean, e.Std, e.Log = e.Log.Mean, e.Log.Std, nil
+	}
+}
+
+// madeOf reads and checks what the model gets of the feature.
+func (e entry) madeOf() {
+	if n := e.At["clip"]; n != nil {
+		e.clip(n)
+	}
+	low := e.Bounds[0]
+	if e.Levels != nil {
+		low = e.Levels[0]
+	}
+	if e.Log != nil && e.Kind.IsNumber() && (e.Actionable || e.Levels != nil) && e.unreadable(low) != nil {
+		e.errorf("log", "values of %s and below have no logarithm: give a lower bound above that, or clip",
+			Decimal(-e.Log.Add))
+	}
+	if n := e.At["inputs"]; n != nil && e.Width > 0 {
+		e.inputs(n)
+	}
+	for _, key := range []string{"clip", "log", "inputs"} {
+		if e.d.task.Encoded && e.Has(key) {
+			e.errorf(key, "%q says how the model's inputs are made, and data files hold them (encoded: true); remove one of "+
+				"the two", key)
+		}
+	}
+}
+
+// clip reads the pair of clip.
+func (e entry) clip(n ast.Node) {
+	e.Clip = []float64{math.Inf(-1), math.Inf(1)}
+	seq, ok := n.(*ast.SequenceNode)
+	if !ok || len(seq.Values) != 2 {
+		e.d.Errorf(n, "this must be a pair [lo, hi]; null leaves a side open")
+		return
+	}
+	for i, side := range seq.Values {
+		if _, open := side.(*ast.NullNode); !open {
+			e.d.Number(&e.Clip[i]).Read(side)
+		}
+	}
+	if e.Clip[0] >= e.Clip[1] {
+		e.d.Errorf(n, "clip is a pair [lo, hi] with lo < hi, not %v and %v", e.Clip[0], e.Clip[1])
+	}
+}
+
+// inputs reads the model's inputs of each value: a word, or a list.
+func (e entry) inputs(n ast.Node) {
+	places := e.places()
+	if _, list := n.(*ast.SequenceNode); !list {
+		word, ok := e.d.ReadText(n)
+		if ok && !slices.Contains(inputWords(), word) {
+			e.d.Errorf(n, "inputs is index, drop_first, onehot or a list with the inputs of each value, not %q%s", word,
+				config.DidYouMean(word, inputWords()))
+		} else if ok {
+			e.Inputs = namedInputs(word, places)
+		}
+		return
+	}
+	var all [][]float64
+	for _, of := range config.Nodes(n) {
+		var row []float64
+		for _, v := range config.Nodes(of) {
+			number, _ := e.d.ReadNumber(v)
+			row = append(row, number)
+		}
+		all = append(all, row)
+	}
+	switch {
+	case len(all) != places:
+		e.d.Errorf(n, "feature %q: inputs of %d values, and it has %d", e.Name, len(all), places)
+	case slices.ContainsFunc(all, func(row []float64) bool { return len(row) == 0 || len(row) != len(all[0]) }):
+		e.d.Errorf(n, "feature %q: every value has as many inputs as the others, one or more", e.Name)
+	default:
+		e.Inputs = all
+	}
+}
+
+// namedInputs are the inputs of values by a word of inputWords.
+func namedInputs(word string, places int) [][]float64 {
+	all := make([][]float64, places)
+	for i := range all {
+		switch word {
+		case "index":
+			all[i] = []float64{float64(i)}
+		case "drop_first":
+			all[i] = make([]float64, max(places-1, 1))
+			if i > 0 {
+				all[i][i-1] = 1
+			}
+		default:
+			all[i] = make([]float64, places)
+			all[i][i] = 1
+		}
+	}
+	return all
+}
