@@ -224,13 +224,39 @@ func (c *checker) number(f *task.Feature, p *profile, col *Column) {
 		c.find(Warning, f.Name, out, "%s of the rows lie outside of the bounds %s: %d below, %d above",
 			message.Percent(c.share(out), 1), span, col.Below, col.Above)
 	}
+	if f.Log != nil {
+		c.logarithm(f, p)
+	}
 	switch {
-	case std == 0 || f.Mean == 0 && f.Std == 1: // nothing to compare: the input is the raw number
+	case f.Log != nil || std == 0 || f.Mean == 0 && f.Std == 1: // nothing to compare: the input is the raw number
 	case math.Abs(f.Mean-mean) > 0.5*std:
 		c.find(Warning, f.Name, 0, "mean is %s in the task and %s in the data, %s of its standard deviations apart",
 			task.Decimal(f.Mean), task.Decimal(task.Rounded(mean, 6)), task.Decimal(task.Rounded(math.Abs(f.Mean-mean)/std, 2)))
 	case f.Std > 2*std || f.Std < std/2:
 		c.find(Warning, f.Name, 0, "std is %s in the task and %s in the data", task.Decimal(f.Std),
+			task.Decimal(task.Rounded(std, 6)))
+	}
+}
+
+// logarithm compares the spread, and the mean and std of the logarithm, with the data.
+func (c *checker) logarithm(f *task.Feature, p *profile) {
+	_, spread := p.moments()
+	if f.Std > 2*spread || f.Std < spread/2 {
+		c.find(Warning, f.Name, 0, "spread is %s in the task, and the standard deviation in the data %s",
+			task.Decimal(f.Std), task.Decimal(task.Rounded(spread, 6)))
+	}
+	if f.Log.Mean == 0 && f.Log.Std == 1 {
+		return
+	}
+	logs := *p
+	logs.points = make([]float64, len(p.points))
+	for i, v := range p.points {
+		logs.points[i] = math.Log(v + f.Log.Add)
+	}
+	mean, std := logs.moments()
+	if math.Abs(f.Log.Mean-mean) > 0.5*std || f.Log.Std > 2*std || f.Log.Std < std/2 {
+		c.find(Warning, f.Name, 0, "mean and std of the logarithm are %s and %s in the task, %s and %s in the data",
+			task.Decimal(f.Log.Mean), task.Decimal(f.Log.Std), task.Decimal(task.Rounded(mean, 6)),
 			task.Decimal(task.Rounded(std, 6)))
 	}
 }

@@ -59,6 +59,7 @@ type feature struct {
 	task.Feature
 	from      *profile
 	protected string // the attribute that it seems to be, which people cannot be asked to change
+	form      string // inputs in the task file, "" for those of the kind
 	questions []string
 }
 
@@ -202,9 +203,18 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 	switch in.Kind {
 	case "numeric":
 		d.number(&f)
+		spread := f.Std
 		if f.Mean, f.Std = 0, 1; in.Mean != nil {
 			f.Mean, f.Std = *in.Mean, *in.Std
 		}
+		f.Clip = in.Clip
+		if in.Log != nil {
+			f.Log = &task.Log{Add: *in.Log, Mean: f.Mean, Std: f.Std}
+			f.Mean, f.Std = 0, spread
+			f.Bounds[0] = max(f.Bounds[0], p.points[0])
+		}
+	case "thermometer":
+		f.Kind, f.Thresholds, f.form = task.Thermometer, in.Thresholds, in.Form
 	case "binary":
 		zero := in.Zero
 		if i := task.Find(p.texts, in.One); i < 0 {
@@ -215,6 +225,7 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 		d.binary(&f, in.One, zero)
 	default:
 		d.category(&f, in.Values)
+		f.form = in.Form
 		p.markers = slices.DeleteFunc(p.markers, func(m string) bool { return slices.Contains(in.Values, m) })
 		others := slices.DeleteFunc(slices.Clone(p.texts), func(v string) bool {
 			return task.Find(in.Values, v) >= 0
@@ -458,7 +469,18 @@ func (d *drafter) tell() {
 // inputs is the number of inputs that the features make.
 func (d *drafter) inputs() (n int) {
 	for i := range d.features {
-		n += max(1, len(d.features[i].Values))
+		f := &d.features[i]
+		values := max(1, len(f.Values))
+		if f.Kind == task.Thermometer {
+			values = len(f.Thresholds) + 1
+		}
+		switch f.form {
+		case "index":
+			values = 1
+		case "drop_first":
+			values--
+		}
+		n += values
 	}
 	return n
 }
@@ -637,8 +659,16 @@ func (d *drafter) writeFeature(w *writer, f *feature) {
 		keys = append(keys, "shares: "+task.Decimal(f.Shares[0]))
 	}
 	if f.Kind.IsNumber() {
-		if f.Mean != 0 || f.Std != 1 {
-			keys = append(keys, "mean: "+task.Decimal(f.Mean), "std: "+task.Decimal(f.Std))
+		mean, std := f.Mean, f.Std
+		if f.Clip != nil {
+			keys = append(keys, fmt.Sprintf("clip: [%s, %s]", task.Decimal(f.Clip[0]), task.Decimal(f.Clip[1])))
+		}
+		if f.Log != nil {
+			mean, std = f.Log.Mean, f.Log.Std
+			keys = append(keys, "log: "+task.Decimal(f.Log.Add), "spread: "+task.Decimal(f.Std))
+		}
+		if mean != 0 || std != 1 {
+			keys = append(keys, "mean: "+task.Decimal(mean), "std: "+task.Decimal(std))
 		}
 		keys = append(keys, fmt.Sprintf("bounds: [%s, %s]", task.Decimal(f.Bounds[0]), task.Decimal(f.Bounds[1])))
 		if f.Step > 0 {
@@ -648,6 +678,9 @@ func (d *drafter) writeFeature(w *writer, f *feature) {
 			keys = append(keys, "missing: ["+strings.Join(decimals(f.Missing), ", ")+"]")
 		}
 		keys = append(keys, "mad: "+task.Decimal(f.MAD))
+	}
+	if f.form != "" {
+		keys = append(keys, "inputs: "+f.form)
 	}
 	if !f.Actionable {
 		keys = append(keys, "actionable: false")
@@ -664,6 +697,10 @@ func (d *drafter) writeFeature(w *writer, f *feature) {
 	if f.Kind == task.OneHot {
 		add("values", texts(f.Values))
 		add("shares", decimals(f.Shares))
+	}
+	if f.Kind == task.Thermometer {
+		add("thresholds", decimals(f.Thresholds))
+		add("shares", decimals(f.from.reaching(f.Thresholds)))
 	}
 	if f.Kind.IsNumber() {
 		add("quantiles", decimals(f.Quantiles))

@@ -25,13 +25,19 @@ type Encoding struct {
 type Input struct {
 	Name   string   `json:"name"`   // in messages only
 	Column string   `json:"column"` // of the data file
-	Kind   string   `json:"kind"`   // numeric, binary or onehot
+	Kind   string   `json:"kind"`   // numeric, binary, onehot or thermometer
 	Mean   *float64 `json:"mean"`   // numeric: the input is (value - mean) / std; without both the value itself
 	Std    *float64 `json:"std"`
-	One    string   `json:"one"`    // binary: the value whose input is 1
-	Zero   string   `json:"zero"`   // binary: the value whose input is 0; any other than one when it is missing
-	Value  string   `json:"value"`  // onehot: the value whose input is 1
-	Values []string `json:"values"` // onehot: all values in the order of their inputs
+	// Clip and Log are what happens to a number first, as in the task file.
+	Clip   []float64 `json:"clip"`
+	Log    *float64  `json:"log"`
+	One    string    `json:"one"`    // binary: the value whose input is 1
+	Zero   string    `json:"zero"`   // binary: the value whose input is 0; any other than one when it is missing
+	Value  string    `json:"value"`  // onehot: the value whose input is 1
+	Values []string  `json:"values"` // onehot: all values in the order of their inputs
+	// Thresholds are those of the bins of a number, Form the inputs of bins or values, as in the task file.
+	Thresholds []float64 `json:"thresholds"`
+	Form       string    `json:"inputs"`
 }
 
 // ReadEncoding reads a declared encoding from a JSON file.
@@ -121,8 +127,12 @@ func (in *Input) check() error {
 		if (in.Value == "") == (len(in.Values) == 0) {
 			return errors.New(`a onehot input needs "value", or all of them as "values"`)
 		}
+	case "thermometer":
+		if len(in.Thresholds) == 0 {
+			return errors.New(`a thermometer needs "thresholds", ascending`)
+		}
 	default:
-		return fmt.Errorf("invalid kind %s: want numeric, binary or onehot", message.Quote(in.Kind))
+		return fmt.Errorf("invalid kind %s: want numeric, binary, onehot or thermometer", message.Quote(in.Kind))
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func TestEncodingOfAnAbsentValue(t *testing.T) {
 func TestMistakesInEncodings(t *testing.T) {
 	for _, c := range []struct{ features, want string }{
 		{``, `the list "features" is empty`},
-		{`{"column": "a"}`, `features[0] "": invalid kind "": want numeric, binary or onehot`},
+		{`{"column": "a"}`, `features[0] "": invalid kind "": want numeric, binary, onehot or thermometer`},
 		{`{"kind": "numeric"}`, `the key "column" is missing`},
 		{`{"column": "a", "kind": "numeric", "mean": 1}`, "mean and std belong together"},
 		{`{"column": "a", "kind": "numeric", "mean": 1, "std": 0}`, "std must be above 0"},

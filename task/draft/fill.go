@@ -101,8 +101,14 @@ func parseGaps(name string, text []byte) (*gaps, error) {
 		return f, cmp.Or(refused, err)
 	}
 	for i := range f.keys {
-		if task.Kind(f.keys[i]["kind"]).IsNumber() && f.lacks(i, "quantiles") {
+		if !task.Kind(f.keys[i]["kind"]).IsNumber() {
+			continue
+		}
+		if f.lacks(i, "quantiles") {
 			err = errors.Join(err, f.merge(i, []entry{{"quantiles", "[0, 1]"}}))
+		}
+		if !f.lacks(i, "log") && f.lacks(i, "spread") {
+			err = errors.Join(err, f.merge(i, []entry{{"spread", "1"}}))
 		}
 	}
 	if err == nil {
@@ -188,6 +194,9 @@ func (f *gaps) entries(i int, p *profile, e *Encoding) (out []entry) {
 		}
 	}
 	p = p.without(codes)
+	if ft.Log != nil {
+		add("spread", func() string { _, std := p.moments(); return task.Decimal(short(std)) })
+	}
 	if in := e.of(ft.Column); in != nil && in.Mean != nil && f.lacks(i, "mean") && f.lacks(i, "std") {
 		out = append(out, entry{"mean", task.Decimal(*in.Mean)}, entry{"std", task.Decimal(*in.Std)})
 	}

@@ -39,6 +39,7 @@ type search struct {
 	tried   int
 	enough  int   // tried layouts at which climbing ends
 	some    []int // rows of a quick look
+	rare    bool  // ways that are rare are looked at, too
 }
 
 // Found is the layout that is nearest to the scores.
@@ -55,7 +56,7 @@ type Found struct {
 
 // Bounds of the search: changes of styles that have as many inputs as the model, and of those that have not; layouts
 // tried in climbing from the best; columns of numbers that may be categories; places to climb from.
-const maxStyles, climbs, maxFew, starts = 100_000, 30_000, 4, 12
+const maxStyles, climbs, maxFew, starts = 450_000, 30_000, 4, 12
 
 // mostRows are compared in the end,
 const mostRows = 1000
@@ -64,7 +65,7 @@ const mostRows = 1000
 const quickRows = 24
 
 // and fewRows in a first look at all.
-const fewRows = 8
+const fewRows = 4
 
 // Search looks for the encoding with which the model gives the scores of rows of a data file: the order of columns,
 // scales of numbers, orders and forms of categories. inputs is how many the model has.
@@ -142,6 +143,9 @@ func (q *search) encode(t *Table, fields [][]string) {
 
 // fits says whether a layout has as many inputs as the model.
 func (q *search) fits(l layout) bool { return q.width(l) == q.inputs }
+
+// known says whether the search looks at a way now.
+func (q *search) known(w way) bool { return !w.fitted && (q.rare || !w.rare) }
 
 // width is how many inputs a layout has.
 func (q *search) width(l layout) (n int) {
@@ -273,7 +277,7 @@ func (q *search) whats(numeric bool) (out []string) {
 			continue
 		}
 		for _, w := range q.ways[i] {
-			if !slices.Contains(out, w.what) && !w.single {
+			if !slices.Contains(out, w.what) && !w.single && q.known(w) {
 				out = append(out, w.what)
 			}
 		}
@@ -318,18 +322,37 @@ func filter[T any](list []T, keep func(T) bool) (out []T) {
 	return out
 }
 
-// run improves on the styles that are nearest; unless that reproduces the scores, on the nearest of all single changes
-// of styles, too.
+// run looks for the layout among the ways that are common, and unless one of them reproduces the scores, among all.
 func (q *search) run(ctx context.Context) (best layout, err error) {
+	best, off, err := q.stage(ctx)
+	if err != nil || off == 0 {
+		return best, err
+	}
+	q.rare = true
+	l, at, err := q.stage(ctx)
+	if err == nil && math.IsInf(min(at, off), 1) && len(l.order) == 0 {
+		err = fmt.Errorf("no encoding known here makes %s of these columns; --features names the columns that are "+
+			"inputs, and --label the outcome", message.Count(q.inputs, "input"))
+	}
+	if at < off {
+		best = l
+	}
+	return best, err
+}
+
+// stage improves on the styles that are nearest; unless that reproduces the scores, on the nearest of all single changes
+// of styles, too. It returns how far the best layout is off; without any, that is infinite.
+func (q *search) stage(ctx context.Context) (best layout, off float64, err error) {
 	const first = 3
+	off = math.Inf(1)
 	styles := q.styles()
 	from := filter(styles, q.fits)
 	if from, err = q.nearest(ctx, from, len(from)); err != nil {
-		return best, err
+		return best, off, err
 	}
-	best, off, err := q.improve(ctx, from[:min(first, len(from))], climbs/10)
+	best, off, err = q.improve(ctx, from[:min(first, len(from))], climbs/10)
 	if err != nil || off == 0 {
-		return best, err
+		return best, off, err
 	}
 	change := func(styles []layout, most int) {
 		for _, l := range styles {
@@ -340,22 +363,25 @@ func (q *search) run(ctx context.Context) (best layout, err error) {
 			from, most = append(from, changed...), most-len(changed)
 		}
 	}
-	change(slices.Clone(from), maxStyles)
-	change(filter(styles, func(l layout) bool { return !q.fits(l) }), maxStyles)
+	most := maxStyles
+	if q.rare {
+		most /= 2
+	}
+	change(slices.Clone(from), most)
+	change(filter(styles, func(l layout) bool { return !q.fits(l) }), most/4)
 	if l, ok := q.fitting(); ok {
 		from = append(from, l)
 	}
 	if len(from) == 0 {
-		return best, fmt.Errorf("no encoding known here makes %s of these columns; --features names the columns that are "+
-			"inputs, and --label the outcome", message.Count(q.inputs, "input"))
+		return best, off, nil
 	}
 	if from, err = q.nearest(ctx, from, starts); err != nil {
-		return best, err
+		return best, off, err
 	}
-	if l, at, err := q.improve(ctx, from, climbs); err != nil || at < off {
-		return l, err
+	if l, at, err := q.improve(ctx, from, climbs); err != nil || at < off || len(best.order) == 0 {
+		return l, at, err
 	}
-	return best, nil
+	return best, off, nil
 }
 
 // improve climbs from some layouts, and from others near them, until so many are tried, and fits the numbers of the
@@ -409,11 +435,11 @@ func (q *search) nearest(ctx context.Context, l []layout, most int) (near []layo
 	return near, nil
 }
 
-// otherWays are the layouts with another way of one column.
+// otherWays are the layouts with another way of one column: a common one, or when all are looked at, a rare one.
 func (q *search) otherWays(l layout) (out []layout) {
 	for i := range q.columns {
 		for w := range q.ways[i] {
-			if w != l.ways[i] {
+			if w != l.ways[i] && q.known(q.ways[i][w]) && q.ways[i][w].rare == q.rare {
 				n := l.clone()
 				n.ways[i] = w
 				out = append(out, n)
@@ -472,18 +498,18 @@ func (q *search) neighbours(l layout) (out []layout) {
 	}
 	for i := range q.columns {
 		for w := range q.ways[i] {
-			if w == l.ways[i] {
+			if w == l.ways[i] || !q.known(q.ways[i][w]) {
 				continue
 			}
 			n := l.clone()
 			n.ways[i] = w
 			add(n)
-			if q.ways[i][w].width == q.ways[i][l.ways[i]].width {
+			if q.ways[i][w].rare || q.ways[i][w].width == q.ways[i][l.ways[i]].width {
 				continue
 			}
 			for j := range i { // a wider one and a narrower one
 				for v := range q.ways[j] {
-					if v != l.ways[j] {
+					if v != l.ways[j] && !q.ways[j][v].rare {
 						m := n.clone()
 						m.ways[j] = v
 						add(m)
@@ -522,7 +548,7 @@ func (q *search) fitting() (layout, bool) {
 		reach[i+1] = map[int]int{}
 		for sum := range reach[i] {
 			for w := range q.ways[i] {
-				if at := sum + q.ways[i][w].width; at <= q.inputs {
+				if at := sum + q.ways[i][w].width; at <= q.inputs && q.known(q.ways[i][w]) {
 					if old, ok := reach[i+1][at]; !ok || w < old {
 						reach[i+1][at] = w
 					}
@@ -584,7 +610,7 @@ func (q *search) unseen(c int, w *way) string {
 			seen = append(seen, row[c])
 		}
 	}
-	if w.input.Kind == "numeric" {
+	if w.input.Kind == "thermometer" || w.input.Kind == "numeric" {
 		if len(seen) > 1 {
 			return ""
 		}
@@ -606,22 +632,25 @@ func (q *search) whole() []int {
 	return rows
 }
 
-// sayable is a way that makes the same inputs as a column's way i and that a task file can say, if there is one: of two
-// values, the second alone is 1 for it.
+// sayable is the plainest way that makes the same inputs as a column's way i: of two values, the second alone is 1 for
+// it, rather than their places.
 func (q *search) sayable(c, i int) *way {
+	best := &q.ways[c][i]
 	for j := range q.ways[c] {
-		if w := &q.ways[c][j]; w.input != nil && q.ways[c][i].input == nil && slices.Equal(q.blocks[c][j], q.blocks[c][i]) {
-			return w
+		w := &q.ways[c][j]
+		plainer := w.input != nil && (best.input == nil || best.input.Form != "" && w.input.Form == "")
+		if plainer && slices.Equal(q.blocks[c][j], q.blocks[c][i]) {
+			best = w
 		}
 	}
-	return &q.ways[c][i]
+	return best
 }
 
 // problem says why the draft does not have the layout.
 func (f *Found) problem() string {
 	if f.Differ == 0 {
-		return fmt.Sprintf("all scores are reproduced by a layout that a task file cannot say: %s. Export the model with "+
-			"these steps inside.", strings.Join(f.Open, "; "))
+		return fmt.Sprintf("all scores are reproduced by a layout that a task file cannot say: %s; export the model with "+
+			"these steps inside", strings.Join(f.Open, "; "))
 	}
 	return fmt.Sprintf("no layout of %d reproduces the scores: %d of %d differ under the nearest one: %s. Which columns "+
 		"are inputs (--features, --label)? Are the scores those of these rows?", f.Tried, f.Differ, f.Rows,

@@ -3,6 +3,7 @@ package draft
 import (
 	"context"
 	"math"
+	"strings"
 
 	"gonum.org/v1/gonum/mat"
 )
@@ -12,7 +13,7 @@ import (
 func (q *search) fitted(ctx context.Context, l layout) (best layout, off float64, err error) {
 	plain := l.clone()
 	for _, c := range l.order {
-		if w := q.ways[c][l.ways[c]]; q.columns[c].numeric && w.width == 1 && w.input == nil {
+		if in := q.ways[c][l.ways[c]].input; in != nil && in.Kind == "numeric" && (in.Log != nil || in.Clip != nil) {
 			plain.ways[c] = 0 // as it is
 		}
 	}
@@ -116,8 +117,12 @@ func (q *search) with(l layout, columns []int, params []float64) layout {
 	for i, c := range columns {
 		old := q.ways[c][l.ways[c]]
 		shift, scale := params[2*i], math.Exp(params[2*i+1])
-		std := *old.input.Std / scale
-		w := scaled("scaled, fitted", q.columns[c].name, short(*old.input.Mean-shift*std), short(std))
+		in := *old.input
+		std := short(*in.Std / scale)
+		mean := short(*in.Mean - shift**in.Std/scale)
+		in.Mean, in.Std = &mean, &std
+		w := number(strings.TrimSuffix(old.what, ", fitted")+", fitted", in)
+		w.fitted = true
 		block := make([]float32, len(q.rows))
 		for k := range q.rows {
 			w.fill(q.fields[k][c], block[k:k+1])

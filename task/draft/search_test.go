@@ -89,7 +89,71 @@ func num(column string, of func(float64) float64) made {
 	}}
 }
 
-// Ten encodings of one data set, by their scores alone: a draft encodes as the owner did, or says what is open.
+// clipped is a number between its 1st and 99th percentile, standardised then.
+func clipped(p *profile) func(float64) float64 {
+	low, high := p.percentile(0.01), p.percentile(0.99)
+	within := func(v float64) float64 { return min(max(v, low), high) }
+	sum, squares, n := 0.0, 0.0, 0.0
+	for i, v := range p.points {
+		v = within(v)
+		sum, squares, n = sum+v*p.weights[i], squares+v*v*p.weights[i], n+p.weights[i]
+	}
+	mean := sum / n
+	std := math.Sqrt(squares/n - mean*mean)
+	return func(v float64) float64 { return (within(v) - mean) / std }
+}
+
+// bin is a one-hot of so many bins, by their upper edges.
+func bin(column string, percentile func(float64) float64, n int) made {
+	return made{column, func(s string) []float32 {
+		v, _ := task.Number(s)
+		x, at := make([]float32, n), 0
+		for at < n-1 && v >= percentile(float64(at+1)/float64(n)) {
+			at++
+		}
+		x[at] = 1
+		return x
+	}}
+}
+
+// modelInputs are what a task says that the model gets of people.
+func modelInputs(tk *task.Task, x []float32) (out []float32) {
+	for row := range slices.Chunk(x, tk.Dim()) {
+		for i := range tk.Features {
+			f := &tk.Features[i]
+			x := row[f.Offset : f.Offset+f.Width]
+			ones := 0
+			for _, v := range x {
+				ones += int(v)
+			}
+			v := f.FromInput(x[0])
+			if f.Clip != nil {
+				v = min(max(v, f.Clip[0]), f.Clip[1])
+			}
+			switch {
+			case f.Inputs != nil && f.Kind == task.OneHot && ones == 0:
+				out = append(out, make([]float32, f.ModelInputs())...)
+			case f.Inputs != nil && f.Kind == task.OneHot:
+				for _, v := range f.Inputs[slices.Index(x, 1)] {
+					out = append(out, float32(v))
+				}
+			case f.Inputs != nil:
+				for _, v := range f.Inputs[ones] {
+					out = append(out, float32(v))
+				}
+			case f.Log != nil:
+				out = append(out, float32((math.Log(v+f.Log.Add)-f.Log.Mean)/f.Log.Std))
+			case f.Clip != nil:
+				out = append(out, float32((v-f.Mean)/f.Std))
+			default:
+				out = append(out, x...)
+			}
+		}
+	}
+	return out
+}
+
+// Encodings of one data set, by their scores alone: a draft encodes as the owner did, or says what is open.
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	text, rows := town(400)
@@ -144,15 +208,23 @@ func TestSearch(t *testing.T) {
 		"logarithms": {[]made{
 			std("age", 0), num("income", math.Log1p), std("grade", 0), std("savings", 0), raw("known"), hot("sex", "F", "M"),
 			hot("home", home...), hot("job", job...),
-		}, "income: log(1 + value)"},
+		}, ""},
+		"clipped": {[]made{
+			std("age", 0), num("income", clipped(column("income"))), std("grade", 0), std("savings", 0), raw("known"),
+			hot("sex", "F", "M"), hot("home", home...), hot("job", job...),
+		}, ""},
+		"five bins of equal size": {[]made{
+			std("age", 0), bin("income", column("income").percentile, 5), std("grade", 0), std("savings", 0), raw("known"),
+			hot("sex", "F", "M"), hot("home", home...), hot("job", job...),
+		}, ""},
 		"the first value has no input": {[]made{
 			std("age", 0), std("income", 0), std("grade", 0), std("savings", 0), raw("known"), hot("sex", "M"),
 			hot("home", home[1:]...), hot("job", job...),
-		}, "home: one-hot, sorted, the first without an input"},
+		}, ""},
 		"the place of a value": {[]made{
 			std("age", 0), std("income", 0), std("grade", 0), std("savings", 0), raw("known"), hot("sex", "M"),
 			num("home", nil), hot("job", job...),
-		}, "home: the place of its value, sorted"},
+		}, ""},
 		"not to be found": {[]made{
 			scale("age", 7), num("income", math.Cbrt), std("grade", 0), num("savings", math.Sin), raw("known"), hot("sex", "M"),
 			hot("home", "own", "rent", "other", "family"), hot("job", job...),
@@ -209,12 +281,12 @@ func checkSearch(t *testing.T, table *Table, text string, rows [][]string, by []
 	if err != nil || people.Failed > 0 {
 		t.Fatalf("%v, %+v", err, people)
 	}
-	for i, v := range people.X {
+	for i, v := range modelInputs(p.Task, people.X) {
 		if d := math.Abs(float64(v - x[i])); d > 2e-4*max(1, math.Abs(float64(v))) {
 			t.Fatalf("row %d: input %d is %v, want %v\n%v", i/inputs, i%inputs, v, x[i], o.Found.Layout)
 		}
 	}
-	if logits, classes, err = model(t.Context(), people.X); err != nil {
+	if logits, classes, err = model(t.Context(), modelInputs(p.Task, people.X)); err != nil {
 		t.Fatal(err)
 	}
 	v, err := Verify(s, p.Task, people, logits, classes)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
 	"cfq/internal/message"
@@ -422,6 +423,17 @@ func (p *profile) shares(values []string) []float64 {
 	out := make([]float64, len(values))
 	for i, v := range values {
 		out[i] = p.share(v)
+	}
+	return out
+}
+
+// reaching returns the share of the numbers that reach each threshold.
+func (p *profile) reaching(thresholds []float64) []float64 {
+	out := make([]float64, len(thresholds))
+	all := floats.Sum(p.weights)
+	for i, t := range thresholds {
+		at, _ := slices.BinarySearch(p.points, t)
+		out[i] = short(floats.Sum(p.weights[at:]) / all)
 	}
 	return out
 }
