@@ -67,7 +67,8 @@ func behindDense(m *graph.Model, inputs int, w, b []float32) *graph.Model {
 	return c
 }
 
-// The loan model behind an encoding, and a task that says so: margins, gradients and recourse are those of the loan model.
+// The loan model behind an encoding, and a task that says so: margins, gradients and recourse are those of the loan
+// model.
 func TestFront(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "test.csv")
@@ -78,7 +79,8 @@ func TestFront(t *testing.T) {
 	other := made(t, tk,
 		`"name": "sex",`, `"name": "sex", "inputs": [-1, 1],`,
 		`"name": "housing",`, `"name": "housing", "inputs": "drop_first",`,
-		`"name": "employment",`, `"name": "employment", "inputs": [[3,0,0,0,0],[2,1,0,0,0],[2,0,1,0,0],[2,0,0,1,0],[2,0,0,0,1]],`)
+		`"name": "employment",`, `"name": "employment", "inputs": `+
+			`[[3,0,0,0,0],[2,1,0,0,0],[2,0,1,0,0],[2,0,0,1,0],[2,0,0,0,1]],`)
 	names := tk.InputNames()
 	w, b := make([]float32, (dim-1)*dim), make([]float32, dim)
 	k := 0

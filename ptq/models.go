@@ -78,7 +78,8 @@ func OpenFor(m *onnxio.Model, t *task.Task, workers int) (*classifier.Model, err
 	return openBehind(m, t, frontOf(t), workers)
 }
 
-// openBehind makes a model, behind a step in front of it if that is not nil, the classifier that decides as a task says.
+// openBehind makes a model, behind a step in front of it if that is not nil, the classifier that decides as a task
+// says.
 func openBehind(m *onnxio.Model, t *task.Task, front *onnxio.Front, workers int) (_ *classifier.Model, err error) {
 	o := classifier.Options{Workers: workers, Through: quant.StraightThrough}
 	if t != nil {

@@ -76,7 +76,7 @@ type Feature struct {
 	Name      string
 	Column    string // default: Name
 	Kind      Kind
-	Mean, Std float64   // Numeric, Ordinal: of the raw values; default 0 and 1. With Log, 0 and the spread of the raw values
+	Mean, Std float64   // Numeric, Ordinal: of the raw values; default 0 and 1. With Log, 0 and their spread
 	One, Zero string    // Binary; Zero may be "": then every value but One and missing ones is the zero
 	Values    []string  // OneHot: in the order of the inputs. Ordinal: the domain as written, or nil
 	Levels    []float64 // Ordinal with Values: the domain, ascending

@@ -353,7 +353,10 @@ func TestMistakesInInputs(t *testing.T) {
 	for _, c := range []struct{ feature, want string }{
 		{`name: a, kind: numeric, log: 1, bounds: [0, 5]`, `3:35: feature "a": log needs spread`},
 		{`name: a, kind: numeric, spread: 1`, `3:38: feature "a": spread belongs to log`},
-		{`name: a, kind: numeric, log: 1, spread: 2`, `values of -1 and below have no logarithm: give a lower bound above that, or clip`},
+		{
+			`name: a, kind: numeric, log: 1, spread: 2`,
+			`values of -1 and below have no logarithm: give a lower bound above that, or clip`,
+		},
 		{
 			`name: a, kind: numeric, log: 0, spread: 2, bounds: [0, 1]`,
 			`values of 0 and below have no logarithm`,

@@ -84,7 +84,9 @@ func readTask(path string) (*task.Task, error) {
 }
 
 // modelInputs makes the rows of people those of the model that was read from path.
-func modelInputs(ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task, people *task.People) (err error) {
+func modelInputs(
+	ctx context.Context, e *env, path string, m *onnxio.Model, t *task.Task, people *task.People,
+) (err error) {
 	c, err := openClassifier(e, path, m, t)
 	if err != nil {
 		return err

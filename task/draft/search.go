@@ -340,8 +340,8 @@ func (q *search) run(ctx context.Context) (best layout, err error) {
 	return best, err
 }
 
-// stage improves on the styles that are nearest; unless that reproduces the scores, on the nearest of all single changes
-// of styles, too. It returns how far the best layout is off; without any, that is infinite.
+// stage improves on the styles that are nearest; unless that reproduces the scores, on the nearest of all single
+// changes of styles, too. It returns how far the best layout is off; without any, that is infinite.
 func (q *search) stage(ctx context.Context) (best layout, off float64, err error) {
 	const first = 3
 	off = math.Inf(1)

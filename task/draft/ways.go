@@ -116,8 +116,8 @@ func (p *profile) percentile(rank float64) float64 {
 	return 0
 }
 
-// binned are the ways of a number that is a bin: of so many that hold as many people, or are as wide, as a one-hot or as
-// the place of the bin. A number at the edge of two is in the upper one, or in the lower one.
+// binned are the ways of a number that is a bin: of so many that hold as many people, or are as wide, as a one-hot or
+// as the place of the bin. A number at the edge of two is in the upper one, or in the lower one.
 func (p *profile) binned() (out []way) {
 	lo, hi := p.points[0], p.points[len(p.points)-1]
 	for _, n := range []int{4, 5, 10} {
