@@ -197,9 +197,10 @@ const probeA, probeB = 2, 3
 func (m *Model) Exposed() (*ort.Session, error) {
 	all := m.graph.Clone()
 	all.Graph.Outputs = nil
+	hidden := packed(all.Graph)
 	for _, n := range all.Graph.Nodes {
 		for _, o := range n.Outputs {
-			if o != "" {
+			if o != "" && !hidden[o] {
 				all.Graph.Outputs = append(all.Graph.Outputs, graph.Value{Name: o})
 			}
 		}
@@ -211,6 +212,33 @@ func (m *Model) Exposed() (*ort.Session, error) {
 		return nil, fmt.Errorf("the model does not load: %w", err)
 	}
 	return s, nil
+}
+
+// packed are the values of the graph with several elements in a byte, which no program can be given.
+func packed(g *graph.Graph) map[string]bool {
+	all := map[string]bool{}
+	small := func(t graph.DType) bool { return t.Bits() > 0 && t.Bits() < 8 }
+	for _, t := range g.Inits {
+		all[t.Name] = small(t.DType)
+	}
+	for _, n := range g.Nodes {
+		is := false
+		switch n.Op {
+		case "QuantizeLinear":
+			is = all[n.Input(2)] || small(graph.DType(n.Int("output_dtype", 0)))
+		case "Cast":
+			is = small(graph.DType(n.Int("to", 0)))
+		case "Constant":
+			t := n.Constant()
+			is = t != nil && small(t.DType)
+		case "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose":
+			is = all[n.Input(0)]
+		}
+		for _, o := range n.Outputs {
+			all[o] = is
+		}
+	}
+	return all
 }
 
 // probe runs the model with every value exposed and learns each value's element

@@ -1,6 +1,10 @@
 package quant
 
 import (
+	"math"
+	"slices"
+	"strings"
+
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
 )
@@ -16,6 +20,7 @@ const (
 	ownDomain = "cfq"
 	fakeQuant = "FakeQuant"
 	fakeClip  = "FakeQuantClip"
+	contrib   = "com.microsoft" // of quantizers with 4 or 16 bits before opset 21; also the end of names of their calls
 )
 
 // StraightThrough rewrites the quantizers of activations of m in place into calls of
@@ -32,14 +37,14 @@ func StraightThrough(m *graph.Model) map[string]autodiff.Rule {
 	}
 	used := map[string]bool{}
 	for i, dq := range g.Nodes {
-		if dq.Op != "DequantizeLinear" || dq.Domain != "" {
+		if dq.Op != "DequantizeLinear" || !dq.Standard() && dq.Domain != contrib {
 			continue
 		}
 		q, clip := producers[dq.Input(0)], (*graph.Node)(nil)
 		if q != nil && q.Op == "Clip" {
 			q, clip = producers[q.Input(0)], q
 		}
-		if q == nil || q.Op != "QuantizeLinear" || inits[q.Input(0)] || !sameScale(q, dq) {
+		if q == nil || q.Op != "QuantizeLinear" || q.Domain != dq.Domain || inits[q.Input(0)] || !sameScale(q, dq) {
 			continue
 		}
 		call := &graph.Node{
@@ -50,6 +55,9 @@ func StraightThrough(m *graph.Model) map[string]autodiff.Rule {
 			call.Op = fakeClip
 			call.Inputs = append(call.Inputs, clip.Input(1), clip.Input(2))
 		}
+		if dq.Domain == contrib {
+			call.Op += contrib
+		}
 		g.Nodes[i] = call
 		used[call.Op] = true
 	}
@@ -58,14 +66,17 @@ func StraightThrough(m *graph.Model) map[string]autodiff.Rule {
 	}
 	m.SetOpset(ownDomain, 1)
 	rules := map[string]autodiff.Rule{"Min": strictMin}
-	for _, name := range []string{fakeQuant, fakeClip} {
+	for _, name := range calls() {
 		if used[name] {
-			m.Functions = append(m.Functions, quantizer(name, m.Opset("")))
+			m.Functions = append(m.Functions, quantizer(name, m))
 			rules[ownDomain+"."+name] = throughClip
 		}
 	}
 	return rules
 }
+
+// calls are the names of the functions.
+func calls() []string { return []string{fakeQuant, fakeClip, fakeQuant + contrib, fakeClip + contrib} }
 
 // sameScale reports whether the pair quantizes and dequantizes on the same
 // per-tensor grid, named alike.
@@ -74,20 +85,30 @@ func sameScale(q, dq *graph.Node) bool {
 }
 
 // quantizer is the body of a call: x, scale, zero point and, with a clip, its limits.
-func quantizer(name string, opset int64) *graph.Function {
+func quantizer(name string, m *graph.Model) *graph.Function {
+	domain, kind := "", name
+	if base, ok := strings.CutSuffix(name, contrib); ok {
+		domain, kind = contrib, base
+	}
 	f := &graph.Function{
 		Name: name, Domain: ownDomain, Inputs: []string{"x", "s", "z"}, Outputs: []string{"y"},
-		Opsets: []graph.Opset{{Version: opset}},
-		Nodes:  []*graph.Node{{Op: "QuantizeLinear", Inputs: []string{"x", "s", "z"}, Outputs: []string{"q"}}},
+		Opsets: []graph.Opset{{Version: m.Opset("")}},
+		Nodes: []*graph.Node{
+			{Op: "QuantizeLinear", Domain: domain, Inputs: []string{"x", "s", "z"}, Outputs: []string{"q"}},
+		},
+	}
+	if domain != "" {
+		f.Opsets = append(f.Opsets, graph.Opset{Domain: domain, Version: max(m.Opset(domain), 1)})
 	}
 	last := "q"
-	if name == fakeClip {
+	if kind == fakeClip {
 		f.Inputs = append(f.Inputs, "lo", "hi")
 		f.Nodes = append(f.Nodes, &graph.Node{Op: "Clip", Inputs: []string{"q", "lo", "hi"}, Outputs: []string{"c"}})
 		last = "c"
 	}
-	f.Nodes = append(f.Nodes,
-		&graph.Node{Op: "DequantizeLinear", Inputs: []string{last, "s", "z"}, Outputs: []string{"y"}})
+	f.Nodes = append(f.Nodes, &graph.Node{
+		Op: "DequantizeLinear", Domain: domain, Inputs: []string{last, "s", "z"}, Outputs: []string{"y"},
+	})
 	return f
 }
 
@@ -121,7 +142,7 @@ func byScale(c *autodiff.Call, diff string) string {
 //
 // Reference: Choi et al., PACT: Parameterized Clipping Activation for Quantized Neural Networks, 2018, equation 3.
 func ClipScales(rules map[string]autodiff.Rule) {
-	for _, name := range []string{fakeQuant, fakeClip} {
+	for _, name := range calls() {
 		name = ownDomain + "." + name
 		rule := rules[name]
 		if rule == nil {
@@ -143,7 +164,7 @@ func ClipScales(rules map[string]autodiff.Rule) {
 // SetScale makes a node take its scale from a value, a scalar, and reports whether the node is a call that
 // StraightThrough made.
 func SetScale(n *graph.Node, scale string) bool {
-	if n == nil || n.Domain != ownDomain || n.Op != fakeQuant && n.Op != fakeClip {
+	if n == nil || n.Domain != ownDomain || !slices.Contains(calls(), n.Op) {
 		return false
 	}
 	n.Inputs[1] = scale
@@ -158,14 +179,19 @@ func inside(c *autodiff.Call) string {
 	}
 	var lo, hi string
 	switch {
-	case c.Node.Op == fakeClip:
+	case strings.HasPrefix(c.Node.Op, fakeClip):
 		lo, hi = number(c.Node.Input(3)), number(c.Node.Input(4))
-	case c.Type(zero).DType == graph.Uint8:
-		lo, hi = c.Scalar(x, 0), c.Scalar(x, 255)
-	case c.Type(zero).DType == graph.Int8:
-		lo, hi = c.Scalar(x, -128), c.Scalar(x, 127)
 	default:
-		return c.Fail("no gradient passes through a quantizer to %s", c.Type(zero).DType)
+		t := c.Type(zero).DType
+		half := math.Exp2(float64(t.Bits() - 1))
+		switch t {
+		case graph.Uint4, graph.Uint8, graph.Uint16:
+			lo, hi = c.Scalar(x, 0), c.Scalar(x, 2*half-1)
+		case graph.Int4, graph.Int8, graph.Int16:
+			lo, hi = c.Scalar(x, -half), c.Scalar(x, half-1)
+		default:
+			return c.Fail("no gradient passes through a quantizer to %s", t)
+		}
 	}
 	stands := func(code string) string {
 		return c.Op("Mul", []string{c.Op("Sub", []string{code, number(zero)}), scale})

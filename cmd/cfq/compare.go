@@ -111,7 +111,7 @@ func (f *compareFlags) results(ctx context.Context, d *evaluation, names []strin
 			ev.Stage = names[i] + ": " + ev.Stage
 			show(ev)
 		}
-		r, err := original.Compare(ctx, d.models[i], o)
+		r, err := original.Compare(ctx, d.quantized(i, o), o)
 		if err != nil {
 			return nil, runError(fmt.Errorf("%s: %w", names[i], err))
 		}

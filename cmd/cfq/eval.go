@@ -17,7 +17,9 @@ import (
 	"cfq/eval/report"
 	"cfq/internal/cli"
 	"cfq/internal/message"
+	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
+	"cfq/recourse"
 	"cfq/task"
 )
 
@@ -145,11 +147,8 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 func (d *evaluation) measure(
 	ctx context.Context, o eval.Options, stress []eval.Stress, latency bool,
 ) (*eval.Result, error) {
-	if err := d.models[1].Differentiable(); err != nil && !o.OneSided {
-		d.warn("the quantized model's own recourse (RVD, CRG) is not computed: %v", err)
-		o.OneSided = true
-	}
-	r, err := eval.Compare(ctx, d.models[0], d.models[1], d.set, d.people, o)
+	g := d.quantized(1, o)
+	r, err := eval.Compare(ctx, d.models[0], g, d.set, d.people, o)
 	if err != nil {
 		return nil, runError(err)
 	}
@@ -160,7 +159,7 @@ func (d *evaluation) measure(
 	}
 	if len(stress) > 0 {
 		o.Noise, o.Prove, o.Perturb = 0, nil, nil
-		if r.Scenarios, err = eval.Stressed(ctx, d.models[0], d.models[1], d.set, d.people, o, r, stress); err != nil {
+		if r.Scenarios, err = eval.Stressed(ctx, d.models[0], g, d.set, d.people, o, r, stress); err != nil {
 			return nil, runError(err)
 		}
 	}
@@ -171,6 +170,17 @@ func (d *evaluation) measure(
 		r.Warnings = append(r.Warnings, r.Batches.String())
 	}
 	return r, d.weigh(ctx, r, 1, latency)
+}
+
+// quantized returns the i-th model. One without gradients gets the original's, to search its own recourse by.
+func (d *evaluation) quantized(i int, o eval.Options) recourse.Model {
+	m := d.models[i]
+	err := m.Differentiable()
+	if err == nil || o.OneSided {
+		return m
+	}
+	d.warn("%s: its own recourse (RVD, CRG) is searched along the gradients of the original: %v", d.paths[i], err)
+	return classifier.Along{Model: m, Of: d.models[0]}
 }
 
 // ballSamples is how many points of the ball around each recourse point are sampled.

@@ -320,7 +320,7 @@ func (c *Model) through(m *graph.Model) (map[string]autodiff.Rule, error) {
 		return c.o.Through(m), nil
 	}
 	for _, n := range m.Graph.Nodes {
-		if n.Is("QuantizeLinear") { // its derivative is 0: the gradient would vanish silently
+		if n.Op == "QuantizeLinear" { // its derivative is 0: the gradient would vanish silently
 			return nil, fmt.Errorf("%s: no gradient passes it: Options.Through is not set", n.Label())
 		}
 	}
@@ -338,21 +338,62 @@ func (c *Model) Differentiable() error {
 				"export the model without it", n.Label())
 		}
 	}
-	return opaque(g)
+	if c.o.Through == nil {
+		return opaque(g, c.Input().Name, c.logits)
+	}
+	m := c.Graph().Clone()
+	c.o.Through(m)
+	return opaque(m.Graph, c.Input().Name, c.logits, "QuantizeLinear")
 }
 
-// opaque are operators that compute on integers as a whole: a gradient would
-// vanish in them without a word.
-func opaque(g *graph.Graph) error {
+// opaque finds what computes on integers as a whole between the input and the logits, or is one of the further
+// operators: a gradient would vanish in it without a word.
+func opaque(g *graph.Graph, input, logits string, further ...string) error {
+	integer := append([]string{
+		"QLinearMatMul", "QGemm", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeLinear", "DynamicQuantizeMatMul",
+		"QLinearConv", "ConvInteger", "MatMulNBits",
+	}, further...)
+	moving := map[string]bool{input: true} // values that depend on the input
+	needed := g.Needed(logits)
 	for _, n := range g.Nodes {
-		switch n.Op {
-		case "QLinearMatMul", "QGemm", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeLinear",
-			"DynamicQuantizeMatMul", "QLinearConv", "ConvInteger", "MatMulNBits":
+		if !needed[n] || !slices.ContainsFunc(n.Inputs, func(in string) bool { return moving[in] }) {
+			continue
+		}
+		for _, o := range n.Outputs {
+			moving[o] = o != ""
+		}
+		if slices.Contains(integer, n.Op) {
 			return fmt.Errorf("no gradient passes through integer operators, the first of them %s; give the model with "+
 				"QuantizeLinear and DequantizeLinear around float operators (QDQ form)", n.Label())
 		}
 	}
 	return nil
+}
+
+// Along is a model with the gradients of another one: where a quantized model has none, its recourse is searched in the
+// directions of the model that it was made of. Margins are its own.
+type Along struct {
+	*Model
+	Of *Model
+}
+
+// MarginGrads returns the model's margins and the other's gradients.
+func (a Along) MarginGrads(ctx context.Context, x []float32) (m, grads []float32, err error) {
+	return a.along(ctx, x, a.Of.MarginGrads)
+}
+
+// LossGrads is MarginGrads for the cross-entropy with the target class.
+func (a Along) LossGrads(ctx context.Context, x []float32) (m, grads []float32, err error) {
+	return a.along(ctx, x, a.Of.LossGrads)
+}
+
+func (a Along) along(ctx context.Context, x []float32,
+	of func(context.Context, []float32) ([]float32, []float32, error),
+) (m, grads []float32, err error) {
+	if m, err = a.Margins(ctx, x); err == nil {
+		_, grads, err = of(ctx, x)
+	}
+	return m, grads, err
 }
 
 // HessianVector returns the product of the Hessian, by the initializer called

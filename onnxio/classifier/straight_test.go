@@ -120,7 +120,7 @@ func TestQuantizersNeedRules(t *testing.T) {
 func TestIntegerOperatorsAreRefused(t *testing.T) {
 	m := newMLP(3, 2, 7).model(graph.Dim{Size: -1})
 	m.Graph.Nodes[1].Op = "QLinearMatMul"
-	if err := opaque(m.Graph); err == nil {
+	if err := opaque(m.Graph, m.Graph.Inputs[0].Name, m.Graph.Outputs[0].Name); err == nil {
 		t.Error("no error for an integer operator")
 	}
 }

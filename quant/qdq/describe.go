@@ -48,7 +48,7 @@ func (n *LayerNote) Params() int { return n.In * n.Out }
 // quantized one as it stands. So it does one that has no canonical form, which is an error.
 func Layers(m *graph.Model) ([]LayerNote, error) {
 	if slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool {
-		return n.Is("DequantizeLinear") || n.Is("QuantizeLinear")
+		return n.Op == "DequantizeLinear" || n.Op == "QuantizeLinear" || integerOf(n) != nil
 	}) {
 		return Describe(m)
 	}
@@ -65,7 +65,7 @@ func Layers(m *graph.Model) ([]LayerNote, error) {
 	return notes, cmp.Or(unusual, err)
 }
 
-// Describe lists the Gemm, MatMul and Conv nodes of a model whose weights come,
+// Describe lists the Gemm, MatMul and Conv nodes of a model, and their kinds on integers, whose weights come,
 // perhaps through casts, scales and unpacking, from stored tensors.
 func Describe(m *graph.Model) ([]LayerNote, error) {
 	infos, err := quant.FindLayers(m)
@@ -79,17 +79,22 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 	v, counted := newView(m), map[string]bool{}
 	notes := []LayerNote{}
 	for _, n := range m.Graph.Nodes {
-		if !quant.IsLayer(n) {
+		whole := integerOf(n)
+		if !quant.IsLayer(n) && whole == nil {
 			continue
 		}
 		l := LayerNote{
 			Node: quant.NodeName(n), Op: n.Op, Output: n.Outputs[0],
 			Behind: Behind(m.Graph, n), Activation: v.activation(n.Input(0)),
 		}
-		if !n.Is("Conv") {
+		conv := strings.Contains(n.Op, "Conv")
+		if !conv {
 			l.Positions = 1
 		}
-		weight := n.Input(1)
+		weight, bias := n.Input(1), n.Input(2)
+		if whole != nil {
+			weight, bias, l.Activation = n.Input(whole.weight[0]), n.Input(whole.bias), whole.activation
+		}
 		info := float[l.Output]
 		if info != nil {
 			weight, l.In, l.Out, l.Fixed = info.Weight, info.In, info.Out, info.Fixed
@@ -98,10 +103,13 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 			}
 		}
 		s := v.trace(weight, 0)
+		if n.Op == "MatMulNBits" {
+			s = blocks(n, s)
+		}
 		switch {
-		case s == nil || len(s.dims) == 0 || s.dims[0] < 1 || info == nil && len(s.dims) != 2 && !n.Is("Conv"):
+		case s == nil || len(s.dims) == 0 || s.dims[0] < 1 || info == nil && len(s.dims) != 2 && !conv:
 			continue
-		case info == nil && n.Is("Conv"):
+		case info == nil && conv:
 			l.Out = int(s.dims[0])
 			l.In = s.weights() / l.Out
 		case info == nil && n.Int("transB", 0) != 0:
@@ -111,7 +119,12 @@ func Describe(m *graph.Model) ([]LayerNote, error) {
 		}
 		s.describe(&l)
 		l.Stored = v.weigh(s, weight, counted)
-		if n.Input(2) != "" {
+		if whole != nil {
+			for _, name := range append(v.outerScales(n), whole.names(n)...) {
+				l.Stored += v.weigh(s, name, counted)
+			}
+		}
+		if bias != "" {
 			l.Biases = l.Out
 		}
 		notes = append(notes, l)
@@ -147,6 +160,14 @@ type storedPart struct {
 	container string
 	note      string
 	tensor    *graph.Tensor // nil for what a function unpacks
+}
+
+// all are the parts of a weight, none of nil.
+func (s *stored) all() []storedPart {
+	if s == nil {
+		return nil
+	}
+	return s.parts
 }
 
 // weights is the number of weights of all parts.
@@ -214,7 +235,13 @@ func (v *view) trace(name string, depth int) *stored {
 	switch {
 	case p == nil || depth > deepest:
 		return nil
-	case p.Is("DequantizeLinear") || p.Is("Cast") || p.Is("Identity") || p.Is("Mul"):
+	case p.Op == "QuantizeLinear": // of weights that the file holds as floats
+		s := v.trace(p.Input(0), depth+1)
+		for i := range s.all() {
+			s.parts[i].note = "quantized when the model runs"
+		}
+		return s
+	case p.Op == "DequantizeLinear" || p.Is("Cast") || p.Is("Identity") || p.Is("Mul"):
 		return v.trace(p.Input(0), depth+1)
 	case p.Is("Reshape"):
 		s := v.trace(p.Input(0), depth+1)
@@ -307,9 +334,9 @@ func (v *view) activation(name string) int {
 	for range len(v.producers) + 1 {
 		n := v.producers[name]
 		switch {
-		case n == nil || n.Is("QuantizeLinear"):
+		case n == nil || n.Op == "QuantizeLinear":
 			return width
-		case n.Is("DequantizeLinear"):
+		case n.Op == "DequantizeLinear":
 			width, coded = 8, true
 			if z := v.inits[n.Input(2)]; z != nil {
 				width = z.DType.Bits()
