@@ -46,12 +46,17 @@ func (e *equality) add(rec []string, missing func(string) bool) {
 	fields := make([]uint64, len(e.at))
 	for i, at := range e.at {
 		if field := strings.TrimSpace(rec[at]); !missing(field) {
-			h := fnv.New64a()
-			h.Write([]byte(plainField(field)))
-			fields[i] = max(h.Sum64(), 1)
+			fields[i] = fieldHash(plainField(field))
 		}
 	}
 	e.fields = append(e.fields, fields)
+}
+
+// fieldHash is never 0, which stands for a missing field.
+func fieldHash(field string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(field))
+	return max(h.Sum64(), 1)
 }
 
 // plainField writes a number in one way; more digits than a float64 has stay as they are.
@@ -64,9 +69,10 @@ func plainField(field string) string {
 
 // hashes are those of all people, and the columns without which some of them are equal.
 func (e *equality) hashes(p *People) (all []uint64, without []string) {
+	counter := e.counter(p)
 	var kept []int // columns that tell people apart
 	for i, name := range e.names {
-		if e.distinct(i) {
+		if e.distinct(i) || i == counter {
 			without = append(without, name)
 		} else {
 			kept = append(kept, i)
@@ -100,12 +106,94 @@ func (e *equality) distinct(column int) bool {
 	return n > 0 && float64(len(seen)) >= idLike*float64(n)
 }
 
+// stray is the share of rows that need not be as a column that counts copies makes them.
+const stray = 0.01
+
+// counter returns the column that counts copies, -1 when there is none: in (nearly) every set of rows that are equal in
+// all else, row numbers aside, its values are 1 to some k (or 0 to k-1), each equally often, and half of the rows
+// or more are in sets with k > 1. Different people with equal values elsewhere do not number themselves so.
+func (e *equality) counter(p *People) int {
+	part := func(i int, field uint64) uint64 {
+		return fieldHash(string(binary.LittleEndian.AppendUint64([]byte{byte(i), byte(i >> 8)}, field)))
+	}
+	var columns, whole []int // that do not number the rows, and of them those of whole numbers from 0 or 1
+	for i := range e.names {
+		if !e.distinct(i) {
+			columns = append(columns, i)
+			if e.wholeFrom(i, 0) || e.wholeFrom(i, 1) {
+				whole = append(whole, i)
+			}
+		}
+	}
+	if whole == nil {
+		return -1
+	}
+	all := make([]uint64, len(e.fields)) // of each row: the sum of the hashes of its parts
+	for person, fields := range e.fields {
+		all[person] = fieldHash(string(inputBytes(p.X[person*p.Dim:(person+1)*p.Dim]))) + uint64(p.Labels[person])
+		for _, i := range columns {
+			all[person] += part(i, fields[i])
+		}
+	}
+	for _, i := range whole {
+		sets := map[uint64]map[uint64]int{} // of rows that are equal but for the column: how often it has which value
+		for person, fields := range e.fields {
+			rest := all[person] - part(i, fields[i])
+			if sets[rest] == nil {
+				sets[rest] = map[uint64]int{}
+			}
+			sets[rest][fields[i]]++
+		}
+		if counts(sets, len(e.fields), 0) || counts(sets, len(e.fields), 1) {
+			return i
+		}
+	}
+	return -1
+}
+
+// wholeFrom says that the fields of a column are first, first + 1 and so on, in any order, but for strays.
+func (e *equality) wholeFrom(column, first int) bool {
+	values, n := map[uint64]int{}, 0
+	for _, fields := range e.fields {
+		values[fields[column]]++
+	}
+	for i := range len(values) {
+		n += values[fieldHash(Decimal(float64(first+i)))]
+	}
+	return float64(len(e.fields)-n) <= stray*float64(len(e.fields))
+}
+
+// counts says that in sets of rows, n altogether, values go up from first, see counter.
+func counts(sets map[uint64]map[uint64]int, n, first int) bool {
+	var numbered, others int
+	numbers := []uint64{} // hashes of first, first + 1, ...
+	for _, set := range sets {
+		for len(numbers) < len(set) {
+			numbers = append(numbers, fieldHash(Decimal(float64(first+len(numbers)))))
+		}
+		rows, counted := 0, true
+		for _, k := range set {
+			rows += k
+		}
+		for _, x := range numbers[:len(set)] {
+			counted = counted && set[x]*len(set) == rows
+		}
+		switch {
+		case !counted:
+			others += rows
+		case len(set) > 1:
+			numbered += rows
+		}
+	}
+	return 2*numbered >= n && float64(others) <= stray*float64(n)
+}
+
 // withoutColumns says that rows are compared without columns.
 func withoutColumns(names []string) string {
 	quoted := make([]string, len(names))
 	for i, n := range names {
 		quoted[i] = message.Quote(n)
 	}
-	return "rows are compared without column " + strings.Join(quoted, ", ") + ": nearly every row has another value " +
-		"there; data.id names the column that says who is who"
+	return "rows are compared without column " + strings.Join(quoted, ", ") + ": it numbers rows or their " +
+		"copies; data.id names the column that says who is who"
 }

@@ -36,6 +36,24 @@ func TestEqualRows(t *testing.T) {
 		{"another column that tells people apart", "age,color,member,income,branch", func(i int) string {
 			return fmt.Sprintf("%%d,red,no,high,B%d", i/10)
 		}, 40, ""},
+		{"copies that are counted", "age,color,member,income,copy,branch", func(i int) string {
+			return fmt.Sprintf("%%d,red,no,high,%d,B", 1+i/10)
+		}, 10, `"copy"`},
+		{"rows and copies that are counted from 0, of equal people", "nr,age,color,member,income,copy", func(i int) string {
+			return fmt.Sprintf("%d,%d,red,no,high,%d", i, i%10/2, i/10)
+		}, 5, `"copy", "nr"`},
+		{"different numbers of copies", "age,color,member,income,copy", func(i int) string {
+			if i < 30 { // one 30 times
+				return fmt.Sprintf("0,red,no,high,%d", 1+i)
+			}
+			return fmt.Sprintf("%d,red,no,high,1", i)
+		}, 11, `"copy"`},
+		{"a column that does not count", "age,color,member,income,children", func(i int) string {
+			return fmt.Sprintf("%%d,red,no,high,%d", 1+i*i%3)
+		}, 20, ""},
+		{"numbers that are missing between others", "age,color,member,income,day", func(i int) string {
+			return fmt.Sprintf("%%d,red,no,high,%d", 1+i/10*2)
+		}, 40, ""},
 		{"outcomes", "age,color,member,income", func(i int) string {
 			return "%d,red,no," + []string{"high", "low"}[i/20]
 		}, 20, ""},
@@ -64,6 +82,9 @@ func TestEqualRows(t *testing.T) {
 		if p := read(t, labelled, text.String(), ReadOptions{}); p.Hashes != nil || len(p.Notes) > 0 {
 			t.Errorf("%s: hashes that nobody asked for, %q", c.name, p.Notes)
 		}
+		if strings.Contains(c.note, "copy") {
+			continue // of a sample, nobody sees that they are counted
+		}
 		// A sample has the hashes of its rows.
 		drawn := read(t, labelled, text.String(), ReadOptions{Hash: true, Most: 13, Seed: 2})
 		for i := range drawn.N {
@@ -73,6 +94,19 @@ func TestEqualRows(t *testing.T) {
 					t.Errorf("%s: rows %d and %d of a sample", c.name, drawn.Rows[i], drawn.Rows[k])
 				}
 			}
+		}
+	}
+}
+
+// IDs of numbers are equal however a tool writes a whole number; texts, and zeros in front, are their own.
+func TestPlainID(t *testing.T) {
+	t.Parallel()
+	for field, want := range map[string]string{
+		"7": "7", " 7 ": "7", "7.0": "7", "7.00": "7", "007": "007", "7.5": "7.5", "7.": "7.", ".0": ".0", "a.0": "a.0",
+		"-7.0": "-7.0", "1.0.0": "1.0.0", "12345678901234567890.0": "12345678901234567890",
+	} {
+		if got := plainID(field); got != want {
+			t.Errorf("%q is %q, want %q", field, got, want)
 		}
 	}
 }

@@ -67,7 +67,7 @@ type ReadOptions struct {
 
 	// Hash fills People.Hashes: SHA-256, cut to 64 bits, of what the task reads of a row (model inputs and outcome), and
 	// of the other columns' fields, in the order of their names. Numbers are the same in every format. Left out are
-	// columns among these whose fields nearly all differ: they number the rows. So copies of a row are equal.
+	// columns among these whose fields nearly all differ, or count copies: they number rows. So copies of a row are equal.
 	Hash bool
 
 	Keep []string // columns whose fields are returned as text, in People.Kept

@@ -346,7 +346,7 @@ func (rd *reader) row(rec []string, line int) {
 		rd.group(&p.Subgroups[i], rec[at])
 	}
 	for _, at := range rd.cols.id {
-		p.IDs = append(p.IDs, strings.Clone(strings.TrimSpace(rec[at])))
+		p.IDs = append(p.IDs, strings.Clone(plainID(rec[at])))
 	}
 	if rd.equal != nil {
 		rd.equal.add(rec, rd.missing)
@@ -361,6 +361,17 @@ func (rd *reader) row(rec []string, line int) {
 		p.Kept = append(p.Kept, fields)
 	}
 	rd.sample()
+}
+
+// plainID is an ID without blanks around it and, of a whole number, without the decimals that a tool adds to a column
+// of numbers some of which are missing: 7.0 is 7. Zeros in front may tell IDs apart and stay.
+func plainID(field string) string {
+	id := strings.TrimSpace(field)
+	whole, zeros, ok := strings.Cut(id, ".")
+	if ok && whole != "" && zeros != "" && strings.Trim(zeros, "0") == "" && strings.Trim(whole, "0123456789") == "" {
+		return whole
+	}
+	return id
 }
 
 // keep says whether a record satisfies the filter.

@@ -303,3 +303,23 @@ func readMatrix(t *testing.T, path string) [][]float64 {
 	}
 	return out
 }
+
+// In published data no column counts copies, with the task file's columns or with only few of them.
+func TestPublishedDataHasNoCounters(t *testing.T) {
+	dir := realdata.Dir(t)
+	for _, p := range published {
+		full := load(t, p.name)
+		for _, features := range []int{len(full.Features), 2} {
+			tk := *full
+			tk.Features, tk.Data.Label = tk.Features[:features], ""
+			rd := newReader(t.Context(), &tk, ReadOptions{Hash: true})
+			people, err := FromFile(filepath.Join(dir, "data", p.data), rd.read)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i := rd.equal.counter(people); i >= 0 {
+				t.Errorf("%s, %d features: column %s", p.name, features, rd.equal.names[i])
+			}
+		}
+	}
+}
