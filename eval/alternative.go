@@ -80,7 +80,7 @@ func (r *Result) variant(without map[int]bool, distinct bool) *Result {
 	var records []Record
 	for i := range r.Records {
 		x := r.Records[i]
-		if without[x.Row] {
+		if without[x.Person] {
 			continue
 		}
 		if distinct {

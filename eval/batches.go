@@ -100,7 +100,7 @@ func sampleJudged(people *task.People, r *Result) *judgedSample {
 	var facts, ends []judged
 	for i := range r.Records {
 		c := &r.Records[i]
-		facts = append(facts, judged{people.X[c.Row*s.dim : (c.Row+1)*s.dim], c.Full, c.Quant})
+		facts = append(facts, judged{people.X[c.Person*s.dim : (c.Person+1)*s.dim], c.Full, c.Quant})
 		for k := range c.Steps {
 			if p := &c.Steps[k].Full; p.Made() {
 				ends = append(ends, judged{p.Point, p.Own, p.Other})

@@ -59,7 +59,7 @@ func TestRerunFindsFew(t *testing.T) {
 	for i := range people.N {
 		x := float32(-1 - i%7)
 		people.X = append(people.X, x)
-		rec := Record{Row: i, Full: Float(x), Quant: Float(x), Evaluated: i < 100, Steps: []Step{{}}}
+		rec := Record{Person: i, Row: i, Full: Float(x), Quant: Float(x), Evaluated: i < 100, Steps: []Step{{}}}
 		if i < 100 {
 			own := float32(0.1) + float32(i)/1000
 			rec.Steps[0].Full = Promise{Status: recourse.Found, Own: Float(own), Other: Float(own), Point: []float32{own}}

@@ -39,7 +39,7 @@ func madeUp(n int, people, model uint64, q quality) *Result {
 	records := make([]Record, n)
 	for i := range records {
 		r := &records[i]
-		*r = Record{Row: i, Line: i + 2, Label: int8(base.IntN(2)), Full: Float(base.NormFloat64() - 1)}
+		*r = Record{Person: i, Row: i, Line: i + 2, Label: int8(base.IntN(2)), Full: Float(base.NormFloat64() - 1)}
 		r.Quant = r.Full + Float(q.shift+q.noise*rng.NormFloat64())
 		cost := math.Exp(base.NormFloat64())
 		if r.Evaluated = !approves(r.Full); !r.Evaluated {

@@ -62,7 +62,7 @@ type ApprovalRatio struct {
 }
 
 // ByGroups computes every metric for groups of people. groups holds the value of each of the people that r is
-// about, so that Record.Row is a position in it. A spec is an attribute, "sex", or several at once,
+// about, so that Record.Person is a position in it. A spec is an attribute, "sex", or several at once,
 // "sex*race"; no specs are all attributes, each by itself. min is how many promises a group must have at the
 // headline margin to be compared with others; 0 = 30.
 //
@@ -189,7 +189,7 @@ func (r *Result) by(a *task.Subgroup, least int) (Grouping, error) {
 	g := Grouping{By: a.Feature, Groups: []Group{}, Gaps: []GroupGap{}}
 	members := map[int32][]Record{}
 	for i := range r.Records {
-		row := r.Records[i].Row
+		row := r.Records[i].Person
 		if row < 0 || row >= len(a.Codes) {
 			return g, fmt.Errorf("eval: subgroups %q are those of %d people, and there is one in row %d", a.Feature,
 				len(a.Codes), row)

@@ -25,7 +25,7 @@ func one(row int, broken bool, ratio float64) Record {
 	}
 	q := Promise{Status: recourse.Found, Cost: Float(1 + ratio), Own: 0.2, Other: 0.2}
 	return Record{
-		Row: row, Label: int8(row % 2), Full: -1, Quant: -1, Evaluated: true, First: none(recourse.NoneFound),
+		Person: row, Row: row, Label: int8(row % 2), Full: -1, Quant: -1, Evaluated: true, First: none(recourse.NoneFound),
 		Steps: []Step{{Full: p, Quant: q, DirSim: 1, Overlap: 1, RepeatCost: undefined()}},
 	}
 }

@@ -92,7 +92,7 @@ func TestSeveralPointsOfAPerson(t *testing.T) {
 	}
 	var records []Record
 	for i := range 80 { // 40 people: the smaller margin under g is not where the models differ most
-		r := Record{Row: i, ID: strconv.Itoa(i / 2), Label: -1, Full: -1, Quant: 1, Evaluated: true}
+		r := Record{Person: i, Row: i, ID: strconv.Itoa(i / 2), Label: -1, Full: -1, Quant: 1, Evaluated: true}
 		r.Steps = []Step{step(0.5, 0.1)}
 		if i%2 == 1 {
 			r.Steps = []Step{step(0.9, 3)}

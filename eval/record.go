@@ -10,8 +10,9 @@ import (
 // sums over records, so a slice of them (one subgroup, one bootstrap draw)
 // has metrics of its own: see Summarize.
 type Record struct {
-	Row  int `json:"row"`  // position in the People that Compare was given
-	Line int `json:"line"` // line of the data file, 0 when not known
+	Person int `json:"-"`    // position in the People that Compare was given
+	Row    int `json:"row"`  // of the data, as task.ReadOptions counts: from 0
+	Line   int `json:"line"` // line of the data file, 0 when not known, as in Parquet files
 	// ID is that of the person, "" when every record is a person of its own: those with the same one count once.
 	ID        string `json:"id,omitempty"`
 	Label     int8   `json:"label"` // 1 favourable, 0 not, -1 not known

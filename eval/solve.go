@@ -136,7 +136,7 @@ func (s *Solution) decide(ctx context.Context) (err error) {
 	}
 	for i, m := range s.margins {
 		if !Float(m).Defined() {
-			return &UndefinedError{Model: s.name, Where: fmt.Sprintf("line %d", s.line(i)), Margin: Float(m)}
+			return &UndefinedError{Model: s.name, Where: s.people.Place(i), Margin: Float(m)}
 		}
 	}
 	s.o.Progress(Event{Stage: "decisions", Done: n, Total: n})
@@ -144,11 +144,11 @@ func (s *Solution) decide(ctx context.Context) (err error) {
 }
 
 // line is that of the person in the data file, 0 when it is not known.
-func (s *Solution) line(row int) int {
-	if s.people.Lines == nil {
-		return 0
+func (s *Solution) row(person int) int {
+	if s.people.Rows == nil {
+		return person
 	}
-	return s.people.Lines[row]
+	return s.people.Rows[person]
 }
 
 // UndefinedError reports a margin that is no finite number.

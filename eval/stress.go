@@ -367,7 +367,7 @@ func (t *trial) smallest(s *task.Subgroup) string {
 	at := t.base.Headline()
 	for i := range t.base.Records {
 		r := &t.base.Records[i]
-		if code := s.Codes[r.Row]; code >= 0 {
+		if code := s.Codes[r.Person]; code >= 0 {
 			people[code]++
 			promises[code] += count(r.Evaluated && r.Steps[at].Full.Made())
 		}

@@ -92,8 +92,8 @@ func population(records []Record, file DataFile) Population {
 	for i := range records {
 		r := &records[i]
 		p.Labelled += count(r.Label >= 0)
-		if line := r.Line; line <= 0 || !rows[line] {
-			rows[cmp.Or(max(line, 0), -1-i)] = true
+		if !rows[r.Row] {
+			rows[r.Row] = true
 			labelled += count(r.Label >= 0)
 		}
 		p.Favoured += count(approves(r.Full))

@@ -10,12 +10,13 @@ import (
 // People are the rows of a data file as the model sees them. Total = N + Undrawn + Failed + Filtered + Excluded: no row
 // disappears without being counted.
 type People struct {
-	X      []float32 // N x Dim model inputs, row-major
-	Dim    int       // model inputs per person
-	N      int       // people that were read
-	Labels []int8    // per person: 1 favourable, 0 not, -1 not known
-	Lines  []int     // per person: 1-based line of the (uncompressed) file; the row, from 1, of a Parquet file
-	Rows   []int     // per person: index of the row, see ReadOptions
+	X       []float32 // N x Dim model inputs, row-major
+	Dim     int       // model inputs per person
+	N       int       // people that were read
+	Labels  []int8    // per person: 1 favourable, 0 not, -1 not known
+	Lines   []int     // per person: 1-based line of the (uncompressed) file; the row, from 1, of a Parquet file
+	NoLines bool      // the file has rows only: Parquet
+	Rows    []int     // per person: index of the row, see ReadOptions
 	// Kept are, per person, the fields of the columns ReadOptions.Keep, "" where the file has no such column.
 	Kept [][]string
 	IDs  []string // per person: the field of the column Data.ID, nil without; rows with the same one are about one person
@@ -47,7 +48,7 @@ type Problem struct {
 	Line   int    // 1-based line of the uncompressed file
 	Column string // "" when the whole line is at fault
 	Reason string
-	Row    bool // Line is the number of a row, from 1: a Parquet file has no lines
+	Row    bool // Line is the number of a row, see ReadOptions: a Parquet file has no lines
 }
 
 // ReadOptions selects rows of a data file. The zero value reads all.
@@ -79,7 +80,7 @@ func (p *People) Subset(rows []int) *People {
 	q := &People{
 		X: make([]float32, 0, len(rows)*p.Dim), Dim: p.Dim, N: len(rows), Total: len(rows),
 		Labels: pick(p.Labels, rows), Lines: pick(p.Lines, rows), Rows: pick(p.Rows, rows), Kept: pick(p.Kept, rows),
-		IDs: pick(p.IDs, rows), Hashes: pick(p.Hashes, rows),
+		NoLines: p.NoLines, IDs: pick(p.IDs, rows), Hashes: pick(p.Hashes, rows),
 	}
 	for _, r := range rows {
 		q.X = append(q.X, p.X[r*p.Dim:(r+1)*p.Dim]...)
@@ -105,6 +106,25 @@ func pick[T any](s []T, rows []int) []T {
 		out[i] = s[r]
 	}
 	return out
+}
+
+// Line is the line that a person stands on in the (uncompressed) file, from 1; 0 when the file has none.
+func (p *People) Line(person int) int {
+	if p.NoLines || p.Lines == nil {
+		return 0
+	}
+	return p.Lines[person]
+}
+
+// Place says where a person stands: on a line or, in a file that has none, in a row.
+func (p *People) Place(person int) string {
+	if line := p.Line(person); line > 0 {
+		return fmt.Sprintf("line %d", line)
+	}
+	if p.Rows == nil {
+		return fmt.Sprintf("row %d", person)
+	}
+	return fmt.Sprintf("row %d", p.Rows[person])
 }
 
 // Error returns the problem as one line.

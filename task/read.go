@@ -45,22 +45,21 @@ func newReader(ctx context.Context, t *Task, o ReadOptions) *reader {
 
 // reader turns records into people.
 type reader struct {
-	ctx     context.Context //nolint:containedctx // lives as long as one call of Read
-	task    *Task
-	o       ReadOptions
-	people  *People
-	pick    *Selection
-	rng     *rand.Rand // for the sample of ReadOptions.Most
-	seen    int        // people that the sample was drawn from
-	drawn   []int      // the sample: positions in people
-	cols    *columns
-	parquet bool           // the file has rows and no lines
-	favour  int            // people with the favourable label
-	known   int            // people with a label
-	labels  map[string]int // how often others occur
-	kept    []int          // where the columns to be kept as text are, -1 when the file has none
-	equal   *equality      // of rows; nil without ReadOptions.Hash
-	batch   *batch         // nil when all people are wanted at once
+	ctx    context.Context //nolint:containedctx // lives as long as one call of Read
+	task   *Task
+	o      ReadOptions
+	people *People
+	pick   *Selection
+	rng    *rand.Rand // for the sample of ReadOptions.Most
+	seen   int        // people that the sample was drawn from
+	drawn  []int      // the sample: positions in people
+	cols   *columns
+	favour int            // people with the favourable label
+	known  int            // people with a label
+	labels map[string]int // how often others occur
+	kept   []int          // where the columns to be kept as text are, -1 when the file has none
+	equal  *equality      // of rows; nil without ReadOptions.Hash
+	batch  *batch         // nil when all people are wanted at once
 }
 
 // read reads all of r.
@@ -128,7 +127,7 @@ func (rd *reader) open(rows Rows) (first []string, line int, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	rd.cols, rd.parquet = cols, rows.Names() != nil
+	rd.cols, rd.people.NoLines = cols, rows.Names() != nil
 	if rd.o.Hash && rd.batch == nil {
 		rd.equal = newEquality(cols)
 	}
@@ -177,7 +176,9 @@ func (rd *reader) take() bool {
 }
 
 func (rd *reader) problem(p *Problem) {
-	p.Row = rd.parquet
+	if rd.people.NoLines {
+		p.Row, p.Line = true, rd.pick.row
+	}
 	rd.people.Failed++
 	if len(rd.people.Problems) < maxProblems {
 		rd.people.Problems = append(rd.people.Problems, *p)

@@ -256,7 +256,7 @@ func (j *recourseJob) solve(ctx context.Context, p *task.People, s *report.Recou
 	}
 	for i := range actions {
 		l := promise.Line{
-			Row: p.Rows[i], Line: p.Lines[i], Before: float64(before[i]), X: p.X[i*p.Dim : (i+1)*p.Dim],
+			Row: p.Rows[i], Line: p.Line(i), Before: float64(before[i]), X: p.X[i*p.Dim : (i+1)*p.Dim],
 			Action: actions[i],
 		}
 		if l.Action.Status == recourse.Found {
@@ -368,7 +368,7 @@ func rewrite(w io.Writer, t *task.Task, set *constraint.Set, f *promise.File, ve
 	for i := range f.Promises {
 		p, v := &f.Promises[i], &verdicts[i]
 		err := out.Write(promise.Line{
-			Row: f.People.Rows[p.Person], Line: f.People.Lines[p.Person], Before: v.Before, X: f.X(p),
+			Row: f.People.Rows[p.Person], Line: f.People.Line(p.Person), Before: v.Before, X: f.X(p),
 			Action:  recourse.Action{Status: recourse.Found, Point: p.Point, Cost: v.Cost, Margin: v.Margin},
 			Changes: set.Person(p.Person).Changes(f.X(p), p.Point),
 		})

@@ -61,7 +61,7 @@ func (d *tailed) draw(rng *rand.Rand, n int, margins []float64) []eval.Record {
 	for i := range n {
 		e := d.quantile(rng.Float64())
 		r := &records[i]
-		*r = eval.Record{Row: i, Label: -1, Full: -1, Quant: -1, Evaluated: true}
+		*r = eval.Record{Person: i, Row: i, Label: -1, Full: -1, Quant: -1, Evaluated: true}
 		cost := math.Exp(rng.NormFloat64())
 		for _, t := range margins {
 			p := eval.Promise{Status: recourse.Found, Cost: eval.Float(cost), Own: eval.Float(t), Other: eval.Float(t - e)}
@@ -75,7 +75,7 @@ func (d *tailed) draw(rng *rand.Rand, n int, margins []float64) []eval.Record {
 		}
 	}
 	for i := range n { // others, who are not evaluated: f decides 90 % of 80 % right, 40 % of the rest, so 80 % of all
-		o := eval.Record{Row: n + i, Full: -1, Quant: -1}
+		o := eval.Record{Person: n + i, Row: n + i, Full: -1, Quant: -1}
 		right := 0.4
 		if rng.Float64() < 0.8 {
 			o.Label, right = 1, 0.9

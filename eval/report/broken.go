@@ -22,7 +22,7 @@ func BrokenPromises(r *eval.Result, people *task.People, set *constraint.Set) []
 		}
 		changes := func(q *eval.Promise) []string {
 			var out []string
-			for _, c := range set.Person(p.Row).Changes(people.X[p.Row*people.Dim:(p.Row+1)*people.Dim], q.Point) {
+			for _, c := range set.Person(p.Person).Changes(people.X[p.Person*people.Dim:(p.Person+1)*people.Dim], q.Point) {
 				out = append(out, fmt.Sprintf("%s %s -> %s", c.Feature, c.From, c.To))
 			}
 			return out
@@ -31,9 +31,6 @@ func BrokenPromises(r *eval.Result, people *task.People, set *constraint.Set) []
 		b := Broken{
 			Row: p.Row, Line: p.Line, Margin: r.Settings.Margins[h], Own: s.Own, Other: s.Other, Cost: s.Cost,
 			Action: changes(s),
-		}
-		if people.Rows != nil {
-			b.Row = people.Rows[p.Row]
 		}
 		if what, better := repair(r, p, h); better != nil {
 			b.Repair, b.RepairCost = what+": "+strings.Join(changes(better), ", "), better.Cost

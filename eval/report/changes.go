@@ -35,7 +35,7 @@ func Changes(r *eval.Result, people *task.People, set *constraint.Set, features 
 		if !q.Made() || q.Point == nil {
 			return
 		}
-		for _, c := range set.Person(p.Row).Changes(people.X[p.Row*people.Dim:(p.Row+1)*people.Dim], q.Point) {
+		for _, c := range set.Person(p.Person).Changes(people.X[p.Person*people.Dim:(p.Person+1)*people.Dim], q.Point) {
 			if counts[c.Feature] == nil {
 				counts[c.Feature], sizes[c.Feature] = &[2]int{}, &[2][]float64{}
 			}

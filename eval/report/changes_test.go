@@ -37,7 +37,7 @@ cost: {norm: l1, weights: inverse_std, eps: 1.0e-3}
 		Settings: eval.Settings{Margins: []float64{0.1}}, Margins: []eval.AtMargin{{Margin: 0.1}},
 		Records: []eval.Record{
 			{Row: 0, Evaluated: true, Steps: []eval.Step{{Full: found(1, 1, 0, 0), Quant: found(0, 0, 1, 0)}}},
-			{Row: 1, Evaluated: true, Steps: []eval.Step{{Full: found(5, 0, 1, 1), Quant: none}}},
+			{Person: 1, Row: 1, Evaluated: true, Steps: []eval.Step{{Full: found(5, 0, 1, 1), Quant: none}}},
 		},
 	}
 	same := cmp.Comparer(func(a, b eval.Float) bool { return a == b || !a.Defined() && !b.Defined() })

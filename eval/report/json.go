@@ -74,6 +74,9 @@ func ReadJSON(r io.Reader) (*Document, error) {
 	if err := sound(d.Result, d.Records); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
+	for i := range d.Records { // one per person, in their order
+		d.Records[i].Person = i
+	}
 	d.Result.Records = d.Records
 	return d, nil
 }

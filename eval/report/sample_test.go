@@ -29,7 +29,7 @@ func crowd(seed uint64, n int, margins []float64, noise float64) []eval.Record {
 	records := make([]eval.Record, n)
 	for i := range records {
 		r := &records[i]
-		*r = eval.Record{Row: i, Line: i + 2, Label: int8(rng.IntN(2)), Full: eval.Float(rng.NormFloat64() - 0.3)}
+		*r = eval.Record{Person: i, Row: i, Line: i + 2, Label: int8(rng.IntN(2)), Full: eval.Float(rng.NormFloat64() - 0.3)}
 		r.Quant = r.Full + eval.Float(noise*rng.NormFloat64())
 		if r.Full > 0 {
 			continue

@@ -47,6 +47,10 @@ func NewWriter(w io.Writer, t *task.Task) (*Writer, error) {
 // judged.
 func (p *Writer) Write(l Line) error {
 	point, cost, margin, action := l.X, "", "", ""
+	line := ""
+	if l.Line > 0 {
+		line = strconv.Itoa(l.Line)
+	}
 	switch l.Action.Status {
 	case recourse.AlreadyFavourable:
 		cost, margin = "0", decimal(float32(l.Before))
@@ -55,7 +59,7 @@ func (p *Writer) Write(l Line) error {
 			decimal(float32(l.Action.Margin))
 		action = words(l.Changes)
 	}
-	p.rec = append(p.rec[:0], strconv.Itoa(l.Row), strconv.Itoa(l.Line), l.Action.Status.String(), string(l.Method), cost,
+	p.rec = append(p.rec[:0], strconv.Itoa(l.Row), line, l.Action.Status.String(), string(l.Method), cost,
 		margin, decimal(float32(l.Before)), action)
 	var err error
 	if p.rec, err = p.table.texts(p.rec, point); err != nil {
