@@ -157,7 +157,8 @@ func TestParts(t *testing.T) {
 		nan := eval.Float(math.NaN())
 		var rs []eval.Record
 		for i := range 200 {
-			r := eval.Record{Person: i, Row: i, Label: int8(i % 2), Full: 1, Quant: eval.Float(1 - 2*(i/3%2))} //nolint:gosec // 0 or 1
+			r := eval.Record{Row: i, Label: int8(i % 2), Full: 1, Quant: eval.Float(1 - 2*(i/3%2))} //nolint:gosec // 0 or 1
+			r.Person = i
 			if i%3 > 0 {
 				r.Full, r.Quant, r.Evaluated = -1, eval.Float(-1+2*(i%2)*(i/7%2)), true
 				// The mirrored half is as eval.Compare leaves it: nothing found for g, and no first iterate.
