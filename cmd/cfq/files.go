@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -69,6 +70,35 @@ func loadModel(ctx context.Context, e *env, path string) (*onnxio.Model, error) 
 // unusableModel gives an error of a model that was read its exit code.
 func unusableModel(path string, err error) error {
 	return runError(cli.Wrap(fmt.Errorf("model %s: %w", path, err), cli.Unusable, ""))
+}
+
+// obstacle is why m cannot be quantized, nil when it can be.
+func obstacle(ctx context.Context, m *onnxio.Model) (*ptq.Obstacle, error) {
+	err := ptq.Quantizable(ctx, m)
+	if o := (*ptq.Obstacle)(nil); errors.As(err, &o) {
+		return o, nil
+	}
+	return nil, runError(err)
+}
+
+// advised is the error err of a run on m, with what to export instead if m cannot be quantized.
+func advised(ctx context.Context, m *onnxio.Model, err error) error {
+	o, failed := obstacle(ctx, m)
+	if failed != nil || o == nil || o.Already {
+		return err
+	}
+	return cli.Wrap(err, cli.Unusable, cmp.Or(o.Instead, cli.HintOf(err)))
+}
+
+// says is an obstacle with what to do about it, "" when there is none.
+func says(o *ptq.Obstacle) string {
+	if o == nil {
+		return ""
+	}
+	if o.Instead == "" {
+		return o.Error()
+	}
+	return o.Error() + "; " + o.Instead
 }
 
 // readTask reads a task file.

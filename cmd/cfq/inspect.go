@@ -45,21 +45,24 @@ by cfq also its recipe. Kernels need the ONNX Runtime library.`,
 
 // inspection is what inspect shows.
 type inspection struct {
-	File       string           `json:"file"`
-	Bytes      int64            `json:"bytes"`
-	SHA256     string           `json:"sha256"`
-	IR         int64            `json:"ir_version"`
-	Opsets     map[string]int64 `json:"opsets"` // the standard one under "ai.onnx"
-	Producer   string           `json:"producer"`
-	Doc        string           `json:"doc,omitempty"`
-	Inputs     []port           `json:"inputs"`
-	Outputs    []port           `json:"outputs"`
-	Decision   *decision        `json:"decision,omitempty"`
-	Nodes      int              `json:"nodes"`
-	Operators  map[string]int   `json:"operators"`
-	Parameters int64            `json:"parameters"` // weights and biases of the layers
-	Layers     []qdq.LayerNote  `json:"layers"`
-	WeightBits float64          `json:"weight_bits"` // stored bits per layer weight, scales not counted
+	File     string           `json:"file"`
+	Bytes    int64            `json:"bytes"`
+	SHA256   string           `json:"sha256"`
+	IR       int64            `json:"ir_version"`
+	Opsets   map[string]int64 `json:"opsets"` // the standard one under "ai.onnx"
+	Producer string           `json:"producer"`
+	Doc      string           `json:"doc,omitempty"`
+	Inputs   []port           `json:"inputs"`
+	Outputs  []port           `json:"outputs"`
+	Decision *decision        `json:"decision,omitempty"`
+	// Quantizable says whether cfq can quantize the model; Obstacle, why it cannot, and what to export instead.
+	Quantizable bool            `json:"quantizable"`
+	Obstacle    string          `json:"obstacle,omitempty"`
+	Nodes       int             `json:"nodes"`
+	Operators   map[string]int  `json:"operators"`
+	Parameters  int64           `json:"parameters"` // weights and biases of the layers
+	Layers      []qdq.LayerNote `json:"layers"`
+	WeightBits  float64         `json:"weight_bits"` // stored bits per layer weight, scales not counted
 	// of the weights of quantized layers, with all that they need
 	Stored   int               `json:"stored_bytes,omitempty"`
 	Recipe   map[string]string `json:"recipe,omitempty"`
@@ -116,6 +119,11 @@ func inspect(ctx context.Context, e *env, args []string, text bool) error {
 	} else {
 		d := decision(opened.Decision())
 		v.Decision = &d
+		o, err := obstacle(ctx, opened)
+		if err != nil {
+			return err
+		}
+		v.Quantizable, v.Obstacle = o == nil, says(o)
 	}
 	if err := addKernels(e, m, v.Layers); err != nil {
 		e.msg.Warn("kernels are not shown: %v", err)
@@ -240,6 +248,12 @@ func (v *inspection) write(out io.Writer) error {
 	}
 	if d := v.Decision; d != nil {
 		line("decision", "%s holds %s: %s", d.Output, d.Meaning, d.Reason)
+	}
+	switch {
+	case v.Quantizable:
+		line("quantize", "it can be quantized")
+	case v.Obstacle != "":
+		line("quantize", "it cannot be quantized: %s", v.Obstacle)
 	}
 	ops := make([]string, 0, len(v.Operators))
 	for _, op := range slices.Sorted(maps.Keys(v.Operators)) {

@@ -114,7 +114,7 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	}
 	r, err := ptq.Quantize(ctx, in.files[0], in.task, in.people, o)
 	if err != nil {
-		return runError(fmt.Errorf("model %s: %w", args[0], err))
+		return advised(ctx, in.files[0], runError(fmt.Errorf("model %s: %w", args[0], err)))
 	}
 	if err := f.usable(e, r); err != nil {
 		return err

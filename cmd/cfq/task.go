@@ -226,6 +226,13 @@ func (f *taskFlags) draft(
 			return nil, err
 		}
 		o.Inputs = m.Dim()
+		why, err := obstacle(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		if why != nil && !why.Already {
+			e.msg.Warn("model %s cannot be quantized: %s", model, says(why))
+		}
 	}
 	table, err := draft.Open(ctx, f.data, f.columns, rows)
 	if err != nil {
@@ -291,6 +298,19 @@ func (f *taskFlags) check(ctx context.Context, e *env, args []string) (err error
 	r, err := draft.Check(t, draft.Questions(text), people, set.Factual(people.X), margins, verified)
 	if err != nil {
 		return runError(err)
+	}
+	if m != nil {
+		o, err := obstacle(ctx, m)
+		if err != nil {
+			return err
+		}
+		switch {
+		case o == nil || o.Already:
+		case o.Recourse:
+			r.Find(draft.Problem, "model", "there is no recourse, and it cannot be quantized: "+says(o))
+		default:
+			r.Find(draft.Warning, "model", "it cannot be quantized: "+says(o))
+		}
 	}
 	if !e.json {
 		writeCheck(e.stdout, t, r)

@@ -154,7 +154,7 @@ func (d *driver) check(y string, wrt []string, seed string) error {
 		}
 	}
 	if len(unknown) > 0 {
-		bad("%d nodes between the variables and %q have no gradient rule: %s", len(unknown), y, strings.Join(unknown, ", "))
+		bad("no gradient rule for %s, on the way to %q", strings.Join(unknown, ", "), y)
 	}
 	return errors.Join(errs...)
 }

@@ -158,7 +158,7 @@ func TestErrors(t *testing.T) {
 		"unsupported": {f: func(nb *graph.Builder) string {
 			op(nb, "NotOnThePath")
 			return nb.Op("Add", []string{op(nb, "Foo"), op(nb, "Bar")})
-		}, want: []string{"2 nodes", `Foo node "n_Foo"`, `Bar node "n_Bar"`}},
+		}, want: []string{"no gradient rule for Foo", `Foo node "n_Foo"`, `Bar node "n_Bar"`}},
 		"dropout": {f: func(nb *graph.Builder) string {
 			return nb.Op("Dropout", []string{"x", "", flag(nb, 1)})
 		}, want: []string{"Dropout node", "training mode"}},

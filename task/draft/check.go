@@ -118,10 +118,19 @@ func Check(t *task.Task, open []Question, p *task.People, rules []task.RuleCount
 	if verified != nil {
 		c.scores(verified)
 	}
-	slices.SortStableFunc(c.r.Findings, func(a, b Finding) int {
-		return strings.Compare(string(a.Level), string(b.Level)) // problems come before warnings
-	})
+	c.r.sort()
 	return c.r, nil
+}
+
+// Find adds something that does not fit to the report.
+func (r *Report) Find(level Level, about, text string) {
+	r.Findings = append(r.Findings, Finding{Level: level, About: about, Text: text})
+	r.sort()
+}
+
+// sort puts problems before warnings.
+func (r *Report) sort() {
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return strings.Compare(string(a.Level), string(b.Level)) })
 }
 
 // share of the people that were read.

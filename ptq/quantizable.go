@@ -1,0 +1,103 @@
+package ptq
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"cfq/onnxio"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/quant"
+)
+
+// Obstacle is why a model cannot be quantized.
+type Obstacle struct {
+	Err      error
+	Instead  string // what to export instead, "" when nothing is known
+	Recourse bool   // recourse cannot be searched for, either: the margin has no gradient
+	Already  bool   // the model is quantized already
+}
+
+// Error says why.
+func (o *Obstacle) Error() string { return o.Err.Error() }
+
+// Unwrap returns the reason.
+func (o *Obstacle) Unwrap() error { return o.Err }
+
+// Quantizable returns nil when a model has layers to quantize and a margin with a gradient. Otherwise it is an
+// *Obstacle, or an error of the run.
+func Quantizable(ctx context.Context, m *onnxio.Model) (err error) {
+	o := classifier.Options{Through: quant.StraightThrough}
+	if m.Decision().Meaning == onnxio.Unknown {
+		o.Output = onnxio.Logits // whatever it is: its gradient is asked for
+	}
+	c, err := classifier.New(m, o)
+	if err != nil {
+		return nil // of the head, which is declared by the task
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if _, _, err := c.MarginGrads(ctx, make([]float32, m.Dim())); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		return &Obstacle{Err: err, Instead: instead(m.Graph().Graph), Recourse: true}
+	}
+	canonical, err := m.Canonical()
+	if err != nil {
+		return &Obstacle{Err: err, Instead: instead(m.Graph().Graph)}
+	}
+	from := &opened{canonical: canonical.Graph()}
+	if from.found, err = quant.FindLayers(from.canonical); err != nil {
+		return &Obstacle{Err: err}
+	}
+	if _, _, err := from.selectLayers(&Options{}); err != nil {
+		return &Obstacle{Err: err, Instead: instead(m.Graph().Graph), Already: isQuantized(from.canonical)}
+	}
+	return nil
+}
+
+// instead says what to export in place of a model that cannot be quantized.
+func instead(g *graph.Graph) string {
+	const ml = "ai.onnx.ml"
+	for _, a := range []struct {
+		is     func(n *graph.Node) bool
+		advice string
+	}{
+		{
+			func(n *graph.Node) bool { return n.Domain == ml && strings.HasPrefix(n.Op, "Tree") },
+			"trees have no weights to quantize and no gradients: cfq is for neural networks and logistic regressions",
+		},
+		{
+			func(n *graph.Node) bool { return n.Domain == ml && strings.HasPrefix(n.Op, "SVM") },
+			"cfq is for neural networks and logistic regressions",
+		},
+		{
+			func(n *graph.Node) bool { return n.Domain == ml && !strings.HasPrefix(n.Op, "Linear") },
+			"export the network without the steps in front of it (the last step of a scikit-learn pipeline alone) and write " +
+				"these into the task file: mean, std, values, inputs",
+		},
+		{
+			func(n *graph.Node) bool {
+				return n.Op == "Dropout" && n.Input(2) != "" || n.Int("training_mode", 0) != 0
+			},
+			"export the network for inference: model.eval() before torch.onnx.export, without training=",
+		},
+		{
+			func(*graph.Node) bool {
+				return slices.ContainsFunc(g.Inits, func(t *graph.Tensor) bool { return t.DType == graph.Double && len(t.Dims) > 1 })
+			},
+			"export it in float32: model.float() in PyTorch, FloatTensorType in skl2onnx",
+		},
+		{
+			func(n *graph.Node) bool { return n.HasGraphs() || n.Op == "GatherND" || n.Op == "ScatterND" },
+			"export the network alone, without the selection of columns or the conditions around it",
+		},
+	} {
+		if slices.ContainsFunc(g.Nodes, a.is) {
+			return a.advice
+		}
+	}
+	return ""
+}

@@ -1,0 +1,101 @@
+package ptq_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"cfq/onnxio/codec"
+	"cfq/onnxio/graph"
+	"cfq/ptq"
+)
+
+// What cannot be quantized is told before it is tried, with what to export instead.
+func TestQuantizable(t *testing.T) {
+	t.Parallel()
+	m, tk, people := loans(t, "test.csv")
+	// behind puts a node between the input and what reads it.
+	behind := func(n *graph.Node, inits ...*graph.Tensor) *graph.Model {
+		c := m.Clone()
+		in := c.Graph.Inputs[0].Name
+		for _, node := range c.Graph.Nodes {
+			for i := range node.Inputs {
+				if node.Inputs[i] == in {
+					node.Inputs[i] = "behind"
+				}
+			}
+		}
+		n.Name, n.Inputs, n.Outputs = "extra", append([]string{in}, n.Inputs...), []string{"behind"}
+		c.Graph.Nodes = slices.Concat([]*graph.Node{n}, c.Graph.Nodes)
+		c.Graph.Inits = append(c.Graph.Inits, inits...)
+		c.SetOpset("ai.onnx.ml", 3)
+		return c
+	}
+	yes := graph.FromFloats("yes", []float32{1})
+	double := m.Clone()
+	double.Graph.Inputs[0].DType, double.Graph.Outputs[0].DType = graph.Double, graph.Double
+	for i, init := range double.Graph.Inits {
+		v, err := init.Numbers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		double.Graph.Inits[i] = graph.FromNumbers(init.Name, graph.Double, v, init.Dims...)
+	}
+	quantized, err := ptq.Quantize(context.Background(), loaded(t, m), tk, few(people, 200), ptq.Options{Method: ptq.PTQ})
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := codec.Read(quantized.Model, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		m                 *graph.Model
+		why, instead      string
+		recourse, already bool
+	}{
+		"the loan model": {m: m},
+		"a scaler": {
+			m: behind(&graph.Node{Op: "Scaler", Domain: "ai.onnx.ml", Attrs: []graph.Attr{
+				{Name: "offset", Kind: graph.AttrFloats, Floats: make([]float32, tk.Dim())},
+				{Name: "scale", Kind: graph.AttrFloats, Floats: slices.Repeat([]float32{1}, tk.Dim())},
+			}}),
+			why: `Scaler node "extra"`, instead: "without the steps in front of it", recourse: true,
+		},
+		"training mode": {
+			m: func() *graph.Model {
+				c := behind(&graph.Node{Op: "Dropout", Inputs: []string{"", "mode"}}, yes)
+				c.Graph.Nodes = slices.Concat([]*graph.Node{{
+					Op: "Cast", Name: "cast", Inputs: []string{"yes"}, Outputs: []string{"mode"},
+					Attrs: []graph.Attr{graph.IntAttr("to", int64(graph.Bool))},
+				}}, c.Graph.Nodes)
+				return c
+			}(),
+			why: "training mode", instead: "model.eval()", recourse: true,
+		},
+		"doubles": {m: double, why: "its weights are double", instead: "float32"},
+		"its own file": {
+			m: written, why: "quantized already", already: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := ptq.Quantizable(context.Background(), loaded(t, c.m))
+			if c.why == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			var o *ptq.Obstacle
+			if !errors.As(err, &o) {
+				t.Fatalf("%v is no obstacle", err)
+			}
+			if !strings.Contains(o.Error(), c.why) || !strings.Contains(o.Instead, c.instead) || o.Recourse != c.recourse ||
+				o.Already != c.already {
+				t.Errorf("%+v", o)
+			}
+		})
+	}
+}
