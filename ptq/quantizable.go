@@ -86,7 +86,8 @@ func instead(g *graph.Graph) string {
 		},
 		{
 			func(*graph.Node) bool {
-				return slices.ContainsFunc(g.Inits, func(t *graph.Tensor) bool { return t.DType == graph.Double && len(t.Dims) > 1 })
+				doubles := func(t *graph.Tensor) bool { return t.DType == graph.Double && len(t.Dims) > 1 }
+				return slices.ContainsFunc(g.Inits, doubles)
 			},
 			"export it in float32: model.float() in PyTorch, FloatTensorType in skl2onnx",
 		},
