@@ -396,7 +396,8 @@ func (c *calibratedRows) read(model string) error {
 	if rows.Model != sum {
 		return cli.Wrap(fmt.Errorf("record of rows %s: it is that of another model, %.12s, and not of %s, %.12s", path,
 			rows.Model, model, sum), cli.Unusable,
-			"quantize writes the record anew together with the model; --calibration-record names one that stands elsewhere")
+			"a run that was killed may have replaced one of the two: quantize again; --calibration-record names one that "+
+				"stands elsewhere")
 	}
 	c.record, c.found = rows, path
 	return nil

@@ -681,12 +681,21 @@ func (f *quantizeFlags) write(e *env, r *ptq.Result, target *ptq.TargetResult) e
 			return err
 		}
 	}
-	if err := f.writeRows(e, r); err != nil {
+	files := []cli.File{{Path: f.out, Write: func(w io.Writer) error { _, err := w.Write(r.Model); return err }}}
+	if f.records() {
+		rows, err := f.calibrationRecord(r)
+		if err != nil {
+			return err
+		}
+		// Together, the record first: of a run that is killed in between, it is seen to be that of another model.
+		files = slices.Insert(files, 0, cli.File{Path: record.Path(f.out), Write: rows.Write})
+	}
+	if err := cli.WriteAll(files...); err != nil {
 		return err
 	}
-	err := cli.Write(f.out, func(w io.Writer) error { _, err := w.Write(r.Model); return err })
-	if err != nil {
-		return err
+	if f.records() {
+		e.msg.Note("the %d calibration rows are recorded in %s: keep it next to the model, cfq gate reads it",
+			len(r.Calibrated), record.Path(f.out))
 	}
 	switch {
 	case e.json:
@@ -720,26 +729,17 @@ func modelHash(r *ptq.Result) string { return fmt.Sprintf("%x", sha256.Sum256(r.
 // those of a plan, which calibrates on none.
 func (f *quantizeFlags) records() bool { return f.plan == "" && f.data != "" }
 
-// writeRows writes the record of the rows that the model was calibrated on, see docs/verdicts.md.
-func (f *quantizeFlags) writeRows(e *env, r *ptq.Result) error {
-	if !f.records() {
-		return nil
-	}
+// calibrationRecord is the record of the rows that the model was calibrated on, see docs/verdicts.md.
+func (f *quantizeFlags) calibrationRecord(r *ptq.Result) (*record.Rows, error) {
 	_, data, err := fileHash(f.data)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	hashes := make([]uint64, len(r.Calibrated))
 	for k, i := range r.Calibrated {
 		hashes[k] = task.InputHash(f.calibrating.X[i*f.calibrating.Dim : (i+1)*f.calibrating.Dim])
 	}
-	rows := record.New(modelHash(r), record.Data{Name: filepath.Base(f.data), SHA256: data}, hashes, f.features)
-	if err := cli.Write(record.Path(f.out), rows.Write); err != nil {
-		return err
-	}
-	e.msg.Note("the %d calibration rows are recorded in %s: keep it next to the model, cfq gate reads it", len(hashes),
-		record.Path(f.out))
-	return nil
+	return record.New(modelHash(r), record.Data{Name: filepath.Base(f.data), SHA256: data}, hashes, f.features), nil
 }
 
 // writeQuantized shows a result: what was made and how, the layers, what is to be known.

@@ -1,14 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
-
-	"github.com/google/renameio/v2"
+	"regexp"
+	"syscall"
 )
 
 // standard is the name that stands for the standard input or output elsewhere. Here files are read
@@ -97,11 +99,11 @@ func Output(path string, overwrite bool) error {
 
 // writable reports why no file can be made in the folder of path.
 func writable(path string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".cfq-*")
+	f, err := temporary(filepath.Dir(path))
 	if err != nil {
 		return Usagef("", "output %s: %w", path, err)
 	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
+	return errors.Join(os.Remove(f.Name()), f.Close())
 }
 
 // Distinct reports an output that is one of the inputs, or another output.
@@ -132,27 +134,108 @@ func sameFile(a, b string) bool {
 	return errX == nil && errY == nil && absA == absB
 }
 
-// Write writes a file by write, all of it or nothing: into a temporary file that
-// then takes the place of path, or of the file that path links to. It replaces
-// regular files only.
-func Write(path string, write func(io.Writer) error) (err error) {
-	target := path
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		target = real
+// File is a file to be written.
+type File struct {
+	Path  string
+	Write func(io.Writer) error
+}
+
+// Write writes a file by write, all of it or nothing, see [WriteAll].
+func Write(path string, write func(io.Writer) error) error { return WriteAll(File{path, write}) }
+
+// WriteAll writes files, all of them or none: each into a temporary file next to it and, when all are whole, they take
+// the places of the paths, or of the files that they link to, one right after the other. Only regular files are
+// replaced.
+func WriteAll(files ...File) (err error) {
+	var pending []*os.File
+	defer func() {
+		for _, f := range pending { // those that are in place have another name
+			if gone := os.Remove(f.Name()); !errors.Is(gone, fs.ErrNotExist) {
+				err = errors.Join(err, gone)
+			}
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	targets := make([]string, len(files))
+	for i, x := range files {
+		targets[i] = x.Path
+		if real, err := filepath.EvalSymlinks(x.Path); err == nil {
+			targets[i] = real
+		}
+		if info, err := os.Lstat(targets[i]); err == nil && !info.Mode().IsRegular() {
+			return fmt.Errorf("writing %s: it is not a regular file", x.Path)
+		}
+		f, err := temporary(filepath.Dir(targets[i]))
+		if err != nil {
+			return fmt.Errorf("writing %s: %w", x.Path, err)
+		}
+		pending = append(pending, f)
+		if err := cmp.Or(x.Write(f), f.Sync()); err != nil {
+			return fmt.Errorf("writing %s: %w", x.Path, err)
+		}
 	}
-	if info, err := os.Lstat(target); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("writing %s: it is not a regular file", path)
-	}
-	f, err := renameio.NewPendingFile(target, renameio.WithPermissions(0o644))
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	defer func() { err = errors.Join(err, f.Cleanup()) }()
-	if err := write(f); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	if err := f.CloseAtomicallyReplace(); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+	for i, f := range pending {
+		if err := os.Rename(f.Name(), targets[i]); err != nil {
+			return fmt.Errorf("writing %s: %w", files[i].Path, err)
+		}
 	}
 	return nil
+}
+
+// temporary makes a file that is locked as long as this process has it open, and removes those of processes that were
+// killed.
+func temporary(dir string) (*os.File, error) {
+	removeAbandoned(dir)
+	for {
+		f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf(".cfq-%016x.tmp", rand.Uint64())),
+			os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if locked(f) { // first: until then another process may take it for an abandoned one
+			if there, err := os.Stat(f.Name()); err == nil && isFile(f, there) {
+				return f, nil
+			}
+		}
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// isFile says that there is the very file f.
+func isFile(f *os.File, there os.FileInfo) bool {
+	own, err := f.Stat()
+	return err == nil && os.SameFile(own, there)
+}
+
+// locked locks a file, unless another process has.
+func locked(f *os.File) bool {
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+}
+
+// removeAbandoned removes the temporary files of a folder that no process has locked. What cannot be removed stays.
+func removeAbandoned(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	ours := regexp.MustCompile(`^\.cfq-[0-9a-f]{16}\.tmp$`)
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !ours.MatchString(e.Name()) {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			continue
+		}
+		if locked(f) {
+			_ = os.Remove(path) // if that fails, the next run tries
+		}
+		_ = f.Close()
+	}
 }
