@@ -198,24 +198,19 @@ func (d *evaluation) described() (*inputFiles, error) {
 			return nil, err
 		}
 	}
-	if err := d.countEntries(&files); err != nil {
-		return nil, err
-	}
+	d.countEntries(&files)
 	d.inputs = &files
 	return d.inputs, nil
 }
 
 // countEntries says how many rows, promises and overrides the files list, and how many of them are used.
-func (d *evaluation) countEntries(files *inputFiles) error {
-	if d.f.rows != "" {
-		rows, err := readRows(strings.TrimPrefix(d.f.rows, "!"))
-		if err != nil {
-			return err
-		}
-		files.rows.Entries, files.rows.Used = len(rows), d.people.Total-d.people.Excluded
+func (d *evaluation) countEntries(files *inputFiles) {
+	if p := d.people; d.f.rows != "" { // a list with a row that the data does not have is an error
+		files.rows.Entries = p.Total - p.Filtered - p.Excluded
 		if strings.HasPrefix(d.f.rows, "!") {
-			files.rows.Used = d.people.Excluded
+			files.rows.Entries = p.Excluded
 		}
+		files.rows.Used = files.rows.Entries
 	}
 	if d.issued != nil {
 		files.promises.Entries, files.promises.Used = d.issued.Rows, len(d.issued.Promises)
@@ -226,7 +221,6 @@ func (d *evaluation) countEntries(files *inputFiles) error {
 			files.overrides.Used++
 		}
 	}
-	return nil
 }
 
 func source(path string) (report.File, error) {

@@ -35,7 +35,7 @@ func Judge(g *Gate, r, previous *eval.Result, now time.Time) *Report {
 	report.Findings = append(report.Findings, j.standing()...)
 	report.waive(j.Waivers, now)
 	report.conclude()
-	report.advise()
+	report.advise(r != nil && r.Settings.Sample > 0 && r.Population.Evaluated < r.Population.Refused)
 	report.noteLooks(g)
 	return report
 }

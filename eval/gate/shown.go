@@ -80,8 +80,8 @@ func (f *Finding) subject() (s *subject, ok bool) {
 	return s, false
 }
 
-// advise says what to do about the findings that decide the verdict.
-func (r *Report) advise() {
+// advise says what to do about the findings that decide the verdict; sampled says that not all people were judged.
+func (r *Report) advise(sampled bool) {
 	var order []string
 	of := map[string][]string{}
 	target := 1.0 // the lowest limit on VD and RVD
@@ -104,6 +104,9 @@ func (r *Report) advise() {
 	}
 	for _, advice := range order {
 		names := message.List(slices.Compact(of[advice]), 6)
+		if advice == morePeople && sampled {
+			advice = "Judge all refused people, without --sample, or bring more people that the model was not judged on"
+		}
 		if advice == moreBits && target < 1 {
 			advice = "Quantize again with --target-vd " + task.Decimal(target) + ", or with a larger --budget"
 		}

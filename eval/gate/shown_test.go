@@ -62,6 +62,8 @@ func TestNext(t *testing.T) {
 	t.Parallel()
 	damaged := broken(0, 1000)
 	damaged.Population.UnreadableRows = eval.Tally{Value: 0.1, Num: 100, Den: 1000}
+	sample := broken(0, 100)
+	sample.Settings.Sample, sample.Population.Evaluated, sample.Population.Refused = 100, 100, 900
 	for _, c := range []struct {
 		check string
 		r     *eval.Result
@@ -70,6 +72,10 @@ func TestNext(t *testing.T) {
 		{"vd<=0.02", damaged, []string{"Mend the data: unreadable_rows<=0.01."}},
 		{"vd<=0.02", broken(0, 1000), nil},
 		{"vd<=0.02", broken(0, 100), []string{"Bring more people that the model was not judged on: 149 for vd<=0.02."}},
+		{"vd<=0.02", sample, []string{
+			"Judge all refused people, without --sample, or bring more people that the model was not judged on: 149 for " +
+				"vd<=0.02.",
+		}},
 		{"vd<=0.02", broken(100, 1000), []string{
 			"Quantize again with --target-vd 0.02, or with a larger --budget: vd<=0.02.",
 		}},

@@ -68,15 +68,17 @@ func eachPerson(d *Document, f func(cells []any) error) error {
 	if records == nil && d.Result.Population.Read > 0 {
 		return errors.New("report: no records of people: evaluate with --records")
 	}
+	columns := len(personColumns(d))
 	for i := range records {
-		if err := f(personCells(d, &records[i])); err != nil {
+		if err := f(personCells(d, &records[i], columns)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func personCells(d *Document, r *eval.Record) []any {
+// personCells are those of one person; who is not evaluated has empty ones behind the first.
+func personCells(d *Document, r *eval.Record, columns int) []any {
 	cells := []any{r.Row, nil, nil, number(r.Full), number(r.Quant), r.Evaluated}
 	if r.Line > 0 {
 		cells[1] = r.Line
@@ -85,7 +87,7 @@ func personCells(d *Document, r *eval.Record) []any {
 		cells[2] = int(r.Label)
 	}
 	if !r.Evaluated {
-		return append(cells, make([]any, 5+16*len(d.Result.Settings.Margins))...)
+		return append(cells, make([]any, columns-len(cells))...)
 	}
 	mirrored := !d.Result.Settings.OneSided
 	cells = append(cells, promiseCells(r.First, mirrored)...)
