@@ -25,7 +25,7 @@ func adult(t testing.TB) (*classifier.Model, []quant.LayerInfo, *calib.Set) {
 		t.Fatal(err)
 	}
 	if m.Opset("") < 21 {
-		if err := onnxio.Upgrade(m); err != nil {
+		if err := onnxio.Upgrade(m, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -39,7 +39,7 @@ func Canonical(m *graph.Model) (*graph.Model, error) {
 // those of the canonical form.
 func canonical(m *graph.Model, types autodiff.Types) (*graph.Model, autodiff.Types, error) {
 	c := m.Clone()
-	if err := upgrade(c, types); err != nil {
+	if err := Upgrade(c, types); err != nil {
 		return nil, nil, err
 	}
 	var errs []error

@@ -601,7 +601,7 @@ func (m *Model) extend(shift float64, target int) error {
 func (m *Model) extended(g *graph.Model) *graph.Model {
 	c := g.Clone()
 	if c.Opset("") < 18 {
-		if err := upgrade(c, m.types); err != nil {
+		if err := Upgrade(c, m.types); err != nil {
 			c = g.Clone() // a node that cannot be upgraded is reported where gradients need it
 		}
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// minOpset is the oldest operator set that can be upgraded.
-	minOpset = 9
+	// minOpset is the oldest operator set that can be upgraded, and that ONNX Runtime promises to run.
+	minOpset = 7
 	// upgradedOpset is the least operator set of an upgraded model: the first that has INT4 and scales
 	// per block, which quantized models are written with. upgradedIR is the IR version that appeared with it.
 	upgradedOpset = 21
@@ -30,11 +30,8 @@ const (
 // be listed as inputs: there they were constants, later they would be defaults that a caller may replace.
 //
 // Nodes that cannot be upgraded are collected into one error that names each
-// of them; m is then unchanged.
-func Upgrade(m *graph.Model) error { return upgrade(m, nil) }
-
-// upgrade is Upgrade for a model some of whose values are known to have the given types.
-func upgrade(m *graph.Model, types autodiff.Types) error {
+// of them; m is then unchanged. types are those of its values that are known beyond what it declares.
+func Upgrade(m *graph.Model, types autodiff.Types) error {
 	version, standard := m.Opset(""), slices.ContainsFunc(m.Graph.Nodes, (*graph.Node).Standard)
 	if version >= upgradedOpset {
 		return nil
@@ -46,7 +43,8 @@ func upgrade(m *graph.Model, types autodiff.Types) error {
 	case version == 0:
 		errs = append(errs, errors.New("the model has standard operators, but imports no standard operator set"))
 	case version < minOpset:
-		errs = append(errs, fmt.Errorf("opset %d is older than %d, the oldest that can be upgraded", version, minOpset))
+		errs = append(errs, fmt.Errorf("opset %d is older than %d, the oldest that can be upgraded: export the model at "+
+			"a newer one, 17 or above", version, minOpset))
 	case len(m.Functions) > 0:
 		errs = append(errs, fmt.Errorf("the model has functions, such as %q: inline them (onnx.inliner)",
 			m.Functions[0].Name))
@@ -151,7 +149,7 @@ type change struct {
 	rewrite func(*upgrader, *graph.Node) error
 }
 
-// compatible lists the operators whose changes between opset 9 and 21 only
+// compatible lists the operators whose changes between opset 7 and 21 only
 // allowed more: more element types, attributes and inputs whose absence means
 // what the operator did before.
 const compatible = `
@@ -186,7 +184,7 @@ func changes() map[string][]change {
 	for _, op := range []string{"Softmax", "LogSoftmax", "Hardmax"} {
 		t[op] = []change{{13, flattened}}
 	}
-	t["BatchNormalization"] = []change{{14, inferenceForm}}
+	t["BatchNormalization"] = []change{{9, byChannel}, {14, inferenceForm}}
 	t["Clip"] = []change{{11, clip}}
 	t["Dropout"] = []change{{10, boolMask}, {12, dropout}}
 	t["Pad"] = []change{{11, pad}}
@@ -281,6 +279,15 @@ func boolMask(u *upgrader, n *graph.Node) error {
 func dropout(u *upgrader, n *graph.Node) error {
 	if a := remove(n, "ratio"); a != nil {
 		input(n, 1, u.constant(n, "ratio", graph.FromFloats("", []float32{a.F})))
+	}
+	return nil
+}
+
+// byChannel: the statistics are those of channels; they could be of each position before.
+func byChannel(_ *upgrader, n *graph.Node) error {
+	if a := remove(n, "spatial"); a != nil && a.I == 0 {
+		return errors.New("normalizes every position by itself (spatial: 0), which opset 9 dropped: export the model at a " +
+			"newer opset")
 	}
 	return nil
 }

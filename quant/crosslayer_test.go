@@ -173,7 +173,7 @@ func TestEqualizeRealModels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := onnxio.Upgrade(m); err != nil {
+		if err := onnxio.Upgrade(m, nil); err != nil {
 			t.Fatal(err)
 		}
 		if m, err = onnxio.Canonical(m); err != nil {

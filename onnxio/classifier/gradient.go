@@ -165,7 +165,7 @@ func (c *Model) derive(scalar appender) (*derivation, error) {
 		m.Graph.Outputs = []graph.Value{{Name: c.logits}}
 	}
 	if m.Opset("") < 18 { // autodiff's rules speak later ones
-		if err := onnxio.Upgrade(m); err != nil {
+		if err := onnxio.Upgrade(m, c.Types()); err != nil {
 			return nil, err
 		}
 	}

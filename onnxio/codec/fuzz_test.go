@@ -48,7 +48,7 @@ func FuzzRead(f *testing.F) {
 		if second, err := codec.Marshal(again); err != nil || !bytes.Equal(first, second) {
 			t.Errorf("written again, other bytes (%v)", err)
 		}
-		_ = onnxio.Upgrade(again)
+		_ = onnxio.Upgrade(again, nil)
 	})
 }
 

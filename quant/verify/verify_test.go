@@ -28,7 +28,7 @@ func canonical(t *testing.T, path string) *graph.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := onnxio.Upgrade(m); err != nil {
+	if err := onnxio.Upgrade(m, nil); err != nil {
 		t.Fatal(err)
 	}
 	c, err := onnxio.Canonical(m)
