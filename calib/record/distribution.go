@@ -90,7 +90,12 @@ func (d *Distribution) count(f *task.Feature, p *task.People) []int {
 	if f.Kind.IsNumber() {
 		counts := make([]int, len(d.Cuts)+3)
 		for i := range p.N {
-			counts[sort.SearchFloat64s(d.Cuts, f.FromInput(p.X[i*p.Dim+f.Offset]))]++
+			x := p.X[i*p.Dim+f.Offset]
+			at := len(d.Cuts) + 1
+			if !f.IsMissing(x) {
+				at = sort.SearchFloat64s(d.Cuts, f.FromInput(x))
+			}
+			counts[at]++
 		}
 		return counts
 	}
@@ -115,9 +120,11 @@ func (d *Distribution) count(f *task.Feature, p *task.People) []int {
 // cuts divide a number at its deciles; where many people have one value, beside it. A number that is the same for
 // everybody has a bin of its own.
 func cuts(f *task.Feature, p *task.People) (all []float64) {
-	values := make([]float32, p.N) // as the model gets them: raw ones take long to find
-	for i := range values {
-		values[i] = p.X[i*p.Dim+f.Offset]
+	var values []float32 // as the model gets them: raw ones take long to find
+	for i := range p.N {
+		if x := p.X[i*p.Dim+f.Offset]; !f.IsMissing(x) {
+			values = append(values, x)
+		}
 	}
 	slices.Sort(values)
 	n := len(values)

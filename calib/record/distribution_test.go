@@ -52,6 +52,13 @@ func TestDistributions(t *testing.T) {
 			t.Errorf("%s: %v %v, want %v %v", c.name, got.Cuts, got.Counts, c.cuts, c.counts)
 		}
 	}
+	coded, err := task.Parse("task.yaml", []byte(strings.Replace(someTask, "mean: 40", "missing: [-9], mean: 40", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := distributed(t, coded, -9, 20, -9, 30)[0]; fmt.Sprint(d.Cuts, d.Counts) != "[25] [1 1 2 0]" {
+		t.Errorf("with codes for missing numbers: %v %v", d.Cuts, d.Counts)
+	}
 	withID := taskOf(t, ", id: who")
 	got := Distributions(withID, read(t, withID, "who,age,job,ok\n1,30,cook,yes\n1,90,cook,yes\n2,40,,no\n3,50,clerk,\n"))
 	want := []Distribution{
