@@ -176,7 +176,7 @@ func WriteAll(files ...File) (err error) {
 	}
 	for i, f := range pending {
 		if err := os.Rename(f.Name(), targets[i]); err != nil {
-			return fmt.Errorf("writing %s: %w", files[i].Path, err)
+			return fmt.Errorf("writing %s: %w", targets[i], err)
 		}
 	}
 	return nil
