@@ -71,6 +71,7 @@ func attacks() []attack {
 		}}},
 		{name: "copies as people", calls: []call{{quantized: "good.onnx", data: "copies.csv", args: vd}}},
 		{name: "copies with row numbers", calls: []call{{quantized: "good.onnx", data: "numbered.csv", args: vd}}},
+		{name: "copies that a column counts", calls: []call{{quantized: "good.onnx", data: "counted.csv", args: vd}}},
 		{name: "copies in other formats", calls: []call{{quantized: "good.onnx", data: "formats.csv", args: vd}}},
 		{name: "outputs that depend on the batch", calls: []call{
 			plain("alone.onnx"), plain("alone.onnx", "--sample", "200"),
@@ -208,15 +209,17 @@ func attackFiles(t *testing.T) string {
 	head, rows, _ := strings.Cut(get("test.csv"), "\n")
 	lines := strings.SplitAfter(strings.TrimSuffix(rows, "\n"), "\n")
 	put("copies.csv", head+"\n"+strings.Repeat(strings.TrimSuffix(strings.Join(lines[:100], ""), "\n")+"\n", 20))
-	numbered, formats := "nr,"+head+"\n", head+"\n"
+	numbered, counted, formats := "nr,"+head+"\n", "copy,"+head+"\n", head+"\n"
 	for k := range 20 {
 		for i, l := range lines[:100] {
 			age, rest, _ := strings.Cut(l, ",")
 			numbered += fmt.Sprintf("%d,%s", 100*k+i, l)
+			counted += fmt.Sprintf("%d,%s", k+1, l)
 			formats += age + "." + strings.Repeat("0", k) + "," + rest
 		}
 	}
 	put("numbered.csv", numbered)
+	put("counted.csv", counted)
 	put("formats.csv", formats)
 	var damaged, rewritten strings.Builder
 	for i, l := range lines {
