@@ -64,8 +64,8 @@ const mostRows = 1000
 // quickRows in climbing,
 const quickRows = 24
 
-// and fewRows in a first look at all.
-const fewRows = 4
+// and fewRows in a first look at all, of which so many get a second one.
+const fewRows, lookedAt = 4, 1000
 
 // Search looks for the encoding with which the model gives the scores of rows of a data file: the order of columns,
 // scales of numbers, orders and forms of categories. inputs is how many the model has.
@@ -418,9 +418,25 @@ func (q *search) improve(ctx context.Context, from []layout, most int) (best lay
 	return q.fitted(ctx, best)
 }
 
-// nearest are the layouts that are nearest to the scores of a few rows, at most so many.
-func (q *search) nearest(ctx context.Context, l []layout, most int) (near []layout, err error) {
-	offs, err := q.all(ctx, l, q.some[:min(fewRows, len(q.some))])
+// nearest are the layouts that are nearest to the scores, at most so many: to those of a few rows, and of the nearest
+// of these, to more.
+func (q *search) nearest(ctx context.Context, l []layout, most int) ([]layout, error) {
+	l, err := q.ranked(ctx, l, q.some[:min(fewRows, len(q.some))])
+	if err != nil {
+		return nil, err
+	}
+	n := min(lookedAt, len(l))
+	near, err := q.ranked(ctx, l[:n], q.some)
+	if err != nil {
+		return nil, err
+	}
+	l = append(near, l[n:]...)
+	return l[:min(most, len(l))], nil
+}
+
+// ranked are the layouts in the order of how far some rows are off, the nearest first.
+func (q *search) ranked(ctx context.Context, l []layout, rows []int) ([]layout, error) {
+	offs, err := q.all(ctx, l, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -429,13 +445,15 @@ func (q *search) nearest(ctx context.Context, l []layout, most int) (near []layo
 		rank[i] = i
 	}
 	slices.SortStableFunc(rank, func(a, b int) int { return cmp.Compare(offs[a], offs[b]) })
-	for _, i := range rank[:min(most, len(rank))] {
-		near = append(near, l[i])
+	out := make([]layout, len(l))
+	for k, i := range rank {
+		out[k] = l[i]
 	}
-	return near, nil
+	return out, nil
 }
 
-// otherWays are the layouts with another way of one column: a common one, or when all are looked at, a rare one.
+// otherWays are the layouts with another way of one column: a common one, or when all are looked at, a rare
+// one.
 func (q *search) otherWays(l layout) (out []layout) {
 	for i := range q.columns {
 		for w := range q.ways[i] {
