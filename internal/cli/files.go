@@ -195,7 +195,7 @@ func temporary(dir string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if locked(f) { // first: until then another process may take it for an abandoned one
+		if !othersLock(f) { // first: until then another process may take it for an abandoned one
 			if there, err := os.Stat(f.Name()); err == nil && isFile(f, there) {
 				return f, nil
 			}
@@ -212,10 +212,11 @@ func isFile(f *os.File, there os.FileInfo) bool {
 	return err == nil && os.SameFile(own, there)
 }
 
-// locked locks a file, unless another process has.
-func locked(f *os.File) bool {
-	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
-}
+// lock locks a file. The error is EWOULDBLOCK when another process has, and another one where files cannot be locked.
+func lock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
+
+// othersLock locks a file, if files can be locked there, and says whether another process had already.
+func othersLock(f *os.File) bool { return errors.Is(lock(f), syscall.EWOULDBLOCK) }
 
 // removeAbandoned removes the temporary files of a folder that no process has locked. What cannot be removed stays.
 func removeAbandoned(dir string) {
@@ -233,7 +234,7 @@ func removeAbandoned(dir string) {
 		if err != nil {
 			continue
 		}
-		if locked(f) {
+		if lock(f) == nil {
 			_ = os.Remove(path) // if that fails, the next run tries
 		}
 		_ = f.Close()
