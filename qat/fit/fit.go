@@ -167,6 +167,10 @@ func train(ctx context.Context, t *task.Task, people *task.People, o Options) (_
 	if err != nil {
 		return nil, err
 	}
+	if t.Made() {
+		return nil, &InputError{errors.New("training reads the features by their kinds alone: remove clip, log and inputs " +
+			"from the task")}
+	}
 	f := &fit{o: o, task: t, result: &Result{Arch: o.Arch.String(), Objective: o.Train.Objective}}
 	if f.objective, err = findObjective(o.Train.Objective); err != nil {
 		return nil, err

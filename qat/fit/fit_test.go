@@ -413,3 +413,15 @@ func must(g *graph.Model, err error) *graph.Model {
 	}
 	return g
 }
+
+// A task whose model gets other inputs than the features' own is refused: the network would have the features' own.
+func TestTaskWithOtherInputs(t *testing.T) {
+	t.Parallel()
+	tk := numbersTask(t, 2)
+	tk.Features[0].Clip = []float64{0, 1}
+	_, err := Train(context.Background(), tk, people(300, 2, xor), Options{Arch: arch(t, "logreg"), Engine: orttest.Need(t)})
+	var input *InputError
+	if !errors.As(err, &input) || !strings.Contains(err.Error(), "remove clip, log and inputs") {
+		t.Error(err)
+	}
+}
