@@ -187,6 +187,29 @@ func (m *Model) readInput() error {
 	return nil
 }
 
+// maxValue bounds the numbers of a value of a probe: a file may multiply any shape.
+const maxValue = 1 << 27
+
+// bounded says which node makes a value that is too large to be run, as far as that is known before.
+func (m *Model) bounded() error {
+	types := autodiff.Types{m.input.Name: {DType: m.input.DType, Shape: slices.Clone(m.input.Shape)}}
+	types[m.input.Name].Shape[0] = graph.Dim{Size: int64(max(m.fixed, probeB))}
+	_ = autodiff.Infer(m.graph.Graph, types) // what it cannot know, the run will show
+	for _, n := range m.graph.Graph.Nodes {
+		for _, out := range n.Outputs {
+			size := int64(1)
+			for _, d := range types[out].Shape {
+				if d.Size > maxValue/size {
+					return fmt.Errorf("%s makes a value of shape %v for %d rows: more than %d numbers", n.Label(), types[out].Shape,
+						max(m.fixed, probeB), int64(maxValue))
+				}
+				size *= max(d.Size, 1)
+			}
+		}
+	}
+	return nil
+}
+
 // batchParam is the symbol of the batch axis in the types that a probe learns.
 const batchParam = "N"
 
@@ -250,6 +273,9 @@ func (m *Model) probe(ctx context.Context) error {
 		return err
 	}
 	defer s.Close()
+	if err := m.bounded(); err != nil { // of a graph that ONNX Runtime has checked
+		return err
+	}
 	runs := []int{probeA, probeB}
 	if m.fixed > 0 {
 		runs = []int{m.fixed}

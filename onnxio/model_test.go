@@ -2,6 +2,7 @@ package onnxio_test
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -92,4 +93,27 @@ func make32(n int) []float32 {
 		v[i] = float32(i%7) - 3
 	}
 	return v
+}
+
+// A file whose values are larger than any classifier's is refused by the name of the node, before it is run.
+func TestValuesTooLarge(t *testing.T) {
+	t.Parallel()
+	for name, dims := range map[string][]int64{
+		"large":        {1 << 16, 1 << 12, 3, 4},
+		"beyond int64": {1 << 40, 1 << 40, 3, 4},
+	} {
+		b := graph.NewBuilder(&graph.Graph{
+			Inputs: []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 4}}}},
+		}, "")
+		b.Append(&graph.Node{
+			Op: "Expand", Name: "blow", Inputs: []string{"x", b.Const(graph.FromInts("to", dims, int64(len(dims))))},
+			Outputs: []string{"y"},
+		})
+		b.G.Outputs = []graph.Value{{Name: "y", DType: graph.Float}}
+		m := &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: b.G}
+		_, err := onnxio.FromGraph(t.Context(), m, orttest.Need(t))
+		if err == nil || !strings.Contains(err.Error(), "blow") || !strings.Contains(err.Error(), "makes a value of shape") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
