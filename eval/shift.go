@@ -11,7 +11,7 @@ import (
 
 // Shift is how far the people of an evaluation are from those that the quantized model was calibrated on.
 type Shift struct {
-	PSI         Float          `json:"psi"`              // the largest of Features
+	PSI         Float          `json:"psi"`              // the largest of Features, undefined when that of one is
 	People      int            `json:"people"`           // who were read
 	Calibration int            `json:"calibration"`      // people of the calibration data
 	Features    []FeatureShift `json:"features"`         // in the order of the task; never nil
@@ -68,7 +68,20 @@ func NewShift(features []Binned) *Shift {
 	for i, x := range statistics.Holm(p) {
 		s.Features[i].P = Float(x)
 	}
+	if lacks := message.List(s.unknown(), 5); lacks != "" {
+		s.PSI, s.Reason = undefined(), "the calibration data has no "+lacks+" as the task reads it"
+	}
 	return s
+}
+
+// unknown are the features whose shift is not known.
+func (s *Shift) unknown() (names []string) {
+	for i := range s.Features {
+		if !s.Features[i].PSI.Defined() {
+			names = append(names, s.Features[i].Feature)
+		}
+	}
+	return names
 }
 
 // UnknownShift is a Shift that is not known, and why.

@@ -442,9 +442,6 @@ func (c *calibratedRows) addShift(d *evaluation, r *eval.Result) {
 		bins[i] = eval.Binned(p)
 	}
 	r.Shift = eval.NewShift(bins)
-	if !r.Shift.PSI.Defined() {
-		r.Shift.Reason = "the record of the calibration data has none of the features of " + d.f.task
-	}
 	if w := r.Shift.Warning(); w != "" {
 		r.Warnings = append(r.Warnings, w)
 	}

@@ -409,7 +409,9 @@ func shift(r *eval.Result, how detail) block {
 	}
 	b := block{title: "Shift since calibration (PSI)", fold: true}
 	if s.Reason != "" {
-		b.lines = []string{"Not known: " + s.Reason + "."}
+		b.lines = []string{"The largest PSI is not known: " + s.Reason + "."}
+	}
+	if len(s.Features) == 0 {
 		return b
 	}
 	b.table = table{left: 1, head: []string{"feature", symbol("shift.psi"), "size", "bins", "by chance", "p"}}
