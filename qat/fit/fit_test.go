@@ -419,7 +419,8 @@ func TestTaskWithOtherInputs(t *testing.T) {
 	t.Parallel()
 	tk := numbersTask(t, 2)
 	tk.Features[0].Clip = []float64{0, 1}
-	_, err := Train(context.Background(), tk, people(300, 2, xor), Options{Arch: arch(t, "logreg"), Engine: orttest.Need(t)})
+	o := Options{Arch: arch(t, "logreg"), Engine: orttest.Need(t)}
+	_, err := Train(context.Background(), tk, people(300, 2, xor), o)
 	var input *InputError
 	if !errors.As(err, &input) || !strings.Contains(err.Error(), "remove clip, log and inputs") {
 		t.Error(err)
