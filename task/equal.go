@@ -194,6 +194,6 @@ func withoutColumns(names []string) string {
 	for i, n := range names {
 		quoted[i] = message.Quote(n)
 	}
-	return "rows are compared without column " + strings.Join(quoted, ", ") + ": it numbers rows or their " +
-		"copies; data.id names the column that says who is who"
+	return "rows are compared without column " + strings.Join(quoted, ", ") + ": nearly every row has another value " +
+		"there, or it counts copies; data.id names the column that says who is who"
 }

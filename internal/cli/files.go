@@ -143,9 +143,9 @@ type File struct {
 // Write writes a file by write, all of it or nothing, see [WriteAll].
 func Write(path string, write func(io.Writer) error) error { return WriteAll(File{path, write}) }
 
-// WriteAll writes files, all of them or none: each into a temporary file next to it and, when all are whole, they take
-// the places of the paths, or of the files that they link to, one right after the other. Only regular files are
-// replaced.
+// WriteAll writes files: each into a temporary file next to it and, when all are whole, they take the places of the
+// paths, or of the files that they link to, one right after the other. Nothing is replaced unless all could be written.
+// Only regular files are replaced.
 func WriteAll(files ...File) (err error) {
 	var pending []*os.File
 	defer func() {
