@@ -140,7 +140,7 @@ func defaultFeature() Feature {
 func (f *Feature) Encode(raw string, dst []float32) error {
 	clear(dst)
 	switch {
-	case raw == "" && f.Kind == OneHot && (f.Inputs == nil || f.ModelInputs() > 1):
+	case raw == "" && f.Kind == OneHot && f.zeroIsMissing():
 		return nil
 	case raw == "":
 		return errors.New("the value is missing")
@@ -200,7 +200,7 @@ func (f *Feature) placeOf(raw string) (int, error) {
 	}
 	v, ok := Number(raw)
 	if !ok {
-		return 0, fmt.Errorf("%s is neither a number nor %q", message.Quote(raw), f.placeName(0))
+		return 0, fmt.Errorf("%s is neither a number nor %q", message.Quote(raw), f.PlaceName(0))
 	}
 	i, exact := slices.BinarySearch(f.Thresholds, v)
 	if exact {
@@ -229,7 +229,7 @@ func (f *Feature) Decode(x []float32) (string, error) {
 	}
 	if !f.Kind.IsNumber() {
 		if i := f.place(x); i >= 0 {
-			return f.placeName(i), nil
+			return f.PlaceName(i), nil
 		}
 		return "", nil
 	}
@@ -345,8 +345,8 @@ func (f *Feature) places() int {
 	return len(f.Values)
 }
 
-// placeName returns the raw text of a category's value: for thresholds 10 and 20, "<10", "10" and "20".
-func (f *Feature) placeName(i int) string {
+// PlaceName returns the raw text of a category's value: for thresholds 10 and 20, "<10", "10" and "20".
+func (f *Feature) PlaceName(i int) string {
 	switch {
 	case f.Kind == Binary && i == 1:
 		return f.One
@@ -364,7 +364,7 @@ func (f *Feature) placeName(i int) string {
 func (f *Feature) placeNames() []string {
 	names := make([]string, f.places())
 	for i := range names {
-		names[i] = f.placeName(i)
+		names[i] = f.PlaceName(i)
 	}
 	return names
 }
@@ -429,7 +429,7 @@ func (f *Feature) rank(raw string) (rank float64, name, why string) {
 		return v, raw, ""
 	}
 	i, _ := f.placeOf(raw)
-	name = f.placeName(i)
+	name = f.PlaceName(i)
 	if f.Kind == Thermometer && !Same(raw, name) { // a number between two thresholds
 		return 0, "", "one of: " + message.List(f.placeNames(), 20)
 	}
@@ -487,7 +487,7 @@ func (f *Feature) inputName(j int) string {
 	case OneHot:
 		return f.Name + "=" + f.Values[j]
 	case Thermometer:
-		return f.Name + ">=" + f.placeName(j+1)
+		return f.Name + ">=" + f.PlaceName(j+1)
 	}
 	return f.Name
 }

@@ -26,6 +26,28 @@ func (f *Feature) ModelInputs() int {
 	return f.Width
 }
 
+// zeroIsMissing says whether the model knows a missing value: as zeros where values are one-hot, also without the
+// first.
+func (f *Feature) zeroIsMissing() bool {
+	if f.Inputs == nil {
+		return true
+	}
+	if f.ModelInputs() < 2 {
+		return false
+	}
+	return !slices.ContainsFunc(f.Inputs, func(row []float64) bool {
+		ones := 0
+		for _, v := range row {
+			if v == 1 {
+				ones++
+			} else if v != 0 {
+				return true
+			}
+		}
+		return ones > 1
+	})
+}
+
 // ModelDim returns the number of inputs of the model.
 func (t *Task) ModelDim() (n int) {
 	for i := range t.Features {
@@ -62,7 +84,7 @@ func (d *decoder) madeKeys(f *Feature) []key {
 		return pair[:]
 	}
 	list := config.ListOf(config.AnyOf(config.Type("number"), config.ListOf(config.Type("number"))))
-	word := func() schema { return schema{"enum": inputWords()} }
+	word := func() schema { return schema{"enum": InputWords()} }
 	inputs := value{Form: config.AnyOf(word, list), Out: func() any { return f.Inputs }}
 	return []key{
 		{Name: "clip", Value: value{Form: openPairForm, Out: clip}, Omit: f.Clip == nil},
@@ -79,8 +101,8 @@ func openPairForm() schema {
 	return s
 }
 
-// inputWords are the inputs that have a name.
-func inputWords() []string { return []string{"index", "drop_first", "onehot"} }
+// InputWords are the words for the model's inputs of values.
+func InputWords() []string { return []string{"index", "drop_first", "onehot"} }
 
 // settleLog makes a feature without the key "log" one without a logarithm.
 func (e entry) settleLog() {
@@ -146,9 +168,9 @@ func (e entry) inputs(n ast.Node) {
 	places := e.places()
 	if _, list := n.(*ast.SequenceNode); !list {
 		word, ok := e.d.ReadText(n)
-		if ok && !slices.Contains(inputWords(), word) {
+		if ok && !slices.Contains(InputWords(), word) {
 			e.d.Errorf(n, "inputs is index, drop_first, onehot or a list with the inputs of each value, not %q%s", word,
-				config.DidYouMean(word, inputWords()))
+				config.DidYouMean(word, InputWords()))
 		} else if ok {
 			e.Inputs = namedInputs(word, places)
 		}
@@ -173,7 +195,7 @@ func (e entry) inputs(n ast.Node) {
 	}
 }
 
-// namedInputs are the inputs of values by a word of inputWords.
+// namedInputs are the inputs of values by a word of InputWords.
 func namedInputs(word string, places int) [][]float64 {
 	all := make([][]float64, places)
 	for i := range all {

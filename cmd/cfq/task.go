@@ -366,7 +366,7 @@ func writeCheck(out io.Writer, t *task.Task, r *draft.Report) {
 		numbers := []string{"-", "-", "-", "-"}
 		if f := &t.Features[i]; c.Mean != nil {
 			numbers[1], numbers[3] = brief(*c.Mean), brief(*c.Std)
-			if f.Mean != 0 || f.Std != 1 {
+			if f.Log == nil && (f.Mean != 0 || f.Std != 1) { // of a logarithm they are not those of the data
 				numbers[0], numbers[2] = brief(f.Mean), brief(f.Std)
 			}
 		}
@@ -424,7 +424,7 @@ func writeTask(out io.Writer, t *task.Task) {
 		g.Line("outcome", "%s, favourable: %s", t.Data.Label, t.Data.Favourable)
 	}
 	g.Line("target", "class %d, margin %s", t.Target.Index, task.Decimal(t.Target.Margin))
-	g.Line("inputs", "%d of %s", t.Dim(), message.Count(len(t.Features), "feature"))
+	g.Line("inputs", "%d of %s", t.ModelDim(), message.Count(len(t.Features), "feature"))
 	cost := fmt.Sprintf("%s, weights %s", t.Cost.Norm, t.Cost.Weights)
 	if t.Cost.Norm == task.Mixed {
 		cost += fmt.Sprintf(", %s of it l1", task.Decimal(t.Cost.L1Ratio))
@@ -443,14 +443,24 @@ func writeTask(out io.Writer, t *task.Task) {
 	fmt.Fprintln(out)
 	g = message.NewLines()
 	g.Add("feature", "kind", "inputs", "can change", "direction", "bounds", "step", "at most", "weight")
+	at := 0
 	for i := range t.Features {
-		cells := featureCells(t, &t.Features[i])
+		cells := featureCells(t, &t.Features[i], at)
+		at += t.Features[i].ModelInputs()
 		for j := range cells {
 			cells[j] = cmp.Or(cells[j], "-")
 		}
 		g.Add(cells...)
 	}
 	g.Write(out, "")
+	if t.Made() {
+		fmt.Fprintln(out, "\ninputs of the model")
+	}
+	for i := range t.Features {
+		if words := inputWords(&t.Features[i]); words != "" {
+			fmt.Fprintf(out, "  %s: %s\n", t.Features[i].Name, words)
+		}
+	}
 	if len(t.Links) > 0 {
 		fmt.Fprintln(out, "\nlinks")
 	}
@@ -473,11 +483,28 @@ func writeTask(out io.Writer, t *task.Task) {
 	}
 }
 
-// featureCells says what a feature is and how it can change.
-func featureCells(t *task.Task, f *task.Feature) []string {
-	inputs := strconv.Itoa(f.Offset)
-	if f.Width != 1 {
-		inputs += fmt.Sprintf("-%d", f.Offset+f.Width-1)
+// inputWords says how the model's inputs are made of a feature where its kind does not; "" where it does.
+func inputWords(f *task.Feature) string {
+	var words []string
+	if f.Clip != nil {
+		lo, hi := f.Clip[0], f.Clip[1]
+		words = append(words, strings.TrimSpace("clipped to "+span(&task.Feature{Kind: f.Kind, Bounds: [2]float64{lo, hi}})))
+	}
+	if l := f.Log; l != nil {
+		words = append(words, fmt.Sprintf("(ln(value + %s) - %s) / %s, changes counted by %s", task.Decimal(l.Add),
+			task.Decimal(l.Mean), task.Decimal(l.Std), task.Decimal(f.Std)))
+	}
+	for i, row := range f.Inputs {
+		words = append(words, fmt.Sprintf("%s %v", f.PlaceName(i), row))
+	}
+	return message.List(words, 12)
+}
+
+// featureCells says what a feature is, from input at on, and how it can change.
+func featureCells(t *task.Task, f *task.Feature, at int) []string {
+	inputs := strconv.Itoa(at)
+	if n := f.ModelInputs(); n != 1 {
+		inputs += fmt.Sprintf("-%d", at+n-1)
 	}
 	changes, direction := "no", ""
 	switch {

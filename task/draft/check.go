@@ -234,7 +234,12 @@ func (c *checker) number(f *task.Feature, p *profile, col *Column) {
 			message.Percent(c.share(out), 1), span, col.Below, col.Above)
 	}
 	if f.Log != nil {
-		c.logarithm(f, p)
+		c.spread(f, std)
+	}
+	p = p.seen(f) // by the model
+	mean, std = p.moments()
+	if f.Log != nil {
+		c.logarithm(f, mean, std)
 	}
 	switch {
 	case f.Log != nil || std == 0 || f.Mean == 0 && f.Std == 1: // nothing to compare: the input is the raw number
@@ -247,22 +252,35 @@ func (c *checker) number(f *task.Feature, p *profile, col *Column) {
 	}
 }
 
-// logarithm compares the spread, and the mean and std of the logarithm, with the data.
-func (c *checker) logarithm(f *task.Feature, p *profile) {
-	_, spread := p.moments()
-	if f.Std > 2*spread || f.Std < spread/2 {
-		c.find(Warning, f.Name, 0, "spread is %s in the task, and the standard deviation in the data %s",
-			task.Decimal(f.Std), task.Decimal(task.Rounded(spread, 6)))
+// seen is the column as the model sees its numbers, up to mean and std: clipped, and their logarithms.
+func (p *profile) seen(f *task.Feature) *profile {
+	seen := *p
+	seen.points = slices.Clone(p.points)
+	for i, v := range seen.points {
+		if f.Clip != nil {
+			v = min(max(v, f.Clip[0]), f.Clip[1])
+		}
+		if f.Log != nil {
+			v = math.Log(v + f.Log.Add)
+		}
+		seen.points[i] = v
 	}
+	return &seen
+}
+
+// spread compares the spread of a feature with the standard deviation of the data.
+func (c *checker) spread(f *task.Feature, std float64) {
+	if f.Std > 2*std || f.Std < std/2 {
+		c.find(Warning, f.Name, 0, "spread is %s in the task, and the standard deviation in the data %s",
+			task.Decimal(f.Std), task.Decimal(task.Rounded(std, 6)))
+	}
+}
+
+// logarithm compares the mean and std of a logarithm with those of the data.
+func (c *checker) logarithm(f *task.Feature, mean, std float64) {
 	if f.Log.Mean == 0 && f.Log.Std == 1 {
 		return
 	}
-	logs := *p
-	logs.points = make([]float64, len(p.points))
-	for i, v := range p.points {
-		logs.points[i] = math.Log(v + f.Log.Add)
-	}
-	mean, std := logs.moments()
 	if math.Abs(f.Log.Mean-mean) > 0.5*std || f.Log.Std > 2*std || f.Log.Std < std/2 {
 		c.find(Warning, f.Name, 0, "mean and std of the logarithm are %s and %s in the task, %s and %s in the data",
 			task.Decimal(f.Log.Mean), task.Decimal(f.Log.Std), task.Decimal(task.Rounded(mean, 6)),

@@ -53,6 +53,19 @@ func TestCheckFinds(t *testing.T) {
 		want                 []string // "level: about: part of the text"
 	}{
 		{"nothing", income + debt + home, "", nil},
+		{
+			"mean and std are of what the model sees", // clipped: 5000 four times, 6000 to 14000, 15000 six times
+			"  - {name: income, kind: numeric, clip: [5000, 15000], mean: 10250, std: 3780, bounds: [1000, 20000],\n" +
+				"     step: 100}\n" +
+				"  - {name: debt, kind: numeric, log: 0, spread: 576.63, mean: 6.72, std: 0.75, bounds: [100, 2000], step: 10}\n",
+			"", nil,
+		},
+		{
+			"mean and std of a logarithm",
+			"  - {name: debt, kind: numeric, log: 0, spread: 90, mean: 1050, std: 576.63, bounds: [100, 2000], step: 10}\n",
+			"",
+			[]string{"warning: debt: spread is 90", "warning: debt: mean and std of the logarithm are 1050 and 576.63"},
+		},
 		{"a constraint that holds", income + debt, "constraints: [debt <= 0.5 * income]\n", nil},
 		{
 			"a constraint that nobody fulfils", income + debt, "constraints: [income <= debt]\n",

@@ -207,7 +207,7 @@ func (d *drafter) declare(in *Input, p *profile) feature {
 		if f.Mean, f.Std = 0, 1; in.Mean != nil {
 			f.Mean, f.Std = *in.Mean, *in.Std
 		}
-		f.Clip = in.Clip
+		f.Clip = in.within()
 		if in.Log != nil {
 			f.Log = &task.Log{Add: *in.Log, Mean: f.Mean, Std: f.Std}
 			f.Mean, f.Std = 0, spread
@@ -661,7 +661,7 @@ func (d *drafter) writeFeature(w *writer, f *feature) {
 	if f.Kind.IsNumber() {
 		mean, std := f.Mean, f.Std
 		if f.Clip != nil {
-			keys = append(keys, fmt.Sprintf("clip: [%s, %s]", task.Decimal(f.Clip[0]), task.Decimal(f.Clip[1])))
+			keys = append(keys, "clip: ["+strings.Join(sides(f.Clip), ", ")+"]")
 		}
 		if f.Log != nil {
 			mean, std = f.Log.Mean, f.Log.Std
@@ -729,6 +729,17 @@ func wrap(lead string, items []string, end, indent string) string {
 	}
 	b.WriteString(end)
 	return b.String()
+}
+
+// sides writes the sides of a pair, of which infinite ones are open.
+func sides(pair []float64) []string {
+	out := decimals(pair)
+	for i, v := range pair {
+		if math.IsInf(v, 0) {
+			out[i] = "null"
+		}
+	}
+	return out
 }
 
 // decimals writes numbers.

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"cfq/internal/message"
+	"cfq/task"
 )
 
 // Encoding is how a training script made the model's inputs of the columns, as the script wrote it down.
@@ -29,12 +31,12 @@ type Input struct {
 	Mean   *float64 `json:"mean"`   // numeric: the input is (value - mean) / std; without both the value itself
 	Std    *float64 `json:"std"`
 	// Clip and Log are what happens to a number first, as in the task file.
-	Clip   []float64 `json:"clip"`
-	Log    *float64  `json:"log"`
-	One    string    `json:"one"`    // binary: the value whose input is 1
-	Zero   string    `json:"zero"`   // binary: the value whose input is 0; any other than one when it is missing
-	Value  string    `json:"value"`  // onehot: the value whose input is 1
-	Values []string  `json:"values"` // onehot: all values in the order of their inputs
+	Clip   []*float64 `json:"clip"` // a pair; null is an open side
+	Log    *float64   `json:"log"`
+	One    string     `json:"one"`    // binary: the value whose input is 1
+	Zero   string     `json:"zero"`   // binary: the value whose input is 0; any other than one when it is missing
+	Value  string     `json:"value"`  // onehot: the value whose input is 1
+	Values []string   `json:"values"` // onehot: all values in the order of their inputs
 	// Thresholds are those of the bins of a number, Form the inputs of bins or values, as in the task file.
 	Thresholds []float64 `json:"thresholds"`
 	Form       string    `json:"inputs"`
@@ -107,6 +109,20 @@ func (e *Encoding) index() (int, error) {
 	return i, nil
 }
 
+// within is the pair of Clip, whose open sides are infinite; nil without it.
+func (in *Input) within() []float64 {
+	if in.Clip == nil {
+		return nil
+	}
+	pair := []float64{math.Inf(-1), math.Inf(1)}
+	for i, v := range in.Clip {
+		if v != nil {
+			pair[i] = *v
+		}
+	}
+	return pair
+}
+
 func (in *Input) check() error {
 	if in.Column == "" {
 		return errors.New(`the key "column" is missing`)
@@ -119,7 +135,16 @@ func (in *Input) check() error {
 		if in.Std != nil && *in.Std <= 0 {
 			return errors.New("std must be above 0")
 		}
+		if in.Clip != nil && (len(in.Clip) != 2 || in.within()[0] >= in.within()[1]) {
+			return errors.New("clip is a pair [lo, hi] with lo < hi; null leaves a side open")
+		}
+		if in.Form != "" {
+			return errors.New(`a numeric input has no "inputs": thermometer with "thresholds" is the kind of bins`)
+		}
 	case "binary":
+		if in.Form != "" {
+			return errors.New(`a binary input has no "inputs": "one" says which value is 1`)
+		}
 		if in.One == "" {
 			return errors.New(`a binary input needs "one", the value that becomes 1`)
 		}
@@ -128,11 +153,18 @@ func (in *Input) check() error {
 			return errors.New(`a onehot input needs "value", or all of them as "values"`)
 		}
 	case "thermometer":
-		if len(in.Thresholds) == 0 {
+		ascending := slices.IsSorted(in.Thresholds) && len(slices.Compact(slices.Clone(in.Thresholds))) == len(in.Thresholds)
+		if len(in.Thresholds) == 0 || !ascending {
 			return errors.New(`a thermometer needs "thresholds", ascending`)
 		}
 	default:
 		return fmt.Errorf("invalid kind %s: want numeric, binary, onehot or thermometer", message.Quote(in.Kind))
+	}
+	switch {
+	case in.Kind != "numeric" && (in.Clip != nil || in.Log != nil):
+		return fmt.Errorf("clip and log are of numbers, and the kind is %s", in.Kind)
+	case in.Form != "" && !slices.Contains(task.InputWords(), in.Form):
+		return fmt.Errorf("invalid inputs %s: want %s", message.Quote(in.Form), message.List(task.InputWords(), 3))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -112,5 +113,30 @@ func TestMistakesInEncodings(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
+	}
+}
+
+// What an encoding says of clip, log, inputs and thresholds is checked where it is read; an open side stays open.
+func TestEncodingOfInputs(t *testing.T) {
+	t.Parallel()
+	for input, want := range map[string]string{
+		`"kind": "numeric", "clip": [600]`:                       "clip is a pair [lo, hi]",
+		`"kind": "numeric", "clip": [2, 1]`:                      "clip is a pair [lo, hi]",
+		`"kind": "numeric", "inputs": "index"`:                   `a numeric input has no "inputs"`,
+		`"kind": "binary", "one": "x", "inputs": "onehot"`:       `a binary input has no "inputs"`,
+		`"kind": "onehot", "values": ["x"], "inputs": "idx"`:     `invalid inputs "idx"`,
+		`"kind": "onehot", "values": ["x"], "log": 1`:            "clip and log are of numbers",
+		`"kind": "thermometer", "thresholds": [2, 1]`:            `a thermometer needs "thresholds", ascending`,
+		`"kind": "thermometer", "thresholds": [1], "clip": [1]`:  "clip and log are of numbers",
+		`"kind": "thermometer", "thresholds": [1], "inputs": ""`: "",
+	} {
+		_, err := parseEncoding([]byte(`{"features": [{"column": "a", ` + input + `}]}`))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", input, err, want)
+		}
+	}
+	e, err := parseEncoding([]byte(`{"features": [{"column": "a", "kind": "numeric", "clip": [null, 3]}]}`))
+	if err != nil || !math.IsInf(e.Inputs[0].within()[0], -1) || e.Inputs[0].within()[1] != 3 {
+		t.Errorf("%+v, %v", e, err)
 	}
 }

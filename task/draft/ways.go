@@ -30,10 +30,11 @@ type way struct {
 
 // number is the way of a number that becomes one input.
 func number(what string, in Input) way {
+	within := in.within()
 	return way{what: what, width: 1, input: &in, fill: func(field string, dst []float32) bool {
 		v, ok := task.Number(field)
-		if in.Clip != nil {
-			v = min(max(v, in.Clip[0]), in.Clip[1])
+		if within != nil {
+			v = min(max(v, within[0]), within[1])
 		}
 		if in.Log != nil {
 			v = math.Log(v + *in.Log)
@@ -76,7 +77,7 @@ func (p *profile) numbers() (out []way) {
 	}
 	low, high := p.percentile(0.01), p.percentile(0.99)
 	if low < high {
-		clipped := p.transformed("clipped to its 1st and 99th percentile", Input{Clip: []float64{low, high}},
+		clipped := p.transformed("clipped to its 1st and 99th percentile", Input{Clip: []*float64{&low, &high}},
 			func(v float64) float64 { return min(max(v, low), high) })
 		out = append(out, clipped...)
 	}
