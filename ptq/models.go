@@ -84,6 +84,8 @@ func openBehind(m *onnxio.Model, t *task.Task, front *onnxio.Front, workers int)
 	o := classifier.Options{Workers: workers, Through: quant.StraightThrough}
 	if t != nil {
 		o.Target, o.Output, o.Threshold = &t.Target.Index, onnxio.Meaning(t.Target.Output), t.Target.Threshold
+	} else if m.Decision().Meaning == onnxio.Unknown {
+		o.Output = onnxio.Logits // a task declares it; without one, nobody asks what the model decides
 	}
 	if front != nil {
 		if m, err = m.Behind(front); err != nil {

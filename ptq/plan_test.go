@@ -37,6 +37,34 @@ func readPlan(t *testing.T, text []byte) *quant.PlanFile {
 	return f
 }
 
+// A plan has no task, and a model whose output only a task declares is written by it all the same.
+func TestFromPlanOfDeclaredHead(t *testing.T) {
+	t.Parallel()
+	m, tk, people := loans(t, "test.csv")
+	declared := *tk
+	declared.Target.Output, declared.Target.Threshold = "logits", 1
+	m = m.Clone()
+	b := graph.NewBuilder(m.Graph, "head.")
+	signs := b.Const(graph.FromFloats("signs", []float32{-1, 1}, 2, 1))
+	m.Graph.Outputs[0].Name = b.Op("Exp", []string{b.Op("MatMul", []string{m.Graph.Outputs[0].Name, signs})})
+	m.Graph.Outputs[0].Shape[1].Size = 1
+	r, err := ptq.Quantize(context.Background(), loaded(t, m), &declared, few(people, 150), ptq.Options{Method: "ptq"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plan bytes.Buffer
+	if err := ptq.WritePlan(&plan, r); err != nil {
+		t.Fatal(err)
+	}
+	again, err := ptq.FromPlan(context.Background(), loaded(t, m), readPlan(t, plan.Bytes()), nil, ptq.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(again.Model, r.Model) {
+		t.Error("another file")
+	}
+}
+
 // A plan gives the bytes of the run that saved it, whatever the options of that were,
 // without data and without a task.
 func TestFromPlan(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"cfq/onnxio"
-	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/quant"
 )
@@ -29,11 +28,7 @@ func (o *Obstacle) Unwrap() error { return o.Err }
 // Quantizable returns nil when a model has layers to quantize and a margin with a gradient. Otherwise it is an
 // *Obstacle, or an error of the run.
 func Quantizable(ctx context.Context, m *onnxio.Model) (err error) {
-	o := classifier.Options{Through: quant.StraightThrough}
-	if m.Decision().Meaning == onnxio.Unknown {
-		o.Output = onnxio.Logits // whatever it is: its gradient is asked for
-	}
-	c, err := classifier.New(m, o)
+	c, err := OpenFor(m, nil, 1)
 	if err != nil {
 		return nil // of the head, which is declared by the task
 	}
