@@ -110,7 +110,8 @@ func (s *Solution) decisions(q *Solution) []Record {
 	for i := range records {
 		r := &records[i]
 		*r = Record{
-			Person: i, Row: s.row(i), Line: s.people.Line(i), Label: -1, Full: Float(s.margins[i]), Quant: Float(q.margins[i]),
+			Person: i, Row: s.people.Row(i), Line: s.people.Line(i), Label: -1,
+			Full: Float(s.margins[i]), Quant: Float(q.margins[i]),
 		}
 		if s.people.IDs != nil {
 			r.ID = s.people.IDs[i]

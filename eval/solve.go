@@ -143,14 +143,6 @@ func (s *Solution) decide(ctx context.Context) (err error) {
 	return nil
 }
 
-// line is that of the person in the data file, 0 when it is not known.
-func (s *Solution) row(person int) int {
-	if s.people.Rows == nil {
-		return person
-	}
-	return s.people.Rows[person]
-}
-
 // UndefinedError reports a margin that is no finite number.
 type UndefinedError struct {
 	Model  string // "the original" or "the quantized model"

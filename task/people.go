@@ -121,10 +121,15 @@ func (p *People) Place(person int) string {
 	if line := p.Line(person); line > 0 {
 		return fmt.Sprintf("line %d", line)
 	}
+	return fmt.Sprintf("row %d", p.Row(person))
+}
+
+// Row is the row of a person, see ReadOptions; of people who were not read from a file, their position.
+func (p *People) Row(person int) int {
 	if p.Rows == nil {
-		return fmt.Sprintf("row %d", person)
+		return person
 	}
-	return fmt.Sprintf("row %d", p.Rows[person])
+	return p.Rows[person]
 }
 
 // Error returns the problem as one line.
