@@ -10,8 +10,6 @@ import (
 
 	"cfq/onnxio/graph"
 	"cfq/ptq"
-	"cfq/recourse"
-	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -30,25 +28,6 @@ func made(t *testing.T, tk *task.Task, pairs ...string) *task.Task {
 		t.Fatal(err)
 	}
 	return tk
-}
-
-// promised are the actions at margin 0.1.
-func promised(t *testing.T, m *graph.Model, tk *task.Task, x []float32) []recourse.Action {
-	t.Helper()
-	c, err := ptq.OpenFor(loaded(t, m), tk, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	set, err := constraint.Compile(tk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := recourse.Solve(context.Background(), c, set, x, recourse.SolveOptions{Margin: 0.1, Workers: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
 }
 
 // behindDense puts a layer x·w + b in front of a model.
@@ -151,7 +130,7 @@ func checkSameModel(t *testing.T, m *graph.Model, tk *task.Task, other *graph.Mo
 	if d := furthest(slopes[0], slopes[1]); d > 1e-3 {
 		t.Errorf("gradients differ by %v", d)
 	}
-	a, b := promised(t, m, tk, people.X), promised(t, other, otherTask, otherPeople.X)
+	a, b := promisesTo(t, m, tk, people), promisesTo(t, other, otherTask, otherPeople)
 	refused := 0
 	for i := range a {
 		if a[i].Status != b[i].Status || math.Abs(a[i].Cost-b[i].Cost) > 1e-3*max(1, a[i].Cost) {

@@ -127,7 +127,7 @@ func TestTrained(t *testing.T) {
 	t.Parallel()
 	m, _, _ := loans(t, "train.csv")
 	tk, people := fortunate(t, 120, 6)
-	promises := promisesTo(t, tk, people)
+	promises := promisesTo(t, m, tk, people)
 	found, kept := 0, 0
 	for i, a := range promises {
 		if a.Status != recourse.Found {
@@ -472,10 +472,9 @@ func TestTrainingErrors(t *testing.T) {
 	}
 }
 
-// promisesTo are the cheapest actions of people who are refused.
-func promisesTo(t *testing.T, tk *task.Task, people *task.People) []recourse.Action {
+// promisesTo are the cheapest actions of people whom a model refuses, at margin 0.1.
+func promisesTo(t *testing.T, m *graph.Model, tk *task.Task, people *task.People) []recourse.Action {
 	t.Helper()
-	m, _, _ := loans(t, "train.csv")
 	c, err := ptq.OpenFor(loaded(t, m), tk, 1)
 	if err != nil {
 		t.Fatal(err)

@@ -134,18 +134,10 @@ func TestMatch(t *testing.T) {
 	for _, c := range []struct{ logits, k int }{{1, 1}, {2, 1}, {2, 3}, {3, 2}} {
 		p, recourse, points := matched(t, c.logits, 12, c.k, 0.15)
 		m := p.written(t, p.plans())
-		o, err := (Options{
+		tr := p.trainer(t, m, Options{
 			Objective: Match, Batch: 10, Eta: 0.7, Alpha1: 1.7, Alpha2: 2.3, K: c.k, Recourse: recourse, Seed: 5,
-		}).resolve(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := compile(m, p.layers, &o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.close()
-		tr := newTrainer(s, &o)
+		})
+		s, o := tr.step, tr.o
 		tr.replace(points)
 		if err := tr.draw(t.Context()); err != nil {
 			t.Fatal(err)
@@ -158,13 +150,13 @@ func TestMatch(t *testing.T) {
 		loss := func(params []float64) (sum float64) {
 			for k, person := range tr.people {
 				z := p.forward(s.slots, params, wide64(points[0].X[person*p.dim:(person+1)*p.dim]))
-				sum += rowLoss(Match, &points[0], person, z, m.Target(), &o)
+				sum += rowLoss(Match, &points[0], person, z, m.Target(), o)
 				at := tr.taught[k]
 				if at < 0 {
 					continue
 				}
 				x, to := wide64(points[0].X[person*p.dim:(person+1)*p.dim]), wide64(points[1].X[at*p.dim:(at+1)*p.dim])
-				sum += rowLoss(Match, &points[1], at, p.forward(s.slots, params, to), m.Target(), &o)
+				sum += rowLoss(Match, &points[1], at, p.forward(s.slots, params, to), m.Target(), o)
 				// The student's action at these parameters, and where training stands: the projection moves the step
 				// here as it does there.
 				own, there := make([]float64, p.dim), make([]float64, p.dim)
@@ -261,33 +253,24 @@ func TestRowsOfPairs(t *testing.T) {
 	few.Source, few.X = few.Source[:len(few.Source)/2], few.X[:len(few.X)/2/p.dim*p.dim]
 	m := p.written(t, p.plans())
 	run := func(fill bool) (sizes map[int]int, losses []float64, params []float32) {
-		o, err := (Options{Objective: Hinge, Batch: 64, Recourse: recourse, Seed: 5}).resolve(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := compile(m, p.layers, &o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.close()
-		tr := newTrainer(s, &o)
+		tr := p.trainer(t, m, Options{Objective: Hinge, Batch: 64, Recourse: recourse, Seed: 5})
 		tr.replace(points)
 		if fill {
-			tr.usual = o.rows
+			tr.usual = tr.o.rows
 		}
 		sizes = map[int]int{}
 		for range 200 {
 			if err := tr.draw(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			loss, err := s.run(t.Context(), &tr.next, 1e-3)
+			loss, err := tr.run(t.Context(), &tr.next, 1e-3)
 			if err != nil {
 				t.Fatal(err)
 			}
 			sizes[len(tr.next.x)/p.dim]++
 			losses = append(losses, loss)
 		}
-		return sizes, losses, s.Params
+		return sizes, losses, tr.Params
 	}
 	sizes, losses, params := run(false)
 	all, wanted, trained := run(true)

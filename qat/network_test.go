@@ -181,6 +181,21 @@ func (p *problem) plans() []quant.Layer {
 	return out
 }
 
+// trainer begins to train m, the problem's model as its file computes.
+func (p *problem) trainer(t *testing.T, m *classifier.Model, o Options) *trainer {
+	t.Helper()
+	o, err := o.resolve(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := compile(m, p.layers, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.close() })
+	return newTrainer(s, &o)
+}
+
 // written opens the model of plans as its file computes.
 func (p *problem) written(t *testing.T, plans []quant.Layer) *classifier.Model {
 	t.Helper()

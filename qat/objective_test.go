@@ -382,17 +382,7 @@ func TestPointsOfObjectives(t *testing.T) {
 func TestPeopleNearBoundary(t *testing.T) {
 	t.Parallel()
 	p := small(t)
-	m := p.written(t, p.plans())
-	o, err := (Options{Objective: Distil, Batch: 512, Seed: 5}).resolve(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := compile(m, p.layers, &o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.close()
-	trainer := newTrainer(s, &o)
+	trainer := p.trainer(t, p.written(t, p.plans()), Options{Objective: Distil, Batch: 512, Seed: 5})
 	people := Points{
 		Kind: Factual, X: make([]float32, 5*p.dim),
 		Margins: []float32{0.15, 3, -3, 0.6, -0.3}, Now: []float32{0.15, 3, 3, 0.15, -0.3},
