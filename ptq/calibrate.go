@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"cfq/calib"
-	"cfq/onnxio/classifier"
 	"cfq/quant"
 	"cfq/recourse"
 	"cfq/sensitivity"
@@ -176,20 +175,11 @@ func (c *calibrated) fitInput(ctx context.Context) (warnings []string, err error
 	if c.all.N > c.people.N {
 		x = append(slices.Clip(x), c.all.X...)
 	}
-	if raw {
-		x, err = c.full.Inputs(ctx, x)
-	} else {
-		seen := x
-		x, values = nil, nil
-		err = c.full.Observe(ctx, seen, classifier.Probe{Values: []string{first.Input}}, func(_, _ int, v,
-			_ [][]float32,
-		) error {
-			x = append(x, v[0]...)
-			return nil
-		})
-	}
-	if err != nil {
+	if x, err = c.full.Value(ctx, x, first.Input); err != nil {
 		return nil, err
+	}
+	if !raw {
+		values = nil
 	}
 	input := calib.FitInput(x, first.In, values)
 	input.Value = first.Input
@@ -227,11 +217,13 @@ func (c *calibrated) gridError(ctx context.Context, input *quant.Input) (_ float
 	if err != nil {
 		return 0, err
 	}
-	file, err := openBehind(c.file, c.task, nil, c.o.Workers)
-	if err != nil {
-		return 0, err
+	file := c.full
+	if c.task.Made() {
+		if file, err = openBehind(c.file, c.task, nil, c.o.Workers); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
 	want, err := file.Margins(ctx, x)
 	if err != nil {
 		return 0, err

@@ -349,11 +349,16 @@ func affineNode(n *graph.Node, moving []int) bool {
 
 // Inputs returns what rows x become in front of the file's own input: x itself, unless there is a step in front of the
 // model, see [onnxio.Model.Behind].
-func (c *Model) Inputs(ctx context.Context, x []float32) (z []float32, err error) {
-	if c.FileInput() == c.Input().Name {
+func (c *Model) Inputs(ctx context.Context, x []float32) ([]float32, error) {
+	return c.Value(ctx, x, c.FileInput())
+}
+
+// Value returns what a value of the graph is for rows x, one after the other: x itself of the input.
+func (c *Model) Value(ctx context.Context, x []float32, name string) (z []float32, err error) {
+	if name == c.Input().Name {
 		return x, nil
 	}
-	err = c.Observe(ctx, x, Probe{Values: []string{c.FileInput()}}, func(_, _ int, values, _ [][]float32) error {
+	err = c.Observe(ctx, x, Probe{Values: []string{name}}, func(_, _ int, values, _ [][]float32) error {
 		z = append(z, values[0]...)
 		return nil
 	})
