@@ -39,11 +39,8 @@ func open(m *onnxio.Model, t *task.Task, o *Options) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &opened{
-		floatBytes: bare(m.Graph(), o.KeepMetadata), engine: m.Engine(), runtime: o.Runtime, source: c.Graph(),
-		keep: o.KeepMetadata,
-	}
-	out.metadata = size(m.Graph()) - out.floatBytes
+	out := &opened{engine: m.Engine(), runtime: o.Runtime, source: c.Graph(), keep: o.KeepMetadata}
+	out.floatBytes, out.metadata = sizes(m.Graph(), o.KeepMetadata)
 	r, err := qdq.RuntimeOf(o.Runtime)
 	if err == nil {
 		err = r.Check(out.source) // a model that this release cannot read, however it is written
@@ -104,14 +101,12 @@ func openFile(ctx context.Context, onnx []byte, t *task.Task, e ort.Options, wor
 	return OpenFor(m, t, workers)
 }
 
-// bare is the file size of a model without the metadata that are left out of what is written.
-func bare(m *graph.Model, keep bool) int {
-	if keep {
-		return size(m)
+// sizes is the file size of a model without the metadata that are left out of what is written, and that of these.
+func sizes(m *graph.Model, keep bool) (bytes, metadata int) {
+	if !keep {
+		metadata, _, _ = codec.MetadataSize(m) // what cannot be marshalled has no size, either
 	}
-	m = m.Clone()
-	codec.StripMetadata(m)
-	return size(m)
+	return size(m) - metadata, metadata
 }
 
 // size is the file size of a model, by which the writer chooses containers.

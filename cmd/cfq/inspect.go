@@ -159,19 +159,13 @@ func describe(path string, m *graph.Model) (*inspection, error) {
 			v.Metadata[entry.Key] = entry.Value
 		}
 	}
-	bare := m.Clone()
-	if keys := codec.StripMetadata(bare); len(keys) > 0 {
-		whole, err := codec.Marshal(m)
-		if err != nil {
-			return nil, err
-		}
-		rest, err := codec.Marshal(bare)
-		if err != nil {
-			return nil, err
-		}
-		v.Exporter = &exporterNotes{Bytes: len(whole) - len(rest), Keys: keys}
+	left, keys, err := codec.MetadataSize(m)
+	if err != nil {
+		return nil, err
 	}
-	var err error
+	if keys != nil {
+		v.Exporter = &exporterNotes{Bytes: left, Keys: keys}
+	}
 	v.Bytes, v.SHA256, err = fileHash(path)
 	if err != nil {
 		return nil, cli.Wrap(fmt.Errorf("model: %w", err), cli.Unusable, "")

@@ -43,6 +43,20 @@ func StripMetadata(m *graph.Model) (keys []string) {
 	return slices.Compact(slices.Sorted(slices.Values(s.keys)))
 }
 
+// MetadataSize returns how much larger the file of m is by what StripMetadata removes, and the keys of that.
+func MetadataSize(m *graph.Model) (bytes int, keys []string, err error) {
+	bare := m.Clone()
+	if keys = StripMetadata(bare); len(keys) == 0 {
+		return 0, nil, nil
+	}
+	whole, err := Marshal(m)
+	if err != nil {
+		return 0, nil, err
+	}
+	rest, err := Marshal(bare)
+	return len(whole) - len(rest), keys, err
+}
+
 // stripper collects the keys of what it removes.
 type stripper struct{ keys []string }
 
