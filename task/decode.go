@@ -268,22 +268,14 @@ func (d *decoder) featureKeys(t *Task, f *Feature) []key {
 
 // actionKeys are what people can change about a feature, and at what cost.
 func (d *decoder) actionKeys(t *Task, f *Feature) []key {
-	bounds := func() any {
-		var pair [2]*float64
-		for i, v := range f.Bounds {
-			if !math.IsInf(v, 0) {
-				pair[i] = &v
-			}
-		}
-		return pair[:]
-	}
+	bounds := func() any { return openPair(f.Bounds[:]) }
 	direction := config.Word(&d.Decoder, &f.Direction, Any, Increase, Decrease)
 	settled := f.Actionable || t.Moves(f.Name)
 	return []key{
 		{Name: "actionable", Value: d.Flag(&f.Actionable), Keep: true},
 		{Name: "mutable", Value: d.Flag(&f.Mutable), Keep: true, Omit: f.Mutable == settled},
 		{Name: "direction", Value: direction, Omit: f.Kind == OneHot && !f.Ordered},
-		{Name: "bounds", Value: value{Form: pairForm, Out: bounds}},
+		{Name: "bounds", Value: value{Form: pairOf(sideForm, percentForm), Out: bounds}},
 		{Name: "step", Value: d.Above0(&f.Step)},
 		{Name: "max_increase", Value: d.From0(&f.MaxIncrease), Keep: true},
 		{Name: "max_decrease", Value: d.From0(&f.MaxDecrease), Keep: true},
@@ -526,12 +518,7 @@ func (d *decoder) feature(n ast.Node, f *Feature) {
 	e.settleLog()
 	d.features = append(d.features, e)
 	if e.Has("bounds") {
-		if seq, ok := e.At["bounds"].(*ast.SequenceNode); ok && len(seq.Values) == 2 {
-			e.side(0, seq.Values[0])
-			e.side(1, seq.Values[1])
-		} else {
-			d.Errorf(e.At["bounds"], "this must be a pair [lo, hi]; null leaves a side open")
-		}
+		d.pair(e.At["bounds"], e.side)
 	}
 	e.checkBounds()
 	f.Column = cmp.Or(f.Column, f.Name)
@@ -546,11 +533,22 @@ func (d *decoder) feature(n ast.Node, f *Feature) {
 	e.madeOf()
 }
 
-// side stores one side of bounds: null, a number, or a percentile such as 99%.
-func (e entry) side(i int, n ast.Node) {
-	if _, open := n.(*ast.NullNode); open {
+// pair reads the sides of a pair that are not open.
+func (d *decoder) pair(n ast.Node, side func(i int, n ast.Node)) {
+	seq, ok := n.(*ast.SequenceNode)
+	if !ok || len(seq.Values) != 2 {
+		d.Errorf(n, "this must be a pair [lo, hi]; null leaves a side open")
 		return
 	}
+	for i, n := range seq.Values {
+		if _, open := n.(*ast.NullNode); !open {
+			side(i, n)
+		}
+	}
+}
+
+// side stores one side of bounds: a number, or a percentile such as 99%.
+func (e entry) side(i int, n ast.Node) {
 	text, percent := "", false
 	if s, ok := n.(*ast.StringNode); ok {
 		text, percent = strings.CutSuffix(s.Value, "%")

@@ -56,11 +56,25 @@ func (t *Task) ModelDim() (n int) {
 	return n
 }
 
-// unreadable says why the model has no input for a raw number, nil when it has one.
-func (f *Feature) unreadable(v float64) error {
+// clipped is the nearest value to v within Clip.
+func (f *Feature) clipped(v float64) float64 {
 	if f.Clip != nil {
 		v = min(max(v, f.Clip[0]), f.Clip[1])
 	}
+	return v
+}
+
+// Seen is a raw number as the model sees it, up to mean and std: clipped, and its logarithm.
+func (f *Feature) Seen(v float64) float64 {
+	if v = f.clipped(v); f.Log != nil {
+		v = math.Log(v + f.Log.Add)
+	}
+	return v
+}
+
+// unreadable says why the model has no input for a raw number, nil when it has one.
+func (f *Feature) unreadable(v float64) error {
+	v = f.clipped(v)
 	if f.Log != nil && v+f.Log.Add <= 0 {
 		return fmt.Errorf("%s has no logarithm (log: %s)", Decimal(v), Decimal(f.Log.Add))
 	}
@@ -74,31 +88,27 @@ func (d *decoder) madeKeys(f *Feature) []key {
 	if f.Log != nil {
 		l, spread = f.Log, &f.Std
 	}
-	clip := func() any {
-		var pair [2]*float64
-		for i, v := range f.Clip {
-			if !math.IsInf(v, 0) {
-				pair[i] = &v
-			}
-		}
-		return pair[:]
-	}
 	list := config.ListOf(config.AnyOf(config.Type("number"), config.ListOf(config.Type("number"))))
+	clip := func() any { return openPair(f.Clip) }
 	word := func() schema { return schema{"enum": InputWords()} }
 	inputs := value{Form: config.AnyOf(word, list), Out: func() any { return f.Inputs }}
 	return []key{
-		{Name: "clip", Value: value{Form: openPairForm, Out: clip}, Omit: f.Clip == nil},
+		{Name: "clip", Value: value{Form: pairOf(sideForm), Out: clip}, Omit: f.Clip == nil},
 		{Name: "log", Value: d.Number(&l.Add), Omit: f.Log == nil, Keep: true},
 		{Name: "spread", Value: d.Above0(spread), Omit: f.Log == nil, Keep: true},
 		{Name: "inputs", Value: inputs, Omit: f.Inputs == nil},
 	}
 }
 
-// openPairForm is a pair of numbers, of which null leaves one open.
-func openPairForm() schema {
-	s := config.ListOf(config.Type("number", "null"))()
-	s["minItems"], s["maxItems"] = 2, 2
-	return s
+// openPair is a pair as it is written: null for a side that is infinite.
+func openPair(pair []float64) []*float64 {
+	var out [2]*float64
+	for i, v := range pair {
+		if !math.IsInf(v, 0) {
+			out[i] = &v
+		}
+	}
+	return out[:]
 }
 
 // InputWords are the words for the model's inputs of values.
@@ -148,16 +158,7 @@ func (e entry) madeOf() {
 // clip reads the pair of clip.
 func (e entry) clip(n ast.Node) {
 	e.Clip = []float64{math.Inf(-1), math.Inf(1)}
-	seq, ok := n.(*ast.SequenceNode)
-	if !ok || len(seq.Values) != 2 {
-		e.d.Errorf(n, "this must be a pair [lo, hi]; null leaves a side open")
-		return
-	}
-	for i, side := range seq.Values {
-		if _, open := side.(*ast.NullNode); !open {
-			e.d.Number(&e.Clip[i]).Read(side)
-		}
-	}
+	e.d.pair(n, func(i int, n ast.Node) { e.d.Number(&e.Clip[i]).Read(n) })
 	if e.Clip[0] >= e.Clip[1] {
 		e.d.Errorf(n, "clip is a pair [lo, hi] with lo < hi, not %v and %v", e.Clip[0], e.Clip[1])
 	}
@@ -172,7 +173,7 @@ func (e entry) inputs(n ast.Node) {
 			e.d.Errorf(n, "inputs is index, drop_first, onehot or a list with the inputs of each value, not %q%s", word,
 				config.DidYouMean(word, InputWords()))
 		} else if ok {
-			e.Inputs = namedInputs(word, places)
+			e.Inputs = NamedInputs(word, places)
 		}
 		return
 	}
@@ -195,8 +196,8 @@ func (e entry) inputs(n ast.Node) {
 	}
 }
 
-// namedInputs are the inputs of values by a word of InputWords.
-func namedInputs(word string, places int) [][]float64 {
+// NamedInputs are the inputs of values by a word of InputWords.
+func NamedInputs(word string, places int) [][]float64 {
 	all := make([][]float64, places)
 	for i := range all {
 		switch word {

@@ -41,13 +41,23 @@ func Schema() []byte {
 	return object("The task file", newDecoder("", t).taskKeys(t))().Document("task", "cfq task file")
 }
 
-// pairForm is bounds: each side is open, a number, or a percentile.
-func pairForm() schema {
-	percent := func() schema { return schema{"type": "string", "pattern": `^[0-9.]+ ?%$`} }
-	s := config.ListOf(config.AnyOf(config.Type("number", "null"), percent))()
-	s["minItems"], s["maxItems"] = 2, 2
-	return s
+// pairOf is a pair of which each side has one of the forms.
+func pairOf(side func() schema, others ...func() schema) func() schema {
+	if others != nil {
+		side = config.AnyOf(append([]func() schema{side}, others...)...)
+	}
+	return func() schema {
+		s := config.ListOf(side)()
+		s["minItems"], s["maxItems"] = 2, 2
+		return s
+	}
 }
+
+// sideForm is a side that is open or a number.
+func sideForm() schema { return config.Type("number", "null")() }
+
+// percentForm is a side that is a percentile.
+func percentForm() schema { return schema{"type": "string", "pattern": `^[0-9.]+ ?%$`} }
 
 // mapOf is a mapping whose keys the file chooses.
 func mapOf(item func() schema) func() schema {

@@ -257,13 +257,7 @@ func (p *profile) seen(f *task.Feature) *profile {
 	seen := *p
 	seen.points = slices.Clone(p.points)
 	for i, v := range seen.points {
-		if f.Clip != nil {
-			v = min(max(v, f.Clip[0]), f.Clip[1])
-		}
-		if f.Log != nil {
-			v = math.Log(v + f.Log.Add)
-		}
-		seen.points[i] = v
+		seen.points[i] = f.Seen(v)
 	}
 	return &seen
 }

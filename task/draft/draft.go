@@ -474,11 +474,8 @@ func (d *drafter) inputs() (n int) {
 		if f.Kind == task.Thermometer {
 			values = len(f.Thresholds) + 1
 		}
-		switch f.form {
-		case "index":
-			values = 1
-		case "drop_first":
-			values--
+		if f.form != "" {
+			values = len(task.NamedInputs(f.form, values)[0])
 		}
 		n += values
 	}

@@ -30,16 +30,13 @@ type way struct {
 
 // number is the way of a number that becomes one input.
 func number(what string, in Input) way {
-	within := in.within()
+	f := task.Feature{Clip: in.within()}
+	if in.Log != nil {
+		f.Log = &task.Log{Add: *in.Log}
+	}
 	return way{what: what, width: 1, input: &in, fill: func(field string, dst []float32) bool {
 		v, ok := task.Number(field)
-		if within != nil {
-			v = min(max(v, within[0]), within[1])
-		}
-		if in.Log != nil {
-			v = math.Log(v + *in.Log)
-		}
-		dst[0] = float32((v - *in.Mean) / *in.Std)
+		dst[0] = float32((f.Seen(v) - *in.Mean) / *in.Std)
 		return ok && !math.IsNaN(float64(dst[0])) && !math.IsInf(float64(dst[0]), 0)
 	}}
 }
