@@ -35,8 +35,10 @@ const limit = 3e38
 
 // front is a Front as nodes of a graph.
 type front struct {
+	step   *Front
 	input  graph.Value // of the graph with it
-	plain  string      // the input of the graph without it, which its last node makes
+	behind graph.Value // the input of the graph without it
+	sizes  []int64     // of behind, without the batch axis
 	nodes  []*graph.Node
 	consts []*graph.Tensor
 }
@@ -51,7 +53,7 @@ func (m *Model) Behind(f *Front) (*Model, error) {
 	first, known := len(b.G.Nodes), len(b.G.Inits)
 	batch := m.types[m.input.Name].Shape[0]
 	c := *m
-	c.front = &front{plain: m.input.Name}
+	c.front = &front{step: f, behind: m.input, sizes: m.sizes}
 	c.front.input = graph.Value{
 		Name: b.Name("columns"), DType: graph.Float, Shape: graph.Shape{batch, {Size: int64(f.From)}},
 	}
@@ -65,7 +67,7 @@ func (m *Model) Behind(f *Front) (*Model, error) {
 		}
 		b.Op("Reshape", []string{z, b.Const(graph.FromInts("shape", shape, int64(len(shape))))})
 	}
-	b.G.Nodes[len(b.G.Nodes)-1].Outputs[0] = c.front.plain
+	b.G.Nodes[len(b.G.Nodes)-1].Outputs[0] = c.front.behind.Name
 	c.front.nodes, c.front.consts = b.G.Nodes[first:], b.G.Inits[known:]
 	c.types = maps.Clone(m.types)
 	c.types[c.front.input.Name] = autodiff.Type{DType: graph.Float, Shape: c.front.input.Shape}
@@ -76,6 +78,32 @@ func (m *Model) Behind(f *Front) (*Model, error) {
 	c.graph = c.extended(c.base)
 	c.canonical = sync.OnceValues(c.canonicalize)
 	return &c, nil
+}
+
+// Apart returns the model without the step in front of it, and that step: nil where there is none.
+func (m *Model) Apart() (*Model, *Front) {
+	if m.front == nil {
+		return m, nil
+	}
+	c := *m
+	c.input, c.sizes, c.dim, c.front = m.front.behind, m.front.sizes, m.front.step.To, nil
+	c.graph = c.extended(c.base)
+	c.canonical = sync.OnceValues(c.canonicalize)
+	return &c, m.front.step
+}
+
+// Graph returns the step as a model of its own.
+func (f *Front) Graph() *graph.Model {
+	rows := func(name string, n int) []graph.Value {
+		return []graph.Value{{
+			Name: name, DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: batchParam}, {Size: int64(n)}},
+		}}
+	}
+	g := &graph.Graph{Name: "inputs", Inputs: rows("columns", f.From)}
+	b := graph.NewBuilder(g, "")
+	f.append(b, "columns")
+	g.Outputs = rows(g.Nodes[len(g.Nodes)-1].Outputs[0], f.To)
+	return &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: g}
 }
 
 // append appends the nodes of the step. What changes nothing has none.
@@ -121,14 +149,14 @@ func flags(bits []bool) []float32 {
 func (f *front) before(g *graph.Graph) {
 	g.Nodes = slices.Concat(f.nodes, g.Nodes)
 	g.Inits = append(g.Inits, f.consts...)
-	i := slices.IndexFunc(g.Inputs, func(v graph.Value) bool { return v.Name == f.plain })
+	i := slices.IndexFunc(g.Inputs, func(v graph.Value) bool { return v.Name == f.behind.Name })
 	g.Inputs[i] = f.input
 }
 
 // FileInput is the name of the file's own input, whatever stands in front of it.
 func (m *Model) FileInput() string {
 	if m.front != nil {
-		return m.front.plain
+		return m.front.behind.Name
 	}
 	return m.input.Name
 }

@@ -109,7 +109,7 @@ func (m *Model) canonicalize() (*Model, error) {
 func (m *Model) With(g *graph.Model) *Model {
 	c := *m
 	c.graph, c.base = g, g
-	plain := m.front != nil && g.Graph.Producers()[m.front.plain] == nil
+	plain := m.front != nil && g.Graph.Producers()[m.front.behind.Name] == nil
 	if plain || m.tail != nil && g.Graph.Producers()[m.logits] == nil {
 		c.graph = m.extended(g)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"cfq/eval"
 	"cfq/eval/certify"
+	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/graph"
 	"cfq/onnxio/ort"
@@ -25,18 +26,23 @@ type pair struct {
 	k    *certify.Certifier
 }
 
-func opened(t testing.TB, f, g *graph.Model, target int, o ort.Options) *pair {
+func opened(t testing.TB, f, g *graph.Model, target int) *pair {
+	t.Helper()
+	return openedModels(t, loaded(t, f), loaded(t, g), target)
+}
+
+func openedModels(t testing.TB, f, g *onnxio.Model, target int) *pair {
 	t.Helper()
 	p := &pair{}
 	var err error
 	options := classifier.Options{Target: &target, Through: quant.StraightThrough}
-	if p.f, err = classifier.Open(t.Context(), f, o, options); err != nil {
+	if p.f, err = classifier.New(f, options); err != nil {
 		t.Fatal(err)
 	}
-	if p.g, err = classifier.Open(t.Context(), g, o, options); err != nil {
+	if p.g, err = classifier.New(g, options); err != nil {
 		t.Fatal(err)
 	}
-	if p.k, err = certify.Open(t.Context(), loaded(t, f), loaded(t, g), target); err != nil {
+	if p.k, err = certify.Open(t.Context(), f, g, target); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _, _ = p.f.Close(), p.g.Close(), p.k.Close() })
@@ -209,7 +215,7 @@ func attackRandom(t *testing.T, seed uint64, n int) (certified int) {
 		for _, m := range against {
 			o := o
 			o.Level = c.level
-			p := opened(t, f, m, c.target, o)
+			p := opened(t, f, m, c.target)
 			if err := p.k.Check(); err != nil {
 				t.Errorf("%s: %v", name, err)
 				continue
@@ -234,11 +240,10 @@ func attackRandom(t *testing.T, seed uint64, n int) (certified int) {
 // Exactly at the point, a proof is as good as a run of the model.
 func TestPoint(t *testing.T) {
 	t.Parallel()
-	o := orttest.Need(t)
 	rng := rand.New(rand.NewPCG(3, 3))
 	f := net(rng, shape{widths: []int{20, 64, 32, 2}, act: "Relu"})
 	g := quantized(t, f, ways{bits: 4, act: 8, channels: true, grid: true})
-	p := opened(t, f, g, 1, o)
+	p := opened(t, f, g, 1)
 	const n = 200
 	points := normal(rng, n*20, 1)
 	proofs, err := p.k.Prove(t.Context(), points, make([]float32, n*20), n)

@@ -2,14 +2,12 @@ package certify_test
 
 import (
 	"testing"
-
-	"cfq/onnxio/ort/orttest"
 )
 
 // How many people a second: of the census model, within 0.05.
 func BenchmarkProve(b *testing.B) {
 	f, g, p := adultPair(b, 0.25)
-	k := opened(b, f, g, 1, orttest.Need(b))
+	k := opened(b, f, g, 1)
 	half := p.boxes(0.05)
 	b.ResetTimer()
 	for b.Loop() {

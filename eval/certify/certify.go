@@ -64,14 +64,16 @@ import (
 type Certifier struct {
 	full, quant side
 	target      int
-	unsupported error // why nothing can be proved
-	grid        *grid // of the quantized model; nil without one
+	unsupported error  // why nothing can be proved
+	front       *front // in front of both models; nil without one
+	grid        *grid  // of the quantized model; nil without one
 }
 
 // side is one of the two models.
 type side struct {
-	c *classifier.Model
-	p *program // nil where the graph has an operator that certificates do not support
+	c     *classifier.Model
+	plain *classifier.Model // without a step in front of it: what is bounded
+	p     *program          // nil where the graph has an operator that certificates do not support
 }
 
 // Open prepares certificates for the class target of the two models, as ONNX Runtime runs them with the models'
@@ -84,12 +86,11 @@ func Open(ctx context.Context, full, quantized *onnxio.Model, target int) (*Cert
 		m    *onnxio.Model
 		s    *side
 	}{{"the original", full, &k.full}, {"the quantized model", quantized, &k.quant}} {
-		var err error
-		of.s.c, err = classifier.New(of.m, classifier.Options{Target: &target, Through: quant.StraightThrough})
-		if err != nil {
+		if err := of.s.open(of.m, target); err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", of.name, err), k.Close())
 		}
-		if of.s.p, err = compile(ctx, of.s.c); err != nil {
+		var err error
+		if of.s.p, err = compile(ctx, of.s.plain); err != nil {
 			unsupported = append(unsupported, fmt.Errorf("%s: %w", of.name, err))
 		}
 	}
@@ -105,11 +106,27 @@ func Open(ctx context.Context, full, quantized *onnxio.Model, target int) (*Cert
 			}
 		}
 		var err error
-		if k.grid, err = newGrid(k.quant.c); err != nil {
+		if k.front, err = newFront(full); err == nil {
+			k.grid, err = newGrid(k.quant.plain)
+		}
+		if err != nil {
 			return nil, errors.Join(err, k.Close())
 		}
 	}
 	return k, nil
+}
+
+// open opens a model, with and without the step in front of it.
+func (s *side) open(m *onnxio.Model, target int) (err error) {
+	o := classifier.Options{Target: &target, Through: quant.StraightThrough}
+	if s.c, err = classifier.New(m, o); err != nil {
+		return err
+	}
+	s.plain = s.c
+	if plain, step := m.Apart(); step != nil {
+		s.plain, err = classifier.New(plain, o)
+	}
+	return err
 }
 
 // Check returns why [Certifier.Prove] cannot prove anything, with the names of the nodes; nil when it can.
@@ -121,9 +138,15 @@ func (k *Certifier) Close() error {
 	if k.grid != nil {
 		errs = append(errs, k.grid.s.Close())
 	}
+	if k.front != nil {
+		errs = append(errs, k.front.s.Close())
+	}
 	for _, s := range []*side{&k.full, &k.quant} {
 		if s.c != nil {
 			errs = append(errs, s.c.Close())
+		}
+		if s.plain != nil && s.plain != s.c {
+			errs = append(errs, s.plain.Close())
 		}
 	}
 	return errors.Join(errs...)
@@ -146,6 +169,11 @@ func (k *Certifier) Prove(ctx context.Context, points, half []float32, n int) ([
 			return nil, fmt.Errorf("certificates: input %d of row %d is %v, its half width %v", i%dim, i/dim, p, h)
 		}
 	}
+	middles, halves, err := k.front.boxes(ctx, points, half)
+	if err != nil {
+		return nil, fmt.Errorf("certificates: %w", err)
+	}
+	inputs := k.full.plain.Dim()
 	out := make([]eval.Proof, n)
 	upper := make([]float64, n)
 	group, run := errgroup.WithContext(ctx)
@@ -158,7 +186,7 @@ func (k *Certifier) Prove(ctx context.Context, points, half []float32, n int) ([
 				if err := run.Err(); err != nil {
 					return err
 				}
-				point, half := points[i*dim:(i+1)*dim], half[i*dim:(i+1)*dim]
+				point, half := middles[i*inputs:(i+1)*inputs], halves[i*inputs:(i+1)*inputs]
 				out[i], upper[i] = k.prove(&s, point, half)
 				if out[i].Certified() || slices.Max(half) == 0 {
 					continue

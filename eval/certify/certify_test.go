@@ -11,7 +11,6 @@ import (
 	"cfq/eval"
 	"cfq/eval/certify"
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 	"cfq/ptq"
 	"cfq/task"
 )
@@ -23,10 +22,9 @@ var _ = func(k *certify.Certifier) eval.Options {
 
 // An operator that certificates do not know is named, with its node, and is no obstacle to the rest.
 func TestUnknown(t *testing.T) {
-	o := orttest.Need(t)
 	rng := rand.New(rand.NewPCG(1, 1))
 	f := net(rng, shape{widths: []int{3, 4, 2}, act: "Softsign"})
-	p := opened(t, f, f, 1, o)
+	p := opened(t, f, f, 1)
 	_, err := p.k.Prove(t.Context(), make([]float32, 3), make([]float32, 3), 1)
 	if err == nil || !strings.Contains(err.Error(), `certificates do not support Softsign node "node a1"`) ||
 		p.k.Check() == nil {
@@ -54,16 +52,15 @@ func TestUnknown(t *testing.T) {
 			{Name: "product", Op: "MatMul", Inputs: []string{"x", "w"}, Outputs: []string{"y"}},
 		},
 	}}
-	if err := opened(t, g, g, 1, o).k.Check(); err == nil || !strings.Contains(err.Error(), "MatMulNBits") {
+	if err := opened(t, g, g, 1).k.Check(); err == nil || !strings.Contains(err.Error(), "MatMulNBits") {
 		t.Errorf("got %v", err)
 	}
 }
 
 // Points that are no numbers, and boxes of no size, are errors.
 func TestProveRefuses(t *testing.T) {
-	o := orttest.Need(t)
 	f := net(rand.New(rand.NewPCG(1, 1)), shape{widths: []int{2, 3, 2}, act: "Relu"})
-	p := opened(t, f, f, 1, o)
+	p := opened(t, f, f, 1)
 	nan := float32(0)
 	nan /= nan
 	for _, c := range []struct{ points, half []float32 }{
@@ -100,7 +97,6 @@ func inFourBits(t testing.TB, f *graph.Model, tk *task.Task, people *task.People
 
 // Proofs of real recourse stand up to attack, and do not depend on the workers or on the company.
 func TestRecourse(t *testing.T) {
-	o := orttest.Need(t)
 	for _, c := range []struct {
 		name  string
 		make  func(testing.TB, float64) (*graph.Model, *graph.Model, *promised)
@@ -108,7 +104,7 @@ func TestRecourse(t *testing.T) {
 	}{{"loans", loanPair, 0.9}, {"adult", adultPair, 0.9}} {
 		t.Run(c.name, func(t *testing.T) {
 			f, g, p := c.make(t, 0.25)
-			k := opened(t, f, g, 1, o)
+			k := opened(t, f, g, 1)
 			for _, radius := range []float32{0, 0.01, 0.03, 0.1} {
 				half := p.boxes(radius)
 				proofs, err := k.k.Prove(t.Context(), p.points, half, p.n)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 )
 
 // convolutional is a network of two convolutions, with a residual connection around the second.
@@ -45,7 +44,6 @@ func convolutional(rng *rand.Rand, attrs ...graph.Attr) *graph.Model {
 // Convolutions of all kinds, in float and quantized, stand up to attack.
 func TestConv(t *testing.T) {
 	t.Parallel()
-	o := orttest.Need(t)
 	for i, attrs := range [][]graph.Attr{
 		nil,
 		{graph.IntsAttr("pads", 1, 0, 2, 1)},
@@ -58,7 +56,7 @@ func TestConv(t *testing.T) {
 		f := convolutional(rng, attrs...)
 		for _, w := range []ways{{bits: 4, weightOnly: true}, {bits: 8, act: 8, channels: true}} {
 			name := fmt.Sprintf("%d: %+v", i, w)
-			p := opened(t, f, quantized(t, f, w), 1, o)
+			p := opened(t, f, quantized(t, f, w), 1)
 			if err := p.k.Check(); err != nil {
 				t.Errorf("%s: %v", name, err)
 				continue

@@ -79,7 +79,7 @@ func (k *Certifier) divide(ctx context.Context, s *noiseSymbols, point, half []f
 			}
 			continue
 		}
-		m, err := k.quant.c.Margins(ctx, p.corner(slopes))
+		m, err := k.quant.plain.Margins(ctx, p.corner(slopes))
 		if err != nil || !(m[0] > 0) {
 			return none, err
 		}

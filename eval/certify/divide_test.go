@@ -4,15 +4,12 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
-
-	"cfq/onnxio/ort/orttest"
 )
 
 // Of boxes around points, those are certified that no input of the grid makes refused: a fine raster of all inputs is
 // the truth for two inputs, which it is not for the bounds. So are those of a float input, but for some near zero.
 func TestShareOfRaster(t *testing.T) {
 	t.Parallel()
-	o := orttest.Need(t)
 	rng := rand.New(rand.NewPCG(4, 8))
 	for _, w := range []ways{
 		{bits: 4, act: 8, channels: true},
@@ -23,7 +20,7 @@ func TestShareOfRaster(t *testing.T) {
 		var certified, safe, total int
 		for range 4 {
 			f := net(rng, shape{widths: []int{2, 16, 8, 2}, act: "Relu"})
-			p := opened(t, f, quantized(t, f, w), 1, o)
+			p := opened(t, f, quantized(t, f, w), 1)
 			const n, radius, steps = 40, 0.1, 120
 			points, half := normal(rng, 2*n, 1), make([]float32, 2*n)
 			for i := range half {

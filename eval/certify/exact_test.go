@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 )
 
 // A network of one hidden layer over two inputs bends at lines; its margin, and its distance from that of
@@ -14,7 +13,6 @@ import (
 // where lines cross each other or an edge.
 func TestExact(t *testing.T) {
 	t.Parallel()
-	o := orttest.Need(t)
 	rng := rand.New(rand.NewPCG(11, 4))
 	var lower, apart, distance, width float64
 	const nets = 20
@@ -31,7 +29,7 @@ func TestExact(t *testing.T) {
 			}
 			g.Graph.Inits[i] = graph.FromFloats(w.Name, v, w.Dims...)
 		}
-		p := opened(t, f, g, 1, o)
+		p := opened(t, f, g, 1)
 		point, half := normal(rng, 2, 0.7), []float32{0.3, 0.3}
 		proofs, err := p.k.Prove(t.Context(), point, half, 1)
 		if err != nil {

@@ -5,13 +5,11 @@ import (
 	"testing"
 
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 )
 
 // Every operator that certificates know, in one network with two branches that come together.
 func TestOperators(t *testing.T) {
 	t.Parallel()
-	o := orttest.Need(t)
 	rng := rand.New(rand.NewPCG(2, 9))
 	rows := func(n int64) graph.Shape { return graph.Shape{{Size: -1, Param: "N"}, {Size: n}} }
 	g := &graph.Graph{
@@ -66,7 +64,7 @@ func TestOperators(t *testing.T) {
 	z := b.Op("Squeeze", []string{b.Op("Unsqueeze", []string{b.Op("Gemm", []string{h, draw(10, 3)}), ints(2)}), ints(2)})
 	b.Append(&graph.Node{Op: "Softmax", Inputs: []string{z}, Outputs: []string{"p"}, Attrs: []graph.Attr{axis}})
 	m := &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}
-	p := opened(t, m, m, 2, o)
+	p := opened(t, m, m, 2)
 	if err := p.k.Check(); err != nil {
 		t.Fatal(err)
 	}

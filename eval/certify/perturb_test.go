@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"cfq/onnxio/graph"
-	"cfq/onnxio/ort/orttest"
 )
 
 // byHand is a network of two inputs, two hidden numbers and one logit.
@@ -38,10 +37,9 @@ func byHand(w1, b1, w2, b2 []float32) *graph.Model {
 // f = 6 + 12 = 18, g = 7.5 + 12.25 = 19.75. The difference has the gradient (1.5, 0).
 func TestPerturbByHand(t *testing.T) {
 	t.Parallel()
-	o := orttest.Need(t)
 	f := byHand([]float32{2, 0, 0, 1}, []float32{0, 1}, []float32{3, 4}, []float32{0})
 	g := byHand([]float32{2.5, 0, 0, 1}, []float32{0, 1}, []float32{3, 4}, []float32{0.25})
-	p := opened(t, f, g, 1, o)
+	p := opened(t, f, g, 1)
 	eps, err := p.k.Perturb(0.2, 4000, 1)(t.Context(), []float32{1, 2}, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +51,7 @@ func TestPerturbByHand(t *testing.T) {
 		}
 	}
 	// A target of 0 turns the margin's sign, not the logits.
-	other, err := opened(t, f, g, 0, o).k.Perturb(0.2, 10, 1)(t.Context(), []float32{1, 2}, 1)
+	other, err := opened(t, f, g, 0).k.Perturb(0.2, 10, 1)(t.Context(), []float32{1, 2}, 1)
 	if err != nil || other[0][0] != eps[0][0] || other[0][2] != eps[0][2] {
 		t.Errorf("for the other class: %v, %v", other, err)
 	}
@@ -62,7 +60,6 @@ func TestPerturbByHand(t *testing.T) {
 // What is found in the ball is at least what is at its middle.
 func TestPerturbOrder(t *testing.T) {
 	t.Parallel()
-	o := orttest.Need(t)
 	for i, c := range []struct {
 		net  shape
 		ways ways
@@ -75,7 +72,7 @@ func TestPerturbOrder(t *testing.T) {
 	} {
 		rng := rand.New(rand.NewPCG(5, uint64(i)))
 		f := net(rng, c.net)
-		p := opened(t, f, quantized(t, f, c.ways), 1, o)
+		p := opened(t, f, quantized(t, f, c.ways), 1)
 		points := normal(rng, 20*c.net.widths[0], 2)
 		for _, radius := range []float64{0, 0.01, 3} {
 			eps, err := p.k.Perturb(radius, 60, 9)(t.Context(), points, 20)
@@ -96,10 +93,9 @@ func TestPerturbOrder(t *testing.T) {
 // In a small ball a smooth function is as its gradient says.
 func TestPerturbFirstOrder(t *testing.T) {
 	t.Parallel()
-	o := orttest.Need(t)
 	rng := rand.New(rand.NewPCG(8, 1))
 	f := net(rng, shape{widths: []int{2, 8, 2}, act: "Tanh"})
-	p := opened(t, f, quantized(t, f, ways{bits: 2, weightOnly: true}), 1, o)
+	p := opened(t, f, quantized(t, f, ways{bits: 2, weightOnly: true}), 1)
 	const radius = 0.02
 	eps, err := p.k.Perturb(radius, 4000, 1)(t.Context(), normal(rng, 20, 1), 10)
 	if err != nil {
@@ -117,10 +113,9 @@ func TestPerturbFirstOrder(t *testing.T) {
 // A point's numbers depend on the point and the seed, not on its company.
 func TestPerturbSeed(t *testing.T) {
 	t.Parallel()
-	o := orttest.Need(t)
 	rng := rand.New(rand.NewPCG(8, 2))
 	f := net(rng, shape{widths: []int{3, 8, 2}, act: "Relu"})
-	p := opened(t, f, quantized(t, f, ways{bits: 4, act: 8}), 1, o)
+	p := opened(t, f, quantized(t, f, ways{bits: 4, act: 8}), 1)
 	points := normal(rng, 9, 1)
 	all, err := p.k.Perturb(0.3, 50, 4)(t.Context(), points, 3)
 	if err != nil {
