@@ -98,15 +98,21 @@ func make32(n int) []float32 {
 // A file whose values are larger than any classifier's is refused by the name of the node, before it is run.
 func TestValuesTooLarge(t *testing.T) {
 	t.Parallel()
-	for name, dims := range map[string][]int64{
-		"large":        {1 << 16, 1 << 12, 3, 4},
-		"beyond int64": {1 << 40, 1 << 40, 3, 4},
+	for name, c := range map[string]struct {
+		op   string
+		dims []int64
+	}{
+		"large":                {"Expand", []int64{1 << 16, 1 << 12, 3, 4}},
+		"beyond int64":         {"Expand", []int64{1 << 40, 1 << 40, 3, 4}},
+		"repeated":             {"Tile", []int64{1, 1 << 26}},
+		"repeated, with batch": {"Tile", []int64{1 << 28, 1}},
 	} {
+		dims := c.dims
 		b := graph.NewBuilder(&graph.Graph{
 			Inputs: []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1, Param: "N"}, {Size: 4}}}},
 		}, "")
 		b.Append(&graph.Node{
-			Op: "Expand", Name: "blow", Inputs: []string{"x", b.Const(graph.FromInts("to", dims, int64(len(dims))))},
+			Op: c.op, Name: "blow", Inputs: []string{"x", b.Const(graph.FromInts("to", dims, int64(len(dims))))},
 			Outputs: []string{"y"},
 		})
 		b.G.Outputs = []graph.Value{{Name: "y", DType: graph.Float}}

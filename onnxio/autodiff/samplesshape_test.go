@@ -71,6 +71,8 @@ func shapeSamples() []sample {
 		{op: "Expand", in: []operand{in("N 1"), ints(1, 3)}},
 		{op: "Expand", note: "new axes", in: []operand{in("3"), ints(2, 1, 3)}},
 		{op: "Expand", note: "both", in: []operand{in("2 1"), ints(4, 1, 3)}},
+		{op: "Tile", in: []operand{in("N 3"), ints(1, 2)}},
+		{op: "Tile", note: "all axes", in: []operand{in("2 2 1"), ints(2, 3, 4)}},
 	}
 }
 

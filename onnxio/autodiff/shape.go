@@ -30,6 +30,7 @@ func shaping() []Operator {
 		{Name: "Unsqueeze", Since: 1, Doc: "g in x's shape", infer: unsqueezeType, grads: []Rule{back}},
 		{Name: "Transpose", Since: 1, Doc: "g, transposed back", infer: transposeType, grads: []Rule{transposeBack}},
 		{Name: "Expand", Since: 8, need: 2, Doc: "g, summed over the repeated axes", infer: expandType, grads: []Rule{pass}},
+		{Name: "Tile", Since: 6, need: 2, Doc: "g, summed over the repeats", infer: tileType, grads: []Rule{untiled}},
 	}
 }
 
@@ -183,6 +184,48 @@ func expandType(c *Call) ([]Type, error) {
 		return nil, err
 	}
 	return []Type{{c.types[0].DType, s}}, nil
+}
+
+func tileType(c *Call) ([]Type, error) {
+	repeats, ok := c.ints(1)
+	shape := slices.Clone(c.types[0].Shape)
+	if !ok || slices.ContainsFunc(repeats.dims, func(d graph.Dim) bool { return d.Size < 0 }) {
+		return nil, fmt.Errorf("repeats (input %q) are %w", c.Node.Input(1), errVariable)
+	}
+	if len(repeats.dims) != len(shape) {
+		return nil, fmt.Errorf("%d repeats for a value of rank %d", len(repeats.dims), len(shape))
+	}
+	for i, r := range repeats.dims {
+		switch {
+		case r.Size == 1:
+		case shape[i].Size < 0:
+			shape[i] = graph.Dim{Size: -1}
+		case r.Size > 0 && shape[i].Size > math.MaxInt64/r.Size:
+			return nil, fmt.Errorf("axis %d of size %d is repeated %d times", i, shape[i].Size, r.Size)
+		default:
+			shape[i].Size *= r.Size
+		}
+	}
+	return []Type{{c.types[0].DType, shape}}, nil
+}
+
+// untiled gives each axis of g two, the repeats and what is repeated, and sums over the former.
+func untiled(c *Call, _ int) string {
+	repeats, _ := c.ints(1) // the driver has checked the types
+	var sizes, summed []int64
+	unknown := 0
+	for i, d := range c.Type(c.x()).Shape {
+		if d.Size < 0 {
+			unknown++
+		}
+		summed = append(summed, int64(2*i))
+		sizes = append(sizes, repeats.dims[i].Size, d.Size)
+	}
+	if unknown > 1 {
+		return c.Fail("two axes of unknown size")
+	}
+	g := c.Op("Reshape", []string{c.Grad(), c.b.vector(sizes...)})
+	return c.Op("ReduceSum", []string{g, c.b.vector(summed...)}, graph.IntAttr("keepdims", 0))
 }
 
 // constants lists the operators whose output depends on no element of an input:
