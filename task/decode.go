@@ -513,7 +513,7 @@ func (e entry) errorf(key, format string, args ...any) {
 
 // feature decodes and checks a feature as far as that does not depend on others.
 func (d *decoder) feature(n ast.Node, f *Feature) {
-	f.Log = &Log{Std: 1}
+	f.Log = &Log{Add: math.NaN(), Std: 1} // Add stays unknown where it cannot be read, and draws no second mistake
 	e := entry{f, d.mapping(n, "a feature", d.featureKeys(d.task, f)), d}
 	e.settleLog()
 	d.features = append(d.features, e)

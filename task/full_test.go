@@ -370,6 +370,8 @@ func TestMistakesInInputs(t *testing.T) {
 		{`name: a, kind: onehot, values: [x, y], inputs: [1]`, `inputs of 1 values, and it has 2`},
 		{`name: a, kind: onehot, values: [x, y], inputs: [1, [2, 3]]`, `every value has as many inputs as the others`},
 		{`name: a, kind: onehot, values: [x, y], inputs: [[], []]`, `every value has as many inputs as the others`},
+		{`name: a, kind: onehot, values: [x, y, z], inputs: [1, 1, 1]`, `the model cannot tell them apart`},
+		{`name: a, kind: numeric, log: true, spread: 2`, `must be a finite number, not "true"`},
 	} {
 		wantMistake(t, "version: 1\nfeatures:\n  - {"+c.feature+"}\n", c.want)
 	}

@@ -191,6 +191,9 @@ func (e entry) inputs(n ast.Node) {
 		e.d.Errorf(n, "feature %q: inputs of %d values, and it has %d", e.Name, len(all), places)
 	case slices.ContainsFunc(all, func(row []float64) bool { return len(row) == 0 || len(row) != len(all[0]) }):
 		e.d.Errorf(n, "feature %q: every value has as many inputs as the others, one or more", e.Name)
+	case places > 1 && len(slices.CompactFunc(slices.Clone(all), slices.Equal)) == 1:
+		e.d.Errorf(n, "feature %q: all its values have the same inputs, so the model cannot tell them apart; give each its own, "+
+			"or remove the feature", e.Name)
 	default:
 		e.Inputs = all
 	}
