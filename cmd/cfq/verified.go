@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 
 	"cfq/eval/report"
 	"cfq/internal/cli"
@@ -95,7 +96,7 @@ func (f *taskFlags) record(e *env, paths []string, t *task.Task, v *draft.Verifi
 	if v == nil {
 		return nil
 	}
-	r := &draft.Record{Encoding: t.EncodingHash(), Verification: *v}
+	r := draft.Record{Encoding: t.EncodingHash(), Verification: *v}
 	for _, h := range []struct {
 		path string
 		sum  *string
@@ -105,11 +106,31 @@ func (f *taskFlags) record(e *env, paths []string, t *task.Task, v *draft.Verifi
 		}
 	}
 	path := draft.RecordPath(paths[0])
-	if err := cli.Write(path, func(w io.Writer) error { _, err := w.Write(r.Encode()); return err }); err != nil {
+	all, err := readRecords(path)
+	if err != nil { // of another version: what it says can be verified anew
+		all = &draft.Records{}
+	}
+	all.Add(r)
+	if err := cli.Write(path, func(w io.Writer) error { _, err := w.Write(all.Encode()); return err }); err != nil {
 		return err
 	}
 	e.msg.Note("%s records that the encoding is verified: keep it next to the task file, cfq gate reads it", path)
 	return nil
+}
+
+// readRecords reads the records of a task file, none where there is no file.
+func readRecords(path string) (*draft.Records, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &draft.Records{}, nil
+	} else if err != nil {
+		return nil, cli.Wrap(err, cli.Unusable, "")
+	}
+	all, err := draft.ParseRecords(data)
+	if err != nil {
+		return nil, cli.Wrap(fmt.Errorf("%s: %w", path, err), cli.Unusable, "`cfq task check --scores` writes it anew")
+	}
+	return all, nil
 }
 
 // encoding says whether scores of the original's owner have verified the task's encoding; without that, needed is an
@@ -131,24 +152,24 @@ func (d *evaluation) encoding(needed bool) (record report.File, says string, err
 // model with the hash sum.
 func verification(taskPath string, t *task.Task, sum string) (path, says string, err error) {
 	path = draft.RecordPath(taskPath)
-	data, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "", unverified, nil
-	case err != nil:
-		return "", "", cli.Wrap(err, cli.Unusable, "")
-	}
-	r, err := draft.ParseRecord(data)
+	all, err := readRecords(path)
 	if err != nil {
-		return "", "", cli.Wrap(fmt.Errorf("%s: %w", path, err), cli.Unusable, "`cfq task check --scores` writes it anew")
+		return "", "", err
 	}
+	if len(all.List) == 0 {
+		return "", unverified, nil
+	}
+	i := slices.IndexFunc(all.List, func(r draft.Record) bool { return r.Model == sum })
+	encoding := t.EncodingHash()
 	switch {
-	case r.Encoding != t.EncodingHash():
+	case !slices.ContainsFunc(all.List, func(r draft.Record) bool { return r.Encoding == encoding }):
 		return "", fmt.Sprintf("The encoding is unverified: %s is about another encoding than the task file's.", path), nil
-	case !r.Verified():
-		return "", fmt.Sprintf("The encoding is unverified: the scores of %s do not verify it.", path), nil
-	case r.Model != sum:
+	case i < 0:
 		return "", fmt.Sprintf("The encoding is unverified: %s is about another original.", path), nil
+	}
+	r := all.List[i]
+	if !r.Verified() {
+		return "", fmt.Sprintf("The encoding is unverified: the scores of %s do not verify it.", path), nil
 	}
 	says = fmt.Sprintf("The encoding is verified: the original gives the scores that its owner has of %s.",
 		message.Count(r.Rows, "row"))

@@ -301,12 +301,11 @@ func Verify(s *Scores, t *task.Task, people *task.People, logits []float32, clas
 	return v, nil
 }
 
-// recordSchema is the format of a Record.
-const recordSchema = "cfq.verified/1"
+// recordSchema is the format of Records.
+const recordSchema = "cfq.verified/2"
 
-// Record is what verified an encoding. It stands next to the task file.
+// Record is what verified an encoding for a model.
 type Record struct {
-	Schema   string `json:"schema"`
 	Encoding string `json:"encoding"` // task.Task.EncodingHash
 	Model    string `json:"model"`    // SHA-256 of the file
 	Scores   string `json:"scores"`   // SHA-256 of the file
@@ -314,19 +313,31 @@ type Record struct {
 	Verification
 }
 
-// RecordPath is the path of the record of a task file.
+// Records are the records of a task file, one for each model. They stand next to it.
+type Records struct {
+	Schema string   `json:"schema"`
+	List   []Record `json:"records"`
+}
+
+// RecordPath is the path of the records of a task file.
 func RecordPath(path string) string { return path + ".verified" }
 
-// Encode writes the record as JSON.
-func (r *Record) Encode() []byte {
+// Add adds a record, in place of one of the same model and of those of other encodings.
+func (r *Records) Add(add Record) {
+	r.List = slices.DeleteFunc(r.List, func(o Record) bool { return o.Model == add.Model || o.Encoding != add.Encoding })
+	r.List = append(r.List, add)
+}
+
+// Encode writes the records as JSON.
+func (r *Records) Encode() []byte {
 	r.Schema = recordSchema
 	out, _ := json.MarshalIndent(r, "", "  ") // no value of a record fails
 	return append(out, '\n')
 }
 
-// ParseRecord reads a record.
-func ParseRecord(data []byte) (*Record, error) {
-	r := &Record{}
+// ParseRecords reads records.
+func ParseRecords(data []byte) (*Records, error) {
+	r := &Records{}
 	if err := json.Unmarshal(data, r); err != nil {
 		return nil, fmt.Errorf("not a record of a verified encoding: %w", err)
 	}

@@ -3,6 +3,7 @@ package draft
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -147,12 +148,19 @@ func TestVerify(t *testing.T) {
 	if _, err := Verify(three, tk, people, logits, 2); err == nil {
 		t.Error("three scores of two classes")
 	}
-	r := &Record{Encoding: tk.EncodingHash(), Model: "m", Scores: "s", Verification: Verification{Rows: 30}}
-	back, err := ParseRecord(r.Encode())
-	if err != nil || back.Encoding != r.Encoding || back.Rows != 30 {
-		t.Errorf("%+v, %v", back, err)
+	of := func(encoding, model string, rows int) Record {
+		return Record{Encoding: encoding, Model: model, Verification: Verification{Rows: rows}}
 	}
-	if _, err := ParseRecord([]byte(`{"schema": "other/1"}`)); err == nil {
+	r := &Records{}
+	for _, add := range []Record{of("old", "a", 1), of("new", "a", 2), of("new", "b", 3), of("new", "a", 4)} {
+		r.Add(add)
+	}
+	back, err := ParseRecords(r.Encode())
+	want := []Record{of("new", "b", 3), of("new", "a", 4)}
+	if err != nil || !reflect.DeepEqual(back.List, want) {
+		t.Errorf("%+v, %v; want %+v", back, err, want)
+	}
+	if _, err := ParseRecords([]byte(`{"schema": "other/1"}`)); err == nil {
 		t.Error("a record of another schema")
 	}
 }
