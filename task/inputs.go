@@ -192,8 +192,8 @@ func (e entry) inputs(n ast.Node) {
 	case slices.ContainsFunc(all, func(row []float64) bool { return len(row) == 0 || len(row) != len(all[0]) }):
 		e.d.Errorf(n, "feature %q: every value has as many inputs as the others, one or more", e.Name)
 	case places > 1 && len(slices.CompactFunc(slices.Clone(all), slices.Equal)) == 1:
-		e.d.Errorf(n, "feature %q: all its values have the same inputs, so the model cannot tell them apart; give each its own, "+
-			"or remove the feature", e.Name)
+		e.d.Errorf(n, "feature %q: all its values have the same inputs, so the model cannot tell them apart; give each its "+
+			"own, or remove the feature", e.Name)
 	default:
 		e.Inputs = all
 	}

@@ -36,7 +36,10 @@ func TestFront(t *testing.T) {
 			half[i*6+j] = []float32{0.002, 0.02, 0.1}[i%3]
 		}
 	}
-	for _, w := range []ways{{bits: 4, act: 8, channels: true, grid: true}, {bits: 4, act: 8}, {bits: 4, weightOnly: true}} {
+	both := ways{bits: 4, act: 8}
+	grid := both
+	grid.channels, grid.grid = true, true
+	for _, w := range []ways{grid, both, {bits: 4, weightOnly: true}} {
 		f := net(rng, shape{widths: []int{5, 6, 2}, act: "Relu"})
 		p := openedModels(t, behind(f), behind(quantized(t, f, w)), 1)
 		if err := p.k.Check(); err != nil {
