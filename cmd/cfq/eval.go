@@ -136,10 +136,18 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 	if err := d.addOthers(r, known); err != nil {
 		return err
 	}
+	verified, says, err := d.encoding(false)
+	if err != nil {
+		return err
+	}
+	if verified.Name == "" && says != unverified { // what is said of another model or encoding may be a mistake
+		r.Warnings = append(r.Warnings, says)
+	}
 	doc, err := d.document(ctx, r, outs.has("html", "json", "md") || e.json)
 	if err != nil {
 		return err
 	}
+	doc.EncodingRecord = verified
 	return outs.write(e, doc, report.EvaluationViews())
 }
 

@@ -108,6 +108,15 @@ func (f *quantizeFlags) run(ctx context.Context, e *env, args []string) error {
 	if o.Recipe, err = f.recipe(args[0], in.people); err != nil {
 		return err
 	}
+	path, says, err := verification(f.task, in.task, o.Recipe["model"])
+	switch {
+	case err != nil:
+		return err
+	case path != "":
+		e.msg.Note("%s", says)
+	case says != unverified: // what is said of another model or encoding may be a mistake
+		e.msg.Warn("%s", says)
+	}
 	f.calibrating, f.features = in.people, record.Distributions(in.task, in.people)
 	if f.target.VD > 0 {
 		return f.runTarget(ctx, e, args[0], in, o)

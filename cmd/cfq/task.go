@@ -64,7 +64,7 @@ shares, mad and quantiles, and mean and std from --encoding.
 or for those in its column row (0 is the first row of DATA): 20 or more, better 100,
 probabilities or logits, a column for each class or the one of class 1. init looks for
 the encoding that reproduces them; check compares them, and if there is no problem, it
-keeps the result in TASK.verified, where cfq gate reads it.
+keeps the result in TASK.verified, where quantize, eval and gate look for it.
 
 check reports open questions, rows that cannot be read, values out of bounds and
 constraints that people of the data break. It rejects a model that decides worse than
