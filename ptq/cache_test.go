@@ -170,7 +170,7 @@ func TestStatsCache(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "there yet")
 	var stages []string
 	whole, err := prepare(ctx, loaded(t, m), tk, Options{
-		Cache:    dir,
+		Cache: dir, Compute: ComputeInteger,
 		Progress: func(ev Event) { stages = append(stages, ev.Stage) },
 	})
 	if err != nil {

@@ -67,7 +67,13 @@ func (p *prepared) calibrate(ctx context.Context, people *task.People) (*calibra
 	if err != nil {
 		return nil, inputError(fmt.Errorf("%s: %w", strings.Join(append(c.warnings, "statistics"), "; "), err))
 	}
-	if c.outputs, err = calib.FitOutputs(ctx, p.full, p.layers, c.cal, p.o.ActBits, p.o.ActRange); err != nil {
+	var onIntegers []quant.LayerInfo
+	for i, l := range p.layers {
+		if !c.inFloat(i) {
+			onIntegers = append(onIntegers, l)
+		}
+	}
+	if c.outputs, err = calib.FitOutputs(ctx, p.full, onIntegers, c.cal, p.o.ActBits, p.o.ActRange); err != nil {
 		return nil, inputError(err)
 	}
 	for i := range p.layers {
@@ -148,13 +154,13 @@ func (c *calibrated) fit(ctx context.Context, i int, s *calib.Stats, formats []q
 
 // onGrid reports whether layer i reads the model's input on its grid.
 func (c *calibrated) onGrid(i int) bool {
-	return c.grid.input != nil && c.layers[i].Input == c.grid.input.Value
+	return c.grid.input != nil && c.integer[i] && c.layers[i].Input == c.grid.input.Value
 }
 
 // inFloat reports whether layer i computes in float, on weights of few bits.
 func (c *calibrated) inFloat(i int) bool {
 	first := &c.found[0]
-	return c.o.WeightOnly || c.grid.input == nil && first.Fixed == "" && first.Conv == nil &&
+	return !c.integer[i] || c.grid.input == nil && first.Fixed == "" && first.Conv == nil &&
 		c.layers[i].Input == first.Input
 }
 
@@ -167,7 +173,7 @@ const maxGridError = 0.05
 func (c *calibrated) fitInput(ctx context.Context) (warnings []string, err error) {
 	c.grid = grid{wide: slices.Clone(c.layers)}
 	first := c.found[0]
-	if first.Fixed != "" || first.Conv != nil || c.o.WeightOnly || c.o.Input == InputFloat {
+	if first.Fixed != "" || first.Conv != nil || !c.integer[0] || c.o.Input == InputFloat {
 		return nil, nil // what lies behind a layer in float is no input any more
 	}
 	raw := first.Input == c.canonical.Graph.DataInputs()[0].Name

@@ -77,6 +77,16 @@ const (
 	InputFloat Input = "float"
 )
 
+// Compute says which layers do their arithmetic on integers.
+type Compute string
+
+// The kinds of arithmetic.
+const (
+	ComputeAuto    Compute = "auto"
+	ComputeInteger Compute = "integer"
+	ComputeFloat   Compute = "float"
+)
+
 // CalibrateOn says which rows, with which weights, scales and codes are fitted on.
 type CalibrateOn string
 
@@ -129,7 +139,7 @@ type Setting struct {
 
 // Settings is the table of options with a fixed set of values.
 func Settings() []Setting {
-	return append([]Setting{
+	return slices.Concat([]Setting{
 		{
 			"allocator", "how bit widths are chosen",
 			[]Choice{
@@ -168,15 +178,7 @@ func Settings() []Setting {
 			},
 			func(o *Options) *string { return (*string)(&o.Scales) },
 		},
-		{
-			"input", "how the model's input is quantized",
-			[]Choice{
-				{string(InputAuto), "on an 8-bit grid, unless that alone harms the margin more than 4-bit weights do"},
-				{string(InputInt8), "on an 8-bit grid: all layers run on integers"},
-				{string(InputFloat), "not at all: layers that read the input compute in float, on weights of few bits"},
-			},
-			func(o *Options) *string { return (*string)(&o.Input) },
-		},
+	}, computeSettings(), []Setting{
 		{
 			"calibrate-on", "what scales and codes are fitted on",
 			[]Choice{
@@ -203,7 +205,31 @@ func Settings() []Setting {
 			},
 			func(o *Options) *string { return (*string)(&o.Rounding) },
 		},
-	}, trainingSettings()...)
+	}, trainingSettings())
+}
+
+// computeSettings are those of arithmetic.
+func computeSettings() []Setting {
+	return []Setting{
+		{
+			"compute", "what layers compute on",
+			[]Choice{
+				{string(ComputeAuto), "integers from the first dense layer on that is faster so, by its shape; float elsewhere"},
+				{string(ComputeInteger), "integers, activations having 8 bits"},
+				{string(ComputeFloat), "float: weights of few bits become floats when the model is loaded"},
+			},
+			func(o *Options) *string { return (*string)(&o.Compute) },
+		},
+		{
+			"input", "how the model's input is quantized where layers that read it compute on integers",
+			[]Choice{
+				{string(InputAuto), "on an 8-bit grid, unless that alone harms the margin more than 4-bit weights do"},
+				{string(InputInt8), "on an 8-bit grid: these layers run on integers"},
+				{string(InputFloat), "not at all: these layers compute in float, on weights of few bits"},
+			},
+			func(o *Options) *string { return (*string)(&o.Input) },
+		},
+	}
 }
 
 // trainingSettings are those of the teacher and of training.

@@ -2,6 +2,7 @@ package ptq_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -85,11 +86,15 @@ func TestQuantizeConvolutions(t *testing.T) {
 		}, 0.8, integers},
 		"cf-ptq":            {ptq.Options{Method: "cf-ptq", Budget: 8, Allocator: ptq.AllocatorUniform}, 0.95, integers},
 		"4-bit activations": {ptq.Options{Method: "ptq", Budget: 8, ActBits: 4}, 0.6, integers},
-		"weights alone":     {ptq.Options{Method: "ptq", Budget: 8, WeightOnly: true}, 0.95, "map[FusedConv:2 Gemm:1]"},
+		"by shape": {
+			ptq.Options{Method: "ptq", Budget: 8, Compute: ptq.ComputeAuto},
+			0.95,
+			"map[FusedConv:2 Gemm:1]",
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			c.o.Workers = 2
+			c.o.Workers, c.o.Compute = 2, cmp.Or(c.o.Compute, ptq.ComputeInteger)
 			r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, c.o)
 			if err != nil {
 				t.Fatal(err)

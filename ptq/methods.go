@@ -25,14 +25,16 @@ type Method struct {
 func Methods() []Method {
 	paper := func(name MethodName, on CalibrateOn, allocator Allocator, row, doc string) Method {
 		return Method{Name: name, Doc: doc, Paper: row, Defaults: Options{
-			Allocator: allocator, Cost: CostBits, BitWidths: BitWidthsPerLayer, Scales: ScalesPerTensor, Input: InputAuto,
-			CalibrateOn: on, WeightRange: calib.Output, ActRange: calib.MSE, Rounding: RoundNearest, Refine: -1,
+			Allocator: allocator, Cost: CostBits, BitWidths: BitWidthsPerLayer, Scales: ScalesPerTensor,
+			Compute: ComputeAuto, Input: InputAuto, CalibrateOn: on, WeightRange: calib.Output, ActRange: calib.MSE,
+			Rounding: RoundNearest, Refine: -1,
 			TeacherSteps: TeacherReach, Objective: Untrained, PruneBy: PruneMagnitude,
 		}}
 	}
 	cf := Options{
-		Allocator: AllocatorExact, Cost: CostBits, BitWidths: BitWidthsPerRow, Scales: ScalesPerChannel, Input: InputAuto,
-		CalibrateOn: OnRecourse, WeightRange: calib.Output, ActRange: calib.MSE, Rounding: RoundGPTQ, Refine: 8,
+		Allocator: AllocatorExact, Cost: CostBits, BitWidths: BitWidthsPerRow, Scales: ScalesPerChannel,
+		Compute: ComputeAuto, Input: InputAuto, CalibrateOn: OnRecourse, WeightRange: calib.Output, ActRange: calib.MSE,
+		Rounding: RoundGPTQ, Refine: 8,
 		TeacherSteps: TeacherReach, Objective: Untrained, PruneBy: PruneMagnitude,
 	}
 	// trained is a method that trains on labels from a factual calibration on.
@@ -43,8 +45,8 @@ func Methods() []Method {
 	}
 	pact := trained(PACT, AllocatorUniform, "QAT (PACT)",
 		"the same bit width in every layer, trained on the labels, with learned "+
-			"clipping of activations; float compute has none")
-	pact.Defaults.Train.PACT = true
+			"clipping of activations, which --compute integer has")
+	pact.Defaults.Train.PACT, pact.Defaults.Compute = true, ComputeInteger
 	prune := trained(PruneQAT, AllocatorUniform, "Prune+Quant",
 		"as lsq, half of the weights being zero (--sparsity)")
 	prune.Defaults.Sparsity = 0.5

@@ -56,8 +56,9 @@ type Options struct {
 	// Only and KeepFloat are patterns of layer names (path.Match). Layers that match KeepFloat stay in float,
 	// and so do those that match nothing of Only, unless Only is empty.
 	Only, KeepFloat []string
-	// WeightOnly stores weights in few bits and leaves the arithmetic in float.
-	WeightOnly bool
+	// Compute says which layers do their arithmetic on integers (ComputeAuto); the others store weights in few bits and
+	// compute in float.
+	Compute Compute
 	// Runtime is the oldest ONNX Runtime that must read the file, such as "1.22"; "" = 1.24.
 	Runtime string
 	// Reduced keeps 8-bit codes within 7 bits, so that CPUs without VNNI compute
@@ -131,6 +132,9 @@ func (o Options) resolve() (Options, Method, error) {
 		o.TeacherSteps = TeacherPaper // no gradient knows how lengths that are searched for depend on the network
 	}
 	given := o.BitWidths
+	if o.Cost == CostBOPs {
+		o.Compute = cmp.Or(o.Compute, ComputeInteger)
+	}
 	for _, s := range Settings() {
 		value := s.Of(&o)
 		if *value == "" {
@@ -143,6 +147,10 @@ func (o Options) resolve() (Options, Method, error) {
 	if o.Allocator == AllocatorLearned && o.Objective == Untrained {
 		errs = append(errs, fmt.Errorf("allocator %s learns by training: it needs an objective, such as %s", o.Allocator,
 			qat.Distil))
+	}
+	if o.Cost == CostBOPs && o.Compute != ComputeInteger {
+		errs = append(errs, fmt.Errorf("cost %s counts operations on integers: it needs compute %s",
+			CostBOPs, ComputeInteger))
 	}
 	exact := o.Allocator == AllocatorExact || o.Allocator == AllocatorLearned
 	switch {
@@ -175,9 +183,9 @@ func (o *Options) checkTeacher() error {
 		return errors.New("promises take the place of teacher actions: teacher-actions and teacher-online have no use")
 	case o.Promises != nil && o.Teacher.Noise > 0:
 		return errors.New("promises are kept as they are: teacher-noise has no use")
-	case o.Train.PACT && o.WeightOnly:
-		return fmt.Errorf("method %s learns the ranges of activations, and weight-only quantizes none: method %s trains "+
-			"weights", PACT, LSQ)
+	case o.Train.PACT && o.Compute != ComputeInteger:
+		return fmt.Errorf("method %s learns the ranges of activations: it needs compute %s; method %s trains weights",
+			PACT, ComputeInteger, LSQ)
 	}
 	return nil
 }

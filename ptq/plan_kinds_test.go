@@ -2,6 +2,7 @@ package ptq_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -138,12 +139,13 @@ func TestFromPlanConvolutions(t *testing.T) {
 			`"result": \{`,
 		},
 		"rows":        {ptq.Options{Budget: 5, Refine: -1}, `"result": \{`},
-		"weight only": {ptq.Options{Method: "ptq", WeightOnly: true}, `"reads": "float"`},
+		"float":       {ptq.Options{Method: "ptq", Compute: ptq.ComputeAuto}, `"reads": "float"`},
 		"act bits":    {ptq.Options{Method: "ptq", Budget: 8, ActBits: 4}, `"result": \{"bits": 4`},
 		"kept":        {ptq.Options{Method: "ptq", Budget: 8, KeepFloat: []string{"n_Conv_1"}}, `"float": true`},
 		"old runtime": {ptq.Options{Method: "ptq", Budget: 3, Runtime: "1.20"}, `"target_ort": "1.20"`},
 	} {
 		t.Run(name, func(t *testing.T) {
+			c.o.Compute = cmp.Or(c.o.Compute, ptq.ComputeInteger)
 			if _, text := roundTrip(t, m, tk, people, c.o); !regexp.MustCompile(c.want).MatchString(text) {
 				t.Errorf("the plan does not say %s:\n%.2000s", c.want, text)
 			}
@@ -158,7 +160,9 @@ func TestKeepFloatEach(t *testing.T) {
 	people = few(people, 150)
 	for _, node := range []string{"/layers.0/Gemm", "/layers.2/Gemm", "/layers.4/Gemm"} {
 		for _, method := range []ptq.MethodName{"ptq", "cf-ptq"} {
-			r, _ := roundTrip(t, m, tk, people, ptq.Options{Method: method, Refine: -1, KeepFloat: []string{node}})
+			r, _ := roundTrip(t, m, tk, people, ptq.Options{
+				Method: method, Refine: -1, KeepFloat: []string{node}, Compute: ptq.ComputeInteger,
+			})
 			for _, l := range r.Verified.Layers {
 				if l.Kernel != "QGemm" {
 					t.Errorf("%s, without %s: %s runs as %s", method, node, l.Node, l.Kernel)

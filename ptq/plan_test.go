@@ -79,13 +79,15 @@ func TestFromPlan(t *testing.T) {
 		"kept":        {Method: "ptq", KeepFloat: []string{"/layers.2/Gemm"}},
 		"input kept":  {Method: "ptq", KeepFloat: []string{"/layers.0/Gemm"}, Scales: ptq.ScalesPerChannel},
 		"input float": {Method: "ptq", Input: ptq.InputFloat},
-		"weight only": {Method: "ptq", WeightOnly: true},
 		"equalized":   {Method: "ptq", CrossLayerEqualization: true, Budget: 3},
 		"equal, kept": {Method: "ptq", CrossLayerEqualization: true, KeepFloat: []string{"/layers.0/Gemm"}},
 		"low":         {Method: "ptq", ActBits: 4, Rounding: ptq.RoundGPTQ},
 		"recipe":      {Method: "ptq", Recipe: map[string]string{"note": "a \"quoted\" <note>"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "default" {
+				o.Compute = ptq.ComputeInteger
+			}
 			r, text := planOf(t, m, o)
 			f := readPlan(t, text)
 			again, err := ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Options{})
@@ -118,7 +120,9 @@ func TestFromPlan(t *testing.T) {
 func TestFromEditedPlan(t *testing.T) {
 	t.Parallel()
 	m, _, _ := loans(t, "train.csv")
-	_, text := planOf(t, m, ptq.Options{Method: "ptq", Scales: ptq.ScalesPerChannel})
+	_, text := planOf(t, m, ptq.Options{
+		Method: "ptq", Scales: ptq.ScalesPerChannel, Compute: ptq.ComputeInteger,
+	})
 	for _, node := range []string{"/layers.0/Gemm", "/layers.4/Gemm"} {
 		f := readPlan(t, bytes.Replace(text, []byte(`"node": "`+node+`",`), []byte(`"node": "`+node+`", "float": true,`), 1))
 		r, err := ptq.FromPlan(context.Background(), loaded(t, m), f, nil, ptq.Options{})

@@ -10,6 +10,7 @@ import (
 	"cfq/onnxio"
 	"cfq/onnxio/graph"
 	"cfq/quant"
+	"cfq/quant/qdq"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -28,6 +29,7 @@ type prepared struct {
 	task     *task.Task
 	set      *constraint.Set
 	layers   []quant.LayerInfo // to quantize
+	integer  []bool            // of each of these: on integers, if what it reads can be
 	warnings []string          // so far, as in every stage
 }
 
@@ -50,6 +52,12 @@ func prepare(ctx context.Context, m *onnxio.Model, t *task.Task, o Options) (*pr
 	}
 	if p.layers, p.warnings, err = p.selectLayers(&o); err != nil {
 		return nil, errors.Join(err, p.full.Close())
+	}
+	switch p.o.Compute {
+	case ComputeAuto:
+		p.integer = qdq.Integers(p.layers)
+	default:
+		p.integer = slices.Repeat([]bool{p.o.Compute == ComputeInteger}, len(p.layers))
 	}
 	return p, nil
 }

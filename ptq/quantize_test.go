@@ -157,7 +157,9 @@ func TestGradientAtSegmentEnds(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	ctx := context.Background()
-	r, err := ptq.Quantize(ctx, loaded(t, m), tk, people, ptq.Options{Method: "ptq", Budget: 8})
+	r, err := ptq.Quantize(ctx, loaded(t, m), tk, people, ptq.Options{
+		Method: "ptq", Budget: 8, Compute: ptq.ComputeInteger,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -415,8 +417,8 @@ func TestBudgetOfOperations(t *testing.T) {
 	}
 }
 
-// Refinement lowers the margin error, and weights alone in few bits leave no integer kernel.
-func TestRefinedAndWeightOnly(t *testing.T) {
+// Refinement lowers the margin error, and small layers have no integer kernel.
+func TestRefinedInFloat(t *testing.T) {
 	t.Parallel()
 	m, tk, people := loans(t, "train.csv")
 	people = few(people, 600)
@@ -427,7 +429,7 @@ func TestRefinedAndWeightOnly(t *testing.T) {
 	if o := r.Refined; o == nil || !(o.After < o.Before) || o.Rounds == 0 {
 		t.Errorf("refinement: %+v", o)
 	}
-	r, err = ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{WeightOnly: true})
+	r, err = ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

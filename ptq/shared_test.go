@@ -119,11 +119,11 @@ func TestAdult(t *testing.T) {
 	if err := r.Verified.Err(); err != nil {
 		t.Error(err)
 	}
-	if r.Bytes > 9500 {
+	if r.Bytes > 7500 {
 		t.Errorf("%d bytes", r.Bytes)
 	}
 	for _, l := range r.Verified.Layers {
-		if l.Kernel != "QGemm" {
+		if l.Kernel != "FusedGemm" && l.Kernel != "Gemm" {
 			t.Errorf("layer %s runs as %s", l.Node, l.Kernel)
 		}
 	}

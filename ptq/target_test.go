@@ -224,7 +224,9 @@ func TestSmallestFails(t *testing.T) {
 	people = people.Subset(spread(0, people.N, 700))
 	ctx := context.Background()
 	// Two-bit activations break far more than six of a hundred; the best is kept.
-	r, err := Smallest(ctx, loaded(t, m), tk, people, Options{Method: "ptq", ActBits: 2, WeightRange: calib.MinMax},
+	r, err := Smallest(ctx, loaded(t, m), tk, people, Options{
+		Method: "ptq", ActBits: 2, WeightRange: calib.MinMax, Compute: ComputeInteger,
+	},
 		Target{VD: 0.06, Sample: 75})
 	if err != nil {
 		t.Fatal(err)

@@ -226,7 +226,7 @@ func TestTrainedMethods(t *testing.T) {
 		"group":     {Method: ptq.CFQQAT, Objective: qat.Group},
 		"kd":        {Method: ptq.CFQQAT, Objective: qat.KD},
 		"task":      {Method: ptq.CFQQAT, Objective: qat.Task},
-		"weights":   {Method: ptq.LSQ, WeightOnly: true},
+		"integers":  {Method: ptq.LSQ, Compute: ptq.ComputeInteger},
 		"trained":   {Method: ptq.PTQ, Objective: qat.Distil, Scales: ptq.ScalesPerTensor},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestTrainedMethods(t *testing.T) {
 				t.Errorf("the model is that of %s", other)
 			}
 			files[string(r.Model)] = name
-			if (r.Plan.Input == nil) != o.WeightOnly {
+			if onIntegers := o.Method == ptq.PACT || o.Compute == ptq.ComputeInteger; onIntegers != (r.Plan.Input != nil) {
 				t.Errorf("the input's grid is %v", r.Plan.Input)
 			}
 		})
@@ -286,7 +286,7 @@ func TestTeacherOfTraining(t *testing.T) {
 		"online, noise":   func(o *ptq.Options) { o.TeacherOnline, o.Teacher.Noise = true, 0.3 },
 		"online, actions": func(o *ptq.Options) { o.TeacherOnline, o.TeacherActions = true, 4 },
 	} {
-		o := short(ptq.Options{Method: ptq.PTQ, Budget: 3, Objective: qat.Validity, WeightOnly: true})
+		o := short(ptq.Options{Method: ptq.PTQ, Budget: 3, Objective: qat.Validity})
 		change(&o)
 		r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
 		if err != nil {
@@ -298,7 +298,7 @@ func TestTeacherOfTraining(t *testing.T) {
 		files[codesOf(r)] = name
 	}
 	// The teacher's actions, computed for each batch, are those that are kept from one batch to the next.
-	o := short(ptq.Options{Method: ptq.PTQ, Budget: 3, Objective: qat.Validity, WeightOnly: true, TeacherOnline: true})
+	o := short(ptq.Options{Method: ptq.PTQ, Budget: 3, Objective: qat.Validity, TeacherOnline: true})
 	r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
 	if err != nil || files[codesOf(r)] != "none" {
 		t.Errorf("online: the model is that of %q, %v", files[codesOf(r)], err)
@@ -311,7 +311,7 @@ func TestEtaSweep(t *testing.T) {
 	t.Parallel()
 	m, _, _ := loans(t, "train.csv")
 	tk, people := fortunate(t, 60, 6)
-	o := short(ptq.Options{Method: ptq.PTQ, Budget: 2, Objective: qat.Validity, WeightOnly: true, EtaSweep: true})
+	o := short(ptq.Options{Method: ptq.PTQ, Budget: 2, Objective: qat.Validity, EtaSweep: true})
 	o.Train.Rate = 0.01
 	r, err := ptq.Quantize(t.Context(), loaded(t, m), tk, people, o)
 	if err != nil {

@@ -34,10 +34,10 @@ func quantizeCommand() command {
 		summary: "quantize a model so that its recourse holds",
 		about: `
 Finds teacher recourse points on the data, calibrates the quantizers, gives each
-layer or row 2, 3, 4 or 8 bits under the budget, and writes an ONNX file that runs
-on the integer kernels of ONNX Runtime. The file is opened again and checked before
-it is put in place: every layer must run as planned, and the optimized and the
-unoptimized graph must agree.
+layer or row 2, 3, 4 or 8 bits under the budget, and writes an ONNX file. Where
+ONNX Runtime is faster on integers, layers compute on these, elsewhere in float
+(--compute). The file is opened again and checked before it is put in place: every
+layer must run as planned, and the optimized and the unoptimized graph must agree.
 
 With --target-vd it looks for the smallest budget at which at most that share of
 promises breaks, as shown by people who were held out (docs/method.md). With
@@ -233,6 +233,7 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 			c := ptq.FindSetting(name)
 			otherwise := map[string]string{
 				"cost": string(ptq.CostBits), "input": string(ptq.InputAuto), "teacher": string(ptq.TeacherReach),
+				"compute": fmt.Sprintf("%s, for %s and cost %s %s", ptq.ComputeAuto, ptq.PACT, ptq.CostBOPs, ptq.ComputeInteger),
 			}
 			choices := ptq.Names(c.Choices)
 			cli.Choice(fs, c.Of(&f.o), name, "", choices, fmt.Sprintf("%s: %s; else %s", c.Doc,
@@ -242,7 +243,7 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	group(fs, "Bit widths", func(fs *pflag.FlagSet) {
 		choice(fs, "allocator", "cost", "bit-widths", "scales")
 		fs.StringArrayVar(&f.o.Only, "only", nil, "quantize only the layers of this name or `pattern`; may be repeated")
-		fs.BoolVar(&f.o.WeightOnly, "weight-only", false, "store weights in few bits and compute in float")
+		choice(fs, "compute")
 		fs.IntVar(&f.o.ActBits, "act-bits", 8, "`bits` of the activations between layers, 2 to 8")
 		cli.Within(fs, "act-bits", &f.o.ActBits, 2, 8, "2 to 8")
 		choice(fs, "input")
@@ -393,7 +394,9 @@ func writeMethods(w io.Writer) {
 	g, head := message.NewLines(), []string{"method"}
 	settings := slices.DeleteFunc(
 		ptq.Settings(),
-		func(s ptq.Setting) bool { return s.Name == "cost" || s.Name == "input" || s.Name == "teacher" },
+		func(s ptq.Setting) bool {
+			return slices.Contains([]string{"cost", "compute", "input", "teacher"}, s.Name)
+		},
 	)
 	for _, s := range settings {
 		head = append(head, s.Name)
@@ -452,8 +455,9 @@ func (f *quantizeFlags) checkUse() error {
 		return err
 	}
 	for _, name := range []string{"act-bits", "act-range", "input"} {
-		if f.o.WeightOnly && f.fs.Changed(name) {
-			return cli.Usagef("give one of the two", "--%s: with --weight-only no activation is quantized", name)
+		if f.fs.Changed(name) && cmp.Or(f.o.Compute, m.Defaults.Compute) != ptq.ComputeInteger {
+			return cli.Usagef("--compute integer quantizes them in every layer",
+				"--%s: with --compute %s there may be no quantized activations", name, cmp.Or(f.o.Compute, ptq.ComputeAuto))
 		}
 	}
 	on := f.o.CalibrateOn

@@ -203,9 +203,9 @@ func TestAsQuantize(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range []ptq.Options{
-		{Method: "ptq", Budget: 4},
-		{Method: "ptq", Budget: 8, ActBits: 6},
-		{Method: "ptq", Budget: 4, WeightOnly: true},
+		{Method: "ptq", Budget: 4, Compute: ptq.ComputeInteger},
+		{Method: "ptq", Budget: 8, ActBits: 6, Compute: ptq.ComputeInteger},
+		{Method: "ptq", Budget: 4, Compute: ptq.ComputeFloat},
 	} {
 		r, err := ptq.Quantize(t.Context(), loaded, tk, people, o)
 		if err != nil {
@@ -224,12 +224,12 @@ func TestAsQuantize(t *testing.T) {
 			p := r.Plan.Layer(l.Node)
 			products, width := float64(l.Params), 8.
 			switch {
-			case o.WeightOnly:
+			case o.Compute == ptq.ComputeFloat:
 				width = 32
 			case p.Act != nil:
 				width = float64(p.Act.Bits)
 			}
-			if i == 0 && r.Plan.Input != nil && !o.WeightOnly {
+			if i == 0 && r.Plan.Input != nil && o.Compute != ptq.ComputeFloat {
 				products = products / float64(people.Dim) * float64(len(r.Plan.Input.Columns))
 			}
 			want += products * l.Bits * width

@@ -65,7 +65,6 @@ func Check(ctx context.Context, onnx []byte, o Options) (*Report, error) {
 	if o.FloatBytes > 0 && len(onnx) >= o.FloatBytes {
 		r.problem("the file has %d bytes, the full-precision one %d: quantizing it saves nothing", len(onnx), o.FloatBytes)
 	}
-	r.small(m)
 	opt, err := ort.Optimized(onnx, o.Engine)
 	if err != nil {
 		return nil, fmt.Errorf("verify: %w", err)
@@ -97,30 +96,6 @@ func (r *Report) lint(m *graph.Model) {
 		}
 		r.Advice = append(r.Advice, fmt.Sprintf("%s: %s (%s)",
 			rule.Name, strings.TrimSuffix(rule.Doc, "."), strings.Join(where, ", ")))
-	}
-}
-
-// maxFloatWeights is the number of weights up to which integer kernels are not faster
-// than float ones, measured on ONNX Runtime 1.24 to 1.30: a network of nine
-// thousand takes as long at every batch size, one of sixty thousand half as long
-// when it gets many rows at once.
-const maxFloatWeights = 20000
-
-// small advises that a small model is smaller than the original, not faster.
-func (r *Report) small(m *graph.Model) {
-	notes, err := qdq.Describe(m)
-	if err != nil {
-		return // the layers of the plan are looked for anyway
-	}
-	weights := 0
-	for i := range notes {
-		if notes[i].Stored > 0 {
-			weights += notes[i].Params()
-		}
-	}
-	if 0 < weights && weights <= maxFloatWeights {
-		r.Advice = append(r.Advice, fmt.Sprintf(
-			"the model is smaller, not faster: ONNX Runtime is as fast with %d weights in float", weights))
 	}
 }
 

@@ -170,34 +170,3 @@ func TestRealModels(t *testing.T) {
 		}
 	}
 }
-
-// TestSmallModels: a small model is not said to be faster; nothing is said of a large one.
-func TestSmallModels(t *testing.T) {
-	t.Parallel()
-	eng := orttest.Need(t)
-	for _, c := range []struct {
-		in   int
-		said bool
-	}{{20, true}, {2500, false}} {
-		w := make([]float32, 10*c.in)
-		for i := range w {
-			w[i] = float32(i%7) - 3
-		}
-		m := &graph.Model{IRVersion: 10, Opsets: []graph.Opset{{Version: 21}}, Graph: &graph.Graph{
-			Name:    "g",
-			Inputs:  []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{{Size: -1}, {Size: int64(c.in)}}}},
-			Outputs: []graph.Value{{Name: "y", DType: graph.Float}},
-			Inits:   []*graph.Tensor{graph.FromFloats("w", w, 10, int64(c.in))},
-			Nodes: []*graph.Node{{
-				Name: "fc", Op: "Gemm", Inputs: []string{"x", "w"}, Outputs: []string{"y"},
-				Attrs: []graph.Attr{graph.IntAttr("transB", 1)},
-			}},
-		}}
-		x := probe(m, 20)
-		p := planFor(t, m, eng, x, 4)
-		r := check(t, write(t, m, p), verify.Options{Engine: eng, Plan: p, Probes: []*graph.Tensor{x}})
-		if said := strings.Contains(strings.Join(r.Advice, "\n"), "not faster"); said != c.said || !r.OK() {
-			t.Errorf("%d weights: advice %q, problems %q", len(w), r.Advice, r.Problems)
-		}
-	}
-}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,6 +68,7 @@ func measure(ctx context.Context, o settings, d dataset, nets networks, vs []var
 	rows := make([]*row, len(vs))
 	for i := range vs {
 		vs[i].o.Workers, vs[i].o.Cache = 1, cache
+		vs[i].o.Compute = cmp.Or(vs[i].o.Compute, ptq.ComputeInteger) // unless the label says otherwise
 		rows[i] = &row{vs[i].label, make([]measured, nets.n)}
 	}
 	for k := range nets.n {

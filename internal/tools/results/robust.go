@@ -46,8 +46,9 @@ func robustness(
 	if err != nil {
 		return nil, err
 	}
-	f, err := ptq.OpenFleet(ctx, m, in.task, in.train, ptq.Options{Method: method, Workers: o.workers},
-		2*robustDeployments, 1)
+	f, err := ptq.OpenFleet(ctx, m, in.task, in.train, ptq.Options{
+		Method: method, Compute: ptq.ComputeInteger, Workers: o.workers,
+	}, 2*robustDeployments, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,8 @@ func trainings(budgets ...float64) []variant {
 	var out []variant
 	for _, b := range budgets {
 		for _, m := range []ptq.MethodName{ptq.CFPTQ, ptq.CFQQAT} {
-			out = append(out, variant{fmt.Sprintf("%s, %.1f", m, b), ptq.Options{Method: m, Budget: b, WeightOnly: true}})
+			o := ptq.Options{Method: m, Budget: b, Compute: ptq.ComputeFloat}
+			out = append(out, variant{fmt.Sprintf("%s, %.1f", m, b), o})
 		}
 	}
 	return out
@@ -32,7 +33,10 @@ func trainings(budgets ...float64) []variant {
 // integers are rows without and with training, computing on integers.
 func integers() (out []variant) {
 	for _, m := range []ptq.MethodName{ptq.CFPTQ, ptq.CFQQAT} {
-		out = append(out, variant{fmt.Sprintf("%s, 4.0, integer", m), ptq.Options{Method: m, Budget: 4}})
+		out = append(out, variant{fmt.Sprintf("%s, 4.0, integer", m), ptq.Options{
+			Method: m, Budget: 4,
+			Compute: ptq.ComputeInteger,
+		}})
 	}
 	return out
 }
@@ -45,8 +49,8 @@ func otherTrainings() []variant {
 		o.Method, o.Budget = m, budget
 		out = append(out, variant{fmt.Sprintf("%s, %.1f%s", m, budget, doc), o})
 	}
-	at(4, ptq.PACT, ", integer", ptq.Options{})
-	weights := ptq.Options{WeightOnly: true}
+	at(4, ptq.PACT, ", integer", ptq.Options{Compute: ptq.ComputeInteger})
+	weights := ptq.Options{Compute: ptq.ComputeFloat}
 	for _, m := range []ptq.MethodName{ptq.LSQ, ptq.MixedQAT, ptq.KDQAT, ptq.PruneQAT, ptq.CFQQATPaper} {
 		at(4, m, "", weights)
 	}
