@@ -12,10 +12,10 @@ import (
 // Outputs are the output quantizers of convolutions, by the layer's node.
 type Outputs map[string]output
 
-// output is an output quantizer and the convolution whose bounds it must keep.
+// output is an output quantizer and the bounds that it must keep.
 type output struct {
-	act  quant.Act
-	conv *quant.Conv
+	act    quant.Act
+	behind quant.Behind
 }
 
 // FitOutputs fits the output quantizers of the convolutions among the layers on
@@ -29,7 +29,7 @@ func FitOutputs(ctx context.Context, c *classifier.Model, layers []quant.LayerIn
 		if l.Conv == nil {
 			continue
 		}
-		l.Input = l.Conv.Behind // what is looked at
+		l.Input = l.Behind.Value // what is looked at
 		k.layers = append(k.layers, l)
 		k.stats = append(k.stats, emptyStats())
 	}
@@ -45,7 +45,7 @@ func FitOutputs(ctx context.Context, c *classifier.Model, layers []quant.LayerIn
 	}
 	out := Outputs{}
 	for i, l := range k.layers {
-		out[l.Node] = output{Activation(&k.stats[i], bits, kind), l.Conv}
+		out[l.Node] = output{Activation(&k.stats[i], bits, kind), l.Behind}
 	}
 	return out, nil
 }
@@ -56,7 +56,7 @@ func (o Outputs) Result(node string, vary Variation) *quant.Act {
 	if !ok {
 		return nil
 	}
-	a := r.conv.Within(vary.Clip(node, r.act))
+	a := r.behind.Within(vary.Clip(node, r.act))
 	return &a
 }
 

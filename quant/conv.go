@@ -21,19 +21,6 @@ type Conv struct {
 	// Sizes behind the channels, one or two of each.
 	Input, Output, Kernel, Strides, Dilations []int
 	Begin                                     []int // zeros before the input
-	// Behind is the value that the output quantizer stands at: that of the Relu or
-	// Clip that follows, or else the layer's own output.
-	Behind string
-	// Lo and Hi bound Behind: 0 and +Inf behind a Relu. Two zeros bound nothing.
-	Lo, Hi float32
-}
-
-// bounds returns Lo and Hi, infinite where nothing is bounded.
-func (c *Conv) bounds() (lo, hi float32) {
-	if c.Lo == 0 && c.Hi == 0 {
-		return float32(math.Inf(-1)), float32(math.Inf(1))
-	}
-	return c.Lo, c.Hi
 }
 
 // Positions is the number of places of the output at which each weight is used.
@@ -72,8 +59,8 @@ func (c *Conv) Patch(dst []float64, x []float32, group, position int) {
 // Within returns a with a scale, and if need be a zero point, whose codes all lie
 // within what the Relu or Clip in front of the output quantizer lets through, so
 // that the integer kernel takes it in.
-func (c *Conv) Within(a Act) Act {
-	minimum, maximum := c.bounds()
+func (b *Behind) Within(a Act) Act {
+	minimum, maximum := b.Bounds()
 	if minimum >= 0 && a.Zero != 0 {
 		hi := float32(a.QMax()-int(a.Zero)) * a.Scale
 		a = FitAct(a.Bits, 0, hi)

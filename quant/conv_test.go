@@ -232,11 +232,11 @@ func TestConvFollows(t *testing.T) {
 	}
 	first, second, last := layers[0], layers[1], layers[2]
 	inf := float32(math.Inf(1))
-	if ops[first.Conv.Behind] != "Relu" || first.Conv.Lo != 0 || first.Conv.Hi != inf {
-		t.Errorf("behind the first stands %s: %+v", ops[first.Conv.Behind], first.Conv)
+	if ops[first.Behind.Value] != "Relu" || first.Behind.Lo != 0 || first.Behind.Hi != inf {
+		t.Errorf("behind the first stands %s: %+v", ops[first.Behind.Value], first.Behind)
 	}
-	if ops[second.Conv.Behind] != "Clip" || second.Conv.Lo != -inf || second.Conv.Hi != 6 {
-		t.Errorf("behind the second stands %s: %+v", ops[second.Conv.Behind], second.Conv)
+	if ops[second.Behind.Value] != "Clip" || second.Behind.Lo != -inf || second.Behind.Hi != 6 {
+		t.Errorf("behind the second stands %s: %+v", ops[second.Behind.Value], second.Behind)
 	}
 	if first.Source != "" || second.Source != first.Node || last.Source != "" {
 		t.Errorf("sources %q, %q, %q: the pool of maxima passes numbers on, the pool of means does not", first.Source,
@@ -283,7 +283,7 @@ func TestWithin(t *testing.T) {
 	for _, b := range [][2]float32{{0, inf}, {-inf, inf}, {0, 6}, {-1, 1}, {-0.3, 7}, {0, 1e-3}, {-inf, 0.7}} {
 		for _, bits := range []int{2, 4, 8} {
 			for _, r := range [][2]float32{{0, 6}, {-3, 5}, {0, 0}, {-1, 0}, {0, 1e5}, {-0.1, 1e-8}} {
-				c := &quant.Conv{Lo: b[0], Hi: b[1]}
+				c := &quant.Behind{Lo: b[0], Hi: b[1]}
 				a := c.Within(quant.FitAct(bits, r[0], r[1]))
 				name := fmt.Sprintf("%v in %v at %d bits: %+v", r, b, bits, a)
 				if err := a.Check(); err != nil {

@@ -26,12 +26,28 @@ type LayerInfo struct {
 	// positions of a convolution. Conv says more of those; nil for dense layers.
 	Positions int
 	Conv      *Conv
+	Behind    Behind
 	// Source is the convolution whose output quantizer this layer's input has gone
 	// through: operators between move numbers and compute none. "" without one.
 	Source string
 	// Fixed says why the layer must stay in float; "" when it may be quantized.
 	// Layers that are not in canonical form are always fixed.
 	Fixed string
+}
+
+// Behind is what the output of a layer becomes first: its value behind the Relu or Clip that alone reads it, where
+// an integer convolution has its output quantizer, or else the output itself.
+type Behind struct {
+	Value  string
+	Lo, Hi float32 // 0 and +Inf behind a Relu; two zeros bound nothing
+}
+
+// Bounds returns Lo and Hi, infinite where nothing is bounded.
+func (b *Behind) Bounds() (lo, hi float32) {
+	if b.Lo == 0 && b.Hi == 0 {
+		return float32(math.Inf(-1)), float32(math.Inf(1))
+	}
+	return b.Lo, b.Hi
 }
 
 // Params is the number of weights, without the bias.
@@ -131,9 +147,9 @@ func (f *finder) layer(n *graph.Node) (*LayerInfo, error) {
 	if l.Fixed != "" {
 		return l, nil
 	}
+	f.follow(l)
 	if conv {
 		l.Positions = l.Conv.Positions()
-		f.follow(l)
 	}
 	return l, f.numbers(l, w, f.inits[l.Bias])
 }
@@ -235,8 +251,8 @@ func known(s graph.Shape) bool {
 
 // follow finds the Relu or Clip that alone reads the layer's output.
 func (f *finder) follow(l *LayerInfo) {
-	c := l.Conv
-	c.Behind = l.Output
+	b := &l.Behind
+	b.Value = l.Output
 	readers := f.consumers[l.Output]
 	if len(readers) != 1 || f.g.IsOutput(l.Output) || len(readers[0].Outputs) != 1 || readers[0].Input(0) != l.Output {
 		return
@@ -244,12 +260,12 @@ func (f *finder) follow(l *LayerInfo) {
 	n := readers[0]
 	switch {
 	case n.Is("Relu"):
-		c.Behind, c.Hi = n.Outputs[0], float32(math.Inf(1))
+		b.Value, b.Hi = n.Outputs[0], float32(math.Inf(1))
 	case n.Is("Clip"):
 		lo, hi, ok := f.bounds(n)
 		// A range without 0 has no zero point.
 		if ok && lo <= 0 && hi > 0 {
-			c.Behind, c.Lo, c.Hi = n.Outputs[0], lo, hi
+			b.Value, b.Lo, b.Hi = n.Outputs[0], lo, hi
 		}
 	}
 }
@@ -281,7 +297,7 @@ func (f *finder) sources(layers []LayerInfo) {
 	from := map[string]string{}
 	for _, l := range layers {
 		if l.Conv != nil && l.Fixed == "" {
-			from[l.Conv.Behind] = l.Node
+			from[l.Behind.Value] = l.Node
 		}
 	}
 	if len(from) == 0 {

@@ -295,7 +295,7 @@ func (l *Layer) checkResult(info LayerInfo) error {
 	if err := l.Result.Check(); err != nil {
 		return fmt.Errorf("output quantizer: %w", err)
 	}
-	minimum, maximum := info.Conv.bounds()
+	minimum, maximum := info.Behind.Bounds()
 	lo := -float32(l.Result.Zero) * l.Result.Scale
 	hi := float32(l.Result.QMax()-int(l.Result.Zero)) * l.Result.Scale
 	if lo < minimum || hi > maximum {

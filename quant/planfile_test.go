@@ -25,7 +25,7 @@ func planModel(rng *rand.Rand) []LayerInfo {
 		return l
 	}
 	conv := layer("conv", "image", 2, 4)
-	conv.Conv = &Conv{Lo: float32(math.Inf(-1)), Hi: float32(math.Inf(1))}
+	conv.Conv = &Conv{}
 	return []LayerInfo{
 		layer("first", "x", 4, 3),
 		{Node: "odd", Input: "y", Out: 4, In: 4, Fixed: "its weights are converted by a Cast"},

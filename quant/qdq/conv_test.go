@@ -44,8 +44,8 @@ func convPlan(t testing.TB, eng ort.Options, m *graph.Model, x *graph.Tensor, bi
 			q.Act = &a
 		}
 		if l.Conv != nil {
-			v := values[l.Conv.Behind]
-			r := l.Conv.Within(quant.FitAct(act, slices.Min(v), slices.Max(v)))
+			v := values[l.Behind.Value]
+			r := l.Behind.Within(quant.FitAct(act, slices.Min(v), slices.Max(v)))
 			q.Result = &r
 			results[l.Node] = &r
 		}
@@ -64,7 +64,7 @@ func observed(t testing.TB, eng ort.Options, m *graph.Model, layers []quant.Laye
 	for _, l := range layers {
 		values := []string{l.Input}
 		if l.Conv != nil {
-			values = append(values, l.Conv.Behind)
+			values = append(values, l.Behind.Value)
 		}
 		for _, v := range values {
 			if !asked[v] && v != "x" && v != m.Graph.Outputs[0].Name {

@@ -274,7 +274,7 @@ func (p *prepared) results() map[string]quant.Act {
 	out := map[string]quant.Act{}
 	for _, l := range p.layers {
 		if l.enc != nil && l.info.Conv != nil && l.plan.Result != nil {
-			out[l.info.Conv.Behind] = *l.plan.Result
+			out[l.info.Behind.Value] = *l.plan.Result
 		}
 	}
 	return out
