@@ -1,6 +1,7 @@
 package refine
 
 import (
+	"math"
 	"slices"
 
 	"gonum.org/v1/gonum/blas"
@@ -14,6 +15,9 @@ const (
 	passes = 2
 	// scaleStep is the largest relative change of a scale in a round.
 	scaleStep = 0.05
+	// scarceWeight times the weights of a row over the points that it counts at is what its own error counts in addition:
+	// a few points say nothing about many codes.
+	scarceWeight = 10
 	// maxCodes: in layers with more weights than this only scales and biases are moved;
 	// a pass would take minutes.
 	maxCodes = 1 << 21
@@ -26,7 +30,7 @@ const (
 // With e_o the error of output o at a point and g_o the margin's gradient by it, the
 // margin error moves by g_o times the change of e_o. The objective is, over points u,
 //
-//	sum_u w(u) r(u)^2 + local x sum_o p_o sum_u e_o(u)^2,   p_o = mean_u w(u) g_o(u)^2,
+//	sum_u w(u) r(u)^2 + local x sum_o p_o sum_u e_o(u)^2,   p_o = mean_u w(u) g_o(u)^2 times what second says,
 //
 // r being the margin error. All rows of all layers share r, so each makes up for what
 // those before it left.
@@ -97,14 +101,18 @@ func (d *descent) curvatures(g []float32) []float32 {
 	return c
 }
 
-// second fills p with w g^2 and returns what the output's own error adds to it.
+// second fills p with w g^2 and returns what the output's own error adds to it: more for a row that reads many numbers
+// and moves the margin at few points, as that of a unit that rarely fires does. (sum p)^2 / sum p^2 is the number of
+// points that count.
 func (d *descent) second(p, g []float32) (local float32) {
-	var sum float64
+	var sum, squares float64
 	for k, v := range g {
 		p[k] = d.s.w[k] * v * v
 		sum += float64(p[k])
+		squares += float64(p[k]) * float64(p[k])
 	}
-	return float32(d.s.local * sum / float64(d.n))
+	scarce := float64(d.layer.Info.In) * squares / max(sum*sum, math.SmallestNonzeroFloat64)
+	return float32(d.s.local * (1 + scarceWeight*scarce) * sum / float64(d.n))
 }
 
 // begin looks at row o.

@@ -1,0 +1,206 @@
+package ptq
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"cfq/calib"
+	"cfq/onnxio/classifier"
+	"cfq/onnxio/graph"
+	"cfq/recourse"
+	"cfq/recourse/constraint"
+	"cfq/task"
+)
+
+// sparse draws random networks in which many weights are zero and many hidden units hardly ever fire, and people for
+// them: normal numbers, of which up to two are zero for nearly everybody.
+type sparse struct {
+	rng        *rand.Rand
+	rare       int // columns that are zero for nearly everybody
+	idle, zero float64
+}
+
+const sparseInputs = 13
+
+func newSparse(seed uint64) *sparse {
+	rng := rand.New(rand.NewPCG(seed, 77))
+	return &sparse{rng: rng, rare: rng.IntN(3), idle: 0.9 * rng.Float64(), zero: 0.6 * rng.Float64()}
+}
+
+// layer draws weights and biases; idle is the share of outputs that fire far from the mean only, with a steep slope.
+func (s *sparse) layer(in, out int, idle float64) (w, b []float32) {
+	w, b = make([]float32, in*out), make([]float32, out)
+	for o := range out {
+		norm, slope := 0.0, 1.0
+		rarely := s.rng.Float64() < idle
+		if rarely {
+			slope = 1 + 3*s.rng.Float64()
+		}
+		for i := range in {
+			if s.rng.Float64() >= s.zero {
+				v := slope * s.rng.NormFloat64() * math.Sqrt(2/float64(in)/(1-s.zero))
+				w[i*out+o], norm = float32(v), math.Hypot(norm, v)
+			}
+		}
+		if b[o] = float32(0.3 * s.rng.NormFloat64()); rarely {
+			b[o] = -float32((1.5 + 3*s.rng.Float64()) * norm)
+		}
+	}
+	return w, b
+}
+
+// model is a network of one or two hidden layers with one logit.
+func (s *sparse) model() *graph.Model {
+	batch := graph.Dim{Size: -1, Param: "n"}
+	g := &graph.Graph{
+		Name:   "sparse",
+		Inputs: []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{batch, {Size: sparseInputs}}}},
+	}
+	hidden := []int{16 + s.rng.IntN(32)}
+	if s.rng.IntN(2) == 0 {
+		hidden = append(hidden, 8+s.rng.IntN(16))
+	}
+	nb := graph.NewBuilder(g, "")
+	x, in := "x", sparseInputs
+	gemm := func(out int, idle float64) {
+		w, b := s.layer(in, out, idle)
+		x = nb.Op("Gemm", []string{
+			x, nb.Const(graph.FromFloats("w", w, int64(in), int64(out))),
+			nb.Const(graph.FromFloats("b", b, int64(out))),
+		})
+		in = out
+	}
+	for _, out := range hidden {
+		gemm(out, s.idle)
+		x = nb.Op("Relu", []string{x})
+	}
+	gemm(1, 0)
+	g.Outputs = []graph.Value{{Name: x, DType: graph.Float, Shape: graph.Shape{batch, {Size: 1}}}}
+	return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}
+}
+
+// people draws n rows.
+func (s *sparse) people(n int) *task.People {
+	p := &task.People{N: n, Dim: sparseInputs}
+	for range n {
+		for j := range sparseInputs {
+			v := s.rng.NormFloat64()
+			if j < s.rare {
+				if v = 0; s.rng.Float64() < 0.05 {
+					v = 4 * s.rng.ExpFloat64()
+				}
+			}
+			p.X = append(p.X, float32(min(max(v, -5), 12)))
+		}
+	}
+	return p
+}
+
+// sparseTask lets everything change.
+func sparseTask(t *testing.T) *task.Task {
+	var y strings.Builder
+	y.WriteString("version: 1\nencoded: true\nfeatures:\n")
+	for i := range sparseInputs {
+		fmt.Fprintf(&y, "  - {name: n%d, kind: numeric, bounds: [-5, 12]}\n", i)
+	}
+	tk, err := task.Parse("sparse.yaml", []byte(y.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tk
+}
+
+// rowsAndRecourse are people and their teacher recourse points.
+func rowsAndRecourse(t *testing.T, full *classifier.Model, tk *task.Task, people *task.People) []float32 {
+	t.Helper()
+	set, err := constraint.Compile(tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := calib.Counterfactual(context.Background(), full, set, people.X, recourse.TeacherOptions{Margin: 0.1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.X
+}
+
+// marginError is the root mean square margin error of a written model.
+func marginError(t *testing.T, full *classifier.Model, tk *task.Task, onnx []byte, x []float32) float64 {
+	t.Helper()
+	g, err := openFile(context.Background(), onnx, tk, full.Engine(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	want, got := margins(t, full, x), margins(t, g, x)
+	return difference(got, want)
+}
+
+// All of a budget is spent, and it gives no larger margin error, at people and recourse points that nothing has seen,
+// than a smaller budget does or than one bit width for all rows.
+//
+// What differs by a tenth, or by a fifth of the margin that counts, is not told apart by so few people.
+func TestBudgets(t *testing.T) {
+	t.Parallel()
+	const slack, resolution, largest = 1.1, 0.02, 0.35
+	networks := 4
+	if os.Getenv("CFQ_LONG") == "1" {
+		networks = 60
+	}
+	tk, ctx := sparseTask(t), context.Background()
+	uniform := Options{Allocator: AllocatorUniform, BitWidths: BitWidthsPerLayer}
+	compared, worse := 0, 0
+	for seed := range networks {
+		s := newSparse(uint64(seed))
+		m := loaded(t, s.model())
+		train, test := s.people(600), s.people(3000)
+		full, err := OpenFor(m, tk, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := rowsAndRecourse(t, full, tk, test)
+		best := map[float64]float64{} // least error up to a budget
+		for _, o := range []Options{uniform, {}} {
+			if o.Compute = ComputeFloat; seed%4 == 3 {
+				o.Compute = ComputeInteger // the 8-bit activations hide what weights do
+			}
+			c, err := Calibrate(ctx, m, tk, train, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			least := math.Inf(1)
+			for _, budget := range []float64{2, 3, 4, 6, 8} {
+				r, err := c.Quantize(ctx, budget)
+				if err != nil {
+					t.Fatal(err)
+				}
+				e := marginError(t, full, tk, r.Model, x)
+				if o.Allocator == "" {
+					if r.Bits < budget-largest {
+						t.Errorf("seed %d: of a budget of %v, %.2f bits are spent", seed, budget, r.Bits)
+					}
+					compared++
+					if limit := min(least, best[budget]); e > slack*limit+resolution {
+						worse++
+						t.Logf("seed %d, budget %v: margin error %.3f; with a smaller budget or one bit width it is %.3f", seed,
+							budget, e, limit)
+					}
+				}
+				if least = min(least, e); o.Allocator != "" {
+					best[budget] = least
+				}
+			}
+			c.Close()
+		}
+		full.Close()
+	}
+	t.Logf("%d of %d budgets have a larger margin error than a smaller one or one bit width for all", worse, compared)
+	if worse > compared/50 {
+		t.Errorf("that is more than 2 %%")
+	}
+}

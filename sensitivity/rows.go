@@ -1,0 +1,134 @@
+package sensitivity
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas32"
+
+	"cfq/onnxio/classifier"
+	"cfq/quant"
+)
+
+// What the points of Rows do not show: as much as unseenRows rows at which an output passes its Relu whatever it does
+// on the points, and at which the margin depends on it as on an average output of the layer by the share unseenShare.
+const (
+	unseenRows  = 1.0
+	unseenShare = 0.01
+)
+
+// Rows estimates the margin error of each bit width of each single output of dense
+// layers: the mean over the n rows of x of
+//
+//	(g_o (f(z_o + e_o) - f(z_o)))^2,  e_o = (W' - W)_o h + (B' - B)_o,
+//
+// where z is the layer's output, f the Relu or Clip behind it (quant.Behind), g the margin's gradient by f(z), h what
+// the layer's kernel reads, and W' and B' are what change makes of the layer. A unit that a coarse row makes fire where
+// it should not thus has an error.
+//
+// A unit that fires nowhere on the rows may fire elsewhere. So unseenRows / n of the mean of (g_o^2 + unseenShare
+// mean g^2) e_o^2 is added: what the row does to its own output, as if f let it pass. An error of zero
+// is thus that of a row that does not change at all.
+//
+// One run of the model with gradients serves all outputs and formats. The result is layers x outputs x formats.
+func Rows(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, formats int, x []float32,
+	change func(layer, format int) (Change, error),
+) ([][][]float64, error) {
+	changes, err := changesOf(layers, formats, change)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]rowErrors, len(layers))
+	probe := classifier.Probe{Margin: true}
+	for i := range layers {
+		all[i] = newRowErrors(&layers[i], changes[i])
+		probe.Values = append(probe.Values, layers[i].Input, layers[i].Output)
+		probe.Grads = append(probe.Grads, cmp.Or(layers[i].Behind.Value, layers[i].Output))
+	}
+	err = c.Observe(ctx, x, probe, func(_, rows int, values, grads [][]float32) error {
+		for i := range all {
+			h, z, g := values[2*i], values[2*i+1], grads[i]
+			if err := fits(&layers[i], h, g, rows); err != nil {
+				return err
+			}
+			all[i].add(h, z, g, rows)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("margin error of the rows: %w", err)
+	}
+	out := make([][][]float64, len(layers))
+	for i := range all {
+		out[i] = all[i].means(float64(max(1, len(x)/c.Dim())))
+	}
+	return out, nil
+}
+
+// rowErrors are sums over rows for one layer; those by output and format are formats x outputs.
+type rowErrors struct {
+	layer   *quant.LayerInfo
+	changes []Change // what the formats add to weights and bias
+	seen    []float64
+	passing []float64 // of g^2 e^2
+	own     []float64 // of e^2
+	slopes  float64   // of g^2, over all outputs
+}
+
+func newRowErrors(l *quant.LayerInfo, changes []Change) rowErrors {
+	for _, ch := range changes {
+		for k, w := range l.W {
+			ch.W[k] -= w
+		}
+		for o, b := range l.B {
+			ch.B[o] -= b
+		}
+	}
+	sums := make([]float64, 3*len(changes)*l.Out)
+	n := len(changes) * l.Out
+	return rowErrors{layer: l, changes: changes, seen: sums[:n], passing: sums[n : 2*n], own: sums[2*n:]}
+}
+
+// add adds rows of what the layer reads and makes, and the margin's gradients behind it.
+func (s *rowErrors) add(h, z, g []float32, rows int) {
+	l := s.layer
+	lo, hi := l.Behind.Bounds()
+	for _, v := range g {
+		s.slopes += float64(v) * float64(v)
+	}
+	e := make([]float32, rows*l.Out)
+	read := quant.Reads(s.changes[0].Act, s.changes[0].Input, h, rows)
+	for f, d := range s.changes {
+		for r := range rows {
+			copy(e[r*l.Out:(r+1)*l.Out], d.B)
+		}
+		blas32.Gemm(blas.NoTrans, blas.Trans, 1,
+			blas32.General{Rows: rows, Cols: l.In, Stride: l.In, Data: read},
+			blas32.General{Rows: l.Out, Cols: l.In, Stride: l.In, Data: d.W}, 1,
+			blas32.General{Rows: rows, Cols: l.Out, Stride: l.Out, Data: e})
+		for k, v := range e {
+			at := f*l.Out + k%l.Out
+			moved := float64(g[k]) * float64(min(max(z[k]+v, lo), hi)-min(max(z[k], lo), hi))
+			through := float64(g[k]) * float64(v)
+			s.seen[at] += moved * moved
+			s.passing[at] += through * through
+			s.own[at] += float64(v) * float64(v)
+		}
+	}
+}
+
+// means turns the sums over n rows into the errors, outputs x formats.
+func (s *rowErrors) means(n float64) [][]float64 {
+	slope := s.slopes / n / float64(s.layer.Out)
+	out := make([][]float64, s.layer.Out)
+	for o := range out {
+		for f := range s.changes {
+			at := f*s.layer.Out + o
+			unseen := (s.passing[at] + unseenShare*slope*s.own[at]) / n
+			out[o] = append(out[o], (s.seen[at]+unseenRows*unseen)/n)
+		}
+	}
+	return out
+}
