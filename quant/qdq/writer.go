@@ -412,7 +412,8 @@ func (w *writer) parts() []part {
 }
 
 // part writes (min(x,hi)-lo)*gain for the columns of p. The maximum with lo and
-// the last segments' upper bound are the saturation of QuantizeLinear.
+// the last segments' upper bound are the saturation of QuantizeLinear. Where columns are repeated or moved, that is
+// done to the rows of the transposed input, which are copied as a whole and take one constant each: it costs a fifth.
 func (w *writer) part(x string, p part) string {
 	cols := w.input.Columns[p.from:p.to]
 	sources, neighbours, dim := make([]int, len(cols)), true, 0
@@ -423,17 +424,21 @@ func (w *writer) part(x string, p part) string {
 	for _, c := range w.input.Columns {
 		dim = max(dim, c.Source+1)
 	}
-	number := func(v int) string { return w.tensor(graph.FromInts("i", []int64{int64(v)}, 1)) }
-	switch {
-	case neighbours && len(cols) == dim:
-	case neighbours && len(cols) >= passLength:
-		one := number(1)
-		x = w.op("Slice", "u", []string{x, number(sources[0]), number(sources[0] + len(cols)), one})
-	default:
-		x = w.op("Gather", "u", []string{x, w.indices(sources)}, graph.IntAttr("axis", 1))
+	first, last := slices.Min(sources), slices.Max(sources)
+	if n := last + 1 - first; n < dim && (neighbours || 2*n <= dim) {
+		number := func(v int) string { return w.tensor(graph.FromInts("i", []int64{int64(v)}, 1)) }
+		x = w.op("Slice", "u", []string{x, number(first), number(last + 1), number(1)})
+		for j := range sources {
+			sources[j] -= first
+		}
 	}
 	if p.pass {
 		return x
+	}
+	dims := []int64{int64(len(cols))} // of one value per column
+	if !neighbours {
+		dims = append(dims, 1)
+		x = w.op("Gather", "u", []string{w.op("Transpose", "u", []string{x}), w.indices(sources)})
 	}
 	for _, step := range []struct {
 		op      string
@@ -455,8 +460,11 @@ func (w *writer) part(x string, p part) string {
 			used = used || v[j] != step.neutral
 		}
 		if used {
-			x = w.op(step.op, "u", []string{x, w.perColumn(v)})
+			x = w.op(step.op, "u", []string{x, w.perColumn(v, dims...)})
 		}
+	}
+	if !neighbours {
+		x = w.op("Transpose", "u", []string{x})
 	}
 	return x
 }
@@ -465,9 +473,9 @@ func (w *writer) part(x string, p part) string {
 const unbounded = 3.4028234663852886e38
 
 // perColumn adds one value per column, or one for all when they are equal.
-func (w *writer) perColumn(v []float32) string {
+func (w *writer) perColumn(v []float32, dims ...int64) string {
 	if len(slices.Compact(slices.Clone(v))) > 1 {
-		return w.tensor(graph.FromFloats("u", v, int64(len(v))))
+		return w.tensor(graph.FromFloats("u", v, dims...))
 	}
 	return w.scalar("u", v[0])
 }
