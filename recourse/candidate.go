@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"hash/fnv"
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"cfq/recourse/constraint"
@@ -16,8 +17,12 @@ type person struct {
 	x      []float32
 	row    int // in the piece
 	start  candidate
-	best   []float32       // valid when lowest is finite
-	lowest float64         // the cost of best
+	best   []float32 // the incumbent: the cheapest valid action, or that of the largest margin
+	margin float32   // of best, while it is not valid
+	lowest float64   // the cost of best; +Inf while it is not valid
+	rng    *rand.Rand
+	stage  int             // of the perturbation of best
+	helped bool            // perturbation made best better before
 	seen   map[uint64]bool // discrete choices evaluated so far
 	kept   []*candidate    // discrete choices to expand
 }
@@ -29,6 +34,63 @@ func (p *person) fingerprint() uint64 {
 		h.Write(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)))
 	}
 	return h.Sum64()
+}
+
+// randomWeights returns random factors on the features' effectiveness.
+func (p *person) randomWeights() []float64 {
+	weights := make([]float64, len(p.a.Task().Features))
+	for i := range weights {
+		weights[i] = math.Exp(p.rng.NormFloat64())
+	}
+	return weights
+}
+
+// shortfall is what the incumbent can be bettered by: its cost or, beyond any cost, what its margin lacks.
+func (p *person) shortfall(target float32) float64 {
+	if math.IsInf(p.lowest, 1) {
+		return 1e30 * (1 + float64(target-p.margin))
+	}
+	return p.lowest
+}
+
+// perturbed returns starts near the incumbent: without one of the features that it changes, which stays out then;
+// at the next stage without two of them; then, with random feature weights, without up to three and from the factual
+// point.
+func (p *person) perturbed() (ls []*candidate) {
+	var changed []*constraint.Feature
+	for _, u := range p.a.Free() {
+		if u.Changed(p.best) {
+			changed = append(changed, u)
+		}
+	}
+	start := func(from []float32, weights []float64, without ...*constraint.Feature) {
+		c := p.candidate(from, false, weights)
+		c.anyCost = math.IsInf(p.lowest, 1)
+		for _, u := range without {
+			clear(c.d[u.First : u.First+u.Width])
+			c.banned = append(c.banned, u)
+		}
+		ls = append(ls, c)
+	}
+	switch p.stage {
+	case 0:
+		for _, u := range changed {
+			start(p.best, nil, u)
+		}
+	case 1:
+		for i, u := range changed {
+			for _, v := range changed[:i] {
+				start(p.best, nil, u, v)
+			}
+		}
+	default:
+		for range 4 {
+			start(nil, p.randomWeights())
+			p.rng.Shuffle(len(changed), func(i, j int) { changed[i], changed[j] = changed[j], changed[i] })
+			start(p.best, p.randomWeights(), changed[:min(len(changed), 1+p.rng.IntN(3))]...)
+		}
+	}
+	return ls
 }
 
 // visit says whether the discrete choice is new.
@@ -63,6 +125,7 @@ type candidate struct {
 
 	// The state of a gradient search.
 	onlyNumeric bool                  // discrete features stay as they are
+	anyCost     bool                  // moves count by the margin that they gain alone
 	weights     []float64             // factor on every feature's effectiveness; nil = 1
 	banned      []*constraint.Feature // whose moves have failed
 	last        *constraint.Feature   // moved last
@@ -271,6 +334,9 @@ func (c *candidate) advance(gap float64) bool {
 			weight = c.weights[u.Index]
 		}
 		try := func(m constraint.Move, gain, cost float64) {
+			if c.anyCost {
+				cost = 1
+			}
 			// More than the gap is of no use.
 			if eff := effectiveness(min(gain, gap), cost) * weight; eff > best {
 				best, pick = eff, m

@@ -41,7 +41,7 @@ func (s *search) run(x []float32, first int, actions []Action) error {
 			actions[i].Status = NoneExists
 		default:
 			actions[i].Status = NoneFound
-			c.best = make([]float32, dim)
+			c.best, c.person.margin = make([]float32, dim), c.margin
 			s.people = append(s.people, c.person)
 		}
 	}
@@ -57,6 +57,9 @@ func (s *search) run(x []float32, first int, actions []Action) error {
 			break
 		}
 	}
+	if err := s.perturb(); err != nil {
+		return err
+	}
 	return s.conclude(actions)
 }
 
@@ -65,13 +68,9 @@ func (s *search) fromFactual() error {
 	var ls []*candidate
 	for _, p := range s.people {
 		ls = append(ls, p.candidate(nil, false, nil), p.candidate(nil, true, nil))
-		rng := rand.New(rand.NewPCG(s.o.Seed, p.fingerprint()))
+		p.rng = rand.New(rand.NewPCG(s.o.Seed, p.fingerprint()))
 		for range s.o.Restarts {
-			weights := make([]float64, len(p.a.Task().Features))
-			for i := range weights {
-				weights[i] = math.Exp(rng.NormFloat64())
-			}
-			ls = append(ls, p.candidate(nil, false, weights))
+			ls = append(ls, p.candidate(nil, false, p.randomWeights()))
 		}
 	}
 	if err := s.gradientSearch(ls); err != nil {
@@ -133,6 +132,17 @@ func (s *search) updateIncumbent(ls []*candidate) {
 	}
 }
 
+// approach makes candidates that are not valid the best action of people without a valid one where their margin is
+// larger.
+func (s *search) approach(ls []*candidate) {
+	for _, c := range ls {
+		if p := c.person; math.IsInf(p.lowest, 1) && c.margin > p.margin && !valid(c.margin, s.target) {
+			p.margin = c.margin
+			copy(p.best, c.d)
+		}
+	}
+}
+
 // cheapest returns for every person the valid candidates of least cost, at most most of them, none that costs more than
 // slack times the person's best. Candidates of one person follow their order in ls when they cost the same.
 func (s *search) cheapest(ls []*candidate, most int, slack float64) []*candidate {
@@ -155,6 +165,39 @@ func (s *search) cheapest(ls []*candidate, most int, slack float64) []*candidate
 		}
 	}
 	return out
+}
+
+// perturb is local search around the incumbents, see [person.perturbed]. It goes on for those whom it helps.
+func (s *search) perturb() error {
+	const rounds = 60
+	open := slices.Clone(s.people)
+	for range rounds {
+		var ls []*candidate
+		before := map[*person]float64{}
+		for _, p := range open {
+			before[p] = p.shortfall(s.target)
+			ls = append(ls, p.perturbed()...)
+		}
+		if err := s.gradientSearch(ls); err != nil {
+			return err
+		}
+		if err := s.refine(s.cheapest(ls, 2, 1.5)); err != nil {
+			return err
+		}
+		open = slices.DeleteFunc(open, func(p *person) bool {
+			if p.stage++; p.shortfall(s.target) < before[p]*(1-leastGain) {
+				p.stage, p.helped = 0, true
+			}
+			switch {
+			case math.IsInf(p.lowest, 1):
+				return p.stage == 30
+			case p.helped:
+				return p.stage == 4
+			}
+			return p.stage == 2
+		})
+	}
+	return nil
 }
 
 // conclude writes everybody's best action in raw units, runs the model at the very points that reading it back
@@ -224,7 +267,11 @@ func (s *search) gradientSearch(ls []*candidate) error {
 	for _, c := range active {
 		c.price()
 	}
-	return s.eval(active, true)
+	if err := s.eval(active, true); err != nil {
+		return err
+	}
+	s.approach(ls)
+	return nil
 }
 
 const scanned = 12 // numeric features per person that are scanned
@@ -391,15 +438,6 @@ func (s *search) switches(p *person) []*candidate {
 				gain, rise := p.a.Gain(m, p.x, from.d, from.g)
 				child(m, gain, rise)
 			}
-			if u.Numeric() && math.IsInf(p.lowest, 1) {
-				// Nothing is valid so far: the far ends of numbers are choices, too. Where the margin bends, the gradient does
-				// not lead there.
-				for _, up := range []bool{false, true} {
-					to := u.Farthest(p.x[u.First], up)
-					gain := float64(from.g[u.First]) * (float64(to) - float64(from.d[u.First]))
-					child(constraint.Move{Feature: u, To: to}, gain, 0)
-				}
-			}
 		}
 	}
 	if most := 16 * s.o.Beam; len(out) > most {
@@ -448,6 +486,7 @@ func (s *search) feasibilityPhase() error {
 			return valid(c.margin, s.target) || !(c.margin > c.prevM)
 		})
 	}
+	s.approach(all)
 	return s.refine(s.cheapest(all, 1, 1))
 }
 

@@ -15,9 +15,9 @@ type SolveOptions struct {
 	Steps int
 	// Restarts is the number of gradient searches with random feature weights; 0 = 4, negative = none.
 	Restarts int
-	// Rounds is how often the discrete choices are expanded by one more switch; 0 = 3, negative = none.
+	// Rounds is how often the discrete choices are expanded by one more switch; 0 = 6, negative = none.
 	Rounds int
-	// Beam is the number of discrete choices that a round keeps; 0 = 4.
+	// Beam is the number of discrete choices that a round keeps; 0 = 16.
 	Beam int
 	// Seed drives the restarts. A person's random numbers depend on it and the person's inputs only.
 	Seed uint64
@@ -35,7 +35,7 @@ const (
 // the evaluation solver behind delta*_f and delta*_q. People who meet the requirement get no action; people who are
 // favourable by less than the required margin get one that reaches it, so that costs under two models pay for the same.
 //
-// The search has three parts, all of them batched over people.
+// The search has four parts, all of them batched over people.
 //
 //  1. Gradient search from the factual point: the move with the most margin per cost according to the gradient,
 //     numeric or a switch of a one-hot, ordinal or binary feature; also with numeric moves only, and with random
@@ -47,6 +47,9 @@ const (
 //  3. Refinement of each valid action: needless changes are dropped, switches replaced by cheaper ones, every
 //     numeric change is pulled back to the required margin, and cost is shifted to numeric features that achieve
 //     more with it, or to those of a finer grid that fill what a coarse one would round up.
+//  4. Perturbation of each person's best action: gradient searches without one of its changes, without two of them,
+//     and from random ones, again as long as that helps. Without any valid action, that of the largest margin is
+//     perturbed in the same way, for a larger margin at any cost, and for longer.
 //
 // The search aims 1e-5 (relative to 1+Margin) above the required margin, so that rounding differences between
 // batches do not undo an action. The margin of the result is evaluated once more at the end and decides.
@@ -59,8 +62,8 @@ func Solve(ctx context.Context, m Model, a *constraint.Set, x []float32, o Solve
 	}
 	o.Steps = defaulted(o.Steps, 16)
 	o.Restarts = defaulted(o.Restarts, 4)
-	o.Rounds = defaulted(o.Rounds, 3)
-	o.Beam = max(defaulted(o.Beam, 4), 1)
+	o.Rounds = defaulted(o.Rounds, 6)
+	o.Beam = max(defaulted(o.Beam, 16), 1)
 	actions := make([]Action, n)
 	err = chunks(ctx, n, solveChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
 		s := &search{ctx: ctx, m: m, a: a, o: o, target: float32(o.Margin + slackAbove(o.Margin))}

@@ -370,3 +370,45 @@ func TestSolveRefusesAndCancels(t *testing.T) {
 		t.Error("cancelled teacher returned no error")
 	}
 }
+
+// A larger search finds nobody whom the default one misses, and hardly anything cheaper: networks of numbers, of which
+// few may change.
+func TestSolveAgainstLargerSearch(t *testing.T) {
+	t.Parallel()
+	var fs []task.Feature
+	for i := range 30 {
+		f := feature(fmt.Sprint("f", i), task.Numeric)
+		f.Bounds = [2]float64{-2, 2}
+		fs = append(fs, f)
+	}
+	tk := taskOf(4, fs...)
+	a := compile(t, tk)
+	var found, missed int
+	var gap float64
+	for seed := range uint64(6) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		x, m := randomPeople(rng, tk, 15), newMLP(rng, -4, a.Dim(), 16, 16, 1)
+		acts, err := Solve(context.Background(), m, a, x, SolveOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		larger, err := Solve(context.Background(), m, a, x, SolveOptions{Restarts: 64, Seed: seed + 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, act := range acts {
+			switch {
+			case act.Status == Found && larger[i].Status == Found:
+				found++
+				gap += act.Cost/larger[i].Cost - 1
+			case larger[i].Status == Found:
+				missed++
+			}
+		}
+	}
+	gap /= float64(found)
+	t.Logf("found by both %d, missed %d, mean gap %.4f", found, missed, gap)
+	if found < 30 || missed > 0 || gap > 0.01 {
+		t.Errorf("found by both %d, missed %d, mean gap %.4f", found, missed, gap)
+	}
+}
