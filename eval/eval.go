@@ -34,8 +34,8 @@ import (
 	"cfq/task"
 )
 
-// headlineMargin is the required margin, in logits, that stands for the curve.
-const headlineMargin = 0.1
+// HeadlineMargin is the required margin, in logits, that stands for the curve.
+const HeadlineMargin = 0.1
 
 // Options of Solve and Compare. The zero value evaluates everyone f refuses.
 type Options struct {

@@ -174,7 +174,7 @@ func (r *Result) Headline() int {
 	best := len(r.Margins) - 1
 	for i := len(r.Margins) - 1; i >= 0; i-- {
 		switch m := r.Margins[i].Margin; {
-		case m == headlineMargin:
+		case m == HeadlineMargin:
 			return i
 		case m > 0:
 			best = i

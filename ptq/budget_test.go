@@ -23,13 +23,14 @@ type sparse struct {
 	rng        *rand.Rand
 	rare       int // columns that are zero for nearly everybody
 	idle, zero float64
+	far        float64 // what these reach
 }
 
 const sparseInputs = 13
 
 func newSparse(seed uint64) *sparse {
 	rng := rand.New(rand.NewPCG(seed, 77))
-	return &sparse{rng: rng, rare: rng.IntN(3), idle: 0.9 * rng.Float64(), zero: 0.6 * rng.Float64()}
+	return &sparse{rng: rng, far: 12, rare: rng.IntN(3), idle: 0.9 * rng.Float64(), zero: 0.6 * rng.Float64()}
 }
 
 // layer draws weights and biases; idle is the share of outputs that fire far from the mean only, with a steep slope.
@@ -92,10 +93,10 @@ func (s *sparse) people(n int) *task.People {
 			v := s.rng.NormFloat64()
 			if j < s.rare {
 				if v = 0; s.rng.Float64() < 0.05 {
-					v = 4 * s.rng.ExpFloat64()
+					v = s.far / 3 * s.rng.ExpFloat64()
 				}
 			}
-			p.X = append(p.X, float32(min(max(v, -5), 12)))
+			p.X = append(p.X, float32(min(max(v, -5), s.far)))
 		}
 	}
 	return p
@@ -106,7 +107,7 @@ func sparseTask(t *testing.T) *task.Task {
 	var y strings.Builder
 	y.WriteString("version: 1\nencoded: true\nfeatures:\n")
 	for i := range sparseInputs {
-		fmt.Fprintf(&y, "  - {name: n%d, kind: numeric, bounds: [-5, 12]}\n", i)
+		fmt.Fprintf(&y, "  - {name: n%d, kind: numeric, bounds: [-5, 90]}\n", i)
 	}
 	tk, err := task.Parse("sparse.yaml", []byte(y.String()))
 	if err != nil {

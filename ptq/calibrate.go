@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"cfq/calib"
+	"cfq/eval"
 	"cfq/quant"
 	"cfq/recourse"
 	"cfq/sensitivity"
@@ -165,8 +166,8 @@ func (c *calibrated) inFloat(i int) bool {
 }
 
 // maxGridError is the root mean square margin error, in logits, from which the grid of the
-// input alone is too coarse: half of the headline margin.
-const maxGridError = 0.05
+// input alone is too coarse.
+const maxGridError = eval.HeadlineMargin / 2
 
 // fitInput lays the value that the first dense layers read on a grid: the
 // model's input, or what scaling operators make of it. Calibration points move onto the grid's range.
@@ -190,7 +191,7 @@ func (c *calibrated) fitInput(ctx context.Context) (warnings []string, err error
 	input := calib.FitInput(x, first.In, values)
 	input.Value = first.Input
 	if raw && c.o.Input == InputAuto {
-		rms, err := c.gridError(ctx, input)
+		rms, err := c.gridError(ctx, input, c.cal.X)
 		if err != nil {
 			return nil, err
 		}
@@ -217,9 +218,9 @@ func (c *calibrated) fitInput(ctx context.Context) (warnings []string, err error
 	return warnings, nil
 }
 
-// gridError is the root mean square margin error that the grid of the input alone makes.
-func (c *calibrated) gridError(ctx context.Context, input *quant.Input) (_ float64, err error) {
-	x, err := c.full.Inputs(ctx, sampled(c.cal.X, c.cal.Dim, errorRows))
+// gridError is the root mean square margin error that the grid of the input alone makes on rows.
+func (c *calibrated) gridError(ctx context.Context, input *quant.Input, rows []float32) (_ float64, err error) {
+	x, err := c.full.Inputs(ctx, sampled(rows, c.full.Dim(), errorRows))
 	if err != nil {
 		return 0, err
 	}

@@ -26,6 +26,7 @@ type opened struct {
 	engine     ort.Options
 	metadata   int // bytes of metadata and doc strings of the exporter that are left out
 	keep       bool
+	larger     bool   // what is written may be no smaller than floatBytes
 	runtime    string // the oldest ONNX Runtime that must read what is written
 }
 
@@ -39,7 +40,7 @@ func open(m *onnxio.Model, t *task.Task, o *Options) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &opened{engine: m.Engine(), runtime: o.Runtime, source: c.Graph(), keep: o.KeepMetadata}
+	out := &opened{engine: m.Engine(), runtime: o.Runtime, source: c.Graph(), keep: o.KeepMetadata, larger: o.AllowLarger}
 	out.floatBytes, out.metadata = sizes(m.Graph(), o.KeepMetadata)
 	r, err := qdq.RuntimeOf(o.Runtime)
 	if err == nil {

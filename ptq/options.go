@@ -47,6 +47,8 @@ type Options struct {
 	PruneBy  PruneBy
 	// KeepMetadata writes the metadata and doc strings of the exporter, stack traces with paths among them, to the file.
 	KeepMetadata bool
+	// AllowLarger does not count it as a problem when the written model is no smaller than the original.
+	AllowLarger bool
 	// CrossLayerEqualization balances the channel ranges of neighbouring layers before anything is fitted.
 	CrossLayerEqualization bool
 	// ActBits is the bit width of the activations between layers, 2 to 8 (8).

@@ -50,6 +50,7 @@ type Result struct {
 	Metadata   int            `json:"metadata_bytes,omitempty"` // of the model's exporter, that are left out
 	Bytes      int            `json:"bytes"`
 	Verified   *verify.Report `json:"verified"`
+	HeldOut    *HeldOut       `json:"held_out,omitempty"` // nil by a plan, and without recourse
 	Warnings   []string       `json:"warnings,omitempty"` // what is not as the method's name says
 
 	Recipe map[string]string `json:"-"` // as in the model's metadata
@@ -94,6 +95,9 @@ func (a *allocated) quantize(ctx context.Context) (*Result, error) {
 	a.tell("verify", 0, 0)
 	r, err := a.result(ctx, out, bytes, plan, a.people.X)
 	if err != nil {
+		return nil, err
+	}
+	if r.HeldOut, err = a.judge(ctx, bytes, layers); err != nil {
 		return nil, err
 	}
 	r.Recipe, r.Method, r.Allocator, r.Rounding = recipe, a.method.Name, a.o.Allocator, a.o.Rounding
@@ -217,10 +221,11 @@ func (m *opened) result(ctx context.Context, out *graph.Model, bytes []byte, pla
 	if err != nil {
 		return nil, err
 	}
-	report, err := verify.Check(ctx, bytes, verify.Options{
-		Plan: plan, Engine: m.engine, FloatBytes: m.floatBytes,
-		Probes: probes,
-	})
+	check := verify.Options{Plan: plan, Engine: m.engine, FloatBytes: m.floatBytes, Probes: probes}
+	if m.larger {
+		check.FloatBytes = 0
+	}
+	report, err := verify.Check(ctx, bytes, check)
 	if err != nil {
 		return nil, err
 	}

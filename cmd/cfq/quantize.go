@@ -139,9 +139,18 @@ func (f *quantizeFlags) usable(e *env, r *ptq.Result) error {
 	for _, w := range r.Warnings {
 		e.msg.Warn("%s", w)
 	}
-	if r.Bytes >= r.FloatBytes {
+	if r.Bytes >= r.FloatBytes && !f.o.AllowLarger {
 		return cli.Wrap(fmt.Errorf("%s was not written: it would have %d bytes, and the original has %d", f.out, r.Bytes,
-			r.FloatBytes), cli.Unusable, "a very small model is best left in float")
+			r.FloatBytes), cli.Unusable, "a very small model is best left in float; --allow-larger writes it all the same")
+	}
+	if h := r.HeldOut; h.Exceeds() && !f.force && f.target.VD == 0 {
+		hint := "--force writes it all the same"
+		if r.Method != ptq.CFPTQ {
+			hint = fmt.Sprintf("--method %s makes smaller errors; %s", ptq.CFPTQ, hint)
+		}
+		return cli.Wrap(fmt.Errorf("%s was not written: %s", f.out, h), cli.Missed, hint)
+	} else if h.Doubtful() {
+		e.msg.Warn("%s", h)
 	}
 	if err := r.Verified.Err(); err != nil {
 		return cli.Wrap(fmt.Errorf("%s was not written: %w", f.out, err), cli.RunFailed,
@@ -207,6 +216,7 @@ type quantizeFlags struct {
 	plan, savePlan string
 	log            string
 	overwrite      bool
+	force          bool
 	calibrating    *task.People          // who were read; nil with --plan
 	features       []record.Distribution // of them
 }
@@ -227,7 +237,7 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.plan, "plan", "", "write the model that this plan `file` describes; needs no data")
 	f.addRows(fs)
 	f.addPromises(fs)
-	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
+	f.addWriting(fs)
 	choice := func(fs *pflag.FlagSet, names ...string) {
 		for _, name := range names {
 			c := ptq.FindSetting(name)
@@ -293,6 +303,14 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 		fs.BoolVar(&f.o.KeepMetadata, "keep-metadata", false, "write the exporter's metadata and doc strings, too")
 		fs.BoolVar(&f.o.Reduced, "reduced-range", false, "8-bit weights in 7 bits: the same results on CPUs without VNNI")
 	})
+}
+
+// addWriting adds the flags that say what may be written.
+func (f *quantizeFlags) addWriting(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
+	fs.BoolVar(&f.force, "force", false,
+		"write the model even if its margin error exceeds the margin that recourse must have")
+	fs.BoolVar(&f.o.AllowLarger, "allow-larger", false, "write the model even if it is no smaller than the original")
 }
 
 // addTraining adds the flags of training besides the objective.

@@ -42,7 +42,7 @@ func run(work string) error {
 	const quantize = "$PROJECT/bin/cfq quantize model.onnx -d train.csv -t task.yaml --budget 4 -q"
 	if err := p.shell("the loan example", 0, nil,
 		"cp $PROJECT/testdata/loans/{model.onnx,{train,test}.csv,task.yaml} $PROJECT/examples/ci/gate.yaml .",
-		quantize+" -o good.onnx --method cf-ptq", quantize+" -o bad.onnx --method mixed-ptq"); err != nil {
+		quantize+" -o good.onnx --method cf-ptq", quantize+" -o bad.onnx --method mixed-ptq --force"); err != nil {
 		return err
 	}
 	for _, c := range []struct {

@@ -1,0 +1,175 @@
+package ptq
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"cfq/eval"
+	"cfq/onnxio/classifier"
+	"cfq/quant"
+	"cfq/quant/qdq"
+	"cfq/recourse"
+	"cfq/sensitivity"
+)
+
+// heldPoints is how many recourse points the margin error of a written model is measured at, at most; with fewer than
+// minPoints of people held out, those of people who were calibrated on are taken.
+const heldPoints = 1000
+
+// HeldOut is the margin error of the written model at recourse points of people whom it was not calibrated on.
+type HeldOut struct {
+	Points   int     `json:"points"`
+	Seen     bool    `json:"calibrated_on,omitempty"` // too few people are left: these were calibrated on
+	RMS      float64 `json:"rms"`                     // root mean square, in logits
+	Required float64 `json:"required_margin"`         // of the task; eval.HeadlineMargin where that is 0
+	// Cause is what most of the error comes from where it is more than half of Required: a layer, which alone makes
+	// the error CauseRMS, or, with InputGrid, the grid of the input, whose first reader the layer is.
+	Cause     string  `json:"cause,omitempty"`
+	CauseRMS  float64 `json:"cause_rms,omitempty"`
+	InputGrid bool    `json:"input_grid,omitempty"`
+}
+
+// Doubtful reports whether the error is more than half of the required margin, and Exceeds whether it is more than it.
+func (h *HeldOut) Doubtful() bool { return h != nil && h.RMS > h.Required/2 }
+
+// Exceeds reports whether the error is more than the required margin.
+func (h *HeldOut) Exceeds() bool { return h != nil && h.RMS > h.Required }
+
+// String says what the error is, where it comes from and what helps.
+func (h *HeldOut) String() string {
+	of := "people held out"
+	if h.Seen {
+		of = "people who were calibrated on"
+	}
+	s := fmt.Sprintf("margin error %.3g logits (rms) at %d recourse points of %s, more than ", h.RMS, h.Points, of)
+	if !h.Exceeds() {
+		s += "half of "
+	}
+	s += fmt.Sprintf("the margin of %g that recourse must have", h.Required)
+	switch {
+	case h.InputGrid:
+		s += fmt.Sprintf("; the 8-bit grid of the input alone makes %.2g: try --input %s", h.CauseRMS, InputFloat)
+	case h.Cause != "":
+		s += fmt.Sprintf("; layer %q alone makes %.2g: try a larger --budget, or --keep-float %[1]q", h.Cause, h.CauseRMS)
+	}
+	return s
+}
+
+// heldOut returns recourse points of people who are not calibrated on, or of others where few are left, which seen
+// tells.
+func (c *calibrated) heldOut(ctx context.Context) (points []float32, seen bool, err error) {
+	var rest []int
+	if c.o.Objective == Untrained { // training sees everybody
+		for i := range c.all.N {
+			if _, ok := slices.BinarySearch(c.rows, i); !ok {
+				rest = append(rest, i)
+			}
+		}
+	}
+	if points, err = c.recourseOf(ctx, rest); err != nil || len(points) >= minPoints*c.full.Dim() {
+		return points, false, err
+	}
+	if points, err = c.recourseOf(ctx, c.rows); err == nil {
+		points = append(points, c.promisedPoints()...)
+	}
+	return points, true, err
+}
+
+// recourseOf returns teacher recourse points of some of the people, heldPoints at most.
+func (c *calibrated) recourseOf(ctx context.Context, at []int) ([]float32, error) {
+	if len(at) == 0 || c.promises != nil {
+		return nil, nil
+	}
+	margins, err := c.full.Margins(ctx, c.all.Subset(at).X)
+	if err != nil {
+		return nil, err
+	}
+	var refused []int
+	for k, i := range at {
+		if margins[k] <= 0 {
+			refused = append(refused, i)
+		}
+	}
+	if len(refused) == 0 {
+		return nil, nil
+	}
+	some := cohort{all: c.all}
+	some.people = c.all.Subset(subset(refused, spread(0, len(refused), heldPoints)))
+	if some.set, some.own, err = personal(c.prepared.set, c.o.Overrides, some.people); err != nil {
+		return nil, err
+	}
+	u, err := c.counterfactual(ctx, &some, c.teacher())
+	if err != nil {
+		return nil, err
+	}
+	var points []float32
+	for i, ok := range u.Reached {
+		if ok {
+			points = append(points, u.Points()[i*u.Dim:(i+1)*u.Dim]...)
+		}
+	}
+	return points, nil
+}
+
+// promisedPoints are those of the promises that are calibrated on.
+func (c *calibrated) promisedPoints() []float32 {
+	var points []float32
+	for i := range c.promises {
+		if a := &c.promises[i]; a.Status == recourse.Found {
+			points = append(points, a.Point...)
+		}
+	}
+	return sampled(points, c.full.Dim(), heldPoints)
+}
+
+// judge measures the margin error of a written model, the layers being those of its plan; nil without recourse points.
+func (s *scored) judge(ctx context.Context, onnx []byte, layers []quant.Layer) (_ *HeldOut, err error) {
+	if len(s.held) == 0 {
+		return nil, nil
+	}
+	h := &HeldOut{
+		Points: len(s.held) / s.full.Dim(), Seen: s.heldSeen, Required: cmp.Or(s.task.Target.Margin, eval.HeadlineMargin),
+	}
+	want, err := s.full.Margins(ctx, s.held)
+	if err != nil {
+		return nil, err
+	}
+	errorOf := func(g *classifier.Model, err error) (float64, error) {
+		if err != nil {
+			return 0, err
+		}
+		got, err := g.Margins(ctx, s.held)
+		return math.Sqrt(sensitivity.MarginError(got, want)), errors.Join(err, g.Close())
+	}
+	h.RMS, err = errorOf(openFile(ctx, onnx, s.task, s.full.Engine(), s.o.Workers))
+	if err != nil || !h.Doubtful() {
+		return h, err
+	}
+	for _, l := range layers {
+		m, err := qdq.Write(s.canonical, s.planOf([]quant.Layer{l}), qdq.Options{Plain: true})
+		if err != nil {
+			return nil, err
+		}
+		rms, err := errorOf(s.full.With(m), nil)
+		if err != nil {
+			return nil, err
+		}
+		if rms > h.CauseRMS {
+			h.Cause, h.CauseRMS = l.Node, rms
+		}
+	}
+	if s.grid.input != nil {
+		rms, err := s.gridError(ctx, s.grid.input, s.held)
+		if err != nil {
+			return nil, err
+		}
+		if rms > h.CauseRMS/2 {
+			h.InputGrid, h.CauseRMS = true, rms
+		}
+	}
+	return h, nil
+}

@@ -1,0 +1,104 @@
+package ptq
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"cfq/onnxio/graph"
+)
+
+// wide is a steep random network that refuses half of the people, some of whose inputs reach 90 standard deviations.
+func wide(t *testing.T) (*graph.Model, *sparse) {
+	t.Helper()
+	s := newSparse(1)
+	g := s.model()
+	s.far, s.rare = 90, 4
+	for k, w := range g.Graph.Inits {
+		if len(w.Dims) != 2 || w.Dims[0] != sparseInputs {
+			continue
+		}
+		v, err := w.Floats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range s.rare * int(w.Dims[1]) {
+			v[i] /= 30 // so that they move margins as others do
+		}
+		g.Graph.Inits[k] = graph.FromFloats(w.Name, v, w.Dims...)
+	}
+	full, err := OpenFor(loaded(t, g), sparseTask(t), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	m := margins(t, full, s.people(500).X)
+	slices.Sort(m)
+	var last *graph.Node
+	for _, n := range g.Graph.Nodes {
+		if n.Op == "Gemm" {
+			last = n
+		}
+	}
+	for k, b := range g.Graph.Inits {
+		if b.Name != last.Input(1) && b.Name != last.Input(2) {
+			continue
+		}
+		v, err := b.Floats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.Name == last.Input(2) {
+			v[0] -= m[len(m)/2]
+		}
+		for i := range v {
+			v[i] *= 2.5 // steep
+		}
+		g.Graph.Inits[k] = graph.FromFloats(b.Name, v, b.Dims...)
+	}
+	return g, s
+}
+
+// The margin error of the written model at recourse points of people held out, and where it comes from: few bits, or
+// the grid of an input that spans columns of very different widths.
+func TestMarginErrorHeldOut(t *testing.T) {
+	t.Parallel()
+	g, s := wide(t)
+	m, tk, people := loaded(t, g), sparseTask(t), s.people(1500)
+	grid := Options{Budget: 8, Compute: ComputeInteger, Input: InputInt8}
+	for _, tt := range []struct {
+		name              string
+		o                 Options
+		people            int
+		seen              bool
+		doubtful, exceeds bool
+		text              string // what is to be done
+	}{
+		{"two bits", Options{Budget: 2, Compute: ComputeFloat}, 1500, false, true, true, "try a larger --budget"},
+		{"eight bits", Options{Budget: 8, Compute: ComputeFloat}, 1500, false, false, false, ""},
+		{"the grid of the input", grid, 1500, false, true, false, "try --input float"},
+		{
+			"few people",
+			Options{Budget: 2, Compute: ComputeFloat},
+			550, true, true, true,
+			"recourse points of people who were calibrated on",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.o.Rows = 500
+			r, err := Quantize(context.Background(), m, tk, people.Subset(spread(0, tt.people, tt.people)), tt.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := r.HeldOut
+			if h.Points < minPoints || h.Required != 0.1 || h.Seen != tt.seen {
+				t.Errorf("%d points, margin %v, calibrated on: %v", h.Points, h.Required, h.Seen)
+			}
+			if h.Doubtful() != tt.doubtful || h.Exceeds() != tt.exceeds || (h.Cause != "") != tt.doubtful ||
+				tt.doubtful && !strings.Contains(h.String(), tt.text) {
+				t.Error(h)
+			}
+		})
+	}
+}
