@@ -1,13 +1,16 @@
 package recourse
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"cfq/recourse/constraint"
+	"cfq/recourse/mip"
 )
 
 // ExactOptions are the settings of Exact; the zero value is the default.
@@ -16,6 +19,10 @@ type ExactOptions struct {
 	Margin float64
 	// MaxPoints bounds the actions of one person that an exhaustive search looks at; 0 = 2 million.
 	MaxPoints int
+	// Solver solves mixed-integer programs; nil = there are none.
+	Solver *mip.Solver
+	// Time bounds the work on one mixed-integer program; 0 = 1 minute.
+	Time time.Duration
 	// Workers bounds the pieces of people in flight; 0 = GOMAXPROCS. It does not change the result.
 	Workers  int
 	Progress func(done, total int)
@@ -30,9 +37,12 @@ const (
 	NotNeeded  Method = ""           // the person is favourable as they are
 	Affine     Method = "affine"     // branch and bound over an affine model
 	Exhaustive Method = "exhaustive" // all feasible actions, cheapest first
+	Program    Method = "program"    // a mixed-integer program over a network of Relu units
 	Search     Method = "search"     // Solve: nothing says that there is no cheaper action, or none
 	TooMany    Method = "none: more actions than the limit"
 	TooHard    Method = "none: branch and bound found no end"
+	TooLong    Method = "none: the mixed-integer program was not solved in time"
+	TooWide    Method = "none: the changes are too wide for a mixed-integer program; bounds make them narrower"
 	Refused    Method = "none: the model refuses what its weights promise, for rounding"
 )
 
@@ -42,9 +52,11 @@ func (m Method) Proved() bool { return m != Search && !strings.HasPrefix(string(
 // exactChunk is the number of people searched together: few, for one alone may take seconds.
 const exactChunk = 16
 
-// affineModel is a Model that may be affine: its margin is then w x + b.
-type affineModel interface {
-	Affine(ctx context.Context) (w []float32, b float64, ok bool, err error)
+// networkModel is a Model that may be a network of Relu units. Its numbers are x, then the values of the units, which
+// are max(0, v), the first rows being the weights of the v; the margin is the smallest of the others. Without units,
+// and with one margin, it is affine. why says what else it is.
+type networkModel interface {
+	Network(ctx context.Context) (rows [][]float64, bias []float64, units int, why string, err error)
 }
 
 // ErrNotExact says that no exact method applies. The error around it names the features that are the reason.
@@ -53,11 +65,12 @@ var ErrNotExact = errors.New("no exact method applies")
 // Exact finds for every person the cheapest feasible action that reaches the required margin, or proves that there
 // is none. It aims at the same margin as Solve, a little above the required one, so the two compare.
 //
-//   - An affine model, one with a method Affine() (w, b, ok, err) that says so: branch and bound over steps,
-//     switches, the limit and rules, its bound the Lagrangian dual. The cost is least to a relative 1e-7, as far as
-//     float32 goes.
+//   - An affine model, one with a method Network that says so: branch and bound over steps, switches, the limit and
+//     rules, its bound the Lagrangian dual. The cost is least to a relative 1e-7, as far as float32 goes.
 //   - Any model, when all features that people can change are discrete: all feasible actions in the order of their
 //     cost, until the first one that the model accepts.
+//   - A network of Relu units, when the cost is linear and a solver of mixed-integer programs is installed: the cost is
+//     least to a relative 1e-5.
 //
 // What is found is judged by the model itself. When no method comes to an end for a person, they have the status
 // NoneFound, and the Method says why. When no method applies to the model and the task at all, the error wraps
@@ -69,24 +82,22 @@ func Exact(ctx context.Context, m Model, a *constraint.Set, x []float32, o Exact
 	if err != nil {
 		return nil, nil, err
 	}
-	o.MaxPoints = defaulted(o.MaxPoints, 2_000_000)
-	var w []float32
-	if f, ok := m.(affineModel); ok {
-		v, _, ok, err := f.Affine(ctx)
-		if err != nil {
-			return nil, nil, fmt.Errorf("recourse: %w", err)
-		}
-		if ok {
-			w = v
-		}
+	o.MaxPoints, o.Time = defaulted(o.MaxPoints, 2_000_000), cmp.Or(o.Time, time.Minute)
+	net, why, err := networkOf(ctx, m)
+	if err != nil {
+		return nil, nil, fmt.Errorf("recourse: %w", err)
 	}
-	if why := noMethod(a, w != nil); why != "" && !a.HasOverrides() {
-		return nil, nil, fmt.Errorf("recourse: %w: %s; give steps to make the actions countable, or use the solver",
+	if net != nil && o.Solver == nil {
+		why = "the model is a network, and " + mip.ErrNone.Error()
+	}
+	whole := &exactSearch{a: a, o: o, net: net, why: why}
+	if why := whole.noMethod(a); why != "" && !a.HasOverrides() {
+		return nil, nil, fmt.Errorf("recourse: %w: %s; give steps to make the actions countable",
 			ErrNotExact, why)
 	}
 	actions, methods := make([]Action, n), make([]Method, n)
 	err = chunks(ctx, n, exactChunk, o.Workers, o.Progress, func(ctx context.Context, lo, hi int) error {
-		e := &exactSearch{ctx: ctx, m: m, a: a, o: o, w: w, slack: slackAbove(o.Margin)}
+		e := &exactSearch{ctx: ctx, m: m, a: a, o: o, net: net, why: why, slack: slackAbove(o.Margin)}
 		return e.run(x[lo*a.Dim():hi*a.Dim()], lo, actions[lo:hi], methods[lo:hi])
 	})
 	if err != nil {
@@ -96,15 +107,15 @@ func Exact(ctx context.Context, m Model, a *constraint.Set, x []float32, o Exact
 }
 
 // noMethod says why there is no exact method for the action set, "" when there is one.
-func noMethod(a *constraint.Set, affine bool) string {
+func (e *exactSearch) noMethod(a *constraint.Set) string {
 	var names []string
 	for _, u := range a.Free() {
 		if u.Numeric() && u.Step == 0 {
 			names = append(names, fmt.Sprintf("%q", u.Name))
 		}
 	}
-	why := "the model is not affine"
-	if affine {
+	why := e.noProgram(a)
+	if e.net.affine() {
 		why = a.Separable()
 	}
 	switch {
@@ -122,8 +133,9 @@ type exactSearch struct {
 	m       Model
 	a       *constraint.Set
 	o       ExactOptions
-	w       []float32 // of an affine model, or nil
-	slack   float64   // how far above the required margin the search aims
+	net     *network // nil when the model is none
+	why     string   // there is no program
+	slack   float64  // how far above the required margin the search aims
 	x       []float32
 	first   int // row of the first person
 	actions []Action
@@ -137,7 +149,10 @@ func (e *exactSearch) run(x []float32, first int, actions []Action, methods []Me
 	if err := call(dim, len(actions), margins, nil, err); err != nil {
 		return err
 	}
-	var linear, counted []int
+	if err := e.net.check(e.x, margins); err != nil {
+		return err
+	}
+	var linear, counted, programmed []int
 	for i, m := range margins {
 		actions[i] = Action{Status: AlreadyFavourable, Point: row(x, i, dim), Delta: make([]float32, dim), Margin: float64(m)}
 		if valid(m, float32(e.o.Margin)) {
@@ -145,18 +160,39 @@ func (e *exactSearch) run(x []float32, first int, actions []Action, methods []Me
 		}
 		actions[i].Status = NoneFound
 		switch a := e.a.Person(first + i); {
-		case e.w != nil && a.Separable() == "":
+		case e.net.affine() && a.Separable() == "":
 			linear = append(linear, i)
-		case noMethod(a, e.w != nil) == "":
-			counted = append(counted, i)
+		case !hasFreeNumbers(a):
+			counted = append(counted, i) // who have few actions need no program
+		case e.noProgram(a) == "":
+			programmed = append(programmed, i)
 		default:
-			methods[i] = Method("none: " + noMethod(a, e.w != nil))
+			methods[i] = Method("none: " + e.noMethod(a))
 		}
 	}
 	if err := e.affine(linear); err != nil {
 		return err
 	}
-	return e.exhaustive(counted)
+	if e.noProgram(e.a) == "" {
+		e.o.MaxPoints = min(e.o.MaxPoints, fewPoints)
+	}
+	if err := e.exhaustive(counted); err != nil {
+		return err
+	}
+	for _, i := range counted {
+		if methods[i] == TooMany && e.noProgram(e.a.Person(first+i)) == "" {
+			programmed = append(programmed, i)
+		}
+	}
+	return e.program(programmed)
+}
+
+// fewPoints is how many actions are looked at where there is a program, which is faster than more of them.
+const fewPoints = 20_000
+
+// hasFreeNumbers says whether a feature changes without steps.
+func hasFreeNumbers(a *constraint.Set) bool {
+	return slices.ContainsFunc(a.Free(), func(u *constraint.Feature) bool { return u.Numeric() && u.Step == 0 })
 }
 
 // settle makes the judged point the action of person i, and says whether it is feasible.

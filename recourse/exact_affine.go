@@ -55,7 +55,7 @@ func (e *exactSearch) affine(open []int) error {
 func (e *exactSearch) aim(i int, aim *float64, first bool) []float32 {
 	a, x := e.a.Person(e.first+i), row(e.x, i, e.a.Dim())
 	for {
-		d, proved := optimum(a, x, e.w, e.o.Margin+*aim*e.slack-e.actions[i].Margin)
+		d, proved := optimum(a, x, e.net.rows[0], e.o.Margin+*aim*e.slack-e.actions[i].Margin)
 		switch {
 		case d != nil:
 			point := make([]float32, a.Dim())
@@ -77,8 +77,8 @@ func (e *exactSearch) aim(i int, aim *float64, first bool) []float32 {
 
 // optimum returns the cheapest action of the person x that gains gap under an affine model, nil when there is none;
 // proved says whether it is the cheapest, or that there is none.
-func optimum(a *constraint.Set, x, w []float32, gap float64) (d []float32, proved bool) {
-	p := newProblem(a, x, w, gap)
+func optimum(a *constraint.Set, x []float32, w []float64, gap float64) (d []float32, proved bool) {
+	p := newProblem(a, x, [][]float64{w}, []float64{gap})
 	best, lower := p.solve()
 	switch {
 	case best == nil:
@@ -91,14 +91,18 @@ func optimum(a *constraint.Set, x, w []float32, gap float64) (d []float32, prove
 
 const maxTabled = 1 << 16 // steps of a feature that others follow by a table
 
-// newProblem writes down what the person x can do when the margin is w delta, gap of which is needed.
-func newProblem(a *constraint.Set, x, w []float32, gap float64) *problem {
+// newProblem writes down what the person x can do when sums of delta, each with its weights, have to reach needs.
+func newProblem(a *constraint.Set, x []float32, weights [][]float64, need []float64) *problem {
 	lin := a.Linear(x)
-	p := &problem{a: a, x: x, linear: lin, need: append([]float64{gap}, lin.Need...), limit: a.Limit()}
+	p := &problem{a: a, x: x, linear: lin, need: append(need, lin.Need...), sums: len(need), limit: a.Limit()}
 	d := make([]float32, a.Dim())
 	coefficients := func() []float64 {
 		a.Propagate(x, d)
-		return append([]float64{gainOf(w, d)}, lin.Effects(d)...)
+		sums := make([]float64, len(weights), len(p.need))
+		for r, w := range weights {
+			sums[r] = gainOf(w, d)
+		}
+		return append(sums, lin.Effects(d)...)
 	}
 	for _, u := range a.Free() {
 		if u.Numeric() && !u.Tabled {
@@ -137,11 +141,11 @@ func (p *problem) list(u *constraint.Feature, d []float32, coefficients func() [
 	}
 }
 
-func gainOf(w, d []float32) float64 {
+func gainOf(w []float64, d []float32) float64 {
 	sum := 0.0
 	for j, v := range d {
 		if v != 0 {
-			sum += float64(w[j]) * float64(v)
+			sum += w[j] * float64(v)
 		}
 	}
 	return sum

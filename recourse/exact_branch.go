@@ -14,7 +14,8 @@ import (
 //
 //	minimise sum_i cost_i(pos_i)   so that   sum_i acts_i(pos_i)[r] >= need[r] for every row r
 //
-// Row 0 is the margin; further rows are what rules between features come to. Costs add up: under the l2 norm they
+// The first sums rows are those of the model, under an affine one the margin alone; further rows are what rules between
+// features come to. Costs add up: under the l2 norm they
 // are squares. A row that needs -Inf is one that a part of the search may come to need.
 type problem struct {
 	a         *constraint.Set
@@ -22,6 +23,7 @@ type problem struct {
 	linear    *constraint.Linear
 	variables []variable
 	need      []float64
+	sums      int // rows of the model
 	limit     int
 }
 
@@ -414,7 +416,7 @@ func (n *node) alternatives(p *problem, e *constraint.Disjunction) []*node {
 			part.spans[i].in = true
 		}
 		for k, r := range w.Rows {
-			part.need[r+1] = max(part.need[r+1], w.Need[k]) // row 0 is the margin
+			part.need[p.sums+r] = max(part.need[p.sums+r], w.Need[k])
 		}
 		if possible {
 			parts = append(parts, part)

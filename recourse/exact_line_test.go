@@ -234,9 +234,9 @@ func TestExactRuleAgainstSimplex(t *testing.T) {
 // +Inf when there is none.
 func holdOptimum(t *rapid.T, m *affine, a *constraint.Set, x []float32, want, tol float64) {
 	t.Helper()
-	w, _, _, _ := m.Affine(context.Background())
+	rows, _, _, _, _ := m.Network(context.Background())
 	start, _ := m.Margins(context.Background(), x)
-	d, proved := optimum(a, x, w, 1e-5-float64(start[0]))
+	d, proved := optimum(a, x, rows[0], 1e-5-float64(start[0]))
 	if !proved || (d == nil) != math.IsInf(want, 1) {
 		t.Fatalf("action %v, proved %v; least cost %g", d, proved, want)
 	}

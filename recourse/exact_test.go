@@ -14,12 +14,13 @@ import (
 	"cfq/task"
 )
 
-// Affine makes the test's logistic regression known as one.
-func (f *affine) Affine(context.Context) (w []float32, b float64, ok bool, err error) {
+// Network makes the test's logistic regression known as one.
+func (f *affine) Network(context.Context) (rows [][]float64, bias []float64, units int, why string, err error) {
+	var w []float64
 	for _, v := range f.w {
-		w = append(w, float32(v))
+		w = append(w, float64(float32(v)))
 	}
-	return w, f.b, true, nil
+	return [][]float64{w}, []float64{f.b}, 0, "", nil
 }
 
 // plain hides that a model is affine.

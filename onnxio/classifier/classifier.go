@@ -271,51 +271,6 @@ func (c *Model) session(key string, build builder) (*ort.Session, error) {
 	return s, nil
 }
 
-// Affine returns the weights (Dim numbers) and the constant of a model whose
-// margin is w x + b, as that of a logistic regression is; ok is false when the
-// graph between the input and the logits holds an operator that is not known to be
-// affine, or three classes or more, of which the margin takes a maximum.
-//
-// The weights are the margin's gradient at 0, so they are exact to float32. So is b
-// to the size of the terms that cancel in it: use the margin at a point nearby
-// where it matters.
-func (c *Model) Affine(ctx context.Context) (w []float32, b float64, ok bool, err error) {
-	if c.classes > 2 || !affineGraph(c.Graph().Graph, c.Input().Name, c.logits) {
-		return nil, 0, false, nil
-	}
-	m, w, err := c.MarginGrads(ctx, make([]float32, c.Dim()))
-	if err != nil {
-		return nil, 0, false, fmt.Errorf("weights of an affine model: %w", err)
-	}
-	return w, float64(m[0]), true, nil
-}
-
-// affineGraph reports whether every operator between the input and the value is affine in what depends on the input.
-func affineGraph(g *graph.Graph, input, value string) bool {
-	depends := map[string]bool{input: true}
-	needed := g.Needed(value)
-	for _, n := range g.Nodes {
-		var moving []int // the node's inputs that depend on the model's
-		for i, in := range n.Inputs {
-			if depends[in] {
-				moving = append(moving, i)
-			}
-		}
-		if len(moving) == 0 && !n.HasGraphs() {
-			continue
-		}
-		for _, out := range n.Outputs {
-			if out != "" {
-				depends[out] = true
-			}
-		}
-		if needed[n] && (n.HasGraphs() || !n.Standard() || !affineNode(n, moving)) {
-			return false
-		}
-	}
-	return depends[value]
-}
-
 // affineNode reports whether the node is affine in those of its inputs that move.
 func affineNode(n *graph.Node, moving []int) bool {
 	only := func(i int) bool { return len(moving) == 1 && moving[0] == i }

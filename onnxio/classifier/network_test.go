@@ -1,10 +1,10 @@
 package classifier
 
 import (
-	"context"
 	"math"
+	"math/rand/v2"
 	"path/filepath"
-	"slices"
+	"strings"
 	"testing"
 
 	"cfq/internal/realdata"
@@ -66,73 +66,122 @@ func straightLine(form string) *graph.Model {
 	return &graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: g}
 }
 
-func TestAffine(t *testing.T) {
-	e := orttest.Need(t)
+// networkMargin computes the smallest margin of a network.
+func networkMargin(rows [][]float64, bias []float64, units int, x []float32) float64 {
+	v := make([]float64, len(rows[0]))
+	for j, a := range x {
+		v[j] = float64(a)
+	}
+	least := math.Inf(1)
+	for r, row := range rows {
+		sum := bias[r]
+		for j, w := range row {
+			sum += w * v[j]
+		}
+		if r < units {
+			v[len(x)+r] = max(sum, 0)
+		} else {
+			least = min(least, sum)
+		}
+	}
+	return least
+}
+
+// opened opens a graph, for class target unless that is nil.
+func opened(t *testing.T, g *graph.Model, target *int) *Model {
+	t.Helper()
+	c, err := Open(t.Context(), g, orttest.Need(t), Options{Target: target})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// checkNetwork compares what the network computes with ONNX Runtime, on random rows.
+func checkNetwork(t *testing.T, name string, c *Model, want int) {
+	t.Helper()
+	rows, bias, units, why, err := c.Network(t.Context())
+	if err != nil || why != "" || units != want {
+		t.Errorf("%s: %d units, %q, %v; want %d", name, units, why, err, want)
+		return
+	}
+	rng := rand.New(rand.NewPCG(3, 1))
+	x := make([]float32, 50*c.Dim())
+	for i := range x {
+		x[i] = float32(2 * rng.NormFloat64())
+	}
+	m, err := c.Margins(t.Context(), x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range m {
+		got := networkMargin(rows, bias, units, x[i*c.Dim():(i+1)*c.Dim()])
+		if math.Abs(got-float64(v)) > 2e-5*(1+math.Abs(got)) {
+			t.Errorf("%s: row %d: margin %v, of the network %v", name, i, v, got)
+			return
+		}
+	}
+}
+
+// What operators and ONNX Runtime say of a network is what it computes; the weights of an affine one are exact.
+func TestNetwork(t *testing.T) {
 	zero := 0
 	for _, tt := range []struct {
 		form   string
 		target *int
-		w      []float32
-		b      float64
+		units  int
+		w      []float64
+		why    string
 	}{
-		{"gemm", nil, []float32{2, 0.25, 1}, -1.5},
-		{"gemm", &zero, []float32{-2, -0.25, -1}, 1.5},
-		{"softmax", nil, []float32{2, 0.25, 1}, -1.5},
-		{"scaler", nil, []float32{1, 0.0625, 2}, -1.5 - 1 - 0.125 - 8},
-		{"conv", nil, []float32{2, 0.25, 1}, -1.5},
-		{"relu", nil, nil, 0},
-		{"square", nil, nil, 0},
-		{"inverse", nil, nil, 0},
-		{"integers", nil, nil, 0},
+		{"gemm", nil, 0, []float64{2, 0.25, 1}, ""},
+		{"gemm", &zero, 0, []float64{-2, -0.25, -1}, ""},
+		{"softmax", nil, 0, []float64{2, 0.25, 1}, ""},
+		{"scaler", nil, 0, []float64{1, 0.0625, 2}, ""},
+		{"conv", nil, 0, []float64{2, 0.25, 1}, ""},
+		{"relu", nil, 3, []float64{0, 0, 0, 2, 0.25, 1}, ""},
+		{"square", nil, 0, nil, "Mul"},
+		{"inverse", nil, 0, nil, "Div"},
+		{"integers", nil, 0, nil, "Cast"},
 	} {
-		c, err := Open(context.Background(), straightLine(tt.form), e, Options{Target: tt.target})
-		if err != nil {
-			t.Fatalf("%s: %v", tt.form, err)
+		c := opened(t, straightLine(tt.form), tt.target)
+		if tt.why == "" {
+			checkNetwork(t, tt.form, c, tt.units)
 		}
-		defer c.Close()
-		w, b, ok, err := c.Affine(context.Background())
-		if err != nil {
-			t.Fatalf("%s: %v", tt.form, err)
+		rows, _, _, why, err := c.Network(t.Context())
+		if err != nil || (why == "") != (tt.why == "") || !strings.Contains(why, tt.why) {
+			t.Errorf("%s: %q, %v", tt.form, why, err)
+			continue
 		}
-		if ok != (tt.w != nil) || !slices.Equal(w, tt.w) || math.Abs(b-tt.b) > 1e-5 {
-			t.Errorf("%s: w %v, b %v, affine %v; want %v, %v", tt.form, w, b, ok, tt.w, tt.b)
+		for j, w := range tt.w {
+			if got := rows[len(rows)-1][j]; math.Abs(got-w) > 1e-7*math.Abs(w) {
+				t.Errorf("%s: weight %d is %v, want %v", tt.form, j, got, w)
+			}
 		}
 	}
 }
 
-// Three classes have a margin with a maximum in it, however linear the logits are.
-func TestAffineThreeClasses(t *testing.T) {
-	e := orttest.Need(t)
+// Three classes have two margins, of which the smaller counts.
+func TestNetworkOfThreeClasses(t *testing.T) {
 	m := straightLine("gemm")
-	m.Graph.Inits[0] = graph.FromFloats("w", make([]float32, 9), 3, 3)
-	m.Graph.Inits[2] = graph.FromFloats("b", make([]float32, 3), 3)
-	c, err := Open(context.Background(), m, e, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, _, ok, err := c.Affine(context.Background()); ok || err != nil {
-		t.Errorf("affine %v, %v", ok, err)
+	m.Graph.Inits[0] = graph.FromFloats("w", []float32{1, 2, 3, -1, 0, 2, 0.5, -2, 1}, 3, 3)
+	m.Graph.Inits[2] = graph.FromFloats("b", []float32{0, 1, 0.5}, 3)
+	for target := range 3 {
+		checkNetwork(t, "three classes", opened(t, m, &target), 0)
 	}
 }
 
-// The exported models: a logistic regression is affine, a network is not.
-func TestAffineOnRealModels(t *testing.T) {
-	e := orttest.Need(t)
-	dir := realdata.Dir(t, "models", "german")
-	for name, want := range map[string]bool{"logreg-s0.onnx": true, "mlp2-s0.onnx": false} {
-		m, err := codec.ReadFile(filepath.Join(dir, name))
+// The exported models: a logistic regression is affine, networks have their units, with BatchNormalization and a
+// Sigmoid behind the logits, too.
+func TestNetworkOfRealModels(t *testing.T) {
+	for name, units := range map[string]int{
+		"german/logreg-s0.onnx": 0, "german/mlp2-s0.onnx": 96, "adult/mlp2bn-s0.onnx": 96, "adult/mlp4-s0.onnx": 288,
+		"adult/mlp2sigmoid-s0.onnx": 96,
+	} {
+		m, err := codec.ReadFile(realdata.Dir(t, "models", filepath.FromSlash(name)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := Open(context.Background(), m, e, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		w, _, ok, err := c.Affine(context.Background())
-		if err != nil || ok != want || ok && len(w) != c.Dim() {
-			t.Errorf("%s: affine %v with %d weights, %v; want %v", name, ok, len(w), err, want)
-		}
+		checkNetwork(t, name, opened(t, m, nil), units)
 	}
 }

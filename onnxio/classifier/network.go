@@ -1,0 +1,189 @@
+package classifier
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+)
+
+// maxUnits and maxInputs bound the networks that Network reads: its rows are dense.
+const maxUnits, maxInputs = 2048, 4096
+
+// Network returns the model as a network of Relu units: units values max(0, v), each v an affine function of the inputs
+// and of earlier units, and margins that are affine functions of all, of which the smallest counts. The first rows are
+// the weights of the units, of the inputs and then of the units; the others are those of the margins. Where the model
+// is something else, as far as its operators tell, why says what; without units it is affine.
+//
+// The numbers are what ONNX Runtime gives when inputs and units are 0 but for one: exact to float32, the bias to the
+// size of the terms that cancel in it.
+func (c *Model) Network(ctx context.Context) (rows [][]float64, bias []float64, units int, why string, err error) {
+	cut, values, why := c.cut()
+	if why != "" {
+		return nil, nil, 0, why, nil
+	}
+	for _, u := range values {
+		units += u.size
+	}
+	inputs := c.Dim()
+	if units > maxUnits || inputs > maxInputs {
+		why = fmt.Sprintf("it has %d inputs and %d units: more than %d or %d", inputs, units, maxInputs, maxUnits)
+		return nil, nil, 0, why, nil
+	}
+	o := c.Engine()
+	o.Level = ort.Disabled
+	s, err := ort.Open(cut, o)
+	if err != nil {
+		return nil, nil, 0, "", fmt.Errorf("the model cut at its units: %w", err)
+	}
+	defer s.Close() //nolint:errcheck // nothing was written
+	columns, err := c.columns(ctx, s, values, inputs+units)
+	if err != nil {
+		return nil, nil, 0, "", fmt.Errorf("the model cut at its units: %w", err)
+	}
+	rows = make([][]float64, len(columns[0]))
+	for r := range rows {
+		rows[r] = make([]float64, inputs+units)
+		for j := range rows[r] {
+			rows[r][j] = (columns[j+1][r] - columns[0][r]) / unitScale
+		}
+	}
+	bias = columns[0]
+	for k, m := range c.marginRows(rows[units:], bias[units:]) {
+		rows, bias = append(rows[:units+k], m.row), append(bias[:units+k], m.bias)
+	}
+	return rows, bias, units, "", nil
+}
+
+// unitScale is the value of the one number that is not 0: so large that the bias leaves the digits of a weight.
+const unitScale = 1 << 20
+
+// unit is a value with Relu units.
+type unit struct {
+	name, before string // behind and in front of the Relu
+	dims         []int64
+	size         int
+}
+
+// cut returns the graph of which the values behind all Relu nodes are inputs, and those in front of them outputs, next
+// to the logits.
+func (c *Model) cut() (cut *graph.Model, units []unit, why string) {
+	cut = c.Graph().Clone()
+	g := cut.Graph
+	needed := g.Needed(c.logits)
+	moves := map[string]bool{c.Input().Name: true}
+	kept := g.Nodes[:0:0]
+	g.Outputs = nil
+	for _, n := range g.Nodes {
+		var moving []int // the node's inputs that depend on the model's
+		for i, in := range n.Inputs {
+			if moves[in] {
+				moving = append(moving, i)
+			}
+		}
+		if !needed[n] {
+			continue
+		}
+		if len(moving) > 0 || n.HasGraphs() {
+			for _, out := range n.Outputs {
+				moves[out] = out != ""
+			}
+		}
+		if !n.Is("Relu") || len(moving) == 0 {
+			if (len(moving) > 0 || n.HasGraphs()) && (n.HasGraphs() || !n.Standard() || !affineNode(n, moving)) {
+				return nil, nil, n.Label() + " is neither affine nor Relu"
+			}
+			kept = append(kept, n)
+			continue
+		}
+		t := c.Types()[n.Outputs[0]]
+		u := unit{name: n.Outputs[0], before: n.Inputs[0], size: 1}
+		for i, d := range t.Shape {
+			batch := i == 0 && (d.Size < 0 || c.Fixed() > 0)
+			if batch == (i > 0) || i > 0 && d.Size < 1 || t.DType != graph.Float {
+				return nil, nil, fmt.Sprintf("%s has values of shape %v, %s", n.Label(), t.Shape, t.DType)
+			}
+			if i > 0 {
+				u.dims, u.size = append(u.dims, d.Size), u.size*int(d.Size)
+			}
+		}
+		units = append(units, u)
+		g.Inputs = append(g.Inputs, graph.Value{Name: u.name, DType: t.DType, Shape: t.Shape})
+		g.Outputs = append(g.Outputs, graph.Value{Name: u.before})
+	}
+	g.Nodes = kept
+	g.Outputs = append(g.Outputs, graph.Value{Name: c.logits})
+	return cut, units, ""
+}
+
+// columns runs the cut graph on 0 and on each number by itself, and returns all outputs of each.
+func (c *Model) columns(ctx context.Context, s *ort.Session, units []unit, numbers int) ([][]float64, error) {
+	rows := 64 // of a run
+	if c.Fixed() > 0 {
+		rows = c.Fixed()
+	}
+	out := make([][]float64, numbers+1)
+	for from := 0; from <= numbers; from += rows {
+		feed := func(first, size int) []float32 {
+			x := make([]float32, rows*size)
+			for i := range rows {
+				if k := from + i - 1 - first; k >= 0 && k < size {
+					x[i*size+k] = unitScale
+				}
+			}
+			return x
+		}
+		in := []*graph.Tensor{c.Feed(feed(0, c.Dim()))}
+		first := c.Dim()
+		for _, u := range units {
+			in = append(in, graph.FromFloats(u.name, feed(first, u.size), append([]int64{int64(rows)}, u.dims...)...))
+			first += u.size
+		}
+		values, err := s.Run(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range values {
+			v, err := t.Doubles()
+			if err != nil || len(v)%rows != 0 {
+				return nil, fmt.Errorf("value %q has %d numbers for %d rows: %w", t.Name, len(v), rows, err)
+			}
+			size := len(v) / rows
+			for i := range min(rows, numbers+1-from) {
+				out[from+i] = append(out[from+i], v[i*size:(i+1)*size]...)
+			}
+		}
+	}
+	return out, nil
+}
+
+// marginRow is a margin as an affine function.
+type marginRow struct {
+	row  []float64
+	bias float64
+}
+
+// marginRows makes margins of the logits: the target's less each other, or that of the one logit that there is.
+func (c *Model) marginRows(logits [][]float64, bias []float64) (out []marginRow) {
+	t := min(c.target, len(logits)-1)
+	for j, other := range logits {
+		m := marginRow{slices.Clone(logits[t]), bias[t]}
+		switch {
+		case c.classes == 1:
+			sign := float64(2*c.target - 1)
+			floats.Scale(sign, m.row)
+			m.bias *= sign
+		case j == t:
+			continue
+		default:
+			floats.Sub(m.row, other)
+			m.bias -= bias[j]
+		}
+		out = append(out, m)
+	}
+	return out
+}

@@ -1,0 +1,138 @@
+package recourse
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"cfq/recourse/mip"
+	"cfq/task"
+)
+
+// solver returns an installed solver of mixed-integer programs, or skips the test.
+func solver(t *testing.T) *mip.Solver {
+	t.Helper()
+	s, err := mip.Find("")
+	if err != nil {
+		t.Skipf("not tested here: %v", err)
+	}
+	return s
+}
+
+// readable is an mlp that says what it computes.
+type readable struct{ *mlp }
+
+func (f readable) Network(context.Context) (rows [][]float64, bias []float64, units int, why string, err error) {
+	for _, n := range f.sizes[1 : len(f.sizes)-1] {
+		units += n
+	}
+	first := 0 // column of the layer's inputs
+	for l, w := range f.w {
+		in := f.sizes[l]
+		for i := range f.sizes[l+1] {
+			row := make([]float64, f.sizes[0]+units)
+			for j := range in {
+				row[first+j] = float64(w[i*in+j])
+			}
+			rows, bias = append(rows, row), append(bias, float64(f.b[l][i]))
+		}
+		first += in
+	}
+	return rows, bias, units, "", nil
+}
+
+// Programs against the enumeration of all actions: networks, limits, rules, categories and steps.
+func TestProgramAgainstEnumeration(t *testing.T) {
+	t.Parallel()
+	s := solver(t)
+	statuses := map[Status]int{}
+	for seed := range uint64(8) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		tk := smallTask(rng, int(seed%4))
+		a := compile(t, tk)
+		x := randomPeople(rng, tk, 4)
+		m := newMLP(rng, -0.2, tk.Dim(), 6, 4, 1)
+		want, how, err := Exact(t.Context(), m, a, x, ExactOptions{Margin: 0.05})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &exactSearch{
+			ctx: t.Context(), m: m, a: a, o: ExactOptions{Margin: 0.05, Solver: s, Time: maxTestTime}, slack: slackAbove(0.05),
+			x: x, actions: make([]Action, len(want)), methods: make([]Method, len(want)),
+		}
+		if e.net, _, err = networkOf(t.Context(), readable{m}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range want {
+			if statuses[want[i].Status]++; how[i] == NotNeeded {
+				continue
+			}
+			// Without what the search knows, and with that.
+			known, err := Solve(t.Context(), m, a.Select([]int{i}), row(x, i, a.Dim()), SolveOptions{Margin: 0.05})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range []Action{{Status: NoneFound}, known[0]} {
+				e.actions[i] = Action{Status: NoneFound}
+				if err := e.improve(i, k); err != nil {
+					t.Fatal(err)
+				}
+				got := e.actions[i]
+				if got.Status != want[i].Status || e.methods[i] != Program || math.Abs(got.Cost-want[i].Cost) > 2e-5*(1+got.Cost) {
+					t.Errorf("seed %d, person %d: %v (%s) at cost %v, want %v at %v", seed, i, got.Status, e.methods[i], got.Cost,
+						want[i].Status, want[i].Cost)
+				}
+			}
+		}
+	}
+	if statuses[Found] < 10 || statuses[NoneExists] < 3 {
+		t.Errorf("statuses: %v", statuses)
+	}
+}
+
+// Programs of free numbers: nothing that many random restarts find is cheaper, and what is found is accepted.
+func TestProgramOfFreeNumbers(t *testing.T) {
+	t.Parallel()
+	s := solver(t)
+	for seed := range uint64(2) {
+		rng := rand.New(rand.NewPCG(seed, 6))
+		tk := numbers(6)
+		a := compile(t, tk)
+		x := randomPeople(rng, tk, 6)
+		m := readable{newMLP(rng, -2, 6, 12, 6, 1)}
+		best, methods, err := Exact(t.Context(), m, a, x, ExactOptions{Margin: 0.1, Solver: s, Time: maxTestTime})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1, Restarts: 64, Seed: 7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range best {
+			switch {
+			case methods[i] != NotNeeded && methods[i] != Program:
+				t.Errorf("seed %d, person %d: %s", seed, i, methods[i])
+			case best[i].Status == NoneExists && found[i].Status == Found:
+				t.Errorf("seed %d, person %d: none exists, but %v does", seed, i, found[i].Delta)
+			case best[i].Status == Found && found[i].Status == Found && found[i].Cost < best[i].Cost*(1-1e-4):
+				t.Errorf("seed %d, person %d: cost %v, and %v was found", seed, i, best[i].Cost, found[i].Cost)
+			}
+		}
+	}
+}
+
+// maxTestTime is more than any program of a test takes.
+const maxTestTime = time.Minute
+
+// numbers is a task of n numbers without steps.
+func numbers(n int) *task.Task {
+	var fs []task.Feature
+	for i := range n {
+		f := feature(string(rune('a'+i)), task.Numeric)
+		f.Std, f.Bounds = 1, [2]float64{-2, 2}
+		fs = append(fs, f)
+	}
+	return taskOf(0, fs...)
+}
