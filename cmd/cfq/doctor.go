@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 
 	"cfq/internal/message"
 	"cfq/onnxio/ort"
+	"cfq/recourse/mip"
 )
 
 func doctorCommand() command {
@@ -40,7 +42,8 @@ type checkup struct {
 	// features by which ONNX Runtime chooses its kernels
 	CPU      []string `json:"cpu"`
 	Library  library  `json:"library"`
-	Cache    string   `json:"cache"` // where make puts the library
+	Cache    string   `json:"cache"`      // where make puts the library
+	Solver   string   `json:"mip_solver"` // path of the program that recourse --exact uses for networks; "" for none
 	SelfTest string   `json:"self_test"`
 	Millis   int64    `json:"self_test_ms"`
 	Error    string   `json:"error,omitempty"`
@@ -68,6 +71,9 @@ func doctor(ctx context.Context, e *env, args []string) error {
 	c.Library.Pinned = ort.Version
 	if path, err := ort.CachePath(); err == nil {
 		c.Cache = path
+	}
+	if s, err := mip.Find(""); err == nil {
+		c.Solver = s.Path
 	}
 	err := c.examine(ctx, e)
 	if err != nil {
@@ -113,6 +119,8 @@ func (c *checkup) write(e *env) error {
 		g.Line("version", "%s (tested with %s)", c.Library.Version, c.Library.Pinned)
 		g.Line("found by", "%s", c.Library.Source)
 	}
+	g.Line("MIP solver", "%s", cmp.Or(c.Solver,
+		"none (recourse --exact of networks wants highs or cbc; Debian: coinor-cbc)"))
 	g.Line("self-test", "%s", c.SelfTest)
 	g.Write(e.stdout, "")
 	return nil

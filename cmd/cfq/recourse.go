@@ -14,6 +14,7 @@ import (
 	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
+	"cfq/recourse/mip"
 	"cfq/recourse/promise"
 	"cfq/task"
 )
@@ -27,6 +28,8 @@ type recourseFlags struct {
 	seed      uint64
 	restarts  int
 	exact     bool
+	solver    string
+	limit     time.Duration
 	robust    robustFlags
 	overwrite bool
 }
@@ -74,9 +77,13 @@ over to others (docs/recourse.md).`,
 				&f.exact,
 				"exact",
 				false,
-				"prove that an action is the cheapest, or that there is none; without a proof in time the solver's "+
-					"action is used and marked; an error when no method applies",
+				"prove that an action is the cheapest, or that there is none; without a proof in time the action of "+
+					"the search is used and marked; an error when no method applies",
 			)
+			fs.StringVar(&f.solver, "solver", "", "--exact: the `program` that solves mixed-integer programs, highs or cbc or "+
+				"its path; none for without; else the one on the path")
+			fs.DurationVar(&f.limit, "time-limit", time.Minute, "--exact: `time` for the mixed-integer program of one person")
+			cli.Within(fs, "time-limit", &f.limit, time.Second, 24*time.Hour, "1s to 24h")
 			f.addOverrides(fs)
 			f.robust.add(fs)
 			f.addRows(fs)
@@ -113,6 +120,11 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 	}
 	defer c.Close()
 	job := &recourseJob{recourseFlags: f, e: e, t: t, model: c, set: set}
+	if f.exact && f.solver != "none" {
+		if job.program, err = mip.Find(f.solver); err != nil && f.solver != "" {
+			return cli.Usagef("leave the flag out to use the one on the path", "--solver: %w", err)
+		}
+	}
 	if f.promises != "" {
 		return job.checkPromises(ctx)
 	}
@@ -159,6 +171,8 @@ type recourseJob struct {
 	model  recourse.Model // that must accept
 	robust *robustRun     // nil without --robust
 	set    *allowed
+
+	program *mip.Solver // nil when there is none
 }
 
 // solved is what recourse reports of a run.
@@ -300,8 +314,9 @@ func (j *recourseJob) answer(ctx context.Context, set *constraint.Set, x []float
 func (j *recourseJob) prove(ctx context.Context, set *constraint.Set, x []float32,
 	o recourse.SolveOptions,
 ) ([]recourse.Action, []recourse.Method, error) {
-	actions, methods, err := recourse.Exact(ctx, j.model, set, x,
-		recourse.ExactOptions{Margin: o.Margin, Workers: o.Workers, Progress: o.Progress})
+	actions, methods, err := recourse.Exact(ctx, j.model, set, x, recourse.ExactOptions{
+		Margin: o.Margin, Workers: o.Workers, Progress: o.Progress, Solver: j.program, Time: j.limit,
+	})
 	switch {
 	case errors.Is(err, recourse.ErrNotExact):
 		return nil, nil, cli.Wrap(err, cli.Unusable, "without --exact the solver finds actions that are near the cheapest")

@@ -39,8 +39,8 @@ const (
 	maxImports = 40 // imports between them
 	maxShare   = 22 // percent of the code in one folder: eval, with the gate, its reports and certificates
 	// Of Go without tests and generated code: of before, for training, for gates against wrong passes, for reading models
-	// and verifying encodings.
-	maxLines = 52_000 + 5_700 + 5_000 + 4_500
+	// and verifying encodings, for choosing compute and exact recourse of networks.
+	maxLines = 52_000 + 5_700 + 5_000 + 4_500 + 1_500
 )
 
 // tools is a module of its own that may import everything; it holds generators and
