@@ -15,8 +15,10 @@ import (
 	"cfq/onnxio"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
+	"cfq/qat/fit"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
+	"cfq/recourse/mip"
 	"cfq/task"
 )
 
@@ -27,18 +29,29 @@ const gapMargin = 0.1
 type gapModels struct {
 	title string
 	d     dataset
-	files []string // exported models; without any, a logistic regression is fitted to the training rows
+	files []string // exported models; without any, one is fitted to the training rows:
+	arch  string   // a network of this architecture, or a logistic regression
 }
+
+// gapPeople is how many people are asked about of a network: each takes seconds.
+const gapPeople = 40
 
 func gapRows() []gapModels {
 	d := datasets()
 	networks := []string{"mlp2-s0.onnx", "mlp2-s1.onnx", "mlp2-s2.onnx", "mlp2-s3.onnx", "mlp2-s4.onnx"}
-	return []gapModels{
-		{"Adult, logistic regression", d[0], []string{"logreg-s0.onnx"}},
-		{"German, logistic regression", d[1], []string{"logreg-s0.onnx"}},
-		{"COMPAS, logistic regression fitted here", d[2], nil},
-		{"COMPAS, five networks", d[2], networks},
+	rows := []gapModels{
+		{"Adult, logistic regression", d[0], []string{"logreg-s0.onnx"}, ""},
+		{"German, logistic regression", d[1], []string{"logreg-s0.onnx"}, ""},
+		{"COMPAS, logistic regression fitted here", d[2], nil, ""},
+		{"COMPAS, five networks", d[2], networks, ""},
 	}
+	for _, arch := range []string{"16,8", "32,16"} {
+		for _, of := range d {
+			title := fmt.Sprintf("%s, network %s fitted here", of.title, strings.ReplaceAll(arch, ",", "-"))
+			rows = append(rows, gapModels{title, of, nil, "mlp:" + arch})
+		}
+	}
+	return rows
 }
 
 // gap writes the table of the optimality gap: recourse.Solve against recourse.Exact.
@@ -50,7 +63,11 @@ func gap(ctx context.Context, w io.Writer, o settings) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.title, err)
 		}
-		for _, norm := range []task.Norm{task.L1, task.L2} {
+		norms := []task.Norm{task.L1, task.L2}
+		if r.arch != "" {
+			norms, o.sample = norms[:1], gapPeople // programs are linear
+		}
+		for _, norm := range norms {
 			log.Printf("%s, %s", r.title, norm)
 			g, err := r.measure(ctx, o, in, norm, gapMargin)
 			if err != nil {
@@ -87,6 +104,10 @@ func (r gapModels) measure(ctx context.Context, o settings, in data, norm task.N
 
 // models opens the models of the row.
 func (r gapModels) models(ctx context.Context, in data, o settings) (models []*onnxio.Model, err error) {
+	if r.arch != "" {
+		m, err := fitted(ctx, in, r.arch)
+		return []*onnxio.Model{m}, err
+	}
 	if len(r.files) == 0 {
 		m, err := logistic(ctx, in.train)
 		if err != nil {
@@ -102,6 +123,23 @@ func (r gapModels) models(ctx context.Context, in data, o settings) (models []*o
 		models = append(models, m)
 	}
 	return models, nil
+}
+
+// fitted fits a network to the training rows, or to the first of them.
+func fitted(ctx context.Context, in data, arch string) (*onnxio.Model, error) {
+	a, err := fit.ParseArch(arch)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]int, min(in.train.N, 10_000))
+	for i := range rows {
+		rows[i] = i
+	}
+	r, err := fit.Train(ctx, in.task, in.train.Subset(rows), fit.Options{Arch: a})
+	if err != nil {
+		return nil, err
+	}
+	return onnxio.LoadBytes(ctx, r.Model, ort.Options{})
 }
 
 // gaps collects the comparisons of a row.
@@ -122,7 +160,12 @@ func (g *gaps) measure(ctx context.Context, m *onnxio.Model, in data, margin flo
 	if err != nil {
 		return err
 	}
-	best, methods, err := recourse.Exact(ctx, c, in.set, x, recourse.ExactOptions{Margin: margin, Workers: o.workers})
+	solver, err := mip.Find("")
+	if err != nil {
+		return err
+	}
+	best, methods, err := recourse.Exact(ctx, c, in.set, x,
+		recourse.ExactOptions{Margin: margin, Workers: o.workers, Solver: solver})
 	if err != nil {
 		return err
 	}

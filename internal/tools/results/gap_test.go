@@ -19,6 +19,9 @@ func TestGap(t *testing.T) {
 	realdata.Dir(t, "models", "compas", "mlp2-s0.onnx")
 	t.Chdir("../../..")
 	for _, r := range gapRows() {
+		if r.arch != "" {
+			continue // which needs a solver of mixed-integer programs, and minutes
+		}
 		in, err := read(t.Context(), o, r.d)
 		if err != nil {
 			t.Fatal(err)
