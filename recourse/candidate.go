@@ -84,7 +84,11 @@ func (p *person) perturbed() (ls []*candidate) {
 			}
 		}
 	default:
-		for range 4 {
+		climbs := 2
+		if math.IsInf(p.lowest, 1) {
+			climbs = 4
+		}
+		for range climbs {
 			start(nil, p.randomWeights())
 			p.rng.Shuffle(len(changed), func(i, j int) { changed[i], changed[j] = changed[j], changed[i] })
 			start(p.best, p.randomWeights(), changed[:min(len(changed), 1+p.rng.IntN(3))]...)

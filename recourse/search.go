@@ -192,9 +192,9 @@ func (s *search) perturb() error {
 			case math.IsInf(p.lowest, 1):
 				return p.stage == 30
 			case p.helped:
-				return p.stage == 4
+				return p.stage == 16
 			}
-			return p.stage == 2
+			return p.stage == 4
 		})
 	}
 	return nil
@@ -620,7 +620,7 @@ const leastGain = 1e-4
 // model and the l1 norm a local minimum has at most one numeric change inside its range, so whole transfers
 // are tried first.
 func (s *search) exchange(ls []*candidate) error {
-	const rounds = 4
+	const rounds = 8
 	active := slices.Clone(ls)
 	for range rounds {
 		if len(active) == 0 {
@@ -736,6 +736,18 @@ func (s *search) refits(c *candidate, tries []*candidate) []*candidate {
 	for _, beyond := range aims {
 		if moves, ok := a.Norm().Spread(lines, gap*beyond); ok {
 			tries = c.attempt(tries, func(d []float32) { c.spread(d, lines, moves) })
+			for _, part := range []float32{0.5, 0.25, 0.1} { // of the way there, should the margin bend
+				if beyond == 1.03 {
+					tries = c.attempt(tries, func(d []float32) {
+						c.spread(d, lines, moves)
+						for _, u := range a.Numeric() {
+							j := u.First
+							d[j] = u.Nearest(c.x[j], c.d[j]+part*(d[j]-c.d[j]))
+						}
+						a.Project(c.x, d)
+					})
+				}
+			}
 		}
 	}
 	return tries
