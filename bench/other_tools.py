@@ -157,7 +157,7 @@ def main():
             print(f"{name:24} {type(e).__name__}: {' '.join(str(e).split())[:200]}")
             continue
         at = found["result"]["margins"][0]
-        print(f"{name:24} {len(seen['layers']):6} {seen['weight_bits']:5.2f} {seen.get('stored_bytes', 0):8} "
+        print(f"{name:24} {len(seen['layers']):6} {seen['stored_bits_per_weight']:5.2f} {seen.get('stored_bytes', 0):8} "
               f"{seen['bytes']:7} {percent(at['vd']):>7} {percent(at['rvd']):>7}  {verdict}")
 
 

@@ -261,7 +261,7 @@ func comparedMetrics() []comparedMetric {
 		{id: "lost", share: true},
 		{id: "gained", share: true},
 		{id: "bytes"},
-		{id: "weight_bits"},
+		{id: "stored_bits_per_weight"},
 		{id: "bops"},
 	}
 	of := contributions()

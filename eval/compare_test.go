@@ -101,8 +101,8 @@ func cellsOf(c *Comparison, metric string) (cells []Cell) {
 func TestComparisonRows(t *testing.T) {
 	t.Parallel()
 	a, b := madeUp(1500, 1, 1, quality{noise: 0.1}), madeUp(1500, 1, 2, quality{noise: 0.15, dearer: 0.02})
-	a.Footprint, b.Footprint = &Footprint{Quant: Weight{Bytes: 1000, WeightBits: 4.5, BOPs: 7}},
-		&Footprint{Quant: Weight{Bytes: 900, WeightBits: 4.75, BOPs: 7}}
+	a.Footprint, b.Footprint = &Footprint{Quant: Weight{Bytes: 1000, StoredBits: 4.5, BOPs: 7}},
+		&Footprint{Quant: Weight{Bytes: 900, StoredBits: 4.75, BOPs: 7}}
 	c := comparison(t, ComparisonOptions{alone: true, Draws: 200}, a, b)
 	var order []string
 	for _, m := range Metrics() {
@@ -144,7 +144,7 @@ func TestComparisonRows(t *testing.T) {
 			t.Errorf("%s has no row", k.id)
 		}
 	}
-	for id, want := range map[string]Call{"bytes": BetterThan, "weight_bits": WorseThan, "bops": Alike} {
+	for id, want := range map[string]Call{"bytes": BetterThan, "stored_bits_per_weight": WorseThan, "bops": Alike} {
 		if cell := cellsOf(c, id)[0]; cell.Call != want || cell.P.Defined() || cell.Test != "" ||
 			cell.Delta.Lo != cell.Delta.Hi {
 			t.Errorf("%s: %+v", id, cell)

@@ -8,8 +8,9 @@ type Footprint struct {
 
 // Weight is the size of a model file and of the work of one decision; 0 is a number that is not known.
 type Weight struct {
-	Bytes      int64   `json:"bytes"`       // of the file, external data included
-	WeightBits float64 `json:"weight_bits"` // stored bits per weight, with all that the weights need; 32 in float
+	Bytes int64 `json:"bytes"` // of the file, external data included
+	// StoredBits are the stored bits per weight, with all that the weights need; 32 in float.
+	StoredBits float64 `json:"stored_bits_per_weight"`
 	// bit operations of one row: multiplications times bits of weight times bits of activation
 	BOPs float64 `json:"bops"`
 }

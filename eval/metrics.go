@@ -472,7 +472,7 @@ func fileMetrics() []Metric {
 	return []Metric{
 		family("", "bytes", RequiresFootprint)("footprint.quant.bytes", "size of the file", "", Lower, standardMetric,
 			"Bytes of the quantized model's file, including external data."),
-		family("", "bits", RequiresFootprint)("footprint.quant.weight_bits", "stored bits per weight", "", Lower,
+		family("", "bits", RequiresFootprint)("footprint.quant.stored_bits_per_weight", "stored bits per weight", "", Lower,
 			"this project; the paper's BitCost counts the weights' own bits alone",
 			"Bits stored for the weights, including scales, zero points and bit widths, divided by the number of weights. "+
 				"Float weights have 32."),

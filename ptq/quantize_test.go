@@ -300,8 +300,8 @@ func TestChoices(t *testing.T) {
 		t.Fatal(err)
 	}
 	var usual *ptq.Result // by the choices that are made anyway
-	// the choices above make no difference here; all activations have 8 bits: bops are bits
-	same := map[string]int{"cost": 1, "input": 1}
+	// the choices above make no difference here; all activations have 8 bits: bops are bits; small layers are float
+	same := map[string]int{"cost": 1, "input": 1, "compute": 1}
 	for _, c := range ptq.Settings() {
 		if c.Name == "allocator" || c.Name == "prune-by" {
 			continue // TestQuantize and TestPruned have them all
@@ -309,7 +309,9 @@ func TestChoices(t *testing.T) {
 		usually := *c.Of(&std.Defaults)
 		files := map[string]bool{}
 		for _, choice := range c.Choices {
-			o := ptq.Options{Refine: -1, ActBits: 5, KeepFloat: []string{"/layers.2/Gemm"}} // the largest takes the time
+			o := ptq.Options{
+				Refine: -1, ActBits: 5, Compute: ptq.ComputeInteger, KeepFloat: []string{"/layers.2/Gemm"}, // it takes the time
+			}
 			switch c.Name {
 			case "cost":
 				o.ActBits = 8

@@ -27,10 +27,9 @@ type Result struct {
 	Allocator Allocator   `json:"allocator"`
 	Rounding  Rounding    `json:"rounding"`
 	Budget    float64     `json:"budget"`
-	Cost      Cost        `json:"cost"`            // what the budget counts
-	Bits      float64     `json:"bits_per_weight"` // mean bit width of the quantized weights
-	// Stored is what the file stores for those weights in all, in bits per weight: codes, scales,
-	// zero points, the order of rows.
+	Cost      Cost        `json:"cost"`           // what the budget counts
+	Bits      float64     `json:"mean_bit_width"` // of the quantized weights: what a budget of bits counts
+	// Stored is qdq.StoredBits of the file: codes, scales, zero points, the order of rows.
 	Stored    float64         `json:"stored_bits_per_weight"`
 	Refined   *refine.Outcome `json:"refined,omitempty"`  // what end-to-end refinement did
 	Training  *Training       `json:"training,omitempty"` // what training did; it comes behind refinement
@@ -41,17 +40,19 @@ type Result struct {
 	People    int             `json:"people"`              // who were given
 	// Calibrated are the positions, ascending, of the people that the model was calibrated on or, by
 	// Smallest, chosen by. A model of a plan has none.
-	Calibrated []int          `json:"-"`
-	Factual    int            `json:"calibration_rows"`
-	Recourse   int            `json:"recourse_points"`
-	Reached    int            `json:"recourse_points_valid"`
-	Promised   bool           `json:"promises,omitempty"` // the recourse points are those of Options.Promises
-	FloatBytes int            `json:"float_bytes"`
-	Metadata   int            `json:"metadata_bytes,omitempty"` // of the model's exporter, that are left out
-	Bytes      int            `json:"bytes"`
-	Verified   *verify.Report `json:"verified"`
-	HeldOut    *HeldOut       `json:"held_out,omitempty"` // nil by a plan, and without recourse
-	Warnings   []string       `json:"warnings,omitempty"` // what is not as the method's name says
+	Calibrated []int `json:"-"`
+	// CalibratedOn says whether scales and codes are fitted on recourse points, too; "" by a plan.
+	CalibratedOn CalibrateOn    `json:"calibrate_on,omitempty"`
+	Factual      int            `json:"calibration_rows"`
+	Recourse     int            `json:"recourse_points"`
+	Reached      int            `json:"recourse_points_valid"`
+	Promised     bool           `json:"promises,omitempty"` // the recourse points are those of Options.Promises
+	FloatBytes   int            `json:"float_bytes"`
+	Metadata     int            `json:"metadata_bytes,omitempty"` // of the model's exporter, that are left out
+	Bytes        int            `json:"bytes"`
+	Verified     *verify.Report `json:"verified"`
+	HeldOut      *HeldOut       `json:"held_out,omitempty"` // nil by a plan, and without recourse
+	Warnings     []string       `json:"warnings,omitempty"` // what is not as the method's name says
 
 	Recipe map[string]string `json:"-"` // as in the model's metadata
 	from   *opened           // for WritePlan
@@ -101,7 +102,7 @@ func (a *allocated) quantize(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	r.Recipe, r.Method, r.Allocator, r.Rounding = recipe, a.method.Name, a.o.Allocator, a.o.Rounding
-	r.Budget, r.Cost = a.budget, a.o.Cost
+	r.Budget, r.Cost, r.CalibratedOn = a.budget, a.o.Cost, a.o.CalibrateOn
 	if r.Sparsity, err = a.o.sparsity(plan, bytes); err != nil {
 		return nil, err
 	}
@@ -127,7 +128,7 @@ func (a *allocated) quantize(ctx context.Context) (*Result, error) {
 			continue
 		}
 		r.Layers[k].Score = a.scores[at]
-		if a.layerErrors != nil && a.learned == nil {
+		if a.layerErrors != nil && a.o.Allocator == AllocatorExact {
 			r.Layers[k].MarginError = a.layerErrors[at]
 		}
 		at++
@@ -257,11 +258,11 @@ func (m *opened) result(ctx context.Context, out *graph.Model, bytes []byte, pla
 		}
 		r.Layers = append(r.Layers, l)
 	}
-	stored, err := qdq.Stored(out)
+	notes, err := qdq.Describe(out)
 	if err != nil {
 		return nil, err
 	}
-	r.Bits, r.Stored = bits/float64(weights), 8*float64(stored)/float64(weights)
+	r.Bits, r.Stored = bits/float64(weights), qdq.StoredBits(notes)
 	return r, nil
 }
 

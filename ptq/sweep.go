@@ -56,7 +56,7 @@ type SweepPoint struct {
 	Unfit string `json:"does_not_fit,omitempty"`
 	// Graph is the SHA-256 of the written model without its metadata.
 	Graph  string  `json:"graph,omitempty"`
-	Bits   float64 `json:"bits_per_weight,omitempty"`        // as Result.Bits
+	Bits   float64 `json:"mean_bit_width,omitempty"`         // as Result.Bits
 	Stored float64 `json:"stored_bits_per_weight,omitempty"` // as Result.Stored
 	Bytes  int     `json:"bytes,omitempty"`
 	// BitWidths are those of the layers in the order of the model, means where the rows of a

@@ -62,7 +62,7 @@ type inspection struct {
 	Operators   map[string]int  `json:"operators"`
 	Parameters  int64           `json:"parameters"` // weights and biases of the layers
 	Layers      []qdq.LayerNote `json:"layers"`
-	WeightBits  float64         `json:"weight_bits"` // stored bits per layer weight, scales not counted
+	StoredBits  float64         `json:"stored_bits_per_weight"` // see qdq.StoredBits
 	// of the weights of quantized layers, with all that they need
 	Stored   int               `json:"stored_bytes,omitempty"`
 	Recipe   map[string]string `json:"recipe,omitempty"`
@@ -178,7 +178,10 @@ func (v *inspection) count() {
 	for _, l := range v.Layers {
 		v.Parameters += int64(l.Params() + l.Biases)
 	}
-	v.WeightBits, v.Stored = stored(v.Layers)
+	v.StoredBits = qdq.StoredBits(v.Layers)
+	for i := range v.Layers {
+		v.Stored += v.Layers[i].Stored
+	}
 }
 
 // addKernels asks ONNX Runtime what it runs for each layer.
@@ -259,7 +262,7 @@ func (v *inspection) write(out io.Writer) error {
 		if v.Stored > 0 {
 			stored = fmt.Sprintf("; %d bytes for the weights of quantized ones", v.Stored)
 		}
-		line("layers", "%d, %d parameters, %.2f bits per weight%s", len(v.Layers), v.Parameters, v.WeightBits, stored)
+		line("layers", "%d, %d parameters, %.2f stored bits per weight%s", len(v.Layers), v.Parameters, v.StoredBits, stored)
 	}
 	for _, k := range slices.Sorted(maps.Keys(v.Recipe)) {
 		if v.Recipe[k] != "" {

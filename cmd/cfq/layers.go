@@ -8,25 +8,13 @@ import (
 	"cfq/quant/verify"
 )
 
-// stored is the mean of the stored bits over all weights, and the bytes of the weights in the file; 0 without any.
-func stored(layers []qdq.LayerNote) (bits float64, bytes int) {
-	weights := 0
-	for _, l := range layers {
-		weights += l.Params()
-		bits += float64(l.Params()) * l.Bits
-		bytes += l.Stored
-	}
-	return bits / float64(max(1, weights)), bytes
-}
-
-// weightBits is the mean of the stored bits over all weights of a model, 0 when its layers are not understood.
-func weightBits(m *graph.Model) float64 {
+// storedBits is qdq.StoredBits of a model, 0 when its layers are not understood.
+func storedBits(m *graph.Model) float64 {
 	layers, err := qdq.Layers(m)
 	if err != nil {
 		return 0
 	}
-	bits, _ := stored(layers)
-	return bits
+	return qdq.StoredBits(layers)
 }
 
 // setKernels finds each layer in the graph that ONNX Runtime made.

@@ -13,14 +13,14 @@ import (
 	"cfq/quant/qdq"
 )
 
-// TestWeightBits quantizes the example model and checks that the bits are read
+// TestStoredBits quantizes the example model and checks that the bits are read
 // back from the file alone.
-func TestWeightBits(t *testing.T) {
+func TestStoredBits(t *testing.T) {
 	m, err := codec.ReadFile(filepath.Join("..", "..", "testdata", "loans", "model.onnx"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bits := weightBits(m); bits != 32 {
+	if bits := storedBits(m); bits != 32 {
 		t.Errorf("the float model has %v bits per weight", bits)
 	}
 	if m, err = onnxio.Canonical(m); err != nil {
@@ -43,8 +43,12 @@ func TestWeightBits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := weightBits(q), float64(bits)/float64(weights); got != want {
-		t.Errorf("%v bits per weight, want %v", got, want)
+	bytes, err := qdq.Stored(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := storedBits(q), 8*float64(bytes)/float64(weights); got != want || 8*bytes <= bits {
+		t.Errorf("%v stored bits per weight, want %v, %v of them codes", got, want, float64(bits)/float64(weights))
 	}
 }
 

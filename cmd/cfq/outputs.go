@@ -238,7 +238,7 @@ func source(path string) (report.File, error) {
 func (d *evaluation) weighed() []report.Model {
 	var models []report.Model
 	for i, file := range d.sources {
-		models = append(models, report.Model{File: file, WeightBits: weightBits(d.files[i].Graph())})
+		models = append(models, report.Model{File: file, StoredBits: storedBits(d.files[i].Graph())})
 	}
 	return models
 }

@@ -775,7 +775,7 @@ func (f *quantizeFlags) calibrationRecord(r *ptq.Result) (*record.Rows, error) {
 
 // writeQuantized shows a result: what was made and how, the layers, what is to be known.
 func writeQuantized(out io.Writer, path string, r *ptq.Result) {
-	fmt.Fprintf(out, "%s: %s, %.2f bits per weight", path, cmp.Or(string(r.Method), "by plan"), r.Bits)
+	fmt.Fprintf(out, "%s: %s, mean bit width %.2f", path, cmp.Or(string(r.Method), "by plan"), r.Bits)
 	switch {
 	case r.Budget > 0 && r.Cost != "" && r.Cost != ptq.CostBits:
 		fmt.Fprintf(out, " (budget %g by %s)", r.Budget, r.Cost)
@@ -798,7 +798,7 @@ func writeQuantized(out io.Writer, path string, r *ptq.Result) {
 
 // summary says in a line each what was done.
 func summary(r *ptq.Result) []string {
-	lines := []string{fmt.Sprintf("%d bytes (float %d, %.1fx smaller); %.2f bits per weight with all that weights need",
+	lines := []string{fmt.Sprintf("%d bytes (float %d, %.1fx smaller); %.2f stored bits per weight",
 		r.Bytes, r.FloatBytes, float64(r.FloatBytes)/float64(r.Bytes), r.Stored)}
 	if r.Metadata > 0 {
 		lines = append(lines, fmt.Sprintf("%d bytes of the exporter's metadata and doc strings are left out; "+
@@ -814,8 +814,11 @@ func summary(r *ptq.Result) []string {
 		if r.Promised {
 			what = "promised point"
 		}
-		lines = append(lines, fmt.Sprintf("calibrated on %s and %s (%d past the decision)", calibratedOn(r),
-			message.Count(r.Recourse, what), r.Reached))
+		text := "calibrated on %s and %s (%d past the decision)"
+		if r.CalibratedOn == ptq.OnFactual {
+			text = "calibrated on %s; %s (%d past the decision) say how much layers matter"
+		}
+		lines = append(lines, fmt.Sprintf(text, calibratedOn(r), message.Count(r.Recourse, what), r.Reached))
 	default:
 		lines = append(lines, "calibrated on "+calibratedOn(r))
 	}

@@ -373,7 +373,7 @@ func sweepMetrics() []sweepMetric {
 func (v *sweepView) csv(out io.Writer) error {
 	w := csv.NewWriter(out)
 	line := []string{
-		"method", "budget", "same_as_budget", "bits_per_weight", "stored_bits_per_weight", "bytes", "bit_widths",
+		"method", "budget", "same_as_budget", "mean_bit_width", "stored_bits_per_weight", "bytes", "bit_widths",
 		"problems", "does_not_fit",
 	}
 	for _, m := range sweepMetrics() {

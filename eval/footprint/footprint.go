@@ -50,32 +50,19 @@ func Measure(full, quantized *graph.Model, fullBytes, quantBytes int64) (*eval.F
 
 // weight sums over layers.
 func weight(layers []qdq.LayerNote, bytes int64) eval.Weight {
-	w := eval.Weight{Bytes: bytes}
-	weights, stored, known := 0, 0.0, true
+	w := eval.Weight{Bytes: bytes, StoredBits: qdq.StoredBits(layers)}
+	known := true
 	for i := range layers {
 		l := &layers[i]
-		weights += l.Params()
 		width, activation := l.Bits, l.Activation
-		if isFloat(l) {
-			stored += l.Bits * float64(l.Params())
+		if l.IsFloat() {
 			width, activation = floatBits, floatBits
-		} else {
-			stored += 8 * float64(l.Stored)
 		}
 		known = known && l.Positions > 0
 		w.BOPs += float64(l.Positions) * float64(l.Columns) * float64(l.Out) * width * float64(activation)
-	}
-	if weights > 0 {
-		w.WeightBits = stored / float64(weights)
 	}
 	if !known {
 		w.BOPs = 0
 	}
 	return w
-}
-
-// isFloat reports whether the weights are stored as floats.
-func isFloat(l *qdq.LayerNote) bool {
-	return slices.ContainsFunc([]graph.DType{graph.Float, graph.Double, graph.Float16, graph.BFloat16},
-		func(t graph.DType) bool { return l.Container == t.String() })
 }

@@ -72,11 +72,11 @@ func TestByHand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := (eval.Weight{Bytes: 1000, WeightBits: 32, BOPs: 20 * 32 * 32}); f.Full != want {
+		if want := (eval.Weight{Bytes: 1000, StoredBits: 32, BOPs: 20 * 32 * 32}); f.Full != want {
 			t.Errorf("full: %+v, want %+v", f.Full, want)
 		}
 		// 12 codes, 4 scales and 4 zero points make 32 bytes for 12 weights; 8 weights are floats.
-		want := eval.Weight{Bytes: 300, WeightBits: (8*32 + 32*8) / 20., BOPs: float64(12*8*bits + 8*32*32)}
+		want := eval.Weight{Bytes: 300, StoredBits: (8*32 + 32*8) / 20., BOPs: float64(12*8*bits + 8*32*32)}
 		if f.Quant != want {
 			t.Errorf("%d bits: %+v, want %+v", bits, f.Quant, want)
 		}
@@ -133,7 +133,7 @@ func TestConvolution(t *testing.T) {
 		t.Errorf("quantized: %v, want %v", f.Quant.BOPs, want)
 	}
 	// Without sizes nobody knows how often a weight is used.
-	if f, err = Measure(convolution(-1, 5), q, 1, 1); err != nil || f.Full.BOPs != 0 || f.Full.WeightBits != 32 {
+	if f, err = Measure(convolution(-1, 5), q, 1, 1); err != nil || f.Full.BOPs != 0 || f.Full.StoredBits != 32 {
 		t.Errorf("sizes not declared: %+v, %v", f, err)
 	}
 }
@@ -145,7 +145,7 @@ func TestLoans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Full != f.Quant || f.Full.WeightBits != 32 || f.Full.BOPs != 1024*multiplications(t, full) {
+	if f.Full != f.Quant || f.Full.StoredBits != 32 || f.Full.BOPs != 1024*multiplications(t, full) {
 		t.Errorf("%+v", f)
 	}
 }
@@ -181,7 +181,7 @@ func TestNoLayers(t *testing.T) {
 		Nodes:   []*graph.Node{{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"}}},
 	}}
 	f, err := Measure(m, m, 7, 7)
-	if err != nil || fmt.Sprint(f.Full) != "{7 0 0}" || math.IsNaN(f.Full.WeightBits) {
+	if err != nil || fmt.Sprint(f.Full) != "{7 0 0}" || math.IsNaN(f.Full.StoredBits) {
 		t.Errorf("%+v, %v", f, err)
 	}
 }
@@ -234,7 +234,7 @@ func TestAsQuantize(t *testing.T) {
 			}
 			want += products * l.Bits * width
 		}
-		if math.Abs(f.Quant.BOPs-want) > 1e-6*want || math.Abs(f.Quant.WeightBits-r.Stored) > 1e-9 {
+		if math.Abs(f.Quant.BOPs-want) > 1e-6*want || math.Abs(f.Quant.StoredBits-r.Stored) > 1e-9 {
 			t.Errorf("%+v: %+v, want %v BOPs and %v bits", o, f.Quant, want, r.Stored)
 		}
 	}

@@ -119,11 +119,11 @@ func TestNothingPassesUnmeasured(t *testing.T) {
 // Sizes and a share that were measured do pass, so the test above can tell.
 func TestMeasuredPasses(t *testing.T) {
 	r := broken(0, 1000)
-	r.Footprint = &eval.Footprint{Quant: eval.Weight{Bytes: 4000, WeightBits: 4.1, BOPs: 1e6}}
+	r.Footprint = &eval.Footprint{Quant: eval.Weight{Bytes: 4000, StoredBits: 4.1, BOPs: 1e6}}
 	g := &Gate{Checks: []Check{
 		{Metric: "vd", Max: ptr(0.01)},
 		{Metric: "bytes", Max: ptr(4000)},
-		{Metric: "weight_bits", Max: ptr(4.1)},
+		{Metric: "stored_bits_per_weight", Max: ptr(4.1)},
 	}}
 	if report := Judge(g, r, nil, noon); report.Verdict != Pass {
 		t.Errorf("%+v", report)
@@ -186,7 +186,7 @@ func TestParts(t *testing.T) {
 	full := summarize(records(true), settings, eval.DataFile{Rows: 200})
 	none := eval.Tally{Den: 9}
 	full.Issued = &eval.Issued{Promises: 9, Unjudgeable: none, Invalid: none, Infeasible: none}
-	full.Footprint = &eval.Footprint{Quant: eval.Weight{Bytes: 1, WeightBits: 1, BOPs: 1}}
+	full.Footprint = &eval.Footprint{Quant: eval.Weight{Bytes: 1, StoredBits: 1, BOPs: 1}}
 	pace := eval.NewPace(1, []float64{1, 2, 3, 4, 5, 6, 7, 8}, []float64{1, 2, 3, 4, 5, 6, 7, 8}, 0.95)
 	full.Timing = &eval.Timing{One: pace, Many: pace}
 	full.Batches = &eval.Batches{Points: 1}

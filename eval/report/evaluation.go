@@ -781,13 +781,13 @@ func models(d *Document) block {
 }
 
 func fileTable() table {
-	return table{head: []string{"", "file", "size", "bits/weight", "entries", "used", "sha256"}, left: 2}
+	return table{head: []string{"", "file", "size", "stored bits", "entries", "used", "sha256"}, left: 2}
 }
 
 func (t *table) model(role string, m Model) {
 	bits := missing
-	if m.WeightBits > 0 {
-		bits = strconv.FormatFloat(m.WeightBits, 'f', 2, 64)
+	if m.StoredBits > 0 {
+		bits = strconv.FormatFloat(m.StoredBits, 'f', 2, 64)
 	}
 	t.row(role, m.Name, byteCount(m.Bytes), bits, missing, missing, short(m.SHA256))
 }
@@ -933,7 +933,7 @@ func footprint(r *eval.Result) block {
 	}
 	row("size of the file", float64(f.Full.Bytes), float64(f.Quant.Bytes),
 		func(x float64) string { return byteCount(int64(x)) })
-	row("stored bits per weight", f.Full.WeightBits, f.Quant.WeightBits,
+	row("stored bits per weight", f.Full.StoredBits, f.Quant.StoredBits,
 		func(x float64) string { return strconv.FormatFloat(x, 'f', 2, 64) })
 	row("bit operations of one decision", f.Full.BOPs, f.Quant.BOPs, func(x float64) string { return thousands(int64(x)) })
 	return b

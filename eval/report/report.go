@@ -95,7 +95,7 @@ type File struct {
 // Model is a model file with the number of bits its weights take, when known.
 type Model struct {
 	File
-	WeightBits float64 `json:"weight_bits,omitempty"` // mean bits per weight
+	StoredBits float64 `json:"stored_bits_per_weight,omitempty"` // as eval.Weight has it
 }
 
 // Comparison is a comparison of quantized models and where they came from.

@@ -81,7 +81,7 @@ func loans() *Document {
 			Runtime: "ONNX Runtime 1.30.0, linux/amd64", CPU: []string{"AVX2", "AVX512-VNNI"},
 		},
 		Full:      Model{File: File{Name: "loan.onnx", SHA256: strings.Repeat("ab12", 16), Bytes: 36131}},
-		Quantized: Model{File: File{Name: "loan.q.onnx", SHA256: strings.Repeat("9f00", 16), Bytes: 9214}, WeightBits: 4},
+		Quantized: Model{File: File{Name: "loan.q.onnx", SHA256: strings.Repeat("9f00", 16), Bytes: 9214}, StoredBits: 4},
 		Data:      File{Name: "people.csv", Bytes: 181223},
 		Recipe:    map[string]string{"method": "cf-ptq", "budget": "4.0", "calibration": "teacher, K = 3 | 512 rows"},
 		Warnings:  []string{"the task file <loan.yaml> gives no shares"},

@@ -110,8 +110,8 @@ func complete() *Document {
 		{Feature: "branch"},
 	})
 	r.Footprint = &eval.Footprint{
-		Full:  eval.Weight{Bytes: 36131, WeightBits: 32, BOPs: 9.1e6},
-		Quant: eval.Weight{Bytes: 9214, WeightBits: 4.31, BOPs: 284672},
+		Full:  eval.Weight{Bytes: 36131, StoredBits: 32, BOPs: 9.1e6},
+		Quant: eval.Weight{Bytes: 9214, StoredBits: 4.31, BOPs: 284672},
 	}
 	pace := func(f, q eval.Float) eval.Pace { return eval.Pace{Full: about(f, 200), Quant: about(q, 200)} }
 	r.Timing = &eval.Timing{Threads: 1, One: pace(14.2e-6, 9.9e-6), Many: pace(1.42e-3, 0.61e-3)}
@@ -212,7 +212,7 @@ func comparison() *Comparison {
 		out.Entries = append(out.Entries, Entry{Alias: name, Model: Model{File: File{
 			Name: name + ".onnx", Bytes: 9214,
 			SHA256: strings.Repeat("0c", 32),
-		}, WeightBits: 4}, Recipe: map[string]string{"method": name}})
+		}, StoredBits: 4}, Recipe: map[string]string{"method": name}})
 	}
 	return out
 }

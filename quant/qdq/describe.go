@@ -396,6 +396,28 @@ func Stored(m *graph.Model) (int, error) {
 	return sum, nil
 }
 
+// StoredBits is what a file stores for the weights of layers, in bits per weight: those of floats, and for quantized
+// layers all that Stored counts; 0 without layers.
+func StoredBits(layers []LayerNote) float64 {
+	bits, weights := 0.0, 0
+	for i := range layers {
+		l := &layers[i]
+		weights += l.Params()
+		if l.IsFloat() {
+			bits += l.Bits * float64(l.Params())
+		} else {
+			bits += 8 * float64(l.Stored)
+		}
+	}
+	return bits / float64(max(1, weights))
+}
+
+// IsFloat reports whether the weights are stored as floats.
+func (n *LayerNote) IsFloat() bool {
+	return slices.ContainsFunc([]graph.DType{graph.Float, graph.Double, graph.Float16, graph.BFloat16},
+		func(t graph.DType) bool { return n.Container == t.String() })
+}
+
 // weigh returns the bytes of all that the value called name is made of, and that
 // has not been counted before; 0 when it stands for floats.
 func (v *view) weigh(s *stored, name string, counted map[string]bool) int {
