@@ -211,8 +211,8 @@ func (s *scored) fitBytes(bits float64) (assignment, error) {
 				spent += over
 				continue
 			}
-			if s.o.Allocator != AllocatorExact && s.o.Allocator != AllocatorLearned {
-				predicted = -s.meanBits(w) // only these add up errors
+			if s.o.Allocator == AllocatorUniform || s.o.Allocator == AllocatorPaper {
+				predicted = -s.meanBits(w) // they add up no errors
 			}
 			if predicted < least {
 				best, least = w, predicted

@@ -36,6 +36,8 @@ const (
 	AllocatorUniform Allocator = "uniform"
 	AllocatorExact   Allocator = "exact"
 	AllocatorPaper   Allocator = "paper"
+	AllocatorOptimum Allocator = "paper-optimum"
+	AllocatorHAWQ    Allocator = "hawq"
 	AllocatorLearned Allocator = "learned"
 )
 
@@ -145,6 +147,8 @@ func Settings() []Setting {
 			[]Choice{
 				{string(AllocatorExact), "smallest quantization error of the margin, exact knapsack"},
 				{string(AllocatorPaper), "the paper's greedy rule over gradient scores"},
+				{string(AllocatorOptimum), "the optimum of the paper's objective, the sum of gradient scores times bits"},
+				{string(AllocatorHAWQ), "smallest sum of mean Hessian trace times squared weight error (HAWQ-V2), exact knapsack"},
 				{string(AllocatorUniform), "one bit width for all, the largest that fits"},
 				{string(AllocatorLearned), "learned before training by straight-through Gumbel-Softmax with the paper's BitCost; " +
 					"within the budget by the exact knapsack"},

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"cfq/onnxio/classifier"
 	"cfq/quant"
 	"cfq/quant/qdq"
@@ -24,7 +26,8 @@ type scored struct {
 	scores []float64 // gradient score of each layer
 	judged []float32 // the points that quantization errors are measured on
 	// layerErrors is what the exact knapsack minimises, by layer and format; nil where not measured. It is the mean
-	// squared quantization error of the margin, or the risk of bit widths that were learned (qat.Policy).
+	// squared quantization error of the margin, what the allocator says in its place, or the risk of bit widths that
+	// were learned (qat.Policy).
 	layerErrors [][]float64
 	rowErrors   [][][]float64 // the same by layer, row and format
 	trainer     *trainer      // nil for methods without training
@@ -52,7 +55,7 @@ func (c *calibrated) score(ctx context.Context) (*scored, error) {
 	c.tell("sensitivity of the layers", 0, 0)
 	s.scores, err = sensitivity.Gradient(ctx, c.full, c.layers, points, classes)
 	switch {
-	case err != nil && (c.o.Allocator == AllocatorPaper || ctx.Err() != nil):
+	case err != nil && (c.o.Allocator == AllocatorPaper || c.o.Allocator == AllocatorOptimum || ctx.Err() != nil):
 		return nil, err
 	case err != nil:
 		s.scores = make([]float64, len(c.layers))
@@ -63,7 +66,15 @@ func (c *calibrated) score(ctx context.Context) (*scored, error) {
 			return nil, fmt.Errorf("training: %w", err)
 		}
 	}
-	if c.o.Allocator != AllocatorExact {
+	switch c.o.Allocator {
+	case AllocatorExact:
+	case AllocatorOptimum:
+		s.layerErrors = s.gains()
+		return s, nil
+	case AllocatorHAWQ:
+		s.layerErrors, err = c.curvatures(ctx, points, classes)
+		return s, err
+	default:
 		return s, nil
 	}
 	if c.o.BitWidths == BitWidthsPerRow {
@@ -77,6 +88,50 @@ func (c *calibrated) score(ctx context.Context) (*scored, error) {
 			"quantization error of each bit width")
 	}
 	return s, err
+}
+
+// gains are the terms of the paper's objective by layer and format, with the sign of errors.
+//
+// Reference: eq. cfptq_budget.
+func (s *scored) gains() [][]float64 {
+	out := make([][]float64, len(s.layers))
+	for i, score := range s.scores {
+		for _, f := range s.formats() {
+			out[i] = append(out[i], -score*float64(f.Bits))
+		}
+	}
+	return out
+}
+
+// curvatures are the errors of layers and formats as HAWQ-V2 has them: the mean eigenvalue of the Hessian of the loss
+// at rows of x by the layer's weights, times their squared error. A Hessian of negative trace counts nothing.
+func (c *calibrated) curvatures(ctx context.Context, x []float32, classes []int) ([][]float64, error) {
+	traces, err := sensitivity.Trace(ctx, c.full, c.layers, x, classes, sensitivity.TraceOptions{
+		Progress: func(done, total int) { c.tell("curvature", done, total) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]float64, len(c.layers))
+	for i, l := range c.grid.wide {
+		for f := range c.formats() {
+			change, err := c.change(i, f)
+			if err != nil {
+				return nil, err
+			}
+			d := floats.Distance(float64s(change.W), float64s(l.W), 2)
+			out[i] = append(out[i], max(0, traces[i].Trace)/float64(l.Params())*d*d)
+		}
+	}
+	return out, nil
+}
+
+func float64s(v []float32) []float64 {
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = float64(x)
+	}
+	return out
 }
 
 // exactErrors reports whether the quantization error of layers can be measured, by the rule of sensitivity.Exact,
