@@ -177,6 +177,9 @@ func (o *Options) checkTeacher() error {
 		return fmt.Errorf("eta-sweep: the objective %s has no eta", o.Objective)
 	case o.EtaSweep && o.Train.Eta != 0:
 		return fmt.Errorf("eta is %v: eta-sweep would choose another one", o.Train.Eta)
+	case o.Teacher.StepSize > 0 && o.TeacherSteps != TeacherPaper && !o.Teacher.Plain:
+		return fmt.Errorf("teacher-step %v: teacher %s finds the lengths of its steps; it is for teacher %s",
+			o.Teacher.StepSize, TeacherReach, TeacherPaper)
 	case o.TeacherActions < 1:
 		return fmt.Errorf("invalid teacher-actions %d: want 1 or more", o.TeacherActions)
 	case o.TeacherActions > 1 && o.Objective == qat.Match:

@@ -196,6 +196,9 @@ func (a *allocated) recipe(more map[string]string) map[string]string {
 	if t := o.Teacher; t.Steps > 0 && t.Steps != recourse.DefaultSteps {
 		recipe["teacher_steps"] = strconv.Itoa(t.Steps)
 	}
+	if t := o.Teacher; t.StepSize > 0 {
+		recipe["teacher_step"] = fmt.Sprint(t.StepSize)
+	}
 	if t := o.Teacher; t.Noise > 0 || t.Sample > 0 {
 		recipe["teacher"] = fmt.Sprintf("noise %v, sample %d, seed %d", t.Noise, t.Sample, t.Seed)
 	}

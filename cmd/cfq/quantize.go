@@ -260,6 +260,9 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 	})
 	group(fs, "Calibration", func(fs *pflag.FlagSet) {
 		choice(fs, "calibrate-on", "weight-range", "act-range", "teacher")
+		fs.Float64Var(&f.teacher.StepSize, "teacher-step", 0,
+			"the paper's alpha, `length` of each step of --teacher paper; 0 is 1")
+		cli.Within(fs, "teacher-step", &f.teacher.StepSize, 0, cli.Finite, "0, for 1, or more")
 		f.addTeacher(fs)
 	})
 	group(fs, "Rounding", func(fs *pflag.FlagSet) {
