@@ -30,6 +30,14 @@ func Collect(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo,
 			k.grads = append(k.grads, l.Input, l.Output)
 		}
 	}
+	if slices.ContainsFunc(layers, func(l quant.LayerInfo) bool { return l.In >= wideRow }) {
+		p, err := newProduct(c.Engine(), true)
+		if err != nil {
+			return nil, err
+		}
+		defer p.session.Close() //nolint:errcheck // nothing is lost
+		k.products = p
+	}
 	if err := k.run(ctx, c, k.sum); err != nil {
 		return nil, fmt.Errorf("statistics of the layers: %w", err)
 	}
@@ -51,11 +59,12 @@ type collector struct {
 	stats       []Stats
 	weight      []float64   // of the rows in each layer's sums
 	logitWeight [][]float64 // of the rows in each group's sums with gradients
+	products    *product    // where a row is wide
 }
 
 // run widens the ranges, and then has add look at each layer and batch of rows.
 func (k *collector) run(ctx context.Context, c *classifier.Model,
-	add func(i, from, rows int, values, grads [][]float32),
+	add func(ctx context.Context, i, from, rows int, values, grads [][]float32) error,
 ) error {
 	p := classifier.Probe{Margin: true}
 	for _, l := range k.layers {
@@ -69,7 +78,9 @@ func (k *collector) run(ctx context.Context, c *classifier.Model,
 	return c.Observe(ctx, k.set.X, p,
 		func(from, rows int, values, grads [][]float32) error {
 			for i := range k.layers {
-				add(i, from, rows, values, grads)
+				if err := add(ctx, i, from, rows, values, grads); err != nil {
+					return err
+				}
 			}
 			return nil
 		})
@@ -91,7 +102,7 @@ func (k *collector) bound(values [][]float32) error {
 
 // sum adds rows of layer i: second moments and means of its input or, for a convolution, of
 // the patches of its input, group by group.
-func (k *collector) sum(i, from, rows int, values, grads [][]float32) {
+func (k *collector) sum(ctx context.Context, i, from, rows int, values, grads [][]float32) error {
 	l, s := k.layers[i], &k.stats[i]
 	v := values[i]
 	weights := k.rowWeights(from, rows)
@@ -115,16 +126,34 @@ func (k *collector) sum(i, from, rows int, values, grads [][]float32) {
 				}
 				return p.patches(v[r*size:to*size], r, to)
 			}
-			weight := at.add(patches(), p.weights(weights[r:to]))
+			weight, err := k.moments(ctx, at.Moments, patches(), p.weights(weights[r:to]))
+			if err != nil {
+				return err
+			}
 			if g == 0 {
 				k.weight[i] += weight
 			}
 			if out != nil {
 				by := p.squares(out[r*width:to*width], r, to, g*part.Out, weights[r:to])
-				k.logitWeight[i][g] += at.Logits.add(patches(), by)
+				weight, err := k.moments(ctx, at.Logits, patches(), by)
+				if err != nil {
+					return err
+				}
+				k.logitWeight[i][g] += weight
 			}
 		}
 	}
+	return nil
+}
+
+// moments adds the weighted sums of h and h^T h to m, and returns the sum of the weights; h is overwritten.
+func (k *collector) moments(ctx context.Context, m Moments, h, weights []float64) (float64, error) {
+	total := m.weigh(h, weights)
+	if n := len(m.Mean); n >= wideRow {
+		return total, k.products.addGram(ctx, m.Gram, h, n)
+	}
+	m.add(h)
+	return total, nil
 }
 
 // reads returns what a layer's integer kernel reads: v itself, or, for a layer

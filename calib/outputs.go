@@ -36,9 +36,10 @@ func FitOutputs(ctx context.Context, c *classifier.Model, layers []quant.LayerIn
 	if len(k.layers) == 0 {
 		return nil, nil
 	}
-	err := k.run(ctx, c, func(i, from, rows int, values, _ [][]float32) {
+	err := k.run(ctx, c, func(_ context.Context, i, from, rows int, values, _ [][]float32) error {
 		costs := slices.Repeat([]float64{1}, len(values[i])/rows)
 		k.stats[i].count(values[i], nil, k.rowWeights(from, rows), costs)
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("statistics of the convolutions' outputs: %w", err)

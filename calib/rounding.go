@@ -188,8 +188,13 @@ const polishRounds = 20
 // moving the code by t steps changes it by -2 t s g_j + t^2 s^2 C_jj.
 func (c *covariance) polish(w []float32, scale float32, f quant.Format, codes []int8) float64 {
 	e, g := c.errors(w, scale, codes)
+	return c.settle(e, g, scale, f, codes, polishRounds)
+}
+
+// settle is polish, in so many rounds at most, of codes with the errors e, of which g is C e.
+func (c *covariance) settle(e, g []float64, scale float32, f quant.Format, codes []int8, rounds int) float64 {
 	s := float64(scale)
-	for range polishRounds {
+	for range rounds {
 		moved := false
 		for j := range g {
 			step, up := 1, g[j] > 0

@@ -87,10 +87,9 @@ func (s *Stats) count(v, by []float32, weights, costs []float64) {
 	}
 }
 
-// add adds the weighted sums of h and h^T h, and returns the sum of the weights; h is
-// overwritten. The general product is used for a symmetric result because gonum computes
-// it in blocks and on all cores, and Syrk on one.
-func (m Moments) add(h, weights []float64) float64 {
+// weigh adds the weighted sum of rows h to the mean, makes their products weighted ones, and returns the sum of the
+// weights.
+func (m Moments) weigh(h, weights []float64) float64 {
 	k := len(m.Mean)
 	var total float64
 	for r, w := range weights {
@@ -103,9 +102,15 @@ func (m Moments) add(h, weights []float64) float64 {
 		floats.AddScaled(m.Mean, w, row)
 		floats.Scale(math.Sqrt(w), row)
 	}
-	rows := blas64.General{Rows: len(weights), Cols: k, Stride: k, Data: h}
-	blas64.Gemm(blas.Trans, blas.NoTrans, 1, rows, rows, 1, blas64.General{Rows: k, Cols: k, Stride: k, Data: m.Gram})
 	return total
+}
+
+// add adds h^T h. The general product is used for a symmetric result because gonum computes it in blocks and on all
+// cores, and Syrk on one.
+func (m Moments) add(h []float64) {
+	k := len(m.Mean)
+	rows := blas64.General{Rows: len(h) / k, Cols: k, Stride: k, Data: h}
+	blas64.Gemm(blas.Trans, blas.NoTrans, 1, rows, rows, 1, blas64.General{Rows: k, Cols: k, Stride: k, Data: m.Gram})
 }
 
 // divide divides sums by the weight of their terms, and makes the second moments

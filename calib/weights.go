@@ -2,6 +2,7 @@ package calib
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
+	"cfq/onnxio/ort"
 	"cfq/quant"
 )
 
@@ -24,6 +26,7 @@ type WeightOptions struct {
 	Rounding Rounding
 	Vary     Variation // how the fit departs from the best one
 	Workers  int       // rows fitted at once (1); no result depends on it
+	Engine   ort.Options
 }
 
 // corrects says whether codes and bias are learned, not just rounded.
@@ -46,12 +49,15 @@ func FitWeights(ctx context.Context, l quant.LayerInfo, s *Stats, formats []quan
 	if err != nil {
 		return nil, fmt.Errorf("layer %q: %w", l.Node, err)
 	}
+	defer w.close()
 	fits := make([]quant.Layer, 0, len(formats))
 	for _, f := range formats {
 		fit := quant.Layer{Node: l.Node, Bits: f.Bits, Scales: w.scales(ctx, f)}
 		o.Vary.scales(l.Node, fit.Scales)
 		if o.corrects() || o.Vary.Rounding > 0 {
-			w.assign(ctx, &fit, f)
+			if err := w.assign(ctx, &fit, f); err != nil {
+				return nil, fmt.Errorf("layer %q: %w", l.Node, err)
+			}
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -68,22 +74,55 @@ type weightFit struct {
 	mean []float64
 	// search rounds while scales are looked for, final with the scale found.
 	search, final rounding
+	// penalty is, for rows of wideRow weights or more, what the squared error of each weight costs.
+	penalty []float32
+	wide    *wide // rounds such rows by GPTQ, else nil
 }
+
+// close frees what ONNX Runtime holds.
+func (w *weightFit) close() {
+	if w.wide != nil {
+		_ = w.wide.product.session.Close() // nothing is lost
+	}
+}
+
+// wideRow is the number of weights of a row from which on its scale is looked for by the errors of single weights:
+// a search by what they make together would take the third power of the width.
+const wideRow = 256
 
 func newWeightFit(l quant.LayerInfo, s *Stats, o WeightOptions) (*weightFit, error) {
 	m := s.moments(o.Range)
 	w := &weightFit{l: l, o: o, mean: m.Mean, final: nearest(m.Gram, l.In)}
+	wideLayer := l.In >= wideRow
+	if wideLayer {
+		w.penalty = make([]float32, l.In)
+	}
 	if !o.corrects() {
-		w.search = searcher(m.Gram, l.In)
+		for j := range w.penalty {
+			w.penalty[j] = float32(m.Gram[j*l.In+j])
+		}
+		if !wideLayer {
+			w.search = searcher(m.Gram, l.In)
+		}
 		return w, nil
 	}
 	c, err := newCovariance(m)
 	if err != nil {
 		return nil, err
 	}
-	w.search = c.gptq
+	if w.search = c.gptq; wideLayer {
+		for a, j := range c.order {
+			w.penalty[j] = float32(1 / (c.factor[a*c.n+a] * c.factor[a*c.n+a]))
+		}
+	}
 	if w.final = c.polished; o.Rounding == AdaRound {
 		w.final = c.adaround
+	} else if wideLayer && o.Vary.Rounding == 0 {
+		p, err := newProduct(o.Engine, false)
+		if err != nil {
+			return nil, err
+		}
+		w.wide = &wide{c, p, singles(c.matrix), singles(c.factor)}
 	}
 	return w, nil
 }
@@ -100,16 +139,21 @@ func (w *weightFit) scales(ctx context.Context, f quant.Format) []float32 {
 
 // assign fills in the codes and, where those are learned, the bias that takes up
 // what they do to the mean of the outputs.
-func (w *weightFit) assign(ctx context.Context, fit *quant.Layer, f quant.Format) {
+func (w *weightFit) assign(ctx context.Context, fit *quant.Layer, f quant.Format) error {
 	l := w.l
 	fit.Codes = make([]int8, len(l.W))
 	if w.o.corrects() {
 		fit.Bias = make([]float32, l.Out)
 	}
+	if err := w.assignWide(ctx, fit, f); err != nil {
+		return err
+	}
 	parallel(ctx, w.o.Workers, l.Out, func(r int) {
 		scale := fit.Scales[r%len(fit.Scales)]
 		row, codes := l.Row(r), fit.Codes[r*l.In:(r+1)*l.In]
-		w.final(row, scale, f, codes, w.o.Vary.dither(l.Node, r), unlimited)
+		if w.wide == nil {
+			w.final(row, scale, f, codes, w.o.Vary.dither(l.Node, r), unlimited)
+		}
 		if w.o.corrects() {
 			shift := 0.0
 			for j, v := range row {
@@ -118,6 +162,25 @@ func (w *weightFit) assign(ctx context.Context, fit *quant.Layer, f quant.Format
 			fit.Bias[r] = float32(float64(l.B[r]) + shift)
 		}
 	})
+	return nil
+}
+
+// assignWide fills in the codes where rows are rounded many at once.
+func (w *weightFit) assignWide(ctx context.Context, fit *quant.Layer, f quant.Format) error {
+	if w.wide == nil {
+		return nil
+	}
+	in, out := w.l.In, w.l.Out
+	errs := make([]error, (out+wideRows-1)/wideRows)
+	parallel(ctx, w.o.Workers, len(errs), func(k int) {
+		from, to := k*wideRows, min((k+1)*wideRows, out)
+		scales := make([]float32, to-from)
+		for r := range scales {
+			scales[r] = fit.Scales[(from+r)%len(fit.Scales)]
+		}
+		errs[k] = w.wide.polished(ctx, w.l.W[from*in:to*in], scales, f, fit.Codes[from*in:to*in])
+	})
+	return errors.Join(errs...)
 }
 
 // parallel calls f for 0..n-1, workers at once, until ctx is done; every call
@@ -171,10 +234,36 @@ const (
 	clipSteps  = 240
 	clipStride = 4
 	clipMin    = 0.1
+	// smoothStride is that of the errors of single weights, which hardly jump in wide rows.
+	smoothStride = 16
 )
 
 // stride is how many thresholds are left out at first, for in inputs of a layer.
 func stride(in int) int { return min(clipStride, 1+(in-1)/16) }
+
+// penalized is the sum of squared errors of rows of weights rounded to the nearest, each times its penalty.
+func (w *weightFit) penalized(rows []float32, scale float32, f quant.Format) float64 {
+	const whole = 3 << 22 // from here on a float32 has no fraction: adding it rounds, halves to even
+	lo, hi, inverse := float32(f.QMin), float32(f.QMax), 1/scale
+	var sum float64
+	for len(rows) > 0 {
+		var part float32
+		for j, p := range w.penalty {
+			v := rows[j]
+			q := float32(v*inverse) + whole - whole
+			if q > hi {
+				q = hi
+			} else if q < lo {
+				q = lo
+			}
+			e := v - float32(q*scale)
+			part += p * float32(e*e)
+		}
+		sum += float64(part)
+		rows = rows[len(w.penalty):]
+	}
+	return sum
+}
 
 // idleScale is the scale of a row of zeros. It is also the unit of the row's bias,
 // so it is small.
@@ -192,6 +281,7 @@ func (w *weightFit) scale(from, to int, f quant.Format, workers int) float32 {
 		return float32(math.Pow(clipMin, float64(i)/clipSteps) * float64(largest) / float64(f.QMax))
 	}
 	var loss func(scale float32, limit float64) float64
+	every := stride(w.l.In)
 	switch w.o.Range {
 	case MinMax:
 		return max(highest/float32(f.QMax), lowest/float32(f.QMin))
@@ -206,6 +296,11 @@ func (w *weightFit) scale(from, to int, f quant.Format, workers int) float32 {
 		e := smooth(rows, float64(largest))
 		loss = func(scale float32, _ float64) float64 { return e.of(float64(scale), f.QMin, f.QMax) }
 	default:
+		if w.penalty != nil {
+			every = smoothStride
+			loss = func(scale float32, _ float64) float64 { return w.penalized(rows, scale, f) }
+			break
+		}
 		loss = func(scale float32, limit float64) float64 {
 			var sum float64
 			for r := from; r < to && sum <= limit; r++ {
@@ -214,7 +309,7 @@ func (w *weightFit) scale(from, to int, f quant.Format, workers int) float32 {
 			return sum
 		}
 	}
-	best := bestThreshold(workers, stride(w.l.In), func(i int, limit float64) float64 { return loss(clipped(i), limit) })
+	best := bestThreshold(workers, every, func(i int, limit float64) float64 { return loss(clipped(i), limit) })
 	return clipped(best)
 }
 
@@ -240,6 +335,10 @@ func bestThreshold(workers, stride int, loss func(i int, limit float64) float64)
 		return floats.MinIdx(tried)
 	}
 	best := try(0, clipSteps, stride)
+	if stride > clipStride {
+		best = try(max(0, best-stride), min(clipSteps, best+stride), clipStride)
+		stride = clipStride
+	}
 	return try(max(0, best-stride+1), min(clipSteps, best+stride-1), 1)
 }
 

@@ -136,7 +136,7 @@ func (c *calibrated) fit(ctx context.Context, i int, s *calib.Stats, formats []q
 ) {
 	fits, err := calib.FitWeights(ctx, c.grid.wide[i], s, formats, calib.WeightOptions{
 		PerTensor: c.o.Scales == ScalesPerTensor, Range: c.o.WeightRange, Rounding: c.o.Rounding, Vary: vary,
-		Workers: c.o.Workers,
+		Workers: c.o.Workers, Engine: c.engine,
 	})
 	if err != nil {
 		return nil, err

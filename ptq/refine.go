@@ -11,6 +11,7 @@ import (
 	"cfq/onnxio/classifier"
 	"cfq/quant"
 	"cfq/quant/qdq"
+	"cfq/sensitivity"
 )
 
 // Refinement looks at refineRows points at most, refineFacts of them factual rows: more
@@ -18,13 +19,22 @@ import (
 const (
 	refineRows  = 4096
 	refineFacts = 1024
+	refineLeast = 512 // of fewer, many codes learn nothing that holds elsewhere
 )
+
+// Where every weight meets every row, at most maxProducts are made, on minRows rows at least.
+const maxProducts, minRows = 1 << 30, 128
+
+// affordable is how many of the rows may meet every weight of the layers.
+func (c *calibrated) affordable(rows int) int {
+	return min(rows, max(minRows, maxProducts/max(1, sensitivity.Multiplications(c.layers))))
+}
 
 // refine refines the plans of layers as a whole on points of the set; convolutions stay as they are.
 func (c *calibrated) refine(ctx context.Context, plans []quant.Layer, set *calib.Set) ([]quant.Layer,
 	*refine.Outcome, error,
 ) {
-	if c.o.Refine == 0 {
+	if c.o.Refine == 0 || c.affordable(refineRows) < refineLeast {
 		return plans, nil, nil
 	}
 	var layers []refine.Layer
@@ -83,11 +93,12 @@ func (c *calibrated) openLayers(ctx context.Context, plans []quant.Layer) (*clas
 
 // refinePoints picks points of a set, recourse points first.
 func (c *calibrated) refinePoints(ctx context.Context, set *calib.Set) (refine.Points, error) {
-	facts := refineRows
+	most := c.affordable(refineRows)
+	facts := most
 	if set.Recourse > 0 {
-		facts = max(refineFacts, refineRows-set.Recourse)
+		facts = max(most*refineFacts/refineRows, most-set.Recourse)
 	}
-	rows := append(spread(set.Factual, set.Rows(), refineRows-facts), spread(0, set.Factual, facts)...)
+	rows := append(spread(set.Factual, set.Rows(), most-facts), spread(0, set.Factual, facts)...)
 	p := refine.Points{X: rowsOf(set.X, set.Dim, rows)}
 	if set.Weights != nil {
 		p.Weights = subset(set.Weights, rows)

@@ -48,7 +48,7 @@ func (c *calibrated) score(ctx context.Context) (*scored, error) {
 			return nil, err
 		}
 	}
-	s.judged = sampled(judged, c.full.Dim(), errorRows)
+	s.judged = sampled(judged, c.full.Dim(), c.affordable(errorRows))
 	if s.held, s.heldSeen, err = c.heldOut(ctx); err != nil {
 		return nil, err
 	}

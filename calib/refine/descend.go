@@ -20,7 +20,7 @@ const (
 	scarceWeight = 10
 	// maxCodes: in layers with more weights than this only scales and biases are moved;
 	// a pass would take minutes.
-	maxCodes = 1 << 21
+	maxCodes = 1 << 18
 )
 
 // descend moves the numbers of layer l one after the other, each to where the

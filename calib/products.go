@@ -1,0 +1,62 @@
+package calib
+
+import (
+	"context"
+
+	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
+)
+
+// product multiplies matrices of any size in ONNX Runtime, in single precision.
+type product struct{ session *ort.Session }
+
+// newProduct opens the product of two matrices or, transposed, of the transpose of the first and the second.
+func newProduct(e ort.Options, transposed bool) (*product, error) {
+	of := func(name string) graph.Value {
+		return graph.Value{Name: name, DType: graph.Float, Shape: graph.Shape{{Size: -1}, {Size: -1}}}
+	}
+	n := &graph.Node{Op: "Gemm", Inputs: []string{"a", "b"}, Outputs: []string{"c"}}
+	if transposed {
+		n.Attrs = []graph.Attr{graph.IntAttr("transA", 1)}
+	}
+	s, err := ort.Open(&graph.Model{IRVersion: 8, Opsets: []graph.Opset{{Version: 17}}, Graph: &graph.Graph{
+		Name: "product", Inputs: []graph.Value{of("a"), of("b")}, Outputs: []graph.Value{of("c")}, Nodes: []*graph.Node{n},
+	}}, e)
+	if err != nil {
+		return nil, err
+	}
+	return &product{s}, nil
+}
+
+// of returns the product of a and b, whose rows have the lengths given.
+func (p *product) of(ctx context.Context, a []float32, aRow int, b []float32, bRow int) ([]float32, error) {
+	out, err := p.session.Run(ctx, []*graph.Tensor{
+		ort.ViewFloats("a", a, int64(len(a)/aRow), int64(aRow)), ort.ViewFloats("b", b, int64(len(b)/bRow), int64(bRow)),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ort.FloatsOf(out[0])
+}
+
+// addGram adds the products of the rows h, of width k, with themselves to gram; p is transposed.
+func (p *product) addGram(ctx context.Context, gram, h []float64, k int) error {
+	v := singles(h)
+	sums, err := p.of(ctx, v, k, v, k)
+	if err != nil {
+		return err
+	}
+	for i, x := range sums {
+		gram[i] += float64(x)
+	}
+	return nil
+}
+
+// singles returns numbers in single precision.
+func singles(v []float64) []float32 {
+	out := make([]float32, len(v))
+	for i, x := range v {
+		out[i] = float32(x)
+	}
+	return out
+}

@@ -1,0 +1,66 @@
+package calib
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"gonum.org/v1/gonum/floats"
+
+	"cfq/onnxio/ort/orttest"
+	"cfq/quant"
+)
+
+// TestWide: rows of a wide layer that are rounded many at once, in single precision, have the error of those that are
+// rounded one by one, and scales that are looked for by single weights are nearly as good as those of a full search.
+func TestWide(t *testing.T) {
+	t.Parallel()
+	eng := orttest.Need(t)
+	const in, out, points = 300, 70, 900
+	rng := rand.New(rand.NewPCG(5, 1))
+	m := Moments{Gram: make([]float64, in*in), Mean: make([]float64, in)}
+	h, base := make([]float64, points*in), make([]float64, points*20)
+	for i := range base {
+		base[i] = rng.NormFloat64()
+	}
+	for r := range points {
+		for j := range in { // correlated, behind a Relu
+			h[r*in+j] = max(0, base[r*20+j%20]+0.5*rng.NormFloat64())
+		}
+	}
+	ones := make([]float64, points)
+	floats.AddConst(1, ones)
+	weight := m.weigh(h, ones)
+	m.add(h)
+	m.divide(weight)
+	l := quant.LayerInfo{Node: "wide", In: in, Out: out, W: make([]float32, in*out), B: make([]float32, out)}
+	for i := range l.W {
+		l.W[i] = float32(rng.NormFloat64())
+	}
+	c, err := newCovariance(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range quant.FormatsFor(false) {
+		fits, err := FitWeights(t.Context(), l, &Stats{Moments: m}, []quant.Format{f}, WeightOptions{
+			Rounding: GPTQ, Range: Output, Engine: eng, Workers: 2,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wide, same, full float64
+		codes := make([]int8, in)
+		one := &weightFit{l: l, o: WeightOptions{Rounding: GPTQ, Range: Output}, search: c.gptq}
+		for r := range out {
+			wide += c.error(l.Row(r), fits[0].Scales[r], fits[0].Codes[r*in:(r+1)*in])
+			same += c.polished(l.Row(r), fits[0].Scales[r], f, codes, nil, unlimited)
+			full += c.polished(l.Row(r), one.scale(r, r+1, f, 1), f, codes, nil, unlimited)
+		}
+		t.Logf("%d bits: error %.4g, row by row %.4g, with a full search %.4g", f.Bits, wide, same, full)
+		if wide > 1.05*same {
+			t.Errorf("%d bits: error %v, want %v as row by row", f.Bits, wide, same)
+		}
+		if wide > 1.25*full {
+			t.Errorf("%d bits: error %v, with a full search %v", f.Bits, wide, full)
+		}
+	}
+}
