@@ -70,6 +70,9 @@ func (p *person) perturbed() (ls []*candidate) {
 			clear(c.d[u.First : u.First+u.Width])
 			c.banned = append(c.banned, u)
 		}
+		if !p.a.Consistent(p.x, c.d) {
+			p.a.Project(p.x, c.d)
+		}
 		ls = append(ls, c)
 	}
 	switch p.stage {

@@ -58,6 +58,7 @@ func ruledTask(rng *rand.Rand) *task.Task {
 		for range 1 + rng.IntN(2) {
 			r.Then = append(r.Then, condition())
 		}
+		r.Must = rng.IntN(3) == 0
 		tk.Rules = append(tk.Rules, r)
 	}
 	return tk

@@ -143,6 +143,50 @@ func cheapestOf(t *testing.T, m Model, a *constraint.Set, x []float32, need floa
 	return least, len(costs)
 }
 
+// A rule with Must holds after any action, also for those who break it as they are and change nothing that it is about:
+// the solver and the enumeration agree on who has recourse, and so do the exact solvers.
+func TestSolveMust(t *testing.T) {
+	t.Parallel()
+	repaired, possible := 0, 0
+	for seed := range uint64(12) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		tk := jointTask(rng, task.L1, 3)
+		for i := range tk.Rules {
+			tk.Rules[i].Must = tk.Rules[i].Of == nil
+		}
+		a := compile(t, tk)
+		x := jointPeople(rng, tk, 8)
+		m := newMLP(rng, -0.6, tk.Dim(), 12, 1)
+		acts, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkActions(t, m, a, x, acts, 0.1)
+		for i, act := range acts {
+			if act.Status == AlreadyFavourable {
+				continue
+			}
+			best, _ := cheapestOf(t, m, a, row(x, i, a.Dim()), 0.1)
+			if math.IsInf(best, 1) != (act.Status != Found) {
+				t.Errorf("seed %d, person %d: %v, the least cost is %g", seed, i, act.Status, best)
+			}
+			if act.Status != Found {
+				continue
+			}
+			possible++
+			if slices.ContainsFunc(a.Factual(act.Point), func(c task.RuleCount) bool { return c.Broken > 0 }) {
+				t.Errorf("seed %d, person %d: a rule is broken after %v", seed, i, a.Changes(row(x, i, a.Dim()), act.Point))
+			}
+			if slices.ContainsFunc(a.Factual(row(x, i, a.Dim())), func(c task.RuleCount) bool { return c.Broken > 0 }) {
+				repaired++
+			}
+		}
+	}
+	if t.Logf("%d actions, %d of them repair a rule", possible, repaired); possible < 20 || repaired < 5 {
+		t.Errorf("%d actions, %d of them repair a rule", possible, repaired)
+	}
+}
+
 // Solve under links, rules, ordered groups, thermometers and every norm comes close to the best of all feasible
 // actions.
 func TestSolveJoint(t *testing.T) {

@@ -139,7 +139,7 @@ func (d *decoder) taskKeys(t *Task) []key {
 	rules := func() any {
 		var all []any
 		for i := range t.Rules {
-			if r := &t.Rules[i]; r.If != nil || r.Of != nil {
+			if r := &t.Rules[i]; r.If != nil || r.Of != nil || r.Must {
 				all = append(all, config.Members(d.ruleKeys(r)))
 			} else {
 				all = append(all, r.Text)
@@ -316,19 +316,20 @@ func (d *decoder) ruleKeys(r *Rule) []key {
 	return []key{
 		{Name: "if", Value: conditions(r.If)},
 		{Name: "then", Value: conditions(r.Then)},
+		{Name: "must", Value: d.Flag(&r.Must)},
 		{Name: "at_most", Value: d.Count(&r.AtMost, 1)},
 		{Name: "of", Value: value{Form: config.ListOf(config.Scalar), Out: func() any { return r.Of }}},
 	}
 }
 
-// ruleForm is a text, if and then, or at_most and of.
+// ruleForm is a text, conditions, or at_most and of.
 func (d *decoder) ruleForm() func() schema {
 	keys := d.ruleKeys(&Rule{})
-	for i := range keys {
+	for _, i := range []int{1, 3, 4} {
 		keys[i].Fallback = required
 	}
 	const section = "A constraint of `constraints`"
-	return config.AnyOf(config.Type("string"), object(section, keys[:2]), object(section, keys[2:]))
+	return config.AnyOf(config.Type("string"), object(section, keys[:3]), object(section, keys[3:]))
 }
 
 // transitions is the mapping of a value to those it may become.
@@ -906,6 +907,11 @@ func (d *decoder) rules(n ast.Node) {
 		seen[r.Text] = true
 		d.task.Rules = append(d.task.Rules, r)
 	})
+	if len(d.Errs) == 0 {
+		if err := contradiction(d.task); err != nil {
+			d.Errorf(n, "%v", err)
+		}
+	}
 }
 
 func (d *decoder) rule(n ast.Node, g *grammar) (r Rule) {
@@ -922,19 +928,22 @@ func (d *decoder) rule(n ast.Node, g *grammar) (r Rule) {
 	m := d.mapping(n, "a constraint", d.ruleKeys(&r))
 	switch {
 	case len(d.Errs) > before:
-	case len(m.At) == 2 && m.Has("if") && m.Has("then"):
-		var when, then string
-		r.If, when = d.inequalities(m.At["if"], g)
-		r.Then, then = d.inequalities(m.At["then"], g)
-		r.Text = fmt.Sprintf("if %s then %s", when, then)
-		if len(config.Nodes(m.At["if"])) == 0 || len(config.Nodes(m.At["then"])) == 0 {
+	case m.Has("then") && (m.Has("if") || r.Must) && !m.Has("at_most") && !m.Has("of"):
+		r.Then, r.Text = d.inequalities(m.At["then"], g)
+		if m.Has("if") {
+			var when string
+			r.If, when = d.inequalities(m.At["if"], g)
+			r.Text = fmt.Sprintf("if %s then %s", when, r.Text)
+		}
+		if m.Has("if") && len(config.Nodes(m.At["if"])) == 0 || len(config.Nodes(m.At["then"])) == 0 {
 			d.Errorf(m.Node, "if and then need a condition each")
 		}
 	case len(m.At) == 2 && m.Has("at_most") && m.Has("of"):
 		d.subset(&r, m)
 	default:
 		d.Errorf(m.Node,
-			"a constraint is a text such as \"debt <= 0.5 * income\", {if: ..., then: ...} or {at_most: 2, of: [...]}")
+			"a constraint is a text such as \"debt <= 0.5 * income\", {if: ..., then: ...}, {then: ..., must: true} "+
+				"or {at_most: 2, of: [...]}")
 	}
 	return r
 }

@@ -174,12 +174,20 @@ func TestMistakesInConditions(t *testing.T) {
 func TestMistakesInConstraints(t *testing.T) {
 	const features = "version: 1\nfeatures: [{name: a, kind: numeric}, {name: b, kind: numeric}, {name: c, kind: " +
 		"numeric}]\nconstraints:\n"
-	const forms = `4:5: a constraint is a text such as "debt <= 0.5 * income", {if: ..., then: ...} or {at_most: 2, of: `
+	const forms = `4:5: a constraint is a text such as "debt <= 0.5 * income", {if: ..., then: ...}, {then: ..., ` +
+		`must: true} or `
 	for _, c := range []struct{ rules, want string }{
 		{"  - a <= d", `4:5: constraint "a <= d": there is no feature "d"; one of: a, b, c`},
 		{"  - a <= 1\n  - b >= 2 <= 3", `5:5: constraint "b >= 2 <= 3": "<= 3" is left over`},
 		{"  - {if: a > 1, then: [b < 2, b ~ 3]}", `4:31: constraint "b ~ 3": a comparison`},
 		{"  - {if: a > 1}", forms},
+		{"  - {then: a > 1}", forms},
+		{"  - {at_most: 1, of: [a, b], must: true}", forms},
+		{
+			"  - a <= 3\n  - b <= 1\n  - {then: a - b >= 4.5, must: true}\n  - b > 0",
+			`4:3: the constraints "a <= 3" and "a - b >= 4.5" and "b > 0" contradict each other`,
+		},
+		{"  - a + b < 3\n  - a + b >= 3", `"a + b < 3" and "a + b >= 3" contradict each other`},
 		{"  - {if: [], then: b < 2}", `4:5: if and then need a condition each`},
 		{"  - {at_most: 1}", forms},
 		{"  - {at_most: 1, of: [a, b], then: a < 1}", forms},

@@ -88,10 +88,11 @@ type Pair struct{ From, To string }
 // Rule is a condition on people after an action. With Then: if all of If hold, all of Then must. With Of: at most
 // AtMost of those features change. A person who breaks the rule as they are may take no action that breaks it further:
 // an action changes none of its features, or fulfils it, or, for a rule without If, brings every broken inequality no
-// further from being fulfilled.
+// further from being fulfilled. With Must they fulfil it after any action, even one that changes none of its features.
 type Rule struct {
 	Text     string // as written, for messages
 	If, Then []Inequality
+	Must     bool
 	AtMost   int
 	Of       []string
 }

@@ -118,8 +118,11 @@ func (l *Linear) rule(r *relation, at map[int]int) *Disjunction {
 	if r.when == nil {
 		for i := range r.then {
 			c := &r.then[i]
-			below := min(c.excess(l.x, nil)+l.rounded(c), 0) - l.slack(c)
-			if c.strict && c.holds(l.x, make([]float32, len(l.x))) { // what holds as they are must go on to hold
+			below := c.excess(l.x, nil) + l.rounded(c) - l.slack(c)
+			if !r.must {
+				below = min(below, -l.slack(c))
+			}
+			if c.strict && (r.must || c.holds(l.x, make([]float32, len(l.x)))) { // what holds as they are must go on to hold
 				below += l.clear(c)
 			}
 			l.row(negated(c.terms), below, true)
@@ -133,6 +136,9 @@ func (l *Linear) rule(r *relation, at map[int]int) *Disjunction {
 		}
 	}
 	d := &Disjunction{[]Alternative{none}}
+	if r.must {
+		d.Alternatives = nil
+	}
 	for i := range r.when { // fails
 		c := &r.when[i]
 		index, need := l.alternative(c, c.terms, -c.excess(l.x, nil), !c.strict)

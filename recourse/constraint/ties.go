@@ -40,6 +40,7 @@ type relation struct {
 	text       string
 	features   []int // that it speaks of
 	most       int   // of a subset
+	must       bool  // it holds after any action
 	when, then []condition
 }
 
@@ -78,6 +79,9 @@ func (a *ties) compileTies(t *task.Task) error {
 			a.relations = append(a.relations, c)
 		} else {
 			rules = append(rules, c)
+		}
+		for i := range a.features {
+			a.features[i].Joint = a.features[i].Joint || c.must // any change may have to repair it
 		}
 	}
 	for _, l := range a.links {
@@ -166,7 +170,7 @@ func (a *ties) sortLinks() error {
 }
 
 func (a *ties) compileRule(r task.Rule, at map[string]int) (c relation, err error) {
-	c = relation{kind: Relation, text: r.Text, most: r.AtMost}
+	c = relation{kind: Relation, text: r.Text, most: r.AtMost, must: r.Must}
 	look := func(name string) (*Feature, error) {
 		i, ok := at[name]
 		if !ok {
@@ -394,7 +398,7 @@ func (a *ties) firstBroken(x, d []float32) *relation {
 // breaks says whether the action breaks the relation: see task.Rule for people who break a rule as they are.
 func (a *ties) breaks(r *relation, x, d []float32) bool {
 	switch n := a.changes(r, d); {
-	case n == 0:
+	case n == 0 && !(r.must && slices.ContainsFunc(d, func(v float32) bool { return v != 0 })):
 		return false
 	case r.kind == Subset:
 		return n > r.most
@@ -408,7 +412,7 @@ func (a *ties) breaks(r *relation, x, d []float32) bool {
 		}
 	}
 	for i := range r.then {
-		if c := &r.then[i]; !c.holds(x, d) && (r.when != nil || c.worse(x, d)) {
+		if c := &r.then[i]; !c.holds(x, d) && (r.must || r.when != nil || c.worse(x, d)) {
 			return true
 		}
 	}

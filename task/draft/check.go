@@ -236,6 +236,12 @@ func (c *checker) number(f *task.Feature, p *profile, col *Column) {
 	if f.Log != nil {
 		c.spread(f, std)
 	}
+	open := math.IsInf(f.Bounds[1]-f.Bounds[0], 1) && math.IsInf(f.MaxChange, 1) && len(f.Levels) == 0
+	if open && f.Actionable && f.Mean == 0 && f.Std == 1 && std > 10 {
+		c.find(Warning, f.Name, 0, "neither std nor bounds say how far it varies: a change by 1 costs as much as one of a "+
+			"standard deviation, and actions are looked for up to 64 away. In the data its std is %s; write bounds, and "+
+			"cost.weights inverse_range or a weight", task.Decimal(task.Rounded(std, 6)))
+	}
 	p = p.seen(f) // by the model
 	mean, std = p.moments()
 	if f.Log != nil {

@@ -66,6 +66,11 @@ func TestCheckFinds(t *testing.T) {
 			"",
 			[]string{"warning: debt: spread is 90", "warning: debt: mean and std of the logarithm are 1050 and 576.63"},
 		},
+		{
+			"neither spread nor bounds", "  - {name: income, kind: numeric}\n", "",
+			[]string{"warning: income: an action may go down without limit", "warning: income: neither std nor bounds say"},
+		},
+		{"bounds without spread", "  - {name: income, kind: numeric, bounds: [0, 21000]}\n", "", nil},
 		{"a constraint that holds", income + debt, "constraints: [debt <= 0.5 * income]\n", nil},
 		{
 			"a constraint that nobody fulfils", income + debt, "constraints: [income <= debt]\n",
