@@ -277,8 +277,8 @@ func (w *weightFit) scale(from, to int, f quant.Format, workers int) float32 {
 	if largest == 0 {
 		return idleScale
 	}
-	clipped := func(i int) float32 {
-		return float32(math.Pow(clipMin, float64(i)/clipSteps) * float64(largest) / float64(f.QMax))
+	clipped := func(i float64) float32 {
+		return float32(math.Pow(clipMin, i/clipSteps) * float64(largest) / float64(f.QMax))
 	}
 	var loss func(scale float32, limit float64) float64
 	every := stride(w.l.In)
@@ -309,8 +309,32 @@ func (w *weightFit) scale(from, to int, f quant.Format, workers int) float32 {
 			return sum
 		}
 	}
-	best := bestThreshold(workers, every, func(i int, limit float64) float64 { return loss(clipped(i), limit) })
+	at := func(i, limit float64) float64 { return loss(clipped(i), limit) }
+	coarse := func(i int, limit float64) float64 { return at(float64(i), limit) }
+	best := float64(bestThreshold(workers, every, coarse))
+	if f.QMax >= fineCodes && every <= clipStride {
+		best = between(best, at)
+	}
 	return clipped(best)
+}
+
+// With so many codes, thresholds that differ by a step of bestThreshold round most weights otherwise: so fineSteps
+// thresholds for each step are tried around the best, unless rows are wide.
+const (
+	fineCodes = 64
+	fineSteps = 16
+)
+
+// between returns the threshold of the smallest loss less than a step away from one.
+func between(best float64, loss func(i, limit float64) float64) float64 {
+	middle, least := best, loss(best, unlimited)
+	for k := 1 - fineSteps; k < fineSteps; k++ {
+		i := middle + float64(k)/fineSteps
+		if e := loss(i, least); i >= 0 && e < least {
+			best, least = i, e
+		}
+	}
+	return best
 }
 
 // bestThreshold returns the threshold of the smallest loss. A loss may return anything
