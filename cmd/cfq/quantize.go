@@ -292,20 +292,23 @@ func (f *quantizeFlags) add(fs *pflag.FlagSet) {
 		fs.Uint64Var(&f.target.Seed, "seed", 1,
 			"seed of what is held out and of the judges, and of the rows read of very large data")
 	})
-	group(fs, "Where it runs", func(fs *pflag.FlagSet) {
-		fs.StringVar(&f.o.Runtime, "target-ort", "",
-			"the oldest ONNX Runtime `version` that must read the file, as in 1.22; else 1.24")
-		var releases []string
-		for _, r := range qdq.Runtimes() {
-			releases = append(releases, r.Version)
-		}
-		cli.Require(fs, "target-ort", message.Or(releases), func() bool {
-			_, err := qdq.RuntimeOf(f.o.Runtime)
-			return err == nil
-		})
-		fs.BoolVar(&f.o.KeepMetadata, "keep-metadata", false, "write the exporter's metadata and doc strings, too")
-		fs.BoolVar(&f.o.Reduced, "reduced-range", false, "8-bit weights in 7 bits: the same results on CPUs without VNNI")
+	group(fs, "Where it runs", f.addRuntime)
+}
+
+// addRuntime adds the flags that say where the file is to run.
+func (f *quantizeFlags) addRuntime(fs *pflag.FlagSet) {
+	fs.StringVar(&f.o.Runtime, "target-ort", "",
+		"the oldest ONNX Runtime `version` that must read the file, as in 1.22; else 1.24")
+	var releases []string
+	for _, r := range qdq.Runtimes() {
+		releases = append(releases, r.Version)
+	}
+	cli.Require(fs, "target-ort", message.Or(releases), func() bool {
+		_, err := qdq.RuntimeOf(f.o.Runtime)
+		return err == nil
 	})
+	fs.BoolVar(&f.o.KeepMetadata, "keep-metadata", false, "write the exporter's metadata and doc strings, too")
+	fs.BoolVar(&f.o.Reduced, "reduced-range", false, "8-bit weights in 7 bits: the same results on CPUs without VNNI")
 }
 
 // addWriting adds the flags that say what may be written.
