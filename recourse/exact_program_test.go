@@ -48,11 +48,18 @@ func TestProgramAgainstEnumeration(t *testing.T) {
 	t.Parallel()
 	s := solver(t)
 	statuses := map[Status]int{}
-	for seed := range uint64(8) {
+	for seed := range uint64(10) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		tk := smallTask(rng, int(seed%4))
-		a := compile(t, tk)
 		x := randomPeople(rng, tk, 4)
+		if seed%2 == 1 {
+			tk = jointTask(rng, task.L1, 3)
+			for i := range tk.Rules {
+				tk.Rules[i].Must = seed%4 == 1 && tk.Rules[i].Of == nil
+			}
+			x = jointPeople(rng, tk, 4)
+		}
+		a := compile(t, tk)
 		m := newMLP(rng, -0.2, tk.Dim(), 6, 4, 1)
 		want, how, err := Exact(t.Context(), m, a, x, ExactOptions{Margin: 0.05})
 		if err != nil {
@@ -64,6 +71,9 @@ func TestProgramAgainstEnumeration(t *testing.T) {
 		}
 		if e.net, _, err = networkOf(t.Context(), readable{m}); err != nil {
 			t.Fatal(err)
+		}
+		if why := e.noProgram(a); why != "" {
+			t.Fatal(why)
 		}
 		for i := range want {
 			if statuses[want[i].Status]++; how[i] == NotNeeded {

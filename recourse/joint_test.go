@@ -170,6 +170,10 @@ func TestSolveMust(t *testing.T) {
 			if math.IsInf(best, 1) != (act.Status != Found) {
 				t.Errorf("seed %d, person %d: %v, the least cost is %g", seed, i, act.Status, best)
 			}
+			holdExact(t, m, a.Select([]int{i}), row(x, i, a.Dim()), best)
+			line := drawAffine(rng, tk.Dim(), -0.8)
+			least, _ := cheapestOf(t, line, a, row(x, i, a.Dim()), 0.1)
+			holdExact(t, line, a.Select([]int{i}), row(x, i, a.Dim()), least)
 			if act.Status != Found {
 				continue
 			}
@@ -184,6 +188,20 @@ func TestSolveMust(t *testing.T) {
 	}
 	if t.Logf("%d actions, %d of them repair a rule", possible, repaired); possible < 20 || repaired < 5 {
 		t.Errorf("%d actions, %d of them repair a rule", possible, repaired)
+	}
+}
+
+// holdExact compares the exact answer for one person with the least cost of all actions, +Inf when there is none.
+func holdExact(t *testing.T, m Model, a *constraint.Set, x []float32, least float64) {
+	t.Helper()
+	acts, methods, err := Exact(t.Context(), m, a, x, ExactOptions{Margin: 0.1})
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case acts[0].Status == AlreadyFavourable:
+	case math.IsInf(least, 1) && acts[0].Status != NoneExists,
+		!math.IsInf(least, 1) && (acts[0].Status != Found || math.Abs(acts[0].Cost-least) > 1e-5*(1+least)):
+		t.Errorf("%v (%s) at cost %v, the least cost is %v", acts[0].Status, methods[0], acts[0].Cost, least)
 	}
 }
 
