@@ -69,26 +69,17 @@ func steps() []variant {
 	}
 }
 
-// defaults are the rows of the data sets with one network.
-func defaults() []variant {
-	return []variant{
-		{ours, ptq.Options{Budget: 4}},
-		{"cf-ptq, 4.0, input float", ptq.Options{Budget: 4, Input: ptq.InputFloat}},
-		{oursEight, ptq.Options{Budget: 8, Input: ptq.InputInt8}},
-		{"cf-ptq, 8.0, input float", ptq.Options{Budget: 8, Input: ptq.InputFloat}},
-	}
-}
-
 // methods writes the tables of the methods: the paper's and the steps on Adult, then one table for each data set.
 func methods(ctx context.Context, w io.Writer, o settings) error {
 	var tables strings.Builder
 	for _, d := range datasets() {
+		if d.networks == 1 {
+			continue
+		}
 		isAdult := d.name == "adult"
 		vs := variants()
 		if isAdult {
 			vs = append(vs, steps()...)
-		} else if d.networks == 1 {
-			vs = defaults()
 		}
 		rows, err := measure(ctx, o, d, d.shared(o, min(o.seeds, d.networks)), vs)
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 // have the same name or are the same.
 func TestVariants(t *testing.T) {
 	for _, vs := range [][]variant{
-		append(variants(), steps()...), defaults(), append(trainings(2, 2.5, 3, 4), otherTrainings()...),
+		append(variants(), steps()...), append(trainings(2, 2.5, 3, 4), otherTrainings()...),
 	} {
 		labels := map[string]bool{}
 		for _, v := range vs {
