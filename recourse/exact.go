@@ -21,9 +21,12 @@ type ExactOptions struct {
 	MaxPoints int
 	// Solver solves mixed-integer programs; nil = there are none.
 	Solver *mip.Solver
-	// Time bounds the work on one mixed-integer program; 0 = 1 minute.
+	// Time bounds the work on the programs of one person; 0 = 1 minute.
 	Time time.Duration
-	// Workers bounds the pieces of people in flight; 0 = GOMAXPROCS. It does not change the result.
+	// Search has the restarts and the seed of the search that a program has to beat.
+	Search SolveOptions
+	// Workers bounds the pieces of people in flight; 0 = GOMAXPROCS. It does not change the result, unless a program runs
+	// out of time.
 	Workers  int
 	Progress func(done, total int)
 }
@@ -42,7 +45,8 @@ const (
 	TooMany    Method = "none: more actions than the limit"
 	TooHard    Method = "none: branch and bound found no end"
 	TooLong    Method = "none: the mixed-integer program was not solved in time"
-	TooWide    Method = "none: the changes are too wide for a mixed-integer program; bounds make them narrower"
+	Undivided  Method = "none: a limit counts features that follow several others"
+	TooWide    Method = "none: numbers may change farther than is looked at; bounds make that less"
 	Refused    Method = "none: the model refuses what its weights promise, for rounding"
 )
 
@@ -135,6 +139,7 @@ type exactSearch struct {
 	o       ExactOptions
 	net     *network // nil when the model is none
 	why     string   // there is no program
+	off     float64  // how far the network's margins of the people are from the model's
 	slack   float64  // how far above the required margin the search aims
 	x       []float32
 	first   int // row of the first person
@@ -149,8 +154,8 @@ func (e *exactSearch) run(x []float32, first int, actions []Action, methods []Me
 	if err := call(dim, len(actions), margins, nil, err); err != nil {
 		return err
 	}
-	if err := e.net.check(e.x, margins); err != nil {
-		return err
+	if e.off = e.net.off(e.x, margins); e.off > maxOff {
+		e.why = "the network that was read off the model has other margins"
 	}
 	var linear, counted, programmed []int
 	for i, m := range margins {
@@ -173,21 +178,29 @@ func (e *exactSearch) run(x []float32, first int, actions []Action, methods []Me
 	if err := e.affine(linear); err != nil {
 		return err
 	}
+	most := e.o.MaxPoints
 	if e.noProgram(e.a) == "" {
-		e.o.MaxPoints = min(e.o.MaxPoints, fewPoints)
+		most = min(most, fewPoints)
 	}
-	if err := e.exhaustive(counted); err != nil {
+	if err := e.exhaustive(counted, most); err != nil {
 		return err
 	}
-	for _, i := range counted {
-		if methods[i] == TooMany && e.noProgram(e.a.Person(first+i)) == "" {
+	many := slices.DeleteFunc(counted, func(i int) bool { return methods[i] != TooMany })
+	for _, i := range many {
+		if e.noProgram(e.a.Person(first+i)) == "" {
 			programmed = append(programmed, i)
 		}
 	}
-	return e.program(programmed)
+	if err := e.program(programmed); err != nil {
+		return err
+	}
+	if most == e.o.MaxPoints {
+		return nil
+	}
+	return e.exhaustive(slices.DeleteFunc(many, func(i int) bool { return methods[i].Proved() }), e.o.MaxPoints)
 }
 
-// fewPoints is how many actions are looked at where there is a program, which is faster than more of them.
+// fewPoints is how many actions are looked at before a program, which is mostly faster than more of them.
 const fewPoints = 20_000
 
 // hasFreeNumbers says whether a feature changes without steps.

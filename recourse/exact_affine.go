@@ -55,14 +55,14 @@ func (e *exactSearch) affine(open []int) error {
 func (e *exactSearch) aim(i int, aim *float64, first bool) []float32 {
 	a, x := e.a.Person(e.first+i), row(e.x, i, e.a.Dim())
 	for {
-		d, proved := optimum(a, x, e.net.rows[0], e.o.Margin+*aim*e.slack-e.actions[i].Margin)
+		d, method := optimum(a, x, e.net.rows[0], e.o.Margin+*aim*e.slack-e.actions[i].Margin)
 		switch {
 		case d != nil:
 			point := make([]float32, a.Dim())
 			a.Publish(point, x, d, nil, 0)
 			return point
-		case !proved:
-			e.methods[i] = TooHard
+		case method != Affine:
+			e.methods[i] = method
 			return nil
 		case !first:
 			e.methods[i] = Refused
@@ -75,18 +75,20 @@ func (e *exactSearch) aim(i int, aim *float64, first bool) []float32 {
 	}
 }
 
-// optimum returns the cheapest action of the person x that gains gap under an affine model, nil when there is none;
-// proved says whether it is the cheapest, or that there is none.
-func optimum(a *constraint.Set, x []float32, w []float64, gap float64) (d []float32, proved bool) {
+// optimum returns the cheapest action of the person x that gains gap under an affine model, nil when there is none. The
+// method is Affine when that is proved.
+func optimum(a *constraint.Set, x []float32, w []float64, gap float64) (d []float32, method Method) {
 	p := newProblem(a, x, [][]float64{w}, []float64{gap})
 	best, lower := p.solve()
 	switch {
+	case best == nil && !math.IsInf(lower, 1), best != nil && lower < best.cost*(1-1e-4):
+		return nil, TooHard
+	case best == nil && !math.IsInf(p.beyond, 1), best != nil && best.cost > p.beyond:
+		return nil, TooWide
 	case best == nil:
-		return nil, math.IsInf(lower, 1)
-	case lower < best.cost*(1-1e-4):
-		return nil, false
+		return nil, Affine
 	}
-	return p.action(best), true
+	return p.action(best), Affine
 }
 
 const maxTabled = 1 << 16 // steps of a feature that others follow by a table
@@ -94,7 +96,9 @@ const maxTabled = 1 << 16 // steps of a feature that others follow by a table
 // newProblem writes down what the person x can do when sums of delta, each with its weights, have to reach needs.
 func newProblem(a *constraint.Set, x []float32, weights [][]float64, need []float64) *problem {
 	lin := a.Linear(x)
-	p := &problem{a: a, x: x, linear: lin, need: append(need, lin.Need...), sums: len(need), limit: a.Limit()}
+	p := &problem{
+		a: a, x: x, linear: lin, need: append(need, lin.Need...), sums: len(need), limit: a.Limit(), beyond: math.Inf(1),
+	}
 	d := make([]float32, a.Dim())
 	coefficients := func() []float64 {
 		a.Propagate(x, d)
@@ -105,6 +109,7 @@ func newProblem(a *constraint.Set, x []float32, weights [][]float64, need []floa
 		return append(sums, lin.Effects(d)...)
 	}
 	for _, u := range a.Free() {
+		p.beyond = min(p.beyond, beyond(a, u, x[u.First]))
 		if u.Numeric() && !u.Tabled {
 			p.variables = append(p.variables, p.line(u, d, coefficients))
 		} else {
@@ -113,6 +118,22 @@ func newProblem(a *constraint.Set, x []float32, weights [][]float64, need []floa
 		clear(d)
 	}
 	return p
+}
+
+// beyond is the least that a change costs which is farther than a problem looks, +Inf when there is none.
+func beyond(a *constraint.Set, u *constraint.Feature, x float32) float64 {
+	if !u.Numeric() {
+		return math.Inf(1)
+	}
+	first, last, step := u.Positions(x)
+	far := max(-first, last)
+	if u.Tabled && far > maxTabled {
+		far = maxTabled
+	} else if u.Step > 0 || !u.Endless(x) {
+		return math.Inf(1)
+	}
+	linear, quadratic := a.Norm().Quadratic(u, step)
+	return linear*far + quadratic*far*far
 }
 
 // line makes the variable of a numeric feature. d is zero at first; coefficients says what it does.

@@ -12,7 +12,7 @@ import (
 // problem is the search for the cheapest action of one person under an affine model: choose a position of every
 // variable, at most limit of them off zero, so that every row reaches what it needs and the cost is least.
 //
-//	minimise sum_i cost_i(pos_i)   so that   sum_i acts_i(pos_i)[r] >= need[r] for every row r
+//	minimise sum_i cost_i(pos_i)   so that   sum_i coef_i(pos_i)[r] >= need[r] for every row r
 //
 // The first sums rows are those of the model, under an affine one the margin alone; further rows are what rules between
 // features come to. Costs add up: under the l2 norm they
@@ -23,7 +23,8 @@ type problem struct {
 	linear    *constraint.Linear
 	variables []variable
 	need      []float64
-	sums      int // rows of the model
+	sums      int     // rows of the model
+	beyond    float64 // the least cost of a change that is farther than the variables go
 	limit     int
 }
 

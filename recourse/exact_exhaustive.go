@@ -8,10 +8,10 @@ import (
 	"cfq/recourse/constraint"
 )
 
-// exhaustive answers for people whose actions can be counted.
-func (e *exactSearch) exhaustive(open []int) error {
+// exhaustive answers for people whose actions can be counted, of whom it looks at most at each one's cheapest most.
+func (e *exactSearch) exhaustive(open []int, most int) error {
 	for _, i := range open {
-		if err := e.enumerate(newCatalogue(e.a.Person(e.first+i), i, row(e.x, i, e.a.Dim()), e.o.MaxPoints)); err != nil {
+		if err := e.enumerate(newCatalogue(e.a.Person(e.first+i), i, row(e.x, i, e.a.Dim()), most), most); err != nil {
 			return err
 		}
 	}
@@ -19,15 +19,15 @@ func (e *exactSearch) exhaustive(open []int) error {
 }
 
 // enumerate has the model judge the person's actions by ascending cost, in growing batches, until one reaches the aim.
-func (e *exactSearch) enumerate(c *catalogue) error {
+func (e *exactSearch) enumerate(c *catalogue, limit int) error {
 	const least, most = 64, 1 << 15 // actions of a batch
 	dim, looked := e.a.Dim(), 0
 	required, target := float32(e.o.Margin), float32(e.o.Margin+e.slack)
 	d, spare := make([]float32, dim), false // spare: an action reaches the required margin, though not the aim
 	var points []float32
-	for c.open.Len() > 0 && looked <= e.o.MaxPoints {
+	for c.open.Len() > 0 && looked <= limit {
 		points = points[:0]
-		for n := min(max(looked/2, least), most, e.o.MaxPoints+1-looked); n > 0 && c.open.Len() > 0; n-- {
+		for n := min(max(looked/2, least), most, limit+1-looked); n > 0 && c.open.Len() > 0; n-- {
 			looked++
 			points = append(points, c.x...)
 			if !c.action(c.next(), points[len(points)-dim:], d) {
@@ -50,7 +50,7 @@ func (e *exactSearch) enumerate(c *catalogue) error {
 	}
 	switch {
 	case spare:
-	case looked > e.o.MaxPoints:
+	case looked > limit:
 		e.methods[c.i] = TooMany
 	default:
 		e.actions[c.i].Status, e.methods[c.i] = NoneExists, Exhaustive

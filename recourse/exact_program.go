@@ -2,9 +2,9 @@ package recourse
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"cfq/recourse/constraint"
 	"cfq/recourse/mip"
@@ -24,10 +24,16 @@ func networkOf(ctx context.Context, m Model) (_ *network, why string, err error)
 		return nil, "the model is not affine", nil
 	}
 	n := &network{}
-	if n.rows, n.bias, n.units, why, err = f.Network(ctx); err != nil || why != "" {
-		return nil, "the model is no network of Relu units: " + why, err
+	n.rows, n.bias, n.units, why, err = f.Network(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil, "", context.Cause(ctx)
+	case err != nil:
+		why = err.Error()
+	case why == "":
+		return n, "", nil
 	}
-	return n, "", nil
+	return nil, "the model is no network of Relu units: " + why, nil
 }
 
 // affine says whether the margin is affine.
@@ -54,19 +60,20 @@ func (n *network) margin(x []float32) float64 {
 	return least
 }
 
-// check is an error where the network has other margins of the people x than the model.
-func (n *network) check(x, margins []float32) error {
+// off returns the largest difference of the network's margins of the people x from the model's.
+func (n *network) off(x, margins []float32) (off float64) {
 	if n == nil || n.affine() {
-		return nil // an affine one is only asked for differences
+		return 0 // an affine one is only asked for differences
 	}
 	dim := len(x) / len(margins)
 	for i, m := range margins {
-		if got := n.margin(x[i*dim : (i+1)*dim]); math.Abs(got-float64(m)) > 1e-3*(1+math.Abs(got)) {
-			return fmt.Errorf("recourse: the network read off the model has the margin %v, and the model %v", got, m)
-		}
+		off = max(off, math.Abs(n.margin(x[i*dim:(i+1)*dim])-float64(m)))
 	}
-	return nil
+	return off
 }
+
+// maxOff is the difference from which the network is not the model.
+const maxOff = 1e-3
 
 // noProgram says why there is no mixed-integer program for the action set, "" when there is one.
 func (e *exactSearch) noProgram(a *constraint.Set) string {
@@ -97,23 +104,30 @@ func (e *exactSearch) program(open []int) error {
 		rows[k] = e.first + i
 		x = append(x, row(e.x, i, dim)...)
 	}
-	known, err := Solve(e.ctx, e.m, e.a.Select(rows), x, SolveOptions{Margin: e.o.Margin, Workers: 1})
+	o := e.o.Search
+	o.Margin, o.Workers = e.o.Margin, 1
+	known, err := Solve(e.ctx, e.m, e.a.Select(rows), x, o)
 	if err != nil {
 		return err
 	}
 	for k, i := range open {
-		if err := e.improve(i, known[k]); err != nil {
-			return fmt.Errorf("recourse: person %d: %w", e.first+i, err)
+		err := e.improve(i, known[k])
+		if e.ctx.Err() != nil {
+			return context.Cause(e.ctx)
+		}
+		if err != nil { // others have their proofs
+			e.methods[i] = Method("none: " + err.Error())
 		}
 	}
 	return nil
 }
 
 // improve looks for the cheapest action of person i, of which one is known or none. When the model refuses an optimum,
-// for a rounding of its arithmetic or of raw values, the next one aims a little higher.
+// for a rounding of its arithmetic or of raw values, the next one aims a little higher: not much, or it is no optimum.
 func (e *exactSearch) improve(i int, known Action) error {
-	const attempts = 8
+	const highest = 100 // aims: 0.001 logits
 	a, x := e.a.Person(e.first+i), row(e.x, i, e.a.Dim())
+	lowest := -1 - 2*e.off/e.slack // nothing there is no rounding any more
 	aim, cut := 1.0, math.Inf(1)
 	if known.Status == Found {
 		cut = 0
@@ -121,26 +135,27 @@ func (e *exactSearch) improve(i int, known Action) error {
 			cut += a.Norm().Term(u, x, known.Delta)
 		}
 	}
+	end := time.Now().Add(e.o.Time)
 	for attempt := 0; ; attempt++ {
-		d, method, err := e.cheapest(a, x, e.o.Margin+aim*e.slack, cut*(1-closeToKnown))
+		d, method, err := e.cheapest(a, x, e.o.Margin+aim*e.slack, cut*(1-closeToKnown), end)
 		switch {
 		case err != nil:
 			return err
 		case method != Program:
 			e.methods[i] = method
 			return nil
-		case d == nil && known.Status == Found: // there is nothing cheaper
+		case d == nil && attempt == 0 && known.Status == Found: // there is nothing cheaper
 			e.actions[i], e.methods[i] = known, Program
 			return nil
-		case d == nil && attempt > 0:
-			e.methods[i] = Refused
-			return nil
-		case d == nil && aim <= -1:
+		case d == nil && attempt == 0:
+			aim = lowest
+			continue
+		case d == nil && aim == lowest:
 			e.actions[i].Status, e.methods[i] = NoneExists, Program
 			return nil
 		case d == nil:
-			aim, attempt = aim-0.5, -1
-			continue
+			e.methods[i] = Refused
+			return nil
 		}
 		point := make([]float32, a.Dim())
 		a.Publish(point, x, d, nil, 0)
@@ -153,11 +168,12 @@ func (e *exactSearch) improve(i int, known Action) error {
 				e.actions[i] = known
 			}
 			return nil
-		case aim < 1 || attempt == attempts:
+		}
+		aim += max(math.Exp2(float64(attempt)), 1.5*(e.o.Margin-float64(margin[0]))/e.slack)
+		if aim < 1 || aim > highest {
 			e.methods[i] = Refused
 			return nil
 		}
-		aim += max(math.Exp2(float64(attempt)), 1.5*(e.o.Margin-float64(margin[0]))/e.slack)
 	}
 }
 
@@ -166,7 +182,9 @@ const closeToKnown = 1e-5
 
 // cheapest returns the cheapest action with the margin, and of no higher cost than most (a sum of terms): nil when
 // there is none. The method says whether that is proved.
-func (e *exactSearch) cheapest(a *constraint.Set, x []float32, margin, most float64) ([]float32, Method, error) {
+func (e *exactSearch) cheapest(
+	a *constraint.Set, x []float32, margin, most float64, end time.Time,
+) ([]float32, Method, error) {
 	weights := make([][]float64, len(e.net.rows))
 	for r, row := range e.net.rows {
 		weights[r] = row[:len(x)]
@@ -175,10 +193,14 @@ func (e *exactSearch) cheapest(a *constraint.Set, x []float32, margin, most floa
 	var settled []*constraint.Disjunction
 	for {
 		b := newBuilder(p, e.net, margin, most, settled)
-		if b.wide > widestSum {
+		left := time.Until(end)
+		switch {
+		case b.wide > widestSum || min(most, math.MaxFloat64) > p.beyond:
 			return nil, TooWide, nil
+		case left <= 0:
+			return nil, TooLong, nil
 		}
-		s, err := e.o.Solver.Solve(e.ctx, &b.program, e.o.Time)
+		s, err := e.o.Solver.Solve(e.ctx, &b.program, left)
 		switch {
 		case err != nil:
 			return nil, "", err
@@ -192,8 +214,10 @@ func (e *exactSearch) cheapest(a *constraint.Set, x []float32, margin, most floa
 		switch {
 		case broken == nil:
 			return p.action(c), Program, nil
-		case len(broken.Alternatives) == 0 || slices.Contains(settled, broken):
+		case broken == p.linear.Rounding:
 			return nil, Refused, nil
+		case len(broken.Alternatives) == 0 || slices.Contains(settled, broken):
+			return nil, Undivided, nil
 		}
 		settled = append(settled, broken)
 	}
@@ -208,6 +232,7 @@ type builder struct {
 	net     *network
 	program mip.Program
 	most    float64 // cost
+	scale   float64 // of the program's costs
 	// parts are the program's variables of each of the problem's: of a line how far up and down, of a list its options,
 	// -1 for the one that changes nothing.
 	parts   [][]int
@@ -226,11 +251,12 @@ type unitBounds struct {
 // newBuilder builds the program: the cheapest action of no higher cost than most, with the margin, that fulfils an
 // alternative of each of the disjunctions.
 func newBuilder(p *problem, n *network, margin, most float64, settled []*constraint.Disjunction) *builder {
-	b := &builder{p: p, net: n, most: most, base: make([]float64, len(p.need))}
+	b := &builder{p: p, net: n, most: most, scale: 1, base: make([]float64, len(p.need))}
 	copy(b.base, n.bias)
 	for r := range n.rows {
 		b.base[r] += gainOf(n.rows[r][:len(p.x)], p.x)
 	}
+	b.rescale()
 	b.variables(len(settled) > 0)
 	for k := range n.units {
 		b.unit(k)
@@ -251,10 +277,33 @@ func newBuilder(p *problem, n *network, margin, most float64, settled []*constra
 	return b
 }
 
+// rescale makes the program's costs large: solvers compare them with absolute tolerances.
+func (b *builder) rescale() {
+	const size = 1e3
+	largest := 0.0
+	for i := range b.p.variables {
+		v := &b.p.variables[i]
+		largest = max(largest, v.lin)
+		for _, o := range v.options {
+			largest = max(largest, o.cost)
+		}
+	}
+	if largest = min(largest, b.most); largest > 0 {
+		b.scale = size / largest
+	}
+}
+
 // variables adds the problem's variables, with indicators of change where there is a limit, or conditions ask for them.
 func (b *builder) variables(asked bool) {
-	var cost, count []mip.Term
-	limited := b.p.limit < len(b.p.variables)
+	var cost []mip.Term
+	limits := b.p.linear.Limits()
+	if b.p.limit < len(b.p.variables) {
+		whole := constraint.Limit{Most: b.p.limit}
+		for i := range b.p.variables {
+			whole.Features = append(whole.Features, i)
+		}
+		limits = append(limits, whole)
+	}
 	for i := range b.p.variables {
 		v := &b.p.variables[i]
 		var parts []int
@@ -263,7 +312,7 @@ func (b *builder) variables(asked bool) {
 				if far = max(far, 0); v.lin > 0 {
 					far = min(far, b.most/v.lin)
 				}
-				parts = append(parts, b.program.Add(mip.Variable{High: far, Cost: v.lin, Integer: v.whole}))
+				parts = append(parts, b.program.Add(mip.Variable{High: far, Cost: v.lin * b.scale, Integer: v.whole}))
 			}
 		} else {
 			var sum []mip.Term
@@ -272,7 +321,7 @@ func (b *builder) variables(asked bool) {
 					parts = append(parts, part)
 					continue
 				}
-				part := b.program.Add(mip.Variable{High: 1, Cost: v.options[o].cost, Integer: true})
+				part := b.program.Add(mip.Variable{High: 1, Cost: v.options[o].cost * b.scale, Integer: true})
 				parts, sum = append(parts, part), append(sum, mip.Term{Variable: part, Coef: 1})
 			}
 			b.program.AtMost(1, sum...)
@@ -286,20 +335,24 @@ func (b *builder) variables(asked bool) {
 				cost = append(cost, mip.Term{Variable: part, Coef: b.program.Variables[part].Cost})
 			}
 		}
-		if limited || asked {
-			count = append(count, mip.Term{Variable: b.indicator(i), Coef: 1})
+		if len(limits) > 0 || asked {
+			b.indicator(i)
 		}
 	}
-	if limited {
-		b.program.AtMost(float64(b.p.limit), count...)
+	for _, limit := range limits {
+		var count []mip.Term
+		for _, i := range limit.Features {
+			count = append(count, mip.Term{Variable: b.changed[i], Coef: 1})
+		}
+		b.program.AtMost(float64(limit.Most), count...)
 	}
 	if !math.IsInf(b.most, 1) {
-		b.program.AtMost(b.most, cost...)
+		b.program.AtMost(b.most*b.scale, cost...)
 	}
 }
 
 // indicator adds the variable that is 1 when variable i changes: it lets a line move in one direction.
-func (b *builder) indicator(i int) int {
+func (b *builder) indicator(i int) {
 	whole := mip.Variable{High: 1, Integer: true}
 	at := b.program.Add(whole)
 	b.changed = append(b.changed, at)
@@ -311,7 +364,7 @@ func (b *builder) indicator(i int) int {
 			}
 		}
 		b.program.Rows = append(b.program.Rows, mip.Row{Terms: terms}) // = 0
-		return at
+		return
 	}
 	up := b.program.Add(whole)
 	b.program.AtMost(0, mip.Term{Variable: up, Coef: 1}, mip.Term{Variable: at, Coef: -1})
@@ -325,7 +378,6 @@ func (b *builder) indicator(i int) int {
 		b.program.AtMost(0, terms...)
 		b.wide = max(b.wide, far)
 	}
-	return at
 }
 
 // row returns the terms of row r, and what it is at least and at most without its base: units within their bounds, and

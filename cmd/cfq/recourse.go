@@ -122,7 +122,7 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 	job := &recourseJob{recourseFlags: f, e: e, t: t, model: c, set: set}
 	if f.exact && f.solver != "none" {
 		if job.program, err = mip.Find(f.solver); err != nil && f.solver != "" {
-			return cli.Usagef("leave the flag out to use the one on the path", "--solver: %w", err)
+			return cli.Usagef("without the flag it is the one on the path, if any", "invalid value for --solver: %w", err)
 		}
 	}
 	if f.promises != "" {
@@ -143,6 +143,11 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 func (f *recourseFlags) check(given func(flag string) bool, args []string) error {
 	if err := arguments("recourse", args, "MODEL"); err != nil {
 		return err
+	}
+	for _, flag := range []string{"solver", "time-limit"} {
+		if given(flag) && !f.exact {
+			return cli.Usagef("", "--%s belongs to --exact: give both or none", flag)
+		}
 	}
 	if f.exact && f.promises != "" {
 		return cli.Usagef("", "--exact finds actions and --promises reads them: give one of the two")
@@ -315,7 +320,7 @@ func (j *recourseJob) prove(ctx context.Context, set *constraint.Set, x []float3
 	o recourse.SolveOptions,
 ) ([]recourse.Action, []recourse.Method, error) {
 	actions, methods, err := recourse.Exact(ctx, j.model, set, x, recourse.ExactOptions{
-		Margin: o.Margin, Workers: o.Workers, Progress: o.Progress, Solver: j.program, Time: j.limit,
+		Margin: o.Margin, Workers: o.Workers, Progress: o.Progress, Solver: j.program, Time: j.limit, Search: o,
 	})
 	switch {
 	case errors.Is(err, recourse.ErrNotExact):

@@ -2,6 +2,7 @@ package classifier
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -147,12 +148,15 @@ func (c *Model) columns(ctx context.Context, s *ort.Session, units []unit, numbe
 		if err != nil {
 			return nil, err
 		}
-		for _, t := range values {
-			v, err := t.Doubles()
-			if err != nil || len(v)%rows != 0 {
-				return nil, fmt.Errorf("value %q has %d numbers for %d rows: %w", t.Name, len(v), rows, err)
+		for k, t := range values {
+			size := c.classes
+			if k < len(units) {
+				size = units[k].size
 			}
-			size := len(v) / rows
+			v, err := t.Doubles()
+			if err != nil || len(v) != rows*size {
+				return nil, errors.Join(fmt.Errorf("value %q has %d numbers for %d rows of %d", t.Name, len(v), rows, size), err)
+			}
 			for i := range min(rows, numbers+1-from) {
 				out[from+i] = append(out[from+i], v[i*size:(i+1)*size]...)
 			}

@@ -392,6 +392,12 @@ func (u *Feature) Positions(x float32) (first, last, step float64) {
 	return max(float64(lo), -widest), min(float64(hi), widest), 1
 }
 
+// Endless reports whether a feature without steps may change farther than Positions says.
+func (u *Feature) Endless(x float32) bool {
+	lo, hi := u.span(x)
+	return float64(lo) < -widest || float64(hi) > widest
+}
+
 // End returns the last change that a numeric feature can make in the direction.
 func (u *Feature) End(x float32, up bool) float32 {
 	if up {

@@ -195,6 +195,36 @@ func (l *Linear) rounded(c *condition) float64 {
 	return sum
 }
 
+// Limit says that at most Most of some features change. Features are given by their positions in Set.Free, as often as
+// features that follow them count.
+type Limit struct {
+	Features []int
+	Most     int
+}
+
+// Limits returns the limits on how many of some features change. Of a feature that follows several others, or one by a
+// table, a limit does not know whether it changes; only Violated does.
+func (l *Linear) Limits() (limits []Limit) {
+	at := map[int]int{}
+	for k, u := range l.set.free {
+		at[u.Index] = k
+	}
+	for i := range l.set.relations {
+		r := &l.set.relations[i]
+		if r.kind != Subset {
+			continue
+		}
+		limit := Limit{Most: r.most}
+		for _, k := range r.features {
+			if s := l.set.sources[k]; len(s) == 1 && !s[0].table {
+				limit.Features = append(limit.Features, at[s[0].feature])
+			}
+		}
+		limits = append(limits, limit)
+	}
+	return limits
+}
+
 // Violated returns a disjunction that the action d, which respects each feature's own constraints, breaks: one that
 // is not among those settled if there is such a one. It is nil when d is feasible, and a disjunction without
 // alternatives when the settled ones cannot all hold.

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -173,5 +176,36 @@ func TestSolveAgainstEnumeration(t *testing.T) {
 	broken.Path = "/bin/false"
 	if _, err := broken.Solve(t.Context(), &Program{}, time.Minute); err == nil {
 		t.Error("a solver that fails")
+	}
+}
+
+// HiGHS exits with 1 when its time is over, and with an answer; a program that hangs is stopped.
+func TestSolverExits(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("not tested here: the solver is a shell script")
+	}
+	run := func(name, script string, limit time.Duration) (*Solution, error) {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Find(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Solve(t.Context(), &Program{Variables: make([]Variable, 1)}, limit)
+	}
+	late, err := run("highs", `printf 'Model status\nTime limit reached\n' > answer.txt; exit 1`, time.Second)
+	if err != nil || late.Status != Unknown {
+		t.Errorf("time over: %+v, %v", late, err)
+	}
+	if _, err := run("cbc", "echo no licence; exit 3", time.Second); err == nil ||
+		!strings.Contains(err.Error(), "no licence") {
+		t.Errorf("no answer: %v", err)
+	}
+	hangs, err := run("cbc", "sleep 60", 10*time.Millisecond-grace)
+	if err != nil || hangs.Status != Unknown {
+		t.Errorf("hangs: %+v, %v", hangs, err)
 	}
 }

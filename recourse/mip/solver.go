@@ -2,6 +2,7 @@ package mip
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ type Status int
 
 // The statuses.
 const (
-	Unknown    Status = iota // the time was over
+	Unknown    Status = iota // the time was over, or the solver stopped without a proof
 	Optimal                  // no solution costs less
 	Infeasible               // there is no solution
 )
@@ -47,7 +48,7 @@ type Solver struct {
 type kind struct {
 	name string
 	args func(dir string, limit time.Duration) []string
-	// settings is what a file options.txt has to say; none where it is empty.
+	// settings is the text of a file of settings; nil for none.
 	settings func(limit time.Duration) string
 	read     func(r *bufio.Scanner, s *Solution) error
 }
@@ -103,17 +104,27 @@ func Find(program string) (*Solver, error) {
 			}
 			name = program
 		}
-		if path, err := exec.LookPath(name); err == nil {
+		path, err := exec.LookPath(name)
+		if err == nil {
+			path, err = filepath.Abs(path) // it runs in a folder of its own
+		}
+		switch {
+		case err == nil:
 			return &Solver{Name: k.name, Path: path, kind: &k}, nil
+		case program != "":
+			return nil, fmt.Errorf("%q cannot be run: %w", program, err)
 		}
 	}
 	if program != "" {
-		return nil, fmt.Errorf("%q is no program that can be run and is called highs or cbc", program)
+		return nil, fmt.Errorf("%q is not a solver that is known: want highs, cbc or the path of one", program)
 	}
 	return nil, ErrNone
 }
 
-// Solve solves the program, for at most limit.
+// grace is how long a solver may take beyond its limit before it is stopped.
+const grace = 5 * time.Second
+
+// Solve solves the program, for at most limit: then the status is Unknown.
 func (s *Solver) Solve(ctx context.Context, p *Program, limit time.Duration) (_ *Solution, err error) {
 	dir, err := os.MkdirTemp("", "cfq-mip-")
 	if err != nil {
@@ -129,18 +140,20 @@ func (s *Solver) Solve(ctx context.Context, p *Program, limit time.Duration) (_ 
 			return nil, err
 		}
 	}
-	cmd := exec.CommandContext(ctx, s.Path, s.kind.args(dir, limit)...) //nolint:gosec // the user's own program
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	if ctx.Err() != nil {
+	run, cancel := context.WithTimeout(ctx, limit+grace)
+	defer cancel()
+	cmd := exec.CommandContext(run, s.Path, s.kind.args(dir, limit)...) //nolint:gosec // the user's own program
+	cmd.Dir, cmd.WaitDelay = dir, time.Second
+	out, failed := cmd.CombinedOutput()
+	switch {
+	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("solver %s: %w: %s", s.Path, err, lastLine(out))
+	case run.Err() != nil:
+		return &Solution{}, nil
 	}
 	f, err := os.Open(filepath.Join(dir, answerFile))
-	if err != nil {
-		return nil, fmt.Errorf("solver %s gave no answer: %s", s.Path, lastLine(out))
+	if err != nil { // HiGHS exits with 1, and an answer, when its time is over
+		return nil, fmt.Errorf("solver %s: %w: %q", s.Path, cmp.Or(failed, err), lastLine(out))
 	}
 	defer f.Close() //nolint:errcheck // it was read only
 	answer := &Solution{X: make([]float64, len(p.Variables))}
