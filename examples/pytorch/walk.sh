@@ -22,7 +22,7 @@ show() {
 show task init -d train.csv model.onnx --encoding encoding.json --label decision --favourable approved -o draft.yaml
 show task check task.yaml -d train.csv model.onnx -q
 show recourse model.onnx -d test.csv -t task.yaml --margin 0.1 -o promises.csv -q
-show quantize model.onnx -d train.csv -t task.yaml -o ptq.onnx --method ptq --budget 4 -q
+show quantize model.onnx -d train.csv -t task.yaml -o ptq.onnx --method ptq --budget 4 --force -q
 show quantize model.onnx -d train.csv -t task.yaml -o cf-ptq.onnx --budget 4 -q
 show compare model.onnx ptq=ptq.onnx cf-ptq=cf-ptq.onnx -d test.csv -t task.yaml --margins 0.1 -q
 show gate model.onnx ptq.onnx -d test.csv -t task.yaml --promises promises.csv --gate gate.yaml -q
