@@ -197,7 +197,15 @@ func (e *exactSearch) run(x []float32, first int, actions []Action, methods []Me
 	if most == e.o.MaxPoints {
 		return nil
 	}
-	return e.exhaustive(slices.DeleteFunc(many, func(i int) bool { return methods[i].Proved() }), e.o.MaxPoints)
+	many = slices.DeleteFunc(many, func(i int) bool { return methods[i].Proved() })
+	why := slices.Clone(methods)
+	err = e.exhaustive(many, e.o.MaxPoints)
+	for _, i := range many {
+		if !methods[i].Proved() {
+			methods[i] = why[i] // what the program said tells what to do
+		}
+	}
+	return err
 }
 
 // fewPoints is how many actions are looked at before a program, which is mostly faster than more of them.

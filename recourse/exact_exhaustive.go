@@ -8,7 +8,7 @@ import (
 	"cfq/recourse/constraint"
 )
 
-// exhaustive answers for people whose actions can be counted, of whom it looks at most at each one's cheapest most.
+// exhaustive answers for people whose actions can be counted; of each person it looks at most actions.
 func (e *exactSearch) exhaustive(open []int, most int) error {
 	for _, i := range open {
 		if err := e.enumerate(newCatalogue(e.a.Person(e.first+i), i, row(e.x, i, e.a.Dim()), most), most); err != nil {
