@@ -41,10 +41,8 @@ func TestGap(t *testing.T) {
 				if len(g.gap) < 70 || mean > limit || math.Abs(missed) > 0.005 {
 					t.Errorf("%s, %s, margin %g: %s", r.title, norm, margin, g.cells())
 				}
-				for m := range g.methods {
-					if !m.Proved() {
-						t.Errorf("%s, %s, margin %g: %s", r.title, norm, margin, m)
-					}
+				if g.open > 0 {
+					t.Errorf("%s, %s, margin %g: %d people without a proof", r.title, norm, margin, g.open)
 				}
 			}
 		}

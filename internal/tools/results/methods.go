@@ -80,6 +80,10 @@ func methods(ctx context.Context, w io.Writer, o settings) error {
 		vs := variants()
 		if isAdult {
 			vs = append(vs, steps()...)
+		} else { // what the table of Adult says of them, those of others repeat
+			vs = slices.DeleteFunc(vs, func(v variant) bool {
+				return v.o.Method == "mixed-ptq" || v.o.Method == "cf-ptq-calib" || strings.Contains(v.label, "4, per channel")
+			})
 		}
 		rows, err := measure(ctx, o, d, d.shared(o, min(o.seeds, d.networks)), vs)
 		if err != nil {
