@@ -729,25 +729,29 @@ func (s *search) refits(c *candidate, tries []*candidate) []*candidate {
 		}
 	}
 	lines := c.lines(room)
-	aims := []float64{1, 1.03, 1.1}
+	const little = 1.03 // beyond the gap
+	aims := []float64{1, little, 1.1}
 	if a.HasRules() { // which hold some features back
 		aims = append(aims, 1.25, 1.5, 2, 3)
 	}
 	for _, beyond := range aims {
-		if moves, ok := a.Norm().Spread(lines, gap*beyond); ok {
-			tries = c.attempt(tries, func(d []float32) { c.spread(d, lines, moves) })
-			for _, part := range []float32{0.5, 0.25, 0.1} { // of the way there, should the margin bend
-				if beyond == 1.03 {
-					tries = c.attempt(tries, func(d []float32) {
-						c.spread(d, lines, moves)
-						for _, u := range a.Numeric() {
-							j := u.First
-							d[j] = u.Nearest(c.x[j], c.d[j]+part*(d[j]-c.d[j]))
-						}
-						a.Project(c.x, d)
-					})
+		moves, ok := a.Norm().Spread(lines, gap*beyond)
+		if !ok {
+			continue
+		}
+		tries = c.attempt(tries, func(d []float32) { c.spread(d, lines, moves) })
+		if beyond != little {
+			continue
+		}
+		for _, part := range []float32{0.5, 0.25, 0.1} { // of the way there, should the margin bend
+			tries = c.attempt(tries, func(d []float32) {
+				c.spread(d, lines, moves)
+				for _, u := range a.Numeric() {
+					j := u.First
+					d[j] = u.Nearest(c.x[j], c.d[j]+part*(d[j]-c.d[j]))
 				}
-			}
+				a.Project(c.x, d)
+			})
 		}
 	}
 	return tries
