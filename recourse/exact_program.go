@@ -195,7 +195,7 @@ func (e *exactSearch) cheapest(
 		b := newBuilder(p, e.net, margin, most, settled)
 		left := time.Until(end)
 		switch {
-		case b.wide > widestSum || min(most, math.MaxFloat64) > p.beyond:
+		case b.wide > widestSum || most > p.beyond:
 			return nil, TooWide, nil
 		case left <= 0:
 			return nil, TooLong, nil
@@ -317,8 +317,8 @@ func (b *builder) variables(asked bool) {
 		} else {
 			var sum []mip.Term
 			for o := range v.options {
-				if part := -1; v.options[o].id == stay {
-					parts = append(parts, part)
+				if v.options[o].id == stay {
+					parts = append(parts, -1)
 					continue
 				}
 				part := b.program.Add(mip.Variable{High: 1, Cost: v.options[o].cost * b.scale, Integer: true})

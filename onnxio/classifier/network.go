@@ -54,8 +54,10 @@ func (c *Model) Network(ctx context.Context) (rows [][]float64, bias []float64, 
 		}
 	}
 	bias = columns[0]
-	for k, m := range c.marginRows(rows[units:], bias[units:]) {
-		rows, bias = append(rows[:units+k], m.row), append(bias[:units+k], m.bias)
+	margins := c.marginRows(rows[units:], bias[units:])
+	rows, bias = rows[:units], bias[:units]
+	for _, m := range margins {
+		rows, bias = append(rows, m.row), append(bias, m.bias)
 	}
 	return rows, bias, units, "", nil
 }

@@ -39,7 +39,6 @@ const wanted = "highs or cbc on the path (Debian: coinor-cbc)"
 
 // Solver is an installed program that solves mixed-integer programs.
 type Solver struct {
-	Name string // as its program is called
 	Path string
 	kind *kind
 }
@@ -110,7 +109,7 @@ func Find(program string) (*Solver, error) {
 		}
 		switch {
 		case err == nil:
-			return &Solver{Name: k.name, Path: path, kind: &k}, nil
+			return &Solver{Path: path, kind: &k}, nil
 		case program != "":
 			return nil, fmt.Errorf("%q cannot be run: %w", program, err)
 		}
