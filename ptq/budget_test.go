@@ -24,13 +24,18 @@ type sparse struct {
 	rare       int // columns that are zero for nearly everybody
 	idle, zero float64
 	far        float64 // what these reach
+	hidden     []int   // units
 }
 
 const sparseInputs = 13
 
 func newSparse(seed uint64) *sparse {
 	rng := rand.New(rand.NewPCG(seed, 77))
-	return &sparse{rng: rng, far: 12, rare: rng.IntN(3), idle: 0.9 * rng.Float64(), zero: 0.6 * rng.Float64()}
+	s := &sparse{rng: rng, far: 12, rare: rng.IntN(3), idle: 0.9 * rng.Float64(), zero: 0.6 * rng.Float64()}
+	if s.hidden = []int{16 + s.rng.IntN(32)}; s.rng.IntN(2) == 0 {
+		s.hidden = append(s.hidden, 8+s.rng.IntN(16))
+	}
+	return s
 }
 
 // layer draws weights and biases; idle is the share of outputs that fire far from the mean only, with a steep slope.
@@ -55,16 +60,12 @@ func (s *sparse) layer(in, out int, idle float64) (w, b []float32) {
 	return w, b
 }
 
-// model is a network of one or two hidden layers with one logit.
+// model is a network of one logit.
 func (s *sparse) model() *graph.Model {
 	batch := graph.Dim{Size: -1, Param: "n"}
 	g := &graph.Graph{
 		Name:   "sparse",
 		Inputs: []graph.Value{{Name: "x", DType: graph.Float, Shape: graph.Shape{batch, {Size: sparseInputs}}}},
-	}
-	hidden := []int{16 + s.rng.IntN(32)}
-	if s.rng.IntN(2) == 0 {
-		hidden = append(hidden, 8+s.rng.IntN(16))
 	}
 	nb := graph.NewBuilder(g, "")
 	x, in := "x", sparseInputs
@@ -76,7 +77,7 @@ func (s *sparse) model() *graph.Model {
 		})
 		in = out
 	}
-	for _, out := range hidden {
+	for _, out := range s.hidden {
 		gemm(out, s.idle)
 		x = nb.Op("Relu", []string{x})
 	}
@@ -107,7 +108,7 @@ func sparseTask(t *testing.T) *task.Task {
 	var y strings.Builder
 	y.WriteString("version: 1\nencoded: true\nfeatures:\n")
 	for i := range sparseInputs {
-		fmt.Fprintf(&y, "  - {name: n%d, kind: numeric, bounds: [-5, 90]}\n", i)
+		fmt.Fprintf(&y, "  - {name: n%d, kind: numeric, bounds: [-5, 140]}\n", i)
 	}
 	tk, err := task.Parse("sparse.yaml", []byte(y.String()))
 	if err != nil {

@@ -128,13 +128,14 @@ func (c *calibrated) promisedPoints() []float32 {
 
 // judge measures the margin error of a written model, the layers being those of its plan; nil without recourse points.
 func (s *scored) judge(ctx context.Context, onnx []byte, layers []quant.Layer) (_ *HeldOut, err error) {
-	if len(s.held) == 0 {
-		return nil, nil
+	held, seen, err := s.heldOut(ctx)
+	if err != nil || len(held) == 0 {
+		return nil, err
 	}
 	h := &HeldOut{
-		Points: len(s.held) / s.full.Dim(), Seen: s.heldSeen, Required: cmp.Or(s.task.Target.Margin, eval.HeadlineMargin),
+		Points: len(held) / s.full.Dim(), Seen: seen, Required: cmp.Or(s.task.Target.Margin, eval.HeadlineMargin),
 	}
-	want, err := s.full.Margins(ctx, s.held)
+	want, err := s.full.Margins(ctx, held)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +143,7 @@ func (s *scored) judge(ctx context.Context, onnx []byte, layers []quant.Layer) (
 		if err != nil {
 			return 0, err
 		}
-		got, err := g.Margins(ctx, s.held)
+		got, err := g.Margins(ctx, held)
 		return math.Sqrt(sensitivity.MarginError(got, want)), errors.Join(err, g.Close())
 	}
 	h.RMS, err = errorOf(openFile(ctx, onnx, s.task, s.full.Engine(), s.o.Workers))
@@ -163,7 +164,7 @@ func (s *scored) judge(ctx context.Context, onnx []byte, layers []quant.Layer) (
 		}
 	}
 	if s.grid.input != nil {
-		rms, err := s.gridError(ctx, s.grid.input, s.held)
+		rms, err := s.gridError(ctx, s.grid.input, held)
 		if err != nil {
 			return nil, err
 		}

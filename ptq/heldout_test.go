@@ -9,12 +9,16 @@ import (
 	"cfq/onnxio/graph"
 )
 
-// wide is a steep random network that refuses half of the people, some of whose inputs reach 90 standard deviations.
-func wide(t *testing.T) (*graph.Model, *sparse) {
+// wide is a steep random network that refuses half of the people, some of whose inputs reach so many standard
+// deviations.
+func wide(t *testing.T, far float64, hidden ...int) (*graph.Model, *sparse) {
 	t.Helper()
 	s := newSparse(1)
+	if hidden != nil {
+		s.hidden, s.idle, s.zero = hidden, 0, 0
+	}
 	g := s.model()
-	s.far, s.rare = 90, 4
+	s.far, s.rare = far, 4
 	for k, w := range g.Graph.Inits {
 		if len(w.Dims) != 2 || w.Dims[0] != sparseInputs {
 			continue
@@ -64,7 +68,7 @@ func wide(t *testing.T) (*graph.Model, *sparse) {
 // the grid of an input that spans columns of very different widths.
 func TestMarginErrorHeldOut(t *testing.T) {
 	t.Parallel()
-	g, s := wide(t)
+	g, s := wide(t, 90)
 	m, tk, people := loaded(t, g), sparseTask(t), s.people(1500)
 	grid := Options{Budget: 8, Compute: ComputeInteger, Input: InputInt8}
 	for _, tt := range []struct {
@@ -100,5 +104,23 @@ func TestMarginErrorHeldOut(t *testing.T) {
 				t.Error(h)
 			}
 		})
+	}
+}
+
+// Columns that reach 140 standard deviations make the grid of the input coarse, and the margin error says so.
+func TestMarginErrorOfOutliers(t *testing.T) {
+	t.Parallel()
+	for _, far := range []float64{8, 140} {
+		g, s := wide(t, far, 256, 256, 128)
+		r, err := Quantize(context.Background(), loaded(t, g), sparseTask(t), s.people(1500), Options{
+			Budget: 8, Compute: ComputeInteger, Input: InputInt8, Rows: 500, Refine: -1,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := r.HeldOut
+		if outliers := far > 100; h.InputGrid != outliers || outliers && !h.Doubtful() {
+			t.Errorf("columns that reach %v: %s", far, h)
+		}
 	}
 }

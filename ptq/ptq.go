@@ -55,6 +55,21 @@ func Calibrate(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.
 
 // Quantize quantizes the model at a budget: what the function Quantize returns for the same options.
 func (c *Calibration) Quantize(ctx context.Context, budget float64) (*Result, error) {
+	r, err := c.quantize(ctx, budget)
+	if err != nil {
+		return nil, err
+	}
+	return r, c.judge(ctx, r)
+}
+
+// judge measures the margin error of a result at recourse points of people held out.
+func (c *Calibration) judge(ctx context.Context, r *Result) (err error) {
+	r.HeldOut, err = c.stage.judge(ctx, r.Model, r.Plan.Layers)
+	return err
+}
+
+// quantize is Quantize of a candidate, which may never be written: its margin error is not measured.
+func (c *Calibration) quantize(ctx context.Context, budget float64) (*Result, error) {
 	a, err := c.stage.allocate(ctx, budget)
 	if err != nil {
 		return nil, err

@@ -98,9 +98,6 @@ func (a *allocated) quantize(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.HeldOut, err = a.judge(ctx, bytes, layers); err != nil {
-		return nil, err
-	}
 	r.Recipe, r.Method, r.Allocator, r.Rounding = recipe, a.method.Name, a.o.Allocator, a.o.Rounding
 	r.Budget, r.Cost, r.CalibratedOn = a.budget, a.o.Cost, a.o.CalibrateOn
 	if r.Sparsity, err = a.o.sparsity(plan, bytes); err != nil {

@@ -31,8 +31,6 @@ type scored struct {
 	layerErrors [][]float64
 	rowErrors   [][][]float64 // the same by layer, row and format
 	trainer     *trainer      // nil for methods without training
-	held        []float32     // recourse points that the written model is judged at
-	heldSeen    bool          // they are of people who were calibrated on
 	warnings    []string
 }
 
@@ -49,9 +47,6 @@ func (c *calibrated) score(ctx context.Context) (*scored, error) {
 		}
 	}
 	s.judged = sampled(judged, c.full.Dim(), c.affordable(errorRows))
-	if s.held, s.heldSeen, err = c.heldOut(ctx); err != nil {
-		return nil, err
-	}
 	c.tell("sensitivity of the layers", 0, 0)
 	s.scores, err = sensitivity.Gradient(ctx, c.full, c.layers, points, classes)
 	switch {

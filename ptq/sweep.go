@@ -242,7 +242,7 @@ func (s *sweep) method(ctx context.Context, points []SweepPoint) (err error) {
 func (s *sweep) compute(ctx context.Context, c *Calibration, p *SweepPoint, first map[string]*SweepPoint,
 	workers int,
 ) error {
-	r, err := c.Quantize(ctx, p.Budget)
+	r, err := c.quantize(ctx, p.Budget)
 	switch {
 	case errors.Is(err, allocate.ErrBudget):
 		p.Unfit = err.Error()

@@ -200,7 +200,7 @@ func Smallest(ctx context.Context, m *onnxio.Model, t *task.Task, people *task.P
 		return nil, err
 	}
 	r.Result.Calibrated = spread(0, people.N, people.N) // the people held out have chosen the model, too
-	return r, nil
+	return r, s.cal.judge(ctx, r.Result)
 }
 
 // divide returns the positions of the people to calibrate on and of those who are held out. Who is held out follows
@@ -281,7 +281,7 @@ func (s *search) candidate(ctx context.Context, budget float64) (*Candidate, err
 		}
 	}
 	c := &Candidate{Budget: budget}
-	r, err := s.cal.Quantize(ctx, budget)
+	r, err := s.cal.quantize(ctx, budget)
 	switch {
 	case errors.Is(err, allocate.ErrBudget):
 		c.Problem = err.Error()

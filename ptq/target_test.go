@@ -156,8 +156,14 @@ func TestSmallest(t *testing.T) {
 		float64(c.HeldOut.RVD.Upper) > 0.15 {
 		t.Fatalf("reached %v: %+v", r.Reached, c.HeldOut)
 	}
+	if r.Result.HeldOut == nil {
+		t.Error("the margin error of the result is not measured")
+	}
 	asked := 0
 	for i, c := range r.Candidates {
+		if c.result != nil && c.result != r.Result && c.result.HeldOut != nil {
+			t.Errorf("the margin error of candidate %d, which is not written, is measured", i)
+		}
 		if c.HeldOut != nil {
 			asked++
 		}
