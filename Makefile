@@ -57,8 +57,8 @@ drift: tools ## check that generated files are what their generators make
 	$(BUILD)/tools/loansgen -check
 	$(BUILD)/tools/docgen -check
 
-results: build tools ## measure the tables of docs/results.md again: make results SHARED=DIR SECTION=default|methods|training|trained|robust|gap
-	$(BUILD)/tools/results -shared $(SHARED) -section "$(SECTION)"
+results: build tools ## measure the tables of docs/results.md again: make results SHARED=DIR SECTION=default|methods|training|trained|robust|gap PYTHON=FILE
+	$(BUILD)/tools/results -shared $(SHARED) -section "$(SECTION)" -python "$(PYTHON)"
 
 demo: build ort ## quantize the example loan model and evaluate it
 	@mkdir -p $(BUILD)

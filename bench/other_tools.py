@@ -6,6 +6,11 @@ Calibration rows are the first 512 rows of the data, encoded by the file that `c
 (numeric features only).
 
     python bench/other_tools.py CFQ MODEL ENCODING TRAIN TEST TASK DIRECTORY
+
+With --write it only writes the files of some forms, calibrated on a table of model inputs, and prints what the tools
+call themselves: `make results SECTION=default PYTHON=python` measures those.
+
+    python bench/other_tools.py --write MODEL ROWS DIRECTORY FORM...
 """
 
 import contextlib
@@ -21,7 +26,11 @@ import onnxruntime as ort
 from onnx import helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 
-CFQ, MODEL, ENCODING, TRAIN, TEST, TASK, OUT = sys.argv[1:8]
+WRITE = sys.argv[1] == "--write"
+if WRITE:
+    MODEL, TABLE, OUT, *SELECTED = sys.argv[2:]
+else:
+    CFQ, MODEL, ENCODING, TRAIN, TEST, TASK, OUT = sys.argv[1:]
 INPUT = onnx.load(MODEL).graph.input[0].name
 
 
@@ -33,7 +42,7 @@ def rows(path, count):
     return np.array([[(float(r[f["column"]]) - f["mean"]) / f["std"] for f in features] for r in table], np.float32)
 
 
-X = rows(TRAIN, 512)
+X = np.loadtxt(TABLE, np.float32, delimiter=",", ndmin=2) if WRITE else rows(TRAIN, 512)
 
 
 class Reader(CalibrationDataReader):
@@ -84,8 +93,9 @@ def nbits(bits, **options):
 
 def nncf_static(path):
     import nncf
-    data = nncf.Dataset([{INPUT: X[i:i + 1]} for i in range(300)])
-    onnx.save(nncf.quantize(onnx.load(MODEL), data), path)
+    batches = [{INPUT: X[k:k + 64]} for k in range(0, len(X), 64)]  # the mean of their ranges: single rows clip too much
+    onnx.save(nncf.quantize(onnx.load(MODEL), nncf.Dataset(batches), subset_size=len(batches),
+                            preset=nncf.QuantizationPreset.MIXED), path)
 
 
 def nncf_weights(mode, **options):
@@ -141,6 +151,14 @@ def percent(rate):
     return "-" if not rate["den"] else f"{100 * rate['num'] / rate['den']:.1f} %"
 
 
+def write_only():
+    for name in SELECTED:
+        with contextlib.redirect_stdout(sys.stderr):  # progress bars
+            FORMS[name](os.path.join(OUT, name + ".onnx"))
+    import nncf
+    print(f"onnxruntime {ort.__version__}, nncf {nncf.__version__}")
+
+
 def main():
     os.makedirs(OUT, exist_ok=True)
     print(f"{'file':24} {'layers':>6} {'bits':>5} {'weights':>8} {'file':>7} {'VD':>7} {'RVD':>7}  gate --max-vd 0.1")
@@ -162,4 +180,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    write_only() if WRITE else main()

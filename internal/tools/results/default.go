@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log"
+	"strings"
 
+	"cfq/eval"
 	"cfq/onnxio"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
@@ -37,33 +38,51 @@ func defaultRows(o settings) []defaultRow {
 	return append(rows, defaultRow{"Adult, four layers", d[0], four, []float64{4}})
 }
 
-// defaultMode writes the table of what is written by default.
+// defaultColumns are what the files of all tools have.
+func defaultColumns() []column {
+	return []column{
+		{"bytes", "%.0f", func(m measured) eval.Float { return eval.Float(m.Bytes) }},
+		{"VD(0.1)", "%.4f", vd},
+		{"RVD(0.1)", "%.4f", rvd},
+		{"rms", "%.3f", func(m measured) eval.Float { return m.eval.Margins[0].MarginError.RMS.Value }},
+	}
+}
+
+// defaultMode writes the table of what is written by default, and of what other tools write.
 func defaultMode(ctx context.Context, w io.Writer, o settings) error {
-	columns := columns()
-	fmt.Fprint(w, "\n| network | budget | networks |")
+	columns := defaultColumns()
+	fmt.Fprint(w, "\n| network | file |")
 	for _, c := range columns {
 		fmt.Fprintf(w, " %s |", c.head)
 	}
-	fmt.Fprint(w, "\n|---|---:|---:|")
-	for range columns {
-		fmt.Fprint(w, "---:|")
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintln(w, "\n|---|---|"+strings.Repeat("---:|", len(columns)))
+	tools := ""
 	for _, r := range defaultRows(o) {
 		var vs []variant
 		for _, b := range r.budgets {
-			vs = append(vs, variant{fmt.Sprintf("%.1f", b), ptq.Options{Budget: b, Compute: ptq.ComputeAuto}})
+			vs = append(vs, variant{fmt.Sprintf("cfq, %.1f", b), ptq.Options{Budget: b, Compute: ptq.ComputeAuto}})
 		}
 		rows, err := measure(ctx, o, r.d, r.nets, vs)
+		if err == nil && o.python != "" {
+			var others []*row
+			others, tools, err = r.others(ctx, o)
+			rows = append(rows, others...)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.title, err)
 		}
+		title := " " + r.title // once
+		if r.nets.n > 1 {
+			title += fmt.Sprintf(", %d networks", r.nets.n)
+		}
 		for _, of := range rows {
-			log.Printf("%s, %s", r.title, of.label)
-			fmt.Fprintf(w, "| %s | %s | %d |%s\n", r.title, of.label, len(of.values),
-				of.cells(columns))
+			fmt.Fprintf(w, "|%s | %s |%s\n", title, of.label, of.cells(columns))
+			title = ""
 		}
 	}
-	fmt.Fprintln(w)
+	if tools == "" {
+		tools = "not measured; `make results PYTHON=FILE` does, by an interpreter with onnxruntime and nncf"
+	}
+	fmt.Fprintf(w, "\nOther tools: %s.\n\n", tools)
 	return nil
 }

@@ -1,9 +1,10 @@
 // Command results measures on the real data sets and writes the tables of docs/results.md.
 //
-//	make results SHARED=DIR [SECTION=NAME]
+//	make results SHARED=DIR [SECTION=NAME] [PYTHON=FILE]
 //
 // In: DIR with data/ and models/, as that page describes them. Out: the tables of one section, or of all. The
-// invariant: numbers are those of the tool itself. [ptq.Quantize] writes each file, ONNX Runtime runs it.
+// invariant: numbers are those of the tool itself. [ptq.Quantize], or the other tool, writes each
+// file, ONNX Runtime runs it.
 package main
 
 import (
@@ -25,13 +26,14 @@ const page = "docs/results.md"
 
 // settings are the flags.
 type settings struct {
-	shared                 string
+	shared, python         string
 	seeds, sample, workers int
 }
 
 func main() {
 	var o settings
 	flag.StringVar(&o.shared, "shared", filepath.Join("..", "shared"), "folder that holds data/ and models/")
+	flag.StringVar(&o.python, "python", "", "interpreter with onnxruntime and nncf, for the rows of other tools")
 	only := flag.String("section", "", "section whose tables are replaced; all if empty")
 	flag.IntVar(&o.seeds, "seeds", 5, "models of each data set, at most")
 	flag.IntVar(&o.sample, "sample", 1000, "people evaluated of each model, at most")

@@ -13,8 +13,10 @@ import (
 
 	"cfq/eval"
 	"cfq/onnxio"
+	"cfq/onnxio/classifier"
 	"cfq/onnxio/ort"
 	"cfq/ptq"
+	"cfq/recourse"
 )
 
 // measured is a quantized file and how it differs from the original. The margins are eval's own: 0, 0.1, 0.25, 0.5.
@@ -83,6 +85,11 @@ func measure(ctx context.Context, o settings, d dataset, nets networks, vs []var
 	return rows, nil
 }
 
+// solve finds the recourse of the original.
+func solve(ctx context.Context, o settings, full *classifier.Model, in data) (*eval.Solution, error) {
+	return eval.Solve(ctx, full, in.set, in.test, eval.Options{Sample: o.sample, Seed: 1, Workers: o.workers})
+}
+
 // network measures the variants of one network, some at once.
 func network(
 	ctx context.Context, o settings, name string, model *onnxio.Model, in data, vs []variant,
@@ -93,7 +100,7 @@ func network(
 		return err
 	}
 	defer func() { err = errors.Join(err, full.Close()) }()
-	original, err := eval.Solve(ctx, full, in.set, in.test, eval.Options{Sample: o.sample, Seed: 1, Workers: o.workers})
+	original, err := solve(ctx, o, full, in)
 	if err != nil {
 		return err
 	}
@@ -128,15 +135,27 @@ func quantized(
 	if err := m.Verified.Err(); err != nil {
 		return m, err
 	}
-	written, err := onnxio.LoadBytes(ctx, m.Model, ort.Options{})
+	m.eval, err = compared(ctx, m.Model, in, original, nil)
+	return m, err
+}
+
+// compared compares the bytes of a model with the original, along whose gradients the recourse of a model without any
+// is searched.
+func compared(ctx context.Context, onnx []byte, in data, original *eval.Solution, full *classifier.Model) (
+	_ *eval.Result, err error,
+) {
+	written, err := onnxio.LoadBytes(ctx, onnx, ort.Options{})
 	if err != nil {
-		return m, err
+		return nil, err
 	}
 	c, err := ptq.OpenFor(written, in.task, 1)
 	if err != nil {
-		return m, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	m.eval, err = original.Compare(ctx, c, eval.Options{Workers: 1})
-	return m, err
+	var g recourse.Model = c
+	if full != nil && c.Differentiable() != nil {
+		g = classifier.Along{Model: c, Of: full}
+	}
+	return original.Compare(ctx, g, eval.Options{Workers: 1})
 }
