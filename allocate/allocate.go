@@ -30,16 +30,23 @@ var ErrBudget = errors.New("budget too small")
 // each of so many equal pieces of the budget.
 const maxStates = 1 << 13
 
+// maxFronts bounds the fronts of Exact, which are all kept.
+const maxFronts = 1 << 11
+
 // Exact returns, for each layer, the index of its choice in the assignment of
 // least total error whose total cost is within the budget (eq. cfptq_budget); among equal errors
 // the cheapest, among equal costs the one with fewer bits in earlier layers.
 //
 // It merges Pareto fronts layer by layer and drops dominated partial assignments, so it
 // is exact for any costs as long as no front has more than maxStates entries; beyond
-// that it is nearly so. The budget holds in any case.
+// that it is nearly so. More than maxFronts layers are given bits by steepest, which is off by
+// one step of one layer at most. The budget holds in any case.
 func Exact(layers [][]Choice, budget int64) ([]int, error) {
 	if err := check(layers, budget); err != nil {
 		return nil, err
+	}
+	if len(layers) > maxFronts {
+		return steepest(layers, budget), nil
 	}
 	front := []state{{}}
 	steps := make([][]step, len(layers))
@@ -111,6 +118,59 @@ func thin(front []state, steps []step, budget int64) ([]state, []step) {
 		}
 	}
 	return front[:n], steps[:n]
+}
+
+// steepest solves the relaxation in which layers may lie between two choices, and leaves out what does not fit: every
+// layer starts at its cheapest choice and goes along the lower convex hull of its choices, where the error falls most
+// for its cost first.
+//
+// Reference: Kellerer, Pferschy and Pisinger, Knapsack Problems, 2004, section 11.2.
+func steepest(layers [][]Choice, budget int64) []int {
+	type rise struct {
+		layer, choice int
+		slope         float64 // of the error by cost
+	}
+	out := make([]int, len(layers))
+	var rises []rise
+	for l, choices := range layers {
+		out[l] = cheapest(choices)
+		budget -= choices[out[l]].Cost
+		for at := out[l]; ; {
+			next := rise{l, -1, 0}
+			for c, ch := range choices {
+				if d := ch.Cost - choices[at].Cost; d > 0 {
+					if s := (ch.Error - choices[at].Error) / float64(d); s < next.slope {
+						next.choice, next.slope = c, s
+					}
+				}
+			}
+			if at = next.choice; at < 0 {
+				break
+			}
+			rises = append(rises, next)
+		}
+	}
+	slices.SortStableFunc(rises, func(a, b rise) int { return cmp.Compare(a.slope, b.slope) })
+	stopped := make([]bool, len(layers))
+	for _, r := range rises {
+		choices := layers[r.layer]
+		cost := choices[r.choice].Cost - choices[out[r.layer]].Cost
+		if stopped[r.layer] = stopped[r.layer] || cost > budget; !stopped[r.layer] {
+			out[r.layer], budget = r.choice, budget-cost
+		}
+	}
+	return out
+}
+
+// cheapest returns the index of the choice of least cost, and among these of least error.
+func cheapest(choices []Choice) int {
+	best := 0
+	for c, ch := range choices {
+		if d := cmp.Compare(ch.Cost, choices[best].Cost); d < 0 || d == 0 && ch.Error < choices[best].Error {
+			best = c
+		}
+	}
+	return best
 }
 
 // Paper is the greedy rule as the paper writes it: every layer starts at its
@@ -198,8 +258,7 @@ func check(layers [][]Choice, budget int64) error {
 func cheapestRest(layers [][]Choice) []int64 {
 	rest := make([]int64, len(layers)+1)
 	for i, choices := range slices.Backward(layers) {
-		cheapest := slices.MinFunc(choices, func(a, b Choice) int { return cmp.Compare(a.Cost, b.Cost) })
-		rest[i] = rest[i+1] + cheapest.Cost
+		rest[i] = rest[i+1] + choices[cheapest(choices)].Cost
 	}
 	return rest
 }

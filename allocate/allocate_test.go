@@ -187,3 +187,32 @@ func TestExactOfManyRows(t *testing.T) {
 		t.Errorf("error %v, no assignment has less than %v", loss, bound)
 	}
 }
+
+// The relaxation's assignment is within the budget and off the optimum by one step of one layer at most.
+func TestSteepest(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(15, 4))
+	layers := make([][]Choice, 100)
+	var most int64
+	var step float64
+	for i := range layers {
+		cost, scale := 1+rng.Int64N(8), math.Exp(2*rng.NormFloat64())
+		for k, b := range []int{2, 3, 4, 8} {
+			layers[i] = append(layers[i], Choice{b, cost * int64(b), scale * rng.Float64() / math.Pow(4, float64(k))})
+		}
+		most += 8 * cost
+		for _, c := range layers[i] {
+			step = max(step, layers[i][0].Error-c.Error)
+		}
+	}
+	for budget := most / 4; budget <= most; budget += most / 40 {
+		exact, err := Exact(layers, budget)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, _ := total(layers, exact)
+		if got, cost := total(layers, steepest(layers, budget)); cost > budget || got > want+step {
+			t.Errorf("error %v at cost %d of %d, the least is %v", got, cost, budget, want)
+		}
+	}
+}

@@ -10,8 +10,8 @@ import (
 	"cfq/quant"
 )
 
-// Collect runs the set through the classifier of the canonical graph twice
-// (ranges, then sums) and returns the statistics of each layer's input; logits adds those that
+// Collect runs the set through the classifier of the canonical graph, twice unless it is small
+// (ranges, then sums), and returns the statistics of each layer's input; logits adds those that
 // weigh by the gradient of the margin, for ranges of the kind Logits. layers are
 // folded already where input, the layout of the model's input (or nil), feeds them.
 func Collect(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, set *Set, input *quant.Input,
@@ -21,7 +21,7 @@ func Collect(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo,
 		return nil, fmt.Errorf("%d weights of %d calibration rows", len(set.Weights), set.Rows())
 	}
 	k := &collector{
-		layers: layers, set: set, input: input, stats: make([]Stats, len(layers)),
+		layers: layers, set: set, input: input, stats: make([]Stats, len(layers)), costs: make([][]float64, len(layers)),
 		weight: make([]float64, len(layers)), logitWeight: make([][]float64, len(layers)),
 	}
 	for i, l := range layers {
@@ -57,6 +57,7 @@ type collector struct {
 	input       *quant.Input
 	grads       []string // wanted by input and output of each layer, or none
 	stats       []Stats
+	costs       [][]float64 // of each layer, see costs
 	weight      []float64   // of the rows in each layer's sums
 	logitWeight [][]float64 // of the rows in each group's sums with gradients
 	products    *product    // where a row is wide
@@ -70,21 +71,44 @@ func (k *collector) run(ctx context.Context, c *classifier.Model,
 	for _, l := range k.layers {
 		p.Values = append(p.Values, l.Input)
 	}
-	err := c.Observe(ctx, k.set.X, p, func(_, _ int, values, _ [][]float32) error { return k.bound(values) })
+	sum := func(from, rows int, values, grads [][]float32) error {
+		for i := range k.layers {
+			if err := add(ctx, i, from, rows, values, grads); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	numbers := 0
+	var again []func() error // the batches, if their numbers are few
+	err := c.Observe(ctx, k.set.X, p, func(from, rows int, values, _ [][]float32) error {
+		for _, v := range values {
+			numbers += len(v)
+		}
+		if numbers <= maxKept {
+			again = append(again, func() error { return sum(from, rows, values, nil) })
+		} else {
+			again = nil
+		}
+		return k.bound(values)
+	})
 	if err != nil {
 		return err
 	}
-	p.Grads = k.grads
-	return c.Observe(ctx, k.set.X, p,
-		func(from, rows int, values, grads [][]float32) error {
-			for i := range k.layers {
-				if err := add(ctx, i, from, rows, values, grads); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+	if numbers > maxKept || k.grads != nil {
+		p.Grads = k.grads
+		return c.Observe(ctx, k.set.X, p, sum)
+	}
+	for _, f := range again {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
+
+// maxKept bounds the numbers that are kept from the first run for the second.
+const maxKept = 1 << 21
 
 // bound widens the ranges.
 func (k *collector) bound(values [][]float32) error {
@@ -111,7 +135,10 @@ func (k *collector) sum(ctx context.Context, i, from, rows int, values, grads []
 		by, out = grads[2*i], grads[2*i+1]
 	}
 	size, width, n, step := len(v)/rows, len(out)/rows, places(l), rows
-	s.count(v, by, weights, costs(l, size))
+	if k.costs[i] == nil {
+		k.costs[i] = costs(l, size)
+	}
+	s.count(v, by, weights, k.costs[i])
 	if l.Conv != nil {
 		step = max(1, chunkNumbers/(n*l.In))
 	}

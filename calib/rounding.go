@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/lapack/lapack64"
 	"gonum.org/v1/gonum/mat"
 
 	"cfq/quant"
@@ -47,7 +48,9 @@ func searcher(gram []float64, in int) rounding {
 	if !chol.Factorize(ordered(damped(gram, in, rankSlack), order)) {
 		return nearest(gram, in)
 	}
-	u := rowMajor(chol.UTo)
+	var t mat.TriDense
+	chol.UTo(&t)
+	u := t.RawTriangular().Data
 	return func(w []float32, scale float32, f quant.Format, _ []int8, _ dither, limit float64) float64 {
 		e := make([]float64, in)
 		for a, j := range order {
@@ -103,13 +106,6 @@ func ordered(m []float64, order []int) *mat.SymDense {
 	return &h
 }
 
-// rowMajor returns the elements of the triangular matrix that to writes.
-func rowMajor(to func(*mat.TriDense)) []float64 {
-	var t mat.TriDense
-	to(&t)
-	return t.RawTriangular().Data
-}
-
 // covariance is what roundings that correct the bias minimise the error by: the
 // second moments of h around its mean, damped, since what the error does to the mean
 // of the output the bias takes up, exactly.
@@ -117,8 +113,8 @@ type covariance struct {
 	n      int
 	order  []int     // columns from the largest variance to the smallest
 	matrix []float64 // n x n, damped, columns as in the layer
-	// factor is the Cholesky factor U of the inverse, inverse = U^T U, of the columns
-	// in order, by columns: row b holds U_0b ... U_bb.
+	// factor is the upper triangular R, matrix = R R^T, of the columns in order, by columns: row b holds R_0b ... R_bb.
+	// It is the inverse of the Cholesky factor that GPTQ takes of the inverse.
 	factor []float64
 }
 
@@ -131,36 +127,40 @@ func newCovariance(m Moments) (*covariance, error) {
 		}
 	}
 	c.order, c.matrix = descending(c.matrix, n), damped(c.matrix, n, damping)
-	var chol, ofInverse mat.Cholesky
-	var inverse mat.SymDense
-	if !chol.Factorize(ordered(c.matrix, c.order)) || chol.InverseTo(&inverse) != nil || !ofInverse.Factorize(&inverse) {
+	// Columns from the last to the first have the factor L = J R J, J reversing the order.
+	reversed := slices.Clone(c.order)
+	slices.Reverse(reversed)
+	lower, ok := lapack64.Potrf(ordered(c.matrix, reversed).RawSymmetric()) // the transpose of L, row by row
+	if !ok {
 		return nil, errors.New("the second moments of its input are not those of finite numbers")
 	}
-	c.factor = rowMajor(ofInverse.LTo)
+	slices.Reverse(lower.Data)
+	c.factor = lower.Data
 	return c, nil
 }
 
-// gptq rounds the columns one after the other: the columns are rounded one after the other, and the
-// error of each is made up
+// gptq rounds the columns one after the other, and the error of each is made up
 // for, as far as the calibration set allows, by the columns not yet rounded.
 //
-// Rounding column j by e leaves the others best off when they move by -e U_jk / U_jj,
-// and costs (e / U_jj)^2. What moved a column is summed up when its turn has come, so
-// that a search which has seen enough may stop there.
+// With d the errors of the columns before it, column b is best rounded as its weight plus d^T R_b / R_bb, where
+// R_b is its column of R. Rounding that by e costs (e R_bb)^2. What moves a column is summed up when its turn has come,
+// so that a search which has seen enough may stop there.
 //
-// Reference: Frantar et al., GPTQ, 2023, equations 2 and 3.
+// Reference: Frantar et al., GPTQ, 2023, equations 2 and 3, with R in place of its inverse, as in Chen et al., The
+// Geometry of LLM Quantization, 2025.
 func (c *covariance) gptq(w []float32, scale float32, f quant.Format, codes []int8, by dither, limit float64) float64 {
 	errs := make([]float64, c.n)
 	var sum float64
 	for a, j := range c.order {
 		row := c.factor[a*c.n : a*c.n+a+1]
-		v := float64(w[j]) - floats.Dot(errs[:a], row[:a])
+		v := float64(w[j]) + floats.Dot(errs[:a], row[:a])/row[a]
 		q := f.Quantize(by.move(float32(v), scale), scale)
 		if codes != nil {
 			codes[j] = q
 		}
-		e := (v - float64(quant.Dequantize(q, scale))) / row[a]
-		errs[a] = e
+		rounded := float64(quant.Dequantize(q, scale))
+		errs[a] = float64(w[j]) - rounded
+		e := (v - rounded) * row[a]
 		if sum += e * e; sum > limit {
 			return sum
 		}

@@ -112,7 +112,7 @@ func newWeightFit(l quant.LayerInfo, s *Stats, o WeightOptions) (*weightFit, err
 	}
 	if w.search = c.gptq; wideLayer {
 		for a, j := range c.order {
-			w.penalty[j] = float32(1 / (c.factor[a*c.n+a] * c.factor[a*c.n+a]))
+			w.penalty[j] = float32(c.factor[a*c.n+a] * c.factor[a*c.n+a])
 		}
 	}
 	if w.final = c.polished; o.Rounding == AdaRound {
@@ -241,26 +241,28 @@ const (
 // stride is how many thresholds are left out at first, for in inputs of a layer.
 func stride(in int) int { return min(clipStride, 1+(in-1)/16) }
 
-// penalized is the sum of squared errors of rows of weights rounded to the nearest, each times its penalty.
-func (w *weightFit) penalized(rows []float32, scale float32, f quant.Format) float64 {
-	const whole = 3 << 22 // from here on a float32 has no fraction: adding it rounds, halves to even
-	lo, hi, inverse := float32(f.QMin), float32(f.QMax), 1/scale
+// penalized is the sum of squared errors of rows of weights rounded to the nearest, each times its penalty, or anything
+// above limit when it is that.
+func (w *weightFit) penalized(rows []float32, scale float32, f quant.Format, limit float64) float64 {
+	// From here on a float32 has no fraction: adding it rounds, halves to even. The bits of such numbers are in the order
+	// of the numbers, and the smaller of two integers takes no branch.
+	const whole = 3 << 22
+	bits := func(code int) int32 { return int32(math.Float32bits(whole + float32(code))) }
+	lo, hi, inverse := bits(f.QMin), bits(f.QMax), 1/scale
 	var sum float64
-	for len(rows) > 0 {
+	for ; len(rows) > 0; rows = rows[len(w.penalty):] {
 		var part float32
-		for j, p := range w.penalty {
-			v := rows[j]
-			q := float32(v*inverse) + whole - whole
-			if q > hi {
-				q = hi
-			} else if q < lo {
-				q = lo
+		for from := 0; from < len(w.penalty) && sum+float64(part) <= limit; from += wideRow {
+			to := min(from+wideRow, len(w.penalty))
+			row := rows[from:to]
+			for j, p := range w.penalty[from:to] {
+				v := row[j]
+				q := min(max(int32(math.Float32bits(float32(v*inverse)+whole)), lo), hi)
+				e := v - float32((math.Float32frombits(uint32(q))-whole)*scale)
+				part += p * float32(e*e)
 			}
-			e := v - float32(q*scale)
-			part += p * float32(e*e)
 		}
 		sum += float64(part)
-		rows = rows[len(w.penalty):]
 	}
 	return sum
 }
@@ -298,7 +300,7 @@ func (w *weightFit) scale(from, to int, f quant.Format, workers int) float32 {
 	default:
 		if w.penalty != nil {
 			every = smoothStride
-			loss = func(scale float32, _ float64) float64 { return w.penalized(rows, scale, f) }
+			loss = func(scale float32, limit float64) float64 { return w.penalized(rows, scale, f, limit) }
 			break
 		}
 		loss = func(scale float32, limit float64) float64 {

@@ -49,12 +49,13 @@ func (d *wide) polished(ctx context.Context, w, scales []float32, f quant.Format
 	return nil
 }
 
-// gptq is covariance.gptq of the rows w. errs holds the errors of a column of all rows in a row.
+// gptq is covariance.gptq of the rows w. errs holds the errors of a column of all rows in a row, moved what those of
+// columns before the block add to the columns in it.
 func (d *wide) gptq(ctx context.Context, w, scales []float32, f quant.Format, codes []int8) error {
 	n, rows := d.n, len(scales)
 	errs := make([]float32, n*rows)
 	of := func(a int) blas32.Vector { return blas32.Vector{N: rows, Inc: 1, Data: errs[a*rows : (a+1)*rows]} }
-	moved := make([]float32, wideBlock*rows) // what the errors of columns before the block add to those in it
+	moved := make([]float32, wideBlock*rows)
 	for from := 0; from < n; from += wideBlock {
 		to := min(from+wideBlock, n)
 		if from > 0 {
@@ -73,11 +74,12 @@ func (d *wide) gptq(ctx context.Context, w, scales []float32, f quant.Format, co
 			for b := from; b < a; b++ {
 				blas32.Axpy(row[b], of(b), sum)
 			}
+			share := 1 / row[a]
 			for r, scale := range scales {
-				v := w[r*n+j] - sum.Data[r]
-				q := f.Quantize(v, scale)
+				v := w[r*n+j]
+				q := f.Quantize(v+sum.Data[r]*share, scale)
 				codes[r*n+j] = q
-				errs[a*rows+r] = (v - quant.Dequantize(q, scale)) / row[a]
+				errs[a*rows+r] = v - quant.Dequantize(q, scale)
 			}
 		}
 	}

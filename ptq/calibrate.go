@@ -84,6 +84,7 @@ func (p *prepared) calibrate(ctx context.Context, people *task.People) (*calibra
 			return nil, err
 		}
 		c.fits = append(c.fits, fits)
+		stats[i] = calib.Stats{} // of wide layers they take more memory than the weights
 	}
 	p.tell("fit the weights", len(p.layers), len(p.layers))
 	c.warnings = append(c.warnings, c.tooSmall()...)
@@ -220,7 +221,7 @@ func (c *calibrated) fitInput(ctx context.Context) (warnings []string, err error
 
 // gridError is the root mean square margin error that the grid of the input alone makes on rows.
 func (c *calibrated) gridError(ctx context.Context, input *quant.Input, rows []float32) (_ float64, err error) {
-	x, err := c.full.Inputs(ctx, sampled(rows, c.full.Dim(), errorRows))
+	x, err := c.full.Inputs(ctx, sampled(rows, c.full.Dim(), c.affordable(errorRows)))
 	if err != nil {
 		return 0, err
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"cfq/qat"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
+	"cfq/sensitivity"
 	"cfq/task"
 )
 
@@ -22,6 +24,7 @@ const minLabels = 20
 // cohort is the people to calibrate on.
 type cohort struct {
 	all      *task.People
+	margins  []float32         // of all, see prepared.marginsOf
 	people   *task.People      // those of all who are calibrated on
 	rows     []int             // their positions among all, ascending
 	set      *constraint.Set   // what each of people can change
@@ -38,13 +41,14 @@ func (p *prepared) choose(ctx context.Context, all *task.People) (c cohort, warn
 	case c.promises != nil && len(c.promises) != all.N:
 		return c, nil, fmt.Errorf("%d promises for %d people", len(c.promises), all.N)
 	}
-	margins, err := p.full.Margins(ctx, all.X)
+	margins, err := p.marginsOf(ctx, all)
 	if err != nil {
 		return c, nil, err
 	}
+	c.margins = margins
 	right, known := 0, 0
 	for i, l := range all.Labels {
-		if l >= 0 {
+		if l >= 0 && margins[i] == margins[i] {
 			known++
 			if (margins[i] > 0) == (l == 1) {
 				right++
@@ -73,6 +77,28 @@ func (p *prepared) choose(ctx context.Context, all *task.People) (c cohort, warn
 	}
 	c.set, c.own, err = personal(p.set, p.o.Overrides, c.people)
 	return c, warnings, err
+}
+
+// maxMargins is how many multiplications the margins of people may take of whom only some are calibrated on.
+const maxMargins = 1 << 37
+
+// marginsOf returns the margins of all people or, where that takes too long, of lookedAt times those who are calibrated
+// on, evenly spread, and not a number of the others.
+func (p *prepared) marginsOf(ctx context.Context, all *task.People) ([]float32, error) {
+	const lookedAt = 2
+	rows := spread(0, all.N, lookedAt*p.o.Rows)
+	if len(rows) == 0 || float64(all.N)*float64(sensitivity.Multiplications(p.found)) <= maxMargins {
+		return p.full.Margins(ctx, all.X)
+	}
+	margins, err := p.full.Margins(ctx, rowsOf(all.X, all.Dim, rows))
+	if err != nil {
+		return nil, err
+	}
+	out := slices.Repeat([]float32{float32(math.NaN())}, all.N)
+	for k, i := range rows {
+		out[i] = margins[k]
+	}
+	return out, nil
 }
 
 // withRefused adds rows, evenly spread, of people who are refused until there is one for

@@ -84,13 +84,9 @@ func (c *calibrated) recourseOf(ctx context.Context, at []int) ([]float32, error
 	if len(at) == 0 || c.promises != nil {
 		return nil, nil
 	}
-	margins, err := c.full.Margins(ctx, c.all.Subset(at).X)
-	if err != nil {
-		return nil, err
-	}
 	var refused []int
-	for k, i := range at {
-		if margins[k] <= 0 {
+	for _, i := range at {
+		if c.margins[i] <= 0 {
 			refused = append(refused, i)
 		}
 	}
@@ -99,6 +95,7 @@ func (c *calibrated) recourseOf(ctx context.Context, at []int) ([]float32, error
 	}
 	some := cohort{all: c.all}
 	some.people = c.all.Subset(subset(refused, spread(0, len(refused), heldPoints)))
+	var err error
 	if some.set, some.own, err = personal(c.prepared.set, c.o.Overrides, some.people); err != nil {
 		return nil, err
 	}

@@ -47,6 +47,12 @@ func (c *calibrated) score(ctx context.Context) (*scored, error) {
 		}
 	}
 	s.judged = sampled(judged, c.full.Dim(), c.affordable(errorRows))
+	if n := c.affordable(len(points)); c.o.Allocator == AllocatorExact && n < len(points)/c.full.Dim() { // it only reports
+		at := spread(0, len(points)/c.full.Dim(), n)
+		if points = rowsOf(points, c.full.Dim(), at); classes != nil {
+			classes = subset(classes, at)
+		}
+	}
 	c.tell("sensitivity of the layers", 0, 0)
 	s.scores, err = sensitivity.Gradient(ctx, c.full, c.layers, points, classes)
 	switch {

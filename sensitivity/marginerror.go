@@ -95,18 +95,15 @@ func ChangeOf(l *quant.Layer, info quant.LayerInfo, input *quant.Input) (Change,
 	return c, nil
 }
 
-// changesOf returns the change of each layer in each format.
-func changesOf(
-	layers []quant.LayerInfo, formats int, change func(layer, format int) (Change, error),
-) ([][]Change, error) {
-	out := make([][]Change, len(layers))
-	for i := range layers {
-		for f := range formats {
-			ch, err := change(i, f)
-			if err != nil {
-				return nil, fmt.Errorf("margin error of layer %q in format %d: %w", layers[i].Node, f, err)
-			}
-			out[i] = append(out[i], ch)
+// changesOf returns the change of a layer in each format.
+func changesOf(l *quant.LayerInfo, layer, formats int, change func(layer, format int) (Change, error)) ([]Change,
+	error,
+) {
+	out := make([]Change, formats)
+	for f := range out {
+		var err error
+		if out[f], err = change(layer, f); err != nil {
+			return nil, fmt.Errorf("margin error of layer %q in format %d: %w", l.Node, f, err)
 		}
 	}
 	return out, nil
@@ -156,12 +153,12 @@ func Multiplications(layers []quant.LayerInfo) int {
 func FirstOrder(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, formats int, x []float32,
 	change func(layer, format int) (Change, error), progress func(done, total int),
 ) ([][]float64, error) {
-	changes, err := changesOf(layers, formats, change)
-	if err != nil {
-		return nil, err
-	}
-	out := make([][]float64, len(layers))
+	changes, out := make([][]Change, len(layers)), make([][]float64, len(layers))
+	var err error
 	for i := range out {
+		if changes[i], err = changesOf(&layers[i], i, formats, change); err != nil {
+			return nil, err
+		}
 		out[i] = make([]float64, formats)
 	}
 	x, _ = spread(x, nil, c.Dim(), MaxFirstOrderRows)

@@ -36,33 +36,38 @@ const (
 func Rows(ctx context.Context, c *classifier.Model, layers []quant.LayerInfo, formats int, x []float32,
 	change func(layer, format int) (Change, error),
 ) ([][][]float64, error) {
-	changes, err := changesOf(layers, formats, change)
-	if err != nil {
-		return nil, err
+	type batch struct {
+		values, grads [][]float32
+		rows          int
 	}
-	all := make([]rowErrors, len(layers))
+	var batches []batch
 	probe := classifier.Probe{Margin: true}
 	for i := range layers {
-		all[i] = newRowErrors(&layers[i], changes[i])
 		probe.Values = append(probe.Values, layers[i].Input, layers[i].Output)
 		probe.Grads = append(probe.Grads, cmp.Or(layers[i].Behind.Value, layers[i].Output))
 	}
-	err = c.Observe(ctx, x, probe, func(_, rows int, values, grads [][]float32) error {
-		for i := range all {
-			h, z, g := values[2*i], values[2*i+1], grads[i]
-			if err := fits(&layers[i], h, g, rows); err != nil {
-				return err
-			}
-			all[i].add(h, z, g, rows)
-		}
+	err := c.Observe(ctx, x, probe, func(_, rows int, values, grads [][]float32) error {
+		batches = append(batches, batch{values, grads, rows})
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("margin error of the rows: %w", err)
 	}
 	out := make([][][]float64, len(layers))
-	for i := range all {
-		out[i] = all[i].means(float64(max(1, len(x)/c.Dim())))
+	for i := range layers { // the changes of one at a time: each format's are as large as the layer
+		changes, err := changesOf(&layers[i], i, formats, change)
+		if err != nil {
+			return nil, err
+		}
+		sums := newRowErrors(&layers[i], changes)
+		for _, b := range batches {
+			h, z, g := b.values[2*i], b.values[2*i+1], b.grads[i]
+			if err := fits(&layers[i], h, g, b.rows); err != nil {
+				return nil, err
+			}
+			sums.add(h, z, g, b.rows)
+		}
+		out[i] = sums.means(float64(max(1, len(x)/c.Dim())))
 	}
 	return out, nil
 }

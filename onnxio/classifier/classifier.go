@@ -32,8 +32,8 @@ type Options struct {
 	// Target is the index of the favourable class among the logits, 0 or 1 for a
 	// single logit (1: the logit itself speaks for the favourable class).
 	Target *int
-	// Batch is the number of rows of one run (4096); a model with a fixed batch
-	// size is run at that. Results may differ in the last bit between batch sizes,
+	// Batch is the number of rows of one run (4096, fewer of wide models, see maxNumbers); a model with a
+	// fixed batch size is run at that. Results may differ in the last bit between batch sizes,
 	// never between numbers of workers.
 	Batch int
 	// Workers is how many batches run at once (1).
@@ -63,7 +63,7 @@ type Model struct {
 // New prepares m to be run, and checks that the target class exists.
 func New(m *onnxio.Model, o Options) (*Model, error) {
 	if o.Batch <= 0 {
-		o.Batch = 4096
+		o.Batch = batchOf(m.Types())
 	}
 	if m.Fixed() > 0 {
 		o.Batch = m.Fixed()
@@ -85,6 +85,29 @@ func New(m *onnxio.Model, o Options) (*Model, error) {
 	}
 	c.logits, c.classes = c.Head()
 	return c, nil
+}
+
+// ONNX Runtime keeps the memory of the largest run, for each session: the values of a run of defaultBatch rows have
+// maxNumbers numbers, or there are fewer rows, smallBatch at least.
+const (
+	defaultBatch = 4096
+	smallBatch   = 512
+	maxNumbers   = 1 << 23
+)
+
+// batchOf returns how many rows of a model with values of these types are run at once.
+func batchOf(types autodiff.Types) int {
+	numbers := 1
+	for _, t := range types {
+		size := 1
+		if len(t.Shape) > 0 && t.Shape[0].Size < 0 { // of each row
+			for _, d := range t.Shape[1:] {
+				size *= int(max(1, d.Size))
+			}
+			numbers += size
+		}
+	}
+	return min(max(maxNumbers/numbers, smallBatch), defaultBatch)
 }
 
 // Open is New for a model in memory, which must not be changed afterwards.
@@ -167,12 +190,9 @@ type want struct {
 	size int
 }
 
-// run feeds x, with the extra inputs if there are any, through the session called
-// key, which build makes the graph of, batch by batch, and returns each wanted value
-// as rows x size. Extra inputs belong to one batch: x must then be no longer than that.
-func (c *Model) run(ctx context.Context, key string, build builder, x []float32, wants []want,
-	extra ...*graph.Tensor,
-) ([][]float32, error) {
+// run feeds x through the session called key, which build makes the graph of, batch by batch, and returns each wanted
+// value as rows x size.
+func (c *Model) run(ctx context.Context, key string, build builder, x []float32, wants []want) ([][]float32, error) {
 	if c.Dim() == 0 || len(x)%c.Dim() != 0 {
 		return nil, fmt.Errorf("%d numbers are not rows of %d inputs", len(x), c.Dim())
 	}
@@ -182,7 +202,7 @@ func (c *Model) run(ctx context.Context, key string, build builder, x []float32,
 		return nil, err
 	}
 	if n > 0 && n <= c.o.Batch {
-		return c.runBatch(ctx, s, x, wants, extra)
+		return c.runBatch(ctx, s, x, wants)
 	}
 	out := make([][]float32, len(wants))
 	for i, w := range wants {
@@ -193,7 +213,7 @@ func (c *Model) run(ctx context.Context, key string, build builder, x []float32,
 	for from := 0; from < n; from += c.o.Batch {
 		to := min(from+c.o.Batch, n)
 		group.Go(func() error {
-			res, err := c.runBatch(ctx, s, x[from*c.Dim():to*c.Dim()], wants, extra)
+			res, err := c.runBatch(ctx, s, x[from*c.Dim():to*c.Dim()], wants)
 			for i, v := range res {
 				copy(out[i][from*wants[i].size:to*wants[i].size], v)
 			}
@@ -206,10 +226,10 @@ func (c *Model) run(ctx context.Context, key string, build builder, x []float32,
 	return out, nil
 }
 
-// runBatch is run for one batch. The results are the caller's.
-func (c *Model) runBatch(ctx context.Context, s *ort.Session, x []float32, wants []want,
-	extra []*graph.Tensor,
-) ([][]float32, error) {
+// runBatch is run for one batch, with further inputs. The results are the caller's.
+func (c *Model) runBatch(ctx context.Context, s *ort.Session, x []float32, wants []want, extra ...*graph.Tensor) (
+	[][]float32, error,
+) {
 	names := make([]string, len(wants))
 	for i, w := range wants {
 		names[i] = w.name

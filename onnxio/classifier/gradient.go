@@ -12,6 +12,7 @@ import (
 	"cfq/onnxio"
 	"cfq/onnxio/autodiff"
 	"cfq/onnxio/graph"
+	"cfq/onnxio/ort"
 )
 
 // MarginGrads returns each row's target margin and its gradient by the inputs,
@@ -68,7 +69,7 @@ type Probe struct {
 
 // Observe runs x batch by batch, in order, and hands to visit, for each batch,
 // the probed values and gradients, each as rows x size. Memory is bounded by the
-// batch.
+// batch, and nothing stays open.
 func (c *Model) Observe(ctx context.Context, x []float32, p Probe,
 	visit func(from, rows int, values, grads [][]float32) error,
 ) error {
@@ -77,8 +78,6 @@ func (c *Model) Observe(ctx context.Context, x []float32, p Probe,
 	if p.Margin {
 		scalar = c.appendMargin
 	}
-	key := fmt.Sprintf("observe %q %q %t", values, grads, p.Margin)
-	build := func() (*graph.Model, error) { return c.withGradients(values, grads, scalar) }
 	wants := make([]want, 0, len(values)+len(grads))
 	for i, name := range append(append([]string{}, values...), grads...) {
 		t, ok := c.Types()[name]
@@ -97,6 +96,15 @@ func (c *Model) Observe(ctx context.Context, x []float32, p Probe,
 		}
 		wants = append(wants, want{name, size})
 	}
+	m, err := c.withGradients(values, grads, scalar)
+	if err != nil {
+		return err
+	}
+	s, err := ort.Open(m, c.Engine())
+	if err != nil {
+		return err
+	}
+	defer s.Close() //nolint:errcheck // nothing is lost
 	n := len(x) / c.Dim()
 	for from := 0; from < n; from += c.o.Batch {
 		to := min(from+c.o.Batch, n)
@@ -104,7 +112,7 @@ func (c *Model) Observe(ctx context.Context, x []float32, p Probe,
 		if len(grads) > 0 && !p.Margin {
 			extra = append(extra, c.picks(p.Classes, from, to))
 		}
-		out, err := c.run(ctx, key, build, x[from*c.Dim():to*c.Dim()], wants, extra...)
+		out, err := c.runBatch(ctx, s, x[from*c.Dim():to*c.Dim()], wants, extra...)
 		if err != nil {
 			return err
 		}

@@ -71,6 +71,10 @@ func OpenBytes(onnx []byte, o Options) (*Session, error) {
 	return open(onnx, m, o)
 }
 
+// largeModel is the size in bytes from which on ONNX Runtime gives the memory of values back after each run, in place
+// of keeping twice the most that was ever needed in every session: what runs on so many weights does not notice.
+const largeModel = 1 << 22
+
 // open loads onnx, whose inputs and outputs m declares.
 func open(onnx []byte, m *graph.Model, o Options) (*Session, error) {
 	s := &Session{inputs: m.Graph.DataInputs(), outputs: slices.Clone(m.Graph.Outputs), scalars: map[int]graph.DType{}}
@@ -87,6 +91,11 @@ func open(onnx []byte, m *graph.Model, o Options) (*Session, error) {
 		return nil, err
 	}
 	defer so.Destroy()
+	if len(onnx) > largeModel {
+		if err := errors.Join(so.SetCpuMemArena(false), so.SetMemPattern(false)); err != nil {
+			return nil, fmt.Errorf("setting session options: %w", err)
+		}
+	}
 	s.native, err = ort.NewDynamicAdvancedSessionWithONNXData(onnx, names(s.inputs), names(s.outputs), so)
 	if err != nil {
 		return nil, fmt.Errorf("loading the model into ONNX Runtime (optimizations: %s): %w", o.Level, err)
