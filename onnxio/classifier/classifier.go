@@ -27,13 +27,13 @@ import (
 )
 
 // Options of a classifier. The zero value decides for class 1 and runs one
-// batch of 4096 rows at a time.
+// batch of 512 rows at a time.
 type Options struct {
 	// Target is the index of the favourable class among the logits, 0 or 1 for a
 	// single logit (1: the logit itself speaks for the favourable class).
 	Target *int
-	// Batch is the number of rows of one run (4096, fewer of wide models, see maxNumbers); a model with a
-	// fixed batch size is run at that. Results may differ in the last bit between batch sizes,
+	// Batch is the number of rows of one run (512); a model with a fixed batch
+	// size is run at that. Results may differ in the last bit between batch sizes,
 	// never between numbers of workers.
 	Batch int
 	// Workers is how many batches run at once (1).
@@ -63,7 +63,7 @@ type Model struct {
 // New prepares m to be run, and checks that the target class exists.
 func New(m *onnxio.Model, o Options) (*Model, error) {
 	if o.Batch <= 0 {
-		o.Batch = batchOf(m.Types())
+		o.Batch = defaultBatch
 	}
 	if m.Fixed() > 0 {
 		o.Batch = m.Fixed()
@@ -87,28 +87,9 @@ func New(m *onnxio.Model, o Options) (*Model, error) {
 	return c, nil
 }
 
-// ONNX Runtime keeps the memory of the largest run, for each session: the values of a run of defaultBatch rows have
-// maxNumbers numbers, or there are fewer rows, smallBatch at least.
-const (
-	defaultBatch = 4096
-	smallBatch   = 512
-	maxNumbers   = 1 << 23
-)
-
-// batchOf returns how many rows of a model with values of these types are run at once.
-func batchOf(types autodiff.Types) int {
-	numbers := 1
-	for _, t := range types {
-		size := 1
-		if len(t.Shape) > 0 && t.Shape[0].Size < 0 { // of each row
-			for _, d := range t.Shape[1:] {
-				size *= int(max(1, d.Size))
-			}
-			numbers += size
-		}
-	}
-	return min(max(maxNumbers/numbers, smallBatch), defaultBatch)
-}
+// defaultBatch is small because ONNX Runtime keeps up to twice the memory of the largest run, for each session; larger
+// batches are no faster.
+const defaultBatch = 512
 
 // Open is New for a model in memory, which must not be changed afterwards.
 func Open(ctx context.Context, g *graph.Model, e ort.Options, o Options) (*Model, error) {
