@@ -184,7 +184,7 @@ func (c *candidate) worth(u *constraint.Feature) float64 {
 	case d < 0:
 		slope = -slope
 	}
-	return slope / max(c.a.Norm().Marginal(u, d), 1e-12)
+	return slope / max(c.a.Marginal(u, c.x, c.d), 1e-12)
 }
 
 // lines returns at most most of the numeric features that can raise the linearised margin, those that gain most for

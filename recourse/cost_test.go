@@ -2,6 +2,7 @@ package recourse
 
 import (
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -100,7 +101,7 @@ func TestCostNorms(t *testing.T) {
 	}{
 		{task.L1, "given", 2 + 2 + 3 + 1},
 		{task.L2, "given", math.Sqrt(4 + 4 + 9 + 1)},
-		{task.Mixed, "given", 0.25*8 + 0.75*18},
+		{task.Mixed, "given", 0.25*8 + 0.75*math.Sqrt(18)},
 		{task.L1, "inverse_mad", 2/0.5 + 2 + 3 + 1},
 		{task.L1, "inverse_range", 2/6.0 + 2 + 3 + 1},
 	}
@@ -149,6 +150,49 @@ func TestSlope(t *testing.T) {
 		if share := 2 * float64(g[3]); norm == task.L1 && math.Abs(share-1) > 1e-6 ||
 			norm == task.L2 && math.Abs(share-2/a.Cost(x, d)/2) > 1e-6 {
 			t.Errorf("%s: the inputs of the category share %v", norm, share)
+		}
+	}
+}
+
+// Moves of two numbers, on top of a change of another, close a gap at the cost of the best of many pairs that do.
+func TestSpread(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		fs := []task.Feature{feature("a", task.Numeric), feature("b", task.Numeric), feature("c", task.Numeric)}
+		for k := range fs {
+			fs[k].Weight = 0.5 + rng.Float64()
+		}
+		tk := taskOf(0, fs...)
+		ratio := []float64{0, 0.1, 0.5, 0.9}[seed%4]
+		tk.Cost = task.Cost{Norm: task.Mixed, L1Ratio: ratio, Weights: "given"}
+		a := compile(t, tk)
+		x, d := make([]float32, 3), []float32{0, 0, float32(2 * rng.Float64())}
+		var lines []constraint.Line
+		for _, u := range a.Numeric()[:2] {
+			lines = append(lines, constraint.Line{
+				Feature: u, Slope: 0.2 + rng.Float64(), Room: 1 + 2*rng.Float64(), Weight: a.Norm().Weight(u),
+			})
+		}
+		gap := 0.9 * rng.Float64() * (lines[0].Slope*lines[0].Room + lines[1].Slope*lines[1].Room)
+		cost := func(v0, v1 float64) float64 { return a.Cost(x, []float32{float32(v0), float32(v1), d[2]}) }
+		best, most := math.Inf(1), 4000
+		for k := range most + 1 {
+			v := lines[0].Room * float64(k) / float64(most)
+			if w := max(0, (gap-lines[0].Slope*v)/lines[1].Slope); w <= lines[1].Room {
+				best = min(best, cost(v, w))
+			}
+		}
+		moves, ok := a.Spread(x, d, lines, gap)
+		if !ok {
+			t.Fatalf("seed %d: no room for %v", seed, gap)
+		}
+		got := cost(moves[0], moves[1])
+		if closed := lines[0].Slope*moves[0] + lines[1].Slope*moves[1]; closed < gap*(1-1e-6) || got > best*(1+1e-4) {
+			t.Errorf("seed %d: %v closes %v of %v at cost %v, the best costs %v", seed, moves, closed, gap, got, best)
+		}
+		if estimate := a.Fill(x, d, cost(0, 0), lines, gap); ratio < 1 && math.Abs(estimate-got) > 1e-6 {
+			t.Errorf("seed %d: estimated cost %v, it is %v", seed, estimate, got)
 		}
 	}
 }

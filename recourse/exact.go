@@ -69,8 +69,8 @@ var ErrNotExact = errors.New("no exact method applies")
 // Exact finds for every person the cheapest feasible action that reaches the required margin, or proves that there
 // is none. It aims at the same margin as Solve, a little above the required one, so the two compare.
 //
-//   - An affine model, one with a method Network that says so: branch and bound over steps, switches, the limit and
-//     rules, its bound the Lagrangian dual. The cost is least to a relative 1e-7, as far as float32 goes.
+//   - An affine model, one with a method Network that says so, under l1 or l2: branch and bound over steps, switches,
+//     the limit and rules, its bound the Lagrangian dual. The cost is least to a relative 1e-7, as far as float32 goes.
 //   - Any model, when all features that people can change are discrete: all feasible actions in the order of their
 //     cost, until the first one that the model accepts.
 //   - A network of Relu units, when the cost is linear and a solver of mixed-integer programs is installed: the cost is
@@ -93,6 +93,9 @@ func Exact(ctx context.Context, m Model, a *constraint.Set, x []float32, o Exact
 	}
 	if net != nil && o.Solver == nil {
 		why = "the model is a network, and " + mip.ErrNone.Error()
+	}
+	if why := a.Unordered(); why != "" {
+		return nil, nil, fmt.Errorf("recourse: %w: %s", ErrNotExact, why)
 	}
 	whole := &exactSearch{a: a, o: o, net: net, why: why}
 	if why := whole.noMethod(a); why != "" && !a.HasOverrides() {

@@ -78,15 +78,17 @@ type featureOptions struct {
 // gridOption is one option of a feature.
 type gridOption struct {
 	id    int
-	cost  float64   // parts that add up
+	sums  constraint.Sums
+	cost  float64   // of this change alone
 	value []float32 // of the inputs as they are written in raw units
 }
 
 // bundle is an action: the options of its base and one more, of no earlier feature than those.
 type bundle struct {
-	cost, base float64 // with and without the last option
-	picks      []int32 // for each feature the number of the option plus one, 0 for no change
-	from, rank int     // the last option belongs to the feature after[from][rank]
+	cost       float64
+	sums, base constraint.Sums // with and without the last option
+	picks      []int32         // for each feature the number of the option plus one, 0 for no change
+	from, rank int             // the last option belongs to the feature after[from][rank]
 	changed    int
 }
 
@@ -105,7 +107,8 @@ func newCatalogue(a *constraint.Set, i int, x []float32, most int) *catalogue {
 			u.Set(x, d, id)
 			a.Publish(point, x, d, nil, 0)
 			value := slices.Clone(point[u.First : u.First+u.Width])
-			s.options = append(s.options, gridOption{id, a.Norm().Term(u, x, d), value})
+			sums := a.Norm().Sums(u, x, d)
+			s.options = append(s.options, gridOption{id, sums, a.Norm().Of(sums), value})
 			clear(d[u.First : u.First+u.Width])
 		}
 		slices.SortStableFunc(s.options, func(p, q gridOption) int { return cmp.Compare(p.cost, q.cost) })
@@ -137,10 +140,11 @@ func (c *catalogue) start() {
 // follows from one other, which does not cost more.
 func (c *catalogue) next() *bundle {
 	v := heap.Pop(&c.open).(*bundle)
-	add := func(base float64, from, rank, option, changed int) {
+	add := func(base constraint.Sums, from, rank, option, changed int) {
 		k := c.after[from][rank]
+		sums := base.Plus(c.options[k].options[option].sums)
 		n := &bundle{
-			cost: base + c.options[k].options[option].cost, base: base, picks: slices.Clone(v.picks), from: from, rank: rank,
+			cost: c.a.Norm().Of(sums), sums: sums, base: base, picks: slices.Clone(v.picks), from: from, rank: rank,
 			changed: changed,
 		}
 		n.picks[k] = int32(option + 1)
@@ -161,7 +165,7 @@ func (c *catalogue) next() *bundle {
 		}
 	}
 	if v.changed < c.limit && deeper < len(c.options) {
-		add(v.cost, deeper, 0, 0, v.changed+1)
+		add(v.sums, deeper, 0, 0, v.changed+1)
 	}
 	return v
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"cfq/recourse/constraint"
 	"cfq/task"
 )
 
@@ -54,14 +55,16 @@ func TestExactMaxPoints(t *testing.T) {
 func TestCatalogue(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		c := &catalogue{limit: rapid.IntRange(1, 4).Draw(rt, "limit")}
+		tk := taskOf(0, feature("a", task.Numeric))
+		tk.Cost = task.Cost{Norm: rapid.SampledFrom([]task.Norm{task.L1, task.L2, task.Mixed}).Draw(rt, "norm"), L1Ratio: 0.4}
+		c := &catalogue{a: compile(t, tk), limit: rapid.IntRange(1, 4).Draw(rt, "limit")}
 		byChanges := []float64{1, 0, 0, 0, 0}
 		for range rapid.IntRange(1, 4).Draw(rt, "shelves") {
 			costs := rapid.SliceOfN(rapid.SampledFrom([]float64{1, 1, 2, 2.5, 3, 7.1, 0.3}), 1, 6).Draw(rt, "costs")
 			slices.Sort(costs)
 			var s featureOptions
 			for _, v := range costs {
-				s.options = append(s.options, gridOption{cost: v})
+				s.options = append(s.options, gridOption{sums: constraint.SumsOf(v), cost: v})
 			}
 			c.options = append(c.options, s)
 			for k := 4; k > 0; k-- {

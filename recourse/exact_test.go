@@ -97,12 +97,15 @@ func TestExactJoint(t *testing.T) {
 				tk := jointTask(rng, norm, 1+int(seed%4))
 				a := compile(t, tk)
 				x := jointPeople(rng, tk, 6)
-				line := drawAffine(rng, tk.Dim(), -1.2)
+				line, linear := drawAffine(rng, tk.Dim(), -1.2), Affine
+				if norm == task.Mixed {
+					linear = Exhaustive // its terms do not add up
+				}
 				var least [6]float64
 				for k, c := range []struct {
 					m      Model
 					method Method
-				}{{line, Affine}, {plain{line}, Exhaustive}, {newMLP(rng, -0.8, tk.Dim(), 12, 1), Exhaustive}} {
+				}{{line, linear}, {plain{line}, Exhaustive}, {newMLP(rng, -0.8, tk.Dim(), 12, 1), Exhaustive}} {
 					acts, methods, err := Exact(context.Background(), c.m, a, x, ExactOptions{Margin: 0.1})
 					if err != nil {
 						t.Fatal(err)
@@ -184,6 +187,15 @@ func TestExactSaysWhyNot(t *testing.T) {
 	if !errors.Is(err, ErrNotExact) || !strings.Contains(err.Error(), `"income", "debt"`) ||
 		strings.Contains(err.Error(), "job") {
 		t.Errorf("error %v", err)
+	}
+	tk.Cost.Norm, tk.Cost.L1Ratio = task.Mixed, 0.5
+	_, _, err = Exact(ctx, m, compile(t, tk), make([]float32, 4), ExactOptions{}) // an affine model
+	if !errors.Is(err, ErrNotExact) || !strings.Contains(err.Error(), "mixed cost") {
+		t.Errorf("mixed: error %v", err)
+	}
+	tk.Cost.Switches = task.Encoded
+	if _, _, err = Exact(ctx, m, compile(t, tk), make([]float32, 4), ExactOptions{}); !errors.Is(err, ErrNotExact) {
+		t.Errorf("mixed, encoded: error %v", err)
 	}
 	if _, _, err := Exact(ctx, m, a, make([]float32, 4), ExactOptions{Margin: math.NaN()}); err == nil {
 		t.Error("NaN margin accepted")

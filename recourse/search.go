@@ -454,7 +454,7 @@ func (s *search) completion(c *candidate, gain float64) float64 {
 	if !(gap > 0) {
 		return c.cost
 	}
-	return c.a.Norm().Fill(c.cost, c.lines(c.a.Limit()-c.a.Changed(c.d)), gap)
+	return c.a.Fill(c.x, c.d, c.cost, c.lines(c.a.Limit()-c.a.Changed(c.d)), gap)
 }
 
 // feasibilityPhase ignores costs for everyone who has no valid action: all features go to where the gradient
@@ -721,9 +721,11 @@ func (s *search) refits(c *candidate, tries []*candidate) []*candidate {
 		})
 	}
 	gap, room := float64(s.target-c.margin), a.Limit() // what the numeric changes have to close, and how many may
+	fixed := slices.Clone(c.d)
 	for _, u := range a.Free() {
 		if u.Numeric() {
 			gap += float64(c.g[u.First]) * float64(c.d[u.First])
+			fixed[u.First] = 0
 		} else if u.Changed(c.d) {
 			room--
 		}
@@ -735,7 +737,7 @@ func (s *search) refits(c *candidate, tries []*candidate) []*candidate {
 		aims = append(aims, 1.25, 1.5, 2, 3)
 	}
 	for _, beyond := range aims {
-		moves, ok := a.Norm().Spread(lines, gap*beyond)
+		moves, ok := a.Spread(c.x, fixed, lines, gap*beyond)
 		if !ok {
 			continue
 		}

@@ -127,7 +127,7 @@ type Norm string
 const (
 	L1    Norm = "l1"    // sum |w|
 	L2    Norm = "l2"    // root of sum w^2
-	Mixed Norm = "mixed" // L1Ratio sum |w| + (1-L1Ratio) sum w^2
+	Mixed Norm = "mixed" // L1Ratio sum |w| + (1-L1Ratio) root of sum w^2
 )
 
 // Override is what one person can change where it differs from the task: With stands in place of Features[Feature].

@@ -1,7 +1,6 @@
 package constraint
 
 import (
-	"math"
 	"slices"
 )
 
@@ -89,11 +88,12 @@ func (a *Set) Gain(m Move, x, d, g []float32) (gain, cost float64) {
 		var buf [64]float32
 		to := append(buf[:0], u.inputs(d)...)
 		m.set(u.inputs(x), to)
-		from, into := a.norm.Term(u, x, d), a.norm.term(u, u.inputs(x), to)
-		cost = into - from
-		if a.norm.root {
-			before := a.Cost(x, d)
-			cost = math.Sqrt(max(before*before+into-from, 0)) - before
+		from, into := a.norm.Sums(u, x, d), a.norm.sums(u, u.inputs(x), to)
+		if a.norm.IsL1() {
+			cost = into.linear - from.linear
+		} else {
+			before := a.sums(x, d)
+			cost = a.norm.Of(before.minus(from).Plus(into)) - a.norm.Of(before)
 		}
 		return gained(u.inputs(g), u.inputs(d), to), cost
 	}

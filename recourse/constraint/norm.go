@@ -8,11 +8,10 @@ import (
 	"cfq/task"
 )
 
-// Norm makes the cost of an action out of weighted changes: each feature adds its term, ratio times the change plus
-// 1-ratio times its square; l2 takes the root of their sum.
+// Norm makes the cost of an action out of weighted changes: ratio times their sum plus 1-ratio times the root of the
+// sum of their squares.
 type Norm struct {
-	ratio   float64 // 1: l1; 0: squares
-	root    bool    // l2
+	ratio   float64 // 1: l1; 0: l2
 	encoded bool    // a one-hot switch costs what both of its inputs do
 }
 
@@ -28,7 +27,6 @@ func (a *Set) compileCost(c *task.Cost, ranges []task.Feature) error {
 	case task.L1:
 		a.norm.ratio = 1
 	case task.L2:
-		a.norm.root = true
 	case task.Mixed:
 		a.norm.ratio = c.L1Ratio
 	default:
@@ -108,30 +106,50 @@ func valueRange(f *task.Feature) float64 {
 	return width / f.Std
 }
 
-// Term returns what one feature's change adds to the sum that makes the cost.
-func (n *Norm) Term(u *Feature, x, delta []float32) float64 {
-	return n.term(u, u.inputs(x), u.inputs(delta))
+// Sums are what weighted changes and their squares add up to; from them follows the cost.
+type Sums struct{ linear, square float64 }
+
+// SumsOf are those of one weighted change.
+func SumsOf(change float64) Sums { return Sums{change, change * change} }
+
+// Plus adds sums.
+func (s Sums) Plus(t Sums) Sums { return Sums{s.linear + t.linear, s.square + t.square} }
+
+func (s Sums) minus(t Sums) Sums { return Sums{s.linear - t.linear, max(s.square-t.square, 0)} }
+
+// Sums are those of one feature's change.
+func (n *Norm) Sums(u *Feature, x, delta []float32) Sums {
+	return n.sums(u, u.inputs(x), u.inputs(delta))
 }
 
-// term is Term with the feature's inputs only.
-func (n *Norm) term(u *Feature, x, d []float32) float64 {
+// Term returns what one feature's change adds to the sum that makes the cost: of changes under l1, of squares under l2.
+// Under a mixed cost, which is no such sum, it is what the change costs alone.
+func (n *Norm) Term(u *Feature, x, delta []float32) float64 {
+	s := n.Sums(u, x, delta)
+	if n.ratio == 0 {
+		return s.square
+	}
+	return n.Of(s)
+}
+
+// Of makes the cost.
+func (n *Norm) Of(s Sums) float64 {
+	if n.ratio == 1 {
+		return s.linear
+	}
+	return n.ratio*s.linear + (1-n.ratio)*math.Sqrt(s.square)
+}
+
+// sums are those of one feature, of whose inputs x and d are.
+func (n *Norm) sums(u *Feature, x, d []float32) Sums {
 	if u.form < oneHot {
-		return n.line(u, d[0])
+		return SumsOf(u.weights[0] * math.Abs(float64(d[0])))
 	}
 	return n.category(u, x, d)
 }
 
-// line is Term for a feature of one input.
-func (n *Norm) line(u *Feature, d float32) float64 {
-	if d == 0 {
-		return 0
-	}
-	w := u.weights[0] * math.Abs(float64(d))
-	return n.part(w, w*w)
-}
-
-// category is Term for a category.
-func (n *Norm) category(u *Feature, x, d []float32) float64 {
+// category is sums for a category.
+func (n *Norm) category(u *Feature, x, d []float32) Sums {
 	changed, linear, square := 0, 0.0, 0.0
 	for j, v := range d {
 		if v != 0 {
@@ -140,7 +158,7 @@ func (n *Norm) category(u *Feature, x, d []float32) float64 {
 		}
 	}
 	if changed == 0 {
-		return 0
+		return Sums{}
 	}
 	places := 1.0
 	if u.ordered {
@@ -152,41 +170,41 @@ func (n *Norm) category(u *Feature, x, d []float32) float64 {
 	case u.spec.SwitchCost > 0:
 		linear = u.spec.SwitchCost * places
 	case n.encoded:
-		return n.part(linear, square)
+		return Sums{linear, square}
 	case u.form == oneHot:
 		linear = linear / float64(changed) * places
 	}
-	return n.part(linear, linear*linear)
-}
-
-// part is what weighted changes, given as their sum and their sum of squares, add to the cost.
-func (n *Norm) part(linear, square float64) float64 { return n.ratio*linear + (1-n.ratio)*square }
-
-// close makes the cost of the sum of the features' terms.
-func (n *Norm) close(sum float64) float64 {
-	if n.root {
-		return math.Sqrt(sum)
-	}
-	return sum
+	return SumsOf(linear)
 }
 
 // IsL1 reports whether the cost is the sum of weighted changes.
 func (n *Norm) IsL1() bool { return n.ratio == 1 }
 
+// IsMixed reports whether the cost is neither l1 nor l2: it is no sum over features, nor the root of one.
+func (n *Norm) IsMixed() bool { return n.ratio > 0 && n.ratio < 1 }
+
 // Weight returns the weight of a change of the feature's first input.
 func (n *Norm) Weight(u *Feature) float64 { return u.weights[0] }
 
-// Marginal returns what a little more of the change d of a numeric feature adds to the sum of terms, but for a
-// common factor.
-func (n *Norm) Marginal(u *Feature, d float32) float64 {
-	w, size := u.weights[0], math.Abs(float64(d))
-	if n.root {
+// Marginal returns what a little more of the change of a numeric feature adds to the cost, under l2 but for a common
+// factor.
+func (a *Set) Marginal(u *Feature, x, d []float32) float64 {
+	n, w, size := &a.norm, u.weights[0], math.Abs(float64(d[u.First]))
+	switch {
+	case n.ratio == 0:
 		return w * w * max(size, 1e-6)
+	case n.ratio < 1:
+		share := 1.0 // of the first change
+		if root := math.Sqrt(a.sums(x, d).square); root > 0 {
+			share = w * size / root
+		}
+		return w * (n.ratio + (1-n.ratio)*share)
 	}
-	return w * (n.ratio + 2*(1-n.ratio)*w*size)
+	return w
 }
 
-// Quadratic returns the term of a change of a numeric feature by k steps as linear |k| + quadratic k^2.
+// Quadratic returns the term of a change of a numeric feature by k steps as linear |k| + quadratic k^2; there is none
+// under a mixed cost.
 func (n *Norm) Quadratic(u *Feature, step float64) (linear, quadratic float64) {
 	w := u.weights[0] * step
 	return n.ratio * w, (1 - n.ratio) * w * w
@@ -196,17 +214,17 @@ func (n *Norm) Quadratic(u *Feature, step float64) (linear, quadratic float64) {
 // cost of a category jumps: its changed inputs share what it adds.
 func (a *Set) Slope(x, delta, g []float32) {
 	clear(g[:a.dim])
-	root := 1.0
-	if a.norm.root {
-		root = 2 * a.Cost(x, delta)
+	square := 0.0 // weight of the squares
+	if root := math.Sqrt(a.sums(x, delta).square); root > 0 {
+		square = (1 - a.norm.ratio) / root
 	}
 	for _, u := range a.free {
 		if !u.Changed(delta) {
 			continue
 		}
-		slope := func(j int) float64 { // of the sum of terms, by the size of the change of input j
+		slope := func(j int) float64 { // by the size of the change of input j
 			w := u.weights[0]
-			return w * (a.norm.ratio + 2*(1-a.norm.ratio)*w*math.Abs(float64(delta[j])))
+			return w * (a.norm.ratio + square*w*math.Abs(float64(delta[j])))
 		}
 		if u.form >= oneHot {
 			changed := 0
@@ -215,15 +233,13 @@ func (a *Set) Slope(x, delta, g []float32) {
 					changed++
 				}
 			}
-			share := a.norm.Term(u, x, delta) / float64(changed)
-			if a.norm.root {
-				share *= 2
-			}
+			s := a.norm.Sums(u, x, delta)
+			share := (a.norm.ratio*s.linear + square*s.square) / float64(changed)
 			slope = func(int) float64 { return share }
 		}
 		for j := u.First; j < u.First+u.Width; j++ {
 			if v := float64(delta[j]); v != 0 {
-				g[j] = float32(math.Copysign(slope(j)/root, v))
+				g[j] = float32(math.Copysign(slope(j), v))
 			}
 		}
 	}
@@ -240,10 +256,10 @@ type Line struct {
 // Worth returns logits per cost.
 func (l *Line) Worth() float64 { return l.Slope / l.Weight }
 
-// Fill estimates the cost of an action that costs cost already and closes the gap with the lines, of which it may
+// Fill estimates the cost of the action d, which costs cost, when it closes the gap with the lines, of which it may
 // move all, the one of most worth first.
-func (n *Norm) Fill(cost float64, lines []Line, gap float64) float64 {
-	if n.IsL1() {
+func (a *Set) Fill(x, d []float32, cost float64, lines []Line, gap float64) float64 {
+	if a.norm.IsL1() {
 		for _, l := range lines {
 			part := min(gap, l.Slope*l.Room)
 			cost += part / l.Worth()
@@ -253,30 +269,44 @@ func (n *Norm) Fill(cost float64, lines []Line, gap float64) float64 {
 		}
 		return 1e12 * (1 + gap)
 	}
-	moves, ok := n.Spread(lines, gap)
+	moves, ok := a.Spread(x, d, lines, gap)
 	if !ok {
 		return 1e12 * (1 + gap)
 	}
-	if n.root {
-		cost *= cost
-	}
-	for k, v := range moves {
-		w := lines[k].Weight * v
-		cost += n.part(w, w*w)
-	}
-	return n.close(cost)
+	return a.norm.Of(a.sums(x, d).Plus(moved(lines, moves)))
 }
 
-// Spread returns the moves of the lines that close the gap at the least cost under l2 or mixed, and whether there
-// is room enough. At the optimum every line inside its room gains the same margin per further cost, which one
-// multiplier says; it is found by bisection.
-func (n *Norm) Spread(lines []Line, gap float64) ([]float64, bool) {
-	curvature := 2 * (1 - n.ratio)
-	if n.root {
-		curvature = 1 // the multiplier takes the factor of 2
+// moved are the sums of moves of lines.
+func moved(lines []Line, moves []float64) (s Sums) {
+	for k, v := range moves {
+		s = s.Plus(SumsOf(lines[k].Weight * v))
 	}
-	move := func(l Line, multiplier float64) float64 { // multiplier slope = ratio w + curvature w^2 v
-		v := (multiplier*l.Slope - n.ratio*l.Weight) / max(curvature*l.Weight*l.Weight, 1e-12)
+	return s
+}
+
+// Spread returns the moves of the lines, on top of the action d, that close the gap at the least cost under l2 or
+// mixed, and whether there is room enough. The root of a sum s of squares is the least of s/(2r) + r/2, at r the root
+// itself: a mixed cost is made small by the moves and by r in turns.
+func (a *Set) Spread(x, d []float32, lines []Line, gap float64) ([]float64, bool) {
+	moves, ok := spread(lines, gap, 0, 1)
+	if !ok || !a.norm.IsMixed() {
+		return moves, ok
+	}
+	const rounds = 8
+	before := a.sums(x, d)
+	for range rounds {
+		root := math.Sqrt(before.Plus(moved(lines, moves)).square)
+		moves, _ = spread(lines, gap, a.norm.ratio, (1-a.norm.ratio)/root)
+	}
+	return moves, true
+}
+
+// spread returns the moves of the lines that close the gap with the least sum of linear w v + curvature (w v)^2/2, and
+// whether there is room enough. At the optimum every line inside its room gains the same margin per further cost, which
+// one multiplier says; it is found by bisection.
+func spread(lines []Line, gap, linear, curvature float64) ([]float64, bool) {
+	move := func(l Line, multiplier float64) float64 { // multiplier slope = linear w + curvature w^2 v
+		v := (multiplier*l.Slope - linear*l.Weight) / max(curvature*l.Weight*l.Weight, 1e-12)
 		return min(max(v, 0), l.Room)
 	}
 	gain := func(multiplier float64) float64 {
@@ -306,11 +336,5 @@ func (n *Norm) Spread(lines []Line, gap float64) ([]float64, bool) {
 	return moves, true
 }
 
-// Affords returns the largest change of a numeric feature that alone does not cost more: under a mixed norm, the root
-// of ratio s + (1-ratio) s^2 = cost, s the weighted change.
-func (n *Norm) Affords(u *Feature, cost float64) float64 {
-	if !n.root && !math.IsInf(cost, 1) {
-		cost = 2 * cost / (n.ratio + math.Sqrt(n.ratio*n.ratio+4*(1-n.ratio)*cost))
-	}
-	return cost / u.weights[0]
-}
+// Affords returns the largest change of a numeric feature that alone does not cost more.
+func (n *Norm) Affords(u *Feature, cost float64) float64 { return cost / u.weights[0] }

@@ -243,13 +243,33 @@ func (a *Set) Tighten(k int, scale float64) (*Set, error) {
 //
 // References: app:eq:weighted_cost, app:eq:weight_std.
 func (a *Set) Cost(x, delta []float32) float64 {
-	sum := 0.0
+	return a.norm.Of(a.sums(x, delta))
+}
+
+// Separable says why features' changes and costs do not add up, "" when they do.
+func (a *Set) Separable() string {
+	if a.norm.IsMixed() {
+		return "a mixed cost does not add up over features"
+	}
+	return a.ties.Separable()
+}
+
+// Unordered says why actions cannot be listed by their cost, "" when they can.
+func (a *Set) Unordered() string {
+	if a.norm.IsMixed() && a.norm.encoded {
+		return "a mixed cost with switches: encoded has no order of changes"
+	}
+	return ""
+}
+
+// sums are those of all features.
+func (a *Set) sums(x, delta []float32) (all Sums) {
 	for _, u := range a.free {
 		if u.Changed(delta) {
-			sum += a.norm.Term(u, x, delta)
+			all = all.Plus(a.norm.Sums(u, x, delta))
 		}
 	}
-	return a.norm.close(sum)
+	return all
 }
 
 // Changed counts the features that the action changes.
