@@ -71,18 +71,19 @@ func emptyStats() Stats {
 func (s *Stats) count(v, by []float32, weights, costs []float64) {
 	width := float64(s.Max) - float64(s.Min)
 	size := len(costs)
-	for k, x := range v {
-		w := weights[k/size]
-		if x == 0 || width <= 0 {
-			s.Zeros += w
-			continue
-		}
-		b := min(int((float64(x)-float64(s.Min))/width*histBins), histBins-1)
-		s.Hist[b] += w
-		s.OutputHist[b] += w * costs[k%size]
-		if by != nil {
-			g := float64(by[k])
-			s.LogitHist[b] += w * g * g
+	for r, w := range weights {
+		for j, x := range v[r*size : (r+1)*size] {
+			if x == 0 || width <= 0 {
+				s.Zeros += w
+				continue
+			}
+			b := min(int((float64(x)-float64(s.Min))/width*histBins), histBins-1)
+			s.Hist[b] += w
+			s.OutputHist[b] += w * costs[j]
+			if by != nil {
+				g := float64(by[r*size+j])
+				s.LogitHist[b] += w * g * g
+			}
 		}
 	}
 }
