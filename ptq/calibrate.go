@@ -207,14 +207,18 @@ func (c *calibrated) fitInput(ctx context.Context) (warnings []string, err error
 			c.grid.wide[i] = input.Fold(l)
 		}
 	}
-	if raw && !c.task.Made() { // points are the model's inputs
-		if c.union != c.cal {
+	if !raw {
+		return nil, nil
+	}
+	seen := &calib.Set{X: x[:c.cal.Rows()*first.In], Dim: first.In} // what the model reads of the points
+	if !c.task.Made() {                                             // they are its inputs
+		if seen = c.cal; c.union != c.cal {
 			c.union.Clip(input)
 		}
-		for _, j := range c.cal.Clip(input) {
-			warnings = append(warnings, fmt.Sprintf("input %q has values far from all others: those are clipped; is there a "+
-				"mistake in the data?", c.task.InputNames()[j]))
-		}
+	}
+	for _, j := range seen.Clip(input) {
+		warnings = append(warnings, fmt.Sprintf("input %q has values far from all others: those are clipped; is there a "+
+			"mistake in the data?", inputNames(c.task)[j]))
 	}
 	return warnings, nil
 }

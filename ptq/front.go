@@ -2,6 +2,7 @@ package ptq
 
 import (
 	"math"
+	"slices"
 
 	"cfq/onnxio"
 	"cfq/task"
@@ -101,4 +102,15 @@ func inputDomain(t *task.Task) [][]float32 {
 		}
 	}
 	return out
+}
+
+// inputNames names the model's inputs: those that a step makes by their feature.
+func inputNames(t *task.Task) (names []string) {
+	if !t.Made() {
+		return t.InputNames()
+	}
+	for i := range t.Features {
+		names = append(names, slices.Repeat([]string{t.Features[i].Name}, t.Features[i].ModelInputs())...)
+	}
+	return names
 }

@@ -91,6 +91,28 @@ func TestFront(t *testing.T) {
 	}
 }
 
+// A value far from all others draws a warning, whether or not a step stands in front of the model.
+func TestFarValue(t *testing.T) {
+	t.Parallel()
+	m, tk, people := loans(t, "train.csv")
+	income := slices.Index(tk.InputNames(), "income")
+	stepped := made(t, tk, `"name": "income",`, `"name": "income", "clip": [0, 1e9],`)
+	people = few(people, 300)
+	people.X = slices.Clone(people.X)
+	people.X[7*people.Dim+income] = 400
+	for _, tk := range []*task.Task{tk, stepped} {
+		r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{
+			Budget: 8, Compute: ptq.ComputeInteger, Input: ptq.InputInt8, Refine: -1,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all := strings.Join(r.Warnings, "\n"); !strings.Contains(all, `input "income" has values far from all others`) {
+			t.Errorf("a step in front: %v; warnings %q", tk.Made(), r.Warnings)
+		}
+	}
+}
+
 // ofNumbers keeps the gradients by numbers: those by values of a category are defined up to what all of them share.
 func ofNumbers(tk *task.Task, slopes []float32) {
 	for row := range slices.Chunk(slopes, tk.Dim()) {
