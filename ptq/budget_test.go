@@ -104,7 +104,7 @@ func (s *sparse) people(n int) *task.People {
 }
 
 // sparseTask lets everything change.
-func sparseTask(t *testing.T) *task.Task {
+func sparseTask(t testing.TB) *task.Task {
 	var y strings.Builder
 	y.WriteString("version: 1\nencoded: true\nfeatures:\n")
 	for i := range sparseInputs {
