@@ -13,18 +13,20 @@ import (
 
 // person is one who falls short of the required margin.
 type person struct {
-	a      *constraint.Set
-	x      []float32
-	row    int // in the piece
-	start  candidate
-	best   []float32 // the incumbent: the cheapest valid action, or that of the largest margin
-	margin float32   // of best, while it is not valid
-	lowest float64   // the cost of best; +Inf while it is not valid
-	rng    *rand.Rand
-	stage  int             // of the perturbation of best
-	helped bool            // perturbation made best better before
-	seen   map[uint64]bool // discrete choices evaluated so far
-	kept   []*candidate    // discrete choices to expand
+	a        *constraint.Set
+	x        []float32
+	row      int // in the piece
+	start    candidate
+	best     []float32 // the incumbent: the cheapest valid action, or that of the largest margin
+	margin   float32   // of best, while it is not valid
+	lowest   float64   // the cost of best; +Inf while it is not valid
+	searched float64   // lowest when localSearch was last here; +Inf: never
+	rng      *rand.Rand
+	moves    [][]constraint.Move // by feature, see switchesOf
+	stage    int                 // of the perturbation of best
+	returned int                 // searches that came back to best
+	seen     map[uint64]bool     // discrete choices evaluated so far
+	kept     []*candidate        // discrete choices to expand
 }
 
 // fingerprint is a hash of the person's inputs.
@@ -51,6 +53,14 @@ func (p *person) shortfall(target float32) float64 {
 		return 1e30 * (1 + float64(target-p.margin))
 	}
 	return p.lowest
+}
+
+// firstStage is where the perturbation begins: localSearch has taken single changes back already.
+func (p *person) firstStage() int {
+	if math.IsInf(p.lowest, 1) {
+		return 0
+	}
+	return 2
 }
 
 // perturbed returns starts near the incumbent: without one of the features that it changes, which stays out then;
@@ -154,6 +164,17 @@ func (p *person) candidate(from []float32, onlyNumeric bool, weights []float64) 
 
 func (c *candidate) clone() *candidate {
 	return &candidate{person: c.person, of: c, d: slices.Clone(c.d)}
+}
+
+// switchesOf returns the moves to the options of a feature.
+func (p *person) switchesOf(u *constraint.Feature) []constraint.Move {
+	if p.moves == nil {
+		p.moves = make([][]constraint.Move, len(p.a.Task().Features))
+		for _, u := range p.a.Free() {
+			p.moves[u.Index] = p.a.Switches(u, p.x)
+		}
+	}
+	return p.moves[u.Index]
 }
 
 // price sets the cost.
@@ -352,8 +373,7 @@ func (c *candidate) advance(gap float64) bool {
 		if u.Numeric() {
 			try(c.a.Toward(u, c.x, c.d, c.g, gap))
 		} else if !c.onlyNumeric {
-			for _, o := range u.Options(c.x) {
-				m := u.Move(c.x, o)
+			for _, m := range c.switchesOf(u) {
 				gain, cost := c.a.Gain(m, c.x, c.d, c.g)
 				try(m, gain, cost)
 			}
@@ -420,8 +440,7 @@ func (c *candidate) greatest() {
 			best.To = c.a.Allowed(u, c.x, zero, u.Farthest(c.x[u.First], slope > 0))
 			best.gain = slope * float64(best.To)
 		} else {
-			for _, o := range u.Options(c.x) {
-				m := u.Move(c.x, o)
+			for _, m := range c.switchesOf(u) {
 				if v, _ := c.a.Gain(m, c.x, zero, c.g); v > best.gain {
 					best = gain{m, v}
 				}

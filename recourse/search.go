@@ -26,7 +26,7 @@ func (s *search) run(x []float32, first int, actions []Action) error {
 	all := make([]*candidate, len(actions))
 	zero := make([]float32, dim)
 	for i := range all {
-		p := &person{a: s.a.Person(first + i), x: row(x, i, dim), row: i, lowest: math.Inf(1)}
+		p := &person{a: s.a.Person(first + i), x: row(x, i, dim), row: i, lowest: math.Inf(1), searched: math.Inf(1)}
 		p.start = candidate{person: p, d: zero}
 		all[i] = &p.start
 	}
@@ -57,7 +57,13 @@ func (s *search) run(x []float32, first int, actions []Action) error {
 			break
 		}
 	}
+	if err := s.localSearch(); err != nil {
+		return err
+	}
 	if err := s.perturb(); err != nil {
+		return err
+	}
+	if err := s.localSearch(); err != nil {
 		return err
 	}
 	return s.conclude(actions)
@@ -167,10 +173,15 @@ func (s *search) cheapest(ls []*candidate, most int, slack float64) []*candidate
 	return out
 }
 
-// perturb is local search around the incumbents, see [person.perturbed]. It goes on for those whom it helps.
+// perturb starts gradient searches near the incumbents and anew, see [person.perturbed]. It goes on for those whom it
+// helps, and ends for a person when searches come back to the incumbent, which speaks against a better one, or after
+// as many as the incumbent's changes are worth.
 func (s *search) perturb() error {
-	const rounds = 60
+	const rounds, perChange, returns, futile = 200, 8, 2, 30
 	open := slices.Clone(s.people)
+	for _, p := range open {
+		p.stage = p.firstStage()
+	}
 	for range rounds {
 		var ls []*candidate
 		before := map[*person]float64{}
@@ -181,20 +192,23 @@ func (s *search) perturb() error {
 		if err := s.gradientSearch(ls); err != nil {
 			return err
 		}
-		if err := s.refine(s.cheapest(ls, 2, 1.5)); err != nil {
+		refined := s.cheapest(ls, 1, 1.5)
+		if err := s.refine(refined); err != nil {
 			return err
+		}
+		for _, c := range refined {
+			if c.cost <= c.lowest*(1+leastGain) {
+				c.returned++
+			}
 		}
 		open = slices.DeleteFunc(open, func(p *person) bool {
 			if p.stage++; p.shortfall(s.target) < before[p]*(1-leastGain) {
-				p.stage, p.helped = 0, true
+				p.stage, p.returned = p.firstStage(), 0
 			}
-			switch {
-			case math.IsInf(p.lowest, 1):
-				return p.stage == 30
-			case p.helped:
-				return p.stage == 16
+			if math.IsInf(p.lowest, 1) {
+				return p.stage == futile
 			}
-			return p.stage == 4
+			return p.returned >= returns || p.stage >= perChange*p.a.Changed(p.best)
 		})
 	}
 	return nil
@@ -282,7 +296,7 @@ func (s *search) scan() ([]*candidate, error) {
 	var tries []*candidate
 	var pulls []*pull
 	for _, p := range s.people {
-		for _, u := range s.scannable(p) {
+		for _, u := range p.start.scannable() {
 			for _, up := range []bool{false, true} {
 				end := u.Farthest(p.x[u.First], up)
 				last := float32(0)
@@ -326,13 +340,13 @@ func (s *search) scan() ([]*candidate, error) {
 }
 
 // scannable returns the numeric features with the largest margin gradient per cost.
-func (s *search) scannable(p *person) []*constraint.Feature {
-	if len(p.a.Numeric()) <= scanned {
-		return p.a.Numeric()
+func (c *candidate) scannable() []*constraint.Feature {
+	if len(c.a.Numeric()) <= scanned {
+		return c.a.Numeric()
 	}
-	fs := slices.Clone(p.a.Numeric())
+	fs := slices.Clone(c.a.Numeric())
 	slices.SortStableFunc(fs, func(a, b *constraint.Feature) int {
-		return -cmp.Compare(p.start.worth(a), p.start.worth(b))
+		return -cmp.Compare(c.worth(a), c.worth(b))
 	})
 	return fs[:scanned]
 }
@@ -433,14 +447,17 @@ func (s *search) switches(p *person) []*candidate {
 				c.estimate = s.completion(c, gain)
 				out = append(out, c)
 			}
-			for _, o := range u.Options(p.x) {
-				m := u.Move(p.x, o)
+			for _, m := range p.switchesOf(u) {
 				gain, rise := p.a.Gain(m, p.x, from.d, from.g)
 				child(m, gain, rise)
 			}
 		}
 	}
-	if most := 16 * s.o.Beam; len(out) > most {
+	perKept := 4
+	if math.IsInf(p.lowest, 1) {
+		perKept = 16
+	}
+	if most := perKept * s.o.Beam; len(out) > most {
 		return mostPromising(out, most)
 	}
 	return out
@@ -515,10 +532,10 @@ func (s *search) simplify(ls []*candidate) error {
 				t := c.clone()
 				clear(t.d[u.First : u.First+u.Width])
 				tries = append(tries, t)
-				for _, o := range u.Options(c.x) {
-					if _, rise := c.a.Gain(u.Move(c.x, o), c.x, c.d, c.d); rise < 0 {
+				for _, m := range c.switchesOf(u) {
+					if _, rise := c.a.Gain(m, c.x, c.d, c.d); rise < 0 {
 						t := c.clone()
-						u.Set(c.x, t.d, o)
+						u.Set(c.x, t.d, m.Option)
 						tries = append(tries, t)
 					}
 				}
@@ -620,7 +637,7 @@ const leastGain = 1e-4
 // model and the l1 norm a local minimum has at most one numeric change inside its range, so whole transfers
 // are tried first.
 func (s *search) exchange(ls []*candidate) error {
-	const rounds = 8
+	const rounds = 4
 	active := slices.Clone(ls)
 	for range rounds {
 		if len(active) == 0 {

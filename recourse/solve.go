@@ -35,7 +35,7 @@ const (
 // the evaluation solver behind delta*_f and delta*_q. People who meet the requirement get no action; people who are
 // favourable by less than the required margin get one that reaches it, so that costs under two models pay for the same.
 //
-// The search has four parts, all of them batched over people.
+// The search has five parts, all of them batched over people.
 //
 //  1. Gradient search from the factual point: the move with the most margin per cost according to the gradient,
 //     numeric or a switch of a one-hot, ordinal or binary feature; also with numeric moves only, and with random
@@ -47,9 +47,11 @@ const (
 //  3. Refinement of each valid action: needless changes are dropped, switches replaced by cheaper ones, every
 //     numeric change is pulled back to the required margin, and cost is shifted to numeric features that achieve
 //     more with it, or to those of a finer grid that fill what a coarse one would round up.
-//  4. Perturbation of each person's best action: gradient searches without one of its changes, without two of them,
-//     and from random ones, again as long as that helps. Without any valid action, that of the largest margin is
-//     perturbed in the same way, for a larger margin at any cost, and for longer.
+//  4. Local search around each person's best action: each of its changes is taken back, numbers by half, too, and every
+//     other feature tried at several values; those that are estimated to be cheapest, once completed, are completed.
+//  5. Perturbation of the best action: gradient searches without some of its changes and from the factual point, with
+//     random feature weights, until they come back to it. Without any valid action, that of the largest margin is
+//     perturbed, for a larger margin at any cost. What is cheaper has its local search.
 //
 // The search aims 1e-5 (relative to 1+Margin) above the required margin, so that rounding differences between
 // batches do not undo an action. The margin of the result is evaluated once more at the end and decides.

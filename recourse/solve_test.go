@@ -383,9 +383,9 @@ func TestSolveAgainstLargerSearch(t *testing.T) {
 	}
 	tk := taskOf(4, fs...)
 	a := compile(t, tk)
-	var found, missed int
+	var found, missed, far int
 	var gap float64
-	for seed := range uint64(6) {
+	for seed := range uint64(12) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		x, m := randomPeople(rng, tk, 15), newMLP(rng, -4, a.Dim(), 16, 16, 1)
 		acts, err := Solve(context.Background(), m, a, x, SolveOptions{})
@@ -400,15 +400,18 @@ func TestSolveAgainstLargerSearch(t *testing.T) {
 			switch {
 			case act.Status == Found && larger[i].Status == Found:
 				found++
-				gap += act.Cost/larger[i].Cost - 1
+				more := act.Cost/larger[i].Cost - 1
+				if gap += more; more > 0.02 {
+					far++
+				}
 			case larger[i].Status == Found:
 				missed++
 			}
 		}
 	}
 	gap /= float64(found)
-	t.Logf("found by both %d, missed %d, mean gap %.4f", found, missed, gap)
-	if found < 30 || missed > 0 || gap > 0.01 {
-		t.Errorf("found by both %d, missed %d, mean gap %.4f", found, missed, gap)
+	t.Logf("found by both %d, missed %d, mean gap %.4f, above 0.02 %d", found, missed, gap, far)
+	if found < 30 || missed > 1 || gap > 0.001 || far > 1 {
+		t.Errorf("found by both %d, missed %d, mean gap %.4f, above 0.02 %d", found, missed, gap, far)
 	}
 }

@@ -233,6 +233,9 @@ func (u *Feature) steps(largest float64, places int) float64 {
 
 // Changed reports whether delta moves the feature.
 func (u *Feature) Changed(delta []float32) bool {
+	if u.Width == 1 {
+		return delta[u.First] != 0
+	}
 	return slices.ContainsFunc(u.inputs(delta), func(v float32) bool { return v != 0 })
 }
 
@@ -415,12 +418,14 @@ func (u *Feature) StepBack(d float32) float32 {
 // there is no room, the last one.
 func (u *Feature) Outward(x float32, d float64, up bool) float32 {
 	if u.kind == grid {
-		first, last := u.ticks(x)
 		n := math.Floor(d/u.Step + 1e-4)
 		if up {
 			n = math.Ceil(d/u.Step - 1e-4)
 		}
-		return u.Tick(min(max(n, first), last))
+		if n > 0 {
+			return u.Tick(min(n, u.most(x, true)))
+		}
+		return u.Tick(max(n, -u.most(x, false)))
 	}
 	lo, hi := u.span(x)
 	return min(max(float32(d), lo), hi) + 0 // + 0: no negative zero

@@ -9,6 +9,9 @@ type Move struct {
 	Feature *Feature
 	To      float32
 	Option  int
+
+	sums  Sums    // of a switch, of an action that leaves the feature alone
+	steps []entry // of a switch: the inputs that it changes
 }
 
 // Move returns the move to an option.
@@ -18,6 +21,23 @@ func (u *Feature) Move(x []float32, option int) Move {
 		m.To = u.changeTo(x[u.First], option)
 	}
 	return m
+}
+
+// Switches returns the moves to the feature's options.
+func (a *Set) Switches(u *Feature, x []float32) (moves []Move) {
+	to := make([]float32, u.Width)
+	for _, o := range u.Options(x) {
+		m := u.Move(x, o)
+		m.set(u.inputs(x), to)
+		m.sums = a.norm.sums(u, u.inputs(x), to)
+		for j, v := range to {
+			if v != 0 {
+				m.steps = append(m.steps, entry{u.First + j, float64(v)})
+			}
+		}
+		moves = append(moves, m)
+	}
+	return moves
 }
 
 // set makes d the change; x and d are the feature's inputs only.
@@ -85,17 +105,25 @@ func (a *Set) Allowed(u *Feature, x, d []float32, to float32) float32 {
 func (a *Set) Gain(m Move, x, d, g []float32) (gain, cost float64) {
 	u := m.Feature
 	if !u.Joint {
-		var buf [64]float32
-		to := append(buf[:0], u.inputs(d)...)
-		m.set(u.inputs(x), to)
-		from, into := a.norm.Sums(u, x, d), a.norm.sums(u, u.inputs(x), to)
+		from, into := Sums{}, m.sums
+		if m.steps != nil && !u.Changed(d) {
+			for _, e := range m.steps {
+				gain += e.coef * float64(g[e.input])
+			}
+		} else {
+			var buf [64]float32
+			to := append(buf[:0], u.inputs(d)...)
+			m.set(u.inputs(x), to)
+			from, into = a.norm.Sums(u, x, d), a.norm.sums(u, u.inputs(x), to)
+			gain = gained(u.inputs(g), u.inputs(d), to)
+		}
 		if a.norm.IsL1() {
 			cost = into.linear - from.linear
 		} else {
 			before := a.sums(x, d)
 			cost = a.norm.Of(before.minus(from).Plus(into)) - a.norm.Of(before)
 		}
-		return gained(u.inputs(g), u.inputs(d), to), cost
+		return gain, cost
 	}
 	t := slices.Clone(d)
 	if !a.Apply(m, x, t) {

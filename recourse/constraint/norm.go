@@ -303,38 +303,55 @@ func (a *Set) Spread(x, d []float32, lines []Line, gap float64) ([]float64, bool
 
 // spread returns the moves of the lines that close the gap with the least sum of linear w v + curvature (w v)^2/2, and
 // whether there is room enough. At the optimum every line inside its room gains the same margin per further cost, which
-// one multiplier says; it is found by bisection.
+// one multiplier says, and Newton's method finds.
 func spread(lines []Line, gap, linear, curvature float64) ([]float64, bool) {
 	move := func(l Line, multiplier float64) float64 { // multiplier slope = linear w + curvature w^2 v
 		v := (multiplier*l.Slope - linear*l.Weight) / max(curvature*l.Weight*l.Weight, 1e-12)
 		return min(max(v, 0), l.Room)
 	}
-	gain := func(multiplier float64) float64 {
-		sum := 0.0
+	lo, hi, at := 0.0, math.Inf(1), 1e-6
+	for hi-lo > 1e-15*hi || math.IsInf(hi, 1) {
+		gain, slope := 0.0, 0.0 // of all lines, and by the multiplier
 		for _, l := range lines {
-			sum += l.Slope * move(l, multiplier)
+			v := move(l, at)
+			if gain += l.Slope * v; v > 0 && v < l.Room {
+				slope += l.Slope * l.Slope / max(curvature*l.Weight*l.Weight, 1e-12)
+			}
 		}
-		return sum
-	}
-	lo, hi := 0.0, 1e-6
-	for gain(hi) < gap {
-		if lo, hi = hi, 4*hi; hi > 1e18 {
-			return nil, false
-		}
-	}
-	for range 60 {
-		if mid := (lo + hi) / 2; gain(mid) >= gap {
-			hi = mid
+		if gain < gap {
+			lo = at
 		} else {
-			lo = mid
+			hi = at
+		}
+		if math.Abs(gain-gap) <= 1e-13*gap {
+			break
+		}
+		next := at + (gap-gain)/slope
+		switch inside := next > lo && next < hi; {
+		case inside:
+			at = next
+		case !math.IsInf(hi, 1):
+			at = (lo + hi) / 2
+		default:
+			if at *= 4; at > 1e18 {
+				return nil, false
+			}
 		}
 	}
 	moves := make([]float64, len(lines))
 	for k, l := range lines {
-		moves[k] = move(l, hi)
+		moves[k] = move(l, at)
 	}
 	return moves, true
 }
 
 // Affords returns the largest change of a numeric feature that alone does not cost more.
 func (n *Norm) Affords(u *Feature, cost float64) float64 { return cost / u.weights[0] }
+
+// Left returns the cost of a part that, with another of the given cost, makes no more than the total; 0 when that is more.
+func (n *Norm) Left(total, part float64) float64 {
+	if n.ratio == 0 {
+		return math.Sqrt(max(total*total-part*part, 0))
+	}
+	return max(total-part, 0)
+}
