@@ -29,7 +29,6 @@ const (
 type Solution struct {
 	Status Status
 	X      []float64 // of an optimum, by variable
-	Cost   float64
 }
 
 // ErrNone says that no solver is installed.
@@ -160,9 +159,6 @@ func (s *Solver) Solve(ctx context.Context, p *Program, limit time.Duration) (_ 
 	r.Buffer(nil, 1<<24)
 	if err := errors.Join(s.kind.read(r, answer), r.Err()); err != nil {
 		return nil, fmt.Errorf("solver %s: its answer: %w", s.Path, err)
-	}
-	for i, v := range p.Variables {
-		answer.Cost += v.Cost * answer.X[i]
 	}
 	return answer, nil
 }
