@@ -154,14 +154,7 @@ func TestSolveMust(t *testing.T) {
 		for i := range tk.Rules {
 			tk.Rules[i].Must = tk.Rules[i].Of == nil
 		}
-		a := compile(t, tk)
-		x := jointPeople(rng, tk, 8)
-		m := newMLP(rng, -0.6, tk.Dim(), 12, 1)
-		acts, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkActions(t, m, a, x, acts, 0.1)
+		m, a, x, acts := solveJoint(t, rng, tk)
 		for i, act := range acts {
 			if act.Status == AlreadyFavourable {
 				continue
@@ -191,6 +184,20 @@ func TestSolveMust(t *testing.T) {
 	}
 }
 
+// solveJoint draws eight people and a network for the task, and solves and checks their actions at a margin of 0.1.
+func solveJoint(t *testing.T, rng *rand.Rand, tk *task.Task) (m Model, a *constraint.Set, x []float32, acts []Action) {
+	t.Helper()
+	a = compile(t, tk)
+	x = jointPeople(rng, tk, 8)
+	m = newMLP(rng, -0.6, tk.Dim(), 12, 1)
+	acts, err := Solve(t.Context(), m, a, x, SolveOptions{Margin: 0.1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkActions(t, m, a, x, acts, 0.1)
+	return m, a, x, acts
+}
+
 // holdExact compares the exact answer for one person with the least cost of all actions, +Inf when there is none.
 func holdExact(t *testing.T, m Model, a *constraint.Set, x []float32, least float64) {
 	t.Helper()
@@ -216,14 +223,7 @@ func TestSolveJoint(t *testing.T) {
 			for seed := range uint64(8) {
 				rng := rand.New(rand.NewPCG(seed, 9))
 				tk := jointTask(rng, norm, 2+int(seed%3))
-				a := compile(t, tk)
-				x := jointPeople(rng, tk, 8)
-				m := newMLP(rng, -0.6, tk.Dim(), 12, 1)
-				acts, err := Solve(context.Background(), m, a, x, SolveOptions{Margin: 0.1, Seed: seed})
-				if err != nil {
-					t.Fatal(err)
-				}
-				checkActions(t, m, a, x, acts, 0.1)
+				m, a, x, acts := solveJoint(t, rng, tk)
 				for i, act := range acts {
 					if act.Status == AlreadyFavourable {
 						continue
