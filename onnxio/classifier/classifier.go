@@ -58,6 +58,7 @@ type Model struct {
 
 	mu       sync.Mutex
 	sessions map[string]*ort.Session
+	network  *reluNetwork // once it has been read
 }
 
 // New prepares m to be run, and checks that the target class exists.

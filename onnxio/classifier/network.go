@@ -21,11 +21,32 @@ const maxUnits, maxInputs = 2048, 4096
 // is something else, as far as its operators tell, why says what; without units it is affine.
 //
 // The numbers are what ONNX Runtime gives when inputs and units are 0 but for one: exact to float32, the bias to the
-// size of the terms that cancel in it.
+// size of the terms that cancel in it. They are read once, and the caller does not change them.
 func (c *Model) Network(ctx context.Context) (rows [][]float64, bias []float64, units int, why string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.network == nil {
+		if c.network, err = c.readNetwork(ctx); err != nil {
+			return nil, nil, 0, "", err
+		}
+	}
+	return c.network.rows, c.network.bias, c.network.units, c.network.why, nil
+}
+
+// reluNetwork is what Network returns.
+type reluNetwork struct {
+	rows  [][]float64
+	bias  []float64
+	units int
+	why   string
+}
+
+// readNetwork reads the network off the model.
+func (c *Model) readNetwork(ctx context.Context) (*reluNetwork, error) {
+	units := 0
 	cut, values, why := c.cut()
 	if why != "" {
-		return nil, nil, 0, why, nil
+		return &reluNetwork{why: why}, nil
 	}
 	for _, u := range values {
 		units += u.size
@@ -33,33 +54,33 @@ func (c *Model) Network(ctx context.Context) (rows [][]float64, bias []float64, 
 	inputs := c.Dim()
 	if units > maxUnits || inputs > maxInputs {
 		why = fmt.Sprintf("it has %d inputs and %d units: more than %d or %d", inputs, units, maxInputs, maxUnits)
-		return nil, nil, 0, why, nil
+		return &reluNetwork{why: why}, nil
 	}
 	o := c.Engine()
 	o.Level = ort.Disabled
 	s, err := ort.Open(cut, o)
 	if err != nil {
-		return nil, nil, 0, "", fmt.Errorf("the model cut at its units: %w", err)
+		return nil, fmt.Errorf("the model cut at its units: %w", err)
 	}
 	defer s.Close() //nolint:errcheck // nothing was written
 	columns, err := c.columns(ctx, s, values, inputs+units)
 	if err != nil {
-		return nil, nil, 0, "", fmt.Errorf("the model cut at its units: %w", err)
+		return nil, fmt.Errorf("the model cut at its units: %w", err)
 	}
-	rows = make([][]float64, len(columns[0]))
+	rows := make([][]float64, len(columns[0]))
 	for r := range rows {
 		rows[r] = make([]float64, inputs+units)
 		for j := range rows[r] {
 			rows[r][j] = (columns[j+1][r] - columns[0][r]) / unitScale
 		}
 	}
-	bias = columns[0]
+	bias := columns[0]
 	margins := c.marginRows(rows[units:], bias[units:])
 	rows, bias = rows[:units], bias[:units]
 	for _, m := range margins {
 		rows, bias = append(rows, m.row), append(bias, m.bias)
 	}
-	return rows, bias, units, "", nil
+	return &reluNetwork{rows: rows, bias: bias, units: units}, nil
 }
 
 // unitScale is the value of the one number that is not 0: so large that the bias leaves the digits of a weight.
