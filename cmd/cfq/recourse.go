@@ -11,6 +11,7 @@ import (
 
 	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/internal/tempfile"
 	"cfq/ptq"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -123,6 +124,9 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 	if f.exact && f.solver != "none" {
 		if job.program, err = mip.Find(f.solver); err != nil && f.solver != "" {
 			return cli.Usagef("without the flag it is the one on the path, if any", "invalid value for --solver: %w", err)
+		}
+		if job.program != nil {
+			job.program.Folder = tempfile.NewFolder // a killed run leaves nothing for good
 		}
 	}
 	if f.promises != "" {

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"regexp"
-	"syscall"
+
+	"cfq/internal/tempfile"
 )
 
 // standard is the name that stands for the standard input or output elsewhere. Here files are read
@@ -99,7 +98,7 @@ func Output(path string, overwrite bool) error {
 
 // writable reports why no file can be made in the folder of path.
 func writable(path string) error {
-	f, err := temporary(filepath.Dir(path))
+	f, err := tempfile.New(filepath.Dir(path))
 	if err != nil {
 		return Usagef("", "output %s: %w", path, err)
 	}
@@ -165,7 +164,7 @@ func WriteAll(files ...File) (err error) {
 		if info, err := os.Lstat(targets[i]); err == nil && !info.Mode().IsRegular() {
 			return fmt.Errorf("writing %s: it is not a regular file", x.Path)
 		}
-		f, err := temporary(filepath.Dir(targets[i]))
+		f, err := tempfile.New(filepath.Dir(targets[i]))
 		if err != nil {
 			return fmt.Errorf("writing %s: %w", x.Path, err)
 		}
@@ -180,63 +179,4 @@ func WriteAll(files ...File) (err error) {
 		}
 	}
 	return nil
-}
-
-// temporary makes a file that is locked as long as this process has it open, and removes those of processes that were
-// killed.
-func temporary(dir string) (*os.File, error) {
-	removeAbandoned(dir)
-	for {
-		f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf(".cfq-%016x.tmp", rand.Uint64())),
-			os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
-		if errors.Is(err, fs.ErrExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !othersLock(f) { // first: until then another process may take it for an abandoned one
-			if there, err := os.Stat(f.Name()); err == nil && isFile(f, there) {
-				return f, nil
-			}
-		}
-		if err := f.Close(); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// isFile says that there is the very file f.
-func isFile(f *os.File, there os.FileInfo) bool {
-	own, err := f.Stat()
-	return err == nil && os.SameFile(own, there)
-}
-
-// lock locks a file. The error is EWOULDBLOCK when another process has, and another one where files cannot be locked.
-func lock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
-
-// othersLock locks a file, if files can be locked there, and says whether another process had already.
-func othersLock(f *os.File) bool { return errors.Is(lock(f), syscall.EWOULDBLOCK) }
-
-// removeAbandoned removes the temporary files of a folder that no process has locked. What cannot be removed stays.
-func removeAbandoned(dir string) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	ours := regexp.MustCompile(`^\.cfq-[0-9a-f]{16}\.tmp$`)
-	for _, e := range entries {
-		if !e.Type().IsRegular() || !ours.MatchString(e.Name()) {
-			continue
-		}
-		path := filepath.Join(dir, e.Name())
-		f, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			continue
-		}
-		if lock(f) == nil {
-			_ = os.Remove(path) // if that fails, the next run tries
-		}
-		_ = f.Close()
-	}
 }

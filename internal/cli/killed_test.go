@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"cfq/internal/tempfile"
 )
 
 // writerOf is the folder in which a process of this test writes until it is killed.
@@ -73,7 +75,7 @@ func TestKilledRun(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	removeAbandoned(dir)
+	tempfile.RemoveAbandoned(dir)
 	if got := names(t, dir); !slices.Equal(got, want) {
 		t.Errorf("while it runs: %q, want %q", got, want)
 	}

@@ -39,7 +39,9 @@ const wanted = "highs or cbc on the path (Debian: coinor-cbc)"
 // Solver is an installed program that solves mixed-integer programs.
 type Solver struct {
 	Path string
-	kind *kind
+	// Folder makes a folder for the files of one run, and what removes it.
+	Folder func() (dir string, remove func() error, err error)
+	kind   *kind
 }
 
 // kind is how one solver is called, and how its answer is read.
@@ -108,7 +110,7 @@ func Find(program string) (*Solver, error) {
 		}
 		switch {
 		case err == nil:
-			return &Solver{Path: path, kind: &k}, nil
+			return &Solver{Path: path, Folder: temporary, kind: &k}, nil
 		case program != "":
 			return nil, fmt.Errorf("%q cannot be run: %w", program, err)
 		}
@@ -119,16 +121,22 @@ func Find(program string) (*Solver, error) {
 	return nil, ErrNone
 }
 
+// temporary makes a temporary folder.
+func temporary() (dir string, remove func() error, err error) {
+	dir, err = os.MkdirTemp("", "cfq-mip-")
+	return dir, func() error { return os.RemoveAll(dir) }, err
+}
+
 // grace is how long a solver may take beyond its limit before it is stopped.
 const grace = 5 * time.Second
 
 // Solve solves the program, for at most limit: then the status is Unknown.
 func (s *Solver) Solve(ctx context.Context, p *Program, limit time.Duration) (_ *Solution, err error) {
-	dir, err := os.MkdirTemp("", "cfq-mip-")
+	dir, remove, err := s.Folder()
 	if err != nil {
 		return nil, fmt.Errorf("solver: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	if err := write(filepath.Join(dir, programFile), p.WriteMPS); err != nil {
 		return nil, err
 	}
