@@ -165,7 +165,8 @@ func (n *neighbourhood) changes(v *constraint.Feature) (ds []float32) {
 	return ds
 }
 
-// estimated sets what the trial, whose action is d, would cost when it is completed by the neighbourhood's gradient, or pulled back.
+// estimated sets what the trial, whose action is d, would cost when it is completed by the neighbourhood's gradient, or
+// pulled back.
 func (t *trial) estimated(d []float32, target float32) {
 	n := t.neighbourhood
 	gap, rise := float64(target-t.margin), t.margin-n.margin
