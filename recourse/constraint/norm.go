@@ -348,7 +348,7 @@ func spread(lines []Line, gap, linear, curvature float64) ([]float64, bool) {
 // Affords returns the largest change of a numeric feature that alone does not cost more.
 func (n *Norm) Affords(u *Feature, cost float64) float64 { return cost / u.weights[0] }
 
-// Left returns the cost of a part that, with another of the given cost, makes no more than the total; 0 if that is more.
+// Left returns the cost of a part that, with another of the given cost, makes at most the total; 0 if it is more.
 func (n *Norm) Left(total, part float64) float64 {
 	if n.ratio == 0 {
 		return math.Sqrt(max(total*total-part*part, 0))
