@@ -448,6 +448,32 @@ func TestRefinedInFloat(t *testing.T) {
 	}
 }
 
+// Where rounds of refinement leave much, gradient steps follow, the same for any number of workers; where the required
+// margin is large, they are not needed.
+func TestRefinedBySteps(t *testing.T) {
+	t.Parallel()
+	m, tk, people := loans(t, "train.csv")
+	people = few(people, 600)
+	quantize := func(workers int) *ptq.Result {
+		r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{Budget: 2, Workers: workers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := quantize(1)
+	if o := r.Refined; o.Steps == 0 || !(o.After < 0.9*o.Before) {
+		t.Errorf("refinement: %+v", o)
+	}
+	if !bytes.Equal(quantize(2).Model, r.Model) {
+		t.Error("two workers write another file")
+	}
+	tk.Target.Margin = 5
+	if o := quantize(1).Refined; o.Steps != 0 {
+		t.Errorf("margin 5: refinement %+v", o)
+	}
+}
+
 // loaded opens a model in memory.
 func loaded(tb testing.TB, g *graph.Model) *onnxio.Model {
 	tb.Helper()

@@ -3,23 +3,25 @@ package ptq
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"cfq/calib"
 	"cfq/calib/refine"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
+	"cfq/qat"
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/sensitivity"
 )
 
-// Refinement looks at refineRows points at most, refineFacts of them factual rows: more
-// take longer and change little.
+// Refinement looks at refineRows points at most, a share of them people: more take longer and change little.
 const (
-	refineRows  = 4096
-	refineFacts = 1024
-	refineLeast = 512 // of fewer, many codes learn nothing that holds elsewhere
+	refineRows   = 4096
+	refinePeople = 0.05
+	refineLeast  = 512 // of fewer, many codes learn nothing that holds elsewhere
+	refineSeed   = 1
 )
 
 // Where every weight meets every row, at most maxProducts are made, on minRows rows at least.
@@ -75,7 +77,8 @@ func (c *calibrated) refine(ctx context.Context, plans []quant.Layer, set *calib
 		return nil, nil, fmt.Errorf("refinement: %w", err)
 	}
 	replace(refined)
-	return all, &outcome, nil
+	all, err = c.descend(ctx, all, &points, &outcome)
+	return all, &outcome, err
 }
 
 // openLayers opens the model in which the layers are as the plans say, so that gradients pass the quantizers.
@@ -91,21 +94,41 @@ func (c *calibrated) openLayers(ctx context.Context, plans []quant.Layer) (*clas
 	return OpenFor(opened, c.task, c.o.Workers)
 }
 
-// refinePoints picks points of a set, recourse points first.
+// refinePoints draws points to refine on: from the ways to the recourse points of the set, and people. Without recourse
+// points they are the set's rows.
 func (c *calibrated) refinePoints(ctx context.Context, set *calib.Set) (refine.Points, error) {
-	most := c.affordable(refineRows)
-	facts := most
-	if set.Recourse > 0 {
-		facts = max(most*refineFacts/refineRows, most-set.Recourse)
+	n, from := c.affordable(refineRows), c.population(set.Facts(), c.cohort.set)
+	for i, ok := range set.Reached {
+		if ok {
+			from.Rays = append(from.Rays, qat.Ray{Person: set.Source[i], To: set.Points()[i*set.Dim : (i+1)*set.Dim]})
+		}
 	}
-	rows := append(spread(set.Factual, set.Rows(), most-facts), spread(0, set.Factual, facts)...)
-	p := refine.Points{X: rowsOf(set.X, set.Dim, rows)}
-	if set.Weights != nil {
-		p.Weights = subset(set.Weights, rows)
+	if len(from.Rays) > 0 {
+		return c.drawPoints(ctx, from, n, 0)
 	}
+	p := refine.Points{X: rowsOf(set.X, set.Dim, spread(0, set.Rows(), n))}
 	var err error
 	if p.Margins, err = c.full.Margins(ctx, p.X); err != nil {
 		return p, fmt.Errorf("margins of the points of refinement: %w", err)
+	}
+	return p, nil
+}
+
+// drawPoints draws n points of a population, each of which counts by its margin.
+func (c *calibrated) drawPoints(ctx context.Context, from qat.Population, n int, seed uint64) (p refine.Points,
+	err error,
+) {
+	rng := rand.New(rand.NewPCG(refineSeed, seed))
+	people := int(refinePeople * float64(n))
+	if p.X, err = from.DrawRays(ctx, rng, c.full.Margins, n-people, teacherLo, teacherHi); err != nil {
+		return p, err
+	}
+	p.X = append(from.Draw(rng, people), p.X...)
+	if p.Margins, err = c.full.Margins(ctx, p.X); err != nil {
+		return p, fmt.Errorf("margins of the points of refinement: %w", err)
+	}
+	for _, m := range p.Margins {
+		p.Weights = append(p.Weights, float64(qat.Near(m)))
 	}
 	return p, nil
 }

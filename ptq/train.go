@@ -20,6 +20,7 @@ import (
 	"cfq/quant"
 	"cfq/quant/qdq"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 )
 
 // How many people are asked for recourse: once, for rays to their recourse points, and for the shares of broken
@@ -41,6 +42,7 @@ type trainer struct {
 	group     cohort
 	objective qat.ObjectiveDoc
 	seed      uint64
+	most      int // refused people whose recourse is found
 	from      qat.Population
 	refused   []int             // positions among the people
 	promised  []recourse.Action // to those refused
@@ -284,9 +286,12 @@ func (c *calibrated) trainable(plans []quant.Layer) (layers []qat.Layer) {
 
 // newTrainer finds the recourse to train on.
 func newTrainer(ctx context.Context, c *calibrated) (t *trainer, err error) {
-	t = &trainer{calibrated: c, seed: c.o.Train.Seed}
+	t = &trainer{calibrated: c, seed: c.o.Train.Seed, most: rayPeople}
 	if t.objective, err = qat.FindObjective(c.o.Objective); err != nil {
 		return nil, err
+	}
+	if !t.objective.Varied {
+		t.most = finalPeople
 	}
 	t.tell("recourse to train on", 0, 0)
 	return t, t.look(ctx)
@@ -308,18 +313,11 @@ func (t *trainer) look(ctx context.Context) error {
 			t.refused = append(t.refused, i)
 		}
 	}
-	most := rayPeople
-	if !t.objective.Varied {
-		most = finalPeople
-	}
-	t.refused = subset(t.refused, spread(0, len(t.refused), most))
+	t.refused = subset(t.refused, spread(0, len(t.refused), t.most))
 	if t.promised, err = t.solve(ctx, t.full, t.refused, recourse.SolveOptions{}); err != nil {
 		return err
 	}
-	t.from = qat.Population{X: people.X, Dim: people.Dim, Numbers: set.Numbers()}
-	for i := range t.task.Features {
-		t.from.Features = append(t.from.Features, t.task.Features[i].Offset)
-	}
+	t.from = t.population(people.X, set)
 	persons, actions := t.refused, t.promised
 	if t.o.Promises != nil {
 		persons, actions = spread(0, people.N, people.N), t.o.Promises
@@ -343,6 +341,15 @@ func (t *trainer) look(ctx context.Context) error {
 		}
 	}
 	return t.factual(ctx, margins)
+}
+
+// population is people, without their ways to recourse, as points are drawn from them.
+func (p *prepared) population(x []float32, set *constraint.Set) qat.Population {
+	from := qat.Population{X: x, Dim: p.full.Dim(), Numbers: set.Numbers()}
+	for i := range p.task.Features {
+		from.Features = append(from.Features, p.task.Features[i].Offset)
+	}
+	return from
 }
 
 // solve finds the cheapest recourse of people under a model.

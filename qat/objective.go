@@ -71,9 +71,9 @@ func Objectives() []ObjectiveDoc {
 			Doc: "squared error of the margin against the full-precision model, at rows and at recourse points of both " +
 				"models; near the decision boundary, and where the two decide differently, it counts most",
 			row: func(r *row, p *Points, i int, _ *Options) {
-				r.want, r.near = p.Margins[i], near(p.Margins[i])
+				r.want, r.near = p.Margins[i], Near(p.Margins[i])
 				if p.Now != nil {
-					r.near = max(r.near, near(p.Now[i]))
+					r.near = max(r.near, Near(p.Now[i]))
 					if p.Now[i] > 0 != (p.Margins[i] > 0) {
 						r.near = 1
 					}
@@ -127,8 +127,8 @@ func Objectives() []ObjectiveDoc {
 	}, robust()...)
 }
 
-// near is how much a row counts by its margin (Distil).
-func near(margin float32) float32 {
+// Near is how much a row counts by its margin: 1 at the decision boundary, half as much 0.15 logits away from it (Distil).
+func Near(margin float32) float32 {
 	d := float64(margin) / halfMargin
 	return float32(1 / (1 + d*d))
 }

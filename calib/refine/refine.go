@@ -48,6 +48,41 @@ type Outcome struct {
 	Before float64 `json:"before"` // root mean square margin error on the points held out, in logits
 	After  float64 `json:"after"`
 	Rounds int     `json:"rounds"` // after how many rounds it was best
+	// Steps is how many gradient steps followed, 0 where the rounds were enough or the steps did not help.
+	Steps int `json:"steps,omitempty"`
+}
+
+// Error is the root mean square margin error of a model on the points, in logits.
+func (p *Points) Error(ctx context.Context, m *classifier.Model) (float64, error) {
+	got, err := m.Margins(ctx, p.X)
+	var sum, weights float64
+	for i, v := range got {
+		d := float64(v) - float64(p.Margins[i])
+		sum += p.weight(i) * d * d
+		weights += p.weight(i)
+	}
+	return math.Sqrt(sum / max(weights, math.SmallestNonzeroFloat64)), err
+}
+
+func (p *Points) weight(i int) float64 {
+	if p.Weights == nil {
+		return 1
+	}
+	return p.Weights[i]
+}
+
+// Part parts the points into those that refinement looks at and those held out to judge by.
+func (p *Points) Part() (seen, held Points) {
+	dim := len(p.X) / len(p.Margins)
+	for i, m := range p.Margins {
+		part := &seen
+		if i%heldEvery == 0 {
+			part = &held
+		}
+		part.X = append(part.X, p.X[i*dim:(i+1)*dim]...)
+		part.Margins, part.Weights = append(part.Margins, m), append(part.Weights, p.weight(i))
+	}
+	return seen, held
 }
 
 // MinPoints is the number of points that Run needs.
@@ -57,7 +92,7 @@ const (
 	// heldEvery: one point of this number is held out to judge by.
 	heldEvery = 5
 	// enough is the relative gain below which another round is not worth its time.
-	enough = 0.01
+	enough = 0.005
 	// localWeight is the weight of the error of each single output of a layer, that of the margin
 	// having 1: without it codes overfit to the points at hand.
 	localWeight = 0.1
@@ -97,14 +132,14 @@ func Run(ctx context.Context, layers []Layer, p Points, open Opener, o Options) 
 			return nil, out, err
 		}
 		if round == 0 {
-			out.Before = math.Sqrt(held)
+			out.Before = held
 		}
 		worse, gained := held > smallest, held < smallest*(1-enough)
 		if held < smallest {
 			best, smallest, out.Rounds = s.plans(), held, round
 		}
 		if round == o.Rounds || !gained && !(worse && s.shorten()) {
-			out.After = math.Sqrt(smallest)
+			out.After = smallest
 			return best, out, nil
 		}
 		if worse { // the step was too long: a shorter one from where it was best
@@ -143,7 +178,6 @@ type state struct {
 	layers  []Layer
 	formats [][]quant.Format // of each row of each layer
 	local   float64          // see localWeight
-	dim     int
 	// shortened counts how often a round was taken back.
 	shortened int
 
@@ -156,7 +190,7 @@ type state struct {
 // newState copies the layers' plans, fills in codes and biases where a plan leaves
 // them to rounding, and parts the points.
 func newState(layers []Layer, p Points) (*state, error) {
-	s := &state{layers: slices.Clone(layers), local: localWeight, dim: len(p.X) / len(p.Margins)}
+	s := &state{layers: slices.Clone(layers), local: localWeight}
 	for l := range s.layers {
 		one := &s.layers[l]
 		enc, err := one.Plan.Encode(one.Info, 0)
@@ -167,17 +201,7 @@ func newState(layers []Layer, p Points) (*state, error) {
 		one.Plan = cloned(one.Plan)
 		s.formats = append(s.formats, enc.Formats)
 	}
-	if p.Weights == nil {
-		p.Weights = slices.Repeat([]float64{1}, len(p.Margins))
-	}
-	for i, m := range p.Margins {
-		part := &s.seen
-		if i%heldEvery == 0 {
-			part = &s.held
-		}
-		part.X = append(part.X, p.X[i*s.dim:(i+1)*s.dim]...)
-		part.Margins, part.Weights = append(part.Margins, m), append(part.Weights, p.Weights[i])
-	}
+	s.seen, s.held = p.Part()
 	s.n = len(s.seen.Margins)
 	s.r, s.w = make([]float32, s.n), make([]float32, s.n)
 	for k, w := range s.seen.Weights {
@@ -200,7 +224,7 @@ func (s *state) plans() []quant.Layer {
 	return out
 }
 
-// look runs the model of the plans: it returns the mean squared margin error on the
+// look runs the model of the plans: it returns the root mean square margin error on the
 // points held out and, if more is to come, notes what the seen points show.
 func (s *state) look(ctx context.Context, open Opener, more bool) (held float64, err error) {
 	m, err := open(s.plans())
@@ -208,21 +232,11 @@ func (s *state) look(ctx context.Context, open Opener, more bool) (held float64,
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	got, err := m.Margins(ctx, s.held.X)
+	if held, err = s.held.Error(ctx, m); err != nil || !more {
+		return held, err
+	}
+	got, err := m.Margins(ctx, s.seen.X)
 	if err != nil {
-		return 0, err
-	}
-	var weights float64
-	for i, v := range got {
-		d := float64(v) - float64(s.held.Margins[i])
-		held += s.held.Weights[i] * d * d
-		weights += s.held.Weights[i]
-	}
-	held /= max(weights, math.SmallestNonzeroFloat64)
-	if !more {
-		return held, nil
-	}
-	if got, err = m.Margins(ctx, s.seen.X); err != nil {
 		return 0, err
 	}
 	for k, v := range got {

@@ -830,12 +830,16 @@ func summary(r *ptq.Result) []string {
 	}
 	switch o := r.Refined; {
 	case o == nil:
-	case o.Rounds == 0:
+	case o.Rounds == 0 && o.Steps == 0:
 		lines = append(lines, fmt.Sprintf("refinement made nothing better: margin error %.3g logits (rms at points held "+
 			"out)", o.Before))
 	default:
+		in := message.Count(o.Rounds, "round")
+		if o.Steps > 0 {
+			in += fmt.Sprintf(" and %s", message.Count(o.Steps, "gradient step"))
+		}
 		lines = append(lines, fmt.Sprintf("refined in %s: margin error %.3g -> %.3g logits (rms at points held out)",
-			message.Count(o.Rounds, "round"), o.Before, o.After))
+			in, o.Before, o.After))
 	}
 	if l := r.Learned; l != nil {
 		lines = append(lines, fmt.Sprintf("bit widths learned in %s; the most probable ones cost %.2f",

@@ -1,0 +1,116 @@
+package ptq
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+
+	"cfq/calib/refine"
+	"cfq/eval"
+	"cfq/qat"
+	"cfq/quant"
+	"cfq/sensitivity"
+)
+
+// Gradient steps follow the rounds of refinement where these leave a margin error of more than stepsFrom times the
+// required margin, in networks of at most maxStepWork multiplications a row.
+const (
+	stepsFrom   = 0.3
+	refineSteps = 1280
+	maxStepWork = 1 << 18
+	// Points lie on the ways of stepPeople people to their cheapest recourse: the teacher's is dearer, and elsewhere. One
+	// way of stepHeld judges. Points are drawn anew after sameDraws of the rounds of a training.
+	stepPeople = 800
+	stepHeld   = 5
+	sameDraws  = 4
+)
+
+// descend refines plans further by gradient steps on margins, through fake quantizers: many weights move together
+// where one after the other none would. No labels are used. Plans that are no better at points held out are not
+// returned.
+func (c *calibrated) descend(ctx context.Context, plans []quant.Layer, points *refine.Points, outcome *refine.Outcome) (
+	_ []quant.Layer, err error,
+) {
+	required := cmp.Or(c.task.Target.Margin, eval.HeadlineMargin)
+	if c.o.Objective != Untrained || c.cal.Valid() == 0 || outcome.After <= stepsFrom*required ||
+		sensitivity.Multiplications(c.layers) > maxStepWork {
+		return plans, nil
+	}
+	t := &trainer{calibrated: c, seed: refineSeed, most: stepPeople}
+	if t.objective, err = qat.FindObjective(qat.Distil); err != nil {
+		return nil, err
+	}
+	if err := t.look(ctx); err != nil {
+		return nil, err
+	}
+	ways, judging := t.from, t.from
+	ways.Rays, judging.Rays = nil, nil
+	for i, r := range t.from.Rays {
+		to := &ways
+		if i%stepHeld == 0 {
+			to = &judging
+		}
+		to.Rays = append(to.Rays, r)
+	}
+	if len(ways.Rays) == 0 {
+		return plans, nil
+	}
+	moved, err := c.steps(ctx, plans, ways)
+	if errors.Is(err, qat.ErrDiverged) {
+		return plans, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	held, err := c.drawPoints(ctx, judging, heldPoints, 0)
+	if err != nil {
+		return nil, err
+	}
+	before, err := c.errorAt(ctx, plans, &held)
+	if err != nil {
+		return nil, err
+	}
+	after, err := c.errorAt(ctx, moved, &held)
+	if err != nil || after >= before {
+		return plans, err
+	}
+	_, same := points.Part() // where Outcome.Before was measured
+	outcome.Steps = refineSteps
+	outcome.After, err = c.errorAt(ctx, moved, &same)
+	return moved, err
+}
+
+// steps does gradient steps on points of a population.
+func (c *calibrated) steps(ctx context.Context, plans []quant.Layer, from qat.Population) (_ []quant.Layer, err error) {
+	m, err := c.openLayers(ctx, plans)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	drawn := qat.Draw{VD: math.NaN(), RVD: math.NaN()}
+	draw := func(ctx context.Context, round int, use [qat.Kinds]int, _ []qat.Trained) (qat.Draw, error) {
+		c.tell("refine", c.o.Refine*round/qat.Rounds, c.o.Refine)
+		if round%sameDraws != 0 {
+			return drawn, nil
+		}
+		p, err := c.drawPoints(ctx, from, use[qat.Teacher], uint64(round)+1)
+		drawn.Points = []qat.Points{{Kind: qat.Teacher, X: p.X, Margins: p.Margins}}
+		return drawn, err
+	}
+	out, err := qat.Train(ctx, m, c.trainable(plans), draw, qat.Options{Steps: refineSteps, Seed: refineSeed})
+	if err != nil {
+		return nil, err
+	}
+	return qat.Quantized(out.Layers), nil
+}
+
+// errorAt is the margin error of the model of plans at points.
+func (c *calibrated) errorAt(ctx context.Context, plans []quant.Layer, at *refine.Points) (_ float64, err error) {
+	m, err := c.openLayers(ctx, plans)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	return at.Error(ctx, m)
+}
