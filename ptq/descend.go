@@ -21,7 +21,7 @@ const (
 	maxStepWork = 1 << 18
 	// Points lie on the ways of stepPeople people to their cheapest recourse: the teacher's is dearer, and elsewhere. One
 	// way of stepHeld judges. Points are drawn anew after sameDraws of the rounds of a training.
-	stepPeople = 800
+	stepPeople = 400
 	stepHeld   = 5
 	sameDraws  = 4
 )
@@ -37,7 +37,7 @@ func (c *calibrated) descend(ctx context.Context, plans []quant.Layer, points *r
 		sensitivity.Multiplications(c.layers) > maxStepWork {
 		return plans, nil
 	}
-	t := &trainer{calibrated: c, seed: refineSeed, most: stepPeople}
+	t := &trainer{calibrated: c, seed: refineSeed, most: stepPeople, search: glance()}
 	if t.objective, err = qat.FindObjective(qat.Distil); err != nil {
 		return nil, err
 	}

@@ -42,7 +42,8 @@ type trainer struct {
 	group     cohort
 	objective qat.ObjectiveDoc
 	seed      uint64
-	most      int // refused people whose recourse is found
+	most      int // refused people whose recourse is found,
+	search    recourse.SolveOptions
 	from      qat.Population
 	refused   []int             // positions among the people
 	promised  []recourse.Action // to those refused
@@ -314,7 +315,7 @@ func (t *trainer) look(ctx context.Context) error {
 		}
 	}
 	t.refused = subset(t.refused, spread(0, len(t.refused), t.most))
-	if t.promised, err = t.solve(ctx, t.full, t.refused, recourse.SolveOptions{}); err != nil {
+	if t.promised, err = t.solve(ctx, t.full, t.refused, t.search); err != nil {
 		return err
 	}
 	t.from = t.population(people.X, set)
@@ -360,7 +361,7 @@ func (t *trainer) solve(ctx context.Context, m recourse.Model, people []int, o r
 	return recourse.Solve(ctx, m, t.group.set.Select(people), rowsOf(t.all.X, t.all.Dim, people), o)
 }
 
-// glance is a search that takes a quarter of the time, for the shares of a round.
+// glance is a search that takes a quarter of the time, where many people tell.
 func glance() recourse.SolveOptions { return recourse.SolveOptions{Restarts: -1, Rounds: 1, Beam: 1} }
 
 // draw draws the points of a round and asks some people.
