@@ -67,6 +67,8 @@ func (c *calibrated) descend(ctx context.Context, plans []quant.Layer, points *r
 	if err != nil {
 		return nil, err
 	}
+	_, same := points.Part() // where Outcome.Before was measured
+	held.Add(&same)
 	before, err := c.errorAt(ctx, plans, &held)
 	if err != nil {
 		return nil, err
@@ -75,7 +77,6 @@ func (c *calibrated) descend(ctx context.Context, plans []quant.Layer, points *r
 	if err != nil || after >= before {
 		return plans, err
 	}
-	_, same := points.Part() // where Outcome.Before was measured
 	outcome.Steps = refineSteps
 	outcome.After, err = c.errorAt(ctx, moved, &same)
 	return moved, err

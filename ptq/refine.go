@@ -124,6 +124,11 @@ func (c *calibrated) drawPoints(ctx context.Context, from qat.Population, n int,
 		return p, err
 	}
 	p.X = append(from.Draw(rng, people), p.X...)
+	if in := c.grid.input; in != nil && in.Value == c.canonical.Graph.DataInputs()[0].Name && !c.task.Made() {
+		set := calib.FactualSet(p.X, from.Dim)
+		set.Clip(in) // what the quantized model cannot read says nothing
+		p.X = set.X
+	}
 	if p.Margins, err = c.full.Margins(ctx, p.X); err != nil {
 		return p, fmt.Errorf("margins of the points of refinement: %w", err)
 	}

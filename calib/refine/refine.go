@@ -64,6 +64,12 @@ func (p *Points) Error(ctx context.Context, m *classifier.Model) (float64, error
 	return math.Sqrt(sum / max(weights, math.SmallestNonzeroFloat64)), err
 }
 
+// Add appends points, all of which have weights.
+func (p *Points) Add(more *Points) {
+	p.X, p.Margins = append(p.X, more.X...), append(p.Margins, more.Margins...)
+	p.Weights = append(p.Weights, more.Weights...)
+}
+
 func (p *Points) weight(i int) float64 {
 	if p.Weights == nil {
 		return 1
