@@ -127,7 +127,7 @@ func Objectives() []ObjectiveDoc {
 	}, robust()...)
 }
 
-// Near is how much a row counts by its margin: 1 at the decision boundary, half as much 0.15 logits away from it (Distil).
+// Near is how much a row counts by its margin (Distil): 1 at the decision boundary, half as much 0.15 logits away.
 func Near(margin float32) float32 {
 	d := float64(margin) / halfMargin
 	return float32(1 / (1 + d*d))
