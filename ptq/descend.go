@@ -1,13 +1,11 @@
 package ptq
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math"
 
 	"cfq/calib/refine"
-	"cfq/eval"
 	"cfq/qat"
 	"cfq/quant"
 	"cfq/sensitivity"
@@ -32,8 +30,7 @@ const (
 func (c *calibrated) descend(ctx context.Context, plans []quant.Layer, points *refine.Points, outcome *refine.Outcome) (
 	_ []quant.Layer, err error,
 ) {
-	required := cmp.Or(c.task.Target.Margin, eval.HeadlineMargin)
-	if c.o.Objective != Untrained || c.cal.Valid() == 0 || outcome.After <= stepsFrom*required ||
+	if c.o.Objective != Untrained || c.cal.Valid() == 0 || outcome.After <= stepsFrom*c.required() ||
 		sensitivity.Multiplications(c.layers) > maxStepWork {
 		return plans, nil
 	}

@@ -79,7 +79,8 @@ func (c *calibrated) heldOut(ctx context.Context) (points []float32, seen bool, 
 	return points, true, err
 }
 
-// recourseOf returns teacher recourse points of some of the people, heldPoints at most.
+// recourseOf returns points on the ways of some of the people to their teacher recourse, heldPoints at most: where they
+// reach the required margin. The teacher goes on beyond it, where an error breaks no promise.
 func (c *calibrated) recourseOf(ctx context.Context, at []int) ([]float32, error) {
 	if len(at) == 0 || c.promises != nil {
 		return nil, nil
@@ -103,14 +104,12 @@ func (c *calibrated) recourseOf(ctx context.Context, at []int) ([]float32, error
 	if err != nil {
 		return nil, err
 	}
-	var points []float32
-	for i, ok := range u.Reached {
-		if ok {
-			points = append(points, u.Points()[i*u.Dim:(i+1)*u.Dim]...)
-		}
-	}
-	return points, nil
+	ways := c.ways(u, some.set)
+	return ways.Ends(ctx, c.full.Margins, float32(c.required()))
 }
+
+// required is the margin, in logits, that recourse must have.
+func (p *prepared) required() float64 { return cmp.Or(p.task.Target.Margin, eval.HeadlineMargin) }
 
 // promisedPoints are those of the promises that are calibrated on.
 func (c *calibrated) promisedPoints() []float32 {
@@ -130,7 +129,7 @@ func (s *scored) judge(ctx context.Context, onnx []byte, layers []quant.Layer) (
 		return nil, err
 	}
 	h := &HeldOut{
-		Points: len(held) / s.full.Dim(), Seen: seen, Required: cmp.Or(s.task.Target.Margin, eval.HeadlineMargin),
+		Points: len(held) / s.full.Dim(), Seen: seen, Required: s.required(),
 	}
 	want, err := s.full.Margins(ctx, held)
 	if err != nil {

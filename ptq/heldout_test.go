@@ -90,7 +90,7 @@ func TestMarginErrorHeldOut(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.o.Rows = 500
+			tt.o.Rows, tt.o.Refine = 500, -1
 			r, err := Quantize(context.Background(), m, tk, people.Subset(spread(0, tt.people, tt.people)), tt.o)
 			if err != nil {
 				t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"cfq/qat"
 	"cfq/quant"
 	"cfq/quant/qdq"
+	"cfq/recourse/constraint"
 	"cfq/sensitivity"
 )
 
@@ -97,12 +98,7 @@ func (c *calibrated) openLayers(ctx context.Context, plans []quant.Layer) (*clas
 // refinePoints draws points to refine on: from the ways to the recourse points of the set, and people. Without recourse
 // points they are the set's rows.
 func (c *calibrated) refinePoints(ctx context.Context, set *calib.Set) (refine.Points, error) {
-	n, from := c.affordable(refineRows), c.population(set.Facts(), c.cohort.set)
-	for i, ok := range set.Reached {
-		if ok {
-			from.Rays = append(from.Rays, qat.Ray{Person: set.Source[i], To: set.Points()[i*set.Dim : (i+1)*set.Dim]})
-		}
-	}
+	n, from := c.affordable(refineRows), c.ways(set, c.cohort.set)
 	if len(from.Rays) > 0 {
 		return c.drawPoints(ctx, from, n, 0)
 	}
@@ -112,6 +108,17 @@ func (c *calibrated) refinePoints(ctx context.Context, set *calib.Set) (refine.P
 		return p, fmt.Errorf("margins of the points of refinement: %w", err)
 	}
 	return p, nil
+}
+
+// ways are the people of a calibration set and their ways to the recourse points that are past the decision.
+func (p *prepared) ways(set *calib.Set, can *constraint.Set) qat.Population {
+	from := p.population(set.Facts(), can)
+	for i, ok := range set.Reached {
+		if ok {
+			from.Rays = append(from.Rays, qat.Ray{Person: set.Source[i], To: set.Points()[i*set.Dim : (i+1)*set.Dim]})
+		}
+	}
+	return from
 }
 
 // drawPoints draws n points of a population, each of which counts by its margin.

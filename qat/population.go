@@ -70,13 +70,33 @@ func (p *Population) person(rng *rand.Rand, x []float32, i int, to []float32) []
 func (p *Population) DrawRays(ctx context.Context, rng *rand.Rand, margins Margins, n int, lo, hi float64) ([]float32,
 	error,
 ) {
+	rays, aim := make([]Ray, n), make([]float32, n)
 	var ends []float32
-	steps := make([]float32, n*len(p.Numbers))
-	aim := make([]float32, n)
 	for k := range n {
-		r := &p.Rays[rng.IntN(len(p.Rays))]
-		ends = p.person(rng, ends, r.Person, r.To)
+		rays[k] = p.Rays[rng.IntN(len(p.Rays))]
+		ends = p.person(rng, ends, rays[k].Person, rays[k].To)
 		aim[k] = float32(lo + (hi-lo)*rng.Float64())
+	}
+	return p.follow(ctx, margins, rays, ends, aim, longest)
+}
+
+// Ends returns the end of each ray, in numbers as far as the margin there needs to be about the one given, but no
+// farther than the recourse point.
+func (p *Population) Ends(ctx context.Context, margins Margins, margin float32) ([]float32, error) {
+	var ends []float32
+	for _, r := range p.Rays {
+		ends = append(ends, p.X[r.Person*p.Dim:(r.Person+1)*p.Dim]...)
+	}
+	return p.follow(ctx, margins, p.Rays, ends, slices.Repeat([]float32{margin}, len(p.Rays)), 1)
+}
+
+// follow moves people along rays as far as the margin needs to be what is aimed at, most times the action at most.
+func (p *Population) follow(ctx context.Context, margins Margins, rays []Ray, ends, aim []float32, most float32) (
+	[]float32, error,
+) {
+	n := len(rays)
+	steps := make([]float32, n*len(p.Numbers))
+	for k, r := range rays {
 		from, end := p.X[r.Person*p.Dim:(r.Person+1)*p.Dim], ends[k*p.Dim:]
 		next := 0
 		for j := range p.Dim {
@@ -89,7 +109,7 @@ func (p *Population) DrawRays(ctx context.Context, rng *rand.Rand, margins Margi
 		}
 	}
 	// Each ray is halved where it reaches its margin, which rises along nearly all of them.
-	short, long := make([]float32, n), slices.Repeat([]float32{longest}, n)
+	short, long := make([]float32, n), slices.Repeat([]float32{most}, n)
 	x := make([]float32, len(ends))
 	at := func(where func(k int) float32) []float32 {
 		copy(x, ends)

@@ -71,6 +71,36 @@ func TestRaysEndAtMargins(t *testing.T) {
 	}
 }
 
+// Every ray has one end, at the margin asked for or, where the recourse point has a smaller one, there.
+func TestEndsOfRays(t *testing.T) {
+	t.Parallel()
+	p := town(rand.New(rand.NewPCG(1, 1)), 20)
+	for i := range 20 {
+		p.addRay(i, i%3)
+	}
+	ends, err := p.Ends(t.Context(), rising, 0.1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := rising(t.Context(), ends)
+	for k, m := range got {
+		if m <= 0.1 || m > 0.1+10*3./(1<<halvings) {
+			t.Errorf("ray %d ends at the margin %v", k, m)
+		}
+		if end, to := p.Rays[k].To, ends[k*p.Dim:(k+1)*p.Dim]; !slices.Equal(end[1:], to[1:]) || to[0] > end[0] {
+			t.Errorf("ray %d to %v ends at %v", k, end, to)
+		}
+	}
+	if ends, err = p.Ends(t.Context(), rising, 1e6); err != nil {
+		t.Fatal(err)
+	}
+	for k := range p.Rays {
+		if !slices.Equal(ends[k*p.Dim:(k+1)*p.Dim], p.Rays[k].To) {
+			t.Errorf("ray %d goes beyond its recourse point", k)
+		}
+	}
+}
+
 // On a person's way to recourse what the action chooses is there whole, and what it leaves alone is the person's own
 // or, feature by feature, that of one other person.
 func TestRaysKeepFeatures(t *testing.T) {
