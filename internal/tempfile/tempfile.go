@@ -34,7 +34,9 @@ func NewFolder() (dir string, remove func() error, err error) {
 		err := os.Mkdir(dir, 0o700)
 		var f *os.File
 		if err == nil {
-			f, err = os.Open(dir)
+			if f, err = os.Open(dir); errors.Is(err, fs.ErrNotExist) {
+				continue // taken for an abandoned one before it was locked
+			}
 		}
 		if f, err = locked(f, err); f != nil || err != nil {
 			return dir, func() error { return errors.Join(os.RemoveAll(dir), f.Close()) }, err
@@ -75,7 +77,11 @@ func RemoveAbandoned(dir string) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
-		f, err := os.Open(path)
+		how := os.O_RDWR // some network file systems lock nothing else
+		if e.IsDir() {
+			how = os.O_RDONLY
+		}
+		f, err := os.OpenFile(path, how, 0)
 		if err != nil {
 			continue
 		}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // A folder of a process that was killed goes with the next one; one that is in use stays.
@@ -61,5 +63,31 @@ func TestNewFolder(t *testing.T) {
 	}
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v are left", left, err)
+	}
+}
+
+// Many at once get folders of their own: one that is not locked yet may look abandoned to another.
+func TestFoldersAtOnce(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	var g errgroup.Group
+	for range 8 {
+		g.Go(func() error {
+			for range 100 {
+				dir, remove, err := NewFolder()
+				if err != nil {
+					return err
+				}
+				if _, err := os.Stat(dir); err != nil {
+					return err
+				}
+				if err := remove(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
 	}
 }
