@@ -101,7 +101,7 @@ func (s *search) tryAll(around []*neighbourhood, tries map[*person][]*trial) err
 	for i, t := range all {
 		d := row(ds, i, dim)
 		copy(d, t.d)
-		t.a.Apply(t.move, t.x, d)
+		t.a.Apply(t.move, t.x, d) // one that rules forbid changes nothing, and costs no less than the incumbent
 		Point(row(points, i, dim), t.x, d)
 	}
 	margins, err := judge(s.ctx, s.m, points)
@@ -171,10 +171,12 @@ func (t *trial) estimated(d []float32, target float32) {
 	n := t.neighbourhood
 	gap, rise := float64(target-t.margin), t.margin-n.margin
 	switch t.estimate = t.cost; {
+	case t.margin != t.margin:
+		t.estimate = math.Inf(1)
 	case gap > 0:
 		room := n.a.Limit() - n.a.Changed(d)
 		t.estimate = n.a.Fill(n.x, d, t.cost, n.lines[:min(len(n.lines), max(room, 0))], gap)
-	case rise > 0:
+	case rise > 0 && !math.IsInf(float64(rise), 1):
 		t.estimate = n.cost + (t.cost-n.cost)*float64((target-n.margin)/rise)
 	}
 }

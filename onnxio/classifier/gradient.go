@@ -100,6 +100,9 @@ func (c *Model) Observe(ctx context.Context, x []float32, p Probe,
 	if err != nil {
 		return err
 	}
+	if c.Dim() == 0 || len(x)%c.Dim() != 0 {
+		return fmt.Errorf("%d numbers are not rows of %d inputs", len(x), c.Dim())
+	}
 	s, err := ort.Open(m, c.Engine())
 	if err != nil {
 		return err

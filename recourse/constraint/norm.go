@@ -305,6 +305,9 @@ func (a *Set) Spread(x, d []float32, lines []Line, gap float64) ([]float64, bool
 // whether there is room enough. At the optimum every line inside its room gains the same margin per further cost, which
 // one multiplier says, and Newton's method finds.
 func spread(lines []Line, gap, linear, curvature float64) ([]float64, bool) {
+	if !(gap > 0) {
+		return make([]float64, len(lines)), true
+	}
 	move := func(l Line, multiplier float64) float64 { // multiplier slope = linear w + curvature w^2 v
 		v := (multiplier*l.Slope - linear*l.Weight) / max(curvature*l.Weight*l.Weight, 1e-12)
 		return min(max(v, 0), l.Room)
