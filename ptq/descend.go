@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 
 	"cfq/calib/refine"
 	"cfq/qat"
 	"cfq/quant"
+	"cfq/recourse"
 	"cfq/sensitivity"
 )
 
@@ -17,33 +19,31 @@ const (
 	stepsFrom   = 0.3
 	refineSteps = 1280
 	maxStepWork = 1 << 18
-	// Points lie on the ways of stepPeople people to their cheapest recourse: the teacher's is dearer, and elsewhere. One
-	// way of stepHeld judges. Points are drawn anew after sameDraws of the rounds of a training.
+	// Points lie on the ways of stepPeople of the people who are calibrated on to their cheapest recourse: the teacher's
+	// is dearer, and elsewhere. One way of stepHeld judges. Points are drawn anew after sameDraws of the rounds of a
+	// training.
 	stepPeople = 400
 	stepHeld   = 5
 	sameDraws  = 4
 )
 
 // descend refines plans further by gradient steps on margins, through fake quantizers: many weights move together
-// where one after the other none would. No labels are used. Plans that are no better at points held out are not
-// returned.
+// where one after the other none would, those of convolutions, too. No labels are used. Plans that are no better at
+// points held out are not returned. A model that takes a few rows at once would see too few points.
 func (c *calibrated) descend(ctx context.Context, plans []quant.Layer, points *refine.Points, outcome *refine.Outcome) (
 	_ []quant.Layer, err error,
 ) {
 	if c.o.Objective != Untrained || c.cal.Valid() == 0 || outcome.After <= stepsFrom*c.required() ||
-		sensitivity.Multiplications(c.layers) > maxStepWork {
+		sensitivity.Multiplications(c.layers) > maxStepWork || c.full.Fixed() > 0 {
 		return plans, nil
 	}
-	t := &trainer{calibrated: c, seed: refineSeed, most: stepPeople, search: glance()}
-	if t.objective, err = qat.FindObjective(qat.Distil); err != nil {
+	from, err := c.cheapest(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if err := t.look(ctx); err != nil {
-		return nil, err
-	}
-	ways, judging := t.from, t.from
+	ways, judging := from, from
 	ways.Rays, judging.Rays = nil, nil
-	for i, r := range t.from.Rays {
+	for i, r := range from.Rays {
 		to := &ways
 		if i%stepHeld == 0 {
 			to = &judging
@@ -71,12 +71,40 @@ func (c *calibrated) descend(ctx context.Context, plans []quant.Layer, points *r
 		return nil, err
 	}
 	after, err := c.errorAt(ctx, moved, &held)
-	if err != nil || after >= before {
+	if err != nil || !(after < before) {
 		return plans, err
 	}
 	outcome.Steps = refineSteps
 	outcome.After, err = c.errorAt(ctx, moved, &same)
 	return moved, err
+}
+
+// cheapest are the people who are calibrated on, with the ways of some to their cheapest recourse or to what they were
+// promised.
+func (c *calibrated) cheapest(ctx context.Context) (qat.Population, error) {
+	from := c.population(c.people.X, c.cohort.set)
+	people, actions := spread(0, c.people.N, c.people.N), c.promises
+	if actions == nil {
+		margins, err := c.full.Margins(ctx, c.people.X)
+		if err != nil {
+			return from, err
+		}
+		people = slices.DeleteFunc(people, func(i int) bool { return !(margins[i] <= 0) })
+		people = subset(people, spread(0, len(people), stepPeople))
+		o := glance()
+		o.Margin, o.Workers, o.Seed = promisedMargin, c.o.Workers, refineSeed
+		x := rowsOf(c.people.X, c.people.Dim, people)
+		if actions, err = recourse.Solve(ctx, c.full, c.cohort.set.Select(people), x, o); err != nil {
+			return from, err
+		}
+	}
+	for k, i := range people {
+		if actions[k].Status == recourse.Found {
+			from.Rays = append(from.Rays, qat.Ray{Person: i, To: actions[k].Point})
+		}
+	}
+	from.Rays = subset(from.Rays, spread(0, len(from.Rays), stepPeople))
+	return from, nil
 }
 
 // steps does gradient steps on points of a population.
@@ -88,7 +116,7 @@ func (c *calibrated) steps(ctx context.Context, plans []quant.Layer, from qat.Po
 	defer func() { err = errors.Join(err, m.Close()) }()
 	drawn := qat.Draw{VD: math.NaN(), RVD: math.NaN()}
 	draw := func(ctx context.Context, round int, use [qat.Kinds]int, _ []qat.Trained) (qat.Draw, error) {
-		c.tell("refine", c.o.Refine*round/qat.Rounds, c.o.Refine)
+		c.tell("refine by gradient steps", round, qat.Rounds)
 		if round%sameDraws != 0 {
 			return drawn, nil
 		}

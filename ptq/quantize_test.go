@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -471,6 +472,46 @@ func TestRefinedBySteps(t *testing.T) {
 	tk.Target.Margin = 5
 	if o := quantize(1).Refined; o.Steps != 0 {
 		t.Errorf("margin 5: refinement %+v", o)
+	}
+}
+
+// What becomes of the weights does not depend on people who are not calibrated on.
+func TestOthersAreNotSeen(t *testing.T) {
+	t.Parallel()
+	m, tk, people := loans(t, "train.csv")
+	quantize := func(people *task.People) *ptq.Result {
+		r, err := ptq.Quantize(context.Background(), loaded(t, m), tk, people, ptq.Options{Budget: 2, Rows: 300})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := quantize(people)
+	full, err := ptq.OpenFor(loaded(t, m), tk, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	margins, err := full.Margins(context.Background(), people.X)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused []int // and not calibrated on
+	for i, v := range margins {
+		if _, seen := slices.BinarySearch(r.Calibrated, i); v <= 0 && !seen {
+			refused = append(refused, i)
+		}
+	}
+	others := *people
+	others.X = slices.Clone(people.X)
+	for _, i := range refused {
+		copy(others.X[i*people.Dim:(i+1)*people.Dim], people.X[refused[0]*people.Dim:])
+	}
+	if len(refused) < 100 || r.Refined.Steps == 0 {
+		t.Fatalf("%d others, refined %+v", len(refused), r.Refined)
+	}
+	if !bytes.Equal(quantize(&others).Model, r.Model) {
+		t.Error("people who are not calibrated on change the file")
 	}
 }
 

@@ -130,17 +130,22 @@ func (c *calibrated) drawPoints(ctx context.Context, from qat.Population, n int,
 	if p.X, err = from.DrawRays(ctx, rng, c.full.Margins, n-people, teacherLo, teacherHi); err != nil {
 		return p, err
 	}
-	p.X = append(from.Draw(rng, people), p.X...)
+	x := append(from.Draw(rng, people), p.X...)
 	if in := c.grid.input; in != nil && in.Value == c.canonical.Graph.DataInputs()[0].Name && !c.task.Made() {
-		set := calib.FactualSet(p.X, from.Dim)
+		set := calib.FactualSet(x, from.Dim)
 		set.Clip(in) // what the quantized model cannot read says nothing
-		p.X = set.X
+		x = set.X
 	}
-	if p.Margins, err = c.full.Margins(ctx, p.X); err != nil {
+	margins, err := c.full.Margins(ctx, x)
+	if err != nil {
 		return p, fmt.Errorf("margins of the points of refinement: %w", err)
 	}
-	for _, m := range p.Margins {
-		p.Weights = append(p.Weights, float64(qat.Near(m)))
+	p.X = p.X[:0]
+	for i, m := range margins {
+		if m-m == 0 { // a point off the data may have none
+			p.X = append(p.X, x[i*from.Dim:(i+1)*from.Dim]...)
+			p.Margins, p.Weights = append(p.Margins, m), append(p.Weights, float64(qat.Near(m)))
+		}
 	}
 	return p, nil
 }

@@ -42,8 +42,6 @@ type trainer struct {
 	group     cohort
 	objective qat.ObjectiveDoc
 	seed      uint64
-	most      int // refused people whose recourse is found,
-	search    recourse.SolveOptions
 	from      qat.Population
 	refused   []int             // positions among the people
 	promised  []recourse.Action // to those refused
@@ -287,12 +285,9 @@ func (c *calibrated) trainable(plans []quant.Layer) (layers []qat.Layer) {
 
 // newTrainer finds the recourse to train on.
 func newTrainer(ctx context.Context, c *calibrated) (t *trainer, err error) {
-	t = &trainer{calibrated: c, seed: c.o.Train.Seed, most: rayPeople}
+	t = &trainer{calibrated: c, seed: c.o.Train.Seed}
 	if t.objective, err = qat.FindObjective(c.o.Objective); err != nil {
 		return nil, err
-	}
-	if !t.objective.Varied {
-		t.most = finalPeople
 	}
 	t.tell("recourse to train on", 0, 0)
 	return t, t.look(ctx)
@@ -314,8 +309,12 @@ func (t *trainer) look(ctx context.Context) error {
 			t.refused = append(t.refused, i)
 		}
 	}
-	t.refused = subset(t.refused, spread(0, len(t.refused), t.most))
-	if t.promised, err = t.solve(ctx, t.full, t.refused, t.search); err != nil {
+	most := rayPeople
+	if !t.objective.Varied {
+		most = finalPeople
+	}
+	t.refused = subset(t.refused, spread(0, len(t.refused), most))
+	if t.promised, err = t.solve(ctx, t.full, t.refused, recourse.SolveOptions{}); err != nil {
 		return err
 	}
 	t.from = t.population(people.X, set)
