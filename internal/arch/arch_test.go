@@ -39,8 +39,9 @@ const (
 	maxImports = 40 // imports between them
 	maxShare   = 22 // percent of the code in one folder: eval, with the gate, its reports and certificates
 	// Of Go without tests and generated code: of before, for training, for gates against wrong passes, for reading models
-	// and verifying encodings, for choosing compute and exact recourse of networks, for local search and gradient steps.
-	maxLines = 52_000 + 5_700 + 5_000 + 4_500 + 2_300 + 800
+	// and verifying encodings, for choosing compute and exact recourse of networks, for local search and gradient steps,
+	// for any number of people and streams.
+	maxLines = 52_000 + 5_700 + 5_000 + 4_500 + 2_300 + 800 + 4_500
 )
 
 // tools is a module of its own that may import everything; it holds generators and

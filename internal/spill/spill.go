@@ -1,0 +1,102 @@
+// Package spill keeps lists of bytes that together may be larger than memory: beyond a limit they go to one temporary
+// file.
+//
+// In: bytes, appended to numbered lists in any order. Out: the bytes of each list, in the order in which they came.
+// The invariant: memory stays near the limit, and a process that ends, killed or not, leaves no file for good.
+package spill
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"cfq/internal/tempfile"
+)
+
+// Limit is a limit for New that leaves a process of 500 MB room for everything else.
+const Limit = 64 << 20
+
+// Lists are lists of bytes. One goroutine may use them at a time; any number of Readers of a list that nobody appends
+// to may read at once.
+type Lists struct {
+	limit int // bytes that are held in memory
+	held  int
+	lists []list
+	file  *os.File // nil as long as everything is held
+	end   int64    // of what was written to the file
+}
+
+// list is one of them: parts of the file, and then what is held.
+type list struct {
+	parts []part
+	held  []byte
+	size  int64
+}
+
+type part struct{ at, size int64 }
+
+// New makes n empty lists, which hold up to limit bytes in memory.
+func New(n, limit int) *Lists { return &Lists{limit: limit, lists: make([]list, n)} }
+
+// Append adds b, which is copied, to the end of a list. It fails when the temporary file cannot be written.
+func (l *Lists) Append(to int, b []byte) error {
+	x := &l.lists[to]
+	x.held = append(x.held, b...)
+	x.size += int64(len(b))
+	if l.held += len(b); l.held <= l.limit {
+		return nil
+	}
+	if err := l.write(); err != nil {
+		return fmt.Errorf("temporary file: %w", err)
+	}
+	return nil
+}
+
+// write puts everything that is held at the end of the file.
+func (l *Lists) write() (err error) {
+	if l.file == nil {
+		if l.file, err = tempfile.New(os.TempDir()); err != nil {
+			return err
+		}
+	}
+	for i := range l.lists {
+		x := &l.lists[i]
+		if len(x.held) == 0 {
+			continue
+		}
+		if _, err := l.file.WriteAt(x.held, l.end); err != nil {
+			return err
+		}
+		x.parts = append(x.parts, part{l.end, int64(len(x.held))})
+		l.end += int64(len(x.held))
+		x.held = x.held[:0]
+	}
+	l.held = 0
+	return nil
+}
+
+// Size is how many bytes a list has.
+func (l *Lists) Size(of int) int64 { return l.lists[of].size }
+
+// Reader reads a list from its beginning. It is valid until the list is appended to.
+func (l *Lists) Reader(of int) io.Reader {
+	x := &l.lists[of]
+	readers := make([]io.Reader, 0, len(x.parts)+1)
+	for _, p := range x.parts {
+		readers = append(readers, io.NewSectionReader(l.file, p.at, p.size))
+	}
+	return io.MultiReader(append(readers, bytes.NewReader(x.held))...)
+}
+
+// Close removes the temporary file, if there is one. The lists are then empty.
+func (l *Lists) Close() error {
+	clear(l.lists)
+	if l.held = 0; l.file == nil {
+		return nil
+	}
+	f := l.file
+	l.file = nil
+	return errors.Join(os.Remove(f.Name()), f.Close())
+}

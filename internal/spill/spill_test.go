@@ -1,0 +1,55 @@
+package spill
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Lists hold what was appended to them, whatever went to the file.
+func TestLists(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	rapid.Check(t, func(t *rapid.T) {
+		const n = 5
+		l := New(n, rapid.IntRange(0, 200).Draw(t, "limit"))
+		var want [n][]byte
+		for range rapid.IntRange(0, 60).Draw(t, "appends") {
+			to := rapid.IntRange(0, n-1).Draw(t, "to")
+			b := rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "bytes")
+			want[to] = append(want[to], b...)
+			if err := l.Append(to, b); err != nil {
+				t.Fatal(err)
+			}
+			if l.held > l.limit {
+				t.Fatalf("%d bytes are held, more than %d", l.held, l.limit)
+			}
+		}
+		for i, w := range want {
+			got, err := io.ReadAll(l.Reader(i))
+			if err != nil || !bytes.Equal(got, w) || l.Size(i) != int64(len(w)) {
+				t.Fatalf("list %d: %d bytes of size %d, want %d: %v", i, len(got), l.Size(i), len(w), err)
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// A file that cannot be made is an error that names it.
+func TestNoFolder(t *testing.T) {
+	t.Setenv("TMPDIR", "/nowhere")
+	l := New(1, 0)
+	if err := l.Append(0, []byte("x")); err == nil {
+		t.Error("bytes without a place to go to")
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
