@@ -20,9 +20,13 @@ type People struct {
 	// Kept are, per person, the fields of the columns ReadOptions.Keep, "" where the file has no such column.
 	Kept [][]string
 	IDs  []string // per person: the field of the column Data.ID, nil without; rows with the same one are about one person
-	// per person, with ReadOptions.Hash: the same number for rows that are equal, see there; nil without it
-	Hashes    []uint64
-	Subgroups []Subgroup // one per feature with Subgroup set, then one per Data.Subgroups column
+	// With ReadOptions.Hash, per person: a hash of what the task reads of the row, and of the field of each of
+	// OtherColumns, 0 where it is missing. Read adds Hashes, the same number for rows that are equal, see Equality.
+	Content      []uint64
+	Others       [][]uint64
+	Hashes       []uint64
+	OtherColumns []string   // with ReadOptions.Hash: columns that are neither input nor outcome nor ID, ascending
+	Subgroups    []Subgroup // one per feature with Subgroup set, then one per Data.Subgroups column
 
 	Problems []Problem // the first maxProblems rows that could not be read
 	Failed   int       // all rows that could not be read
@@ -66,9 +70,10 @@ type ReadOptions struct {
 	Most int
 	Seed uint64
 
-	// Hash fills People.Hashes: SHA-256, cut to 64 bits, of what the task reads of a row (model inputs and outcome), and
-	// of the other columns' fields, in the order of their names. Numbers are the same in every format. Left out are
-	// columns among these whose fields nearly all differ, or count copies: they number rows. So copies of a row are equal.
+	// Hash fills People.Content and Others: hashes of what the task reads of a row (model inputs and outcome), and of the
+	// other columns' fields, in the order of their names. Numbers are the same in every format. People.Hashes of Read
+	// leave out columns among these whose fields nearly all differ, or count copies: they number rows. So copies of a row
+	// are equal. Of a stream, Equality says that.
 	Hash bool
 
 	Keep []string // columns whose fields are returned as text, in People.Kept
@@ -80,7 +85,8 @@ func (p *People) Subset(rows []int) *People {
 	q := &People{
 		X: make([]float32, 0, len(rows)*p.Dim), Dim: p.Dim, N: len(rows), Total: len(rows),
 		Labels: pick(p.Labels, rows), Lines: pick(p.Lines, rows), Rows: pick(p.Rows, rows), Kept: pick(p.Kept, rows),
-		NoLines: p.NoLines, IDs: pick(p.IDs, rows), Hashes: pick(p.Hashes, rows),
+		NoLines: p.NoLines, IDs: pick(p.IDs, rows), Content: pick(p.Content, rows), Others: pick(p.Others, rows),
+		Hashes: pick(p.Hashes, rows), OtherColumns: p.OtherColumns,
 	}
 	for _, r := range rows {
 		q.X = append(q.X, p.X[r*p.Dim:(r+1)*p.Dim]...)
@@ -94,7 +100,8 @@ func (p *People) Subset(rows []int) *People {
 // replace puts the people of q in place of those of p. Counts of the file stay.
 func (p *People) replace(q *People) {
 	p.X, p.N, p.Labels, p.Lines, p.Rows = q.X, q.N, q.Labels, q.Lines, q.Rows
-	p.IDs, p.Kept, p.Hashes, p.Subgroups = q.IDs, q.Kept, q.Hashes, q.Subgroups
+	p.IDs, p.Kept, p.Subgroups = q.IDs, q.Kept, q.Subgroups
+	p.Content, p.Others, p.Hashes = q.Content, q.Others, q.Hashes
 }
 
 func pick[T any](s []T, rows []int) []T {
@@ -145,13 +152,11 @@ func (p *Problem) Error() string {
 }
 
 // InputHash is a hash of a row's model inputs: equal ones have the same, however the row was written.
-func InputHash(x []float32) uint64 {
-	sum := sha256.Sum256(inputBytes(x))
-	return binary.LittleEndian.Uint64(sum[:])
-}
+func InputHash(x []float32) uint64 { return shortSHA(inputBytes(x)) }
 
-func inputBytes(x []float32) []byte {
-	var buf []byte
+func inputBytes(x []float32) []byte { return appendInputs(make([]byte, 0, 4*len(x)+8), x) }
+
+func appendInputs(buf []byte, x []float32) []byte {
 	for _, v := range x {
 		buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v+0)) // no -0
 	}

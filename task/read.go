@@ -58,7 +58,7 @@ type reader struct {
 	known  int            // people with a label
 	labels map[string]int // how often others occur
 	kept   []int          // where the columns to be kept as text are, -1 when the file has none
-	equal  *equality      // of rows; nil without ReadOptions.Hash
+	hashes *rowHashes     // nil without ReadOptions.Hash
 	batch  *batch         // nil when all people are wanted at once
 }
 
@@ -128,8 +128,9 @@ func (rd *reader) open(rows Rows) (first []string, line int, err error) {
 		return nil, 0, err
 	}
 	rd.cols, rd.people.NoLines = cols, rows.Names() != nil
-	if rd.o.Hash && rd.batch == nil {
-		rd.equal = newEquality(cols)
+	if rd.o.Hash {
+		rd.hashes = newRowHashes(cols, rd.o.Most > 0)
+		rd.people.OtherColumns = rd.hashes.names
 	}
 	for _, name := range rd.o.Keep {
 		rd.kept = append(rd.kept, slices.Index(names, name))
@@ -349,8 +350,9 @@ func (rd *reader) row(rec []string, line int) {
 	for _, at := range rd.cols.id {
 		p.IDs = append(p.IDs, strings.Clone(plainID(rec[at])))
 	}
-	if rd.equal != nil {
-		rd.equal.add(rec, rd.missing)
+	if rd.hashes != nil {
+		p.Content = append(p.Content, rd.hashes.content(p.X[start:], p.Labels[len(p.Labels)-1]))
+		p.Others = append(p.Others, rd.hashes.others(rec, rd.missing))
 	}
 	if rd.kept != nil {
 		fields := make([]string, len(rd.kept))
@@ -508,12 +510,7 @@ func (rd *reader) sample() {
 }
 
 // redraw leaves out those who are no longer drawn.
-func (rd *reader) redraw() {
-	rd.people.replace(rd.people.Subset(rd.drawn))
-	if rd.equal != nil {
-		rd.equal.fields = pick(rd.equal.fields, rd.drawn)
-	}
-}
+func (rd *reader) redraw() { rd.people.replace(rd.people.Subset(rd.drawn)) }
 
 // Stream is Read for files of any length: each is given the people in batches of size (the last may be smaller), in the
 // order of the file, and keeps the batch it is given. Memory is bounded by the batch.
@@ -522,7 +519,7 @@ func (rd *reader) redraw() {
 // in all batches, but their values stand in the order in which they first occur. The returned People have the counts,
 // problems, notes and warnings of the whole file, and no people: X and all that is listed per person is nil. An error
 // of each ends the reading and is returned as it is. With ReadOptions.Most the people drawn are handed on at the end of
-// the file, and memory is bounded by their number. Without it there are no Hashes, for which the whole file is needed.
+// the file, and memory is bounded by their number. Without it there are no Hashes: Equality makes them.
 func Stream(ctx context.Context, path string, t *Task, o ReadOptions, size int, each func(*People) error) (*People,
 	error,
 ) {
@@ -572,7 +569,7 @@ func (rd *reader) flush(last bool) error {
 	if b == nil || len(p.Lines) == 0 || (!last && len(p.Lines) < b.size) {
 		return nil
 	}
-	q := &People{Dim: p.Dim, Total: len(p.Lines)}
+	q := &People{Dim: p.Dim, Total: len(p.Lines), OtherColumns: p.OtherColumns}
 	q.replace(p)
 	q.N = len(p.Lines)
 	q.Subgroups = rd.task.subgroups(q)
@@ -626,11 +623,8 @@ func (rd *reader) finish() (*People, error) {
 		rd.redraw()
 		p.Undrawn = rd.seen - n
 	}
-	if rd.equal != nil {
-		var without []string
-		if p.Hashes, without = rd.equal.hashes(p); without != nil && p.IDs == nil {
-			rd.note(withoutColumns(without))
-		}
+	if rd.hashes != nil && rd.batch == nil {
+		rd.compare()
 	}
 	for i := range p.Subgroups {
 		p.Subgroups[i].sort()
@@ -645,6 +639,21 @@ func (rd *reader) finish() (*People, error) {
 	}
 	p.Subgroups = append(rd.task.subgroups(p), p.Subgroups...)
 	return p, nil
+}
+
+// compare fills Hashes.
+func (rd *reader) compare() {
+	p, e := rd.people, NewEquality(rd.hashes.names)
+	for i, content := range p.Content {
+		e.Add(content, p.Others[i])
+	}
+	p.Hashes = make([]uint64, len(p.Content))
+	for i, content := range p.Content {
+		p.Hashes[i] = e.Hash(content, p.Others[i])
+	}
+	if note := e.Note(); note != "" && p.IDs == nil {
+		rd.note(note)
+	}
 }
 
 // subgroups reads the subgroups that are features back from the model inputs.

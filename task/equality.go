@@ -1,0 +1,307 @@
+package task
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"cfq/internal/message"
+)
+
+// Equality says by which columns rows are compared: by what the task reads, and by those others that do not number the
+// rows. It is told of every row, in any order, and looks at all of them up to equalityRows different ones. Of more it
+// keeps a sample that neither order nor parts of the data change: rows by the hash of what the task reads of them, so
+// that rows that may be equal are in it together, and values of each column by their hash. One goroutine may use it at
+// a time.
+type Equality struct {
+	columns []string
+
+	limit   int // different rows that are kept
+	level   int // rows are kept whose Content starts with so many zero bits
+	at      map[uint64]int
+	content []uint64 // of each row that is kept
+	others  []uint64 // len(columns) each
+	counts  []int    // how often it was told
+	total   int      // sum of counts
+	fields  []fieldSample
+
+	settled bool     // the rest is known
+	kept    []int    // columns that tell people apart
+	without []string // the others, when some rows are equal but for them
+}
+
+const (
+	// idLike is the share of distinct fields from which on a column that is neither input nor outcome numbers the rows and
+	// does not tell people apart: copies of a row would get new numbers, too.
+	idLike = 0.9
+
+	// stray is the share of rows that need not be as a column that counts copies makes them.
+	stray = 0.01
+
+	equalityRows  = 100_000 // that are kept, or as many as make equalityCells
+	equalityCells = 4 << 20
+	sampledFields = 8192 // values of a column, when there are more rows
+)
+
+// NewEquality starts without rows. columns are People.OtherColumns.
+func NewEquality(columns []string) *Equality {
+	return newEquality(columns, min(equalityRows, equalityCells/(len(columns)+1)))
+}
+
+func newEquality(columns []string, limit int) *Equality {
+	return &Equality{columns: columns, limit: limit, at: map[uint64]int{}}
+}
+
+// Add tells of one row: one of People.Content and of People.Others.
+func (e *Equality) Add(content uint64, others []uint64) {
+	if len(e.columns) == 0 {
+		return // nothing can be left out
+	}
+	e.settled = false
+	for i := range e.fields {
+		e.fields[i].add(others[i], 1)
+	}
+	if !sampled(content, e.level) {
+		return
+	}
+	e.total++
+	key := content
+	for i, field := range others {
+		key += part(i, field)
+	}
+	if at, ok := e.at[key]; ok {
+		e.counts[at]++
+		return
+	}
+	e.at[key] = len(e.counts)
+	e.content, e.others, e.counts = append(e.content, content), append(e.others, others...), append(e.counts, 1)
+	for len(e.counts) > e.limit {
+		e.halve()
+	}
+}
+
+// sampled says that the first bits of a hash are 0.
+func sampled(hash uint64, bits int) bool { return hash>>(64-bits) == 0 }
+
+// part is what the field of a column adds to the hash of a row.
+func part(column int, field uint64) uint64 { return mixed(field + uint64(column+1)*0x9e3779b97f4a7c15) }
+
+// row returns the fields of a row that is kept.
+func (e *Equality) row(i int) []uint64 { return e.others[i*len(e.columns) : (i+1)*len(e.columns)] }
+
+// halve keeps about half of the rows. Before it does so for the first time, all of them go to the samples of fields.
+func (e *Equality) halve() {
+	if e.fields == nil {
+		e.fields = make([]fieldSample, len(e.columns))
+		for row, k := range e.counts {
+			for i, field := range e.row(row) {
+				e.fields[i].add(field, k)
+			}
+		}
+	}
+	e.level++
+	clear(e.at)
+	n := 0
+	e.total = 0
+	for row, content := range e.content {
+		if !sampled(content, e.level) {
+			continue
+		}
+		key := content
+		for i, field := range e.row(row) {
+			key += part(i, field)
+		}
+		e.at[key] = n
+		copy(e.row(n), e.row(row))
+		e.content[n], e.counts[n] = content, e.counts[row]
+		e.total += e.counts[n]
+		n++
+	}
+	e.content, e.others, e.counts = e.content[:n], e.others[:n*len(e.columns)], e.counts[:n]
+}
+
+// fieldSample counts the fields of a column whose hashes are among the least.
+type fieldSample struct {
+	level  int
+	counts map[uint64]int
+}
+
+func (s *fieldSample) add(field uint64, times int) {
+	if field == 0 || !sampled(field, s.level) {
+		return
+	}
+	if s.counts == nil {
+		s.counts = map[uint64]int{}
+	}
+	for s.counts[field] += times; len(s.counts) > sampledFields; {
+		s.level++
+		for f := range s.counts {
+			if !sampled(f, s.level) {
+				delete(s.counts, f)
+			}
+		}
+	}
+}
+
+// Without returns the columns by which rows are not compared, in order; nil when no rows are equal without them.
+func (e *Equality) Without() []string {
+	e.settle()
+	return e.without
+}
+
+// Note says what Without means; "" when there is nothing to say.
+func (e *Equality) Note() string {
+	without := e.Without()
+	if without == nil {
+		return ""
+	}
+	quoted := make([]string, len(without))
+	for i, n := range without {
+		quoted[i] = message.Quote(n)
+	}
+	return "rows are compared without column " + strings.Join(quoted, ", ") + ": nearly every row has another value " +
+		"there, or it counts copies; data.id names the column that says who is who"
+}
+
+// Hash is the same number for rows that are equal.
+func (e *Equality) Hash(content uint64, others []uint64) uint64 {
+	e.settle()
+	text := binary.LittleEndian.AppendUint64(make([]byte, 0, 128), content)
+	for _, i := range e.kept {
+		text = binary.LittleEndian.AppendUint64(text, others[i])
+	}
+	return shortSHA(text)
+}
+
+// settle decides by the rows it was told of so far.
+func (e *Equality) settle() {
+	if e.settled {
+		return
+	}
+	distinct := make([]bool, len(e.columns))
+	for i := range distinct {
+		distinct[i] = e.distinct(i)
+	}
+	counter := e.counter(distinct)
+	e.kept, e.without, e.settled = nil, nil, true
+	for i, name := range e.columns {
+		if distinct[i] || i == counter {
+			e.without = append(e.without, name)
+		} else {
+			e.kept = append(e.kept, i)
+		}
+	}
+	if e.without != nil && !e.repeats() {
+		e.without = nil
+	}
+}
+
+// repeats says whether some rows are equal. It takes that for granted when none of a large file were kept: then many
+// have the same content.
+func (e *Equality) repeats() bool {
+	seen := make(map[uint64]bool, len(e.counts))
+	for row, k := range e.counts {
+		h := e.Hash(e.content[row], e.row(row))
+		if k > 1 || seen[h] {
+			return true
+		}
+		seen[h] = true
+	}
+	return len(e.counts) == 0 && e.level > 0
+}
+
+// distinct says that (nearly) all fields of a column differ.
+func (e *Equality) distinct(column int) bool {
+	var s map[uint64]int
+	if e.fields != nil {
+		s = e.fields[column].counts
+	} else {
+		s = e.values(column)
+		delete(s, 0)
+	}
+	n := 0
+	for _, k := range s {
+		n += k
+	}
+	return n > 0 && float64(len(s)) >= idLike*float64(n)
+}
+
+// values counts the fields of a column, in the rows that are kept.
+func (e *Equality) values(column int) map[uint64]int {
+	values := map[uint64]int{}
+	for row, k := range e.counts {
+		values[e.row(row)[column]] += k
+	}
+	return values
+}
+
+// counter returns the column that counts copies, -1 when there is none: in (nearly) every set of rows that are equal in
+// all else, row numbers aside, its values are 1 to some k (or 0 to k-1), each equally often, and half of the rows
+// or more are in sets with k > 1. Different people with equal values elsewhere do not number themselves so. Of few rows
+// that are left of many, as when many have the same content, nobody can tell.
+func (e *Equality) counter(distinct []bool) int {
+	if e.level > 0 && 64*len(e.counts) < e.limit {
+		return -1
+	}
+	all := slices.Clone(e.content) // of each row: the sum of the hashes of its parts
+	for row := range all {
+		for i, field := range e.row(row) {
+			if !distinct[i] {
+				all[row] += part(i, field)
+			}
+		}
+	}
+	for i := range e.columns {
+		if distinct[i] || !e.wholeFrom(i, 0) && !e.wholeFrom(i, 1) {
+			continue
+		}
+		sets := map[uint64]map[uint64]int{} // of rows that are equal but for the column: how often it has which value
+		for row, k := range e.counts {
+			field := e.row(row)[i]
+			rest := all[row] - part(i, field)
+			if sets[rest] == nil {
+				sets[rest] = map[uint64]int{}
+			}
+			sets[rest][field] += k
+		}
+		if counts(sets, e.total, 0) || counts(sets, e.total, 1) {
+			return i
+		}
+	}
+	return -1
+}
+
+// wholeFrom says that the fields of a column are first, first + 1 and so on, in any order, but for strays. No other
+// column counts copies.
+func (e *Equality) wholeFrom(column, first int) bool {
+	values, n := e.values(column), 0
+	for i := range len(values) {
+		n += values[fieldHash(Decimal(float64(first+i)))]
+	}
+	return float64(e.total-n) <= stray*float64(e.total)
+}
+
+// counts says that in sets of rows, n altogether, values go up from first, see counter.
+func counts(sets map[uint64]map[uint64]int, n, first int) bool {
+	var numbered, others int
+	numbers := []uint64{} // hashes of first, first + 1, ...
+	for _, set := range sets {
+		for len(numbers) < len(set) {
+			numbers = append(numbers, fieldHash(Decimal(float64(first+len(numbers)))))
+		}
+		rows, counted := 0, true
+		for _, k := range set {
+			rows += k
+		}
+		for _, x := range numbers[:len(set)] {
+			counted = counted && set[x]*len(set) == rows
+		}
+		switch {
+		case !counted:
+			others += rows
+		case len(set) > 1:
+			numbered += rows
+		}
+	}
+	return 2*numbered >= n && float64(others) <= stray*float64(n)
+}
