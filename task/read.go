@@ -60,6 +60,7 @@ type reader struct {
 	kept   []int          // where the columns to be kept as text are, -1 when the file has none
 	hashes *rowHashes     // nil without ReadOptions.Hash
 	batch  *batch         // nil when all people are wanted at once
+	last   *Problem       // of the records so far
 }
 
 // read reads all of r.
@@ -123,11 +124,24 @@ func (rd *reader) open(rows Rows) (first []string, line int, err error) {
 		}
 		names, header = t.header(first)
 	}
-	cols, err := t.resolve(names, rows.unreadable)
-	if err != nil {
+	rd.people.NoLines = rows.Names() != nil
+	if err := rd.columns(names, header, rows.unreadable); err != nil {
 		return nil, 0, err
 	}
-	rd.cols, rd.people.NoLines = cols, rows.Names() != nil
+	if header {
+		first = nil
+	}
+	return first, line, nil
+}
+
+// columns finds the task's columns among names, which the file itself gives when header is set.
+func (rd *reader) columns(names []string, header bool, unreadable func(column string) string) error {
+	t := rd.task
+	cols, err := t.resolve(names, unreadable)
+	if err != nil {
+		return err
+	}
+	rd.cols = cols
 	if rd.o.Hash {
 		rd.hashes = newRowHashes(cols, rd.o.Most > 0)
 		rd.people.OtherColumns = rd.hashes.names
@@ -156,10 +170,7 @@ func (rd *reader) open(rows Rows) (first []string, line int, err error) {
 	default:
 		rd.note(fmt.Sprintf("the file has no column %q: outcomes are not known", t.Data.Label))
 	}
-	if header {
-		first = nil
-	}
-	return first, line, nil
+	return nil
 }
 
 func (rd *reader) note(s string) { rd.people.Notes = append(rd.people.Notes, s) }
@@ -181,6 +192,7 @@ func (rd *reader) problem(p *Problem) {
 		p.Row, p.Line = true, rd.pick.row
 	}
 	rd.people.Failed++
+	rd.last = p
 	if len(rd.people.Problems) < maxProblems {
 		rd.people.Problems = append(rd.people.Problems, *p)
 	}

@@ -76,6 +76,15 @@ func (d *Data) rows(r io.Reader) (Rows, error) {
 	return NewRows(r, func([]byte) (*Data, error) { return d, nil })
 }
 
+// NewTextRows reads delimited text, gzip or not, from a stream: a record is returned as soon as its line has arrived.
+func NewTextRows(r io.Reader, d *Data) (Rows, error) {
+	in, err := plainText(r)
+	if err != nil {
+		return nil, err
+	}
+	return newTextRows(in, d)
+}
+
 // maxRecord bounds the bytes of one row, so that memory stays in proportion to what a file honestly holds.
 const maxRecord = 1 << 20
 
@@ -94,20 +103,30 @@ func (f inflater) Read(p []byte) (int, error) {
 // UTF-16 is an error.
 func plainText(r io.Reader) (*bufio.Reader, error) {
 	plain := bufio.NewReaderSize(r, headSize)
-	if head, _ := plain.Peek(2); bytes.Equal(head, []byte{0x1f, 0x8b}) {
+	if starts(plain, "\x1f\x8b") {
 		z, err := gzip.NewReader(plain)
 		if err != nil {
 			return nil, fmt.Errorf("compressed data: %w", err)
 		}
 		plain = bufio.NewReaderSize(inflater{z}, headSize)
 	}
-	if head, _ := plain.Peek(3); bytes.Equal(head, []byte("\xef\xbb\xbf")) {
+	if starts(plain, "\xef\xbb\xbf") {
 		_, _ = plain.Discard(3)
 	}
-	if head, _ := plain.Peek(2); bytes.Equal(head, []byte("\xff\xfe")) || bytes.Equal(head, []byte("\xfe\xff")) {
+	if starts(plain, "\xff\xfe") || starts(plain, "\xfe\xff") {
 		return nil, fmt.Errorf("the file is UTF-16; save it as UTF-8")
 	}
 	return plain, nil
+}
+
+// starts says whether what is to be read begins with mark. It waits for no more bytes than it needs to know.
+func starts(r *bufio.Reader, mark string) bool {
+	for i := range len(mark) {
+		if head, _ := r.Peek(i + 1); len(head) <= i || head[i] != mark[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // textRows reads the records of delimited text.

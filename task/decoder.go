@@ -1,0 +1,39 @@
+package task
+
+import "context"
+
+// Decoder is Read for records that arrive one by one, as on a stream: every record is a person, or filtered, or comes
+// with the problem why it cannot be read. What it keeps does not grow with the records.
+type Decoder struct {
+	rd     *reader
+	people *People // taken from rd
+}
+
+// NewDecoder finds the columns of t among names; unreadable says why a column that is not among them cannot be read, ""
+// of one that is not there. hash is ReadOptions.Hash.
+func NewDecoder(t *Task, names []string, unreadable func(column string) string, hash bool) (*Decoder, error) {
+	d := &Decoder{rd: newReader(context.Background(), t, ReadOptions{Hash: hash})}
+	d.rd.batch = &batch{each: func(p *People) error { d.people = p; return nil }}
+	if err := d.rd.columns(names, true, unreadable); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Add reads a record, whose fields it does not keep. It says whether it is one more of the people that Take returns. A
+// record that is not and has no problem was left out by Data.Filter.
+func (d *Decoder) Add(fields []string, line int) (person bool, problem *Problem) {
+	before, failed := d.rd.people.N, d.rd.people.Failed
+	d.rd.row(fields, line)
+	if d.rd.people.Failed > failed {
+		return false, d.rd.last
+	}
+	return d.rd.people.N > before, nil
+}
+
+// Take returns the people added since the last call, in order. Their Rows count the records of all calls.
+func (d *Decoder) Take() *People {
+	d.people = &People{Dim: d.rd.people.Dim}
+	_ = d.rd.flush(true) // hands the people to the function above, which does not fail
+	return d.people
+}

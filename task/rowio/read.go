@@ -1,0 +1,279 @@
+package rowio
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"cfq/internal/message"
+	"cfq/task"
+)
+
+// Limits of a batch, and how long a row waits for others: for none that does not come, and not long for many that do.
+const (
+	maxRows  = 8192
+	maxBytes = 16 << 20 // of fields
+	idle     = 100 * time.Millisecond
+	patience = time.Second
+)
+
+// record is a row as text fields, or with a problem.
+type record struct {
+	fields  []string
+	kept    []any
+	line    int
+	problem *task.Problem
+}
+
+func (r *record) size() (n int) {
+	for _, f := range r.fields {
+		n += len(f)
+	}
+	return n
+}
+
+// source is a format that is read.
+type source interface {
+	// names returns the columns, nil when the stream ended before it named any.
+	names() []string
+	// keep says which columns are handed on, and returns them.
+	keep(columns []int) ([]Column, error)
+	// next returns the next record, whose parts are not used again. io.EOF ends the rows; the error of a row that alone is
+	// bad is in the record.
+	next() (record, error)
+	// unreadable says why a column cannot be read, "" when it can or does not exist.
+	unreadable(column string) string
+}
+
+// Reader reads the rows of a stream as people.
+type Reader struct {
+	source  source
+	decoder *task.Decoder // nil for a stream that is empty
+	kept    []Column
+	noLines bool // the stream has rows only
+}
+
+// Open reads the head of a stream. A stream without any byte has no rows, and is no error.
+func Open(r io.Reader, t *task.Task, o Options) (*Reader, error) {
+	in := &Reader{noLines: o.Format == Arrow}
+	var err error
+	if in.source, err = open(r, t, o); err != nil {
+		return nil, fmt.Errorf("stream of rows (%s): %w", o.Format, err)
+	}
+	keep := keep(t, o.Keep)
+	names := in.source.names()
+	if names == nil {
+		for _, name := range keep {
+			in.kept = append(in.kept, Column{Name: name})
+		}
+		return in, nil
+	}
+	if in.decoder, err = task.NewDecoder(t, names, in.source.unreadable, o.Hash); err != nil {
+		return nil, fmt.Errorf("stream of rows (%s): %w", o.Format, err)
+	}
+	var at []int
+	for _, name := range keep {
+		i := slices.Index(names, name)
+		if i < 0 {
+			return nil, fmt.Errorf("stream of rows (%s): there is no column %s to keep; the columns are %s", o.Format,
+				message.Quote(name), message.List(names, 100))
+		}
+		at = append(at, i)
+	}
+	in.kept, err = in.source.keep(at)
+	return in, err
+}
+
+// keep are the columns to hand on, each once.
+func keep(t *task.Task, more []string) (names []string) {
+	all := more
+	if t.Data.ID != "" {
+		all = append([]string{t.Data.ID}, more...)
+	}
+	for _, name := range all {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func open(r io.Reader, t *task.Task, o Options) (source, error) {
+	in := bufio.NewReaderSize(r, 1<<16)
+	// Wait for no more bytes than each decision needs: a row may be shorter than any mark.
+	arrow := starts(in, "\xff\xff\xff\xff")
+	switch {
+	case starts(in, "ARROW1"):
+		return nil, errors.New("this is an Arrow file; write the streaming format")
+	case starts(in, "PAR1"):
+		return nil, errors.New("this is a Parquet file, which cannot be read from a stream")
+	case arrow && o.Format != Arrow:
+		return nil, errors.New("this is an Arrow stream and no text")
+	}
+	switch o.Format {
+	case CSV:
+		return openCSV(in, t, o.Columns)
+	case TSV:
+		return openTSV(in, t, o.Columns)
+	case Arrow:
+		if _, err := in.Peek(1); errors.Is(err, io.EOF) {
+			return &textSource{}, nil // as of a process that had nothing to write
+		}
+		return openArrow(in)
+	}
+	return nil, fmt.Errorf("unknown format %q", o.Format)
+}
+
+func starts(in *bufio.Reader, mark string) bool {
+	for i := range len(mark) {
+		if head, _ := in.Peek(i + 1); len(head) <= i || head[i] != mark[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Kept returns the columns that are handed on: Data.ID of the task, and Options.Keep.
+func (r *Reader) Kept() []Column { return r.kept }
+
+// Each calls do with the rows, in order and in batches: as many as have arrived when no more arrive for 100
+// milliseconds, and at most 8192. An error of do ends the reading and is returned as it is. What was read before an
+// error of the stream is handed on before that is returned.
+func (r *Reader) Each(ctx context.Context, do func(*Batch) error) (n Counts, err error) {
+	if r.decoder == nil {
+		return n, nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	records := make(chan record)
+	failed := make(chan error, 1)
+	go func() {
+		defer close(records)
+		failed <- r.read(ctx, records)
+	}()
+	batches := make(chan []record)
+	go func() {
+		defer close(batches)
+		gather(ctx, records, batches)
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return n, context.Cause(ctx)
+		case batch, more := <-batches:
+			if !more {
+				if err := context.Cause(ctx); err != nil {
+					return n, err
+				}
+				return n, <-failed
+			}
+			b := r.batch(batch)
+			n.add(b)
+			if err := do(b); err != nil {
+				return n, err
+			}
+		}
+	}
+}
+
+// read sends the records of the stream until it ends, or nobody wants them.
+func (r *Reader) read(ctx context.Context, to chan<- record) error {
+	for {
+		rec, err := r.source.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("stream of rows: %w", err)
+		}
+		select {
+		case to <- rec:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// gather makes batches of records. While the taker is busy a batch grows up to the limits.
+func gather(ctx context.Context, from <-chan record, to chan<- []record) {
+	var batch []record
+	size := 0
+	quiet, late := time.NewTimer(idle), time.NewTimer(patience)
+	ready := false
+	for {
+		in, out := from, to
+		if len(batch) >= maxRows || size >= maxBytes {
+			in, ready = nil, true
+		}
+		if !ready {
+			out = nil
+		}
+		select {
+		case rec, more := <-in:
+			if !more {
+				from, ready = nil, true
+				if len(batch) == 0 {
+					return
+				}
+				continue
+			}
+			if len(batch) == 0 {
+				late.Reset(patience)
+			}
+			batch, size = append(batch, rec), size+rec.size()
+			quiet.Reset(idle)
+		case <-quiet.C:
+			ready = len(batch) > 0
+		case <-late.C:
+			ready = len(batch) > 0
+		case out <- batch:
+			if from == nil {
+				return
+			}
+			batch, size, ready = nil, 0, false
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// batch decodes records.
+func (r *Reader) batch(records []record) *Batch {
+	b := &Batch{Rows: make([]Row, len(records))}
+	n := 0
+	for i := range records {
+		rec, row := &records[i], &b.Rows[i]
+		*row = Row{Kept: rec.kept, Person: -1, Problem: rec.problem}
+		if row.Kept == nil {
+			row.Kept = make([]any, len(r.kept))
+		}
+		if row.Problem != nil {
+			continue
+		}
+		person, problem := r.decoder.Add(rec.fields, rec.line)
+		if person {
+			row.Person = n
+			n++
+		}
+		if row.Problem = problem; problem != nil {
+			problem.Row = r.noLines
+		}
+	}
+	b.People = r.decoder.Take()
+	return b
+}
+
+func (n *Counts) add(b *Batch) {
+	n.Rows += len(b.Rows)
+	n.People += b.People.N
+	for i := range b.Rows {
+		if b.Rows[i].Problem != nil {
+			n.Unreadable++
+		}
+	}
+	n.Filtered = n.Rows - n.People - n.Unreadable
+}
