@@ -71,7 +71,7 @@ func (l *Lists) write() (err error) {
 		}
 		x.parts = append(x.parts, part{l.end, int64(len(x.held))})
 		l.end += int64(len(x.held))
-		x.held = x.held[:0]
+		x.held = nil // other lists may be the ones that grow next
 	}
 	l.held = 0
 	return nil
