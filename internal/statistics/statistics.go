@@ -37,9 +37,13 @@ func Quantile(xs []float64, q float64) float64 {
 	}
 	s := slices.Clone(xs)
 	slices.Sort(s)
+	return s[Rank(len(s), q)-1]
+}
+
+// Rank is the nearest rank, from 1, of a quantile among n numbers.
+func Rank(n int, q float64) int {
 	// The slack keeps a product such as 0.99*100 that rounding has put above 99 at rank 99.
-	rank := int(math.Ceil(q*float64(len(s)) - 1e-9))
-	return s[min(max(rank, 1), len(s))-1]
+	return min(max(int(math.Ceil(q*float64(n)-1e-9)), 1), n)
 }
 
 // OrderRanks returns the ranks (1 to n, 0 and n+1 where there is none) of the order statistics that the
