@@ -1,10 +1,12 @@
 package ptq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -67,6 +69,12 @@ type SweepPoint struct {
 	// Measured compares the written file with the original on the test people; nil when the point is Unfit, and in
 	// Finished and Done when Same is set.
 	Measured *eval.Result `json:"measured,omitempty"`
+}
+
+// Least is Unfit without that the budget is too small: what budget would do.
+func (p *SweepPoint) Least() string {
+	_, least, _ := strings.Cut(p.Unfit, allocate.ErrBudget.Error()+": ")
+	return cmp.Or(least, p.Unfit)
 }
 
 // SweepResult is all points, by method in the order asked for and by budget.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"cfq/allocate"
 	"cfq/eval"
 	"cfq/internal/chart"
 	"cfq/internal/cli"
@@ -508,9 +506,8 @@ func (v *sweepView) text(out io.Writer, files string) {
 		p := &v.Points[i]
 		if p.Unfit != "" || p.Same != 0 {
 			note := fmt.Sprintf("as at %g", p.Same)
-			if p.Unfit != "" { // what stands before the least budget is in the line already
-				_, least, _ := strings.Cut(p.Unfit, allocate.ErrBudget.Error()+": ")
-				note = "does not fit: " + cmp.Or(least, p.Unfit)
+			if p.Unfit != "" {
+				note = "does not fit: " + p.Least()
 			}
 			t.Add(string(p.Method), fmt.Sprint(p.Budget))
 			t.Note(note)
