@@ -39,6 +39,53 @@ func (f *peopleFlags) promised(ctx context.Context, e *env, t *task.Task, read t
 	return issued.People, issued, nil
 }
 
+// streamed hands people on in batches, each with the promises of --promises to them, see promise.Stream. The people are
+// those of the data or, without any, the file's. Errors of each are returned as they are.
+func (f *peopleFlags) streamed(ctx context.Context, e *env, t *task.Task, each func(*promise.File) error) (
+	*promise.File, error,
+) {
+	var failed, unreadable error // of what was done with the people, and of reading them
+	var people promise.Batches
+	switch {
+	case f.data != "":
+		o, err := readOptions(f.data, f.rows)
+		if err != nil {
+			return nil, err
+		}
+		people = func(each func(*task.People) error) (p *task.People, err error) {
+			p, unreadable = task.Stream(ctx, f.data, t, o, recourseBatch, func(p *task.People) error {
+				err = each(p)
+				return err
+			})
+			if err != nil {
+				unreadable = nil
+				return nil, err
+			}
+			return p, unreadable
+		}
+	case f.rows != "":
+		return nil, cli.Usagef("-d data.csv names the data", "--rows chooses rows of --data, which is missing")
+	}
+	if err := cli.Input("promises file", f.promises); err != nil {
+		return nil, err
+	}
+	file, err := promise.Stream(ctx, f.promises, t, people, func(b *promise.File) error {
+		failed = each(b)
+		return failed
+	})
+	switch {
+	case failed != nil:
+		return nil, failed
+	case unreadable != nil:
+		return nil, dataError(unreadable)
+	case err != nil:
+		return nil, promisesError(err, people == nil)
+	case people != nil:
+		warnRows(e, f.data, file.People)
+	}
+	return file, warnPromises(e, f.promises, file)
+}
+
 // readPromises reads a promises file and says which of its rows are of no use.
 func readPromises(ctx context.Context, e *env, path string, t *task.Task, people *task.People) (*promise.File, error) {
 	if err := cli.Input("promises file", path); err != nil {
@@ -46,12 +93,22 @@ func readPromises(ctx context.Context, e *env, path string, t *task.Task, people
 	}
 	f, err := promise.Read(ctx, path, t, people)
 	if err != nil {
-		hint := ""
-		if people == nil {
-			hint = "-d data.csv names the people that the rows are for"
-		}
-		return nil, cli.Wrap(dataError(err), cli.Unusable, hint)
+		return nil, promisesError(err, people == nil)
 	}
+	return f, warnPromises(e, path, f)
+}
+
+// promisesError is what is said of a promises file that cannot be read; alone is one without data.
+func promisesError(err error, alone bool) error {
+	hint := ""
+	if alone {
+		hint = "-d data.csv names the people that the rows are for"
+	}
+	return cli.Wrap(dataError(err), cli.Unusable, hint)
+}
+
+// warnPromises says which rows of a promises file are of no use. It is an error when none is of any.
+func warnPromises(e *env, path string, f *promise.File) error {
 	for _, note := range f.Notes {
 		e.msg.Warn("%s: %s", path, note)
 	}
@@ -59,20 +116,20 @@ func readPromises(ctx context.Context, e *env, path string, t *task.Task, people
 		f.Problems, f.Failed)
 	warnProblems(e, fmt.Sprintf("%s: %s to people who are not among the people read", path,
 		message.Count(f.Missing, "promise")), f.Lost, f.Missing)
-	if len(f.Promises) == 0 {
-		err, hint := fmt.Errorf("%s promises nothing to any of the people", path),
-			"are these the data and the task that it was made with?"
-		n := 0
-		for _, k := range f.Unpromised {
-			n += k
-		}
-		if n > 0 && n == f.Rows-f.Failed {
-			err, hint = fmt.Errorf("%s promises nothing: its %s say so", path, message.Count(n, "row")),
-				"only rows with the status found are promises"
-		}
-		return nil, cli.Wrap(err, cli.Unusable, hint)
+	if f.Made > 0 {
+		return nil
 	}
-	return f, nil
+	err, hint := fmt.Errorf("%s promises nothing to any of the people", path),
+		"are these the data and the task that it was made with?"
+	n := 0
+	for _, k := range f.Unpromised {
+		n += k
+	}
+	if n > 0 && n == f.Rows-f.Failed {
+		err, hint = fmt.Errorf("%s promises nothing: its %s say so", path, message.Count(n, "row")),
+			"only rows with the status found are promises"
+	}
+	return cli.Wrap(err, cli.Unusable, hint)
 }
 
 // chosen makes one action for each person out of the promises of f, see
@@ -88,7 +145,7 @@ func chosen(ctx context.Context, e *env, m recourse.Model, set *constraint.Set, 
 	if err != nil {
 		return nil, nil, err
 	}
-	warnClaims(e, f, verdicts)
+	warnClaims(e, f.Difference(verdicts))
 	actions, further := f.Actions(verdicts)
 	if further > 0 {
 		e.msg.Note("%d further promises to the same people: of each person's, the cheapest that the model keeps is used",
@@ -98,8 +155,8 @@ func chosen(ctx context.Context, e *env, m recourse.Model, set *constraint.Set, 
 }
 
 // warnClaims warns when a file states other margins than were found.
-func warnClaims(e *env, f *promise.File, verdicts []promise.Verdict) {
-	if d := f.Difference(verdicts); d > claimSlack {
+func warnClaims(e *env, difference float64) {
+	if d := difference; d > claimSlack {
 		e.msg.Warn("the margins that the promises file states differ from those found by up to %.3g: "+
 			"was it made for another model, task or data?", d)
 	}
@@ -116,22 +173,17 @@ func (in *opened) judged(ctx context.Context, e *env, path string) (_ []recourse
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	actions, verdicts, err := chosen(ctx, e, c, in.set, in.issued)
-	warnVerdicts(e, verdicts)
+	var sum promise.Tally
+	sum.Add(in.issued, verdicts)
+	warnVerdicts(e, &sum)
 	return actions, runError(err)
 }
 
 // warnVerdicts warns of promises that should not have been made.
-func warnVerdicts(e *env, verdicts []promise.Verdict) {
-	_, infeasible := promise.Broken(verdicts)
-	broken := 0
-	for i := range verdicts {
-		if !verdicts[i].Valid(0) {
-			broken++
-		}
-	}
-	if infeasible+broken > 0 {
+func warnVerdicts(e *env, t *promise.Tally) {
+	if t.Infeasible+t.Invalid > 0 {
 		e.msg.Warn("of %s the task does not allow %d, and the model does not keep %d; cfq recourse --promises says more",
-			message.Count(len(verdicts), "promise"), infeasible, broken)
+			message.Count(t.Promises, "promise"), t.Infeasible, t.Invalid)
 	}
 }
 

@@ -360,36 +360,44 @@ func (j *recourseJob) checkPromises(ctx context.Context) error {
 		return cli.Usagef("-d data.csv names it",
 			"--output: a promises file counts the rows of a data file, and there is none")
 	}
-	people, file, err := j.promised(ctx, j.e, j.t, task.ReadOptions{})
+	c := report.NewPromises(j.margin)
+	var file *promise.File
+	err := j.write(func(w io.Writer) error {
+		out, err := promise.NewWriter(w, j.t)
+		if err != nil {
+			return err
+		}
+		file, err = j.streamed(ctx, j.e, j.t, func(f *promise.File) error { return j.judge(ctx, f, c, out) })
+		if err != nil {
+			return err
+		}
+		return out.Flush()
+	})
 	if err != nil {
 		return err
 	}
-	set := j.set.of(people)
+	c.Finish(file)
 	j.set.warn(j.e)
-	verdicts, err := promise.Judge(ctx, j.model, set, file)
-	if err != nil {
-		return runError(err)
-	}
-	c := report.NewPromises(file, verdicts, j.margin)
-	warnClaims(j.e, file, verdicts)
-	if j.out != "" {
-		if err := j.write(func(w io.Writer) error { return rewrite(w, j.t, set, file, verdicts) }); err != nil {
-			return err
-		}
-	}
+	warnClaims(j.e, float64(c.Claimed))
 	if j.e.json {
 		return writeJSON(j.e.stdout, c)
 	}
 	return c.Write(j.e.stdout, j.out)
 }
 
-// rewrite writes the promises in the form of this program, with the costs and margins that were found.
-func rewrite(w io.Writer, t *task.Task, set *constraint.Set, f *promise.File, verdicts []promise.Verdict) error {
-	out, err := promise.NewWriter(w, t)
+// judge counts the verdicts on the promises to a batch of people and writes these in the form of this program, with the
+// costs and margins that were found.
+func (j *recourseJob) judge(ctx context.Context, f *promise.File, c *report.Promises, out *promise.Writer) error {
+	set := j.set.of(f.People)
+	verdicts, err := promise.Judge(ctx, j.model, set, f)
 	if err != nil {
-		return err
+		return runError(err)
 	}
+	c.Add(f, verdicts)
 	for i := range f.Promises {
+		if j.out == "" {
+			break
+		}
 		p, v := &f.Promises[i], &verdicts[i]
 		err := out.Write(promise.Line{
 			Row: f.People.Rows[p.Person], Line: f.People.Line(p.Person), Before: v.Before, X: f.X(p),
@@ -400,5 +408,5 @@ func rewrite(w io.Writer, t *task.Task, set *constraint.Set, f *promise.File, ve
 			return fmt.Errorf("promise of line %d: %w", p.Line, err)
 		}
 	}
-	return out.Flush()
+	return nil
 }

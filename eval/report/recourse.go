@@ -9,12 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"gonum.org/v1/gonum/stat"
-
 	"cfq/eval"
 	"cfq/internal/message"
 	"cfq/internal/statistics"
 	"cfq/recourse"
+	"cfq/recourse/constraint"
 	"cfq/recourse/promise"
 	"cfq/task"
 )
@@ -35,8 +34,8 @@ type Recourse struct {
 	Seconds    float64                 `json:"seconds"`
 	PerSecond  float64                 `json:"people_per_second"`
 
-	used     map[string]int // people, by feature
-	paid     []float64      // costs of the actions found
+	used     map[string]int    // people, by feature
+	paid     statistics.Values // costs of the actions found
 	statuses map[recourse.Status]int
 	exact    bool
 }
@@ -79,7 +78,7 @@ func (s *Recourse) Add(l *promise.Line, m recourse.Method) {
 	if l.Action.Status != recourse.Found {
 		return
 	}
-	s.paid = append(s.paid, l.Action.Cost)
+	s.paid.Add(l.Action.Cost)
 	for _, c := range l.Changes {
 		if !c.Linked {
 			s.used[c.Feature]++
@@ -100,7 +99,7 @@ func (s *Recourse) Finish(p *task.People, took time.Duration) {
 	}
 	found := s.statuses[recourse.Found]
 	s.Success = eval.NewRate(found, short, 0.95)
-	s.Cost = costsOf(s.paid)
+	s.Cost = costsOf(&s.paid)
 	s.Features = []FeatureCount{}
 	for name, n := range s.used {
 		s.Features = append(s.Features, FeatureCount{name, n, float64(n) / float64(found)})
@@ -114,8 +113,8 @@ func (s *Recourse) Finish(p *task.People, took time.Duration) {
 }
 
 // costsOf is undefined without any.
-func costsOf(v []float64) Costs {
-	return Costs{eval.Float(stat.Mean(v, nil)), eval.Float(statistics.Median(v))}
+func costsOf(v *statistics.Values) Costs {
+	return Costs{eval.Float(v.Mean()), eval.Float(v.Median())}
 }
 
 // Write shows the summary as text; path is the file that was written, "" when none was.
@@ -185,6 +184,10 @@ type Promises struct {
 	Cost       Costs           `json:"cost"`
 	// Claimed is the largest difference between a margin that the file states and the one found; null when it states none.
 	Claimed eval.Float `json:"claimed_margin_difference"`
+
+	tally         promise.Tally
+	reached       int
+	paid, margins statistics.Values
 }
 
 const firstShown = 5 // broken constraints that are written out
@@ -195,40 +198,55 @@ type BrokenLine struct {
 	Reason string `json:"reason"`
 }
 
-// NewPromises sums up the verdicts on the promises of a file, for the required margin.
-func NewPromises(f *promise.File, verdicts []promise.Verdict, required float64) *Promises {
-	n := len(verdicts)
-	c := &Promises{
-		Promises: n, Among: f.People.N, Rows: f.Rows, Unreadable: f.Failed, Lost: f.Missing, Unpromised: map[string]int{},
-		Margin: required, Broken: []promise.Count{}, First: []BrokenLine{}, Claimed: eval.Float(f.Difference(verdicts)),
-	}
-	for s, k := range f.Unpromised {
-		c.Unpromised[s.String()] = k
-	}
-	counts, infeasible := promise.Broken(verdicts)
-	c.Broken = append(c.Broken, counts...)
+// NewPromises sums up verdicts on promises, for the required margin. Add counts those to a batch of people, Finish
+// computes the shares.
+func NewPromises(required float64) *Promises {
+	return &Promises{Margin: required, Unpromised: map[string]int{}, First: []BrokenLine{}}
+}
+
+// Add counts the verdicts on the promises of f. Each of the people belongs to one batch.
+func (c *Promises) Add(f *promise.File, verdicts []promise.Verdict) {
+	c.tally.Add(f, verdicts)
 	people := map[int]bool{}
-	var valid, reached int
-	paid, margins := make([]float64, n), make([]float64, n)
 	for i := range verdicts {
 		v := &verdicts[i]
 		people[f.Promises[i].Person] = true
-		paid[i], margins[i] = v.Cost, v.Margin
-		valid += one(v.Valid(0))
-		reached += one(v.Valid(required))
+		c.paid.Add(v.Cost)
+		c.margins.Add(v.Margin)
+		c.reached += one(v.Valid(c.Margin))
 		c.Needless += one(v.Before > 0)
-		if len(v.Broken) > 0 && len(c.First) < firstShown {
-			c.First = append(c.First, BrokenLine{f.Promises[i].Line, v.Broken[0].Error()})
+		if len(v.Broken) > 0 {
+			c.addBroken(f.Promises[i].Line, v.Broken[0])
 		}
 	}
-	c.People = len(people)
-	c.Feasible, c.Valid, c.Reached = eval.NewRate(n-infeasible, n, 0.95), eval.NewRate(valid, n, 0.95),
-		eval.NewRate(reached, n, 0.95)
-	c.Cost = costsOf(paid)
-	for i, q := range []float64{0, 0.05, 0.5, 0.95, 1} {
-		c.Margins[i] = eval.Float(statistics.Quantile(margins, q))
+	c.People += len(people)
+}
+
+// addBroken keeps the promises on the first lines: people may come in another order.
+func (c *Promises) addBroken(line int, why *constraint.Violation) {
+	n := len(c.First)
+	if n == firstShown && line >= c.First[n-1].Line {
+		return
 	}
-	return c
+	at, _ := slices.BinarySearchFunc(c.First, line, func(b BrokenLine, line int) int { return b.Line - line })
+	c.First = slices.Insert(c.First, at, BrokenLine{line, why.Error()})
+	c.First = c.First[:min(len(c.First), firstShown)]
+}
+
+// Finish computes what is known at the end; f is the whole file.
+func (c *Promises) Finish(f *promise.File) {
+	n := c.tally.Promises
+	c.Promises, c.Among, c.Rows, c.Unreadable, c.Lost = n, f.People.N, f.Rows, f.Failed, f.Missing
+	for s, k := range f.Unpromised {
+		c.Unpromised[s.String()] = k
+	}
+	c.Broken, c.Claimed = c.tally.Broken(), eval.Float(c.tally.Difference())
+	c.Feasible, c.Valid = eval.NewRate(n-c.tally.Infeasible, n, 0.95), eval.NewRate(n-c.tally.Invalid, n, 0.95)
+	c.Reached = eval.NewRate(c.reached, n, 0.95)
+	c.Cost = costsOf(&c.paid)
+	for i, q := range []float64{0, 0.05, 0.5, 0.95, 1} {
+		c.Margins[i] = eval.Float(c.margins.Quantile(q))
+	}
 }
 
 // Write shows the summary as text; path is the file that was written, "" when none was.

@@ -228,9 +228,11 @@ func TestJudge(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	counts, infeasible := Broken(verdicts)
-	if infeasible != 2 || len(counts) != 4 || counts[0].Promises != 1 {
-		t.Errorf("%d infeasible, %v", infeasible, counts)
+	var tally Tally
+	tally.Add(f, verdicts)
+	counts := tally.Broken()
+	if tally.Infeasible != 2 || tally.Promises != 4 || tally.Invalid != 2 || len(counts) != 4 || counts[0].Promises != 1 {
+		t.Errorf("%+v, %v", tally, counts)
 	}
 	// The weight of a numeric input is 1/(1+0.001), a switch costs the mean of the weights of its values.
 	if c := verdicts[0].Cost; math.Abs(c-(5/12.347/1.001+1/(math.Sqrt(2)/3+0.001))) > 1e-6 {

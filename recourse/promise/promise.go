@@ -9,12 +9,9 @@
 package promise
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 
 	"cfq/recourse"
 	"cfq/recourse/constraint"
@@ -28,7 +25,8 @@ type File struct {
 	People   *task.People
 	Promises []Promise // in the order of the file
 
-	Rows       int                     // data rows: Factual, Unpromised, Failed and Missing ones, and the promises
+	Rows       int                     // data rows: Factual, Unpromised, Failed and Missing ones, and those Made
+	Made       int                     // promises to People, also when Promises does not hold them, see Stream
 	Factual    int                     // of them, rows that say what people are and not what they were promised
 	Unpromised map[recourse.Status]int // rows that say that there is no promise, and why
 
@@ -37,6 +35,8 @@ type File struct {
 	Lost     []task.Problem // the first of the promises whose person is not among the people
 	Missing  int            // all of them
 	Notes    []string       // how the columns were understood
+
+	moved int // promises that say they were made from another line of the data
 }
 
 // Promise is one promise: the person and the point they were told to go to.
@@ -148,50 +148,4 @@ func better(a, b *Verdict) bool {
 		return a.Valid(0)
 	}
 	return a.Cost < b.Cost
-}
-
-// Difference is how far the file's claims are from the verdicts: the largest of |claimed - found| of the margins
-// after and before the action; NaN when the file claims nothing. More than rounding means that the file was made
-// for another model, task or data.
-func (f *File) Difference(verdicts []Verdict) float64 {
-	most := math.NaN()
-	for i := range f.Promises {
-		p, v := &f.Promises[i], &verdicts[i]
-		for _, d := range []float64{p.Margin - v.Margin, p.Before - v.Before} {
-			if d = math.Abs(d); !math.IsNaN(d) && !(most >= d) {
-				most = d
-			}
-		}
-	}
-	return most
-}
-
-// Count is how many promises break a constraint.
-type Count struct {
-	Constraint constraint.Constraint `json:"constraint"`
-	Promises   int                   `json:"promises"`
-}
-
-// Broken counts the promises that break each constraint, the most frequent first, and those that break any.
-func Broken(verdicts []Verdict) (counts []Count, infeasible int) {
-	n := map[constraint.Constraint]int{}
-	for i := range verdicts {
-		seen := map[constraint.Constraint]bool{}
-		for _, b := range verdicts[i].Broken {
-			if !seen[b.Constraint] {
-				n[b.Constraint]++
-			}
-			seen[b.Constraint] = true
-		}
-		if len(seen) > 0 {
-			infeasible++
-		}
-	}
-	for c, k := range n {
-		counts = append(counts, Count{c, k})
-	}
-	slices.SortFunc(counts, func(a, b Count) int {
-		return cmp.Or(b.Promises-a.Promises, cmp.Compare(a.Constraint, b.Constraint))
-	})
-	return counts, infeasible
 }

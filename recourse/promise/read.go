@@ -35,14 +35,11 @@ const (
 // A person may have several promises; all are kept. Rows that cannot be read and promises whose person is not found
 // are listed in the result; it is an error when no row can be read.
 func Read(ctx context.Context, path string, t *task.Task, people *task.People) (*File, error) {
-	r := &reader{at: map[string]int{}, file: &File{People: people, Unpromised: map[recourse.Status]int{}}}
-	data, keep, err := r.columns(path, newTable(t))
+	r, err := newReader(path, t, people)
 	if err != nil {
-		return nil, fmt.Errorf("promises %s: %w", path, err)
+		return nil, err
 	}
-	plain := *t
-	plain.Data = data
-	if r.People, err = task.Read(ctx, path, &plain, task.ReadOptions{Keep: keep}); err != nil {
+	if r.People, err = task.Read(ctx, path, r.task, task.ReadOptions{Keep: r.keep}); err != nil {
 		return nil, fmt.Errorf("promises: %w", err)
 	}
 	r.file.Rows, r.file.Problems, r.file.Failed = r.Total, r.Problems, r.Failed
@@ -54,6 +51,7 @@ func Read(ctx context.Context, path string, t *task.Task, people *task.People) (
 	if err != nil {
 		return nil, fmt.Errorf("promises %s: %w", path, err)
 	}
+	r.file.Made = len(r.file.Promises)
 	return r.file, nil
 }
 
@@ -61,9 +59,24 @@ func Read(ctx context.Context, path string, t *task.Task, people *task.People) (
 type reader struct {
 	*task.People
 	file    *File
+	task    *task.Task     // as which the file is read
+	keep    []string       // columns that are kept as text
 	at      map[string]int // where Kept has this program's own columns, role and id, by their plain names
 	key     string         // the plain name of the column that says whose row it is
 	keyName string         // what the file calls it
+	own     bool           // this program wrote the file, see findOwn
+}
+
+// newReader looks at the header of a file.
+func newReader(path string, t *task.Task, people *task.People) (*reader, error) {
+	r := &reader{at: map[string]int{}, file: &File{People: people, Unpromised: map[recourse.Status]int{}}}
+	plain := *t
+	var err error
+	if plain.Data, r.keep, err = r.columns(path, newTable(t)); err != nil {
+		return nil, fmt.Errorf("promises %s: %w", path, err)
+	}
+	r.task = &plain
+	return r, nil
 }
 
 // columns looks at the header of a file. It returns how the task's reader is to read the file, and the columns that it
@@ -171,71 +184,109 @@ func (r *reader) status(i int) (recourse.Status, error) {
 	return all[at], nil
 }
 
-// byNumber takes every row as a promise to the person with its number. The file is one that this program wrote when
-// it has a column status that holds its words.
+// byNumber takes every row as a promise to the person with its number.
 func (r *reader) byNumber() error {
 	f := r.file
 	if f.People == nil {
 		return errNoPeople
 	}
-	own := false
-	for i := 0; r.has(colStatus) && i < r.N && !own; i++ {
-		_, err := r.status(i)
-		own = err == nil
-	}
-	at, moved := positions(f.People), 0
+	r.findOwn()
+	at := positions(f.People)
 	for i := range r.N {
-		n, err := r.number(i)
-		if err != nil {
-			r.problem(i, r.keyName, "%v", err)
+		n, ok := r.numbered(i)
+		if !ok {
 			continue
 		}
-		if own {
-			status, err := r.status(i)
-			if err != nil {
-				r.problem(i, colStatus, "%v", err)
-				continue
-			}
-			if status != recourse.Found {
-				f.Unpromised[status]++
-				continue
-			}
-		}
-		person, known := at[n]
-		if !known {
-			r.lost(i, "no person of the data has the row number %d", n)
-			continue
-		}
-		line, err := r.claim(i, colLine)
-		elsewhere := err == nil && !math.IsNaN(line) && int(line) != f.People.Lines[person]
-		if r.promise(i, person, own) && own && elsewhere {
-			moved++
+		if person, known := at[n.row]; known {
+			f.add(&n, person)
+		} else {
+			f.Missing++
+			f.Lost = list(f.Lost, n.Line, r.keyName, notThere, n.row)
 		}
 	}
-	if moved > 0 {
-		f.Notes = append(f.Notes, fmt.Sprintf("%d promises were made from other lines of the data than their rows are on "+
-			"now; are these the data that they were made from?", moved))
-	}
+	f.noteMoved()
 	return nil
 }
 
-// promise adds row i, with what it claims, and says whether it could be understood.
-func (r *reader) promise(i, person int, own bool) bool {
+// notThere says why a promise is lost.
+const notThere = "no person of the data has the row number %d"
+
+// findOwn looks whether this program wrote the file: a column status of the rows read holds its words.
+func (r *reader) findOwn() bool {
+	for i := 0; r.has(colStatus) && i < r.N && !r.own; i++ {
+		_, err := r.status(i)
+		r.own = err == nil
+	}
+	return r.own
+}
+
+// numbered is a promise to the person with a row number.
+type numbered struct {
+	Promise
+	row  int
+	from int // line of the data that it was made from; noLine when the file does not say
+}
+
+const noLine = -1
+
+// numbered reads row i, and says whether it is a promise; if not, it is counted.
+func (r *reader) numbered(i int) (n numbered, ok bool) {
+	var err error
+	if n.row, err = r.number(i); err != nil {
+		r.problem(i, r.keyName, "%v", err)
+		return n, false
+	}
+	n.from = noLine
+	if r.own {
+		status, err := r.status(i)
+		if err != nil {
+			r.problem(i, colStatus, "%v", err)
+			return n, false
+		}
+		if status != recourse.Found {
+			r.file.Unpromised[status]++
+			return n, false
+		}
+		if line, err := r.claim(i, colLine); err == nil && !math.IsNaN(line) {
+			n.from = int(line)
+		}
+	}
+	n.Promise, ok = r.promise(i)
+	return n, ok
+}
+
+// add adds a promise to a person.
+func (f *File) add(n *numbered, person int) {
+	if n.from != noLine && n.from != f.People.Lines[person] {
+		f.moved++
+	}
+	n.Person = person
+	f.Promises = append(f.Promises, n.Promise)
+}
+
+func (f *File) noteMoved() {
+	if f.moved > 0 {
+		f.Notes = append(f.Notes, fmt.Sprintf("%d promises were made from other lines of the data than their rows are on "+
+			"now; are these the data that they were made from?", f.moved))
+	}
+}
+
+// promise reads row i, with what it claims, and says whether it could be understood.
+func (r *reader) promise(i int) (p Promise, ok bool) {
 	claims := [3]float64{math.NaN(), math.NaN(), math.NaN()}
 	for k, column := range []string{colCost, colMargin, colBefore} {
 		var err error
-		if !own {
+		if !r.own {
 			break
 		}
 		if claims[k], err = r.claim(i, column); err != nil {
 			r.problem(i, column, "%v", err)
-			return false
+			return p, false
 		}
 	}
-	r.file.Promises = append(r.file.Promises, Promise{
-		Person: person, Line: r.Lines[i], Point: row(r.People, i), Cost: claims[0], Margin: claims[1], Before: claims[2],
-	})
-	return true
+	return Promise{
+		Line: r.Lines[i], Point: row(r.People, i), Cost: claims[0], Margin: claims[1], Before: claims[2],
+	}, true
 }
 
 // positions maps row numbers to positions among people.
@@ -278,7 +329,10 @@ func (r *reader) pair() error {
 		case at < 0:
 			r.lost(i, "the person of %s %q is not among the data, see its factual row", r.keyName, key)
 		default:
-			r.promise(i, at, false)
+			if p, ok := r.promise(i); ok {
+				p.Person = at
+				f.Promises = append(f.Promises, p)
+			}
 		}
 	}
 	return nil

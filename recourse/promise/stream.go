@@ -1,0 +1,290 @@
+package promise
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"cfq/internal/spill"
+	"cfq/task"
+)
+
+// Batches hands people on in batches, in the order of their Rows, and returns what is known of all of them: task.Stream
+// for some file.
+type Batches func(each func(*task.People) error) (*task.People, error)
+
+// Stream is Read for files of any length: each is given the batches of people, and to each batch the promises to these
+// people, in the order of the file. The returned File has the counts, problems and notes of Read and no promises; its
+// People are those that the batches returned. The rows of the promises file may stand in any order. Memory is bounded
+// by a batch and the promises to its people: the others wait in a temporary file.
+//
+// A file with a column role, or without people (nil), is read at once and gives one batch; its people then are in
+// memory, too. Errors of people and of each are returned as they are.
+func Stream(ctx context.Context, path string, t *task.Task, people Batches, each func(*File) error) (*File, error) {
+	return stream(ctx, path, t, people, each, &queue{rows: queueRows, lists: spill.New(queueLists, queueLimit)})
+}
+
+func stream(ctx context.Context, path string, t *task.Task, people Batches, each func(*File) error, q *queue) (_ *File,
+	err error,
+) {
+	defer func() {
+		if closed := q.lists.Close(); err == nil {
+			err = closed
+		}
+	}()
+	r, err := newReader(path, t, nil)
+	if err != nil {
+		return nil, err
+	}
+	if people == nil || r.has(colRole) {
+		return atOnce(ctx, path, t, people, each)
+	}
+	q.r, q.lost.column = r, r.keyName
+	if err := q.fill(ctx, path); err != nil {
+		return nil, fmt.Errorf("promises: %w", err)
+	}
+	f := r.file
+	f.People, err = people(func(p *task.People) error {
+		batch, err := q.to(p)
+		if err != nil {
+			return fmt.Errorf("promises %s: %w", path, err)
+		}
+		f.Made, f.moved = f.Made+len(batch.Promises), f.moved+batch.moved
+		batch.Made = len(batch.Promises)
+		return each(batch)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := q.loseRest(); err != nil {
+		return nil, fmt.Errorf("promises %s: %w", path, err)
+	}
+	f.Lost = q.lost.list()
+	f.noteMoved()
+	return f, nil
+}
+
+// atOnce is Stream with everything in one batch.
+func atOnce(ctx context.Context, path string, t *task.Task, people Batches, each func(*File) error) (*File, error) {
+	var all, total *task.People
+	if people != nil {
+		all = &task.People{}
+		var err error
+		if total, err = people(func(p *task.People) error { all.Append(p); return nil }); err != nil {
+			return nil, err
+		}
+	}
+	f, err := Read(ctx, path, t, all)
+	if err != nil {
+		return nil, err
+	}
+	if err := each(f); err != nil {
+		return nil, err
+	}
+	end := *f
+	end.Promises = nil
+	if total != nil {
+		end.People = total
+	}
+	return &end, nil
+}
+
+// queue holds promises until their people come. List i has those to the rows from i * rows, and the last list those
+// beyond.
+type queue struct {
+	r      *reader
+	rows   int
+	lists  *spill.Lists
+	next   int        // the list that is to be read next
+	rest   []numbered // of the list before, to people who come later; by row
+	lost   lowest
+	record []byte // scratch
+}
+
+const (
+	queueRows  = 8192
+	queueLists = 1 << 16 // for 500 million rows
+	queueLimit = spill.Limit / 2
+)
+
+// listOf is the list of a row.
+func (q *queue) listOf(row int) int { return min(row/q.rows, queueLists-1) }
+
+// fill reads the promises file.
+func (q *queue) fill(ctx context.Context, path string) error {
+	r := q.r
+	o := task.ReadOptions{Keep: r.keep}
+	if err := q.findOwn(ctx, path, o); err != nil {
+		return err
+	}
+	total, err := task.Stream(ctx, path, r.task, o, q.rows, func(p *task.People) error {
+		r.People = p
+		for i := range p.N {
+			n, ok := r.numbered(i)
+			if !ok {
+				continue
+			}
+			if err := q.lists.Append(q.listOf(n.row), q.encode(&n)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	f := r.file
+	found := f.Problems // behind those that could not be read at all, as in Read
+	f.Rows, f.Problems, f.Failed = total.Total, total.Problems, f.Failed+total.Failed
+	f.Problems = append(f.Problems, found[:min(len(found), maxListed-len(f.Problems))]...)
+	return nil
+}
+
+// errKnown ends a reading that was for one thing only.
+var errKnown = errors.New("known")
+
+// findOwn reads as much of the file as tells whether this program wrote it: the first rows, nearly always.
+func (q *queue) findOwn(ctx context.Context, path string, o task.ReadOptions) error {
+	if !q.r.has(colStatus) {
+		return nil
+	}
+	_, err := task.Stream(ctx, path, q.r.task, o, 16, func(p *task.People) error {
+		if q.r.People = p; q.r.findOwn() {
+			return errKnown
+		}
+		return nil
+	})
+	if errors.Is(err, errKnown) {
+		return nil
+	}
+	return err
+}
+
+// head is the length of a record before its point.
+const head = 6 * 8
+
+// encode writes a promise as a record, which is valid until the next one.
+func (q *queue) encode(n *numbered) []byte {
+	b := q.record[:0]
+	for _, v := range []uint64{
+		uint64(n.row), uint64(n.Line), uint64(n.from), math.Float64bits(n.Cost), math.Float64bits(n.Margin),
+		math.Float64bits(n.Before),
+	} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	for _, v := range n.Point {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	}
+	q.record = b
+	return b
+}
+
+// read returns the promises of a list, by row and then by line.
+func (q *queue) read(at int) ([]numbered, error) {
+	if q.lists.Size(at) == 0 {
+		return nil, nil
+	}
+	dim := q.r.task.Dim()
+	b := make([]byte, head+4*dim)
+	all := make([]numbered, q.lists.Size(at)/int64(len(b)))
+	points := make([]float32, len(all)*dim)
+	in := bufio.NewReaderSize(q.lists.Reader(at), 1<<16)
+	for i := range all {
+		if _, err := io.ReadFull(in, b); err != nil {
+			return nil, fmt.Errorf("temporary file: %w", err)
+		}
+		number := func(k int) uint64 { return binary.LittleEndian.Uint64(b[8*k:]) }
+		n := &all[i]
+		n.row, n.Line, n.from = int(number(0)), int(number(1)), int(number(2))
+		n.Cost, n.Margin = math.Float64frombits(number(3)), math.Float64frombits(number(4))
+		n.Before = math.Float64frombits(number(5))
+		n.Point, points = points[:dim:dim], points[dim:]
+		for k := range n.Point {
+			n.Point[k] = math.Float32frombits(binary.LittleEndian.Uint32(b[head+4*k:]))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b numbered) int { return cmp.Compare(a.row, b.row) })
+	return all, nil
+}
+
+// to takes the promises to a batch of people.
+func (q *queue) to(p *task.People) (*File, error) {
+	f := &File{People: p}
+	if p.N == 0 {
+		return f, nil
+	}
+	last := p.Rows[p.N-1]
+	for {
+		k := 0
+		for ; k < len(q.rest) && q.rest[k].row <= last; k++ {
+			n := &q.rest[k]
+			if person, ok := slices.BinarySearch(p.Rows, n.row); ok {
+				f.add(n, person)
+			} else {
+				q.lose(n)
+			}
+		}
+		if q.rest = q.rest[k:]; len(q.rest) > 0 || q.next > q.listOf(last) {
+			break
+		}
+		var err error
+		if q.rest, err = q.read(q.next); err != nil {
+			return nil, err
+		}
+		q.next++
+	}
+	slices.SortStableFunc(f.Promises, func(a, b Promise) int { return cmp.Compare(a.Line, b.Line) })
+	return f, nil
+}
+
+// loseRest counts the promises to people who did not come.
+func (q *queue) loseRest() (err error) {
+	for {
+		for i := range q.rest {
+			q.lose(&q.rest[i])
+		}
+		if q.next == queueLists {
+			return nil
+		}
+		if q.rest, err = q.read(q.next); err != nil {
+			return err
+		}
+		q.next++
+	}
+}
+
+func (q *queue) lose(n *numbered) {
+	q.r.file.Missing++
+	q.lost.add(n.Line, n.row)
+}
+
+// lowest keeps the lost promises on the lowest lines, maxListed of them at least.
+type lowest struct {
+	column string
+	lines  [][2]int // line and row
+}
+
+func (l *lowest) add(line, row int) {
+	if l.lines = append(l.lines, [2]int{line, row}); len(l.lines) == 4*maxListed {
+		l.cut()
+	}
+}
+
+func (l *lowest) cut() {
+	slices.SortFunc(l.lines, func(a, b [2]int) int { return cmp.Compare(a[0], b[0]) })
+	l.lines = l.lines[:min(len(l.lines), maxListed)]
+}
+
+func (l *lowest) list() (all []task.Problem) {
+	l.cut()
+	for _, at := range l.lines {
+		all = list(all, at[0], l.column, notThere, at[1])
+	}
+	return all
+}

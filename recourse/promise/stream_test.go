@@ -1,0 +1,184 @@
+package promise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"cfq/internal/spill"
+	"cfq/task"
+)
+
+// batchesOf streams a data file.
+func batchesOf(ctx context.Context, path string, tk *task.Task, o task.ReadOptions, size int) Batches {
+	return func(each func(*task.People) error) (*task.People, error) {
+		return task.Stream(ctx, path, tk, o, size, each)
+	}
+}
+
+// drawFile is a promises file of one of the three forms, with mistakes.
+func drawFile(t *rapid.T) string {
+	values := rapid.SampledFrom([]string{
+		"30,45,0,Private,no", "41,42,1000,self,yes", "x,1,1,self,no", "41,40,0,,no", "30,40,0,Private,no",
+	})
+	rows := rapid.SampledFrom([]string{"0", "1", "2", "3", "4", "5", "6", "7.0", "8", "12", "70", "999999999", "-1", "a"})
+	numbers := rapid.SampledFrom([]string{"", "1", "-0.5", "no"})
+	form := rapid.SampledFrom([]string{"own", "numbered", "pairs", "numbered pairs"}).Draw(t, "form")
+	var b strings.Builder
+	b.WriteString(map[string]string{
+		"own":      "row,line,promise.status,method,cost,margin,before,action,",
+		"numbered": "row,", "pairs": "id,role,", "numbered pairs": "row,role,",
+	}[form] + columns + "\n")
+	for range rapid.IntRange(0, 30).Draw(t, "rows") {
+		switch form {
+		case "own":
+			status := rapid.SampledFrom([]string{"found", "found", "found", "none found", "lost"}).Draw(t, "status")
+			line := rapid.SampledFrom([]string{"", "2", "3", "4", "x"}).Draw(t, "line")
+			fmt.Fprintf(&b, "%s,%s,%s,search,%s,%s,%s,,", rows.Draw(t, "row"), line, status, numbers.Draw(t, "cost"),
+				numbers.Draw(t, "margin"), numbers.Draw(t, "before"))
+		case "numbered":
+			fmt.Fprintf(&b, "%s,", rows.Draw(t, "row"))
+		default:
+			role := rapid.SampledFrom([]string{"factual", "counterfactual", "other"}).Draw(t, "role")
+			fmt.Fprintf(&b, "%s,%s,", rows.Draw(t, "key"), role)
+		}
+		fmt.Fprintln(&b, values.Draw(t, "values"))
+	}
+	return b.String()
+}
+
+// TestStreamIsRead: batches hold, one behind the other, what Read says of all people, and the rest of the result is the
+// same.
+func TestStreamIsRead(t *testing.T) {
+	tk, _ := parse(t, jobs)
+	dir := t.TempDir()
+	path, data := filepath.Join(dir, "promises.csv"), filepath.Join(dir, "data.csv")
+	rapid.Check(t, func(rt *rapid.T) {
+		var text strings.Builder
+		fmt.Fprintln(&text, columns+",status")
+		for i := range 13 {
+			fmt.Fprintln(&text, rapid.SampledFrom([]string{
+				"30,40,0,Private,no,0", "41,38,1000,self,yes,1", "bad,1,1,self,no,0", fmt.Sprintf("50,%d,0,self,no,0", i),
+			}).Draw(rt, "person"))
+		}
+		for name, content := range map[string]string{path: drawFile(rt), data: text.String() + "30,40,0,Private,no,0\n"} {
+			if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		o := task.ReadOptions{}
+		if rapid.Bool().Draw(rt, "only") {
+			o.Only = []int{1, 3, 4, 9, 12, 13}
+		}
+		all, err := task.Read(t.Context(), data, tk, o)
+		if err != nil {
+			return // nobody can be read
+		}
+		want, wantErr := Read(t.Context(), path, tk, all)
+		size := rapid.IntRange(1, 6).Draw(rt, "size")
+		q := &queue{
+			rows:  rapid.SampledFrom([]int{1, 2, 5, 100}).Draw(rt, "rows of a list"),
+			lists: spill.New(queueLists, rapid.SampledFrom([]int{0, 300, 1 << 20}).Draw(rt, "limit")),
+		}
+		var got File
+		var promises []Promise
+		people := 0
+		end, err := stream(t.Context(), path, tk, batchesOf(t.Context(), data, tk, o, size), func(f *File) error {
+			if f.Made != len(f.Promises) || !slices.IsSortedFunc(f.Promises, func(a, b Promise) int { return a.Line - b.Line }) {
+				rt.Errorf("%d promises of a batch: %v", f.Made, f.Promises)
+			}
+			for _, p := range f.Promises {
+				p.Person += people
+				promises = append(promises, p)
+			}
+			people += f.People.N
+			return nil
+		}, q)
+		if (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() {
+			rt.Fatalf("error %v, want %v", err, wantErr)
+		}
+		if err != nil {
+			return
+		}
+		got = *end
+		if people != all.N || got.Promises != nil || got.People.N != all.N {
+			rt.Errorf("%d people of %d, %d promises at the end", people, all.N, len(got.Promises))
+		}
+		slices.SortStableFunc(promises, func(a, b Promise) int { return a.Line - b.Line })
+		got.Promises, got.People = promises, want.People
+		checkCounts(t, &got)
+		plain := func(f *File) string { // numbers that are none are equal
+			return fmt.Sprintf("%+v %+v", f.Promises, *f)
+		}
+		got.Promises, want.Promises = slices.Concat(got.Promises), slices.Concat(want.Promises)
+		if d := cmp.Diff(strings.Fields(plain(want)), strings.Fields(plain(&got))); d != "" {
+			rt.Error(d)
+		}
+	})
+}
+
+// TestStreamOfFileWithPeople: without data the file's own people are one batch.
+func TestStreamOfFileWithPeople(t *testing.T) {
+	t.Parallel()
+	tk, _ := parse(t, jobs)
+	path := file(t, columns+",role,id\n30,40,0,Private,no,factual,a\n30,45,0,Private,no,counterfactual,a\n")
+	calls := 0
+	f, err := Stream(t.Context(), path, tk, nil, func(f *File) error {
+		calls++
+		if len(f.Promises) != 1 || f.People.N != 1 {
+			t.Errorf("%+v", f)
+		}
+		return nil
+	})
+	if err != nil || calls != 1 || f.Made != 1 || f.People.N != 1 || f.Promises != nil {
+		t.Errorf("%d calls, %+v: %v", calls, f, err)
+	}
+	numbered := file(t, "row,"+columns+"\n0,30,45,0,Private,no\n")
+	if _, err := Stream(t.Context(), numbered, tk, nil, nil); !errors.Is(err, errNoPeople) {
+		t.Error(err)
+	}
+}
+
+// TestStreamErrors: those of people and of the caller come back as they are, and leave no file behind.
+func TestStreamErrors(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	tk, _ := parse(t, jobs)
+	path := file(t, "row,"+columns+"\n"+strings.Repeat("0,30,45,0,Private,no\n", 100))
+	data := file(t, fourPeople)
+	boom := errors.New("boom")
+	spilled := func() *queue { return &queue{rows: 2, lists: spill.New(queueLists, 0)} }
+	_, err := stream(t.Context(), path, tk, batchesOf(t.Context(), data, tk, task.ReadOptions{}, 2),
+		func(*File) error { return boom }, spilled())
+	if err != boom { //nolint:errorlint // as it is
+		t.Error(err)
+	}
+	_, err = stream(t.Context(), path, tk, func(func(*task.People) error) (*task.People, error) { return nil, boom },
+		func(*File) error { return nil }, spilled())
+	if err != boom { //nolint:errorlint // as it is
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestLowest: of any number of lost promises those of the lowest lines are listed.
+func TestLowest(t *testing.T) {
+	t.Parallel()
+	l := lowest{column: "row"}
+	for i := range 50_000 {
+		l.add((i*7919)%50_000+2, i)
+	}
+	all := l.list()
+	if len(all) != maxListed || all[0].Line != 2 || all[maxListed-1].Line != maxListed+1 {
+		t.Errorf("%d listed, the first %v", len(all), all[0])
+	}
+}
