@@ -15,6 +15,7 @@ import (
 
 // Limits of a batch, and how long a row waits for others: for none that does not come, and not long for many that do.
 const (
+	eager    = 512 // rows that are enough for a taker who has nothing to do
 	maxRows  = 8192
 	maxBytes = 16 << 20 // of fields
 	idle     = 100 * time.Millisecond
@@ -140,8 +141,8 @@ func starts(in *bufio.Reader, mark string) bool {
 // Kept returns the columns that are handed on: Data.ID of the task, and Options.Keep.
 func (r *Reader) Kept() []Column { return r.kept }
 
-// Each calls do with the rows, in order and in batches: as many as have arrived when no more arrive for 100
-// milliseconds, and at most 8192. An error of do ends the reading and is returned as it is. What was read before an
+// Each calls do with the rows, in order and in batches: as many as have arrived, up to 8192, when no more arrive for
+// 100 milliseconds or there are 512. An error of do ends the reading and is returned as it is. What was read before an
 // error of the stream is handed on before that is returned.
 func (r *Reader) Each(ctx context.Context, do func(*Batch) error) (n Counts, err error) {
 	if r.decoder == nil {
@@ -206,6 +207,7 @@ func gather(ctx context.Context, from <-chan record, to chan<- []record) {
 	ready := false
 	for {
 		in, out := from, to
+		ready = ready || len(batch) >= eager
 		if len(batch) >= maxRows || size >= maxBytes {
 			in, ready = nil, true
 		}
