@@ -19,9 +19,9 @@ import (
 // promise.NAME), and then the columns that the task reads, with the values the person has after the action. So the
 // file can be read as data.
 type Writer struct {
-	csv   *csv.Writer
-	table *table
-	rec   []string
+	csv     *csv.Writer
+	columns *Columns
+	rec     []string
 }
 
 // Line is one row of a promises file.
@@ -36,33 +36,20 @@ type Line struct {
 
 // NewWriter writes the header. Call Flush at the end.
 func NewWriter(w io.Writer, t *task.Task) (*Writer, error) {
-	p := &Writer{csv: csv.NewWriter(w), table: newTable(t)}
-	for _, name := range ownColumns() {
-		p.rec = append(p.rec, p.table.column(name))
-	}
-	return p, p.csv.Write(append(p.rec, p.table.names...))
+	p := &Writer{csv: csv.NewWriter(w), columns: NewColumns(t)}
+	p.rec = append(p.rec, p.columns.table.column(colRow), p.columns.table.column(colLine))
+	return p, p.csv.Write(append(p.rec, p.columns.Names()...))
 }
 
 // Write writes one person. It is an error when the raw values would not be read back as exactly the point that was
 // judged.
 func (p *Writer) Write(l Line) error {
-	point, cost, margin, action := l.X, "", "", ""
 	line := ""
 	if l.Line > 0 {
 		line = strconv.Itoa(l.Line)
 	}
-	switch l.Action.Status {
-	case recourse.AlreadyFavourable:
-		cost, margin = "0", decimal(float32(l.Before))
-	case recourse.Found:
-		point, cost, margin = l.Action.Point, strconv.FormatFloat(l.Action.Cost, 'g', 9, 64),
-			decimal(float32(l.Action.Margin))
-		action = words(l.Changes)
-	}
-	p.rec = append(p.rec[:0], strconv.Itoa(l.Row), line, l.Action.Status.String(), string(l.Method), cost,
-		margin, decimal(float32(l.Before)), action)
 	var err error
-	if p.rec, err = p.table.texts(p.rec, point); err != nil {
+	if p.rec, err = p.columns.Fields(append(p.rec[:0], strconv.Itoa(l.Row), line), l); err != nil {
 		return fmt.Errorf("row %d: %w", l.Row, err)
 	}
 	return p.csv.Write(p.rec)
@@ -72,6 +59,57 @@ func (p *Writer) Write(l Line) error {
 func (p *Writer) Flush() error {
 	p.csv.Flush()
 	return p.csv.Error()
+}
+
+// Columns are those of a promises file except row and line.
+type Columns struct {
+	table *table
+	names []string
+}
+
+// NewColumns names the columns for rows that have others in front: a column of this program that is called like one of
+// them has the prefix promise.
+func NewColumns(t *task.Task, others ...string) *Columns {
+	c := &Columns{table: newTable(t)}
+	for _, name := range ownColumns()[2:] {
+		if name = c.table.column(name); slices.Contains(others, name) {
+			name = taken + name
+		}
+		c.names = append(c.names, name)
+	}
+	c.names = append(c.names, c.table.names...)
+	return c
+}
+
+// Names returns the names of the columns, first those of the promise and then those of the person's values.
+func (c *Columns) Names() []string { return c.names }
+
+// IsNumber says whether all fields of a column are numbers.
+func (c *Columns) IsNumber(column int) bool {
+	if own := len(c.names) - len(c.table.names); column < own {
+		return slices.Contains([]string{colCost, colMargin, colBefore}, ownColumns()[2+column])
+	} else if !c.table.t.Encoded {
+		return !slices.ContainsFunc(c.table.features[column-own], func(feature int) bool {
+			return c.table.t.Features[feature].Kind != task.Numeric
+		})
+	}
+	return true
+}
+
+// Fields appends the fields of one person. It is an error when the raw values would not be read back as exactly the
+// point that was judged.
+func (c *Columns) Fields(dst []string, l Line) ([]string, error) {
+	point, cost, margin, action := l.X, "", "", ""
+	switch l.Action.Status {
+	case recourse.AlreadyFavourable:
+		cost, margin = "0", decimal(float32(l.Before))
+	case recourse.Found:
+		point, cost, margin = l.Action.Point, strconv.FormatFloat(l.Action.Cost, 'g', 9, 64),
+			decimal(float32(l.Action.Margin))
+		action = words(l.Changes)
+	}
+	dst = append(dst, l.Action.Status.String(), string(l.Method), cost, margin, decimal(float32(l.Before)), action)
+	return c.table.texts(dst, point)
 }
 
 // The columns of a promises file before the person's values. One whose name the task uses itself is written with
