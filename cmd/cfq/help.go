@@ -21,7 +21,8 @@ const exitCodes = `Exit codes:
   3    something failed while running
   4    cfq itself failed: report it
   5    inconclusive: too few people to say
-  130  interrupted`
+  130  interrupted
+  141  the reader of --stream ended first`
 
 // help serves "cfq help", "cfq help NAME" and "cfq help --markdown", which
 // writes the help of everything as one page.

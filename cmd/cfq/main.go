@@ -40,7 +40,7 @@ func start(args []string, stdout, stderr io.Writer) int {
 	err := guarded(func() error { return dispatch(ctx, args, stdout, msg) })
 	msg.Done()
 	switch code := cli.Code(err); code {
-	case cli.Passed:
+	case cli.Passed, cli.Closed:
 		return code
 	case cli.Interrupted:
 		msg.Error(errors.New("interrupted"))

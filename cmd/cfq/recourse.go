@@ -32,13 +32,14 @@ type recourseFlags struct {
 	solver    string
 	limit     time.Duration
 	robust    robustFlags
+	stream    streamFlags
 	overwrite bool
 }
 
 func recourseCommand() command {
 	return command{
 		name:    "recourse",
-		args:    "MODEL -d DATA -t TASK",
+		args:    "MODEL -t TASK -d DATA|--stream",
 		summary: "find what people can change, or check what they were promised",
 		about: `
 Finds for each person the cheapest change that the task file allows and that the
@@ -52,6 +53,11 @@ With --promises it finds nothing but reads a promises file, its own or another
 library's, and reports which promises the task allows and the model keeps.
 docs/recourse.md describes the file.
 
+With --stream it answers each row on stdin by one on stdout, in order: the columns of
+--keep and data.id, then those of a promises file from status on. The status is
+unreadable where a row is, and filtered where data.filter leaves it out. In tsv, which
+Spark and Hive exchange with scripts, \N is null.
+
 With --robust M the model is quantized as well, in ways that toolchains may differ
 in, and an action must hold in all of these files; a table says how far that carries
 over to others (docs/recourse.md).`,
@@ -61,6 +67,7 @@ over to others (docs/recourse.md).`,
 			"cfq recourse model.onnx -d people.csv -t task.yaml --exact",
 			"cfq recourse model.onnx -d people.csv -t task.yaml --robust 8 --calibration train.csv -o promises.csv",
 			"cfq recourse model.onnx -d people.csv -t task.yaml --promises promises.csv",
+			"cfq recourse model.onnx -t task.yaml --stream --keep id < people.csv > answers.csv",
 			"cfq recourse model.onnx -t task.yaml --promises factual-and-counterfactual.csv",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
@@ -78,8 +85,8 @@ over to others (docs/recourse.md).`,
 				&f.exact,
 				"exact",
 				false,
-				"prove that an action is the cheapest, or that there is none; without a proof in time the action of "+
-					"the search is used and marked; an error when no method applies",
+				"prove that an action is the cheapest, or that there is none; without a proof in time the search's is "+
+					"marked",
 			)
 			fs.StringVar(&f.solver, "solver", "", "--exact: the `program` that solves mixed-integer programs, highs or cbc or "+
 				"its path; none for without; else the one on the path")
@@ -88,6 +95,7 @@ over to others (docs/recourse.md).`,
 			f.addOverrides(fs)
 			f.robust.add(fs)
 			f.addRows(fs)
+			f.stream.add(fs)
 			fs.BoolVar(&f.overwrite, "overwrite", false, "replace an output that exists")
 			return func(ctx context.Context, e *env, args []string) error {
 				return f.run(ctx, e, fs.Changed, args)
@@ -132,6 +140,9 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 	if f.promises != "" {
 		return job.checkPromises(ctx)
 	}
+	if f.stream.format != "" {
+		return job.answerStream(ctx)
+	}
 	if f.robust.models > 0 {
 		run, err := f.robust.open(ctx, e, m, t, f.data, f.rows, f.seed)
 		if err != nil {
@@ -146,6 +157,9 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 // check looks at the flags before any work is done; given says which of them were.
 func (f *recourseFlags) check(given func(flag string) bool, args []string) error {
 	if err := arguments("recourse", args, "MODEL"); err != nil {
+		return err
+	}
+	if err := f.stream.check(given, "data", "output", "rows", "promises", "overrides", "robust", "json"); err != nil {
 		return err
 	}
 	for _, flag := range []string{"solver", "time-limit"} {
@@ -259,6 +273,17 @@ func (j *recourseJob) write(create func(io.Writer) error) error {
 func (j *recourseJob) solve(ctx context.Context, p *task.People, s *report.Recourse, out *promise.Writer,
 	progress func(done int),
 ) error {
+	return j.each(ctx, p, progress, func(l *promise.Line, found recourse.Method) error {
+		s.Add(l, found)
+		return out.Write(*l)
+	})
+}
+
+// each finds the actions of people and calls do with each of them, in order; found is the method before it is known
+// whether it proved anything.
+func (j *recourseJob) each(ctx context.Context, p *task.People, progress func(done int),
+	do func(l *promise.Line, found recourse.Method) error,
+) error {
 	stated := j.model // whose margins the file states
 	if j.robust != nil {
 		stated = j.robust.fleet.Full
@@ -288,8 +313,7 @@ func (j *recourseJob) solve(ctx context.Context, p *task.People, s *report.Recou
 		if l.Method = methods[i]; !l.Method.Proved() {
 			l.Method = recourse.Search
 		}
-		s.Add(&l, methods[i])
-		if err := out.Write(l); err != nil {
+		if err := do(&l, methods[i]); err != nil {
 			return err
 		}
 	}

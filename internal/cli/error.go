@@ -21,6 +21,7 @@ const (
 	Fault        = 4   // the program is at fault
 	Inconclusive = 5   // too few people to say
 	Interrupted  = 130 // stopped by Ctrl-C
+	Closed       = 141 // the reader of stdout has gone; nothing is said of it
 )
 
 // Error is an error that knows its exit code and what could be done about it.

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"cfq/internal/cli"
+	"cfq/internal/message"
+	"cfq/recourse"
+	"cfq/recourse/promise"
+	"cfq/task"
+	"cfq/task/rowio"
+)
+
+// streamFlags are the flags of rows on stdin that are answered on stdout.
+type streamFlags struct {
+	format        rowio.Format // "" when none was asked for
+	columns, keep []string
+}
+
+func (f *streamFlags) add(fs *pflag.FlagSet) {
+	var formats []string
+	for _, format := range rowio.Formats() {
+		formats = append(formats, string(format))
+	}
+	cli.Choice(fs, &f.format, "stream", "", formats,
+		"answer rows on stdin, in this `format`")
+	fs.Lookup("stream").NoOptDefVal = string(rowio.CSV)
+	fs.StringSliceVar(&f.columns, "columns", nil, "--stream: `names` of columns: rows have no header, nor have answers")
+	fs.StringSliceVar(&f.keep, "keep", nil, "--stream: `columns` to pass through")
+}
+
+// check looks at the flags before any work is done. refused are flags that have no meaning for a stream.
+func (f *streamFlags) check(given func(flag string) bool, refused ...string) error {
+	if f.format == "" {
+		for _, flag := range []string{"columns", "keep"} {
+			if given(flag) {
+				return cli.Usagef("", "--%s belongs to --stream: give both or none", flag)
+			}
+		}
+		return nil
+	}
+	for _, flag := range refused {
+		if given(flag) {
+			return cli.Usagef("", "--stream reads rows on stdin and writes rows to stdout: it cannot have --%s", flag)
+		}
+	}
+	if f.format == rowio.Arrow && f.columns != nil {
+		return cli.Usagef("", "--columns names the columns of text; an Arrow stream has a schema")
+	}
+	for _, list := range [][]string{f.columns, f.keep} {
+		for i, name := range list {
+			if name == "" || slices.Contains(list[:i], name) {
+				return cli.Usagef("as in --columns age,income --keep age", "%s: a column has no name, or one that another has",
+					strings.Join(list, ","))
+			}
+		}
+	}
+	return nil
+}
+
+// The statuses of rows that are no people.
+const (
+	unreadable = "unreadable"
+	filtered   = "filtered"
+)
+
+// maxReported is how many rows that cannot be read have a message each; the others are counted.
+const maxReported = 1000
+
+// rowStream is rows that come in and go out.
+type rowStream struct {
+	e        *env
+	in       *rowio.Reader
+	out      *rowio.Writer
+	reported int
+}
+
+// open reads the head of stdin, and writes that of stdout: the columns that are kept, and those that answers returns
+// for them.
+func (f *streamFlags) open(e *env, t *task.Task, answers func(kept []string) ([]rowio.Column, error)) (*rowStream,
+	error,
+) {
+	o := rowio.Options{Format: f.format, Columns: f.columns, Keep: f.keep}
+	in, err := rowio.Open(os.Stdin, t, o)
+	if err != nil {
+		hint := ""
+		if f.format != rowio.Arrow && f.columns == nil {
+			hint = "the first row names the columns; --columns age,income names those of rows without a header"
+		}
+		return nil, cli.Wrap(fmt.Errorf("stdin: %w", err), cli.Unusable, hint)
+	}
+	columns := in.Kept()
+	kept := make([]string, len(columns))
+	for i, c := range columns {
+		kept[i] = c.Name
+	}
+	own, err := answers(kept)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range own {
+		if slices.Contains(kept, c.Name) {
+			return nil, cli.Usagef("give the column another name where the rows come from",
+				"column %s is kept, and the answers have one of that name", message.Quote(c.Name))
+		}
+	}
+	s := &rowStream{e: e, in: in}
+	s.out, err = rowio.NewWriter(e.stdout, f.format, slices.Concat(columns, own), o.Header())
+	return s, written(err)
+}
+
+// answer answers all rows: people calls row with the cells of each person behind those that are kept, in order, and
+// other returns the cells of rows with a status instead.
+func (s *rowStream) answer(ctx context.Context, people func(p *task.People, row func(cells []any) error) error,
+	other func(status string) []any,
+) error {
+	n, err := s.in.Each(ctx, func(b *rowio.Batch) error {
+		next := 0 // of the rows
+		others := func() error {
+			for ; next < len(b.Rows) && b.Rows[next].Person < 0; next++ {
+				row, status := &b.Rows[next], filtered
+				if row.Problem != nil {
+					status = unreadable
+					s.report(row.Problem)
+				}
+				if err := s.out.Write(slices.Concat(row.Kept, other(status))); err != nil {
+					return written(err)
+				}
+			}
+			return nil
+		}
+		if b.People.N > 0 {
+			err := people(b.People, func(cells []any) error {
+				if err := others(); err != nil {
+					return err
+				}
+				next++
+				return written(s.out.Write(slices.Concat(b.Rows[next-1].Kept, cells)))
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if err := others(); err != nil {
+			return err
+		}
+		return written(s.out.Flush())
+	})
+	if n.Unreadable > 0 {
+		s.e.msg.Warn("stdin: %d of %s could not be read", n.Unreadable, message.Count(n.Rows, "row"))
+	}
+	if err != nil {
+		return err
+	}
+	return written(s.out.Close())
+}
+
+func (s *rowStream) report(p *task.Problem) {
+	switch s.reported++; {
+	case s.reported <= maxReported:
+		s.e.msg.Warn("stdin: %v", p)
+	case s.reported == maxReported+1:
+		s.e.msg.Warn("stdin: further rows that cannot be read are only counted")
+	}
+}
+
+// written gives an error of writing to stdout its exit code.
+func written(err error) error {
+	if errors.Is(err, syscall.EPIPE) {
+		return cli.Wrap(err, cli.Closed, "")
+	}
+	return err
+}
+
+// keepPipe has writes to a pipe that nobody reads return an error, instead of ending the process in the middle of
+// something.
+func keepPipe() (restore func()) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGPIPE)
+	return func() { signal.Stop(c) }
+}
+
+// answerStream finds the actions of the people on stdin.
+func (j *recourseJob) answerStream(ctx context.Context) error {
+	defer keepPipe()()
+	var columns *promise.Columns
+	s, err := j.stream.open(j.e, j.t, func(kept []string) (list []rowio.Column, err error) {
+		columns = promise.NewColumns(j.t, kept...)
+		for i, name := range columns.Names() {
+			c := rowio.Column{Name: name}
+			if columns.IsNumber(i) {
+				c.Kind = rowio.Float
+			}
+			list = append(list, c)
+		}
+		return list, nil
+	})
+	if err != nil {
+		return err
+	}
+	cells := make([]any, len(columns.Names()))
+	var fields []string
+	people := func(p *task.People, row func(cells []any) error) error {
+		return j.each(ctx, p, func(int) {}, func(l *promise.Line, _ recourse.Method) (err error) {
+			if fields, err = columns.Fields(fields[:0], *l); err != nil {
+				return err
+			}
+			for i, f := range fields {
+				if cells[i] = f; f == "" {
+					cells[i] = nil
+				}
+			}
+			return row(cells)
+		})
+	}
+	return runError(s.answer(ctx, people, func(status string) []any {
+		return append([]any{status}, make([]any, len(cells)-1)...)
+	}))
+}

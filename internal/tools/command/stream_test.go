@@ -1,0 +1,294 @@
+package command
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"cfq/onnxio/ort/orttest"
+)
+
+// streaming is a command that answers the rows of the synthetic example.
+func streaming(t *testing.T, flags ...string) *exec.Cmd {
+	t.Helper()
+	loans := filepath.Join(abs(t), "testdata", "loans")
+	args := append([]string{"recourse", filepath.Join(loans, "model.onnx"), "-t", filepath.Join(loans, "task.yaml")},
+		flags...)
+	c := exec.Command(filepath.Join(program, "cfq"), args...)
+	c.Stderr = os.Stderr
+	return c
+}
+
+// loanRows are the header and the rows of test.csv, with a number in front that tells them apart.
+func loanRows(t *testing.T) (header string, rows []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(abs(t), "testdata", "loans", "test.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	for i, line := range lines[1:] {
+		rows = append(rows, fmt.Sprintf("%d,%s", i, line))
+	}
+	return "id," + lines[0], rows
+}
+
+func answers(t *testing.T, in io.Reader, flags ...string) []string {
+	t.Helper()
+	c := streaming(t, flags...)
+	c.Stdin = in
+	out, err := c.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+}
+
+// TestStreamPartition: the answer to a row is the same bytes in whatever order and company the rows come, however many
+// at a time, whatever the number of workers, and the same as in a promises file.
+func TestStreamPartition(t *testing.T) {
+	orttest.Need(t)
+	header, rows := loanRows(t)
+	all := func(rows []string) io.Reader {
+		return strings.NewReader(header + "\n" + strings.Join(rows, "\n") + "\n")
+	}
+	whole := answers(t, all(rows), "--stream", "--keep", "id")
+	if len(whole) != len(rows)+1 {
+		t.Fatalf("%d lines for %d rows", len(whole), len(rows))
+	}
+
+	dir := t.TempDir()
+	file := streaming(t, "-d", filepath.Join(abs(t), "testdata", "loans", "test.csv"), "-o",
+		filepath.Join(dir, "promises.csv"), "-q")
+	if err := file.Run(); err != nil {
+		t.Fatal(err)
+	}
+	promises, err := os.ReadFile(filepath.Join(dir, "promises.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(strings.TrimSuffix(string(promises), "\n"), "\n") {
+		_, want, _ := strings.Cut(line, ",") // the row
+		_, want, _ = strings.Cut(want, ",")  // and the line
+		if _, got, _ := strings.Cut(whole[i], ","); got != want {
+			t.Errorf("line %d: %s in a promises file, streamed %s", i+1, want, got)
+		}
+	}
+
+	order := rand.New(rand.NewPCG(1, 2)).Perm(len(rows)) //nolint:gosec // a test
+	var mixed, want []string
+	for _, i := range order {
+		mixed, want = append(mixed, rows[i]), append(want, whole[i+1])
+	}
+	if got := answers(t, all(mixed), "--stream", "--keep", "id", "--workers", "3"); !slices.Equal(got[1:], want) {
+		t.Error("rows in another order have other answers")
+	}
+
+	var parts []string
+	for part := range slices.Chunk(rows, 300) {
+		parts = append(parts, answers(t, strings.NewReader(strings.Join(part, "\n")), "--stream", "--keep", "id", "--columns",
+			header)...)
+	}
+	if !slices.Equal(parts, whole[1:]) {
+		t.Error("parts have other answers than the whole")
+	}
+
+	r, w := io.Pipe()
+	go func() {
+		defer w.Close()
+		fmt.Fprintln(w, header)
+		for part := range slices.Chunk(rows[:60], 7) {
+			fmt.Fprintln(w, strings.Join(part, "\n"))
+			time.Sleep(150 * time.Millisecond)
+		}
+	}()
+	if got := answers(t, r, "--stream", "--keep", "id"); !slices.Equal(got, whole[:61]) {
+		t.Error("rows that come slowly have other answers")
+	}
+}
+
+// TestStreamAnswers: a row is answered while its writer waits for the answer, others still to come.
+func TestStreamAnswers(t *testing.T) {
+	orttest.Need(t)
+	header, rows := loanRows(t)
+	c := streaming(t, "--stream", "--keep", "id")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Process.Kill()
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	expect := func(prefix string) {
+		t.Helper()
+		select {
+		case line := <-lines:
+			if !strings.HasPrefix(line, prefix) {
+				t.Fatalf("%q, want %s...", line, prefix)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("no answer %s", prefix)
+		}
+	}
+	fmt.Fprintln(in, header)
+	expect("id,status,")
+	for i := range 3 {
+		fmt.Fprintln(in, rows[i])
+		expect(fmt.Sprintf("%d,", i))
+	}
+	in.Close()
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStreamInterrupted: who stops the command has whole rows.
+func TestStreamInterrupted(t *testing.T) {
+	orttest.Need(t)
+	header, rows := loanRows(t)
+	c := streaming(t, "--stream", "--keep", "id")
+	var messages bytes.Buffer
+	c.Stderr = &messages
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { // until nobody reads
+		fmt.Fprintln(in, header)
+		for {
+			if _, err := fmt.Fprintln(in, strings.Join(rows, "\n")); err != nil {
+				return
+			}
+		}
+	}()
+	var got []byte
+	buf, stopped := make([]byte, 1<<12), false
+	for {
+		n, err := out.Read(buf)
+		if got = append(got, buf[:n]...); err != nil {
+			break
+		}
+		if !stopped && bytes.Count(got, []byte("\n")) > 100 {
+			stopped = true
+			_ = c.Process.Signal(syscall.SIGINT)
+		}
+	}
+	err = c.Wait()
+	if c.ProcessState.ExitCode() != 130 || messages.String() != "cfq: error: interrupted\n" {
+		t.Errorf("%v, %q", err, messages.String())
+	}
+	lines := strings.Split(string(got), "\n")
+	if lines[len(lines)-1] != "" {
+		t.Errorf("the last row is not whole: %q", lines[len(lines)-1])
+	}
+	for _, line := range lines[:len(lines)-1] {
+		if strings.Count(line, ",") != strings.Count(lines[0], ",") {
+			t.Fatalf("not a whole row: %q", line)
+		}
+	}
+}
+
+// TestStreamArrow: Arrow goes in and comes out with types, and says what the CSV says.
+func TestStreamArrow(t *testing.T) {
+	orttest.Need(t)
+	header, rows := loanRows(t)
+	rows = rows[:40]
+	want := answers(t, strings.NewReader(header+"\n"+strings.Join(rows, "\n")), "--stream", "--keep", "id")
+
+	var fields []arrow.Field
+	for i, name := range strings.Split(header, ",") {
+		f := arrow.Field{Name: name, Type: arrow.BinaryTypes.String}
+		if i == 0 || name == "income" {
+			f.Type = arrow.PrimitiveTypes.Int32
+		}
+		fields = append(fields, f)
+	}
+	schema := arrow.NewSchema(fields, nil)
+	var in bytes.Buffer
+	w := ipc.NewWriter(&in, ipc.WithSchema(schema))
+	for part := range slices.Chunk(rows, 15) {
+		b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+		for _, row := range part {
+			for i, field := range strings.Split(row, ",") {
+				if err := b.Field(i).AppendValueFromString(field); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := w.Write(b.NewRecordBatch()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := streaming(t, "--stream=arrow", "--keep", "id")
+	c.Stdin = &in
+	out, err := c.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := ipc.NewReader(bytes.NewReader(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := map[string]string{"id": "int32", "status": "utf8", "cost": "float64", "income": "float64"}
+	for _, f := range back.Schema().Fields() {
+		if as, ok := types[f.Name]; ok && f.Type.String() != as {
+			t.Errorf("column %s is %v, want %s", f.Name, f.Type, as)
+		}
+	}
+	got := 0
+	for back.Next() {
+		b := back.RecordBatch()
+		for i := range int(b.NumRows()) {
+			got++
+			for k, text := range strings.Split(want[got], ",") {
+				have := b.Column(k).ValueStr(i)
+				if b.Column(k).IsNull(i) {
+					have = ""
+				}
+				if have != text {
+					t.Errorf("row %d, column %s: %q, want %q", got, back.Schema().Field(k).Name, have, text)
+				}
+			}
+		}
+	}
+	if got != len(rows) || back.Err() != nil {
+		t.Errorf("%d rows, %v", got, back.Err())
+	}
+}
