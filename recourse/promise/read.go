@@ -2,6 +2,7 @@ package promise
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -23,11 +24,13 @@ const (
 )
 
 // Read reads the promises that a file makes under a task. It is a CSV file with the task's columns in raw units, or
-// with the model's inputs, in one of two forms:
+// with the model's inputs, in one of three forms:
 //
 //   - A column row holds the number of the person's row in the data, counted as task.ReadOptions says; people are
 //     those data. Each row is what a person was promised to become. Rows of a file of this program with another
 //     status than "found" are no promises.
+//   - Without a column row, but with the one that data.id of the task names, each row is what the person with that ID
+//     was promised to become. An ID that stands on several rows of the data does not say which is meant.
 //   - A column role tells factual from counterfactual rows, and a column row or id holds the same text in the rows
 //     of one person. Without people, those of the factual rows are the people; otherwise a factual row is found
 //     among them by its number, when the column is called row, or by having the same model inputs.
@@ -64,6 +67,7 @@ type reader struct {
 	at      map[string]int // where Kept has this program's own columns, role and id, by their plain names
 	key     string         // the plain name of the column that says whose row it is
 	keyName string         // what the file calls it
+	byID    bool           // it is data.ID of the task, and People have IDs
 	own     bool           // this program wrote the file, see findOwn
 }
 
@@ -103,18 +107,26 @@ func (r *reader) columns(path string, b *table) (data task.Data, keep []string, 
 		}
 	}
 	r.key, r.keyName = colRow, b.column(colRow)
-	if !r.has(colRow) && r.has(colRole) {
+	switch id := b.t.Data.ID; {
+	case r.has(colRow):
+	case r.has(colRole):
 		r.key, r.keyName = colID, colID
+	case id != "" && slices.Contains(header, id):
+		r.byID, r.keyName, data.ID = true, id, id
 	}
 	switch {
-	case r.has(r.key):
+	case r.has(r.key) || r.byID:
 		return data, keep, nil
 	case len(header) == 1:
 		return data, nil, fmt.Errorf("there is one column only, %.60q: want commas, or the task's data.delimiter, between "+
 			"fields", header[0])
 	}
+	id := ""
+	if b.t.Data.ID != "" {
+		id = fmt.Sprintf("the column %q that data.id names, ", b.t.Data.ID)
+	}
 	return data, nil, fmt.Errorf("no column says whose promise a row is: want a column %q with row numbers of the data, "+
-		"or columns %q and %q; the columns are %s", b.column(colRow), colRole, colID, strings.Join(header, ", "))
+		"%sor columns %q and %q; the columns are %s", b.column(colRow), id, colRole, colID, strings.Join(header, ", "))
 }
 
 func (r *reader) has(column string) bool {
@@ -184,32 +196,73 @@ func (r *reader) status(i int) (recourse.Status, error) {
 	return all[at], nil
 }
 
-// byNumber takes every row as a promise to the person with its number.
+// byNumber takes every row as a promise to the person with its row number or ID.
 func (r *reader) byNumber() error {
 	f := r.file
 	if f.People == nil {
 		return errNoPeople
 	}
 	r.findOwn()
-	at := positions(f.People)
+	at, unclear := map[int]int{}, r.unclear()
+	if r.byID {
+		for i, id := range f.People.IDs {
+			addID(at, idKey(id), i)
+		}
+	} else {
+		at = positions(f.People)
+	}
 	for i := range r.N {
 		n, ok := r.numbered(i)
 		if !ok {
 			continue
 		}
-		if person, known := at[n.row]; known {
-			f.add(&n, person)
-		} else {
+		switch person, known := at[n.row]; {
+		case !known:
 			f.Missing++
-			f.Lost = list(f.Lost, n.Line, r.keyName, notThere, n.row)
+			f.Lost = list(f.Lost, n.Line, r.keyName, "%s", r.notThere(n.row))
+		case person == several:
+			f.Failed++
+			unclear.add(n.Line, person)
+		default:
+			f.add(&n, person)
 		}
 	}
+	f.Problems = unclear.list(f.Problems)
 	f.noteMoved()
 	return nil
 }
 
 // notThere says why a promise is lost.
-const notThere = "no person of the data has the row number %d"
+func (r *reader) notThere(row int) string {
+	if r.byID {
+		return "no person of the data has this ID"
+	}
+	return fmt.Sprintf("no person of the data has the row number %d", row)
+}
+
+// several stands for the people with one ID.
+const several = -1
+
+// unclear lists promises to IDs of several rows.
+func (r *reader) unclear() lowest {
+	return lowest{column: r.keyName, why: func(int) string {
+		return "several rows of the data have this ID; a column row would say which one is meant"
+	}}
+}
+
+// idKey stands for an ID, as a row number stands for a person.
+func idKey(id string) int {
+	sum := sha256.Sum256([]byte(id))
+	return int(binary.LittleEndian.Uint64(sum[:]) >> 1)
+}
+
+// addID adds a person to those by ID.
+func addID(to map[int]int, id, person int) {
+	if _, twice := to[id]; twice {
+		person = several
+	}
+	to[id] = person
+}
 
 // findOwn looks whether this program wrote the file: a column status of the rows read holds its words.
 func (r *reader) findOwn() bool {
@@ -223,7 +276,7 @@ func (r *reader) findOwn() bool {
 // numbered is a promise to the person with a row number.
 type numbered struct {
 	Promise
-	row  int
+	row  int // the idKey, as long as only the ID is known
 	from int // line of the data that it was made from; noLine when the file does not say
 }
 
@@ -232,7 +285,9 @@ const noLine = -1
 // numbered reads row i, and says whether it is a promise; if not, it is counted.
 func (r *reader) numbered(i int) (n numbered, ok bool) {
 	var err error
-	if n.row, err = r.number(i); err != nil {
+	if r.byID {
+		n.row = idKey(r.IDs[i])
+	} else if n.row, err = r.number(i); err != nil {
 		r.problem(i, r.keyName, "%v", err)
 		return n, false
 	}

@@ -25,7 +25,8 @@ type Batches func(each func(*task.People) error) (*task.People, error)
 // by a batch and the promises to its people: the others wait in a temporary file.
 //
 // A file with a column role, or without people (nil), is read at once and gives one batch; its people then are in
-// memory, too. Errors of people and of each are returned as they are.
+// memory, too. People are asked for twice when the file says by IDs whose its promises are. Errors of people and of
+// each are returned as they are.
 func Stream(ctx context.Context, path string, t *task.Task, people Batches, each func(*File) error) (*File, error) {
 	return stream(ctx, path, t, people, each, &queue{rows: queueRows, lists: spill.New(queueLists, queueLimit)})
 }
@@ -45,9 +46,14 @@ func stream(ctx context.Context, path string, t *task.Task, people Batches, each
 	if people == nil || r.has(colRole) {
 		return atOnce(ctx, path, t, people, each)
 	}
-	q.r, q.lost.column = r, r.keyName
-	if err := q.fill(ctx, path); err != nil {
-		return nil, fmt.Errorf("promises: %w", err)
+	q.r, q.lost, q.unclear = r, lowest{column: r.keyName, why: r.notThere}, r.unclear()
+	if r.byID {
+		err = q.fillByID(ctx, path, people)
+	} else {
+		err = q.fill(ctx, path, q.put)
+	}
+	if err != nil {
+		return nil, err
 	}
 	f := r.file
 	f.People, err = people(func(p *task.People) error {
@@ -65,7 +71,8 @@ func stream(ctx context.Context, path string, t *task.Task, people Batches, each
 	if err := q.loseRest(); err != nil {
 		return nil, fmt.Errorf("promises %s: %w", path, err)
 	}
-	f.Lost = q.lost.list()
+	f.Lost = q.lost.list(nil)
+	f.Problems = q.unclear.list(f.Problems)
 	f.noteMoved()
 	return f, nil
 }
@@ -103,8 +110,10 @@ type queue struct {
 	lists  *spill.Lists
 	next   int        // the list that is to be read next
 	rest   []numbered // of the list before, to people who come later; by row
-	lost   lowest
-	record []byte // scratch
+	record []byte     // scratch
+
+	lost    lowest
+	unclear lowest // to an ID of several rows
 }
 
 const (
@@ -116,33 +125,101 @@ const (
 // listOf is the list of a row.
 func (q *queue) listOf(row int) int { return min(row/q.rows, queueLists-1) }
 
-// fill reads the promises file.
-func (q *queue) fill(ctx context.Context, path string) error {
+// put adds a promise, of which the row is known, to the list of the row.
+func (q *queue) put(n *numbered) error { return q.lists.Append(q.listOf(n.row), q.encode(n)) }
+
+// fill reads the promises file and hands its promises on.
+func (q *queue) fill(ctx context.Context, path string, put func(*numbered) error) error {
 	r := q.r
 	o := task.ReadOptions{Keep: r.keep}
 	if err := q.findOwn(ctx, path, o); err != nil {
-		return err
+		return fmt.Errorf("promises: %w", err)
 	}
-	total, err := task.Stream(ctx, path, r.task, o, q.rows, func(p *task.People) error {
+	total, err := task.Stream(ctx, path, r.task, o, queueRows, func(p *task.People) error {
 		r.People = p
 		for i := range p.N {
-			n, ok := r.numbered(i)
-			if !ok {
-				continue
-			}
-			if err := q.lists.Append(q.listOf(n.row), q.encode(&n)); err != nil {
-				return err
+			if n, ok := r.numbered(i); ok {
+				if err := put(&n); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("promises: %w", err)
 	}
 	f := r.file
 	found := f.Problems // behind those that could not be read at all, as in Read
 	f.Rows, f.Problems, f.Failed = total.Total, total.Problems, f.Failed+total.Failed
 	f.Problems = append(f.Problems, found[:min(len(found), maxListed-len(f.Problems))]...)
+	return nil
+}
+
+// idParts is how many parts IDs are divided into: what is known of one part is in memory.
+const idParts = 256
+
+// fillByID finds the rows of the people with the IDs that the promises file names.
+func (q *queue) fillByID(ctx context.Context, path string, people Batches) (err error) {
+	promises, rows := spill.New(idParts, queueLimit), spill.New(idParts, queueLimit)
+	defer func() { err = cmp.Or(err, promises.Close(), rows.Close()) }()
+	if err := q.fill(ctx, path, func(n *numbered) error {
+		return promises.Append(n.row%idParts, q.encode(n))
+	}); err != nil {
+		return err
+	}
+	if _, err := people(func(p *task.People) error {
+		var b [16]byte
+		for i, id := range p.IDs {
+			key := idKey(id)
+			binary.LittleEndian.PutUint64(b[:], uint64(key))
+			binary.LittleEndian.PutUint64(b[8:], uint64(p.Rows[i]))
+			if err := rows.Append(key%idParts, b[:]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for part := range idParts {
+		if err := q.join(promises, rows, part); err != nil {
+			return fmt.Errorf("promises %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// join puts the promises of one part into the lists of the rows.
+func (q *queue) join(promises, rows *spill.Lists, part int) error {
+	at := map[int]int{}
+	in := bufio.NewReader(rows.Reader(part))
+	for range rows.Size(part) / 16 {
+		var b [16]byte
+		if _, err := io.ReadFull(in, b[:]); err != nil {
+			return fmt.Errorf("temporary file: %w", err)
+		}
+		addID(at, int(binary.LittleEndian.Uint64(b[:])), int(binary.LittleEndian.Uint64(b[8:])))
+	}
+	all, err := q.read(promises, part)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		n := &all[i]
+		switch row, known := at[n.row]; {
+		case !known:
+			q.lose(n)
+		case row == several:
+			q.r.file.Failed++
+			q.unclear.add(n.Line, row)
+		default:
+			n.row = row
+			if err := q.put(n); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
@@ -186,15 +263,15 @@ func (q *queue) encode(n *numbered) []byte {
 }
 
 // read returns the promises of a list, by row and then by line.
-func (q *queue) read(at int) ([]numbered, error) {
-	if q.lists.Size(at) == 0 {
+func (q *queue) read(from *spill.Lists, at int) ([]numbered, error) {
+	if from.Size(at) == 0 {
 		return nil, nil
 	}
 	dim := q.r.task.Dim()
 	b := make([]byte, head+4*dim)
-	all := make([]numbered, q.lists.Size(at)/int64(len(b)))
+	all := make([]numbered, from.Size(at)/int64(len(b)))
 	points := make([]float32, len(all)*dim)
-	in := bufio.NewReaderSize(q.lists.Reader(at), 1<<16)
+	in := bufio.NewReaderSize(from.Reader(at), 1<<16)
 	for i := range all {
 		if _, err := io.ReadFull(in, b); err != nil {
 			return nil, fmt.Errorf("temporary file: %w", err)
@@ -234,7 +311,7 @@ func (q *queue) to(p *task.People) (*File, error) {
 			break
 		}
 		var err error
-		if q.rest, err = q.read(q.next); err != nil {
+		if q.rest, err = q.read(q.lists, q.next); err != nil {
 			return nil, err
 		}
 		q.next++
@@ -252,7 +329,7 @@ func (q *queue) loseRest() (err error) {
 		if q.next == queueLists {
 			return nil
 		}
-		if q.rest, err = q.read(q.next); err != nil {
+		if q.rest, err = q.read(q.lists, q.next); err != nil {
 			return err
 		}
 		q.next++
@@ -264,8 +341,9 @@ func (q *queue) lose(n *numbered) {
 	q.lost.add(n.Line, n.row)
 }
 
-// lowest keeps the lost promises on the lowest lines, maxListed of them at least.
+// lowest keeps the promises on the lowest lines, maxListed of them at least, that are of no use for one reason.
 type lowest struct {
+	why    func(row int) string
 	column string
 	lines  [][2]int // line and row
 }
@@ -281,10 +359,11 @@ func (l *lowest) cut() {
 	l.lines = l.lines[:min(len(l.lines), maxListed)]
 }
 
-func (l *lowest) list() (all []task.Problem) {
+// list adds them to others.
+func (l *lowest) list(all []task.Problem) []task.Problem {
 	l.cut()
 	for _, at := range l.lines {
-		all = list(all, at[0], l.column, notThere, at[1])
+		all = list(all, at[0], l.column, "%s", l.why(at[1]))
 	}
 	return all
 }

@@ -31,20 +31,23 @@ func drawFile(t *rapid.T) string {
 	})
 	rows := rapid.SampledFrom([]string{"0", "1", "2", "3", "4", "5", "6", "7.0", "8", "12", "70", "999999999", "-1", "a"})
 	numbers := rapid.SampledFrom([]string{"", "1", "-0.5", "no"})
-	form := rapid.SampledFrom([]string{"own", "numbered", "pairs", "numbered pairs"}).Draw(t, "form")
+	form := rapid.SampledFrom([]string{
+		"own", "numbered", "pairs", "numbered pairs", "IDs", "own IDs",
+	}).Draw(t, "form")
 	var b strings.Builder
 	b.WriteString(map[string]string{
 		"own":      "row,line,promise.status,method,cost,margin,before,action,",
-		"numbered": "row,", "pairs": "id,role,", "numbered pairs": "row,role,",
+		"own IDs":  "person,line,promise.status,method,cost,margin,before,action,",
+		"numbered": "row,", "pairs": "id,role,", "numbered pairs": "row,role,", "IDs": "person,",
 	}[form] + columns + "\n")
 	for range rapid.IntRange(0, 30).Draw(t, "rows") {
 		switch form {
-		case "own":
+		case "own", "own IDs":
 			status := rapid.SampledFrom([]string{"found", "found", "found", "none found", "lost"}).Draw(t, "status")
 			line := rapid.SampledFrom([]string{"", "2", "3", "4", "x"}).Draw(t, "line")
 			fmt.Fprintf(&b, "%s,%s,%s,search,%s,%s,%s,,", rows.Draw(t, "row"), line, status, numbers.Draw(t, "cost"),
 				numbers.Draw(t, "margin"), numbers.Draw(t, "before"))
-		case "numbered":
+		case "numbered", "IDs":
 			fmt.Fprintf(&b, "%s,", rows.Draw(t, "row"))
 		default:
 			role := rapid.SampledFrom([]string{"factual", "counterfactual", "other"}).Draw(t, "role")
@@ -58,18 +61,18 @@ func drawFile(t *rapid.T) string {
 // TestStreamIsRead: batches hold, one behind the other, what Read says of all people, and the rest of the result is the
 // same.
 func TestStreamIsRead(t *testing.T) {
-	tk, _ := parse(t, jobs)
+	tk, _ := parse(t, strings.Replace(jobs, "data: {", "data: {id: person, ", 1))
 	dir := t.TempDir()
 	path, data := filepath.Join(dir, "promises.csv"), filepath.Join(dir, "data.csv")
 	rapid.Check(t, func(rt *rapid.T) {
 		var text strings.Builder
-		fmt.Fprintln(&text, columns+",status")
+		fmt.Fprintln(&text, columns+",status,person")
 		for i := range 13 {
 			fmt.Fprintln(&text, rapid.SampledFrom([]string{
 				"30,40,0,Private,no,0", "41,38,1000,self,yes,1", "bad,1,1,self,no,0", fmt.Sprintf("50,%d,0,self,no,0", i),
-			}).Draw(rt, "person"))
+			}).Draw(rt, "person")+","+rapid.SampledFrom([]string{fmt.Sprint(i), fmt.Sprint(i, ".0"), "7", ""}).Draw(rt, "ID"))
 		}
-		for name, content := range map[string]string{path: drawFile(rt), data: text.String() + "30,40,0,Private,no,0\n"} {
+		for name, content := range map[string]string{path: drawFile(rt), data: text.String() + "30,40,0,Private,no,0,x\n"} {
 			if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 				rt.Fatal(err)
 			}
@@ -173,12 +176,39 @@ func TestStreamErrors(t *testing.T) {
 // TestLowest: of any number of lost promises those of the lowest lines are listed.
 func TestLowest(t *testing.T) {
 	t.Parallel()
-	l := lowest{column: "row"}
+	l := lowest{column: "row", why: func(row int) string { return fmt.Sprint(row) }}
 	for i := range 50_000 {
 		l.add((i*7919)%50_000+2, i)
 	}
-	all := l.list()
+	all := l.list(nil)
 	if len(all) != maxListed || all[0].Line != 2 || all[maxListed-1].Line != maxListed+1 {
 		t.Errorf("%d listed, the first %v", len(all), all[0])
+	}
+}
+
+// TestIDs: without row numbers, a promise is to the person with the ID, however it is written.
+func TestIDs(t *testing.T) {
+	t.Parallel()
+	tk, _ := parse(t, strings.Replace(jobs, "data: {", "data: {id: person, ", 1))
+	data := people(t, tk, columns+",person\n30,40,0,Private,no,a\n41,38,1000,self,yes,7\n52,20,12.5,?,no,b\n"+
+		"52,2,1,?,no,b\n")
+	f, err := Read(t.Context(), file(t, "person,"+columns+"\n7.0,41,39,1000,self,yes\nb,52,30,12.5,,no\n"+
+		"c,30,40,0,self,no\n,30,40,0,self,no\na,30,41,0,Private,no\n"), tk, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkCounts(t, f)
+	want := []string{
+		"2->1", "6->0",
+		`bad line 5, column "person": the field is empty: who is this row about?`,
+		`bad line 3, column "person": several rows of the data have this ID; a column row would say which one is meant`,
+		`lost line 4, column "person": no person of the data has this ID`,
+	}
+	if d := cmp.Diff(want, said(f)); d != "" {
+		t.Error(d)
+	}
+	_, err = Read(t.Context(), file(t, columns+"\n41,39,1000,self,yes\n"), tk, data)
+	if err == nil || !strings.Contains(err.Error(), `the column "person" that data.id names`) {
+		t.Error(err)
 	}
 }
