@@ -55,6 +55,7 @@ func boundaries() []folder {
 		{"google.golang.org/protobuf", "internal/onnxpb onnxio/codec"},
 		{"github.com/parquet-go/parquet-go", "task eval/report"},
 		{"github.com/apache/arrow-go/v18", "task/rowio"},
+		{"github.com/google/flatbuffers", "task/rowio"},
 		{"github.com/goccy/go-yaml", "internal/config task task/draft eval/gate"},
 		{"github.com/spf13/pflag", "internal/cli cmd/cfq"},
 		{"github.com/schollz/progressbar/v3", "internal/cli cmd/cfq"},

@@ -59,11 +59,7 @@ type column struct {
 
 func openArrow(r io.Reader) (s *arrowSource, err error) {
 	defer recovered(&err)
-	options := []ipc.Option{
-		ipc.WithAllocator(limited{memory.DefaultAllocator}), ipc.WithBodySizeLimit(maxMessage),
-		ipc.WithMetadataSizeLimit(maxMessage),
-	}
-	in, err := ipc.NewReaderFromMessageReader(ipc.NewMessageReader(r, options...), options...)
+	in, err := ipc.NewReader(&messages{r: r}, ipc.WithAllocator(limited{memory.DefaultAllocator}))
 	if err != nil {
 		return nil, fmt.Errorf("this is no Arrow stream, or a damaged one: %w", err)
 	}

@@ -3,6 +3,7 @@ package rowio
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -233,4 +234,31 @@ func TestWriteArrow(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `column "id": a cell of the`) {
 		t.Error(err)
 	}
+}
+
+func FuzzArrow(f *testing.F) {
+	tk := parse(f, people)
+	dict := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
+	f.Add(stream(f, []string{"who", "age", "color"}, []arrow.Array{
+		values(f, arrow.PrimitiveTypes.Int64, "7", "-"), values(f, arrow.PrimitiveTypes.Float32, "30", "3"),
+		values(f, dict, "red", "blue"),
+	}))
+	f.Add(stream(f, []string{"age", "who", "color"}, []arrow.Array{
+		values(f, &arrow.Decimal128Type{Precision: 9, Scale: 2}, "7", "-"),
+		values(f, arrow.BinaryTypes.LargeString, "30", "3"),
+		values(f, arrow.BinaryTypes.StringView, "red", "blue"),
+	}))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		r, err := Open(bytes.NewReader(in), tk, Options{Format: Arrow, Keep: []string{"age", "color"}})
+		if err != nil {
+			return
+		}
+		rows := 0
+		_, _ = r.Each(t.Context(), func(b *Batch) error {
+			if rows += len(b.Rows); rows > 2*maxRows { // a batch of nulls is as long as it says
+				return io.EOF
+			}
+			return nil
+		})
+	})
 }
