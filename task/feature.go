@@ -401,6 +401,9 @@ func (f *Feature) Floor() float64 {
 func Decimal(v float64) string { return shortestDecimal(v, 64) }
 
 func shortestDecimal(v float64, bits int) string {
+	if whole := int64(v); float64(whole) == v && whole > -1<<24 && whole < 1<<24 { // most numbers; every digit counts
+		return strconv.FormatInt(whole, 10)
+	}
 	if a := math.Abs(v); a >= 1e15 || a != 0 && a < 1e-6 {
 		return strconv.FormatFloat(v, 'g', -1, bits)
 	}

@@ -99,3 +99,29 @@ func TestRawOfLargeAmounts(t *testing.T) {
 		}
 	}
 }
+
+// TestDecimalsAreShortest: numbers are written with as few digits as tell them apart, whole ones, too.
+func TestDecimalsAreShortest(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		whole := rapid.Int64Range(-1<<26, 1<<26).Draw(t, "whole")
+		v := rapid.SampledFrom([]float64{float64(whole), float64(whole) / 8, rapid.Float64().Draw(t, "any")}).Draw(t, "v")
+		if a := math.Abs(v); a >= 1e15 || a < 1e-6 && a > 0 {
+			v = float64(whole)
+		}
+		if got, want := Decimal(v), strconv.FormatFloat(v+0, 'f', -1, 64); got != want {
+			t.Errorf("%v is %q, want %q", v, got, want)
+		}
+		single := strconv.FormatFloat(float64(whole), 'f', -1, 32)
+		if got := floatText(float64(float32(whole)), 32); got != single {
+			t.Errorf("%d in single precision is %q, want %q", whole, got, single)
+		}
+		long := strconv.FormatInt(whole*997*997*997, 10)
+		for _, s := range []string{strconv.FormatInt(whole, 10), long, "00" + Decimal(v)} {
+			want, err := strconv.ParseFloat(s, 64)
+			if got, ok := Number(s); got != want || ok != (err == nil) {
+				t.Errorf("%q is %v, want %v", s, got, want)
+			}
+		}
+	})
+}

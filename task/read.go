@@ -58,6 +58,7 @@ type reader struct {
 	known  int            // people with a label
 	labels map[string]int // how often others occur
 	kept   []int          // where the columns to be kept as text are, -1 when the file has none
+	text   []byte         // scratch for these
 	hashes *rowHashes     // nil without ReadOptions.Hash
 	batch  *batch         // nil when all people are wanted at once
 	last   *Problem       // of the records so far
@@ -367,15 +368,27 @@ func (rd *reader) row(rec []string, line int) {
 		p.Others = append(p.Others, rd.hashes.others(rec, rd.missing))
 	}
 	if rd.kept != nil {
-		fields := make([]string, len(rd.kept))
-		for i, j := range rd.kept {
-			if j >= 0 {
-				fields[i] = strings.Clone(rec[j]) // the field shares memory with its whole record
-			}
-		}
-		p.Kept = append(p.Kept, fields)
+		p.Kept = append(p.Kept, rd.keepFields(rec))
 	}
 	rd.sample()
+}
+
+// keepFields returns the fields to be kept as text. They share memory with each other, not with the whole record.
+func (rd *reader) keepFields(rec []string) []string {
+	text := rd.text[:0]
+	for _, j := range rd.kept {
+		if j >= 0 {
+			text = append(text, rec[j]...)
+		}
+	}
+	rd.text = text
+	all, fields := string(text), make([]string, len(rd.kept))
+	for i, j := range rd.kept {
+		if j >= 0 {
+			fields[i], all = all[:len(rec[j])], all[len(rec[j]):]
+		}
+	}
+	return fields
 }
 
 // plainID is an ID without blanks around it and, of a whole number, without the decimals that a tool adds to a column

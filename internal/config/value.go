@@ -161,12 +161,18 @@ func (d *Decoder) ReadNumber(n ast.Node) (float64, bool) {
 // Decimal reads a decimal number such as 40, -1.5 or 1e+05. Infinities, NaN, hexadecimals and digit separators are no
 // numbers here.
 func Decimal(s string) (float64, bool) {
+	whole, digits := int64(0), 0
 	for i := range len(s) { // ParseFloat also reads "inf", "nan", "0x1p4" and "1_000"
 		switch c := s[i]; {
-		case c >= '0' && c <= '9', c == '.', c == '-', c == '+', c == 'e', c == 'E':
+		case c >= '0' && c <= '9':
+			whole, digits = 10*whole+int64(c-'0'), digits+1
+		case c == '.', c == '-', c == '+', c == 'e', c == 'E':
 		default:
 			return 0, false
 		}
+	}
+	if digits == len(s) && digits > 0 && digits <= 15 { // most fields; exact
+		return float64(whole), true
 	}
 	v, err := strconv.ParseFloat(s, 64)
 	return v, err == nil
