@@ -16,6 +16,7 @@ import (
 
 	"cfq/internal/cli"
 	"cfq/internal/message"
+	"cfq/internal/spill"
 	"cfq/onnxio"
 	"cfq/onnxio/classifier"
 	"cfq/onnxio/codec"
@@ -239,8 +240,11 @@ func readSelection(spec string) (o task.ReadOptions, err error) {
 
 // dataError gives errors of files that people hand over, and of what is made of them, their exit codes.
 func dataError(err error) error {
-	if errors.Is(err, context.Canceled) {
+	switch {
+	case errors.Is(err, context.Canceled):
 		return err
+	case errors.Is(err, spill.ErrFile):
+		return cli.Wrap(err, cli.RunFailed, "TMPDIR names a folder with more room")
 	}
 	return runError(cli.Wrap(err, cli.Unusable, ""))
 }

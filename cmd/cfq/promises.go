@@ -100,11 +100,10 @@ func readPromises(ctx context.Context, e *env, path string, t *task.Task, people
 
 // promisesError is what is said of a promises file that cannot be read; alone is one without data.
 func promisesError(err error, alone bool) error {
-	hint := ""
-	if alone {
-		hint = "-d data.csv names the people that the rows are for"
+	if !alone {
+		return dataError(err)
 	}
-	return cli.Wrap(dataError(err), cli.Unusable, hint)
+	return cli.Wrap(dataError(err), cli.Unusable, "-d data.csv names the people that the rows are for")
 }
 
 // warnPromises says which rows of a promises file are of no use. It is an error when none is of any.

@@ -18,6 +18,9 @@ import (
 // Limit is a limit for New that leaves a process of 500 MB room for everything else.
 const Limit = 64 << 20
 
+// ErrFile means that the temporary file cannot be written or read: the disk is full, perhaps. TMPDIR names its folder.
+var ErrFile = errors.New("temporary file")
+
 // Lists are lists of bytes. One goroutine may use them at a time; any number of Readers of a list that nobody appends
 // to may read at once.
 type Lists struct {
@@ -49,7 +52,7 @@ func (l *Lists) Append(to int, b []byte) error {
 		return nil
 	}
 	if err := l.write(); err != nil {
-		return fmt.Errorf("temporary file: %w", err)
+		return fmt.Errorf("%w: %w", ErrFile, err)
 	}
 	return nil
 }

@@ -2,8 +2,10 @@ package spill
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -46,8 +48,8 @@ func TestLists(t *testing.T) {
 func TestNoFolder(t *testing.T) {
 	t.Setenv("TMPDIR", "/nowhere")
 	l := New(1, 0)
-	if err := l.Append(0, []byte("x")); err == nil {
-		t.Error("bytes without a place to go to")
+	if err := l.Append(0, []byte("x")); !errors.Is(err, ErrFile) || !strings.Contains(err.Error(), "/nowhere") {
+		t.Errorf("bytes without a place to go to: %v", err)
 	}
 	if err := l.Close(); err != nil {
 		t.Error(err)

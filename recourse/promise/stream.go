@@ -197,7 +197,7 @@ func (q *queue) join(promises, rows *spill.Lists, part int) error {
 	for range rows.Size(part) / 16 {
 		var b [16]byte
 		if _, err := io.ReadFull(in, b[:]); err != nil {
-			return fmt.Errorf("temporary file: %w", err)
+			return fmt.Errorf("%w: %w", spill.ErrFile, err)
 		}
 		addID(at, int(binary.LittleEndian.Uint64(b[:])), int(binary.LittleEndian.Uint64(b[8:])))
 	}
@@ -274,7 +274,7 @@ func (q *queue) read(from *spill.Lists, at int) ([]numbered, error) {
 	in := bufio.NewReaderSize(from.Reader(at), 1<<16)
 	for i := range all {
 		if _, err := io.ReadFull(in, b); err != nil {
-			return nil, fmt.Errorf("temporary file: %w", err)
+			return nil, fmt.Errorf("%w: %w", spill.ErrFile, err)
 		}
 		number := func(k int) uint64 { return binary.LittleEndian.Uint64(b[8*k:]) }
 		n := &all[i]

@@ -173,6 +173,22 @@ func TestStreamErrors(t *testing.T) {
 	}
 }
 
+// TestNoRoom: a temporary file that cannot be made is not a mistake of the promises file.
+func TestNoRoom(t *testing.T) {
+	tk, _ := parse(t, jobs)
+	path := file(t, "row,"+columns+"\n0,30,45,0,Private,no\n")
+	t.Setenv("TMPDIR", "/nowhere")
+	_, err := stream(t.Context(), path, tk, nil, nil, &queue{rows: 2, lists: spill.New(queueLists, 0)})
+	if !errors.Is(err, errNoPeople) {
+		t.Error(err)
+	}
+	nobody := func(func(*task.People) error) (*task.People, error) { return &task.People{}, nil }
+	_, err = stream(t.Context(), path, tk, nobody, nil, &queue{rows: 2, lists: spill.New(queueLists, 0)})
+	if !errors.Is(err, spill.ErrFile) {
+		t.Error(err)
+	}
+}
+
 // TestLowest: of any number of lost promises those of the lowest lines are listed.
 func TestLowest(t *testing.T) {
 	t.Parallel()
