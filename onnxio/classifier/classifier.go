@@ -88,8 +88,8 @@ func New(m *onnxio.Model, o Options) (*Model, error) {
 	return c, nil
 }
 
-// defaultBatch is small because ONNX Runtime keeps up to twice the memory of the largest run, for each session. Larger
-// batches make quantization no faster, and searches for recourse by a fifth.
+// defaultBatch is small because ONNX Runtime keeps up to twice the memory of the largest run, for each session. With
+// larger batches neither quantization nor the search for recourse takes measurably less processor time.
 const defaultBatch = 512
 
 // Open is New for a model in memory, which must not be changed afterwards.
