@@ -39,19 +39,20 @@ func (m *messages) Read(p []byte) (int, error) {
 
 // next reads the metadata of a message: a mark, which old streams lack, its length, and a flat buffer.
 func (m *messages) next() error {
-	prefix := make([]byte, 4, 8)
+	prefix := make([]byte, 4)
 	if _, err := io.ReadFull(m.r, prefix); err != nil {
 		return err
 	}
+	m.head = prefix
 	length := binary.LittleEndian.Uint32(prefix)
 	if length == math.MaxUint32 {
-		prefix = prefix[:8]
-		if _, err := io.ReadFull(m.r, prefix[4:]); err != nil {
+		size := make([]byte, 4)
+		if _, err := io.ReadFull(m.r, size); err != nil {
 			return noEnd(err)
 		}
-		length = binary.LittleEndian.Uint32(prefix[4:])
+		m.head = append(m.head, size...)
+		length = binary.LittleEndian.Uint32(size)
 	}
-	m.head = prefix
 	if length == 0 { // the end
 		return nil
 	}
