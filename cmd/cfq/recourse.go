@@ -156,10 +156,11 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 
 // check looks at the flags before any work is done; given says which of them were.
 func (f *recourseFlags) check(given func(flag string) bool, args []string) error {
-	if err := arguments("recourse", args, "MODEL"); err != nil {
+	err := f.stream.check(given, args, "data", "output", "rows", "promises", "overrides", "robust", "json")
+	if err != nil {
 		return err
 	}
-	if err := f.stream.check(given, "data", "output", "rows", "promises", "overrides", "robust", "json"); err != nil {
+	if err := arguments("recourse", args, "MODEL"); err != nil {
 		return err
 	}
 	for _, flag := range []string{"solver", "time-limit"} {

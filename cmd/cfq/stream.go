@@ -39,7 +39,7 @@ func (f *streamFlags) add(fs *pflag.FlagSet) {
 }
 
 // check looks at the flags before any work is done. refused are flags that have no meaning for a stream.
-func (f *streamFlags) check(given func(flag string) bool, refused ...string) error {
+func (f *streamFlags) check(given func(flag string) bool, args []string, refused ...string) error {
 	if f.format == "" {
 		for _, flag := range []string{"columns", "keep"} {
 			if given(flag) {
@@ -52,6 +52,9 @@ func (f *streamFlags) check(given func(flag string) bool, refused ...string) err
 		if given(flag) {
 			return cli.Usagef("", "--stream reads rows on stdin and writes rows to stdout: it cannot have --%s", flag)
 		}
+	}
+	if n := len(args); n > 1 && slices.Contains(rowio.Formats(), rowio.Format(args[n-1])) {
+		return cli.Usagef("--stream="+args[n-1], "--stream has its format behind an equals sign")
 	}
 	if f.format == rowio.Arrow && f.columns != nil {
 		return cli.Usagef("", "--columns names the columns of text; an Arrow stream has a schema")
@@ -84,13 +87,32 @@ type rowStream struct {
 	reported int
 }
 
+// openStdin reads the head of stdin. It waits for it no longer than ctx lasts.
+func openStdin(ctx context.Context, t *task.Task, o rowio.Options) (*rowio.Reader, error) {
+	type opened struct {
+		in  *rowio.Reader
+		err error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		in, err := rowio.Open(os.Stdin, t, o)
+		done <- opened{in, err}
+	}()
+	select {
+	case x := <-done:
+		return x.in, x.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
 // open reads the head of stdin, and writes that of stdout: the columns that are kept, and those that answers returns
 // for them.
-func (f *streamFlags) open(e *env, t *task.Task, answers func(kept []string) ([]rowio.Column, error)) (*rowStream,
-	error,
-) {
+func (f *streamFlags) open(ctx context.Context, e *env, t *task.Task, answers func(kept []string) ([]rowio.Column,
+	error),
+) (*rowStream, error) {
 	o := rowio.Options{Format: f.format, Columns: f.columns, Keep: f.keep}
-	in, err := rowio.Open(os.Stdin, t, o)
+	in, err := openStdin(ctx, t, o)
 	if err != nil {
 		hint := ""
 		if f.format != rowio.Arrow && f.columns == nil {
@@ -193,7 +215,7 @@ func keepPipe() (restore func()) {
 func (j *recourseJob) answerStream(ctx context.Context) error {
 	defer keepPipe()()
 	var columns *promise.Columns
-	s, err := j.stream.open(j.e, j.t, func(kept []string) (list []rowio.Column, err error) {
+	s, err := j.stream.open(ctx, j.e, j.t, func(kept []string) (list []rowio.Column, err error) {
 		columns = promise.NewColumns(j.t, kept...)
 		for i, name := range columns.Names() {
 			c := rowio.Column{Name: name}

@@ -222,6 +222,26 @@ func TestStreamInterrupted(t *testing.T) {
 	}
 }
 
+// TestStreamWaits: who waits for a first row that does not come can be stopped.
+func TestStreamWaits(t *testing.T) {
+	orttest.Need(t)
+	c := streaming(t, "--stream")
+	if _, err := c.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	c.Stderr = nil
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop := time.AfterFunc(20*time.Second, func() { _ = c.Process.Kill() })
+	defer stop.Stop()
+	time.Sleep(time.Second)
+	_ = c.Process.Signal(syscall.SIGINT)
+	if _ = c.Wait(); c.ProcessState.ExitCode() != 130 {
+		t.Error(c.ProcessState)
+	}
+}
+
 // TestStreamArrow: Arrow goes in and comes out with types, and says what the CSV says.
 func TestStreamArrow(t *testing.T) {
 	orttest.Need(t)
