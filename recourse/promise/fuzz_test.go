@@ -1,11 +1,14 @@
 package promise
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"cfq/recourse"
+	"cfq/task"
 )
 
 // FuzzRead: whatever a promises file holds, every row of it is accounted for and every point is one that the task's
@@ -22,8 +25,13 @@ func FuzzRead(f *testing.F) {
 		true)
 	f.Add([]byte(",age,hours,gain,work=Private,\"work=State, gov\",work=self,member\n1,0.5,0,0,1,0,0,0\n"), false)
 	f.Add([]byte("\x93NUMPY\x01\x00"), true)
-	tk, set := parse(f, jobs)
-	data := people(f, tk, fourPeople)
+	f.Add([]byte("person,"+columns+"\n7,30,45,0,Private,no\nb,30,45,0,Private,no\n"), false)
+	tk, set := parse(f, strings.Replace(jobs, "data: {", "data: {id: person, ", 1))
+	lines := strings.Split(strings.TrimSpace(fourPeople), "\n")
+	for i, id := range []string{"person", "a", "7", "b", "b"} {
+		lines[i] += "," + id
+	}
+	data := people(f, tk, strings.Join(lines, "\n"))
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text []byte, own bool) {
 		path := filepath.Join(dir, "promises.csv")
@@ -35,10 +43,23 @@ func FuzzRead(f *testing.F) {
 			given = nil
 		}
 		file, err := Read(t.Context(), path, tk, given)
+		var batches Batches
+		if given != nil {
+			batches = func(each func(*task.People) error) (*task.People, error) {
+				return data, errors.Join(each(data.Subset([]int{0, 1})), each(data.Subset([]int{2, 3})))
+			}
+		}
+		streamed, streamErr := Stream(t.Context(), path, tk, batches, func(*File) error { return nil })
+		if (err == nil) != (streamErr == nil) {
+			t.Fatalf("error %v, of a stream %v", err, streamErr)
+		}
 		if err != nil {
 			return
 		}
 		checkCounts(t, file)
+		if streamed.Made != file.Made || streamed.Failed != file.Failed || streamed.Missing != file.Missing {
+			t.Fatalf("%+v of a stream, want %+v", streamed, file)
+		}
 		m := linear{w: make([]float32, tk.Dim())}
 		verdicts, err := Judge(t.Context(), m, set, file)
 		if err != nil {

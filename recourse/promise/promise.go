@@ -1,6 +1,6 @@
 // Package promise keeps promises in files: the action that each person was promised, in raw units.
 //
-// In: the actions of a solver, or a CSV file of this program or of another library (see Read). Out: such a file
+// In: the actions of a solver, or a CSV file of this program or of another library (see Read, Stream). Out: such a file
 // (see Writer), and promises matched to people and held against a task and a model (see Judge).
 //
 // The invariant: nothing is taken on trust and nothing is dropped in silence. A raw value that is written encodes
