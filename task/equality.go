@@ -19,11 +19,12 @@ type Equality struct {
 	limit   int // different rows that are kept
 	level   int // rows are kept whose Content starts with so many zero bits
 	at      map[uint64]int
-	content []uint64 // of each row that is kept
-	others  []uint64 // len(columns) each
-	counts  []int    // how often it was told
-	total   int      // sum of counts
-	fields  []fieldSample
+	content []uint64      // of each row that is kept
+	others  []uint64      // len(columns) each
+	counts  []int         // how often it was told
+	total   int           // sum of counts
+	fields  []fieldSample // of columns, when there are more rows than are kept
+	people  contentSample // when there are more rows than are kept
 
 	settled bool     // the rest is known
 	kept    []int    // columns that tell people apart
@@ -40,7 +41,11 @@ const (
 
 	equalityRows  = 100_000 // that are kept, or as many as make equalityCells
 	equalityCells = 4 << 20
-	sampledFields = 8192 // values of a column, when there are more rows
+
+	// When there are more rows:
+	sampledFields   = 8192    // values of a column
+	sampledContents = 1024    // contents
+	maxCopies       = 1 << 22 // of a row that are recognised
 )
 
 // NewEquality starts without rows. columns are People.OtherColumns.
@@ -58,8 +63,8 @@ func (e *Equality) Add(content uint64, others []uint64) {
 		return // nothing can be left out
 	}
 	e.settled = false
-	for i := range e.fields {
-		e.fields[i].add(others[i], 1)
+	if e.fields != nil {
+		e.sample(content, others, 1)
 	}
 	if !sampled(content, e.level) {
 		return
@@ -89,14 +94,20 @@ func part(column int, field uint64) uint64 { return mixed(field + uint64(column+
 // row returns the fields of a row that is kept.
 func (e *Equality) row(i int) []uint64 { return e.others[i*len(e.columns) : (i+1)*len(e.columns)] }
 
-// halve keeps about half of the rows. Before it does so for the first time, all of them go to the samples of fields.
+// sample adds a row to the samples of fields and of people.
+func (e *Equality) sample(content uint64, others []uint64, times int) {
+	for i := range e.fields {
+		e.fields[i].add(others[i], times)
+	}
+	e.people.add(content, others, times)
+}
+
+// halve keeps about half of the rows. Before it does so for the first time, all of them go to the other samples.
 func (e *Equality) halve() {
 	if e.fields == nil {
 		e.fields = make([]fieldSample, len(e.columns))
 		for row, k := range e.counts {
-			for i, field := range e.row(row) {
-				e.fields[i].add(field, k)
-			}
+			e.sample(e.content[row], e.row(row), k)
 		}
 	}
 	e.level++
@@ -141,6 +152,85 @@ func (s *fieldSample) add(field uint64, times int) {
 			}
 		}
 	}
+}
+
+// contentSample sums up the rows of those contents whose hashes are among the least.
+type contentSample struct {
+	level int
+	sets  map[uint64]*contentSet
+}
+
+// contentSet is all rows of one content.
+type contentSet struct {
+	rows int
+	sums []uint64 // per column: of the hashes of fields
+}
+
+func (s *contentSample) add(content uint64, others []uint64, times int) {
+	if !sampled(content, s.level) {
+		return
+	}
+	if s.sets == nil {
+		s.sets = map[uint64]*contentSet{}
+	}
+	set := s.sets[content]
+	if set == nil {
+		set = &contentSet{sums: make([]uint64, len(others))}
+		s.sets[content] = set
+	}
+	set.rows += times
+	for i, field := range others {
+		set.sums[i] += field * uint64(times)
+	}
+	for len(s.sets) > sampledContents {
+		s.level++
+		for c := range s.sets {
+			if !sampled(c, s.level) {
+				delete(s.sets, c)
+			}
+		}
+	}
+}
+
+// counted says that a column counts the rows of contents up from first, see Equality.counter. Sums of hashes tell:
+// those of first, first + 1 and so on up to some number, each equally often, have the sum that they have.
+func (s *contentSample) counted(column int, numbers *numberHashes) bool {
+	var n, numbered, others int
+	for _, set := range s.sets {
+		most := 0 // the largest number of copies that fits
+		for k := 1; k*k <= set.rows; k++ {
+			for _, copies := range []int{k, set.rows / k} {
+				if set.rows%k == 0 && copies <= maxCopies && numbers.sum(copies)*uint64(set.rows/copies) == set.sums[column] {
+					most = max(most, copies)
+				}
+			}
+		}
+		n += set.rows
+		switch {
+		case most == 0:
+			others += set.rows
+		case most > 1:
+			numbered += set.rows
+		}
+	}
+	return 2*numbered >= n && float64(others) <= stray*float64(n)
+}
+
+// numberHashes sums up the hashes of the numbers from first.
+type numberHashes struct {
+	first int
+	sums  []uint64
+}
+
+// sum is that of the first n.
+func (h *numberHashes) sum(n int) uint64 {
+	if h.sums == nil {
+		h.sums = []uint64{0}
+	}
+	for i := len(h.sums) - 1; i < n; i++ {
+		h.sums = append(h.sums, h.sums[i]+fieldHash(Decimal(float64(h.first+i))))
+	}
+	return h.sums[n]
 }
 
 // Without returns the columns by which rows are not compared, in order; nil when no rows are equal without them.
@@ -237,11 +327,10 @@ func (e *Equality) values(column int) map[uint64]int {
 
 // counter returns the column that counts copies, -1 when there is none: in (nearly) every set of rows that are equal in
 // all else, row numbers aside, its values are 1 to some k (or 0 to k-1), each equally often, and half of the rows
-// or more are in sets with k > 1. Different people with equal values elsewhere do not number themselves so. Of few rows
-// that are left of many, as when many have the same content, nobody can tell.
+// or more are in sets with k > 1. Different people with equal values elsewhere do not number themselves so.
 func (e *Equality) counter(distinct []bool) int {
 	if e.level > 0 && 64*len(e.counts) < e.limit {
-		return -1
+		return e.contentCounter(distinct)
 	}
 	all := slices.Clone(e.content) // of each row: the sum of the hashes of its parts
 	for row := range all {
@@ -265,6 +354,17 @@ func (e *Equality) counter(distinct []bool) int {
 			sets[rest][field] += k
 		}
 		if counts(sets, e.total, 0) || counts(sets, e.total, 1) {
+			return i
+		}
+	}
+	return -1
+}
+
+// contentCounter is counter for many rows of few contents, of which no sample is left: in sets of rows of one content.
+func (e *Equality) contentCounter(distinct []bool) int {
+	from0, from1 := &numberHashes{first: 0}, &numberHashes{first: 1}
+	for i := range e.columns {
+		if !distinct[i] && (e.people.counted(i, from0) || e.people.counted(i, from1)) {
 			return i
 		}
 	}

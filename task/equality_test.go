@@ -197,6 +197,15 @@ func TestEqualityOfManyRows(t *testing.T) {
 		}, 3000, []string{"a", "b"}},
 		{"numbers of different people", func(i int) []string { return []string{fmt.Sprint(i), "", ""} }, 20_000, nil},
 		{"neither", func(i int) []string { return []string{fmt.Sprint(i % 100), fmt.Sprint(i % 77), ""} }, 3000, nil},
+		{"many copies of few people", func(i int) []string {
+			return []string{fmt.Sprint(i), fmt.Sprint(i / 5), fmt.Sprint(i % 5)}
+		}, 5, []string{"a", "b"}},
+		{"many copies, told apart by another column", func(i int) []string {
+			return []string{"", fmt.Sprint(1 + i/500), fmt.Sprint("B", i%500)}
+		}, 5, []string{"b"}},
+		{"many rows of few people", func(i int) []string {
+			return []string{fmt.Sprint(1 + i%1999), fmt.Sprint(1 + i*i%4001), fmt.Sprint(i % 5)}
+		}, 5, nil},
 		{"numbers of equal people", func(i int) []string { return []string{fmt.Sprint(i), "", ""} }, 1, []string{"a"}},
 	} {
 		rows := make([]fullRow, 20_000)
