@@ -145,45 +145,59 @@ func (f *streamFlags) open(ctx context.Context, e *env, t *task.Task, answers fu
 func (s *rowStream) answer(ctx context.Context, people func(p *task.People, row func(cells []any) error) error,
 	other func(status string) []any,
 ) error {
+	var failed error // of what was done with the rows, not of reading them
 	n, err := s.in.Each(ctx, func(b *rowio.Batch) error {
-		next := 0 // of the rows
-		others := func() error {
-			for ; next < len(b.Rows) && b.Rows[next].Person < 0; next++ {
-				row, status := &b.Rows[next], filtered
-				if row.Problem != nil {
-					status = unreadable
-					s.report(row.Problem)
-				}
-				if err := s.out.Write(slices.Concat(row.Kept, other(status))); err != nil {
-					return written(err)
-				}
-			}
-			return nil
-		}
-		if b.People.N > 0 {
-			err := people(b.People, func(cells []any) error {
-				if err := others(); err != nil {
-					return err
-				}
-				next++
-				return written(s.out.Write(slices.Concat(b.Rows[next-1].Kept, cells)))
-			})
-			if err != nil {
-				return err
-			}
-		}
-		if err := others(); err != nil {
-			return err
-		}
-		return written(s.out.Flush())
+		failed = s.batch(b, people, other)
+		return failed
 	})
 	if n.Unreadable > 0 {
 		s.e.msg.Warn("stdin: %d of %s could not be read", n.Unreadable, message.Count(n.Rows, "row"))
 	}
-	if err != nil {
+	switch {
+	case failed != nil:
+		return failed
+	case err != nil && ctx.Err() == nil:
+		return dataError(fmt.Errorf("stdin: %w", err))
+	case err != nil:
 		return err
 	}
 	return written(s.out.Close())
+}
+
+// batch answers the rows of a batch.
+func (s *rowStream) batch(b *rowio.Batch, people func(p *task.People, row func(cells []any) error) error,
+	other func(status string) []any,
+) error {
+	next := 0 // of the rows
+	others := func() error {
+		for ; next < len(b.Rows) && b.Rows[next].Person < 0; next++ {
+			row, status := &b.Rows[next], filtered
+			if row.Problem != nil {
+				status = unreadable
+				s.report(row.Problem)
+			}
+			if err := s.out.Write(slices.Concat(row.Kept, other(status))); err != nil {
+				return written(err)
+			}
+		}
+		return nil
+	}
+	if b.People.N > 0 {
+		err := people(b.People, func(cells []any) error {
+			if err := others(); err != nil {
+				return err
+			}
+			next++
+			return written(s.out.Write(slices.Concat(b.Rows[next-1].Kept, cells)))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := others(); err != nil {
+		return err
+	}
+	return written(s.out.Flush())
 }
 
 func (s *rowStream) report(p *task.Problem) {
