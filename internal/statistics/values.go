@@ -11,14 +11,13 @@ import (
 // maxValues is how many numbers are kept as they are.
 const maxValues = 1 << 20
 
-// Values are any number of numbers, of which mean and quantiles are wanted. Beyond a million, quantiles are those of
-// the numbers rounded to 17 significant bits, by less than a part in 100,000: there are few different ones of these.
-// The zero value has none.
+// Values are any number of numbers, of which mean and quantiles are wanted: the same ones for any order. Beyond a
+// million, they are those of the numbers rounded to 17 significant bits, by less than a part in 100,000: there are few
+// different ones of these. The zero value has none.
 type Values struct {
 	n     int
-	x     []float64 // up to maxValues
-	sum   float64   // of more
-	times map[uint64]int
+	x     []float64      // up to maxValues
+	times map[uint64]int // of more
 }
 
 // Add adds a number.
@@ -31,12 +30,10 @@ func (v *Values) Add(x float64) {
 	if v.times == nil {
 		v.times = map[uint64]int{}
 		for _, y := range v.x {
-			v.sum += y
 			v.times[roundedBits(y)]++
 		}
 		v.x = nil
 	}
-	v.sum += x
 	v.times[roundedBits(x)]++
 }
 
@@ -52,9 +49,13 @@ func (v *Values) Len() int { return v.n }
 // Mean is NaN when there are none.
 func (v *Values) Mean() float64 {
 	if v.times == nil {
-		return stat.Mean(v.x, nil)
+		return stat.Mean(slices.Sorted(slices.Values(v.x)), nil)
 	}
-	return v.sum / float64(v.n)
+	sum := 0.0
+	for _, r := range v.runs() {
+		sum += r.x * float64(r.n)
+	}
+	return sum / float64(v.n)
 }
 
 // Median is as that of a slice.
@@ -76,19 +77,26 @@ func (v *Values) Quantile(q float64) float64 {
 
 // ranked is the number of a rank, from 1.
 func (v *Values) ranked(rank int) float64 {
-	type run struct {
-		x float64
-		n int
-	}
-	runs := make([]run, 0, len(v.times))
-	for bits, n := range v.times {
-		runs = append(runs, run{math.Float64frombits(bits), n})
-	}
-	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.x, b.x) })
-	for _, r := range runs {
+	for _, r := range v.runs() {
 		if rank -= r.n; rank <= 0 {
 			return r.x
 		}
 	}
 	return math.NaN()
+}
+
+// run is a number that occurs n times.
+type run struct {
+	x float64
+	n int
+}
+
+// runs are the rounded numbers, ascending.
+func (v *Values) runs() []run {
+	runs := make([]run, 0, len(v.times))
+	for bits, n := range v.times {
+		runs = append(runs, run{math.Float64frombits(bits), n})
+	}
+	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.x, b.x) })
+	return runs
 }

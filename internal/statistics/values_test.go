@@ -40,8 +40,9 @@ func TestValues(t *testing.T) {
 		for _, y := range x {
 			sum += y
 		}
-		if m := v.Mean(); v.Len() != n || n > 0 && math.Abs(m-sum/float64(n)) > 1e-9 || n == 0 && !math.IsNaN(m) {
-			t.Errorf("mean of %d: %v, want %v", v.Len(), m, sum/float64(n))
+		m, again := v.Mean(), other.Mean()
+		if v.Len() != n || n > 0 && (math.Abs(m-sum/float64(n)) > 1e-6 || m != again) || n == 0 && !math.IsNaN(m) {
+			t.Errorf("mean of %d: %v and %v, want %v", v.Len(), m, again, sum/float64(n))
 		}
 		if len(v.x) > maxValues || len(v.times) > 1<<20 {
 			t.Errorf("%d numbers and %d runs are kept of %d", len(v.x), len(v.times), n)
