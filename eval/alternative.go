@@ -1,11 +1,16 @@
 package eval
 
 import (
+	"encoding/binary"
 	"fmt"
+	"hash/fnv"
+	"io"
+	"slices"
 	"strconv"
 	"strings"
 
 	"cfq/internal/message"
+	"cfq/internal/spill"
 )
 
 // Alternative is the same evaluation with another rule of who counts as a person. Where rules differ, a verdict rests
@@ -22,73 +27,124 @@ const CalibrationGroup = "calibration"
 // maxCopies is the share of rows equal to an earlier one up to which they are taken for different people.
 const maxCopies = 0.01
 
-// rowID starts the IDs of people who have none in the data.
-const rowID = "#row:"
-
-// RowID is the ID of a row of people without IDs, for a row that stands there several times: for several promises. It
-// does not say that equal rows are different people.
-func RowID(row int) string { return rowID + strconv.Itoa(row) }
+// RowID starts the ID of a row of people without IDs, for a row that stands there several times: for several promises.
+// It does not say that equal rows are different people.
+const RowID = "#row:"
 
 // Alternatives are the doubts about who counts. Rows that are equal, see [task.ReadOptions], may be copies, or people
 // who do not differ: when they are more than 1 % of the rows, or of those evaluated, and nobody has an ID, distinct
-// rows count once. Rows equal to one that g was calibrated on, whose positions among the people are known, are left
-// out. Both together are an alternative, too.
-func (r *Result) Alternatives(known map[int]bool) []Alternative {
+// rows count once. Rows equal to one that g was calibrated on are left out. Both together are an alternative, too.
+func (r *Result) Alternatives() ([]Alternative, error) {
 	var all []Alternative
-	copies := r.copies()
-	distinct := fmt.Sprintf("%s equal to another (numbers of rows aside): copies, or people who do not differ",
-		message.Count(copies, "row")+message.Plural(copies, " is", " are"))
-	if copies > 0 {
-		all = append(all, Alternative{"distinct rows", distinct, r.variant(nil, true)})
+	known := 0
+	for x, err := range r.Records.All() {
+		if err != nil {
+			return nil, err
+		}
+		known += count(x.Calibrated)
 	}
-	if len(known) > 0 {
-		about := fmt.Sprintf("%s equal to a row that the quantized model was calibrated on",
-			message.Count(len(known), "row")+message.Plural(len(known), " is", " are"))
-		all = append(all, Alternative{"without calibration rows", about, r.variant(known, false)})
-		if copies > 0 {
-			all = append(all, Alternative{"distinct rows without calibration rows", about, r.variant(known, true)})
+	copies, err := r.copies()
+	if err != nil {
+		return nil, err
+	}
+	add := func(name, about string, distinct, others bool) {
+		var v *Result
+		if v, err = r.variant(distinct, others, err); err == nil {
+			all = append(all, Alternative{name, about, v})
 		}
 	}
-	return all
+	if copies > 0 {
+		add("distinct rows", fmt.Sprintf("%s equal to another (numbers of rows aside): copies, or people who do not differ",
+			message.Count(copies, "row")+message.Plural(copies, " is", " are")), true, false)
+	}
+	if known > 0 {
+		about := fmt.Sprintf("%s equal to a row that the quantized model was calibrated on",
+			message.Count(known, "row")+message.Plural(known, " is", " are"))
+		add("without calibration rows", about, false, true)
+		if copies > 0 {
+			add("distinct rows without calibration rows", about, true, true)
+		}
+	}
+	return all, err
 }
 
 // copies counts the rows that are equal to an earlier one; 0 when they are few, or IDs say who is who.
-func (r *Result) copies() int {
-	var all, evaluated, n int
-	seen := map[uint64]string{}
-	for i := range r.Records {
-		x := &r.Records[i]
-		if x.ID != "" && !strings.HasPrefix(x.ID, rowID) || x.Hash == 0 {
-			return 0
+func (r *Result) copies() (int, error) {
+	const size = 17 // of what is kept of a record: its hash, that of its ID, and whether it is evaluated
+	var evaluated, n int
+	rows := spill.New(shards, r.Records.bytes)
+	defer rows.Close() //nolint:errcheck // nothing in it is wanted any more
+	var b [size]byte
+	for x, err := range r.Records.All() {
+		if err != nil {
+			return 0, err
 		}
-		n += count(x.Evaluated)
-		id, again := seen[x.Hash]
-		if again && (x.ID == "" || x.ID != id) {
-			all++
-			evaluated += count(x.Evaluated)
+		if x.ID != "" && !strings.HasPrefix(x.ID, RowID) || x.Hash == 0 {
+			return 0, nil
 		}
-		seen[x.Hash] = x.ID
+		n++
+		evaluated += count(x.Evaluated)
+		binary.LittleEndian.PutUint64(b[:], x.Hash)
+		row := uint64(n) // a row of its own
+		if x.ID != "" {
+			h := fnv.New64a()
+			_, _ = io.WriteString(h, x.ID)
+			row = h.Sum64()
+		}
+		binary.LittleEndian.PutUint64(b[8:], row)
+		b[16] = byte(count(x.Evaluated))
+		if err := rows.Append(int(mixed(x.Hash)%shards), b[:]); err != nil {
+			return 0, err
+		}
 	}
-	if float64(all) > maxCopies*float64(len(r.Records)) || float64(evaluated) > maxCopies*float64(n) {
-		return all
+	var all, ofThese int
+	for i := range shards {
+		data, err := io.ReadAll(rows.Reader(i))
+		if err != nil {
+			return 0, fmt.Errorf("eval: temporary file: %w", err)
+		}
+		seen := map[uint64]map[uint64]bool{} // whether rows are evaluated, by hash
+		for one := range slices.Chunk(data, size) {
+			hash, row := binary.LittleEndian.Uint64(one), binary.LittleEndian.Uint64(one[8:])
+			if seen[hash] == nil {
+				seen[hash] = map[uint64]bool{}
+			}
+			seen[hash][row] = seen[hash][row] || one[16] == 1
+		}
+		for _, rows := range seen {
+			of := 0
+			for _, evaluated := range rows {
+				of += count(evaluated)
+			}
+			all, ofThese = all+len(rows)-1, ofThese+max(0, of-1)
+		}
 	}
-	return 0
+	if float64(all) > maxCopies*float64(n) || float64(ofThese) > maxCopies*float64(evaluated) {
+		return all, nil
+	}
+	return 0, nil
 }
 
-// variant summarizes the records again, without some of the people, or with distinct rows as people.
-func (r *Result) variant(without map[int]bool, distinct bool) *Result {
-	var records []Record
-	for i := range r.Records {
-		x := r.Records[i]
-		if without[x.Person] {
-			continue
-		}
-		if distinct {
-			x.ID = strconv.FormatUint(x.Hash, 16)
-		}
-		records = append(records, x)
+// variant summarizes the records again: with distinct rows as people, without calibration rows.
+func (r *Result) variant(distinct, others bool, err error) (*Result, error) {
+	if err != nil {
+		return nil, err
 	}
-	v := summarize(records, r.Settings, DataFile{})
+	view := r.Records.view(r.Records.key, nil)
+	if distinct {
+		view.key = func(x *Record) string { return strconv.FormatUint(x.Hash, 16) }
+		view.shared = true
+	}
+	if others {
+		view.keep = func(x *Record) bool { return !x.Calibrated }
+	}
+	v, err := Summarize(view, r.Settings, DataFile{})
+	if err != nil {
+		return nil, err
+	}
 	v.Footprint, v.Timing, v.Batches, v.Shift = r.Footprint, r.Timing, r.Batches, r.Shift
-	return v
+	for i := range v.Margins {
+		v.Margins[i].Noise = r.Margins[i].Noise
+	}
+	return v, nil
 }

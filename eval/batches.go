@@ -11,7 +11,6 @@ import (
 
 	"cfq/onnxio/classifier"
 	"cfq/recourse"
-	"cfq/task"
 )
 
 // Batches is what both models said of judged points alone and in other company: a row's output must not depend on the
@@ -53,8 +52,11 @@ type diverging interface {
 // Rerun asks both models again about a sample of the points that made r: alone, in shuffled batches of 8, and in
 // shuffled batches of 64 in which one row has in each input the most unusual value of all people. Differences that
 // quantizers make of rounding do not count.
-func Rerun(ctx context.Context, f, g recourse.Model, people *task.People, r *Result) (*Batches, error) {
-	s := sampleJudged(people, r)
+func Rerun(ctx context.Context, f, g recourse.Model, r *Result) (*Batches, error) {
+	s, err := sampleJudged(r)
+	if err != nil {
+		return nil, err
+	}
 	out := &Batches{Points: len(s.judged), Sizes: []int{1, 8, 64}}
 	differ, decided := make([]bool, len(s.judged)), make([]bool, len(s.judged))
 	for i, m := range []recourse.Model{f, g} {
@@ -90,40 +92,54 @@ type judgedSample struct {
 	rng     *rand.Rand
 }
 
+// judgedPoint is a point with the margins of both models.
+type judgedPoint struct {
+	x    []float32
+	f, g Float
+}
+
 // sampleJudged draws points: recourse points, of which there may be few among many people, and people as they are.
-func sampleJudged(people *task.People, r *Result) *judgedSample {
-	type judged struct {
-		x    []float32
-		f, g Float
-	}
-	s := &judgedSample{dim: people.Dim, rng: rand.New(rand.NewPCG(r.Settings.Seed, 0xba7c4))}
-	var facts, ends []judged
-	for i := range r.Records {
-		c := &r.Records[i]
-		facts = append(facts, judged{people.X[c.Person*s.dim : (c.Person+1)*s.dim], c.Full, c.Quant})
+func sampleJudged(r *Result) (*judgedSample, error) {
+	s := &judgedSample{rng: rand.New(rand.NewPCG(r.Settings.Seed, 0xba7c4))}
+	facts, ends := lowest[judgedPoint]{most: batchPoints, once: true}, lowest[judgedPoint]{most: batchPoints, once: true}
+	for c, err := range r.Records.All() {
+		if err != nil {
+			return nil, err
+		}
+		s.dim = len(c.X)
+		facts.add(priority(r.Settings.Seed, c.X), judgedPoint{c.X, c.Full, c.Quant})
 		for k := range c.Steps {
 			if p := &c.Steps[k].Full; p.Made() {
-				ends = append(ends, judged{p.Point, p.Own, p.Other})
+				ends.add(priority(r.Settings.Seed, p.Point), judgedPoint{p.Point, p.Own, p.Other})
 			}
 			if p := &c.Steps[k].Quant; p.Made() {
-				ends = append(ends, judged{p.Point, p.Other, p.Own})
+				ends.add(priority(r.Settings.Seed, p.Point), judgedPoint{p.Point, p.Other, p.Own})
 			}
 		}
+		s.look(c.X)
 	}
-	draw := func(from []judged, n int) {
-		for _, i := range s.rng.Perm(len(from))[:min(n, len(from))] {
-			s.x, s.judged = append(s.x, from[i].x...), append(s.judged, [2]Float{from[i].f, from[i].g})
+	draw := func(from []judgedPoint, n int) {
+		for _, p := range from[:min(n, len(from))] {
+			s.x, s.judged = append(s.x, p.x...), append(s.judged, [2]Float{p.f, p.g})
 		}
 	}
-	draw(ends, max(batchPoints/2, batchPoints-len(facts)))
-	draw(facts, batchPoints-len(s.judged))
-	s.unusual = make([]float32, s.dim)
-	for i, v := range people.X {
-		if u := &s.unusual[i%s.dim]; math.Abs(float64(v)) > math.Abs(float64(*u)) {
+	as := facts.kept()
+	draw(ends.kept(), max(batchPoints/2, batchPoints-len(as)))
+	draw(as, batchPoints-len(s.judged))
+	return s, nil
+}
+
+// look keeps the most unusual value of each input.
+func (s *judgedSample) look(x []float32) {
+	if s.unusual == nil {
+		s.unusual = make([]float32, len(x))
+	}
+	for i, v := range x {
+		u := &s.unusual[i]
+		if a, b := math.Abs(float64(v)), math.Abs(float64(*u)); a > b || a == b && v > *u {
 			*u = v
 		}
 	}
-	return s
 }
 
 // batchEffect is by how much each point's margin differs in other batches, 0 for rounding, whether the decision does,

@@ -8,7 +8,6 @@ import (
 
 	"cfq/onnxio/classifier"
 	"cfq/recourse"
-	"cfq/task"
 )
 
 // companion is a model of one input that is its margin, plus what the rows of a batch add to each other.
@@ -48,24 +47,25 @@ func (c *companion) Diverging(_ context.Context, pairs [][2]classifier.Place) ([
 func TestRerunFindsFew(t *testing.T) {
 	t.Parallel()
 	quiet := &companion{func(float32, int) float32 { return 0 }, func(float32) []string { return nil }}
+	kind := func(x float32) bool { return math.Round(float64(x)) == -3 } // a seventh of the people
 	alone := func(rows int, by float32) float32 {
 		if rows == 1 {
 			return by
 		}
 		return 0
 	}
-	people := &task.People{Dim: 1, N: 20000, Total: 20000}
-	r := &Result{Settings: Settings{Margins: []float64{0.1}}}
-	for i := range people.N {
-		x := float32(-1 - i%7)
-		people.X = append(people.X, x)
-		rec := Record{Person: i, Row: i, Full: Float(x), Quant: Float(x), Evaluated: i < 100, Steps: []Step{{}}}
+	var records []Record
+	for i := range 20000 {
+		x := float32(-1-i%7) - float32(i)/1e5
+		rec := Record{Row: i, X: []float32{x}, Full: Float(x), Quant: Float(x), Evaluated: i < 100}
 		if i < 100 {
 			own := float32(0.1) + float32(i)/1000
-			rec.Steps[0].Full = Promise{Status: recourse.Found, Own: Float(own), Other: Float(own), Point: []float32{own}}
+			p := Promise{Status: recourse.Found, Own: Float(own), Other: Float(own), Point: []float32{own}}
+			rec.Steps = []Step{{Full: p, Quant: none(recourse.NoneFound)}}
 		}
-		r.Records = append(r.Records, rec)
+		records = append(records, rec)
 	}
+	r := summarize(t, records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
 	for name, c := range map[string]struct {
 		g      *companion
 		differ func(points int) bool
@@ -79,8 +79,8 @@ func TestRerunFindsFew(t *testing.T) {
 		},
 		"rounding hides the node": {
 			&companion{
-				func(x float32, rows int) float32 { return alone(rows, map[bool]float32{true: 0.1, false: 1}[x == -3]) },
-				func(x float32) []string { return map[bool][]string{true: {"Shape"}}[x == -3] },
+				func(x float32, rows int) float32 { return alone(rows, map[bool]float32{true: 0.1, false: 1}[kind(x)]) },
+				func(x float32) []string { return map[bool][]string{true: {"Shape"}}[kind(x)] },
 			},
 			func(n int) bool { return n > 10 && n < 60 },
 		},
@@ -94,12 +94,33 @@ func TestRerunFindsFew(t *testing.T) {
 			func(n int) bool { return n == 100 },
 		},
 	} {
-		b, err := Rerun(t.Context(), quiet, c.g, people, r)
+		b, err := Rerun(t.Context(), quiet, c.g, r)
 		if err != nil {
 			t.Fatal(name, err)
 		}
 		if b.Points != batchPoints || !c.differ(b.Differ) || (b.Difference > 0) != (b.Differ > 0) {
 			t.Errorf("%s: %+v", name, b)
 		}
+	}
+}
+
+// Of people of whom many are equal, all kinds are asked about again, each once.
+func TestRerunOfEqualPeople(t *testing.T) {
+	t.Parallel()
+	var records []Record
+	for i := range 3000 {
+		x := float32(-1 - i%7)
+		records = append(records, Record{Row: i, X: []float32{x}, Full: Float(x), Quant: Float(x)})
+	}
+	r := summarize(t, records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
+	quiet := &companion{func(float32, int) float32 { return 0 }, nil}
+	moved := &companion{func(x float32, rows int) float32 {
+		if x == -3 && rows == 1 {
+			return 1
+		}
+		return 0
+	}, func(float32) []string { return []string{"Shape"} }}
+	if b, err := Rerun(t.Context(), quiet, moved, r); err != nil || b.Points != 7 || b.Differ != 1 {
+		t.Errorf("%+v, %v", b, err)
 	}
 }

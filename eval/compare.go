@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -75,6 +76,9 @@ type ComparisonOptions struct {
 // ComparePaired compares models that were evaluated, each by Compare with the same original, people and
 // options. It fails when they were not.
 //
+// Memory is bounded: of more than maxDrawn people evaluated, the bootstrap draws from a sample of so many, and its
+// intervals are those of the sample.
+//
 // Where all models are judged on the same trials (f's promises, decisions), shares are compared by McNemar's
 // exact test, and the interval of the difference is that of two exact ones. Everything else is bootstrapped:
 // people are drawn with replacement, each with all that is known of them under both models, and a difference
@@ -93,11 +97,16 @@ func ComparePaired(names []string, results []*Result, o ComparisonOptions) (*Com
 		return nil, fmt.Errorf("comparison: %w", err)
 	}
 	c := &Comparison{Names: names, Results: results, Confidence: o.Confidence}
-	b := newBootstrap(results)
-	for _, k := range comparedMetrics() {
-		m, _ := MetricBy(k.id)
+	metrics := comparedMetrics()
+	pairs, err := readPairs(names, results, metrics, o.Seed)
+	if err != nil {
+		return nil, fmt.Errorf("comparison: %w", err)
+	}
+	b := newBootstrap(pairs)
+	for i := range metrics {
+		m, _ := MetricBy(metrics[i].id)
 		for _, at := range m.places(len(results[0].Margins)) {
-			c.add(&m, &k, at, b)
+			c.add(&m, &metrics[i], at, b)
 		}
 	}
 	if !o.alone {
@@ -155,9 +164,9 @@ func (c *Comparison) add(m *Metric, k *comparedMetric, at int, b *bootstrap) {
 			cell.Delta = exactly(float64(d))
 			cell.Call = call(m.Better, float64(d))
 		case k.share:
-			cell.mcNemar(k, c.Results[0], c.Results[i], at, c.Confidence, m.Better)
+			cell.mcNemar(b.trials[trials{k.id, at, i}], c.Confidence, m.Better)
 		case k.statistic != nil || k.tau:
-			d := k.pairedTest(b, c.Results[0], c.Results[i], at)
+			d := k.pairedTest(b, &c.Results[0].Settings, i, at)
 			d.row, d.model, d.better = len(c.Rows), i, m.Better
 			b.tests = append(b.tests, d)
 		}
@@ -166,23 +175,30 @@ func (c *Comparison) add(m *Metric, k *comparedMetric, at int, b *bootstrap) {
 }
 
 // mcNemar compares two models on the same trials of people.
-func (c *Cell) mcNemar(k *comparedMetric, first, this *Result, at int, confidence float64, better Better) {
-	var n, alone, other int
-	for _, records := range persons(first.Records) {
-		var counts, up, down bool // of any record of the person
-		for _, i := range records {
-			x, of := k.part.at(&first.Records[i], at, &first.Settings)
-			y, too := k.part.at(&this.Records[i], at, &this.Settings)
-			if of > 0 && too > 0 {
-				counts, up, down = true, up || y > x, down || x > y
-			}
-		}
-		n, alone, other = n+count(counts), alone+count(up && !down), other+count(down && !up)
+func (c *Cell) mcNemar(t *discordant, confidence float64, better Better) {
+	if t == nil { // there is nobody
+		t = &discordant{}
 	}
-	if c.Delta = dropOf(alone, other, n, confidence); n > 0 {
-		c.P, c.Test = Float(statistics.McNemarExact(alone, other)), mcNemarTest
+	if c.Delta = dropOf(t.alone, t.other, t.n, confidence); t.n > 0 {
+		c.P, c.Test = Float(statistics.McNemarExact(t.alone, t.other)), mcNemarTest
 		c.Call = call(better, float64(c.Delta.Value))
 	}
+}
+
+// discordant counts the people who count in two models, and those who count for one of them alone.
+type discordant struct{ n, alone, other int }
+
+// add adds a person: the records of the first model, and of this one.
+func (t *discordant) add(k *comparedMetric, first, this []*Record, at int, s *Settings) {
+	var counts, up, down bool // of any record of the person
+	for i := range first {
+		x, of := k.part.at(first[i], at, s)
+		y, too := k.part.at(this[i], at, s)
+		if of > 0 && too > 0 {
+			counts, up, down = true, up || y > x, down || x > y
+		}
+	}
+	t.n, t.alone, t.other = t.n+count(counts), t.alone+count(up && !down), t.other+count(down && !up)
 }
 
 // call says what a difference is if it is certain, of numbers or, for those that are best near 0, of their
@@ -326,12 +342,61 @@ func (p parts) median() statistic {
 }
 
 // tau is tau01 of a model, or rtau01.
-func (b *bootstrap) tau(r *Result, quant bool) statistic {
-	made, people := promises(r.Records, b.people, &r.Settings, quant)
-	if r.Settings.Issued && !quant {
-		return issuedCurve(r.Settings.Margins[0], made[0], people[0]).tau01
+func (b *bootstrap) tau(model int, s *Settings, quant bool) statistic {
+	type broken struct {
+		need   float64
+		person int
 	}
-	return solvedCurve(r.Settings.Margins, made, people).tau01
+	people, breaks := make([][]int, len(s.Margins)), make([][]broken, len(s.Margins))
+	var own []*Promise // of the lowest margin, ascending
+	var who []int
+	for at, t := range s.Margins {
+		for person, of := range b.people {
+			p := worstPromise(of[model], at, s, quant)
+			if p == nil {
+				continue
+			}
+			people[at] = append(people[at], person)
+			if p.Broken() {
+				breaks[at] = append(breaks[at], broken{needed(p, t), person})
+			}
+			if at == 0 {
+				own, who = append(own, p), append(who, person)
+			}
+		}
+		slices.SortFunc(breaks[at], func(a, b broken) int { return cmp.Compare(a.need, b.need) })
+	}
+	tau := func(c curve) float64 { return float64(c.fromTop(onePercent, 1).Value) }
+	if s.Issued && !quant {
+		order := upTo(len(own))
+		slices.SortFunc(order, func(i, j int) int { return cmp.Compare(own[i].Own, own[j].Own) })
+		return func(weights []float64) float64 {
+			return tau(issuedCurve(s.Margins[0], func(yield func(float64, [2]int) bool) {
+				for _, k := range order {
+					w := int(weights[who[k]])
+					if !yield(float64(own[k].Own), [2]int{w, w * count(own[k].Broken())}) {
+						return
+					}
+				}
+			}))
+		}
+	}
+	return func(weights []float64) float64 {
+		n, needs := make([]int, len(s.Margins)), make([]iter.Seq2[float64, int], len(s.Margins))
+		for at := range s.Margins {
+			for _, person := range people[at] {
+				n[at] += int(weights[person])
+			}
+			needs[at] = func(yield func(float64, int) bool) {
+				for _, x := range breaks[at] {
+					if !yield(x.need, int(weights[x.person])) {
+						return
+					}
+				}
+			}
+		}
+		return tau(solvedCurve(s.Margins, n, needs))
+	}
 }
 
 // minDiffering is the number of people below which a difference that they alone make is left uncalled: how often
@@ -342,11 +407,122 @@ const minDiffering = 10
 // what draws say of so few of the largest numbers is wrong too often.
 const minForTau = 500
 
+// maxDrawn is how many people the bootstrap draws from.
+const maxDrawn = 50_000
+
+// trials is a metric at a required margin, of one model.
+type trials struct {
+	id        string
+	at, model int
+}
+
+// pairs are what is known of the same people under several models.
+type pairs struct {
+	people [][][]*Record // evaluated, or a sample of them, by model; in an order that does not depend on that of the rows
+	trials map[trials]*discordant
+}
+
+// readPairs reads the records of all models side by side.
+func readPairs(names []string, results []*Result, metrics []comparedMetric, seed uint64) (*pairs, error) {
+	p := &pairs{trials: map[trials]*discordant{}}
+	drawn := lowest[[][]*Record]{most: maxDrawn}
+	s := &results[0].Settings
+	err := sideBySide(names, results, func(person [][]*Record) {
+		for i := range metrics {
+			if k := &metrics[i]; k.share {
+				m, _ := MetricBy(k.id)
+				for _, at := range m.places(len(s.Margins)) {
+					for model := 1; model < len(person); model++ {
+						t := trials{k.id, at, model}
+						if p.trials[t] == nil {
+							p.trials[t] = &discordant{}
+						}
+						p.trials[t].add(k, person[0], person[model], at, s)
+					}
+				}
+			}
+		}
+		if slices.ContainsFunc(person[0], func(r *Record) bool { return r.Evaluated }) {
+			drawn.add(priority(seed, person[0][0].X), evaluatedOf(person))
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.people = drawn.kept()
+	slices.SortStableFunc(p.people, func(a, b [][]*Record) int {
+		for model := range a {
+			if c := slices.CompareFunc(a[model], b[model], (*Record).compare); c != 0 {
+				return c
+			}
+		}
+		return 0
+	})
+	return p, nil
+}
+
+// evaluatedOf are the records of a person who are evaluated, without points.
+func evaluatedOf(person [][]*Record) [][]*Record {
+	out := make([][]*Record, len(person))
+	for model, records := range person {
+		for _, r := range records {
+			if !r.Evaluated {
+				continue
+			}
+			for i := range r.Steps {
+				r.Steps[i].Full.Point, r.Steps[i].Quant.Point = nil, nil
+			}
+			out[model] = append(out[model], r)
+		}
+	}
+	return out
+}
+
+// sideBySide hands on the records of each person under every model. It fails when the models were not evaluated on the
+// same people against the same original.
+func sideBySide(names []string, results []*Result, each func(person [][]*Record)) error {
+	var next []func() ([]*Record, error, bool)
+	for _, r := range results {
+		pull, stop := iter.Pull2(r.Records.parts())
+		defer stop()
+		next = append(next, pull)
+	}
+	for {
+		parts := make([][]*Record, len(results))
+		for i := range results {
+			part, err, ok := next[i]()
+			if err != nil {
+				return err
+			}
+			if !ok {
+				return nil
+			}
+			if parts[i] = part; i > 0 {
+				if err := sameAs(parts[0], part, results[0].Settings.Margins); err != nil {
+					return fmt.Errorf("%s and %s cannot be compared: %w", names[0], names[i], err)
+				}
+			}
+		}
+		at := map[*Record]int{}
+		for i, r := range parts[0] {
+			at[r] = i
+		}
+		for _, of := range results[0].Records.persons(parts[0]) {
+			person := make([][]*Record, len(results))
+			for _, r := range of {
+				for model := range results {
+					person[model] = append(person[model], parts[model][at[r]])
+				}
+			}
+			each(person)
+		}
+	}
+}
+
 // bootstrap draws people with replacement and collects the differences of all metrics in each draw.
 type bootstrap struct {
-	people []int   // rows of the people evaluated, in an order that does not depend on that of the rows
-	of     [][]int // positions in people of each person's rows: they are drawn together
-	tests  []*pairedTest
+	*pairs
+	tests []*pairedTest
 }
 
 // pairedTest is one metric of two models.
@@ -360,47 +536,28 @@ type pairedTest struct {
 	sizes       []float64 // the same of the absolute values
 }
 
-func newBootstrap(results []*Result) *bootstrap {
-	b := &bootstrap{}
-	for i := range results[0].Records {
-		if results[0].Records[i].Evaluated {
-			b.people = append(b.people, i)
-		}
-	}
-	slices.SortStableFunc(b.people, func(i, j int) int {
-		for _, r := range results {
-			if c := r.Records[i].compare(&r.Records[j]); c != 0 {
-				return c
-			}
-		}
-		return 0
-	})
-	rows := make([]Record, len(b.people))
-	for k, i := range b.people {
-		rows[k].ID = results[0].Records[i].ID
-	}
-	b.of = persons(rows)
-	return b
-}
+func newBootstrap(p *pairs) *bootstrap { return &bootstrap{pairs: p} }
 
-// pairedTest makes the statistics of two models of the people who count.
-func (k *comparedMetric) pairedTest(b *bootstrap, first, this *Result, at int) *pairedTest {
+// pairedTest makes the statistics of the first model and of another one, of the people who count.
+func (k *comparedMetric) pairedTest(b *bootstrap, s *Settings, model, at int) *pairedTest {
 	d := &pairedTest{least: minPeople}
 	if k.tau {
-		d.first, d.this = b.tau(first, k.own), b.tau(this, k.own)
-		d.n, d.differ = b.apart(first, this, k.own)
+		d.first, d.this = b.tau(0, s, k.own), b.tau(model, s, k.own)
+		d.n, d.differ = b.apart(model, s, k.own)
 		d.least = minForTau
 		return d
 	}
 	var p, q parts
-	for who, row := range b.people {
-		x, of := k.part.at(&first.Records[row], at, &first.Settings)
-		y, too := k.part.at(&this.Records[row], at, &this.Settings)
-		if of == 0 && too == 0 || !k.own && (of == 0 || too == 0) {
-			continue
+	for who, person := range b.people {
+		for i := range person[0] {
+			x, of := k.part.at(person[0][i], at, s)
+			y, too := k.part.at(person[model][i], at, s)
+			if of == 0 && too == 0 || !k.own && (of == 0 || too == 0) {
+				continue
+			}
+			p, q = append(p, part{who, x, of}), append(q, part{who, y, too})
+			d.differ += count(x != y || of != too)
 		}
-		p, q = append(p, part{who, x, of}), append(q, part{who, y, too})
-		d.differ += count(x != y || of != too)
 	}
 	d.n, d.first, d.this = len(p), k.statistic(p), k.statistic(q)
 	return d
@@ -408,23 +565,24 @@ func (k *comparedMetric) pairedTest(b *bootstrap, first, this *Result, at int) *
 
 // apart counts the people with a promise at some margin, of g in either model or of f, and those of them
 // whose broken promises are not the same.
-func (b *bootstrap) apart(first, this *Result, quant bool) (n, differ int) {
+func (b *bootstrap) apart(model int, s *Settings, quant bool) (n, differ int) {
 	need := func(p *Promise) Float {
 		if p == nil || !p.Broken() {
 			return 0
 		}
 		return p.Own - p.Other
 	}
-	for _, row := range b.people {
-		counts, differs := false, false
-		for at := range first.Settings.Margins {
-			p := first.Records[row].promise(at, &first.Settings, quant)
-			q := this.Records[row].promise(at, &this.Settings, quant)
-			counts = counts || p != nil || q != nil
-			differs = differs || (p == nil) != (q == nil) || need(p) != need(q)
+	for _, person := range b.people {
+		for i := range person[0] {
+			counts, differs := false, false
+			for at := range s.Margins {
+				p, q := person[0][i].promise(at, s, quant), person[model][i].promise(at, s, quant)
+				counts = counts || p != nil || q != nil
+				differs = differs || (p == nil) != (q == nil) || need(p) != need(q)
+			}
+			n += count(counts)
+			differ += count(differs)
 		}
-		n += count(counts)
-		differ += count(differs)
 	}
 	return n, differ
 }
@@ -456,10 +614,8 @@ func (b *bootstrap) run(o ComparisonOptions) {
 				}
 				clear(weights)
 				rng := rand.New(rand.NewPCG(o.Seed^0xb007, uint64(draw)*0x9e3779b97f4a7c15))
-				for range b.of {
-					for _, i := range b.of[rng.IntN(len(b.of))] {
-						weights[i]++
-					}
+				for range b.people {
+					weights[rng.IntN(len(b.people))]++
 				}
 				for _, d := range todo {
 					first, this := d.first(weights), d.this(weights)
@@ -524,29 +680,38 @@ func checkComparable(names []string, results []*Result) error {
 		if slices.Contains(names[:i], names[i]) {
 			return fmt.Errorf("two models are called %q", names[i])
 		}
-		if len(r.Records) == 0 && r.Population.Read > 0 {
+		if r.Records.Len() == 0 && r.Population.Read > 0 {
 			return fmt.Errorf("nothing is known of the people of %s: it was read from a report; evaluate it again", names[i])
 		}
-		if err := sameAs(results[0], r); err != nil {
+		if err := results[0].alike(r); err != nil {
 			return fmt.Errorf("%s and %s cannot be compared: %w", names[0], names[i], err)
 		}
 	}
 	return nil
 }
 
-func sameAs(a, b *Result) error {
-	s, t := &a.Settings, &b.Settings
+// alike says why results cannot be compared whoever the people are, nil when they can.
+func (r *Result) alike(o *Result) error {
+	s, t := &r.Settings, &o.Settings
 	switch {
 	case !slices.Equal(s.Margins, t.Margins):
 		return fmt.Errorf("the required margins are %v and %v", s.Margins, t.Margins)
 	case s.Issued != t.Issued || s.OneSided != t.OneSided:
 		return errors.New("they were evaluated with different options")
-	case len(a.Records) != len(b.Records):
-		return fmt.Errorf("they were evaluated on %d and %d people", len(a.Records), len(b.Records))
+	case r.Records.Len() != o.Records.Len():
+		return fmt.Errorf("they were evaluated on %d and %d people", r.Records.Len(), o.Records.Len())
 	}
-	for i := range a.Records {
-		x, y := &a.Records[i], &b.Records[i]
-		where := fmt.Sprintf("person %d", i+1)
+	return nil
+}
+
+// sameAs says why records are not about the same people and the same original, nil when they are.
+func sameAs(a, b []*Record, margins []float64) error {
+	if len(a) != len(b) {
+		return errors.New("they were evaluated on different people")
+	}
+	for i, x := range a {
+		y := b[i]
+		where := fmt.Sprintf("person %d", x.Person+1)
 		if x.Line > 0 {
 			where = fmt.Sprintf("line %d", x.Line)
 		}
@@ -563,7 +728,7 @@ func sameAs(a, b *Result) error {
 			if p, q := &x.Steps[k].Full, &y.Steps[k].Full; p.Status != q.Status || p.Made() &&
 				(p.Own != q.Own || p.Cost != q.Cost) {
 				return fmt.Errorf("%s: the original's recourse is different at margin %v: evaluate both with the same task, "+
-					"solver and seed", where, s.Margins[k])
+					"solver and seed", where, margins[k])
 			}
 		}
 		if x.First.Status != y.First.Status || x.First.Made() && x.First.Own != y.First.Own {

@@ -34,7 +34,13 @@ type quality struct {
 var comparisonMargins = []float64{0, 0.1, 0.25}
 
 // madeUp makes the result of a quantized model of the original that the seed of the people stands for.
-func madeUp(n int, people, model uint64, q quality) *Result {
+func madeUp(t testing.TB, n int, people, model uint64, q quality) *Result {
+	t.Helper()
+	return summarize(t, imagined(n, people, model, q), Settings{Margins: comparisonMargins, Confidence: 0.95}, DataFile{})
+}
+
+// imagined are the records of it.
+func imagined(n int, people, model uint64, q quality) []Record {
 	base, rng := rand.New(rand.NewPCG(people, 1)), rand.New(rand.NewPCG(people^0xabc, model))
 	records := make([]Record, n)
 	for i := range records {
@@ -51,7 +57,6 @@ func madeUp(n int, people, model uint64, q quality) *Result {
 		for _, t := range comparisonMargins {
 			s := Step{
 				Full: none(recourse.NoneFound), Quant: none(recourse.NoneFound), DirSim: undefined(), Overlap: undefined(),
-				RepeatCost: undefined(),
 			}
 			e, back, change := q.shift+q.noise*rng.NormFloat64(), q.noise*rng.NormFloat64()-q.shift,
 				q.dearer+q.noise*rng.NormFloat64()
@@ -70,7 +75,7 @@ func madeUp(n int, people, model uint64, q quality) *Result {
 			r.Steps = append(r.Steps, s)
 		}
 	}
-	return summarize(records, Settings{Margins: comparisonMargins, Confidence: 0.95}, DataFile{})
+	return records
 }
 
 func comparison(t testing.TB, o ComparisonOptions, results ...*Result) *Comparison {
@@ -100,7 +105,7 @@ func cellsOf(c *Comparison, metric string) (cells []Cell) {
 // difference are those of the results.
 func TestComparisonRows(t *testing.T) {
 	t.Parallel()
-	a, b := madeUp(1500, 1, 1, quality{noise: 0.1}), madeUp(1500, 1, 2, quality{noise: 0.15, dearer: 0.02})
+	a, b := madeUp(t, 1500, 1, 1, quality{noise: 0.1}), madeUp(t, 1500, 1, 2, quality{noise: 0.15, dearer: 0.02})
 	a.Footprint, b.Footprint = &Footprint{Quant: Weight{Bytes: 1000, StoredBits: 4.5, BOPs: 7}},
 		&Footprint{Quant: Weight{Bytes: 900, StoredBits: 4.75, BOPs: 7}}
 	c := comparison(t, ComparisonOptions{alone: true, Draws: 200}, a, b)
@@ -159,8 +164,8 @@ var sameFloat = cmp.Comparer(func(a, b Float) bool {
 
 func TestComparisonOfIdenticalModels(t *testing.T) {
 	t.Parallel()
-	a := madeUp(400, 3, 1, quality{noise: 0.2})
-	c := comparison(t, ComparisonOptions{alone: true, Draws: 200}, a, madeUp(400, 3, 1, quality{noise: 0.2}), a)
+	a := madeUp(t, 400, 3, 1, quality{noise: 0.2})
+	c := comparison(t, ComparisonOptions{alone: true, Draws: 200}, a, madeUp(t, 400, 3, 1, quality{noise: 0.2}), a)
 	for _, r := range c.Rows {
 		for _, cell := range r.Cells[1:] {
 			if cell.Call != Alike || cell.P <= 0.05 || cell.Delta.Value != 0 {
@@ -176,10 +181,10 @@ func TestComparisonOfIdenticalModels(t *testing.T) {
 // A model that is worse in what a metric measures is called so, on the right side.
 func TestComparisonFindsWhatIsPlanted(t *testing.T) {
 	t.Parallel()
-	good := madeUp(2000, 4, 1, quality{noise: 0.1})
-	noisy := comparison(t, ComparisonOptions{alone: true, Draws: 200}, good, madeUp(2000, 4, 2, quality{noise: 0.2}))
+	good := madeUp(t, 2000, 4, 1, quality{noise: 0.1})
+	noisy := comparison(t, ComparisonOptions{alone: true, Draws: 200}, good, madeUp(t, 2000, 4, 2, quality{noise: 0.2}))
 	shifted := comparison(t, ComparisonOptions{alone: true, Draws: 200}, good,
-		madeUp(2000, 4, 2, quality{noise: 0.1, shift: 0.15, dearer: -0.2}))
+		madeUp(t, 2000, 4, 2, quality{noise: 0.1, shift: 0.15, dearer: -0.2}))
 	for _, w := range []struct {
 		c      *Comparison
 		metric string
@@ -214,7 +219,7 @@ func TestComparisonFindsWhatIsPlanted(t *testing.T) {
 		}
 	}
 	unlucky := comparison(t, ComparisonOptions{alone: true, Draws: 200}, good,
-		madeUp(2000, 4, 2, quality{noise: 0.1, unlucky: 0.05}))
+		madeUp(t, 2000, 4, 2, quality{noise: 0.1, unlucky: 0.05}))
 	for metric, want := range map[string]Call{"lost_recourse": WorseThan, "rfrr": Differs} {
 		if cell := cellsOf(unlucky, metric)[1]; cell.Call != want {
 			t.Errorf("%s: %+v, want %s", metric, cell, want)
@@ -248,7 +253,7 @@ func TestComparisonMcNemarByHand(t *testing.T) {
 				Steps: []Step{{Full: p, Quant: p}},
 			}
 		}
-		return summarize(records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
+		return summarize(t, records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
 	}
 	for _, c := range []struct {
 		name          string
@@ -276,11 +281,12 @@ func TestComparisonMcNemarByHand(t *testing.T) {
 // The bootstrap of a mean difference is held against the closed form: its interval is Student's.
 func TestComparisonAgainstClosedForm(t *testing.T) {
 	t.Parallel()
-	a, b := madeUp(1500, 5, 1, quality{noise: 0.1}), madeUp(1500, 5, 2, quality{noise: 0.1, dearer: 0.004})
+	a, b := madeUp(t, 1500, 5, 1, quality{noise: 0.1}), madeUp(t, 1500, 5, 2, quality{noise: 0.1, dearer: 0.004})
 	cell := cellsOf(comparison(t, ComparisonOptions{alone: true, Draws: 1000, Seed: 1}, a, b), "dir_sim")[1]
 	var d []float64
-	for i := range a.Records {
-		if x, y := &a.Records[i], &b.Records[i]; x.Evaluated && x.Steps[1].DirSim.Defined() && y.Steps[1].DirSim.Defined() {
+	first, this := listed(t, a), listed(t, b)
+	for i := range first {
+		if x, y := &first[i], &this[i]; x.Evaluated && x.Steps[1].DirSim.Defined() && y.Steps[1].DirSim.Defined() {
 			d = append(d, float64(y.Steps[1].DirSim-x.Steps[1].DirSim))
 		}
 	}
@@ -297,25 +303,29 @@ func TestComparisonAgainstClosedForm(t *testing.T) {
 // Each statistic, with everybody counting once, is the metric itself; and with whole weights that of people repeated.
 func TestComparisonStatistics(t *testing.T) {
 	t.Parallel()
-	a := madeUp(300, 6, 1, quality{noise: 0.3})
+	a := madeUp(t, 300, 6, 1, quality{noise: 0.3})
 	rng := rand.New(rand.NewPCG(9, 9))
 	var again []Record
-	b := newBootstrap([]*Result{a})
+	p, err := readPairs([]string{"a", "a again"}, []*Result{a, a}, nil, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBootstrap(p)
 	weights := make([]float64, len(b.people))
-	for i, row := range b.people {
+	for i, person := range b.people {
 		weights[i] = float64(rng.IntN(4))
 		for range int(weights[i]) {
-			again = append(again, a.Records[row])
+			again = append(again, *person[0][0])
 		}
 	}
-	repeated := summarize(again, a.Settings, DataFile{})
+	repeated := summarize(t, again, a.Settings, DataFile{})
 	for _, k := range comparedMetrics() {
 		if k.statistic == nil && !k.tau {
 			continue
 		}
 		m, _ := MetricBy(k.id)
 		for at := range comparisonMargins {
-			d := k.pairedTest(b, a, a, at)
+			d := k.pairedTest(b, &a.Settings, 1, at)
 			near(t, k.id, d.this(ones(len(weights))), float64(m.Of(a, at).Value), 1e-12)
 			near(t, k.id+" of people repeated", d.this(weights), float64(m.Of(repeated, at).Value), 1e-12)
 			if d.differ != 0 || d.n == 0 {
@@ -327,7 +337,7 @@ func TestComparisonStatistics(t *testing.T) {
 
 func TestComparisonDoesNotDependOn(t *testing.T) {
 	t.Parallel()
-	a, b := madeUp(500, 7, 1, quality{noise: 0.1}), madeUp(500, 7, 2, quality{noise: 0.14})
+	a, b := madeUp(t, 500, 7, 1, quality{noise: 0.1}), madeUp(t, 500, 7, 2, quality{noise: 0.14})
 	o := ComparisonOptions{alone: true, Draws: 200, Seed: 3, Workers: 1}
 	want := comparison(t, o, a, b)
 	o.Workers = 5
@@ -336,12 +346,12 @@ func TestComparisonDoesNotDependOn(t *testing.T) {
 	}
 	order := rand.New(rand.NewPCG(1, 1)).Perm(500)
 	mixed := func(r *Result) *Result {
-		records := make([]Record, len(order))
+		records, was := make([]Record, len(order)), listed(t, r)
 		for i, k := range order {
-			records[i] = r.Records[k]
+			records[i] = was[k]
 			records[i].Row, records[i].Line = i, 0
 		}
-		return summarize(records, r.Settings, DataFile{})
+		return summarize(t, records, r.Settings, DataFile{})
 	}
 	o.Workers = 2
 	got := comparison(t, o, mixed(a), mixed(b))
@@ -362,23 +372,23 @@ func TestComparisonDoesNotDependOn(t *testing.T) {
 func TestComparisonOfFew(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 5, 30} {
-		a, b := madeUp(n, 8, 1, quality{noise: 0.01}), madeUp(n, 8, 2, quality{noise: 5, shift: 3})
+		a, b := madeUp(t, n, 8, 1, quality{noise: 0.01}), madeUp(t, n, 8, 2, quality{noise: 5, shift: 3})
 		for _, r := range comparison(t, ComparisonOptions{alone: true, Draws: 100}, a, b).Rows {
 			if cell := r.Cells[1]; cell.Test == bootstrapTest {
 				t.Errorf("%d people, %s: %+v", n, r.Metric, cell)
 			}
 		}
 	}
-	a := madeUp(2000, 8, 1, quality{noise: 0.1})
-	b := madeUp(2000, 8, 1, quality{noise: 0.1})
+	a := madeUp(t, 2000, 8, 1, quality{noise: 0.1})
+	b := imagined(2000, 8, 1, quality{noise: 0.1})
 	changed := 0
-	for i := range b.Records {
-		if r := &b.Records[i]; r.Evaluated && changed < 9 && r.Steps[1].DirSim.Defined() {
+	for i := range b {
+		if r := &b[i]; r.Evaluated && changed < 9 && r.Steps[1].DirSim.Defined() {
 			r.Steps[1].DirSim = -1
 			changed++
 		}
 	}
-	c := comparison(t, ComparisonOptions{Draws: 100}, a, summarize(b.Records, b.Settings, DataFile{}))
+	c := comparison(t, ComparisonOptions{Draws: 100}, a, summarize(t, b, a.Settings, DataFile{}))
 	if cell := cellsOf(c, "dir_sim")[1]; cell.Call != Alike || cell.P.Defined() || cell.Delta.Value >= 0 ||
 		cell.Delta.Hi.Defined() {
 		t.Errorf("nine people who differ: %+v", cell)
@@ -387,38 +397,43 @@ func TestComparisonOfFew(t *testing.T) {
 
 func TestComparisonErrors(t *testing.T) {
 	t.Parallel()
-	a := madeUp(60, 9, 1, quality{noise: 0.1})
+	a := madeUp(t, 60, 9, 1, quality{noise: 0.1})
 	changed := func(f func(*Result)) *Result {
-		r := madeUp(60, 9, 2, quality{noise: 0.1})
+		r := madeUp(t, 60, 9, 2, quality{noise: 0.1})
 		f(r)
 		return r
 	}
-	promised := slices.IndexFunc(a.Records, func(r Record) bool { return r.Evaluated && r.Steps[0].Full.Made() })
+	record := func(i int, f func(*Record)) *Result {
+		records := imagined(60, 9, 2, quality{noise: 0.1})
+		f(&records[i])
+		return summarize(t, records, a.Settings, DataFile{})
+	}
+	promised := slices.IndexFunc(listed(t, a), func(r Record) bool { return r.Evaluated && r.Steps[0].Full.Made() })
 	for _, c := range []struct {
 		name string
 		b    *Result
 		o    ComparisonOptions
 		want string
 	}{
-		{"other people", madeUp(60, 10, 2, quality{}), ComparisonOptions{}, "line 2: "},
-		{"fewer people", madeUp(59, 9, 2, quality{}), ComparisonOptions{}, "60 and 59 people"},
+		{"other people", madeUp(t, 60, 10, 2, quality{}), ComparisonOptions{}, "line 2: "},
+		{"fewer people", madeUp(t, 59, 9, 2, quality{}), ComparisonOptions{}, "60 and 59 people"},
 		{
 			"margins", changed(func(r *Result) { r.Settings.Margins = []float64{0} }),
 			ComparisonOptions{},
 			"required margins are [0 0.1 0.25] and [0]",
 		},
-		{"original", changed(func(r *Result) { r.Records[7].Full++ }), ComparisonOptions{}, "line 9: the original's margin"},
+		{"original", record(7, func(r *Record) { r.Full++ }), ComparisonOptions{}, "line 9: the original's margin"},
 		{
-			"sample", changed(func(r *Result) { r.Records[promised].Evaluated = false }),
+			"sample", record(promised, func(r *Record) { r.Evaluated = false }),
 			ComparisonOptions{},
 			"the samples are different",
 		},
 		{
-			"recourse", changed(func(r *Result) { r.Records[promised].Steps[1].Full.Cost++ }),
+			"recourse", record(promised, func(r *Record) { r.Steps[1].Full.Cost++ }),
 			ComparisonOptions{},
 			"recourse is different at margin 0.1",
 		},
-		{"first", changed(func(r *Result) { r.Records[promised].First.Own++ }), ComparisonOptions{}, "first valid step"},
+		{"first", record(promised, func(r *Record) { r.First.Own++ }), ComparisonOptions{}, "first valid step"},
 		{"options", changed(func(r *Result) { r.Settings.OneSided = true }), ComparisonOptions{}, "different options"},
 		{"report", changed(func(r *Result) { r.Records = nil }), ComparisonOptions{}, "read from a report"},
 		{"confidence", changed(func(*Result) {}), ComparisonOptions{Confidence: 1.5}, "confidence 1.5"},
@@ -442,7 +457,7 @@ func TestComparisonErrors(t *testing.T) {
 func BenchmarkContrast(b *testing.B) {
 	var results []*Result
 	for i := range uint64(3) {
-		results = append(results, madeUp(12000, 1, i, quality{noise: 0.1}))
+		results = append(results, madeUp(b, 12000, 1, i, quality{noise: 0.1}))
 	}
 	for b.Loop() {
 		comparison(b, ComparisonOptions{}, results...)
@@ -456,7 +471,7 @@ func calls(t *testing.T, people, pairs int, q quality, o ComparisonOptions) map[
 	for i := range pairs {
 		o.Seed = uint64(i)
 		seed := uint64(1000 + i)
-		for _, r := range comparison(t, o, madeUp(people, seed, 1, q), madeUp(people, seed, 2, q)).Rows {
+		for _, r := range comparison(t, o, madeUp(t, people, seed, 1, q), madeUp(t, people, seed, 2, q)).Rows {
 			name := r.Metric
 			if r.Margin != nil {
 				name = fmt.Sprintf("%s %v", name, *r.Margin)
@@ -486,7 +501,7 @@ func TestComparisonOfManyRows(t *testing.T) {
 	const pairs = 30
 	called, alone := 0, 0
 	for i := range pairs {
-		a, b := madeUp(60, uint64(i), 1, quality{noise: 0.1}), madeUp(60, uint64(i), 2, quality{noise: 0.1})
+		a, b := madeUp(t, 60, uint64(i), 1, quality{noise: 0.1}), madeUp(t, 60, uint64(i), 2, quality{noise: 0.1})
 		told := func(o ComparisonOptions) int {
 			o.Seed = uint64(i)
 			return count(slices.ContainsFunc(comparison(t, o, a, b).Rows, func(r ComparisonRow) bool {

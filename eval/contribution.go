@@ -1,9 +1,6 @@
 package eval
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // contribution is what one person adds to a metric: x to a sum, n to what the sum is divided by. n is 0 for
 // people who do not count.
@@ -105,85 +102,4 @@ func (f contribution) at(r *Record, at int, s *Settings) (x, n float64) {
 		return 0, 0
 	}
 	return f(person{r, &r.Steps[at], s})
-}
-
-// summary computes metrics from records.
-type summary struct {
-	records []Record
-	persons [][]int
-	s       *Settings
-	of      map[string]contribution
-}
-
-func newSummary(records []Record, s *Settings) *summary {
-	return &summary{records, persons(records), s, contributions()}
-}
-
-// persons are the positions of each person's records: those of one ID, in the order of the first of them.
-func persons(records []Record) [][]int {
-	var all [][]int
-	at := map[string]int{}
-	for i := range records {
-		id := records[i].ID
-		k, seen := at[id]
-		if id == "" || !seen {
-			k = len(all)
-			at[id], all = k, append(all, nil)
-		}
-		all[k] = append(all[k], i)
-	}
-	return all
-}
-
-// countPeople counts those of whom a record is so.
-func countPeople(records []Record, is func(r *Record) bool) int {
-	n := 0
-	for _, of := range persons(records) {
-		n += count(slices.ContainsFunc(of, func(i int) bool { return is(&records[i]) }))
-	}
-	return n
-}
-
-// worst is the contribution of a person with several records: that of the worst of them.
-func (y *summary) worst(of []int, f contribution, at int, better Better) (x, n float64) {
-	for _, i := range of {
-		x1, n1 := f.at(&y.records[i], at, y.s)
-		if n1 > 0 && (n == 0 || worse(better, x1, x)) {
-			x, n = x1, n1
-		}
-	}
-	return x, n
-}
-
-func worse(better Better, x, than float64) bool {
-	switch better {
-	case Lower:
-		return x > than
-	case Zero:
-		return math.Abs(x) > math.Abs(than)
-	}
-	return x < than
-}
-
-// rate is the metric of that ID, which is a share.
-func (y *summary) rate(id string, at int) Rate {
-	var num, den float64
-	f := y.of[id]
-	m, _ := MetricBy(id)
-	for _, of := range y.persons {
-		x, n := y.worst(of, f, at, m.Better)
-		num, den = num+x, den+n
-	}
-	return NewRate(int(num), int(den), y.s.Confidence)
-}
-
-// values lists the contributions of the people who count.
-func (y *summary) values(at int, f contribution, better Better) []float64 {
-	var list []float64
-	for _, of := range y.persons {
-		if x, n := y.worst(of, f, at, better); n > 0 {
-			list = append(list, x)
-		}
-	}
-	return list
 }

@@ -60,6 +60,10 @@ type Options struct {
 	Radius   float64
 	Workers  int // of the solver unless Solver.Workers is set
 	Progress func(Event)
+	// Made, if set, is given the records of each batch of Measure; it must not keep them. Its error ends the run.
+	Made func(b *Batch, s *Settings, records []Record) error
+
+	below *uint64 // the largest priority of those in the Sample; nil when it is not known yet
 }
 
 // Event is progress within one stage of the work: Done of Total, 0 when that is not known; people in Compare.
@@ -91,6 +95,38 @@ func Compare(
 		return nil, err
 	}
 	return s.Compare(ctx, g, o)
+}
+
+// Compare is the part of [Compare] that is about g; of o it takes what Judge takes.
+func (s *Solution) Compare(ctx context.Context, g recourse.Model, o Options) (*Result, error) {
+	list, err := s.Judge(ctx, g, o)
+	if err != nil {
+		return nil, err
+	}
+	people := s.people
+	records := NewRecords(s.o.Margins, people.Subgroups)
+	records.CompareBy(people.OtherColumns)
+	for i := range list {
+		if err := records.Add(&list[i]); err != nil {
+			return nil, err
+		}
+	}
+	r, err := Summarize(records, s.Settings(o), DataFile{
+		Rows: max(people.Total, people.N), Unreadable: people.Failed, LeftOut: people.Filtered + people.Excluded,
+		Filtered: people.Filtered, Unmatched: s.o.Unmatched,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.addNoise(s.noise)
+	return r, nil
+}
+
+// Settings are those of records that Judge makes with o.
+func (s *Solution) Settings(o Options) Settings {
+	settings := s.o.settings()
+	settings.Radius, settings.Classes = o.Radius, classesOf(s.model)
+	return settings
 }
 
 func (o Options) withDefaults() (Options, error) {

@@ -31,7 +31,7 @@ type Pace struct {
 
 // NewPace makes a Pace of the times of runs of that many rows.
 func NewPace(rows int, full, quant []float64, confidence float64) Pace {
-	p := Pace{Full: quantileOf(full, 0.5, confidence), Quant: quantileOf(quant, 0.5, confidence)}
+	p := Pace{Full: ranks(full).quantile(0.5, confidence), Quant: ranks(quant).quantile(0.5, confidence)}
 	n := Float(rows)
 	p.Throughput = Estimate{Value: n / p.Quant.Value, N: p.Quant.N, Lo: n / p.Quant.Hi, Hi: n / max(0, p.Quant.Lo)}
 	return p

@@ -61,31 +61,71 @@ type ApprovalRatio struct {
 	Highest string `json:"highest"` // and most
 }
 
-// ByGroups computes every metric for groups of people. groups holds the value of each of the people that r is
-// about, so that Record.Person is a position in it. A spec is an attribute, "sex", or several at once,
-// "sex*race"; no specs are all attributes, each by itself. min is how many promises a group must have at the
-// headline margin to be compared with others; 0 = 30.
+// ByGroups computes every metric for groups of people. A spec is an attribute, "sex", or several at once, "sex*race";
+// no specs are all attributes, each by itself; CalibrationGroup tells calibration rows from others. min is how many
+// promises a group must have at the headline margin to be compared with others; 0 = 30.
 //
 // The error names the attributes that there are when a spec names another one.
 //
 // References: equations subgroup_vd and subgroup_crg.
-func (r *Result) ByGroups(groups []task.Subgroup, specs []string, min int) ([]Grouping, error) {
-	attributes, err := attributesOf(groups, specs)
-	if err != nil {
-		return nil, err
-	}
-	if len(r.Records) == 0 && r.Population.Read > 0 {
+func (r *Result) ByGroups(specs []string, min int) ([]Grouping, error) {
+	if r.Records == nil && r.Population.Read > 0 {
 		return nil, errors.New("eval: groups need the records of the people, and the result is without")
 	}
-	var out []Grouping
+	if r.Records == nil {
+		return nil, nil
+	}
+	attributes, err := attributesOf(r.Records.Attributes, specs)
+	if err != nil || len(attributes) == 0 {
+		return nil, err
+	}
+	l := newLists(r.Records.limits)
+	defer l.spilled.Close() //nolint:errcheck // nothing in it is wanted any more
+	all := make([]groups, len(attributes))
 	for i := range attributes {
-		g, err := r.by(&attributes[i], cmp.Or(min, minPeople))
+		all[i] = groups{attribute: &attributes[i], members: map[string]*scope{}}
+	}
+	for of, err := range r.Records.Persons() {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, g)
+		for i := range all {
+			all[i].add(of, &r.Settings, l)
+		}
 	}
-	return out, nil
+	var out []Grouping
+	for i := range all {
+		out = append(out, all[i].grouping(r.Settings.Margins, cmp.Or(min, minPeople)))
+	}
+	return out, l.err
+}
+
+// groups are people told apart by an attribute.
+type groups struct {
+	*attribute
+	members map[string]*scope // by what the attribute says, joined by NULs
+	without int               // records of which it says nothing
+	told    []*scope          // in the order of the groups, once all are known
+}
+
+// add adds a person. One whose records say different things is in several groups.
+func (x *groups) add(of []*Record, s *Settings, l *lists) {
+	said := make(map[string][]*Record, 1)
+	for _, r := range of {
+		if key, ok := x.says(r); ok {
+			said[key] = append(said[key], r)
+		} else {
+			x.without++
+		}
+	}
+	for key, records := range said {
+		y := x.members[key]
+		if y == nil {
+			y = newScope(s, l)
+			x.members[key] = y
+		}
+		y.add(records)
+	}
 }
 
 // CheckGroups returns the error that ByGroups would: for those who want it before the work is done.
@@ -94,81 +134,121 @@ func CheckGroups(groups []task.Subgroup, specs []string) error {
 	return err
 }
 
-// attributesOf reads specs, each once.
-func attributesOf(groups []task.Subgroup, specs []string) ([]task.Subgroup, error) {
-	if specs == nil {
-		return groups, nil
+// attribute is what tells people apart: attributes of records, or whether they are equal to calibration rows.
+type attribute struct {
+	name       string
+	of         []int // positions among Record.Groups
+	order      [][]string
+	calibrated bool
+}
+
+// The groups of CalibrationGroup.
+const (
+	calibrationRow = "equal to a calibration row"
+	otherRow       = "other"
+)
+
+// says is what the attribute says of a record, joined by NULs; false when a part of it has no value.
+func (a *attribute) says(r *Record) (string, bool) {
+	if a.calibrated {
+		if r.Calibrated {
+			return calibrationRow, true
+		}
+		return otherRow, true
 	}
-	var all []task.Subgroup
+	key := ""
+	for k, i := range a.of {
+		if i >= len(r.Groups) || r.Groups[i] == "" {
+			return "", false
+		}
+		if k > 0 {
+			key += "\x00"
+		}
+		key += r.Groups[i]
+	}
+	return key, true
+}
+
+// compare orders two of what the attribute says.
+func (a *attribute) compare(x, y string) int {
+	p, q := strings.Split(x, "\x00"), strings.Split(y, "\x00")
+	for k, order := range a.order {
+		place := func(value string) int {
+			if i := slices.Index(order, value); i >= 0 {
+				return i
+			}
+			return len(order)
+		}
+		if c := cmp.Or(place(p[k])-place(q[k]), cmp.Compare(p[k], q[k])); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+// attributesOf reads specs, each once.
+func attributesOf(all []task.Subgroup, specs []string) ([]attribute, error) {
+	if specs == nil {
+		for i := range all {
+			specs = append(specs, all[i].Feature)
+		}
+	}
+	var list []attribute
 	var errs []error
 	for _, spec := range specs {
-		a, err := attributeOf(groups, spec)
+		a, err := attributeOf(all, spec)
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("eval: %w", err))
-		case !slices.ContainsFunc(all, func(o task.Subgroup) bool { return o.Feature == a.Feature }):
-			all = append(all, a)
+		case !slices.ContainsFunc(list, func(o attribute) bool { return o.name == a.name }):
+			list = append(list, a)
 		}
 	}
-	return all, errors.Join(errs...)
+	return list, errors.Join(errs...)
 }
 
 // attributeOf reads one spec.
-func attributeOf(groups []task.Subgroup, spec string) (task.Subgroup, error) {
-	if g, err := attribute(groups, spec); err == nil { // whose name may have a * in it
-		return *g, nil
+func attributeOf(all []task.Subgroup, spec string) (attribute, error) {
+	if i := subgroup(all, spec); i >= 0 { // whose name may have a * in it
+		return attribute{name: spec, of: []int{i}, order: [][]string{all[i].Values}}, nil
 	}
-	var both task.Subgroup
-	var names []string
-	for name := range strings.SplitSeq(spec, "*") {
-		g, err := attribute(groups, strings.TrimSpace(name))
+	if spec == CalibrationGroup {
+		return attribute{name: spec, order: [][]string{{calibrationRow, otherRow}}, calibrated: true}, nil
+	}
+	var a attribute
+	for part := range strings.SplitSeq(spec, "*") {
+		name := strings.TrimSpace(part)
+		i := subgroup(all, name)
 		switch {
-		case err != nil:
-			return both, err
-		case slices.Contains(names, g.Feature):
-			return both, fmt.Errorf("%q names %q twice", spec, g.Feature)
-		case names == nil:
-			both = *g
-		default:
-			both = crossed(&both, g)
+		case i < 0:
+			return a, unknownGroups(all, name)
+		case slices.Contains(a.of, i):
+			return a, fmt.Errorf("%q names %q twice", spec, name)
 		}
-		names = append(names, g.Feature)
+		if a.of != nil {
+			a.name += "*"
+		}
+		a.name, a.of, a.order = a.name+name, append(a.of, i), append(a.order, all[i].Values)
 	}
-	return both, nil
+	return a, nil
 }
 
-// crossed tells people apart by two attributes, of which the second varies fastest.
-func crossed(a, b *task.Subgroup) task.Subgroup {
-	both := task.Subgroup{Feature: a.Feature + "*" + b.Feature}
-	for _, x := range a.Values {
-		for _, y := range b.Values {
-			both.Values = append(both.Values, x+"*"+y)
-		}
-	}
-	for i := range min(len(a.Codes), len(b.Codes)) {
-		code := int32(-1)
-		if x, y := a.Codes[i], b.Codes[i]; x >= 0 && y >= 0 {
-			code = x*int32(len(b.Values)) + y
-		}
-		both.Codes = append(both.Codes, code)
-	}
-	return both
+// subgroup is the position of the attribute of that name, -1 without one.
+func subgroup(all []task.Subgroup, name string) int {
+	return slices.IndexFunc(all, func(s task.Subgroup) bool { return s.Feature == name })
 }
 
-// attribute returns the subgroups of the name.
-func attribute(groups []task.Subgroup, name string) (*task.Subgroup, error) {
+// unknownGroups is the error over an attribute that there is not.
+func unknownGroups(all []task.Subgroup, name string) error {
 	var names []string
-	for i := range groups {
-		if groups[i].Feature == name {
-			return &groups[i], nil
-		}
-		names = append(names, groups[i].Feature)
+	for i := range all {
+		names = append(names, all[i].Feature)
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%q: the task declares no subgroups: give a feature subgroup: true, or name columns in "+
+		return fmt.Errorf("%q: the task declares no subgroups: give a feature subgroup: true, or name columns in "+
 			"data.subgroups", name)
 	}
-	return nil, fmt.Errorf("there are no subgroups %q%s", name, message.DidYouMean(name, names))
+	return fmt.Errorf("there are no subgroups %q%s", name, message.DidYouMean(name, names))
 }
 
 // gapMetrics are the metrics by which groups are compared; Group.Result has the others.
@@ -184,25 +264,13 @@ const (
 	medianTest = "median test"
 )
 
-// by computes the grouping of the records by an attribute; least is how many promises a group is compared with.
-func (r *Result) by(a *task.Subgroup, least int) (Grouping, error) {
-	g := Grouping{By: a.Feature, Groups: []Group{}, Gaps: []GroupGap{}}
-	members := map[int32][]Record{}
-	for i := range r.Records {
-		row := r.Records[i].Person
-		if row < 0 || row >= len(a.Codes) {
-			return g, fmt.Errorf("eval: subgroups %q are those of %d people, and there is one in row %d", a.Feature,
-				len(a.Codes), row)
-		}
-		if code := a.Codes[row]; code >= 0 {
-			members[code] = append(members[code], r.Records[i])
-		} else {
-			g.Without++
-		}
-	}
+// grouping compares the groups; least is how many promises a group is compared with.
+func (x *groups) grouping(margins []float64, least int) Grouping {
+	g := Grouping{By: x.name, Groups: []Group{}, Gaps: []GroupGap{}, Without: x.without}
 	var small []string
-	for _, code := range slices.Sorted(maps.Keys(members)) {
-		one := Group{Name: a.Values[code], Result: summarize(members[code], r.Settings, DataFile{})}
+	for _, key := range slices.SortedFunc(maps.Keys(x.members), x.compare) {
+		x.told = append(x.told, x.members[key])
+		one := Group{Name: strings.ReplaceAll(key, "\x00", "*"), Result: x.members[key].result(DataFile{})}
 		if n := one.Result.Margins[one.Result.Headline()].VD.Den; n < least {
 			one.Small = true
 			small = append(small, fmt.Sprintf("%s %d", one.Name, n))
@@ -219,15 +287,15 @@ func (r *Result) by(a *task.Subgroup, least int) (Grouping, error) {
 	g.Approval = approvalRatio(g.Groups, least)
 	for _, id := range gapMetrics() {
 		m, _ := MetricBy(id)
-		for _, at := range m.places(len(r.Settings.Margins)) {
-			g.gap(&m, at, r.Settings.Margins, least)
+		for _, at := range m.places(len(margins)) {
+			x.gap(&g, &m, at, margins, least)
 		}
 	}
-	return g, nil
+	return g
 }
 
 // gap adds the comparison by one metric, unless no people count in it.
-func (g *Grouping) gap(m *Metric, at int, margins []float64, least int) {
+func (x *groups) gap(g *Grouping, m *Metric, at int, margins []float64, least int) {
 	values := make([]Value, len(g.Groups))
 	people := 0
 	var compared []int
@@ -259,7 +327,7 @@ func (g *Grouping) gap(m *Metric, at int, margins []float64, least int) {
 		one.Difference = Float(math.Abs(float64(values[worst].Value - values[best].Value)))
 		if bad(worst) > bad(best) {
 			one.Worst, one.Best = g.Groups[worst].Name, g.Groups[best].Name
-			one.P, one.Test = g.test(m, at, values, compared, worst)
+			one.P, one.Test = x.test(m, at, values, compared, worst)
 		}
 	}
 	g.Gaps = append(g.Gaps, one)
@@ -311,7 +379,7 @@ func badness(b Better, v float64) float64 {
 
 // test returns the p of the worst group against everybody else in the grouping, adjusted for there being
 // several to pick the worst from.
-func (g *Grouping) test(m *Metric, at int, values []Value, compared []int, worst int) (p Float, name string) {
+func (x *groups) test(m *Metric, at int, values []Value, compared []int, worst int) (p Float, name string) {
 	type table struct{ yes, no int }
 	tables := make([]table, len(values))
 	switch {
@@ -322,16 +390,16 @@ func (g *Grouping) test(m *Metric, at int, values []Value, compared []int, worst
 		}
 	case m.ID() == "crg.median":
 		name = medianTest
-		ratios := make([][]float64, len(values))
-		for i := range g.Groups {
-			ratios[i] = costRatios(g.Groups[i].Result, at)
+		ratios := make([]ranked, len(values))
+		for i, y := range x.told {
+			ratios[i] = y.margins[at].crg.ratios.list.ranked()
 		}
-		middle := statistics.Median(slices.Concat(ratios...))
+		middle := float64(union(ratios, x.told[worst].lists.exact).quantile(0.5, 0.95).Value)
 		for i := range ratios {
-			for _, x := range ratios[i] {
-				tables[i].yes += count(x > middle)
+			for x, n := range ratios[i].runs() {
+				tables[i].yes += n * count(x > middle)
 			}
-			tables[i].no = len(ratios[i]) - tables[i].yes
+			tables[i].no = ratios[i].len() - tables[i].yes
 		}
 	default:
 		return undefined(), ""
@@ -346,10 +414,4 @@ func (g *Grouping) test(m *Metric, at int, values []Value, compared []int, worst
 		ps[k] = statistics.FisherExact(t.yes, t.no, all.yes-t.yes, all.no-t.no)
 	}
 	return Float(statistics.Holm(ps)[slices.Index(compared, worst)]), name
-}
-
-// costRatios returns the ratios whose mean is CRG.
-func costRatios(r *Result, at int) []float64 {
-	y := newSummary(r.Records, &r.Settings)
-	return y.values(at, y.of["crg.mean"], Zero)
 }

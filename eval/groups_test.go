@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -26,14 +27,13 @@ func one(row int, broken bool, ratio float64) Record {
 	q := Promise{Status: recourse.Found, Cost: Float(1 + ratio), Own: 0.2, Other: 0.2}
 	return Record{
 		Person: row, Row: row, Label: int8(row % 2), Full: -1, Quant: -1, Evaluated: true, First: none(recourse.NoneFound),
-		Steps: []Step{{Full: p, Quant: q, DirSim: 1, Overlap: 1, RepeatCost: undefined()}},
+		Steps: []Step{{Full: p, Quant: q, DirSim: 1, Overlap: 1}},
 	}
 }
 
-// grouped makes a result and one attribute: of the i-th value are[i] people, broken[i] of whose promises break.
-func grouped(are, broken []int, ratio func(group, k int) float64) (*Result, task.Subgroup) {
-	s := task.Subgroup{Feature: "race"}
-	var records []Record
+// grouped makes records and one attribute: of the i-th value are[i] people, broken[i] of whose promises break.
+func grouped(are, broken []int, ratio func(group, k int) float64) (records []Record, s task.Subgroup) {
+	s.Feature = "race"
 	for g := range are {
 		s.Values = append(s.Values, string(rune('A'+g)))
 		for k := range are[g] {
@@ -41,7 +41,13 @@ func grouped(are, broken []int, ratio func(group, k int) float64) (*Result, task
 			s.Codes = append(s.Codes, int32(g))
 		}
 	}
-	return summarize(records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{}), s
+	return records, s
+}
+
+// groupedBy is the result of records with these attributes.
+func groupedBy(t testing.TB, records []Record, attributes ...task.Subgroup) *Result {
+	t.Helper()
+	return summarizeGroups(t, records, attributes, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
 }
 
 func noRatio(int, int) float64 { return 0 }
@@ -60,9 +66,10 @@ func gapOf(t *testing.T, g *Grouping, metric string) GroupGap {
 // By hand: C has the largest share, but is too small to be ranked; of the others B is worst.
 func TestGroupsByHand(t *testing.T) {
 	t.Parallel()
-	r, race := grouped([]int{40, 50, 12, 35}, []int{2, 20, 12, 1}, noRatio)
+	records, race := grouped([]int{40, 50, 12, 35}, []int{2, 20, 12, 1}, noRatio)
 	race.Codes[0] = -1 // of A, one of those that broke
-	gs, err := r.ByGroups([]task.Subgroup{race}, nil, 0)
+	r := groupedBy(t, records, race)
+	gs, err := r.ByGroups(nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +124,7 @@ func TestGroupsByHand(t *testing.T) {
 	if x := gapOf(t, g, "frr"); x.Worst != "" || x.Best != "" || x.Difference != 0 || x.P.Defined() || x.Test != "" {
 		t.Errorf("all groups are helped, and one is the worst: %+v", x)
 	}
-	if gs, err = r.ByGroups([]task.Subgroup{race}, nil, 40); err != nil {
+	if gs, err = r.ByGroups(nil, 40); err != nil {
 		t.Fatal(err)
 	}
 	if x := gapOf(t, &gs[0], "vd"); x.Worst != "" || x.Best != "" || x.Difference.Defined() || x.P.Defined() ||
@@ -129,10 +136,10 @@ func TestGroupsByHand(t *testing.T) {
 // CRG is worst where it is farthest from 0, and medians are compared by who is above the common one.
 func TestGroupsCRG(t *testing.T) {
 	t.Parallel()
-	r, race := grouped([]int{40, 40, 40}, []int{0, 0, 0}, func(g, k int) float64 {
+	records, race := grouped([]int{40, 40, 40}, []int{0, 0, 0}, func(g, k int) float64 {
 		return []float64{0.01, 0.02, -0.5}[g] + float64(k)*1e-5
 	})
-	gs, err := r.ByGroups([]task.Subgroup{race}, nil, 0)
+	gs, err := groupedBy(t, records, race).ByGroups(nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,6 +156,15 @@ func TestGroupsCRG(t *testing.T) {
 func TestGroupsAreTheirPeople(t *testing.T) {
 	t.Parallel()
 	people := crowd(600, 9)
+	testGroups(t, people)
+	for i := range people.N { // some of a person's rows are in one group, some in another
+		people.IDs = append(people.IDs, strconv.Itoa(i%250))
+	}
+	testGroups(t, people)
+}
+
+func testGroups(t *testing.T, people *task.People) {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(9, 9))
 	sex, race := task.Subgroup{Feature: "sex", Values: []string{"f", "m"}},
 		task.Subgroup{Feature: "race", Values: []string{"x", "y", "z", "nobody"}}
@@ -157,8 +173,9 @@ func TestGroupsAreTheirPeople(t *testing.T) {
 	}
 	g := original
 	g.w = []float64{0.95, 0.6, 0.2}
+	people.Subgroups = []task.Subgroup{sex, race}
 	r := compare(t, original, g, people, Options{Margins: []float64{0, 0.1}})
-	gs, err := r.ByGroups([]task.Subgroup{sex, race}, []string{"race", "sex * race", "race", "sex*race"}, 10)
+	gs, err := r.ByGroups([]string{"race", "sex * race", "race", "sex*race"}, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +183,7 @@ func TestGroupsAreTheirPeople(t *testing.T) {
 		t.Fatalf("%d groupings", len(gs))
 	}
 	want := map[string][]Record{}
-	for _, x := range r.Records {
+	for _, x := range listed(t, r) {
 		if c := race.Codes[x.Row]; c >= 0 {
 			want["race "+race.Values[c]] = append(want["race "+race.Values[c]], x)
 			both := "sex*race " + sex.Values[sex.Codes[x.Row]] + "*" + race.Values[c]
@@ -181,7 +198,8 @@ func TestGroupsAreTheirPeople(t *testing.T) {
 			seen++
 			people += g.Result.Population.Read
 			names = append(names, g.Name)
-			alone := summarize(want[by.By+" "+g.Name], r.Settings, DataFile{})
+			alone := summarize(t, want[by.By+" "+g.Name], r.Settings, DataFile{})
+			alone.Records = nil // a group has none of its own
 			if d := cmp.Diff(asJSON(t, alone), asJSON(t, g.Result)); d != "" {
 				t.Errorf("%s %s: %s", by.By, g.Name, d)
 			}
@@ -193,7 +211,7 @@ func TestGroupsAreTheirPeople(t *testing.T) {
 	if seen != len(want) || seen != 9 {
 		t.Errorf("%d groups of %d", seen, len(want))
 	}
-	all, err := r.ByGroups([]task.Subgroup{sex, race}, nil, 0)
+	all, err := r.ByGroups(nil, 0)
 	if err != nil || len(all) != 2 || all[0].By != "sex" || all[1].By != "race" {
 		t.Errorf("all: %d groupings, %v", len(all), err)
 	}
@@ -201,32 +219,30 @@ func TestGroupsAreTheirPeople(t *testing.T) {
 
 func TestGroupErrors(t *testing.T) {
 	t.Parallel()
-	r, race := grouped([]int{40, 40}, []int{0, 0}, noRatio)
+	records, race := grouped([]int{40, 40}, []int{0, 0}, noRatio)
 	sex := task.Subgroup{Feature: "sex", Values: []string{"f"}, Codes: make([]int32, 80)}
 	odd := task.Subgroup{Feature: "a*b", Values: []string{"f"}, Codes: make([]int32, 80)}
-	few := task.Subgroup{Feature: "few", Values: []string{"f"}, Codes: make([]int32, 79)}
-	groups := []task.Subgroup{race, sex, odd, few}
-	if gs, err := r.ByGroups(groups, []string{"a*b"}, 0); err != nil || gs[0].By != "a*b" {
+	groups := []task.Subgroup{race, sex, odd}
+	r := groupedBy(t, records, groups...)
+	if gs, err := r.ByGroups([]string{"a*b"}, 0); err != nil || gs[0].By != "a*b" {
 		t.Errorf("a name with a star: %v", err)
 	}
-	bare := *r
+	none, bare := groupedBy(t, records), *r
 	bare.Records = nil
 	for _, c := range []struct {
-		r      *Result
-		groups []task.Subgroup
-		spec   string
-		want   []string
+		r    *Result
+		spec string
+		want []string
 	}{
-		{r, groups, "gender", []string{`no subgroups "gender"; one of: race, sex`}},
-		{r, groups, "rase", []string{`did you mean "race"?`}},
-		{r, groups, "sex*Rase", []string{`"Rase"; did you mean "race"?`}},
-		{r, groups, "sex*sex", []string{`names "sex" twice`}},
-		{r, groups, "", []string{`no subgroups ""`}},
-		{r, nil, "sex", []string{"the task declares no subgroups", "subgroup: true"}},
-		{r, groups, "few", []string{"79 people", "row 79"}},
-		{&bare, groups, "sex", []string{"records"}},
+		{r, "gender", []string{`no subgroups "gender"; one of: race, sex`}},
+		{r, "rase", []string{`did you mean "race"?`}},
+		{r, "sex*Rase", []string{`"Rase"; did you mean "race"?`}},
+		{r, "sex*sex", []string{`names "sex" twice`}},
+		{r, "", []string{`no subgroups ""`}},
+		{none, "sex", []string{"the task declares no subgroups", "subgroup: true"}},
+		{&bare, "sex", []string{"records"}},
 	} {
-		_, err := c.r.ByGroups(c.groups, []string{c.spec}, 0)
+		_, err := c.r.ByGroups([]string{c.spec}, 0)
 		if err == nil {
 			t.Errorf("%q is taken", c.spec)
 			continue
@@ -240,7 +256,7 @@ func TestGroupErrors(t *testing.T) {
 	if err := CheckGroups(groups, []string{"rase"}); err == nil {
 		t.Error("not checked")
 	}
-	if gs, err := r.ByGroups(nil, nil, 0); err != nil || len(gs) != 0 {
+	if gs, err := none.ByGroups(nil, 0); err != nil || len(gs) != 0 {
 		t.Errorf("no groups: %v, %v", gs, err)
 	}
 }
@@ -268,22 +284,19 @@ func TestWorstGroupIsPaidFor(t *testing.T) {
 					broken[g] += count(rng.Float64() < p)
 				}
 			}
-			r, race := grouped(are, broken, func(g, _ int) float64 {
+			records, race := grouped(are, broken, func(g, _ int) float64 {
 				x := rng.NormFloat64()
 				if g == 2 {
 					x += 6 * worse
 				}
 				return x
 			})
-			g := Grouping{}
-			for i, name := range race.Values {
-				in := slices.DeleteFunc(slices.Clone(r.Records), func(x Record) bool { return race.Codes[x.Row] != int32(i) })
-				g.Groups = append(g.Groups, Group{Name: name, Result: gapsOnly(in)})
+			gs, err := groupedBy(t, records, race).ByGroups(nil, 30)
+			if err != nil {
+				t.Fatal(err)
 			}
 			for _, id := range []string{"vd", "crg.median"} {
-				m, _ := MetricBy(id)
-				g.gap(&m, 0, []float64{0.1}, 30)
-				if x := g.Gaps[len(g.Gaps)-1]; x.P <= 0.05 && (worse == 0 || x.Worst == "C") {
+				if x := gapOf(t, &gs[0], id); x.P <= 0.05 && (worse == 0 || x.Worst == "C") {
 					alarms[id]++
 				}
 			}
@@ -299,12 +312,4 @@ func TestWorstGroupIsPaidFor(t *testing.T) {
 			}
 		}
 	}
-}
-
-// gapsOnly has of a Result what the gaps of VD and the median CRG need.
-func gapsOnly(records []Record) *Result {
-	y := newSummary(records, &Settings{Confidence: 0.95})
-	r := &Result{Settings: *y.s, Margins: []AtMargin{{VD: y.rate("vd", 0)}}, Records: records}
-	r.Margins[0].CRG.Median = Estimate{Value: Float(statistics.Median(costRatios(r, 0))), N: len(records)}
-	return r
 }

@@ -10,21 +10,6 @@ import (
 // quantizedModel is what messages call g.
 const quantizedModel = "the quantized model"
 
-// Compare is the part of [Compare] that is about g; of o it takes what Judge takes.
-func (s *Solution) Compare(ctx context.Context, g recourse.Model, o Options) (*Result, error) {
-	records, err := s.Judge(ctx, g, o)
-	if err != nil {
-		return nil, err
-	}
-	settings, people := s.o.settings(), s.people
-	settings.Radius, settings.Classes = o.Radius, classesOf(s.model)
-	return summarize(records, settings, DataFile{
-		Rows: max(people.Total, people.N), Unreadable: people.Failed, LeftOut: people.Filtered + people.Excluded,
-		Filtered:  people.Filtered,
-		Unmatched: s.o.Unmatched,
-	}), nil
-}
-
 // classesOf is how many classes a model tells apart; 0 when it does not say.
 func classesOf(m recourse.Model) int {
 	if c, ok := m.(interface{ Classes() int }); ok {
@@ -88,7 +73,7 @@ func (s *Solution) judge(ctx context.Context, q *Solution) ([]Record, error) {
 			step := &r.Steps[i]
 			*step = Step{
 				Full: full.of(s.steps[i][k]), Quant: none(recourse.NoneFound),
-				DirSim: undefined(), Overlap: undefined(), RepeatCost: undefined(),
+				DirSim: undefined(), Overlap: undefined(),
 			}
 			if q.steps == nil {
 				continue
@@ -100,7 +85,6 @@ func (s *Solution) judge(ctx context.Context, q *Solution) ([]Record, error) {
 			}
 		}
 	}
-	s.addRepeats(records)
 	return records, q.o.measureNeighbourhoods(ctx, records, s)
 }
 
@@ -111,13 +95,16 @@ func (s *Solution) decisions(q *Solution) []Record {
 		r := &records[i]
 		*r = Record{
 			Person: i, Row: s.people.Row(i), Line: s.people.Line(i), Label: -1,
-			Full: Float(s.margins[i]), Quant: Float(q.margins[i]),
+			Full: Float(s.margins[i]), Quant: Float(q.margins[i]), X: s.people.X[i*s.people.Dim : (i+1)*s.people.Dim],
+		}
+		for k := range s.people.Subgroups {
+			r.Groups = append(r.Groups, s.people.Subgroups[k].Of(i))
 		}
 		if s.people.IDs != nil {
 			r.ID = s.people.IDs[i]
 		}
-		if s.people.Hashes != nil {
-			r.Hash = s.people.Hashes[i]
+		if s.people.Content != nil {
+			r.Hash, r.Others = s.people.Content[i], s.people.Others[i]
 		}
 		if s.people.Labels != nil {
 			r.Label = s.people.Labels[i]
@@ -130,20 +117,6 @@ func (s *Solution) decisions(q *Solution) []Record {
 		records[row].Evaluated = true
 	}
 	return records
-}
-
-// addRepeats adds the costs of the recourse that was solved once more.
-func (s *Solution) addRepeats(records []Record) {
-	if s.repeat == nil {
-		return
-	}
-	for i, points := range s.repeat.steps {
-		for j, row := range s.repeat.rows {
-			if step := &records[row].Steps[i]; step.Full.Made() && points[j].Made() {
-				step.RepeatCost = points[j].Cost
-			}
-		}
-	}
 }
 
 // judged are the margins of points under the other model.

@@ -28,18 +28,13 @@ type Proofs struct {
 type Prover func(ctx context.Context, points, half []float32, n int) ([]Proof, error)
 
 // proofs summarizes the proofs at the i-th required margin; nil when there are none.
-func (y *summary) proofs(i int) *Proofs {
-	apart := y.values(i, func(o person) (x, n float64) {
-		if o.p.Proof == nil {
-			return 0, 0
-		}
-		return float64(o.p.Proof.Apart), 1
-	}, Lower)
-	if len(apart) == 0 {
+func (y *scope) proofs(i int) *Proofs {
+	apart := y.margins[i].apart
+	if apart.len() == 0 {
 		return nil
 	}
 	return &Proofs{
-		Radius: y.s.Radius, Certified: y.rate("certified.share", i), Apart: quantileOf(apart, 0.5, y.s.Confidence),
+		Radius: y.s.Radius, Certified: y.share("certified.share", i), Apart: apart.ranked().quantile(0.5, y.s.Confidence),
 	}
 }
 
@@ -77,53 +72,58 @@ type Perturbed struct {
 // each, with one number for each of Perturbations, undefined where the model's graph has none.
 type Perturber func(ctx context.Context, points []float32, n int) ([][]Float, error)
 
-// perturbed summarizes the perturbations at the i-th required margin; nil when they were not measured. A person with
-// several points has the largest perturbation of them, is safe when all are, and broken when one is.
-func (y *summary) perturbed(i int) map[Perturbation]Perturbed {
-	var people [][]*Step
-	for _, of := range y.persons {
-		var steps []*Step
-		for _, j := range of {
-			if r := &y.records[j]; r.Evaluated && r.Steps[i].Perturbed != nil {
-				steps = append(steps, &r.Steps[i])
-			}
-		}
-		if steps != nil {
-			people = append(people, steps)
-		}
-	}
-	if len(people) == 0 {
-		return nil
-	}
-	out, c := map[Perturbation]Perturbed{}, y.s.Confidence
-	for k, kind := range Perturbations() {
-		var eps []float64
-		var safe, inside, outside int
-		for _, steps := range people {
-			largest, allSafe, broken := math.Inf(-1), true, false
-			for _, s := range steps {
-				if e := s.Perturbed[k]; !math.IsNaN(float64(e)) {
-					largest = max(largest, float64(e))
-					allSafe = allSafe && s.Full.Own > 2*e
-					broken = broken || s.Full.Broken()
-				}
-			}
-			switch {
-			case math.IsInf(largest, -1):
+// perturbedScope is what one kind of perturbation says of people.
+type perturbedScope struct {
+	eps                   valueScope
+	safe, inside, outside int
+}
+
+// addPerturbed adds a person. One with several points has the largest perturbation of them, is safe when all are, and
+// broken when one is.
+func addPerturbed(all []perturbedScope, of []*Record, at int) {
+	for k := range all {
+		x := &all[k]
+		largest, safe, broken := math.Inf(-1), true, false
+		for _, r := range of {
+			if !r.Evaluated || r.Steps[at].Perturbed == nil {
 				continue
-			case allSafe:
-				safe++
-				inside += count(broken)
-			default:
-				outside += count(broken)
 			}
-			eps = append(eps, largest)
+			s := &r.Steps[at]
+			if e := s.Perturbed[k]; !math.IsNaN(float64(e)) {
+				largest = max(largest, float64(e))
+				safe = safe && s.Full.Own > 2*e
+				broken = broken || s.Full.Broken()
+			}
 		}
-		n := len(eps)
+		switch {
+		case math.IsInf(largest, -1):
+			continue
+		case safe:
+			x.safe++
+			x.inside += count(broken)
+		default:
+			x.outside += count(broken)
+		}
+		x.eps.add(largest)
+	}
+}
+
+// perturbed summarizes the perturbations at the i-th required margin; nil when they were not measured.
+func (y *scope) perturbed(i int) map[Perturbation]Perturbed {
+	out, c := map[Perturbation]Perturbed{}, y.s.Confidence
+	any := false
+	for k, kind := range Perturbations() {
+		x := &y.margins[i].perturbed[k]
+		n, eps := x.eps.n, x.eps.list.ranked()
+		any = any || n > 0
 		out[kind] = Perturbed{
-			N: n, Mean: meanOf(eps, c), P95: quantileOf(eps, 0.95, c), Max: quantileOf(eps, 1, c),
-			Safe: NewRate(safe, n, c), BrokenInside: NewRate(inside, safe, c), BrokenOutside: NewRate(outside, n-safe, c),
+			N: n, Mean: x.eps.mean(c), P95: eps.quantile(0.95, c), Max: eps.quantile(1, c),
+			Safe: NewRate(x.safe, n, c), BrokenInside: NewRate(x.inside, x.safe, c),
+			BrokenOutside: NewRate(x.outside, n-x.safe, c),
 		}
+	}
+	if !any {
+		return nil
 	}
 	return out
 }

@@ -23,7 +23,8 @@ func TestSafe(t *testing.T) {
 		p := Promise{Status: recourse.Found, Own: c.own, Other: c.other}
 		records = append(records, Record{Evaluated: true, Steps: []Step{{Full: p, Perturbed: []Float{c.eps, c.eps, c.eps}}}})
 	}
-	for kind, p := range newSummary(records, &Settings{Confidence: 0.95}).perturbed(0) {
+	r := summarize(t, records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
+	for kind, p := range r.Margins[0].Perturbed {
 		if p.N != 4 || p.Safe.Num != 2 || p.Safe.Den != 4 || p.BrokenInside.Num != 1 || p.BrokenInside.Den != 2 ||
 			p.BrokenOutside.Num != 1 || p.BrokenOutside.Den != 2 {
 			t.Errorf("%s: %+v", kind, p)

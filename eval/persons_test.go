@@ -23,36 +23,40 @@ func TestCopiesAreNoPeople(t *testing.T) {
 	}
 	copied := people.Subset(rows)
 	for _, i := range rows {
-		copied.Hashes = append(copied.Hashes, uint64(i)+1)
+		copied.Content = append(copied.Content, uint64(i)+1)
 	}
+	copied.Others = make([][]uint64, copied.N)
 	many := compare(t, original, g, copied, o)
 	if n := many.Margins[0].VD.Den; n != 20*once.Margins[0].VD.Den {
 		t.Fatalf("%d promises", n)
 	}
-	others := many.Alternatives(nil)
+	others := alternatives(t, many)
 	if len(others) != 1 || others[0].Result.Margins[0].VD.Den != once.Margins[0].VD.Den ||
 		others[0].Result.Margins[0].CRG.Median.N != once.Margins[0].CRG.Median.N ||
 		others[0].Result.Tau01.N != once.Tau01.N || others[0].Result.Population.People != 100 {
 		t.Errorf("%+v", others)
 	}
-	if both := many.Alternatives(map[int]bool{0: true}); len(both) != 3 || both[1].Result.Population.Read != 1999 ||
+	rerun := listed(t, many)
+	rerun[0].Calibrated = true
+	known := summarize(t, rerun, many.Settings, DataFile{})
+	if both := alternatives(t, known); len(both) != 3 || both[1].Result.Population.Read != 1999 ||
 		both[2].Result.Population.People != 100 {
 		t.Errorf("%d alternatives", len(both))
 	}
-	if few := once.Alternatives(nil); few != nil {
+	if few := alternatives(t, once); few != nil {
 		t.Errorf("alternatives of distinct rows: %v", few)
 	}
 
 	// Nobody has an ID; rows that stand there again, for other promises, say nothing of their copies.
 	for i := range copied.N {
-		copied.IDs = append(copied.IDs, RowID(i))
+		copied.IDs = append(copied.IDs, RowID+strconv.Itoa(i))
 	}
 	repeated := compare(t, original, g, copied, o)
-	if others := repeated.Alternatives(nil); len(others) != 1 || others[0].Result.Population.People != 100 {
+	if others := alternatives(t, repeated); len(others) != 1 || others[0].Result.Population.People != 100 {
 		t.Errorf("with rows that are repeated: %+v", others)
 	}
 	// Scores, and the balanced accuracy, count people too.
-	same := many.Alternatives(nil)[0].Result
+	same := others[0].Result
 	if a, b := same.Decisions.BalancedAccuracy, once.Decisions.BalancedAccuracy; a != b {
 		t.Errorf("balanced accuracy: %+v, want %+v", a, b)
 	}
@@ -71,16 +75,25 @@ func TestCopiesAreNoPeople(t *testing.T) {
 			ID: strconv.Itoa(i / 10), Label: 1, Full: -1, Quant: -1, Evaluated: true,
 			Steps: []Step{{
 				Full: p, Quant: none(recourse.NoneFound), DirSim: undefined(), Overlap: undefined(),
-				RepeatCost: undefined(),
 			}},
 			First: none(recourse.NoneFound), Hash: 1,
 		}
 	}
-	r := summarize(records, Settings{Margins: []float64{0.1}, Confidence: 0.95, OneSided: true}, DataFile{})
+	r := summarize(t, records, Settings{Margins: []float64{0.1}, Confidence: 0.95, OneSided: true}, DataFile{})
 	if vd := r.Margins[0].VD; vd.Den != 10 || vd.Num != 1 || r.Margins[0].MarginError.Max.Value != 2 ||
-		r.Alternatives(nil) != nil || r.Tau01.N > 10 {
+		alternatives(t, r) != nil || r.Tau01.N > 10 {
 		t.Errorf("%+v, %+v", r.Margins[0].VD, r.Tau01)
 	}
+}
+
+// alternatives are those of a result.
+func alternatives(t testing.TB, r *Result) []Alternative {
+	t.Helper()
+	all, err := r.Alternatives()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // A person with several points is as perturbed as the worst of them, and counts once in every text.
@@ -99,7 +112,7 @@ func TestSeveralPointsOfAPerson(t *testing.T) {
 		}
 		records = append(records, r)
 	}
-	r := summarize(records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
+	r := summarize(t, records, Settings{Margins: []float64{0.1}, Confidence: 0.95}, DataFile{})
 	if got := r.Margins[0].Perturbed[AtPoint]; got.N != 40 || got.P95.Value != 3 || got.Safe.Num != 0 {
 		t.Errorf("%+v", got)
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -30,10 +32,10 @@ func TestSampleAndWorkers(t *testing.T) {
 		t.Errorf("%+v", one.Population)
 	}
 	o.Seed = 8
-	if d := cmp.Diff(evaluatedRows(one), evaluatedRows(compare(t, original, g, people, o))); d == "" {
+	if d := cmp.Diff(evaluatedRows(t, one), evaluatedRows(t, compare(t, original, g, people, o))); d == "" {
 		t.Error("another seed draws the same people")
 	}
-	for _, r := range one.Records {
+	for _, r := range listed(t, one) {
 		if r.Evaluated != (len(r.Steps) == 4) || r.Line != r.Row+2 || r.Evaluated && r.Full > 0 {
 			t.Errorf("%+v", r)
 		}
@@ -60,7 +62,7 @@ func TestOverridesOfSampledPeople(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, rec := range r.Records {
+	for i, rec := range listed(t, r) {
 		if !rec.Evaluated {
 			continue
 		}
@@ -74,8 +76,9 @@ func TestOverridesOfSampledPeople(t *testing.T) {
 	}
 }
 
-func evaluatedRows(r *Result) (rows []int) {
-	for _, x := range r.Records {
+func evaluatedRows(t testing.TB, r *Result) (rows []int) {
+	t.Helper()
+	for _, x := range listed(t, r) {
 		if x.Evaluated {
 			rows = append(rows, x.Row)
 		}
@@ -83,13 +86,13 @@ func evaluatedRows(r *Result) (rows []int) {
 	return rows
 }
 
-func asJSON(t *testing.T, r *Result) string {
+func asJSON(t testing.TB, r *Result) string {
 	t.Helper()
 	a, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := json.Marshal(r.Records)
+	b, err := json.Marshal(listed(t, r))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,11 +325,12 @@ func TestSummarizeAPart(t *testing.T) {
 	g := original
 	g.b += 0.05
 	r := compare(t, original, g, crowd(300, 11), Options{})
-	again := summarize(r.Records, r.Settings, DataFile{})
+	records := listed(t, r)
+	again := summarize(t, records, r.Settings, DataFile{})
 	if d := cmp.Diff(asJSON(t, r), asJSON(t, again)); d != "" {
 		t.Error(d)
 	}
-	a, b := summarize(r.Records[:100], r.Settings, DataFile{}), summarize(r.Records[100:], r.Settings, DataFile{})
+	a, b := summarize(t, records[:100], r.Settings, DataFile{}), summarize(t, records[100:], r.Settings, DataFile{})
 	for i, m := range r.Margins {
 		if m.VD.Num != a.Margins[i].VD.Num+b.Margins[i].VD.Num || m.RVD.Den != a.Margins[i].RVD.Den+b.Margins[i].RVD.Den {
 			t.Errorf("margin %v: the parts do not add up", m.Margin)
@@ -337,35 +341,36 @@ func TestSummarizeAPart(t *testing.T) {
 	}
 }
 
-// Records that were written and read again, and joined from two machines, give the same result.
+// Records that were joined from two machines, in another order, give the same result.
 func TestRecordsOfTwoMachines(t *testing.T) {
 	t.Parallel()
 	people := crowd(300, 11)
 	people.Failed, people.Total = 20, 320
 	for name, o := range map[string]Options{
-		"solved":    {Noise: 20},
+		"solved":    {},
 		"issued":    {Promises: given(people.N, people.X, 5)},
 		"one-sided": {OneSided: true, Sample: 50, Seed: 2},
 	} {
-		want := compare(t, original, analytic{w: []float64{0.9, 0.6, 0.2}, gain: 1}, people, o)
-		var joined []Record
-		for _, part := range [][]Record{want.Records[:120], want.Records[120:]} {
-			data, err := json.Marshal(part)
-			if err != nil {
-				t.Fatal(err)
+		for _, ids := range []bool{false, true} {
+			people.IDs = nil
+			for i := range people.N {
+				if ids {
+					people.IDs = append(people.IDs, strconv.Itoa(i*i%101))
+				}
 			}
-			var read []Record
-			if err := json.Unmarshal(data, &read); err != nil {
-				t.Fatal(err)
+			want := compare(t, original, analytic{w: []float64{0.9, 0.6, 0.2}, gain: 1}, people, o)
+			records := listed(t, want)
+			got := summarize(t, slices.Concat(records[120:], records[:120]), want.Settings, want.Population.DataFile)
+			got.Records = want.Records // those are in another order
+			if d := cmp.Diff(asJSON(t, want), asJSON(t, got)); d != "" {
+				t.Errorf("%s, IDs %t: %s", name, ids, d)
 			}
-			joined = append(joined, read...)
-		}
-		got := summarize(joined, want.Settings, want.Population.DataFile)
-		if d := cmp.Diff(asJSON(t, want), asJSON(t, got)); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
-		if !strings.Contains(strings.Join(got.Warnings, "\n"), "20 of 320 rows could not be read") {
-			t.Errorf("%s: %q", name, got.Warnings)
+			if !strings.Contains(strings.Join(got.Warnings, "\n"), "20 of 320 rows could not be read") {
+				t.Errorf("%s: %q", name, got.Warnings)
+			}
+			if ids && got.Population.People >= got.Population.Read {
+				t.Errorf("%+v", got.Population)
+			}
 		}
 	}
 }
@@ -386,7 +391,7 @@ func TestFickleModelIsNoticed(t *testing.T) {
 	}
 	record := Record{Full: -1, Quant: 1, Evaluated: true, First: none(recourse.NoneFound)}
 	record.Steps = []Step{{Full: points[0].Promise, Quant: none(recourse.AlreadyFavourable)}}
-	r := summarize([]Record{record}, Settings{Margins: []float64{0.05}, Confidence: 0.95}, DataFile{})
+	r := summarize(t, []Record{record}, Settings{Margins: []float64{0.05}, Confidence: 0.95}, DataFile{})
 	notes := strings.Join(r.Warnings, "\n")
 	if !strings.Contains(notes, "fall short") || !strings.Contains(notes, "not feasible") {
 		t.Errorf("notes: %s", notes)
@@ -407,23 +412,43 @@ func (f *fickle) Margins(ctx context.Context, x []float32) ([]float32, error) {
 func TestSummarizeForeignRecords(t *testing.T) {
 	t.Parallel()
 	good := Settings{Margins: []float64{0, 0.1}, Confidence: 0.95}
+	of := func(margins int, list ...Record) *Records {
+		records := NewRecords(make([]float64, margins), nil)
+		for i := range list {
+			if err := records.Add(&list[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return records
+	}
 	for _, c := range []struct {
-		record Record
-		s      Settings
-		want   string
+		records *Records
+		s       Settings
+		want    string
 	}{
-		{Record{Evaluated: true, Steps: make([]Step, 1)}, good, "record 1 has 1 steps for 2 required margins"},
-		{Record{Evaluated: true}, good, "record 1 has 0 steps"},
-		{Record{Evaluated: true, Steps: []Step{{}, {Perturbed: make([]Float, 2)}}}, good, "2 perturbations, want 3"},
-		{Record{}, Settings{Confidence: 0.95}, "no required margins"},
-		{Record{}, Settings{Margins: []float64{0}}, "invalid confidence 0"},
+		{
+			of(1, Record{Row: 3, Evaluated: true, Steps: make([]Step, 1)}), good,
+			"record of row 3: 1 steps for 2 required margins",
+		},
+		{of(0, Record{Row: 3, Evaluated: true}), good, "record of row 3: 0 steps"},
+		{of(2, Record{Evaluated: true, Steps: []Step{{}, {Perturbed: make([]Float, 2)}}}), good, "2 perturbations, want 3"},
+		{of(0, Record{}), Settings{Confidence: 0.95}, "no required margins"},
+		{of(1, Record{}), Settings{Margins: []float64{0}}, "invalid confidence 0"},
 	} {
-		if _, err := Summarize([]Record{c.record}, c.s, DataFile{}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Summarize(c.records, c.s, DataFile{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
-	if r, err := Summarize([]Record{{}, {Evaluated: true, Steps: make([]Step, 2)}}, good, DataFile{}); err != nil ||
+	fit := of(2, Record{}, Record{Evaluated: true, Steps: make([]Step, 2)})
+	if r, err := Summarize(fit, good, DataFile{}); err != nil ||
 		r.Population.Read != 2 {
 		t.Errorf("%+v, %v", r, err)
+	}
+	// A record that has not one step for each margin of the others cannot be told from one that has.
+	for _, steps := range []int{0, 1, 3} {
+		if err := of(2).Add(&Record{Row: 3, Evaluated: true, Steps: make([]Step, steps)}); err == nil ||
+			!strings.Contains(err.Error(), "record of row 3") {
+			t.Errorf("%d steps: %v", steps, err)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package eval
 
 import (
 	"cmp"
+	"slices"
 
 	"cfq/recourse"
 )
@@ -10,7 +11,7 @@ import (
 // sums over records, so a slice of them (one subgroup, one bootstrap draw)
 // has metrics of its own: see Summarize.
 type Record struct {
-	Person int `json:"-"`    // position in the People that Compare was given
+	Person int `json:"-"`    // number of the record, see [Records.All]; position in the People that Compare was given
 	Row    int `json:"row"`  // of the data, as task.ReadOptions counts: from 0
 	Line   int `json:"line"` // line of the data file, 0 when not known, as in Parquet files
 	// ID is that of the person, "" when every record is a person of its own: those with the same one count once.
@@ -26,7 +27,14 @@ type Record struct {
 	Steps []Step  `json:"steps,omitempty"`
 	First Promise `json:"pgd_first"` // f's first valid PGD iterate; meaningful only when Evaluated
 
-	Hash uint64 `json:"-"` // equal for rows that are, see task.ReadOptions.Hash; 0 when it is not known
+	// Hash is equal for rows that are, see [task.Equality]; 0 when it is not known. Of a record that is added it may be
+	// that of what the task reads, with Others for the other columns.
+	Hash   uint64   `json:"-"`
+	Others []uint64 `json:"-"`
+	// Calibrated says that the row is equal to one that g was calibrated on.
+	Calibrated bool      `json:"-"`
+	X          []float32 `json:"-"` // model inputs as they are
+	Groups     []string  `json:"-"` // value of each attribute that tells groups apart, "" without one
 }
 
 // Step is one person's recourse under both models at one required margin.
@@ -35,8 +43,6 @@ type Step struct {
 	Quant   Promise `json:"quant"`       // g's recourse; Other is f's margin there
 	DirSim  Float   `json:"dir_sim"`     // cosine of the two actions; undefined unless both were found
 	Overlap Float   `json:"act_overlap"` // Jaccard overlap of the changed inputs; undefined unless both were found
-	// cost of f's recourse solved once more, see Options.Noise; undefined without it
-	RepeatCost Float `json:"repeat_cost"`
 	// What is known of the neighbourhood of f's recourse point; nil unless it was asked for.
 	Proof     *Proof  `json:"proof,omitempty"`
 	Perturbed []Float `json:"perturbation,omitempty"` // logit perturbation by each of Perturbations
@@ -69,10 +75,10 @@ func none(why recourse.Status) Promise {
 }
 
 // Made reports whether there is an action that the person was told to take.
-func (p Promise) Made() bool { return p.Status == recourse.Found }
+func (p *Promise) Made() bool { return p != nil && p.Status == recourse.Found }
 
 // Broken reports whether the other model refuses the person who took the action.
-func (p Promise) Broken() bool { return p.Made() && !approves(p.Other) }
+func (p *Promise) Broken() bool { return p.Made() && !approves(p.Other) }
 
 // approves is the tie rule: a margin of exactly zero is a refusal.
 func approves(margin Float) bool { return margin > 0 }
@@ -108,15 +114,15 @@ func (r *Record) promise(at int, s *Settings, quant bool) *Promise {
 	return p
 }
 
-// compare orders people by what is known of them; those who are equal can stand for each other.
+// compare orders records by what they say; those that are equal can stand for each other.
 func (r *Record) compare(o *Record) int {
-	c := cmp.Or(cmp.Compare(r.Full, o.Full), cmp.Compare(r.Quant, o.Quant))
+	c := cmp.Or(cmp.Compare(r.Full, o.Full), cmp.Compare(r.Quant, o.Quant), cmp.Compare(len(r.Steps), len(o.Steps)))
 	for i := 0; c == 0 && i < len(r.Steps); i++ {
 		s, t := &r.Steps[i], &o.Steps[i]
 		c = cmp.Or(s.Full.compare(&t.Full), s.Quant.compare(&t.Quant), cmp.Compare(s.DirSim, t.DirSim),
 			cmp.Compare(s.Overlap, t.Overlap))
 	}
-	return c
+	return cmp.Or(c, cmp.Compare(r.Label, o.Label), slices.Compare(r.X, o.X))
 }
 
 // correct says that the margin decides as the outcome was.

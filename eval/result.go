@@ -1,5 +1,7 @@
 package eval
 
+import "errors"
+
 // Issued counts the promises of Options.Promises.
 type Issued struct {
 	Promises  int `json:"promises"`  // to people who are evaluated
@@ -32,7 +34,20 @@ type Result struct {
 	// the same metrics with other rules of who counts, see Result.Alternatives
 	Others   []Alternative `json:"others,omitempty"`
 	Warnings []string      `json:"warnings"` // why a number may not mean what it seems to; never nil
-	Records  []Record      `json:"-"`
+	Records  *Records      `json:"-"`        // what it was made of; nil when that was not kept
+}
+
+// Close frees the records of r and of its scenarios, which may be in temporary files. The numbers stay.
+func (r *Result) Close() error {
+	if r == nil {
+		return nil
+	}
+	err := r.Records.Close()
+	r.Records = nil
+	for i := range r.Scenarios {
+		err = errors.Join(err, r.Scenarios[i].Result.Close())
+	}
+	return err
 }
 
 // Settings are the options that a Result was made with, defaults filled in.
@@ -166,6 +181,14 @@ type Spread struct {
 	Median Estimate `json:"median"`
 	P95    Estimate `json:"p95"`
 	Max    Float    `json:"max"`
+	// Steps are the distribution function at no more margins than a page can show, ascending.
+	Steps []SpreadStep `json:"-"`
+}
+
+// SpreadStep is a margin, and how many people have it or less.
+type SpreadStep struct {
+	Margin float64
+	UpTo   int
 }
 
 // Headline returns the index of the margin that stands for the curve: 0.1, or

@@ -2,10 +2,11 @@ package eval
 
 import (
 	"math"
-	"slices"
 
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"cfq/internal/statistics"
 )
 
 // Scores is how well the two models' scores tell the people with the favourable outcome from the others: what a review
@@ -49,79 +50,95 @@ func scoreMetrics() []Metric {
 	}
 }
 
+// scoreScope is the margins of people with a known outcome under one model.
+type scoreScope struct {
+	good, bad numbers              // of people with the favourable outcome, and of the others
+	squares   moments              // of the errors of probabilities
+	off       [bins]statistics.Sum // outcomes less probabilities, by bin of probability
+}
+
+func (x *scoreScope) add(label int8, margin float64) {
+	list, p := x.bad, probability(margin)
+	if label == 1 {
+		list = x.good
+	}
+	list.add(margin)
+	x.squares.add((float64(label) - p) * (float64(label) - p))
+	x.off[max(0, min(int(p*bins), bins-1))].Add(float64(label) - p)
+}
+
 // scores are the metrics of the people with a known outcome.
-func (y *summary) scores() (s Scores) {
-	s.AUCFull, s.KSFull, s.BrierFull, s.CalibrationFull = y.scoresBy(func(r *Record) Float { return r.Full })
-	s.AUCQuant, s.KSQuant, s.BrierQuant, s.CalibrationQuant = y.scoresBy(func(r *Record) Float { return r.Quant })
+func (y *scope) scores() (s Scores) {
+	s.AUCFull, s.KSFull, s.BrierFull, s.CalibrationFull = y.full.scores(y.s)
+	s.AUCQuant, s.KSQuant, s.BrierQuant, s.CalibrationQuant = y.quant.scores(y.s)
 	return s
 }
 
-// scoresBy are the scores of the model with these margins.
-func (y *summary) scoresBy(margin func(r *Record) Float) (auc, ks, brier, calibration Estimate) {
-	good, bad := y.scored(margin)
-	auc, ks, brier, calibration = aucOf(good, bad, y.s.Confidence), ksOf(good, bad), unknown(), unknown()
-	if y.s.Classes <= 2 { // of more, a margin does not say the probability
-		brier, calibration = brierOf(good, bad, y.s.Confidence), calibrationOf(good, bad)
+func (x *scoreScope) scores(s *Settings) (auc, ks, brier, calibration Estimate) {
+	good, bad := x.good.ranked(), x.bad.ranked()
+	auc, ks, brier, calibration = aucOf(good, bad, s.Confidence), ksOf(good, bad), unknown(), unknown()
+	if s.Classes <= 2 && good.len() > 0 && bad.len() > 0 { // of more, a margin does not say the probability
+		brier = x.squares.mean(s.Confidence)
+		calibration.N = good.len() + bad.len()
+		calibration.Value = x.calibrationError(calibration.N)
 	}
 	return auc, ks, brier, calibration
 }
 
-// scored lists the margins of the people with the favourable outcome and of the others, ascending.
-func (y *summary) scored(of func(r *Record) Float) (good, bad []float64) {
-	for _, person := range y.persons { // who has several rows counts by the first
-		switch r := &y.records[person[0]]; r.Label {
-		case 1:
-			good = append(good, float64(of(r)))
-		case 0:
-			bad = append(bad, float64(of(r)))
-		}
+// calibrationError is the expected one of n people.
+//
+// References: Guo et al. (2017), On Calibration of Modern Neural Networks, equation 3.
+func (x *scoreScope) calibrationError(n int) Float {
+	var sum float64
+	for i := range x.off {
+		sum += math.Abs(x.off[i].Value())
 	}
-	slices.Sort(good)
-	slices.Sort(bad)
-	return good, bad
+	return Float(sum / float64(n))
 }
 
-// aucOf estimates the probability that one of good is larger than one of bad, both sorted, ties counting one half.
+// aucOf estimates the probability that one of good is larger than one of bad, ties counting one half.
 //
 // References: DeLong, DeLong and Clarke-Pearson (1988), Comparing the Areas under Two or More Correlated Receiver
 // Operating Characteristic Curves.
-func aucOf(good, bad []float64, confidence float64) Estimate {
+func aucOf(good, bad ranked, confidence float64) Estimate {
 	e := unknown()
-	if len(good) == 0 || len(bad) == 0 {
+	if good.len() == 0 || bad.len() == 0 {
 		return e
 	}
-	wins, losses := placements(good, bad), placements(bad, good)
-	auc := stat.Mean(wins, nil)
-	e.Value, e.N = Float(auc), len(good)+len(bad)
-	if len(good) > 1 && len(bad) > 1 {
-		se := math.Sqrt(stat.Variance(wins, nil)/float64(len(good)) + stat.Variance(losses, nil)/float64(len(bad)))
+	auc, spread := placements(good, bad)
+	e.Value, e.N = Float(auc), good.len()+bad.len()
+	if good.len() > 1 && bad.len() > 1 {
+		_, others := placements(bad, good)
+		se := math.Sqrt(spread/float64(good.len()) + others/float64(bad.len()))
 		z := distuv.UnitNormal.Quantile((1 + confidence) / 2)
 		e.Lo, e.Hi = Float(max(0, auc-z*se)), Float(min(1, auc+z*se))
 	}
 	return e
 }
 
-// placements are, for each of xs, the share of ys that is smaller; both are sorted, and equal numbers count one half.
-func placements(xs, ys []float64) []float64 {
-	out := make([]float64, len(xs))
-	below, upTo := 0, 0
-	for i, x := range xs {
-		for below < len(ys) && ys[below] < x {
-			below++
+// placements are, for each of xs, the share of ys that is smaller, equal numbers counting one half: their mean and
+// variance.
+func placements(xs, ys ranked) (mean, variance float64) {
+	var m moments
+	below, upTo, i, k, total := 0, 0, 0, 0, float64(ys.len()) // of ys, those below x and up to it
+	for x, n := range xs.runs() {
+		for ; i < len(ys.x) && ys.x[i] < x; i++ {
+			below += ys.times(i)
 		}
-		for upTo < len(ys) && ys[upTo] <= x {
-			upTo++
+		for ; k < len(ys.x) && ys.x[k] <= x; k++ {
+			upTo += ys.times(k)
 		}
-		out[i] = float64(below+upTo) / 2 / float64(len(ys))
+		m.addTimes(float64(below+upTo)/2/total, n)
 	}
-	return out
+	return m.value(), m.variance()
 }
 
-// ksOf is the largest difference between the distributions of two sorted lists.
-func ksOf(good, bad []float64) Estimate {
+// ksOf is the largest difference between two distributions.
+func ksOf(good, bad ranked) Estimate {
 	e := unknown()
-	if len(good) > 0 && len(bad) > 0 {
-		e.Value, e.N = Float(stat.KolmogorovSmirnov(good, nil, bad, nil)), len(good)+len(bad)
+	if good.len() > 0 && bad.len() > 0 {
+		e.Value = Float(stat.KolmogorovSmirnov(good.x, good.weights(), bad.x, bad.weights()))
+		e.N = good.len() + bad.len()
 	}
 	return e
 }
@@ -129,46 +146,5 @@ func ksOf(good, bad []float64) Estimate {
 // probability is that of the favourable one of two classes.
 func probability(margin float64) float64 { return 1 / (1 + math.Exp(-margin)) }
 
-// brierOf estimates the mean squared error of probabilities.
-func brierOf(good, bad []float64, confidence float64) Estimate {
-	var squares []float64
-	for _, m := range good {
-		squares = append(squares, math.Pow(1-probability(m), 2))
-	}
-	for _, m := range bad {
-		squares = append(squares, math.Pow(probability(m), 2))
-	}
-	if len(good) == 0 || len(bad) == 0 {
-		return unknown()
-	}
-	return meanOf(squares, confidence)
-}
-
 // bins of probability in which calibration is measured.
 const bins = 10
-
-// calibrationOf is the expected calibration error.
-//
-// References: Guo et al. (2017), On Calibration of Modern Neural Networks, equation 3.
-func calibrationOf(good, bad []float64) Estimate {
-	e := unknown()
-	if len(good) == 0 || len(bad) == 0 {
-		return e
-	}
-	var off [bins]float64
-	add := func(margins []float64, outcome float64) {
-		for _, m := range margins {
-			p := probability(m)
-			off[min(int(p*bins), bins-1)] += outcome - p
-		}
-	}
-	add(good, 1)
-	add(bad, 0)
-	e.N = len(good) + len(bad)
-	var sum float64
-	for _, x := range off {
-		sum += math.Abs(x)
-	}
-	e.Value = Float(sum / float64(e.N))
-	return e
-}

@@ -16,10 +16,10 @@ import (
 type Solution struct {
 	name    string // in messages
 	model   recourse.Model
-	people  *task.People // all of them
-	rows    []int        // positions among people of those evaluated, ascending
-	set     *constraint.Set
-	x       []float32 // model inputs of those evaluated
+	people  *task.People    // all of them
+	rows    []int           // positions among people of those evaluated, ascending
+	set     *constraint.Set // of those evaluated
+	x       []float32       // model inputs of those evaluated
 	o       Options
 	margins []float32 // the model's, of all people as they are
 
@@ -27,13 +27,7 @@ type Solution struct {
 	steps  [][]*point // by required margin and person evaluated; nil when nothing was solved
 	issued []*point   // promises issued, by person evaluated; nil when the solver made the promises
 	found  [][]*point // all points that exist, in the batches in which they were found
-	repeat *repeat
-}
-
-// repeat is a solution of a sample of the people with other random numbers: what CRG is of a model against itself.
-type repeat struct {
-	*Solution
-	of []int // positions of the sample among the people evaluated
+	noise  []*Gap     // what CRG of the model is against itself, by required margin; see Options.Noise
 }
 
 // point is where one person's recourse ends. A point that is good for several margins is shared between them.
@@ -65,14 +59,13 @@ func Solve(
 	if err := s.decide(ctx); err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
-	s.rows = drawn(s.margins, o.Sample, o.Seed, func(i int) bool {
-		return o.Promises != nil && o.Promises[i].Status == recourse.Found
-	})
+	s.rows = s.evaluated()
 	s.x, s.set = people.Subset(s.rows).X, set.Select(s.rows)
 	if err := s.solveOriginal(ctx); err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
-	return s, nil
+	s.noise, err = s.repeat(ctx)
+	return s, err
 }
 
 // Made counts the people that the model refuses, those of them who are evaluated, and the promises to these at the
@@ -103,28 +96,35 @@ func (s *Solution) solveOriginal(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.o.Noise > 0 {
-		s.repeat = s.sample(s.o.Noise)
-		if err := s.repeat.solve(ctx, s.repeat.search); err != nil {
-			return err
-		}
-	}
 	return s.solve(ctx, find)
 }
 
-// sample makes the solution of up to n of the people, without any points yet, for another seed of the solver.
-func (s *Solution) sample(n int) *repeat {
-	of := rand.New(rand.NewPCG(s.o.Seed, 0x2e)).Perm(len(s.rows))[:min(n, len(s.rows))]
-	slices.Sort(of)
-	again := &Solution{
-		name: s.name + " once more", model: s.model, people: s.people, set: s.set.Select(of), x: s.inputs(of), o: s.o,
-		margins: s.margins,
+// evaluated are the positions of the people to evaluate: those whom the model refuses and those with a promise, or a
+// sample of them.
+func (s *Solution) evaluated() []int {
+	var rows []int
+	for i, m := range s.margins {
+		if !approves(Float(m)) || s.o.Promises != nil && s.o.Promises[i].Status == recourse.Found {
+			rows = append(rows, i)
+		}
 	}
-	again.o.Solver.Seed ^= 0x9e3779b97f4a7c15
-	for _, k := range of {
-		again.rows = append(again.rows, s.rows[k])
+	below := s.o.below
+	if s.o.Sample > 0 && below == nil {
+		l := lowest[struct{}]{most: s.o.Sample}
+		for _, i := range rows {
+			l.add(s.priority(i), struct{}{})
+		}
+		below = l.below()
 	}
-	return &repeat{again, of}
+	if below != nil {
+		rows = slices.DeleteFunc(rows, func(i int) bool { return s.priority(i) > *below })
+	}
+	return rows
+}
+
+// priority says who is drawn first.
+func (s *Solution) priority(i int) uint64 {
+	return priority(s.o.Seed, s.people.X[i*s.people.Dim:(i+1)*s.people.Dim])
 }
 
 // decide runs the model on all people as they are.
@@ -169,16 +169,11 @@ func margins(ctx context.Context, m recourse.Model, x []float32, n int) ([]float
 	return out, err
 }
 
-// Refused returns the rows to evaluate, ascending: all that are refused, or a random sample of them.
+// Refused returns the positions of the people that are refused, ascending, or of a random sample of them.
 func Refused(margins []float32, sample int, seed uint64) []int {
-	return drawn(margins, sample, seed, func(int) bool { return false })
-}
-
-// drawn is Refused, with the others who have a promise.
-func drawn(margins []float32, sample int, seed uint64, promised func(i int) bool) []int {
 	var rows []int
 	for i, m := range margins {
-		if !approves(Float(m)) || promised(i) {
+		if !approves(Float(m)) {
 			rows = append(rows, i)
 		}
 	}

@@ -38,7 +38,7 @@ func TestOriginalIsSolvedOnce(t *testing.T) {
 	same := cmp.Options{cmp.Comparer(func(a, b Float) bool {
 		return a == b || math.IsNaN(float64(a)) &&
 			math.IsNaN(float64(b))
-	})}
+	}), cmp.Transformer("list", func(r *Records) []Record { return all(t, r) })}
 	for name, o := range map[string]Options{
 		"everyone": {},
 		"sample":   {Sample: 40, Seed: 3, Margins: []float64{0.25, 0.1}, Noise: 10},

@@ -30,23 +30,25 @@ type trial struct {
 	people *task.People
 	o      Options
 	base   *Result
+	all    []*Record // of base, by person
 }
 
 // Check returns the error that Stressed would return because people or options have not what s needs: for
 // those who want it before the work is done.
 func (s *Stress) Check(people *task.People, o Options) error {
-	var err error
-	switch s.kind {
-	case mixStress, outcomeStress:
-		_, _, err = s.divide(people)
-	case noiseStress, limitStress, shiftStresses, tightnessStresses:
-		if o.Promises != nil {
-			err = errors.New("recourse is computed anew under these conditions, and the promises are given: leave out one of " +
-				"the two")
+	if s.kind == mixStress || s.kind == outcomeStress {
+		if _, _, err := s.divide(people); err != nil {
+			return fmt.Errorf("eval: %s: %w", s.Spec, err)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("eval: %s: %w", s.Spec, err)
+	return s.Possible(o.Promises != nil)
+}
+
+// Possible is the part of Check that needs no people.
+func (s *Stress) Possible(issued bool) error {
+	if issued && s.kind != mixStress && s.kind != outcomeStress {
+		return fmt.Errorf("eval: %s: recourse is computed anew under these conditions, and the promises are given: leave "+
+			"out one of the two", s.Spec)
 	}
 	return nil
 }
@@ -58,8 +60,8 @@ func Stressed(ctx context.Context, f, g recourse.Model, set *constraint.Set, peo
 	base *Result, list []Stress,
 ) ([]Scenario, error) {
 	t := &trial{f: f, g: g, set: set, people: people, o: o, base: base}
-	if len(base.Records) != people.N {
-		return nil, fmt.Errorf("eval: the result has records of %d people, and there are %d", len(base.Records), people.N)
+	if n := base.Records.Len(); n != people.N {
+		return nil, fmt.Errorf("eval: the result has records of %d people, and there are %d", n, people.N)
 	}
 	var errs []error
 	for i := range list {
@@ -67,6 +69,12 @@ func Stressed(ctx context.Context, f, g recourse.Model, set *constraint.Set, peo
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	if t.all, errs[0] = collect(base.Records.All()); errs[0] != nil {
+		return nil, errs[0]
 	}
 	var out []Scenario
 	for _, s := range list {
@@ -125,7 +133,9 @@ func (t *trial) run(ctx context.Context, s Stress) (one Scenario, err error) {
 		if s.kind == mixStress {
 			name = s.feature + "=" + s.value
 		}
-		one.Result, one.About = t.draw(in, out, s.share, name)
+		if one.Result, one.About, err = t.draw(in, out, s.share, name); err != nil {
+			return one, err
+		}
 		if n := t.people.N - len(in) - len(out); n > 0 {
 			one.About += fmt.Sprintf(" (%d have no known outcome and are left out)", n)
 		}
@@ -365,9 +375,8 @@ func (t *trial) parts(s *Stress) (specs, notes []string) {
 func (t *trial) smallest(s *task.Subgroup) string {
 	people, promises := make([]int, len(s.Values)), make([]int, len(s.Values))
 	at := t.base.Headline()
-	for i := range t.base.Records {
-		r := &t.base.Records[i]
-		if code := s.Codes[r.Person]; code >= 0 {
+	for i, r := range t.all {
+		if code := s.Codes[i]; code >= 0 {
 			people[code]++
 			promises[code] += count(r.Evaluated && r.Steps[at].Full.Made())
 		}
@@ -396,10 +405,11 @@ func (s *Stress) divide(people *task.People) (in, out []int, err error) {
 			feature, value = g.Feature, v
 		}
 	}
-	g, err := attribute(people.Subgroups, feature)
-	if err != nil {
-		return nil, nil, err
+	at := subgroup(people.Subgroups, feature)
+	if at < 0 {
+		return nil, nil, unknownGroups(people.Subgroups, feature)
 	}
+	g := &people.Subgroups[at]
 	code := slices.Index(g.Values, value)
 	if code < 0 {
 		return nil, nil, fmt.Errorf("%q is no value of %s%s", value, feature, message.DidYouMean(value, g.Values))
@@ -447,7 +457,7 @@ func composition(a, b int, share float64) (fromA, fromB int) {
 
 // draw summarises the largest part of the people in which those at positions in are a share and the others are
 // out. Who is drawn depends on the seed; more of the same are always a superset.
-func (t *trial) draw(in, out []int, share float64, name string) (*Result, string) {
+func (t *trial) draw(in, out []int, share float64, name string) (*Result, string, error) {
 	a, b := composition(len(in), len(out), share)
 	rng := rand.New(rand.NewPCG(t.o.Seed, 0xd7a3))
 	var rows []int
@@ -460,14 +470,17 @@ func (t *trial) draw(in, out []int, share float64, name string) (*Result, string
 		rows = append(rows, all[:side.take]...)
 	}
 	slices.Sort(rows)
-	records := make([]Record, len(rows))
-	for i, row := range rows {
-		records[i] = t.base.Records[row]
+	records := NewRecords(t.base.Settings.Margins, nil)
+	for _, row := range rows {
+		if err := records.Add(t.all[row]); err != nil {
+			return nil, "", err
+		}
 	}
 	all := len(in) + len(out)
 	about := fmt.Sprintf("people with %s are %s in place of %s: %d of %d are drawn", name, percent(a, a+b),
 		percent(len(in), all), a+b, all)
-	return summarize(records, t.base.Settings, DataFile{}), about
+	r, err := Summarize(records, t.base.Settings, DataFile{})
+	return r, about, err
 }
 
 func percent(k, n int) string {

@@ -158,6 +158,7 @@ func TestMix(t *testing.T) {
 	if len(out) != 4 {
 		t.Fatalf("%d scenarios", len(out))
 	}
+	all := listed(t, base)
 	var drawn [][]int
 	// of 252, 101 would be nearest to 0.4; 350 are many, and 150 are not
 	for i, want := range []struct{ n, in int }{{251, 100}, {200, 100}, {167, 17}} {
@@ -166,7 +167,7 @@ func TestMix(t *testing.T) {
 		if i == 2 {
 			code = 1
 		}
-		for _, x := range r.Records {
+		for _, x := range listed(t, r) {
 			rows = append(rows, x.Row)
 			in += count(kind.Codes[x.Row] == code)
 		}
@@ -176,9 +177,9 @@ func TestMix(t *testing.T) {
 		}
 		var records []Record
 		for _, row := range rows {
-			records = append(records, base.Records[row])
+			records = append(records, all[row])
 		}
-		if d := cmp.Diff(asJSON(t, summarize(records, base.Settings, DataFile{})), asJSON(t, r)); d != "" {
+		if d := cmp.Diff(asJSON(t, summarize(t, records, base.Settings, DataFile{})), asJSON(t, r)); d != "" {
 			t.Errorf("%s: %s", out[i].Name, d)
 		}
 		drawn = append(drawn, rows)
@@ -202,7 +203,7 @@ func TestMix(t *testing.T) {
 			out[3].About)
 	}
 	_, other := stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}, Seed: 9}, "mix:kind=few:0.4")
-	if slices.Equal(evaluatedRows(other[0].Result), evaluatedRows(out[0].Result)) {
+	if slices.Equal(evaluatedRows(t, other[0].Result), evaluatedRows(t, out[0].Result)) {
 		t.Error("another seed draws the same people")
 	}
 }
@@ -215,8 +216,9 @@ func TestNoise(t *testing.T) {
 	base, out := stress(t, threeInputs(t), people, Options{Margins: []float64{0.1}, Sample: 50}, "noise:0.5")
 	r := out[0].Result
 	var squares float64
-	for i, x := range r.Records {
-		was := base.Records[i]
+	before := listed(t, base)
+	for i, x := range listed(t, r) {
+		was := before[i]
 		if x.Label != was.Label || x.Line != was.Line || x.Row != was.Row {
 			t.Fatalf("%+v was %+v", x, was)
 		}
@@ -224,10 +226,10 @@ func TestNoise(t *testing.T) {
 	}
 	want := 0.5 * math.Sqrt(1+0.25)
 	near(t, "standard deviation", math.Sqrt(squares/3000), want, 4*want/math.Sqrt(6000))
-	if r.Population.Evaluated != 50 || slices.Equal(evaluatedRows(r), evaluatedRows(base)) {
+	if r.Population.Evaluated != 50 || slices.Equal(evaluatedRows(t, r), evaluatedRows(t, base)) {
 		t.Errorf("%d people are evaluated, drawn from those who are refused as they are then", r.Population.Evaluated)
 	}
-	for _, x := range r.Records {
+	for _, x := range listed(t, r) {
 		if x.Evaluated && x.Full > 0 {
 			t.Errorf("%+v", x)
 		}
@@ -244,8 +246,9 @@ func TestNoise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, x := range noisy[0].Result.Records {
-		if x.Full != same.Records[i].Full {
+	quiet := listed(t, same)
+	for i, x := range listed(t, noisy[0].Result) {
+		if x.Full != quiet[i].Full {
 			t.Fatalf("row %d: an input that cannot change has noise", i)
 		}
 	}
@@ -281,8 +284,8 @@ func TestTightness(t *testing.T) {
 		if strings.Contains(strings.Join(s.Result.Warnings, ""), "not feasible") {
 			t.Errorf("%s: %q", s.Name, s.Result.Warnings)
 		}
-		if s.About == "" || len(s.Result.Records) != people.N {
-			t.Errorf("%s: about %q, %d records", s.Name, s.About, len(s.Result.Records))
+		if s.About == "" || s.Result.Records.Len() != people.N {
+			t.Errorf("%s: about %q, %d records", s.Name, s.About, s.Result.Records.Len())
 		}
 	}
 	// The preset's restrictive regime is here already.
@@ -324,7 +327,7 @@ func TestShifts(t *testing.T) {
 		t.Errorf("%d people are drawn where 100 count twice and 400 once", n)
 	}
 	p, favourable := out[2].Result.Population, 0
-	for _, x := range out[2].Result.Records {
+	for _, x := range listed(t, out[2].Result) {
 		favourable += count(x.Label == 1)
 	}
 	if p.Read-favourable != zero || favourable < one/2-1 || favourable > one/2+1 {

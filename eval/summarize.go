@@ -1,156 +1,122 @@
 package eval
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
-
-	"cfq/internal/statistics"
 )
 
 // Summarize computes every metric of a Result from records, which hold one Step for each of the margins if they are
-// evaluated. It depends on its arguments alone: records may be some of those of Judge, or those of several machines. It
-// fails when they were not made with the settings.
-func Summarize(records []Record, s Settings, file DataFile) (*Result, error) {
-	if err := s.Check(records); err != nil {
+// evaluated. It depends on its arguments alone, and not on the order of the records: they may be some of those of
+// Judge, or those of several machines. It fails when they were not made with the settings. Close frees the records
+// when they are not wanted any more.
+func Summarize(records *Records, s Settings, file DataFile) (*Result, error) {
+	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
-	return summarize(records, s, file), nil
+	l := newLists(records.limits)
+	defer l.spilled.Close() //nolint:errcheck // nothing in it is wanted any more
+	y := newScope(&s, l)
+	for of, err := range records.Persons() {
+		if err == nil {
+			err = s.fits(of)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("eval: %w", err)
+		}
+		y.add(of)
+	}
+	r := y.result(file)
+	r.Records = records
+	return r, l.err
 }
 
-// Check reports records that were not made with the settings, and settings without margins or a confidence.
-func (s *Settings) Check(records []Record) error {
+// Check reports settings without margins or a confidence.
+func (s *Settings) Check() error {
 	switch {
 	case len(s.Margins) == 0:
 		return errors.New("no required margins in the settings")
 	case !(s.Confidence > 0 && s.Confidence < 1):
 		return fmt.Errorf("invalid confidence %v: want more than 0 and less than 1", s.Confidence)
 	}
-	for i := range records {
-		r := &records[i]
+	return nil
+}
+
+// fits reports records that were not made with the settings.
+func (s *Settings) fits(records []*Record) error {
+	for _, r := range records {
 		if r.Evaluated && len(r.Steps) != len(s.Margins) {
-			return fmt.Errorf("record %d has %d steps for %d required margins", i+1, len(r.Steps), len(s.Margins))
+			return fmt.Errorf("record of row %d: %d steps for %d required margins", r.Row, len(r.Steps), len(s.Margins))
 		}
 		for _, p := range r.Steps {
 			if n := len(p.Perturbed); n != 0 && n != len(Perturbations()) {
-				return fmt.Errorf("record %d has %d perturbations, want %d", i+1, n, len(Perturbations()))
+				return fmt.Errorf("record of row %d: %d perturbations, want %d", r.Row, n, len(Perturbations()))
 			}
 		}
 	}
 	return nil
 }
 
-// summarize is Summarize of records that were made with the settings.
-func summarize(records []Record, s Settings, file DataFile) *Result {
-	y := newSummary(records, &s)
+// result is what the people added so far come to.
+func (y *scope) result(file DataFile) *Result {
+	s := *y.s
 	r := &Result{
-		Settings: s, Population: population(records, file), Decisions: y.decisions(), Scores: y.scores(),
-		First: First{FRR: y.rate("pgd_first.frr", -1), VD: y.rate("pgd_first.vd", -1)}, Records: records,
+		Settings: s, Population: y.population(file), Decisions: y.decisions(), Scores: y.scores(),
+		First:   First{FRR: y.share("pgd_first.frr", -1), VD: y.share("pgd_first.vd", -1)},
 		Margins: make([]AtMargin, len(s.Margins)),
 	}
 	for i := range s.Margins {
 		r.Margins[i] = y.atMargin(i)
 	}
-	full, _ := promises(records, upTo(len(records)), &s, false)
-	quant, _ := promises(records, upTo(len(records)), &s, true)
-	r.Tau01, r.RTau01 = tau01(s.Margins, full, s.Confidence), tau01(s.Margins, quant, s.Confidence)
+	r.Tau01 = y.tau01(func(m *marginScope) *breakScope { return &m.full })
+	r.RTau01 = y.tau01(func(m *marginScope) *breakScope { return &m.quant })
 	if s.Issued {
-		r.Issued = issued(records, file.Unmatched)
-		r.Tau01 = issuedTau(s.Margins[0], full[0], s.Confidence)
+		r.Issued = y.issuedCounts(file.Unmatched)
+		r.Tau01 = y.issued.tau(s.Margins[0], s.Confidence)
 	}
-	r.Warnings = warnings(r)
+	r.Warnings = y.warnings(r)
 	return r
 }
 
-// issued counts the promises that people were issued, of which some may belong to none of the records.
-func issued(records []Record, unmatched int) *Issued {
-	n := &Issued{}
-	var invalid, infeasible int
-	for i := range records {
-		switch r := &records[i]; {
-		case r.Issued == nil:
-		case !r.Evaluated:
-			n.Unsampled++
-		default:
-			n.Promises++
-			invalid += count(!approves(r.Issued.Own))
-			infeasible += count(r.Issued.Violation != "")
-		}
+// issuedCounts counts the promises that people were issued, of which some may belong to none of the records.
+func (y *scope) issuedCounts(unmatched int) *Issued {
+	n := &y.issued
+	return &Issued{
+		Promises: n.promises, Unsampled: n.unsampled,
+		Unjudgeable: newTally(unmatched, unmatched+n.unsampled+n.promises),
+		Invalid:     newTally(n.invalid, n.promises), Infeasible: newTally(n.infeasible, n.promises),
 	}
-	n.Unjudgeable = newTally(unmatched, unmatched+n.Unsampled+n.Promises)
-	n.Invalid, n.Infeasible = newTally(invalid, n.Promises), newTally(infeasible, n.Promises)
-	return n
 }
 
-func population(records []Record, file DataFile) Population {
-	p := Population{DataFile: file, Read: len(records), People: len(persons(records))}
-	rows, labelled := map[int]bool{}, 0 // a row stands there several times for several promises
+func (y *scope) population(file DataFile) Population {
+	p := y.people
+	p.DataFile = file
 	p.Rows = max(p.Rows, p.Read)
-	for i := range records {
-		r := &records[i]
-		p.Labelled += count(r.Label >= 0)
-		if !rows[r.Row] {
-			rows[r.Row] = true
-			labelled += count(r.Label >= 0)
-		}
-		p.Favoured += count(approves(r.Full))
-		p.Evaluated += count(r.Evaluated)
-		p.BothRefuse += count(r.reverse())
-	}
 	p.Refused = p.Read - p.Favoured
-	p.UnreadableRows = newTally(p.Unreadable, p.Unreadable+len(rows))
-	if labelled > 0 {
-		p.UnlabelledRows = newTally(len(rows)-labelled, len(rows))
+	p.UnreadableRows = newTally(p.Unreadable, p.Unreadable+y.rows.all)
+	if y.rows.labelled > 0 {
+		p.UnlabelledRows = newTally(y.rows.all-y.rows.labelled, y.rows.all)
 	}
 	return p
 }
 
 // decisions compares the two models on people as they are.
-func (y *summary) decisions() Decisions {
+func (y *scope) decisions() Decisions {
+	share := func(id string) Rate { return y.share(id, -1) }
 	d := Decisions{
-		AccuracyFull: y.rate("accuracy_full", -1), AccuracyQuant: y.rate("accuracy_quant", -1),
-		FavourableFull: y.rate("favourable_full", -1), FavourableQuant: y.rate("favourable_quant", -1),
-		Disagreement: y.rate("disagreement", -1), Lost: y.rate("lost", -1), Gained: y.rate("gained", -1),
-		FPRFull: y.rate("fpr_full", -1), FPRQuant: y.rate("fpr_quant", -1),
-		FNRFull: y.rate("fnr_full", -1), FNRQuant: y.rate("fnr_quant", -1),
+		AccuracyFull: share("accuracy_full"), AccuracyQuant: share("accuracy_quant"),
+		FavourableFull: share("favourable_full"), FavourableQuant: share("favourable_quant"),
+		Disagreement: share("disagreement"), Lost: share("lost"), Gained: share("gained"),
+		FPRFull: share("fpr_full"), FPRQuant: share("fpr_quant"), FNRFull: share("fnr_full"), FNRQuant: share("fnr_quant"),
 	}
-	var alone, other int // people with a known outcome that only one model decides correctly
-	full, quant := y.of["accuracy_full"], y.of["accuracy_quant"]
-	for _, of := range y.persons {
-		f, _ := y.worst(of, full, -1, Lower) // at its best, so that no loss of the quantized model is missed
-		g, _ := y.worst(of, quant, -1, Higher)
-		alone, other = alone+count(f > g), other+count(g > f)
+	d.AccuracyDrop = dropOf(y.alone, y.other, d.AccuracyFull.Den, y.s.Confidence)
+	n, right := [2]int{}, [2]int{}
+	for label, x := range y.outcomes {
+		n[label], right[label] = x[0], x[1]
 	}
-	d.AccuracyDrop = dropOf(alone, other, d.AccuracyFull.Den, y.s.Confidence)
-	d.BalancedAccuracy = y.balancedAccuracy()
+	d.BalancedAccuracy = meanOfShares(right, n, y.s.Confidence)
 	return d
-}
-
-// balancedAccuracy is that of f.
-func (y *summary) balancedAccuracy() Estimate {
-	var n, right [2]int // people by outcome, and of them those that f decides correctly
-	for _, of := range y.persons {
-		x, known := y.worst(of, y.of["accuracy_full"], -1, Higher)
-		if known > 0 {
-			label := y.outcome(of)
-			n[label]++
-			right[label] += int(x)
-		}
-	}
-	return meanOfShares(right, n, y.s.Confidence)
-}
-
-// outcome is that of a person's first record with a known one; -1 without any.
-func (y *summary) outcome(of []int) int8 {
-	for _, i := range of {
-		if l := y.records[i].Label; l >= 0 {
-			return l
-		}
-	}
-	return -1
 }
 
 func count(b bool) int {
@@ -161,53 +127,17 @@ func count(b bool) int {
 }
 
 // atMargin computes the metrics at the i-th required margin.
-func (y *summary) atMargin(i int) AtMargin {
-	c := y.s.Confidence
-	own := func(o person) (float64, float64) { return defined(o.p.Full.Own) }
-	other := func(o person) (float64, float64) { return defined(o.p.Full.Other) }
-	similar, overlap := y.values(i, y.of["dir_sim"], Higher), y.values(i, y.of["act_overlap"], Higher)
-	a := AtMargin{
-		Margin: y.s.Margins[i], FRR: y.rate("frr", i), RFRR: y.rate("rfrr", i),
-		VD: y.rate("vd", i), VDMismatch: y.rate("vd_mismatch", i), RVD: y.rate("rvd", i),
-		LostRecourse: y.rate("lost_recourse", i),
-		CRG:          y.gap(i, func(p *Step) (Float, bool) { return p.Quant.Cost, p.common() }),
-		CRGBoth:      y.gap(i, func(p *Step) (Float, bool) { return p.Quant.Cost, p.Full.Made() && p.Quant.Made() }),
-		DirSim:       meanOf(similar, c), DirSimP05: quantileOf(similar, 0.05, c),
-		ActOverlap: meanOf(overlap, c), ActOverlapP05: quantileOf(overlap, 0.05, c),
-		MarginError: marginError(y.values(i, marginDifference, Zero), c),
-		FullMargins: spreadOf(y.values(i, own, None), c), QuantMargins: spreadOf(y.values(i, other, None), c),
+func (y *scope) atMargin(i int) AtMargin {
+	c, m := y.s.Confidence, &y.margins[i]
+	return AtMargin{
+		Margin: y.s.Margins[i], FRR: y.share("frr", i), RFRR: y.share("rfrr", i),
+		VD: y.share("vd", i), VDMismatch: y.share("vd_mismatch", i), RVD: y.share("rvd", i),
+		LostRecourse: y.share("lost_recourse", i), CRG: m.crg.gap(m.free, c), CRGBoth: m.both.gap(0, c),
+		DirSim: m.dirSim.mean(c), DirSimP05: m.dirSim.list.ranked().quantile(0.05, c),
+		ActOverlap: m.overlap.mean(c), ActOverlapP05: m.overlap.list.ranked().quantile(0.05, c),
+		MarginError: m.errors(c), FullMargins: m.own.spread(c), QuantMargins: m.others.spread(c),
 		Certified: y.proofs(i), Perturbed: y.perturbed(i),
 	}
-	a.CRG.Free = countPeople(y.records, func(r *Record) bool {
-		return r.Evaluated && r.Steps[i].common() && r.Steps[i].free()
-	})
-	noise := y.gap(i, func(p *Step) (Float, bool) { return p.RepeatCost, p.Full.Made() && p.RepeatCost.Defined() })
-	if noise.N > 0 {
-		a.Noise = &noise
-	}
-	return a
-}
-
-// gap compares the costs of f's recourse with other costs of the same people.
-func (y *summary) gap(at int, of func(p *Step) (cost Float, ok bool)) Gap {
-	var full, other []float64
-	ratio := func(o person) (x, n float64) {
-		if cost, ok := of(o.p); ok {
-			return costRatio(float64(o.p.Full.Cost), float64(cost)), 1
-		}
-		return 0, 0
-	}
-	for _, records := range y.persons {
-		most, any := y.worst(records, ratio, at, Zero)
-		for _, k := range records {
-			if x, n := contribution(ratio).at(&y.records[k], at, y.s); any > 0 && n > 0 && x == most {
-				cost, _ := of(&y.records[k].Steps[at])
-				full, other = append(full, float64(y.records[k].Steps[at].Full.Cost)), append(other, float64(cost))
-				break
-			}
-		}
-	}
-	return gap(full, other, y.s.Confidence)
 }
 
 // Epsilon keeps the ratios of CRG, DirSim and ActOverlap from dividing by
@@ -227,18 +157,15 @@ func costRatio(full, quant float64) float64 { return (quant - full) / (full + Ep
 // gap computes the Counterfactual Recourse Gap of paired costs.
 //
 // References: CRG in "Metrics".
-func gap(full, quant []float64, confidence float64) Gap {
-	ratios := make([]float64, len(full))
-	for i := range full {
-		ratios[i] = costRatio(full[i], quant[i])
-	}
-	abs := sizes(ratios)
+func (g *gapScope) gap(free int, confidence float64) Gap {
+	ratios := g.ratios.list.ranked()
+	sizes := ratios.sizes()
 	return Gap{
-		Mean: meanOf(ratios, confidence), RatioOfSums: ratioOf(full, quant, confidence),
-		Median: quantileOf(ratios, 0.5, confidence), P95: quantileOf(ratios, 0.95, confidence),
-		AbsMean: meanOf(abs, confidence), AbsMedian: quantileOf(abs, 0.5, confidence),
-		AbsP95: quantileOf(abs, 0.95, confidence),
-		N:      len(full),
+		Mean: g.ratios.mean(confidence), RatioOfSums: g.pairs.ratio(confidence),
+		Median: ratios.quantile(0.5, confidence), P95: ratios.quantile(0.95, confidence),
+		AbsMean: g.sizes.mean(confidence), AbsMedian: sizes.quantile(0.5, confidence),
+		AbsP95: sizes.quantile(0.95, confidence),
+		N:      g.pairs.n, Free: free,
 	}
 }
 
@@ -269,31 +196,32 @@ func actOverlap(a, b []float32) float64 {
 	return float64(both) / (float64(either) + Epsilon)
 }
 
-// marginError summarises e = margin_g - margin_f.
-func marginError(e []float64, confidence float64) MarginError {
-	abs := sizes(e)
+// errors summarises e = margin_g - margin_f.
+func (m *marginScope) errors(confidence float64) MarginError {
+	abs := m.marginError.list.ranked().sizes()
 	return MarginError{
-		N: len(e), Mean: meanOf(e, confidence), RMS: rmsOf(e, confidence),
-		P95: quantileOf(abs, 0.95, confidence), P99: quantileOf(abs, 0.99, confidence), Max: quantileOf(abs, 1, confidence),
+		N: abs.len(), Mean: m.marginError.mean(confidence), RMS: m.squares.rootMean(confidence),
+		P95: abs.quantile(0.95, confidence), P99: abs.quantile(0.99, confidence), Max: abs.quantile(1, confidence),
 	}
 }
 
-// sizes are the absolute values.
-func sizes(xs []float64) []float64 {
-	abs := make([]float64, len(xs))
-	for i, x := range xs {
-		abs[i] = math.Abs(x)
-	}
-	return abs
-}
+// maxSteps is how many steps of a distribution are kept: more cannot be told apart on a page.
+const maxSteps = 240
 
-// spreadOf summarises margins.
-func spreadOf(m []float64, confidence float64) Spread {
-	at := func(q float64) Estimate { return quantileOf(m, q, confidence) }
-	return Spread{
-		N: len(m), Min: Float(statistics.Quantile(m, 0)), P05: at(0.05), Median: at(0.5), P95: at(0.95),
-		Max: Float(statistics.Quantile(m, 1)),
+// spread summarises margins.
+func (x numbers) spread(confidence float64) Spread {
+	r := x.ranked()
+	s := Spread{
+		N: r.len(), Min: undefined(), P05: r.quantile(0.05, confidence), Median: r.quantile(0.5, confidence),
+		P95: r.quantile(0.95, confidence), Max: undefined(),
 	}
+	if s.N > 0 {
+		s.Min, s.Max = Float(r.at(1)), Float(r.at(s.N))
+	}
+	for at, stride := 1, max(1, s.N/maxSteps); at <= s.N; at += stride {
+		s.Steps = append(s.Steps, SpreadStep{r.at(at), at})
+	}
+	return s
 }
 
 // Below these counts, or above these shares, a statistic is doubtful.
@@ -311,9 +239,9 @@ const MuchUnreadable = 0.01
 const shortfall = 1e-3
 
 // warnings says what is doubtful about r, and why. It never returns nil.
-func warnings(r *Result) []string {
+func (y *scope) warnings(r *Result) []string {
 	ws := doubts{}
-	ws.statistics(r)
+	ws.statistics(r, &y.doubts)
 	if n := r.Issued; n != nil && n.Invalid.Num > 0 {
 		ws.add("the original itself breaks %d of the %d promises given to people who are evaluated: they count at no margin",
 			n.Invalid.Num, n.Promises)
@@ -321,26 +249,13 @@ func warnings(r *Result) []string {
 	if p := r.Population; float64(p.Unreadable) > MuchUnreadable*float64(p.Rows) {
 		ws.add("%d of %d rows could not be read", p.Unreadable, p.Rows)
 	}
-	if r.Issued != nil {
-		infeasible := func(p Record) bool { return p.Issued != nil && p.Issued.Violation != "" }
-		if i := slices.IndexFunc(r.Records, infeasible); i >= 0 {
-			ws.add("the task does not allow %d of the promises given (the first: %v): they count all the same",
-				r.Issued.Infeasible.Num, r.Records[i].Issued.Violation)
-		}
-	} else {
-		ws.solver(r, "the original", func(r *Record, i int) *Promise {
-			if i < 0 {
-				return &r.First
-			}
-			return &r.Steps[i].Full
-		})
+	if r.Issued == nil {
+		ws.solver(&y.doubts.full, "the original")
+	} else if y.issued.violation != "" {
+		ws.add("the task does not allow %d of the promises given (such as: %v): they count all the same",
+			r.Issued.Infeasible.Num, y.issued.violation)
 	}
-	ws.solver(r, "the quantized model", func(r *Record, i int) *Promise {
-		if i < 0 {
-			return &Promise{}
-		}
-		return &r.Steps[i].Quant
-	})
+	ws.solver(&y.doubts.quant, "the quantized model")
 	return ws
 }
 
@@ -349,43 +264,20 @@ type doubts []string
 
 func (ws *doubts) add(format string, a ...any) { *ws = append(*ws, fmt.Sprintf(format, a...)) }
 
-// solver checks one model's points, those of the first valid iterates at -1. A point that is good for
-// several margins is checked at the smallest.
-func (ws *doubts) solver(r *Result, name string, of func(r *Record, i int) *Promise) {
-	var short, unfit int
-	var violation string
-	for i := -1; i < len(r.Settings.Margins); i++ {
-		t := 0.0
-		if i >= 0 {
-			t = r.Settings.Margins[i]
-		}
-		for k := range r.Records {
-			if !r.Records[k].Evaluated {
-				continue
-			}
-			p := of(&r.Records[k], i)
-			if !p.Made() || i > 0 && p.same(of(&r.Records[k], i-1)) {
-				continue
-			}
-			short += count(float64(p.Own) < t-shortfall)
-			if p.Violation != "" {
-				unfit++
-				violation = cmp.Or(violation, p.Violation)
-			}
-		}
-	}
-	if short > 0 {
+// solver warns of one model's points.
+func (ws *doubts) solver(d *solverDoubts, name string) {
+	if d.short > 0 {
 		ws.add("%d recourse points of %s fall short of the margin they were solved for by more than %g: the model gave a "+
-			"different margin than during the search", short, name, shortfall)
+			"different margin than during the search", d.short, name, shortfall)
 	}
-	if unfit > 0 {
-		ws.add("%d actions of %s are not feasible (the first: %v): they were counted all the same, this is a fault of the "+
-			"solver", unfit, name, violation)
+	if d.unfit > 0 {
+		ws.add("%d actions of %s are not feasible (such as: %v): they were counted all the same, this is a fault of the "+
+			"solver", d.unfit, name, d.violation)
 	}
 }
 
 // statistics says which statistics of r are doubtful.
-func (ws *doubts) statistics(r *Result) {
+func (ws *doubts) statistics(r *Result, d *doubtful) {
 	warn := ws.add
 	p := r.Population
 	switch {
@@ -404,11 +296,10 @@ func (ws *doubts) statistics(r *Result) {
 	if p.Favoured == 0 {
 		warn("the original approves none of %d people: check which class is the favourable one", p.Read)
 	}
-	evaluated := countPeople(r.Records, func(r *Record) bool { return r.Evaluated })
+	evaluated, free := d.evaluated, d.free
 	if evaluated < minPeople {
 		warn("only %d people are evaluated: the rates are uncertain (see the intervals)", evaluated)
 	}
-	free := countPeople(r.Records, func(r *Record) bool { return r.Evaluated && approves(r.Quant) })
 	if float64(free) > muchFree*float64(evaluated) && !r.Settings.OneSided {
 		warn("the quantized model approves %d of the %d evaluated people as they are: CRG counts those of them who have "+
 			"the required margin at cost 0 (crg_both leaves these out)", free, evaluated)

@@ -1,7 +1,7 @@
 package eval
 
 import (
-	"cmp"
+	"iter"
 	"math"
 	"slices"
 
@@ -81,73 +81,48 @@ func (c curve) add(s vdStep) curve {
 	return append(c, s)
 }
 
-// weighted makes the curve in which each person's promises count as often as the weights say.
-type weighted func(weights []float64) curve
-
-// tau01 is the statistic of a comparison.
-func (w weighted) tau01(weights []float64) float64 {
-	return float64(w(weights).fromTop(onePercent, 1).Value)
+// needed is the margin above which a broken promise would hold, when it is asked for at a required margin: above that
+// at least, or one broken by a hair would count as kept there.
+func needed(p *Promise, required float64) float64 {
+	return max(float64(p.Own-p.Other), math.Nextafter(required, math.Inf(1)))
 }
 
-// solvedCurve takes the promises at each solved margin, ascending, and the positions of their people in the weights.
-func solvedCurve(margins []float64, promises [][]Promise, people [][]int) weighted {
-	type broken struct {
-		need   float64 // the margin above which it would hold
-		person int
-	}
-	breaks := make([][]broken, len(margins))
+// solvedCurve takes how many promises there are at each solved margin, ascending, and the needs of those that break,
+// ascending, each with how many have it.
+func solvedCurve(margins []float64, promises []int, needs []iter.Seq2[float64, int]) (c curve) {
 	for i, t := range margins {
-		for k, p := range promises[i] {
-			if p.Broken() { // above t at least, or one broken by a hair would count as kept at t
-				need := max(float64(p.Own-p.Other), math.Nextafter(t, math.Inf(1)))
-				breaks[i] = append(breaks[i], broken{need, people[i][k]})
-			}
+		s := vdStep{margin: Float(t), solved: Float(t), n: promises[i]}
+		if s.n == 0 {
+			continue
 		}
-		slices.SortFunc(breaks[i], func(a, b broken) int { return cmp.Compare(a.need, b.need) })
-	}
-	return func(weights []float64) (c curve) {
-		for i, t := range margins {
-			s := vdStep{margin: Float(t), solved: Float(t)}
-			for _, person := range people[i] {
-				s.n += int(weights[person])
-			}
-			if s.n == 0 {
-				continue
-			}
-			for _, b := range breaks[i] {
-				s.broken += int(weights[b.person])
-			}
-			c = c.add(s)
-			for _, b := range breaks[i] {
-				if w := int(weights[b.person]); w > 0 {
-					s.margin, s.broken = Float(b.need), s.broken-w
-					c = c.add(s)
-				}
-			}
-		}
-		return c
-	}
-}
-
-// issuedCurve takes the promises issued with the lowest evaluated margin or a larger one, and the positions of their
-// people in the weights.
-func issuedCurve(lowest float64, promises []Promise, people []int) weighted {
-	order := upTo(len(promises))
-	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(promises[i].Own, promises[j].Own) })
-	return func(weights []float64) (c curve) {
-		s := vdStep{margin: Float(lowest), solved: Float(lowest)}
-		for k, person := range people {
-			s.n += int(weights[person])
-			s.broken += int(weights[person]) * count(promises[k].Broken())
+		for _, times := range needs[i] {
+			s.broken += times
 		}
 		c = c.add(s)
-		for _, k := range order {
-			w := int(weights[people[k]])
-			s.margin, s.n, s.broken = promises[k].Own, s.n-w, s.broken-w*count(promises[k].Broken())
-			c = c.add(s) // with no promises at last
+		for need, times := range needs[i] {
+			if times > 0 {
+				// A need that was rounded is still above the solved margin.
+				s.margin, s.broken = Float(max(need, math.Nextafter(t, math.Inf(1)))), s.broken-times
+				c = c.add(s)
+			}
 		}
-		return c
 	}
+	return c
+}
+
+// issuedCurve takes the margins of the promises issued with the lowest evaluated margin or a larger one, ascending,
+// each with how many have it and how many of these break.
+func issuedCurve(lowest float64, promises iter.Seq2[float64, [2]int]) (c curve) {
+	s := vdStep{margin: Float(lowest), solved: Float(lowest)}
+	for _, n := range promises {
+		s.n, s.broken = s.n+n[0], s.broken+n[1]
+	}
+	c = c.add(s)
+	for own, n := range promises {
+		s.margin, s.n, s.broken = Float(max(own, lowest)), s.n-n[0], s.broken-n[1]
+		c = c.add(s) // with no promises at last
+	}
+	return c
 }
 
 // upTo returns the numbers below n.
@@ -205,51 +180,36 @@ func (c curve) tau(confidence float64, least int) Tau {
 	return t
 }
 
-// promises lists those of g or of f at each required margin, and the positions of their people in rows.
-func promises(records []Record, rows []int, s *Settings, quant bool) (made [][]Promise, people [][]int) {
-	made, people = make([][]Promise, len(s.Margins)), make([][]int, len(s.Margins))
-	of := make([]map[string]int, len(s.Margins)) // a person with several promises has the one that is worst off
-	for k, row := range rows {
-		for at := range records[row].Steps {
-			p, id := records[row].promise(at, s, quant), records[row].ID
-			if p == nil {
-				continue
-			}
-			if i, seen := of[at][id]; seen {
-				if p.Other < made[at][i].Other {
-					made[at][i] = *p
-				}
-				continue
-			}
-			if id != "" {
-				if of[at] == nil {
-					of[at] = map[string]int{}
-				}
-				of[at][id] = len(made[at])
-			}
-			made[at], people[at] = append(made[at], *p), append(people[at], k)
-		}
+// tau01 is that of one model's promises.
+func (y *scope) tau01(of func(m *marginScope) *breakScope) Tau {
+	n, needs := make([]int, len(y.margins)), make([]iter.Seq2[float64, int], len(y.margins))
+	for i := range y.margins {
+		b := of(&y.margins[i])
+		n[i], needs[i] = b.n, b.needs.ranked().runs()
 	}
-	return made, people
-}
-
-// tau01 takes the promises at each solved margin, ascending.
-func tau01(margins []float64, promises [][]Promise, confidence float64) Tau {
-	people, most := make([][]int, len(margins)), 0
-	for i := range people {
-		people[i], most = upTo(len(promises[i])), max(most, len(promises[i]))
-	}
-	t := solvedCurve(margins, promises, people)(ones(most)).tau(confidence, 1)
-	t.Extrapolated = float64(t.Value) > margins[len(margins)-1]
+	t := solvedCurve(y.s.Margins, n, needs).tau(y.s.Confidence, 1)
+	t.Extrapolated = float64(t.Value) > y.s.Margins[len(y.s.Margins)-1]
 	return t
 }
 
-// issuedTau is tau01 of issued promises.
+// tau is tau01 of issued promises.
 //
 // The upper end takes it that a smaller share breaks where margins are larger, and so leaves the half of the promises
 // with the largest margins, and never less than 736, together: of fewer it could not say that 1 % break or less unless
 // hardly any did.
-func issuedTau(lowest float64, promises []Promise, confidence float64) Tau {
-	n := len(promises)
-	return issuedCurve(lowest, promises, upTo(n))(ones(n)).tau(confidence, min(n, max(736, n/2)))
+func (x *issuedScope) tau(lowest, confidence float64) Tau {
+	n, all, broken := x.own.len(), x.own.ranked(), x.broken.ranked()
+	promises := func(yield func(float64, [2]int) bool) {
+		i := 0
+		for own, times := range all.runs() {
+			breaks := 0
+			for ; i < len(broken.x) && broken.x[i] <= own && breaks < times; i++ {
+				breaks += broken.times(i)
+			}
+			if !yield(own, [2]int{times, breaks}) {
+				return
+			}
+		}
+	}
+	return issuedCurve(lowest, promises).tau(confidence, min(n, max(736, n/2)))
 }

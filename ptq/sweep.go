@@ -273,7 +273,9 @@ func (s *sweep) compute(ctx context.Context, c *Calibration, p *SweepPoint, firs
 	if p.Measured, err = s.original.Compare(ctx, quantized, eval.Options{Workers: workers}); err != nil {
 		return err
 	}
-	p.Measured.Records = nil // of no use here, and large
+	if err := p.Measured.Close(); err != nil { // the records are of no use here
+		return err
+	}
 	return s.finish(*p)
 }
 

@@ -256,7 +256,12 @@ func (s *search) measure(ctx context.Context, c *Candidate, part *eval.Solution)
 	if err != nil {
 		return nil, err
 	}
-	t, others := s.r.Target, r.Alternatives(nil)
+	defer func() { err = errors.Join(err, r.Close()) }()
+	others, err := r.Alternatives()
+	if err != nil {
+		return nil, err
+	}
+	t := s.r.Target
 	share := func(of func(a *eval.AtMargin) eval.Rate) Share {
 		x := of(&r.Margins[0])
 		most := t.share(x.Num, x.Den)

@@ -31,6 +31,16 @@ func (d *Decoder) Add(fields []string, line int) (person bool, problem *Problem)
 	return d.rd.people.N > before, nil
 }
 
+// Like returns nobody, as Take does: with the attributes and the other columns that people have.
+func (d *Decoder) Like() *People {
+	p := &People{Dim: d.rd.people.Dim, OtherColumns: d.rd.people.OtherColumns}
+	p.Subgroups = d.rd.task.subgroups(p)
+	for _, s := range d.rd.people.Subgroups {
+		p.Subgroups = append(p.Subgroups, Subgroup{Feature: s.Feature, Open: true})
+	}
+	return p
+}
+
 // Take returns the people added since the last call, in order. Their Rows count the records of all calls.
 func (d *Decoder) Take() *People {
 	d.people = &People{Dim: d.rd.people.Dim}

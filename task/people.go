@@ -45,6 +45,15 @@ type Subgroup struct {
 	Feature string
 	Values  []string
 	Codes   []int32 // per person: index into Values, -1 when missing
+	Open    bool    // people who were not read yet may have further values, see Stream
+}
+
+// Of is the value of a person, "" when it is missing.
+func (s *Subgroup) Of(person int) string {
+	if c := s.Codes[person]; c >= 0 {
+		return s.Values[c]
+	}
+	return ""
 }
 
 // Problem says why a row could not be read.

@@ -601,7 +601,9 @@ func (rd *reader) flush(last bool) error {
 	p.replace(&People{N: p.N, Subgroups: p.Subgroups})
 	for i := range p.Subgroups {
 		s := &p.Subgroups[i]
-		q.Subgroups = append(q.Subgroups, Subgroup{Feature: s.Feature, Values: slices.Clip(s.Values), Codes: s.Codes})
+		q.Subgroups = append(q.Subgroups, Subgroup{
+			Feature: s.Feature, Values: slices.Clip(s.Values), Codes: s.Codes, Open: true,
+		})
 		s.Codes = nil
 	}
 	b.err = b.each(q)

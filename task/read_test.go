@@ -118,7 +118,8 @@ features: [{name: a, kind: numeric}]`)
 	if d := cmp.Diff([]int{0, 2, 3, 4}, all.Rows); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff([]Subgroup{{"race", []string{"b", "w"}, []int32{1, 0, -1, 1}}}, all.Subgroups); d != "" {
+	race := Subgroup{Feature: "race", Values: []string{"b", "w"}, Codes: []int32{1, 0, -1, 1}}
+	if d := cmp.Diff([]Subgroup{race}, all.Subgroups); d != "" {
 		t.Error(d)
 	}
 	only := read(t, task, data, ReadOptions{Only: []int{3, 0}})

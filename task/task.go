@@ -172,6 +172,16 @@ type Sparsity struct {
 	MaxFeatures int // 0 = no limit; a one-hot group counts once
 }
 
+// Attributes are what tells groups of people apart: features with Subgroup set, with their values, and then the columns
+// Data.Subgroups, whose values the data has.
+func (t *Task) Attributes() []Subgroup {
+	all := t.subgroups(&People{})
+	for _, name := range t.Data.Subgroups {
+		all = append(all, Subgroup{Feature: name, Open: true})
+	}
+	return all
+}
+
 // Dim returns the number of model inputs.
 func (t *Task) Dim() int {
 	if len(t.Features) == 0 {

@@ -77,8 +77,8 @@ features:
 		t.Error(d)
 	}
 	groups := []Subgroup{
-		{"grade", []string{"1", "C", "D"}, []int32{2, 0, 1, 1}},
-		{"savings", []string{"1000", "2500", "<1000"}, []int32{2, 0, 1, 2}},
+		{Feature: "grade", Values: []string{"1", "C", "D"}, Codes: []int32{2, 0, 1, 1}},
+		{Feature: "savings", Values: []string{"1000", "2500", "<1000"}, Codes: []int32{2, 0, 1, 2}},
 	}
 	for i := range groups {
 		p.Subgroups[i].sort()

@@ -36,6 +36,7 @@ func commands() []command {
 		quantizeCommand(),
 		trainCommand(),
 		evalCommand(),
+		summarizeCommand(),
 		gateCommand(),
 		compareCommand(),
 		sweepCommand(),

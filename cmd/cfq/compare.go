@@ -48,7 +48,7 @@ bootstrap elsewhere. ~ marks a difference that may be chance.`,
 			cli.Within(fs, "confidence", &f.confidence, cli.Above0, cli.Below1, "a level between 0 and 1, such as 0.95")
 			fs.IntVar(&f.draws, "draws", 2000, "`draws` of the bootstrap, at least: many tests need more")
 			cli.Within(fs, "draws", &f.draws, 100, math.MaxInt, "100 or more: fewer say nothing")
-			addReports(fs, &f.evaluationFlags, report.ComparisonViews(), false)
+			addReports(fs, &f.evaluationFlags, report.ComparisonViews())
 			return f.run
 		},
 	}
@@ -77,6 +77,11 @@ func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err erro
 	if err != nil {
 		return err
 	}
+	defer func() {
+		for _, r := range results {
+			err = errors.Join(err, r.Close())
+		}
+	}()
 	c, err := eval.ComparePaired(names[1:], results,
 		eval.ComparisonOptions{Confidence: f.confidence, Seed: f.seed, Draws: f.draws, Workers: e.workers})
 	if err != nil {
@@ -91,31 +96,20 @@ func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err erro
 
 // results evaluates all quantized models; the original's recourse is found once.
 func (f *compareFlags) results(ctx context.Context, d *evaluation, names []string) ([]*eval.Result, error) {
-	o, err := d.options(ctx)
-	if err != nil {
-		return nil, err
-	}
+	o := d.options()
 	if o.Margins = f.margins; len(o.Margins) == 0 {
 		o.Margins = []float64{0.1, 0.25, d.task.Target.Margin}
 	}
-	if d.issued != nil { // however small a promise's margin is, it is judged
+	if f.promises != "" { // however small a promise's margin is, it is judged
 		o.Margins = append(o.Margins, 0)
 	}
-	original, err := eval.Solve(ctx, d.models[0], d.set, d.people, o)
+	results, err := d.results(ctx, o)
 	if err != nil {
 		return nil, runError(err)
 	}
-	results, show := []*eval.Result(nil), o.Progress
-	for i := 1; i < len(d.models); i++ {
-		o.Progress = func(ev eval.Event) {
-			ev.Stage = names[i] + ": " + ev.Stage
-			show(ev)
-		}
-		r, err := original.Compare(ctx, d.quantized(i, o), o)
-		if err != nil {
-			return nil, runError(fmt.Errorf("%s: %w", names[i], err))
-		}
-		if r.Batches, err = eval.Rerun(ctx, d.models[0], d.models[i], d.people, r); err != nil {
+	for k, r := range results {
+		i := k + 1 // of the model
+		if r.Batches, err = eval.Rerun(ctx, d.models[0], d.models[i], r); err != nil {
 			return nil, runError(fmt.Errorf("%s: %w", names[i], err))
 		}
 		if r.Batches.Differ > 0 {
@@ -124,13 +118,16 @@ func (f *compareFlags) results(ctx context.Context, d *evaluation, names []strin
 		if err := d.weigh(ctx, r, i, false); err != nil {
 			return nil, err
 		}
-		if others := r.Alternatives(nil); len(others) > 0 { // copies would make differences certain that are not
+		others, err := r.Alternatives()
+		if err != nil {
+			return nil, err
+		}
+		if len(others) > 0 { // copies would make differences certain that are not
 			if i == 1 {
 				d.warn("%s: the comparison counts distinct rows", others[0].About)
 			}
-			r = others[0].Result
+			results[k] = others[0].Result
 		}
-		results = append(results, r)
 	}
 	return results, nil
 }
@@ -141,6 +138,7 @@ func (d *evaluation) comparison(names []string, c *eval.Comparison) (*report.Com
 	if err != nil {
 		return nil, err
 	}
+	d.countEntries(files)
 	run, err := d.e.run()
 	if err != nil {
 		return nil, err
@@ -155,8 +153,8 @@ func (d *evaluation) comparison(names []string, c *eval.Comparison) (*report.Com
 	for i := 1; i < len(models); i++ {
 		doc.Entries = append(doc.Entries, report.Entry{Alias: names[i], Model: models[i], Recipe: recipe(d.files[i].Graph())})
 	}
-	if d.issued != nil {
-		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.issued)...)
+	if d.promise != nil {
+		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.promise.File)...)
 	}
 	return doc, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,6 +30,8 @@ type evalFlags struct {
 	margins numbers
 	noise   int
 	latency bool
+	stream  streamFlags
+	resume  bool
 	stress  []string
 }
 
@@ -67,15 +70,23 @@ points. Rows that cannot be read are counted and reported.`,
 				"is none")
 			cli.Within(fs, "noise", &f.noise, 0, math.MaxInt, "0, for none, or more people")
 			fs.BoolVar(&f.latency, "latency", false, "take the time of both models, with 1 row and with 256")
-			addReports(fs, &f.evaluationFlags, report.EvaluationViews(), true)
+			fs.StringVar(&f.records, "records", "", "keep the records of people: a `file` (.parquet, .csv, .tsv, .arrow), or a "+
+				"folder of Parquet files, FOLDER/")
+			fs.BoolVar(&f.resume, "resume", false, "go on from the records in --records FOLDER/")
+			addReports(fs, &f.evaluationFlags, report.EvaluationViews())
+			f.stream.add(fs)
 			return func(ctx context.Context, e *env, args []string) error {
-				return f.run(ctx, e, args, cli.Given(fs, "certify"))
+				return f.run(ctx, e, args, func(flag string) bool { return cli.Given(fs, flag) })
 			}
 		},
 	}
 }
 
-func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool) (err error) {
+func (f *evalFlags) run(ctx context.Context, e *env, args []string, given func(flag string) bool) (err error) {
+	if err := f.stream.check(given, args, "data", "rows", "promises", "overrides", "sample", "by", "min-group", "stress",
+		"noise", "latency", "records", "resume", "report", "overwrite", "json", "certify"); err != nil {
+		return err
+	}
 	if err := arguments("eval", args, "FULL", "QUANTIZED"); err != nil {
 		return err
 	}
@@ -89,50 +100,79 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 			return cli.Usagef("`cfq help eval` lists the conditions", "--stress %w", plain(err))
 		}
 	}
-	rows := calibratedRows{e: e}
-	rows.problem = rows.read(args[1])
-	d, err := f.open(ctx, e, args, outs.paths())
+	f.piped = f.stream.format != ""
+	kept, err := f.checkRecords(f.resume)
+	if err != nil {
+		return err
+	}
+	outputs := outs.paths()
+	if f.records != "" {
+		outputs = append(outputs, f.records)
+	}
+	d, err := f.open(ctx, e, args, outputs)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	o, err := d.options(ctx)
-	if err != nil {
-		return err
+	if f.stream.format != "" {
+		return d.answerStream(ctx, &f.stream, f.marginsOf(d))
 	}
+	if d.out = kept; kept != nil {
+		kept.d = d
+	}
+	d.known.problem = d.known.read(args[1])
+	o := d.options()
 	for i := range list {
-		if err := list[i].Check(d.people, o); err != nil {
+		if err := list[i].Possible(f.promises != ""); err != nil {
 			return cli.Wrap(fmt.Errorf("--stress %w", plain(err)), cli.Unusable, "")
 		}
 	}
-	if o.Margins = f.margins; len(o.Margins) == 0 {
-		o.Margins = curve(d.task)
-	}
-	if d.issued != nil { // however small a promise's margin is, it is judged
-		o.Margins = append(o.Margins, 0)
-	}
-	o.Noise = f.noise
-	if certify {
+	o.Margins, o.Noise = f.marginsOf(d), f.noise
+	if given("certify") {
 		if err := d.certify(ctx, &o); err != nil {
 			return err
 		}
 	}
+	return f.tell(ctx, e, d, o, list, outs)
+}
+
+// marginsOf are the required margins.
+func (f *evalFlags) marginsOf(d *evaluation) []float64 {
+	list := slices.Clone(f.margins)
+	if len(list) == 0 {
+		list = curve(d.task)
+	}
+	if f.promises != "" { // however small a promise's margin is, it is judged
+		list = append(list, 0)
+	}
+	return list
+}
+
+// tell measures what was asked for, and writes the reports.
+func (f *evalFlags) tell(
+	ctx context.Context, e *env, d *evaluation, o eval.Options, list []eval.Stress, outs outputs[report.Document],
+) (err error) {
 	r, err := d.measure(ctx, o, list, f.latency)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	rows := d.known
 	if rows.problem != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("calibration rows among the people cannot be recognised: %v",
 			rows.problem))
 	}
-	known, err := rows.equal(d.people)
+	known, err := rows.count(r)
 	if err != nil {
 		r.Warnings = append(r.Warnings, plain(err).Error())
-	} else if len(known) > 0 {
+		known = 0
+	} else if known > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%d of the %d people are equal to a row that the quantized model was "+
-			"calibrated on: what it keeps for them says little about others", len(known), d.people.N))
+			"calibrated on: what it keeps for them says little about others", known, r.Population.Read))
 	}
-	rows.addShift(d, r)
+	if err := rows.addShift(d, r); err != nil {
+		return err
+	}
 	if err := d.addOthers(r, known); err != nil {
 		return err
 	}
@@ -155,29 +195,46 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, certify bool
 func (d *evaluation) measure(
 	ctx context.Context, o eval.Options, stress []eval.Stress, latency bool,
 ) (*eval.Result, error) {
-	g := d.quantized(1, o)
-	r, err := eval.Compare(ctx, d.models[0], g, d.set, d.people, o)
+	all, err := d.results(ctx, o)
 	if err != nil {
 		return nil, runError(err)
 	}
+	r := all[0]
 	if !d.f.without() {
-		if r.Groups, err = r.ByGroups(d.people.Subgroups, d.f.by, d.f.minGroup); err != nil {
+		if r.Groups, err = r.ByGroups(d.f.by, d.f.minGroup); err != nil {
 			return nil, d.f.badGroups(err)
 		}
 	}
 	if len(stress) > 0 {
-		o.Noise, o.Prove, o.Perturb = 0, nil, nil
-		if r.Scenarios, err = eval.Stressed(ctx, d.models[0], g, d.set, d.people, o, r, stress); err != nil {
-			return nil, runError(err)
+		if r.Scenarios, err = d.stressed(ctx, o, r, stress); err != nil {
+			return nil, err
 		}
 	}
-	if r.Batches, err = eval.Rerun(ctx, d.models[0], d.models[1], d.people, r); err != nil {
+	if r.Batches, err = eval.Rerun(ctx, d.models[0], d.models[1], r); err != nil {
 		return nil, runError(err)
 	}
 	if r.Batches.Differ > 0 {
 		r.Warnings = append(r.Warnings, r.Batches.String())
 	}
 	return r, d.weigh(ctx, r, 1, latency)
+}
+
+// stressed evaluates under other conditions, for which all people are in memory.
+func (d *evaluation) stressed(
+	ctx context.Context, o eval.Options, r *eval.Result, list []eval.Stress,
+) ([]eval.Scenario, error) {
+	people, promises, err := r.Records.People()
+	if err != nil {
+		return nil, err
+	}
+	o.Noise, o.Prove, o.Perturb, o.Promises = 0, nil, nil, promises
+	for i := range list {
+		if err := list[i].Check(people, o); err != nil {
+			return nil, cli.Wrap(fmt.Errorf("--stress %w", plain(err)), cli.Unusable, "")
+		}
+	}
+	all, err := eval.Stressed(ctx, d.models[0], d.quantized(1, o), d.allowed.set.Select(people.Rows), people, o, r, list)
+	return all, runError(err)
 }
 
 // quantized returns the i-th model. One without gradients gets the original's, to search its own recourse by.
@@ -209,6 +266,9 @@ func (d *evaluation) certify(ctx context.Context, o *eval.Options) (err error) {
 	return nil
 }
 
+// timedRows is how many people the models are timed on, as they are.
+const timedRows = 8192
+
 // weigh adds to r what the i-th model takes and, if that is asked for, how fast it is.
 func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency bool) (err error) {
 	var bytes [2]int64
@@ -229,7 +289,16 @@ func (d *evaluation) weigh(ctx context.Context, r *eval.Result, i int, latency b
 		return ctx.Err()
 	}
 	d.e.progress()(eval.Event{Stage: "taking the time"})
-	rows, err := d.models[0].Inputs(ctx, d.people.X)
+	var x []float32
+	for of, err := range r.Records.All() {
+		if err != nil {
+			return err
+		}
+		if x = append(x, of.X...); of.Person == timedRows {
+			break
+		}
+	}
+	rows, err := d.models[0].Inputs(ctx, x)
 	if err != nil {
 		return runError(err)
 	}

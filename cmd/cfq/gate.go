@@ -133,7 +133,9 @@ other. The stricter verdict decides.`,
 			f.addCertify(fs)
 			fs.StringVar(&f.record, "calibration-record", "", "record `file` of the rows that the model was calibrated on; "+
 				"else QUANTIZED.rows; required is an error without that; none when it was calibrated on none of these people")
-			addReports(fs, &f.evaluationFlags, report.Views(), true)
+			fs.StringArrayVar(&f.tables, "records", nil, "judge the people of these `tables` of records in place of --data: "+
+				"files that cfq eval wrote, or a quoted pattern; may be repeated")
+			addReports(fs, &f.evaluationFlags, report.Views())
 			return func(ctx context.Context, e *env, args []string) error { return f.run(ctx, e, args, fs) }
 		},
 	}
@@ -154,7 +156,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	needs := g.Needs(f.promises != "")
 	f.settleGroups(needs.By)
 	f.confidence = needs.Confidence
-	rows := calibratedRows{path: f.record, required: g.NeedsRecord, e: e}
+	rows := &calibratedRows{path: f.record, required: g.NeedsRecord, e: e}
 	if err := rows.read(args[1]); err != nil {
 		return err
 	}
@@ -167,6 +169,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
+	d.known = rows
 	if err := rows.checkHeldOut(d); err != nil {
 		return err
 	}
@@ -178,8 +181,7 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if err != nil {
 		return err
 	}
-	known, err := rows.equal(d.people)
-	if err != nil {
+	if err := d.sumUp(ctx, needs); err != nil {
 		return err
 	}
 	before, err := f.earlier(d)
@@ -193,8 +195,8 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if err != nil {
 		return err
 	}
-	rows.addShift(d, r)
-	if err := d.addOthers(r, known); err != nil {
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if err := d.checkSources(r); err != nil {
 		return err
 	}
 	doc, err := d.document(ctx, r, outs.has("html", "json", "md") || e.json)
@@ -219,6 +221,34 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	return f.verdict(e, doc.Gate)
 }
 
+// sumUp reads tables of records, if there are any.
+func (d *evaluation) sumUp(ctx context.Context, needs gate.Needs) (err error) {
+	if len(d.f.tables) == 0 {
+		return nil
+	}
+	o := d.options()
+	if needs.Noise {
+		o.Noise = noisePeople
+	}
+	d.summed, err = d.readRecords(ctx, d.f.tables, o)
+	return err
+}
+
+// checkSources looks at what the people and the promises of a result are, and adds what it says of the former.
+func (d *evaluation) checkSources(r *eval.Result) error {
+	if err := d.checkPromiseSource(); err != nil {
+		return err
+	}
+	known, err := d.known.count(r)
+	if err != nil {
+		return err
+	}
+	if err := d.known.addShift(d, r); err != nil {
+		return err
+	}
+	return d.addOthers(r, known)
+}
+
 // settleGroups adds the groups that checks need to those of --by.
 func (f *gateFlags) settleGroups(needed []string) {
 	if f.without() && len(needed) > 0 {
@@ -236,18 +266,12 @@ func (f *gateFlags) settleGroups(needed []string) {
 func (d *evaluation) measureFor(
 	ctx context.Context, needs gate.Needs, certify bool,
 ) (_ *eval.Result, broken *eval.UndefinedError, err error) {
-	o, err := d.options(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := d.checkPromiseSource(); err != nil {
-		return nil, nil, err
-	}
+	o := d.options()
 	o.Margins, o.OneSided = needs.Margins, !needs.Mirrored
 	if needs.Curve { // tau01 rests on all margins
 		o.Margins = append(curve(d.task), o.Margins...)
 	}
-	if d.issued == nil && len(needs.Margins) > 0 { // the headline says what becomes of promises without a margin
+	if d.f.promises == "" && len(needs.Margins) > 0 { // the headline says what becomes of promises without a margin
 		o.Margins = append([]float64{0}, o.Margins...)
 	}
 	if needs.Noise {
@@ -262,7 +286,10 @@ func (d *evaluation) measureFor(
 	if !errors.As(err, &broken) || !broken.Quantized() {
 		return r, nil, err
 	}
-	r, err = unmeasured(d, o)
+	// Who the people are is known all the same.
+	if err = d.source(ctx, func(*eval.Batch) error { return nil }); err == nil {
+		r, err = unmeasured(d, o)
+	}
 	return r, broken, err
 }
 
@@ -271,10 +298,10 @@ func unmeasured(d *evaluation, o eval.Options) (*eval.Result, error) {
 	if len(o.Margins) == 0 { // no check has one
 		o.Margins = []float64{0}
 	}
-	r, err := eval.Summarize(nil, eval.Settings{
+	r, err := eval.Summarize(eval.NewRecords(o.Margins, nil), eval.Settings{
 		Margins: o.Margins, Sample: o.Sample, Seed: o.Seed, Confidence: o.Confidence, Epsilon: eval.Epsilon,
 		SupportTau: eval.SupportTau, OneSided: o.OneSided, Radius: o.Radius,
-	}, eval.DataFile{Rows: d.people.Total, Unreadable: d.people.Failed})
+	}, eval.DataFile{Rows: d.total.Total, Unreadable: d.total.Failed})
 	if r != nil {
 		r.Warnings = []string{}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -70,6 +69,20 @@ type opened struct {
 
 // open reads the task, the models and the people, in the order in which mistakes are cheapest to report.
 func (f *peopleFlags) open(ctx context.Context, e *env, models []string, read task.ReadOptions) (_ *opened, err error) {
+	in, err := f.openFiles(ctx, e, models)
+	if err != nil {
+		return nil, err
+	}
+	if in.people, in.issued, err = f.promised(ctx, e, in.task, read); err != nil {
+		return nil, err
+	}
+	in.set = in.allowed.of(in.people)
+	in.allowed.warn(e)
+	return in, nil
+}
+
+// openFiles reads the task and the models.
+func (f *peopleFlags) openFiles(ctx context.Context, e *env, models []string) (_ *opened, err error) {
 	in := &opened{}
 	if in.task, err = readTask(f.task); err != nil {
 		return nil, err
@@ -84,11 +97,6 @@ func (f *peopleFlags) open(ctx context.Context, e *env, models []string, read ta
 		}
 		in.files = append(in.files, m)
 	}
-	if in.people, in.issued, err = f.promised(ctx, e, in.task, read); err != nil {
-		return nil, err
-	}
-	in.set = in.allowed.of(in.people)
-	in.allowed.warn(e)
 	return in, nil
 }
 
@@ -96,16 +104,19 @@ func (f *peopleFlags) open(ctx context.Context, e *env, models []string, read ta
 type evaluationFlags struct {
 	peopleFlags
 
-	sample             int
-	seed               uint64
-	restarts           int
-	by                 []string
-	minGroup           int
-	certify            float64
-	confidence         float64 // two-sided, of all intervals
-	reports            []string
-	overwrite, records bool
-	otherOriginal      bool
+	sample        int
+	seed          uint64
+	restarts      int
+	by            []string
+	minGroup      int
+	certify       float64
+	confidence    float64 // two-sided, of all intervals
+	reports       []string
+	overwrite     bool
+	records       string   // a file or a folder to write them to
+	tables        []string // of records, in place of people
+	piped         bool     // people come from stdin
+	otherOriginal bool
 }
 
 // noBy is what --by takes for no groups.
@@ -136,16 +147,19 @@ func (f *evaluationFlags) addCertify(fs *pflag.FlagSet) {
 	cli.Within(fs, "certify", &f.certify, 0, cli.Finite, "a radius of 0, for the points themselves, or more")
 }
 
-// evaluation is what a subcommand works on: models that are open, people who are read.
+// evaluation is what a subcommand works on: models that are open, and people who are read a batch at a time.
 type evaluation struct {
-	*opened
+	*opened // without people
 
-	e *env
-	f *evaluationFlags
-	// how far margins that the promises file states are from those found; NaN when it states none
-	marginMismatch float64
-	paths          []string // of the models, the original's first
-	models         []*classifier.Model
+	e       *env
+	f       *evaluationFlags
+	known   *calibratedRows // rows that the quantized model was calibrated on
+	out     *recordsOut     // nil when records are not written
+	summed  *eval.Result    // of tables of records; nil without
+	total   *task.People    // what is known of all people once they were read; no rows
+	promise *issued         // the same of the promises of a file; nil without
+	paths   []string        // of the models, the original's first
+	models  []*classifier.Model
 	// sources are the models' files as reports name them.
 	sources []report.File
 	inputs  *inputFiles // nil before they are asked for
@@ -165,17 +179,19 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 	if err := cli.Distinct(known, outputs); err != nil {
 		return nil, err
 	}
-	d := &evaluation{e: e, f: f, paths: paths}
-	if d.opened, err = f.peopleFlags.open(ctx, e, paths, task.ReadOptions{Hash: true}); err != nil {
+	d := &evaluation{e: e, f: f, paths: paths, known: &calibratedRows{e: e}}
+	if d.opened, err = f.openFiles(ctx, e, paths); err != nil {
+		return nil, err
+	}
+	if err := f.findPeople(); err != nil {
 		return nil, err
 	}
 	if err := d.pairing(); err != nil {
 		return nil, err
 	}
-	d.repeatPeople()
 	f.minGroup = max(f.minGroup, 1)
 	if len(f.by) > 0 && !f.without() {
-		if err := eval.CheckGroups(d.people.Subgroups, f.by); err != nil {
+		if err := eval.CheckGroups(d.task.Attributes(), f.by); err != nil {
 			return nil, f.badGroups(err)
 		}
 	}
@@ -189,53 +205,6 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 	return d, nil
 }
 
-// repeatPeople gives each of several promises to one person a row of its own, so that all of them are judged: rows with
-// one ID count once, by the worst of them.
-func (d *evaluation) repeatPeople() {
-	if d.issued == nil {
-		return
-	}
-	of := make([][]int, d.people.N) // the promises to each person
-	for i := range d.issued.Promises {
-		person := d.issued.Promises[i].Person
-		of[person] = append(of[person], i)
-	}
-	var rows []int
-	for person, promises := range of {
-		rows = append(rows, person)
-		for k, i := range promises {
-			if k > 0 {
-				rows = append(rows, person)
-			}
-			d.issued.Promises[i].Person = len(rows) - 1
-		}
-	}
-	all := d.people
-	if len(rows) == all.N {
-		return
-	}
-	d.people, d.set = all.Subset(rows), d.set.Select(rows)
-	d.people.Total, d.people.Failed = all.Total, all.Failed
-	d.people.Filtered, d.people.Excluded = all.Filtered, all.Excluded
-	if all.IDs == nil {
-		for _, person := range rows {
-			d.people.IDs = append(d.people.IDs, eval.RowID(person))
-		}
-	}
-	d.issued.People = d.people
-	d.warn("%d of the people have several promises: all are judged, and a person counts once, as broken if one breaks",
-		several(of))
-}
-
-func several(of [][]int) (n int) {
-	for _, promises := range of {
-		if len(promises) > 1 {
-			n++
-		}
-	}
-	return n
-}
-
 // Close frees the models.
 func (d *evaluation) Close() (err error) {
 	if d.certifier != nil {
@@ -247,24 +216,12 @@ func (d *evaluation) Close() (err error) {
 	return err
 }
 
-// options are those of eval.Compare that the flags give.
-func (d *evaluation) options(ctx context.Context) (eval.Options, error) {
-	promises, verdicts, err := chosen(ctx, d.e, d.models[0], d.set, d.issued)
-	if d.issued != nil && err == nil {
-		if d.marginMismatch = d.issued.Difference(verdicts); d.marginMismatch > claimSlack {
-			d.warn("the margins that %s states differ from those found by up to %.3g: it may be of another model, task or data",
-				filepath.Base(d.f.promises), d.marginMismatch)
-		}
-	}
-	unmatched := 0
-	if d.issued != nil {
-		unmatched = d.issued.Failed + d.issued.Missing
-	}
+// options are those of the evaluation that the flags give.
+func (d *evaluation) options() eval.Options {
 	return eval.Options{
-		Promises: promises, Unmatched: unmatched,
 		Sample: d.f.sample, Seed: d.f.seed, Workers: d.e.workers, Confidence: d.f.confidence,
 		Solver: recourse.SolveOptions{Restarts: d.f.restarts}, Progress: d.e.progress(),
-	}, runError(err)
+	}
 }
 
 // without says that no groups are wanted.
@@ -331,12 +288,12 @@ const maxMarginMismatch = 0.05
 
 // checkPromiseSource returns an error when the promises are clearly not those of the original to these people.
 func (d *evaluation) checkPromiseSource() error {
-	if d.issued == nil || !(d.marginMismatch > maxMarginMismatch) {
+	if d.promise == nil || !(d.promise.tally.Difference() > maxMarginMismatch) {
 		return nil
 	}
 	return cli.Wrap(fmt.Errorf("promises %s: the margins that the file states are up to %.3g logits from those of %s: "+
 		"it was made for another model, task or data",
-		d.f.promises, d.marginMismatch, d.paths[0]), cli.Unusable,
+		d.f.promises, d.promise.tally.Difference(), d.paths[0]), cli.Unusable,
 		"make the promises anew with cfq recourse for this model and these people")
 }
 
@@ -403,24 +360,41 @@ func (c *calibratedRows) read(model string) error {
 	return nil
 }
 
-// equal are the positions of the people who are equal to a row that the model was calibrated on. A gate needs others.
-func (c *calibratedRows) equal(p *task.People) (map[int]bool, error) {
+// equal says of each of the people whether they are equal to a row that the model was calibrated on; nil when that is
+// not known.
+func (c *calibratedRows) equal(p *task.People) []bool {
 	if c.record == nil {
-		return nil, nil
+		return nil
 	}
-	known := map[int]bool{}
+	known := make([]bool, p.N)
 	for _, i := range record.Equal(p, c.record) {
 		known[i] = true
 	}
-	if len(known) == p.N {
-		return nil, cli.Wrap(fmt.Errorf("all %d people of the data are equal to rows that the model was calibrated on: none "+
-			"is left for a verdict", p.N), cli.Unusable, "a gate needs people that the model was not calibrated on")
+	return known
+}
+
+// count is how many people are equal to a row that the model was calibrated on. A verdict needs others.
+func (c *calibratedRows) count(r *eval.Result) (known int, err error) {
+	if c.record == nil {
+		return 0, nil
 	}
-	return known, nil
+	for x, err := range r.Records.All() {
+		if err != nil {
+			return 0, err
+		}
+		if x.Calibrated {
+			known++
+		}
+	}
+	if n := r.Records.Len(); known == n {
+		err = cli.Wrap(fmt.Errorf("all %d people of the data are equal to rows that the model was calibrated on: none "+
+			"is left for a verdict", n), cli.Unusable, "a gate needs people that the model was not calibrated on")
+	}
+	return known, err
 }
 
 // addShift measures how far the people are from those of the calibration data.
-func (c *calibratedRows) addShift(d *evaluation, r *eval.Result) {
+func (c *calibratedRows) addShift(d *evaluation, r *eval.Result) error {
 	if c.record == nil {
 		reason := "there is no record " + record.Path(d.paths[1]) + " of the calibration data"
 		if c.path == noRecord {
@@ -429,22 +403,52 @@ func (c *calibratedRows) addShift(d *evaluation, r *eval.Result) {
 			reason = c.problem.Error()
 		}
 		r.Shift = eval.UnknownShift(reason)
-		return
+		return nil
 	}
-	pairs, err := c.record.Pairs(d.task, d.people)
-	if err != nil {
-		r.Shift = eval.UnknownShift(err.Error())
-		r.Warnings = append(r.Warnings, fmt.Sprintf("PSI is not known: %v", err))
-		return
+	var bins []eval.Binned
+	p := &task.People{Dim: d.task.Dim()}
+	add := func() error {
+		pairs, err := c.record.Pairs(d.task, p)
+		if err != nil {
+			return err
+		}
+		for i := range pairs {
+			if i == len(bins) {
+				bins = append(bins, eval.Binned(pairs[i]))
+				continue
+			}
+			for k, n := range pairs[i].Read {
+				bins[i].Read[k] += n
+			}
+		}
+		p.X, p.N = p.X[:0], 0
+		return nil
 	}
-	bins := make([]eval.Binned, len(pairs))
-	for i, p := range pairs {
-		bins[i] = eval.Binned(p)
+	for of, err := range r.Records.Persons() {
+		if err != nil {
+			return err
+		}
+		if p.X, p.N = append(p.X, of[0].X...), p.N+1; p.N == batchPeople {
+			if err = add(); err != nil {
+				return c.noShift(r, err)
+			}
+		}
+	}
+	if err := add(); err != nil {
+		return c.noShift(r, err)
 	}
 	r.Shift = eval.NewShift(bins)
 	if w := r.Shift.Warning(); w != "" {
 		r.Warnings = append(r.Warnings, w)
 	}
+	return nil
+}
+
+// noShift says why the shift is not known.
+func (c *calibratedRows) noShift(r *eval.Result, err error) error {
+	r.Shift = eval.UnknownShift(err.Error())
+	r.Warnings = append(r.Warnings, fmt.Sprintf("PSI is not known: %v", err))
+	return nil
 }
 
 // checkHeldOut says what is not known of the people. It is an error to judge a model by the very file that it
@@ -499,28 +503,23 @@ func (c *calibratedRows) note(text string) {
 	c.e.msg.Warn("%s", text)
 }
 
-// addOthers adds the results by other rules of who counts: known are the people who are equal to calibration rows,
-// and a group of their own.
-func (d *evaluation) addOthers(r *eval.Result, known map[int]bool) (err error) {
-	r.Others = r.Alternatives(known)
+// addOthers adds the results by other rules of who counts; known people are equal to calibration rows, and a group of
+// their own.
+func (d *evaluation) addOthers(r *eval.Result, known int) (err error) {
+	if r.Others, err = r.Alternatives(); err != nil {
+		return err
+	}
 	for i := range r.Others {
 		if o := r.Others[i].Result; !d.f.without() {
-			if o.Groups, err = o.ByGroups(d.people.Subgroups, d.f.by, d.f.minGroup); err != nil {
+			if o.Groups, err = o.ByGroups(d.f.by, d.f.minGroup); err != nil {
 				return d.f.badGroups(err)
 			}
 		}
 	}
-	if len(known) == 0 {
+	if known == 0 {
 		return nil
 	}
-	group := task.Subgroup{Feature: eval.CalibrationGroup, Values: []string{"equal to a calibration row", "other"}}
-	for i := range d.people.N {
-		group.Codes = append(group.Codes, 1)
-		if known[i] {
-			group.Codes[i] = 0
-		}
-	}
-	groups, err := r.ByGroups([]task.Subgroup{group}, nil, d.f.minGroup)
+	groups, err := r.ByGroups([]string{eval.CalibrationGroup}, d.f.minGroup)
 	r.Groups = append(r.Groups, groups...)
 	return err
 }

@@ -34,15 +34,12 @@ type output[D any] struct {
 // outputs are the reports that a subcommand writes.
 type outputs[D any] []output[D]
 
-// addReports adds the flags of the reports in these views, which may have the records of people.
-func addReports[D any](fs *pflag.FlagSet, f *evaluationFlags, views []report.View[D], records bool) {
+// addReports adds the flags of the reports in these views.
+func addReports[D any](fs *pflag.FlagSet, f *evaluationFlags, views []report.View[D]) {
 	_, kinds := kindsOf(views)
 	fs.StringArrayVar(&f.reports, "report", nil, fmt.Sprintf("write a `report`: KIND:FILE, KIND being %s; without :FILE "+
 		"to stdout in place of the text; may be repeated", kinds))
-	if records {
-		fs.BoolVar(&f.records, "records", false, "put one record per person into JSON reports")
-	}
-	fs.BoolVar(&f.overwrite, "overwrite", false, "replace reports that exist")
+	fs.BoolVar(&f.overwrite, "overwrite", false, "replace outputs that exist")
 }
 
 // kindsOf are the names of the views, and the same to be read.
@@ -128,25 +125,32 @@ func (d *evaluation) document(ctx context.Context, r *eval.Result, details bool)
 	if err != nil {
 		return nil, err
 	}
+	d.countEntries(files)
 	run, err := d.e.run()
 	if err != nil {
 		return nil, err
 	}
 	models := d.weighed()
+	changes, err := report.Changes(r, d.set, d.task.Features)
+	if err != nil {
+		return nil, err
+	}
+	broken, count, err := report.BrokenPromises(r, d.set)
+	if err != nil {
+		return nil, err
+	}
 	doc := &report.Document{
 		Title: fmt.Sprintf("%s against %s", models[1].Name, models[0].Name), Run: run,
 		Full: models[0], Quantized: models[1],
 		Data: files.data, RowsFile: files.rows, Task: files.task, Promises: files.promises, Overrides: files.overrides,
 		Recipe: recipe(d.files[1].Graph()), Result: r,
-		Changes: report.Changes(r, d.people, d.set, d.task.Features),
-		Broken:  report.BrokenPromises(r, d.people, d.set), Warnings: d.warnings,
-		Excluded: report.Exclusions(r),
+		Changes: changes, Broken: broken, Warnings: d.warnings, Excluded: report.Exclusions(r),
 	}
-	if d.issued != nil {
-		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.issued)...)
+	if count > len(broken) {
+		doc.AllBroken = count
 	}
-	if d.f.records {
-		doc.Records = r.Records
+	if d.promise != nil {
+		doc.Warnings = append(doc.Warnings, unused(d.f.promises, d.promise.File)...)
 	}
 	if details {
 		doc.Layers, err = d.layers(ctx, r)
@@ -198,22 +202,21 @@ func (d *evaluation) described() (*inputFiles, error) {
 			return nil, err
 		}
 	}
-	d.countEntries(&files)
 	d.inputs = &files
 	return d.inputs, nil
 }
 
 // countEntries says how many rows, promises and overrides the files list, and how many of them are used.
 func (d *evaluation) countEntries(files *inputFiles) {
-	if p := d.people; d.f.rows != "" { // a list with a row that the data does not have is an error
+	if p := d.total; d.f.rows != "" && p != nil { // a list with a row that the data does not have is an error
 		files.rows.Entries = p.Total - p.Filtered - p.Excluded
 		if strings.HasPrefix(d.f.rows, "!") {
 			files.rows.Entries = p.Excluded
 		}
 		files.rows.Used = files.rows.Entries
 	}
-	if d.issued != nil {
-		files.promises.Entries, files.promises.Used = d.issued.Rows, len(d.issued.Promises)
+	if d.promise != nil {
+		files.promises.Entries, files.promises.Used = d.promise.Rows, d.promise.Made
 	}
 	for _, o := range d.allowed.list {
 		files.overrides.Entries++
@@ -274,15 +277,22 @@ func (d *evaluation) layers(ctx context.Context, r *eval.Result) ([]report.Layer
 	return layers, ctx.Err()
 }
 
+// layerPeople is how many people the sensitivity of layers is the mean of, at most.
+const layerPeople = 8192
+
 // sensitivities returns the paper's counterfactual sensitivity (eq. cfptq_sensitivity) of each layer of the
 // original, by the name of its node, at the recourse points of the headline margin; empty without any.
 func (d *evaluation) sensitivities(ctx context.Context, r *eval.Result) (_ map[string]float64, err error) {
 	h := r.Headline()
 	var points []float32
-	for i := range r.Records {
-		if p := &r.Records[i]; h >= 0 && p.Evaluated && p.Steps[h].Full.Made() {
-			points = append(points, p.Steps[h].Full.Point...)
-		}
+	drawn, err := r.Records.Draw(layerPeople, r.Settings.Seed, func(x *eval.Record) bool {
+		return h >= 0 && x.Evaluated && x.Steps[h].Full.Made()
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range drawn {
+		points = append(points, x.Steps[h].Full.Point...)
 	}
 	out := map[string]float64{}
 	if len(points) == 0 {

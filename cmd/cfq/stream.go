@@ -24,6 +24,7 @@ import (
 type streamFlags struct {
 	format        rowio.Format // "" when none was asked for
 	columns, keep []string
+	hash          bool // rows are to be compared
 }
 
 func (f *streamFlags) add(fs *pflag.FlagSet) {
@@ -108,10 +109,11 @@ func openStdin(ctx context.Context, t *task.Task, o rowio.Options) (*rowio.Reade
 
 // open reads the head of stdin, and writes that of stdout: the columns that are kept, and those that answers returns
 // for them.
-func (f *streamFlags) open(ctx context.Context, e *env, t *task.Task, answers func(kept []string) ([]rowio.Column,
-	error),
+func (f *streamFlags) open(
+	ctx context.Context, e *env, t *task.Task,
+	answers func(kept []string, like *task.People) ([]rowio.Column, error),
 ) (*rowStream, error) {
-	o := rowio.Options{Format: f.format, Columns: f.columns, Keep: f.keep}
+	o := rowio.Options{Format: f.format, Columns: f.columns, Keep: f.keep, Hash: f.hash}
 	in, err := openStdin(ctx, t, o)
 	if err != nil {
 		hint := ""
@@ -125,7 +127,7 @@ func (f *streamFlags) open(ctx context.Context, e *env, t *task.Task, answers fu
 	for i, c := range columns {
 		kept[i] = c.Name
 	}
-	own, err := answers(kept)
+	own, err := answers(kept, in.Like())
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +231,7 @@ func keepPipe() (restore func()) {
 func (j *recourseJob) answerStream(ctx context.Context) error {
 	defer keepPipe()()
 	var columns *promise.Columns
-	s, err := j.stream.open(ctx, j.e, j.t, func(kept []string) (list []rowio.Column, err error) {
+	s, err := j.stream.open(ctx, j.e, j.t, func(kept []string, _ *task.People) (list []rowio.Column, err error) {
 		columns = promise.NewColumns(j.t, kept...)
 		for i, name := range columns.Names() {
 			c := rowio.Column{Name: name}

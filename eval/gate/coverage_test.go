@@ -67,10 +67,10 @@ func (d *tailed) draw(rng *rand.Rand, n int, margins []float64) []eval.Record {
 			p := eval.Promise{Status: recourse.Found, Cost: eval.Float(cost), Own: eval.Float(t), Other: eval.Float(t - e)}
 			s := eval.Step{
 				Full: p, Quant: p, DirSim: eval.Float(1 / (1 + e)), Overlap: eval.Float(1 / (1 + e)),
-				RepeatCost: eval.Float(cost * (1 + e)), Proof: &eval.Proof{Lower: 1, Apart: eval.Float(e)},
+				Proof:     &eval.Proof{Lower: 1, Apart: eval.Float(e)},
 				Perturbed: slices.Repeat([]eval.Float{eval.Float(e)}, 3),
 			}
-			s.Quant.Cost = s.RepeatCost
+			s.Quant.Cost = eval.Float(cost * (1 + e))
 			r.Steps = append(r.Steps, s)
 		}
 	}
@@ -135,7 +135,7 @@ func falsePasses(t *testing.T, n, runs int) map[string]float64 {
 		settings := eval.Settings{Margins: margins, Confidence: g.Needs(false).Confidence}
 		passes := map[string]int{}
 		for range runs {
-			r := summarize(d.draw(rng, n, margins), settings, eval.DataFile{})
+			r := summarize(t, d.draw(rng, n, margins), settings, eval.DataFile{})
 			for _, f := range Judge(g, r, nil, noon).Findings {
 				if f.Verdict == Pass {
 					passes[f.Metric]++

@@ -338,7 +338,7 @@ func TestIncreaseOverJSON(t *testing.T) {
 // A model that gives no numbers fails, whatever the gate checks.
 func TestRefuse(t *testing.T) {
 	g := &Gate{Checks: []Check{{Metric: "vd", Max: ptr(0.5), Severity: Warns}}}
-	r := summarize(nil, eval.Settings{Margins: []float64{0.1}, Confidence: 0.95}, eval.DataFile{})
+	r := summarize(t, nil, eval.Settings{Margins: []float64{0.1}, Confidence: 0.95}, eval.DataFile{})
 	report := Refuse(g, r, &eval.UndefinedError{Model: "the quantized model", Where: "line 7"}, noon)
 	f := &report.Findings[0]
 	if report.Verdict != Fail || f.Verdict != Fail || f.OK() || !strings.Contains(f.Why, "line 7") {

@@ -1,45 +1,73 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"cfq/eval"
 	"cfq/recourse/constraint"
-	"cfq/task"
 )
 
-// BrokenPromises lists the people whose promise breaks at the headline margin, and what would have held. people and set
-// are those that r was evaluated on.
-func BrokenPromises(r *eval.Result, people *task.People, set *constraint.Set) []Broken {
+// People says what the people of some records can change, in their order.
+type People func(of []*eval.Record) *constraint.Set
+
+// maxListed is how many people whose promise breaks a document lists.
+const maxListed = 10_000
+
+// BrokenPromises lists the people whose promise breaks at the headline margin, and what would have held: the first
+// maxListed of them by their ID, or by their row when they have none. count is how many there are.
+func BrokenPromises(r *eval.Result, people People) (list []Broken, count int, err error) {
 	h := r.Headline()
-	var list []Broken
-	for i := range r.Records {
-		p := &r.Records[i]
-		if h < 0 || !p.Evaluated || !p.Steps[h].Full.Broken() {
+	if h < 0 {
+		return nil, 0, nil
+	}
+	var broken []*eval.Record
+	order := func(a, b *eval.Record) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Row, b.Row), cmp.Compare(a.Line, b.Line))
+	}
+	for x, err := range r.Records.All() {
+		if err != nil {
+			return nil, 0, err
+		}
+		if !x.Evaluated || !x.Steps[h].Full.Broken() {
 			continue
 		}
+		count++
+		if broken = append(broken, x); len(broken) >= 2*maxListed {
+			slices.SortStableFunc(broken, order)
+			broken = broken[:maxListed]
+		}
+	}
+	slices.SortStableFunc(broken, order)
+	broken = broken[:min(maxListed, len(broken))]
+	set := people(broken)
+	for i, x := range broken {
 		changes := func(q *eval.Promise) []string {
 			var out []string
-			for _, c := range set.Person(p.Person).Changes(people.X[p.Person*people.Dim:(p.Person+1)*people.Dim], q.Point) {
+			for _, c := range set.Person(i).Changes(x.X, q.Point) {
 				out = append(out, fmt.Sprintf("%s %s -> %s", c.Feature, c.From, c.To))
 			}
 			return out
 		}
-		s := &p.Steps[h].Full
+		s := &x.Steps[h].Full
 		b := Broken{
-			Row: p.Row, Line: p.Line, Margin: r.Settings.Margins[h], Own: s.Own, Other: s.Other, Cost: s.Cost,
+			ID: x.ID, Row: x.Row, Line: x.Line, Margin: r.Settings.Margins[h], Own: s.Own, Other: s.Other, Cost: s.Cost,
 			Action: changes(s),
 		}
-		if what, better := repair(r, p, h); better != nil {
+		if strings.HasPrefix(b.ID, eval.RowID) {
+			b.ID = ""
+		}
+		if what, better := repair(r, x, h); better != nil {
 			b.Repair, b.RepairCost = what+": "+strings.Join(changes(better), ", "), better.Cost
 		} else {
 			b.RepairCost = eval.Float(math.NaN())
 		}
 		list = append(list, b)
 	}
-	return list
+	return list, count, nil
 }
 
 // repair is what would have held for a person whose promise breaks at the h-th margin: recourse with the smallest

@@ -1,11 +1,11 @@
 package report
 
 import (
+	"errors"
 	"math"
 	"strconv"
 
 	"cfq/eval"
-	"cfq/internal/statistics"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -23,50 +23,76 @@ type Moves struct {
 	Median eval.Float `json:"median"` // size of the change; undefined for categories and when nobody changes it
 }
 
-// Changes lists the features that recourse at the headline margin changes, of either model, in the task's order. people
-// and set are those that r was evaluated on.
-func Changes(r *eval.Result, people *task.People, set *constraint.Set, features []task.Feature) []Changed {
+// Changes lists the features that recourse at the headline margin changes, of either model, in the task's order.
+func Changes(r *eval.Result, people People, features []task.Feature) (list []Changed, err error) {
 	h := r.Headline()
 	if h < 0 {
-		return nil
+		return nil, nil
 	}
-	counts, sizes := map[string]*[2]int{}, map[string]*[2][]float64{}
-	add := func(p *eval.Record, q *eval.Promise, of int) {
-		if !q.Made() || q.Point == nil {
-			return
+	all := map[string]*[2]moved{}
+	defer func() {
+		for _, of := range all {
+			err = errors.Join(err, of[0].sizes.Close(), of[1].sizes.Close())
 		}
-		for _, c := range set.Person(p.Person).Changes(people.X[p.Person*people.Dim:(p.Person+1)*people.Dim], q.Point) {
-			if counts[c.Feature] == nil {
-				counts[c.Feature], sizes[c.Feature] = &[2]int{}, &[2][]float64{}
+	}()
+	const some = 4096 // people at a time
+	batch := make([]*eval.Record, 0, some)
+	add := func() {
+		set := people(batch)
+		for i, x := range batch {
+			for of, q := range []*eval.Promise{&x.Steps[h].Full, &x.Steps[h].Quant} {
+				if !q.Made() || q.Point == nil {
+					continue
+				}
+				for _, c := range set.Person(i).Changes(x.X, q.Point) {
+					if all[c.Feature] == nil {
+						all[c.Feature] = &[2]moved{{sizes: eval.NewNumbers()}, {sizes: eval.NewNumbers()}}
+					}
+					all[c.Feature][of].add(c)
+				}
 			}
-			counts[c.Feature][of]++
-			from, err := strconv.ParseFloat(c.From, 64)
-			to, err2 := strconv.ParseFloat(c.To, 64)
-			if err == nil && err2 == nil {
-				sizes[c.Feature][of] = append(sizes[c.Feature][of], math.Abs(to-from))
-			}
 		}
+		batch = batch[:0]
 	}
-	for i := range r.Records {
-		if p := &r.Records[i]; p.Evaluated {
-			add(p, &p.Steps[h].Full, 0)
-			add(p, &p.Steps[h].Quant, 1)
+	for x, err := range r.Records.All() {
+		if err != nil {
+			return nil, err
 		}
-	}
-	var list []Changed
-	for i := range features {
-		f := &features[i]
-		if counts[f.Name] == nil {
+		if !x.Evaluated {
 			continue
 		}
-		moves := func(of int) Moves {
-			m := Moves{People: counts[f.Name][of], Median: eval.Float(math.NaN())}
-			if x := sizes[f.Name][of]; f.Kind.IsNumber() && len(x) > 0 {
-				m.Median = eval.Float(statistics.Median(x))
-			}
-			return m
+		if batch = append(batch, x); len(batch) == some {
+			add()
 		}
-		list = append(list, Changed{f.Name, moves(0), moves(1)})
 	}
-	return list
+	add()
+	for i := range features {
+		if of := all[features[i].Name]; of != nil {
+			list = append(list, Changed{features[i].Name, of[0].moves(&features[i]), of[1].moves(&features[i])})
+		}
+	}
+	return list, nil
+}
+
+// moved are the changes of a feature that one model asks for.
+type moved struct {
+	people int
+	sizes  *eval.Numbers
+}
+
+func (m *moved) add(c constraint.Change) {
+	m.people++
+	from, err := strconv.ParseFloat(c.From, 64)
+	to, err2 := strconv.ParseFloat(c.To, 64)
+	if err == nil && err2 == nil {
+		m.sizes.Add(math.Abs(to - from))
+	}
+}
+
+func (m *moved) moves(f *task.Feature) Moves {
+	out := Moves{People: m.people, Median: eval.Float(math.NaN())}
+	if f.Kind.IsNumber() {
+		out.Median = m.sizes.Quantile(0.5)
+	}
+	return out
 }

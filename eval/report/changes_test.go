@@ -30,15 +30,20 @@ cost: {norm: l1, weights: inverse_std, eps: 1.0e-3}
 	if err != nil {
 		t.Fatal(err)
 	}
-	people := &task.People{Dim: 4, N: 2, Total: 2, X: []float32{0, 1, 0, 0, 2, 1, 0, 1}}
+	records := eval.NewRecords([]float64{0.1}, nil)
 	found := func(point ...float32) eval.Promise { return eval.Promise{Status: recourse.Found, Point: point} }
 	none := eval.Promise{Status: recourse.NoneFound}
 	r := &eval.Result{
 		Settings: eval.Settings{Margins: []float64{0.1}}, Margins: []eval.AtMargin{{Margin: 0.1}},
-		Records: []eval.Record{
-			{Row: 0, Evaluated: true, Steps: []eval.Step{{Full: found(1, 1, 0, 0), Quant: found(0, 0, 1, 0)}}},
-			{Person: 1, Row: 1, Evaluated: true, Steps: []eval.Step{{Full: found(5, 0, 1, 1), Quant: none}}},
-		},
+		Records: records,
+	}
+	for _, x := range []eval.Record{
+		{X: []float32{0, 1, 0, 0}, Evaluated: true, Steps: []eval.Step{{Full: found(1, 1, 0, 0), Quant: found(0, 0, 1, 0)}}},
+		{X: []float32{2, 1, 0, 1}, Row: 1, Evaluated: true, Steps: []eval.Step{{Full: found(5, 0, 1, 1), Quant: none}}},
+	} {
+		if err := records.Add(&x); err != nil {
+			t.Fatal(err)
+		}
 	}
 	same := cmp.Comparer(func(a, b eval.Float) bool { return a == b || !a.Defined() && !b.Defined() })
 	undefined := eval.Float(math.NaN())
@@ -46,7 +51,8 @@ cost: {norm: l1, weights: inverse_std, eps: 1.0e-3}
 		{"income", Moves{2, 1000}, Moves{0, undefined}}, // of 500 and 1500
 		{"job", Moves{1, undefined}, Moves{1, undefined}},
 	}
-	if d := cmp.Diff(want, Changes(r, people, set, tk.Features), same); d != "" {
-		t.Error(d)
+	got, err := Changes(r, func(of []*eval.Record) *constraint.Set { return set }, tk.Features)
+	if d := cmp.Diff(want, got, same); d != "" || err != nil {
+		t.Error(d, err)
 	}
 }

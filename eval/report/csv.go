@@ -6,49 +6,9 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 
 	"cfq/eval"
 )
-
-// CSV writes one line for each person, RFC 4180 with a head: the columns of each required margin end in @ and the
-// margin; points are model inputs with spaces between. What does not exist is empty, as are points that were not kept.
-// It fails without records, as for a report that was written without them.
-func CSV(w io.Writer, d *Document) error {
-	return write(w, func(out *csv.Writer) error {
-		var head []string
-		for _, c := range personColumns(d) {
-			head = append(head, c.name)
-		}
-		if err := out.Write(head); err != nil {
-			return err
-		}
-		return eachPerson(d, func(cells []any) error {
-			line := make([]string, len(cells))
-			for i, c := range cells {
-				line[i] = cellText(c)
-			}
-			return out.Write(line)
-		})
-	})
-}
-
-// cellText is a cell of a CSV, to the last bit, so that others can ask the models about a point.
-func cellText(c any) string {
-	switch x := c.(type) {
-	case nil:
-		return ""
-	case []float32:
-		cells := make([]string, len(x))
-		for i, v := range x {
-			cells[i] = strconv.FormatFloat(float64(v), 'g', -1, 32)
-		}
-		return strings.Join(cells, " ")
-	case float64:
-		return exact(eval.Float(x))
-	}
-	return fmt.Sprint(c)
-}
 
 // write writes a CSV with the line ends of RFC 4180.
 func write(w io.Writer, f func(*csv.Writer) error) error {

@@ -724,10 +724,13 @@ const (
 
 // broken lists the people whose promise breaks and what would have held.
 func broken(d *Document, how detail) block {
-	n := len(d.Broken)
+	n, all := len(d.Broken), max(d.AllBroken, len(d.Broken))
 	shown := min(maxBroken, how.limit(n, maxBrokenBrief))
 	b := block{title: "Broken promises, and what would have held", fold: true, bullet: how == brief}
-	if shown < n {
+	switch {
+	case n < all:
+		b.after = append(b.after, fmt.Sprintf("%d of %d people; the JSON report has %d, --records all.", shown, all, n))
+	case shown < n:
 		b.after = append(b.after, fmt.Sprintf("%d of %d people; the JSON report has all.", shown, n))
 	}
 	if how == brief {
@@ -741,7 +744,9 @@ func broken(d *Document, how detail) block {
 	}}
 	for _, x := range d.Broken[:shown] {
 		line := missing
-		if x.Line > 0 {
+		if x.ID != "" {
+			line = x.ID
+		} else if x.Line > 0 {
 			line = strconv.Itoa(x.Line)
 		}
 		with, repair, _ := strings.Cut(x.Repair, ": ")
@@ -759,7 +764,10 @@ func broken(d *Document, how detail) block {
 // brokenLine is one person in a sentence.
 func brokenLine(x *Broken) string {
 	line := fmt.Sprintf("line %d: ", x.Line)
-	if x.Line <= 0 {
+	switch {
+	case x.ID != "":
+		line = x.ID + ": "
+	case x.Line <= 0:
 		line = fmt.Sprintf("row %d: ", x.Row)
 	}
 	line += fmt.Sprintf("%s, at cost %s for margin %s; under the quantized model %s", sentence(x.Action), fixed(x.Cost,

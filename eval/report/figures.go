@@ -6,7 +6,6 @@ import (
 
 	"cfq/eval"
 	"cfq/internal/chart"
-	"cfq/internal/statistics"
 )
 
 // maxBars is how many categories a figure shows; the table shows all.
@@ -56,43 +55,32 @@ func broke(c chart.Chart, caption string, series ...chart.Series) []figure {
 // distribution shows the margins of both models at the original's recourse points, at the margin that stands for the
 // curve.
 func distribution(r *eval.Result) []figure {
-	i := r.Headline()
-	var own, other []float64
-	for k := range r.Records {
-		if x := &r.Records[k]; x.Evaluated && i < len(x.Steps) && x.Steps[i].Full.Made() {
-			p := x.Steps[i].Full
-			own, other = append(own, float64(p.Own)), append(other, float64(p.Other))
-		}
-	}
-	if len(own) == 0 {
+	a := &r.Margins[r.Headline()]
+	if a.FullMargins.N == 0 {
 		return nil
 	}
 	// Where margins reach far up, the boundary would be a hair at the left; what lies beyond almost everyone is cut off.
-	most := max(statistics.Quantile(own, 0.95), statistics.Quantile(other, 0.95))
+	most := max(float64(a.FullMargins.P95.Value), float64(a.QuantMargins.P95.Value))
 	return []figure{{
-		"Distribution of the margins at the original's recourse points (t = " + margin(r.Margins[i].Margin) + "). " +
+		"Distribution of the margins at the original's recourse points (t = " + margin(a.Margin) + "). " +
 			"Left of 0 the model refuses: there the quantized model's curve is VD.",
 		chart.Chart{
 			X: "margin at the recourse point, logits", Y: "people, %",
-			Series: []chart.Series{stairs("original", own, most), stairs("quantized", other, most)},
+			Series: []chart.Series{stairs("original", &a.FullMargins, most), stairs("quantized", &a.QuantMargins, most)},
 		},
 	}}
 }
 
-// maxSteps is how many steps stairs show: more cannot be told apart on a page.
-const maxSteps = 240
-
-// stairs is the distribution function of xs in percent, up to most.
-func stairs(name string, xs []float64, most float64) chart.Series {
-	xs = slices.DeleteFunc(slices.Clone(xs), math.IsNaN)
-	slices.Sort(xs)
+// stairs is the distribution function of margins in percent, up to most.
+func stairs(name string, m *eval.Spread, most float64) chart.Series {
 	s := chart.Series{Name: name, NoMarkers: true}
-	n := len(xs)
-	stride := max(1, n/maxSteps)
 	low := 0.0
-	for i := 0; i < n && xs[i] <= most; i += stride {
-		y := 100 * float64(i+1) / float64(n)
-		s.X, s.Y = append(s.X, xs[i], xs[i]), append(s.Y, low, y)
+	for _, step := range m.Steps {
+		if step.Margin > most {
+			break
+		}
+		y := 100 * float64(step.UpTo) / float64(m.N)
+		s.X, s.Y = append(s.X, step.Margin, step.Margin), append(s.Y, low, y)
 		low = y
 	}
 	return s

@@ -46,8 +46,8 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// ReadJSON reads what JSON wrote, all of r. What is not in the file stays out: Result.Records are the
-// document's records if there are any, and infinite numbers are undefined. A document that it returns can be shown.
+// ReadJSON reads what JSON wrote, all of r. What is not in the file stays out: there are no Result.Records, and
+// infinite numbers are undefined. A document that it returns can be shown.
 func ReadJSON(r io.Reader) (*Document, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
@@ -71,22 +71,18 @@ func ReadJSON(r io.Reader) (*Document, error) {
 	if d.Result == nil {
 		return nil, errors.New("report: missing result")
 	}
-	if err := sound(d.Result, d.Records); err != nil {
+	if err := sound(d.Result); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
-	for i := range d.Records { // one per person, in their order
-		d.Records[i].Person = i
-	}
-	d.Result.Records = d.Records
 	return d, nil
 }
 
 // sound reports what the views could not show: lists that do not belong together.
-func sound(r *eval.Result, records []eval.Record) error {
+func sound(r *eval.Result) error {
 	if n := len(r.Margins); n != len(r.Settings.Margins) {
 		return fmt.Errorf("%d required margins in the settings and %d results", len(r.Settings.Margins), n)
 	}
-	if err := r.Settings.Check(records); err != nil {
+	if err := r.Settings.Check(); err != nil {
 		return err
 	}
 	inner := func(what, name string, part *eval.Result) error {
@@ -96,7 +92,7 @@ func sound(r *eval.Result, records []eval.Record) error {
 		if part.Groups != nil || part.Scenarios != nil {
 			return fmt.Errorf("%s %q has parts of its own", what, name)
 		}
-		if err := sound(part, nil); err != nil {
+		if err := sound(part); err != nil {
 			return fmt.Errorf("%s %q: %w", what, name, err)
 		}
 		return nil
@@ -115,7 +111,7 @@ func sound(r *eval.Result, records []eval.Record) error {
 			errs = append(errs, fmt.Errorf("%q has no result", o.Name))
 			continue
 		}
-		errs = append(errs, sound(o.Result, nil))
+		errs = append(errs, sound(o.Result))
 	}
 	return errors.Join(errs...)
 }

@@ -14,13 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// recorded puts a few people's records into d.
-func recorded(d *Document) *Document {
-	d.Result.Records = d.Result.Records[:min(len(d.Result.Records), 60)]
-	d.Records = d.Result.Records
-	return d
-}
-
 func jsonOf[D any](t *testing.T, write func(w *bytes.Buffer, d *D) error, d *D) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -32,14 +25,14 @@ func jsonOf[D any](t *testing.T, write func(w *bytes.Buffer, d *D) error, d *D) 
 
 func TestReadJSON(t *testing.T) {
 	for name, d := range samples() {
-		recorded(d)
 		data := jsonOf(t, func(w *bytes.Buffer, d *Document) error { return JSON(w, d) }, d)
 		back, err := ReadJSON(bytes.NewReader(data))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		floats := cmp.Comparer(func(a, b eval.Float) bool { return a == b || !a.Defined() && !b.Defined() })
-		if diff := cmp.Diff(d, back, floats, cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(d, back, floats, cmpopts.EquateEmpty(),
+			cmpopts.IgnoreFields(eval.Result{}, "Records"), cmpopts.IgnoreFields(eval.Spread{}, "Steps")); diff != "" {
 			t.Errorf("%s is not the same after reading:\n%s", name, diff)
 		}
 		if again := jsonOf(t, func(w *bytes.Buffer, d *Document) error { return JSON(w, d) }, back); !bytes.Equal(data,
@@ -97,7 +90,7 @@ func FuzzReadJSON(f *testing.F) {
 		``,
 		`"title":"a","gate":{"verdict":"FAIL","findings":[{"check":"vd","n":9}]},`,
 		`"layers":[{"node":"a","bits":4,"damage":1}],"recipe":{"a":"b"},`,
-		`"broken":[{"action":["a"],"repair":"b"}],"records":[{"label":-1}],`,
+		`"broken":[{"action":["a"],"repair":"b"}],`,
 	} {
 		add(`{"schema":"cfq.eval/2",` + part + shortest + `}}`)
 	}
@@ -114,7 +107,7 @@ func FuzzReadJSON(f *testing.F) {
 			return
 		}
 		for _, v := range Views() {
-			if err := v.Write(io.Discard, d); err != nil && v.Name != "junit" && v.Name != "csv" && v.Name != "parquet" {
+			if err := v.Write(io.Discard, d); err != nil && v.Name != "junit" {
 				t.Errorf("%s: %v", v.Name, err)
 			}
 		}

@@ -41,8 +41,9 @@ type Document struct {
 	Gate     *gate.Report      `json:"gate,omitempty"`    // what a gate says of Result
 	Layers   []Layer           `json:"layers,omitempty"`  // of the quantized model
 	Changes  []Changed         `json:"changes,omitempty"` // what recourse asks for, at the headline margin
-	Broken   []Broken          `json:"broken,omitempty"`  // people whose promise breaks, in the order of the data
-	Records  []eval.Record     `json:"records,omitempty"` // one per person, when they are asked for
+	// people whose promise breaks, see BrokenPromises; the first of them when they are many
+	Broken    []Broken `json:"broken,omitempty"`
+	AllBroken int      `json:"all_broken,omitempty"` // how many there are
 }
 
 // Run is how a report was made: the same run on the same files gives the same report, so that it has no date.
@@ -69,6 +70,7 @@ type Layer struct {
 
 // Broken is a person whose promise breaks at a required margin, in the words of the data.
 type Broken struct {
+	ID     string     `json:"id,omitempty"` // of the person, when the data has IDs
 	Row    int        `json:"row"`
 	Line   int        `json:"line"`
 	Margin float64    `json:"margin"` // required
@@ -135,8 +137,6 @@ func Views() []View[Document] {
 		{"json", "for programs, see report.schema.json", ".json", JSON},
 		{"md", "Markdown, for the summary of a pipeline's job", ".md", Markdown},
 		{"html", "one self-contained page, with plots", ".html", HTML},
-		{"csv", "one line for each person", ".csv", CSV},
-		{"parquet", "the same with types", ".parquet", Parquet},
 		{junitView, "the checks of a gate as test cases", ".xml", JUnit},
 	}
 }

@@ -213,7 +213,7 @@ func oneSided() *Document {
 		for k := range records[i].Steps {
 			s := &records[i].Steps[k]
 			s.Quant = eval.Promise{Status: recourse.NoneFound, Cost: nan, Own: nan, Other: nan}
-			s.DirSim, s.Overlap, s.RepeatCost, s.Proof, s.Perturbed = nan, nan, nan, nil, nil
+			s.DirSim, s.Overlap, s.Proof, s.Perturbed = nan, nan, nil, nil
 		}
 	}
 	d.Result.Settings.OneSided = true

@@ -36,7 +36,7 @@ func crowd(seed uint64, n int, margins []float64, noise float64) []eval.Record {
 		}
 		r.Evaluated, r.First = true, made(rng, 0.02, noise)
 		for _, t := range margins {
-			s := eval.Step{Full: made(rng, t, noise), DirSim: nan, Overlap: nan, RepeatCost: nan}
+			s := eval.Step{Full: made(rng, t, noise), DirSim: nan, Overlap: nan}
 			s.Quant = eval.Promise{Status: recourse.NoneFound, Cost: nan, Own: nan, Other: nan}
 			if rng.Float64() < 0.97 {
 				s.Quant = made(rng, t, noise)
@@ -44,7 +44,7 @@ func crowd(seed uint64, n int, margins []float64, noise float64) []eval.Record {
 				s.DirSim, s.Overlap = eval.Float(1-0.1*rng.Float64()), eval.Float(1-0.2*rng.Float64())
 			}
 			if i%8 == 0 {
-				s.RepeatCost = s.Full.Cost * eval.Float(1+0.001*rng.NormFloat64())
+				rng.NormFloat64() // keeps the other numbers what they were
 			}
 			s.Proof = &eval.Proof{Lower: s.Full.Other - 0.05, Apart: eval.Float(0.1 + 0.02*rng.Float64())}
 			for k := range eval.Perturbations() {
@@ -64,6 +64,11 @@ func complete() *Document {
 	}
 	records := crowd(3, 1200, settings.Margins, 0.05)
 	r := summarize(records, settings, eval.DataFile{})
+	for i := range r.Margins {
+		noise := r.Margins[i].CRGBoth
+		noise.AbsMean.Value, noise.AbsMedian.Value, noise.N = noise.AbsMean.Value/50, noise.AbsMedian.Value/50, noise.N/8
+		r.Margins[i].Noise = &noise
+	}
 	d := loans()
 	d.Result, d.Gate = r, verdicts()
 	part := func(keep func(i int) bool) *eval.Result {
@@ -218,7 +223,13 @@ func comparison() *Comparison {
 }
 
 // summarize summarizes records that were made with the settings.
-func summarize(records []eval.Record, s eval.Settings, file eval.DataFile) *eval.Result {
+func summarize(list []eval.Record, s eval.Settings, file eval.DataFile) *eval.Result {
+	records := eval.NewRecords(s.Margins, nil)
+	for i := range list {
+		if err := records.Add(&list[i]); err != nil {
+			panic(err)
+		}
+	}
 	r, err := eval.Summarize(records, s, file)
 	if err != nil {
 		panic(err)

@@ -43,6 +43,12 @@ type part struct{ at, size int64 }
 // New makes n empty lists, which hold up to limit bytes in memory.
 func New(n, limit int) *Lists { return &Lists{limit: limit, lists: make([]list, n)} }
 
+// Grow adds an empty list and returns its number.
+func (l *Lists) Grow() int {
+	l.lists = append(l.lists, list{})
+	return len(l.lists) - 1
+}
+
 // Append adds b, which is copied, to the end of a list. It fails when the temporary file cannot be written.
 func (l *Lists) Append(to int, b []byte) error {
 	x := &l.lists[to]

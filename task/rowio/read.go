@@ -89,6 +89,23 @@ func Open(r io.Reader, t *task.Task, o Options) (*Reader, error) {
 	return in, err
 }
 
+// Fields reads the rows of a stream with a header as texts, for those who know its columns: their names, and a
+// function that returns the next row, which is valid until the next call, and at the end io.EOF. A stream without any
+// byte has no names.
+func Fields(r io.Reader, f Format) (names []string, next func() ([]string, error), err error) {
+	in, err := open(r, &task.Task{}, Options{Format: f})
+	if err != nil {
+		return nil, nil, fmt.Errorf("stream of rows (%s): %w", f, err)
+	}
+	return in.names(), func() ([]string, error) {
+		rec, err := in.next()
+		if err == nil && rec.problem != nil {
+			err = rec.problem
+		}
+		return rec.fields, err
+	}, nil
+}
+
 // keep are the columns to hand on, each once.
 func keep(t *task.Task, more []string) (names []string) {
 	all := more
@@ -140,6 +157,14 @@ func starts(in *bufio.Reader, mark string) bool {
 
 // Kept returns the columns that are handed on: Data.ID of the task, and Options.Keep.
 func (r *Reader) Kept() []Column { return r.kept }
+
+// Like returns people of the stream, but none of them: with their attributes and other columns.
+func (r *Reader) Like() *task.People {
+	if r.decoder == nil {
+		return &task.People{}
+	}
+	return r.decoder.Like()
+}
 
 // Each calls do with the rows, in order and in batches: as many as have arrived, up to 8192, when no more arrive for
 // 100 milliseconds or there are 512. An error of do ends the reading and is returned as it is. What was read before an

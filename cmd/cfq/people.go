@@ -1,0 +1,264 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"cfq/eval"
+	"cfq/internal/cli"
+	"cfq/recourse"
+	"cfq/recourse/constraint"
+	"cfq/recourse/promise"
+	"cfq/task"
+)
+
+// batchPeople is how many people are read and judged at a time.
+const batchPeople = 8192
+
+// issued is what is known of the promises of a file, once they were read.
+type issued struct {
+	*promise.File // without promises
+
+	tally   promise.Tally
+	further int // promises to people who have another one, where one is chosen
+	several int // people with several promises
+}
+
+// findPeople looks for the files that say who the people are.
+func (f *evaluationFlags) findPeople() error {
+	if f.piped {
+		return nil
+	}
+	if len(f.tables) > 0 {
+		if f.data+f.rows+f.promises != "" {
+			return cli.Usagef("the records say who the people are", "--records stands in place of --data, --rows and --promises")
+		}
+		var err error
+		f.tables, err = tables(f.tables)
+		return err
+	}
+	if f.promises != "" {
+		if err := cli.Input("promises file", f.promises); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.promises == "" || f.data != "":
+		return dataFile(f.data)
+	case f.rows != "":
+		return cli.Usagef("-d data.csv names the data", "--rows chooses rows of --data, which is missing")
+	}
+	return nil
+}
+
+// source is the people of the data, with their promises if a file issued some. It is an eval.Source.
+func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) error {
+	o, err := readSelection(d.f.rows)
+	if err != nil {
+		return err
+	}
+	o.Hash = true
+	all := lines(d.f.data)
+	var failed error // of what was done with the people, not of reading them
+	done := 0
+	hand := func(b *eval.Batch) error {
+		b.Set, b.Calibrated, b.Total = d.allowed.of(b.People), d.known.equal(b.People), all
+		if b.Records, failed = d.out.known(ctx, b.People, done); failed == nil {
+			done += b.People.N
+			failed = each(b)
+		}
+		return failed
+	}
+	if d.f.promises == "" {
+		d.total, err = task.Stream(ctx, d.f.data, d.task, o, batchPeople, func(p *task.People) error {
+			return hand(&eval.Batch{People: p})
+		})
+	} else {
+		d.promise = &issued{}
+		var people promise.Batches
+		if d.f.data != "" {
+			people = func(each func(*task.People) error) (*task.People, error) {
+				return task.Stream(ctx, d.f.data, d.task, o, batchPeople, each)
+			}
+		}
+		d.promise.File, err = promise.Stream(ctx, d.f.promises, d.task, people, func(f *promise.File) error {
+			var actions []recourse.Action
+			if actions, failed = d.promise.actions(ctx, d.models[0], d.allowed, f); failed != nil {
+				return failed
+			}
+			return hand(&eval.Batch{People: f.People, Promises: actions})
+		})
+		if err == nil {
+			d.total = d.promise.People
+		}
+	}
+	switch {
+	case failed != nil:
+		return runError(failed)
+	case err != nil && d.f.promises != "":
+		return promisesError(err, d.f.data == "")
+	case err != nil:
+		return dataError(err)
+	}
+	return nil
+}
+
+// actions makes one action for each row out of the promises of a batch. People with several promises get a row for each
+// of them, so that all are judged: rows with one ID count once, by the worst of them.
+func (x *issued) actions(
+	ctx context.Context, m recourse.Model, a *allowed, f *promise.File,
+) ([]recourse.Action, error) {
+	of := make([][]int, f.People.N) // the promises to each person
+	for i := range f.Promises {
+		person := f.Promises[i].Person
+		of[person] = append(of[person], i)
+	}
+	var rows []int
+	for person, promises := range of {
+		rows = append(rows, person)
+		for k, i := range promises {
+			if k > 0 {
+				rows = append(rows, person)
+			}
+			f.Promises[i].Person = len(rows) - 1
+		}
+		x.several += min(1, max(0, len(promises)-1))
+	}
+	all := f.People
+	if f.People = all.Subset(rows); all.IDs == nil && len(rows) > all.N {
+		for i, person := range rows {
+			id := ""
+			if len(of[person]) > 1 {
+				id = fmt.Sprintf("%s%d", eval.RowID, f.People.Row(i))
+			}
+			f.People.IDs = append(f.People.IDs, id)
+		}
+	}
+	set := a.of(f.People)
+	verdicts, err := promise.Judge(ctx, m, set, f)
+	if err != nil {
+		return nil, err
+	}
+	x.tally.Add(f, verdicts)
+	actions, further := f.Actions(verdicts)
+	x.further += further
+	return actions, nil
+}
+
+// warnPeople says, once, what is to be known of the people, of their promises and of overrides. It is an error when a
+// promises file promises nothing to any of them.
+func (d *evaluation) warnPeople() error {
+	if d.f.data != "" {
+		warnRows(d.e, d.f.data, d.total)
+	}
+	if x := d.promise; x != nil {
+		if err := warnPromises(d.e, d.f.promises, x.File); err != nil {
+			return err
+		}
+		if x.several > 0 {
+			d.warn("%d of the people have several promises: all are judged, and a person counts once, as broken if one breaks",
+				x.several)
+		}
+		if m := x.tally.Difference(); m > claimSlack {
+			warnClaims(d.e, m)
+			d.warn("the margins that %s states differ from those found by up to %.3g: it may be of another model, task or data",
+				filepath.Base(d.f.promises), m)
+		}
+	}
+	d.allowed.warn(d.e)
+	return nil
+}
+
+// set is what the people of records can change.
+func (d *evaluation) set(of []*eval.Record) *constraint.Set {
+	rows := make([]int, len(of))
+	for i, x := range of {
+		rows[i] = x.Row
+	}
+	return d.allowed.set.Select(rows)
+}
+
+// dataFile says what became of the rows of the data.
+func (d *evaluation) dataFile() eval.DataFile {
+	p := d.total
+	f := eval.DataFile{
+		Rows: max(p.Total, p.N), Unreadable: p.Failed, LeftOut: p.Filtered + p.Excluded, Filtered: p.Filtered,
+	}
+	if d.promise != nil {
+		f.Unmatched = d.promise.Failed + d.promise.Missing
+	}
+	return f
+}
+
+// results evaluates the quantized models, in the order of their paths. Close frees them.
+func (d *evaluation) results(ctx context.Context, o eval.Options) (_ []*eval.Result, err error) {
+	if d.summed != nil {
+		return []*eval.Result{d.summed}, nil
+	}
+	var models []recourse.Model
+	for i := 1; i < len(d.models); i++ {
+		models = append(models, d.quantized(i, o))
+	}
+	if d.out != nil {
+		defer func() { err = errors.Join(err, d.out.drop()) }()
+		o.Made = d.out.write
+	}
+	records, settings, err := eval.Measure(ctx, d.models[0], models, d.source, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.warnPeople(); err != nil {
+		return nil, err
+	}
+	if d.out != nil {
+		if err := d.out.finish(d.dataFile()); err != nil {
+			return nil, err
+		}
+	}
+	if note := records[0].Note(); note != "" {
+		d.e.msg.Note("%s: %s", d.f.data, note)
+	}
+	var all []*eval.Result
+	for i, x := range records {
+		r, err := eval.Summarize(x, settings, d.dataFile())
+		if err == nil && i == 0 {
+			err = r.Repeat(ctx, d.models[0], d.set, o)
+		}
+		if err != nil {
+			return nil, runError(err)
+		}
+		all = append(all, r)
+		for k := range r.Margins { // the noise is the original's alone
+			r.Margins[k].Noise = all[0].Margins[k].Noise
+		}
+	}
+	return all, nil
+}
+
+// lines is how many rows a file of text has, about; 0 when that is not known.
+func lines(path string) (n int) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close() //nolint:errcheck // read only
+	buf := make([]byte, 1<<16)
+	for first := true; ; first = false {
+		k, err := f.Read(buf)
+		if first && (bytes.HasPrefix(buf[:k], []byte("PAR1")) || bytes.HasPrefix(buf[:k], []byte{0x1f, 0x8b})) {
+			return 0
+		}
+		n += bytes.Count(buf[:k], []byte{'\n'})
+		if err == io.EOF { //nolint:errorlint // as io.Reader has it
+			return n
+		}
+		if err != nil {
+			return 0
+		}
+	}
+}

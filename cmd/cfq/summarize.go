@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"cfq/eval"
+	"cfq/eval/records"
+	"cfq/eval/report"
+	"cfq/internal/cli"
+	"cfq/task"
+	"cfq/task/rowio"
+)
+
+func summarizeCommand() command {
+	return command{
+		name:    "summarize",
+		args:    "FULL QUANTIZED RECORDS... -t TASK",
+		summary: "report on records of people that were evaluated in parts, anywhere",
+		about: `
+Reads tables of records, as cfq eval --records and cfq eval --stream write them, and
+writes the report of cfq eval on all their people together. The tables may be many,
+of any parts of the people, in any order and from any number of machines: the report
+is the same as if one process had evaluated everybody. Records of other models,
+another task, other settings or another version of cfq are refused.
+
+RECORDS are files (Parquet, CSV or tab-delimited text) or quoted patterns.`,
+		examples: []string{
+			"cfq summarize model.onnx model.q.onnx 'records/*.parquet' -t task.yaml",
+			"cfq summarize model.onnx model.q.onnx a.parquet b.parquet -t task.yaml --by sex --report html:report.html",
+		},
+		setup: func(fs *pflag.FlagSet) runFunc {
+			f := &evalFlags{}
+			fs.SortFlags = false
+			fs.StringVarP(&f.task, "task", "t", "", "the task `file`")
+			f.addOverrides(fs)
+			fs.BoolVar(&f.otherOriginal, "other-original", false, "allow a quantized model whose recipe names another original")
+			f.addGroups(fs)
+			fs.IntVar(&f.noise, "noise", noisePeople, "`people` whose recourse is solved twice, for the noise floor of CRG; 0 "+
+				"is none")
+			cli.Within(fs, "noise", &f.noise, 0, math.MaxInt, "0, for none, or more people")
+			fs.BoolVar(&f.latency, "latency", false, "take the time of both models, with 1 row and with 256")
+			addReports(fs, &f.evaluationFlags, report.EvaluationViews())
+			return f.summarize
+		},
+	}
+}
+
+// summarize is the subcommand.
+func (f *evalFlags) summarize(ctx context.Context, e *env, args []string) (err error) {
+	if len(args) < 3 {
+		return cli.Usagef("usage: cfq summarize FULL QUANTIZED RECORDS... -t TASK",
+			"want the two models and tables of records, have %d arguments", len(args))
+	}
+	f.tables = args[2:]
+	outs, err := parseReports(f.reports, report.EvaluationViews(), f.overwrite)
+	if err != nil {
+		return err
+	}
+	d, err := f.open(ctx, e, args[:2], outs.paths())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	d.known.problem = d.known.read(args[1])
+	o := d.options()
+	o.Noise = f.noise
+	if d.summed, err = d.readRecords(ctx, f.tables, o); err != nil {
+		return err
+	}
+	return f.tell(ctx, e, d, o, nil, outs)
+}
+
+// recordStream makes the cells of records for a stream.
+type recordStream struct {
+	*records.Table
+	id int // of the column of IDs, when rows keep it already; else -1
+}
+
+// own are the cells of the columns that rows do not keep.
+func (s *recordStream) own(cells []any) []any {
+	if s.id < 0 {
+		return cells
+	}
+	return slices.Delete(cells, s.id, s.id+1)
+}
+
+// recordStream makes the columns of records behind those that are kept, of people like these.
+func (d *evaluation) recordStream(
+	ctx context.Context, o eval.Options, kept []string, like *task.People,
+) (s *recordStream, columns []rowio.Column, err error) {
+	_, settings, err := eval.Measure(ctx, d.models[0], nil, nobody, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	run, err := d.madeWith(&settings, like)
+	if err != nil {
+		return nil, nil, err
+	}
+	s = &recordStream{id: -1}
+	if s.Table, err = records.NewTable(run); err != nil {
+		return nil, nil, err
+	}
+	columns = slices.Clone(s.Head())
+	if d.task.Data.ID == records.ColID && slices.Contains(kept, records.ColID) {
+		s.id = slices.IndexFunc(columns, func(c rowio.Column) bool { return c.Name == records.ColID })
+		columns = slices.Delete(columns, s.id, s.id+1)
+	}
+	return s, columns, nil
+}
+
+// nobody is an eval.Source of nobody.
+func nobody(context.Context, func(*eval.Batch) error) error { return nil }
+
+// answerStream judges the people on stdin, and writes their records to stdout.
+func (d *evaluation) answerStream(ctx context.Context, f *streamFlags, margins []float64) error {
+	defer keepPipe()()
+	o := d.options()
+	o.Margins, o.Progress = margins, nil
+	f.hash = true
+	var table *recordStream
+	s, err := f.open(ctx, d.e, d.task, func(kept []string, like *task.People) (columns []rowio.Column, err error) {
+		table, columns, err = d.recordStream(ctx, o, kept, like)
+		return columns, err
+	})
+	if err != nil {
+		return err
+	}
+	people := func(p *task.People, row func(cells []any) error) error {
+		solved, err := eval.Solve(ctx, d.models[0], d.allowed.set.Select(make([]int, p.N)), p, o)
+		if err != nil {
+			return err
+		}
+		list, err := solved.Judge(ctx, d.quantized(1, o), o)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			list[i].Row, list[i].Line = 0, 0 // which depend on what else is in the stream
+			if err := row(table.own(table.Row(&list[i]))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return runError(s.answer(ctx, people, func(status string) []any {
+		why := records.Unreadable
+		if status == filtered {
+			why = records.Filtered
+		}
+		return table.own(table.Count(why, 1))
+	}))
+}

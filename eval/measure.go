@@ -1,0 +1,151 @@
+package eval
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"cfq/recourse"
+	"cfq/recourse/constraint"
+	"cfq/task"
+)
+
+// Batch is some of the people that a Source hands on.
+type Batch struct {
+	People     *task.People
+	Set        *constraint.Set   // what each of them can change
+	Promises   []recourse.Action // see Options.Promises
+	Calibrated []bool            // see Record.Calibrated; nil for nobody
+	// Total is how many people the source has, as far as it knows; 0 when it does not.
+	Total int
+	// Records of all these people, from an earlier run with the same models and options, are taken as they are; nil when
+	// they are to be made. For one model only.
+	Records []Record
+}
+
+// Source hands on all people, a batch at a time. It does so as often as it is called. An error of each ends it, and is
+// returned as it is.
+type Source func(ctx context.Context, each func(b *Batch) error) error
+
+// Measure judges quantized models against f on people of any number, of whom a batch is in memory at a time, and
+// returns the records of each model. The batches make no difference: a person's record depends on the person alone.
+// Of o, Promises, Unmatched and Noise are not used.
+func Measure(
+	ctx context.Context, f recourse.Model, models []recourse.Model, people Source, o Options,
+) ([]*Records, Settings, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, Settings{}, err
+	}
+	o.Noise = 0 // see Result.Repeat
+	if o.Sample > 0 {
+		if o.below, err = sampled(ctx, f, people, o); err != nil {
+			return nil, Settings{}, err
+		}
+	}
+	m := &measurement{f: f, models: models, o: o, settings: o.settings()}
+	m.settings.Classes = classesOf(f)
+	if err = people(ctx, func(b *Batch) error { return m.add(ctx, b) }); err == nil {
+		m.begin(&task.People{}) // there was nobody
+	} else {
+		for _, r := range m.records {
+			_ = r.Close() // the error is what counts
+		}
+		return nil, m.settings, err
+	}
+	return m.records, m.settings, nil
+}
+
+// measurement is one run of Measure.
+type measurement struct {
+	f        recourse.Model
+	models   []recourse.Model
+	o        Options
+	settings Settings
+	records  []*Records
+	done     int
+}
+
+// begin makes the places for records of people like these, once.
+func (m *measurement) begin(like *task.People) {
+	if m.records != nil {
+		return
+	}
+	attributes := slices.Clone(like.Subgroups)
+	for i := range attributes {
+		if attributes[i].Codes = nil; attributes[i].Open {
+			attributes[i].Values = nil
+		}
+	}
+	for range m.models {
+		r := NewRecords(m.o.Margins, attributes)
+		r.CompareBy(like.OtherColumns)
+		m.records = append(m.records, r)
+	}
+}
+
+// add judges a batch.
+func (m *measurement) add(ctx context.Context, b *Batch) error {
+	o := m.o
+	o.Promises = b.Promises
+	m.settings.Issued = m.settings.Issued || b.Promises != nil
+	if b.Total > b.People.N { // stages of a batch say little of many
+		o.Progress = func(Event) {}
+		m.o.Progress(Event{Stage: "people", Done: m.done, Total: b.Total})
+	}
+	m.begin(b.People)
+	var s *Solution
+	for i, g := range m.models {
+		list := b.Records
+		if list == nil {
+			var err error
+			if s == nil {
+				s, err = Solve(ctx, m.f, b.Set, b.People, o)
+			}
+			if err == nil {
+				list, err = s.Judge(ctx, g, o)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		for k := range list {
+			list[k].Calibrated = b.Calibrated != nil && b.Calibrated[k]
+			if err := m.records[i].Add(&list[k]); err != nil {
+				return err
+			}
+		}
+		if o.Made != nil {
+			if err := o.Made(b, &m.settings, list); err != nil {
+				return err
+			}
+		}
+	}
+	if m.done += b.People.N; b.Total > b.People.N {
+		m.o.Progress(Event{Stage: "people", Done: m.done, Total: max(m.done, b.Total)})
+	}
+	return nil
+}
+
+// sampled looks at all people for the largest priority of those in the sample; the largest that there is when all are.
+func sampled(ctx context.Context, f recourse.Model, people Source, o Options) (*uint64, error) {
+	drawn := lowest[struct{}]{most: o.Sample}
+	o.Sample = 0
+	err := people(ctx, func(b *Batch) error {
+		o.Promises = b.Promises
+		s := &Solution{name: "the original", model: f, people: b.People, o: o}
+		if err := s.decide(ctx); err != nil {
+			return fmt.Errorf("eval: %w", err)
+		}
+		for _, i := range s.evaluated() {
+			drawn.add(s.priority(i), struct{}{})
+		}
+		return nil
+	})
+	if below := drawn.below(); below != nil || err != nil {
+		return below, err
+	}
+	all := uint64(math.MaxUint64)
+	return &all, nil
+}

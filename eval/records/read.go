@@ -1,0 +1,209 @@
+package records
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cfq/eval"
+	"cfq/internal/message"
+	"cfq/task"
+	"cfq/task/rowio"
+)
+
+// Read reads the records of tables that were made of the same (see [Run]), whatever wrote the tables: other columns may
+// be in them, in any order. attributes are those of the task (see [eval.Records.Attributes]). see is called with every
+// record before it is taken in, and may change it; nil for nothing. The records are the caller's to close.
+func Read(
+	ctx context.Context, paths []string, attributes []task.Subgroup, see func(*eval.Record),
+) (_ *eval.Records, run *Run, file eval.DataFile, err error) {
+	in := &reader{ctx: ctx, attributes: attributes, see: see, counts: map[Outcome]int{}}
+	defer func() {
+		if err != nil && in.records != nil {
+			err = errors.Join(err, in.records.Close())
+		}
+	}()
+	for _, path := range paths {
+		in.path = path
+		if _, err := task.FromFile(path, func(r io.Reader) (bool, error) { return true, in.table(r) }); err != nil {
+			return nil, nil, file, fmt.Errorf("records: %w", err)
+		}
+	}
+	if in.records == nil {
+		return nil, nil, file, fmt.Errorf("records: %s: there are no rows in it, so that nothing says what it is of",
+			message.List(paths, 3))
+	}
+	file = eval.DataFile{
+		Unreadable: in.counts[Unreadable], Filtered: in.counts[Filtered],
+		LeftOut: in.counts[LeftOut] + in.counts[Filtered], Unmatched: in.counts[Unmatched],
+	}
+	file.Rows = in.rows + file.Unreadable + file.LeftOut
+	return in.records, in.run, file, nil
+}
+
+// reader reads tables.
+type reader struct {
+	ctx        context.Context //nolint:containedctx // lives as long as one call of Read
+	attributes []task.Subgroup
+	see        func(*eval.Record)
+	path       string
+	first      string // path of the first table with rows
+
+	run     *Run
+	text    string // of run, as the last row had it
+	columns []eval.Column
+	records *eval.Records
+	counts  map[Outcome]int
+	rows    int // of the data, that were judged
+}
+
+// table reads one table.
+func (in *reader) table(r io.Reader) error {
+	names, next, err := fieldsOf(r, in.path)
+	if err != nil || names == nil { // a part without rows
+		return err
+	}
+	place := map[string]int{}
+	for i, name := range names {
+		place[strings.Clone(name)] = i
+	}
+	for _, name := range []string{colRun, colOutcome, colCount} {
+		if _, ok := place[name]; !ok {
+			return fmt.Errorf("this is no table of records: there is no column %q; `cfq eval --records` writes one", name)
+		}
+	}
+	var at []int // of the columns
+	for n := 0; ; n++ {
+		if n%1024 == 0 && in.ctx.Err() != nil {
+			return context.Cause(in.ctx)
+		}
+		fields, err := next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case len(fields) != len(names):
+			return fmt.Errorf("row %d: %d fields where %d are expected", n+1, len(fields), len(names))
+		}
+		if err := in.of(fields[place[colRun]]); err != nil {
+			return fmt.Errorf("row %d, column %q: %w", n+1, colRun, err)
+		}
+		if at == nil {
+			if at, err = in.places(place); err != nil {
+				return err
+			}
+		}
+		if err := in.row(fields, place, at); err != nil {
+			return fmt.Errorf("row %d, %w", n+1, err)
+		}
+	}
+}
+
+// fieldsOf reads a table: the names of its columns, nil when it is empty, and its rows.
+func fieldsOf(r io.Reader, path string) (names []string, next func() ([]string, error), err error) {
+	if f, err := FormatOf(path); err == nil && f != Parquet && f != Format(rowio.CSV) {
+		return rowio.Fields(r, rowio.Format(f))
+	}
+	rows, err := task.NewRows(r, func([]byte) (*task.Data, error) { return &task.Data{Delimiter: ','}, nil })
+	if err != nil {
+		return nil, nil, err
+	}
+	next = func() ([]string, error) {
+		fields, _, err := rows.Next()
+		return fields, err
+	}
+	if names = rows.Names(); names == nil {
+		if names, err = next(); errors.Is(err, io.EOF) {
+			return nil, next, nil
+		}
+		names = slices.Clone(names)
+	}
+	return names, next, err
+}
+
+// of looks at what a row was made of.
+func (in *reader) of(text string) error {
+	if in.run != nil && text == in.text {
+		return nil
+	}
+	run := &Run{}
+	if err := json.Unmarshal([]byte(text), run); err != nil {
+		return fmt.Errorf("it does not say what the record was made of: %w", err)
+	}
+	if run.Schema != schema {
+		return fmt.Errorf("unsupported schema %q: want %q", run.Schema, schema)
+	}
+	if err := run.Settings.Check(); err != nil {
+		return err
+	}
+	if in.run == nil {
+		var attributes []task.Subgroup
+		for _, name := range run.Attributes {
+			i := slices.IndexFunc(in.attributes, func(s task.Subgroup) bool { return s.Feature == name })
+			if i < 0 {
+				return fmt.Errorf("the records tell people apart by %s, and the task does not", message.Quote(name))
+			}
+			attributes = append(attributes, task.Subgroup{Feature: name, Values: in.attributes[i].Values})
+		}
+		in.run, in.first, in.columns = run, in.path, columnsOf(run)
+		in.records = eval.NewRecords(run.Settings.Margins, attributes)
+		in.records.CompareBy(run.Columns)
+	} else if d := in.run.differs(run); d != "" {
+		return fmt.Errorf("records that were not made of the same as those of %s cannot be put together: %s", in.first, d)
+	}
+	in.text = strings.Clone(text)
+	return nil
+}
+
+// places are where the columns of records stand; -1 for one that only others read.
+func (in *reader) places(place map[string]int) ([]int, error) {
+	at := make([]int, len(in.columns))
+	for i := range in.columns {
+		c := &in.columns[i]
+		k, ok := place[c.Name]
+		switch {
+		case c.Derived:
+			k = -1
+		case !ok:
+			return nil, fmt.Errorf("there is no column %s", message.Quote(c.Name))
+		}
+		at[i] = k
+	}
+	return at, nil
+}
+
+// row takes in one row.
+func (in *reader) row(fields []string, place map[string]int, at []int) error {
+	count, err := strconv.Atoi(fields[place[colCount]])
+	if err != nil || count < 0 {
+		return fmt.Errorf("column %q: %q is no number of rows", colCount, fields[place[colCount]])
+	}
+	if why := Outcome(fields[place[colOutcome]]); why != Judged {
+		if !slices.Contains(outcomes(), why) {
+			return fmt.Errorf("column %q: unknown outcome %q; there are %q", colOutcome, why, outcomes())
+		}
+		in.counts[why] += count
+		return nil
+	}
+	r := eval.Blank(len(in.run.Settings.Margins), len(in.run.Attributes))
+	for i := range in.columns {
+		if at[i] < 0 || fields[at[i]] == "" {
+			continue
+		}
+		if err := put(in.columns[i].Of(&r), fields[at[i]], &r); err != nil {
+			return fmt.Errorf("column %s: %w", message.Quote(in.columns[i].Name), err)
+		}
+	}
+	r.Settle()
+	in.rows += count
+	if in.see != nil {
+		in.see(&r)
+	}
+	return in.records.Add(&r)
+}

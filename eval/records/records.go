@@ -1,0 +1,288 @@
+// Package records keeps the records of an evaluation in tables: the seam between those who make records, of any part of
+// the people and anywhere, and the one who sums them up.
+//
+// In: the records of an evaluation and what it was made of (see [Run]). Out: a table as Parquet, CSV, tab-delimited
+// text or an Arrow stream (see [Writer]), and the records of any number of such tables (see [Read]).
+//
+// The invariant: a table says itself what it was made of, and every row of the data is accounted for. Tables of other
+// models, tasks, settings or versions are not put together, and what is read is what was written: the same bits, in
+// any order and however the rows were spread over tables.
+package records
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cfq/eval"
+	"cfq/recourse"
+	"cfq/task/rowio"
+)
+
+// schema names the layout of a table. It changes when a column changes its meaning or goes away.
+const schema = "cfq.records/1"
+
+// Run is what records were made of. All records that are summed up have the same.
+type Run struct {
+	Schema    string `json:"schema"` // cfq.records/1
+	Tool      string `json:"tool"`   // program and version
+	Full      string `json:"full"`   // SHA-256 of the original, in hexadecimal
+	Quantized string `json:"quantized"`
+	Task      string `json:"task"`
+	Overrides string `json:"overrides,omitempty"` // nothing without
+	// Attributes tell groups of people apart, and Columns are those of the data that are neither input nor outcome.
+	Attributes []string      `json:"attributes,omitempty"`
+	Columns    []string      `json:"columns,omitempty"`
+	Settings   eval.Settings `json:"settings"`
+}
+
+// text is how a Run stands in a table.
+func (r Run) text() (string, error) {
+	r.Schema = schema
+	data, err := json.Marshal(r)
+	return string(data), err
+}
+
+// differs says in what two runs differ; "" in nothing.
+func (r *Run) differs(o *Run) string {
+	for _, x := range []struct{ what, one, other string }{
+		{"layout", r.Schema, o.Schema},
+		{"version of cfq", r.Tool, o.Tool},
+		{"original", short(r.Full), short(o.Full)},
+		{"quantized model", short(r.Quantized), short(o.Quantized)},
+		{"task file", short(r.Task), short(o.Task)},
+		{"overrides file", short(r.Overrides), short(o.Overrides)},
+		{"groups", strings.Join(r.Attributes, ","), strings.Join(o.Attributes, ",")},
+		{"columns of the data", strings.Join(r.Columns, ","), strings.Join(o.Columns, ",")},
+	} {
+		if x.one != x.other {
+			return fmt.Sprintf("%s: %s and %s", x.what, orNone(x.one), orNone(x.other))
+		}
+	}
+	a, _ := json.Marshal(r.Settings)
+	b, _ := json.Marshal(o.Settings)
+	if string(a) != string(b) {
+		return fmt.Sprintf("settings: %s and %s", a, b)
+	}
+	return ""
+}
+
+func short(hash string) string { return hash[:min(12, len(hash))] }
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+// Outcome is what became of a row of the data.
+type Outcome string
+
+// The outcomes. Rows with another one than Judged hold nothing else but how many rows they stand for.
+const (
+	Judged     Outcome = ""
+	Unreadable Outcome = "unreadable"
+	Filtered   Outcome = "filtered"  // by the task's filter
+	LeftOut    Outcome = "left out"  // by the choice of rows
+	Unmatched  Outcome = "unmatched" // no row, but a promise that belongs to nobody
+)
+
+// outcomes are those that a table counts.
+func outcomes() []Outcome { return []Outcome{Unreadable, Filtered, LeftOut, Unmatched} }
+
+// The columns of a table before those of records.
+const (
+	colRun     = "run"
+	colOutcome = "outcome"
+	colCount   = "count"
+)
+
+// ColID is the column of IDs.
+const ColID = "id"
+
+// columnsOf are those of records that a table has: what follows from the models and the run is not in it.
+func columnsOf(r *Run) []eval.Column {
+	return slices.DeleteFunc(eval.Columns(r.Settings.Margins, r.Attributes), func(c eval.Column) bool {
+		return c.Name == "calibrated" // depends on a file that whoever sums up has
+	})
+}
+
+// head are the columns of a table.
+func head(r *Run) []rowio.Column {
+	all := []rowio.Column{{Name: colRun}, {Name: colOutcome}, {Name: colCount, Kind: rowio.Int}}
+	blank := eval.Blank(len(r.Settings.Margins), len(r.Attributes))
+	for _, c := range columnsOf(r) {
+		all = append(all, rowio.Column{Name: c.Name, Kind: kindOf(&c, &blank)})
+	}
+	return all
+}
+
+func kindOf(c *eval.Column, blank *eval.Record) rowio.Kind {
+	if c.Derived {
+		return rowio.Bool
+	}
+	switch c.Of(blank).(type) {
+	case *int, *int8:
+		return rowio.Int
+	case *bool:
+		return rowio.Bool
+	case *eval.Float:
+		return rowio.Float
+	}
+	return rowio.Text
+}
+
+// cellOf is a cell of a record: nil, an int, a float64, a bool or a string.
+func cellOf(cell any, r *eval.Record) any {
+	switch x := cell.(type) {
+	case *int:
+		return *x
+	case *int8:
+		if *x < 0 {
+			return nil
+		}
+		return int(*x)
+	case *bool:
+		return *x
+	case *eval.Float:
+		if math.IsNaN(float64(*x)) {
+			return nil
+		}
+		return float64(*x)
+	case *string:
+		return text(*x)
+	case *uint64:
+		return fmt.Sprintf("%016x", *x)
+	case *[]uint64:
+		var words []string
+		for _, v := range *x {
+			words = append(words, fmt.Sprintf("%016x", v))
+		}
+		return text(strings.Join(words, " "))
+	case *[]eval.Float:
+		var words []string
+		for _, v := range *x {
+			words = append(words, strconv.FormatFloat(float64(v), 'g', -1, 64))
+		}
+		return text(strings.Join(words, " "))
+	case *recourse.Status:
+		return x.String()
+	case *[]float32:
+		if x == &r.X {
+			return text(sparse(*x, make([]float32, len(*x))))
+		}
+		return text(sparse(*x, r.X))
+	}
+	return nil
+}
+
+// text is nil for an empty text: a table tells the two apart in some formats only.
+func text(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// sparse writes the numbers of x that differ from those of others, as position:number, behind the number of all.
+func sparse(x, others []float32) string {
+	if len(x) == 0 {
+		return ""
+	}
+	b := strconv.AppendInt(nil, int64(len(x)), 10)
+	for i, v := range x {
+		if i >= len(others) || math.Float32bits(v) != math.Float32bits(others[i]) {
+			b = append(b, ' ')
+			b = strconv.AppendInt(b, int64(i), 10)
+			b = append(b, ':')
+			b = strconv.AppendFloat(b, float64(v), 'g', -1, 32)
+		}
+	}
+	return string(b)
+}
+
+// maxInputs bounds what a damaged cell can ask for.
+const maxInputs = 1 << 24
+
+// dense reads what sparse wrote.
+func dense(s string, others []float32) ([]float32, error) {
+	count, rest, _ := strings.Cut(s, " ")
+	n, err := strconv.Atoi(count)
+	if err != nil || n < 1 || n > maxInputs || others != nil && n != len(others) {
+		return nil, fmt.Errorf("%.20q is no number of inputs", count)
+	}
+	x := make([]float32, n)
+	copy(x, others)
+	for rest != "" {
+		var word string
+		word, rest, _ = strings.Cut(rest, " ")
+		at, number, ok := strings.Cut(word, ":")
+		i, err := strconv.Atoi(at)
+		v, err2 := strconv.ParseFloat(number, 32)
+		if !ok || i < 0 || i >= n || errors.Join(err, err2) != nil {
+			return nil, fmt.Errorf("%.40q is no input:number of %d inputs", word, n)
+		}
+		x[i] = float32(v)
+	}
+	return x, nil
+}
+
+// put reads a cell of a record.
+func put(cell any, s string, r *eval.Record) (err error) {
+	switch x := cell.(type) {
+	case *int:
+		*x, err = strconv.Atoi(s)
+	case *int8:
+		var v int
+		v, err = strconv.Atoi(s)
+		if *x = int8(v); err == nil && v != 0 && v != 1 {
+			err = fmt.Errorf("%q is neither 0 nor 1", s)
+		}
+	case *bool:
+		*x, err = strconv.ParseBool(s)
+	case *eval.Float:
+		err = putFloat(x, s)
+	case *string:
+		*x = strings.Clone(s)
+	case *uint64:
+		*x, err = strconv.ParseUint(s, 16, 64)
+	case *[]uint64:
+		*x = nil
+		for word := range strings.SplitSeq(s, " ") {
+			v, bad := strconv.ParseUint(word, 16, 64)
+			*x, err = append(*x, v), errors.Join(err, bad)
+		}
+	case *[]eval.Float:
+		*x = nil
+		for word := range strings.SplitSeq(s, " ") {
+			var v eval.Float
+			err = errors.Join(err, putFloat(&v, word))
+			*x = append(*x, v)
+		}
+	case *recourse.Status:
+		all := recourse.Statuses()
+		i := slices.IndexFunc(all, func(o recourse.Status) bool { return o.String() == s })
+		if i < 0 {
+			return fmt.Errorf("%q is no status; there are %v", s, all)
+		}
+		*x = all[i]
+	case *[]float32:
+		others := r.X
+		if x == &r.X {
+			others = nil
+		}
+		*x, err = dense(s, others)
+	}
+	return err
+}
+
+func putFloat(x *eval.Float, s string) error {
+	v, err := strconv.ParseFloat(s, 64)
+	*x = eval.Float(v)
+	return err
+}

@@ -1,0 +1,195 @@
+package records
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"strings"
+
+	"github.com/parquet-go/parquet-go"
+
+	"cfq/eval"
+	"cfq/task/rowio"
+)
+
+// Format is how a table is written.
+type Format string
+
+// Parquet is a format of tables; the others are those of rowio.
+const Parquet Format = "parquet"
+
+// FormatOf is the format that the name of a file stands for.
+func FormatOf(path string) (Format, error) {
+	switch ext := strings.ToLower(filepath.Ext(path)); ext {
+	case ".parquet":
+		return Parquet, nil
+	case ".csv", ".tsv", ".arrow":
+		return Format(ext[1:]), nil
+	}
+	return "", fmt.Errorf("the name of %s says no format: want .parquet, .csv, .tsv or .arrow", path)
+}
+
+// Table makes the rows of a table.
+type Table struct {
+	run     string
+	head    []rowio.Column
+	columns []eval.Column
+	cells   []any
+	last    [2]uint64 // row and hash of the last record
+}
+
+// NewTable makes rows of records that were made of the run.
+func NewTable(run Run) (*Table, error) {
+	text, err := run.text()
+	if err != nil {
+		return nil, fmt.Errorf("records: %w", err)
+	}
+	return &Table{run: text, head: head(&run), columns: columnsOf(&run), last: [2]uint64{math.MaxUint64}}, nil
+}
+
+// Head are the columns of the table.
+func (t *Table) Head() []rowio.Column { return t.head }
+
+// Row are the cells of a record, which are valid until the next call of Row.
+func (t *Table) Row(r *eval.Record) []any {
+	rows := 1
+	if row := [2]uint64{uint64(r.Row), r.Hash}; r.Issued != nil && row == t.last {
+		rows = 0 // it stands there once more, for another promise
+	} else {
+		t.last = row
+	}
+	t.cells = append(t.cells[:0], t.run, nil, rows)
+	for i := range t.columns {
+		cell := t.columns[i].Of(r)
+		if cell != nil {
+			cell = cellOf(cell, r)
+		}
+		t.cells = append(t.cells, cell)
+	}
+	return t.cells
+}
+
+// Count are the cells that say that so many rows of the data were not judged.
+func (t *Table) Count(why Outcome, n int) []any {
+	return append([]any{t.run, string(why), n}, make([]any, len(t.columns))...)
+}
+
+// Writer writes a table. It hands on whole rows only.
+type Writer struct {
+	*Table
+	to interface {
+		Write(cells []any) error
+		Close() error
+	}
+}
+
+// NewWriter writes the head of a table.
+func NewWriter(w io.Writer, f Format, run Run) (*Writer, error) {
+	t, err := NewTable(run)
+	if err != nil {
+		return nil, err
+	}
+	out := &Writer{Table: t}
+	if f == Parquet {
+		out.to, err = newParquetWriter(w, t.head)
+	} else {
+		out.to, err = rowio.NewWriter(w, rowio.Format(f), t.head, true)
+	}
+	return out, err
+}
+
+// Write writes a record.
+func (t *Writer) Write(r *eval.Record) error { return t.to.Write(t.Row(r)) }
+
+// Counts writes what became of all rows that were not judged.
+func (t *Writer) Counts(file eval.DataFile) error {
+	for why, n := range map[Outcome]int{
+		Unreadable: file.Unreadable, Filtered: file.Filtered, LeftOut: file.LeftOut - file.Filtered,
+		Unmatched: file.Unmatched,
+	} {
+		if n > 0 {
+			if err := t.to.Write(t.Count(why, n)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Close ends the table.
+func (t *Writer) Close() error { return t.to.Close() }
+
+// groupRows is how many rows of a Parquet file are one row group, which is in memory.
+const groupRows = 32_768
+
+// parquetWriter writes rows of typed columns.
+type parquetWriter struct {
+	out interface {
+		WriteRows(rows []parquet.Row) (int, error)
+		Flush() error
+		Close() error
+	}
+	places []int // of columns in the schema, which is in alphabetical order
+	row    parquet.Row
+	n      int
+}
+
+func newParquetWriter(w io.Writer, columns []rowio.Column) (*parquetWriter, error) {
+	group := parquet.Group{}
+	p := &parquetWriter{places: make([]int, len(columns)), row: make(parquet.Row, len(columns))}
+	for _, c := range columns {
+		node := parquet.String()
+		switch c.Kind {
+		case rowio.Int:
+			node = parquet.Int(64)
+		case rowio.Float:
+			node = parquet.Leaf(parquet.DoubleType)
+		case rowio.Bool:
+			node = parquet.Leaf(parquet.BooleanType)
+		case rowio.Text, rowio.Floats:
+			node = parquet.Encoded(node, &parquet.RLEDictionary)
+		}
+		group[c.Name] = parquet.Optional(node)
+	}
+	schema := parquet.NewSchema("record", group)
+	for i, c := range columns {
+		leaf, ok := schema.Lookup(c.Name)
+		if !ok {
+			return nil, fmt.Errorf("records: no column %s", c.Name)
+		}
+		p.places[i] = leaf.ColumnIndex
+	}
+	p.out = parquet.NewWriter(w, schema, parquet.Compression(&parquet.Zstd))
+	return p, nil
+}
+
+func (p *parquetWriter) Write(cells []any) error {
+	for i, c := range cells {
+		at := p.places[i]
+		if c == nil {
+			p.row[at] = parquet.NullValue().Level(0, 0, at)
+		} else {
+			p.row[at] = parquet.ValueOf(c).Level(0, 1, at)
+		}
+	}
+	if _, err := p.out.WriteRows([]parquet.Row{p.row}); err != nil {
+		return fmt.Errorf("records: %w", err)
+	}
+	if p.n++; p.n%groupRows == 0 {
+		return p.Flush()
+	}
+	return nil
+}
+
+func (p *parquetWriter) Flush() error { return wrap(p.out.Flush()) }
+
+func (p *parquetWriter) Close() error { return wrap(p.out.Close()) }
+
+func wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.Join(errors.New("records"), err)
+}

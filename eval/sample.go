@@ -1,0 +1,180 @@
+package eval
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+
+	"cfq/recourse"
+	"cfq/recourse/constraint"
+	"cfq/task"
+)
+
+// priority is a random number of a row, by its inputs and the seed alone: the rows with the lowest ones are a sample
+// that does not depend on where and in which order they were met. Equal rows have the same.
+func priority(seed uint64, x []float32) uint64 {
+	h := fnv.New64a()
+	b := make([]byte, 0, 256)
+	for _, v := range x {
+		if b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v+0)); len(b) == cap(b) { // no -0
+			_, _ = h.Write(b)
+			b = b[:0]
+		}
+	}
+	_, _ = h.Write(b)
+	return mixed(h.Sum64() ^ mixed(seed))
+}
+
+// lowest keeps the items with the lowest priorities, and all that have the last of them.
+type lowest[T any] struct {
+	most  int
+	once  bool // one item of each priority; of those that have the same, the first
+	items []prioritized[T]
+	full  int // how many items are looked through
+}
+
+type prioritized[T any] struct {
+	priority uint64
+	item     T
+}
+
+// add adds an item, unless it is certain not to be kept.
+func (l *lowest[T]) add(priority uint64, item T) {
+	if l.items = append(l.items, prioritized[T]{priority, item}); len(l.items) > l.full {
+		l.cut()
+		l.full = 2*len(l.items) + 64
+	}
+}
+
+func (l *lowest[T]) cut() {
+	slices.SortStableFunc(l.items, func(a, b prioritized[T]) int { return cmp.Compare(a.priority, b.priority) })
+	if l.once {
+		l.items = slices.CompactFunc(l.items, func(a, b prioritized[T]) bool { return a.priority == b.priority })
+	}
+	n := min(l.most, len(l.items))
+	for n > 0 && n < len(l.items) && l.items[n].priority == l.items[n-1].priority {
+		n++
+	}
+	clear(l.items[n:])
+	l.items = l.items[:n]
+}
+
+// below is the largest priority that is kept; nil when all are.
+func (l *lowest[T]) below() *uint64 {
+	if l.cut(); len(l.items) < l.most || l.most == 0 {
+		return nil
+	}
+	return &l.items[len(l.items)-1].priority
+}
+
+// kept are the items, by priority.
+func (l *lowest[T]) kept() []T {
+	l.cut()
+	all := make([]T, len(l.items))
+	for i := range all {
+		all[i] = l.items[i].item
+	}
+	return all
+}
+
+// Draw returns a random sample of about n of the records that fit, all of them when they are no more: by the seed and
+// their inputs alone. The order says nothing.
+func (r *Records) Draw(n int, seed uint64, fits func(x *Record) bool) ([]*Record, error) {
+	drawn := lowest[*Record]{most: n}
+	for x, err := range r.All() {
+		if err != nil {
+			return nil, err
+		}
+		if fits(x) {
+			drawn.add(priority(seed, x.X), x)
+		}
+	}
+	list := drawn.kept()
+	slices.SortStableFunc(list, (*Record).compare)
+	return list, nil
+}
+
+// Repeat solves the recourse of a sample of Options.Noise of the people evaluated once more, with other random numbers,
+// and adds what CRG of f is against itself. set returns what these people can change.
+func (r *Result) Repeat(
+	ctx context.Context, f recourse.Model, set func(of []*Record) *constraint.Set, o Options,
+) error {
+	o, err := o.withDefaults()
+	if err != nil || o.Noise == 0 || r.Settings.Issued {
+		return err
+	}
+	people, err := r.Records.Draw(o.Noise, o.Seed, func(x *Record) bool { return x.Evaluated })
+	if err != nil || len(people) == 0 {
+		return err
+	}
+	var x, margins []float32
+	for _, p := range people {
+		x, margins = append(x, p.X...), append(margins, float32(p.Full))
+	}
+	o.Margins, o.Confidence = r.Settings.Margins, r.Settings.Confidence
+	before := func(at, i int) *Promise { return &people[i].Steps[at].Full }
+	noise, err := repeat(ctx, f, set(people), x, margins, before, o)
+	r.addNoise(noise)
+	return err
+}
+
+func (r *Result) addNoise(noise []*Gap) {
+	for at, g := range noise {
+		r.Margins[at].Noise = g
+	}
+}
+
+// repeat is Result.Repeat of a solution.
+func (s *Solution) repeat(ctx context.Context) ([]*Gap, error) {
+	if s.o.Noise == 0 || s.o.Promises != nil || len(s.rows) == 0 {
+		return nil, nil
+	}
+	drawn := lowest[int]{most: s.o.Noise}
+	for k, row := range s.rows {
+		drawn.add(s.priority(row), k)
+	}
+	people := drawn.kept()
+	var margins []float32
+	for _, k := range people {
+		margins = append(margins, s.margins[s.rows[k]])
+	}
+	before := func(at, i int) *Promise { return &s.steps[at][people[i]].Promise }
+	return repeat(ctx, s.model, s.set.Select(people), s.inputs(people), margins, before, s.o)
+}
+
+// repeat solves the recourse of people with these inputs and margins under f once more, with other random numbers. It
+// returns what CRG of f is against itself at each required margin, nil where nobody has a cost both times; before is
+// the promise that the i-th of them had at the at-th margin.
+func repeat(
+	ctx context.Context, f recourse.Model, set *constraint.Set, x, margins []float32, before func(at, i int) *Promise,
+	o Options,
+) ([]*Gap, error) {
+	s := &Solution{
+		name: "the original once more", model: f, set: set, x: x, margins: margins, rows: upTo(len(margins)), o: o,
+		people: &task.People{X: x, Dim: f.Dim(), N: len(margins)},
+	}
+	s.o.Solver.Seed ^= 0x9e3779b97f4a7c15
+	if err := s.solve(ctx, s.search); err != nil {
+		return nil, fmt.Errorf("eval: %w", err)
+	}
+	l := newLists(usualLimits())
+	defer l.spilled.Close() //nolint:errcheck // nothing in it is wanted any more
+	noise := make([]*Gap, len(o.Margins))
+	for at := range noise {
+		g := gapScope{ratios: valueScope{list: l.list()}}
+		for i, q := range s.steps[at] {
+			if p := before(at, i); p.Made() && q.Made() {
+				g.pair(float64(p.Cost), float64(q.Cost))
+			}
+		}
+		if g.pairs.n > 0 {
+			gap := g.gap(0, o.Confidence)
+			noise[at] = &gap
+		}
+	}
+	return noise, l.err
+}

@@ -1,0 +1,126 @@
+package eval
+
+import (
+	"testing"
+
+	"cfq/task"
+)
+
+// The statistics of slices, as tests have them.
+
+func sum(xs []float64) (s float64) {
+	for _, x := range xs {
+		s += x
+	}
+	return s
+}
+
+func meanOf(xs []float64, confidence float64) Estimate {
+	var m moments
+	for _, x := range xs {
+		m.add(x)
+	}
+	return m.mean(confidence)
+}
+
+func rmsOf(xs []float64, confidence float64) Estimate {
+	var m moments
+	for _, x := range xs {
+		m.add(x * x)
+	}
+	return m.rootMean(confidence)
+}
+
+func ratioOf(a, b []float64, confidence float64) Estimate {
+	var m pairMoments
+	for i := range a {
+		m.add(a[i], b[i])
+	}
+	return m.ratio(confidence)
+}
+
+func quantileOf(xs []float64, q, confidence float64) Estimate {
+	return ranks(xs).quantile(q, confidence)
+}
+
+func gap(full, quant []float64, confidence float64) Gap {
+	g := gapScope{ratios: valueScope{list: newLists(usualLimits()).list()}}
+	for i := range full {
+		g.pair(full[i], quant[i])
+	}
+	return g.gap(0, confidence)
+}
+
+func marginError(e []float64, confidence float64) MarginError {
+	m := marginScope{marginError: valueScope{list: newLists(usualLimits()).list()}}
+	for _, x := range e {
+		m.marginError.add(x)
+		m.squares.add(x * x)
+	}
+	return m.errors(confidence)
+}
+
+// tau01 is that of promises at each margin, of one person each.
+func tau01(margins []float64, promises [][]Promise, confidence float64) Tau {
+	y := newScope(&Settings{Margins: margins, Confidence: confidence}, newLists(usualLimits()))
+	for at, made := range promises {
+		for i := range made {
+			y.margins[at].full.add(&made[i], margins[at])
+		}
+	}
+	return y.tau01(func(m *marginScope) *breakScope { return &m.full })
+}
+
+func issuedTau(lowest float64, promises []Promise, confidence float64) Tau {
+	y := newScope(&Settings{Margins: []float64{lowest}, Confidence: confidence}, newLists(usualLimits()))
+	for i := range promises {
+		y.issued.own.add(float64(promises[i].Own))
+		if promises[i].Broken() {
+			y.issued.broken.add(float64(promises[i].Own))
+		}
+	}
+	return y.issued.tau(lowest, confidence)
+}
+
+// summarize is Summarize of records that were made with the settings.
+func summarize(t testing.TB, list []Record, s Settings, file DataFile) *Result {
+	t.Helper()
+	return summarizeGroups(t, list, nil, s, file)
+}
+
+// summarizeGroups takes the groups of the records from the attributes, by Record.Person.
+func summarizeGroups(t testing.TB, list []Record, attributes []task.Subgroup, s Settings, file DataFile) *Result {
+	t.Helper()
+	records := NewRecords(s.Margins, attributes)
+	for _, x := range list {
+		for i := range attributes {
+			x.Groups = append(x.Groups[:i:i], attributes[i].Of(x.Person))
+		}
+		if err := records.Add(&x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := Summarize(records, s, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// listed are the records of a result.
+func listed(t testing.TB, r *Result) []Record {
+	t.Helper()
+	return all(t, r.Records)
+}
+
+// all are the records as a list.
+func all(t testing.TB, r *Records) (list []Record) {
+	t.Helper()
+	for x, err := range r.All() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, *x)
+	}
+	return list
+}

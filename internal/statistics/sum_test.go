@@ -1,0 +1,74 @@
+package statistics
+
+import (
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestSum: the value is the exact sum, rounded once, in any order.
+func TestSum(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		xs := rapid.SliceOf(rapid.OneOf(rapid.Float64Range(-1e-12, 1e-12), rapid.Float64Range(-1e15, 1e15),
+			rapid.SampledFrom([]float64{1e100, -1e100, 1e-300, -1e-300, 0.1, 1}))).Draw(t, "xs")
+		exact, products := new(big.Rat), new(big.Rat)
+		var s, p Sum
+		for _, x := range xs {
+			exact.Add(exact, new(big.Rat).SetFloat64(x))
+			y := x
+			if math.Abs(x) < 1e-100 || math.Abs(x) > 1e90 { // products that neither under- nor overflow
+				y = 0
+			}
+			r := new(big.Rat).SetFloat64(y)
+			products.Add(products, r.Mul(r, r))
+			s.Add(x)
+			p.AddProduct(y, y)
+		}
+		want, _ := exact.Float64()
+		if got := s.Value(); got != want {
+			t.Fatalf("sum %v, want %v", got, want)
+		}
+		want, _ = products.Float64()
+		if got := p.Value(); got != want {
+			t.Fatalf("sum of squares %v, want %v", got, want)
+		}
+		rand.Shuffle(len(xs), func(i, j int) { xs[i], xs[j] = xs[j], xs[i] })
+		var again Sum
+		for _, x := range xs {
+			again.Add(x)
+		}
+		if again.Value() != s.Value() {
+			t.Fatalf("in another order %v, not %v", again.Value(), s.Value())
+		}
+	})
+}
+
+func TestSumOfWhatIsNotFinite(t *testing.T) {
+	t.Parallel()
+	var s Sum
+	s.Add(1)
+	s.Add(math.Inf(1))
+	if !math.IsInf(s.Value(), 1) || s.Exact() != nil {
+		t.Errorf("sum %v", s.Value())
+	}
+	s.AddProduct(math.Inf(-1), 1)
+	if !math.IsNaN(s.Value()) {
+		t.Errorf("sum %v", s.Value())
+	}
+}
+
+func BenchmarkSum(b *testing.B) {
+	var s Sum
+	rng := rand.New(rand.NewPCG(1, 2))
+	xs := make([]float64, 1024)
+	for i := range xs {
+		xs[i] = rng.NormFloat64()
+	}
+	for i := range b.N {
+		s.Add(xs[i%1024])
+	}
+}
