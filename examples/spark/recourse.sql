@@ -5,7 +5,7 @@
 -- into partitions of 128 MB, which may be fewer than there are cores.
 SET spark.sql.files.minPartitionNum = ${partitions};
 
-CREATE TEMPORARY VIEW people USING parquet OPTIONS (path '${people}');
+CREATE OR REPLACE TEMPORARY VIEW people USING parquet OPTIONS (path '${people}');
 
 -- Spark joins fields by the delimiter and splits at it; it neither quotes nor escapes. Hence
 -- tabs, not commas. NULL is written and read as \N.
@@ -13,7 +13,7 @@ INSERT OVERWRITE DIRECTORY '${promises}' USING parquet
 SELECT TRANSFORM (id, age, sex, dependants, income, savings, debt, amount, months, credit_grade,
                   years_employed, late_payments, employment, housing, guarantor)
   ROW FORMAT DELIMITED FIELDS TERMINATED BY '\t'
-  USING 'CFQ_ORT_LIB=./libonnxruntime.so.1 ./cfq recourse model.onnx -t task.yaml -q --workers 1 --stream=tsv --keep id --columns id,age,sex,dependants,income,savings,debt,amount,months,credit_grade,years_employed,late_payments,employment,housing,guarantor'
+  USING 'CFQ_ORT_LIB=./libonnxruntime.so.1 ./cfq recourse model.onnx -t task.yaml -q --workers 1 --stream=tsv --columns id,age,sex,dependants,income,savings,debt,amount,months,credit_grade,years_employed,late_payments,employment,housing,guarantor'
   AS (id BIGINT, status STRING, method STRING, cost STRING, margin STRING, before STRING, action STRING,
       age STRING, sex STRING, dependants STRING, income STRING, savings STRING, debt STRING, amount STRING,
       months STRING, credit_grade STRING, years_employed STRING, late_payments STRING, employment STRING,

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What `make spark` runs: a Spark cluster on this machine, a master and two workers, finds
-# recourse for PEOPLE people by SQL and loses a worker while it does. Then everybody must be in
-# the output once, with the same bytes that one process of cfq writes.
+# recourse for PEOPLE people by SQL, loses a worker while it does, and evaluates a quantized model.
+# Everybody must be in promises and records once, and promises, report and verdict must be the
+# bytes that one process of cfq writes. QUICK=1 leaves out what only takes times.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -40,10 +41,9 @@ export SPARK_HOME
 data=$(realpath ../../testdata/loans)
 cfq=$(realpath "${CFQ:-../../bin/cfq}")
 library=${CFQ_ORT_LIB:-$(find "$cache/onnxruntime" -name 'libonnxruntime.so.1' | sort -V | tail -n 1)}
-columns=$(head -n 1 "$data/test.csv" | sed 's/,decision$//')
+columns=id,$(head -n 1 "$data/test.csv" | sed 's/,decision$//')
 
 work=$(mktemp -d)
-files=$cfq,$data/model.onnx,$data/task.yaml,$library
 groups=() # process groups: whatever is started is the leader of one
 
 # A machine fails as a whole: its worker, its executor and the executor's processes.
@@ -76,10 +76,10 @@ start() { # start OUT ERR COMMAND...: in the background; its process group is $s
 
 export SPARK_CONF_DIR=$work/conf SPARK_LOCAL_DIRS=$work/local SPARK_LOCAL_IP=127.0.0.1
 # The work is cfq's. Half of the time that a virtual machine needs to start is the optimizing compiler's.
-jvm="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+jvm="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Djava.io.tmpdir=$work/tmp"
 export SPARK_DAEMON_MEMORY=256m SPARK_DAEMON_JAVA_OPTS=$jvm
 unset SPARK_WORKER_OPTS SPARK_MASTER_OPTS
-mkdir "$SPARK_CONF_DIR"
+mkdir "$SPARK_CONF_DIR" "$work/tmp"
 cat >"$SPARK_CONF_DIR/spark-defaults.conf" <<CONF
 spark.driver.bindAddress                                127.0.0.1
 spark.driver.host                                       127.0.0.1
@@ -119,6 +119,13 @@ worker() { # worker NUMBER: one core of a cluster
 	disown "$started"
 }
 
+# People have an id here, so the task names it.
+cp "$data/model.onnx" "$work"
+sed 's/^data:$/&\n  id: id/' "$data/task.yaml" >"$work/task.yaml"
+awk '{ print (NR == 1 ? "id," : "train" NR ",") $0 }' "$data/train.csv" >"$work/train.csv"
+"$cfq" quantize "$work/model.onnx" -d "$work/train.csv" -t "$work/task.yaml" -o "$work/model.q.onnx" -q >/dev/null
+files=$cfq,$library,$work/model.onnx,$work/model.q.onnx,$work/model.q.onnx.rows,$work/task.yaml
+
 # Port 0 lets the system choose a free one.
 start /dev/null "$work/master.log" "$SPARK_HOME/bin/spark-class" org.apache.spark.deploy.master.Master \
 	--host 127.0.0.1 --port 0 --webui-port 0
@@ -152,19 +159,52 @@ finished() {
 	seconds=$(grep -o 'Time taken: [0-9.]*' "$work/driver.log" | tail -n 1 | cut -d ' ' -f 3)
 }
 
-# check NAME: is everybody in the table, and once, with the bytes that one process writes?
-check() {
-	cat text.sql check.sql >"$work/check.sql"
-	job 2 "$work/check.sql" "people=$work/people" "table=$work/$1" "text=$work/$1.text"
-	echo "$1: rows too many, ids twice, people lost, unknown ids: $(cat "$work/out")"
-	[[ $(cat "$work/out") == $'0\t0\t0\t0' ]] || fail "somebody is lost, twice or unknown"
-	cat "$work/$1.text"/part-* >"$work/$1.tsv"
-	cmp "$work/$1.tsv" "$work/$1.one" || fail "$1 differ from those of one process"
-	echo "$1: the same $(wc -c <"$work/$1.one") bytes from one process"
+# complete: was everybody in the tables, and once?
+complete() {
+	local line n=0
+	while read -r line; do
+		[[ $line == $'0\t0\t0\t0' ]] || fail "rows too many, ids twice, people lost, unknown ids: $line"
+		((++n))
+	done < <(grep -P '^-?\d+\t-?\d+\t\d+\t\d+$' "$work/out")
+	((n == 2)) || fail "the tables were not counted"
+	echo "promises, records: nobody lost, nobody twice"
+}
+
+same() { # same WHAT FILE FILE
+	cmp "$2" "$3" || fail "$1: not as one process has it"
+	[[ -s $3 ]] || fail "$1: nothing was written"
+	echo "$1: the same $(wc -c <"$3") bytes as with one process"
+}
+
+# record_columns declares the columns that cfq eval answers people by, in SQL.
+record_columns() {
+	tr , '\t' <<<"$columns" | "$cfq" eval "$work/model.onnx" "$work/model.q.onnx" -t "$work/task.yaml" -q --margins 0.1 \
+		--stream=tsv | sed 's/[^\t]\+/`&` STRING/g; s/\t/, /g'
+}
+
+# report WHERE SUBCOMMAND...: what a subcommand says of the records there, and its exit code.
+report() {
+	local where=$work/$1
+	shift
+	(
+		cd "$where"
+		code=0
+		"$cfq" "$@" -q >"$1.txt" 2>"$work/driver.log" || code=$?
+		((code == 0 || code == 1 || code == 5)) || exit "$code"
+		echo "exit code $code" >>"$1.txt"
+	) || fail "cfq $1 failed"
 }
 
 measured() { # measured WHAT SECONDS
 	awk -v what="$1" -v s="$2" -v n="$people" 'BEGIN { printf "%-28s %8.1f s %10.0f people/s\n", what, s, n / s }' >>"$work/table"
+}
+
+# elapsed COMMAND...: runs a process; $seconds is what it took.
+elapsed() {
+	local begin=$EPOCHREALTIME
+	start "$@"
+	wait "$started" || fail "$3 failed"
+	seconds=$(awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')
 }
 
 echo "spark: $people people in $partitions partitions, a master and two workers of one core ($SPARK_HOME)"
@@ -173,22 +213,20 @@ job 2 "$work/people.sql" "number=$people" "partitions=$partitions" "sample=$data
 	"people=$work/people" "table=$work/people" "text=$work/people.text"
 cat "$work"/people.text/part-* >"$work/people.tsv"
 
-# One process.
-begin=$EPOCHREALTIME
-input=$work/people.tsv start "$work/promises.one" "$work/driver.log" "$cfq" recourse "$data/model.onnx" -t "$data/task.yaml" \
-	-q --workers 1 --stream=tsv --keep id --columns "id,$columns"
-wait "$started" || fail "cfq failed"
-measured "one process" "$(awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')"
-
-# One worker, then two.
+# Recourse: one process, one worker, two.
+input=$work/people.tsv elapsed "$work/promises.one" "$work/driver.log" "$cfq" recourse "$work/model.onnx" -t "$work/task.yaml" \
+	-q --workers 1 --stream=tsv --columns "$columns"
+measured "recourse, one process" "$seconds"
 recourse=("partitions=$partitions" "people=$work/people" "promises=$work/promises")
-job 1 recourse.sql "${recourse[@]}"
-measured "Spark, 1 worker" "$seconds"
-job 2 recourse.sql "${recourse[@]}"
-measured "Spark, 2 workers" "$seconds"
+if [[ -z ${QUICK:-} ]]; then
+	job 1 recourse.sql "${recourse[@]}"
+	measured "recourse, 1 worker" "$seconds"
+	job 2 recourse.sql "${recourse[@]}"
+	measured "recourse, 2 workers" "$seconds"
+	rm -r "$work/promises"
+fi
 
 # Two workers, of which one dies when a quarter of the partitions is done; another comes.
-rm -r "$work/promises"
 submit 2 recourse.sql "${recourse[@]}"
 until (($(find "$work/promises/_temporary" -maxdepth 2 -name 'task_*' 2>/dev/null | wc -l) * 4 >= partitions)); do
 	kill -0 "$driver" 2>/dev/null || fail "the job ended before a worker could be killed: want more PEOPLE"
@@ -198,9 +236,39 @@ stop KILL "$victim"
 sleep 2
 worker 3
 finished recourse.sql
-measured "Spark, 1 of 2 workers killed" "$seconds"
+measured "recourse, 1 of 2 killed" "$seconds"
 grep -q 'Lost executor' "$work/driver.log" || fail "the job ended before a worker could be killed: want more PEOPLE"
-check promises
+
+# One more job checks the promises, evaluates, and checks the records.
+mkdir "$work/one" "$work/spark"
+{
+	cat text.sql check.sql evaluate.sql
+	sed 's/{table}/{records}/' check.sql
+} >"$work/evaluate.sql"
+job 2 "$work/evaluate.sql" "partitions=$partitions" "people=$work/people" "table=$work/promises" \
+	"text=$work/promises.text" "records=$work/spark/records" "columns=$(record_columns)"
+measured "evaluation, 2 workers" "$(grep -o 'Time taken: [0-9.]*' "$work/driver.log" | tail -n 4 | head -n 1 | cut -d ' ' -f 3)"
+complete
+cat "$work/promises.text"/part-* >"$work/promises.tsv"
+same promises "$work/promises.tsv" "$work/promises.one"
+
+# The records of one process. Reports name their command, so both have the same.
+for where in one spark; do
+	cp "$work"/{model.onnx,model.q.onnx,model.q.onnx.rows,task.yaml} "$work/$where"
+done
+{
+	echo "$columns"
+	tr '\t' , <"$work/people.tsv"
+} >"$work/people.csv"
+elapsed "$work/eval.txt" "$work/driver.log" "$cfq" eval "$work/model.onnx" "$work/model.q.onnx" -d "$work/people.csv" \
+	-t "$work/task.yaml" -q --workers 1 --margins 0.1 --noise 0 --records "$work/one/records/"
+measured "evaluation, one process" "$seconds"
+for where in one spark; do
+	report "$where" summarize model.onnx model.q.onnx 'records/*.parquet' -t task.yaml --noise 0
+	report "$where" gate model.onnx model.q.onnx -t task.yaml --records 'records/*.parquet' --margin 0.1 --max-vd 0.05
+done
+same "cfq summarize" "$work/spark/summarize.txt" "$work/one/summarize.txt"
+same "cfq gate --records" "$work/spark/gate.txt" "$work/one/gate.txt"
 
 cat "$work/table"
 echo "spark: passed in $SECONDS s"
