@@ -36,13 +36,7 @@ const RowID = "#row:"
 // rows count once. Rows equal to one that g was calibrated on are left out. Both together are an alternative, too.
 func (r *Result) Alternatives() ([]Alternative, error) {
 	var all []Alternative
-	known := 0
-	for x, err := range r.Records.All() {
-		if err != nil {
-			return nil, err
-		}
-		known += count(x.Calibrated)
-	}
+	known := r.Records.Calibrated()
 	copies, err := r.copies()
 	if err != nil {
 		return nil, err

@@ -17,8 +17,17 @@ type Column struct {
 	// Of points to the cell of a record: *int, *int8, *uint64, *bool, *string, *Float, *recourse.Status, *[]float32,
 	// *[]uint64 or *[]Float. nil: the record has no such cell.
 	Of func(r *Record) any
+	make func(r *Record) // the place of the cell in a record that has none; nil where every record has
 	// Derived columns say what follows from others, for those who read the table: they are written and not read.
 	Derived bool
+}
+
+// Place is Of for a record that is filled from a table: it has the cell.
+func (c *Column) Place(r *Record) any {
+	if c.make != nil {
+		c.make(r)
+	}
+	return c.Of(r)
 }
 
 // Columns are those of records that were made with the settings, of people with these attributes by which groups are
@@ -45,7 +54,16 @@ func Columns(margins []float64, attributes []string) []Column {
 			return &r.Groups[i]
 		}})
 	}
-	all = append(all, promiseColumns("issued_", "", true, func(r *Record) *Promise { return r.Issued })...)
+	issued := promiseColumns("issued_", "", true, func(r *Record) *Promise { return r.Issued })
+	for i := range issued {
+		issued[i].make = func(r *Record) {
+			if r.Issued == nil {
+				p := none(recourse.NoneFound)
+				r.Issued = &p
+			}
+		}
+	}
+	all = append(all, issued...)
 	all = append(all, promiseColumns("first_", "", false, func(r *Record) *Promise { return evaluated(r, &r.First) })...)
 	for i, t := range margins {
 		all = append(all, stepColumns(i, "@"+strconv.FormatFloat(t, 'g', -1, 64))...)
@@ -70,6 +88,18 @@ func stepColumns(i int, at string) []Column {
 			return of(&r.Steps[i])
 		}
 	}
+	proof := func(name string, of func(p *Proof) any) Column {
+		return Column{Name: name, Of: step(func(s *Step) any {
+			if s.Proof == nil {
+				return nil
+			}
+			return of(s.Proof)
+		}), make: func(r *Record) {
+			if i < len(r.Steps) && r.Steps[i].Proof == nil {
+				r.Steps[i].Proof = &Proof{undefined(), undefined()}
+			}
+		}}
+	}
 	promise := func(of func(s *Step) *Promise) func(r *Record) *Promise {
 		return func(r *Record) *Promise {
 			if i >= len(r.Steps) {
@@ -83,18 +113,8 @@ func stepColumns(i int, at string) []Column {
 	return append(all,
 		Column{Name: "dir_sim" + at, Of: step(func(s *Step) any { return &s.DirSim })},
 		Column{Name: "act_overlap" + at, Of: step(func(s *Step) any { return &s.Overlap })},
-		Column{Name: "certified_lower" + at, Of: step(func(s *Step) any {
-			if s.Proof == nil {
-				return nil
-			}
-			return &s.Proof.Lower
-		})},
-		Column{Name: "certified_apart" + at, Of: step(func(s *Step) any {
-			if s.Proof == nil {
-				return nil
-			}
-			return &s.Proof.Apart
-		})},
+		proof("certified_lower"+at, func(p *Proof) any { return &p.Lower }),
+		proof("certified_apart"+at, func(p *Proof) any { return &p.Apart }),
 		Column{Name: "perturbation" + at, Of: step(func(s *Step) any { return &s.Perturbed })})
 }
 
@@ -131,17 +151,15 @@ func promiseColumns(before, after string, points bool, of func(r *Record) *Promi
 	return all
 }
 
-// Blank is a record whose cells are all there, to be filled from a table.
+// Blank is a record to be filled from a table, see [Column.Place].
 func Blank(margins, attributes int) Record {
 	r := Record{
-		Groups: make([]string, attributes), Evaluated: true, Issued: &Promise{}, Steps: make([]Step, margins),
+		Groups: make([]string, attributes), Evaluated: true, Steps: make([]Step, margins),
 		Label: -1, Full: undefined(), Quant: undefined(), First: none(recourse.NoneFound),
 	}
-	*r.Issued = none(recourse.NoneFound)
 	for i := range r.Steps {
 		r.Steps[i] = Step{
 			Full: none(recourse.NoneFound), Quant: none(recourse.NoneFound), DirSim: undefined(), Overlap: undefined(),
-			Proof: &Proof{undefined(), undefined()},
 		}
 	}
 	return r
@@ -154,11 +172,6 @@ func (r *Record) Settle() {
 	}
 	if !r.Evaluated {
 		r.Steps, r.First = nil, Promise{}
-	}
-	for i := range r.Steps {
-		if p := r.Steps[i].Proof; math.IsNaN(float64(p.Lower)) && math.IsNaN(float64(p.Apart)) {
-			r.Steps[i].Proof = nil
-		}
 	}
 }
 
@@ -256,7 +269,7 @@ func (d *decoder) decode(b []byte) (Record, error) {
 	d.b, d.bad = b, false
 	for i := range d.columns {
 		if !d.columns[i].Derived && d.byte() == 1 {
-			d.cell(d.columns[i].Of(&r), &r)
+			d.cell(d.columns[i].Place(&r), &r)
 		}
 	}
 	if d.bad || len(d.b) > 0 {

@@ -38,6 +38,7 @@ type owned struct {
 	others  *task.Equality // of the other columns of the data; nil when there are none
 	tape    *spill.Lists   // one list: a length, and the cells, of each record
 	n       int
+	known   int // with Calibrated
 	parted  []*spill.Lists
 	buf     []byte
 }
@@ -86,6 +87,7 @@ func (r *Records) Add(x *Record) error {
 		return fmt.Errorf("eval: record of row %d: %d steps for %d required margins", x.Row, len(x.Steps), r.margins)
 	}
 	r.n++
+	r.known += count(x.Calibrated)
 	r.shared = r.shared || x.ID != ""
 	if r.others != nil && len(x.Others) > 0 {
 		r.others.Add(x.Hash, x.Others)
@@ -100,6 +102,9 @@ func (r *Records) Len() int {
 	}
 	return r.n
 }
+
+// Calibrated is how many of the records are of rows equal to one that g was calibrated on.
+func (r *Records) Calibrated() int { return r.known }
 
 // Close removes what is in a temporary file.
 func (r *Records) Close() error {

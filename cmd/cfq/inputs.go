@@ -378,14 +378,7 @@ func (c *calibratedRows) count(r *eval.Result) (known int, err error) {
 	if c.record == nil {
 		return 0, nil
 	}
-	for x, err := range r.Records.All() {
-		if err != nil {
-			return 0, err
-		}
-		if x.Calibrated {
-			known++
-		}
-	}
+	known = r.Records.Calibrated()
 	if n := r.Records.Len(); known == n {
 		err = cli.Wrap(fmt.Errorf("all %d people of the data are equal to rows that the model was calibrated on: none "+
 			"is left for a verdict", n), cli.Unusable, "a gate needs people that the model was not calibrated on")

@@ -126,7 +126,7 @@ func kindOf(c *eval.Column, blank *eval.Record) rowio.Kind {
 	if c.Derived {
 		return rowio.Bool
 	}
-	switch c.Of(blank).(type) {
+	switch c.Place(blank).(type) {
 	case *int, *int8:
 		return rowio.Int
 	case *bool:
