@@ -16,7 +16,7 @@ type Column struct {
 	Name string
 	// Of points to the cell of a record: *int, *int8, *uint64, *bool, *string, *Float, *recourse.Status, *[]float32,
 	// *[]uint64 or *[]Float. nil: the record has no such cell.
-	Of func(r *Record) any
+	Of   func(r *Record) any
 	make func(r *Record) // the place of the cell in a record that has none; nil where every record has
 	// Derived columns say what follows from others, for those who read the table: they are written and not read.
 	Derived bool

@@ -386,18 +386,3 @@ func (m *pairMoments) ratio(confidence float64) Estimate {
 	e.around(math.Sqrt(max(0, deviations)*n/(n-1))/total, confidence)
 	return e
 }
-
-// Numbers are a list that may be larger than memory.
-type Numbers struct{ list numbers }
-
-// NewNumbers makes an empty list.
-func NewNumbers() *Numbers { return &Numbers{newLists(usualLimits()).list()} }
-
-// Add adds a number.
-func (n *Numbers) Add(x float64) { n.list.add(x) }
-
-// Quantile is the number of the nearest rank; the median is the mean of the two in the middle. Undefined of none.
-func (n *Numbers) Quantile(q float64) Float { return n.list.ranked().quantile(q, 0.95).Value }
-
-// Close frees the list. It returns the first error of its temporary file.
-func (n *Numbers) Close() error { return errors.Join(n.list.err, n.list.spilled.Close()) }

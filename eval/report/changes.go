@@ -1,11 +1,11 @@
 package report
 
 import (
-	"errors"
 	"math"
 	"strconv"
 
 	"cfq/eval"
+	"cfq/internal/statistics"
 	"cfq/recourse/constraint"
 	"cfq/task"
 )
@@ -30,11 +30,6 @@ func Changes(r *eval.Result, people People, features []task.Feature) (list []Cha
 		return nil, nil
 	}
 	all := map[string]*[2]moved{}
-	defer func() {
-		for _, of := range all {
-			err = errors.Join(err, of[0].sizes.Close(), of[1].sizes.Close())
-		}
-	}()
 	const some = 4096 // people at a time
 	batch := make([]*eval.Record, 0, some)
 	add := func() {
@@ -46,7 +41,7 @@ func Changes(r *eval.Result, people People, features []task.Feature) (list []Cha
 				}
 				for _, c := range set.Person(i).Changes(x.X, q.Point) {
 					if all[c.Feature] == nil {
-						all[c.Feature] = &[2]moved{{sizes: eval.NewNumbers()}, {sizes: eval.NewNumbers()}}
+						all[c.Feature] = &[2]moved{}
 					}
 					all[c.Feature][of].add(c)
 				}
@@ -77,7 +72,7 @@ func Changes(r *eval.Result, people People, features []task.Feature) (list []Cha
 // moved are the changes of a feature that one model asks for.
 type moved struct {
 	people int
-	sizes  *eval.Numbers
+	sizes  statistics.Values
 }
 
 func (m *moved) add(c constraint.Change) {
@@ -92,7 +87,7 @@ func (m *moved) add(c constraint.Change) {
 func (m *moved) moves(f *task.Feature) Moves {
 	out := Moves{People: m.people, Median: eval.Float(math.NaN())}
 	if f.Kind.IsNumber() {
-		out.Median = m.sizes.Quantile(0.5)
+		out.Median = eval.Float(m.sizes.Median())
 	}
 	return out
 }
