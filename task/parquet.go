@@ -23,6 +23,7 @@ const parquetMagic = "PAR1"
 type parquetRows struct {
 	columns []parquetColumn // per leaf of the schema
 	names   []string        // of the columns that can be read
+	count   int             // rows of the file
 	rows    parquet.Rows
 	batch   []parquet.Row
 	have    []parquet.Row // of batch, not yet returned
@@ -69,7 +70,9 @@ func newParquetRows(r io.Reader) (p *parquetRows, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("Parquet: %w", err)
 	}
-	p = &parquetRows{rows: parquet.MultiRowGroup(f.RowGroups()...).Rows(), batch: make([]parquet.Row, 64)}
+	p = &parquetRows{
+		count: int(f.NumRows()), rows: parquet.MultiRowGroup(f.RowGroups()...).Rows(), batch: make([]parquet.Row, 64),
+	}
 	for _, path := range f.Schema().Columns() {
 		c := parquetColumn{name: path[0], field: len(p.names), why: "it is nested or repeated"}
 		if leaf, _ := f.Schema().Lookup(path...); len(path) == 1 && leaf.MaxRepetitionLevel == 0 {

@@ -99,11 +99,14 @@ func (f inflater) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// gzipMagic starts every gzip file.
+const gzipMagic = "\x1f\x8b"
+
 // plainText returns what delimited text in r is: decompressed when its content is gzip, without a byte order mark.
 // UTF-16 is an error.
 func plainText(r io.Reader) (*bufio.Reader, error) {
 	plain := bufio.NewReaderSize(r, headSize)
-	if starts(plain, "\x1f\x8b") {
+	if starts(plain, gzipMagic) {
 		z, err := gzip.NewReader(plain)
 		if err != nil {
 			return nil, fmt.Errorf("compressed data: %w", err)
@@ -223,4 +226,29 @@ func (t *textRows) malformed(bad *csv.ParseError) error {
 		return &Problem{Line: start, Reason: "text follows a closing quote, or a quoted field never ends"}
 	}
 	return &Problem{Line: start, Reason: "a quote stands inside an unquoted field"}
+}
+
+// CountRows is how many rows a data file has, of text about: for those who show progress. 0 when that is not known.
+func CountRows(path string) (n int) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close() //nolint:errcheck // read only
+	if rows, err := newParquetRows(f); err == nil {
+		return rows.count
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return 0
+	}
+	buf := make([]byte, 1<<16)
+	for first := true; ; first = false {
+		k, err := f.Read(buf)
+		if first && bytes.HasPrefix(buf[:k], []byte(gzipMagic)) {
+			return 0
+		}
+		if n += bytes.Count(buf[:k], []byte{'\n'}); err != nil {
+			return n
+		}
+	}
 }

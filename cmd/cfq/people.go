@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 
 	"cfq/eval"
@@ -63,7 +60,7 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) e
 		return err
 	}
 	o.Hash = true
-	all := lines(d.f.data)
+	all := task.CountRows(d.f.data)
 	var failed error // of what was done with the people, not of reading them
 	done := 0
 	hand := func(b *eval.Batch) error {
@@ -238,27 +235,4 @@ func (d *evaluation) results(ctx context.Context, o eval.Options) (_ []*eval.Res
 		}
 	}
 	return all, nil
-}
-
-// lines is how many rows a file of text has, about; 0 when that is not known.
-func lines(path string) (n int) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0
-	}
-	defer f.Close() //nolint:errcheck // read only
-	buf := make([]byte, 1<<16)
-	for first := true; ; first = false {
-		k, err := f.Read(buf)
-		if first && (bytes.HasPrefix(buf[:k], []byte("PAR1")) || bytes.HasPrefix(buf[:k], []byte{0x1f, 0x8b})) {
-			return 0
-		}
-		n += bytes.Count(buf[:k], []byte{'\n'})
-		if err == io.EOF { //nolint:errorlint // as io.Reader has it
-			return n
-		}
-		if err != nil {
-			return 0
-		}
-	}
 }

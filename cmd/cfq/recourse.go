@@ -220,12 +220,12 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		show := j.e.msg.Progress("recourse")
+		show, all := j.e.msg.Progress(cli.People), task.CountRows(j.data)
 		people, err = task.Stream(ctx, j.data, j.t, o, recourseBatch, func(p *task.People) error {
 			if j.robust != nil && j.robust.first == nil {
 				j.robust.first = p
 			}
-			failed = j.solve(ctx, p, s.Recourse, out, func(done int) { show(s.People+done, s.People+p.N) })
+			failed = j.solve(ctx, p, s.Recourse, out, func(done int) { show(s.People+done, max(all, s.People+p.N)) })
 			return failed
 		})
 		switch {

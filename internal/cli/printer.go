@@ -68,6 +68,9 @@ func (p *Printer) terminal() bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// People is the label of progress that also shows how many there are in a second.
+const People = "people"
+
 // Progress returns a function that draws a bar called label when work is
 // reported, and removes it when all is done. It draws nothing when Quiet or when
 // stderr is no terminal. The function may be called from several goroutines.
@@ -84,14 +87,19 @@ func (p *Printer) Progress(label string) func(done, total int) {
 			return
 		case bar == nil:
 			p.clear()
-			bar = progressbar.NewOptions(total,
+			options := []progressbar.Option{
 				progressbar.OptionSetWriter(p.Out),
 				progressbar.OptionSetDescription(fmt.Sprintf("%-28s", message.OneLine(label))),
 				progressbar.OptionSetWidth(20),
 				progressbar.OptionShowCount(),
 				progressbar.OptionSetPredictTime(true),
 				progressbar.OptionClearOnFinish(),
-				progressbar.OptionThrottle(throttle))
+				progressbar.OptionThrottle(throttle),
+			}
+			if label == People { // who may be millions
+				options = append(options, progressbar.OptionShowIts(), progressbar.OptionSetItsString(People))
+			}
+			bar = progressbar.NewOptions(total, options...)
 		case bar.GetMax() != total:
 			bar.ChangeMax(total)
 		}
