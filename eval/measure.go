@@ -111,6 +111,9 @@ func (m *measurement) add(ctx context.Context, b *Batch) error {
 			}
 		}
 		for k := range list {
+			if b.Records != nil && list[k].Evaluated != o.evaluates(&list[k]) {
+				return fmt.Errorf("eval: record of row %d: another sample of the people was evaluated", list[k].Row)
+			}
 			list[k].Calibrated = b.Calibrated != nil && b.Calibrated[k]
 			if err := m.records[i].Add(&list[k]); err != nil {
 				return err
@@ -126,6 +129,11 @@ func (m *measurement) add(ctx context.Context, b *Batch) error {
 		m.o.Progress(Event{Stage: "people", Done: m.done, Total: max(m.done, b.Total)})
 	}
 	return nil
+}
+
+// evaluates says whether the person of a record is among those to evaluate, as Solution.evaluated does.
+func (o *Options) evaluates(r *Record) bool {
+	return (!approves(r.Full) || r.Issued.Made()) && (o.below == nil || priority(o.Seed, r.X) <= *o.below)
 }
 
 // sampled looks at all people for the largest priority of those in the sample; the largest that there is when all are.

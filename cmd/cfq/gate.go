@@ -134,7 +134,7 @@ other. The stricter verdict decides.`,
 			fs.StringVar(&f.record, "calibration-record", "", "record `file` of the rows that the model was calibrated on; "+
 				"else QUANTIZED.rows; required is an error without that; none when it was calibrated on none of these people")
 			fs.StringArrayVar(&f.tables, "records", nil, "judge the people of these `tables` of records in place of --data: "+
-				"files that cfq eval wrote, or a quoted pattern; may be repeated")
+				"files or folders that cfq eval wrote, or a quoted pattern; may be repeated")
 			addReports(fs, &f.evaluationFlags, report.Views())
 			return func(ctx context.Context, e *env, args []string) error { return f.run(ctx, e, args, fs) }
 		},
@@ -144,6 +144,11 @@ other. The stricter verdict decides.`,
 func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.FlagSet) (err error) {
 	if err := arguments("gate", args, "FULL", "QUANTIZED"); err != nil {
 		return err
+	}
+	for _, flag := range []string{"sample", "seed", "restarts", "certify"} {
+		if len(f.tables) > 0 && cli.Given(fs, flag) {
+			return cli.Usagef("cfq eval takes it", "--%s has no effect on --records: it is settled when they are made", flag)
+		}
 	}
 	outs, err := parseReports(f.reports, report.Views(), f.overwrite)
 	if err != nil {

@@ -62,11 +62,10 @@ func (d *evaluation) source(ctx context.Context, each func(*eval.Batch) error) e
 	o.Hash = true
 	all := task.CountRows(d.f.data)
 	var failed error // of what was done with the people, not of reading them
-	done := 0
+	d.out.rewind()
 	hand := func(b *eval.Batch) error {
 		b.Set, b.Calibrated, b.Total = d.allowed.of(b.People), d.known.equal(b.People), all
-		if b.Records, failed = d.out.known(ctx, b.People, done); failed == nil {
-			done += b.People.N
+		if b.Records, failed = d.out.known(ctx, b.People, b.Promises); failed == nil {
 			failed = each(b)
 		}
 		return failed
@@ -132,6 +131,9 @@ func (x *issued) actions(
 			id := ""
 			if len(of[person]) > 1 {
 				id = fmt.Sprintf("%s%d", eval.RowID, f.People.Row(i))
+				if f.People.Content != nil { // another file of records has other people in its rows
+					id += fmt.Sprintf(":%016x", f.People.Content[i])
+				}
 			}
 			f.People.IDs = append(f.People.IDs, id)
 		}
@@ -209,6 +211,11 @@ func (d *evaluation) results(ctx context.Context, o eval.Options) (_ []*eval.Res
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		for i := 0; i < len(records) && err != nil; i++ {
+			err = errors.Join(err, records[i].Close())
+		}
+	}()
 	if err := d.warnPeople(); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -19,18 +20,24 @@ import (
 	"cfq/internal/cli"
 	"cfq/internal/message"
 	"cfq/internal/tempfile"
+	"cfq/recourse"
 	"cfq/task"
 )
 
-// recordsOut is where an evaluation writes its records: a file, or a folder of files of so many people each, from which
-// an interrupted run resumes.
+// recordsOut is where an evaluation writes its records: a file, or a folder of files of some people each, from which an
+// interrupted run resumes.
 type recordsOut struct {
 	d      *evaluation
 	path   string
 	folder bool
 	format records.Format
-	have   int         // files of an earlier run that are there already
+	stale  []string    // files of an earlier run, which go when the first file is begun
 	run    records.Run // of the last batch
+
+	have    int // files of an earlier run that are taken as they are
+	read    int // of them, so far
+	earlier []eval.Record
+	made    *records.Run // what the earlier records were made of
 
 	table  *records.Writer
 	file   *os.File // that table is written to, under another name
@@ -38,7 +45,7 @@ type recordsOut struct {
 	people int // in it
 }
 
-// partPeople is how many people are in one file of a folder.
+// partPeople is how many people are in one file of a folder, or a few more: all of a batch.
 const partPeople = 2 * batchPeople
 
 // checkRecords looks whether records can be written.
@@ -63,28 +70,38 @@ func (f *evaluationFlags) checkRecords(resume bool) (*recordsOut, error) {
 		}
 		return out, cli.Output(f.records, f.overwrite)
 	}
-	parts, err := filepath.Glob(filepath.Join(f.records, "part-*.parquet"))
+	found, err := filepath.Glob(filepath.Join(f.records, "part-*.parquet"))
 	if err != nil {
 		return nil, err
 	}
+	if rows := out.rowsFile(); exists(rows) {
+		found = append(found, rows)
+	}
 	switch {
-	case len(parts) == 0:
 	case resume:
-		for out.have < len(parts) && slices.Contains(parts, out.name(out.have)) {
+		for slices.Contains(found, out.name(out.have)) {
 			out.have++
 		}
-	case !f.overwrite:
+	case len(found) > 0 && !f.overwrite:
 		return nil, cli.Wrap(fmt.Errorf("--records: %s has records already", f.records), cli.Unusable,
 			"--resume goes on from them; --overwrite replaces them")
-	default:
-		for _, path := range parts {
-			if err := os.Remove(path); err != nil {
-				return nil, err
-			}
-		}
 	}
-	return out, os.MkdirAll(f.records, 0o755)
+	out.part = out.have
+	taken := map[string]bool{}
+	for i := range out.have {
+		taken[out.name(i)] = true
+	}
+	out.stale = slices.DeleteFunc(found, func(path string) bool { return taken[path] })
+	return out, nil
 }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// rowsFile is the file of a folder that says what became of the rows that are nobody.
+func (x *recordsOut) rowsFile() string { return filepath.Join(x.path, "rows.parquet") }
 
 // name is the file of a part.
 func (x *recordsOut) name(part int) string {
@@ -114,46 +131,88 @@ func (d *evaluation) madeWith(s *eval.Settings, like *task.People) (records.Run,
 	return r, nil
 }
 
-// known returns the records of the next people, if an earlier run has made them: nil when it has not.
-func (x *recordsOut) known(ctx context.Context, people *task.People, at int) ([]eval.Record, error) {
-	if x == nil || at/partPeople >= x.have {
+// rewind goes back to the first of the people.
+func (x *recordsOut) rewind() {
+	if x != nil {
+		x.read, x.earlier = 0, nil
+	}
+}
+
+// known returns the records of the next people, if an earlier run has made them: nil when it has not. promises are
+// those of eval.Batch.
+func (x *recordsOut) known(
+	ctx context.Context, people *task.People, promises []recourse.Action,
+) (list []eval.Record, err error) {
+	if x == nil || people.N == 0 || len(x.earlier) == 0 && x.read == x.have {
 		return nil, nil
 	}
-	path := x.name(at / partPeople)
-	all, _, _, err := records.Read(ctx, []string{path}, x.d.task.Attributes(), nil)
-	if err != nil {
-		return nil, cli.Wrap(err, cli.Unusable, "without --resume the run begins anew")
-	}
-	defer all.Close() //nolint:errcheck // read only
-	var list []eval.Record
-	for r, err := range all.Raw() {
-		if err != nil {
-			return nil, err
+	if len(x.earlier) == 0 {
+		if err := x.load(ctx, x.name(x.read)); err != nil {
+			return nil, cli.Wrap(err, cli.Unusable, "without --resume the run begins anew")
 		}
-		if k := r.Person - at%partPeople; k >= 0 && k < people.N {
-			if r.Hash != people.Content[k] || r.Row != people.Row(k) {
-				return nil, cli.Wrap(fmt.Errorf("%s: its records are not those of %s: they are about other people", path,
-					x.d.f.data), cli.Unusable, "--resume goes on with the same files; --overwrite begins anew")
-			}
-			list = append(list, *r)
-		}
+		x.read++
 	}
-	if len(list) != people.N {
-		return nil, nil // the last part of a file that has grown
+	if len(x.earlier) < people.N { // files end with a batch
+		return nil, x.other()
+	}
+	list, x.earlier = x.earlier[:people.N], x.earlier[people.N:]
+	for i := range list {
+		if !isAbout(&list[i], people, promises, i) {
+			return nil, x.other()
+		}
 	}
 	return list, nil
+}
+
+// load reads the records of a file.
+func (x *recordsOut) load(ctx context.Context, path string) (err error) {
+	all, run, _, err := records.Read(ctx, []string{path}, x.d.task, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, all.Close()) }()
+	if x.made != nil {
+		if d := x.made.Differs(run); d != "" {
+			return fmt.Errorf("%s was not made of the same as the files before it: %s", path, d)
+		}
+	}
+	x.made = run
+	for r, err := range all.Raw() {
+		if err != nil {
+			return err
+		}
+		x.earlier = append(x.earlier, *r)
+	}
+	return nil
+}
+
+// isAbout says whether a record is about the i-th of the people, and their promise.
+func isAbout(r *eval.Record, people *task.People, promises []recourse.Action, i int) bool {
+	id := ""
+	if people.IDs != nil {
+		id = people.IDs[i]
+	}
+	issued := promises != nil && promises[i].Status == recourse.Found
+	return r.Hash == people.Content[i] && slices.Equal(r.Others, people.Others[i]) && r.Row == people.Row(i) && r.ID == id &&
+		issued == (r.Issued != nil) && (!issued || !r.Evaluated || slices.Equal(r.Issued.Point, promises[i].Point))
+}
+
+// other is the error of records that cannot be taken.
+func (x *recordsOut) other() error {
+	return cli.Wrap(fmt.Errorf("--resume: %s holds records of other people or promises than these files have", x.path),
+		cli.Unusable, "--resume goes on with the same files; --overwrite begins anew")
 }
 
 // write takes the records of a batch.
 func (x *recordsOut) write(b *eval.Batch, s *eval.Settings, list []eval.Record) error {
 	var err error
-	if x.run, err = x.d.madeWith(s, b.People); err != nil {
+	if x.run, err = x.d.madeWith(s, b.People); err != nil || len(list) == 0 {
 		return err
 	}
 	if b.Records != nil { // they are there
-		x.people += len(list)
-		if x.people >= partPeople {
-			x.part, x.people = x.part+1, 0
+		if d := x.made.Differs(&x.run); d != "" {
+			return cli.Wrap(fmt.Errorf("--resume: the records in %s and this run are not made of the same: %s", x.path, d),
+				cli.Unusable, "--resume goes on with the same files and flags; --overwrite begins anew")
 		}
 		return nil
 	}
@@ -176,6 +235,17 @@ func (x *recordsOut) begin() (err error) {
 	if x.table != nil {
 		return nil
 	}
+	if x.folder {
+		if err := os.MkdirAll(x.path, 0o755); err != nil {
+			return fmt.Errorf("records: %w", err)
+		}
+	}
+	for _, path := range x.stale {
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("records: %w", err)
+		}
+	}
+	x.stale = nil
 	if x.file, err = tempfile.New(filepath.Dir(x.name(x.part))); err != nil {
 		return fmt.Errorf("records: %w", err)
 	}
@@ -185,6 +255,9 @@ func (x *recordsOut) begin() (err error) {
 
 // finish ends the records; file is what became of the other rows, which a folder has in a file of its own.
 func (x *recordsOut) finish(file eval.DataFile) error {
+	if x.read < x.have || len(x.earlier) > 0 {
+		return x.other()
+	}
 	if x.folder && x.table != nil {
 		if err := x.place(x.name(x.part)); err != nil {
 			return err
@@ -201,7 +274,7 @@ func (x *recordsOut) finish(file eval.DataFile) error {
 	}
 	path := x.path
 	if x.folder {
-		path = filepath.Join(x.path, "rows.parquet")
+		path = x.rowsFile()
 	}
 	return x.place(path)
 }
@@ -209,6 +282,9 @@ func (x *recordsOut) finish(file eval.DataFile) error {
 // place puts the file that was written in its place.
 func (x *recordsOut) place(path string) error {
 	err := x.table.Close()
+	if err == nil {
+		err = x.file.Sync()
+	}
 	if err == nil {
 		err = os.Rename(x.file.Name(), path)
 	}
@@ -231,12 +307,20 @@ func (x *recordsOut) drop() error {
 	return errors.Join(os.Remove(f.Name()), f.Close())
 }
 
-// evidence adds up people, so that the sum says who they are in any order.
+// evidence adds up people, so that the sum says who they are in any order: those who were evaluated, and the promises
+// that were issued to them, included.
 type evidence [4]uint64
 
 func (s *evidence) add(r *eval.Record) {
-	b := append([]byte(r.ID), 0, byte(r.Label))
-	for _, v := range r.X {
+	b := append([]byte(r.ID), 0, byte(r.Label), 0)
+	if r.Evaluated {
+		b[len(b)-1] = 1
+	}
+	numbers := r.X
+	if r.Issued != nil {
+		numbers = slices.Concat(numbers, r.Issued.Point)
+	}
+	for _, v := range numbers {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
 	}
 	sum := sha256.Sum256(b)
@@ -253,13 +337,18 @@ func (s *evidence) text() string {
 	return hex.EncodeToString(b)
 }
 
-// tables are the files that arguments name, of which some may be patterns.
+// tables are the files that arguments name: files, folders of Parquet files, and patterns.
 func tables(args []string) (paths []string, err error) {
 	for _, arg := range args {
 		some := []string{arg}
-		if _, err := os.Stat(arg); err != nil && strings.ContainsAny(arg, "*?[") {
-			if some, err = filepath.Glob(arg); err != nil || len(some) == 0 {
-				return nil, cli.Wrap(fmt.Errorf("records: no file is called %s", arg), cli.Unusable,
+		info, err := os.Stat(arg)
+		pattern := arg
+		if err == nil && info.IsDir() {
+			pattern = filepath.Join(arg, "*.parquet")
+		}
+		if pattern != arg || err != nil && strings.ContainsAny(arg, "*?[") {
+			if some, err = filepath.Glob(pattern); err != nil || len(some) == 0 {
+				return nil, cli.Wrap(fmt.Errorf("records: no file is called %s", pattern), cli.Unusable,
 					"cfq eval --records writes tables of records")
 			}
 		}
@@ -270,10 +359,14 @@ func tables(args []string) (paths []string, err error) {
 			if err := cli.Input("table of records", path); err != nil {
 				return nil, err
 			}
-			if !slices.Contains(paths, path) {
+			if !slices.ContainsFunc(paths, func(o string) bool { return cli.Distinct([]string{o}, []string{path}) != nil }) {
 				paths = append(paths, path)
 			}
 		}
+	}
+	if len(paths) == 0 {
+		return nil, cli.Wrap(fmt.Errorf("records: nothing is in %s", message.List(args, 3)), cli.Unusable,
+			"cfq eval --records writes tables of records")
 	}
 	slices.Sort(paths)
 	return paths, nil
@@ -282,7 +375,7 @@ func tables(args []string) (paths []string, err error) {
 // readRecords sums up the records of tables, at a confidence; 0 for that with which they were made.
 func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Options) (*eval.Result, error) {
 	var who evidence
-	all, run, file, err := records.Read(ctx, paths, d.task.Attributes(), func(r *eval.Record) {
+	all, run, file, err := records.Read(ctx, paths, d.task, func(r *eval.Record) {
 		who.add(r)
 		known := d.known.equal(&task.People{X: r.X, Dim: len(r.X), N: 1})
 		r.Calibrated = known != nil && known[0]
@@ -297,16 +390,23 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 		run.Settings.Confidence = o.Confidence
 	}
 	o.Margins, o.Sample, o.Seed, o.OneSided = run.Settings.Margins, 0, run.Settings.Seed, run.Settings.OneSided
+	by := run.Settings.Solver
+	o.Solver = recourse.SolveOptions{
+		Steps: by.Steps, Restarts: by.Restarts, Rounds: by.Rounds, Beam: by.Beam, Seed: by.Seed,
+	}
 	d.total = &task.People{N: all.Len(), Total: file.Rows, Failed: file.Unreadable}
 	d.inputs.data = report.File{Name: "records", SHA256: who.text(), Entries: all.Len(), Used: all.Len()}
 	r, err := eval.Summarize(all, run.Settings, file)
 	if err == nil {
 		err = r.Repeat(ctx, d.models[0], d.set, o)
 	}
-	if note := all.Note(); note != "" && err == nil {
+	if err != nil {
+		return nil, runError(errors.Join(err, all.Close()))
+	}
+	if note := all.Note(); note != "" {
 		d.e.msg.Note("%s: %s", message.List(paths, 3), note)
 	}
-	return r, runError(err)
+	return r, nil
 }
 
 // madeOf is an error when records were made of other files than are at hand, or by another version.
@@ -324,15 +424,8 @@ func (d *evaluation) madeOf(run *records.Run) error {
 	} {
 		if x.theirs != x.ours {
 			return cli.Wrap(fmt.Errorf("records: they were made with another %s, %.24s, than the one at hand, %.24s", x.what,
-				orNone(x.theirs), orNone(x.ours)), cli.Unusable, x.hint)
+				cmp.Or(x.theirs, "none"), cmp.Or(x.ours, "none")), cli.Unusable, x.hint)
 		}
 	}
 	return nil
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
 }

@@ -28,7 +28,8 @@ of any parts of the people, in any order and from any number of machines: the re
 is the same as if one process had evaluated everybody. Records of other models,
 another task, other settings or another version of cfq are refused.
 
-RECORDS are files (Parquet, CSV or tab-delimited text) or quoted patterns.`,
+RECORDS are files (Parquet, CSV, tab-delimited text or an Arrow stream), folders of
+Parquet files, or quoted patterns.`,
 		examples: []string{
 			"cfq summarize model.onnx model.q.onnx 'records/*.parquet' -t task.yaml",
 			"cfq summarize model.onnx model.q.onnx a.parquet b.parquet -t task.yaml --by sex --report html:report.html",

@@ -17,12 +17,13 @@ import (
 )
 
 // Read reads the records of tables that were made of the same (see [Run]), whatever wrote the tables: other columns may
-// be in them, in any order. attributes are those of the task (see [eval.Records.Attributes]). see is called with every
-// record before it is taken in, and may change it; nil for nothing. The records are the caller's to close.
+// be in them, in any order. The task says how many inputs a person has, and the attributes (see
+// [eval.Records.Attributes]). see is called with every record before it is taken in, and may change it; nil for nothing.
+// The records are the caller's to close.
 func Read(
-	ctx context.Context, paths []string, attributes []task.Subgroup, see func(*eval.Record),
+	ctx context.Context, paths []string, t *task.Task, see func(*eval.Record),
 ) (_ *eval.Records, run *Run, file eval.DataFile, err error) {
-	in := &reader{ctx: ctx, attributes: attributes, see: see, counts: map[Outcome]int{}}
+	in := &reader{ctx: ctx, attributes: t.Attributes(), inputs: t.Dim(), see: see, counts: map[Outcome]int{}}
 	defer func() {
 		if err != nil && in.records != nil {
 			err = errors.Join(err, in.records.Close())
@@ -35,8 +36,7 @@ func Read(
 		}
 	}
 	if in.records == nil {
-		return nil, nil, file, fmt.Errorf("records: %s: there are no rows in it, so that nothing says what it is of",
-			message.List(paths, 3))
+		return nil, nil, file, fmt.Errorf("records: there are no rows in %s", message.List(paths, 3))
 	}
 	file = eval.DataFile{
 		Unreadable: in.counts[Unreadable], Filtered: in.counts[Filtered],
@@ -50,6 +50,7 @@ func Read(
 type reader struct {
 	ctx        context.Context //nolint:containedctx // lives as long as one call of Read
 	attributes []task.Subgroup
+	inputs     int // of a person
 	see        func(*eval.Record)
 	path       string
 	first      string // path of the first table with rows
@@ -74,7 +75,7 @@ func (in *reader) table(r io.Reader) error {
 	}
 	for _, name := range []string{colRun, colOutcome, colCount} {
 		if _, ok := place[name]; !ok {
-			return fmt.Errorf("this is no table of records: there is no column %q; `cfq eval --records` writes one", name)
+			return fmt.Errorf("this is not a table of records: there is no column %q; `cfq eval --records` writes one", name)
 		}
 	}
 	var at []int // of the columns
@@ -154,7 +155,7 @@ func (in *reader) of(text string) error {
 		in.run, in.first, in.columns = run, in.path, columnsOf(run)
 		in.records = eval.NewRecords(run.Settings.Margins, attributes)
 		in.records.CompareBy(run.Columns)
-	} else if d := in.run.differs(run); d != "" {
+	} else if d := in.run.Differs(run); d != "" {
 		return fmt.Errorf("records that were not made of the same as those of %s cannot be put together: %s", in.first, d)
 	}
 	in.text = strings.Clone(text)
@@ -182,7 +183,7 @@ func (in *reader) places(place map[string]int) ([]int, error) {
 func (in *reader) row(fields []string, place map[string]int, at []int) error {
 	count, err := strconv.Atoi(fields[place[colCount]])
 	if err != nil || count < 0 {
-		return fmt.Errorf("column %q: %q is no number of rows", colCount, fields[place[colCount]])
+		return fmt.Errorf("column %q: %q is not a number of rows", colCount, fields[place[colCount]])
 	}
 	if why := Outcome(fields[place[colOutcome]]); why != Judged {
 		if !slices.Contains(outcomes(), why) {
@@ -196,11 +197,14 @@ func (in *reader) row(fields []string, place map[string]int, at []int) error {
 		if at[i] < 0 || fields[at[i]] == "" {
 			continue
 		}
-		if err := put(in.columns[i].Place(&r), fields[at[i]], &r); err != nil {
+		if err := put(in.columns[i].Place(&r), fields[at[i]], &r, in.inputs); err != nil {
 			return fmt.Errorf("column %s: %w", message.Quote(in.columns[i].Name), err)
 		}
 	}
 	r.Settle()
+	if err := check(&r, in.inputs); err != nil {
+		return err
+	}
 	in.rows += count
 	if in.see != nil {
 		in.see(&r)

@@ -13,10 +13,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"cfq/eval"
 	"cfq/recourse"
@@ -47,28 +50,53 @@ func (r Run) text() (string, error) {
 	return string(data), err
 }
 
-// differs says in what two runs differ; "" in nothing.
-func (r *Run) differs(o *Run) string {
+// Differs says in what two runs differ; "" in nothing.
+func (r *Run) Differs(o *Run) string {
 	for _, x := range []struct{ what, one, other string }{
-		{"layout", r.Schema, o.Schema},
 		{"version of cfq", r.Tool, o.Tool},
 		{"original", short(r.Full), short(o.Full)},
 		{"quantized model", short(r.Quantized), short(o.Quantized)},
 		{"task file", short(r.Task), short(o.Task)},
 		{"overrides file", short(r.Overrides), short(o.Overrides)},
-		{"groups", strings.Join(r.Attributes, ","), strings.Join(o.Attributes, ",")},
-		{"columns of the data", strings.Join(r.Columns, ","), strings.Join(o.Columns, ",")},
+		{"groups", listed(r.Attributes), listed(o.Attributes)},
+		{"columns of the data", listed(r.Columns), listed(o.Columns)},
 	} {
 		if x.one != x.other {
 			return fmt.Sprintf("%s: %s and %s", x.what, orNone(x.one), orNone(x.other))
 		}
 	}
-	a, _ := json.Marshal(r.Settings)
-	b, _ := json.Marshal(o.Settings)
-	if string(a) != string(b) {
-		return fmt.Sprintf("settings: %s and %s", a, b)
+	one, other := settingsOf(r), settingsOf(o)
+	keys := maps.Clone(one)
+	maps.Copy(keys, other)
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if a, b := string(one[key]), string(other[key]); a != b {
+			return fmt.Sprintf("settings: %s: %s and %s", key, orNone(a), orNone(b))
+		}
 	}
 	return ""
+}
+
+// settingsOf are the settings of a run as they stand in JSON.
+func settingsOf(r *Run) (keys map[string]json.RawMessage) {
+	data, err := json.Marshal(r.Settings)
+	if err == nil {
+		err = json.Unmarshal(data, &keys)
+	}
+	if err != nil { // numbers and flags: there is nothing that JSON cannot say
+		panic(err)
+	}
+	return keys
+}
+
+// listed are names between commas, in quotes where a name has one.
+func listed(names []string) string {
+	words := slices.Clone(names)
+	for i, name := range words {
+		if strings.Contains(name, ",") {
+			words[i] = strconv.Quote(name)
+		}
+	}
+	return strings.Join(words, ",")
 }
 
 func short(hash string) string { return hash[:min(12, len(hash))] }
@@ -153,7 +181,7 @@ func cellOf(cell any, r *eval.Record) any {
 		if math.IsNaN(float64(*x)) {
 			return nil
 		}
-		return float64(*x)
+		return float64(*x) + 0 // Parquet files are read without a sign of 0, and none of the metrics has one
 	case *string:
 		return text(*x)
 	case *uint64:
@@ -186,6 +214,24 @@ func text(s string) any {
 	if s == "" {
 		return nil
 	}
+	if lost(s) || plain(s) != s {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
+// lost says that some format cannot keep a text as it is: one with a control character, \N, which is no text where tabs
+// stand between fields, or what is no UTF-8.
+func lost(s string) bool {
+	return s == `\N` || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl)
+}
+
+// plain is the text that stands in a cell. Only what text has quoted is taken out of quotes: others may be part of an
+// ID that another program has handed on.
+func plain(s string) string {
+	if u, err := strconv.Unquote(s); err == nil && s[0] == '"' && strconv.Quote(u) == s && (lost(u) || plain(u) != u) {
+		return u
+	}
 	return s
 }
 
@@ -206,15 +252,12 @@ func sparse(x, others []float32) string {
 	return string(b)
 }
 
-// maxInputs bounds what a damaged cell can ask for.
-const maxInputs = 1 << 24
-
-// dense reads what sparse wrote.
-func dense(s string, others []float32) ([]float32, error) {
+// dense reads what sparse wrote of so many inputs.
+func dense(s string, inputs int, others []float32) ([]float32, error) {
 	count, rest, _ := strings.Cut(s, " ")
 	n, err := strconv.Atoi(count)
-	if err != nil || n < 1 || n > maxInputs || others != nil && n != len(others) {
-		return nil, fmt.Errorf("%.20q is no number of inputs", count)
+	if err != nil || n != inputs {
+		return nil, fmt.Errorf("%.20q is not the number of inputs: the task has %d", count, inputs)
 	}
 	x := make([]float32, n)
 	copy(x, others)
@@ -225,7 +268,7 @@ func dense(s string, others []float32) ([]float32, error) {
 		i, err := strconv.Atoi(at)
 		v, err2 := strconv.ParseFloat(number, 32)
 		if !ok || i < 0 || i >= n || errors.Join(err, err2) != nil {
-			return nil, fmt.Errorf("%.40q is no input:number of %d inputs", word, n)
+			return nil, fmt.Errorf("%.40q is not input:number of %d inputs", word, n)
 		}
 		x[i] = float32(v)
 	}
@@ -233,7 +276,7 @@ func dense(s string, others []float32) ([]float32, error) {
 }
 
 // put reads a cell of a record.
-func put(cell any, s string, r *eval.Record) (err error) {
+func put(cell any, s string, r *eval.Record, inputs int) (err error) {
 	switch x := cell.(type) {
 	case *int:
 		*x, err = strconv.Atoi(s)
@@ -248,7 +291,7 @@ func put(cell any, s string, r *eval.Record) (err error) {
 	case *eval.Float:
 		err = putFloat(x, s)
 	case *string:
-		*x = strings.Clone(s)
+		*x = strings.Clone(plain(s))
 	case *uint64:
 		*x, err = strconv.ParseUint(s, 16, 64)
 	case *[]uint64:
@@ -268,15 +311,11 @@ func put(cell any, s string, r *eval.Record) (err error) {
 		all := recourse.Statuses()
 		i := slices.IndexFunc(all, func(o recourse.Status) bool { return o.String() == s })
 		if i < 0 {
-			return fmt.Errorf("%q is no status; there are %v", s, all)
+			return fmt.Errorf("unknown status %q; there are %v", s, all)
 		}
 		*x = all[i]
 	case *[]float32:
-		others := r.X
-		if x == &r.X {
-			others = nil
-		}
-		*x, err = dense(s, others)
+		*x, err = dense(s, inputs, r.X) // which is empty before it is read
 	}
 	return err
 }
@@ -285,4 +324,34 @@ func putFloat(x *eval.Float, s string) error {
 	v, err := strconv.ParseFloat(s, 64)
 	*x = eval.Float(v)
 	return err
+}
+
+// check reports a record that no evaluation makes: cells of it are missing.
+func check(r *eval.Record, inputs int) error {
+	switch {
+	case len(r.X) != inputs:
+		return errors.New("column \"inputs\": the inputs are missing")
+	case !r.Full.Defined() || !r.Quant.Defined():
+		return errors.New("columns \"margin_full\" and \"margin_quant\": a number is missing")
+	case r.Row < 0 || r.Line < 0:
+		return errors.New("columns \"row\" and \"line\": a number is less than 0")
+	case !r.Evaluated:
+		return nil
+	}
+	promises := []*eval.Promise{&r.First}
+	if r.Issued != nil {
+		promises = append(promises, r.Issued)
+	}
+	for i := range r.Steps {
+		promises = append(promises, &r.Steps[i].Full, &r.Steps[i].Quant)
+	}
+	for i, p := range promises {
+		if !p.Made() {
+			continue
+		}
+		if !p.Cost.Defined() || !p.Own.Defined() || !p.Other.Defined() || i > 0 && len(p.Point) != inputs {
+			return errors.New("columns of promises: one was found whose cost, margin or point is missing")
+		}
+	}
+	return nil
 }

@@ -105,12 +105,13 @@ func (t *Writer) Write(r *eval.Record) error { return t.to.Write(t.Row(r)) }
 
 // Counts writes what became of all rows that were not judged.
 func (t *Writer) Counts(file eval.DataFile) error {
-	for why, n := range map[Outcome]int{
+	n := map[Outcome]int{
 		Unreadable: file.Unreadable, Filtered: file.Filtered, LeftOut: file.LeftOut - file.Filtered,
 		Unmatched: file.Unmatched,
-	} {
-		if n > 0 {
-			if err := t.to.Write(t.Count(why, n)); err != nil {
+	}
+	for _, why := range outcomes() {
+		if n[why] > 0 {
+			if err := t.to.Write(t.Count(why, n[why])); err != nil {
 				return err
 			}
 		}

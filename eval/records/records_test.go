@@ -1,0 +1,437 @@
+package records
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"cfq/eval"
+	"cfq/recourse"
+	"cfq/task"
+)
+
+const people = `
+version: 1
+data: {label: y, favourable: "1"}
+features:
+  - {name: a, kind: numeric}
+  - {name: sex, kind: binary, one: f, zero: m, subgroup: true}
+  - {name: "region, part", kind: onehot, values: [n, s], subgroup: true}
+`
+
+func parse(t testing.TB) *task.Task {
+	t.Helper()
+	tk, err := task.Parse("task.yaml", []byte(people))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tk
+}
+
+// runOf is what records of the task are made of.
+func runOf(margins ...float64) Run {
+	return Run{
+		Tool: "cfq 1", Full: "aaaa", Quantized: "bbbb", Task: "cccc", Attributes: []string{"sex", "region, part"},
+		Columns: []string{"note", "day"}, Settings: eval.Settings{Margins: margins, Confidence: 0.95, Seed: 1},
+	}
+}
+
+// drawn makes records of every kind that an evaluation makes.
+type drawn struct{ *rapid.T }
+
+func (d drawn) flag() bool { return rapid.Bool().Draw(d.T, "flag") }
+
+// finite are numbers without -0, which tables write as 0.
+func (d drawn) finite() eval.Float {
+	return eval.Float(rapid.OneOf(rapid.SampledFrom([]float64{0, 1e-300, -5e-324, math.MaxFloat64, 0.1, 1 << 24, 1e15}),
+		rapid.Float64()).Draw(d.T, "number")) + 0
+}
+
+func (d drawn) number() eval.Float {
+	if d.flag() {
+		return d.finite()
+	}
+	return eval.Float(rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), math.Inf(-1)}).Draw(d.T, "odd number"))
+}
+
+func (d drawn) inputs() []float32 {
+	const dim = 4
+	odd := rapid.SampledFrom([]float32{0, float32(math.Copysign(0, -1)), math.MaxFloat32, math.SmallestNonzeroFloat32})
+	return rapid.SliceOfN(rapid.OneOf(odd, rapid.Float32()), dim, dim).Draw(d.T, "inputs")
+}
+
+func (d drawn) text() string {
+	odd := []string{
+		"", "a", "b,c", `say "so"`, `"a"`, `"`, `\N`, `"\\N"`, "two\tfields", `"two\tfields"`, "two\nlines", "two\r\nlines",
+		"\r", " blank ", "ä", "\xff", "\x00", "\ufeffx", "NA", "null", "NaN", "#row:3", "1e5", "\u2028",
+	}
+	return rapid.OneOf(rapid.SampledFrom(odd), rapid.String()).Draw(d.T, "text")
+}
+
+func (d drawn) promise(points bool) eval.Promise {
+	p := eval.Promise{
+		Status: rapid.SampledFrom(recourse.Statuses()).Draw(d.T, "status"), Cost: d.number(), Own: d.number(),
+		Other: d.number(),
+	}
+	if p.Made() {
+		p.Cost, p.Own, p.Other, p.Violation = d.finite(), d.finite(), d.finite(), d.text()
+		if points {
+			p.Point = d.inputs()
+		}
+	}
+	return p
+}
+
+func (d drawn) step() eval.Step {
+	s := eval.Step{Full: d.promise(true), Quant: d.promise(true), DirSim: d.number(), Overlap: d.number()}
+	if d.flag() {
+		s.Proof = &eval.Proof{Lower: d.number(), Apart: eval.Float(math.Inf(1))}
+		for range eval.Perturbations() {
+			s.Perturbed = append(s.Perturbed, d.number())
+		}
+	}
+	return s
+}
+
+func (d drawn) record(margins int) eval.Record {
+	r := eval.Record{
+		Row: rapid.IntRange(0, math.MaxInt).Draw(d.T, "row"), Line: rapid.IntRange(0, math.MaxInt).Draw(d.T, "line"),
+		ID: d.text(), Label: rapid.Int8Range(-1, 1).Draw(d.T, "label"), Full: d.finite(), Quant: d.finite(),
+		Evaluated: d.flag(), Hash: rapid.Uint64().Draw(d.T, "hash"), X: d.inputs(), Groups: []string{d.text(), d.text()},
+	}
+	if d.flag() {
+		r.Others = []uint64{0, rapid.Uint64().Draw(d.T, "other")}
+	}
+	if r.Evaluated {
+		r.First = d.promise(false)
+		for range margins {
+			r.Steps = append(r.Steps, d.step())
+		}
+	}
+	if d.flag() {
+		p := d.promise(true)
+		p.Status, p.Point = recourse.Found, d.inputs()
+		if p.Cost, p.Own, p.Other = d.finite(), d.finite(), d.finite(); !r.Evaluated {
+			p = eval.Promise{Status: recourse.Found, Cost: p.Cost, Own: eval.Float(math.NaN()), Other: eval.Float(math.NaN())}
+		}
+		r.Issued = &p
+	}
+	return r
+}
+
+func formats() []Format { return []Format{Parquet, "csv", "tsv", "arrow"} }
+
+// write writes a table and returns its path.
+func write(t testing.TB, dir string, n int, f Format, run Run, list []eval.Record, file eval.DataFile) string {
+	t.Helper()
+	path := filepath.Join(dir, fmt.Sprintf("%d.%s", n, f))
+	var b bytes.Buffer
+	w, err := NewWriter(&b, f, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range list {
+		if err := w.Write(&list[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Counts(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func put1(t testing.TB, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func all(t testing.TB, r *eval.Records) (list []eval.Record) {
+	t.Helper()
+	for x, err := range r.Raw() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.Person = 0
+		list = append(list, *x)
+	}
+	return list
+}
+
+// sameBits compares numbers by what they are made of: NaN is NaN, and 0 is not -0.
+func sameBits() cmp.Options {
+	return cmp.Options{
+		cmp.Comparer(func(a, b eval.Float) bool { return math.Float64bits(float64(a)) == math.Float64bits(float64(b)) }),
+		cmp.Comparer(func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }),
+	}
+}
+
+// What is read of tables is what was written to them, in whatever format and however it was spread over them, and the
+// counts add up.
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	tk, dir := parse(t), t.TempDir()
+	rapid.Check(t, func(rt *rapid.T) {
+		d := drawn{rt}
+		margins := []float64{0, 0.1, 0.25}[:rapid.IntRange(1, 3).Draw(rt, "margins")]
+		run := runOf(margins...)
+		var paths []string
+		var want []eval.Record
+		var counts eval.DataFile
+		for i := range rapid.IntRange(1, 3).Draw(rt, "tables") {
+			var list []eval.Record
+			for range rapid.IntRange(0, 4).Draw(rt, "records") {
+				r := d.record(len(margins))
+				for range rapid.IntRange(1, 2).Draw(rt, "promises") { // of one person's row
+					if list = append(list, r); r.Issued == nil {
+						break
+					}
+				}
+			}
+			few := func() int { return rapid.IntRange(0, 2).Draw(rt, "rows") }
+			file := eval.DataFile{Unreadable: few(), Filtered: few(), Unmatched: few()}
+			file.LeftOut = file.Filtered + few()
+			counts.Unreadable += file.Unreadable
+			counts.Filtered += file.Filtered
+			counts.LeftOut += file.LeftOut
+			counts.Unmatched += file.Unmatched
+			counts.Rows += file.Unreadable + file.LeftOut
+			for k := range list {
+				if k == 0 || list[k].Issued == nil || list[k].Row != list[k-1].Row || list[k].Hash != list[k-1].Hash {
+					counts.Rows++
+				}
+			}
+			paths = append(paths, write(t, dir, i, rapid.SampledFrom(formats()).Draw(rt, "format"), run, list, file))
+			want = append(want, list...)
+		}
+		got, made, file, err := Read(t.Context(), paths, tk, nil)
+		if len(want) == 0 && counts.Rows+counts.Unmatched == 0 {
+			if err == nil || !strings.Contains(err.Error(), "there are no rows") {
+				rt.Fatalf("no rows: %v", err)
+			}
+			return
+		}
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if d := cmp.Diff(want, all(t, got), sameBits()); d != "" {
+			rt.Error(d)
+		}
+		if d := made.Differs(&run); d != "" || file != counts {
+			rt.Errorf("%s; counts %+v, want %+v", d, file, counts)
+		}
+		if err := got.Close(); err != nil {
+			rt.Error(err)
+		}
+	})
+}
+
+// No two texts are the same in a table, and what other programs write comes as it is.
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	for _, raw := range []string{`"`, `"a"`, `"a`, `a"`, `\n`, `""`, `"\N"`, "'a'", "`a`", "ä", `"ä"`} {
+		if got := plain(raw); got != raw {
+			t.Errorf("%s became %s", raw, got)
+		}
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		s := drawn{rt}.text()
+		for range 3 { // and what looks as if it had been written already
+			in := text(s)
+			if s == "" {
+				return
+			}
+			if got := plain(in.(string)); got != s || strings.ContainsAny(in.(string), "\t\r\n\x00") || in == `\N` {
+				rt.Fatalf("%q was written as %q and read as %q", s, in, got)
+			}
+			s = in.(string)
+		}
+	})
+}
+
+// A table of one record, as text.
+func table(t testing.TB, change func(*Run)) string {
+	t.Helper()
+	run := runOf(0)
+	if change != nil {
+		change(&run)
+	}
+	p := eval.Promise{Status: recourse.Found, Cost: 1, Own: 0.5, Other: -0.5, Point: []float32{1, 0, 1, 0}}
+	r := eval.Record{
+		ID: "a", Row: 3, Line: 4, Full: -1, Quant: -2, Evaluated: true, First: p, X: []float32{0, 0, 1, 0}, Label: 1,
+		Steps: []eval.Step{{Full: p, Quant: p, DirSim: 1, Overlap: 1}}, Groups: []string{"f", "n"}, Hash: 5,
+	}
+	text, err := os.ReadFile(write(t, t.TempDir(), 1, "csv", run, []eval.Record{r}, eval.DataFile{Rows: 2, Unreadable: 1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Tables that were not made of the same are refused, and the message says in what they differ.
+func TestOtherRuns(t *testing.T) {
+	t.Parallel()
+	first := put1(t, "first.csv", table(t, nil))
+	for want, change := range map[string]func(*Run){
+		"version of cfq: cfq 1 and cfq 2":                      func(r *Run) { r.Tool = "cfq 2" },
+		"original: aaaa and other":                             func(r *Run) { r.Full = "other" },
+		"quantized model: bbbb and other":                      func(r *Run) { r.Quantized = "other" },
+		"task file: cccc and other":                            func(r *Run) { r.Task = "other" },
+		"overrides file: none and other":                       func(r *Run) { r.Overrides = "other" },
+		"columns of the data: note,day and note":               func(r *Run) { r.Columns = []string{"note"} },
+		`columns of the data: note,day and "note,day"`:         func(r *Run) { r.Columns = []string{"note,day"} },
+		"settings: margins: [0] and [0.5]":                     func(r *Run) { r.Settings.Margins = []float64{0.5} },
+		"settings: sample: 0 and 7":                            func(r *Run) { r.Settings.Sample = 7 },
+		"settings: seed: 1 and 2":                              func(r *Run) { r.Settings.Seed = 2 },
+		"settings: issued_promises: none and true":             func(r *Run) { r.Settings.Issued = true },
+		"settings: one_sided: none and true":                   func(r *Run) { r.Settings.OneSided = true },
+		"settings: radius: none and 0.5":                       func(r *Run) { r.Settings.Radius = 0.5 },
+		`settings: solver: {"steps":0,"restarts":0,"rounds":0`: func(r *Run) { r.Settings.Solver.Restarts = 3 },
+		`groups: sex,"region, part" and "region, part",sex`:    func(r *Run) { slices.Reverse(r.Attributes) },
+	} {
+		paths := []string{first, put1(t, "second.csv", table(t, change))}
+		for range 2 {
+			_, _, _, err := Read(t.Context(), paths, parse(t), nil)
+			if err == nil || !strings.Contains(err.Error(), "row 1, column \"run\"") {
+				t.Errorf("want %s: %v", want, err)
+			} else if paths[0] == first && !strings.Contains(err.Error(), first+" cannot be put together: "+want) {
+				t.Errorf("%v, want %s", err, want)
+			}
+			slices.Reverse(paths)
+		}
+	}
+	// Whoever sums up decides on the confidence alone; all of the settings are looked at.
+	a, b := runOf(0), runOf(0)
+	if b.Settings.Confidence = 0.9; a.Differs(&b) != "settings: confidence: 0.95 and 0.9" {
+		t.Error(a.Differs(&b))
+	}
+}
+
+// Columns are found by their names; what nothing was made of, or is damaged, has a place.
+func TestDamage(t *testing.T) {
+	t.Parallel()
+	whole := table(t, nil)
+	lines := strings.Split(whole, "\n")
+	read := func(name, text string) (*eval.Records, error) {
+		r, _, _, err := Read(t.Context(), []string{put1(t, name, text)}, parse(t), nil)
+		return r, err
+	}
+	if r, err := read("a.csv", whole); err != nil || r.Len() != 1 {
+		t.Fatal(err)
+	}
+	more := strings.Join([]string{"more," + lines[0], "1," + lines[1], "2," + lines[2], ""}, "\n")
+	if r, err := read("a.csv", more); err != nil || r.Len() != 1 {
+		t.Errorf("another column in front: %v", err)
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{"margin_quant", "margin", `there is no column "margin_quant"`},
+		{"outcome", "status", `this is not a table of records: there is no column "outcome"`},
+		{"cfq.records/1", "cfq.records/9", `row 1, column "run": unsupported schema "cfq.records/9": want "cfq.records/1"`},
+		{`""schema""`, `schema`, `row 1, column "run": it does not say what the record was made of: `},
+		{`[""sex""`, `[""age""`, `row 1, column "run": the records tell people apart by "age", and the task does not`},
+		{",unreadable,", ",broken,", `row 2, column "outcome": unknown outcome "broken"`},
+		{",1,a,", ",-1,a,", `row 1, column "count": "-1" is not a number of rows`},
+		{",a,3,", ",a,x,", `row 1, column "row": `},
+		{",a,3,", ",a,-3,", `row 1, columns "row" and "line": a number is less than 0`},
+		{"4 2:1", "16777216 2:1", `row 1, column "inputs": "16777216" is not the number of inputs: the task has 4`},
+		{"4 2:1", "3 2:1", `row 1, column "inputs": "3" is not the number of inputs`},
+		{"4 2:1", "4 4:1", `row 1, column "inputs": "4:1" is not input:number of 4 inputs`},
+		{"4 2:1", "", `row 1, column "inputs": the inputs are missing`},
+		{",-1,-2,", ",,-2,", `row 1, columns "margin_full" and "margin_quant": a number is missing`},
+		{"found", "lost", `unknown status "lost"; there are`},
+		{",4 0:1,", ",,", `row 1, columns of promises: one was found whose cost, margin or point is missing`},
+		{",f,n,", ",f,", "fields where"},
+	} {
+		if !strings.Contains(whole, c.old) {
+			t.Fatalf("no %s in %s", c.old, whole)
+		}
+		if _, err := read("damaged.csv", strings.Replace(whole, c.old, c.new, 1)); err == nil ||
+			!strings.Contains(err.Error(), "damaged.csv: ") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s in place of %s: %v, want %s", c.new, c.old, err, c.want)
+		}
+	}
+}
+
+// A part without people is nothing, and no error beside another.
+func TestEmptyTables(t *testing.T) {
+	t.Parallel()
+	whole := table(t, nil)
+	head := strings.SplitAfter(whole, "\n")[0]
+	var paths []string
+	for i, text := range []string{"", head, whole} {
+		paths = append(paths, put1(t, fmt.Sprint(i, ".csv"), text))
+	}
+	paths = append(paths, put1(t, "empty.tsv", ""), put1(t, "empty.arrow", ""))
+	dir := t.TempDir()
+	for i, f := range formats() {
+		paths = append(paths, write(t, dir, i, f, runOf(0), nil, eval.DataFile{}))
+	}
+	r, _, file, err := Read(t.Context(), paths, parse(t), nil)
+	if err != nil || r.Len() != 1 || file.Rows != 2 || file.Unreadable != 1 {
+		t.Errorf("%v, %+v", err, file)
+	}
+	if _, _, _, err := Read(t.Context(), paths[:2], parse(t), nil); err == nil ||
+		!strings.Contains(err.Error(), "there are no rows in ") {
+		t.Error(err)
+	}
+}
+
+// The same records make the same bytes.
+func TestSameBytes(t *testing.T) {
+	t.Parallel()
+	file := eval.DataFile{Unreadable: 1, Filtered: 2, LeftOut: 5, Unmatched: 4}
+	for _, f := range formats() {
+		var first []byte
+		for range 10 {
+			data, err := os.ReadFile(write(t, t.TempDir(), 1, f, runOf(0), nil, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first == nil {
+				first = data
+			} else if !bytes.Equal(first, data) {
+				t.Fatalf("%s: other bytes", f)
+			}
+		}
+	}
+}
+
+// FuzzRead: no bytes make a reader fail otherwise than by an error, and what it reads can be summed up.
+func FuzzRead(f *testing.F) {
+	whole := table(f, nil)
+	f.Add([]byte(whole))
+	f.Add([]byte(strings.Replace(whole, "4 2:1", "16777216", 1)))
+	f.Add([]byte(strings.Replace(whole, ",a,3,", `,"""\t""",3,`, 1)))
+	f.Add([]byte(strings.Replace(whole, ",1,a,", ",9223372036854775807,a,", 1)))
+	tk := parse(f)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		in := &reader{
+			ctx: t.Context(), attributes: tk.Attributes(), inputs: tk.Dim(), path: "a.csv", counts: map[Outcome]int{},
+		}
+		if err := in.table(io.Reader(bytes.NewReader(b))); err != nil || in.records == nil {
+			return
+		}
+		if _, err := eval.Summarize(in.records, in.run.Settings, eval.DataFile{Rows: in.rows}); err != nil {
+			t.Log(err)
+		}
+	})
+}
