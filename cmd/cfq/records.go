@@ -193,8 +193,9 @@ func isAbout(r *eval.Record, people *task.People, promises []recourse.Action, i 
 		id = people.IDs[i]
 	}
 	issued := promises != nil && promises[i].Status == recourse.Found
-	return r.Hash == people.Content[i] && slices.Equal(r.Others, people.Others[i]) && r.Row == people.Row(i) && r.ID == id &&
-		issued == (r.Issued != nil) && (!issued || !r.Evaluated || slices.Equal(r.Issued.Point, promises[i].Point))
+	return r.Hash == people.Content[i] && slices.Equal(r.Others, people.Others[i]) && r.Row == people.Row(i) &&
+		r.ID == id && issued == (r.Issued != nil) &&
+		(!issued || !r.Evaluated || slices.Equal(r.Issued.Point, promises[i].Point))
 }
 
 // other is the error of records that cannot be taken.
