@@ -18,8 +18,8 @@ import (
 
 // Read reads the records of tables that were made of the same (see [Run]), whatever wrote the tables: other columns may
 // be in them, in any order. The task says how many inputs a person has, and the attributes (see
-// [eval.Records.Attributes]). see is called with every record before it is taken in, and may change it; nil for nothing.
-// The records are the caller's to close.
+// [eval.Records.Attributes]). see is called with every record before it is taken in, and may change it; nil for
+// nothing. The records are the caller's to close.
 func Read(
 	ctx context.Context, paths []string, t *task.Task, see func(*eval.Record),
 ) (_ *eval.Records, run *Run, file eval.DataFile, err error) {
