@@ -79,7 +79,9 @@ func TestScripts(t *testing.T) {
 			}
 			return false, errors.New("unknown condition " + cond)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "cfq": cfq},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "cfq": cfq, "sameresult": sameResult, "deal": deal,
+		},
 	})
 }
 

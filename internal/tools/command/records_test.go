@@ -1,0 +1,342 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"cfq/onnxio/ort/orttest"
+)
+
+// sameResult compares two JSON reports but for who made them and the name of the data: "sameresult A B".
+func sameResult(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: [!] sameresult A B")
+	}
+	var docs [2]map[string]any
+	for i, name := range args {
+		ts.Check(json.Unmarshal([]byte(ts.ReadFile(name)), &docs[i]))
+		if docs[i]["data"] == nil || docs[i]["result"] == nil {
+			ts.Fatalf("%s is no report", name)
+		}
+		for _, key := range []string{"command", "environment", "data"} {
+			delete(docs[i], key)
+		}
+	}
+	if d := difference("", docs[0], docs[1]); (d != "") != neg {
+		ts.Fatalf("%s and %s: %s", args[0], args[1], d)
+	}
+}
+
+// difference is where two JSON values differ first; "" nowhere.
+func difference(at string, a, b any) string {
+	switch x := a.(type) {
+	case map[string]any:
+		y, _ := b.(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(x)) {
+			if d := difference(at+"."+key, x[key], y[key]); d != "" {
+				return d
+			}
+		}
+		if len(x) == len(y) {
+			return ""
+		}
+	case []any:
+		if y, _ := b.([]any); len(x) == len(y) {
+			for i := range x {
+				if d := difference(fmt.Sprintf("%s[%d]", at, i), x[i], y[i]); d != "" {
+					return d
+				}
+			}
+			return ""
+		}
+	default:
+		if a == b {
+			return ""
+		}
+	}
+	return fmt.Sprintf("%s: %v and %v", at, a, b)
+}
+
+// deal gives the first rows of a CSV file an ID and deals them, shuffled, to files: "deal FILE ROWS OUT...". The first
+// of the files has all rows in their order. One that ends in .tsv has tabs and no header.
+func deal(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 4 {
+		ts.Fatalf("usage: deal FILE ROWS OUT...")
+	}
+	var n int
+	_, err := fmt.Sscan(args[1], &n)
+	ts.Check(err)
+	lines := strings.Split(ts.ReadFile(args[0]), "\n")
+	head, rows := "id,"+lines[0], lines[1:n+1]
+	for i := range rows {
+		rows[i] = fmt.Sprintf("p%d,%s", i, rows[i])
+	}
+	order := rand.New(rand.NewPCG(1, 2)).Perm(n) //nolint:gosec // a test
+	parts := make([][]string, len(args)-2)
+	parts[0] = rows
+	for k, i := range order {
+		to := 1 + min(k%7, len(parts)-2) // of different sizes
+		parts[to] = append(parts[to], rows[i])
+	}
+	for i, name := range args[2:] {
+		text := strings.Join(append([]string{head}, parts[i]...), "\n") + "\n"
+		if strings.HasSuffix(name, ".tsv") {
+			text = strings.ReplaceAll(strings.Join(parts[i], "\n")+"\n", ",", "\t")
+		}
+		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(text), 0o600))
+	}
+}
+
+// evaluating is a cheap evaluation of many people of the synthetic example: at one required margin, with one restart.
+func evaluating(t *testing.T, quantized, data string, flags ...string) *exec.Cmd {
+	t.Helper()
+	loans := filepath.Join(abs(t), "testdata", "loans")
+	args := append([]string{
+		"eval", filepath.Join(loans, "model.onnx"), quantized, "-t", filepath.Join(loans, "task.yaml"), "-d", data,
+		"--margins", "0", "--sample", "300", "--noise", "0", "-q",
+	}, flags...)
+	c := exec.Command(filepath.Join(program, "cfq"), args...)
+	c.Stderr = os.Stderr
+	return c
+}
+
+// quantizedLoans is a quantized model of the synthetic example.
+func quantizedLoans(t testing.TB, dir string) string {
+	t.Helper()
+	loans := filepath.Join(root, "testdata", "loans")
+	path := filepath.Join(dir, "q.onnx")
+	c := exec.Command(filepath.Join(program, "cfq"), "quantize", filepath.Join(loans, "model.onnx"), "-d",
+		filepath.Join(loans, "train.csv"), "-t", filepath.Join(loans, "task.yaml"), "-o", path, "--refine", "0", "-q")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
+}
+
+// manyLoans writes a file of n people of the synthetic example with other incomes, each of them someone else.
+func manyLoans(t testing.TB, path string, n int, seed uint64) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "testdata", "loans", "test.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	income := slices.Index(strings.Split(lines[0], ","), "income")
+	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
+	var b strings.Builder
+	b.WriteString(lines[0] + "\n")
+	for i := range n {
+		fields := strings.Split(lines[1+i%(len(lines)-1)], ",")
+		fields[income] = strconv.Itoa(100 * (80 + rng.IntN(800)))
+		b.WriteString(strings.Join(fields, ",") + "\n")
+	}
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestResume: a run that is stopped leaves whole parts, and the next one goes on from them to the same report, without
+// making them again. One that is killed leaves a temporary file until then.
+func TestResume(t *testing.T) {
+	orttest.Need(t)
+	dir := t.TempDir()
+	quantized, data := quantizedLoans(t, dir), filepath.Join(dir, "people.csv")
+	manyLoans(t, data, 60_000, 1)
+	report := func(name string, flags ...string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if _, err := evaluating(t, quantized, data, append(flags, "--report", "json:"+path)...).Output(); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	want := report("whole.json", "--records", filepath.Join(dir, "whole")+"/")
+	for _, how := range []os.Signal{syscall.SIGINT, syscall.SIGKILL} {
+		folder := filepath.Join(dir, how.String()) + "/"
+		stop(t, evaluating(t, quantized, data, "--records", folder), filepath.Join(folder, "part-000000.parquet"), how)
+		before := parts(t, folder)
+		if n := len(before); n == 0 || n > 3 || before["rows.parquet"] != nil {
+			t.Fatalf("%v left %d parts", how, n)
+		}
+		if left := temporary(t, folder); how == syscall.SIGINT && len(left) > 0 {
+			t.Errorf("%v left %v", how, left)
+		}
+		if d := differ(t, want, report(how.String()+".json", "--records", folder, "--resume")); d != "" {
+			t.Errorf("%v: %s", how, d)
+		}
+		after := parts(t, folder)
+		if len(after) != 5 || after["rows.parquet"] == nil || len(temporary(t, folder)) > 0 {
+			t.Errorf("%v: %v, %v", how, after, temporary(t, folder))
+		}
+		for name, info := range before {
+			if !os.SameFile(info, after[name]) || !info.ModTime().Equal(after[name].ModTime()) {
+				t.Errorf("%v: %s was made again", how, name)
+			}
+		}
+	}
+	// Of other people, the first part is not taken.
+	manyLoans(t, data, 60_000, 2)
+	c := evaluating(t, quantized, data, "--records", filepath.Join(dir, "whole")+"/", "--resume")
+	c.Stderr = nil
+	if out, err := c.Output(); c.ProcessState.ExitCode() != 2 {
+		t.Errorf("other people: %v, %s", err, out)
+	}
+}
+
+// stop starts a command and stops it when a file is there.
+func stop(t *testing.T, c *exec.Cmd, path string, how os.Signal) {
+	t.Helper()
+	c.Stderr = nil
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- c.Wait() }()
+	for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(path); err == nil {
+			break
+		}
+	}
+	_ = c.Process.Signal(how)
+	err := <-done
+	if code := c.ProcessState.ExitCode(); how == syscall.SIGINT && code != 130 || err == nil {
+		t.Fatalf("the run was not stopped by %v: exit code %d, %v", how, code, err)
+	}
+}
+
+// parts are the tables of a folder.
+func parts(t *testing.T, folder string) map[string]os.FileInfo {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]os.FileInfo{}
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) == ".parquet" {
+			if all[e.Name()], err = e.Info(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return all
+}
+
+func temporary(t *testing.T, folder string) []string {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(folder, ".cfq-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+// differ says where two reports differ but for how they were made.
+func differ(t *testing.T, a, b string) string {
+	t.Helper()
+	var docs [2]struct {
+		Data, Task, Result any
+	}
+	for i, path := range []string{a, b} {
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = json.Unmarshal(text, &docs[i])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return difference("data", docs[0].Data, docs[1].Data) + difference("result", docs[0].Result, docs[1].Result)
+}
+
+// BenchmarkMemory shows the largest memory of eval, with records, and gate, on 20,000 people and on ten times as many:
+// the latter may have half as much again and 100 MB more.
+func BenchmarkMemory(b *testing.B) {
+	dir := b.TempDir()
+	quantized, loans := quantizedLoans(b, dir), filepath.Join(root, "testdata", "loans")
+	model, task := filepath.Join(loans, "model.onnx"), filepath.Join(loans, "task.yaml")
+	peak := func(name string, args ...string) float64 {
+		c := exec.Command(filepath.Join(program, "cfq"), args...)
+		out, err := c.CombinedOutput()
+		if code := c.ProcessState.ExitCode(); code != 0 && code != 1 && code != 5 {
+			b.Fatalf("%v: %s", err, out)
+		}
+		mb := float64(c.ProcessState.SysUsage().(*syscall.Rusage).Maxrss) / 1024
+		b.Logf("%s: %.0f MB in %v", name, mb, c.ProcessState.UserTime()+c.ProcessState.SystemTime())
+		return mb
+	}
+	for b.Loop() {
+		var before []float64
+		for _, n := range []int{20_000, 200_000} {
+			data, promises := filepath.Join(dir, "people.csv"), filepath.Join(dir, "promises.csv")
+			manyLoans(b, data, n, 1)
+			raises(b, data, promises)
+			table := filepath.Join(dir, fmt.Sprint(n, ".parquet"))
+			var now []float64
+			for _, x := range []struct {
+				name string
+				args []string
+			}{
+				{"eval --records", []string{
+					"eval", model, quantized, "-d", data, "-t", task, "--promises", promises, "--records", table, "-q",
+					"--sample", "2000", "--noise", "0",
+				}},
+				{"gate", []string{
+					"gate", model, quantized, "-d", data, "-t", task, "--promises", promises, "--max-vd", "0.9", "-q",
+					"--looks-file", "none", "--one-sided",
+				}},
+				{"gate --records", []string{
+					"gate", model, quantized, "--records", table, "-t", task, "--max-vd", "0.9", "-q", "--looks-file", "none",
+					"--one-sided",
+				}},
+				{"summarize", []string{"summarize", model, quantized, table, "-t", task, "-q"}},
+			} {
+				mb := peak(fmt.Sprintf("%s, %d people", x.name, n), x.args...)
+				if i := len(now); before != nil && mb > 1.5*before[i]+100 {
+					b.Errorf("%s: %.0f MB for 20,000 people and %.0f MB for %d", x.name, before[i], mb, n)
+				}
+				now = append(now, mb)
+			}
+			before = now
+		}
+		b.ReportMetric(slices.Max(before), "MB-peak")
+	}
+}
+
+// raises writes a promises file: a raise of income for each of the people.
+func raises(b *testing.B, data, path string) {
+	b.Helper()
+	text, err := os.ReadFile(data)
+	if err != nil {
+		b.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	income := slices.Index(strings.Split(lines[0], ","), "income")
+	var out strings.Builder
+	out.WriteString("row," + lines[0] + "\n")
+	for i, line := range lines[1:] {
+		fields := strings.Split(line, ",")
+		was, err := strconv.Atoi(fields[income])
+		if err != nil {
+			b.Fatal(err)
+		}
+		fields[income] = strconv.Itoa(was + 12_000)
+		fmt.Fprintf(&out, "%d,%s\n", i, strings.Join(fields, ","))
+	}
+	if err := os.WriteFile(path, []byte(out.String()), 0o600); err != nil {
+		b.Fatal(err)
+	}
+}
