@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"cfq/internal/ordered"
 	"cfq/recourse"
 	"cfq/recourse/constraint"
 	"cfq/task"
@@ -44,9 +45,16 @@ func Measure(
 			return nil, Settings{}, err
 		}
 	}
-	m := &measurement{f: f, models: models, o: o, settings: o.settings()}
+	m := &measurement{f: f, models: models, o: o, settings: o.settings(), queue: ordered.New[[][]Record](1)}
+	if o.Workers != 1 {
+		m.queue = ordered.New[[][]Record](inFlight)
+	}
 	m.settings.Classes = classesOf(f)
-	if err = people(ctx, func(b *Batch) error { return m.add(ctx, b) }); err == nil {
+	err = people(ctx, func(b *Batch) error { return m.start(ctx, b) })
+	if waited := m.queue.Wait(); err == nil {
+		err = waited
+	}
+	if err == nil {
 		m.begin(&task.People{}) // there was nobody
 	} else {
 		for _, r := range m.records {
@@ -65,7 +73,12 @@ type measurement struct {
 	settings Settings
 	records  []*Records
 	done     int
+	queue    *ordered.Queue[[][]Record]
 }
+
+// inFlight is how many batches are judged at once when there is more than one worker: while one of them has a few hard
+// people left, the next one begins.
+const inFlight = 2
 
 // begin makes the places for records of people like these, once.
 func (m *measurement) begin(like *task.People) {
@@ -85,8 +98,8 @@ func (m *measurement) begin(like *task.People) {
 	}
 }
 
-// add judges a batch.
-func (m *measurement) add(ctx context.Context, b *Batch) error {
+// start judges a batch, and takes the results of earlier ones.
+func (m *measurement) start(ctx context.Context, b *Batch) error {
 	o := m.o
 	o.Promises = b.Promises
 	m.settings.Issued = m.settings.Issued || b.Promises != nil
@@ -95,23 +108,31 @@ func (m *measurement) add(ctx context.Context, b *Batch) error {
 		m.o.Progress(Event{Stage: "people", Done: m.done, Total: b.Total})
 	}
 	m.begin(b.People)
-	var s *Solution
-	for i, g := range m.models {
-		list := b.Records
-		if list == nil {
-			var err error
-			if s == nil {
-				s, err = Solve(ctx, m.f, b.Set, b.People, o)
-			}
-			if err == nil {
-				list, err = s.Judge(ctx, g, o)
-			}
-			if err != nil {
-				return err
-			}
+	return m.queue.Go(func() ([][]Record, error) {
+		if b.Records != nil {
+			return [][]Record{b.Records}, nil
 		}
+		s, err := Solve(ctx, m.f, b.Set, b.People, o)
+		if err != nil {
+			return nil, err
+		}
+		var all [][]Record
+		for _, g := range m.models {
+			list, err := s.Judge(ctx, g, o)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, list)
+		}
+		return all, nil
+	}, func(all [][]Record) error { return m.take(b, all) })
+}
+
+// take adds the records of a batch, by model.
+func (m *measurement) take(b *Batch, all [][]Record) error {
+	for i, list := range all {
 		for k := range list {
-			if b.Records != nil && list[k].Evaluated != o.evaluates(&list[k]) {
+			if b.Records != nil && list[k].Evaluated != m.o.evaluates(&list[k]) {
 				return fmt.Errorf("eval: record of row %d: another sample of the people was evaluated", list[k].Row)
 			}
 			list[k].Calibrated = b.Calibrated != nil && b.Calibrated[k]
@@ -119,8 +140,8 @@ func (m *measurement) add(ctx context.Context, b *Batch) error {
 				return err
 			}
 		}
-		if o.Made != nil {
-			if err := o.Made(b, &m.settings, list); err != nil {
+		if m.o.Made != nil {
+			if err := m.o.Made(b, &m.settings, list); err != nil {
 				return err
 			}
 		}

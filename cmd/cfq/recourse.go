@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"cfq/eval/report"
 	"cfq/internal/cli"
+	"cfq/internal/ordered"
 	"cfq/internal/tempfile"
 	"cfq/ptq"
 	"cfq/recourse"
@@ -221,13 +223,25 @@ func (j *recourseJob) findRecourse(ctx context.Context) error {
 			return err
 		}
 		show, all := j.e.msg.Progress(cli.People), task.CountRows(j.data)
+		queue := ordered.New[[]answered](min(2, j.e.workers))
+		var begun atomic.Int64
 		people, err = task.Stream(ctx, j.data, j.t, o, recourseBatch, func(p *task.People) error {
 			if j.robust != nil && j.robust.first == nil {
 				j.robust.first = p
 			}
-			failed = j.solve(ctx, p, s.Recourse, out, func(done int) { show(s.People+done, max(all, s.People+p.N)) })
+			set := j.set.of(p)
+			var before atomic.Int64 // of these people, whom progress has counted
+			failed = queue.Go(func() ([]answered, error) {
+				return j.lines(ctx, p, set, func(now int) {
+					total := begun.Add(int64(now) - before.Swap(int64(now)))
+					show(int(total), max(all, int(total)+p.N-now))
+				})
+			}, func(lines []answered) error { return taken(lines, s.Recourse, out) })
 			return failed
 		})
+		if waited := queue.Wait(); failed == nil {
+			failed = waited
+		}
 		switch {
 		case failed != nil:
 			return runError(failed)
@@ -270,39 +284,46 @@ func (j *recourseJob) write(create func(io.Writer) error) error {
 	return err
 }
 
-// solve finds and writes the actions of one batch.
-func (j *recourseJob) solve(ctx context.Context, p *task.People, s *report.Recourse, out *promise.Writer,
-	progress func(done int),
-) error {
-	return j.each(ctx, p, progress, func(l *promise.Line, found recourse.Method) error {
-		s.Add(l, found)
-		return out.Write(*l)
-	})
+// answered is what one person is told; found is the method before it is known whether it proved anything.
+type answered struct {
+	promise.Line
+
+	found recourse.Method
 }
 
-// each finds the actions of people and calls do with each of them, in order; found is the method before it is known
-// whether it proved anything.
-func (j *recourseJob) each(ctx context.Context, p *task.People, progress func(done int),
-	do func(l *promise.Line, found recourse.Method) error,
-) error {
+// taken counts and writes what people are told.
+func taken(lines []answered, s *report.Recourse, out *promise.Writer) error {
+	for i := range lines {
+		s.Add(&lines[i].Line, lines[i].found)
+		if err := out.Write(lines[i].Line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lines finds the actions of people, who can change what the set says.
+func (j *recourseJob) lines(
+	ctx context.Context, p *task.People, set *constraint.Set, progress func(done int),
+) ([]answered, error) {
 	stated := j.model // whose margins the file states
 	if j.robust != nil {
 		stated = j.robust.fleet.Full
 	}
 	before, err := stated.Margins(ctx, p.X)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	set := j.set.of(p)
 	actions, methods, err := j.answer(ctx, set, p.X, func(done, _ int) { progress(done) })
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if j.robust != nil {
 		if err := j.robust.restate(ctx, actions); err != nil {
-			return err
+			return nil, err
 		}
 	}
+	lines := make([]answered, 0, len(actions))
 	for i := range actions {
 		l := promise.Line{
 			Row: p.Rows[i], Line: p.Line(i), Before: float64(before[i]), X: p.X[i*p.Dim : (i+1)*p.Dim],
@@ -314,11 +335,9 @@ func (j *recourseJob) each(ctx context.Context, p *task.People, progress func(do
 		if l.Method = methods[i]; !l.Method.Proved() {
 			l.Method = recourse.Search
 		}
-		if err := do(&l, methods[i]); err != nil {
-			return err
-		}
+		lines = append(lines, answered{l, methods[i]})
 	}
-	return nil
+	return lines, nil
 }
 
 // answer finds an action for every row of x, and says by which method. With --exact that may be the reason why there is

@@ -14,7 +14,6 @@ import (
 
 	"cfq/internal/cli"
 	"cfq/internal/message"
-	"cfq/recourse"
 	"cfq/recourse/promise"
 	"cfq/task"
 	"cfq/task/rowio"
@@ -248,17 +247,24 @@ func (j *recourseJob) answerStream(ctx context.Context) error {
 	cells := make([]any, len(columns.Names()))
 	var fields []string
 	people := func(p *task.People, row func(cells []any) error) error {
-		return j.each(ctx, p, func(int) {}, func(l *promise.Line, _ recourse.Method) (err error) {
-			if fields, err = columns.Fields(fields[:0], *l); err != nil {
+		lines, err := j.lines(ctx, p, j.set.of(p), func(int) {})
+		if err != nil {
+			return err
+		}
+		for i := range lines {
+			if fields, err = columns.Fields(fields[:0], lines[i].Line); err != nil {
 				return err
 			}
-			for i, f := range fields {
-				if cells[i] = f; f == "" {
-					cells[i] = nil
+			for k, f := range fields {
+				if cells[k] = f; f == "" {
+					cells[k] = nil
 				}
 			}
-			return row(cells)
-		})
+			if err := row(cells); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	return runError(s.answer(ctx, people, func(status string) []any {
 		return append([]any{status}, make([]any, len(cells)-1)...)

@@ -1,0 +1,69 @@
+// Package ordered works on several batches at once and takes the results one after the other.
+//
+// In: work, in some order. Out: its results in the same order, each taken where the work was handed in. The invariant:
+// no more than so many results exist at a time, and the first error ends everything.
+package ordered
+
+// Queue is work under way. One goroutine may use it.
+type Queue[T any] struct {
+	most int
+	jobs []job[T]
+}
+
+type job[T any] struct {
+	done <-chan result[T]
+	take func(T) error
+}
+
+type result[T any] struct {
+	value T
+	err   error
+}
+
+// New makes a queue of up to most jobs under way, at least one.
+func New[T any](most int) *Queue[T] { return &Queue[T]{most: max(1, most)} }
+
+// Go starts work, and waits for earlier work when there is as much as may be. take is called with its result by this
+// or a later call of Go, or by Wait. Its error, or that of work, is returned, and then there is no more to be taken.
+func (q *Queue[T]) Go(work func() (T, error), take func(T) error) error {
+	done := make(chan result[T], 1)
+	go func() {
+		v, err := work()
+		done <- result[T]{v, err}
+	}()
+	q.jobs = append(q.jobs, job[T]{done, take})
+	for len(q.jobs) >= q.most {
+		if err := q.next(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Wait takes all results that are left. After an error it waits for the work that is under way, whose results nobody
+// takes.
+func (q *Queue[T]) Wait() error {
+	for len(q.jobs) > 0 {
+		if err := q.next(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// next takes the first result.
+func (q *Queue[T]) next() error {
+	first := q.jobs[0]
+	q.jobs = q.jobs[1:]
+	r := <-first.done
+	if r.err == nil {
+		r.err = first.take(r.value)
+	}
+	if r.err != nil {
+		for _, j := range q.jobs { // which may use what the caller closes
+			<-j.done
+		}
+		q.jobs = nil
+	}
+	return r.err
+}

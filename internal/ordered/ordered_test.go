@@ -1,0 +1,67 @@
+package ordered
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// Results come in the order of the work, however long it takes; no more jobs are under way than may be.
+func TestOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		most, n := rapid.IntRange(0, 4).Draw(t, "most"), rapid.IntRange(0, 12).Draw(t, "jobs")
+		fails := rapid.IntRange(-1, n).Draw(t, "fails")
+		taking := rapid.Bool().Draw(t, "taking fails")
+		q := New[int](most)
+		var running, peak, ended atomic.Int32
+		var got []int
+		failed := errors.New("failed")
+		started := 0
+		var err error
+		for i := range n {
+			pause := time.Duration(rapid.IntRange(0, 300).Draw(t, "pause")) * time.Microsecond
+			started++
+			err = q.Go(func() (int, error) {
+				now := running.Add(1)
+				for p := peak.Load(); now > p && !peak.CompareAndSwap(p, now); p = peak.Load() {
+				}
+				time.Sleep(pause)
+				running.Add(-1)
+				ended.Add(1)
+				if i == fails && !taking {
+					return 0, failed
+				}
+				return i, nil
+			}, func(v int) error {
+				if v == fails && taking {
+					return failed
+				}
+				got = append(got, v)
+				return nil
+			})
+			if err != nil {
+				break
+			}
+		}
+		if err == nil {
+			err = q.Wait()
+		}
+		want := n
+		if fails >= 0 && fails < n {
+			want = fails
+		}
+		if (err != nil) != (want < n) || len(got) != want || !slices.IsSorted(got) {
+			t.Fatalf("%v, %v of %d jobs, of which %d fails", err, got, n, fails)
+		}
+		if int(peak.Load()) > max(1, most) {
+			t.Fatalf("%d jobs at once, want %d at most", peak.Load(), most)
+		}
+		if int(ended.Load()) != started {
+			t.Fatalf("%d of %d jobs were waited for", ended.Load(), started)
+		}
+	})
+}
