@@ -181,13 +181,32 @@ func encode(b []byte, columns []Column, r *Record) []byte {
 		if columns[i].Derived {
 			continue
 		}
-		if cell := columns[i].Of(r); cell != nil {
+		if cell := columns[i].Of(r); cell != nil && !blank(cell) {
 			b = encodeCell(append(b, 1), cell, r)
 		} else {
 			b = append(b, 0)
 		}
 	}
 	return b
+}
+
+// blank says that a cell is that of a Blank record, which needs no bytes.
+func blank(cell any) bool {
+	switch x := cell.(type) {
+	case *Float:
+		return math.IsNaN(float64(*x))
+	case *recourse.Status:
+		return *x == recourse.NoneFound
+	case *string:
+		return *x == ""
+	case *[]float32:
+		return len(*x) == 0
+	case *[]uint64:
+		return len(*x) == 0
+	case *[]Float:
+		return len(*x) == 0
+	}
+	return false
 }
 
 func encodeCell(b []byte, cell any, r *Record) []byte {
@@ -259,6 +278,7 @@ type decoder struct {
 	columns             []Column
 	margins, attributes int
 	texts               map[string]string // that were read before
+	lean                bool              // points are left out
 	b                   []byte
 	bad                 bool
 }
@@ -340,7 +360,11 @@ func (d *decoder) cell(cell any, r *Record) {
 	case *recourse.Status:
 		*x = recourse.Status(d.byte())
 	case *[]float32:
-		*x = d.point(r)
+		if d.lean && x != &r.X {
+			d.skipPoint()
+		} else {
+			*x = d.point(r)
+		}
 	case *[]uint64:
 		for range d.many(8) {
 			*x = append(*x, d.uint64())
@@ -372,6 +396,21 @@ func (d *decoder) text(b []byte) string {
 
 // maxInputs bounds what a damaged record can ask for.
 const maxInputs = 1 << 24
+
+// skipPoint reads what point does, and returns nothing.
+func (d *decoder) skipPoint() {
+	if d.uvarint() == 0 || d.bad {
+		return
+	}
+	if b := d.take(4); b != nil {
+		for range binary.LittleEndian.Uint32(b) {
+			d.uvarint()
+			if d.take(4); d.bad {
+				return
+			}
+		}
+	}
+}
 
 // point reads a list of numbers.
 func (d *decoder) point(r *Record) []float32 {

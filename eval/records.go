@@ -28,6 +28,7 @@ type Records struct {
 	shared bool                   // some records may be about the same person
 	keep   func(x *Record) bool   // nil for all
 	parted *parted                // nil before it is needed
+	lean   bool                   // points are left out
 }
 
 // owned is what views of the same records have in common.
@@ -41,6 +42,7 @@ type owned struct {
 	known   int // with Calibrated
 	parted  []*spill.Lists
 	buf     []byte
+	raw     []byte // the bytes of the record that was read last
 }
 
 // parted are records by person.
@@ -156,7 +158,9 @@ func (r *Records) Raw() iter.Seq2[*Record, error] {
 func (r *Records) read(from *spill.Lists, list int) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		in := bufio.NewReaderSize(from.Reader(list), int(min(1<<16, from.Size(list))))
-		d := decoder{columns: r.columns, margins: r.margins, attributes: len(r.Attributes), texts: map[string]string{}}
+		d := decoder{
+			lean: r.lean, columns: r.columns, margins: r.margins, attributes: len(r.Attributes), texts: map[string]string{},
+		}
 		var buf []byte
 		for {
 			var size [4]byte
@@ -172,6 +176,7 @@ func (r *Records) read(from *spill.Lists, list int) iter.Seq2[*Record, error] {
 				return
 			}
 			x, err := d.decode(buf)
+			r.raw = buf
 			if r.others != nil && len(x.Others) > 0 {
 				x.Hash, x.Others = r.others.Hash(x.Hash, x.Others), nil
 			}
@@ -192,8 +197,9 @@ func (r *Records) view(key func(x *Record) string, keep func(x *Record) bool) *R
 // shards are the parts into which records are divided by person. One part is in memory at a time.
 const shards = 1024
 
-// Persons returns the records of one person after those of another: records with the same ID are about one person, and
-// records without are about one each. Those of one person come in an order of their own, and the persons in any order.
+// Persons returns the records, without recourse points, of one person after those of another: records with the same
+// ID are about one person, and records without are about one each. Those of one person come in an order of their own,
+// and the persons in any order.
 func (r *Records) Persons() iter.Seq2[[]*Record, error] {
 	return func(yield func([]*Record, error) bool) {
 		for part, err := range r.parts() {
@@ -229,6 +235,13 @@ func (r *Records) persons(part []*Record) [][]*Record {
 	return persons
 }
 
+// without are the records without recourse points, which passes over persons do not need.
+func (r *Records) without() *Records {
+	lean := *r
+	lean.lean = true
+	return &lean
+}
+
 // parts returns all records, in parts that have all of a person's or none. Records of another evaluation of the same
 // people come in the same parts and the same order.
 func (r *Records) parts() iter.Seq2[[]*Record, error] {
@@ -238,14 +251,16 @@ func (r *Records) parts() iter.Seq2[[]*Record, error] {
 		case !r.shared:
 			r.chunks(yield)
 		case r.n <= r.limits.records:
-			yield(collect(r.All()))
+			lean := r.without()
+			yield(collect(lean.All()))
 		default:
 			if err := r.divide(); err != nil {
 				yield(nil, err)
 				return
 			}
 			for i := range shards {
-				part, err := collect(r.read(r.parted.lists, i))
+				lean := r.without()
+				part, err := collect(lean.read(r.parted.lists, i))
 				if !yield(part, err) || err != nil {
 					return
 				}
@@ -257,7 +272,8 @@ func (r *Records) parts() iter.Seq2[[]*Record, error] {
 // chunks hands on records of different people, some at a time.
 func (r *Records) chunks(yield func([]*Record, error) bool) {
 	var part []*Record
-	for x, err := range r.All() {
+	lean := r.without()
+	for x, err := range lean.All() {
 		if err != nil {
 			yield(nil, err)
 			return
@@ -290,7 +306,8 @@ func (r *Records) divide() error {
 		return nil
 	}
 	lists := spill.New(shards, r.bytes)
-	for x, err := range r.All() {
+	lean := r.without()
+	for x, err := range lean.All() {
 		if err == nil {
 			to := uint64(x.Person)
 			if k := r.key(x); k != "" {
@@ -298,7 +315,8 @@ func (r *Records) divide() error {
 				_, _ = io.WriteString(h, k)
 				to = mixed(h.Sum64())
 			}
-			err = r.append(lists, int(to%shards), x)
+			err = errors.Join(lists.Append(int(to%shards), binary.LittleEndian.AppendUint32(nil, uint32(len(r.raw)))),
+				lists.Append(int(to%shards), r.raw))
 		}
 		if err != nil {
 			return errors.Join(err, lists.Close())

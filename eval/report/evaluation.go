@@ -729,7 +729,8 @@ func broken(d *Document, how detail) block {
 	b := block{title: "Broken promises, and what would have held", fold: true, bullet: how == brief}
 	switch {
 	case n < all:
-		b.after = append(b.after, fmt.Sprintf("%d of %d people; the JSON report has %d, --records all.", shown, all, n))
+		b.after = append(b.after, fmt.Sprintf("%d of %d people; the JSON report has %d, and records (cfq eval --records) "+
+			"all.", shown, all, n))
 	case shown < n:
 		b.after = append(b.after, fmt.Sprintf("%d of %d people; the JSON report has all.", shown, n))
 	}
