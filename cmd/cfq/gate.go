@@ -145,10 +145,8 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	if err := arguments("gate", args, "FULL", "QUANTIZED"); err != nil {
 		return err
 	}
-	for _, flag := range []string{"sample", "seed", "restarts", "certify"} {
-		if len(f.tables) > 0 && cli.Given(fs, flag) {
-			return cli.Usagef("cfq eval takes it", "--%s has no effect on --records: it is settled when they are made", flag)
-		}
+	if err := f.settled(fs); err != nil {
+		return err
 	}
 	outs, err := parseReports(f.reports, report.Views(), f.overwrite)
 	if err != nil {
@@ -224,6 +222,16 @@ func (f *gateFlags) run(ctx context.Context, e *env, args []string, fs *pflag.Fl
 	}
 	f.looks.record(e, g, doc.Gate)
 	return f.verdict(e, doc.Gate)
+}
+
+// settled refuses flags that have no effect on records.
+func (f *gateFlags) settled(fs *pflag.FlagSet) error {
+	for _, flag := range []string{"sample", "seed", "restarts", "certify"} {
+		if len(f.tables) > 0 && cli.Given(fs, flag) {
+			return cli.Usagef("cfq eval takes it", "--%s has no effect on --records: it is settled when they are made", flag)
+		}
+	}
+	return nil
 }
 
 // sumUp reads tables of records, if there are any.
