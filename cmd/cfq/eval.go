@@ -194,12 +194,17 @@ func (f *evalFlags) tell(
 // measure compares the quantized model with the original, and adds what is not about single people.
 func (d *evaluation) measure(
 	ctx context.Context, o eval.Options, stress []eval.Stress, latency bool,
-) (*eval.Result, error) {
+) (r *eval.Result, err error) {
 	all, err := d.results(ctx, o)
 	if err != nil {
 		return nil, runError(err)
 	}
-	r := all[0]
+	r = all[0]
+	defer func() {
+		if err != nil { // its records may be in a temporary file
+			err = errors.Join(err, all[0].Close())
+		}
+	}()
 	if !d.f.without() {
 		if r.Groups, err = r.ByGroups(d.f.by, d.f.minGroup); err != nil {
 			return nil, d.f.badGroups(err)
