@@ -10,6 +10,7 @@ people=${PEOPLE:-100000}
 partitions=${PARTITIONS:-64}
 version=4.1.4 # of PyPI's pyspark, which carries all of Spark
 no_java=77    # the exit code when there is no Java
+no_spark=69   # and when Spark cannot be fetched
 
 fail() {
 	echo "spark: $*" >&2
@@ -31,7 +32,8 @@ if [[ -z ${SPARK_HOME:-} ]]; then
 		part=$(mktemp -d "$cache/pyspark-$version.XXXXXX")
 		python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --no-cache-dir --target "$part" "pyspark==$version" || {
 			rm -rf "$part"
-			fail "cannot install Spark; set SPARK_HOME to a Spark $version"
+			echo "spark: NOTHING WAS CHECKED: cannot install Spark; set SPARK_HOME to a Spark $version" >&2
+			exit $no_spark
 		}
 		mv -T "$part" "$cache/pyspark-$version" || rm -rf "$part" # another run was first
 	fi
