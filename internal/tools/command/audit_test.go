@@ -99,6 +99,28 @@ func typedLines(t *testing.T, path string) (lines [][]string) {
 	return lines
 }
 
+// changed reads a list of inputs: how many, and those that differ from others, or from 0.
+func changed(t *testing.T, text string, others []float32) []float32 {
+	t.Helper()
+	words := strings.Fields(text)
+	n, err := strconv.Atoi(words[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := make([]float32, n)
+	copy(x, others)
+	for _, word := range words[1:] {
+		at, number, _ := strings.Cut(word, ":")
+		i, err := strconv.Atoi(at)
+		v, err2 := strconv.ParseFloat(number, 32)
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		x[i] = float32(v)
+	}
+	return x
+}
+
 // audit counts VD and RVD at margin 0.1 from the points, with the models alone.
 func audit(t *testing.T, dir string, lines [][]string, vd, rvd eval.Rate) {
 	t.Helper()
@@ -112,19 +134,14 @@ func audit(t *testing.T, dir string, lines [][]string, vd, rvd eval.Rate) {
 			t.Fatal(err)
 		}
 		defer m.Close()
+		inputs := slices.Index(lines[0], "inputs")
 		at, of, factual := slices.Index(lines[0], column), slices.Index(lines[0], status), slices.Index(lines[0], own)
 		var x []float32
 		for _, line := range lines[1:] {
 			if v, err := strconv.ParseFloat(line[factual], 64); err != nil || v > 0 || line[of] != "found" {
 				continue // the model whose promise it would be approves the person as they are
 			}
-			for cell := range strings.FieldsSeq(line[at]) {
-				v, err := strconv.ParseFloat(cell, 32)
-				if err != nil {
-					t.Fatal(err)
-				}
-				x = append(x, float32(v))
-			}
+			x = append(x, changed(t, line[at], changed(t, line[inputs], nil))...)
 			den++
 		}
 		margins, err := m.Margins(t.Context(), x)
