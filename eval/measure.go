@@ -154,7 +154,7 @@ func (m *measurement) take(b *Batch, all [][]Record) error {
 
 // evaluates says whether the person of a record is among those to evaluate, as Solution.evaluated does.
 func (o *Options) evaluates(r *Record) bool {
-	return (!approves(r.Full) || r.Issued.Made()) && (o.below == nil || priority(o.Seed, r.X) <= *o.below)
+	return r.eligible() && (o.below == nil || priority(o.Seed, r.X) <= *o.below)
 }
 
 // sampled looks at all people for the largest priority of those in the sample; the largest that there is when all are.

@@ -1,6 +1,9 @@
 package eval
 
 import (
+	"cmp"
+	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -119,5 +122,52 @@ func TestSeveralPointsOfAPerson(t *testing.T) {
 	said := strings.Join(r.Warnings, "\n")
 	if r.Margins[0].CRG.Free != 40 || !strings.Contains(said, "40 of the 40 evaluated people") {
 		t.Errorf("%d, %q", r.Margins[0].CRG.Free, said)
+	}
+}
+
+// Records of which others than those of one sample are evaluated are refused, and those of one sample are not.
+func TestSeveralSamples(t *testing.T) {
+	s := Settings{Margins: []float64{0}, Confidence: 0.95, Sample: 1, Seed: 3}
+	x := [][]float32{{1}, {2}}
+	slices.SortFunc(x, func(a, b []float32) int { return cmp.Compare(priority(s.Seed, a), priority(s.Seed, b)) })
+	for chosen, want := range []error{nil, ErrSamples} {
+		r := NewRecords(s.Margins, nil)
+		for i := range x {
+			one := Blank(1, 0)
+			one.X, one.Full, one.Quant, one.Evaluated = x[i], -1, -1, i == chosen
+			one.Settle()
+			if err := r.Add(&one); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := Summarize(r, s, DataFile{})
+		if !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+}
+
+// Two rows of a stream, which do not say where they stood, are two rows, and a row with two promises is one.
+func TestRowsOfOnePerson(t *testing.T) {
+	s := Settings{Margins: []float64{0}, Confidence: 0.95, Issued: true}
+	for _, issued := range []bool{false, true} {
+		r := NewRecords(s.Margins, nil)
+		for range 2 {
+			one := Blank(1, 0)
+			one.ID, one.Hash, one.X, one.Full, one.Quant, one.Label = "a", 7, []float32{1}, -1, -1, 1
+			if issued {
+				one.Issued = &Promise{Status: recourse.Found, Own: 1, Other: 1, Point: []float32{2}}
+			}
+			if err := r.Add(&one); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := Summarize(r, s, DataFile{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, want := got.Population.UnlabelledRows.Den, 2-count(issued); n != want {
+			t.Errorf("%d rows, want %d (promises: %v)", n, want, issued)
+		}
 	}
 }

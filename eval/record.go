@@ -83,6 +83,9 @@ func (p *Promise) Broken() bool { return p.Made() && !approves(p.Other) }
 // approves is the tie rule: a margin of exactly zero is a refusal.
 func approves(margin Float) bool { return margin > 0 }
 
+// eligible says that the person is evaluated, or can be drawn for a sample.
+func (r *Record) eligible() bool { return !approves(r.Full) || r.Issued.Made() }
+
 // reverse reports whether the record counts for the mirrored metrics: both must refuse
 // the person, or there is nothing that g would tell them to change.
 func (r *Record) reverse() bool { return r.Evaluated && !approves(r.Full) && !approves(r.Quant) }

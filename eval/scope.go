@@ -212,17 +212,19 @@ func (y *scope) count(of []*Record) {
 	p := &y.people
 	p.Read += len(of)
 	p.People++
-	rows := map[[2]uint64]bool{}
-	var evaluated, free, labelled bool
+	rows := map[[2]uint64]bool{} // with promises
+	var evaluated, free bool
 	for _, r := range of {
 		p.Labelled += count(r.Label >= 0)
 		p.Favoured += count(approves(r.Full))
 		p.Evaluated += count(r.Evaluated)
 		p.BothRefuse += count(r.reverse())
-		if len(of) == 1 {
-			labelled = r.Label >= 0
-		} else if row := [2]uint64{uint64(r.Row), r.Hash}; !rows[row] { // it stands there several times for several promises
-			rows[row] = true
+		row := [2]uint64{uint64(r.Row), r.Hash}
+		if r.Issued == nil || !rows[row] { // or it stands there once more, for another promise
+			if r.Issued != nil {
+				rows[row] = true
+			}
+			y.rows.all++
 			y.rows.labelled += count(r.Label >= 0)
 		}
 		evaluated = evaluated || r.Evaluated
@@ -233,8 +235,6 @@ func (y *scope) count(of []*Record) {
 			y.doubts.quant.check(r, y.s, false)
 		}
 	}
-	y.rows.all += max(1, len(rows))
-	y.rows.labelled += count(labelled)
 	y.doubts.evaluated += count(evaluated)
 	y.doubts.free += count(free)
 }

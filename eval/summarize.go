@@ -18,6 +18,7 @@ func Summarize(records *Records, s Settings, file DataFile) (*Result, error) {
 	l := newLists(records.limits)
 	defer l.spilled.Close() //nolint:errcheck // nothing in it is wanted any more
 	y := newScope(&s, l)
+	one := oneSample{highest: 0, lowest: math.MaxUint64}
 	for of, err := range records.Persons() {
 		if err == nil {
 			err = s.fits(of)
@@ -25,11 +26,35 @@ func Summarize(records *Records, s Settings, file DataFile) (*Result, error) {
 		if err != nil {
 			return nil, fmt.Errorf("eval: %w", err)
 		}
+		if s.Sample > 0 {
+			one.add(of, s.Seed)
+		}
 		y.add(of)
+	}
+	if one.lowest < one.highest {
+		return nil, ErrSamples
 	}
 	r := y.result(file)
 	r.Records = records
 	return r, l.err
+}
+
+// ErrSamples reports records that were sampled part by part: those of a small part would count too much.
+var ErrSamples = errors.New("eval: the records are of several samples of the people")
+
+// oneSample is the largest priority of those in a sample, and the smallest of the others who could be in it: in one
+// sample of all people, the first is not above the second.
+type oneSample struct{ highest, lowest uint64 }
+
+func (o *oneSample) add(of []*Record, seed uint64) {
+	for _, r := range of {
+		switch {
+		case r.Evaluated:
+			o.highest = max(o.highest, priority(seed, r.X))
+		case r.eligible():
+			o.lowest = min(o.lowest, priority(seed, r.X))
+		}
+	}
 }
 
 // Check reports settings without margins or a confidence.
