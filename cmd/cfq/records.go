@@ -338,6 +338,35 @@ func (s *evidence) text() string {
 	return hex.EncodeToString(b)
 }
 
+// finished is an error when all files of a folder were named that cfq eval has not finished, or of which files are
+// missing: the people in them, and the rows that could not be read, would not count.
+func finished(pattern string, found []string) error {
+	if filepath.Base(pattern) != "*.parquet" {
+		return nil
+	}
+	parts := map[string]int{} // by folder
+	for _, path := range found {
+		if own, _ := filepath.Match("part-[0-9][0-9][0-9][0-9][0-9][0-9].parquet", filepath.Base(path)); own {
+			parts[filepath.Dir(path)]++
+		}
+	}
+	for folder, n := range parts {
+		x := recordsOut{path: folder, folder: true}
+		want := []string{x.rowsFile()}
+		for i := range n {
+			want = append(want, x.name(i))
+		}
+		for _, path := range want {
+			if !slices.Contains(found, path) {
+				return cli.Wrap(fmt.Errorf("records: the folder %s is not complete: there is no %s", folder,
+					filepath.Base(path)), cli.Unusable, "cfq eval --resume goes on with it; name its files one by one if these "+
+					"people will do")
+			}
+		}
+	}
+	return nil
+}
+
 // tables are the files that arguments name: files, folders of Parquet files, and patterns.
 func tables(args []string) (paths []string, err error) {
 	for _, arg := range args {
@@ -351,6 +380,9 @@ func tables(args []string) (paths []string, err error) {
 			if some, err = filepath.Glob(pattern); err != nil || len(some) == 0 {
 				return nil, cli.Wrap(fmt.Errorf("records: no file is called %s", pattern), cli.Unusable,
 					"cfq eval --records writes tables of records")
+			}
+			if err := finished(pattern, some); err != nil {
+				return nil, err
 			}
 		}
 		for _, path := range some {
@@ -400,6 +432,10 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 	r, err := eval.Summarize(all, run.Settings, file)
 	if err == nil {
 		err = r.Repeat(ctx, d.models[0], d.set, o)
+	}
+	if errors.Is(err, eval.ErrSamples) {
+		err = cli.Wrap(fmt.Errorf("records: --sample was given for each part: %w", err), cli.Unusable,
+			"--sample is for all people in one run; leave it out where parts of them are evaluated")
 	}
 	if err != nil {
 		return nil, runError(errors.Join(err, all.Close()))
