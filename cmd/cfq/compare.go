@@ -95,7 +95,9 @@ func (f *compareFlags) run(ctx context.Context, e *env, args []string) (err erro
 }
 
 // results evaluates all quantized models; the original's recourse is found once.
-func (f *compareFlags) results(ctx context.Context, d *evaluation, names []string) ([]*eval.Result, error) {
+func (f *compareFlags) results(
+	ctx context.Context, d *evaluation, names []string,
+) (results []*eval.Result, err error) {
 	o := d.options()
 	if o.Margins = f.margins; len(o.Margins) == 0 {
 		o.Margins = []float64{0.1, 0.25, d.task.Target.Margin}
@@ -103,11 +105,17 @@ func (f *compareFlags) results(ctx context.Context, d *evaluation, names []strin
 	if f.promises != "" { // however small a promise's margin is, it is judged
 		o.Margins = append(o.Margins, 0)
 	}
-	results, err := d.results(ctx, o)
+	all, err := d.results(ctx, o)
 	if err != nil {
 		return nil, runError(err)
 	}
-	for k, r := range results {
+	defer func() {
+		for i := 0; i < len(all) && err != nil; i++ {
+			err = errors.Join(err, all[i].Close())
+		}
+	}()
+	results = slices.Clone(all)
+	for k, r := range all {
 		i := k + 1 // of the model
 		if r.Batches, err = eval.Rerun(ctx, d.models[0], d.models[i], r); err != nil {
 			return nil, runError(fmt.Errorf("%s: %w", names[i], err))

@@ -205,10 +205,13 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 	return d, nil
 }
 
-// Close frees the models.
+// Close frees the models, and the records of tables.
 func (d *evaluation) Close() (err error) {
+	if d.summed != nil {
+		err = d.summed.Close()
+	}
 	if d.certifier != nil {
-		err = d.certifier.Close()
+		err = errors.Join(err, d.certifier.Close())
 	}
 	for _, m := range d.models {
 		err = errors.Join(err, m.Close())
