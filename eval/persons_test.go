@@ -171,3 +171,19 @@ func TestRowsOfOnePerson(t *testing.T) {
 		}
 	}
 }
+
+// However many copies there are, no more records are drawn than were asked for.
+func TestDrawCopies(t *testing.T) {
+	r := NewRecords([]float64{0}, nil)
+	for i := range 1000 {
+		one := Blank(1, 0)
+		one.X, one.Full, one.Quant = []float32{float32(i % 2)}, -1, Float(i)
+		if err := r.Add(&one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drawn, err := r.Draw(30, 1, func(*Record) bool { return true })
+	if err != nil || len(drawn) != 30 {
+		t.Errorf("%d records, %v; want 30", len(drawn), err)
+	}
+}

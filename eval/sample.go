@@ -29,10 +29,11 @@ func priority(seed uint64, x []float32) uint64 {
 	return mixed(h.Sum64() ^ mixed(seed))
 }
 
-// lowest keeps the items with the lowest priorities, and all that have the last of them.
+// lowest keeps the items with the lowest priorities, and all that have the last of them unless there is a tie.
 type lowest[T any] struct {
 	most  int
-	once  bool // one item of each priority; of those that have the same, the first
+	once  bool             // one item of each priority; of those that have the same, the first
+	tie   func(a, b T) int // orders items of the same priority, so that no more than most are kept; nil keeps all
 	items []prioritized[T]
 	full  int // how many items are looked through
 }
@@ -51,12 +52,18 @@ func (l *lowest[T]) add(priority uint64, item T) {
 }
 
 func (l *lowest[T]) cut() {
-	slices.SortStableFunc(l.items, func(a, b prioritized[T]) int { return cmp.Compare(a.priority, b.priority) })
+	slices.SortStableFunc(l.items, func(a, b prioritized[T]) int {
+		c := cmp.Compare(a.priority, b.priority)
+		if c == 0 && l.tie != nil {
+			return l.tie(a.item, b.item)
+		}
+		return c
+	})
 	if l.once {
 		l.items = slices.CompactFunc(l.items, func(a, b prioritized[T]) bool { return a.priority == b.priority })
 	}
 	n := min(l.most, len(l.items))
-	for n > 0 && n < len(l.items) && l.items[n].priority == l.items[n-1].priority {
+	for l.tie == nil && n > 0 && n < len(l.items) && l.items[n].priority == l.items[n-1].priority {
 		n++
 	}
 	clear(l.items[n:])
@@ -81,10 +88,10 @@ func (l *lowest[T]) kept() []T {
 	return all
 }
 
-// Draw returns a random sample of about n of the records that fit, all of them when they are no more: by the seed and
-// their inputs alone. The order says nothing.
+// Draw returns a random sample of n of the records that fit, all of them when they are no more: by the seed and what
+// they say alone. The order says nothing.
 func (r *Records) Draw(n int, seed uint64, fits func(x *Record) bool) ([]*Record, error) {
-	drawn := lowest[*Record]{most: n}
+	drawn := lowest[*Record]{most: n, tie: (*Record).compare}
 	for x, err := range r.All() {
 		if err != nil {
 			return nil, err
