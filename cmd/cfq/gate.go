@@ -76,7 +76,7 @@ const (
 func gateCommand() command {
 	return command{
 		name:    "gate",
-		args:    "FULL QUANTIZED -d DATA -t TASK",
+		args:    "FULL QUANTIZED -t TASK -d DATA|--records TABLES",
 		summary: "decide whether a quantized model may be released",
 		about: `
 Evaluates the quantized model as far as the checks need it and compares the metrics
@@ -101,6 +101,7 @@ other. The stricter verdict decides.`,
 				"md:gate.md",
 			"cfq gate model.onnx model.q.onnx -d test.csv -t task.yaml --check 'vd[sex]<=0.05' --check '|crg.median|<=0.05' " +
 				"--check 'bytes<=6000'",
+			"cfq gate model.onnx model.q.onnx --records records/ -t task.yaml --max-vd 0.02",
 		},
 		setup: func(fs *pflag.FlagSet) runFunc {
 			f := &gateFlags{}
