@@ -2,6 +2,7 @@ package eval
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -128,19 +129,27 @@ func (m *measurement) start(ctx context.Context, b *Batch) error {
 	}, func(all [][]Record) error { return m.take(b, all) })
 }
 
+// ErrOtherSample is the error of records of an earlier run that are not of the people whom this run would evaluate.
+var ErrOtherSample = errors.New("another sample of the people was evaluated")
+
 // take adds the records of a batch, by model.
 func (m *measurement) take(b *Batch, all [][]Record) error {
 	for i, list := range all {
+		if m.o.Made != nil && b.Records != nil { // whether they are of this run comes before what they say
+			if err := m.o.Made(b, &m.settings, list); err != nil {
+				return err
+			}
+		}
 		for k := range list {
 			if b.Records != nil && list[k].Evaluated != m.o.evaluates(&list[k]) {
-				return fmt.Errorf("eval: record of row %d: another sample of the people was evaluated", list[k].Row)
+				return fmt.Errorf("eval: record of row %d: %w", list[k].Row, ErrOtherSample)
 			}
 			list[k].Calibrated = b.Calibrated != nil && b.Calibrated[k]
 			if err := m.records[i].Add(&list[k]); err != nil {
 				return err
 			}
 		}
-		if m.o.Made != nil {
+		if m.o.Made != nil && b.Records == nil {
 			if err := m.o.Made(b, &m.settings, list); err != nil {
 				return err
 			}

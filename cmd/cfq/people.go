@@ -208,6 +208,9 @@ func (d *evaluation) results(ctx context.Context, o eval.Options) (_ []*eval.Res
 		o.Made = d.out.write
 	}
 	records, settings, err := eval.Measure(ctx, d.models[0], models, d.source, o)
+	if errors.Is(err, eval.ErrOtherSample) {
+		return nil, d.out.other()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -148,7 +148,7 @@ func (x *recordsOut) known(
 	}
 	if len(x.earlier) == 0 {
 		if err := x.load(ctx, x.name(x.read)); err != nil {
-			return nil, cli.Wrap(err, cli.Unusable, "without --resume the run begins anew")
+			return nil, cli.Wrap(err, cli.Unusable, "--overwrite in place of --resume begins anew")
 		}
 		x.read++
 	}
@@ -201,7 +201,7 @@ func isAbout(r *eval.Record, people *task.People, promises []recourse.Action, i 
 // other is the error of records that cannot be taken.
 func (x *recordsOut) other() error {
 	return cli.Wrap(fmt.Errorf("--resume: %s holds records of other people or promises than these files have", x.path),
-		cli.Unusable, "--resume goes on with the same files; --overwrite begins anew")
+		cli.Unusable, "--resume goes on with the same files; --overwrite in its place begins anew")
 }
 
 // write takes the records of a batch.
@@ -213,7 +213,7 @@ func (x *recordsOut) write(b *eval.Batch, s *eval.Settings, list []eval.Record) 
 	if b.Records != nil { // they are there
 		if d := x.made.Differs(&x.run); d != "" {
 			return cli.Wrap(fmt.Errorf("--resume: the records in %s and this run are not made of the same: %s", x.path, d),
-				cli.Unusable, "--resume goes on with the same files and flags; --overwrite begins anew")
+				cli.Unusable, "--resume goes on with the same files and flags; --overwrite in its place begins anew")
 		}
 		return nil
 	}
