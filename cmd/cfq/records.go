@@ -367,6 +367,10 @@ func finished(pattern string, found []string) error {
 	return nil
 }
 
+// madeBy says where tables of records come from.
+const madeBy = "tables of records are what cfq eval --records and --stream wrote; all of them of the same models, " +
+	"task and settings"
+
 // tables are the files that arguments name: files, folders of Parquet files, and patterns.
 func tables(args []string) (paths []string, err error) {
 	for _, arg := range args {
@@ -379,7 +383,7 @@ func tables(args []string) (paths []string, err error) {
 		if pattern != arg || err != nil && strings.ContainsAny(arg, "*?[") {
 			if some, err = filepath.Glob(pattern); err != nil || len(some) == 0 {
 				return nil, cli.Wrap(fmt.Errorf("records: no file is called %s", pattern), cli.Unusable,
-					"cfq eval --records writes tables of records")
+					madeBy)
 			}
 			if err := finished(pattern, some); err != nil {
 				return nil, err
@@ -399,7 +403,7 @@ func tables(args []string) (paths []string, err error) {
 	}
 	if len(paths) == 0 {
 		return nil, cli.Wrap(fmt.Errorf("records: nothing is in %s", message.List(args, 3)), cli.Unusable,
-			"cfq eval --records writes tables of records")
+			madeBy)
 	}
 	slices.Sort(paths)
 	return paths, nil
@@ -414,9 +418,9 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 		r.Calibrated = known != nil && known[0]
 	})
 	if err != nil {
-		return nil, cli.Wrap(err, cli.Unusable, "cfq eval --records writes tables of records")
+		return nil, cli.Wrap(err, cli.Unusable, madeBy)
 	}
-	if err := d.madeOf(run); err != nil {
+	if err := d.madeOf(run, paths); err != nil {
 		return nil, errors.Join(err, all.Close())
 	}
 	if o.Confidence > 0 {
@@ -447,7 +451,7 @@ func (d *evaluation) readRecords(ctx context.Context, paths []string, o eval.Opt
 }
 
 // madeOf is an error when records were made of other files than are at hand, or by another version.
-func (d *evaluation) madeOf(run *records.Run) error {
+func (d *evaluation) madeOf(run *records.Run, paths []string) error {
 	own, err := d.madeWith(&run.Settings, &task.People{})
 	if err != nil {
 		return err
@@ -460,8 +464,8 @@ func (d *evaluation) madeOf(run *records.Run) error {
 		{"version of cfq", run.Tool, own.Tool, "use the version that made the records, or make them anew"},
 	} {
 		if x.theirs != x.ours {
-			return cli.Wrap(fmt.Errorf("records: they were made with another %s, %.24s, than the one at hand, %.24s", x.what,
-				cmp.Or(x.theirs, "none"), cmp.Or(x.ours, "none")), cli.Unusable, x.hint)
+			return cli.Wrap(fmt.Errorf("records in %s: they were made with another %s, %.24s, than the one at hand, %.24s",
+				message.List(paths, 3), x.what, cmp.Or(x.theirs, "none"), cmp.Or(x.ours, "none")), cli.Unusable, x.hint)
 		}
 	}
 	return nil

@@ -75,7 +75,7 @@ func (in *reader) table(r io.Reader) error {
 	}
 	for _, name := range []string{colRun, colOutcome, colCount} {
 		if _, ok := place[name]; !ok {
-			return fmt.Errorf("this is not a table of records: there is no column %q; `cfq eval --records` writes one", name)
+			return fmt.Errorf("this is not a table of records: there is no column %q", name)
 		}
 	}
 	var at []int // of the columns
