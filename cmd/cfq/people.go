@@ -223,6 +223,9 @@ func (d *evaluation) results(ctx context.Context, o eval.Options) (_ []*eval.Res
 		return nil, err
 	}
 	if d.out != nil {
+		if err := d.checkPromiseSource(); err != nil { // which nobody who reads the records could tell
+			return nil, err
+		}
 		if err := d.out.finish(d.dataFile()); err != nil {
 			return nil, err
 		}
