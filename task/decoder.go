@@ -31,9 +31,11 @@ func (d *Decoder) Add(fields []string, line int) (person bool, problem *Problem)
 	return d.rd.people.N > before, nil
 }
 
-// Like returns nobody, as Take does: with the attributes and the other columns that people have.
+// Like returns nobody, as Take does: with the attributes and the other columns that people have, and what is worth
+// telling about the columns.
 func (d *Decoder) Like() *People {
-	p := &People{Dim: d.rd.people.Dim, OtherColumns: d.rd.people.OtherColumns}
+	of := d.rd.people
+	p := &People{Dim: of.Dim, OtherColumns: of.OtherColumns, Notes: of.Notes, Warnings: of.Warnings}
 	p.Subgroups = d.rd.task.subgroups(p)
 	for _, s := range d.rd.people.Subgroups {
 		p.Subgroups = append(p.Subgroups, Subgroup{Feature: s.Feature, Open: true})

@@ -107,6 +107,9 @@ func (f *evalFlags) run(ctx context.Context, e *env, args []string, given func(f
 			return cli.Usagef("`cfq help eval` lists the conditions", "--stress %w", plain(err))
 		}
 	}
+	if given("records") && f.records == "" {
+		return cli.Usagef("as in --records people.parquet, or --records records/", "--records names no file")
+	}
 	f.piped = f.stream.format != ""
 	kept, err := f.checkRecords(f.resume)
 	if err != nil {

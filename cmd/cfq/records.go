@@ -338,12 +338,9 @@ func (s *evidence) text() string {
 	return hex.EncodeToString(b)
 }
 
-// finished is an error when all files of a folder were named that cfq eval has not finished, or of which files are
-// missing: the people in them, and the rows that could not be read, would not count.
-func finished(pattern string, found []string) error {
-	if filepath.Base(pattern) != "*.parquet" {
-		return nil
-	}
+// finished is an error when a folder or a pattern stands for files of a folder that cfq eval has not finished, or of
+// which files are missing: the people in them, and the rows that could not be read, would not count.
+func finished(found []string) error {
 	parts := map[string]int{} // by folder
 	for _, path := range found {
 		if own, _ := filepath.Match("part-[0-9][0-9][0-9][0-9][0-9][0-9].parquet", filepath.Base(path)); own {
@@ -385,7 +382,7 @@ func tables(args []string) (paths []string, err error) {
 				return nil, cli.Wrap(fmt.Errorf("records: no file is called %s", pattern), cli.Unusable,
 					madeBy)
 			}
-			if err := finished(pattern, some); err != nil {
+			if err := finished(some); err != nil {
 				return nil, err
 			}
 		}

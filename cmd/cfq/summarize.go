@@ -125,6 +125,9 @@ func (d *evaluation) answerStream(ctx context.Context, f *streamFlags, margins [
 	f.hash = true
 	var table *recordStream
 	s, err := f.open(ctx, d.e, d.task, func(kept []string, like *task.People) (columns []rowio.Column, err error) {
+		for _, w := range like.Warnings { // such as of outcomes that the rows do not have
+			d.e.msg.Warn("stdin: %s", w)
+		}
 		table, columns, err = d.recordStream(ctx, o, kept, like)
 		return columns, err
 	})
