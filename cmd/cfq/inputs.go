@@ -159,6 +159,7 @@ type evaluation struct {
 	total   *task.People    // what is known of all people once they were read; no rows
 	promise *issued         // the same of the promises of a file; nil without
 	paths   []string        // of the models, the original's first
+	end     func()          // of collectSeldom
 	models  []*classifier.Model
 	// sources are the models' files as reports name them.
 	sources []report.File
@@ -179,7 +180,7 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 	if err := cli.Distinct(known, outputs); err != nil {
 		return nil, err
 	}
-	d := &evaluation{e: e, f: f, paths: paths, known: &calibratedRows{e: e}}
+	d := &evaluation{e: e, f: f, paths: paths, known: &calibratedRows{e: e}, end: collectSeldom()}
 	if d.opened, err = f.openFiles(ctx, e, paths); err != nil {
 		return nil, err
 	}
@@ -207,6 +208,7 @@ func (f *evaluationFlags) open(ctx context.Context, e *env, paths, outputs []str
 
 // Close frees the models, and the records of tables.
 func (d *evaluation) Close() (err error) {
+	d.end()
 	if d.summed != nil {
 		err = d.summed.Close()
 	}

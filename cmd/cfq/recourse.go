@@ -121,6 +121,7 @@ func (f *recourseFlags) run(ctx context.Context, e *env, given func(flag string)
 	if err != nil {
 		return err
 	}
+	defer collectSeldom()()
 	m, err := loadModel(ctx, e, args[0])
 	if err != nil {
 		return err
