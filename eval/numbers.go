@@ -101,7 +101,7 @@ func rank(n, exact int, next func() (float64, bool)) ranked {
 func rankRounded(next func() (float64, bool)) ranked {
 	o := occurrences{times: map[float64]int{}}
 	for v, ok := next(); ok; v, ok = next() {
-		o.add(rounded(v), 1)
+		o.add(statistics.Rounded(v), 1)
 	}
 	return o.ranked()
 }
@@ -134,12 +134,6 @@ func (o *occurrences) ranked() ranked {
 	return r
 }
 
-// rounded keeps 17 significant bits.
-func rounded(v float64) float64 {
-	const rest = 52 - 16
-	return math.Float64frombits((math.Float64bits(v) + 1<<(rest-1)) &^ (1<<rest - 1))
-}
-
 // ranks makes ranked numbers of those of a slice.
 func ranks(x []float64) ranked {
 	i := 0
@@ -161,7 +155,7 @@ func union(all []ranked, exact int) ranked {
 	for i := range all {
 		for x, k := range all[i].runs() {
 			if n > exact {
-				o.add(rounded(x), k)
+				o.add(statistics.Rounded(x), k)
 			} else {
 				list = append(list, slices.Repeat([]float64{x}, k)...)
 			}

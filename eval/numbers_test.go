@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"cfq/internal/statistics"
+
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
@@ -41,18 +43,18 @@ func TestRoundedKeepsSignificantBits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.OneOf(rapid.Float64Range(-1e300, 1e300), rapid.Float64Range(-1e-300, 1e-300)).Draw(t, "v")
-		got := rounded(v)
+		got := statistics.Rounded(v)
 		if math.Abs(v) > 1e-307 && math.Abs(got-v) > math.Abs(v)*math.Pow(2, -17) {
 			t.Errorf("%v is %v", v, got)
 		}
-		if rounded(got) != got || math.Signbit(got) != math.Signbit(v) || rounded(-v) != -got {
-			t.Errorf("%v is %v, and that %v; %v is %v", v, got, rounded(got), -v, rounded(-v))
+		if statistics.Rounded(got) != got || math.Signbit(got) != math.Signbit(v) || statistics.Rounded(-v) != -got {
+			t.Errorf("%v is %v, and that %v; %v is %v", v, got, statistics.Rounded(got), -v, statistics.Rounded(-v))
 		}
-		if w := rapid.Float64().Draw(t, "w"); v <= w && !(got <= rounded(w)) {
-			t.Errorf("%v <= %v, but rounded %v and %v", v, w, got, rounded(w))
+		if w := rapid.Float64().Draw(t, "w"); v <= w && !(got <= statistics.Rounded(w)) {
+			t.Errorf("%v <= %v, but rounded %v and %v", v, w, got, statistics.Rounded(w))
 		}
 	})
-	if !math.IsNaN(rounded(math.NaN())) || !math.IsInf(rounded(math.Inf(-1)), -1) {
+	if !math.IsNaN(statistics.Rounded(math.NaN())) || !math.IsInf(statistics.Rounded(math.Inf(-1)), -1) {
 		t.Error("what is not finite is rounded")
 	}
 }
@@ -84,12 +86,13 @@ func TestWeightedNumbers(t *testing.T) {
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		a, b := anyNumbers(0, 60).Draw(rt, "a"), anyNumbers(0, 60).Draw(rt, "b")
-		ra, rb := each(a, rounded), each(b, rounded)
+		ra, rb := each(a, statistics.Rounded), each(b, statistics.Rounded)
 		same(rt, "list", weighted(a), ranks(ra))
 		same(rt, "sizes", weighted(a).sizes(), ranks(each(ra, math.Abs)))
 		both := slices.Concat(a, b)
-		same(rt, "union beyond the limit", union([]ranked{weighted(a), weighted(b)}, 0), ranks(each(both, rounded)))
-		same(rt, "union of two kinds", union([]ranked{weighted(a), ranks(b)}, 0), ranks(each(both, rounded)))
+		same(rt, "union beyond the limit", union([]ranked{weighted(a), weighted(b)}, 0),
+			ranks(each(both, statistics.Rounded)))
+		same(rt, "union of two kinds", union([]ranked{weighted(a), ranks(b)}, 0), ranks(each(both, statistics.Rounded)))
 		same(rt, "union within the limit", union([]ranked{ranks(a), ranks(b)}, 1000), ranks(both))
 
 		auc, want := aucOf(weighted(a), weighted(b), 0.9), aucOf(ranks(ra), ranks(rb), 0.9)

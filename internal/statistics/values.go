@@ -30,17 +30,17 @@ func (v *Values) Add(x float64) {
 	if v.times == nil {
 		v.times = map[uint64]int{}
 		for _, y := range v.x {
-			v.times[roundedBits(y)]++
+			v.times[math.Float64bits(Rounded(y+0))]++
 		}
 		v.x = nil
 	}
-	v.times[roundedBits(x)]++
+	v.times[math.Float64bits(Rounded(x+0))]++
 }
 
-// roundedBits are those of a number with 17 significant bits.
-func roundedBits(x float64) uint64 {
+// Rounded is a number rounded to 17 significant bits: of many numbers there are few different ones then.
+func Rounded(x float64) float64 {
 	const rest = 52 - 16
-	return (math.Float64bits(x+0) + 1<<(rest-1)) &^ (1<<rest - 1)
+	return math.Float64frombits((math.Float64bits(x) + 1<<(rest-1)) &^ (1<<rest - 1))
 }
 
 // Len is how many there are.
